@@ -1,0 +1,11 @@
+// Package binpack is online vector bin packing under placement constraints.
+//
+// Items (containers) with an integer demand per dimension arrive one by one
+// and are placed at once, for good or until they are deleted, on machines with
+// an integer capacity per dimension. The package holds the problem
+// ([Instance]), its changing situation ([State], stored by column), the seam
+// between a placement policy and whoever drives it ([Policy], [Scorer],
+// [State.Choose]) and an independent slow checker ([Checker]).
+//
+// It knows nothing of Kubernetes, of files, of clocks and of random numbers.
+package binpack

@@ -1,0 +1,65 @@
+package trace
+
+import "github.com/sigma-scheduler/sigma/binpack"
+
+// A Trace is a fleet, its applications and what was asked of it over time.
+type Trace struct {
+	Name        string
+	Description string
+	// Source tells where the trace comes from: origin, generator, seed,
+	// parameters, method. It is part of digest.trace, not of digest.instance.
+	Source   map[string]any
+	Instance *binpack.Instance
+	// MeasureFrom is the start of all time integrals in seconds; NaN when the
+	// trace does not set it.
+	MeasureFrom float64
+	// Requests holds those of placed.csv first, in order of first appearance,
+	// then the creates of events.csv in file order.
+	Requests []Request
+	// Initial is the number of leading Requests that come from placed.csv.
+	Initial int
+	Placed  []Placed
+	// Events in file order. Times do not decrease.
+	Events []Event
+}
+
+// A Request asks for Count items of one app, numbered from 0.
+type Request struct {
+	Name  string
+	App   int32
+	Count int32
+}
+
+// Kind is what an [Event] does.
+type Kind uint8
+
+const (
+	// Create asks for all items of a request.
+	Create Kind = iota
+	// Delete removes the highest-numbered items of a request that are not yet deleted.
+	Delete
+)
+
+// An Event is one line of events.csv.
+type Event struct {
+	Time    float64 // seconds
+	Kind    Kind
+	Request int32 // index into Trace.Requests
+	Count   int32 // of a Delete: how many; an empty field is resolved to all that remain
+}
+
+// A Placed is one line of placed.csv: Count items of a request on one machine.
+type Placed struct {
+	Request int32
+	Line    int32 // index into Instance.Machines
+	Index   int32 // of the machine within its line
+	Count   int32
+	// Devices holds for each device dimension, in order of dimensions, the
+	// indices used by each item of the line; nil without device dimensions.
+	Devices []Device
+}
+
+// A Device is one device of a machine: its dimension and its index.
+type Device struct {
+	Dimension, Index int32
+}

@@ -1,0 +1,3 @@
+module github.com/sigma-scheduler/sigma
+
+go 1.26
