@@ -1,0 +1,66 @@
+# Everything a contributor runs; `make help` lists it. The gate is .ci/run.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+# Only a label in `sigma version`: a tree without git builds just as well.
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+# The race detector costs ten times the CPU: only packages that start goroutines,
+# and what they share. A folder that is not there yet is left out.
+RACE := $(foreach d,binpack swarm cerebro internal/train,$(if $(wildcard $d),./$d/...))
+
+# Total, shared evenly by all fuzz targets.
+FUZZTIME ?= 60s
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## bin/sigma, the command line (a minute cold)
+	go build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o bin/sigma ./cmd/sigma
+
+.PHONY: test
+test: ## the fast suite of the module (at most 420 CPU-seconds cold, 60 warm)
+	go test ./...
+
+.PHONY: race
+race: ## the race detector on the packages that start goroutines
+	go test -race -short $(RACE)
+
+.PHONY: lint
+lint: ## golangci-lint as pinned in hack/lint (built once, which takes minutes)
+	hack/lint/run.sh
+
+.PHONY: fuzz
+fuzz: ## every fuzz target in turn, FUZZTIME=60s in all
+	hack/fuzz.sh $(FUZZTIME)
+
+.PHONY: bench
+bench: ## benchmarks of the packing core (compare with benchstat, runs interleaved)
+	go test -run '^$$' -bench . ./binpack/...
+
+.PHONY: oracle
+oracle: ## differential tests against other people's implementations, where they exist
+	@if [[ -f hack/oracle/go.mod ]]; then cd hack/oracle && go test ./...; else echo 'no hack/oracle in this tree'; fi
+
+.PHONY: demo
+demo: ## the product in one go, on generated data (DEMO_BUDGET=ci: a short one)
+	hack/demo.sh
+
+.PHONY: golden
+golden: ## rewrite the expected output of scenarios; read the diff before you commit it
+	@packages=$$(grep -rl --include='*_test.go' 'cockroachdb/datadriven' . | grep -v '^./hack/' | xargs -r -n1 dirname | sort -u); \
+	if [[ -z $$packages ]]; then echo 'no scenarios in this tree'; else go test $$packages -rewrite; fi
+
+.PHONY: tidy
+tidy: ## go mod tidy, and no file that gofmt would change
+	go mod tidy
+	@unformatted=$$(git ls-files -co --exclude-standard '*.go' | xargs -r gofmt -l); \
+	if [[ -n $$unformatted ]]; then printf 'gofmt -w these:\n%s\n' "$$unformatted" >&2; exit 1; fi
+
+.PHONY: presubmit
+presubmit: tidy lint test race ## what to run before a commit
