@@ -1,0 +1,90 @@
+package binpack
+
+import "errors"
+
+// An Item is one thing to be placed. Items of one app are interchangeable but
+// for the random tie-break of some policies, which draws from Serial.
+type Item struct {
+	App    int32  // index into Instance.Apps
+	Serial uint64 // running number of the item in its replay or cluster
+}
+
+// Knowledge is what a policy may know of the future (see the levels).
+type Knowledge uint8
+
+const (
+	// K0 knows the item, the machines, the constraints and the past.
+	K0 Knowledge = iota
+	// K0Clock also knows the elapsed share of the arrival period.
+	K0Clock
+	// K1 also knows a forecast per app, possibly wrong.
+	K1
+	// K1Clock knows the forecast and the elapsed share.
+	K1Clock
+	// K2 knows the true number of items per app, not their order.
+	K2
+)
+
+var knowledgeNames = [...]string{"K0", "K0+clock", "K1", "K1+clock", "K2"}
+
+func (k Knowledge) String() string { return knowledgeNames[k] }
+
+// KnowledgeNames lists the names that [ParseKnowledge] takes.
+func KnowledgeNames() []string { return knowledgeNames[:] }
+
+// ParseKnowledge finds a level by its name.
+func ParseKnowledge(name string) (Knowledge, bool) {
+	for i, n := range knowledgeNames {
+		if n == name {
+			return Knowledge(i), true
+		}
+	}
+	return 0, false
+}
+
+// Clock reports whether the level includes the elapsed share.
+func (k Knowledge) Clock() bool { return k == K0Clock || k == K1Clock }
+
+// Forecast reports whether the level includes expected counts per app.
+func (k Knowledge) Forecast() bool { return k == K1 || k == K1Clock }
+
+// A Policy decides where items go. The same value serves any number of states
+// at the same time.
+type Policy interface {
+	// Knowledge is the level whose facts the policy reads from a State; the
+	// driver hides the others.
+	Knowledge() Knowledge
+	// Scorer prepares the policy for one state. The scorer may keep caches
+	// that follow the state's versions and journal.
+	Scorer(s *State) Scorer
+}
+
+// A Scorer ranks machines for an item.
+type Scorer interface {
+	// Score writes to out[i] the desirability of placing the item on
+	// candidates[i]; higher is better. Candidates fit. The result is finite
+	// and depends on the state alone, not on the order of candidates.
+	Score(item Item, candidates []int32, out []float64)
+}
+
+// A ClassScorer is a Scorer whose score depends on a machine through its kind,
+// its free amounts and its position only, and does not rise with the position.
+// Choose then scores one machine for each class of equal ones: the one with
+// the lowest position.
+type ClassScorer interface {
+	Scorer
+	ByClass()
+}
+
+// A DeviceChooser picks the devices for an item that goes to a machine. free
+// holds the free share of each device of the dimension, in units of 1/One; the
+// chosen indices are appended to devices.
+type DeviceChooser interface {
+	ChooseDevices(item Item, machine int32, dimension int, free []int64, devices []int32) []int32
+}
+
+// ErrNoFit says that no machine takes the item.
+var ErrNoFit = errors.New("no machine takes the item")
+
+// ErrNotFinite says that a scorer returned NaN or an infinity.
+var ErrNotFinite = errors.New("score is not finite")

@@ -1,0 +1,42 @@
+package cerebro
+
+// A Run is what one replay left behind. Slices have one value per dimension.
+type Run struct {
+	Order        int
+	Machines     int     // holding an item at the end
+	PeakMachines int     // the most at any time
+	Cost         float64 // of the machines holding an item at the end
+	// MachineSeconds and CostSeconds are integrals over time from the trace's
+	// MeasureFrom, or the first event, to the last event.
+	MachineSeconds, CostSeconds float64
+	// AllocationRate is placed demand ÷ capacity of the machines holding an
+	// item (open fleet) or of all (fixed), at the end; MeanAllocationRate its
+	// time-weighted mean.
+	AllocationRate, MeanAllocationRate []float64
+	// Fragment, Balance and Spread: see package measure. At the end.
+	Fragment, Balance, Spread float64
+	Placed, Unplaced          int
+	// Rejected is unplaced demand ÷ all demand.
+	Rejected []float64
+	// FirstRejection is the share of the summed first dimension that had come
+	// before the first item was unplaced; 1 when none was.
+	FirstRejection float64
+	// Violations found by the independent checker at the end of the replay.
+	Violations int
+	// Seconds of CPU that the replay took; 0 unless timing was asked for.
+	Seconds float64
+	// ImbalanceTie is the mean squared free share of the active machines at
+	// the end: the smooth tie-breaker of the training cost.
+	ImbalanceTie float64
+	// Fallbacks counts items that the policy did not decide, by cause.
+	Fallbacks map[string]int
+	// Series is the time series, when the caller asked for one.
+	Series []Sample
+}
+
+// A Sample is one point of the time series of a run.
+type Sample struct {
+	Time       float64
+	Machines   int
+	Allocation []float64 // per dimension, as AllocationRate
+}
