@@ -1,0 +1,83 @@
+package archtest
+
+const module = "github.com/sigma-scheduler/sigma"
+
+// A row says what one package, or one family of packages, may import of ours.
+// Packages are folders below the module's root; "x/..." means x and everything
+// below it, "..." everything. The most specific row counts.
+type row struct {
+	pkg string
+	may []string
+}
+
+var table = []row{
+	{"binpack", nil},
+	{"binpack/policy", []string{"binpack", "binpack/bound"}},
+	{"binpack/measure", []string{"binpack"}},
+	{"binpack/bound", []string{"binpack", "binpack/measure"}},
+	{"swarm", nil},
+	{"cerebro", []string{"binpack", "binpack/measure", "cerebro/trace"}},
+	{"cerebro/trace", []string{"binpack"}},
+	{"cerebro/convert", []string{"binpack", "cerebro/trace"}},
+	{"cerebro/report", []string{"binpack", "binpack/measure", "binpack/bound", "cerebro", "cerebro/trace"}},
+	{"benchdata/generate", []string{"binpack", "binpack/bound", "cerebro/trace"}},
+
+	{"plugins/apis/...", []string{"plugins/apis/..."}},
+	{"plugins/kube", []string{"binpack", "plugins/apis/..."}},
+	{"plugins/sigma", edge},
+	{"plugins/extender", edge},
+	{"plugins/snapshot", edge},
+	{"mpa/...", []string{"mpa/...", "binpack", "internal/learn/..."}},
+
+	{"internal/train/...", []string{"binpack/...", "swarm", "cerebro/...", "benchdata/generate", "internal/train/..."}},
+	{"internal/learn/...", []string{"internal/learn/..."}},
+	{"internal/archtest", nil},
+	{"internal/...", []string{"binpack/...", "cerebro/...", "benchdata/generate"}},
+	{"cmd/...", []string{"..."}},
+}
+
+// edge is what the three doors between Kubernetes and the core may import.
+var edge = []string{"binpack", "binpack/policy", "binpack/measure", "cerebro/trace", "plugins/apis/...", "plugins/kube"}
+
+// A law forbids import paths to some packages, whatever the table allows and
+// through any chain of our own packages.
+type law struct {
+	text      string
+	in        []string // packages it binds, in the table's notation
+	except    []string // packages it leaves free
+	tests     bool     // test files too
+	forbidden []string // import paths, "x/..." as in the table
+}
+
+var laws = []law{
+	{
+		text:      "the core knows no Kubernetes",
+		in:        []string{"binpack/...", "swarm/...", "cerebro/..."},
+		tests:     true,
+		forbidden: []string{"k8s.io/...", "sigs.k8s.io/..."},
+	},
+	{
+		text:      "swarm does not know cerebro",
+		in:        []string{"swarm/..."},
+		tests:     true,
+		forbidden: []string{module + "/cerebro/..."},
+	},
+	{
+		text:      "cerebro does not know swarm",
+		in:        []string{"cerebro/..."},
+		tests:     true,
+		forbidden: []string{module + "/swarm/..."},
+	},
+	{
+		text:      "cmd/sigma builds without k8s.io/kubernetes",
+		in:        []string{"cmd/sigma/..."},
+		forbidden: []string{"k8s.io/kubernetes/..."},
+	},
+	{
+		text:      "glog registers flags of its own, so only below cmd/",
+		in:        []string{"..."},
+		except:    []string{"cmd/..."},
+		tests:     true,
+		forbidden: []string{"github.com/golang/glog/..."},
+	},
+}
