@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs every fuzz target of the main module, one after another, for equal shares
-# of one total:
+# of one total, with two workers each so that it costs the same on any machine:
 #
 #   hack/fuzz.sh [TOTAL]        TOTAL like 60s, 10m or 1h; 60s without
 #
@@ -34,7 +34,7 @@ failed=0
 for target in "${targets[@]}"; do
 	read -r folder name <<<"$target"
 	echo "--- $name in $folder"
-	if go test -run '^$' -fuzz "^$name\$" -fuzztime "${share}s" "$folder" 2>&1 | tee "$log"; then
+	if go test -run '^$' -fuzz "^$name\$" -fuzztime "${share}s" -parallel 2 "$folder" 2>&1 | tee "$log"; then
 		continue
 	fi
 	# Go before 1.27 sometimes reports the end of -fuzztime itself as a failure
