@@ -71,7 +71,7 @@ type State struct {
 	// Known is what the policy may know beyond the past; the driver fills it.
 	Known Known
 
-	journal    []int32
+	journal    []Change
 	journalSeq uint64
 
 	deviceDims  []int // dimensions that are devices
@@ -99,17 +99,17 @@ type groupInfo struct {
 	apps    []int32
 	limit   int32
 	spread  int32
-	effects []effect // what one more of this group may block
+	effects []Effect // what one more of this group may block
 	into    []Rule   // rules (A, this, k)
 	out     []Rule   // rules (this, B, k)
 	simple  bool     // all effects happen with the first item
 	capped  bool     // a rule (A, this, k > 0) limits the group beside A
 }
 
-// effect: with at least na of the group and nb of other on a machine, other is
-// blocked there.
-type effect struct {
-	other, na, nb int32
+// An Effect of a group on another: with at least Own items of the group and
+// Others items of Other on a machine, Other is closed there.
+type Effect struct {
+	Other, Own, Others int32
 }
 
 // pool holds the machines of one kind that are not in use, for open fleets.
@@ -153,7 +153,7 @@ func NewState(inst *Instance) *State {
 	s.alive = make([]int64, nApps)
 	s.onGroup = make([]int32, nGroups)
 	s.held = make([]int64, len(s.kinds))
-	s.journal = make([]int32, journalSize)
+	s.journal = make([]Change, journalSize)
 	s.Known.Elapsed = -1
 	s.populate()
 	return s
@@ -164,8 +164,8 @@ func (s *State) compileRules() {
 		a, b := &s.groups[r.A], &s.groups[r.B]
 		a.out = append(a.out, r)
 		b.into = append(b.into, r)
-		a.effects = addEffect(a.effects, effect{r.B, 1, r.Max})
-		b.effects = addEffect(b.effects, effect{r.A, r.Max + 1, 0})
+		a.effects = addEffect(a.effects, Effect{r.B, 1, r.Max})
+		b.effects = addEffect(b.effects, Effect{r.A, r.Max + 1, 0})
 		if r.Max > 0 {
 			b.capped = true
 		}
@@ -173,14 +173,14 @@ func (s *State) compileRules() {
 	for g := range s.groups {
 		s.groups[g].simple = true
 		for _, e := range s.groups[g].effects {
-			if e.na > 1 || e.nb > 0 {
+			if e.Own > 1 || e.Others > 0 {
 				s.groups[g].simple = false
 			}
 		}
 	}
 }
 
-func addEffect(list []effect, e effect) []effect {
+func addEffect(list []Effect, e Effect) []Effect {
 	for _, have := range list {
 		if have == e {
 			return list
@@ -323,7 +323,7 @@ func (s *State) offerNext(k int32) {
 	}
 	s.offered[p.offer/64] |= 1 << (p.offer % 64)
 	s.touchClass(p.offer)
-	s.note(p.offer)
+	s.note(p.offer, -1)
 }
 
 func (s *State) addMachine(k, line, index int32) int32 {
@@ -406,25 +406,30 @@ func (s *State) before(a, b int32) bool {
 	return s.line[a] < s.line[b] || s.line[a] == s.line[b] && s.index[a] < s.index[b]
 }
 
+// A Change says that a machine changed because an item of App came or went;
+// App is -1 when the machine only came on offer or left it.
+type Change struct {
+	Machine, App int32
+}
+
 // note records that a machine changed, for those who follow the journal.
-func (s *State) note(m int32) {
+func (s *State) note(m, app int32) {
 	s.version[m]++
-	s.journal[s.journalSeq%journalSize] = m
+	s.journal[s.journalSeq%journalSize] = Change{m, app}
 	s.journalSeq++
 }
 
-// Changes calls visit with every machine that changed since the journal
-// number seq, possibly more than once, and returns the number to ask with next
-// time. When the journal does not reach back that far, all is true and visit
-// was not called: everything may have changed.
-func (s *State) Changes(seq uint64, visit func(m int32)) (next uint64, all bool) {
+// Changes appends to buf the changes since the journal number seq and returns
+// the number to ask with next time. all is true, and nothing appended, when the
+// journal does not reach back that far: everything may have changed.
+func (s *State) Changes(seq uint64, buf []Change) (changes []Change, next uint64, all bool) {
 	if s.journalSeq-seq > journalSize {
-		return s.journalSeq, true
+		return buf, s.journalSeq, true
 	}
 	for ; seq < s.journalSeq; seq++ {
-		visit(s.journal[seq%journalSize])
+		buf = append(buf, s.journal[seq%journalSize])
 	}
-	return s.journalSeq, false
+	return buf, s.journalSeq, false
 }
 
 // Instance is the problem.
@@ -516,24 +521,8 @@ func (s *State) BlockedApps(m int32) []uint64 {
 	return s.blockedBy[row : row+s.appWords]
 }
 
-// Closes calls visit with every group that one more item of a group would
-// newly close a machine to, the group itself excepted.
-func (s *State) Closes(group, m int32, visit func(other int32)) {
-	gi := &s.groups[group]
-	if len(gi.effects) == 0 {
-		return
-	}
-	count := s.Count(group, m)
-	if gi.simple && count > 0 {
-		return
-	}
-	for _, e := range gi.effects {
-		if count+1 >= e.na && (e.nb == 0 || s.Count(e.other, m) >= e.nb) &&
-			!s.groupBlocked(e.other, m) {
-			visit(e.other)
-		}
-	}
-}
+// Effects lists what items of a group may close machines to. Read only.
+func (s *State) Effects(group int32) []Effect { return s.groups[group].effects }
 
 // Count is the number of items of a group on a machine.
 func (s *State) Count(group, m int32) int32 {
@@ -797,7 +786,7 @@ func (s *State) put(app, m int32) {
 		}
 	}
 	s.touchClass(m)
-	s.note(m)
+	s.note(m, app)
 }
 
 // employ takes an empty machine of an open fleet into use.
@@ -878,8 +867,8 @@ func (s *State) close(group, m, count int32) {
 		return
 	}
 	for _, e := range gi.effects {
-		if count >= e.na && (e.nb == 0 || s.Count(e.other, m) >= e.nb) {
-			s.setBlocked(&s.groups[e.other], m)
+		if count >= e.Own && (e.Others == 0 || s.Count(e.Other, m) >= e.Others) {
+			s.setBlocked(&s.groups[e.Other], m)
 		}
 	}
 }
@@ -942,7 +931,7 @@ func (s *State) Remove(app, m int32, devices []Device) {
 	}
 	s.refreshBlocked(a.Group, m)
 	for _, e := range s.groups[a.Group].effects {
-		s.refreshBlocked(e.other, m)
+		s.refreshBlocked(e.Other, m)
 	}
 	s.items[m]--
 	s.alive[app]--
@@ -955,7 +944,7 @@ func (s *State) Remove(app, m int32, devices []Device) {
 		}
 	}
 	s.touchClass(m)
-	s.note(m)
+	s.note(m, app)
 }
 
 func (s *State) dropEntry(app, m int32) {
@@ -990,7 +979,7 @@ func (s *State) retire(m int32) {
 	s.offered[back/64] &^= 1 << (back % 64)
 	if back != m {
 		s.touchClass(back)
-		s.note(back)
+		s.note(back, -1)
 	}
 }
 
