@@ -45,17 +45,20 @@ type Event struct {
 	Time    float64 // seconds
 	Kind    Kind
 	Request int32 // index into Trace.Requests
-	Count   int32 // of a Delete: how many; an empty field is resolved to all that remain
+	// Count is the number of items: of a Create all of its request, of a Delete
+	// how many; an empty field is resolved to all that remain.
+	Count int32
 }
 
 // A Placed is one line of placed.csv: Count items of a request on one machine.
+// A request's items are numbered in line order.
 type Placed struct {
 	Request int32
 	Line    int32 // index into Instance.Machines
 	Index   int32 // of the machine within its line
 	Count   int32
-	// Devices holds for each device dimension, in order of dimensions, the
-	// indices used by each item of the line; nil without device dimensions.
+	// Devices are those that each item of the line uses, in order of dimension
+	// and index; nil when its app uses none.
 	Devices []Device
 }
 

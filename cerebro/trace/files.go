@@ -1,0 +1,211 @@
+package trace
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// The files of a trace.
+const (
+	manifestFile = "trace.yaml"
+	machinesFile = "machines.csv"
+	appsFile     = "apps.csv"
+	rulesFile    = "rules.csv"
+	placedFile   = "placed.csv"
+	eventsFile   = "events.csv"
+)
+
+// traceFiles says of each file whether a trace must have it.
+var traceFiles = map[string]bool{
+	manifestFile: true, machinesFile: true, appsFile: true, eventsFile: true,
+	rulesFile: false, placedFile: false,
+}
+
+// archiveSuffix marks a trace in one file.
+const archiveSuffix = ".tar.gz"
+
+// beside reports whether a file may lie beside those of a trace.
+func beside(name string) bool {
+	return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "README") || strings.HasPrefix(name, "LICENSE")
+}
+
+// files opens those files of a trace that exist, by name.
+type files map[string]func() (io.ReadCloser, error)
+
+// add takes up a file by name, or says why not.
+func (f files) add(name string, open func() (io.ReadCloser, error)) error {
+	if _, known := traceFiles[name]; !known {
+		return fmt.Errorf("%s: unknown file", name)
+	}
+	if _, ok := f[name]; ok {
+		return fmt.Errorf("%s: given twice", name)
+	}
+	f[name] = open
+	return nil
+}
+
+// complete says which necessary file is missing.
+func (f files) complete() error {
+	for _, name := range slices.Sorted(maps.Keys(traceFiles)) {
+		if f[name] == nil && traceFiles[name] {
+			return fmt.Errorf("%s: missing file", name)
+		}
+	}
+	return nil
+}
+
+// inMemory opens contents that are there already.
+func inMemory(content []byte) func() (io.ReadCloser, error) {
+	return func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }
+}
+
+// folderFiles lists a folder.
+func folderFiles(dir string) (files, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	f := files{}
+	for _, e := range entries {
+		name := e.Name()
+		if beside(name) {
+			continue
+		}
+		open := func() (io.ReadCloser, error) { return os.Open(filepath.Join(dir, name)) }
+		if err := f.add(name, open); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// archiveFiles unpacks a .tar.gz into memory, since its order of files is not
+// ours. The files lie at its top or in one folder.
+func archiveFiles(r io.Reader) (files, error) {
+	unzipped, err := gzip.NewReader(r)
+	if err != nil {
+		return nil, fmt.Errorf("unpacking: %w", err)
+	}
+	f, folders := files{}, map[string]bool{}
+	for archive := tar.NewReader(unzipped); ; {
+		head, err := archive.Next()
+		if err == io.EOF {
+			break
+		} else if err != nil {
+			return nil, fmt.Errorf("unpacking: %w", err)
+		}
+		folder, name := path.Split(strings.TrimPrefix(path.Clean("/"+head.Name), "/"))
+		if head.Typeflag == tar.TypeDir || head.Typeflag == tar.TypeXGlobalHeader || beside(name) {
+			continue
+		}
+		if head.Typeflag != tar.TypeReg {
+			return nil, fmt.Errorf("%s: not a regular file", head.Name)
+		}
+		folders[folder] = true
+		if len(folders) > 1 || strings.Count(folder, "/") > 1 {
+			return nil, fmt.Errorf("%s: want all files of a trace in one folder", head.Name)
+		}
+		content, err := io.ReadAll(archive)
+		if err != nil {
+			return nil, fmt.Errorf("unpacking %s: %w", head.Name, err)
+		}
+		if err := f.add(name, inMemory(content)); err != nil {
+			return nil, err
+		}
+	}
+	// What follows the last file may still hold a broken checksum.
+	if _, err := io.Copy(io.Discard, unzipped); err != nil {
+		return nil, fmt.Errorf("unpacking: %w", err)
+	}
+	return f, unzipped.Close()
+}
+
+// Load reads the trace in a folder or a .tar.gz file.
+func Load(path string) (*Trace, error) {
+	t, err := load(path)
+	if err != nil {
+		return nil, fmt.Errorf("loading trace %s: %w", path, err)
+	}
+	return t, nil
+}
+
+func load(path string) (*Trace, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	var f files
+	switch {
+	case info.IsDir():
+		f, err = folderFiles(path)
+	case strings.HasSuffix(path, archiveSuffix):
+		var file *os.File
+		if file, err = os.Open(path); err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		f, err = archiveFiles(file)
+	default:
+		err = errors.New("neither a folder nor a " + archiveSuffix + " file")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f.read()
+}
+
+// LoadAll reads a trace, or all traces in a folder of traces in the order of
+// their file names. Hidden files, README* and LICENSE* beside them are passed
+// over; anything else that is not a trace is an error.
+func LoadAll(path string) ([]*Trace, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("loading traces: %w", err)
+	}
+	if !info.IsDir() || holdsTrace(path) {
+		t, err := Load(path)
+		if err != nil {
+			return nil, err
+		}
+		return []*Trace{t}, nil
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, fmt.Errorf("loading traces: %w", err)
+	}
+	var traces []*Trace
+	for _, e := range entries {
+		if beside(e.Name()) {
+			continue
+		}
+		t, err := Load(filepath.Join(path, e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		traces = append(traces, t)
+	}
+	if len(traces) == 0 {
+		return nil, fmt.Errorf("loading traces: %s holds none", path)
+	}
+	return traces, nil
+}
+
+// holdsTrace reports whether a folder is meant as one trace, complete or not.
+func holdsTrace(dir string) bool {
+	for name := range traceFiles {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,97 @@
+package trace
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+)
+
+// Order returns the events in the i-th order of arrival. Order 0 is the
+// file's and shares its slice; it is not to be changed. For i ≥ 1 the create
+// requests are shuffled by rand.New(rand.NewPCG(seed, i)).Shuffle: a request
+// arrives at the time of the slot it lands in and its deletes keep their delay
+// after it; deletes of initial requests stay where they are. At equal times
+// deletes come first, then the order of slots; only a delete without delay
+// still follows its own create.
+func (t *Trace) Order(seed uint64, i int) []Event {
+	if i < 0 {
+		panic(fmt.Sprintf("trace: order %d", i))
+	}
+	if i == 0 {
+		return t.Events
+	}
+	return t.shuffled(rand.New(rand.NewPCG(seed, uint64(i))))
+}
+
+func (t *Trace) shuffled(rng *rand.Rand) []Event {
+	creates := 0
+	for _, e := range t.Events {
+		if e.Kind == Create {
+			creates++
+		}
+	}
+	// Until the merge the first part of out holds the times of the slots, the
+	// last part the deletes.
+	out := make([]Event, len(t.Events))
+	slots, deletes := out[:creates], out[creates:]
+	landed := make([]int32, creates)         // the request in each slot
+	slotOf := make([]int32, len(t.Requests)) // its inverse; -1 for initial requests
+	for i := range t.Initial {
+		slotOf[i] = -1
+	}
+	slot, waiting := 0, 0
+	for _, e := range t.Events {
+		if e.Kind == Create {
+			slots[slot].Time, landed[slot], slotOf[e.Request] = e.Time, e.Request, int32(slot)
+			slot++
+			continue
+		}
+		if s := slotOf[e.Request]; s >= 0 {
+			e.Time -= slots[s].Time // the delay
+		}
+		deletes[waiting] = e
+		waiting++
+	}
+	rng.Shuffle(creates, func(i, j int) { landed[i], landed[j] = landed[j], landed[i] })
+	for s, request := range landed {
+		slotOf[request] = int32(s)
+	}
+	for i := range deletes {
+		if s := slotOf[deletes[i].Request]; s >= 0 {
+			deletes[i].Time += slots[s].Time
+		}
+	}
+	// Deletes of one request at one time take the same items in either order.
+	slices.SortFunc(deletes, func(a, b Event) int {
+		return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(slotOf[a.Request], slotOf[b.Request]), cmp.Compare(a.Count, b.Count))
+	})
+	t.merge(out, deletes, landed, slotOf)
+	return out
+}
+
+// merge brings creates and deletes together in out, whose last part the
+// deletes are. It writes no delete's place before the delete has moved: as
+// long as a create is missing, there is room before them.
+func (t *Trace) merge(out, deletes []Event, landed, slotOf []int32) {
+	slot, next, at := 0, 0, 0
+	for _, e := range t.Events {
+		if e.Kind != Create {
+			continue
+		}
+		for next < len(deletes) {
+			d := deletes[next]
+			// An equal time and a slot not yet reached: a delete without delay.
+			if d.Time > e.Time || d.Time == e.Time && int(slotOf[d.Request]) >= slot {
+				break
+			}
+			out[at] = d
+			at++
+			next++
+		}
+		request := landed[slot]
+		out[at] = Event{e.Time, Create, request, t.Requests[request].Count}
+		at++
+		slot++
+	}
+}

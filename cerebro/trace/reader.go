@@ -1,0 +1,693 @@
+package trace
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+)
+
+// The columns of each table in the order of the format. Those of the
+// dimensions stand between the two parts of machineColumns and appColumns.
+var (
+	machineColumns = []string{"machine", "type", "count", "cost"}
+	appColumns     = []string{"app", "group", "types", "max_per_machine", "spread_min", "expected", "lifetime"}
+	ruleColumns    = []string{"app", "other", "max"}
+	placedColumns  = []string{"request", "app", "machine", "count", "devices"}
+	eventColumns   = []string{"time", "kind", "request", "app", "count"}
+)
+
+// Positions in machineColumns.
+const (
+	machineName = iota
+	machineType
+	machineCount
+	machineCost
+	machineFields
+)
+
+// Positions in appColumns.
+const (
+	appName = iota
+	appGroup
+	appTypes
+	appLimit
+	appSpread
+	appExpected
+	appLifetime
+	appFields
+)
+
+// appBeforeDimensions is how many of appColumns stand before the dimensions.
+const appBeforeDimensions = appLimit
+
+// Positions in placedColumns.
+const (
+	placedRequest = iota
+	placedApp
+	placedMachine
+	placedCount
+	placedDevices
+)
+
+// Positions in eventColumns.
+const (
+	eventTime = iota
+	eventKind
+	eventRequest
+	eventApp
+	eventCount
+)
+
+// Names of kinds in events.csv.
+const (
+	createText = "create"
+	deleteText = "delete"
+)
+
+// read reads a whole trace. Each step may rely on those before it.
+func (f files) read() (*Trace, error) {
+	if err := f.complete(); err != nil {
+		return nil, err
+	}
+	t := &Trace{Instance: &binpack.Instance{}}
+	b := &builder{trace: t, instance: t.Instance}
+	for _, step := range []struct {
+		file string
+		read func(io.Reader) error
+	}{
+		{manifestFile, b.readManifest},
+		{machinesFile, b.readMachines},
+		{appsFile, b.readApps},
+		{rulesFile, b.readRules},
+		{placedFile, b.readPlaced},
+		{eventsFile, b.readEvents},
+	} {
+		if err := f.readFile(step.file, step.read); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+func (f files) readFile(name string, read func(io.Reader) error) error {
+	open, ok := f[name]
+	if !ok {
+		return nil // a necessary one is there: complete
+	}
+	r, err := open()
+	if err != nil {
+		return err
+	}
+	return errors.Join(read(r), r.Close())
+}
+
+// A builder holds what is needed while a trace is read.
+type builder struct {
+	trace    *Trace
+	instance *binpack.Instance
+	manifest manifest
+
+	types    map[string]int32
+	groups   map[string]int32
+	apps     map[string]int32
+	requests map[string]int32
+
+	// quantities[dimension] are those of the machines, then those of the apps;
+	// lines says where they stand. The unit of a dimension follows from all.
+	quantities          [][]Quantity
+	machineLines, lines []int
+}
+
+func (b *builder) readManifest(r io.Reader) error {
+	var err error
+	if b.manifest, err = readManifest(r); err != nil {
+		return err
+	}
+	b.trace.Name, b.trace.Description = b.manifest.name, b.manifest.description
+	b.trace.Source, b.trace.MeasureFrom = b.manifest.source, b.manifest.measureFrom
+	b.instance.Fleet = b.manifest.fleet
+	b.quantities = make([][]Quantity, len(b.manifest.dimensions))
+	return nil
+}
+
+func (b *builder) readMachines(r io.Reader) error {
+	rows, err := newTable(machinesFile, r, slices.Concat(machineColumns, b.manifest.dimensions), "cost")
+	if err != nil {
+		return err
+	}
+	b.types = map[string]int32{}
+	seen := map[string]bool{}
+	var total int64
+	for err = rows.next(); err == nil; err = rows.next() {
+		m, err := b.machine(rows)
+		if err != nil {
+			return err
+		}
+		if seen[m.Name] {
+			return rows.badf(machineName, "duplicate machine")
+		}
+		seen[m.Name] = true
+		if total += int64(max(m.Count, 0)); total > math.MaxInt32 {
+			return rows.badf(machineCount, "more than %d machines in all", math.MaxInt32)
+		}
+		if err := b.quantitiesOf(rows, machineFields, "capacity"); err != nil {
+			return err
+		}
+		b.instance.Machines = append(b.instance.Machines, m)
+		b.lines = append(b.lines, rows.line())
+	}
+	if err != io.EOF {
+		return err
+	}
+	b.machineLines = b.lines
+	return b.checkMachineNames()
+}
+
+func (b *builder) machine(rows *table) (m binpack.MachineLine, err error) {
+	if m.Name, err = rows.name(machineName); err != nil {
+		return m, err
+	}
+	m.Name = strings.Clone(m.Name)
+	if m.Type, err = b.machineType(rows); err != nil {
+		return m, err
+	}
+	if m.Cost, err = rows.amountOr(machineCost, 1); err != nil {
+		return m, err
+	}
+	if rows.field(machineCount) == "" {
+		if b.instance.Fleet != binpack.Open {
+			return m, rows.badf(machineCount, "empty, but only an open fleet has unlimited machines")
+		}
+		m.Count = binpack.Unlimited
+		return m, nil
+	}
+	count, err := rows.count(machineCount, 1)
+	m.Count = int(count)
+	return m, err
+}
+
+// machineType is the index of the row's type, in order of first appearance.
+// The empty type is one that no app can ask for.
+func (b *builder) machineType(rows *table) (int32, error) {
+	name := rows.field(machineType)
+	if name != "" {
+		if err := checkName(name); err != nil {
+			return 0, rows.bad(machineType, err)
+		}
+	}
+	if strings.Contains(name, "|") {
+		return 0, rows.badf(machineType, "a bar separates types in apps.csv")
+	}
+	i, ok := b.types[name]
+	if !ok {
+		i = int32(len(b.instance.Types))
+		name = strings.Clone(name)
+		b.types[name] = i
+		b.instance.Types = append(b.instance.Types, name)
+	}
+	return i, nil
+}
+
+// checkMachineNames refuses a machine called like one of several of another line.
+func (b *builder) checkMachineNames() error {
+	names := NewMachineNames(b.instance)
+	for i, m := range b.instance.Machines {
+		if m.Count != 1 {
+			continue
+		}
+		base, index, ok := cutIndex(m.Name)
+		line, known := names.line[base]
+		if !ok || !known {
+			continue
+		}
+		if count := b.instance.Machines[line].Count; count == binpack.Unlimited || count > 1 && int(index) < count {
+			return fmt.Errorf("%s:%d: machine %q: duplicate machine: also one of the %q in line %d",
+				machinesFile, b.machineLines[i], m.Name, base, b.machineLines[line])
+		}
+	}
+	return nil
+}
+
+// quantitiesOf reads the columns of the dimensions, which start at first.
+func (b *builder) quantitiesOf(rows *table, first int, role string) error {
+	for d := range b.quantities {
+		q, err := ParseQuantity(rows.field(first + d))
+		if err != nil {
+			return rows.bad(first+d, err)
+		}
+		if b.isDevice(d) {
+			whole := q.unit == 0
+			if role == "capacity" && (!whole || q.value > math.MaxInt32) {
+				return rows.badf(first+d, "the capacity of a device dimension is a number of devices")
+			}
+			if role == "demand" && !whole && q.value > units[q.unit].one {
+				return rows.badf(first+d, "a demand of more than one device is a whole number")
+			}
+		}
+		b.quantities[d] = append(b.quantities[d], q)
+	}
+	return nil
+}
+
+func (b *builder) isDevice(dimension int) bool {
+	return slices.Contains(b.manifest.devices, b.manifest.dimensions[dimension])
+}
+
+func (b *builder) readApps(r io.Reader) error {
+	rows, err := newTable(appsFile, r, slices.Concat(appColumns, b.manifest.dimensions),
+		"group", "types", "max_per_machine", "spread_min", "expected", "lifetime")
+	if err != nil {
+		return err
+	}
+	b.apps, b.groups = map[string]int32{}, map[string]int32{}
+	for err = rows.next(); err == nil; err = rows.next() {
+		app, err := b.app(rows)
+		if err != nil {
+			return err
+		}
+		if err := b.quantitiesOf(rows, appFields, "demand"); err != nil {
+			return err
+		}
+		b.apps[app.Name] = int32(len(b.instance.Apps))
+		b.instance.Apps = append(b.instance.Apps, app)
+		b.lines = append(b.lines, rows.line())
+	}
+	if err != io.EOF {
+		return err
+	}
+	return b.setDimensions()
+}
+
+func (b *builder) app(rows *table) (app binpack.App, err error) {
+	if app.Name, err = rows.name(appName); err != nil {
+		return app, err
+	}
+	app.Name = strings.Clone(app.Name)
+	if _, ok := b.apps[app.Name]; ok {
+		return app, rows.badf(appName, "duplicate app")
+	}
+	if app.Group, err = b.group(rows, app.Name); err != nil {
+		return app, err
+	}
+	if app.Types, err = b.typesOf(rows); err != nil {
+		return app, err
+	}
+	if app.Expected, err = rows.amountOr(appExpected, -1); err != nil {
+		return app, err
+	}
+	app.Lifetime, err = rows.amountOr(appLifetime, -1)
+	return app, err
+}
+
+// group is the index of the row's group, in order of first appearance.
+func (b *builder) group(rows *table, app string) (int32, error) {
+	name := app
+	if text := rows.field(appGroup); text != "" {
+		if err := checkName(text); err != nil {
+			return 0, rows.bad(appGroup, err)
+		}
+		name = strings.Clone(text)
+	}
+	limit, err := rows.countOr(appLimit, 0)
+	if err != nil {
+		return 0, err
+	}
+	spread, err := rows.countOr(appSpread, 0)
+	if err != nil {
+		return 0, err
+	}
+	i, ok := b.groups[name]
+	if !ok {
+		i = int32(len(b.instance.Groups))
+		b.groups[name] = i
+		b.instance.Groups = append(b.instance.Groups, binpack.Group{Name: name, Limit: limit, SpreadMin: spread})
+		return i, nil
+	}
+	if g := b.instance.Groups[i]; g.Limit != limit {
+		return 0, rows.badf(appLimit, "other apps of group %q have %d", name, g.Limit)
+	} else if g.SpreadMin != spread {
+		return 0, rows.badf(appSpread, "other apps of group %q have %d", name, g.SpreadMin)
+	}
+	return i, nil
+}
+
+// typesOf is the set of types that an app may use; nil for all.
+func (b *builder) typesOf(rows *table) ([]int32, error) {
+	text := rows.field(appTypes)
+	if text == "" {
+		return nil, nil
+	}
+	var types []int32
+	for name := range strings.SplitSeq(text, "|") {
+		i, ok := b.types[name]
+		if !ok || name == "" {
+			return nil, rows.badf(appTypes, "unknown type %q", name)
+		}
+		if slices.Contains(types, i) {
+			return nil, rows.badf(appTypes, "type %q is listed twice", name)
+		}
+		types = append(types, i)
+	}
+	slices.Sort(types)
+	return types, nil
+}
+
+// setDimensions finds the unit of each dimension and hands out the amounts.
+func (b *builder) setDimensions() error {
+	in := b.instance
+	dims := len(b.manifest.dimensions)
+	backing := make([]int64, dims*len(b.lines))
+	row := func(i int) []int64 { return backing[i*dims : (i+1)*dims : (i+1)*dims] }
+	for d, name := range b.manifest.dimensions {
+		dim, amounts, err := NewDimension(name, b.isDevice(d), b.quantities[d])
+		if value, ok := errors.AsType[*valueError](err); ok {
+			file := machinesFile
+			if value.index >= len(in.Machines) {
+				file = appsFile
+			}
+			return fmt.Errorf("%s:%d: %w", file, b.lines[value.index], err)
+		} else if err != nil {
+			return err
+		}
+		in.Dimensions = append(in.Dimensions, dim)
+		for i, amount := range amounts {
+			row(i)[d] = amount
+		}
+		b.quantities[d] = nil
+	}
+	for i := range in.Machines {
+		in.Machines[i].Capacity = row(i)
+	}
+	for i := range in.Apps {
+		in.Apps[i].Demand = row(len(in.Machines) + i)
+	}
+	return nil
+}
+
+func (b *builder) readRules(r io.Reader) error {
+	rows, err := newTable(rulesFile, r, ruleColumns)
+	if err != nil {
+		return err
+	}
+	group := func(column int) (int32, error) {
+		i, ok := b.groups[rows.field(column)]
+		if !ok {
+			return 0, rows.badf(column, "unknown group")
+		}
+		return i, nil
+	}
+	for err = rows.next(); err == nil; err = rows.next() {
+		var rule binpack.Rule
+		if rule.A, err = group(0); err != nil {
+			return err
+		}
+		if rule.B, err = group(1); err != nil {
+			return err
+		}
+		if rule.A == rule.B {
+			return rows.badf(1, "a rule between a group and itself: use max_per_machine")
+		}
+		if rule.Max, err = rows.count(2, 0); err != nil {
+			return err
+		}
+		b.instance.Rules = append(b.instance.Rules, rule)
+	}
+	if err != io.EOF {
+		return err
+	}
+	return nil
+}
+
+func (b *builder) readPlaced(r io.Reader) error {
+	rows, err := newTable(placedFile, r, placedColumns, "devices")
+	if err != nil {
+		return err
+	}
+	t := b.trace
+	b.requests = map[string]int32{}
+	names := NewMachineNames(b.instance)
+	for err = rows.next(); err == nil; err = rows.next() {
+		var p Placed
+		if p.Count, err = rows.count(placedCount, 1); err != nil {
+			return err
+		}
+		if p.Line, p.Index, err = names.Parse(rows.field(placedMachine)); err != nil {
+			return rows.bad(placedMachine, err)
+		}
+		if p.Request, err = b.placedRequest(rows, p.Count); err != nil {
+			return err
+		}
+		demand := b.instance.Apps[t.Requests[p.Request].App].Demand
+		if p.Devices, err = parseDevices(b.instance, rows.field(placedDevices)); err == nil {
+			err = checkDevices(b.instance, p.Devices, demand, b.instance.Machines[p.Line].Capacity)
+		}
+		if err != nil {
+			return rows.bad(placedDevices, err)
+		}
+		t.Placed = append(t.Placed, p)
+	}
+	if err != io.EOF {
+		return err
+	}
+	t.Initial = len(t.Requests)
+	return nil
+}
+
+// placedRequest is the index of the row's request, which grows by count items.
+func (b *builder) placedRequest(rows *table, count int32) (int32, error) {
+	app, ok := b.apps[rows.field(placedApp)]
+	if !ok {
+		return 0, rows.badf(placedApp, "unknown app")
+	}
+	name, err := rows.name(placedRequest)
+	if err != nil {
+		return 0, err
+	}
+	i, ok := b.requests[name]
+	if !ok {
+		i = int32(len(b.trace.Requests))
+		name = strings.Clone(name)
+		b.requests[name] = i
+		b.trace.Requests = append(b.trace.Requests, Request{name, app, count})
+		return i, nil
+	}
+	request := &b.trace.Requests[i]
+	if request.App != app {
+		return 0, rows.badf(placedApp, "request %q is of app %q in a line before", name, b.instance.Apps[request.App].Name)
+	}
+	if request.Count > math.MaxInt32-count {
+		return 0, rows.badf(placedCount, "out of range")
+	}
+	request.Count += count
+	return i, nil
+}
+
+// parseDevices reads 0|1, or gpu:0|nic:1 with several device dimensions, in
+// order of dimension and index.
+func parseDevices(in *binpack.Instance, text string) ([]Device, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var devices []Device
+	for part := range strings.SplitSeq(text, "|") {
+		dimension, index, named := strings.Cut(part, ":")
+		if !named {
+			index = part
+		}
+		d, err := deviceDimension(in, dimension, named)
+		if err != nil {
+			return nil, err
+		}
+		n, err := strconv.ParseUint(index, 10, 31)
+		if err != nil {
+			return nil, fmt.Errorf("device %q: not an index", part)
+		}
+		devices = append(devices, Device{int32(d), int32(n)})
+	}
+	slices.SortFunc(devices, func(a, b Device) int {
+		if a.Dimension != b.Dimension {
+			return int(a.Dimension) - int(b.Dimension)
+		}
+		return int(a.Index) - int(b.Index)
+	})
+	return devices, nil
+}
+
+// deviceDimension finds the device dimension by name, or the only one there is.
+func deviceDimension(in *binpack.Instance, name string, named bool) (int, error) {
+	found := -1
+	for d, dim := range in.Dimensions {
+		if !dim.Device || named && dim.Name != name {
+			continue
+		}
+		if found >= 0 {
+			return 0, errors.New("several dimensions are devices: want dimension:index")
+		}
+		found = d
+	}
+	if found < 0 && named {
+		return 0, fmt.Errorf("%q is not a device dimension", name)
+	} else if found < 0 {
+		return 0, errors.New("no dimension is a device")
+	}
+	return found, nil
+}
+
+// checkDevices compares the devices of an item with what its app asks for and
+// its machine has.
+func checkDevices(in *binpack.Instance, devices []Device, demand, capacity []int64) error {
+	used := make([]int64, len(in.Dimensions))
+	for i, device := range devices {
+		d := device.Dimension
+		if int64(device.Index) >= capacity[d]/in.Dimensions[d].One {
+			return fmt.Errorf("device index %d out of range: the machine has %s of %s",
+				device.Index, FormatQuantity(capacity[d], in.Dimensions[d]), in.Dimensions[d].Name)
+		}
+		if i > 0 && devices[i-1] == device {
+			return fmt.Errorf("device %d is listed twice", device.Index)
+		}
+		used[d]++
+	}
+	for d, dim := range in.Dimensions {
+		if !dim.Device {
+			continue
+		}
+		if want := (demand[d] + dim.One - 1) / dim.One; used[d] != want {
+			return fmt.Errorf("%d of %s, want %d", used[d], dim.Name, want)
+		}
+	}
+	return nil
+}
+
+func (b *builder) readEvents(r io.Reader) error {
+	events, err := newEventReader(r, b.trace, b.apps, b.requests)
+	if err != nil {
+		return err
+	}
+	for {
+		e, err := events.Next()
+		if err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		b.trace.Events = append(b.trace.Events, e)
+	}
+}
+
+// An EventReader reads events.csv line by line.
+type EventReader struct {
+	rows     *table
+	trace    *Trace
+	apps     map[string]int32
+	requests map[string]int32
+	left     []int32 // items not yet deleted, per request
+	last     float64 // time of the event before
+}
+
+// NewEventReader reads the events that follow t, whose instance and placed
+// requests are known. Each create adds its request to t.Requests; t.Events
+// stays as it is, so that a trace need not be in memory to be read.
+func NewEventReader(r io.Reader, t *Trace) (*EventReader, error) {
+	apps := make(map[string]int32, len(t.Instance.Apps))
+	for i, app := range t.Instance.Apps {
+		apps[app.Name] = int32(i)
+	}
+	requests := make(map[string]int32, len(t.Requests))
+	for i, request := range t.Requests {
+		requests[request.Name] = int32(i)
+	}
+	return newEventReader(r, t, apps, requests)
+}
+
+func newEventReader(r io.Reader, t *Trace, apps, requests map[string]int32) (*EventReader, error) {
+	rows, err := newTable(eventsFile, r, eventColumns)
+	if err != nil {
+		return nil, err
+	}
+	if requests == nil {
+		requests = map[string]int32{}
+	}
+	e := &EventReader{rows: rows, trace: t, apps: apps, requests: requests, last: math.Inf(-1)}
+	for _, request := range t.Requests {
+		e.left = append(e.left, request.Count)
+	}
+	return e, nil
+}
+
+// Next returns the next event, io.EOF after the last, or an error that names
+// file, line and field, after which the reader is of no more use.
+func (e *EventReader) Next() (Event, error) {
+	if err := e.rows.next(); err != nil {
+		return Event{}, err
+	}
+	at, err := parseFloat(e.rows.field(eventTime))
+	if err != nil {
+		return Event{}, e.rows.bad(eventTime, err)
+	}
+	if at < e.last {
+		return Event{}, e.rows.badf(eventTime, "before %s in the line above", appendFloat(nil, e.last))
+	}
+	e.last = at
+	switch e.rows.field(eventKind) {
+	case createText:
+		return e.create(at)
+	case deleteText:
+		return e.delete(at)
+	}
+	return Event{}, e.rows.badf(eventKind, "want %s or %s", createText, deleteText)
+}
+
+func (e *EventReader) create(at float64) (Event, error) {
+	name, err := e.rows.name(eventRequest)
+	if err != nil {
+		return Event{}, err
+	}
+	if _, ok := e.requests[name]; ok {
+		return Event{}, e.rows.badf(eventRequest, "duplicate request")
+	}
+	app, ok := e.apps[e.rows.field(eventApp)]
+	if !ok {
+		return Event{}, e.rows.badf(eventApp, "unknown app")
+	}
+	count, err := e.rows.count(eventCount, 1)
+	if err != nil {
+		return Event{}, err
+	}
+	i := int32(len(e.trace.Requests))
+	name = strings.Clone(name) // the row's text ends with the row
+	e.requests[name] = i
+	e.trace.Requests = append(e.trace.Requests, Request{name, app, count})
+	e.left = append(e.left, count)
+	return Event{at, Create, i, count}, nil
+}
+
+func (e *EventReader) delete(at float64) (Event, error) {
+	i, ok := e.requests[e.rows.field(eventRequest)]
+	if !ok {
+		return Event{}, e.rows.badf(eventRequest, "delete of an unknown request")
+	}
+	request := e.trace.Requests[i]
+	if text := e.rows.field(eventApp); text != "" && text != e.trace.Instance.Apps[request.App].Name {
+		return Event{}, e.rows.badf(eventApp, "the request is of app %q", e.trace.Instance.Apps[request.App].Name)
+	}
+	count := e.left[i]
+	if e.rows.field(eventCount) != "" {
+		var err error
+		if count, err = e.rows.count(eventCount, 1); err != nil {
+			return Event{}, err
+		}
+	}
+	if count > e.left[i] || e.left[i] == 0 {
+		return Event{}, e.rows.badf(eventCount, "delete of more items than remain of request %q: %d of %d",
+			request.Name, e.left[i], request.Count)
+	}
+	e.left[i] -= count
+	return Event{at, Delete, i, count}, nil
+}
