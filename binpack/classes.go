@@ -2,8 +2,8 @@ package binpack
 
 import "math/bits"
 
-// classes groups the machines on offer by kind and free amounts: machines of a
-// class are equal but for what stands on them. Policies that look only at
+// classes groups the machines on offer by kind, free amounts and emptiness:
+// machines of a class are equal but for what stands on them. Policies that look only at
 // amounts then score a handful of classes instead of all machines.
 type classes struct {
 	of    []int32            // per machine: its class, -1 = not on offer
@@ -46,13 +46,11 @@ func (s *State) useClasses() bool {
 }
 
 func (s *State) rebuildClasses() {
-	c := s.classes
 	for w, word := range s.offered {
 		for ; word != 0; word &= word - 1 {
 			s.touchClass(int32(w*64 + bits.TrailingZeros64(word)))
 		}
 	}
-	_ = c
 }
 
 // touchClass moves a machine to the class of its present amounts.
@@ -155,6 +153,9 @@ func (s *State) addMember(cl *class, k, m int32) {
 
 func (s *State) classHash(m int32) uint64 {
 	h := uint64(s.kind[m]) + 0x9e3779b97f4a7c15
+	if s.items[m] == 0 {
+		h = ^h
+	}
 	for d := range s.free {
 		h ^= uint64(s.free[d][m])
 		h *= 0xff51afd7ed558ccd
@@ -164,7 +165,7 @@ func (s *State) classHash(m int32) uint64 {
 }
 
 func (s *State) sameAmounts(a, b int32) bool {
-	if s.kind[a] != s.kind[b] {
+	if s.kind[a] != s.kind[b] || (s.items[a] == 0) != (s.items[b] == 0) {
 		return false
 	}
 	for d := range s.free {

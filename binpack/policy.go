@@ -68,7 +68,8 @@ type Scorer interface {
 }
 
 // A ClassScorer is a Scorer whose score depends on a machine through its kind,
-// its free amounts and its position only, and does not rise with the position.
+// its free amounts, whether it is empty and its position only, and does not
+// rise with the position.
 // Choose then scores one machine for each class of equal ones: the one with
 // the lowest position.
 type ClassScorer interface {

@@ -154,6 +154,7 @@ func NewState(inst *Instance) *State {
 	s.onGroup = make([]int32, nGroups)
 	s.held = make([]int64, len(s.kinds))
 	s.journal = make([]Change, journalSize)
+	s.journalSeq = 1 // version 0 is never given
 	s.Known.Elapsed = -1
 	s.populate()
 	return s
@@ -291,7 +292,8 @@ func (s *State) Reset() {
 	clear(s.held)
 	clear(s.onGroup)
 	s.serial, s.machines, s.totalAlive, s.requestsAll = 0, 0, 0, 0
-	s.journalSeq = 0
+	// Versions stay unique, and those who follow the journal see that all is new.
+	s.journalSeq += journalSize + 1
 	s.Known = Known{Elapsed: -1}
 	s.populate()
 }
@@ -343,7 +345,7 @@ func (s *State) addMachine(k, line, index int32) int32 {
 	} else {
 		s.contents = append(s.contents, make([]Entry, 0, 8))
 	}
-	s.version = append(s.version, 1)
+	s.version = append(s.version, uint32(s.journalSeq))
 	s.lastUsed = append(s.lastUsed, 0)
 	s.line = append(s.line, line)
 	s.index = append(s.index, index)
@@ -414,9 +416,9 @@ type Change struct {
 
 // note records that a machine changed, for those who follow the journal.
 func (s *State) note(m, app int32) {
-	s.version[m]++
 	s.journal[s.journalSeq%journalSize] = Change{m, app}
 	s.journalSeq++
+	s.version[m] = uint32(s.journalSeq)
 }
 
 // Changes appends to buf the changes since the journal number seq and returns
@@ -456,7 +458,8 @@ func (s *State) Items(m int32) int32 { return s.items[m] }
 // Contents lists what stands on a machine, in no order. Read only.
 func (s *State) Contents(m int32) []Entry { return s.contents[m] }
 
-// Version changes with every change of a machine.
+// Version changes with every change of a machine, and no two contents of a
+// machine have the same one, not even before and after a Reset; it is never 0.
 func (s *State) Version(m int32) uint32 { return s.version[m] }
 
 // LastUsed is the number of placements that had been made when the machine
@@ -670,16 +673,24 @@ func (s *State) PlaceAs(app, m int32, devices []Device) error {
 			return fmt.Errorf("%s: %d needed, %d free", s.inst.Dimensions[d].Name, need, s.free[d][m])
 		}
 	}
-	for _, dev := range devices {
+	for i, dev := range devices {
 		share := s.share(m, dev)
 		need := min(a.Demand[dev.Dimension], s.inst.Dimensions[dev.Dimension].One)
 		if share == nil || *share < need {
+			s.giveBack(a, m, devices[:i])
 			return fmt.Errorf("%s: device %d does not hold it", s.inst.Dimensions[dev.Dimension].Name, dev.Index)
 		}
 		*share -= need
 	}
 	s.put(app, m)
 	return nil
+}
+
+// giveBack returns an app's shares of devices.
+func (s *State) giveBack(a *App, m int32, devices []Device) {
+	for _, dev := range devices {
+		*s.share(m, dev) += min(a.Demand[dev.Dimension], s.inst.Dimensions[dev.Dimension].One)
+	}
 }
 
 // share is the free share of a device, nil when there is no such device.
@@ -923,9 +934,7 @@ func (s *State) Remove(app, m int32, devices []Device) {
 	for d, need := range a.Demand {
 		s.free[d][m] += need
 	}
-	for _, dev := range devices {
-		*s.share(m, dev) += min(a.Demand[dev.Dimension], s.inst.Dimensions[dev.Dimension].One)
-	}
+	s.giveBack(a, m, devices)
 	if s.Count(a.Group, m) == 0 {
 		s.onGroup[a.Group]--
 	}
