@@ -154,7 +154,7 @@ func NewState(inst *Instance) *State {
 	s.onGroup = make([]int32, nGroups)
 	s.held = make([]int64, len(s.kinds))
 	s.journal = make([]Change, journalSize)
-	s.journalSeq = 1 // version 0 is never given
+	s.journalSeq = journalSize + 1 // who asks from 0 is told that all is new; version 0 is never given
 	s.Known.Elapsed = -1
 	s.populate()
 	return s
