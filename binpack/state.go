@@ -59,14 +59,15 @@ type State struct {
 	classes *classes
 
 	// History.
-	seen     []int64 // per app: items that arrived
-	requests []int64 // per app: requests that arrived
-	sumSq    []int64 // per app: sum of squared request sizes
-	alive    []int64 // per app: items that stand on a machine
-	serial   uint64  // placements made
-	machines int     // that hold an item
-	held     []int64 // per kind: machines that hold an item
-	onGroup  []int32 // per group: machines that hold it
+	seen       []int64 // per app: items that arrived
+	requests   []int64 // per app: requests that arrived
+	sumSq      []int64 // per app: sum of squared request sizes
+	alive      []int64 // per app: items that stand on a machine
+	serial     uint64  // placements made
+	departures uint64  // items removed
+	machines   int     // that hold an item
+	held       []int64 // per kind: machines that hold an item
+	onGroup    []int32 // per group: machines that hold it
 
 	// Known is what the policy may know beyond the past; the driver fills it.
 	Known Known
@@ -292,6 +293,7 @@ func (s *State) Reset() {
 	clear(s.held)
 	clear(s.onGroup)
 	s.serial, s.machines, s.totalAlive, s.requestsAll = 0, 0, 0, 0
+	s.departures = 0
 	// Versions stay unique, and those who follow the journal see that all is new.
 	s.journalSeq += journalSize + 1
 	s.Known = Known{Elapsed: -1}
@@ -477,6 +479,9 @@ func (s *State) Rank(m int32) float64 {
 
 // Placements is the number of placements made so far.
 func (s *State) Placements() uint64 { return s.serial }
+
+// Departures is the number of items removed so far.
+func (s *State) Departures() uint64 { return s.departures }
 
 // Active is the number of machines that hold an item.
 func (s *State) Active() int { return s.machines }
@@ -943,6 +948,7 @@ func (s *State) Remove(app, m int32, devices []Device) {
 		s.refreshBlocked(e.Other, m)
 	}
 	s.items[m]--
+	s.departures++
 	s.alive[app]--
 	s.totalAlive--
 	if s.items[m] == 0 {
