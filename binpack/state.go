@@ -83,6 +83,7 @@ type State struct {
 	deviceOut   []int32
 	totalAlive  int64
 	requestsAll int64
+	lastArrival int32
 }
 
 // Known is a policy's knowledge beyond the past. Slices have one value per
@@ -498,6 +499,9 @@ func (s *State) Requests() []int64 { return s.requests }
 // SumSquares is the sum of squared request sizes, per app. Read only.
 func (s *State) SumSquares() []int64 { return s.sumSq }
 
+// LastArrival is the app of the latest request.
+func (s *State) LastArrival() int32 { return s.lastArrival }
+
 // RequestCount is the number of requests that arrived.
 func (s *State) RequestCount() int64 { return s.requestsAll }
 
@@ -546,6 +550,7 @@ func (s *State) Count(group, m int32) int32 {
 // Arrive records that a request for count items of an app has arrived. Drivers
 // call it before the request's first item is placed.
 func (s *State) Arrive(app, count int32) {
+	s.lastArrival = app
 	s.seen[app] += int64(count)
 	s.requests[app]++
 	s.sumSq[app] += int64(count) * int64(count)

@@ -1,0 +1,347 @@
+package policy
+
+import (
+	"math"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+)
+
+// Fixed-point scales. Sums that are kept up to date by adding and subtracting
+// must not depend on the order in which that happened, so they are integers.
+const (
+	itemBits  = 10 // R_b, in 1/2¹⁰ items
+	shareBits = 26 // c_b, in 1/2²⁶ machines
+	ratioBits = 40 // the terms of the global factor
+)
+
+const (
+	priorSD = .25 // ρ: standard deviation of the volume factor, before the first arrival
+	appCV   = .25 // c: coefficient of variation of an app's count around its forecast
+	// clockSteps is the number of steps in which the weights of the global
+	// factor follow the clock: between two of them an arrival changes one term.
+	clockSteps = 512
+	// minElapsed keeps the estimate "what came ÷ the elapsed share" finite.
+	minElapsed = .02
+	// repeatSteps is the number of steps of the share of repeated requests.
+	repeatSteps = 8
+)
+
+// demand estimates from forecast, clock and arrivals what is still to come:
+// per app (R_b, for the features) and in all (the fleet to open). It follows
+// the state app by app; every sum is of integers, so that it equals the sum
+// computed afresh.
+type demand struct {
+	s        *binpack.State
+	know     binpack.Knowledge
+	alpha    float64
+	arrivals bool // R_b from arrivals by alpha instead of the rest of the forecast
+	counts   bool // the rest of the forecast (K1) or of the total (K2) is followed
+	fleet    bool // there is a target number of machines
+	z, q     float64
+
+	reference []float64 // per dimension: the largest capacity of a kind, in units
+	share     [][]int64 // [dimension][app] demand ÷ reference, shareBits
+	dominant  []int64   // [app] largest share, shareBits
+
+	remaining []int64 // R_b, itemBits
+	sumRC     int64   // Σ R_b·c_b, itemBits+shareBits
+	rest      []int64 // of the forecast or the total, itemBits
+	coming    []int64 // [dimension] Σ rest·share, itemBits+shareBits
+	variance  float64 // Σ (rest·dominant)² in (2⁻¹⁰ machines)², whole numbers
+
+	seen     []int64 // items that have come, per app
+	arrived  []int64 // [dimension] their volume, itemBits+shareBits
+	items    int64
+	squares  int64 // Σ of squared request sizes
+	requests int64
+	apps     int64 // that have come
+	repeat   int64 // share of repeated requests, in repeatSteps
+
+	forecast         []float64 // [dimension] Σ m_a·share_a, in machines
+	step             int64     // of the clock
+	num, den         int64     // Σ w_a·n_a/(t·m_a) and Σ w_a, ratioBits
+	termNum, termDen []int64
+
+	target []float64 // [dimension] reference machines wanted by now
+	final  []float64 // [dimension] reference machines wanted in the end
+}
+
+func newDemand(s *binpack.State, know binpack.Knowledge, params map[string]float64) *demand {
+	inst := s.Instance()
+	n, dims := len(inst.Apps), len(inst.Dimensions)
+	d := &demand{
+		s: s, know: know,
+		counts:    know == binpack.K1 || know == binpack.K2,
+		reference: make([]float64, dims), share: make([][]int64, dims), dominant: make([]int64, n),
+		remaining: make([]int64, n), rest: make([]int64, n), coming: make([]int64, dims),
+		seen: make([]int64, n), arrived: make([]int64, dims), forecast: make([]float64, dims),
+		termNum: make([]int64, n), termDen: make([]int64, n),
+		target: make([]float64, dims), final: make([]float64, dims),
+	}
+	d.alpha, d.arrivals = params["alpha"]
+	d.arrivals = d.arrivals || !know.Forecast() && know != binpack.K2
+	d.z, d.fleet = params["z"]
+	d.q = params["q"]
+	d.fleet = d.fleet && inst.Fleet == binpack.Open && know != binpack.K0 &&
+		(!know.Forecast() || anyForecast(s.Known.Expected))
+	for _, k := range s.Kinds() {
+		for i, c := range k.Capacity {
+			d.reference[i] = max(d.reference[i], float64(c))
+		}
+	}
+	for i := range d.share {
+		d.share[i] = make([]int64, n)
+		for a := range inst.Apps {
+			if d.reference[i] > 0 {
+				d.share[i][a] = int64(math.Round(float64(inst.Apps[a].Demand[i]) / d.reference[i] * (1 << shareBits)))
+			}
+			d.dominant[a] = max(d.dominant[a], d.share[i][a])
+		}
+		if know.Forecast() {
+			for a, m := range s.Known.Expected {
+				d.forecast[i] += float64(max(0, m) * float64(d.share[i][a]) / (1 << shareBits))
+			}
+		}
+	}
+	return d
+}
+
+func anyForecast(expected []float64) bool {
+	for _, m := range expected {
+		if m >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// reload computes everything anew from the state.
+func (d *demand) reload() {
+	d.sumRC, d.items, d.squares, d.apps, d.variance = 0, 0, 0, 0, 0
+	clear(d.remaining)
+	clear(d.rest)
+	clear(d.arrived)
+	clear(d.coming)
+	copy(d.seen, d.s.Seen())
+	for a, n := range d.seen {
+		d.items += n
+		d.squares += d.s.SumSquares()[a]
+		if n > 0 {
+			d.apps++
+		}
+		for i := range d.arrived {
+			d.arrived[i] += n << itemBits * d.share[i][a]
+		}
+	}
+	d.requests = d.s.RequestCount()
+	d.repeat = d.repeatStep()
+	for a := range d.seen {
+		d.setRemaining(int32(a))
+	}
+	d.reloadRatio()
+}
+
+// arrive follows the requests of one app that came since the last call. It
+// reports whether the R_b of every app may have changed, not only this one's.
+func (d *demand) arrive(a int32) (everything bool) {
+	if d.seen[a] == 0 {
+		d.apps++
+	}
+	n := d.s.Seen()[a] - d.seen[a]
+	d.seen[a] += n
+	d.items += n
+	d.squares += n * n // one request since the last call
+	d.requests = d.s.RequestCount()
+	for i := range d.arrived {
+		d.arrived[i] += n << itemBits * d.share[i][a]
+	}
+	if d.know == binpack.K1 {
+		if step := d.repeatStep(); step != d.repeat {
+			d.repeat = step
+			for b := range d.seen {
+				d.setRemaining(int32(b))
+			}
+			return true
+		}
+	}
+	d.setRemaining(a)
+	if d.know == binpack.K1Clock {
+		d.setTerm(a)
+	}
+	return false
+}
+
+// repeatStep measures how often apps come again: 0 when every request so far
+// was the first of its app; an app that has come is then taken to be complete.
+func (d *demand) repeatStep() int64 {
+	if d.requests == 0 {
+		return 0
+	}
+	return (2*repeatSteps*(d.requests-d.apps) + d.requests) / (2 * d.requests)
+}
+
+// setRemaining computes R_a and the sums it is part of.
+func (d *demand) setRemaining(a int32) {
+	if d.counts {
+		rest := d.restOf(a)
+		for i := range d.coming {
+			d.coming[i] += (rest - d.rest[a]) * d.share[i][a]
+		}
+		d.variance += d.square(rest, a) - d.square(d.rest[a], a)
+		d.rest[a] = rest
+	}
+	r := d.rest[a]
+	switch {
+	case d.arrivals:
+		r = int64(math.Round((float64(d.alpha*float64(d.s.Alive()[a])) + .5) * (1 << itemBits)))
+	case d.know == binpack.K1Clock:
+		r = int64(math.Round(max(0, d.s.Known.Expected[a]-float64(d.seen[a])) * (1 << itemBits)))
+	}
+	d.sumRC += (r - d.remaining[a]) * d.dominant[a]
+	d.remaining[a] = r
+}
+
+// restOf counts the forecast, or the known total, down. Where items depart,
+// what counts is how many live at the same time.
+func (d *demand) restOf(a int32) int64 {
+	have := d.seen[a]
+	if d.s.Departures() > 0 {
+		have = d.s.Alive()[a]
+	}
+	if d.know == binpack.K2 {
+		return max(0, d.s.Known.Total[a]-have) << itemBits
+	}
+	m := max(0, d.s.Known.Expected[a])
+	rest := int64(math.Round(max(0, m-float64(have)) * (1 << itemBits)))
+	if d.seen[a] > 0 {
+		rest = rest * d.repeat / repeatSteps
+	}
+	return rest
+}
+
+// square of an app's rest in 2⁻¹⁰ machines: a whole number, so that float sums
+// of it are exact.
+func (d *demand) square(rest int64, a int32) float64 {
+	v := float64(rest * d.dominant[a] >> shareBits)
+	return v * v
+}
+
+// elapsed is the share of the arrival period that is over, on the grid on which
+// the weights of the global factor follow it.
+func (d *demand) elapsed() float64 {
+	return (float64(d.step) + .5) / clockSteps
+}
+
+// reloadRatio computes the global factor for the present clock step:
+//
+//	G = (ρ⁻² + Σ w_a·n_a/(t·m_a)) ÷ (ρ⁻² + Σ w_a), w_a = 1/(c² + (1−t)·b_a/(t·m_a))
+//
+// with n_a items come of m_a forecast and the batch factor b_a = (Σ B² + 6) ÷
+// (Σ B + 3) over the app's requests of B items: the mean of the volume factor's
+// posterior, when each app's count varies around its forecast and comes in
+// bursts (precision-weighted, so that bursty apps count little).
+func (d *demand) reloadRatio() {
+	if d.know != binpack.K1Clock {
+		return
+	}
+	d.step = min(clockSteps-1, int64(d.s.Known.Elapsed*clockSteps))
+	d.num, d.den = 0, 0
+	clear(d.termNum)
+	clear(d.termDen)
+	for a := range d.seen {
+		d.setTerm(int32(a))
+	}
+}
+
+func (d *demand) setTerm(a int32) {
+	m := d.s.Known.Expected[a]
+	if m <= 0 {
+		return
+	}
+	t := d.elapsed()
+	n := float64(d.seen[a])
+	batch := (float64(d.s.SumSquares()[a]) + 6) / (n + 3)
+	w := 1 / (appCV*appCV + (1-t)*batch/(t*m))
+	num := int64(w * n / (t * m) * (1 << ratioBits))
+	den := int64(w * (1 << ratioBits))
+	d.num += num - d.termNum[a]
+	d.den += den - d.termDen[a]
+	d.termNum[a], d.termDen[a] = num, den
+}
+
+// plan computes how many machines, per dimension, should be open by now and in
+// the end: F(t) = (1 + .2·z)·max(V·(1 − q·sd), min(V arrived, V)). The lower
+// quantile matters: what was opened too early cannot be taken back.
+func (d *demand) plan() {
+	if !d.fleet {
+		return
+	}
+	if d.know == binpack.K1Clock && min(clockSteps-1, int64(d.s.Known.Elapsed*clockSteps)) != d.step {
+		d.reloadRatio()
+	}
+	factor, sd := d.clockFactor()
+	for i := range d.target {
+		arrived := machinesOf(d.arrived[i])
+		v := 0.0
+		switch d.know {
+		case binpack.K0Clock:
+			v = arrived / max(d.s.Known.Elapsed, minElapsed)
+		case binpack.K1Clock:
+			v = factor * d.forecast[i]
+		default:
+			v = arrived + machinesOf(d.coming[i])
+			if d.s.Departures() > 0 {
+				v = d.living(i) + machinesOf(d.coming[i])
+			}
+			if v > 0 && d.know == binpack.K1 {
+				sd = min(1, appCV*math.Sqrt(d.variance)/(1<<itemBits)/v)
+			}
+		}
+		d.final[i] = (1 + .2*d.z) * v
+		d.target[i] = (1 + .2*d.z) * max(v*(1-d.q*sd), min(arrived, v))
+	}
+}
+
+func (d *demand) living(dimension int) float64 {
+	sum := int64(0)
+	for a, n := range d.s.Alive() {
+		sum += n << itemBits * d.share[dimension][a]
+	}
+	return machinesOf(sum)
+}
+
+// clockFactor gives G and its standard deviation; without a forecast the
+// standard deviation of "what came ÷ elapsed", from the sizes of requests.
+func (d *demand) clockFactor() (factor, sd float64) {
+	switch d.know {
+	case binpack.K1Clock:
+		const prior = 1 / (priorSD * priorSD)
+		num, den := float64(d.num)/(1<<ratioBits), float64(d.den)/(1<<ratioBits)
+		return (prior + num) / (prior + den), 1 / math.Sqrt(prior+den)
+	case binpack.K0Clock:
+		n := float64(d.items) + 1
+		return 1, math.Sqrt(min(1, (1-d.s.Known.Elapsed)*float64(d.squares)/n/n))
+	default:
+		return 1, 0
+	}
+}
+
+func machinesOf(v int64) float64 { return float64(v) / (1 << (itemBits + shareBits)) }
+
+// open reports whether an empty machine is a candidate like any other, and how
+// many reference machines are still to be opened in the end.
+func (d *demand) open() (more bool, left int64) {
+	for i := range d.target {
+		have := 0.0
+		for k, n := range d.s.Held() {
+			have += float64(float64(n) * float64(d.s.Kinds()[k].Capacity[i]))
+		}
+		if d.reference[i] == 0 {
+			continue
+		}
+		have /= d.reference[i]
+		more = more || have < d.target[i]-1e-9
+		left = max(left, int64(math.Ceil(d.final[i]-have-1e-9)))
+	}
+	return more, left
+}

@@ -1,0 +1,104 @@
+package policy
+
+import (
+	"slices"
+	"sort"
+	"strings"
+)
+
+// maxWeight bounds weights so that scores stay far from the penalty that keeps
+// empty machines back.
+const maxWeight = 100.0
+
+// A Feature is one number about placing an item on a machine.
+type Feature struct {
+	Name    string
+	Formula string
+	Range   string
+}
+
+// Features is the table of features. "After" means after the placement; app a
+// is the item's, b runs over the others; R_b is the demand still to come of b
+// in items, c_b its dominant share of a machine, R = Σ R_b·c_b.
+var Features = []Feature{
+	{"util", "used ÷ capacity after, the largest over dimensions", "0 … 1"},
+	{"mean", "used ÷ capacity after, the mean over dimensions", "0 … 1"},
+	{"full", "1 if nothing is free in some dimension after, else 0", "0, 1"},
+	{"frag", "1 if the smallest free share after is above 0 and below 1/12, else 0", "0, 1"},
+	{"empty", "1 if the machine holds nothing, else 0; with it empty machines are ordinary candidates", "0, 1"},
+	{"recent", "1 ÷ (1 + placements since the machine last took an item ÷ active machines); 0 if it never did", "0 … 1"},
+	{"close", "apps that the placement newly closes the machine to ÷ the largest number of apps that exclude one", "0 … 1"},
+	{"closing", "4·Σ R_b·c_b over these apps ÷ (R + 1)", "0 … 4"},
+	{"open", "share of the other apps that limits, rules and types still allow on the machine after", "0 … 1"},
+	{"singl", "util · min(1, R_a ÷ (active machines + 1)) if a's limit is 1, else 0", "0 … 1"},
+	{"slot", "¼·Σ p_b over b ≠ a that are allowed and fit now and do not fit after; p_b = min(x, 1.6)^eta if x > .3 and R_b ≥ 3, else 0; x = R_b ÷ limit_b ÷ (places_b + 1) on a scale of 16 steps to the doubling; places_b = machines in use or still to be opened with room for b", "0 …"},
+}
+
+const (
+	fUtil = iota
+	fMean
+	fFull
+	fFrag
+	fEmpty
+	fRecent
+	fClose
+	fClosing
+	fOpen
+	fSingl
+	fSlot
+	featureCount
+)
+
+// FeatureNames lists all features.
+func FeatureNames() []string {
+	names := make([]string, len(Features))
+	for i, f := range Features {
+		names[i] = f.Name
+	}
+	return names
+}
+
+// featureIndex finds a feature by name; per-dimension ones are "util:cpu".
+func featureIndex(name string) (index int, dimension string) {
+	base, dim, _ := strings.Cut(name, ":")
+	for i, f := range Features {
+		if f.Name == base && (dim == "" || i == fUtil) {
+			return i, dim
+		}
+	}
+	return -1, ""
+}
+
+func knownFeature(name string) bool {
+	i, dim := featureIndex(name)
+	return i >= 0 && (dim != "" || !strings.HasSuffix(name, ":"))
+}
+
+// A Parameter is a number of a model that is not a weight.
+type Parameter struct {
+	Low, High float64
+	Meaning   string
+}
+
+var parameters = map[string]Parameter{
+	"eta":   {.1, 7.9, "exponent of the pressure p_b in slot"},
+	"alpha": {0, 2, "demand still to come of an app = alpha · its items alive + ½; without it the forecast counts down"},
+	"z":     {-1, 1, "fleet factor 1 + .2·z: how many machines are candidates from the start, as a multiple of the expected volume"},
+	"q":     {0, 2.5, "how many standard errors the volume estimate is lowered by when machines are opened"},
+}
+
+// Parameters gives the box of a parameter.
+func Parameters(name string) (Parameter, bool) {
+	p, ok := parameters[name]
+	return p, ok
+}
+
+// ParameterNames lists all parameters.
+func ParameterNames() []string {
+	names := make([]string, 0, len(parameters))
+	for name := range parameters {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	return slices.Clip(names)
+}

@@ -1,0 +1,226 @@
+package policy
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+)
+
+// FeatureVersion is the version of the feature table. It is raised when a
+// feature's formula or normaliser changes.
+const FeatureVersion = 1
+
+// The identity of a policy object.
+const (
+	APIVersion = "sigma-scheduler.io/v1alpha1"
+	ObjectKind = "PlacementPolicy"
+)
+
+// An Object is a learned policy as a Kubernetes object: what training writes
+// is what kubectl applies.
+type Object struct {
+	APIVersion string         `yaml:"apiVersion"`
+	Kind       string         `yaml:"kind"`
+	Metadata   Metadata       `yaml:"metadata"`
+	Spec       Spec           `yaml:"spec"`
+	Status     map[string]any `yaml:"status,omitempty"`
+}
+
+// Metadata is the part of an object's metadata that a policy file may carry.
+type Metadata struct {
+	Name        string            `yaml:"name"`
+	Labels      map[string]string `yaml:"labels,omitempty"`
+	Annotations map[string]string `yaml:"annotations,omitempty"`
+}
+
+// Spec is the policy: a model, what it looks at, and its numbers.
+type Spec struct {
+	FeatureVersion int                `yaml:"featureVersion"`
+	Model          string             `yaml:"model"`
+	Knowledge      string             `yaml:"knowledge"`
+	Features       []string           `yaml:"features,flow"`
+	Weights        []float64          `yaml:"weights,flow"`
+	Parameters     map[string]float64 `yaml:"parameters,flow,omitempty"`
+	Mode           string             `yaml:"mode,omitempty"`
+	CanaryPercent  *int               `yaml:"canaryPercent,omitempty"`
+	Provenance     map[string]any     `yaml:"provenance,omitempty"`
+}
+
+// Models lists the models that a policy object may name.
+func Models() []string { return []string{"linear", "plan"} }
+
+// Policy builds the policy that the object describes.
+func (o *Object) Policy() (binpack.Policy, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if o.Spec.Model == "plan" {
+		return newPlan(o.Spec)
+	}
+	return newLinear(o.Spec)
+}
+
+// Validate reports the first thing that is wrong with the object.
+func (o *Object) Validate() error {
+	s := &o.Spec
+	switch {
+	case o.APIVersion != APIVersion:
+		return fmt.Errorf("apiVersion %q: want %q", o.APIVersion, APIVersion)
+	case o.Kind != ObjectKind:
+		return fmt.Errorf("kind %q: want %q", o.Kind, ObjectKind)
+	case o.Metadata.Name == "":
+		return errors.New("metadata.name is empty")
+	case s.FeatureVersion != FeatureVersion:
+		return fmt.Errorf("spec.featureVersion %d: this build knows %d", s.FeatureVersion, FeatureVersion)
+	case !slices.Contains(Models(), s.Model):
+		return fmt.Errorf("spec.model %q: known are %s", s.Model, strings.Join(Models(), ", "))
+	case s.Mode != "" && s.Mode != "shadow" && s.Mode != "canary" && s.Mode != "live":
+		return fmt.Errorf("spec.mode %q: want shadow, canary or live", s.Mode)
+	case s.CanaryPercent != nil && (*s.CanaryPercent < 0 || *s.CanaryPercent > 100):
+		return fmt.Errorf("spec.canaryPercent %d: want 0 to 100", *s.CanaryPercent)
+	case len(s.Weights) != len(s.Features):
+		return fmt.Errorf("spec.weights has %d numbers for %d features", len(s.Weights), len(s.Features))
+	}
+	if _, ok := binpack.ParseKnowledge(s.Knowledge); !ok {
+		return fmt.Errorf("spec.knowledge %q: known are %s", s.Knowledge, strings.Join(binpack.KnowledgeNames(), ", "))
+	}
+	for i, name := range s.Features {
+		if !knownFeature(name) {
+			return fmt.Errorf("spec.features[%d] %q: known are %s", i, name, strings.Join(FeatureNames(), ", "))
+		}
+		if slices.Contains(s.Features[:i], name) {
+			return fmt.Errorf("spec.features[%d] %q is listed twice", i, name)
+		}
+		if w := s.Weights[i]; math.IsNaN(w) || math.Abs(w) > maxWeight {
+			return fmt.Errorf("spec.weights[%d] %v of feature %q: want a number within ±%g", i, w, name, maxWeight)
+		}
+	}
+	names := make([]string, 0, len(s.Parameters))
+	for name := range s.Parameters {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		p, ok := parameters[name]
+		if !ok {
+			return fmt.Errorf("spec.parameters.%s: known are %s", name, strings.Join(ParameterNames(), ", "))
+		}
+		if v := s.Parameters[name]; !(v >= p.Low && v <= p.High) {
+			return fmt.Errorf("spec.parameters.%s %v: want %g to %g", name, v, p.Low, p.High)
+		}
+	}
+	return nil
+}
+
+// Digest identifies what the policy does: sha256 over model, knowledge,
+// features, weights and parameters, not over name, mode or provenance.
+func (o *Object) Digest() string {
+	core := Spec{
+		FeatureVersion: o.Spec.FeatureVersion, Model: o.Spec.Model, Knowledge: o.Spec.Knowledge,
+		Features: o.Spec.Features, Weights: o.Spec.Weights, Parameters: o.Spec.Parameters,
+	}
+	text, err := yaml.Marshal(core)
+	if err != nil {
+		panic(fmt.Sprintf("policy: marshal spec: %v", err)) // plain strings and numbers
+	}
+	sum := sha256.Sum256(text)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// Parse reads a policy object; name is used in errors.
+func Parse(name string, text []byte) (*Object, error) {
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	dec.KnownFields(true)
+	var o Object
+	if err := dec.Decode(&o); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = errors.New("the file is empty")
+		}
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: more than one document", name)
+	}
+	if err := o.Validate(); err != nil {
+		return nil, fmt.Errorf("%s%s: %w", name, lineOf(text, err), err)
+	}
+	if _, err := o.Policy(); err != nil {
+		return nil, fmt.Errorf("%s%s: %w", name, lineOf(text, err), err)
+	}
+	return &o, nil
+}
+
+// lineOf finds the line of the field that an error begins with.
+func lineOf(text []byte, err error) string {
+	field, _, _ := strings.Cut(err.Error(), " ")
+	field = strings.TrimSuffix(field, ":")
+	var root yaml.Node
+	if yaml.Unmarshal(text, &root) != nil || len(root.Content) == 0 {
+		return ""
+	}
+	at := root.Content[0]
+	for part := range strings.SplitSeq(field, ".") {
+		key, _, _ := strings.Cut(part, "[")
+		next := (*yaml.Node)(nil)
+		for i := 0; i+1 < len(at.Content); i += 2 {
+			if at.Content[i].Value == key {
+				next = at.Content[i+1]
+			}
+		}
+		if next == nil {
+			break
+		}
+		at = next
+	}
+	return fmt.Sprintf(":%d", at.Line)
+}
+
+// Load reads a policy file.
+func Load(path string) (*Object, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, text)
+}
+
+// Bytes is the object as YAML.
+func (o *Object) Bytes() []byte {
+	var buf bytes.Buffer
+	enc := yaml.NewEncoder(&buf)
+	enc.SetIndent(2)
+	if err := enc.Encode(o); err != nil {
+		panic(fmt.Sprintf("policy: marshal object: %v", err))
+	}
+	return buf.Bytes()
+}
+
+// Save writes the object aside, syncs it and renames it to path.
+func (o *Object) Save(path string) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".policy-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	if _, err := f.Write(o.Bytes()); err != nil {
+		f.Close()
+		return err
+	}
+	if err := errors.Join(f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
