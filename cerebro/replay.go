@@ -340,12 +340,23 @@ func (r *Replayer) place(now float64, request, number int32) bool {
 	u.tally.moved(r, item.App, 1)
 	if u.checker != nil {
 		line, index := r.state.Position(m)
-		u.out.Violations += len(u.checker.Place(item.App, line, index, devices))
+		u.out.Violations += violations(u.checker.Place(item.App, line, index, devices))
 	}
 	if u.opt.Record != nil {
 		u.opt.Record(Decision{Time: now, Request: request, Item: number, Machine: m, Devices: devices})
 	}
 	return true
+}
+
+// violations counts what the checker found wrong.
+func violations(err error) int {
+	if err == nil {
+		return 0
+	}
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
+		return len(many.Unwrap())
+	}
+	return 1
 }
 
 func (r *Replayer) fallBack(item binpack.Item) (int32, error) {
@@ -385,7 +396,7 @@ func (r *Replayer) delete(e trace.Event) {
 		r.state.Remove(q.App, m, r.devices[item])
 		if r.run.checker != nil {
 			line, index := r.state.Position(m)
-			r.run.out.Violations += len(r.run.checker.Remove(q.App, line, index, r.devices[item]))
+			r.run.out.Violations += violations(r.run.checker.Remove(q.App, line, index, r.devices[item]))
 		}
 		delete(r.devices, item)
 		r.where[item] = -1

@@ -1,0 +1,81 @@
+package train
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/sigma-scheduler/sigma/swarm"
+)
+
+// settings is everything that decides the result of a training run: all but
+// workers and files.
+type settings struct {
+	Model       string          `json:"model"`
+	Knowledge   string          `json:"knowledge"`
+	Features    []string        `json:"features"`
+	Parameters  []string        `json:"parameters"`
+	Optimizer   string          `json:"optimizer"`
+	Evaluations int             `json:"evaluations"`
+	Particles   int             `json:"particles"`
+	Orders      int             `json:"orders"`
+	Seed        uint64          `json:"seed"`
+	Risk        float64         `json:"risk"`
+	Start       string          `json:"start"`
+	Traces      []traceIdentity `json:"traces"`
+}
+
+type traceIdentity struct {
+	Name     string `json:"name"`
+	Trace    string `json:"trace"`
+	Instance string `json:"instance"`
+}
+
+func (e *evaluator) settings(sp *space) (settings, error) {
+	c := e.cfg
+	s := settings{
+		Model: sp.model, Knowledge: sp.knowledge.String(), Features: sp.features, Parameters: sp.parameters,
+		Optimizer: c.Optimizer, Evaluations: c.Evaluations, Particles: c.Particles,
+		Orders: c.Orders, Seed: c.Seed, Risk: c.Risk,
+	}
+	if c.Particles == 0 {
+		s.Particles = swarm.DefaultParticles
+	}
+	if c.Start != nil {
+		s.Start = c.Start.Digest()
+	}
+	for _, t := range c.Traces {
+		instance, whole, err := t.Digests()
+		if err != nil {
+			return s, fmt.Errorf("trace %q: %w", t.Name, err)
+		}
+		s.Traces = append(s.Traces, traceIdentity{t.Name, whole, instance})
+	}
+	return s, nil
+}
+
+// provenance tells how the policy came about.
+func (e *evaluator) provenance(s settings, r swarm.Result) map[string]any {
+	traces := make([]any, len(s.Traces))
+	for i, t := range s.Traces {
+		traces[i] = map[string]any{"name": t.Name, "trace": t.Trace, "instance": t.Instance}
+	}
+	p := map[string]any{
+		"optimizer":   s.Optimizer,
+		"particles":   s.Particles,
+		"evaluations": r.Evaluations,
+		"replays":     r.Evaluations * e.cfg.Replays(),
+		"stop":        string(r.Stop),
+		"seed":        s.Seed,
+		"orders":      s.Orders,
+		"risk":        s.Risk,
+		"fitness":     round(r.Value),
+		"traces":      traces,
+	}
+	if s.Start != "" {
+		p["start"] = s.Start
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		p["module"] = info.Main.Path + " " + info.Main.Version
+	}
+	return p
+}

@@ -1,0 +1,130 @@
+package train
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/swarm"
+)
+
+// space is what a search moves in: one dimension for each feature's weight,
+// then one for each parameter.
+type space struct {
+	model      string
+	knowledge  binpack.Knowledge
+	features   []string
+	parameters []string
+	box        swarm.Box
+}
+
+// DefaultFeatures are the features and parameters that a level of knowledge
+// learns unless told otherwise. Names of parameters follow those of features.
+func DefaultFeatures(model string, k binpack.Knowledge, fixed bool) []string {
+	switch {
+	case model == "plan":
+		return nil
+	case fixed:
+		return []string{"util", "full", "frag", "close", "closing", "slot", "open", "singl", "eta", "alpha"}
+	}
+	switch k {
+	case binpack.K0:
+		return []string{"util", "full", "frag", "recent", "close", "closing", "open", "alpha"}
+	case binpack.K1, binpack.K2:
+		return []string{"util", "closing", "slot", "eta", "z", "q"}
+	default:
+		return []string{"util", "full", "frag", "close", "closing", "slot", "open", "singl", "eta", "alpha", "z", "q"}
+	}
+}
+
+func newSpace(cfg *Config) (*space, error) {
+	sp := &space{model: cfg.Model, knowledge: cfg.Knowledge}
+	names := cfg.Features
+	if names == nil {
+		names = DefaultFeatures(cfg.Model, cfg.Knowledge, cfg.Traces[0].Instance.Fleet == binpack.Fixed)
+	}
+	known := policy.FeatureNames()
+	var weights, params []string
+	for _, name := range names {
+		base, _, _ := strings.Cut(name, ":")
+		switch {
+		case slices.Contains(known, base):
+			weights = append(weights, name)
+		default:
+			if _, ok := policy.Parameters(name); !ok {
+				return nil, fmt.Errorf("unknown feature %q: there are %s and the parameters %s",
+					name, strings.Join(known, ", "), strings.Join(policy.ParameterNames(), ", "))
+			}
+			params = append(params, name)
+		}
+	}
+	sp.features, sp.parameters = weights, params
+	for range weights {
+		sp.box.Lo = append(sp.box.Lo, -1)
+		sp.box.Hi = append(sp.box.Hi, 1)
+	}
+	for _, name := range params {
+		p, _ := policy.Parameters(name)
+		sp.box.Lo = append(sp.box.Lo, p.Low)
+		sp.box.Hi = append(sp.box.Hi, p.High)
+	}
+	if len(sp.box.Lo) == 0 {
+		return nil, fmt.Errorf("model %s at %s has nothing to learn", cfg.Model, cfg.Knowledge)
+	}
+	_, err := sp.object(sp.box.Lo).Policy()
+	return sp, err
+}
+
+// object is the policy at a position. Numbers are rounded to six significant
+// digits first, so that what is judged is what a file says.
+func (sp *space) object(x []float64) *policy.Object {
+	o := &policy.Object{APIVersion: policy.APIVersion, Kind: policy.ObjectKind}
+	o.Metadata.Name = "particle"
+	o.Spec = policy.Spec{
+		FeatureVersion: policy.FeatureVersion, Model: sp.model, Knowledge: sp.knowledge.String(),
+		Features: sp.features, Weights: []float64{}, Mode: "live",
+	}
+	for i := range sp.features {
+		o.Spec.Weights = append(o.Spec.Weights, round(x[i]))
+	}
+	if len(sp.parameters) > 0 {
+		o.Spec.Parameters = map[string]float64{}
+	}
+	for i, name := range sp.parameters {
+		at := len(sp.features) + i
+		o.Spec.Parameters[name] = min(sp.box.Hi[at], max(sp.box.Lo[at], round(x[at])))
+	}
+	return o
+}
+
+// position is the inverse of object.
+func (sp *space) position(o *policy.Object) ([]float64, error) {
+	x := make([]float64, 0, len(sp.box.Lo))
+	for _, name := range sp.features {
+		w := 0.0
+		if i := slices.Index(o.Spec.Features, name); i >= 0 {
+			w = o.Spec.Weights[i]
+		}
+		x = append(x, min(1, max(-1, w)))
+	}
+	for i, name := range sp.parameters {
+		v, ok := o.Spec.Parameters[name]
+		if !ok {
+			return nil, fmt.Errorf("policy %q has no parameter %s to start from", o.Metadata.Name, name)
+		}
+		at := len(sp.features) + i
+		x = append(x, min(sp.box.Hi[at], max(sp.box.Lo[at], v)))
+	}
+	return x, nil
+}
+
+func round(v float64) float64 {
+	if v == 0 {
+		return 0
+	}
+	scale := math.Pow(10, 5-math.Floor(math.Log10(math.Abs(v))))
+	return math.Round(v*scale) / scale
+}

@@ -1,0 +1,292 @@
+// Package train joins swarm and cerebro: it turns a position of the search
+// into a policy, the policy into replays and the replays into one number.
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/bound"
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/cerebro"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/swarm"
+)
+
+// FirstTestSeed is the first seed of generated traces that are never trained on.
+const FirstTestSeed = 900_000
+
+// DefaultRisk is ρ: how much of the distance from the mean to the worst
+// scenario is added to the mean.
+const DefaultRisk = .1
+
+// Config says what is trained, on what and for how long.
+type Config struct {
+	Traces      []*trace.Trace
+	Orders      int // shuffled orders per trace; 0 = the file's order
+	Model       string
+	Knowledge   binpack.Knowledge
+	Features    []string // nil = the default of model and knowledge
+	Start       *policy.Object
+	Optimizer   string // swarm (default), cmaes, random
+	Evaluations int
+	Seed        uint64
+	Workers     int
+	Risk        float64 // negative = DefaultRisk
+	Particles   int     // 0 = the swarm's default
+	Name        string  // of the policy object
+	Checkpoint  string  // file; "" = none
+	Progress    func(swarm.Stats)
+}
+
+// Optimizers lists the names that Config.Optimizer takes.
+func Optimizers() []string { return []string{"swarm", "cmaes", "random"} }
+
+// Run trains a policy. When ctx ends the run early, the best so far is returned
+// with the context's error. The same Config gives the same bytes, whatever the
+// number of workers and however often the run was interrupted and resumed.
+func Run(ctx context.Context, cfg Config) (*policy.Object, error) {
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
+	sp, err := newSpace(&cfg)
+	if err != nil {
+		return nil, err
+	}
+	ev, err := newEvaluator(&cfg, sp)
+	if err != nil {
+		return nil, err
+	}
+	opt, err := newOptimizer(&cfg, sp)
+	if err != nil {
+		return nil, err
+	}
+	options := swarm.Options{Budget: cfg.Evaluations, Progress: cfg.Progress}
+	settings, err := ev.settings(sp)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Checkpoint != "" {
+		cp, err := swarm.OpenCheckpoint(cfg.Checkpoint, settings)
+		if err != nil {
+			return nil, err
+		}
+		defer cp.Close()
+		options.Checkpoint = cp
+	}
+	result, err := swarm.Minimize(ctx, opt, swarm.Parallel(cfg.Workers, ev.objective), options)
+	if result.Position == nil {
+		return nil, err
+	}
+	object := sp.object(result.Position)
+	object.Metadata.Name = cfg.Name
+	object.Spec.Provenance = ev.provenance(settings, result)
+	return object, err
+}
+
+func (c *Config) complete() error {
+	switch {
+	case len(c.Traces) == 0:
+		return errors.New("there is no trace to train on")
+	case c.Evaluations < 1:
+		return fmt.Errorf("evaluations %d: want at least 1", c.Evaluations)
+	case c.Orders < 0:
+		return fmt.Errorf("orders %d: want at least 0", c.Orders)
+	}
+	if c.Model == "" {
+		c.Model = "linear"
+	}
+	if !slices.Contains(policy.Models(), c.Model) {
+		return fmt.Errorf("unknown model %q: there are %s", c.Model, strings.Join(policy.Models(), ", "))
+	}
+	if c.Optimizer == "" {
+		c.Optimizer = "swarm"
+	}
+	if c.Workers < 1 {
+		c.Workers = runtime.GOMAXPROCS(0)
+	}
+	if c.Risk < 0 {
+		c.Risk = DefaultRisk
+	}
+	if c.Name == "" {
+		c.Name = "trained"
+	}
+	for _, t := range c.Traces {
+		if seed, ok := generatorSeed(t); ok && seed >= FirstTestSeed {
+			return fmt.Errorf("trace %q has the test seed %d: seeds from %d up are never trained on",
+				t.Name, seed, FirstTestSeed)
+		}
+	}
+	return nil
+}
+
+// generatorSeed is the seed of a generated trace.
+func generatorSeed(t *trace.Trace) (uint64, bool) {
+	if t.Source["origin"] != "generated" {
+		return 0, false
+	}
+	switch seed := t.Source["seed"].(type) {
+	case int:
+		return uint64(seed), true
+	case int64:
+		return uint64(seed), true
+	case uint64:
+		return seed, true
+	case float64:
+		return uint64(seed), true
+	default:
+		return 0, false
+	}
+}
+
+func newOptimizer(cfg *Config, sp *space) (swarm.Optimizer, error) {
+	search := swarm.Search{Box: sp.box, Seed: cfg.Seed, Size: cfg.Particles}
+	if cfg.Start != nil {
+		x, err := sp.position(cfg.Start)
+		if err != nil {
+			return nil, err
+		}
+		search.Start = [][]float64{x}
+	}
+	switch cfg.Optimizer {
+	case "swarm":
+		return swarm.NewPSO(search, swarm.DefaultPSO())
+	case "cmaes":
+		return swarm.NewCMAES(search)
+	case "random":
+		return swarm.NewRandomSearch(search)
+	default:
+		return nil, fmt.Errorf("unknown optimizer %q: there are %s", cfg.Optimizer, strings.Join(Optimizers(), ", "))
+	}
+}
+
+// A scenario is one trace in one order, and the cost that its result is
+// measured in.
+type scenario struct {
+	trace int
+	order int
+}
+
+// evaluator replays the scenarios for one position at a time; each worker
+// takes a set of replayers of its own.
+type evaluator struct {
+	cfg       *Config
+	sp        *space
+	scenarios []scenario
+	scale     []float64 // per trace: cost of the volume bound
+	pool      sync.Pool
+}
+
+func newEvaluator(cfg *Config, sp *space) (*evaluator, error) {
+	e := &evaluator{cfg: cfg, sp: sp}
+	for t, tr := range cfg.Traces {
+		e.scale = append(e.scale, costScale(tr))
+		if len(tr.Events) == 0 {
+			return nil, fmt.Errorf("trace %q has no events to train on", tr.Name)
+		}
+		if cfg.Orders == 0 {
+			e.scenarios = append(e.scenarios, scenario{t, 0})
+		}
+		for o := range cfg.Orders {
+			e.scenarios = append(e.scenarios, scenario{t, o + 1})
+		}
+	}
+	e.pool.New = func() any { return make([]*cerebro.Replayer, len(cfg.Traces)) }
+	return e, nil
+}
+
+// Replays is the number of replays that one evaluation takes.
+func (c *Config) Replays() int { return len(c.Traces) * max(1, c.Orders) }
+
+// objective is the fitness of a position: mean cost over the scenarios plus
+// ρ·(worst − mean).
+func (e *evaluator) objective(ctx context.Context, task swarm.Task) (float64, []float64, error) {
+	object := e.sp.object(task.X)
+	p, err := object.Policy()
+	if err != nil {
+		return 0, nil, err
+	}
+	replayers := e.pool.Get().([]*cerebro.Replayer)
+	defer e.pool.Put(replayers)
+	sum, worst := 0.0, math.Inf(-1)
+	for _, sc := range e.scenarios {
+		if err := ctx.Err(); err != nil {
+			return 0, nil, err
+		}
+		if replayers[sc.trace] == nil {
+			replayers[sc.trace] = cerebro.NewReplayer(e.cfg.Traces[sc.trace])
+		}
+		r := replayers[sc.trace]
+		run, err := r.Run(p, cerebro.Options{Order: sc.order, Seed: e.cfg.Seed, Brief: true})
+		if err != nil {
+			return 0, nil, fmt.Errorf("trace %q, order %d: %w", e.cfg.Traces[sc.trace].Name, sc.order, err)
+		}
+		cost := Cost(r, run, e.scale[sc.trace])
+		sum += cost
+		worst = max(worst, cost)
+	}
+	mean := sum / float64(len(e.scenarios))
+	return mean + e.cfg.Risk*(worst-mean), nil, nil
+}
+
+// The weights of the training cost.
+const (
+	tieWeight      = .3  // of the summed squared free share, which a machine about to be spared has most of
+	rejectedWeight = 100 // per share of rejected demand
+	firstWeight    = 2   // per share of the volume that came after the first rejection
+)
+
+// Cost is what a run costs, in units of the trace's volume bound: the machines
+// it opened (with departures the integral of their cost), a smooth tie-breaker
+// and a large price on what was not placed. On a fixed fleet, where the machines
+// are given, it is the rejected share and how early it begins.
+func Cost(r *cerebro.Replayer, run cerebro.Run, scale float64) float64 {
+	rejected := 0.0
+	for _, share := range run.Rejected {
+		rejected = max(rejected, share)
+	}
+	penalty := rejectedWeight*rejected + firstWeight*(1-run.FirstRejection)
+	if r.Trace().Instance.Fleet == binpack.Fixed {
+		return penalty
+	}
+	if r.Deletes() {
+		return run.CostSeconds/scale + penalty
+	}
+	tie := tieWeight * run.ImbalanceTie * float64(run.Machines)
+	return (run.Cost-tie)/scale + penalty
+}
+
+// costScale is the cost of a trace's volume bound, so that large and small
+// traces count alike.
+func costScale(t *trace.Trace) float64 {
+	items := make([]int64, len(t.Instance.Apps))
+	var changes []bound.Change
+	deletes := false
+	for _, q := range t.Requests[:t.Initial] {
+		items[q.App] += int64(q.Count)
+		if len(t.Events) > 0 {
+			changes = append(changes, bound.Change{Time: t.Events[0].Time, App: q.App, Count: q.Count})
+		}
+	}
+	for _, e := range t.Events {
+		q := t.Requests[e.Request]
+		if e.Kind == trace.Delete {
+			deletes = true
+			changes = append(changes, bound.Change{Time: e.Time, App: q.App, Count: -e.Count})
+			continue
+		}
+		items[q.App] += int64(q.Count)
+		changes = append(changes, bound.Change{Time: e.Time, App: q.App, Count: q.Count})
+	}
+	if deletes {
+		return max(1, bound.VolumeOverTime(t.Instance, changes, t.MeasureFrom).CostSeconds)
+	}
+	return max(1, bound.Volume(t.Instance, items).Cost)
+}
