@@ -111,10 +111,13 @@ type population struct {
 //
 // Scale s shrinks the volume to s. Items per machine stay the same, so do the
 // shares of the machines that the largest apps and the largest requests cover
-// (cap 200·s, bursts 40·s). The number of apps goes with √s: with all 400 most
-// apps would be left with one container, where limits say nothing; with 400·s
-// a machine with its 18 items, each excluding 4 apps, would be closed for most
-// of the others. The largest 1/20 of the apps keep arriving in bursts.
+// (cap 200·s, bursts 40·s). The number of apps goes with √s, and so does that
+// of the apps that arrive in bursts. With all 400 most apps would be left with
+// one container, where limits say nothing; with 400·s a machine with its 18
+// items, each excluding 4 apps, would be closed for most of the others. As
+// measured, the shape barely depends on it: Best-Fit needs 14.2 % more than
+// the volume bound at scale 1; at .2 it is 12.7 % with 400 apps, 14.5 % with
+// √s and 12.9 % with 400·s (40 seeds, two orders each).
 func newPopulation(seed uint64, p values, mix []spec, disk bool) population {
 	s := p["scale"]
 	apps := int(math.Round(largeApps * math.Sqrt(s)))
@@ -221,8 +224,7 @@ func (w population) instance(rng *rand.Rand, p values, lifetimes []float64) *bin
 	return inst
 }
 
-// requestSize draws the items of the next request of app i, as long as there
-// are more than that to come.
+// requestSize draws the items of the next request of app i.
 func (w population) requestSize(rng *rand.Rand, i int, geometric float64) int {
 	if i < w.top {
 		return 1 + rng.IntN(w.burst)
