@@ -1,0 +1,260 @@
+package report
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/sigma-scheduler/sigma/cerebro"
+)
+
+// A Comparison is what several policies made of one trace. Its JSON form, and
+// that of everything in it, is the output of `sigma compare --format json`.
+type Comparison struct {
+	Trace   Trace    `json:"trace"`
+	Bound   Bound    `json:"bound"`
+	Results []Result `json:"results"` // by unplaced items, then cost
+}
+
+// A Trace says what was replayed. The fields without a JSON name appear in
+// tables and pages only.
+type Trace struct {
+	Name       string   `json:"name"`
+	Digest     Digest   `json:"digest"`
+	Items      int      `json:"items"`
+	Apps       int      `json:"apps"`
+	Dimensions []string `json:"dimensions"`
+	Fleet      string   `json:"fleet"` // "open" or "fixed"
+
+	Machines int       `json:"-"` // in the fleet; negative = without limit
+	Deletes  bool      `json:"-"` // items also leave: costs are integrals over time
+	Seed     uint64    `json:"-"` // of the shuffled orders
+	Orders   int       `json:"-"` // shuffled orders, N
+	Forecast *Forecast `json:"-"` // nil = the trace expects nothing
+}
+
+// Digest holds the two digests of a trace.
+type Digest struct {
+	Instance string `json:"instance"`
+	Trace    string `json:"trace"`
+}
+
+// A Bound is what no scheduler can beat.
+type Bound struct {
+	Machines       int     `json:"machines"`
+	Cost           float64 `json:"cost"`
+	MachineSeconds float64 `json:"machine_seconds"`
+	CostSeconds    float64 `json:"cost_seconds"`
+	Method         string  `json:"method"`
+	// Optimal is the proven least cost (machines, when all cost 1); nil when
+	// nothing is proven.
+	Optimal *float64 `json:"optimal,omitempty"`
+}
+
+// A Result is one policy's runs on one trace. Statistics are over the shuffled
+// orders 1…N, or over order 0 when there are none.
+type Result struct {
+	Policy    string `json:"policy"`
+	Digest    string `json:"digest"`
+	Knowledge string `json:"knowledge"`
+	Exposure  string `json:"exposure"`
+	Runs      []Run  `json:"runs"` // by order
+
+	MeanMachines  float64 `json:"mean_machines"`
+	MinMachines   int     `json:"min_machines"`
+	MaxMachines   int     `json:"max_machines"`
+	RangeMachines int     `json:"range_machines"`
+	// GapToBound is mean cost ÷ bound − 1, of cost-seconds when items also
+	// leave; nil when an item was unplaced or there is no bound.
+	GapToBound *float64 `json:"gap_to_bound"`
+}
+
+// A Run is a [cerebro.Run] with its dimensions by name.
+type Run struct {
+	Order              int                `json:"order"`
+	Machines           int                `json:"machines"`
+	PeakMachines       int                `json:"peak_machines"`
+	Cost               float64            `json:"cost"`
+	MachineSeconds     float64            `json:"machine_seconds"`
+	CostSeconds        float64            `json:"cost_seconds"`
+	AllocationRate     map[string]float64 `json:"allocation_rate"`
+	MeanAllocationRate map[string]float64 `json:"mean_allocation_rate"`
+	Fragment           float64            `json:"fragment"`
+	Balance            float64            `json:"balance"`
+	Spread             float64            `json:"spread"`
+	Placed             int                `json:"placed"`
+	Unplaced           int                `json:"unplaced"`
+	Rejected           map[string]float64 `json:"rejected"`
+	FirstRejection     float64            `json:"first_rejection"`
+	Violations         int                `json:"violations"`
+	Seconds            float64            `json:"seconds"`
+
+	Fallbacks map[string]int   `json:"-"` // items the policy did not decide, by cause
+	Series    []cerebro.Sample `json:"-"` // machines over time, when asked for
+}
+
+// PolicyRuns is what one policy left behind on a trace.
+type PolicyRuns struct {
+	Policy    string // as given on the command line
+	Digest    string // of a policy file; empty for built-ins
+	Knowledge string // "K0" … "K2"
+	Exposure  string // "held out", "same instance, other orders", "trained on"; empty for built-ins
+	Runs      []cerebro.Run
+}
+
+// A Forecast says how good the expected counts of a trace are, which policies
+// with knowledge K1 see.
+type Forecast struct {
+	Ratio    float64 // Σ expected ÷ Σ true
+	AppError float64 // mean over apps of |expected − true| ÷ true
+}
+
+// NewForecast compares the expected with the true number of items per app; a
+// negative expectation is none. It is nil when no app has any.
+func NewForecast(expected []float64, truth []int64) *Forecast {
+	sumExpected, sumTrue, sumError, apps := 0.0, 0.0, 0.0, 0
+	for a, e := range expected {
+		if e < 0 {
+			continue
+		}
+		t := float64(truth[a])
+		sumExpected += e
+		sumTrue += t
+		if t > 0 {
+			sumError += math.Abs(e-t) / t
+			apps++
+		}
+	}
+	if apps == 0 {
+		return nil
+	}
+	return &Forecast{Ratio: sumExpected / sumTrue, AppError: sumError / float64(apps)}
+}
+
+// Build compares policies on one trace. All floats are rounded to six digits
+// after the point.
+func Build(trace Trace, bound Bound, policies []PolicyRuns) Comparison {
+	if trace.Dimensions == nil {
+		trace.Dimensions = []string{}
+	}
+	c := Comparison{Trace: trace, Bound: bound, Results: []Result{}}
+	for _, p := range policies {
+		c.Results = append(c.Results, newResult(&c, p))
+	}
+	slices.SortStableFunc(c.Results, func(a, b Result) int {
+		return cmp.Or(
+			cmp.Compare(meanOf(a.counted(), unplaced), meanOf(b.counted(), unplaced)),
+			cmp.Compare(meanOf(a.counted(), c.cost), meanOf(b.counted(), c.cost)),
+			cmp.Compare(a.Policy, b.Policy),
+			cmp.Compare(a.Knowledge, b.Knowledge),
+		)
+	})
+	return c
+}
+
+func newResult(c *Comparison, p PolicyRuns) Result {
+	r := Result{Policy: p.Policy, Digest: p.Digest, Knowledge: p.Knowledge, Exposure: p.Exposure, Runs: []Run{}}
+	for _, run := range p.Runs {
+		r.Runs = append(r.Runs, newRun(c.Trace.Dimensions, run))
+	}
+	slices.SortStableFunc(r.Runs, func(a, b Run) int { return cmp.Compare(a.Order, b.Order) })
+	counted := r.counted()
+	if len(counted) == 0 {
+		return r
+	}
+	r.MinMachines = counted[0].Machines
+	for _, run := range counted {
+		r.MinMachines = min(r.MinMachines, run.Machines)
+		r.MaxMachines = max(r.MaxMachines, run.Machines)
+	}
+	r.RangeMachines = r.MaxMachines - r.MinMachines
+	r.MeanMachines = round(meanOf(counted, machines))
+	if bound := c.boundCost(); bound > 0 && meanOf(counted, unplaced) == 0 {
+		gap := round(meanOf(counted, c.cost)/bound - 1)
+		r.GapToBound = &gap
+	}
+	return r
+}
+
+func newRun(dimensions []string, run cerebro.Run) Run {
+	return Run{
+		Order:              run.Order,
+		Machines:           run.Machines,
+		PeakMachines:       run.PeakMachines,
+		Cost:               round(run.Cost),
+		MachineSeconds:     round(run.MachineSeconds),
+		CostSeconds:        round(run.CostSeconds),
+		AllocationRate:     byName(dimensions, run.AllocationRate),
+		MeanAllocationRate: byName(dimensions, run.MeanAllocationRate),
+		Fragment:           round(run.Fragment),
+		Balance:            round(run.Balance),
+		Spread:             round(run.Spread),
+		Placed:             run.Placed,
+		Unplaced:           run.Unplaced,
+		Rejected:           byName(dimensions, run.Rejected),
+		FirstRejection:     round(run.FirstRejection),
+		Violations:         run.Violations,
+		Seconds:            round(run.Seconds),
+		Fallbacks:          run.Fallbacks,
+		Series:             run.Series,
+	}
+}
+
+// byName keys values by dimension. Every dimension has a key: keys never vanish.
+func byName(dimensions []string, values []float64) map[string]float64 {
+	m := make(map[string]float64, len(dimensions))
+	for d, name := range dimensions {
+		m[name] = 0
+		if d < len(values) {
+			m[name] = round(values[d])
+		}
+	}
+	return m
+}
+
+// counted lists the runs that statistics are over.
+func (r *Result) counted() []Run {
+	for i, run := range r.Runs {
+		if run.Order > 0 {
+			return r.Runs[i:]
+		}
+	}
+	return r.Runs
+}
+
+// cost of a run is what gaps and ranks are about.
+func (c *Comparison) cost(run Run) float64 {
+	if c.Trace.Deletes {
+		return run.CostSeconds
+	}
+	return run.Cost
+}
+
+func (c *Comparison) boundCost() float64 {
+	if c.Trace.Deletes {
+		return c.Bound.CostSeconds
+	}
+	return c.Bound.Cost
+}
+
+func machines(run Run) float64 { return float64(run.Machines) }
+func unplaced(run Run) float64 { return float64(run.Unplaced) }
+
+// meanOf is 0 for no runs.
+func meanOf(runs []Run, value func(Run) float64) float64 {
+	sum := 0.0
+	for _, run := range runs {
+		sum += value(run)
+	}
+	return sum / math.Max(1, float64(len(runs)))
+}
+
+// round keeps six digits after the point: enough to compute with, and free of
+// the last bits that differ between architectures.
+func round(v float64) float64 {
+	const digits = 1e6
+	if math.Abs(v) > 1e9 { // nothing below a millionth is left to round
+		return v
+	}
+	return math.Round(v*digits) / digits
+}

@@ -1,0 +1,175 @@
+package report
+
+import (
+	"math"
+	"slices"
+	"strings"
+)
+
+// nothing stands where a figure has no meaning; it is printed as a dash.
+var nothing = math.NaN()
+
+// An outcome is what the tables say of one result. Shares are not yet percent.
+type outcome struct {
+	result *Result
+
+	machines        stats // of peaks when items also leave
+	cost            float64
+	machineSeconds  float64 // ÷ the bound's
+	gap             float64
+	vsBest, vsWorst float64
+	atLimit         float64 // share of orders that meet the optimum, else the bound
+	alloc           []float64
+	unplaced        float64
+	rejected        float64 // first dimension
+	firstRejection  float64
+	seconds         float64
+	violations      int
+	fallbacks       int
+}
+
+type stats struct{ mean, min, max float64 }
+
+func statsOf(runs []Run, value func(Run) float64) stats {
+	s := stats{mean: meanOf(runs, value), min: math.Inf(1), max: math.Inf(-1)}
+	for _, run := range runs {
+		s.min = min(s.min, value(run))
+		s.max = max(s.max, value(run))
+	}
+	return s
+}
+
+// outcomes has one entry a result, in their order; K2 last, for it is nearly
+// offline and no rival to the others.
+func (c *Comparison) outcomes() []outcome {
+	best, worst := c.result(bestFitNames...), c.result("worstfit")
+	var list []outcome
+	for i := range c.Results {
+		r := &c.Results[i]
+		if len(r.Runs) > 0 {
+			list = append(list, c.outcome(r, best, worst))
+		}
+	}
+	slices.SortStableFunc(list, func(a, b outcome) int { return offline(a.result) - offline(b.result) })
+	return list
+}
+
+func offline(r *Result) int {
+	if r.Knowledge == "K2" {
+		return 1
+	}
+	return 0
+}
+
+// bestFitNames are two names of one policy.
+var bestFitNames = []string{"bestfit", "bestfit-l1"}
+
+// result finds a policy, nil when it is not there.
+func (c *Comparison) result(names ...string) *Result {
+	for i := range c.Results {
+		if slices.Contains(names, c.Results[i].Policy) && len(c.Results[i].Runs) > 0 {
+			return &c.Results[i]
+		}
+	}
+	return nil
+}
+
+func (c *Comparison) outcome(r, best, worst *Result) outcome {
+	runs := r.counted()
+	o := outcome{
+		result:         r,
+		machines:       statsOf(runs, c.machineCount()),
+		cost:           meanOf(runs, func(run Run) float64 { return run.Cost }),
+		machineSeconds: nothing,
+		gap:            nothing,
+		vsBest:         c.versus(r, best),
+		vsWorst:        c.versus(r, worst),
+		unplaced:       meanOf(runs, unplaced),
+		firstRejection: meanOf(runs, func(run Run) float64 { return run.FirstRejection }),
+		seconds:        meanOf(runs, func(run Run) float64 { return run.Seconds }),
+	}
+	if b := c.Bound.MachineSeconds; b > 0 {
+		o.machineSeconds = meanOf(runs, func(run Run) float64 { return run.MachineSeconds }) / b
+	}
+	if r.GapToBound != nil {
+		o.gap = *r.GapToBound
+	}
+	for _, name := range c.Trace.Dimensions {
+		o.alloc = append(o.alloc, meanOf(runs, func(run Run) float64 {
+			if c.Trace.Deletes {
+				return run.MeanAllocationRate[name]
+			}
+			return run.AllocationRate[name]
+		}))
+	}
+	if len(c.Trace.Dimensions) > 0 {
+		o.rejected = meanOf(runs, func(run Run) float64 { return run.Rejected[c.Trace.Dimensions[0]] })
+	}
+	limit, _ := c.limit()
+	o.atLimit = meanOf(runs, func(run Run) float64 {
+		if run.Unplaced == 0 && c.cost(run) <= limit*(1+1e-9) {
+			return 1
+		}
+		return 0
+	})
+	for _, run := range runs {
+		o.violations += run.Violations
+		for _, n := range run.Fallbacks {
+			o.fallbacks += n
+		}
+	}
+	return o
+}
+
+// machineCount is the number of machines that stands for a run: at the peak
+// when items also leave, at the end otherwise.
+func (c *Comparison) machineCount() func(Run) float64 {
+	if c.Trace.Deletes {
+		return func(run Run) float64 { return float64(run.PeakMachines) }
+	}
+	return machines
+}
+
+// versus is a's mean cost ÷ b's − 1. Costs of placements that left something
+// out do not compare.
+func (c *Comparison) versus(a, b *Result) float64 {
+	if b == nil || meanOf(a.counted(), unplaced) > 0 || meanOf(b.counted(), unplaced) > 0 {
+		return nothing
+	}
+	base := meanOf(b.counted(), c.cost)
+	if base == 0 {
+		return nothing
+	}
+	return meanOf(a.counted(), c.cost)/base - 1
+}
+
+// limit is the optimum where one is proven, else the bound.
+func (c *Comparison) limit() (value float64, optimal bool) {
+	if c.Bound.Optimal != nil && !c.Trace.Deletes {
+		return *c.Bound.Optimal, true
+	}
+	return c.boundCost(), false
+}
+
+// costsDiffer reports whether machines do not all cost 1.
+func (c *Comparison) costsDiffer() bool {
+	if c.Bound.Cost != float64(c.Bound.Machines) {
+		return true
+	}
+	for i := range c.Results {
+		for _, run := range c.Results[i].Runs {
+			if run.Cost != float64(run.Machines) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// leavesOut reports whether some policy did not place everything.
+func (c *Comparison) leavesOut() bool {
+	return slices.ContainsFunc(c.Results, func(r Result) bool { return meanOf(r.counted(), unplaced) > 0 })
+}
+
+// learned reports whether a result is of a trained policy rather than of a rule.
+func learned(r *Result) bool { return strings.HasPrefix(r.Policy, "learned") || r.Exposure != "" }

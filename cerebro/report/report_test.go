@@ -1,0 +1,400 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sigma-scheduler/sigma/cerebro"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite the expected output in testdata")
+
+const hex = "9ab1c2d3e4f5a6b7c8d9e0f1a2b3c4d5e6f7a8b9c0d1e2f3a4b5c6d7e8f9a0b1"
+
+// small is an open fleet with a proven optimum: orders 0…4.
+func small() Comparison {
+	optimum := 15.0
+	return Build(Trace{
+		Name:       "small-900001",
+		Digest:     Digest{Instance: "sha256:" + hex, Trace: "sha256:" + hex[8:] + hex[:8]},
+		Items:      222,
+		Apps:       30,
+		Dimensions: []string{"cpu", "memory"},
+		Fleet:      "open",
+		Machines:   -1,
+		Seed:       1,
+		Orders:     4,
+		Forecast:   &Forecast{Ratio: 1.0317, AppError: 0.1612},
+	}, Bound{Machines: 15, Cost: 15, Method: "volume", Optimal: &optimum}, []PolicyRuns{
+		{Policy: "worstfit", Knowledge: "K0", Runs: packed(25, 24, 26, 27, 25)},
+		{Policy: "bestfit", Knowledge: "K0", Runs: packed(20, 18, 20, 23, 20)},
+		{Policy: "learned", Digest: "sha256:" + hex, Knowledge: "K1", Exposure: "held out", Runs: packed(16, 15, 16, 17, 15)},
+		{Policy: "learned", Digest: "sha256:" + hex[4:], Knowledge: "K2", Exposure: "held out", Runs: packed(15, 15, 15, 15, 15)},
+		{Policy: "firstfit", Knowledge: "K0", Runs: packed(21, 20, 20, 21, 23)},
+	})
+}
+
+// packed makes runs, order 0 first, that need these machines of 96 cpu and 512
+// memory for 1,360 cpu and 2,720 memory.
+func packed(machines ...int) []cerebro.Run {
+	var runs []cerebro.Run
+	for order, n := range machines {
+		cpu, memory := 1360/float64(96*n), 2720/float64(512*n)
+		run := cerebro.Run{
+			Order: order, Machines: n, PeakMachines: n, Cost: float64(n),
+			AllocationRate: []float64{cpu, memory}, MeanAllocationRate: []float64{cpu * .9, memory * .9},
+			Fragment: 1 - cpu, Balance: 0.1, Spread: 0.9, Placed: 222, Rejected: []float64{0, 0}, FirstRejection: 1,
+		}
+		for step := range 5 {
+			run.Series = append(run.Series, cerebro.Sample{Time: float64(step) * 3600, Machines: n * step / 4})
+		}
+		runs = append(runs, run)
+	}
+	return runs
+}
+
+// fixed is a fleet on which policies leave items out.
+func fixed() Comparison {
+	runs := func(policy string, unplaced ...int) PolicyRuns {
+		p := PolicyRuns{Policy: policy, Knowledge: "K0"}
+		for order, n := range unplaced {
+			run := cerebro.Run{
+				Order: order, Machines: 272, PeakMachines: 272, Cost: 272, AllocationRate: []float64{.98, .61},
+				Placed: 5000 - n, Unplaced: n, Rejected: []float64{float64(n) / 5000, float64(n) / 6000}, FirstRejection: 1,
+			}
+			if n > 0 {
+				run.FirstRejection = 1 - float64(n)/2000
+			}
+			p.Runs = append(p.Runs, run)
+		}
+		return p
+	}
+	hurt := runs("learned", 60, 50, 64)
+	hurt.Knowledge, hurt.Exposure, hurt.Digest = "K0+clock", "same instance, other orders", "sha256:"+hex
+	hurt.Runs[1].Fallbacks = map[string]int{"not finite": 3}
+	return Build(Trace{
+		Name: "fixed-900002", Digest: Digest{Instance: "sha256:" + hex, Trace: "sha256:" + hex}, Items: 5000, Apps: 400,
+		Dimensions: []string{"cpu", "memory"}, Fleet: "fixed", Machines: 272, Seed: 7, Orders: 2,
+	}, Bound{Machines: 267, Cost: 267, Method: "volume"}, []PolicyRuns{runs("bestfit", 100, 90, 110), hurt})
+}
+
+// churn has departures and machines of different cost.
+func churn() Comparison {
+	runs := func(policy string, seconds ...float64) PolicyRuns {
+		p := PolicyRuns{Policy: policy, Knowledge: "K0"}
+		for order, s := range seconds {
+			run := cerebro.Run{
+				Order: order, Machines: 12, PeakMachines: 40 + order, Cost: 18, MachineSeconds: s, CostSeconds: 1.5 * s,
+				MeanAllocationRate: []float64{.7}, Placed: 900, FirstRejection: 1, Seconds: .25,
+			}
+			for step := range 1000 {
+				run.Series = append(run.Series, cerebro.Sample{
+					Time:     float64(step) * 300,
+					Machines: int(20 + s/1e6 + 10*math.Sin(float64(step)/70)),
+				})
+			}
+			p.Runs = append(p.Runs, run)
+		}
+		return p
+	}
+	return Build(Trace{
+		Name: "churn-900003", Digest: Digest{Instance: "sha256:" + hex, Trace: "sha256:" + hex}, Items: 900, Apps: 40,
+		Dimensions: []string{"cpu"}, Fleet: "open", Machines: -1, Deletes: true, Seed: 1,
+	}, Bound{Machines: 38, Cost: 57, MachineSeconds: 1e7, CostSeconds: 1.5e7, Method: "volume"}, []PolicyRuns{
+		runs("bestfit", 1.08e7), runs("learned", 1.031e7),
+	})
+}
+
+// several traces of one kind, as a test set has them.
+func several() []Comparison {
+	second := small()
+	second.Trace.Name = "small-900002"
+	second.Trace.Forecast = &Forecast{Ratio: 0.94, AppError: 0.2}
+	for i := range second.Results {
+		if r := &second.Results[i]; r.Policy == "learned" && r.Knowledge == "K1" {
+			*r = newResult(&second, PolicyRuns{
+				Policy: r.Policy, Digest: r.Digest, Knowledge: r.Knowledge, Exposure: r.Exposure,
+				Runs: packed(17, 16, 17, 18, 17),
+			})
+		}
+	}
+	return []Comparison{small(), second}
+}
+
+func TestGolden(t *testing.T) {
+	for name, comparisons := range map[string][]Comparison{
+		"small":   {small()},
+		"fixed":   {fixed()},
+		"churn":   {churn()},
+		"several": several(),
+		"nothing": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			golden(t, name+".table", func(w io.Writer) error { return Table(w, comparisons, Options{}) })
+			golden(t, name+".md", func(w io.Writer) error { return Markdown(w, comparisons, Options{Detail: true}) })
+			if name != "several" {
+				golden(t, name+".json", func(w io.Writer) error { return JSON(w, comparisons) })
+			}
+		})
+	}
+}
+
+// golden compares with testdata/name.golden, and the writer with itself.
+func golden(t *testing.T, name string, writer func(io.Writer) error) {
+	t.Helper()
+	got, again := render(t, writer), render(t, writer)
+	if got != again {
+		t.Errorf("%s: two renderings differ", name)
+	}
+	path := filepath.Join("testdata", name+".golden")
+	if *rewrite {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs (go test -rewrite, then read the diff); got:\n%s", path, got)
+	}
+}
+
+func render(t *testing.T, writer func(io.Writer) error) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := writer(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// contract is the literal of the design, section 5.3, with its digests filled in.
+const contract = `[{"trace": {"name": "", "digest": {"instance": "sha256:x", "trace": "sha256:x"}, "items": 222, "apps": 30, "dimensions": ["cpu","memory"], "fleet": "open"},
+  "bound": {"machines": 15, "cost": 15, "machine_seconds": 0, "cost_seconds": 0, "method": "volume", "optimal": 15},
+  "results": [{"policy": "bestfit", "digest": "", "knowledge": "K0", "exposure": "held out",
+    "runs": [{"order": 1, "machines": 20, "peak_machines": 20, "cost": 20, "machine_seconds": 0, "cost_seconds": 0,
+              "allocation_rate": {"cpu": 0.7083}, "mean_allocation_rate": {"cpu": 0.0}, "fragment": 0.0, "balance": 0.0, "spread": 0.0,
+              "placed": 222, "unplaced": 0, "rejected": {"cpu": 0.0}, "first_rejection": 1.0, "violations": 0, "seconds": 0}],
+    "mean_machines": 20.1, "min_machines": 18, "max_machines": 23, "range_machines": 5, "gap_to_bound": 0.34}]}]`
+
+func TestJSONKeys(t *testing.T) {
+	want := keysOf(t, contract)
+	one := small()
+	one.Trace.Dimensions = []string{"cpu"} // the contract's maps show cpu alone
+	for i := range one.Results {
+		for j := range one.Results[i].Runs {
+			run := &one.Results[i].Runs[j]
+			for _, m := range []map[string]float64{run.AllocationRate, run.MeanAllocationRate, run.Rejected} {
+				delete(m, "memory")
+			}
+		}
+	}
+	got := keysOf(t, render(t, func(w io.Writer) error { return JSON(w, []Comparison{one}) }))
+	if !slices.Equal(got, want) {
+		t.Errorf("keys\n%v, want\n%v", got, want)
+	}
+	// An empty run has all keys but optimal.
+	bare := Build(Trace{Dimensions: []string{"cpu"}}, Bound{}, []PolicyRuns{{Runs: []cerebro.Run{{}}}})
+	got = keysOf(t, render(t, func(w io.Writer) error { return JSON(w, []Comparison{bare}) }))
+	want = slices.DeleteFunc(want, func(s string) bool { return s == ".bound.optimal" })
+	if !slices.Equal(got, want) {
+		t.Errorf("bare keys\n%v, want\n%v", got, want)
+	}
+}
+
+// keysOf lists the paths of all keys, sorted, each once.
+func keysOf(t *testing.T, text string) []string {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	var walk func(path string, v any)
+	walk = func(path string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for k, child := range v {
+				keys = append(keys, path+"."+k)
+				walk(path+"."+k, child)
+			}
+		case []any:
+			for _, child := range v {
+				walk(path, child)
+			}
+		}
+	}
+	walk("", v)
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+func TestBuild(t *testing.T) {
+	c := small()
+	var order []string
+	for _, r := range c.Results {
+		order = append(order, r.Policy+" "+r.Knowledge)
+	}
+	want := []string{"learned K2", "learned K1", "bestfit K0", "firstfit K0", "worstfit K0"}
+	if !slices.Equal(order, want) {
+		t.Errorf("order %v, want %v", order, want)
+	}
+	// Best-Fit over orders 1…4: (18+20+23+20)/4 = 20.25; 20.25/15 − 1 = .35.
+	b := c.Results[2]
+	if b.MeanMachines != 20.25 || b.MinMachines != 18 || b.MaxMachines != 23 || b.RangeMachines != 5 || *b.GapToBound != 0.35 {
+		t.Errorf("bestfit: %+v gap %v", b, *b.GapToBound)
+	}
+	// No shuffled orders: over order 0. With departures the gap is of cost-seconds.
+	d := churn().Results[1]
+	if d.MeanMachines != 12 || *d.GapToBound != 0.08 {
+		t.Errorf("churn: mean %v gap %v", d.MeanMachines, *d.GapToBound)
+	}
+	for _, r := range fixed().Results {
+		if r.GapToBound != nil {
+			t.Errorf("%s: gap %v with unplaced items", r.Policy, *r.GapToBound)
+		}
+	}
+	// An item unplaced in order 0 alone does not count with orders 1…N.
+	one := packed(3, 3)
+	one[0].Unplaced = 1
+	r := Build(Trace{}, Bound{Cost: 3}, []PolicyRuns{{Runs: one}}).Results[0]
+	if r.GapToBound == nil || *r.GapToBound != 0 {
+		t.Errorf("gap %v, want 0", r.GapToBound)
+	}
+	empty := Build(Trace{}, Bound{}, []PolicyRuns{{Policy: "none"}}).Results[0]
+	if empty.GapToBound != nil || empty.MeanMachines != 0 || empty.Runs == nil {
+		t.Errorf("no runs: %+v", empty)
+	}
+}
+
+func TestJSONReadsBack(t *testing.T) {
+	want := []Comparison{fixed()}
+	var got []Comparison
+	if err := json.Unmarshal([]byte(render(t, func(w io.Writer) error { return JSON(w, want) })), &got); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got[0].Results[0].Runs[1].Rejected, want[0].Results[0].Runs[1].Rejected) || got[0].Bound != want[0].Bound {
+		t.Errorf("got %+v", got[0])
+	}
+}
+
+func TestJSONRefusesNaN(t *testing.T) {
+	c := small()
+	c.Results[0].Runs[0].Fragment = math.NaN()
+	if err := JSON(io.Discard, []Comparison{c}); err == nil {
+		t.Error("a NaN was written")
+	}
+}
+
+func TestNewForecast(t *testing.T) {
+	// (10 + 4)/(8 + 5) and (2/8 + 1/5)/2; the third app expects nothing.
+	f := NewForecast([]float64{10, 4, -1}, []int64{8, 5, 7})
+	if math.Abs(f.Ratio-14.0/13) > 1e-12 || math.Abs(f.AppError-0.225) > 1e-12 {
+		t.Errorf("%+v", f)
+	}
+	if NewForecast([]float64{-1, -1}, []int64{1, 2}) != nil {
+		t.Error("a forecast without expectations")
+	}
+}
+
+func TestAggregate(t *testing.T) {
+	rows := Aggregate(several())
+	if rows[0].Policy != "learned" || rows[0].Knowledge != "K1" || rows[len(rows)-1].Knowledge != "K2" {
+		t.Errorf("order: %+v", rows)
+	}
+	// Means 15.75 and 17 over orders: 16.375 ± sqrt(2·.625²/1/2) = .625; Best-Fit
+	// has 20.25 twice.
+	r := rows[0]
+	near(t, "machines", r.Machines.Mean, 16.375)
+	near(t, "error", r.Machines.Err, 0.625)
+	near(t, "gap", r.Gap.Mean, 16.375/15-1)
+	near(t, "at limit", r.AtLimit.Mean, 0.25) // 2 of 4 orders, none of 4
+	near(t, "vs bestfit", r.VsBestFit.Mean, 16.375/20.25-1)
+	// A figure without meaning on one of the traces counts on the other alone.
+	mixed := Aggregate([]Comparison{small(), fixed()})
+	for _, r := range mixed {
+		if r.Policy == "bestfit" && (r.Traces != 2 || r.Gap.N != 1 || r.Machines.N != 2) {
+			t.Errorf("mixed: %+v", r)
+		}
+	}
+}
+
+func near(t *testing.T, what string, got, want float64) {
+	t.Helper()
+	if !(math.Abs(got-want) < 1e-6) {
+		t.Errorf("%s = %v, want %v", what, got, want)
+	}
+}
+
+func TestFigures(t *testing.T) {
+	for _, c := range []struct {
+		most   int
+		sign   bool
+		values []float64
+		want   []string
+	}{
+		{2, false, []float64{15.75, 20.25, 9}, []string{"15.75", "20.25", "9.00"}},
+		{2, false, []float64{277.123, 99}, []string{"277.1", "99.0"}},
+		{2, false, []float64{1000.4, 12345.6}, []string{"1000", "12346"}},
+		{2, true, []float64{-21.5, 4.25, 0, nothing}, []string{"-21.50", "+4.25", "0.00", "-"}},
+		{4, false, []float64{0.70833}, []string{"0.7083"}},
+		{2, false, []float64{20, 18}, []string{"20", "18"}},
+		{2, true, []float64{-0.001, 0.5}, []string{"0.00", "+0.50"}},
+		{1, false, []float64{math.Inf(1)}, []string{"+Inf"}},
+	} {
+		if got := figures("", "", c.most, c.sign, c.values).cells; !slices.Equal(got, c.want) {
+			t.Errorf("%v: %v, want %v", c.values, got, c.want)
+		}
+	}
+}
+
+func TestSummary(t *testing.T) {
+	current := small()
+	current = Build(current.Trace, Bound{Machines: 15, Cost: 15}, []PolicyRuns{
+		{Policy: "current", Knowledge: "K0", Runs: packed(47)},
+		{Policy: "bestfit", Knowledge: "K0", Runs: packed(45)},
+		{Policy: "learned", Knowledge: "K0", Runs: packed(41)},
+		{Policy: "dotproduct", Knowledge: "K0", Runs: packed(40)},
+	})
+	alone := Build(Trace{}, Bound{Machines: 2, Cost: 2}, []PolicyRuns{{Policy: "bestfit", Runs: packed(3)}})
+	worse := Build(Trace{}, Bound{Machines: 2, Cost: 2}, []PolicyRuns{
+		{Policy: "bestfit", Runs: packed(4)},
+		{Policy: "mine.yaml", Exposure: "trained on", Runs: packed(5)},
+		{Policy: "firstfit", Runs: packed(4)},
+	})
+	same := Build(Trace{}, Bound{Machines: 2, Cost: 2}, []PolicyRuns{
+		{Policy: "bestfit", Runs: packed(4)}, {Policy: "firstfit", Runs: packed(4)},
+	})
+	for _, c := range []struct {
+		comparison Comparison
+		want       string
+	}{
+		{small(), "bestfit needs 20.2 machines, learned (K1) 15.8; 15 is the optimum: 22 % fewer."},
+		{current, "the present placement needs 47 machines, bestfit 45, learned 41; 15 is the limit: 8.9 % fewer than bestfit."},
+		{alone, "bestfit needs 3 machines; 2 is the limit."},
+		{worse, "bestfit needs 4 machines, mine.yaml (trained on) 5; 2 is the limit: 25 % more."},
+		{same, "bestfit needs 4 machines, firstfit 4; 2 is the limit: no difference."},
+		{fixed(), "bestfit leaves out 2.00 % of the cpu, learned (K0+clock, same instance, other orders) 1.14 %: 43 % less."},
+		{churn(), "bestfit takes 1.080 times the cost of the bound, learned 1.031: 4.5 % less."},
+		{Comparison{}, "No policy was compared."},
+	} {
+		if got := c.comparison.Summary(); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+	if got := Summary(nil); !strings.HasPrefix(got, "Nothing") {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,208 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// A claim is the material of a one-sentence summary: what the policies need,
+// by name.
+type claim struct {
+	unit     string // "machines"
+	rejects  string // dimension, when items were left out: values are shares of its demand
+	ratio    bool   // values are multiples of the bound
+	limit    float64
+	optimal  bool
+	current  *claimed
+	baseline *claimed
+	subject  *claimed
+	suffix   string
+}
+
+type claimed struct {
+	name    string
+	value   float64
+	learned bool
+}
+
+// Summary is one sentence on all comparisons: what Best-Fit needs, what the
+// learned policy (or else the best one) needs, and the limit.
+func Summary(comparisons []Comparison) string {
+	switch len(comparisons) {
+	case 0:
+		return "Nothing was compared."
+	case 1:
+		return comparisons[0].Summary()
+	}
+	return summaryOfMany(comparisons)
+}
+
+// Summary is one sentence on the comparison.
+func (c *Comparison) Summary() string {
+	list := c.outcomes()
+	value := func(o outcome) float64 { return meanOf(o.result.counted(), c.cost) }
+	k := claim{unit: "machines"}
+	k.limit, k.optimal = c.limit()
+	switch {
+	case c.leavesOut() && len(c.Trace.Dimensions) > 0:
+		k.rejects = c.Trace.Dimensions[0]
+		value = func(o outcome) float64 { return o.rejected }
+	case c.Trace.Deletes:
+		k.ratio, k.unit = true, "machine-seconds"
+		if c.costsDiffer() {
+			k.unit = "cost"
+		}
+		value = func(o outcome) float64 { return o.gap + 1 }
+	case c.costsDiffer():
+		k.unit = "cost"
+	}
+	k.choose(len(list), func(i int) (*Result, float64) { return list[i].result, value(list[i]) })
+	return k.String()
+}
+
+func summaryOfMany(comparisons []Comparison) string {
+	rows := Aggregate(comparisons)
+	k := claim{unit: "machines", optimal: true, suffix: fmt.Sprintf(" (means over %d traces)", len(comparisons))}
+	leavesOut, deletes, differ := false, false, false
+	for i := range comparisons {
+		c := &comparisons[i]
+		leavesOut = leavesOut || c.leavesOut()
+		deletes = deletes || c.Trace.Deletes
+		differ = differ || c.costsDiffer()
+		limit, optimal := c.limit()
+		k.limit += limit / float64(len(comparisons))
+		k.optimal = k.optimal && optimal
+	}
+	value := func(r Aggregated) float64 { return r.Machines.Mean }
+	switch {
+	case leavesOut:
+		k.rejects = "demand"
+		if d := comparisons[0].Trace.Dimensions; len(d) > 0 {
+			k.rejects = d[0]
+		}
+		value = func(r Aggregated) float64 { return r.Rejected.Mean }
+	case deletes, differ:
+		// Sums over traces of different length or price mean nothing.
+		k.ratio, k.unit = true, "cost"
+		value = func(r Aggregated) float64 { return r.Gap.Mean + 1 }
+	}
+	k.choose(len(rows), func(i int) (*Result, float64) {
+		r := rows[i]
+		return &Result{Policy: r.Policy, Knowledge: r.Knowledge, Exposure: r.Exposure}, value(r)
+	})
+	return k.String()
+}
+
+// choose picks from results in their order of merit the present placement,
+// Best-Fit and the policy that the sentence is about: the first learned one,
+// else the best. Nearly offline results are no subject.
+func (k *claim) choose(n int, at func(i int) (*Result, float64)) {
+	for i := range n {
+		r, v := at(i)
+		switch {
+		case offline(r) == 1:
+		case r.Policy == "current" && k.current == nil:
+			k.current = &claimed{name: "the present placement", value: v}
+		case (r.Policy == bestFitNames[0] || r.Policy == bestFitNames[1]) && k.baseline == nil:
+			k.baseline = &claimed{name: r.Policy, value: v}
+		case k.subject == nil || learned(r) && !k.subject.learned:
+			k.subject = &claimed{nameOf(r), v, learned(r)}
+		}
+	}
+	if k.baseline == nil {
+		k.baseline, k.current = k.current, nil
+	}
+	if k.baseline == nil {
+		k.baseline, k.subject = k.subject, nil
+	}
+}
+
+// nameOf says with a policy what it knew beyond the past and whether it has
+// seen the trace before: a claim must not hide either.
+func nameOf(r *Result) string {
+	var notes []string
+	if r.Knowledge != "" && r.Knowledge != "K0" {
+		notes = append(notes, r.Knowledge)
+	}
+	if r.Exposure != "" && r.Exposure != "held out" {
+		notes = append(notes, r.Exposure)
+	}
+	if len(notes) == 0 {
+		return r.Policy
+	}
+	return r.Policy + " (" + strings.Join(notes, ", ") + ")"
+}
+
+// String is the sentence.
+func (k *claim) String() string {
+	if k.baseline == nil {
+		return "No policy was compared" + k.suffix + "."
+	}
+	var parts []string
+	for _, who := range []*claimed{k.current, k.baseline, k.subject} {
+		if who != nil {
+			parts = append(parts, k.part(who, len(parts) == 0))
+		}
+	}
+	s := strings.Join(parts, ", ")
+	if k.rejects == "" && !k.ratio && k.limit > 0 {
+		s += "; " + short(k.limit) + " is the limit"
+		if k.optimal {
+			s = strings.TrimSuffix(s, "limit") + "optimum"
+		}
+	}
+	if k.subject != nil {
+		s += ": " + k.difference()
+		if k.current != nil {
+			s += " than " + k.baseline.name
+		}
+	}
+	return s + k.suffix + "."
+}
+
+// part is what one policy needs; the first one brings the verb and the unit.
+func (k *claim) part(who *claimed, first bool) string {
+	value := short(who.value)
+	switch {
+	case k.rejects != "":
+		value = figure(100*who.value, decimals(2, []float64{100 * who.value}), false) + " %"
+		if first {
+			return who.name + " leaves out " + value + " of the " + k.rejects
+		}
+	case math.IsNaN(who.value):
+		return who.name + " -"
+	case k.ratio:
+		value = figure(who.value, 3, false)
+		if first {
+			return who.name + " takes " + value + " times the " + k.unit + " of the bound"
+		}
+	case first && k.unit == "cost":
+		return who.name + " costs " + value
+	case first:
+		return who.name + " needs " + value + " " + k.unit
+	}
+	return who.name + " " + value
+}
+
+func (k *claim) difference() string {
+	less, more := "less", "more"
+	if k.unit != "cost" && k.rejects == "" {
+		less = "fewer"
+	}
+	change := 100 * (k.subject.value/k.baseline.value - 1)
+	if k.baseline.value == 0 && k.subject.value > 0 {
+		return more // than nothing
+	}
+	size := figure(math.Abs(change), decimals(1, []float64{math.Abs(change)}), false)
+	if math.Abs(change) >= 10 {
+		size = figure(math.Abs(change), 0, false)
+	}
+	switch {
+	case size == "0" || size == "0.0" || math.IsNaN(change):
+		return "no difference"
+	case change < 0:
+		return size + " % " + less
+	}
+	return size + " % " + more
+}

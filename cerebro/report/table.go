@@ -1,0 +1,207 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Options of [Table] and [Markdown].
+type Options struct {
+	// Detail adds a table per trace to the overview of several; one trace
+	// alone is always shown.
+	Detail bool
+}
+
+// Table writes the comparisons for a terminal: the summary, an overview when
+// there are several traces, and a table per trace.
+func Table(w io.Writer, comparisons []Comparison, options Options) error {
+	var b strings.Builder
+	b.WriteString(Summary(comparisons) + "\n")
+	if len(comparisons) > 1 {
+		fmt.Fprintf(&b, "\n%d traces  %s\n", len(comparisons), ordersOf(comparisons))
+		overview(comparisons).text(&b)
+		writeLines(&b, "", notes(comparisons))
+	}
+	if len(comparisons) == 1 || options.Detail {
+		for i := range comparisons {
+			c := &comparisons[i]
+			b.WriteString("\n")
+			if len(comparisons) > 1 {
+				b.WriteString(c.Summary() + "\n")
+			}
+			writeLines(&b, "", c.head())
+			c.grid().text(&b)
+			writeLines(&b, "", notes(comparisons[i:i+1]))
+		}
+	}
+	return write(w, b.String())
+}
+
+// Markdown writes what [Table] does with pipe tables.
+func Markdown(w io.Writer, comparisons []Comparison, options Options) error {
+	var b strings.Builder
+	b.WriteString(Summary(comparisons) + "\n")
+	if len(comparisons) > 1 {
+		fmt.Fprintf(&b, "\n%d traces, %s.\n\n", len(comparisons), ordersOf(comparisons))
+		overview(comparisons).markdown(&b)
+		writeItems(&b, notes(comparisons))
+	}
+	if len(comparisons) == 1 || options.Detail {
+		for i := range comparisons {
+			c := &comparisons[i]
+			fmt.Fprintf(&b, "\n## %s\n\n", c.Trace.Name)
+			if len(comparisons) > 1 {
+				b.WriteString(c.Summary() + "\n\n")
+			}
+			b.WriteString(strings.Join(c.head(), "  \n") + "\n\n")
+			c.grid().markdown(&b)
+			writeItems(&b, notes(comparisons[i:i+1]))
+		}
+	}
+	return write(w, b.String())
+}
+
+func write(w io.Writer, s string) error {
+	if _, err := io.WriteString(w, s); err != nil {
+		return fmt.Errorf("write comparison: %w", err)
+	}
+	return nil
+}
+
+func writeLines(b *strings.Builder, mark string, lines []string) {
+	for _, l := range lines {
+		b.WriteString(mark + l + "\n")
+	}
+}
+
+// writeItems is writeLines as a Markdown list, with the blank line it needs.
+func writeItems(b *strings.Builder, lines []string) {
+	if len(lines) > 0 {
+		b.WriteString("\n")
+	}
+	writeLines(b, "- ", lines)
+}
+
+// head tells what was replayed and what no scheduler can beat.
+func (c *Comparison) head() []string {
+	t, limit := &c.Trace, fmt.Sprintf("bound %s (%s)", c.boundText(), c.Bound.Method)
+	if c.Bound.Optimal != nil {
+		limit += "  optimum " + short(*c.Bound.Optimal)
+	}
+	return []string{
+		fmt.Sprintf("%s  digests: instance %s  trace %s", t.Name, shortDigest(t.Digest.Instance), shortDigest(t.Digest.Trace)),
+		fmt.Sprintf("items %d  apps %d  fleet %s  machines %s  %s  seed %d  orders %d",
+			t.Items, t.Apps, t.Fleet, machineText(t.Machines), limit, t.Seed, t.Orders),
+	}
+}
+
+func machineText(n int) string {
+	if n < 0 {
+		return "unlimited"
+	}
+	return fmt.Sprint(n)
+}
+
+// boundText is the bound in machines, with the cost where that differs.
+func (c *Comparison) boundText() string {
+	s := fmt.Sprint(c.Bound.Machines)
+	if c.Bound.Cost != float64(c.Bound.Machines) {
+		s += ", cost " + short(c.Bound.Cost)
+	}
+	if c.Trace.Deletes {
+		s += " at the peak, machine-seconds " + figure(c.Bound.MachineSeconds, 0, false)
+		if c.Bound.CostSeconds != c.Bound.MachineSeconds {
+			s += ", cost-seconds " + figure(c.Bound.CostSeconds, 0, false)
+		}
+	}
+	return s
+}
+
+// shortDigest keeps the first twelve hexadecimal digits.
+func shortDigest(digest string) string {
+	const keep = len("sha256:") + 12
+	if digest == "" {
+		return "-"
+	}
+	if strings.HasPrefix(digest, "sha256:") && len(digest) > keep {
+		return digest[:keep]
+	}
+	return digest
+}
+
+// ordersOf tells seed and orders when all traces share them.
+func ordersOf(comparisons []Comparison) string {
+	first := comparisons[0].Trace
+	for _, c := range comparisons {
+		if c.Trace.Seed != first.Seed || c.Trace.Orders != first.Orders {
+			return "seeds and orders differ"
+		}
+	}
+	return fmt.Sprintf("seed %d  orders %d", first.Seed, first.Orders)
+}
+
+// notes are the lines below a table: what to know before believing it.
+func notes(comparisons []Comparison) []string {
+	var lines []string
+	causes := map[string]int{}
+	weights := map[string]bool{}
+	forecast := false
+	for i := range comparisons {
+		for j := range comparisons[i].Results {
+			r := &comparisons[i].Results[j]
+			forecast = forecast || strings.HasPrefix(r.Knowledge, "K1")
+			if r.Digest != "" {
+				weights[r.Policy+" "+shortDigest(r.Digest)] = true
+			}
+			for _, run := range r.counted() {
+				for cause, n := range run.Fallbacks {
+					causes[r.Policy+": "+cause] += n
+				}
+			}
+		}
+	}
+	if line := forecastLine(comparisons); forecast && line != "" {
+		lines = append(lines, line)
+	}
+	for _, w := range sortedKeys(weights) {
+		lines = append(lines, "weights of "+w)
+	}
+	for _, cause := range sortedKeys(causes) {
+		if causes[cause] > 0 {
+			lines = append(lines, fmt.Sprintf("not decided by %s: %d items", cause, causes[cause]))
+		}
+	}
+	return lines
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, cmp.Compare[string])
+	return keys
+}
+
+// forecastLine says what the expectations of K1 were worth.
+func forecastLine(comparisons []Comparison) string {
+	var ratios, errors []float64
+	for _, c := range comparisons {
+		if f := c.Trace.Forecast; f != nil {
+			ratios = append(ratios, f.Ratio)
+			errors = append(errors, f.AppError)
+		}
+	}
+	if len(ratios) == 0 {
+		return ""
+	}
+	ratio := figure(slices.Min(ratios), 3, false)
+	if most := figure(slices.Max(ratios), 3, false); most != ratio {
+		ratio += " to " + most
+	}
+	return fmt.Sprintf("forecast (K1): Σexpected/Σtrue %s, mean error per app %s %%",
+		ratio, figure(100*estimate(errors).Mean, 1, false))
+}
