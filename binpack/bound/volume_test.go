@@ -1,6 +1,7 @@
 package bound
 
 import (
+	"fmt"
 	"math"
 	"math/big"
 	"math/rand/v2"
@@ -243,4 +244,11 @@ func BenchmarkVolumeOverTime(b *testing.B) {
 	bench("dims=2/lines=5000/events=1e6/departures", 2, 5000, 1e6, true)
 	bench("dims=200/lines=2/events=68000", 200, 2, 68000, false)
 	bench("dims=200/lines=2/events=68000/departures", 200, 2, 68000, true)
+}
+
+func ExampleVolume() {
+	// 340 containers of 4 cores need 1,360 cores: 14.2 machines of 96.
+	inst := instance([]binpack.MachineLine{line(binpack.Unlimited, 1, 96)}, []int64{4})
+	fmt.Println(Volume(inst, []int64{340}).Machines)
+	// Output: 15
 }

@@ -1,0 +1,54 @@
+package convert
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+)
+
+// A Format is a foreign data set that can be converted.
+type Format struct {
+	Name    string
+	Help    string   // one line
+	Options []string // the fields of [Options] that it reads, as flags: large-first
+	convert func(in inputs, opt Options, emit Emit) error
+}
+
+// Adding a format is one file and one line here.
+var formats = []Format{funsearch, tianchi}
+
+// Formats lists what [Convert] understands.
+func Formats() []Format { return slices.Clone(formats) }
+
+// Options are choices that a data set leaves open.
+type Options struct {
+	LargeFirst bool // tianchi: large machines come first
+	Empty      bool // tianchi: ignore the initial deployment, every instance arrives
+}
+
+// Emit takes over one trace of the given number of traces. Traces come in
+// order, and their names sort in that order.
+type Emit func(t *trace.Trace, of int) error
+
+// Convert reads files, or folders of files, and hands each trace found to
+// emit. Files may be compressed (.gz) and are recognised by their usual names.
+func Convert(format string, paths []string, opt Options, emit Emit) error {
+	i := slices.IndexFunc(formats, func(f Format) bool { return f.Name == format })
+	if i < 0 {
+		var names []string
+		for _, f := range formats {
+			names = append(names, f.Name)
+		}
+		return fmt.Errorf("convert: unknown format %q; there are %s", format, strings.Join(names, ", "))
+	}
+	in, err := collect(paths)
+	if err == nil {
+		err = formats[i].convert(in, opt, emit)
+	}
+	if err != nil {
+		return fmt.Errorf("convert %s: %w", format, err)
+	}
+	return nil
+}

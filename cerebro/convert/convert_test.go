@@ -1,0 +1,100 @@
+package convert
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+)
+
+// write makes files below a new folder; a name ending in .gz is compressed.
+func write(t *testing.T, files map[string]string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for name, text := range files {
+		content := []byte(text)
+		if filepath.Ext(name) == ".gz" {
+			var buf bytes.Buffer
+			w := gzip.NewWriter(&buf)
+			_, err := w.Write(content)
+			require.NoError(t, err)
+			require.NoError(t, w.Close())
+			content = buf.Bytes()
+		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
+	}
+	return dir
+}
+
+// convert collects the traces, each through files and back.
+func convert(t *testing.T, format string, opt Options, paths ...string) (traces []*trace.Trace) {
+	t.Helper()
+	err := Convert(format, paths, opt, func(tr *trace.Trace, of int) error {
+		dir := filepath.Join(t.TempDir(), "trace")
+		require.NoError(t, tr.Write(dir))
+		back, err := trace.Load(dir)
+		require.NoError(t, err)
+		traces = append(traces, back)
+		require.LessOrEqual(t, len(traces), of)
+		return nil
+	})
+	require.NoError(t, err)
+	return traces
+}
+
+func convertError(format string, opt Options, paths ...string) error {
+	return Convert(format, paths, opt, func(*trace.Trace, int) error { return nil })
+}
+
+// data is a folder of the public data sets. Tests on them need SIGMA_DATA; with
+// it a missing folder fails.
+func data(t *testing.T, name string) string {
+	t.Helper()
+	root := os.Getenv("SIGMA_DATA")
+	if root == "" {
+		t.Skip("SIGMA_DATA is not set")
+	}
+	path := filepath.Join(root, name)
+	_, err := os.Stat(path)
+	require.NoError(t, err)
+	return path
+}
+
+func TestUnknownFormat(t *testing.T) {
+	assert.EqualError(t, convertError("csv", Options{}, "x"), `convert: unknown format "csv"; there are funsearch, tianchi`)
+	assert.Len(t, Formats(), 2)
+}
+
+func TestNoInput(t *testing.T) {
+	assert.EqualError(t, convertError("tianchi", Options{}), "convert tianchi: no file or folder given")
+	assert.ErrorIs(t, convertError("tianchi", Options{}, filepath.Join(t.TempDir(), "none")), os.ErrNotExist)
+	assert.EqualError(t, convertError("tianchi", Options{}, t.TempDir()), "convert tianchi: no file is named like app_resources")
+	assert.EqualError(t, convertError("funsearch", Options{}, t.TempDir()), "convert funsearch: no file is named like *.json")
+}
+
+func TestEmitErrorStops(t *testing.T) {
+	dir := write(t, map[string]string{"a.json": `{"name":"A","instances":[{"capacity":5,"items":[1]},{"capacity":5,"items":[2]}]}`})
+	calls := 0
+	err := Convert("funsearch", []string{dir}, Options{}, func(*trace.Trace, int) error {
+		calls++
+		return os.ErrClosed
+	})
+	assert.ErrorIs(t, err, os.ErrClosed)
+	assert.Equal(t, 1, calls)
+}
+
+func ExampleFormats() {
+	for _, f := range Formats() {
+		fmt.Println(f.Name, f.Options)
+	}
+	// Output:
+	// funsearch []
+	// tianchi [large-first empty]
+}

@@ -1,0 +1,124 @@
+package convert
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/csv"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// inputs are the files that a conversion may read.
+type inputs []input
+
+// An input is a file; its name is without folder and .gz.
+type input struct{ path, name string }
+
+// collect lists the files given and those directly in the folders given.
+func collect(paths []string) (inputs, error) {
+	if len(paths) == 0 {
+		return nil, errors.New("no file or folder given")
+	}
+	var in inputs
+	add := func(path string) {
+		in = append(in, input{path, strings.TrimSuffix(filepath.Base(path), ".gz")})
+	}
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		if !info.IsDir() {
+			add(path)
+			continue
+		}
+		entries, err := os.ReadDir(path) // sorted by name
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			if !e.IsDir() {
+				add(filepath.Join(path, e.Name()))
+			}
+		}
+	}
+	return in, nil
+}
+
+// one is the only file whose name contains a word.
+func (in inputs) one(word string) (input, error) {
+	var found inputs
+	for _, f := range in {
+		if strings.Contains(f.name, word) {
+			found = append(found, f)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return input{}, fmt.Errorf("no file is named like %s", word)
+	case 1:
+		return found[0], nil
+	}
+	var paths []string
+	for _, f := range found {
+		paths = append(paths, f.path)
+	}
+	return input{}, fmt.Errorf("several files are named like %s, give one: %s", word, strings.Join(paths, ", "))
+}
+
+// read is the whole file, decompressed.
+func (f input) read() ([]byte, error) {
+	content, err := os.ReadFile(f.path)
+	if err != nil || !strings.HasSuffix(f.path, ".gz") {
+		return content, err
+	}
+	r, err := gzip.NewReader(bytes.NewReader(content))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.path, err)
+	}
+	content, err = io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.path, err)
+	}
+	return content, nil
+}
+
+// digest is what the source of a trace states of a file's decompressed content.
+func digest(content []byte) string {
+	sum := sha256.Sum256(content)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// rows calls each for every line of a file of comma-separated fields without
+// header. Errors of each get the file and the line.
+func (f input) rows(content []byte, columns []string, each func(fields []string) error) error {
+	r := csv.NewReader(bytes.NewReader(content))
+	r.FieldsPerRecord = -1
+	r.ReuseRecord = true
+	for {
+		fields, err := r.Read()
+		if err == io.EOF {
+			return nil
+		}
+		if parse := (*csv.ParseError)(nil); errors.As(err, &parse) {
+			return fmt.Errorf("%s:%d: %w", f.path, parse.Line, parse.Err)
+		} else if err != nil {
+			return fmt.Errorf("%s: %w", f.path, err)
+		}
+		if len(fields) != len(columns) {
+			err = fmt.Errorf("%d fields, want %d: %s", len(fields), len(columns), strings.Join(columns, ","))
+		} else {
+			err = each(fields)
+		}
+		if err != nil {
+			line, _ := r.FieldPos(0)
+			return fmt.Errorf("%s:%d: %w", f.path, line, err)
+		}
+	}
+}
