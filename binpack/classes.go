@@ -1,28 +1,34 @@
 package binpack
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // classes groups the machines on offer by kind, free amounts and emptiness:
 // machines of a class are equal but for what stands on them. Policies that look only at
 // amounts then score a handful of classes instead of all machines.
 type classes struct {
-	of    []int32            // per machine: its class, -1 = not on offer
-	list  []class            // all classes, live or spare
-	live  []int32            // classes with members
-	spare []int32            // classes without
-	byKey map[uint64][]int32 // hash of kind and free amounts → live classes
-	words int                // of a member bitset
-	off   bool               // grouping does not pay for this state
+	of    []int32   // per machine: its class, -1 = not on offer
+	list  []class   // all classes, live or spare
+	live  []int32   // classes with members
+	spare []int32   // classes without
+	free  [][]int64 // [dimension][index into live]: their free amounts
+	heads []int32   // hash table: first class of a chain, -1 = none; a power of two long
+	ready bool      // set up for the present machines
+	off   bool      // grouping does not pay for this state
 	tries int
 }
 
 type class struct {
 	members []uint64
 	count   int
+	kind    int32
+	empty   bool // its machines hold no item
 	hash    uint64
+	next    int32 // of the same chain, -1 = none
 	at      int   // index into live
-	first   int32 // a machine of the class, to read kind and free amounts from
-	low     int   // no member below this word
+	low     int   // the first word of members that is not 0
 }
 
 // Classes pay when they are clearly fewer than the machines on offer.
@@ -38,32 +44,49 @@ func (s *State) useClasses() bool {
 	if len(s.deviceDims) > 0 {
 		return false
 	}
-	if s.classes == nil {
-		s.classes = &classes{byKey: map[uint64][]int32{}}
-		s.rebuildClasses()
-	}
-	return !s.classes.off
-}
-
-func (s *State) rebuildClasses() {
-	for w, word := range s.offered {
-		for ; word != 0; word &= word - 1 {
-			s.touchClass(int32(w*64 + bits.TrailingZeros64(word)))
+	c := &s.classes
+	if !c.ready {
+		c.ready = true
+		c.free = slices.Grow(c.free, len(s.free))[:len(s.free)]
+		if c.heads == nil {
+			c.rehash(64)
+		}
+		for w, word := range s.offered {
+			for ; word != 0; word &= word - 1 {
+				s.touchClass(int32(w*64 + bits.TrailingZeros64(word)))
+			}
 		}
 	}
+	return !c.off
+}
+
+// forget empties the classes and keeps their memory.
+func (c *classes) forget() {
+	for _, k := range c.live {
+		clear(c.list[k].members)
+		c.spare = append(c.spare, k)
+	}
+	for d := range c.free {
+		c.free[d] = c.free[d][:0]
+	}
+	for i := range c.heads {
+		c.heads[i] = -1
+	}
+	c.of, c.live = c.of[:0], c.live[:0]
+	c.ready, c.off, c.tries = false, false, 0
 }
 
 // touchClass moves a machine to the class of its present amounts.
 func (s *State) touchClass(m int32) {
-	c := s.classes
-	if c == nil || c.off {
+	c := &s.classes
+	if !c.ready || c.off {
 		return
 	}
 	for len(c.of) < len(s.kind) {
 		c.of = append(c.of, -1)
 	}
 	if old := c.of[m]; old >= 0 {
-		s.leaveClass(old, m)
+		c.leave(old, m)
 	}
 	if s.offered[m/64]>>(m%64)&1 == 0 {
 		return
@@ -86,47 +109,56 @@ func (s *State) judgeClasses() {
 	}
 }
 
-func (s *State) leaveClass(k, m int32) {
-	c := s.classes
+// leave takes a machine out of class k.
+func (c *classes) leave(k, m int32) {
 	cl := &c.list[k]
 	cl.members[m/64] &^= 1 << (m % 64)
 	cl.count--
 	c.of[m] = -1
 	if cl.count > 0 {
-		if cl.first == m {
-			for w := cl.low; ; w++ {
-				if cl.members[w] != 0 {
-					cl.first, cl.low = int32(w*64+bits.TrailingZeros64(cl.members[w])), w
-					break
-				}
-			}
+		for cl.members[cl.low] == 0 {
+			cl.low++
 		}
 		return
 	}
-	last := c.live[len(c.live)-1]
-	c.live[cl.at] = last
-	c.list[last].at = cl.at
-	c.live = c.live[:len(c.live)-1]
-	bucket := c.byKey[cl.hash]
-	for i, b := range bucket {
-		if b == k {
-			bucket[i] = bucket[len(bucket)-1]
-			c.byKey[cl.hash] = bucket[:len(bucket)-1]
-			break
-		}
+	last := len(c.live) - 1
+	for d := range c.free {
+		c.free[d][cl.at] = c.free[d][last]
+		c.free[d] = c.free[d][:last]
 	}
+	moved := c.live[last]
+	c.live[cl.at] = moved
+	c.list[moved].at = cl.at
+	c.live = c.live[:last]
+	link := &c.heads[cl.hash&uint64(len(c.heads)-1)]
+	for *link != k {
+		link = &c.list[*link].next
+	}
+	*link = cl.next
 	c.spare = append(c.spare, k)
 }
 
+// joinClass puts a machine into the class of its amounts.
 func (s *State) joinClass(m int32) {
-	c := s.classes
+	c := &s.classes
 	hash := s.classHash(m)
-	for _, k := range c.byKey[hash] {
-		if cl := &c.list[k]; s.sameAmounts(cl.first, m) {
-			s.addMember(cl, k, m)
+	for k := c.heads[hash&uint64(len(c.heads)-1)]; k >= 0; k = c.list[k].next {
+		if s.sameAmounts(&c.list[k], m) {
+			c.add(k, m)
 			return
 		}
 	}
+	k := c.newClass(hash)
+	cl := &c.list[k]
+	cl.kind, cl.empty, cl.low = s.kind[m], s.items[m] == 0, int(m)/64
+	for d := range s.free {
+		c.free[d] = append(c.free[d], s.free[d][m])
+	}
+	c.add(k, m)
+}
+
+// newClass brings a class without members to life.
+func (c *classes) newClass(hash uint64) int32 {
 	var k int32
 	if n := len(c.spare); n > 0 {
 		k, c.spare = c.spare[n-1], c.spare[:n-1]
@@ -135,20 +167,38 @@ func (s *State) joinClass(m int32) {
 		c.list = append(c.list, class{})
 	}
 	cl := &c.list[k]
-	cl.hash, cl.at, cl.count, cl.first, cl.low = hash, len(c.live), 0, m, int(m)/64
+	cl.hash, cl.at, cl.count = hash, len(c.live), 0
 	c.live = append(c.live, k)
-	c.byKey[hash] = append(c.byKey[hash], k)
-	s.addMember(cl, k, m)
+	if len(c.live) > len(c.heads)/2 {
+		c.rehash(2 * len(c.heads)) // links k too
+		return k
+	}
+	head := &c.heads[hash&uint64(len(c.heads)-1)]
+	cl.next, *head = *head, k
+	return k
 }
 
-func (s *State) addMember(cl *class, k, m int32) {
+// rehash gives the table a new length and links all live classes.
+func (c *classes) rehash(length int) {
+	c.heads = make([]int32, length)
+	for i := range c.heads {
+		c.heads[i] = -1
+	}
+	for _, k := range c.live {
+		head := &c.heads[c.list[k].hash&uint64(length-1)]
+		c.list[k].next, *head = *head, k
+	}
+}
+
+func (c *classes) add(k, m int32) {
+	cl := &c.list[k]
 	for len(cl.members) <= int(m)/64 {
 		cl.members = append(cl.members, 0)
 	}
 	cl.members[m/64] |= 1 << (m % 64)
 	cl.low = min(cl.low, int(m)/64)
 	cl.count++
-	s.classes.of[m] = k
+	c.of[m] = k
 }
 
 func (s *State) classHash(m int32) uint64 {
@@ -164,12 +214,12 @@ func (s *State) classHash(m int32) uint64 {
 	return h
 }
 
-func (s *State) sameAmounts(a, b int32) bool {
-	if s.kind[a] != s.kind[b] || (s.items[a] == 0) != (s.items[b] == 0) {
+func (s *State) sameAmounts(cl *class, m int32) bool {
+	if cl.kind != s.kind[m] || cl.empty != (s.items[m] == 0) {
 		return false
 	}
 	for d := range s.free {
-		if s.free[d][a] != s.free[d][b] {
+		if s.classes.free[d][cl.at] != s.free[d][m] {
 			return false
 		}
 	}
@@ -179,25 +229,27 @@ func (s *State) sameAmounts(a, b int32) bool {
 // representatives appends the lowest position of every class that takes the
 // app to buf.
 func (s *State) representatives(app int32, buf []int32) []int32 {
-	c := s.classes
+	c := &s.classes
 	a := &s.inst.Apps[app]
 	blocked := s.Blocked(app)
 	narrow := s.groups[a.Group].spread > 1 && s.onGroup[a.Group] < s.groups[a.Group].spread
-	for _, k := range c.live {
-		cl := &c.list[k]
-		if !s.roomy(a, cl.first) {
+	free0, need0 := c.free[0], a.Demand[0]
+	for at, k := range c.live {
+		if need0 > free0[at] || !c.roomy(a.Demand, at) {
 			continue
 		}
-		if m := s.firstAllowed(cl, blocked, a.Group, narrow); m >= 0 {
+		if m := s.firstAllowed(&c.list[k], blocked, a.Group, narrow); m >= 0 {
 			buf = append(buf, m)
 		}
 	}
 	return buf
 }
 
-func (s *State) roomy(a *App, m int32) bool {
-	for d, need := range a.Demand {
-		if need > s.free[d][m] {
+// roomy reports whether the class at an index of live has room for a demand;
+// the first dimension is known to fit.
+func (c *classes) roomy(demand []int64, at int) bool {
+	for d := 1; d < len(demand); d++ {
+		if demand[d] > c.free[d][at] {
 			return false
 		}
 	}

@@ -56,7 +56,7 @@ type State struct {
 	// Open fleets: per kind the lines left and the emptied machines.
 	pools []pool
 
-	classes *classes
+	classes classes
 
 	// History.
 	seen       []int64 // per app: items that arrived
@@ -286,7 +286,7 @@ func (s *State) Reset() {
 	for k := range s.pools {
 		s.pools[k].empty, s.pools[k].offer = s.pools[k].empty[:0], -1
 	}
-	s.classes = nil
+	s.classes.forget()
 	clear(s.seen)
 	clear(s.requests)
 	clear(s.sumSq)
