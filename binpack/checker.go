@@ -1,0 +1,273 @@
+package binpack
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Checker is the independent slow checker of placements: maps and plain loops,
+// written from the constraints' definitions. It shares no code with [State] and
+// believes nothing of it; machines are named by line and index.
+//
+// A placement that breaks something is booked all the same, so that one mistake
+// is reported once and not with everything that follows.
+type Checker struct {
+	inst     *Instance
+	machines map[position]*checkedMachine
+	groups   []checkedGroup
+	active   int
+	items    int
+}
+
+type position struct{ line, index int32 }
+
+type checkedMachine struct {
+	used    []int64          // per dimension
+	devices map[Device]int64 // share taken
+	groups  map[int32]int32  // items per group
+	apps    map[int32]int32  // items per app
+	items   int
+}
+
+type checkedGroup struct {
+	living   int32              // items on machines
+	machines map[position]int32 // items per machine
+	rules    []Rule             // that name the group, on either side
+}
+
+// NewChecker starts with empty machines.
+func NewChecker(inst *Instance) *Checker {
+	c := &Checker{inst: inst, machines: map[position]*checkedMachine{}, groups: make([]checkedGroup, len(inst.Groups))}
+	for g := range c.groups {
+		c.groups[g].machines = map[position]int32{}
+	}
+	for _, r := range inst.Rules {
+		c.groups[r.A].rules = append(c.groups[r.A].rules, r)
+		c.groups[r.B].rules = append(c.groups[r.B].rules, r)
+	}
+	return c
+}
+
+// Machines is the number of machines that hold an item.
+func (c *Checker) Machines() int { return c.active }
+
+// Items is the number of items that stand on machines.
+func (c *Checker) Items() int { return c.items }
+
+// Initial books an item as it was found, whatever it breaks. The error says
+// that there is no such machine; then nothing is booked.
+func (c *Checker) Initial(app, line, index int32, devices []Device) error {
+	at, err := c.at(line, index)
+	if err != nil {
+		return err
+	}
+	c.book(app, at, devices, 1)
+	return nil
+}
+
+// Place books an item and returns every constraint that is broken with it on
+// the machine, joined (errors.Join), or nil. When there is no such machine
+// nothing is booked.
+func (c *Checker) Place(app, line, index int32, devices []Device) error {
+	at, err := c.at(line, index)
+	if err != nil {
+		return err
+	}
+	before := c.machines[at]
+	badDevices := c.judgeDevices(app, at, before, devices)
+	c.book(app, at, devices, 1)
+	var bad []error
+	bad = append(bad, c.judgeCapacity(at)...)
+	bad = append(bad, badDevices...)
+	bad = append(bad, c.judgeType(app, at)...)
+	bad = append(bad, c.judgeLimit(app, at)...)
+	bad = append(bad, c.judgeRules(app, at)...)
+	bad = append(bad, c.judgeSpread(app, at)...)
+	if len(bad) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s on %s: %w", c.inst.Apps[app].Name, c.name(at), errors.Join(bad...))
+}
+
+// Remove takes an item with its devices off a machine. The error says that it
+// does not stand there; then nothing changes.
+func (c *Checker) Remove(app, line, index int32, devices []Device) error {
+	at, err := c.at(line, index)
+	if err != nil {
+		return err
+	}
+	m := c.machines[at]
+	if m == nil || m.apps[app] == 0 {
+		return fmt.Errorf("%s holds no %s", c.name(at), c.inst.Apps[app].Name)
+	}
+	for _, dev := range devices {
+		if share := c.share(app, dev); share == 0 || m.devices[dev] < share {
+			return fmt.Errorf("%s on %s does not hold %s device %d", c.inst.Apps[app].Name, c.name(at), c.dimension(dev), dev.Index)
+		}
+	}
+	c.book(app, at, devices, -1)
+	return nil
+}
+
+// at checks that the fleet has a machine.
+func (c *Checker) at(line, index int32) (position, error) {
+	if line < 0 || int(line) >= len(c.inst.Machines) {
+		return position{}, fmt.Errorf("there is no machine line %d", line)
+	}
+	count := c.inst.Machines[line].Count
+	if index < 0 || count != Unlimited && int(index) >= count {
+		return position{}, fmt.Errorf("there is no machine %d of %s", index, c.inst.Machines[line].Name)
+	}
+	return position{line, index}, nil
+}
+
+// book adds sign items of an app to a machine.
+func (c *Checker) book(app int32, at position, devices []Device, sign int32) {
+	m := c.machines[at]
+	if m == nil {
+		m = &checkedMachine{
+			used:    make([]int64, len(c.inst.Dimensions)),
+			devices: map[Device]int64{},
+			groups:  map[int32]int32{},
+			apps:    map[int32]int32{},
+		}
+		c.machines[at] = m
+	}
+	wasEmpty := m.items == 0
+	for d, need := range c.inst.Apps[app].Demand {
+		m.used[d] += int64(sign) * need
+	}
+	for _, dev := range devices {
+		m.devices[dev] += int64(sign) * c.share(app, dev)
+	}
+	group := c.inst.Apps[app].Group
+	m.groups[group] += sign
+	m.apps[app] += sign
+	m.items += int(sign)
+	c.items += int(sign)
+	g := &c.groups[group]
+	g.living += sign
+	g.machines[at] += sign
+	if g.machines[at] == 0 {
+		delete(g.machines, at)
+	}
+	if wasEmpty {
+		c.active++
+	}
+	if m.items == 0 {
+		c.active--
+	}
+}
+
+func (c *Checker) judgeCapacity(at position) []error {
+	var bad []error
+	for d, used := range c.machines[at].used {
+		if capacity := c.inst.Machines[at.line].Capacity[d]; used > capacity {
+			bad = append(bad, fmt.Errorf("%s: %d used of %d", c.inst.Dimensions[d].Name, used, capacity))
+		}
+	}
+	return bad
+}
+
+// judgeDevices looks at the machine as it was before the item came; m may be nil.
+func (c *Checker) judgeDevices(app int32, at position, m *checkedMachine, devices []Device) []error {
+	var bad []error
+	chosen := map[Device]bool{}
+	number := make([]int64, len(c.inst.Dimensions))
+	for _, dev := range devices {
+		if dev.Dimension < 0 || int(dev.Dimension) >= len(c.inst.Dimensions) || !c.inst.Dimensions[dev.Dimension].Device {
+			bad = append(bad, fmt.Errorf("dimension %d has no devices", dev.Dimension))
+			continue
+		}
+		number[dev.Dimension]++
+		one := c.inst.Dimensions[dev.Dimension].One
+		switch {
+		case dev.Index < 0 || int64(dev.Index) >= c.inst.Machines[at.line].Capacity[dev.Dimension]/one:
+			bad = append(bad, fmt.Errorf("there is no %s device %d", c.dimension(dev), dev.Index))
+		case chosen[dev]:
+			bad = append(bad, fmt.Errorf("%s device %d is given twice", c.dimension(dev), dev.Index))
+		case m != nil && m.devices[dev]+c.share(app, dev) > one:
+			bad = append(bad, fmt.Errorf("%s device %d: %d needed, %d of %d taken", c.dimension(dev), dev.Index, c.share(app, dev), m.devices[dev], one))
+		}
+		chosen[dev] = true
+	}
+	for d, dim := range c.inst.Dimensions {
+		if !dim.Device {
+			continue
+		}
+		want, need := int64(0), c.inst.Apps[app].Demand[d]
+		if need > 0 {
+			want = max(1, need/dim.One)
+		}
+		if number[d] != want {
+			bad = append(bad, fmt.Errorf("%s: %d devices given, %d needed", dim.Name, number[d], want))
+		}
+	}
+	return bad
+}
+
+func (c *Checker) judgeType(app int32, at position) []error {
+	types, typ := c.inst.Apps[app].Types, c.inst.Machines[at.line].Type
+	if types == nil {
+		return nil
+	}
+	for _, t := range types {
+		if t == typ {
+			return nil
+		}
+	}
+	return []error{fmt.Errorf("type %s is not allowed", c.inst.Types[typ])}
+}
+
+func (c *Checker) judgeLimit(app int32, at position) []error {
+	group := c.inst.Apps[app].Group
+	count, limit := c.machines[at].groups[group], c.inst.Groups[group].Limit
+	if limit > 0 && count > limit {
+		return []error{fmt.Errorf("%d of group %s, limit %d", count, c.inst.Groups[group].Name, limit)}
+	}
+	return nil
+}
+
+// judgeRules: after a placement no machine may hold one of A and more than Max
+// of B, whichever of the two came.
+func (c *Checker) judgeRules(app int32, at position) []error {
+	var bad []error
+	on := c.machines[at].groups
+	for _, r := range c.groups[c.inst.Apps[app].Group].rules {
+		if on[r.A] > 0 && on[r.B] > r.Max {
+			bad = append(bad, fmt.Errorf("rule %s, %s, %d: %d there", c.inst.Groups[r.A].Name, c.inst.Groups[r.B].Name, r.Max, on[r.B]))
+		}
+	}
+	return bad
+}
+
+// judgeSpread: a second item on a machine only when the group, this item
+// included, stands on at least min(spread, its living items) machines.
+func (c *Checker) judgeSpread(app int32, at position) []error {
+	group := c.inst.Apps[app].Group
+	g, spread := &c.groups[group], c.inst.Groups[group].SpreadMin
+	machines := int32(len(g.machines))
+	if g.machines[at] > 1 && machines < min(spread, g.living) {
+		return []error{fmt.Errorf("group %s on %d machines, spread %d", c.inst.Groups[group].Name, machines, spread)}
+	}
+	return nil
+}
+
+// share is what an item of an app takes of one device; 0 when the dimension has
+// no devices.
+func (c *Checker) share(app int32, dev Device) int64 {
+	if dev.Dimension < 0 || int(dev.Dimension) >= len(c.inst.Dimensions) || !c.inst.Dimensions[dev.Dimension].Device {
+		return 0
+	}
+	return min(c.inst.Apps[app].Demand[dev.Dimension], c.inst.Dimensions[dev.Dimension].One)
+}
+
+func (c *Checker) dimension(dev Device) string { return c.inst.Dimensions[dev.Dimension].Name }
+
+func (c *Checker) name(at position) string {
+	line := c.inst.Machines[at.line]
+	if line.Count == 1 {
+		return line.Name
+	}
+	return fmt.Sprintf("%s-%05d", line.Name, at.index)
+}
