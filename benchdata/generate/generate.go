@@ -55,9 +55,7 @@ func Generate(kind string, seed uint64, set map[string]string) (*trace.Trace, er
 		"seed":       seedValue(seed),
 		"parameters": p.numbers(k.Params),
 	}
-	for name, v := range t.Source {
-		source[name] = v
-	}
+	maps.Copy(source, t.Source)
 	t.Source = source
 	return t, nil
 }
@@ -233,7 +231,7 @@ func addRequests(t *trace.Trace, requests []trace.Request, times []float64) {
 	}
 }
 
-// indices are the times 0, 1, 2, …
+// indices are the times of n requests that count instead of taking time: 0, 1, 2.
 func indices(n int) []float64 {
 	out := make([]float64, n)
 	for i := range out {

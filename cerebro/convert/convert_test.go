@@ -49,8 +49,8 @@ func convert(t *testing.T, format string, opt Options, paths ...string) (traces 
 	return traces
 }
 
-func convertError(format string, opt Options, paths ...string) error {
-	return Convert(format, paths, opt, func(*trace.Trace, int) error { return nil })
+func convertError(format string, paths ...string) error {
+	return Convert(format, paths, Options{}, func(*trace.Trace, int) error { return nil })
 }
 
 // data is a folder of the public data sets. Tests on them need SIGMA_DATA; with
@@ -68,15 +68,15 @@ func data(t *testing.T, name string) string {
 }
 
 func TestUnknownFormat(t *testing.T) {
-	assert.EqualError(t, convertError("csv", Options{}, "x"), `convert: unknown format "csv"; there are funsearch, tianchi`)
+	require.EqualError(t, convertError("csv", "x"), `convert: unknown format "csv"; there are funsearch, tianchi`)
 	assert.Len(t, Formats(), 2)
 }
 
 func TestNoInput(t *testing.T) {
-	assert.EqualError(t, convertError("tianchi", Options{}), "convert tianchi: no file or folder given")
-	assert.ErrorIs(t, convertError("tianchi", Options{}, filepath.Join(t.TempDir(), "none")), os.ErrNotExist)
-	assert.EqualError(t, convertError("tianchi", Options{}, t.TempDir()), "convert tianchi: no file is named like app_resources")
-	assert.EqualError(t, convertError("funsearch", Options{}, t.TempDir()), "convert funsearch: no file is named like *.json")
+	require.EqualError(t, convertError("tianchi"), "convert tianchi: no file or folder given")
+	require.ErrorIs(t, convertError("tianchi", filepath.Join(t.TempDir(), "none")), os.ErrNotExist)
+	require.EqualError(t, convertError("tianchi", t.TempDir()), "convert tianchi: no file is named like app_resources")
+	require.EqualError(t, convertError("funsearch", t.TempDir()), "convert funsearch: no file is named like *.json")
 }
 
 func TestEmitErrorStops(t *testing.T) {
@@ -86,7 +86,7 @@ func TestEmitErrorStops(t *testing.T) {
 		calls++
 		return os.ErrClosed
 	})
-	assert.ErrorIs(t, err, os.ErrClosed)
+	require.ErrorIs(t, err, os.ErrClosed)
 	assert.Equal(t, 1, calls)
 }
 

@@ -32,9 +32,9 @@ func TestFunsearch(t *testing.T) {
 	require.Len(t, inst.Apps, 2)
 	assert.Equal(t, "3", inst.Apps[0].Name)
 	assert.Equal(t, []int64{7}, inst.Apps[1].Demand)
-	assert.Equal(t, -1., inst.Apps[1].Expected)
+	assert.Negative(t, inst.Apps[1].Expected)
 	assert.Equal(t, []trace.Request{{Name: "r00000", App: 1, Count: 1}, {Name: "r00001", App: 0, Count: 1}, {Name: "r00002", App: 1, Count: 1}}, tr.Requests)
-	assert.Equal(t, 2., tr.Events[2].Time)
+	assert.InDelta(t, 2, tr.Events[2].Time, 0)
 }
 
 func TestFunsearchErrors(t *testing.T) {
@@ -47,7 +47,7 @@ func TestFunsearchErrors(t *testing.T) {
 		{`{"instances":[{"capacity":5,"items":[1,6]}]}`, "x.json: instances[0].items[1]: 6 is not within 1 and the capacity"},
 	} {
 		path := filepath.Join(write(t, map[string]string{"x.json": tt.text}), "x.json")
-		assert.ErrorContains(t, convertError("funsearch", Options{}, path), tt.want)
+		require.ErrorContains(t, convertError("funsearch", path), tt.want)
 	}
 }
 
@@ -62,8 +62,8 @@ func TestFunsearchPublic(t *testing.T) {
 		}
 		return machines
 	}
-	assert.Equal(t, 201.2, sum(traces[:20], "or3", 500)/20)
-	assert.Equal(t, 1987.8, sum(traces[20:], "weibull-5k", 5000)/5)
+	assert.InDelta(t, 201.2, sum(traces[:20], "or3", 500)/20, 1e-9)
+	assert.InDelta(t, 1987.8, sum(traces[20:], "weibull-5k", 5000)/5, 1e-9)
 }
 
 // counts are the items per app of all requests.

@@ -103,7 +103,7 @@ func (f input) rows(content []byte, columns []string, each func(fields []string)
 	r.ReuseRecord = true
 	for {
 		fields, err := r.Read()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if parse := (*csv.ParseError)(nil); errors.As(err, &parse) {

@@ -67,7 +67,7 @@ func TestTianchiEmptyLargeFirst(t *testing.T) {
 	assert.Empty(t, tr.Placed)
 	require.Len(t, tr.Events, 5)
 	assert.Equal(t, "inst_9", tr.Requests[0].Name)
-	assert.Equal(t, 4., tr.Events[4].Time)
+	assert.InDelta(t, 4, tr.Events[4].Time, 0)
 
 	tr = convert(t, "tianchi", Options{LargeFirst: true}, write(t, tinyTianchi()))[0]
 	assert.Equal(t, int32(1), tr.Placed[0].Line, "machine_3 is small")
@@ -95,14 +95,14 @@ func TestTianchiErrors(t *testing.T) {
 	} {
 		files := tinyTianchi()
 		files[tt.file] = tt.text
-		assert.ErrorContains(t, convertError("tianchi", Options{}, write(t, files)), tt.want)
+		require.ErrorContains(t, convertError("tianchi", write(t, files)), tt.want)
 	}
 
 	files := tinyTianchi()
 	delete(files, "instance_deploy.csv")
 	maps.Copy(files, map[string]string{"instance_deploy.a.csv": "", "instance_deploy.c.csv": ""})
 	dir := write(t, files)
-	assert.EqualError(t, convertError("tianchi", Options{}, dir), "convert tianchi: several files are named like instance_deploy, give one: "+
+	require.EqualError(t, convertError("tianchi", dir), "convert tianchi: several files are named like instance_deploy, give one: "+
 		filepath.Join(dir, "instance_deploy.a.csv")+", "+filepath.Join(dir, "instance_deploy.c.csv"))
 }
 
