@@ -64,7 +64,10 @@ func (t *Trace) shuffled(rng *rand.Rand) []Event {
 	}
 	// Deletes of one request at one time take the same items in either order.
 	slices.SortFunc(deletes, func(a, b Event) int {
-		return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(slotOf[a.Request], slotOf[b.Request]), cmp.Compare(a.Count, b.Count))
+		if a.Time != b.Time {
+			return cmp.Compare(a.Time, b.Time)
+		}
+		return cmp.Or(cmp.Compare(slotOf[a.Request], slotOf[b.Request]), cmp.Compare(a.Count, b.Count))
 	})
 	t.merge(out, deletes, landed, slotOf)
 	return out

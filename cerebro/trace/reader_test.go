@@ -271,6 +271,20 @@ func TestLoadRefuses(t *testing.T) {
 	require.EqualError(t, err, `machines.csv:2: count "": empty, but only an open fleet has unlimited machines`)
 }
 
+// Names of all kinds, and numbers with two texts, come back as they were.
+func TestRoundTripOddities(t *testing.T) {
+	f := good()
+	f["events.csv"] = "time,kind,request,app,count\n-0,create,\"a \"\"b\"\", c\",web,1\n0, create,x,web,1\n"
+	_, err := fromText(f)
+	require.EqualError(t, err, `events.csv:3: kind " create": want create or delete`)
+	f["events.csv"] = strings.Replace(f["events.csv"], " create", "create", 1) + "1e-7,create, é|:,web,1\n"
+	tr, err := fromText(f)
+	require.NoError(t, err)
+	requireRoundTrip(t, tr)
+	require.Equal(t, `a "b", c`, tr.Requests[2].Name)
+	require.Equal(t, "time,kind,request,app,count\n0,create,\"a \"\"b\"\", c\",web,1\n0,create,x,web,1\n0.0000001,create, é|:,web,1\n", string(tr.encodeEvents()))
+}
+
 // A file cut at any byte is an error with its name, or a shorter trace that is
 // written as it was read.
 func TestLoadTruncated(t *testing.T) {
