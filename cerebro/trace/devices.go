@@ -32,9 +32,9 @@ func FormatDevices(in *binpack.Instance, devices []Device) string {
 	return string(buf)
 }
 
-// parseDevices reads 0|1, or gpu:0|nic:1 with several device dimensions, in
+// ParseDevices reads 0|1, or gpu:0|nic:1 with several device dimensions, in
 // order of dimension and index.
-func parseDevices(in *binpack.Instance, text string) ([]Device, error) {
+func ParseDevices(in *binpack.Instance, text string) ([]Device, error) {
 	if text == "" {
 		return nil, nil
 	}

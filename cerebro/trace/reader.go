@@ -443,7 +443,7 @@ func (b *builder) readPlaced(r io.Reader) error {
 			return err
 		}
 		demand := b.instance.Apps[t.Requests[p.Request].App].Demand
-		if p.Devices, err = parseDevices(b.instance, rows.field(placedDevices)); err == nil {
+		if p.Devices, err = ParseDevices(b.instance, rows.field(placedDevices)); err == nil {
 			err = checkDevices(b.instance, p.Devices, demand, b.instance.Machines[p.Line].Capacity)
 		}
 		if err != nil {
