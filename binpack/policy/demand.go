@@ -19,7 +19,7 @@ const (
 	appCV   = .25 // c: coefficient of variation of an app's count around its forecast
 	// clockSteps is the number of steps in which the weights of the global
 	// factor follow the clock: between two of them an arrival changes one term.
-	clockSteps = 512
+	clockSteps = 256
 	// minElapsed keeps the estimate "what came ÷ the elapsed share" finite.
 	minElapsed = .02
 	// repeatSteps is the number of steps of the share of repeated requests.

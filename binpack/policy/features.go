@@ -31,7 +31,7 @@ var Features = []Feature{
 	{"closing", "4·Σ R_b·c_b over these apps ÷ (R + 1)", "0 … 4"},
 	{"open", "share of the other apps that limits, rules and types still allow on the machine after", "0 … 1"},
 	{"singl", "util · min(1, R_a ÷ (active machines + 1)) if a's limit is 1, else 0", "0 … 1"},
-	{"slot", "¼·Σ p_b over b ≠ a that are allowed and fit now and do not fit after; p_b = min(x, 1.6)^eta if x > .3 and R_b ≥ 3, else 0; x = R_b ÷ limit_b ÷ (places_b + 1) on a scale of 16 steps to the doubling; places_b = machines in use or still to be opened with room for b", "0 …"},
+	{"slot", "¼·Σ p_b over b ≠ a that are allowed and fit now and do not fit after; p_b = min(x, 1.6)^eta if x > .3 and R_b ≥ 3, else 0; x = R_b ÷ limit_b ÷ (places_b + 1) on a scale of 8 steps to the doubling; places_b = machines in use with room for b, and those still to be opened, to four leading bits", "0 …"},
 }
 
 const (

@@ -69,13 +69,13 @@ const (
 	// smallShare is the free share below which a rest counts as a fragment.
 	smallShare = 1.0 / 12
 	// maxShapes bounds the number of demand vectors that slot tells apart.
-	maxShapes = 64
-	// maxCached bounds the cache of amounts: profiles × machines.
+	maxShapes = 63
+	// maxCached bounds the columns: profiles × machines.
 	maxCached = 1 << 22
 	// pressure fixed point.
 	pressureBits = 20
 	// pressureSteps per doubling of x in slot.
-	pressureSteps = 16
+	pressureSteps = 8
 	minPressure   = .3
 	maxPressure   = 1.6
 	minRemaining  = 3
@@ -97,8 +97,8 @@ type linearScorer struct {
 
 	profileOf []int32   // [app]
 	profiles  [][]int64 // demand vectors
-	cached    bool
-	cache     []amounts // [profile*stride + machine]
+	columns   []column  // [profile], nil when there are too many
+	position  []int32   // [machine] index among the candidates of this call
 	stride    int
 
 	near      [][]int32 // [app] apps that one more of it closes at once
@@ -119,29 +119,36 @@ type linearScorer struct {
 	sums     [][]int64 // [shape][machine] Σ p_b over apps allowed there
 	table    []int64   // p_b by step
 	left     int64     // machines still to be opened
+	limits   []int64   // [app] of its group
 	fitsNew  []bool    // [app] an empty machine of some kind takes it
 	dirty    []int32
 	isDirty  []bool
 
 	allowed []int32 // [machine] apps that limits, rules and types allow
 
-	seq      uint64
-	requests int64
-	changes  []binpack.Change
-	fresh    bool
-	more     bool
-	touched  []int32
-	stamp    []uint32 // [machine] version seen by touched
+	seq           uint64
+	requests      int64
+	changes       []binpack.Change
+	fresh         bool
+	more          bool
+	touched       []int32
+	stamp         []uint32 // [machine] version seen by touched
+	scratch       column
+	columnChanges []binpack.Change
 }
 
-// amounts is what depends on a profile and the free amounts of a machine.
-type amounts struct {
-	version uint32
-	empty   bool
-	base    float64 // Σ weight·feature over util, mean, full, frag, empty
-	util    float64
-	lost    uint64 // shapes that fit now and not after
+// A column is what depends on a profile and on the free amounts of each
+// machine. It follows the journal on its own, so that a profile pays only for
+// the machines that changed since it was last asked for.
+type column struct {
+	seq  uint64
+	base []float64 // Σ weight·feature over util, mean, full, frag, empty
+	util []float64
+	lost []uint64 // shapes that fit now and not after; emptyBit
 }
+
+// emptyBit marks an empty machine in column.lost.
+const emptyBit = 1 << 63
 
 type far struct {
 	app, group, own, others int32
@@ -253,7 +260,9 @@ func (l *linearScorer) compileShapes() {
 	l.strongAt = make([]int32, n)
 	l.isDirty = make([]bool, n)
 	l.fitsNew = make([]bool, n)
+	l.limits = make([]int64, n)
 	for a := range apps {
+		l.limits[a] = int64(l.s.Instance().Groups[apps[a].Group].Limit)
 		l.strongAt[a] = -1
 		for _, k := range l.s.Kinds() {
 			ok := true
@@ -318,19 +327,34 @@ func (l *linearScorer) Score(item binpack.Item, candidates []int32, out []float6
 		open = l.weights[fOpen] / float64(n-1)
 	}
 	keepBack := l.keepBack()
+	slot := l.weights[fSlot] * .25 / (1 << pressureBits)
+	col, own := l.column(prof, candidates)
 	for i, m := range candidates {
-		c := l.amounts(prof, m)
-		v := c.base + float64(singl*c.util)
-		if c.lost != 0 {
-			v += float64(l.weights[fSlot] * .25 / (1 << pressureBits) * float64(l.lostPressure(a, m, c.lost)))
+		at := m
+		if own {
+			at = int32(i)
 		}
-		if open != 0 {
-			v += float64(open * float64(l.allowed[m]-1))
+		v := col.base[at]
+		if singl != 0 {
+			v += float64(singl * col.util[at])
 		}
-		if c.empty && keepBack {
-			v -= emptyPenalty
+		if lost := col.lost[at]; lost != 0 {
+			if lost&emptyBit != 0 {
+				lost &^= emptyBit
+				if keepBack {
+					v -= emptyPenalty
+				}
+			}
+			if lost != 0 {
+				v += float64(slot * float64(l.lostPressure(a, m, lost)))
+			}
 		}
 		out[i] = v
+	}
+	if open != 0 {
+		for i, m := range candidates {
+			out[i] += float64(open * float64(l.allowed[m]-1))
+		}
 	}
 	if w := l.weights[fRecent]; w != 0 {
 		l.addRecent(w, candidates, out)
@@ -361,7 +385,8 @@ func (l *linearScorer) addRecent(w float64, candidates []int32, out []float64) {
 }
 
 // addClosing adds the features close and closing, and takes from open what the
-// placement closes.
+// placement closes. Most apps are still allowed on most machines, so everything
+// is added everywhere and taken back where the machine is closed already.
 func (l *linearScorer) addClosing(a int32, open, rc float64, candidates []int32, out []float64) {
 	wClose, wClosing := l.weights[fClose], l.weights[fClosing]
 	if wClose == 0 && wClosing == 0 && open == 0 {
@@ -369,12 +394,24 @@ func (l *linearScorer) addClosing(a int32, open, rc float64, candidates []int32,
 	}
 	closing := 4 * wClosing / rc / (1 << (itemBits + shareBits))
 	fixed := wClose/max(1, l.maxDegree) - open
-	for _, b := range l.near[a] {
-		v := fixed + float64(closing*float64(l.d.remaining[b]*l.d.dominant[b]))
-		row := l.s.Blocked(b)
+	if near := l.near[a]; len(near) > 0 {
+		sum := 0.0
+		for _, b := range near {
+			sum += fixed + float64(closing*float64(l.d.remaining[b]*l.d.dominant[b]))
+		}
 		for i, m := range candidates {
-			if row[m>>6]>>(m&63)&1 == 0 {
-				out[i] += v
+			l.position[m] = int32(i)
+			out[i] += sum
+		}
+		for _, b := range near {
+			v := fixed + float64(closing*float64(l.d.remaining[b]*l.d.dominant[b]))
+			for w, word := range l.s.Blocked(b) {
+				for ; word != 0; word &= word - 1 {
+					m := int32(w*64 + bits.TrailingZeros64(word))
+					if i := l.position[m]; int(i) < len(candidates) && candidates[i] == m {
+						out[i] -= v
+					}
+				}
 			}
 		}
 	}
@@ -390,20 +427,41 @@ func (l *linearScorer) addClosing(a int32, open, rc float64, candidates []int32,
 	}
 }
 
-// amounts gives what depends on a profile and a machine's free amounts.
-func (l *linearScorer) amounts(prof, m int32) amounts {
-	if !l.cached {
-		return l.compute(prof, m)
+// column brings a profile's column up to date. Without columns, own is true
+// and the column holds the candidates alone, in their order.
+func (l *linearScorer) column(prof int32, candidates []int32) (col *column, own bool) {
+	if l.columns == nil {
+		col = &l.scratch
+		n := len(candidates)
+		if cap(col.base) < n {
+			col.base, col.util, col.lost = make([]float64, 2*n), make([]float64, 2*n), make([]uint64, 2*n)
+		}
+		col.base, col.util, col.lost = col.base[:n], col.util[:n], col.lost[:n]
+		for i, m := range candidates {
+			l.compute(col, int32(i), prof, m)
+		}
+		return col, true
 	}
-	c := &l.cache[int(prof)*l.stride+int(m)]
-	if v := l.s.Version(m); c.version != v {
-		*c = l.compute(prof, m)
-		c.version = v
+	col = &l.columns[prof]
+	var all bool
+	l.columnChanges, col.seq, all = l.s.Changes(col.seq, l.columnChanges[:0])
+	if all {
+		if col.base == nil {
+			col.base, col.util, col.lost = make([]float64, l.stride), make([]float64, l.stride), make([]uint64, l.stride)
+		}
+		for m := range int32(l.s.Size()) {
+			l.compute(col, m, prof, m)
+		}
+		return col, false
 	}
-	return *c
+	for _, c := range l.columnChanges {
+		l.compute(col, c.Machine, prof, c.Machine)
+	}
+	return col, false
 }
 
-func (l *linearScorer) compute(prof, m int32) amounts {
+// compute fills one entry of a column.
+func (l *linearScorer) compute(col *column, at, prof, m int32) {
 	inv := l.inverse[l.s.KindOf(m)]
 	need := l.profiles[prof]
 	top, sum, least, base := 0.0, 0.0, math.Inf(1), 0.0
@@ -421,7 +479,6 @@ func (l *linearScorer) compute(prof, m int32) amounts {
 			base += float64(l.utilDims[d] * used)
 		}
 	}
-	c := amounts{util: top, empty: l.s.Items(m) == 0}
 	base += float64(l.weights[fUtil]*top) + float64(l.weights[fMean]*(sum/max(1, float64(dims))))
 	switch {
 	case least == 0:
@@ -429,14 +486,15 @@ func (l *linearScorer) compute(prof, m int32) amounts {
 	case least < smallShare:
 		base += l.weights[fFrag]
 	}
-	if c.empty {
-		base += l.weights[fEmpty]
-	}
-	c.base = base
+	lost := uint64(0)
 	if l.slots {
-		c.lost = l.lostShapes(need, m)
+		lost = l.lostShapes(need, m)
 	}
-	return c
+	if l.s.Items(m) == 0 {
+		base += l.weights[fEmpty]
+		lost |= emptyBit
+	}
+	col.base[at], col.util[at], col.lost[at] = base, top, lost
 }
 
 // lostShapes is the set of shapes that fit the machine now and not after need.
@@ -486,12 +544,22 @@ func (l *linearScorer) sync() {
 			l.mark(c.App)
 		}
 	}
-	l.d.plan()
-	l.more, l.left = l.d.open()
+	l.planFleet()
 	l.touch()
 	if l.slots {
 		l.press(everything || left != l.left)
 		l.sumTouched()
+	}
+}
+
+// planFleet asks how many machines to open. What is left to open is cut to its
+// four leading bits: it only adds to the places of slot, and the pressure of
+// every app is computed anew when it changes.
+func (l *linearScorer) planFleet() {
+	l.d.plan()
+	l.more, l.left = l.d.open()
+	if n := bits.Len64(uint64(l.left)); n > 4 {
+		l.left = l.left >> (n - 4) << (n - 4)
 	}
 }
 
@@ -513,22 +581,19 @@ func (l *linearScorer) mark(a int32) {
 // grow makes room for machines that came into being.
 func (l *linearScorer) grow() {
 	n := l.s.Size()
-	if n > l.stride || l.cache == nil {
+	if n > l.stride {
 		l.stride = max(64, n+n/2)
-		l.cached = len(l.profiles)*l.stride <= maxCached
-		if l.cached {
-			l.cache = make([]amounts, len(l.profiles)*l.stride)
+		l.columns = nil
+		if len(l.profiles)*l.stride <= maxCached {
+			l.columns = make([]column, len(l.profiles))
 		}
 		for s := range l.sums {
-			sums := make([]int64, l.stride)
-			copy(sums, l.sums[s])
-			l.sums[s] = sums
+			l.sums[s] = append(make([]int64, 0, l.stride), l.sums[s]...)[:l.stride]
 		}
-		if l.slots {
-			room := make([]uint64, l.stride*l.words)
-			copy(room, l.room)
-			l.room = room
-		}
+		l.position = make([]int32, l.stride)
+		room := make([]uint64, l.stride*l.words)
+		copy(room, l.room)
+		l.room = room
 		l.allowed = append(make([]int32, 0, l.stride), l.allowed...)
 		l.stamp = append(make([]uint32, 0, l.stride), l.stamp...)
 	}
@@ -543,8 +608,7 @@ func (l *linearScorer) reload() {
 	l.grow()
 	l.fresh = true
 	l.d.reload()
-	l.d.plan()
-	l.more, l.left = l.d.open()
+	l.planFleet()
 	clear(l.stamp)
 	clear(l.room)
 	clear(l.places)
@@ -669,18 +733,18 @@ func (l *linearScorer) setPressure(a int32) {
 // pressureOf is p_b of the feature slot.
 func (l *linearScorer) pressureOf(b int32) int64 {
 	r := l.d.remaining[b]
-	limit := l.s.Instance().Groups[l.s.Instance().Apps[b].Group].Limit
-	if limit == 0 || r < minRemaining<<itemBits {
+	if r < minRemaining<<itemBits || l.limits[b] == 0 {
 		return 0
 	}
 	places := int64(l.places[b])
 	if l.fitsNew[b] {
 		places += max(0, l.left)
 	}
-	x := float64(r) / (1 << itemBits) / float64(int64(limit)*(places+1))
-	if x <= minPressure {
+	places = l.limits[b] * (places + 1) << itemBits
+	if float64(r) <= minPressure*float64(places) {
 		return 0
 	}
+	x := float64(r) / float64(places)
 	if x >= maxPressure {
 		return l.table[len(l.table)-1]
 	}
