@@ -258,7 +258,7 @@ func (c *classes) roomy(demand []int64, at int) bool {
 
 func (s *State) firstAllowed(cl *class, blocked []uint64, group int32, narrow bool) int32 {
 	best := int32(-1)
-	for w := cl.low; w < len(cl.members); w++ {
+	for w := cl.low; w < min(len(cl.members), len(blocked)); w++ { // members may be longer after a Reset
 		for word := cl.members[w] &^ blocked[w]; word != 0; word &= word - 1 {
 			m := int32(w*64 + bits.TrailingZeros64(word))
 			if narrow && s.Count(group, m) > 0 {
