@@ -59,7 +59,8 @@ func estimate(values []float64) Estimate {
 }
 
 // Aggregate joins the results of each policy at each knowledge level over all
-// comparisons, sorted by unplaced items, then gap; K2 last.
+// comparisons, sorted by unplaced items, then gap. Policies
+// that ran on fewer traces come after those that ran on more; K2 comes last.
 func Aggregate(comparisons []Comparison) []Aggregated {
 	type key struct{ policy, knowledge string }
 	var keys []key
@@ -80,6 +81,7 @@ func Aggregate(comparisons []Comparison) []Aggregated {
 	slices.SortStableFunc(rows, func(a, b Aggregated) int {
 		return cmp.Or(
 			cmp.Compare(b2i(a.Knowledge == "K2"), b2i(b.Knowledge == "K2")),
+			cmp.Compare(b.Traces, a.Traces), // means over fewer traces do not compare
 			cmp.Compare(a.Unplaced.Mean, b.Unplaced.Mean),
 			compareLast(a.Gap.Mean, b.Gap.Mean),
 			compareLast(a.Machines.Mean, b.Machines.Mean),

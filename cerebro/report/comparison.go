@@ -152,6 +152,19 @@ func Build(trace Trace, bound Bound, policies []PolicyRuns) Comparison {
 	return c
 }
 
+// Violations counts the constraints that any run broke; it must be 0.
+func Violations(comparisons []Comparison) int {
+	n := 0
+	for _, c := range comparisons {
+		for _, r := range c.Results {
+			for _, run := range r.Runs {
+				n += run.Violations
+			}
+		}
+	}
+	return n
+}
+
 func newResult(c *Comparison, p PolicyRuns) Result {
 	r := Result{Policy: p.Policy, Digest: p.Digest, Knowledge: p.Knowledge, Exposure: p.Exposure, Runs: []Run{}}
 	for _, run := range p.Runs {

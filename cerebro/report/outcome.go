@@ -112,8 +112,10 @@ func (c *Comparison) outcome(r, best, worst *Result) outcome {
 		}
 		return 0
 	})
+	for _, run := range r.Runs {
+		o.violations += run.Violations // order 0 as well: none is ever right
+	}
 	for _, run := range runs {
-		o.violations += run.Violations
 		for _, n := range run.Fallbacks {
 			o.fallbacks += n
 		}

@@ -298,6 +298,21 @@ func TestJSONRefusesNaN(t *testing.T) {
 	}
 }
 
+func TestViolations(t *testing.T) {
+	c := small()
+	if n := Violations([]Comparison{c}); n != 0 {
+		t.Errorf("%d violations", n)
+	}
+	c.Results[1].Runs[0].Violations = 2 // also in the order that means leave out
+	if n := Violations([]Comparison{fixed(), c}); n != 2 {
+		t.Errorf("%d violations, want 2", n)
+	}
+	text := render(t, func(w io.Writer) error { return Table(w, []Comparison{c}, Options{}) })
+	if !strings.Contains(text, "VIOLATIONS") {
+		t.Error("the table hides violations")
+	}
+}
+
 func TestNewForecast(t *testing.T) {
 	// (10 + 4)/(8 + 5) and (2/8 + 1/5)/2; the third app expects nothing.
 	f := NewForecast([]float64{10, 4, -1}, []int64{8, 5, 7})
@@ -394,7 +409,37 @@ func TestSummary(t *testing.T) {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
+	// Only Best-Fit ran on all three; the others' means are of easier traces.
+	want := "bestfit leaves out 0.67 % of the cpu (means over 3 traces)."
+	if got := Summary([]Comparison{small(), fixed(), churn()}); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := Summary([]Comparison{{}, {}}); got != "No policy was compared on all 2 traces." {
+		t.Error(got)
+	}
 	if got := Summary(nil); !strings.HasPrefix(got, "Nothing") {
 		t.Error(got)
 	}
+}
+
+func ExampleTable() {
+	trace := Trace{Name: "demo", Items: 4, Apps: 1, Dimensions: []string{"cpu"}, Fleet: "open", Machines: -1}
+	run := func(machines int) []cerebro.Run {
+		return []cerebro.Run{{Machines: machines, Cost: float64(machines), AllocationRate: []float64{2 / float64(machines)}}}
+	}
+	c := Build(trace, Bound{Machines: 2, Cost: 2, Method: "volume"}, []PolicyRuns{
+		{Policy: "worstfit", Knowledge: "K0", Runs: run(4)},
+		{Policy: "bestfit", Knowledge: "K0", Runs: run(2)},
+	})
+	if err := Table(os.Stdout, []Comparison{c}, Options{}); err != nil {
+		panic(err)
+	}
+	// Output:
+	// bestfit needs 2 machines, worstfit 4; 2 is the limit: 100 % more.
+	//
+	// trace demo  digests: instance -  trace -
+	// items 4  apps 1  fleet open  machines unlimited  bound 2 (volume)  seed 0  orders 0
+	// policy    knowledge  machines  min  max  range  gap %  vs bestfit %  vs worstfit %  at bound %  alloc cpu  unplaced
+	// bestfit   K0                2    2    2      0      0             0            -50         100          1         0
+	// worstfit  K0                4    4    4      0    100          +100              0           0     0.5000         0
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -86,6 +87,11 @@ func summaryOfMany(comparisons []Comparison) string {
 		// Sums over traces of different length or price mean nothing.
 		k.ratio, k.unit = true, "cost"
 		value = func(r Aggregated) float64 { return r.Gap.Mean + 1 }
+	}
+	// Means over different traces do not compare.
+	rows = slices.DeleteFunc(rows, func(r Aggregated) bool { return r.Traces < len(comparisons) })
+	if len(rows) == 0 {
+		return fmt.Sprintf("No policy was compared on all %d traces.", len(comparisons))
 	}
 	k.choose(len(rows), func(i int) (*Result, float64) {
 		r := rows[i]

@@ -1,0 +1,371 @@
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"slices"
+	"strings"
+)
+
+//go:embed page.html
+var pageText string
+
+var pageTemplate = template.Must(template.New("page").Parse(pageText))
+
+// HTML writes the comparisons as one page that needs nothing else: no network
+// and no scripts.
+func HTML(w io.Writer, comparisons []Comparison) error {
+	if err := pageTemplate.Execute(w, newPage(comparisons)); err != nil {
+		return fmt.Errorf("write page: %w", err)
+	}
+	return nil
+}
+
+type page struct {
+	Title, Summary string
+	Orders         string
+	Overview       *section // of several traces
+	Sections       []section
+	Collapsed      bool
+	Columns        []definition
+	Levels         []definition
+	Exposures      []definition
+}
+
+type section struct {
+	ID, Name, Summary, Caption string
+	Facts                      []definition
+	Table                      htmlTable
+	Notes                      []string
+	Strip                      template.HTML
+	StripCaption               string
+	Lines                      template.HTML
+	LinesCaption               string
+	Legend                     []string
+}
+
+type definition struct{ Term, Text string }
+
+type htmlTable struct {
+	Heads []htmlCell
+	Rows  []htmlRow
+}
+
+type htmlRow struct {
+	Cells []htmlCell
+	Break bool // the first of the nearly offline results
+	Span  int
+}
+
+type htmlCell struct {
+	Text, About string
+	Words       bool
+}
+
+func newPage(comparisons []Comparison) page {
+	p := page{Title: "Placement policies compared", Summary: Summary(comparisons), Collapsed: len(comparisons) > 3}
+	seen := map[string]bool{}
+	learn := func(g grid) htmlTable {
+		for _, c := range g.columns {
+			if !seen[c.head] {
+				seen[c.head] = true
+				p.Columns = append(p.Columns, definition{c.head, c.about})
+			}
+		}
+		return g.html()
+	}
+	if len(comparisons) == 1 {
+		p.Title += ": " + comparisons[0].Trace.Name
+	}
+	if len(comparisons) > 1 {
+		p.Orders = fmt.Sprintf("%d traces, %s", len(comparisons), strings.ReplaceAll(ordersOf(comparisons), "  ", ", "))
+		p.Overview = &section{
+			ID: "overview", Name: "All traces", Caption: "Mean over traces ± standard error, in brackets the number of traces where that is not all",
+			Table: learn(overview(comparisons)), Notes: notes(comparisons),
+		}
+		p.Overview.Strip, p.Overview.StripCaption = overviewStrip(comparisons)
+	}
+	for i := range comparisons {
+		p.Sections = append(p.Sections, newSection(fmt.Sprintf("trace-%d", i+1), &comparisons[i], learn))
+	}
+	p.Levels = explain(comparisons, levels, func(r Result) string { return r.Knowledge })
+	p.Exposures = explain(comparisons, exposures, func(r Result) string { return r.Exposure })
+	return p
+}
+
+var levels = []definition{
+	{"K0", "the item, the machines, the constraints, and what has happened so far."},
+	{"K0+clock", "K0, and the share of the arrival period that has passed. Who does not know when arrivals will end cannot have this."},
+	{"K1", "K0, and a forecast per application of how many items there will be at the same time (in a cluster: the declared replicas) and how long they live. The forecast may be wrong and is corrected as requests arrive."},
+	{"K1+clock", "K1, and the share of the arrival period that has passed. Who does not know when arrivals will end cannot have this."},
+	{"K2", "the true number of items per application, not their order. This is nearly offline and no rival to the others: it shows what perfect foresight would be worth."},
+}
+
+var exposures = []definition{
+	{"held out", "training has not seen this trace."},
+	{"same instance, other orders", "training has seen the same items in other orders."},
+	{"trained on", "training has seen this very trace: the figure says how well it was learned by heart, not how well the policy generalises."},
+}
+
+// explain lists the definitions of the terms that occur.
+func explain(comparisons []Comparison, all []definition, term func(Result) string) []definition {
+	var out []definition
+	for _, d := range all {
+		if slices.ContainsFunc(comparisons, func(c Comparison) bool {
+			return slices.ContainsFunc(c.Results, func(r Result) bool { return term(r) == d.Term })
+		}) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+func newSection(id string, c *Comparison, learn func(grid) htmlTable) section {
+	s := section{
+		ID: id, Name: c.Trace.Name, Summary: c.Summary(), Facts: c.facts(),
+		Table: learn(c.grid()), Notes: notes([]Comparison{*c}),
+		Caption: fmt.Sprintf("Results on %s; statistics are over %s", c.Trace.Name, c.orderText()),
+	}
+	if c.Trace.Name == "" {
+		s.Name = "trace"
+	}
+	s.Strip, s.StripCaption = c.strip(id + "-strip")
+	s.Lines, s.LinesCaption, s.Legend = c.lines(id + "-lines")
+	return s
+}
+
+func (c *Comparison) orderText() string {
+	if c.Trace.Orders == 0 {
+		return "the order of the file"
+	}
+	return fmt.Sprintf("%d shuffled orders of arrival", c.Trace.Orders)
+}
+
+func (c *Comparison) facts() []definition {
+	t := &c.Trace
+	facts := []definition{
+		{"items", fmt.Sprint(t.Items)},
+		{"apps", fmt.Sprint(t.Apps)},
+		{"dimensions", dimensionText(t.Dimensions)},
+		{"fleet", t.Fleet},
+		{"machines", machineText(t.Machines)},
+		{"bound", c.boundText() + " (" + c.Bound.Method + ")"},
+	}
+	if c.Bound.Optimal != nil {
+		facts = append(facts, definition{"optimum", short(*c.Bound.Optimal)})
+	}
+	return append(facts,
+		definition{"seed", fmt.Sprint(t.Seed)},
+		definition{"orders", fmt.Sprint(t.Orders)},
+		definition{"instance", shortDigest(t.Digest.Instance)},
+		definition{"trace", shortDigest(t.Digest.Trace)},
+	)
+}
+
+func dimensionText(names []string) string {
+	const most = 4
+	if len(names) > most {
+		return fmt.Sprintf("%s … (%d)", strings.Join(names[:most], ", "), len(names))
+	}
+	return strings.Join(names, ", ")
+}
+
+func (g grid) html() htmlTable {
+	var t htmlTable
+	for _, c := range g.columns {
+		t.Heads = append(t.Heads, htmlCell{Text: strings.ReplaceAll(c.head, " %", "\u00a0%"), About: c.about, Words: c.text})
+	}
+	for r := range g.rows {
+		row := htmlRow{Break: r == g.split, Span: len(g.columns)}
+		for _, c := range g.columns {
+			row.Cells = append(row.Cells, htmlCell{Text: strings.Replace(c.cells[r], "-", minus(c, r), 1), Words: c.text})
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// minus is what stands for a hyphen in a cell: a minus before a figure, a dash
+// alone, and in words the hyphen itself.
+func minus(c column, r int) string {
+	switch {
+	case c.cells[r] == "-":
+		return "–"
+	case c.text:
+		return "-"
+	}
+	return "−"
+}
+
+// plotName is a name short enough for a narrow plot: without the exposure,
+// which the table has, and of a long path the end.
+func plotName(r *Result) string {
+	const most = 26
+	like := *r
+	like.Exposure = ""
+	if name := []rune(like.Policy); len(name) > most {
+		like.Policy = "…" + string(name[len(name)-most:])
+	}
+	return nameOf(&like)
+}
+
+// strip shows how much each policy depends on the order of arrival.
+func (c *Comparison) strip(id string) (template.HTML, string) {
+	limit, optimal := c.limit()
+	p := strip{id: id, title: "Machines by order of arrival", axis: "machines", each: "order", limit: limit, limitName: "bound"}
+	if optimal {
+		p.limitName = "optimum"
+	}
+	value := c.cost
+	switch {
+	case c.leavesOut() && len(c.Trace.Dimensions) > 0:
+		first := c.Trace.Dimensions[0]
+		p.title, p.axis = "Rejected "+first+" by order of arrival", first+" demand rejected, %"
+		p.limit = nothing
+		value = func(run Run) float64 { return 100 * run.Rejected[first] }
+	case c.Trace.Deletes:
+		p.title, p.axis, p.limit = "Cost above the bound by order of arrival", "cost above the bound, %", 0
+		value = func(run Run) float64 {
+			if c.boundCost() == 0 {
+				return nothing
+			}
+			return 100 * (c.cost(run)/c.boundCost() - 1)
+		}
+	case c.costsDiffer():
+		p.title, p.axis = "Cost by order of arrival", "cost"
+	}
+	for _, o := range c.outcomes() {
+		row := stripRow{label: plotName(o.result), learned: learned(o.result), extra: nothing}
+		runs := o.result.counted()
+		for _, run := range runs {
+			if v := value(run); !math.IsNaN(v) {
+				row.values = append(row.values, v)
+			}
+		}
+		if len(runs) < len(o.result.Runs) {
+			row.extra = value(o.result.Runs[0])
+		}
+		row.note = spreadText(row.values)
+		p.rows = append(p.rows, row)
+	}
+	p.about = p.describe()
+	return p.svg(), p.title + ". A dot is an order, larger where several orders agree; the bar is the mean, the ring the order of the file."
+}
+
+// overviewStrip shows how much each policy depends on the trace.
+func overviewStrip(comparisons []Comparison) (template.HTML, string) {
+	p := strip{
+		id: "overview-strip", title: "Mean cost above the bound, by trace", axis: "cost above the bound, %",
+		each: "trace", limit: 0, limitName: "bound",
+	}
+	value := func(o outcome) float64 { return o.gap }
+	if slices.ContainsFunc(comparisons, func(c Comparison) bool { return c.leavesOut() }) {
+		p.title, p.axis, p.limit = "Mean demand rejected, by trace", "demand rejected, %", nothing
+		value = func(o outcome) float64 { return o.rejected }
+	}
+	type key struct{ policy, knowledge string }
+	values := map[key][]float64{}
+	for i := range comparisons {
+		for _, o := range comparisons[i].outcomes() {
+			if v := value(o); !math.IsNaN(v) {
+				k := key{o.result.Policy, o.result.Knowledge}
+				values[k] = append(values[k], round(100*v))
+			}
+		}
+	}
+	for _, r := range Aggregate(comparisons) {
+		like := &Result{Policy: r.Policy, Knowledge: r.Knowledge, Exposure: r.Exposure}
+		row := stripRow{label: plotName(like), learned: learned(like), extra: nothing}
+		row.values = values[key{r.Policy, r.Knowledge}]
+		row.note = spreadText(row.values)
+		p.rows = append(p.rows, row)
+	}
+	p.about = p.describe()
+	return p.svg(), p.title + ". A dot is a trace, the bar is the mean."
+}
+
+func spreadText(values []float64) string {
+	if len(values) == 0 {
+		return "-"
+	}
+	low, mean, high := slices.Min(values), estimate(values).Mean, slices.Max(values)
+	if low == high {
+		return short(low)
+	}
+	return fmt.Sprintf("%s to %s, mean %s", short(low), short(high), short(mean))
+}
+
+// describe says in words what the plot shows.
+func (p strip) describe() string {
+	var parts []string
+	for _, r := range p.rows {
+		parts = append(parts, r.label+": "+r.note)
+	}
+	s := strings.Join(parts, "; ")
+	if !math.IsNaN(p.limit) {
+		s += "; " + p.limitName + ": " + short(p.limit)
+	}
+	return s + "."
+}
+
+// lines shows machines over time, where the runs hold a series: of the best
+// policies and of Best-Fit, in the first order that has one.
+func (c *Comparison) lines(id string) (plot template.HTML, caption string, legend []string) {
+	const most = 6
+	var lines []line
+	order := -1
+	for _, o := range c.outcomes() {
+		run := seriesRun(o.result)
+		bestFit := slices.Contains(bestFitNames, o.result.Policy)
+		if run == nil || len(lines) == most || len(lines) == most-1 && !bestFit && c.bestFitToCome(lines) {
+			continue
+		}
+		order = run.Order
+		lines = append(lines, line{plotName(o.result), run.Series})
+		legend = append(legend, plotName(o.result))
+	}
+	if len(lines) == 0 {
+		return "", "", nil
+	}
+	limit, name := float64(c.Bound.Machines), "bound"
+	if c.Trace.Deletes {
+		name = "bound at the peak"
+	}
+	caption = fmt.Sprintf("Machines that hold an item over time, in order %d", order)
+	if order == 0 {
+		caption = "Machines that hold an item over time, in the order of the file"
+	}
+	var ends []string
+	for _, l := range lines {
+		ends = append(ends, fmt.Sprintf("%s ends with %d", l.label, l.series[len(l.series)-1].Machines))
+	}
+	plot = lineChart(id, caption, strings.Join(ends, "; ")+".", lines, limit, name)
+	if plot == "" {
+		return "", "", nil
+	}
+	return plot, caption + ".", legend
+}
+
+// bestFitToCome reports whether Best-Fit has a series and no line yet.
+func (c *Comparison) bestFitToCome(lines []line) bool {
+	r := c.result(bestFitNames...)
+	if r == nil || seriesRun(r) == nil {
+		return false
+	}
+	return !slices.ContainsFunc(lines, func(l line) bool { return l.label == plotName(r) })
+}
+
+// seriesRun is the first of the counted runs with a time series, else of all.
+func seriesRun(r *Result) *Run {
+	for _, runs := range [][]Run{r.counted(), r.Runs} {
+		for i := range runs {
+			if len(runs[i].Series) > 1 {
+				return &runs[i]
+			}
+		}
+	}
+	return nil
+}
