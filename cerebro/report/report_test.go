@@ -440,6 +440,6 @@ func ExampleTable() {
 	// trace demo  digests: instance -  trace -
 	// items 4  apps 1  fleet open  machines unlimited  bound 2 (volume)  seed 0  orders 0
 	// policy    knowledge  machines  min  max  range  gap %  vs bestfit %  vs worstfit %  at bound %  alloc cpu  unplaced
-	// bestfit   K0                2    2    2      0      0             0            -50         100          1         0
+	// bestfit   K0                2    2    2      0      0             0            -50         100     1.0000         0
 	// worstfit  K0                4    4    4      0    100          +100              0           0     0.5000         0
 }

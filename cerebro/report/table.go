@@ -92,7 +92,7 @@ func (c *Comparison) head() []string {
 		limit += "  optimum " + short(*c.Bound.Optimal)
 	}
 	return []string{
-		fmt.Sprintf("%s  digests: instance %s  trace %s", t.Name, shortDigest(t.Digest.Instance), shortDigest(t.Digest.Trace)),
+		fmt.Sprintf("trace %s  digests: instance %s  trace %s", t.Name, shortDigest(t.Digest.Instance), shortDigest(t.Digest.Trace)),
 		fmt.Sprintf("items %d  apps %d  fleet %s  machines %s  %s  seed %d  orders %d",
 			t.Items, t.Apps, t.Fleet, machineText(t.Machines), limit, t.Seed, t.Orders),
 	}
