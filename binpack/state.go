@@ -33,10 +33,11 @@ type State struct {
 	kind     []int32
 	items    []int32 // items that stand on it
 	contents [][]Entry
-	version  []uint32 // changes with every change of the machine
-	lastUsed []uint64 // placements made when it last took an item; 0 = never
-	line     []int32  // of machines.csv
-	index    []int32  // within the line
+	version  []uint32  // changes with every change of the machine
+	lastUsed []uint64  // placements made when it last took an item; 0 = never
+	line     []int32   // of machines.csv
+	index    []int32   // within the line
+	byLine   [][]int32 // the machines of each line, by index
 	devices  [][]int64
 
 	// offered has a bit for every machine that may be a candidate.
@@ -117,8 +118,7 @@ type Effect struct {
 // pool holds the machines of one kind that are not in use, for open fleets.
 type pool struct {
 	lines []int32 // lines of the kind, in file order
-	line  int     // index into lines of the next machine to come into being
-	next  int     // its index within the line
+	line  int     // index into lines: those before have no machines left to come into being
 	empty []int32 // machines that are empty, not on offer
 	offer int32   // the machine on offer; -1 = none left
 }
@@ -155,6 +155,7 @@ func NewState(inst *Instance) *State {
 	s.alive = make([]int64, nApps)
 	s.onGroup = make([]int32, nGroups)
 	s.held = make([]int64, len(s.kinds))
+	s.byLine = make([][]int32, len(inst.Machines))
 	s.journal = make([]Change, journalSize)
 	s.journalSeq = journalSize + 1 // who asks from 0 is told that all is new; version 0 is never given
 	s.Known.Elapsed = -1
@@ -263,7 +264,7 @@ func (s *State) populate() {
 		return
 	}
 	for k := range s.pools {
-		s.pools[k].line, s.pools[k].next = 0, 0
+		s.pools[k].line = 0
 		s.offerNext(int32(k))
 	}
 }
@@ -279,6 +280,9 @@ func (s *State) Reset() {
 	}
 	s.kind, s.items, s.version, s.lastUsed = s.kind[:0], s.items[:0], s.version[:0], s.lastUsed[:0]
 	s.line, s.index, s.devices = s.line[:0], s.index[:0], s.devices[:0]
+	for line := range s.byLine {
+		s.byLine[line] = s.byLine[line][:0]
+	}
 	s.contents = s.contents[:0]
 	s.offered = s.offered[:0]
 	clear(s.blocked)
@@ -301,6 +305,18 @@ func (s *State) Reset() {
 	s.populate()
 }
 
+// upcoming is the first line of a kind with machines still to come into being,
+// -1 when there is none.
+func (s *State) upcoming(p *pool) int32 {
+	for ; p.line < len(p.lines); p.line++ {
+		line := p.lines[p.line]
+		if count := s.inst.Machines[line].Count; count == Unlimited || len(s.byLine[line]) < count {
+			return line
+		}
+	}
+	return -1
+}
+
 // offerNext puts the lowest unused machine of a kind on offer.
 func (s *State) offerNext(k int32) {
 	p := &s.pools[k]
@@ -310,18 +326,14 @@ func (s *State) offerNext(k int32) {
 			best = i
 		}
 	}
+	line := s.upcoming(p)
 	switch {
-	case best >= 0: // emptied machines precede those still to come into being
+	case best >= 0 && (line < 0 || s.line[p.empty[best]] <= line):
 		p.offer = p.empty[best]
 		p.empty[best] = p.empty[len(p.empty)-1]
 		p.empty = p.empty[:len(p.empty)-1]
-	case p.line < len(p.lines):
-		line := p.lines[p.line]
-		p.offer = s.addMachine(k, line, int32(p.next))
-		p.next++
-		if count := s.inst.Machines[line].Count; count != Unlimited && p.next >= count {
-			p.line, p.next = p.line+1, 0
-		}
+	case line >= 0:
+		p.offer = s.addMachine(k, line, int32(len(s.byLine[line])))
 	default:
 		p.offer = -1
 		return
@@ -350,6 +362,7 @@ func (s *State) addMachine(k, line, index int32) int32 {
 	}
 	s.version = append(s.version, uint32(s.journalSeq))
 	s.lastUsed = append(s.lastUsed, 0)
+	s.byLine[line] = append(s.byLine[line], m)
 	s.line = append(s.line, line)
 	s.index = append(s.index, index)
 	if len(s.deviceDims) > 0 {
@@ -834,27 +847,12 @@ func (s *State) MachineAt(line, index int32) int32 {
 	if count := s.inst.Machines[line].Count; index < 0 || count != Unlimited && int(index) >= count {
 		return -1
 	}
-	for m := range s.kind {
-		if s.line[m] == line && s.index[m] == index {
-			return int32(m)
-		}
+	for int(index) >= len(s.byLine[line]) {
+		k := s.kindOf(s.inst.Machines[line])
+		m := s.addMachine(k, line, int32(len(s.byLine[line])))
+		s.pools[k].empty = append(s.pools[k].empty, m)
 	}
-	k := s.kindOf(s.inst.Machines[line])
-	p := &s.pools[k]
-	for p.line < len(p.lines) {
-		at := p.lines[p.line]
-		m := s.addMachine(k, at, int32(p.next))
-		found := at == line && int32(p.next) == index
-		p.next++
-		if count := s.inst.Machines[at].Count; count != Unlimited && p.next >= count {
-			p.line, p.next = p.line+1, 0
-		}
-		p.empty = append(p.empty, m)
-		if found {
-			return m
-		}
-	}
-	panic("binpack: a machine of the line is missing")
+	return s.byLine[line][index]
 }
 
 // addEntry counts one more item of the app and returns the count of its group.
