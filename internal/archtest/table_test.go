@@ -20,6 +20,7 @@ var table = []row{
 	{"cerebro/trace", []string{"binpack"}},
 	{"cerebro/convert", []string{"binpack", "cerebro/trace"}},
 	{"cerebro/report", []string{"binpack", "binpack/measure", "binpack/bound", "cerebro", "cerebro/trace"}},
+	{"benchdata/policies", nil},
 	{"benchdata/generate", []string{"binpack", "binpack/bound", "cerebro/trace"}},
 
 	{"plugins/apis/...", []string{"plugins/apis/..."}},

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sigma-scheduler/sigma/cerebro/report"
+	"github.com/sigma-scheduler/sigma/internal/compare"
+)
+
+func (a *app) compare() *cobra.Command {
+	var (
+		paths, names []string
+		options      compare.Options
+		timing       bool
+		detail       bool
+		format       string
+		choice       policyFlags
+	)
+	cmd := &cobra.Command{
+		Use:   "compare --trace DIR --policy P,P…",
+		Short: "Replay traces under several policies, beside what no scheduler can beat",
+		Long: `Compare replays each trace under each policy, in the file's order of arrival and
+in shuffled ones, and prints what each policy needs beside a lower bound. Every
+placement is checked by an independent checker; a violation makes the exit code
+1. The same flags give the same bytes, whatever the number of workers, unless
+--timing asks for CPU seconds.
+
+` + policiesHelp,
+		Example: `  sigma compare --trace small-1 --policy firstfit,bestfit,worstfit --orders 20
+  sigma compare --trace traces --policy bestfit --policy policy.yaml --orders 5 --report report.html
+  sigma compare --trace small-1 --policy bestfit --format json`,
+		Args: noArgs,
+		RunE: a.do(func(cmd *cobra.Command, _ []string) error {
+			if err := required(cmd, "trace", "policy"); err != nil {
+				return err
+			}
+			if err := oneOf("format", format, "table", "json", "markdown"); err != nil {
+				return err
+			}
+			if options.Orders < 0 || options.Workers < 1 {
+				return usagef("--orders %d --workers %d: want at least 0 and 1", options.Orders, options.Workers)
+			}
+			catalog, err := choice.catalog(options.Seed)
+			if err != nil {
+				return err
+			}
+			if err := checkPolicies(&catalog, names...); err != nil {
+				return err
+			}
+			traces, err := loadTraces(paths)
+			if err != nil {
+				return err
+			}
+			if timing {
+				options.Clock = threadSeconds
+			}
+			result, err := compare.Run(cmd.Context(), traces, names, catalog, options)
+			if err != nil {
+				return err
+			}
+			if err := a.printComparison(result, format, detail); err != nil {
+				return err
+			}
+			return violated(result.Violations)
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVar(&paths, "trace", nil, "trace, or folder of traces (repeatable)")
+	flags.StringSliceVar(&names, "policy", nil, "placement policies (repeatable, or with commas)")
+	flags.IntVar(&options.Orders, "orders", 0, "shuffled orders of arrival; the figures are over these, or over the file's order when 0")
+	flags.Uint64Var(&options.Seed, "seed", 1, "of shuffles and random ties")
+	flags.IntVar(&options.Workers, "workers", runtime.GOMAXPROCS(0), "replays at the same time")
+	flags.BoolVar(&options.Retry, "retry", false, "try items that were left out again after each delete")
+	flags.BoolVar(&timing, "timing", false, "measure the CPU seconds of each replay")
+	flags.StringVar(&format, "format", "table", "table, json or markdown")
+	flags.BoolVar(&detail, "detail", false, "with several traces, also a table for each")
+	choice.add(flags)
+	return cmd
+}
+
+func (a *app) printComparison(result compare.Result, format string, detail bool) error {
+	var err error
+	notes, mark := a.stdout, ""
+	switch format {
+	case "json":
+		err = report.JSON(a.stdout, result.Comparisons)
+		notes = a.stderr
+	case "markdown":
+		err = report.Markdown(a.stdout, result.Comparisons, report.Options{Detail: detail})
+		mark = "- "
+	default:
+		err = report.Table(a.stdout, result.Comparisons, report.Options{Detail: detail})
+	}
+	for _, line := range result.Notes {
+		fmt.Fprintln(notes, mark+line)
+	}
+	return err
+}

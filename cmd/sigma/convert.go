@@ -1,0 +1,118 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sigma-scheduler/sigma/cerebro/convert"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+)
+
+func (a *app) convert() *cobra.Command {
+	var out string
+	var options convert.Options
+	cmd := &cobra.Command{
+		Use:   "convert FORMAT PATH… --out DIR",
+		Short: "Turn a public data set into traces",
+		Long: `Convert reads the files of a public data set, or folders of them (.gz too), and
+writes a trace. A set of several instances becomes one trace folder each.
+
+` + formatsHelp(),
+		Example: `  sigma convert funsearch weibull_5k_test.pickle.gz --out traces/weibull
+  sigma convert tianchi data/tianchi --large-first --out traces/tianchi`,
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 0:
+				return usagef("a FORMAT is missing; there are %s", strings.Join(formatNames(), ", "))
+			case !slices.Contains(formatNames(), args[0]):
+				return unknown("format", args[0], formatNames())
+			case len(args) == 1:
+				return usagef("a PATH is missing: the files of the data set, or their folder")
+			}
+			return nil
+		},
+		ValidArgs: formatNames(),
+		RunE: a.do(func(cmd *cobra.Command, args []string) error {
+			if err := required(cmd, "out"); err != nil {
+				return err
+			}
+			if err := onlyOptionsOf(cmd, args[0]); err != nil {
+				return err
+			}
+			return a.convertTo(cmd, args[0], args[1:], options, out)
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&out, "out", "", "folder to write")
+	flags.BoolVar(&options.LargeFirst, "large-first", false, "tianchi: large machines come first")
+	flags.BoolVar(&options.Empty, "empty", false, "tianchi: ignore the initial deployment, every instance arrives")
+	return cmd
+}
+
+// convertTo writes nothing unless everything can be read. One trace is written
+// at once; several are read once before any is written, since a set may be too
+// large to keep.
+func (a *app) convertTo(cmd *cobra.Command, format string, paths []string, options convert.Options, out string) error {
+	several := false
+	err := convert.Convert(format, paths, options, func(t *trace.Trace, of int) error {
+		if err := cmd.Context().Err(); err != nil {
+			return err
+		}
+		several = of > 1
+		if several {
+			return nil
+		}
+		return a.write(t, out)
+	})
+	if err != nil || !several {
+		return err
+	}
+	return convert.Convert(format, paths, options, func(t *trace.Trace, _ int) error {
+		if err := cmd.Context().Err(); err != nil {
+			return err
+		}
+		return a.write(t, filepath.Join(out, t.Name))
+	})
+}
+
+// onlyOptionsOf refuses a flag that the format does not read.
+func onlyOptionsOf(cmd *cobra.Command, format string) error {
+	for _, f := range convert.Formats() {
+		for _, option := range f.Options {
+			if f.Name != format && cmd.Flags().Changed(option) && !slices.Contains(optionsOf(format), option) {
+				return usagef("--%s is an option of convert %s, not of %s", option, f.Name, format)
+			}
+		}
+	}
+	return nil
+}
+
+func optionsOf(format string) []string {
+	for _, f := range convert.Formats() {
+		if f.Name == format {
+			return f.Options
+		}
+	}
+	return nil
+}
+
+func formatNames() []string {
+	var names []string
+	for _, f := range convert.Formats() {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+func formatsHelp() string {
+	var b strings.Builder
+	b.WriteString("Formats:")
+	for _, f := range convert.Formats() {
+		fmt.Fprintf(&b, "\n  %-9s %s", f.Name, f.Help)
+	}
+	return b.String()
+}

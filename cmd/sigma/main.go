@@ -1,0 +1,84 @@
+// Sigma is the command line: it makes and converts traces, replays and compares
+// placement policies on them, and trains policies.
+//
+// The commands hold flags and wiring only. Results go to standard output,
+// everything else to standard error. The exit code is 0 when all went well, 1
+// when something failed, 2 when the command was used wrongly, and 130 when it
+// was interrupted.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the linker: -ldflags '-X main.version=…'.
+var version string
+
+// Exit codes.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitInterrupted = 130
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second interrupt ends the process at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is the whole program: it returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	app := &app{stdout: stdout, stderr: stderr}
+	root := app.root()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err != nil {
+		fmt.Fprintf(stderr, "sigma: %v\n", err)
+	}
+	var usage *usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &usage), !app.running:
+		return exitUsage
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	}
+	return exitFailed
+}
+
+// An app is one invocation.
+type app struct {
+	stdout, stderr io.Writer
+	// running says that flags and arguments were accepted: errors before that
+	// come from the command line.
+	running bool
+}
+
+// A usageError says that the command was used wrongly.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+// do makes a command's function one that notes that it was reached.
+func (a *app) do(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		a.running = true
+		return f(cmd, args)
+	}
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sigma-scheduler/sigma/benchdata/policies"
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/internal/compare"
+)
+
+// policiesHelp says what --policy takes.
+var policiesHelp = `A policy is one of
+  ` + wrap(compare.Names(), 76) + `
+or a policy file, as "sigma train" writes it (a path with a / or ending in
+.yaml). learned is the policy that ships with Sigma, hand one with weights set
+by hand; --knowledge says what of the future these two may know.`
+
+// wrap joins names by blanks in lines of a width.
+func wrap(names []string, width int) string {
+	var b strings.Builder
+	at := 0
+	for i, name := range names {
+		if at += len(name) + 1; at > width {
+			b.WriteString("\n  ")
+			at = len(name)
+		} else if i > 0 {
+			b.WriteString(" ")
+		}
+		b.WriteString(name)
+	}
+	return b.String()
+}
+
+// policyFlags are the flags that change what a policy's name means.
+type policyFlags struct{ knowledge, ties string }
+
+func (f *policyFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.knowledge, "knowledge", "",
+		"of learned and hand: "+strings.Join(binpack.KnowledgeNames(), ", ")+" (default K1 where the trace gives forecasts, else K0)")
+	flags.StringVar(&f.ties, "ties", "random", "how upstream's strategies break ties: random (by --seed, as upstream does) or position")
+}
+
+// catalog is the catalog that the flags ask for.
+func (f *policyFlags) catalog(seed uint64) (compare.Catalog, error) {
+	if err := oneOf("ties", f.ties, "random", "position"); err != nil {
+		return compare.Catalog{}, err
+	}
+	knowledge, err := parseKnowledge(f.knowledge)
+	if err != nil {
+		return compare.Catalog{}, err
+	}
+	return compare.Catalog{
+		Shipped:   policies.Files,
+		Knowledge: knowledge,
+		Options:   policy.Options{Seed: seed, TiesByPosition: f.ties == "position"},
+	}, nil
+}
+
+// checkPolicies looks at names before a long trace is read. An unknown one is
+// wrong use, a broken file is not.
+func checkPolicies(catalog *compare.Catalog, names ...string) error {
+	err := catalog.Check(names)
+	if u := (*compare.UnknownError)(nil); errors.As(err, &u) {
+		return &usageError{err}
+	}
+	return err
+}
+
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("%s takes flags only, not %q", cmd.CommandPath(), args[0])
+	}
+	return nil
+}

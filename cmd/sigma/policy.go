@@ -1,0 +1,213 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+)
+
+func (a *app) policy() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "policy",
+		Short:   "Look at policy files",
+		Long:    "Policy shows, checks and compares policy files, as \"sigma train\" writes them.",
+		Example: "  sigma policy show policy.yaml",
+	}
+	a.group(cmd)
+	cmd.AddCommand(
+		&cobra.Command{
+			Use:     "show FILE…",
+			Short:   "Print what a policy looks at, with its weights and where it comes from",
+			Example: "  sigma policy show policy.yaml",
+			Args:    files(1, math.MaxInt),
+			RunE:    a.do(a.showPolicies),
+		},
+		&cobra.Command{
+			Use:     "validate FILE…",
+			Short:   "Check policy files; the first fault of each is printed with line and field",
+			Example: "  sigma policy validate policies/*.yaml",
+			Args:    files(1, math.MaxInt),
+			RunE:    a.do(a.validatePolicies),
+		},
+		&cobra.Command{
+			Use:     "diff FILE FILE",
+			Short:   "Print in what two policies differ",
+			Example: "  sigma policy diff old.yaml new.yaml",
+			Args:    files(2, 2),
+			RunE:    a.do(a.diffPolicies),
+		},
+	)
+	return cmd
+}
+
+// files accepts a number of arguments.
+func files(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return usagef("%d policy files were given; the use is %s", len(args), cmd.UseLine())
+		}
+		return nil
+	}
+}
+
+func (a *app) showPolicies(_ *cobra.Command, paths []string) error {
+	for i, path := range paths {
+		o, err := policy.Load(path)
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			fmt.Fprintln(a.stdout)
+		}
+		if err := a.showPolicy(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) showPolicy(o *policy.Object) error {
+	s := &o.Spec
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "name\t%s\n", o.Metadata.Name)
+	fmt.Fprintf(w, "digest\t%s\n", o.Digest())
+	fmt.Fprintf(w, "model\t%s (feature version %d)\n", s.Model, s.FeatureVersion)
+	fmt.Fprintf(w, "knowledge\t%s\n", s.Knowledge)
+	if s.Mode != "" {
+		fmt.Fprintf(w, "mode\t%s\n", s.Mode)
+	}
+	fmt.Fprintln(w, "\nfeature\tweight\trange\twhat it is")
+	for i, name := range s.Features {
+		f := featureOf(name)
+		fmt.Fprintf(w, "%s\t%+.4g\t%s\t%s\n", name, s.Weights[i], f.Range, f.Formula)
+	}
+	if len(s.Parameters) > 0 {
+		fmt.Fprintln(w, "\nparameter\tvalue\trange\twhat it is")
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Parameters)) {
+		p, _ := policy.Parameters(name)
+		fmt.Fprintf(w, "%s\t%.4g\t%g … %g\t%s\n", name, s.Parameters[name], p.Low, p.High, p.Meaning)
+	}
+	if err := w.Flush(); err != nil || len(s.Provenance) == 0 {
+		return err
+	}
+	text, err := yaml.Marshal(map[string]any{"provenance": s.Provenance})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.stdout, "\n%s", text)
+	return nil
+}
+
+// featureOf finds a feature's description; "util:cpu" has that of util.
+func featureOf(name string) policy.Feature {
+	base, _, _ := strings.Cut(name, ":")
+	for _, f := range policy.Features {
+		if f.Name == base {
+			return f
+		}
+	}
+	return policy.Feature{}
+}
+
+func (a *app) validatePolicies(_ *cobra.Command, paths []string) error {
+	bad := 0
+	for _, path := range paths {
+		o, err := policy.Load(path)
+		if err != nil {
+			bad++
+			fmt.Fprintln(a.stderr, err)
+			continue
+		}
+		fmt.Fprintf(a.stdout, "%s: %s, %s, %s, %s\n", path,
+			o.Metadata.Name, o.Spec.Model, o.Spec.Knowledge, plural(len(o.Spec.Features), "feature"))
+	}
+	if bad > 0 {
+		return fmt.Errorf("%s of %d cannot be used", plural(bad, "policy file"), len(paths))
+	}
+	return nil
+}
+
+func (a *app) diffPolicies(_ *cobra.Command, paths []string) error {
+	old, errOld := policy.Load(paths[0])
+	changed, errNew := policy.Load(paths[1])
+	if err := errors.Join(errOld, errNew); err != nil {
+		return err
+	}
+	lines := differences(fieldsOf(old), fieldsOf(changed))
+	if len(lines) == 0 {
+		fmt.Fprintln(a.stdout, "no difference")
+		return nil
+	}
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	for _, l := range lines {
+		fmt.Fprintln(w, l)
+	}
+	return w.Flush()
+}
+
+// A field of a policy: a path and a value, in the order of the file.
+type field struct{ name, value string }
+
+// fieldsOf lists what a policy does and where it comes from. Features are told
+// apart by name, not by place.
+func fieldsOf(o *policy.Object) []field {
+	s := &o.Spec
+	fields := []field{
+		{"name", o.Metadata.Name},
+		{"featureVersion", fmt.Sprint(s.FeatureVersion)},
+		{"model", s.Model},
+		{"knowledge", s.Knowledge},
+		{"mode", s.Mode},
+	}
+	if s.CanaryPercent != nil {
+		fields = append(fields, field{"canaryPercent", fmt.Sprint(*s.CanaryPercent)})
+	}
+	for i, name := range s.Features {
+		fields = append(fields, field{"weight " + name, fmt.Sprint(s.Weights[i])})
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Parameters)) {
+		fields = append(fields, field{"parameter " + name, fmt.Sprint(s.Parameters[name])})
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Provenance)) {
+		fields = append(fields, field{"provenance " + name, fmt.Sprint(s.Provenance[name])})
+	}
+	return fields
+}
+
+// differences lists what differs, and what one side lacks.
+func differences(old, changed []field) []string {
+	var lines []string
+	show := func(name, before, after string) {
+		lines = append(lines, fmt.Sprintf("%s\t%s\t→ %s", name, cmp.Or(before, "-"), cmp.Or(after, "-")))
+	}
+	find := func(list []field, name string) string {
+		for _, f := range list {
+			if f.name == name {
+				return f.value
+			}
+		}
+		return ""
+	}
+	for _, f := range old {
+		if after := find(changed, f.name); after != f.value {
+			show(f.name, f.value, after)
+		}
+	}
+	for _, f := range changed {
+		if find(old, f.name) == "" && f.value != "" {
+			show(f.name, "", f.value)
+		}
+	}
+	return lines
+}

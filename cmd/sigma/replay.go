@@ -1,0 +1,184 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/cerebro"
+	"github.com/sigma-scheduler/sigma/cerebro/report"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/compare"
+)
+
+func (a *app) replay() *cobra.Command {
+	var (
+		path, name, placements string
+		order                  int
+		seed                   uint64
+		retry                  bool
+		choice                 policyFlags
+	)
+	cmd := &cobra.Command{
+		Use:   "replay --trace DIR --policy P",
+		Short: "Place a trace's items under one policy and write where each went",
+		Long: `Replay places the items of a trace one by one, as a scheduler with this policy
+would, checks every placement with an independent checker, and prints what came
+out of it. With --placements it also writes one line per item that was placed,
+removed or left out.
+
+` + policiesHelp,
+		Example: `  sigma replay --trace small-1 --policy bestfit --placements placements.csv
+  sigma replay --trace small-1 --policy learned --order 3 --seed 7`,
+		Args: noArgs,
+		RunE: a.do(func(cmd *cobra.Command, _ []string) error {
+			if err := required(cmd, "trace", "policy"); err != nil {
+				return err
+			}
+			if order < 0 {
+				return usagef("--order %d: want 0 (the file's) or a positive number", order)
+			}
+			catalog, err := choice.catalog(seed)
+			if err != nil {
+				return err
+			}
+			if err := checkPolicies(&catalog, name); err != nil {
+				return err
+			}
+			t, err := trace.Load(path)
+			if err != nil {
+				return err
+			}
+			found, err := catalog.Find(name, t)
+			if err != nil {
+				return err
+			}
+			options := cerebro.Options{
+				Order: order, Seed: seed, Retry: retry, Check: true, Fallback: policy.BestFit{},
+			}
+			return a.replayTo(t, found, options, placements)
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&path, "trace", "", "trace: a folder or a .tar.gz file")
+	flags.StringVar(&name, "policy", "", "placement policy: a name or a policy file")
+	flags.IntVar(&order, "order", 0, "order of arrival: 0 = the file's, i = the i-th shuffle of --seed")
+	flags.Uint64Var(&seed, "seed", 1, "of shuffles and random ties")
+	flags.BoolVar(&retry, "retry", false, "try items that were left out again after each delete")
+	flags.StringVar(&placements, "placements", "", "CSV file to write placements to")
+	choice.add(flags)
+	return cmd
+}
+
+// replayTo replays, writes the placements where a path is given, and prints a
+// summary. A violated constraint is an error, after everything is written.
+func (a *app) replayTo(t *trace.Trace, found compare.Found, options cerebro.Options, path string) error {
+	var file *trace.PlacementFile
+	var failed error // of a write
+	replayer := cerebro.NewReplayer(t)
+	if path != "" {
+		var err error
+		if file, err = trace.CreatePlacements(path); err != nil {
+			return err
+		}
+		defer file.Close()
+		names := trace.NewMachineNames(t.Instance)
+		options.Record = func(d cerebro.Decision) {
+			if failed == nil {
+				failed = file.Write(placement(t, replayer.State(), names, d))
+			}
+		}
+	}
+	run, err := replayer.Run(found.Policy, options)
+	if err != nil {
+		return err
+	}
+	if failed != nil {
+		return failed
+	}
+	if file != nil {
+		if err := file.Commit(); err != nil {
+			return err
+		}
+	}
+	head, err := compare.Describe(t, replayer)
+	if err != nil {
+		return err
+	}
+	a.printRun(head, compare.Bound(t, options.Seed, options.Order), found, run)
+	return violated(run.Violations)
+}
+
+// violated is the error of broken constraints; nil for none.
+func violated(n int) error {
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s of a constraint: this is a bug, please report it with the trace", plural(n, "violation"))
+}
+
+// placement is a decision as a line of placements.csv.
+func placement(t *trace.Trace, s *binpack.State, names *trace.MachineNames, d cerebro.Decision) trace.Placement {
+	q := t.Requests[d.Request]
+	p := trace.Placement{
+		Time: d.Time, Request: q.Name, Item: int(d.Item), App: t.Instance.Apps[q.App].Name, Kind: d.Kind.String(),
+	}
+	if d.Machine < 0 {
+		return p
+	}
+	p.Machine = names.Name(s.Position(d.Machine))
+	devices := make([]trace.Device, len(d.Devices))
+	for i, device := range d.Devices {
+		devices[i] = trace.Device(device)
+	}
+	p.Devices = trace.FormatDevices(t.Instance, devices)
+	return p
+}
+
+// printRun is the summary of one replay.
+func (a *app) printRun(head report.Trace, bound report.Bound, found compare.Found, run cerebro.Run) {
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(a.stdout, "%-12s "+format+"\n", append([]any{name}, args...)...)
+	}
+	line("trace", "%s  %s", head.Name, head.Digest.Trace)
+	line("fleet", "%s, %s, %s", head.Fleet, plural(head.Items, "item"), plural(head.Apps, "app"))
+	which := ""
+	if found.File != "" {
+		which = "  " + found.File
+	}
+	line("policy", "%s%s  %s", found.Name, which, found.Policy.Knowledge())
+	line("order", "%d", run.Order)
+	line("placed", "%d", run.Placed)
+	line("unplaced", "%d", run.Unplaced)
+	for d, name := range head.Dimensions {
+		if run.Unplaced > 0 && d < 4 {
+			line("rejected", "%s %.4f", name, run.Rejected[d])
+		}
+	}
+	switch {
+	case head.Deletes:
+		line("machines", "%d at the end, %d at the peak (bound %d)", run.Machines, run.PeakMachines, bound.Machines)
+		line("cost-s", "%.6g (bound %.6g)", run.CostSeconds, bound.CostSeconds)
+	case bound.Optimal != nil:
+		line("machines", "%d (bound %d, optimum %g)", run.Machines, bound.Machines, *bound.Optimal)
+	default:
+		line("machines", "%d (bound %d)", run.Machines, bound.Machines)
+	}
+	if run.Cost != float64(run.Machines) {
+		line("cost", "%g (bound %g)", run.Cost, bound.Cost)
+	}
+	for d, name := range head.Dimensions {
+		if d < 4 {
+			line("allocation", "%s %.4f", name, run.AllocationRate[d])
+		}
+	}
+	line("fragment", "%.4f", run.Fragment)
+	for _, cause := range slices.Sorted(maps.Keys(run.Fallbacks)) {
+		line("fallback", "%s: %d", cause, run.Fallbacks[cause])
+	}
+	line("violations", "%d", run.Violations)
+}

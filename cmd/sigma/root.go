@@ -1,0 +1,135 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+)
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "sigma",
+		Short: "Pack containers onto fewer machines with learned placement policies",
+		Long: `Sigma finds out how many machines a cluster needs under one placement policy
+or another, and trains policies that need fewer.
+
+It works on traces: folders of plain files that hold a fleet, its applications
+and what was asked of it over time. Make one with "sigma generate" or "sigma
+convert", see what is possible with "sigma compare", improve with "sigma train".`,
+		Example: `  sigma generate small --seed 1 --out small-1
+  sigma compare --trace small-1 --policy firstfit,bestfit,worstfit --orders 20
+  sigma train --trace small-1 --evaluations 2000 --orders 4 --out policy.yaml
+  sigma compare --trace small-1 --policy bestfit,policy.yaml --orders 20 --seed 7`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	a.group(root)
+	root.SetFlagErrorFunc(flagError)
+	root.AddCommand(a.generate(), a.convert(), a.replay(), a.compare(), a.bound(), a.policy(), a.version())
+	return root
+}
+
+// group makes a command one that only has commands below it: without one it
+// shows its help, an unknown one is an error that lists those that exist.
+func (a *app) group(cmd *cobra.Command) {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		var names []string
+		for _, c := range cmd.Commands() {
+			if !c.Hidden {
+				names = append(names, c.Name())
+			}
+		}
+		return unknown("command", args[0], names)
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+}
+
+// unknown says that a name does not exist, and which do.
+func unknown(what, name string, names []string) error {
+	return usagef("unknown %s %q; there are %s", what, name, strings.Join(names, ", "))
+}
+
+// flagError adds what there is to a message about a misspelt flag.
+func flagError(cmd *cobra.Command, err error) error {
+	var missing *pflag.NotExistError
+	if !errors.As(err, &missing) {
+		return &usageError{err}
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
+	return usagef("%w; %s has %s", err, cmd.CommandPath(), strings.Join(names, ", "))
+}
+
+// required reports the flags that were not given.
+func required(cmd *cobra.Command, names ...string) error {
+	for _, name := range names {
+		if f := cmd.Flags().Lookup(name); !f.Changed || f.Value.String() == "" {
+			return usagef("--%s is missing; see %s --help", name, cmd.CommandPath())
+		}
+	}
+	return nil
+}
+
+// oneOf reports a value that is not among those that a flag takes.
+func oneOf(flag, value string, values ...string) error {
+	if slices.Contains(values, value) {
+		return nil
+	}
+	return unknown(flag, value, values)
+}
+
+// parseKnowledge reads --knowledge; nil when it was not given.
+func parseKnowledge(name string) (*binpack.Knowledge, error) {
+	if name == "" {
+		return nil, nil
+	}
+	k, ok := binpack.ParseKnowledge(name)
+	if !ok {
+		return nil, unknown("knowledge", name, binpack.KnowledgeNames())
+	}
+	return &k, nil
+}
+
+// loadTraces reads the traces at paths, each a trace or a folder of traces.
+func loadTraces(paths []string) ([]*trace.Trace, error) {
+	var all []*trace.Trace
+	for _, path := range paths {
+		traces, err := trace.LoadAll(path)
+		if err != nil {
+			return nil, err
+		}
+		if len(traces) == 0 {
+			return nil, fmt.Errorf("%s: there is no trace in this folder", path)
+		}
+		all = append(all, traces...)
+	}
+	return all, nil
+}
+
+func (a *app) version() *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  sigma version",
+		Args:    noArgs,
+		RunE: a.do(func(*cobra.Command, []string) error {
+			v := version
+			if v == "" {
+				v = "unknown"
+			}
+			fmt.Fprintf(a.stdout, "sigma %s %s %s/%s\n", v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return nil
+		}),
+	}
+}

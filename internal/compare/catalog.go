@@ -1,0 +1,163 @@
+package compare
+
+import (
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+)
+
+// A Catalog finds policies by the names that --policy takes.
+type Catalog struct {
+	// Shipped holds the files that learned and hand stand for.
+	Shipped fs.FS
+	// Knowledge selects among the shipped files; nil = K1 where the trace
+	// expects something of an app, else K0.
+	Knowledge *binpack.Knowledge
+	// Options of the built-in policies.
+	Options policy.Options
+}
+
+// families are the names that stand for shipped files, with the beginning of
+// the files' names.
+var families = []struct{ name, file string }{{"learned", "general"}, {"hand", "hand"}}
+
+// An UnknownError says that a name means no policy.
+type UnknownError struct{ Name string }
+
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("unknown policy %q; there are %s, or a policy file (a path with a / or ending in .yaml)",
+		e.Name, strings.Join(Names(), ", "))
+}
+
+// Names lists the policies that need no file of the user's.
+func Names() []string {
+	names := policy.Names()
+	for _, f := range families {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// Found is a policy ready to be replayed on a trace.
+type Found struct {
+	Policy binpack.Policy
+	Name   string // as given
+	// Object is the policy file; nil for a built-in.
+	Object *policy.Object
+	// File is the shipped file that was chosen; empty for others.
+	File string
+}
+
+// IsFile reports whether a name is that of a policy file.
+func IsFile(name string) bool {
+	return strings.Contains(name, "/") || strings.HasSuffix(name, ".yaml")
+}
+
+// Check reports whether all names mean something, without a trace to look at:
+// an [UnknownError], or what is wrong with a policy file.
+func (c *Catalog) Check(names []string) error {
+	for _, name := range names {
+		if slices.ContainsFunc(families, func(f struct{ name, file string }) bool { return f.name == name }) {
+			continue
+		}
+		if _, err := c.Find(name, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Find finds the policy that a name means for a trace.
+func (c *Catalog) Find(name string, t *trace.Trace) (Found, error) {
+	for _, f := range families {
+		if f.name == name {
+			return c.shipped(name, f.file, t)
+		}
+	}
+	if IsFile(name) {
+		object, err := policy.Load(name)
+		if err != nil {
+			return Found{}, err
+		}
+		return found(name, "", object)
+	}
+	p, err := policy.ByName(name, c.Options)
+	if err != nil {
+		return Found{}, &UnknownError{name}
+	}
+	return Found{Policy: p, Name: name}, nil
+}
+
+func found(name, file string, object *policy.Object) (Found, error) {
+	p, err := object.Policy()
+	return Found{Policy: p, Name: name, Object: object, File: file}, err
+}
+
+// shipped chooses among the shipped files of a family.
+func (c *Catalog) shipped(name, family string, t *trace.Trace) (Found, error) {
+	know := binpack.K0
+	switch {
+	case c.Knowledge != nil:
+		know = *c.Knowledge
+	case expects(t.Instance):
+		know = binpack.K1
+	}
+	base := family + "-" + strings.ReplaceAll(strings.ToLower(know.String()), "+", "-")
+	for _, file := range variants(base, t.Instance) {
+		text, err := fs.ReadFile(c.Shipped, file)
+		if err != nil {
+			continue // the next variant, or the list of what there is
+		}
+		object, err := policy.Parse(file, text)
+		if err != nil {
+			return Found{}, err
+		}
+		return found(name, file, object)
+	}
+	files, err := fs.Glob(c.Shipped, family+"-*.yaml")
+	if err != nil {
+		return Found{}, err
+	}
+	if len(files) == 0 {
+		files = []string{"none"}
+	}
+	return Found{}, fmt.Errorf("policy %s: none is shipped for knowledge %s; there are %s", name, know, strings.Join(files, ", "))
+}
+
+// variants lists the files that may serve an instance, best first.
+func variants(base string, in *binpack.Instance) []string {
+	var files []string
+	if in.Fleet == binpack.Fixed {
+		files = append(files, base+"-fixed")
+	}
+	limited := slices.ContainsFunc(in.Groups, func(g binpack.Group) bool { return g.Limit > 0 })
+	if !limited && len(in.Rules) == 0 {
+		files = append(files, base+"-plain")
+	}
+	files = append(files, base)
+	for i := range files {
+		files[i] += ".yaml"
+	}
+	return files
+}
+
+// expects reports whether a forecast is given for an app.
+func expects(in *binpack.Instance) bool {
+	return slices.ContainsFunc(in.Apps, func(a binpack.App) bool { return a.Expected >= 0 })
+}
+
+// Knowledge is the default level for traces: K1 where each gives a forecast,
+// else K0.
+func Knowledge(traces []*trace.Trace) binpack.Knowledge {
+	for _, t := range traces {
+		if !expects(t.Instance) {
+			return binpack.K0
+		}
+	}
+	return binpack.K1
+}

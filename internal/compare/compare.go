@@ -1,0 +1,206 @@
+package compare
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/cerebro"
+	"github.com/sigma-scheduler/sigma/cerebro/report"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+)
+
+// Options say how a comparison is made.
+type Options struct {
+	Orders  int    // shuffled orders beside the file's
+	Seed    uint64 // of the shuffles
+	Workers int    // at least 1
+	Retry   bool   // try unplaced items again after each delete
+	Samples int    // points of the time series of the file's order; 0 = none
+	// Clock gives the CPU seconds of the calling thread; nil = runs take no time.
+	Clock func() float64
+}
+
+// A Result is what a comparison found.
+type Result struct {
+	Comparisons []report.Comparison // one a trace, in the order given
+	Violations  int                 // constraints broken, by all policies together
+	Notes       []string            // which files were used
+}
+
+// A task is one replay; tasks differ in where their run is stored.
+type task struct{ trace, policy, order int }
+
+// Run replays every trace under every policy in the file's order and in
+// opt.Orders shuffled ones, each checked by the slow checker. Where the score
+// of a policy is not finite, Best-Fit decides.
+func Run(ctx context.Context, traces []*trace.Trace, names []string, catalog Catalog, opt Options) (Result, error) {
+	c := comparison{traces: traces, opt: opt}
+	for _, t := range traces {
+		policies, err := catalog.findAll(names, t)
+		if err != nil {
+			return Result{}, err
+		}
+		c.policies = append(c.policies, policies)
+	}
+	if err := c.replayAll(ctx); err != nil {
+		return Result{}, err
+	}
+	return c.result()
+}
+
+// findAll finds each policy once, however often it is named.
+func (c *Catalog) findAll(names []string, t *trace.Trace) ([]Found, error) {
+	var all []Found
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			continue
+		}
+		f, err := c.Find(name, t)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, f)
+	}
+	return all, nil
+}
+
+type comparison struct {
+	traces   []*trace.Trace
+	policies [][]Found // by trace
+	opt      Options
+	runs     [][][]cerebro.Run // by trace, policy, order
+}
+
+// replayAll does all tasks. Runs are stored by index, so that nothing depends
+// on which worker does what; the error is that of the first task that failed.
+func (c *comparison) replayAll(ctx context.Context) error {
+	tasks := c.tasks()
+	errs := make([]error, len(tasks))
+	var next atomic.Int64
+	var failed atomic.Bool
+	var group sync.WaitGroup
+	for range max(1, min(c.opt.Workers, len(tasks))) {
+		group.Go(func() {
+			if c.opt.Clock != nil { // which is the thread's
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
+			}
+			w := worker{comparison: c}
+			for !failed.Load() && ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(tasks) {
+					return
+				}
+				if errs[i] = w.replay(tasks[i]); errs[i] != nil {
+					failed.Store(true)
+				}
+			}
+		})
+	}
+	group.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// tasks go trace by trace, since a worker keeps the replayer of one, and order
+// by order, since a replayer keeps shuffles.
+func (c *comparison) tasks() []task {
+	var tasks []task
+	for t := range c.traces {
+		c.runs = append(c.runs, make([][]cerebro.Run, len(c.policies[t])))
+		for p := range c.policies[t] {
+			c.runs[t][p] = make([]cerebro.Run, c.opt.Orders+1)
+		}
+		for order := range c.opt.Orders + 1 {
+			for p := range c.policies[t] {
+				tasks = append(tasks, task{t, p, order})
+			}
+		}
+	}
+	return tasks
+}
+
+// A worker keeps the replayer of the trace that it is at.
+type worker struct {
+	*comparison
+	replayer *cerebro.Replayer
+}
+
+func (w *worker) replay(t task) error {
+	tr := w.traces[t.trace]
+	if w.replayer == nil || w.replayer.Trace() != tr {
+		w.replayer = cerebro.NewReplayer(tr)
+	}
+	options := cerebro.Options{
+		Order: t.order, Seed: w.opt.Seed, Retry: w.opt.Retry, Check: true, Fallback: policy.BestFit{},
+	}
+	if t.order == 0 {
+		options.Samples = w.opt.Samples
+	}
+	began := 0.0
+	if w.opt.Clock != nil {
+		began = w.opt.Clock()
+	}
+	found := w.policies[t.trace][t.policy]
+	run, err := w.replayer.Run(found.Policy, options)
+	if err != nil {
+		return fmt.Errorf("trace %q, policy %s, order %d: %w", tr.Name, found.Name, t.order, err)
+	}
+	if w.opt.Clock != nil {
+		run.Seconds = w.opt.Clock() - began
+	}
+	w.runs[t.trace][t.policy][t.order] = run
+	return nil
+}
+
+// result turns the runs into comparisons.
+func (c *comparison) result() (Result, error) {
+	var out Result
+	for i, t := range c.traces {
+		head, err := Describe(t, cerebro.NewReplayer(t))
+		if err != nil {
+			return Result{}, err
+		}
+		head.Seed, head.Orders = c.opt.Seed, c.opt.Orders
+		limit := meanBound(t, head.Deletes, c.opt.Seed, c.opt.Orders)
+		if head.Deletes && c.opt.Orders > 0 {
+			out.Notes = append(out.Notes, fmt.Sprintf(
+				"the bound of %s is the mean over its shuffled orders, in which departures move with their requests", t.Name))
+		}
+		var policies []report.PolicyRuns
+		for p, found := range c.policies[i] {
+			runs := report.PolicyRuns{Policy: found.Name, Knowledge: found.Policy.Knowledge().String(), Runs: c.runs[i][p]}
+			if found.Object != nil {
+				runs.Digest = found.Object.Digest()
+				runs.Exposure = Exposure(found.Object, head.Digest, c.opt.Seed, c.opt.Orders)
+			}
+			policies = append(policies, runs)
+			for _, run := range runs.Runs {
+				out.Violations += run.Violations
+			}
+			out.note(found)
+		}
+		out.Comparisons = append(out.Comparisons, report.Build(head, limit, policies))
+	}
+	return out, nil
+}
+
+// note says which shipped file served, once per file.
+func (r *Result) note(found Found) {
+	if found.File == "" {
+		return
+	}
+	line := fmt.Sprintf("%s is %s (%s)", found.Name, found.File, found.Object.Spec.Knowledge)
+	if !slices.Contains(r.Notes, line) {
+		r.Notes = append(r.Notes, line)
+	}
+}

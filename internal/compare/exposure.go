@@ -1,0 +1,61 @@
+package compare
+
+import (
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/cerebro/report"
+)
+
+// What training has seen of what a policy is measured on.
+const (
+	HeldOut      = "held out"
+	SameInstance = "same instance, other orders"
+	TrainedOn    = "trained on"
+)
+
+// Exposure compares a policy's provenance with a trace that is replayed in
+// orders 1…orders of seed (0 = only the file's order). It is empty for a
+// built-in and for a file that does not say what it was trained on.
+func Exposure(object *policy.Object, digest report.Digest, seed uint64, orders int) string {
+	if object == nil {
+		return ""
+	}
+	provenance := object.Spec.Provenance
+	traces, ok := provenance["traces"].([]any)
+	if !ok {
+		return ""
+	}
+	exposure := HeldOut
+	for _, entry := range traces {
+		t, ok := entry.(map[string]any)
+		if !ok {
+			return ""
+		}
+		switch {
+		case t["trace"] == digest.Trace && overlap(provenance, seed, orders):
+			return TrainedOn
+		case t["trace"] == digest.Trace, t["instance"] == digest.Instance:
+			exposure = SameInstance
+		}
+	}
+	return exposure
+}
+
+// overlap reports whether training saw one of the orders that count: shuffles
+// 1…N of the same seed, or the file's order on both sides.
+func overlap(provenance map[string]any, seed uint64, orders int) bool {
+	trained, ok := provenance["orders"].(int)
+	if !ok {
+		return true // it does not say: assume the worst
+	}
+	if trained == 0 || orders == 0 {
+		return trained == orders
+	}
+	switch s := provenance["seed"].(type) {
+	case int:
+		return s >= 0 && uint64(s) == seed
+	case uint64:
+		return s == seed
+	default:
+		return true
+	}
+}
