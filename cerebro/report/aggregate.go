@@ -169,9 +169,6 @@ func overview(comparisons []Comparison) grid {
 
 	add(words("policy", "as given to --policy", names))
 	add(words("knowledge", "what the policy may know of the future", knowledge))
-	if strings.Join(exposure, "") != "" {
-		add(words("exposure", "whether training saw the traces", dashes(exposure)))
-	}
 	machinesHead, machinesAbout := "machines", "machines that hold an item at the end"
 	if deletes {
 		machinesHead, machinesAbout = "peak", "the most machines that held an item at any time"
@@ -205,6 +202,9 @@ func overview(comparisons []Comparison) grid {
 	}
 	counts("VIOLATIONS", "constraints broken: a bug", func(r Aggregated) int { return r.Violations })
 	counts("fallbacks", "items that the policy did not decide, over all orders", func(r Aggregated) int { return r.Fallbacks })
+	if strings.Join(exposure, "") != "" {
+		add(words("exposure", "whether training saw the traces", dashes(exposure)))
+	}
 	return g
 }
 
@@ -220,7 +220,7 @@ func estimates(head, about string, most int, sign bool, scale float64, traces in
 	digits := decimals(most, means)
 	for i, e := range list {
 		s := figure(means[i], digits, sign)
-		if e.N > 0 && !zero {
+		if e.N > 1 && !zero { // one trace says nothing of the error
 			s += " ± " + figure(scale*e.Err, digits, false)
 		}
 		if e.N > 0 && e.N < traces {

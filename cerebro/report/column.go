@@ -124,9 +124,6 @@ func (c *Comparison) grid() grid {
 
 	add(words("policy", "as given to --policy", names))
 	add(words("knowledge", "what the policy may know of the future", knowledge))
-	if strings.Join(exposure, "") != "" {
-		add(words("exposure", "whether training saw this trace", dashes(exposure)))
-	}
 	c.addMachines(of, add)
 	if gap := of(func(o outcome) float64 { return o.gap }); some(gap) {
 		add(figures("gap %", "mean cost above the bound", 2, false, percent(gap)))
@@ -157,6 +154,9 @@ func (c *Comparison) grid() grid {
 	c.addRejections(of, add)
 	if seconds := of(func(o outcome) float64 { return o.seconds }); positive(seconds) {
 		add(figures("cpu s", "processor time of a replay", 3, false, seconds))
+	}
+	if strings.Join(exposure, "") != "" {
+		add(words("exposure", "whether training saw this trace", dashes(exposure)))
 	}
 	return g
 }

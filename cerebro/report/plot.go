@@ -37,7 +37,7 @@ type strip struct {
 }
 
 func (p strip) svg() template.HTML {
-	const top, rowHeight, foot = 34, 58, 50
+	const top, rowHeight, foot = 34, 58, 58
 	low, high := p.limit, p.limit
 	for _, r := range p.rows {
 		for _, v := range append([]float64{r.extra}, r.values...) {
@@ -113,7 +113,7 @@ type line struct {
 
 // lineChart draws machines over time. Lines differ by colour and by dashes.
 func lineChart(id, title, about string, lines []line, limit float64, limitName string) template.HTML {
-	const height, top, foot, left = 340, 30, 50, 52
+	const height, top, foot, left = 348, 30, 58, 52
 	start, end, most := math.Inf(1), math.Inf(-1), limit
 	for _, l := range lines {
 		for _, s := range l.series {

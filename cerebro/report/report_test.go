@@ -409,6 +409,12 @@ func TestSummary(t *testing.T) {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
+	// One trace says nothing of the error.
+	var lone strings.Builder
+	overview([]Comparison{small(), fixed()}).text(&lone)
+	if s := lone.String(); strings.Contains(s, "± 0 (1)") || strings.Contains(s, "± 0.0 (1)") || strings.Contains(s, "± 0.00 (1)") {
+		t.Errorf("an error from one trace:\n%s", s)
+	}
 	// Only Best-Fit ran on all three; the others' means are of easier traces.
 	want := "bestfit leaves out 0.67 % of the cpu (means over 3 traces)."
 	if got := Summary([]Comparison{small(), fixed(), churn()}); got != want {
