@@ -16,9 +16,9 @@ func (w *wide) addTimes(v, n int64) {
 	w.hi, _ = bits.Add64(w.hi, hi, carry)
 }
 
-func (w wide) zero() bool { return w.hi == 0 && w.lo == 0 }
+func (w *wide) zero() bool { return w.hi == 0 && w.lo == 0 }
 
-func (w wide) float() float64 { return float64(float64(w.hi)*(1<<64)) + float64(w.lo) }
+func (w *wide) float() float64 { return float64(float64(w.hi)*(1<<64)) + float64(w.lo) }
 
 // share is part ÷ whole, 0 when there is no whole.
 func share(part, whole wide) float64 {
