@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 
 	"github.com/spf13/cobra"
@@ -10,13 +11,16 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/compare"
 )
 
+// samples is the number of points of a line in the report.
+const samples = 240
+
 func (a *app) compare() *cobra.Command {
 	var (
 		paths, names []string
 		options      compare.Options
 		timing       bool
 		detail       bool
-		format       string
+		format, page string
 		choice       policyFlags
 	)
 	cmd := &cobra.Command{
@@ -54,6 +58,9 @@ placement is checked by an independent checker; a violation makes the exit code
 			if err != nil {
 				return err
 			}
+			if page != "" {
+				options.Samples = samples
+			}
 			if timing {
 				options.Clock = threadSeconds
 			}
@@ -63,6 +70,12 @@ placement is checked by an independent checker; a violation makes the exit code
 			}
 			if err := a.printComparison(result, format, detail); err != nil {
 				return err
+			}
+			if page != "" {
+				err := writeFile(page, func(w io.Writer) error { return report.HTML(w, result.Comparisons) })
+				if err != nil {
+					return err
+				}
 			}
 			return violated(result.Violations)
 		}),
@@ -76,6 +89,7 @@ placement is checked by an independent checker; a violation makes the exit code
 	flags.BoolVar(&options.Retry, "retry", false, "try items that were left out again after each delete")
 	flags.BoolVar(&timing, "timing", false, "measure the CPU seconds of each replay")
 	flags.StringVar(&format, "format", "table", "table, json or markdown")
+	flags.StringVar(&page, "report", "", "also write the comparison as an HTML page of one file")
 	flags.BoolVar(&detail, "detail", false, "with several traces, also a table for each")
 	choice.add(flags)
 	return cmd

@@ -20,7 +20,7 @@ type Options struct {
 	Seed    uint64 // of the shuffles
 	Workers int    // at least 1
 	Retry   bool   // try unplaced items again after each delete
-	Samples int    // points of the time series of the file's order; 0 = none
+	Samples int    // points of the time series of the first order that counts; 0 = none
 	// Clock gives the CPU seconds of the calling thread; nil = runs take no time.
 	Clock func() float64
 }
@@ -143,7 +143,7 @@ func (w *worker) replay(t task) error {
 	options := cerebro.Options{
 		Order: t.order, Seed: w.opt.Seed, Retry: w.opt.Retry, Check: true, Fallback: policy.BestFit{},
 	}
-	if t.order == 0 {
+	if t.order == min(1, w.opt.Orders) {
 		options.Samples = w.opt.Samples
 	}
 	began := 0.0
