@@ -95,6 +95,22 @@ func TestCheckpointKilledAtEveryByte(t *testing.T) {
 	}
 }
 
+// The torn line is off the file as soon as it is open, before anything shorter
+// could be written over a part of it.
+func TestCheckpointCutsTornLine(t *testing.T) {
+	header, err := checkpointHeader(testSettings)
+	require.NoError(t, err)
+	whole := string(header) + "0 0 00000000000000aa 1.5\n"
+	path := filepath.Join(t.TempDir(), "checkpoint")
+	require.NoError(t, os.WriteFile(path, []byte(whole+"0 1 00000000000000ab 2.12345678"), 0o600))
+	c := openCheckpoint(t, path, testSettings)
+	assert.Equal(t, 1, c.Recorded())
+	require.NoError(t, c.Close())
+	after, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, whole, string(after))
+}
+
 // With seven workers lines come in any order, so that a kill leaves gaps; the
 // result is the same.
 func TestCheckpointWithWorkers(t *testing.T) {

@@ -111,7 +111,7 @@ func Minimize(ctx context.Context, opt Optimizer, evaluate Evaluate, o Options) 
 	}
 	for generation := 0; ; generation++ {
 		switch {
-		case r.Evaluations == o.Budget:
+		case r.Evaluations >= o.Budget:
 			return end(StopBudget, nil)
 		case calm.reached(o.Convergence):
 			return end(StopConverged, nil)

@@ -278,3 +278,18 @@ func TestEvaluateErrors(t *testing.T) {
 	require.ErrorIs(t, err, boom)
 	require.ErrorContains(t, late(Task{}, 1), "generation 0 is over")
 }
+
+// After an error no further task is begun.
+func TestParallelStopsAfterAnError(t *testing.T) {
+	calls := 0
+	evaluate := Parallel(1, func(_ context.Context, task Task) (float64, []float64, error) {
+		calls++
+		if task.Index == 3 {
+			return 0, nil, errors.New("boom")
+		}
+		return 1, nil, nil
+	})
+	_, err := Minimize(context.Background(), newOptimiser(t, "pso", Search{Box: Cube(1, 0, 1)}), evaluate, Options{Budget: 100})
+	require.ErrorContains(t, err, "boom")
+	assert.Equal(t, 4, calls)
+}

@@ -46,6 +46,45 @@ func TestLevels(t *testing.T) {
 	}
 }
 
+// An ellipsoid a thousand times longer than thin: after learning its shape,
+// CMA-ES falls as fast as on a sphere.
+func TestCMAESLearnsTheShape(t *testing.T) {
+	ellipsoid := func(x []float64) float64 {
+		sum := 0.0
+		for d, v := range x {
+			sum += math.Pow(10, 6*float64(d)/float64(len(x)-1)) * v * v
+		}
+		return sum
+	}
+	for seed := uint64(1); seed <= 3; seed++ {
+		r := minimize(t, "cmaes", Search{Box: Cube(10, -5, 4), Seed: seed}, ellipsoid, Options{Budget: 8000})
+		assert.Less(t, r.Value, 1e-8)
+	}
+}
+
+// One update by hand, from a covariance diag(4, 1) and two samples, of which
+// one counts: mean, both paths and the covariance of the tutorial's formulas.
+func TestCMAESUpdate(t *testing.T) {
+	c := newOptimiser(t, "cmaes", Search{Box: Cube(2, 0, 1), Size: 2}).(*CMAES)
+	c.covariance.SetSym(0, 0, 4)
+	require.False(t, c.degenerate())
+	assert.Equal(t, []float64{1, 2}, c.deviations)
+	c.samples = [][]float64{{.9, .1}, {.5 + .3*.8, .5 - .3*.2}} // m = (½, ½), σ = .3
+	c.update([]int{1, 0})
+
+	y := []float64{.8, -.2}
+	assert.InDeltaSlice(t, []float64{.5 + .3*y[0], .5 + .3*y[1]}, c.mean, 1e-12)
+	sigma := math.Sqrt(c.cSigma * (2 - c.cSigma)) // μ_eff = 1
+	assert.InDeltaSlice(t, []float64{sigma * y[0] / 2, sigma * y[1]}, c.pathSigma, 1e-12)
+	pc := math.Sqrt(c.cC * (2 - c.cC))
+	assert.InDeltaSlice(t, []float64{pc * y[0], pc * y[1]}, c.pathC, 1e-12)
+	keep := 1 - c.c1 - c.cMu
+	assert.InDelta(t, keep*4+c.c1*pc*pc*y[0]*y[0]+c.cMu*y[0]*y[0], c.covariance.At(0, 0), 1e-12)
+	assert.InDelta(t, (c.c1*pc*pc+c.cMu)*y[0]*y[1], c.covariance.At(0, 1), 1e-12)
+	norm := sigma * math.Hypot(y[0]/2, y[1])
+	assert.InDelta(t, .3*math.Exp(c.cSigma/c.dSigma*(norm/c.expectedNorm-1)), c.sigma, 1e-12)
+}
+
 // Every position asked for is inside the box, in every generation, and PSO's
 // velocities stay below the cap.
 func TestPositionsStayInside(t *testing.T) {
@@ -98,6 +137,33 @@ func TestVelocityFormula(t *testing.T) {
 	assert.InDelta(t, 4+want0, p.positions[0][0], 1e-15)
 	assert.Equal(t, .25, p.velocities[1][0]) // at both bests: inertia alone
 	assert.Equal(t, 6.25, p.positions[1][0])
+}
+
+// Without a finite best nothing pulls: a particle coasts on its inertia. The
+// same holds again when a renewed objective has no finite value.
+func TestNoPullWithoutABest(t *testing.T) {
+	p, err := NewPSO(Search{Box: Cube(1, 100, 200), Size: 2, Start: [][]float64{{150}, {160}}}, DefaultPSO())
+	require.NoError(t, err)
+	p.velocities[0][0], p.velocities[1][0] = 1, -1
+	nan := math.NaN()
+	for range 2 {
+		p.Ask()
+		p.Tell([]float64{nan, nan})
+	}
+	assert.Equal(t, []float64{DefaultInertia}, p.velocities[0])
+	assert.Equal(t, []float64{150 + DefaultInertia}, p.positions[0])
+
+	p.Ask()
+	p.Tell([]float64{1, 2})
+	p.Renew()
+	assert.Len(t, p.Ask(), 4)
+	p.Tell([]float64{nan, nan, nan, nan})
+	best, value := p.Best()
+	assert.Nil(t, best)
+	assert.Equal(t, math.Inf(1), value)
+	before := p.velocities[0][0]
+	p.Ask()
+	assert.Equal(t, DefaultInertia*before, p.velocities[0][0])
 }
 
 func TestRingLooksAtNeighbours(t *testing.T) {
