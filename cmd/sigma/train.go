@@ -1,0 +1,294 @@
+package main
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/compare"
+	"github.com/sigma-scheduler/sigma/internal/train"
+	"github.com/sigma-scheduler/sigma/swarm"
+)
+
+// trainFlags are the flags that are not fields of a train.Config as they are.
+type trainFlags struct {
+	paths                  []string
+	knowledge              string
+	start                  string
+	out, checkpoint, curve string
+	quiet                  bool
+}
+
+func (a *app) train() *cobra.Command {
+	var f trainFlags
+	var cfg train.Config
+	cmd := &cobra.Command{
+		Use:   "train --trace DIR --out policy.yaml",
+		Short: "Train a placement policy on traces",
+		Long: `Train searches for the weights of a policy that packs the traces onto the
+fewest machines, with a particle swarm (or, as controls, CMA-ES or random
+search), and writes the best as a Kubernetes object.
+
+One evaluation replays every trace in every order once. The same flags give the
+same bytes for any number of workers. An interrupt keeps the best so far; with
+--checkpoint the same command goes on from where it was. Generated traces with a
+seed from ` + strconv.Itoa(train.FirstTestSeed) + ` up are for tests and refused.`,
+		Example: `  sigma train --trace traces/train --orders 4 --evaluations 2000 --out policy.yaml
+  sigma train --trace traces/train --knowledge K0 --optimizer cmaes --checkpoint run --out cmaes.yaml`,
+		Args: noArgs,
+		RunE: a.do(func(cmd *cobra.Command, _ []string) error {
+			if err := required(cmd, "trace", "out"); err != nil {
+				return err
+			}
+			if err := f.check(&cfg); err != nil {
+				return err
+			}
+			traces, err := loadTraces(f.paths)
+			if err != nil {
+				return err
+			}
+			cfg.Traces = traces
+			if err := f.complete(&cfg); err != nil {
+				return err
+			}
+			return a.trainTo(cmd.Context(), cfg, f)
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVar(&f.paths, "trace", nil, "trace, or folder of traces (repeatable)")
+	flags.StringVar(&f.out, "out", "", "policy file to write")
+	flags.StringVar(&cfg.Model, "model", "linear", "what is trained: "+strings.Join(policy.Models(), ", "))
+	flags.StringVar(&f.knowledge, "knowledge", "", "what the policy may know of the future (default K1 where the traces give forecasts, else K0)")
+	flags.IntVar(&cfg.Evaluations, "evaluations", 2000, "budget: positions to evaluate")
+	flags.IntVar(&cfg.Orders, "orders", 0, "shuffled orders per trace in an evaluation; 0 = the file's order")
+	flags.Uint64Var(&cfg.Seed, "seed", 1, "of the search and of the shuffles")
+	flags.IntVar(&cfg.Workers, "workers", runtime.GOMAXPROCS(0), "evaluations at the same time")
+	flags.StringVar(&cfg.Optimizer, "optimizer", "swarm", strings.Join(train.Optimizers(), ", "))
+	flags.IntVar(&cfg.Particles, "particles", swarm.DefaultParticles, "positions in a generation")
+	flags.Float64Var(&cfg.Risk, "risk", train.DefaultRisk, "how much of worst − mean is added to the mean cost")
+	flags.StringSliceVar(&cfg.Features, "features", nil, "features and parameters to learn (default: those of the model and the knowledge)")
+	flags.StringVar(&f.start, "start", "", "policy file to start from")
+	flags.StringVar(&f.checkpoint, "checkpoint", "", "folder that keeps every evaluation, to resume from")
+	flags.StringVar(&f.curve, "log", "", "CSV file with a line per generation")
+	flags.BoolVar(&f.quiet, "quiet", false, "no progress")
+	return cmd
+}
+
+// check looks at names and numbers before traces are read.
+func (f *trainFlags) check(cfg *train.Config) error {
+	if err := oneOf("model", cfg.Model, policy.Models()...); err != nil {
+		return err
+	}
+	if err := oneOf("optimizer", cfg.Optimizer, train.Optimizers()...); err != nil {
+		return err
+	}
+	if _, err := parseKnowledge(f.knowledge); err != nil {
+		return err
+	}
+	known := append(policy.FeatureNames(), policy.ParameterNames()...)
+	for _, name := range cfg.Features {
+		if base, _, _ := strings.Cut(name, ":"); !slices.Contains(known, base) {
+			return unknown("feature", name, known)
+		}
+	}
+	for name, n := range map[string]int{"evaluations": cfg.Evaluations, "workers": cfg.Workers, "particles": cfg.Particles} {
+		if n < 1 {
+			return usagef("--%s %d: want at least 1", name, n)
+		}
+	}
+	if cfg.Orders < 0 || !(cfg.Risk >= 0) {
+		return usagef("--orders %d --risk %v: want at least 0", cfg.Orders, cfg.Risk)
+	}
+	return nil
+}
+
+// complete fills in what depends on the traces, and refuses those that are for
+// tests.
+func (f *trainFlags) complete(cfg *train.Config) error {
+	for _, t := range cfg.Traces {
+		if seed, ok := testSeed(t); ok {
+			return usagef("trace %q was generated with the test seed %v: seeds from %d up are never trained on, so that results on them are held out",
+				t.Name, seed, train.FirstTestSeed)
+		}
+	}
+	cfg.Knowledge = compare.Knowledge(cfg.Traces)
+	if k, err := parseKnowledge(f.knowledge); err != nil {
+		return err
+	} else if k != nil {
+		cfg.Knowledge = *k
+	}
+	cfg.Name = strings.TrimSuffix(filepath.Base(f.out), filepath.Ext(f.out))
+	if f.start != "" {
+		start, err := policy.Load(f.start)
+		if err != nil {
+			return err
+		}
+		cfg.Start = start
+	}
+	if f.checkpoint != "" {
+		if err := os.MkdirAll(f.checkpoint, 0o755); err != nil {
+			return err
+		}
+		cfg.Checkpoint = filepath.Join(f.checkpoint, "train.checkpoint")
+	}
+	return nil
+}
+
+// testSeed reports whether a trace was generated for tests.
+func testSeed(t *trace.Trace) (seed any, ok bool) {
+	if t.Source["origin"] != "generated" {
+		return nil, false
+	}
+	seed = t.Source["seed"]
+	switch s := seed.(type) {
+	case int:
+		return seed, s >= train.FirstTestSeed
+	case uint64:
+		return seed, s >= train.FirstTestSeed
+	case float64:
+		return seed, s >= train.FirstTestSeed
+	default:
+		return nil, false
+	}
+}
+
+// trainTo trains and saves what was found, also when it was interrupted.
+func (a *app) trainTo(ctx context.Context, cfg train.Config, f trainFlags) error {
+	if !f.quiet {
+		fmt.Fprintf(a.stderr, "training %s at %s with %s: %s of %s, seed %d\n", cfg.Model, cfg.Knowledge, cfg.Optimizer,
+			plural(cfg.Evaluations, "evaluation"), plural(cfg.Replays(), "replay"), cfg.Seed)
+	}
+	log := &generationLog{path: f.curve, replays: cfg.Replays()}
+	defer log.close()
+	show := newProgress(a.stderr, cfg.Evaluations, f.quiet)
+	var last swarm.Stats
+	cfg.Progress = func(s swarm.Stats) {
+		last = s
+		log.write(s)
+		show.update(s)
+	}
+	object, err := train.Run(ctx, cfg)
+	show.end()
+	if errors.Is(err, swarm.ErrSettings) {
+		return usagef("%w; take another folder, or the same settings", err)
+	}
+	if object == nil || err != nil && !errors.Is(err, ctx.Err()) {
+		return err
+	}
+	if err := errors.Join(object.Save(f.out), log.close()); err != nil {
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %s holds the best so far", err, f.out)
+	}
+	fmt.Fprintf(a.stdout, "%s: %s, fitness %.6g after %s\n", f.out, object.Digest(), last.GlobalBest,
+		plural(last.Evaluations, "evaluation"))
+	return nil
+}
+
+// A generationLog is the CSV file of --log, begun with the first generation.
+type generationLog struct {
+	path    string // "" = none
+	replays int    // per evaluation
+	file    *os.File
+	csv     *csv.Writer
+	err     error
+}
+
+func (l *generationLog) write(s swarm.Stats) {
+	if l.path == "" || l.err != nil {
+		return
+	}
+	if l.file == nil {
+		if l.file, l.err = os.Create(l.path); l.err != nil {
+			return
+		}
+		l.csv = csv.NewWriter(l.file)
+		l.err = l.csv.Write([]string{"generation", "evaluations", "replays", "global_best", "mean_velocity", "diversity"})
+	}
+	number := func(v float64) string { return strconv.FormatFloat(v, 'g', 9, 64) }
+	line := []string{
+		strconv.Itoa(s.Generation), strconv.Itoa(s.Evaluations), strconv.Itoa(s.Evaluations * l.replays),
+		number(s.GlobalBest), number(s.MeanVelocity), number(s.Diversity),
+	}
+	l.err = errors.Join(l.err, l.csv.Write(line))
+	l.csv.Flush() // the file can be watched
+	l.err = errors.Join(l.err, l.csv.Error())
+}
+
+// close reports the first error. It may be called again.
+func (l *generationLog) close() error {
+	if l.file != nil {
+		l.err = errors.Join(l.err, l.file.Close())
+		l.file = nil
+	}
+	return l.err
+}
+
+// progress tells how far a search is: a line that is overwritten on a terminal,
+// a line a minute in a pipe.
+type progress struct {
+	out      io.Writer // nil = quiet
+	terminal bool
+	budget   int
+	began    time.Time
+	shown    time.Time
+}
+
+func newProgress(out io.Writer, budget int, quiet bool) *progress {
+	p := &progress{budget: budget, began: time.Now(), shown: time.Now()}
+	if quiet {
+		return p
+	}
+	p.out = out
+	file, ok := out.(*os.File)
+	p.terminal = ok && term.IsTerminal(int(file.Fd()))
+	return p
+}
+
+func (p *progress) update(s swarm.Stats) {
+	now := time.Now()
+	every := time.Minute
+	if p.terminal {
+		every = time.Second / 5
+	}
+	if p.out == nil || now.Sub(p.shown) < every {
+		return
+	}
+	p.shown = now
+	text := progressText(s, p.budget, now.Sub(p.began))
+	if p.terminal {
+		fmt.Fprintf(p.out, "\r\x1b[K%s", text)
+	} else {
+		fmt.Fprintln(p.out, text)
+	}
+}
+
+// progressText is one line: how much is done, how fast, how good, how long to go.
+func progressText(s swarm.Stats, budget int, spent time.Duration) string {
+	rate := float64(s.Evaluations) / max(spent.Seconds(), 1e-3)
+	left := time.Duration(float64(budget-s.Evaluations) / rate * float64(time.Second))
+	return fmt.Sprintf("%d of %d evaluations (%d %%), %.3g a second, best %.6g, %s to go",
+		s.Evaluations, budget, 100*s.Evaluations/budget, rate, s.GlobalBest, left.Round(time.Second))
+}
+
+// end clears the line.
+func (p *progress) end() {
+	if p.terminal && p.out != nil {
+		fmt.Fprint(p.out, "\r\x1b[K")
+	}
+}
