@@ -57,9 +57,9 @@ func recorded(t *testing.T, name, path string, workers int) (text string, made i
 		calls.Add(1)
 		return kinks(task.X), []float64{sphere(task.X), shifted(sphere)(task.X)}, nil
 	}
-	opt := newOptimiser(t, name, Search{Box: Cube(2, -1, 1), Seed: 1, Size: 5})
+	opt := newOptimiser(t, name, Search{Box: Cube(2, -1, 1), Seed: 1, Size: 3})
 	r, err := Minimize(context.Background(), opt, Parallel(workers, objective), Options{
-		Budget: 23, Checkpoint: c, Archive: archive,
+		Budget: 13, Checkpoint: c, Archive: archive,
 		Renew:    func(g int) bool { return g == 2 },
 		Progress: func(s Stats) { fmt.Fprintf(&b, "%#v\n", s) },
 	})
@@ -77,7 +77,7 @@ func TestCheckpointKilledAtEveryByte(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "checkpoint")
 			want, made := recorded(t, o.name, path, 1)
-			require.Equal(t, 23, made)
+			require.Equal(t, 13, made)
 			full, err := os.ReadFile(path)
 			require.NoError(t, err)
 
@@ -86,7 +86,7 @@ func TestCheckpointKilledAtEveryByte(t *testing.T) {
 				got, made := recorded(t, o.name, path, 1)
 				require.Equal(t, want, got, "killed at byte %d", n)
 				kept := max(strings.Count(string(full[:n]), "\n")-1, 0)
-				require.Equal(t, 23-kept, made, "killed at byte %d", n)
+				require.Equal(t, 13-kept, made, "killed at byte %d", n)
 				again, err := os.ReadFile(path)
 				require.NoError(t, err)
 				require.Equal(t, string(full), string(again), "killed at byte %d", n)
@@ -209,9 +209,9 @@ func TestCheckpointOfAnotherOptimiser(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "checkpoint")
 	recorded(t, "pso", path, 1)
 	c := openCheckpoint(t, path, testSettings)
-	assert.Equal(t, 23, c.Recorded())
-	opt := newOptimiser(t, "cmaes", Search{Box: Cube(2, -1, 1), Seed: 1, Size: 5})
-	_, err := Minimize(context.Background(), opt, Parallel(1, Func(kinks)), Options{Budget: 23, Checkpoint: c})
+	assert.Equal(t, 13, c.Recorded())
+	opt := newOptimiser(t, "cmaes", Search{Box: Cube(2, -1, 1), Seed: 1, Size: 3})
+	_, err := Minimize(context.Background(), opt, Parallel(1, Func(kinks)), Options{Budget: 13, Checkpoint: c})
 	require.ErrorContains(t, err, path+":2: generation 0, index 0 was evaluated at another position")
 }
 
@@ -220,7 +220,7 @@ func TestCheckpointWriteFails(t *testing.T) {
 	c := openCheckpoint(t, filepath.Join(t.TempDir(), "checkpoint"), testSettings)
 	require.NoError(t, c.file.Close())
 	opt := newOptimiser(t, "pso", Search{Box: Cube(2, -1, 1)})
-	r, err := Minimize(context.Background(), opt, Parallel(3, Func(kinks)), Options{Budget: 23, Checkpoint: c})
+	r, err := Minimize(context.Background(), opt, Parallel(3, Func(kinks)), Options{Budget: 13, Checkpoint: c})
 	require.ErrorIs(t, err, os.ErrClosed)
 	assert.Equal(t, StopFailed, r.Stop)
 	assert.ErrorIs(t, c.record(Task{}, result{}), os.ErrClosed)
