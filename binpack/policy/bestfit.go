@@ -32,6 +32,7 @@ func (p *bestFit) Score(item binpack.Item, candidates []int32, out []float64) {
 	for i := range out {
 		out[i] = -out[i]
 	}
+	startInOrder(p.state, candidates, out)
 }
 
 // scoreTwo is the same for two dimensions and one kind, the common case, in one

@@ -22,4 +22,5 @@ func (p *bestFitFirst) Score(item binpack.Item, candidates []int32, out []float6
 	for i := range out {
 		out[i] = -out[i]
 	}
+	startInOrder(p.state, candidates, out)
 }

@@ -26,4 +26,5 @@ func (p *bestFitL2) Score(item binpack.Item, candidates []int32, out []float64) 
 			out[i] -= float64(share * share)
 		}
 	}
+	startInOrder(p.state, candidates, out)
 }

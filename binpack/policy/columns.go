@@ -43,12 +43,28 @@ func (c *columns) residual(d int, need int64, candidates []int32, out []float64)
 }
 
 // emptyLast lowers the score of empty machines below that of every machine in
-// use: an Any Fit policy starts a machine only when no other takes the item.
-// Scores must lie in [0, span].
+// use: an Any Fit policy starts a machine only when no other takes the item. In
+// an open fleet the order of machines.csv says which one it starts, so all get
+// the same score and the lowest position goes first. Scores must lie in
+// [−span, span].
 func emptyLast(s *binpack.State, span float64, candidates []int32, out []float64) {
+	open := s.Instance().Fleet == binpack.Open
 	for i, m := range candidates {
-		if s.Items(m) == 0 {
-			out[i] -= span + 1
+		if s.Items(m) > 0 {
+			continue
 		}
+		if open {
+			out[i] = 0
+		}
+		out[i] -= 2*span + 1
+	}
+}
+
+// startInOrder is emptyLast for Best Fit: an empty machine is last by its score
+// already where all are alike; in an open fleet of several kinds the order of
+// machines.csv decides, not which kind the item would leave fullest.
+func startInOrder(s *binpack.State, candidates []int32, out []float64) {
+	if s.Instance().Fleet == binpack.Open && len(s.Kinds()) > 1 {
+		emptyLast(s, float64(len(s.Instance().Dimensions)), candidates, out)
 	}
 }

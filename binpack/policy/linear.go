@@ -342,7 +342,7 @@ func (l *linearScorer) Score(item binpack.Item, candidates []int32, out []float6
 			if lost&emptyBit != 0 {
 				lost &^= emptyBit
 				if keepBack {
-					v -= emptyPenalty
+					v = -emptyPenalty // all alike: the order of machines.csv decides
 				}
 			}
 			if lost != 0 {

@@ -101,7 +101,7 @@ func (t *linearTwin) Score(item binpack.Item, candidates []int32, out []float64)
 		}
 		v := base + float64(singl*top)
 		if s.Items(m) == 0 && t.l.keepBack() {
-			v -= emptyPenalty
+			v = -emptyPenalty
 		}
 		if t.l.slots {
 			lost := int64(0)
