@@ -1,0 +1,196 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/benchdata/generate"
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/cerebro"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/swarm"
+)
+
+// victimDir, when set, makes the test binary a trainer that is to be killed.
+const victimDir = "SIGMA_TRAIN_VICTIM"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(victimDir); dir != "" {
+		victim(dir)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func victim(dir string) {
+	cfg := smallConfig(2, 3)
+	cfg.Evaluations = 400
+	cfg.Checkpoint = filepath.Join(dir, "checkpoint")
+	object, err := Run(context.Background(), cfg)
+	if err == nil {
+		err = object.Save(filepath.Join(dir, "policy.yaml"))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func smallTraces(n int, seed uint64) []*trace.Trace {
+	var list []*trace.Trace
+	for i := range n {
+		t, err := generate.Generate("small", seed+uint64(i), nil)
+		if err != nil {
+			panic(err)
+		}
+		list = append(list, t)
+	}
+	return list
+}
+
+func smallConfig(traces, workers int) Config {
+	return Config{
+		Traces: smallTraces(traces, 1), Orders: 1, Knowledge: binpack.K1, Evaluations: 60,
+		Seed: 5, Workers: workers, Risk: -1, Name: "test",
+	}
+}
+
+// TestKillAndResume kills a trainer at 50 random moments; each start goes on
+// where the one before was killed, and the end has the bytes of a run that
+// nobody disturbed.
+func TestKillAndResume(t *testing.T) {
+	if testing.Short() {
+		t.Skip("kills 50 processes")
+	}
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	start := func(dir string) *exec.Cmd {
+		cmd := exec.Command(exe)
+		cmd.Env = append(os.Environ(), victimDir+"="+dir)
+		cmd.Stderr = os.Stderr
+		return cmd
+	}
+	calm := t.TempDir()
+	begin := time.Now()
+	require.NoError(t, start(calm).Run())
+	whole := time.Since(begin)
+
+	dir := t.TempDir()
+	rng := rand.New(rand.NewPCG(11, 0))
+	kills := 0
+	for range 50 {
+		cmd := start(dir)
+		require.NoError(t, cmd.Start())
+		time.Sleep(time.Duration(rng.Int64N(int64(whole) / 12)))
+		require.NoError(t, cmd.Process.Kill())
+		if err := cmd.Wait(); err != nil {
+			kills++
+		}
+	}
+	require.Positive(t, kills)
+	require.NoError(t, start(dir).Run())
+	want, err := os.ReadFile(filepath.Join(calm, "policy.yaml"))
+	require.NoError(t, err)
+	got, err := os.ReadFile(filepath.Join(dir, "policy.yaml"))
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(got))
+	t.Logf("killed %d times, of %v", kills, whole)
+}
+
+func TestSameBytesForAnyWorkers(t *testing.T) {
+	for _, optimizer := range Optimizers() {
+		var want string
+		for _, workers := range []int{1, 2, 7} {
+			cfg := smallConfig(3, workers)
+			cfg.Optimizer = optimizer
+			object, err := Run(context.Background(), cfg)
+			require.NoError(t, err)
+			if want == "" {
+				want = string(object.Bytes())
+			}
+			require.Equal(t, want, string(object.Bytes()), "%s with %d workers", optimizer, workers)
+		}
+	}
+}
+
+func TestTestSeedsAreRefused(t *testing.T) {
+	cfg := smallConfig(1, 1)
+	cfg.Traces = smallTraces(1, FirstTestSeed)
+	_, err := Run(context.Background(), cfg)
+	require.ErrorContains(t, err, "test seed 900000")
+}
+
+func TestOtherSettingsAreRefused(t *testing.T) {
+	cfg := smallConfig(1, 1)
+	cfg.Evaluations = 20
+	cfg.Checkpoint = filepath.Join(t.TempDir(), "checkpoint")
+	_, err := Run(context.Background(), cfg)
+	require.NoError(t, err)
+	cfg.Workers = 2
+	_, err = Run(context.Background(), cfg)
+	require.NoError(t, err, "the number of workers is not a setting")
+	cfg.Risk = .5
+	_, err = Run(context.Background(), cfg)
+	require.ErrorIs(t, err, swarm.ErrSettings)
+	require.ErrorContains(t, err, "risk")
+}
+
+// TestLearns: a short run beats Best-Fit and Worst-Fit on the traces that it
+// was trained on.
+func TestLearns(t *testing.T) {
+	cfg := smallConfig(5, 2)
+	cfg.Evaluations = 120
+	object, err := Run(context.Background(), cfg)
+	require.NoError(t, err)
+	learned, err := object.Policy()
+	require.NoError(t, err)
+	mean := func(p binpack.Policy) float64 {
+		sum := 0.0
+		for _, tr := range cfg.Traces {
+			run, err := cerebro.NewReplayer(tr).Run(p, cerebro.Options{Order: 1, Seed: cfg.Seed, Check: true})
+			require.NoError(t, err)
+			require.Zero(t, run.Violations)
+			sum += float64(run.Machines)
+		}
+		return sum / float64(len(cfg.Traces))
+	}
+	require.Less(t, mean(learned), .85*mean(policy.BestFit{}))
+	require.Less(t, mean(learned), mean(policy.WorstFit{}))
+}
+
+func TestInterruptKeepsTheBest(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cfg := smallConfig(1, 2)
+	cfg.Evaluations = 100_000
+	cfg.Progress = func(s swarm.Stats) {
+		if s.Generation == 2 {
+			cancel()
+		}
+	}
+	object, err := Run(ctx, cfg)
+	require.True(t, errors.Is(err, context.Canceled), "%v", err)
+	require.NotNil(t, object)
+	require.NoError(t, object.Validate())
+}
+
+func TestStartIsTaken(t *testing.T) {
+	cfg := smallConfig(2, 1)
+	cfg.Evaluations = 20
+	first, err := Run(context.Background(), cfg)
+	require.NoError(t, err)
+	cfg.Start, cfg.Evaluations, cfg.Optimizer = first, 1, "random"
+	second, err := Run(context.Background(), cfg)
+	require.NoError(t, err)
+	require.Equal(t, first.Spec.Weights, second.Spec.Weights)
+	require.Equal(t, first.Spec.Parameters, second.Spec.Parameters)
+}
