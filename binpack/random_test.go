@@ -2,6 +2,7 @@ package binpack_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 
 	"github.com/sigma-scheduler/sigma/binpack"
@@ -270,4 +271,72 @@ func (w *world) spreads(group int32, here []place) bool {
 		joins = joins || w.inst.Apps[p.app].Group == group
 	}
 	return !joins || int32(len(machines)) >= min(w.inst.Groups[group].SpreadMin, living)
+}
+
+// largeLike is an instance much like `large` of the standard ones, on a fixed
+// fleet: 400 apps, about 5,000 items, limits, exclusions of mean degree 4,
+// machines of 96 cpu and 512Gi. The second result is the items in order.
+func largeLike(machines int, seed uint64) (*binpack.Instance, []binpack.Item) {
+	const apps, exclusions = 400, 800
+	rng := rand.New(rand.NewPCG(seed, 0))
+	inst := &binpack.Instance{
+		Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}, {Name: "memory", One: 1}},
+		Types:      []string{"node"},
+		Fleet:      binpack.Fixed,
+		Machines:   []binpack.MachineLine{{Name: "node", Count: machines, Cost: 1, Capacity: []int64{96, 512}}},
+	}
+	var requests [][]int32
+	for a := range int32(apps) {
+		cores := pick(rng, []float64{.06, .08, .55, .27, .04}, []int64{1, 2, 4, 8, 16})
+		limit := int32(1)
+		if rng.Float64() > .7 {
+			limit = []int32{2, 2, 3, 4, 8}[rng.IntN(5)]
+		}
+		inst.Groups = append(inst.Groups, binpack.Group{Name: fmt.Sprint("app-", a), Limit: limit})
+		inst.Apps = append(inst.Apps, binpack.App{
+			Name: fmt.Sprint("app-", a), Group: a, Demand: []int64{cores, 2 * cores}, Expected: -1, Lifetime: -1,
+		})
+		// 445 · rank^-0.8, capped at 200, adds up to about 5,000.
+		for left := int(min(200, 445*math.Pow(float64(a+1), -.8))) + 1; left > 0; {
+			size := 1
+			if a < 20 {
+				size = 1 + rng.IntN(40)
+			} else {
+				for rng.IntN(2) == 0 {
+					size++
+				}
+			}
+			size = min(size, left)
+			left -= size
+			request := make([]int32, size)
+			for i := range request {
+				request[i] = a
+			}
+			requests = append(requests, request)
+		}
+	}
+	for range exclusions {
+		a, b := int32(rng.IntN(apps)), int32(rng.IntN(apps))
+		if a != b {
+			inst.Rules = append(inst.Rules, binpack.Rule{A: a, B: b}, binpack.Rule{A: b, B: a})
+		}
+	}
+	rng.Shuffle(len(requests), func(i, j int) { requests[i], requests[j] = requests[j], requests[i] })
+	var items []binpack.Item
+	for _, request := range requests {
+		for _, a := range request {
+			items = append(items, binpack.Item{App: a, Serial: uint64(len(items))})
+		}
+	}
+	return inst, items
+}
+
+func pick(rng *rand.Rand, share []float64, values []int64) int64 {
+	x := rng.Float64()
+	for i, s := range share {
+		if x -= s; x < 0 {
+			return values[i]
+		}
+	}
+	return values[len(values)-1]
 }
