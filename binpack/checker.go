@@ -101,7 +101,7 @@ func (c *Checker) Remove(app, line, index int32, devices []Device) error {
 		return fmt.Errorf("%s holds no %s", c.name(at), c.inst.Apps[app].Name)
 	}
 	for _, dev := range devices {
-		if share := c.share(app, dev); share == 0 || m.devices[dev] < share {
+		if m.devices[dev] < c.share(app, dev) {
 			return fmt.Errorf("%s on %s does not hold %s device %d", c.inst.Apps[app].Name, c.name(at), c.dimension(dev), dev.Index)
 		}
 	}
