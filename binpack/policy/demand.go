@@ -16,7 +16,11 @@ const (
 
 const (
 	priorSD = .25 // ρ: standard deviation of the volume factor, before the first arrival
-	appCV   = .25 // c: coefficient of variation of an app's count around its forecast
+	// commonCV is that of a factor common to all apps. Without a clock it counts
+	// where apps come in several requests; where each comes whole, what has come
+	// shows the factor.
+	commonCV = .1
+	appCV    = .25 // c: coefficient of variation of an app's count around its forecast
 	// clockSteps is the number of steps in which the weights of the global
 	// factor follow the clock: between two of them an arrival changes one term.
 	clockSteps = 256
@@ -83,7 +87,8 @@ func newDemand(s *binpack.State, know binpack.Knowledge, params map[string]float
 	d.z, d.fleet = params["z"]
 	d.q = params["q"]
 	d.fleet = d.fleet && inst.Fleet == binpack.Open && know != binpack.K0 &&
-		(!know.Forecast() || anyForecast(s.Known.Expected))
+		(!know.Forecast() || anyGiven(s.Known.Expected)) &&
+		(!know.Clock() || !anyGiven(s.Known.Lifetime)) // the clock says nothing of what stays
 	for _, k := range s.Kinds() {
 		for i, c := range k.Capacity {
 			d.reference[i] = max(d.reference[i], float64(c))
@@ -106,8 +111,9 @@ func newDemand(s *binpack.State, know binpack.Knowledge, params map[string]float
 	return d
 }
 
-func anyForecast(expected []float64) bool {
-	for _, m := range expected {
+// anyGiven reports whether a forecast column has a value at all.
+func anyGiven(column []float64) bool {
+	for _, m := range column {
 		if m >= 0 {
 			return true
 		}
@@ -276,6 +282,11 @@ func (d *demand) plan() {
 	if !d.fleet {
 		return
 	}
+	if d.know.Clock() && d.s.Departures() > 0 { // what came is not what stays
+		clear(d.target)
+		clear(d.final)
+		return
+	}
 	if d.know == binpack.K1Clock && min(clockSteps-1, int64(d.s.Known.Elapsed*clockSteps)) != d.step {
 		d.reloadRatio()
 	}
@@ -294,7 +305,8 @@ func (d *demand) plan() {
 				v = d.living(i) + machinesOf(d.coming[i])
 			}
 			if v > 0 && d.know == binpack.K1 {
-				sd = min(1, appCV*math.Sqrt(d.variance)/(1<<itemBits)/v)
+				coming := machinesOf(d.coming[i]) * float64(d.repeat) / repeatSteps
+				sd = min(1, math.Hypot(appCV*math.Sqrt(d.variance)/(1<<itemBits), commonCV*coming)/v)
 			}
 		}
 		d.final[i] = (1 + .2*d.z) * v
