@@ -3,6 +3,7 @@ package binpack
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Checker is the independent slow checker of placements: maps and plain loops,
@@ -208,13 +209,8 @@ func (c *Checker) judgeDevices(app int32, at position, m *checkedMachine, device
 
 func (c *Checker) judgeType(app int32, at position) []error {
 	types, typ := c.inst.Apps[app].Types, c.inst.Machines[at.line].Type
-	if types == nil {
+	if types == nil || slices.Contains(types, typ) {
 		return nil
-	}
-	for _, t := range types {
-		if t == typ {
-			return nil
-		}
 	}
 	return []error{fmt.Errorf("type %s is not allowed", c.inst.Types[typ])}
 }

@@ -96,7 +96,7 @@ func TestScores(t *testing.T) {
 				for _, sc := range []binpack.Scorer{scorer, pol.Scorer(s)} {
 					sc.Score(item, machines, out)
 					for i, m := range machines {
-						require.Equal(t, score[m], out[i])
+						require.Equal(t, math.Float64bits(score[m]), math.Float64bits(out[i]))
 					}
 				}
 			})

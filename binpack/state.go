@@ -3,6 +3,7 @@ package binpack
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 )
 
 // A Kind is a set of machines that are alike: equal type, capacity and cost.
@@ -185,10 +186,8 @@ func (s *State) compileRules() {
 }
 
 func addEffect(list []Effect, e Effect) []Effect {
-	for _, have := range list {
-		if have == e {
-			return list
-		}
+	if slices.Contains(list, e) {
+		return list
 	}
 	return append(list, e)
 }
@@ -231,8 +230,7 @@ func (s *State) compileKinds() {
 }
 
 func (s *State) kindOf(ml MachineLine) int32 {
-	for k := len(s.kinds) - 1; k >= 0; k-- {
-		have := s.kinds[k]
+	for k, have := range slices.Backward(s.kinds) {
 		if have.Type != ml.Type || have.Cost != ml.Cost {
 			continue
 		}
