@@ -43,6 +43,9 @@ a proven optimum, that is printed too.`,
 			}
 			var bounds []boundOf
 			for _, t := range traces {
+				if err := cmd.Context().Err(); err != nil {
+					return err
+				}
 				head, err := compare.Describe(t, cerebro.NewReplayer(t))
 				if err != nil {
 					return err

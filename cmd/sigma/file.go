@@ -15,7 +15,7 @@ func writeFile(path string, write func(w io.Writer) error) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // in vain once it is renamed
+	defer func() { _ = os.Remove(f.Name()) }() // nothing is there once it is renamed
 	w := bufio.NewWriter(f)
 	if err := errors.Join(write(w), w.Flush(), f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
 		return err

@@ -54,7 +54,7 @@ func (a *app) policy() *cobra.Command {
 func files(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
-			return usagef("%d policy files were given; the use is %s", len(args), cmd.UseLine())
+			return usagef("%s given; the use is %s", plural(len(args), "policy file"), cmd.UseLine())
 		}
 		return nil
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -49,7 +50,7 @@ removed or left out.
 			if err := checkPolicies(&catalog, name); err != nil {
 				return err
 			}
-			t, err := trace.Load(path)
+			t, err := loadTrace(path)
 			if err != nil {
 				return err
 			}
@@ -60,7 +61,7 @@ removed or left out.
 			options := cerebro.Options{
 				Order: order, Seed: seed, Retry: retry, Check: true, Fallback: policy.BestFit{},
 			}
-			return a.replayTo(t, found, options, placements)
+			return a.replayTo(cmd.Context(), t, found, options, placements)
 		}),
 	}
 	flags := cmd.Flags()
@@ -76,7 +77,7 @@ removed or left out.
 
 // replayTo replays, writes the placements where a path is given, and prints a
 // summary. A violated constraint is an error, after everything is written.
-func (a *app) replayTo(t *trace.Trace, found compare.Found, options cerebro.Options, path string) error {
+func (a *app) replayTo(ctx context.Context, t *trace.Trace, found compare.Found, options cerebro.Options, path string) error {
 	var file *trace.PlacementFile
 	var failed error // of a write
 	replayer := cerebro.NewReplayer(t)
@@ -93,7 +94,7 @@ func (a *app) replayTo(t *trace.Trace, found compare.Found, options cerebro.Opti
 			}
 		}
 	}
-	run, err := replayer.Run(found.Policy, options)
+	run, err := runUntil(ctx, replayer, found.Policy, options)
 	if err != nil {
 		return err
 	}
@@ -111,6 +112,24 @@ func (a *app) replayTo(t *trace.Trace, found compare.Found, options cerebro.Opti
 	}
 	a.printRun(head, compare.Bound(t, options.Seed, options.Order), found, run)
 	return violated(run.Violations)
+}
+
+// runUntil replays until it is interrupted: then it leaves the replay to itself,
+// since the process ends.
+func runUntil(ctx context.Context, r *cerebro.Replayer, p binpack.Policy, options cerebro.Options) (cerebro.Run, error) {
+	var run cerebro.Run
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		run, err = r.Run(p, options)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return run, err
+	case <-ctx.Done():
+		return cerebro.Run{}, ctx.Err()
+	}
 }
 
 // violated is the error of broken constraints; nil for none.

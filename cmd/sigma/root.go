@@ -34,6 +34,12 @@ convert", see what is possible with "sigma compare", improve with "sigma train".
 	a.group(root)
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(a.generate(), a.convert(), a.replay(), a.compare(), a.train(), a.bound(), a.policy(), a.version())
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "completion" {
+			a.group(cmd)
+		}
+	}
 	return root
 }
 
@@ -62,8 +68,7 @@ func unknown(what, name string, names []string) error {
 
 // flagError adds what there is to a message about a misspelt flag.
 func flagError(cmd *cobra.Command, err error) error {
-	var missing *pflag.NotExistError
-	if !errors.As(err, &missing) {
+	if _, ok := errors.AsType[*pflag.NotExistError](err); !ok {
 		return &usageError{err}
 	}
 	var names []string
@@ -74,7 +79,7 @@ func flagError(cmd *cobra.Command, err error) error {
 // required reports the flags that were not given.
 func required(cmd *cobra.Command, names ...string) error {
 	for _, name := range names {
-		if f := cmd.Flags().Lookup(name); !f.Changed || f.Value.String() == "" {
+		if f := cmd.Flags().Lookup(name); !f.Changed || f.Value.String() == "" || f.Value.String() == "[]" {
 			return usagef("--%s is missing; see %s --help", name, cmd.CommandPath())
 		}
 	}
@@ -101,6 +106,18 @@ func parseKnowledge(name string) (*binpack.Knowledge, error) {
 	return &k, nil
 }
 
+// loadTrace reads one trace.
+func loadTrace(path string) (*trace.Trace, error) {
+	traces, err := loadTraces([]string{path})
+	if err != nil {
+		return nil, err
+	}
+	if len(traces) > 1 {
+		return nil, usagef("%s holds %d traces: say which", path, len(traces))
+	}
+	return traces[0], nil
+}
+
 // loadTraces reads the traces at paths, each a trace or a folder of traces.
 func loadTraces(paths []string) ([]*trace.Trace, error) {
 	var all []*trace.Trace
@@ -108,9 +125,6 @@ func loadTraces(paths []string) ([]*trace.Trace, error) {
 		traces, err := trace.LoadAll(path)
 		if err != nil {
 			return nil, err
-		}
-		if len(traces) == 0 {
-			return nil, fmt.Errorf("%s: there is no trace in this folder", path)
 		}
 		all = append(all, traces...)
 	}

@@ -173,7 +173,7 @@ func (a *app) trainTo(ctx context.Context, cfg train.Config, f trainFlags) error
 			plural(cfg.Evaluations, "evaluation"), plural(cfg.Replays(), "replay"), cfg.Seed)
 	}
 	log := &generationLog{path: f.curve, replays: cfg.Replays()}
-	defer log.close()
+	defer func() { _ = log.close() }() // once more, for the ways out before its error counts
 	show := newProgress(a.stderr, cfg.Evaluations, f.quiet)
 	var last swarm.Stats
 	cfg.Progress = func(s swarm.Stats) {

@@ -124,7 +124,7 @@ func (c *Catalog) shipped(name, family string, t *trace.Trace) (Found, error) {
 		return Found{}, err
 	}
 	if len(files) == 0 {
-		files = []string{"none"}
+		return Found{}, fmt.Errorf("policy %s: this build ships none", name)
 	}
 	return Found{}, fmt.Errorf("policy %s: none is shipped for knowledge %s; there are %s", name, know, strings.Join(files, ", "))
 }

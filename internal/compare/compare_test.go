@@ -1,0 +1,139 @@
+package compare
+
+import (
+	"math"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/cerebro/report"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+)
+
+// oneApp is an open fleet of machines of 4 and an app of 3, without events.
+func oneApp() *trace.Trace {
+	return &trace.Trace{Name: "one", MeasureFrom: math.NaN(), Instance: &binpack.Instance{
+		Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}},
+		Types:      []string{"m"},
+		Fleet:      binpack.Open,
+		Machines:   []binpack.MachineLine{{Name: "m", Count: binpack.Unlimited, Cost: 1, Capacity: []int64{4}}},
+		Groups:     []binpack.Group{{Name: "a"}},
+		Apps:       []binpack.App{{Name: "a", Demand: []int64{3}, Expected: -1, Lifetime: -1}},
+	}}
+}
+
+func object(knowledge string) *policy.Object {
+	o := &policy.Object{APIVersion: policy.APIVersion, Kind: policy.ObjectKind}
+	o.Metadata.Name = "test"
+	o.Spec = policy.Spec{
+		FeatureVersion: policy.FeatureVersion, Model: "linear", Knowledge: knowledge,
+		Features: []string{"util"}, Weights: []float64{1}, Mode: "live",
+	}
+	return o
+}
+
+func TestShippedFile(t *testing.T) {
+	files := fstest.MapFS{}
+	for name, knowledge := range map[string]string{
+		"general-k0.yaml": "K0", "general-k1.yaml": "K1", "general-k1-clock.yaml": "K1+clock",
+		"general-k1-fixed.yaml": "K1", "general-k1-plain.yaml": "K1", "hand-k1.yaml": "K1",
+	} {
+		files[name] = &fstest.MapFile{Data: object(knowledge).Bytes()}
+	}
+	clock := binpack.K1Clock
+	k2 := binpack.K2
+	tests := []struct {
+		name, policy string
+		knowledge    *binpack.Knowledge
+		change       func(in *binpack.Instance)
+		want         string
+	}{
+		{"no forecast", "learned", nil, func(*binpack.Instance) {}, "general-k0.yaml"},
+		{"no limits, no rules", "learned", nil, func(in *binpack.Instance) { in.Apps[0].Expected = 3 }, "general-k1-plain.yaml"},
+		{"limits", "learned", nil, func(in *binpack.Instance) { in.Apps[0].Expected = 3; in.Groups[0].Limit = 1 }, "general-k1.yaml"},
+		{"fixed", "learned", nil, func(in *binpack.Instance) { in.Apps[0].Expected = 3; in.Fleet = binpack.Fixed }, "general-k1-fixed.yaml"},
+		{"knowledge given", "learned", &clock, func(*binpack.Instance) {}, "general-k1-clock.yaml"},
+		{"hand", "hand", nil, func(in *binpack.Instance) { in.Apps[0].Expected = 3 }, "hand-k1.yaml"},
+		{"not shipped", "learned", &k2, func(*binpack.Instance) {}, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tr := oneApp()
+			tt.change(tr.Instance)
+			c := Catalog{Shipped: files, Knowledge: tt.knowledge}
+			got, err := c.Find(tt.policy, tr)
+			if tt.want == "" {
+				require.ErrorContains(t, err, "none is shipped for knowledge K2; there are general-k0.yaml")
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, tt.want, got.File)
+		})
+	}
+}
+
+func TestExposure(t *testing.T) {
+	digest := report.Digest{Instance: "i1", Trace: "t1"}
+	seen := func(traceDigest, instance string, seed any, orders any) map[string]any {
+		return map[string]any{
+			"traces": []any{map[string]any{"trace": traceDigest, "instance": instance}}, "seed": seed, "orders": orders,
+		}
+	}
+	tests := []struct {
+		name       string
+		provenance map[string]any
+		orders     int // with seed 1
+		want       string
+	}{
+		{"says nothing", nil, 3, ""},
+		{"another instance", seen("t2", "i2", 1, 3), 3, HeldOut},
+		{"the same apps, other events", seen("t2", "i1", 1, 3), 3, SameInstance},
+		{"the same shuffles", seen("t1", "i1", 1, 3), 9, TrainedOn},
+		{"the same shuffles, not yet written to a file", seen("t1", "i1", uint64(1), 3), 9, TrainedOn},
+		{"other shuffles", seen("t1", "i1", 2, 3), 3, SameInstance},
+		{"trained on shuffles, measured in the file's order", seen("t1", "i1", 1, 3), 0, SameInstance},
+		{"trained in the file's order, measured on shuffles", seen("t1", "i1", 1, 0), 3, SameInstance},
+		{"the file's order", seen("t1", "i1", 2, 0), 0, TrainedOn},
+		{"orders unknown", seen("t1", "i1", 2, nil), 3, TrainedOn},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			o := object("K0")
+			o.Spec.Provenance = tt.provenance
+			require.Equal(t, tt.want, Exposure(o, digest, 1, tt.orders))
+		})
+	}
+	require.Empty(t, Exposure(nil, digest, 1, 3))
+}
+
+// Two requests of one item each, of half a machine: x for 4 seconds from 0, y
+// for 1 second from 3. In the file's order one machine is needed for 4 seconds;
+// in the other y takes 0 to 1 and x takes 3 to 7, which makes 5.
+func TestMeanBoundOfDepartures(t *testing.T) {
+	tr := oneApp()
+	tr.Instance.Apps[0].Demand = []int64{2}
+	tr.Requests = []trace.Request{{Name: "x", Count: 1}, {Name: "y", Count: 1}}
+	tr.Events = []trace.Event{
+		{Time: 0, Request: 0, Count: 1},
+		{Time: 3, Request: 1, Count: 1},
+		{Time: 4, Kind: trace.Delete, Request: 0, Count: 1},
+		{Time: 4, Kind: trace.Delete, Request: 1, Count: 1},
+	}
+	const orders = 8
+	var of []float64
+	sum := 0.0
+	for i := range orders {
+		of = append(of, Bound(tr, 1, i+1).MachineSeconds)
+		sum += of[i]
+	}
+	require.InDelta(t, 4.0, Bound(tr, 1, 0).MachineSeconds, 1e-12)
+	require.Contains(t, of, 4.0)
+	require.Contains(t, of, 5.0)
+	got := meanBound(tr, true, 1, orders)
+	require.InDelta(t, sum/orders, got.MachineSeconds, 1e-12)
+	require.Equal(t, 1, got.Machines)
+	require.Equal(t, Bound(tr, 1, 0), meanBound(tr, true, 1, 0))
+}
