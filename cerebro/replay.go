@@ -15,6 +15,10 @@ import (
 type Options struct {
 	Order int    // 0 = the file's, i ≥ 1 = the i-th shuffle of Seed
 	Seed  uint64 //
+	// Snapshot is the share of the requests that Before places; then the policy
+	// takes over what stands.
+	Snapshot float64
+	Before   binpack.Policy
 	// Retry keeps unplaced items in arrival order and tries them again after
 	// each delete; without it they are dropped.
 	Retry bool
@@ -163,17 +167,21 @@ func (r *Replayer) events(seed uint64, order int) []trace.Event {
 
 // run is the replay in progress.
 type run struct {
-	opt      Options
-	scorer   binpack.Scorer
-	chooser  binpack.DeviceChooser
-	fallback binpack.Scorer
-	checker  *binpack.Checker
-	know     binpack.Knowledge
-	out      Run
-	tally    tally
-	arrived  float64 // first dimension, demand of items that have come
-	rejected []float64
-	err      error
+	opt     Options
+	scorer  binpack.Scorer
+	chooser binpack.DeviceChooser
+	// own is the scorer of the policy that is replayed, when another one places
+	// the snapshot first.
+	own        binpack.Scorer
+	ownChooser binpack.DeviceChooser
+	fallback   binpack.Scorer
+	checker    *binpack.Checker
+	know       binpack.Knowledge
+	out        Run
+	tally      tally
+	arrived    float64 // first dimension, demand of items that have come
+	rejected   []float64
+	err        error
 }
 
 // Run replays the trace under a policy.
@@ -186,6 +194,7 @@ func (r *Replayer) Run(policy binpack.Policy, opt Options) (Run, error) {
 	u := &r.run
 	u.tally.begin(r, events)
 	span := r.lastTime - r.firstTime
+	creates := r.beginSnapshot()
 	for _, e := range events {
 		u.tally.advance(r, e.Time)
 		if e.Kind == trace.Delete {
@@ -195,12 +204,29 @@ func (r *Replayer) Run(policy binpack.Policy, opt Options) (Run, error) {
 		if u.know.Clock() && span > 0 {
 			r.state.Known.Elapsed = (e.Time - r.firstTime) / span
 		}
+		if creates == 0 {
+			u.scorer, u.chooser = u.own, u.ownChooser
+		}
+		creates--
 		r.create(e)
 		if u.err != nil {
 			return Run{}, u.err
 		}
 	}
 	return r.finish(), nil
+}
+
+// beginSnapshot hands the replay to the policy of the snapshot, if there is
+// one, and returns the number of requests after which the own policy takes over.
+func (r *Replayer) beginSnapshot() int {
+	u := &r.run
+	u.own, u.ownChooser = u.scorer, u.chooser
+	if u.opt.Before == nil || u.opt.Snapshot <= 0 {
+		return 0
+	}
+	u.scorer = u.opt.Before.Scorer(r.state)
+	u.chooser, _ = u.scorer.(binpack.DeviceChooser)
+	return int(u.opt.Snapshot * float64(len(r.trace.Requests)-r.trace.Initial))
 }
 
 func (r *Replayer) begin(policy binpack.Policy, opt Options) {

@@ -18,6 +18,7 @@ type settings struct {
 	Evaluations int             `json:"evaluations"`
 	Particles   int             `json:"particles"`
 	Orders      int             `json:"orders"`
+	Snapshots   float64         `json:"snapshots"`
 	Seed        uint64          `json:"seed"`
 	Risk        float64         `json:"risk"`
 	Start       string          `json:"start"`
@@ -35,7 +36,7 @@ func (e *evaluator) settings(sp *space) (settings, error) {
 	s := settings{
 		Model: sp.model, Knowledge: sp.knowledge.String(), Features: sp.features, Parameters: sp.parameters,
 		Optimizer: c.Optimizer, Evaluations: c.Evaluations, Particles: c.Particles,
-		Orders: c.Orders, Seed: c.Seed, Risk: c.Risk,
+		Orders: c.Orders, Snapshots: c.Snapshots, Seed: c.Seed, Risk: c.Risk,
 	}
 	if c.Particles == 0 {
 		s.Particles = swarm.DefaultParticles
@@ -68,6 +69,7 @@ func (e *evaluator) provenance(s settings, r swarm.Result) map[string]any {
 		"seed":        s.Seed,
 		"orders":      s.Orders,
 		"risk":        s.Risk,
+		"snapshots":   s.Snapshots,
 		"fitness":     round(r.Value),
 		"traces":      traces,
 	}

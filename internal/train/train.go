@@ -29,8 +29,11 @@ const DefaultRisk = .1
 
 // Config says what is trained, on what and for how long.
 type Config struct {
-	Traces      []*trace.Trace
-	Orders      int // shuffled orders per trace; 0 = the file's order
+	Traces []*trace.Trace
+	Orders int // shuffled orders per trace; 0 = the file's order
+	// Snapshots is the largest share of requests that stand, placed by
+	// Best-Fit, when the policy takes over; the shares are drawn uniformly.
+	Snapshots   float64
 	Model       string
 	Knowledge   binpack.Knowledge
 	Features    []string // nil = the default of model and knowledge
@@ -99,6 +102,8 @@ func (c *Config) complete() error {
 		return fmt.Errorf("evaluations %d: want at least 1", c.Evaluations)
 	case c.Orders < 0:
 		return fmt.Errorf("orders %d: want at least 0", c.Orders)
+	case !(c.Snapshots >= 0 && c.Snapshots < 1):
+		return fmt.Errorf("snapshots %v: want a share from 0 to below 1", c.Snapshots)
 	}
 	if c.Model == "" {
 		c.Model = "linear"
@@ -167,11 +172,10 @@ func newOptimizer(cfg *Config, sp *space) (swarm.Optimizer, error) {
 	}
 }
 
-// A scenario is one trace in one order, and the cost that its result is
-// measured in.
+// A scenario is a scenario of one trace.
 type scenario struct {
+	cerebro.Scenario
 	trace int
-	order int
 }
 
 // evaluator replays the scenarios for one position at a time; each worker
@@ -191,11 +195,8 @@ func newEvaluator(cfg *Config, sp *space) (*evaluator, error) {
 		if len(tr.Events) == 0 {
 			return nil, fmt.Errorf("trace %q has no events to train on", tr.Name)
 		}
-		if cfg.Orders == 0 {
-			e.scenarios = append(e.scenarios, scenario{t, 0})
-		}
-		for o := range cfg.Orders {
-			e.scenarios = append(e.scenarios, scenario{t, o + 1})
+		for _, sc := range cerebro.DrawScenarios(cfg.Seed+uint64(t), cfg.Orders, cfg.Snapshots) {
+			e.scenarios = append(e.scenarios, scenario{sc, t})
 		}
 	}
 	e.pool.New = func() any { return make([]*cerebro.Replayer, len(cfg.Traces)) }
@@ -224,9 +225,12 @@ func (e *evaluator) objective(ctx context.Context, task swarm.Task) (float64, []
 			replayers[sc.trace] = cerebro.NewReplayer(e.cfg.Traces[sc.trace])
 		}
 		r := replayers[sc.trace]
-		run, err := r.Run(p, cerebro.Options{Order: sc.order, Seed: e.cfg.Seed, Brief: true})
+		run, err := r.Run(p, cerebro.Options{
+			Order: sc.Order, Seed: e.cfg.Seed, Brief: true,
+			Snapshot: sc.Snapshot, Before: policy.BestFit{},
+		})
 		if err != nil {
-			return 0, nil, fmt.Errorf("trace %q, order %d: %w", e.cfg.Traces[sc.trace].Name, sc.order, err)
+			return 0, nil, fmt.Errorf("trace %q, order %d: %w", e.cfg.Traces[sc.trace].Name, sc.Order, err)
 		}
 		cost := Cost(r, run, e.scale[sc.trace])
 		sum += cost
