@@ -1,0 +1,598 @@
+package bound
+
+import (
+	"math"
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+)
+
+// sizeBits is the fixed point of sizes: a whole machine is about 2^sizeBits.
+const sizeBits = 20
+
+// planner is a packing under construction: a fleet, what stands where, and
+// what waits. Items come to machines one by one and leave them all at once, so
+// that what a constraint closes never has to be opened item by item.
+type planner struct {
+	inst       *binpack.Instance
+	kinds      []binpack.Kind
+	kindOfLine []int32
+	stock      []int   // per kind: machines that may still be opened
+	price      []int64 // per kind: its cost, in 1/1000 of the least or finer
+	rng        *rand.Rand
+
+	// Per app.
+	size     []int64 // Σ over dimensions of the share of a machine, by scarcity
+	hard     []int64 // what makes it hard to place; the hardest are placed first
+	left     []int64 // items that wait
+	hopeless []int64 // items that no machine takes
+	waitAt   []int32 // index in waiting, -1
+	waiting  []int32 // apps with items that wait
+	takes    [][]bool
+
+	// Per group.
+	members [][]int32 // apps
+	out     [][]binpack.Rule
+	into    [][]binpack.Rule
+	onGroup []int32 // machines that hold it
+
+	// Per machine; closed ones have kind -1.
+	kind      []int32
+	free      [][]int64 // [dimension][machine]
+	slack     []int64   // size that is free
+	on        [][]binpack.Entry
+	standing  [][]binpack.Entry
+	blocked   []uint64 // [app*words + w] bits of machines closed to the app
+	roomy     []uint64 // bits of machines with room for the least demand
+	words     int
+	least     []int64 // per dimension: the smallest demand
+	capacity  [][]int64
+	kindSlack []int64
+
+	leftVolume int64 // Σ left·size
+	spent      int64 // Σ price of the machines that are open
+	best       bool  // this step fills the fullest machine first
+
+	// The step in progress, to be undone.
+	stamp   []uint32
+	step    uint32
+	saved   []savedMachine
+	entries []binpack.Entry
+	order   []ranked
+	late    []bool // per app: had items waiting before the step
+}
+
+type savedMachine struct {
+	m, kind    int32
+	start, end int // of entries
+}
+
+type ranked struct {
+	key int64
+	app int32
+}
+
+func newPlanner(inst *binpack.Instance, items []int64, standing []PlannedMachine) *planner {
+	n := len(inst.Apps)
+	p := &planner{
+		inst: inst, rng: rand.New(rand.NewPCG(0, 0)),
+		size: make([]int64, n), hard: make([]int64, n), left: make([]int64, n), hopeless: make([]int64, n),
+		waitAt: make([]int32, n), late: make([]bool, n),
+		members: make([][]int32, len(inst.Groups)), onGroup: make([]int32, len(inst.Groups)),
+		out: make([][]binpack.Rule, len(inst.Groups)), into: make([][]binpack.Rule, len(inst.Groups)),
+		free: make([][]int64, len(inst.Dimensions)), least: make([]int64, len(inst.Dimensions)),
+	}
+	for a, app := range inst.Apps {
+		p.members[app.Group] = append(p.members[app.Group], int32(a))
+		p.waitAt[a] = -1
+	}
+	for _, r := range inst.Rules {
+		p.out[r.A] = append(p.out[r.A], r)
+		p.into[r.B] = append(p.into[r.B], r)
+	}
+	p.findKinds()
+	p.findTakes(items)
+	p.measure(items)
+	p.stand(standing)
+	return p
+}
+
+// findKinds numbers the kinds as [binpack.State] does.
+func (p *planner) findKinds() {
+	for _, ml := range p.inst.Machines {
+		k := slices.IndexFunc(p.kinds, func(k binpack.Kind) bool {
+			return k.Type == ml.Type && k.Cost == ml.Cost && slices.Equal(k.Capacity, ml.Capacity)
+		})
+		if k < 0 {
+			k = len(p.kinds)
+			p.kinds = append(p.kinds, binpack.Kind{Type: ml.Type, Cost: ml.Cost, Capacity: ml.Capacity})
+			p.stock = append(p.stock, 0)
+		}
+		p.kindOfLine = append(p.kindOfLine, int32(k))
+		if ml.Count == binpack.Unlimited || p.stock[k] == math.MaxInt {
+			p.stock[k] = math.MaxInt
+		} else {
+			p.stock[k] += ml.Count
+		}
+	}
+	top := 0.0
+	for _, k := range p.kinds {
+		top = max(top, k.Cost)
+	}
+	for _, k := range p.kinds {
+		price := int64(1) // of machines that cost nothing: still no more than needed
+		if top > 0 {
+			price += int64(math.Round(k.Cost / top * (1 << 30)))
+		}
+		p.price = append(p.price, price)
+	}
+}
+
+// findTakes says which kinds take an app at all, and sorts out the apps that
+// none takes.
+func (p *planner) findTakes(items []int64) {
+	p.takes = make([][]bool, len(p.kinds))
+	for k, kind := range p.kinds {
+		p.takes[k] = make([]bool, len(items))
+		for a := range items {
+			app := &p.inst.Apps[a]
+			ok := app.Types == nil || slices.Contains(app.Types, kind.Type)
+			for d, need := range app.Demand {
+				ok = ok && need <= kind.Capacity[d]
+			}
+			p.takes[k][a] = ok
+		}
+	}
+	for a, n := range items {
+		if !slices.ContainsFunc(p.takes, func(row []bool) bool { return row[a] }) {
+			p.hopeless[a] = n
+		}
+	}
+}
+
+// measure gives apps and kinds their sizes: shares of the largest machine,
+// dimensions weighted by the square of how much of them is asked for.
+func (p *planner) measure(items []int64) {
+	dims := len(p.inst.Dimensions)
+	reference, weight := make([]float64, dims), make([]float64, dims)
+	top := 0.0
+	for d := range dims {
+		p.least[d] = math.MaxInt64
+		for _, k := range p.kinds {
+			reference[d] = max(reference[d], float64(k.Capacity[d]), 1)
+		}
+		for a, n := range items {
+			if n > p.hopeless[a] {
+				need := p.inst.Apps[a].Demand[d]
+				weight[d] += float64(float64(n) * (float64(need) / reference[d]))
+				p.least[d] = min(p.least[d], need)
+			}
+		}
+		top = max(top, weight[d])
+	}
+	sum := 0.0
+	for d := range weight {
+		if top > 0 {
+			weight[d] = (weight[d] / top) * (weight[d] / top)
+		}
+		sum += weight[d]
+	}
+	sizeOf := func(amounts []int64) int64 {
+		v := 0.0
+		for d, x := range amounts {
+			v += float64(weight[d] * (float64(x) / reference[d]))
+		}
+		if sum == 0 {
+			return 1
+		}
+		return max(1, int64(math.Round(v/sum*(1<<sizeBits))))
+	}
+	for _, k := range p.kinds {
+		p.capacity = append(p.capacity, k.Capacity)
+		p.kindSlack = append(p.kindSlack, sizeOf(k.Capacity))
+	}
+	for a := range p.size {
+		p.size[a] = sizeOf(p.inst.Apps[a].Demand)
+		g := p.inst.Apps[a].Group
+		need := items[a]
+		if limit := int64(p.inst.Groups[g].Limit); limit > 0 {
+			need = (need + limit - 1) / limit
+		} else {
+			need = 0
+		}
+		degree := int64(len(p.out[g]) + len(p.into[g]))
+		p.hard[a] = p.size[a]*(1+need) + degree<<(sizeBits-7)
+		if n := items[a] - p.hopeless[a]; n > 0 {
+			p.wait(int32(a), n)
+		}
+	}
+}
+
+// stand books the machines that hold items already.
+func (p *planner) stand(standing []PlannedMachine) {
+	for _, s := range standing {
+		m := p.addSlot()
+		p.standing[m] = slices.Clone(s.Items)
+		p.setKind(m, s.Kind)
+		p.putStanding(m)
+	}
+}
+
+func (p *planner) putStanding(m int32) {
+	for _, e := range p.standing[m] {
+		for range e.Count {
+			p.put(e.App, m)
+		}
+	}
+}
+
+// wait makes n more items of an app wait.
+func (p *planner) wait(a int32, n int64) {
+	p.left[a] += n
+	p.leftVolume += n * p.size[a]
+	switch {
+	case p.left[a] == 0 && p.waitAt[a] >= 0:
+		at, last := p.waitAt[a], p.waiting[len(p.waiting)-1]
+		p.waiting[at], p.waitAt[last] = last, at
+		p.waiting = p.waiting[:len(p.waiting)-1]
+		p.waitAt[a] = -1
+	case p.left[a] > 0 && p.waitAt[a] < 0:
+		p.waitAt[a] = int32(len(p.waiting))
+		p.waiting = append(p.waiting, a)
+	}
+}
+
+// addSlot makes room for one more machine, closed.
+func (p *planner) addSlot() int32 {
+	m := int32(len(p.kind))
+	if int(m) >= p.words*64 {
+		words := max(4, 2*p.words)
+		rows := make([]uint64, len(p.size)*words)
+		for a := range p.size {
+			copy(rows[a*words:], p.blocked[a*p.words:(a+1)*p.words])
+		}
+		p.blocked = rows
+		p.roomy = append(p.roomy, make([]uint64, words-p.words)...)
+		p.words = words
+	}
+	p.kind = append(p.kind, -1)
+	for d := range p.free {
+		p.free[d] = append(p.free[d], 0)
+	}
+	p.slack = append(p.slack, 0)
+	p.on = append(p.on, make([]binpack.Entry, 0, 16))
+	p.standing = append(p.standing, nil)
+	p.stamp = append(p.stamp, 0)
+	return m
+}
+
+// setKind turns an empty slot into a machine of a kind, or closes it with -1.
+func (p *planner) setKind(m, k int32) {
+	if old := p.kind[m]; old >= 0 {
+		p.spent -= p.price[old]
+		if p.stock[old] != math.MaxInt {
+			p.stock[old]++
+		}
+	}
+	p.kind[m] = k
+	if k < 0 {
+		p.roomy[m>>6] &^= 1 << (m & 63)
+		p.slack[m] = 0
+		return
+	}
+	p.spent += p.price[k]
+	if p.stock[k] != math.MaxInt {
+		p.stock[k]--
+	}
+	p.slack[m] = p.kindSlack[k]
+	for d := range p.free {
+		p.free[d][m] = p.capacity[k][d]
+	}
+	p.setRoomy(m)
+	if len(p.kinds) == 1 {
+		return
+	}
+	for a, ok := range p.takes[k] {
+		bit := uint64(1) << (m & 63)
+		if ok {
+			p.blocked[a*p.words+int(m>>6)] &^= bit
+		} else {
+			p.blocked[a*p.words+int(m>>6)] |= bit
+		}
+	}
+}
+
+func (p *planner) setRoomy(m int32) {
+	for d, least := range p.least {
+		if p.free[d][m] < least {
+			p.roomy[m>>6] &^= 1 << (m & 63)
+			return
+		}
+	}
+	p.roomy[m>>6] |= 1 << (m & 63)
+}
+
+// put books an item on a machine.
+func (p *planner) put(a, m int32) {
+	app := &p.inst.Apps[a]
+	for d, need := range app.Demand {
+		p.free[d][m] -= need
+	}
+	p.slack[m] -= p.size[a]
+	p.setRoomy(m)
+	count := p.addEntry(a, app.Group, m)
+	if count == 1 {
+		p.onGroup[app.Group]++
+	}
+	p.close(app.Group, m, count)
+}
+
+// addEntry counts one more item and returns the count of its group.
+func (p *planner) addEntry(a, group, m int32) int32 {
+	list := p.on[m]
+	count, at := int32(1), -1
+	for i := range list {
+		if list[i].Group == group {
+			count += list[i].Count
+			if list[i].App == a {
+				at = i
+			}
+		}
+	}
+	if at >= 0 {
+		list[at].Count++
+	} else {
+		p.on[m] = append(list, binpack.Entry{App: a, Group: group, Count: 1})
+	}
+	return count
+}
+
+func (p *planner) count(group, m int32) int32 {
+	n := int32(0)
+	for _, e := range p.on[m] {
+		if e.Group == group {
+			n += e.Count
+		}
+	}
+	return n
+}
+
+// close finds what the count-th item of a group closes a machine to.
+func (p *planner) close(group, m, count int32) {
+	if limit := p.inst.Groups[group].Limit; limit > 0 && count >= limit {
+		p.block(group, m)
+	}
+	for _, r := range p.out[group] { // (group, B, k): no B beyond k
+		if r.Max == 0 || p.count(r.B, m) >= r.Max {
+			p.block(r.B, m)
+		}
+	}
+	for _, r := range p.into[group] { // (A, group, k): no A beside more than k
+		if count > r.Max {
+			p.block(r.A, m)
+		}
+		if r.Max > 0 && count >= r.Max && p.count(r.A, m) > 0 {
+			p.block(group, m)
+		}
+	}
+}
+
+func (p *planner) block(group, m int32) {
+	for _, a := range p.members[group] {
+		p.blocked[int(a)*p.words+int(m>>6)] |= 1 << (m & 63)
+	}
+}
+
+func (p *planner) unblock(group, m int32) {
+	takes := p.takes[p.kind[m]]
+	for _, a := range p.members[group] {
+		if takes[a] {
+			p.blocked[int(a)*p.words+int(m>>6)] &^= 1 << (m & 63)
+		}
+	}
+}
+
+// empty takes everything off a machine but what stood there before; the items
+// wait.
+func (p *planner) empty(m int32) {
+	k := p.kind[m]
+	if k < 0 || len(p.on[m]) == 0 {
+		return
+	}
+	for i, e := range p.on[m] {
+		p.wait(e.App, int64(e.Count))
+		first := true
+		for _, f := range p.on[m][:i] {
+			first = first && f.Group != e.Group
+		}
+		if !first {
+			continue
+		}
+		p.onGroup[e.Group]--
+		p.unblock(e.Group, m)
+		for _, r := range p.out[e.Group] {
+			p.unblock(r.B, m)
+		}
+		for _, r := range p.into[e.Group] {
+			p.unblock(r.A, m)
+		}
+	}
+	p.on[m] = p.on[m][:0]
+	for d := range p.free {
+		p.free[d][m] = p.capacity[k][d]
+	}
+	p.slack[m] = p.kindSlack[k]
+	p.setRoomy(m)
+	if len(p.standing[m]) > 0 {
+		for _, e := range p.standing[m] {
+			p.wait(e.App, -int64(e.Count))
+		}
+		p.putStanding(m)
+	}
+}
+
+// begin starts a step that undo can take back.
+func (p *planner) begin() {
+	p.step++
+	p.saved, p.entries = p.saved[:0], p.entries[:0]
+}
+
+// save keeps what a machine holds, once in a step.
+func (p *planner) save(m int32) {
+	if p.stamp[m] == p.step {
+		return
+	}
+	p.stamp[m] = p.step
+	start := len(p.entries)
+	p.entries = append(p.entries, p.on[m]...)
+	p.saved = append(p.saved, savedMachine{m, p.kind[m], start, len(p.entries)})
+}
+
+// undo takes the step back.
+func (p *planner) undo() {
+	for _, s := range p.saved {
+		p.empty(s.m)
+		if p.kind[s.m] != s.kind {
+			p.setKind(s.m, -1)
+		}
+	}
+	for _, s := range p.saved {
+		if p.kind[s.m] != s.kind {
+			p.setKind(s.m, s.kind)
+		}
+		for _, e := range p.entries[s.start:s.end] {
+			n := e.Count
+			for _, f := range p.standing[s.m] {
+				if f.App == e.App {
+					n -= f.Count
+				}
+			}
+			for range n {
+				p.put(e.App, s.m)
+			}
+			p.wait(e.App, -int64(n))
+		}
+	}
+}
+
+// fill places what waits, the hardest first, and leaves what finds no place.
+func (p *planner) fill() {
+	p.order = p.order[:0]
+	for _, a := range p.waiting {
+		key := p.hard[a]
+		if p.late[a] {
+			key += 1 << (sizeBits - 2)
+		}
+		// times .5 … 1.5
+		key = key>>8*int64(128+p.rng.Uint32()&255) + int64(p.rng.Uint32()&255)
+		p.order = append(p.order, ranked{key, a})
+	}
+	slices.SortFunc(p.order, harderFirst)
+	for _, r := range p.order {
+		for p.left[r.app] > 0 {
+			m := p.pick(r.app)
+			if m < 0 {
+				break
+			}
+			p.save(m)
+			p.put(r.app, m)
+			p.wait(r.app, -1)
+		}
+	}
+}
+
+func harderFirst(a, b ranked) int {
+	switch {
+	case a.key > b.key:
+		return -1
+	case a.key < b.key:
+		return 1
+	}
+	return int(a.app - b.app)
+}
+
+// pick chooses a machine for one item: the emptiest that takes it, or the
+// fullest in steps that say so; -1 when there is none. Equals go to the first
+// from a random one on.
+func (p *planner) pick(a int32) int32 {
+	app := &p.inst.Apps[a]
+	row := p.blocked[int(a)*p.words : (int(a)+1)*p.words]
+	group := app.Group
+	spread := p.inst.Groups[group].SpreadMin
+	narrow := spread > 1 && p.onGroup[group] < spread
+	used := (len(p.kind) + 63) / 64
+	w := int(p.rng.Uint32() % uint32(used))
+	best, top := int32(-1), int64(math.MinInt64)
+	for range used {
+		for word := p.roomy[w] &^ row[w]; word != 0; word &= word - 1 {
+			m := int32(w<<6 + bits.TrailingZeros64(word))
+			s := p.slack[m]
+			if p.best {
+				s = -s
+			}
+			if s <= top || !p.hasRoom(app.Demand, m) || narrow && p.count(group, m) > 0 {
+				continue
+			}
+			best, top = m, s
+		}
+		if w++; w == used {
+			w = 0
+		}
+	}
+	return best
+}
+
+func (p *planner) hasRoom(demand []int64, m int32) bool {
+	for d, need := range demand {
+		if need > p.free[d][m] {
+			return false
+		}
+	}
+	return true
+}
+
+// repairSpread takes the doubles of groups that ended on fewer machines than
+// their spread asks for: no order could have placed them.
+func (p *planner) repairSpread() {
+	for g, group := range p.inst.Groups {
+		if group.SpreadMin <= 1 || p.onGroup[g] >= group.SpreadMin {
+			continue
+		}
+		for m := range p.on {
+			if p.count(int32(g), int32(m)) > 1 {
+				p.dropDoubles(int32(g), int32(m))
+			}
+		}
+	}
+}
+
+func (p *planner) dropDoubles(group, m int32) {
+	stands := int32(0)
+	for _, e := range p.standing[m] {
+		if e.Group == group {
+			stands += e.Count
+		}
+	}
+	p.begin()
+	p.save(m)
+	p.empty(m)
+	for _, e := range p.entries {
+		for _, f := range p.standing[m] {
+			if f.App == e.App {
+				e.Count -= f.Count
+			}
+		}
+		for range e.Count {
+			if e.Group == group {
+				if stands > 0 {
+					break
+				}
+				stands++
+			}
+			p.put(e.App, m)
+			p.wait(e.App, -1)
+		}
+	}
+}
