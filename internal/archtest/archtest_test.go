@@ -49,6 +49,8 @@ func TestPlantedViolations(t *testing.T) {
 				"hack/oracle/go.mod":          nil,
 				"hack/oracle/oracle.go":       {"k8s.io/kubernetes/pkg/scheduler"},
 				"test/e2e/e2e_test.go":        {"k8s.io/client-go/rest"},
+				"out/try/try.go":              {ours + "swarm", ours + "cerebro"},
+				"bin/tool.go":                 {ours + "swarm"},
 				"binpack/bound/volume.go":     {"k8s.io.example.org/name/that/only/begins/alike"},
 			},
 		},
@@ -61,6 +63,11 @@ func TestPlantedViolations(t *testing.T) {
 			name:  "unknown package",
 			files: map[string][]string{"helpers/strings.go": {"strings"}},
 			want:  []string{"package helpers is not in the table"},
+		},
+		{
+			name:  "out below a package is one like any other",
+			files: map[string][]string{"binpack/out/x.go": nil},
+			want:  []string{"package binpack/out is not in the table"},
 		},
 		{
 			name:  "unknown package below a known one",
@@ -183,7 +190,8 @@ func (s source) test() bool { return strings.HasSuffix(s.name, "_test.go") }
 
 // parse returns the Go files of the module at root by package folder, leaving
 // out what the go command leaves out: testdata, vendor, names that begin with a
-// dot or an underscore, and folders with a go.mod of their own.
+// dot or an underscore, and folders with a go.mod of their own; and, at the top,
+// what git ignores.
 func parse(root string) (map[string][]source, error) {
 	packages := map[string][]source{}
 	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
@@ -191,7 +199,7 @@ func parse(root string) (map[string][]source, error) {
 			return err
 		}
 		if entry.IsDir() {
-			if name != root && skipped(name) {
+			if name != root && (skipped(name) || filepath.Dir(name) == root && throwAway[entry.Name()]) {
 				return fs.SkipDir
 			}
 			return nil
@@ -221,6 +229,9 @@ func parse(root string) (map[string][]source, error) {
 	})
 	return packages, err
 }
+
+// throwAway holds the top-level folders of .gitignore, where experiments live.
+var throwAway = map[string]bool{"out": true, "bin": true}
 
 func skipped(dir string) bool {
 	base := filepath.Base(dir)
