@@ -1,9 +1,228 @@
 package policy
 
 import (
-	"errors"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
 
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/bound"
 )
 
-func newPlan(Spec) (binpack.Policy, error) { return nil, errors.New("spec.model plan: not built yet") }
+// The numbers of the model "plan", beside those of the table.
+func init() {
+	parameters["steps"] = Parameter{0, 100_000, "plan: steps of ruin and recreate before the planned fleet grows; 0 = the planner's default"}
+	parameters["slack"] = Parameter{0, .5, "plan: share of machines planned beyond the volume bound"}
+	parameters["reserve"] = Parameter{0, 100, "plan: price of a reserved machine that a placement makes useless, in machines filled"}
+}
+
+const (
+	planSeed       = 1  // of every plan: the same facts give the same plan
+	maxPlans       = 64 // kept by a policy
+	defaultReserve = 10
+)
+
+// Plan follows a packing of everything, computed beforehand from the true
+// number of items per app: an item goes where the plan has a place for it. With
+// a complete plan the number of machines is the plan's in every order of
+// arrival. What is not in the plan goes where it breaks no reservation, if need
+// be to a machine of its own; Best Fit among equals.
+//
+// Its parameters are steps, slack and reserve.
+type Plan struct {
+	steps          int
+	slack, reserve float64
+
+	mu    sync.Mutex
+	plans map[planKey]*planEntry
+	keys  []planKey // oldest first
+}
+
+// planKey says what a plan was made for: an instance, totals, and what stood.
+type planKey struct {
+	inst *binpack.Instance
+	sum  [sha256.Size]byte
+}
+
+// planEntry is computed once, by the first who asks.
+type planEntry struct {
+	once sync.Once
+	plan *plan
+}
+
+func newPlan(spec Spec) (binpack.Policy, error) {
+	if spec.Knowledge != binpack.K2.String() {
+		return nil, fmt.Errorf("spec.knowledge %q: the model plan needs K2", spec.Knowledge)
+	}
+	if len(spec.Features) > 0 {
+		return nil, fmt.Errorf("spec.features[0] %q: the model plan has no features", spec.Features[0])
+	}
+	own := []string{"reserve", "slack", "steps"}
+	names := make([]string, 0, len(spec.Parameters))
+	for name := range spec.Parameters {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		if !slices.Contains(own, name) {
+			return nil, fmt.Errorf("spec.parameters.%s: the model plan has %s", name, strings.Join(own, ", "))
+		}
+	}
+	p := &Plan{
+		steps: int(math.Round(spec.Parameters["steps"])), slack: spec.Parameters["slack"],
+		reserve: defaultReserve, plans: map[planKey]*planEntry{},
+	}
+	if v, ok := spec.Parameters["reserve"]; ok {
+		p.reserve = v
+	}
+	return p, nil
+}
+
+// Knowledge implements [binpack.Policy].
+func (p *Plan) Knowledge() binpack.Knowledge { return binpack.K2 }
+
+// Scorer implements [binpack.Policy].
+func (p *Plan) Scorer(s *binpack.State) binpack.Scorer { return newPlanScorer(p, s) }
+
+// planFor is the plan of what is still to come to a state, and of what stands.
+// Every scorer that asks for the same gets the same.
+func (p *Plan) planFor(s *binpack.State) *plan {
+	inst := s.Instance()
+	if s.Known.Total == nil {
+		return compilePlan(inst, bound.Packing{}, nil)
+	}
+	items := make([]int64, len(inst.Apps))
+	for a, n := range s.Known.Total {
+		items[a] = max(0, n-s.Alive()[a])
+	}
+	standing := standingOf(s)
+	key := planKey{inst, factsOf(items, standing)}
+	p.mu.Lock()
+	e := p.plans[key]
+	if e == nil {
+		if len(p.keys) == maxPlans {
+			delete(p.plans, p.keys[0])
+			p.keys = slices.Delete(p.keys, 0, 1)
+		}
+		e = &planEntry{}
+		p.plans[key] = e
+		p.keys = append(p.keys, key)
+	}
+	p.mu.Unlock()
+	e.once.Do(func() { e.plan = p.make(inst, items, standing) })
+	return e.plan
+}
+
+func (p *Plan) make(inst *binpack.Instance, items []int64, standing []bound.PlannedMachine) *plan {
+	opt := bound.PlanOptions{Seed: planSeed, Steps: p.steps, Standing: standing}
+	if p.slack > 0 {
+		opt.Machines = int(math.Ceil((1+p.slack)*float64(bound.Volume(inst, items).Machines) - 1e-9))
+	}
+	packing, err := bound.Plan(inst, items, opt)
+	if err != nil {
+		// Shares of devices cannot be planned. Nothing is reserved then, and
+		// what is left of the policy is Best Fit.
+		packing = bound.Packing{}
+	}
+	return compilePlan(inst, packing, standing)
+}
+
+// standingOf lists the machines that hold something, by position.
+func standingOf(s *binpack.State) []bound.PlannedMachine {
+	var out []bound.PlannedMachine
+	for m := range int32(s.Size()) {
+		if s.Items(m) == 0 {
+			continue
+		}
+		line, index := s.Position(m)
+		pm := bound.PlannedMachine{Kind: s.KindOf(m), Line: line, Index: index, Items: slices.Clone(s.Contents(m))}
+		slices.SortFunc(pm.Items, func(a, b binpack.Entry) int { return int(a.App - b.App) })
+		out = append(out, pm)
+	}
+	slices.SortFunc(out, func(a, b bound.PlannedMachine) int {
+		if a.Line != b.Line {
+			return int(a.Line - b.Line)
+		}
+		return int(a.Index - b.Index)
+	})
+	return out
+}
+
+// factsOf is a digest of all that a plan depends on beside the instance.
+func factsOf(items []int64, standing []bound.PlannedMachine) [sha256.Size]byte {
+	var text []byte
+	for _, n := range items {
+		text = binary.LittleEndian.AppendUint64(text, uint64(n))
+	}
+	for _, m := range standing {
+		for _, v := range []int32{m.Line, m.Index, int32(len(m.Items))} {
+			text = binary.LittleEndian.AppendUint32(text, uint32(v))
+		}
+		for _, e := range m.Items {
+			text = binary.LittleEndian.AppendUint32(text, uint32(e.App))
+			text = binary.LittleEndian.AppendUint32(text, uint32(e.Count))
+		}
+	}
+	return sha256.Sum256(text)
+}
+
+// A plan is a packing as scorers read it; it does not change.
+type plan struct {
+	machines []reservation
+	words    int          // of a bitset of planned machines
+	ofKind   [][]uint64   // per kind: its planned machines
+	has      [][][]uint64 // [app][n−1]: the planned machines with at least n of it
+}
+
+// A reservation is what one planned machine holds in the end.
+type reservation struct {
+	kind  int32
+	items []binpack.Entry
+}
+
+func compilePlan(inst *binpack.Instance, packing bound.Packing, standing []bound.PlannedMachine) *plan {
+	n := len(packing.Machines)
+	p := &plan{words: (n + 63) / 64, has: make([][][]uint64, len(inst.Apps))}
+	for i, m := range packing.Machines {
+		r := reservation{kind: m.Kind, items: slices.Clone(m.Items)}
+		if i < len(standing) {
+			for _, e := range standing[i].Items {
+				r.items = addItems(r.items, e)
+			}
+		}
+		p.machines = append(p.machines, r)
+		for len(p.ofKind) <= int(m.Kind) {
+			p.ofKind = append(p.ofKind, make([]uint64, p.words))
+		}
+		p.ofKind[m.Kind][i/64] |= 1 << (i % 64)
+		for _, e := range r.items {
+			for len(p.has[e.App]) < int(e.Count) {
+				p.has[e.App] = append(p.has[e.App], make([]uint64, p.words))
+			}
+			for _, set := range p.has[e.App][:e.Count] {
+				set[i/64] |= 1 << (i % 64)
+			}
+		}
+	}
+	return p
+}
+
+func addItems(list []binpack.Entry, e binpack.Entry) []binpack.Entry {
+	for i := range list {
+		if list[i].App == e.App {
+			list[i].Count += e.Count
+			return list
+		}
+	}
+	return append(list, e)
+}
+
+// holds reports whether planned machine i holds at least n of an app.
+func (p *plan) holds(i, app, n int32) bool {
+	return int(n) <= len(p.has[app]) && p.has[app][n-1][i>>6]>>(i&63)&1 != 0
+}
