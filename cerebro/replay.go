@@ -1,6 +1,7 @@
 package cerebro
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -181,6 +182,7 @@ type run struct {
 	tally      tally
 	arrived    float64 // first dimension, demand of items that have come
 	rejected   []float64
+	refused    bool // an item was unplaced, even if it stands by now
 	err        error
 }
 
@@ -197,18 +199,18 @@ func (r *Replayer) Run(policy binpack.Policy, opt Options) (Run, error) {
 	creates := r.beginSnapshot()
 	for _, e := range events {
 		u.tally.advance(r, e.Time)
-		if e.Kind == trace.Delete {
-			r.delete(e)
-			continue
-		}
 		if u.know.Clock() && span > 0 {
-			r.state.Known.Elapsed = (e.Time - r.firstTime) / span
+			r.state.Known.Elapsed = min(1, max(0, (e.Time-r.firstTime)/span)) // deletes may lie outside
 		}
 		if creates == 0 {
 			u.scorer, u.chooser = u.own, u.ownChooser
 		}
-		creates--
-		r.create(e)
+		if e.Kind == trace.Delete {
+			r.delete(e)
+		} else {
+			creates--
+			r.create(e)
+		}
 		if u.err != nil {
 			return Run{}, u.err
 		}
@@ -276,15 +278,11 @@ func (r *Replayer) placeInitial() error {
 	for i, p := range r.trace.Placed {
 		q := r.trace.Requests[p.Request]
 		m := r.state.MachineAt(p.Line, p.Index)
-		per := 0
-		if p.Count > 0 {
-			per = len(p.Devices) / int(p.Count)
+		var devices []binpack.Device // each of the line's items uses these
+		for _, d := range p.Devices {
+			devices = append(devices, binpack.Device(d))
 		}
-		for j := range int(p.Count) {
-			var devices []binpack.Device
-			for _, d := range p.Devices[j*per : (j+1)*per] {
-				devices = append(devices, binpack.Device{Dimension: d.Dimension, Index: d.Index})
-			}
+		for range p.Count {
 			if err := r.state.PlaceAs(q.App, m, devices); err != nil {
 				return fmt.Errorf("placed.csv:%d: request %q on machine %s: %w",
 					i+2, q.Name, r.trace.Instance.Machines[p.Line].Name, err)
@@ -327,9 +325,10 @@ func (r *Replayer) create(e trace.Event) {
 
 func (r *Replayer) reject(e trace.Event, item int32) {
 	u := &r.run
-	if u.out.Unplaced == 0 && r.total[0] > 0 {
+	if !u.refused && r.total[0] > 0 {
 		u.out.FirstRejection = u.arrived / r.total[0]
 	}
+	u.refused = true
 	u.out.Unplaced++
 	app := r.trace.Requests[e.Request].App
 	for d, need := range r.trace.Instance.Apps[app].Demand {
@@ -351,7 +350,7 @@ func (r *Replayer) place(now float64, request, number int32) bool {
 	chooser := u.chooser
 	if errors.Is(err, binpack.ErrNotFinite) {
 		m, err = r.fallBack(item)
-		chooser = nil
+		chooser, _ = u.fallback.(binpack.DeviceChooser)
 	}
 	if err != nil {
 		if !errors.Is(err, binpack.ErrNoFit) {
@@ -394,10 +393,11 @@ func (r *Replayer) fallBack(item binpack.Item) (int32, error) {
 	if u.fallback != nil {
 		return r.state.Choose(u.fallback, item)
 	}
-	if all := r.state.Feasible(item.App, nil); len(all) > 0 {
-		return all[0], nil
+	all := r.state.Feasible(item.App, nil)
+	if len(all) == 0 {
+		return -1, binpack.ErrNoFit
 	}
-	return -1, binpack.ErrNoFit
+	return slices.MinFunc(all, func(a, b int32) int { return cmp.Compare(r.state.Rank(a), r.state.Rank(b)) }), nil
 }
 
 // delete removes the highest-numbered items of a request that are left, then
