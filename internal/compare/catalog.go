@@ -107,8 +107,7 @@ func (c *Catalog) shipped(name, family string, t *trace.Trace) (Found, error) {
 	case expects(t.Instance):
 		know = binpack.K1
 	}
-	base := family + "-" + strings.ReplaceAll(strings.ToLower(know.String()), "+", "-")
-	for _, file := range variants(base, t.Instance) {
+	for _, file := range variants(family, know, t.Instance) {
 		text, err := fs.ReadFile(c.Shipped, file)
 		if err != nil {
 			continue // the next variant, or the list of what there is
@@ -129,21 +128,35 @@ func (c *Catalog) shipped(name, family string, t *trace.Trace) (Found, error) {
 	return Found{}, fmt.Errorf("policy %s: none is shipped for knowledge %s; there are %s", name, know, strings.Join(files, ", "))
 }
 
-// variants lists the files that may serve an instance, best first.
-func variants(base string, in *binpack.Instance) []string {
-	var files []string
+// variants lists the files that may serve an instance, best first: those for
+// its fleet, for the absence of constraints and for items that depart, at the
+// level asked for or, since a policy may know less than it is allowed to, at K0.
+func variants(family string, know binpack.Knowledge, in *binpack.Instance) []string {
+	level := func(k binpack.Knowledge) string {
+		return family + "-" + strings.ReplaceAll(strings.ToLower(k.String()), "+", "-")
+	}
+	var traits []string
 	if in.Fleet == binpack.Fixed {
-		files = append(files, base+"-fixed")
+		traits = append(traits, "-fixed")
 	}
 	limited := slices.ContainsFunc(in.Groups, func(g binpack.Group) bool { return g.Limit > 0 })
 	if !limited && len(in.Rules) == 0 {
-		files = append(files, base+"-plain")
+		traits = append(traits, "-plain")
 	}
-	files = append(files, base)
-	for i := range files {
-		files[i] += ".yaml"
+	if know.Forecast() && slices.ContainsFunc(in.Apps, func(a binpack.App) bool { return a.Lifetime >= 0 }) {
+		traits = append(traits, "-churn")
 	}
-	return files
+	var files []string
+	for _, trait := range traits {
+		files = append(files, level(know)+trait+".yaml")
+		if know.Clock() && know.Forecast() {
+			files = append(files, level(binpack.K1)+trait+".yaml")
+		}
+		if know != binpack.K0 && know != binpack.K2 {
+			files = append(files, level(binpack.K0)+trait+".yaml")
+		}
+	}
+	return append(files, level(know)+".yaml")
 }
 
 // expects reports whether a forecast is given for an app.

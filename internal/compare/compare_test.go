@@ -55,7 +55,11 @@ func TestShippedFile(t *testing.T) {
 		{"no limits, no rules", "learned", nil, func(in *binpack.Instance) { in.Apps[0].Expected = 3 }, "general-k1-plain.yaml"},
 		{"limits", "learned", nil, func(in *binpack.Instance) { in.Apps[0].Expected = 3; in.Groups[0].Limit = 1 }, "general-k1.yaml"},
 		{"fixed", "learned", nil, func(in *binpack.Instance) { in.Apps[0].Expected = 3; in.Fleet = binpack.Fixed }, "general-k1-fixed.yaml"},
-		{"knowledge given", "learned", &clock, func(*binpack.Instance) {}, "general-k1-clock.yaml"},
+		{"knowledge given", "learned", &clock, func(in *binpack.Instance) { in.Groups[0].Limit = 1 }, "general-k1-clock.yaml"},
+		{"a trait at a lower level", "learned", &clock, func(*binpack.Instance) {}, "general-k1-plain.yaml"},
+		{"a trait that is not shipped", "learned", nil, func(in *binpack.Instance) {
+			in.Apps[0].Expected, in.Apps[0].Lifetime, in.Groups[0].Limit = 3, 60, 1
+		}, "general-k1.yaml"},
 		{"hand", "hand", nil, func(in *binpack.Instance) { in.Apps[0].Expected = 3 }, "hand-k1.yaml"},
 		{"not shipped", "learned", &k2, func(*binpack.Instance) {}, ""},
 	}

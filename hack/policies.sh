@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Trains the policies that are shipped in benchdata/policies, one after another:
+#
+#	hack/policies.sh            all of them
+#	hack/policies.sh k1 k0-clock
+#
+# The traces are generated (seeds from 1; seeds from 900,000 are for tests) and
+# every command is the one that made the file. About half an hour of CPU.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+go build -trimpath -o bin/sigma ./cmd/sigma
+work=out/policies
+rm -rf "$work"
+mkdir -p "$work"
+
+# traces NAME KIND COUNT [SET…]: COUNT instances of a kind, below the folder NAME.
+traces() {
+	local name=$1 kind=$2 count=$3 sets=()
+	shift 3
+	for s in "$@"; do sets+=(--set "$s"); done
+	bin/sigma generate "$kind" --seed 1 --count "$count" "${sets[@]}" --out "$work/$name"
+}
+
+# train FILE FEATURES [FLAGS…]
+train() {
+	local file=$1 features=$2
+	shift 2
+	echo "== general-$file" >&2
+	bin/sigma train --features "$features" "$@" --name "general-$file" --out "benchdata/policies/general-$file.yaml"
+}
+
+k0() {
+	traces k0-small small 20
+	traces k0-large large 5 scale=.2
+	traces k0-large2d large2d 4 scale=.2
+	traces k0-churn churn 2 scale=.1 days=2
+	train k0 util,full,frag,recent,close,closing,open,alpha --knowledge K0 --orders 1 --evaluations 300 --seed 1 \
+		--trace "$work/k0-small" --trace "$work/k0-large" --trace "$work/k0-large2d" --trace "$work/k0-churn"
+}
+
+k0-plain() {
+	traces plain-orlib orlib 20
+	traces plain-weibull weibull 2
+	train k0-plain util,full,frag,recent,empty --knowledge K0 --orders 1 --evaluations 200 --seed 1 \
+		--trace "$work/plain-orlib" --trace "$work/plain-weibull"
+}
+
+k0-fixed() {
+	for f in .98 1 1.01 1.02 1.03; do traces "fixed-$f" fixed 4 scale=.5 "f=$f"; done
+	train k0-fixed util,full,frag,close,closing,slot,open,singl,eta,alpha --knowledge K0 --orders 1 --evaluations 240 --seed 1 \
+		--trace "$work/fixed-.98" --trace "$work/fixed-1" --trace "$work/fixed-1.01" --trace "$work/fixed-1.02" --trace "$work/fixed-1.03"
+}
+
+k1() {
+	traces k1-small small 60
+	traces k1-large large 6 scale=.3
+	traces k1-large2d large2d 4 scale=.3
+	train k1 util,full,frag,close,closing,slot,open,singl,eta,z,q --knowledge K1 --orders 1 --evaluations 800 --seed 1 \
+		--trace "$work/k1-small" --trace "$work/k1-large" --trace "$work/k1-large2d"
+}
+
+k1-churn() {
+	traces k1-churn churn 4 scale=.15 days=2
+	train k1-churn util,full,frag,close,closing,slot,open,singl,recent,eta --knowledge K1 --orders 1 --evaluations 300 --seed 1 \
+		--trace "$work/k1-churn"
+}
+
+clock() {
+	traces "$1-large" large 14 scale=.5
+	traces "$1-large2d" large2d 8 scale=.5
+	train "$1" util,mean,full,frag,close,closing,slot,open,singl,eta,alpha,z,q --knowledge "$2" --orders 2 --evaluations 600 --risk .2 --seed "$3" \
+		--trace "$work/$1-large" --trace "$work/$1-large2d"
+}
+k0-clock() { clock k0-clock K0+clock 2; }
+k1-clock() { clock k1-clock K1+clock 2; }
+
+for policy in "${@:-k0 k0-plain k0-fixed k0-clock k1 k1-churn k1-clock}"; do
+	for p in $policy; do "$p"; done
+done
