@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 case ${DEMO_BUDGET:-full} in
-full) train=16 tests=40 orders=20 evaluations=3000 large_train=8 large_tests=10 large_evaluations=800 ;;
+full) train=48 tests=40 orders=20 evaluations=2000 large_train=8 large_tests=10 large_evaluations=800 ;;
 ci) train=4 tests=10 orders=5 evaluations=400 large_train=2 large_tests=3 large_evaluations=100 ;;
 *)
 	echo "DEMO_BUDGET=$DEMO_BUDGET: want full or ci" >&2
@@ -35,11 +35,11 @@ say "traces: seeds from 1 to train on, from 900000 to test on"
 # The controls get the same number of replays as the swarm.
 for optimizer in swarm random cmaes; do
 	say "training on small with $optimizer"
-	"$sigma" train --trace "$dir/small-train" --knowledge K1 --orders 2 --evaluations "$evaluations" \
+	"$sigma" train --trace "$dir/small-train" --knowledge K1 --orders 1 --evaluations "$evaluations" \
 		--optimizer "$optimizer" --log "$dir/$optimizer.csv" --out "$dir/$optimizer.yaml"
 done
-say "training on large with swarm"
-"$sigma" train --trace "$dir/large-train" --knowledge K1 --orders 2 --evaluations "$large_evaluations" \
+say "training on large with swarm; the policy also sees how much of the day is over"
+"$sigma" train --trace "$dir/large-train" --knowledge K1+clock --orders 2 --evaluations "$large_evaluations" \
 	--log "$dir/swarm-large.csv" --out "$dir/swarm-large.yaml"
 
 policies=firstfit,bestfit,worstfit,dotproduct,mostallocated,leastallocated,requestedtocapacityratio,balancedallocation
