@@ -91,7 +91,7 @@ type waiting struct{ request, item int32 }
 
 // NewReplayer prepares the replay of a trace.
 func NewReplayer(t *trace.Trace) *Replayer {
-	r := &Replayer{trace: t, state: binpack.NewState(t.Instance), orders: map[orderKey][]trace.Event{}}
+	r := &Replayer{trace: t, state: binpack.NewState(withoutForecast(t.Instance)), orders: map[orderKey][]trace.Event{}}
 	r.base = make([]int32, len(t.Requests)+1)
 	for i, q := range t.Requests {
 		r.base[i+1] = r.base[i] + q.Count
@@ -102,37 +102,59 @@ func NewReplayer(t *trace.Trace) *Replayer {
 	return r
 }
 
-// scan finds what is fixed for all orders: knowledge, totals, the period.
+// withoutForecast is the instance as policies see it: what a level knows of
+// expected numbers and lifetimes it is granted.
+func withoutForecast(inst *binpack.Instance) *binpack.Instance {
+	seen := *inst
+	seen.Apps = slices.Clone(inst.Apps)
+	for a := range seen.Apps {
+		seen.Apps[a].Expected, seen.Apps[a].Lifetime = -1, -1
+	}
+	return &seen
+}
+
+// scan finds what is fixed for all orders: forecast, totals, the period.
 func (r *Replayer) scan() {
 	t := r.trace
 	apps := t.Instance.Apps
-	alive := make([]int64, len(apps))
-	peak := make([]int64, len(apps))
-	for _, q := range t.Requests[:t.Initial] {
-		alive[q.App] += int64(q.Count)
-		peak[q.App] = max(peak[q.App], alive[q.App])
-	}
 	r.total = make([]float64, len(t.Instance.Dimensions))
 	r.firstTime, r.lastTime = math.Inf(1), math.Inf(-1)
 	for _, e := range t.Events {
 		q := t.Requests[e.Request]
 		if e.Kind == trace.Delete {
 			r.deletes = true
-			alive[q.App] -= int64(e.Count)
 			continue
 		}
-		alive[q.App] += int64(q.Count)
-		peak[q.App] = max(peak[q.App], alive[q.App])
 		for d, need := range apps[q.App].Demand {
 			r.total[d] += float64(need) * float64(q.Count)
 		}
 		r.firstTime, r.lastTime = min(r.firstTime, e.Time), max(r.lastTime, e.Time)
 	}
-	r.known.Total = peak
+	r.known.Total = r.peaks(t.Events)
 	for _, app := range apps {
 		r.known.Expected = append(r.known.Expected, app.Expected)
 		r.known.Lifetime = append(r.known.Lifetime, app.Lifetime)
 	}
+}
+
+// peaks is the largest number of items of each app that are alive at a time.
+func (r *Replayer) peaks(events []trace.Event) []int64 {
+	t := r.trace
+	alive := make([]int64, len(t.Instance.Apps))
+	for _, q := range t.Requests[:t.Initial] {
+		alive[q.App] += int64(q.Count)
+	}
+	peak := slices.Clone(alive)
+	for _, e := range events {
+		a := t.Requests[e.Request].App
+		if e.Kind == trace.Delete {
+			alive[a] -= int64(e.Count)
+			continue
+		}
+		alive[a] += int64(t.Requests[e.Request].Count)
+		peak[a] = max(peak[a], alive[a])
+	}
+	return peak
 }
 
 // Trace is what the replayer replays.
@@ -145,7 +167,7 @@ func (r *Replayer) State() *binpack.State { return r.state }
 func (r *Replayer) Deletes() bool { return r.deletes }
 
 // Totals is the true number of items per app (with deletes: at the app's
-// peak).
+// peak in the file's order).
 func (r *Replayer) Totals() []int64 { return r.known.Total }
 
 // events of an order; shuffles are kept, since training asks for the same few
@@ -268,6 +290,9 @@ func (r *Replayer) grant(k binpack.Knowledge) binpack.Known {
 	}
 	if k == binpack.K2 {
 		known.Total = r.known.Total
+		if opt := r.run.opt; r.deletes && opt.Order > 0 { // the peaks depend on the order
+			known.Total = r.peaks(r.events(opt.Seed, opt.Order))
+		}
 	}
 	return known
 }

@@ -83,7 +83,7 @@ func (t *tally) advance(r *Replayer, now float64) {
 	if t.perEvent && t.seen > 1 {
 		t.step(r)
 	}
-	if n := r.run.opt.Samples; n > 0 && t.seen*n/t.events > t.sampleAt {
+	if n := r.run.opt.Samples; n > 0 && t.seen < t.events && t.seen*n/t.events > t.sampleAt {
 		t.sampleAt = t.seen * n / t.events
 		t.sample(r, now)
 	}
@@ -141,7 +141,7 @@ func (t *tally) sample(r *Replayer, now float64) {
 // moved accounts for an item that came (sign 1) or went (-1).
 func (t *tally) moved(r *Replayer, app int32, sign int64) {
 	r.run.out.PeakMachines = max(r.run.out.PeakMachines, r.state.Active())
-	if r.run.opt.Brief {
+	if r.run.opt.Brief && r.run.opt.Samples == 0 {
 		return
 	}
 	for d, need := range r.trace.Instance.Apps[app].Demand {
@@ -163,7 +163,7 @@ func (t *tally) finish(r *Replayer) {
 			out.MeanAllocationRate[d] = sum / float64(t.steps)
 		}
 	}
-	if r.run.opt.Samples > 0 {
+	if r.run.opt.Samples > 0 && t.seen > 0 {
 		t.sample(r, t.last)
 	}
 }
