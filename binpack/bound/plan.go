@@ -10,7 +10,7 @@ import (
 
 // The effort of [Plan] unless told otherwise.
 const (
-	DefaultPlanSteps  = 6000
+	DefaultPlanSteps  = 15000
 	DefaultPlanStarts = 4
 )
 

@@ -477,16 +477,18 @@ func (p *planner) undo() {
 	}
 }
 
-// fill places what waits, the hardest first, and leaves what finds no place.
+// fill places what waits, the hardest first but for noise, whose size is drawn
+// anew each time: exact packings of many sizes want little of it, constraints
+// want much. What finds no place is left.
 func (p *planner) fill() {
 	p.order = p.order[:0]
+	noise := uint32(511) >> (p.rng.Uint32() & 3) // the key times up to 1 … 3
 	for _, a := range p.waiting {
 		key := p.hard[a]
 		if p.late[a] {
 			key += 1 << (sizeBits - 2)
 		}
-		// times .5 … 1.5
-		key = key>>8*int64(128+p.rng.Uint32()&255) + int64(p.rng.Uint32()&255)
+		key = key>>8*int64(256+p.rng.Uint32()&noise) + int64(p.rng.Uint32()&255)
 		p.order = append(p.order, ranked{key, a})
 	}
 	slices.SortFunc(p.order, harderFirst)

@@ -146,7 +146,7 @@ func (p *planner) byHardness() []int32 {
 // improve ruins and recreates until nothing waits or the steps are used up.
 func (p *planner) improve(steps int) {
 	for range steps {
-		if len(p.waiting) == 0 {
+		if len(p.waiting) == 0 || len(p.kind) == 0 {
 			return
 		}
 		p.ruinStep()
@@ -159,12 +159,15 @@ func (p *planner) ruinStep() {
 	p.begin()
 	p.best = p.rng.Uint32()&1 == 0
 	before := p.leftVolume
-	p.markLate(true)
-	late := len(p.waiting)
-	_ = late
+	for _, a := range p.waiting {
+		p.late[a] = true
+	}
 	n := ruinMin + int(p.rng.Uint32()%(ruinMax-ruinMin+1))
 	for i := range n {
 		m := p.victim(i%2 == 1)
+		if m < 0 {
+			break
+		}
 		p.save(m)
 		p.empty(m)
 	}
@@ -176,16 +179,10 @@ func (p *planner) ruinStep() {
 	p.best = false
 }
 
-func (p *planner) markLate(v bool) {
-	for _, a := range p.waiting {
-		p.late[a] = v
-	}
-}
-
 // victim is a machine to be emptied: any, or the emptiest of a few.
 func (p *planner) victim(emptiest bool) int32 {
 	best := p.anyMachine()
-	if !emptiest {
+	if !emptiest || best < 0 {
 		return best
 	}
 	for range tournament - 1 {
@@ -196,10 +193,15 @@ func (p *planner) victim(emptiest bool) int32 {
 	return best
 }
 
+// anyMachine is a random open machine, -1 when there seems to be none.
 func (p *planner) anyMachine() int32 {
-	for {
+	if len(p.kind) == 0 {
+		return -1
+	}
+	for range 64 {
 		if m := int32(p.rng.Uint32() % uint32(len(p.kind))); p.kind[m] >= 0 {
 			return m
 		}
 	}
+	return int32(slices.IndexFunc(p.kind, func(k int32) bool { return k >= 0 }))
 }

@@ -25,6 +25,10 @@ const (
 	planSeed       = 1  // of every plan: the same facts give the same plan
 	maxPlans       = 64 // kept by a policy
 	defaultReserve = 10
+	// A plan is for items that stay. When more than one in maxLeft of those
+	// placed has left, the policy is Best Fit: what it knows is then the sum of
+	// peaks that do not come at the same time.
+	maxLeft = 50
 )
 
 // Plan follows a packing of everything, computed beforehand from the true
@@ -90,12 +94,10 @@ func (p *Plan) Knowledge() binpack.Knowledge { return binpack.K2 }
 func (p *Plan) Scorer(s *binpack.State) binpack.Scorer { return newPlanScorer(p, s) }
 
 // planFor is the plan of what is still to come to a state, and of what stands.
-// Every scorer that asks for the same gets the same.
+// Every scorer that asks for the same gets the same. It is nil when there can be
+// none.
 func (p *Plan) planFor(s *binpack.State) *plan {
 	inst := s.Instance()
-	if s.Known.Total == nil {
-		return compilePlan(inst, bound.Packing{}, nil)
-	}
 	items := make([]int64, len(inst.Apps))
 	for a, n := range s.Known.Total {
 		items[a] = max(0, n-s.Alive()[a])
@@ -125,9 +127,7 @@ func (p *Plan) make(inst *binpack.Instance, items []int64, standing []bound.Plan
 	}
 	packing, err := bound.Plan(inst, items, opt)
 	if err != nil {
-		// Shares of devices cannot be planned. Nothing is reserved then, and
-		// what is left of the policy is Best Fit.
-		packing = bound.Packing{}
+		return nil // shares of devices cannot be planned
 	}
 	return compilePlan(inst, packing, standing)
 }

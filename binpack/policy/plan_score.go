@@ -15,9 +15,6 @@ const (
 	rankBeside = 2.0  // every reservation of the machine keeps its room
 	rankSpare  = 1.0  // opens a machine that the plan does not need
 	rankBreak  = -1.0 // less the price of the reservations that lose their room
-	// Where items leave, not all that is planned is there at the same time,
-	// and opening a machine comes last.
-	openPenalty = 1000.0
 )
 
 // planScorer knows for every machine in use which planned machine it is. That
@@ -31,7 +28,9 @@ type planScorer struct {
 	s *binpack.State
 	c columns
 
-	plan       *plan
+	bestFit    binpack.Scorer
+	plan       *plan // nil = none, and Best Fit decides
+	planned    bool
 	totals     []int64
 	placements uint64
 	seq        uint64
@@ -55,7 +54,7 @@ type planScorer struct {
 	spareOf   []int32
 	spareAt   []uint32
 	share     []int64 // [app] largest share of a machine, 1/2²⁰
-	bars      []bool  // [group] closed by the item in hand, under barOwn and barOthers
+	bars      []bool  // [group] closed by the item in hand, at least under conditions
 	effects   []binpack.Effect
 	kindCount []int64
 }
@@ -65,7 +64,7 @@ const planShareBits = 20
 func newPlanScorer(p *Plan, s *binpack.State) *planScorer {
 	inst := s.Instance()
 	l := &planScorer{
-		p: p, s: s, c: columnsOf(s),
+		p: p, s: s, c: columnsOf(s), bestFit: BestFit{}.Scorer(s),
 		left: make([]int64, len(s.Kinds())), share: make([]int64, len(inst.Apps)),
 		bars: make([]bool, len(inst.Groups)), kindCount: make([]int64, len(s.Kinds())),
 	}
@@ -95,7 +94,14 @@ const unlimited = int64(1) << 40
 
 // Score implements [binpack.Scorer].
 func (l *planScorer) Score(item binpack.Item, candidates []int32, out []float64) {
-	l.sync()
+	if l.s.Known.Total == nil || l.s.Departures()*maxLeft > l.s.Placements() {
+		l.bestFit.Score(item, candidates, out)
+		return
+	}
+	if l.sync(); l.plan == nil {
+		l.bestFit.Score(item, candidates, out)
+		return
+	}
 	a := item.App
 	l.effects = l.s.Effects(l.c.apps[a].Group)
 	for _, e := range l.effects {
@@ -128,22 +134,18 @@ func (l *planScorer) rank(a, m int32) float64 {
 }
 
 func (l *planScorer) rankEmpty(a, m int32) float64 {
-	penalty := 0.0
-	if l.s.Departures() > 0 {
-		penalty = openPenalty
-	}
 	k := l.s.KindOf(m)
 	if len(l.plan.has[a]) > 0 && int(k) < len(l.plan.ofKind) {
 		for w, word := range l.open {
 			if word&l.plan.ofKind[k][w]&l.plan.has[a][0][w] != 0 {
-				return rankOpen - penalty
+				return rankOpen
 			}
 		}
 	}
 	if l.left[k] > 0 {
-		return rankSpare - penalty
+		return rankSpare
 	}
-	return rankBreak - l.p.reserve - penalty
+	return rankBreak - l.p.reserve
 }
 
 // filled is the largest share of a machine in use after the placement.
@@ -243,11 +245,16 @@ func (l *planScorer) sync() {
 	var all bool
 	l.changes, l.seq, all = l.s.Changes(l.seq, l.changes[:0])
 	total := l.s.Known.Total
-	again := l.plan == nil || l.s.Placements() < l.placements || !slices.Equal(total, l.totals)
+	again := !l.planned || l.s.Placements() < l.placements || !slices.Equal(total, l.totals)
 	l.placements = l.s.Placements()
 	if again {
-		l.plan = l.p.planFor(l.s)
+		l.plan, l.planned = l.p.planFor(l.s), true
 		l.totals = append(l.totals[:0], total...)
+	}
+	if l.plan == nil {
+		return
+	}
+	if again {
 		n := len(l.plan.machines)
 		l.owner = slices.Grow(l.owner[:0], n)[:n]
 		l.open = slices.Grow(l.open[:0], l.plan.words)[:l.plan.words]
