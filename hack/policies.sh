@@ -5,7 +5,7 @@
 #	hack/policies.sh k1 k0-clock
 #
 # The traces are generated (seeds from 1; seeds from 900,000 are for tests) and
-# every command is the one that made the file. About half an hour of CPU.
+# every command is the one that made the file. About a quarter of an hour of CPU.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 go build -trimpath -o bin/sigma ./cmd/sigma
@@ -26,7 +26,7 @@ train() {
 	local file=$1 features=$2
 	shift 2
 	echo "== general-$file" >&2
-	bin/sigma train --features "$features" "$@" --name "general-$file" --out "benchdata/policies/general-$file.yaml"
+	bin/sigma train --features "$features" "$@" --out "benchdata/policies/general-$file.yaml"
 }
 
 k0() {
@@ -60,19 +60,20 @@ k1() {
 }
 
 k1-churn() {
-	traces k1-churn churn 4 scale=.15 days=2
-	train k1-churn util,full,frag,close,closing,slot,open,singl,recent,eta --knowledge K1 --orders 1 --evaluations 300 --seed 1 \
+	traces k1-churn churn 5 scale=.2
+	train k1-churn util,full,frag,close,closing,slot,open,singl,recent,eta --knowledge K1 --orders 0 --evaluations 300 --seed 1 \
 		--trace "$work/k1-churn"
 }
 
+# clock FILE KNOWLEDGE LARGE LARGE2D EVALUATIONS SEED
 clock() {
-	traces "$1-large" large 14 scale=.5
-	traces "$1-large2d" large2d 8 scale=.5
-	train "$1" util,mean,full,frag,close,closing,slot,open,singl,eta,alpha,z,q --knowledge "$2" --orders 2 --evaluations 600 --risk .2 --seed "$3" \
-		--trace "$work/$1-large" --trace "$work/$1-large2d"
+	traces "$1-large" large "$3" scale=.5
+	traces "$1-large2d" large2d "$4" scale=.5
+	train "$1" util,mean,full,frag,close,closing,slot,open,singl,eta,alpha,z,q --knowledge "$2" --orders 2 --risk .2 \
+		--evaluations "$5" --seed "$6" --trace "$work/$1-large" --trace "$work/$1-large2d"
 }
-k0-clock() { clock k0-clock K0+clock 2; }
-k1-clock() { clock k1-clock K1+clock 2; }
+k0-clock() { clock k0-clock K0+clock 14 8 600 3; }
+k1-clock() { clock k1-clock K1+clock 9 5 360 1; }
 
 for policy in "${@:-k0 k0-plain k0-fixed k0-clock k1 k1-churn k1-clock}"; do
 	for p in $policy; do "$p"; done

@@ -75,6 +75,7 @@ seed from ` + strconv.Itoa(train.FirstTestSeed) + ` up are for tests and refused
 	flags.StringVar(&f.knowledge, "knowledge", "", "what the policy may know of the future (default K1 where the traces give forecasts, else K0)")
 	flags.IntVar(&cfg.Evaluations, "evaluations", 2000, "budget: positions to evaluate")
 	flags.IntVar(&cfg.Orders, "orders", 0, "shuffled orders per trace in an evaluation; 0 = the file's order")
+	flags.Float64Var(&cfg.Snapshots, "snapshots", 0, "begin with up to this share of the requests placed by Best-Fit, drawn uniformly for each order")
 	flags.Uint64Var(&cfg.Seed, "seed", 1, "of the search and of the shuffles")
 	flags.IntVar(&cfg.Workers, "workers", runtime.GOMAXPROCS(0), "evaluations at the same time")
 	flags.StringVar(&cfg.Optimizer, "optimizer", "swarm", strings.Join(train.Optimizers(), ", "))
@@ -112,6 +113,9 @@ func (f *trainFlags) check(cfg *train.Config) error {
 	}
 	if cfg.Orders < 0 || !(cfg.Risk >= 0) {
 		return usagef("--orders %d --risk %v: want at least 0", cfg.Orders, cfg.Risk)
+	}
+	if !(cfg.Snapshots >= 0 && cfg.Snapshots < 1) {
+		return usagef("--snapshots %v: want a share from 0 to below 1", cfg.Snapshots)
 	}
 	return nil
 }
