@@ -99,14 +99,14 @@ func (p *planner) cheapest(load []float64, must int32) int32 {
 	return best
 }
 
-func (p *planner) open(k int32) int32 {
+// open opens a machine of a kind.
+func (p *planner) open(k int32) {
 	m := int32(slices.Index(p.kind, -1))
 	if m < 0 {
 		m = p.addSlot()
 	}
 	p.save(m)
 	p.setKind(m, k)
-	return m
 }
 
 // grow opens machines for what waits: half of what its volume asks for, at

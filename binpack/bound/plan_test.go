@@ -1,6 +1,7 @@
 package bound
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -36,7 +37,7 @@ func checkPacking(t *testing.T, inst *binpack.Instance, items []int64, standing 
 		}
 		for i, m := range p.Machines {
 			line := inst.Machines[m.Line]
-			require.Equal(t, kinds[m.Kind], binpack.Kind{Type: line.Type, Cost: line.Cost, Capacity: line.Capacity})
+			require.Equal(t, binpack.Kind{Type: line.Type, Cost: line.Cost, Capacity: line.Capacity}, kinds[m.Kind])
 			if !double {
 				require.False(t, used[[2]int32{m.Line, m.Index}], "a machine is planned twice")
 				used[[2]int32{m.Line, m.Index}] = true
@@ -189,4 +190,288 @@ func TestPlanAroundWhatStands(t *testing.T) {
 	}
 }
 
-var _ = math.Inf
+// dearest marks instances that no packing satisfies.
+var dearest = math.Inf(1)
+
+// everyPacking looks for the least cost of a complete packing, by trying everything.
+type everyPacking struct {
+	inst     *binpack.Instance
+	kindOf   []int // machine line of each machine in use
+	on       [][]int32
+	lineUsed []int
+	best     float64
+}
+
+func leastCost(inst *binpack.Instance, items []int64) float64 {
+	b := &everyPacking{inst: inst, lineUsed: make([]int, len(inst.Machines)), best: dearest}
+	var list []int32
+	for a, n := range items {
+		for range n {
+			list = append(list, int32(a))
+		}
+	}
+	b.place(list, 0, 0)
+	return b.best
+}
+
+// place puts the first item everywhere; from is the first machine of items of
+// the same app, which are alike.
+func (b *everyPacking) place(list []int32, from int, cost float64) {
+	if cost >= b.best {
+		return
+	}
+	if len(list) == 0 {
+		if b.spreadHolds() {
+			b.best = cost
+		}
+		return
+	}
+	a := list[0]
+	next := func(m int) int {
+		if len(list) > 1 && list[1] == a {
+			return m
+		}
+		return 0
+	}
+	for m := from; m < len(b.on); m++ {
+		b.on[m] = append(b.on[m], a)
+		if b.holds(m) {
+			b.place(list[1:], next(m), cost)
+		}
+		b.on[m] = b.on[m][:len(b.on[m])-1]
+	}
+	for line, ml := range b.inst.Machines {
+		if ml.Count != binpack.Unlimited && b.lineUsed[line] == ml.Count {
+			continue
+		}
+		m := len(b.on)
+		b.lineUsed[line]++
+		b.kindOf, b.on = append(b.kindOf, line), append(b.on, []int32{a})
+		if b.holds(m) {
+			b.place(list[1:], next(m), cost+ml.Cost)
+		}
+		b.kindOf, b.on = b.kindOf[:m], b.on[:m]
+		b.lineUsed[line]--
+	}
+}
+
+// holds reports whether a machine breaks nothing but perhaps spread.
+func (b *everyPacking) holds(m int) bool {
+	line := b.inst.Machines[b.kindOf[m]]
+	groups := map[int32]int32{}
+	for d, room := range line.Capacity {
+		for _, a := range b.on[m] {
+			room -= b.inst.Apps[a].Demand[d]
+		}
+		if room < 0 {
+			return false
+		}
+	}
+	for _, a := range b.on[m] {
+		app := b.inst.Apps[a]
+		groups[app.Group]++
+		if limit := b.inst.Groups[app.Group].Limit; limit > 0 && groups[app.Group] > limit {
+			return false
+		}
+		ok := app.Types == nil
+		for _, typ := range app.Types {
+			ok = ok || typ == line.Type
+		}
+		if !ok {
+			return false
+		}
+	}
+	for _, r := range b.inst.Rules {
+		if groups[r.A] > 0 && groups[r.B] > r.Max {
+			return false
+		}
+	}
+	return true
+}
+
+// spreadHolds: a group may stand twice on a machine only when it stands on as
+// many machines as its spread asks for.
+func (b *everyPacking) spreadHolds() bool {
+	for g, group := range b.inst.Groups {
+		machines, double := int32(0), false
+		for _, on := range b.on {
+			n := 0
+			for _, a := range on {
+				if b.inst.Apps[a].Group == int32(g) {
+					n++
+				}
+			}
+			if n > 0 {
+				machines++
+			}
+			double = double || n > 1
+		}
+		if double && machines < group.SpreadMin {
+			return false
+		}
+	}
+	return true
+}
+
+func TestPlanAgainstBruteForce(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 3))
+	packed, optimal, proven := 0, 0, 0
+	for i := range 400 {
+		inst, items := randomInstance(rng, binpack.Fleet(i%2), i%4 < 2)
+		left := int64(7)
+		for a := range items {
+			items[a] = min(items[a], left)
+			left -= items[a]
+		}
+		want := leastCost(inst, items)
+		p, err := Plan(inst, items, PlanOptions{Seed: 1, Steps: 300})
+		require.NoError(t, err)
+		checkPacking(t, inst, items, nil, p)
+		if want == dearest {
+			require.False(t, p.Complete())
+			continue
+		}
+		packed++
+		if p.Complete() && p.Cost == want {
+			optimal++
+		} else {
+			t.Logf("instance %d: cost %v, left out %v, optimum %v", i, p.Cost, p.LeftOut, want)
+		}
+		if p.Complete() {
+			require.GreaterOrEqual(t, p.Cost, want)
+		}
+		if p.Proven {
+			proven++
+			require.InDelta(t, want, p.Cost, 1e-9)
+		}
+	}
+	require.Greater(t, packed, 200)
+	require.Equal(t, packed, optimal)
+	require.Greater(t, proven, 50)
+}
+
+// smallLike is an instance as "small" generates them: limits, exclusions, and
+// 15 machines at the least.
+func smallLike(rng *rand.Rand, apps int) (*binpack.Instance, []int64) {
+	inst := instance([]binpack.MachineLine{line(binpack.Unlimited, 1, 96, 512)})
+	inst.Types = []string{""}
+	var items []int64
+	for a := range apps {
+		cpu := []int64{4, 4, 8, 8, 2, 16}[rng.IntN(6)]
+		inst.Apps = append(inst.Apps, binpack.App{Group: int32(a), Demand: []int64{cpu, 2 * cpu}})
+		inst.Groups = append(inst.Groups, binpack.Group{Limit: int32(1 + rng.IntN(2))})
+		items = append(items, int64(1+rng.IntN(10)))
+	}
+	for range apps / 2 {
+		if a, b := int32(rng.IntN(apps)), int32(rng.IntN(apps)); a != b {
+			inst.Rules = append(inst.Rules, binpack.Rule{A: a, B: b}, binpack.Rule{A: b, B: a})
+		}
+	}
+	return inst, items
+}
+
+func TestPlanStepDoesNotAllocate(t *testing.T) {
+	inst, items := smallLike(rand.New(rand.NewPCG(3, 4)), 100)
+	p := newPlanner(inst, items, nil)
+	p.openFleet(0)
+	p.construct(PlanOptions{Starts: 2})
+	for range 200 { // lists reach their lengths
+		p.ruinStep()
+	}
+	require.Less(t, testing.AllocsPerRun(500, p.ruinStep), .05)
+}
+
+// An undone step leaves nothing behind.
+func TestPlanUndo(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 5))
+	for i := range 100 {
+		inst, items := randomInstance(rng, binpack.Open, false)
+		p := newPlanner(inst, items, nil)
+		p.openFleet(0)
+		p.construct(PlanOptions{Starts: 1})
+		blocked, left, spent, volume := append([]uint64{}, p.blocked...), append([]int64{}, p.left...), p.spent, p.leftVolume
+		fleet, free := p.copyFleet(), append([]int64{}, p.free[0]...)
+		p.begin()
+		for range 3 {
+			if m := p.victim(i%2 == 0); m >= 0 {
+				p.save(m)
+				p.empty(m)
+				if i%3 == 0 {
+					p.setKind(m, -1)
+				}
+			}
+		}
+		p.fill()
+		p.undo()
+		require.Equal(t, blocked, p.blocked)
+		require.Equal(t, left, p.left)
+		require.Equal(t, free, p.free[0])
+		require.Equal(t, fleet.kind, p.kind)
+		require.Equal(t, [2]int64{spent, volume}, [2]int64{p.spent, p.leftVolume})
+		for m := range p.on {
+			require.ElementsMatch(t, fleet.on[m], p.on[m])
+		}
+	}
+}
+
+func TestPlanDevices(t *testing.T) {
+	inst := instance([]binpack.MachineLine{line(binpack.Unlimited, 1, 10, 4000)}, []int64{1, 2000}, []int64{2, 0})
+	inst.Types = []string{""}
+	inst.Dimensions[1] = binpack.Dimension{Name: "gpu", One: 1000, Device: true}
+	p, err := Plan(inst, []int64{5, 7}, PlanOptions{Seed: 1})
+	require.NoError(t, err)
+	checkPacking(t, inst, []int64{5, 7}, nil, p)
+	require.True(t, p.Proven)
+	require.Len(t, p.Machines, 3) // 10 devices of 4 a machine
+
+	inst.Apps[0].Demand[1] = 500
+	_, err = Plan(inst, []int64{5, 7}, PlanOptions{Seed: 1})
+	require.ErrorContains(t, err, "share of a device (gpu)")
+	_, err = Plan(inst, []int64{0, 7}, PlanOptions{Seed: 1})
+	require.NoError(t, err)
+}
+
+func BenchmarkPlan(b *testing.B) {
+	for _, apps := range []int{30, 300} {
+		b.Run(fmt.Sprintf("apps=%d", apps), func(b *testing.B) {
+			inst, items := smallLike(rand.New(rand.NewPCG(3, 6)), apps)
+			over, plans := 0, 0
+			b.ReportAllocs()
+			for b.Loop() {
+				plans++
+				p, err := Plan(inst, items, PlanOptions{Seed: uint64(plans)})
+				require.NoError(b, err)
+				over += len(p.Machines) - p.Bound.Machines
+			}
+			b.ReportMetric(float64(over)/float64(plans), "over-bound")
+		})
+	}
+}
+
+func ExamplePlan() {
+	inst := &binpack.Instance{
+		Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}},
+		Types:      []string{""},
+		Machines:   []binpack.MachineLine{{Name: "node", Count: binpack.Unlimited, Cost: 1, Capacity: []int64{10}}},
+		Groups:     []binpack.Group{{Name: "web", Limit: 1}, {Name: "batch"}},
+		Apps:       []binpack.App{{Name: "web", Group: 0, Demand: []int64{6}}, {Name: "batch", Group: 1, Demand: []int64{4}}},
+		Fleet:      binpack.Open,
+	}
+	p, err := Plan(inst, []int64{2, 2}, PlanOptions{Seed: 1})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, m := range p.Machines {
+		fmt.Printf("node-%05d:", m.Index)
+		for _, e := range m.Items {
+			fmt.Printf(" %d %s", e.Count, inst.Apps[e.App].Name)
+		}
+		fmt.Println()
+	}
+	fmt.Println("proven:", p.Proven)
+	// Output:
+	// node-00000: 1 web 1 batch
+	// node-00001: 1 web 1 batch
+	// proven: true
+}

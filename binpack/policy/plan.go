@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"hash"
 	"math"
 	"slices"
 	"sort"
@@ -35,7 +36,10 @@ const (
 // number of items per app: an item goes where the plan has a place for it. With
 // a complete plan the number of machines is the plan's in every order of
 // arrival. What is not in the plan goes where it breaks no reservation, if need
-// be to a machine of its own; Best Fit among equals.
+// be to a machine of its own; Best Fit among equals. The plan is made when a
+// scorer is first asked, around what stands then, and made again when the
+// totals change. Best Fit decides alone when totals are not known, when items
+// take shares of devices, and once items leave.
 //
 // Its parameters are steps, slack and reserve.
 type Plan struct {
@@ -47,11 +51,9 @@ type Plan struct {
 	keys  []planKey // oldest first
 }
 
-// planKey says what a plan was made for: an instance, totals, and what stood.
-type planKey struct {
-	inst *binpack.Instance
-	sum  [sha256.Size]byte
-}
+// planKey is a digest of all that a plan depends on: instance, items to come,
+// and what stands. Equal facts share a plan, whichever replay asks.
+type planKey [sha256.Size]byte
 
 // planEntry is computed once, by the first who asks.
 type planEntry struct {
@@ -103,7 +105,7 @@ func (p *Plan) planFor(s *binpack.State) *plan {
 		items[a] = max(0, n-s.Alive()[a])
 	}
 	standing := standingOf(s)
-	key := planKey{inst, factsOf(items, standing)}
+	key := factsOf(inst, items, standing)
 	p.mu.Lock()
 	e := p.plans[key]
 	if e == nil {
@@ -123,7 +125,13 @@ func (p *Plan) planFor(s *binpack.State) *plan {
 func (p *Plan) make(inst *binpack.Instance, items []int64, standing []bound.PlannedMachine) *plan {
 	opt := bound.PlanOptions{Seed: planSeed, Steps: p.steps, Standing: standing}
 	if p.slack > 0 {
-		opt.Machines = int(math.Ceil((1+p.slack)*float64(bound.Volume(inst, items).Machines) - 1e-9))
+		all := slices.Clone(items)
+		for _, m := range standing {
+			for _, e := range m.Items {
+				all[e.App] += int64(e.Count)
+			}
+		}
+		opt.Machines = int(math.Ceil((1+p.slack)*float64(bound.Volume(inst, all).Machines) - 1e-9))
 	}
 	packing, err := bound.Plan(inst, items, opt)
 	if err != nil {
@@ -153,22 +161,60 @@ func standingOf(s *binpack.State) []bound.PlannedMachine {
 	return out
 }
 
-// factsOf is a digest of all that a plan depends on beside the instance.
-func factsOf(items []int64, standing []bound.PlannedMachine) [sha256.Size]byte {
-	var text []byte
-	for _, n := range items {
-		text = binary.LittleEndian.AppendUint64(text, uint64(n))
+func factsOf(inst *binpack.Instance, items []int64, standing []bound.PlannedMachine) planKey {
+	f := facts{sha256.New(), nil}
+	f.add(int64(len(inst.Dimensions)), int64(len(inst.Machines)), int64(len(inst.Groups)), int64(len(inst.Apps)), int64(len(inst.Rules)))
+	for _, d := range inst.Dimensions {
+		if d.Device {
+			f.add(d.One)
+		} else {
+			f.add(0)
+		}
+	}
+	for _, m := range inst.Machines {
+		f.add(int64(m.Type), int64(m.Count), int64(math.Float64bits(m.Cost)))
+		f.add(m.Capacity...)
+	}
+	for _, g := range inst.Groups {
+		f.add(int64(g.Limit), int64(g.SpreadMin))
+	}
+	for a, app := range inst.Apps {
+		f.add(int64(app.Group), items[a])
+		f.add(app.Demand...)
+		if app.Types == nil {
+			f.add(-1)
+			continue
+		}
+		f.add(int64(len(app.Types)))
+		for _, typ := range app.Types {
+			f.add(int64(typ))
+		}
+	}
+	for _, r := range inst.Rules {
+		f.add(int64(r.A), int64(r.B), int64(r.Max))
 	}
 	for _, m := range standing {
-		for _, v := range []int32{m.Line, m.Index, int32(len(m.Items))} {
-			text = binary.LittleEndian.AppendUint32(text, uint32(v))
-		}
+		f.add(int64(m.Line), int64(m.Index), int64(len(m.Items)))
 		for _, e := range m.Items {
-			text = binary.LittleEndian.AppendUint32(text, uint32(e.App))
-			text = binary.LittleEndian.AppendUint32(text, uint32(e.Count))
+			f.add(int64(e.App), int64(e.Count))
 		}
 	}
-	return sha256.Sum256(text)
+	return planKey(f.Sum(nil))
+}
+
+// facts is a digest of numbers.
+type facts struct {
+	hash.Hash
+
+	buf []byte
+}
+
+func (f *facts) add(values ...int64) {
+	f.buf = f.buf[:0]
+	for _, v := range values {
+		f.buf = binary.LittleEndian.AppendUint64(f.buf, uint64(v))
+	}
+	f.Write(f.buf) // never fails
 }
 
 // A plan is a packing as scorers read it; it does not change.

@@ -255,10 +255,7 @@ func (l *planScorer) sync() {
 		return
 	}
 	if again {
-		n := len(l.plan.machines)
-		l.owner = slices.Grow(l.owner[:0], n)[:n]
-		l.open = slices.Grow(l.open[:0], l.plan.words)[:l.plan.words]
-		l.seen = slices.Grow(l.seen[:0], l.plan.words)[:l.plan.words]
+		l.prepare()
 	}
 	if again || all {
 		l.reload()
@@ -272,6 +269,14 @@ func (l *planScorer) sync() {
 		l.first = 0
 	}
 	l.assign()
+}
+
+// prepare makes room for a new plan.
+func (l *planScorer) prepare() {
+	n := len(l.plan.machines)
+	l.owner = slices.Grow(l.owner[:0], n)[:n]
+	l.open = slices.Grow(l.open[:0], l.plan.words)[:l.plan.words]
+	l.seen = slices.Grow(l.seen[:0], l.plan.words)[:l.plan.words]
 }
 
 // reload reads the whole state.
@@ -374,18 +379,17 @@ func (l *planScorer) findClean(m int32, row []uint64) bool {
 		return false
 	}
 	copy(row, l.plan.ofKind[k])
-	any := uint64(0)
 	for _, e := range l.s.Contents(m) {
 		if int(e.Count) > len(l.plan.has[e.App]) {
 			clear(row)
 			return false
 		}
-		any = 0
+		some := uint64(0)
 		for w, word := range l.plan.has[e.App][e.Count-1] {
 			row[w] &= word
-			any |= row[w]
+			some |= row[w]
 		}
-		if any == 0 {
+		if some == 0 {
 			return false
 		}
 	}
