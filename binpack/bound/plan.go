@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/sigma-scheduler/sigma/binpack"
 )
@@ -93,12 +94,22 @@ func Plan(inst *binpack.Instance, items []int64, opt PlanOptions) (Packing, erro
 		opt.Starts = DefaultPlanStarts
 	}
 	p := newPlanner(inst, items, opt.Standing)
-	p.search(opt)
-	return p.packing(items, opt.Standing), nil
+	all := slices.Clone(items)
+	for _, s := range opt.Standing {
+		for _, e := range s.Items {
+			all[e.App] += int64(e.Count)
+		}
+	}
+	least := Volume(inst, all)
+	p.search(opt, least.Cost)
+	out := p.packing(items, opt.Standing)
+	out.Bound = least
+	out.Proven = out.Complete() && out.Cost <= least.Cost
+	return out, nil
 }
 
 // search runs the whole plan.
-func (p *planner) search(opt PlanOptions) {
+func (p *planner) search(opt PlanOptions, enough float64) {
 	p.openFleet(opt.Machines)
 	p.construct(opt)
 	p.improve(opt.Steps)
@@ -120,7 +131,7 @@ func (p *planner) search(opt PlanOptions) {
 		p.shrink(opt.Steps)
 	}
 	if len(p.kinds) > 1 {
-		p.trade(opt.Steps)
+		p.trade(opt.Steps, enough)
 	}
 }
 
@@ -150,23 +161,14 @@ func (p *planner) restart(seed uint64, start int) {
 	p.fill()
 }
 
-// packing is the result as others read it.
+// packing is the result as others read it, but for the bound.
 func (p *planner) packing(items []int64, standing []PlannedMachine) Packing {
 	p.repairSpread()
 	out := Packing{LeftOut: make([]int64, len(items))}
-	all := make([]int64, len(items))
-	copy(all, items)
-	for _, s := range standing {
-		for _, e := range s.Items {
-			all[e.App] += int64(e.Count)
-		}
-	}
-	out.Bound = Volume(p.inst, all)
 	for a := range items {
 		out.LeftOut[a] = p.left[a] + p.hopeless[a]
 	}
 	next := newPositions(p.inst, p.kindOfLine, standing)
-	held := make([]int64, len(p.kinds))
 	for m, k := range p.kind {
 		if k < 0 || m >= len(standing) && len(p.on[m]) == 0 {
 			continue
@@ -179,15 +181,9 @@ func (p *planner) packing(items []int64, standing []PlannedMachine) Packing {
 			pm.Line, pm.Index = next.take(k)
 			pm.Items = newItems(p.on[m], nil)
 		}
-		if len(p.on[m]) > 0 {
-			held[k]++
-		}
 		out.Machines = append(out.Machines, pm)
 	}
-	for k, n := range held {
-		out.Cost += float64(float64(n) * p.kinds[k].Cost)
-	}
-	out.Proven = out.Complete() && out.Cost <= out.Bound.Cost
+	out.Cost = p.cost()
 	return out
 }
 

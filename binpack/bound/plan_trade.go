@@ -73,11 +73,16 @@ func (p *planner) restore(c fleetCopy) {
 
 // trade exchanges machines for cheaper ones: it closes a few, places what stood
 // there on the others, and opens the kinds that suit what is left. The step is
-// taken back when that costs more than before.
-func (p *planner) trade(steps int) {
+// taken back when that costs more than before. It ends when the cost is enough.
+func (p *planner) trade(steps int, enough float64) {
 	load := make([]float64, len(p.free))
+	last := int64(0)
 	for range steps {
 		before := p.spent
+		if before != last && p.cost() <= enough {
+			break
+		}
+		last = before
 		p.begin()
 		for i := range 1 + int(p.rng.Uint32()%ruinMax) {
 			m := p.victim(i%2 == 1)
@@ -101,6 +106,21 @@ func (p *planner) trade(steps int) {
 		}
 	}
 	p.best = false
+}
+
+// cost of the machines that hold something.
+func (p *planner) cost() float64 {
+	held := make([]int64, len(p.kinds))
+	for m, k := range p.kind {
+		if k >= 0 && len(p.on[m]) > 0 {
+			held[k]++
+		}
+	}
+	sum := 0.0
+	for k, n := range held {
+		sum += float64(float64(n) * p.kinds[k].Cost)
+	}
+	return sum
 }
 
 // openFor opens a machine that takes the hardest of what waits: the kind that
