@@ -45,7 +45,7 @@ func newLinear(spec Spec) (*Linear, error) {
 		p.weights[f] = spec.Weights[i]
 		p.anyEmpty = p.anyEmpty || f == fEmpty
 	}
-	if p.usesDemand() && know == binpack.K0 {
+	if p.usesDemand() && !know.Forecast() && know != binpack.K2 {
 		if _, ok := spec.Parameters["alpha"]; !ok {
 			return nil, errors.New("spec.parameters.alpha is needed: without a forecast, closing, slot and singl count arrivals")
 		}

@@ -2,16 +2,19 @@ package policy
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -30,7 +33,8 @@ const (
 )
 
 // An Object is a learned policy as a Kubernetes object: what training writes
-// is what kubectl applies.
+// is what kubectl applies. A status, which a cluster adds, is read, kept and
+// of no effect.
 type Object struct {
 	APIVersion string         `yaml:"apiVersion"`
 	Kind       string         `yaml:"kind"`
@@ -132,6 +136,7 @@ func (o *Object) Digest() string {
 		FeatureVersion: o.Spec.FeatureVersion, Model: o.Spec.Model, Knowledge: o.Spec.Knowledge,
 		Features: o.Spec.Features, Weights: o.Spec.Weights, Parameters: o.Spec.Parameters,
 	}
+	core.unsignZeros()
 	text, err := yaml.Marshal(core)
 	if err != nil {
 		panic(fmt.Sprintf("policy: marshal spec: %v", err)) // plain strings and numbers
@@ -154,7 +159,7 @@ func Parse(name string, text []byte) (*Object, error) {
 	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s: more than one document", name)
 	}
-	if err := o.Validate(); err != nil {
+	if err := cmp.Or(wholeNumbers(text), o.Validate()); err != nil {
 		return nil, fmt.Errorf("%s%s: %w", name, lineOf(text, err), err)
 	}
 	if _, err := o.Policy(); err != nil {
@@ -163,17 +168,36 @@ func Parse(name string, text []byte) (*Object, error) {
 	return &o, nil
 }
 
-// lineOf finds the line of the field that an error begins with.
+// wholeNumbers refuses fractions, which the decoder cuts off.
+func wholeNumbers(text []byte) error {
+	for _, field := range []string{"spec.featureVersion", "spec.canaryPercent"} {
+		if at, found := nodeOf(text, field); found && at.Tag == "!!float" {
+			return fmt.Errorf("%s %s: want a whole number", field, at.Value)
+		}
+	}
+	return nil
+}
+
+// lineOf is the line of the field that an error begins with.
 func lineOf(text []byte, err error) string {
 	field, _, _ := strings.Cut(err.Error(), " ")
-	field = strings.TrimSuffix(field, ":")
-	var root yaml.Node
-	if yaml.Unmarshal(text, &root) != nil || len(root.Content) == 0 {
+	at, _ := nodeOf(text, strings.TrimSuffix(field, ":"))
+	if at == nil {
 		return ""
 	}
-	at := root.Content[0]
+	return fmt.Sprintf(":%d", at.Line)
+}
+
+// nodeOf finds a field of the form spec.weights[1]; found is false when the
+// node is only the last one on the way to it.
+func nodeOf(text []byte, field string) (at *yaml.Node, found bool) {
+	var root yaml.Node
+	if yaml.Unmarshal(text, &root) != nil || len(root.Content) == 0 {
+		return nil, false
+	}
+	at = root.Content[0]
 	for part := range strings.SplitSeq(field, ".") {
-		key, _, _ := strings.Cut(part, "[")
+		key, index, _ := strings.Cut(part, "[")
 		next := (*yaml.Node)(nil)
 		for i := 0; i+1 < len(at.Content); i += 2 {
 			if at.Content[i].Value == key {
@@ -181,11 +205,15 @@ func lineOf(text []byte, err error) string {
 			}
 		}
 		if next == nil {
-			break
+			return at, false
 		}
 		at = next
+		i, err := strconv.Atoi(strings.TrimSuffix(index, "]"))
+		if err == nil && at.Kind == yaml.SequenceNode && i < len(at.Content) {
+			at = at.Content[i]
+		}
 	}
-	return fmt.Sprintf(":%d", at.Line)
+	return at, true
 }
 
 // Load reads a policy file.
@@ -197,12 +225,27 @@ func Load(path string) (*Object, error) {
 	return Parse(path, text)
 }
 
+// unsignZeros makes -0 a 0 in copies of the numbers: YAML reads "-0" as an
+// integer, which has no sign.
+func (s *Spec) unsignZeros() {
+	s.Weights = slices.Clone(s.Weights)
+	for i := range s.Weights {
+		s.Weights[i] += 0
+	}
+	s.Parameters = maps.Clone(s.Parameters)
+	for name := range s.Parameters {
+		s.Parameters[name] += 0
+	}
+}
+
 // Bytes is the object as YAML.
 func (o *Object) Bytes() []byte {
+	canonical := *o
+	canonical.Spec.unsignZeros()
 	var buf bytes.Buffer
 	enc := yaml.NewEncoder(&buf)
 	enc.SetIndent(2)
-	if err := enc.Encode(o); err != nil {
+	if err := enc.Encode(&canonical); err != nil {
 		panic(fmt.Sprintf("policy: marshal object: %v", err))
 	}
 	return buf.Bytes()
@@ -214,13 +257,13 @@ func (o *Object) Save(path string) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
-	if _, err := f.Write(o.Bytes()); err != nil {
-		f.Close()
-		return err
+	_, err = f.Write(o.Bytes())
+	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
 	}
-	if err := errors.Join(f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
-		return err
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
 	}
-	return os.Rename(f.Name(), path)
+	return nil
 }
