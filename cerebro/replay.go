@@ -68,7 +68,6 @@ type Replayer struct {
 	// Initial requests' items stand on these machines.
 	base      []int32 // per request: number of its first item
 	total     []float64
-	all       float64
 	firstTime float64
 	lastTime  float64 // of creates
 	deletes   bool
@@ -317,7 +316,9 @@ func (r *Replayer) placeInitial() error {
 			r.where[item] = m
 			r.keepDevices(item, devices)
 			if r.run.checker != nil {
-				r.run.checker.Initial(q.App, p.Line, p.Index, devices)
+				if err := r.run.checker.Initial(q.App, p.Line, p.Index, devices); err != nil {
+					return fmt.Errorf("placed.csv:%d: %w", i+2, err)
+				}
 			}
 		}
 	}

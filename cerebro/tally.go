@@ -37,7 +37,7 @@ func (w *wide) add(v int64) {
 	w.lo, w.hi = lo, w.hi+carry+v>>63
 }
 
-func (w wide) float() float64 { return float64(w.hi)*(1<<63)*2 + float64(w.lo) }
+func (w *wide) float() float64 { return float64(w.hi)*(1<<63)*2 + float64(w.lo) }
 
 func (t *tally) begin(r *Replayer, events []trace.Event) {
 	dims := len(r.total)

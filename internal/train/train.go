@@ -77,14 +77,14 @@ func Run(ctx context.Context, cfg Config) (*policy.Object, error) {
 		return nil, err
 	}
 	if cfg.Checkpoint != "" {
-		cp, err := swarm.OpenCheckpoint(cfg.Checkpoint, settings)
-		if err != nil {
+		if options.Checkpoint, err = swarm.OpenCheckpoint(cfg.Checkpoint, settings); err != nil {
 			return nil, err
 		}
-		defer cp.Close()
-		options.Checkpoint = cp
 	}
 	result, err := swarm.Minimize(ctx, opt, swarm.Parallel(cfg.Workers, ev.objective), options)
+	if options.Checkpoint != nil {
+		err = errors.Join(err, options.Checkpoint.Close())
+	}
 	if result.Position == nil {
 		return nil, err
 	}
@@ -188,6 +188,9 @@ type evaluator struct {
 	pool      sync.Pool
 }
 
+// replayers are those of one worker, by trace, made when first needed.
+type replayers struct{ byTrace []*cerebro.Replayer }
+
 func newEvaluator(cfg *Config, sp *space) (*evaluator, error) {
 	e := &evaluator{cfg: cfg, sp: sp}
 	for t, tr := range cfg.Traces {
@@ -199,7 +202,7 @@ func newEvaluator(cfg *Config, sp *space) (*evaluator, error) {
 			e.scenarios = append(e.scenarios, scenario{sc, t})
 		}
 	}
-	e.pool.New = func() any { return make([]*cerebro.Replayer, len(cfg.Traces)) }
+	e.pool.New = func() any { return &replayers{byTrace: make([]*cerebro.Replayer, len(cfg.Traces))} }
 	return e, nil
 }
 
@@ -214,17 +217,17 @@ func (e *evaluator) objective(ctx context.Context, task swarm.Task) (float64, []
 	if err != nil {
 		return 0, nil, err
 	}
-	replayers := e.pool.Get().([]*cerebro.Replayer)
-	defer e.pool.Put(replayers)
+	own := e.pool.Get().(*replayers)
+	defer e.pool.Put(own)
 	sum, worst := 0.0, math.Inf(-1)
 	for _, sc := range e.scenarios {
 		if err := ctx.Err(); err != nil {
 			return 0, nil, err
 		}
-		if replayers[sc.trace] == nil {
-			replayers[sc.trace] = cerebro.NewReplayer(e.cfg.Traces[sc.trace])
+		if own.byTrace[sc.trace] == nil {
+			own.byTrace[sc.trace] = cerebro.NewReplayer(e.cfg.Traces[sc.trace])
 		}
-		r := replayers[sc.trace]
+		r := own.byTrace[sc.trace]
 		run, err := r.Run(p, cerebro.Options{
 			Order: sc.Order, Seed: e.cfg.Seed, Brief: true,
 			Snapshot: sc.Snapshot, Before: policy.BestFit{},

@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -178,7 +177,7 @@ func TestInterruptKeepsTheBest(t *testing.T) {
 		}
 	}
 	object, err := Run(ctx, cfg)
-	require.True(t, errors.Is(err, context.Canceled), "%v", err)
+	require.ErrorIs(t, err, context.Canceled)
 	require.NotNil(t, object)
 	require.NoError(t, object.Validate())
 }
