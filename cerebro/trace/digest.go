@@ -4,7 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io"
+	"hash"
 )
 
 // Digests returns digest.instance and digest.trace: "sha256:" and the
@@ -25,13 +25,13 @@ func (t *Trace) Digests() (instance, trace string, err error) {
 	}
 	ofInstance, ofTrace := sha256.New(), sha256.New()
 	for _, c := range contents {
-		head := fmt.Sprintf("%s\x00%d\x00", c.name, len(c.text))
-		hashes := []io.Writer{ofTrace}
+		head := fmt.Appendf(nil, "%s\x00%d\x00", c.name, len(c.text))
+		hashes := []hash.Hash{ofTrace}
 		if c.name == appsFile || c.name == machinesFile || c.name == rulesFile {
 			hashes = append(hashes, ofInstance)
 		}
 		for _, h := range hashes {
-			io.WriteString(h, head) // a hash never fails
+			h.Write(head)
 			h.Write(c.text)
 		}
 	}

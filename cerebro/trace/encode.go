@@ -2,6 +2,7 @@ package trace
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -156,7 +157,7 @@ func dimensionNames(in *binpack.Instance) []string {
 
 func (t *Trace) encodeMachines() []byte {
 	in := t.Instance
-	l := newLine(append(machineColumns[:len(machineColumns):len(machineColumns)], dimensionNames(in)...)...)
+	l := newLine(append(slices.Clip(machineColumns), dimensionNames(in)...)...)
 	for _, m := range in.Machines {
 		l.text(m.Name)
 		l.text(in.Types[m.Type])

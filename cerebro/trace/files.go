@@ -99,7 +99,7 @@ func archiveFiles(r io.Reader) (files, error) {
 	f, folders := files{}, map[string]bool{}
 	for archive := tar.NewReader(unzipped); ; {
 		head, err := archive.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			return nil, fmt.Errorf("unpacking: %w", err)
@@ -131,29 +131,29 @@ func archiveFiles(r io.Reader) (files, error) {
 }
 
 // Load reads the trace in a folder or a .tar.gz file.
-func Load(path string) (*Trace, error) {
-	t, err := load(path)
+func Load(name string) (*Trace, error) {
+	t, err := load(name)
 	if err != nil {
-		return nil, fmt.Errorf("loading trace %s: %w", path, err)
+		return nil, fmt.Errorf("loading trace %s: %w", name, err)
 	}
 	return t, nil
 }
 
-func load(path string) (*Trace, error) {
-	info, err := os.Stat(path)
+func load(name string) (*Trace, error) {
+	info, err := os.Stat(name)
 	if err != nil {
 		return nil, err
 	}
 	var f files
 	switch {
 	case info.IsDir():
-		f, err = folderFiles(path)
-	case strings.HasSuffix(path, archiveSuffix):
+		f, err = folderFiles(name)
+	case strings.HasSuffix(name, archiveSuffix):
 		var file *os.File
-		if file, err = os.Open(path); err != nil {
+		if file, err = os.Open(name); err != nil {
 			return nil, err
 		}
-		defer file.Close()
+		defer func() { _ = file.Close() }() // only read
 		f, err = archiveFiles(file)
 	default:
 		err = errors.New("neither a folder nor a " + archiveSuffix + " file")
@@ -167,19 +167,19 @@ func load(path string) (*Trace, error) {
 // LoadAll reads a trace, or all traces in a folder of traces in the order of
 // their file names. Hidden files, README* and LICENSE* beside them are passed
 // over; anything else that is not a trace is an error.
-func LoadAll(path string) ([]*Trace, error) {
-	info, err := os.Stat(path)
+func LoadAll(name string) ([]*Trace, error) {
+	info, err := os.Stat(name)
 	if err != nil {
 		return nil, fmt.Errorf("loading traces: %w", err)
 	}
-	if !info.IsDir() || holdsTrace(path) {
-		t, err := Load(path)
+	if !info.IsDir() || holdsTrace(name) {
+		t, err := Load(name)
 		if err != nil {
 			return nil, err
 		}
 		return []*Trace{t}, nil
 	}
-	entries, err := os.ReadDir(path)
+	entries, err := os.ReadDir(name)
 	if err != nil {
 		return nil, fmt.Errorf("loading traces: %w", err)
 	}
@@ -188,14 +188,14 @@ func LoadAll(path string) ([]*Trace, error) {
 		if beside(e.Name()) {
 			continue
 		}
-		t, err := Load(filepath.Join(path, e.Name()))
+		t, err := Load(filepath.Join(name, e.Name()))
 		if err != nil {
 			return nil, err
 		}
 		traces = append(traces, t)
 	}
 	if len(traces) == 0 {
-		return nil, fmt.Errorf("loading traces: %s holds none", path)
+		return nil, fmt.Errorf("loading traces: %s holds none", name)
 	}
 	return traces, nil
 }

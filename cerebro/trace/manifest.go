@@ -36,7 +36,7 @@ func readManifest(r io.Reader) (manifest, error) {
 	m := manifest{measureFrom: math.NaN()}
 	decoder := yaml.NewDecoder(r)
 	var document yaml.Node
-	if err := decoder.Decode(&document); err == io.EOF {
+	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
 		return m, fmt.Errorf("%s:1: empty", manifestFile)
 	} else if err != nil {
 		if line := yamlLine.FindStringSubmatch(err.Error()); line != nil {
@@ -44,7 +44,7 @@ func readManifest(r io.Reader) (manifest, error) {
 		}
 		return m, fmt.Errorf("%s: %w", manifestFile, err)
 	}
-	if err := decoder.Decode(new(yaml.Node)); err != io.EOF {
+	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return m, fmt.Errorf("%s: more than one document", manifestFile)
 	}
 	if len(document.Content) != 1 || document.Content[0].Kind != yaml.MappingNode {
@@ -222,8 +222,9 @@ func sourceValue(n *yaml.Node) (any, error) {
 			return v, nil
 		}
 		return n.Value, nil
+	default:
+		return nil, errors.New("anchors and aliases are not supported")
 	}
-	return nil, errors.New("anchors and aliases are not supported")
 }
 
 // encode is the canonical text: keys in the order of the format, those of
@@ -324,20 +325,25 @@ func sourceNode(v reflect.Value) (*yaml.Node, error) {
 		}
 		return n, nil
 	case reflect.Map:
-		if v.Type().Key().Kind() != reflect.String {
-			break
+		if v.Type().Key().Kind() == reflect.String {
+			return mapNode(v)
 		}
-		n := &yaml.Node{Kind: yaml.MappingNode}
-		keys := v.MapKeys()
-		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
-		for _, key := range keys {
-			item, err := sourceNode(v.MapIndex(key))
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", key, err)
-			}
-			n.Content = append(n.Content, stringNode(key.String()), item)
-		}
-		return n, nil
+	default: // not in JSON either
 	}
 	return nil, fmt.Errorf("a %s cannot be written", v.Type())
+}
+
+// mapNode is a map with text keys, sorted.
+func mapNode(v reflect.Value) (*yaml.Node, error) {
+	n := &yaml.Node{Kind: yaml.MappingNode}
+	keys := v.MapKeys()
+	slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+	for _, key := range keys {
+		item, err := sourceNode(v.MapIndex(key))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", key, err)
+		}
+		n.Content = append(n.Content, stringNode(key.String()), item)
+	}
+	return n, nil
 }

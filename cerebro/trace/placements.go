@@ -52,7 +52,7 @@ type PlacementWriter struct {
 // Errors of w may show only when the writer is flushed.
 func NewPlacementWriter(w io.Writer) *PlacementWriter {
 	p := &PlacementWriter{w: bufio.NewWriterSize(w, 1<<16), line: *newLine(placementColumns...)}
-	p.w.Write(p.line.buf) // an error stays in the buffer and returns with the next write
+	_, _ = p.w.Write(p.line.buf) // an error stays in the buffer and returns with the next write
 	return p
 }
 
@@ -205,7 +205,7 @@ func readPlacements(path string) ([]Placement, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // only read
 	r, err := NewPlacementReader(filepath.Base(path), f)
 	if err != nil {
 		return nil, err
@@ -213,7 +213,7 @@ func readPlacements(path string) ([]Placement, error) {
 	var placements []Placement
 	for {
 		p, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return placements, nil
 		} else if err != nil {
 			return nil, err

@@ -28,7 +28,7 @@ func readAll(text string) ([]Placement, error) {
 	var all []Placement
 	for {
 		p, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return all, nil
 		} else if err != nil {
 			return nil, err

@@ -72,15 +72,16 @@ func ParseQuantity(s string) (Quantity, error) {
 	i := 0
 	for ; i < len(s); i++ {
 		c := s[i]
-		if c >= '0' && c <= '9' {
-			mantissa = mantissa*10 + int64(c-'0')
-			if digits++; digits > 15 {
-				return parseAnyQuantity(s)
-			}
-		} else if c == '.' && point < 0 {
+		if c == '.' && point < 0 {
 			point = digits
-		} else {
+			continue
+		}
+		if c < '0' || c > '9' {
 			break
+		}
+		mantissa = mantissa*10 + int64(c-'0')
+		if digits++; digits > 15 {
+			return parseAnyQuantity(s)
 		}
 	}
 	fraction := 0

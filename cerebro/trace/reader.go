@@ -161,7 +161,7 @@ func (b *builder) readMachines(r io.Reader) error {
 		b.instance.Machines = append(b.instance.Machines, m)
 		b.lines = append(b.lines, rows.line())
 	}
-	if err != io.EOF {
+	if !errors.Is(err, io.EOF) {
 		return err
 	}
 	b.machineLines = b.lines
@@ -277,7 +277,7 @@ func (b *builder) readApps(r io.Reader) error {
 		b.instance.Apps = append(b.instance.Apps, app)
 		b.lines = append(b.lines, rows.line())
 	}
-	if err != io.EOF {
+	if !errors.Is(err, io.EOF) {
 		return err
 	}
 	return b.setDimensions()
@@ -417,7 +417,7 @@ func (b *builder) readRules(r io.Reader) error {
 		}
 		b.instance.Rules = append(b.instance.Rules, rule)
 	}
-	if err != io.EOF {
+	if !errors.Is(err, io.EOF) {
 		return err
 	}
 	return nil
@@ -451,7 +451,7 @@ func (b *builder) readPlaced(r io.Reader) error {
 		}
 		t.Placed = append(t.Placed, p)
 	}
-	if err != io.EOF {
+	if !errors.Is(err, io.EOF) {
 		return err
 	}
 	t.Initial = len(t.Requests)
@@ -494,7 +494,7 @@ func (b *builder) readEvents(r io.Reader) error {
 	}
 	for {
 		e, err := events.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			return err

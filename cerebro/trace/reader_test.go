@@ -456,7 +456,7 @@ func TestMachineNames(t *testing.T) {
 		require.Equal(t, want, names.Name(at[0], at[1]))
 		line, index, err := names.Parse(want)
 		require.NoError(t, err)
-		require.Equal(t, at, [2]int32{line, index})
+		require.Equal(t, [2]int32{line, index}, at)
 	}
 	for _, name := range []string{"", "-", "a", "a-", "a-0", "a-200000", "a--0001", "a-+0001", "b", "b-00000", "b-1-00000", "c-2147483648", "c-099999"} {
 		_, _, err := names.Parse(name)
@@ -467,10 +467,14 @@ func TestMachineNames(t *testing.T) {
 func TestSourceRoundTrip(t *testing.T) {
 	tr, err := fromText(good())
 	require.NoError(t, err)
-	texts := []string{"", " ", "\n", "\n a", "a\n", " a", "a ", "yes", "null", "~", "1", "1e3", "0x1f", "2024-01-01", "<<", "---", "...", "#", "a: b", "a #b",
-		"'", `"`, "\t", "\u00a0", "\u2028", "\ufeff", "\U0001f600", "\a", "é", "-", "?", "|", "*a", "&a", "%", "`", "@", strings.Repeat("long ", 60)}
-	tr.Source = map[string]any{"texts": texts, "int": uint64(math.MaxUint64), "float": 1e300, "small": 1e-300, "one": 1.0, "null": nil,
-		"bool": true, "nested": map[string]string{"b": "x", "a": "y"}, "deep": []any{map[string]any{"x": []int{1, 2}}}, "million": 1e6}
+	texts := []string{
+		"", " ", "\n", "\n a", "a\n", " a", "a ", "yes", "null", "~", "1", "1e3", "0x1f", "2024-01-01", "<<", "---", "...", "#", "a: b", "a #b",
+		"'", `"`, "\t", "\u00a0", "\u2028", "\ufeff", "\U0001f600", "\a", "é", "-", "?", "|", "*a", "&a", "%", "`", "@", strings.Repeat("long ", 60),
+	}
+	tr.Source = map[string]any{
+		"texts": texts, "int": uint64(math.MaxUint64), "float": 1e300, "small": 1e-300, "one": 1.0, "null": nil,
+		"bool": true, "nested": map[string]string{"b": "x", "a": "y"}, "deep": []any{map[string]any{"x": []int{1, 2}}}, "million": 1e6,
+	}
 	for _, s := range texts {
 		tr.Source["key"+s] = s
 		tr.Description = s

@@ -44,7 +44,7 @@ func (t *Trace) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(aside) // renamed by then, unless something failed
+	defer func() { _ = os.RemoveAll(aside) }() // renamed by then, unless something failed
 	if err := os.Chmod(aside, 0o755); err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func (f *asideFile) commit() error {
 // discard removes what was not committed.
 func (f *asideFile) discard() {
 	if !f.done {
-		f.file.Close()
-		os.Remove(f.file.Name())
+		_ = f.file.Close()
+		_ = os.Remove(f.file.Name())
 	}
 }
