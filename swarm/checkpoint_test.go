@@ -2,7 +2,6 @@ package swarm
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -119,7 +118,7 @@ func TestCheckpointWithWorkers(t *testing.T) {
 	full, err := os.ReadFile(path)
 	require.NoError(t, err)
 	lines := strings.SplitAfter(string(full), "\n")
-	for n := range len(lines) {
+	for n := range lines {
 		// Every second line of those after n is lost.
 		kept := strings.Join(lines[:n], "")
 		for i := max(n, 1); i < len(lines) && n > 0; i += 2 {
@@ -223,10 +222,10 @@ func TestCheckpointWriteFails(t *testing.T) {
 	r, err := Minimize(context.Background(), opt, Parallel(3, Func(kinks)), Options{Budget: 13, Checkpoint: c})
 	require.ErrorIs(t, err, os.ErrClosed)
 	assert.Equal(t, StopFailed, r.Stop)
-	assert.ErrorIs(t, c.record(Task{}, result{}), os.ErrClosed)
+	require.ErrorIs(t, c.record(Task{}, result{}), os.ErrClosed)
 
 	_, err = OpenCheckpoint(filepath.Join(t.TempDir(), "no", "such", "folder"), nil)
-	require.True(t, errors.Is(err, os.ErrNotExist))
+	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
 // Whatever the bytes: no panic; what is accepted is written back byte for
