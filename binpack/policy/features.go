@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"slices"
 	"sort"
 	"strings"
 )
@@ -76,15 +75,19 @@ func knownFeature(name string) bool {
 
 // A Parameter is a number of a model that is not a weight.
 type Parameter struct {
+	Model     string
 	Low, High float64
 	Meaning   string
 }
 
 var parameters = map[string]Parameter{
-	"eta":   {.1, 7.9, "exponent of the pressure p_b in slot"},
-	"alpha": {0, 2, "demand still to come of an app = alpha · its items alive + ½; without it the forecast counts down"},
-	"z":     {-1, 1, "fleet factor 1 + .2·z: how many machines are candidates from the start, as a multiple of the expected volume"},
-	"q":     {0, 2.5, "how many standard errors the volume estimate is lowered by when machines are opened"},
+	"eta":     {"linear", .1, 7.9, "exponent of the pressure p_b in slot"},
+	"alpha":   {"linear", 0, 2, "demand still to come of an app = alpha · its items alive + ½; without it the forecast counts down"},
+	"z":       {"linear", -1, 1, "fleet factor 1 + .2·z: how many machines are candidates from the start, as a multiple of the expected volume"},
+	"q":       {"linear", 0, 2.5, "how many standard errors the volume estimate is lowered by when machines are opened"},
+	"steps":   {"plan", 0, 100_000, "steps of ruin and recreate before the planned fleet grows; 0 = the planner's default"},
+	"slack":   {"plan", 0, .5, "share of machines planned beyond the volume bound"},
+	"reserve": {"plan", 0, 100, "price of a reserved machine that a placement makes useless, in machines filled"},
 }
 
 // Parameters gives the box of a parameter.
@@ -93,12 +96,14 @@ func Parameters(name string) (Parameter, bool) {
 	return p, ok
 }
 
-// ParameterNames lists all parameters.
-func ParameterNames() []string {
-	names := make([]string, 0, len(parameters))
-	for name := range parameters {
-		names = append(names, name)
+// ParameterNames lists the parameters of a model, of all with "".
+func ParameterNames(model string) []string {
+	var names []string
+	for name, p := range parameters {
+		if model == "" || p.Model == model {
+			names = append(names, name)
+		}
 	}
 	sort.Strings(names)
-	return slices.Clip(names)
+	return names
 }

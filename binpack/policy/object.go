@@ -119,8 +119,8 @@ func (o *Object) Validate() error {
 	sort.Strings(names)
 	for _, name := range names {
 		p, ok := parameters[name]
-		if !ok {
-			return fmt.Errorf("spec.parameters.%s: known are %s", name, strings.Join(ParameterNames(), ", "))
+		if !ok || p.Model != s.Model {
+			return fmt.Errorf("spec.parameters.%s: the model %s has %s", name, s.Model, strings.Join(ParameterNames(s.Model), ", "))
 		}
 		if v := s.Parameters[name]; !(v >= p.Low && v <= p.High) {
 			return fmt.Errorf("spec.parameters.%s %v: want %g to %g", name, v, p.Low, p.High)

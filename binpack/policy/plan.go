@@ -7,20 +7,11 @@ import (
 	"hash"
 	"math"
 	"slices"
-	"sort"
-	"strings"
 	"sync"
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/bound"
 )
-
-// The numbers of the model "plan", beside those of the table.
-func init() {
-	parameters["steps"] = Parameter{0, 100_000, "plan: steps of ruin and recreate before the planned fleet grows; 0 = the planner's default"}
-	parameters["slack"] = Parameter{0, .5, "plan: share of machines planned beyond the volume bound"}
-	parameters["reserve"] = Parameter{0, 100, "plan: price of a reserved machine that a placement makes useless, in machines filled"}
-}
 
 const (
 	planSeed       = 1  // of every plan: the same facts give the same plan
@@ -67,17 +58,6 @@ func newPlan(spec Spec) (binpack.Policy, error) {
 	}
 	if len(spec.Features) > 0 {
 		return nil, fmt.Errorf("spec.features[0] %q: the model plan has no features", spec.Features[0])
-	}
-	own := []string{"reserve", "slack", "steps"}
-	names := make([]string, 0, len(spec.Parameters))
-	for name := range spec.Parameters {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	for _, name := range names {
-		if !slices.Contains(own, name) {
-			return nil, fmt.Errorf("spec.parameters.%s: the model plan has %s", name, strings.Join(own, ", "))
-		}
 	}
 	p := &Plan{
 		steps: int(math.Round(spec.Parameters["steps"])), slack: spec.Parameters["slack"],

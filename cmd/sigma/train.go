@@ -100,7 +100,7 @@ func (f *trainFlags) check(cfg *train.Config) error {
 	if _, err := parseKnowledge(f.knowledge); err != nil {
 		return err
 	}
-	known := append(policy.FeatureNames(), policy.ParameterNames()...)
+	known := append(policy.FeatureNames(), policy.ParameterNames("")...)
 	for _, name := range cfg.Features {
 		if base, _, _ := strings.Cut(name, ":"); !slices.Contains(known, base) {
 			return unknown("feature", name, known)

@@ -26,7 +26,7 @@ type space struct {
 func DefaultFeatures(model string, k binpack.Knowledge, fixed bool) []string {
 	switch {
 	case model == "plan":
-		return nil
+		return []string{"reserve", "slack"}
 	case fixed:
 		return []string{"util", "full", "frag", "close", "closing", "slot", "open", "singl", "eta", "alpha"}
 	}
@@ -56,7 +56,7 @@ func newSpace(cfg *Config) (*space, error) {
 		default:
 			if _, ok := policy.Parameters(name); !ok {
 				return nil, fmt.Errorf("unknown feature %q: there are %s and the parameters %s",
-					name, strings.Join(known, ", "), strings.Join(policy.ParameterNames(), ", "))
+					name, strings.Join(known, ", "), strings.Join(policy.ParameterNames(""), ", "))
 			}
 			params = append(params, name)
 		}
