@@ -53,6 +53,7 @@ type demand struct {
 	coming    []int64 // [dimension] Σ rest·share, itemBits+shareBits
 	variance  float64 // Σ (rest·dominant)² in (2⁻¹⁰ machines)², whole numbers
 
+	departed bool    // an item has left: what lives is counted instead of what came
 	seen     []int64 // items that have come, per app
 	arrived  []int64 // [dimension] their volume, itemBits+shareBits
 	items    int64
@@ -139,6 +140,7 @@ func (d *demand) reload() {
 			d.arrived[i] += n << itemBits * d.share[i][a]
 		}
 	}
+	d.departed = d.s.Departures() > 0
 	d.requests = d.s.RequestCount()
 	d.repeat = d.repeatStep()
 	for a := range d.seen {
@@ -146,6 +148,10 @@ func (d *demand) reload() {
 	}
 	d.reloadRatio()
 }
+
+// stale reports that following the state app by app is not enough: the first
+// departure changes what is counted for every app.
+func (d *demand) stale() bool { return d.departed != (d.s.Departures() > 0) }
 
 // arrive follows the requests of one app that came since the last call. It
 // reports whether the R_b of every app may have changed, not only this one's.
@@ -201,7 +207,7 @@ func (d *demand) setRemaining(a int32) {
 	case d.arrivals:
 		r = int64(math.Round((float64(d.alpha*float64(d.s.Alive()[a])) + .5) * (1 << itemBits)))
 	case d.know == binpack.K1Clock:
-		r = int64(math.Round(max(0, d.s.Known.Expected[a]-float64(d.seen[a])) * (1 << itemBits)))
+		r = int64(math.Round(max(0, d.expected(a)-float64(d.seen[a])) * (1 << itemBits)))
 	}
 	d.sumRC += (r - d.remaining[a]) * d.dominant[a]
 	d.remaining[a] = r
@@ -211,13 +217,16 @@ func (d *demand) setRemaining(a int32) {
 // what counts is how many live at the same time.
 func (d *demand) restOf(a int32) int64 {
 	have := d.seen[a]
-	if d.s.Departures() > 0 {
+	if d.departed {
 		have = d.s.Alive()[a]
 	}
-	if d.know == binpack.K2 {
+	switch {
+	case d.know == binpack.K2 && d.s.Known.Total == nil:
+		return 0
+	case d.know == binpack.K2:
 		return max(0, d.s.Known.Total[a]-have) << itemBits
 	}
-	m := max(0, d.s.Known.Expected[a])
+	m := max(0, d.expected(a))
 	rest := int64(math.Round(max(0, m-float64(have)) * (1 << itemBits)))
 	if d.seen[a] > 0 {
 		rest = rest * d.repeat / repeatSteps
@@ -225,11 +234,24 @@ func (d *demand) restOf(a int32) int64 {
 	return rest
 }
 
+// expected is the forecast of an app, negative when there is none.
+func (d *demand) expected(a int32) float64 {
+	if d.s.Known.Expected == nil {
+		return -1
+	}
+	return d.s.Known.Expected[a]
+}
+
 // square of an app's rest in 2⁻¹⁰ machines: a whole number, so that float sums
 // of it are exact.
 func (d *demand) square(rest int64, a int32) float64 {
 	v := float64(rest * d.dominant[a] >> shareBits)
 	return v * v
+}
+
+// clockStep is the step of the present time; the first when there is no clock.
+func (d *demand) clockStep() int64 {
+	return max(0, min(clockSteps-1, int64(d.s.Known.Elapsed*clockSteps)))
 }
 
 // elapsed is the share of the arrival period that is over, on the grid on which
@@ -250,7 +272,7 @@ func (d *demand) reloadRatio() {
 	if d.know != binpack.K1Clock {
 		return
 	}
-	d.step = min(clockSteps-1, int64(d.s.Known.Elapsed*clockSteps))
+	d.step = d.clockStep()
 	d.num, d.den = 0, 0
 	clear(d.termNum)
 	clear(d.termDen)
@@ -260,7 +282,7 @@ func (d *demand) reloadRatio() {
 }
 
 func (d *demand) setTerm(a int32) {
-	m := d.s.Known.Expected[a]
+	m := d.expected(a)
 	if m <= 0 {
 		return
 	}
@@ -287,7 +309,7 @@ func (d *demand) plan() {
 		clear(d.final)
 		return
 	}
-	if d.know == binpack.K1Clock && min(clockSteps-1, int64(d.s.Known.Elapsed*clockSteps)) != d.step {
+	if d.know == binpack.K1Clock && d.clockStep() != d.step {
 		d.reloadRatio()
 	}
 	factor, sd := d.clockFactor()
@@ -332,7 +354,7 @@ func (d *demand) clockFactor() (factor, sd float64) {
 		return (prior + num) / (prior + den), 1 / math.Sqrt(prior+den)
 	case binpack.K0Clock:
 		n := float64(d.items) + 1
-		return 1, math.Sqrt(min(1, (1-d.s.Known.Elapsed)*float64(d.squares)/n/n))
+		return 1, math.Sqrt(min(1, (1-max(0, d.s.Known.Elapsed))*float64(d.squares)/n/n))
 	default:
 		return 1, 0
 	}

@@ -531,7 +531,7 @@ func (l *linearScorer) sync() {
 	l.changes, l.seq, all = l.s.Changes(l.seq, l.changes[:0])
 	newRequests := l.s.RequestCount() - l.requests
 	l.requests = l.s.RequestCount()
-	if !l.fresh || all || newRequests > 1 {
+	if !l.fresh || all || newRequests > 1 || l.d.stale() {
 		l.reload()
 		return
 	}
