@@ -52,8 +52,8 @@ demo: ## the product in one go, on generated data (DEMO_BUDGET=ci: a short one)
 	hack/demo.sh
 
 .PHONY: golden
-golden: ## rewrite the expected output of scenarios; read the diff before you commit it
-	@packages=$$(grep -rl --include='*_test.go' 'cockroachdb/datadriven' . | grep -v '^./hack/' | xargs -r -n1 dirname | sort -u); \
+golden: ## rewrite expected outputs and the tables of docs/features.md; read the diff before you commit it
+	@packages=$$(grep -rlE --include='*_test.go' 'flag.Bool\("rewrite"|cockroachdb/datadriven' . | grep -vE '^./(hack|out)/' | xargs -r -n1 dirname | sort -u); \
 	if [[ -z $$packages ]]; then echo 'no scenarios in this tree'; else go test $$packages -rewrite; fi
 
 .PHONY: tidy

@@ -9,28 +9,76 @@ import (
 // empty machines back.
 const maxWeight = 100.0
 
-// A Feature is one number about placing an item on a machine.
+// A Feature is one number about placing an item on a machine. docs/features.md
+// is generated from these texts, what changes a Formula raises FeatureVersion.
 type Feature struct {
-	Name    string
-	Formula string
-	Range   string
+	Name       string
+	Meaning    string
+	Formula    string
+	Unit       string
+	Range      string
+	Normaliser string // what the amount is divided by; empty = nothing
 }
 
 // Features is the table of features. "After" means after the placement; app a
 // is the item's, b runs over the others; R_b is the demand still to come of b
 // in items, c_b its dominant share of a machine, R = Σ R_b·c_b.
 var Features = []Feature{
-	{"util", "used ÷ capacity after, the largest over dimensions", "0 … 1"},
-	{"mean", "used ÷ capacity after, the mean over dimensions", "0 … 1"},
-	{"full", "1 if nothing is free in some dimension after, else 0", "0, 1"},
-	{"frag", "1 if the smallest free share after is above 0 and below 1/12, else 0", "0, 1"},
-	{"empty", "1 if the machine holds nothing, else 0; with it empty machines are ordinary candidates", "0, 1"},
-	{"recent", "1 ÷ (1 + placements since the machine last took an item ÷ active machines); 0 if it never did", "0 … 1"},
-	{"close", "apps that the placement newly closes the machine to ÷ the largest number of apps that exclude one", "0 … 1"},
-	{"closing", "4·Σ R_b·c_b over these apps ÷ (R + 1)", "0 … 4"},
-	{"open", "share of the other apps that limits, rules and types still allow on the machine after", "0 … 1"},
-	{"singl", "util · min(1, R_a ÷ (active machines + 1)) if a's limit is 1, else 0", "0 … 1"},
-	{"slot", "¼·Σ p_b over b ≠ a that are allowed and fit now and do not fit after; p_b = min(x, 1.6)^eta if x > .3 and R_b ≥ 3, else 0; x = R_b ÷ limit_b ÷ (places_b + 1) on a scale of 8 steps to the doubling; places_b = machines in use with room for b, and those still to be opened, to four leading bits", "0 …"},
+	{
+		Name: "util", Meaning: "how full the machine becomes",
+		Formula: "used ÷ capacity after, the largest over dimensions",
+		Unit:    "share of a machine", Range: "0 … 1", Normaliser: "the machine's capacity",
+	},
+	{
+		Name: "mean", Meaning: "how full it becomes on average",
+		Formula: "used ÷ capacity after, the mean over dimensions",
+		Unit:    "share of a machine", Range: "0 … 1", Normaliser: "the machine's capacity",
+	},
+	{
+		Name: "full", Meaning: "the item fills the machine exactly",
+		Formula: "1 if nothing is free in some dimension after, else 0",
+		Unit:    "yes or no", Range: "0, 1",
+	},
+	{
+		Name: "frag", Meaning: "what is left over is too small to be of use",
+		Formula: "1 if the smallest free share after is above 0 and below 1/12, else 0",
+		Unit:    "yes or no", Range: "0, 1", Normaliser: "the machine's capacity",
+	},
+	{
+		Name: "empty", Meaning: "the machine would be started",
+		Formula: "1 if the machine holds nothing, else 0; with it empty machines are ordinary candidates",
+		Unit:    "yes or no", Range: "0, 1",
+	},
+	{
+		Name: "recent", Meaning: "the machine was used a short while ago",
+		Formula: "1 ÷ (1 + placements since the machine last took an item ÷ (active machines + 1)); 0 if it never did",
+		Unit:    "share", Range: "0 … 1", Normaliser: "active machines + 1",
+	},
+	{
+		Name: "close", Meaning: "apps that may no longer come here",
+		Formula: "apps that the placement newly closes the machine to ÷ the largest number of apps that exclude one",
+		Unit:    "share of apps", Range: "0 … 1", Normaliser: "the largest number of apps that exclude one",
+	},
+	{
+		Name: "closing", Meaning: "demand to come that may no longer come here",
+		Formula: "4·Σ R_b·c_b over these apps ÷ (R + 1)",
+		Unit:    "4 × share of the demand to come", Range: "0 … 4", Normaliser: "R + 1",
+	},
+	{
+		Name: "open", Meaning: "apps that may still come here",
+		Formula: "share of the other apps that limits, rules and types still allow on the machine after",
+		Unit:    "share of apps", Range: "0 … 1", Normaliser: "number of apps − 1",
+	},
+	{
+		Name: "singl", Meaning: "an app that needs a machine per item takes room on a full one",
+		Formula: "util · min(1, R_a ÷ (active machines + 1)) if a's limit is 1, else 0",
+		Unit:    "share of a machine", Range: "0 … 1", Normaliser: "active machines + 1",
+	},
+	{
+		Name: "slot", Meaning: "places lost to apps that are about to run out of them",
+		Formula: "¼·Σ p_b over b ≠ a that are allowed and fit now and do not fit after; p_b = min(x, 1.6)^eta if b has a limit, x > .3 and R_b ≥ 3, else 0; x = R_b ÷ limit_b ÷ (places_b + 1) on a scale of 8 steps to the doubling; places_b = machines in use with room for b, and those still to be opened, to four leading bits",
+		Unit:    "pressure", Range: "0 …", Normaliser: "limit_b · (places_b + 1)",
+	},
 }
 
 const (
