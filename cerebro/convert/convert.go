@@ -17,15 +17,29 @@ type Format struct {
 }
 
 // Adding a format is one file and one line here.
-var formats = []Format{funsearch, tianchi}
+var formats = []Format{tianchi, openb, azure, vbp, bppc, funsearch}
 
 // Formats lists what [Convert] understands.
 func Formats() []Format { return slices.Clone(formats) }
 
 // Options are choices that a data set leaves open.
 type Options struct {
-	LargeFirst bool // tianchi: large machines come first
-	Empty      bool // tianchi: ignore the initial deployment, every instance arrives
+	LargeFirst bool    // tianchi: large machines come first
+	Empty      bool    // tianchi: ignore the initial deployment, every instance arrives
+	List       string  // openb: the list of pods, by the end of its file's name
+	Seed       int64   // openb: of the order of pods and machines
+	Load       float64 // openb: GPU demand that arrives ÷ GPUs there are
+	// Warn, when set, is told of each part of the data that is left out.
+	Warn func(text string)
+}
+
+// Defaults are the options of the published protocols.
+func Defaults() Options { return Options{List: "default", Seed: 42, Load: 1.3} }
+
+func (o Options) warnf(format string, args ...any) {
+	if o.Warn != nil {
+		o.Warn(fmt.Sprintf(format, args...))
+	}
 }
 
 // Emit takes over one trace of the given number of traces. Traces come in

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -50,7 +51,27 @@ func convert(t *testing.T, format string, opt Options, paths ...string) (traces 
 }
 
 func convertError(format string, paths ...string) error {
-	return Convert(format, paths, Options{}, func(*trace.Trace, int) error { return nil })
+	return Convert(format, paths, Defaults(), func(*trace.Trace, int) error { return nil })
+}
+
+// converted collects the traces as they come, for sets that are too large for a
+// detour through files.
+func converted(t *testing.T, format string, opt Options, paths ...string) (traces []*trace.Trace) {
+	t.Helper()
+	require.NoError(t, Convert(format, paths, opt, func(tr *trace.Trace, _ int) error {
+		traces = append(traces, tr)
+		return nil
+	}))
+	return traces
+}
+
+// short is the beginning of a trace's digest: it changes with any change of a
+// conversion.
+func short(t *testing.T, tr *trace.Trace) string {
+	t.Helper()
+	_, whole, err := tr.Digests()
+	require.NoError(t, err)
+	return strings.TrimPrefix(whole, "sha256:")[:12]
 }
 
 // data is a folder of the public data sets. Tests on them need SIGMA_DATA; with
@@ -68,15 +89,23 @@ func data(t *testing.T, name string) string {
 }
 
 func TestUnknownFormat(t *testing.T) {
-	require.EqualError(t, convertError("csv", "x"), `convert: unknown format "csv"; there are funsearch, tianchi`)
-	assert.Len(t, Formats(), 2)
+	require.EqualError(t, convertError("csv", "x"), `convert: unknown format "csv"; there are tianchi, openb, azure, vbp, bppc, funsearch`)
+	assert.Len(t, Formats(), 6)
 }
 
 func TestNoInput(t *testing.T) {
 	require.EqualError(t, convertError("tianchi"), "convert tianchi: no file or folder given")
 	require.ErrorIs(t, convertError("tianchi", filepath.Join(t.TempDir(), "none")), os.ErrNotExist)
 	require.EqualError(t, convertError("tianchi", t.TempDir()), "convert tianchi: no file is named like app_resources")
-	require.EqualError(t, convertError("funsearch", t.TempDir()), "convert funsearch: no file is named like *.json")
+	for format, want := range map[string]string{
+		"openb":     "no file is named like node_list_gpu_node",
+		"azure":     "no file is named like v1.dev.c2100000.txt, with lifetimes",
+		"vbp":       "no file is named like *.vbp",
+		"bppc":      "no file is named like BPPC*.txt",
+		"funsearch": "no file is named like *.json",
+	} {
+		require.EqualError(t, convertError(format, t.TempDir()), "convert "+format+": "+want)
+	}
 }
 
 func TestEmitErrorStops(t *testing.T) {
@@ -95,6 +124,10 @@ func ExampleFormats() {
 		fmt.Println(f.Name, f.Options)
 	}
 	// Output:
-	// funsearch []
 	// tianchi [large-first empty]
+	// openb [list seed load]
+	// azure []
+	// vbp []
+	// bppc []
+	// funsearch []
 }

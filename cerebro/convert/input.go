@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -18,7 +19,10 @@ import (
 type inputs []input
 
 // An input is a file; its name is without folder and .gz.
-type input struct{ path, name string }
+type input struct {
+	path, name string
+	content    []byte // of a file that was in an archive; nil = to be read from path
+}
 
 // collect lists the files given and those directly in the folders given.
 func collect(paths []string) (inputs, error) {
@@ -27,7 +31,7 @@ func collect(paths []string) (inputs, error) {
 	}
 	var in inputs
 	add := func(path string) {
-		in = append(in, input{path, strings.TrimSuffix(filepath.Base(path), ".gz")})
+		in = append(in, input{path: path, name: strings.TrimSuffix(filepath.Base(path), ".gz")})
 	}
 	for _, path := range paths {
 		info, err := os.Stat(path)
@@ -74,6 +78,9 @@ func (in inputs) one(word string) (input, error) {
 
 // read is the whole file, decompressed.
 func (f input) read() ([]byte, error) {
+	if f.content != nil {
+		return f.content, nil
+	}
 	content, err := os.ReadFile(f.path)
 	if err != nil || !strings.HasSuffix(f.path, ".gz") {
 		return content, err
@@ -98,7 +105,69 @@ func digest(content []byte) string {
 // rows calls each for every line of a file of comma-separated fields without
 // header. Errors of each get the file and the line.
 func (f input) rows(content []byte, columns []string, each func(fields []string) error) error {
+	return f.table(content, ',', func(fields []string) error {
+		if len(fields) != len(columns) {
+			return fmt.Errorf("%d fields, want %d: %s", len(fields), len(columns), strings.Join(columns, ","))
+		}
+		return each(fields)
+	})
+}
+
+// named is rows for a file whose first line names its columns, separated by
+// comma. each gets the fields of the columns asked for, in their order; the last
+// optional of them may be absent and are empty then. Others are passed over.
+func (f input) named(content []byte, comma rune, columns []string, optional int, each func(fields []string) error) error {
+	var at []int // of each column in the file's line; -1 = absent
+	width := 0
+	picked := make([]string, len(columns))
+	err := f.table(content, comma, func(fields []string) error {
+		if at == nil {
+			width = len(fields)
+			for i, name := range columns {
+				at = append(at, slices.Index(fields, name))
+				if at[i] < 0 && i < len(columns)-optional {
+					return fmt.Errorf("column %q is missing", name)
+				}
+			}
+			return nil
+		}
+		if len(fields) != width {
+			return fmt.Errorf("%d fields, but %d columns", len(fields), width)
+		}
+		for i, from := range at {
+			picked[i] = ""
+			if from >= 0 {
+				picked[i] = fields[from]
+			}
+		}
+		return each(picked)
+	})
+	if err == nil && at == nil {
+		err = fmt.Errorf("%s:1: empty, want a line of column names", f.path)
+	}
+	return err
+}
+
+// lines calls each for every line that is not blank. Errors of each get the file
+// and the line.
+func (f input) lines(content []byte, each func(text string) error) error {
+	n := 0
+	for text := range strings.Lines(string(content)) {
+		n++
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		if err := each(text); err != nil {
+			return fmt.Errorf("%s:%d: %w", f.path, n, err)
+		}
+	}
+	return nil
+}
+
+// table calls each for every line of a file of separated fields.
+func (f input) table(content []byte, comma rune, each func(fields []string) error) error {
 	r := csv.NewReader(bytes.NewReader(content))
+	r.Comma = comma
 	r.FieldsPerRecord = -1
 	r.ReuseRecord = true
 	for {
@@ -111,12 +180,7 @@ func (f input) rows(content []byte, columns []string, each func(fields []string)
 		} else if err != nil {
 			return fmt.Errorf("%s: %w", f.path, err)
 		}
-		if len(fields) != len(columns) {
-			err = fmt.Errorf("%d fields, want %d: %s", len(fields), len(columns), strings.Join(columns, ","))
-		} else {
-			err = each(fields)
-		}
-		if err != nil {
+		if err := each(fields); err != nil {
 			line, _ := r.FieldPos(0)
 			return fmt.Errorf("%s:%d: %w", f.path, line, err)
 		}

@@ -14,7 +14,7 @@ import (
 
 func (a *app) convert() *cobra.Command {
 	var out string
-	var options convert.Options
+	options := convert.Defaults()
 	cmd := &cobra.Command{
 		Use:   "convert FORMAT PATH… --out DIR",
 		Short: "Turn a public data set into traces",
@@ -22,8 +22,9 @@ func (a *app) convert() *cobra.Command {
 writes a trace. A set of several instances becomes one trace folder each.
 
 ` + formatsHelp(),
-		Example: `  sigma convert funsearch weibull_5k_test.pickle.gz --out traces/weibull
-  sigma convert tianchi data/tianchi --large-first --out traces/tianchi`,
+		Example: `  sigma convert funsearch weibull-5k.json --out traces/weibull
+  sigma convert tianchi data/tianchi --large-first --out traces/tianchi
+  sigma convert openb data/openb --list gpushare40 --seed 43 --out traces/openb-43`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 0:
@@ -50,6 +51,9 @@ writes a trace. A set of several instances becomes one trace folder each.
 	flags.StringVar(&out, "out", "", "folder to write")
 	flags.BoolVar(&options.LargeFirst, "large-first", false, "tianchi: large machines come first")
 	flags.BoolVar(&options.Empty, "empty", false, "tianchi: ignore the initial deployment, every instance arrives")
+	flags.StringVar(&options.List, "list", options.List, "openb: the list of pods, openb_pod_list_LIST")
+	flags.Int64Var(&options.Seed, "seed", options.Seed, "openb: of the order of pods and machines")
+	flags.Float64Var(&options.Load, "load", options.Load, "openb: GPUs asked for by all pods ÷ GPUs there are")
 	return cmd
 }
 
@@ -58,6 +62,7 @@ writes a trace. A set of several instances becomes one trace folder each.
 // large to keep.
 func (a *app) convertTo(cmd *cobra.Command, format string, paths []string, options convert.Options, out string) error {
 	several := false
+	options.Warn = func(text string) { fmt.Fprintln(a.stderr, text) }
 	err := convert.Convert(format, paths, options, func(t *trace.Trace, of int) error {
 		if err := cmd.Context().Err(); err != nil {
 			return err
@@ -71,6 +76,7 @@ func (a *app) convertTo(cmd *cobra.Command, format string, paths []string, optio
 	if err != nil || !several {
 		return err
 	}
+	options.Warn = nil // it was said
 	return convert.Convert(format, paths, options, func(t *trace.Trace, _ int) error {
 		if err := cmd.Context().Err(); err != nil {
 			return err
