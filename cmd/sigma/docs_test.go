@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -46,4 +48,61 @@ func readText(t *testing.T, path string) string {
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	return string(text)
+}
+
+// docs/reading-a-report.md names every column that tables show and every field
+// of the JSON.
+func TestReadingAReport(t *testing.T) {
+	page := readText(t, "../../docs/reading-a-report.md")
+	dir := t.TempDir()
+	sigma := func(args ...string) string {
+		t.Helper()
+		var out, errs bytes.Buffer
+		require.Equal(t, exitOK, run(t.Context(), args, &out, &errs), errs.String())
+		return out.String()
+	}
+	sigma("generate", "small", "--count", "2", "--out", dir)
+	for _, trace := range []string{"../../docs/examples/hello", dir, filepath.Join(dir, "small-1")} {
+		args := []string{"compare", "--trace", trace, "--policy", "firstfit,bestfit,worstfit,hand"}
+		for _, head := range heads(t, sigma(args...)) {
+			if name, _, found := strings.Cut(head, "alloc "); found && name == "" {
+				head = "alloc <dimension>"
+			}
+			require.Regexp(t, `[|,`+"`"+`] ?`+regexp.QuoteMeta(head)+` ?[|,`+"`"+`]`, page)
+		}
+		var comparisons any
+		require.NoError(t, json.Unmarshal([]byte(sigma(append(args, "--format", "json")...)), &comparisons))
+		for _, key := range keys(comparisons, nil) {
+			if key != "cpu" && key != "memory" && key != "gpu" {
+				require.Regexp(t, "`([a-z]+\\.)?"+key+"`", page)
+			}
+		}
+	}
+}
+
+// heads are the column heads of the first table.
+func heads(t *testing.T, text string) []string {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "policy ") {
+			return regexp.MustCompile(` {2,}`).Split(strings.TrimSpace(line), -1)
+		}
+	}
+	require.Fail(t, "no table", text)
+	return nil
+}
+
+// keys are those of all objects in a JSON value.
+func keys(value any, list []string) []string {
+	switch v := value.(type) {
+	case []any:
+		for _, e := range v {
+			list = keys(e, list)
+		}
+	case map[string]any:
+		for k, e := range v {
+			list = keys(e, append(list, k))
+		}
+	}
+	return list
 }
