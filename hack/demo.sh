@@ -50,7 +50,7 @@ policies+=,$dir/swarm.yaml,$dir/random.yaml,$dir/cmaes.yaml,$dir/swarm-large.yam
 
 for kind in small large; do
 	say "unseen $kind instances, $orders orders of arrival each"
-	"$sigma" compare --trace "$dir/$kind-test" --policy "$policies" --orders "$orders"
+	"$sigma" compare --trace "$dir/$kind-test" --policy "$policies" --orders "$orders" | tee "$dir/$kind.txt"
 done
 "$sigma" compare --trace "$dir/small-test" --trace "$dir/large-test" --policy "$policies" --orders "$orders" \
 	--report out/report.html >"$dir/all.txt"
