@@ -170,7 +170,7 @@ func (s *azureSet) setDimensions() error {
 	inst := s.trace.Instance
 	inst.Machines = []binpack.MachineLine{{Name: "host", Count: binpack.Unlimited, Cost: 1}}
 	for _, name := range s.names {
-		addApp(inst, name, nil, 0)
+		addApp(inst, name, nil)
 	}
 	for d, column := range []struct{ name, capacity string }{{"cpu", azureCPU}, {"memory", azureMemory}} {
 		whole, err := trace.ParseQuantity(column.capacity)

@@ -134,7 +134,7 @@ func (b *bppcInstance) trace() *trace.Trace {
 		"method": "time is the index of an item, app the item; a conflict is a rule each way",
 	}
 	for i, weight := range b.weights {
-		addApp(t.Instance, fmt.Sprintf("i%05d", i), []int64{weight}, 0)
+		addApp(t.Instance, fmt.Sprintf("i%05d", i), []int64{weight})
 		arrive(t, float64(i), int32(i), 1)
 	}
 	for _, c := range b.conflicts {

@@ -126,7 +126,7 @@ func (s funsearchSet) trace(i int) *trace.Trace {
 		}},
 	}
 	for _, size := range sizes {
-		addApp(inst, strconv.FormatInt(size, 10), []int64{size}, 0)
+		addApp(inst, strconv.FormatInt(size, 10), []int64{size})
 	}
 	t := &trace.Trace{
 		Description: fmt.Sprintf("%s, instance %s: %d items, bins of %d", s.Name, instance.Name, len(instance.Items), instance.Capacity),
@@ -153,10 +153,10 @@ func slug(s string) string {
 	return strings.Trim(notInSlug.ReplaceAllString(strings.ToLower(s), "-"), "-")
 }
 
-// addApp adds an app that is a group by itself, without forecast.
-func addApp(inst *binpack.Instance, name string, demand []int64, limit int32) {
+// addApp adds an app that is a group by itself, without limit or forecast.
+func addApp(inst *binpack.Instance, name string, demand []int64) {
 	inst.Apps = append(inst.Apps, binpack.App{
 		Name: name, Group: int32(len(inst.Groups)), Demand: demand, Expected: -1, Lifetime: -1,
 	})
-	inst.Groups = append(inst.Groups, binpack.Group{Name: name, Limit: limit})
+	inst.Groups = append(inst.Groups, binpack.Group{Name: name})
 }

@@ -257,7 +257,7 @@ func (s *openbSet) trace(opt Options) (*trace.Trace, error) {
 		if !ok {
 			a = int32(len(inst.Apps))
 			apps[p.app] = a
-			addApp(inst, p.app, nil, 0)
+			addApp(inst, p.app, nil)
 			inst.Apps[a].Expected = 0
 			for _, model := range p.spec {
 				inst.Apps[a].Types = append(inst.Apps[a].Types, types[model])

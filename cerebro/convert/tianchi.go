@@ -118,7 +118,7 @@ func (s *tianchiSet) app(fields []string) error {
 	}
 	s.apps[name] = int32(len(s.apps))
 	s.demand = append(s.demand, demand)
-	addApp(s.inst, name, nil, 0)
+	addApp(s.inst, name, nil)
 	return nil
 }
 

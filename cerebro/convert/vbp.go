@@ -224,7 +224,7 @@ func (v *vbpInstance) trace() *trace.Trace {
 		t.Source["optimal"] = int(v.optimal)
 	}
 	for i, size := range v.sizes {
-		addApp(t.Instance, fmt.Sprintf("i%05d", i), size, 0)
+		addApp(t.Instance, fmt.Sprintf("i%05d", i), size)
 		for range v.counts[i] {
 			arrive(t, float64(len(t.Requests)), int32(i), 1)
 		}
