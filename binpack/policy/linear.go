@@ -399,16 +399,18 @@ func (l *linearScorer) addClosing(a int32, open, rc float64, candidates []int32,
 		for _, b := range near {
 			sum += fixed + float64(closing*float64(l.d.remaining[b]*l.d.dominant[b]))
 		}
+		position := l.position
 		for i, m := range candidates {
-			l.position[m] = int32(i)
+			position[m] = int32(i)
 			out[i] += sum
 		}
+		without := l.s.Blocked(a) // no candidate is here, nor most of those that are closed to b
 		for _, b := range near {
 			v := fixed + float64(closing*float64(l.d.remaining[b]*l.d.dominant[b]))
 			for w, word := range l.s.Blocked(b) {
-				for ; word != 0; word &= word - 1 {
+				for word &^= without[w]; word != 0; word &= word - 1 {
 					m := int32(w*64 + bits.TrailingZeros64(word))
-					if i := l.position[m]; int(i) < len(candidates) && candidates[i] == m {
+					if i := position[m]; int(i) < len(candidates) && candidates[i] == m {
 						out[i] -= v
 					}
 				}
