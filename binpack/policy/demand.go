@@ -20,7 +20,9 @@ const (
 	// where apps come in several requests; where each comes whole, what has come
 	// shows the factor.
 	commonCV = .1
-	appCV    = .25 // c: coefficient of variation of an app's count around its forecast
+	appCV    = .25 // c: least coefficient of variation of an app's count around its forecast
+	// cvSteps is the number of steps, of √2 each, in which c follows the data.
+	cvSteps = 6
 	// clockSteps is the number of steps in which the weights of the global
 	// factor follow the clock: between two of them an arrival changes one term.
 	clockSteps = 256
@@ -58,6 +60,9 @@ type demand struct {
 	arrived  []int64 // [dimension] their volume, itemBits+shareBits
 	items    int64
 	squares  int64 // Σ of squared request sizes
+	// Σ of the requests' dominant shares, and of their squares, in 2⁻¹⁰ and 2⁻²⁰
+	// machines.
+	shares, shareSquares int64
 	requests int64
 	apps     int64 // that have come
 	repeat   int64 // share of repeated requests, in repeatSteps
@@ -66,6 +71,7 @@ type demand struct {
 	step             int64     // of the clock
 	num, den         int64     // Σ w_a·n_a/(t·m_a) and Σ w_a, ratioBits
 	termNum, termDen []int64
+	fit              forecastFit
 
 	target []float64 // [dimension] reference machines wanted by now
 	final  []float64 // [dimension] reference machines wanted in the end
@@ -125,6 +131,7 @@ func anyGiven(column []float64) bool {
 // reload computes everything anew from the state.
 func (d *demand) reload() {
 	d.sumRC, d.items, d.squares, d.apps, d.variance = 0, 0, 0, 0, 0
+	d.shares, d.shareSquares = 0, 0
 	clear(d.remaining)
 	clear(d.rest)
 	clear(d.arrived)
@@ -133,6 +140,9 @@ func (d *demand) reload() {
 	for a, n := range d.seen {
 		d.items += n
 		d.squares += d.s.SumSquares()[a]
+		c := d.coarse(int32(a))
+		d.shares += n * c
+		d.shareSquares += d.s.SumSquares()[a] * c * c
 		if n > 0 {
 			d.apps++
 		}
@@ -163,6 +173,9 @@ func (d *demand) arrive(a int32) (everything bool) {
 	d.seen[a] += n
 	d.items += n
 	d.squares += n * n // one request since the last call
+	c := d.coarse(a)
+	d.shares += n * c
+	d.shareSquares += n * n * c * c
 	d.requests = d.s.RequestCount()
 	for i := range d.arrived {
 		d.arrived[i] += n << itemBits * d.share[i][a]
@@ -178,9 +191,19 @@ func (d *demand) arrive(a int32) (everything bool) {
 	}
 	d.setRemaining(a)
 	if d.know == binpack.K1Clock {
+		d.fit.set(a, n, d.expected(a), d.batch(a))
+		if step := d.fit.step(d.elapsed()); step != d.fit.cvStep {
+			d.fit.cvStep = step
+			d.reloadTerms()
+		}
 		d.setTerm(a)
 	}
 	return false
+}
+
+// coarse is the dominant share of an item in 2⁻¹⁰ machines, at least one.
+func (d *demand) coarse(a int32) int64 {
+	return max(1, d.dominant[a]>>(shareBits-itemBits))
 }
 
 // repeatStep measures how often apps come again: 0 when every request so far
@@ -267,12 +290,22 @@ func (d *demand) elapsed() float64 {
 // with n_a items come of m_a forecast and the batch factor b_a = (Σ B² + 6) ÷
 // (Σ B + 3) over the app's requests of B items: the mean of the volume factor's
 // posterior, when each app's count varies around its forecast and comes in
-// bursts (precision-weighted, so that bursty apps count little).
+// bursts (precision-weighted, so that bursty apps count little). c follows the
+// data, see [forecastFit].
 func (d *demand) reloadRatio() {
 	if d.know != binpack.K1Clock {
 		return
 	}
 	d.step = d.clockStep()
+	d.fit.reset(len(d.seen))
+	for a, n := range d.seen {
+		d.fit.set(int32(a), n, d.expected(int32(a)), d.batch(int32(a)))
+	}
+	d.fit.cvStep = d.fit.step(d.elapsed())
+	d.reloadTerms()
+}
+
+func (d *demand) reloadTerms() {
 	d.num, d.den = 0, 0
 	clear(d.termNum)
 	clear(d.termDen)
@@ -281,21 +314,90 @@ func (d *demand) reloadRatio() {
 	}
 }
 
+// batch is b_a, the size of a request that an item of app a came in.
+func (d *demand) batch(a int32) float64 {
+	return (float64(d.s.SumSquares()[a]) + 6) / (float64(d.seen[a]) + 3)
+}
+
 func (d *demand) setTerm(a int32) {
 	m := d.expected(a)
 	if m <= 0 {
 		return
 	}
-	t := d.elapsed()
-	n := float64(d.seen[a])
-	batch := (float64(d.s.SumSquares()[a]) + 6) / (n + 3)
-	w := 1 / (appCV*appCV + (1-t)*batch/(t*m))
-	num := int64(w * n / (t * m) * (1 << ratioBits))
+	t, c := d.elapsed(), d.fit.cv()
+	w := 1 / (c*c + (1-t)*d.batch(a)/(t*m))
+	num := int64(w * float64(d.seen[a]) / (t * m) * (1 << ratioBits))
 	den := int64(w * (1 << ratioBits))
 	d.num += num - d.termNum[a]
 	d.den += den - d.termDen[a]
 	d.termNum[a], d.termDen[a] = num, den
 }
+
+// forecastFit measures how far the apps' counts are from their forecasts, by
+// the method of moments:
+//
+//	c² = (Σ (n_a − r·m_a)² − (1−t)·r·Σ b_a·m_a) ÷ Σ (r·m_a)², r = Σ n_a ÷ Σ m_a
+//
+// over the apps with a forecast: their scatter around the common ratio, less
+// what the random arrival of batches alone explains.
+type forecastFit struct {
+	cvStep         int64
+	items, squares int64   // Σ n_a, Σ n_a²
+	mass           int64   // Σ m_a, itemBits
+	cross          int64   // Σ n_a·m_a, itemBits
+	massSquares    float64 // Σ m_a² in 2⁻²⁰, whole numbers
+	batchMass      int64   // Σ b_a·m_a, itemBits
+	batches        []int64 // [app] b_a·m_a, itemBits; 0 = not counted yet
+	seen           []int64 // [app] n_a
+}
+
+func (f *forecastFit) reset(apps int) {
+	if f.seen == nil {
+		f.seen, f.batches = make([]int64, apps), make([]int64, apps)
+	}
+	clear(f.seen)
+	clear(f.batches)
+	*f = forecastFit{seen: f.seen, batches: f.batches}
+}
+
+// set brings an app up to date, of which more items came than were counted.
+func (f *forecastFit) set(a int32, more int64, m, batch float64) {
+	if m <= 0 {
+		return
+	}
+	fixed := int64(math.Round(m * (1 << itemBits)))
+	if f.batches[a] == 0 {
+		f.mass += fixed
+		f.massSquares += float64(fixed) * float64(fixed)
+	}
+	have := f.seen[a]
+	f.seen[a] += more
+	f.squares += f.seen[a]*f.seen[a] - have*have
+	f.items += more
+	f.cross += more * fixed
+	now := 1 + int64(m*batch*(1<<itemBits))
+	f.batchMass += now - f.batches[a]
+	f.batches[a] = now
+}
+
+// step is that of c at an elapsed share.
+func (f *forecastFit) step(t float64) int64 {
+	if f.items == 0 || f.mass == 0 {
+		return 0
+	}
+	const unit = 1 << itemBits
+	r := float64(f.items) * unit / float64(f.mass)
+	scatter := float64(f.squares) - 2*r*float64(f.cross)/unit + r*r*f.massSquares/(unit*unit)
+	chance := (1 - t) * r * float64(f.batchMass) / unit
+	c2 := (scatter - chance) * (unit * unit) / (r * r * f.massSquares)
+	if c2 <= appCV*appCV {
+		return 0
+	}
+	return min(cvSteps, int64(math.Round(math.Log2(c2/(appCV*appCV)))))
+}
+
+// cv is c.
+func (f *forecastFit) cv() float64 { return appCV * math.Exp2(float64(f.cvStep)/2) }
 
 // plan computes how many machines, per dimension, should be open by now and in
 // the end: F(t) = (1 + .2·z)·max(V·(1 − q·sd), min(V arrived, V)). The lower
@@ -312,7 +414,8 @@ func (d *demand) plan() {
 	if d.know == binpack.K1Clock && d.clockStep() != d.step {
 		d.reloadRatio()
 	}
-	factor, sd := d.clockFactor()
+	factor, factorSD := d.clockFactor()
+	sd := factorSD
 	for i := range d.target {
 		arrived := machinesOf(d.arrived[i])
 		v := 0.0
@@ -320,7 +423,7 @@ func (d *demand) plan() {
 		case binpack.K0Clock:
 			v = arrived / max(d.s.Known.Elapsed, minElapsed)
 		case binpack.K1Clock:
-			v = factor * d.forecast[i]
+			v, sd = d.combine(factor*d.forecast[i], factorSD, arrived)
 		default:
 			v = arrived + machinesOf(d.coming[i])
 			if d.s.Departures() > 0 {
@@ -345,7 +448,7 @@ func (d *demand) living(dimension int) float64 {
 }
 
 // clockFactor gives G and its standard deviation; without a forecast the
-// standard deviation of "what came ÷ elapsed", from the sizes of requests.
+// standard deviation of "what came ÷ elapsed".
 func (d *demand) clockFactor() (factor, sd float64) {
 	switch d.know {
 	case binpack.K1Clock:
@@ -358,6 +461,22 @@ func (d *demand) clockFactor() (factor, sd float64) {
 	default:
 		return 1, 0
 	}
+}
+
+// combine weighs the forecast's volume, in machines, against what came ÷ the
+// elapsed share, by their precision. The relative variance of the latter is
+// (1−t)·Σ(B·c)² ÷ (Σ B·c)² over the requests of B items of dominant share c. A
+// forecast whose apps scatter widely also has a biased factor: the mean of n ÷
+// m exceeds 1 by about c² where m is noise.
+func (d *demand) combine(byForecast, sd, arrived float64) (v, combined float64) {
+	bias := d.fit.cv()*d.fit.cv() - appCV*appCV
+	p := 1 / (float64(sd*sd) + float64(bias*bias))
+	if d.shares == 0 {
+		return byForecast, 1 / math.Sqrt(p)
+	}
+	t := max(0, d.s.Known.Elapsed)
+	q := 1 / ((1-t)*float64(d.shareSquares)/float64(d.shares)/float64(d.shares) + 1e-9)
+	return (p*byForecast + q*arrived/max(t, minElapsed)) / (p + q), 1 / math.Sqrt(p+q)
 }
 
 func machinesOf(v int64) float64 { return float64(v) / (1 << (itemBits + shareBits)) }

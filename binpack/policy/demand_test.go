@@ -272,12 +272,18 @@ func TestDemandByHand(t *testing.T) {
 		wa := 1 / (.0625 + (1-tt)*(46./11)/(tt*10))
 		wb := 1 / (.0625 + (1-tt)*2/(tt*4.5))
 		g := (16 + wa*8/(tt*10)) / (16 + wa + wb)
-		sd := 1 / math.Sqrt(16+wa+wb)
 		assert.InDeltaSlice(t, []float64{2, 4.5}, remaining(d), tolerance)
-		assert.InDeltaSlice(t, []float64{g * 3.45, g * 2.575}, d.final, .001)
+		// r = 8/14.5: the scatter, 2·2.48² = 12.3, is less than the batches alone
+		// explain, .498·r·(10·46/11 + 4.5·2) = 14: c stays at its least.
+		require.Zero(t, d.fit.cvStep)
+		// What came ÷ .5 is 4.8 and 1.6; its variance is .5·(36 + 4)/8².
+		p, q := 16+wa+wb, 64/(.5*40)
+		cpu, memory := (p*g*3.45+q*4.8)/(p+q), (p*g*2.575+q*1.6)/(p+q)
+		sd := 1 / math.Sqrt(p+q)
+		assert.InDeltaSlice(t, []float64{cpu, memory}, d.final, .001)
 		// What has come of cpu, 2.4, is less than V·(1 − sd); of memory .8 too.
-		require.Less(t, 2.4, g*3.45*(1-sd))
-		assert.InDeltaSlice(t, []float64{g * 3.45 * (1 - sd), g * 2.575 * (1 - sd)}, d.target, .001)
+		require.Less(t, 2.4, cpu*(1-sd))
+		assert.InDeltaSlice(t, []float64{cpu * (1 - sd), memory * (1 - sd)}, d.target, .001)
 		require.Greater(t, g, .9)
 		require.Less(t, g, 1.1)
 	})
