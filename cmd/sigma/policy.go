@@ -89,7 +89,7 @@ func (a *app) showPolicy(o *policy.Object) error {
 	fmt.Fprintln(w, "\nfeature\tweight\trange\twhat it is")
 	for i, name := range s.Features {
 		f := featureOf(name)
-		fmt.Fprintf(w, "%s\t%+.4g\t%s\t%s\n", name, s.Weights[i], f.Range, f.Formula)
+		fmt.Fprintf(w, "%s\t%+.4g\t%s\t%s\n", name, s.Weights[i], f.Range, f.Meaning)
 	}
 	if len(s.Parameters) > 0 {
 		fmt.Fprintln(w, "\nparameter\tvalue\trange\twhat it is")
