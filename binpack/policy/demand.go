@@ -63,9 +63,9 @@ type demand struct {
 	// Σ of the requests' dominant shares, and of their squares, in 2⁻¹⁰ and 2⁻²⁰
 	// machines.
 	shares, shareSquares int64
-	requests int64
-	apps     int64 // that have come
-	repeat   int64 // share of repeated requests, in repeatSteps
+	requests             int64
+	apps                 int64 // that have come
+	repeat               int64 // share of repeated requests, in repeatSteps
 
 	forecast         []float64 // [dimension] Σ m_a·share_a, in machines
 	step             int64     // of the clock
