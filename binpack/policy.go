@@ -84,6 +84,14 @@ type DeviceChooser interface {
 	ChooseDevices(item Item, machine int32, dimension int, free []int64, devices []int32) []int32
 }
 
+// SmallestDevices is the choice of devices for scorers that make none: entirely
+// free ones for a demand of at least one, else the one with the smallest
+// sufficient share; the lowest index first. It is here for a [DeviceChooser] that
+// decides for some items only.
+func SmallestDevices(free []int64, need, one int64, devices []int32) []int32 {
+	return smallestDevices(free, need, one, devices)
+}
+
 // ErrNoFit says that no machine takes the item.
 var ErrNoFit = errors.New("no machine takes the item")
 

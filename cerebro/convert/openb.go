@@ -41,6 +41,7 @@ type openbNode struct {
 
 type openbPod struct {
 	name, app string
+	kind      string   // the app but for memory
 	spec      []string // models it may use; nil = all
 	demand    []trace.Quantity
 	gpus      int64
@@ -140,11 +141,13 @@ func (s *openbSet) pod() func(fields []string) error {
 				return fmt.Errorf("gpu_spec %q: no node has it", spec)
 			}
 		}
-		// The name says all that pods of an app have in common.
-		p.app = fmt.Sprintf("%dm-%dMi-%dx%dm", amounts[0], amounts[1], p.gpus, p.milli)
+		// The names say all that pods of an app, or of a group, have in common.
+		asks := fmt.Sprintf("%dx%dm", p.gpus, p.milli)
 		if fields[5] != "" {
-			p.app += "-" + strings.ReplaceAll(fields[5], "|", "+")
+			asks += "-" + strings.ReplaceAll(fields[5], "|", "+")
 		}
+		p.app = fmt.Sprintf("%dm-%dMi-%s", amounts[0], amounts[1], asks)
+		p.kind = fmt.Sprintf("%dm-%s", amounts[0], asks)
 		var err error
 		p.demand, err = openbAmounts(amounts[0], amounts[1], p.gpus*p.milli)
 		s.pods = append(s.pods, p)
@@ -235,6 +238,36 @@ func (s *openbSet) openbStream(opt Options) (arrivals []openbArrival, position [
 	return arrivals, rng.Perm(len(s.nodes))
 }
 
+// addApps makes an app of pods that ask for the same. Pods that differ in memory
+// alone are a group, without limits: the authors' FGD counts them together, and
+// tells apart what is written differently.
+func (s *openbSet) addApps(inst *binpack.Instance, types map[string]int32) (apps map[string]int32, demand [][]trace.Quantity) {
+	apps = map[string]int32{}
+	groups := map[string]int32{}
+	for _, p := range s.pods {
+		a, ok := apps[p.app]
+		if !ok {
+			a = int32(len(inst.Apps))
+			apps[p.app] = a
+			g, ok := groups[p.kind]
+			if !ok {
+				g = int32(len(inst.Groups))
+				groups[p.kind] = g
+				inst.Groups = append(inst.Groups, binpack.Group{Name: p.kind})
+			}
+			app := binpack.App{Name: p.app, Group: g, Lifetime: -1}
+			for _, model := range p.spec {
+				app.Types = append(app.Types, types[model])
+			}
+			slices.Sort(app.Types)
+			inst.Apps = append(inst.Apps, app)
+			demand = append(demand, p.demand)
+		}
+		inst.Apps[a].Expected++ // the list's own mix, before the draw
+	}
+	return apps, demand
+}
+
 func (s *openbSet) trace(opt Options) (*trace.Trace, error) {
 	arrivals, position := s.openbStream(opt)
 	inst := &binpack.Instance{Fleet: binpack.Fixed}
@@ -250,23 +283,7 @@ func (s *openbSet) trace(opt Options) (*trace.Trace, error) {
 		}
 		inst.Machines = append(inst.Machines, binpack.MachineLine{Name: n.name, Type: types[n.model], Count: 1, Cost: 1})
 	}
-	apps := map[string]int32{}
-	var demand [][]trace.Quantity
-	for _, p := range s.pods {
-		a, ok := apps[p.app]
-		if !ok {
-			a = int32(len(inst.Apps))
-			apps[p.app] = a
-			addApp(inst, p.app, nil)
-			inst.Apps[a].Expected = 0
-			for _, model := range p.spec {
-				inst.Apps[a].Types = append(inst.Apps[a].Types, types[model])
-			}
-			slices.Sort(inst.Apps[a].Types)
-			demand = append(demand, p.demand)
-		}
-		inst.Apps[a].Expected++ // the list's own mix, before the draw
-	}
+	apps, demand := s.addApps(inst, types)
 	all := demand
 	for _, n := range nodes {
 		all = append(all, n.capacity)

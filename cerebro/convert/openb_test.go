@@ -63,6 +63,7 @@ func TestOpenb(t *testing.T) {
 		"1000m-512Mi-1x40m [] [1000 536870912 40] 1",
 	}, apps)
 	assert.InDelta(t, 3, tr.Events[3].Time, 0)
+	assert.Equal(t, binpack.Group{Name: "4000m-1x460m"}, inst.Groups[inst.Apps[1].Group])
 
 	opt := Defaults()
 	opt.List = "plain" // without gpu_spec
@@ -176,12 +177,12 @@ func TestOpenbPublic(t *testing.T) {
 }
 
 const openbTable = `list         apps  pods  arrivals  gpu load  trace
-default       151  8152     10866    1.2999  2a2fc6f1d9bf
-cpu050        141  7439      9957    1.2999  53e086c0261a
-cpu100        151  7853     10504    1.2999  2ea5ef17efe8
-cpu250        151  9420     12464    1.2999  f83f79e9f852
-gpushare40    145  8152     11771    1.2999  f66888f6a273
-gpushare100    78  8152     16629    1.2999  76936efe7be6
-gpuspec33     457  8152     10866    1.2999  65ee21eceb9f
-multigpu20    151  8324      9456    1.2999  ca94660b30b5
+default       151  8152     10866    1.2999  21f2cbae16f4
+cpu050        141  7439      9957    1.2999  2d589eda9ef6
+cpu100        151  7853     10504    1.2999  e5fd64582033
+cpu250        151  9420     12464    1.2999  43b29ba06887
+gpushare40    145  8152     11771    1.2999  6c0ef7aee092
+gpushare100    78  8152     16629    1.2999  3657c59d5805
+gpuspec33     457  8152     10866    1.2999  377de15c2e31
+multigpu20    151  8324      9456    1.2999  99ebd673e791
 `

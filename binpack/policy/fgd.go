@@ -1,0 +1,348 @@
+package policy
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+)
+
+// FGD is Fragmentation Gradient Descent (Weng et al., "Beware of Fragmentation:
+// Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent", USENIX
+// ATC 2023): the machine, and the GPU on it, where the expected fragment grows
+// least.
+//
+//	score = ⌊100 · sigmoid((F before − F after) ÷ 1000)⌋
+//	F = Σ share of the type · GPU milli that an item of the type cannot use
+//
+// over the typical items. A type without GPUs, with too little cpu left for it,
+// on a machine type that it may not use, or for which no GPU suffices, cannot use
+// any GPU that is left; another cannot use those whose share is below its own.
+// A type is what apps of a group ask for in common: cpu, GPUs and machine types;
+// typical are the most frequent ones that make up 95 % of the items.
+//
+// The mix is the forecast of each app, or where there is none what has arrived
+// so far; then every arrival changes all scores, which makes it slow. Formula,
+// order of summation and whole scores are those of the authors' simulator
+// (frag.go, fgd_score.go): the cut to whole numbers and the tie-break by position
+// decide most placements.
+type FGD struct{}
+
+// typicalShare is the part of the items that typical types make up.
+const typicalShare = .95
+
+// Knowledge is K1: the mix of items.
+func (FGD) Knowledge() binpack.Knowledge { return binpack.K1 }
+
+// Scorer prepares the policy for a state.
+func (FGD) Scorer(s *binpack.State) binpack.Scorer {
+	p := &fgd{gpuView: gpuViewOf(s)}
+	seen := map[[2]int64]int32{}
+	for app := range p.apps {
+		var need [2]int64
+		need[0], need[1] = p.need(int32(app))
+		if _, ok := seen[need]; !ok {
+			seen[need] = int32(len(seen))
+		}
+		p.class = append(p.class, seen[need])
+	}
+	p.scores = make([][]fgdScore, len(seen))
+	return p
+}
+
+type fgd struct {
+	gpuView
+	class []int32 // per app; apps of a class ask for the same
+
+	mix   []typical
+	sizes []int64 // the different demands of GPUs in the mix
+	// The mix is made from this forecast, or after so many requests.
+	forecast *float64
+	requests int64
+
+	before []fgdFragment // per machine
+	scores [][]fgdScore  // [class][machine]
+
+	// Of one machine and the sizes of the mix.
+	useless []int64 // GPU units that an item of the size cannot use
+	shares  []int64
+}
+
+// A typical item.
+type typical struct {
+	share     float64
+	cpu, gpu  int64
+	group     int32
+	size      int    // index into sizes
+	machines  []bool // per machine type: whether it may be used; nil = all may
+	typeNames string // orders types of equal frequency and demand
+}
+
+// fgdFragment is F of a machine as of a version.
+type fgdFragment struct {
+	version uint32
+	value   float64
+}
+
+// fgdScore is the score of a class on a machine as of a version, and the GPU
+// that a share of one would take.
+type fgdScore struct {
+	version uint32
+	score   int16
+	device  int16
+}
+
+func (p *fgd) Score(item binpack.Item, candidates []int32, out []float64) {
+	p.refreshMix()
+	class := p.class[item.App]
+	for i, m := range candidates {
+		out[i] = float64(p.of(item.App, class, m).score)
+	}
+}
+
+// ChooseDevices takes the GPU with the best score for a share of one, the lowest
+// index where scores are equal.
+func (p *fgd) ChooseDevices(item binpack.Item, m int32, dimension int, free []int64, devices []int32) []int32 {
+	need, one := p.apps[item.App].Demand[dimension], p.state.Instance().Dimensions[dimension].One
+	if dimension != p.gpu || need >= one {
+		return binpack.SmallestDevices(free, need, one, devices)
+	}
+	p.refreshMix()
+	return append(devices, int32(p.of(item.App, p.class[item.App], m).device))
+}
+
+// of looks a score up or computes it.
+func (p *fgd) of(app, class, m int32) fgdScore {
+	if row := p.scores[class]; len(row) < p.state.Size() {
+		p.scores[class] = append(row, make([]fgdScore, p.state.Size()-len(row))...)
+	}
+	known := &p.scores[class][m]
+	if version := p.state.Version(m); known.version != version {
+		*known = p.compute(app, m)
+		known.version = version
+	}
+	return *known
+}
+
+// compute places the item in thought.
+func (p *fgd) compute(app, m int32) fgdScore {
+	before := p.fragmentBefore(m)
+	needCPU, needGPU := p.need(app)
+	cpu, _ := p.left(m)
+	cpu -= needCPU
+	devices := p.devices(m)
+	p.shares = append(p.shares[:0], devices...)
+	if needGPU == 0 || needGPU >= p.one {
+		taken := int64(0)
+		for i, share := range p.shares {
+			if share == p.one && taken < needGPU/p.one {
+				p.shares[i] = 0
+				taken++
+			}
+		}
+		return fgdScore{score: gradient(before, p.fragment(m, cpu, p.shares))}
+	}
+	best := fgdScore{device: -1}
+	for i, share := range devices {
+		if share < needGPU || slices.Contains(devices[:i], share) { // the first of equals
+			continue
+		}
+		p.shares[i] -= needGPU
+		score := gradient(before, p.fragment(m, cpu, p.shares))
+		p.shares[i] = share
+		if best.device < 0 || score > best.score {
+			best = fgdScore{score: score, device: int16(i)}
+		}
+	}
+	return best
+}
+
+func gradient(before, after float64) int16 {
+	return int16(1 / (1 + math.Exp(-(before-after)/1000)) * 100)
+}
+
+func (p *fgd) fragmentBefore(m int32) float64 {
+	for len(p.before) < p.state.Size() {
+		p.before = append(p.before, fgdFragment{})
+	}
+	known := &p.before[m]
+	if version := p.state.Version(m); known.version != version {
+		cpu, _ := p.left(m)
+		*known = fgdFragment{version, p.fragment(m, cpu, p.devices(m))}
+	}
+	return known.value
+}
+
+// Why an item of a type cannot use GPUs, in the order in which the authors add
+// the amounts up.
+const (
+	lacksBoth = iota
+	lacksGPU  // also: part of the GPUs
+	lacksCPU
+	asksNoGPU
+	asksNoGPULacksCPU
+	noAccess
+	reasons
+)
+
+// fragment is F of a machine with so much cpu and such GPUs left.
+func (p *fgd) fragment(m int32, cpu int64, shares []int64) float64 {
+	left := int64(0)
+	for _, share := range shares {
+		left += share
+	}
+	if left == 0 {
+		return 0
+	}
+	p.measure(shares)
+	kind := p.state.Kinds()[p.state.KindOf(m)].Type
+	all := p.milli(left)
+	var sums [reasons]float64
+	for i := range p.mix {
+		t := &p.mix[i]
+		room := cpu >= t.cpu
+		switch {
+		case t.gpu == 0 && room:
+			sums[asksNoGPU] += float64(t.share * all)
+		case t.gpu == 0:
+			sums[asksNoGPULacksCPU] += float64(t.share * all)
+		case t.machines != nil && !t.machines[kind]:
+			sums[noAccess] += float64(t.share * all)
+		case p.useless[t.size] < 0 && room:
+			sums[lacksGPU] += float64(t.share * all)
+		case p.useless[t.size] < 0:
+			sums[lacksBoth] += float64(t.share * all)
+		case room:
+			sums[lacksGPU] += float64(t.share * p.milli(p.useless[t.size]))
+		default:
+			sums[lacksCPU] += float64(t.share * all)
+		}
+	}
+	sum := 0.0
+	for _, s := range sums {
+		sum += s
+	}
+	return sum
+}
+
+// measure finds for each size the units that it cannot use; -1 = it does not fit.
+func (p *fgd) measure(shares []int64) {
+	for i, size := range p.sizes {
+		each, missing, useless := min(size, p.one), max(size/p.one, 1), int64(0)
+		for _, share := range shares {
+			if share >= each {
+				missing--
+			} else {
+				useless += share
+			}
+		}
+		if missing > 0 {
+			useless = -1
+		}
+		p.useless[i] = useless
+	}
+}
+
+// milli is an amount of GPUs in thousandths of one.
+func (p *fgd) milli(units int64) float64 {
+	if p.one == 1000 {
+		return float64(units)
+	}
+	return float64(units) * 1000 / float64(p.one)
+}
+
+// refreshMix makes the mix anew when what it comes from has changed.
+func (p *fgd) refreshMix() {
+	expected := p.state.Known.Expected
+	if !slices.ContainsFunc(expected, func(v float64) bool { return v > 0 }) {
+		if requests := p.state.RequestCount(); p.forecast != nil || requests != p.requests {
+			p.forecast, p.requests = nil, requests
+			p.setMix(func(app int) float64 { return float64(p.state.Seen()[app]) })
+		}
+		return
+	}
+	if p.forecast != &expected[0] {
+		p.forecast, p.requests = &expected[0], -1
+		p.setMix(func(app int) float64 { return max(expected[app], 0) })
+	}
+}
+
+// setMix finds the typical types, most frequent first, and forgets all scores.
+func (p *fgd) setMix(count func(app int) float64) {
+	var types []typical
+	total := 0.0
+	for a := range p.apps {
+		n := count(a)
+		if n == 0 {
+			continue
+		}
+		total += n
+		t := p.typeOf(int32(a))
+		if i := slices.IndexFunc(types, func(o typical) bool { return o.group == t.group && t.asks(o) }); i >= 0 {
+			types[i].share += n
+		} else {
+			t.share = n
+			types = append(types, t)
+		}
+	}
+	slices.SortStableFunc(types, func(a, b typical) int {
+		return -cmp.Or(cmp.Compare(a.share, b.share), cmp.Compare(a.cpu, b.cpu), cmp.Compare(min(a.gpu, p.one), min(b.gpu, p.one)),
+			cmp.Compare(a.gpu, b.gpu), strings.Compare(a.typeNames, b.typeNames))
+	})
+	p.mix, p.sizes = p.mix[:0], p.sizes[:0]
+	sum, taken := 0.0, 0
+	for ; taken < len(types) && sum < typicalShare*total; taken++ {
+		t := types[taken]
+		sum += t.share
+		t.share /= total
+		p.add(t)
+	}
+	if taken < len(types) {
+		for i := range p.mix {
+			p.mix[i].share /= sum / total
+		}
+	}
+	p.useless = make([]int64, len(p.sizes))
+	p.before = p.before[:0]
+	for class := range p.scores {
+		p.scores[class] = p.scores[class][:0]
+	}
+}
+
+// add takes a type up into the mix; types of several groups that ask for the same
+// are one there.
+func (p *fgd) add(t typical) {
+	if i := slices.IndexFunc(p.mix, t.asks); i >= 0 {
+		p.mix[i].share += t.share
+		return
+	}
+	if t.size = slices.Index(p.sizes, t.gpu); t.size < 0 {
+		t.size = len(p.sizes)
+		p.sizes = append(p.sizes, t.gpu)
+	}
+	p.mix = append(p.mix, t)
+}
+
+// asks reports whether two types ask for the same.
+func (t typical) asks(o typical) bool {
+	return o.cpu == t.cpu && o.gpu == t.gpu && o.typeNames == t.typeNames
+}
+
+// typeOf describes the type of an app.
+func (p *fgd) typeOf(app int32) typical {
+	t := typical{group: p.apps[app].Group}
+	t.cpu, t.gpu = p.need(app)
+	if allowed := p.apps[app].Types; allowed != nil {
+		t.machines = make([]bool, len(p.state.Instance().Types))
+		var names []string
+		for _, i := range allowed {
+			t.machines[i] = true
+			names = append(names, p.state.Instance().Types[i])
+		}
+		slices.Sort(names)
+		t.typeNames = strings.Join(names, "|")
+	}
+	return t
+}
