@@ -21,6 +21,7 @@ func (a *app) compare() *cobra.Command {
 		timing       bool
 		detail       bool
 		format, page string
+		curve        string
 		choice       policyFlags
 	)
 	cmd := &cobra.Command{
@@ -58,6 +59,10 @@ placement is checked by an independent checker; a violation makes the exit code
 			if err != nil {
 				return err
 			}
+			if curve != "" && len(traces) > 1 {
+				return usagef("--curve is of one trace, not of %d", len(traces))
+			}
+			options.Curves = curve != ""
 			if page != "" {
 				options.Samples = samples
 			}
@@ -77,6 +82,12 @@ placement is checked by an independent checker; a violation makes the exit code
 					return err
 				}
 			}
+			if curve != "" {
+				err := writeFile(curve, func(w io.Writer) error { return compare.WriteCurves(w, result.Curves) })
+				if err != nil {
+					return err
+				}
+			}
 			return violated(result.Violations)
 		}),
 	}
@@ -90,6 +101,7 @@ placement is checked by an independent checker; a violation makes the exit code
 	flags.BoolVar(&timing, "timing", false, "measure the CPU seconds of each replay")
 	flags.StringVar(&format, "format", "table", "table, json or markdown")
 	flags.StringVar(&page, "report", "", "also write the comparison as an HTML page of one file")
+	flags.StringVar(&curve, "curve", "", "also write a CSV file of the allocation after each percent of load has arrived")
 	flags.BoolVar(&detail, "detail", false, "with several traces, also a table for each")
 	choice.add(flags)
 	return cmd

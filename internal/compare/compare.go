@@ -21,6 +21,7 @@ type Options struct {
 	Workers int    // at least 1
 	Retry   bool   // try unplaced items again after each delete
 	Samples int    // points of the time series of the first order that counts; 0 = none
+	Curves  bool   // record allocation against what has arrived
 	// Clock gives the CPU seconds of the calling thread; nil = runs take no time.
 	Clock func() float64
 }
@@ -30,6 +31,7 @@ type Result struct {
 	Comparisons []report.Comparison // one a trace, in the order given
 	Violations  int                 // constraints broken, by all policies together
 	Notes       []string            // which files were used
+	Curves      []Curve             // by trace, policy and order; none unless asked for
 }
 
 // A task is one replay; tasks differ in where their run is stored.
@@ -74,6 +76,7 @@ type comparison struct {
 	policies [][]Found // by trace
 	opt      Options
 	runs     [][][]cerebro.Run // by trace, policy, order
+	points   [][][][]Point     // the same
 }
 
 // replayAll does all tasks. Runs are stored by index, so that nothing depends
@@ -117,8 +120,10 @@ func (c *comparison) tasks() []task {
 	var tasks []task
 	for t := range c.traces {
 		c.runs = append(c.runs, make([][]cerebro.Run, len(c.policies[t])))
+		c.points = append(c.points, make([][][]Point, len(c.policies[t])))
 		for p := range c.policies[t] {
 			c.runs[t][p] = make([]cerebro.Run, c.opt.Orders+1)
+			c.points[t][p] = make([][]Point, c.opt.Orders+1)
 		}
 		for order := range c.opt.Orders + 1 {
 			for p := range c.policies[t] {
@@ -146,6 +151,11 @@ func (w *worker) replay(t task) error {
 	if t.order == min(1, w.opt.Orders) {
 		options.Samples = w.opt.Samples
 	}
+	var curve *recorder
+	if w.opt.Curves {
+		curve = newRecorder(w.replayer)
+		options.Record = curve.record
+	}
 	began := 0.0
 	if w.opt.Clock != nil {
 		began = w.opt.Clock()
@@ -159,6 +169,9 @@ func (w *worker) replay(t task) error {
 		run.Seconds = w.opt.Clock() - began
 	}
 	w.runs[t.trace][t.policy][t.order] = run
+	if curve != nil {
+		w.points[t.trace][t.policy][t.order] = curve.points()
+	}
 	return nil
 }
 
@@ -188,6 +201,11 @@ func (c *comparison) result() (Result, error) {
 				out.Violations += run.Violations
 			}
 			out.note(found)
+			if c.opt.Curves {
+				for order, points := range c.points[i][p] {
+					out.Curves = append(out.Curves, Curve{found.Name, order, head.Dimensions, points})
+				}
+			}
 		}
 		out.Comparisons = append(out.Comparisons, report.Build(head, limit, policies))
 	}

@@ -1,0 +1,166 @@
+package compare
+
+import (
+	"encoding/csv"
+	"io"
+	"math"
+	"strconv"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/cerebro"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+)
+
+// A Curve is what was allocated after how much had arrived, in one replay.
+type Curve struct {
+	Policy     string
+	Order      int
+	Dimensions []string
+	Points     []Point // by percent, then dimension
+}
+
+// A Point is the mean allocation rate of a dimension over the arrivals after
+// which Percent percent of it had been asked for: of what a fixed fleet has, and
+// in an open fleet of what the whole trace asks for. Departures take nothing
+// back from what has arrived, and items that found no place count.
+type Point struct {
+	Percent    int
+	Dimension  int
+	Allocation float64 // as the allocation rate: of all machines (fixed), of those holding an item (open)
+}
+
+// WriteCurves writes a line for each point of the curves.
+func WriteCurves(w io.Writer, curves []Curve) error {
+	out := csv.NewWriter(w)
+	if err := out.Write([]string{"policy", "order", "percent", "dimension", "allocation"}); err != nil {
+		return err
+	}
+	for _, c := range curves {
+		for _, p := range c.Points {
+			err := out.Write([]string{
+				c.Policy, strconv.Itoa(c.Order), strconv.Itoa(p.Percent), c.Dimensions[p.Dimension],
+				strconv.FormatFloat(p.Allocation, 'f', 6, 64),
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
+
+// A recorder follows the decisions of one replay. Sums are floats: they are
+// reported with six digits, and whole up to 2⁵³ units anyway.
+type recorder struct {
+	trace   *trace.Trace
+	state   *binpack.State // that the replay changes
+	next    []int32        // per request: the item that arrives next
+	whole   []float64      // per dimension: what is 100 percent
+	fleet   []float64      // capacity of a fixed fleet; nil = open
+	arrived []float64
+	used    []float64
+	sums    [][]float64 // [dimension][percent]
+	counts  [][]int
+}
+
+// newRecorder prepares for a replay by r, whose Options.Record is to call
+// [recorder.record].
+func newRecorder(r *cerebro.Replayer) *recorder {
+	t := r.Trace()
+	dims := len(t.Instance.Dimensions)
+	c := &recorder{
+		trace: t, state: r.State(), next: make([]int32, len(t.Requests)),
+		whole: make([]float64, dims), arrived: make([]float64, dims), used: make([]float64, dims),
+		sums: make([][]float64, dims), counts: make([][]int, dims),
+	}
+	if t.Instance.Fleet == binpack.Fixed {
+		for _, line := range t.Instance.Machines {
+			for d, capacity := range line.Capacity {
+				c.whole[d] += float64(capacity) * float64(line.Count)
+			}
+		}
+		c.fleet = c.whole
+	} else {
+		for _, q := range t.Requests {
+			add(c.whole, t.Instance.Apps[q.App].Demand, float64(q.Count))
+		}
+	}
+	for _, p := range t.Placed {
+		demand := t.Instance.Apps[t.Requests[p.Request].App].Demand
+		add(c.arrived, demand, float64(p.Count))
+		add(c.used, demand, float64(p.Count))
+	}
+	return c
+}
+
+// add adds sign·demand to sums.
+func add(sums []float64, demand []int64, sign float64) {
+	for d, need := range demand {
+		sums[d] += sign * float64(need)
+	}
+}
+
+// record follows a decision. A request has arrived with its last item.
+func (c *recorder) record(d cerebro.Decision) {
+	q := c.trace.Requests[d.Request]
+	demand := c.trace.Instance.Apps[q.App].Demand
+	switch {
+	case d.Kind == cerebro.Place:
+		add(c.used, demand, 1)
+	case d.Kind == cerebro.Remove && d.Machine >= 0:
+		add(c.used, demand, -1)
+	}
+	if d.Kind == cerebro.Remove || d.Item != c.next[d.Request] { // it left, or was tried again
+		return
+	}
+	c.next[d.Request]++
+	add(c.arrived, demand, 1)
+	if c.next[d.Request] == q.Count {
+		c.sample()
+	}
+}
+
+func (c *recorder) sample() {
+	for d, whole := range c.whole {
+		capacity := c.capacity(d)
+		if whole == 0 || capacity == 0 {
+			continue
+		}
+		percent := int(math.RoundToEven(100 * c.arrived[d] / whole))
+		for len(c.sums[d]) <= percent {
+			c.sums[d] = append(c.sums[d], 0)
+			c.counts[d] = append(c.counts[d], 0)
+		}
+		c.sums[d][percent] += c.used[d] / capacity
+		c.counts[d][percent]++
+	}
+}
+
+func (c *recorder) capacity(d int) float64 {
+	if c.fleet != nil {
+		return c.fleet[d]
+	}
+	sum := 0.0
+	for k, n := range c.state.Held() {
+		sum += float64(n) * float64(c.state.Kinds()[k].Capacity[d])
+	}
+	return sum
+}
+
+// points are the means.
+func (c *recorder) points() []Point {
+	var out []Point
+	longest := 0
+	for d := range c.sums {
+		longest = max(longest, len(c.sums[d]))
+	}
+	for percent := range longest {
+		for d := range c.sums {
+			if percent < len(c.sums[d]) && c.counts[d][percent] > 0 {
+				out = append(out, Point{percent, d, c.sums[d][percent] / float64(c.counts[d][percent])})
+			}
+		}
+	}
+	return out
+}
