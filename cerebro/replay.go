@@ -309,7 +309,7 @@ func (r *Replayer) placeInitial() error {
 		for range p.Count {
 			if err := r.state.PlaceAs(q.App, m, devices); err != nil {
 				return fmt.Errorf("placed.csv:%d: request %q on machine %s: %w",
-					i+2, q.Name, r.trace.Instance.Machines[p.Line].Name, err)
+					i+2, q.Name, r.trace.MachineName(p.Line, p.Index), err)
 			}
 			item := r.base[p.Request] + next[p.Request]
 			next[p.Request]++
