@@ -329,16 +329,19 @@ func (l *linearScorer) Score(item binpack.Item, candidates []int32, out []float6
 	keepBack := l.keepBack()
 	slot := l.weights[fSlot] * .25 / (1 << pressureBits)
 	col, own := l.column(prof, candidates)
+	base, util, lostAt, position := col.base, col.util, col.lost, l.position
+	out = out[:len(candidates)]
 	for i, m := range candidates {
+		position[m] = int32(i)
 		at := m
 		if own {
 			at = int32(i)
 		}
-		v := col.base[at]
+		v := base[at]
 		if singl != 0 {
-			v += float64(singl * col.util[at])
+			v += float64(singl * util[at])
 		}
-		if lost := col.lost[at]; lost != 0 {
+		if lost := lostAt[at]; lost != 0 {
 			if lost&emptyBit != 0 {
 				lost &^= emptyBit
 				if keepBack {
@@ -400,8 +403,7 @@ func (l *linearScorer) addClosing(a int32, open, rc float64, candidates []int32,
 			sum += fixed + float64(closing*float64(l.d.remaining[b]*l.d.dominant[b]))
 		}
 		position := l.position
-		for i, m := range candidates {
-			position[m] = int32(i)
+		for i := range out {
 			out[i] += sum
 		}
 		without := l.s.Blocked(a) // no candidate is here, nor most of those that are closed to b
