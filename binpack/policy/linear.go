@@ -329,7 +329,11 @@ func (l *linearScorer) Score(item binpack.Item, candidates []int32, out []float6
 	keepBack := l.keepBack()
 	slot := l.weights[fSlot] * .25 / (1 << pressureBits)
 	col, own := l.column(prof, candidates)
-	base, util, lostAt, position := col.base, col.util, col.lost, l.position
+	base, util, lostAt, position, sums := col.base, col.util, col.lost, l.position, l.sums
+	ownShape, ownPressure := uint64(0), int64(0)
+	if l.slots {
+		ownShape, ownPressure = 1<<l.shapeOf[a], l.pressure[a]
+	}
 	out = out[:len(candidates)]
 	for i, m := range candidates {
 		position[m] = int32(i)
@@ -349,7 +353,14 @@ func (l *linearScorer) Score(item binpack.Item, candidates []int32, out []float6
 				}
 			}
 			if lost != 0 {
-				v += float64(slot * float64(l.lostPressure(a, m, lost)))
+				sum := int64(0)
+				if lost&ownShape != 0 {
+					sum = -ownPressure // a itself is allowed here
+				}
+				for ; lost != 0; lost &= lost - 1 {
+					sum += sums[bits.TrailingZeros64(lost)][m]
+				}
+				v += float64(slot * float64(sum))
 			}
 		}
 		out[i] = v
@@ -516,17 +527,6 @@ func (l *linearScorer) lostShapes(need []int64, m int32) uint64 {
 		}
 	}
 	return lost
-}
-
-func (l *linearScorer) lostPressure(a, m int32, lost uint64) int64 {
-	sum := int64(0)
-	if lost>>l.shapeOf[a]&1 != 0 {
-		sum = -l.pressure[a] // a itself is allowed here
-	}
-	for ; lost != 0; lost &= lost - 1 {
-		sum += l.sums[bits.TrailingZeros64(lost)][m]
-	}
-	return sum
 }
 
 // sync brings the caches up to date with the state.
