@@ -39,28 +39,40 @@ func (FGD) Knowledge() binpack.Knowledge { return binpack.K1 }
 // Scorer prepares the policy for a state.
 func (FGD) Scorer(s *binpack.State) binpack.Scorer {
 	p := &fgd{gpuView: gpuViewOf(s)}
-	seen := map[[2]int64]int32{}
+	classes := map[[2]int64]int32{}
+	kinds := map[ask]int32{}
 	for app := range p.apps {
 		var need [2]int64
 		need[0], need[1] = p.need(int32(app))
-		if _, ok := seen[need]; !ok {
-			seen[need] = int32(len(seen))
+		if _, ok := classes[need]; !ok {
+			classes[need] = int32(len(classes))
 		}
-		p.class = append(p.class, seen[need])
+		p.class = append(p.class, classes[need])
+		a := p.askOf(int32(app))
+		key := a
+		key.group = p.apps[app].Group
+		if _, ok := kinds[key]; !ok {
+			kinds[key] = int32(len(kinds))
+			p.types = append(p.types, typical{ask: a, machines: p.mayUse(int32(app))})
+		}
+		p.typeOf = append(p.typeOf, kinds[key])
 	}
-	p.scores = make([][]fgdScore, len(seen))
+	p.scores = make([][]fgdScore, len(classes))
 	return p
 }
 
 type fgd struct {
 	gpuView
-	class []int32 // per app; apps of a class ask for the same
+	class  []int32   // per app; apps of a class ask for the same cpu and GPUs
+	typeOf []int32   // per app: index into types
+	types  []typical // by first app; without share and size
 
 	mix   []typical
 	sizes []int64 // the different demands of GPUs in the mix
-	// The mix is made from this forecast, or after so many requests.
+	// The mix is made from this forecast, or after these requests.
 	forecast *float64
 	requests int64
+	arrival  int32
 
 	before []fgdFragment // per machine
 	scores [][]fgdScore  // [class][machine]
@@ -72,12 +84,18 @@ type fgd struct {
 
 // A typical item.
 type typical struct {
-	share     float64
-	cpu, gpu  int64
-	group     int32
-	size      int    // index into sizes
-	machines  []bool // per machine type: whether it may be used; nil = all may
-	typeNames string // orders types of equal frequency and demand
+	ask
+
+	share    float64
+	size     int    // index into sizes
+	machines []bool // per machine type: whether it may be used; nil = all may
+}
+
+// An ask is what items of a type have in common.
+type ask struct {
+	cpu, gpu int64
+	models   string // names of the machine types; orders types that are alike otherwise
+	group    int32  // 0 but where it keeps types apart
 }
 
 // fgdFragment is F of a machine as of a version.
@@ -257,39 +275,31 @@ func (p *fgd) milli(units int64) float64 {
 func (p *fgd) refreshMix() {
 	expected := p.state.Known.Expected
 	if !slices.ContainsFunc(expected, func(v float64) bool { return v > 0 }) {
-		if requests := p.state.RequestCount(); p.forecast != nil || requests != p.requests {
-			p.forecast, p.requests = nil, requests
+		requests, arrival := p.state.RequestCount(), p.state.LastArrival()
+		if p.forecast != nil || requests != p.requests || arrival != p.arrival {
+			p.forecast, p.requests, p.arrival = nil, requests, arrival
 			p.setMix(func(app int) float64 { return float64(p.state.Seen()[app]) })
 		}
 		return
 	}
 	if p.forecast != &expected[0] {
-		p.forecast, p.requests = &expected[0], -1
+		p.forecast = &expected[0]
 		p.setMix(func(app int) float64 { return max(expected[app], 0) })
 	}
 }
 
 // setMix finds the typical types, most frequent first, and forgets all scores.
 func (p *fgd) setMix(count func(app int) float64) {
-	var types []typical
+	types := slices.Clone(p.types)
 	total := 0.0
-	for a := range p.apps {
-		n := count(a)
-		if n == 0 {
-			continue
-		}
+	for app := range p.apps {
+		n := count(app)
+		types[p.typeOf[app]].share += n
 		total += n
-		t := p.typeOf(int32(a))
-		if i := slices.IndexFunc(types, func(o typical) bool { return o.group == t.group && t.asks(o) }); i >= 0 {
-			types[i].share += n
-		} else {
-			t.share = n
-			types = append(types, t)
-		}
 	}
 	slices.SortStableFunc(types, func(a, b typical) int {
 		return -cmp.Or(cmp.Compare(a.share, b.share), cmp.Compare(a.cpu, b.cpu), cmp.Compare(min(a.gpu, p.one), min(b.gpu, p.one)),
-			cmp.Compare(a.gpu, b.gpu), strings.Compare(a.typeNames, b.typeNames))
+			cmp.Compare(a.gpu, b.gpu), strings.Compare(a.models, b.models))
 	})
 	p.mix, p.sizes = p.mix[:0], p.sizes[:0]
 	sum, taken := 0.0, 0
@@ -299,7 +309,7 @@ func (p *fgd) setMix(count func(app int) float64) {
 		t.share /= total
 		p.add(t)
 	}
-	if taken < len(types) {
+	if taken < len(types) && types[taken].share > 0 { // something is left out
 		for i := range p.mix {
 			p.mix[i].share /= sum / total
 		}
@@ -314,7 +324,7 @@ func (p *fgd) setMix(count func(app int) float64) {
 // add takes a type up into the mix; types of several groups that ask for the same
 // are one there.
 func (p *fgd) add(t typical) {
-	if i := slices.IndexFunc(p.mix, t.asks); i >= 0 {
+	if i := slices.IndexFunc(p.mix, func(o typical) bool { return o.ask == t.ask }); i >= 0 {
 		p.mix[i].share += t.share
 		return
 	}
@@ -325,24 +335,27 @@ func (p *fgd) add(t typical) {
 	p.mix = append(p.mix, t)
 }
 
-// asks reports whether two types ask for the same.
-func (t typical) asks(o typical) bool {
-	return o.cpu == t.cpu && o.gpu == t.gpu && o.typeNames == t.typeNames
+// askOf is what items of an app ask for.
+func (p *fgd) askOf(app int32) (a ask) {
+	a.cpu, a.gpu = p.need(app)
+	var names []string
+	for _, i := range p.apps[app].Types {
+		names = append(names, p.state.Instance().Types[i])
+	}
+	slices.Sort(names)
+	a.models = strings.Join(names, "|")
+	return a
 }
 
-// typeOf describes the type of an app.
-func (p *fgd) typeOf(app int32) typical {
-	t := typical{group: p.apps[app].Group}
-	t.cpu, t.gpu = p.need(app)
-	if allowed := p.apps[app].Types; allowed != nil {
-		t.machines = make([]bool, len(p.state.Instance().Types))
-		var names []string
-		for _, i := range allowed {
-			t.machines[i] = true
-			names = append(names, p.state.Instance().Types[i])
-		}
-		slices.Sort(names)
-		t.typeNames = strings.Join(names, "|")
+// mayUse says which machine types an app may use; nil = all.
+func (p *fgd) mayUse(app int32) []bool {
+	allowed := p.apps[app].Types
+	if allowed == nil {
+		return nil
 	}
-	return t
+	may := make([]bool, len(p.state.Instance().Types))
+	for _, i := range allowed {
+		may[i] = true
+	}
+	return may
 }

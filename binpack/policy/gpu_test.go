@@ -105,7 +105,7 @@ func TestFGD(t *testing.T) {
 	// Whole ones take the lowest.
 	require.Equal(t, []binpack.Device{{Dimension: 2, Index: 0}, {Dimension: 2, Index: 1}},
 		s.Place(binpack.Item{App: twoGPUs}, 2, chooser))
-	require.EqualValues(t, binpack.K1, policy.FGD{}.Knowledge())
+	require.Equal(t, binpack.K1, policy.FGD{}.Knowledge())
 }
 
 // TestFGDMix: without a forecast the mix is what has arrived; a rare type is not

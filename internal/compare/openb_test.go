@@ -119,7 +119,7 @@ func openbPublished(t *testing.T, folder string) map[openbKey][]float64 {
 	t.Helper()
 	f, err := os.Open(filepath.Join(folder, "fgd_expected_allo_discrete.csv.gz"))
 	require.NoError(t, err)
-	defer f.Close()
+	defer func() { _ = f.Close() }() // only read
 	unzipped, err := gzip.NewReader(f)
 	require.NoError(t, err)
 	lines, err := csv.NewReader(unzipped).ReadAll()
