@@ -35,6 +35,8 @@ type Options struct {
 	Samples int
 	// Record, when set, is called for every decision in order.
 	Record func(Decision)
+	// watch, when set, is called before an item is decided.
+	watch func(request, number int32, item binpack.Item)
 }
 
 // A Decision is one line of the history of a replay.
@@ -372,6 +374,9 @@ func (r *Replayer) reject(e trace.Event, item int32) {
 func (r *Replayer) place(now float64, request, number int32) bool {
 	u := &r.run
 	item := binpack.Item{App: r.trace.Requests[request].App, Serial: uint64(r.base[request] + number)}
+	if u.opt.watch != nil {
+		u.opt.watch(request, number, item)
+	}
 	m, err := r.state.Choose(u.scorer, item)
 	chooser := u.chooser
 	if errors.Is(err, binpack.ErrNotFinite) {

@@ -1,0 +1,148 @@
+package binpack
+
+import "math/bits"
+
+// A Reason says why a machine does not take an item.
+type Reason struct {
+	Kind ReasonKind
+	// Index is the dimension of TooSmall and NoDevice, and of RuleForbids the
+	// rule's place in Instance.Rules.
+	Index int
+}
+
+// ReasonKind is the constraint that stands in the way.
+type ReasonKind uint8
+
+// The constraints in the order in which they are looked at.
+const (
+	Accepted ReasonKind = iota
+	TooSmall            // less is free than the item needs
+	NoDevice            // enough is free in all, but not on devices that serve
+	WrongType
+	LimitReached
+	RuleForbids
+	SpreadWanted // the group must stand on more machines first
+)
+
+// Why is the first reason, in the order of kinds, dimensions and rules, for
+// which a machine does not take one more item of an app; Accepted when it does.
+// It agrees with Fits, and takes its time.
+func (s *State) Why(app, m int32) Reason {
+	return s.why(app, m, s.rulesOf(s.inst.Apps[app].Group))
+}
+
+// Rejections counts the machines on offer that do not take one more item of an
+// app, each by its first reason (see [State.Why]), and all machines on offer.
+func (s *State) Rejections(app int32) (counts map[Reason]int, offered int) {
+	counts = map[Reason]int{}
+	rules := s.rulesOf(s.inst.Apps[app].Group)
+	for w, word := range s.offered {
+		for ; word != 0; word &= word - 1 {
+			m := int32(w*64 + bits.TrailingZeros64(word))
+			offered++
+			if r := s.why(app, m, rules); r.Kind != Accepted {
+				counts[r]++
+			}
+		}
+	}
+	return counts, offered
+}
+
+// rulesOf lists the rules that a group is part of, by index.
+func (s *State) rulesOf(group int32) []int {
+	var list []int
+	for i, r := range s.inst.Rules {
+		if r.A == group || r.B == group {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+func (s *State) why(app, m int32, rules []int) Reason {
+	a := &s.inst.Apps[app]
+	for d, need := range a.Demand {
+		if need > s.free[d][m] {
+			return Reason{TooSmall, d}
+		}
+	}
+	for _, d := range s.deviceDims {
+		if !s.deviceFits(a.Demand[d], m, d) {
+			return Reason{NoDevice, d}
+		}
+	}
+	if s.typeBlocks != nil && s.typeBlocks[s.kinds[s.kind[m]].Type][app/64]>>(app%64)&1 != 0 {
+		return Reason{Kind: WrongType}
+	}
+	count := s.Count(a.Group, m)
+	if limit := s.groups[a.Group].limit; limit > 0 && count >= limit {
+		return Reason{Kind: LimitReached}
+	}
+	for _, i := range rules {
+		// With the item there: some of A, and more than Max of B.
+		r := s.inst.Rules[i]
+		if r.A == a.Group && s.Count(r.B, m) > r.Max || r.B == a.Group && count >= r.Max && s.Count(r.A, m) > 0 {
+			return Reason{RuleForbids, i}
+		}
+	}
+	if !s.spreadAllows(app, m) {
+		return Reason{Kind: SpreadWanted}
+	}
+	return Reason{}
+}
+
+// deviceFits reports whether the devices of one dimension serve a demand.
+func (s *State) deviceFits(need int64, m int32, d int) bool {
+	one := s.inst.Dimensions[d].One
+	wanted := need / one
+	if need > 0 && need < one {
+		wanted = 1
+	}
+	for _, share := range s.Devices(m, d) {
+		if share >= min(need, one) {
+			wanted--
+		}
+	}
+	return wanted <= 0
+}
+
+// A Term is a part of a score. Contribution is Weight·Value unless the term
+// does not count on this machine, then 0.
+type Term struct {
+	Name                        string
+	Weight, Value, Contribution float64
+}
+
+// An Explainer is a Scorer that takes its scores apart.
+type Explainer interface {
+	Scorer
+	// Explain gives for a candidate the terms whose contributions add up to its
+	// score (to the rounding of sums); none where the score has no parts.
+	// Terms come in the same order for all candidates.
+	Explain(item Item, m int32) []Term
+}
+
+// A FleetTarget says whether empty machines are kept back, and why.
+type FleetTarget struct {
+	KeptBack bool
+	Why      string
+	// Wanted is per dimension, where there is a target: in machines of the
+	// largest capacity.
+	Wanted []FleetWanted
+	By     string // what the volume is estimated by
+}
+
+// FleetWanted is the target of a dimension.
+type FleetWanted struct {
+	Volume  float64 // estimated, of all that is to come and has come
+	Arrived float64 // of it
+	Target  float64 // machines wanted open by now
+	Open    float64 // machines in use
+}
+
+// A FleetExplainer is a Scorer that may keep empty machines back.
+type FleetExplainer interface {
+	Scorer
+	// ExplainFleet speaks of the state as the latest Score found it.
+	ExplainFleet() FleetTarget
+}

@@ -1,0 +1,281 @@
+package policy
+
+import (
+	"math"
+	"math/bits"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+)
+
+// Explain implements [binpack.Explainer]. It computes each feature from its
+// definition and the state; of what Score keeps up to date it takes the demand
+// estimate and the pressure of apps only.
+func (l *linearScorer) Explain(item binpack.Item, m int32) []binpack.Term {
+	l.sync()
+	value := l.values(item.App, m)
+	heldBack := l.s.Items(m) == 0 && l.keepBack()
+	var terms []binpack.Term
+	add := func(name string, weight, value float64, counts bool) {
+		t := binpack.Term{Name: name, Weight: weight, Value: value}
+		if counts {
+			t.Contribution = weight * value
+		}
+		terms = append(terms, t)
+	}
+	for f, weight := range l.weights {
+		if weight == 0 {
+			continue
+		}
+		// The penalty of an empty machine stands in for what depends on amounts.
+		amounts := f <= fEmpty || f == fSingl
+		add(Features[f].Name, weight, value[f], !heldBack || !amounts)
+	}
+	for d, weight := range l.utilDims {
+		if inv := l.inverse[l.s.KindOf(m)][d]; weight != 0 {
+			used := 0.0
+			if inv > 0 {
+				used = 1 - float64(l.s.Free(d)[m]-l.s.Instance().Apps[item.App].Demand[d])*inv
+			}
+			add("util:"+l.s.Instance().Dimensions[d].Name, weight, used, !heldBack)
+		}
+	}
+	kept := 0.0
+	if heldBack {
+		kept = 1
+	}
+	add("kept back", -emptyPenalty, kept, true)
+	return terms
+}
+
+// values are all features of placing an item of app a on machine m.
+func (l *linearScorer) values(a, m int32) [featureCount]float64 {
+	var v [featureCount]float64
+	s := l.s
+	inv, need := l.inverse[s.KindOf(m)], s.Instance().Apps[a].Demand
+	sum, least, dims := 0.0, math.Inf(1), 0
+	for d, n := range need {
+		if inv[d] == 0 {
+			continue
+		}
+		free := float64(s.Free(d)[m]-n) * inv[d]
+		v[fUtil], least = max(v[fUtil], 1-free), min(least, free)
+		sum += 1 - free
+		dims++
+	}
+	v[fMean] = sum / max(1, float64(dims))
+	v[fFull] = yes(least == 0)
+	v[fFrag] = yes(least > 0 && least < smallShare)
+	v[fEmpty] = yes(s.Items(m) == 0)
+	active := float64(s.Active() + 1)
+	if last := s.LastUsed(m); last > 0 {
+		v[fRecent] = 1 / (1 + (float64(s.Placements())-float64(last))/active)
+	}
+	closed, demand := l.closes(a, m)
+	v[fClose] = closed / max(1, l.maxDegree)
+	v[fClosing] = 4 * demand / (float64(l.d.sumRC)/(1<<(itemBits+shareBits)) + 1)
+	if n := len(l.profileOf); n > 1 {
+		allowed := n - 1
+		for _, w := range s.BlockedApps(m) {
+			allowed -= bits.OnesCount64(w)
+		}
+		v[fOpen] = (float64(allowed) - closed) / float64(n-1)
+	}
+	if s.Instance().Groups[s.Instance().Apps[a].Group].Limit == 1 {
+		v[fSingl] = v[fUtil] * min(1, float64(l.d.remaining[a])/(1<<itemBits)/active)
+	}
+	if l.slots {
+		v[fSlot] = .25 * l.lostPressure(a, m) / (1 << pressureBits)
+	}
+	return v
+}
+
+func yes(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// closes counts the apps that one more item of a newly closes m to, and adds up
+// their demand to come, in machines.
+func (l *linearScorer) closes(a, m int32) (apps, demand float64) {
+	blocked := l.s.BlockedApps(m)
+	count := func(b int32) {
+		if blocked[b>>6]>>(b&63)&1 == 0 {
+			apps++
+			demand += float64(l.d.remaining[b]*l.d.dominant[b]) / (1 << (itemBits + shareBits))
+		}
+	}
+	for _, b := range l.near[a] {
+		count(b)
+	}
+	own := l.s.Count(l.s.Instance().Apps[a].Group, m) + 1
+	for _, f := range l.far[a] {
+		if own >= f.own && l.s.Count(f.group, m) >= f.others {
+			count(f.app)
+		}
+	}
+	return apps, demand
+}
+
+// lostPressure is Σ p_b over the apps b ≠ a that are allowed on m and fit now
+// but not after.
+func (l *linearScorer) lostPressure(a, m int32) float64 {
+	lost := l.lostShapes(l.s.Instance().Apps[a].Demand, m)
+	blocked := l.s.BlockedApps(m)
+	sum := int64(0)
+	for b, p := range l.pressure {
+		if int32(b) != a && lost>>l.shapeOf[b]&1 != 0 && blocked[b>>6]>>(b&63)&1 == 0 {
+			sum += p
+		}
+	}
+	return float64(sum)
+}
+
+// ExplainFleet implements [binpack.FleetExplainer].
+func (l *linearScorer) ExplainFleet() binpack.FleetTarget {
+	l.sync()
+	t := binpack.FleetTarget{KeptBack: l.keepBack()}
+	switch {
+	case l.s.Instance().Fleet == binpack.Fixed:
+		t.Why = "the fleet is fixed: empty machines are candidates like any other"
+		return t
+	case !l.d.fleet && l.p.anyEmpty:
+		t.Why = "the policy weighs the feature empty: empty machines are candidates like any other"
+		return t
+	case !l.d.fleet:
+		t.Why = "there is no target for the fleet: an empty machine waits until no other takes the item"
+		return t
+	case l.d.know.Clock() && l.s.Departures() > 0:
+		t.Why = "there is no target once items leave, as the clock then says nothing of what stays"
+		return t
+	case t.KeptBack:
+		t.Why = "as many machines are open as are wanted by now"
+	default:
+		t.Why = "fewer machines are open than are wanted by now"
+	}
+	t.By = map[binpack.Knowledge]string{
+		binpack.K0Clock: "what came and the elapsed share",
+		binpack.K1:      "what came and the rest of the forecast",
+		binpack.K1Clock: "the forecast, and what came and the elapsed share",
+		binpack.K2:      "what came and the rest of the true numbers",
+	}[l.d.know]
+	for d, target := range l.d.target {
+		w := binpack.FleetWanted{
+			Volume: l.d.final[d] / (1 + .2*l.d.z), Arrived: machinesOf(l.d.arrived[d]), Target: target,
+		}
+		for k, n := range l.s.Held() {
+			w.Open += float64(n) * float64(l.s.Kinds()[k].Capacity[d]) / max(1, l.d.reference[d])
+		}
+		t.Wanted = append(t.Wanted, w)
+	}
+	return t
+}
+
+// Explain implements [binpack.Explainer] for scorers that have parts.
+func (b byClass) Explain(item binpack.Item, m int32) []binpack.Term {
+	if e, ok := b.Scorer.(binpack.Explainer); ok {
+		return e.Explain(item, m)
+	}
+	return nil
+}
+
+// shares are terms of weight·value(share that stays free, share needed, share
+// free now) per dimension.
+func (c *columns) shares(item binpack.Item, m int32, name string, weight float64, value func(after, need, free float64) float64) []binpack.Term {
+	var terms []binpack.Term
+	for d, need := range c.apps[item.App].Demand {
+		whole := c.capacity[d][c.state.KindOf(m)]
+		free := c.state.Free(d)[m]
+		v := value(float64(free-need)/whole, float64(need)/whole, float64(free)/whole)
+		terms = append(terms, binpack.Term{
+			Name: c.state.Instance().Dimensions[d].Name + " " + name, Weight: weight, Value: v, Contribution: weight * v,
+		})
+	}
+	return terms
+}
+
+// startTerm is what emptyLast does to the score that terms add up to.
+func startTerm(s *binpack.State, span float64, m int32, terms []binpack.Term) []binpack.Term {
+	t := binpack.Term{Name: "empty: last", Weight: -2*span - 1}
+	if s.Items(m) == 0 {
+		t.Value, t.Contribution = 1, t.Weight
+		if s.Instance().Fleet == binpack.Open { // all alike, whatever the amounts
+			for i := range terms {
+				terms[i].Contribution = 0
+			}
+		}
+	}
+	return append(terms, t)
+}
+
+// startInOrderTerm is what startInOrder does.
+func (c *columns) startInOrderTerm(m int32, terms []binpack.Term) []binpack.Term {
+	if c.state.Instance().Fleet == binpack.Open && len(c.state.Kinds()) > 1 {
+		return startTerm(c.state, float64(len(c.capacity)), m, terms)
+	}
+	return terms
+}
+
+func afterShare(after, _, _ float64) float64 { return after }
+
+// Explain implements [binpack.Explainer].
+func (p *bestFit) Explain(item binpack.Item, m int32) []binpack.Term {
+	return p.startInOrderTerm(m, p.shares(item, m, "free after", -1, afterShare))
+}
+
+// Explain implements [binpack.Explainer].
+func (p *bestFitFirst) Explain(item binpack.Item, m int32) []binpack.Term {
+	return p.startInOrderTerm(m, p.shares(item, m, "free after", -1, afterShare)[:1])
+}
+
+// Explain implements [binpack.Explainer].
+func (p *bestFitL2) Explain(item binpack.Item, m int32) []binpack.Term {
+	return p.startInOrderTerm(m, p.shares(item, m, "free after²", -1,
+		func(after, _, _ float64) float64 { return after * after }))
+}
+
+// Explain implements [binpack.Explainer].
+func (p *worstFit) Explain(item binpack.Item, m int32) []binpack.Term {
+	return startTerm(p.state, float64(len(p.capacity)), m, p.shares(item, m, "free after", 1, afterShare))
+}
+
+// Explain implements [binpack.Explainer].
+func (p *dotProduct) Explain(item binpack.Item, m int32) []binpack.Term {
+	return startTerm(p.state, float64(len(p.capacity)), m, p.shares(item, m, "need · free", 1,
+		func(_, need, free float64) float64 { return need * free }))
+}
+
+// RandomTie is the term of a draw that decides between equal whole scores.
+const RandomTie = "random tie"
+
+// Explain implements [binpack.Explainer]: the strategy's whole score and the
+// draw that breaks its ties.
+func (u *upstream) Explain(item binpack.Item, m int32) []binpack.Term {
+	score := []float64{0}
+	u.Score(item, []int32{m}, score)
+	whole := math.Floor(score[0]) // the draw is below 1, and the sum exact
+	terms := []binpack.Term{{Name: "whole score", Weight: 1, Value: whole, Contribution: whole}}
+	if !u.ties.ByPosition {
+		draw := score[0] - whole
+		terms = append(terms, binpack.Term{Name: RandomTie, Weight: 1, Value: draw, Contribution: draw})
+	}
+	return terms
+}
+
+// Explain implements [binpack.Explainer]: what the placement is to the plan
+// (see the ranks), and how full the machine gets. Best Fit's terms where there
+// is no plan.
+func (l *planScorer) Explain(item binpack.Item, m int32) []binpack.Term {
+	score := []float64{0}
+	l.Score(item, []int32{m}, score) // brings the plan up to date
+	if l.s.Known.Total == nil || l.s.Departures()*maxLeft > l.s.Placements() || l.plan == nil {
+		return l.bestFit.(binpack.Explainer).Explain(item, m)
+	}
+	filled := l.filled(item.App, m)
+	rank := score[0] - .5*filled
+	return []binpack.Term{
+		{Name: "place in the plan", Weight: 1, Value: rank, Contribution: rank},
+		{Name: "filled after", Weight: .5, Value: filled, Contribution: .5 * filled},
+	}
+}
