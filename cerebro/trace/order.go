@@ -12,8 +12,8 @@ import (
 // requests are shuffled by rand.New(rand.NewPCG(seed, i)).Shuffle: a request
 // arrives at the time of the slot it lands in and its deletes keep their delay
 // after it; deletes of initial requests stay where they are. At equal times
-// deletes come first, then the order of slots; only a delete without delay
-// still follows its own create.
+// deletes come first, then the order of slots, then the file's; only a delete
+// without delay still follows its own create.
 func (t *Trace) Order(seed uint64, i int) []Event {
 	if i < 0 {
 		panic(fmt.Sprintf("trace: order %d", i))
@@ -62,12 +62,13 @@ func (t *Trace) shuffled(rng *rand.Rand) []Event {
 			deletes[i].Time += slots[s].Time
 		}
 	}
-	// Deletes of one request at one time take the same items in either order.
-	slices.SortFunc(deletes, func(a, b Event) int {
+	// Stable: what time and slot leave open, such as deletes of initial requests,
+	// stays in the file's order.
+	slices.SortStableFunc(deletes, func(a, b Event) int {
 		if a.Time != b.Time {
 			return cmp.Compare(a.Time, b.Time)
 		}
-		return cmp.Or(cmp.Compare(slotOf[a.Request], slotOf[b.Request]), cmp.Compare(a.Count, b.Count))
+		return cmp.Compare(slotOf[a.Request], slotOf[b.Request])
 	})
 	t.merge(out, deletes, landed, slotOf)
 	return out
