@@ -13,6 +13,7 @@ type EventReader struct {
 	apps     map[string]int32
 	requests map[string]int32
 	left     []int32 // items not yet deleted, per request
+	items    int64   // of all requests
 	last     float64 // time of the event before
 }
 
@@ -42,6 +43,7 @@ func newEventReader(r io.Reader, t *Trace, apps, requests map[string]int32) (*Ev
 	e := &EventReader{rows: rows, trace: t, apps: apps, requests: requests, last: math.Inf(-1)}
 	for _, request := range t.Requests {
 		e.left = append(e.left, request.Count)
+		e.items += int64(request.Count)
 	}
 	return e, nil
 }
@@ -84,6 +86,9 @@ func (e *EventReader) create(at float64) (Event, error) {
 	count, err := e.rows.count(eventCount, 1)
 	if err != nil {
 		return Event{}, err
+	}
+	if e.items += int64(count); e.items > maxItems {
+		return Event{}, e.rows.badf(eventCount, "more than %d items in all", maxItems)
 	}
 	i := int32(len(e.trace.Requests))
 	name = strings.Clone(name) // the row's text ends with the row

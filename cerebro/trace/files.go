@@ -81,12 +81,24 @@ func folderFiles(dir string) (files, error) {
 		if beside(name) {
 			continue
 		}
-		open := func() (io.ReadCloser, error) { return os.Open(filepath.Join(dir, name)) }
+		open := func() (io.ReadCloser, error) { return openRegular(filepath.Join(dir, name)) }
 		if err := f.add(name, open); err != nil {
 			return nil, err
 		}
 	}
 	return f, nil
+}
+
+// openRegular opens a file, and neither a folder nor a pipe, at which it would wait.
+func openRegular(path string) (*os.File, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: not a regular file", filepath.Base(path))
+	}
+	return os.Open(path)
 }
 
 // archiveFiles unpacks a .tar.gz into memory, since its order of files is not

@@ -112,6 +112,7 @@ type builder struct {
 	instance *binpack.Instance
 	manifest manifest
 
+	items    int64 // placed
 	types    map[string]int32
 	groups   map[string]int32
 	apps     map[string]int32
@@ -154,6 +155,8 @@ func (b *builder) readMachines(r io.Reader) error {
 		seen[m.Name] = true
 		if total += int64(max(m.Count, 0)); total > math.MaxInt32 {
 			return rows.badf(machineCount, "more than %d machines in all", math.MaxInt32)
+		} else if total > maxMachines && b.instance.Fleet == binpack.Fixed {
+			return rows.badf(machineCount, "more than %d machines in a fixed fleet", maxMachines)
 		}
 		if err := b.quantitiesOf(rows, machineFields, "capacity"); err != nil {
 			return err
@@ -242,8 +245,8 @@ func (b *builder) quantitiesOf(rows *table, first int, role string) error {
 		}
 		if b.isDevice(d) {
 			whole := q.unit == 0
-			if role == "capacity" && (!whole || q.value > math.MaxInt32) {
-				return rows.badf(first+d, "the capacity of a device dimension is a number of devices")
+			if role == "capacity" && (!whole || q.value > maxDevices) {
+				return rows.badf(first+d, "the capacity of a device dimension is a number of devices, at most %d", maxDevices)
 			}
 			if role == "demand" && !whole && q.value > units[q.unit].one {
 				return rows.badf(first+d, "a demand of more than one device is a whole number")
@@ -439,6 +442,9 @@ func (b *builder) readPlaced(r io.Reader) error {
 		if p.Line, p.Index, err = names.Parse(rows.field(placedMachine)); err != nil {
 			return rows.bad(placedMachine, err)
 		}
+		if p.Index >= maxMachines {
+			return rows.badf(placedMachine, "machine index %d: want below %d", p.Index, maxMachines)
+		}
 		if p.Request, err = b.placedRequest(rows, p.Count); err != nil {
 			return err
 		}
@@ -468,6 +474,9 @@ func (b *builder) placedRequest(rows *table, count int32) (int32, error) {
 	if err != nil {
 		return 0, err
 	}
+	if b.items += int64(count); b.items > maxItems {
+		return 0, rows.badf(placedCount, "more than %d items in all", maxItems)
+	}
 	i, ok := b.requests[name]
 	if !ok {
 		i = int32(len(b.trace.Requests))
@@ -479,9 +488,6 @@ func (b *builder) placedRequest(rows *table, count int32) (int32, error) {
 	request := &b.trace.Requests[i]
 	if request.App != app {
 		return 0, rows.badf(placedApp, "request %q is of app %q in a line before", name, b.instance.Apps[request.App].Name)
-	}
-	if request.Count > math.MaxInt32-count {
-		return 0, rows.badf(placedCount, "out of range")
 	}
 	request.Count += count
 	return i, nil

@@ -164,6 +164,8 @@ var malformedTraces = map[string]malformed{
 	"count no number":      {"machines.csv", "few,b,2", "few,b,x", `machines.csv:3: count "x": not a whole number`},
 	"count large":          {"machines.csv", "few,b,2", "few,b,99999999999999999999", `machines.csv:3: count "99999999999999999999": out of range`},
 	"count sums up":        {"machines.csv", "few,b,2,,48,256Gi,0", "few,b,2147483647,,48,256Gi,0\nx,b,1,,1,1,1", `machines.csv:4: count "1": more than 2147483647 machines in all`},
+	"too many devices":     {"machines.csv", "512Gi,8", "512Gi,65537", `machines.csv:2: gpu "65537": the capacity of a device dimension is a number of devices, at most 65536`},
+	"byte order mark":      {"machines.csv", "machine,", "\ufeffmachine,", "machines.csv:1: the file begins with a byte order mark"},
 	"negative cost":        {"machines.csv", "big,a,,2", "big,a,,-2", `machines.csv:2: cost "-2": negative`},
 	"NaN cost":             {"machines.csv", "big,a,,2", "big,a,,NaN", `machines.csv:2: cost "NaN": not a finite decimal number`},
 	"infinite cost":        {"machines.csv", "big,a,,2", "big,a,,1e999", `machines.csv:2: cost "1e999": out of range`},
@@ -205,7 +207,9 @@ var malformedTraces = map[string]malformed{
 	"six digits":            {"placed.csv", "few-00001", "few-000001", `placed.csv:2: machine "few-000001": unknown machine`},
 	"machine index":         {"placed.csv", "few-00001", "few-00002", `placed.csv:2: machine "few-00002": machine index 2 out of range: few has 2`},
 	"placed count":          {"placed.csv", "few-00001,2", "few-00001,0", `placed.csv:2: count "0": less than 1`},
-	"placed too many":       {"placed.csv", "few-00001,2,", "few-00001,2147483647,\nold,web,few-00001,1,", `placed.csv:3: count "1": out of range`},
+	"placed too many":       {"placed.csv", "few-00001,2,", "few-00001,2147483647,\nold,web,few-00001,1,", `placed.csv:2: count "2147483647": more than 134217728 items in all`},
+	"placed far away":       {"placed.csv", "few-00001,2,", "big-04194304,2,", `placed.csv:2: machine "big-04194304": unknown machine`},
+	"placed beyond memory":  {"placed.csv", "few-00001,2,", "big-4194304,2,", `placed.csv:2: machine "big-4194304": machine index 4194304: want below 4194304`},
 	"two apps":              {"placed.csv", "few-00001,2,", "few-00001,2,\nold,api,few-00001,1,", `placed.csv:3: app "api": request "old" is of app "web" in a line before`},
 	"placed no request":     {"placed.csv", "old,web", ",web", `placed.csv:2: request "": empty`},
 	"device index":          {"placed.csv", "1|0", "1|8", `placed.csv:3: devices "1|8": device index 8 out of range: the machine has 8 of gpu`},
@@ -231,6 +235,7 @@ var malformedTraces = map[string]malformed{
 	"negative create":   {"events.csv", "r1,web,3", "r1,web,-3", `events.csv:2: count "-3": less than 1`},
 	"create no count":   {"events.csv", "r1,web,3", "r1,web,", `events.csv:2: count "": not a whole number`},
 	"create overflow":   {"events.csv", "r1,web,3", "r1,web,2147483648", `events.csv:2: count "2147483648": out of range`},
+	"create sums up":    {"events.csv", "r1,web,3", "r1,web,134217000\n1,create,r0,web,1000", `events.csv:3: count "1000": more than 134217728 items in all`},
 	"delete unknown":    {"events.csv", "delete,r1,,1", "delete,r9,,1", `events.csv:3: request "r9": delete of an unknown request`},
 	"delete of none":    {"events.csv", "delete,r1,,1", "delete,r1,,0", `events.csv:3: count "0": less than 1`},
 	"delete too many":   {"events.csv", "delete,r1,,1", "delete,r1,,4", `events.csv:3: count "4": delete of more items than remain of request "r1": 3 of 3`},
@@ -269,6 +274,9 @@ func TestLoadRefuses(t *testing.T) {
 	f["trace.yaml"] = strings.Replace(f["trace.yaml"], "open", "fixed", 1)
 	_, err := fromText(f)
 	require.EqualError(t, err, `machines.csv:2: count "": empty, but only an open fleet has unlimited machines`)
+	f["machines.csv"] = strings.Replace(f["machines.csv"], "big,a,,", "big,a,4194305,", 1)
+	_, err = fromText(f)
+	require.EqualError(t, err, `machines.csv:2: count "4194305": more than 4194304 machines in a fixed fleet`)
 }
 
 // Names of all kinds, and numbers with two texts, come back as they were.

@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -34,6 +35,9 @@ func newTable(file string, r io.Reader, columns []string, optional ...string) (*
 		return nil, fmt.Errorf("%s:1: no header line", file)
 	} else if err != nil {
 		return nil, t.located(err)
+	}
+	if strings.HasPrefix(header[0], "\ufeff") {
+		return nil, fmt.Errorf("%s:1: the file begins with a byte order mark; save it as UTF-8 without one", file)
 	}
 	t.header = slices.Clone(header)
 	t.at = make([]int, len(columns))

@@ -2,6 +2,14 @@ package trace
 
 import "github.com/sigma-scheduler/sigma/binpack"
 
+// What a replay holds in memory one by one is bounded, so that a wrong number
+// in a file is an error with a line and not the end of the process.
+const (
+	maxItems    = 1 << 27 // of all requests together
+	maxMachines = 1 << 22 // of a fixed fleet; of an open one the highest index in placed.csv
+	maxDevices  = 1 << 16 // of one dimension on one machine
+)
+
 // A Trace is a fleet, its applications and what was asked of it over time.
 type Trace struct {
 	Name        string
