@@ -15,16 +15,19 @@ func meanBound(t *trace.Trace, deletes bool, seed uint64, orders int) report.Bou
 	if orders == 0 || !deletes {
 		return Bound(t, seed, 0)
 	}
-	mean, machines := report.Bound{}, 0.0
+	mean := report.Bound{}
 	for i := range orders {
 		b := Bound(t, seed, i+1)
 		mean.Method, mean.Optimal = b.Method, b.Optimal
-		machines += float64(b.Machines) / float64(orders)
-		mean.Cost += b.Cost / float64(orders)
-		mean.MachineSeconds += b.MachineSeconds / float64(orders)
-		mean.CostSeconds += b.CostSeconds / float64(orders)
+		mean.Machines += b.Machines
+		mean.Cost += b.Cost
+		mean.MachineSeconds += b.MachineSeconds
+		mean.CostSeconds += b.CostSeconds
 	}
-	mean.Machines = int(machines) // still a bound
+	mean.Machines /= orders // rounded down it is still a bound
+	mean.Cost /= float64(orders)
+	mean.MachineSeconds /= float64(orders)
+	mean.CostSeconds /= float64(orders)
 	return mean
 }
 

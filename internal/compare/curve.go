@@ -1,9 +1,11 @@
 package compare
 
 import (
+	"cmp"
 	"encoding/csv"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/sigma-scheduler/sigma/binpack"
@@ -60,8 +62,14 @@ type recorder struct {
 	fleet   []float64      // capacity of a fixed fleet; nil = open
 	arrived []float64
 	used    []float64
-	sums    [][]float64 // [dimension][percent]
-	counts  [][]int
+	// means by percent and dimension: few, however far arrivals go beyond the fleet.
+	means map[Point]*mean
+}
+
+// A mean of allocation rates; its key is a [Point] without allocation.
+type mean struct {
+	sum   float64
+	count int
 }
 
 // newRecorder prepares for a replay by r, whose Options.Record is to call
@@ -72,7 +80,7 @@ func newRecorder(r *cerebro.Replayer) *recorder {
 	c := &recorder{
 		trace: t, state: r.State(), next: make([]int32, len(t.Requests)),
 		whole: make([]float64, dims), arrived: make([]float64, dims), used: make([]float64, dims),
-		sums: make([][]float64, dims), counts: make([][]int, dims),
+		means: map[Point]*mean{},
 	}
 	if t.Instance.Fleet == binpack.Fixed {
 		for _, line := range t.Instance.Machines {
@@ -127,13 +135,13 @@ func (c *recorder) sample() {
 		if whole == 0 || capacity == 0 {
 			continue
 		}
-		percent := int(math.RoundToEven(100 * c.arrived[d] / whole))
-		for len(c.sums[d]) <= percent {
-			c.sums[d] = append(c.sums[d], 0)
-			c.counts[d] = append(c.counts[d], 0)
+		percent := min(math.RoundToEven(100*c.arrived[d]/whole), math.MaxInt32)
+		at := Point{Percent: int(percent), Dimension: d}
+		if c.means[at] == nil {
+			c.means[at] = &mean{}
 		}
-		c.sums[d][percent] += c.used[d] / capacity
-		c.counts[d][percent]++
+		c.means[at].sum += c.used[d] / capacity
+		c.means[at].count++
 	}
 }
 
@@ -150,17 +158,13 @@ func (c *recorder) capacity(d int) float64 {
 
 // points are the means.
 func (c *recorder) points() []Point {
-	var out []Point
-	longest := 0
-	for d := range c.sums {
-		longest = max(longest, len(c.sums[d]))
+	out := make([]Point, 0, len(c.means))
+	for at, m := range c.means {
+		at.Allocation = m.sum / float64(m.count)
+		out = append(out, at)
 	}
-	for percent := range longest {
-		for d := range c.sums {
-			if percent < len(c.sums[d]) && c.counts[d][percent] > 0 {
-				out = append(out, Point{percent, d, c.sums[d][percent] / float64(c.counts[d][percent])})
-			}
-		}
-	}
+	slices.SortFunc(out, func(a, b Point) int {
+		return cmp.Or(cmp.Compare(a.Percent, b.Percent), cmp.Compare(a.Dimension, b.Dimension))
+	})
 	return out
 }

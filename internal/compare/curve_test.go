@@ -70,3 +70,10 @@ func TestCurveInitial(t *testing.T) {
 	require.Contains(t, curves(t, tr, Options{}), "allocation\nfirstfit,0,75,cpu,0.750000\n", "w and x of 12")
 	require.Empty(t, newRecorder(cerebro.NewReplayer(tr)).points())
 }
+
+// TestCurveBeyond: a demand far beyond the fleet is a point like another.
+func TestCurveBeyond(t *testing.T) {
+	tr := curveTrace(binpack.Fixed, 1)
+	tr.Instance.Apps[0].Demand = []int64{binpack.MaxValue}
+	require.Contains(t, curves(t, tr, Options{}), "firstfit,0,2147483647,cpu,0.000000\n")
+}
