@@ -67,6 +67,8 @@ type Result struct {
 	// GapToBound is mean cost ÷ bound − 1, of cost-seconds when items also
 	// leave; nil when an item was unplaced or there is no bound.
 	GapToBound *float64 `json:"gap_to_bound"`
+
+	Layout *Layout `json:"-"` // after one of the runs, when asked for
 }
 
 // A Run is a [cerebro.Run] with its dimensions by name.
@@ -100,6 +102,7 @@ type PolicyRuns struct {
 	Knowledge string // "K0" … "K2"
 	Exposure  string // "held out", "same instance, other orders", "trained on"; empty for built-ins
 	Runs      []cerebro.Run
+	Layout    *Layout // after one of the runs; nil = not kept
 }
 
 // A Forecast says how good the expected counts of a trace are, which policies
@@ -166,7 +169,7 @@ func Violations(comparisons []Comparison) int {
 }
 
 func newResult(c *Comparison, p PolicyRuns) Result {
-	r := Result{Policy: p.Policy, Digest: p.Digest, Knowledge: p.Knowledge, Exposure: p.Exposure, Runs: []Run{}}
+	r := Result{Policy: p.Policy, Digest: p.Digest, Knowledge: p.Knowledge, Exposure: p.Exposure, Runs: []Run{}, Layout: p.Layout}
 	for _, run := range p.Runs {
 		r.Runs = append(r.Runs, newRun(c.Trace.Dimensions, run))
 	}

@@ -8,6 +8,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/sigma-scheduler/sigma/cerebro"
 )
 
 //go:embed page.html
@@ -15,8 +17,8 @@ var pageText string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
-// HTML writes the comparisons as one page that needs nothing else: no network
-// and no scripts.
+// HTML writes the comparisons as one page that needs nothing else: no network,
+// and its script only points out what the page says anyway.
 func HTML(w io.Writer, comparisons []Comparison) error {
 	if err := pageTemplate.Execute(w, newPage(comparisons)); err != nil {
 		return fmt.Errorf("write page: %w", err)
@@ -26,6 +28,7 @@ func HTML(w io.Writer, comparisons []Comparison) error {
 
 type page struct {
 	Title, Summary string
+	Picture        *picture
 	Orders         string
 	Overview       *section // of several traces
 	Sections       []section
@@ -42,9 +45,14 @@ type section struct {
 	Notes                      []string
 	Strip                      template.HTML
 	StripCaption               string
-	Lines                      template.HTML
-	LinesCaption               string
-	Legend                     []string
+	Charts                     []chart
+}
+
+// A chart is a plot of lines over time.
+type chart struct {
+	SVG     template.HTML
+	Caption string
+	Legend  []string
 }
 
 type definition struct{ Term, Text string }
@@ -66,7 +74,7 @@ type htmlCell struct {
 }
 
 func newPage(comparisons []Comparison) page {
-	p := page{Title: "Placement policies compared", Summary: Summary(comparisons), Collapsed: len(comparisons) > 3}
+	p := page{Title: "Placement policies compared", Summary: Summary(comparisons), Picture: newPicture(comparisons), Collapsed: len(comparisons) > 3}
 	seen := map[string]bool{}
 	learn := func(g grid) htmlTable {
 		for _, c := range g.columns {
@@ -133,13 +141,16 @@ func newSection(id string, c *Comparison, learn func(grid) htmlTable) section {
 		s.Name = "trace"
 	}
 	s.Strip, s.StripCaption = c.strip(id + "-strip")
-	s.Lines, s.LinesCaption, s.Legend = c.lines(id + "-lines")
+	s.Charts = c.charts(id)
 	return s
 }
 
 func (c *Comparison) orderText() string {
-	if c.Trace.Orders == 0 {
+	switch c.Trace.Orders {
+	case 0:
 		return "the order of the file"
+	case 1:
+		return "one shuffled order of arrival"
 	}
 	return fmt.Sprintf("%d shuffled orders of arrival", c.Trace.Orders)
 }
@@ -311,11 +322,12 @@ func (p strip) describe() string {
 	return s + "."
 }
 
-// lines shows machines over time, where the runs hold a series: of the best
-// policies and of Best-Fit, in the first order that has one.
-func (c *Comparison) lines(id string) (plot template.HTML, caption string, legend []string) {
+// charts show machines and allocation over time, where the runs hold a series:
+// of the best policies and of Best-Fit, in the first order that has one.
+func (c *Comparison) charts(id string) []chart {
 	const most = 6
 	var lines []line
+	var legend []string
 	order := -1
 	for _, o := range c.outcomes() {
 		run := seriesRun(o.result)
@@ -328,25 +340,39 @@ func (c *Comparison) lines(id string) (plot template.HTML, caption string, legen
 		legend = append(legend, plotName(o.result))
 	}
 	if len(lines) == 0 {
-		return "", "", nil
+		return nil
 	}
-	limit, name := float64(c.Bound.Machines), "bound"
-	if c.Trace.Deletes {
-		name = "bound at the peak"
-	}
-	caption = fmt.Sprintf("Machines that hold an item over time, in order %d", order)
+	where := fmt.Sprintf(", in order %d", order)
 	if order == 0 {
-		caption = "Machines that hold an item over time, in the order of the file"
+		where = ", in the order of the file"
 	}
-	var ends []string
-	for _, l := range lines {
-		ends = append(ends, fmt.Sprintf("%s ends with %d", l.label, l.series[len(l.series)-1].Machines))
+	machines := lineChart{
+		id: id + "-machines", title: "Machines that hold an item over time" + where, axis: "machines", lines: lines,
+		limit: float64(c.Bound.Machines), limitName: "bound",
+		value: func(s cerebro.Sample) float64 { return float64(s.Machines) },
 	}
-	plot = lineChart(id, caption, strings.Join(ends, "; ")+".", lines, limit, name)
-	if plot == "" {
-		return "", "", nil
+	if c.Trace.Deletes {
+		machines.limitName = "bound at the peak"
 	}
-	return plot, caption + ".", legend
+	list := []lineChart{machines}
+	if len(c.Trace.Dimensions) > 0 && len(lines[0].series[0].Allocation) > 0 {
+		of := "the machines that hold an item"
+		if c.Trace.Fleet == "fixed" {
+			of = "all machines"
+		}
+		list = append(list, lineChart{
+			id: id + "-allocation", title: fmt.Sprintf("Share of the %s of %s that is placed, over time%s", c.Trace.Dimensions[0], of, where),
+			axis: c.Trace.Dimensions[0] + " placed, %", lines: lines, limit: nothing,
+			value: func(s cerebro.Sample) float64 { return 100 * s.Allocation[0] },
+		})
+	}
+	var charts []chart
+	for _, l := range list {
+		if svg := l.svg(); svg != "" {
+			charts = append(charts, chart{svg, l.title + ".", legend})
+		}
+	}
+	return charts
 }
 
 // bestFitToCome reports whether Best-Fit has a series and no line yet.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/cerebro"
 )
 
@@ -32,12 +33,15 @@ func pages() map[string][]Comparison {
 	}
 	return map[string][]Comparison{
 		"small": {small()}, "fixed": {fixed()}, "churn": {churn()}, "several": several(), "many": many, "nothing": nil,
-		"mixed": {small(), fixed(), churn()},
+		"mixed": {small(), fixed(), churn()}, "drawn": {drawnSmall(16, 20)}, "wide": {drawnSmall(290, 312), small()},
 	}
 }
 
-// link finds what would make a browser fetch or run something.
-var link = regexp.MustCompile(`(?i)https?:|//[a-z]|<script|<link|<img|<iframe|@import|url\(|\son[a-z]+=|src=|href=`)
+// link finds what would make a browser fetch something, or run it but for the
+// script of the picture.
+var link = regexp.MustCompile(`(?i)https?:|//[a-z]|<script[^>]|<link|<img|<iframe|@import|url\(|\son[a-z]+=|src=|href=`)
+
+var script = regexp.MustCompile(`(?s)<script>.*?</script>`)
 
 func TestHTML(t *testing.T) {
 	for name, comparisons := range pages() {
@@ -55,7 +59,10 @@ func TestHTML(t *testing.T) {
 					t.Errorf("the page holds %q", bad)
 				}
 			}
-			wellFormed(t, page)
+			wellFormed(t, script.ReplaceAllString(page, ""))
+			if got, want := len(script.FindAllString(page, -1)), strings.Count(page, `class="picture`); got != want {
+				t.Errorf("%d scripts, want %d", got, want)
+			}
 			if !strings.Contains(page, `<p class="summary">`) {
 				t.Error("no summary")
 			}
@@ -128,10 +135,12 @@ func wellFormed(t *testing.T, page string) {
 // Names come from traces and command lines.
 func TestHTMLEscapes(t *testing.T) {
 	evil := `<script>alert("x")</script>`
+	l := layout(fleet(binpack.Open, 3), 4, .9)
+	l.Instance.Apps[0].Name, l.Instance.Machines[0].Name, l.Instance.Dimensions[0].Name = evil, evil, evil
 	c := Build(Trace{Name: evil, Dimensions: []string{evil}}, Bound{Machines: 1, Cost: 1, Method: evil},
-		[]PolicyRuns{{Policy: evil, Knowledge: evil, Exposure: evil, Digest: evil, Runs: packed(2, 3, 4)}})
+		[]PolicyRuns{{Policy: evil, Knowledge: evil, Exposure: evil, Digest: evil, Runs: packed(2, 3, 4), Layout: l}})
 	page := render(t, func(w io.Writer) error { return HTML(w, []Comparison{c}) })
-	if strings.Contains(page, "<script") {
+	if strings.Contains(script.ReplaceAllString(page, ""), "<script") || strings.Count(page, "<script") != 1 {
 		t.Error("a name was not escaped")
 	}
 }
@@ -143,7 +152,7 @@ func TestThinKeepsPeaks(t *testing.T) {
 	}
 	series[4321].Machines = 99
 	series[9999].Machines = 3
-	out := thin(series, 0, 9999)
+	out := thin(series, 0, 9999, func(s cerebro.Sample) float64 { return float64(s.Machines) })
 	peak := 0
 	for _, s := range out {
 		peak = max(peak, s.Machines)

@@ -111,15 +111,26 @@ type line struct {
 	series []cerebro.Sample
 }
 
-// lineChart draws machines over time. Lines differ by colour and by dashes.
-func lineChart(id, title, about string, lines []line, limit float64, limitName string) template.HTML {
+// A lineChart draws a value over time. Lines differ by colour and by dashes.
+type lineChart struct {
+	id, title string
+	axis      string // what the value is
+	lines     []line
+	value     func(cerebro.Sample) float64
+	limit     float64 // NaN = none
+	limitName string
+}
+
+func (p lineChart) svg() template.HTML {
 	const height, top, foot, left = 348, 30, 58, 52
-	start, end, most := math.Inf(1), math.Inf(-1), limit
-	for _, l := range lines {
+	start, end, most := math.Inf(1), math.Inf(-1), p.limit
+	var ends []string
+	for _, l := range p.lines {
 		for _, s := range l.series {
 			start, end = fmin(start, s.Time), fmax(end, s.Time)
-			most = fmax(most, float64(s.Machines))
+			most = fmax(most, p.value(s))
 		}
+		ends = append(ends, l.label+" ends with "+short(p.value(l.series[len(l.series)-1])))
 	}
 	if !(end > start) {
 		return ""
@@ -129,25 +140,27 @@ func lineChart(id, title, about string, lines []line, limit float64, limitName s
 	x.low, x.high = 0, (end-start)/seconds // a line need not end at a round number
 	y := newAxis(0, most, height-foot, top)
 	var b strings.Builder
-	open(&b, id, height, title, about)
+	open(&b, p.id, height, p.title, strings.Join(ends, "; ")+".")
 	y.horizontal(&b, left, plotWidth-plotMargin)
 	x.vertical(&b, top, height-foot)
-	for i, l := range lines {
+	for i, l := range p.lines {
 		fmt.Fprintf(&b, `<path class="line p%d" d="%s"><title>%s</title></path>`,
-			i, steps(thin(l.series, start, end), start, seconds, x, y), escape(l.label))
+			i, steps(thin(l.series, start, end, p.value), p.value, start, seconds, x, y), escape(l.label))
 	}
-	at := y.at(limit)
-	fmt.Fprintf(&b, `<line class="limit" x1="%d" y1="%.1f" x2="%d" y2="%.1f"/>`, left, at, plotWidth-plotMargin, at)
-	fmt.Fprintf(&b, `<text class="limit" x="%d" y="%.1f">%s</text>`, left+6, at-7, escape(limitText(limitName, limit)))
+	if !math.IsNaN(p.limit) {
+		at := y.at(p.limit)
+		fmt.Fprintf(&b, `<line class="limit" x1="%d" y1="%.1f" x2="%d" y2="%.1f"/>`, left, at, plotWidth-plotMargin, at)
+		fmt.Fprintf(&b, `<text class="limit" x="%d" y="%.1f">%s</text>`, left+6, at-7, escape(limitText(p.limitName, p.limit)))
+	}
 	fmt.Fprintf(&b, `<text class="axis" text-anchor="end" x="%d" y="%d">%s</text>`, plotWidth-plotMargin, height-8, unit)
-	fmt.Fprintf(&b, `<text class="axis" x="%d" y="18">machines</text>`, 4)
+	fmt.Fprintf(&b, `<text class="axis" x="%d" y="18">%s</text>`, 4, escape(p.axis))
 	b.WriteString(`</svg>`)
 	return template.HTML(b.String()) //nolint:gosec // every text went through escape
 }
 
-// thin keeps at most one sample a bucket of time, that with the most machines,
+// thin keeps at most one sample a bucket of time, that with the largest value,
 // so that peaks stay visible.
-func thin(series []cerebro.Sample, start, end float64) []cerebro.Sample {
+func thin(series []cerebro.Sample, start, end float64, value func(cerebro.Sample) float64) []cerebro.Sample {
 	const buckets = 300
 	var out []cerebro.Sample
 	last := -1
@@ -157,7 +170,7 @@ func thin(series []cerebro.Sample, start, end float64) []cerebro.Sample {
 		case bucket != last || i == len(series)-1:
 			out = append(out, s)
 			last = bucket
-		case s.Machines > out[len(out)-1].Machines:
+		case value(s) > value(out[len(out)-1]):
 			out[len(out)-1] = s
 		}
 	}
@@ -165,10 +178,10 @@ func thin(series []cerebro.Sample, start, end float64) []cerebro.Sample {
 }
 
 // steps is a path that keeps each value until the next sample.
-func steps(series []cerebro.Sample, start, seconds float64, x, y axis) string {
+func steps(series []cerebro.Sample, value func(cerebro.Sample) float64, start, seconds float64, x, y axis) string {
 	var b strings.Builder
 	for i, s := range series {
-		px, py := x.at((s.Time-start)/seconds), y.at(float64(s.Machines))
+		px, py := x.at((s.Time-start)/seconds), y.at(value(s))
 		if i == 0 {
 			fmt.Fprintf(&b, "M%.1f %.1f", px, py)
 			continue

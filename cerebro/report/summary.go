@@ -22,6 +22,7 @@ type claim struct {
 }
 
 type claimed struct {
+	result  *Result
 	name    string
 	value   float64
 	learned bool
@@ -30,17 +31,27 @@ type claimed struct {
 // Summary is one sentence on all comparisons: what Best-Fit needs, what the
 // learned policy (or else the best one) needs, and the limit.
 func Summary(comparisons []Comparison) string {
-	switch len(comparisons) {
-	case 0:
+	if len(comparisons) == 0 {
 		return "Nothing was compared."
-	case 1:
-		return comparisons[0].Summary()
 	}
-	return summaryOfMany(comparisons)
+	k := claimOf(comparisons)
+	return k.String()
+}
+
+func claimOf(comparisons []Comparison) claim {
+	if len(comparisons) == 1 {
+		return comparisons[0].claim()
+	}
+	return claimOfMany(comparisons)
 }
 
 // Summary is one sentence on the comparison.
 func (c *Comparison) Summary() string {
+	k := c.claim()
+	return k.String()
+}
+
+func (c *Comparison) claim() claim {
 	list := c.outcomes()
 	value := func(o outcome) float64 { return meanOf(o.result.counted(), c.cost) }
 	k := claim{unit: "machines"}
@@ -59,10 +70,10 @@ func (c *Comparison) Summary() string {
 		k.unit = "cost"
 	}
 	k.choose(len(list), func(i int) (*Result, float64) { return list[i].result, value(list[i]) })
-	return k.String()
+	return k
 }
 
-func summaryOfMany(comparisons []Comparison) string {
+func claimOfMany(comparisons []Comparison) claim {
 	rows := Aggregate(comparisons)
 	k := claim{unit: "machines", optimal: true, suffix: fmt.Sprintf(" (means over %d traces)", len(comparisons))}
 	leavesOut, deletes, differ := false, false, false
@@ -91,13 +102,14 @@ func summaryOfMany(comparisons []Comparison) string {
 	// Means over different traces do not compare.
 	rows = slices.DeleteFunc(rows, func(r Aggregated) bool { return r.Traces < len(comparisons) })
 	if len(rows) == 0 {
-		return fmt.Sprintf("No policy was compared on all %d traces.", len(comparisons))
+		k.suffix = fmt.Sprintf(" on all %d traces", len(comparisons))
+		return k
 	}
 	k.choose(len(rows), func(i int) (*Result, float64) {
 		r := rows[i]
 		return &Result{Policy: r.Policy, Knowledge: r.Knowledge, Exposure: r.Exposure}, value(r)
 	})
-	return k.String()
+	return k
 }
 
 // choose picks from results in their order of merit the present placement,
@@ -109,11 +121,11 @@ func (k *claim) choose(n int, at func(i int) (*Result, float64)) {
 		switch {
 		case offline(r) == 1:
 		case r.Policy == "current" && k.current == nil:
-			k.current = &claimed{name: "the present placement", value: v}
+			k.current = &claimed{result: r, name: "the present placement", value: v}
 		case (r.Policy == bestFitNames[0] || r.Policy == bestFitNames[1]) && k.baseline == nil:
-			k.baseline = &claimed{name: r.Policy, value: v}
+			k.baseline = &claimed{result: r, name: r.Policy, value: v}
 		case k.subject == nil || learned(r) && !k.subject.learned:
-			k.subject = &claimed{nameOf(r), v, learned(r)}
+			k.subject = &claimed{r, nameOf(r), v, learned(r)}
 		}
 	}
 	if k.baseline == nil {

@@ -1,13 +1,16 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"runtime"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sigma-scheduler/sigma/cerebro/report"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/compare"
 )
 
@@ -20,6 +23,7 @@ func (a *app) compare() *cobra.Command {
 		options      compare.Options
 		timing       bool
 		detail       bool
+		quiet        bool
 		format, page string
 		curve        string
 		choice       policyFlags
@@ -64,12 +68,12 @@ placement is checked by an independent checker; a violation makes the exit code
 			}
 			options.Curves = curve != ""
 			if page != "" {
-				options.Samples = samples
+				options.Samples, options.Layouts = samples, true
 			}
 			if timing {
 				options.Clock = threadSeconds
 			}
-			result, err := compare.Run(cmd.Context(), traces, names, catalog, options)
+			result, err := a.compareUntil(cmd.Context(), traces, names, catalog, options, quiet)
 			if err != nil {
 				return err
 			}
@@ -103,8 +107,32 @@ placement is checked by an independent checker; a violation makes the exit code
 	flags.StringVar(&page, "report", "", "also write the comparison as an HTML page of one file")
 	flags.StringVar(&curve, "curve", "", "also write a CSV file of the allocation after each percent of load has arrived")
 	flags.BoolVar(&detail, "detail", false, "with several traces, also a table for each")
+	quietFlag(flags, &quiet)
 	choice.add(flags)
 	return cmd
+}
+
+// compareUntil compares until it is interrupted, and shows how far it is. An
+// interrupt prints nothing: means over the replays that happen to be done would
+// not compare the policies on the same orders.
+func (a *app) compareUntil(ctx context.Context, traces []*trace.Trace, names []string, catalog compare.Catalog, options compare.Options, quiet bool) (compare.Result, error) {
+	show := a.newProgress(0, "replay", quiet)
+	defer show.end()
+	var total atomic.Int64
+	options.Progress = func(done, of int) {
+		total.Store(int64(of))
+		show.expect(of)
+		show.set(done, "")
+	}
+	var result compare.Result
+	err := until(ctx, func() (err error) {
+		result, err = compare.Run(ctx, traces, names, catalog, options)
+		return err
+	})
+	if err != nil && ctx.Err() != nil {
+		return compare.Result{}, interrupted("%d of %s done, and nothing written", show.count(), plural(int(total.Load()), "replay"))
+	}
+	return result, err
 }
 
 func (a *app) printComparison(result compare.Result, format string, detail bool) error {

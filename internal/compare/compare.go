@@ -22,8 +22,12 @@ type Options struct {
 	Retry   bool   // try unplaced items again after each delete
 	Samples int    // points of the time series of the first order that counts; 0 = none
 	Curves  bool   // record allocation against what has arrived
+	Layouts bool   // keep what stands on the machines of the first trace after the first order that counts
 	// Clock gives the CPU seconds of the calling thread; nil = runs take no time.
 	Clock func() float64
+	// Progress, when set, is told how many replays are done, of how many; one
+	// call at a time.
+	Progress func(done, of int)
 }
 
 // A Result is what a comparison found.
@@ -77,14 +81,19 @@ type comparison struct {
 	opt      Options
 	runs     [][][]cerebro.Run // by trace, policy, order
 	points   [][][][]Point     // the same
+	layouts  []*report.Layout  // of the first trace, by policy
 }
 
 // replayAll does all tasks. Runs are stored by index, so that nothing depends
 // on which worker does what; the error is that of the first task that failed.
 func (c *comparison) replayAll(ctx context.Context) error {
 	tasks := c.tasks()
+	if len(c.policies) > 0 {
+		c.layouts = make([]*report.Layout, len(c.policies[0]))
+	}
 	errs := make([]error, len(tasks))
 	var next atomic.Int64
+	progress := c.progress(len(tasks))
 	var failed atomic.Bool
 	var group sync.WaitGroup
 	for range max(1, min(c.opt.Workers, len(tasks))) {
@@ -101,7 +110,9 @@ func (c *comparison) replayAll(ctx context.Context) error {
 				}
 				if errs[i] = w.replay(tasks[i]); errs[i] != nil {
 					failed.Store(true)
+					return
 				}
+				progress()
 			}
 		})
 	}
@@ -112,6 +123,22 @@ func (c *comparison) replayAll(ctx context.Context) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// progress is called when a replay is done.
+func (c *comparison) progress(of int) func() {
+	if c.opt.Progress == nil {
+		return func() {}
+	}
+	var mu sync.Mutex
+	done := 0
+	c.opt.Progress(done, of)
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		done++
+		c.opt.Progress(done, of)
+	}
 }
 
 // tasks go trace by trace, since a worker keeps the replayer of one, and order
@@ -169,6 +196,9 @@ func (w *worker) replay(t task) error {
 		run.Seconds = w.opt.Clock() - began
 	}
 	w.runs[t.trace][t.policy][t.order] = run
+	if w.opt.Layouts && t.trace == 0 && t.order == min(1, w.opt.Orders) {
+		w.layouts[t.policy] = report.NewLayout(w.replayer.State(), t.order)
+	}
 	if curve != nil {
 		w.points[t.trace][t.policy][t.order] = curve.points()
 	}
@@ -195,6 +225,9 @@ func (c *comparison) result() (Result, error) {
 			if found.Object != nil {
 				runs.Digest = found.Object.Digest()
 				runs.Exposure = Exposure(found.Object, head.Digest, c.opt.Seed, c.opt.Orders)
+			}
+			if i == 0 {
+				runs.Layout = c.layouts[p]
 			}
 			policies = append(policies, runs)
 			for _, run := range runs.Runs {

@@ -141,3 +141,28 @@ func TestMeanBoundOfDepartures(t *testing.T) {
 	require.Equal(t, 1, got.Machines)
 	require.Equal(t, Bound(tr, 1, 0), meanBound(tr, true, 1, 0))
 }
+
+// The layouts are those of the first trace after its first shuffled order, or
+// after the file's when there is none.
+func TestLayouts(t *testing.T) {
+	tr := oneApp()
+	tr.Requests = []trace.Request{{Name: "x", Count: 3}}
+	tr.Events = []trace.Event{{Request: 0, Count: 3}}
+	for _, orders := range []int{0, 2} {
+		for _, asked := range []bool{false, true} {
+			result, err := Run(t.Context(), []*trace.Trace{tr, tr}, []string{"bestfit", "worstfit"}, Catalog{},
+				Options{Orders: orders, Workers: 2, Layouts: asked})
+			require.NoError(t, err)
+			for i, c := range result.Comparisons {
+				for _, r := range c.Results {
+					if !asked || i > 0 {
+						require.Nil(t, r.Layout)
+						continue
+					}
+					require.Len(t, r.Layout.Machines, 3)
+					require.Equal(t, min(1, orders), r.Layout.Order)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+)
+
+// A Layout is what stands on the machines after one replay. Pages draw it.
+type Layout struct {
+	Order    int
+	Instance *binpack.Instance
+	Machines []Machine // by position: those that hold an item; of a fixed fleet, all
+}
+
+// A Machine is one column of the picture.
+type Machine struct {
+	Line, Index int32 // position
+	Items       []binpack.Entry
+}
+
+// NewLayout copies what stands in a state.
+func NewLayout(state *binpack.State, order int) *Layout {
+	l := &Layout{Order: order, Instance: state.Instance()}
+	for m := range int32(state.Size()) {
+		if state.Items(m) == 0 && l.Instance.Fleet == binpack.Open {
+			continue
+		}
+		one := Machine{Items: slices.Clone(state.Contents(m))}
+		one.Line, one.Index = state.Position(m)
+		l.Machines = append(l.Machines, one)
+	}
+	slices.SortFunc(l.Machines, byPosition)
+	return l
+}
+
+func byPosition(a, b Machine) int {
+	return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Index, b.Index))
+}
+
+func (l *Layout) capacity(m *Machine) []int64 { return l.Instance.Machines[m.Line].Capacity }
+
+// used is the demand of a dimension that stands on a machine.
+func (l *Layout) used(m *Machine, d int) int64 {
+	sum := int64(0)
+	for _, e := range m.Items {
+		sum += l.Instance.Apps[e.App].Demand[d] * int64(e.Count)
+	}
+	return sum
+}
+
+// share of a machine's capacity that is used.
+func (l *Layout) share(m *Machine, d int) float64 {
+	return float64(l.used(m, d)) / float64(max(1, l.capacity(m)[d]))
+}
+
+// sums are the used amounts and the capacities of all machines.
+func (l *Layout) sums(d int) (used, capacity float64) {
+	for i := range l.Machines {
+		used += float64(l.used(&l.Machines[i], d))
+		capacity += float64(l.capacity(&l.Machines[i])[d])
+	}
+	return used, capacity
+}
+
+// items per app, over all machines.
+func (l *Layout) items() []int {
+	counts := make([]int, len(l.Instance.Apps))
+	for _, m := range l.Machines {
+		for _, e := range m.Items {
+			counts[e.App] += int(e.Count)
+		}
+	}
+	return counts
+}
+
+func (l *Layout) empty() bool {
+	return !slices.ContainsFunc(l.Machines, func(m Machine) bool { return len(m.Items) > 0 })
+}
+
+// scarcest is the dimension of which the layouts use the largest share.
+func scarcest(layouts []*Layout) int {
+	best, most := 0, -1.0
+	for d := range layouts[0].Instance.Dimensions {
+		used, capacity := 0.0, 0.0
+		for _, l := range layouts {
+			u, c := l.sums(d)
+			used, capacity = used+u, capacity+c
+		}
+		if capacity > 0 && used/capacity > most {
+			best, most = d, used/capacity
+		}
+	}
+	return best
+}
+
+// ranks orders the apps by their demand in all layouts, largest first: the
+// place in that order is an app's colour and its place in a column.
+func ranks(layouts []*Layout, d int) []int {
+	apps := layouts[0].Instance.Apps
+	demand := make([]float64, len(apps))
+	order := make([]int, len(apps))
+	for a := range apps {
+		order[a] = a
+	}
+	for _, l := range layouts {
+		for a, n := range l.items() {
+			demand[a] += float64(n) * float64(apps[a].Demand[d])
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(demand[b], demand[a]) })
+	rank := make([]int, len(apps))
+	for i, a := range order {
+		rank[a] = i
+	}
+	return rank
+}
+
+// drawn are the machines of the picture, fullest first, with their items by
+// the apps' rank. Machines that have nothing of the dimension are left out, and
+// of more than most every k-th is taken, from the fullest to the emptiest.
+func (l *Layout) drawn(d, most int, rank []int) (machines []Machine, every int) {
+	for _, m := range l.Machines {
+		if l.capacity(&m)[d] > 0 {
+			m.Items = slices.SortedFunc(slices.Values(m.Items), func(a, b binpack.Entry) int {
+				return cmp.Compare(rank[a.App], rank[b.App])
+			})
+			machines = append(machines, m)
+		}
+	}
+	slices.SortStableFunc(machines, func(a, b Machine) int {
+		return cmp.Compare(l.share(&b, d), l.share(&a, d))
+	})
+	every = (len(machines) + most - 1) / most
+	if every <= 1 {
+		return machines, 1
+	}
+	var some []Machine
+	for i := 0; i < len(machines); i += every {
+		some = append(some, machines[i])
+	}
+	return some, every
+}
+
+// amounts says how much of each dimension something needs: "4 cpu, 8Gi memory".
+func (l *Layout) amounts(values []int64) string {
+	const most = 4
+	var parts []string
+	for d, dim := range l.Instance.Dimensions {
+		if values[d] == 0 {
+			continue
+		}
+		if len(parts) == most {
+			parts = append(parts, "…")
+			break
+		}
+		parts = append(parts, trace.FormatQuantity(values[d], dim)+" "+dim.Name)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// contents names what stands on a machine.
+func (l *Layout) contents(m *Machine) string {
+	var parts []string
+	for _, e := range m.Items {
+		name := l.Instance.Apps[e.App].Name
+		if e.Count > 1 {
+			name += fmt.Sprintf(" ×%d", e.Count)
+		}
+		parts = append(parts, name)
+	}
+	if len(parts) == 0 {
+		return "nothing"
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,173 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+)
+
+// fleet is an instance of machines of 96 cpu and as much memory as is never
+// short.
+func fleet(kind binpack.Fleet, apps int) *binpack.Instance {
+	in := &binpack.Instance{
+		Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}, {Name: "memory", One: 1}},
+		Fleet:      kind,
+		Machines:   []binpack.MachineLine{{Name: "m", Count: binpack.Unlimited, Cost: 1, Capacity: []int64{96, 512 << 30}}},
+	}
+	if kind == binpack.Fixed {
+		in.Machines[0].Count = 5
+	}
+	for a := range apps {
+		cpu := int64(4 << (a % 3))
+		in.Groups = append(in.Groups, binpack.Group{Name: fmt.Sprintf("a%02d", a)})
+		in.Apps = append(in.Apps, binpack.App{
+			Name: fmt.Sprintf("a%02d", a), Group: int32(a), Demand: []int64{cpu, cpu << 31}, Expected: -1, Lifetime: -1,
+		})
+	}
+	return in
+}
+
+// layout fills machines to about a share of their cpu.
+func layout(in *binpack.Instance, machines int, share float64) *Layout {
+	rng := rand.New(rand.NewPCG(1, uint64(machines)))
+	l := &Layout{Order: 1, Instance: in}
+	for i := range machines {
+		m := Machine{Index: int32(i)}
+		for app := rng.IntN(len(in.Apps)); float64(l.used(&m, 0)) < 96*share-16; app++ {
+			m.Items = append(m.Items, binpack.Entry{App: int32(app % len(in.Apps)), Count: int32(1 + app%2)})
+		}
+		l.Machines = append(l.Machines, m)
+	}
+	return l
+}
+
+// drawnSmall is small with layouts.
+func drawnSmall(machines ...int) Comparison {
+	c := small()
+	in := fleet(binpack.Open, 30)
+	for i := range c.Results {
+		n := machines[min(i, len(machines)-1)]
+		c.Results[i].Layout = layout(in, n, 14/float64(n))
+	}
+	return c
+}
+
+func TestNewLayout(t *testing.T) {
+	state := binpack.NewState(fleet(binpack.Fixed, 3))
+	for _, m := range []int32{3, 1, 1} {
+		if err := state.PlaceAs(2, m, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := NewLayout(state, 4)
+	if l.Order != 4 || len(l.Machines) != 5 || l.used(&l.Machines[1], 0) != 32 || len(l.Machines[0].Items) != 0 {
+		t.Errorf("fixed: %+v", l)
+	}
+	if err := state.PlaceAs(0, 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	if len(l.Machines[1].Items) != 1 {
+		t.Error("a layout changes with the state")
+	}
+	state = binpack.NewState(fleet(binpack.Open, 3))
+	if err := state.PlaceAs(2, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	if l := NewLayout(state, 0); len(l.Machines) != 1 {
+		t.Errorf("open: %d machines, want the one that holds an item", len(l.Machines))
+	}
+}
+
+// Three machines of 96 hold 16, 48 and 32 cpu.
+func TestDrawn(t *testing.T) {
+	l := &Layout{Instance: fleet(binpack.Fixed, 3), Machines: []Machine{
+		{Index: 0, Items: []binpack.Entry{{App: 2, Count: 1}}},
+		{Index: 1, Items: []binpack.Entry{{App: 0, Count: 4}, {App: 2, Count: 2}}},
+		{Index: 2, Items: []binpack.Entry{{App: 2, Count: 2}}},
+	}}
+	rank := ranks([]*Layout{l}, 0)
+	if !slices.Equal(rank, []int{1, 2, 0}) {
+		t.Errorf("ranks %v", rank)
+	}
+	order := func(most int) (list []int32, every int) {
+		machines, every := l.drawn(0, most, rank)
+		for _, m := range machines {
+			list = append(list, m.Index)
+		}
+		return list, every
+	}
+	if list, every := order(9); !slices.Equal(list, []int32{1, 2, 0}) || every != 1 {
+		t.Errorf("drawn %v, every %d", list, every)
+	}
+	if list, every := order(2); !slices.Equal(list, []int32{1, 0}) || every != 2 {
+		t.Errorf("of two: %v, every %d", list, every)
+	}
+	machines, _ := l.drawn(0, 9, rank)
+	if got := l.contents(&machines[0]); got != "a02 ×2, a00 ×4" {
+		t.Errorf("contents %q", got)
+	}
+	if got := l.amounts(l.Instance.Apps[2].Demand); got != "16 cpu, 32Gi memory" {
+		t.Errorf("amounts %q", got)
+	}
+}
+
+func TestPicture(t *testing.T) {
+	c := drawnSmall(16, 20)
+	p := newPicture([]Comparison{c})
+	if p == nil || len(p.Panels) != 2 || p.Wide {
+		t.Fatalf("picture %+v", p)
+	}
+	if p.Panels[0].Name != "bestfit" || p.Panels[1].Name != "learned (K1)" {
+		t.Errorf("panels of %s and %s", p.Panels[0].Name, p.Panels[1].Name)
+	}
+	for i, panel := range p.Panels {
+		svg := string(panel.SVG)
+		items := 0
+		for _, n := range c.pictured(subject([]Comparison{c}))[i].Layout.items() {
+			items += n
+		}
+		free, apps, _ := strings.Cut(svg[strings.Index(svg, `class="free"`):], "/>")
+		if strings.Count(free, "z") != panel.Count || len(panel.Rows) != panel.Count {
+			t.Errorf("%s: %d columns, %d rows, want %d", panel.Name, strings.Count(free, "z"), len(panel.Rows), panel.Count)
+		}
+		if got := strings.Count(apps, "zM") + strings.Count(apps, `z">`); got != items {
+			t.Errorf("%s: %d items drawn, want %d", panel.Name, got, items)
+		}
+		if !strings.Contains(svg, "optimum 15") {
+			t.Errorf("%s: no limit", panel.Name)
+		}
+	}
+
+	if newPicture([]Comparison{small()}) != nil || newPicture(nil) != nil {
+		t.Error("a picture of nothing")
+	}
+	nearly := drawnSmall(20)
+	nearly.Results = slices.DeleteFunc(nearly.Results, func(r Result) bool { return r.Policy != "bestfit" })
+	if p := newPicture([]Comparison{nearly}); len(p.Panels) != 1 {
+		t.Errorf("%d panels of one policy", len(p.Panels))
+	}
+}
+
+// A page of many machines stays small, and one of very many.
+func TestPictureSize(t *testing.T) {
+	for _, machines := range []int{300, 5000} {
+		c := drawnSmall(machines, machines+20)
+		in := fleet(binpack.Open, 400)
+		for i := range c.Results {
+			c.Results[i].Layout = layout(in, machines, .95)
+		}
+		p := newPicture([]Comparison{c})
+		if !p.Wide || p.Panels[0].Count > mostColumns || (machines > mostColumns) != strings.Contains(p.About, "One machine in") {
+			t.Errorf("%d machines: %d columns, wide %v: %s", machines, p.Panels[0].Count, p.Wide, p.About)
+		}
+		page := render(t, func(w io.Writer) error { return HTML(w, []Comparison{c}) })
+		if len(page) > 1_500_000 {
+			t.Errorf("%d machines: %d bytes", machines, len(page))
+		}
+	}
+}

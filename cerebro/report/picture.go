@@ -1,0 +1,325 @@
+package report
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+)
+
+// A picture shows what two policies made of one order of arrival: a column a
+// machine, its items stacked and coloured by app.
+type picture struct {
+	Name, About string
+	Wide        bool // too many machines to stand side by side
+	Panels      []panel
+	Key         []swatch // of the largest apps
+	Rest        bool     // there are others
+}
+
+type panel struct {
+	ID, Name, Note string
+	SVG            template.HTML
+	Count          int // columns
+	Heads          []string
+	Rows           [][]string // one a column, in the same order
+}
+
+const (
+	mostColumns    = 800 // drawn; of larger fleets a part
+	mostSideBySide = 60
+)
+
+// newPicture draws the first trace. It is nil where no layout was kept or
+// nothing stands on the machines.
+func newPicture(comparisons []Comparison) *picture {
+	if len(comparisons) == 0 {
+		return nil
+	}
+	c := &comparisons[0]
+	results := c.pictured(subject(comparisons))
+	if len(results) == 0 {
+		return nil
+	}
+	var layouts []*Layout
+	for _, r := range results {
+		layouts = append(layouts, r.Layout)
+	}
+	d := scarcest(layouts)
+	rank := ranks(layouts, d)
+	dimension := layouts[0].Instance.Dimensions[d].Name
+	p := &picture{Name: "What stands on the machines"}
+	if order := layouts[0].Order; order == 0 {
+		p.About = "At the end of the order of the file"
+	} else {
+		p.About = fmt.Sprintf("At the end of shuffled order %d", order)
+	}
+	if len(comparisons) > 1 {
+		p.About += " of " + c.Trace.Name + ", the first of the traces"
+	}
+	drawing := drawing{layouts: layouts, dimension: d, rank: rank}
+	most, every := 0, 1
+	for _, l := range layouts {
+		machines, k := l.drawn(d, mostColumns, rank)
+		drawing.machines = append(drawing.machines, machines)
+		most, every = max(most, len(machines)), max(every, k)
+	}
+	drawing.columns = most
+	p.Wide = most > mostSideBySide
+	p.About += fmt.Sprintf(": a column is a machine, the fullest first, a colour is an app, grey is free. Heights are shares of the machine’s %s.", dimension)
+	if every > 1 {
+		p.About += fmt.Sprintf(" One machine in %d is drawn.", every)
+	} else {
+		drawing.limit, drawing.limitName = c.columnLimit()
+	}
+	if p.Wide {
+		p.About += " Items of one app on a machine are drawn as one, and only the largest apps have a strong colour."
+	}
+	for i, r := range results {
+		p.Panels = append(p.Panels, drawing.panel(i, r, fmt.Sprintf("machines-%d", i+1), p.Wide))
+	}
+	p.Key = drawing.swatches()
+	p.Rest = len(p.Key) < len(rank)
+	return p
+}
+
+// subject is whom the summary speaks of beside Best-Fit, nil = nobody.
+func subject(comparisons []Comparison) *Result {
+	k := claimOf(comparisons)
+	if k.subject == nil {
+		return nil
+	}
+	return k.subject.result
+}
+
+// pictured are Best-Fit and the policy that the summary is about; where there is
+// no such one, the best of the others.
+func (c *Comparison) pictured(subject *Result) []*Result {
+	var list []*Result
+	add := func(r *Result) {
+		if r != nil && r.Layout != nil && !r.Layout.empty() && len(list) < 2 && !slices.Contains(list, r) {
+			list = append(list, r)
+		}
+	}
+	add(c.result(bestFitNames...))
+	for i := range c.Results {
+		if r := &c.Results[i]; subject != nil && r.Policy == subject.Policy && r.Knowledge == subject.Knowledge {
+			add(r)
+		}
+	}
+	for _, o := range c.outcomes() {
+		add(o.result)
+	}
+	return list
+}
+
+// columnLimit is the number of machines that no scheduler can beat, where that
+// is a number of columns.
+func (c *Comparison) columnLimit() (limit int, name string) {
+	value, optimal := c.limit()
+	switch {
+	case c.Trace.Deletes || c.costsDiffer() || c.Trace.Fleet == "fixed":
+		return 0, ""
+	case optimal:
+		return int(math.Ceil(value)), "optimum"
+	}
+	return c.Bound.Machines, "bound"
+}
+
+// A drawing is what the panels of a picture have in common.
+type drawing struct {
+	layouts   []*Layout
+	machines  [][]Machine // of each layout, in the order they are drawn
+	dimension int
+	rank      []int // of the apps
+	columns   int   // of the widest
+	limit     int
+	limitName string
+}
+
+func (g *drawing) panel(i int, r *Result, id string, wide bool) panel {
+	l, machines := g.layouts[i], g.machines[i]
+	dim := l.Instance.Dimensions[g.dimension]
+	used, capacity := l.sums(g.dimension)
+	holding := 0
+	for _, m := range l.Machines {
+		holding += min(1, len(m.Items))
+	}
+	p := panel{ID: id, Name: plotName(r), Count: len(machines)}
+	p.Note = fmt.Sprintf("%d machines, %s %% of their %s used", holding, figure(100*used/math.Max(1, capacity), 1, false), dim.Name)
+	for _, run := range r.Runs {
+		if run.Order == l.Order && run.Unplaced > 0 {
+			p.Note += fmt.Sprintf("; %d items found no place", run.Unplaced)
+		}
+	}
+	p.SVG = g.svg(i, p, wide)
+	shown := g.shown()
+	p.Heads = append(p.Heads, "machine", "items")
+	for _, d := range shown {
+		p.Heads = append(p.Heads, l.Instance.Dimensions[d].Name+" free")
+	}
+	p.Heads = append(p.Heads, "holds")
+	for _, m := range machines {
+		p.Rows = append(p.Rows, g.row(l, &m, shown))
+	}
+	return p
+}
+
+// shown are the dimensions of the table: the one that is drawn and the first of
+// the others.
+func (g *drawing) shown() []int {
+	const most = 3
+	list := []int{g.dimension}
+	for d := range g.layouts[0].Instance.Dimensions {
+		if d != g.dimension && len(list) < most {
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
+func (g *drawing) row(l *Layout, m *Machine, shown []int) []string {
+	items := 0
+	for _, e := range m.Items {
+		items += int(e.Count)
+	}
+	row := []string{trace.MachineName(l.Instance, m.Line, m.Index), fmt.Sprint(items)}
+	for _, d := range shown {
+		dim, capacity := l.Instance.Dimensions[d], l.capacity(m)[d]
+		row = append(row, fmt.Sprintf("%s of %s",
+			trace.FormatQuantity(capacity-l.used(m, d), dim), trace.FormatQuantity(capacity, dim)))
+	}
+	return append(row, l.contents(m))
+}
+
+// svg draws one path an app, which keeps a page of thousands of items small.
+func (g *drawing) svg(which int, p panel, wide bool) template.HTML {
+	const top, foot, left = 30, 50, 78
+	width, height := plotWidth, 380
+	if wide {
+		width, height = 2*plotWidth, 270
+	}
+	l, machines := g.layouts[which], g.machines[which]
+	bottom := float64(height - foot)
+	pitch := float64(width-plotMargin-left) / float64(max(1, g.columns, g.limit))
+	gap := math.Min(4, pitch/6)
+	full := bottom - top // height of a whole machine
+
+	var b strings.Builder
+	about := p.Note + "."
+	if len(machines) > 0 {
+		about += fmt.Sprintf(" The fullest is used to %s %%, the emptiest to %s %%.",
+			figure(100*l.share(&machines[0], g.dimension), 0, false),
+			figure(100*l.share(&machines[len(machines)-1], g.dimension), 0, false))
+	}
+	fmt.Fprintf(&b, `<svg viewBox="0 0 %d %d" role="img" aria-labelledby="%s-title %s-desc" data-left="%d" data-pitch="%.3f">`,
+		width, height, p.ID, p.ID, left, pitch)
+	fmt.Fprintf(&b, `<title id="%s-title">%s</title><desc id="%s-desc">%s</desc>`, p.ID, escape("Machines under "+p.Name), p.ID, escape(about))
+	for _, share := range []int{0, 50, 100} {
+		y := bottom - full*float64(share)/100
+		fmt.Fprintf(&b, `<line class="grid" x1="%d" y1="%.1f" x2="%d" y2="%.1f"/>`, left, y, width-plotMargin, y)
+		fmt.Fprintf(&b, `<text class="tick" text-anchor="end" x="%d" y="%.1f">%d %%</text>`, left-7, y+5, share)
+	}
+	free := &strings.Builder{}
+	apps := make([]strings.Builder, len(l.Instance.Apps))
+	for i, m := range machines {
+		x := left + float64(i)*pitch + gap/2
+		fmt.Fprintf(free, "M%.1f %dh%.1fV%.1fh-%.1fz", x, top, pitch-gap, bottom, pitch-gap)
+		g.stack(apps, l, &m, x, bottom, pitch-gap, full, wide)
+	}
+	fmt.Fprintf(&b, `<path class="free" d="%s"/>`, free)
+	counts := l.items()
+	for a := range apps {
+		if apps[a].Len() == 0 {
+			continue
+		}
+		app := &l.Instance.Apps[a]
+		fmt.Fprintf(&b, `<path class="app" data-app="%d" fill="%s" d="%s"><title>%s</title></path>`,
+			a, colour(g.rank[a]), &apps[a], escape(fmt.Sprintf("%s: %d items of %s each", app.Name, counts[a], l.amounts(app.Demand))))
+	}
+	if g.limit > 0 {
+		x := left + float64(g.limit)*pitch
+		fmt.Fprintf(&b, `<line class="limit" x1="%.1f" y1="%d" x2="%.1f" y2="%.1f"/>`, x, top-4, x, bottom+6)
+		anchor := "middle"
+		if x > float64(width)-80 {
+			anchor, x = "end", float64(width-plotMargin)
+		}
+		fmt.Fprintf(&b, `<text class="limit" text-anchor="%s" x="%.1f" y="%d">%s %d</text>`, anchor, x, top-10, g.limitName, g.limit)
+	}
+	g.numbers(&b, left, bottom, pitch)
+	fmt.Fprintf(&b, `<text class="axis" text-anchor="end" x="%d" y="%d">machines, the fullest first</text>`, width-plotMargin, height-6)
+	fmt.Fprintf(&b, `<rect class="cursor" visibility="hidden" y="%d" width="%.2f" height="%.1f"/></svg>`, top-2, math.Max(2, pitch-gap+1), full+4)
+	return template.HTML(b.String()) //nolint:gosec // every text went through escape
+}
+
+// stack draws the items of one machine from the bottom up: each by itself, or
+// those of an app as one.
+func (g *drawing) stack(apps []strings.Builder, l *Layout, m *Machine, x, bottom, width, full float64, merged bool) {
+	capacity := float64(l.capacity(m)[g.dimension])
+	y := bottom
+	for _, e := range m.Items {
+		height, times := full*float64(l.Instance.Apps[e.App].Demand[g.dimension])/capacity, int(e.Count)
+		if merged {
+			height, times = height*float64(times), 1
+		}
+		for range times {
+			y -= height
+			line := 0.0 // between items, where there is room for one
+			if height > 3 {
+				line = .8
+			}
+			if height >= .05 {
+				fmt.Fprintf(&apps[e.App], "M%.1f %.1fh%.1fv%.1fh-%.1fz", x, y+line, width, height-line, width)
+			}
+		}
+	}
+}
+
+// numbers count the columns.
+func (g *drawing) numbers(b *strings.Builder, left int, bottom, pitch float64) {
+	a := newAxis(0, float64(max(g.columns, g.limit)), 0, 1)
+	step := max(1, int(a.step))
+	for n := step; n <= max(g.columns, g.limit); n += step {
+		fmt.Fprintf(b, `<text class="tick" text-anchor="middle" x="%.1f" y="%.1f">%d</text>`,
+			float64(left)+(float64(n)-.5)*pitch, bottom+20, n)
+	}
+}
+
+// mostColours is how many apps have a strong colour; nobody tells more apart.
+const mostColours = 24
+
+// colour of an app by its rank: neighbours in rank are far apart in hue, and
+// shades tell apart those that are not. The many small apps are pale.
+func colour(rank int) string {
+	shades := [...]string{"62%,52%", "55%,68%", "58%,40%"}
+	if rank >= mostColours {
+		shades = [...]string{"16%,54%", "16%,62%", "16%,48%"}
+	}
+	return fmt.Sprintf("hsl(%d,%s)", rank*222%360, shades[rank%len(shades)])
+}
+
+// A swatch explains a colour.
+type swatch struct {
+	SVG  template.HTML
+	Text string
+}
+
+// swatches name the largest apps.
+func (g *drawing) swatches() []swatch {
+	const most = 8
+	l := g.layouts[0]
+	list := make([]swatch, min(most, len(g.rank)))
+	for a, n := range l.items() {
+		if rank := g.rank[a]; rank < len(list) {
+			app := &l.Instance.Apps[a]
+			list[rank] = swatch{
+				template.HTML(fmt.Sprintf(`<svg viewBox="0 0 10 10"><path fill="%s" d="M0 0h10v10h-10z"/></svg>`, colour(rank))), //nolint:gosec // numbers alone
+				fmt.Sprintf("%s: %s each, %d of them", app.Name, l.amounts(app.Demand), n),
+			}
+		}
+	}
+	return list
+}
