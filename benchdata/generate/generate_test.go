@@ -45,8 +45,8 @@ func TestErrors(t *testing.T) {
 		{"huge", nil, `generate: unknown kind "huge"; there are small, large, large2d, large3d, fixed, churn, weibull, orlib`},
 		{"small", map[string]string{"scale": "1"}, `generate small: unknown parameter "scale"; there are sigma`},
 		{"fixed", map[string]string{"f": "x"}, `generate fixed: f="x" is not a number`},
-		{"large", map[string]string{"scale": "0"}, `generate large: scale=0 is not within 0.05 and 4`},
-		{"large", map[string]string{"scale": "NaN"}, `generate large: scale=NaN is not within 0.05 and 4`},
+		{"large", map[string]string{"scale": "0"}, `generate large: scale=0 is not within 0.05 and 50`},
+		{"large", map[string]string{"scale": "NaN"}, `generate large: scale=NaN is not within 0.05 and 50`},
 		{"orlib", map[string]string{"n": "1.5"}, `generate orlib: n=1.5 is not a whole number`},
 	}
 	for _, tt := range tests {

@@ -305,12 +305,22 @@ func (d *demand) reloadRatio() {
 	d.reloadTerms()
 }
 
+// tick is reloadRatio at a new clock step: what the fit counts does not depend
+// on the time.
+func (d *demand) tick() {
+	d.step = d.clockStep()
+	d.fit.cvStep = d.fit.step(d.elapsed())
+	d.reloadTerms()
+}
+
 func (d *demand) reloadTerms() {
 	d.num, d.den = 0, 0
-	clear(d.termNum)
-	clear(d.termDen)
+	w := d.weighting()
 	for a := range d.seen {
-		d.setTerm(int32(a))
+		num, den := d.term(int32(a), w)
+		d.num += num
+		d.den += den
+		d.termNum[a], d.termDen[a] = num, den
 	}
 }
 
@@ -319,18 +329,29 @@ func (d *demand) batch(a int32) float64 {
 	return (float64(d.s.SumSquares()[a]) + 6) / (float64(d.seen[a]) + 3)
 }
 
+// A weighting is what the terms of all apps have in common.
+type weighting struct{ t, c2 float64 }
+
+func (d *demand) weighting() weighting {
+	c := d.fit.cv()
+	return weighting{d.elapsed(), c * c}
+}
+
 func (d *demand) setTerm(a int32) {
-	m := d.expected(a)
-	if m <= 0 {
-		return
-	}
-	t, c := d.elapsed(), d.fit.cv()
-	w := 1 / (c*c + (1-t)*d.batch(a)/(t*m))
-	num := int64(w * float64(d.seen[a]) / (t * m) * (1 << ratioBits))
-	den := int64(w * (1 << ratioBits))
+	num, den := d.term(a, d.weighting())
 	d.num += num - d.termNum[a]
 	d.den += den - d.termDen[a]
 	d.termNum[a], d.termDen[a] = num, den
+}
+
+// term is w_a·n_a/(t·m_a) and w_a, in ratioBits; 0 without a forecast.
+func (d *demand) term(a int32, at weighting) (num, den int64) {
+	m := d.expected(a)
+	if m <= 0 {
+		return 0, 0
+	}
+	w := 1 / (at.c2 + (1-at.t)*d.batch(a)/(at.t*m))
+	return int64(w * float64(d.seen[a]) / (at.t * m) * (1 << ratioBits)), int64(w * (1 << ratioBits))
 }
 
 // forecastFit measures how far the apps' counts are from their forecasts, by
@@ -390,10 +411,39 @@ func (f *forecastFit) step(t float64) int64 {
 	scatter := float64(f.squares) - 2*r*float64(f.cross)/unit + r*r*f.massSquares/(unit*unit)
 	chance := (1 - t) * r * float64(f.batchMass) / unit
 	c2 := (scatter - chance) * (unit * unit) / (r * r * f.massSquares)
-	if c2 <= appCV*appCV {
-		return 0
+	return cvStepOf(c2)
+}
+
+// cvStepOf is round(log₂(c² ÷ appCV²)) within 0 … cvSteps, by the thresholds at
+// which the logarithm passes a half: it is asked at every arrival.
+func cvStepOf(c2 float64) int64 {
+	for step, least := range cvLeast {
+		if !(c2 >= least) { // NaN, too, is the first step
+			return int64(step)
+		}
 	}
-	return min(cvSteps, int64(math.Round(math.Log2(c2/(appCV*appCV)))))
+	return cvSteps
+}
+
+// cvLeast[i] is the smallest c² of step i+1.
+var cvLeast = leastOfSteps()
+
+func leastOfSteps() (least [cvSteps]float64) {
+	for i := range least {
+		// The bits of positive floats are ordered as they are: bisection finds the
+		// very first one.
+		low, high := math.Float64bits(appCV*appCV), math.Float64bits(appCV*appCV*(2<<cvSteps))
+		for low+1 < high {
+			mid := (low + high) / 2
+			if math.Round(math.Log2(math.Float64frombits(mid)/(appCV*appCV))) > float64(i) {
+				high = mid
+			} else {
+				low = mid
+			}
+		}
+		least[i] = math.Float64frombits(high)
+	}
+	return least
 }
 
 // cv is c.
@@ -412,7 +462,7 @@ func (d *demand) plan() {
 		return
 	}
 	if d.know == binpack.K1Clock && d.clockStep() != d.step {
-		d.reloadRatio()
+		d.tick()
 	}
 	factor, factorSD := d.clockFactor()
 	sd := factorSD

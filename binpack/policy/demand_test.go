@@ -379,3 +379,29 @@ func TestNothingGranted(t *testing.T) {
 		}
 	}
 }
+
+// TestStepsOfScatter: the thresholds are where the formula passes a half, to
+// the last bit.
+func TestStepsOfScatter(t *testing.T) {
+	formula := func(c2 float64) int64 {
+		if c2 <= appCV*appCV {
+			return 0
+		}
+		return min(cvSteps, int64(math.Round(math.Log2(c2/(appCV*appCV)))))
+	}
+	for _, least := range cvLeast {
+		at := math.Float64bits(least)
+		for bits := at - 2000; bits < at+2000; bits++ {
+			c2 := math.Float64frombits(bits)
+			require.Equal(t, formula(c2), cvStepOf(c2), "%b", c2)
+		}
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	for range 100_000 {
+		c2 := math.Exp(rng.Float64()*20 - 8)
+		require.Equal(t, formula(c2), cvStepOf(c2), "%g", c2)
+	}
+	require.Zero(t, cvStepOf(-1))
+	require.Zero(t, cvStepOf(0))
+	require.EqualValues(t, cvSteps, cvStepOf(math.Inf(1)))
+}
