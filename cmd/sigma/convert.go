@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 func (a *app) convert() *cobra.Command {
 	var out string
+	var quiet bool
 	options := convert.Defaults()
 	cmd := &cobra.Command{
 		Use:   "convert FORMAT PATH… --out DIR",
@@ -44,11 +46,12 @@ writes a trace. A set of several instances becomes one trace folder each.
 			if err := onlyOptionsOf(cmd, args[0]); err != nil {
 				return err
 			}
-			return a.convertTo(cmd, args[0], args[1:], options, out)
+			return a.convertTo(cmd.Context(), args[0], args[1:], options, out, quiet)
 		}),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&out, "out", "", "folder to write")
+	quietFlag(flags, &quiet)
 	flags.BoolVar(&options.LargeFirst, "large-first", false, "tianchi: large machines come first")
 	flags.BoolVar(&options.Empty, "empty", false, "tianchi: ignore the initial deployment, every instance arrives")
 	flags.StringVar(&options.List, "list", options.List, "openb: the list of pods, openb_pod_list_LIST")
@@ -60,28 +63,45 @@ writes a trace. A set of several instances becomes one trace folder each.
 // convertTo writes nothing unless everything can be read. One trace is written
 // at once; several are read once before any is written, since a set may be too
 // large to keep.
-func (a *app) convertTo(cmd *cobra.Command, format string, paths []string, options convert.Options, out string) error {
+func (a *app) convertTo(ctx context.Context, format string, paths []string, options convert.Options, out string, quiet bool) error {
 	several := false
-	options.Warn = func(text string) { fmt.Fprintln(a.stderr, text) }
+	show := a.newProgress(0, "trace", quiet)
+	defer func() { show.end() }()
+	show.set(0, "reading")
+	options.Warn = func(text string) {
+		show.clear()
+		fmt.Fprintln(a.stderr, text)
+	}
 	err := convert.Convert(format, paths, options, func(t *trace.Trace, of int) error {
-		if err := cmd.Context().Err(); err != nil {
-			return err
+		if ctx.Err() != nil {
+			return interrupted("nothing was written")
 		}
 		several = of > 1
 		if several {
+			show.expect(of)
+			show.set(show.count()+1, "reading")
 			return nil
 		}
+		show.clear()
 		return a.write(t, out)
 	})
 	if err != nil || !several {
 		return err
 	}
+	show.end()
 	options.Warn = nil // it was said
-	return convert.Convert(format, paths, options, func(t *trace.Trace, _ int) error {
-		if err := cmd.Context().Err(); err != nil {
+	show = a.newProgress(0, "trace", quiet)
+	return convert.Convert(format, paths, options, func(t *trace.Trace, of int) error {
+		if ctx.Err() != nil {
+			return interrupted("%d of %s written, all complete", show.count(), plural(of, "trace"))
+		}
+		show.clear()
+		if err := a.write(t, filepath.Join(out, t.Name)); err != nil {
 			return err
 		}
-		return a.write(t, filepath.Join(out, t.Name))
+		show.expect(of)
+		show.set(show.count()+1, "written")
+		return nil
 	})
 }
 

@@ -96,7 +96,11 @@ func (a *app) explainTo(ctx context.Context, f explainFlags) error {
 		return usagef("request %q has the items 0 to %d, not %d", f.request, n-1, f.item)
 	}
 	f.options.Fallback = policy.BestFit{}
-	e, err := explainUntil(ctx, cerebro.NewReplayer(t), found.Policy, f.options, int32(request), f.item)
+	var e *cerebro.Explanation
+	err = until(ctx, func() (err error) {
+		e, err = cerebro.NewReplayer(t).Explain(found.Policy, f.options, int32(request), f.item)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -108,25 +112,6 @@ func (a *app) explainTo(ctx context.Context, f explainFlags) error {
 		return enc.Encode(view)
 	}
 	return view.print(a.stdout)
-}
-
-// explainUntil leaves the replay to itself when it is interrupted.
-func explainUntil(ctx context.Context, r *cerebro.Replayer, p binpack.Policy, opt cerebro.Options, request, item int32) (*cerebro.Explanation, error) {
-	type answer struct {
-		e   *cerebro.Explanation
-		err error
-	}
-	done := make(chan answer, 1)
-	go func() {
-		e, err := r.Explain(p, opt, request, item)
-		done <- answer{e, err}
-	}()
-	select {
-	case got := <-done:
-		return got.e, got.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 }
 
 // didYouMean names the requests whose names are closest.

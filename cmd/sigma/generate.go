@@ -18,6 +18,7 @@ func (a *app) generate() *cobra.Command {
 		count int
 		out   string
 		set   []string
+		quiet bool
 	)
 	cmd := &cobra.Command{
 		Use:   "generate KIND --out DIR",
@@ -53,7 +54,12 @@ give the same bytes. Seeds from 900000 up are for tests: training refuses them.
 			if count < 1 {
 				return usagef("--count %d: want at least 1", count)
 			}
+			show := a.newProgress(count, "trace", quiet)
+			defer show.end()
 			for i := range count {
+				if cmd.Context().Err() != nil {
+					return interrupted("%d of %s written, all complete", i, plural(count, "trace"))
+				}
 				t, err := generate.Generate(args[0], seed+uint64(i), parameters)
 				if err != nil {
 					return &usageError{err}
@@ -62,12 +68,11 @@ give the same bytes. Seeds from 900000 up are for tests: training refuses them.
 				if cmd.Flags().Changed("count") {
 					path = filepath.Join(out, t.Name)
 				}
+				show.clear()
 				if err := a.write(t, path); err != nil {
 					return err
 				}
-				if err := cmd.Context().Err(); err != nil {
-					return err
-				}
+				show.add()
 			}
 			return nil
 		}),
@@ -76,6 +81,7 @@ give the same bytes. Seeds from 900000 up are for tests: training refuses them.
 	flags.Uint64Var(&seed, "seed", 1, "of everything random")
 	flags.IntVar(&count, "count", 1, "make this many, with the seeds that follow, as folders <kind>-<seed> below --out")
 	flags.StringVar(&out, "out", "", "folder to write, or a file ending in .tar.gz")
+	quietFlag(flags, &quiet)
 	flags.StringArrayVar(&set, "set", nil, "name=value: a parameter of the kind (repeatable)")
 	return cmd
 }

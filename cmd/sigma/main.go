@@ -44,6 +44,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
+	if at, ok := errors.AsType[*interruptedError](err); ok {
+		err = at // without what was being done
+	} else if errors.Is(err, context.Canceled) {
+		err = interrupted("nothing was written")
+	}
 	if err != nil {
 		fmt.Fprintf(stderr, "sigma: %v\n", err)
 	}

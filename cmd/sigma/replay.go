@@ -21,7 +21,7 @@ func (a *app) replay() *cobra.Command {
 		path, name, placements string
 		order                  int
 		seed                   uint64
-		retry                  bool
+		retry, quiet           bool
 		choice                 policyFlags
 	)
 	cmd := &cobra.Command{
@@ -61,7 +61,7 @@ removed or left out.
 			options := cerebro.Options{
 				Order: order, Seed: seed, Retry: retry, Check: true, Fallback: policy.BestFit{},
 			}
-			return a.replayTo(cmd.Context(), t, found, options, placements)
+			return a.replayTo(cmd.Context(), t, found, options, placements, quiet)
 		}),
 	}
 	flags := cmd.Flags()
@@ -71,13 +71,14 @@ removed or left out.
 	flags.Uint64Var(&seed, "seed", 1, "of shuffles and random ties")
 	flags.BoolVar(&retry, "retry", false, "try items that were left out again after each delete")
 	flags.StringVar(&placements, "placements", "", "CSV file to write placements to")
+	quietFlag(flags, &quiet)
 	choice.add(flags)
 	return cmd
 }
 
 // replayTo replays, writes the placements where a path is given, and prints a
 // summary. A violated constraint is an error, after everything is written.
-func (a *app) replayTo(ctx context.Context, t *trace.Trace, found compare.Found, options cerebro.Options, path string) error {
+func (a *app) replayTo(ctx context.Context, t *trace.Trace, found compare.Found, options cerebro.Options, path string, quiet bool) error {
 	var file *trace.PlacementFile
 	var failed error // of a write
 	replayer := cerebro.NewReplayer(t)
@@ -94,7 +95,7 @@ func (a *app) replayTo(ctx context.Context, t *trace.Trace, found compare.Found,
 			}
 		}
 	}
-	run, err := runUntil(ctx, replayer, found.Policy, options)
+	run, err := a.runUntil(ctx, replayer, found.Policy, options, quiet)
 	if err != nil {
 		return err
 	}
@@ -114,22 +115,32 @@ func (a *app) replayTo(ctx context.Context, t *trace.Trace, found compare.Found,
 	return violated(run.Violations)
 }
 
-// runUntil replays until it is interrupted: then it leaves the replay to itself,
-// since the process ends.
-func runUntil(ctx context.Context, r *cerebro.Replayer, p binpack.Policy, options cerebro.Options) (cerebro.Run, error) {
-	var run cerebro.Run
-	done := make(chan error, 1)
-	go func() {
-		var err error
-		run, err = r.Run(p, options)
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		return run, err
-	case <-ctx.Done():
-		return cerebro.Run{}, ctx.Err()
+// runUntil replays until it is interrupted, and shows how far it is.
+func (a *app) runUntil(ctx context.Context, r *cerebro.Replayer, p binpack.Policy, options cerebro.Options, quiet bool) (cerebro.Run, error) {
+	items := 0
+	for _, q := range r.Trace().Requests[r.Trace().Initial:] {
+		items += int(q.Count)
 	}
+	show := a.newProgress(items, "item", quiet)
+	defer show.end()
+	record := options.Record
+	options.Record = func(d cerebro.Decision) {
+		if d.Kind != cerebro.Remove {
+			show.add()
+		}
+		if record != nil {
+			record(d)
+		}
+	}
+	var run cerebro.Run
+	err := until(ctx, func() (err error) {
+		run, err = r.Run(p, options)
+		return err
+	})
+	if err != nil && ctx.Err() != nil {
+		return cerebro.Run{}, interrupted("%d of %s decided, and nothing written", min(show.count(), items), plural(items, "item"))
+	}
+	return run, err
 }
 
 // violated is the error of broken constraints; nil for none.

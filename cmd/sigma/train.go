@@ -5,17 +5,14 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
@@ -85,7 +82,7 @@ seed from ` + strconv.Itoa(train.FirstTestSeed) + ` up are for tests and refused
 	flags.StringVar(&f.start, "start", "", "policy file to start from")
 	flags.StringVar(&f.checkpoint, "checkpoint", "", "folder that keeps every evaluation, to resume from")
 	flags.StringVar(&f.curve, "log", "", "CSV file with a line per generation")
-	flags.BoolVar(&f.quiet, "quiet", false, "no progress")
+	quietFlag(flags, &f.quiet)
 	return cmd
 }
 
@@ -143,6 +140,17 @@ func (f *trainFlags) complete(cfg *train.Config) error {
 		}
 		cfg.Start = start
 	}
+	for _, t := range cfg.Traces {
+		if err := policy.CheckDimensions(cfg.Features, t.Instance); err != nil {
+			return usagef("--features for trace %q: %w", t.Name, err)
+		}
+		if cfg.Start == nil {
+			continue
+		}
+		if err := policy.CheckDimensions(cfg.Start.Spec.Features, t.Instance); err != nil {
+			return fmt.Errorf("policy %s for trace %q: %w", f.start, t.Name, err)
+		}
+	}
 	if f.checkpoint != "" {
 		if err := os.MkdirAll(f.checkpoint, 0o755); err != nil {
 			return err
@@ -178,12 +186,13 @@ func (a *app) trainTo(ctx context.Context, cfg train.Config, f trainFlags) error
 	}
 	log := &generationLog{path: f.curve, replays: cfg.Replays()}
 	defer func() { _ = log.close() }() // once more, for the ways out before its error counts
-	show := newProgress(a.stderr, cfg.Evaluations, f.quiet)
+	show := a.newProgress(cfg.Evaluations, "evaluation", f.quiet)
+	defer show.end()
 	var last swarm.Stats
 	cfg.Progress = func(s swarm.Stats) {
 		last = s
 		log.write(s)
-		show.update(s)
+		show.set(s.Evaluations, fmt.Sprintf("best %.6g", s.GlobalBest))
 	}
 	object, err := train.Run(ctx, cfg)
 	show.end()
@@ -197,7 +206,7 @@ func (a *app) trainTo(ctx context.Context, cfg train.Config, f trainFlags) error
 		return err
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %s holds the best so far", err, f.out)
+		return interrupted("%s holds the best so far, of %s", f.out, plural(last.Evaluations, "evaluation"))
 	}
 	fmt.Fprintf(a.stdout, "%s: %s, fitness %.6g after %s\n", f.out, object.Digest(), last.GlobalBest,
 		plural(last.Evaluations, "evaluation"))
@@ -241,58 +250,4 @@ func (l *generationLog) close() error {
 		l.file = nil
 	}
 	return l.err
-}
-
-// progress tells how far a search is: a line that is overwritten on a terminal,
-// a line a minute in a pipe.
-type progress struct {
-	out      io.Writer // nil = quiet
-	terminal bool
-	budget   int
-	began    time.Time
-	shown    time.Time
-}
-
-func newProgress(out io.Writer, budget int, quiet bool) *progress {
-	p := &progress{budget: budget, began: time.Now(), shown: time.Now()}
-	if quiet {
-		return p
-	}
-	p.out = out
-	file, ok := out.(*os.File)
-	p.terminal = ok && term.IsTerminal(int(file.Fd()))
-	return p
-}
-
-func (p *progress) update(s swarm.Stats) {
-	now := time.Now()
-	every := time.Minute
-	if p.terminal {
-		every = time.Second / 5
-	}
-	if p.out == nil || now.Sub(p.shown) < every {
-		return
-	}
-	p.shown = now
-	text := progressText(s, p.budget, now.Sub(p.began))
-	if p.terminal {
-		fmt.Fprintf(p.out, "\r\x1b[K%s", text)
-	} else {
-		fmt.Fprintln(p.out, text)
-	}
-}
-
-// progressText is one line: how much is done, how fast, how good, how long to go.
-func progressText(s swarm.Stats, budget int, spent time.Duration) string {
-	rate := float64(s.Evaluations) / max(spent.Seconds(), 1e-3)
-	left := time.Duration(float64(budget-s.Evaluations) / rate * float64(time.Second))
-	return fmt.Sprintf("%d of %d evaluations (%d %%), %.3g a second, best %.6g, %s to go",
-		s.Evaluations, budget, 100*s.Evaluations/budget, rate, s.GlobalBest, left.Round(time.Second))
-}
-
-// end clears the line.
-func (p *progress) end() {
-	if p.terminal && p.out != nil {
-		fmt.Fprint(p.out, "\r\x1b[K")
-	}
 }

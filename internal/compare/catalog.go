@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -84,7 +85,7 @@ func (c *Catalog) Find(name string, t *trace.Trace) (Found, error) {
 		if err != nil {
 			return Found{}, err
 		}
-		return found(name, "", object)
+		return found(name, "", object, t)
 	}
 	p, err := policy.ByName(name, c.Options)
 	if err != nil {
@@ -93,7 +94,14 @@ func (c *Catalog) Find(name string, t *trace.Trace) (Found, error) {
 	return Found{Policy: p, Name: name}, nil
 }
 
-func found(name, file string, object *policy.Object) (Found, error) {
+// found is a policy file for a trace, if there is one: a weight for a dimension
+// that the trace does not have is an error.
+func found(name, file string, object *policy.Object, t *trace.Trace) (Found, error) {
+	if t != nil {
+		if err := policy.CheckDimensions(object.Spec.Features, t.Instance); err != nil {
+			return Found{}, fmt.Errorf("policy %s for trace %q: %w", cmp.Or(file, name), t.Name, err)
+		}
+	}
 	p, err := object.Policy()
 	return Found{Policy: p, Name: name, Object: object, File: file}, err
 }
@@ -116,7 +124,7 @@ func (c *Catalog) shipped(name, family string, t *trace.Trace) (Found, error) {
 		if err != nil {
 			return Found{}, err
 		}
-		return found(name, file, object)
+		return found(name, file, object, t)
 	}
 	files, err := fs.Glob(c.Shipped, family+"-*.yaml")
 	if err != nil {
