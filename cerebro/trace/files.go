@@ -201,6 +201,9 @@ func LoadAll(name string) ([]*Trace, error) {
 			continue
 		}
 		t, err := Load(filepath.Join(name, e.Name()))
+		if err != nil && len(traces) == 0 {
+			err = fmt.Errorf("%w (%s has no trace.yaml, so everything in it is read as a trace)", err, name)
+		}
 		if err != nil {
 			return nil, err
 		}

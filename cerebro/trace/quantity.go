@@ -161,7 +161,7 @@ func parseAnyQuantity(s string) (Quantity, error) {
 	ten, two, ok := suffixPower(suffix)
 	if !ok {
 		if ten, ok = exponent(suffix); !ok {
-			return Quantity{}, fmt.Errorf("unknown suffix %q", suffix)
+			return Quantity{}, fmt.Errorf("unknown suffix %q; there are n u m k M G T P E Ki Mi Gi Ti Pi Ei", suffix)
 		}
 	}
 	// digits · 10^ten · 2^two, without zeros at either end of digits.

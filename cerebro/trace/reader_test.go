@@ -126,6 +126,7 @@ var malformedTraces = map[string]malformed{
 	"unknown column":     {"apps.csv", "expected", "expectd", `apps.csv:1: unknown column "expectd"`},
 	"duplicate column":   {"rules.csv", "app,other,max\nfront,train,1", "app,other,max,app\nfront,train,1,front", `rules.csv:1: duplicate column "app"`},
 	"missing column":     {"events.csv", "time,kind,request,app,count", "time,kind,request,app", `events.csv:1: missing column "count"`},
+	"semicolons":         {"events.csv", "time,kind,request,app,count", "time;kind;request;app;count", `events.csv:1: missing column "time": fields are separated by commas, not as in "time;kind;request;app;count"`},
 	"missing dimension":  {"apps.csv", "cpu,memory,gpu,", "cpu,memory,", `apps.csv:1: missing column "gpu"`},
 	"columns of another": {"rules.csv", "", "machine,type\n", `rules.csv:1: missing column "app"`},
 	"truncated line":     {"events.csv", "4,delete,old,,2\n", "4,delete,ol", "events.csv:6: the line ends before app: 3 fields, want 5"},

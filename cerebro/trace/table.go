@@ -44,7 +44,7 @@ func newTable(file string, r io.Reader, columns []string, optional ...string) (*
 	for i, name := range columns {
 		t.at[i] = slices.Index(t.header, name)
 		if t.at[i] < 0 && !slices.Contains(optional, name) {
-			return nil, fmt.Errorf("%s:1: missing column %q", file, name)
+			return nil, fmt.Errorf("%s:1: missing column %q%s", file, name, oddHeader(header))
 		}
 	}
 	for i, name := range t.header {
@@ -56,6 +56,14 @@ func newTable(file string, r io.Reader, columns []string, optional ...string) (*
 		}
 	}
 	return t, nil
+}
+
+// oddHeader says what a spreadsheet may have done to a header line.
+func oddHeader(header []string) string {
+	if len(header) == 1 && strings.ContainsAny(header[0], ";\t") {
+		return fmt.Sprintf(": fields are separated by commas, not as in %q", header[0])
+	}
+	return ""
 }
 
 // next reads one row; io.EOF after the last.
