@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -57,6 +58,9 @@ placement is checked by an independent checker; a violation makes the exit code
 				return err
 			}
 			if err := checkPolicies(&catalog, names...); err != nil {
+				return err
+			}
+			if err := cmp.Or(writable("report", page), writable("curve", curve)); err != nil {
 				return err
 			}
 			traces, err := loadTraces(paths)

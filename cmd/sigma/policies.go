@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -66,14 +67,23 @@ func (f *policyFlags) catalog(seed uint64) (compare.Catalog, error) {
 func checkPolicies(catalog *compare.Catalog, names ...string) error {
 	err := catalog.Check(names)
 	if u := (*compare.UnknownError)(nil); errors.As(err, &u) {
+		if _, err := os.Stat(u.Name); err == nil {
+			return usagef("unknown policy %q; for the file of that name write ./%s", u.Name, u.Name)
+		}
 		return &usageError{err}
 	}
 	return err
 }
 
 func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usagef("%s takes flags only, not %q", cmd.CommandPath(), args[0])
+	if len(args) == 0 {
+		return nil
 	}
-	return nil
+	hint := ""
+	if _, err := os.Stat(args[0]); err == nil && cmd.Flags().Lookup("trace") != nil {
+		hint = "; a trace is given as --trace " + args[0]
+	} else if cmd.Flags().Lookup("policy") != nil {
+		hint = "; after the commas of --policy is no blank"
+	}
+	return usagef("%s takes flags only, not %q%s", cmd.CommandPath(), args[0], hint)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math"
 	"slices"
@@ -13,15 +14,18 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sigma-scheduler/sigma/benchdata/policies"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/internal/compare"
 )
 
 func (a *app) policy() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "policy",
-		Short:   "Look at policy files",
-		Long:    "Policy shows, checks and compares policy files, as \"sigma train\" writes them.",
-		Example: "  sigma policy show policy.yaml",
+		Use:   "policy",
+		Short: "Look at policy files",
+		Long: `Policy shows, checks and compares policy files, as "sigma train" writes them.
+Those that ship with Sigma go by their names, such as general-k1.yaml.`,
+		Example: "  sigma policy show policy.yaml\n  sigma policy diff general-k1.yaml policy.yaml",
 	}
 	a.group(cmd)
 	cmd.AddCommand(
@@ -62,7 +66,7 @@ func files(least, most int) cobra.PositionalArgs {
 
 func (a *app) showPolicies(_ *cobra.Command, paths []string) error {
 	for i, path := range paths {
-		o, err := policy.Load(path)
+		o, err := loadPolicy(path)
 		if err != nil {
 			return err
 		}
@@ -74,6 +78,20 @@ func (a *app) showPolicies(_ *cobra.Command, paths []string) error {
 		}
 	}
 	return nil
+}
+
+// loadPolicy reads a policy file, or one that ships with Sigma, by the name
+// that a comparison gives it.
+func loadPolicy(path string) (*policy.Object, error) {
+	o, err := policy.Load(path)
+	if !errors.Is(err, fs.ErrNotExist) || strings.Contains(path, "/") {
+		return o, err
+	}
+	if text, err := fs.ReadFile(policies.Files, path); err == nil && compare.IsFile(path) {
+		return policy.Parse(path, text)
+	}
+	shipped, globErr := fs.Glob(policies.Files, "*.yaml")
+	return nil, errors.Join(fmt.Errorf("%w, and no policy of that name is shipped; there are %s", err, strings.Join(shipped, ", ")), globErr)
 }
 
 func (a *app) showPolicy(o *policy.Object) error {
@@ -123,7 +141,7 @@ func featureOf(name string) policy.Feature {
 func (a *app) validatePolicies(_ *cobra.Command, paths []string) error {
 	bad := 0
 	for _, path := range paths {
-		o, err := policy.Load(path)
+		o, err := loadPolicy(path)
 		if err != nil {
 			bad++
 			fmt.Fprintln(a.stderr, err)
@@ -139,8 +157,8 @@ func (a *app) validatePolicies(_ *cobra.Command, paths []string) error {
 }
 
 func (a *app) diffPolicies(_ *cobra.Command, paths []string) error {
-	old, errOld := policy.Load(paths[0])
-	changed, errNew := policy.Load(paths[1])
+	old, errOld := loadPolicy(paths[0])
+	changed, errNew := loadPolicy(paths[1])
 	if err := errors.Join(errOld, errNew); err != nil {
 		return err
 	}
@@ -180,16 +198,56 @@ func fieldsOf(o *policy.Object) []field {
 		fields = append(fields, field{"parameter " + name, fmt.Sprint(s.Parameters[name])})
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Provenance)) {
-		fields = append(fields, field{"provenance " + name, fmt.Sprint(s.Provenance[name])})
+		fields = append(fields, field{"provenance " + name, listed(s.Provenance[name])})
 	}
 	return fields
+}
+
+// short is a value as it is shown beside another: long ones, such as a list of
+// traces, are cut.
+func short(value, other string) string {
+	const most, lead = 60, 12
+	text := []rune(cmp.Or(value, "-"))
+	if len(text) <= most {
+		return string(text)
+	}
+	from := 0 // not further than where the two part
+	for was := []rune(other); from < min(len(text), len(was)) && text[from] == was[from]; from++ {
+	}
+	from = max(0, min(from-lead, len(text)-most))
+	cut := string(text[from:min(len(text), from+most)])
+	if from > 0 {
+		cut = "… " + cut
+	}
+	if from+most < len(text) {
+		cut += " …"
+	}
+	return cut
+}
+
+// listed is a value of the provenance on one line; of the traces their names and
+// digests.
+func listed(v any) string {
+	list, ok := v.([]any)
+	if !ok {
+		return fmt.Sprint(v)
+	}
+	var parts []string
+	for _, e := range list {
+		if m, ok := e.(map[string]any); ok && m["name"] != nil {
+			parts = append(parts, fmt.Sprint(m["name"], " ", m["trace"]))
+		} else {
+			parts = append(parts, fmt.Sprint(e))
+		}
+	}
+	return fmt.Sprintf("%d: %s", len(list), strings.Join(parts, ", "))
 }
 
 // differences lists what differs, and what one side lacks.
 func differences(old, changed []field) []string {
 	var lines []string
 	show := func(name, before, after string) {
-		lines = append(lines, fmt.Sprintf("%s\t%s\t→ %s", name, cmp.Or(before, "-"), cmp.Or(after, "-")))
+		lines = append(lines, fmt.Sprintf("%s\t%s\t→ %s", name, short(before, after), short(after, before)))
 	}
 	find := func(list []field, name string) string {
 		for _, f := range list {

@@ -50,6 +50,9 @@ removed or left out.
 			if err := checkPolicies(&catalog, name); err != nil {
 				return err
 			}
+			if err := writable("placements", placements); err != nil {
+				return err
+			}
 			t, err := loadTrace(path)
 			if err != nil {
 				return err
@@ -199,7 +202,7 @@ func (a *app) printRun(head report.Trace, bound report.Bound, found compare.Foun
 		line("machines", "%d (bound %d)", run.Machines, bound.Machines)
 	}
 	if run.Cost != float64(run.Machines) {
-		line("cost", "%g (bound %g)", run.Cost, bound.Cost)
+		line("cost", "%.6g (bound %.6g)", run.Cost, bound.Cost)
 	}
 	for d, name := range head.Dimensions {
 		if d < 4 {

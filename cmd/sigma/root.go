@@ -50,15 +50,20 @@ func (a *app) group(cmd *cobra.Command) {
 		if len(args) == 0 {
 			return nil
 		}
-		var names []string
-		for _, c := range cmd.Commands() {
-			if !c.Hidden {
-				names = append(names, c.Name())
-			}
-		}
-		return unknown("command", args[0], names)
+		return unknown("command", args[0], commandNames(cmd))
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+}
+
+// commandNames lists the commands below a command.
+func commandNames(cmd *cobra.Command) []string {
+	var names []string
+	for _, c := range cmd.Commands() {
+		if !c.Hidden {
+			names = append(names, c.Name())
+		}
+	}
+	return names
 }
 
 // unknown says that a name does not exist, and which do.
@@ -70,6 +75,9 @@ func unknown(what, name string, names []string) error {
 func flagError(cmd *cobra.Command, err error) error {
 	if _, ok := errors.AsType[*pflag.NotExistError](err); !ok {
 		return &usageError{err}
+	}
+	if names := commandNames(cmd); len(names) > 0 && cmd.Flags().NArg() > 0 {
+		return unknown("command", cmd.Flags().Arg(0), names)
 	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })

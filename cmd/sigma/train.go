@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/compare"
@@ -52,6 +54,9 @@ seed from ` + strconv.Itoa(train.FirstTestSeed) + ` up are for tests and refused
 				return err
 			}
 			if err := f.check(&cfg); err != nil {
+				return err
+			}
+			if err := cmp.Or(writable("out", f.out), writable("log", f.curve)); err != nil {
 				return err
 			}
 			traces, err := loadTraces(f.paths)
@@ -132,6 +137,9 @@ func (f *trainFlags) complete(cfg *train.Config) error {
 	} else if k != nil {
 		cfg.Knowledge = *k
 	}
+	if cfg.Model == "plan" && cfg.Knowledge != binpack.K2 {
+		return usagef("the model plan follows the true counts: it needs --knowledge K2, not %s", cfg.Knowledge)
+	}
 	cfg.Name = strings.TrimSuffix(filepath.Base(f.out), filepath.Ext(f.out))
 	if f.start != "" {
 		start, err := policy.Load(f.start)
@@ -180,6 +188,9 @@ func testSeed(t *trace.Trace) (seed any, ok bool) {
 
 // trainTo trains and saves what was found, also when it was interrupted.
 func (a *app) trainTo(ctx context.Context, cfg train.Config, f trainFlags) error {
+	if cfg.Knowledge.Forecast() && !compare.Knowledge(cfg.Traces).Forecast() {
+		fmt.Fprintf(a.stderr, "training at %s, though not every trace gives a forecast (expected in apps.csv): without one a policy takes it that nothing is to come\n", cfg.Knowledge)
+	}
 	if !f.quiet {
 		fmt.Fprintf(a.stderr, "training %s at %s with %s: %s of %s, seed %d\n", cfg.Model, cfg.Knowledge, cfg.Optimizer,
 			plural(cfg.Evaluations, "evaluation"), plural(cfg.Replays(), "replay"), cfg.Seed)
