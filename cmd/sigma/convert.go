@@ -68,10 +68,7 @@ func (a *app) convertTo(ctx context.Context, format string, paths []string, opti
 	show := a.newProgress(0, "trace", quiet)
 	defer func() { show.end() }()
 	show.set(0, "reading")
-	options.Warn = func(text string) {
-		show.clear()
-		fmt.Fprintln(a.stderr, text)
-	}
+	options.Warn = func(text string) { show.print(a.stderr, text) }
 	err := convert.Convert(format, paths, options, func(t *trace.Trace, of int) error {
 		if ctx.Err() != nil {
 			return interrupted("nothing was written")
@@ -82,8 +79,7 @@ func (a *app) convertTo(ctx context.Context, format string, paths []string, opti
 			show.set(show.count()+1, "reading")
 			return nil
 		}
-		show.clear()
-		return a.write(t, out)
+		return a.write(show, t, out)
 	})
 	if err != nil || !several {
 		return err
@@ -95,8 +91,7 @@ func (a *app) convertTo(ctx context.Context, format string, paths []string, opti
 		if ctx.Err() != nil {
 			return interrupted("%d of %s written, all complete", show.count(), plural(of, "trace"))
 		}
-		show.clear()
-		if err := a.write(t, filepath.Join(out, t.Name)); err != nil {
+		if err := a.write(show, t, filepath.Join(out, t.Name)); err != nil {
 			return err
 		}
 		show.expect(of)

@@ -68,8 +68,7 @@ give the same bytes. Seeds from 900000 up are for tests: training refuses them.
 				if cmd.Flags().Changed("count") {
 					path = filepath.Join(out, t.Name)
 				}
-				show.clear()
-				if err := a.write(t, path); err != nil {
+				if err := a.write(show, t, path); err != nil {
 					return err
 				}
 				show.add()
@@ -131,7 +130,7 @@ func parseSet(set []string) (map[string]string, error) {
 }
 
 // write writes a trace as a folder or a .tar.gz file, and one line about it.
-func (a *app) write(t *trace.Trace, path string) error {
+func (a *app) write(show *progress, t *trace.Trace, path string) error {
 	write := t.Write
 	if strings.HasSuffix(path, ".tar.gz") {
 		write = t.WriteTarGz
@@ -143,8 +142,8 @@ func (a *app) write(t *trace.Trace, path string) error {
 	for _, q := range t.Requests {
 		items += int(q.Count)
 	}
-	fmt.Fprintf(a.stdout, "%s: %s, %s, %s\n", path,
-		plural(items, "item"), plural(len(t.Instance.Apps), "app"), plural(len(t.Events), "event"))
+	show.print(a.stdout, fmt.Sprintf("%s: %s, %s, %s", path,
+		plural(items, "item"), plural(len(t.Instance.Apps), "app"), plural(len(t.Events), "event")))
 	return nil
 }
 

@@ -156,20 +156,26 @@ func (p *progress) text(spent time.Duration) string {
 // rateText is per second where there is at least one, else per minute or hour.
 func rateText(rate float64) string {
 	switch {
-	case rate >= 1e5:
+	case rate >= 100:
 		return fmt.Sprintf("%.0f a second", rate)
 	case rate >= 1:
-		return fmt.Sprintf("%.4g a second", rate)
+		return fmt.Sprintf("%.3g a second", rate)
 	case rate >= 1./60:
 		return fmt.Sprintf("%.3g a minute", 60*rate)
 	}
 	return fmt.Sprintf("%.3g an hour", 3600*rate)
 }
 
-// clear takes the line off the terminal, before something else is written.
-func (p *progress) clear() {
+// print writes a line of something else, off the line of the progress.
+func (p *progress) print(w io.Writer, line string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.clear()
+	fmt.Fprintln(w, line)
+}
+
+// clear takes the line off the terminal; the lock is held.
+func (p *progress) clear() {
 	if p.shown {
 		fmt.Fprint(p.out, "\r\x1b[K")
 		p.shown = false
@@ -179,11 +185,11 @@ func (p *progress) clear() {
 // end stops the ticker and clears the line. It may be called again.
 func (p *progress) end() {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.stop != nil {
 		close(p.stop)
 		p.stop = nil
 	}
-	p.mu.Unlock()
 	p.clear()
 }
 
