@@ -50,7 +50,7 @@ writes a trace. A set of several instances becomes one trace folder each.
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&out, "out", "", "folder to write")
+	flags.StringVar(&out, "out", "", "folder to write (a trace of the same format in it is replaced)")
 	quietFlag(flags, &quiet)
 	flags.BoolVar(&options.LargeFirst, "large-first", false, "tianchi: large machines come first")
 	flags.BoolVar(&options.Empty, "empty", false, "tianchi: ignore the initial deployment, every instance arrives")

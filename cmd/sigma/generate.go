@@ -2,11 +2,13 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/sigma-scheduler/sigma/benchdata/generate"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
@@ -79,7 +81,7 @@ give the same bytes. Seeds from 900000 up are for tests: training refuses them.
 	flags := cmd.Flags()
 	flags.Uint64Var(&seed, "seed", 1, "of everything random")
 	flags.IntVar(&count, "count", 1, "make this many, with the seeds that follow, as folders <kind>-<seed> below --out")
-	flags.StringVar(&out, "out", "", "folder to write, or a file ending in .tar.gz")
+	flags.StringVar(&out, "out", "", "folder to write (a generated trace in it is replaced), or a file ending in .tar.gz")
 	quietFlag(flags, &quiet)
 	flags.StringArrayVar(&set, "set", nil, "name=value: a parameter of the kind (repeatable)")
 	return cmd
@@ -130,7 +132,14 @@ func parseSet(set []string) (map[string]string, error) {
 }
 
 // write writes a trace as a folder or a .tar.gz file, and one line about it.
+<<<<<<< ours
 func (a *app) write(show *progress, t *trace.Trace, path string) error {
+=======
+func (a *app) write(t *trace.Trace, path string) error {
+	if err := replaceable(t, path); err != nil {
+		return err
+	}
+>>>>>>> theirs
 	write := t.Write
 	if strings.HasSuffix(path, ".tar.gz") {
 		write = t.WriteTarGz
@@ -144,6 +153,24 @@ func (a *app) write(show *progress, t *trace.Trace, path string) error {
 	}
 	show.print(a.stdout, fmt.Sprintf("%s: %s, %s, %s", path,
 		plural(items, "item"), plural(len(t.Instance.Apps), "app"), plural(len(t.Events), "event")))
+	return nil
+}
+
+// replaceable refuses to write over a trace that came from somewhere else, such
+// as one written by hand.
+func replaceable(t *trace.Trace, path string) error {
+	text, err := os.ReadFile(filepath.Join(path, "trace.yaml"))
+	if err != nil {
+		return nil // no trace folder: writing says what else is wrong
+	}
+	var old struct {
+		Source struct {
+			Origin any `yaml:"origin"`
+		} `yaml:"source"`
+	}
+	if err := yaml.Unmarshal(text, &old); err != nil || old.Source.Origin != t.Source["origin"] {
+		return usagef("%s holds a trace that is not %v: give --out another folder, or remove that one first", path, t.Source["origin"])
+	}
 	return nil
 }
 
