@@ -132,14 +132,10 @@ func parseSet(set []string) (map[string]string, error) {
 }
 
 // write writes a trace as a folder or a .tar.gz file, and one line about it.
-<<<<<<< ours
 func (a *app) write(show *progress, t *trace.Trace, path string) error {
-=======
-func (a *app) write(t *trace.Trace, path string) error {
 	if err := replaceable(t, path); err != nil {
 		return err
 	}
->>>>>>> theirs
 	write := t.Write
 	if strings.HasSuffix(path, ".tar.gz") {
 		write = t.WriteTarGz
