@@ -23,6 +23,19 @@ func wait(d time.Duration) {
 	synctest.Wait()
 }
 
+// written is what a progress has written so far.
+func written(p *progress, out *bytes.Buffer) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return out.String()
+}
+
+func empty(p *progress, out *bytes.Buffer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out.Reset()
+}
+
 // In a pipe: a line a minute, none for what is quick, none after the end.
 func TestProgressInPipe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -31,16 +44,16 @@ func TestProgressInPipe(t *testing.T) {
 		defer p.end()
 		p.set(30, "")
 		wait(59 * time.Second)
-		require.Empty(t, out.String())
+		require.Empty(t, written(p, &out))
 		wait(2 * time.Second)
-		require.Equal(t, "30 of 400 replays (7 %), 30 a minute, 12m20s to go\n", out.String())
+		require.Equal(t, "30 of 400 replays (7 %), 30 a minute, 12m20s to go\n", written(p, &out))
 		p.set(240, "best 1.25")
 		wait(time.Minute)
-		require.Equal(t, "240 of 400 replays (60 %), 2 a second, best 1.25, 1m20s to go\n", strings.SplitAfter(out.String(), "\n")[1])
+		require.Equal(t, "240 of 400 replays (60 %), 2 a second, best 1.25, 1m20s to go\n", strings.SplitAfter(written(p, &out), "\n")[1])
 		p.end()
 		p.end()
 		wait(5 * time.Minute)
-		require.Equal(t, 2, strings.Count(out.String(), "\n"))
+		require.Equal(t, 2, strings.Count(written(p, &out), "\n"))
 	})
 }
 
@@ -52,22 +65,22 @@ func TestProgressOnTerminal(t *testing.T) {
 		defer p.end()
 		p.set(1, "reading")
 		wait(250 * time.Millisecond)
-		require.Equal(t, "\r\x1b[K1 trace so far, reading, 0s", out.String())
+		require.Equal(t, "\r\x1b[K1 trace so far, reading, 0s", written(p, &out))
 		p.print(&out, "something else")
-		require.True(t, strings.HasSuffix(out.String(), "0s\r\x1b[Ksomething else\n"))
+		require.True(t, strings.HasSuffix(written(p, &out), "0s\r\x1b[Ksomething else\n"))
 		p.expect(5)
 		p.add()
-		out.Reset()
+		empty(p, &out)
 		wait(2 * time.Second)
-		lines := strings.Split(out.String(), "\r\x1b[K")
+		lines := strings.Split(written(p, &out), "\r\x1b[K")
 		require.Len(t, lines, 11) // ten rewrites of one line
 		require.Equal(t, "2 of 5 traces (40 %), 1.43 a ", lines[6])
 		for _, line := range lines {
 			require.Less(t, len(line), 30)
 		}
-		require.NotContains(t, out.String(), "\n")
+		require.NotContains(t, written(p, &out), "\n")
 		p.end()
-		require.True(t, strings.HasSuffix(out.String(), "\r\x1b[K"))
+		require.True(t, strings.HasSuffix(written(p, &out), "\r\x1b[K"))
 	})
 }
 
