@@ -216,9 +216,9 @@ func (c *comparison) result() (Result, error) {
 		head.Seed, head.Orders = c.opt.Seed, c.opt.Orders
 		limit := meanBound(t, head.Deletes, c.opt.Seed, c.opt.Orders)
 		if head.Deletes && c.opt.Orders > 0 {
-			out.Notes = append(out.Notes, fmt.Sprintf(
-				"the bound of %s is the mean over its shuffled orders, in which departures move with their requests", t.Name))
+			out.add("the bound of %s is the mean over its shuffled orders, in which departures move with their requests", t.Name)
 		}
+		out.noteOn(t)
 		var policies []report.PolicyRuns
 		for p, found := range c.policies[i] {
 			runs := report.PolicyRuns{Policy: found.Name, Knowledge: found.Policy.Knowledge().String(), Runs: c.runs[i][p]}
@@ -233,7 +233,7 @@ func (c *comparison) result() (Result, error) {
 			for _, run := range runs.Runs {
 				out.Violations += run.Violations
 			}
-			out.note(found)
+			out.note(found, t)
 			if c.opt.Curves {
 				for order, points := range c.points[i][p] {
 					out.Curves = append(out.Curves, Curve{found.Name, order, head.Dimensions, points})
@@ -243,15 +243,4 @@ func (c *comparison) result() (Result, error) {
 		out.Comparisons = append(out.Comparisons, report.Build(head, limit, policies))
 	}
 	return out, nil
-}
-
-// note says which shipped file served, once per file.
-func (r *Result) note(found Found) {
-	if found.File == "" {
-		return
-	}
-	line := fmt.Sprintf("%s is %s (%s)", found.Name, found.File, found.Object.Spec.Knowledge)
-	if !slices.Contains(r.Notes, line) {
-		r.Notes = append(r.Notes, line)
-	}
 }
