@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/internal/compare"
 )
 
 // docs/trace-format.md shows the example's files and what a replay makes of
@@ -105,4 +106,18 @@ func keys(value any, list []string) []string {
 		}
 	}
 	return list
+}
+
+// docs/policies.md has a section for every name that --policy takes, in the
+// order of the help, each with a formula.
+func TestPoliciesPage(t *testing.T) {
+	page := readText(t, "../../docs/policies.md")
+	sections := strings.Split(page, "\n## ")[1:]
+	var names []string
+	for _, s := range sections {
+		name, text, _ := strings.Cut(s, "\n")
+		names = append(names, name)
+		require.Contains(t, text, "\n    ", "a formula of %s", name)
+	}
+	require.Equal(t, compare.Names(), names)
 }
