@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/benchdata/generate"
@@ -142,7 +141,7 @@ func TestExplainRefuses(t *testing.T) {
 		{0, -1, "not -1"},
 	} {
 		_, err := r.Explain(policy.BestFit{}, cerebro.Options{}, c.request, c.item)
-		assert.ErrorContains(t, err, c.want)
+		require.ErrorContains(t, err, c.want)
 	}
 	_, err := r.Explain(broken{}, cerebro.Options{}, 0, 0)
 	require.NoError(t, err) // the lowest position decides
