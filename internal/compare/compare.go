@@ -242,5 +242,6 @@ func (c *comparison) result() (Result, error) {
 		}
 		out.Comparisons = append(out.Comparisons, report.Build(head, limit, policies))
 	}
+	c.noteLimits(&out)
 	return out, nil
 }
