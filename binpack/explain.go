@@ -135,7 +135,7 @@ type FleetTarget struct {
 // FleetWanted is the target of a dimension.
 type FleetWanted struct {
 	Volume  float64 // estimated, of all that is to come and has come
-	Arrived float64 // of it
+	Arrived float64 // of it; once items have left, what is alive
 	Target  float64 // machines wanted open by now
 	Open    float64 // machines in use
 }

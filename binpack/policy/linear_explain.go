@@ -164,6 +164,9 @@ func (l *linearScorer) ExplainFleet() binpack.FleetTarget {
 		w := binpack.FleetWanted{
 			Volume: l.d.final[d] / (1 + .2*l.d.z), Arrived: machinesOf(l.d.arrived[d]), Target: target,
 		}
+		if l.s.Departures() > 0 {
+			w.Arrived = l.d.living(d) // which the estimate then begins with
+		}
 		for k, n := range l.s.Held() {
 			w.Open += float64(n) * float64(l.s.Kinds()[k].Capacity[d]) / max(1, l.d.reference[d])
 		}
