@@ -44,6 +44,14 @@ func TestTraceFormatExample(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// docs/own-cluster.md shows a comparison as it is.
+func TestOwnClusterExample(t *testing.T) {
+	var out, errs bytes.Buffer
+	code := run(t.Context(), []string{"compare", "--trace", "../../docs/examples/staging", "--policy", "firstfit,bestfit,mostallocated"}, &out, &errs)
+	require.Equal(t, exitOK, code, errs.String())
+	require.Contains(t, readText(t, "../../docs/own-cluster.md"), "```\n"+out.String()+"```\n")
+}
+
 func readText(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
