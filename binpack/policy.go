@@ -77,6 +77,16 @@ type ClassScorer interface {
 	ByClass()
 }
 
+// A Shortlister is a Scorer that can tell for many machines that they will not
+// win without scoring them.
+type Shortlister interface {
+	Scorer
+	// Contenders appends to buf the machines that take the item, by ascending
+	// index, without some that do not have the highest score. known is false
+	// when it cannot tell; buf is as it was then.
+	Contenders(item Item, buf []int32) (contenders []int32, known bool)
+}
+
 // A DeviceChooser picks the devices for an item that goes to a machine. free
 // holds the free share of each device of the dimension, in units of 1/One; the
 // chosen indices are appended to devices.

@@ -1049,11 +1049,7 @@ func (s *State) retire(m int32) {
 // that take it; equal scores go to the lowest position. The error is ErrNoFit
 // or ErrNotFinite.
 func (s *State) Choose(scorer Scorer, item Item) (int32, error) {
-	if _, ok := scorer.(ClassScorer); ok && s.useClasses() {
-		s.candidates = s.representatives(item.App, s.candidates[:0])
-	} else {
-		s.candidates = s.Feasible(item.App, s.candidates[:0])
-	}
+	s.candidates = s.contenders(scorer, item, s.candidates[:0])
 	n := len(s.candidates)
 	if n == 0 {
 		return -1, ErrNoFit
@@ -1073,4 +1069,20 @@ func (s *State) Choose(scorer Scorer, item Item) (int32, error) {
 		}
 	}
 	return s.candidates[best], nil
+}
+
+// contenders appends to buf machines that take the item, among them the one that
+// the scorer ranks first.
+func (s *State) contenders(scorer Scorer, item Item, buf []int32) []int32 {
+	switch scorer := scorer.(type) {
+	case ClassScorer:
+		if s.useClasses() {
+			return s.representatives(item.App, buf)
+		}
+	case Shortlister:
+		if buf, known := scorer.Contenders(item, buf); known {
+			return buf
+		}
+	}
+	return s.Feasible(item.App, buf)
 }

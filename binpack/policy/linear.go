@@ -98,8 +98,13 @@ type linearScorer struct {
 	profileOf []int32   // [app]
 	profiles  [][]int64 // demand vectors
 	columns   []column  // [profile], nil when there are too many
-	position  []int32   // [machine] index among the candidates of this call
-	stride    int
+	bounded   bool      // columns have bounds
+	boundFrom int       // machines; math.MaxInt where bounds do not hold
+	seeds     []int32
+	// seedScores has room for all seeds of a column and one more.
+	seedScores [len(bounds{}.seeds) + 1]float64
+	position   []int32 // [machine] index among the candidates of this call
+	stride     int
 
 	near      [][]int32 // [app] apps that one more of it closes at once
 	far       [][]far   // [app] apps that it closes under conditions
@@ -145,6 +150,7 @@ type column struct {
 	base []float64 // Σ weight·feature over util, mean, full, frag, empty
 	util []float64
 	lost []uint64 // shapes that fit now and not after; emptyBit
+	bounds
 }
 
 // emptyBit marks an empty machine in column.lost.
@@ -178,6 +184,10 @@ func newLinearScorer(p *Linear, s *binpack.State) *linearScorer {
 	l.words = (len(inst.Apps) + 63) / 64
 	if l.slots {
 		l.compileShapes()
+	}
+	l.boundFrom = boundsPay
+	if !l.boundsHold() {
+		l.boundFrom = math.MaxInt
 	}
 	return l
 }
@@ -316,16 +326,7 @@ func (l *linearScorer) Score(item binpack.Item, candidates []int32, out []float6
 	l.sync()
 	a := item.App
 	prof := l.profileOf[a]
-	rc := float64(l.d.sumRC)/(1<<(itemBits+shareBits)) + 1
-	singl := 0.0
-	if w := l.weights[fSingl]; w != 0 && l.s.Instance().Groups[l.s.Instance().Apps[a].Group].Limit == 1 {
-		r := float64(l.d.remaining[a]) / (1 << itemBits)
-		singl = w * min(1, r/float64(l.s.Active()+1))
-	}
-	open := 0.0
-	if n := len(l.profileOf); n > 1 {
-		open = l.weights[fOpen] / float64(n-1)
-	}
+	singl, open := l.singlWeight(a), l.openWeight()
 	keepBack := l.keepBack()
 	slot := l.weights[fSlot] * .25 / (1 << pressureBits)
 	col, own := l.column(prof, candidates)
@@ -373,7 +374,32 @@ func (l *linearScorer) Score(item binpack.Item, candidates []int32, out []float6
 	if w := l.weights[fRecent]; w != 0 {
 		l.addRecent(w, candidates, out)
 	}
-	l.addClosing(a, open, rc, candidates, out)
+	l.addClosing(a, open, candidates, out)
+}
+
+// singlWeight is the factor of util in the feature singl.
+func (l *linearScorer) singlWeight(a int32) float64 {
+	w := l.weights[fSingl]
+	if w == 0 || l.s.Instance().Groups[l.s.Instance().Apps[a].Group].Limit != 1 {
+		return 0
+	}
+	r := float64(l.d.remaining[a]) / (1 << itemBits)
+	return w * min(1, r/float64(l.s.Active()+1))
+}
+
+// openWeight is the weight of one app that is allowed.
+func (l *linearScorer) openWeight() float64 {
+	if n := len(l.profileOf); n > 1 {
+		return l.weights[fOpen] / float64(n-1)
+	}
+	return 0
+}
+
+// closingWeights are what an app counts that the placement closes a machine to,
+// and each unit of its R_b·c_b.
+func (l *linearScorer) closingWeights() (fixed, closing float64) {
+	rc := float64(l.d.sumRC)/(1<<(itemBits+shareBits)) + 1
+	return l.weights[fClose]/max(1, l.maxDegree) - l.openWeight(), 4 * l.weights[fClosing] / rc / (1 << (itemBits + shareBits))
 }
 
 // keepBack reports whether empty machines wait until no other takes the item:
@@ -401,13 +427,12 @@ func (l *linearScorer) addRecent(w float64, candidates []int32, out []float64) {
 // addClosing adds the features close and closing, and takes from open what the
 // placement closes. Most apps are still allowed on most machines, so everything
 // is added everywhere and taken back where the machine is closed already.
-func (l *linearScorer) addClosing(a int32, open, rc float64, candidates []int32, out []float64) {
+func (l *linearScorer) addClosing(a int32, open float64, candidates []int32, out []float64) {
 	wClose, wClosing := l.weights[fClose], l.weights[fClosing]
 	if wClose == 0 && wClosing == 0 && open == 0 {
 		return
 	}
-	closing := 4 * wClosing / rc / (1 << (itemBits + shareBits))
-	fixed := wClose/max(1, l.maxDegree) - open
+	fixed, closing := l.closingWeights()
 	if near := l.near[a]; len(near) > 0 {
 		sum := 0.0
 		for _, b := range near {
@@ -463,16 +488,31 @@ func (l *linearScorer) column(prof int32, candidates []int32) (col *column, own 
 	if all {
 		if col.base == nil {
 			col.base, col.util, col.lost = make([]float64, l.stride), make([]float64, l.stride), make([]uint64, l.stride)
+			if l.bounded {
+				col.bounds = newBounds(l.stride)
+			}
 		}
 		for m := range int32(l.s.Size()) {
-			l.compute(col, m, prof, m)
+			l.follow(col, prof, m)
 		}
 		return col, false
 	}
 	for _, c := range l.columnChanges {
-		l.compute(col, c.Machine, prof, c.Machine)
+		l.follow(col, prof, c.Machine)
+		if c.App >= 0 && l.profileOf[c.App] == prof {
+			col.seeds[col.next%len(col.seeds)] = c.Machine
+			col.next++
+		}
 	}
 	return col, false
+}
+
+// follow brings a machine's entry in a profile's column up to date.
+func (l *linearScorer) follow(col *column, prof, m int32) {
+	l.compute(col, m, prof, m)
+	if l.bounded {
+		l.setBound(col, prof, m)
+	}
 }
 
 // compute fills one entry of a column.
@@ -588,6 +628,7 @@ func (l *linearScorer) grow() {
 	if n > l.stride {
 		l.stride = max(64, n+n/2)
 		l.columns = nil
+		l.bounded = l.stride >= l.boundFrom
 		if len(l.profiles)*l.stride <= maxCached {
 			l.columns = make([]column, len(l.profiles))
 		}

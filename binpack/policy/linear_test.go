@@ -289,3 +289,89 @@ func knownOf(tr *trace.Trace, k binpack.Knowledge) binpack.Known {
 	}
 	return known
 }
+
+// onlyScores hides that a scorer can tell contenders.
+type onlyScores struct{ binpack.Scorer }
+
+// TestContenders replays generated traces: with contenders alone scored and with
+// all machines, Choose decides the same.
+func TestContenders(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 9))
+	shortlisted, scored := 0, 0
+	for _, tc := range []struct {
+		kind string
+		set  map[string]string
+	}{
+		{"small", nil},
+		{"large", map[string]string{"scale": ".2"}},
+		{"large3d", map[string]string{"scale": ".1"}},
+		{"fixed", map[string]string{"scale": ".1", "f": ".95"}},
+		{"churn", map[string]string{"scale": ".1", "days": "1"}},
+	} {
+		for round := range 10 {
+			tr, err := generate.Generate(tc.kind, uint64(round), tc.set)
+			require.NoError(t, err)
+			if round%2 == 0 {
+				addRules(tr.Instance)
+				tr.Instance.Groups[0].SpreadMin = 4
+			}
+			p := everyFeature(t, []binpack.Knowledge{binpack.K0, binpack.K1, binpack.K1Clock}[round%3], round%3 == 0)
+			if round > 0 {
+				for f := range p.weights {
+					p.weights[f] = float64(rng.IntN(3)) * rng.NormFloat64()
+				}
+				p.weights[fSlot] = -math.Abs(p.weights[fSlot])
+			}
+			a, b := contenders(t, tr, p, rng)
+			shortlisted, scored = shortlisted+a, scored+b
+		}
+	}
+	require.Less(t, float64(shortlisted), .8*float64(scored), "bounds save nothing")
+}
+
+func contenders(t *testing.T, tr *trace.Trace, p *Linear, rng *rand.Rand) (shortlisted, scored int) {
+	t.Helper()
+	s := binpack.NewState(tr.Instance)
+	s.Known = knownOf(tr, p.know)
+	scorer := newLinearScorer(p, s)
+	require.Equal(t, boundsPay, scorer.boundFrom)
+	scorer.boundFrom = 0
+	plain := onlyScores{newLinearScorer(p, s)}
+	where := map[int32][]int32{} // request → machines
+	for i, e := range tr.Events[:min(len(tr.Events), 1500)] {
+		q := tr.Requests[e.Request]
+		if e.Kind == trace.Delete {
+			if stand := where[e.Request]; len(stand) > 0 {
+				s.Remove(q.App, stand[len(stand)-1], nil)
+				where[e.Request] = stand[:len(stand)-1]
+			}
+			continue
+		}
+		if p.know.Clock() {
+			s.Known.Elapsed = float64(i) / float64(len(tr.Events))
+		}
+		s.Arrive(q.App, q.Count)
+		for range q.Count {
+			item := binpack.Item{App: q.App}
+			want, failure := s.Choose(plain, item)
+			got, err := s.Choose(scorer, item)
+			require.Equal(t, failure, err)
+			require.Equal(t, want, got, "event %d", i)
+			if err != nil {
+				continue
+			}
+			all := s.Feasible(q.App, nil)
+			some, known := scorer.Contenders(item, nil)
+			if known {
+				require.Subset(t, all, some)
+				shortlisted, scored = shortlisted+len(some), scored+len(all)
+			}
+			if rng.IntN(8) == 0 {
+				got = all[rng.IntN(len(all))] // somebody else places, too
+			}
+			s.Place(item, got, nil)
+			where[e.Request] = append(where[e.Request], got)
+		}
+	}
+	return shortlisted, scored
+}
