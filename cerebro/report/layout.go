@@ -3,7 +3,9 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/sigma-scheduler/sigma/binpack"
@@ -121,9 +123,9 @@ func ranks(layouts []*Layout, d int) []int {
 }
 
 // drawn are the machines of the picture, fullest first, with their items by
-// the apps' rank. Machines that have nothing of the dimension are left out, and
-// of more than most every k-th is taken, from the fullest to the emptiest.
-func (l *Layout) drawn(d, most int, rank []int) (machines []Machine, every int) {
+// the apps' rank. Machines that have nothing of the dimension are left out.
+func (l *Layout) drawn(d int, rank []int) []Machine {
+	var machines []Machine
 	for _, m := range l.Machines {
 		if l.capacity(&m)[d] > 0 {
 			m.Items = slices.SortedFunc(slices.Values(m.Items), func(a, b binpack.Entry) int {
@@ -135,32 +137,46 @@ func (l *Layout) drawn(d, most int, rank []int) (machines []Machine, every int) 
 	slices.SortStableFunc(machines, func(a, b Machine) int {
 		return cmp.Compare(l.share(&b, d), l.share(&a, d))
 	})
-	every = (len(machines) + most - 1) / most
-	if every <= 1 {
-		return machines, 1
-	}
-	var some []Machine
-	for i := 0; i < len(machines); i += every {
-		some = append(some, machines[i])
-	}
-	return some, every
+	return machines
 }
 
-// amounts says how much of each dimension something needs: "4 cpu, 8Gi memory".
-func (l *Layout) amounts(values []int64) string {
-	const most = 4
+// oneIn takes every k-th, from the first.
+func oneIn(k int, machines []Machine) []Machine {
+	var some []Machine
+	for i := 0; i < len(machines); i += k {
+		some = append(some, machines[i])
+	}
+	return some
+}
+
+// amounts says how much of some dimensions something needs: "4 cpu, 8Gi memory".
+func (l *Layout) amounts(values []int64, dimensions []int) string {
 	var parts []string
-	for d, dim := range l.Instance.Dimensions {
-		if values[d] == 0 {
-			continue
+	for _, d := range dimensions {
+		if values[d] != 0 {
+			dim := l.Instance.Dimensions[d]
+			parts = append(parts, amount(values[d], dim)+" "+dim.Name)
 		}
-		if len(parts) == most {
-			parts = append(parts, "…")
-			break
-		}
-		parts = append(parts, trace.FormatQuantity(values[d], dim)+" "+dim.Name)
+	}
+	if len(dimensions) < len(values) {
+		parts = append(parts, "…")
 	}
 	return strings.Join(parts, ", ")
+}
+
+// amount is a quantity as people write it: small ones to a thousandth, large
+// ones with a suffix.
+func amount(value int64, dim binpack.Dimension) string {
+	v, suffix := float64(value)/float64(dim.One), ""
+	switch {
+	case math.Abs(v) >= 1<<20 && math.Mod(v, 1<<20) == 0:
+		return trace.FormatQuantity(value, dim)
+	case math.Abs(v) >= 1e9:
+		v, suffix = v/1e9, "G"
+	case math.Abs(v) >= 1e6:
+		v, suffix = v/1e6, "M"
+	}
+	return strconv.FormatFloat(math.Round(1000*v)/1000, 'f', -1, 64) + suffix
 }
 
 // contents names what stands on a machine.

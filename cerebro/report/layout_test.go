@@ -94,25 +94,39 @@ func TestDrawn(t *testing.T) {
 	if !slices.Equal(rank, []int{1, 2, 0}) {
 		t.Errorf("ranks %v", rank)
 	}
-	order := func(most int) (list []int32, every int) {
-		machines, every := l.drawn(0, most, rank)
+	machines := l.drawn(0, rank)
+	order := func(machines []Machine) (list []int32) {
 		for _, m := range machines {
 			list = append(list, m.Index)
 		}
-		return list, every
+		return list
 	}
-	if list, every := order(9); !slices.Equal(list, []int32{1, 2, 0}) || every != 1 {
-		t.Errorf("drawn %v, every %d", list, every)
+	if got := order(machines); !slices.Equal(got, []int32{1, 2, 0}) {
+		t.Errorf("drawn %v", got)
 	}
-	if list, every := order(2); !slices.Equal(list, []int32{1, 0}) || every != 2 {
-		t.Errorf("of two: %v, every %d", list, every)
+	if got := order(oneIn(2, machines)); !slices.Equal(got, []int32{1, 0}) {
+		t.Errorf("one in two: %v", got)
 	}
-	machines, _ := l.drawn(0, 9, rank)
 	if got := l.contents(&machines[0]); got != "a02 ×2, a00 ×4" {
 		t.Errorf("contents %q", got)
 	}
-	if got := l.amounts(l.Instance.Apps[2].Demand); got != "16 cpu, 32Gi memory" {
+	if got := l.amounts(l.Instance.Apps[2].Demand, []int{1, 0}); got != "32Gi memory, 16 cpu" {
 		t.Errorf("amounts %q", got)
+	}
+}
+
+func TestAmount(t *testing.T) {
+	for _, c := range []struct {
+		value, one int64
+		want       string
+	}{{4, 1, "4"}, {470, 1000, "0.47"}, {4686045, 1e6, "4.686"}, {8 << 30, 1, "8Gi"}, {60e9, 1, "60G"}, {2_500_000, 1, "2.5M"}, {-2, 1, "-2"}, {0, 1, "0"}} {
+		if got := amount(c.value, binpack.Dimension{One: c.one}); got != c.want {
+			t.Errorf("%d of %d: %q, want %q", c.value, c.one, got, c.want)
+		}
+	}
+	l := &Layout{Instance: fleet(binpack.Open, 1)}
+	if got := l.amounts([]int64{4, 5}, []int{1}); got != "5 memory, …" {
+		t.Errorf("amounts of one dimension in two: %q", got)
 	}
 }
 
@@ -131,7 +145,8 @@ func TestPicture(t *testing.T) {
 		for _, n := range c.pictured(subject([]Comparison{c}))[i].Layout.items() {
 			items += n
 		}
-		free, apps, _ := strings.Cut(svg[strings.Index(svg, `class="free"`):], "/>")
+		_, columns, _ := strings.Cut(svg, `class="free"`)
+		free, apps, _ := strings.Cut(columns, "/>")
 		if strings.Count(free, "z") != panel.Count || len(panel.Rows) != panel.Count {
 			t.Errorf("%s: %d columns, %d rows, want %d", panel.Name, strings.Count(free, "z"), len(panel.Rows), panel.Count)
 		}
@@ -150,6 +165,24 @@ func TestPicture(t *testing.T) {
 	nearly.Results = slices.DeleteFunc(nearly.Results, func(r Result) bool { return r.Policy != "bestfit" })
 	if p := newPicture([]Comparison{nearly}); len(p.Panels) != 1 {
 		t.Errorf("%d panels of one policy", len(p.Panels))
+	}
+}
+
+// Where one fleet has too many machines to draw, both are thinned alike.
+func TestPictureOneScale(t *testing.T) {
+	c := small()
+	for i := range c.Results {
+		c.Results[i].Layout = layout(fleet(binpack.Open, 30), 390, .9)
+	}
+	c.result("bestfit").Layout = layout(fleet(binpack.Open, 30), 410, .85)
+	p := newPicture([]Comparison{c})
+	if p.Panels[0].Count != 205 || p.Panels[1].Count != 195 {
+		t.Errorf("%d and %d columns of 410 and 390 machines", p.Panels[0].Count, p.Panels[1].Count)
+	}
+	for _, panel := range p.Panels {
+		if !strings.Contains(string(panel.SVG), ">400</text>") {
+			t.Errorf("%s does not count machines", panel.Name)
+		}
 	}
 }
 

@@ -29,7 +29,7 @@ type panel struct {
 }
 
 const (
-	mostColumns    = 800 // drawn; of larger fleets a part
+	mostColumns    = 400 // drawn; of larger fleets a part
 	mostSideBySide = 60
 )
 
@@ -60,28 +60,30 @@ func newPicture(comparisons []Comparison) *picture {
 	if len(comparisons) > 1 {
 		p.About += " of " + c.Trace.Name + ", the first of the traces"
 	}
-	drawing := drawing{layouts: layouts, dimension: d, rank: rank}
-	most, every := 0, 1
+	g := drawing{layouts: layouts, dimension: d, rank: rank}
+	most := 1
 	for _, l := range layouts {
-		machines, k := l.drawn(d, mostColumns, rank)
-		drawing.machines = append(drawing.machines, machines)
-		most, every = max(most, len(machines)), max(every, k)
+		g.machines = append(g.machines, l.drawn(d, rank))
+		most = max(most, len(g.machines[len(g.machines)-1]))
 	}
-	drawing.columns = most
-	p.Wide = most > mostSideBySide
+	g.every = (most + mostColumns - 1) / mostColumns
+	for i := range g.machines {
+		g.machines[i] = oneIn(g.every, g.machines[i])
+	}
+	limit, name := c.columnLimit()
+	g.columns, g.limit, g.limitName = (max(most, limit)+g.every-1)/g.every, limit, name
+	p.Wide = g.columns > mostSideBySide
 	p.About += fmt.Sprintf(": a column is a machine, the fullest first, a colour is an app, grey is free. Heights are shares of the machine’s %s.", dimension)
-	if every > 1 {
-		p.About += fmt.Sprintf(" One machine in %d is drawn.", every)
-	} else {
-		drawing.limit, drawing.limitName = c.columnLimit()
+	if g.every > 1 {
+		p.About += fmt.Sprintf(" One machine in %d is drawn.", g.every)
 	}
 	if p.Wide {
 		p.About += " Items of one app on a machine are drawn as one, and only the largest apps have a strong colour."
 	}
 	for i, r := range results {
-		p.Panels = append(p.Panels, drawing.panel(i, r, fmt.Sprintf("machines-%d", i+1), p.Wide))
+		p.Panels = append(p.Panels, g.panel(i, r, fmt.Sprintf("machines-%d", i+1), p.Wide))
 	}
-	p.Key = drawing.swatches()
+	p.Key = g.swatches()
 	p.Rest = len(p.Key) < len(rank)
 	return p
 }
@@ -135,8 +137,9 @@ type drawing struct {
 	machines  [][]Machine // of each layout, in the order they are drawn
 	dimension int
 	rank      []int // of the apps
-	columns   int   // of the widest
-	limit     int
+	every     int   // of so many machines one is drawn
+	columns   int   // that there is room for
+	limit     int   // machines; 0 = none
 	limitName string
 }
 
@@ -168,7 +171,7 @@ func (g *drawing) panel(i int, r *Result, id string, wide bool) panel {
 	return p
 }
 
-// shown are the dimensions of the table: the one that is drawn and the first of
+// shown are the dimensions that the page speaks of: the one that is drawn and the first of
 // the others.
 func (g *drawing) shown() []int {
 	const most = 3
@@ -190,7 +193,7 @@ func (g *drawing) row(l *Layout, m *Machine, shown []int) []string {
 	for _, d := range shown {
 		dim, capacity := l.Instance.Dimensions[d], l.capacity(m)[d]
 		row = append(row, fmt.Sprintf("%s of %s",
-			trace.FormatQuantity(capacity-l.used(m, d), dim), trace.FormatQuantity(capacity, dim)))
+			amount(capacity-l.used(m, d), dim), amount(capacity, dim)))
 	}
 	return append(row, l.contents(m))
 }
@@ -204,7 +207,7 @@ func (g *drawing) svg(which int, p panel, wide bool) template.HTML {
 	}
 	l, machines := g.layouts[which], g.machines[which]
 	bottom := float64(height - foot)
-	pitch := float64(width-plotMargin-left) / float64(max(1, g.columns, g.limit))
+	pitch := float64(width-plotMargin-left) / float64(g.columns)
 	gap := math.Min(4, pitch/6)
 	full := bottom - top // height of a whole machine
 
@@ -238,10 +241,10 @@ func (g *drawing) svg(which int, p panel, wide bool) template.HTML {
 		}
 		app := &l.Instance.Apps[a]
 		fmt.Fprintf(&b, `<path class="app" data-app="%d" fill="%s" d="%s"><title>%s</title></path>`,
-			a, colour(g.rank[a]), &apps[a], escape(fmt.Sprintf("%s: %d items of %s each", app.Name, counts[a], l.amounts(app.Demand))))
+			a, colour(g.rank[a]), &apps[a], escape(fmt.Sprintf("%s: %d items of %s each", app.Name, counts[a], l.amounts(app.Demand, g.shown()))))
 	}
 	if g.limit > 0 {
-		x := left + float64(g.limit)*pitch
+		x := left + float64(g.limit)*pitch/float64(g.every)
 		fmt.Fprintf(&b, `<line class="limit" x1="%.1f" y1="%d" x2="%.1f" y2="%.1f"/>`, x, top-4, x, bottom+6)
 		anchor := "middle"
 		if x > float64(width)-80 {
@@ -278,13 +281,13 @@ func (g *drawing) stack(apps []strings.Builder, l *Layout, m *Machine, x, bottom
 	}
 }
 
-// numbers count the columns.
+// numbers count the machines.
 func (g *drawing) numbers(b *strings.Builder, left int, bottom, pitch float64) {
-	a := newAxis(0, float64(max(g.columns, g.limit)), 0, 1)
-	step := max(1, int(a.step))
-	for n := step; n <= max(g.columns, g.limit); n += step {
+	most := g.columns * g.every
+	step := max(1, int(newAxis(0, float64(most), 0, 1).step))
+	for n := step; n <= most; n += step {
 		fmt.Fprintf(b, `<text class="tick" text-anchor="middle" x="%.1f" y="%.1f">%d</text>`,
-			float64(left)+(float64(n)-.5)*pitch, bottom+20, n)
+			float64(left)+(float64(n)/float64(g.every)-.5)*pitch, bottom+20, n)
 	}
 }
 
@@ -317,7 +320,7 @@ func (g *drawing) swatches() []swatch {
 			app := &l.Instance.Apps[a]
 			list[rank] = swatch{
 				template.HTML(fmt.Sprintf(`<svg viewBox="0 0 10 10"><path fill="%s" d="M0 0h10v10h-10z"/></svg>`, colour(rank))), //nolint:gosec // numbers alone
-				fmt.Sprintf("%s: %s each, %d of them", app.Name, l.amounts(app.Demand), n),
+				fmt.Sprintf("%s: %s each, %d of them", app.Name, l.amounts(app.Demand, g.shown()), n),
 			}
 		}
 	}

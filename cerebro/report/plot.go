@@ -57,7 +57,11 @@ func (p strip) svg() template.HTML {
 	a.vertical(&b, top, bottom)
 	if !math.IsNaN(p.limit) {
 		x := a.at(p.limit)
-		fmt.Fprintf(&b, `<line class="limit" x1="%.1f" y1="%d" x2="%.1f" y2="%d"/>`, x, top-6, x, bottom)
+		fmt.Fprintf(&b, `<path class="limit" d="M%.1f %dV%d`, x, top-6, top)
+		for i := range p.rows { // beside the dots, not through the names
+			fmt.Fprintf(&b, `M%.1f %dV%d`, x, top+rowHeight*i+28, top+rowHeight*i+56)
+		}
+		b.WriteString(`"/>`)
 		label(&b, "limit", x, top-14, limitText(p.limitName, p.limit))
 	}
 	for i, r := range p.rows {
@@ -150,7 +154,7 @@ func (p lineChart) svg() template.HTML {
 	if !math.IsNaN(p.limit) {
 		at := y.at(p.limit)
 		fmt.Fprintf(&b, `<line class="limit" x1="%d" y1="%.1f" x2="%d" y2="%.1f"/>`, left, at, plotWidth-plotMargin, at)
-		fmt.Fprintf(&b, `<text class="limit" x="%d" y="%.1f">%s</text>`, left+6, at-7, escape(limitText(p.limitName, p.limit)))
+		fmt.Fprintf(&b, `<text class="limit" text-anchor="end" x="%d" y="18">%s</text>`, plotWidth-plotMargin, escape(limitText(p.limitName, p.limit)))
 	}
 	fmt.Fprintf(&b, `<text class="axis" text-anchor="end" x="%d" y="%d">%s</text>`, plotWidth-plotMargin, height-8, unit)
 	fmt.Fprintf(&b, `<text class="axis" x="%d" y="18">%s</text>`, 4, escape(p.axis))
