@@ -210,6 +210,13 @@ func (a *app) trainTo(ctx context.Context, cfg train.Config, f trainFlags) error
 	if errors.Is(err, swarm.ErrSettings) {
 		return usagef("%w; take another folder, or the same settings", err)
 	}
+	again := "; with --checkpoint DIR the same command would go on from there"
+	if f.checkpoint != "" {
+		again = "; the same command goes on from there"
+	}
+	if object == nil && errors.Is(err, context.Canceled) && f.checkpoint != "" {
+		return interrupted("%s is not written before the first generation is done%s", f.out, again)
+	}
 	if object == nil || err != nil && !errors.Is(err, ctx.Err()) {
 		return err
 	}
@@ -217,7 +224,7 @@ func (a *app) trainTo(ctx context.Context, cfg train.Config, f trainFlags) error
 		return err
 	}
 	if err != nil {
-		return interrupted("%s holds the best so far, of %s", f.out, plural(last.Evaluations, "evaluation"))
+		return interrupted("%s holds the best so far, of %s%s", f.out, plural(last.Evaluations, "evaluation"), again)
 	}
 	fmt.Fprintf(a.stdout, "%s: %s, fitness %.6g after %s\n", f.out, object.Digest(), last.GlobalBest,
 		plural(last.Evaluations, "evaluation"))
