@@ -90,15 +90,15 @@ func folderFiles(dir string) (files, error) {
 }
 
 // openRegular opens a file, and neither a folder nor a pipe, at which it would wait.
-func openRegular(path string) (*os.File, error) {
-	info, err := os.Stat(path)
+func openRegular(name string) (*os.File, error) {
+	info, err := os.Stat(name)
 	if err != nil {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: not a regular file", filepath.Base(path))
+		return nil, fmt.Errorf("%s: not a regular file", filepath.Base(name))
 	}
-	return os.Open(path)
+	return os.Open(name)
 }
 
 // archiveFiles unpacks a .tar.gz into memory, since its order of files is not
