@@ -47,6 +47,10 @@ bench: ## benchmarks of the packing core (compare with benchstat, runs interleav
 oracle: ## differential tests against other people's implementations, where they exist
 	@if [[ -f hack/oracle/go.mod ]]; then cd hack/oracle && go test ./...; else echo 'no hack/oracle in this tree'; fi
 
+.PHONY: browser
+browser: ## the reports in a headless Chromium, if there is one
+	hack/browser/run.sh
+
 .PHONY: demo
 demo: ## the product in one go, on generated data (DEMO_BUDGET=ci: a short one)
 	hack/demo.sh

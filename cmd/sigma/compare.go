@@ -81,9 +81,6 @@ placement is checked by an independent checker; a violation makes the exit code
 			if err != nil {
 				return err
 			}
-			if err := a.printComparison(result, format, detail); err != nil {
-				return err
-			}
 			if page != "" {
 				err := writeFile(page, func(w io.Writer) error { return report.HTML(w, result.Comparisons) })
 				if err != nil {
@@ -95,6 +92,9 @@ placement is checked by an independent checker; a violation makes the exit code
 				if err != nil {
 					return err
 				}
+			}
+			if err := a.printComparison(result, format, detail); err != nil {
+				return err
 			}
 			return violated(result.Violations)
 		}),
