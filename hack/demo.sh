@@ -59,3 +59,8 @@ done
 times >"$dir/times"
 printf '\n%s CPU seconds\n' "$(awk -F '[ms ]+' 'NR == 2 {printf "%.0f", $1 * 60 + $2 + $3 * 60 + $4}' "$dir/times")"
 echo 'the report is in out/report.html'
+if [[ -t 1 && -n ${DISPLAY:-}${WAYLAND_DISPLAY:-} ]] && command -v xdg-open >/dev/null; then
+	xdg-open out/report.html
+elif [[ -t 1 ]] && command -v open >/dev/null && [[ $(uname) == Darwin ]]; then
+	open out/report.html
+fi
