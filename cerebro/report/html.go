@@ -18,9 +18,17 @@ var pageText string
 var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
 // HTML writes the comparisons as one page that needs nothing else: no network,
-// and its script only points out what the page says anyway.
-func HTML(w io.Writer, comparisons []Comparison) error {
-	if err := pageTemplate.Execute(w, newPage(comparisons)); err != nil {
+// and its script only points out what the page says anyway. notes, lines on all
+// of it, stand below the first table.
+func HTML(w io.Writer, comparisons []Comparison, notes []string) error {
+	p := newPage(comparisons)
+	switch {
+	case p.Overview != nil:
+		p.Overview.Notes = append(p.Overview.Notes, notes...)
+	case len(p.Sections) > 0:
+		p.Sections[0].Notes = append(p.Sections[0].Notes, notes...)
+	}
+	if err := pageTemplate.Execute(w, p); err != nil {
 		return fmt.Errorf("write page: %w", err)
 	}
 	return nil

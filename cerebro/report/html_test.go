@@ -46,7 +46,7 @@ var script = regexp.MustCompile(`(?s)<script>.*?</script>`)
 func TestHTML(t *testing.T) {
 	for name, comparisons := range pages() {
 		t.Run(name, func(t *testing.T) {
-			writer := func(w io.Writer) error { return HTML(w, comparisons) }
+			writer := func(w io.Writer) error { return HTML(w, comparisons, []string{"a note on the run"}) }
 			page := render(t, writer)
 			if page != render(t, writer) {
 				t.Error("two renderings differ")
@@ -65,6 +65,9 @@ func TestHTML(t *testing.T) {
 			}
 			if !strings.Contains(page, `<p class="summary">`) {
 				t.Error("no summary")
+			}
+			if n := strings.Count(page, "a note on the run"); n != min(1, len(comparisons)) {
+				t.Errorf("the note stands %d times", n)
 			}
 			tables := len(comparisons)
 			if tables > 1 {
@@ -139,7 +142,7 @@ func TestHTMLEscapes(t *testing.T) {
 	l.Instance.Apps[0].Name, l.Instance.Machines[0].Name, l.Instance.Dimensions[0].Name = evil, evil, evil
 	c := Build(Trace{Name: evil, Dimensions: []string{evil}}, Bound{Machines: 1, Cost: 1, Method: evil},
 		[]PolicyRuns{{Policy: evil, Knowledge: evil, Exposure: evil, Digest: evil, Runs: packed(2, 3, 4), Layout: l}})
-	page := render(t, func(w io.Writer) error { return HTML(w, []Comparison{c}) })
+	page := render(t, func(w io.Writer) error { return HTML(w, []Comparison{c}, nil) })
 	if strings.Contains(script.ReplaceAllString(page, ""), "<script") || strings.Count(page, "<script") != 1 {
 		t.Error("a name was not escaped")
 	}

@@ -18,6 +18,7 @@ type claim struct {
 	current  *claimed
 	baseline *claimed
 	subject  *claimed
+	best     *claimed // where it is neither of the two and needs less than the subject
 	suffix   string
 }
 
@@ -114,7 +115,8 @@ func claimOfMany(comparisons []Comparison) claim {
 
 // choose picks from results in their order of merit the present placement,
 // Best-Fit and the policy that the sentence is about: the first learned one,
-// else the best. Nearly offline results are no subject.
+// else the best. A better one than that is named too. Nearly offline results
+// are no subject.
 func (k *claim) choose(n int, at func(i int) (*Result, float64)) {
 	for i := range n {
 		r, v := at(i)
@@ -125,8 +127,14 @@ func (k *claim) choose(n int, at func(i int) (*Result, float64)) {
 		case (r.Policy == bestFitNames[0] || r.Policy == bestFitNames[1]) && k.baseline == nil:
 			k.baseline = &claimed{result: r, name: r.Policy, value: v}
 		case k.subject == nil || learned(r) && !k.subject.learned:
+			if k.subject != nil && k.best == nil {
+				k.best = k.subject
+			}
 			k.subject = &claimed{r, nameOf(r), v, learned(r)}
 		}
+	}
+	if k.best != nil && !(k.best.value < k.subject.value) {
+		k.best = nil
 	}
 	if k.baseline == nil {
 		k.baseline, k.current = k.current, nil
@@ -158,7 +166,7 @@ func (k *claim) String() string {
 		return "No policy was compared" + k.suffix + "."
 	}
 	var parts []string
-	for _, who := range []*claimed{k.current, k.baseline, k.subject} {
+	for _, who := range []*claimed{k.current, k.baseline, k.subject, k.best} {
 		if who != nil {
 			parts = append(parts, k.part(who, len(parts) == 0))
 		}
@@ -171,7 +179,11 @@ func (k *claim) String() string {
 		}
 	}
 	if k.subject != nil {
-		s += ": " + k.difference()
+		s += ": "
+		if k.best != nil {
+			s += k.subject.result.Policy + " "
+		}
+		s += k.difference()
 		if k.current != nil {
 			s += " than " + k.baseline.name
 		}

@@ -82,7 +82,7 @@ placement is checked by an independent checker; a violation makes the exit code
 				return err
 			}
 			if page != "" {
-				err := writeFile(page, func(w io.Writer) error { return report.HTML(w, result.Comparisons) })
+				err := writeFile(page, func(w io.Writer) error { return report.HTML(w, result.Comparisons, result.Notes) })
 				if err != nil {
 					return err
 				}
