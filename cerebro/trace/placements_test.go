@@ -16,8 +16,8 @@ import (
 const placementsText = `time,request,item,app,machine,devices,kind
 0.1,r1,0,web,m-00000,,place
 0.30000000000000004,r2,1,train,m-00001,0|1,place
-1e22,"a,b",0,web,,,unplaced
-100000000000000000000000,r1,0,web,m-00000,,remove
+1e15,"a,b",0,web,,,unplaced
+1000000000000000,r1,0,web,m-00000,,remove
 `
 
 func readAll(text string) ([]Placement, error) {
@@ -41,8 +41,8 @@ func TestPlacements(t *testing.T) {
 	want := []Placement{
 		{0.1, "r1", 0, "web", "m-00000", "", Place},
 		{0.30000000000000004, "r2", 1, "train", "m-00001", "0|1", Place},
-		{1e22, "a,b", 0, "web", "", "", Unplaced},
-		{1e23, "r1", 0, "web", "m-00000", "", Remove},
+		{1e15, "a,b", 0, "web", "", "", Unplaced},
+		{1e15, "r1", 0, "web", "m-00000", "", Remove},
 	}
 	got, err := readAll(placementsText)
 	require.NoError(t, err)
@@ -60,7 +60,7 @@ func TestPlacements(t *testing.T) {
 	f.Close()
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
-	require.Equal(t, strings.Replace(placementsText, "1e22", "10000000000000000000000", 1), string(text))
+	require.Equal(t, strings.Replace(placementsText, "1e15", "1000000000000000", 1), string(text))
 	got, err = ReadPlacements(path)
 	require.NoError(t, err)
 	require.Equal(t, want, got)

@@ -170,6 +170,7 @@ var malformedTraces = map[string]malformed{
 	"negative cost":        {"machines.csv", "big,a,,2", "big,a,,-2", `machines.csv:2: cost "-2": negative`},
 	"NaN cost":             {"machines.csv", "big,a,,2", "big,a,,NaN", `machines.csv:2: cost "NaN": not a finite decimal number`},
 	"infinite cost":        {"machines.csv", "big,a,,2", "big,a,,1e999", `machines.csv:2: cost "1e999": out of range`},
+	"cost beyond 2^53":     {"machines.csv", "big,a,,2", "big,a,,9007199254740994", `machines.csv:2: cost "9007199254740994": out of range`},
 	"unknown suffix":       {"machines.csv", "512Gi", "512Qi", `machines.csv:2: memory "512Qi": unknown suffix "Qi"`},
 	"negative capacity":    {"machines.csv", "512Gi", "-512Gi", `machines.csv:2: memory "-512Gi": negative`},
 	"capacity overflow":    {"machines.csv", "512Gi", "512Ei", `machines.csv:2: memory "512Ei": above 2^50 units`},
@@ -225,6 +226,7 @@ var malformedTraces = map[string]malformed{
 	// events.csv.
 	"NaN time":          {"events.csv", "\n1,create", "\nNaN,create", `events.csv:2: time "NaN": not a finite decimal number`},
 	"infinite time":     {"events.csv", "\n1,create", "\n-Inf,create", `events.csv:2: time "-Inf": not a finite decimal number`},
+	"time far away":     {"events.csv", "\n1,create", "\n-1e300,create", `events.csv:2: time "-1e300": out of range`},
 	"hexadecimal time":  {"events.csv", "\n1,create", "\n0x1p4,create", `events.csv:2: time "0x1p4": not a finite decimal number`},
 	"no time":           {"events.csv", "\n1,create", "\n,create", `events.csv:2: time "": not a finite decimal number`},
 	"back in time":      {"events.csv", "\n3,delete", "\n1.5,delete", `events.csv:5: time "1.5": before 2 in the line above`},

@@ -168,7 +168,11 @@ func (t *table) amountOr(column int, empty float64) (float64, error) {
 	return v, nil
 }
 
-// parseFloat reads a finite decimal number.
+// maxNumber is the largest time, cost or forecast: up to it whole numbers are
+// exact, and integrals over a fleet are finite.
+const maxNumber = 1 << 53
+
+// parseFloat reads a decimal number.
 func parseFloat(s string) (float64, error) {
 	for i := range len(s) {
 		// strconv also takes hexadecimal, infinity and NaN.
@@ -179,7 +183,7 @@ func parseFloat(s string) (float64, error) {
 		}
 	}
 	v, err := strconv.ParseFloat(s, 64)
-	if errors.Is(err, strconv.ErrRange) {
+	if errors.Is(err, strconv.ErrRange) || math.Abs(v) > maxNumber {
 		return 0, errors.New("out of range")
 	} else if err != nil {
 		return 0, errors.New("not a finite decimal number")
