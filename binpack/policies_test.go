@@ -206,3 +206,34 @@ func TestChooseByClass(t *testing.T) {
 	})
 	require.GreaterOrEqual(t, byClass, 6)
 }
+
+// TestChooseAmongManyClasses: the same where classes are so many that they are
+// searched late.
+func TestChooseAmongManyClasses(t *testing.T) {
+	for _, pol := range []binpack.Policy{policy.BestFit{}, policy.FirstFit{}, policy.WorstFit{}} {
+		rng := rand.New(rand.NewPCG(1, 2))
+		inst := &binpack.Instance{
+			Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}, {Name: "memory", One: 1}},
+			Types:      []string{"node"}, Fleet: binpack.Fixed,
+			Machines: []binpack.MachineLine{{Name: "node", Count: 1200, Cost: 1, Capacity: []int64{100, 100}}},
+		}
+		for a := range int32(40) {
+			inst.Groups = append(inst.Groups, binpack.Group{Name: fmt.Sprint(a), Limit: 1})
+			inst.Apps = append(inst.Apps, binpack.App{
+				Name: fmt.Sprint(a), Group: a, Expected: -1, Lifetime: -1,
+				Demand: []int64{8 + rng.Int64N(40), 8 + rng.Int64N(40)},
+			})
+			if a > 2 {
+				inst.Rules = append(inst.Rules, binpack.Rule{A: a, B: a - 3})
+			}
+		}
+		late := 0
+		look := func(s *binpack.State, _ binpack.Scorer, _ binpack.Item) {
+			if s.SearchesClassesLate() {
+				late++
+			}
+		}
+		require.Equal(t, run(inst, hidden{pol}, 1, 6000, nothing), run(inst, pol, 1, 6000, look))
+		require.Greater(t, late, 500)
+	}
+}

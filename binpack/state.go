@@ -2,6 +2,7 @@ package binpack
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 )
@@ -82,6 +83,7 @@ type State struct {
 	lastReject  int
 	rejecting   []rejecting // all dimensions, those that reject most machines first
 	candidates  []int32
+	pending     []int32 // beside candidates: the class to search, -1 = none
 	scores      []float64
 	deviceOut   []int32
 	totalAlive  int64
@@ -635,8 +637,7 @@ func (s *State) devicesFit(app *App, m int32) bool {
 func (s *State) Feasible(app int32, buf []int32) []int32 {
 	a := &s.inst.Apps[app]
 	blocked := s.Blocked(app)
-	spread := s.groups[a.Group].spread
-	narrow := spread > 1 && s.onGroup[a.Group] < spread
+	narrow := s.narrow(a.Group)
 	plain := len(s.deviceDims) == 0
 	if plain && !narrow && len(a.Demand) <= 2 {
 		return s.feasibleTwo(a, blocked, buf)
@@ -1049,7 +1050,7 @@ func (s *State) retire(m int32) {
 // that take it; equal scores go to the lowest position. The error is ErrNoFit
 // or ErrNotFinite.
 func (s *State) Choose(scorer Scorer, item Item) (int32, error) {
-	s.candidates = s.contenders(scorer, item, s.candidates[:0])
+	s.candidates, s.pending = s.contenders(scorer, item, s.candidates[:0], s.pending[:0])
 	n := len(s.candidates)
 	if n == 0 {
 		return -1, ErrNoFit
@@ -1059,30 +1060,55 @@ func (s *State) Choose(scorer Scorer, item Item) (int32, error) {
 	}
 	out := s.scores[:n]
 	scorer.Score(item, s.candidates, out)
-	best := 0
+	best, most := -1, math.Inf(-1)
 	for i, score := range out {
 		if score-score != 0 { // NaN or an infinity
 			return -1, ErrNotFinite
 		}
-		if score > out[best] || score == out[best] && i > 0 && s.before(s.candidates[i], s.candidates[best]) {
+		if score < most || len(s.pending) > 0 && s.pending[i] >= 0 {
+			continue
+		}
+		if score > most || s.before(s.candidates[i], s.candidates[best]) {
+			best, most = i, score
+		}
+	}
+	// A class that was scored by a machine that does not take the item: no score
+	// rises with the position, so that was the most the class can reach.
+	for i, class := range s.pending {
+		if class >= 0 && s.ranks(i, best, out) && s.settle(scorer, item, i, out) && s.ranks(i, best, out) {
 			best = i
 		}
+	}
+	if best < 0 {
+		return -1, ErrNoFit
 	}
 	return s.candidates[best], nil
 }
 
+// ranks reports whether candidate i comes before the best so far, -1 = none.
+func (s *State) ranks(i, best int, out []float64) bool {
+	return best < 0 || out[i] > out[best] || out[i] == out[best] && s.before(s.candidates[i], s.candidates[best])
+}
+
 // contenders appends to buf machines that take the item, among them the one that
-// the scorer ranks first.
-func (s *State) contenders(scorer Scorer, item Item, buf []int32) []int32 {
+// the scorer ranks first. Those that stand for a class are noted in pending, see
+// representatives; it is empty when there are none.
+func (s *State) contenders(scorer Scorer, item Item, buf, pending []int32) (machines, classes []int32) {
 	switch scorer := scorer.(type) {
 	case ClassScorer:
 		if s.useClasses() {
-			return s.representatives(item.App, buf)
+			return s.representatives(item.App, buf, pending)
 		}
 	case Shortlister:
 		if buf, known := scorer.Contenders(item, buf); known {
-			return buf
+			return buf, pending
 		}
 	}
-	return s.Feasible(item.App, buf)
+	return s.Feasible(item.App, buf), pending
+}
+
+// narrow reports whether the spread rule leaves a group only machines without it.
+func (s *State) narrow(group int32) bool {
+	spread := s.groups[group].spread
+	return spread > 1 && s.onGroup[group] < spread
 }

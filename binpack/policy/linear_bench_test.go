@@ -42,6 +42,7 @@ type treadmill struct {
 	tr     *trace.Trace
 	s      *binpack.State
 	scorer binpack.Scorer
+	plain  func(item binpack.Item) int32 // decides instead of scorer, when set
 	know   binpack.Knowledge
 	event  int
 	item   int32
@@ -76,14 +77,39 @@ func (p *treadmill) next() (machine int32) {
 		if p.item++; p.item == q.Count {
 			p.event, p.item = p.event+1, 0
 		}
-		m, err := p.s.Choose(p.scorer, item)
-		if err != nil {
+		m := p.choose(item)
+		if m < 0 {
 			continue // nothing takes it
 		}
 		p.s.Place(item, m, nil)
 		p.most = max(p.most, p.s.Active())
 		return m
 	}
+}
+
+func (p *treadmill) choose(item binpack.Item) int32 {
+	if p.plain != nil {
+		return p.plain(item)
+	}
+	m, err := p.s.Choose(p.scorer, item)
+	if err != nil {
+		return -1
+	}
+	return m
+}
+
+// rewind goes to an event, from the start.
+func (p *treadmill) rewind(event int) {
+	plain := p.plain
+	p.plain = nil
+	known := p.s.Known
+	p.s.Reset()
+	p.s.Known = known
+	p.event, p.item = 0, 0
+	for p.event < event {
+		p.next()
+	}
+	p.plain = plain
 }
 
 // benchTraces are `large`, and a fixed fleet of 5,000 machines, 4.7 times the
