@@ -181,6 +181,20 @@ var fleetCases = []fleetCase{{
 	spread:     1.0 / 2,
 	square:     0.16,
 }, {
+	// Four devices of size 1000. Three hold 600, so 2200 are free, but only one
+	// device entirely: two whole ones (a1) do not fit, 600 (a0) does.
+	name:       "two whole devices",
+	fleet:      binpack.Fixed,
+	devices:    []bool{true},
+	capacities: [][]int64{{4000}},
+	demands:    [][]int64{{600}, {2000}},
+	put:        [][]int32{{0, 0, 0}},
+	mix:        []int64{1, 1},
+	rate:       []float64{0.45},
+	fragment:   1.0 / 2,
+	spread:     1.0 / 3,
+	square:     0.3025,
+}, {
 	// Single amounts at the limit: two machines of 2⁵⁰, one full, one at half.
 	name:       "large amounts",
 	fleet:      binpack.Fixed,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
@@ -165,4 +166,19 @@ func TestLayouts(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestViolations: those of all runs of all policies are counted, the file's
+// order included, so that a single one ends a comparison with exit code 1.
+func TestViolations(t *testing.T) {
+	c := comparison{
+		traces:   []*trace.Trace{oneApp()},
+		layouts:  make([]*report.Layout, 2),
+		policies: [][]Found{{{Policy: policy.FirstFit{}, Name: "firstfit"}, {Policy: policy.BestFit{}, Name: "bestfit"}}},
+		runs:     [][][]cerebro.Run{{{{Violations: 4}, {Order: 1}}, {{}, {Order: 1, Violations: 2}}}},
+		opt:      Options{Orders: 1},
+	}
+	result, err := c.result()
+	require.NoError(t, err)
+	require.Equal(t, 6, result.Violations)
 }

@@ -193,3 +193,23 @@ func TestStartIsTaken(t *testing.T) {
 	require.Equal(t, first.Spec.Weights, second.Spec.Weights)
 	require.Equal(t, first.Spec.Parameters, second.Spec.Parameters)
 }
+
+// TestRisk: fitness is mean + ρ·(worst − mean) over the scenarios.
+func TestRisk(t *testing.T) {
+	fitness := func(risk float64) float64 {
+		cfg := smallConfig(1, 1)
+		cfg.Orders, cfg.Risk = 4, risk
+		require.NoError(t, cfg.complete())
+		sp, err := newSpace(&cfg)
+		require.NoError(t, err)
+		ev, err := newEvaluator(&cfg, sp)
+		require.NoError(t, err)
+		value, _, err := ev.objective(context.Background(), swarm.Task{X: sp.box.Lo})
+		require.NoError(t, err)
+		return value
+	}
+	mean, worst := fitness(0), fitness(1)
+	require.Greater(t, worst, mean)
+	require.InDelta(t, mean+.25*(worst-mean), fitness(.25), 1e-12)
+	require.InDelta(t, mean+DefaultRisk*(worst-mean), fitness(-1), 1e-12)
+}
