@@ -63,6 +63,9 @@ func Bound(t *trace.Trace, seed uint64, order int) report.Bound {
 	case float64:
 		out.Optimal = &optimal
 	}
+	if out.Optimal != nil && *out.Optimal < out.Cost {
+		out.Optimal = nil // below what is proven: a slip of the pen, not a proof
+	}
 	return out
 }
 

@@ -182,3 +182,18 @@ func TestViolations(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 6, result.Violations)
 }
+
+// TestOptimal: what a trace states is believed unless the bound contradicts it.
+func TestOptimal(t *testing.T) {
+	tr := oneApp() // machines of 4
+	tr.Requests = []trace.Request{{Name: "r", Count: 4}}
+	tr.Events = []trace.Event{{Request: 0, Count: 4}} // 12: three machines at least
+	for _, stated := range []any{4, 3.0} {
+		tr.Source = map[string]any{"optimal": stated}
+		require.InDelta(t, stated, *Bound(tr, 1, 0).Optimal, 0)
+	}
+	for _, stated := range []any{2, -3, "4", nil} {
+		tr.Source = map[string]any{"optimal": stated}
+		require.Nil(t, Bound(tr, 1, 0).Optimal)
+	}
+}
