@@ -17,7 +17,7 @@ FUZZTIME ?= 60s
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## bin/sigma, the command line (a minute cold)
@@ -40,12 +40,17 @@ fuzz: ## every fuzz target in turn, FUZZTIME=60s in all
 	hack/fuzz.sh $(FUZZTIME)
 
 .PHONY: bench
-bench: ## benchmarks of the packing core (compare with benchstat, runs interleaved)
-	go test -run '^$$' -bench . ./binpack/...
+bench: ## speed of the packing core as Markdown: ratios to plain twins and rates by size (4 CPU-minutes)
+	@hack/bench.sh
 
 .PHONY: oracle
 oracle: ## differential tests against other people's implementations, where they exist
 	@if [[ -f hack/oracle/go.mod ]]; then cd hack/oracle && go test ./...; else echo 'no hack/oracle in this tree'; fi
+
+.PHONY: controlplane
+controlplane: ## build etcd and Kubernetes, test that they start and stop (@COLD@ CPU-minutes cold, @WARM@ CPU-seconds warm)
+	hack/controlplane/build.sh >/dev/null
+	cd hack/controlplane && CGO_ENABLED=0 go test -trimpath -count=1 ./...
 
 .PHONY: browser
 browser: ## the reports in a headless Chromium, if there is one

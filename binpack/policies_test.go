@@ -237,3 +237,55 @@ func TestChooseAmongManyClasses(t *testing.T) {
 		require.Greater(t, late, 500)
 	}
 }
+
+// TestFeasibleManyDimensions: of many dimensions, too, the machines that take an
+// item are those that Fits says, while items come and go and after a Reset.
+func TestFeasibleManyDimensions(t *testing.T) {
+	for _, dims := range []int{3, 47, 48, 70} {
+		rng := rand.New(rand.NewPCG(uint64(dims), 4))
+		inst := &binpack.Instance{Types: []string{"node"}, Fleet: binpack.Fixed}
+		capacity := make([]int64, dims)
+		for d := range capacity {
+			inst.Dimensions = append(inst.Dimensions, binpack.Dimension{Name: fmt.Sprint("d", d), One: 1})
+			capacity[d] = 60 + rng.Int64N(40)
+		}
+		inst.Machines = []binpack.MachineLine{{Name: "node", Count: 60, Cost: 1, Capacity: capacity}}
+		for a := range int32(30) {
+			demand := make([]int64, dims)
+			for d := range demand {
+				demand[d] = rng.Int64N(30)
+			}
+			inst.Groups = append(inst.Groups, binpack.Group{Name: fmt.Sprint(a), Limit: 3})
+			inst.Apps = append(inst.Apps, binpack.App{Name: fmt.Sprint(a), Group: a, Demand: demand, Expected: -1, Lifetime: -1})
+		}
+		s := binpack.NewState(inst)
+		for range 2 {
+			var apps, machines []int32
+			kept, all := 0, 0
+			for range 800 {
+				app := int32(rng.IntN(30))
+				got := s.Feasible(app, []int32{})
+				want := []int32{}
+				for m := range int32(s.Size()) {
+					if s.Fits(app, m) {
+						want = append(want, m)
+					}
+				}
+				require.Equal(t, want, got)
+				kept, all = kept+len(got), all+s.Size()
+				if at := rng.IntN(len(apps) + 1); at < len(apps) && rng.IntN(3) == 0 {
+					s.Remove(apps[at], machines[at], nil)
+					apps, machines = slices.Delete(apps, at, at+1), slices.Delete(machines, at, at+1)
+				}
+				if len(got) > 0 {
+					m := got[rng.IntN(len(got))]
+					s.Place(binpack.Item{App: app}, m, nil)
+					apps, machines = append(apps, app), append(machines, m)
+				}
+			}
+			require.Less(t, kept, all*3/4)
+			require.Greater(t, kept, all/40)
+			s.Reset()
+		}
+	}
+}
