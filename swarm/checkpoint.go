@@ -86,6 +86,9 @@ func OpenCheckpoint(path string, settings any) (*Checkpoint, error) {
 		return nil, err
 	}
 	c := &Checkpoint{name: path, file: file}
+	if err := lock(file); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: another run has it open: %w", path, err), file.Close())
+	}
 	if err := c.load(header); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}

@@ -258,3 +258,17 @@ func FuzzCheckpoint(f *testing.F) {
 		}
 	})
 }
+
+// TestCheckpointIsLocked: two runs on one checkpoint would write the same
+// evaluations twice, which the next one refuses.
+func TestCheckpointIsLocked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "checkpoint")
+	first, err := OpenCheckpoint(path, "settings")
+	require.NoError(t, err)
+	_, err = OpenCheckpoint(path, "settings")
+	require.ErrorContains(t, err, "another run has it open")
+	require.NoError(t, first.Close())
+	second, err := OpenCheckpoint(path, "settings")
+	require.NoError(t, err)
+	require.NoError(t, second.Close())
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -147,8 +148,8 @@ func (a *app) version() *cobra.Command {
 		Args:    noArgs,
 		RunE: a.do(func(*cobra.Command, []string) error {
 			v := version
-			if v == "" {
-				v = "unknown"
+			if info, ok := debug.ReadBuildInfo(); v == "" && ok {
+				v = info.Main.Version
 			}
 			fmt.Fprintf(a.stdout, "sigma %s %s %s/%s\n", v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return nil

@@ -17,7 +17,6 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
-	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/internal/train"
 	"github.com/sigma-scheduler/sigma/swarm"
@@ -126,7 +125,7 @@ func (f *trainFlags) check(cfg *train.Config) error {
 // tests.
 func (f *trainFlags) complete(cfg *train.Config) error {
 	for _, t := range cfg.Traces {
-		if seed, ok := testSeed(t); ok {
+		if seed, ok := train.TestSeed(t); ok {
 			return usagef("trace %q was generated with the test seed %v: seeds from %d up are never trained on, so that results on them are held out",
 				t.Name, seed, train.FirstTestSeed)
 		}
@@ -166,24 +165,6 @@ func (f *trainFlags) complete(cfg *train.Config) error {
 		cfg.Checkpoint = filepath.Join(f.checkpoint, "train.checkpoint")
 	}
 	return nil
-}
-
-// testSeed reports whether a trace was generated for tests.
-func testSeed(t *trace.Trace) (seed any, ok bool) {
-	if t.Source["origin"] != "generated" {
-		return nil, false
-	}
-	seed = t.Source["seed"]
-	switch s := seed.(type) {
-	case int:
-		return seed, s >= train.FirstTestSeed
-	case uint64:
-		return seed, s >= train.FirstTestSeed
-	case float64:
-		return seed, s >= train.FirstTestSeed
-	default:
-		return nil, false
-	}
 }
 
 // trainTo trains and saves what was found, also when it was interrupted.

@@ -124,7 +124,7 @@ func (c *Config) complete() error {
 		c.Name = "trained"
 	}
 	for _, t := range c.Traces {
-		if seed, ok := generatorSeed(t); ok && seed >= FirstTestSeed {
+		if seed, ok := TestSeed(t); ok {
 			return fmt.Errorf("trace %q has the test seed %d: seeds from %d up are never trained on",
 				t.Name, seed, FirstTestSeed)
 		}
@@ -132,23 +132,22 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// generatorSeed is the seed of a generated trace.
-func generatorSeed(t *trace.Trace) (uint64, bool) {
+// TestSeed gives the seed of a generated trace that is for tests.
+func TestSeed(t *trace.Trace) (seed uint64, ok bool) {
 	if t.Source["origin"] != "generated" {
 		return 0, false
 	}
-	switch seed := t.Source["seed"].(type) {
+	switch s := t.Source["seed"].(type) {
 	case int:
-		return uint64(seed), true
+		seed = uint64(max(0, s))
 	case int64:
-		return uint64(seed), true
+		seed = uint64(max(0, s))
 	case uint64:
-		return seed, true
+		seed = s
 	case float64:
-		return uint64(seed), true
-	default:
-		return 0, false
+		seed = uint64(max(0, s))
 	}
+	return seed, seed >= FirstTestSeed
 }
 
 func newOptimizer(cfg *Config, sp *space) (swarm.Optimizer, error) {
