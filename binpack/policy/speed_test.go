@@ -172,7 +172,7 @@ func speedAgainstTwins(t *testing.T, out io.Writer) {
 			twin := newTreadmill(tr, binpack.K0, bestFit)
 			twin.plain = newPlainBestFit(twin.s).choose
 			n := len(tr.Events)
-			races = append(races, race{"bestfit, tianchi-prelim-b (200 dimensions, all of it)", newTreadmill(tr, binpack.K0, bestFit), twin, 0, n, n, 2, 1})
+			races = append(races, race{"bestfit, tianchi-prelim-b (200 dimensions, all of it)", newTreadmill(tr, binpack.K0, bestFit), twin, 0, n, n, 3, 1})
 			return nil
 		}))
 	}
@@ -375,7 +375,7 @@ func printCosts(out io.Writer, name string, sizes []int, costs []float64) {
 // speedOfChurn replays a million items that come and go on 10,000 machines, all
 // that a replay does included.
 func speedOfChurn(t *testing.T, out io.Writer) {
-	set := map[string]string{"scale": "23", "days": "1.2"}
+	set := map[string]string{"scale": "30", "days": ".95"}
 	tr, err := generate.Generate("churn", 1, set)
 	require.NoError(t, err)
 	shipped, err := Load(filepath.Join("..", "..", "benchdata", "policies", "general-k1-churn.yaml"))
