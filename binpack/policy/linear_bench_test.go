@@ -57,7 +57,7 @@ func newTreadmill(tr *trace.Trace, know binpack.Knowledge, scorer func(*binpack.
 }
 
 // next places the next item that fits.
-func (p *treadmill) next() (machine int32) {
+func (p *treadmill) next() {
 	for {
 		if p.event == len(p.tr.Events) {
 			known := p.s.Known
@@ -83,7 +83,7 @@ func (p *treadmill) next() (machine int32) {
 		}
 		p.s.Place(item, m, nil)
 		p.most = max(p.most, p.s.Active())
-		return m
+		return
 	}
 }
 

@@ -32,7 +32,7 @@ func TestSpeed(t *testing.T) {
 	}
 	out, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
 	require.NoError(t, err)
-	defer out.Close()
+	defer func() { require.NoError(t, out.Close()) }()
 	before := cpuTime(t)
 	speedAgainstTwins(t, out)
 	speedBySize(t, out)
