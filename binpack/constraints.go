@@ -1,0 +1,178 @@
+package binpack
+
+import "slices"
+
+type groupInfo struct {
+	apps    []int32
+	limit   int32
+	spread  int32
+	effects []Effect // what one more of this group may block
+	into    []Rule   // rules (A, this, k)
+	out     []Rule   // rules (this, B, k)
+	simple  bool     // all effects happen with the first item
+	capped  bool     // a rule (A, this, k > 0) limits the group beside A
+}
+
+// An Effect of a group on another: with at least Own items of the group and
+// Others items of Other on a machine, Other is closed there.
+type Effect struct {
+	Other, Own, Others int32
+}
+
+func (s *State) compileRules() {
+	for _, r := range s.inst.Rules {
+		a, b := &s.groups[r.A], &s.groups[r.B]
+		a.out = append(a.out, r)
+		b.into = append(b.into, r)
+		a.effects = addEffect(a.effects, Effect{r.B, 1, r.Max})
+		b.effects = addEffect(b.effects, Effect{r.A, r.Max + 1, 0})
+		if r.Max > 0 {
+			b.capped = true
+		}
+	}
+	for g := range s.groups {
+		s.groups[g].simple = true
+		for _, e := range s.groups[g].effects {
+			if e.Own > 1 || e.Others > 0 {
+				s.groups[g].simple = false
+			}
+		}
+	}
+}
+
+func addEffect(list []Effect, e Effect) []Effect {
+	if slices.Contains(list, e) {
+		return list
+	}
+	return append(list, e)
+}
+
+func (s *State) compileTypes() {
+	restricted := false
+	for _, app := range s.inst.Apps {
+		restricted = restricted || app.Types != nil
+	}
+	if !restricted {
+		return
+	}
+	s.typeBlocks = make([][]uint64, len(s.inst.Types))
+	for t := range s.typeBlocks {
+		row := make([]uint64, s.appWords)
+		for a, app := range s.inst.Apps {
+			if app.Types == nil {
+				continue
+			}
+			allowed := false
+			for _, ok := range app.Types {
+				allowed = allowed || int(ok) == t
+			}
+			if !allowed {
+				row[a/64] |= 1 << (a % 64)
+			}
+		}
+		s.typeBlocks[t] = row
+	}
+}
+
+// Spread is the number of machines that hold a group.
+func (s *State) Spread(group int32) int32 { return s.onGroup[group] }
+
+// Blocked is a bitset of the machines that a constraint or their type closes
+// to an app. Capacity, devices and spread are not part of it. Read only.
+func (s *State) Blocked(app int32) []uint64 {
+	row := int(app) * s.words
+	return s.blocked[row : row+len(s.offered)]
+}
+
+// BlockedApps is a bitset of the apps that a constraint or its type closes a
+// machine to: the transpose of Blocked. Read only.
+func (s *State) BlockedApps(m int32) []uint64 {
+	row := int(m) * s.appWords
+	return s.blockedBy[row : row+s.appWords]
+}
+
+// Effects lists what items of a group may close machines to. Read only.
+func (s *State) Effects(group int32) []Effect { return s.groups[group].effects }
+
+// Count is the number of items of a group on a machine.
+func (s *State) Count(group, m int32) int32 {
+	n := int32(0)
+	for _, e := range s.contents[m] {
+		if e.Group == group {
+			n += e.Count
+		}
+	}
+	return n
+}
+
+func (s *State) spreadAllows(app, m int32) bool {
+	g := s.inst.Apps[app].Group
+	spread := s.groups[g].spread
+	return spread <= 1 || s.onGroup[g] >= spread || s.Count(g, m) == 0
+}
+
+// close updates what machine m is blocked for after the count-th item of a
+// group has come.
+func (s *State) close(group, m, count int32) {
+	gi := &s.groups[group]
+	if gi.limit > 0 && count >= gi.limit || gi.capped && s.groupBlocked(group, m) {
+		s.setBlocked(gi, m)
+	}
+	if gi.simple && count > 1 {
+		return
+	}
+	for _, e := range gi.effects {
+		if count >= e.Own && (e.Others == 0 || s.Count(e.Other, m) >= e.Others) {
+			s.setBlocked(&s.groups[e.Other], m)
+		}
+	}
+}
+
+func (s *State) setBlocked(gi *groupInfo, m int32) {
+	for _, a := range gi.apps {
+		s.blocked[int(a)*s.words+int(m)/64] |= 1 << (m % 64)
+		s.blockedBy[int(m)*s.appWords+int(a)/64] |= 1 << (a % 64)
+	}
+}
+
+// refreshBlocked computes anew whether a group is blocked on a machine.
+func (s *State) refreshBlocked(group, m int32) {
+	gi := &s.groups[group]
+	if s.groupBlocked(group, m) {
+		s.setBlocked(gi, m)
+		return
+	}
+	for _, a := range gi.apps {
+		if s.typeBlocks != nil && s.typeBlocks[s.kinds[s.kind[m]].Type][a/64]>>(a%64)&1 != 0 {
+			continue
+		}
+		s.blocked[int(a)*s.words+int(m)/64] &^= 1 << (m % 64)
+		s.blockedBy[int(m)*s.appWords+int(a)/64] &^= 1 << (a % 64)
+	}
+}
+
+// groupBlocked reports whether limit or rules forbid one more of a group.
+func (s *State) groupBlocked(group, m int32) bool {
+	gi := &s.groups[group]
+	count := s.Count(group, m)
+	if gi.limit > 0 && count >= gi.limit {
+		return true
+	}
+	for _, r := range gi.into {
+		if count >= r.Max && s.Count(r.A, m) > 0 {
+			return true
+		}
+	}
+	for _, r := range gi.out {
+		if s.Count(r.B, m) > r.Max {
+			return true
+		}
+	}
+	return false
+}
+
+// narrow reports whether the spread rule leaves a group only machines without it.
+func (s *State) narrow(group int32) bool {
+	spread := s.groups[group].spread
+	return spread > 1 && s.onGroup[group] < spread
+}

@@ -1,0 +1,227 @@
+package binpack
+
+import (
+	"math/bits"
+	"slices"
+)
+
+// A Kind is a set of machines that are alike: equal type, capacity and cost.
+type Kind struct {
+	Type     int32
+	Cost     float64
+	Capacity []int64 // per dimension, in units
+}
+
+// pool holds the machines of one kind that are not in use, for open fleets.
+type pool struct {
+	lines []int32 // lines of the kind, in file order
+	line  int     // index into lines: those before have no machines left to come into being
+	empty []int32 // machines that are empty, not on offer
+	offer int32   // the machine on offer; -1 = none left
+}
+
+func (s *State) compileKinds() {
+	for line, ml := range s.inst.Machines {
+		k := s.kindOf(ml)
+		s.pools[k].lines = append(s.pools[k].lines, int32(line))
+		for i, d := range s.deviceDims {
+			s.maxDevices[i] = max(s.maxDevices[i], int(ml.Capacity[d]/s.inst.Dimensions[d].One))
+		}
+	}
+}
+
+func (s *State) kindOf(ml MachineLine) int32 {
+	for k, have := range slices.Backward(s.kinds) {
+		if have.Type != ml.Type || have.Cost != ml.Cost {
+			continue
+		}
+		same := true
+		for d, c := range ml.Capacity {
+			same = same && have.Capacity[d] == c
+		}
+		if same {
+			return int32(k)
+		}
+	}
+	s.kinds = append(s.kinds, Kind{Type: ml.Type, Cost: ml.Cost, Capacity: ml.Capacity})
+	s.pools = append(s.pools, pool{offer: -1})
+	return int32(len(s.kinds) - 1)
+}
+
+// populate brings the first machines into being: all of a fixed fleet, one of
+// each kind of an open one.
+func (s *State) populate() {
+	s.ordered = true
+	if s.inst.Fleet == Fixed {
+		for line, ml := range s.inst.Machines {
+			k := s.kindOf(ml)
+			for i := range ml.Count {
+				m := s.addMachine(k, int32(line), int32(i))
+				s.offered[m/64] |= 1 << (m % 64)
+			}
+		}
+		return
+	}
+	for k := range s.pools {
+		s.pools[k].line = 0
+		s.offerNext(int32(k))
+	}
+}
+
+// upcoming is the first line of a kind with machines still to come into being,
+// -1 when there is none.
+func (s *State) upcoming(p *pool) int32 {
+	for ; p.line < len(p.lines); p.line++ {
+		line := p.lines[p.line]
+		if count := s.inst.Machines[line].Count; count == Unlimited || len(s.byLine[line]) < count {
+			return line
+		}
+	}
+	return -1
+}
+
+// offerNext puts the lowest unused machine of a kind on offer.
+func (s *State) offerNext(k int32) {
+	p := &s.pools[k]
+	best := -1
+	for i, m := range p.empty {
+		if best < 0 || s.before(m, p.empty[best]) {
+			best = i
+		}
+	}
+	line := s.upcoming(p)
+	switch {
+	case best >= 0 && (line < 0 || s.line[p.empty[best]] <= line):
+		p.offer = p.empty[best]
+		p.empty[best] = p.empty[len(p.empty)-1]
+		p.empty = p.empty[:len(p.empty)-1]
+	case line >= 0:
+		p.offer = s.addMachine(k, line, int32(len(s.byLine[line])))
+	default:
+		p.offer = -1
+		return
+	}
+	s.offered[p.offer/64] |= 1 << (p.offer % 64)
+	s.touchClass(p.offer)
+	s.note(p.offer, -1)
+}
+
+func (s *State) addMachine(k, line, index int32) int32 {
+	m := int32(len(s.kind))
+	kind := &s.kinds[k]
+	if m > 0 && s.ordered {
+		last := m - 1
+		s.ordered = s.line[last] < line || s.line[last] == line && s.index[last] < index
+	}
+	for d := range s.free {
+		s.free[d] = append(s.free[d], kind.Capacity[d])
+	}
+	for b := range s.least {
+		s.least[b] = append(s.least[b], 0)
+	}
+	s.relieve(m)
+	s.kind = append(s.kind, k)
+	s.items = append(s.items, 0)
+	if len(s.contents) < cap(s.contents) { // reuse the list that stood here before a Reset
+		s.contents = s.contents[:m+1]
+	} else {
+		s.contents = append(s.contents, make([]Entry, 0, 8))
+	}
+	s.version = append(s.version, uint32(s.journalSeq))
+	s.lastUsed = append(s.lastUsed, 0)
+	s.byLine[line] = append(s.byLine[line], m)
+	s.line = append(s.line, line)
+	s.index = append(s.index, index)
+	if len(s.deviceDims) > 0 {
+		s.devices = append(s.devices, s.newDevices(kind))
+	}
+	if int(m)/64 >= len(s.offered) {
+		s.offered = append(s.offered, 0)
+		if len(s.offered) > s.words {
+			s.growRows(max(4, 2*s.words))
+		}
+	}
+	if s.typeBlocks == nil {
+		for range s.appWords {
+			s.blockedBy = append(s.blockedBy, 0)
+		}
+		return m
+	}
+	row := s.typeBlocks[kind.Type]
+	s.blockedBy = append(s.blockedBy, row...)
+	for w, word := range row {
+		for ; word != 0; word &= word - 1 {
+			a := w*64 + bits.TrailingZeros64(word)
+			s.blocked[a*s.words+int(m)/64] |= 1 << (m % 64)
+		}
+	}
+	return m
+}
+
+func (s *State) growRows(words int) {
+	rows := make([]uint64, len(s.inst.Apps)*words)
+	for a := range s.inst.Apps {
+		copy(rows[a*words:], s.blocked[a*s.words:(a+1)*s.words])
+	}
+	s.blocked, s.words = rows, words
+}
+
+// before reports whether machine a has a lower position than machine b.
+func (s *State) before(a, b int32) bool {
+	if s.ordered {
+		return a < b
+	}
+	return s.line[a] < s.line[b] || s.line[a] == s.line[b] && s.index[a] < s.index[b]
+}
+
+// employ takes an empty machine of an open fleet into use.
+func (s *State) employ(m int32) {
+	s.offered[m/64] |= 1 << (m % 64)
+	p := &s.pools[s.kind[m]]
+	if p.offer == m {
+		s.offerNext(s.kind[m])
+		return
+	}
+	for i, e := range p.empty {
+		if e == m {
+			p.empty[i] = p.empty[len(p.empty)-1]
+			p.empty = p.empty[:len(p.empty)-1]
+			return
+		}
+	}
+}
+
+// MachineAt gives the machine with an index within a line of machines.csv,
+// bringing it into being if it is not there yet; -1 when the line has no such
+// machine.
+func (s *State) MachineAt(line, index int32) int32 {
+	if count := s.inst.Machines[line].Count; index < 0 || count != Unlimited && int(index) >= count {
+		return -1
+	}
+	for int(index) >= len(s.byLine[line]) {
+		k := s.kindOf(s.inst.Machines[line])
+		m := s.addMachine(k, line, int32(len(s.byLine[line])))
+		s.pools[k].empty = append(s.pools[k].empty, m)
+	}
+	return s.byLine[line][index]
+}
+
+// retire gives an emptied machine of an open fleet back: the lowest position
+// of the kind is on offer, the others wait.
+func (s *State) retire(m int32) {
+	p := &s.pools[s.kind[m]]
+	if p.offer < 0 {
+		p.offer = m
+		return
+	}
+	back := m
+	if s.before(m, p.offer) {
+		back, p.offer = p.offer, m
+	}
+	p.empty = append(p.empty, back)
+	s.offered[back/64] &^= 1 << (back % 64)
+	if back != m {
+		s.touchClass(back)
+		s.note(back, -1)
+	}
+}
