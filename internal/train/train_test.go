@@ -1,6 +1,7 @@
 package train
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -23,6 +24,8 @@ import (
 // victimDir, when set, makes the test binary a trainer that is to be killed.
 const victimDir = "SIGMA_TRAIN_VICTIM"
 
+const victimEvaluations = 8000
+
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(victimDir); dir != "" {
 		victim(dir)
@@ -33,7 +36,7 @@ func TestMain(m *testing.M) {
 
 func victim(dir string) {
 	cfg := smallConfig(2, 3)
-	cfg.Evaluations = 400
+	cfg.Evaluations = victimEvaluations
 	cfg.Checkpoint = filepath.Join(dir, "checkpoint")
 	object, err := Run(context.Background(), cfg)
 	if err == nil {
@@ -86,24 +89,30 @@ func TestKillAndResume(t *testing.T) {
 
 	dir := t.TempDir()
 	rng := rand.New(rand.NewPCG(11, 0))
-	kills := 0
+	kills, underWay := 0, 0
 	for range 50 {
 		cmd := start(dir)
 		require.NoError(t, cmd.Start())
-		time.Sleep(time.Duration(rng.Int64N(int64(whole) / 12)))
+		time.Sleep(time.Duration(rng.Int64N(int64(whole) / 24)))
 		require.NoError(t, cmd.Process.Kill())
 		if err := cmd.Wait(); err != nil {
 			kills++
 		}
+		record, err := os.ReadFile(filepath.Join(dir, "checkpoint"))
+		if err == nil {
+			if n := bytes.Count(record, []byte("\n")) - 1; n > 0 && n < victimEvaluations {
+				underWay++
+			}
+		}
 	}
-	require.Positive(t, kills)
+	t.Logf("killed %d times, %d of them with the training under way; undisturbed it takes %v", kills, underWay, whole)
+	require.GreaterOrEqual(t, underWay, 10)
 	require.NoError(t, start(dir).Run())
 	want, err := os.ReadFile(filepath.Join(calm, "policy.yaml"))
 	require.NoError(t, err)
 	got, err := os.ReadFile(filepath.Join(dir, "policy.yaml"))
 	require.NoError(t, err)
 	require.Equal(t, string(want), string(got))
-	t.Logf("killed %d times, of %v", kills, whole)
 }
 
 func TestSameBytesForAnyWorkers(t *testing.T) {
