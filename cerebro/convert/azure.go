@@ -133,7 +133,10 @@ func (s *azureSet) read(in inputs, part string) error {
 			}
 		}
 		if step.word == part+".txt" && len(lifetimes) > 0 {
-			return fmt.Errorf("%s: %d lines fewer than with lifetimes", f.path, len(lifetimes))
+			return fmt.Errorf("%s:%d: the file ends, %d lines before that with lifetimes", f.path, lastLine(content), len(lifetimes))
+		}
+		if step.word == part+".txt" && s.items == 0 {
+			return fmt.Errorf("%s:1: no virtual machine", f.path)
 		}
 	}
 	s.merge()
@@ -241,7 +244,7 @@ func (s *azureSet) row(text, lives string) error {
 			run = ""
 			continue
 		}
-		if letter != run {
+		if letter == "" || letter != run {
 			app, ok := s.flavours[letter]
 			if !ok {
 				return fmt.Errorf("place %d: unknown flavour %q", i, letter)
@@ -264,13 +267,17 @@ func (s *azureSet) machine(at float64, life string) error {
 	last := len(s.trace.Requests) - 1
 	s.trace.Requests[last].Count++
 	s.items++
-	if strings.HasPrefix(life, "C") {
+	number, stays := strings.CutPrefix(life, "C")
+	if !stays {
+		number = strings.TrimPrefix(life, "U")
+	}
+	bin, err := strconv.ParseInt(number, 10, 32)
+	if err != nil || !stays && number == life {
+		return errors.New("want U or C and a bin")
+	}
+	if stays {
 		s.censored++
 		return nil
-	}
-	bin, err := strconv.ParseInt(strings.TrimPrefix(life, "U"), 10, 32)
-	if err != nil || !strings.HasPrefix(life, "U") {
-		return errors.New("want U or C and a bin")
 	}
 	shortest, ok := s.shortest[bin]
 	if !ok {

@@ -72,9 +72,12 @@ func TestAzureErrors(t *testing.T) {
 		{rows, "300 a,a,|,g,a\n600 g,|\n900 \n", rows + `:1: place 2: "|" has lifetime "U0"`},
 		{rows, "x a\n", rows + `:1: second "x": not a time`},
 		{rows, "301 a,a,g,|,a\n", rows + `:1: second "301": the lifetimes are of second "300"`},
-		{rows, "300 a,a,g,|,a\n", rows + ": 2 lines fewer than with lifetimes"},
+		{rows, "300 a,a,g,|,a\n", rows + ":1: the file ends, 2 lines before that with lifetimes"},
+		{rows, "300 \n600 g,|\n900 \n", rows + ":1: 1 machines and separators, but 5 lifetimes"},
+		{rows, "300 a,a,g,|,\n600 g,|\n900 \n", rows + `:1: place 4: unknown flavour ""`},
 		{rows, "300 a,a,g,|,a\n600 g,|\n900 \n1200 a\n", rows + ":4: lifetimes: the other file has no such line"},
 		{lives, "300 U1,X2,U0,|,U1\n600 U2,|\n900 \n", rows + `:1: place 1: lifetime "X2": want U or C and a bin`},
+		{lives, "300 U1,Cx,U0,|,U1\n600 U2,|\n900 \n", rows + `:1: place 1: lifetime "Cx": want U or C and a bin`},
 		{lives, "300 U1,U7,U0,|,U1\n600 U2,|\n900 \n", rows + `:1: place 1: lifetime "U7": unknown bin`},
 	} {
 		files := tinyAzure()
@@ -82,6 +85,12 @@ func TestAzureErrors(t *testing.T) {
 		files[tt.file] = tt.text
 		require.ErrorContains(t, convertError("azure", write(t, files)), tt.want)
 	}
+	files := tinyAzure()
+	delete(files, "v1.dev.c2100000.md.txt")
+	files[rows], files[lives] = "300 \n", "300 U1\n"
+	require.ErrorContains(t, convertError("azure", write(t, files)), rows+`:1: place 0: unknown flavour ""`)
+	files[rows], files[lives] = "300 |,|\n", "300 |,|\n"
+	require.ErrorContains(t, convertError("azure", write(t, files)), rows+":1: no virtual machine")
 	require.ErrorContains(t, convertError("azure", write(t, tinyAzure())), "several files are named like v1.dev.c")
 }
 

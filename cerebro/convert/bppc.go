@@ -92,8 +92,11 @@ func (b *bppcInstance) read(f input) error {
 		}
 		return b.item(fields, items, seen)
 	})
-	if err == nil && int64(len(b.weights)) != items {
-		err = fmt.Errorf("%s: %d items, the first line says %d", f.path, len(b.weights), items)
+	switch at := lastLine(content); {
+	case err == nil && items < 0:
+		err = fmt.Errorf("%s:%d: empty, want a line of items and capacity", f.path, at)
+	case err == nil && int64(len(b.weights)) != items:
+		err = fmt.Errorf("%s:%d: the file ends after %d items, the first line says %d", f.path, at, len(b.weights), items)
 	}
 	return err
 }

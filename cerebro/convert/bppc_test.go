@@ -46,8 +46,8 @@ func firstFit(t *testing.T, tr *trace.Trace, order int) int {
 
 func TestBppcErrors(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
-		{"", "BPPC.txt: 0 items, the first line says -1"},
-		{"2 10\n1 5\n", "BPPC.txt: 1 items, the first line says 2"},
+		{"", "BPPC.txt:1: empty, want a line of items and capacity"},
+		{"2 10\n1 5\n", "BPPC.txt:2: the file ends after 1 items, the first line says 2"},
 		{"3\n", "BPPC.txt:1: 1 fields, want at least 2"},
 		{"3 x\n", `BPPC.txt:1: capacity "x": not a count`},
 		{"0 5\n", `BPPC.txt:1: items and capacity "0 5": want two positive numbers`},

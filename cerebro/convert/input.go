@@ -164,6 +164,11 @@ func (f input) lines(content []byte, each func(text string) error) error {
 	return nil
 }
 
+// lastLine is the number of the last line, 1 in an empty file.
+func lastLine(content []byte) int {
+	return 1 + bytes.Count(bytes.TrimSuffix(content, []byte("\n")), []byte("\n"))
+}
+
 // table calls each for every line of a file of separated fields.
 func (f input) table(content []byte, comma rune, each func(fields []string) error) error {
 	r := csv.NewReader(bytes.NewReader(content))

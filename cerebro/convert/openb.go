@@ -27,6 +27,9 @@ var openb = Format{
 	convert: convertOpenb,
 }
 
+// openbMaxLoad keeps the copies of pods few enough to be held.
+const openbMaxLoad = 100
+
 type openbSet struct {
 	nodes []openbNode
 	pods  []openbPod // sorted by name
@@ -49,8 +52,8 @@ type openbPod struct {
 }
 
 func convertOpenb(in inputs, opt Options, emit Emit) error {
-	if !(opt.Load > 0) || math.IsInf(opt.Load, 0) {
-		return fmt.Errorf("load %v: want a positive number", opt.Load)
+	if !(opt.Load > 0 && opt.Load <= openbMaxLoad) {
+		return fmt.Errorf("load %v: want a positive number, at most %d", opt.Load, openbMaxLoad)
 	}
 	set := openbSet{files: map[string]any{}}
 	err := set.read(in, "node_list_gpu_node", []string{"sn", "cpu_milli", "memory_mib", "gpu", "model"}, 0, set.node())
@@ -60,9 +63,6 @@ func convertOpenb(in inputs, opt Options, emit Emit) error {
 	}
 	if err != nil {
 		return err
-	}
-	if len(set.nodes) == 0 || len(set.pods) == 0 {
-		return errors.New("no nodes or no pods")
 	}
 	slices.SortFunc(set.pods, func(a, b openbPod) int { return strings.Compare(a.name, b.name) })
 	t, err := set.trace(opt)
@@ -82,7 +82,15 @@ func (s *openbSet) read(in inputs, word string, columns []string, optional int, 
 		return err
 	}
 	s.files[f.name] = digest(content)
-	return f.named(content, ',', columns, optional, each)
+	rows := 0
+	err = f.named(content, ',', columns, optional, func(fields []string) error {
+		rows++
+		return each(fields)
+	})
+	if err == nil && rows == 0 {
+		err = fmt.Errorf("%s:1: column names alone", f.path)
+	}
+	return err
 }
 
 func (s *openbSet) node() func(fields []string) error {

@@ -130,7 +130,8 @@ func TestOpenbErrors(t *testing.T) {
 		{nodes, "sn,cpu_milli,memory_mib,gpu,model\nn0,1,1,1,a\nn0,1,1,1,a\n", nodes + `:3: sn "n0": empty or a duplicate`},
 		{nodes, "sn,cpu_milli,memory_mib,gpu,model\nn0,1,-1,1,a\n", nodes + `:2: memory_mib "-1": not a count`},
 		{nodes, "sn,cpu_milli,memory_mib,gpu,model\nn0,1,1,1,\n", nodes + `:2: model "": want one name`},
-		{nodes, "sn,cpu_milli,memory_mib,gpu,model\n", "no nodes or no pods"},
+		{nodes, "sn,cpu_milli,memory_mib,gpu,model\n", nodes + ":1: column names alone"},
+		{pods, head, pods + ":1: column names alone"},
 		{pods, head + "p,1.5,1,0,0,\n", pods + `:2: cpu_milli "1.5": not a count`},
 		{pods, head + "p,1,1,2,500,\n", pods + ":2: gpu_milli 500 of 2 GPUs: want at most one GPU, or several whole ones"},
 		{pods, head + "p,1,1,1,0,\n", pods + ":2: gpu_milli 0 of 1 GPUs: only one of them is 0"},
@@ -148,6 +149,7 @@ func TestOpenbErrors(t *testing.T) {
 	dir := write(t, tinyOpenb())
 	require.ErrorContains(t, Convert("openb", []string{dir}, Options{List: "none", Load: 1}, nil), "no file is named like pod_list_none.")
 	require.ErrorContains(t, Convert("openb", []string{dir}, Options{List: "default"}, nil), "load 0: want a positive number")
+	require.ErrorContains(t, Convert("openb", []string{dir}, Options{List: "default", Load: 1e300}, nil), "load 1e+300: want a positive number, at most 100")
 }
 
 func TestOpenbPublic(t *testing.T) {

@@ -68,8 +68,11 @@ func convertVbp(in inputs, opt Options, emit Emit) error {
 		}
 		all = append(all, v)
 	}
-	if found == 0 {
+	switch {
+	case found == 0:
 		return errors.New("no file is named like *.vbp")
+	case len(all) == 0:
+		return errors.New("every file was skipped")
 	}
 	if err := sortByName(all, func(v vbpInstance) string { return v.name }); err != nil {
 		return err
@@ -82,6 +85,9 @@ func convertVbp(in inputs, opt Options, emit Emit) error {
 	}
 	return nil
 }
+
+// tarEnd is the number of zeros, at least, that a tar archive ends with.
+const tarEnd = 1024
 
 // unpacked replaces tar archives by the files in them.
 func (in inputs) unpacked() (inputs, error) {
@@ -112,6 +118,10 @@ func (in inputs) unpacked() (inputs, error) {
 			}
 			out = append(out, input{path: f.path + ": " + head.Name, name: name, content: text})
 		}
+		// Cut off between two files, an archive reads like a complete one.
+		if !bytes.HasSuffix(content, make([]byte, tarEnd)) {
+			return nil, fmt.Errorf("%s: the archive is cut off: it has no end mark", f.path)
+		}
 	}
 	return out, nil
 }
@@ -126,6 +136,9 @@ func readOptima(f input, optimal map[string]int64) error {
 		n, err := strconv.ParseInt(fields[1], 10, 64)
 		if err != nil || n < -1 {
 			return fmt.Errorf("OPT %q: want a number of bins, or -1", fields[1])
+		}
+		if _, ok := optimal[fields[0]]; ok {
+			return fmt.Errorf("instance_name %q: a duplicate", fields[0])
 		}
 		optimal[strings.Clone(fields[0])] = max(n, 0)
 		return nil
@@ -163,7 +176,7 @@ func (v *vbpInstance) read(f input) error {
 		return err
 	}
 	if len(head) < 2 || int64(len(v.sizes)) != head[1] {
-		return fmt.Errorf("%s: %d item lines, fewer than announced", f.path, len(v.sizes))
+		return fmt.Errorf("%s:%d: the file ends after %d item lines, fewer than announced", f.path, lastLine(content), len(v.sizes))
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func TestVbp(t *testing.T) {
 
 func TestVbpErrors(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
-		{"", "a.vbp: 0 item lines, fewer than announced"},
+		{"", "a.vbp:1: the file ends after 0 item lines, fewer than announced"},
 		{"x\n", `a.vbp:1: dimensions "x": not a number that can be`},
 		{"201\n", `a.vbp:1: dimensions "201": not a number that can be`},
 		{"2\n5\n", "a.vbp:2: capacity: 1 numbers, want 2"},
@@ -74,13 +74,27 @@ func TestVbpErrors(t *testing.T) {
 		{"1\n5\n1\n5 0\n", `a.vbp:4: multiplicity "0": want at least 1`},
 		{"1\n5\n1\n5\n", "a.vbp:4: size: 1 numbers, want 2"},
 		{"1\n5\n1\n5.5 1\n", `a.vbp:4: size 0 "5.5": not a number that can be`},
-		{"1\n5\n2\n5 1\n", "a.vbp: 1 item lines, fewer than announced"},
+		{"1\n5\n2\n5 1\n", "a.vbp:4: the file ends after 1 item lines, fewer than announced"},
 		{"1\n5\n1\n5 1\n5 1\n", "a.vbp:5: more than the 1 item lines announced"},
 	} {
 		require.ErrorContains(t, convertError("vbp", write(t, map[string]string{"a.vbp": tt.text})), tt.want)
 	}
 	dir := write(t, map[string]string{"a.vbp": "1\n5\n1\n5 1\n", "summary_known.csv": "instance_name\tOPT\na\tx\n"})
 	require.ErrorContains(t, convertError("vbp", dir), `summary_known.csv:2: OPT "x": want a number of bins, or -1`)
+	dir = write(t, map[string]string{"a.vbp": "1\n5\n1\n5 1\n", "summary_known.csv": "instance_name\tOPT\na\t1\na\t2\n"})
+	require.ErrorContains(t, convertError("vbp", dir), `summary_known.csv:3: instance_name "a": a duplicate`)
+	dir = write(t, map[string]string{"a.vbp": "1\n5\n1\n-5 1\n"})
+	require.ErrorContains(t, convertError("vbp", dir), "every file was skipped")
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	for _, name := range []string{"a.vbp", "b.vbp"} {
+		require.NoError(t, w.WriteHeader(&tar.Header{Name: name, Size: 9, Mode: 0o600}))
+		_, err := w.Write([]byte("1\n5\n1\n5 1"))
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	dir = write(t, map[string]string{"instances.tar": archive.String()[:1024]}) // between the two
+	require.ErrorContains(t, convertError("vbp", dir), "instances.tar: the archive is cut off")
 	dir = write(t, map[string]string{"instances.tar": "no archive"})
 	require.ErrorContains(t, convertError("vbp", dir), "instances.tar: ")
 }

@@ -231,6 +231,15 @@ func plotName(r *Result) string {
 	return nameOf(&like)
 }
 
+// axisName is the name of a dimension short enough to stand at an axis.
+func axisName(dimension string) string {
+	const most = 26
+	if name := []rune(dimension); len(name) > most {
+		return string(name[:most]) + "…"
+	}
+	return dimension
+}
+
 // strip shows how much each policy depends on the order of arrival.
 func (c *Comparison) strip(id string) (template.HTML, string) {
 	limit, optimal := c.limit()
@@ -242,7 +251,7 @@ func (c *Comparison) strip(id string) (template.HTML, string) {
 	switch {
 	case c.leavesOut() && len(c.Trace.Dimensions) > 0:
 		first := c.Trace.Dimensions[0]
-		p.title, p.axis = "Rejected "+first+" by order of arrival", first+" demand rejected, %"
+		p.title, p.axis = "Rejected "+first+" by order of arrival", axisName(first)+" demand rejected, %"
 		p.limit = nothing
 		value = func(run Run) float64 { return 100 * run.Rejected[first] }
 	case c.Trace.Deletes:
@@ -370,7 +379,7 @@ func (c *Comparison) charts(id string) []chart {
 		}
 		list = append(list, lineChart{
 			id: id + "-allocation", title: fmt.Sprintf("Share of the %s of %s that is placed, over time%s", c.Trace.Dimensions[0], of, where),
-			axis: c.Trace.Dimensions[0] + " placed, %", lines: lines, limit: nothing,
+			axis: axisName(c.Trace.Dimensions[0]) + " placed, %", lines: lines, limit: nothing,
 			value: func(s cerebro.Sample) float64 { return 100 * s.Allocation[0] },
 		})
 	}

@@ -148,6 +148,15 @@ func TestHTMLEscapes(t *testing.T) {
 	}
 }
 
+func TestAxisName(t *testing.T) {
+	if got := axisName("memory"); got != "memory" {
+		t.Errorf("%q", got)
+	}
+	if got, want := axisName(strings.Repeat("é", 300)), strings.Repeat("é", 26)+"…"; got != want {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestThinKeepsPeaks(t *testing.T) {
 	var series []cerebro.Sample
 	for i := range 10000 {
@@ -171,11 +180,15 @@ func TestAxis(t *testing.T) {
 		{15, 15, 15, 16, 0.2},
 		{0, 4.2, 0, 5, 1},
 		{0, 0.0123, 0, 0.015, 0.005},
+		{0, 5e-324, 0, 1, 0.2},
 	} {
 		a := newAxis(c.low, c.high, 0, 100)
 		near(t, "low", a.low, c.wantLow)
 		near(t, "high", a.high, c.wantHigh)
 		near(t, "step", a.step, c.step)
+		if len(a.ticks()) > 12 {
+			t.Fatalf("%d ticks from %v to %v", len(a.ticks()), c.low, c.high)
+		}
 		if a.at(a.low) != 0 || a.at(a.high) != 100 {
 			t.Errorf("ends at %v and %v", a.at(a.low), a.at(a.high))
 		}

@@ -161,6 +161,11 @@ func TestPicture(t *testing.T) {
 	if newPicture([]Comparison{small()}) != nil || newPicture(nil) != nil {
 		t.Error("a picture of nothing")
 	}
+	flat := drawnSmall(20)
+	clear(flat.Results[0].Layout.Instance.Machines[0].Capacity)
+	if newPicture([]Comparison{flat}) != nil {
+		t.Error("a picture of machines without a size")
+	}
 	nearly := drawnSmall(20)
 	nearly.Results = slices.DeleteFunc(nearly.Results, func(r Result) bool { return r.Policy != "bestfit" })
 	if p := newPicture([]Comparison{nearly}); len(p.Panels) != 1 {

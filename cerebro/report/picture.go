@@ -64,6 +64,9 @@ func newPicture(comparisons []Comparison) *picture {
 	most := 1
 	for _, l := range layouts {
 		g.machines = append(g.machines, l.drawn(d, rank))
+		if len(g.machines[len(g.machines)-1]) == 0 { // nothing there has a size
+			return nil
+		}
 		most = max(most, len(g.machines[len(g.machines)-1]))
 	}
 	g.every = (most + mostColumns - 1) / mostColumns

@@ -215,7 +215,7 @@ type axis struct {
 
 // newAxis covers a range with about six round steps.
 func newAxis(low, high float64, from, to int) axis {
-	if high <= low {
+	if !(high-low > 1e-300) { // steps of less would be 0
 		high = low + 1
 	}
 	raw := (high - low) / 6

@@ -486,7 +486,7 @@ func (v *explanation) printChoice(w io.Writer) {
 		}
 		share := "-"
 		if t.Share != nil {
-			share = fmt.Sprintf("%.1f %%", 100**t.Share)
+			share = strings.Replace(fmt.Sprintf("%.1f %%", 100**t.Share), "-0.0 ", "0.0 ", 1)
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.Name, number(t.Weight), number(t.Value), number(*t.OtherValue),
 			number(t.Contribution), number(*t.Other), share)
