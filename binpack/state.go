@@ -346,6 +346,34 @@ func (s *State) PlaceAs(app, m int32, devices []Device) error {
 	return nil
 }
 
+// Book puts an item on a machine as it was found there, whether capacity and
+// constraints allow it or not: free amounts may become negative, and then nothing
+// fits. Devices are not booked.
+func (s *State) Book(app, m int32) { s.put(app, m) }
+
+// A History is what a state knows of the past beyond what stands.
+type History struct {
+	Seen, Requests, SumSquares []int64  // per app
+	LastUsed                   []uint64 // per machine
+	Placements, Departures     uint64
+	LastArrival                int32
+}
+
+// Restore replaces what the state knows of the past. Drivers whose machines or
+// apps changed use it after they have booked what stands into a new state.
+func (s *State) Restore(h History) {
+	copy(s.seen, h.Seen)
+	copy(s.requests, h.Requests)
+	copy(s.sumSq, h.SumSquares)
+	copy(s.lastUsed, h.LastUsed)
+	s.serial, s.departures, s.lastArrival = h.Placements, h.Departures, h.LastArrival
+	s.requestsAll = 0
+	for _, n := range s.requests {
+		s.requestsAll += n
+	}
+	s.journalSeq += journalSize + 1 // who follows the journal is told that all is new
+}
+
 // put books an item on a machine.
 func (s *State) put(app, m int32) {
 	a := &s.inst.Apps[app]

@@ -36,31 +36,31 @@ const (
 // is what kubectl applies. A status, which a cluster adds, is read, kept and
 // of no effect.
 type Object struct {
-	APIVersion string         `yaml:"apiVersion"`
-	Kind       string         `yaml:"kind"`
-	Metadata   Metadata       `yaml:"metadata"`
-	Spec       Spec           `yaml:"spec"`
-	Status     map[string]any `yaml:"status,omitempty"`
+	APIVersion string         `yaml:"apiVersion" json:"apiVersion"`
+	Kind       string         `yaml:"kind" json:"kind"`
+	Metadata   Metadata       `yaml:"metadata" json:"metadata"`
+	Spec       Spec           `yaml:"spec" json:"spec"`
+	Status     map[string]any `yaml:"status,omitempty" json:"status,omitempty"`
 }
 
 // Metadata is the part of an object's metadata that a policy file may carry.
 type Metadata struct {
-	Name        string            `yaml:"name"`
-	Labels      map[string]string `yaml:"labels,omitempty"`
-	Annotations map[string]string `yaml:"annotations,omitempty"`
+	Name        string            `yaml:"name" json:"name"`
+	Labels      map[string]string `yaml:"labels,omitempty" json:"labels,omitempty"`
+	Annotations map[string]string `yaml:"annotations,omitempty" json:"annotations,omitempty"`
 }
 
 // Spec is the policy: a model, what it looks at, and its numbers.
 type Spec struct {
-	FeatureVersion int                `yaml:"featureVersion"`
-	Model          string             `yaml:"model"`
-	Knowledge      string             `yaml:"knowledge"`
-	Features       []string           `yaml:"features,flow"`
-	Weights        []float64          `yaml:"weights,flow"`
-	Parameters     map[string]float64 `yaml:"parameters,flow,omitempty"`
-	Mode           string             `yaml:"mode,omitempty"`
-	CanaryPercent  *int               `yaml:"canaryPercent,omitempty"`
-	Provenance     map[string]any     `yaml:"provenance,omitempty"`
+	FeatureVersion int                `yaml:"featureVersion" json:"featureVersion"`
+	Model          string             `yaml:"model" json:"model"`
+	Knowledge      string             `yaml:"knowledge" json:"knowledge"`
+	Features       []string           `yaml:"features,flow" json:"features"`
+	Weights        []float64          `yaml:"weights,flow" json:"weights"`
+	Parameters     map[string]float64 `yaml:"parameters,flow,omitempty" json:"parameters,omitempty"`
+	Mode           string             `yaml:"mode,omitempty" json:"mode,omitempty"`
+	CanaryPercent  *int               `yaml:"canaryPercent,omitempty" json:"canaryPercent,omitempty"`
+	Provenance     map[string]any     `yaml:"provenance,omitempty" json:"provenance,omitempty"`
 }
 
 // Models lists the models that a policy object may name.
