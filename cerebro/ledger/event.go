@@ -14,6 +14,7 @@ type Event struct {
 	App      string             `json:"app,omitempty"`
 	Spec     *App               `json:"spec,omitempty"`
 	Rules    []Rule             `json:"rules,omitempty"`
+	Reset    bool               `json:"reset,omitempty"` // of rule: those before are forgotten
 	Expected map[string]float64 `json:"expected,omitempty"` // per app; negative = not known any more
 	Role     Role               `json:"role,omitempty"`
 	Policy   *policy.Object     `json:"policy,omitempty"` // nil = there is none any more
@@ -32,7 +33,7 @@ const (
 	KindNode     Kind = "node"        // Node, Machine: it came, or is another now
 	KindApp      Kind = "app"         // App, Spec: it came, or its constraints changed
 	KindForget   Kind = "forget"      // Node or App
-	KindRule     Kind = "rule"        // Rules: all there are
+	KindRule     Kind = "rule"        // Rules, Reset: these are there too, or instead
 	KindForecast Kind = "forecast"    // Expected: those that changed
 	KindPolicy   Kind = "policy"      // Role, Policy
 	KindPlace    Kind = "place"       // Pod, UID, App, Node: found there, somebody else's decision

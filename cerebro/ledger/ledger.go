@@ -91,7 +91,10 @@ func (l *Ledger) Apply(e *Event) error {
 	case KindForget:
 		return l.forget(e)
 	case KindRule:
-		l.rules, l.stale = e.Rules, true
+		if e.Reset {
+			l.rules = nil
+		}
+		l.rules, l.stale = append(l.rules, e.Rules...), true
 	case KindForecast:
 		l.forecast(e.Expected)
 	case KindPolicy:
