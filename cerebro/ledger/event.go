@@ -14,7 +14,7 @@ type Event struct {
 	App      string             `json:"app,omitempty"`
 	Spec     *App               `json:"spec,omitempty"`
 	Rules    []Rule             `json:"rules,omitempty"`
-	Reset    bool               `json:"reset,omitempty"` // of rule: those before are forgotten
+	Reset    bool               `json:"reset,omitempty"`    // of rule: those before are forgotten
 	Expected map[string]float64 `json:"expected,omitempty"` // per app; negative = not known any more
 	Role     Role               `json:"role,omitempty"`
 	Policy   *policy.Object     `json:"policy,omitempty"` // nil = there is none any more
@@ -67,7 +67,8 @@ const Version = 1
 
 // A Machine is a node as a policy sees it.
 type Machine struct {
-	Type     string           `json:"type,omitempty"`
+	// Refuses are the selectors of apps that may not use the machine.
+	Refuses  []string         `json:"refuses,omitempty"`
 	Capacity map[string]int64 `json:"capacity"` // in units; what pods that do not move take is not part of it
 	Cost     float64          `json:"cost"`
 	Cordoned bool             `json:"cordoned,omitempty"` // it takes nothing and does not count
@@ -76,7 +77,7 @@ type Machine struct {
 // An App is a set of pods of equal demand.
 type App struct {
 	Group         string           `json:"group"`
-	Types         []string         `json:"types"` // of machines that it may use; null = all
+	Selector      string           `json:"selector,omitempty"` // machines that refuse it are closed
 	Demand        map[string]int64 `json:"demand"`
 	MaxPerMachine int32            `json:"max_per_machine,omitempty"` // of its group, 0 = no limit
 	SpreadMin     int32            `json:"spread_min,omitempty"`

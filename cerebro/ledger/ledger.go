@@ -404,19 +404,19 @@ func (l *Ledger) instance() *binpack.Instance {
 		return out
 	}
 	types := map[string]int32{}
-	typeOf := func(name string) int32 {
+	var refuses [][]string // by type: machines are of one type when they refuse the same
+	for i, m := range l.byIndex {
+		m.index = int32(i)
+		name := strings.Join(m.spec.Refuses, "|")
 		t, ok := types[name]
 		if !ok {
 			t = int32(len(inst.Types))
 			types[name] = t
 			inst.Types = append(inst.Types, name)
+			refuses = append(refuses, m.spec.Refuses)
 		}
-		return t
-	}
-	for i, m := range l.byIndex {
-		m.index = int32(i)
 		inst.Machines = append(inst.Machines, binpack.MachineLine{
-			Name: m.name, Type: typeOf(m.spec.Type), Count: 1, Cost: m.spec.Cost, Capacity: amounts(m.spec.Capacity),
+			Name: m.name, Type: t, Count: 1, Cost: m.spec.Cost, Capacity: amounts(m.spec.Capacity),
 		})
 	}
 	groups := map[string]int32{}
@@ -431,15 +431,7 @@ func (l *Ledger) instance() *binpack.Instance {
 		group := &inst.Groups[g]
 		group.Limit, group.SpreadMin = max(group.Limit, a.spec.MaxPerMachine), max(group.SpreadMin, a.spec.SpreadMin)
 		item := binpack.App{Name: a.name, Group: g, Demand: amounts(a.spec.Demand), Expected: -1, Lifetime: -1}
-		if a.spec.Types != nil {
-			item.Types = []int32{}
-			for _, name := range a.spec.Types {
-				if t, ok := types[name]; ok { // a type that no machine has allows nothing
-					item.Types = append(item.Types, t)
-				}
-			}
-			slices.Sort(item.Types)
-		}
+		item.Types = allowedTypes(a.spec.Selector, refuses)
 		inst.Apps = append(inst.Apps, item)
 	}
 	for _, r := range l.rules {
@@ -450,4 +442,18 @@ func (l *Ledger) instance() *binpack.Instance {
 		}
 	}
 	return inst
+}
+
+// allowedTypes are the types of machines that do not refuse a selector; nil = all.
+func allowedTypes(selector string, refuses [][]string) []int32 {
+	types := []int32{}
+	for t, refused := range refuses {
+		if !slices.Contains(refused, selector) {
+			types = append(types, int32(t))
+		}
+	}
+	if len(types) == len(refuses) {
+		return nil
+	}
+	return types
 }
