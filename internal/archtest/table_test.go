@@ -25,7 +25,7 @@ var table = []row{
 	{"benchdata/generate", []string{"binpack", "binpack/bound", "cerebro/trace"}},
 
 	{"plugins/apis/...", []string{"plugins/apis/..."}},
-	{"plugins/kube", []string{"binpack", "plugins/apis/..."}},
+	{"plugins/kube", []string{"binpack", "cerebro/ledger", "plugins/apis/..."}},
 	{"plugins/engine", edge},
 	{"plugins/sigma", edge},
 	{"plugins/extender", edge},

@@ -1,0 +1,81 @@
+package kube
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/resource"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+)
+
+// Units are those of the dimensions that are not counted in ones: cpu in m, as
+// kube-scheduler counts it. Pods is the dimension that every pod needs one of.
+var Units = map[string]string{"cpu": "m"}
+
+// Pods is the name of the dimension that every pod needs one of.
+const Pods = string(v1.ResourcePods)
+
+// Demand is what a pod needs of each resource, in units, as kube-scheduler counts
+// it: init and sidecar containers, overhead, pod-level resources, and while a
+// resize is under way the larger of the old and the new.
+func Demand(pod *v1.Pod) map[string]int64 {
+	demand := amounts(resource.PodRequests(pod, resource.PodResourcesOptions{UseStatusResources: true}))
+	demand[Pods] = 1
+	return demand
+}
+
+// amounts are the amounts that are not zero, in units, none above what the core
+// can hold.
+func amounts(list v1.ResourceList) map[string]int64 {
+	out := make(map[string]int64, len(list)+1)
+	for name, quantity := range list {
+		n := quantity.Value()
+		if Units[string(name)] == "m" {
+			n = quantity.MilliValue()
+		}
+		if n > 0 {
+			out[string(name)] = min(n, binpack.MaxValue)
+		}
+	}
+	return out
+}
+
+// size writes a demand down: equal demands are equal texts.
+func size(demand map[string]int64) string {
+	names := make([]string, 0, len(demand))
+	for name := range demand {
+		if name != Pods {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	if len(names) == 0 {
+		return "nothing"
+	}
+	for i, name := range names {
+		names[i] = name + "=" + Format(name, demand[name])
+	}
+	return strings.Join(names, ",")
+}
+
+// Format writes an amount of a dimension as a quantity: 1500m, 3, 512Mi.
+func Format(dimension string, n int64) string {
+	if Units[dimension] == "m" {
+		if n%1000 != 0 {
+			return strconv.FormatInt(n, 10) + "m"
+		}
+		return strconv.FormatInt(n/1000, 10)
+	}
+	suffix := ""
+	for _, next := range []string{"Ki", "Mi", "Gi", "Ti"} {
+		if n == 0 || n%1024 != 0 {
+			break
+		}
+		n, suffix = n/1024, next
+	}
+	return fmt.Sprint(n, suffix)
+}

@@ -1,0 +1,334 @@
+package kube
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sigma-scheduler/sigma/cerebro/ledger"
+)
+
+// CostAnnotation of a node is what it costs, in any unit; 1 without it.
+const CostAnnotation = "sigma-scheduler.io/cost"
+
+// A Cluster follows nodes and pods and says by events what changed for a policy.
+// It serves one goroutine.
+type Cluster struct {
+	appLabel string
+	emit     func(*ledger.Event)
+
+	rules     []*Rule
+	groups    map[string]*group
+	apps      map[string]*App
+	selectors map[string]*Selector
+	nodes     map[string]*node
+	pods      map[types.UID]*pod
+	expected  map[string]float64 // per app, as said last
+}
+
+// An App is a set of pods of one group that are equal to a policy: of one demand
+// and one selector.
+type App struct {
+	Name     string
+	group    *group
+	selector string
+	demand   map[string]int64
+	pods     int           // that stand
+	idle     time.Duration // without pods and forecast
+}
+
+// Group is the name of the app's group.
+func (a *App) Group() string { return a.group.name }
+
+type node struct {
+	object  *v1.Node
+	pods    map[types.UID]*pod // that move
+	fixed   map[string]int64   // what those take that do not
+	machine ledger.Machine
+	pass    uint64
+}
+
+type pod struct {
+	object *v1.Pod
+	app    *App
+	node   *node
+	pass   uint64
+}
+
+// NewCluster is an empty cluster. emit receives the events in order; it keeps
+// none of them that it does not copy.
+func NewCluster(appLabel string, emit func(*ledger.Event)) *Cluster {
+	return &Cluster{
+		appLabel: appLabel, emit: emit,
+		groups: map[string]*group{}, apps: map[string]*App{}, selectors: map[string]*Selector{},
+		nodes: map[string]*node{}, pods: map[types.UID]*pod{},
+	}
+}
+
+// App is the app of a pod, made known if it is new.
+func (c *Cluster) App(p *v1.Pod) *App {
+	if known, ok := c.pods[p.UID]; ok && known.object == p {
+		return known.app
+	}
+	g := c.group(p)
+	selector := NewSelector(p)
+	demand := Demand(p)
+	name := g.name + "@" + size(demand)
+	if selector.ID != "" {
+		name += "," + selector.ID
+	}
+	if a, ok := c.apps[name]; ok {
+		return a
+	}
+	c.addSelector(selector)
+	a := &App{name, g, selector.ID, demand}
+	c.apps[name] = a
+	g.apps = append(g.apps, a)
+	c.emitApp(a)
+	return a
+}
+
+func (c *Cluster) emitApp(a *App) {
+	c.emit(&ledger.Event{Kind: ledger.KindApp, App: a.Name, Spec: &ledger.App{
+		Group: a.group.name, Selector: a.selector, Demand: a.demand,
+		MaxPerMachine: a.group.limit, SpreadMin: a.group.spread,
+	}})
+}
+
+// group is the group of a pod with its constraints up to date.
+func (c *Cluster) group(p *v1.Pod) *group {
+	name := Group(p, c.appLabel)
+	g, ok := c.groups[name]
+	if !ok {
+		g = &group{name: name, pod: p, terms: newTerms(p)}
+		g.constrain(c.rules)
+		c.groups[name] = g
+		c.emit(&ledger.Event{Kind: ledger.KindRule, Rules: c.rulesWith(g)})
+		return g
+	}
+	if !sameConstraints(g.pod, p) {
+		g.pod, g.terms = p, newTerms(p)
+		c.refresh()
+	}
+	return g
+}
+
+// rulesWith are the rules between a group and those there are.
+func (c *Cluster) rulesWith(g *group) []ledger.Rule {
+	var list []ledger.Rule
+	for _, name := range slices.Sorted(maps.Keys(c.groups)) {
+		if other := c.groups[name]; other != g {
+			list = append(list, between(c.rules, g, other)...)
+			list = append(list, between(c.rules, other, g)...)
+		}
+	}
+	return list
+}
+
+// SetRules replaces the rules.
+func (c *Cluster) SetRules(rules []*Rule) {
+	c.rules = rules
+	c.refresh()
+}
+
+// refresh finds all constraints anew.
+func (c *Cluster) refresh() {
+	var list []ledger.Rule
+	names := slices.Sorted(maps.Keys(c.groups))
+	for i, name := range names {
+		g := c.groups[name]
+		limit, spread := g.limit, g.spread
+		g.constrain(c.rules)
+		if g.limit != limit || g.spread != spread {
+			for _, a := range g.apps {
+				c.emitApp(a)
+			}
+		}
+		for _, other := range names[:i] {
+			list = append(list, between(c.rules, g, c.groups[other])...)
+			list = append(list, between(c.rules, c.groups[other], g)...)
+		}
+	}
+	c.emit(&ledger.Event{Kind: ledger.KindRule, Rules: list, Reset: true})
+}
+
+// addSelector makes a selector known to all nodes.
+func (c *Cluster) addSelector(s *Selector) {
+	if _, ok := c.selectors[s.ID]; ok {
+		return
+	}
+	c.selectors[s.ID] = s
+	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
+		n := c.nodes[name]
+		if s.Admits(n.object) {
+			continue
+		}
+		n.machine.Refuses = append(slices.Clone(n.machine.Refuses), s.ID)
+		slices.Sort(n.machine.Refuses)
+		m := n.machine
+		c.emit(&ledger.Event{Kind: ledger.KindNode, Node: name, Machine: &m})
+	}
+}
+
+// emitNode says what a node is to a policy, if that changed.
+func (c *Cluster) emitNode(n *node) {
+	m := ledger.Machine{Capacity: amounts(n.object.Status.Allocatable), Cost: cost(n.object), Cordoned: n.object.Spec.Unschedulable}
+	for dim, used := range n.fixed {
+		if m.Capacity[dim] -= used; m.Capacity[dim] <= 0 {
+			delete(m.Capacity, dim)
+		}
+	}
+	for id, s := range c.selectors {
+		if !s.Admits(n.object) {
+			m.Refuses = append(m.Refuses, id)
+		}
+	}
+	slices.Sort(m.Refuses)
+	if n.machine.Capacity != nil && m.Cost == n.machine.Cost && m.Cordoned == n.machine.Cordoned &&
+		slices.Equal(m.Refuses, n.machine.Refuses) && maps.Equal(m.Capacity, n.machine.Capacity) {
+		return
+	}
+	n.machine = m
+	c.emit(&ledger.Event{Kind: ledger.KindNode, Node: n.object.Name, Machine: &m})
+}
+
+// cost is the node's by its annotation. One that is no positive number counts as
+// none: it must not keep the node from being used.
+func cost(n *v1.Node) float64 {
+	v, err := strconv.ParseFloat(n.Annotations[CostAnnotation], 64)
+	if err != nil || !(v > 0) || v > 1e12 {
+		return 1
+	}
+	return v
+}
+
+// SetNode brings a node and the pods on it up to date. It reports the pods that
+// were found there without a decision of ours.
+func (c *Cluster) SetNode(object *v1.Node, pods []*v1.Pod) (found []*v1.Pod) {
+	n, ok := c.nodes[object.Name]
+	if !ok {
+		n = &node{pods: map[types.UID]*pod{}}
+		c.nodes[object.Name] = n
+	}
+	changed := n.object != object
+	n.object = object
+	n.pass++
+	fixed := map[string]int64(nil)
+	for _, p := range pods {
+		if Ended(p) {
+			continue
+		}
+		if Moves(p) {
+			continue
+		}
+		if fixed == nil {
+			fixed = map[string]int64{}
+		}
+		for dim, v := range Demand(p) {
+			fixed[dim] += v
+		}
+	}
+	if changed || !maps.Equal(fixed, n.fixed) {
+		n.fixed = fixed
+		c.emitNode(n)
+	}
+	for _, p := range pods {
+		if !Ended(p) && Moves(p) && c.stands(p, n) {
+			found = append(found, p)
+		}
+	}
+	for uid, p := range n.pods {
+		if p.pass != n.pass {
+			c.remove(uid, p)
+		}
+	}
+	return found
+}
+
+// stands notes that a pod stands on a node and reports whether that is news.
+func (c *Cluster) stands(object *v1.Pod, n *node) bool {
+	p, ok := c.pods[object.UID]
+	if ok && p.node == n && (p.object == object || c.App(object) == p.app) {
+		p.object, p.pass = object, n.pass
+		return false
+	}
+	a := c.App(object)
+	news := !ok || p.node != n
+	c.put(object, a, n)
+	c.emit(&ledger.Event{Kind: ledger.KindPlace, Pod: name(object), UID: string(object.UID), App: a.Name, Node: n.object.Name})
+	return news
+}
+
+// put notes where a pod stands.
+func (c *Cluster) put(object *v1.Pod, a *App, n *node) {
+	p, ok := c.pods[object.UID]
+	if !ok {
+		p = &pod{}
+		c.pods[object.UID] = p
+	}
+	if p.node != nil {
+		delete(p.node.pods, object.UID)
+		p.app.pods--
+	}
+	a.pods++
+	a.group.latest = a
+	p.object, p.app, p.node, p.pass = object, a, n, n.pass
+	n.pods[object.UID] = p
+}
+
+func (c *Cluster) remove(uid types.UID, p *pod) {
+	c.drop(uid, p)
+	c.emit(&ledger.Event{Kind: ledger.KindRemove, Pod: name(p.object), UID: string(uid)})
+}
+
+func (c *Cluster) drop(uid types.UID, p *pod) {
+	p.app.pods--
+	delete(p.node.pods, uid)
+	delete(c.pods, uid)
+}
+
+// RemoveNode forgets a node and what stands on it.
+func (c *Cluster) RemoveNode(nodeName string) {
+	n, ok := c.nodes[nodeName]
+	if !ok {
+		return
+	}
+	for _, uid := range slices.Sorted(maps.Keys(n.pods)) {
+		c.remove(uid, n.pods[uid])
+	}
+	delete(c.nodes, nodeName)
+	c.emit(&ledger.Event{Kind: ledger.KindForget, Node: nodeName})
+}
+
+// Nodes are the names of the nodes, in no order.
+func (c *Cluster) Nodes() []string { return slices.Collect(maps.Keys(c.nodes)) }
+
+// Decide notes that a pod goes to a node by a decision of ours.
+func (c *Cluster) Decide(object *v1.Pod, nodeName string, d *ledger.Decision) {
+	n, ok := c.nodes[nodeName]
+	if !ok {
+		return // it went away; the pod will be found or not
+	}
+	a := c.App(object)
+	c.put(object, a, n)
+	d.Request = a.group.name
+	c.emit(&ledger.Event{
+		Kind: ledger.KindDecide, Pod: name(object), UID: string(object.UID), App: a.Name, Node: nodeName, Decision: d,
+	})
+}
+
+// Undo notes that a decision came to nothing.
+func (c *Cluster) Undo(object *v1.Pod) {
+	p, ok := c.pods[object.UID]
+	if !ok {
+		return
+	}
+	c.drop(object.UID, p)
+	c.emit(&ledger.Event{Kind: ledger.KindFailed, Pod: name(object), UID: string(object.UID)})
+}
+
+func name(p *v1.Pod) string { return p.Namespace + "/" + p.Name }

@@ -1,0 +1,201 @@
+package kube
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sigma-scheduler/sigma/cerebro/ledger"
+)
+
+// Declared is what a cluster's objects say of the pods there are to be.
+type Declared struct {
+	Deployments  []*appsv1.Deployment
+	StatefulSets []*appsv1.StatefulSet
+	ReplicaSets  []*appsv1.ReplicaSet
+	Jobs         []*batchv1.Job
+	CronJobs     []*batchv1.CronJob
+	Autoscalers  []*autoscalingv2.HorizontalPodAutoscaler
+}
+
+// A workload is a number of pods of one template. An autoscaler may change the
+// number within its bounds.
+type workload struct {
+	pod         *v1.Pod // as its controller will make it
+	replicas    int32
+	scaled      bool
+	least, most int32
+}
+
+type target struct{ namespace, kind, name string }
+
+// workloads lists what has replicas. What another controller made is that one's.
+func (d *Declared) workloads() []workload {
+	bounds := map[target]*autoscalingv2.HorizontalPodAutoscaler{}
+	for _, h := range d.Autoscalers {
+		bounds[target{h.Namespace, h.Spec.ScaleTargetRef.Kind, h.Spec.ScaleTargetRef.Name}] = h
+	}
+	var list []workload
+	add := func(kind string, meta *metav1.ObjectMeta, template *v1.PodTemplateSpec, replicas *int32) {
+		if metav1.GetControllerOf(meta) != nil && kind != "Job" {
+			return
+		}
+		w := workload{pod: podOf(kind, meta, template), replicas: 1}
+		if replicas != nil {
+			w.replicas = *replicas
+		}
+		if h, ok := bounds[target{meta.Namespace, kind, meta.Name}]; ok {
+			w.scaled, w.least, w.most = true, 1, h.Spec.MaxReplicas
+			if h.Spec.MinReplicas != nil {
+				w.least = *h.Spec.MinReplicas
+			}
+		}
+		list = append(list, w)
+	}
+	for _, o := range d.Deployments {
+		add("Deployment", &o.ObjectMeta, &o.Spec.Template, o.Spec.Replicas)
+	}
+	for _, o := range d.StatefulSets {
+		add("StatefulSet", &o.ObjectMeta, &o.Spec.Template, o.Spec.Replicas)
+	}
+	for _, o := range d.ReplicaSets {
+		add("ReplicaSet", &o.ObjectMeta, &o.Spec.Template, o.Spec.Replicas)
+	}
+	for _, o := range d.CronJobs {
+		add("CronJob", &o.ObjectMeta, &o.Spec.JobTemplate.Spec.Template, o.Spec.JobTemplate.Spec.Parallelism)
+	}
+	for _, o := range d.Jobs {
+		if o.Status.CompletionTime == nil && (o.Spec.Suspend == nil || !*o.Spec.Suspend) && metav1.GetControllerOf(o) == nil {
+			add("Job", &o.ObjectMeta, &o.Spec.Template, parallel(o))
+		}
+	}
+	return list
+}
+
+// parallel is the number of a job's pods at the same time.
+func parallel(j *batchv1.Job) *int32 {
+	n := j.Spec.Parallelism
+	if left := j.Spec.Completions; left != nil && n != nil {
+		n = new(min(*n, max(0, *left-j.Status.Succeeded)))
+	}
+	return n
+}
+
+// podOf is a pod as the controller of a template makes it, as far as a policy sees it.
+func podOf(kind string, meta *metav1.ObjectMeta, template *v1.PodTemplateSpec) *v1.Pod {
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: meta.Namespace, Labels: template.Labels, Annotations: template.Annotations,
+			OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: meta.Name, Controller: new(true)}},
+		},
+		Spec: template.Spec,
+	}
+}
+
+const (
+	// peakHalfLife is the time in which what was seen at most counts half of what
+	// it is above what is there.
+	peakHalfLife = 24 * time.Hour
+	// idleFor is how long an app without pods and without a forecast is remembered.
+	idleFor = time.Hour
+)
+
+// Forecast brings the expected numbers up to date with what is declared. An app
+// that nothing declares is expected as often as it was seen at a time, less and
+// less so as that is longer ago; one with an autoscaler likewise, within the
+// bounds. since is the time since the last call; apps that were not seen for long
+// are forgotten on the way.
+func (c *Cluster) Forecast(declared *Declared, since time.Duration) {
+	expected := map[string]float64{}
+	named := map[*group]bool{}
+	for _, w := range declared.workloads() {
+		if !Moves(w.pod) {
+			continue
+		}
+		a := c.App(w.pod)
+		n := float64(w.replicas)
+		if w.scaled {
+			n = min(max(n, math.Round(a.group.peak), float64(w.least)), float64(w.most))
+		}
+		named[a.group] = true
+		expected[a.Name] += n
+	}
+	keep := math.Exp2(-float64(since) / float64(peakHalfLife))
+	for _, g := range c.groups {
+		now := float64(g.count())
+		g.peak = now + (max(g.peak, now)-now)*keep
+		if named[g] {
+			continue
+		}
+		if n := math.Round(g.peak); n > 0 && len(g.apps) > 0 {
+			expected[g.latest.Name] = n
+		}
+	}
+	c.sweep(expected, since)
+	changed := map[string]float64{}
+	for name, n := range expected {
+		if old, ok := c.expected[name]; !ok || old != n {
+			changed[name] = n
+		}
+	}
+	for name := range c.expected {
+		if _, ok := expected[name]; !ok && c.apps[name] != nil {
+			changed[name] = -1
+		}
+	}
+	c.expected = expected
+	if len(changed) > 0 {
+		c.emit(&ledger.Event{Kind: ledger.KindForecast, Expected: changed})
+	}
+}
+
+// sweep forgets the apps that had neither pods nor a forecast for long, when
+// there are many of them.
+func (c *Cluster) sweep(expected map[string]float64, since time.Duration) {
+	var idle []string
+	for name, a := range c.apps {
+		if _, ok := expected[name]; ok || a.pods > 0 {
+			a.idle = 0
+			continue
+		}
+		if a.idle += since; a.idle >= idleFor {
+			idle = append(idle, name)
+		}
+	}
+	if len(idle) <= 16+len(c.apps)/8 {
+		return
+	}
+	slices.Sort(idle)
+	for _, name := range idle {
+		a := c.apps[name]
+		a.group.apps = slices.DeleteFunc(a.group.apps, func(b *App) bool { return a == b })
+		delete(c.apps, name)
+		c.emit(&ledger.Event{Kind: ledger.KindForget, App: name})
+	}
+	used := map[string]bool{}
+	for _, a := range c.apps {
+		used[a.selector] = true
+	}
+	maps.DeleteFunc(c.selectors, func(id string, _ *Selector) bool { return !used[id] })
+	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
+		c.emitNode(c.nodes[name])
+	}
+	maps.DeleteFunc(c.groups, func(_ string, g *group) bool { return len(g.apps) == 0 })
+	c.refresh()
+}
+
+// count is the number of pods of a group that stand.
+func (g *group) count() int {
+	n := 0
+	for _, a := range g.apps {
+		n += a.pods
+	}
+	return n
+}

@@ -1,0 +1,67 @@
+package kube
+
+import (
+	"regexp"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Group names the app that a pod belongs to, whatever its size: namespace/value
+// of the label appLabel, if the pod has it, else namespace/kind/name of its top
+// controller, else of the pod itself.
+//
+// The controller above a ReplicaSet or a Job is read from the name that its
+// controller gave it, not looked up: the pod alone decides, at any time.
+func Group(pod *v1.Pod, appLabel string) string {
+	if value := pod.Labels[appLabel]; appLabel != "" && value != "" {
+		return pod.Namespace + "/" + value
+	}
+	kind, name := "Pod", pod.Name
+	if prefix := strings.TrimSuffix(pod.GenerateName, "-"); prefix != "" {
+		name = prefix
+	}
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		kind, name = top(owner, pod)
+	}
+	return pod.Namespace + "/" + kind + "/" + name
+}
+
+// scheduledJob is a Job of a CronJob: its name ends in the minute since 1970.
+var scheduledJob = regexp.MustCompile(`^(.+)-\d{8}$`)
+
+// top is the controller above a pod's controller.
+func top(owner *metav1.OwnerReference, pod *v1.Pod) (kind, name string) {
+	switch owner.Kind {
+	case "ReplicaSet":
+		for _, of := range []struct{ label, kind string }{
+			{"pod-template-hash", "Deployment"}, {"rollouts-pod-template-hash", "Rollout"},
+		} {
+			hash := pod.Labels[of.label]
+			if base, found := strings.CutSuffix(owner.Name, "-"+hash); found && hash != "" {
+				return of.kind, base
+			}
+		}
+	case "Job":
+		if m := scheduledJob.FindStringSubmatch(owner.Name); m != nil {
+			return "CronJob", m[1]
+		}
+	}
+	return owner.Kind, owner.Name
+}
+
+// Moves reports whether a scheduler decides where a pod goes. Pods of DaemonSets
+// and static pods stand where they stand, and reduce their node's capacity.
+func Moves(pod *v1.Pod) bool {
+	if _, static := pod.Annotations[v1.MirrorPodAnnotationKey]; static {
+		return false
+	}
+	owner := metav1.GetControllerOf(pod)
+	return owner == nil || owner.Kind != "DaemonSet" && owner.Kind != "Node"
+}
+
+// Ended reports whether a pod has run to its end and takes nothing any more.
+func Ended(pod *v1.Pod) bool {
+	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+}

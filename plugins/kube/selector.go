@@ -1,0 +1,122 @@
+package kube
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+)
+
+// A Selector says which nodes a pod's specification admits: nodeSelector,
+// required node affinity and tolerations. Most pods of a cluster share a few.
+type Selector struct {
+	ID          string // of the content; "" admits every node without a taint
+	affinity    nodeaffinity.RequiredNodeAffinity
+	tolerations []v1.Toleration
+}
+
+// temporary are taints that come and go with a node's condition: they are not part
+// of what kind of machine it is. Upstream's filters heed them.
+const temporary = "node.kubernetes.io/"
+
+// selectorKey is what a selector depends on.
+type selectorKey struct {
+	NodeSelector map[string]string `json:"s,omitempty"`
+	Affinity     *v1.NodeSelector  `json:"a,omitempty"`
+	Tolerations  []v1.Toleration   `json:"t,omitempty"`
+}
+
+// NewSelector is a pod's selector.
+func NewSelector(pod *v1.Pod) *Selector {
+	var key selectorKey
+	key.NodeSelector = pod.Spec.NodeSelector
+	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {
+		key.Affinity = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	}
+	for _, t := range pod.Spec.Tolerations {
+		if !strings.HasPrefix(t.Key, temporary) {
+			t.TolerationSeconds = nil
+			key.Tolerations = append(key.Tolerations, t)
+		}
+	}
+	if len(key.NodeSelector) == 0 && key.Affinity == nil && len(key.Tolerations) == 0 {
+		return &Selector{}
+	}
+	slices.SortFunc(key.Tolerations, func(a, b v1.Toleration) int { return strings.Compare(a.String(), b.String()) })
+	text, err := json.Marshal(key)
+	if err != nil {
+		panic("kube: marshal a selector: " + err.Error()) // plain strings
+	}
+	sum := sha256.Sum256(text)
+	return &Selector{
+		ID: "sel-" + hex.EncodeToString(sum[:6]), affinity: nodeaffinity.GetRequiredNodeAffinity(pod),
+		tolerations: key.Tolerations,
+	}
+}
+
+// Admits reports whether a node is one that the pod may use. A selector that
+// cannot be parsed admits none.
+func (s *Selector) Admits(node *v1.Node) bool {
+	if ok, err := s.affinity.Match(node); err != nil || !ok {
+		return false
+	}
+	_, untolerated := corev1.FindMatchingUntoleratedTaint(node.Spec.Taints, s.tolerations, func(t *v1.Taint) bool {
+		return (t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute) &&
+			!strings.HasPrefix(t.Key, temporary)
+	})
+	return !untolerated
+}
+
+// volatile labels differ between the pods of one app, or between its revisions.
+var volatile = []string{
+	"pod-template-hash", "rollouts-pod-template-hash", "controller-revision-hash", "pod-template-generation",
+	"statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index",
+	"batch.kubernetes.io/job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-completion-index",
+	"job-name", "controller-uid",
+}
+
+// sameConstraints reports whether two pods of a group are alike in all that
+// limits and rules depend on.
+func sameConstraints(a, b *v1.Pod) bool {
+	if a == b {
+		return true
+	}
+	for k, v := range a.Labels {
+		if w, ok := b.Labels[k]; (!ok || v != w) && !slices.Contains(volatile, k) {
+			return false
+		}
+	}
+	for k := range b.Labels {
+		if _, ok := a.Labels[k]; !ok && !slices.Contains(volatile, k) {
+			return false
+		}
+	}
+	return slices.EqualFunc(antiAffinity(a), antiAffinity(b), equalTerms)
+}
+
+func equalTerms(a, b v1.PodAffinityTerm) bool {
+	return metav1.FormatLabelSelector(a.LabelSelector) == metav1.FormatLabelSelector(b.LabelSelector) &&
+		metav1.FormatLabelSelector(a.NamespaceSelector) == metav1.FormatLabelSelector(b.NamespaceSelector) &&
+		slices.Equal(a.Namespaces, b.Namespaces)
+}
+
+// antiAffinity are the required terms that keep pods off one node.
+func antiAffinity(pod *v1.Pod) []v1.PodAffinityTerm {
+	a := pod.Spec.Affinity
+	if a == nil || a.PodAntiAffinity == nil {
+		return nil
+	}
+	var terms []v1.PodAffinityTerm
+	for _, t := range a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
+		if t.TopologyKey == v1.LabelHostname {
+			terms = append(terms, t)
+		}
+	}
+	return terms
+}
