@@ -85,7 +85,7 @@ func (c *Cluster) App(p *v1.Pod) *App {
 		return a
 	}
 	c.addSelector(selector)
-	a := &App{name, g, selector.ID, demand}
+	a := &App{Name: name, group: g, selector: selector.ID, demand: demand}
 	c.apps[name] = a
 	g.apps = append(g.apps, a)
 	c.emitApp(a)

@@ -134,7 +134,7 @@ func (c *Cluster) Forecast(declared *Declared, since time.Duration) {
 		if named[g] {
 			continue
 		}
-		if n := math.Round(g.peak); n > 0 && len(g.apps) > 0 {
+		if n := math.Round(g.peak); n > 0 && g.latest != nil {
 			expected[g.latest.Name] = n
 		}
 	}
@@ -175,7 +175,11 @@ func (c *Cluster) sweep(expected map[string]float64, since time.Duration) {
 	slices.Sort(idle)
 	for _, name := range idle {
 		a := c.apps[name]
-		a.group.apps = slices.DeleteFunc(a.group.apps, func(b *App) bool { return a == b })
+		g := a.group
+		g.apps = slices.DeleteFunc(g.apps, func(b *App) bool { return a == b })
+		if g.latest == a {
+			g.latest = nil
+		}
 		delete(c.apps, name)
 		c.emit(&ledger.Event{Kind: ledger.KindForget, App: name})
 	}
