@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Writes what is generated from the types below plugins/apis: deep copies,
+# conversions, defaults, CustomResourceDefinitions. With --check it writes
+# nothing and fails where something is out of date.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+generated() { find plugins/apis -name 'zz_generated.*.go'; find manifests/base/crds -name 'placement*.yaml'; }
+
+# In a copy of what the generators read: without the other packages they are
+# faster, and a failure leaves the tree as it was.
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+mkdir -p "$copy/plugins" "$copy/manifests/base/crds"
+cp "$root/go.mod" "$root/go.sum" "$copy"
+cp -r "$root/plugins/apis" "$copy/plugins"
+cd "$copy"
+find plugins/apis \( -name 'zz_generated.*' -o -name '*_test.go' \) -delete
+
+tool() { go tool -modfile="$here/go.mod" "$@"; }
+export GOFLAGS=-mod=mod # go.sum need not list what only tests import
+tool controller-gen object crd:allowDangerousTypes=true paths=./plugins/apis/... output:crd:dir=manifests/base/crds
+for kind in placementpolicies placementrules; do
+	# metav1.LabelSelector has no limits; without one the API server refuses the
+	# rule about its operators as too expensive.
+	sed -E 's/^( *)matchExpressions:$/&\n\1  maxItems: 64/' "manifests/base/crds/sigma-scheduler.io_$kind.yaml" >"manifests/base/crds/$kind.yaml"
+	rm "manifests/base/crds/sigma-scheduler.io_$kind.yaml"
+done
+v1=./plugins/apis/config/v1
+tool conversion-gen --output-file zz_generated.conversion.go --go-header-file /dev/null $v1
+tool defaulter-gen --output-file zz_generated.defaults.go --go-header-file /dev/null $v1
+
+mapfile -t new < <(generated)
+mapfile -t old < <(cd "$root" && generated)
+if [[ ${1-} == --check ]]; then
+	for file in $(printf '%s\n' "${new[@]}" "${old[@]}" | sort -u); do
+		diff -u --label "$file" --label "$file, generated anew" "$root/$file" "$file" || stale=yes
+	done
+	if [[ -n ${stale-} ]]; then echo 'out of date: run hack/codegen/run.sh' >&2; exit 1; fi
+else
+	for file in "${new[@]}"; do cp "$file" "$root/$file"; done
+fi

@@ -1,0 +1,42 @@
+package config
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Ways from a policy's scores to the scheduler's 0 to 100.
+const (
+	MappingRank   = "rank"   // best node 100, next 99, and so on: the policy decides
+	MappingLinear = "linear" // proportional: advice beside other plugins
+)
+
+// Which nodes a policy takes for candidates.
+const (
+	FleetOpen  = "open"  // the ones in use and one empty node of each kind: empty nodes stay empty
+	FleetFixed = "fixed" // all
+)
+
+// SigmaArgs are the arguments of the plugin Sigma.
+//
+// +kubebuilder:object:root=true
+type SigmaArgs struct {
+	metav1.TypeMeta
+
+	// PolicyName is the PlacementPolicy that decides.
+	PolicyName string
+	// CanaryPolicyName is a second one that decides for a share of the workloads,
+	// or is compared in shadow; empty: none.
+	CanaryPolicyName string
+	// AppLabel is the label whose value is a pod's app; empty: the app is the
+	// pod's topmost controller.
+	AppLabel string
+	// Mapping is MappingRank or MappingLinear.
+	Mapping string
+	// Fleet is FleetOpen or FleetFixed.
+	Fleet string
+	// DecisionLog is the path of a file to which decisions are appended; empty: none.
+	DecisionLog string
+	// Deadline is how long one pod's scores may take before Best-Fit decides; 0: as
+	// long as they take.
+	Deadline metav1.Duration
+	// ForecastMaxAge is the age at which a forecast is stale and Best-Fit decides.
+	ForecastMaxAge metav1.Duration
+}

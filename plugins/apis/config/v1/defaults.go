@@ -1,0 +1,38 @@
+package v1
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sigma-scheduler/sigma/plugins/apis/config"
+)
+
+// Defaults of the arguments that have one other than nothing.
+const (
+	DefaultPolicyName     = "general"
+	DefaultMapping        = config.MappingRank
+	DefaultFleet          = config.FleetOpen
+	DefaultForecastMaxAge = 5 * time.Minute
+)
+
+// SetDefaults_SigmaArgs fills in what a file leaves out. defaulter-gen knows it
+// by its name.
+//
+//nolint:revive // var-naming: the generator wants the underscore
+func SetDefaults_SigmaArgs(args *SigmaArgs) {
+	fill(&args.PolicyName, DefaultPolicyName)
+	fill(&args.CanaryPolicyName, "")
+	fill(&args.AppLabel, "")
+	fill(&args.Mapping, DefaultMapping)
+	fill(&args.Fleet, DefaultFleet)
+	fill(&args.DecisionLog, "")
+	fill(&args.Deadline, metav1.Duration{})
+	fill(&args.ForecastMaxAge, metav1.Duration{Duration: DefaultForecastMaxAge})
+}
+
+func fill[T any](field **T, value T) {
+	if *field == nil {
+		*field = &value
+	}
+}

@@ -1,0 +1,34 @@
+package v1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// SigmaArgs are the arguments of the plugin Sigma.
+//
+// +kubebuilder:object:root=true
+type SigmaArgs struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// PolicyName is the PlacementPolicy that decides (general).
+	PolicyName *string `json:"policyName,omitempty"`
+	// CanaryPolicyName is a second PlacementPolicy, tried in shadow or as a canary
+	// (none).
+	CanaryPolicyName *string `json:"canaryPolicyName,omitempty"`
+	// AppLabel is the label whose value is a pod's app (none: the app is the pod's
+	// topmost controller).
+	AppLabel *string `json:"appLabel,omitempty"`
+	// Mapping of the policy's scores to the scheduler's: rank, the policy decides,
+	// or linear, advice beside other plugins (rank).
+	Mapping *string `json:"mapping,omitempty"`
+	// Fleet is open, empty nodes stay empty as long as possible, or fixed, every
+	// node is a candidate (open).
+	Fleet *string `json:"fleet,omitempty"`
+	// DecisionLog is the absolute path of a file to which decisions are appended
+	// (none).
+	DecisionLog *string `json:"decisionLog,omitempty"`
+	// Deadline is how long one pod's scores may take before Best-Fit decides (0:
+	// as long as they take).
+	Deadline *metav1.Duration `json:"deadline,omitempty"`
+	// ForecastMaxAge is the age at which a forecast is stale and Best-Fit decides
+	// (5m).
+	ForecastMaxAge *metav1.Duration `json:"forecastMaxAge,omitempty"`
+}

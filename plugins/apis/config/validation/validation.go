@@ -1,0 +1,62 @@
+// Package validation checks the arguments of the plugin Sigma.
+package validation
+
+import (
+	"path/filepath"
+	"strings"
+
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sigma-scheduler/sigma/plugins/apis/config"
+)
+
+// ValidateSigmaArgs reports everything that is wrong with the arguments, each
+// with its field below path, which may be nil.
+func ValidateSigmaArgs(path *field.Path, args *config.SigmaArgs) error {
+	var wrong field.ErrorList
+	invalid := func(name string, value any, why string) {
+		wrong = append(wrong, field.Invalid(path.Child(name), value, why))
+	}
+	objectName := func(name, value string) {
+		for _, why := range apivalidation.NameIsDNSSubdomain(value, false) {
+			invalid(name, value, why)
+		}
+	}
+	oneOf := func(name, value string, known ...string) {
+		for _, k := range known {
+			if value == k {
+				return
+			}
+		}
+		wrong = append(wrong, field.NotSupported(path.Child(name), value, known))
+	}
+
+	if args.PolicyName == "" {
+		wrong = append(wrong, field.Required(path.Child("policyName"), "the PlacementPolicy that decides"))
+	} else {
+		objectName("policyName", args.PolicyName)
+	}
+	if args.CanaryPolicyName != "" {
+		objectName("canaryPolicyName", args.CanaryPolicyName)
+		if args.CanaryPolicyName == args.PolicyName {
+			invalid("canaryPolicyName", args.CanaryPolicyName, "must not be policyName")
+		}
+	}
+	if args.AppLabel != "" {
+		wrong = append(wrong, metav1validation.ValidateLabelName(args.AppLabel, path.Child("appLabel"))...)
+	}
+	oneOf("mapping", args.Mapping, config.MappingRank, config.MappingLinear)
+	oneOf("fleet", args.Fleet, config.FleetOpen, config.FleetFixed)
+	if file := args.DecisionLog; file != "" && (!filepath.IsAbs(file) || strings.HasSuffix(file, "/")) {
+		invalid("decisionLog", file, "must be the absolute path of a file")
+	}
+	if args.Deadline.Duration < 0 {
+		invalid("deadline", args.Deadline.Duration.String(), "must not be negative; 0 is none")
+	}
+	if args.ForecastMaxAge.Duration <= 0 {
+		invalid("forecastMaxAge", args.ForecastMaxAge.Duration.String(), "must be positive")
+	}
+	return wrong.ToAggregate()
+}

@@ -1,0 +1,364 @@
+package v1alpha1_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	crdvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sigma-scheduler/sigma/benchdata/policies"
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+)
+
+// A door is what the API server does with new objects of one kind: its own
+// packages without the server, which e2e_test.go has.
+type door struct {
+	structural *schema.Structural
+	openAPI    validation.SchemaValidator
+	rules      *cel.Validator
+}
+
+func openDoor(t *testing.T, plural string) door {
+	t.Helper()
+	text, err := os.ReadFile(crdFile(plural))
+	require.NoError(t, err)
+	var crd apiextensionsv1.CustomResourceDefinition
+	require.NoError(t, yaml.UnmarshalStrict(text, &crd))
+	apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&crd.Spec)
+	crd.Status.StoredVersions = []string{v1alpha1.SchemeGroupVersion.Version} // the server adds it
+	var internal apiextensions.CustomResourceDefinition
+	require.NoError(t, apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&crd, &internal, nil))
+	// Also estimates what the rules may cost on the largest object.
+	require.Empty(t, crdvalidation.ValidateCustomResourceDefinition(t.Context(), &internal))
+
+	s, err := schema.NewStructural(internal.Spec.Validation.OpenAPIV3Schema)
+	require.NoError(t, err)
+	openAPI, _, err := validation.NewSchemaValidator(internal.Spec.Validation.OpenAPIV3Schema)
+	require.NoError(t, err)
+	return door{s, openAPI, cel.NewValidator(s, true, celconfig.PerCallLimit)}
+}
+
+func crdFile(plural string) string { return "../../../manifests/base/crds/" + plural + ".yaml" }
+
+// create returns an object as the server would store it, asked as kubectl asks:
+// an unknown field is an error.
+func (d door) create(t *testing.T, text []byte) (map[string]any, error) {
+	t.Helper()
+	asJSON, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return nil, err
+	}
+	var object map[string]any
+	if err := utiljson.Unmarshal(asJSON, &object); err != nil {
+		return nil, err
+	}
+	var wrong field.ErrorList
+	delete(object, "status")
+	track := schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}
+	for _, name := range pruning.PruneWithOptions(object, d.structural, true, track) {
+		wrong = append(wrong, field.Forbidden(field.NewPath(name), "unknown field"))
+	}
+	defaulting.PruneNonNullableNullsWithoutDefaults(object, d.structural)
+	defaulting.Default(object, d.structural)
+	wrong = append(wrong, validation.ValidateCustomResource(nil, object, d.openAPI)...)
+	wrong = append(wrong, listtype.ValidateListSetsAndMaps(nil, d.structural, object)...)
+	if len(wrong) == 0 {
+		broken, _ := d.rules.Validate(t.Context(), nil, d.structural, object, nil, celconfig.RuntimeCELCostBudget)
+		wrong = append(wrong, broken...)
+	}
+	return object, wrong.ToAggregate()
+}
+
+const policyText = `apiVersion: sigma-scheduler.io/v1alpha1
+kind: PlacementPolicy
+metadata: {name: general, labels: {team: a}}
+spec:
+  featureVersion: 1
+  model: linear
+  knowledge: K1+clock
+  features: [util, "util:example.org/gpu", closing, slot]
+  weights: [-0.31, 1e-17, 100, -100]
+  parameters: {eta: 7.9, z: -1}
+  mode: canary
+  canaryPercent: 0
+  provenance: {seeds: [1, 2.5], replays: 10000, digest: {trace: "sha256:00", none: null}}
+status: {whatever: 1}
+`
+
+// badPolicies change policyText, and what the refusal says.
+var badPolicies = []struct{ name, old, replaced, want string }{
+	{"a string for a weight", "-0.31", `"-0.31"`, "spec.weights[0]: Invalid value: \"string\""},
+	{"a weight too large", "1e-17", "100.00000000000001", "spec.weights[1]: Invalid value: 100.00000000000001"},
+	{"a weight too small", "1e-17", "-1e300", "spec.weights[1]: Invalid value: -1e+300"},
+	{"a null for a weight", "1e-17", "null", "spec.weights[1]: Invalid value: \"null\""},
+	{"100,000 weights", "[-0.31, 1e-17, 100, -100]", "[" + strings.Repeat("1,", 99_999) + "1]", "spec.weights: Too many: 100000: must have at most 256 items"},
+	{"fewer weights than features", ", 100, -100]", "]", "spec.weights: Invalid value: \"object\": want one weight for each feature"},
+	{"more weights than features", ", -100]", ", -100, 1]", "spec.weights: Invalid value: \"object\": want one weight for each feature"},
+	{"no weights", "  weights: [-0.31, 1e-17, 100, -100]\n", "", "spec.weights: Invalid value: \"object\": want one weight for each feature"},
+	{"an object for the weights", "[-0.31, 1e-17, 100, -100]", "{a: 1}", "spec.weights: Invalid value: \"object\""},
+	{"an unknown feature", "closing", "closng", "spec.features[2]: Invalid value: \"closng\""},
+	{"a feature of a dimension that is not util", "closing", "closing:cpu", "spec.features[2]: Invalid value: \"closing:cpu\""},
+	{"util of no dimension", "util:example.org/gpu", "util:", "spec.features[1]: Invalid value: \"util:\""},
+	{"a long feature", "util:example.org/gpu", "util:" + strings.Repeat("x", 316), "spec.features[1]: Too long: may not be more than 320"},
+	{"a feature twice", "closing", "util", "spec.features: Invalid value: \"array\": listed twice: util"},
+	{"an unknown parameter", "z: -1", "zet: -1", "spec.parameters: Invalid value: \"object\": the model linear has alpha, eta, q, z"},
+	{"a parameter of another model", "z: -1", "slack: 0", "spec.parameters: Invalid value: \"object\": the model linear has alpha, eta, q, z"},
+	{"a parameter too large", "eta: 7.9", "eta: 7.91", "spec.parameters.[eta]: Invalid value: \"object\": want 0.1 to 7.9"},
+	{"a string for a parameter", "eta: 7.9", "eta: much", "spec.parameters.eta: Invalid value: \"string\""},
+	{"a thousand parameters", "eta: 7.9", manyKeys(1000), "spec.parameters: Too many: 1001: must have at most 7 items"},
+	{"no alpha", "K1+clock", "K0", "spec.parameters: Invalid value: \"object\": alpha is needed"},
+	{"an unknown mode", "mode: canary", "mode: lve", "spec.mode: Unsupported value: \"lve\": supported values: \"shadow\", \"canary\", \"live\""},
+	{"an unknown model", "model: linear", "model: forest", "spec.model: Unsupported value: \"forest\""},
+	{"no model", "  model: linear\n", "", "spec.model: Required value"},
+	{"unknown knowledge", "K1+clock", "K3", "spec.knowledge: Unsupported value: \"K3\""},
+	{"a plan without K2", "model: linear", "model: plan", "spec.knowledge: Invalid value: \"object\": the model plan needs K2"},
+	{"a plan with features", "model: linear\n  knowledge: K1+clock", "model: plan\n  knowledge: K2", "spec.features: Invalid value: \"object\": the model plan has no features"},
+	{"a later table of features", "featureVersion: 1", "featureVersion: 2", "spec.featureVersion: Unsupported value: 2"},
+	{"a string for a version", "featureVersion: 1", `featureVersion: "1"`, "spec.featureVersion: Invalid value: \"string\""},
+	{"no version", "  featureVersion: 1\n", "", "spec.featureVersion: Required value"},
+	{"more than all", "canaryPercent: 0", "canaryPercent: 101", "spec.canaryPercent: Invalid value: 101"},
+	{"a part of a percent", "canaryPercent: 0", "canaryPercent: 0.5", "spec.canaryPercent: Invalid value: \"number\""},
+	{"an unknown field", "  mode: canary", "  made: canary", "spec.made"},
+	{"no spec", policyText[strings.Index(policyText, "spec:"):], "", "spec: Required value"},
+}
+
+func manyKeys(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "k%d: 1, ", i)
+	}
+	return strings.TrimSuffix(b.String(), ", ")
+}
+
+func badPolicy(t *testing.T, old, replaced string) []byte {
+	t.Helper()
+	require.Contains(t, policyText, old)
+	return []byte(strings.Replace(policyText, old, replaced, 1))
+}
+
+// TestShippedPolicies: each is taken, and what is stored loads as the same policy.
+func TestShippedPolicies(t *testing.T) {
+	d := openDoor(t, "placementpolicies")
+	files := shippedPolicies(t)
+	files["policyText"] = []byte(policyText)
+	for name, text := range files {
+		stored, err := d.create(t, text)
+		require.NoError(t, err, name)
+		was, err := policy.Parse(name, text)
+		require.NoError(t, err)
+
+		var typed v1alpha1.PlacementPolicy
+		asJSON, err := json.Marshal(stored)
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(asJSON, &typed))
+		require.Equal(t, was.Spec.Weights, typed.Spec.Weights, name)
+		require.Equal(t, was.Spec.Mode, string(typed.Spec.Mode), name)
+
+		stored["spec"] = typed.Spec // also through the Go type
+		asJSON, err = json.Marshal(stored)
+		require.NoError(t, err)
+		is, err := policy.Parse(name, asJSON)
+		require.NoError(t, err, name)
+		require.Equal(t, was.Digest(), is.Digest(), name)
+		require.Equal(t, was.Spec.Provenance, is.Spec.Provenance, name)
+	}
+}
+
+func shippedPolicies(t *testing.T) map[string][]byte {
+	t.Helper()
+	names, err := fs.Glob(policies.Files, "*.yaml")
+	require.NoError(t, err)
+	require.NotEmpty(t, names)
+	files := map[string][]byte{}
+	for _, name := range names {
+		files[name], err = policies.Files.ReadFile(name)
+		require.NoError(t, err)
+	}
+	return files
+}
+
+// TestBadPolicies: what the loader refuses is refused at the door, with the field.
+func TestBadPolicies(t *testing.T) {
+	d := openDoor(t, "placementpolicies")
+	// The loader has no upper limits on sizes, and reads null as 0.
+	doorOnly := []string{"a long feature", "a null for a weight"}
+	for _, tt := range badPolicies {
+		t.Run(tt.name, func(t *testing.T) {
+			text := badPolicy(t, tt.old, tt.replaced)
+			_, err := d.create(t, text)
+			require.ErrorContains(t, err, tt.want)
+			_, err = policy.Parse(tt.name, text)
+			if !slices.Contains(doorOnly, tt.name) {
+				require.Error(t, err, "the loader takes it")
+			}
+		})
+	}
+}
+
+func TestPolicyDefaults(t *testing.T) {
+	d := openDoor(t, "placementpolicies")
+	stored, err := d.create(t, []byte(`
+kind: PlacementPolicy
+apiVersion: sigma-scheduler.io/v1alpha1
+metadata: {name: plan}
+spec: {featureVersion: 1, model: plan, knowledge: K2, mode: null, features: null, provenance: null}
+`))
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{
+		"featureVersion": int64(1), "model": "plan", "knowledge": "K2",
+		"features": []any{}, "weights": []any{}, "parameters": map[string]any{},
+		"mode": "live", "canaryPercent": int64(10),
+	}, stored["spec"])
+}
+
+// TestDoorAgreesWithLoader: on random objects near the limits, the door lets in
+// what the loader takes and nothing else. It fails when a feature, a parameter,
+// a range or a rule is changed in one place only.
+func TestDoorAgreesWithLoader(t *testing.T) {
+	d := openDoor(t, "placementpolicies")
+	rng := rand.New(rand.NewPCG(1, 2))
+	features := append(policy.FeatureNames(), "util:cpu", "util:a:b", "util:\n", "util:", "mean:", "Util", "")
+	parameters := append(policy.ParameterNames(""), "zeta")
+	taken, rounds := 0, 4000
+	for range rounds {
+		model := pick(rng, policy.Models()...)
+		spec := map[string]any{
+			"featureVersion": 1, "model": model,
+			"knowledge": pick(rng, "K0", "K0+clock", "K1", "K1+clock", "K2"),
+		}
+		var chosen []string
+		weights := []any{}
+		for range rng.IntN(4) {
+			chosen = append(chosen, pick(rng, features...))
+			weights = append(weights, pick[any](rng, 1, -.5, 0, 0, 0, 100, -100))
+		}
+		if model == "plan" && rng.IntN(4) > 0 {
+			spec["knowledge"], chosen, weights = "K2", nil, nil
+		}
+		spec["features"], spec["weights"] = chosen, weights
+		numbers := map[string]any{}
+		for range rng.IntN(3) {
+			name := pick(rng, parameters...)
+			if p, ok := policy.Parameters(name); ok && p.Model == model {
+				numbers[name] = pick(rng, p.Low, p.High, (p.Low+p.High)/2,
+					math.Nextafter(p.Low, math.Inf(-1)), math.Nextafter(p.High, math.Inf(1)))
+			} else if rng.IntN(4) == 0 {
+				numbers[name] = 1
+			}
+		}
+		spec["parameters"] = numbers
+		if rng.IntN(3) == 0 { // one thing that may be wrong
+			switch rng.IntN(8) {
+			case 0:
+				spec["featureVersion"] = pick[any](rng, 0, 2, "1", nil)
+			case 1:
+				spec["model"] = pick[any](rng, "Linear", "", 1, nil)
+			case 2:
+				spec["knowledge"] = pick[any](rng, "K", "K2+clock", "", 1, nil)
+			case 3:
+				spec["mode"] = pick[any](rng, "shadow", "canary", "live", "Live", nil)
+			case 4:
+				spec["canaryPercent"] = pick[any](rng, 0, 100, -1, 101, "1", nil)
+			case 5:
+				spec["weights"] = append(weights, pick[any](rng, 1, "1", 100.1, -101))
+			case 6:
+				delete(spec, pick(rng, "features", "weights", "parameters", "model"))
+			case 7:
+				spec["provenance"] = pick[any](rng, nil, map[string]any{"a": []any{1, nil, "b"}}, []any{1}, "a")
+			}
+		}
+		text, err := json.Marshal(map[string]any{
+			"apiVersion": policy.APIVersion, "kind": policy.ObjectKind,
+			"metadata": map[string]any{"name": "general"}, "spec": spec,
+		})
+		require.NoError(t, err)
+		_, atLoader := policy.Parse("p", text)
+		_, atDoor := d.create(t, text)
+		require.Equal(t, atLoader == nil, atDoor == nil, "%s\nloader: %v\ndoor: %v", text, atLoader, atDoor)
+		if atDoor == nil {
+			taken++
+		}
+	}
+	require.Greater(t, taken, rounds/10)
+	require.Less(t, taken, rounds*9/10)
+}
+
+func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))] }
+
+func ruleText(spec string) []byte {
+	return fmt.Appendf(nil, "{apiVersion: sigma-scheduler.io/v1alpha1, kind: PlacementRule, metadata: {name: r}, spec: {%s}}", spec)
+}
+
+var goodRules = []string{
+	`selector: {}, maxPerNode: 1`,
+	`selector: {matchLabels: {tier: db}}, namespaces: [shop, shop-2], spreadMin: 1`,
+	`selector: {matchExpressions: [{key: a, operator: In, values: [b]}, {key: c, operator: Exists}]}, excludes: [{selector: {matchLabels: {tier: batch}}}]`,
+	`selector: {}, maxPerNode: 2147483647, spreadMin: 2147483647, excludes: [{selector: {}, max: 2147483647}]`,
+	`selector: {}, excludes: [` + strings.Repeat(`{selector: {}, namespaces: [a]},`, 31) + `{selector: {}}]`,
+}
+
+var badRules = []struct{ name, spec, want string }{
+	{"nothing to forbid", `selector: {}`, "spec: Invalid value: \"object\": a rule needs maxPerNode, spreadMin or excludes"},
+	{"no exclusion", `selector: {}, excludes: []`, "spec: Invalid value: \"object\": a rule needs maxPerNode, spreadMin or excludes"},
+	{"no selector", `maxPerNode: 1`, "spec.selector: Required value"},
+	{"a null for a selector", `selector: null, maxPerNode: 1`, "spec.selector: Required value"},
+	{"none on a node", `selector: {}, maxPerNode: 0`, "spec.maxPerNode: Invalid value: 0"},
+	{"a string for a number", `selector: {}, maxPerNode: "1"`, "spec.maxPerNode: Invalid value: \"string\""},
+	{"a large number", `selector: {}, maxPerNode: 2147483648`, "spec.maxPerNode: Invalid value"},
+	{"spread over nothing", `selector: {}, spreadMin: 0`, "spec.spreadMin: Invalid value: 0"},
+	{"a negative maximum", `selector: {}, excludes: [{selector: {}, max: -1}]`, "spec.excludes[0].max: Invalid value: -1"},
+	{"an exclusion of nobody", `selector: {}, excludes: [{max: 1}]`, "spec.excludes[0].selector: Required value"},
+	{"many exclusions", `selector: {}, excludes: [` + strings.Repeat(`{selector: {}},`, 32) + `{selector: {}}]`, "spec.excludes: Too many: 33"},
+	{"no namespace", `selector: {}, namespaces: [Shop], maxPerNode: 1`, "spec.namespaces[0]: Invalid value: \"Shop\""},
+	{"a namespace twice", `selector: {}, namespaces: [a, a], maxPerNode: 1`, "spec.namespaces[1]: Duplicate value"},
+	{"an unknown operator", `selector: {matchExpressions: [{key: a, operator: Equals, values: [b]}]}, maxPerNode: 1`, "spec.selector.matchExpressions: Invalid value: \"object\": want the operator"},
+	{"In nothing", `selector: {}, excludes: [{selector: {matchExpressions: [{key: a, operator: In}]}}]`, "spec.excludes[0].selector.matchExpressions: Invalid value: \"object\": want the operator"},
+	{"Exists with a value", `selector: {matchExpressions: [{key: a, operator: Exists, values: [b]}]}, maxPerNode: 1`, "spec.selector.matchExpressions: Invalid value: \"object\": want the operator"},
+	{"an unknown field", `selector: {}, maxPerNodes: 1, spreadMin: 1`, "spec.maxPerNodes"},
+}
+
+func TestRules(t *testing.T) {
+	d := openDoor(t, "placementrules")
+	for _, spec := range goodRules {
+		stored, err := d.create(t, ruleText(spec))
+		require.NoError(t, err, spec)
+		var typed v1alpha1.PlacementRule
+		asJSON, err := json.Marshal(stored)
+		require.NoError(t, err)
+		dec := json.NewDecoder(strings.NewReader(string(asJSON)))
+		dec.DisallowUnknownFields()
+		require.NoError(t, dec.Decode(&typed), "the Go type lacks a field")
+		again, err := json.Marshal(typed.Spec)
+		require.NoError(t, err)
+		want, err := json.Marshal(stored["spec"])
+		require.NoError(t, err)
+		require.JSONEq(t, string(want), string(again))
+	}
+	for _, tt := range badRules {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := d.create(t, ruleText(tt.spec))
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+}

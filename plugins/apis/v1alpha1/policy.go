@@ -1,0 +1,161 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Condition types of both kinds.
+const (
+	// ConditionAccepted: the object could be loaded; the message says why not.
+	ConditionAccepted = "Accepted"
+	// ConditionActive: the policy decides, or in shadow mode is computed, now.
+	ConditionActive = "Active"
+	// ConditionConflicting: a node holds pods that a rule would not let stand there.
+	ConditionConflicting = "Conflicting"
+)
+
+// PlacementPolicy says how to choose among the nodes on which a pod may run.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,shortName=pp
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Model",type=string,JSONPath=`.spec.model`
+// +kubebuilder:printcolumn:name="Knowledge",type=string,JSONPath=`.spec.knowledge`
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
+// +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
+// +kubebuilder:printcolumn:name="Active",type=string,JSONPath=`.status.conditions[?(@.type=="Active")].status`
+// +kubebuilder:printcolumn:name="Why-Not",type=string,JSONPath=`.status.conditions[?(@.status=="False")].message`,description="Message of the first condition that is false"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Digest",type=string,JSONPath=`.status.digest`,priority=1
+type PlacementPolicy struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// The policy.
+	// +required
+	Spec PlacementPolicySpec `json:"spec"`
+	// What the scheduler makes of it.
+	// +optional
+	Status PlacementPolicyStatus `json:"status,omitempty"`
+}
+
+// PlacementPolicySpec is a model, what it looks at, and its numbers.
+//
+// +kubebuilder:validation:XValidation:fieldPath=".weights",rule="self.weights.size() == self.features.size()",message="want one weight for each feature"
+// +kubebuilder:validation:XValidation:fieldPath=".knowledge",rule="self.model != 'plan' || self.knowledge == 'K2'",message="the model plan needs K2"
+// +kubebuilder:validation:XValidation:fieldPath=".features",rule="self.model != 'plan' || self.features.size() == 0",message="the model plan has no features"
+// +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'linear' || self.parameters.all(p, p in ['alpha', 'eta', 'q', 'z'])",message="the model linear has alpha, eta, q, z"
+// +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'plan' || self.parameters.all(p, p in ['reserve', 'slack', 'steps'])",message="the model plan has reserve, slack, steps"
+// +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.weights.size() != self.features.size() || !(self.knowledge in ['K0', 'K0+clock']) || 'alpha' in self.parameters || ['closing', 'slot', 'singl'].all(f, !(f in self.features) || self.weights[self.features.indexOf(f)] == 0.0)",message="alpha is needed: without a forecast, closing, slot and singl count arrivals"
+type PlacementPolicySpec struct {
+	// Version of the table of features (docs/features.md) that the weights were
+	// trained with.
+	// +required
+	// +kubebuilder:validation:Enum=1
+	FeatureVersion int `json:"featureVersion"`
+
+	// linear: a weighted sum of the features. plan: everything that is known to
+	// come is packed beforehand.
+	// +required
+	// +kubebuilder:validation:Enum=linear;plan
+	Model string `json:"model"`
+
+	// What the policy is told. K0: the pod, the nodes, the rules and the past.
+	// K1: also how many pods of each app are expected. K2: their true number.
+	// With +clock also how much of the time is over.
+	// +required
+	// +kubebuilder:validation:Enum=K0;"K0+clock";K1;"K1+clock";K2
+	Knowledge string `json:"knowledge"`
+
+	// What the model looks at (docs/features.md); util:<resource> looks at one
+	// resource. No feature twice.
+	// +optional
+	// +default=[]
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=320
+	// +kubebuilder:validation:items:Pattern=`^(util|mean|full|frag|empty|recent|close|closing|open|singl|slot|util:(.|\n)+)$`
+	// +kubebuilder:validation:XValidation:rule="self.all(f, self.exists_one(g, f == g))",messageExpression="'listed twice: ' + self.filter(f, !self.exists_one(g, f == g))[0]"
+	Features []string `json:"features"`
+
+	// One weight for each feature, in the same order.
+	// +optional
+	// +default=[]
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:Minimum=-100
+	// +kubebuilder:validation:items:Maximum=100
+	Weights []float64 `json:"weights"`
+
+	// Numbers of the model that are not weights (docs/features.md).
+	// +optional
+	// +default={}
+	// +mapType=atomic
+	// +kubebuilder:validation:MaxProperties=7
+	// +kubebuilder:validation:XValidation:fieldPath=".eta",rule="!('eta' in self) || self.eta >= 0.1 && self.eta <= 7.9",message="want 0.1 to 7.9"
+	// +kubebuilder:validation:XValidation:fieldPath=".alpha",rule="!('alpha' in self) || self.alpha >= 0.0 && self.alpha <= 2.0",message="want 0 to 2"
+	// +kubebuilder:validation:XValidation:fieldPath=".z",rule="!('z' in self) || self.z >= -1.0 && self.z <= 1.0",message="want -1 to 1"
+	// +kubebuilder:validation:XValidation:fieldPath=".q",rule="!('q' in self) || self.q >= 0.0 && self.q <= 2.5",message="want 0 to 2.5"
+	// +kubebuilder:validation:XValidation:fieldPath=".steps",rule="!('steps' in self) || self.steps >= 0.0 && self.steps <= 100000.0",message="want 0 to 100000"
+	// +kubebuilder:validation:XValidation:fieldPath=".slack",rule="!('slack' in self) || self.slack >= 0.0 && self.slack <= 0.5",message="want 0 to 0.5"
+	// +kubebuilder:validation:XValidation:fieldPath=".reserve",rule="!('reserve' in self) || self.reserve >= 0.0 && self.reserve <= 100.0",message="want 0 to 100"
+	Parameters map[string]float64 `json:"parameters,omitempty"`
+
+	// shadow: computed and compared, Best-Fit decides. canary: decides for a
+	// share of the workloads. live: decides.
+	// +optional
+	// +default="live"
+	Mode Mode `json:"mode,omitempty"`
+
+	// Share of the workloads for which a canary decides.
+	// +optional
+	// +default=10
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	CanaryPercent *int32 `json:"canaryPercent,omitempty"`
+
+	// Where the numbers come from; of no effect.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Provenance *runtime.RawExtension `json:"provenance,omitempty"`
+}
+
+// Mode is how much a policy decides.
+//
+// +kubebuilder:validation:Enum=shadow;canary;live
+type Mode string
+
+// The modes.
+const (
+	ModeShadow Mode = "shadow"
+	ModeCanary Mode = "canary"
+	ModeLive   Mode = "live"
+)
+
+// PlacementPolicyStatus is what the scheduler makes of a policy.
+type PlacementPolicyStatus struct {
+	// Generation of the spec that the rest of the status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Digest of the numbers in use, as the decision log and `sigma policy show` have it.
+	// +optional
+	Digest string `json:"digest,omitempty"`
+
+	// Accepted and Active.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// PlacementPolicyList is a list of policies.
+//
+// +kubebuilder:object:root=true
+type PlacementPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []PlacementPolicy `json:"items"`
+}
