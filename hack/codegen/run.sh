@@ -18,7 +18,6 @@ cd "$copy"
 find plugins/apis \( -name 'zz_generated.*' -o -name '*_test.go' \) -delete
 
 tool() { go tool -modfile="$here/go.mod" "$@"; }
-export GOFLAGS=-mod=mod # go.sum need not list what only tests import
 tool controller-gen object crd:allowDangerousTypes=true paths=./plugins/apis/... output:crd:dir=manifests/base/crds
 for kind in placementpolicies placementrules; do
 	# metav1.LabelSelector has no limits; without one the API server refuses the
