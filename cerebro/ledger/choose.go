@@ -61,7 +61,7 @@ func (l *Ledger) Policy(role Role) (object *policy.Object, digest string) {
 func (l *Ledger) Order(role Role, app int32, allowed []int32, top int, buf []binpack.Ranked) ([]binpack.Ranked, error) {
 	state := l.Columns()
 	scorer, err := l.scorer(role)
-	if err != nil {
+	if err != nil || len(allowed) == 0 {
 		return buf[:0], err
 	}
 	item := binpack.Item{App: app, Serial: l.placed}
@@ -116,12 +116,17 @@ func (l *Ledger) scorer(role Role) (binpack.Scorer, error) {
 
 // Explain takes a policy's score for a machine apart; nil where it has no parts.
 func (l *Ledger) Explain(role Role, app, machine int32) []binpack.Term {
+	l.Columns()
 	s, err := l.scorer(role)
 	if e, ok := s.(binpack.Explainer); err == nil && ok {
 		return e.Explain(binpack.Item{App: app, Serial: l.placed}, machine)
 	}
 	return nil
 }
+
+// Invalidate makes the next question be answered from new columns: a scorer
+// panicked and may have left its caches half-way.
+func (l *Ledger) Invalidate() { l.stale = true }
 
 // Fits appends to buf the machines that our own model allows a pod of an app,
 // ascending: amounts, types, limits, rules and spread.

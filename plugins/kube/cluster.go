@@ -104,10 +104,16 @@ func (c *Cluster) group(p *v1.Pod) *group {
 	name := Group(p, c.appLabel)
 	g, ok := c.groups[name]
 	if !ok {
-		g = &group{name: name, pod: p, terms: newTerms(p)}
+		g = &group{name: name, pod: p, terms: newTerms(p), on: map[*node]int32{}}
 		g.constrain(c.rules)
+		var list []ledger.Rule
+		for _, other := range slices.Sorted(maps.Keys(c.groups)) {
+			list = pairUp(c.rules, g, c.groups[other], list)
+		}
 		c.groups[name] = g
-		c.emit(&ledger.Event{Kind: ledger.KindRule, Rules: c.rulesWith(g)})
+		if len(list) > 0 {
+			c.emit(&ledger.Event{Kind: ledger.KindRule, Rules: list})
+		}
 		return g
 	}
 	if !sameConstraints(g.pod, p) {
@@ -115,18 +121,6 @@ func (c *Cluster) group(p *v1.Pod) *group {
 		c.refresh()
 	}
 	return g
-}
-
-// rulesWith are the rules between a group and those there are.
-func (c *Cluster) rulesWith(g *group) []ledger.Rule {
-	var list []ledger.Rule
-	for _, name := range slices.Sorted(maps.Keys(c.groups)) {
-		if other := c.groups[name]; other != g {
-			list = append(list, between(c.rules, g, other)...)
-			list = append(list, between(c.rules, other, g)...)
-		}
-	}
-	return list
 }
 
 // SetRules replaces the rules.
@@ -142,6 +136,7 @@ func (c *Cluster) refresh() {
 	for i, name := range names {
 		g := c.groups[name]
 		limit, spread := g.limit, g.spread
+		g.pairs = nil
 		g.constrain(c.rules)
 		if g.limit != limit || g.spread != spread {
 			for _, a := range g.apps {
@@ -149,8 +144,7 @@ func (c *Cluster) refresh() {
 			}
 		}
 		for _, other := range names[:i] {
-			list = append(list, between(c.rules, g, c.groups[other])...)
-			list = append(list, between(c.rules, c.groups[other], g)...)
+			list = pairUp(c.rules, g, c.groups[other], list)
 		}
 	}
 	c.emit(&ledger.Event{Kind: ledger.KindRule, Rules: list, Reset: true})
@@ -271,10 +265,10 @@ func (c *Cluster) put(object *v1.Pod, a *App, n *node) {
 		c.pods[object.UID] = p
 	}
 	if p.node != nil {
-		delete(p.node.pods, object.UID)
-		p.app.pods--
+		c.leave(object.UID, p)
 	}
 	a.pods++
+	a.group.on[n]++
 	a.group.latest = a
 	p.object, p.app, p.node, p.pass = object, a, n, n.pass
 	n.pods[object.UID] = p
@@ -286,9 +280,18 @@ func (c *Cluster) remove(uid types.UID, p *pod) {
 }
 
 func (c *Cluster) drop(uid types.UID, p *pod) {
+	c.leave(uid, p)
+	delete(c.pods, uid)
+}
+
+// leave takes a pod off its node.
+func (c *Cluster) leave(uid types.UID, p *pod) {
 	p.app.pods--
 	delete(p.node.pods, uid)
-	delete(c.pods, uid)
+	on := p.app.group.on
+	if on[p.node]--; on[p.node] == 0 {
+		delete(on, p.node)
+	}
 }
 
 // RemoveNode forgets a node and what stands on it.

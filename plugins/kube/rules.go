@@ -117,20 +117,34 @@ type group struct {
 	latest *App    // that a pod came of
 	peak   float64 // most pods at a time, fading
 
-	limit, spread int32
+	limit, spread int32 // to a policy
+	limitBy       *Rule // nil = none of limit is a rule's
+	spreadBy      *Rule
+	pairs         []pair // rules with other groups that the group is part of
+	on            map[*node]int32
+}
+
+// A pair is a rule (a, b, max) of two groups: by a PlacementRule, or by a's
+// anti-affinity where that is nil.
+type pair struct {
+	a, b *group
+	max  int32
+	by   *Rule
 }
 
 // constrain finds a group's limit and spread.
 func (g *group) constrain(rules []*Rule) {
-	g.limit, g.spread = 0, 0
+	g.limit, g.spread, g.limitBy, g.spreadBy = 0, 0, nil, nil
 	for _, r := range rules {
 		if !r.pods.picks(g.pod) {
 			continue
 		}
 		if r.maxPerNode > 0 && (g.limit == 0 || r.maxPerNode < g.limit) {
-			g.limit = r.maxPerNode
+			g.limit, g.limitBy = r.maxPerNode, r
 		}
-		g.spread = max(g.spread, r.spreadMin)
+		if r.spreadMin > g.spread {
+			g.spread, g.spreadBy = r.spreadMin, r
+		}
 	}
 	for i := range g.terms {
 		if g.terms[i].matches(g.pod) {
@@ -139,12 +153,12 @@ func (g *group) constrain(rules []*Rule) {
 	}
 }
 
-// between lists the rules (a, b, max) of a pair of different groups.
-func between(rules []*Rule, a, b *group) []ledger.Rule {
-	var list []ledger.Rule
+// between lists the rules (a, b, max) of two different groups.
+func between(rules []*Rule, a, b *group) []pair {
+	var list []pair
 	for i := range a.terms {
 		if a.terms[i].matches(b.pod) {
-			list = append(list, ledger.Rule{App: a.name, Other: b.name})
+			list = append(list, pair{a, b, 0, nil})
 			break
 		}
 	}
@@ -154,9 +168,18 @@ func between(rules []*Rule, a, b *group) []ledger.Rule {
 		}
 		for i := range r.excludes {
 			if e := &r.excludes[i]; e.pods.picks(b.pod) {
-				list = append(list, ledger.Rule{App: a.name, Other: b.name, Max: e.max})
+				list = append(list, pair{a, b, e.max, r})
 			}
 		}
+	}
+	return list
+}
+
+// pairUp adds the rules between two groups to both, and to list.
+func pairUp(rules []*Rule, a, b *group, list []ledger.Rule) []ledger.Rule {
+	for _, p := range append(between(rules, a, b), between(rules, b, a)...) {
+		a.pairs, b.pairs = append(a.pairs, p), append(b.pairs, p)
+		list = append(list, ledger.Rule{App: p.a.name, Other: p.b.name, Max: p.max})
 	}
 	return list
 }

@@ -1,0 +1,428 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/measure"
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/cerebro/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
+)
+
+// Options say how an engine works. The zero values of those that are times are
+// not defaults: 0 is off.
+type Options struct {
+	Profile      string // name in logs and metrics
+	PolicyName   string // of the PlacementPolicy that decides
+	CanaryName   string // of one that decides for a share of the workloads; "" = none
+	AppLabel     string
+	Fleet        string // open or fixed
+	DecisionLog  string // path; "" = none
+	Deadline     time.Duration
+	ForecastAge  time.Duration // at which a forecast is stale
+	Top          int           // nodes to rank
+	Recorder     events.EventRecorder
+	Now          func() time.Time
+	measureEvery time.Duration
+}
+
+// An Engine serves one profile of a scheduler, or one extender. Its methods may
+// be called at the same time; those that decide wait for each other.
+type Engine struct {
+	opt     Options
+	metrics *profileMetrics
+	limiter *limiter
+
+	mu      sync.Mutex
+	ledger  *ledger.Ledger
+	cluster *kube.Cluster
+	log     *ledger.Log
+	lines   []*ledger.Event // to be written
+	broken  error           // an event that could not be booked: a bug
+	fresh   bool            // nothing is known yet
+
+	inForce    map[ledger.Role]*policy.Object
+	ruleSet    []*kube.Rule
+	declared   *kube.Declared
+	forecastAt time.Time // of the last one; zero = never
+	measuredAt time.Time
+
+	marks   []bool // [machine] passed the filters
+	passed  []int32
+	ranked  []binpack.Ranked
+	bestFit []binpack.Ranked
+
+	// What came in between decisions.
+	inbox struct {
+		sync.Mutex
+		undo      []*v1.Pod
+		policies  map[ledger.Role]*policy.Object // nil value = gone
+		rules     []*kube.Rule
+		newRules  bool
+		declared  *kube.Declared
+		conflicts map[string]int // out: as counted last
+	}
+}
+
+// A Node is one of a cluster with its pods, the assumed ones included.
+type Node struct {
+	Object *v1.Node
+	Pods   []*v1.Pod
+}
+
+// New is an engine that knows nothing yet.
+func New(opt Options) (*Engine, error) {
+	if opt.Now == nil {
+		opt.Now = time.Now
+	}
+	if opt.measureEvery == 0 {
+		opt.measureEvery = 5 * time.Second
+	}
+	e := &Engine{
+		opt: opt, metrics: metricsOf(opt.Profile), ledger: ledger.New(), limiter: newLimiter(opt.Now),
+		inForce: map[ledger.Role]*policy.Object{},
+	}
+	if opt.DecisionLog != "" {
+		log, err := ledger.OpenLog(opt.DecisionLog)
+		if err != nil {
+			return nil, fmt.Errorf("decisionLog: %w", err)
+		}
+		e.log = log
+	}
+	e.start()
+	return e, e.broken
+}
+
+// start begins with an empty cluster.
+func (e *Engine) start() {
+	e.fresh = true
+	e.cluster = kube.NewCluster(e.opt.AppLabel, e.take)
+	e.take(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{
+		Version: ledger.Version, Profile: e.opt.Profile, Fleet: e.opt.Fleet, Units: kube.Units,
+	}})
+}
+
+// restart forgets a state that is not what the cluster is. That is a bug, and
+// counted; the next decisions are right all the same.
+func (e *Engine) restart() {
+	klog.ErrorS(e.broken, "The packing state could not follow the cluster and is built anew", "profile", e.opt.Profile)
+	e.metrics.restarts.Inc()
+	e.broken = nil
+	e.start()
+	for role, object := range e.inForce {
+		e.take(&ledger.Event{Kind: ledger.KindPolicy, Role: role, Policy: object})
+	}
+	e.cluster.SetRules(e.ruleSet)
+	e.forecastAt = time.Time{}
+	if e.declared != nil {
+		e.SetDeclared(e.declared)
+	}
+}
+
+// Close closes the decision log.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.log == nil {
+		return nil
+	}
+	e.flush()
+	return e.log.Close()
+}
+
+// take books an event and keeps it for the decision log.
+func (e *Engine) take(ev *ledger.Event) {
+	if err := e.ledger.Apply(ev); err != nil && e.broken == nil {
+		e.broken = fmt.Errorf("%s %s%s%s: %w", ev.Kind, ev.Node, ev.App, ev.Pod, err)
+	}
+	if e.log != nil {
+		ev.Time = float64(e.opt.Now().UnixMicro()) / 1e6
+		e.lines = append(e.lines, ev)
+	}
+}
+
+// flush writes what is waiting to the decision log.
+func (e *Engine) flush() {
+	if e.log == nil || len(e.lines) == 0 {
+		return
+	}
+	if err := e.log.Write(e.lines...); err != nil {
+		e.metrics.logErrors.Inc()
+		klog.ErrorS(err, "Cannot write the decision log", "profile", e.opt.Profile)
+	}
+	e.lines = e.lines[:0]
+}
+
+// Visit gives every node that may have changed since the last call to set, and the
+// names of those that are gone to gone. all asks for every node there is.
+type Visit func(all bool, set func(Node), gone func(name string))
+
+// Sync brings the engine up to date.
+func (e *Engine) Sync(visit Visit) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.sync(visit)
+}
+
+func (e *Engine) sync(visit Visit) {
+	if e.broken != nil {
+		e.restart()
+	}
+	e.takeInbox()
+	first := e.fresh
+	e.fresh = false
+	visit(first, func(n Node) {
+		found := e.cluster.SetNode(n.Object, n.Pods)
+		if !first && len(e.ruleSet) > 0 {
+			e.findConflicts(found)
+		}
+	}, e.cluster.RemoveNode)
+	if now := e.opt.Now(); now.Sub(e.measuredAt) >= e.opt.measureEvery {
+		e.measuredAt = now
+		e.measure()
+	}
+}
+
+// takeInbox books what came in since the last decision.
+func (e *Engine) takeInbox() {
+	in := &e.inbox
+	in.Lock()
+	undo, policies, rules, newRules, declared := in.undo, in.policies, in.rules, in.newRules, in.declared
+	in.undo, in.policies, in.newRules, in.declared = nil, nil, false, nil
+	in.Unlock()
+	for _, pod := range undo {
+		e.cluster.Undo(pod)
+	}
+	for _, role := range []ledger.Role{ledger.Primary, ledger.Canary} {
+		if object, ok := policies[role]; ok {
+			e.inForce[role] = object
+			e.take(&ledger.Event{Kind: ledger.KindPolicy, Role: role, Policy: object})
+		}
+	}
+	if newRules {
+		e.ruleSet = rules
+		e.cluster.SetRules(rules)
+	}
+	if declared != nil {
+		now := e.opt.Now()
+		since := time.Duration(0)
+		if !e.forecastAt.IsZero() {
+			since = now.Sub(e.forecastAt)
+		}
+		e.declared = declared
+		e.cluster.Forecast(declared, since)
+		e.forecastAt = now
+	}
+}
+
+// SetPolicy puts a policy in force from the next decision on; nil takes it out.
+func (e *Engine) SetPolicy(role ledger.Role, object *policy.Object) {
+	e.inbox.Lock()
+	defer e.inbox.Unlock()
+	if e.inbox.policies == nil {
+		e.inbox.policies = map[ledger.Role]*policy.Object{}
+	}
+	e.inbox.policies[role] = object
+}
+
+// SetRules puts rules in force from the next decision on.
+func (e *Engine) SetRules(rules []*kube.Rule) {
+	e.inbox.Lock()
+	defer e.inbox.Unlock()
+	e.inbox.rules, e.inbox.newRules = rules, true
+}
+
+// SetDeclared is what the cluster's workloads say of the pods there are to be.
+func (e *Engine) SetDeclared(d *kube.Declared) {
+	e.inbox.Lock()
+	defer e.inbox.Unlock()
+	e.inbox.declared = d
+}
+
+// Undo notes that a decision came to nothing: the pod's binding failed.
+func (e *Engine) Undo(pod *v1.Pod) {
+	e.inbox.Lock()
+	defer e.inbox.Unlock()
+	e.inbox.undo = append(e.inbox.undo, pod)
+}
+
+// A Verdict is what a policy says of the nodes for a pod.
+type Verdict struct {
+	// Decides is false when the policy only watches, or leaves this workload to
+	// others: the scheduler then goes by its other scores.
+	Decides bool
+	// Ranked are the nodes by preference, the first Options.Top of them.
+	Ranked   []Ranked
+	decision ledger.Decision
+	choice   string // the first of Ranked
+}
+
+// A Ranked node is one of an order of preference.
+type Ranked struct {
+	Node  string
+	Score float64
+}
+
+// Rank says which of the nodes that passed the filters the policy in force takes
+// for a pod. It does not fail: when the policy cannot say, Best-Fit does.
+func (e *Engine) Rank(ctx context.Context, pod *v1.Pod, nodes []string) *Verdict {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.rank(ctx, pod, nodes)
+}
+
+func (e *Engine) rank(ctx context.Context, pod *v1.Pod, nodes []string) *Verdict {
+	begin := e.opt.Now()
+	defer func() { e.metrics.latency.Observe(e.opt.Now().Sub(begin).Seconds()) }()
+	a := e.cluster.App(pod)
+	app := e.ledger.AppIndex(a.Name)
+	role, mode, decides := e.decider(a.Group())
+	v := &Verdict{Decides: decides, decision: ledger.Decision{Mode: string(mode)}}
+	_, v.decision.PolicyDigest = e.ledger.Policy(role)
+	if role == "" {
+		v.decision.Cause = ledger.CauseNeutral
+		return v
+	}
+	e.mark(nodes)
+	v.decision.Infeasible, v.decision.Extra = e.ledger.Differ(app, e.passed)
+	var err error
+	e.bestFit, err = e.order(ledger.BestFit, app, 1, e.bestFit)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Best-Fit cannot rank nodes", "pod", klog.KObj(pod))
+	}
+	v.decision.Cause = ledger.CausePolicy
+	e.ranked, err = e.order(role, app, e.opt.Top, e.ranked)
+	reason := e.reason(role, err)
+	if reason == "" && e.opt.Deadline > 0 && e.opt.Now().Sub(begin) > e.opt.Deadline {
+		reason = "deadline"
+	}
+	if reason != "" {
+		e.fallBack(ctx, v, app, pod, reason, err)
+	}
+	e.fill(v, pod, role)
+	return v
+}
+
+// mark lists the machines of nodes that passed the filters, ascending.
+func (e *Engine) mark(nodes []string) {
+	size := e.ledger.Columns().Size()
+	e.marks = slices.Grow(e.marks[:0], size)[:size]
+	clear(e.marks)
+	for _, name := range nodes {
+		if m := e.ledger.MachineIndex(name); m >= 0 {
+			e.marks[m] = true
+		}
+	}
+	e.passed = e.passed[:0]
+	for m, passed := range e.marks {
+		if passed {
+			e.passed = append(e.passed, int32(m))
+		}
+	}
+}
+
+// order is the ledger's with panics as errors: a policy must not take the
+// scheduler down.
+func (e *Engine) order(role ledger.Role, app int32, top int, buf []binpack.Ranked) (ranked []binpack.Ranked, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			e.ledger.Invalidate()
+			ranked, err = buf[:0], panicked{p}
+		}
+	}()
+	return e.ledger.Order(role, app, e.passed, top, buf)
+}
+
+// fallBack lets Best-Fit decide this once.
+func (e *Engine) fallBack(ctx context.Context, v *Verdict, app int32, pod *v1.Pod, reason string, cause error) {
+	e.metrics.fallbacks.WithLabelValues(reason).Inc()
+	v.decision.Cause = ledger.CauseFallback + reason
+	klog.FromContext(ctx).V(3).Info("Best-Fit decides instead of the policy", "pod", klog.KObj(pod), "reason", reason, "err", cause)
+	e.event(pod, v1.EventTypeWarning, "PolicyFallback", "Best-Fit decided instead of the placement policy: "+reasonText(reason, cause))
+	var err error
+	if e.ranked, err = e.order(ledger.BestFit, app, e.opt.Top, e.ranked); err != nil {
+		e.ranked = e.ranked[:0] // no preference; the pod is scheduled all the same
+	}
+}
+
+// fill puts the ranking into the verdict by name and compares it with Best-Fit's.
+func (e *Engine) fill(v *Verdict, pod *v1.Pod, role ledger.Role) {
+	if len(e.ranked) == 0 {
+		return
+	}
+	v.Ranked = make([]Ranked, len(e.ranked))
+	for i, r := range e.ranked {
+		v.Ranked[i] = Ranked{e.ledger.NodeName(r.Machine), r.Score}
+	}
+	v.choice = v.Ranked[0].Node
+	v.decision.Score = v.Ranked[0].Score
+	if len(v.Ranked) > 1 {
+		v.decision.RunnerUp, v.decision.RunnerUpScore = v.Ranked[1].Node, v.Ranked[1].Score
+	}
+	if v.decision.Cause != ledger.CausePolicy || len(e.bestFit) == 0 {
+		return
+	}
+	state := e.ledger.Columns()
+	ours, theirs := e.ranked[0].Machine, e.bestFit[0].Machine
+	if state.Items(ours) == 0 {
+		e.metrics.opened.WithLabelValues("policy").Inc()
+	}
+	if state.Items(theirs) == 0 {
+		e.metrics.opened.WithLabelValues("bestfit").Inc()
+	}
+	if ours == theirs {
+		return
+	}
+	e.metrics.disagreements.WithLabelValues(string(role)).Inc()
+	if !v.Decides {
+		e.event(pod, v1.EventTypeNormal, "ShadowDisagreement",
+			fmt.Sprintf("The placement policy in shadow would take node %s, Best-Fit %s.", v.choice, e.ledger.NodeName(theirs)))
+	}
+}
+
+// Reserve notes that a pod goes to a node. v is the verdict of its cycle, nil when
+// nothing was asked because one node was feasible.
+func (e *Engine) Reserve(pod *v1.Pod, node string, v *Verdict) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.reserve(pod, node, v)
+}
+
+func (e *Engine) reserve(pod *v1.Pod, node string, v *Verdict) {
+	d := ledger.Decision{Cause: ledger.CauseSingle}
+	switch {
+	case v != nil:
+		d = v.decision
+		if v.choice != "" && v.choice != node {
+			d.Choice = v.choice
+		}
+	case pod.Status.NominatedNodeName == node && node != "":
+		d.Cause = ledger.CauseNominated
+	}
+	e.metrics.decisions.WithLabelValues(cmp.Or(d.Mode, "none"), d.Cause).Inc()
+	e.cluster.Decide(pod, node, &d)
+	e.flush()
+}
+
+// measure brings the gauges up to date.
+func (e *Engine) measure() {
+	state := e.ledger.Columns()
+	for d, rate := range measure.AllocationRate(state) {
+		e.metrics.allocation.WithLabelValues(state.Instance().Dimensions[d].Name).Set(rate)
+	}
+	e.metrics.fragment.Set(measure.Fragment(state, state.Alive()))
+	e.metrics.active.Set(float64(state.Active()))
+	e.metrics.nodes.Set(float64(state.Size()))
+	e.countConflicts()
+	e.flush()
+}

@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"sync"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+const subsystem = "sigma"
+
+var (
+	latency = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Subsystem: subsystem, Name: "decision_duration_seconds", StabilityLevel: metrics.ALPHA,
+		Help:    "Time to rank the nodes for a pod.",
+		Buckets: metrics.ExponentialBuckets(0.00001, 2, 16),
+	}, []string{"profile"})
+	allocation = gauge("allocation_rate", "Requested share of the capacity of the nodes that hold a pod that moves.", "resource")
+	fragment   = gauge("fragment", "Share of the free capacity of active nodes, in the scarcest resource, that a pod of the present mix cannot use.")
+	active     = gauge("active_nodes", "Nodes that hold a pod that moves.")
+	nodes      = gauge("nodes", "Nodes that may take pods.")
+	generation = gauge("policy_generation", "Generation of the policy object in force; 0 = there is none.", "role")
+
+	decisions     = counter("decisions_total", "Pods that were given a node, by the policy's mode and what decided.", "mode", "cause")
+	disagreements = counter("disagreements_total", "Decisions in which policy and Best-Fit prefer different nodes.", "role")
+	opened        = counter("nodes_opened_total", "Decisions that take an empty node: by the policy, and by Best-Fit asked in the same cycles.", "by")
+	fallbacks     = counter("fallbacks_total", "Decisions that Best-Fit made because the policy could not.", "reason")
+	loadErrors    = counter("load_errors_total", "Objects that were not accepted.", "kind")
+	conflicts     = counter("rule_conflicts_total", "Pods that another scheduler put where a rule forbids it.", "rule")
+	restarts      = counter("state_restarts_total", "Times that the packing state was built anew because an event did not fit it.")
+	logErrors     = counter("decision_log_errors_total", "Failed writes to the decision log.")
+
+	register sync.Once
+)
+
+func gauge(name, help string, labels ...string) *metrics.GaugeVec {
+	return metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Subsystem: subsystem, Name: name, Help: help, StabilityLevel: metrics.ALPHA,
+	}, append([]string{"profile"}, labels...))
+}
+
+func counter(name, help string, labels ...string) *metrics.CounterVec {
+	return metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: subsystem, Name: name, Help: help, StabilityLevel: metrics.ALPHA,
+	}, append([]string{"profile"}, labels...))
+}
+
+// profileMetrics are the metrics of one profile.
+type profileMetrics struct {
+	latency                                                           metrics.ObserverMetric
+	allocation, generation                                            gauges
+	fragment, active, nodes                                           metrics.GaugeMetric
+	decisions, disagreements, opened, fallbacks, loadErrors, conflict counters
+	logErrors, restarts                                               metrics.CounterMetric
+}
+
+// counters and gauges are those of one profile.
+type (
+	counters struct {
+		vec     *metrics.CounterVec
+		profile string
+	}
+	gauges struct {
+		vec     *metrics.GaugeVec
+		profile string
+	}
+)
+
+func (c counters) WithLabelValues(values ...string) metrics.CounterMetric {
+	return c.vec.WithLabelValues(append([]string{c.profile}, values...)...)
+}
+
+func (g gauges) WithLabelValues(values ...string) metrics.GaugeMetric {
+	return g.vec.WithLabelValues(append([]string{g.profile}, values...)...)
+}
+
+func metricsOf(profile string) *profileMetrics {
+	register.Do(func() {
+		legacyregistry.MustRegister(latency, allocation, fragment, active, nodes, generation,
+			decisions, disagreements, opened, fallbacks, loadErrors, conflicts, logErrors, restarts)
+	})
+	return &profileMetrics{
+		latency:    latency.WithLabelValues(profile),
+		allocation: gauges{allocation, profile}, generation: gauges{generation, profile},
+		fragment: fragment.WithLabelValues(profile), active: active.WithLabelValues(profile), nodes: nodes.WithLabelValues(profile),
+		decisions: counters{decisions, profile}, disagreements: counters{disagreements, profile},
+		opened: counters{opened, profile}, fallbacks: counters{fallbacks, profile},
+		loadErrors: counters{loadErrors, profile}, conflict: counters{conflicts, profile},
+		logErrors: logErrors.WithLabelValues(profile), restarts: restarts.WithLabelValues(profile),
+	}
+}
