@@ -1,8 +1,9 @@
 package binpack
 
 import (
+	"encoding/binary"
+	"math"
 	"math/bits"
-	"slices"
 )
 
 // A Kind is a set of machines that are alike: equal type, capacity and cost.
@@ -20,32 +21,31 @@ type pool struct {
 	offer int32   // the machine on offer; -1 = none left
 }
 
+// compileKinds finds the kind of every line. Where machines are nodes there may be
+// as many kinds as lines: no two have quite the same memory.
 func (s *State) compileKinds() {
+	index := make(map[string]int32, len(s.inst.Machines))
+	s.kindAt = make([]int32, len(s.inst.Machines))
+	var key []byte
 	for line, ml := range s.inst.Machines {
-		k := s.kindOf(ml)
+		key = binary.LittleEndian.AppendUint32(key[:0], uint32(ml.Type))
+		key = binary.LittleEndian.AppendUint64(key, math.Float64bits(ml.Cost+0)) // +0: no sign
+		for _, c := range ml.Capacity {
+			key = binary.LittleEndian.AppendUint64(key, uint64(c))
+		}
+		k, ok := index[string(key)]
+		if !ok {
+			k = int32(len(s.kinds))
+			index[string(key)] = k
+			s.kinds = append(s.kinds, Kind{Type: ml.Type, Cost: ml.Cost, Capacity: ml.Capacity})
+			s.pools = append(s.pools, pool{offer: -1})
+		}
+		s.kindAt[line] = k
 		s.pools[k].lines = append(s.pools[k].lines, int32(line))
 		for i, d := range s.deviceDims {
 			s.maxDevices[i] = max(s.maxDevices[i], int(ml.Capacity[d]/s.inst.Dimensions[d].One))
 		}
 	}
-}
-
-func (s *State) kindOf(ml MachineLine) int32 {
-	for k, have := range slices.Backward(s.kinds) {
-		if have.Type != ml.Type || have.Cost != ml.Cost {
-			continue
-		}
-		same := true
-		for d, c := range ml.Capacity {
-			same = same && have.Capacity[d] == c
-		}
-		if same {
-			return int32(k)
-		}
-	}
-	s.kinds = append(s.kinds, Kind{Type: ml.Type, Cost: ml.Cost, Capacity: ml.Capacity})
-	s.pools = append(s.pools, pool{offer: -1})
-	return int32(len(s.kinds) - 1)
 }
 
 // populate brings the first machines into being: all of a fixed fleet, one of
@@ -54,7 +54,7 @@ func (s *State) populate() {
 	s.ordered = true
 	if s.inst.Fleet == Fixed {
 		for line, ml := range s.inst.Machines {
-			k := s.kindOf(ml)
+			k := s.kindAt[line]
 			for i := range ml.Count {
 				m := s.addMachine(k, int32(line), int32(i))
 				s.offered[m/64] |= 1 << (m % 64)
@@ -199,7 +199,7 @@ func (s *State) MachineAt(line, index int32) int32 {
 		return -1
 	}
 	for int(index) >= len(s.byLine[line]) {
-		k := s.kindOf(s.inst.Machines[line])
+		k := s.kindAt[line]
 		m := s.addMachine(k, line, int32(len(s.byLine[line])))
 		s.pools[k].empty = append(s.pools[k].empty, m)
 	}

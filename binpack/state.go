@@ -15,8 +15,9 @@ type Entry struct {
 // In an open fleet the machines of a line come into being one by one: there is
 // always one empty machine of each kind on offer until its lines are used up.
 type State struct {
-	inst  *Instance
-	kinds []Kind
+	inst   *Instance
+	kinds  []Kind
+	kindAt []int32 // [line of machines.csv]
 
 	// Per machine.
 	free     [][]int64 // [dimension][machine]

@@ -50,7 +50,10 @@ func (l *linearScorer) compileShapes() {
 			for d, need := range apps[a].Demand {
 				ok = ok && need <= k.Capacity[d]
 			}
-			l.fitsNew[a] = l.fitsNew[a] || ok
+			if ok {
+				l.fitsNew[a] = true
+				break // there may be as many kinds as machines
+			}
 		}
 	}
 	steps := int(math.Floor(math.Log2(maxPressure/minPressure) * pressureSteps))
@@ -74,6 +77,7 @@ func (l *linearScorer) groupShapes() {
 	}
 	ratio := math.Log(float64(highest)/float64(min(lowest, highest))) + 1e-9
 	of := map[int]int32{}
+	apps := l.s.Instance().Apps
 	for a, c := range l.d.dominant {
 		step := 0
 		if c > 0 {
@@ -83,10 +87,10 @@ func (l *linearScorer) groupShapes() {
 		if !ok {
 			s = int32(len(l.shapes))
 			of[step] = s
-			l.shapes = append(l.shapes, make([]int64, len(l.inverse[0])))
+			l.shapes = append(l.shapes, make([]int64, len(apps[a].Demand)))
 		}
 		l.shapeOf[a] = s
-		for d, need := range l.s.Instance().Apps[a].Demand {
+		for d, need := range apps[a].Demand {
 			l.shapes[s][d] = max(l.shapes[s][d], need)
 		}
 	}

@@ -124,6 +124,12 @@ func (l *Ledger) Explain(role Role, app, machine int32) []binpack.Term {
 	return nil
 }
 
+// Usable reports why a policy cannot decide in a live cluster; nil when it can.
+func Usable(object *policy.Object) error {
+	_, err := usable(object)
+	return err
+}
+
 // Invalidate makes the next question be answered from new columns: a scorer
 // panicked and may have left its caches half-way.
 func (l *Ledger) Invalidate() { l.stale = true }

@@ -3,6 +3,8 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -38,9 +40,9 @@ type Ledger struct {
 type machine struct {
 	name  string
 	spec  Machine
-	index int32           // in state, -1 = not there
-	pods  map[string]*pod // by UID
-	last  uint64          // placements made when it last took a pod
+	index int32  // in state, -1 = not there
+	pods  []*pod // that stand on it
+	last  uint64 // placements made when it last took a pod
 }
 
 type app struct {
@@ -55,7 +57,7 @@ type pod struct {
 	uid     string
 	app     *app
 	machine *machine // nil = it stands nowhere
-	serial  uint64   // of its placement
+	at      int      // index in the machine's pods
 	arrived bool     // it was counted as an arrival
 }
 
@@ -80,7 +82,11 @@ func (l *Ledger) reset(start Start) {
 }
 
 // Apply books an event. An event that cannot be is an error and changes nothing.
+// What an event points to is kept and must not change any more.
 func (l *Ledger) Apply(e *Event) error {
+	if l.start.Version == 0 && e.Kind != KindStart {
+		return errors.New("there was no start yet")
+	}
 	switch e.Kind {
 	case KindStart:
 		return l.begin(e)
@@ -91,27 +97,25 @@ func (l *Ledger) Apply(e *Event) error {
 	case KindForget:
 		return l.forget(e)
 	case KindRule:
-		if e.Reset {
-			l.rules = nil
-		}
-		l.rules, l.stale = append(l.rules, e.Rules...), true
+		return l.setRules(e)
 	case KindForecast:
-		l.forecast(e.Expected)
+		return l.forecast(e.Expected)
 	case KindPolicy:
 		return l.setPolicy(e)
 	case KindPlace, KindDecide:
 		return l.place(e)
 	case KindFailed, KindRemove:
 		return l.takeAway(e)
-	default:
-		return fmt.Errorf("kind %q is unknown", e.Kind)
 	}
-	return nil
+	return fmt.Errorf("kind %q is unknown", e.Kind)
 }
+
+// unitsInOne is the number of units in an amount of 1.
+var unitsInOne = map[string]int64{"": 1, "m": 1e3, "u": 1e6, "n": 1e9}
 
 func (l *Ledger) begin(e *Event) error {
 	if e.Start == nil {
-		return errors.New("start: nothing says how")
+		return errors.New("start is missing")
 	}
 	if e.Start.Version != Version {
 		return fmt.Errorf("start.version %d: this build knows %d", e.Start.Version, Version)
@@ -119,111 +123,182 @@ func (l *Ledger) begin(e *Event) error {
 	if f := e.Start.Fleet; f != binpack.Open.String() && f != binpack.Fixed.String() {
 		return fmt.Errorf("start.fleet %q: want open or fixed", f)
 	}
+	for dim, unit := range e.Start.Units {
+		if _, ok := unitsInOne[unit]; !ok {
+			return fmt.Errorf("start.units.%s %q: want m, u or n", dim, unit)
+		}
+	}
 	l.reset(*e.Start)
 	return nil
 }
 
 func (l *Ledger) setMachine(e *Event) error {
 	if e.Node == "" || e.Machine == nil {
-		return errors.New("node: name or machine is missing")
+		return errors.New("node or machine is missing")
 	}
-	for dim, c := range e.Machine.Capacity {
-		if c < 0 || c > binpack.MaxValue {
-			return fmt.Errorf("machine.capacity.%s %d: want 0 to 2^50", dim, c)
-		}
+	if err := amountsIn("machine.capacity", e.Machine.Capacity); err != nil {
+		return err
+	}
+	if c := e.Machine.Cost; c-c != 0 || c < 0 {
+		return fmt.Errorf("machine.cost %v: want 0 or more", c)
 	}
 	m, ok := l.machines[e.Node]
 	if !ok {
-		m = &machine{name: e.Node, index: -1, pods: map[string]*pod{}}
+		m = &machine{name: e.Node, index: -1}
 		l.machines[e.Node] = m
+	} else if reflect.DeepEqual(m.spec, *e.Machine) {
+		return nil
 	}
 	m.spec, l.stale = *e.Machine, true
 	return nil
 }
 
+// amountsIn reports the first amount, by name, that no column can hold.
+func amountsIn(field string, amounts map[string]int64) error {
+	for _, dim := range slices.Sorted(maps.Keys(amounts)) {
+		if n := amounts[dim]; n < 0 || n > binpack.MaxValue {
+			return fmt.Errorf("%s.%s %d: want 0 to 2^50", field, dim, n)
+		}
+	}
+	return nil
+}
+
 func (l *Ledger) setApp(e *Event) error {
 	if e.App == "" || e.Spec == nil || e.Spec.Group == "" {
-		return errors.New("app: name, spec or spec.group is missing")
+		return errors.New("app, spec or spec.group is missing")
 	}
-	for dim, n := range e.Spec.Demand {
-		if n < 0 || n > binpack.MaxValue {
-			return fmt.Errorf("spec.demand.%s %d: want 0 to 2^50", dim, n)
-		}
+	if err := amountsIn("spec.demand", e.Spec.Demand); err != nil {
+		return err
+	}
+	if s := e.Spec; s.MaxPerMachine < 0 || s.SpreadMin < 0 {
+		return fmt.Errorf("spec.max_per_machine %d, spec.spread_min %d: want 0 or more", s.MaxPerMachine, s.SpreadMin)
 	}
 	a, ok := l.apps[e.App]
 	if !ok {
 		a = &app{name: e.App, index: -1}
 		l.apps[e.App] = a
+	} else if reflect.DeepEqual(a.spec, *e.Spec) {
+		return nil
 	}
 	a.spec, l.stale = *e.Spec, true
 	return nil
 }
 
+func (l *Ledger) setRules(e *Event) error {
+	for i, r := range e.Rules {
+		if r.Max < 0 || r.App == "" || r.Other == "" {
+			return fmt.Errorf("rules[%d] %+v: want app, other and a max of 0 or more", i, r)
+		}
+	}
+	if e.Reset {
+		l.rules = nil
+	}
+	l.rules, l.stale = append(l.rules, e.Rules...), true
+	return nil
+}
+
 func (l *Ledger) forget(e *Event) error {
-	l.stale = true
 	if e.App != "" {
-		a, ok := l.apps[e.App]
-		if !ok || a.pods > 0 {
-			return fmt.Errorf("app %q: unknown, or pods of it stand", e.App)
-		}
-		for uid, p := range l.pods {
-			if p.app == a {
-				delete(l.pods, uid)
-			}
-		}
-		if l.last == a {
-			l.last = nil
-		}
-		delete(l.apps, e.App)
-		delete(l.expected, e.App)
-		return nil
+		return l.forgetApp(e.App)
 	}
 	m, ok := l.machines[e.Node]
 	if !ok {
 		return fmt.Errorf("node %q is unknown", e.Node)
 	}
-	for _, p := range m.pods {
-		p.machine = nil
-		p.app.pods--
-		delete(l.pods, p.uid)
-		l.departed++
+	l.stale = true
+	for len(m.pods) > 0 { // they are gone when they are removed
+		l.takeOff(m.pods[len(m.pods)-1])
 	}
 	delete(l.machines, e.Node)
 	return nil
 }
 
-func (l *Ledger) forecast(expected map[string]float64) {
-	for name, n := range expected {
-		if n < 0 {
-			delete(l.expected, name)
-		} else {
-			l.expected[name] = n
+func (l *Ledger) forgetApp(name string) error {
+	a, ok := l.apps[name]
+	if !ok {
+		return fmt.Errorf("app %q is unknown", name)
+	}
+	if a.pods > 0 {
+		return fmt.Errorf("app %q: %d of its pods stand", name, a.pods)
+	}
+	for uid, p := range l.pods {
+		if p.app == a {
+			delete(l.pods, uid)
 		}
 	}
-	l.scorers = nil // they read it when they begin
-	if l.state != nil && !l.stale {
-		l.state.Known.Expected = l.known()
+	if l.last == a {
+		l.last = nil
 	}
+	delete(l.apps, name)
+	delete(l.expected, name)
+	l.stale = true
+	return nil
+}
+
+func (l *Ledger) forecast(expected map[string]float64) error {
+	for _, name := range slices.Sorted(maps.Keys(expected)) {
+		if n := expected[name]; !(n <= float64(binpack.MaxValue)) {
+			return fmt.Errorf("expected.%s %v: want at most 2^50", name, n)
+		}
+	}
+	changed := false
+	for name, n := range expected {
+		old, ok := l.expected[name]
+		switch {
+		case n >= 0 && (!ok || old != n):
+			l.expected[name] = n
+			changed = true
+		case n < 0 && ok:
+			delete(l.expected, name)
+			changed = true
+		}
+	}
+	if !changed || !l.ready() {
+		return nil
+	}
+	for role, p := range l.policies { // who knows a forecast reads it when it begins
+		if p.policy.Knowledge().Forecast() {
+			delete(l.scorers, role)
+		}
+	}
+	l.state.Known.Expected = l.known()
+	return nil
 }
 
 func (l *Ledger) setPolicy(e *Event) error {
-	delete(l.scorers, e.Role)
+	if e.Role != Primary && e.Role != Canary {
+		return fmt.Errorf("role %q: want %s or %s", e.Role, Primary, Canary)
+	}
 	if e.Policy == nil {
 		delete(l.policies, e.Role)
+		delete(l.scorers, e.Role)
 		return nil
 	}
 	p, err := e.Policy.Policy()
 	if err != nil {
-		return err
+		return fmt.Errorf("policy: %w", err)
 	}
 	if k := p.Knowledge(); k.Clock() || k == binpack.K2 {
-		return fmt.Errorf("spec.knowledge %s: a live cluster has no end and no known totals; K0 and K1 work there", k)
+		return fmt.Errorf("policy: spec.knowledge %s: a live cluster has no end and no known totals; K0 and K1 work there", k)
 	}
 	l.policies[e.Role] = &policyInUse{e.Policy, e.Policy.Digest(), p}
+	delete(l.scorers, e.Role)
 	return nil
 }
 
-// place books a pod on a machine. One that stands elsewhere moves.
+func usable(object *policy.Object) (binpack.Policy, error) {
+	p, err := object.Policy()
+	if err != nil {
+		return nil, err
+	}
+	if k := p.Knowledge(); k.Clock() || k == binpack.K2 {
+		return nil, fmt.Errorf("spec.knowledge %s: a live cluster has no end and no known totals; K0 and K1 work there", k)
+	}
+	return p, nil
+}
+
+// place books a pod on a machine. One that stands elsewhere moves; one that is
+// found where it stands is no news.
 func (l *Ledger) place(e *Event) error {
 	a, ok := l.apps[e.App]
 	if !ok {
@@ -241,29 +316,38 @@ func (l *Ledger) place(e *Event) error {
 		p = &pod{uid: e.UID}
 		l.pods[e.UID] = p
 	}
+	if e.Kind == KindPlace && p.machine == m && p.app == a {
+		return nil
+	}
 	l.takeOff(p)
 	p.app = a
 	if e.Kind == KindDecide && !p.arrived {
-		p.arrived = true
-		a.seen++
-		a.requests++
-		a.sumSquare++
-		l.last = a
-		if l.ready() && a.index >= 0 {
-			l.state.Arrive(a.index, 1)
+		l.arrive(p)
+	}
+	p.machine, p.at = m, len(m.pods)
+	m.pods = append(m.pods, p)
+	a.pods++
+	if !m.spec.Cordoned {
+		l.placed++
+		if l.ready() {
+			l.state.Book(a.index, m.index)
 		}
 	}
-	l.placed++
-	p.machine, p.serial = m, l.placed
-	m.pods[p.uid] = p
 	m.last = l.placed
-	a.pods++
-	if l.ready() && a.index >= 0 && m.index >= 0 {
-		l.state.Book(a.index, m.index)
-	} else {
-		l.stale = true
-	}
 	return nil
+}
+
+// arrive counts a pod once, however often it is placed.
+func (l *Ledger) arrive(p *pod) {
+	a := p.app
+	p.arrived = true
+	a.seen++
+	a.requests++
+	a.sumSquare++
+	l.last = a
+	if l.ready() {
+		l.state.Arrive(a.index, 1)
+	}
 }
 
 func (l *Ledger) takeAway(e *Event) error {
@@ -278,16 +362,24 @@ func (l *Ledger) takeAway(e *Event) error {
 	return nil
 }
 
+// takeOff takes a pod off its machine. What stands on cordoned machines is not in
+// the columns, so it does not count as placed or departed either.
 func (l *Ledger) takeOff(p *pod) {
 	m := p.machine
 	if m == nil {
 		return
 	}
+	last := m.pods[len(m.pods)-1]
+	m.pods[p.at], last.at = last, p.at
+	m.pods[len(m.pods)-1] = nil
+	m.pods = m.pods[:len(m.pods)-1]
 	p.machine = nil
-	delete(m.pods, p.uid)
 	p.app.pods--
+	if m.spec.Cordoned {
+		return
+	}
 	l.departed++
-	if l.ready() && p.app.index >= 0 && m.index >= 0 {
+	if l.ready() {
 		l.state.Remove(p.app.index, m.index, nil)
 	}
 }
@@ -315,15 +407,15 @@ var firstDimensions = []string{"cpu", "memory", "pods"}
 
 // dimensions are those that some app needs, and the first ones.
 func (l *Ledger) dimensions() []string {
-	names := slices.Clone(firstDimensions)
+	others := map[string]bool{}
 	for _, a := range l.apps {
 		for dim, n := range a.spec.Demand {
-			if n > 0 && !slices.Contains(names, dim) {
-				names = append(names, dim)
+			if n > 0 && !slices.Contains(firstDimensions, dim) {
+				others[dim] = true
 			}
 		}
 	}
-	slices.Sort(names[len(firstDimensions):])
+	names := append(slices.Clone(firstDimensions), slices.Sorted(maps.Keys(others))...)
 	return names[:min(len(names), binpack.MaxDimensions)]
 }
 
@@ -353,15 +445,10 @@ func (l *Ledger) rebuild() {
 			l.byIndex[m.index] = m
 		}
 	}
-	var standing []*pod
 	for _, m := range l.byIndex {
 		for _, p := range m.pods {
-			standing = append(standing, p)
+			l.state.Book(p.app.index, m.index)
 		}
-	}
-	slices.SortFunc(standing, func(a, b *pod) int { return int(int64(a.serial - b.serial)) })
-	for _, p := range standing {
-		l.state.Book(p.app.index, p.machine.index)
 	}
 	l.state.Restore(l.history())
 	l.state.Known.Expected = l.known()
@@ -393,8 +480,7 @@ func (l *Ledger) instance() *binpack.Instance {
 	dims := l.dimensions()
 	for _, name := range dims {
 		unit := l.start.Units[name]
-		one := map[string]int64{"": 1, "m": 1e3, "u": 1e6, "n": 1e9}[unit]
-		inst.Dimensions = append(inst.Dimensions, binpack.Dimension{Name: name, Unit: unit, One: one})
+		inst.Dimensions = append(inst.Dimensions, binpack.Dimension{Name: name, Unit: unit, One: unitsInOne[unit]})
 	}
 	amounts := func(of map[string]int64) []int64 {
 		out := make([]int64, len(dims))
@@ -407,7 +493,7 @@ func (l *Ledger) instance() *binpack.Instance {
 	var refuses [][]string // by type: machines are of one type when they refuse the same
 	for i, m := range l.byIndex {
 		m.index = int32(i)
-		name := strings.Join(m.spec.Refuses, "|")
+		name := strings.Join(m.spec.Refuses, "\x00")
 		t, ok := types[name]
 		if !ok {
 			t = int32(len(inst.Types))

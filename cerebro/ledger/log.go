@@ -11,10 +11,13 @@ import (
 	"strings"
 )
 
-// A Log appends events to a file, one line each. The lines of one Write reach
-// the file together.
+// A Log appends events to a file, one line each. It serves one goroutine.
+//
+// The lines of one Write go to the system together: a process that is killed loses
+// none of them. Nothing is synced, so a machine that loses power may lose the last.
 type Log struct {
 	file *os.File
+	size int64 // of the file, in whole lines
 	seq  uint64
 	buf  bytes.Buffer
 	enc  *json.Encoder
@@ -29,34 +32,52 @@ func OpenLog(path string) (*Log, error) {
 	}
 	l := &Log{file: file}
 	l.enc = json.NewEncoder(&l.buf)
-	size, err := file.Seek(0, io.SeekEnd)
-	if err != nil {
+	if err := l.endLine(); err != nil {
 		return nil, errors.Join(err, file.Close())
-	}
-	if size > 0 {
-		var last [1]byte
-		if _, err := file.ReadAt(last[:], size-1); err != nil {
-			return nil, errors.Join(err, file.Close())
-		}
-		if last[0] != '\n' {
-			l.buf.WriteByte('\n')
-		}
 	}
 	return l, nil
 }
 
-// Write numbers the events and appends them.
+// endLine finds the end of the file and ends its last line.
+func (l *Log) endLine() (err error) {
+	if l.size, err = l.file.Seek(0, io.SeekEnd); err != nil || l.size == 0 {
+		return err
+	}
+	var last [1]byte
+	if _, err := l.file.ReadAt(last[:], l.size-1); err != nil || last[0] == '\n' {
+		return err
+	}
+	l.buf.WriteByte('\n')
+	return l.flush()
+}
+
+// Write numbers the events and appends them, all of them or none.
 func (l *Log) Write(events ...*Event) error {
+	seq := l.seq
 	for _, e := range events {
-		l.seq++
-		e.Seq = l.seq
+		seq++
+		e.Seq = seq
 		if err := l.enc.Encode(e); err != nil {
+			l.buf.Reset()
 			return fmt.Errorf("%s: event %d: %w", l.file.Name(), e.Seq, err)
 		}
 	}
-	_, err := l.file.Write(l.buf.Bytes())
-	l.buf.Reset()
-	return err
+	if err := l.flush(); err != nil {
+		return err
+	}
+	l.seq = seq
+	return nil
+}
+
+// flush appends what is in the buffer. Of what fails half way, nothing stays.
+func (l *Log) flush() error {
+	defer l.buf.Reset()
+	n, err := l.file.Write(l.buf.Bytes())
+	if err != nil {
+		return errors.Join(err, l.file.Truncate(l.size))
+	}
+	l.size += int64(n)
+	return nil
 }
 
 // Close closes the file.

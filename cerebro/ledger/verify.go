@@ -11,7 +11,7 @@ import (
 type Verdict struct {
 	Events    int
 	Starts    int            // of the scheduler
-	Decisions int            //
+	Decisions int
 	Causes    map[string]int // of all decisions
 	Agreed    int            // of those with the cause policy
 	Refused   int            // pods on a machine that our own model did not allow
@@ -26,7 +26,7 @@ type Difference struct {
 	Logged         string
 	Computed       string // "" = no machine
 	ComputedScore  float64
-	LoggedComputed *float64 // what we compute for the logged machine; nil = not a candidate
+	LoggedComputed *float64 // what is computed for the logged machine; nil = there is none
 	Why            string
 }
 
@@ -48,9 +48,12 @@ func Verify(name string, in io.Reader) (*Verdict, error) {
 	r := NewReader(name, in)
 	v := &Verdict{Causes: map[string]int{}}
 	l := New()
-	for {
+	for seq := uint64(0); ; seq++ {
 		e, err := r.Next()
 		v.CutOff = r.CutOff
+		if errors.Is(err, io.EOF) && v.Starts == 0 {
+			return v, fmt.Errorf("%s: nothing starts there: not a decision log", name)
+		}
 		if errors.Is(err, io.EOF) {
 			return v, nil
 		}
@@ -61,6 +64,7 @@ func Verify(name string, in io.Reader) (*Verdict, error) {
 		switch e.Kind {
 		case KindStart:
 			v.Starts++
+			seq = e.Seq - 1
 		case KindDecide:
 			if v.First, err = v.check(l, e, r.Line()); err != nil {
 				return v, fmt.Errorf("%s:%d: %w", name, r.Line(), err)
@@ -68,6 +72,9 @@ func Verify(name string, in io.Reader) (*Verdict, error) {
 			if v.First != nil {
 				return v, nil
 			}
+		}
+		if e.Seq != seq+1 {
+			return v, fmt.Errorf("%s:%d: seq %d follows %d: lines are missing", name, r.Line(), e.Seq, seq)
 		}
 		if err := l.Apply(e); err != nil {
 			return v, fmt.Errorf("%s:%d: %s: %w", name, r.Line(), e.Kind, err)
@@ -100,8 +107,13 @@ func (v *Verdict) check(l *Ledger, e *Event, line int) (*Difference, error) {
 	if e.Choice != "" {
 		logged = e.Choice
 	}
-	ranked, err := l.Order(role, app, l.allowed(app, e.Decision), 2, nil)
 	d := &Difference{Line: line, Pod: e.Pod, App: e.App, Logged: logged}
+	passed, why := l.passed(app, e.Decision)
+	if why != "" {
+		d.Why = why
+		return d, nil
+	}
+	ranked, err := l.Order(role, app, passed, 2, nil)
 	switch {
 	case err != nil:
 		d.Why = err.Error()
@@ -115,18 +127,26 @@ func (v *Verdict) check(l *Ledger, e *Event, line int) (*Difference, error) {
 		return nil, nil //nolint:nilnil // no difference
 	}
 	d.ComputedScore = ranked[0].Score
-	d.Why = fmt.Sprintf("its score is %v", ranked[0].Score)
-	if m := l.MachineIndex(logged); m >= 0 {
-		own, err := l.Order(role, app, []int32{m}, 1, nil)
-		if err == nil && len(own) == 1 {
-			d.LoggedComputed = &own[0].Score
-			d.Why = fmt.Sprintf("scores %v there and %v in the log's", ranked[0].Score, own[0].Score)
-			if !l.state.Fits(app, m) && !slices.Contains(e.Extra, logged) {
-				d.Why += ", which does not take it"
-			}
-		}
-	}
+	d.Why = l.whyNot(role, app, d, passed)
 	return d, nil
+}
+
+// whyNot says why a machine was not chosen that the log has chosen.
+func (l *Ledger) whyNot(role Role, app int32, d *Difference, passed []int32) string {
+	m := l.MachineIndex(d.Logged)
+	if m < 0 {
+		return "the log's is not there, or cordoned"
+	}
+	if own, err := l.Order(role, app, []int32{m}, 1, nil); err == nil && len(own) == 1 {
+		d.LoggedComputed = &own[0].Score
+	}
+	if _, ok := slices.BinarySearch(passed, m); !ok {
+		return "the log's does not take it"
+	}
+	if d.LoggedComputed != nil && *d.LoggedComputed == d.ComputedScore {
+		return "equal scores go to the first by name"
+	}
+	return "its score is higher"
 }
 
 // roleOf is the role whose policy has the digest of the decision.
@@ -139,25 +159,32 @@ func (l *Ledger) roleOf(e *Event) (Role, error) {
 	return "", fmt.Errorf("decide: policyDigest %q is none of a policy in use", e.PolicyDigest)
 }
 
-// allowed are the machines that took the pod: those of our own model without the
-// infeasible ones, and the extra ones.
-func (l *Ledger) allowed(app int32, d *Decision) []int32 {
-	list := l.Fits(app, nil)
-	if len(d.Infeasible) == 0 && len(d.Extra) == 0 {
-		return list
-	}
-	without := map[int32]bool{}
+// passed are the machines that took the pod: those that our own model allows,
+// without the infeasible ones, and the extra ones. why says what in these lists the
+// model contradicts.
+func (l *Ledger) passed(app int32, d *Decision) (list []int32, why string) {
+	state := l.Columns()
+	flips := make([]bool, state.Size())
 	for _, name := range d.Infeasible {
-		without[l.MachineIndex(name)] = true
+		m := l.MachineIndex(name)
+		if m < 0 || !state.Fits(app, m) {
+			return nil, fmt.Sprintf("by the log only other filters refused %s, but our own model refuses it", name)
+		}
+		flips[m] = true
 	}
-	list = slices.DeleteFunc(list, func(m int32) bool { return without[m] })
 	for _, name := range d.Extra {
-		if m := l.MachineIndex(name); m >= 0 {
-			list = append(list, m)
+		m := l.MachineIndex(name)
+		if m < 0 || state.Fits(app, m) {
+			return nil, fmt.Sprintf("by the log our own model refused %s, but it does not", name)
+		}
+		flips[m] = true
+	}
+	for m, flip := range flips {
+		if state.Fits(app, int32(m)) != flip {
+			list = append(list, int32(m))
 		}
 	}
-	slices.Sort(list)
-	return list
+	return list, ""
 }
 
 // Differ lists the machines that our own model allows a pod of an app and that

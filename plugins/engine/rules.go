@@ -30,9 +30,12 @@ func (e *Engine) Related(waits, stands *v1.Pod) bool {
 	return e.cluster.Related(waits, stands)
 }
 
-// Refused tells that a rule closed every node that was otherwise open to a pod.
-func (e *Engine) Refused(pod *v1.Pod, text string) {
-	e.event(pod, v1.EventTypeWarning, "RuleRejection", text)
+// Spreads reports whether a pod that came may let one of its app follow that has
+// to spread.
+func (e *Engine) Spreads(waits, came *v1.Pod) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.cluster.Spreads(waits, came)
 }
 
 // findConflicts counts the pods among those found on a node that another scheduler

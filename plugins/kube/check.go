@@ -175,6 +175,13 @@ func (c *Cluster) Related(waits, stands *v1.Pod) bool {
 	return false
 }
 
+// Spreads reports whether a pod that came to a node may let one that waits follow
+// that is of the same app and has to spread.
+func (c *Cluster) Spreads(waits, came *v1.Pod) bool {
+	g := c.find(waits)
+	return g != nil && g.spreadBy != nil && c.find(came) == g
+}
+
 // Conflict is the rule that does not hold on the node where a pod stands, with
 // what it says; nil when all hold.
 func (c *Cluster) Conflict(p *v1.Pod) (*Rule, string) {

@@ -90,10 +90,12 @@ func (d door) create(t *testing.T, text []byte) (map[string]any, error) {
 	return object, wrong.ToAggregate()
 }
 
-const policyText = `apiVersion: sigma-scheduler.io/v1alpha1
+const policyHead = `apiVersion: sigma-scheduler.io/v1alpha1
 kind: PlacementPolicy
 metadata: {name: general, labels: {team: a}}
-spec:
+`
+
+const policyText = policyHead + `spec:
   featureVersion: 1
   model: linear
   knowledge: K1+clock
@@ -140,7 +142,7 @@ var badPolicies = []struct{ name, old, replaced, want string }{
 	{"more than all", "canaryPercent: 0", "canaryPercent: 101", "spec.canaryPercent: Invalid value: 101"},
 	{"a part of a percent", "canaryPercent: 0", "canaryPercent: 0.5", "spec.canaryPercent: Invalid value: \"number\""},
 	{"an unknown field", "  mode: canary", "  made: canary", "spec.made"},
-	{"no spec", policyText[strings.Index(policyText, "spec:"):], "", "spec: Required value"},
+	{"no spec", policyText[len(policyHead):], "", "spec: Required value"},
 }
 
 func manyKeys(n int) string {
@@ -325,7 +327,9 @@ var badRules = []struct{ name, spec, want string }{
 	{"a null for a selector", `selector: null, maxPerNode: 1`, "spec.selector: Required value"},
 	{"none on a node", `selector: {}, maxPerNode: 0`, "spec.maxPerNode: Invalid value: 0"},
 	{"a string for a number", `selector: {}, maxPerNode: "1"`, "spec.maxPerNode: Invalid value: \"string\""},
-	{"a large number", `selector: {}, maxPerNode: 2147483648`, "spec.maxPerNode: Invalid value"},
+	{"a maximum above 32 bits", `selector: {}, maxPerNode: 2147483648`, "spec.maxPerNode: Invalid value: 2147483648"},
+	{"a spread above 32 bits", `selector: {}, spreadMin: 2147483648`, "spec.spreadMin: Invalid value: 2147483648"},
+	{"an exclusion above 32 bits", `selector: {}, excludes: [{selector: {}, max: 2147483648}]`, "spec.excludes[0].max: Invalid value: 2147483648"},
 	{"spread over nothing", `selector: {}, spreadMin: 0`, "spec.spreadMin: Invalid value: 0"},
 	{"a negative maximum", `selector: {}, excludes: [{selector: {}, max: -1}]`, "spec.excludes[0].max: Invalid value: -1"},
 	{"an exclusion of nobody", `selector: {}, excludes: [{max: 1}]`, "spec.excludes[0].selector: Required value"},

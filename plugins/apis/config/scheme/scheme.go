@@ -8,7 +8,7 @@ import (
 	schedscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 
 	"github.com/sigma-scheduler/sigma/plugins/apis/config"
-	"github.com/sigma-scheduler/sigma/plugins/apis/config/v1"
+	v1 "github.com/sigma-scheduler/sigma/plugins/apis/config/v1"
 )
 
 // The scheduler filled its scheme before this package's builders were complete.

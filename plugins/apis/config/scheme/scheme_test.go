@@ -17,7 +17,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/plugins/apis/config"
 	_ "github.com/sigma-scheduler/sigma/plugins/apis/config/scheme"
-	"github.com/sigma-scheduler/sigma/plugins/apis/config/v1"
+	v1 "github.com/sigma-scheduler/sigma/plugins/apis/config/v1"
 )
 
 // load reads a configuration file as the scheduler does.
@@ -72,8 +72,10 @@ func TestLoad(t *testing.T) {
       decisionLog: /var/log/d.jsonl
       deadline: 2ms
       forecastMaxAge: 1h`, all},
-		{"nothing where there is a default", `  pluginConfig: [{name: Sigma, args: {policyName: "", forecastMaxAge: 0s}}]`,
-			config.SigmaArgs{Mapping: "rank", Fleet: "open"}},
+		{
+			"nothing where there is a default", `  pluginConfig: [{name: Sigma, args: {policyName: "", forecastMaxAge: 0s}}]`,
+			config.SigmaArgs{Mapping: "rank", Fleet: "open"},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			loaded, err := load(t, tt.pluginConfig)

@@ -3,6 +3,7 @@ package validation
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -25,12 +26,9 @@ func ValidateSigmaArgs(path *field.Path, args *config.SigmaArgs) error {
 		}
 	}
 	oneOf := func(name, value string, known ...string) {
-		for _, k := range known {
-			if value == k {
-				return
-			}
+		if !slices.Contains(known, value) {
+			wrong = append(wrong, field.NotSupported(path.Child(name), value, known))
 		}
-		wrong = append(wrong, field.NotSupported(path.Child(name), value, known))
 	}
 
 	if args.PolicyName == "" {

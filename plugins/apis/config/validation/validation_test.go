@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sigma-scheduler/sigma/plugins/apis/config"
-	"github.com/sigma-scheduler/sigma/plugins/apis/config/v1"
+	v1 "github.com/sigma-scheduler/sigma/plugins/apis/config/v1"
 	"github.com/sigma-scheduler/sigma/plugins/apis/config/validation"
 )
 

@@ -1,0 +1,112 @@
+package sigma
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/util"
+
+	"github.com/sigma-scheduler/sigma/plugins/kube"
+)
+
+const checkKey = fwk.StateKey(Name + "/check")
+
+// checkState carries a cycle's check. Preemption changes copies of it.
+type checkState struct{ check *kube.Check }
+
+// Clone implements [fwk.StateData].
+func (s *checkState) Clone() fwk.StateData { return &checkState{s.check.Clone()} }
+
+// PreFilter finds the rules that are about the pod. Without any, Filter is skipped.
+func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*framework.PreFilterResult, *fwk.Status) {
+	if err := p.sync(); err != nil {
+		return nil, fwk.AsStatus(err)
+	}
+	check := p.engine.Check(pod)
+	if check == nil {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	state.Write(checkKey, &checkState{check})
+	return nil, nil
+}
+
+// PreFilterExtensions implements [framework.PreFilterPlugin].
+func (p *Plugin) PreFilterExtensions() framework.PreFilterExtensions { return p }
+
+// AddPod implements [framework.PreFilterExtensions].
+func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *v1.Pod, add fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
+	return p.change(state, add.GetPod(), node, 1)
+}
+
+// RemovePod implements [framework.PreFilterExtensions].
+func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *v1.Pod, remove fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
+	return p.change(state, remove.GetPod(), node, -1)
+}
+
+func (p *Plugin) change(state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo, count int32) *fwk.Status {
+	data, err := state.Read(checkKey)
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	p.engine.With(data.(*checkState).check, pod, node.Node().Name, count)
+	return nil
+}
+
+// Filter refuses the nodes that a rule closes to the pod.
+func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, node fwk.NodeInfo) *fwk.Status {
+	data, err := state.Read(checkKey)
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	if why := data.(*checkState).check.Refuses(node.Node().Name); why != "" {
+		return fwk.NewStatus(fwk.Unschedulable, why)
+	}
+	return nil
+}
+
+// ruleEvents is how the scheduler names PlacementRules.
+const ruleEvents = fwk.EventResource("placementrules.v1alpha1.sigma-scheduler.io")
+
+// EventsToRegister implements [framework.EnqueueExtensions]: what may open a node
+// to a pod that a rule refused.
+func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	events := []fwk.ClusterEventWithHint{
+		{
+			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Add | fwk.Delete | fwk.UpdatePodLabel},
+			QueueingHintFn: p.afterPod,
+		},
+		{Event: fwk.ClusterEvent{
+			Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeLabel | fwk.UpdateNodeTaint | fwk.UpdateNodeAllocatable,
+		}},
+	}
+	if p.rules {
+		events = append(events, fwk.ClusterEventWithHint{Event: fwk.ClusterEvent{Resource: ruleEvents, ActionType: fwk.All}})
+	}
+	return events, nil
+}
+
+// afterPod wakes a pod when it was changed itself, when one in its way went or is
+// another's now, and when one of its app came to a node that it has to spread to.
+func (p *Plugin) afterPod(_ klog.Logger, waits *v1.Pod, before, after any) (fwk.QueueingHint, error) {
+	old, now, err := util.As[*v1.Pod](before, after)
+	if err != nil {
+		return fwk.Queue, err
+	}
+	wake := false
+	switch {
+	case now != nil && now.UID == waits.UID:
+		wake = true
+	case old == nil:
+		wake = now.Spec.NodeName != "" && p.engine.Spreads(waits, now)
+	case old.Spec.NodeName == "": // it was in nobody's way
+	default:
+		wake = p.engine.Related(waits, old)
+	}
+	if wake {
+		return fwk.Queue, nil
+	}
+	return fwk.QueueSkip, nil
+}
