@@ -114,7 +114,7 @@ var badPolicies = []struct{ name, old, replaced, want string }{
 	{"a weight too large", "1e-17", "100.00000000000001", "spec.weights[1]: Invalid value: 100.00000000000001"},
 	{"a weight too small", "1e-17", "-1e300", "spec.weights[1]: Invalid value: -1e+300"},
 	{"a null for a weight", "1e-17", "null", "spec.weights[1]: Invalid value: \"null\""},
-	{"100,000 weights", "[-0.31, 1e-17, 100, -100]", "[" + strings.Repeat("1,", 99_999) + "1]", "spec.weights: Too many: 100000: must have at most 256 items"},
+	{"100,000 weights", "[-0.31, 1e-17, 100, -100]", "[" + strings.Repeat("1,", 99_999) + "1]", "spec.weights: Too many: 100000: must have at most 128 items"},
 	{"fewer weights than features", ", 100, -100]", "]", "spec.weights: Invalid value: \"object\": want one weight for each feature"},
 	{"more weights than features", ", -100]", ", -100, 1]", "spec.weights: Invalid value: \"object\": want one weight for each feature"},
 	{"no weights", "  weights: [-0.31, 1e-17, 100, -100]\n", "", "spec.weights: Invalid value: \"object\": want one weight for each feature"},
@@ -232,6 +232,29 @@ spec: {featureVersion: 1, model: plan, knowledge: K2, mode: null, features: null
 		"features": []any{}, "weights": []any{}, "parameters": map[string]any{},
 		"mode": "live", "canaryPercent": int64(10),
 	}, stored["spec"])
+}
+
+// largestPolicy is as long as a policy may be: the rules must not become too
+// expensive before that.
+func largestPolicy() []byte {
+	var features, weights []string
+	for i := range 125 {
+		features = append(features, fmt.Sprintf("util:%s%03d", strings.Repeat("x", 312), i))
+	}
+	features = append(features, "closing", "slot", "singl")
+	for range features {
+		weights = append(weights, "0")
+	}
+	return fmt.Appendf(nil, `{apiVersion: sigma-scheduler.io/v1alpha1, kind: PlacementPolicy, metadata: {name: largest}, spec: {
+		featureVersion: 1, model: linear, knowledge: K0, features: ["%s"], weights: [%s], parameters: {eta: 1, q: 1, z: 1}}}`,
+		strings.Join(features, `", "`), strings.Join(weights, ", "))
+}
+
+func TestLargestPolicy(t *testing.T) {
+	_, err := openDoor(t, "placementpolicies").create(t, largestPolicy())
+	require.NoError(t, err)
+	_, err = policy.Parse("largest", largestPolicy())
+	require.NoError(t, err)
 }
 
 // TestDoorAgreesWithLoader: on random objects near the limits, the door lets in

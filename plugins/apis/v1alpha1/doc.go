@@ -11,7 +11,7 @@
 // and refuses the rest with the field's name: unknown models, features and
 // parameters, numbers out of range, weights that do not match the features.
 // A test runs both on the same objects. The differences: an object has at most
-// 256 features and 7 parameters here, a feature's name at most 320 characters,
+// 128 features and 7 parameters here, a feature's name at most 320 characters,
 // and a mode is not the empty string.
 //
 // A scheduler follows the policies that its arguments name (SigmaArgs.policyName

@@ -104,7 +104,9 @@ func object(t *testing.T, text []byte) *unstructured.Unstructured {
 // client, as the same one.
 func TestServedPolicies(t *testing.T) {
 	s := theServer(t)
-	for name, text := range shippedPolicies(t) {
+	files := shippedPolicies(t)
+	files["largest"] = largestPolicy()
+	for name, text := range files {
 		s.replace(t, "placementpolicies", text)
 		was, err := policy.Parse(name, text)
 		require.NoError(t, err)

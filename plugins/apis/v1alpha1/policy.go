@@ -74,7 +74,7 @@ type PlacementPolicySpec struct {
 	// +optional
 	// +default=[]
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:MaxItems=128
 	// +kubebuilder:validation:items:MaxLength=320
 	// +kubebuilder:validation:items:Pattern=`^(util|mean|full|frag|empty|recent|close|closing|open|singl|slot|util:(.|\n)+)$`
 	// +kubebuilder:validation:XValidation:rule="self.all(f, self.exists_one(g, f == g))",messageExpression="'listed twice: ' + self.filter(f, !self.exists_one(g, f == g))[0]"
@@ -84,7 +84,7 @@ type PlacementPolicySpec struct {
 	// +optional
 	// +default=[]
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:MaxItems=128
 	// +kubebuilder:validation:items:Minimum=-100
 	// +kubebuilder:validation:items:Maximum=100
 	Weights []float64 `json:"weights"`
