@@ -9,6 +9,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 
@@ -51,6 +52,8 @@ type Engine struct {
 	broken  error           // an event that could not be booked: a bug
 	fresh   bool            // nothing is known yet
 
+	reported map[types.UID]reported
+
 	inForce    map[ledger.Role]*policy.Object
 	ruleSet    []*kube.Rule
 	declared   *kube.Declared
@@ -65,12 +68,11 @@ type Engine struct {
 	// What came in between decisions.
 	inbox struct {
 		sync.Mutex
-		undo      []*v1.Pod
-		policies  map[ledger.Role]*policy.Object // nil value = gone
-		rules     []*kube.Rule
-		newRules  bool
-		declared  *kube.Declared
-		conflicts map[string]int // out: as counted last
+		undo     []*v1.Pod
+		policies map[ledger.Role]*policy.Object // nil value = gone
+		rules    []*kube.Rule
+		newRules bool
+		declared *kube.Declared
 	}
 }
 
@@ -106,6 +108,7 @@ func New(opt Options) (*Engine, error) {
 // start begins with an empty cluster.
 func (e *Engine) start() {
 	e.fresh = true
+	e.reported = map[types.UID]reported{}
 	e.cluster = kube.NewCluster(e.opt.AppLabel, e.take)
 	e.take(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{
 		Version: ledger.Version, Profile: e.opt.Profile, Fleet: e.opt.Fleet, Units: kube.Units,
@@ -187,10 +190,7 @@ func (e *Engine) sync(visit Visit) {
 			e.findConflicts(found)
 		}
 	}, e.cluster.RemoveNode)
-	if now := e.opt.Now(); now.Sub(e.measuredAt) >= e.opt.measureEvery {
-		e.measuredAt = now
-		e.measure()
-	}
+	e.measure()
 }
 
 // takeInbox books what came in since the last decision.
@@ -205,6 +205,11 @@ func (e *Engine) takeInbox() {
 	}
 	for _, role := range []ledger.Role{ledger.Primary, ledger.Canary} {
 		if object, ok := policies[role]; ok {
+			if object != nil { // where its numbers come from is of no effect, and long
+				plain := *object
+				plain.Spec.Provenance, plain.Status = nil, nil
+				object = &plain
+			}
 			e.inForce[role] = object
 			e.take(&ledger.Event{Kind: ledger.KindPolicy, Role: role, Policy: object})
 		}
@@ -414,8 +419,20 @@ func (e *Engine) reserve(pod *v1.Pod, node string, v *Verdict) {
 	e.flush()
 }
 
-// measure brings the gauges up to date.
+// Measure brings the gauges up to date where no pods come.
+func (e *Engine) Measure() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.measure()
+}
+
+// measure brings the gauges up to date, now and then.
 func (e *Engine) measure() {
+	now := e.opt.Now()
+	if now.Sub(e.measuredAt) < e.opt.measureEvery {
+		return
+	}
+	e.measuredAt = now
 	state := e.ledger.Columns()
 	for d, rate := range measure.AllocationRate(state) {
 		e.metrics.allocation.WithLabelValues(state.Instance().Dimensions[d].Name).Set(rate)
@@ -423,6 +440,5 @@ func (e *Engine) measure() {
 	e.metrics.fragment.Set(measure.Fragment(state, state.Alive()))
 	e.metrics.active.Set(float64(state.Active()))
 	e.metrics.nodes.Set(float64(state.Size()))
-	e.countConflicts()
 	e.flush()
 }

@@ -59,6 +59,7 @@ func (e *Engine) Follow(ctx context.Context, factory informers.SharedInformerFac
 			case <-ctx.Done():
 				return
 			case <-tick.C:
+				e.Measure()
 			}
 		}
 	}()

@@ -2,11 +2,18 @@ package engine
 
 import (
 	"fmt"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 )
+
+// reported is a pod against a rule that was seen before a Sync had it.
+type reported struct {
+	rule string
+	at   time.Time
+}
 
 // Check is what a pod is to be checked by on each node; nil when no rule is about
 // it. It is of the last Sync.
@@ -38,32 +45,56 @@ func (e *Engine) Spreads(waits, came *v1.Pod) bool {
 	return e.cluster.Spreads(waits, came)
 }
 
+// Bound looks at a pod that has got a node. One that another scheduler put there
+// against a rule is counted at once; no decision of ours need be due.
+func (e *Engine) Bound(pod *v1.Pod) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.fresh || e.cluster.Stands(pod) || e.reported[pod.UID].rule != "" {
+		return
+	}
+	e.report(pod)
+}
+
 // findConflicts counts the pods among those found on a node that another scheduler
 // put where a rule forbids it.
 func (e *Engine) findConflicts(found []*v1.Pod) {
 	for _, pod := range found {
-		rule, text := e.cluster.Conflict(pod)
-		if rule == nil {
+		if e.reported[pod.UID].rule != "" {
+			delete(e.reported, pod.UID) // from now on it is part of the cluster
 			continue
 		}
-		e.metrics.conflict.WithLabelValues(rule.Name).Inc()
-		e.event(pod, v1.EventTypeWarning, "RuleConflict",
-			fmt.Sprintf("Not placed by Sigma, and against the placement rule %s: %s", rule.Name, text))
+		if e.report(pod) {
+			delete(e.reported, pod.UID)
+		}
 	}
 }
 
-// countConflicts tells who wants to know on how many nodes each rule does not hold.
-func (e *Engine) countConflicts() {
-	counts := e.cluster.Conflicts()
-	e.inbox.Lock()
-	defer e.inbox.Unlock()
-	e.inbox.conflicts = counts
+func (e *Engine) report(pod *v1.Pod) bool {
+	rule, text := e.cluster.Conflict(pod)
+	if rule == nil {
+		return false
+	}
+	e.reported[pod.UID] = reported{rule.Name, e.opt.Now()}
+	e.metrics.conflict.WithLabelValues(rule.Name).Inc()
+	e.event(pod, v1.EventTypeWarning, "RuleConflict",
+		fmt.Sprintf("Not placed by Sigma, and against the placement rule %s: %s.", rule.Name, text))
+	return true
 }
 
-// Conflicts is the number of nodes on which each rule does not hold, as counted
-// last; rules that hold everywhere are left out.
+// Conflicts is the number of nodes on which each rule does not hold, and of pods
+// against it that were seen since they were counted; rules that hold everywhere
+// are left out.
 func (e *Engine) Conflicts() map[string]int {
-	e.inbox.Lock()
-	defer e.inbox.Unlock()
-	return e.inbox.conflicts
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	counts := e.cluster.Conflicts()
+	for uid, r := range e.reported {
+		if e.opt.Now().Sub(r.at) > time.Minute { // it went away before a Sync had it
+			delete(e.reported, uid)
+			continue
+		}
+		counts[r.rule]++
+	}
+	return counts
 }

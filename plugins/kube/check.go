@@ -182,39 +182,49 @@ func (c *Cluster) Spreads(waits, came *v1.Pod) bool {
 	return g != nil && g.spreadBy != nil && c.find(came) == g
 }
 
-// Conflict is the rule that does not hold on the node where a pod stands, with
-// what it says; nil when all hold.
+// Conflict is the rule that does not hold on a node with a pod there that somebody
+// else put, with what it says; nil when all hold. The pod need not have been seen
+// before, and is not noted.
 func (c *Cluster) Conflict(p *v1.Pod) (*Rule, string) {
-	stands, ok := c.pods[p.UID]
-	if !ok {
+	n, ok := c.nodes[p.Spec.NodeName]
+	if !ok || !Moves(p) || Ended(p) || len(c.rules) == 0 {
 		return nil, ""
 	}
-	return c.conflictOf(stands.app.group, stands.node)
+	if known, ok := c.pods[p.UID]; ok && known.node == n {
+		return conflictOf(known.app.group, n, 0)
+	}
+	g := c.find(p)
+	if g == nil {
+		g = &group{name: Group(p, c.appLabel), pod: p}
+		g.constrain(c.rules)
+		for _, other := range c.groups {
+			g.pairs = append(append(g.pairs, between(c.rules, g, other)...), between(c.rules, other, g)...)
+		}
+	}
+	return conflictOf(g, n, 1)
 }
 
-func (c *Cluster) conflictOf(g *group, n *node) (*Rule, string) {
-	t := tally{own: g.on[n]}
+// Stands reports whether a pod is known to stand on its node.
+func (c *Cluster) Stands(p *v1.Pod) bool {
+	known, ok := c.pods[p.UID]
+	return ok && known.node.object.Name == p.Spec.NodeName
+}
+
+// conflictOf is the rule that does not hold on a node with more of a group there.
+func conflictOf(g *group, n *node, more int32) (*Rule, string) {
+	t := tally{own: g.on[n], others: map[*group]int32{}}
 	var pairs []pair
 	for _, p := range g.pairs {
-		if p.by == nil {
-			continue
-		}
-		pairs = append(pairs, p)
-		if other := p.other(g); other.on[n] > 0 {
-			if t.others == nil {
-				t.others = map[*group]int32{}
-			}
+		if other := p.other(g); p.by != nil && other.on[n] > 0 {
+			pairs = append(pairs, p)
 			t.others[other] = other.on[n]
 		}
 	}
-	return violation(g, t, g.limitBy, nil, pairs, 0, 0)
+	return violation(g, t, g.limitBy, nil, pairs, 0, more)
 }
 
 // Conflicts counts for each rule the nodes on which it does not hold.
 func (c *Cluster) Conflicts() map[string]int {
-	if len(c.rules) == 0 {
-		return nil
-	}
 	type where struct {
 		rule *Rule
 		node *node
@@ -226,7 +236,7 @@ func (c *Cluster) Conflicts() map[string]int {
 			continue
 		}
 		for n := range g.on {
-			if r, _ := c.conflictOf(g, n); r != nil && !seen[where{r, n}] {
+			if r, _ := conflictOf(g, n, 0); r != nil && !seen[where{r, n}] {
 				seen[where{r, n}] = true
 				counts[r.Name]++
 			}

@@ -7,9 +7,11 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/util"
 
 	"github.com/sigma-scheduler/sigma/plugins/apis/config"
 	"github.com/sigma-scheduler/sigma/plugins/apis/config/validation"
@@ -80,7 +82,19 @@ func New(ctx context.Context, args runtime.Object, h framework.Handle) (framewor
 		return nil, errors.Join(err, e.Close())
 	}
 	e.Follow(ctx, h.SharedInformerFactory())
-	return p, nil
+	_, err = h.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { p.bound(nil, o) },
+		UpdateFunc: p.bound,
+	})
+	return p, err
+}
+
+// bound looks at pods that get a node, whoever gave it.
+func (p *Plugin) bound(before, after any) {
+	old, now, err := util.As[*v1.Pod](before, after)
+	if err == nil && now.Spec.NodeName != "" && (old == nil || old.Spec.NodeName == "") {
+		p.engine.Bound(now)
+	}
 }
 
 // Name implements [framework.Plugin].

@@ -1,0 +1,160 @@
+package kube_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
+)
+
+// TestDemandIsTheSchedulers: on random pods Demand is what kube-scheduler adds to
+// a node's requested resources.
+func TestDemandIsTheSchedulers(t *testing.T) {
+	d := drawer{rand.New(rand.NewPCG(1, 2))}
+	seen := map[string]int{}
+	for i := range 3000 {
+		pod := d.pod(seen)
+		// A copy: upstream adds the overhead to the pod's own amounts where they are
+		// not in the form in which the API server stores them.
+		info, err := framework.NewPodInfo(pod.DeepCopy())
+		require.NoError(t, err)
+		r := info.CalculateResource().Resource
+		want := map[string]int64{"pods": 1}
+		add := func(name string, n int64) {
+			if n != 0 {
+				want[name] = n
+			}
+		}
+		add("cpu", r.GetMilliCPU())
+		add("memory", r.GetMemory())
+		add("ephemeral-storage", r.GetEphemeralStorage())
+		for name, n := range r.GetScalarResources() {
+			add(string(name), n)
+		}
+		require.Equal(t, want, kube.Demand(pod), "pod %d: %s", i, pod)
+	}
+	for _, what := range []string{"init", "sidecar", "overhead", "pod-level", "resize", "infeasible", "deferred"} {
+		require.Greater(t, seen[what], 100, what)
+	}
+}
+
+// A drawer draws objects.
+type drawer struct{ *rand.Rand }
+
+func (d drawer) chance(p float64) bool { return d.Float64() < p }
+
+func (d drawer) requests() v1.ResourceList {
+	list := v1.ResourceList{}
+	for name, texts := range map[v1.ResourceName][]string{
+		"cpu":               {"0", "1", "100m", "1500m", "0.5", "1u", "2500u", "1k"},
+		"memory":            {"0", "1", "128Mi", "1.5Gi", "1G", "123456789", "100m"},
+		"ephemeral-storage": {"1Gi", "500M"},
+		"hugepages-2Mi":     {"2Mi", "64Mi"},
+		"example.com/gpu":   {"1", "4"},
+	} {
+		if d.chance(.5) {
+			list[name] = resource.MustParse(texts[d.IntN(len(texts))])
+		}
+	}
+	return list
+}
+
+// pod is a random pod; what it has is counted in seen.
+func (d drawer) pod(seen map[string]int) *v1.Pod {
+	p := podOf("x")
+	always := v1.ContainerRestartPolicyAlways
+	for i := range d.IntN(4) {
+		c := v1.Container{Name: fmt.Sprint("init-", i), Resources: v1.ResourceRequirements{Requests: d.requests()}}
+		if seen["init"]++; d.chance(.5) {
+			seen["sidecar"]++
+			c.RestartPolicy = &always
+		}
+		p.Spec.InitContainers = append(p.Spec.InitContainers, c)
+		p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, d.status(c.Name, seen)...)
+	}
+	for i := range 1 + d.IntN(3) {
+		c := v1.Container{Name: fmt.Sprint("c-", i), Resources: v1.ResourceRequirements{Requests: d.requests()}}
+		p.Spec.Containers = append(p.Spec.Containers, c)
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, d.status(c.Name, seen)...)
+	}
+	if d.chance(.3) {
+		seen["overhead"]++
+		p.Spec.Overhead = d.requests()
+	}
+	if d.chance(.3) {
+		seen["pod-level"]++
+		p.Spec.Resources = &v1.ResourceRequirements{Requests: d.requests()}
+	}
+	for what, reason := range map[string]string{"infeasible": v1.PodReasonInfeasible, "deferred": v1.PodReasonDeferred} {
+		if d.chance(.2) {
+			seen[what]++
+			p.Status.Conditions = []v1.PodCondition{{Type: v1.PodResizePending, Status: v1.ConditionTrue, Reason: reason}}
+		}
+	}
+	return p
+}
+
+func (d drawer) status(container string, seen map[string]int) []v1.ContainerStatus {
+	if d.chance(.5) {
+		return nil
+	}
+	s := v1.ContainerStatus{Name: container}
+	if d.chance(.7) {
+		seen["resize"]++
+		s.Resources = &v1.ResourceRequirements{Requests: d.requests()}
+	}
+	if d.chance(.5) {
+		s.AllocatedResources = d.requests()
+	}
+	return []v1.ContainerStatus{s}
+}
+
+func TestDemandIsBounded(t *testing.T) {
+	p := podOf("x", requests("cpu", "2T", "memory", "8Ei"))
+	require.Equal(t, map[string]int64{"cpu": binpack.MaxValue, "memory": binpack.MaxValue, "pods": 1}, kube.Demand(p))
+}
+
+// requests gives the pod one container more, which asks for name, amount, …
+func requests(pairs ...string) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		c := v1.Container{Name: fmt.Sprint("c", len(p.Spec.Containers)), Resources: v1.ResourceRequirements{Requests: list(pairs...)}}
+		p.Spec.Containers = append(p.Spec.Containers, c)
+	}
+}
+
+func list(pairs ...string) v1.ResourceList {
+	l := v1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		l[v1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return l
+}
+
+func TestFormat(t *testing.T) {
+	for _, tt := range []struct {
+		dimension string
+		n         int64
+		want      string
+	}{
+		{"cpu", 0, "0"}, {"cpu", 1500, "1500m"}, {"cpu", 3000, "3"}, {"cpu", 1, "1m"},
+		{"memory", 0, "0"}, {"memory", 1023, "1023"}, {"memory", 1 << 10, "1Ki"}, {"memory", 512 << 20, "512Mi"},
+		{"memory", 3 << 29, "1536Mi"}, {"memory", 1 << 40, "1Ti"}, {"memory", 1 << 50, "1024Ti"}, {"memory", 1000, "1000"},
+		{"example.com/gpu", 8, "8"}, {"pods", 110, "110"},
+	} {
+		got := kube.Format(tt.dimension, tt.n)
+		require.Equal(t, tt.want, got)
+		q := resource.MustParse(got) // as Kubernetes reads it
+		n := q.Value()
+		if tt.dimension == "cpu" {
+			n = q.MilliValue()
+		}
+		require.Equal(t, tt.n, n)
+	}
+}
