@@ -274,12 +274,9 @@ func (l *Ledger) setPolicy(e *Event) error {
 		delete(l.scorers, e.Role)
 		return nil
 	}
-	p, err := e.Policy.Policy()
+	p, err := usable(e.Policy)
 	if err != nil {
 		return fmt.Errorf("policy: %w", err)
-	}
-	if k := p.Knowledge(); k.Clock() || k == binpack.K2 {
-		return fmt.Errorf("policy: spec.knowledge %s: a live cluster has no end and no known totals; K0 and K1 work there", k)
 	}
 	l.policies[e.Role] = &policyInUse{e.Policy, e.Policy.Digest(), p}
 	delete(l.scorers, e.Role)
@@ -493,7 +490,10 @@ func (l *Ledger) instance() *binpack.Instance {
 	var refuses [][]string // by type: machines are of one type when they refuse the same
 	for i, m := range l.byIndex {
 		m.index = int32(i)
-		name := strings.Join(m.spec.Refuses, "\x00")
+		name := "" // who refuses the empty selector alone is not who refuses none
+		for _, selector := range m.spec.Refuses {
+			name += selector + "\x00"
+		}
 		t, ok := types[name]
 		if !ok {
 			t = int32(len(inst.Types))

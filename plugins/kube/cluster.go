@@ -116,11 +116,38 @@ func (c *Cluster) group(p *v1.Pod) *group {
 		}
 		return g
 	}
-	if !sameConstraints(g.pod, p) {
-		g.pod, g.terms = p, newTerms(p)
-		c.refresh()
+	if p.UID != "" && p.UID == g.pod.UID || newer(p, g.pod) {
+		c.speak(g, p)
 	}
 	return g
+}
+
+// speak lets a pod say what its group's constraints are.
+func (c *Cluster) speak(g *group, p *v1.Pod) {
+	same := sameConstraints(g.pod, p)
+	g.pod = p
+	if !same {
+		g.terms = newTerms(p)
+		c.refresh()
+	}
+}
+
+// silence looks for another pod to speak for a group when one that is gone did.
+func (c *Cluster) silence(g *group, gone types.UID) {
+	if g.pod.UID != gone {
+		return
+	}
+	var newest *v1.Pod
+	for n := range g.on {
+		for _, p := range n.pods {
+			if p.app.group == g && (newest == nil || newer(p.object, newest)) {
+				newest = p.object
+			}
+		}
+	}
+	if newest != nil {
+		c.speak(g, newest)
+	}
 }
 
 // SetRules replaces the rules.
@@ -266,6 +293,9 @@ func (c *Cluster) put(object *v1.Pod, a *App, n *node) {
 	}
 	if p.node != nil {
 		c.leave(object.UID, p)
+		if p.app.group != a.group {
+			c.silence(p.app.group, object.UID)
+		}
 	}
 	a.pods++
 	a.group.on[n]++
@@ -282,6 +312,7 @@ func (c *Cluster) remove(uid types.UID, p *pod) {
 func (c *Cluster) drop(uid types.UID, p *pod) {
 	c.leave(uid, p)
 	delete(c.pods, uid)
+	c.silence(p.app.group, uid)
 }
 
 // leave takes a pod off its node.

@@ -110,7 +110,7 @@ func (t *term) matches(pod *v1.Pod) bool {
 // A group is an app as limits and rules count it: pods of any size.
 type group struct {
 	name  string
-	pod   *v1.Pod // one of them; it says what the constraints are
+	pod   *v1.Pod // the newest of them says what the constraints are
 	terms []term  // its anti-affinity
 	apps  []*App
 

@@ -100,6 +100,14 @@ func sameConstraints(a, b *v1.Pod) bool {
 	return slices.EqualFunc(antiAffinity(a), antiAffinity(b), equalTerms)
 }
 
+// newer orders pods by age; what a controller is yet to make is the oldest.
+func newer(a, b *v1.Pod) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return b.CreationTimestamp.Before(&a.CreationTimestamp)
+	}
+	return a.UID > b.UID
+}
+
 func equalTerms(a, b v1.PodAffinityTerm) bool {
 	return metav1.FormatLabelSelector(a.LabelSelector) == metav1.FormatLabelSelector(b.LabelSelector) &&
 		metav1.FormatLabelSelector(a.NamespaceSelector) == metav1.FormatLabelSelector(b.NamespaceSelector) &&
