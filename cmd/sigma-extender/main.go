@@ -1,0 +1,216 @@
+// Command sigma-extender answers kube-scheduler's extender calls, for schedulers
+// that cannot be built with the plugin Sigma.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/golang/glog"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/component-base/metrics/legacyregistry"
+	_ "k8s.io/component-base/metrics/prometheus/version" // version metric
+	"k8s.io/klog/v2"
+
+	"github.com/sigma-scheduler/sigma/plugins/engine"
+	"github.com/sigma-scheduler/sigma/plugins/extender"
+)
+
+type options struct {
+	kubeconfig, bind, metricsBind string
+	cert, key, clientCA           string
+	maxRequestBytes               int64
+	assumeTTL                     time.Duration
+	verbosity                     int
+	engine                        engine.Options
+}
+
+func main() {
+	// glog would write files; klog is what the libraries speak.
+	_ = flag.Set("logtostderr", "true")
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := command().ExecuteContext(ctx); err != nil {
+		glog.Errorf("sigma-extender: %v", err)
+		glog.Flush()
+		os.Exit(1)
+	}
+	glog.Flush()
+}
+
+func command() *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:           "sigma-extender",
+		Short:         "Answers kube-scheduler's extender calls by a placement policy",
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), &o) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the pod's service account")
+	flags.StringVar(&o.bind, "bind-address", ":8443", "address of /filter and /prioritize")
+	flags.StringVar(&o.metricsBind, "metrics-bind-address", ":8080", "address of /metrics, /healthz and /readyz, in plain HTTP")
+	flags.StringVar(&o.cert, "tls-cert-file", "", "certificate, read again when it changes; without it only loopback addresses are served")
+	flags.StringVar(&o.key, "tls-private-key-file", "", "its key")
+	flags.StringVar(&o.clientCA, "client-ca-file", "", "authority that callers' certificates have to be of; empty: callers need none")
+	flags.Int64Var(&o.maxRequestBytes, "max-request-bytes", 64<<20, "largest request")
+	flags.DurationVar(&o.assumeTTL, "assume-ttl", 30*time.Second, "how long a pod is taken to be where it was put before the cluster says so")
+	flags.IntVarP(&o.verbosity, "v", "v", 0, "verbosity of the log")
+	addEngineFlags(flags, &o.engine)
+	return cmd
+}
+
+func addEngineFlags(flags *pflag.FlagSet, o *engine.Options) {
+	flags.StringVar(&o.PolicyName, "policy-name", "general", "PlacementPolicy that decides")
+	flags.StringVar(&o.CanaryName, "canary-policy-name", "", "PlacementPolicy that decides for a share of the workloads")
+	flags.StringVar(&o.AppLabel, "app-label", "", "label whose value is a pod's app; empty: the app is the pod's topmost controller")
+	flags.StringVar(&o.Fleet, "fleet", "open", "open: empty nodes stay empty as long as they can; fixed: all nodes are candidates")
+	flags.StringVar(&o.DecisionLog, "decision-log", "", "file to append decisions to")
+	flags.DurationVar(&o.Deadline, "deadline", 0, "how long one pod's scores may take before Best-Fit decides; 0: as long as they take")
+	flags.DurationVar(&o.ForecastAge, "forecast-max-age", 5*time.Minute, "age at which a forecast is stale and Best-Fit decides")
+}
+
+func (o *options) validate() error {
+	switch {
+	case o.engine.PolicyName == "":
+		return errors.New("--policy-name is empty")
+	case o.engine.CanaryName == o.engine.PolicyName:
+		return fmt.Errorf("--canary-policy-name %q is the --policy-name too", o.engine.CanaryName)
+	case o.engine.Fleet != "open" && o.engine.Fleet != "fixed":
+		return fmt.Errorf("--fleet %q: want open or fixed", o.engine.Fleet)
+	case o.engine.Deadline < 0:
+		return fmt.Errorf("--deadline %v: want 0 or more", o.engine.Deadline)
+	case o.engine.ForecastAge <= 0:
+		return fmt.Errorf("--forecast-max-age %v: want more than 0", o.engine.ForecastAge)
+	case o.assumeTTL <= 0:
+		return fmt.Errorf("--assume-ttl %v: want more than 0", o.assumeTTL)
+	case o.maxRequestBytes <= 0:
+		return fmt.Errorf("--max-request-bytes %d: want more than 0", o.maxRequestBytes)
+	case (o.cert == "") != (o.key == ""):
+		return errors.New("--tls-cert-file and --tls-private-key-file need each other")
+	case o.clientCA != "" && o.cert == "":
+		return errors.New("--client-ca-file needs --tls-cert-file")
+	case o.cert == "" && !loopback(o.bind):
+		return fmt.Errorf("--bind-address %s without --tls-cert-file: only a loopback address is served in plain HTTP", o.bind)
+	}
+	return nil
+}
+
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
+}
+
+// run serves until ctx ends.
+func run(ctx context.Context, o *options) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	var level klog.Level
+	if err := level.Set(fmt.Sprint(o.verbosity)); err != nil {
+		return err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	if err != nil {
+		return err
+	}
+	config.QPS, config.Burst = 50, 100
+	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, "sigma-extender"))
+	if err != nil {
+		return err
+	}
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
+	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+		return err
+	}
+	defer broadcaster.Shutdown()
+	o.engine.Profile, o.engine.Top = "extender", extender.Levels
+	o.engine.Recorder = broadcaster.NewRecorder(scheme.Scheme, "sigma-extender")
+	e, err := engine.New(o.engine)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := e.Close(); err != nil {
+			glog.Errorf("cannot close the decision log: %v", err)
+		}
+	}()
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(slim))
+	server, err := extender.New(extender.Options{Engine: e, AssumeTTL: o.assumeTTL, MaxRequestBytes: o.maxRequestBytes}, factory)
+	if err != nil {
+		return err
+	}
+	e.Follow(ctx, factory)
+	factory.Start(ctx.Done())
+	if _, err := e.Watch(ctx, config); err != nil {
+		return err
+	}
+	return serve(ctx, o, server)
+}
+
+// slim drops what nobody here reads and every object carries.
+func slim(object any) (any, error) {
+	if m, err := meta.Accessor(object); err == nil {
+		m.SetManagedFields(nil)
+	}
+	return object, nil
+}
+
+// serve answers until ctx ends, then finishes the calls that are under way.
+func serve(ctx context.Context, o *options, s *extender.Server) error {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", legacyregistry.Handler())
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := s.Ready(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write([]byte("ok"))
+	})
+	config, err := tlsConfig(o)
+	if err != nil {
+		return err
+	}
+	calls := &http.Server{
+		Addr: o.bind, Handler: s.Handler(), TLSConfig: config,
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 5 * time.Minute,
+	}
+	plain := &http.Server{Addr: o.metricsBind, Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second}
+	failed := make(chan error, 2)
+	go func() { failed <- plain.ListenAndServe() }()
+	go func() {
+		if config != nil {
+			failed <- calls.ListenAndServeTLS("", "")
+		} else {
+			failed <- calls.ListenAndServe()
+		}
+	}()
+	glog.Infof("answering on %s, metrics on %s", o.bind, o.metricsBind)
+	select {
+	case err = <-failed:
+	case <-ctx.Done():
+	}
+	finish, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return errors.Join(err, calls.Shutdown(finish), plain.Shutdown(finish))
+}

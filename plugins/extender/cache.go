@@ -1,0 +1,194 @@
+package extender
+
+import (
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/sigma-scheduler/sigma/plugins/engine"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
+)
+
+// view is the cluster as the informers have it, and the pods that are taken for
+// granted.
+type view struct {
+	engine *engine.Engine
+	ttl    time.Duration
+	now    func() time.Time
+
+	mu      sync.Mutex
+	nodes   map[string]*v1.Node
+	pods    map[types.UID]*v1.Pod            // that have a node
+	on      map[string]map[types.UID]*v1.Pod // by node, assumed ones included
+	dirty   map[string]bool                  // nodes that changed since the last visit
+	assumed map[types.UID]assumption
+}
+
+type assumption struct {
+	pod     *v1.Pod // with its node
+	expires time.Time
+}
+
+func newView(e *engine.Engine, ttl time.Duration, now func() time.Time) *view {
+	return &view{
+		engine: e, ttl: ttl, now: now,
+		nodes: map[string]*v1.Node{}, pods: map[types.UID]*v1.Pod{}, on: map[string]map[types.UID]*v1.Pod{},
+		dirty: map[string]bool{}, assumed: map[types.UID]assumption{},
+	}
+}
+
+// follow keeps the view up to date; synced reports that all there is was read.
+func (v *view) follow(factory informers.SharedInformerFactory) (synced []cache.InformerSynced, err error) {
+	nodes, err := factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { v.setNode(o.(*v1.Node)) },
+		UpdateFunc: func(_, o any) { v.setNode(o.(*v1.Node)) },
+		DeleteFunc: func(o any) {
+			if n, ok := last(o).(*v1.Node); ok {
+				v.removeNode(n.Name)
+			}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	pods, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { v.setPod(o.(*v1.Pod)) },
+		UpdateFunc: func(_, o any) { v.setPod(o.(*v1.Pod)) },
+		DeleteFunc: func(o any) {
+			if p, ok := last(o).(*v1.Pod); ok {
+				v.removePod(p)
+			}
+		},
+	})
+	return []cache.InformerSynced{nodes.HasSynced, pods.HasSynced}, err
+}
+
+// last is the last known state of a deleted object.
+func last(o any) any {
+	if final, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		return final.Obj
+	}
+	return o
+}
+
+func (v *view) setNode(n *v1.Node) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.nodes[n.Name] = n
+	v.dirty[n.Name] = true
+}
+
+func (v *view) removeNode(name string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.nodes, name)
+	v.dirty[name] = true
+}
+
+// setPod notes where a pod is. What was taken for granted of it no longer is.
+func (v *view) setPod(p *v1.Pod) {
+	if p.Spec.NodeName == "" {
+		return
+	}
+	v.mu.Lock()
+	_, granted := v.assumed[p.UID]
+	before := v.pods[p.UID]
+	switch {
+	case kube.Ended(p):
+		v.drop(p.UID)
+	default:
+		if granted {
+			v.drop(p.UID)
+		}
+		v.pods[p.UID] = p
+		v.put(p)
+	}
+	v.mu.Unlock()
+	if before == nil && !granted && !kube.Ended(p) {
+		v.engine.Bound(p)
+	}
+}
+
+func (v *view) removePod(p *v1.Pod) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.drop(p.UID)
+}
+
+// put notes a pod on its node.
+func (v *view) put(p *v1.Pod) {
+	name := p.Spec.NodeName
+	if v.on[name] == nil {
+		v.on[name] = map[types.UID]*v1.Pod{}
+	}
+	v.on[name][p.UID] = p
+	v.dirty[name] = true
+}
+
+// drop forgets a pod wherever it is, or was taken to be.
+func (v *view) drop(uid types.UID) {
+	for _, p := range []*v1.Pod{v.pods[uid], v.assumed[uid].pod} {
+		if p != nil {
+			delete(v.on[p.Spec.NodeName], uid)
+			v.dirty[p.Spec.NodeName] = true
+		}
+	}
+	delete(v.pods, uid)
+	delete(v.assumed, uid)
+}
+
+// assume takes a pod to be on a node until the cluster says where it is, or until
+// it has not said so for long.
+func (v *view) assume(p *v1.Pod, node string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.pods[p.UID] != nil { // the cluster was faster
+		return
+	}
+	placed := p.DeepCopy()
+	placed.Spec.NodeName = node
+	v.assumed[p.UID] = assumption{placed, v.now().Add(v.ttl)}
+	v.put(placed)
+}
+
+// expire gives up what was taken for granted for too long, and of the pod that is
+// asked about: that came to nothing.
+func (v *view) expire(asked types.UID) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	now := v.now()
+	for uid, a := range v.assumed {
+		if uid == asked || now.After(a.expires) {
+			v.engine.Undo(a.pod)
+			v.drop(uid)
+		}
+	}
+}
+
+// visit gives the engine the nodes that changed.
+func (v *view) visit(all bool, set func(engine.Node), gone func(string)) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if all {
+		for name := range v.nodes {
+			v.dirty[name] = true
+		}
+	}
+	for name := range v.dirty {
+		n, ok := v.nodes[name]
+		if !ok {
+			gone(name)
+			continue
+		}
+		node := engine.Node{Object: n}
+		for _, p := range v.on[name] {
+			node.Pods = append(node.Pods, p)
+		}
+		set(node)
+	}
+	clear(v.dirty)
+}

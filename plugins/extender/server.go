@@ -1,0 +1,230 @@
+package extender
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"github.com/sigma-scheduler/sigma/plugins/engine"
+)
+
+// Levels is the number of nodes that an extender can tell apart: the best gets
+// 10, the next 9, and so on.
+const Levels = int(extenderv1.MaxExtenderPriority)
+
+// Options of a server.
+type Options struct {
+	Engine *engine.Engine
+	// AssumeTTL is how long a pod is taken to be where we put it, before the
+	// cluster says so.
+	AssumeTTL time.Duration
+	// MaxRequestBytes is the size above which a request is refused.
+	MaxRequestBytes int64
+	Now             func() time.Time // nil = the clock
+}
+
+// A Server answers an extender's calls.
+type Server struct {
+	opt    Options
+	view   *view
+	synced []cache.InformerSynced
+	ready  atomic.Bool
+	// One call at a time: what one decides, the next has to see.
+	mu sync.Mutex
+}
+
+var (
+	// Upstream ignores an error of prioritize, and logs it at a level that nobody
+	// reads.
+	requests = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: "sigma", Name: "extender_requests_total", StabilityLevel: metrics.ALPHA,
+		Help: "Calls of the extender, by verb and HTTP status.",
+	}, []string{"verb", "code"})
+	requestSeconds = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Subsystem: "sigma", Name: "extender_request_duration_seconds", StabilityLevel: metrics.ALPHA,
+		Help:    "Time to answer a call of the extender.",
+		Buckets: metrics.ExponentialBuckets(0.0001, 2, 14),
+	}, []string{"verb"})
+	register sync.Once
+)
+
+// New is a server that follows the cluster through a factory, whose informers
+// somebody else starts.
+func New(opt Options, factory informers.SharedInformerFactory) (*Server, error) {
+	register.Do(func() { legacyregistry.MustRegister(requests, requestSeconds) })
+	if opt.Now == nil {
+		opt.Now = time.Now
+	}
+	s := &Server{opt: opt, view: newView(opt.Engine, opt.AssumeTTL, opt.Now)}
+	var err error
+	s.synced, err = s.view.follow(factory)
+	return s, err
+}
+
+// Ready reports whether the cluster has been read, nil = it has.
+func (s *Server) Ready() error {
+	if s.ready.Load() {
+		return nil
+	}
+	for _, synced := range s.synced {
+		if !synced() {
+			return errors.New("nodes and pods are not read yet")
+		}
+	}
+	s.ready.Store(true)
+	return nil
+}
+
+// Handler answers /filter and /prioritize.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("POST /filter", s.answer("filter", s.filter))
+	mux.Handle("POST /prioritize", s.answer("prioritize", s.prioritize))
+	return mux
+}
+
+// httpError is an error with the status that it is answered with.
+type httpError struct {
+	status int
+	text   string
+}
+
+func (e *httpError) Error() string { return e.text }
+
+// answer reads a call, has it answered, and counts what came of it.
+func (s *Server) answer(verb string, do func(*http.Request, *extenderv1.ExtenderArgs) (any, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begin := s.opt.Now()
+		result, err := s.call(w, r, do)
+		status := http.StatusOK
+		if err != nil {
+			status = http.StatusInternalServerError
+			if e := (*httpError)(nil); errors.As(err, &e) {
+				status = e.status
+			}
+			klog.FromContext(r.Context()).Error(err, "An extender call failed", "verb", verb, "status", status)
+			http.Error(w, err.Error(), status)
+		} else {
+			w.Header().Set("Content-Type", "application/json")
+			if err := json.NewEncoder(w).Encode(result); err != nil {
+				klog.FromContext(r.Context()).Error(err, "Cannot send an answer", "verb", verb)
+			}
+		}
+		requests.WithLabelValues(verb, strconv.Itoa(status)).Inc()
+		requestSeconds.WithLabelValues(verb).Observe(s.opt.Now().Sub(begin).Seconds())
+	})
+}
+
+func (s *Server) call(w http.ResponseWriter, r *http.Request, do func(*http.Request, *extenderv1.ExtenderArgs) (any, error)) (result any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	if err := s.Ready(); err != nil {
+		return nil, &httpError{http.StatusServiceUnavailable, err.Error()}
+	}
+	var args extenderv1.ExtenderArgs
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, s.opt.MaxRequestBytes)).Decode(&args); err != nil {
+		if e := (*http.MaxBytesError)(nil); errors.As(err, &e) {
+			return nil, &httpError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is larger than %d bytes", e.Limit)}
+		}
+		return nil, &httpError{http.StatusBadRequest, "the request is no ExtenderArgs: " + err.Error()}
+	}
+	switch {
+	case args.Pod == nil:
+		return nil, &httpError{http.StatusBadRequest, "Pod is missing"}
+	case args.Pod.UID == "":
+		return nil, &httpError{http.StatusBadRequest, "Pod.metadata.uid is missing"}
+	case args.NodeNames == nil && args.Nodes == nil:
+		return nil, &httpError{http.StatusBadRequest, "NodeNames and Nodes are missing"}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return do(r, &args)
+}
+
+// namesOf are the names of the nodes that a call is about.
+func namesOf(args *extenderv1.ExtenderArgs) []string {
+	if args.NodeNames != nil {
+		return *args.NodeNames
+	}
+	names := make([]string, len(args.Nodes.Items))
+	for i := range args.Nodes.Items {
+		names[i] = args.Nodes.Items[i].Name
+	}
+	return names
+}
+
+// filter refuses the nodes that a rule closes to the pod. Preemption does not help
+// there, as far as upstream can know: it does not ask us what would.
+func (s *Server) filter(_ *http.Request, args *extenderv1.ExtenderArgs) (any, error) {
+	s.sync(args.Pod.UID)
+	check := s.opt.Engine.Check(args.Pod)
+	result := &extenderv1.ExtenderFilterResult{FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{}}
+	open := map[string]bool{}
+	names := make([]string, 0, len(namesOf(args)))
+	for _, name := range namesOf(args) {
+		if check != nil {
+			if why := check.Refuses(name); why != "" {
+				result.FailedAndUnresolvableNodes[name] = why
+				continue
+			}
+		}
+		open[name] = true
+		names = append(names, name)
+	}
+	if args.NodeNames != nil {
+		result.NodeNames = &names
+		return result, nil
+	}
+	result.Nodes = &v1.NodeList{Items: []v1.Node{}}
+	for i := range args.Nodes.Items {
+		if open[args.Nodes.Items[i].Name] {
+			result.Nodes.Items = append(result.Nodes.Items, args.Nodes.Items[i])
+		}
+	}
+	return result, nil
+}
+
+// prioritize ranks the nodes and takes the first one for granted.
+func (s *Server) prioritize(r *http.Request, args *extenderv1.ExtenderArgs) (any, error) {
+	s.sync(args.Pod.UID)
+	names := namesOf(args)
+	v := s.opt.Engine.Rank(r.Context(), args.Pod, names)
+	scores := make(map[string]int64, Levels)
+	if v.Decides {
+		for i, ranked := range v.Ranked[:min(len(v.Ranked), Levels)] {
+			scores[ranked.Node] = extenderv1.MaxExtenderPriority - int64(i)
+		}
+		if len(v.Ranked) > 0 {
+			s.opt.Engine.Reserve(args.Pod, v.Ranked[0].Node, v)
+			s.view.assume(args.Pod, v.Ranked[0].Node)
+		}
+	}
+	out := make(extenderv1.HostPriorityList, len(names))
+	for i, name := range names {
+		out[i] = extenderv1.HostPriority{Host: name, Score: scores[name]}
+	}
+	return out, nil
+}
+
+// sync brings the engine up to date before a pod is decided on.
+func (s *Server) sync(pod types.UID) {
+	s.view.expire(pod)
+	s.opt.Engine.Sync(s.view.visit)
+}
