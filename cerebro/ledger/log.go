@@ -51,22 +51,22 @@ func (l *Log) endLine() (err error) {
 	return l.flush()
 }
 
-// Write numbers the events and appends them, all of them or none.
+// Write numbers the events and appends them, all of them or none. The numbers of
+// those that could not be written are used up: a reader sees that they are missing.
 func (l *Log) Write(events ...*Event) error {
-	seq := l.seq
+	var failed error
 	for _, e := range events {
-		seq++
-		e.Seq = seq
-		if err := l.enc.Encode(e); err != nil {
-			l.buf.Reset()
-			return fmt.Errorf("%s: event %d: %w", l.file.Name(), e.Seq, err)
+		l.seq++
+		e.Seq = l.seq
+		if err := l.enc.Encode(e); err != nil && failed == nil {
+			failed = fmt.Errorf("%s: event %d: %w", l.file.Name(), e.Seq, err)
 		}
 	}
-	if err := l.flush(); err != nil {
-		return err
+	if failed != nil {
+		l.buf.Reset()
+		return failed
 	}
-	l.seq = seq
-	return nil
+	return l.flush()
 }
 
 // flush appends what is in the buffer. Of what fails half way, nothing stays.

@@ -10,7 +10,7 @@ import (
 // A Verdict is what came of computing the decisions of a log again.
 type Verdict struct {
 	Events    int
-	Starts    int            // of the scheduler
+	Starts    int // of the scheduler
 	Decisions int
 	Causes    map[string]int // of all decisions
 	Agreed    int            // of those with the cause policy
@@ -61,20 +61,20 @@ func Verify(name string, in io.Reader) (*Verdict, error) {
 			return v, err
 		}
 		v.Events++
-		switch e.Kind {
-		case KindStart:
+		if e.Kind == KindStart {
 			v.Starts++
 			seq = e.Seq - 1
-		case KindDecide:
+		}
+		if e.Seq != seq+1 {
+			return v, fmt.Errorf("%s:%d: seq %d follows %d: lines are missing", name, r.Line(), e.Seq, seq)
+		}
+		if e.Kind == KindDecide {
 			if v.First, err = v.check(l, e, r.Line()); err != nil {
-				return v, fmt.Errorf("%s:%d: %w", name, r.Line(), err)
+				return v, fmt.Errorf("%s:%d: decide: %w", name, r.Line(), err)
 			}
 			if v.First != nil {
 				return v, nil
 			}
-		}
-		if e.Seq != seq+1 {
-			return v, fmt.Errorf("%s:%d: seq %d follows %d: lines are missing", name, r.Line(), e.Seq, seq)
 		}
 		if err := l.Apply(e); err != nil {
 			return v, fmt.Errorf("%s:%d: %s: %w", name, r.Line(), e.Kind, err)
@@ -85,13 +85,13 @@ func Verify(name string, in io.Reader) (*Verdict, error) {
 // check computes a decision and says how it differs.
 func (v *Verdict) check(l *Ledger, e *Event, line int) (*Difference, error) {
 	if e.Decision == nil || e.Cause == "" {
-		return nil, errors.New("decide: cause is missing")
+		return nil, errors.New("cause is missing")
 	}
 	v.Decisions++
 	v.Causes[e.Cause]++
 	app := l.AppIndex(e.App)
 	if app < 0 {
-		return nil, fmt.Errorf("decide: app %q is unknown", e.App)
+		return nil, fmt.Errorf("app %q is unknown", e.App)
 	}
 	if m := l.MachineIndex(e.Node); m >= 0 && !l.state.Fits(app, m) {
 		v.Refused++
@@ -156,7 +156,7 @@ func (l *Ledger) roleOf(e *Event) (Role, error) {
 			return role, nil
 		}
 	}
-	return "", fmt.Errorf("decide: policyDigest %q is none of a policy in use", e.PolicyDigest)
+	return "", fmt.Errorf("policyDigest %q is none of a policy in use", e.PolicyDigest)
 }
 
 // passed are the machines that took the pod: those that our own model allows,

@@ -1,0 +1,649 @@
+package ledger_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/benchdata/policies"
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/cerebro/ledger"
+)
+
+// A dice gives numbers in [0, n): a seeded generator, or the bytes of a fuzzer.
+type dice interface{ IntN(n int) int }
+
+func seeded(seed uint64) dice { return rand.New(rand.NewPCG(seed, 4)) }
+
+func oneOf[T any](d dice, values ...T) T { return values[d.IntN(len(values))] }
+
+// shipped is a policy that Sigma ships.
+func shipped(tb testing.TB, name string) *policy.Object {
+	tb.Helper()
+	if object, ok := parsed.Load(name); ok {
+		out := object.(policy.Object)
+		return &out
+	}
+	text, err := policies.Files.ReadFile(name + ".yaml")
+	require.NoError(tb, err)
+	object, err := policy.Parse(name, text)
+	require.NoError(tb, err)
+	object.Spec.Provenance = nil // long, and of no effect
+	parsed.Store(name, *object)
+	return object
+}
+
+// parsed are policies by name: reading one takes a millisecond.
+var parsed sync.Map
+
+// livePolicies are those shipped ones that a live cluster can use.
+var livePolicies = []string{
+	"general-k0", "general-k0-fixed", "general-k0-plain", "general-k1", "general-k1-churn", "hand-k0", "hand-k1",
+}
+
+// anyPolicy is a shipped one, or one that looks at everything there is.
+func anyPolicy(tb testing.TB, d dice) *policy.Object {
+	if d.IntN(4) > 0 {
+		return shipped(tb, oneOf(d, livePolicies...))
+	}
+	object := shipped(tb, "general-k1")
+	object.Metadata.Name = "drawn"
+	object.Spec.Knowledge = oneOf(d, "K0", "K1")
+	object.Spec.Features = policy.FeatureNames()
+	for i, name := range object.Spec.Features {
+		if name == "util:<dimension>" {
+			object.Spec.Features[i] = "util:" + oneOf(d, "cpu", "memory", "disk")
+		}
+	}
+	object.Spec.Weights = make([]float64, len(object.Spec.Features))
+	for i := range object.Spec.Weights {
+		object.Spec.Weights[i] = float64(d.IntN(2001)-1000) / 1000
+	}
+	object.Spec.Parameters = map[string]float64{"eta": 2, "z": .1, "q": 1}
+	if object.Spec.Knowledge == "K0" || d.IntN(2) == 0 {
+		object.Spec.Parameters["alpha"] = 1
+	}
+	return object
+}
+
+// A scene is a cluster that lives: random things happen to it, and a live loop
+// decides, as the scheduler's does.
+type scene struct {
+	tb     testing.TB
+	d      dice
+	l      *ledger.Ledger
+	w      *world
+	events []*ledger.Event
+	// decided is told of every decision before it is booked.
+	decided  func(role ledger.Role, app int32, passed []int32)
+	shapes   int // of machines: few make ties
+	demands  int // shapes of apps
+	nodes    int // drawn so far, as apps and pods
+	apps     int
+	pods     int
+	failures []string // pods whose binding failed
+	time     float64
+	busy     bool // machines, apps and rules change, too
+}
+
+func newScene(tb testing.TB, d dice) *scene {
+	s := &scene{tb: tb, d: d, l: ledger.New(), busy: true, shapes: 2 + d.IntN(4), demands: 2 + d.IntN(4), time: 1.7e9}
+	s.begin(oneOf(d, "open", "fixed"))
+	return s
+}
+
+// begin starts the scheduler: all there is is told, as informers do.
+func (s *scene) begin(fleet string) {
+	s.do(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{
+		Version: ledger.Version, Profile: "sigma", Fleet: fleet, Units: map[string]string{"cpu": "m"},
+	}})
+	s.failures = nil
+	for range 3 + s.d.IntN(12) {
+		s.nodeComes()
+	}
+	for range 2 + s.d.IntN(8) {
+		s.appComes()
+	}
+	s.rules()
+	s.forecast()
+	s.policy(ledger.Primary)
+	if s.d.IntN(2) == 0 {
+		s.policy(ledger.Canary)
+	}
+}
+
+// do books an event with everyone who keeps books.
+func (s *scene) do(e *ledger.Event) {
+	s.tb.Helper()
+	s.time += float64(s.d.IntN(100)) / 8
+	e.Time = s.time
+	require.NoError(s.tb, s.l.Apply(e), "event %d: %+v", len(s.events), e)
+	s.events = append(s.events, e)
+	if e.Kind == ledger.KindStart {
+		s.w = newWorld()
+	}
+	s.w.apply(e)
+}
+
+func (s *scene) step() {
+	switch n := s.d.IntN(100); {
+	case n < 50:
+		s.decide()
+	case n < 64:
+		s.remove()
+	case n < 68:
+		s.fail()
+	case n < 74:
+		s.find()
+	case n < 78:
+		s.forecast()
+	case n < 80:
+		s.policy(oneOf(s.d, ledger.Primary, ledger.Canary))
+	case !s.busy:
+		s.decide()
+	case n < 83:
+		s.nodeComes()
+	case n < 90:
+		s.nodeChanges()
+	case n < 91:
+		s.nodeGoes()
+	case n < 94:
+		s.appComes()
+	case n < 96:
+		s.appChanges()
+	case n < 98:
+		s.appGoes()
+	default:
+		s.rules()
+	}
+}
+
+func (s *scene) nodeComes() {
+	s.nodes++
+	// Names ascend otherwise than machines come.
+	name := fmt.Sprintf("n%02d-%d", s.nodes*37%100, s.nodes)
+	s.do(&ledger.Event{Kind: ledger.KindNode, Node: name, Machine: s.machine()})
+}
+
+func (s *scene) machine() *ledger.Machine {
+	size := int64(1 + s.d.IntN(s.shapes))
+	m := &ledger.Machine{
+		Capacity: map[string]int64{"cpu": 4000 * size, "memory": 16 * size, "pods": 5 + 5*size},
+		Cost:     1, Cordoned: s.d.IntN(10) == 0,
+	}
+	if s.d.IntN(3) == 0 {
+		m.Capacity["disk"] = 8
+	}
+	for _, selector := range []string{"a", "b"} {
+		if s.d.IntN(3) == 0 {
+			m.Refuses = append(m.Refuses, selector)
+		}
+	}
+	return m
+}
+
+func (s *scene) nodeChanges() {
+	name, ok := s.someNode()
+	if !ok {
+		return
+	}
+	m := s.machine()
+	if s.d.IntN(2) == 0 { // only its state
+		was := *s.w.nodes[name]
+		was.Cordoned = !was.Cordoned
+		m = &was
+	}
+	s.do(&ledger.Event{Kind: ledger.KindNode, Node: name, Machine: m})
+}
+
+func (s *scene) nodeGoes() {
+	if name, ok := s.someNode(); ok {
+		s.do(&ledger.Event{Kind: ledger.KindForget, Node: name})
+	}
+}
+
+func (s *scene) someNode() (string, bool) {
+	names := slices.Sorted(maps.Keys(s.w.nodes))
+	if len(names) == 0 {
+		return "", false
+	}
+	return names[s.d.IntN(len(names))], true
+}
+
+func (s *scene) appComes() {
+	s.apps++
+	s.do(&ledger.Event{Kind: ledger.KindApp, App: fmt.Sprintf("a%02d-%d", s.apps*37%100, s.apps), Spec: s.spec()})
+}
+
+func (s *scene) spec() *ledger.App {
+	size := int64(1 + s.d.IntN(s.demands))
+	spec := &ledger.App{
+		Group:    fmt.Sprint("g", s.d.IntN(3+s.apps)),
+		Selector: oneOf(s.d, "", "", "a", "b", "c"),
+		Demand:   map[string]int64{"cpu": 500 * size, "memory": int64(1 + s.d.IntN(3)), "pods": 1},
+
+		MaxPerMachine: oneOf[int32](s.d, 0, 1, 1, 2, 3),
+		SpreadMin:     oneOf[int32](s.d, 0, 0, 0, 2, 4),
+	}
+	if s.d.IntN(6) == 0 {
+		spec.Demand["disk"] = 1
+	}
+	return spec
+}
+
+func (s *scene) someApp() (string, bool) {
+	names := slices.Sorted(maps.Keys(s.w.apps))
+	if len(names) == 0 {
+		return "", false
+	}
+	return names[s.d.IntN(len(names))], true
+}
+
+func (s *scene) appChanges() {
+	if name, ok := s.someApp(); ok {
+		s.do(&ledger.Event{Kind: ledger.KindApp, App: name, Spec: s.spec()})
+	}
+}
+
+// appGoes forgets an app once nothing of it stands.
+func (s *scene) appGoes() {
+	name, ok := s.someApp()
+	if !ok {
+		return
+	}
+	for _, uid := range s.w.uids() {
+		if p := s.w.pods[uid]; p.app == name && p.node != "" {
+			s.do(&ledger.Event{Kind: ledger.KindRemove, UID: uid})
+		}
+	}
+	s.do(&ledger.Event{Kind: ledger.KindForget, App: name})
+	s.failures = slices.DeleteFunc(s.failures, func(uid string) bool { return s.w.pods[uid] == nil })
+}
+
+func (s *scene) rules() {
+	e := &ledger.Event{Kind: ledger.KindRule, Reset: s.d.IntN(2) == 0}
+	for range s.d.IntN(5) {
+		e.Rules = append(e.Rules, ledger.Rule{
+			App: fmt.Sprint("g", s.d.IntN(3+s.apps)), Other: fmt.Sprint("g", s.d.IntN(3+s.apps)), Max: int32(s.d.IntN(3)),
+		})
+	}
+	s.do(e)
+}
+
+func (s *scene) forecast() {
+	e := &ledger.Event{Kind: ledger.KindForecast, Expected: map[string]float64{}}
+	for range 1 + s.d.IntN(4) {
+		if name, ok := s.someApp(); ok {
+			e.Expected[name] = float64(s.d.IntN(30) - 2)
+		}
+	}
+	s.do(e)
+}
+
+func (s *scene) policy(role ledger.Role) {
+	e := &ledger.Event{Kind: ledger.KindPolicy, Role: role, Policy: anyPolicy(s.tb, s.d)}
+	if role == ledger.Canary && s.d.IntN(3) == 0 {
+		e.Policy = nil
+	}
+	s.do(e)
+}
+
+// find tells of a pod that somebody else placed, whatever we think of it.
+func (s *scene) find() {
+	app, okApp := s.someApp()
+	node, okNode := s.someNode()
+	if !okApp || !okNode {
+		return
+	}
+	uid := s.newPod()
+	if standing := s.w.standing(); s.d.IntN(4) == 0 && len(standing) > 0 { // ours, confirmed
+		uid = standing[s.d.IntN(len(standing))]
+		app, node = s.w.pods[uid].app, s.w.pods[uid].node
+	}
+	s.do(&ledger.Event{Kind: ledger.KindPlace, Pod: "ns/" + uid, UID: uid, App: app, Node: node})
+}
+
+func (s *scene) newPod() string {
+	s.pods++
+	return fmt.Sprint("p", s.pods)
+}
+
+func (s *scene) remove() {
+	if uids := s.w.uids(); len(uids) > 0 {
+		uid := uids[s.d.IntN(len(uids))]
+		s.do(&ledger.Event{Kind: ledger.KindRemove, UID: uid})
+		s.failures = slices.DeleteFunc(s.failures, func(other string) bool { return other == uid })
+	}
+}
+
+func (s *scene) fail() {
+	standing := s.w.standing()
+	if len(standing) == 0 {
+		return
+	}
+	uid := standing[s.d.IntN(len(standing))]
+	s.do(&ledger.Event{Kind: ledger.KindFailed, UID: uid})
+	s.failures = append(s.failures, uid)
+}
+
+// decide places a pod as the scheduler does: filters, then the policy.
+func (s *scene) decide() {
+	name, ok := s.someApp()
+	if !ok {
+		return
+	}
+	uid := ""
+	if len(s.failures) > 0 && s.d.IntN(2) == 0 { // once more
+		uid = s.failures[0]
+		name = s.w.pods[uid].app
+	}
+	app := s.l.AppIndex(name)
+	passed := s.filter(app)
+	if len(passed) == 0 {
+		s.remove() // it waits until something goes
+		return
+	}
+	if uid == "" {
+		uid = s.newPod()
+	} else {
+		s.failures = s.failures[1:]
+	}
+	e := &ledger.Event{Kind: ledger.KindDecide, Pod: "ns/" + uid, UID: uid, App: name, Decision: &ledger.Decision{Cause: ledger.CausePolicy, Mode: "live"}}
+	e.Infeasible, e.Extra = s.l.Differ(app, passed)
+	role := ledger.Primary
+	if object, _ := s.l.Policy(ledger.Canary); object != nil && s.d.IntN(3) == 0 {
+		role = ledger.Canary
+	}
+	_, e.PolicyDigest = s.l.Policy(role)
+	if s.decided != nil {
+		s.decided(role, app, passed)
+	}
+	ranked, err := s.l.Order(role, app, passed, 2, nil)
+	require.NoError(s.tb, err)
+	require.NotEmpty(s.tb, ranked)
+	e.Node, e.Score = s.l.NodeName(ranked[0].Machine), ranked[0].Score
+	if len(ranked) > 1 {
+		e.RunnerUp, e.RunnerUpScore = s.l.NodeName(ranked[1].Machine), ranked[1].Score
+	}
+	anyNode := s.l.NodeName(passed[s.d.IntN(len(passed))])
+	switch n := s.d.IntN(40); {
+	case len(passed) == 1:
+		e.Cause = ledger.CauseSingle
+	case n == 0:
+		e.Node, e.Cause = anyNode, ledger.CauseNominated
+	case n == 1:
+		e.Node, e.Cause = anyNode, ledger.CauseNeutral
+	case n == 2:
+		e.Node, e.Cause = anyNode, ledger.CauseFallback+"panic"
+	case n < 6: // it only watches, or was outvoted
+		e.Choice, e.Node, e.Mode = e.Node, anyNode, "shadow"
+	}
+	s.do(e)
+}
+
+// filter are the machines that pass a cluster's filters: those that our own model
+// allows, less what others refuse, and now and then one that it does not allow.
+func (s *scene) filter(app int32) []int32 {
+	passed := s.l.Fits(app, nil)
+	switch s.d.IntN(6) {
+	case 0:
+		passed = slices.DeleteFunc(passed, func(int32) bool { return s.d.IntN(3) == 0 })
+	case 1:
+		if size := s.l.Columns().Size(); size > 0 && s.d.IntN(3) == 0 {
+			passed = append(passed, int32(s.d.IntN(size)))
+			slices.Sort(passed)
+			passed = slices.Compact(passed)
+		}
+	}
+	return passed
+}
+
+// world is the dumb second version of a ledger: what stands where, from which
+// everything is computed anew for every question.
+type world struct {
+	nodes    map[string]*ledger.Machine
+	apps     map[string]*ledger.App
+	rules    []ledger.Rule
+	pods     map[string]*standing
+	expected map[string]float64
+
+	placed, departed uint64
+	lastUsed         map[string]uint64 // by node
+	seen             map[string]int64  // by app
+	last             string            // app that arrived last
+}
+
+type standing struct {
+	app, node string // node "" = nowhere
+	arrived   bool
+}
+
+func newWorld() *world {
+	return &world{
+		nodes: map[string]*ledger.Machine{}, apps: map[string]*ledger.App{}, pods: map[string]*standing{},
+		expected: map[string]float64{}, lastUsed: map[string]uint64{}, seen: map[string]int64{},
+	}
+}
+
+func (w *world) uids() []string { return slices.Sorted(maps.Keys(w.pods)) }
+
+// standing are the pods that stand somewhere.
+func (w *world) standing() []string {
+	return slices.DeleteFunc(w.uids(), func(uid string) bool { return w.pods[uid].node == "" })
+}
+
+func (w *world) apply(e *ledger.Event) {
+	switch e.Kind {
+	case ledger.KindNode:
+		w.nodes[e.Node] = e.Machine
+	case ledger.KindApp:
+		w.apps[e.App] = e.Spec
+	case ledger.KindRule:
+		if e.Reset {
+			w.rules = nil
+		}
+		w.rules = append(w.rules, e.Rules...)
+	case ledger.KindForecast:
+		for app, n := range e.Expected {
+			w.expected[app] = n
+		}
+	case ledger.KindForget:
+		w.forget(e)
+	case ledger.KindPlace, ledger.KindDecide:
+		w.place(e)
+	case ledger.KindFailed:
+		w.takeOff(w.pods[e.UID])
+	case ledger.KindRemove:
+		w.takeOff(w.pods[e.UID])
+		delete(w.pods, e.UID)
+	case ledger.KindStart, ledger.KindPolicy:
+	}
+}
+
+func (w *world) forget(e *ledger.Event) {
+	for uid, p := range w.pods {
+		if e.Node != "" && p.node == e.Node {
+			w.takeOff(p)
+		}
+		if e.App != "" && p.app == e.App {
+			delete(w.pods, uid)
+		}
+	}
+	if e.App == "" {
+		delete(w.nodes, e.Node)
+		delete(w.lastUsed, e.Node)
+		return
+	}
+	delete(w.apps, e.App)
+	delete(w.seen, e.App)
+	delete(w.expected, e.App)
+	if w.last == e.App {
+		w.last = ""
+	}
+}
+
+func (w *world) place(e *ledger.Event) {
+	p := w.pods[e.UID]
+	if p == nil {
+		p = &standing{}
+		w.pods[e.UID] = p
+	}
+	if e.Kind == ledger.KindPlace && p.node == e.Node && p.app == e.App {
+		return
+	}
+	w.takeOff(p)
+	p.app, p.node = e.App, e.Node
+	if e.Kind == ledger.KindDecide && !p.arrived {
+		p.arrived = true
+		w.seen[e.App]++
+		w.last = e.App
+	}
+	if !w.nodes[e.Node].Cordoned {
+		w.placed++
+	}
+	w.lastUsed[e.Node] = w.placed
+}
+
+func (w *world) takeOff(p *standing) {
+	if p.node != "" && !w.nodes[p.node].Cordoned {
+		w.departed++
+	}
+	p.node = ""
+}
+
+// names are those of the machines in the columns.
+func (w *world) names() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(w.nodes)), func(n string) bool { return w.nodes[n].Cordoned })
+}
+
+// count is the number of pods that stand on a node and that an app matches.
+func (w *world) count(node string, match func(app string) bool) int32 {
+	n := int32(0)
+	for _, p := range w.pods {
+		if p.node == node && match(p.app) {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *world) of(group string) func(app string) bool {
+	return func(app string) bool { return w.apps[app].Group == group }
+}
+
+func (w *world) free(node, dim string) int64 {
+	free := w.nodes[node].Capacity[dim]
+	for _, p := range w.pods {
+		if p.node == node {
+			free -= w.apps[p.app].Demand[dim]
+		}
+	}
+	return free
+}
+
+// fits is the definition of what our own model allows.
+func (w *world) fits(app, node string) bool {
+	a := w.apps[app]
+	if slices.Contains(w.nodes[node].Refuses, a.Selector) {
+		return false
+	}
+	for _, dim := range []string{"cpu", "memory", "pods", "disk"} {
+		if a.Demand[dim] > w.free(node, dim) { // nothing fits where it is negative
+			return false
+		}
+	}
+	own := w.count(node, w.of(a.Group))
+	limit, spread := int32(0), int32(0)
+	for _, other := range w.apps {
+		if other.Group == a.Group {
+			limit, spread = max(limit, other.MaxPerMachine), max(spread, other.SpreadMin)
+		}
+	}
+	if limit > 0 && own >= limit {
+		return false
+	}
+	for _, r := range w.rules {
+		switch {
+		case r.App == r.Other:
+		case r.App == a.Group && w.count(node, w.of(r.Other)) > r.Max,
+			r.Other == a.Group && w.count(node, w.of(r.App)) > 0 && own+1 > r.Max:
+			return false
+		}
+	}
+	if own == 0 {
+		return true
+	}
+	on := int32(0)
+	for _, other := range w.names() {
+		if w.count(other, w.of(a.Group)) > 0 {
+			on++
+		}
+	}
+	return on >= spread
+}
+
+// agree compares the columns with the world.
+func (w *world) agree(tb testing.TB, l *ledger.Ledger) {
+	tb.Helper()
+	state := l.Columns()
+	names := w.names()
+	require.Equal(tb, len(names), state.Size())
+	require.Equal(tb, w.placed, state.Placements())
+	require.Equal(tb, w.departed, state.Departures())
+	active, requests := 0, int64(0)
+	for i, name := range names {
+		m := l.MachineIndex(name)
+		require.Equal(tb, name, l.NodeName(m))
+		line, _ := state.Position(m)
+		require.Equal(tb, i, int(line), "position of %s", name)
+		items := w.count(name, func(string) bool { return true })
+		require.Equal(tb, items, state.Items(m), name)
+		require.Equal(tb, w.lastUsed[name], state.LastUsed(m), name)
+		for d, dim := range state.Instance().Dimensions {
+			require.Equal(tb, w.free(name, dim.Name), state.Free(d)[m], "%s of %s", dim.Name, name)
+		}
+		if items > 0 {
+			active++
+		}
+	}
+	require.Equal(tb, active, state.Active())
+	for name := range w.nodes {
+		require.Equal(tb, w.nodes[name].Cordoned, l.MachineIndex(name) < 0)
+	}
+	require.Len(tb, state.Instance().Apps, len(w.apps))
+	for name := range w.apps {
+		a := l.AppIndex(name)
+		require.Equal(tb, name, state.Instance().Apps[a].Name)
+		require.Equal(tb, w.seen[name], state.Seen()[a], name)
+		require.Equal(tb, w.seen[name], state.Requests()[a], name)
+		requests += w.seen[name]
+		alive := int64(0)
+		for _, node := range names {
+			alive += int64(w.count(node, func(app string) bool { return app == name }))
+		}
+		require.Equal(tb, alive, state.Alive()[a], name)
+		for _, node := range names {
+			require.Equal(tb, w.fits(name, node), state.Fits(a, l.MachineIndex(node)), "%s on %s", name, node)
+		}
+		w.agreeForecast(tb, state, name, a)
+	}
+	require.Equal(tb, requests, state.RequestCount())
+	if w.last != "" {
+		require.Equal(tb, l.AppIndex(w.last), state.LastArrival())
+	}
+}
+
+func (w *world) agreeForecast(tb testing.TB, state *binpack.State, name string, app int32) {
+	tb.Helper()
+	if n, ok := w.expected[name]; ok && n >= 0 {
+		require.Equal(tb, n, state.Known.Expected[app], name)
+	} else if state.Known.Expected != nil {
+		require.Negative(tb, state.Known.Expected[app], name)
+	}
+}
