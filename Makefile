@@ -43,6 +43,10 @@ fuzz: ## every fuzz target in turn, FUZZTIME=60s in all
 bench: ## speed of the packing core as Markdown: ratios to plain twins and rates by size (4 CPU-minutes)
 	@hack/bench.sh
 
+.PHONY: bench-scheduler
+bench-scheduler: ## pods per CPU-second of scheduler profiles, with Sigma and without (10 CPU-minutes; NODES="1000 5000": 50)
+	@hack/schedulerperf/run.sh
+
 .PHONY: oracle
 oracle: ## differential tests against other people's implementations, where they exist
 	@if [[ -f hack/oracle/go.mod ]]; then cd hack/oracle && go test ./...; else echo 'no hack/oracle in this tree'; fi
