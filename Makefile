@@ -56,6 +56,10 @@ controlplane: ## build etcd and Kubernetes, test that they start and stop (7 CPU
 	hack/controlplane/build.sh >/dev/null
 	cd hack/controlplane && CGO_ENABLED=0 go test -trimpath -count=1 ./...
 
+.PHONY: e2e
+e2e: ## schedulers against a real control plane; one test: hack/e2e.sh -run TestGang -v
+	@hack/e2e.sh
+
 .PHONY: browser
 browser: ## the reports in a headless Chromium, if there is one
 	hack/browser/run.sh

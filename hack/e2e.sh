@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Runs the tests that need a real control plane (internal/e2e), after building
+# what they run. Silent but for failures; arguments are those of go test:
+#
+#   hack/e2e.sh -run TestGang -v
+#
+# Programs are built into out/e2e, where those of the last run are up to date;
+# the control plane's are cached by hack/controlplane. The logs of failed tests
+# are kept in out/e2e/failed.
+set -euo pipefail
+shopt -s extglob
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+hack/controlplane/build.sh >/dev/null
+mkdir -p out/e2e
+rm -rf out/e2e/failed
+for program in sigma sigma-scheduler sigma-extender; do
+	if [[ -f cmd/$program/main.go ]]; then
+		go build -ldflags '-s -w' -o "out/e2e/$program" "./cmd/$program"
+	fi
+done
+go test -tags e2e -c -o out/e2e/e2e.test ./internal/e2e
+
+flags=(-test.timeout=20m)
+for flag in "$@"; do
+	case $flag in
+	-test.* | --test.*) flags+=("$flag") ;;
+	-*) flags+=("-test.${flag##*(-)}") ;;
+	*) flags+=("$flag") ;;
+	esac
+done
+cd internal/e2e
+exec ../../out/e2e/e2e.test "${flags[@]}"

@@ -1,0 +1,9 @@
+// Package e2e runs schedulers against a real control plane: etcd, kube-apiserver
+// and kube-controller-manager from hack/controlplane as child processes, a fake
+// kubelet in this process, and the scheduler under test as a child that can be
+// killed, stopped and restarted. It knows nothing of placement: a test says what
+// it creates and what must come of it.
+//
+// Everything but this file needs the build tag e2e; `make e2e` builds what is
+// needed and runs it. A package that uses it calls [Main] from its TestMain.
+package e2e

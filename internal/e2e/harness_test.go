@@ -1,0 +1,274 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sigma-scheduler/sigma/internal/e2e"
+)
+
+func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
+
+const scheduler = "sigma-scheduler"
+
+func TestPodsRun(t *testing.T) {
+	c := e2e.Shared(t)
+	ns := c.Namespace(t)
+	nodes := e2e.Nodes(1, 50)
+	c.CreateNodes(t, nodes...)
+	for i, node := range c.Nodes() { // the API server keeps a new node's status
+		require.Equal(t, nodes[i].Status.Allocatable.Cpu().MilliValue(), node.Status.Allocatable.Cpu().MilliValue())
+	}
+	s := c.StartScheduler(t, scheduler, "")
+	c.CreatePods(t, e2e.Pods(ns, 1, 300)...)
+	c.WaitRunning(t, ns, 300)
+
+	require.Len(t, c.Placements(ns), 300)
+	c.RequireFits(t)
+	require.EqualValues(t, 300, s.Metric(t, "scheduler_schedule_attempts_total", `result="scheduled"`))
+	t.Logf("CPU seconds: scheduler %.2f, API server %.2f, etcd %.2f", s.CPUSeconds(t),
+		c.CPUSeconds(t, "kube-apiserver"), c.CPUSeconds(t, "etcd"))
+	s.Stop(t)
+}
+
+func TestRolloutAndDrain(t *testing.T) {
+	c := e2e.Shared(t)
+	ns := c.Namespace(t)
+	c.CreateNodes(t, e2e.Node("a", "8", "32Gi"), e2e.Node("b", "8", "32Gi"), e2e.Node("c", "8", "32Gi"))
+	c.StartScheduler(t, scheduler, "")
+	c.CreateDeployment(t, e2e.Deployment(ns, "web", 12, "1", "1Gi"))
+	c.WaitRunning(t, ns, 12)
+
+	change := `{"spec":{"template":{"metadata":{"labels":{"version":"2"}}}}}`
+	c.Kubectl(t, "", "patch", "deployment", "web", "-n", ns, "-p", change)
+	e2e.Wait(t, "the rollout", func() (string, bool) {
+		d, err := c.Client.AppsV1().Deployments(ns).Get(t.Context(), "web", metav1.GetOptions{})
+		require.NoError(t, err)
+		return d.Status.String(), rolledOut(d)
+	})
+	c.WaitRunning(t, ns, 12)
+	for _, pod := range c.Pods(ns) {
+		require.Equal(t, "2", pod.Labels["version"], pod.Name)
+	}
+
+	// A budget of one makes the drain go pod by pod.
+	c.Kubectl(t, "", "create", "poddisruptionbudget", "web", "-n", ns, "--selector=app=web", "--max-unavailable=1")
+	require.Contains(t, values(c.Placements(ns)), "b")
+	c.Drain(t, "b")
+	c.WaitRunning(t, ns, 12)
+	require.NotContains(t, values(c.Placements(ns)), "b")
+	c.RequireFits(t)
+
+	c.DeleteNode(t, "b")
+	c.Cordon(t, "a", true)
+	c.Cordon(t, "c", true)
+	c.Kubectl(t, "", "scale", "deployment", "web", "-n", ns, "--replicas=16")
+	c.WaitRefused(t, ns, 4)
+	c.Cordon(t, "a", false)
+	c.Cordon(t, "c", false)
+	c.WaitRunning(t, ns, 16)
+	c.RequireFits(t)
+}
+
+func rolledOut(d *appsv1.Deployment) bool {
+	return d.Status.ObservedGeneration == d.Generation && d.Status.Replicas == *d.Spec.Replicas &&
+		d.Status.UpdatedReplicas == *d.Spec.Replicas && d.Status.AvailableReplicas == *d.Spec.Replicas
+}
+
+func values(placements map[string]string) []string {
+	var nodes []string
+	for _, node := range placements {
+		nodes = append(nodes, node)
+	}
+	return nodes
+}
+
+// Every program of the control plane, and the scheduler, dies while pods are
+// being placed.
+func TestKilledWhileScheduling(t *testing.T) {
+	c := e2e.Shared(t)
+	ns := c.Namespace(t)
+	c.CreateNodes(t, e2e.Nodes(2, 50)...)
+	c.CreatePods(t, e2e.Pods(ns, 2, 300)...)
+	// A bind and more each: ten seconds for all, so that every kill meets it at work.
+	s := c.StartScheduler(t, scheduler, "clientConnection: {qps: 30, burst: 1}")
+
+	before := 0
+	atWork := func() {
+		t.Helper()
+		c.WaitBound(t, ns, before+20)
+		before = len(c.Placements(ns))
+		require.Less(t, before, 250, "too fast: the kill would meet nothing")
+	}
+	atWork()
+	c.Signal(t, "kube-apiserver", syscall.SIGKILL)
+	c.WaitReady(t)
+	atWork()
+	c.Signal(t, "etcd", syscall.SIGKILL)
+	c.WaitReady(t)
+	atWork()
+	s.Kill(t)
+	s.Restart(t)
+	atWork()
+	s.Signal(t, syscall.SIGSTOP)
+	c.Signal(t, "kube-controller-manager", syscall.SIGKILL)
+	s.Signal(t, syscall.SIGCONT)
+
+	c.WaitRunning(t, ns, 300)
+	c.RequireFits(t)
+}
+
+func TestLeaderDies(t *testing.T) {
+	c := e2e.Shared(t)
+	ns := c.Namespace(t)
+	c.CreateNodes(t, e2e.Nodes(3, 5)...)
+	config := fmt.Sprintf(`
+leaderElection:
+  leaderElect: true
+  resourceNamespace: %s
+  leaseDuration: 3s
+  renewDeadline: 2s
+  retryPeriod: 500ms
+`, ns)
+	leads := func(s *e2e.Scheduler) bool { return s.Metric(t, "leader_election_master_status") == 1 }
+	first := c.StartScheduler(t, scheduler, config)
+	e2e.Wait(t, "a leader", func() (string, bool) { return "", leads(first) })
+	second := c.StartScheduler(t, scheduler, config)
+	c.CreatePods(t, e2e.Pods(ns, 3, 20)...)
+	c.WaitRunning(t, ns, 20)
+	require.False(t, leads(second))
+	require.Zero(t, second.Metric(t, "scheduler_schedule_attempts_total"))
+
+	first.Kill(t)
+	c.CreatePods(t, e2e.Pods(ns, 3, 40)[20:]...)
+	c.WaitRunning(t, ns, 40)
+	require.True(t, leads(second))
+	require.EqualValues(t, 20, second.Metric(t, "scheduler_schedule_attempts_total", `result="scheduled"`))
+	c.RequireFits(t)
+}
+
+func TestResizeInPlace(t *testing.T) {
+	c := e2e.Shared(t)
+	ns := c.Namespace(t)
+	c.CreateNodes(t, e2e.Node("a", "4", "16Gi"))
+	c.StartScheduler(t, scheduler, "")
+	c.CreatePods(t, e2e.Pod(ns, "grows", "1", "1Gi"))
+	c.WaitRunning(t, ns, 1)
+	uid := c.Pods(ns)[0].UID
+	await := func(cpu string, pending string) {
+		t.Helper()
+		e2e.Wait(t, "resize", func() (string, bool) {
+			pod := c.Pods(ns)[0]
+			is := pod.Status.ContainerStatuses[0].Resources.Requests.Cpu().String()
+			reason := e2e.Condition(pod, v1.PodResizePending).Reason
+			underWay := e2e.Condition(pod, v1.PodResizeInProgress).Status == v1.ConditionTrue
+			return fmt.Sprintf("cpu %s, pending %q, under way %t", is, reason, underWay), is == cpu && reason == pending && !underWay
+		})
+	}
+	c.Resize(t, ns, "grows", "3", "1Gi")
+	await("3", "")
+
+	// The scheduler knows: two more cores are not there until it shrinks.
+	c.CreatePods(t, e2e.Pod(ns, "waits", "2", "1Gi"))
+	c.WaitRefused(t, ns, 1)
+	c.Resize(t, ns, "grows", "2", "1Gi")
+	await("2", "")
+	c.WaitRunning(t, ns, 2)
+
+	c.Kubelet.RefuseResize(func(*v1.Pod) string { return v1.PodReasonDeferred })
+	c.Resize(t, ns, "grows", "1", "1Gi")
+	await("2", v1.PodReasonDeferred)
+	c.Kubelet.RefuseResize(func(*v1.Pod) string { return v1.PodReasonInfeasible })
+	await("2", v1.PodReasonInfeasible)
+	c.Kubelet.RefuseResize(nil)
+	await("1", "")
+	require.Equal(t, uid, c.Pods(ns)[0].UID)
+	require.Zero(t, c.Pods(ns)[0].Status.ContainerStatuses[0].RestartCount)
+}
+
+const coscheduling = `
+profiles:
+- plugins:
+    multiPoint: {enabled: [{name: Coscheduling}]}
+    queueSort: {enabled: [{name: Coscheduling}], disabled: [{name: "*"}]}
+  pluginConfig:
+  - name: Coscheduling
+    args: {permitWaitingTimeSeconds: 60}
+`
+
+func TestGang(t *testing.T) {
+	c := e2e.Shared(t)
+	ns := c.Namespace(t)
+	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/scheduler-plugins")
+	dir, err := list.Output()
+	require.NoError(t, err)
+	crd := filepath.Join(strings.TrimSpace(string(dir)), "manifests", "coscheduling", "crd.yaml")
+	c.Kubectl(t, "", "apply", "-f", crd)
+	c.Kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "-f", crd)
+	c.Grant(t, rbacv1.PolicyRule{
+		APIGroups: []string{"scheduling.x-k8s.io"}, Resources: []string{"podgroups"}, Verbs: []string{"get", "list", "watch"},
+	})
+	c.Kubectl(t, fmt.Sprintf(`
+apiVersion: scheduling.x-k8s.io/v1alpha1
+kind: PodGroup
+metadata: {name: gang, namespace: %s}
+spec: {minMember: 4}
+`, ns), "apply", "-f", "-")
+
+	c.CreateNodes(t, e2e.Node("a", "4", "16Gi"), e2e.Node("b", "4", "16Gi"), e2e.Node("c", "4", "16Gi"))
+	s := c.StartScheduler(t, scheduler, coscheduling)
+	var gang []*v1.Pod
+	for i := range 4 { // one to a node
+		pod := e2e.Pod(ns, fmt.Sprintf("gang-%d", i), "3", "1Gi")
+		pod.Labels["scheduling.x-k8s.io/pod-group"] = "gang"
+		gang = append(gang, pod)
+	}
+	c.CreatePods(t, gang...)
+	// Three find room and wait for the fourth, which finds none: all are refused.
+	c.WaitRefused(t, ns, 4)
+	require.Empty(t, c.Placements(ns))
+	// Alone, any of them would fit; a pod of no gang does.
+	c.CreatePods(t, e2e.Pod(ns, "alone", "1", "1Gi"))
+	c.WaitBound(t, ns, 1)
+	require.Contains(t, c.Placements(ns), "alone")
+	require.Zero(t, s.Metric(t, "scheduler_schedule_attempts_total", `result="error"`))
+
+	c.CreateNodes(t, e2e.Node("d", "4", "16Gi"))
+	c.WaitRunning(t, ns, 5)
+	c.RequireFits(t)
+}
+
+// A cluster of a test's own takes flags and leaves nothing behind.
+func TestOwnCluster(t *testing.T) {
+	var dir string
+	t.Run("runs", func(t *testing.T) {
+		c := e2e.StartCluster(t, "-apiserver=--enable-admission-plugins=AlwaysPullImages")
+		dir = c.Dir
+		ns := c.Namespace(t)
+		c.CreatePods(t, e2e.Pod(ns, "one", "1", "1Gi"))
+		e2e.Wait(t, "the pod", func() (string, bool) { return "", len(c.Pods(ns)) == 1 })
+		require.Equal(t, v1.PullAlways, c.Pods(ns)[0].Spec.Containers[0].ImagePullPolicy)
+	})
+	require.NoDirExists(t, dir)
+	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	for _, name := range commands {
+		command, err := os.ReadFile(name)
+		if err == nil { // else it ended meanwhile
+			require.NotContains(t, string(command), dir)
+		}
+	}
+}

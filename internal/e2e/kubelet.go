@@ -1,0 +1,319 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+)
+
+// Of the kubelet: enough that the API server answers before the next is asked.
+const workers = 16
+
+// Kubelet stands for the kubelets of all nodes it owns: their pods run as soon
+// as they are bound, go as soon as they are deleted, and are resized in place. A
+// pod on a node that it does not own stays as it is.
+type Kubelet struct {
+	client kubernetes.Interface
+	pods   cache.SharedIndexInformer
+	queue  workqueue.TypedRateLimitingInterface[string]
+	ips    atomic.Uint32 // the number of the last address given to a pod
+
+	mu          sync.Mutex
+	nodes       map[string]bool
+	refuse      func(*v1.Pod) (reason string)
+	resizeDelay time.Duration
+	due         map[types.UID]time.Time // when resizes under way are done
+}
+
+func newKubelet(client kubernetes.Interface, pods cache.SharedIndexInformer) *Kubelet {
+	backoff := workqueue.NewTypedItemExponentialFailureRateLimiter[string](10*time.Millisecond, time.Second)
+	k := &Kubelet{client: client, pods: pods, queue: workqueue.NewTypedRateLimitingQueue(backoff)}
+	k.reset()
+	enqueue := func(object any) {
+		if pod, ok := object.(*v1.Pod); ok && pod.Spec.NodeName != "" {
+			k.queue.Add(pod.Namespace + "/" + pod.Name)
+		}
+	}
+	// A pod that is gone needs nothing. The error is for stopped informers only.
+	_, _ = pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    enqueue,
+		UpdateFunc: func(_, object any) { enqueue(object) },
+	})
+	return k
+}
+
+// reset makes it a kubelet without nodes that actuates resizes after 100 ms.
+func (k *Kubelet) reset() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.nodes, k.due = map[string]bool{}, map[types.UID]time.Time{}
+	k.refuse, k.resizeDelay = nil, 100*time.Millisecond
+}
+
+// Own starts kubelets for the nodes.
+func (k *Kubelet) Own(nodes ...string) {
+	k.set(func() {
+		for _, node := range nodes {
+			k.nodes[node] = true
+		}
+	})
+}
+
+// Disown stops the nodes' kubelets; the pods stay as they are.
+func (k *Kubelet) Disown(nodes ...string) {
+	k.set(func() {
+		maps.DeleteFunc(k.nodes, func(node string, _ bool) bool { return slices.Contains(nodes, node) })
+	})
+}
+
+// ResizeAfter sets how long it takes to actuate a resize.
+func (k *Kubelet) ResizeAfter(delay time.Duration) { k.set(func() { k.resizeDelay = delay }) }
+
+// RefuseResize has resizes refused for the reason that the function returns for
+// a pod, v1.PodReasonDeferred or v1.PodReasonInfeasible. With "" or a nil
+// function they are actuated, those refused before too.
+func (k *Kubelet) RefuseResize(reason func(*v1.Pod) string) { k.set(func() { k.refuse = reason }) }
+
+// set changes what the kubelet goes by and has it look at all pods again.
+func (k *Kubelet) set(change func()) {
+	k.mu.Lock()
+	change()
+	k.mu.Unlock()
+	for _, key := range k.pods.GetIndexer().ListKeys() {
+		k.queue.Add(key)
+	}
+}
+
+// run works until ctx ends.
+func (k *Kubelet) run(ctx context.Context) {
+	var done sync.WaitGroup
+	for range workers {
+		done.Go(func() {
+			for k.next(ctx) {
+			}
+		})
+	}
+	<-ctx.Done()
+	k.queue.ShutDown()
+	done.Wait()
+}
+
+func (k *Kubelet) next(ctx context.Context) bool {
+	key, shutdown := k.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer k.queue.Done(key)
+	err := k.sync(ctx, key)
+	switch {
+	case err == nil, apierrors.IsNotFound(err):
+		k.queue.Forget(key)
+	default: // a conflict, or the API server is away
+		k.queue.AddRateLimited(key)
+		if !apierrors.IsConflict(err) && ctx.Err() == nil {
+			klog.V(2).InfoS("Fake kubelet tries again", "pod", key, "err", err)
+		}
+	}
+	return true
+}
+
+func (k *Kubelet) sync(ctx context.Context, key string) error {
+	object, exists, err := k.pods.GetIndexer().GetByKey(key)
+	if err != nil || !exists {
+		return err
+	}
+	pod := object.(*v1.Pod)
+	k.mu.Lock()
+	owned := k.nodes[pod.Spec.NodeName]
+	k.mu.Unlock()
+	switch {
+	case !owned:
+		return nil
+	case pod.DeletionTimestamp != nil:
+		now := metav1.NewDeleteOptions(0)
+		now.Preconditions = &metav1.Preconditions{UID: &pod.UID}
+		return k.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *now)
+	case pod.Status.Phase == v1.PodPending:
+		ip := k.ips.Add(1)
+		return k.update(ctx, pod, started(pod, fmt.Sprintf("10.%d.%d.%d", ip>>16&255, ip>>8&255, ip&255)))
+	case pod.Status.Phase == v1.PodRunning:
+		return k.resize(ctx, key, pod)
+	default:
+		return nil
+	}
+}
+
+func (k *Kubelet) update(ctx context.Context, pod *v1.Pod, status *v1.PodStatus) error {
+	if equality.Semantic.DeepEqual(&pod.Status, status) {
+		return nil
+	}
+	changed := *pod
+	changed.Status = *status
+	changed.Status.ObservedGeneration = pod.Generation
+	_, err := k.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, &changed, metav1.UpdateOptions{})
+	return err
+}
+
+// started is the status of a pod whose containers all run.
+func started(pod *v1.Pod, ip string) *v1.PodStatus {
+	now := metav1.Now()
+	status := pod.Status.DeepCopy()
+	status.Phase, status.StartTime = v1.PodRunning, &now
+	status.PodIP, status.PodIPs = ip, []v1.PodIP{{IP: ip}}
+	status.HostIP, status.HostIPs = "127.0.0.1", []v1.HostIP{{IP: "127.0.0.1"}}
+	for _, condition := range []v1.PodConditionType{v1.PodReadyToStartContainers, v1.PodInitialized, v1.ContainersReady, v1.PodReady} {
+		setCondition(status, v1.PodCondition{Type: condition, Status: v1.ConditionTrue, LastTransitionTime: now})
+	}
+	runs := func(container v1.Container) v1.ContainerStatus {
+		s := v1.ContainerStatus{
+			Name: container.Name, Image: container.Image, ImageID: container.Image,
+			ContainerID: fmt.Sprintf("fake://%s/%s", pod.UID, container.Name),
+			Ready:       true, Started: new(true),
+			State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: now}},
+		}
+		allocate(container, &s)
+		actuate(container, &s)
+		return s
+	}
+	status.ContainerStatuses, status.InitContainerStatuses = nil, nil
+	for _, container := range pod.Spec.Containers {
+		status.ContainerStatuses = append(status.ContainerStatuses, runs(container))
+	}
+	for _, container := range pod.Spec.InitContainers {
+		s := runs(container)
+		if !sidecar(container) {
+			s.Started = new(false)
+			s.State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{Reason: "Completed", StartedAt: now, FinishedAt: now}}
+		}
+		status.InitContainerStatuses = append(status.InitContainerStatuses, s)
+	}
+	return status
+}
+
+func sidecar(container v1.Container) bool {
+	return container.RestartPolicy != nil && *container.RestartPolicy == v1.ContainerRestartPolicyAlways
+}
+
+// A resize takes the steps of the real kubelet: refused (PodResizePending), or
+// allocated (PodResizeInProgress), and actuated a while later.
+func (k *Kubelet) resize(ctx context.Context, key string, pod *v1.Pod) error {
+	k.mu.Lock()
+	delay, reason := k.resizeDelay, ""
+	if k.refuse != nil {
+		reason = k.refuse(pod)
+	}
+	due, underWay := k.due[pod.UID]
+	k.mu.Unlock()
+
+	now := metav1.Now()
+	status := pod.Status.DeepCopy()
+	condition := func(kind v1.PodConditionType) v1.PodCondition {
+		return v1.PodCondition{Type: kind, Status: v1.ConditionTrue, LastTransitionTime: now, ObservedGeneration: pod.Generation}
+	}
+	switch {
+	case all(pod, status, actuated):
+		removeCondition(status, v1.PodResizePending)
+		removeCondition(status, v1.PodResizeInProgress)
+		k.setDue(pod.UID, time.Time{})
+	case !all(pod, status, allocated) && reason != "":
+		pending := condition(v1.PodResizePending)
+		pending.Reason, pending.Message = reason, "refused by the test"
+		setCondition(status, pending)
+	case !all(pod, status, allocated):
+		each(pod, status, allocate)
+		removeCondition(status, v1.PodResizePending)
+		setCondition(status, condition(v1.PodResizeInProgress))
+		k.setDue(pod.UID, now.Add(delay))
+	case underWay && now.Time.Before(due):
+		k.queue.AddAfter(key, due.Sub(now.Time))
+	default:
+		each(pod, status, actuate)
+		removeCondition(status, v1.PodResizeInProgress)
+	}
+	return k.update(ctx, pod, status)
+}
+
+// setDue notes when a resize is done; the zero time forgets it.
+func (k *Kubelet) setDue(pod types.UID, due time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if due.IsZero() {
+		delete(k.due, pod)
+	} else {
+		k.due[pod] = due
+	}
+}
+
+func allocate(container v1.Container, s *v1.ContainerStatus) {
+	s.AllocatedResources = container.Resources.Requests.DeepCopy()
+}
+
+func allocated(container v1.Container, s *v1.ContainerStatus) bool {
+	return equality.Semantic.DeepEqual(s.AllocatedResources, container.Resources.Requests)
+}
+
+func actuate(container v1.Container, s *v1.ContainerStatus) {
+	s.Resources = &v1.ResourceRequirements{
+		Requests: container.Resources.Requests.DeepCopy(),
+		Limits:   container.Resources.Limits.DeepCopy(),
+	}
+}
+
+func actuated(container v1.Container, s *v1.ContainerStatus) bool {
+	return allocated(container, s) && s.Resources != nil &&
+		equality.Semantic.DeepEqual(s.Resources.Requests, container.Resources.Requests) &&
+		equality.Semantic.DeepEqual(s.Resources.Limits, container.Resources.Limits)
+}
+
+// each does something with every container that can be resized and has a status.
+func each(pod *v1.Pod, status *v1.PodStatus, do func(v1.Container, *v1.ContainerStatus)) {
+	match := func(containers []v1.Container, statuses []v1.ContainerStatus) {
+		for _, container := range containers {
+			for i := range statuses {
+				if statuses[i].Name == container.Name {
+					do(container, &statuses[i])
+				}
+			}
+		}
+	}
+	match(pod.Spec.Containers, status.ContainerStatuses)
+	match(slices.DeleteFunc(slices.Clone(pod.Spec.InitContainers), func(c v1.Container) bool { return !sidecar(c) }),
+		status.InitContainerStatuses)
+}
+
+func all(pod *v1.Pod, status *v1.PodStatus, is func(v1.Container, *v1.ContainerStatus) bool) bool {
+	yes := true
+	each(pod, status, func(container v1.Container, s *v1.ContainerStatus) { yes = yes && is(container, s) })
+	return yes
+}
+
+// setCondition replaces the condition of that type unless it says the same.
+func setCondition(status *v1.PodStatus, condition v1.PodCondition) {
+	i := slices.IndexFunc(status.Conditions, func(c v1.PodCondition) bool { return c.Type == condition.Type })
+	switch {
+	case i < 0:
+		status.Conditions = append(status.Conditions, condition)
+	case status.Conditions[i].Status != condition.Status, status.Conditions[i].Reason != condition.Reason:
+		status.Conditions[i] = condition
+	}
+}
+
+func removeCondition(status *v1.PodStatus, kind v1.PodConditionType) {
+	status.Conditions = slices.DeleteFunc(status.Conditions, func(c v1.PodCondition) bool { return c.Type == kind })
+}

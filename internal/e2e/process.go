@@ -1,0 +1,198 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// grace is what a program has from SIGTERM until it is killed.
+const grace = 30 * time.Second
+
+// A Process is a program under test. It dies with the test binary, however that
+// ends, and a test during which it ends by itself fails.
+type Process struct {
+	Name string
+	Log  string // file of both its outputs, appended to by restarts
+
+	program string
+	args    []string
+	death   syscall.Signal // what the kernel sends when we die
+	command *exec.Cmd
+	ended   chan struct{} // closed when it is gone
+	told    bool          // to end
+}
+
+// The kernel sends Pdeathsig when the thread that forked ends, not the process:
+// one thread forks all children and never ends.
+var forks = make(chan func())
+
+func init() {
+	go func() {
+		runtime.LockOSThread()
+		for fork := range forks {
+			fork()
+		}
+	}()
+}
+
+// running holds what Main has to end.
+var running sync.Map // *Process → true
+
+// StartProcess starts a program that ends with the test. On failure the end of
+// its log is printed, and the whole is kept in out/e2e/failed.
+func StartProcess(t testing.TB, name, program string, args ...string) *Process {
+	t.Helper()
+	p := &Process{
+		Name: name, Log: filepath.Join(scratch(t), name+".log"),
+		program: program, args: args, death: syscall.SIGKILL,
+	}
+	require.NoError(t, p.start())
+	t.Cleanup(func() {
+		if !p.told && !p.Alive() {
+			t.Errorf("%s ended by itself: %v", name, p.command.ProcessState)
+		}
+		p.end()
+		if t.Failed() {
+			p.report(t)
+		}
+	})
+	return p
+}
+
+func (p *Process) start() error {
+	out, err := os.OpenFile(p.Log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = out.Close() }() // the child has its own
+	p.command = exec.Command(p.program, p.args...)
+	p.command.Stdout, p.command.Stderr = out, out
+	// A group of its own: a terminal's ^C is for us, and we end them in order.
+	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: p.death}
+	started := make(chan error)
+	forks <- func() { started <- p.command.Start() }
+	if err := <-started; err != nil {
+		return fmt.Errorf("starting %s: %w", p.Name, err)
+	}
+	command, ended := p.command, make(chan struct{})
+	p.ended, p.told = ended, false
+	running.Store(p, true)
+	go func() {
+		_ = command.Wait() // its status is in ProcessState
+		close(ended)
+	}()
+	return nil
+}
+
+// end ends the process and returns when it is gone.
+func (p *Process) end() {
+	defer running.Delete(p)
+	p.told = true
+	_ = p.command.Process.Signal(syscall.SIGTERM)
+	_ = p.command.Process.Signal(syscall.SIGCONT) // stopped, it could not act on the first
+	select {
+	case <-p.ended:
+	case <-time.NewTimer(grace).C:
+		_ = p.command.Process.Kill()
+		<-p.ended
+	}
+}
+
+// Alive says whether the process is there; a stopped one is.
+func (p *Process) Alive() bool {
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// Signal sends a signal. Kill and Stop are for those that end the process.
+func (p *Process) Signal(t testing.TB, signal syscall.Signal) {
+	t.Helper()
+	require.NoError(t, p.command.Process.Signal(signal), p.Name)
+}
+
+// Kill is kill -9.
+func (p *Process) Kill(t testing.TB) {
+	t.Helper()
+	p.told = true
+	p.Signal(t, syscall.SIGKILL)
+	<-p.ended
+}
+
+// Stop asks the process to end and fails the test if it has to be killed.
+func (p *Process) Stop(t testing.TB) {
+	t.Helper()
+	p.end()
+	status := p.command.ProcessState.Sys().(syscall.WaitStatus)
+	require.False(t, status.Signaled() && status.Signal() == syscall.SIGKILL, "%s did not end within %v of SIGTERM", p.Name, grace)
+}
+
+// Restart starts the process again, which it first kills if need be.
+func (p *Process) Restart(t testing.TB) {
+	t.Helper()
+	if p.Alive() {
+		p.Kill(t)
+	}
+	require.NoError(t, p.start())
+}
+
+// CPUSeconds is what the process has used since its last start.
+func (p *Process) CPUSeconds(t testing.TB) float64 {
+	t.Helper()
+	if !p.Alive() {
+		state := p.command.ProcessState
+		return (state.UserTime() + state.SystemTime()).Seconds()
+	}
+	return cpuSeconds(t, p.command.Process.Pid)
+}
+
+func cpuSeconds(t testing.TB, pid int) float64 {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	require.NoError(t, err)
+	// The name, in brackets, may hold blanks; utime and stime are the 12th and
+	// 13th field after it, in hundredths of a second (proc(5)).
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	var ticks float64
+	for _, field := range fields[11:13] {
+		n, err := strconv.ParseFloat(string(field), 64)
+		require.NoError(t, err)
+		ticks += n
+	}
+	return ticks / 100
+}
+
+// report prints the end of the log and keeps all of it.
+func (p *Process) report(t testing.TB) {
+	log, err := os.ReadFile(p.Log)
+	if err != nil {
+		t.Errorf("log of %s: %v", p.Name, err)
+		return
+	}
+	kept := filepath.Join(root, "out", "e2e", "failed", t.Name(), p.Name+".log")
+	if err := os.MkdirAll(filepath.Dir(kept), 0o755); err != nil {
+		t.Error(err)
+	} else if err := os.WriteFile(kept, log, 0o600); err != nil {
+		t.Error(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
+	const most = 40
+	t.Logf("the end of %s:\n%s", kept, strings.Join(lines[max(0, len(lines)-most):], "\n"))
+}

@@ -1,0 +1,168 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+)
+
+// Scheduler is a scheduler under test, with the rights of user
+// system:kube-scheduler.
+type Scheduler struct {
+	*Process
+	URL string // of its health and metrics
+}
+
+var schedulers atomic.Int32 // how many were started
+
+// StartScheduler starts a scheduler, one of the programs or a path, and returns
+// when it is ready. The configuration is a KubeSchedulerConfiguration in YAML; of
+// what it leaves out, kind, kubeconfig, no leader election and no rate limit are
+// added. An empty one is upstream's default.
+func (c *Cluster) StartScheduler(t testing.TB, program, config string, flags ...string) *Scheduler {
+	t.Helper()
+	if !filepath.IsAbs(program) {
+		program = Program(t, program)
+	}
+	name := fmt.Sprintf("%s-%d", filepath.Base(program), schedulers.Add(1))
+	dir := filepath.Join(scratch(t), name)
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	kubeconfig := filepath.Join(c.Dir, "scheduler.kubeconfig")
+	file := filepath.Join(dir, "config.yaml")
+	require.NoError(t, os.WriteFile(file, completed(t, config, kubeconfig), 0o600))
+	port := FreePort(t)
+	s := &Scheduler{URL: fmt.Sprintf("https://127.0.0.1:%d", port)}
+	s.Process = StartProcess(t, name, program, append([]string{
+		"--config=" + file,
+		"--bind-address=127.0.0.1",
+		fmt.Sprintf("--secure-port=%d", port),
+		"--cert-dir=" + dir,
+		"--authentication-kubeconfig=" + kubeconfig,
+		"--authorization-kubeconfig=" + kubeconfig,
+		"--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics",
+	}, flags...)...)
+	s.WaitReady(t)
+	return s
+}
+
+// WaitReady waits until the scheduler says that it is ready, after a Restart too.
+func (s *Scheduler) WaitReady(t testing.TB) {
+	t.Helper()
+	Wait(t, s.Name, func() (string, bool) {
+		if !s.Alive() {
+			t.Fatalf("%s ended before it was ready", s.Name)
+		}
+		response, err := insecure.Get(s.URL + "/readyz")
+		if err != nil {
+			return err.Error(), false
+		}
+		_ = response.Body.Close()
+		return response.Status, response.StatusCode == http.StatusOK
+	})
+}
+
+// Metric is the sum of the scheduler's series with that name and those labels;
+// see [Metric].
+func (s *Scheduler) Metric(t testing.TB, name string, labels ...string) float64 {
+	t.Helper()
+	return Metric(t, s.URL+"/metrics", name, labels...)
+}
+
+func completed(t testing.TB, text, kubeconfig string) []byte {
+	t.Helper()
+	config := map[string]any{}
+	require.NoError(t, yaml.Unmarshal([]byte(text), &config))
+	complete := func(object map[string]any, key string, value any) any {
+		if _, ok := object[key]; !ok {
+			object[key] = value
+		}
+		return object[key]
+	}
+	complete(config, "apiVersion", "kubescheduler.config.k8s.io/v1")
+	complete(config, "kind", "KubeSchedulerConfiguration")
+	complete(config, "leaderElection", map[string]any{"leaderElect": false})
+	connection, ok := complete(config, "clientConnection", map[string]any{}).(map[string]any)
+	require.True(t, ok, "clientConnection must be an object")
+	complete(connection, "kubeconfig", kubeconfig)
+	complete(connection, "qps", 10000)
+	complete(connection, "burst", 10000)
+	out, err := yaml.Marshal(config)
+	require.NoError(t, err)
+	return out
+}
+
+// FreePort finds a port below those that the kernel gives to outgoing
+// connections, so that none of these takes it before the program does.
+func FreePort(t testing.TB) int {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(uint64(os.Getpid()), uint64(schedulers.Add(1))))
+	for range 100 {
+		port := 20000 + rng.IntN(12000)
+		if listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			require.NoError(t, listener.Close())
+			return port
+		}
+	}
+	t.Fatal("no free port")
+	return 0
+}
+
+// insecure accepts the certificates that programs make for themselves.
+var insecure = &http.Client{
+	Timeout:   10 * time.Second,
+	Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
+}
+
+// Metric reads a page of metrics and sums the series with that name and those
+// labels, each written as on the page: result="scheduled". Without any it is 0.
+func Metric(t testing.TB, url, name string, labels ...string) float64 {
+	t.Helper()
+	response, err := insecure.Get(url)
+	require.NoError(t, err)
+	defer func() { _ = response.Body.Close() }()
+	require.Equal(t, http.StatusOK, response.StatusCode, url)
+	var sum float64
+	lines := bufio.NewScanner(response.Body)
+	for lines.Scan() {
+		series, value, _ := cutLast(lines.Text(), " ")
+		if series != name && !strings.HasPrefix(series, name+"{") || !containsAll(series, labels) {
+			continue
+		}
+		v, err := strconv.ParseFloat(value, 64)
+		require.NoError(t, err, lines.Text())
+		sum += v
+	}
+	require.NoError(t, lines.Err(), url)
+	return sum
+}
+
+func cutLast(text, separator string) (before, after string, found bool) {
+	if i := strings.LastIndex(text, separator); i >= 0 {
+		return text[:i], text[i+len(separator):], true
+	}
+	return text, "", false
+}
+
+func containsAll(text string, parts []string) bool {
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			return false
+		}
+	}
+	return true
+}
