@@ -1,0 +1,284 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sigma-scheduler/sigma/cerebro/ledger"
+	"github.com/sigma-scheduler/sigma/internal/e2e"
+)
+
+// TestLiveEqualsSimulated lets a scheduler decide with all that happens in a
+// cluster going on, and computes its decisions again from its log alone.
+func TestLiveEqualsSimulated(t *testing.T) {
+	for _, size := range []struct{ nodes, pods int }{{200, 2000}, {1000, 5000}} {
+		for _, driver := range []string{"plugin", "extender"} {
+			t.Run(fmt.Sprintf("nodes=%d/pods=%d/%s", size.nodes, size.pods, driver), func(t *testing.T) {
+				if testing.Short() && size.nodes > 200 {
+					t.Skip("-short")
+				}
+				log := filepath.Join(t.TempDir(), "decisions.jsonl")
+				liveRun(t, driver, log, size.nodes, size.pods)
+				verify(t, driver, log, size.pods)
+			})
+		}
+	}
+}
+
+// rules limit some apps, spread others and keep some apart.
+const identityRules = `
+apiVersion: sigma-scheduler.io/v1alpha1
+kind: PlacementRule
+metadata: {name: few}
+spec: {selector: {matchLabels: {few: "yes"}}, maxPerNode: 2}
+---
+apiVersion: sigma-scheduler.io/v1alpha1
+kind: PlacementRule
+metadata: {name: one}
+spec: {selector: {matchLabels: {one: "yes"}}, maxPerNode: 1, spreadMin: 3}
+---
+apiVersion: sigma-scheduler.io/v1alpha1
+kind: PlacementRule
+metadata: {name: apart}
+spec: {selector: {matchLabels: {loud: "yes"}}, excludes: [{selector: {matchLabels: {quiet: "yes"}}}, {selector: {matchLabels: {few: "yes"}}, max: 1}]}
+`
+
+// failBindings refuses the bindings of some pods.
+const failBindings = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: fail-bindings}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods/binding]}]
+  validations: [{expression: "!object.metadata.name.endsWith('7')", message: "not yet"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: fail-bindings}
+spec: {policyName: fail-bindings, validationActions: [Deny]}
+`
+
+// identityPods are pods of apps that rules are about in different ways.
+func identityPods(ns string, n int) []*v1.Pod {
+	pods := e2e.Pods(ns, 7, n)
+	for i, pod := range pods {
+		switch app := i / 10; app % 7 {
+		case 0:
+			pod.Labels["few"] = "yes"
+		case 1:
+			pod.Labels["one"] = "yes"
+		case 2:
+			pod.Labels["loud"] = "yes"
+		case 3:
+			pod.Labels["quiet"] = "yes"
+		}
+	}
+	return pods
+}
+
+func liveRun(t *testing.T, driver, log string, nodes, n int) {
+	c := e2e.Shared(t)
+	installSigma(t, c)
+	applyPolicy(t, c, "general-k1", "general")
+	c.Kubectl(t, identityRules, "apply", "-f", "-")
+	ns := c.Namespace(t)
+	all := e2e.Nodes(5, nodes+nodes/20)
+	c.CreateNodes(t, all[:nodes]...)
+	pods := identityPods(ns, n)
+	if driver == "plugin" {
+		c.StartScheduler(t, scheduler, sigmaConfig(false, "appLabel: app, decisionLog: "+log))
+	} else {
+		startExtender(t, c, log)
+	}
+
+	// Most pods come, the bindings of a tenth fail at first.
+	c.Kubectl(t, failBindings, "apply", "-f", "-")
+	c.CreatePods(t, pods[:n*6/10]...)
+	c.WaitBound(t, ns, n*6/10*9/10)
+	c.Kubectl(t, failBindings, "delete", "-f", "-")
+	c.WaitBound(t, ns, n*6/10)
+
+	// Pods leave while others come, nodes come, one is cordoned, some are drained.
+	rng := rand.New(rand.NewPCG(9, 9))
+	gone := 0
+	for i, pod := range pods[:n*6/10] {
+		if rng.IntN(10) == 0 {
+			gone++
+			require.NoError(t, c.Client.CoreV1().Pods(ns).Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+		}
+		if i == n*3/10 {
+			c.CreatePods(t, pods[n*6/10:n*8/10]...)
+			c.CreateNodes(t, all[nodes:]...)
+		}
+	}
+	c.Cordon(t, all[3].Name, true)
+	c.WaitBound(t, ns, n*8/10-gone)
+	for _, node := range all[10 : 10+nodes/50] {
+		gone += len(podsOn(c, ns, node.Name))
+		c.Drain(t, node.Name)
+		c.DeleteNode(t, node.Name)
+	}
+	c.Kubectl(t, "", "patch", "placementrule", "few", "--type=merge", "-p", `{"spec":{"maxPerNode":3}}`)
+	c.CreatePods(t, pods[n*8/10:]...)
+	c.WaitBound(t, ns, n-gone)
+	if driver == "plugin" {
+		preemptByRule(t, c, ns)
+	}
+	c.RequireFits(t)
+	requireRules(t, c, ns)
+}
+
+func podsOn(c *e2e.Cluster, ns, node string) []*v1.Pod {
+	var list []*v1.Pod
+	for _, p := range c.Pods(ns) {
+		if p.Spec.NodeName == node {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// preemptByRule lets a pod take the place of another that is in its way by a rule
+// alone.
+func preemptByRule(t *testing.T, c *e2e.Cluster, ns string) {
+	c.Kubectl(t, `
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: e2e-high}
+value: 1000
+`, "apply", "-f", "-")
+	c.CreateNodes(t, e2e.Node("special", "8", "32Gi"))
+	first := e2e.Pod(ns, "pinned-0", "1", "1Gi")
+	second := e2e.Pod(ns, "pinned-1", "1", "1Gi")
+	second.Spec.PriorityClassName = "e2e-high"
+	for _, p := range []*v1.Pod{first, second} {
+		p.Labels = map[string]string{"app": "pinned", "one": "yes"}
+		p.Spec.NodeSelector = map[string]string{v1.LabelHostname: "special"}
+	}
+	c.CreatePods(t, first)
+	e2e.Wait(t, "the first", func() (string, bool) { return "", c.Placements(ns)["pinned-0"] == "special" })
+	c.CreatePods(t, second)
+	e2e.Wait(t, "the preemption", func() (string, bool) {
+		at := c.Placements(ns)
+		return fmt.Sprint(at["pinned-0"], " ", at["pinned-1"]), at["pinned-1"] == "special"
+	})
+	require.NotContains(t, c.Placements(ns), "pinned-0")
+}
+
+// requireRules counts what stands against the rules, by itself.
+func requireRules(t *testing.T, c *e2e.Cluster, ns string) {
+	t.Helper()
+	type key struct{ node, app string }
+	count := map[key]int{}
+	labels := map[string]map[string]string{}
+	for _, p := range c.Pods(ns) {
+		if p.Spec.NodeName != "" {
+			count[key{p.Spec.NodeName, p.Labels["app"]}]++
+			labels[p.Labels["app"]] = p.Labels
+		}
+	}
+	for k, n := range count {
+		if labels[k.app]["one"] == "yes" {
+			require.LessOrEqual(t, n, 1, k)
+		}
+		if labels[k.app]["few"] == "yes" {
+			require.LessOrEqual(t, n, 3, k)
+		}
+		if labels[k.app]["loud"] != "yes" {
+			continue
+		}
+		for other, m := range count {
+			if other.node == k.node && labels[other.app]["quiet"] == "yes" {
+				t.Errorf("%s excludes %s on %s", k.app, other.app, k.node)
+			}
+			if other.node == k.node && labels[other.app]["few"] == "yes" {
+				require.LessOrEqual(t, m, 1, "%s and %s on %s", k.app, other.app, k.node)
+			}
+		}
+	}
+}
+
+func startExtender(t *testing.T, c *e2e.Cluster, log string) {
+	t.Helper()
+	port, metrics := e2e.FreePort(t), e2e.FreePort(t)
+	e2e.StartProcess(t, "sigma-extender", e2e.Program(t, "sigma-extender"),
+		"--kubeconfig="+filepath.Join(c.Dir, "kubeconfig"), "--app-label=app", "--decision-log="+log,
+		fmt.Sprintf("--bind-address=127.0.0.1:%d", port), fmt.Sprintf("--metrics-bind-address=127.0.0.1:%d", metrics))
+	e2e.Wait(t, "the extender", func() (string, bool) {
+		response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/readyz", metrics))
+		if err != nil {
+			return err.Error(), false
+		}
+		return response.Status, response.Body.Close() == nil && response.StatusCode == http.StatusOK
+	})
+	c.StartScheduler(t, scheduler, extenderConfig(port))
+}
+
+// verify computes a log's decisions again, as it is and corrupted.
+func verify(t *testing.T, driver, log string, pods int) {
+	text, err := os.ReadFile(log)
+	require.NoError(t, err)
+	v, err := ledger.Verify(log, bytes.NewReader(text))
+	require.NoError(t, err)
+	require.Nil(t, v.First, "%v", v.First)
+	t.Logf("%d events, decisions by cause %v, agreed %d, refused by the model %d", v.Events, v.Causes, v.Agreed, v.Refused)
+	require.Greater(t, v.Decisions, pods)
+	require.Equal(t, v.Causes[ledger.CausePolicy], v.Agreed)
+	require.Less(t, v.Decisions-v.Agreed, v.Decisions/100+1, "other causes: %v", v.Causes)
+	if driver == "plugin" { // an extender does not hear of failed bindings and counts the pods there for a while
+		require.Zero(t, v.Refused)
+	}
+
+	out, err := exec.Command(e2e.Program(t, "sigma"), "replay", "--log", log).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	t.Logf("%s", out)
+
+	scores := regexp.MustCompile(`"(score|runnerUpScore)":[^,}]*`)
+	require.Regexp(t, scores, string(text))
+	v, err = ledger.Verify(log, bytes.NewReader(scores.ReplaceAll(text, []byte(`"$1":123.25`))))
+	require.NoError(t, err)
+	require.Nil(t, v.First, "scores are not to be read")
+
+	v, err = ledger.Verify(log, strings.NewReader(moreCPU(t, string(text))))
+	require.NoError(t, err)
+	require.NotNil(t, v.First, "a node with other free cpu has to be noticed")
+}
+
+// moreCPU gives one node of a log twice its cpu: the one that most pods went to.
+func moreCPU(t *testing.T, log string) string {
+	most, times := "", map[string]int{}
+	for _, m := range regexp.MustCompile(`"kind":"decide","node":"([^"]*)"`).FindAllStringSubmatch(log, -1) {
+		if times[m[1]]++; times[m[1]] > times[most] {
+			most = m[1]
+		}
+	}
+	lines := strings.Split(log, "\n")
+	for i, line := range lines {
+		if strings.Contains(line, `"kind":"node","node":"`+most+`"`) {
+			var e ledger.Event
+			require.NoError(t, json.Unmarshal([]byte(line), &e))
+			e.Machine.Capacity["cpu"] *= 2
+			text, err := json.Marshal(&e)
+			require.NoError(t, err)
+			lines[i] = string(text)
+		}
+	}
+	require.NotEmpty(t, most)
+	return strings.Join(lines, "\n")
+}
