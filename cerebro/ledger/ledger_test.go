@@ -1,6 +1,9 @@
 package ledger_test
 
 import (
+	"maps"
+	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -88,6 +91,157 @@ func TestRebuildingChangesNothingLater(t *testing.T) {
 		require.Same(t, before, s.l.Columns(), "they were built anew")
 		require.Greater(t, before.Placements()+before.Departures(), uint64(1<<12), "the journal's length")
 		require.Greater(t, pure(s, 300), 80)
+	}
+}
+
+// order is that of all machines that a policy ranks for an app, by name.
+func order(tb testing.TB, l *ledger.Ledger, role ledger.Role, app string, allowed ...string) []string {
+	tb.Helper()
+	var machines []int32
+	for _, name := range allowed {
+		machines = append(machines, l.MachineIndex(name))
+	}
+	slices.Sort(machines)
+	ranked, err := l.Order(role, l.AppIndex(app), machines, len(machines), nil)
+	require.NoError(tb, err)
+	var names []string
+	for _, r := range ranked {
+		names = append(names, l.NodeName(r.Machine))
+	}
+	return names
+}
+
+// pair is a cluster of three machines of one kind and one of another.
+func pair(tb testing.TB, fleet string) *ledger.Ledger {
+	tb.Helper()
+	l := ledger.New()
+	apply(tb, l, &ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: fleet}})
+	for _, name := range []string{"c", "a", "z", "b"} {
+		cpu := int64(4)
+		if name == "b" {
+			cpu = 8
+		}
+		apply(tb, l, &ledger.Event{Kind: ledger.KindNode, Node: name, Machine: &ledger.Machine{Capacity: map[string]int64{"cpu": cpu, "pods": 10}}})
+	}
+	apply(tb, l, &ledger.Event{Kind: ledger.KindApp, App: "web", Spec: &ledger.App{Group: "web", Demand: map[string]int64{"cpu": 1, "pods": 1}}})
+	return l
+}
+
+// In an open fleet one empty machine of each kind is a candidate, the first by
+// name of those that take the pod; in a fixed one all are.
+func TestCandidates(t *testing.T) {
+	open, fixed := pair(t, "open"), pair(t, "fixed")
+	require.ElementsMatch(t, []string{"a", "b"}, order(t, open, ledger.BestFit, "web", "a", "b", "c", "z"))
+	require.ElementsMatch(t, []string{"b", "c"}, order(t, open, ledger.BestFit, "web", "z", "b", "c"))
+	require.Equal(t, []string{"a", "c", "z", "b"}, order(t, fixed, ledger.BestFit, "web", "a", "b", "c", "z"))
+	for _, l := range []*ledger.Ledger{open, fixed} {
+		apply(t, l, &ledger.Event{Kind: ledger.KindPlace, UID: "p", App: "web", Node: "z"})
+	}
+	require.Equal(t, "z", order(t, open, ledger.BestFit, "web", "a", "b", "c", "z")[0])
+	require.ElementsMatch(t, []string{"a", "b", "z"}, order(t, open, ledger.BestFit, "web", "a", "b", "c", "z"))
+	require.Len(t, order(t, fixed, ledger.BestFit, "web", "a", "b", "c", "z"), 4)
+	require.Empty(t, order(t, open, ledger.BestFit, "web"))
+}
+
+func TestNoPolicy(t *testing.T) {
+	l := pair(t, "fixed")
+	_, err := l.Order(ledger.Primary, 0, []int32{0}, 1, nil)
+	require.ErrorIs(t, err, ledger.ErrNoPolicy)
+	require.ErrorContains(t, err, "primary")
+	object, digest := l.Policy(ledger.Primary)
+	require.Nil(t, object)
+	require.Empty(t, digest)
+	require.Nil(t, l.Explain(ledger.Primary, 0, 0))
+
+	want := shipped(t, "hand-k0")
+	apply(t, l, &ledger.Event{Kind: ledger.KindPolicy, Role: ledger.Primary, Policy: want})
+	object, digest = l.Policy(ledger.Primary)
+	require.Same(t, want, object)
+	require.Equal(t, want.Digest(), digest)
+	require.NotEmpty(t, l.Explain(ledger.Primary, l.AppIndex("web"), l.MachineIndex("a")))
+	require.ErrorContains(t, l.Apply(&ledger.Event{Kind: ledger.KindPolicy, Role: ledger.Primary, Policy: shipped(t, "general-k2")}), "spec.knowledge K2")
+	require.ErrorContains(t, ledger.Usable(shipped(t, "hand-k1-clock")), "spec.knowledge K1+clock")
+	object, _ = l.Policy(ledger.Primary)
+	require.Same(t, want, object, "the last good one stays")
+
+	apply(t, l, &ledger.Event{Kind: ledger.KindPolicy, Role: ledger.Primary})
+	_, err = l.Order(ledger.Primary, 0, []int32{0}, 1, nil)
+	require.ErrorIs(t, err, ledger.ErrNoPolicy)
+}
+
+// A cluster without a single machine ranks nothing, however many shapes there are.
+func TestNoMachines(t *testing.T) {
+	s := newScene(t, seeded(1))
+	s.demands = 90
+	for range 200 {
+		s.appComes()
+	}
+	s.policy(ledger.Primary)
+	for name := range s.w.nodes {
+		s.do(&ledger.Event{Kind: ledger.KindForget, Node: name})
+	}
+	for name := range s.w.apps {
+		for _, role := range []ledger.Role{ledger.Primary, ledger.BestFit} {
+			ranked, err := s.l.Order(role, s.l.AppIndex(name), s.l.Fits(s.l.AppIndex(name), nil), 2, nil)
+			require.NoError(t, err)
+			require.Empty(t, ranked)
+		}
+	}
+	require.Negative(t, s.l.MachineIndex("n1"))
+	require.Negative(t, s.l.AppIndex("nobody"))
+}
+
+// An event that says nothing new builds nothing anew, and one that cannot be
+// changes nothing.
+func TestNoNews(t *testing.T) {
+	s := newScene(t, seeded(5))
+	for range 60 {
+		s.step()
+	}
+	before := s.l.Columns()
+	for name, m := range s.w.nodes {
+		same := *m
+		same.Capacity = maps.Clone(m.Capacity)
+		s.do(&ledger.Event{Kind: ledger.KindNode, Node: name, Machine: &same})
+	}
+	for name, a := range s.w.apps {
+		same := *a
+		s.do(&ledger.Event{Kind: ledger.KindApp, App: name, Spec: &same})
+	}
+	for _, uid := range s.w.standing() {
+		p := s.w.pods[uid]
+		s.do(&ledger.Event{Kind: ledger.KindPlace, UID: uid, App: p.app, Node: p.node})
+	}
+	node, _ := s.someNode()
+	app, _ := s.someApp()
+	for _, bad := range []*ledger.Event{
+		{Kind: ledger.KindNode, Node: node, Machine: &ledger.Machine{Capacity: map[string]int64{"cpu": -1}}},
+		{Kind: ledger.KindApp, App: app, Spec: &ledger.App{Group: "x", SpreadMin: -1}},
+		{Kind: ledger.KindRule, Reset: true, Rules: []ledger.Rule{{App: "x", Other: "y", Max: -1}}},
+		{Kind: ledger.KindForecast, Expected: map[string]float64{app: math.NaN()}},
+		{Kind: ledger.KindPlace, UID: "new", App: app, Node: "nowhere"},
+		{Kind: ledger.KindForget, Node: "nowhere"},
+		{Kind: "lunch"},
+	} {
+		require.Error(t, s.l.Apply(bad))
+	}
+	require.Same(t, before, s.l.Columns())
+	s.w.agree(t, s.l)
+}
+
+// A machine's selectors are told apart, whatever is in their names.
+func TestRefuses(t *testing.T) {
+	l := pair(t, "fixed")
+	for node, refuses := range map[string][]string{"a": {"x|y"}, "b": {"x", "y"}} {
+		apply(t, l, &ledger.Event{Kind: ledger.KindNode, Node: node, Machine: &ledger.Machine{
+			Refuses: refuses, Capacity: map[string]int64{"cpu": 4, "pods": 10},
+		}})
+	}
+	for selector, want := range map[string][]bool{"": {true, true}, "x": {true, false}, "x|y": {false, true}, "y": {true, false}} {
+		app := "app " + selector
+		apply(t, l, &ledger.Event{Kind: ledger.KindApp, App: app, Spec: &ledger.App{Group: app, Selector: selector}})
+		require.Equal(t, want[0], l.Columns().Fits(l.AppIndex(app), l.MachineIndex("a")), "%q on a", selector)
+		require.Equal(t, want[1], l.Columns().Fits(l.AppIndex(app), l.MachineIndex("b")), "%q on b", selector)
 	}
 }
 

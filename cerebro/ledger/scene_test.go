@@ -87,6 +87,7 @@ type scene struct {
 	nodes    int // drawn so far, as apps and pods
 	apps     int
 	pods     int
+	gone     []string // apps that were forgotten
 	failures []string // pods whose binding failed
 	time     float64
 	busy     bool // machines, apps and rules change, too
@@ -103,7 +104,7 @@ func (s *scene) begin(fleet string) {
 	s.do(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{
 		Version: ledger.Version, Profile: "sigma", Fleet: fleet, Units: map[string]string{"cpu": "m"},
 	}})
-	s.failures = nil
+	s.failures, s.gone = nil, nil
 	for range 3 + s.d.IntN(12) {
 		s.nodeComes()
 	}
@@ -218,7 +219,11 @@ func (s *scene) someNode() (string, bool) {
 
 func (s *scene) appComes() {
 	s.apps++
-	s.do(&ledger.Event{Kind: ledger.KindApp, App: fmt.Sprintf("a%02d-%d", s.apps*37%100, s.apps), Spec: s.spec()})
+	name := fmt.Sprintf("a%02d-%d", s.apps*37%100, s.apps)
+	if len(s.gone) > 0 && s.d.IntN(2) == 0 { // one that was there before
+		name, s.gone = s.gone[0], s.gone[1:]
+	}
+	s.do(&ledger.Event{Kind: ledger.KindApp, App: name, Spec: s.spec()})
 }
 
 func (s *scene) spec() *ledger.App {
@@ -263,6 +268,7 @@ func (s *scene) appGoes() {
 		}
 	}
 	s.do(&ledger.Event{Kind: ledger.KindForget, App: name})
+	s.gone = append(s.gone, name)
 	s.failures = slices.DeleteFunc(s.failures, func(uid string) bool { return s.w.pods[uid] == nil })
 }
 

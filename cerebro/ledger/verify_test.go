@@ -313,12 +313,15 @@ func TestVerifyChecksLists(t *testing.T) {
 		Cause: ledger.CausePolicy, PolicyDigest: shipped(t, "hand-k0").Digest(),
 	}}
 	first := func(change func(*ledger.Decision)) *ledger.Difference {
-		events := copied(t, append(start(t), decide))
-		change(events[4].Decision)
+		zero := &ledger.Event{Kind: ledger.KindNode, Node: "zero", Machine: &ledger.Machine{}}
+		events := copied(t, append(start(t), zero, decide))
+		change(events[5].Decision)
 		return verify(t, logOf(t, events)).First
 	}
 	require.Nil(t, first(func(*ledger.Decision) {}))
 	require.ErrorContains(t, first(func(d *ledger.Decision) { d.Infeasible = []string{"n2"} }), "only other filters refused n2")
+	require.ErrorContains(t, first(func(d *ledger.Decision) { d.Infeasible = []string{"zero"} }), "only other filters refused zero")
+	require.Nil(t, first(func(d *ledger.Decision) { d.Extra = []string{"zero"} })) // of equal scores, the first by name
 	require.ErrorContains(t, first(func(d *ledger.Decision) { d.Extra = []string{"n1"} }), "our own model refused n1, but it does not")
 	require.ErrorContains(t, first(func(d *ledger.Decision) { d.Extra = []string{"n2"} }), "our own model refused n2")
 	require.ErrorContains(t, first(func(d *ledger.Decision) { d.Infeasible = []string{"n1"} }), "the log has n1, computed is no node: no machine is a candidate")

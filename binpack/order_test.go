@@ -1,0 +1,191 @@
+package binpack_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+)
+
+// drawn is a scorer that gives every machine one of few scores, so that many are
+// equal.
+type drawn struct{ scores []float64 }
+
+func (s drawn) Score(_ binpack.Item, candidates []int32, out []float64) {
+	for i, m := range candidates {
+		out[i] = s.scores[int(m)%len(s.scores)]
+	}
+}
+
+// before compares the positions of machines.
+func before(s *binpack.State, a, b int32) bool {
+	lineA, indexA := s.Position(a)
+	lineB, indexB := s.Position(b)
+	return lineA < lineB || lineA == lineB && indexA < indexB
+}
+
+// sorted is the order of preference by a sort of all candidates.
+func sorted(s *binpack.State, scorer binpack.Scorer, item binpack.Item, candidates []int32) []binpack.Ranked {
+	scores := make([]float64, len(candidates))
+	scorer.Score(item, candidates, scores)
+	all := []binpack.Ranked{}
+	for i, m := range candidates {
+		all = append(all, binpack.Ranked{Machine: m, Score: scores[i]})
+	}
+	slices.SortFunc(all, func(a, b binpack.Ranked) int {
+		switch {
+		case a.Score != b.Score && a.Score > b.Score, a.Score == b.Score && before(s, a.Machine, b.Machine):
+			return -1
+		}
+		return 1
+	})
+	return all
+}
+
+// Order is a sort of all candidates cut off, however they are listed, and its
+// first is what Choose takes.
+func TestOrder(t *testing.T) {
+	chosen := 0
+	for seed := range uint64(300) {
+		d := seeded(5000 + seed)
+		b := newBench(t, randomInstance(d, true))
+		scorers := []binpack.Scorer{
+			drawn{[]float64{0, 1, 1, -1, 0}}, drawn{[]float64{0}},
+			policy.BestFit{}.Scorer(b.state), policy.FirstFit{}.Scorer(b.state), policy.WorstFit{}.Scorer(b.state),
+		}
+		var buf []binpack.Ranked
+		for range 30 {
+			b.step(d)
+			item := binpack.Item{App: int32(d.IntN(len(b.inst.Apps))), Serial: b.serial}
+			candidates := b.state.Feasible(item.App, nil)
+			for i := range candidates { // in no order
+				j := d.IntN(i + 1)
+				candidates[i], candidates[j] = candidates[j], candidates[i]
+			}
+			for _, scorer := range scorers {
+				want := sorted(b.state, scorer, item, candidates)
+				for _, top := range []int{0, 1, 2, 3, 7, len(want), len(want) + 1} {
+					var err error
+					buf, err = b.state.Order(scorer, item, candidates, top, buf)
+					require.NoError(t, err)
+					require.Equal(t, want[:min(top, len(want))], append([]binpack.Ranked{}, buf...), "seed %d, the first %d", seed, top)
+				}
+				m, err := b.state.Choose(scorer, item)
+				if len(want) == 0 {
+					require.ErrorIs(t, err, binpack.ErrNoFit)
+					continue
+				}
+				require.NoError(t, err)
+				require.Equal(t, want[0].Machine, m)
+				chosen++
+			}
+		}
+	}
+	require.Greater(t, chosen, 10_000)
+}
+
+func TestOrderNotFinite(t *testing.T) {
+	inst := &binpack.Instance{
+		Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}}, Types: []string{"t"}, Fleet: binpack.Fixed,
+		Machines: []binpack.MachineLine{{Name: "m", Count: 4, Capacity: []int64{8}}},
+		Groups:   []binpack.Group{{Name: "g"}}, Apps: []binpack.App{{Name: "a", Demand: []int64{1}}},
+	}
+	for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+		state := binpack.NewState(inst)
+		_, err := state.Order(drawn{[]float64{1, 2, bad, 0}}, binpack.Item{}, []int32{0, 1, 2, 3}, 2, nil)
+		require.ErrorIs(t, err, binpack.ErrNotFinite)
+		got, err := state.Order(drawn{[]float64{1, 2, bad, 0}}, binpack.Item{}, []int32{0, 1, 3}, 2, nil)
+		require.NoError(t, err)
+		require.Equal(t, []binpack.Ranked{{Machine: 1, Score: 2}, {Machine: 0, Score: 1}}, got)
+	}
+}
+
+// A state into which what stands is booked anew, in another order, and whose past
+// is restored is like the one that lived through it, and goes on like it.
+func TestBookAndRestore(t *testing.T) {
+	for seed := range uint64(200) {
+		d := seeded(6000 + seed)
+		lived := newBench(t, randomInstance(d, false))
+		for range 60 {
+			if app := int32(d.IntN(len(lived.inst.Apps))); d.IntN(2) == 0 {
+				lived.state.Arrive(app, int32(1+d.IntN(3)))
+			}
+			lived.step(d)
+		}
+		anew := newBench(t, lived.inst)
+		anew.world, anew.serial = lived.world, lived.serial
+		anew.world.items = slices.Clone(lived.world.items)
+		history := binpack.History{
+			Seen: lived.state.Seen(), Requests: lived.state.Requests(), SumSquares: lived.state.SumSquares(),
+			Placements: lived.state.Placements(), Departures: lived.state.Departures(), LastArrival: lived.state.LastArrival(),
+		}
+		for m := range int32(lived.state.Size()) { // machines come into being in the same order
+			require.Equal(t, m, anew.state.MachineAt(lived.state.Position(m)))
+			history.LastUsed = append(history.LastUsed, lived.state.LastUsed(m))
+		}
+		for _, p := range slices.Backward(anew.world.items) {
+			anew.state.Book(p.app, anew.state.MachineAt(p.line, p.index))
+			require.NoError(t, anew.checker.Initial(p.app, p.line, p.index, nil))
+		}
+		follower := policy.BestFit{}.Scorer(anew.state)
+		_, seq, _ := anew.state.Changes(0, nil)
+		anew.state.Restore(history)
+		_, _, all := anew.state.Changes(seq, nil)
+		require.True(t, all, "who follows is told")
+
+		require.Equal(t, lived.state.RequestCount(), anew.state.RequestCount())
+		require.Equal(t, lived.state.Placements(), anew.state.Placements())
+		require.Equal(t, lived.state.Departures(), anew.state.Departures())
+		require.Equal(t, lived.state.LastArrival(), anew.state.LastArrival())
+		require.Equal(t, lived.state.Seen(), anew.state.Seen())
+		require.Equal(t, lived.state.Requests(), anew.state.Requests())
+		require.Equal(t, lived.state.SumSquares(), anew.state.SumSquares())
+		scorer := policy.BestFit{}.Scorer(lived.state)
+		for range 20 {
+			size := lived.state.Size()
+			require.Equal(t, picture(lived.state, size), picture(anew.state, size))
+			for m := range int32(size) {
+				require.Equal(t, lived.state.LastUsed(m), anew.state.LastUsed(m))
+			}
+			item := binpack.Item{App: int32(d.IntN(len(lived.inst.Apps)))}
+			m, err := lived.state.Choose(scorer, item)
+			other, otherErr := anew.state.Choose(follower, item)
+			require.Equal(t, err, otherErr)
+			if err != nil {
+				continue
+			}
+			require.Equal(t, m, other)
+			lived.place(item.App, m, nil)
+			anew.place(item.App, m, nil)
+		}
+	}
+}
+
+// Book takes what is found, even more than there is room for: then nothing fits
+// until it is gone, and taking it off gives back exactly that.
+func TestBookBeyondCapacity(t *testing.T) {
+	inst := &binpack.Instance{
+		Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}}, Types: []string{"t"}, Fleet: binpack.Fixed,
+		Machines: []binpack.MachineLine{{Name: "m", Count: 1, Capacity: []int64{8}}},
+		Groups:   []binpack.Group{{Name: "big", Limit: 1}, {Name: "none"}},
+		Apps:     []binpack.App{{Name: "big", Demand: []int64{5}}, {Name: "none", Group: 1, Demand: []int64{0}}},
+	}
+	state := binpack.NewState(inst)
+	require.True(t, state.Fits(1, 0))
+	before := picture(state, 1)
+	state.Book(0, 0)
+	state.Book(0, 0) // beyond the limit, too
+	require.Equal(t, int64(-2), state.Free(0)[0])
+	require.False(t, state.Fits(0, 0))
+	require.False(t, state.Fits(1, 0))
+	require.Empty(t, state.Feasible(1, nil))
+	state.Remove(0, 0, nil)
+	require.Equal(t, int64(3), state.Free(0)[0])
+	require.True(t, state.Fits(1, 0))
+	state.Remove(0, 0, nil)
+	require.Equal(t, before, picture(state, 1))
+}
