@@ -199,6 +199,7 @@ type run struct {
 	own        binpack.Scorer
 	ownChooser binpack.DeviceChooser
 	fallback   binpack.Scorer
+	follower   Follower // nil = the policy decides
 	checker    *binpack.Checker
 	know       binpack.Knowledge
 	out        Run
@@ -207,6 +208,15 @@ type run struct {
 	rejected   []float64
 	refused    bool // an item was unplaced, even if it stands by now
 	err        error
+}
+
+// A Follower is a policy that repeats what was: it says where the items of creates
+// stood. Nothing is chosen, and constraints are not asked.
+type Follower interface {
+	binpack.Policy
+	// Where is the machine of an item, by line of machines.csv and index within it,
+	// with its devices; ok is false when it stood nowhere.
+	Where(request, number int32) (line, index int32, devices []trace.Device, ok bool)
 }
 
 // Run replays the trace under a policy.
@@ -275,6 +285,7 @@ func (r *Replayer) begin(policy binpack.Policy, opt Options) {
 	u.out = Run{Order: opt.Order, FirstRejection: 1}
 	u.scorer = policy.Scorer(r.state)
 	u.chooser, _ = u.scorer.(binpack.DeviceChooser)
+	u.follower, _ = policy.(Follower)
 	if opt.Fallback != nil {
 		u.fallback = opt.Fallback.Scorer(r.state)
 	}
@@ -373,6 +384,9 @@ func (r *Replayer) reject(e trace.Event, item int32) {
 // place tries to place one item and reports whether it stands.
 func (r *Replayer) place(now float64, request, number int32) bool {
 	u := &r.run
+	if u.follower != nil {
+		return r.follow(now, request, number)
+	}
 	item := binpack.Item{App: r.trace.Requests[request].App, Serial: uint64(r.base[request] + number)}
 	if u.opt.watch != nil {
 		u.opt.watch(request, number, item)
@@ -390,17 +404,50 @@ func (r *Replayer) place(now float64, request, number int32) bool {
 		return false
 	}
 	devices := r.state.Place(item, m, chooser)
-	r.where[item.Serial] = m
-	r.keepDevices(int32(item.Serial), devices)
-	u.out.Placed++
-	u.tally.moved(r, item.App, 1)
 	if u.checker != nil {
 		line, index := r.state.Position(m)
 		u.out.Violations += violations(u.checker.Place(item.App, line, index, devices))
 	}
+	r.stands(now, request, number, m, devices)
+	return true
+}
+
+// stands notes that an item was put on a machine.
+func (r *Replayer) stands(now float64, request, number, m int32, devices []binpack.Device) {
+	u := &r.run
+	item := r.base[request] + number
+	r.where[item] = m
+	r.keepDevices(item, devices)
+	u.out.Placed++
+	u.tally.moved(r, r.trace.Requests[request].App, 1)
 	if u.opt.Record != nil {
 		u.opt.Record(Decision{Time: now, Request: request, Item: number, Machine: m, Devices: devices})
 	}
+}
+
+// follow puts an item where it stood and reports whether it stood anywhere.
+func (r *Replayer) follow(now float64, request, number int32) bool {
+	u := &r.run
+	line, index, used, ok := u.follower.Where(request, number)
+	if !ok {
+		return false
+	}
+	q := r.trace.Requests[request]
+	m := r.state.MachineAt(line, index)
+	var devices []binpack.Device
+	for _, d := range used {
+		devices = append(devices, binpack.Device(d))
+	}
+	if len(devices) == 0 {
+		r.state.Book(q.App, m) // in another order of arrival more may stand there at a time than ever did
+	} else if err := r.state.PlaceAs(q.App, m, devices); err != nil {
+		u.err = fmt.Errorf("request %q on machine %s: %w", q.Name, r.trace.MachineName(line, index), err)
+		return false
+	}
+	if u.checker != nil {
+		u.err = u.checker.Initial(q.App, line, index, devices)
+	}
+	r.stands(now, request, number, m, devices)
 	return true
 }
 

@@ -173,5 +173,11 @@ func (c *Comparison) leavesOut() bool {
 	return slices.ContainsFunc(c.Results, func(r Result) bool { return meanOf(r.counted(), unplaced) > 0 })
 }
 
+// policiesLeaveOut is leavesOut without the present placement: what waits in a
+// cluster may well find a place under a policy.
+func (c *Comparison) policiesLeaveOut() bool {
+	return slices.ContainsFunc(c.Results, func(r Result) bool { return r.Policy != "current" && meanOf(r.counted(), unplaced) > 0 })
+}
+
 // learned reports whether a result is of a trained policy rather than of a rule.
 func learned(r *Result) bool { return strings.HasPrefix(r.Policy, "learned") || r.Exposure != "" }

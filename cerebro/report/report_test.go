@@ -383,6 +383,13 @@ func TestSummary(t *testing.T) {
 		{Policy: "learned", Knowledge: "K0", Runs: packed(41)},
 		{Policy: "dotproduct", Knowledge: "K0", Runs: packed(40)},
 	})
+	waits := packed(47)
+	waits[0].Unplaced, waits[0].Placed = 3, 219
+	waiting := Build(current.Trace, Bound{Machines: 15, Cost: 15}, []PolicyRuns{
+		{Policy: "current", Knowledge: "K0", Runs: waits},
+		{Policy: "bestfit", Knowledge: "K0", Runs: packed(45)},
+		{Policy: "learned", Knowledge: "K0", Runs: packed(45)},
+	})
 	alone := Build(Trace{}, Bound{Machines: 2, Cost: 2}, []PolicyRuns{{Policy: "bestfit", Runs: packed(3)}})
 	worse := Build(Trace{}, Bound{Machines: 2, Cost: 2}, []PolicyRuns{
 		{Policy: "bestfit", Runs: packed(4)},
@@ -398,6 +405,7 @@ func TestSummary(t *testing.T) {
 	}{
 		{small(), "bestfit needs 20.2 machines, learned (K1) 15.8; 15 is the optimum: 22 % fewer."},
 		{current, "the present placement needs 47 machines, bestfit 45, learned 41, dotproduct 40; 15 is the limit: learned 8.9 % fewer than bestfit."},
+		{waiting, "the present placement, in which 3 items wait, needs 47 machines, bestfit 45, learned 45; 15 is the limit: no difference from bestfit."},
 		{alone, "bestfit needs 3 machines; 2 is the limit."},
 		{worse, "bestfit needs 4 machines, mine.yaml (trained on) 5, firstfit 4; 2 is the limit: mine.yaml 25 % more."},
 		{same, "bestfit needs 4 machines, firstfit 4; 2 is the limit: no difference."},

@@ -58,7 +58,7 @@ func (c *Comparison) claim() claim {
 	k := claim{unit: "machines"}
 	k.limit, k.optimal = c.limit()
 	switch {
-	case c.leavesOut() && len(c.Trace.Dimensions) > 0:
+	case c.policiesLeaveOut() && len(c.Trace.Dimensions) > 0:
 		k.rejects = c.Trace.Dimensions[0]
 		value = func(o outcome) float64 { return o.rejected }
 	case c.Trace.Deletes:
@@ -123,7 +123,7 @@ func (k *claim) choose(n int, at func(i int) (*Result, float64)) {
 		switch {
 		case offline(r) == 1:
 		case r.Policy == "current" && k.current == nil:
-			k.current = &claimed{result: r, name: "the present placement", value: v}
+			k.current = &claimed{result: r, name: presentName(r), value: v}
 		case (r.Policy == bestFitNames[0] || r.Policy == bestFitNames[1]) && k.baseline == nil:
 			k.baseline = &claimed{result: r, name: r.Policy, value: v}
 		case k.subject == nil || learned(r) && !k.subject.learned:
@@ -136,11 +136,26 @@ func (k *claim) choose(n int, at func(i int) (*Result, float64)) {
 	if k.best != nil && !(k.best.value < k.subject.value) {
 		k.best = nil
 	}
+	if k.current != nil && math.IsNaN(k.current.value) {
+		k.current = nil // what waits has no cost
+	}
 	if k.baseline == nil {
 		k.baseline, k.current = k.current, nil
 	}
 	if k.baseline == nil {
 		k.baseline, k.subject = k.subject, nil
+	}
+}
+
+// presentName says of the present placement how much of what is asked for waits.
+func presentName(r *Result) string {
+	switch waits := meanOf(r.counted(), unplaced); {
+	case !(waits > 0):
+		return "the present placement"
+	case waits == 1:
+		return "the present placement, in which 1 item waits,"
+	default:
+		return "the present placement, in which " + short(waits) + " items wait,"
 	}
 }
 
@@ -183,8 +198,13 @@ func (k *claim) String() string {
 		if k.best != nil {
 			s += k.subject.result.Policy + " "
 		}
-		s += k.difference()
-		if k.current != nil {
+		difference := k.difference()
+		s += difference
+		switch {
+		case k.current == nil:
+		case difference == same:
+			s += " from " + k.baseline.name
+		default:
 			s += " than " + k.baseline.name
 		}
 	}
@@ -215,6 +235,9 @@ func (k *claim) part(who *claimed, first bool) string {
 	return who.name + " " + value
 }
 
+// same is the difference between equals.
+const same = "no difference"
+
 func (k *claim) difference() string {
 	less, more := "less", "more"
 	if k.unit != "cost" && k.rejects == "" {
@@ -230,7 +253,7 @@ func (k *claim) difference() string {
 	}
 	switch {
 	case size == "0" || size == "0.0" || math.IsNaN(change):
-		return "no difference"
+		return same
 	case change < 0:
 		return size + " % " + less
 	}

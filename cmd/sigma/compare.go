@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"sync/atomic"
 
 	"github.com/spf13/cobra"
@@ -38,6 +39,13 @@ placement is checked by an independent checker; a violation makes the exit code
 1. The same flags give the same bytes, whatever the number of workers, unless
 --timing asks for CPU seconds.
 
+With the policy current, which is the placement that placed.csv holds, the other
+policies place the same items from scratch: they arrive first, in the order of
+placed.csv. So "sigma snapshot" and "sigma compare --policy current,bestfit,learned"
+say what a cluster uses and what it would need. Without current, what placed.csv
+holds stands where it is under every policy. --repack, or --repack=false, says
+otherwise.
+
 ` + policiesHelp,
 		Example: `  sigma compare --trace small-1 --policy firstfit,bestfit,worstfit --orders 20
   sigma compare --trace traces --policy bestfit --policy policy.yaml --orders 5 --report report.html
@@ -69,6 +77,9 @@ placement is checked by an independent checker; a violation makes the exit code
 			}
 			if curve != "" && len(traces) > 1 {
 				return usagef("--curve is of one trace, not of %d", len(traces))
+			}
+			if !cmd.Flags().Changed("repack") {
+				options.Repack = slices.Contains(names, compare.Current)
 			}
 			options.Curves = curve != ""
 			if page != "" {
@@ -106,6 +117,7 @@ placement is checked by an independent checker; a violation makes the exit code
 	flags.Uint64Var(&options.Seed, "seed", 1, "of shuffles and random ties")
 	flags.IntVar(&options.Workers, "workers", runtime.GOMAXPROCS(0), "replays at the same time")
 	flags.BoolVar(&options.Retry, "retry", false, "try items that were left out again after each delete")
+	flags.BoolVar(&options.Repack, "repack", false, "place what placed.csv holds anew (default: when current is among the policies)")
 	flags.BoolVar(&timing, "timing", false, "measure the CPU seconds of each replay")
 	flags.StringVar(&format, "format", "table", "table, json or markdown")
 	flags.StringVar(&page, "report", "", "also write the comparison as an HTML page of one file")

@@ -21,7 +21,7 @@ func (a *app) replay() *cobra.Command {
 		path, name, placements string
 		order                  int
 		seed                   uint64
-		retry, quiet           bool
+		retry, repack, quiet   bool
 		choice                 policyFlags
 	)
 	cmd := &cobra.Command{
@@ -61,10 +61,14 @@ removed or left out.
 			if err != nil {
 				return err
 			}
+			played := t
+			if repack {
+				played = t.Anew()
+			}
 			options := cerebro.Options{
 				Order: order, Seed: seed, Retry: retry, Check: true, Fallback: policy.BestFit{},
 			}
-			return a.replayTo(cmd.Context(), t, found, options, placements, quiet)
+			return a.replayTo(cmd.Context(), t, played, found, options, placements, quiet)
 		}),
 	}
 	flags := cmd.Flags()
@@ -72,6 +76,7 @@ removed or left out.
 	flags.StringVar(&name, "policy", "", "placement policy: a name or a policy file")
 	flags.IntVar(&order, "order", 0, "order of arrival: 0 = the file's, i = the i-th shuffle of --seed")
 	flags.Uint64Var(&seed, "seed", 1, "of shuffles and random ties")
+	flags.BoolVar(&repack, "repack", false, "place what placed.csv holds anew, in the order of its lines")
 	flags.BoolVar(&retry, "retry", false, "try items that were left out again after each delete")
 	flags.StringVar(&placements, "placements", "", "CSV file to write placements to")
 	quietFlag(flags, &quiet)
@@ -79,12 +84,13 @@ removed or left out.
 	return cmd
 }
 
-// replayTo replays, writes the placements where a path is given, and prints a
-// summary. A violated constraint is an error, after everything is written.
-func (a *app) replayTo(ctx context.Context, t *trace.Trace, found compare.Found, options cerebro.Options, path string, quiet bool) error {
+// replayTo replays a trace, as it is or anew, writes the placements where a path
+// is given, and prints a summary. A violated constraint is an error, after
+// everything is written.
+func (a *app) replayTo(ctx context.Context, t, played *trace.Trace, found compare.Found, options cerebro.Options, path string, quiet bool) error {
 	var file *trace.PlacementFile
 	var failed error // of a write
-	replayer := cerebro.NewReplayer(t)
+	replayer := cerebro.NewReplayer(played)
 	if path != "" {
 		var err error
 		if file, err = trace.CreatePlacements(path); err != nil {
@@ -114,7 +120,7 @@ func (a *app) replayTo(ctx context.Context, t *trace.Trace, found compare.Found,
 	if err != nil {
 		return err
 	}
-	a.printRun(head, compare.Bound(t, options.Seed, options.Order), found, run)
+	a.printRun(head, compare.Bound(played, options.Seed, options.Order), found, run)
 	return violated(run.Violations)
 }
 

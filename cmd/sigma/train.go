@@ -17,6 +17,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/internal/train"
 	"github.com/sigma-scheduler/sigma/swarm"
@@ -28,7 +29,7 @@ type trainFlags struct {
 	knowledge              string
 	start                  string
 	out, checkpoint, curve string
-	quiet                  bool
+	repack, quiet          bool
 }
 
 func (a *app) train() *cobra.Command {
@@ -44,8 +45,12 @@ search), and writes the best as a Kubernetes object.
 One evaluation replays every trace in every order once. The same flags give the
 same bytes for any number of workers. An interrupt keeps the best so far; with
 --checkpoint the same command goes on from where it was. Generated traces with a
-seed from ` + strconv.Itoa(train.FirstTestSeed) + ` up are for tests and refused.`,
+seed from ` + strconv.Itoa(train.FirstTestSeed) + ` up are for tests and refused.
+
+What a trace's placed.csv holds stands where it is, and the policy learns to place
+what comes after. With --repack, which a snapshot needs, it arrives as well.`,
 		Example: `  sigma train --trace traces/train --orders 4 --evaluations 2000 --out policy.yaml
+  sigma train --trace snapshot --repack --orders 8 --out policy.yaml
   sigma train --trace traces/train --knowledge K0 --optimizer cmaes --checkpoint run --out cmaes.yaml`,
 		Args: noArgs,
 		RunE: a.do(func(cmd *cobra.Command, _ []string) error {
@@ -62,7 +67,9 @@ seed from ` + strconv.Itoa(train.FirstTestSeed) + ` up are for tests and refused
 			if err != nil {
 				return err
 			}
-			cfg.Traces = traces
+			if cfg.Traces, err = f.arriving(traces); err != nil {
+				return err
+			}
 			if err := f.complete(&cfg); err != nil {
 				return err
 			}
@@ -72,6 +79,7 @@ seed from ` + strconv.Itoa(train.FirstTestSeed) + ` up are for tests and refused
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.paths, "trace", nil, "trace, or folder of traces (repeatable)")
 	flags.StringVar(&f.out, "out", "", "policy file to write")
+	flags.BoolVar(&f.repack, "repack", false, "what placed.csv holds arrives at the beginning")
 	flags.StringVar(&cfg.Model, "model", "linear", "what is trained: "+strings.Join(policy.Models(), ", "))
 	flags.StringVar(&f.knowledge, "knowledge", "", "what the policy may know of the future (default K1 where the traces give forecasts, else K0)")
 	flags.IntVar(&cfg.Evaluations, "evaluations", 2000, "budget: positions to evaluate")
@@ -119,6 +127,21 @@ func (f *trainFlags) check(cfg *train.Config) error {
 		return usagef("--snapshots %v: want a share from 0 to below 1", cfg.Snapshots)
 	}
 	return nil
+}
+
+// arriving are the traces to train on.
+func (f *trainFlags) arriving(traces []*trace.Trace) ([]*trace.Trace, error) {
+	var list []*trace.Trace
+	for _, t := range traces {
+		if f.repack {
+			t = t.Anew()
+		}
+		if t.Initial > 0 && t.Initial == len(t.Requests) {
+			return nil, usagef("trace %q: all it holds stands already and nothing arrives; train on it with --repack", t.Name)
+		}
+		list = append(list, t)
+	}
+	return list, nil
 }
 
 // complete fills in what depends on the traces, and refuses those that are for

@@ -69,15 +69,20 @@ func Bound(t *trace.Trace, seed uint64, order int) report.Bound {
 	return out
 }
 
+func digestOf(t *trace.Trace) (report.Digest, error) {
+	instance, whole, err := t.Digests()
+	return report.Digest{Instance: instance, Trace: whole}, err
+}
+
 // Describe is the head of a comparison on a trace.
 func Describe(t *trace.Trace, r *cerebro.Replayer) (report.Trace, error) {
-	instance, whole, err := t.Digests()
+	digest, err := digestOf(t)
 	if err != nil {
 		return report.Trace{}, err
 	}
 	out := report.Trace{
 		Name:    t.Name,
-		Digest:  report.Digest{Instance: instance, Trace: whole},
+		Digest:  digest,
 		Apps:    len(t.Instance.Apps),
 		Fleet:   t.Instance.Fleet.String(),
 		Deletes: r.Deletes(),

@@ -41,7 +41,7 @@ func Names() []string {
 	for _, f := range families {
 		names = append(names, f.name)
 	}
-	return names
+	return append(names, Current)
 }
 
 // Found is a policy ready to be replayed on a trace.
@@ -73,12 +73,23 @@ func (c *Catalog) Check(names []string) error {
 	return nil
 }
 
-// Find finds the policy that a name means for a trace.
+// Find finds the policy that a name means for a trace; current has to see its
+// placed.csv, not the trace anew.
 func (c *Catalog) Find(name string, t *trace.Trace) (Found, error) {
 	for _, f := range families {
 		if f.name == name {
 			return c.shipped(name, f.file, t)
 		}
+	}
+	if name == Current {
+		if t == nil {
+			return Found{Name: name}, nil
+		}
+		p, err := newCurrent(t)
+		if err != nil {
+			return Found{}, fmt.Errorf("policy %s for trace %q: %w", name, t.Name, err)
+		}
+		return Found{Policy: p, Name: name}, nil
 	}
 	if IsFile(name) {
 		object, err := policy.Load(name)

@@ -20,6 +20,7 @@ type Options struct {
 	Seed    uint64 // of the shuffles
 	Workers int    // at least 1
 	Retry   bool   // try unplaced items again after each delete
+	Repack  bool   // what placed.csv holds arrives at the beginning, and is placed anew
 	Samples int    // points of the time series of the first order that counts; 0 = none
 	Curves  bool   // record allocation against what has arrived
 	Layouts bool   // keep what stands on the machines of the first trace after the first order that counts
@@ -47,6 +48,11 @@ type task struct{ trace, policy, order int }
 func Run(ctx context.Context, traces []*trace.Trace, names []string, catalog Catalog, opt Options) (Result, error) {
 	c := comparison{traces: traces, opt: opt}
 	for _, t := range traces {
+		if opt.Repack {
+			c.played = append(c.played, t.Anew())
+		} else {
+			c.played = append(c.played, t)
+		}
 		policies, err := catalog.findAll(names, t)
 		if err != nil {
 			return Result{}, err
@@ -76,8 +82,9 @@ func (c *Catalog) findAll(names []string, t *trace.Trace) ([]Found, error) {
 }
 
 type comparison struct {
-	traces   []*trace.Trace
-	policies [][]Found // by trace
+	traces   []*trace.Trace // as given
+	played   []*trace.Trace // as replayed
+	policies [][]Found      // by trace
 	opt      Options
 	runs     [][][]cerebro.Run // by trace, policy, order
 	points   [][][][]Point     // the same
@@ -168,7 +175,7 @@ type worker struct {
 }
 
 func (w *worker) replay(t task) error {
-	tr := w.traces[t.trace]
+	tr := w.played[t.trace]
 	if w.replayer == nil || w.replayer.Trace() != tr {
 		w.replayer = cerebro.NewReplayer(tr)
 	}
@@ -209,12 +216,19 @@ func (w *worker) replay(t task) error {
 func (c *comparison) result() (Result, error) {
 	var out Result
 	for i, t := range c.traces {
-		head, err := Describe(t, cerebro.NewReplayer(t))
+		played := c.played[i]
+		head, err := Describe(t, cerebro.NewReplayer(played))
 		if err != nil {
 			return Result{}, err
 		}
+		digest := head.Digest
+		if c.opt.Repack { // another trace to who trained on it
+			if digest, err = digestOf(played); err != nil {
+				return Result{}, err
+			}
+		}
 		head.Seed, head.Orders = c.opt.Seed, c.opt.Orders
-		limit := meanBound(t, head.Deletes, c.opt.Seed, c.opt.Orders)
+		limit := meanBound(played, head.Deletes, c.opt.Seed, c.opt.Orders)
 		if head.Deletes && c.opt.Orders > 0 {
 			out.add("the bound of %s is the mean over its shuffled orders, in which departures move with their requests", t.Name)
 		}
@@ -224,7 +238,7 @@ func (c *comparison) result() (Result, error) {
 			runs := report.PolicyRuns{Policy: found.Name, Knowledge: found.Policy.Knowledge().String(), Runs: c.runs[i][p]}
 			if found.Object != nil {
 				runs.Digest = found.Object.Digest()
-				runs.Exposure = Exposure(found.Object, head.Digest, c.opt.Seed, c.opt.Orders)
+				runs.Exposure = Exposure(found.Object, digest, c.opt.Seed, c.opt.Orders)
 			}
 			if i == 0 {
 				runs.Layout = c.layouts[p]
@@ -240,7 +254,18 @@ func (c *comparison) result() (Result, error) {
 				}
 			}
 		}
-		out.Comparisons = append(out.Comparisons, report.Build(head, limit, policies))
+		comparison := report.Build(head, limit, policies)
+		slices.SortStableFunc(comparison.Results, func(a, b report.Result) int { // the present placement first
+			switch {
+			case (a.Policy == Current) == (b.Policy == Current):
+				return 0
+			case a.Policy == Current:
+				return -1
+			}
+			return 1
+		})
+		out.Comparisons = append(out.Comparisons, comparison)
+		c.notePlaced(&out, i)
 	}
 	c.noteLimits(&out)
 	return out, nil

@@ -173,6 +173,7 @@ func TestLayouts(t *testing.T) {
 func TestViolations(t *testing.T) {
 	c := comparison{
 		traces:   []*trace.Trace{oneApp()},
+		played:   []*trace.Trace{oneApp()},
 		layouts:  make([]*report.Layout, 2),
 		policies: [][]Found{{{Policy: policy.FirstFit{}, Name: "firstfit"}, {Policy: policy.BestFit{}, Name: "bestfit"}}},
 		runs:     [][][]cerebro.Run{{{{Violations: 4}, {Order: 1}}, {{}, {Order: 1, Violations: 2}}}},

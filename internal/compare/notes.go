@@ -26,13 +26,50 @@ func (r *Result) noteOn(t *trace.Trace) {
 	}
 }
 
+// notePlaced says what became of placed.csv, and what could be drained.
+func (c *comparison) notePlaced(r *Result, i int) {
+	t := c.traces[i]
+	if t.Initial == 0 {
+		return
+	}
+	items := 0
+	for _, q := range t.Requests[:t.Initial] {
+		items += int(q.Count)
+	}
+	named := slices.ContainsFunc(c.policies[i], func(f Found) bool { return f.Name == Current })
+	switch {
+	case !c.opt.Repack:
+		r.add("%s: the %d items of placed.csv stand where they are under every policy; --repack places them anew", t.Name, items)
+	case named:
+		r.add("%s: current leaves the %d items of placed.csv where they are; the other policies place them anew, in the order of its lines", t.Name, items)
+	default:
+		r.add("%s: the %d items of placed.csv are placed anew, in the order of its lines", t.Name, items)
+	}
+	if !named {
+		return
+	}
+	drained, moved := drainable(t)
+	const most = 8
+	switch n := len(drained); {
+	case n == 0:
+		r.add("%s: as it stands no machine could be drained: there is none whose items all fit into what is free on the others in use", t.Name)
+	case n == 1:
+		r.add("%s: as it stands 1 machine could be drained, with its items (%d) moved to others in use: %s", t.Name, moved, drained[0])
+	case n <= most:
+		r.add("%s: as it stands %d machines could be drained, with their items (%d) moved to others in use: %s", t.Name, n, moved, strings.Join(drained, ", "))
+	default:
+		r.add("%s: as it stands %d machines could be drained, with their items (%d) moved to others in use: %s and %d more",
+			t.Name, n, moved, strings.Join(drained[:most], ", "), n-most)
+	}
+}
+
 // noteLimits says where a limit per machine alone asks for more machines than
 // the bound, which ignores limits.
 func (c *comparison) noteLimits(r *Result) {
 	var last string
 	n := 0
 	for i, t := range c.traces {
-		group, need := largestLimit(t, c.opt.Orders > 0)
+		group, need := largestLimit(c.played[i], c.opt.Orders > 0)
 		if have := r.Comparisons[i].Bound.Machines; need > have {
 			n++
 			last = fmt.Sprintf("%s alone needs %d machines in %s (max_per_machine), more than the bound of %d, which ignores limits and which no scheduler can meet here",

@@ -1,0 +1,42 @@
+package trace
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+)
+
+func TestAnew(t *testing.T) {
+	tr := &Trace{
+		Name: "x", MeasureFrom: math.NaN(),
+		Instance: &binpack.Instance{
+			Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}}, Types: []string{""},
+			Machines: []binpack.MachineLine{{Name: "m", Count: 3, Cost: 1, Capacity: []int64{9}}},
+			Groups:   []binpack.Group{{Name: "a"}}, Apps: []binpack.App{{Name: "a", Demand: []int64{1}, Expected: -1, Lifetime: -1}},
+		},
+		Requests: []Request{{"p", 0, 3}, {"q", 0, 1}, {"r", 0, 2}},
+		Initial:  2,
+		Placed:   []Placed{{Request: 0, Count: 2}, {Request: 0, Index: 1, Count: 1}, {Request: 1, Count: 1}},
+		Events:   []Event{{5, Create, 2, 2}, {7, Delete, 0, 3}},
+	}
+	anew := tr.Anew()
+	require.Zero(t, anew.Initial)
+	require.Empty(t, anew.Placed)
+	require.Equal(t, tr.Requests, anew.Requests)
+	require.Equal(t, []Event{{5, Create, 0, 3}, {5, Create, 1, 1}, {5, Create, 2, 2}, {7, Delete, 0, 3}}, anew.Events)
+	require.Len(t, tr.Events, 2, "the trace itself stays as it is")
+	require.Same(t, anew, anew.Anew())
+
+	// It is a trace like any other.
+	dir := t.TempDir() + "/anew"
+	require.NoError(t, anew.Write(dir))
+	read, err := Load(dir)
+	require.NoError(t, err)
+	require.Equal(t, anew.Events, read.Events)
+
+	tr.Events = nil
+	require.Equal(t, []Event{{0, Create, 0, 3}, {0, Create, 1, 1}}, tr.Anew().Events)
+}

@@ -1,0 +1,171 @@
+package compare
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+)
+
+// Current is the name of the policy that repeats what was.
+const Current = "current"
+
+// Placements is the key of a trace's source that says of later requests where they
+// stood: a map from request to machine. placed.csv has those of the beginning.
+const Placements = "placements"
+
+// current puts every item where it stood: where placed.csv has it, or the source's
+// placements. What stood nowhere is left out.
+type current struct {
+	policy.FirstFit                  // for a scorer, which is never asked
+	stood           [][]trace.Placed // by request, in the order of items
+}
+
+// newCurrent reads where the items of a trace stood.
+func newCurrent(t *trace.Trace) (*current, error) {
+	c := &current{stood: make([][]trace.Placed, len(t.Requests))}
+	for _, p := range t.Placed {
+		c.stood[p.Request] = append(c.stood[p.Request], p)
+	}
+	later, _ := t.Source[Placements].(map[string]any)
+	if len(t.Placed) == 0 && len(later) == 0 {
+		return nil, errors.New("it has no placed.csv, so nothing says where items stood")
+	}
+	names := trace.NewMachineNames(t.Instance)
+	for i := t.Initial; i < len(t.Requests) && len(later) > 0; i++ {
+		q := &t.Requests[i]
+		machine, ok := later[q.Name]
+		if !ok {
+			continue
+		}
+		line, index, err := names.Parse(fmt.Sprint(machine))
+		if err != nil {
+			return nil, fmt.Errorf("trace.yaml: source.%s: %s: machine %q: %w", Placements, q.Name, machine, err)
+		}
+		c.stood[i] = []trace.Placed{{Request: int32(i), Line: line, Index: index, Count: q.Count}}
+	}
+	return c, nil
+}
+
+// Where implements [cerebro.Follower].
+func (c *current) Where(request, number int32) (line, index int32, devices []trace.Device, ok bool) {
+	for _, p := range c.stood[request] {
+		if number < p.Count {
+			return p.Line, p.Index, p.Devices, true
+		}
+		number -= p.Count
+	}
+	return 0, 0, nil, false
+}
+
+// enough is how many machines in a row that cannot be emptied make drainable stop:
+// they come fuller and fuller.
+const enough = 64
+
+// drainable lists machines that could be emptied of what placed.csv has there: the
+// emptiest first, each of their items by Best-Fit into what is free on the others
+// in use. It is nothing when items use devices.
+func drainable(t *trace.Trace) (machines []string, items int) {
+	if slices.ContainsFunc(t.Placed, func(p trace.Placed) bool { return len(p.Devices) > 0 }) {
+		return nil, 0
+	}
+	d := drain{state: binpack.NewState(t.Instance)}
+	for _, p := range t.Placed {
+		m := d.state.MachineAt(p.Line, p.Index)
+		for range p.Count {
+			d.state.Book(t.Requests[p.Request].App, m)
+		}
+	}
+	d.scorer = policy.BestFit{}.Scorer(d.state)
+	failed := 0
+	for _, m := range d.emptiest() {
+		n, ok := d.empty(m)
+		if !ok {
+			if failed++; failed == enough {
+				break
+			}
+			continue
+		}
+		failed = 0
+		items += n
+		line, index := d.state.Position(m)
+		machines = append(machines, t.MachineName(line, index))
+	}
+	return machines, items
+}
+
+type drain struct {
+	state  *binpack.State
+	scorer binpack.Scorer
+	buf    []int32
+	scores []float64
+}
+
+// emptiest lists the machines in use by utilisation, ascending.
+func (d *drain) emptiest() []int32 {
+	s := d.state
+	used := make([]float64, s.Size())
+	var list []int32
+	for m := range int32(s.Size()) {
+		if s.Items(m) == 0 {
+			continue
+		}
+		list = append(list, m)
+		for dim, capacity := range s.Capacity(m) {
+			if capacity > 0 {
+				used[m] += 1 - float64(s.Free(dim)[m])/float64(capacity)
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b int32) int { return cmp.Or(cmp.Compare(used[a], used[b]), cmp.Compare(a, b)) })
+	return list
+}
+
+// empty moves all items off a machine, or none.
+func (d *drain) empty(m int32) (items int, ok bool) {
+	type move struct{ app, to int32 }
+	var moves []move
+	undo := func() {
+		for _, back := range moves {
+			d.state.Remove(back.app, back.to, nil)
+			d.state.Book(back.app, m)
+		}
+	}
+	for _, e := range slices.Clone(d.state.Contents(m)) {
+		for range e.Count {
+			d.state.Remove(e.App, m, nil)
+			to := d.best(e.App, m)
+			if to < 0 {
+				d.state.Book(e.App, m)
+				undo()
+				return 0, false
+			}
+			d.state.Book(e.App, to)
+			moves = append(moves, move{e.App, to})
+		}
+	}
+	return len(moves), true
+}
+
+// best is the machine in use beside one that Best-Fit takes for an item; -1 = none.
+func (d *drain) best(app, beside int32) int32 {
+	d.buf = slices.DeleteFunc(d.state.Feasible(app, d.buf[:0]), func(m int32) bool {
+		return m == beside || d.state.Items(m) == 0
+	})
+	if len(d.buf) == 0 {
+		return -1
+	}
+	d.scores = slices.Grow(d.scores[:0], len(d.buf))[:len(d.buf)]
+	d.scorer.Score(binpack.Item{App: app}, d.buf, d.scores)
+	best := 0
+	for i, score := range d.scores {
+		if score > d.scores[best] {
+			best = i
+		}
+	}
+	return d.buf[best]
+}

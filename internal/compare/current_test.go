@@ -1,0 +1,162 @@
+package compare
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/cerebro/report"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+)
+
+// city is a snapshot of four machines of 4 cpu: three web of 1 and two db of 2, of
+// which no two share a machine; a fourth web waits, and a third db came later, to n2.
+func city() *trace.Trace {
+	machine := func(name string) binpack.MachineLine {
+		return binpack.MachineLine{Name: name, Count: 1, Cost: 1, Capacity: []int64{4}}
+	}
+	app := func(name string, group int32, need int64) binpack.App {
+		return binpack.App{Name: name, Group: group, Demand: []int64{need}, Expected: -1, Lifetime: -1}
+	}
+	t := &trace.Trace{Name: "city", MeasureFrom: math.NaN(), Instance: &binpack.Instance{
+		Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}}, Types: []string{"m"}, Fleet: binpack.Open,
+		Machines: []binpack.MachineLine{machine("n1"), machine("n2"), machine("n3"), machine("n4")},
+		Groups:   []binpack.Group{{Name: "web"}, {Name: "db", Limit: 1}},
+		Apps:     []binpack.App{app("web", 0, 1), app("db", 1, 2)},
+	}}
+	t.Initial = 5
+	for i, name := range []string{"w1", "w2", "d1", "d2", "w3", "waits", "late"} {
+		t.Requests = append(t.Requests, trace.Request{Name: name, App: []int32{0, 0, 1, 1, 0, 0, 1}[i], Count: 1})
+	}
+	for i, line := range []int32{0, 1, 2, 3, 3} {
+		t.Placed = append(t.Placed, trace.Placed{Request: int32(i), Line: line, Count: 1})
+	}
+	t.Events = []trace.Event{{Kind: trace.Create, Request: 5, Count: 1}, {Time: 1, Kind: trace.Create, Request: 6, Count: 1}}
+	t.Source = map[string]any{Placements: map[string]any{"late": "n2"}}
+	return t
+}
+
+func compareCity(t *testing.T, tr *trace.Trace, opt Options, names ...string) (map[string]report.Result, Result) {
+	t.Helper()
+	opt.Workers, opt.Seed = 1, 1
+	result, err := Run(t.Context(), []*trace.Trace{tr}, names, Catalog{}, opt)
+	require.NoError(t, err)
+	rows := map[string]report.Result{}
+	for _, r := range result.Comparisons[0].Results {
+		rows[r.Policy] = r
+	}
+	return rows, result
+}
+
+func TestCurrent(t *testing.T) {
+	rows, result := compareCity(t, city(), Options{Repack: true, Orders: 3}, "bestfit", "firstfit", Current)
+	require.Equal(t, Current, result.Comparisons[0].Results[0].Policy, "first, though it leaves an item out")
+	for order, run := range rows[Current].Runs { // in any order of arrival
+		require.Equal(t, 4, run.Machines)
+		require.Equal(t, 1, run.Unplaced)
+		require.Equal(t, 6, run.Placed)
+		require.Equal(t, 9./16, run.AllocationRate["cpu"], order)
+	}
+	// 10 cpu, and three db that stay apart.
+	require.Equal(t, 3, rows["firstfit"].Runs[0].Machines)
+	require.Zero(t, rows["bestfit"].Runs[0].Unplaced)
+	require.Zero(t, result.Violations)
+	require.Equal(t, 3, result.Comparisons[0].Bound.Machines)
+
+	// The trace is the one on disk, whatever is done with it.
+	digest, err := digestOf(city())
+	require.NoError(t, err)
+	require.Equal(t, digest, result.Comparisons[0].Trace.Digest)
+	require.Equal(t, 7, result.Comparisons[0].Trace.Items)
+	require.Contains(t, result.Notes, "city: current leaves the 5 items of placed.csv where they are; the other policies place them anew, in the order of its lines")
+	require.Contains(t, result.Notes, "city: as it stands 2 machines could be drained, with their items (2) moved to others in use: n1, n2")
+}
+
+func TestStandingStays(t *testing.T) {
+	rows, result := compareCity(t, city(), Options{}, "firstfit", Current)
+	require.Equal(t, 4, rows["firstfit"].Runs[0].Machines)
+	require.Equal(t, 2, rows["firstfit"].Runs[0].Placed, "placed.csv is none of its doing")
+	require.Equal(t, 4, rows[Current].Runs[0].Machines)
+	require.Equal(t, 1, rows[Current].Runs[0].Unplaced)
+	require.Contains(t, result.Notes[0], "--repack places them anew")
+
+	rows, result = compareCity(t, city(), Options{Repack: true}, "firstfit")
+	require.Equal(t, 3, rows["firstfit"].Runs[0].Machines)
+	require.Equal(t, []string{"city: the 5 items of placed.csv are placed anew, in the order of its lines"}, result.Notes)
+}
+
+// What stands against a constraint stands all the same.
+func TestCurrentAsksNoConstraint(t *testing.T) {
+	tr := city()
+	tr.Placed[2].Line = 3 // both db on n4
+	tr.Instance.Rules = []binpack.Rule{{A: 0, B: 1}}
+	rows, result := compareCity(t, tr, Options{Repack: true, Orders: 2}, Current)
+	require.Equal(t, 3, rows[Current].Runs[0].Machines)
+	require.Zero(t, result.Violations, "no policy of ours broke it")
+}
+
+// With departures, too: they leave from where they stood.
+func TestCurrentOverTime(t *testing.T) {
+	tr := city()
+	tr.Events = append(tr.Events, trace.Event{Time: 3, Kind: trace.Delete, Request: 0, Count: 1}, trace.Event{Time: 5, Kind: trace.Delete, Request: 5, Count: 1})
+	rows, _ := compareCity(t, tr, Options{Repack: true}, Current, "bestfit")
+	run := rows[Current].Runs[0]
+	require.Equal(t, 3, run.Machines)
+	require.Equal(t, 4, run.PeakMachines)
+	require.Equal(t, 4*3.+3*2, run.MachineSeconds) // n1 is empty from 3 on
+}
+
+func TestCurrentNeedsPlaces(t *testing.T) {
+	catalog := Catalog{}
+	require.NoError(t, catalog.Check([]string{Current}))
+	_, err := catalog.Find(Current, oneApp())
+	require.EqualError(t, err, `policy current for trace "one": it has no placed.csv, so nothing says where items stood`)
+
+	tr := city()
+	tr.Source[Placements] = map[string]any{"late": "n5"}
+	_, err = catalog.Find(Current, tr)
+	require.EqualError(t, err, `policy current for trace "city": trace.yaml: source.placements: late: machine "n5": unknown machine`)
+}
+
+// What training saw of a trace packed anew is not what it sees of the trace as it
+// stands.
+func TestExposureOfRepacked(t *testing.T) {
+	tr := city()
+	anew, err := digestOf(tr.Anew())
+	require.NoError(t, err)
+	o := object("K0")
+	o.Spec.Parameters = map[string]float64{"alpha": 1}
+	o.Spec.Provenance = map[string]any{"traces": []any{map[string]any{"trace": anew.Trace, "instance": anew.Instance}}, "seed": 1, "orders": 0}
+	path := t.TempDir() + "/p.yaml"
+	require.NoError(t, o.Save(path))
+	for repack, want := range map[bool]string{true: TrainedOn, false: SameInstance} {
+		rows, _ := compareCity(t, tr, Options{Repack: repack}, path)
+		require.Equal(t, want, rows[path].Exposure)
+	}
+}
+
+func TestDrainable(t *testing.T) {
+	machines, items := drainable(city())
+	require.Equal(t, []string{"n1", "n2"}, machines)
+	require.Equal(t, 2, items)
+
+	full := city() // only its own room would take the other web
+	full.Instance.Apps[0].Demand[0] = 3
+	full.Placed = full.Placed[:3]
+	full.Requests = append(full.Requests[:3], full.Requests[5:]...)
+	full.Initial, full.Events = 3, nil
+	machines, _ = drainable(full)
+	require.Empty(t, machines)
+
+	// A limit closes the machines that have room: the two db stay apart.
+	apart := city()
+	apart.Placed = apart.Placed[2:4]
+	machines, _ = drainable(apart)
+	require.Empty(t, machines)
+
+	_, result := compareCity(t, full, Options{Repack: true}, Current)
+	require.True(t, strings.Contains(strings.Join(result.Notes, "\n"), "no machine could be drained"), result.Notes)
+}
