@@ -10,6 +10,7 @@ require (
 	github.com/prometheus/common v0.62.0
 	github.com/sigma-scheduler/sigma v0.0.0-00010101000000-000000000000
 	github.com/sigma-scheduler/sigma/hack/controlplane v0.0.0
+	github.com/stretchr/testify v1.12.1
 	k8s.io/api v0.34.7
 	k8s.io/apimachinery v0.34.7
 	k8s.io/client-go v0.34.7
@@ -76,7 +77,6 @@ require (
 	github.com/spf13/cobra v1.10.2 // indirect
 	github.com/spf13/pflag v1.0.9 // indirect
 	github.com/stoewer/go-strcase v1.3.0 // indirect
-	github.com/stretchr/testify v1.12.1 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
 	go.etcd.io/etcd/api/v3 v3.6.4 // indirect
 	go.etcd.io/etcd/client/pkg/v3 v3.6.4 // indirect

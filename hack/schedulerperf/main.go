@@ -55,8 +55,9 @@ func init() { runtime.LockOSThread() }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "schedulerperf: %v\n", err)
 		os.Exit(1)
 	}
@@ -84,7 +85,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	defer func() { _ = os.RemoveAll(b.work) }()
 
-	for _, field := range strings.Fields(*sizes) {
+	for field := range strings.FieldsSeq(*sizes) {
 		nodes, err := strconv.Atoi(field)
 		if err != nil {
 			return err

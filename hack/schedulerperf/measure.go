@@ -107,10 +107,10 @@ func (b *bench) prepare(ctx context.Context, nodes int) (string, error) {
 	_, err = client.CoordinationV1().Leases(leaseNamespace).Create(ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: leaseName},
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity:       ptr.To("bench"),
-			LeaseDurationSeconds: ptr.To[int32](3600),
-			AcquireTime:          ptr.To(metav1.NowMicro()),
-			RenewTime:            ptr.To(metav1.NowMicro()),
+			HolderIdentity:       new("bench"),
+			LeaseDurationSeconds: new(int32(3600)),
+			AcquireTime:          new(metav1.NowMicro()),
+			RenewTime:            new(metav1.NowMicro()),
 		},
 	}, metav1.CreateOptions{})
 	return filepath.Join(dir, "etcd"), err
@@ -203,19 +203,19 @@ func (b *bench) schedule(ctx context.Context, client kubernetes.Interface) (time
 	for count := 0; count < b.pods; {
 		event, open := <-watcher.ResultChan()
 		if !open {
-			return 0, fmt.Errorf("%d of %d pods were bound when the watch ended: %v", count, b.pods, context.Cause(ctx))
+			return 0, fmt.Errorf("%d of %d pods were bound when the watch ended: %w", count, b.pods, context.Cause(ctx))
 		}
 		switch event.Type {
 		case watch.Added: // to what the selector selects
 			if count++; count == 1 {
-				first = time.Now()
+				first = time.Now() //nolint:forbidigo // a clock is what measures
 			}
 		case watch.Modified, watch.Bookmark:
 		default:
 			return 0, fmt.Errorf("%s after %d bindings: %v", event.Type, count, event.Object)
 		}
 	}
-	return time.Since(first), nil
+	return time.Since(first), nil //nolint:forbidigo // the same
 }
 
 // nodesTaken counts the nodes that the measured pods went to. All must be bound.
@@ -288,6 +288,9 @@ func (b *bench) read(page []byte, p profile, m *measurement) error {
 			"scheduler_framework_extension_point_duration_seconds", map[string]string{"extension_point": point})
 		if err != nil {
 			return err
+		}
+		if count := histogram.GetAggregatedSampleCount(); count != uint64(b.pods) {
+			return fmt.Errorf("%s ran %d times for %d pods", point, count, b.pods)
 		}
 		m.latency[point] = latency{p50: 1000 * histogram.Quantile(.5), p99: 1000 * histogram.Quantile(.99)}
 	}

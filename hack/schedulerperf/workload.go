@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 )
 
@@ -114,16 +113,16 @@ func own(ctx context.Context, client kubernetes.Interface, app string, pods []*c
 	for _, pod := range pods {
 		pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey] = hash
 	}
-	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: pods[0].Labels}, Spec: pods[0].Spec}
-	template.Spec.NodeName = ""
-	replicas := ptr.To(int32(len(pods)))
+	model := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: pods[0].Labels}, Spec: pods[0].Spec}
+	model.Spec.NodeName = ""
+	replicas := new(int32(len(pods)))
 
 	deployment, err := client.AppsV1().Deployments(metav1.NamespaceDefault).Create(ctx, &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: app},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: replicas,
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{appLabel: app}},
-			Template: template,
+			Template: model,
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -132,13 +131,13 @@ func own(ctx context.Context, client kubernetes.Interface, app string, pods []*c
 	set, err := client.AppsV1().ReplicaSets(metav1.NamespaceDefault).Create(ctx, &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:            app + "-" + hash,
-			Labels:          template.Labels,
+			Labels:          model.Labels,
 			OwnerReferences: []metav1.OwnerReference{*controller(deployment, "Deployment")},
 		},
 		Spec: appsv1.ReplicaSetSpec{
 			Replicas: replicas,
-			Selector: &metav1.LabelSelector{MatchLabels: template.Labels},
-			Template: template,
+			Selector: &metav1.LabelSelector{MatchLabels: model.Labels},
+			Template: model,
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
