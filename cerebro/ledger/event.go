@@ -36,6 +36,7 @@ const (
 	KindRule     Kind = "rule"        // Rules, Reset: these are there too, or instead
 	KindForecast Kind = "forecast"    // Expected: those that changed
 	KindPolicy   Kind = "policy"      // Role, Policy
+	KindArrive   Kind = "arrive"      // Pod, UID, App: it asks for a machine; no news after the first time
 	KindPlace    Kind = "place"       // Pod, UID, App, Node: found there, somebody else's decision
 	KindDecide   Kind = "decide"      // Pod, UID, App, Node, Decision
 	KindFailed   Kind = "bind-failed" // UID: a decision came to nothing

@@ -20,7 +20,7 @@ type Ledger struct {
 	apps     map[string]*app
 	rules    []Rule
 	expected map[string]float64
-	pods     map[string]*pod // by UID; those that stand and those whose binding failed
+	pods     map[string]*pod // by UID; those that stand, and those that wait
 	policies map[Role]*policyInUse
 	placed   uint64 // placements so far
 	departed uint64
@@ -102,6 +102,8 @@ func (l *Ledger) Apply(e *Event) error {
 		return l.forecast(e.Expected)
 	case KindPolicy:
 		return l.setPolicy(e)
+	case KindArrive:
+		return l.await(e)
 	case KindPlace, KindDecide:
 		return l.place(e)
 	case KindFailed, KindRemove:
@@ -294,6 +296,35 @@ func usable(object *policy.Object) (binpack.Policy, error) {
 	return p, nil
 }
 
+// await books that a pod asks for a machine. A policy that counts what is still to
+// come has to know of it before it is asked, as in Cerebro; where nothing was asked,
+// the decision counts it.
+func (l *Ledger) await(e *Event) error {
+	a, ok := l.apps[e.App]
+	if !ok {
+		return fmt.Errorf("app %q is unknown", e.App)
+	}
+	if e.UID == "" {
+		return errors.New("uid is missing")
+	}
+	p := l.pod(e.UID)
+	if !p.arrived && p.machine == nil {
+		p.app = a
+		l.arrive(p)
+	}
+	return nil
+}
+
+// pod is the one with an UID, made known if it is new.
+func (l *Ledger) pod(uid string) *pod {
+	p, ok := l.pods[uid]
+	if !ok {
+		p = &pod{uid: uid}
+		l.pods[uid] = p
+	}
+	return p
+}
+
 // place books a pod on a machine. One that stands elsewhere moves; one that is
 // found where it stands is no news.
 func (l *Ledger) place(e *Event) error {
@@ -308,11 +339,7 @@ func (l *Ledger) place(e *Event) error {
 	if e.UID == "" {
 		return errors.New("uid is missing")
 	}
-	p, ok := l.pods[e.UID]
-	if !ok {
-		p = &pod{uid: e.UID}
-		l.pods[e.UID] = p
-	}
+	p := l.pod(e.UID)
 	if e.Kind == KindPlace && p.machine == m && p.app == a {
 		return nil
 	}

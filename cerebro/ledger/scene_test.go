@@ -88,7 +88,7 @@ type scene struct {
 	apps     int
 	pods     int
 	gone     []string // apps that were forgotten
-	failures []string // pods whose binding failed
+	failures []string // pods that wait to be tried again
 	time     float64
 	busy     bool // machines, apps and rules change, too
 }
@@ -349,16 +349,22 @@ func (s *scene) decide() {
 		uid = s.failures[0]
 		name = s.w.pods[uid].app
 	}
-	app := s.l.AppIndex(name)
-	passed := s.filter(app)
-	if len(passed) == 0 {
-		s.remove() // it waits until something goes
-		return
-	}
 	if uid == "" {
 		uid = s.newPod()
 	} else {
 		s.failures = s.failures[1:]
+	}
+	if s.d.IntN(6) > 0 { // else one node is feasible by what we do not model
+		s.do(&ledger.Event{Kind: ledger.KindArrive, Pod: "ns/" + uid, UID: uid, App: name})
+	}
+	app := s.l.AppIndex(name)
+	passed := s.filter(app)
+	if len(passed) == 0 {
+		if s.w.pods[uid] != nil {
+			s.failures = append(s.failures, uid)
+		}
+		s.remove() // it waits until something goes
+		return
 	}
 	e := &ledger.Event{Kind: ledger.KindDecide, Pod: "ns/" + uid, UID: uid, App: name, Decision: &ledger.Decision{Cause: ledger.CausePolicy, Mode: "live"}}
 	e.Infeasible, e.Extra = s.l.Differ(app, passed)
@@ -461,6 +467,8 @@ func (w *world) apply(e *ledger.Event) {
 		}
 	case ledger.KindForget:
 		w.forget(e)
+	case ledger.KindArrive:
+		w.arrive(e)
 	case ledger.KindPlace, ledger.KindDecide:
 		w.place(e)
 	case ledger.KindFailed:
@@ -505,15 +513,26 @@ func (w *world) place(e *ledger.Event) {
 	}
 	w.takeOff(p)
 	p.app, p.node = e.App, e.Node
-	if e.Kind == ledger.KindDecide && !p.arrived {
-		p.arrived = true
-		w.seen[e.App]++
-		w.last = e.App
+	if e.Kind == ledger.KindDecide {
+		w.arrive(e)
 	}
 	if !w.nodes[e.Node].Cordoned {
 		w.placed++
 	}
 	w.lastUsed[e.Node] = w.placed
+}
+
+func (w *world) arrive(e *ledger.Event) {
+	p := w.pods[e.UID]
+	if p == nil {
+		p = &standing{app: e.App}
+		w.pods[e.UID] = p
+	}
+	if !p.arrived {
+		p.arrived = true
+		w.seen[e.App]++
+		w.last = e.App
+	}
 }
 
 func (w *world) takeOff(p *standing) {

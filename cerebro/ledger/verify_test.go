@@ -275,6 +275,8 @@ func TestMalformedLogs(t *testing.T) {
 		{"no policy", `{"seq":5,"kind":"policy","role":"primary","policy":{"apiVersion":"v1"}}`, "policy: policy: apiVersion"},
 		{"a node that is not there", `{"seq":5,"kind":"place","uid":"p","app":"a","node":"n2"}`, `place: node "n2" is unknown`},
 		{"an app that is not there", `{"seq":5,"kind":"place","uid":"p","app":"b","node":"n1"}`, `place: app "b" is unknown`},
+		{"an arrival of no app", `{"seq":5,"kind":"arrive","uid":"p","app":"b"}`, `arrive: app "b" is unknown`},
+		{"an arrival of no pod", `{"seq":5,"kind":"arrive","app":"a"}`, "arrive: uid is missing"},
 		{"no uid", `{"seq":5,"kind":"place","app":"a","node":"n1"}`, "place: uid is missing"},
 		{"a pod that is not there", `{"seq":5,"kind":"remove","uid":"p"}`, `remove: pod "p" is unknown`},
 		{"a failure of nothing", `{"seq":5,"kind":"bind-failed","uid":"p"}`, `bind-failed: pod "p" is unknown`},
