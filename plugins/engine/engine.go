@@ -69,6 +69,7 @@ type Engine struct {
 	inbox struct {
 		sync.Mutex
 		undo     []*v1.Pod
+		gone     []*v1.Pod
 		policies map[ledger.Role]*policy.Object // nil value = gone
 		rules    []*kube.Rule
 		newRules bool
@@ -197,11 +198,14 @@ func (e *Engine) sync(visit Visit) {
 func (e *Engine) takeInbox() {
 	in := &e.inbox
 	in.Lock()
-	undo, policies, rules, newRules, declared := in.undo, in.policies, in.rules, in.newRules, in.declared
-	in.undo, in.policies, in.newRules, in.declared = nil, nil, false, nil
+	undo, gone, policies, rules, newRules, declared := in.undo, in.gone, in.policies, in.rules, in.newRules, in.declared
+	in.undo, in.gone, in.policies, in.newRules, in.declared = nil, nil, nil, false, nil
 	in.Unlock()
 	for _, pod := range undo {
 		e.cluster.Undo(pod)
+	}
+	for _, pod := range gone {
+		e.cluster.Leave(pod)
 	}
 	for _, role := range []ledger.Role{ledger.Primary, ledger.Canary} {
 		if object, ok := policies[role]; ok {
@@ -261,6 +265,13 @@ func (e *Engine) Undo(pod *v1.Pod) {
 	e.inbox.undo = append(e.inbox.undo, pod)
 }
 
+// Gone notes that a pod was deleted, whether it had a node or not.
+func (e *Engine) Gone(pod *v1.Pod) {
+	e.inbox.Lock()
+	defer e.inbox.Unlock()
+	e.inbox.gone = append(e.inbox.gone, pod)
+}
+
 // A Verdict is what a policy says of the nodes for a pod.
 type Verdict struct {
 	// Decides is false when the policy only watches, or leaves this workload to
@@ -290,6 +301,7 @@ func (e *Engine) rank(ctx context.Context, pod *v1.Pod, nodes []string) *Verdict
 	begin := e.opt.Now()
 	defer func() { e.metrics.latency.Observe(e.opt.Now().Sub(begin).Seconds()) }()
 	a := e.cluster.App(pod)
+	e.cluster.Arrive(pod)
 	app := e.ledger.AppIndex(a.Name)
 	role, mode, decides := e.decider(a.Group())
 	v := &Verdict{Decides: decides, decision: ledger.Decision{Mode: string(mode)}}

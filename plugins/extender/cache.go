@@ -114,6 +114,7 @@ func (v *view) setPod(p *v1.Pod) {
 }
 
 func (v *view) removePod(p *v1.Pod) {
+	v.engine.Gone(p)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.drop(p.UID)

@@ -27,6 +27,7 @@ type Cluster struct {
 	selectors map[string]*Selector
 	nodes     map[string]*node
 	pods      map[types.UID]*pod
+	waiting   map[types.UID]bool // pods that a policy was asked about and that stand nowhere
 	expected  map[string]float64 // per app, as said last
 }
 
@@ -65,7 +66,7 @@ func NewCluster(appLabel string, emit func(*ledger.Event)) *Cluster {
 	return &Cluster{
 		appLabel: appLabel, emit: emit,
 		groups: map[string]*group{}, apps: map[string]*App{}, selectors: map[string]*Selector{},
-		nodes: map[string]*node{}, pods: map[types.UID]*pod{},
+		nodes: map[string]*node{}, pods: map[types.UID]*pod{}, waiting: map[types.UID]bool{},
 	}
 }
 
@@ -82,6 +83,7 @@ func (c *Cluster) App(p *v1.Pod) *App {
 		name += "," + selector.ID
 	}
 	if a, ok := c.apps[name]; ok {
+		a.idle = 0 // a pod of it waits, or came
 		return a
 	}
 	c.addSelector(selector)
@@ -291,6 +293,7 @@ func (c *Cluster) put(object *v1.Pod, a *App, n *node) {
 		p = &pod{}
 		c.pods[object.UID] = p
 	}
+	delete(c.waiting, object.UID)
 	if p.node != nil {
 		c.leave(object.UID, p)
 		if p.app.group != a.group {
@@ -341,6 +344,23 @@ func (c *Cluster) RemoveNode(nodeName string) {
 // Nodes are the names of the nodes, in no order.
 func (c *Cluster) Nodes() []string { return slices.Collect(maps.Keys(c.nodes)) }
 
+// Arrive notes that a policy is about to be asked about a pod.
+func (c *Cluster) Arrive(object *v1.Pod) {
+	if c.waiting[object.UID] || c.pods[object.UID] != nil {
+		return
+	}
+	c.waiting[object.UID] = true
+	c.emit(&ledger.Event{Kind: ledger.KindArrive, Pod: name(object), UID: string(object.UID), App: c.App(object).Name})
+}
+
+// Leave notes that a pod is gone that may have waited.
+func (c *Cluster) Leave(object *v1.Pod) {
+	if c.waiting[object.UID] {
+		delete(c.waiting, object.UID)
+		c.emit(&ledger.Event{Kind: ledger.KindRemove, Pod: name(object), UID: string(object.UID)})
+	}
+}
+
 // Decide notes that a pod goes to a node by a decision of ours.
 func (c *Cluster) Decide(object *v1.Pod, nodeName string, d *ledger.Decision) {
 	n, ok := c.nodes[nodeName]
@@ -362,6 +382,7 @@ func (c *Cluster) Undo(object *v1.Pod) {
 		return
 	}
 	c.drop(object.UID, p)
+	c.waiting[object.UID] = true
 	c.emit(&ledger.Event{Kind: ledger.KindFailed, Pod: name(object), UID: string(object.UID)})
 }
 

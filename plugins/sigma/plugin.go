@@ -85,6 +85,7 @@ func New(ctx context.Context, args runtime.Object, h framework.Handle) (framewor
 	_, err = h.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { p.bound(nil, o) },
 		UpdateFunc: p.bound,
+		DeleteFunc: p.gone,
 	})
 	return p, err
 }
@@ -94,6 +95,15 @@ func (p *Plugin) bound(before, after any) {
 	old, now, err := util.As[*v1.Pod](before, after)
 	if err == nil && now.Spec.NodeName != "" && (old == nil || old.Spec.NodeName == "") {
 		p.engine.Bound(now)
+	}
+}
+
+func (p *Plugin) gone(object any) {
+	if final, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = final.Obj
+	}
+	if pod, ok := object.(*v1.Pod); ok {
+		p.engine.Gone(pod)
 	}
 }
 
