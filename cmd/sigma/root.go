@@ -34,7 +34,7 @@ convert", see what is possible with "sigma compare", improve with "sigma train".
 	}
 	a.group(root)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(a.generate(), a.convert(), a.replay(), a.explain(), a.compare(), a.train(), a.bound(), a.policy(), a.version())
+	root.AddCommand(a.generate(), a.convert(), a.snapshot(), a.replay(), a.explain(), a.compare(), a.train(), a.bound(), a.policy(), a.version())
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
 		if cmd.Name() == "completion" {

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+
+	"github.com/sigma-scheduler/sigma/plugins/snapshot"
+)
+
+// clusterFlags say how to reach a cluster, and what an app is there.
+type clusterFlags struct {
+	access   snapshot.Access
+	appLabel string
+	fleet    string
+}
+
+func (f *clusterFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.access.Kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG, ~/.kube/config, or the pod that this runs in)")
+	flags.StringVar(&f.access.Context, "context", "", "context of the kubeconfig (default its current one)")
+	flags.DurationVar(&f.access.Timeout, "timeout", 30*time.Second, "how long to wait for an answer of the API server")
+	flags.StringVar(&f.appLabel, "app-label", "", "label whose value is a pod's app (default: the pod's top controller)")
+	flags.StringVar(&f.fleet, "fleet", "open", "open: empty nodes stay empty as long as possible; fixed: all nodes are candidates")
+}
+
+func (f *clusterFlags) connect() (*snapshot.Client, error) {
+	if err := oneOf("fleet", f.fleet, "open", "fixed"); err != nil {
+		return nil, err
+	}
+	if f.access.Timeout <= 0 {
+		return nil, usagef("--timeout %v: want more than 0", f.access.Timeout)
+	}
+	klog.LogToStderr(false) // the client's own notes are for operators of servers
+	klog.SetOutput(io.Discard)
+	return snapshot.Connect(f.access)
+}
+
+// snapshotFlags are the flags of snapshot.
+type snapshotFlags struct {
+	cluster clusterFlags
+	out     string
+	watch   time.Duration
+	quiet   bool
+}
+
+func (a *app) snapshot() *cobra.Command {
+	var f snapshotFlags
+	cmd := &cobra.Command{
+		Use:   "snapshot --out DIR",
+		Short: "Make a trace of a running cluster, changing nothing",
+		Long: `Snapshot reads the nodes, pods, workloads and placement rules of a cluster and
+writes them as a trace. The account needs the verb list (with --watch also watch)
+on nodes, pods, deployments, statefulsets, replicasets, jobs, cronjobs and
+horizontalpodautoscalers, and on placementrules where there are any. Nothing is
+changed.
+
+Then "sigma compare --trace DIR --policy current,bestfit,learned" says how many
+nodes the cluster uses, how many the same pods need under each policy, what no
+scheduler can beat, and which nodes could be drained as it is.
+
+With --watch the arrivals and departures of the time that follows are recorded as
+well. They are kept in a file beside DIR as they happen: after an interrupt, or a
+kill, the same command goes on with the recording, and notes what changed
+meanwhile. The trace is written at the beginning, every ten minutes, at an
+interrupt and at the end. A DIR that ends in .tar.gz is one file.`,
+		Example: `  sigma snapshot --out snap
+  sigma compare --trace snap --policy current,bestfit,learned
+  sigma snapshot --out day --watch 24h --context production`,
+		Args: noArgs,
+		RunE: a.do(func(cmd *cobra.Command, _ []string) error {
+			if err := required(cmd, "out"); err != nil {
+				return err
+			}
+			if f.watch < 0 || f.watch == 0 && cmd.Flags().Changed("watch") {
+				return usagef("--watch %v: want more than 0", f.watch)
+			}
+			f.out = filepath.Clean(f.out)
+			client, err := f.cluster.connect()
+			if err != nil {
+				return err
+			}
+			if f.watch > 0 {
+				return a.record(cmd.Context(), client, f)
+			}
+			return a.snap(cmd.Context(), client, f)
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.out, "out", "", "folder, or .tar.gz file, to write the trace to")
+	flags.DurationVar(&f.watch, "watch", 0, "also record what comes and goes for so long")
+	quietFlag(flags, &f.quiet)
+	f.cluster.add(flags)
+	return cmd
+}
+
+// snap writes a trace of the cluster as it is.
+func (a *app) snap(ctx context.Context, client *snapshot.Client, f snapshotFlags) error {
+	if _, err := os.Stat(f.recording()); err == nil {
+		return usagef("a recording of %s is not at its end; go on with --watch, or delete %s", f.out, f.recording())
+	}
+	show := a.newProgress(0, "object", f.quiet)
+	defer show.end()
+	client.Seen = func(objects int) { show.set(objects, "") }
+	picture, err := client.Read(ctx)
+	show.end()
+	if err != nil {
+		return err
+	}
+	if len(picture.Nodes) == 0 {
+		return errors.New("the cluster has no nodes")
+	}
+	r := snapshot.NewRecorder(f.cluster.appLabel, time.Now())
+	if err := r.Record(picture, time.Now()); err != nil {
+		return err
+	}
+	notes, err := f.write(r)
+	if err != nil {
+		return err
+	}
+	for _, note := range append(picture.Notes, notes...) {
+		fmt.Fprintln(a.stderr, note)
+	}
+	fmt.Fprintf(a.stdout, "%s: %s\n", f.out, tallyText(r.Tally()))
+	return nil
+}
+
+// recording is the file that a recording is kept in.
+func (f *snapshotFlags) recording() string {
+	return filepath.Join(filepath.Dir(f.out), "."+filepath.Base(f.out)+".recording.jsonl")
+}
+
+// write writes the trace of what was recorded so far.
+func (f *snapshotFlags) write(r *snapshot.Recorder) (notes []string, err error) {
+	name, archive := strings.CutSuffix(filepath.Base(f.out), ".tar.gz")
+	t, notes, err := r.Trace(name, f.cluster.fleet)
+	if err != nil {
+		return nil, err
+	}
+	if archive {
+		return notes, t.WriteTarGz(f.out)
+	}
+	return notes, t.Write(f.out)
+}
+
+// record records until the time is over or it is interrupted.
+func (a *app) record(ctx context.Context, client *snapshot.Client, f snapshotFlags) (err error) {
+	if err := os.MkdirAll(filepath.Dir(f.out), 0o755); err != nil {
+		return err
+	}
+	r, resumed, err := snapshot.OpenRecorder(f.recording(), f.cluster.appLabel, time.Now())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	began, err := r.Began()
+	if err != nil {
+		return err
+	}
+	end := began.Add(f.watch)
+	show := a.newProgress(0, "arrival", f.quiet || terminalWidth(a.stderr) == 0)
+	defer show.end()
+	tell := func(text string) { show.print(a.stderr, text) }
+	if resumed {
+		tell(fmt.Sprintf("going on with the recording that began at %s", began.Local().Format(time.DateTime)))
+	}
+	told := map[string]bool{}
+	err = client.Watch(ctx, r, snapshot.Watch{
+		Until: end, Tell: tell,
+		Seen: func(t snapshot.Tally) {
+			left := max(0, time.Until(end)).Round(time.Second)
+			show.set(t.Arrived, fmt.Sprintf("%s, %s, %d gone, %s to go", plural(t.Nodes, "node"), plural(t.Standing+t.Waiting, "pod"), t.Left, left))
+		},
+		Save: func() error {
+			notes, err := f.write(r)
+			for _, note := range notes {
+				if !told[note] {
+					tell(note)
+				}
+				told[note] = true
+			}
+			return err
+		},
+	})
+	show.end()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.stdout, "%s: %s\n", f.out, tallyText(r.Tally()))
+	if ctx.Err() != nil {
+		return interrupted("the trace is written; the same command goes on with the recording, and %s deleted ends it", f.recording())
+	}
+	return os.Remove(f.recording())
+}
+
+// tallyText is one line on what was seen.
+func tallyText(t snapshot.Tally) string {
+	nodes := plural(t.Nodes, "node")
+	if t.Cordoned > 0 {
+		nodes += fmt.Sprintf(" (%d cordoned)", t.Cordoned)
+	}
+	s := fmt.Sprintf("%s, %s on them, %d waiting, %s, %s", nodes, plural(t.Standing, "pod"), t.Waiting, plural(t.Apps, "app"), plural(t.Rules, "rule"))
+	if t.Seconds > 0 {
+		s += fmt.Sprintf("; in %v %d pods came and %d went", time.Duration(t.Seconds*float64(time.Second)).Round(time.Second), t.Arrived, t.Left)
+	}
+	return s
+}

@@ -1,0 +1,187 @@
+package snapshot
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sigma-scheduler/sigma/cerebro/ledger"
+)
+
+// A line is what happened at a moment; a recording is a file of them.
+type line struct {
+	At       float64            `json:"at"` // seconds since the beginning
+	Begin    *begin             `json:"begin,omitempty"`
+	Node     *nodeLine          `json:"node,omitempty"` // it came, or is another now
+	Gone     string             `json:"gone,omitempty"` // a node
+	App      string             `json:"app,omitempty"`
+	Spec     *ledger.App        `json:"spec,omitempty"`     // of App
+	Rules    *[]ledger.Rule     `json:"rules,omitempty"`    // all there are
+	Expected map[string]float64 `json:"expected,omitempty"` // those that are new
+	Pod      *podLine           `json:"pod,omitempty"`      // it came, or got a node
+	Left     string             `json:"left,omitempty"`     // UID of a pod
+}
+
+type begin struct {
+	Version  int    `json:"version"`
+	Time     string `json:"time"` // RFC 3339
+	AppLabel string `json:"appLabel,omitempty"`
+}
+
+type nodeLine struct {
+	Name    string            `json:"name"`
+	UID     string            `json:"uid"`
+	Labels  map[string]string `json:"labels,omitempty"` // those that may name its type
+	Machine ledger.Machine    `json:"machine"`
+}
+
+type podLine struct {
+	UID     string `json:"uid"`
+	Name    string `json:"name"`           // namespace/name
+	App     string `json:"app"`            //
+	Node    string `json:"node,omitempty"` // "" = it waits
+	Created int64  `json:"created"`        // seconds since 1970
+}
+
+// A book holds all that was seen of a cluster since the beginning.
+type book struct {
+	begin    begin
+	at       float64 // of the last line
+	nodes    map[string]*seenNode
+	apps     map[string]ledger.App
+	rules    []ledger.Rule
+	expected map[string]float64 // as it was when the app became known
+	pods     []*seenPod         // in the order of lines
+	here     map[string]*seenPod
+}
+
+type seenNode struct {
+	nodeLine
+	gone bool
+}
+
+// A seenPod is a pod of one demand: one that is resized leaves and comes anew.
+type seenPod struct {
+	podLine
+	came  float64
+	left  float64 // negative = it is still there
+	first bool    // it stood when the recording began
+}
+
+func newBook() *book {
+	return &book{
+		nodes: map[string]*seenNode{}, apps: map[string]ledger.App{}, expected: map[string]float64{}, here: map[string]*seenPod{},
+	}
+}
+
+// apply books a line.
+func (b *book) apply(l *line) error {
+	b.at = max(b.at, l.At)
+	switch {
+	case l.Begin != nil:
+		b.begin = *l.Begin
+	case l.Node != nil:
+		b.nodes[l.Node.Name] = &seenNode{nodeLine: *l.Node}
+	case l.Gone != "":
+		n, ok := b.nodes[l.Gone]
+		if !ok {
+			return fmt.Errorf("gone: node %q is unknown", l.Gone)
+		}
+		n.gone = true
+	case l.App != "" && l.Spec != nil:
+		b.apps[l.App] = *l.Spec
+	case l.Rules != nil:
+		b.rules = *l.Rules
+	case l.Expected != nil:
+		for app, n := range l.Expected {
+			if _, ok := b.expected[app]; !ok {
+				b.expected[app] = n
+			}
+		}
+	case l.Pod != nil:
+		return b.come(l.At, l.Pod)
+	case l.Left != "":
+		p, ok := b.here[l.Left]
+		if !ok {
+			return fmt.Errorf("left: pod %q is unknown", l.Left)
+		}
+		p.left = l.At
+		delete(b.here, l.Left)
+	}
+	return nil
+}
+
+func (b *book) come(at float64, p *podLine) error {
+	if _, ok := b.apps[p.App]; !ok {
+		return fmt.Errorf("pod: app %q is unknown", p.App)
+	}
+	if p.Node != "" && b.nodes[p.Node] == nil {
+		return fmt.Errorf("pod: node %q is unknown", p.Node)
+	}
+	if known, ok := b.here[p.UID]; ok {
+		if known.App == p.App && known.Node == "" { // it got a node
+			known.podLine = *p
+			return nil
+		}
+		known.left = at
+	}
+	seen := &seenPod{podLine: *p, came: at, left: -1, first: at == 0 && p.Node != ""}
+	b.pods = append(b.pods, seen)
+	b.here[p.UID] = seen
+	return nil
+}
+
+// mergedRules are the present rules, and those of groups that are not known any
+// more as they were when they were.
+func (b *book) mergedRules(now []ledger.Rule, known map[string]bool) []ledger.Rule {
+	list := append([]ledger.Rule{}, now...)
+	for _, r := range b.rules {
+		if !known[r.App] || !known[r.Other] {
+			list = append(list, r)
+		}
+	}
+	slices.SortFunc(list, func(x, y ledger.Rule) int {
+		return cmp.Or(strings.Compare(x.App, y.App), strings.Compare(x.Other, y.Other), cmp.Compare(x.Max, y.Max))
+	})
+	return slices.Compact(list)
+}
+
+// A Tally is what a recording has seen so far.
+type Tally struct {
+	Nodes, Cordoned   int // there now
+	Standing, Waiting int // pods, now
+	Apps, Rules       int
+	Arrived, Left     int // since the beginning
+	Seconds           float64
+}
+
+func (b *book) tally() Tally {
+	t := Tally{Apps: len(b.apps), Rules: len(b.rules), Seconds: b.at}
+	for _, n := range b.nodes {
+		if n.gone {
+			continue
+		}
+		t.Nodes++
+		if n.Machine.Cordoned {
+			t.Cordoned++
+		}
+	}
+	for p := range maps.Values(b.here) {
+		if p.Node == "" {
+			t.Waiting++
+		} else {
+			t.Standing++
+		}
+	}
+	for _, p := range b.pods {
+		if p.came > 0 {
+			t.Arrived++
+		}
+		if p.left >= 0 {
+			t.Left++
+		}
+	}
+	return t
+}

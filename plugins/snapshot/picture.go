@@ -1,0 +1,124 @@
+package snapshot
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
+)
+
+// A Picture is a cluster at one moment.
+type Picture struct {
+	Nodes    []*v1.Node // by name
+	Pods     []*v1.Pod  // that have not ended, by age
+	Rules    []*kube.Rule
+	Declared *kube.Declared
+	Notes    []string // what was left out, and why
+}
+
+// notEnded leaves pods out that take nothing any more.
+const notEnded = "status.phase!=Succeeded,status.phase!=Failed"
+
+// Read reads all that matters to a placement.
+func (c *Client) Read(ctx context.Context) (*Picture, error) {
+	p := &Picture{}
+	var err error
+	if p.Nodes, err = list(ctx, c, v1.SchemeGroupVersion, "nodes", "", func(l *v1.NodeList) []v1.Node { return l.Items }); err != nil {
+		return nil, err
+	}
+	if p.Pods, err = list(ctx, c, v1.SchemeGroupVersion, "pods", notEnded, func(l *v1.PodList) []v1.Pod { return l.Items }); err != nil {
+		return nil, err
+	}
+	p.sort()
+	return p, c.readWorkloads(ctx, p)
+}
+
+// sort puts nodes and pods in their order, which is that of the trace.
+func (p *Picture) sort() {
+	slices.SortFunc(p.Nodes, func(a, b *v1.Node) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(p.Pods, func(a, b *v1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(nameOf(a), nameOf(b)))
+	})
+}
+
+func nameOf(p *v1.Pod) string { return p.Namespace + "/" + p.Name }
+
+// readWorkloads reads what declares pods, and rules.
+func (c *Client) readWorkloads(ctx context.Context, p *Picture) error {
+	d := &kube.Declared{}
+	var err error
+	if d.Deployments, err = list(ctx, c, appsv1.SchemeGroupVersion, "deployments", "", func(l *appsv1.DeploymentList) []appsv1.Deployment { return l.Items }); err != nil {
+		return err
+	}
+	if d.StatefulSets, err = list(ctx, c, appsv1.SchemeGroupVersion, "statefulsets", "", func(l *appsv1.StatefulSetList) []appsv1.StatefulSet { return l.Items }); err != nil {
+		return err
+	}
+	if d.ReplicaSets, err = list(ctx, c, appsv1.SchemeGroupVersion, "replicasets", "", func(l *appsv1.ReplicaSetList) []appsv1.ReplicaSet { return l.Items }); err != nil {
+		return err
+	}
+	if d.Jobs, err = list(ctx, c, batchv1.SchemeGroupVersion, "jobs", "", func(l *batchv1.JobList) []batchv1.Job { return l.Items }); err != nil {
+		return err
+	}
+	if d.CronJobs, err = list(ctx, c, batchv1.SchemeGroupVersion, "cronjobs", "", func(l *batchv1.CronJobList) []batchv1.CronJob { return l.Items }); err != nil {
+		return err
+	}
+	if d.Autoscalers, err = list(ctx, c, autoscalingv2.SchemeGroupVersion, "horizontalpodautoscalers", "",
+		func(l *autoscalingv2.HorizontalPodAutoscalerList) []autoscalingv2.HorizontalPodAutoscaler {
+			return l.Items
+		}); err != nil {
+		return err
+	}
+	p.Declared = d
+	return c.readRules(ctx, p)
+}
+
+// readRules reads the placement rules, if the cluster knows such objects.
+func (c *Client) readRules(ctx context.Context, p *Picture) error {
+	known, err := c.serves(ctx)
+	if err != nil || !known {
+		return err
+	}
+	objects, err := list(ctx, c, v1alpha1.SchemeGroupVersion, "placementrules", "", func(l *v1alpha1.PlacementRuleList) []v1alpha1.PlacementRule { return l.Items })
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(objects, func(a, b *v1alpha1.PlacementRule) int { return strings.Compare(a.Name, b.Name) })
+	for _, o := range objects {
+		r, err := kube.NewRule(o)
+		if err != nil {
+			p.Notes = append(p.Notes, fmt.Sprintf("the placement rule %s counts for nothing: %v", o.Name, err))
+			continue
+		}
+		p.Rules = append(p.Rules, r)
+	}
+	return nil
+}
+
+// standing are the pods of each node.
+func (p *Picture) standing() map[string][]*v1.Pod {
+	on := map[string][]*v1.Pod{}
+	for _, pod := range p.Pods {
+		if pod.Spec.NodeName != "" {
+			on[pod.Spec.NodeName] = append(on[pod.Spec.NodeName], pod)
+		}
+	}
+	return on
+}
+
+// waits reports whether a pod asks a scheduler for a node now.
+func waits(p *v1.Pod) bool {
+	return p.Spec.NodeName == "" && p.DeletionTimestamp == nil && len(p.Spec.SchedulingGates) == 0 && kube.Moves(p) && !kube.Ended(p)
+}

@@ -1,0 +1,226 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+)
+
+// A Watch says how a recording is kept up.
+type Watch struct {
+	Until time.Time
+	// Save is called at the beginning, from time to time, and at the end.
+	Save func() error
+	// Tell is called with what a person should know.
+	Tell func(text string)
+	// Seen is called after each look at the cluster.
+	Seen func(Tally)
+
+	look, declared, save time.Duration // intervals; 0 = the usual ones
+}
+
+const (
+	lookEvery     = time.Second
+	declaredEvery = time.Minute
+	saveEvery     = 10 * time.Minute
+)
+
+// Watch records until a time, or until it is interrupted, and saves what there is
+// in either case. The API server may come and go meanwhile: what changed while it
+// was away is recorded when it is back.
+func (c *Client) Watch(ctx context.Context, r *Recorder, w Watch) error {
+	p, err := c.Read(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.SameCluster(p); err != nil {
+		return err
+	}
+	if err := r.Record(p, time.Now()); err != nil {
+		return err
+	}
+	w.Seen(r.Tally())
+	if err := w.Save(); err != nil {
+		return err
+	}
+	watching, stop := context.WithDeadline(ctx, w.Until)
+	defer stop()
+	f, err := c.follow(watching, w.Tell)
+	if err != nil {
+		return err
+	}
+	err = f.record(watching, c, r, p, &w)
+	stop()
+	f.wait()
+	return errors.Join(err, w.Save())
+}
+
+// A follower keeps nodes and pods by watches.
+type follower struct {
+	nodes, pods cache.SharedIndexInformer
+	changed     chan struct{}
+	away        atomic.Bool // the API server does not answer
+	refused     chan error  // a right was taken away
+	done        chan struct{}
+}
+
+// follow starts to watch and waits until all is known.
+func (c *Client) follow(ctx context.Context, tell func(string)) (*follower, error) {
+	f := &follower{changed: make(chan struct{}, 1), refused: make(chan error, 2), done: make(chan struct{}, 2)}
+	client, err := c.of(v1.SchemeGroupVersion)
+	if err != nil {
+		return nil, err
+	}
+	start := func(resource, selector string, object runtime.Object) (cache.SharedIndexInformer, error) {
+		only, err := fields.ParseSelector(selector)
+		if err != nil {
+			return nil, err
+		}
+		informer := cache.NewSharedIndexInformer(cache.NewListWatchFromClient(client, resource, "", only), object, 0, nil)
+		_, added := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(any) { f.touch(tell) },
+			UpdateFunc: func(any, any) { f.touch(tell) },
+			DeleteFunc: func(any) { f.touch(tell) },
+		})
+		err = errors.Join(added, informer.SetTransform(dropManagedFields), informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) {
+			f.failed(c, resource, err, tell)
+		}))
+		if err != nil {
+			return nil, err
+		}
+		go func() {
+			informer.Run(ctx.Done())
+			f.done <- struct{}{}
+		}()
+		return informer, nil
+	}
+	if f.nodes, err = start("nodes", "", &v1.Node{}); err != nil {
+		return nil, err
+	}
+	f.pods, err = start("pods", notEnded, &v1.Pod{})
+	return f, err
+}
+
+func dropManagedFields(object any) (any, error) {
+	if o, err := meta.Accessor(object); err == nil {
+		o.SetManagedFields(nil)
+	}
+	return object, nil
+}
+
+func (f *follower) touch(tell func(string)) {
+	if f.away.Swap(false) {
+		tell("the API server answers again")
+	}
+	select {
+	case f.changed <- struct{}{}:
+	default:
+	}
+}
+
+// failed is told of each watch or list that ended in an error; they are tried again.
+func (f *follower) failed(c *Client, resource string, err error, tell func(string)) {
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		select {
+		case f.refused <- c.explain("watch", resource, err):
+		default:
+		}
+	case apierrors.IsResourceExpired(err), apierrors.IsGone(err): // as they do
+	default:
+		if !f.away.Swap(true) {
+			tell(fmt.Sprintf("the API server does not answer; the recording goes on when it does (%v)", err))
+		}
+	}
+}
+
+// wait waits until nothing is watched any more.
+func (f *follower) wait() {
+	<-f.done
+	<-f.done
+}
+
+// record looks at the cluster again and again.
+func (f *follower) record(ctx context.Context, c *Client, r *Recorder, p *Picture, w *Watch) error {
+	every := func(d, usual time.Duration) *time.Ticker {
+		if d == 0 {
+			d = usual
+		}
+		return time.NewTicker(d)
+	}
+	look, declared, save := every(w.look, lookEvery), every(w.declared, declaredEvery), every(w.save, saveEvery)
+	defer look.Stop()
+	defer declared.Stop()
+	defer save.Stop()
+	next := &Picture{Rules: p.Rules}
+	take := func() error {
+		if !f.nodes.HasSynced() || !f.pods.HasSynced() {
+			f.again()
+			return nil
+		}
+		next.Nodes, next.Pods = all[v1.Node](f.nodes), all[v1.Pod](f.pods)
+		next.sort()
+		if err := r.Record(next, time.Now()); err != nil {
+			return err
+		}
+		next.Declared = nil // it counts once
+		w.Seen(r.Tally())
+		return nil
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return take()
+		case err := <-f.refused:
+			return err
+		case <-declared.C:
+			fresh := &Picture{}
+			if err := c.readWorkloads(ctx, fresh); err != nil {
+				continue // the watches tell when the API server is away
+			}
+			next.Declared, next.Rules = fresh.Declared, fresh.Rules
+		case <-save.C:
+			if err := w.Save(); err != nil {
+				return err
+			}
+			continue
+		case <-look.C:
+			select {
+			case <-f.changed:
+			default:
+				continue
+			}
+		}
+		if err := take(); err != nil {
+			return err
+		}
+	}
+}
+
+// again asks for another look.
+func (f *follower) again() {
+	select {
+	case f.changed <- struct{}{}:
+	default:
+	}
+}
+
+func all[T any](informer cache.SharedIndexInformer) []*T {
+	objects := informer.GetStore().List()
+	list := make([]*T, 0, len(objects))
+	for _, o := range objects {
+		if object, ok := any(o).(*T); ok {
+			list = append(list, object)
+		}
+	}
+	return list
+}
