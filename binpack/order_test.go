@@ -54,8 +54,11 @@ func TestOrder(t *testing.T) {
 		d := seeded(5000 + seed)
 		b := newBench(t, randomInstance(d, true))
 		scorers := []binpack.Scorer{
-			drawn{[]float64{0, 1, 1, -1, 0}}, drawn{[]float64{0}},
-			policy.BestFit{}.Scorer(b.state), policy.FirstFit{}.Scorer(b.state), policy.WorstFit{}.Scorer(b.state),
+			drawn{[]float64{0, 1, 1, -1, 0}},
+			drawn{[]float64{0}},
+			policy.BestFit{}.Scorer(b.state),
+			policy.FirstFit{}.Scorer(b.state),
+			policy.WorstFit{}.Scorer(b.state),
 		}
 		var buf []binpack.Ranked
 		for range 30 {

@@ -518,8 +518,8 @@ func (l *Ledger) instance() *binpack.Instance {
 	for i, m := range l.byIndex {
 		m.index = int32(i)
 		name := "" // who refuses the empty selector alone is not who refuses none
-		for _, selector := range m.spec.Refuses {
-			name += selector + "\x00"
+		if len(m.spec.Refuses) > 0 {
+			name = strings.Join(m.spec.Refuses, "\x00") + "\x00"
 		}
 		t, ok := types[name]
 		if !ok {

@@ -181,8 +181,8 @@ func (s *scene) machine() *ledger.Machine {
 	if s.d.IntN(3) == 0 {
 		m.Capacity["disk"] = 8
 	}
-	for _, selector := range []string{"a", "b"} {
-		if s.d.IntN(3) == 0 {
+	for _, selector := range []string{"", "a", "b"} {
+		if s.d.IntN(4) == 0 {
 			m.Refuses = append(m.Refuses, selector)
 		}
 	}
@@ -462,9 +462,7 @@ func (w *world) apply(e *ledger.Event) {
 		}
 		w.rules = append(w.rules, e.Rules...)
 	case ledger.KindForecast:
-		for app, n := range e.Expected {
-			w.expected[app] = n
-		}
+		maps.Copy(w.expected, e.Expected)
 	case ledger.KindForget:
 		w.forget(e)
 	case ledger.KindArrive:

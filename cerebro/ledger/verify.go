@@ -51,11 +51,8 @@ func Verify(name string, in io.Reader) (*Verdict, error) {
 	for seq := uint64(0); ; seq++ {
 		e, err := r.Next()
 		v.CutOff = r.CutOff
-		if errors.Is(err, io.EOF) && v.Starts == 0 {
-			return v, fmt.Errorf("%s: nothing starts there: not a decision log", name)
-		}
 		if errors.Is(err, io.EOF) {
-			return v, nil
+			return v, v.complete(name)
 		}
 		if err != nil {
 			return v, err
@@ -65,14 +62,18 @@ func Verify(name string, in io.Reader) (*Verdict, error) {
 			v.Starts++
 			seq = e.Seq - 1
 		}
+		if v.Starts == 0 {
+			return v, fmt.Errorf("%s:%d: nothing started yet: not the beginning of a decision log", name, r.Line())
+		}
 		if e.Seq != seq+1 {
 			return v, fmt.Errorf("%s:%d: seq %d follows %d: lines are missing", name, r.Line(), e.Seq, seq)
 		}
 		if e.Kind == KindDecide {
-			if v.First, err = v.check(l, e, r.Line()); err != nil {
+			v.First, err = v.check(l, e, r.Line())
+			switch {
+			case err != nil:
 				return v, fmt.Errorf("%s:%d: decide: %w", name, r.Line(), err)
-			}
-			if v.First != nil {
+			case v.First != nil:
 				return v, nil
 			}
 		}
@@ -80,6 +81,14 @@ func Verify(name string, in io.Reader) (*Verdict, error) {
 			return v, fmt.Errorf("%s:%d: %s: %w", name, r.Line(), e.Kind, err)
 		}
 	}
+}
+
+// complete is the error of a log that is none.
+func (v *Verdict) complete(name string) error {
+	if v.Starts == 0 {
+		return fmt.Errorf("%s: nothing starts there: not a decision log", name)
+	}
+	return nil
 }
 
 // check computes a decision and says how it differs.

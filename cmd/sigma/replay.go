@@ -18,25 +18,34 @@ import (
 
 func (a *app) replay() *cobra.Command {
 	var (
-		path, name, placements string
-		order                  int
-		seed                   uint64
-		retry, repack, quiet   bool
-		choice                 policyFlags
+		path, name, placements, log string
+		order                       int
+		seed                        uint64
+		retry, repack, quiet        bool
+		choice                      policyFlags
 	)
 	cmd := &cobra.Command{
-		Use:   "replay --trace DIR --policy P",
-		Short: "Place a trace's items under one policy and write where each went",
+		Use:   "replay --trace DIR --policy P | --log FILE",
+		Short: "Place a trace's items under one policy, or check a scheduler's decision log",
 		Long: `Replay places the items of a trace one by one, as a scheduler with this policy
 would, checks every placement with an independent checker, and prints what came
 out of it. With --placements it also writes one line per item that was placed,
 removed or left out.
 
+With --log it reads the decision log of a live scheduler instead ("-" is standard
+input), builds the cluster's state up from it, computes every decision of a policy
+anew, and compares. It reads no score. The first decision that differs is printed,
+and the exit code is 1 then.
+
 ` + policiesHelp,
 		Example: `  sigma replay --trace small-1 --policy bestfit --placements placements.csv
-  sigma replay --trace small-1 --policy learned --order 3 --seed 7`,
+  sigma replay --trace small-1 --policy learned --order 3 --seed 7
+  sigma replay --log decisions.jsonl`,
 		Args: noArgs,
 		RunE: a.do(func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("log") {
+				return a.replayLog(cmd, log)
+			}
 			if err := required(cmd, "trace", "policy"); err != nil {
 				return err
 			}
@@ -74,6 +83,7 @@ removed or left out.
 	flags := cmd.Flags()
 	flags.StringVar(&path, "trace", "", "trace: a folder or a .tar.gz file")
 	flags.StringVar(&name, "policy", "", "placement policy: a name or a policy file")
+	flags.StringVar(&log, "log", "", "decision log of a live scheduler, instead of a trace; - = standard input")
 	flags.IntVar(&order, "order", 0, "order of arrival: 0 = the file's, i = the i-th shuffle of --seed")
 	flags.Uint64Var(&seed, "seed", 1, "of shuffles and random ties")
 	flags.BoolVar(&repack, "repack", false, "place what placed.csv holds anew, in the order of its lines")
