@@ -69,12 +69,11 @@ func Verify(name string, in io.Reader) (*Verdict, error) {
 			return v, fmt.Errorf("%s:%d: seq %d follows %d: lines are missing", name, r.Line(), e.Seq, seq)
 		}
 		if e.Kind == KindDecide {
-			v.First, err = v.check(l, e, r.Line())
-			switch {
-			case err != nil:
+			if err := v.check(l, e, r.Line()); err != nil {
 				return v, fmt.Errorf("%s:%d: decide: %w", name, r.Line(), err)
-			case v.First != nil:
-				return v, nil
+			}
+			if v.First != nil {
+				return v, nil //nolint:nilerr // a difference is part of the verdict
 			}
 		}
 		if err := l.Apply(e); err != nil {
@@ -91,53 +90,62 @@ func (v *Verdict) complete(name string) error {
 	return nil
 }
 
-// check computes a decision and says how it differs.
-func (v *Verdict) check(l *Ledger, e *Event, line int) (*Difference, error) {
+// check computes a decision; v.First is how it differs.
+func (v *Verdict) check(l *Ledger, e *Event, line int) error {
 	if e.Decision == nil || e.Cause == "" {
-		return nil, errors.New("cause is missing")
+		return errors.New("cause is missing")
 	}
 	v.Decisions++
 	v.Causes[e.Cause]++
 	app := l.AppIndex(e.App)
 	if app < 0 {
-		return nil, fmt.Errorf("app %q is unknown", e.App)
+		return fmt.Errorf("app %q is unknown", e.App)
 	}
 	if m := l.MachineIndex(e.Node); m >= 0 && !l.state.Fits(app, m) {
 		v.Refused++
 	}
 	if e.Cause != CausePolicy {
-		return nil, nil //nolint:nilnil // no difference
+		return nil
 	}
 	role, err := l.roleOf(e)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	logged := e.Node
+	d := &Difference{Line: line, Pod: e.Pod, App: e.App, Logged: e.Node}
 	if e.Choice != "" {
-		logged = e.Choice
+		d.Logged = e.Choice
 	}
-	d := &Difference{Line: line, Pod: e.Pod, App: e.App, Logged: logged}
-	passed, why := l.passed(app, e.Decision)
+	if l.compute(d, role, app, e.Decision) {
+		v.Agreed++
+	} else {
+		v.First = d
+	}
+	return nil
+}
+
+// compute fills in what a policy chooses and, where that is not what the log has,
+// why. It reports whether it is.
+func (l *Ledger) compute(d *Difference, role Role, app int32, logged *Decision) bool {
+	passed, why := l.passed(app, logged)
 	if why != "" {
 		d.Why = why
-		return d, nil
+		return false
 	}
-	ranked, err := l.Order(role, app, passed, 2, nil)
+	ranked, err := l.Order(role, app, passed, 1, nil)
 	switch {
 	case err != nil:
 		d.Why = err.Error()
-		return d, nil
+		return false
 	case len(ranked) == 0:
 		d.Why = "no machine is a candidate"
-		return d, nil
+		return false
 	}
-	if d.Computed = l.NodeName(ranked[0].Machine); d.Computed == logged {
-		v.Agreed++
-		return nil, nil //nolint:nilnil // no difference
+	d.Computed, d.ComputedScore = l.NodeName(ranked[0].Machine), ranked[0].Score
+	if d.Computed == d.Logged {
+		return true
 	}
-	d.ComputedScore = ranked[0].Score
 	d.Why = l.whyNot(role, app, d, passed)
-	return d, nil
+	return false
 }
 
 // whyNot says why a machine was not chosen that the log has chosen.
