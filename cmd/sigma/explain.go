@@ -24,16 +24,20 @@ import (
 type explainFlags struct {
 	path, name, request, format string
 	item                        int32
+	repack                      bool
 	options                     cerebro.Options
 	choice                      policyFlags
+
+	pod, policyName, log string
+	cluster              clusterFlags
 }
 
 func (a *app) explain() *cobra.Command {
 	var f explainFlags
 	cmd := &cobra.Command{
-		Use:   "explain --trace DIR --policy P --request R",
-		Short: "Say why an item went where it did, or why it was left out",
-		Long: `Explain replays a trace up to an item of a request and prints what the policy
+		Use:   "explain --trace DIR --policy P --request R | --pod NAMESPACE/NAME",
+		Short: "Say why an item or a pod went where it did, or why it was left out",
+		Long: `With --trace, explain replays a trace up to an item of a request and prints what the policy
 saw then: what each constraint rejected, the machine it chose and the one that
 came second, and how much each part of the score had to do with it. With the
 flags of a replay it explains that replay.
@@ -42,11 +46,28 @@ A machine that does not take the item is counted once, by the first of these
 that stands in the way: capacity (dimension by dimension), devices, type, limit,
 each rule, spread.
 
+With --pod, explain reads a cluster as "sigma snapshot" does and says where the pod
+would go now: for one that waits why it does, for one that stands as if it came
+anew. The policy is the PlacementPolicy named by --policy-name, or the one given by
+--policy. With --log it is the pod's latest decision in a scheduler's decision log,
+with the state and the policy of that moment.
+
 ` + policiesHelp,
 		Example: `  sigma explain --trace small-1 --policy learned --request r00003
-  sigma explain --trace small-1 --policy bestfit --request r00003 --item 2 --order 1 --seed 7 --format json`,
+  sigma explain --trace small-1 --policy bestfit --request r00003 --item 2 --order 1 --seed 7 --format json
+  sigma explain --pod shop/web-7bfdcd89cf-77xgr
+  sigma explain --pod shop/web-7bfdcd89cf-77xgr --policy bestfit
+  sigma explain --pod shop/web-7bfdcd89cf-77xgr --log decisions.jsonl`,
 		Args: noArgs,
 		RunE: a.do(func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("pod") {
+				return a.explainPod(cmd, &f)
+			}
+			for _, name := range []string{"log", "kubeconfig", "context", "policy-name"} {
+				if cmd.Flags().Changed(name) {
+					return usagef("--%s needs --pod", name)
+				}
+			}
 			if err := required(cmd, "trace", "policy", "request"); err != nil {
 				return err
 			}
@@ -62,7 +83,12 @@ each rule, spread.
 	flags.Uint64Var(&f.options.Seed, "seed", 1, "of shuffles and random ties")
 	flags.BoolVar(&f.options.Retry, "retry", false, "the replay tries items that were left out again after each delete; the first try is explained")
 	flags.StringVar(&f.format, "format", "table", "table or json")
+	flags.BoolVar(&f.repack, "repack", false, "the replay places what placed.csv holds anew")
 	f.choice.add(flags)
+	flags.StringVar(&f.pod, "pod", "", "pod of a cluster, as namespace/name")
+	flags.StringVar(&f.policyName, "policy-name", "general", "PlacementPolicy of the cluster that explains --pod")
+	flags.StringVar(&f.log, "log", "", "decision log that holds the decision on --pod")
+	f.cluster.add(flags)
 	return cmd
 }
 
@@ -87,6 +113,12 @@ func (a *app) explainTo(ctx context.Context, f explainFlags) error {
 	found, err := catalog.Find(f.name, t)
 	if err != nil {
 		return err
+	}
+	if f.name == compare.Current {
+		return usagef("the policy %s decides nothing: it repeats what was", compare.Current)
+	}
+	if f.repack {
+		t = t.Anew()
 	}
 	request := slices.IndexFunc(t.Requests, func(q trace.Request) bool { return q.Name == f.request })
 	if request < 0 {
@@ -165,12 +197,17 @@ func distance(a, b string) int {
 
 // An explanation is what explain prints, with names in place of indices.
 type explanation struct {
-	Trace      string       `json:"trace"`
-	Request    string       `json:"request"`
-	Item       int32        `json:"item"`
-	Time       float64      `json:"time"`
-	Order      int          `json:"order"`
-	Seed       uint64       `json:"seed"`
+	Trace   string  `json:"trace"`
+	Request string  `json:"request"`
+	Item    int32   `json:"item"`
+	Time    float64 `json:"time"`
+	Order   int     `json:"order"`
+	Seed    uint64  `json:"seed"`
+	decision
+}
+
+// A decision is what is the same for an item of a trace and a pod of a cluster.
+type decision struct {
 	Policy     string       `json:"policy"`
 	File       string       `json:"file,omitempty"` // shipped file that serves
 	Knowledge  string       `json:"knowledge"`
@@ -247,32 +284,39 @@ type wantedView struct {
 }
 
 func viewOf(t *trace.Trace, found compare.Found, opt cerebro.Options, e *cerebro.Explanation) *explanation {
-	inst := t.Instance
-	app := inst.Apps[e.App]
-	group := inst.Groups[app.Group]
 	v := &explanation{
 		Trace: t.Name, Request: t.Requests[e.Request].Name, Item: e.Item, Time: e.Time,
-		Order: opt.Order, Seed: opt.Seed,
-		Policy: found.Name, File: found.File, Knowledge: found.Policy.Knowledge().String(),
+		Order: opt.Order, Seed: opt.Seed, decision: decisionOf(t.Instance, e),
+	}
+	v.Policy, v.File, v.Knowledge = found.Name, found.File, found.Policy.Knowledge().String()
+	app := t.Instance.Apps[e.App]
+	v.Rejected = rejectionsOf(t.Instance, app, e.Rejected)
+	for _, i := range app.Types {
+		v.Types = append(v.Types, t.Instance.Types[i])
+	}
+	return v
+}
+
+func decisionOf(inst *binpack.Instance, e *cerebro.Explanation) decision {
+	app := inst.Apps[e.App]
+	group := inst.Groups[app.Group]
+	v := decision{
 		App: app.Name, Group: group.Name, Limit: group.Limit, SpreadMin: group.SpreadMin,
-		Types: []string{}, Rules: []ruleView{}, Terms: []termView{},
+		Types: []string{}, Rules: []ruleView{}, Terms: []termView{}, Rejected: []rejection{},
 		Fleet: inst.Fleet.String(), InUse: e.Machines, Offered: e.Offered,
-		Rejected: rejectionsOf(inst, app, e.Rejected), Candidates: e.Candidates, Tied: e.Tied, Fallback: e.Fallback,
+		Candidates: e.Candidates, Tied: e.Tied, Fallback: e.Fallback,
 	}
 	for d, need := range app.Demand {
 		if need > 0 {
 			v.Demand = append(v.Demand, amountView{inst.Dimensions[d].Name, amount(need, inst.Dimensions[d])})
 		}
 	}
-	for _, i := range app.Types {
-		v.Types = append(v.Types, inst.Types[i])
-	}
 	for _, r := range inst.Rules {
 		if r.A == app.Group || r.B == app.Group {
 			v.Rules = append(v.Rules, ruleView{inst.Groups[r.A].Name, inst.Groups[r.B].Name, r.Max})
 		}
 	}
-	v.Chosen, v.RunnerUp = choiceOf(t, app, e.Chosen), choiceOf(t, app, e.RunnerUp)
+	v.Chosen, v.RunnerUp = choiceOf(inst, app, e.Chosen), choiceOf(inst, app, e.RunnerUp)
 	v.Terms = append(v.Terms, termsOf(e.Chosen, e.RunnerUp)...)
 	if e.Fleet != nil {
 		v.Empties = &emptiesView{KeptBack: e.Fleet.KeptBack, Why: e.Fleet.Why, By: e.Fleet.By}
@@ -339,14 +383,14 @@ func ruleText(r ruleView) string {
 	return fmt.Sprintf("at most %d of %s beside %s", r.Max, r.Other, r.App)
 }
 
-func choiceOf(t *trace.Trace, app binpack.App, c *cerebro.Candidate) *choiceView {
+func choiceOf(inst *binpack.Instance, app binpack.App, c *cerebro.Candidate) *choiceView {
 	if c == nil {
 		return nil
 	}
-	v := &choiceView{Machine: t.MachineName(c.Line, c.Index), Items: c.Items, Score: c.Score}
+	v := &choiceView{Machine: trace.MachineName(inst, c.Line, c.Index), Items: c.Items, Score: c.Score}
 	for d, need := range app.Demand {
 		if need > 0 {
-			v.Free = append(v.Free, amountView{t.Instance.Dimensions[d].Name, amount(c.Free[d], t.Instance.Dimensions[d])})
+			v.Free = append(v.Free, amountView{inst.Dimensions[d].Name, amount(c.Free[d], inst.Dimensions[d])})
 		}
 	}
 	return v
@@ -378,19 +422,11 @@ func (v *explanation) print(out io.Writer) error {
 	line := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 	line("request", "%s, item %d, at %g", v.Request, v.Item, v.Time)
 	line("trace", "%s, %s", v.Trace, v.orderText())
-	line("policy", "%s", strings.Join(strings.Fields(v.Policy+" "+v.File+" "+v.Knowledge), "  "))
-	line("app", "%s", v.appText())
-	line("needs", "%s", amounts(v.Demand))
-	line("limits", "%s", v.limitsText())
-	line("rules", "%s", v.rulesText())
+	v.about(line)
 	line("fleet", "%s, %d in use, %d on offer", v.Fleet, v.InUse, v.Offered)
-	fmt.Fprintln(w, "\nrejected\tmachines\twhy")
-	for _, r := range v.Rejected {
-		fmt.Fprintf(w, "%s\t%d\t%s\n", r.Reason, r.Machines, r.What)
-	}
-	fmt.Fprintf(w, "take it\t%d\n", v.Candidates)
+	v.printRejected(w, "machines")
 	fmt.Fprintln(w, "a machine counts once, by the first reason in the order capacity, devices, type, limit, rules, spread")
-	v.printChoice(w)
+	v.printChoice(w, "machine")
 	if err := w.Flush(); err != nil {
 		return err
 	}
@@ -400,6 +436,23 @@ func (v *explanation) print(out io.Writer) error {
 	return v.printEmpties(out)
 }
 
+// about prints what is decided, by whom, and within which limits.
+func (v *decision) about(line func(name, format string, args ...any)) {
+	line("policy", "%s", strings.Join(strings.Fields(v.Policy+" "+v.File+" "+v.Knowledge), "  "))
+	line("app", "%s", v.appText())
+	line("needs", "%s", amounts(v.Demand))
+	line("limits", "%s", v.limitsText())
+	line("rules", "%s", v.rulesText())
+}
+
+func (v *decision) printRejected(w io.Writer, machines string) {
+	fmt.Fprintf(w, "\nrejected\t%s\twhy\n", machines)
+	for _, r := range v.Rejected {
+		fmt.Fprintf(w, "%s\t%d\t%s\n", r.Reason, r.Machines, r.What)
+	}
+	fmt.Fprintf(w, "take it\t%d\n", v.Candidates)
+}
+
 func (v *explanation) orderText() string {
 	if v.Order == 0 {
 		return "the file's order"
@@ -407,7 +460,7 @@ func (v *explanation) orderText() string {
 	return fmt.Sprintf("order %d of seed %d", v.Order, v.Seed)
 }
 
-func (v *explanation) appText() string {
+func (v *decision) appText() string {
 	if v.Group != v.App && v.Group != "" {
 		return v.App + " of the group " + v.Group
 	}
@@ -429,7 +482,7 @@ func amounts(list []amountView) string {
 	return cmp.Or(strings.Join(parts, ", "), "nothing")
 }
 
-func (v *explanation) limitsText() string {
+func (v *decision) limitsText() string {
 	var parts []string
 	if v.Limit > 0 {
 		parts = append(parts, fmt.Sprintf("%d per machine", v.Limit))
@@ -443,7 +496,7 @@ func (v *explanation) limitsText() string {
 	return cmp.Or(strings.Join(parts, ", "), "none")
 }
 
-func (v *explanation) rulesText() string {
+func (v *decision) rulesText() string {
 	var parts []string
 	for i, r := range v.Rules {
 		if i == most {
@@ -456,11 +509,11 @@ func (v *explanation) rulesText() string {
 }
 
 // printChoice is the machines and the table of terms.
-func (v *explanation) printChoice(w io.Writer) {
+func (v *decision) printChoice(w io.Writer, machine string) {
 	if v.Chosen == nil {
 		return
 	}
-	fmt.Fprintln(w, "\n\tmachine\tscore\titems\tfree before")
+	fmt.Fprintf(w, "\n\t%s\tscore\titems\tfree before\n", machine)
 	row := func(name string, c *choiceView) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\n", name, c.Machine, number(c.Score), c.Items, amounts(c.Free))
 	}
@@ -512,7 +565,7 @@ func number(x float64) string {
 }
 
 // remarks are sentences about the decision.
-func (v *explanation) remarks() []string {
+func (v *decision) remarks() []string {
 	var list []string
 	if n := v.zeroTerms(); n > 0 {
 		list = append(list, plural(n, "part")+" of the score not shown: 0 on these machines.")
@@ -541,7 +594,7 @@ func (v *explanation) remarks() []string {
 }
 
 // drawn says that the scores differ by the draw of upstream's strategies only.
-func (v *explanation) drawn() bool {
+func (v *decision) drawn() bool {
 	for _, t := range v.Terms {
 		if (t.Contribution == *t.Other) == (t.Name == policy.RandomTie) {
 			return false
@@ -557,7 +610,7 @@ func others(n int) string {
 	return fmt.Sprintf("%d other candidates have", n)
 }
 
-func (v *explanation) zeroTerms() int {
+func (v *decision) zeroTerms() int {
 	n := 0
 	for _, t := range v.Terms {
 		if t.nothing() && t.Name != "kept back" && t.Name != "empty: last" {
@@ -568,7 +621,7 @@ func (v *explanation) zeroTerms() int {
 }
 
 // printEmpties says whether empty machines were kept back.
-func (v *explanation) printEmpties(out io.Writer) error {
+func (v *decision) printEmpties(out io.Writer) error {
 	if v.Empties == nil {
 		return nil
 	}

@@ -8,12 +8,12 @@ import (
 // TestShareWithoutSign: contributions that differ by a rounding are no share.
 func TestShareWithoutSign(t *testing.T) {
 	share, value := -1e-16, 4.0
-	v := explanation{
+	v := decision{
 		Chosen: &choiceView{Score: 5}, RunnerUp: &choiceView{Score: 4},
 		Terms: []termView{{Name: "plan", Weight: 1, Value: 4, Contribution: 4, OtherValue: &value, Other: &value, Share: &share}},
 	}
 	var out strings.Builder
-	v.printChoice(&out)
+	v.printChoice(&out, "machine")
 	if text := out.String(); !strings.Contains(text, "\t0.0 %") || strings.Contains(text, "-0.0") {
 		t.Error(text)
 	}

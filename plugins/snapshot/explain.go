@@ -1,0 +1,279 @@
+package snapshot
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/scheduling/corev1"
+
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/cerebro/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
+)
+
+// A Question is a pod, and the state in which a node is to be chosen for it.
+type Question struct {
+	Pod     string         // namespace/name
+	App     string         //
+	Node    string         // where it stands, or went; "" = it waits
+	State   *ledger.Ledger // without the pod
+	Allowed []int32        // machines that may take it, ascending
+
+	// Of a cluster.
+	Cordoned []string          // nodes that are no machines of the state
+	Unready  map[string]string // nodes that the model allows, with the taint that does not
+	Beyond   []string          // what of the pod only a scheduler's filters heed
+	Waits    string            // why, as its scheduler says; "" when it says nothing
+	object   *v1.Pod
+	nodes    map[string]*v1.Node
+
+	// Of a decision log.
+	Line     int
+	Time     float64 // seconds since 1970
+	Decision *ledger.Decision
+	Object   *policy.Object // the policy that was in force; nil = none decided
+}
+
+// Ask puts the question of a pod as it is now: where would it go if it came anew?
+func (p *Picture) Ask(name, appLabel, fleet string) (*Question, error) {
+	at := slices.IndexFunc(p.Pods, func(o *v1.Pod) bool { return nameOf(o) == name })
+	if at < 0 {
+		return nil, fmt.Errorf("there is no pod %s, or it has ended", name)
+	}
+	pod := p.Pods[at]
+	if !kube.Moves(pod) {
+		return nil, fmt.Errorf("no scheduler chooses a node for %s: it is a pod of a DaemonSet, or a static one", name)
+	}
+	q := &Question{Pod: name, Node: pod.Spec.NodeName, State: ledger.New(), object: pod, nodes: map[string]*v1.Node{}}
+	var failed error
+	take := func(e *ledger.Event) {
+		if err := q.State.Apply(e); err != nil && failed == nil {
+			failed = fmt.Errorf("%s %s%s%s: %w", e.Kind, e.Node, e.App, e.Pod, err)
+		}
+	}
+	take(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: fleet, Units: kube.Units}})
+	cluster := kube.NewCluster(appLabel, take)
+	cluster.SetRules(p.Rules)
+	on := p.standing()
+	for _, n := range p.Nodes {
+		q.nodes[n.Name] = n
+		if n.Spec.Unschedulable {
+			q.Cordoned = append(q.Cordoned, n.Name)
+		}
+		others := slices.DeleteFunc(on[n.Name], func(o *v1.Pod) bool { return o == pod })
+		cluster.SetNode(n, others)
+	}
+	q.App = cluster.App(pod).Name
+	cluster.Forecast(p.Declared, 0)
+	cluster.Arrive(pod)
+	if failed != nil {
+		return nil, failed
+	}
+	q.allow()
+	q.Beyond = beyond(pod)
+	for _, c := range pod.Status.Conditions {
+		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
+			q.Waits = c.Message
+		}
+	}
+	return q, nil
+}
+
+// Refusal says what of a node's taints and labels closes it to the pod; "" when
+// that is not known, as from a log.
+func (q *Question) Refusal(node string) string {
+	n, ok := q.nodes[node]
+	if !ok {
+		return ""
+	}
+	if taint := q.taint(n); taint != "" {
+		return "the pod does not tolerate the taint " + taint
+	}
+	return "the pod's node selector or affinity does not admit the node"
+}
+
+// taint is the first taint of a node that keeps the pod off; "" = none.
+func (q *Question) taint(n *v1.Node) string {
+	taint, found := corev1.FindMatchingUntoleratedTaint(n.Spec.Taints, q.object.Spec.Tolerations, func(t *v1.Taint) bool {
+		return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
+	})
+	if !found {
+		return ""
+	}
+	return taint.ToString()
+}
+
+// allow finds the machines that may take the pod. The packing model does not know
+// taints that come and go with a node's condition; a scheduler's filters do.
+func (q *Question) allow() {
+	q.Unready = map[string]string{}
+	for _, m := range q.State.Fits(q.State.AppIndex(q.App), nil) {
+		name := q.State.NodeName(m)
+		if taint := q.taint(q.nodes[name]); taint != "" {
+			q.Unready[name] = taint
+			continue
+		}
+		q.Allowed = append(q.Allowed, m)
+	}
+}
+
+// beyond lists what of the pod only a scheduler's filters heed.
+func beyond(p *v1.Pod) []string {
+	var list []string
+	if slices.ContainsFunc(p.Spec.Volumes, func(v v1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil }) {
+		list = append(list, "volume claims")
+	}
+	if slices.ContainsFunc(p.Spec.Containers, func(c v1.Container) bool {
+		return slices.ContainsFunc(c.Ports, func(o v1.ContainerPort) bool { return o.HostPort != 0 })
+	}) {
+		list = append(list, "host ports")
+	}
+	if a := p.Spec.Affinity; a != nil && a.PodAffinity != nil && len(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
+		list = append(list, "pod affinity")
+	}
+	if a := p.Spec.Affinity; a != nil && a.PodAntiAffinity != nil &&
+		slices.ContainsFunc(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, func(t v1.PodAffinityTerm) bool { return t.TopologyKey != v1.LabelHostname }) {
+		list = append(list, "anti-affinity across nodes")
+	}
+	if slices.ContainsFunc(p.Spec.TopologySpreadConstraints, func(c v1.TopologySpreadConstraint) bool { return c.WhenUnsatisfiable == v1.DoNotSchedule }) {
+		list = append(list, "topology spread")
+	}
+	if len(p.Spec.ResourceClaims) > 0 {
+		list = append(list, "resource claims")
+	}
+	return list
+}
+
+// Policy reads a PlacementPolicy of the cluster.
+func (c *Client) Policy(ctx context.Context, name string) (*policy.Object, error) {
+	known, err := c.serves(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !known {
+		return nil, errors.New("the cluster has no PlacementPolicies: give --policy")
+	}
+	var object v1alpha1.PlacementPolicy
+	switch err := c.get(ctx, v1alpha1.SchemeGroupVersion, "placementpolicies", "", name, &object); {
+	case apierrors.IsNotFound(err):
+		return nil, c.noPolicy(ctx, name)
+	case err != nil:
+		return nil, fmt.Errorf("PlacementPolicy %s: %w", name, err)
+	}
+	// Of the metadata, what a policy file may carry.
+	object.ObjectMeta = metav1.ObjectMeta{Name: object.Name}
+	object.TypeMeta = metav1.TypeMeta{APIVersion: policy.APIVersion, Kind: policy.ObjectKind}
+	object.Status = v1alpha1.PlacementPolicyStatus{}
+	text, err := json.Marshal(&object)
+	if err != nil {
+		return nil, err
+	}
+	return policy.Parse("PlacementPolicy "+name, text)
+}
+
+// noPolicy says which policies there are instead.
+func (c *Client) noPolicy(ctx context.Context, name string) error {
+	objects, err := list(ctx, c, v1alpha1.SchemeGroupVersion, "placementpolicies", "", func(l *v1alpha1.PlacementPolicyList) []v1alpha1.PlacementPolicy { return l.Items })
+	if err != nil {
+		return err
+	}
+	if len(objects) == 0 {
+		return fmt.Errorf("the cluster has no PlacementPolicy %s, nor any other: give --policy", name)
+	}
+	var names []string
+	for _, o := range objects {
+		names = append(names, o.Name)
+	}
+	return fmt.Errorf("the cluster has no PlacementPolicy %s; with --policy-name there are %s", name, strings.Join(names, ", "))
+}
+
+// AskLog puts the question of a pod as it was at its latest decision in a log.
+func AskLog(path, name string) (*Question, error) {
+	line, err := lastDecision(path, name)
+	if err != nil {
+		return nil, err
+	}
+	if line == 0 {
+		return nil, fmt.Errorf("%s: no decision on pod %s", path, name)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }() // only read
+	events := ledger.NewReader(path, bufio.NewReader(file))
+	q := &Question{Pod: name, State: ledger.New(), Line: line}
+	for {
+		e, err := events.Next()
+		if err != nil {
+			return nil, err
+		}
+		if events.Line() == line {
+			return q, q.decided(e)
+		}
+		if err := q.State.Apply(e); err != nil {
+			return nil, fmt.Errorf("%s:%d: %s: %w", path, events.Line(), e.Kind, err)
+		}
+	}
+}
+
+// lastDecision is the line of the latest decision on a pod; 0 = none.
+func lastDecision(path, name string) (line int, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = file.Close() }() // only read
+	events := ledger.NewReader(path, file)
+	for {
+		e, err := events.Next()
+		if errors.Is(err, io.EOF) {
+			return line, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		if e.Kind == ledger.KindDecide && e.Pod == name {
+			line = events.Line()
+		}
+	}
+}
+
+// decided takes over what the log says of the decision: which machines took the
+// pod, and which policy was asked.
+func (q *Question) decided(e *ledger.Event) error {
+	if e.Decision == nil {
+		return fmt.Errorf("line %d: a decision that says nothing", q.Line)
+	}
+	q.App, q.Node, q.Time, q.Decision = e.App, e.Node, e.Time, e.Decision
+	app := q.State.AppIndex(e.App)
+	if app < 0 {
+		return fmt.Errorf("line %d: app %q is unknown", q.Line, e.App)
+	}
+	q.Allowed = slices.DeleteFunc(q.State.Fits(app, nil), func(m int32) bool {
+		return slices.Contains(e.Infeasible, q.State.NodeName(m))
+	})
+	for _, node := range e.Extra {
+		if m := q.State.MachineIndex(node); m >= 0 {
+			q.Allowed = append(q.Allowed, m)
+		}
+	}
+	slices.Sort(q.Allowed)
+	for _, role := range []ledger.Role{ledger.Primary, ledger.Canary} {
+		if object, digest := q.State.Policy(role); object != nil && digest == e.PolicyDigest {
+			q.Object = object
+		}
+	}
+	return nil
+}
