@@ -21,7 +21,7 @@ for program in sigma sigma-scheduler sigma-extender; do
 done
 go test -tags e2e -c -o out/e2e/e2e.test ./internal/e2e
 
-flags=(-test.timeout=20m)
+flags=(-test.timeout=40m)
 for flag in "$@"; do
 	case $flag in
 	-test.* | --test.*) flags+=("$flag") ;;

@@ -77,7 +77,7 @@ func prepare() (err error) {
 	if root, err = os.Getwd(); err != nil {
 		return err
 	}
-	for exists(filepath.Join(root, "hack", "controlplane")) != nil {
+	for !exists(filepath.Join(root, "hack", "controlplane")) {
 		if root == filepath.Dir(root) {
 			return errors.New("no hack/controlplane above the working folder")
 		}
@@ -94,9 +94,9 @@ func prepare() (err error) {
 	return err
 }
 
-func exists(name string) error {
+func exists(name string) bool {
 	_, err := os.Stat(name)
-	return err
+	return err == nil
 }
 
 // scratch is a folder of the test's own that lives as long as the run.
@@ -113,7 +113,7 @@ func scratch(t testing.TB) string {
 func Program(t testing.TB, name string) string {
 	t.Helper()
 	for _, dir := range []string{filepath.Join(root, "out", "e2e"), programs} {
-		if path := filepath.Join(dir, name); exists(path) == nil {
+		if path := filepath.Join(dir, name); exists(path) {
 			return path
 		}
 	}

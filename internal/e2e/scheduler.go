@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -139,8 +140,13 @@ func Metric(t testing.TB, url, name string, labels ...string) float64 {
 	var sum float64
 	lines := bufio.NewScanner(response.Body)
 	for lines.Scan() {
-		series, value, _ := cutLast(lines.Text(), " ")
-		if series != name && !strings.HasPrefix(series, name+"{") || !containsAll(series, labels) {
+		i := strings.LastIndexByte(lines.Text(), ' ')
+		if i < 0 {
+			continue
+		}
+		series, value := lines.Text()[:i], lines.Text()[i+1:]
+		other := func(label string) bool { return !strings.Contains(series, label) }
+		if series != name && !strings.HasPrefix(series, name+"{") || slices.ContainsFunc(labels, other) {
 			continue
 		}
 		v, err := strconv.ParseFloat(value, 64)
@@ -149,20 +155,4 @@ func Metric(t testing.TB, url, name string, labels ...string) float64 {
 	}
 	require.NoError(t, lines.Err(), url)
 	return sum
-}
-
-func cutLast(text, separator string) (before, after string, found bool) {
-	if i := strings.LastIndex(text, separator); i >= 0 {
-		return text[:i], text[i+len(separator):], true
-	}
-	return text, "", false
-}
-
-func containsAll(text string, parts []string) bool {
-	for _, part := range parts {
-		if !strings.Contains(text, part) {
-			return false
-		}
-	}
-	return true
 }
