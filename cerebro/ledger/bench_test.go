@@ -65,9 +65,9 @@ func city(tb testing.TB, fleet, policyName string, machines, pods int) (l *ledge
 
 var sink int
 
-// BenchmarkDecision is what a scheduling cycle costs: the book-keeping of one
-// placement and one removal, and the question of the machines that passed the
-// filters.
+// BenchmarkDecision is what a scheduling cycle costs: the book-keeping of an
+// arrival, a placement and a removal, and the question of the machines that passed
+// the filters.
 func BenchmarkDecision(b *testing.B) {
 	for _, size := range []struct{ machines, pods int }{{1000, 10_000}, {5000, 50_000}} {
 		for _, name := range []string{"general-k1", "general-k0", "hand-k1", "general-k1-churn"} {
@@ -84,6 +84,7 @@ func BenchmarkDecision(b *testing.B) {
 func benchmarkDecision(b *testing.B, l *ledger.Ledger, apps []string) {
 	var passed []int32
 	var ranked []binpack.Ranked
+	arrive := &ledger.Event{Kind: ledger.KindArrive}
 	decide := &ledger.Event{Kind: ledger.KindDecide, Decision: &ledger.Decision{Cause: ledger.CausePolicy}}
 	remove := &ledger.Event{Kind: ledger.KindRemove}
 	uids := make([]string, 512)
@@ -93,7 +94,13 @@ func benchmarkDecision(b *testing.B, l *ledger.Ledger, apps []string) {
 	i := 0
 	b.ReportAllocs()
 	for b.Loop() {
-		name := apps[i%len(apps)]
+		name, uid := apps[i%len(apps)], uids[i%len(uids)]
+		if i >= len(uids) {
+			remove.UID = uid
+			apply(b, l, remove)
+		}
+		arrive.App, arrive.UID = name, uid
+		apply(b, l, arrive)
 		app := l.AppIndex(name)
 		b.StopTimer()
 		passed = l.Fits(app, passed[:0])
@@ -104,11 +111,7 @@ func benchmarkDecision(b *testing.B, l *ledger.Ledger, apps []string) {
 		if err != nil || len(ranked) == 0 || len(infeasible)+len(extra) > 0 {
 			b.Fatal(err, ranked, infeasible, extra)
 		}
-		if i >= len(uids) {
-			remove.UID = uids[i%len(uids)]
-			apply(b, l, remove)
-		}
-		decide.App, decide.UID, decide.Node = name, uids[i%len(uids)], l.NodeName(ranked[0].Machine)
+		decide.App, decide.UID, decide.Node = name, uid, l.NodeName(ranked[0].Machine)
 		apply(b, l, decide)
 		i++
 	}
