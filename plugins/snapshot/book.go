@@ -7,7 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/sigma-scheduler/sigma/cerebro/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
 )
 
 // A line is what happened at a moment; a recording is a file of them.
@@ -16,6 +20,7 @@ type line struct {
 	Begin    *begin             `json:"begin,omitempty"`
 	Node     *nodeLine          `json:"node,omitempty"` // it came, or is another now
 	Gone     string             `json:"gone,omitempty"` // a node
+	Selector *selectorLine      `json:"selector,omitempty"`
 	App      string             `json:"app,omitempty"`
 	Spec     *ledger.App        `json:"spec,omitempty"`     // of App
 	Rules    *[]ledger.Rule     `json:"rules,omitempty"`    // all there are
@@ -30,11 +35,39 @@ type begin struct {
 	AppLabel string `json:"appLabel,omitempty"`
 }
 
+// A nodeLine has labels and taints in place of the selectors that the machine
+// refuses: it may have to do with pods that come when it is gone.
 type nodeLine struct {
 	Name    string            `json:"name"`
 	UID     string            `json:"uid"`
-	Labels  map[string]string `json:"labels,omitempty"` // those that may name its type
+	Labels  map[string]string `json:"labels,omitempty"`
+	Taints  []v1.Taint        `json:"taints,omitempty"`
 	Machine ledger.Machine    `json:"machine"`
+}
+
+// A selectorLine is what of a pod says which nodes it admits.
+type selectorLine struct {
+	ID           string            `json:"id"`
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	Affinity     *v1.NodeSelector  `json:"affinity,omitempty"` // required
+	Tolerations  []v1.Toleration   `json:"tolerations,omitempty"`
+}
+
+func newSelectorLine(id string, spec *v1.PodSpec) *selectorLine {
+	l := &selectorLine{ID: id, NodeSelector: spec.NodeSelector, Tolerations: spec.Tolerations}
+	if a := spec.Affinity; a != nil && a.NodeAffinity != nil {
+		l.Affinity = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	}
+	return l
+}
+
+// selector is the selector of a pod with such a specification.
+func (l *selectorLine) selector() *kube.Selector {
+	pod := &v1.Pod{Spec: v1.PodSpec{NodeSelector: l.NodeSelector, Tolerations: l.Tolerations}}
+	if l.Affinity != nil {
+		pod.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: l.Affinity}}
+	}
+	return kube.NewSelector(pod)
 }
 
 type podLine struct {
@@ -47,19 +80,33 @@ type podLine struct {
 
 // A book holds all that was seen of a cluster since the beginning.
 type book struct {
-	begin    begin
-	at       float64 // of the last line
-	nodes    map[string]*seenNode
-	apps     map[string]ledger.App
-	rules    []ledger.Rule
-	expected map[string]float64 // as it was when the app became known
-	pods     []*seenPod         // in the order of lines
-	here     map[string]*seenPod
+	begin     begin
+	at        float64 // of the last line
+	nodes     map[string]*seenNode
+	selectors map[string]*kube.Selector // by ID
+	apps      map[string]ledger.App
+	rules     []ledger.Rule
+	expected  map[string]float64 // as it was when the app became known
+	pods      []*seenPod         // in the order of lines
+	here      map[string]*seenPod
 }
 
 type seenNode struct {
 	nodeLine
 	gone bool
+}
+
+// refuses lists the selectors that do not admit the node, of those that are known.
+func (n *seenNode) refuses(selectors map[string]*kube.Selector) []string {
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}, Spec: v1.NodeSpec{Taints: n.Taints}}
+	var list []string
+	for id, s := range selectors {
+		if !s.Admits(node) {
+			list = append(list, id)
+		}
+	}
+	slices.Sort(list)
+	return list
 }
 
 // A seenPod is a pod of one demand: one that is resized leaves and comes anew.
@@ -72,7 +119,8 @@ type seenPod struct {
 
 func newBook() *book {
 	return &book{
-		nodes: map[string]*seenNode{}, apps: map[string]ledger.App{}, expected: map[string]float64{}, here: map[string]*seenPod{},
+		nodes: map[string]*seenNode{}, selectors: map[string]*kube.Selector{"": (&selectorLine{}).selector()},
+		apps: map[string]ledger.App{}, expected: map[string]float64{}, here: map[string]*seenPod{},
 	}
 }
 
@@ -90,7 +138,12 @@ func (b *book) apply(l *line) error {
 			return fmt.Errorf("gone: node %q is unknown", l.Gone)
 		}
 		n.gone = true
+	case l.Selector != nil:
+		b.selectors[l.Selector.ID] = l.Selector.selector()
 	case l.App != "" && l.Spec != nil:
+		if b.selectors[l.Spec.Selector] == nil {
+			return fmt.Errorf("app: selector %q is unknown", l.Spec.Selector)
+		}
 		b.apps[l.App] = *l.Spec
 	case l.Rules != nil:
 		b.rules = *l.Rules

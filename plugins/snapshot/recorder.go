@@ -3,11 +3,13 @@ package snapshot
 import (
 	"errors"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/sigma-scheduler/sigma/cerebro/ledger"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
@@ -15,15 +17,16 @@ import (
 
 // A Recorder turns pictures of a cluster into what happened between them.
 type Recorder struct {
-	book     *book
-	file     *recording // nil = in memory only
-	cluster  *kube.Cluster
-	machines map[string]ledger.Machine // as the cluster said last
-	specs    map[string]ledger.App
-	rules    []ledger.Rule
-	rulesNew bool
-	expected map[string]float64
-	forecast time.Time // the last one; zero = never
+	book      *book
+	file      *recording // nil = in memory only
+	cluster   *kube.Cluster
+	machines  map[string]ledger.Machine // as the cluster said last
+	specs     map[string]ledger.App
+	rules     []ledger.Rule
+	rulesNew  bool
+	expected  map[string]float64
+	forecast  time.Time // the last one; zero = never
+	templates []*v1.PodTemplateSpec
 
 	lines []*line
 	err   error
@@ -81,7 +84,7 @@ func (r *Recorder) Record(p *Picture, now time.Time) error {
 	at := r.since(now)
 	r.show(p, now)
 	r.noteNodes(p, at)
-	r.noteApps(at)
+	r.noteApps(p, at)
 	r.notePods(p, at)
 	if r.err != nil || r.file == nil {
 		return r.err
@@ -91,13 +94,14 @@ func (r *Recorder) Record(p *Picture, now time.Time) error {
 	return r.file.write(lines)
 }
 
-// since is the time of the recording; clocks that are set back do not turn it.
+// since is the time of the recording. It goes on even when clocks are set back:
+// nothing leaves at the moment at which it came.
 func (r *Recorder) since(now time.Time) float64 {
 	began, err := time.Parse(time.RFC3339Nano, r.book.begin.Time)
 	if err != nil || len(r.book.pods)+len(r.book.nodes) == 0 {
 		return 0
 	}
-	return max(r.book.at, float64(now.Sub(began).Milliseconds())/1e3)
+	return max(math.Round(r.book.at*1e3+1)/1e3, float64(now.Sub(began).Milliseconds())/1e3)
 }
 
 // show gives the picture to the cluster, which says what changed of it.
@@ -124,7 +128,7 @@ func (r *Recorder) show(p *Picture, now time.Time) {
 		if !r.forecast.IsZero() {
 			since = now.Sub(r.forecast)
 		}
-		r.forecast = now
+		r.forecast, r.templates = now, templates(p.Declared)
 		r.cluster.Forecast(p.Declared, since)
 	}
 }
@@ -133,8 +137,9 @@ func (r *Recorder) noteNodes(p *Picture, at float64) {
 	there := map[string]bool{}
 	for _, n := range p.Nodes {
 		there[n.Name] = true
-		l := nodeLine{Name: n.Name, UID: string(n.UID), Labels: naming(n), Machine: r.machines[n.Name]}
-		if known, ok := r.book.nodes[n.Name]; !ok || known.gone || !reflect.DeepEqual(known.nodeLine, l) {
+		l := nodeLine{Name: n.Name, UID: string(n.UID), Labels: n.Labels, Taints: n.Spec.Taints, Machine: r.machines[n.Name]}
+		l.Machine.Refuses = nil
+		if known, ok := r.book.nodes[n.Name]; !ok || known.gone || !equality.Semantic.DeepEqual(known.nodeLine, l) {
 			r.note(&line{At: at, Node: &l})
 		}
 	}
@@ -145,14 +150,58 @@ func (r *Recorder) noteNodes(p *Picture, at float64) {
 	}
 }
 
+// noteSelector notes what a selector asks for, as a pod of the app has it, or what
+// is declared.
+func (r *Recorder) noteSelector(p *Picture, at float64, app, id string) {
+	if r.book.selectors[id] != nil {
+		return
+	}
+	var spec *v1.PodSpec
+	for _, pod := range p.Pods {
+		if spec == nil && kube.Moves(pod) && !kube.Ended(pod) && r.app(pod) == app {
+			spec = &pod.Spec
+		}
+	}
+	for _, t := range r.templates {
+		if spec == nil && kube.NewSelector(&v1.Pod{Spec: t.Spec}).ID == id {
+			spec = &t.Spec
+		}
+	}
+	if spec != nil {
+		r.note(&line{At: at, Selector: newSelectorLine(id, spec)})
+	}
+}
+
+// templates are those of all that is declared.
+func templates(d *kube.Declared) []*v1.PodTemplateSpec {
+	var list []*v1.PodTemplateSpec
+	for _, o := range d.Deployments {
+		list = append(list, &o.Spec.Template)
+	}
+	for _, o := range d.StatefulSets {
+		list = append(list, &o.Spec.Template)
+	}
+	for _, o := range d.ReplicaSets {
+		list = append(list, &o.Spec.Template)
+	}
+	for _, o := range d.Jobs {
+		list = append(list, &o.Spec.Template)
+	}
+	for _, o := range d.CronJobs {
+		list = append(list, &o.Spec.JobTemplate.Spec.Template)
+	}
+	return list
+}
+
 // noteApps notes apps, the rules between their groups, and what is expected of new
 // ones.
-func (r *Recorder) noteApps(at float64) {
+func (r *Recorder) noteApps(p *Picture, at float64) {
 	groups := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(r.specs)) {
 		spec := r.specs[name]
 		groups[spec.Group] = true
 		if known, ok := r.book.apps[name]; !ok || !reflect.DeepEqual(known, spec) {
+			r.noteSelector(p, at, name, spec.Selector)
 			r.note(&line{At: at, App: name, Spec: &spec})
 		}
 	}

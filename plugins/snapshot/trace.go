@@ -89,7 +89,7 @@ func (w *writer) makeInstance(fleet string) error {
 	events := []*ledger.Event{{Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: fleet, Units: kube.Units}}}
 	for _, name := range slices.Sorted(maps.Keys(w.book.nodes)) {
 		m := w.book.nodes[name].Machine
-		m.Cordoned = false
+		m.Cordoned, m.Refuses = false, w.book.nodes[name].refuses(w.book.selectors)
 		if !w.book.nodes[name].closed() || w.held[name] {
 			events = append(events, &ledger.Event{Kind: ledger.KindNode, Node: name, Machine: &m})
 		}
@@ -306,20 +306,6 @@ func (w *writer) makeRoom() {
 var namingLabels = []string{
 	"eks.amazonaws.com/nodegroup", "cloud.google.com/gke-nodepool", "kubernetes.azure.com/agentpool", "karpenter.sh/nodepool",
 	v1.LabelInstanceTypeStable, v1.LabelInstanceType, v1.LabelTopologyZone,
-}
-
-// naming are the naming labels of a node; nil when it has none.
-func naming(n *v1.Node) map[string]string {
-	var labels map[string]string
-	for _, key := range namingLabels {
-		if v := n.Labels[key]; v != "" {
-			if labels == nil {
-				labels = map[string]string{}
-			}
-			labels[key] = v
-		}
-	}
-	return labels
 }
 
 // nameTypes names the types, which are sets of nodes that admit the same pods, by

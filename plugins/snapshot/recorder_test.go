@@ -1,0 +1,332 @@
+package snapshot
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
+)
+
+func after(seconds float64) time.Time { return noon.Add(time.Duration(seconds * float64(time.Second))) }
+
+// record notes a picture at a time.
+func record(t *testing.T, r *Recorder, seconds float64, p *Picture) {
+	t.Helper()
+	require.NoError(t, r.Record(p, after(seconds)))
+}
+
+func TestRecordingByHand(t *testing.T) {
+	nodes := []*v1.Node{node("n1"), node("n2")}
+	w1, w2 := pod("web", "web-1", "n1", "1"), pod("web", "web-2", "", "1")
+	r := NewRecorder("", noon)
+	record(t, r, 0, picture(nodes, w1, w2))
+	bound := w2.DeepCopy()
+	bound.Spec.NodeName = "n2"
+	record(t, r, 2.5, picture(nodes, w1, bound))
+	w3 := pod("web", "web-3", "n1", "1") // came and was bound between two looks
+	record(t, r, 7, picture(nodes, bound, w3))
+	resized := w3.DeepCopy()
+	resized.Spec.Containers[0].Resources.Requests = amounts("cpu", "2")
+	record(t, r, 9, picture(nodes, bound, resized))
+	again := pod("web", "web-1", "n1", "1") // of the same name, as of a StatefulSet
+	again.UID = "uid-web-1-again"
+	record(t, r, 11.25, picture(nodes[:1], again, resized)) // n2 goes, and what stood there
+	record(t, r, 12, picture(nodes[:1], again, resized))
+	record(t, r, 20, picture(nodes[:1]))
+
+	tr, notes, err := r.Trace("day", "open")
+	require.NoError(t, err)
+	require.Empty(t, notes)
+	texts := files(t, tr)
+	require.Equal(t, `time,kind,request,app,count
+0,create,shop/web-2,shop/Deployment/web@cpu=1,1
+7,delete,shop/web-1,shop/Deployment/web@cpu=1,1
+7,create,shop/web-3,shop/Deployment/web@cpu=1,1
+9,delete,shop/web-3,shop/Deployment/web@cpu=1,1
+9,create,shop/web-3#2,shop/Deployment/web@cpu=2,1
+11.25,delete,shop/web-2,shop/Deployment/web@cpu=1,1
+11.25,create,shop/web-1#2,shop/Deployment/web@cpu=1,1
+20,delete,shop/web-3#2,shop/Deployment/web@cpu=2,1
+20,delete,shop/web-1#2,shop/Deployment/web@cpu=1,1
+`, texts["events.csv"])
+	require.Equal(t, "request,app,machine,count,devices\nshop/web-1,shop/Deployment/web@cpu=1,n1,1,\n", texts["placed.csv"])
+	require.Contains(t, texts["trace.yaml"], `  placements:
+    "shop/web-1#2": n1
+    shop/web-2: n2
+    shop/web-3: n1
+    "shop/web-3#2": n1
+`)
+	require.Contains(t, texts["trace.yaml"], "  seconds: 20\n")
+	require.Contains(t, texts["machines.csv"], "n2,", "it was there")
+	require.Equal(t, Tally{Nodes: 1, Apps: 2, Arrived: 3, Left: 5, Seconds: 20}, r.Tally())
+}
+
+// A node that is cordoned before it goes was a machine in its time.
+func TestGoneNodesWereMachines(t *testing.T) {
+	a, b := node("a"), node("b")
+	r := NewRecorder("", noon)
+	record(t, r, 0, picture([]*v1.Node{a, b}))
+	closed := b.DeepCopy()
+	cordoned(closed)
+	record(t, r, 1, picture([]*v1.Node{a, closed}))
+	tr, _, err := r.Trace("x", "open")
+	require.NoError(t, err)
+	require.Len(t, tr.Instance.Machines, 1)
+	record(t, r, 2, picture([]*v1.Node{a}))
+	tr, _, err = r.Trace("x", "open")
+	require.NoError(t, err)
+	require.Len(t, tr.Instance.Machines, 2)
+	require.NotContains(t, tr.Instance.Types, Cordoned)
+}
+
+// What is expected of an app is what was declared when it became known: later a
+// policy would know what came.
+func TestExpectedIsOfTheBeginning(t *testing.T) {
+	nodes := []*v1.Node{node("n1")}
+	r := NewRecorder("", noon)
+	p := picture(nodes, pod("web", "web-1", "n1", "1"))
+	p.Declared.Deployments = []*appsv1.Deployment{deployment("web", 3, "1")}
+	record(t, r, 0, p)
+	p = picture(nodes, p.Pods...)
+	p.Declared.Deployments = []*appsv1.Deployment{deployment("web", 30, "1"), deployment("late", 7, "2")}
+	record(t, r, 5, p)
+	tr, _, err := r.Trace("x", "open")
+	require.NoError(t, err)
+	expected := map[string]float64{}
+	for _, a := range tr.Instance.Apps {
+		expected[a.Name] = a.Expected
+	}
+	require.Equal(t, map[string]float64{"shop/Deployment/web@cpu=1": 3, "shop/Deployment/late@cpu=2": 7}, expected)
+}
+
+// Rules hold between apps that are not there any more, as they did when they were.
+func TestRulesOfThePast(t *testing.T) {
+	nodes := []*v1.Node{node("n1"), node("n2")}
+	rules := []*kube.Rule{rule(t, v1alpha1.PlacementRuleSpec{PodSet: app("web"), Excludes: []v1alpha1.Exclusion{{PodSet: app("db")}}})}
+	path := filepath.Join(t.TempDir(), "recording")
+	open := func() *Recorder {
+		r, _, err := OpenRecorder(path, "", noon)
+		require.NoError(t, err)
+		return r
+	}
+	count := func(r *Recorder) int {
+		tr, _, err := r.Trace("x", "open")
+		require.NoError(t, err)
+		return len(tr.Instance.Rules)
+	}
+	r := open()
+	p := picture(nodes, pod("web", "web-1", "n1", "1"), pod("db", "db-1", "n2", "1"))
+	p.Rules = rules
+	record(t, r, 0, p)
+	require.Equal(t, 1, count(r))
+	require.NoError(t, r.Close())
+
+	r = open() // meanwhile db went: who looks now has never heard of it
+	p = picture(nodes, pod("web", "web-1", "n1", "1"))
+	p.Rules = rules
+	record(t, r, 5, p)
+	require.Equal(t, 1, count(r))
+
+	p = picture(nodes, pod("web", "web-1", "n1", "1"), pod("db", "db-2", "n2", "1"))
+	record(t, r, 6, p) // both are there, and no rule any more
+	require.Zero(t, count(r))
+	require.NoError(t, r.Close())
+	r = open()
+	require.Zero(t, count(r))
+	require.NoError(t, r.Close())
+}
+
+// TestRecordingGoesOn: a recording that is killed and goes on, again and again, is
+// the one of a process that lived, but for what it cannot have seen.
+func TestRecordingGoesOn(t *testing.T) {
+	for seed := range uint64(20) {
+		path := filepath.Join(t.TempDir(), "recording")
+		l := newLife(seed)
+		whole := NewRecorder("", noon)
+		cut, resumed, err := OpenRecorder(path, "", noon)
+		require.NoError(t, err)
+		require.False(t, resumed)
+		for i := range 80 {
+			if i > 0 {
+				l.step()
+			}
+			p := l.picture()
+			if i > 0 {
+				p.Declared = nil // what nothing declares is expected as it was seen, which a new process has not
+			}
+			record(t, whole, float64(i), p)
+			record(t, cut, float64(i), p)
+			if l.IntN(5) == 0 {
+				require.NoError(t, cut.Close())
+				if l.IntN(2) == 0 { // a line was cut off
+					f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+					require.NoError(t, err)
+					_, err = f.WriteString(`{"at":7,"pod":{"uid":"uid-7","na`)
+					require.NoError(t, err)
+					require.NoError(t, f.Close())
+				}
+				cut, resumed, err = OpenRecorder(path, "", after(float64(i)))
+				require.NoError(t, err)
+				require.True(t, resumed)
+				record(t, cut, float64(i)+.5, p)
+				require.Equal(t, whole.Tally().Standing, cut.Tally().Standing, "nothing is new")
+			}
+		}
+		want, _, err := whole.Trace("x", "open")
+		require.NoError(t, err)
+		got, _, err := cut.Trace("x", "open")
+		require.NoError(t, err)
+		require.Equal(t, files(t, want), files(t, got), "seed %d", seed)
+		require.NoError(t, cut.Close())
+
+		// At its end stand those that stand.
+		alive := map[string]bool{}
+		for i, q := range want.Requests {
+			alive[q.Name] = i < want.Initial
+		}
+		for _, e := range want.Events {
+			alive[want.Requests[e.Request].Name] = e.Kind == trace.Create
+		}
+		maps.DeleteFunc(alive, func(_ string, here bool) bool { return !here })
+		n := 0
+		for _, p := range l.pods {
+			if kube.Moves(p) {
+				n++
+			}
+		}
+		hopeless := 0
+		for _, p := range whole.book.here {
+			if !slices.ContainsFunc(want.Instance.Apps, func(a binpack.App) bool { return a.Name == p.App }) {
+				hopeless++
+			}
+		}
+		require.Len(t, alive, n-hopeless)
+	}
+}
+
+// TestRecordingCutAnywhere: whatever a kill leaves of the file can be gone on with.
+func TestRecordingCutAnywhere(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "recording")
+	r, _, err := OpenRecorder(path, "", noon)
+	require.NoError(t, err)
+	l := newLife(3)
+	for i := range 12 {
+		l.step()
+		record(t, r, float64(i), l.picture())
+	}
+	require.NoError(t, r.Close())
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for size := 0; size <= len(text); size += 17 {
+		require.NoError(t, os.WriteFile(path, text[:size], 0o600))
+		r, resumed, err := OpenRecorder(path, "", after(20))
+		require.NoError(t, err, "%d bytes", size)
+		require.Equal(t, strings.Contains(string(text[:size]), "\n"), resumed)
+		p := l.picture()
+		if resumed {
+			require.NoError(t, r.SameCluster(p))
+		}
+		record(t, r, 21, p)
+		standing, waiting := 0, 0
+		for _, p := range l.pods {
+			if kube.Moves(p) && p.Spec.NodeName != "" {
+				standing++
+			} else if kube.Moves(p) {
+				waiting++
+			}
+		}
+		tally := r.Tally()
+		require.Equal(t, []int{len(l.nodes), standing, waiting}, []int{tally.Nodes, tally.Standing, tally.Waiting})
+		tr, _, err := r.Trace("x", "open")
+		require.NoError(t, err)
+		files(t, tr)
+		require.NoError(t, r.Close())
+	}
+}
+
+func TestOpenRecorderRefuses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "recording")
+	r, _, err := OpenRecorder(path, "app", noon)
+	require.NoError(t, err)
+	record(t, r, 0, picture([]*v1.Node{node("a")}))
+	_, _, err = OpenRecorder(path, "app", noon)
+	require.ErrorContains(t, err, "another snapshot records there")
+	require.NoError(t, r.Close())
+
+	_, _, err = OpenRecorder(path, "", noon)
+	require.EqualError(t, err, path+`: was begun with --app-label "app", not ""`)
+
+	r, _, err = OpenRecorder(path, "app", noon)
+	require.NoError(t, err)
+	other := node("a") // a node of that name, but not that one
+	other.UID = "other"
+	require.EqualError(t, r.SameCluster(picture([]*v1.Node{other})), "the recording is of another cluster: none of its nodes is in this one")
+	require.NoError(t, r.SameCluster(picture([]*v1.Node{node("a"), other})))
+	require.NoError(t, r.Close())
+
+	for text, want := range map[string]string{
+		"{}\n":                               ":1: not a recording of version 1",
+		`{"begin":{"version":2}}` + "\n":     ":1: not a recording of version 1",
+		"request,app\n":                      ":1: invalid character",
+		`{"at":0,"begn":{}}` + "\n":          `:1: json: unknown field "begn"`,
+		begun + `{"left":"x"}` + "\n":        `:2: left: pod "x" is unknown`,
+		begun + `{"gone":"x"}` + "\n":        `:2: gone: node "x" is unknown`,
+		begun + `{"pod":{"app":"x"}}` + "\n": `:2: pod: app "x" is unknown`,
+		begun + `{"app":"x","spec":{"selector":"sel-x"}}` + "\n": `:2: app: selector "sel-x" is unknown`,
+		begun + begun: ":2: not a recording of version 1",
+	} {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		_, _, err := OpenRecorder(path, "", noon)
+		require.ErrorContains(t, err, path+want)
+		left, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, text, string(left), "what cannot be read is left alone")
+	}
+}
+
+const begun = `{"at":0,"begin":{"version":1,"time":"2026-05-04T12:00:00Z"}}` + "\n"
+
+// A node that is gone was none for pods that would not have been let on it, even
+// if they came after it went.
+func TestSelectorsAfterNodes(t *testing.T) {
+	a, b := node("a"), node("b", typed("big"))
+	pinned := func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{v1.LabelInstanceTypeStable: "big"} }
+	r := NewRecorder("", noon)
+	record(t, r, 0, picture([]*v1.Node{a, b}, pod("web", "web-1", "a", "1")))
+	record(t, r, 1, picture([]*v1.Node{b}))
+	record(t, r, 2, picture([]*v1.Node{b}, pod("train", "train-1", "b", "1", pinned)))
+	tr, _, err := r.Trace("x", "open")
+	require.NoError(t, err)
+	inst := tr.Instance
+	require.Len(t, inst.Machines, 2)
+	for _, app := range inst.Apps {
+		if inst.Groups[app.Group].Name == "shop/Deployment/train" {
+			require.Equal(t, []int32{inst.Machines[1].Type}, app.Types)
+		}
+	}
+	require.NotEqual(t, inst.Machines[0].Type, inst.Machines[1].Type)
+}
+
+// A clock that is set back does not turn the recording back.
+func TestClockSetBack(t *testing.T) {
+	nodes := []*v1.Node{node("n1")}
+	r := NewRecorder("", noon)
+	record(t, r, 0, picture(nodes))
+	record(t, r, 10, picture(nodes, pod("web", "web-1", "n1", "1")))
+	record(t, r, 5, picture(nodes))
+	tr, _, err := r.Trace("x", "fixed")
+	require.NoError(t, err)
+	require.Equal(t, []trace.Event{{Time: 10, Count: 1}, {Time: 10.001, Kind: trace.Delete, Count: 1}}, tr.Events)
+}
