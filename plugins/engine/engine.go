@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 
@@ -37,6 +39,10 @@ type Options struct {
 	measureEvery time.Duration
 }
 
+// restartEvery is how often the packing state may be built anew: what it cannot
+// follow may stay.
+const restartEvery = 30 * time.Second
+
 // An Engine serves one profile of a scheduler, or one extender. Its methods may
 // be called at the same time; those that decide wait for each other.
 type Engine struct {
@@ -52,6 +58,8 @@ type Engine struct {
 	broken  error           // an event that could not be booked: a bug
 	fresh   bool            // nothing is known yet
 
+	restartedAt time.Time // after that event; zero = never
+
 	reported map[types.UID]reported
 
 	inForce    map[ledger.Role]*policy.Object
@@ -59,21 +67,28 @@ type Engine struct {
 	declared   *kube.Declared
 	forecastAt time.Time // of the last one; zero = never
 	measuredAt time.Time
+	measured   map[string]bool // resources whose allocation rate is shown
 
 	marks   []bool // [machine] passed the filters
 	passed  []int32
 	ranked  []binpack.Ranked
 	bestFit []binpack.Ranked
+	watched []binpack.Ranked // by a canary in shadow
+
+	watcher   atomic.Pointer[watcher]              // nil = none
+	rulesRead atomic.Pointer[cache.InformerSynced] // nil = there are none to read
 
 	// What came in between decisions.
 	inbox struct {
 		sync.Mutex
-		undo     []*v1.Pod
-		gone     []*v1.Pod
-		policies map[ledger.Role]*policy.Object // nil value = gone
-		rules    []*kube.Rule
-		newRules bool
-		declared *kube.Declared
+		undo       []*v1.Pod
+		gone       []*v1.Pod
+		asked      map[types.UID]bool             // pods that were decided on and that are not gone
+		policies   map[ledger.Role]*policy.Object // nil value = gone
+		rules      []*kube.Rule
+		newRules   bool
+		declared   *kube.Declared
+		declaredAt time.Time
 	}
 }
 
@@ -95,6 +110,7 @@ func New(opt Options) (*Engine, error) {
 		opt: opt, metrics: metricsOf(opt.Profile), ledger: ledger.New(), limiter: newLimiter(opt.Now),
 		inForce: map[ledger.Role]*policy.Object{},
 	}
+	e.inbox.asked = map[types.UID]bool{}
 	if opt.DecisionLog != "" {
 		log, err := ledger.OpenLog(opt.DecisionLog)
 		if err != nil {
@@ -121,15 +137,16 @@ func (e *Engine) start() {
 func (e *Engine) restart() {
 	klog.ErrorS(e.broken, "The packing state could not follow the cluster and is built anew", "profile", e.opt.Profile)
 	e.metrics.restarts.Inc()
-	e.broken = nil
+	e.broken, e.restartedAt = nil, e.opt.Now()
 	e.start()
-	for role, object := range e.inForce {
-		e.take(&ledger.Event{Kind: ledger.KindPolicy, Role: role, Policy: object})
+	for _, role := range roles {
+		if object := e.inForce[role]; object != nil {
+			e.take(&ledger.Event{Kind: ledger.KindPolicy, Role: role, Policy: object})
+		}
 	}
 	e.cluster.SetRules(e.ruleSet)
-	e.forecastAt = time.Time{}
-	if e.declared != nil {
-		e.SetDeclared(e.declared)
+	if e.declared != nil { // at the age it has
+		e.cluster.Forecast(e.declared, 0)
 	}
 }
 
@@ -141,13 +158,20 @@ func (e *Engine) Close() error {
 		return nil
 	}
 	e.flush()
-	return e.log.Close()
+	log := e.log
+	e.log = nil // decisions that are under way are not kept any more
+	return log.Close()
 }
 
-// take books an event and keeps it for the decision log.
+// take books an event and keeps it for the decision log. One that cannot be
+// booked changes nothing, and the log goes on without it: what is decided until
+// the state is built anew can be computed again as well.
 func (e *Engine) take(ev *ledger.Event) {
-	if err := e.ledger.Apply(ev); err != nil && e.broken == nil {
-		e.broken = fmt.Errorf("%s %s%s%s: %w", ev.Kind, ev.Node, ev.App, ev.Pod, err)
+	if err := e.ledger.Apply(ev); err != nil {
+		if e.broken == nil {
+			e.broken = fmt.Errorf("%s %s%s%s: %w", ev.Kind, ev.Node, ev.App, ev.Pod, err)
+		}
+		return
 	}
 	if e.log != nil {
 		ev.Time = float64(e.opt.Now().UnixMicro()) / 1e6
@@ -164,6 +188,7 @@ func (e *Engine) flush() {
 		e.metrics.logErrors.Inc()
 		klog.ErrorS(err, "Cannot write the decision log", "profile", e.opt.Profile)
 	}
+	clear(e.lines)
 	e.lines = e.lines[:0]
 }
 
@@ -179,7 +204,7 @@ func (e *Engine) Sync(visit Visit) {
 }
 
 func (e *Engine) sync(visit Visit) {
-	if e.broken != nil {
+	if e.broken != nil && (e.restartedAt.IsZero() || e.opt.Now().Sub(e.restartedAt) >= restartEvery) {
 		e.restart()
 	}
 	e.takeInbox()
@@ -198,8 +223,9 @@ func (e *Engine) sync(visit Visit) {
 func (e *Engine) takeInbox() {
 	in := &e.inbox
 	in.Lock()
-	undo, gone, policies, rules, newRules, declared := in.undo, in.gone, in.policies, in.rules, in.newRules, in.declared
-	in.undo, in.gone, in.policies, in.newRules, in.declared = nil, nil, nil, false, nil
+	undo, gone, policies, rules, newRules := in.undo, in.gone, in.policies, in.rules, in.newRules
+	declared, declaredAt := in.declared, in.declaredAt
+	in.undo, in.gone, in.policies, in.rules, in.newRules, in.declared = nil, nil, nil, nil, false, nil
 	in.Unlock()
 	for _, pod := range undo {
 		e.cluster.Undo(pod)
@@ -207,7 +233,7 @@ func (e *Engine) takeInbox() {
 	for _, pod := range gone {
 		e.cluster.Leave(pod)
 	}
-	for _, role := range []ledger.Role{ledger.Primary, ledger.Canary} {
+	for _, role := range roles {
 		if object, ok := policies[role]; ok {
 			if object != nil { // where its numbers come from is of no effect, and long
 				plain := *object
@@ -223,16 +249,17 @@ func (e *Engine) takeInbox() {
 		e.cluster.SetRules(rules)
 	}
 	if declared != nil {
-		now := e.opt.Now()
 		since := time.Duration(0)
 		if !e.forecastAt.IsZero() {
-			since = now.Sub(e.forecastAt)
+			since = declaredAt.Sub(e.forecastAt)
 		}
-		e.declared = declared
+		e.declared, e.forecastAt = declared, declaredAt
 		e.cluster.Forecast(declared, since)
-		e.forecastAt = now
 	}
 }
+
+// roles are those that policies are loaded for.
+var roles = []ledger.Role{ledger.Primary, ledger.Canary}
 
 // SetPolicy puts a policy in force from the next decision on; nil takes it out.
 func (e *Engine) SetPolicy(role ledger.Role, object *policy.Object) {
@@ -255,7 +282,7 @@ func (e *Engine) SetRules(rules []*kube.Rule) {
 func (e *Engine) SetDeclared(d *kube.Declared) {
 	e.inbox.Lock()
 	defer e.inbox.Unlock()
-	e.inbox.declared = d
+	e.inbox.declared, e.inbox.declaredAt = d, e.opt.Now()
 }
 
 // Undo notes that a decision came to nothing: the pod's binding failed.
@@ -263,13 +290,20 @@ func (e *Engine) Undo(pod *v1.Pod) {
 	e.inbox.Lock()
 	defer e.inbox.Unlock()
 	e.inbox.undo = append(e.inbox.undo, pod)
+	if !e.inbox.asked[pod.UID] { // because it was deleted: it does not wait either
+		e.inbox.gone = append(e.inbox.gone, pod)
+	}
 }
 
-// Gone notes that a pod was deleted, whether it had a node or not.
+// Gone notes that a pod was deleted, whether it had a node or not. One that was not
+// decided on is no news: where nothing is decided, on a standby, they are many.
 func (e *Engine) Gone(pod *v1.Pod) {
 	e.inbox.Lock()
 	defer e.inbox.Unlock()
-	e.inbox.gone = append(e.inbox.gone, pod)
+	if e.inbox.asked[pod.UID] {
+		delete(e.inbox.asked, pod.UID)
+		e.inbox.gone = append(e.inbox.gone, pod)
+	}
 }
 
 // A Verdict is what a policy says of the nodes for a pod.
@@ -299,19 +333,27 @@ func (e *Engine) Rank(ctx context.Context, pod *v1.Pod, nodes []string) *Verdict
 
 func (e *Engine) rank(ctx context.Context, pod *v1.Pod, nodes []string) *Verdict {
 	begin := e.opt.Now()
+	if !kube.Moves(pod) { // it goes where it has to
+		return &Verdict{decision: ledger.Decision{Cause: ledger.CauseNeutral}}
+	}
 	defer func() { e.metrics.latency.Observe(e.opt.Now().Sub(begin).Seconds()) }()
 	a := e.cluster.App(pod)
+	e.ask(pod)
 	e.cluster.Arrive(pod)
 	app := e.ledger.AppIndex(a.Name)
 	role, mode, decides := e.decider(a.Group())
-	v := &Verdict{Decides: decides, decision: ledger.Decision{Mode: string(mode)}}
+	v := &Verdict{Decides: decides, decision: ledger.Decision{Mode: string(mode), Cause: ledger.CauseNeutral}}
 	_, v.decision.PolicyDigest = e.ledger.Policy(role)
 	if role == "" {
-		v.decision.Cause = ledger.CauseNeutral
 		return v
 	}
 	e.mark(nodes)
-	v.decision.Infeasible, v.decision.Extra = e.ledger.Differ(app, e.passed)
+	if len(e.passed) == 0 || app < 0 { // only cordoned nodes, or an app that could not be booked
+		return v
+	}
+	if e.log != nil {
+		v.decision.Infeasible, v.decision.Extra = e.ledger.Differ(app, e.passed)
+	}
 	var err error
 	e.bestFit, err = e.order(ledger.BestFit, app, 1, e.bestFit)
 	if err != nil {
@@ -327,7 +369,44 @@ func (e *Engine) rank(ctx context.Context, pod *v1.Pod, nodes []string) *Verdict
 		e.fallBack(ctx, v, app, pod, reason, err)
 	}
 	e.fill(v, pod, role)
+	if v.decision.Cause == ledger.CausePolicy {
+		e.watchCanary(app, pod)
+	}
 	return v
+}
+
+// ask notes that a pod is decided on: it matters when it is gone.
+func (e *Engine) ask(pod *v1.Pod) {
+	e.inbox.Lock()
+	defer e.inbox.Unlock()
+	e.inbox.asked[pod.UID] = true
+}
+
+// watchCanary compares a canary in shadow with Best-Fit.
+func (e *Engine) watchCanary(app int32, pod *v1.Pod) {
+	canary, _ := e.ledger.Policy(ledger.Canary)
+	if canary == nil || modeOf(canary) != Shadow || len(e.bestFit) == 0 {
+		return
+	}
+	var err error
+	e.watched, err = e.order(ledger.Canary, app, 1, e.watched)
+	if e.reason(ledger.Canary, err) != "" || len(e.watched) == 0 {
+		return
+	}
+	theirs := e.watched[0].Machine
+	if e.ledger.Columns().Items(theirs) == 0 {
+		e.metrics.opened.WithLabelValues("canary").Inc()
+	}
+	e.tellDisagreement(pod, theirs)
+}
+
+// tellDisagreement tells of a node that a policy in shadow would take, if Best-Fit
+// would not.
+func (e *Engine) tellDisagreement(pod *v1.Pod, machine int32) {
+	if bestFit := e.bestFit[0].Machine; machine != bestFit {
+		e.event(pod, v1.EventTypeNormal, "ShadowDisagreement", fmt.Sprintf(
+			"The placement policy in shadow would take node %s, Best-Fit %s.", e.ledger.NodeName(machine), e.ledger.NodeName(bestFit)))
+	}
 }
 
 // mark lists the machines of nodes that passed the filters, ascending.
@@ -365,7 +444,9 @@ func (e *Engine) fallBack(ctx context.Context, v *Verdict, app int32, pod *v1.Po
 	e.metrics.fallbacks.WithLabelValues(reason).Inc()
 	v.decision.Cause = ledger.CauseFallback + reason
 	klog.FromContext(ctx).V(3).Info("Best-Fit decides instead of the policy", "pod", klog.KObj(pod), "reason", reason, "err", cause)
-	e.event(pod, v1.EventTypeWarning, "PolicyFallback", "Best-Fit decided instead of the placement policy: "+reasonText(reason, cause))
+	if v.Decides {
+		e.event(pod, v1.EventTypeWarning, "PolicyFallback", "Best-Fit decided instead of the placement policy: "+reasonText(reason, cause))
+	}
 	var err error
 	if e.ranked, err = e.order(ledger.BestFit, app, e.opt.Top, e.ranked); err != nil {
 		e.ranked = e.ranked[:0] // no preference; the pod is scheduled all the same
@@ -402,8 +483,7 @@ func (e *Engine) fill(v *Verdict, pod *v1.Pod, role ledger.Role) {
 	}
 	e.metrics.disagreements.WithLabelValues(string(role)).Inc()
 	if !v.Decides {
-		e.event(pod, v1.EventTypeNormal, "ShadowDisagreement",
-			fmt.Sprintf("The placement policy in shadow would take node %s, Best-Fit %s.", v.choice, e.ledger.NodeName(theirs)))
+		e.tellDisagreement(pod, ours)
 	}
 }
 
@@ -416,6 +496,9 @@ func (e *Engine) Reserve(pod *v1.Pod, node string, v *Verdict) {
 }
 
 func (e *Engine) reserve(pod *v1.Pod, node string, v *Verdict) {
+	if !kube.Moves(pod) { // it comes with its node
+		return
+	}
 	d := ledger.Decision{Cause: ledger.CauseSingle}
 	switch {
 	case v != nil:
@@ -427,6 +510,7 @@ func (e *Engine) reserve(pod *v1.Pod, node string, v *Verdict) {
 		d.Cause = ledger.CauseNominated
 	}
 	e.metrics.decisions.WithLabelValues(cmp.Or(d.Mode, "none"), d.Cause).Inc()
+	e.ask(pod)
 	e.cluster.Decide(pod, node, &d)
 	e.flush()
 }
@@ -446,8 +530,17 @@ func (e *Engine) measure() {
 	}
 	e.measuredAt = now
 	state := e.ledger.Columns()
+	before := e.measured
+	e.measured = map[string]bool{}
 	for d, rate := range measure.AllocationRate(state) {
-		e.metrics.allocation.WithLabelValues(state.Instance().Dimensions[d].Name).Set(rate)
+		name := state.Instance().Dimensions[d].Name
+		e.metrics.allocation.WithLabelValues(name).Set(rate)
+		e.measured[name] = true
+	}
+	for name := range before {
+		if !e.measured[name] { // nobody asks for it any more
+			e.metrics.allocation.forget(name)
+		}
 	}
 	e.metrics.fragment.Set(measure.Fragment(state, state.Alive()))
 	e.metrics.active.Set(float64(state.Active()))

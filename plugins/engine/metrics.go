@@ -23,8 +23,8 @@ var (
 
 	decisions     = counter("decisions_total", "Pods that were given a node, by the policy's mode and what decided.", "mode", "cause")
 	disagreements = counter("disagreements_total", "Decisions in which policy and Best-Fit prefer different nodes.", "role")
-	opened        = counter("nodes_opened_total", "Decisions that take an empty node: by the policy, and by Best-Fit asked in the same cycles.", "by")
-	fallbacks     = counter("fallbacks_total", "Decisions that Best-Fit made because the policy could not.", "reason")
+	opened        = counter("nodes_opened_total", "Decisions that take an empty node: by the policy, by Best-Fit asked in the same cycles, by a canary in shadow.", "by")
+	fallbacks     = counter("fallbacks_total", "Decisions for which Best-Fit ranked the nodes because the policy could not.", "reason")
 	loadErrors    = counter("load_errors_total", "Objects that were not accepted.", "kind")
 	conflicts     = counter("rule_conflicts_total", "Pods that another scheduler put where a rule forbids it.", "rule")
 	restarts      = counter("state_restarts_total", "Times that the packing state was built anew because an event did not fit it.")
@@ -72,6 +72,11 @@ func (c counters) WithLabelValues(values ...string) metrics.CounterMetric {
 
 func (g gauges) WithLabelValues(values ...string) metrics.GaugeMetric {
 	return g.vec.WithLabelValues(append([]string{g.profile}, values...)...)
+}
+
+// forget removes the gauge of a resource.
+func (g gauges) forget(resource string) {
+	g.vec.Delete(map[string]string{"profile": g.profile, "resource": resource})
 }
 
 func metricsOf(profile string) *profileMetrics {

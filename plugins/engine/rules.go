@@ -16,8 +16,11 @@ type reported struct {
 }
 
 // Check is what a pod is to be checked by on each node; nil when no rule is about
-// it. It is of the last Sync.
+// it. It is of the last Sync. Rules are about pods that move only.
 func (e *Engine) Check(pod *v1.Pod) *kube.Check {
+	if !kube.Moves(pod) {
+		return nil
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.cluster.Check(pod)
@@ -80,6 +83,18 @@ func (e *Engine) report(pod *v1.Pod) bool {
 	e.event(pod, v1.EventTypeWarning, "RuleConflict",
 		fmt.Sprintf("Not placed by Sigma, and against the placement rule %s: %s.", rule.Name, text))
 	return true
+}
+
+// knownConflicts are the conflicts, nil before anything is known of the cluster: a
+// standby has not looked.
+func (e *Engine) knownConflicts() map[string]int {
+	e.mu.Lock()
+	fresh := e.fresh
+	e.mu.Unlock()
+	if fresh {
+		return nil
+	}
+	return e.Conflicts()
 }
 
 // Conflicts is the number of nodes on which each rule does not hold, and of pods

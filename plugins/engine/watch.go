@@ -3,14 +3,15 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"sort"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -40,16 +41,31 @@ type watcher struct {
 	engine *Engine
 	client dynamic.Interface
 	log    klog.Logger
+	wake   chan struct{} // there may be something to tell
 
-	mu       sync.Mutex
-	accepted map[string]*kube.Rule // by name: the last good version
-	said     map[string]string     // status that was written, by resource and name
-	known    map[string]*unstructured.Unstructured
+	mu      sync.Mutex
+	rules   map[string]*kube.Rule // by name: the last good version
+	inForce map[ledger.Role]int64 // generation of the policy; 0 = none
+	known   map[key]*known
+}
+
+type key struct {
+	resource schema.GroupVersionResource
+	name     string
+}
+
+// known is what is known of an object.
+type known struct {
+	object *unstructured.Unstructured
+	policy *policy.Object
+	err    error  // why it is not accepted
+	said   string // the status that was written
 }
 
 // Watch follows the cluster's PlacementPolicies and PlacementRules until ctx ends.
-// It returns when those there are have been read. hasRules is false when the
-// cluster has no such kind, or does not let us read it: then none is in force.
+// It returns when those there are have been read, or that takes too long: see
+// [Engine.Ready]. hasRules is false when the cluster has no such kind, or does not
+// let us read it: then none is in force.
 func (e *Engine) Watch(ctx context.Context, config *rest.Config) (hasRules bool, err error) {
 	config = rest.CopyConfig(config)
 	config.ContentType = "application/json" // custom resources have no other
@@ -58,38 +74,56 @@ func (e *Engine) Watch(ctx context.Context, config *rest.Config) (hasRules bool,
 	if err != nil {
 		return false, err
 	}
+	return e.watch(ctx, client)
+}
+
+func (e *Engine) watch(ctx context.Context, client dynamic.Interface) (hasRules bool, err error) {
 	w := &watcher{
-		engine: e, client: client, log: klog.FromContext(ctx).WithValues("profile", e.opt.Profile),
-		accepted: map[string]*kube.Rule{}, said: map[string]string{}, known: map[string]*unstructured.Unstructured{},
+		engine: e, client: client, log: klog.FromContext(ctx).WithValues("profile", e.opt.Profile), wake: make(chan struct{}, 1),
+		rules: map[string]*kube.Rule{}, inForce: map[ledger.Role]int64{}, known: map[key]*known{},
 	}
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
 	var synced []cache.InformerSynced
 	for _, of := range []struct {
 		resource schema.GroupVersionResource
 		set      func(*unstructured.Unstructured)
-		gone     func(name string)
+		gone     func(*unstructured.Unstructured)
 	}{{policies, w.setPolicy, w.policyGone}, {rules, w.setRule, w.ruleGone}} {
 		if !w.served(ctx, of.resource) {
 			continue
 		}
-		hasRules = hasRules || of.resource == rules
 		informer := factory.ForResource(of.resource).Informer()
 		registration, err := informer.AddEventHandler(handler(of.set, of.gone))
 		if err != nil {
 			return false, err
 		}
 		synced = append(synced, registration.HasSynced)
+		if of.resource == rules {
+			hasRules = true
+			read := cache.InformerSynced(registration.HasSynced)
+			e.rulesRead.Store(&read)
+			e.watcher.Store(w)
+		}
 	}
 	factory.Start(ctx.Done())
 	wait, cancel := context.WithTimeout(ctx, syncPatience)
 	defer cancel()
 	if !cache.WaitForCacheSync(wait.Done(), synced...) {
-		w.log.Info("Policies and rules are not read yet; Best-Fit decides until they are")
+		w.log.Info("Policies and rules are not read yet")
 	}
-	if hasRules {
-		go w.tellConflicts(ctx)
-	}
+	go w.tellAll(ctx)
 	return hasRules, nil
+}
+
+var errNotRead = errors.New("placement rules are not read yet")
+
+// Ready reports why nothing can be decided yet, nil when it can: rules that have
+// not been read cannot be kept.
+func (e *Engine) Ready() error {
+	if read := e.rulesRead.Load(); read != nil && !(*read)() {
+		return errNotRead
+	}
+	return nil
 }
 
 // served reports whether the cluster has a resource and lets us read it. An API
@@ -106,18 +140,50 @@ func (w *watcher) served(ctx context.Context, resource schema.GroupVersionResour
 	return true
 }
 
-func handler(set func(*unstructured.Unstructured), gone func(string)) cache.ResourceEventHandler {
+func handler(set, gone func(*unstructured.Unstructured)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { set(o.(*unstructured.Unstructured)) },
 		UpdateFunc: func(_, o any) { set(o.(*unstructured.Unstructured)) },
 		DeleteFunc: func(o any) {
-			if final, ok := o.(cache.DeletedFinalStateUnknown); ok {
-				o = final.Obj
-			}
-			if object, ok := o.(*unstructured.Unstructured); ok {
-				gone(object.GetName())
+			if object := unwrap(o); object != nil {
+				gone(object)
 			}
 		},
+	}
+}
+
+// unwrap is the object of an event, nil when there is none.
+func unwrap(o any) *unstructured.Unstructured {
+	if final, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		o = final.Obj
+	}
+	object, _ := o.(*unstructured.Unstructured)
+	return object
+}
+
+// note keeps an object and reports whether its specification is news.
+func (w *watcher) note(of key, o *unstructured.Unstructured) (k *known, news bool) {
+	k = w.known[of]
+	if k == nil || k.object.GetUID() != o.GetUID() {
+		k = &known{object: o}
+		w.known[of] = k
+		return k, true
+	}
+	switch {
+	case o.GetGeneration() < k.object.GetGeneration(): // somebody else's informer was ahead of ours
+		return k, false
+	case o.GetGeneration() > k.object.GetGeneration():
+		news = true
+	}
+	k.object = o
+	return k, news
+}
+
+// stir has statuses told soon.
+func (w *watcher) stir() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
 	}
 }
 
@@ -133,49 +199,40 @@ func (w *watcher) roleOf(name string) ledger.Role {
 }
 
 func (w *watcher) setPolicy(o *unstructured.Unstructured) {
+	defer w.stir()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	k, news := w.note(key{policies, o.GetName()}, o)
+	if !news {
+		return
+	}
 	object, err := parsePolicy(o)
 	if err == nil {
 		err = ledger.Usable(object)
 	}
-	role := w.roleOf(o.GetName())
-	if w.news(policies, o) {
-		switch {
-		case err != nil:
-			w.engine.metrics.loadErrors.WithLabelValues(policies.Resource).Inc()
-			w.log.Error(err, "Policy is not accepted", "policy", o.GetName(), "generation", o.GetGeneration())
-		case role != "":
-			w.engine.SetPolicy(role, object)
-			w.engine.metrics.generation.WithLabelValues(string(role)).Set(float64(o.GetGeneration()))
-			w.log.Info("Policy is in force", "policy", o.GetName(), "role", role, "generation", o.GetGeneration(), "digest", object.Digest())
-		}
+	k.policy, k.err = object, err
+	if err != nil {
+		w.engine.metrics.loadErrors.WithLabelValues(policies.Resource).Inc()
+		w.log.Error(err, "Policy is not accepted", "policy", o.GetName(), "generation", o.GetGeneration())
+		return
 	}
-	w.tell(policies, o, w.policyStatus(o, object, role, err))
+	if role := w.roleOf(o.GetName()); role != "" {
+		w.inForce[role] = o.GetGeneration()
+		w.engine.SetPolicy(role, object)
+		w.engine.metrics.generation.WithLabelValues(string(role)).Set(float64(o.GetGeneration()))
+		w.log.Info("Policy is in force", "policy", o.GetName(), "role", role, "generation", o.GetGeneration(), "digest", object.Digest())
+	}
 }
 
-// news reports whether this generation of an object was not seen before.
-func (w *watcher) news(resource schema.GroupVersionResource, o *unstructured.Unstructured) bool {
+func (w *watcher) policyGone(o *unstructured.Unstructured) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	key := resource.Resource + "/" + o.GetName()
-	old := w.known[key]
-	w.known[key] = o
-	return old == nil || old.GetGeneration() != o.GetGeneration() || old.GetUID() != o.GetUID()
-}
-
-func (w *watcher) forget(resource schema.GroupVersionResource, name string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	key := resource.Resource + "/" + name
-	delete(w.known, key)
-	delete(w.said, key)
-}
-
-func (w *watcher) policyGone(name string) {
-	w.forget(policies, name)
-	if role := w.roleOf(name); role != "" {
+	delete(w.known, key{policies, o.GetName()})
+	if role := w.roleOf(o.GetName()); role != "" {
+		delete(w.inForce, role)
 		w.engine.SetPolicy(role, nil)
 		w.engine.metrics.generation.WithLabelValues(string(role)).Set(0)
-		w.log.Info("Policy was deleted", "policy", name, "role", role)
+		w.log.Info("Policy was deleted", "policy", o.GetName(), "role", role)
 	}
 }
 
@@ -190,170 +247,68 @@ func parsePolicy(o *unstructured.Unstructured) (*policy.Object, error) {
 	}
 	object, err := policy.Parse(o.GetName(), text)
 	if err != nil { // all on one line: where it is says nothing
-		return nil, fmt.Errorf("%s", strings.TrimPrefix(strings.TrimPrefix(err.Error(), o.GetName()+":1"), o.GetName()))
+		return nil, fmt.Errorf("%s", strings.TrimPrefix(strings.TrimPrefix(err.Error(), o.GetName()+":1: "), o.GetName()+": "))
 	}
 	return object, nil
 }
 
+// RuleChanged puts a rule in force that an informer of the scheduler's saw change;
+// nil is before it was and after it is gone. The scheduler wakes pods by that
+// informer, which may be ahead of ours: a pod that is woken has to find the rule
+// as it is now.
+func (e *Engine) RuleChanged(before, after any) {
+	w := e.watcher.Load()
+	if w == nil {
+		return
+	}
+	if o := unwrap(after); o != nil {
+		w.setRule(o)
+	} else if o := unwrap(before); o != nil {
+		w.ruleGone(o)
+	}
+}
+
 func (w *watcher) setRule(o *unstructured.Unstructured) {
+	defer w.stir()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	k, news := w.note(key{rules, o.GetName()}, o)
+	if !news {
+		return
+	}
 	var object v1alpha1.PlacementRule
 	var rule *kube.Rule
 	err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &object)
 	if err == nil {
 		rule, err = kube.NewRule(&object)
 	}
-	if w.news(rules, o) {
-		if err != nil {
-			w.engine.metrics.loadErrors.WithLabelValues(rules.Resource).Inc()
-			w.log.Error(err, "Rule is not accepted", "rule", o.GetName(), "generation", o.GetGeneration())
-		} else {
-			w.putRule(o.GetName(), rule)
-		}
-	}
-	w.tell(rules, o, w.ruleStatus(o, err))
-}
-
-func (w *watcher) ruleGone(name string) {
-	w.forget(rules, name)
-	w.putRule(name, nil)
-}
-
-// putRule puts a rule in force, or with nil out of it.
-func (w *watcher) putRule(name string, rule *kube.Rule) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if delete(w.accepted, name); rule != nil {
-		w.accepted[name] = rule
-	}
-	names := make([]string, 0, len(w.accepted))
-	for n := range w.accepted {
-		names = append(names, n)
-	}
-	sort.Strings(names)
-	list := make([]*kube.Rule, len(names))
-	for i, n := range names {
-		list[i] = w.accepted[n]
-	}
-	w.engine.SetRules(list)
-}
-
-// tellConflicts brings the rules' status up to date with where they do not hold.
-func (w *watcher) tellConflicts(ctx context.Context) {
-	tick := time.NewTicker(2 * time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		w.mu.Lock()
-		var list []*unstructured.Unstructured
-		for key, o := range w.known {
-			if strings.HasPrefix(key, rules.Resource+"/") && w.accepted[o.GetName()] != nil {
-				list = append(list, o)
-			}
-		}
-		w.mu.Unlock()
-		for _, o := range list {
-			w.tell(rules, o, w.ruleStatus(o, nil))
-		}
-	}
-}
-
-// policyStatus is what this profile makes of a policy.
-func (w *watcher) policyStatus(o *unstructured.Unstructured, object *policy.Object, role ledger.Role, err error) map[string]any {
-	conditions := conditionsOf(o)
-	accepted := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Valid", Message: "The policy can be loaded."}
+	k.err = err
 	if err != nil {
-		accepted.Status, accepted.Reason, accepted.Message = metav1.ConditionFalse, "Invalid", err.Error()
-	}
-	accepted.ObservedGeneration = o.GetGeneration()
-	meta.SetStatusCondition(&conditions, accepted)
-	activeNow := metav1.Condition{Type: v1alpha1.ConditionActive, Status: metav1.ConditionFalse, ObservedGeneration: o.GetGeneration()}
-	switch {
-	case role == "":
-		activeNow.Reason, activeNow.Message = "NotReferenced", "No profile names it as policyName or canaryPolicyName."
-		if meta.FindStatusCondition(conditions, v1alpha1.ConditionActive) == nil { // another profile may know better
-			meta.SetStatusCondition(&conditions, activeNow)
-		}
-	case err != nil:
-		activeNow.Reason, activeNow.Message = "NotAccepted", "Best-Fit decides, or the last version that was accepted."
-		meta.SetStatusCondition(&conditions, activeNow)
-	default:
-		activeNow.Status, activeNow.Reason = metav1.ConditionTrue, map[Mode]string{Shadow: "Shadow", CanaryMode: "Canary", Live: "Live"}[modeOf(object)]
-		activeNow.Message = fmt.Sprintf("In force in profile %s as %s.", w.engine.opt.Profile, role)
-		meta.SetStatusCondition(&conditions, activeNow)
-	}
-	status := map[string]any{"observedGeneration": o.GetGeneration(), "conditions": conditions}
-	if object != nil {
-		status["digest"] = object.Digest()
-	}
-	return status
-}
-
-// ruleStatus is what this profile makes of a rule.
-func (w *watcher) ruleStatus(o *unstructured.Unstructured, err error) map[string]any {
-	conditions := conditionsOf(o)
-	accepted := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Valid", Message: "The rule is in force."}
-	if err != nil {
-		accepted.Status, accepted.Reason, accepted.Message = metav1.ConditionFalse, "Invalid", err.Error()
-	}
-	accepted.ObservedGeneration = o.GetGeneration()
-	meta.SetStatusCondition(&conditions, accepted)
-	count := w.engine.Conflicts()[o.GetName()]
-	conflicting := metav1.Condition{
-		Type: v1alpha1.ConditionConflicting, Status: metav1.ConditionFalse, Reason: "None", Message: "The rule holds on all nodes.",
-		ObservedGeneration: o.GetGeneration(),
-	}
-	if count > 0 {
-		conflicting.Status, conflicting.Reason = metav1.ConditionTrue, "PodsAgainstRule"
-		conflicting.Message = fmt.Sprintf("It does not hold on %d nodes; no pod of it is added there.", count)
-	}
-	meta.SetStatusCondition(&conditions, conflicting)
-	return map[string]any{"observedGeneration": o.GetGeneration(), "conflicts": int64(count), "conditions": conditions}
-}
-
-// conditionsOf are the conditions that an object has; none when they cannot be read.
-func conditionsOf(o *unstructured.Unstructured) []metav1.Condition {
-	var status struct {
-		Conditions []metav1.Condition `json:"conditions"`
-	}
-	from, ok := o.Object["status"].(map[string]any)
-	if !ok || runtime.DefaultUnstructuredConverter.FromUnstructured(from, &status) != nil {
-		return nil
-	}
-	return status.Conditions
-}
-
-// tell writes an object's status where it differs from what it is and from what
-// was written last: replicas of the scheduler that do not agree must not answer
-// each other for ever.
-func (w *watcher) tell(resource schema.GroupVersionResource, o *unstructured.Unstructured, status map[string]any) {
-	conditions, _ := status["conditions"].([]metav1.Condition)
-	said := fmt.Sprint(o.GetUID(), o.GetGeneration(), status["conflicts"])
-	for _, c := range conditions {
-		said += fmt.Sprint(c.Type, c.Status, c.Reason, c.Message, c.ObservedGeneration)
-	}
-	key := resource.Resource + "/" + o.GetName()
-	w.mu.Lock()
-	before := w.said[key]
-	w.said[key] = said
-	w.mu.Unlock()
-	if before == said {
+		w.engine.metrics.loadErrors.WithLabelValues(rules.Resource).Inc()
+		w.log.Error(err, "Rule is not accepted", "rule", o.GetName(), "generation", o.GetGeneration())
 		return
 	}
-	patch, err := json.Marshal(map[string]any{"status": status})
-	if err != nil {
-		panic("engine: marshal a status: " + err.Error()) // plain values
+	w.rules[o.GetName()] = rule
+	w.putRules()
+}
+
+func (w *watcher) ruleGone(o *unstructured.Unstructured) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	of := key{rules, o.GetName()}
+	if k := w.known[of]; k == nil || k.object.GetUID() != o.GetUID() { // it is gone already, or there again
+		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), syncPatience)
-	defer cancel()
-	_, err = w.client.Resource(resource).Patch(ctx, o.GetName(), "application/merge-patch+json", patch, metav1.PatchOptions{FieldManager: "sigma"}, "status")
-	if err != nil && !apierrors.IsNotFound(err) {
-		w.log.Error(err, "Cannot write a status", "resource", resource.Resource, "name", o.GetName())
-		w.mu.Lock()
-		w.said[key] = before // try again with the next change
-		w.mu.Unlock()
+	delete(w.known, of)
+	delete(w.rules, o.GetName())
+	w.putRules()
+}
+
+// putRules puts the accepted rules in force.
+func (w *watcher) putRules() {
+	list := make([]*kube.Rule, 0, len(w.rules))
+	for _, name := range slices.Sorted(maps.Keys(w.rules)) {
+		list = append(list, w.rules[name])
 	}
+	w.engine.SetRules(list)
 }

@@ -1,6 +1,8 @@
 package extender
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -133,10 +135,14 @@ func (v *view) put(p *v1.Pod) {
 // drop forgets a pod wherever it is, or was taken to be.
 func (v *view) drop(uid types.UID) {
 	for _, p := range []*v1.Pod{v.pods[uid], v.assumed[uid].pod} {
-		if p != nil {
-			delete(v.on[p.Spec.NodeName], uid)
-			v.dirty[p.Spec.NodeName] = true
+		if p == nil {
+			continue
 		}
+		name := p.Spec.NodeName
+		if delete(v.on[name], uid); len(v.on[name]) == 0 {
+			delete(v.on, name)
+		}
+		v.dirty[name] = true
 	}
 	delete(v.pods, uid)
 	delete(v.assumed, uid)
@@ -147,7 +153,8 @@ func (v *view) drop(uid types.UID) {
 func (v *view) assume(p *v1.Pod, node string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.pods[p.UID] != nil { // the cluster was faster
+	if bound := v.pods[p.UID]; bound != nil { // the cluster was faster: the engine is to look again
+		v.dirty[bound.Spec.NodeName], v.dirty[node] = true, true
 		return
 	}
 	placed := p.DeepCopy()
@@ -179,15 +186,15 @@ func (v *view) visit(all bool, set func(engine.Node), gone func(string)) {
 			v.dirty[name] = true
 		}
 	}
-	for name := range v.dirty {
+	for _, name := range slices.Sorted(maps.Keys(v.dirty)) {
 		n, ok := v.nodes[name]
 		if !ok {
 			gone(name)
 			continue
 		}
 		node := engine.Node{Object: n}
-		for _, p := range v.on[name] {
-			node.Pods = append(node.Pods, p)
+		for _, uid := range slices.Sorted(maps.Keys(v.on[name])) {
+			node.Pods = append(node.Pods, v.on[name][uid])
 		}
 		set(node)
 	}

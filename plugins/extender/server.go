@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"sync"
@@ -77,6 +78,9 @@ func New(opt Options, factory informers.SharedInformerFactory) (*Server, error) 
 
 // Ready reports whether the cluster has been read, nil = it has.
 func (s *Server) Ready() error {
+	if err := s.opt.Engine.Ready(); err != nil {
+		return err
+	}
 	if s.ready.Load() {
 		return nil
 	}
@@ -139,10 +143,14 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, do func(*http.Requ
 		return nil, &httpError{http.StatusServiceUnavailable, err.Error()}
 	}
 	var args extenderv1.ExtenderArgs
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, s.opt.MaxRequestBytes)).Decode(&args); err != nil {
-		if e := (*http.MaxBytesError)(nil); errors.As(err, &e) {
-			return nil, &httpError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is larger than %d bytes", e.Limit)}
-		}
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.opt.MaxRequestBytes))
+	if err == nil {
+		err = json.Unmarshal(text, &args)
+	}
+	if e := (*http.MaxBytesError)(nil); errors.As(err, &e) {
+		return nil, &httpError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is larger than %d bytes", e.Limit)}
+	}
+	if err != nil {
 		return nil, &httpError{http.StatusBadRequest, "the request is no ExtenderArgs: " + err.Error()}
 	}
 	switch {

@@ -22,7 +22,10 @@ func (s *checkState) Clone() fwk.StateData { return &checkState{s.check.Clone()}
 
 // PreFilter finds the rules that are about the pod. Without any, Filter is skipped.
 func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*framework.PreFilterResult, *fwk.Status) {
-	if err := p.sync(); err != nil {
+	if err := p.engine.Ready(); err != nil {
+		return nil, fwk.AsStatus(err) // tried again after a while
+	}
+	if err := p.sync(state); err != nil {
 		return nil, fwk.AsStatus(err)
 	}
 	check := p.engine.Check(pod)
@@ -83,9 +86,17 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 		}},
 	}
 	if p.rules {
-		events = append(events, fwk.ClusterEventWithHint{Event: fwk.ClusterEvent{Resource: ruleEvents, ActionType: fwk.All}})
+		events = append(events, fwk.ClusterEventWithHint{
+			Event: fwk.ClusterEvent{Resource: ruleEvents, ActionType: fwk.All}, QueueingHintFn: p.afterRule,
+		})
 	}
 	return events, nil
+}
+
+// afterRule wakes every pod, with the rule as it is now.
+func (p *Plugin) afterRule(_ klog.Logger, _ *v1.Pod, before, after any) (fwk.QueueingHint, error) {
+	p.engine.RuleChanged(before, after)
+	return fwk.Queue, nil
 }
 
 // afterPod wakes a pod when it was changed itself, when one in its way went or is

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -27,16 +31,24 @@ type Plugin struct {
 	handle  framework.Handle
 	mapping string
 	rules   bool // the cluster has PlacementRules: they wake pods
-	// nodes are what the engine was told of last, by their place in the snapshot's
-	// list, which is the same until nodes come or go.
-	nodes []seen
+
+	// What the engine was told of last, and in which cycle. The snapshot's list has
+	// the same order until nodes come or go.
+	nodes   []seen
+	changed []int // places in the list
+	cycle   fwk.CycleState
+
+	mu    sync.Mutex
+	again map[string]bool // nodes to be looked at although nothing changed there
 }
 
 type seen struct {
-	info       fwk.NodeInfo
 	name       string
 	generation int64
 }
+
+// argsPath is where the arguments stand in a scheduler's configuration.
+var argsPath = field.NewPath("pluginConfig").Key(Name).Child("args")
 
 var (
 	_ framework.PreFilterPlugin     = &Plugin{}
@@ -52,9 +64,9 @@ var (
 func New(ctx context.Context, args runtime.Object, h framework.Handle) (framework.Plugin, error) {
 	a, ok := args.(*config.SigmaArgs)
 	if !ok {
-		return nil, fmt.Errorf("want args of type SigmaArgs, got %T", args)
+		return nil, fmt.Errorf("%s: want SigmaArgs, got %T", argsPath, args)
 	}
-	if err := validation.ValidateSigmaArgs(nil, a); err != nil {
+	if err := validation.ValidateSigmaArgs(argsPath, a); err != nil {
 		return nil, err
 	}
 	profile := Name
@@ -69,7 +81,7 @@ func New(ctx context.Context, args runtime.Object, h framework.Handle) (framewor
 	if err != nil {
 		return nil, err
 	}
-	p := &Plugin{engine: e, handle: h, mapping: a.Mapping}
+	p := &Plugin{engine: e, handle: h, mapping: a.Mapping, again: map[string]bool{}}
 	context.AfterFunc(ctx, func() {
 		if err := e.Close(); err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot close the decision log")
@@ -110,49 +122,89 @@ func (p *Plugin) gone(object any) {
 // Name implements [framework.Plugin].
 func (p *Plugin) Name() string { return Name }
 
-// sync tells the engine of the nodes whose generation changed.
-func (p *Plugin) sync() error {
+// sync tells the engine of the nodes whose generation changed. The snapshot is one
+// all through a cycle: once is enough.
+func (p *Plugin) sync(state fwk.CycleState) error {
+	if p.cycle == state {
+		return nil
+	}
 	list, err := p.handle.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return err
 	}
 	p.engine.Sync(func(all bool, set func(engine.Node), gone func(string)) {
-		same := !all && len(list) == len(p.nodes)
-		for i := 0; same && i < len(list); i++ {
-			same = list[i] == p.nodes[i].info
-		}
-		if !same {
+		p.lookAgain()
+		if all || !p.compare(list) {
 			p.recount(list, all, gone)
+			p.compare(list)
 		}
-		for i, info := range list {
-			if generation := info.GetGeneration(); p.nodes[i].generation != generation {
-				p.nodes[i].generation = generation
-				set(nodeOf(info))
-			}
+		for _, i := range p.changed {
+			p.nodes[i].generation = list[i].GetGeneration()
+			set(nodeOf(list[i]))
 		}
 	})
+	p.cycle = state
 	return nil
 }
 
-// recount matches what the engine was told of with a list in which nodes came,
-// went or moved.
-func (p *Plugin) recount(list []fwk.NodeInfo, all bool, gone func(string)) {
-	before := make(map[string]seen, len(p.nodes))
-	for _, n := range p.nodes {
-		before[n.name] = n
+// compare finds the nodes of a list that changed, and reports whether it is of the
+// same nodes in the same order as the last one.
+func (p *Plugin) compare(list []fwk.NodeInfo) bool {
+	p.changed = p.changed[:0]
+	if len(list) != len(p.nodes) {
+		return false
 	}
-	p.nodes = p.nodes[:0]
-	for _, info := range list {
-		n := seen{info: info, name: info.Node().Name, generation: -1}
-		if old, ok := before[n.name]; ok && !all && old.info == info {
-			n.generation = old.generation
+	for i, info := range list {
+		if p.nodes[i].generation == info.GetGeneration() { // no two nodes ever have the same
+			continue
+		}
+		if p.nodes[i].name != info.Node().Name {
+			return false
+		}
+		p.changed = append(p.changed, i)
+	}
+	return true
+}
+
+// recount matches what the engine was told of with another list of nodes.
+func (p *Plugin) recount(list []fwk.NodeInfo, all bool, gone func(string)) {
+	before := make(map[string]int64, len(p.nodes))
+	for _, n := range p.nodes {
+		before[n.name] = n.generation
+	}
+	p.nodes = make([]seen, len(list))
+	for i, info := range list {
+		n := seen{info.Node().Name, never}
+		if generation, ok := before[n.name]; ok && !all {
+			n.generation = generation
 		}
 		delete(before, n.name)
-		p.nodes = append(p.nodes, n)
+		p.nodes[i] = n
 	}
-	for name := range before {
+	for _, name := range slices.Sorted(maps.Keys(before)) {
 		gone(name)
 	}
+}
+
+// never is a generation that no node has.
+const never = -1
+
+// lookAgain has the nodes looked at on which a decision came to nothing: a binding
+// that failed, as far as we know, may have been made all the same, and then nothing
+// changes there.
+func (p *Plugin) lookAgain() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.nodes {
+		if len(p.again) == 0 {
+			return
+		}
+		if p.again[p.nodes[i].name] {
+			p.nodes[i].generation = never
+			delete(p.again, p.nodes[i].name)
+		}
+	}
+	clear(p.again) // of nodes that went
 }
 
 func nodeOf(info fwk.NodeInfo) engine.Node {
@@ -176,7 +228,7 @@ func (s *verdictState) Clone() fwk.StateData { return s }
 
 // PreScore asks the policy about all nodes at once.
 func (p *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
-	if err := p.sync(); err != nil {
+	if err := p.sync(state); err != nil {
 		return fwk.AsStatus(err)
 	}
 	names := make([]string, len(nodes))
@@ -213,8 +265,8 @@ func linear(ranked []engine.Ranked) map[string]int64 {
 	scores := make(map[string]int64, len(ranked))
 	for _, r := range ranked {
 		score := framework.MaxNodeScore
-		if most > least {
-			score = int64(float64(framework.MaxNodeScore)*((r.Score-least)/(most-least)) + .5)
+		if width := most/2 - least/2; width > 0 { // halves: the difference may be too large
+			score = int64(float64(framework.MaxNodeScore)*((r.Score/2-least/2)/width) + .5)
 		}
 		scores[r.Node] = score
 	}
@@ -244,6 +296,9 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 }
 
 // Unreserve notes that the pod did not get there.
-func (p *Plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
+func (p *Plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, node string) {
 	p.engine.Undo(pod)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.again[node] = true
 }

@@ -1,0 +1,212 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+)
+
+// tellEvery is how often statuses are brought up to date without an event:
+// conflicts come and go by themselves.
+const tellEvery = 2 * time.Second
+
+// tellAll keeps the statuses of policies and rules up to date until ctx ends. It is
+// apart from the informers: a slow API server must not keep a rule from coming into
+// force.
+func (w *watcher) tellAll(ctx context.Context) {
+	tick := time.NewTicker(tellEvery)
+	defer tick.Stop()
+	for {
+		w.tellOnce(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-w.wake:
+		}
+	}
+}
+
+func (w *watcher) tellOnce(ctx context.Context) {
+	conflicts := w.engine.knownConflicts()
+	w.mu.Lock()
+	var due []statement
+	keys := slices.SortedFunc(maps.Keys(w.known), func(a, b key) int {
+		return strings.Compare(a.resource.Resource+"/"+a.name, b.resource.Resource+"/"+b.name)
+	})
+	for _, of := range keys {
+		s := w.statement(of, conflicts)
+		if k := w.known[of]; s.text != k.said && !s.stands() {
+			due = append(due, s)
+		}
+	}
+	w.mu.Unlock()
+	for _, s := range due {
+		if err := w.tell(ctx, s); err != nil {
+			w.log.Error(err, "Cannot write a status; it is tried again", "resource", s.of.resource.Resource, "name", s.of.name)
+			return
+		}
+	}
+}
+
+// A statement is what this profile has to say of an object.
+type statement struct {
+	of         key
+	object     *unstructured.Unstructured
+	conditions []metav1.Condition
+	fields     map[string]any // of the status, beside conditions
+	text       string         // all of it: what is said once is not said again
+}
+
+func (s *statement) say(kind string, status metav1.ConditionStatus, reason, message string) {
+	s.conditions = append(s.conditions, metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: s.object.GetGeneration(),
+	})
+}
+
+// statement is what there is to say of an object. conflicts is nil as long as
+// nothing is known of them.
+func (w *watcher) statement(of key, conflicts map[string]int) statement {
+	k := w.known[of]
+	s := statement{of: of, object: k.object, fields: map[string]any{"observedGeneration": k.object.GetGeneration()}}
+	if of.resource == policies {
+		w.sayPolicy(&s, k)
+	} else {
+		w.sayRule(&s, k, conflicts)
+	}
+	s.text = fmt.Sprint(k.object.GetGeneration(), s.fields, s.conditions)
+	return s
+}
+
+// sayPolicy is what this profile makes of a policy.
+func (w *watcher) sayPolicy(s *statement, k *known) {
+	if k.policy != nil {
+		s.fields["digest"] = k.policy.Digest()
+	}
+	role := w.roleOf(s.of.name)
+	if k.err != nil {
+		s.say(v1alpha1.ConditionAccepted, metav1.ConditionFalse, "Invalid", k.err.Error())
+	} else {
+		s.say(v1alpha1.ConditionAccepted, metav1.ConditionTrue, "Valid", "The policy can be loaded.")
+	}
+	switch {
+	case role == "" && meta.FindStatusCondition(conditionsOf(s.object), v1alpha1.ConditionActive) != nil:
+		// Another profile knows better.
+	case role == "":
+		s.say(v1alpha1.ConditionActive, metav1.ConditionFalse, "NotReferenced", "No profile names it as policyName or canaryPolicyName.")
+	case k.err == nil:
+		reason := map[Mode]string{Shadow: "Shadow", CanaryMode: "Canary", Live: "Live"}[modeOf(k.policy)]
+		s.say(v1alpha1.ConditionActive, metav1.ConditionTrue, reason, fmt.Sprintf("In force in profile %s as %s.", w.engine.opt.Profile, role))
+	case w.inForce[role] > 0:
+		s.say(v1alpha1.ConditionActive, metav1.ConditionFalse, "NotAccepted", fmt.Sprintf("Generation %d, the last that was accepted, stays in force.", w.inForce[role]))
+	default:
+		s.say(v1alpha1.ConditionActive, metav1.ConditionFalse, "NotAccepted", "No version was accepted; Best-Fit decides.")
+	}
+}
+
+// sayRule is what this profile makes of a rule. Of conflicts a standby knows
+// nothing.
+func (w *watcher) sayRule(s *statement, k *known, conflicts map[string]int) {
+	inForce := w.rules[s.of.name] != nil
+	switch {
+	case k.err == nil:
+		s.say(v1alpha1.ConditionAccepted, metav1.ConditionTrue, "Valid", "The rule is in force.")
+	case inForce:
+		s.say(v1alpha1.ConditionAccepted, metav1.ConditionFalse, "Invalid", k.err.Error()+"; the last version that was accepted stays in force")
+	default:
+		s.say(v1alpha1.ConditionAccepted, metav1.ConditionFalse, "Invalid", k.err.Error())
+	}
+	if conflicts == nil || !inForce {
+		return
+	}
+	count := conflicts[s.of.name]
+	s.fields["conflicts"] = int64(count)
+	if count > 0 {
+		s.say(v1alpha1.ConditionConflicting, metav1.ConditionTrue, "PodsAgainstRule",
+			fmt.Sprintf("It does not hold on %d nodes; no pod of it is added there.", count))
+	} else {
+		s.say(v1alpha1.ConditionConflicting, metav1.ConditionFalse, "None", "The rule holds on all nodes.")
+	}
+}
+
+// stands reports whether the object says all this already.
+func (s *statement) stands() bool {
+	status, _ := s.object.Object["status"].(map[string]any)
+	for name, want := range s.fields {
+		if status[name] != want {
+			return false
+		}
+	}
+	there := conditionsOf(s.object)
+	for i := range s.conditions {
+		c := meta.FindStatusCondition(there, s.conditions[i].Type)
+		if c == nil {
+			return false
+		}
+		same := *c
+		same.LastTransitionTime = metav1.Time{}
+		if same != s.conditions[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// conditionsOf are the conditions that an object has; none when they cannot be read.
+func conditionsOf(o *unstructured.Unstructured) []metav1.Condition {
+	var status struct {
+		Conditions []metav1.Condition `json:"conditions"`
+	}
+	from, ok := o.Object["status"].(map[string]any)
+	if !ok || runtime.DefaultUnstructuredConverter.FromUnstructured(from, &status) != nil {
+		return nil
+	}
+	return status.Conditions
+}
+
+// tell writes a status. It is said once: replicas of the scheduler that do not
+// agree must not answer each other for ever. An error is one that may pass.
+func (w *watcher) tell(ctx context.Context, s statement) error {
+	conditions := conditionsOf(s.object)
+	for _, c := range s.conditions {
+		meta.SetStatusCondition(&conditions, c)
+	}
+	s.fields["conditions"] = conditions
+	patch, err := json.Marshal(map[string]any{
+		// What somebody else wrote meanwhile is not to be lost.
+		"metadata": map[string]any{"resourceVersion": s.object.GetResourceVersion()}, "status": s.fields,
+	})
+	if err != nil {
+		panic("engine: marshal a status: " + err.Error()) // plain values
+	}
+	ctx, cancel := context.WithTimeout(ctx, syncPatience)
+	defer cancel()
+	_, err = w.client.Resource(s.of.resource).Patch(ctx, s.of.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "sigma"}, "status")
+	switch {
+	case apierrors.IsConflict(err) || apierrors.IsNotFound(err): // news of it are on their way
+		return nil
+	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err): // that does not pass
+		w.log.Error(err, "Cannot write a status", "resource", s.of.resource.Resource, "name", s.of.name)
+	case err != nil:
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if k := w.known[s.of]; k != nil && k.object.GetUID() == s.object.GetUID() {
+		k.said = s.text
+	}
+	return nil
+}

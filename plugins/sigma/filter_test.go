@@ -1,0 +1,411 @@
+package sigma
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/sigma-scheduler/sigma/cerebro/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
+)
+
+// refusals are the nodes that Sigma refused, with why.
+func (c *cycle) refusals() map[string]string {
+	out := map[string]string{}
+	for name, status := range c.refused {
+		if status.Plugin() == Name {
+			out[name] = status.Message()
+		}
+	}
+	return out
+}
+
+func TestPreFilterSkipsWithoutRules(t *testing.T) {
+	s := newStage(t, nil)
+	s.addNodes(node("a", 4), node("b", 4))
+	s.addPods(pod("web-1", "web").Node("a").Obj())
+	skipped := func(p *v1.Pod) bool {
+		c := s.filter(p)
+		require.True(t, c.status.IsSuccess())
+		require.Len(t, c.feasible, 2)
+		return c.state.GetSkipFilterPlugins().Has(Name)
+	}
+	require.True(t, skipped(pod("web-2", "web").Obj()), "there are no rules")
+
+	s.engine.SetRules([]*kube.Rule{rule(t, "few", v1alpha1.PlacementRuleSpec{PodSet: picks("app", "web"), MaxPerNode: new(int32(5))})})
+	require.False(t, skipped(pod("web-2", "web").Obj()))
+	require.True(t, skipped(pod("db-1", "db").Obj()), "no rule is about it")
+
+	daemon := pod("agent-1", "web").OwnerReference("agent", schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSet"}).Obj()
+	require.True(t, skipped(daemon), "rules are about pods that move")
+
+	s.engine.SetRules(nil)
+	require.True(t, skipped(pod("web-2", "web").Obj()))
+}
+
+func TestFilter(t *testing.T) {
+	web, db := picks("app", "web"), picks("app", "db")
+	standing := []*v1.Pod{
+		pod("web-1", "web").Node("a").Obj(), pod("web-2", "web").Node("a").Obj(), pod("web-3", "web").Node("b").Obj(),
+		pod("db-1", "db").Node("b").Obj(), pod("db-2", "db").Node("c").Obj(),
+		pod("web-4", "web").Namespace("other").Node("d").Obj(),
+	}
+	const limit, excludes = "placement rule r: at most %d of default/%s on a node", "placement rule r: default/%s excludes default/%s"
+	tests := []struct {
+		name string
+		rule v1alpha1.PlacementRuleSpec
+		pod  *st.PodWrapper
+		want map[string]string
+	}{
+		{
+			name: "limit", pod: pod("new", "web"),
+			rule: v1alpha1.PlacementRuleSpec{PodSet: web, MaxPerNode: new(int32(2))},
+			want: map[string]string{"a": fmt.Sprintf(limit, 2, "web")},
+		},
+		{
+			name: "limit one", pod: pod("new", "web"),
+			rule: v1alpha1.PlacementRuleSpec{PodSet: web, MaxPerNode: new(int32(1))},
+			want: map[string]string{"a": fmt.Sprintf(limit, 1, "web"), "b": fmt.Sprintf(limit, 1, "web")},
+		},
+		{
+			name: "limit of each app by itself", pod: pod("new", "db"),
+			rule: v1alpha1.PlacementRuleSpec{PodSet: picks("", ""), MaxPerNode: new(int32(1))},
+			want: map[string]string{"b": fmt.Sprintf(limit, 1, "db"), "c": fmt.Sprintf(limit, 1, "db")},
+		},
+		{
+			name: "limit in another namespace", pod: pod("new", "web"),
+			rule: v1alpha1.PlacementRuleSpec{PodSet: picks("app", "web", "other"), MaxPerNode: new(int32(1))},
+			want: map[string]string{},
+		},
+		{
+			name: "limit of pods of that namespace", pod: pod("new", "web").Namespace("other"),
+			rule: v1alpha1.PlacementRuleSpec{PodSet: picks("app", "web", "third", "other"), MaxPerNode: new(int32(1))},
+			want: map[string]string{"d": "placement rule r: at most 1 of other/web on a node"},
+		},
+		{
+			name: "spread not reached", pod: pod("new", "web"),
+			rule: v1alpha1.PlacementRuleSpec{PodSet: web, SpreadMin: new(int32(3))},
+			want: map[string]string{
+				"a": "placement rule r: default/web stands on 2 nodes and has to stand on 3 before two share one",
+				"b": "placement rule r: default/web stands on 2 nodes and has to stand on 3 before two share one",
+			},
+		},
+		{
+			name: "spread reached", pod: pod("new", "web"),
+			rule: v1alpha1.PlacementRuleSpec{PodSet: web, SpreadMin: new(int32(2))},
+			want: map[string]string{},
+		},
+		{
+			name: "excludes: whoever selects comes", pod: pod("new", "web"),
+			rule: v1alpha1.PlacementRuleSpec{PodSet: web, Excludes: []v1alpha1.Exclusion{{PodSet: db}}},
+			want: map[string]string{"b": fmt.Sprintf(excludes, "web", "db"), "c": fmt.Sprintf(excludes, "web", "db")},
+		},
+		{
+			name: "excludes: whoever is excluded comes", pod: pod("new", "db"),
+			rule: v1alpha1.PlacementRuleSpec{PodSet: web, Excludes: []v1alpha1.Exclusion{{PodSet: db}}},
+			want: map[string]string{"a": fmt.Sprintf(excludes, "web", "db"), "b": fmt.Sprintf(excludes, "web", "db"), "d": "placement rule r: other/web excludes default/db"},
+		},
+		{
+			name: "excludes with a number", pod: pod("new", "db"),
+			rule: v1alpha1.PlacementRuleSpec{PodSet: web, Excludes: []v1alpha1.Exclusion{{PodSet: db, Max: 1}}},
+			want: map[string]string{"b": fmt.Sprintf(excludes, "web", "db")},
+		},
+		{
+			name: "excludes in a namespace", pod: pod("new", "db"),
+			rule: v1alpha1.PlacementRuleSpec{PodSet: picks("app", "web", "other"), Excludes: []v1alpha1.Exclusion{{PodSet: db}}},
+			want: map[string]string{"d": "placement rule r: other/web excludes default/db"},
+		},
+		{
+			name: "the own app is exempt from excludes", pod: pod("new", "web"),
+			rule: v1alpha1.PlacementRuleSpec{PodSet: web, Excludes: []v1alpha1.Exclusion{{PodSet: web}}},
+			want: map[string]string{"d": "placement rule r: other/web excludes default/web"}, // they are two apps
+		},
+		{
+			name: "an app that nobody knows yet", pod: pod("new", "cache"),
+			rule: v1alpha1.PlacementRuleSpec{PodSet: db, Excludes: []v1alpha1.Exclusion{{PodSet: picks("", "")}}},
+			want: map[string]string{"b": fmt.Sprintf(excludes, "db", "cache"), "c": fmt.Sprintf(excludes, "db", "cache")},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStage(t, nil)
+			s.addNodes(node("a", 8), node("b", 8), node("c", 8), node("d", 8), node("e", 8))
+			s.addPods(standing...)
+			s.engine.SetRules([]*kube.Rule{rule(t, "r", tt.rule)})
+			c := s.filter(tt.pod.Obj())
+			require.Equal(t, tt.want, c.refusals())
+			for _, status := range c.refused {
+				require.Equal(t, fwk.Unschedulable, status.Code(), "preemption may help")
+			}
+		})
+	}
+}
+
+// Filter may be called for any node any number of times, and changes nothing that
+// another cycle sees; nor does what preemption tries on its copies.
+func TestFilterHasNoSideEffects(t *testing.T) {
+	s := newStage(t, nil)
+	s.addNodes(node("a", 8), node("b", 8))
+	standing := pod("web-1", "web").Node("a").Obj()
+	s.addPods(standing)
+	s.engine.SetRules([]*kube.Rule{rule(t, "r", v1alpha1.PlacementRuleSpec{PodSet: picks("app", "web"), MaxPerNode: new(int32(1)), SpreadMin: new(int32(2))})})
+	p := pod("web-2", "web").Obj()
+	c := s.filter(p)
+	want := c.refusals()
+	require.Len(t, want, 1)
+	infoA, err := s.snapshot.NodeInfos().Get("a")
+	require.NoError(t, err)
+
+	removed := c.state.Clone()
+	info, err := framework.NewPodInfo(standing)
+	require.NoError(t, err)
+	require.True(t, s.framework.RunPreFilterExtensionRemovePod(s.ctx, removed, p, info, infoA).IsSuccess())
+	require.Nil(t, s.Filter(s.ctx, removed, p, infoA), "without the other one it may come")
+	again := removed.Clone()
+	require.True(t, s.framework.RunPreFilterExtensionAddPod(s.ctx, again, p, info, infoA).IsSuccess())
+	require.NotNil(t, s.Filter(s.ctx, again, p, infoA), "it is back")
+	require.Nil(t, s.Filter(s.ctx, removed, p, infoA), "but not in the copy it was made of")
+
+	for range 3 {
+		require.NotNil(t, s.Filter(s.ctx, c.state, p, infoA))
+		require.Equal(t, want, s.filter(p).refusals())
+	}
+	require.Equal(t, want, s.filter(pod("web-3", "web").Obj()).refusals())
+	require.Empty(t, s.events(ledger.KindDecide))
+}
+
+// A pod that preemption has made room for counts as if it stood there.
+func TestFilterHeedsNominatedPods(t *testing.T) {
+	s := newStage(t, nil)
+	s.addNodes(node("a", 8), node("b", 8))
+	s.engine.SetRules([]*kube.Rule{rule(t, "r", v1alpha1.PlacementRuleSpec{PodSet: picks("app", "web"), MaxPerNode: new(int32(1))})})
+	nominated, err := framework.NewPodInfo(pod("web-1", "web").Priority(10).NominatedNodeName("a").Obj())
+	require.NoError(t, err)
+	s.filter(nominated.Pod) // it had a cycle before
+	require.NoError(t, s.informers.Core().V1().Pods().Informer().GetStore().Add(nominated.Pod))
+	s.queue.Add(klog.Background(), nominated.Pod)
+	require.Contains(t, s.filter(pod("web-2", "web").Obj()).refusals(), "a")
+	require.Empty(t, s.filter(pod("db-1", "db").Obj()).refusals())
+	require.Empty(t, s.filter(pod("web-2", "web").Priority(11).Obj()).refusals(), "of higher priority than the nominated one")
+}
+
+// Preemption through a rule: nothing but the rule closes the node, and a pod of
+// lower priority goes.
+func TestPreemptionThroughRule(t *testing.T) {
+	web, quiet := picks("app", "web"), picks("app", "quiet")
+	tests := []struct {
+		name      string
+		rule      v1alpha1.PlacementRuleSpec
+		standing  []*v1.Pod
+		pod       *st.PodWrapper
+		nominated string
+		victims   []string
+	}{
+		{
+			name:      "limit",
+			rule:      v1alpha1.PlacementRuleSpec{PodSet: web, MaxPerNode: new(int32(2))},
+			standing:  []*v1.Pod{pod("w1", "web").Priority(3).Node("a").Obj(), pod("w2", "web").Priority(2).Node("a").Obj(), pod("d1", "db").Priority(1).Node("a").Obj()},
+			pod:       pod("new", "web").Priority(10),
+			nominated: "a", victims: []string{"w2"}, // the least important of those in the way, and nobody else
+		},
+		{
+			name:     "exclusion",
+			rule:     v1alpha1.PlacementRuleSpec{PodSet: web, Excludes: []v1alpha1.Exclusion{{PodSet: quiet, Max: 1}}},
+			standing: []*v1.Pod{pod("w1", "web").Priority(2).Node("a").Obj(), pod("q1", "quiet").Priority(1).Node("a").Obj(), pod("d1", "db").Priority(1).Node("a").Obj()},
+			pod:      pod("new", "quiet").Priority(10), nominated: "a", victims: []string{"q1"},
+		},
+		{
+			name:     "spread",
+			rule:     v1alpha1.PlacementRuleSpec{PodSet: web, SpreadMin: new(int32(2))},
+			standing: []*v1.Pod{pod("w1", "web").Priority(1).Node("a").Obj(), pod("d1", "db").Priority(1).Node("a").Obj()},
+			pod:      pod("new", "web").Priority(10), nominated: "a", victims: []string{"w1"},
+		},
+		{
+			name:     "those in the way are as important",
+			rule:     v1alpha1.PlacementRuleSpec{PodSet: web, MaxPerNode: new(int32(1))},
+			standing: []*v1.Pod{pod("w1", "web").Priority(10).Node("a").Obj(), pod("d1", "db").Priority(1).Node("a").Obj()},
+			pod:      pod("new", "web").Priority(10),
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStage(t, nil, registerPreemption)
+			s.addNodes(node("a", 8))
+			s.addPods(tt.standing...)
+			s.inform(append(tt.standing, tt.pod.Obj())...)
+			s.engine.SetRules([]*kube.Rule{rule(t, "r", tt.rule)})
+			c := s.filter(tt.pod.Obj())
+			require.Empty(t, c.feasible)
+			nominated, status := s.preempt(c, tt.pod.Obj())
+			require.Equal(t, tt.nominated, nominated, "%v", status)
+			require.Equal(t, tt.victims, s.deleted())
+			if nominated == "" {
+				require.Equal(t, fwk.Unschedulable, status.Code())
+				return
+			}
+
+			// The victim goes, and the pod comes where it was nominated.
+			for _, p := range tt.standing {
+				if slices.Contains(tt.victims, p.Name) {
+					s.removePods(p)
+				}
+			}
+			_, assumed := s.place(tt.pod.NominatedNodeName(tt.nominated).Obj())
+			require.Equal(t, tt.nominated, assumed.Spec.NodeName)
+			require.Equal(t, map[string]int{ledger.CauseNominated: 1}, s.verify().Causes)
+		})
+	}
+}
+
+// A plan of victims on many nodes at once asks for changes to copies from many
+// goroutines.
+func TestPreemptionInParallel(t *testing.T) {
+	s := newStage(t, nil, registerPreemption)
+	s.engine.SetRules([]*kube.Rule{rule(t, "r", v1alpha1.PlacementRuleSpec{
+		PodSet: picks("app", "web"), MaxPerNode: new(int32(1)), Excludes: []v1alpha1.Exclusion{{PodSet: picks("app", "db")}},
+	})})
+	for i := range 40 {
+		name := fmt.Sprintf("n%02d", i)
+		s.addNodes(node(name, 8))
+		app := "web"
+		if i%2 == 0 {
+			app = "db"
+		}
+		standing := pod("p"+name, app).Priority(1).Node(name).Obj()
+		s.addPods(standing)
+		s.inform(standing)
+	}
+	p := pod("new", "web").Priority(10).Obj()
+	s.inform(p)
+	c := s.filter(p)
+	require.Len(t, c.refusals(), 40)
+	nominated, status := s.preempt(c, p)
+	require.NotEmpty(t, nominated, "%v", status)
+	require.Len(t, s.deleted(), 1)
+}
+
+// inform lets the API server and the informers know pods.
+func (s *stage) inform(pods ...*v1.Pod) {
+	s.Helper()
+	for _, p := range pods {
+		require.NoError(s, s.client.Tracker().Add(p))
+		require.NoError(s, s.informers.Core().V1().Pods().Informer().GetStore().Add(p))
+	}
+}
+
+// preempt looks for a node where others make room for a pod that found none.
+func (s *stage) preempt(c *cycle, p *v1.Pod) (nominated string, status *fwk.Status) {
+	s.Helper()
+	statuses := framework.NewDefaultNodeToStatus()
+	for name, why := range c.refused {
+		statuses.Set(name, why)
+	}
+	result, status := s.framework.RunPostFilterPlugins(s.ctx, c.state, p, statuses)
+	if result == nil || result.NominatingInfo == nil {
+		return "", status
+	}
+	return result.NominatedNodeName, status
+}
+
+// deleted are the pods that the scheduler deleted.
+func (s *stage) deleted() []string {
+	var names []string
+	for _, action := range s.client.Actions() {
+		if gone, ok := action.(clienttesting.DeleteAction); ok {
+			names = append(names, gone.GetName())
+		}
+	}
+	return names
+}
+
+func TestQueueingHints(t *testing.T) {
+	web, db := picks("app", "web"), picks("app", "db")
+	rules := []*kube.Rule{
+		rule(t, "few", v1alpha1.PlacementRuleSpec{PodSet: web, MaxPerNode: new(int32(1)), Excludes: []v1alpha1.Exclusion{{PodSet: db}}}),
+		rule(t, "wide", v1alpha1.PlacementRuleSpec{PodSet: picks("app", "wide"), SpreadMin: new(int32(2))}),
+	}
+	relabelled := func(p *st.PodWrapper, app string) *v1.Pod { q := p.Obj().DeepCopy(); q.Labels["app"] = app; return q }
+	tests := []struct {
+		name          string
+		waits         *st.PodWrapper
+		before, after *st.PodWrapper
+		relabel       string // the app it is of after
+		want          fwk.QueueingHint
+	}{
+		{name: "one in its way goes", waits: pod("new", "web"), before: pod("web-1", "web").Node("a"), want: fwk.Queue},
+		{name: "one excluded goes", waits: pod("new", "web"), before: pod("db-1", "db").Node("b"), want: fwk.Queue},
+		{name: "one that excludes it goes", waits: pod("new", "db"), before: pod("web-1", "web").Node("a"), want: fwk.Queue},
+		{name: "one of its app goes, by spread", waits: pod("new", "wide"), before: pod("wide-1", "wide").Node("a"), want: fwk.Queue},
+		{name: "another app's goes", waits: pod("new", "web"), before: pod("cache-1", "cache").Node("a"), want: fwk.QueueSkip},
+		{name: "an app's goes that excludes nobody who waits", waits: pod("new", "wide"), before: pod("web-1", "web").Node("a"), want: fwk.QueueSkip},
+		{name: "one goes that had no node", waits: pod("new", "web"), before: pod("web-9", "web"), want: fwk.QueueSkip},
+		{name: "one in its way is another app's now", waits: pod("new", "web"), before: pod("web-1", "web").Node("a"), relabel: "cache", want: fwk.Queue},
+		{name: "another app's becomes another", waits: pod("new", "web"), before: pod("cache-1", "cache").Node("a"), relabel: "cache2", want: fwk.QueueSkip},
+		{name: "one without a node is relabelled", waits: pod("new", "web"), before: pod("web-9", "web"), relabel: "cache", want: fwk.QueueSkip},
+		{name: "it is relabelled itself", waits: pod("new", "web"), before: pod("new", "web"), relabel: "free", want: fwk.Queue},
+		{name: "one of its app comes to a node, and it has to spread", waits: pod("new", "wide"), after: pod("wide-2", "wide").Node("b"), want: fwk.Queue},
+		{name: "one of its app is made that has no node", waits: pod("new", "wide"), after: pod("wide-2", "wide"), want: fwk.QueueSkip},
+		{name: "one of its app comes to a node", waits: pod("new", "web"), after: pod("web-2", "web").Node("b"), want: fwk.QueueSkip},
+		{name: "another app's comes to a node", waits: pod("new", "wide"), after: pod("web-2", "web").Node("b"), want: fwk.QueueSkip},
+	}
+	s := newStage(t, nil)
+	s.addNodes(node("a", 8), node("b", 8))
+	s.addPods(pod("web-1", "web").Node("a").Obj(), pod("db-1", "db").Node("b").Obj(),
+		pod("wide-1", "wide").Node("a").Obj(), pod("cache-1", "cache").Node("a").Obj())
+	s.engine.SetRules(rules)
+	for _, app := range []string{"web", "db", "wide"} { // each was refused once
+		s.filter(pod("new", app).Obj())
+	}
+	events, err := s.EventsToRegister(t.Context())
+	require.NoError(t, err)
+	require.Len(t, events, 2, "without a cluster there are no rules to watch")
+	podEvent := events[0]
+	require.Equal(t, fwk.Pod, podEvent.Event.Resource)
+	require.Equal(t, fwk.Add|fwk.Delete|fwk.UpdatePodLabel, podEvent.Event.ActionType)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var before, after any
+			if tt.before != nil {
+				before = tt.before.Obj()
+			}
+			if tt.after != nil {
+				after = tt.after.Obj()
+			}
+			if tt.relabel != "" {
+				after = relabelled(tt.before, tt.relabel)
+			}
+			hint, err := podEvent.QueueingHintFn(klog.Background(), tt.waits.Obj(), before, after)
+			require.NoError(t, err)
+			require.Equal(t, tt.want, hint)
+		})
+	}
+	_, err = podEvent.QueueingHintFn(klog.Background(), pod("new", "web").Obj(), "no pod", nil)
+	require.Error(t, err)
+
+	// Nodes: whatever may open one, without asking.
+	require.Equal(t, fwk.Node, events[1].Event.Resource)
+	require.Nil(t, events[1].QueueingHintFn)
+	for _, action := range []fwk.ActionType{fwk.Add, fwk.UpdateNodeLabel, fwk.UpdateNodeTaint, fwk.UpdateNodeAllocatable} {
+		require.NotZero(t, events[1].Event.ActionType&action)
+	}
+	s.rules = true
+	events, err = s.EventsToRegister(t.Context())
+	require.NoError(t, err)
+	require.Len(t, events, 3)
+	gvr, _ := schema.ParseResourceArg(string(events[2].Event.Resource))
+	require.Equal(t, v1alpha1.SchemeGroupVersion.WithResource("placementrules"), *gvr)
+	hint, err := events[2].QueueingHintFn(klog.Background(), pod("new", "web").Obj(), nil, &unstructured.Unstructured{})
+	require.NoError(t, err)
+	require.Equal(t, fwk.Queue, hint)
+}
