@@ -81,17 +81,20 @@ func drainable(t *trace.Trace) (machines []string, items int) {
 		}
 	}
 	d.scorer = policy.BestFit{}.Scorer(d.state)
+	stood := make([]int, d.state.Size())
+	for m := range stood {
+		stood[m] = int(d.state.Items(int32(m)))
+	}
 	failed := 0
 	for _, m := range d.emptiest() {
-		n, ok := d.empty(m)
-		if !ok {
+		if !d.empty(m) {
 			if failed++; failed == enough {
 				break
 			}
 			continue
 		}
 		failed = 0
-		items += n
+		items += stood[m] // what came to it from others is counted there
 		line, index := d.state.Position(m)
 		machines = append(machines, t.MachineName(line, index))
 	}
@@ -105,7 +108,8 @@ type drain struct {
 	scores []float64
 }
 
-// emptiest lists the machines in use by utilisation, ascending.
+// emptiest lists the machines in use by utilisation, ascending; of equal ones the
+// last first, since Best-Fit moves to the first.
 func (d *drain) emptiest() []int32 {
 	s := d.state
 	used := make([]float64, s.Size())
@@ -121,12 +125,12 @@ func (d *drain) emptiest() []int32 {
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b int32) int { return cmp.Or(cmp.Compare(used[a], used[b]), cmp.Compare(a, b)) })
+	slices.SortFunc(list, func(a, b int32) int { return cmp.Or(cmp.Compare(used[a], used[b]), cmp.Compare(b, a)) })
 	return list
 }
 
 // empty moves all items off a machine, or none.
-func (d *drain) empty(m int32) (items int, ok bool) {
+func (d *drain) empty(m int32) bool {
 	type move struct{ app, to int32 }
 	var moves []move
 	undo := func() {
@@ -142,13 +146,13 @@ func (d *drain) empty(m int32) (items int, ok bool) {
 			if to < 0 {
 				d.state.Book(e.App, m)
 				undo()
-				return 0, false
+				return false
 			}
 			d.state.Book(e.App, to)
 			moves = append(moves, move{e.App, to})
 		}
 	}
-	return len(moves), true
+	return true
 }
 
 // best is the machine in use beside one that Best-Fit takes for an item; -1 = none.

@@ -151,7 +151,7 @@ func TestRulesOfThePast(t *testing.T) {
 // TestRecordingGoesOn: a recording that is killed and goes on, again and again, is
 // the one of a process that lived, but for what it cannot have seen.
 func TestRecordingGoesOn(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(8) {
 		path := filepath.Join(t.TempDir(), "recording")
 		l := newLife(seed)
 		whole := NewRecorder("", noon)
@@ -229,7 +229,7 @@ func TestRecordingCutAnywhere(t *testing.T) {
 	require.NoError(t, r.Close())
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
-	for size := 0; size <= len(text); size += 17 {
+	for size := 0; size <= len(text); size += 97 {
 		require.NoError(t, os.WriteFile(path, text[:size], 0o600))
 		r, resumed, err := OpenRecorder(path, "", after(20))
 		require.NoError(t, err, "%d bytes", size)

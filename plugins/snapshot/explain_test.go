@@ -1,0 +1,129 @@
+package snapshot
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/cerebro/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
+)
+
+// names are those of machines.
+func names(q *Question, machines []int32) []string {
+	var list []string
+	for _, m := range machines {
+		list = append(list, q.State.NodeName(m))
+	}
+	return list
+}
+
+func TestAsk(t *testing.T) {
+	unready := func(n *v1.Node) {
+		n.Spec.Taints = []v1.Taint{{Key: v1.TaintNodeNotReady, Effect: v1.TaintEffectNoExecute}}
+	}
+	p := picture([]*v1.Node{node("free"), node("full"), node("gpu", tainted), node("closed", cordoned), node("late", unready), node("labelled", typed("big"))},
+		pod("web", "web-1", "full", "3500m"),
+		pod("web", "web-2", "", "2", func(p *v1.Pod) {
+			p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Message: "0/6 nodes are available"}}
+			p.Spec.Volumes = []v1.Volume{{VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{}}}}
+			p.Spec.Containers[0].Ports = []v1.ContainerPort{{HostPort: 80}}
+			p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{WhenUnsatisfiable: v1.DoNotSchedule}}
+			p.Spec.ResourceClaims = []v1.PodResourceClaim{{}}
+			zone := []v1.PodAffinityTerm{{TopologyKey: v1.LabelTopologyZone}}
+			p.Spec.Affinity = &v1.Affinity{
+				PodAffinity:     &v1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: zone},
+				PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: zone},
+			}
+		}),
+		pod("pinned", "pinned-1", "", "1", func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{v1.LabelInstanceTypeStable: "big"} }),
+		pod("agent", "agent-1", "free", "1", ofDaemonSet),
+	)
+	p.Declared.Deployments = []*appsv1.Deployment{deployment("web", 4, "2")}
+	q, err := p.Ask("shop/web-2", "", "open")
+	require.NoError(t, err)
+	require.Empty(t, q.Node)
+	require.Equal(t, "shop/Deployment/web@cpu=2", q.App)
+	require.Equal(t, []string{"free", "labelled"}, names(q, q.Allowed))
+	require.Equal(t, []string{"closed"}, q.Cordoned)
+	require.Equal(t, map[string]string{"late": "node.kubernetes.io/not-ready:NoExecute"}, q.Unready)
+	require.Equal(t, "the pod does not tolerate the taint gpu=yes:NoSchedule", q.Refusal("gpu"))
+	require.Equal(t, "0/6 nodes are available", q.Waits)
+	require.Equal(t, []string{"volume claims", "host ports", "pod affinity", "anti-affinity across nodes", "topology spread", "resource claims"}, q.Beyond)
+	state := q.State.Columns()
+	require.Equal(t, 4.0, state.Known.Expected[q.State.AppIndex(q.App)])
+	require.EqualValues(t, 1, state.Seen()[q.State.AppIndex(q.App)], "it has arrived, as in a scheduler")
+
+	// What stands is asked for as if it came anew.
+	q, err = p.Ask("shop/web-1", "", "open")
+	require.NoError(t, err)
+	require.Equal(t, "full", q.Node)
+	require.Equal(t, []string{"full", "labelled"}, names(q, q.Allowed), "it is not in its own way")
+	require.Empty(t, q.Beyond)
+
+	q, err = p.Ask("shop/pinned-1", "", "open")
+	require.NoError(t, err)
+	require.Equal(t, []string{"labelled"}, names(q, q.Allowed))
+	require.Equal(t, "the pod's node selector or affinity does not admit the node", q.Refusal("free"))
+
+	_, err = p.Ask("shop/none", "", "open")
+	require.EqualError(t, err, "there is no pod shop/none, or it has ended")
+	_, err = p.Ask("shop/agent-1", "", "open")
+	require.ErrorContains(t, err, "no scheduler chooses a node for shop/agent-1")
+}
+
+func TestAskLog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "decisions.jsonl")
+	log, err := ledger.OpenLog(path)
+	require.NoError(t, err)
+	live := ledger.New()
+	var failed error
+	take := func(e *ledger.Event) {
+		if err := live.Apply(e); err != nil {
+			failed = err
+		}
+		require.NoError(t, log.Write(e))
+	}
+	object := &policy.Object{APIVersion: policy.APIVersion, Kind: policy.ObjectKind, Metadata: policy.Metadata{Name: "mine"}}
+	object.Spec = policy.Spec{FeatureVersion: policy.FeatureVersion, Model: "linear", Knowledge: "K0", Features: []string{"util"}, Weights: []float64{1}}
+	take(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: "fixed", Units: kube.Units}})
+	take(&ledger.Event{Kind: ledger.KindPolicy, Role: ledger.Primary, Policy: object})
+	cluster := kube.NewCluster("", take)
+	for _, name := range []string{"a", "b", "c"} {
+		cluster.SetNode(node(name), nil)
+	}
+	decide := func(name, on string, d *ledger.Decision) {
+		p := pod("web", name, "", "1")
+		cluster.Arrive(p)
+		d.PolicyDigest = object.Digest()
+		cluster.Decide(p, on, d)
+	}
+	decide("one", "a", &ledger.Decision{Cause: ledger.CausePolicy})
+	decide("two", "b", &ledger.Decision{Cause: ledger.CausePolicy, Infeasible: []string{"a"}})
+	cluster.Undo(pod("web", "two", "", "1")) // its binding failed
+	decide("two", "c", &ledger.Decision{Cause: ledger.CausePolicy, Infeasible: []string{"b"}})
+	decide("three", "a", &ledger.Decision{Cause: ledger.CauseSingle})
+	require.NoError(t, failed)
+	require.NoError(t, log.Close())
+
+	q, err := AskLog(path, "shop/two")
+	require.NoError(t, err)
+	require.Equal(t, "c", q.Node, "the latest decision")
+	require.Equal(t, []string{"a", "c"}, names(q, q.Allowed))
+	require.Equal(t, "mine", q.Object.Metadata.Name)
+	require.EqualValues(t, 1, q.State.Columns().AliveTotal(), "one stands, three is not there yet")
+	require.Empty(t, q.Refusal("a"), "a log does not say")
+
+	_, err = AskLog(path, "shop/four")
+	require.EqualError(t, err, path+": no decision on pod shop/four")
+	require.NoError(t, os.WriteFile(path, []byte("{}\n{\n{}\n"), 0o600))
+	_, err = AskLog(path, "shop/four")
+	require.ErrorContains(t, err, path+":2: ")
+	_, err = AskLog(path+"x", "shop/four")
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
