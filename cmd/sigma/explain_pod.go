@@ -317,10 +317,10 @@ func (v *podExplanation) podRemarks() []string {
 	if v.Log != nil {
 		return append(list, v.logRemarks()...)
 	}
-	switch {
-	case v.Mode == "shadow":
+	switch v.Mode {
+	case "shadow":
 		list = append(list, "The policy is in shadow: it only watches, and Best-Fit or the scheduler's other scores decide.")
-	case v.Mode == "canary":
+	case "canary":
 		list = append(list, "The policy is a canary: it decides for a share of the workloads.")
 	}
 	switch {
@@ -347,9 +347,9 @@ func (v *podExplanation) logRemarks() []string {
 	var list []string
 	switch {
 	case v.Log.Cause == ledger.CauseSingle:
-		list = append(list, "One node was feasible: no policy was asked.")
+		list = append(list, "One node was feasible to the scheduler, and no policy was asked: this is what it would have said of the nodes that the packing model allows.")
 	case v.Log.Cause == ledger.CauseNominated:
-		list = append(list, "Preemption had made room on the node: no policy was asked.")
+		list = append(list, "Preemption had made room on the node, and no policy was asked: this is what it would have said.")
 	case v.Log.Cause == ledger.CauseNeutral:
 		list = append(list, "The policy does not decide on this workload; its scores are what they would have been.")
 	case v.Chosen != nil && v.Chosen.Machine != first:

@@ -158,5 +158,5 @@ func TestDrainable(t *testing.T) {
 	require.Empty(t, machines)
 
 	_, result := compareCity(t, full, Options{Repack: true}, Current)
-	require.True(t, strings.Contains(strings.Join(result.Notes, "\n"), "no machine could be drained"), result.Notes)
+	require.Contains(t, strings.Join(result.Notes, "\n"), "no machine could be drained")
 }

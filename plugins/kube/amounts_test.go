@@ -121,7 +121,7 @@ func TestDemandIsBounded(t *testing.T) {
 	require.Equal(t, map[string]int64{"cpu": binpack.MaxValue, "memory": binpack.MaxValue, "pods": 1}, kube.Demand(p))
 }
 
-// requests gives the pod one container more, which asks for name, amount, …
+// requests gives the pod one container more, which asks for the amounts of names, in turn.
 func requests(pairs ...string) func(*v1.Pod) {
 	return func(p *v1.Pod) {
 		c := v1.Container{Name: fmt.Sprint("c", len(p.Spec.Containers)), Resources: v1.ResourceRequirements{Requests: list(pairs...)}}
@@ -143,10 +143,20 @@ func TestFormat(t *testing.T) {
 		n         int64
 		want      string
 	}{
-		{"cpu", 0, "0"}, {"cpu", 1500, "1500m"}, {"cpu", 3000, "3"}, {"cpu", 1, "1m"},
-		{"memory", 0, "0"}, {"memory", 1023, "1023"}, {"memory", 1 << 10, "1Ki"}, {"memory", 512 << 20, "512Mi"},
-		{"memory", 3 << 29, "1536Mi"}, {"memory", 1 << 40, "1Ti"}, {"memory", 1 << 50, "1024Ti"}, {"memory", 1000, "1000"},
-		{"example.com/gpu", 8, "8"}, {"pods", 110, "110"},
+		{"cpu", 0, "0"},
+		{"cpu", 1500, "1500m"},
+		{"cpu", 3000, "3"},
+		{"cpu", 1, "1m"},
+		{"memory", 0, "0"},
+		{"memory", 1023, "1023"},
+		{"memory", 1 << 10, "1Ki"},
+		{"memory", 512 << 20, "512Mi"},
+		{"memory", 3 << 29, "1536Mi"},
+		{"memory", 1 << 40, "1Ti"},
+		{"memory", 1 << 50, "1024Ti"},
+		{"memory", 1000, "1000"},
+		{"example.com/gpu", 8, "8"},
+		{"pods", 110, "110"},
 	} {
 		got := kube.Format(tt.dimension, tt.n)
 		require.Equal(t, tt.want, got)

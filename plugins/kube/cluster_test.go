@@ -371,7 +371,7 @@ func (h *history) change(t *testing.T, w *world) {
 			p.Labels["team"] = zones[h.IntN(3)]
 		}
 		h.pods[name][p.UID] = p
-	case len(here) > 0 && h.chance(.2):
+	case h.chance(.2) && len(here) > 0:
 		p := here[0].DeepCopy()
 		p.Status.Phase = v1.PodSucceeded
 		h.pods[name][p.UID] = p
@@ -402,7 +402,7 @@ func (h *history) newPod() *v1.Pod {
 	}
 	p.Spec.Containers = []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: list("cpu", fmt.Sprint(1+h.IntN(2)))}}}
 	if h.chance(.2) {
-		h.select_(p)
+		h.selects(p)
 	}
 	if h.chance(.2) {
 		apart(v1.LabelHostname, "app", []string{"web", "db", "cache", "batch"}[h.IntN(4)])(p)

@@ -2,6 +2,7 @@ package kube_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -198,9 +199,9 @@ func TestIdleAppsAreForgotten(t *testing.T) {
 	w.Forecast(declared, 0)
 	require.Len(t, w.ledger.Columns().Instance().Apps, 202)
 	refused := func() int {
-		for i := len(w.events) - 1; i >= 0; i-- {
-			if w.events[i].Kind == ledger.KindNode {
-				return len(w.events[i].Machine.Refuses)
+		for _, e := range slices.Backward(w.events) {
+			if e.Kind == ledger.KindNode {
+				return len(e.Machine.Refuses)
 			}
 		}
 		return 0

@@ -33,7 +33,7 @@ func TestSelectorIsTheSchedulers(t *testing.T) {
 	verdicts := map[string]string{} // by selector
 	admitted, refused := 0, 0
 	for range 2000 {
-		pod := podOf("x", d.select_)
+		pod := podOf("x", d.selects)
 		s := kube.NewSelector(pod)
 		verdict := ""
 		for _, node := range nodes {
@@ -80,7 +80,7 @@ func (d drawer) node(i int) *v1.Node {
 	return n
 }
 
-func (d drawer) select_(p *v1.Pod) {
+func (d drawer) selects(p *v1.Pod) {
 	if d.chance(.3) {
 		p.Spec.NodeSelector = map[string]string{"zone": zones[d.IntN(3)]}
 	}
@@ -124,6 +124,7 @@ func (d drawer) term() (t v1.NodeSelectorTerm) {
 	for range 1 + d.IntN(2) {
 		r := v1.NodeSelectorRequirement{Key: "zone", Operator: operators[d.IntN(6)]}
 		switch r.Operator {
+		case v1.NodeSelectorOpExists, v1.NodeSelectorOpDoesNotExist:
 		case v1.NodeSelectorOpIn, v1.NodeSelectorOpNotIn:
 			r.Values = zones[:1+d.IntN(2)]
 		case v1.NodeSelectorOpGt, v1.NodeSelectorOpLt:

@@ -70,8 +70,10 @@ func TestReadPages(t *testing.T) {
 			return nil
 		}
 		q := r.URL.Query()
-		require.Equal(t, notEnded, q.Get("fieldSelector"))
 		asked = append(asked, q.Get("limit")+" "+q.Get("continue"))
+		if q.Get("fieldSelector") != notEnded {
+			return nil
+		}
 		switch q.Get("continue") {
 		case "":
 			if q.Get("limit") == "" {

@@ -276,23 +276,23 @@ func TestOpenRecorderRefuses(t *testing.T) {
 	require.NoError(t, r.SameCluster(picture([]*v1.Node{node("a"), other})))
 	require.NoError(t, r.Close())
 
-	for text, want := range map[string]string{
-		"{}\n":                               ":1: not a recording of version 1",
-		`{"begin":{"version":2}}` + "\n":     ":1: not a recording of version 1",
-		"request,app\n":                      ":1: invalid character",
-		`{"at":0,"begn":{}}` + "\n":          `:1: json: unknown field "begn"`,
-		begun + `{"left":"x"}` + "\n":        `:2: left: pod "x" is unknown`,
-		begun + `{"gone":"x"}` + "\n":        `:2: gone: node "x" is unknown`,
-		begun + `{"pod":{"app":"x"}}` + "\n": `:2: pod: app "x" is unknown`,
-		begun + `{"app":"x","spec":{"selector":"sel-x"}}` + "\n": `:2: app: selector "sel-x" is unknown`,
-		begun + begun: ":2: not a recording of version 1",
+	for _, bad := range []struct{ text, want string }{
+		{"{}\n", ":1: not a recording of version 1"},
+		{`{"begin":{"version":2}}` + "\n", ":1: not a recording of version 1"},
+		{"request,app\n", ":1: invalid character"},
+		{`{"at":0,"begn":{}}` + "\n", `:1: json: unknown field "begn"`},
+		{begun + `{"left":"x"}` + "\n", `:2: left: pod "x" is unknown`},
+		{begun + `{"gone":"x"}` + "\n", `:2: gone: node "x" is unknown`},
+		{begun + `{"pod":{"app":"x"}}` + "\n", `:2: pod: app "x" is unknown`},
+		{begun + `{"app":"x","spec":{"selector":"sel-x"}}` + "\n", `:2: app: selector "sel-x" is unknown`},
+		{begun + begun, ":2: not a recording of version 1"},
 	} {
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		require.NoError(t, os.WriteFile(path, []byte(bad.text), 0o600))
 		_, _, err := OpenRecorder(path, "", noon)
-		require.ErrorContains(t, err, path+want)
+		require.ErrorContains(t, err, path+bad.want)
 		left, err := os.ReadFile(path)
 		require.NoError(t, err)
-		require.Equal(t, text, string(left), "what cannot be read is left alone")
+		require.Equal(t, bad.text, string(left), "what cannot be read is left alone")
 	}
 }
 

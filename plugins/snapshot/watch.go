@@ -32,6 +32,7 @@ const (
 	lookEvery     = time.Second
 	declaredEvery = time.Minute
 	saveEvery     = 10 * time.Minute
+	restFactor    = 20 // at most a twentieth of a core
 )
 
 // Watch records until a time, or until it is interrupted, and saves what there is
@@ -162,7 +163,10 @@ func (f *follower) record(ctx context.Context, c *Client, r *Recorder, p *Pictur
 	defer declared.Stop()
 	defer save.Stop()
 	next := &Picture{Rules: p.Rules}
+	var rest time.Time // no look before: in a large cluster one takes long
 	take := func() error {
+		begin := time.Now()
+		defer func() { rest = time.Now().Add(restFactor * time.Since(begin)) }()
 		if !f.nodes.HasSynced() || !f.pods.HasSynced() {
 			f.again()
 			return nil
@@ -194,6 +198,9 @@ func (f *follower) record(ctx context.Context, c *Client, r *Recorder, p *Pictur
 			}
 			continue
 		case <-look.C:
+			if time.Now().Before(rest) {
+				continue
+			}
 			select {
 			case <-f.changed:
 			default:
@@ -218,7 +225,7 @@ func all[T any](informer cache.SharedIndexInformer) []*T {
 	objects := informer.GetStore().List()
 	list := make([]*T, 0, len(objects))
 	for _, o := range objects {
-		if object, ok := any(o).(*T); ok {
+		if object, ok := o.(*T); ok {
 			list = append(list, object)
 		}
 	}
