@@ -74,10 +74,16 @@ metadata: {name: fail-bindings}
 spec: {policyName: fail-bindings, validationActions: [Deny]}
 `
 
-// identityPods are pods of apps that rules are about in different ways.
+// identityPods are pods of apps that rules are about in different ways. An app is
+// resized after its sixth pod.
 func identityPods(ns string, n int) []*v1.Pod {
 	pods := e2e.Pods(ns, 7, n)
 	for i, pod := range pods {
+		size := i - i%10
+		if i%10 >= 6 {
+			size += 6
+		}
+		pod.Spec.Containers[0].Resources = pods[size].Spec.Containers[0].Resources
 		switch app := i / 10; app % 7 {
 		case 0:
 			pod.Labels["few"] = "yes"
