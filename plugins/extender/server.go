@@ -196,6 +196,10 @@ func (s *Server) filter(_ *http.Request, args *extenderv1.ExtenderArgs) (any, er
 		open[name] = true
 		names = append(names, name)
 	}
+	if len(names) == 1 { // it goes there, and we are not asked again
+		s.opt.Engine.Reserve(args.Pod, names[0], nil)
+		s.view.assume(args.Pod, names[0])
+	}
 	if args.NodeNames != nil {
 		result.NodeNames = &names
 		return result, nil
