@@ -222,7 +222,11 @@ func (l *linearScorer) compileEffects() {
 	for a := range inst.Apps {
 		members[inst.Apps[a].Group] = append(members[inst.Apps[a].Group], int32(a))
 	}
-	for a := range inst.Apps {
+	for _, apps := range members { // the apps of a group close the same
+		if len(apps) == 0 {
+			continue
+		}
+		a := apps[0]
 		for _, e := range l.s.Effects(inst.Apps[a].Group) {
 			for _, b := range members[e.Other] {
 				if e.Own == 1 && e.Others == 0 {
@@ -233,6 +237,9 @@ func (l *linearScorer) compileEffects() {
 			}
 		}
 		l.maxDegree = max(l.maxDegree, float64(len(l.near[a])+len(l.far[a])))
+		for _, b := range apps {
+			l.near[b], l.far[b] = l.near[a], l.far[a]
+		}
 	}
 }
 
