@@ -88,6 +88,22 @@ func TestStandingStays(t *testing.T) {
 	require.Equal(t, []string{"city: the 5 items of placed.csv are placed anew, in the order of its lines"}, result.Notes)
 }
 
+// The items of a request are numbered in the order of lines.
+func TestCurrentOfManyItems(t *testing.T) {
+	tr := city()
+	tr.Requests[0].Count = 4
+	tr.Placed = append(tr.Placed, trace.Placed{Request: 0, Line: 1, Count: 2}, trace.Placed{Request: 0, Line: 2, Count: 1})
+	c, err := newCurrent(tr)
+	require.NoError(t, err)
+	for number, line := range []int32{0, 1, 1, 2} {
+		got, _, _, ok := c.Where(0, int32(number))
+		require.True(t, ok)
+		require.Equal(t, line, got)
+	}
+	_, _, _, ok := c.Where(0, 4)
+	require.False(t, ok)
+}
+
 // What stands against a constraint stands all the same.
 func TestCurrentAsksNoConstraint(t *testing.T) {
 	tr := city()

@@ -148,11 +148,7 @@ func (b *book) apply(l *line) error {
 	case l.Rules != nil:
 		b.rules = *l.Rules
 	case l.Expected != nil:
-		for app, n := range l.Expected {
-			if _, ok := b.expected[app]; !ok {
-				b.expected[app] = n
-			}
-		}
+		maps.Copy(b.expected, l.Expected)
 	case l.Pod != nil:
 		return b.come(l.At, l.Pod)
 	case l.Left != "":

@@ -173,7 +173,7 @@ func TestRecordingGoesOn(t *testing.T) {
 				if l.IntN(2) == 0 { // a line was cut off
 					f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 					require.NoError(t, err)
-					_, err = f.WriteString(`{"at":7,"pod":{"uid":"uid-7","na`)
+					_, err = f.WriteString(`{"at":7,"pod":{"uid":"uid-7","name":"` + strings.Repeat("x", 1000))
 					require.NoError(t, err)
 					require.NoError(t, f.Close())
 				}

@@ -213,6 +213,18 @@ func TestOvercommitted(t *testing.T) {
 	require.Contains(t, files(t, tr)["machines.csv"], "n1,node,1,1,5500m,8Gi,10\n")
 }
 
+// It is the most that ever stood there that counts.
+func TestOvercommittedForAWhile(t *testing.T) {
+	nodes, web := []*v1.Node{node("n1")}, pod("web", "web-1", "n1", "3")
+	r := NewRecorder("", noon)
+	record(t, r, 0, picture(nodes, web))
+	record(t, r, 5, picture(nodes, web, pod("web", "web-2", "n1", "2")))
+	record(t, r, 9, picture(nodes, web))
+	_, notes, err := r.Trace("x", "open")
+	require.NoError(t, err)
+	require.Equal(t, []string{"node n1 is overcommitted: its capacity is raised to what stands there: cpu 4 to 5"}, notes)
+}
+
 // A pod that no node can ever take would stand in the way of every comparison.
 func TestHopelessPodsAreLeftOut(t *testing.T) {
 	p := picture([]*v1.Node{node("n1"), node("g1", tainted)}, pod("web", "web-1", "n1", "1"), pod("big", "big-1", "", "64"), pod("big", "big-2", "", "64"),
