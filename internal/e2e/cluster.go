@@ -380,12 +380,15 @@ func (c *Cluster) kinds(t testing.TB) (namespaced, global []schema.GroupVersionR
 	require.NoError(t, err)
 	for _, d := range definitions.Items {
 		var spec struct {
-			Group, Scope string
-			Names        struct{ Plural string }
-			Versions     []struct {
-				Name   string
-				Served bool
-			}
+			Group string `json:"group"`
+			Scope string `json:"scope"`
+			Names struct {
+				Plural string `json:"plural"`
+			} `json:"names"`
+			Versions []struct {
+				Name   string `json:"name"`
+				Served bool   `json:"served"`
+			} `json:"versions"`
 		}
 		content, _, err := unstructured.NestedMap(d.Object, "spec")
 		require.NoError(t, err)
