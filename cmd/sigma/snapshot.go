@@ -176,8 +176,8 @@ func (a *app) record(ctx context.Context, client *snapshot.Client, f snapshotFla
 	err = client.Watch(ctx, r, snapshot.Watch{
 		Until: end, Tell: tell,
 		Seen: func(t snapshot.Tally) {
-			left := max(0, time.Until(end)).Round(time.Second)
-			show.set(t.Arrived, fmt.Sprintf("%s, %s, %d gone, %s to go", plural(t.Nodes, "node"), plural(t.Standing+t.Waiting, "pod"), t.Left, left))
+			show.set(t.Arrived, fmt.Sprintf("%d gone, %s, %s, until %s", t.Left, plural(t.Nodes, "node"),
+				plural(t.Standing+t.Waiting, "pod"), end.Local().Format(time.DateTime)))
 		},
 		Save: func() error {
 			notes, err := f.write(r)
@@ -194,7 +194,8 @@ func (a *app) record(ctx context.Context, client *snapshot.Client, f snapshotFla
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.stdout, "%s: %s\n", f.out, tallyText(r.Tally()))
+	t := r.Tally()
+	fmt.Fprintf(a.stdout, "%s: %s; in %v %d pods came and %d went\n", f.out, tallyText(t), time.Since(began).Round(time.Second), t.Arrived, t.Left)
 	if ctx.Err() != nil {
 		return interrupted("the trace is written; the same command goes on with the recording, and %s deleted ends it", f.recording())
 	}
@@ -207,9 +208,5 @@ func tallyText(t snapshot.Tally) string {
 	if t.Cordoned > 0 {
 		nodes += fmt.Sprintf(" (%d cordoned)", t.Cordoned)
 	}
-	s := fmt.Sprintf("%s, %s on them, %d waiting, %s, %s", nodes, plural(t.Standing, "pod"), t.Waiting, plural(t.Apps, "app"), plural(t.Rules, "rule"))
-	if t.Seconds > 0 {
-		s += fmt.Sprintf("; in %v %d pods came and %d went", time.Duration(t.Seconds*float64(time.Second)).Round(time.Second), t.Arrived, t.Left)
-	}
-	return s
+	return fmt.Sprintf("%s, %s on them, %d waiting, %s, %s", nodes, plural(t.Standing, "pod"), t.Waiting, plural(t.Apps, "app"), plural(t.Rules, "rule"))
 }
