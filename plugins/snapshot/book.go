@@ -203,11 +203,10 @@ type Tally struct {
 	Standing, Waiting int // pods, now
 	Apps, Rules       int
 	Arrived, Left     int // since the beginning
-	Seconds           float64
 }
 
 func (b *book) tally() Tally {
-	t := Tally{Apps: len(b.apps), Rules: len(b.rules), Seconds: b.at}
+	t := Tally{Apps: len(b.apps), Rules: len(b.rules)}
 	for _, n := range b.nodes {
 		if n.gone {
 			continue
