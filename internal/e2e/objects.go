@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -178,18 +179,23 @@ func parallel[T any](items []T, f func(T) error) error {
 	return errors.Join(errs...)
 }
 
-// Pods returns the pods of a namespace, of all with "", in the order of their names.
-func (c *Cluster) Pods(namespace string) []*v1.Pod {
-	var pods []*v1.Pod
-	for _, object := range c.pods.GetStore().List() {
-		if pod := object.(*v1.Pod); namespace == "" || pod.Namespace == namespace {
-			pods = append(pods, pod)
+// all yields the pods of a namespace, of all with "", in no order: waiting must
+// not cost what sorting thousands does.
+func (c *Cluster) all(namespace string) iter.Seq[*v1.Pod] {
+	return func(yield func(*v1.Pod) bool) {
+		for _, object := range c.pods.GetStore().List() {
+			if pod := object.(*v1.Pod); (namespace == "" || pod.Namespace == namespace) && !yield(pod) {
+				return
+			}
 		}
 	}
-	slices.SortFunc(pods, func(a, b *v1.Pod) int {
+}
+
+// Pods returns the pods of a namespace, of all with "", in the order of their names.
+func (c *Cluster) Pods(namespace string) []*v1.Pod {
+	return slices.SortedFunc(c.all(namespace), func(a, b *v1.Pod) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
-	return pods
 }
 
 // Nodes returns the nodes in the order of their names.
@@ -205,7 +211,7 @@ func (c *Cluster) Nodes() []*v1.Node {
 // Placements returns the node of every bound pod of a namespace, by its name.
 func (c *Cluster) Placements(namespace string) map[string]string {
 	placements := map[string]string{}
-	for _, pod := range c.Pods(namespace) {
+	for pod := range c.all(namespace) {
 		if pod.Spec.NodeName != "" {
 			placements[pod.Name] = pod.Spec.NodeName
 		}
@@ -217,7 +223,12 @@ func (c *Cluster) Placements(namespace string) map[string]string {
 func (c *Cluster) WaitBound(t testing.TB, namespace string, n int) {
 	t.Helper()
 	Wait(t, fmt.Sprintf("%d pods bound", n), func() (string, bool) {
-		bound := len(c.Placements(namespace))
+		bound := 0
+		for pod := range c.all(namespace) {
+			if pod.Spec.NodeName != "" {
+				bound++
+			}
+		}
 		return fmt.Sprintf("%d are", bound), bound >= n
 	})
 }
@@ -226,15 +237,17 @@ func (c *Cluster) WaitBound(t testing.TB, namespace string, n int) {
 func (c *Cluster) WaitRunning(t testing.TB, namespace string, n int) {
 	t.Helper()
 	Wait(t, fmt.Sprintf("%d pods ready", n), func() (string, bool) {
-		pods, ready, example := c.Pods(namespace), 0, "none"
-		for _, pod := range pods {
+		pods, ready, other := 0, 0, new(v1.Pod)
+		for pod := range c.all(namespace) {
+			pods++
 			if Condition(pod, v1.PodReady).Status == v1.ConditionTrue && pod.DeletionTimestamp == nil {
 				ready++
 			} else {
-				example = fmt.Sprintf("%s on %q: %s", pod.Name, pod.Spec.NodeName, Condition(pod, v1.PodScheduled).Message)
+				other = pod
 			}
 		}
-		return fmt.Sprintf("%d are, of %d; another: %s", ready, len(pods), example), ready == n && len(pods) == n
+		return fmt.Sprintf("%d are, of %d; another: %s on %q: %s", ready, pods, other.Name, other.Spec.NodeName,
+			Condition(other, v1.PodScheduled).Message), ready == n && pods == n
 	})
 }
 
@@ -244,7 +257,7 @@ func (c *Cluster) WaitRefused(t testing.TB, namespace string, n int) {
 	t.Helper()
 	Wait(t, fmt.Sprintf("%d pods refused", n), func() (string, bool) {
 		refused := 0
-		for _, pod := range c.Pods(namespace) {
+		for pod := range c.all(namespace) {
 			if Condition(pod, v1.PodScheduled).Reason == v1.PodReasonUnschedulable {
 				refused++
 			}
@@ -270,7 +283,7 @@ func (c *Cluster) RequireFits(t testing.TB) {
 	for _, node := range c.Nodes() {
 		free[node.Name] = node.Status.Allocatable.DeepCopy()
 	}
-	for _, pod := range c.Pods("") {
+	for pod := range c.all("") {
 		room, known := free[pod.Spec.NodeName]
 		if !known || pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed {
 			continue
@@ -305,7 +318,7 @@ func (c *Cluster) Drain(t testing.TB, node string) {
 	c.Cordon(t, node, true)
 	Wait(t, "drain of "+node, func() (string, bool) {
 		left := 0
-		for _, pod := range c.Pods("") {
+		for pod := range c.all("") {
 			if pod.Spec.NodeName != node || stays(pod) {
 				continue
 			}
