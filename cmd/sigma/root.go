@@ -23,9 +23,12 @@ func (a *app) root() *cobra.Command {
 or another, and trains policies that need fewer.
 
 It works on traces: folders of plain files that hold a fleet, its applications
-and what was asked of it over time. Make one with "sigma generate" or "sigma
-convert", see what is possible with "sigma compare", improve with "sigma train".`,
-		Example: `  sigma generate small --seed 1 --out small-1
+and what was asked of it over time. Make one of a running cluster with "sigma
+snapshot", or with "sigma generate" or "sigma convert", see what is possible with
+"sigma compare", improve with "sigma train".`,
+		Example: `  sigma snapshot --out snap
+  sigma compare --trace snap --policy current,bestfit,learned
+  sigma generate small --seed 1 --out small-1
   sigma compare --trace small-1 --policy firstfit,bestfit,worstfit --orders 20
   sigma train --trace small-1 --evaluations 2000 --orders 4 --out policy.yaml
   sigma compare --trace small-1 --policy bestfit,policy.yaml --orders 20 --seed 7`,
