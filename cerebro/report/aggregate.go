@@ -59,7 +59,7 @@ func estimate(values []float64) Estimate {
 }
 
 // Aggregate joins the results of each policy at each knowledge level over all
-// comparisons, sorted by unplaced items, then gap. Policies
+// comparisons, the present placement first, then sorted by unplaced items, then gap. Policies
 // that ran on fewer traces come after those that ran on more; K2 comes last.
 func Aggregate(comparisons []Comparison) []Aggregated {
 	type key struct{ policy, knowledge string }
@@ -80,6 +80,7 @@ func Aggregate(comparisons []Comparison) []Aggregated {
 	}
 	slices.SortStableFunc(rows, func(a, b Aggregated) int {
 		return cmp.Or(
+			presentFirst(a.Policy, b.Policy),
 			cmp.Compare(b2i(a.Knowledge == "K2"), b2i(b.Knowledge == "K2")),
 			cmp.Compare(b.Traces, a.Traces), // means over fewer traces do not compare
 			cmp.Compare(a.Unplaced.Mean, b.Unplaced.Mean),

@@ -13,7 +13,7 @@ import (
 type Comparison struct {
 	Trace   Trace    `json:"trace"`
 	Bound   Bound    `json:"bound"`
-	Results []Result `json:"results"` // by unplaced items, then cost
+	Results []Result `json:"results"` // the present placement first, then by unplaced items, then cost
 }
 
 // A Trace says what was replayed. The fields without a JSON name appear in
@@ -146,6 +146,7 @@ func Build(trace Trace, bound Bound, policies []PolicyRuns) Comparison {
 	}
 	slices.SortStableFunc(c.Results, func(a, b Result) int {
 		return cmp.Or(
+			presentFirst(a.Policy, b.Policy),
 			cmp.Compare(meanOf(a.counted(), unplaced), meanOf(b.counted(), unplaced)),
 			cmp.Compare(meanOf(a.counted(), c.cost), meanOf(b.counted(), c.cost)),
 			cmp.Compare(a.Policy, b.Policy),
@@ -153,6 +154,11 @@ func Build(trace Trace, bound Bound, policies []PolicyRuns) Comparison {
 		)
 	})
 	return c
+}
+
+// presentFirst puts the present placement, if it is among the policies, on top.
+func presentFirst(a, b string) int {
+	return cmp.Compare(b2i(b == "current"), b2i(a == "current"))
 }
 
 // Violations counts the constraints that any run broke; it must be 0.

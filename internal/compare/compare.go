@@ -254,17 +254,7 @@ func (c *comparison) result() (Result, error) {
 				}
 			}
 		}
-		comparison := report.Build(head, limit, policies)
-		slices.SortStableFunc(comparison.Results, func(a, b report.Result) int { // the present placement first
-			switch {
-			case (a.Policy == Current) == (b.Policy == Current):
-				return 0
-			case a.Policy == Current:
-				return -1
-			}
-			return 1
-		})
-		out.Comparisons = append(out.Comparisons, comparison)
+		out.Comparisons = append(out.Comparisons, report.Build(head, limit, policies))
 		c.notePlaced(&out, i)
 	}
 	c.noteLimits(&out)

@@ -72,7 +72,7 @@ func TestCurrent(t *testing.T) {
 	require.Equal(t, digest, result.Comparisons[0].Trace.Digest)
 	require.Equal(t, 7, result.Comparisons[0].Trace.Items)
 	require.Contains(t, result.Notes, "city: current leaves the 5 items of placed.csv where they are; the other policies place them anew, in the order of its lines")
-	require.Contains(t, result.Notes, "city: as it stands 2 machines could be drained, with their items (2) moved to others in use: n2, n1")
+	require.Contains(t, result.Notes, "city: as it stood at the beginning 2 machines could be drained, with their items (2) moved to others in use: n2, n1")
 }
 
 func TestStandingStays(t *testing.T) {

@@ -49,17 +49,21 @@ func (c *comparison) notePlaced(r *Result, i int) {
 		return
 	}
 	drained, moved := drainable(t)
+	stands := "as it stands"
+	if t.Source[Placements] != nil {
+		stands = "as it stood at the beginning"
+	}
 	const most = 8
 	switch n := len(drained); {
 	case n == 0:
-		r.add("%s: as it stands no machine could be drained: there is none whose items all fit into what is free on the others in use", t.Name)
+		r.add("%s: %s no machine could be drained: there is none whose items all fit into what is free on the others in use", t.Name, stands)
 	case n == 1:
-		r.add("%s: as it stands 1 machine could be drained, with its items (%d) moved to others in use: %s", t.Name, moved, drained[0])
+		r.add("%s: %s 1 machine could be drained, with its items (%d) moved to others in use: %s", t.Name, stands, moved, drained[0])
 	case n <= most:
-		r.add("%s: as it stands %d machines could be drained, with their items (%d) moved to others in use: %s", t.Name, n, moved, strings.Join(drained, ", "))
+		r.add("%s: %s %d machines could be drained, with their items (%d) moved to others in use: %s", t.Name, stands, n, moved, strings.Join(drained, ", "))
 	default:
-		r.add("%s: as it stands %d machines could be drained, with their items (%d) moved to others in use: %s and %d more",
-			t.Name, n, moved, strings.Join(drained[:most], ", "), n-most)
+		r.add("%s: %s %d machines could be drained, with their items (%d) moved to others in use: %s and %d more",
+			t.Name, stands, n, moved, strings.Join(drained[:most], ", "), n-most)
 	}
 }
 
