@@ -4,6 +4,7 @@ import (
 	"context"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -93,9 +94,14 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 	return events, nil
 }
 
-// afterRule wakes every pod, with the rule as it is now.
+// afterRule wakes every pod, with the rule as it is now. What is told of a rule in
+// its status changes nothing.
 func (p *Plugin) afterRule(_ klog.Logger, _ *v1.Pod, before, after any) (fwk.QueueingHint, error) {
 	p.engine.RuleChanged(before, after)
+	old, now, err := util.As[*unstructured.Unstructured](before, after)
+	if err == nil && old != nil && now != nil && old.GetUID() == now.GetUID() && old.GetGeneration() == now.GetGeneration() {
+		return fwk.QueueSkip, nil
+	}
 	return fwk.Queue, nil
 }
 
