@@ -120,11 +120,14 @@ func (c *Cluster) Forecast(declared *Declared, since time.Duration) {
 			continue
 		}
 		a := c.App(w.pod)
+		named[a.group] = true
+		if !c.fitsSomewhere(a) { // room would be made for what never comes
+			continue
+		}
 		n := float64(w.replicas)
 		if w.scaled {
 			n = min(max(n, math.Round(a.group.peak), float64(w.least)), float64(w.most))
 		}
-		named[a.group] = true
 		expected[a.Name] += n
 	}
 	keep := math.Exp2(-float64(since) / float64(peakHalfLife))
@@ -154,6 +157,21 @@ func (c *Cluster) Forecast(declared *Declared, since time.Duration) {
 	if len(changed) > 0 {
 		c.emit(&ledger.Event{Kind: ledger.KindForecast, Expected: changed})
 	}
+}
+
+// fitsSomewhere reports whether there is a node that could hold a pod of an app if
+// it held nothing else; true while there is no node at all.
+func (c *Cluster) fitsSomewhere(a *App) bool {
+	for _, n := range c.nodes {
+		fits := !n.machine.Cordoned && !slices.Contains(n.machine.Refuses, a.selector)
+		for dim, need := range a.demand {
+			fits = fits && need <= n.machine.Capacity[dim]
+		}
+		if fits {
+			return true
+		}
+	}
+	return len(c.nodes) == 0
 }
 
 // sweep forgets the apps that had neither pods nor a forecast for long, when

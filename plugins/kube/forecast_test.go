@@ -110,6 +110,21 @@ func TestForecastIsOfTheSameApp(t *testing.T) {
 	require.Contains(t, w.expected(), w.App(made).Name)
 }
 
+// Pods that fit no node, even an empty one, are not expected until one comes that
+// holds them.
+func TestForecastOfWhatFitsNowhere(t *testing.T) {
+	w := newWorld(t)
+	d := deployment("web", new(int32(3)))
+	d.Spec.Template = template("8")
+	declared := &kube.Declared{Deployments: []*appsv1.Deployment{d}}
+	w.SetNode(nodeOf("small", func(n *v1.Node) { n.Status.Allocatable = list("cpu", "4", "pods", "110") }), nil)
+	w.Forecast(declared, 0)
+	require.Empty(t, w.expected())
+	w.SetNode(nodeOf("large", func(n *v1.Node) { n.Status.Allocatable = list("cpu", "16", "pods", "110") }), nil)
+	w.Forecast(declared, 0)
+	require.Equal(t, map[string]float64{"default/Deployment/web@cpu=8": 3}, w.expected())
+}
+
 func TestAutoscaler(t *testing.T) {
 	pods := func(n int) []*v1.Pod {
 		var list []*v1.Pod
