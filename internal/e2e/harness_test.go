@@ -264,6 +264,20 @@ spec: {minMember: 4}
 	return s
 }
 
+func TestWipe(t *testing.T) {
+	c := e2e.Shared(t)
+	installSigma(t, c)
+	applyPolicy(t, c, "general-k1", "general")
+	ns := c.Namespace(t)
+	c.CreateNodes(t, e2e.Node("a", "4", "16Gi"))
+	c.CreateDeployment(t, e2e.Deployment(ns, "web", 3, "1", "1Gi"))
+	e2e.Wait(t, "its pods", func() (string, bool) { return "", len(c.Pods(ns)) == 3 })
+	c.Wipe(t)
+	require.Empty(t, c.Pods(""))
+	require.Empty(t, c.Nodes())
+	require.Empty(t, c.Kubectl(t, "", "get", "placementpolicies,deployments,replicasets", "-A", "-o", "name"))
+}
+
 // A cluster of a test's own takes flags and leaves nothing behind.
 func TestOwnCluster(t *testing.T) {
 	var dir string
