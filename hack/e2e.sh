@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests that need a real control plane (internal/e2e), after building
-# what they run. Silent but for failures; arguments are those of go test:
+# Runs the tests that need a real control plane, after building what they run:
+# without arguments all, with arguments, which are those of go test, those of
+# internal/e2e. Silent but for failures.
 #
 #   hack/e2e.sh -run TestGang -v
 #
@@ -20,6 +21,13 @@ for program in sigma sigma-scheduler sigma-extender; do
 	fi
 done
 go test -tags e2e -c -o out/e2e/e2e.test ./internal/e2e
+
+# The packages whose tests need an API server and nothing else.
+others=$(grep -rl --include='*_test.go' '^//go:build e2e' plugins manifests | xargs -n1 dirname | sort -u | sed 's|^|./|')
+if (($# == 0)); then
+	# shellcheck disable=SC2086 # one word each
+	hack/controlplane/run.sh go test -tags e2e -p 1 -count=1 $others
+fi
 
 flags=(-test.timeout=40m)
 for flag in "$@"; do
