@@ -8,9 +8,13 @@ import (
 	"slices"
 	"sync"
 
+	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -93,13 +97,29 @@ func New(ctx context.Context, args runtime.Object, h framework.Handle) (framewor
 	if p.rules, err = e.Watch(ctx, h.KubeConfig()); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
-	e.Follow(ctx, h.SharedInformerFactory())
+	// Not by the scheduler's informers: it waits for all of those, and without the
+	// right to read a kind it would wait for ever.
+	declared := informers.NewSharedInformerFactoryWithOptions(h.ClientSet(), 0, informers.WithTransform(slim))
+	e.Follow(ctx, declared)
+	declared.Start(ctx.Done())
 	_, err = h.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { p.bound(nil, o) },
 		UpdateFunc: p.bound,
 		DeleteFunc: p.gone,
 	})
 	return p, err
+}
+
+// slim drops what nobody here reads and is large: a Deployment says what its
+// ReplicaSets do.
+func slim(object any) (any, error) {
+	if m, err := meta.Accessor(object); err == nil {
+		m.SetManagedFields(nil)
+	}
+	if set, ok := object.(*appsv1.ReplicaSet); ok && metav1.GetControllerOf(set) != nil {
+		set.Spec.Template = v1.PodTemplateSpec{}
+	}
+	return object, nil
 }
 
 // bound looks at pods that get a node, whoever gave it.
