@@ -69,6 +69,9 @@ type Engine struct {
 	measuredAt time.Time
 	measured   map[string]bool // resources whose allocation rate is shown
 
+	// rankBy is the ledger's Order; tests let it fail.
+	rankBy func(role ledger.Role, app int32, allowed []int32, top int, buf []binpack.Ranked) ([]binpack.Ranked, error)
+
 	marks   []bool // [machine] passed the filters
 	passed  []int32
 	ranked  []binpack.Ranked
@@ -110,6 +113,7 @@ func New(opt Options) (*Engine, error) {
 		opt: opt, metrics: metricsOf(opt.Profile), ledger: ledger.New(), limiter: newLimiter(opt.Now),
 		inForce: map[ledger.Role]*policy.Object{},
 	}
+	e.rankBy = e.ledger.Order
 	e.inbox.asked = map[types.UID]bool{}
 	if opt.DecisionLog != "" {
 		log, err := ledger.OpenLog(opt.DecisionLog)
@@ -169,7 +173,7 @@ func (e *Engine) Close() error {
 func (e *Engine) take(ev *ledger.Event) {
 	if err := e.ledger.Apply(ev); err != nil {
 		if e.broken == nil {
-			e.broken = fmt.Errorf("%s %s%s%s: %w", ev.Kind, ev.Node, ev.App, ev.Pod, err)
+			e.broken = fmt.Errorf("%s node=%q app=%q pod=%q: %w", ev.Kind, ev.Node, ev.App, ev.Pod, err)
 		}
 		return
 	}
@@ -436,7 +440,7 @@ func (e *Engine) order(role ledger.Role, app int32, top int, buf []binpack.Ranke
 			ranked, err = buf[:0], panicked{p}
 		}
 	}()
-	return e.ledger.Order(role, app, e.passed, top, buf)
+	return e.rankBy(role, app, e.passed, top, buf)
 }
 
 // fallBack lets Best-Fit decide this once.

@@ -74,15 +74,14 @@ func (e *Engine) Watch(ctx context.Context, config *rest.Config) (hasRules bool,
 	if err != nil {
 		return false, err
 	}
-	return e.watch(ctx, client)
+	return e.watch(ctx, client, dynamicinformer.NewDynamicSharedInformerFactory(client, 0))
 }
 
-func (e *Engine) watch(ctx context.Context, client dynamic.Interface) (hasRules bool, err error) {
+func (e *Engine) watch(ctx context.Context, client dynamic.Interface, factory dynamicinformer.DynamicSharedInformerFactory) (hasRules bool, err error) {
 	w := &watcher{
 		engine: e, client: client, log: klog.FromContext(ctx).WithValues("profile", e.opt.Profile), wake: make(chan struct{}, 1),
 		rules: map[string]*kube.Rule{}, inForce: map[ledger.Role]int64{}, known: map[key]*known{},
 	}
-	factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
 	var synced []cache.InformerSynced
 	for _, of := range []struct {
 		resource schema.GroupVersionResource

@@ -1,0 +1,567 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/cerebro/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+)
+
+// An apiServer keeps policies and rules as the real one does: generations and
+// resource versions rise, and a status patch on an old version is refused.
+type apiServer struct {
+	*testing.T
+	*dynamicfake.FakeDynamicClient
+
+	mu      sync.Mutex
+	version int
+	writes  map[string]int // of statuses, by name
+	refusal error          // what status patches get
+}
+
+func (s *apiServer) refuse(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refusal = err
+}
+
+// written is how often the status of an object was written.
+func (s *apiServer) written(name string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.writes[name]
+}
+
+func newAPIServer(t *testing.T) *apiServer {
+	s := &apiServer{T: t, writes: map[string]int{}}
+	s.FakeDynamicClient = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+		policies: "PlacementPolicyList", rules: "PlacementRuleList",
+	})
+	s.PrependReactor("patch", "*", s.patch)
+	return s
+}
+
+func (s *apiServer) patch(action clienttesting.Action) (bool, runtime.Object, error) {
+	a := action.(clienttesting.PatchAction)
+	require.Equal(s, "status", a.GetSubresource())
+	require.Equal(s, types.MergePatchType, a.GetPatchType())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refusal != nil {
+		return true, nil, s.refusal
+	}
+	var patch struct {
+		Metadata struct{ ResourceVersion string }
+		Status   map[string]any
+	}
+	require.NoError(s, json.Unmarshal(a.GetPatch(), &patch))
+	now, err := s.Tracker().Get(a.GetResource(), "", a.GetName())
+	if err != nil {
+		return true, nil, err
+	}
+	o := now.(*unstructured.Unstructured).DeepCopy()
+	if patch.Metadata.ResourceVersion != o.GetResourceVersion() {
+		return true, nil, apierrors.NewConflict(a.GetResource().GroupResource(), a.GetName(), nil)
+	}
+	status, _ := o.Object["status"].(map[string]any)
+	if status == nil {
+		status = map[string]any{}
+	}
+	for field, value := range patch.Status {
+		if n, ok := value.(float64); ok {
+			value = int64(n)
+		}
+		status[field] = value
+	}
+	o.Object["status"] = status
+	s.writes[a.GetName()]++
+	s.version++
+	o.SetResourceVersion(fmt.Sprint(s.version))
+	return true, o, s.Tracker().Update(a.GetResource(), o, "")
+}
+
+// apply makes an object, or changes its specification.
+func (s *apiServer) apply(resource schema.GroupVersionResource, name string, spec map[string]any) *unstructured.Unstructured {
+	s.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version++
+	now, err := s.Tracker().Get(resource, "", name)
+	o := &unstructured.Unstructured{Object: map[string]any{}}
+	if err == nil {
+		o = now.(*unstructured.Unstructured).DeepCopy()
+	} else {
+		o.SetAPIVersion(v1alpha1.SchemeGroupVersion.String())
+		o.SetKind(map[schema.GroupVersionResource]string{policies: "PlacementPolicy", rules: "PlacementRule"}[resource])
+		o.SetName(name)
+		o.SetUID(types.UID(fmt.Sprint(name, s.version)))
+	}
+	o.Object["spec"] = runtime.DeepCopyJSON(spec)
+	o.SetGeneration(o.GetGeneration() + 1)
+	o.SetResourceVersion(fmt.Sprint(s.version))
+	if err == nil {
+		require.NoError(s, s.Tracker().Update(resource, o, ""))
+	} else {
+		require.NoError(s, s.Tracker().Create(resource, o, ""))
+	}
+	return o
+}
+
+func (s *apiServer) remove(resource schema.GroupVersionResource, name string) {
+	s.Helper()
+	require.NoError(s, s.Tracker().Delete(resource, "", name))
+}
+
+// status is what an object's status says: a condition with its reason, and the
+// other fields.
+func (s *apiServer) status(resource schema.GroupVersionResource, name string) map[string]string {
+	s.Helper()
+	o, err := s.Tracker().Get(resource, "", name)
+	require.NoError(s, err)
+	u := o.(*unstructured.Unstructured)
+	out := map[string]string{}
+	for _, c := range conditionsOf(u) {
+		require.False(s, c.LastTransitionTime.IsZero())
+		out[c.Type] = fmt.Sprintf("%s %s %d", c.Status, c.Reason, c.ObservedGeneration)
+	}
+	status, _ := u.Object["status"].(map[string]any)
+	for field, value := range status {
+		if field != "conditions" && field != "digest" {
+			out[field] = fmt.Sprint(value)
+		}
+	}
+	return out
+}
+
+func (s *apiServer) message(resource schema.GroupVersionResource, name, condition string) string {
+	s.Helper()
+	o, err := s.Tracker().Get(resource, "", name)
+	require.NoError(s, err)
+	c := meta.FindStatusCondition(conditionsOf(o.(*unstructured.Unstructured)), condition)
+	require.NotNil(s, c)
+	return c.Message
+}
+
+func specOf(t *testing.T, o *policy.Object) map[string]any {
+	t.Helper()
+	plain := o.Spec
+	plain.Provenance = nil
+	text, err := json.Marshal(plain)
+	require.NoError(t, err)
+	var spec map[string]any
+	require.NoError(t, json.Unmarshal(text, &spec))
+	spec["featureVersion"] = int64(o.Spec.FeatureVersion)
+	if o.Spec.CanaryPercent != nil {
+		spec["canaryPercent"] = int64(*o.Spec.CanaryPercent)
+	}
+	return spec
+}
+
+func ruleSpec(app string, atMost int64) map[string]any {
+	return map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"app": app}}, "maxPerNode": atMost}
+}
+
+// inBubble gives a lab whose clock is the bubble's, and lets the engine follow an
+// API server.
+func inBubble(t *testing.T, f func(l *lab, s *apiServer, watch func(*lab) bool)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer synctest.Wait()
+		defer cancel()
+		s := newAPIServer(t)
+		l := two(t, func(o *Options) { o.Now = nil })
+		f(l, s, func(l *lab) bool {
+			// Without resync an informer waits on a channel that is not the bubble's.
+			hasRules, err := l.watch(ctx, s, dynamicinformer.NewDynamicSharedInformerFactory(s, time.Hour))
+			require.NoError(t, err)
+			synctest.Wait()
+			return hasRules
+		})
+	})
+}
+
+// settle lets everything that is due be done.
+func settle() {
+	time.Sleep(3 * time.Second)
+	synctest.Wait()
+}
+
+func TestWatchPolicy(t *testing.T) {
+	inBubble(t, func(l *lab, s *apiServer, watch func(*lab) bool) {
+		first := func() string {
+			v := l.rank(pod("new", "web"))
+			return v.decision.Cause + " " + v.Ranked[0].Node
+		}
+		s.apply(policies, "general", specOf(t, spreading()))
+		s.apply(policies, "unused", specOf(t, spreading()))
+		require.True(t, watch(l))
+		require.Equal(t, "policy c", first())
+		require.EqualValues(t, 1, l.gauge(l.metrics.generation.WithLabelValues("primary")))
+		settle()
+		require.Equal(t, map[string]string{"Accepted": "True Valid 1", "Active": "True Live 1", "observedGeneration": "1"}, s.status(policies, "general"))
+		require.Equal(t, "In force in profile TestWatchPolicy as primary.", s.message(policies, "general", "Active"))
+		require.Equal(t, map[string]string{"Accepted": "True Valid 1", "Active": "False NotReferenced 1", "observedGeneration": "1"}, s.status(policies, "unused"))
+		o, err := s.Tracker().Get(policies, "", "general")
+		require.NoError(t, err)
+		require.Equal(t, spreading().Digest(), o.(*unstructured.Unstructured).Object["status"].(map[string]any)["digest"])
+
+		// Swapped while pods come.
+		s.apply(policies, "general", specOf(t, shipped(t, "hand-k0")))
+		synctest.Wait()
+		require.Equal(t, "policy a", first())
+		require.EqualValues(t, 2, l.gauge(l.metrics.generation.WithLabelValues("primary")))
+
+		// Malformed: what is in force stays.
+		for _, wrong := range []struct {
+			spec func(map[string]any)
+			text string
+		}{
+			{func(s map[string]any) { s["features"] = []any{"mean", "luck"} }, `spec.weights has 1 numbers for 2 features`},
+			{func(s map[string]any) { s["features"] = []any{"luck"} }, `spec.features[0] "luck": known are`},
+			{func(s map[string]any) { s["weights"] = []any{"many"} }, "cannot unmarshal !!str `many` into float64"},
+			{func(s map[string]any) { s["knowledge"] = "K2" }, "spec.knowledge K2: a live cluster has no end"},
+			{func(s map[string]any) { s["weights"] = []any{1e9} }, "spec.weights[0] 1e+09"},
+			{func(s map[string]any) { clear(s) }, "spec.featureVersion 0"},
+			{func(s map[string]any) {
+				s["features"], s["weights"] = make([]any, 1e5), make([]any, 1e5)
+				for i := range 100_000 {
+					s["features"].([]any)[i], s["weights"].([]any)[i] = fmt.Sprint("f", i), 1.5
+				}
+			}, `spec.features[0] "f0"`},
+		} {
+			spec := specOf(t, spreading())
+			wrong.spec(spec)
+			generation := s.apply(policies, "general", spec).GetGeneration()
+			settle()
+			require.Equal(t, "policy a", first())
+			require.Equal(t, map[string]string{
+				"Accepted": fmt.Sprintf("False Invalid %d", generation), "Active": fmt.Sprintf("False NotAccepted %d", generation),
+				"observedGeneration": fmt.Sprint(generation),
+			}, s.status(policies, "general"))
+			require.Contains(t, s.message(policies, "general", "Accepted"), wrong.text)
+			require.Equal(t, "Generation 2, the last that was accepted, stays in force.", s.message(policies, "general", "Active"))
+			require.EqualValues(t, generation-2, l.counter(l.metrics.loadErrors.WithLabelValues("placementpolicies")))
+			require.EqualValues(t, 2, l.gauge(l.metrics.generation.WithLabelValues("primary")))
+		}
+
+		// Mended, in another mode.
+		s.apply(policies, "general", specOf(t, spreading(mode("shadow"))))
+		settle()
+		require.False(t, l.rank(pod("new", "web")).Decides)
+		require.Equal(t, "True Shadow 10", s.status(policies, "general")["Active"])
+
+		// Deleted, and made again with the wrong version first.
+		s.remove(policies, "general")
+		synctest.Wait()
+		require.Equal(t, "fallback:no-policy a", first())
+		require.Zero(t, l.gauge(l.metrics.generation.WithLabelValues("primary")))
+		s.apply(policies, "general", map[string]any{})
+		settle()
+		require.Equal(t, "fallback:no-policy a", first())
+		require.Equal(t, "No version was accepted; Best-Fit decides.", s.message(policies, "general", "Active"))
+		s.apply(policies, "general", specOf(t, spreading()))
+		synctest.Wait()
+		require.Equal(t, "policy c", first())
+
+		// The canary is another object.
+		s.apply(policies, "canary", specOf(t, shipped(t, "hand-k0", mode("canary", 100))))
+		settle()
+		require.Equal(t, "policy a", first())
+		require.Equal(t, "True Canary 1", s.status(policies, "canary")["Active"])
+		require.Equal(t, "In force in profile TestWatchPolicy as canary.", s.message(policies, "canary", "Active"))
+		require.EqualValues(t, 1, l.gauge(l.metrics.generation.WithLabelValues("canary")))
+		s.remove(policies, "canary")
+		synctest.Wait()
+		require.Equal(t, "policy c", first())
+		l.verify()
+	})
+}
+
+func TestWatchRules(t *testing.T) {
+	inBubble(t, func(l *lab, s *apiServer, watch func(*lab) bool) {
+		refused := func(app string) bool {
+			l.sync()
+			check := l.Check(pod("new", app))
+			return check != nil && check.Refuses("a") != ""
+		}
+		s.apply(rules, "one", ruleSpec("old", 1))
+		require.True(t, watch(l))
+		require.NoError(t, l.Ready())
+		settle()
+		require.Equal(t, map[string]string{"Accepted": "True Valid 1", "observedGeneration": "1"}, s.status(rules, "one"),
+			"of conflicts a standby knows nothing")
+		require.True(t, refused("old"))
+		require.False(t, refused("web"))
+		settle()
+		require.Equal(t, map[string]string{
+			"Accepted": "True Valid 1", "Conflicting": "False None 1", "conflicts": "0", "observedGeneration": "1",
+		}, s.status(rules, "one"))
+
+		// Conflicts come and go without an event of the rule.
+		foreign := l.stand(pod("old-2", "old"), "a")
+		l.Bound(foreign)
+		settle()
+		require.Equal(t, "True PodsAgainstRule 1", s.status(rules, "one")["Conflicting"])
+		require.Equal(t, "1", s.status(rules, "one")["conflicts"])
+		l.sync()
+		l.leave(foreign)
+		l.sync()
+		settle()
+		require.Equal(t, "0", s.status(rules, "one")["conflicts"])
+
+		// Changed, malformed, mended, deleted.
+		s.apply(rules, "one", ruleSpec("old", 2))
+		synctest.Wait()
+		require.False(t, refused("old"))
+		s.apply(rules, "one", ruleSpec("old", 1))
+		synctest.Wait()
+		for _, spec := range []map[string]any{
+			{"selector": "all"}, {"selector": map[string]any{"matchExpressions": []any{map[string]any{"key": "app", "operator": "Is"}}}}, ruleSpec("old", 0),
+		} {
+			generation := s.apply(rules, "one", spec).GetGeneration()
+			settle()
+			require.True(t, refused("old"), "the last good one is in force")
+			require.Equal(t, fmt.Sprint("False Invalid ", generation), s.status(rules, "one")["Accepted"])
+			require.True(t, strings.HasSuffix(s.message(rules, "one", "Accepted"), "; the last version that was accepted stays in force"))
+		}
+		require.Equal(t, 3, l.counter(l.metrics.loadErrors.WithLabelValues("placementrules")))
+		s.apply(rules, "two", ruleSpec("web", 0))
+		settle()
+		require.Equal(t, "spec.maxPerNode 0: want at least 1", s.message(rules, "two", "Accepted"))
+		require.NotContains(t, s.status(rules, "two"), "Conflicting")
+		s.apply(rules, "two", ruleSpec("old", 1))
+		synctest.Wait()
+		s.remove(rules, "one")
+		synctest.Wait()
+		require.True(t, refused("old"), "by the second one")
+		s.remove(rules, "two")
+		synctest.Wait()
+		require.False(t, refused("old"))
+	})
+}
+
+// The scheduler wakes pods by an informer of its own, which may be ahead of ours.
+func TestRuleChanged(t *testing.T) {
+	inBubble(t, func(l *lab, s *apiServer, watch func(*lab) bool) {
+		refused := func() bool {
+			l.sync()
+			check := l.Check(pod("new", "old"))
+			return check != nil && check.Refuses("a") != ""
+		}
+		l.RuleChanged(nil, nil) // nobody watches
+		was := s.apply(rules, "one", ruleSpec("old", 1))
+		watch(l)
+		require.True(t, refused())
+
+		later := was.DeepCopy()
+		later.SetGeneration(2)
+		later.Object["spec"] = ruleSpec("old", 2)
+		l.RuleChanged(was, later)
+		require.False(t, refused())
+		l.RuleChanged(nil, was) // ours, coming late
+		require.False(t, refused())
+		l.RuleChanged(later, nil)
+		require.False(t, refused())
+		require.Empty(t, l.watcher.Load().rules)
+		l.RuleChanged(later, nil) // ours
+
+		again := was.DeepCopy()
+		again.SetUID("another")
+		l.RuleChanged(nil, again)
+		require.True(t, refused())
+		l.RuleChanged(later, nil) // the deletion of the one before
+		require.True(t, refused())
+		settle()
+	})
+}
+
+// Replicas of the scheduler, of several profiles, that do not agree do not answer
+// each other for ever; nor does a standby undo what the active one says.
+func TestStatusWithSeveralWatchers(t *testing.T) {
+	inBubble(t, func(l *lab, s *apiServer, watch func(*lab) bool) {
+		s.apply(policies, "general", specOf(t, spreading()))
+		s.apply(policies, "other", specOf(t, spreading()))
+		s.apply(rules, "one", ruleSpec("old", 1))
+		watch(l)
+		l.stand(pod("old-2", "old"), "a")
+		l.sync()
+		settle()
+		standby := newLab(t, func(o *Options) { o.Now, o.Profile = nil, t.Name() })
+		watch(standby)
+		other := newLab(t, func(o *Options) { o.Now, o.PolicyName, o.Profile = nil, "other", t.Name()+"/other" })
+		watch(other)
+		both := newLab(t, func(o *Options) { o.Now, o.CanaryName, o.Profile = nil, "other", t.Name()+"/both" })
+		watch(both)
+		settle()
+		require.Equal(t, "1", s.status(rules, "one")["conflicts"])
+		require.Equal(t, "True Live 1", s.status(policies, "other")["Active"])
+		for range 3 {
+			writes := []int{s.written("general"), s.written("other"), s.written("one")}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			require.Equal(t, writes, []int{s.written("general"), s.written("other"), s.written("one")}, "nobody has anything new to say")
+			s.apply(policies, "general", specOf(t, spreading(mode("canary", writes[0]))))
+			s.apply(policies, "other", map[string]any{})
+			s.apply(rules, "one", ruleSpec("old", 1))
+			settle()
+		}
+		require.LessOrEqual(t, s.written("general"), 4*3)
+		require.Equal(t, "True Canary 4", s.status(policies, "general")["Active"])
+		require.Equal(t, "False NotAccepted 4", s.status(policies, "other")["Active"])
+
+		// They see conflicts differently.
+		l.leave(pod("old-2", "old"))
+		l.sync()
+		standby.node("x", 8)
+		standby.stand(pod("old-1", "old"), "x")
+		standby.stand(pod("old-2", "old"), "x")
+		standby.sync() // it believes to lead
+		settle()
+		writes := s.written("one")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Equal(t, writes, s.written("one"))
+	})
+}
+
+// A status that cannot be written does not keep anything from coming into force,
+// and is written when that is possible.
+func TestStatusCannotBeWritten(t *testing.T) {
+	inBubble(t, func(l *lab, s *apiServer, watch func(*lab) bool) {
+		s.refuse(apierrors.NewServiceUnavailable("away"))
+		s.apply(policies, "general", specOf(t, spreading()))
+		watch(l)
+		settle()
+		require.Equal(t, "c", l.rank(pod("new", "web")).Ranked[0].Node)
+		require.Empty(t, s.status(policies, "general"))
+		s.refuse(nil)
+		settle()
+		require.Equal(t, "True Live 1", s.status(policies, "general")["Active"])
+
+		s.refuse(apierrors.NewForbidden(policies.GroupResource(), "general", nil))
+		s.apply(policies, "general", specOf(t, shipped(t, "hand-k0")))
+		before := len(s.Actions())
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Len(t, s.Actions(), before+1, "it is asked for once")
+		require.Equal(t, "a", l.rank(pod("new", "web")).Ranked[0].Node)
+	})
+}
+
+// A cluster without the objects, or one that does not let us read them.
+func TestNotServed(t *testing.T) {
+	for _, refusal := range []error{
+		apierrors.NewNotFound(rules.GroupResource(), ""), apierrors.NewForbidden(rules.GroupResource(), "", nil), apierrors.NewUnauthorized("who?"),
+	} {
+		inBubble(t, func(l *lab, s *apiServer, watch func(*lab) bool) {
+			s.PrependReactor("list", "placementrules", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, refusal })
+			s.apply(policies, "general", specOf(t, spreading()))
+			before := l.counter(l.metrics.loadErrors.WithLabelValues("placementrules"))
+			require.False(t, watch(l))
+			require.Equal(t, before+1, l.counter(l.metrics.loadErrors.WithLabelValues("placementrules")))
+			require.NoError(t, l.Ready(), "there are no rules to keep")
+			require.Equal(t, "c", l.rank(pod("new", "web")).Ranked[0].Node, "policies are in force")
+		})
+	}
+}
+
+// Rules that there are and that cannot be read yet: nothing is decided before.
+func TestRulesThatCannotBeReadYet(t *testing.T) {
+	handlers := utilruntime.ErrorHandlers // one of them sleeps, by the real clock
+	utilruntime.ErrorHandlers = nil
+	t.Cleanup(func() { utilruntime.ErrorHandlers = handlers })
+	inBubble(t, func(l *lab, s *apiServer, watch func(*lab) bool) {
+		var away atomic.Bool
+		away.Store(true)
+		s.PrependReactor("list", "placementrules", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return away.Load(), nil, apierrors.NewServiceUnavailable("away")
+		})
+		s.apply(rules, "one", ruleSpec("old", 1))
+		begin := time.Now()
+		require.True(t, watch(l))
+		require.InDelta(t, syncPatience.Seconds(), time.Since(begin).Seconds(), 1)
+		require.EqualError(t, l.Ready(), "placement rules are not read yet")
+		away.Store(false)
+		time.Sleep(time.Minute) // the informer tries again by and by
+		synctest.Wait()
+		require.NoError(t, l.Ready())
+		l.sync()
+		require.NotEmpty(t, l.Check(pod("new", "old")).Refuses("a"))
+	})
+}
+
+// The forecast is what workloads declare, every few seconds; and it ages when
+// nobody follows any more.
+func TestFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer synctest.Wait()
+		defer cancel()
+		l := two(t, func(o *Options) { o.Now = nil })
+		l.SetPolicy(ledger.Primary, shipped(t, "hand-k1"))
+		web := &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
+			Spec:       appsv1.DeploymentSpec{Replicas: new(int32(7))},
+		}
+		web.Spec.Template.Labels, web.Spec.Template.Spec = map[string]string{"app": "web"}, pod("x", "web").Spec
+		client := fake.NewClientset(web)
+		factory := informers.NewSharedInformerFactory(client, time.Hour)
+		l.Follow(ctx, factory)
+		l.place(pod("early", "web"))
+		require.Equal(t, 1, l.fallbacks("stale-forecast"), "nothing is known yet")
+		factory.Start(ctx.Done())
+		factory.WaitForCacheSync(ctx.Done())
+		time.Sleep(time.Second)
+		synctest.Wait()
+
+		expected := func() float64 {
+			list := l.logged(ledger.KindForecast)
+			require.NotEmpty(t, list)
+			return list[len(list)-1].Expected["default/web@cpu=1,memory=1Gi"]
+		}
+		l.place(pod("web-1", "web"))
+		require.EqualValues(t, 7, expected())
+		web = web.DeepCopy()
+		web.Spec.Replicas = new(int32(9))
+		_, err := client.AppsV1().Deployments("default").Update(ctx, web, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		time.Sleep(followEvery + time.Second)
+		synctest.Wait()
+		l.place(pod("web-2", "web"))
+		require.EqualValues(t, 9, expected())
+		require.Equal(t, 1, l.fallbacks("stale-forecast"))
+
+		cancel()
+		synctest.Wait()
+		time.Sleep(l.opt.ForecastAge + followEvery)
+		l.place(pod("web-3", "web"))
+		require.Equal(t, 2, l.fallbacks("stale-forecast"))
+		l.verify()
+	})
+}
