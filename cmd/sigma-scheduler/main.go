@@ -21,8 +21,11 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/sigma"
 )
 
-func main() {
-	os.Exit(cli.Run(app.NewSchedulerCommand(
+func main() { os.Exit(cli.Run(app.NewSchedulerCommand(plugins()...))) }
+
+// plugins are those that a profile may name beside upstream's.
+func plugins() []app.Option {
+	return []app.Option{
 		app.WithPlugin(sigma.Name, sigma.New),
 		app.WithPlugin(coscheduling.Name, coscheduling.New),
 		app.WithPlugin(capacityscheduling.Name, capacityscheduling.New),
@@ -30,5 +33,5 @@ func main() {
 		app.WithPlugin(targetloadpacking.Name, targetloadpacking.New),
 		app.WithPlugin(loadvariationriskbalancing.Name, loadvariationriskbalancing.New),
 		app.WithPlugin(lowriskovercommitment.Name, lowriskovercommitment.New),
-	)))
+	}
 }

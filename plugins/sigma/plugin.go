@@ -82,8 +82,8 @@ func New(ctx context.Context, args runtime.Object, h framework.Handle) (framewor
 		Fleet: a.Fleet, DecisionLog: a.DecisionLog, Deadline: a.Deadline.Duration, ForecastAge: a.ForecastMaxAge.Duration,
 		Top: int(framework.MaxNodeScore), Recorder: h.EventRecorder(),
 	})
-	if err != nil {
-		return nil, err
+	if err != nil { // it begins with the argument's name
+		return nil, fmt.Errorf("%s.%w", argsPath, err)
 	}
 	p := &Plugin{engine: e, handle: h, mapping: a.Mapping, again: map[string]bool{}}
 	context.AfterFunc(ctx, func() {
