@@ -23,6 +23,7 @@ type Cluster struct {
 
 	rules     []*Rule
 	groups    map[string]*group
+	order     []*group // in which they came
 	apps      map[string]*App
 	selectors map[string]*Selector
 	nodes     map[string]*node
@@ -109,10 +110,11 @@ func (c *Cluster) group(p *v1.Pod) *group {
 		g = &group{name: name, pod: p, terms: newTerms(p), on: map[*node]int32{}}
 		g.constrain(c.rules)
 		var list []ledger.Rule
-		for _, other := range slices.Sorted(maps.Keys(c.groups)) {
-			list = pairUp(c.rules, g, c.groups[other], list)
+		for _, other := range c.order {
+			list = pairUp(c.rules, g, other, list)
 		}
 		c.groups[name] = g
+		c.order = append(c.order, g)
 		if len(list) > 0 {
 			c.emit(&ledger.Event{Kind: ledger.KindRule, Rules: list})
 		}
@@ -161,9 +163,7 @@ func (c *Cluster) SetRules(rules []*Rule) {
 // refresh finds all constraints anew.
 func (c *Cluster) refresh() {
 	var list []ledger.Rule
-	names := slices.Sorted(maps.Keys(c.groups))
-	for i, name := range names {
-		g := c.groups[name]
+	for i, g := range c.order {
 		limit, spread := g.limit, g.spread
 		g.pairs = nil
 		g.constrain(c.rules)
@@ -172,8 +172,8 @@ func (c *Cluster) refresh() {
 				c.emitApp(a)
 			}
 		}
-		for _, other := range names[:i] {
-			list = pairUp(c.rules, g, c.groups[other], list)
+		for _, other := range c.order[:i] {
+			list = pairUp(c.rules, g, other, list)
 		}
 	}
 	c.emit(&ledger.Event{Kind: ledger.KindRule, Rules: list, Reset: true})

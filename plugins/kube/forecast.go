@@ -210,6 +210,7 @@ func (c *Cluster) sweep(expected map[string]float64, since time.Duration) {
 		c.emitNode(c.nodes[name])
 	}
 	maps.DeleteFunc(c.groups, func(_ string, g *group) bool { return len(g.apps) == 0 })
+	c.order = slices.DeleteFunc(c.order, func(g *group) bool { return len(g.apps) == 0 })
 	c.refresh()
 }
 

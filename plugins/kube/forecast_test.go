@@ -205,7 +205,7 @@ func TestIdleAppsAreForgotten(t *testing.T) {
 	stays := podOf("stays", requests("cpu", "1"))
 	var brief []*v1.Pod
 	for i := range 200 {
-		brief = append(brief, podOf(fmt.Sprint("brief-", i), requests("cpu", "1"), func(p *v1.Pod) {
+		brief = append(brief, podOf(fmt.Sprintf("%dbrief", i), requests("cpu", "1"), func(p *v1.Pod) {
 			p.Spec.NodeSelector = map[string]string{"n": fmt.Sprint(i % 50)}
 		}))
 	}

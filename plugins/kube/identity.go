@@ -10,7 +10,7 @@ import (
 
 // Group names the app that a pod belongs to, whatever its size: namespace/value
 // of the label appLabel, if the pod has it, else namespace/kind/name of its top
-// controller, else of the pod itself.
+// controller, else of the pod itself without what makes its name unique.
 //
 // The controller above a ReplicaSet or a Job is read from the name that its
 // controller gave it, not looked up: the pod alone decides, at any time.
@@ -18,14 +18,28 @@ func Group(pod *v1.Pod, appLabel string) string {
 	if value := pod.Labels[appLabel]; appLabel != "" && value != "" {
 		return pod.Namespace + "/" + value
 	}
-	kind, name := "Pod", pod.Name
-	if prefix := strings.TrimSuffix(pod.GenerateName, "-"); prefix != "" {
-		name = prefix
-	}
+	kind, name := "Pod", family(pod)
 	if owner := metav1.GetControllerOf(pod); owner != nil {
 		kind, name = top(owner, pod)
 	}
 	return pod.Namespace + "/" + kind + "/" + name
+}
+
+// family is the name of a pod without a controller and without what makes it
+// unique: work of work-7 and work-x2k9p, and of what is generated from "work-".
+// Programs that make such pods make many of a kind.
+func family(pod *v1.Pod) string {
+	if prefix := strings.TrimSuffix(pod.GenerateName, "-"); prefix != "" {
+		return prefix
+	}
+	name := pod.Name
+	for {
+		i := strings.LastIndexByte(name, '-')
+		if i <= 0 || !strings.ContainsAny(name[i:], "0123456789") {
+			return name
+		}
+		name = name[:i]
+	}
 }
 
 // scheduledJob is a Job of a CronJob: its name ends in the minute since 1970.

@@ -58,6 +58,9 @@ func TestGroup(t *testing.T) {
 		{"Job with a number", "", podOf("load-7-x", ownedBy("Job", "load-7")), "default/Job/load-7"},
 		{"a controller that nobody knows", "", podOf("gang-x", ownedBy("PodGroup", "gang")), "default/PodGroup/gang"},
 		{"bare", "", podOf("single"), "default/Pod/single"},
+		{"bare, one of many", "", podOf("work-7"), "default/Pod/work"},
+		{"bare, one of many, generated elsewhere", "", podOf("dag-load-table-0f3a91bc-x2k9p"), "default/Pod/dag-load-table"},
+		{"bare, a number is all there is", "", podOf("7"), "default/Pod/7"},
 		{"bare with generateName", "", podOf("work-abc", generated("work-")), "default/Pod/work"},
 		{"an owner that does not control", "", podOf("single", func(p *v1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{Kind: "Deployment", Name: "web"}}

@@ -177,6 +177,9 @@ func between(rules []*Rule, a, b *group) []pair {
 
 // pairUp adds the rules between two groups to both, and to list.
 func pairUp(rules []*Rule, a, b *group, list []ledger.Rule) []ledger.Rule {
+	if len(rules)+len(a.terms)+len(b.terms) == 0 { // there may be many groups
+		return list
+	}
 	for _, p := range append(between(rules, a, b), between(rules, b, a)...) {
 		a.pairs, b.pairs = append(a.pairs, p), append(b.pairs, p)
 		list = append(list, ledger.Rule{App: p.a.name, Other: p.b.name, Max: p.max})

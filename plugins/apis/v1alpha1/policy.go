@@ -103,7 +103,7 @@ type PlacementPolicySpec struct {
 	// +kubebuilder:validation:XValidation:fieldPath=".reserve",rule="!('reserve' in self) || self.reserve >= 0.0 && self.reserve <= 100.0",message="want 0 to 100"
 	Parameters map[string]float64 `json:"parameters,omitempty"`
 
-	// shadow: computed and compared, Best-Fit decides. canary: decides for a
+	// shadow: computed and compared, of no influence. canary: decides for a
 	// share of the workloads. live: decides.
 	// +optional
 	// +default="live"
