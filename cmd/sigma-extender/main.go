@@ -46,7 +46,7 @@ func main() {
 	_ = flag.Set("logtostderr", "true")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := command().ExecuteContext(ctx); err != nil {
+	if err := command(&options{}).ExecuteContext(ctx); err != nil {
 		glog.Errorf("sigma-extender: %v", err)
 		glog.Flush()
 		os.Exit(1)
@@ -54,15 +54,14 @@ func main() {
 	glog.Flush()
 }
 
-func command() *cobra.Command {
-	var o options
+func command(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "sigma-extender",
 		Short:         "Answers kube-scheduler's extender calls by a placement policy",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), &o) },
+		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the pod's service account")
