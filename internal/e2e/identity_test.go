@@ -254,7 +254,6 @@ func verify(t *testing.T, driver, log string, pods int) (text []byte) {
 	if driver == "plugin" { // an extender does not hear of failed bindings and counts the pods there for a while
 		require.Zero(t, v.Refused)
 	}
-
 	return text
 }
 
