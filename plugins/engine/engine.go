@@ -72,6 +72,7 @@ type Engine struct {
 	// rankBy is the ledger's Order; tests let it fail.
 	rankBy func(role ledger.Role, app int32, allowed []int32, top int, buf []binpack.Ranked) ([]binpack.Ranked, error)
 
+	places  places
 	marks   []bool // [machine] passed the filters
 	passed  []int32
 	ranked  []binpack.Ranked
@@ -324,18 +325,30 @@ type Verdict struct {
 // A Ranked node is one of an order of preference.
 type Ranked struct {
 	Node  string
+	Place int32 // in the list that RankAmong was given
 	Score float64
 }
 
 // Rank says which of the nodes that passed the filters the policy in force takes
 // for a pod. It does not fail: when the policy cannot say, Best-Fit does.
 func (e *Engine) Rank(ctx context.Context, pod *v1.Pod, nodes []string) *Verdict {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.rank(ctx, pod, nodes)
+	passed := make([]bool, len(nodes))
+	for i := range passed {
+		passed[i] = true
+	}
+	return e.RankAmong(ctx, pod, nodes, passed)
 }
 
-func (e *Engine) rank(ctx context.Context, pod *v1.Pod, nodes []string) *Verdict {
+// RankAmong is Rank for who keeps a list of nodes over many cycles and marks those
+// that passed. The list is known again by where it is in memory, and must not
+// change.
+func (e *Engine) RankAmong(ctx context.Context, pod *v1.Pod, nodes []string, passed []bool) *Verdict {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.rank(ctx, pod, nodes, passed)
+}
+
+func (e *Engine) rank(ctx context.Context, pod *v1.Pod, nodes []string, passed []bool) *Verdict {
 	begin := e.opt.Now()
 	if !kube.Moves(pod) { // it goes where it has to
 		return &Verdict{decision: ledger.Decision{Cause: ledger.CauseNeutral}}
@@ -351,7 +364,7 @@ func (e *Engine) rank(ctx context.Context, pod *v1.Pod, nodes []string) *Verdict
 	if role == "" {
 		return v
 	}
-	e.mark(nodes)
+	e.mark(nodes, passed)
 	if len(e.passed) == 0 || app < 0 { // only cordoned nodes, or an app that could not be booked
 		return v
 	}
@@ -413,19 +426,48 @@ func (e *Engine) tellDisagreement(pod *v1.Pod, machine int32) {
 	}
 }
 
+// places say where the nodes of a list are in the columns.
+type places struct {
+	nodes   []string
+	state   *binpack.State // the columns
+	machine []int32        // [place], -1 = none
+	place   []int32        // [machine], -1 = none
+}
+
+// find brings the places up to date for a list.
+func (p *places) find(nodes []string, l *ledger.Ledger) {
+	state := l.Columns()
+	if p.state == state && len(p.nodes) == len(nodes) && (len(nodes) == 0 || &p.nodes[0] == &nodes[0]) {
+		return
+	}
+	p.nodes, p.state = nodes, state
+	p.machine = slices.Grow(p.machine[:0], len(nodes))[:len(nodes)]
+	p.place = slices.Grow(p.place[:0], state.Size())[:state.Size()]
+	for m := range p.place {
+		p.place[m] = -1
+	}
+	for i, name := range nodes {
+		p.machine[i] = l.MachineIndex(name)
+		if m := p.machine[i]; m >= 0 {
+			p.place[m] = int32(i)
+		}
+	}
+}
+
 // mark lists the machines of nodes that passed the filters, ascending.
-func (e *Engine) mark(nodes []string) {
+func (e *Engine) mark(nodes []string, passed []bool) {
+	e.places.find(nodes, e.ledger)
 	size := e.ledger.Columns().Size()
 	e.marks = slices.Grow(e.marks[:0], size)[:size]
 	clear(e.marks)
-	for _, name := range nodes {
-		if m := e.ledger.MachineIndex(name); m >= 0 {
+	for i, ok := range passed {
+		if m := e.places.machine[i]; ok && m >= 0 {
 			e.marks[m] = true
 		}
 	}
 	e.passed = e.passed[:0]
-	for m, passed := range e.marks {
-		if passed {
+	for m, ok := range e.marks {
+		if ok {
 			e.passed = append(e.passed, int32(m))
 		}
 	}
@@ -464,7 +506,7 @@ func (e *Engine) fill(v *Verdict, pod *v1.Pod, role ledger.Role) {
 	}
 	v.Ranked = make([]Ranked, len(e.ranked))
 	for i, r := range e.ranked {
-		v.Ranked[i] = Ranked{e.ledger.NodeName(r.Machine), r.Score}
+		v.Ranked[i] = Ranked{e.ledger.NodeName(r.Machine), e.places.place[r.Machine], r.Score}
 	}
 	v.choice = v.Ranked[0].Node
 	v.decision.Score = v.Ranked[0].Score

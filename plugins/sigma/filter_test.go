@@ -405,7 +405,15 @@ func TestQueueingHints(t *testing.T) {
 	require.Len(t, events, 3)
 	gvr, _ := schema.ParseResourceArg(string(events[2].Event.Resource))
 	require.Equal(t, v1alpha1.SchemeGroupVersion.WithResource("placementrules"), *gvr)
-	hint, err := events[2].QueueingHintFn(klog.Background(), pod("new", "web").Obj(), nil, &unstructured.Unstructured{})
-	require.NoError(t, err)
-	require.Equal(t, fwk.Queue, hint)
+	old := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "few", "uid": "x", "generation": int64(1)}}}
+	now := old.DeepCopy()
+	now.SetGeneration(2)
+	for _, tt := range []struct {
+		before, after any
+		want          fwk.QueueingHint
+	}{{nil, old, fwk.Queue}, {old, now, fwk.Queue}, {old, nil, fwk.Queue}, {old, old.DeepCopy(), fwk.QueueSkip}} {
+		hint, err := events[2].QueueingHintFn(klog.Background(), pod("new", "web").Obj(), tt.before, tt.after)
+		require.NoError(t, err)
+		require.Equal(t, tt.want, hint)
+	}
 }

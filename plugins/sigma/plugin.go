@@ -36,19 +36,20 @@ type Plugin struct {
 	mapping string
 	rules   bool // the cluster has PlacementRules: they wake pods
 
-	// What the engine was told of last, and in which cycle. The snapshot's list has
+	// What the engine was told of last. The snapshot's list has the same nodes in
 	// the same order until nodes come or go.
-	nodes   []seen
-	changed []int // places in the list
-	cycle   fwk.CycleState
+	list        []fwk.NodeInfo
+	names       []string
+	generations []int64
+	at          map[*framework.NodeInfo]int32 // place in the list
+	changed     []int
+	passed      []bool
+
+	cycle   fwk.CycleState // in which that was
+	current *verdictState  // of that cycle, nil = not yet
 
 	mu    sync.Mutex
 	again map[string]bool // nodes to be looked at although nothing changed there
-}
-
-type seen struct {
-	name       string
-	generation int64
 }
 
 // argsPath is where the arguments stand in a scheduler's configuration.
@@ -159,11 +160,11 @@ func (p *Plugin) sync(state fwk.CycleState) error {
 			p.compare(list)
 		}
 		for _, i := range p.changed {
-			p.nodes[i].generation = list[i].GetGeneration()
+			p.generations[i] = list[i].GetGeneration()
 			set(nodeOf(list[i]))
 		}
 	})
-	p.cycle = state
+	p.cycle, p.current = state, nil
 	return nil
 }
 
@@ -171,14 +172,17 @@ func (p *Plugin) sync(state fwk.CycleState) error {
 // same nodes in the same order as the last one.
 func (p *Plugin) compare(list []fwk.NodeInfo) bool {
 	p.changed = p.changed[:0]
-	if len(list) != len(p.nodes) {
+	if len(list) != len(p.list) {
 		return false
 	}
 	for i, info := range list {
-		if p.nodes[i].generation == info.GetGeneration() { // no two nodes ever have the same
+		if info != p.list[i] {
+			return false
+		}
+		if info.GetGeneration() == p.generations[i] { // no two nodes ever have the same
 			continue
 		}
-		if p.nodes[i].name != info.Node().Name {
+		if info.Node().Name != p.names[i] {
 			return false
 		}
 		p.changed = append(p.changed, i)
@@ -188,22 +192,30 @@ func (p *Plugin) compare(list []fwk.NodeInfo) bool {
 
 // recount matches what the engine was told of with another list of nodes.
 func (p *Plugin) recount(list []fwk.NodeInfo, all bool, gone func(string)) {
-	before := make(map[string]int64, len(p.nodes))
-	for _, n := range p.nodes {
-		before[n.name] = n.generation
+	before := make(map[string]int64, len(p.names))
+	for i, name := range p.names {
+		before[name] = p.generations[i]
 	}
-	p.nodes = make([]seen, len(list))
+	p.list, p.names, p.generations = slices.Clone(list), make([]string, len(list)), make([]int64, len(list))
+	p.at, p.passed = make(map[*framework.NodeInfo]int32, len(list)), make([]bool, len(list))
 	for i, info := range list {
-		n := seen{info.Node().Name, never}
-		if generation, ok := before[n.name]; ok && !all {
-			n.generation = generation
+		name := info.Node().Name
+		p.names[i], p.generations[i] = name, never
+		if generation, ok := before[name]; ok && !all {
+			p.generations[i] = generation
 		}
-		delete(before, n.name)
-		p.nodes[i] = n
+		delete(before, name)
+		p.at[concrete(info)] = int32(i)
 	}
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		gone(name)
 	}
+}
+
+// concrete is the node of a snapshot as a key that is quickly found.
+func concrete(info fwk.NodeInfo) *framework.NodeInfo {
+	n, _ := info.(*framework.NodeInfo)
+	return n
 }
 
 // never is a generation that no node has.
@@ -215,16 +227,15 @@ const never = -1
 func (p *Plugin) lookAgain() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i := range p.nodes {
-		if len(p.again) == 0 {
-			return
-		}
-		if p.again[p.nodes[i].name] {
-			p.nodes[i].generation = never
-			delete(p.again, p.nodes[i].name)
+	if len(p.again) == 0 {
+		return
+	}
+	for i, name := range p.names {
+		if p.again[name] {
+			p.generations[i] = never
 		}
 	}
-	clear(p.again) // of nodes that went
+	clear(p.again)
 }
 
 func nodeOf(info fwk.NodeInfo) engine.Node {
@@ -240,7 +251,7 @@ const stateKey = fwk.StateKey(Name)
 // verdictState carries a cycle's verdict from PreScore to Score and Reserve.
 type verdictState struct {
 	verdict *engine.Verdict
-	scores  map[string]int64
+	scores  map[*framework.NodeInfo]int64 // of the nodes that are not at 0
 }
 
 // Clone implements [fwk.StateData]. The state does not change once it is written.
@@ -251,55 +262,75 @@ func (p *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	if err := p.sync(state); err != nil {
 		return fwk.AsStatus(err)
 	}
-	names := make([]string, len(nodes))
-	for i, n := range nodes {
-		names[i] = n.Node().Name
-	}
-	v := p.engine.Rank(ctx, pod, names)
+	v := p.engine.RankAmong(ctx, pod, p.names, p.mark(nodes))
 	s := &verdictState{verdict: v}
 	state.Write(stateKey, s)
 	if !v.Decides || len(v.Ranked) == 0 {
 		return fwk.NewStatus(fwk.Skip) // the other scores decide
 	}
+	points := byRank
 	if p.mapping == config.MappingLinear {
-		s.scores = linear(v.Ranked)
-	} else {
-		s.scores = byRank(v.Ranked)
+		points = linear
 	}
+	s.scores = make(map[*framework.NodeInfo]int64, len(v.Ranked))
+	for i, score := range points(v.Ranked) {
+		s.scores[concrete(p.list[v.Ranked[i].Place])] = score
+	}
+	p.current = s
 	return nil
+}
+
+// mark marks the nodes that passed the filters in the list of all.
+func (p *Plugin) mark(nodes []fwk.NodeInfo) []bool {
+	all := len(nodes) == len(p.list)
+	for i := range p.passed {
+		p.passed[i] = all
+	}
+	if all {
+		return p.passed
+	}
+	for _, n := range nodes {
+		if i, ok := p.at[concrete(n)]; ok {
+			p.passed[i] = true
+		}
+	}
+	return p.passed
 }
 
 // byRank gives the best node 100, the next 99 and so on: a tie, which the
 // scheduler would break at random, there is none among them.
-func byRank(ranked []engine.Ranked) map[string]int64 {
-	scores := make(map[string]int64, len(ranked))
-	for i, r := range ranked {
-		scores[r.Node] = framework.MaxNodeScore - int64(i)
+func byRank(ranked []engine.Ranked) []int64 {
+	scores := make([]int64, len(ranked))
+	for i := range ranked {
+		scores[i] = framework.MaxNodeScore - int64(i)
 	}
 	return scores
 }
 
 // linear spreads the scores over 0 to 100: advice that other scores can outweigh.
-func linear(ranked []engine.Ranked) map[string]int64 {
+func linear(ranked []engine.Ranked) []int64 {
 	most, least := ranked[0].Score, ranked[len(ranked)-1].Score
-	scores := make(map[string]int64, len(ranked))
-	for _, r := range ranked {
-		score := framework.MaxNodeScore
+	scores := make([]int64, len(ranked))
+	for i, r := range ranked {
+		scores[i] = framework.MaxNodeScore
 		if width := most/2 - least/2; width > 0 { // halves: the difference may be too large
-			score = int64(float64(framework.MaxNodeScore)*((r.Score/2-least/2)/width) + .5)
+			scores[i] = int64(float64(framework.MaxNodeScore)*((r.Score/2-least/2)/width) + .5)
 		}
-		scores[r.Node] = score
 	}
 	return scores
 }
 
 // Score implements [framework.ScorePlugin].
 func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
-	data, err := state.Read(stateKey)
-	if err != nil {
-		return 0, nil // an error would reject the pod
+	s := p.current
+	if s == nil || p.cycle != state { // the quick way is for the scheduler, with one cycle at a time
+		data, err := state.Read(stateKey)
+		if err != nil {
+			return 0, nil // an error would reject the pod
+		}
+		s = data.(*verdictState)
 	}
-	return data.(*verdictState).scores[info.Node().Name], nil
+	return s.scores[concrete(info)], nil
 }
 
 // ScoreExtensions implements [framework.ScorePlugin]: there is nothing to normalise.

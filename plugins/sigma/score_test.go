@@ -113,11 +113,10 @@ func TestLinear(t *testing.T) {
 	for _, tt := range tests {
 		var ranked []engine.Ranked
 		for i, score := range tt.scores {
-			ranked = append(ranked, engine.Ranked{Node: fmt.Sprint(i), Score: score})
+			ranked = append(ranked, engine.Ranked{Place: int32(i), Score: score})
 		}
 		got := linear(ranked)
-		for i := range tt.scores {
-			score := got[fmt.Sprint(i)]
+		for i, score := range got {
 			require.GreaterOrEqual(t, score, framework.MinNodeScore, tt.scores)
 			require.LessOrEqual(t, score, framework.MaxNodeScore, tt.scores)
 			if tt.want != nil {
