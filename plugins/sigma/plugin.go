@@ -42,8 +42,12 @@ type Plugin struct {
 	names       []string
 	generations []int64
 	at          map[*framework.NodeInfo]int32 // place in the list
+	named       map[string]int32              // the same by name; nil until it is needed
 	changed     []int
-	passed      []bool
+
+	// Of this cycle: which places passed the filters, and as what.
+	passed []bool
+	given  []*framework.NodeInfo
 
 	cycle   fwk.CycleState // in which that was
 	current *verdictState  // of that cycle, nil = not yet
@@ -197,7 +201,8 @@ func (p *Plugin) recount(list []fwk.NodeInfo, all bool, gone func(string)) {
 		before[name] = p.generations[i]
 	}
 	p.list, p.names, p.generations = slices.Clone(list), make([]string, len(list)), make([]int64, len(list))
-	p.at, p.passed = make(map[*framework.NodeInfo]int32, len(list)), make([]bool, len(list))
+	p.at, p.named = make(map[*framework.NodeInfo]int32, len(list)), nil
+	p.passed, p.given = make([]bool, len(list)), make([]*framework.NodeInfo, len(list))
 	for i, info := range list {
 		name := info.Node().Name
 		p.names[i], p.generations[i] = name, never
@@ -262,7 +267,8 @@ func (p *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	if err := p.sync(state); err != nil {
 		return fwk.AsStatus(err)
 	}
-	v := p.engine.RankAmong(ctx, pod, p.names, p.mark(nodes))
+	p.mark(nodes)
+	v := p.engine.RankAmong(ctx, pod, p.names, p.passed)
 	s := &verdictState{verdict: v}
 	state.Write(stateKey, s)
 	if !v.Decides || len(v.Ranked) == 0 {
@@ -274,27 +280,37 @@ func (p *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	}
 	s.scores = make(map[*framework.NodeInfo]int64, len(v.Ranked))
 	for i, score := range points(v.Ranked) {
-		s.scores[concrete(p.list[v.Ranked[i].Place])] = score
+		s.scores[p.given[v.Ranked[i].Place]] = score
 	}
 	p.current = s
 	return nil
 }
 
 // mark marks the nodes that passed the filters in the list of all.
-func (p *Plugin) mark(nodes []fwk.NodeInfo) []bool {
-	all := len(nodes) == len(p.list)
-	for i := range p.passed {
-		p.passed[i] = all
-	}
-	if all {
-		return p.passed
-	}
-	for _, n := range nodes {
-		if i, ok := p.at[concrete(n)]; ok {
-			p.passed[i] = true
+func (p *Plugin) mark(nodes []fwk.NodeInfo) {
+	clear(p.passed)
+	for _, info := range nodes {
+		n := concrete(info)
+		i, ok := p.at[n]
+		if !ok { // an extender that is sent whole nodes sends others back
+			i, ok = p.place(info.Node().Name)
+		}
+		if ok {
+			p.passed[i], p.given[i] = true, n
 		}
 	}
-	return p.passed
+}
+
+// place is the place of a node in the list.
+func (p *Plugin) place(name string) (int32, bool) {
+	if p.named == nil {
+		p.named = make(map[string]int32, len(p.names))
+		for i, known := range p.names {
+			p.named[known] = int32(i)
+		}
+	}
+	i, ok := p.named[name]
+	return i, ok
 }
 
 // byRank gives the best node 100, the next 99 and so on: a tie, which the

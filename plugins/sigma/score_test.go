@@ -126,6 +126,31 @@ func TestLinear(t *testing.T) {
 	}
 }
 
+// An extender that is sent whole nodes makes the scheduler go on with others of the
+// same names.
+func TestNodesThatAnExtenderSentBack(t *testing.T) {
+	s := newStage(t, nil)
+	s.town(4, 12, 20)
+	s.decideBy(shipped(t, "hand-k0"))
+	p := pod("new", "app1").Obj()
+	want := s.scores(p)
+	for _, keep := range []int{12, 5} {
+		c := s.filter(p)
+		c.feasible = c.feasible[:keep]
+		for i := range c.feasible {
+			n := framework.NewNodeInfo()
+			n.SetNode(c.feasible[i].Node())
+			c.feasible[i] = n
+		}
+		s.score(c, p)
+		require.Len(t, c.scores, keep)
+		require.EqualValues(t, 100, c.scores[c.best()])
+		if keep == 12 {
+			require.Equal(t, want, c.scores)
+		}
+	}
+}
+
 // Sigma alone: the node with the highest score is the policy's first, as computed
 // from the decision log.
 func TestSoleScorer(t *testing.T) {
