@@ -1,0 +1,273 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sigma-scheduler/sigma/internal/e2e"
+)
+
+// An apiProxy stands between a scheduler and the API server. It counts the
+// bindings that the API server took, and holds up what passes as a test wants.
+type apiProxy struct {
+	Kubeconfig string // that leads through it, of user system:kube-scheduler
+
+	mu      sync.Mutex
+	bound   map[string]int // by namespace/name
+	held    int            // bindings that wait
+	inside  int            // bindings that the API server has
+	late    int            // of those, that lost their caller
+	open    chan struct{}  // closed = bindings pass
+	lag     func(path string, stream int) time.Duration
+	refuse  func(*http.Request) bool
+	lose    time.Duration  // after which the answer to a binding that was taken is lost; 0 = not
+	watches map[string]int // streams so far, by path
+}
+
+var bindingPath = regexp.MustCompile(`^/api/v1/namespaces/([^/]+)/pods/([^/]+)/binding$`)
+
+func startProxy(t *testing.T, c *e2e.Cluster) *apiProxy {
+	t.Helper()
+	target, err := url.Parse(c.Config.Host)
+	require.NoError(t, err)
+	tls, err := rest.TLSConfigFor(c.Config)
+	require.NoError(t, err)
+	p := &apiProxy{bound: map[string]int{}, open: make(chan struct{}), watches: map[string]int{}}
+	close(p.open)
+	quiet := log.New(io.Discard, "", 0)
+	forward := &httputil.ReverseProxy{
+		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport:      &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true},
+		FlushInterval:  -1,
+		ModifyResponse: p.answered,
+		ErrorLog:       quiet,
+		// The caller is to see what it would without a proxy: the connection ends.
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		refused := p.refuse != nil && p.refuse(r)
+		p.mu.Unlock()
+		if refused {
+			http.Error(w, "refused by the test", http.StatusServiceUnavailable)
+			return
+		}
+		if bindingPath.MatchString(r.URL.Path) {
+			if r = p.wait(r); r == nil {
+				return
+			}
+			defer p.done()
+		}
+		forward.ServeHTTP(w, r)
+	}))
+	server.Config.ErrorLog = quiet
+	server.StartTLS() // clients show their tokens to nobody else
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+
+	config, err := clientcmd.LoadFromFile(filepath.Join(c.Dir, "scheduler.kubeconfig"))
+	require.NoError(t, err)
+	for _, cluster := range config.Clusters {
+		cluster.Server = server.URL
+		cluster.CertificateAuthorityData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	}
+	p.Kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, clientcmd.WriteToFile(*config, p.Kubeconfig))
+	return p
+}
+
+// hold makes bindings wait until the returned function is called. Of those whose
+// caller goes away meanwhile, the API server gets every other all the same: they
+// had been sent.
+func (p *apiProxy) hold() (release func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open = make(chan struct{})
+	return sync.OnceFunc(func() { close(p.open) })
+}
+
+// wait holds up a binding; nil = its caller is gone, and it is not sent.
+func (p *apiProxy) wait(r *http.Request) *http.Request {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil
+	}
+	// What is sent is sent. A context that cannot end would let the reverse proxy
+	// look after the caller by itself.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), time.Minute)
+	context.AfterFunc(ctx, cancel)
+	sent := r.Clone(ctx)
+	sent.Body = io.NopCloser(bytes.NewReader(body))
+	p.mu.Lock()
+	open := p.open
+	p.held++
+	p.mu.Unlock()
+	gone := false
+	select {
+	case <-open:
+	case <-r.Context().Done():
+		gone = true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held--
+	if gone {
+		if p.late++; p.late%2 == 0 {
+			return nil
+		}
+	}
+	p.inside++
+	return sent
+}
+
+func (p *apiProxy) done() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.inside--
+}
+
+// answered counts bindings and delays watches.
+func (p *apiProxy) answered(r *http.Response) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	path := r.Request.URL.Path
+	if m := bindingPath.FindStringSubmatch(path); m != nil && r.StatusCode == http.StatusCreated {
+		p.bound[m[1]+"/"+m[2]]++
+		if lose := p.lose; lose > 0 {
+			p.mu.Unlock()
+			time.Sleep(lose)
+			p.mu.Lock()
+			return errors.New("lost")
+		}
+	}
+	if r.Request.URL.Query().Get("watch") != "" && r.StatusCode == http.StatusOK {
+		p.watches[path]++
+		r.Body = p.delayed(r.Body, path, p.watches[path])
+	}
+	return nil
+}
+
+// setLag says how long after the API server sent it an event of a watch arrives;
+// stream counts the watches of a path from 1.
+func (p *apiProxy) setLag(lag func(path string, stream int) time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lag = lag
+}
+
+// setRefuse says which requests are answered with an error.
+func (p *apiProxy) setRefuse(refuse func(*http.Request) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refuse = refuse
+}
+
+// setLose has the answers to bindings lost after a while; 0 ends that.
+func (p *apiProxy) setLose(after time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lose = after
+}
+
+// waitHeld waits until n bindings wait, and the API server has answered the others.
+func (p *apiProxy) waitHeld(t *testing.T, n int) {
+	t.Helper()
+	e2e.Wait(t, "bindings under way", func() (string, bool) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return fmt.Sprintf("%d wait, the API server has %d", p.held, p.inside), p.held >= n && p.inside == 0
+	})
+}
+
+// requireBoundOnce fails the test when the API server took a pod's binding twice.
+func (p *apiProxy) requireBoundOnce(t *testing.T) {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	require.NotEmpty(t, p.bound)
+	for pod, times := range p.bound {
+		require.Equal(t, 1, times, pod)
+	}
+}
+
+// A piece of a stream, and when it may be read.
+type piece struct {
+	text []byte
+	due  time.Time
+	err  error
+}
+
+type delayedBody struct {
+	io.Closer
+	pieces chan piece
+	now    piece
+}
+
+func (p *apiProxy) delayed(body io.ReadCloser, path string, stream int) io.ReadCloser {
+	d := &delayedBody{Closer: body, pieces: make(chan piece, 100_000)}
+	go func() {
+		defer close(d.pieces)
+		for {
+			buf := make([]byte, 32<<10)
+			n, err := body.Read(buf)
+			p.mu.Lock()
+			lag := time.Duration(0)
+			if p.lag != nil {
+				lag = p.lag(path, stream)
+			}
+			p.mu.Unlock()
+			d.pieces <- piece{buf[:n], time.Now().Add(lag), err}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return d
+}
+
+// Read implements [io.Reader].
+func (d *delayedBody) Read(buf []byte) (int, error) {
+	for len(d.now.text) == 0 {
+		if d.now.err != nil {
+			return 0, d.now.err
+		}
+		next, ok := <-d.pieces
+		if !ok {
+			return 0, io.EOF
+		}
+		time.Sleep(time.Until(next.due))
+		d.now = next
+	}
+	n := copy(buf, d.now.text)
+	d.now.text = d.now.text[n:]
+	return n, nil
+}
+
+// streams is the number of watches of a path so far.
+func (p *apiProxy) streams(path string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.watches[path]
+}
