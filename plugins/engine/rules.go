@@ -18,11 +18,11 @@ type reported struct {
 // Check is what a pod is to be checked by on each node; nil when no rule is about
 // it. It is of the last Sync. Rules are about pods that move only.
 func (e *Engine) Check(pod *v1.Pod) *kube.Check {
-	if !kube.Moves(pod) {
-		return nil
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if len(e.ruleSet) == 0 || !kube.Moves(pod) {
+		return nil
+	}
 	return e.cluster.Check(pod)
 }
 
