@@ -41,17 +41,19 @@ type options struct {
 	engine                        engine.Options
 }
 
-func main() {
+func main() { os.Exit(start()) }
+
+func start() (code int) {
 	// glog would write files; klog is what the libraries speak.
 	_ = flag.Set("logtostderr", "true")
+	defer glog.Flush()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := command(&options{}).ExecuteContext(ctx); err != nil {
 		glog.Errorf("sigma-extender: %v", err)
-		glog.Flush()
-		os.Exit(1)
+		return 1
 	}
-	glog.Flush()
+	return 0
 }
 
 func command(o *options) *cobra.Command {

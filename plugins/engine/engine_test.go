@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/sigma-scheduler/sigma/binpack"
@@ -297,16 +298,16 @@ func TestGaugesAndCounters(t *testing.T) {
 	l.sync()
 	require.EqualValues(t, 2, l.gauge(l.metrics.nodes), "cordoned nodes take nothing")
 	require.EqualValues(t, 1, l.gauge(l.metrics.active))
-	require.EqualValues(t, .25, l.gauge(l.metrics.allocation.WithLabelValues("cpu")), "2 of 8 on the node in use")
-	require.EqualValues(t, .25, l.gauge(l.metrics.allocation.WithLabelValues("memory")), "8 of 32 GiB")
+	require.Equal(t, .25, l.gauge(l.metrics.allocation.WithLabelValues("cpu")), "2 of 8 on the node in use")
+	require.Equal(t, .25, l.gauge(l.metrics.allocation.WithLabelValues("memory")), "8 of 32 GiB")
 	require.NotContains(t, exposed(t), "gpu")
 	require.Zero(t, l.gauge(l.metrics.fragment), "a pod of 2 cores can use what is left")
 
 	gpu := l.stand(pod("gpu", "gpu", asks("example.com/gpu", "1"), asks("cpu", "5")), "a")
-	l.nodes["a"].Status.Allocatable["example.com/gpu"] = mustParse("2")
+	l.nodes["a"].Status.Allocatable["example.com/gpu"] = resource.MustParse("2")
 	l.nodes["a"] = l.nodes["a"].DeepCopy()
 	l.sync()
-	require.EqualValues(t, .5, l.gauge(l.metrics.allocation.WithLabelValues("example.com/gpu")))
+	require.Equal(t, .5, l.gauge(l.metrics.allocation.WithLabelValues("example.com/gpu")))
 	require.EqualValues(t, 1, l.gauge(l.metrics.fragment), "neither app can use one core")
 	l.leave(gpu)
 	for range 4 { // its app is forgotten when it was not seen for days, and there are many like it
@@ -407,7 +408,6 @@ func TestDecisionLogErrors(t *testing.T) {
 	require.Len(t, l.place(pod("p2", "web")).Ranked, 3)
 	require.NotZero(t, l.counter(l.metrics.logErrors))
 	l.log = nil
-
 }
 
 // Nobody decides after the end, but a binding may still fail.

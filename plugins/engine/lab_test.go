@@ -90,11 +90,9 @@ func ofDaemonSet(p *v1.Pod) {
 }
 
 // asks changes what a pod needs.
-func asks(resource v1.ResourceName, quantity string) func(*v1.Pod) {
-	return func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests[resource] = mustParse(quantity) }
+func asks(name v1.ResourceName, quantity string) func(*v1.Pod) {
+	return func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests[name] = resource.MustParse(quantity) }
 }
-
-var mustParse = resource.MustParse
 
 // stand lets a pod stand on a node, by somebody's decision.
 func (l *lab) stand(p *v1.Pod, node string) *v1.Pod {

@@ -422,10 +422,11 @@ func TestStatusWithSeveralWatchers(t *testing.T) {
 		require.Equal(t, "1", s.status(rules, "one")["conflicts"])
 		require.Equal(t, "True Live 1", s.status(policies, "other")["Active"])
 		for range 3 {
-			writes := []int{s.written("general"), s.written("other"), s.written("one")}
+			written := func() []int { return []int{s.written("general"), s.written("other"), s.written("one")} }
+			writes := written()
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			require.Equal(t, writes, []int{s.written("general"), s.written("other"), s.written("one")}, "nobody has anything new to say")
+			require.Equal(t, writes, written(), "nobody has anything new to say")
 			s.apply(policies, "general", specOf(t, spreading(mode("canary", writes[0]))))
 			s.apply(policies, "other", map[string]any{})
 			s.apply(rules, "one", ruleSpec("old", 1))

@@ -171,10 +171,11 @@ func (d *desk) logged(kind ledger.Kind) []*ledger.Event {
 	}
 }
 
-func (d *desk) few(app string, atMost int32) {
+// oneWeb puts a rule in force: one pod of the app web on a node.
+func (d *desk) oneWeb() {
 	d.Helper()
 	r, err := kube.NewRule(&v1alpha1.PlacementRule{ObjectMeta: metav1.ObjectMeta{Name: "few"}, Spec: v1alpha1.PlacementRuleSpec{
-		PodSet: v1alpha1.PodSet{Selector: metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}}, MaxPerNode: &atMost,
+		PodSet: v1alpha1.PodSet{Selector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}, MaxPerNode: new(int32(1)),
 	}})
 	require.NoError(d, err)
 	d.opt.Engine.SetRules([]*kube.Rule{r})
@@ -182,7 +183,7 @@ func (d *desk) few(app string, atMost int32) {
 
 func TestFilter(t *testing.T) {
 	d := newDesk(t)
-	d.few("web", 1)
+	d.oneWeb()
 	for _, name := range []string{"a", "b", "c"} {
 		d.view.setNode(node(name, 4))
 	}
@@ -252,7 +253,7 @@ func TestPrioritizeInShadow(t *testing.T) {
 func TestAssumes(t *testing.T) {
 	d := newDesk(t)
 	d.decideBy(spreading)
-	d.few("web", 1)
+	d.oneWeb()
 	d.view.setNode(node("a", 4))
 	d.view.setNode(node("b", 4))
 	d.view.setNode(node("c", 4))
@@ -273,7 +274,7 @@ func TestAssumes(t *testing.T) {
 func TestAssumesTheOnlyNode(t *testing.T) {
 	d := newDesk(t)
 	d.decideBy(spreading)
-	d.few("web", 1)
+	d.oneWeb()
 	d.view.setNode(node("a", 4))
 	d.view.setNode(node("b", 4))
 	passed, _ := d.filter(pod("web-1", "web"), "b")
@@ -292,7 +293,7 @@ func TestAssumesTheOnlyNode(t *testing.T) {
 func TestAssumptionExpires(t *testing.T) {
 	d := newDesk(t)
 	d.decideBy(spreading)
-	d.few("web", 1)
+	d.oneWeb()
 	d.view.setNode(node("a", 4))
 	d.view.setNode(node("b", 4))
 	d.view.setNode(node("c", 4))
@@ -314,7 +315,7 @@ func TestAssumptionExpires(t *testing.T) {
 func TestRetry(t *testing.T) {
 	d := newDesk(t)
 	d.decideBy(spreading)
-	d.few("web", 1)
+	d.oneWeb()
 	d.view.setNode(node("a", 4))
 	d.view.setNode(node("b", 4))
 	require.Equal(t, "a", d.first(pod("web-1", "web"), "a", "b"))
@@ -331,7 +332,7 @@ func TestRetry(t *testing.T) {
 func TestBoundElsewhere(t *testing.T) {
 	d := newDesk(t)
 	d.decideBy(spreading)
-	d.few("web", 1)
+	d.oneWeb()
 	d.view.setNode(node("a", 4))
 	d.view.setNode(node("b", 4))
 	d.view.setNode(node("c", 4))
@@ -351,7 +352,7 @@ func TestBoundElsewhere(t *testing.T) {
 func TestAskedAboutBoundPod(t *testing.T) {
 	d := newDesk(t)
 	d.decideBy(spreading)
-	d.few("web", 1)
+	d.oneWeb()
 	d.view.setNode(node("a", 4))
 	d.view.setNode(node("b", 4))
 	d.view.setNode(node("c", 4))
@@ -368,7 +369,7 @@ func TestAskedAboutBoundPod(t *testing.T) {
 func TestPodsGo(t *testing.T) {
 	d := newDesk(t)
 	d.decideBy(spreading)
-	d.few("web", 1)
+	d.oneWeb()
 	d.view.setNode(node("a", 4))
 	d.view.setNode(node("b", 4))
 	d.view.setNode(node("c", 4))
@@ -405,7 +406,7 @@ func TestPodsGo(t *testing.T) {
 // A node goes with its pods and comes back with them.
 func TestNodesGo(t *testing.T) {
 	d := newDesk(t)
-	d.few("web", 1)
+	d.oneWeb()
 	d.view.setPod(at(pod("web-1", "web"), "a")) // heard of before its node
 	d.view.setNode(node("a", 4))
 	d.view.setNode(node("b", 4))
@@ -434,7 +435,7 @@ func TestInformers(t *testing.T) {
 	client := fake.NewClientset(node("a", 4), node("b", 4), at(pod("web-1", "web"), "a"))
 	factory := informers.NewSharedInformerFactory(client, 0)
 	d := newDesk(t)
-	d.few("web", 1)
+	d.oneWeb()
 	var err error
 	d.Server, err = New(d.opt, factory)
 	require.NoError(t, err)
@@ -543,7 +544,7 @@ func TestPanic(t *testing.T) {
 func TestConflicts(t *testing.T) {
 	d := newDesk(t)
 	d.decideBy(spreading)
-	d.few("web", 1)
+	d.oneWeb()
 	d.view.setNode(node("a", 4))
 	d.view.setNode(node("b", 4))
 	require.Equal(t, "a", d.first(pod("web-1", "web"), "a", "b"))
@@ -572,7 +573,7 @@ func FuzzPrioritize(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		d := newDesk(t)
 		d.decideBy(filling)
-		d.few("web", 1)
+		d.oneWeb()
 		d.view.setNode(node("a", 4))
 		d.view.setNode(node("b", 8))
 		d.view.setPod(at(pod("web-1", "web"), "a"))

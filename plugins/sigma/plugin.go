@@ -183,13 +183,9 @@ func (p *Plugin) compare(list []fwk.NodeInfo) bool {
 		if info != p.list[i] {
 			return false
 		}
-		if info.GetGeneration() == p.generations[i] { // no two nodes ever have the same
-			continue
+		if info.GetGeneration() != p.generations[i] {
+			p.changed = append(p.changed, i)
 		}
-		if info.Node().Name != p.names[i] {
-			return false
-		}
-		p.changed = append(p.changed, i)
 	}
 	return true
 }
