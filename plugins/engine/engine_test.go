@@ -164,9 +164,15 @@ func TestGuard(t *testing.T) {
 			if tt.spoil != nil {
 				tt.spoil(l)
 			}
-			v := l.place(pod("new", "web"))
+			l.sync()
+			columns := l.ledger.Columns()
+			v := l.rank(pod("new", "web"))
 			require.True(t, v.Decides)
 			require.Equal(t, []string{"a", "b", "c"}, names(v), "Best-Fit's order")
+			if tt.reason == "panic" {
+				require.NotSame(t, columns, l.ledger.Columns(), "what a scorer left half-way is not used again")
+			}
+			l.Reserve(l.stand(pod("new", "web"), "a"), "a", v)
 			require.Equal(t, 1, l.fallbacks(tt.reason))
 			require.Equal(t, 0, l.counter(l.metrics.disagreements.WithLabelValues("primary")), "nothing was compared")
 			told := l.told()
@@ -450,11 +456,15 @@ func TestGone(t *testing.T) {
 	require.Len(t, l.logged(ledger.KindArrive), 1)
 	require.Len(t, l.logged(ledger.KindRemove), 1)
 
-	// It is deleted while its binding is under way, which then fails.
+	// It is deleted while its binding is under way, which then fails: until then the
+	// scheduler has it on the node.
 	hasty := pod("hasty", "web")
 	l.place(hasty)
-	l.leave(hasty)
+	l.Gone(hasty)
+	l.sync()
+	require.Empty(t, l.logged(ledger.KindFailed))
 	l.Undo(hasty)
+	l.leave(hasty)
 	l.sync()
 	require.Len(t, l.logged(ledger.KindFailed), 1)
 	require.Len(t, l.logged(ledger.KindRemove), 2)

@@ -6,10 +6,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -327,6 +330,52 @@ func (s *stage) deleted() []string {
 		}
 	}
 	return names
+}
+
+// What the pod informer says: pods that got a node, by whomever, and pods that are
+// gone.
+func TestPodEvents(t *testing.T) {
+	s := newStage(t, nil)
+	s.addNodes(node("a", 8), node("b", 8))
+	s.addPods(pod("web-1", "web").Node("a").Obj())
+	s.engine.SetRules([]*kube.Rule{rule(t, "one", v1alpha1.PlacementRuleSpec{PodSet: picks("app", "web"), MaxPerNode: new(int32(1))})})
+	s.decideBy(shipped(t, "hand-k0"))
+	waits := pod("waits", "db").Obj()
+	s.score(s.filter(waits), waits)
+
+	s.bound(nil, pod("web-2", "web").Node("b").Obj())
+	s.bound(nil, pod("web-3", "web").Obj())
+	s.bound(nil, "no pod")
+	require.Empty(t, s.engine.Conflicts())
+	s.bound(pod("web-4", "web").Node("a").Obj(), pod("web-4", "web").Node("a").Obj())
+	require.Empty(t, s.engine.Conflicts(), "it is no news")
+	s.bound(pod("web-4", "web").Obj(), pod("web-4", "web").Node("a").Obj())
+	require.Equal(t, map[string]int{"one": 1}, s.engine.Conflicts())
+
+	s.gone("no pod")
+	s.gone(cache.DeletedFinalStateUnknown{Obj: waits})
+	s.filter(pod("other", "other").Obj())
+	removed := s.events(ledger.KindRemove)
+	require.Len(t, removed, 1)
+	require.Equal(t, "default/waits", removed[0].Pod)
+	s.verify()
+}
+
+// What nobody reads of workloads is not kept.
+func TestSlim(t *testing.T) {
+	of := func(owner *metav1.OwnerReference) *appsv1.ReplicaSet {
+		set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{}}}}
+		set.Spec.Template.Spec.Containers = []v1.Container{{Name: "c"}}
+		if owner != nil {
+			set.OwnerReferences = []metav1.OwnerReference{*owner}
+		}
+		object, err := slim(set)
+		require.NoError(t, err)
+		require.Empty(t, set.ManagedFields)
+		return object.(*appsv1.ReplicaSet)
+	}
+	require.NotEmpty(t, of(nil).Spec.Template.Spec.Containers)
+	require.Empty(t, of(&metav1.OwnerReference{Kind: "Deployment", Controller: new(true)}).Spec.Template.Spec.Containers)
 }
 
 func TestQueueingHints(t *testing.T) {

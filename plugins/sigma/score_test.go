@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/sigma-scheduler/sigma/binpack/policy"
@@ -123,6 +124,28 @@ func TestLinear(t *testing.T) {
 				require.Equal(t, tt.want[i], score, tt.scores)
 			}
 		}
+	}
+}
+
+// What a cycle's scores are does not depend on which cycle was the last.
+func TestScoreOfAnotherCycle(t *testing.T) {
+	s := newStage(t, nil)
+	s.addNodes(node("a", 8), node("b", 8))
+	s.decideBy(shipped(t, "hand-k0"))
+	p := pod("web-1", "web").Obj()
+	c := s.filter(p)
+	s.score(c, p)
+	copied := c.state.Clone()
+	s.filter(pod("web-2", "web").Obj())
+	for _, info := range c.feasible {
+		for _, state := range []fwk.CycleState{c.state, copied} {
+			score, status := s.Score(s.ctx, state, p, info)
+			require.True(t, status.IsSuccess())
+			require.Equal(t, c.scores[info.Node().Name], score)
+		}
+		score, status := s.Score(s.ctx, framework.NewCycleState(), p, info)
+		require.True(t, status.IsSuccess(), "without PreScore: an error would reject the pod")
+		require.Zero(t, score)
 	}
 }
 
