@@ -53,7 +53,7 @@ func (e *Engine) Spreads(waits, came *v1.Pod) bool {
 func (e *Engine) Bound(pod *v1.Pod) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.fresh || e.cluster.Stands(pod) || e.reported[pod.UID].rule != "" {
+	if e.cluster.Stands(pod) || e.reported[pod.UID].rule != "" {
 		return
 	}
 	e.report(pod)

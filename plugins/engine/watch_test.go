@@ -386,6 +386,7 @@ func TestRuleChanged(t *testing.T) {
 		require.False(t, refused())
 		l.RuleChanged(nil, was) // ours, coming late
 		require.False(t, refused())
+		require.Equal(t, later, l.watcher.Load().known[key{rules, "one"}].object)
 		l.RuleChanged(later, nil)
 		require.False(t, refused())
 		require.Empty(t, l.watcher.Load().rules)
@@ -412,6 +413,13 @@ func TestStatusWithSeveralWatchers(t *testing.T) {
 		l.stand(pod("old-2", "old"), "a")
 		l.sync()
 		settle()
+		before := len(s.Actions())
+		again := newLab(t, func(o *Options) { o.Now = nil })
+		watch(again) // the same program, started anew, has nothing new to say
+		settle()
+		for _, action := range s.Actions()[before:] {
+			require.NotEqual(t, "patch", action.GetVerb())
+		}
 		standby := newLab(t, func(o *Options) { o.Now, o.Profile = nil, t.Name() })
 		watch(standby)
 		other := newLab(t, func(o *Options) { o.Now, o.PolicyName, o.Profile = nil, "other", t.Name()+"/other" })
@@ -432,7 +440,7 @@ func TestStatusWithSeveralWatchers(t *testing.T) {
 			s.apply(rules, "one", ruleSpec("old", 1))
 			settle()
 		}
-		require.LessOrEqual(t, s.written("general"), 4*4, "once each for a generation")
+		require.LessOrEqual(t, s.written("general"), 5*4, "once each for a generation")
 		require.Equal(t, "True Canary 4", s.status(policies, "general")["Active"])
 		require.Equal(t, "False NotAccepted 4", s.status(policies, "other")["Active"])
 

@@ -96,21 +96,16 @@ func (v *view) setPod(p *v1.Pod) {
 	if p.Spec.NodeName == "" {
 		return
 	}
+	ended := kube.Ended(p)
 	v.mu.Lock()
-	_, granted := v.assumed[p.UID]
-	before := v.pods[p.UID]
-	switch {
-	case kube.Ended(p):
-		v.drop(p.UID)
-	default:
-		if granted {
-			v.drop(p.UID)
-		}
+	news := v.pods[p.UID] == nil
+	v.drop(p.UID)
+	if !ended {
 		v.pods[p.UID] = p
 		v.put(p)
 	}
 	v.mu.Unlock()
-	if before == nil && !granted && !kube.Ended(p) {
+	if news && !ended {
 		v.engine.Bound(p)
 	}
 }
