@@ -165,6 +165,7 @@ func TestGuard(t *testing.T) {
 				tt.spoil(l)
 			}
 			l.sync()
+			l.cluster.App(pod("new", "web"))
 			columns := l.ledger.Columns()
 			v := l.rank(pod("new", "web"))
 			require.True(t, v.Decides)
@@ -380,7 +381,7 @@ func TestShadowIsCompared(t *testing.T) {
 	require.Len(t, l.told(), 1)
 	require.Equal(t, 1, l.counter(l.metrics.disagreements.WithLabelValues("primary")), "a decision is counted once")
 
-	l.spoil(func() error { return errors.New("x") })
+	l.SetPolicy(ledger.Primary, nil) // Best-Fit is not what it would be compared with
 	l.place(pod("p3", "web"))
 	require.Equal(t, 1, l.counter(l.metrics.opened.WithLabelValues("canary")))
 	l.verify()

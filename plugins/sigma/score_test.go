@@ -135,8 +135,16 @@ func TestScoreOfAnotherCycle(t *testing.T) {
 	p := pod("web-1", "web").Obj()
 	c := s.filter(p)
 	s.score(c, p)
+	require.Equal(t, "a", c.best())
 	copied := c.state.Clone()
-	s.filter(pod("web-2", "web").Obj())
+	s.addPods(pod("db-1", "db").Node("b").Obj())
+	next := s.filter(pod("web-2", "web").Obj())
+	for _, info := range c.feasible {
+		score, _ := s.Score(s.ctx, next.state, p, info)
+		require.Zero(t, score, "it was not scored yet")
+	}
+	s.score(next, pod("web-2", "web").Obj())
+	require.Equal(t, "b", next.best())
 	for _, info := range c.feasible {
 		for _, state := range []fwk.CycleState{c.state, copied} {
 			score, status := s.Score(s.ctx, state, p, info)
