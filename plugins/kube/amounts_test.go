@@ -3,6 +3,7 @@ package kube_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -52,15 +53,18 @@ func (d drawer) chance(p float64) bool { return d.Float64() < p }
 
 func (d drawer) requests() v1.ResourceList {
 	list := v1.ResourceList{}
-	for name, texts := range map[v1.ResourceName][]string{
-		"cpu":               {"0", "1", "100m", "1500m", "0.5", "1u", "2500u", "1k"},
-		"memory":            {"0", "1", "128Mi", "1.5Gi", "1G", "123456789", "100m"},
-		"ephemeral-storage": {"1Gi", "500M"},
-		"hugepages-2Mi":     {"2Mi", "64Mi"},
-		"example.com/gpu":   {"1", "4"},
+	for _, of := range []struct {
+		name  v1.ResourceName
+		texts []string
+	}{
+		{"cpu", []string{"0", "1", "100m", "1500m", "0.5", "1u", "2500u", "1k"}},
+		{"memory", []string{"0", "1", "128Mi", "1.5Gi", "1G", "123456789"}},
+		{"ephemeral-storage", []string{"1Gi", "500M"}},
+		{"hugepages-2Mi", []string{"2Mi", "64Mi"}},
+		{"example.com/gpu", []string{"1", "4"}},
 	} {
 		if d.chance(.5) {
-			list[name] = resource.MustParse(texts[d.IntN(len(texts))])
+			list[of.name] = resource.MustParse(of.texts[d.IntN(len(of.texts))])
 		}
 	}
 	return list
@@ -92,9 +96,9 @@ func (d drawer) pod(seen map[string]int) *v1.Pod {
 		seen["pod-level"]++
 		p.Spec.Resources = &v1.ResourceRequirements{Requests: d.requests()}
 	}
-	for what, reason := range map[string]string{"infeasible": v1.PodReasonInfeasible, "deferred": v1.PodReasonDeferred} {
+	for _, reason := range []string{v1.PodReasonInfeasible, v1.PodReasonDeferred} {
 		if d.chance(.2) {
-			seen[what]++
+			seen[strings.ToLower(reason)]++
 			p.Status.Conditions = []v1.PodCondition{{Type: v1.PodResizePending, Status: v1.ConditionTrue, Reason: reason}}
 		}
 	}
