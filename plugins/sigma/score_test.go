@@ -137,7 +137,7 @@ func TestScoreOfAnotherCycle(t *testing.T) {
 	s.score(c, p)
 	require.Equal(t, "a", c.best())
 	copied := c.state.Clone()
-	s.addPods(pod("db-1", "db").Node("b").Obj())
+	s.addPods(pod("db-1", "db").Req(map[v1.ResourceName]string{v1.ResourceCPU: "6"}).Node("b").Obj()) // one core is left
 	next := s.filter(pod("web-2", "web").Obj())
 	for _, info := range c.feasible {
 		score, _ := s.Score(s.ctx, next.state, p, info)
