@@ -28,10 +28,12 @@ type view struct {
 	on      map[string]map[types.UID]*v1.Pod // by node, assumed ones included
 	dirty   map[string]bool                  // nodes that changed since the last visit
 	assumed map[types.UID]assumption
+	left    map[types.UID]assumption // pods that were left to the scheduler and not seen since
+	seen    chan struct{}            // closed when one of those is
 }
 
 type assumption struct {
-	pod     *v1.Pod // with its node
+	pod     *v1.Pod // with its node, if that is known
 	expires time.Time
 }
 
@@ -39,7 +41,7 @@ func newView(e *engine.Engine, ttl time.Duration, now func() time.Time) *view {
 	return &view{
 		engine: e, ttl: ttl, now: now,
 		nodes: map[string]*v1.Node{}, pods: map[types.UID]*v1.Pod{}, on: map[string]map[types.UID]*v1.Pod{},
-		dirty: map[string]bool{}, assumed: map[types.UID]assumption{},
+		dirty: map[string]bool{}, assumed: map[types.UID]assumption{}, left: map[types.UID]assumption{}, seen: make(chan struct{}),
 	}
 }
 
@@ -141,6 +143,36 @@ func (v *view) drop(uid types.UID) {
 	}
 	delete(v.pods, uid)
 	delete(v.assumed, uid)
+	v.settle(uid)
+}
+
+// leave notes that the scheduler chooses a pod's node by itself.
+func (v *view) leave(p *v1.Pod) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.pods[p.UID] == nil {
+		v.left[p.UID] = assumption{p, v.now().Add(v.ttl)}
+	}
+}
+
+// settle notes that it is known where a pod went that was left to the scheduler.
+func (v *view) settle(uid types.UID) {
+	if _, ok := v.left[uid]; ok {
+		delete(v.left, uid)
+		close(v.seen)
+		v.seen = make(chan struct{})
+	}
+}
+
+// unsettled are the pods of which it is not known where the scheduler put them.
+// seen is closed when that changes.
+func (v *view) unsettled() (pods []*v1.Pod, seen <-chan struct{}) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, a := range v.left {
+		pods = append(pods, a.pod)
+	}
+	return pods, v.seen
 }
 
 // assume takes a pod to be on a node until the cluster says where it is, or until
@@ -168,6 +200,11 @@ func (v *view) expire(asked types.UID) {
 		if uid == asked || now.After(a.expires) {
 			v.engine.Undo(a.pod)
 			v.drop(uid)
+		}
+	}
+	for uid, a := range v.left {
+		if uid == asked || now.After(a.expires) {
+			v.settle(uid)
 		}
 	}
 }

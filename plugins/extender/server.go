@@ -1,11 +1,13 @@
 package extender
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -27,6 +29,9 @@ import (
 // 10, the next 9, and so on.
 const Levels = int(extenderv1.MaxExtenderPriority)
 
+// patience is well below the five seconds that a scheduler waits for an extender.
+const patience = 2 * time.Second
+
 // Options of a server.
 type Options struct {
 	Engine *engine.Engine
@@ -44,6 +49,8 @@ type Server struct {
 	view   *view
 	synced []cache.InformerSynced
 	ready  atomic.Bool
+	// patience is how long a call waits for pods that others are to see first.
+	patience time.Duration
 	// One call at a time: what one decides, the next has to see.
 	mu sync.Mutex
 }
@@ -70,7 +77,7 @@ func New(opt Options, factory informers.SharedInformerFactory) (*Server, error) 
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	s := &Server{opt: opt, view: newView(opt.Engine, opt.AssumeTTL, opt.Now)}
+	s := &Server{opt: opt, view: newView(opt.Engine, opt.AssumeTTL, opt.Now), patience: patience}
 	var err error
 	s.synced, err = s.view.follow(factory)
 	return s, err
@@ -180,9 +187,16 @@ func namesOf(args *extenderv1.ExtenderArgs) []string {
 
 // filter refuses the nodes that a rule closes to the pod. Preemption does not help
 // there, as far as upstream can know: it does not ask us what would.
-func (s *Server) filter(_ *http.Request, args *extenderv1.ExtenderArgs) (any, error) {
+func (s *Server) filter(r *http.Request, args *extenderv1.ExtenderArgs) (any, error) {
 	s.sync(args.Pod.UID)
 	check := s.opt.Engine.Check(args.Pod)
+	if check != nil {
+		if err := s.await(r.Context(), args.Pod); err != nil {
+			return nil, err
+		}
+		s.sync(args.Pod.UID)
+		check = s.opt.Engine.Check(args.Pod)
+	}
 	result := &extenderv1.ExtenderFilterResult{FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{}}
 	open := map[string]bool{}
 	names := make([]string, 0, len(namesOf(args)))
@@ -213,6 +227,26 @@ func (s *Server) filter(_ *http.Request, args *extenderv1.ExtenderArgs) (any, er
 	return result, nil
 }
 
+// await waits for the pods that may be in a pod's way by a rule and whose node is
+// the scheduler's own choice: the policy only watches there. They are bound while
+// the scheduler asks about the next pod.
+func (s *Server) await(ctx context.Context, pod *v1.Pod) error {
+	ctx, cancel := context.WithTimeout(ctx, s.patience)
+	defer cancel()
+	for {
+		pods, seen := s.view.unsettled()
+		i := slices.IndexFunc(pods, func(p *v1.Pod) bool { return s.opt.Engine.Related(pod, p) })
+		if i < 0 {
+			return nil
+		}
+		select {
+		case <-seen:
+		case <-ctx.Done():
+			return &httpError{http.StatusServiceUnavailable, fmt.Sprintf("a placement rule is about pod %s too, and where that goes is not known yet", klog.KObj(pods[i]))}
+		}
+	}
+}
+
 // prioritize ranks the nodes and takes the first one for granted.
 func (s *Server) prioritize(r *http.Request, args *extenderv1.ExtenderArgs) (any, error) {
 	s.sync(args.Pod.UID)
@@ -227,6 +261,9 @@ func (s *Server) prioritize(r *http.Request, args *extenderv1.ExtenderArgs) (any
 			s.opt.Engine.Reserve(args.Pod, v.Ranked[0].Node, v)
 			s.view.assume(args.Pod, v.Ranked[0].Node)
 		}
+	}
+	if !v.Decides || len(v.Ranked) == 0 {
+		s.view.leave(args.Pod)
 	}
 	out := make(extenderv1.HostPriorityList, len(names))
 	for i, name := range names {
