@@ -85,13 +85,16 @@ func (e *Engine) report(pod *v1.Pod) bool {
 	return true
 }
 
-// knownConflicts are the conflicts, nil before anything is known of the cluster: a
-// standby has not looked.
+// knownConflicts are the conflicts, nil when nothing is known of them: a standby has
+// not looked, and rules that have come since are not in force before the next Sync.
 func (e *Engine) knownConflicts() map[string]int {
+	e.inbox.Lock()
+	unknown := e.inbox.newRules
+	e.inbox.Unlock()
 	e.mu.Lock()
-	fresh := e.fresh
+	unknown = unknown || e.fresh
 	e.mu.Unlock()
-	if fresh {
+	if unknown {
 		return nil
 	}
 	return e.Conflicts()
