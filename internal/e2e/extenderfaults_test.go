@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
@@ -164,6 +165,25 @@ func TestExtenderIsIgnorable(t *testing.T) {
 		return fmt.Sprint(n), n >= 2 && n <= 3
 	})
 	require.Len(t, c.Placements(x.ns), 6)
+}
+
+// A policy in shadow leaves the choice to the scheduler, of which an extender hears
+// late. Rules hold all the same.
+func TestExtenderInShadow(t *testing.T) {
+	c := e2e.Shared(t)
+	installSigma(t, c)
+	c.Kubectl(t, policyYAML(t, "general-k1", "general", "mode: live", "mode: shadow"), "apply", "-f", "-")
+	c.Kubectl(t, limitRule(1), "apply", "-f", "-")
+	proxy := startProxy(t, c)
+	proxy.setLag(func(string, int) time.Duration { return 200 * time.Millisecond })
+	p := newExtender(t, proxy.Kubeconfig, "--app-label=app")
+	x := newExtenderScene(t, p.port, false)
+	c.CreateNodes(t, e2e.Nodes(19, 9)...)
+	x.more(t, 15)
+	c.WaitBound(t, x.ns, 12)
+	x.waits(t, 3, v1.PodReasonUnschedulable, fmt.Sprintf("12 placement rule limit: at most 1 of %s/web on a node", x.ns))
+	require.Equal(t, 12, nodesWithPods(c, x.ns))
+	require.Zero(t, e2e.Metric(t, p.metrics+"/metrics", "sigma_rule_conflicts_total"))
 }
 
 // Something answers in the extender's place that is none.

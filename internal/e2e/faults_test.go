@@ -308,18 +308,15 @@ func TestBindingAnswerLost(t *testing.T) {
 	s := newScene(t)
 	log := filepath.Join(t.TempDir(), "decisions.jsonl")
 	sigma := s.c.StartScheduler(t, scheduler, s.config(log, 10000))
-	s.block(t)
-	s.more(t, 50)
-	s.c.WaitBound(t, s.ns, s.made)
 	s.proxy.setLose(300 * time.Millisecond)
+	s.block(t) // with three nodes on which nothing else happens
 	s.more(t, 100)
-	s.c.WaitBound(t, s.ns, 120)
+	s.c.WaitBound(t, s.ns, s.made)
 	s.proxy.setLose(0)
 	s.more(t, 100)
 	s.settle(t)
 	requireSound(t, sigma)
 	v := requireLog(t, log)
-	require.Greater(t, v.Decisions, 250)
 	require.Zero(t, v.Refused)
 }
 

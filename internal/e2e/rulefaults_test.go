@@ -169,6 +169,41 @@ func TestWhatWakesPods(t *testing.T) {
 	c.WaitRefused(t, ns, 2)
 	require.Len(t, podsOn(c, ns, "x"), 1)
 	require.Len(t, podsOn(c, ns, "y"), 1)
+
+	for _, pod := range c.Pods(ns) {
+		if pod.Spec.NodeName == "" {
+			remove(t, c, ns, pod.Name)
+		}
+	}
+	time.Sleep(time.Second)
+	// A rule that comes where pods stand against it: nothing false is said of it
+	// before the nodes are looked at, and what is true then.
+	c.Kubectl(t, limitRule(1), "apply", "-f", "-")
+	within(t, "the rule is known", func() (string, bool) {
+		status := ruleStatus(t, c, "limit")
+		return fmt.Sprint(status), len(status.Conditions) > 0
+	})
+	time.Sleep(3 * time.Second)
+	for _, condition := range ruleStatus(t, c, "limit").Conditions {
+		require.NotEqual(t, "The rule holds on all nodes.", condition.Message)
+	}
+	c.CreatePods(t, e2e.Pod(ns, "next", "10m", "1Mi"))
+	within(t, "conflicts with a new rule", func() (string, bool) {
+		status := ruleStatus(t, c, "limit")
+		over := 0
+		for _, node := range c.Nodes() {
+			n := 0
+			for _, pod := range podsOn(c, ns, node.Name) {
+				if pod.Labels["app"] == "web" {
+					n++
+				}
+			}
+			if n > 1 {
+				over++
+			}
+		}
+		return fmt.Sprint(over, status), over > 0 && int(status.Conflicts) == over
+	})
 	c.RequireFits(t)
 	requireSound(t, s)
 	requireLog(t, log)
