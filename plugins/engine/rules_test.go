@@ -173,7 +173,11 @@ func TestConcurrency(t *testing.T) {
 	})
 	meanwhile(func(_ int, d *rand.Rand) { l.Undo(web(d.IntN(300))) })
 	meanwhile(func(_ int, d *rand.Rand) { l.Gone(web(d.IntN(300))) })
-	for i := range 300 {
+	cycles := 300
+	if testing.Short() {
+		cycles = 100
+	}
+	for i := range cycles {
 		p := web(i)
 		l.sync()
 		check := l.Check(p)
@@ -194,6 +198,6 @@ func TestConcurrency(t *testing.T) {
 	}
 	stop.Store(true)
 	group.Wait()
-	require.Equal(t, 300, l.verify().Decisions)
+	require.Equal(t, cycles, l.verify().Decisions)
 	require.Zero(t, l.counter(l.metrics.restarts))
 }
