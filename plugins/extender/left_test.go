@@ -26,15 +26,15 @@ func TestWaitsForTheSchedulersChoice(t *testing.T) {
 		d.prioritize(pod("web-1", "web"), "a", "b")
 		return d
 	}
-	// after lets something happen a second later, and the pod web-2 wait for it.
+	// after lets something happen a while later, and the pod web-2 wait for it.
 	after := func(t *testing.T, happen func(*desk), pass []string) {
 		synctest.Test(t, func(t *testing.T) {
 			d := inShadow(t)
 			begin := time.Now()
-			time.AfterFunc(time.Second, func() { happen(d) })
+			time.AfterFunc(patience/2, func() { happen(d) })
 			passed, _ := d.filter(pod("web-2", "web"), "a", "b")
 			require.Equal(t, pass, passed)
-			require.Equal(t, time.Second, time.Since(begin))
+			require.Equal(t, patience/2, time.Since(begin))
 		})
 	}
 	after(t, func(d *desk) { d.view.setPod(at(pod("web-1", "web"), "a")) }, []string{"b"})

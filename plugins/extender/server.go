@@ -29,8 +29,8 @@ import (
 // 10, the next 9, and so on.
 const Levels = int(extenderv1.MaxExtenderPriority)
 
-// patience is well below the five seconds that a scheduler waits for an extender.
-const patience = 2 * time.Second
+// patience is well below what a scheduler should wait for an extender (httpTimeout).
+const patience = time.Second
 
 // Options of a server.
 type Options struct {
