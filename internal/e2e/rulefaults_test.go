@@ -181,11 +181,13 @@ func TestWhatWakesPods(t *testing.T) {
 	c.Kubectl(t, limitRule(1), "apply", "-f", "-")
 	within(t, "the rule is known", func() (string, bool) {
 		status := ruleStatus(t, c, "limit")
-		return fmt.Sprint(status), len(status.Conditions) > 0
+		return fmt.Sprint(status), status.ObservedGeneration == 2
 	})
 	time.Sleep(3 * time.Second)
 	for _, condition := range ruleStatus(t, c, "limit").Conditions {
-		require.NotEqual(t, "The rule holds on all nodes.", condition.Message)
+		if condition.ObservedGeneration == 2 {
+			require.NotEqual(t, "The rule holds on all nodes.", condition.Message)
+		}
 	}
 	c.CreatePods(t, e2e.Pod(ns, "next", "10m", "1Mi"))
 	within(t, "conflicts with a new rule", func() (string, bool) {
