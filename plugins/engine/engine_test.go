@@ -307,7 +307,7 @@ func TestGaugesAndCounters(t *testing.T) {
 	require.EqualValues(t, 1, l.gauge(l.metrics.active))
 	require.Equal(t, .25, l.gauge(l.metrics.allocation.WithLabelValues("cpu")), "2 of 8 on the node in use")
 	require.Equal(t, .25, l.gauge(l.metrics.allocation.WithLabelValues("memory")), "8 of 32 GiB")
-	require.NotContains(t, exposed(t), "gpu")
+	require.NotContains(t, l.exposed(), "gpu")
 	require.Zero(t, l.gauge(l.metrics.fragment), "a pod of 2 cores can use what is left")
 
 	gpu := l.stand(pod("gpu", "gpu", asks("example.com/gpu", "1"), asks("cpu", "5")), "a")
@@ -325,7 +325,7 @@ func TestGaugesAndCounters(t *testing.T) {
 		l.sync()
 		l.now = l.now.Add(24 * time.Hour)
 	}
-	require.NotContains(t, exposed(t), `resource="example.com/gpu"`, "nobody asks for it any more")
+	require.NotContains(t, l.exposed(), `resource="example.com/gpu"`, "nobody asks for it any more")
 
 	l.SetPolicy(ledger.Primary, spreading())
 	l.place(pod("p1", "web"))
@@ -340,18 +340,18 @@ func TestGaugesAndCounters(t *testing.T) {
 	require.Empty(t, l.told(), "a policy that decides does not tell where it differs")
 }
 
-// exposed is which metrics a test's profile has.
-func exposed(t *testing.T) string {
-	t.Helper()
+// exposed is which metrics the profile has.
+func (l *lab) exposed() string {
+	l.Helper()
 	families, err := legacyregistry.DefaultGatherer.Gather()
-	require.NoError(t, err)
+	require.NoError(l, err)
 	var text strings.Builder
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			line, ours := f.GetName(), false
 			for _, label := range m.GetLabel() {
 				line += fmt.Sprintf(" %s=%q", label.GetName(), label.GetValue())
-				ours = ours || label.GetName() == "profile" && label.GetValue() == t.Name()
+				ours = ours || label.GetName() == "profile" && label.GetValue() == l.opt.Profile
 			}
 			if ours {
 				text.WriteString(line + "\n")

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,6 +39,12 @@ type lab struct {
 	events chan string
 }
 
+// profile is a name that no other test has, and no other run of this one: metrics
+// go by it.
+func profile(t *testing.T) string { return fmt.Sprint(t.Name(), "-", profiles.Add(1)) }
+
+var profiles atomic.Int64
+
 func newLab(t *testing.T, changes ...func(*Options)) *lab {
 	t.Helper()
 	recorder := events.NewFakeRecorder(1000)
@@ -46,7 +53,7 @@ func newLab(t *testing.T, changes ...func(*Options)) *lab {
 		nodes: map[string]*v1.Node{}, on: map[string][]*v1.Pod{}, dirty: map[string]bool{},
 	}
 	opt := Options{
-		Profile: t.Name(), PolicyName: "general", CanaryName: "canary", AppLabel: "app", Fleet: "fixed", DecisionLog: l.path,
+		Profile: profile(t), PolicyName: "general", CanaryName: "canary", AppLabel: "app", Fleet: "fixed", DecisionLog: l.path,
 		ForecastAge: 5 * time.Minute, Top: 10, Recorder: recorder, Now: func() time.Time { return l.now }, measureEvery: -1,
 	}
 	for _, change := range changes {
