@@ -63,18 +63,30 @@ type Spec struct {
 	Provenance     map[string]any     `yaml:"provenance,omitempty" json:"provenance,omitempty"`
 }
 
+// models are the models that a policy object may name.
+var models = []struct {
+	name  string
+	build func(Spec) (binpack.Policy, error)
+}{
+	{"linear", func(s Spec) (binpack.Policy, error) { return newLinear(s) }},
+	{"plan", func(s Spec) (binpack.Policy, error) { return newPlan(s) }},
+}
+
 // Models lists the models that a policy object may name.
-func Models() []string { return []string{"linear", "plan"} }
+func Models() []string {
+	names := make([]string, len(models))
+	for i, m := range models {
+		names[i] = m.name
+	}
+	return names
+}
 
 // Policy builds the policy that the object describes.
 func (o *Object) Policy() (binpack.Policy, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	if o.Spec.Model == "plan" {
-		return newPlan(o.Spec)
-	}
-	return newLinear(o.Spec)
+	return models[slices.Index(Models(), o.Spec.Model)].build(o.Spec)
 }
 
 // Validate reports the first thing that is wrong with the object.
