@@ -26,7 +26,10 @@ type Param struct {
 	Name              string
 	Default, Min, Max float64
 	Integer           bool
-	Help              string // one line
+	// Words name the values 0, 1, …; such a parameter is given by word, and a
+	// trace states it only when it is not the default.
+	Words []string
+	Help  string // one line
 }
 
 // Adding a kind is one file and one line here.
@@ -75,6 +78,14 @@ func (k Kind) parse(set map[string]string) (values, error) {
 				k.Name, name, names(k.Params, func(q Param) string { return q.Name }))
 		}
 		q := k.Params[i]
+		if q.Words != nil {
+			at := slices.Index(q.Words, set[name])
+			if at < 0 {
+				return nil, fmt.Errorf("generate %s: %s=%q: want %s", k.Name, name, set[name], strings.Join(q.Words, " or "))
+			}
+			p[name] = float64(at)
+			continue
+		}
 		v, err := strconv.ParseFloat(set[name], 64)
 		if err != nil {
 			return nil, fmt.Errorf("generate %s: %s=%q is not a number", k.Name, name, set[name])
@@ -95,9 +106,14 @@ func (p values) numbers(params []Param) map[string]any {
 	out := map[string]any{}
 	for _, q := range params {
 		v := p[q.Name]
-		if v == math.Trunc(v) {
+		switch {
+		case q.Words != nil:
+			if v != q.Default {
+				out[q.Name] = q.Words[int(v)]
+			}
+		case v == math.Trunc(v):
 			out[q.Name] = int(v) // as a YAML reader gives it back
-		} else {
+		default:
 			out[q.Name] = v
 		}
 	}
@@ -129,6 +145,28 @@ func stream(seed, purpose uint64) *rand.Rand {
 // logarithm.
 func lognormal(rng *rand.Rand, sigma float64) float64 {
 	return math.Exp(sigma*rng.NormFloat64() - sigma*sigma/2)
+}
+
+// totalParam is of kinds whose forecast can be exact in all, though not per app.
+var totalParam = Param{
+	Name: "total", Words: []string{"unknown", "known"},
+	Help: "known: every expected count is scaled by one factor, so that together they ask for the true total of cpu",
+}
+
+// knowTotal scales the forecast so that Σ expected·cpu is that of the counts:
+// who plans the load knows how much it is, not of what.
+func knowTotal(inst *binpack.Instance, counts []int64, p values) {
+	if p["total"] == 0 {
+		return
+	}
+	is, expected := 0., 0.
+	for a, app := range inst.Apps {
+		is += float64(counts[a] * app.Demand[0])
+		expected += app.Expected * float64(app.Demand[0])
+	}
+	for a := range inst.Apps {
+		inst.Apps[a].Expected *= is / expected
+	}
 }
 
 // gib is the unit in which the standard instances state memory, in bytes.

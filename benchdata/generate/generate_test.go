@@ -43,7 +43,8 @@ func TestErrors(t *testing.T) {
 		want string
 	}{
 		{"huge", nil, `generate: unknown kind "huge"; there are small, large, large2d, large3d, fixed, churn, weibull, orlib`},
-		{"small", map[string]string{"scale": "1"}, `generate small: unknown parameter "scale"; there are sigma`},
+		{"small", map[string]string{"scale": "1"}, `generate small: unknown parameter "scale"; there are sigma, total`},
+		{"small", map[string]string{"total": "1"}, `generate small: total="1": want unknown or known`},
 		{"fixed", map[string]string{"f": "x"}, `generate fixed: f="x" is not a number`},
 		{"large", map[string]string{"scale": "0"}, `generate large: scale=0 is not within 0.05 and 50`},
 		{"large", map[string]string{"scale": "NaN"}, `generate large: scale=NaN is not within 0.05 and 50`},
@@ -131,6 +132,39 @@ func TestForecastHasItsOwnStream(t *testing.T) {
 			b.Instance.Apps[i].Expected = a.Instance.Apps[i].Expected
 		}
 		assert.Equal(t, a.Instance, b.Instance, kind)
+	}
+}
+
+// With the total known the forecast asks for the true cpu, and says so in the
+// source; shares among the apps stay.
+func TestTotalKnown(t *testing.T) {
+	for _, kind := range []string{"small", "large", "large2d", "fixed"} {
+		set := tiny(kind)
+		a := generate(t, kind, 5, set)
+		set = maps.Clone(set)
+		if set == nil {
+			set = map[string]string{}
+		}
+		set["total"] = "known"
+		b := generate(t, kind, 5, set)
+		assert.Equal(t, a.Requests, b.Requests, kind)
+		want, got := 0., 0.
+		for _, r := range b.Requests {
+			want += float64(r.Count) * float64(b.Instance.Apps[r.App].Demand[0])
+		}
+		for i, app := range b.Instance.Apps {
+			got += app.Expected * float64(app.Demand[0])
+			ratio := app.Expected / a.Instance.Apps[i].Expected
+			assert.InDelta(t, b.Instance.Apps[0].Expected/a.Instance.Apps[0].Expected, ratio, 1e-9, kind)
+		}
+		assert.InDelta(t, want, got, 1e-6, kind)
+		assert.Equal(t, "known", b.Source["parameters"].(map[string]any)["total"], kind)
+		assert.NotContains(t, a.Source["parameters"], "total", kind)
+		dir := filepath.Join(t.TempDir(), "trace")
+		require.NoError(t, b.Write(dir))
+		back, err := trace.Load(dir)
+		require.NoError(t, err)
+		assert.Equal(t, digest(t, b), digest(t, back), kind)
 	}
 }
 

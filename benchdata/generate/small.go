@@ -18,6 +18,7 @@ var small = Kind{
 	Help: "30 apps, whole-app requests, 1,360 cpu; the optimum is 15 machines of 96c/512Gi",
 	Params: []Param{
 		{Name: "sigma", Default: .2, Max: 3, Help: "error of the forecast: standard deviation of its logarithm, per app"},
+		totalParam,
 	},
 	make: makeSmall,
 }
@@ -44,10 +45,13 @@ func makeSmall(seed uint64, p values) *trace.Trace {
 	apps, pairs := plantSmall(stream(seed, streamApps), stream(seed, streamPacking))
 	inst := cluster(false)
 	forecast := stream(seed, streamForecast)
+	counts := make([]int64, len(apps))
 	for i, a := range apps {
+		counts[i] = int64(a.items)
 		expected := max(1, math.Round(float64(a.items)*lognormal(forecast, p["sigma"])))
 		addApp(inst, fmt.Sprintf("a%02d", i), []int64{a.spec.cpu, a.spec.memory * gib}, a.limit, expected, -1)
 	}
+	knowTotal(inst, counts, p)
 	addExclusions(inst, pairs)
 	t := &trace.Trace{Instance: inst, MeasureFrom: math.NaN(), Source: map[string]any{
 		"optimal": smallMachines,

@@ -110,7 +110,11 @@ func kindsHelp() string {
 	for _, k := range generate.Kinds() {
 		fmt.Fprintf(&b, "\n  %-9s %s", k.Name, k.Help)
 		for _, p := range k.Params {
-			fmt.Fprintf(&b, "\n  %-9s   %s=%v  %s", "", p.Name, p.Default, p.Help)
+			value := any(p.Default)
+			if p.Words != nil {
+				value = p.Words[int(p.Default)]
+			}
+			fmt.Fprintf(&b, "\n  %-9s   %s=%v  %s", "", p.Name, value, p.Help)
 		}
 	}
 	return b.String()
