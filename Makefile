@@ -47,6 +47,10 @@ bench: ## speed of the packing core as Markdown: ratios to plain twins and rates
 bench-scheduler: ## pods per CPU-second of scheduler profiles, with Sigma and without (10 CPU-minutes; NODES="1000 5000": 50)
 	@hack/schedulerperf/run.sh
 
+.PHONY: records
+records: build ## figures against their targets: writes docs/records.md (SECTION=name: one part; all of it: an hour of CPU)
+	go run ./hack/records $(SECTION)
+
 .PHONY: oracle
 oracle: ## differential tests against other people's implementations, where they exist
 	@if [[ -f hack/oracle/go.mod ]]; then cd hack/oracle && go test ./...; else echo 'no hack/oracle in this tree'; fi
