@@ -24,11 +24,15 @@ type Log struct {
 }
 
 // OpenLog opens a file to append to, making it if need be. A line that a kill cut
-// off there is ended, so that what follows is whole.
+// off there is ended, so that what follows is whole. One writer at a time: a file
+// that another has open, in this process or elsewhere, is an error.
 func OpenLog(path string) (*Log, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, err
+	}
+	if err := lock(file); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: another profile or process writes to it: %w", path, err), file.Close())
 	}
 	l := &Log{file: file}
 	l.enc = json.NewEncoder(&l.buf)

@@ -154,3 +154,15 @@ func TestOpenLog(t *testing.T) {
 	_, err = ledger.OpenLog(t.TempDir())
 	require.Error(t, err)
 }
+
+func TestLogHasOneWriter(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "decisions.jsonl")
+	first, err := ledger.OpenLog(path)
+	require.NoError(t, err)
+	_, err = ledger.OpenLog(path)
+	require.ErrorContains(t, err, path+": another profile or process writes to it")
+	require.NoError(t, first.Close())
+	second, err := ledger.OpenLog(path)
+	require.NoError(t, err)
+	require.NoError(t, second.Close())
+}
