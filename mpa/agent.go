@@ -1,0 +1,158 @@
+package mpa
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// An Agent says how many replicas of what size a workload should have. It may
+// remember what it saw: it is asked once for each observation, in order of time.
+type Agent interface {
+	Recommend(o *Observation) Recommendation
+}
+
+// A Recommendation is what an agent would like, before any guard.
+type Recommendation struct {
+	// Replicas wanted; 0 = no opinion.
+	Replicas int32 `json:"replicas,omitempty"`
+	// Containers are the requests wanted, in the order of the spec's containers;
+	// nil = no opinion, as is a resource of 0.
+	Containers []Resources `json:"containers,omitempty"`
+	// Source is the agent, or the part of it, that speaks.
+	Source string `json:"source"`
+	// Reason why, or why not, in a few words.
+	Reason string `json:"reason"`
+}
+
+// A Target is what a workload promises and what it may have.
+type Target struct {
+	SLO        SLO             `json:"slo"`
+	Replicas   Range           `json:"replicas"`
+	Containers []ContainerSpec `json:"containers"`
+}
+
+// An SLO is what the workload promises. A zero part promises nothing.
+type SLO struct {
+	// Percentile of latency, 0 … 100, and what it has to stay below, in seconds.
+	Percentile float64 `json:"percentile,omitempty"`
+	Latency    float64 `json:"latency,omitempty"`
+	// Throughput in requests per second that has to be answered while it is asked for.
+	Throughput float64 `json:"throughput,omitempty"`
+}
+
+// A Range of replicas, both ends included.
+type Range struct {
+	Min int32 `json:"min"`
+	Max int32 `json:"max"`
+}
+
+func (r Range) clamp(n int32) int32 { return min(r.Max, max(r.Min, n)) }
+
+// A ContainerSpec is what one container may have.
+type ContainerSpec struct {
+	Name string `json:"name"`
+	// Min and Max of its requests; a Max of 0 has no limit.
+	Min Resources `json:"min"`
+	Max Resources `json:"max"`
+	// CPU and Memory say which requests may be changed.
+	CPU    bool `json:"cpu"`
+	Memory bool `json:"memory"`
+}
+
+func (c ContainerSpec) clamp(r Resources) Resources {
+	r = r.Max(c.Min)
+	if c.Max.CPU > 0 {
+		r.CPU = min(r.CPU, c.Max.CPU)
+	}
+	if c.Max.Memory > 0 {
+		r.Memory = min(r.Memory, c.Max.Memory)
+	}
+	return r
+}
+
+// Validate reports the first thing that is wrong with a target.
+func (t *Target) Validate() error {
+	switch s := t.SLO; {
+	case !(s.Percentile >= 0 && s.Percentile < 100):
+		return fmt.Errorf("slo.percentile %v: want 0 to below 100", s.Percentile)
+	case !(s.Latency >= 0) || !(s.Throughput >= 0):
+		return fmt.Errorf("slo.latency %v, slo.throughput %v: want at least 0", s.Latency, s.Throughput)
+	case (s.Percentile > 0) != (s.Latency > 0):
+		return fmt.Errorf("slo: percentile and latency go together")
+	}
+	if r := t.Replicas; r.Min < 1 || r.Max < r.Min {
+		return fmt.Errorf("replicas %d … %d: want 1 ≤ min ≤ max", r.Min, r.Max)
+	}
+	for i, c := range t.Containers {
+		switch {
+		case c.Name == "":
+			return fmt.Errorf("containers[%d].name is empty", i)
+		case slices.ContainsFunc(t.Containers[:i], func(o ContainerSpec) bool { return o.Name == c.Name }):
+			return fmt.Errorf("containers[%d].name %q is listed twice", i, c.Name)
+		case c.Min.CPU < 0 || c.Min.Memory < 0:
+			return fmt.Errorf("containers[%d].min is negative", i)
+		case c.Max.CPU != 0 && c.Max.CPU < c.Min.CPU || c.Max.Memory != 0 && c.Max.Memory < c.Min.Memory:
+			return fmt.Errorf("containers[%d].max is below its min", i)
+		}
+	}
+	return nil
+}
+
+// agents by name, in the order that a comparison lists them.
+var agents = []struct {
+	name string
+	make func(t Target) Agent
+}{
+	{"static", func(Target) Agent { return Static{} }},
+	{"hpa", func(t Target) Agent { return NewHPA(t, DefaultHPA()) }},
+	{"vpa", func(t Target) Agent { return NewVPA(t, DefaultVPA()) }},
+	{"hpa+vpa", func(t Target) Agent { return NewPair(t) }},
+	{"hpa-cpu+vpa-cpu", func(t Target) Agent { return NewBadPair(t) }},
+	{"autopilot", func(t Target) Agent { return NewAutopilot(t) }},
+	{"predictive", func(t Target) Agent { return NewPredictive(t) }},
+}
+
+// Agents lists the names that [NewAgent] takes.
+func Agents() []string {
+	names := make([]string, len(agents))
+	for i, a := range agents {
+		names[i] = a.name
+	}
+	return names
+}
+
+// NewAgent makes an agent with its defaults, by name.
+func NewAgent(name string, t Target) (Agent, error) {
+	for _, a := range agents {
+		if a.name == name {
+			return a.make(t), nil
+		}
+	}
+	return nil, fmt.Errorf("unknown agent %q: there are %s", name, strings.Join(Agents(), ", "))
+}
+
+// Static leaves everything as it is.
+type Static struct{}
+
+// Recommend implements [Agent].
+func (Static) Recommend(*Observation) Recommendation {
+	return Recommendation{Source: "static", Reason: "static sizes are never changed"}
+}
+
+// noOpinion is the answer of an agent that cannot tell.
+func noOpinion(source, format string, args ...any) Recommendation {
+	return Recommendation{Source: source, Reason: fmt.Sprintf(format, args...)}
+}
+
+// A timed value is one of a window.
+type timed[T any] struct {
+	time  time.Time
+	value T
+}
+
+// since drops what is not after a time.
+func since[T any](list []timed[T], t time.Time) []timed[T] {
+	return slices.DeleteFunc(list, func(v timed[T]) bool { return !v.time.After(t) })
+}

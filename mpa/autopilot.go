@@ -1,0 +1,100 @@
+package mpa
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// Autopilot sizes as the moving-window recommenders of Google's Autopilot do
+// (Rzadca et al., "Autopilot: workload autoscaling at Google", EuroSys 2020,
+// section 3.2): cpu by the 95th percentile of a histogram whose samples lose half of
+// their weight in 12 hours, memory by the largest peak of the last day, each with a
+// margin; and replicas by the 95th percentile of the whole workload's cpu over the
+// last hours.
+type Autopilot struct {
+	target     Target
+	vpa        *VPA
+	load       []timed[float64] // cores of the whole workload
+	horizontal *HPA             // for window and rates
+}
+
+const (
+	autopilotWindow      = time.Hour
+	autopilotPercentile  = .95
+	autopilotUtilisation = .7
+)
+
+// NewAutopilot is an agent that has seen nothing.
+func NewAutopilot(t Target) *Autopilot {
+	cfg := DefaultVPA()
+	cfg.Target, cfg.Lower, cfg.Upper = autopilotPercentile, .8, .98
+	cfg.HalfLife, cfg.Margin, cfg.Settled = 12*time.Hour, .1, time.Hour
+	return &Autopilot{target: t, vpa: NewVPA(memoryOf(t), cfg), horizontal: NewHPA(t, DefaultHPA())}
+}
+
+// Recommend implements [Agent].
+func (a *Autopilot) Recommend(o *Observation) Recommendation {
+	r := a.vpa.Recommend(o)
+	r.Source = "autopilot"
+	cores, request, ok := workloadCPU(o, a.vpa.cfg.MaxAge)
+	if !ok || request == 0 {
+		return noOpinion("autopilot", "cpu usage is missing or stale")
+	}
+	a.load = append(since(a.load, o.Time.Add(-autopilotWindow)), timed[float64]{o.Time, cores})
+	need := percentileOf(a.load, autopilotPercentile)
+	n := ceil(need / (autopilotUtilisation * float64(request) / 1000))
+	// A sudden rise counts at once.
+	n = max(n, ceil(cores/(float64(request)/1000)))
+	n = a.horizontal.limit(o, a.horizontal.stabilise(o, max(1, n)))
+	r.Replicas = n
+	r.Reason = fmt.Sprintf("%.3g cores at the %g %% percentile of an hour; %s", need, 100*autopilotPercentile, r.Reason)
+	return r
+}
+
+// workloadCPU is the cpu usage of all live pods in cores, where it is known, scaled
+// up to those where it is not, and the cpu request of one pod in millicores.
+func workloadCPU(o *Observation, maxAge time.Duration) (cores float64, request int64, ok bool) {
+	running, known := 0, 0
+	for _, p := range o.live() {
+		if p.Phase != Running {
+			continue
+		}
+		running++
+		var usage, asked int64
+		all := len(p.Containers) > 0
+		for _, c := range p.Containers {
+			all = all && c.Usage.Known(o.Time, maxAge)
+			usage += c.Usage.CPU
+			asked += c.Request.CPU
+		}
+		request = max(request, asked)
+		if all {
+			known++
+			cores += float64(usage) / 1000
+		}
+	}
+	if known == 0 {
+		return 0, request, false
+	}
+	return cores * float64(running) / float64(known), request, true
+}
+
+func percentileOf(list []timed[float64], p float64) float64 {
+	values := make([]float64, len(list))
+	for i, v := range list {
+		values[i] = v.value
+	}
+	return quantile(values, p)
+}
+
+// quantile is the smallest value that a share p of the values do not exceed.
+func quantile(values []float64, p float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	slices.Sort(values)
+	i := int(math.Ceil(p*float64(len(values)))) - 1
+	return values[min(len(values)-1, max(0, i))]
+}

@@ -1,0 +1,306 @@
+package mpa_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+)
+
+var begin = time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
+
+func web() mpa.Target {
+	return mpa.Target{
+		SLO:      mpa.SLO{Percentile: 99, Latency: .2},
+		Replicas: mpa.Range{Min: 2, Max: 20},
+		Containers: []mpa.ContainerSpec{{
+			Name: "app", CPU: true, Memory: true,
+			Min: mpa.Resources{CPU: 100, Memory: 64 << 20}, Max: mpa.Resources{CPU: 4000, Memory: 8 << 30},
+		}},
+	}
+}
+
+// agentFunc is an agent from a function.
+type agentFunc func(o *mpa.Observation) mpa.Recommendation
+
+func (f agentFunc) Recommend(o *mpa.Observation) mpa.Recommendation { return f(o) }
+
+// observation has n ready pods of a size and usage.
+func observation(now time.Time, n int, size, usage mpa.Resources) *mpa.Observation {
+	o := &mpa.Observation{Time: now, Replicas: int32(n)}
+	for i := range n {
+		o.Pods = append(o.Pods, mpa.Pod{
+			Name: fmt.Sprintf("web-%d", i), Phase: mpa.Running, Started: begin.Add(-time.Hour), Ready: true, ReadySince: begin.Add(-time.Hour),
+			Containers: []mpa.Container{{
+				Name: "app", Request: size, Actual: size,
+				Usage: mpa.Usage{Resources: usage, Time: now.Add(-5 * time.Second), Window: 30 * time.Second},
+			}},
+		})
+	}
+	return o
+}
+
+var (
+	size  = mpa.Resources{CPU: 1000, Memory: 1 << 30}
+	usage = mpa.Resources{CPU: 500, Memory: 512 << 20}
+)
+
+func TestController(t *testing.T) {
+	want := func(replicas int32, containers ...mpa.Resources) mpa.Agent {
+		return agentFunc(func(*mpa.Observation) mpa.Recommendation {
+			return mpa.Recommendation{Replicas: replicas, Containers: containers, Source: "test", Reason: "wished"}
+		})
+	}
+	tests := []struct {
+		name   string
+		agent  mpa.Agent
+		change func(o *mpa.Observation)
+		action *mpa.Action
+		guard  string // one of the decision's guards begins with it
+	}{
+		{name: "replicas grow", agent: want(6), action: &mpa.Action{Replicas: 6}},
+		{name: "above the bounds", agent: want(600), action: &mpa.Action{Replicas: 20}, guard: "bounds: 600 replicas become 20"},
+		{name: "below the bounds", agent: want(1), action: &mpa.Action{Replicas: 2}, guard: "bounds: 1 replicas become 2"},
+		{name: "no opinion", agent: want(0), action: nil},
+		{
+			name: "a size grows by a step", agent: want(0, mpa.Resources{CPU: 3900}),
+			action: &mpa.Action{Containers: []mpa.Resources{{CPU: 1500, Memory: 1 << 30}}}, guard: "step: app cpu",
+		},
+		{name: "in the dead band", agent: want(0, mpa.Resources{CPU: 1050, Memory: 1 << 30}), guard: "dead band: app cpu"},
+		{
+			name: "memory stays above what was used", agent: want(0, mpa.Resources{CPU: 1000, Memory: 100 << 20}),
+			action: &mpa.Action{Containers: []mpa.Resources{{CPU: 1000, Memory: (512 << 20) * 6 / 5}}}, guard: "memory: app stays at 614 MiB",
+		},
+		{name: "replicas grow before sizes", agent: want(6, mpa.Resources{CPU: 1400}), action: &mpa.Action{Replicas: 6}, guard: "order: replicas first"},
+		{
+			name: "sizes shrink before replicas", agent: want(3, mpa.Resources{CPU: 700}),
+			action: &mpa.Action{Containers: []mpa.Resources{{CPU: 700, Memory: 1 << 30}}},
+		},
+		{
+			name: "memory first after a kill", agent: want(6, mpa.Resources{Memory: 1300 << 20}),
+			change: func(o *mpa.Observation) { o.Pods[0].Containers[0].Killed = o.Time.Add(-time.Minute) },
+			action: &mpa.Action{Containers: []mpa.Resources{{CPU: 1000, Memory: 1300 << 20}}}, guard: "order: more memory first",
+		},
+		{
+			name: "no usage", agent: want(6), guard: "freshness: no usage",
+			change: func(o *mpa.Observation) {
+				for i := range o.Pods {
+					o.Pods[i].Containers[0].Usage = mpa.Usage{}
+				}
+			},
+		},
+		{
+			name: "stale usage", agent: want(6), guard: "freshness: no usage that is at most 2m0s old",
+			change: func(o *mpa.Observation) {
+				for i := range o.Pods {
+					o.Pods[i].Containers[0].Usage.Time = o.Time.Add(-3 * time.Minute)
+				}
+			},
+		},
+		{
+			name: "usage of the future", agent: want(6), guard: "freshness: no usage",
+			change: func(o *mpa.Observation) {
+				for i := range o.Pods {
+					o.Pods[i].Containers[0].Usage.Time = o.Time.Add(time.Hour)
+				}
+			},
+		},
+		{
+			name: "negative usage", agent: want(6), guard: "freshness: usage of pod web-1 is negative",
+			change: func(o *mpa.Observation) { o.Pods[1].Containers[0].Usage.CPU = -1 },
+		},
+		{
+			name: "a rate that is no number", agent: want(6), guard: "freshness: rate is not a number",
+			change: func(o *mpa.Observation) { o.Rate = mpa.Metric{Value: math.NaN(), Time: o.Time} },
+		},
+		{name: "no pods", agent: want(6), guard: "freshness", change: func(o *mpa.Observation) { o.Pods = nil }},
+		{name: "switched off", agent: want(6), guard: "bounds: 0 replicas", change: func(o *mpa.Observation) { o.Replicas = 0 }},
+		{
+			name: "a resize is under way", agent: want(6), guard: "pending: pod web-2 is being resized",
+			change: func(o *mpa.Observation) {
+				o.Pods[2].Resize, o.Pods[2].ResizeSince = mpa.Deferred, o.Time.Add(-time.Minute)
+			},
+		},
+		{
+			name: "a resize that waits for long holds nothing up", agent: want(6), action: &mpa.Action{Replicas: 6},
+			change: func(o *mpa.Observation) {
+				o.Pods[2].Resize, o.Pods[2].ResizeSince = mpa.Deferred, o.Time.Add(-6*time.Minute)
+			},
+		},
+		{
+			name: "more than a node can give", agent: want(0, mpa.Resources{CPU: 1400}),
+			change: func(o *mpa.Observation) {
+				for i := range o.Pods {
+					o.Pods[i].Resize, o.Pods[i].Containers[0].Request.CPU = mpa.Infeasible, 1500
+				}
+			},
+			action: &mpa.Action{Containers: []mpa.Resources{{CPU: 1000, Memory: 1 << 30}}}, guard: "infeasible: app stays at 1000m",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c, err := mpa.NewController(web(), tt.agent, mpa.DefaultGuards())
+			require.NoError(t, err)
+			o := observation(begin, 4, size, usage)
+			if tt.change != nil {
+				tt.change(o)
+			}
+			d := c.Decide(o)
+			assert.Equal(t, tt.action, d.Action, "%+v", d)
+			assert.NotEmpty(t, d.Reason)
+			if tt.guard != "" {
+				assert.Condition(t, func() bool {
+					for _, g := range d.Guards {
+						if len(g) >= len(tt.guard) && g[:len(tt.guard)] == tt.guard {
+							return true
+						}
+					}
+					return false
+				}, "no guard %q in %q", tt.guard, d.Guards)
+			}
+		})
+	}
+}
+
+func TestClockThatGoesBack(t *testing.T) {
+	c, err := mpa.NewController(web(), mpa.Static{}, mpa.DefaultGuards())
+	require.NoError(t, err)
+	c.Decide(observation(begin, 4, size, usage))
+	d := c.Decide(observation(begin.Add(-time.Second), 4, size, usage))
+	assert.Nil(t, d.Action)
+	assert.Contains(t, d.Reason, "before that of the last observation")
+}
+
+// A wild agent wants anything at any time; the workload does at once what the
+// controller says, or not, or only some of it.
+func TestGuardsHold(t *testing.T) {
+	for seed := range uint64(30) {
+		d := rand.New(rand.NewPCG(seed, 1))
+		target, guards := web(), mpa.DefaultGuards()
+		wild := agentFunc(func(*mpa.Observation) mpa.Recommendation {
+			return mpa.Recommendation{
+				Replicas:   int32(d.IntN(100)) - 20,
+				Containers: []mpa.Resources{{CPU: int64(d.IntN(9000)) - 500, Memory: int64(d.IntN(20<<10)-1<<10) << 20}},
+			}
+		})
+		c, err := mpa.NewController(target, wild, guards)
+		require.NoError(t, err)
+		replicas, now, have := 4, begin, size
+		peak := int64(0)
+		var scaled, resized []time.Time
+		for range 2000 {
+			now = now.Add(15 * time.Second)
+			use := mpa.Resources{CPU: int64(d.IntN(1000)), Memory: int64(d.Float64() * float64(have.Memory))}
+			o := observation(now, replicas, have, use)
+			blind := d.IntN(10) == 0
+			if blind {
+				for i := range o.Pods {
+					o.Pods[i].Containers[0].Usage = mpa.Usage{}
+				}
+			} else {
+				peak = max(peak, use.Memory)
+			}
+			a := c.Decide(o).Action
+			if a == nil {
+				continue
+			}
+			require.False(t, blind, "an action without data")
+			if a.Replicas != 0 {
+				require.Nil(t, a.Containers, "both dimensions at once")
+				require.True(t, a.Replicas >= target.Replicas.Min && a.Replicas <= target.Replicas.Max)
+				replicas, scaled = int(a.Replicas), append(scaled, now)
+			} else {
+				next, spec := a.Containers[0], target.Containers[0]
+				require.True(t, next.CPU >= spec.Min.CPU && next.CPU <= spec.Max.CPU, "%+v", next)
+				require.True(t, next.Memory >= spec.Min.Memory && next.Memory <= spec.Max.Memory, "%+v", next)
+				require.InDelta(t, 1, float64(next.CPU)/float64(have.CPU), guards.Step+.01)
+				if next.Memory < have.Memory {
+					require.GreaterOrEqual(t, float64(next.Memory), math.Min(float64(have.Memory), guards.Headroom*float64(peak)-1))
+				}
+				have, resized = next, append(resized, now)
+			}
+		}
+		require.LessOrEqual(t, most(scaled), guards.ReplicaChanges)
+		require.LessOrEqual(t, most(resized), guards.RequestChanges)
+		require.Greater(t, len(scaled)+len(resized), 50, "hardly anything was done")
+	}
+}
+
+// most is the largest number of times within an hour.
+func most(list []time.Time) int {
+	n := 0
+	for i := range list {
+		j := i
+		for j < len(list) && list[j].Before(list[i].Add(time.Hour)) {
+			j++
+		}
+		n = max(n, j-i)
+	}
+	return n
+}
+
+// The same observations give the same decisions, for every agent.
+func TestSameAgain(t *testing.T) {
+	run := func(name string) (list []mpa.Decision) {
+		agent, err := mpa.NewAgent(name, web())
+		require.NoError(t, err)
+		c, err := mpa.NewController(web(), agent, mpa.DefaultGuards())
+		require.NoError(t, err)
+		d := rand.New(rand.NewPCG(5, 6))
+		replicas, have := 4, size
+		for i := range 2000 {
+			now := begin.Add(time.Duration(i) * time.Minute)
+			load := 2500 * (1.2 + math.Sin(2*math.Pi*float64(i)/1440)) * (.9 + .2*d.Float64())
+			o := observation(now, replicas, have, mpa.Resources{CPU: min(have.CPU, int64(load)/int64(replicas)), Memory: 300<<20 + int64(d.IntN(100<<20))})
+			decision := c.Decide(o)
+			list = append(list, decision)
+			if a := decision.Action; a != nil && a.Replicas != 0 {
+				replicas = int(a.Replicas)
+			} else if a != nil {
+				have = a.Containers[0]
+			}
+		}
+		return list
+	}
+	for _, name := range mpa.Agents() {
+		t.Run(name, func(t *testing.T) {
+			first := run(name)
+			require.Equal(t, first, run(name))
+			acted := 0
+			for _, d := range first {
+				if d.Action != nil {
+					acted++
+				}
+			}
+			if name == "static" {
+				assert.Zero(t, acted)
+			} else {
+				assert.Positive(t, acted)
+			}
+			t.Logf("%d actions in %d minutes", acted, len(first))
+		})
+	}
+}
+
+func TestTargetsThatAreRefused(t *testing.T) {
+	for want, change := range map[string]func(t *mpa.Target){
+		"replicas 0 … 20":                    func(t *mpa.Target) { t.Replicas.Min = 0 },
+		"slo.percentile 100":                 func(t *mpa.Target) { t.SLO.Percentile = 100 },
+		"percentile and latency go together": func(t *mpa.Target) { t.SLO.Latency = 0 },
+		"containers[0].name is empty":        func(t *mpa.Target) { t.Containers[0].Name = "" },
+		"containers[0].max is below its min": func(t *mpa.Target) { t.Containers[0].Max.CPU = 1 },
+	} {
+		target := web()
+		change(&target)
+		_, err := mpa.NewController(target, mpa.Static{}, mpa.DefaultGuards())
+		assert.ErrorContains(t, err, want)
+	}
+	_, err := mpa.NewAgent("hap", web())
+	assert.ErrorContains(t, err, `unknown agent "hap": there are static, hpa`)
+}

@@ -1,0 +1,112 @@
+package mpa
+
+import (
+	"slices"
+	"time"
+)
+
+// Resources of a container.
+type Resources struct {
+	CPU    int64 `json:"cpu"`    // millicores
+	Memory int64 `json:"memory"` // bytes
+}
+
+// Add is the sum of two amounts.
+func (r Resources) Add(o Resources) Resources { return Resources{r.CPU + o.CPU, r.Memory + o.Memory} }
+
+// Min and Max work on each resource.
+func (r Resources) Min(o Resources) Resources {
+	return Resources{min(r.CPU, o.CPU), min(r.Memory, o.Memory)}
+}
+
+// Max is the larger of each resource.
+func (r Resources) Max(o Resources) Resources {
+	return Resources{max(r.CPU, o.CPU), max(r.Memory, o.Memory)}
+}
+
+// A Metric is one measured number. Its zero value says that there is none.
+type Metric struct {
+	Value float64   `json:"value"`
+	Time  time.Time `json:"time"` // end of the window that it was measured over
+}
+
+// Known reports whether there is a number that is not older than maxAge.
+func (m Metric) Known(now time.Time, maxAge time.Duration) bool {
+	return !m.Time.IsZero() && !m.Time.Before(now.Add(-maxAge))
+}
+
+// Usage of a container, averaged over a window. Its zero value says that there is none.
+type Usage struct {
+	Resources
+	Time   time.Time     `json:"time"` // end of the window
+	Window time.Duration `json:"window"`
+}
+
+// Known reports whether there is a usage that is not older than maxAge.
+func (u Usage) Known(now time.Time, maxAge time.Duration) bool {
+	return Metric{Time: u.Time}.Known(now, maxAge)
+}
+
+// A Phase of a pod.
+type Phase string
+
+// The phases that matter here. A pod that succeeded or failed is Ended.
+const (
+	Pending Phase = "Pending"
+	Running Phase = "Running"
+	Ended   Phase = "Ended"
+)
+
+// A Resize is how far an in-place resize of a pod has come.
+type Resize string
+
+// What the kubelet says of a resize: nothing, under way, waiting for room on the node,
+// or more than the node can ever give.
+const (
+	NoResize   Resize = ""
+	InProgress Resize = "InProgress"
+	Deferred   Resize = "Deferred"
+	Infeasible Resize = "Infeasible"
+)
+
+// A Container of a pod.
+type Container struct {
+	Name    string    `json:"name"`
+	Request Resources `json:"request"` // asked for in the pod's spec
+	Actual  Resources `json:"actual"`  // in force, from the pod's status
+	Usage   Usage     `json:"usage"`
+	// Killed is when the container last ran out of memory; zero = never.
+	Killed time.Time `json:"killed"`
+}
+
+// A Pod of the workload.
+type Pod struct {
+	Name     string    `json:"name"`
+	Phase    Phase     `json:"phase"`
+	Deleting bool      `json:"deleting"`
+	Started  time.Time `json:"started"` // zero = not yet
+	// Ready is the pod's condition; ReadySince its last change, zero = the pod has
+	// no such condition.
+	Ready       bool        `json:"ready"`
+	ReadySince  time.Time   `json:"readySince"`
+	Containers  []Container `json:"containers"`
+	Resize      Resize      `json:"resize"`
+	ResizeSince time.Time   `json:"resizeSince"`
+}
+
+// An Observation is all that is known of a workload at one time.
+type Observation struct {
+	Time     time.Time `json:"time"`
+	Replicas int32     `json:"replicas"` // asked for in the workload's spec
+	Pods     []Pod     `json:"pods"`     // by name
+	// Rate is requests per second that come in, over all pods; Latency the SLO's
+	// percentile in seconds; Throughput requests per second that are answered.
+	Rate       Metric `json:"rate"`
+	Latency    Metric `json:"latency"`
+	Throughput Metric `json:"throughput"`
+}
+
+// live are the pods that serve or will.
+func (o *Observation) live() []Pod {
+	return slices.DeleteFunc(slices.Clone(o.Pods), func(p Pod) bool { return p.Deleting || p.Phase == Ended })
+}

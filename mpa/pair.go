@@ -1,0 +1,38 @@
+package mpa
+
+// A Pair is a horizontal and a vertical agent on one workload.
+type Pair struct {
+	horizontal, vertical Agent
+}
+
+// NewPair is the good pairing: replicas by cpu, size by memory. The two never look
+// at the same resource.
+func NewPair(t Target) *Pair {
+	return &Pair{horizontal: NewHPA(t, DefaultHPA()), vertical: NewVPA(memoryOf(t), DefaultVPA())}
+}
+
+// NewBadPair is the pairing that the documentation of the Vertical Pod Autoscaler
+// warns of: replicas and requests both by cpu. Growing requests lower the
+// utilisation that the replicas go by, and the other way round.
+func NewBadPair(t Target) *Pair {
+	return &Pair{horizontal: NewHPA(t, DefaultHPA()), vertical: NewVPA(t, DefaultVPA())}
+}
+
+func memoryOf(t Target) Target {
+	containers := make([]ContainerSpec, len(t.Containers))
+	for i, c := range t.Containers {
+		c.CPU = false
+		containers[i] = c
+	}
+	t.Containers = containers
+	return t
+}
+
+// Recommend implements [Agent].
+func (p *Pair) Recommend(o *Observation) Recommendation {
+	h, v := p.horizontal.Recommend(o), p.vertical.Recommend(o)
+	return Recommendation{
+		Replicas: h.Replicas, Containers: v.Containers, Source: "hpa+vpa",
+		Reason: h.Reason + "; " + v.Reason,
+	}
+}

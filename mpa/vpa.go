@@ -1,0 +1,286 @@
+package mpa
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// VPAConfig is what the vertical agent goes by.
+type VPAConfig struct {
+	// Percentiles of usage, 0 … 1: what is asked for, and the range within which a
+	// request is left alone.
+	Target, Lower, Upper float64
+	// Margin is added to usage, as a share.
+	Margin float64
+	// HalfLife of a sample's weight.
+	HalfLife time.Duration
+	// PeakWindow is how long one peak of memory stands for.
+	PeakWindow time.Duration
+	// Bump is how much more memory a container gets that ran out of it: the larger
+	// of a factor and an amount in bytes.
+	BumpFactor float64
+	BumpBytes  int64
+	// Least a pod is given, shared by its containers.
+	Least Resources
+	// Settled is how long after a change a difference of Significant, as a share, is
+	// enough for the next.
+	Settled     time.Duration
+	Significant float64
+	MaxAge      time.Duration
+}
+
+// DefaultVPA is the configuration of VPA 1.8.
+func DefaultVPA() VPAConfig {
+	return VPAConfig{
+		Target: .9, Lower: .5, Upper: .95, Margin: .15,
+		HalfLife: 24 * time.Hour, PeakWindow: 24 * time.Hour,
+		BumpFactor: 1.2, BumpBytes: 100 << 20,
+		Least:   Resources{CPU: 25, Memory: 250 << 20},
+		Settled: 12 * time.Hour, Significant: .1, MaxAge: 2 * time.Minute,
+	}
+}
+
+// VPA recommends requests as the Vertical Pod Autoscaler 1.8 does: percentiles of
+// decaying histograms of cpu usage and of memory peaks, with a margin, and a range
+// that narrows as confidence grows.
+type VPA struct {
+	cfg        VPAConfig
+	target     Target
+	containers []usageHistory
+	pods       map[string][]podMemory // by name, in the order of the target's containers
+	changed    time.Time              // of the last change of requests that was seen
+	requests   []Resources
+}
+
+// usageHistory is what is known of one container over all pods.
+type usageHistory struct {
+	cpu, memory *histogram
+	first, last time.Time // of the cpu samples
+	samples     int
+}
+
+// podMemory follows the peaks of memory of one container of one pod, and which
+// samples were taken in.
+type podMemory struct {
+	cpu, memory time.Time // of the last samples
+	windowEnd   time.Time
+	peak, oom   int64
+	killed      time.Time
+}
+
+// NewVPA is a vertical agent that has seen nothing.
+func NewVPA(t Target, cfg VPAConfig) *VPA {
+	v := &VPA{cfg: cfg, target: t, pods: map[string][]podMemory{}}
+	for range t.Containers {
+		v.containers = append(v.containers, usageHistory{
+			cpu:    newHistogram(.01, 1000, 1.05, cfg.HalfLife),
+			memory: newHistogram(1e7, 1e12, 1.05, cfg.HalfLife),
+		})
+	}
+	return v
+}
+
+const (
+	// sampleWeight is the weight of a cpu sample.
+	sampleWeight = .1
+	// mostAmount bounds amounts, for sums and conversions.
+	mostAmount = 1e14
+)
+
+// Recommend implements [Agent].
+func (v *VPA) Recommend(o *Observation) Recommendation {
+	v.Observe(o)
+	requests := requestsOf(o, v.target)
+	if requests == nil {
+		return noOpinion("vpa", "no pod to tell the present requests from")
+	}
+	if !equal(requests, v.requests) {
+		v.requests, v.changed = requests, o.Time
+	}
+	wanted := make([]Resources, len(requests))
+	reason := ""
+	known := false
+	for i, c := range v.target.Containers {
+		b, ok := v.Estimate(i)
+		if !ok {
+			continue
+		}
+		known = true
+		settled := !o.Time.Before(v.changed.Add(v.cfg.Settled))
+		wanted[i] = requests[i]
+		if c.CPU && v.outside(requests[i].CPU, b.Lower.CPU, b.Target.CPU, b.Upper.CPU, settled) {
+			wanted[i].CPU = b.Target.CPU
+			reason = fmt.Sprintf("%s: cpu %dm is outside %dm … %dm", c.Name, requests[i].CPU, b.Lower.CPU, b.Upper.CPU)
+		}
+		if c.Memory && v.outside(requests[i].Memory, b.Lower.Memory, b.Target.Memory, b.Upper.Memory, settled) {
+			wanted[i].Memory = b.Target.Memory
+			reason = fmt.Sprintf("%s: memory %dMi is outside %dMi … %dMi", c.Name, requests[i].Memory>>20, b.Lower.Memory>>20, b.Upper.Memory>>20)
+		}
+	}
+	switch {
+	case !known:
+		return noOpinion("vpa", "no usage was seen yet")
+	case reason == "":
+		reason = "requests are within their ranges"
+	}
+	return Recommendation{Containers: wanted, Source: "vpa", Reason: reason}
+}
+
+// outside reports whether a request should become the target.
+func (v *VPA) outside(now, lower, target, upper int64, settled bool) bool {
+	if now < lower || now > upper {
+		return true
+	}
+	return settled && now > 0 && math.Abs(float64(target-now))/float64(now) >= v.cfg.Significant
+}
+
+// An Estimate is what a container should have, and the range within which its requests
+// are left alone.
+type Estimate struct{ Lower, Target, Upper Resources }
+
+// Estimate is what container i of the target should have; ok is false when nothing
+// is known of it.
+func (v *VPA) Estimate(i int) (e Estimate, ok bool) {
+	u := &v.containers[i]
+	if u.cpu.empty() && u.memory.empty() {
+		return e, false
+	}
+	// confidence is the length of the history in days, as if sampled once a minute.
+	confidence := min(float64(u.last.Sub(u.first))/float64(day), float64(u.samples)/day.Minutes())
+	share := 1 / float64(len(v.target.Containers))
+	least := Resources{CPU: scale(v.cfg.Least.CPU, share), Memory: scale(v.cfg.Least.Memory, share)}
+	at := func(percentile, multiplier, exponent float64) Resources {
+		r := Resources{
+			CPU:    toAmount(u.cpu.percentile(percentile) * 1000),
+			Memory: toAmount(u.memory.percentile(percentile)),
+		}
+		r = r.Add(Resources{CPU: scale(r.CPU, v.cfg.Margin), Memory: scale(r.Memory, v.cfg.Margin)})
+		if multiplier != 0 {
+			f := math.Pow(1+multiplier/confidence, exponent)
+			r = Resources{CPU: scale(r.CPU, f), Memory: scale(r.Memory, f)}
+		}
+		return r.Max(least)
+	}
+	return Estimate{
+		Lower:  at(v.cfg.Lower, .001, -2),
+		Target: at(v.cfg.Target, 0, 0),
+		Upper:  at(v.cfg.Upper, 1, 1),
+	}, true
+}
+
+const day = 24 * time.Hour
+
+func toAmount(v float64) int64 {
+	if !(v < mostAmount) { // also NaN, of nothing with no confidence
+		return mostAmount
+	}
+	return int64(v)
+}
+
+func scale(v int64, f float64) int64 { return toAmount(float64(v) * f) }
+
+// Observe takes the usage and the kills of an observation in.
+func (v *VPA) Observe(o *Observation) {
+	alive := map[string]bool{}
+	for _, p := range o.Pods {
+		alive[p.Name] = true
+		follow := v.pods[p.Name]
+		if follow == nil {
+			follow = make([]podMemory, len(v.target.Containers))
+			v.pods[p.Name] = follow
+		}
+		for _, c := range p.Containers {
+			for i, spec := range v.target.Containers {
+				if spec.Name == c.Name {
+					v.sample(o.Time, i, &follow[i], &c)
+				}
+			}
+		}
+	}
+	for name := range v.pods {
+		if !alive[name] {
+			delete(v.pods, name)
+		}
+	}
+}
+
+// sample takes in what is new of a container of a pod.
+func (v *VPA) sample(now time.Time, i int, f *podMemory, c *Container) {
+	u := &v.containers[i]
+	if c.Killed.After(f.killed) {
+		f.killed = c.Killed
+		used := max(c.Request.Memory, f.peak)
+		v.peak(u, f, max(used+v.cfg.BumpBytes, scale(used, v.cfg.BumpFactor)), c.Killed, true)
+	}
+	if !c.Usage.Known(now, v.cfg.MaxAge) {
+		return
+	}
+	start := c.Usage.Time.Add(-c.Usage.Window)
+	if c.Usage.CPU >= 0 && start.After(f.cpu) {
+		f.cpu = start
+		u.cpu.add(float64(c.Usage.CPU)/1000, sampleWeight, start)
+		if u.samples == 0 || start.Before(u.first) {
+			u.first = start
+		}
+		if start.After(u.last) {
+			u.last = start
+		}
+		u.samples++
+	}
+	if c.Usage.Memory >= 0 && start.After(f.memory) {
+		v.peak(u, f, c.Usage.Memory, start, false)
+	}
+}
+
+// peak keeps the largest memory of a window in the histogram.
+func (v *VPA) peak(u *usageHistory, f *podMemory, memory int64, t time.Time, oom bool) {
+	f.memory = t
+	if f.windowEnd.IsZero() {
+		f.windowEnd = t
+	}
+	old := max(f.peak, f.oom)
+	switch {
+	case !t.Before(f.windowEnd):
+		f.windowEnd = f.windowEnd.Add(t.Sub(f.windowEnd).Truncate(v.cfg.PeakWindow) + v.cfg.PeakWindow)
+		f.peak, f.oom = 0, 0
+	case old != 0 && memory > old:
+		u.memory.remove(float64(old), 1, f.windowEnd)
+	default:
+		return
+	}
+	u.memory.add(float64(memory), 1, f.windowEnd)
+	if oom {
+		f.oom = memory
+	} else {
+		f.peak = memory
+	}
+}
+
+// requestsOf are the requests of the newest live pod, in the order of the
+// target's containers; nil when there is no pod that has all of them.
+func requestsOf(o *Observation, t Target) []Resources {
+	var newest *Pod
+	live := o.live()
+	for i := range live {
+		if p := &live[i]; newest == nil || p.Started.After(newest.Started) {
+			newest = p
+		}
+	}
+	if newest == nil {
+		return nil
+	}
+	list := make([]Resources, len(t.Containers))
+	for i, spec := range t.Containers {
+		found := false
+		for _, c := range newest.Containers {
+			if c.Name == spec.Name {
+				list[i], found = c.Request, true
+			}
+		}
+		if !found {
+			return nil
+		}
+	}
+	return list
+}
