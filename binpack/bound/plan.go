@@ -1,41 +1,58 @@
 package bound
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sync"
 
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
 // The effort of [Plan] unless told otherwise.
-const (
-	DefaultPlanSteps  = 15000
-	DefaultPlanStarts = 4
-)
+const DefaultPlanSteps = 15000
 
 // PlanOptions of [Plan].
 type PlanOptions struct {
 	Seed uint64
 	// Steps of ruin and recreate before the fleet grows; 0 =
-	// DefaultPlanSteps, negative = none.
+	// DefaultPlanSteps, negative = none. All fleets of a search together get at
+	// most planFleets times as many.
 	Steps int
-	// Starts is the number of greedy constructions of which the best is
-	// improved; 0 = DefaultPlanStarts.
+	// Starts is the number of searches, each with random numbers of its own, of
+	// which the best is the result; 0 = 1. When one meets the bound, those after
+	// it are left out.
 	Starts int
+	// Workers is the number of searches at the same time; 0 = 1. The result is
+	// the same for any.
+	Workers int
 	// Machines to begin with, when that is more than the bounds ask for.
 	Machines int
-	// Standing machines hold items that stay where they are. Their kinds and
-	// positions are taken, whatever else stands there counts against them.
+	// Standing machines hold items that stay where they are. Their positions are
+	// taken, whatever else stands there counts against them.
 	Standing []PlannedMachine
+	// Watch is told every few steps how far the search is, if not nil. When it
+	// reports false, the search ends with the best so far. It is called by one
+	// goroutine at a time.
+	Watch func(PlanProgress) bool
+}
+
+// PlanProgress is how far a [Plan] is.
+type PlanProgress struct {
+	Steps    int   // of all searches so far
+	Machines int   // that are open in the search that reports
+	Waiting  int64 // items that have no place yet there
 }
 
 // A PlannedMachine is one machine of a [Packing] and what goes there.
 type PlannedMachine struct {
-	Kind        int32 // as numbered by [binpack.State.Kinds]
+	Kind        int32 // as numbered by [binpack.State.Kinds]; of a standing machine not read
 	Line, Index int32 // position: of a line of machines.csv and within it
 	Items       []binpack.Entry
+	// Devices are those of each item, in the order of Items; nil where its app
+	// uses none. Of a standing machine nil as a whole means the lowest that are
+	// free.
+	Devices [][]binpack.Device
 }
 
 // A Packing says what goes where when everything is known beforehand.
@@ -73,73 +90,129 @@ func (p *Packing) Complete() bool {
 // while something does not fit. Both kinds of fleet are packed alike: a fixed
 // one is an open one with counts.
 //
-// The packing respects capacity, types, limits, rules and spread, and can be
-// placed in some order. Whole devices are amounts like others; shares of
-// devices are not supported and are an error. Same seed, same packing.
-func Plan(inst *binpack.Instance, items []int64, opt PlanOptions) (Packing, error) {
+// The packing respects capacity, devices, types, limits, rules and spread, and
+// can be placed in some order. Same seed, same packing.
+func Plan(inst *binpack.Instance, items []int64, opt PlanOptions) Packing {
 	if len(items) != len(inst.Apps) {
 		panic("bound: items must have one entry per app")
-	}
-	for a, app := range inst.Apps {
-		for d, dim := range inst.Dimensions {
-			if dim.Device && items[a] > 0 && app.Demand[d]%dim.One != 0 {
-				return Packing{}, fmt.Errorf("plan: app %q takes a share of a device (%s): only whole devices can be planned", app.Name, dim.Name)
-			}
-		}
 	}
 	if opt.Steps == 0 {
 		opt.Steps = DefaultPlanSteps
 	}
-	if opt.Starts <= 0 {
-		opt.Starts = DefaultPlanStarts
-	}
-	p := newPlanner(inst, items, opt.Standing)
 	all := slices.Clone(items)
 	for _, s := range opt.Standing {
 		for _, e := range s.Items {
 			all[e.App] += int64(e.Count)
 		}
 	}
-	least := Volume(inst, all)
-	p.search(opt, least.Cost)
-	out := p.packing(items, opt.Standing)
-	out.Bound = least
-	out.Proven = out.Complete() && out.Cost <= least.Cost
-	return out, nil
+	out := searchAll(inst, items, opt)
+	out.Bound = Volume(inst, all)
+	out.Proven = out.Complete() && out.Cost <= out.Bound.Cost
+	return out
 }
 
-// search runs the whole plan.
-func (p *planner) search(opt PlanOptions, enough float64) {
+// searchAll runs the searches and returns the best: the least volume left out,
+// the least cost, the first.
+func searchAll(inst *binpack.Instance, items []int64, opt PlanOptions) Packing {
+	found := make([]*planner, max(1, opt.Starts))
+	w := &watch{tell: opt.Watch}
+	var wg sync.WaitGroup
+	for range min(max(1, opt.Workers), len(found)) {
+		wg.Go(func() {
+			for i := w.next(); i < len(found); i = w.next() {
+				p := newPlanner(inst, items, opt.Standing)
+				p.watch = w
+				p.search(opt, i)
+				if len(p.waiting) == 0 && p.cost() <= p.enough {
+					w.close()
+				}
+				found[i] = p
+			}
+		})
+	}
+	wg.Wait()
+	best := found[0]
+	for _, p := range found[1:] {
+		if p != nil && (p.leftVolume < best.leftVolume || p.leftVolume == best.leftVolume && p.cost() < best.cost()) {
+			best = p
+		}
+	}
+	return best.packing(items, opt.Standing)
+}
+
+// A watch counts searches and their steps, and ends them.
+type watch struct {
+	mu     sync.Mutex
+	tell   func(PlanProgress) bool // nil = nobody
+	begun  int                     // searches
+	closed bool                    // no more searches begin
+	halted bool                    // all are to end
+	steps  int
+}
+
+// next is the number of a search to begin, beyond all when there is none.
+func (w *watch) next() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed && w.begun > 0 {
+		return math.MaxInt
+	}
+	w.begun++
+	return w.begun - 1
+}
+
+func (w *watch) close() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+}
+
+// goOn reports how far a search is and whether it goes on.
+func (w *watch) goOn(steps int, p PlanProgress) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.steps += steps
+	p.Steps = w.steps
+	if !w.halted && w.tell != nil && !w.tell(p) {
+		w.closed, w.halted = true, true
+	}
+	return !w.halted
+}
+
+// search runs a whole search.
+func (p *planner) search(opt PlanOptions, start int) {
+	p.budget = planFleets * opt.Steps
 	p.openFleet(opt.Machines)
-	p.construct(opt)
+	p.construct(opt.Seed, start)
 	p.improve(opt.Steps)
 	jumped := false
 	for len(p.waiting) > 0 {
 		n := p.grow()
 		if n == 0 {
+			jumped = p.relieve(opt.Steps) || jumped
 			break
 		}
 		jumped = jumped || n > 1
 		p.begin()
-		p.fill()
+		p.fill(p.waiting)
 		p.improve(opt.Steps)
 	}
-	if len(p.waiting) > 0 || opt.Steps < 0 {
-		return
+	if len(p.waiting) == 0 {
+		if jumped || len(p.kinds) > 1 {
+			p.shrink(opt.Steps)
+		}
+		if len(p.kinds) > 1 {
+			p.trade(opt.Steps)
+		}
 	}
-	if jumped || len(p.kinds) > 1 {
-		p.shrink(opt.Steps)
-	}
-	if len(p.kinds) > 1 {
-		p.trade(opt.Steps, enough)
-	}
+	p.repairSpread()
 }
 
 // construct fills the empty fleet a few times and keeps the best.
-func (p *planner) construct(opt PlanOptions) {
+func (p *planner) construct(seed uint64, start int) {
 	best, least := 0, int64(math.MaxInt64)
-	for i := range opt.Starts {
-		p.restart(opt.Seed, i)
+	for i := range constructions {
+		p.restart(seed, start*constructions+i)
 		if p.leftVolume < least {
 			best, least = i, p.leftVolume
 		}
@@ -147,23 +220,22 @@ func (p *planner) construct(opt PlanOptions) {
 			return
 		}
 	}
-	if best != opt.Starts-1 {
-		p.restart(opt.Seed, best)
+	if best != constructions-1 {
+		p.restart(seed, start*constructions+best)
 	}
 }
 
-func (p *planner) restart(seed uint64, start int) {
-	p.rng = rand.New(rand.NewPCG(seed, uint64(start)))
+func (p *planner) restart(seed uint64, stream int) {
+	p.rng = rand.New(rand.NewPCG(seed, uint64(stream)))
 	for m := range p.kind {
 		p.empty(int32(m))
 	}
 	p.begin()
-	p.fill()
+	p.fill(p.waiting)
 }
 
 // packing is the result as others read it, but for the bound.
 func (p *planner) packing(items []int64, standing []PlannedMachine) Packing {
-	p.repairSpread()
 	out := Packing{LeftOut: make([]int64, len(items))}
 	for a := range items {
 		out.LeftOut[a] = p.left[a] + p.hopeless[a]
@@ -181,6 +253,7 @@ func (p *planner) packing(items []int64, standing []PlannedMachine) Packing {
 			pm.Line, pm.Index = next.take(k)
 			pm.Items = newItems(p.on[m], nil)
 		}
+		pm.Devices = p.devicesOf(int32(m), pm.Items)
 		out.Machines = append(out.Machines, pm)
 	}
 	out.Cost = p.cost()

@@ -51,6 +51,12 @@ type planner struct {
 	capacity  [][]int64
 	kindSlack []int64
 
+	deviceDims []int           // dimensions of devices
+	shared     []int           // of them, those of which items take shares
+	taken      [][]takenDevice // per machine: by what stood there before
+	loads      []deviceLoad    // of packDevices
+	rest       []int64
+
 	leftVolume int64 // Σ left·size
 	spent      int64 // Σ price of the machines that are open
 	best       bool  // this step fills the fullest machine first
@@ -62,6 +68,12 @@ type planner struct {
 	entries []binpack.Entry
 	order   []ranked
 	late    []bool // per app: had items waiting before the step
+	try     []int32
+	tried   []uint32 // per app: the step that tries it
+
+	enough float64 // no packing costs less
+	budget int     // steps that are left
+	watch  *watch
 }
 
 type savedMachine struct {
@@ -79,7 +91,7 @@ func newPlanner(inst *binpack.Instance, items []int64, standing []PlannedMachine
 	p := &planner{
 		inst: inst, rng: rand.New(rand.NewPCG(0, 0)),
 		size: make([]int64, n), hard: make([]int64, n), left: make([]int64, n), hopeless: make([]int64, n),
-		waitAt: make([]int32, n), late: make([]bool, n),
+		waitAt: make([]int32, n), late: make([]bool, n), tried: make([]uint32, n), watch: &watch{},
 		members: make([][]int32, len(inst.Groups)), onGroup: make([]int32, len(inst.Groups)),
 		out: make([][]binpack.Rule, len(inst.Groups)), into: make([][]binpack.Rule, len(inst.Groups)),
 		free: make([][]int64, len(inst.Dimensions)), least: make([]int64, len(inst.Dimensions)),
@@ -93,9 +105,20 @@ func newPlanner(inst *binpack.Instance, items []int64, standing []PlannedMachine
 		p.into[r.B] = append(p.into[r.B], r)
 	}
 	p.findKinds()
+	p.findDevices(items, standing)
 	p.findTakes(items)
 	p.measure(items)
 	p.stand(standing)
+	all := make([]int64, n)
+	for a := range all {
+		all[a] = items[a] - p.hopeless[a]
+	}
+	for _, s := range standing {
+		for _, e := range s.Items {
+			all[e.App] += int64(e.Count)
+		}
+	}
+	p.enough = Volume(inst, all).Cost
 	return p
 }
 
@@ -215,8 +238,9 @@ func (p *planner) stand(standing []PlannedMachine) {
 	for _, s := range standing {
 		m := p.addSlot()
 		p.standing[m] = slices.Clone(s.Items)
-		p.setKind(m, s.Kind)
+		p.setKind(m, p.kindOfLine[s.Line])
 		p.putStanding(m)
+		p.standDevices(m, s)
 	}
 }
 
@@ -264,6 +288,7 @@ func (p *planner) addSlot() int32 {
 	p.slack = append(p.slack, 0)
 	p.on = append(p.on, make([]binpack.Entry, 0, 16))
 	p.standing = append(p.standing, nil)
+	p.taken = append(p.taken, nil)
 	p.stamp = append(p.stamp, 0)
 	return m
 }
@@ -463,12 +488,7 @@ func (p *planner) undo() {
 			p.setKind(s.m, s.kind)
 		}
 		for _, e := range p.entries[s.start:s.end] {
-			n := e.Count
-			for _, f := range p.standing[s.m] {
-				if f.App == e.App {
-					n -= f.Count
-				}
-			}
+			n := e.Count - p.stands(e.App, s.m)
 			for range n {
 				p.put(e.App, s.m)
 			}
@@ -477,13 +497,13 @@ func (p *planner) undo() {
 	}
 }
 
-// fill places what waits, the hardest first but for noise, whose size is drawn
+// fill places what waits of some apps, the hardest first but for noise, whose size is drawn
 // anew each time: exact packings of many sizes want little of it, constraints
 // want much. What finds no place is left.
-func (p *planner) fill() {
+func (p *planner) fill(apps []int32) {
 	p.order = p.order[:0]
 	noise := uint32(511) >> (p.rng.Uint32() & 3) // the key times up to 1 … 3
-	for _, a := range p.waiting {
+	for _, a := range apps {
 		key := p.hard[a]
 		if p.late[a] {
 			key += 1 << (sizeBits - 2)
@@ -534,7 +554,7 @@ func (p *planner) pick(a int32) int32 {
 			if p.best {
 				s = -s
 			}
-			if s <= top || !p.hasRoom(app.Demand, m) || narrow && p.count(group, m) > 0 {
+			if s <= top || !p.hasRoom(a, m) || narrow && p.count(group, m) > 0 {
 				continue
 			}
 			best, top = m, s
@@ -546,13 +566,23 @@ func (p *planner) pick(a int32) int32 {
 	return best
 }
 
-func (p *planner) hasRoom(demand []int64, m int32) bool {
-	for d, need := range demand {
+func (p *planner) hasRoom(a, m int32) bool {
+	for d, need := range p.inst.Apps[a].Demand {
 		if need > p.free[d][m] {
 			return false
 		}
 	}
-	return true
+	return len(p.shared) == 0 || p.devicesFit(a, m)
+}
+
+// stands is the number of items of an app that stood on a machine before.
+func (p *planner) stands(a, m int32) int32 {
+	for _, e := range p.standing[m] {
+		if e.App == a {
+			return e.Count
+		}
+	}
+	return 0
 }
 
 // repairSpread takes the doubles of groups that ended on fewer machines than
@@ -581,16 +611,11 @@ func (p *planner) dropDoubles(group, m int32) {
 	p.save(m)
 	p.empty(m)
 	for _, e := range p.entries {
-		for _, f := range p.standing[m] {
-			if f.App == e.App {
-				e.Count -= f.Count
+		for range e.Count - p.stands(e.App, m) {
+			if e.Group == group && stands > 0 || !p.hasRoom(e.App, m) {
+				break
 			}
-		}
-		for range e.Count {
 			if e.Group == group {
-				if stands > 0 {
-					break
-				}
 				stands++
 			}
 			p.put(e.App, m)

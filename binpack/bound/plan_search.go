@@ -6,8 +6,12 @@ import (
 )
 
 const (
+	constructions    = 4    // greedy, of which the best is improved
+	planFleets       = 10   // the effort of a search, in that of a fleet
 	ruinMin, ruinMax = 2, 6 // machines that a step empties
 	tournament       = 4    // machines of which the emptiest is taken
+	maxTried         = 256  // apps that waited before and that a step tries again
+	watchEvery       = 64   // steps between looks at the watch
 )
 
 // openFleet opens the machines to begin with: as many as the bounds ask for,
@@ -17,21 +21,17 @@ func (p *planner) openFleet(atLeast int) {
 	for m, k := range p.kind {
 		if k >= 0 {
 			for d := range load {
-				load[d] -= float64(p.free[d][m])
+				load[d] -= float64(max(0, p.free[d][m]))
 			}
 		}
 	}
-	for {
-		more := false
-		for _, v := range load {
-			more = more || v > 0
-		}
-		if !more {
-			break
-		}
+	for p.someServed(load) {
 		k := p.cheapest(load, -1)
-		if k < 0 {
-			break
+		if !p.servesAll(k, load) { // no kind does: one dimension after the other
+			d := slices.IndexFunc(load, func(v float64) bool { return v > 0 })
+			one := make([]float64, len(load))
+			one[d] = load[d]
+			k = p.cheapest(one, -1)
 		}
 		p.open(k)
 		for d := range load {
@@ -59,6 +59,33 @@ func (p *planner) openFleet(atLeast int) {
 	if len(p.kind) == 0 && len(p.waiting) > 0 {
 		p.grow()
 	}
+}
+
+// someServed clears the dimensions of a load of which no kind that is left
+// offers anything, and reports whether some load remains.
+func (p *planner) someServed(load []float64) bool {
+	some := false
+	for d, v := range load {
+		if v <= 0 {
+			continue
+		}
+		load[d] = 0
+		for k, stock := range p.stock {
+			if stock > 0 && p.capacity[k][d] > 0 {
+				load[d], some = v, true
+			}
+		}
+	}
+	return some
+}
+
+func (p *planner) servesAll(k int32, load []float64) bool {
+	for d, v := range load {
+		if v > 0 && p.capacity[k][d] == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // leftLoad sums up what waits.
@@ -113,8 +140,11 @@ func (p *planner) open(k int32) {
 // least one. It returns how many; 0 when no machine that is left takes any of
 // it.
 func (p *planner) grow() int {
+	if !slices.ContainsFunc(p.stock, func(n int) bool { return n > 0 }) {
+		return 0
+	}
+	load := p.leftLoad()
 	for _, a := range p.byHardness() {
-		load := p.leftLoad()
 		k := p.cheapest(load, a)
 		if k < 0 {
 			continue
@@ -135,6 +165,30 @@ func (p *planner) grow() int {
 	return 0
 }
 
+// relieve opens machines that take nothing of what waits, so that others can
+// move there and make room: of each kind as many as are open in all, if there
+// are. It reports whether that helped; else all is as before.
+func (p *planner) relieve(steps int) bool {
+	before, left := p.copyFleet(), p.leftVolume
+	p.begin()
+	n, opened := len(p.kind), 0
+	for k := range p.kinds {
+		for range min(n, p.stock[k]) {
+			p.open(int32(k))
+			opened++
+		}
+	}
+	if opened == 0 {
+		return false
+	}
+	p.improve(steps)
+	if p.leftVolume < left {
+		return true
+	}
+	p.restore(before)
+	return false
+}
+
 func (p *planner) byHardness() []int32 {
 	apps := slices.Clone(p.waiting)
 	slices.SortFunc(apps, func(a, b int32) int {
@@ -146,11 +200,35 @@ func (p *planner) byHardness() []int32 {
 // improve ruins and recreates until nothing waits or the steps are used up.
 func (p *planner) improve(steps int) {
 	for range steps {
-		if len(p.waiting) == 0 || len(p.kind) == 0 {
+		if len(p.waiting) == 0 || len(p.kind) == 0 || !p.goOn() {
 			return
 		}
 		p.ruinStep()
 	}
+}
+
+// goOn counts a step and reports whether it may be taken.
+func (p *planner) goOn() bool {
+	if p.budget <= 0 {
+		return false
+	}
+	p.budget--
+	if p.budget%watchEvery != 0 {
+		return true
+	}
+	now := PlanProgress{}
+	for _, k := range p.kind {
+		if k >= 0 {
+			now.Machines++
+		}
+	}
+	for _, a := range p.waiting {
+		now.Waiting += p.left[a]
+	}
+	if !p.watch.goOn(watchEvery, now) {
+		p.budget = 0
+	}
+	return p.budget > 0
 }
 
 // ruinStep empties a few machines and places what waits. It is taken back when
@@ -162,6 +240,7 @@ func (p *planner) ruinStep() {
 	for _, a := range p.waiting {
 		p.late[a] = true
 	}
+	late := len(p.waiting)
 	n := ruinMin + int(p.rng.Uint32()%(ruinMax-ruinMin+1))
 	for i := range n {
 		m := p.victim(i%2 == 1)
@@ -171,12 +250,40 @@ func (p *planner) ruinStep() {
 		p.save(m)
 		p.empty(m)
 	}
-	p.fill()
+	p.fill(p.toTry(late))
 	if p.leftVolume > before {
 		p.undo()
 	}
 	clear(p.late)
 	p.best = false
+}
+
+// toTry is what a step places: all that it took off machines, and of the apps
+// that waited before, which are the first ones in waiting, no more than maxTried
+// from a random one on.
+func (p *planner) toTry(late int) []int32 {
+	if late <= maxTried {
+		return p.waiting
+	}
+	p.try = append(p.try[:0], p.waiting[late:]...)
+	from := int(p.rng.Uint32() % uint32(late))
+	for i := range maxTried {
+		p.addTry(p.waiting[(from+i)%late])
+	}
+	for _, e := range p.entries {
+		if p.waitAt[e.App] < int32(late) {
+			p.addTry(e.App)
+		}
+	}
+	return p.try
+}
+
+// addTry adds an app that waited before, once in a step.
+func (p *planner) addTry(a int32) {
+	if p.waitAt[a] >= 0 && p.tried[a] != p.step {
+		p.tried[a] = p.step
+		p.try = append(p.try, a)
+	}
 }
 
 // victim is a machine to be emptied: any, or the emptiest of a few.

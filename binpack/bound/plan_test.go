@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -19,9 +20,11 @@ func checkPacking(t *testing.T, inst *binpack.Instance, items []int64, standing 
 	t.Helper()
 	c := binpack.NewChecker(inst)
 	for _, s := range standing {
+		at := 0
 		for _, e := range s.Items {
 			for range e.Count {
-				require.NoError(t, c.Initial(e.App, s.Line, s.Index, wholeDevices(inst, e.App, nil)))
+				require.NoError(t, c.Initial(e.App, s.Line, s.Index, devicesAt(s, at)))
+				at++
 			}
 		}
 	}
@@ -45,18 +48,18 @@ func checkPacking(t *testing.T, inst *binpack.Instance, items []int64, standing 
 					cost += line.Cost
 				}
 			}
-			free := map[int]int{}
+			at := -1
 			for _, e := range m.Items {
 				require.Equal(t, inst.Apps[e.App].Group, e.Group)
 				key := [3]int32{m.Line, m.Index, e.Group}
 				for n := range e.Count {
-					devices := wholeDevices(inst, e.App, free)
+					at++
 					first := n == 0 && !groups[key]
 					groups[key] = true
 					if first == double {
 						continue
 					}
-					require.NoError(t, c.Place(e.App, m.Line, m.Index, devices))
+					require.NoError(t, c.Place(e.App, m.Line, m.Index, devicesAt(m, at)))
 					placed[e.App]++
 				}
 			}
@@ -80,21 +83,14 @@ func boolToFloat(b bool) float64 {
 	return 0
 }
 
-// wholeDevices gives an item the next devices; free counts those given out.
-func wholeDevices(inst *binpack.Instance, app int32, free map[int]int) []binpack.Device {
-	var out []binpack.Device
-	for d, dim := range inst.Dimensions {
-		if dim.Device {
-			for range inst.Apps[app].Demand[d] / dim.One {
-				out = append(out, binpack.Device{Dimension: int32(d), Index: int32(free[d])})
-				free[d]++
-			}
-		}
+func devicesAt(m PlannedMachine, at int) []binpack.Device {
+	if m.Devices == nil {
+		return nil
 	}
-	return out
+	return m.Devices[at]
 }
 
-// randomInstance draws everything a planner must respect, but for devices.
+// randomInstance draws everything a planner must respect.
 func randomInstance(rng *rand.Rand, fleet binpack.Fleet, small bool) (*binpack.Instance, []int64) {
 	dims, apps, lines := 1+rng.IntN(3), 2+rng.IntN(12), 1+rng.IntN(3)
 	most := 6
@@ -105,6 +101,10 @@ func randomInstance(rng *rand.Rand, fleet binpack.Fleet, small bool) (*binpack.I
 	for range dims {
 		inst.Dimensions = append(inst.Dimensions, binpack.Dimension{One: 1})
 	}
+	devices := !small && rng.IntN(2) == 0 // the last dimension is one of devices
+	if devices {
+		inst.Dimensions[dims-1] = binpack.Dimension{One: 100, Device: true}
+	}
 	for range lines {
 		l := binpack.MachineLine{Cost: float64(1 + rng.IntN(4)), Type: int32(rng.IntN(2)), Count: 1 + rng.IntN(6)}
 		if fleet == binpack.Open && rng.IntN(2) == 0 {
@@ -112,6 +112,9 @@ func randomInstance(rng *rand.Rand, fleet binpack.Fleet, small bool) (*binpack.I
 		}
 		for range dims {
 			l.Capacity = append(l.Capacity, int64(8+rng.IntN(12)))
+		}
+		if devices {
+			l.Capacity[dims-1] = int64(100 * rng.IntN(4))
 		}
 		inst.Machines = append(inst.Machines, l)
 	}
@@ -126,6 +129,9 @@ func randomInstance(rng *rand.Rand, fleet binpack.Fleet, small bool) (*binpack.I
 		}
 		for range dims {
 			app.Demand = append(app.Demand, int64(1+rng.IntN(8)))
+		}
+		if devices {
+			app.Demand[dims-1] = []int64{0, 0, 30, 40, 50, 65, 100, 200}[rng.IntN(8)]
 		}
 		inst.Apps = append(inst.Apps, app)
 		g := binpack.Group{}
@@ -152,14 +158,12 @@ func TestPlanKeepsEveryConstraint(t *testing.T) {
 	complete := 0
 	for i := range 600 {
 		inst, items := randomInstance(rng, binpack.Fleet(i%2), false)
-		p, err := Plan(inst, items, PlanOptions{Seed: uint64(i), Steps: 60})
-		require.NoError(t, err)
+		p := Plan(inst, items, PlanOptions{Seed: uint64(i), Steps: 60})
 		checkPacking(t, inst, items, nil, p)
 		if p.Complete() {
 			complete++
 		}
-		again, err := Plan(inst, items, PlanOptions{Seed: uint64(i), Steps: 60})
-		require.NoError(t, err)
+		again := Plan(inst, items, PlanOptions{Seed: uint64(i), Steps: 60})
 		require.Equal(t, p, again)
 	}
 	assert.Greater(t, complete, 200)
@@ -169,8 +173,7 @@ func TestPlanAroundWhatStands(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 2))
 	for i := range 400 {
 		inst, items := randomInstance(rng, binpack.Fleet(i%2), false)
-		first, err := Plan(inst, items, PlanOptions{Seed: 1, Steps: 20})
-		require.NoError(t, err)
+		first := Plan(inst, items, PlanOptions{Seed: 1, Steps: 20})
 		// Every second machine stands with what was planned for it.
 		var standing []PlannedMachine
 		for j, m := range first.Machines {
@@ -181,8 +184,7 @@ func TestPlanAroundWhatStands(t *testing.T) {
 				}
 			}
 		}
-		p, err := Plan(inst, items, PlanOptions{Seed: 1, Steps: 60, Standing: standing})
-		require.NoError(t, err)
+		p := Plan(inst, items, PlanOptions{Seed: 1, Steps: 60, Standing: standing})
 		checkPacking(t, inst, items, standing, p)
 		for j, s := range standing {
 			require.Equal(t, [2]int32{s.Line, s.Index}, [2]int32{p.Machines[j].Line, p.Machines[j].Index})
@@ -260,11 +262,22 @@ func (b *everyPacking) holds(m int) bool {
 	line := b.inst.Machines[b.kindOf[m]]
 	groups := map[int32]int32{}
 	for d, room := range line.Capacity {
+		var needs []int64
 		for _, a := range b.on[m] {
 			room -= b.inst.Apps[a].Demand[d]
+			needs = append(needs, b.inst.Apps[a].Demand[d])
 		}
 		if room < 0 {
 			return false
+		}
+		if dim := b.inst.Dimensions[d]; dim.Device {
+			free := make([]int64, line.Capacity[d]/dim.One)
+			for i := range free {
+				free[i] = dim.One
+			}
+			if !devicesHold(free, needs, dim.One) {
+				return false
+			}
 		}
 	}
 	for _, a := range b.on[m] {
@@ -287,6 +300,32 @@ func (b *everyPacking) holds(m int) bool {
 		}
 	}
 	return true
+}
+
+// devicesHold tries every device for every need.
+func devicesHold(free, needs []int64, one int64) bool {
+	if len(needs) == 0 {
+		return true
+	}
+	need, rest := needs[0], needs[1:]
+	switch {
+	case need == 0:
+		return devicesHold(free, rest, one)
+	case need > one:
+		rest = append(slices.Repeat([]int64{one}, int(need/one)), rest...)
+		return devicesHold(free, rest, one)
+	}
+	for i := range free {
+		if free[i] >= need {
+			free[i] -= need
+			holds := devicesHold(free, rest, one)
+			free[i] += need
+			if holds {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // spreadHolds: a group may stand twice on a machine only when it stands on as
@@ -324,8 +363,7 @@ func TestPlanAgainstBruteForce(t *testing.T) {
 			left -= items[a]
 		}
 		want := leastCost(inst, items)
-		p, err := Plan(inst, items, PlanOptions{Seed: 1, Steps: 300})
-		require.NoError(t, err)
+		p := Plan(inst, items, PlanOptions{Seed: 1, Steps: 300})
 		checkPacking(t, inst, items, nil, p)
 		if want == dearest {
 			require.False(t, p.Complete())
@@ -374,7 +412,7 @@ func TestPlanStepDoesNotAllocate(t *testing.T) {
 	inst, items := smallLike(rand.New(rand.NewPCG(3, 4)), 100)
 	p := newPlanner(inst, items, nil)
 	p.openFleet(0)
-	p.construct(PlanOptions{Starts: 2})
+	p.construct(0, 0)
 	for range 200 { // lists reach their lengths
 		p.ruinStep()
 	}
@@ -388,9 +426,9 @@ func TestPlanUndo(t *testing.T) {
 		inst, items := randomInstance(rng, binpack.Open, false)
 		p := newPlanner(inst, items, nil)
 		p.openFleet(0)
-		p.construct(PlanOptions{Starts: 1})
-		blocked, left, spent, volume := append([]uint64{}, p.blocked...), append([]int64{}, p.left...), p.spent, p.leftVolume
-		fleet, free := p.copyFleet(), append([]int64{}, p.free[0]...)
+		p.construct(0, 0)
+		blocked, left, spent, volume := slices.Clone(p.blocked), slices.Clone(p.left), p.spent, p.leftVolume
+		fleet, free := p.copyFleet(), slices.Clone(p.free[0])
 		p.begin()
 		for range 3 {
 			if m := p.victim(i%2 == 0); m >= 0 {
@@ -401,7 +439,7 @@ func TestPlanUndo(t *testing.T) {
 				}
 			}
 		}
-		p.fill()
+		p.fill(p.waiting)
 		p.undo()
 		require.Equal(t, blocked, p.blocked)
 		require.Equal(t, left, p.left)
@@ -418,17 +456,125 @@ func TestPlanDevices(t *testing.T) {
 	inst := instance([]binpack.MachineLine{line(binpack.Unlimited, 1, 10, 4000)}, []int64{1, 2000}, []int64{2, 0})
 	inst.Types = []string{""}
 	inst.Dimensions[1] = binpack.Dimension{Name: "gpu", One: 1000, Device: true}
-	p, err := Plan(inst, []int64{5, 7}, PlanOptions{Seed: 1})
-	require.NoError(t, err)
+	p := Plan(inst, []int64{5, 7}, PlanOptions{Seed: 1})
 	checkPacking(t, inst, []int64{5, 7}, nil, p)
 	require.True(t, p.Proven)
 	require.Len(t, p.Machines, 3) // 10 devices of 4 a machine
 
-	inst.Apps[0].Demand[1] = 500
-	_, err = Plan(inst, []int64{5, 7}, PlanOptions{Seed: 1})
-	require.ErrorContains(t, err, "share of a device (gpu)")
-	_, err = Plan(inst, []int64{0, 7}, PlanOptions{Seed: 1})
-	require.NoError(t, err)
+	// Shares of .6: one a device, whatever their sum.
+	inst.Apps[0].Demand[1] = 600
+	p = Plan(inst, []int64{8, 1}, PlanOptions{Seed: 1})
+	checkPacking(t, inst, []int64{8, 1}, nil, p)
+	require.True(t, p.Complete())
+	require.Len(t, p.Machines, 2)
+	p = Plan(inst, []int64{9, 0}, PlanOptions{Seed: 1})
+	require.Len(t, p.Machines, 3)
+	require.False(t, p.Proven) // the bound only sees 5.4 devices
+
+	// Two devices are begun by what stands: no whole one is left of the second pair.
+	standing := []PlannedMachine{{Items: []binpack.Entry{{App: 0, Count: 2}}, Devices: [][]binpack.Device{{{Dimension: 1, Index: 1}}, {{Dimension: 1, Index: 3}}}}}
+	inst.Apps[1].Demand[1] = 2000
+	p = Plan(inst, []int64{0, 2}, PlanOptions{Seed: 1, Standing: standing})
+	checkPacking(t, inst, []int64{0, 2}, standing, p)
+	require.Len(t, p.Machines, 2)
+	require.Equal(t, [][]binpack.Device{{{Dimension: 1, Index: 0}, {Dimension: 1, Index: 2}}}, p.Machines[0].Devices)
+}
+
+// Thousands of apps in a fleet that holds few of them: the effort is bounded, and
+// the search still finds better than the greedy start.
+func TestPlanWithFarTooLittleRoom(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 7))
+	var machines []binpack.MachineLine
+	for range 30 {
+		machines = append(machines, line(1, 1, 90+int64(rng.IntN(20)), 200))
+	}
+	inst := instance(machines)
+	inst.Fleet, inst.Types = binpack.Fixed, []string{""}
+	var items []int64
+	for a := range 4000 {
+		inst.Apps = append(inst.Apps, binpack.App{Group: int32(a), Demand: []int64{int64(20 + rng.IntN(60)), int64(20 + rng.IntN(60))}})
+		inst.Groups = append(inst.Groups, binpack.Group{Limit: 1})
+		items = append(items, 2)
+	}
+	left := func(steps int) (volume int64) {
+		p := Plan(inst, items, PlanOptions{Seed: 1, Steps: steps})
+		checkPacking(t, inst, items, nil, p)
+		for a, n := range p.LeftOut {
+			volume += n * inst.Apps[a].Demand[0]
+		}
+		return volume
+	}
+	greedy := left(-1)
+	p := newPlanner(inst, items, nil)
+	p.search(PlanOptions{Seed: 1, Steps: 1000}, 0)
+	require.LessOrEqual(t, len(p.try), maxTried+ruinMax*10)
+	require.Less(t, left(3000), greedy)
+}
+
+// However little the bound says, the search ends: when its steps are used up, the
+// fleet grows without them.
+func TestPlanEffortIsBounded(t *testing.T) {
+	inst := instance([]binpack.MachineLine{line(binpack.Unlimited, 1, 100)})
+	var items []int64
+	for a := range 60 { // a pair each, and no two pairs together: 60 machines, of which the bound sees 31
+		inst.Apps = append(inst.Apps, binpack.App{Group: int32(a), Demand: []int64{51}})
+		inst.Groups = append(inst.Groups, binpack.Group{})
+		items = append(items, 1)
+	}
+	inst.Types = []string{""}
+	steps := 0
+	p := Plan(inst, items, PlanOptions{Seed: 1, Steps: 640, Watch: func(p PlanProgress) bool {
+		require.Greater(t, p.Steps, steps)
+		steps = p.Steps
+		return true
+	}})
+	checkPacking(t, inst, items, nil, p)
+	require.Equal(t, 60.0, p.Cost)
+	require.Positive(t, steps)
+	require.LessOrEqual(t, steps, planFleets*640)
+}
+
+// A search that is halted still ends with a packing of everything.
+func TestPlanHalted(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 8))
+	for i := range 40 {
+		inst, items := smallLike(rng, 60)
+		calls := 0
+		p := Plan(inst, items, PlanOptions{Seed: 1, Starts: 3, Watch: func(PlanProgress) bool {
+			calls++
+			return calls <= i%3
+		}})
+		checkPacking(t, inst, items, nil, p)
+		require.True(t, p.Complete())
+	}
+}
+
+// The packing is the same for any number of workers, and more searches are
+// never worse.
+func TestPlanStartsAndWorkers(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 9))
+	better := 0
+	for i := range 30 {
+		inst, items := randomInstance(rng, binpack.Fleet(i%2), false)
+		for a := range items {
+			items[a] *= 4
+		}
+		opt := PlanOptions{Seed: uint64(i), Steps: 30}
+		one := Plan(inst, items, opt)
+		opt.Starts = 5
+		want := Plan(inst, items, opt)
+		checkPacking(t, inst, items, nil, want)
+		opt.Workers = 4
+		require.Equal(t, want, Plan(inst, items, opt))
+		if one.Complete() {
+			require.True(t, want.Complete())
+			require.LessOrEqual(t, want.Cost, one.Cost)
+			if want.Cost < one.Cost {
+				better++
+			}
+		}
+	}
+	require.Positive(t, better)
 }
 
 func BenchmarkPlan(b *testing.B) {
@@ -439,8 +585,7 @@ func BenchmarkPlan(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				plans++
-				p, err := Plan(inst, items, PlanOptions{Seed: uint64(plans)})
-				require.NoError(b, err)
+				p := Plan(inst, items, PlanOptions{Seed: uint64(plans)})
 				over += len(p.Machines) - p.Bound.Machines
 			}
 			b.ReportMetric(float64(over)/float64(plans), "over-bound")
@@ -457,11 +602,7 @@ func ExamplePlan() {
 		Apps:       []binpack.App{{Name: "web", Group: 0, Demand: []int64{6}}, {Name: "batch", Group: 1, Demand: []int64{4}}},
 		Fleet:      binpack.Open,
 	}
-	p, err := Plan(inst, []int64{2, 2}, PlanOptions{Seed: 1})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	p := Plan(inst, []int64{2, 2}, PlanOptions{Seed: 1})
 	for _, m := range p.Machines {
 		fmt.Printf("node-%05d:", m.Index)
 		for _, e := range m.Items {

@@ -18,7 +18,7 @@ func (p *planner) shrink(steps int) {
 		p.begin()
 		p.empty(m)
 		p.setKind(m, -1)
-		p.fill()
+		p.fill(p.waiting)
 		p.improve(steps)
 		if len(p.waiting) > 0 {
 			p.restore(before)
@@ -74,12 +74,12 @@ func (p *planner) restore(c fleetCopy) {
 // trade exchanges machines for cheaper ones: it closes a few, places what stood
 // there on the others, and opens the kinds that suit what is left. The step is
 // taken back when that costs more than before. It ends when the cost is enough.
-func (p *planner) trade(steps int, enough float64) {
+func (p *planner) trade(steps int) {
 	load := make([]float64, len(p.free))
 	last := int64(0)
 	for range steps {
 		before := p.spent
-		if before != last && p.cost() <= enough {
+		if before != last && p.cost() <= p.enough || !p.goOn() {
 			break
 		}
 		last = before
@@ -94,12 +94,12 @@ func (p *planner) trade(steps int, enough float64) {
 			p.setKind(m, -1)
 		}
 		p.best = p.rng.Uint32()&1 == 0
-		p.fill()
+		p.fill(p.waiting)
 		for len(p.waiting) > 0 && p.spent < before {
 			if !p.openFor(load) {
 				break
 			}
-			p.fill()
+			p.fill(p.waiting)
 		}
 		if len(p.waiting) > 0 || p.spent > before {
 			p.undo()

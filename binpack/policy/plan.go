@@ -84,6 +84,9 @@ func (p *Plan) planFor(s *binpack.State) *plan {
 	for a, n := range s.Known.Total {
 		items[a] = max(0, n-s.Alive()[a])
 	}
+	if takesShares(inst, items) {
+		return nil // the devices of a place would have to be kept free as well
+	}
 	standing := standingOf(s)
 	key := factsOf(inst, items, standing)
 	p.mu.Lock()
@@ -113,11 +116,19 @@ func (p *Plan) make(inst *binpack.Instance, items []int64, standing []bound.Plan
 		}
 		opt.Machines = int(math.Ceil((1+p.slack)*float64(bound.Volume(inst, all).Machines) - 1e-9))
 	}
-	packing, err := bound.Plan(inst, items, opt)
-	if err != nil {
-		return nil // shares of devices cannot be planned
+	return compilePlan(inst, bound.Plan(inst, items, opt), standing)
+}
+
+// takesShares reports whether some item takes a share of a device.
+func takesShares(inst *binpack.Instance, items []int64) bool {
+	for a, n := range items {
+		for d, dim := range inst.Dimensions {
+			if dim.Device && n > 0 && inst.Apps[a].Demand[d]%dim.One != 0 {
+				return true
+			}
+		}
 	}
-	return compilePlan(inst, packing, standing)
+	return false
 }
 
 // standingOf lists the machines that hold something, by position.
