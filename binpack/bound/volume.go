@@ -18,12 +18,16 @@ type Bound struct {
 	// MachineSeconds and CostSeconds are the time integrals of the two. They
 	// are 0 without deletes, where items live for ever.
 	MachineSeconds, CostSeconds float64
-	// Method names what gave Machines: "volume", "limit".
+	// Method names what gave it: MethodVolume and so on. Where one method gives
+	// the machines and another the cost or the integrals, it is their names
+	// joined by "+".
 	Method string
 	// Short says that the fleet cannot hold all items. Machines and Cost are
 	// then those of all machines that offer anything of a dimension that is
 	// short, and bound only a placement that leaves items out as well.
 	Short bool
+	// Stopped says that the method was stopped: more work may give more.
+	Stopped bool
 }
 
 // A Change is a number of items of one app that arrive or, when Count is
@@ -51,7 +55,7 @@ func Volume(inst *binpack.Instance, items []int64) Bound {
 		add(load, inst.Apps[a].Demand, n)
 	}
 	b := newFleet(inst).bound(load)
-	b.Method = "volume"
+	b.Method = MethodVolume
 	return b
 }
 
@@ -63,17 +67,12 @@ func Volume(inst *binpack.Instance, items []int64) Bound {
 // With departures Machines and Cost are each at its own peak, and the integrals
 // run from measureFrom (NaN or earlier: the first change) to the last change.
 func VolumeOverTime(inst *binpack.Instance, changes []Change, measureFrom float64) Bound {
-	departures := slices.ContainsFunc(changes, func(c Change) bool { return c.Count < 0 })
-	if !departures {
-		items := make([]int64, len(inst.Apps))
-		for _, c := range changes {
-			items[c.App] += int64(c.Count)
-		}
-		return Volume(inst, items)
+	if !departs(changes) {
+		return Volume(inst, sumOf(inst, changes))
 	}
 	f := newFleet(inst)
 	load := make([]wide, len(inst.Dimensions))
-	peak := Bound{Method: "volume"}
+	peak := Bound{Method: MethodVolume}
 	for i, c := range changes {
 		add(load, inst.Apps[c.App].Demand, int64(c.Count))
 		last := i == len(changes)-1
@@ -81,39 +80,17 @@ func VolumeOverTime(inst *binpack.Instance, changes []Change, measureFrom float6
 			continue
 		}
 		now := f.bound(load)
-		peak.Machines = max(peak.Machines, now.Machines)
-		peak.Cost = max(peak.Cost, now.Cost)
-		peak.Short = peak.Short || now.Short
-		if last {
-			break
+		span := 0.0
+		if !last {
+			from := c.Time
+			if measureFrom > from { // false for NaN
+				from = measureFrom
+			}
+			span = max(0, changes[i+1].Time-from)
 		}
-		from := c.Time
-		if measureFrom > from { // false for NaN
-			from = measureFrom
-		}
-		if span := changes[i+1].Time - from; span > 0 {
-			peak.MachineSeconds += float64(now.Machines) * span
-			peak.CostSeconds += now.Cost * span
-		}
+		peak.pass(now, span)
 	}
 	return peak
-}
-
-// Limit bounds the machines for items[a] items of each app a by the limits of
-// their groups alone: a group of n items with limit k needs ceil(n/k). It is
-// 0 when no group has a limit.
-func Limit(inst *binpack.Instance, items []int64) Bound {
-	perGroup := make([]int64, len(inst.Groups))
-	for a, n := range items {
-		perGroup[inst.Apps[a].Group] += n
-	}
-	b := Bound{Method: "limit"}
-	for g, n := range perGroup {
-		if k := int64(inst.Groups[g].Limit); k > 0 {
-			b.Machines = max(b.Machines, int((n+k-1)/k))
-		}
-	}
-	return b
 }
 
 // A fleet is an instance's machines as the bounds need them: per dimension,
@@ -136,14 +113,14 @@ type step struct {
 }
 
 func newFleet(inst *binpack.Instance) *fleet {
-	f := &fleet{integral: true}
-	for _, m := range inst.Machines {
-		if m.Cost != math.Trunc(m.Cost) || m.Cost > 1<<53 {
-			f.integral = false
-		}
-	}
-	for d := range inst.Dimensions {
-		steps := stepsOf(inst, d)
+	return newFleetOf(inst, len(inst.Dimensions), func(line, d int) int64 { return inst.Machines[line].Capacity[d] })
+}
+
+// newFleetOf is newFleet with capacities of other dimensions.
+func newFleetOf(inst *binpack.Instance, dims int, capacity func(line, d int) int64) *fleet {
+	f := &fleet{integral: integral(inst)}
+	for d := range dims {
+		steps := stepsOf(inst, func(line int) int64 { return capacity(line, d) })
 		slices.SortStableFunc(steps, func(a, b step) int {
 			switch {
 			case a.capacity > b.capacity:
@@ -160,13 +137,24 @@ func newFleet(inst *binpack.Instance) *fleet {
 	return f
 }
 
-func stepsOf(inst *binpack.Instance, d int) []step {
-	var steps []step
+// integral reports whether all costs are integers that sums keep exact.
+func integral(inst *binpack.Instance) bool {
 	for _, m := range inst.Machines {
-		if m.Capacity[d] <= 0 || m.Count == 0 {
+		if m.Cost != math.Trunc(m.Cost) || m.Cost > 1<<53 {
+			return false
+		}
+	}
+	return true
+}
+
+func stepsOf(inst *binpack.Instance, capacity func(line int) int64) []step {
+	var steps []step
+	for line, m := range inst.Machines {
+		c := capacity(line)
+		if c <= 0 || m.Count == 0 {
 			continue
 		}
-		s := step{capacity: uint64(m.Capacity[d]), count: m.Count, cost: m.Cost}
+		s := step{capacity: uint64(c), count: m.Count, cost: m.Cost}
 		if m.Count == binpack.Unlimited {
 			s.count = math.MaxInt
 		}

@@ -201,14 +201,6 @@ func TestVolumeOverTimeAgreesWithVolume(t *testing.T) {
 	assert.Equal(t, want, VolumeOverTime(inst, changes, math.NaN()))
 }
 
-func TestLimit(t *testing.T) {
-	inst := instance([]binpack.MachineLine{line(-1, 1, 10)}, []int64{1}, []int64{1}, []int64{1})
-	assert.Equal(t, Bound{Method: "limit"}, Limit(inst, []int64{9, 9, 9}))
-	inst.Groups[0].Limit = 2
-	inst.Apps[2].Group = 0
-	assert.Equal(t, 5, Limit(inst, []int64{4, 99, 5}).Machines) // ceil(9/2)
-}
-
 func BenchmarkVolumeOverTime(b *testing.B) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	bench := func(name string, dims, lines, events int, departures bool) {

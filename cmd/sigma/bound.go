@@ -7,27 +7,51 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sigma-scheduler/sigma/binpack/bound"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/internal/compare"
 )
 
-// A boundOf has the keys of a comparison, without results.
+// A boundOf has the keys of a comparison, without results, and what each method
+// gives.
 type boundOf struct {
-	Trace report.Trace `json:"trace"`
-	Bound report.Bound `json:"bound"`
+	Trace  report.Trace    `json:"trace"`
+	Bound  report.Bound    `json:"bound"`
+	Bounds []boundOfMethod `json:"bounds"`
+}
+
+// A boundOfMethod is one line of the list. Stopped says that more work may give
+// more.
+type boundOfMethod struct {
+	Method         string  `json:"method"`
+	Machines       int     `json:"machines"`
+	Cost           float64 `json:"cost"`
+	MachineSeconds float64 `json:"machine_seconds"`
+	CostSeconds    float64 `json:"cost_seconds"`
+	Stopped        bool    `json:"stopped"`
 }
 
 func (a *app) bound() *cobra.Command {
 	var paths []string
 	var format string
+	var effort float64
 	cmd := &cobra.Command{
 		Use:   "bound --trace DIR",
 		Short: "Say how few machines any scheduler needs at least",
-		Long: `Bound prints the volume bound of a trace: per dimension the demand over the
-capacity, largest machines first, the most over dimensions (and over time, when
-items also leave). No placement of all items needs less. Where the trace states
-a proven optimum, that is printed too.`,
+		Long: `Bound prints what no placement of all items can beat, by several methods, and
+the strongest of them first:
+
+  volume          the demand over the capacity, the most over dimensions
+  limit           what one group needs for its limit per machine
+  clique          groups of which no two share a machine, their needs added up
+  gilmore-gomory  the linear program over all ways to fill a machine: of one
+                  dimension, or of all with limits, rules and types
+
+With departures the first three hold at each moment, and the linear program at
+the peak only. Volume, limit and clique cost milliseconds; --effort says how much
+the linear programs may cost. Where the trace states a proven optimum, that is
+printed too.`,
 		Example: "  sigma bound --trace small-1 --format json",
 		Args:    noArgs,
 		RunE: a.do(func(cmd *cobra.Command, _ []string) error {
@@ -35,6 +59,10 @@ a proven optimum, that is printed too.`,
 				return err
 			}
 			if err := oneOf("format", format, "table", "json"); err != nil {
+				return err
+			}
+			work, err := workOf(effort)
+			if err != nil {
 				return err
 			}
 			traces, err := loadTraces(paths)
@@ -50,14 +78,37 @@ a proven optimum, that is printed too.`,
 				if err != nil {
 					return err
 				}
-				bounds = append(bounds, boundOf{head, compare.Bound(t, 0, 0)})
+				b := boundOf{Trace: head, Bounds: []boundOfMethod{}}
+				all := compare.Bounds(cmd.Context(), t, 0, 0, bound.Options{Work: work})
+				b.Bound = compare.ReportBound(t, all.Bound)
+				for _, e := range all.Each {
+					b.Bounds = append(b.Bounds, boundOfMethod{e.Method, e.Machines, e.Cost, e.MachineSeconds, e.CostSeconds, e.Stopped})
+				}
+				bounds = append(bounds, b)
+			}
+			if err := cmd.Context().Err(); err != nil {
+				return err
 			}
 			return a.printBounds(bounds, format)
 		}),
 	}
 	cmd.Flags().StringArrayVar(&paths, "trace", nil, "trace, or folder of traces (repeatable)")
 	cmd.Flags().StringVar(&format, "format", "table", "table or json")
+	effortFlag(cmd, &effort, 1)
 	return cmd
+}
+
+// effortFlag is how much the linear programs of a bound may cost.
+func effortFlag(cmd *cobra.Command, effort *float64, standard float64) {
+	cmd.Flags().Float64Var(effort, "effort", standard, "of the bound by linear programs, for each trace: 0 = none, 1 = some seconds at most, 10 = ten times as much")
+}
+
+// workOf is an effort in the operations that limit it.
+func workOf(effort float64) (int64, error) {
+	if !(effort >= 0 && effort <= 1e6) {
+		return 0, usagef("--effort %g: want 0 to 1000000", effort)
+	}
+	return int64(effort * bound.DefaultWork), nil
 }
 
 func (a *app) printBounds(bounds []boundOf, format string) error {
@@ -76,6 +127,14 @@ func (a *app) printBounds(bounds []boundOf, format string) error {
 		}
 		fmt.Fprintf(w, "%s\t%d\t%d\t%.6g\t%.6g\t%.6g\t%s\t%s\n", b.Trace.Name, b.Trace.Items,
 			b.Bound.Machines, b.Bound.Cost, b.Bound.MachineSeconds, b.Bound.CostSeconds, b.Bound.Method, optimum)
+		for _, e := range b.Bounds {
+			stopped := ""
+			if e.Stopped {
+				stopped = " (stopped)"
+			}
+			fmt.Fprintf(w, "\t\t%d\t%.6g\t%.6g\t%.6g\t- %s%s\t\n",
+				e.Machines, e.Cost, e.MachineSeconds, e.CostSeconds, e.Method, stopped)
+		}
 	}
 	return w.Flush()
 }

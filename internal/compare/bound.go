@@ -1,6 +1,10 @@
 package compare
 
 import (
+	"context"
+	"maps"
+	"slices"
+
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/bound"
 	"github.com/sigma-scheduler/sigma/cerebro"
@@ -8,33 +12,60 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
+// A limit is the bound beside figures, and what volume alone would say.
+type limit struct{ best, volume report.Bound }
+
 // meanBound is the bound beside figures over a number of shuffled orders: the
 // mean of theirs. Without departures all orders have the same. With departures,
 // which move with their requests, the file's may be far from the others'.
-func meanBound(t *trace.Trace, deletes bool, seed uint64, orders int) report.Bound {
+func meanBound(ctx context.Context, t *trace.Trace, deletes bool, seed uint64, orders int, opt bound.Options) limit {
 	if orders == 0 || !deletes {
-		return Bound(t, seed, 0)
+		return limitOf(t, Bounds(ctx, t, seed, 0, opt))
 	}
-	mean := report.Bound{}
+	opt.Work /= int64(orders)
+	mean := limit{}
 	for i := range orders {
-		b := Bound(t, seed, i+1)
-		mean.Method, mean.Optimal = b.Method, b.Optimal
-		mean.Machines += b.Machines
-		mean.Cost += b.Cost
-		mean.MachineSeconds += b.MachineSeconds
-		mean.CostSeconds += b.CostSeconds
+		l := limitOf(t, Bounds(ctx, t, seed, i+1, opt))
+		sum(&mean.best, l.best, i == 0)
+		sum(&mean.volume, l.volume, i == 0)
 	}
-	mean.Machines /= orders // rounded down it is still a bound
-	mean.Cost /= float64(orders)
-	mean.MachineSeconds /= float64(orders)
-	mean.CostSeconds /= float64(orders)
+	for _, b := range []*report.Bound{&mean.best, &mean.volume} {
+		b.Machines /= orders // rounded down it is still a bound
+		b.Cost /= float64(orders)
+		b.MachineSeconds /= float64(orders)
+		b.CostSeconds /= float64(orders)
+	}
 	return mean
 }
 
-// Bound is what no scheduler can beat on a trace: the volume bound of its
-// events in an order of arrival and, where the trace's source states a proven
+// sum adds to the figures of a bound. Methods of several orders have the
+// longest name: it is of the one that took most methods together.
+func sum(to *report.Bound, b report.Bound, first bool) {
+	to.Machines += b.Machines
+	to.Cost += b.Cost
+	to.MachineSeconds += b.MachineSeconds
+	to.CostSeconds += b.CostSeconds
+	if first {
+		to.Optimal = b.Optimal
+	}
+	if len(b.Method) > len(to.Method) {
+		to.Method = b.Method
+	}
+}
+
+func limitOf(t *trace.Trace, b bound.Bounds) limit {
+	return limit{ReportBound(t, b.Bound), ReportBound(t, b.Each[0])}
+}
+
+// Bound is what no scheduler can beat on a trace in an order of arrival, by the
+// methods that cost little, and, where the trace's source states a proven
 // optimum (source.optimal), that.
 func Bound(t *trace.Trace, seed uint64, order int) report.Bound {
+	return ReportBound(t, Bounds(context.Background(), t, seed, order, bound.Options{}).Bound)
+}
+
+// Bounds are all bounds of a trace's events in an order of arrival.
+func Bounds(ctx context.Context, t *trace.Trace, seed uint64, order int, opt bound.Options) bound.Bounds {
 	events := t.Order(seed, order)
 	changes := make([]bound.Change, 0, len(t.Placed)+len(events))
 	start := 0.0
@@ -51,7 +82,49 @@ func Bound(t *trace.Trace, seed uint64, order int) report.Bound {
 		}
 		changes = append(changes, c)
 	}
-	b := bound.VolumeOverTime(t.Instance, changes, t.MeasureFrom)
+	return bound.BestOverTime(ctx, loosened(t), changes, t.MeasureFrom, opt)
+}
+
+// loosened is a trace's instance with the constraints that placed.csv breaks
+// loosened so far that it does not. What was found stands as it was found, and
+// a machine that breaks a constraint takes no more items that break it further.
+func loosened(t *trace.Trace) *binpack.Instance {
+	if len(t.Placed) == 0 {
+		return t.Instance
+	}
+	in := *t.Instance
+	in.Groups, in.Rules, in.Apps = slices.Clone(in.Groups), slices.Clone(in.Rules), slices.Clone(in.Apps)
+	type position struct{ line, index int32 }
+	on := map[position]map[int32]int32{} // items by group
+	for _, p := range t.Placed {
+		at, app := position{p.Line, p.Index}, &in.Apps[t.Requests[p.Request].App]
+		if on[at] == nil {
+			on[at] = map[int32]int32{}
+		}
+		on[at][app.Group] += p.Count
+		group := &in.Groups[app.Group]
+		group.SpreadMin = 0
+		if group.Limit > 0 {
+			group.Limit = max(group.Limit, on[at][app.Group])
+		}
+		if typ := in.Machines[p.Line].Type; app.Types != nil && !slices.Contains(app.Types, typ) {
+			app.Types = append(slices.Clone(app.Types), typ)
+		}
+	}
+	for i := range in.Rules {
+		r := &in.Rules[i]
+		for groups := range maps.Values(on) {
+			if groups[r.A] > 0 {
+				r.Max = max(r.Max, groups[r.B])
+			}
+		}
+	}
+	return &in
+}
+
+// ReportBound is a bound as reports have it, with the optimum that the trace
+// states.
+func ReportBound(t *trace.Trace, b bound.Bound) report.Bound {
 	out := report.Bound{
 		Machines: b.Machines, Cost: b.Cost,
 		MachineSeconds: b.MachineSeconds, CostSeconds: b.CostSeconds, Method: b.Method,
@@ -68,7 +141,6 @@ func Bound(t *trace.Trace, seed uint64, order int) report.Bound {
 	}
 	return out
 }
-
 func digestOf(t *trace.Trace) (report.Digest, error) {
 	instance, whole, err := t.Digests()
 	return report.Digest{Instance: instance, Trace: whole}, err

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/sigma-scheduler/sigma/binpack/bound"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/report"
@@ -24,6 +25,7 @@ type Options struct {
 	Samples int    // points of the time series of the first order that counts; 0 = none
 	Curves  bool   // record allocation against what has arrived
 	Layouts bool   // keep what stands on the machines of the first trace after the first order that counts
+	Bound   bound.Options
 	// Clock gives the CPU seconds of the calling thread; nil = runs take no time.
 	Clock func() float64
 	// Progress, when set, is told how many replays are done, of how many; one
@@ -62,7 +64,7 @@ func Run(ctx context.Context, traces []*trace.Trace, names []string, catalog Cat
 	if err := c.replayAll(ctx); err != nil {
 		return Result{}, err
 	}
-	return c.result()
+	return c.result(ctx)
 }
 
 // findAll finds each policy once, however often it is named.
@@ -89,6 +91,7 @@ type comparison struct {
 	runs     [][][]cerebro.Run // by trace, policy, order
 	points   [][][][]Point     // the same
 	layouts  []*report.Layout  // of the first trace, by policy
+	limits   []limit           // by trace
 }
 
 // replayAll does all tasks. Runs are stored by index, so that nothing depends
@@ -213,7 +216,7 @@ func (w *worker) replay(t task) error {
 }
 
 // result turns the runs into comparisons.
-func (c *comparison) result() (Result, error) {
+func (c *comparison) result(ctx context.Context) (Result, error) {
 	var out Result
 	for i, t := range c.traces {
 		played := c.played[i]
@@ -228,7 +231,8 @@ func (c *comparison) result() (Result, error) {
 			}
 		}
 		head.Seed, head.Orders = c.opt.Seed, c.opt.Orders
-		limit := meanBound(played, head.Deletes, c.opt.Seed, c.opt.Orders)
+		limit := meanBound(ctx, played, head.Deletes, c.opt.Seed, c.opt.Orders, c.opt.Bound)
+		c.limits = append(c.limits, limit)
 		if head.Deletes && c.opt.Orders > 0 {
 			out.add("the bound of %s is the mean over its shuffled orders, in which departures move with their requests", t.Name)
 		}
@@ -254,9 +258,9 @@ func (c *comparison) result() (Result, error) {
 				}
 			}
 		}
-		out.Comparisons = append(out.Comparisons, report.Build(head, limit, policies))
+		out.Comparisons = append(out.Comparisons, report.Build(head, limit.best, policies))
 		c.notePlaced(&out, i)
 	}
-	c.noteLimits(&out)
-	return out, nil
+	c.noteBounds(&out)
+	return out, ctx.Err()
 }

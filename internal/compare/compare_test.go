@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/bound"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/report"
@@ -137,10 +138,10 @@ func TestMeanBoundOfDepartures(t *testing.T) {
 	require.InDelta(t, 4.0, Bound(tr, 1, 0).MachineSeconds, 1e-12)
 	require.Contains(t, of, 4.0)
 	require.Contains(t, of, 5.0)
-	got := meanBound(tr, true, 1, orders)
+	got := meanBound(t.Context(), tr, true, 1, orders, bound.Options{}).best
 	require.InDelta(t, sum/orders, got.MachineSeconds, 1e-12)
 	require.Equal(t, 1, got.Machines)
-	require.Equal(t, Bound(tr, 1, 0), meanBound(tr, true, 1, 0))
+	require.Equal(t, Bound(tr, 1, 0), meanBound(t.Context(), tr, true, 1, 0, bound.Options{}).best)
 }
 
 // The layouts are those of the first trace after its first shuffled order, or
@@ -179,7 +180,7 @@ func TestViolations(t *testing.T) {
 		runs:     [][][]cerebro.Run{{{{Violations: 4}, {Order: 1}}, {{}, {Order: 1, Violations: 2}}}},
 		opt:      Options{Orders: 1},
 	}
-	result, err := c.result()
+	result, err := c.result(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 6, result.Violations)
 }
@@ -188,12 +189,12 @@ func TestViolations(t *testing.T) {
 func TestOptimal(t *testing.T) {
 	tr := oneApp() // machines of 4
 	tr.Requests = []trace.Request{{Name: "r", Count: 4}}
-	tr.Events = []trace.Event{{Request: 0, Count: 4}} // 12: three machines at least
-	for _, stated := range []any{4, 3.0} {
+	tr.Events = []trace.Event{{Request: 0, Count: 4}} // of 3 each: a machine each
+	for _, stated := range []any{4, 5.0} {
 		tr.Source = map[string]any{"optimal": stated}
 		require.InDelta(t, stated, *Bound(tr, 1, 0).Optimal, 0)
 	}
-	for _, stated := range []any{2, -3, "4", nil} {
+	for _, stated := range []any{3, -3, "4", nil} {
 		tr.Source = map[string]any{"optimal": stated}
 		require.Nil(t, Bound(tr, 1, 0).Optimal)
 	}

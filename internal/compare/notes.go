@@ -67,59 +67,31 @@ func (c *comparison) notePlaced(r *Result, i int) {
 	}
 }
 
-// noteLimits says where a limit per machine alone asks for more machines than
-// the bound, which ignores limits.
-func (c *comparison) noteLimits(r *Result) {
+// noteBounds says where the bound is stronger than the volume alone.
+func (c *comparison) noteBounds(r *Result) {
 	var last string
 	n := 0
 	for i, t := range c.traces {
-		group, need := largestLimit(c.played[i], c.opt.Orders > 0)
-		if have := r.Comparisons[i].Bound.Machines; need > have {
-			n++
-			last = fmt.Sprintf("%s alone needs %d machines in %s (max_per_machine), more than the bound of %d, which ignores limits and which no scheduler can meet here",
-				group, need, t.Name, have)
+		best, volume := c.limits[i].best, c.limits[i].volume
+		figure, by, alone := "cost", best.Cost, volume.Cost
+		switch {
+		case best.CostSeconds > volume.CostSeconds:
+			figure, by, alone = "cost-seconds", best.CostSeconds, volume.CostSeconds
+		case best.Cost > volume.Cost:
+		case best.Machines > volume.Machines:
+			figure, by, alone = "machines", float64(best.Machines), float64(volume.Machines)
+		default:
+			continue
 		}
+		n++
+		last = fmt.Sprintf("%s: the bound of %.6g %s is by %s; volume alone says %.6g", t.Name, by, figure, best.Method, alone)
 	}
 	switch {
 	case n == 1:
 		r.add("%s", last)
 	case n > 1:
-		r.add("in %d of %d traces a group alone needs more machines (max_per_machine) than the bound, which ignores limits", n, len(c.traces))
+		r.add("in %d of %d traces the bound is stronger than volume alone; sigma bound lists all methods", n, len(c.traces))
 	}
-}
-
-// largestLimit is the group that needs most machines because of its limit,
-// with that number: by its items alive at the end, which no order of arrival
-// changes, and in the file's order at any time.
-func largestLimit(t *trace.Trace, shuffled bool) (name string, machines int) {
-	in := t.Instance
-	alive := make([]int, len(in.Groups))
-	need := func(g int32) {
-		if limit := int(in.Groups[g].Limit); limit > 0 {
-			if n := (alive[g] + limit - 1) / limit; n > machines {
-				name, machines = in.Groups[g].Name, n
-			}
-		}
-	}
-	group := func(request int32) int32 { return in.Apps[t.Requests[request].App].Group }
-	for i := range t.Initial {
-		alive[group(int32(i))] += int(t.Requests[i].Count)
-	}
-	for _, e := range t.Events {
-		g := group(e.Request)
-		if e.Kind == trace.Delete {
-			alive[g] -= int(e.Count)
-			continue
-		}
-		alive[g] += int(e.Count)
-		if !shuffled {
-			need(g)
-		}
-	}
-	for g := range in.Groups {
-		need(int32(g))
-	}
-	return name, machines
 }
 
 // note says which shipped file served, and where a policy lacks its forecast.

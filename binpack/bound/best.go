@@ -1,0 +1,121 @@
+package bound
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+)
+
+// The methods, by what they cost.
+const (
+	// MethodVolume: demand against capacity, see [Volume].
+	MethodVolume = "volume"
+	// MethodLimit: what one group needs for its limit per machine, the size of
+	// its items, the types it may use and, without departures, its spread.
+	MethodLimit = "limit"
+	// MethodClique: groups of which no two share a machine, what each needs
+	// added up: the heaviest clique.
+	MethodClique = "clique"
+	// MethodColumns: the linear program over all packings of a machine, see
+	// [Best]. With ":" and the name of a dimension it is that dimension's.
+	MethodColumns = "gilmore-gomory"
+)
+
+// DefaultWork of [Options] takes a few seconds where it is used up.
+const DefaultWork = 4_000_000_000
+
+// Options of [Best].
+type Options struct {
+	// Work limits the linear programs, in basic operations of about a
+	// nanosecond each; 0 = volume, limit and clique only. The limit counts
+	// operations and not time, so that the answer is always the same.
+	Work int64
+	// Enough is a cost that a packing is known to have: nothing dearer is
+	// tried once the bound has reached it. 0 = unknown.
+	Enough float64
+}
+
+// Bounds are the bounds of one demand.
+type Bounds struct {
+	// Bound is the strongest: of each figure the most that a method gives.
+	Bound
+	// Each method's own, the cheapest method first; the first is the volume
+	// bound. What was given up is not in the list.
+	Each []Bound
+}
+
+// Best bounds a placement of items[a] items of each app a, all at once, by
+// several methods, the cheapest first.
+//
+// Volume, limit and clique take microseconds to milliseconds (the clique at most
+// some hundredths of a second) and are always made. With opt.Work > 0 follow
+// linear programs in the manner of Gilmore and Gomory ("A linear programming
+// approach to the cutting-stock problem", Operations Research 9, 1961): the
+// least cost of fractions of machines, each filled in a way that is permitted,
+// so that all items are covered. Ways are made as they are needed by an integer
+// program for each kind of machine. First come single dimensions, with limits
+// only, where dynamic programming solves that program; then all dimensions with
+// limits, rules and types, by branch and bound. Whatever its state when it is
+// stopped, a linear program gives a bound (Farley, "A note on bounding a class of
+// linear programming problems", Operations Research 38, 1990), which is computed
+// in rational numbers from rounded prices and thus free of floating-point error.
+//
+// A context that ends stops the linear programs; what is proven by then is
+// returned.
+func Best(ctx context.Context, inst *binpack.Instance, items []int64, opt Options) Bounds {
+	volume := Volume(inst, items)
+	needs := needsOf(inst, items)
+	out := Bounds{Bound: volume, Each: []Bound{volume}}
+	out.add(limitOf(needs))
+	out.add(cliqueOf(inst, items, needs))
+	return out
+}
+
+// add takes in the bound of one more method.
+func (b *Bounds) add(next Bound) {
+	b.Each = append(b.Each, next)
+	b.raise(next)
+	b.name()
+}
+
+// raise takes in a bound that is no method's of its own.
+func (b *Bounds) raise(next Bound) {
+	b.Machines = max(b.Machines, next.Machines)
+	b.Cost = math.Max(b.Cost, next.Cost)
+	b.MachineSeconds = math.Max(b.MachineSeconds, next.MachineSeconds)
+	b.CostSeconds = math.Max(b.CostSeconds, next.CostSeconds)
+	b.Short = b.Short || next.Short
+}
+
+// name finds the cheapest method that gives all figures or else the methods
+// that have a part in them: those that give one, and of the integrals, which may
+// be nobody's, the volume and who goes beyond it.
+func (b *Bounds) name() {
+	var parts []string
+	for _, e := range b.Each {
+		if e.Machines == b.Machines && e.Cost == b.Cost && e.MachineSeconds == b.MachineSeconds && e.CostSeconds == b.CostSeconds {
+			b.Method = e.Method
+			return
+		}
+	}
+	volume := b.Each[0]
+	left := []bool{true, true, b.MachineSeconds > 0, b.CostSeconds > 0}
+	for i, e := range b.Each {
+		gives := []bool{e.Machines == b.Machines, e.Cost == b.Cost, e.MachineSeconds == b.MachineSeconds, e.CostSeconds == b.CostSeconds}
+		part := i == 0 && b.MachineSeconds > 0
+		for f, ok := range gives {
+			part = part || ok && left[f]
+			left[f] = left[f] && !ok
+		}
+		if e.MachineSeconds > volume.MachineSeconds || e.CostSeconds > volume.CostSeconds {
+			part = true
+		}
+		if part && !slices.Contains(parts, e.Method) {
+			parts = append(parts, e.Method)
+		}
+	}
+	b.Method = strings.Join(parts, "+")
+}
