@@ -1,6 +1,7 @@
 package bound
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -25,7 +26,7 @@ const (
 )
 
 // DefaultWork of [Options] takes a few seconds where it is used up.
-const DefaultWork = 4_000_000_000
+const DefaultWork = 8_000_000_000
 
 // Options of [Best].
 type Options struct {
@@ -71,7 +72,67 @@ func Best(ctx context.Context, inst *binpack.Instance, items []int64, opt Option
 	out := Bounds{Bound: volume, Each: []Bound{volume}}
 	out.add(limitOf(needs))
 	out.add(cliqueOf(inst, items, needs))
+	for _, b := range byColumns(ctx, inst, items, opt, out.Cost) {
+		out.add(b)
+	}
 	return out
+}
+
+// byColumns are the bounds by linear programs: of the single dimensions in which
+// most is asked for, then of all.
+func byColumns(ctx context.Context, inst *binpack.Instance, items []int64, opt Options, cost float64) []Bound {
+	var out []Bound
+	if opt.Work <= 0 {
+		return nil
+	}
+	single := busiest(inst, items)
+	part := opt
+	part.Work = opt.Work / int64(4*len(single)+1)
+	for _, d := range single {
+		if opt.Enough > 0 && cost >= opt.Enough || ctx.Err() != nil {
+			return out
+		}
+		if b, ok := columns(ctx, inst, items, []int{d}, false, part); ok {
+			b.Method += ":" + inst.Dimensions[d].Name
+			out = append(out, b)
+			cost = max(cost, b.Cost)
+		}
+	}
+	if opt.Enough > 0 && cost >= opt.Enough || ctx.Err() != nil || len(inst.Dimensions) == 1 && len(inst.Rules) == 0 && len(out) > 0 {
+		return out
+	}
+	all := make([]int, len(inst.Dimensions))
+	for d := range all {
+		all[d] = d
+	}
+	part.Work = opt.Work / 4 * 3
+	if b, ok := columns(ctx, inst, items, all, true, part); ok {
+		out = append(out, b)
+	}
+	return out
+}
+
+// mostSingle is the number of dimensions with a linear program of their own.
+const mostSingle = 4
+
+// busiest are the dimensions of which most is asked for, by the volume bound,
+// and of several alike the first.
+func busiest(inst *binpack.Instance, items []int64) []int {
+	load := make([]wide, len(inst.Dimensions))
+	for a, n := range items {
+		add(load, inst.Apps[a].Demand, n)
+	}
+	f := newFleet(inst)
+	machines := make([]int, len(load))
+	var dims []int
+	for d := range load {
+		if load[d] != (wide{}) {
+			machines[d], _ = machinesFor(f.bySize[d], load[d])
+			dims = append(dims, d)
+		}
+	}
+	slices.SortStableFunc(dims, func(a, b int) int { return cmp.Compare(machines[b], machines[a]) })
+	return dims[:min(len(dims), mostSingle)]
 }
 
 // add takes in the bound of one more method.
@@ -90,32 +151,27 @@ func (b *Bounds) raise(next Bound) {
 	b.Short = b.Short || next.Short
 }
 
-// name finds the cheapest method that gives all figures or else the methods
-// that have a part in them: those that give one, and of the integrals, which may
-// be nobody's, the volume and who goes beyond it.
+// name finds the cheapest method that gives all figures, or else the methods
+// that have a part in them: those that no other does as well in all.
 func (b *Bounds) name() {
 	var parts []string
-	for _, e := range b.Each {
-		if e.Machines == b.Machines && e.Cost == b.Cost && e.MachineSeconds == b.MachineSeconds && e.CostSeconds == b.CostSeconds {
+	for i, e := range b.Each {
+		if e.covers(b.Bound) {
 			b.Method = e.Method
 			return
 		}
-	}
-	volume := b.Each[0]
-	left := []bool{true, true, b.MachineSeconds > 0, b.CostSeconds > 0}
-	for i, e := range b.Each {
-		gives := []bool{e.Machines == b.Machines, e.Cost == b.Cost, e.MachineSeconds == b.MachineSeconds, e.CostSeconds == b.CostSeconds}
-		part := i == 0 && b.MachineSeconds > 0
-		for f, ok := range gives {
-			part = part || ok && left[f]
-			left[f] = left[f] && !ok
+		covered := false
+		for j, o := range b.Each {
+			covered = covered || j != i && o.covers(e) && (j < i || !e.covers(o))
 		}
-		if e.MachineSeconds > volume.MachineSeconds || e.CostSeconds > volume.CostSeconds {
-			part = true
-		}
-		if part && !slices.Contains(parts, e.Method) {
+		if !covered {
 			parts = append(parts, e.Method)
 		}
 	}
 	b.Method = strings.Join(parts, "+")
+}
+
+// covers reports whether no figure of another bound is above this one's.
+func (b Bound) covers(o Bound) bool {
+	return b.Machines >= o.Machines && b.Cost >= o.Cost && b.MachineSeconds >= o.MachineSeconds && b.CostSeconds >= o.CostSeconds
 }

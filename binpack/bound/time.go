@@ -24,9 +24,35 @@ func BestOverTime(ctx context.Context, inst *binpack.Instance, changes []Change,
 	out.add(over.limit)
 	out.add(over.clique)
 	out.raise(over.all)
+	for _, b := range atPeak(ctx, inst, over, opt) {
+		out.add(b)
+	}
 	out.name()
-	_ = ctx
-	_ = opt
+	return out
+}
+
+// atPeak are the bounds of the linear programs on what is there at the peaks.
+func atPeak(ctx context.Context, inst *binpack.Instance, over overTime, opt Options) []Bound {
+	if over.machinesAt == nil {
+		return nil
+	}
+	same := uniformCost(inst) || slices.Equal(over.machinesAt, over.costAt)
+	if !same {
+		opt.Work /= 2
+	}
+	out := byColumns(ctx, inst, over.machinesAt, opt, over.all.Cost)
+	if same {
+		return out
+	}
+	for _, b := range byColumns(ctx, inst, over.costAt, opt, over.all.Cost) {
+		at := slices.IndexFunc(out, func(o Bound) bool { return o.Method == b.Method })
+		if at < 0 {
+			out = append(out, b)
+			continue
+		}
+		out[at].pass(b, 0)
+		out[at].Stopped = out[at].Stopped || b.Stopped
+	}
 	return out
 }
 

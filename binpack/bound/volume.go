@@ -18,9 +18,8 @@ type Bound struct {
 	// MachineSeconds and CostSeconds are the time integrals of the two. They
 	// are 0 without deletes, where items live for ever.
 	MachineSeconds, CostSeconds float64
-	// Method names what gave it: MethodVolume and so on. Where one method gives
-	// the machines and another the cost or the integrals, it is their names
-	// joined by "+".
+	// Method names what gave it: MethodVolume and so on. Where it takes several
+	// to give all figures it is their names, joined by "+".
 	Method string
 	// Short says that the fleet cannot hold all items. Machines and Cost are
 	// then those of all machines that offer anything of a dimension that is

@@ -100,7 +100,7 @@ printed too.`,
 
 // effortFlag is how much the linear programs of a bound may cost.
 func effortFlag(cmd *cobra.Command, effort *float64, standard float64) {
-	cmd.Flags().Float64Var(effort, "effort", standard, "of the bound by linear programs, for each trace: 0 = none, 1 = some seconds at most, 10 = ten times as much")
+	cmd.Flags().Float64Var(effort, "effort", standard, "of the bound by linear programs, for each trace: 0 = none, 1 = some seconds at most, 10 = ten times that")
 }
 
 // workOf is an effort in the operations that limit it.

@@ -25,6 +25,7 @@ func (a *app) compare() *cobra.Command {
 		options      compare.Options
 		timing       bool
 		detail       bool
+		effort       float64
 		quiet        bool
 		format, page string
 		curve        string
@@ -61,6 +62,11 @@ otherwise.
 			if options.Orders < 0 || options.Workers < 1 {
 				return usagef("--orders %d --workers %d: want at least 0 and 1", options.Orders, options.Workers)
 			}
+			work, err := workOf(effort)
+			if err != nil {
+				return err
+			}
+			options.Bound.Work = work
 			catalog, err := choice.catalog(options.Seed)
 			if err != nil {
 				return err
@@ -118,6 +124,7 @@ otherwise.
 	flags.IntVar(&options.Workers, "workers", runtime.GOMAXPROCS(0), "replays at the same time")
 	flags.BoolVar(&options.Retry, "retry", false, "try items that were left out again after each delete")
 	flags.BoolVar(&options.Repack, "repack", false, "place what placed.csv holds anew (default: when current is among the policies)")
+	effortFlag(cmd, &effort, 0)
 	flags.BoolVar(&timing, "timing", false, "measure the CPU seconds of each replay")
 	flags.StringVar(&format, "format", "table", "table, json or markdown")
 	flags.StringVar(&page, "report", "", "also write the comparison as an HTML page of one file")

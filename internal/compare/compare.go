@@ -17,15 +17,15 @@ import (
 
 // Options say how a comparison is made.
 type Options struct {
-	Orders  int    // shuffled orders beside the file's
-	Seed    uint64 // of the shuffles
-	Workers int    // at least 1
-	Retry   bool   // try unplaced items again after each delete
-	Repack  bool   // what placed.csv holds arrives at the beginning, and is placed anew
-	Samples int    // points of the time series of the first order that counts; 0 = none
-	Curves  bool   // record allocation against what has arrived
-	Layouts bool   // keep what stands on the machines of the first trace after the first order that counts
-	Bound   bound.Options
+	Orders  int           // shuffled orders beside the file's
+	Seed    uint64        // of the shuffles
+	Workers int           // at least 1
+	Retry   bool          // try unplaced items again after each delete
+	Repack  bool          // what placed.csv holds arrives at the beginning, and is placed anew
+	Samples int           // points of the time series of the first order that counts; 0 = none
+	Curves  bool          // record allocation against what has arrived
+	Layouts bool          // keep what stands on the machines of the first trace after the first order that counts
+	Bound   bound.Options // of a trace, all its orders together
 	// Clock gives the CPU seconds of the calling thread; nil = runs take no time.
 	Clock func() float64
 	// Progress, when set, is told how many replays are done, of how many; one

@@ -1,0 +1,379 @@
+package bound
+
+import (
+	"cmp"
+	"encoding/binary"
+	"math"
+	"math/big"
+	"slices"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+)
+
+// A cover is the problem that the linear programs bound: classes of items to be
+// covered by machines of several kinds, each filled in a way that is permitted.
+// It is a relaxation of the placement: some dimensions and constraints may be
+// missing, and every way that a placement fills a machine is a permitted one.
+type cover struct {
+	kinds   []coverKind
+	classes []coverClass
+	groups  []coverGroup
+}
+
+// A coverKind is a number of machines that are alike.
+type coverKind struct {
+	typ      int32
+	cost     float64
+	count    int64 // negative: unlimited
+	capacity []int64
+}
+
+// A coverClass is a number of items that are alike in all that matters here.
+type coverClass struct {
+	demand []int64
+	items  int64
+	most   int64 // on a machine
+	group  int32
+	on     []bool // per kind: whether one of its machines holds an item
+}
+
+// A coverGroup is what limits and rules are about. No machine holds items of a
+// group and of one that it excludes.
+type coverGroup struct {
+	limit    int64 // items on a machine; 0 = what the classes say
+	excludes []int32
+	rules    []coverRule
+}
+
+// A coverRule says that beside one item of group a stand at most max of b.
+type coverRule struct {
+	a, b int32
+	max  int64
+}
+
+// coverOptions say what of an instance goes into a cover.
+type coverOptions struct {
+	dims  []int // the dimensions that count
+	rules bool  // whether rules count
+	// Apps that differ in nothing but their number are one class even where a
+	// limit tells them apart: a weaker relaxation with fewer rows.
+	merge bool
+	// objective gives the cost of a machine.
+	objective func(m *binpack.MachineLine) float64
+}
+
+const (
+	maxCoverRows  = 800
+	maxCoverKinds = 8
+)
+
+// newCover builds the relaxation, nil when there is nothing to cover or there
+// are too many kinds of machines.
+func newCover(inst *binpack.Instance, items []int64, opt coverOptions) *cover {
+	c := &cover{}
+	if !c.addKinds(inst, opt) {
+		return nil
+	}
+	b := coverBuilder{cover: c, inst: inst, items: items, opt: opt, apps: appsOf(inst), groupOf: make([]int32, len(inst.Groups)), class: map[string]int32{}}
+	b.build()
+	if len(c.classes) == 0 {
+		return nil
+	}
+	return c
+}
+
+func (c *cover) addKinds(inst *binpack.Instance, opt coverOptions) bool {
+	typed := slices.ContainsFunc(inst.Apps, func(a binpack.App) bool { return a.Types != nil })
+	for i := range inst.Machines {
+		m := &inst.Machines[i]
+		if m.Count == 0 {
+			continue
+		}
+		k := coverKind{cost: opt.objective(m), count: int64(m.Count)}
+		if typed {
+			k.typ = m.Type
+		}
+		for _, d := range opt.dims {
+			k.capacity = append(k.capacity, m.Capacity[d])
+		}
+		at := slices.IndexFunc(c.kinds, func(o coverKind) bool {
+			return o.typ == k.typ && o.cost == k.cost && slices.Equal(o.capacity, k.capacity)
+		})
+		switch {
+		case at < 0:
+			if c.kinds = append(c.kinds, k); len(c.kinds) > maxCoverKinds {
+				return false
+			}
+		case k.count < 0 || c.kinds[at].count < 0:
+			c.kinds[at].count = -1
+		default:
+			c.kinds[at].count += k.count
+		}
+	}
+	return true
+}
+
+type coverBuilder struct {
+	*cover
+	inst    *binpack.Instance
+	items   []int64
+	opt     coverOptions
+	apps    [][]int32
+	groupOf []int32 // per group of the instance: its group here, -1 none
+	class   map[string]int32
+}
+
+// build makes a class of each app and one of all those that no solution can
+// tell apart: a linear program has an optimum in which they are used alike.
+func (b *coverBuilder) build() {
+	var exclusive [][]int32
+	bound := make([]bool, len(b.inst.Groups)) // by a rule with max > 0
+	present := func(a int32) bool { return b.items[a] > 0 }
+	if b.opt.rules {
+		exclusive = make([][]int32, len(b.inst.Groups))
+		for _, r := range b.inst.Rules {
+			if !slices.ContainsFunc(b.apps[r.A], present) || !slices.ContainsFunc(b.apps[r.B], present) {
+				continue
+			}
+			if r.Max == 0 {
+				exclusive[r.A], exclusive[r.B] = append(exclusive[r.A], r.B), append(exclusive[r.B], r.A)
+			} else {
+				bound[r.A], bound[r.B] = true, true
+			}
+		}
+	}
+	for g := range b.inst.Groups {
+		b.groupOf[g] = -1
+		var others []int32
+		if b.opt.rules {
+			slices.Sort(exclusive[g])
+			others = slices.Compact(exclusive[g])
+			exclusive[g] = others
+		}
+		b.addGroup(int32(g), others, bound[g])
+	}
+	for g, others := range exclusive {
+		if b.groupOf[g] < 0 {
+			continue
+		}
+		here := &b.groups[b.groupOf[g]]
+		for _, o := range others {
+			if at := b.groupOf[o]; at >= 0 {
+				here.excludes = append(here.excludes, at)
+			}
+		}
+	}
+	for g := range b.groups {
+		slices.Sort(b.groups[g].excludes)
+		b.groups[g].excludes = slices.Compact(b.groups[g].excludes)
+	}
+	if !b.opt.rules {
+		return
+	}
+	for _, r := range b.inst.Rules {
+		x, y := b.groupOf[r.A], b.groupOf[r.B]
+		if r.Max == 0 || x < 0 || y < 0 {
+			continue
+		}
+		rule := coverRule{x, y, int64(r.Max)}
+		b.groups[x].rules = append(b.groups[x].rules, rule)
+		b.groups[y].rules = append(b.groups[y].rules, rule)
+	}
+}
+
+// addGroup adds the classes of a group, or its app to a class of others.
+func (b *coverBuilder) addGroup(g int32, excludes []int32, ruled bool) {
+	var apps []int32
+	for _, a := range b.apps[g] {
+		if b.items[a] > 0 {
+			apps = append(apps, a)
+		}
+	}
+	limit := int64(b.inst.Groups[g].Limit)
+	single := len(apps) == 1
+	for _, a := range apps {
+		class, binding, ok := b.classOf(a, limit)
+		if !ok {
+			continue
+		}
+		var key []byte
+		if single && !ruled || limit == 0 && len(excludes) == 0 && !ruled {
+			key = b.key(a, &class, excludes, binding && !b.opt.merge)
+			if at, known := b.class[string(key)]; known {
+				b.classes[at].items += class.items
+				b.classes[at].most += class.most
+				b.groupOf[g] = b.classes[at].group
+				continue
+			}
+		}
+		if b.groupOf[g] < 0 || key != nil {
+			b.groupOf[g] = int32(len(b.groups))
+			group := coverGroup{}
+			if !single {
+				group.limit = limit
+			}
+			b.groups = append(b.groups, group)
+		}
+		class.group = b.groupOf[g]
+		if key != nil {
+			b.class[string(key)] = int32(len(b.classes))
+		}
+		b.classes = append(b.classes, class)
+	}
+}
+
+// classOf is the class of an app alone, and whether its limit is below what a
+// machine has room for; not ok when no machine holds an item.
+func (b *coverBuilder) classOf(a int32, limit int64) (class coverClass, binding, ok bool) {
+	app := &b.inst.Apps[a]
+	class = coverClass{items: b.items[a], on: make([]bool, len(b.kinds))}
+	for _, d := range b.opt.dims {
+		class.demand = append(class.demand, app.Demand[d])
+	}
+	most := int64(0)
+	for k := range b.kinds {
+		kind := &b.kinds[k]
+		if app.Types != nil && !slices.Contains(app.Types, kind.typ) {
+			continue
+		}
+		n := int64(math.MaxInt32)
+		for d, need := range class.demand {
+			if need > 0 {
+				n = min(n, kind.capacity[d]/need)
+			}
+		}
+		class.on[k] = n > 0
+		most = max(most, n)
+	}
+	class.most = min(most, class.items)
+	if binding = limit > 0 && limit < class.most; binding {
+		class.most = limit
+	}
+	return class, binding, most > 0
+}
+
+// key tells apart what a solution may treat differently. The number of items
+// matters only where the limit is binding.
+func (b *coverBuilder) key(a int32, class *coverClass, excludes []int32, binding bool) []byte {
+	var key []byte
+	for _, v := range class.demand {
+		key = binary.AppendVarint(key, v)
+	}
+	for _, on := range class.on {
+		if on {
+			key = append(key, 1)
+		} else {
+			key = append(key, 0)
+		}
+	}
+	if binding {
+		key = binary.AppendVarint(append(key, 1), int64(b.inst.Groups[b.inst.Apps[a].Group].Limit))
+		key = binary.AppendVarint(key, class.items)
+	} else {
+		key = append(key, 0)
+	}
+	for _, g := range excludes {
+		key = binary.AppendVarint(key, int64(g))
+	}
+	return key
+}
+
+// bound is the bound that prices give, whatever they are (at least 0), when
+// no way to fill a machine of kind k is worth more than worth[k]: prices y scaled
+// by t and the excess of limited kinds are a solution of the dual program,
+// worth t·Σ items·y − Σ count·max(0, t·worth − cost), of which the best t is
+// taken. Without limited kinds that is Farley's bound. It is not ok when prices
+// prove that the machines hold less than all items.
+func (c *cover) bound(price, worth []int64) (value, scale *big.Rat, ok bool) {
+	total := new(big.Int)
+	for i := range c.classes {
+		total.Add(total, new(big.Int).Mul(big.NewInt(c.classes[i].items), big.NewInt(price[i])))
+	}
+	var steps []*big.Rat // values of t at which the slope changes
+	var last *big.Rat    // the largest permitted
+	capacity := new(big.Int)
+	for k := range c.kinds {
+		if worth[k] == 0 {
+			continue
+		}
+		kind := &c.kinds[k]
+		t := new(big.Rat).SetFloat64(kind.cost)
+		t.Quo(t, new(big.Rat).SetInt64(worth[k]))
+		steps = append(steps, t)
+		if kind.count < 0 {
+			if last == nil || t.Cmp(last) < 0 {
+				last = t
+			}
+		} else {
+			capacity.Add(capacity, new(big.Int).Mul(big.NewInt(kind.count), big.NewInt(worth[k])))
+		}
+	}
+	if last == nil && total.Cmp(capacity) > 0 {
+		return nil, nil, false
+	}
+	value, scale = new(big.Rat), new(big.Rat)
+	for _, t := range steps {
+		if last != nil && t.Cmp(last) > 0 {
+			continue
+		}
+		v := new(big.Rat).SetInt(total)
+		v.Mul(v, t)
+		for k := range c.kinds {
+			kind := &c.kinds[k]
+			if kind.count < 0 || worth[k] == 0 {
+				continue
+			}
+			over := new(big.Rat).SetInt64(worth[k])
+			over.Mul(over, t)
+			over.Sub(over, new(big.Rat).SetFloat64(kind.cost))
+			if over.Sign() > 0 {
+				v.Sub(v, over.Mul(over, new(big.Rat).SetInt64(kind.count)))
+			}
+		}
+		if v.Cmp(value) > 0 {
+			value, scale = v, t
+		}
+	}
+	return value, scale, true
+}
+
+// ceil is the least integer that is not below a non-negative number.
+func ceil(v *big.Rat) *big.Int {
+	q, r := new(big.Int).QuoRem(v.Num(), v.Denom(), new(big.Int))
+	if r.Sign() > 0 {
+		q.Add(q, big.NewInt(1))
+	}
+	return q
+}
+
+// below is the largest float64 that is not above a number.
+func below(v *big.Rat) float64 {
+	f, exact := v.Float64()
+	if !exact && new(big.Rat).SetFloat64(f).Cmp(v) > 0 {
+		f = math.Nextafter(f, math.Inf(-1))
+	}
+	return f
+}
+
+// loads is the demand over the capacity of the largest machine, per dimension
+// of the cover, largest first.
+func (c *cover) loads() []int {
+	sum := make([]float64, len(c.kinds[0].capacity))
+	for d := range sum {
+		most := int64(0)
+		for k := range c.kinds {
+			most = max(most, c.kinds[k].capacity[d])
+		}
+		for i := range c.classes {
+			if most > 0 {
+				sum[d] += float64(c.classes[i].demand[d]) / float64(most) * float64(c.classes[i].items)
+			}
+		}
+	}
+	order := make([]int, len(sum))
+	for d := range order {
+		order[d] = d
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(sum[b], sum[a]) })
+	return order
+}
