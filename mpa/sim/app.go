@@ -1,0 +1,109 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+)
+
+// A Dist is a distribution of a positive amount by its mean and its coefficient of
+// variation: 0 a constant, 1 exponential, else lognormal.
+type Dist struct {
+	Mean float64 `yaml:"mean" json:"mean"`
+	CV   float64 `yaml:"cv" json:"cv"`
+}
+
+func (d Dist) validate() error {
+	if !(d.Mean >= 0 && d.Mean < 1e9 && d.CV >= 0 && d.CV < 100) {
+		return fmt.Errorf("mean %v, cv %v: want a mean from 0 and a cv from 0 to 100", d.Mean, d.CV)
+	}
+	return nil
+}
+
+// A sampler draws from a Dist.
+type sampler struct {
+	mean, mu, sigma float64
+	kind            byte // 'c' constant, 'e' exponential, 'l' lognormal
+}
+
+func (d Dist) sampler() sampler {
+	switch {
+	case d.Mean == 0 || d.CV == 0:
+		return sampler{mean: d.Mean, kind: 'c'}
+	case d.CV == 1:
+		return sampler{mean: d.Mean, kind: 'e'}
+	}
+	s2 := math.Log(1 + d.CV*d.CV)
+	return sampler{mean: d.Mean, mu: math.Log(d.Mean) - s2/2, sigma: math.Sqrt(s2), kind: 'l'}
+}
+
+func (s *sampler) draw(rng *rand.Rand) float64 {
+	switch s.kind {
+	case 'c':
+		return s.mean
+	case 'e':
+		return s.mean * rng.ExpFloat64()
+	default:
+		return math.Exp(s.mu + s.sigma*rng.NormFloat64())
+	}
+}
+
+// An App is the workload: what a request does, what a pod needs, and what was promised.
+type App struct {
+	Name     string    `yaml:"name" json:"name"`
+	Segments []Segment `yaml:"segments" json:"segments"`
+	// Workers is how many requests a pod works on at once, 0 = any number; Queue how
+	// many wait there, below 0 = any number.
+	Workers int `yaml:"workers" json:"workers"`
+	Queue   int `yaml:"queue" json:"queue"`
+	// Timeout of a try in seconds, 0 = none; Retries after it.
+	Timeout float64 `yaml:"timeout" json:"timeout"`
+	Retries int     `yaml:"retries" json:"retries"`
+	// Balance of requests over pods: "two" (the better of two at random, the default)
+	// or "random".
+	Balance string     `yaml:"balance" json:"balance"`
+	Target  mpa.Target `yaml:"-" json:"-"`
+
+	phases []phase
+}
+
+// A Segment is a part of a request: it waits, then it computes.
+type Segment struct {
+	Name string `yaml:"name" json:"name"`
+	// CPU in core-seconds, Wait (for disks, networks and other services) in seconds.
+	CPU  Dist `yaml:"cpu" json:"cpu"`
+	Wait Dist `yaml:"wait" json:"wait"`
+	// Memory in bytes while a request is in the pod.
+	Memory float64 `yaml:"memory" json:"memory"`
+}
+
+type phase struct{ cpu, wait sampler }
+
+// compile prepares the phases.
+func (a *App) compile() error {
+	if len(a.Segments) == 0 {
+		return fmt.Errorf("app %q has no segments", a.Name)
+	}
+	a.phases = a.phases[:0]
+	for i, s := range a.Segments {
+		if err := s.CPU.validate(); err != nil {
+			return fmt.Errorf("segments[%d].cpu: %w", i, err)
+		}
+		if err := s.Wait.validate(); err != nil {
+			return fmt.Errorf("segments[%d].wait: %w", i, err)
+		}
+		a.phases = append(a.phases, phase{s.CPU.sampler(), s.Wait.sampler()})
+	}
+	return nil
+}
+
+// cpuPerRequest is the mean demand in core-seconds.
+func (a *App) cpuPerRequest() float64 {
+	sum := 0.0
+	for _, s := range a.Segments {
+		sum += s.CPU.Mean
+	}
+	return sum
+}

@@ -1,0 +1,372 @@
+package sim
+
+import (
+	"math"
+	"math/rand/v2"
+)
+
+// engine moves requests through pods. It knows nothing of metrics or autoscaling.
+type engine struct {
+	app *App // compiled
+	rng *rand.Rand
+	now float64
+
+	rate    func(t float64) (perSecond, until float64) // of arrivals, constant until a time
+	perSec  float64
+	until   float64
+	arrival float64
+
+	jobs  []job
+	free  []int32
+	pods  []*pod    // by slot; nil = none
+	next  []float64 // [slot] time of the next event
+	first int       // slot with the earliest event
+	ready []int32   // slots that take requests
+
+	delays   eventHeap
+	timeouts []event // in order of time: all have the same length
+	timeHead int
+
+	count  counters
+	window *latencies // since the last scrape
+	all    latencies
+}
+
+// A job is one try of a request.
+type job struct {
+	begun  float64 // first try of the request
+	queued float64 // since when it waits for a worker
+	slot   int32
+	phase  int32
+	tries  int32
+	serial uint32 // of this use of the slot in engine.jobs
+	state  jobState
+	gone   bool // the client no longer waits
+}
+
+type jobState uint8
+
+const (
+	unused jobState = iota
+	delayed
+	queued
+	serving
+	resting // a client that pauses before its next try
+)
+
+// counters of requests. Arrived = Served + Failed + those under way.
+type counters struct {
+	Arrived int64 // new requests, tries not counted
+	Served  int64 // answered in time
+	Late    int64 // of those, above the SLO's latency
+	Failed  int64 // given up: by their client, refused, or lost with a pod
+	Tries   int64
+	Refused int64   // tries that found no pod or a full queue
+	Lost    int64   // tries that were in a pod that died
+	Waited  float64 // seconds in queues, of all tries that left one for service
+}
+
+func newEngine(app *App, seed uint64, rate func(t float64) (perSecond, until float64)) *engine {
+	e := &engine{app: app, rng: rand.New(rand.NewPCG(seed, 0)), rate: rate}
+	e.newRate(0)
+	return e
+}
+
+// open adds a pod that takes requests from now on and gives its slot.
+func (e *engine) open(p *pod) int32 {
+	slot := int32(len(e.pods))
+	e.pods = append(e.pods, p)
+	e.next = append(e.next, math.Inf(1))
+	p.advance(e.now)
+	e.ready = append(e.ready, slot)
+	return slot
+}
+
+// run handles all events before a time and stops there.
+func (e *engine) run(to float64) {
+	for {
+		t, kind := e.arrival, eventArrival
+		if e.until < t {
+			t, kind = e.until, eventRate
+		}
+		if len(e.next) > 0 {
+			if n := e.next[e.first]; n < t {
+				t, kind = n, eventPod
+			}
+		}
+		if len(e.delays) > 0 && e.delays[0].at < t {
+			t, kind = e.delays[0].at, eventDelay
+		}
+		if e.timeHead < len(e.timeouts) && e.timeouts[e.timeHead].at < t {
+			t, kind = e.timeouts[e.timeHead].at, eventTimeout
+		}
+		if t >= to {
+			e.now = to
+			return
+		}
+		e.now = t
+		switch kind {
+		case eventArrival:
+			e.count.Arrived++
+			e.try(t, 0)
+			e.arrival = t + e.rng.ExpFloat64()/e.perSec
+		case eventRate:
+			e.newRate(t)
+		case eventPod:
+			e.step(e.first)
+		case eventDelay:
+			e.wake()
+		case eventTimeout:
+			e.expire()
+		}
+	}
+}
+
+const (
+	eventArrival = iota
+	eventRate
+	eventPod
+	eventDelay
+	eventTimeout
+)
+
+// newRate draws the next arrival at the rate that begins now: arrivals of a Poisson
+// process have no memory.
+func (e *engine) newRate(t float64) {
+	e.perSec, e.until = e.rate(t)
+	e.arrival = math.Inf(1)
+	if e.perSec > 0 {
+		e.arrival = t + e.rng.ExpFloat64()/e.perSec
+	}
+}
+
+// try sends a request to a pod, for the first time or again.
+func (e *engine) try(begun float64, tries int32) {
+	e.count.Tries++
+	slot := e.route()
+	if slot < 0 {
+		e.refuse(begun, tries)
+		return
+	}
+	p := e.pods[slot]
+	if p.full() && e.app.Queue >= 0 && p.waiting() >= e.app.Queue {
+		e.refuse(begun, tries)
+		return
+	}
+	i := e.alloc()
+	j := &e.jobs[i]
+	*j = job{begun: begun, queued: e.now, slot: slot, tries: tries, serial: j.serial + 1, state: queued}
+	if e.app.Timeout > 0 {
+		e.timeouts = append(e.timeouts, event{e.now + e.app.Timeout, i, j.serial})
+	}
+	if p.full() {
+		p.enqueue(i)
+		return
+	}
+	e.admit(i)
+}
+
+func (e *engine) alloc() int32 {
+	if n := len(e.free); n > 0 {
+		i := e.free[n-1]
+		e.free = e.free[:n-1]
+		return i
+	}
+	e.jobs = append(e.jobs, job{})
+	return int32(len(e.jobs) - 1)
+}
+
+func (e *engine) release(i int32) {
+	e.jobs[i].state = unused
+	e.free = append(e.free, i)
+}
+
+// route picks a ready pod: the better of two at random, by requests under way.
+func (e *engine) route() int32 {
+	n := len(e.ready)
+	switch {
+	case n == 0:
+		return -1
+	case n == 1:
+		return e.ready[0]
+	case e.app.Balance == "random":
+		return e.ready[e.rng.IntN(n)]
+	}
+	a, b := e.ready[e.rng.IntN(n)], e.ready[e.rng.IntN(n)]
+	if e.load(b) < e.load(a) {
+		return b
+	}
+	return a
+}
+
+func (e *engine) load(slot int32) int { p := e.pods[slot]; return p.inside + p.waiting() }
+
+// admit lets a job into its pod: its first phase begins.
+func (e *engine) admit(i int32) {
+	e.pods[e.jobs[i].slot].inside++
+	e.begin(i)
+}
+
+// begin starts a phase of a job: what it waits for, then what it computes.
+func (e *engine) begin(i int32) {
+	j := &e.jobs[i]
+	if wait := e.app.phases[j.phase].wait.draw(e.rng); wait > 0 {
+		j.state = delayed
+		e.delays.push(event{e.now + wait, i, j.serial})
+		return
+	}
+	e.compute(i)
+}
+
+func (e *engine) compute(i int32) {
+	j := &e.jobs[i]
+	j.state = serving
+	p := e.pods[j.slot]
+	p.advance(e.now)
+	p.start(i, e.app.phases[j.phase].cpu.draw(e.rng))
+	e.changed(j.slot)
+}
+
+// changed finds the next event of a pod after a change of it.
+func (e *engine) changed(slot int32) {
+	p := e.pods[slot]
+	p.update()
+	e.schedule(int(slot), p.next())
+}
+
+func (e *engine) schedule(slot int, t float64) {
+	e.next[slot] = t
+	switch {
+	case t < e.next[e.first]:
+		e.first = slot
+	case slot == e.first:
+		for s, at := range e.next {
+			if at < e.next[e.first] {
+				e.first = s
+			}
+		}
+	}
+}
+
+// step is a pod's event: its first job is done with a phase, or its quota is spent or
+// begins anew.
+func (e *engine) step(slot int) {
+	p := e.pods[slot]
+	p.advance(e.now)
+	for len(p.work) > 0 && p.work[0].at <= p.service+tiny {
+		e.done(p.work.pop().job, p)
+	}
+	e.changed(int32(slot))
+}
+
+// done ends a phase of a job.
+func (e *engine) done(i int32, p *pod) {
+	j := &e.jobs[i]
+	if j.phase++; int(j.phase) < len(e.app.phases) {
+		e.begin(i)
+		return
+	}
+	p.inside--
+	p.served++
+	if !j.gone {
+		e.count.Served++
+		latency := e.now - j.begun
+		if e.app.Target.SLO.Latency > 0 && latency > e.app.Target.SLO.Latency {
+			e.count.Late++
+		}
+		e.all.add(latency)
+		if e.window != nil {
+			e.window.add(latency)
+		}
+	}
+	e.release(i)
+	e.pull(p)
+}
+
+// pull takes the next waiting job in whose client still waits.
+func (e *engine) pull(p *pod) {
+	for p.waiting() > 0 && !p.full() {
+		i := p.dequeue()
+		if e.jobs[i].gone {
+			e.release(i)
+			continue
+		}
+		e.count.Waited += e.now - e.jobs[i].queued
+		e.admit(i)
+	}
+}
+
+// wake ends a wait.
+func (e *engine) wake() {
+	d := e.delays.pop()
+	j := &e.jobs[d.job]
+	switch {
+	case j.serial != d.serial:
+	case j.state == resting:
+		begun, tries := j.begun, j.tries
+		e.release(d.job)
+		e.try(begun, tries)
+	case j.state == delayed:
+		e.compute(d.job)
+	}
+}
+
+// expire lets a client give up.
+func (e *engine) expire() {
+	t := e.timeouts[e.timeHead]
+	if e.timeHead++; e.timeHead > 1024 && 2*e.timeHead > len(e.timeouts) {
+		e.timeouts = e.timeouts[:copy(e.timeouts, e.timeouts[e.timeHead:])]
+		e.timeHead = 0
+	}
+	if j := &e.jobs[t.job]; j.serial == t.serial && j.state != unused && !j.gone {
+		j.gone = true
+		e.again(j.begun, j.tries)
+	}
+}
+
+func (e *engine) refuse(begun float64, tries int32) {
+	e.count.Refused++
+	e.again(begun, tries)
+}
+
+// again tries a request once more after a pause, or lets it fail.
+func (e *engine) again(begun float64, tries int32) {
+	if int(tries) >= e.app.Retries {
+		e.count.Failed++
+		return
+	}
+	pause := retryPause * float64(int(1)<<tries) * (.5 + e.rng.Float64())
+	i := e.alloc()
+	j := &e.jobs[i]
+	*j = job{begun: begun, slot: -1, tries: tries + 1, serial: j.serial + 1, state: resting, gone: true}
+	e.delays.push(event{e.now + pause, i, j.serial})
+}
+
+// retryPause is the mean pause before the first retry in seconds; it doubles.
+const retryPause = .1
+
+// kill ends a pod at once: its jobs are lost.
+func (e *engine) kill(slot int32) {
+	p := e.pods[slot]
+	lose := func(i int32) {
+		j := &e.jobs[i]
+		if !j.gone {
+			e.count.Lost++
+			e.again(j.begun, j.tries)
+		}
+		e.release(i)
+	}
+	for _, f := range p.work {
+		lose(f.job)
+	}
+	for p.waiting() > 0 {
+		lose(p.dequeue())
+	}
+	for i := range e.jobs {
+		if e.jobs[i].slot == slot && e.jobs[i].state == delayed {
+			lose(int32(i))
+		}
+	}
+	p.work, p.inside = p.work[:0], 0
+	e.changed(slot)
+}

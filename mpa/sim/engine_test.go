@@ -1,0 +1,172 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// steady is an engine with pods that are ready from the start and arrivals at one rate.
+func steady(tb testing.TB, app App, rate float64, seed uint64, pods ...*pod) *engine {
+	tb.Helper()
+	require.NoError(tb, app.compile())
+	e := newEngine(&app, seed, func(float64) (float64, float64) { return rate, math.Inf(1) })
+	for _, p := range pods {
+		e.open(p)
+	}
+	return e
+}
+
+// erlangC is the mean wait of M/M/c in units of the mean service time: Erlang's C
+// formula ÷ (c·(1 − ρ)).
+func erlangC(c int, rho float64) float64 {
+	a := float64(c) * rho
+	term, sum := 1.0, 0.0
+	for k := range c {
+		sum += term
+		term *= a / float64(k+1)
+	}
+	wait := term / (1 - rho)
+	return wait / (sum + wait) / (float64(c) * (1 - rho))
+}
+
+// First come, first served at c workers of a core each.
+func TestErlangC(t *testing.T) {
+	for _, c := range []int{1, 2, 4, 16} {
+		for _, rho := range []float64{.7, .9} {
+			t.Run(fmt.Sprintf("c=%d rho=%v", c, rho), func(t *testing.T) {
+				app := App{Segments: []Segment{{CPU: Dist{Mean: .01, CV: 1}}}, Workers: c, Queue: -1}
+				e := steady(t, app, rho*float64(c)/.01, 1, &pod{cores: float64(c), workers: c})
+				e.run(4_000_000 * .01 / (rho * float64(c)))
+				wait := e.count.Waited / float64(e.count.Served) / .01
+				assert.InEpsilon(t, erlangC(c, rho), wait, .02)
+			})
+		}
+	}
+}
+
+// One processor shared: the mean time in the system is S ÷ (1 − ρ), whatever the
+// distribution of the demand.
+func TestProcessorSharing(t *testing.T) {
+	for _, cv := range []float64{0, 1, 3} {
+		for _, rho := range []float64{.5, .8} {
+			t.Run(fmt.Sprintf("cv=%v rho=%v", cv, rho), func(t *testing.T) {
+				app := App{Segments: []Segment{{CPU: Dist{Mean: .01, CV: cv}}}, Queue: -1}
+				e := steady(t, app, rho/.01, 2, &pod{cores: 1})
+				e.run(4_000_000 * .01)
+				assert.InEpsilon(t, .01/(1-rho), e.all.mean(), .02)
+			})
+		}
+	}
+}
+
+// The time-averaged number of requests inside is the rate times the mean time, and no
+// request is lost from the count.
+func TestLittle(t *testing.T) {
+	app := App{
+		Segments: []Segment{{CPU: Dist{Mean: .01, CV: 1}, Wait: Dist{Mean: .02, CV: 2}}, {CPU: Dist{Mean: .005}}},
+		Workers:  32, Queue: 50, Timeout: 1, Retries: 1,
+	}
+	e := steady(t, app, 180, 3, &pod{cores: 2, workers: 32}, &pod{cores: 2, quota: 1.5, workers: 32})
+	inside, samples := 0.0, 0
+	for now := .005; now < 20_000; now += .05 {
+		e.run(now)
+		for _, p := range e.pods {
+			inside += float64(p.inside + p.waiting())
+		}
+		samples++
+	}
+	rate := float64(e.count.Served) / e.now
+	assert.InEpsilon(t, rate*e.all.mean(), inside/float64(samples), .02)
+	assert.Zero(t, e.count.Failed)
+}
+
+// Every request that came is answered, failed, or under way.
+func TestConservation(t *testing.T) {
+	for seed := range uint64(40) {
+		d := rand.New(rand.NewPCG(seed, 9))
+		app := App{
+			Segments: []Segment{{CPU: Dist{Mean: .02, CV: 1}, Wait: Dist{Mean: .01 * float64(d.IntN(3)), CV: 1}}},
+			Workers:  d.IntN(5), Queue: d.IntN(10) - 1, Timeout: float64(d.IntN(3)) * .2, Retries: d.IntN(3),
+		}
+		e := steady(t, app, 40+300*d.Float64(), seed, &pod{cores: 1, workers: app.Workers}, &pod{cores: 2, quota: 1, workers: app.Workers})
+		for now := 1.0; now < 60; now++ {
+			e.run(now)
+			if d.IntN(5) == 0 {
+				e.kill(int32(d.IntN(2)))
+			}
+			under := int64(0)
+			for _, j := range e.jobs {
+				if j.state == resting || j.state != unused && !j.gone {
+					under++
+				}
+			}
+			require.Equal(t, e.count.Arrived, e.count.Served+e.count.Failed+under, "seed %d, second %v", seed, now)
+		}
+	}
+}
+
+// A quota of half a core lets a lone request run at full speed until its 50 ms are
+// spent, and again when the next period begins.
+func TestQuota(t *testing.T) {
+	p := &pod{cores: 4, quota: .5}
+	p.advance(0)
+	p.start(0, .12)
+	p.update()
+	var times []float64
+	for len(p.work) > 0 {
+		n := p.next()
+		p.advance(n)
+		if p.work[0].at <= p.service+tiny {
+			p.work.pop()
+		}
+		p.update()
+		times = append(times, math.Round(n*1000)/1000)
+	}
+	assert.Equal(t, []float64{.05, .1, .15, .2, .22}, times)
+	assert.InDelta(t, .12, p.busy, 1e-9)
+}
+
+// On average no more than the quota is spent.
+func TestQuotaOverTime(t *testing.T) {
+	app := App{Segments: []Segment{{CPU: Dist{Mean: .013, CV: 1}}}, Queue: -1, Timeout: .5}
+	p := &pod{cores: 4, quota: .7}
+	e := steady(t, app, 200, 4, p)
+	e.run(500)
+	assert.InEpsilon(t, .7*500, p.busy, .001)
+}
+
+func TestSameSeedSameBytes(t *testing.T) {
+	run := func(seed uint64) (counters, latencies) {
+		app := App{Segments: []Segment{{CPU: Dist{Mean: .01, CV: 2}, Wait: Dist{Mean: .01, CV: 1}}}, Queue: 20, Workers: 8, Timeout: .2, Retries: 2}
+		e := steady(t, app, 150, seed, &pod{cores: 1, workers: 8}, &pod{cores: 1, quota: .8, workers: 8})
+		e.run(300)
+		return e.count, e.all
+	}
+	count, all := run(5)
+	again, allAgain := run(5)
+	assert.Equal(t, count, again)
+	assert.Equal(t, all, allAgain)
+	other, _ := run(6)
+	assert.NotEqual(t, count, other)
+}
+
+func BenchmarkRequests(b *testing.B) {
+	for _, pods := range []int{1, 8, 64} {
+		b.Run(fmt.Sprintf("pods=%d", pods), func(b *testing.B) {
+			app := App{Segments: []Segment{{CPU: Dist{Mean: .01, CV: 1}}}, Queue: 100, Timeout: 5}
+			var list []*pod
+			for range pods {
+				list = append(list, &pod{cores: 2, quota: 1})
+			}
+			e := steady(b, app, .6*float64(pods)/.01, 1, list...)
+			b.ResetTimer()
+			e.run(float64(b.N) / (.6 * float64(pods) / .01))
+			b.ReportMetric(float64(e.count.Served)/b.Elapsed().Seconds()/1e6, "Mreq/s")
+		})
+	}
+}

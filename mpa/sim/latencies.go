@@ -1,0 +1,55 @@
+package sim
+
+import "math"
+
+// latencies is a histogram with 32 buckets to the doubling, so that a percentile is
+// right within 2.2 %.
+type latencies struct {
+	counts [buckets]int64
+	total  int64
+	sum    float64 // seconds
+}
+
+const (
+	perOctave = 32
+	lowest    = -20 // 2^lowest seconds, about a microsecond
+	buckets   = 40 * perOctave
+)
+
+func (l *latencies) add(seconds float64) {
+	l.total++
+	l.sum += seconds
+	// The exponent and the first bits of the mantissa, as they stand in the number.
+	i := int(math.Float64bits(seconds)>>(52-5)) - (1023+lowest)*perOctave
+	l.counts[min(buckets-1, max(0, i))]++
+}
+
+// percentile p, 0 … 100, is the middle of its bucket; NaN when nothing was added.
+func (l *latencies) percentile(p float64) float64 {
+	if l.total == 0 {
+		return math.NaN()
+	}
+	rank := int64(math.Ceil(p / 100 * float64(l.total)))
+	sum := int64(0)
+	for i, n := range l.counts {
+		if sum += n; n > 0 && sum >= rank {
+			return (start(i) + start(i+1)) / 2
+		}
+	}
+	return start(buckets)
+}
+
+func start(i int) float64 {
+	return math.Ldexp(1+float64(i%perOctave)/perOctave, lowest+i/perOctave)
+}
+
+func (l *latencies) mean() float64 { return l.sum / float64(l.total) }
+
+// merge adds another histogram.
+func (l *latencies) merge(o *latencies) {
+	for i, n := range o.counts {
+		l.counts[i] += n
+	}
+	l.total += o.total
+	l.sum += o.sum
+}
