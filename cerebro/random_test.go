@@ -50,7 +50,7 @@ type named struct {
 	binpack.Policy
 }
 
-// policies are all built-in ones and the linear one at each level.
+// policies are all built-in ones, the linear one at each level, and one for devices.
 func policies(t testing.TB) []named {
 	t.Helper()
 	var list []named
@@ -62,7 +62,28 @@ func policies(t testing.TB) []named {
 	for _, know := range levels {
 		list = append(list, named{"linear-" + know.String(), linear(t, know)})
 	}
+	for _, know := range []binpack.Knowledge{binpack.K0, binpack.K1} {
+		list = append(list, named{"devices-" + know.String(), devices(t, know)})
+	}
 	return list
+}
+
+// devices is a policy with all features of the model devices at a level.
+func devices(t testing.TB, know binpack.Knowledge) binpack.Policy {
+	t.Helper()
+	object := policy.Object{
+		APIVersion: policy.APIVersion, Kind: policy.ObjectKind, Metadata: policy.Metadata{Name: "all"},
+		Spec: policy.Spec{
+			FeatureVersion: policy.FeatureVersion, Model: "devices", Knowledge: know.String(),
+			Features: policy.FeaturesOf("devices"),
+		},
+	}
+	for i := range object.Spec.Features {
+		object.Spec.Weights = append(object.Spec.Weights, float64(7*i%11)/10-.5)
+	}
+	p, err := object.Policy()
+	require.NoError(t, err)
+	return p
 }
 
 func oneOf[T any](rng *rand.Rand, values ...T) T { return values[rng.IntN(len(values))] }

@@ -116,7 +116,25 @@ func featureIndex(name string) (index int, dimension string) {
 	return -1, ""
 }
 
-func knownFeature(name string) bool {
+// FeaturesOf lists the features of a model, of devices with their classes.
+func FeaturesOf(model string) []string {
+	if model != "devices" {
+		return FeatureNames()
+	}
+	var names []string
+	for _, class := range deviceClassNames {
+		for _, f := range DeviceFeatures {
+			names = append(names, f.Name+"@"+class)
+		}
+	}
+	return names
+}
+
+func knownFeature(model, name string) bool {
+	if model == "devices" {
+		feature, _ := deviceFeature(name)
+		return feature >= 0
+	}
 	i, dim := featureIndex(name)
 	return i >= 0 && (dim != "" || !strings.HasSuffix(name, ":"))
 }

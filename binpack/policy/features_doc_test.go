@@ -24,7 +24,8 @@ func TestFeaturesDoc(t *testing.T) {
 	want := string(text)
 	for name, table := range map[string]string{
 		"version":    fmt.Sprintf("This is feature version %d.\n", policy.FeatureVersion),
-		"features":   featureTable(),
+		"features":   featureTable(policy.Features),
+		"devices":    featureTable(policy.DeviceFeatures),
 		"parameters": parameterTable(),
 	} {
 		want = replaceBlock(t, want, name, table)
@@ -36,10 +37,10 @@ func TestFeaturesDoc(t *testing.T) {
 	require.Equal(t, want, string(text), "run `make golden` and read the diff")
 }
 
-func featureTable() string {
+func featureTable(features []policy.Feature) string {
 	var b strings.Builder
 	b.WriteString("| feature | meaning | formula | unit | range | normaliser |\n|---|---|---|---|---|---|\n")
-	for _, f := range policy.Features {
+	for _, f := range features {
 		normaliser := f.Normaliser
 		if normaliser == "" {
 			normaliser = "–"

@@ -1,10 +1,8 @@
 package policy
 
 import (
-	"cmp"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/sigma-scheduler/sigma/binpack"
 )
@@ -30,49 +28,21 @@ import (
 // decide most placements.
 type FGD struct{}
 
-// typicalShare is the part of the items that typical types make up.
-const typicalShare = .95
-
 // Knowledge is K1: the mix of items.
 func (FGD) Knowledge() binpack.Knowledge { return binpack.K1 }
 
 // Scorer prepares the policy for a state.
 func (FGD) Scorer(s *binpack.State) binpack.Scorer {
-	p := &fgd{gpuView: gpuViewOf(s)}
-	classes := map[[2]int64]int32{}
-	kinds := map[ask]int32{}
-	for app := range p.apps {
-		var need [2]int64
-		need[0], need[1] = p.need(int32(app))
-		if _, ok := classes[need]; !ok {
-			classes[need] = int32(len(classes))
-		}
-		p.class = append(p.class, classes[need])
-		a := p.askOf(int32(app))
-		key := a
-		key.group = p.apps[app].Group
-		if _, ok := kinds[key]; !ok {
-			kinds[key] = int32(len(kinds))
-			p.types = append(p.types, typical{ask: a, machines: p.mayUse(int32(app))})
-		}
-		p.typeOf = append(p.typeOf, kinds[key])
-	}
-	p.scores = make([][]fgdScore, len(classes))
+	p := &fgd{typicalMix: newTypicalMix(s)}
+	var needs [][2]int64
+	p.class, needs = p.classes()
+	p.scores = make([][]fgdScore, len(needs))
 	return p
 }
 
 type fgd struct {
-	gpuView
-	class  []int32   // per app; apps of a class ask for the same cpu and GPUs
-	typeOf []int32   // per app: index into types
-	types  []typical // by first app; without share and size
-
-	mix   []typical
-	sizes []int64 // the different demands of GPUs in the mix
-	// The mix is made from this forecast, or after these requests.
-	forecast *float64
-	requests int64
-	arrival  int32
+	typicalMix
+	class []int32 // per app; apps of a class ask for the same cpu and GPUs
 
 	before []fgdFragment // per machine
 	scores [][]fgdScore  // [class][machine]
@@ -80,22 +50,6 @@ type fgd struct {
 	// Of one machine and the sizes of the mix.
 	useless []int64 // GPU units that an item of the size cannot use
 	shares  []int64
-}
-
-// A typical item.
-type typical struct {
-	ask
-
-	share    float64
-	size     int    // index into sizes
-	machines []bool // per machine type: whether it may be used; nil = all may
-}
-
-// An ask is what items of a type have in common.
-type ask struct {
-	cpu, gpu int64
-	models   string // names of the machine types; orders types that are alike otherwise
-	group    int32  // 0 but where it keeps types apart
 }
 
 // fgdFragment is F of a machine as of a version.
@@ -271,91 +225,14 @@ func (p *fgd) milli(units int64) float64 {
 	return float64(units) * 1000 / float64(p.one)
 }
 
-// refreshMix makes the mix anew when what it comes from has changed.
+// refreshMix forgets all scores when the mix has changed.
 func (p *fgd) refreshMix() {
-	expected := p.state.Known.Expected
-	if !slices.ContainsFunc(expected, func(v float64) bool { return v > 0 }) {
-		requests, arrival := p.state.RequestCount(), p.state.LastArrival()
-		if p.forecast != nil || requests != p.requests || arrival != p.arrival {
-			p.forecast, p.requests, p.arrival = nil, requests, arrival
-			p.setMix(func(app int) float64 { return float64(p.state.Seen()[app]) })
-		}
+	if !p.refresh() {
 		return
-	}
-	if p.forecast != &expected[0] {
-		p.forecast = &expected[0]
-		p.setMix(func(app int) float64 { return max(expected[app], 0) })
-	}
-}
-
-// setMix finds the typical types, most frequent first, and forgets all scores.
-func (p *fgd) setMix(count func(app int) float64) {
-	types := slices.Clone(p.types)
-	total := 0.0
-	for app := range p.apps {
-		n := count(app)
-		types[p.typeOf[app]].share += n
-		total += n
-	}
-	slices.SortStableFunc(types, func(a, b typical) int {
-		return -cmp.Or(cmp.Compare(a.share, b.share), cmp.Compare(a.cpu, b.cpu), cmp.Compare(min(a.gpu, p.one), min(b.gpu, p.one)),
-			cmp.Compare(a.gpu, b.gpu), strings.Compare(a.models, b.models))
-	})
-	p.mix, p.sizes = p.mix[:0], p.sizes[:0]
-	sum, taken := 0.0, 0
-	for ; taken < len(types) && sum < typicalShare*total; taken++ {
-		t := types[taken]
-		sum += t.share
-		t.share /= total
-		p.add(t)
-	}
-	if taken < len(types) && types[taken].share > 0 { // something is left out
-		for i := range p.mix {
-			p.mix[i].share /= sum / total
-		}
 	}
 	p.useless = make([]int64, len(p.sizes))
 	p.before = p.before[:0]
 	for class := range p.scores {
 		p.scores[class] = p.scores[class][:0]
 	}
-}
-
-// add takes a type up into the mix; types of several groups that ask for the same
-// are one there.
-func (p *fgd) add(t typical) {
-	if i := slices.IndexFunc(p.mix, func(o typical) bool { return o.ask == t.ask }); i >= 0 {
-		p.mix[i].share += t.share
-		return
-	}
-	if t.size = slices.Index(p.sizes, t.gpu); t.size < 0 {
-		t.size = len(p.sizes)
-		p.sizes = append(p.sizes, t.gpu)
-	}
-	p.mix = append(p.mix, t)
-}
-
-// askOf is what items of an app ask for.
-func (p *fgd) askOf(app int32) (a ask) {
-	a.cpu, a.gpu = p.need(app)
-	var names []string
-	for _, i := range p.apps[app].Types {
-		names = append(names, p.state.Instance().Types[i])
-	}
-	slices.Sort(names)
-	a.models = strings.Join(names, "|")
-	return a
-}
-
-// mayUse says which machine types an app may use; nil = all.
-func (p *fgd) mayUse(app int32) []bool {
-	allowed := p.apps[app].Types
-	if allowed == nil {
-		return nil
-	}
-	may := make([]bool, len(p.state.Instance().Types))
-	for _, i := range allowed {
-		may[i] = true
-	}
-	return may
 }

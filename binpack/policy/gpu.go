@@ -50,6 +50,24 @@ func (v *gpuView) need(app int32) (cpu, gpu int64) {
 	return cpu, gpu
 }
 
+// classes groups apps that ask for the same cpu and GPUs, and lists what they
+// ask for.
+func (v *gpuView) classes() (of []int32, needs [][2]int64) {
+	index := map[[2]int64]int32{}
+	for app := range v.apps {
+		cpu, gpu := v.need(int32(app))
+		need := [2]int64{cpu, gpu}
+		class, ok := index[need]
+		if !ok {
+			class = int32(len(needs))
+			index[need] = class
+			needs = append(needs, need)
+		}
+		of = append(of, class)
+	}
+	return of, needs
+}
+
 // left is what a machine has free, its GPUs together.
 func (v *gpuView) left(m int32) (cpu, gpu int64) {
 	if v.cpu >= 0 {

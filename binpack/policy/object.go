@@ -70,6 +70,7 @@ var models = []struct {
 }{
 	{"linear", func(s Spec) (binpack.Policy, error) { return newLinear(s) }},
 	{"plan", func(s Spec) (binpack.Policy, error) { return newPlan(s) }},
+	{"devices", func(s Spec) (binpack.Policy, error) { return newDevices(s) }},
 }
 
 // Models lists the models that a policy object may name.
@@ -114,8 +115,8 @@ func (o *Object) Validate() error {
 		return fmt.Errorf("spec.knowledge %q: known are %s", s.Knowledge, strings.Join(binpack.KnowledgeNames(), ", "))
 	}
 	for i, name := range s.Features {
-		if !knownFeature(name) {
-			return fmt.Errorf("spec.features[%d] %q: known are %s", i, name, strings.Join(FeatureNames(), ", "))
+		if !knownFeature(s.Model, name) {
+			return fmt.Errorf("spec.features[%d] %q: known are %s", i, name, strings.Join(FeaturesOf(s.Model), ", "))
 		}
 		if slices.Contains(s.Features[:i], name) {
 			return fmt.Errorf("spec.features[%d] %q is listed twice", i, name)

@@ -106,7 +106,7 @@ func (a *app) showPolicy(o *policy.Object) error {
 	}
 	fmt.Fprintln(w, "\nfeature\tweight\trange\twhat it is")
 	for i, name := range s.Features {
-		f := featureOf(name)
+		f := featureOf(s.Model, name)
 		fmt.Fprintf(w, "%s\t%+.4g\t%s\t%s\n", name, s.Weights[i], f.Range, f.Meaning)
 	}
 	if len(s.Parameters) > 0 {
@@ -127,10 +127,15 @@ func (a *app) showPolicy(o *policy.Object) error {
 	return nil
 }
 
-// featureOf finds a feature's description; "util:cpu" has that of util.
-func featureOf(name string) policy.Feature {
-	base, _, _ := strings.Cut(name, ":")
-	for _, f := range policy.Features {
+// featureOf finds a feature's description; "util:cpu" has that of util, and
+// "gpu@shared" that of gpu.
+func featureOf(model, name string) policy.Feature {
+	table, separator := policy.Features, ":"
+	if model == "devices" {
+		table, separator = policy.DeviceFeatures, "@"
+	}
+	base, _, _ := strings.Cut(name, separator)
+	for _, f := range table {
 		if f.Name == base {
 			return f
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -90,6 +91,8 @@ what comes after. With --repack, which a snapshot needs, it arrives as well.`,
 	flags.StringVar(&cfg.Optimizer, "optimizer", "swarm", strings.Join(train.Optimizers(), ", "))
 	flags.IntVar(&cfg.Particles, "particles", swarm.DefaultParticles, "positions in a generation")
 	flags.Float64Var(&cfg.Risk, "risk", train.DefaultRisk, "how much of worst − mean is added to the mean cost")
+	flags.Float64Var(&cfg.Guard, "guard", 0, "price of each share of a class of items (by devices asked for) that is rejected beyond what --reference rejects")
+	flags.StringVar(&cfg.Reference, "reference", "bestfit", "what --guard compares with: "+strings.Join(policy.Names(), ", "))
 	flags.StringSliceVar(&cfg.Features, "features", nil, "features and parameters to learn (default: those of the model and the knowledge)")
 	flags.StringVar(&f.start, "start", "", "policy file to start from")
 	flags.StringVar(&f.checkpoint, "checkpoint", "", "folder that keeps every evaluation, to resume from")
@@ -106,10 +109,13 @@ func (f *trainFlags) check(cfg *train.Config) error {
 	if err := oneOf("optimizer", cfg.Optimizer, train.Optimizers()...); err != nil {
 		return err
 	}
+	if err := oneOf("reference", cfg.Reference, policy.Names()...); err != nil {
+		return err
+	}
 	if _, err := parseKnowledge(f.knowledge); err != nil {
 		return err
 	}
-	known := append(policy.FeatureNames(), policy.ParameterNames("")...)
+	known := append(policy.FeaturesOf(cfg.Model), policy.ParameterNames("")...)
 	for _, name := range cfg.Features {
 		if base, _, _ := strings.Cut(name, ":"); !slices.Contains(known, base) {
 			return unknown("feature", name, known)
@@ -122,6 +128,9 @@ func (f *trainFlags) check(cfg *train.Config) error {
 	}
 	if cfg.Orders < 0 || !(cfg.Risk >= 0) {
 		return usagef("--orders %d --risk %v: want at least 0", cfg.Orders, cfg.Risk)
+	}
+	if !(cfg.Guard >= 0 && cfg.Guard <= math.MaxInt32) {
+		return usagef("--guard %v: want at least 0", cfg.Guard)
 	}
 	if !(cfg.Snapshots >= 0 && cfg.Snapshots < 1) {
 		return usagef("--snapshots %v: want a share from 0 to below 1", cfg.Snapshots)

@@ -148,13 +148,16 @@ func (c *Catalog) shipped(name, family string, t *trace.Trace) (Found, error) {
 }
 
 // variants lists the files that may serve an instance, best first: those for
-// its fleet, for the absence of constraints and for items that depart, at the
+// devices, for its fleet, for the absence of constraints and for items that depart, at the
 // level asked for or, since a policy may know less than it is allowed to, at K0.
 func variants(family string, know binpack.Knowledge, in *binpack.Instance) []string {
 	level := func(k binpack.Knowledge) string {
 		return family + "-" + strings.ReplaceAll(strings.ToLower(k.String()), "+", "-")
 	}
 	var traits []string
+	if slices.ContainsFunc(in.Dimensions, func(d binpack.Dimension) bool { return d.Device }) {
+		traits = append(traits, "-devices")
+	}
 	if in.Fleet == binpack.Fixed {
 		traits = append(traits, "-fixed")
 	}

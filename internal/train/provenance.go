@@ -22,6 +22,8 @@ type settings struct {
 	Seed        uint64          `json:"seed"`
 	Risk        float64         `json:"risk"`
 	Start       string          `json:"start"`
+	Guard       float64         `json:"guard,omitempty"`
+	Reference   string          `json:"reference,omitempty"`
 	Traces      []traceIdentity `json:"traces"`
 }
 
@@ -43,6 +45,9 @@ func (e *evaluator) settings(sp *space) (settings, error) {
 	}
 	if c.Start != nil {
 		s.Start = c.Start.Digest()
+	}
+	if c.Guard > 0 {
+		s.Guard, s.Reference = c.Guard, c.Reference
 	}
 	for _, t := range c.Traces {
 		instance, whole, err := t.Digests()
@@ -75,6 +80,9 @@ func (e *evaluator) provenance(s settings, r swarm.Result) map[string]any {
 	}
 	if s.Start != "" {
 		p["start"] = s.Start
+	}
+	if s.Guard > 0 {
+		p["guard"], p["reference"] = s.Guard, s.Reference
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		p["module"] = info.Main.Path + " " + info.Main.Version

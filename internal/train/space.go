@@ -27,6 +27,8 @@ func DefaultFeatures(model string, k binpack.Knowledge, fixed bool) []string {
 	switch {
 	case model == "plan":
 		return []string{"reserve", "slack"}
+	case model == "devices":
+		return policy.FeaturesOf(model)
 	case fixed:
 		return []string{"util", "full", "frag", "close", "closing", "slot", "open", "singl", "eta", "alpha"}
 	}
@@ -46,7 +48,7 @@ func newSpace(cfg *Config) (*space, error) {
 	if names == nil {
 		names = DefaultFeatures(cfg.Model, cfg.Knowledge, cfg.Traces[0].Instance.Fleet == binpack.Fixed)
 	}
-	known := policy.FeatureNames()
+	known := policy.FeaturesOf(cfg.Model)
 	var weights, params []string
 	for _, name := range names {
 		base, _, _ := strings.Cut(name, ":")

@@ -44,9 +44,13 @@ type Config struct {
 	Workers     int
 	Risk        float64 // negative = DefaultRisk
 	Particles   int     // 0 = the swarm's default
-	Name        string  // of the policy object
-	Checkpoint  string  // file; "" = none
-	Progress    func(swarm.Stats)
+	// Guard is the price of each share of a class of items (see classesOf) that
+	// is rejected beyond what Reference, a policy's name, rejects; 0 = none.
+	Guard      float64
+	Reference  string // "" = bestfit
+	Name       string // of the policy object
+	Checkpoint string // file; "" = none
+	Progress   func(swarm.Stats)
 }
 
 // Optimizers lists the names that Config.Optimizer takes.
@@ -104,12 +108,17 @@ func (c *Config) complete() error {
 		return fmt.Errorf("orders %d: want at least 0", c.Orders)
 	case !(c.Snapshots >= 0 && c.Snapshots < 1):
 		return fmt.Errorf("snapshots %v: want a share from 0 to below 1", c.Snapshots)
+	case !(c.Guard >= 0 && c.Guard <= math.MaxInt32):
+		return fmt.Errorf("guard %v: want at least 0", c.Guard)
 	}
 	if c.Model == "" {
 		c.Model = "linear"
 	}
 	if !slices.Contains(policy.Models(), c.Model) {
 		return fmt.Errorf("unknown model %q: there are %s", c.Model, strings.Join(policy.Models(), ", "))
+	}
+	if c.Reference == "" {
+		c.Reference = "bestfit"
 	}
 	if c.Optimizer == "" {
 		c.Optimizer = "swarm"
@@ -175,6 +184,7 @@ func newOptimizer(cfg *Config, sp *space) (swarm.Optimizer, error) {
 type scenario struct {
 	cerebro.Scenario
 	trace int
+	guard *guard // nil = none
 }
 
 // evaluator replays the scenarios for one position at a time; each worker
@@ -198,8 +208,11 @@ func newEvaluator(cfg *Config, sp *space) (*evaluator, error) {
 			return nil, fmt.Errorf("trace %q has no events to train on", tr.Name)
 		}
 		for _, sc := range cerebro.DrawScenarios(cfg.Seed+uint64(t), cfg.Orders, cfg.Snapshots) {
-			e.scenarios = append(e.scenarios, scenario{sc, t})
+			e.scenarios = append(e.scenarios, scenario{sc, t, nil})
 		}
+	}
+	if err := e.setGuards(); err != nil {
+		return nil, err
 	}
 	e.pool.New = func() any { return &replayers{byTrace: make([]*cerebro.Replayer, len(cfg.Traces))} }
 	return e, nil
@@ -208,8 +221,8 @@ func newEvaluator(cfg *Config, sp *space) (*evaluator, error) {
 // Replays is the number of replays that one evaluation takes.
 func (c *Config) Replays() int { return len(c.Traces) * max(1, c.Orders) }
 
-// objective is the fitness of a position: mean cost over the scenarios plus
-// ρ·(worst − mean).
+// objective is the fitness of a position: mean cost over the scenarios, with what
+// the guard charges, plus ρ·(worst − mean).
 func (e *evaluator) objective(ctx context.Context, task swarm.Task) (float64, []float64, error) {
 	object := e.sp.object(task.X)
 	p, err := object.Policy()
@@ -227,14 +240,14 @@ func (e *evaluator) objective(ctx context.Context, task swarm.Task) (float64, []
 			own.byTrace[sc.trace] = cerebro.NewReplayer(e.cfg.Traces[sc.trace])
 		}
 		r := own.byTrace[sc.trace]
-		run, err := r.Run(p, cerebro.Options{
-			Order: sc.Order, Seed: e.cfg.Seed, Brief: true,
-			Snapshot: sc.Snapshot, Before: policy.BestFit{},
-		})
+		run, rejected, err := e.replay(r, p, sc)
 		if err != nil {
-			return 0, nil, fmt.Errorf("trace %q, order %d: %w", e.cfg.Traces[sc.trace].Name, sc.Order, err)
+			return 0, nil, err
 		}
 		cost := Cost(r, run, e.scale[sc.trace])
+		if sc.guard != nil {
+			cost += e.cfg.Guard * sc.guard.excess(rejected)
+		}
 		sum += cost
 		worst = max(worst, cost)
 	}

@@ -263,7 +263,7 @@ func TestLargestPolicy(t *testing.T) {
 func TestDoorAgreesWithLoader(t *testing.T) {
 	d := openDoor(t, "placementpolicies")
 	rng := rand.New(rand.NewPCG(1, 2))
-	features := append(policy.FeatureNames(), "util:cpu", "util:a:b", "util:\n", "util:", "mean:", "Util", "")
+	features := append(policy.FeatureNames(), "util:cpu", "util:a:b", "util:\n", "util:", "mean:", "Util", "", "util:gpu@none", "gpu", "gpu@some")
 	parameters := append(policy.ParameterNames(""), "zeta")
 	taken, rounds := 0, 4000
 	for range rounds {
@@ -275,7 +275,11 @@ func TestDoorAgreesWithLoader(t *testing.T) {
 		var chosen []string
 		weights := []any{}
 		for range rng.IntN(4) {
-			chosen = append(chosen, pick(rng, features...))
+			names := features
+			if model == "devices" && rng.IntN(8) > 0 {
+				names = policy.FeaturesOf(model)
+			}
+			chosen = append(chosen, pick(rng, names...))
 			weights = append(weights, pick[any](rng, 1, -.5, 0, 0, 0, 100, -100))
 		}
 		if model == "plan" && rng.IntN(4) > 0 {

@@ -48,6 +48,8 @@ type PlacementPolicy struct {
 // +kubebuilder:validation:XValidation:fieldPath=".features",rule="self.model != 'plan' || self.features.size() == 0",message="the model plan has no features"
 // +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'linear' || self.parameters.all(p, p in ['alpha', 'eta', 'q', 'z'])",message="the model linear has alpha, eta, q, z"
 // +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'plan' || self.parameters.all(p, p in ['reserve', 'slack', 'steps'])",message="the model plan has reserve, slack, steps"
+// +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'devices' || self.parameters.size() == 0",message="the model devices has no parameters"
+// +kubebuilder:validation:XValidation:fieldPath=".features",rule="self.features.all(f, (self.model == 'devices') == (f.contains('@') && !f.startsWith('util:')))",message="features with @ are those of the model devices, and it has no others"
 // +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.weights.size() != self.features.size() || !(self.knowledge in ['K0', 'K0+clock']) || 'alpha' in self.parameters || ['closing', 'slot', 'singl'].all(f, !(f in self.features) || self.weights[self.features.indexOf(f)] == 0.0)",message="alpha is needed: without a forecast, closing, slot and singl count arrivals"
 type PlacementPolicySpec struct {
 	// Version of the table of features (docs/features.md) that the weights were
@@ -57,9 +59,10 @@ type PlacementPolicySpec struct {
 	FeatureVersion int `json:"featureVersion"`
 
 	// linear: a weighted sum of the features. plan: everything that is known to
-	// come is packed beforehand.
+	// come is packed beforehand. devices: a weighted sum for each class of pods by
+	// the devices they ask for.
 	// +required
-	// +kubebuilder:validation:Enum=linear;plan
+	// +kubebuilder:validation:Enum=linear;plan;devices
 	Model string `json:"model"`
 
 	// What the policy is told. K0: the pod, the nodes, the rules and the past.
@@ -76,7 +79,7 @@ type PlacementPolicySpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=128
 	// +kubebuilder:validation:items:MaxLength=320
-	// +kubebuilder:validation:items:Pattern=`^(util|mean|full|frag|empty|recent|close|closing|open|singl|slot|util:(.|\n)+)$`
+	// +kubebuilder:validation:items:Pattern=`^(util|mean|full|frag|empty|recent|close|closing|open|singl|slot|util:(.|\n)+|(fragment|stranded|gpu|cpu|rank)@(none|shared|whole))$`
 	// +kubebuilder:validation:XValidation:rule="self.all(f, self.exists_one(g, f == g))",messageExpression="'listed twice: ' + self.filter(f, !self.exists_one(g, f == g))[0]"
 	Features []string `json:"features"`
 

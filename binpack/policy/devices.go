@@ -1,0 +1,327 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+)
+
+// Devices places an item on the machine, and a share of a GPU on the GPU, with
+// the highest Σ weight·feature. Items that ask for no GPU, for a share of one and
+// for whole ones have weights of their own. It sees cpu and GPUs, the first
+// dimension that is no device and the first that is one; the others decide only
+// whether an item fits. In an open fleet an empty machine waits until no other
+// takes the item.
+type Devices struct {
+	know    binpack.Knowledge
+	weights [deviceClasses]deviceValues
+	mixed   bool // a weight is of a feature that looks at the mix of items
+}
+
+func newDevices(spec Spec) (*Devices, error) {
+	know, ok := binpack.ParseKnowledge(spec.Knowledge)
+	if !ok {
+		return nil, fmt.Errorf("spec.knowledge %q is unknown", spec.Knowledge)
+	}
+	p := &Devices{know: know}
+	for i, name := range spec.Features {
+		feature, class := deviceFeature(name)
+		if feature < 0 {
+			return nil, fmt.Errorf("spec.features[%d] %q is unknown", i, name)
+		}
+		p.weights[class][feature] = spec.Weights[i]
+		p.mixed = p.mixed || spec.Weights[i] != 0 && (feature == dFragment || feature == dStranded)
+	}
+	return p, nil
+}
+
+// Knowledge implements [binpack.Policy].
+func (p *Devices) Knowledge() binpack.Knowledge { return p.know }
+
+// Scorer implements [binpack.Policy].
+func (p *Devices) Scorer(s *binpack.State) binpack.Scorer {
+	l := &devicesScorer{fragments: newFragments(s), p: p, epoch: 1}
+	of, needs := l.classes()
+	l.columnOf, l.columns = of, make([]deviceColumn, len(needs))
+	for i, need := range needs {
+		l.columns[i] = deviceColumn{cpu: need[0], gpu: need[1], class: deviceClass(need[1], l.one)}
+	}
+	devices := 0
+	for _, dim := range s.Instance().Dimensions {
+		if dim.Device {
+			devices++
+		}
+	}
+	l.shortlists = devices < 2
+	if s.Instance().Fleet == binpack.Fixed {
+		for _, line := range s.Instance().Machines {
+			l.before = append(l.before, l.machines)
+			l.machines += line.Count
+		}
+	}
+	return l
+}
+
+// devicesScorer keeps the score of every machine for each demand of cpu and
+// GPUs. A demand pays for the machines that changed since it was last asked for.
+type devicesScorer struct {
+	fragments
+
+	p        *Devices
+	columnOf []int32 // per app
+	columns  []deviceColumn
+	epoch    uint32          // changes with the mix
+	now      []deviceMachine // per machine
+	changes  []binpack.Change
+
+	shortlists bool
+	before     []int // of a fixed fleet, per line of machines.csv: machines before it
+	machines   int   // of a fixed fleet
+}
+
+// A deviceColumn is what a demand scores on each machine.
+type deviceColumn struct {
+	cpu, gpu int64
+	class    int
+	seq      uint64 // of the journal
+	epoch    uint32
+	version  []uint32
+	score    []float64 // -Inf where cpu or GPUs do not suffice
+	device   []int16   // that a share takes
+	top      []float64 // the highest score of each 64 machines
+	stale    []uint64  // bitset over top: to be computed anew
+}
+
+// A deviceMachine is what a machine is before a placement, as of a version.
+type deviceMachine struct {
+	version, epoch     uint32
+	fragment, stranded float64
+}
+
+// Score implements [binpack.Scorer].
+func (l *devicesScorer) Score(item binpack.Item, candidates []int32, out []float64) {
+	col := l.column(item.App)
+	for i, m := range candidates {
+		out[i] = col.score[m]
+	}
+}
+
+// ChooseDevices takes for a share of one the GPU with the best score; of equals
+// that with the least share left, then the lowest index.
+func (l *devicesScorer) ChooseDevices(item binpack.Item, m int32, dimension int, free []int64, devices []int32) []int32 {
+	need, one := l.apps[item.App].Demand[dimension], l.state.Instance().Dimensions[dimension].One
+	if dimension != l.gpu || need >= one {
+		return binpack.SmallestDevices(free, need, one, devices)
+	}
+	return append(devices, int32(l.column(item.App).device[m]))
+}
+
+// Contenders implements [binpack.Shortlister]: the machines with the highest score.
+func (l *devicesScorer) Contenders(item binpack.Item, buf []int32) (contenders []int32, known bool) {
+	app := &l.apps[item.App]
+	if !l.shortlists || l.state.Spread(app.Group) < l.state.Instance().Groups[app.Group].SpreadMin {
+		return buf, false
+	}
+	col := l.column(item.App)
+	blocked, start, most := l.state.Blocked(item.App), len(buf), -math.MaxFloat64
+	for w, word := range l.state.Offered() {
+		if word &^= blocked[w]; word == 0 || col.highest(w) < most {
+			continue
+		}
+		for ; word != 0; word &= word - 1 {
+			m := int32(w*64 + bits.TrailingZeros64(word))
+			if col.score[m] < most || !l.hasRoom(app, m) {
+				continue
+			}
+			if col.score[m] > most {
+				buf, most = buf[:start], col.score[m]
+			}
+			buf = append(buf, m)
+		}
+	}
+	return buf, true
+}
+
+// hasRoom looks at all dimensions, also those that scores do not see.
+func (l *devicesScorer) hasRoom(app *binpack.App, m int32) bool {
+	for d, need := range app.Demand {
+		if need > l.state.Free(d)[m] {
+			return false
+		}
+	}
+	return true
+}
+
+// highest is the highest score of 64 machines.
+func (c *deviceColumn) highest(w int) float64 {
+	if c.stale[w/64]>>(w%64)&1 != 0 {
+		c.stale[w/64] &^= 1 << (w % 64)
+		c.top[w] = slices.Max(c.score[w*64 : min(w*64+64, len(c.score))])
+	}
+	return c.top[w]
+}
+
+// column brings the scores of an app's demand up to date.
+func (l *devicesScorer) column(app int32) *deviceColumn {
+	if l.p.mixed && l.refresh() {
+		l.compile()
+		l.epoch++
+	}
+	col := &l.columns[l.columnOf[app]]
+	l.grow(col)
+	if col.epoch != l.epoch {
+		col.epoch, col.seq = l.epoch, 0
+		clear(col.version)
+	}
+	var all bool
+	l.changes, col.seq, all = l.state.Changes(col.seq, l.changes[:0])
+	if all {
+		for m := range int32(l.state.Size()) {
+			l.follow(col, m)
+		}
+	}
+	for _, c := range l.changes {
+		l.follow(col, c.Machine)
+	}
+	return col
+}
+
+// grow makes room for machines that have come into being.
+func (l *devicesScorer) grow(col *deviceColumn) {
+	n := l.state.Size()
+	if len(l.now) < n {
+		l.now = append(l.now, make([]deviceMachine, n-len(l.now))...)
+	}
+	if have := len(col.score); have < n {
+		col.score = append(col.score, make([]float64, n-have)...)
+		col.device = append(col.device, make([]int16, n-have)...)
+		col.version = append(col.version, make([]uint32, n-have)...)
+		words := n/64 + 1
+		col.top = append(col.top, make([]float64, words-len(col.top))...)
+		col.stale = append(col.stale, make([]uint64, words/64+1-len(col.stale))...)
+	}
+}
+
+// follow computes the score of a machine that changed.
+func (l *devicesScorer) follow(col *deviceColumn, m int32) {
+	version := l.state.Version(m)
+	if col.version[m] == version {
+		return
+	}
+	col.version[m] = version
+	_, col.score[m], col.device[m] = l.best(col, m)
+	if l.keptBack(m) && col.score[m] > math.Inf(-1) {
+		col.score[m] = -emptyPenalty // all alike: the order of machines.csv decides
+	}
+	w := m / 64
+	col.stale[w/64] |= 1 << (w % 64)
+}
+
+func (l *devicesScorer) keptBack(m int32) bool {
+	return l.state.Instance().Fleet == binpack.Open && l.state.Items(m) == 0
+}
+
+// best are the features of placing an item of a demand on a machine, on the best
+// GPU for a share of one, with the score and that GPU. The score is -Inf where
+// the item does not fit.
+func (l *devicesScorer) best(col *deviceColumn, m int32) (v deviceValues, score float64, device int16) {
+	cpu, gpu := l.left(m)
+	shares := l.devices(m)
+	free := int64(0) // GPUs, entirely
+	for _, share := range shares {
+		if share == l.one {
+			free++
+		}
+	}
+	taken := col.gpu / l.one
+	if cpu < col.cpu || gpu < col.gpu || free < taken {
+		return v, math.Inf(-1), -1
+	}
+	cpu, gpu = cpu-col.cpu, gpu-col.gpu
+	v[dGPU] = float64(gpu) / float64(l.maxGPU)
+	v[dCPU] = float64(cpu) / float64(l.maxCPU)
+	if l.machines > 0 {
+		line, index := l.state.Position(m)
+		v[dRank] = float64(l.before[line]+int(index)) / float64(l.machines)
+	}
+	var row *fragmentRow
+	growth := 0.0 // of F
+	if l.p.mixed {
+		was := l.machine(m)
+		row = l.row(m, cpu)
+		growth = l.partly(row, shares) + l.whole(row, free-taken) - was.fragment
+		v[dStranded] = (l.stranded(cpu, gpu) - was.stranded) / float64(l.one)
+	}
+	v[dFragment] = growth / float64(l.one)
+	weights := &l.p.weights[col.class]
+	if col.class != classShared {
+		return v, weights.score(&v), -1
+	}
+	best := v
+	score, device = math.Inf(-1), -1
+	for i, share := range shares {
+		if share < col.gpu || slices.Contains(shares[:i], share) { // the first of equals
+			continue
+		}
+		if l.p.mixed {
+			f := growth + l.useless(row, share-col.gpu)
+			if share == l.one {
+				f += l.whole(row, free-1) - l.whole(row, free)
+			} else {
+				f -= l.useless(row, share)
+			}
+			v[dFragment] = f / float64(l.one)
+		}
+		if s := weights.score(&v); s > score || s == score && share < shares[device] {
+			best, score, device = v, s, int16(i)
+		}
+	}
+	return best, score, device
+}
+
+// score is Σ weight·feature, to a multiple of 2⁻⁴⁰: machines and GPUs that are
+// equal by definition come by different sums.
+func (w *deviceValues) score(v *deviceValues) float64 {
+	sum := 0.0
+	for i, x := range v {
+		sum += float64(w[i] * x)
+	}
+	const grain = 1 << 40
+	return math.RoundToEven(sum*grain) / grain
+}
+
+// machine looks up or computes what a machine is now.
+func (l *devicesScorer) machine(m int32) *deviceMachine {
+	known := &l.now[m]
+	if version := l.state.Version(m); known.version != version || known.epoch != l.epoch {
+		cpu, gpu := l.left(m)
+		*known = deviceMachine{version, l.epoch, l.fragment(l.row(m, cpu), l.devices(m)), l.stranded(cpu, gpu)}
+	}
+	return known
+}
+
+// Explain implements [binpack.Explainer].
+func (l *devicesScorer) Explain(item binpack.Item, m int32) []binpack.Term {
+	col := l.column(item.App)
+	v, _, _ := l.best(col, m)
+	kept := l.keptBack(m)
+	var terms []binpack.Term
+	for f, weight := range l.p.weights[col.class] {
+		if weight == 0 {
+			continue
+		}
+		t := binpack.Term{Name: DeviceFeatures[f].Name + "@" + deviceClassNames[col.class], Weight: weight, Value: v[f]}
+		if !kept {
+			t.Contribution = weight * v[f]
+		}
+		terms = append(terms, t)
+	}
+	t := binpack.Term{Name: "kept back", Weight: -emptyPenalty}
+	if kept {
+		t.Value, t.Contribution = 1, -emptyPenalty
+	}
+	return append(terms, t)
+}
