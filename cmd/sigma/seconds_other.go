@@ -7,3 +7,6 @@ import "time"
 // threadSeconds is the CPU time of the calling thread; where the system does
 // not tell it, the time that passes.
 func threadSeconds() float64 { return float64(time.Now().UnixNano()) / 1e9 }
+
+// processSeconds is that of all threads; the same here.
+func processSeconds() float64 { return threadSeconds() }

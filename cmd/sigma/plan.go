@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sigma-scheduler/sigma/binpack/bound"
+	"github.com/sigma-scheduler/sigma/cerebro"
+	"github.com/sigma-scheduler/sigma/cerebro/report"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/compare"
+)
+
+// A planOf is one trace's plan in JSON.
+type planOf struct {
+	Trace report.Trace `json:"trace"`
+	Bound report.Bound `json:"bound"`
+	Plan  planned      `json:"plan"`
+}
+
+type planned struct {
+	Machines       int                `json:"machines"`
+	Cost           float64            `json:"cost"`
+	AllocationRate map[string]float64 `json:"allocation_rate"`
+	Placed         int                `json:"placed"`
+	Unplaced       int                `json:"unplaced"`
+	Proven         bool               `json:"proven"` // no plan costs less
+	Seconds        float64            `json:"seconds"`
+}
+
+type planFlags struct {
+	paths      []string
+	placements string
+	format     string
+	repack     bool
+	timing     bool
+	quiet      bool
+	bound.PlanOptions
+}
+
+func (a *app) plan() *cobra.Command {
+	var f planFlags
+	cmd := &cobra.Command{
+		Use:   "plan --trace DIR",
+		Short: "Pack all that a trace asks for at once, on as few machines as it finds",
+		Long: `Plan packs everything that a trace asks for as if it were known beforehand, in
+whatever order: what a promotion or a new site needs, or the optimum in hindsight.
+What placed.csv holds stays where it is, unless --repack places it anew. All
+constraints hold; an independent checker goes over every placement.
+
+It says "proven optimal" when nothing is left out and the cost is that of a lower
+bound, so that no plan costs less. Else a better one may exist: more --steps and
+--starts look for it. Same flags, same plan, whatever the number of workers.
+
+A trace whose items also leave is refused. An interrupt keeps the best plan so far.`,
+		Example: `  sigma plan --trace small-1 --placements placements.csv
+  sigma plan --trace snap --repack
+  sigma plan --trace large-1 --starts 8 --steps 100000 --format json`,
+		Args: noArgs,
+		RunE: a.do(func(cmd *cobra.Command, _ []string) error {
+			if err := required(cmd, "trace"); err != nil {
+				return err
+			}
+			if err := oneOf("format", f.format, "table", "json"); err != nil {
+				return err
+			}
+			if f.Steps < 1 || f.Starts < 1 || f.Workers < 1 {
+				return usagef("--steps %d --starts %d --workers %d: want at least 1", f.Steps, f.Starts, f.Workers)
+			}
+			if err := writable("placements", f.placements); err != nil {
+				return err
+			}
+			traces, err := loadTraces(f.paths)
+			if err != nil {
+				return err
+			}
+			if f.placements != "" && len(traces) > 1 {
+				return usagef("--placements is of one trace, not of %d", len(traces))
+			}
+			return a.planAll(cmd.Context(), traces, f)
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVar(&f.paths, "trace", nil, "trace, or folder of traces (repeatable)")
+	flags.StringVar(&f.placements, "placements", "", "CSV file to write placements to, of one trace")
+	flags.BoolVar(&f.repack, "repack", false, "place what placed.csv holds anew")
+	flags.Uint64Var(&f.Seed, "seed", 1, "of the search")
+	flags.IntVar(&f.Steps, "steps", bound.DefaultPlanSteps, "steps of each search in a fleet of one size")
+	flags.IntVar(&f.Starts, "starts", 4, "searches, of which the best is taken; none after one that met the bound")
+	flags.IntVar(&f.Workers, "workers", runtime.GOMAXPROCS(0), "searches at the same time")
+	flags.BoolVar(&f.timing, "timing", false, "measure CPU seconds")
+	flags.StringVar(&f.format, "format", "table", "table or json")
+	quietFlag(flags, &f.quiet)
+	return cmd
+}
+
+// planAll plans traces one after the other. An interrupt ends the search at hand,
+// and what there is by then is written.
+func (a *app) planAll(ctx context.Context, traces []*trace.Trace, f planFlags) error {
+	var plans []planOf
+	for _, t := range traces {
+		if ctx.Err() != nil {
+			break
+		}
+		p, err := a.planOne(ctx, t, f)
+		if err != nil {
+			return err
+		}
+		plans = append(plans, p)
+	}
+	if err := a.printPlans(plans, f); err != nil {
+		return err
+	}
+	switch {
+	case ctx.Err() == nil:
+		return nil
+	case f.placements != "":
+		return interrupted("%s holds the best plan so far", f.placements)
+	}
+	return interrupted("%d of %s planned, the last as far as it came", len(plans), plural(len(traces), "trace"))
+}
+
+func (a *app) planOne(ctx context.Context, t *trace.Trace, f planFlags) (planOf, error) {
+	head, err := compare.Describe(t, cerebro.NewReplayer(t))
+	if err != nil {
+		return planOf{}, err
+	}
+	if f.repack {
+		t = t.Anew()
+	}
+	show := a.newProgress(0, "step", f.quiet)
+	defer show.end()
+	f.Watch = func(p bound.PlanProgress) bool {
+		show.set(p.Steps, fmt.Sprintf("%s, %s without a place", plural(p.Machines, "machine"), plural(int(p.Waiting), "item")))
+		return ctx.Err() == nil
+	}
+	began := processSeconds()
+	p, err := compare.NewPlan(t, f.PlanOptions)
+	if err != nil {
+		return planOf{}, err
+	}
+	out := planOf{head, p.Bound, planned{
+		Machines: p.Machines, Cost: p.Cost, AllocationRate: map[string]float64{},
+		Placed: p.Placed, Unplaced: p.Unplaced, Proven: p.Proven,
+	}}
+	if f.timing {
+		out.Plan.Seconds = processSeconds() - began
+	}
+	for d, name := range head.Dimensions {
+		out.Plan.AllocationRate[name] = p.AllocationRate[d]
+	}
+	show.end()
+	if f.placements == "" {
+		return out, nil
+	}
+	file, err := trace.CreatePlacements(f.placements)
+	if err != nil {
+		return planOf{}, err
+	}
+	defer file.Close()
+	for _, placement := range p.Placements {
+		if err := file.Write(placement); err != nil {
+			return planOf{}, err
+		}
+	}
+	return out, file.Commit()
+}
+
+func (a *app) printPlans(plans []planOf, f planFlags) error {
+	if f.format == "json" {
+		e := json.NewEncoder(a.stdout)
+		e.SetIndent("", "  ")
+		e.SetEscapeHTML(false)
+		return e.Encode(plans)
+	}
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	seconds := ""
+	if f.timing {
+		seconds = "\tcpu-s"
+	}
+	fmt.Fprintf(w, "trace\titems\tmachines\tcost\tbound machines\tbound cost\tmethod\tleft out%s\tresult\n", seconds)
+	for _, p := range plans {
+		if f.timing {
+			seconds = fmt.Sprintf("\t%.2f", p.Plan.Seconds)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%d\t%.6g\t%d\t%.6g\t%s\t%d%s\t%s\n", p.Trace.Name, p.Trace.Items, p.Plan.Machines, p.Plan.Cost,
+			p.Bound.Machines, p.Bound.Cost, p.Bound.Method, p.Plan.Unplaced, seconds, p.Plan.result())
+	}
+	return w.Flush()
+}
+
+// result says in words what is known of a plan.
+func (p *planned) result() string {
+	switch {
+	case p.Proven:
+		return "proven optimal"
+	case p.Unplaced > 0:
+		return "incomplete"
+	}
+	return "not proven"
+}
