@@ -1,10 +1,12 @@
 package bound
 
 import (
+	"context"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/sigma-scheduler/sigma/binpack"
 )
@@ -31,10 +33,12 @@ type PlanOptions struct {
 	// Standing machines hold items that stay where they are. Their positions are
 	// taken, whatever else stands there counts against them.
 	Standing []PlannedMachine
-	// Watch is told every few steps how far the search is, if not nil. When it
-	// reports false, the search ends with the best so far. It is called by one
-	// goroutine at a time.
-	Watch func(PlanProgress) bool
+	// Work of the linear programs, as in [Options], that may raise the bound when
+	// the first search has not met it; 0 = none.
+	Work int64
+	// Watch is told every few steps how far the search is, if not nil. It is
+	// called by one goroutine at a time.
+	Watch func(PlanProgress)
 }
 
 // PlanProgress is how far a [Plan] is.
@@ -65,7 +69,7 @@ type Packing struct {
 	LeftOut []int64
 	// Cost of all machines that hold something, standing ones included.
 	Cost float64
-	// Bound is the volume bound of all items, those that stand included.
+	// Bound is that of all items, those that stand included: of [Best].
 	Bound Bound
 	// Proven says that nothing is left out and the cost is the bound's, so
 	// that no packing is cheaper.
@@ -91,80 +95,115 @@ func (p *Packing) Complete() bool {
 // one is an open one with counts.
 //
 // The packing respects capacity, devices, types, limits, rules and spread, and
-// can be placed in some order. Same seed, same packing.
-func Plan(inst *binpack.Instance, items []int64, opt PlanOptions) Packing {
+// can be placed in some order. Same seed, same packing. A context that ends ends
+// the search with the best so far.
+func Plan(ctx context.Context, inst *binpack.Instance, items []int64, opt PlanOptions) Packing {
 	if len(items) != len(inst.Apps) {
 		panic("bound: items must have one entry per app")
 	}
 	if opt.Steps == 0 {
 		opt.Steps = DefaultPlanSteps
 	}
-	all := slices.Clone(items)
-	for _, s := range opt.Standing {
-		for _, e := range s.Items {
-			all[e.App] += int64(e.Count)
+	s := searches{inst: inst, items: items, opt: opt}
+	s.watch.ctx, s.watch.tell = ctx, opt.Watch
+	s.least = s.bound(ctx, Options{})
+	best := s.run(0)
+	if best.cost() > s.least.Cost && len(best.waiting) == 0 && opt.Work > 0 {
+		s.least = s.bound(ctx, Options{Work: opt.Work, Enough: best.cost()})
+	}
+	for _, p := range s.runRest(best) {
+		if p.leftVolume < best.leftVolume || p.leftVolume == best.leftVolume && p.cost() < best.cost() {
+			best = p
 		}
 	}
-	out := searchAll(inst, items, opt)
-	out.Bound = Volume(inst, all)
+	out := best.packing(items, opt.Standing)
+	out.Bound = s.least
+	if !out.Complete() {
+		out.Bound = Best(ctx, inst, s.all(nil), Options{}).Bound
+	}
 	out.Proven = out.Complete() && out.Cost <= out.Bound.Cost
 	return out
 }
 
-// searchAll runs the searches and returns the best: the least volume left out,
-// the least cost, the first.
-func searchAll(inst *binpack.Instance, items []int64, opt PlanOptions) Packing {
-	found := make([]*planner, max(1, opt.Starts))
-	w := &watch{tell: opt.Watch}
+// searches are those of one plan.
+type searches struct {
+	inst  *binpack.Instance
+	items []int64
+	opt   PlanOptions
+	least Bound // of what some machine takes
+	watch watch
+}
+
+// all counts the items, those that stand included, without some.
+func (s *searches) all(without []int64) []int64 {
+	all := slices.Clone(s.items)
+	for a, n := range without {
+		all[a] -= n
+	}
+	for _, m := range s.opt.Standing {
+		for _, e := range m.Items {
+			all[e.App] += int64(e.Count)
+		}
+	}
+	return all
+}
+
+func (s *searches) bound(ctx context.Context, opt Options) Bound {
+	return Best(ctx, s.inst, s.all(hopeless(s.inst, s.items)), opt).Bound
+}
+
+// run runs a search.
+func (s *searches) run(i int) *planner {
+	p := newPlanner(s.inst, s.items, s.opt.Standing)
+	p.watch, p.enough = &s.watch, s.least.Cost
+	opt := s.opt
+	opt.Machines = max(opt.Machines, s.least.Machines)
+	p.search(opt, i)
+	return p
+}
+
+// runRest runs the searches after the first, until one meets the bound, and
+// returns those up to it.
+func (s *searches) runRest(first *planner) []*planner {
+	found := make([]*planner, max(1, s.opt.Starts))
+	found[0] = first
+	done := func(p *planner) bool { return len(p.waiting) == 0 && p.cost() <= s.least.Cost }
+	var next, end atomic.Int64 // no search from end on begins
+	end.Store(int64(len(found)))
+	if done(first) {
+		end.Store(0)
+	}
 	var wg sync.WaitGroup
-	for range min(max(1, opt.Workers), len(found)) {
+	for range min(max(1, s.opt.Workers), len(found)-1) {
 		wg.Go(func() {
-			for i := w.next(); i < len(found); i = w.next() {
-				p := newPlanner(inst, items, opt.Standing)
-				p.watch = w
-				p.search(opt, i)
-				if len(p.waiting) == 0 && p.cost() <= p.enough {
-					w.close()
+			for {
+				i := int(next.Add(1))
+				if i >= int(end.Load()) || s.watch.ctx.Err() != nil {
+					return
 				}
-				found[i] = p
+				if found[i] = s.run(i); done(found[i]) {
+					end.Store(0)
+				}
 			}
 		})
 	}
 	wg.Wait()
-	best := found[0]
-	for _, p := range found[1:] {
-		if p != nil && (p.leftVolume < best.leftVolume || p.leftVolume == best.leftVolume && p.cost() < best.cost()) {
-			best = p
-		}
+	at := slices.IndexFunc(found, func(p *planner) bool { return p == nil || done(p) })
+	if at < 0 {
+		return found
 	}
-	return best.packing(items, opt.Standing)
+	if found[at] == nil {
+		return found[:at]
+	}
+	return found[:at+1]
 }
 
-// A watch counts searches and their steps, and ends them.
+// A watch counts the steps of all searches.
 type watch struct {
-	mu     sync.Mutex
-	tell   func(PlanProgress) bool // nil = nobody
-	begun  int                     // searches
-	closed bool                    // no more searches begin
-	halted bool                    // all are to end
-	steps  int
-}
-
-// next is the number of a search to begin, beyond all when there is none.
-func (w *watch) next() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed && w.begun > 0 {
-		return math.MaxInt
-	}
-	w.begun++
-	return w.begun - 1
-}
-
-func (w *watch) close() {
-	w.mu.Lock()
-	w.closed = true
-	w.mu.Unlock()
+	ctx   context.Context
+	tell  func(PlanProgress) // nil = nobody
+	mu    sync.Mutex
+	steps int
 }
 
 // goOn reports how far a search is and whether it goes on.
@@ -173,10 +212,10 @@ func (w *watch) goOn(steps int, p PlanProgress) bool {
 	defer w.mu.Unlock()
 	w.steps += steps
 	p.Steps = w.steps
-	if !w.halted && w.tell != nil && !w.tell(p) {
-		w.closed, w.halted = true, true
+	if w.tell != nil {
+		w.tell(p)
 	}
-	return !w.halted
+	return w.ctx.Err() == nil
 }
 
 // search runs a whole search.

@@ -1,6 +1,7 @@
 package bound
 
 import (
+	"context"
 	"math"
 	"math/bits"
 	"math/rand/v2"
@@ -90,8 +91,8 @@ func newPlanner(inst *binpack.Instance, items []int64, standing []PlannedMachine
 	n := len(inst.Apps)
 	p := &planner{
 		inst: inst, rng: rand.New(rand.NewPCG(0, 0)),
-		size: make([]int64, n), hard: make([]int64, n), left: make([]int64, n), hopeless: make([]int64, n),
-		waitAt: make([]int32, n), late: make([]bool, n), tried: make([]uint32, n), watch: &watch{},
+		size: make([]int64, n), hard: make([]int64, n), left: make([]int64, n), hopeless: hopeless(inst, items),
+		waitAt: make([]int32, n), late: make([]bool, n), tried: make([]uint32, n), watch: &watch{ctx: context.Background()},
 		members: make([][]int32, len(inst.Groups)), onGroup: make([]int32, len(inst.Groups)),
 		out: make([][]binpack.Rule, len(inst.Groups)), into: make([][]binpack.Rule, len(inst.Groups)),
 		free: make([][]int64, len(inst.Dimensions)), least: make([]int64, len(inst.Dimensions)),
@@ -106,19 +107,9 @@ func newPlanner(inst *binpack.Instance, items []int64, standing []PlannedMachine
 	}
 	p.findKinds()
 	p.findDevices(items, standing)
-	p.findTakes(items)
+	p.findTakes()
 	p.measure(items)
 	p.stand(standing)
-	all := make([]int64, n)
-	for a := range all {
-		all[a] = items[a] - p.hopeless[a]
-	}
-	for _, s := range standing {
-		for _, e := range s.Items {
-			all[e.App] += int64(e.Count)
-		}
-	}
-	p.enough = Volume(inst, all).Cost
 	return p
 }
 
@@ -153,26 +144,38 @@ func (p *planner) findKinds() {
 	}
 }
 
-// findTakes says which kinds take an app at all, and sorts out the apps that
-// none takes.
-func (p *planner) findTakes(items []int64) {
+// findTakes says which kinds take an app at all.
+func (p *planner) findTakes() {
 	p.takes = make([][]bool, len(p.kinds))
 	for k, kind := range p.kinds {
-		p.takes[k] = make([]bool, len(items))
-		for a := range items {
-			app := &p.inst.Apps[a]
-			ok := app.Types == nil || slices.Contains(app.Types, kind.Type)
-			for d, need := range app.Demand {
-				ok = ok && need <= kind.Capacity[d]
-			}
-			p.takes[k][a] = ok
+		p.takes[k] = make([]bool, len(p.size))
+		for a := range p.inst.Apps {
+			p.takes[k][a] = takes(&p.inst.Apps[a], kind.Type, kind.Capacity)
 		}
 	}
+}
+
+// takes reports whether an empty machine takes an item.
+func takes(app *binpack.App, typ int32, capacity []int64) bool {
+	for d, need := range app.Demand {
+		if need > capacity[d] {
+			return false
+		}
+	}
+	return app.Types == nil || slices.Contains(app.Types, typ)
+}
+
+// hopeless counts the items that no machine takes.
+func hopeless(inst *binpack.Instance, items []int64) []int64 {
+	out := make([]int64, len(items))
 	for a, n := range items {
-		if !slices.ContainsFunc(p.takes, func(row []bool) bool { return row[a] }) {
-			p.hopeless[a] = n
+		if !slices.ContainsFunc(inst.Machines, func(m binpack.MachineLine) bool {
+			return takes(&inst.Apps[a], m.Type, m.Capacity)
+		}) {
+			out[a] = n
 		}
 	}
+	return out
 }
 
 // measure gives apps and kinds their sizes: shares of the largest machine,

@@ -38,18 +38,8 @@ func (p *planner) openFleet(atLeast int) {
 			load[d] -= float64(p.capacity[k][d])
 		}
 	}
-	need := atLeast
-	perGroup := make([]int64, len(p.inst.Groups))
-	for _, a := range p.waiting {
-		perGroup[p.inst.Apps[a].Group] += p.left[a]
-	}
-	for g, n := range perGroup {
-		if limit := int64(p.inst.Groups[g].Limit); limit > 0 {
-			need = max(need, int((n+limit-1)/limit))
-		}
-	}
 	all := p.leftLoad()
-	for len(p.kind) < need {
+	for len(p.kind) < atLeast {
 		k := p.cheapest(all, -1)
 		if k < 0 {
 			break

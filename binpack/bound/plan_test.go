@@ -1,6 +1,7 @@
 package bound
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -158,12 +159,12 @@ func TestPlanKeepsEveryConstraint(t *testing.T) {
 	complete := 0
 	for i := range 600 {
 		inst, items := randomInstance(rng, binpack.Fleet(i%2), false)
-		p := Plan(inst, items, PlanOptions{Seed: uint64(i), Steps: 60})
+		p := Plan(t.Context(), inst, items, PlanOptions{Seed: uint64(i), Steps: 60})
 		checkPacking(t, inst, items, nil, p)
 		if p.Complete() {
 			complete++
 		}
-		again := Plan(inst, items, PlanOptions{Seed: uint64(i), Steps: 60})
+		again := Plan(t.Context(), inst, items, PlanOptions{Seed: uint64(i), Steps: 60})
 		require.Equal(t, p, again)
 	}
 	assert.Greater(t, complete, 200)
@@ -173,7 +174,7 @@ func TestPlanAroundWhatStands(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 2))
 	for i := range 400 {
 		inst, items := randomInstance(rng, binpack.Fleet(i%2), false)
-		first := Plan(inst, items, PlanOptions{Seed: 1, Steps: 20})
+		first := Plan(t.Context(), inst, items, PlanOptions{Seed: 1, Steps: 20})
 		// Every second machine stands with what was planned for it.
 		var standing []PlannedMachine
 		for j, m := range first.Machines {
@@ -184,7 +185,7 @@ func TestPlanAroundWhatStands(t *testing.T) {
 				}
 			}
 		}
-		p := Plan(inst, items, PlanOptions{Seed: 1, Steps: 60, Standing: standing})
+		p := Plan(t.Context(), inst, items, PlanOptions{Seed: 1, Steps: 60, Standing: standing})
 		checkPacking(t, inst, items, standing, p)
 		for j, s := range standing {
 			require.Equal(t, [2]int32{s.Line, s.Index}, [2]int32{p.Machines[j].Line, p.Machines[j].Index})
@@ -363,7 +364,7 @@ func TestPlanAgainstBruteForce(t *testing.T) {
 			left -= items[a]
 		}
 		want := leastCost(inst, items)
-		p := Plan(inst, items, PlanOptions{Seed: 1, Steps: 300})
+		p := Plan(t.Context(), inst, items, PlanOptions{Seed: 1, Steps: 300})
 		checkPacking(t, inst, items, nil, p)
 		if want == dearest {
 			require.False(t, p.Complete())
@@ -456,25 +457,25 @@ func TestPlanDevices(t *testing.T) {
 	inst := instance([]binpack.MachineLine{line(binpack.Unlimited, 1, 10, 4000)}, []int64{1, 2000}, []int64{2, 0})
 	inst.Types = []string{""}
 	inst.Dimensions[1] = binpack.Dimension{Name: "gpu", One: 1000, Device: true}
-	p := Plan(inst, []int64{5, 7}, PlanOptions{Seed: 1})
+	p := Plan(t.Context(), inst, []int64{5, 7}, PlanOptions{Seed: 1})
 	checkPacking(t, inst, []int64{5, 7}, nil, p)
 	require.True(t, p.Proven)
 	require.Len(t, p.Machines, 3) // 10 devices of 4 a machine
 
 	// Shares of .6: one a device, whatever their sum.
 	inst.Apps[0].Demand[1] = 600
-	p = Plan(inst, []int64{8, 1}, PlanOptions{Seed: 1})
+	p = Plan(t.Context(), inst, []int64{8, 1}, PlanOptions{Seed: 1})
 	checkPacking(t, inst, []int64{8, 1}, nil, p)
 	require.True(t, p.Complete())
 	require.Len(t, p.Machines, 2)
-	p = Plan(inst, []int64{9, 0}, PlanOptions{Seed: 1})
+	p = Plan(t.Context(), inst, []int64{9, 0}, PlanOptions{Seed: 1})
 	require.Len(t, p.Machines, 3)
 	require.False(t, p.Proven) // the bound only sees 5.4 devices
 
 	// Two devices are begun by what stands: no whole one is left of the second pair.
 	standing := []PlannedMachine{{Items: []binpack.Entry{{App: 0, Count: 2}}, Devices: [][]binpack.Device{{{Dimension: 1, Index: 1}}, {{Dimension: 1, Index: 3}}}}}
 	inst.Apps[1].Demand[1] = 2000
-	p = Plan(inst, []int64{0, 2}, PlanOptions{Seed: 1, Standing: standing})
+	p = Plan(t.Context(), inst, []int64{0, 2}, PlanOptions{Seed: 1, Standing: standing})
 	checkPacking(t, inst, []int64{0, 2}, standing, p)
 	require.Len(t, p.Machines, 2)
 	require.Equal(t, [][]binpack.Device{{{Dimension: 1, Index: 0}, {Dimension: 1, Index: 2}}}, p.Machines[0].Devices)
@@ -497,7 +498,7 @@ func TestPlanWithFarTooLittleRoom(t *testing.T) {
 		items = append(items, 2)
 	}
 	left := func(steps int) (volume int64) {
-		p := Plan(inst, items, PlanOptions{Seed: 1, Steps: steps})
+		p := Plan(t.Context(), inst, items, PlanOptions{Seed: 1, Steps: steps})
 		checkPacking(t, inst, items, nil, p)
 		for a, n := range p.LeftOut {
 			volume += n * inst.Apps[a].Demand[0]
@@ -523,15 +524,31 @@ func TestPlanEffortIsBounded(t *testing.T) {
 	}
 	inst.Types = []string{""}
 	steps := 0
-	p := Plan(inst, items, PlanOptions{Seed: 1, Steps: 640, Watch: func(p PlanProgress) bool {
+	opt := PlanOptions{Seed: 1, Steps: 640, Watch: func(p PlanProgress) {
 		require.Greater(t, p.Steps, steps)
 		steps = p.Steps
-		return true
-	}})
-	checkPacking(t, inst, items, nil, p)
-	require.Equal(t, 60.0, p.Cost)
+	}}
+	p := newPlanner(inst, items, nil)
+	p.watch.tell = opt.Watch
+	p.search(opt, 0)
+	require.Empty(t, p.waiting)
+	require.Equal(t, 60.0, p.cost())
 	require.Positive(t, steps)
 	require.LessOrEqual(t, steps, planFleets*640)
+}
+
+// What the cheap bounds do not see is proven by a linear program.
+func TestPlanProves(t *testing.T) {
+	inst := instance([]binpack.MachineLine{line(binpack.Unlimited, 1, 100)}, []int64{51}, []int64{30})
+	inst.Types = []string{""}
+	p := Plan(t.Context(), inst, []int64{10, 20}, PlanOptions{Seed: 1}) // 10 with one of each, 10/3 with three
+	checkPacking(t, inst, []int64{10, 20}, nil, p)
+	require.Equal(t, 14.0, p.Cost)
+	require.False(t, p.Proven)
+	p = Plan(t.Context(), inst, []int64{10, 20}, PlanOptions{Seed: 1, Work: 1e6, Starts: 3})
+	checkPacking(t, inst, []int64{10, 20}, nil, p)
+	require.Equal(t, 14.0, p.Cost)
+	require.True(t, p.Proven)
 }
 
 // A search that is halted still ends with a packing of everything.
@@ -539,11 +556,14 @@ func TestPlanHalted(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 8))
 	for i := range 40 {
 		inst, items := smallLike(rng, 60)
+		ctx, cancel := context.WithCancel(t.Context())
 		calls := 0
-		p := Plan(inst, items, PlanOptions{Seed: 1, Starts: 3, Watch: func(PlanProgress) bool {
-			calls++
-			return calls <= i%3
+		p := Plan(ctx, inst, items, PlanOptions{Seed: 1, Starts: 3, Watch: func(PlanProgress) {
+			if calls++; calls > i%3 {
+				cancel()
+			}
 		}})
+		cancel()
 		checkPacking(t, inst, items, nil, p)
 		require.True(t, p.Complete())
 	}
@@ -560,12 +580,12 @@ func TestPlanStartsAndWorkers(t *testing.T) {
 			items[a] *= 4
 		}
 		opt := PlanOptions{Seed: uint64(i), Steps: 30}
-		one := Plan(inst, items, opt)
+		one := Plan(t.Context(), inst, items, opt)
 		opt.Starts = 5
-		want := Plan(inst, items, opt)
+		want := Plan(t.Context(), inst, items, opt)
 		checkPacking(t, inst, items, nil, want)
 		opt.Workers = 4
-		require.Equal(t, want, Plan(inst, items, opt))
+		require.Equal(t, want, Plan(t.Context(), inst, items, opt))
 		if one.Complete() {
 			require.True(t, want.Complete())
 			require.LessOrEqual(t, want.Cost, one.Cost)
@@ -585,7 +605,7 @@ func BenchmarkPlan(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				plans++
-				p := Plan(inst, items, PlanOptions{Seed: uint64(plans)})
+				p := Plan(b.Context(), inst, items, PlanOptions{Seed: uint64(plans)})
 				over += len(p.Machines) - p.Bound.Machines
 			}
 			b.ReportMetric(float64(over)/float64(plans), "over-bound")
@@ -602,7 +622,7 @@ func ExamplePlan() {
 		Apps:       []binpack.App{{Name: "web", Group: 0, Demand: []int64{6}}, {Name: "batch", Group: 1, Demand: []int64{4}}},
 		Fleet:      binpack.Open,
 	}
-	p := Plan(inst, []int64{2, 2}, PlanOptions{Seed: 1})
+	p := Plan(context.Background(), inst, []int64{2, 2}, PlanOptions{Seed: 1})
 	for _, m := range p.Machines {
 		fmt.Printf("node-%05d:", m.Index)
 		for _, e := range m.Items {

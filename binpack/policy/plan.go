@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -116,7 +117,7 @@ func (p *Plan) make(inst *binpack.Instance, items []int64, standing []bound.Plan
 		}
 		opt.Machines = int(math.Ceil((1+p.slack)*float64(bound.Volume(inst, all).Machines) - 1e-9))
 	}
-	return compilePlan(inst, bound.Plan(inst, items, opt), standing)
+	return compilePlan(inst, bound.Plan(context.Background(), inst, items, opt), standing)
 }
 
 // takesShares reports whether some item takes a share of a device.

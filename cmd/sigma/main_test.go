@@ -13,6 +13,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
 func TestMain(m *testing.M) {
@@ -106,4 +108,24 @@ func TestComparisonInterrupted(t *testing.T) {
 	code := run(ctx, []string{"compare", "--trace", path, "--policy", "firstfit"}, &out, &errs)
 	require.Equal(t, exitInterrupted, code)
 	require.Empty(t, out.String())
+}
+
+// An interrupted plan is written as far as it came: complete, if not as good.
+func TestPlanInterrupted(t *testing.T) {
+	dir := t.TempDir()
+	path, file := filepath.Join(dir, "trace"), filepath.Join(dir, "placements.csv")
+	var out, errs bytes.Buffer
+	require.Equal(t, exitOK, run(t.Context(), []string{"generate", "weibull", "--set", "n=2000", "--out", path}, &out, &errs), errs.String())
+	out.Reset()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.Equal(t, exitInterrupted, run(ctx, []string{"plan", "--trace", path, "--placements", file, "--steps", "1000000000"}, &out, &errs), errs.String())
+	require.Contains(t, errs.String(), "holds the best plan so far")
+	require.Contains(t, out.String(), "not proven")
+	placements, err := trace.ReadPlacements(file)
+	require.NoError(t, err)
+	require.Len(t, placements, 2000)
+	for _, p := range placements {
+		require.Equal(t, trace.Place, p.Kind)
+	}
 }

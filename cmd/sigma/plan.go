@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime"
+	"strconv"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -27,6 +28,7 @@ type planned struct {
 	Machines       int                `json:"machines"`
 	Cost           float64            `json:"cost"`
 	AllocationRate map[string]float64 `json:"allocation_rate"`
+	Standing       int                `json:"standing"` // items that stay where they were
 	Placed         int                `json:"placed"`
 	Unplaced       int                `json:"unplaced"`
 	Proven         bool               `json:"proven"` // no plan costs less
@@ -37,11 +39,15 @@ type planFlags struct {
 	paths      []string
 	placements string
 	format     string
+	at         string
 	repack     bool
 	timing     bool
 	quiet      bool
 	bound.PlanOptions
 }
+
+// atPeak is the time of --at at which most is asked for.
+const atPeak = "peak"
 
 func (a *app) plan() *cobra.Command {
 	var f planFlags
@@ -57,9 +63,13 @@ It says "proven optimal" when nothing is left out and the cost is that of a lowe
 bound, so that no plan costs less. Else a better one may exist: more --steps and
 --starts look for it. Same flags, same plan, whatever the number of workers.
 
-A trace whose items also leave is refused. An interrupt keeps the best plan so far.`,
+Where items also leave, --at says of which moment the plan is: a time in seconds,
+or peak, when most is asked for. What lives then is packed.
+
+An interrupt keeps the best plan so far.`,
 		Example: `  sigma plan --trace small-1 --placements placements.csv
   sigma plan --trace snap --repack
+  sigma plan --trace churn-1 --at peak
   sigma plan --trace large-1 --starts 8 --steps 100000 --format json`,
 		Args: noArgs,
 		RunE: a.do(func(cmd *cobra.Command, _ []string) error {
@@ -72,6 +82,9 @@ A trace whose items also leave is refused. An interrupt keeps the best plan so f
 			if f.Steps < 1 || f.Starts < 1 || f.Workers < 1 {
 				return usagef("--steps %d --starts %d --workers %d: want at least 1", f.Steps, f.Starts, f.Workers)
 			}
+			if _, err := strconv.ParseFloat(f.at, 64); err != nil && f.at != "" && f.at != atPeak {
+				return usagef("--at %s: want seconds or %s", f.at, atPeak)
+			}
 			if err := writable("placements", f.placements); err != nil {
 				return err
 			}
@@ -82,12 +95,14 @@ A trace whose items also leave is refused. An interrupt keeps the best plan so f
 			if f.placements != "" && len(traces) > 1 {
 				return usagef("--placements is of one trace, not of %d", len(traces))
 			}
+			f.Work = bound.DefaultWork
 			return a.planAll(cmd.Context(), traces, f)
 		}),
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.paths, "trace", nil, "trace, or folder of traces (repeatable)")
 	flags.StringVar(&f.placements, "placements", "", "CSV file to write placements to, of one trace")
+	flags.StringVar(&f.at, "at", "", "plan what lives at a time in seconds, or at the peak")
 	flags.BoolVar(&f.repack, "repack", false, "place what placed.csv holds anew")
 	flags.Uint64Var(&f.Seed, "seed", 1, "of the search")
 	flags.IntVar(&f.Steps, "steps", bound.DefaultPlanSteps, "steps of each search in a fleet of one size")
@@ -103,8 +118,8 @@ A trace whose items also leave is refused. An interrupt keeps the best plan so f
 // and what there is by then is written.
 func (a *app) planAll(ctx context.Context, traces []*trace.Trace, f planFlags) error {
 	var plans []planOf
-	for _, t := range traces {
-		if ctx.Err() != nil {
+	for i, t := range traces {
+		if i > 0 && ctx.Err() != nil {
 			break
 		}
 		p, err := a.planOne(ctx, t, f)
@@ -130,23 +145,30 @@ func (a *app) planOne(ctx context.Context, t *trace.Trace, f planFlags) (planOf,
 	if err != nil {
 		return planOf{}, err
 	}
+	switch f.at {
+	case "":
+	case atPeak:
+		t = compare.Moment(t, compare.Peak(t))
+	default:
+		at, _ := strconv.ParseFloat(f.at, 64) // was checked
+		t = compare.Moment(t, at)
+	}
 	if f.repack {
 		t = t.Anew()
 	}
 	show := a.newProgress(0, "step", f.quiet)
 	defer show.end()
-	f.Watch = func(p bound.PlanProgress) bool {
+	f.Watch = func(p bound.PlanProgress) {
 		show.set(p.Steps, fmt.Sprintf("%s, %s without a place", plural(p.Machines, "machine"), plural(int(p.Waiting), "item")))
-		return ctx.Err() == nil
 	}
 	began := processSeconds()
-	p, err := compare.NewPlan(t, f.PlanOptions)
+	p, err := compare.NewPlan(ctx, t, f.PlanOptions)
 	if err != nil {
 		return planOf{}, err
 	}
 	out := planOf{head, p.Bound, planned{
 		Machines: p.Machines, Cost: p.Cost, AllocationRate: map[string]float64{},
-		Placed: p.Placed, Unplaced: p.Unplaced, Proven: p.Proven,
+		Standing: p.Standing, Placed: p.Placed, Unplaced: p.Unplaced, Proven: p.Proven,
 	}}
 	if f.timing {
 		out.Plan.Seconds = processSeconds() - began
@@ -188,7 +210,7 @@ func (a *app) printPlans(plans []planOf, f planFlags) error {
 		if f.timing {
 			seconds = fmt.Sprintf("\t%.2f", p.Plan.Seconds)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%.6g\t%d\t%.6g\t%s\t%d%s\t%s\n", p.Trace.Name, p.Trace.Items, p.Plan.Machines, p.Plan.Cost,
+		fmt.Fprintf(w, "%s\t%d\t%d\t%.6g\t%d\t%.6g\t%s\t%d%s\t%s\n", p.Trace.Name, p.Plan.Placed+p.Plan.Unplaced+p.Plan.Standing, p.Plan.Machines, p.Plan.Cost,
 			p.Bound.Machines, p.Bound.Cost, p.Bound.Method, p.Plan.Unplaced, seconds, p.Plan.result())
 	}
 	return w.Flush()

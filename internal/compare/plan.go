@@ -2,6 +2,7 @@ package compare
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,6 +17,7 @@ import (
 type Plan struct {
 	Machines int     // that hold something, with those that stood before
 	Cost     float64 // of these
+	Standing int     // items that stay where they were
 	Placed   int     // items
 	Unplaced int     // items
 	// AllocationRate is placed demand ÷ capacity of these machines (open fleet)
@@ -31,19 +33,23 @@ type Plan struct {
 
 // NewPlan plans a trace around what placed.csv holds. A trace whose items also
 // leave is an error. The options' Standing are not read. What the independent
-// checker finds broken is an error.
-func NewPlan(t *trace.Trace, opt bound.PlanOptions) (*Plan, error) {
+// checker finds broken is an error. A context that ends ends the search with the
+// best so far.
+func NewPlan(ctx context.Context, t *trace.Trace, opt bound.PlanOptions) (*Plan, error) {
 	if i := slices.IndexFunc(t.Events, func(e trace.Event) bool { return e.Kind == trace.Delete }); i >= 0 {
 		e := t.Events[i]
-		return nil, fmt.Errorf("trace %s: items of request %s leave at %g s: a plan is for items that stay, so it needs a trace without deletes", t.Name, t.Requests[e.Request].Name, e.Time)
+		return nil, fmt.Errorf("trace %s: items of request %s leave at %g s: a plan is for items that stay; say of which moment it is to be (--at)", t.Name, t.Requests[e.Request].Name, e.Time)
 	}
 	items := make([]int64, len(t.Instance.Apps))
 	for _, e := range t.Events {
-		items[t.Requests[e.Request].App] += int64(e.Count)
+		q := t.Requests[e.Request]
+		items[q.App] += int64(q.Count)
 	}
 	opt.Standing = standing(t)
-	packing := bound.Plan(t.Instance, items, opt)
-	p := &Plan{Cost: packing.Cost, Proven: packing.Proven, Bound: Bound(t, 0, 0)}
+	packing := bound.Plan(ctx, t.Instance, items, opt)
+	p := &Plan{Cost: packing.Cost, Proven: packing.Proven, Bound: report.Bound{
+		Machines: packing.Bound.Machines, Cost: packing.Bound.Cost, Method: packing.Bound.Method,
+	}}
 	if p.Proven {
 		p.Bound.Optimal = &p.Cost
 	}
@@ -52,6 +58,82 @@ func NewPlan(t *trace.Trace, opt bound.PlanOptions) (*Plan, error) {
 	}
 	p.allocate(t, &packing, opt.Standing)
 	return p, nil
+}
+
+// Moment is a trace of what lives at a time in seconds, with what placed.csv holds
+// of it where it stands. Items keep their numbers, since the highest leave first.
+func Moment(t *trace.Trace, at float64) *trace.Trace {
+	left := make([]int32, len(t.Requests))
+	for i := range t.Initial {
+		left[i] = t.Requests[i].Count
+	}
+	var creates []trace.Event
+	for _, e := range t.Events {
+		switch {
+		case e.Time > at:
+		case e.Kind == trace.Delete:
+			left[e.Request] -= e.Count
+		default:
+			left[e.Request] = t.Requests[e.Request].Count
+			creates = append(creates, e)
+		}
+	}
+	m := *t
+	m.Requests, m.Placed, m.Events = slices.Clone(t.Requests), nil, nil
+	for i := range m.Requests {
+		m.Requests[i].Count = left[i]
+	}
+	for _, p := range t.Placed {
+		p.Count = min(p.Count, left[p.Request])
+		left[p.Request] -= p.Count
+		if p.Count > 0 {
+			m.Placed = append(m.Placed, p)
+		}
+	}
+	for _, e := range creates {
+		if e.Count = m.Requests[e.Request].Count; e.Count > 0 {
+			m.Events = append(m.Events, e)
+		}
+	}
+	return &m
+}
+
+// Peak is the first time after which as much is asked for as ever, measured in
+// machines of the largest kind, in the dimension that asks for most.
+func Peak(t *trace.Trace) float64 {
+	inst := t.Instance
+	load, largest := make([]float64, len(inst.Dimensions)), make([]float64, len(inst.Dimensions))
+	for _, m := range inst.Machines {
+		for d, c := range m.Capacity {
+			largest[d] = max(largest[d], float64(c), 1)
+		}
+	}
+	change := func(app, n int32) {
+		for d, need := range inst.Apps[app].Demand {
+			load[d] += float64(n) * float64(need) // whole numbers: exact below 2⁵³
+		}
+	}
+	for _, q := range t.Requests[:t.Initial] {
+		change(q.App, q.Count)
+	}
+	at, most := 0.0, 0.0
+	for i, e := range t.Events {
+		q := t.Requests[e.Request]
+		if e.Kind == trace.Delete {
+			change(q.App, -e.Count)
+		} else {
+			change(q.App, q.Count)
+		}
+		if i+1 < len(t.Events) && t.Events[i+1].Time == e.Time {
+			continue
+		}
+		for d := range load {
+			if v := load[d] / largest[d]; v > most {
+				at, most = e.Time, v
+			}
+		}
+	}
+	return at
 }
 
 // standing lists the machines of placed.csv in order of position.
@@ -144,7 +226,7 @@ func (p *Plan) place(t *trace.Trace, packing *bound.Packing, standing []bound.Pl
 	var now, late []placing
 	for _, e := range t.Events {
 		q := t.Requests[e.Request]
-		for i := range e.Count {
+		for i := range q.Count {
 			one := placing{Placement: trace.Placement{
 				Time: e.Time, Request: q.Name, Item: int(i), App: t.Instance.Apps[q.App].Name, Kind: trace.Unplaced,
 			}, app: q.App}
@@ -167,6 +249,7 @@ func (p *Plan) place(t *trace.Trace, packing *bound.Packing, standing []bound.Pl
 	checker := binpack.NewChecker(t.Instance)
 	for _, q := range t.Placed {
 		for range q.Count {
+			p.Standing++
 			if err := checker.Initial(t.Requests[q.Request].App, q.Line, q.Index, checkedDevices(q.Devices)); err != nil {
 				return err
 			}
