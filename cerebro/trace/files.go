@@ -176,6 +176,19 @@ func load(name string) (*Trace, error) {
 	return f.read()
 }
 
+// ParseArchive reads the trace in the bytes of a .tar.gz file.
+func ParseArchive(data []byte) (*Trace, error) {
+	f, err := archiveFiles(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("reading trace: %w", err)
+	}
+	t, err := f.read()
+	if err != nil {
+		return nil, fmt.Errorf("reading trace: %w", err)
+	}
+	return t, nil
+}
+
 // LoadAll reads a trace, or all traces in a folder of traces in the order of
 // their file names. Hidden files, README* and LICENSE* beside them are passed
 // over; anything else that is not a trace is an error.

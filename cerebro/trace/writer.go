@@ -2,6 +2,7 @@ package trace
 
 import (
 	"archive/tar"
+	"bytes"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -144,6 +145,19 @@ func (t *Trace) WriteTarGz(path string) error {
 		return fmt.Errorf("writing trace %s: %w", path, err)
 	}
 	return nil
+}
+
+// Archive returns what [Trace.WriteTarGz] writes; [ParseArchive] reads it.
+func (t *Trace) Archive() ([]byte, error) {
+	var b bytes.Buffer
+	contents, err := t.readable()
+	if err == nil {
+		err = pack(&b, contents)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("packing trace %s: %w", t.Name, err)
+	}
+	return b.Bytes(), nil
 }
 
 func pack(w io.Writer, contents []content) error {

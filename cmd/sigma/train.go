@@ -31,6 +31,7 @@ type trainFlags struct {
 	start                  string
 	out, checkpoint, curve string
 	repack, quiet          bool
+	nats                   natsFlags
 }
 
 func (a *app) train() *cobra.Command {
@@ -48,11 +49,15 @@ same bytes for any number of workers. An interrupt keeps the best so far; with
 --checkpoint the same command goes on from where it was. Generated traces with a
 seed from ` + strconv.Itoa(train.FirstTestSeed) + ` up are for tests and refused.
 
+With --nats or --listen any number of "sigma worker" processes evaluate as well:
+the same bytes, sooner. --workers 0 then leaves all of it to them.
+
 What a trace's placed.csv holds stands where it is, and the policy learns to place
 what comes after. With --repack, which a snapshot needs, it arrives as well.`,
 		Example: `  sigma train --trace traces/train --orders 4 --evaluations 2000 --out policy.yaml
   sigma train --trace snapshot --repack --orders 8 --out policy.yaml
-  sigma train --trace traces/train --knowledge K0 --optimizer cmaes --checkpoint run --out cmaes.yaml`,
+  sigma train --trace traces/train --knowledge K0 --optimizer cmaes --checkpoint run --out cmaes.yaml
+  sigma train --trace traces/train --listen :4222 --nats-token-file token --out policy.yaml`,
 		Args: noArgs,
 		RunE: a.do(func(cmd *cobra.Command, _ []string) error {
 			if err := required(cmd, "trace", "out"); err != nil {
@@ -97,6 +102,8 @@ what comes after. With --repack, which a snapshot needs, it arrives as well.`,
 	flags.StringVar(&f.start, "start", "", "policy file to start from")
 	flags.StringVar(&f.checkpoint, "checkpoint", "", "folder that keeps every evaluation, to resume from")
 	flags.StringVar(&f.curve, "log", "", "CSV file with a line per generation")
+	f.nats.add(flags)
+	f.nats.addListen(flags)
 	quietFlag(flags, &f.quiet)
 	return cmd
 }
@@ -122,9 +129,12 @@ func (f *trainFlags) check(cfg *train.Config) error {
 		}
 	}
 	for name, n := range map[string]int{"evaluations": cfg.Evaluations, "workers": cfg.Workers, "particles": cfg.Particles} {
-		if n < 1 {
+		if n < 1 && (name != "workers" || n < 0 || !f.nats.remote()) {
 			return usagef("--%s %d: want at least 1", name, n)
 		}
+	}
+	if err := f.nats.check(); err != nil {
+		return err
 	}
 	if cfg.Orders < 0 || !(cfg.Risk >= 0) {
 		return usagef("--orders %d --risk %v: want at least 0", cfg.Orders, cfg.Risk)
@@ -218,7 +228,12 @@ func (a *app) trainTo(ctx context.Context, cfg train.Config, f trainFlags) error
 		log.write(s)
 		show.set(s.Evaluations, fmt.Sprintf("best %.6g", s.GlobalBest))
 	}
+	disconnect, err := f.nats.distribute(ctx, &cfg, func(line string) { show.print(a.stderr, line) })
+	if err != nil {
+		return err
+	}
 	object, err := train.Run(ctx, cfg)
+	disconnect()
 	show.end()
 	if errors.Is(err, swarm.ErrSettings) {
 		return usagef("%w; take another folder, or the same settings", err)

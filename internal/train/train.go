@@ -29,8 +29,8 @@ const DefaultRisk = .1
 
 // Config says what is trained, on what and for how long.
 type Config struct {
-	Traces []*trace.Trace
-	Orders int // shuffled orders per trace; 0 = the file's order
+	Traces []*trace.Trace `json:"-"`
+	Orders int            // shuffled orders per trace; 0 = the file's order
 	// Snapshots is the largest share of requests that stand, placed by
 	// Best-Fit, when the policy takes over; the shares are drawn uniformly.
 	Snapshots   float64
@@ -41,16 +41,18 @@ type Config struct {
 	Optimizer   string // swarm (default), cmaes, random
 	Evaluations int
 	Seed        uint64
-	Workers     int
+	Workers     int     `json:"-"`
 	Risk        float64 // negative = DefaultRisk
 	Particles   int     // 0 = the swarm's default
 	// Guard is the price of each share of a class of items (see classesOf) that
 	// is rejected beyond what Reference, a policy's name, rejects; 0 = none.
 	Guard      float64
-	Reference  string // "" = bestfit
-	Name       string // of the policy object
-	Checkpoint string // file; "" = none
-	Progress   func(swarm.Stats)
+	Reference  string            // "" = bestfit
+	Name       string            `json:"-"` // of the policy object
+	Checkpoint string            `json:"-"` // file; "" = none
+	Progress   func(swarm.Stats) `json:"-"`
+	// Distribute, when set, says who evaluates; else Workers goroutines do.
+	Distribute func(context.Context, *Job) (Distributor, error) `json:"-"`
 }
 
 // Optimizers lists the names that Config.Optimizer takes.
@@ -85,7 +87,7 @@ func Run(ctx context.Context, cfg Config) (*policy.Object, error) {
 			return nil, err
 		}
 	}
-	result, err := swarm.Minimize(ctx, opt, swarm.Parallel(cfg.Workers, ev.objective), options)
+	result, err := ev.minimize(ctx, opt, settings, options)
 	if options.Checkpoint != nil {
 		err = errors.Join(err, options.Checkpoint.Close())
 	}
@@ -96,6 +98,23 @@ func Run(ctx context.Context, cfg Config) (*policy.Object, error) {
 	object.Metadata.Name = cfg.Name
 	object.Spec.Provenance = ev.provenance(settings, result)
 	return object, err
+}
+
+// minimize evaluates in this process, or has it done.
+func (e *evaluator) minimize(ctx context.Context, opt swarm.Optimizer, s settings, options swarm.Options) (swarm.Result, error) {
+	if e.cfg.Distribute == nil {
+		return swarm.Minimize(ctx, opt, swarm.Parallel(e.cfg.Workers, e.objective), options)
+	}
+	job, err := e.job(s)
+	if err != nil {
+		return swarm.Result{}, err
+	}
+	others, err := e.cfg.Distribute(ctx, job)
+	if err != nil {
+		return swarm.Result{}, err
+	}
+	result, err := swarm.Minimize(ctx, opt, others.Evaluate, options)
+	return result, errors.Join(err, others.Close())
 }
 
 func (c *Config) complete() error {

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sigma-scheduler/sigma/internal/train"
+	"github.com/sigma-scheduler/sigma/internal/train/remote"
+)
+
+// What a server asks of its clients may also come from the environment, as a
+// Kubernetes Secret does; on the command line others would see it.
+const (
+	tokenVariable    = "SIGMA_NATS_TOKEN"
+	userVariable     = "SIGMA_NATS_USER"
+	passwordVariable = "SIGMA_NATS_PASSWORD"
+)
+
+// natsFlags say where a NATS server is and what it is shown.
+type natsFlags struct {
+	url                  string
+	ca, cert, key, creds string
+	tokenFile            string
+	user, passwordFile   string
+	listen               string // train only
+	anonymous            bool   // with listen
+}
+
+func (f *natsFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.url, "nats", "", "address of a NATS server with JetStream, nats://HOST:4222 or tls://HOST:4222")
+	flags.StringVar(&f.ca, "nats-ca", "", "PEM file of the authorities to trust")
+	flags.StringVar(&f.cert, "nats-cert", "", "PEM file of the own certificate")
+	flags.StringVar(&f.key, "nats-key", "", "PEM file of its key")
+	flags.StringVar(&f.creds, "nats-creds", "", "file of NATS credentials")
+	flags.StringVar(&f.tokenFile, "nats-token-file", "", "file that holds a token (or set "+tokenVariable+")")
+	flags.StringVar(&f.user, "nats-user", "", "name of the user (or set "+userVariable+")")
+	flags.StringVar(&f.passwordFile, "nats-password-file", "", "file that holds the user's password (or set "+passwordVariable+")")
+}
+
+// addListen adds what a command with a server of its own takes.
+func (f *natsFlags) addListen(flags *pflag.FlagSet) {
+	flags.StringVar(&f.listen, "listen", "", "HOST:PORT of a NATS server inside this process, to which workers may come; port 0 takes a free one")
+	flags.BoolVar(&f.anonymous, "allow-anonymous", false, "with --listen: let everyone in who can reach the port")
+}
+
+// remote says whether there is a server at all.
+func (f *natsFlags) remote() bool { return f.url != "" || f.listen != "" }
+
+// check looks for what does not go together.
+func (f *natsFlags) check() error {
+	if !f.remote() {
+		for _, given := range []struct{ name, value string }{
+			{"nats-ca", f.ca}, {"nats-cert", f.cert}, {"nats-key", f.key}, {"nats-creds", f.creds},
+			{"nats-token-file", f.tokenFile}, {"nats-user", f.user}, {"nats-password-file", f.passwordFile},
+		} {
+			if given.value != "" {
+				return usagef("--%s is of use only with --nats or --listen", given.name)
+			}
+		}
+	}
+	for _, address := range strings.Split(f.url, ",") {
+		u, err := url.Parse(address)
+		if strings.Contains(address, "@") || err == nil && u.User != nil {
+			return usagef("--nats: no user, password or token in the address, where others see it; give them in files or the environment")
+		}
+	}
+	switch {
+	case f.url != "" && f.listen != "":
+		return usagef("--nats is for a server elsewhere, --listen for one in this process: give one of them")
+	case f.anonymous && f.listen == "":
+		return usagef("--allow-anonymous is of use only with --listen")
+	case (f.cert == "") != (f.key == ""):
+		return usagef("--nats-cert and --nats-key go together")
+	case f.listen != "" && f.creds != "":
+		return usagef("--nats-creds is for a server elsewhere; --listen takes a token, or a user and a password")
+	case f.listen != "" && f.ca != "" && f.cert == "":
+		return usagef("--listen with --nats-ca asks for certificates of clients: it needs one of its own, --nats-cert and --nats-key")
+	}
+	return nil
+}
+
+// access reads the secrets. A server of our own makes a token when the file for
+// it is not there, and lets no one in without a secret or a certificate unless
+// that was asked for.
+func (f *natsFlags) access() (remote.Access, error) {
+	a := remote.Access{CA: f.ca, Cert: f.cert, Key: f.key, Creds: f.creds}
+	a.Token = os.Getenv(tokenVariable)
+	a.User, a.Password = cmp.Or(f.user, os.Getenv(userVariable)), os.Getenv(passwordVariable)
+	var err error
+	switch {
+	case f.tokenFile != "" && f.listen != "":
+		a.Token, err = remote.TokenFile(f.tokenFile)
+	case f.tokenFile != "":
+		a.Token, err = remote.ReadSecret(f.tokenFile)
+	}
+	if err != nil {
+		return a, fmt.Errorf("--nats-token-file: %w", err)
+	}
+	if f.passwordFile != "" {
+		if a.Password, err = remote.ReadSecret(f.passwordFile); err != nil {
+			return a, fmt.Errorf("--nats-password-file: %w", err)
+		}
+	}
+	switch {
+	case a.Token != "" && a.User != "":
+		return a, usagef("a token and a user: give one of them")
+	case (a.User == "") != (a.Password == ""):
+		return a, usagef("a user and a password go together: --nats-user or %s, --nats-password-file or %s", userVariable, passwordVariable)
+	case f.listen == "":
+	case f.anonymous && (a.Token != "" || a.User != ""):
+		return a, usagef("--allow-anonymous, and a token or a user: give one of them")
+	case !f.anonymous && a.Token == "" && a.User == "" && f.ca == "":
+		return a, usagef("--listen lets no one in without --nats-token-file (made if it is not there), a user and a password, or certificates of clients (--nats-ca); --allow-anonymous lets everyone in")
+	}
+	return a, nil
+}
+
+// distribute lets workers elsewhere evaluate, if the flags say so. disconnect
+// is to be called after the training.
+func (f *natsFlags) distribute(ctx context.Context, cfg *train.Config, say func(string)) (disconnect func(), err error) {
+	if !f.remote() {
+		return func() {}, nil
+	}
+	access, err := f.access()
+	if err != nil {
+		return nil, err
+	}
+	conn, disconnect, err := f.connect(ctx, access, say)
+	if err != nil {
+		return nil, err
+	}
+	options := remote.TrainerOptions{Threads: cfg.Workers}
+	if cfg.Workers == 0 {
+		say("leaving all evaluations to workers")
+	}
+	cfg.Distribute = func(ctx context.Context, job *train.Job) (train.Distributor, error) {
+		return remote.NewTrainer(ctx, conn, job, options)
+	}
+	return disconnect, nil
+}
+
+func (f *natsFlags) connect(ctx context.Context, access remote.Access, say func(string)) (*remote.Conn, func(), error) {
+	if f.url != "" {
+		conn, err := remote.Connect(ctx, f.url, access, say)
+		if err != nil {
+			return nil, nil, err
+		}
+		return conn, conn.Close, nil
+	}
+	server, err := remote.StartServer(f.listen, access)
+	if err != nil {
+		return nil, nil, err
+	}
+	closeServer := func() {
+		if err := server.Close(); err != nil {
+			say("ending the server: " + err.Error())
+		}
+	}
+	conn, err := server.Connect(ctx, say)
+	if err != nil {
+		closeServer()
+		return nil, nil, err
+	}
+	say("workers may come: sigma worker --nats " + server.URL())
+	return conn, func() {
+		conn.Close()
+		closeServer()
+	}, nil
+}

@@ -1,0 +1,145 @@
+package remote
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Access is what a client shows a server, and a [Server] asks of its clients.
+type Access struct {
+	Token          string
+	User, Password string
+	Creds          string // file of NATS credentials; clients only
+	CA             string // PEM file: whom to trust
+	Cert, Key      string // PEM files: who this is
+}
+
+// ReadSecret returns the secret that a file holds.
+func ReadSecret(path string) (string, error) { return secret(path) }
+
+// patience is how long a server may take to appear.
+const patience = 30 * time.Second
+
+// A Conn is a connection to a server. It comes back by itself.
+type Conn struct {
+	nats *nats.Conn
+	js   jetstream.JetStream
+	say  func(string)
+}
+
+// Connect waits up to half a minute for the server at url. say receives, from
+// any goroutine, lines for people.
+func Connect(ctx context.Context, url string, access Access, say func(string)) (*Conn, error) {
+	options, err := access.options()
+	if err != nil {
+		return nil, err
+	}
+	return connect(ctx, url, options, say)
+}
+
+// Connect is a connection without a network.
+func (s *Server) Connect(ctx context.Context, say func(string)) (*Conn, error) {
+	options, err := Access{Token: s.access.Token, User: s.access.User, Password: s.access.Password}.options()
+	if err != nil {
+		return nil, err
+	}
+	return connect(ctx, "", append(options, nats.InProcessServer(s.server)), say)
+}
+
+func (a Access) options() ([]nats.Option, error) {
+	options := []nats.Option{nats.Name("sigma"), nats.MaxReconnects(-1), nats.ReconnectWait(200 * time.Millisecond),
+		nats.ReconnectJitter(100*time.Millisecond, 100*time.Millisecond), nats.Timeout(5 * time.Second)}
+	if a.Token != "" {
+		options = append(options, nats.Token(a.Token))
+	}
+	if a.User != "" {
+		options = append(options, nats.UserInfo(a.User, a.Password))
+	}
+	if a.Creds != "" {
+		options = append(options, nats.UserCredentials(a.Creds))
+	}
+	if a.CA != "" {
+		options = append(options, nats.RootCAs(a.CA))
+	}
+	if a.Cert != "" {
+		if _, err := tls.LoadX509KeyPair(a.Cert, a.Key); err != nil {
+			return nil, fmt.Errorf("client certificate: %w", err)
+		}
+		options = append(options, nats.ClientCert(a.Cert, a.Key))
+	}
+	return options, nil
+}
+
+func connect(ctx context.Context, url string, options []nats.Option, say func(string)) (*Conn, error) {
+	lost := func(_ *nats.Conn, err error) {
+		if err != nil {
+			say(fmt.Sprintf("lost the server: %v; trying again", err))
+		}
+	}
+	back := func(c *nats.Conn) { say("connected again") }
+	quiet := func(*nats.Conn, *nats.Subscription, error) {} // what fails is tried again where it was asked for
+	options = append(options, nats.DisconnectErrHandler(lost), nats.ReconnectHandler(back), nats.ErrorHandler(quiet))
+	end := time.Now().Add(patience)
+	for said := false; ; said = true {
+		nc, err := nats.Connect(url, options...)
+		if err == nil {
+			js, err := jetstream.New(nc)
+			if err == nil {
+				_, err = js.AccountInfo(ctx)
+			}
+			if err != nil {
+				nc.Close()
+				return nil, fmt.Errorf("JetStream on the server %s: %w", url, err)
+			}
+			return &Conn{nats: nc, js: js, say: say}, nil
+		}
+		if refused(err) || time.Now().After(end) {
+			return nil, fmt.Errorf("connecting to %s: %w", url, err)
+		}
+		if !said {
+			say(fmt.Sprintf("no server at %s yet: %v", url, err))
+		}
+		if !sleep(ctx, time.Second) {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// refused says that trying again does not help.
+func refused(err error) bool {
+	var alert tls.AlertError
+	var unknown x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var verify *tls.CertificateVerificationError
+	for _, e := range []error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked,
+		nats.ErrSecureConnRequired, nats.ErrSecureConnWanted, nats.ErrNkeysNotSupported} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return errors.As(err, &alert) || errors.As(err, &unknown) || errors.As(err, &name) ||
+		errors.As(err, &invalid) || errors.As(err, &verify)
+}
+
+// Close ends the connection.
+func (c *Conn) Close() { c.nats.Close() }
+
+// sleep says whether it slept to the end.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,22 @@
+// Package remote has the evaluations of a training run done by other processes,
+// over NATS JetStream. It knows how a task travels, not what it means: a
+// [Trainer] takes the place of [swarm.Parallel], a [Worker] calls the
+// objective that a [train.Job] describes.
+//
+// Each run has a name, made of its settings and of the build, and on the server
+// a stream and a bucket of that name, which end with it:
+//
+//	sigma.runs              the trainer says four times a second that the run is on
+//	sigma.run.<run>.task    tasks: a work queue that the workers pull from
+//	sigma.run.<run>.result  their values, a queue that the trainer reads
+//	bucket sigma-<run>      the job and its traces, by digest
+//
+// An evaluation is pure, so everything may happen twice. A worker acknowledges
+// a task when its value is stored, and the trainer a value when it is in the
+// checkpoint. A task whose worker falls silent goes to another; one that was
+// given out more than [Deliveries] times, or whose evaluation fails, ends the
+// run with an error. What a server lost is sent again.
+//
+// Values come from equal programs or they would not be equal: a worker takes
+// part only when it runs the very file that the trainer runs (SHA-256).
+package remote

@@ -1,0 +1,128 @@
+package remote
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// A Server is a NATS server inside this process. It forgets everything when it
+// ends: a trainer that is resumed sends again what is missing.
+type Server struct {
+	server *server.Server
+	store  string
+	access Access
+}
+
+// StartServer listens at address, "host:port", for clients that have what
+// access holds: a token, or a user and a password. With a certificate the
+// connections are encrypted, and with a CA as well the clients need
+// certificates of it. Without any of them everyone may come, which the caller
+// has to want.
+func StartServer(address string, access Access) (*Server, error) {
+	host, portText, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("listening at %q: want HOST:PORT", address)
+	}
+	port, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil {
+		return nil, fmt.Errorf("listening at %q: port %q: want a number from 0 to 65535", address, portText)
+	}
+	if host == "" {
+		host = "0.0.0.0"
+	}
+	store, err := os.MkdirTemp("", "sigma-nats-")
+	if err != nil {
+		return nil, err
+	}
+	s, err := start(host, int(port), store, access)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("listening at %s: %w", address, err), os.RemoveAll(store))
+	}
+	return &Server{server: s, store: store, access: access}, nil
+}
+
+func start(host string, port int, store string, access Access) (*server.Server, error) {
+	o := &server.Options{
+		ServerName: "sigma", Host: host, Port: port, NoSigs: true, NoLog: true,
+		JetStream: true, StoreDir: store,
+		Authorization: access.Token, Username: access.User, Password: access.Password,
+	}
+	if port == 0 {
+		o.Port = server.RANDOM_PORT
+	}
+	if access.Cert != "" {
+		config, err := server.GenTLSConfig(&server.TLSConfigOpts{
+			CertFile: access.Cert, KeyFile: access.Key, CaFile: access.CA, Verify: access.CA != "",
+		})
+		if err != nil {
+			return nil, err
+		}
+		o.TLS, o.TLSVerify, o.TLSConfig, o.TLSTimeout = true, access.CA != "", config, 5
+	}
+	// Tried here first, since the server keeps to itself why it cannot listen.
+	free, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	if err != nil {
+		return nil, err
+	}
+	if err := free.Close(); err != nil {
+		return nil, err
+	}
+	s, err := server.NewServer(o)
+	if err != nil {
+		return nil, err
+	}
+	s.Start()
+	if !s.ReadyForConnections(10 * time.Second) {
+		s.Shutdown()
+		return nil, errors.New("the server did not begin to listen")
+	}
+	return s, nil
+}
+
+// URL is where clients find the server.
+func (s *Server) URL() string { return s.server.ClientURL() }
+
+// Close ends the server.
+func (s *Server) Close() error {
+	s.server.Shutdown()
+	s.server.WaitForShutdown()
+	return os.RemoveAll(s.store)
+}
+
+// TokenFile returns the token in a file, and makes both, for its owner alone,
+// when there is no such file.
+func TokenFile(path string) (string, error) {
+	token, err := secret(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return token, err
+	}
+	token = rand.Text()
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return "", err
+	}
+	_, err = file.WriteString(token + "\n")
+	return token, errors.Join(err, file.Close())
+}
+
+// secret reads a file that holds one.
+func secret(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	s := strings.TrimSpace(string(text))
+	if s == "" {
+		return "", fmt.Errorf("%s: it is empty", path)
+	}
+	return s, nil
+}
