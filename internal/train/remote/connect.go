@@ -3,9 +3,9 @@ package remote
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -114,19 +114,15 @@ func connect(ctx context.Context, url string, options []nats.Option, say func(st
 
 // refused says that trying again does not help.
 func refused(err error) bool {
-	var alert tls.AlertError
-	var unknown x509.UnknownAuthorityError
-	var name x509.HostnameError
-	var invalid x509.CertificateInvalidError
-	var verify *tls.CertificateVerificationError
-	for _, e := range []error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked,
-		nats.ErrSecureConnRequired, nats.ErrSecureConnWanted, nats.ErrNkeysNotSupported} {
+	for _, e := range []error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrTLS,
+		nats.ErrSecureConnRequired, nats.ErrSecureConnWanted} {
 		if errors.Is(err, e) {
 			return true
 		}
 	}
-	return errors.As(err, &alert) || errors.As(err, &unknown) || errors.As(err, &name) ||
-		errors.As(err, &invalid) || errors.As(err, &verify)
+	var certificate *tls.CertificateVerificationError
+	var alert *net.OpError // what the other side thinks of our certificate
+	return errors.As(err, &certificate) || errors.As(err, &alert) && alert.Op == "remote error"
 }
 
 // Close ends the connection.

@@ -411,8 +411,8 @@ func TestTLS(t *testing.T) {
 
 	mutual := startServer(t, with("server"))
 	require.NoError(t, try(mutual, with("client")))
-	require.Error(t, try(mutual, with("stranger")))
-	require.Error(t, try(mutual, Access{CA: file("ca.pem")}))
+	require.ErrorContains(t, try(mutual, with("stranger")), "tls")
+	require.ErrorContains(t, try(mutual, Access{CA: file("ca.pem")}), "tls")
 }
 
 // certificate writes name.pem and name.key, signed by parent or by itself.
