@@ -6,9 +6,15 @@ import (
 	"encoding/json"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -119,5 +125,55 @@ func TestDashboard(t *testing.T) {
 				taken[at] = p.Title
 			}
 		}
+	}
+}
+
+// TestTraining: the files are as Kubernetes reads them, hold no secret, and run
+// without rights.
+func TestTraining(t *testing.T) {
+	kinds := map[string]func() any{
+		"Namespace":             func() any { return &corev1.Namespace{} },
+		"PersistentVolumeClaim": func() any { return &corev1.PersistentVolumeClaim{} },
+		"Service":               func() any { return &corev1.Service{} },
+		"NetworkPolicy":         func() any { return &networkingv1.NetworkPolicy{} },
+		"Deployment":            func() any { return &appsv1.Deployment{} },
+		"Job":                   func() any { return &batchv1.Job{} },
+	}
+	text, err := os.ReadFile("training/kustomization.yaml")
+	require.NoError(t, err)
+	var kustomization struct{ Resources []string }
+	require.NoError(t, yaml.Unmarshal(text, &kustomization))
+	var pods []corev1.PodTemplateSpec
+	for _, file := range kustomization.Resources {
+		text, err := os.ReadFile(filepath.Join("training", file))
+		require.NoError(t, err)
+		for _, document := range strings.Split(string(text), "\n---\n") {
+			var head struct{ Kind string }
+			require.NoError(t, yaml.Unmarshal([]byte(document), &head))
+			require.Contains(t, kinds, head.Kind, file)
+			object := kinds[head.Kind]()
+			require.NoError(t, yaml.UnmarshalStrict([]byte(document), object), file)
+			switch o := object.(type) {
+			case *appsv1.Deployment:
+				require.Equal(t, o.Spec.Selector.MatchLabels, o.Spec.Template.Labels)
+				pods = append(pods, o.Spec.Template)
+			case *batchv1.Job:
+				pods = append(pods, o.Spec.Template)
+			}
+		}
+	}
+	require.Len(t, pods, 2)
+	for _, pod := range pods {
+		require.False(t, *pod.Spec.AutomountServiceAccountToken)
+		require.True(t, *pod.Spec.SecurityContext.RunAsNonRoot)
+		require.Len(t, pod.Spec.Containers, 1)
+		c := pod.Spec.Containers[0]
+		require.True(t, *c.SecurityContext.ReadOnlyRootFilesystem)
+		require.False(t, *c.SecurityContext.AllowPrivilegeEscalation)
+		require.Equal(t, []corev1.Capability{"ALL"}, c.SecurityContext.Capabilities.Drop)
+		require.Len(t, c.Resources.Requests, 2)
+		require.Len(t, c.Env, 1)
+		require.Equal(t, "SIGMA_NATS_TOKEN", c.Env[0].Name)
+		require.Equal(t, "sigma-nats", c.Env[0].ValueFrom.SecretKeyRef.Name)
 	}
 }

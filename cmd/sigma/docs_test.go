@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/internal/compare"
@@ -128,4 +129,24 @@ func TestPoliciesPage(t *testing.T) {
 		require.Contains(t, text, "\n    ", "a formula of %s", name)
 	}
 	require.Equal(t, compare.Names(), names)
+}
+
+// The commands of manifests/training are ones that this program takes.
+func TestTrainingManifests(t *testing.T) {
+	for _, file := range []string{"trainer.yaml", "workers.yaml"} {
+		document, _, _ := strings.Cut(readText(t, "../../manifests/training/"+file), "\n---\n")
+		var object struct {
+			Spec struct {
+				Template struct {
+					Spec struct{ Containers []struct{ Args []string } }
+				}
+			}
+		}
+		require.NoError(t, yaml.Unmarshal([]byte(document), &object))
+		args := object.Spec.Template.Spec.Containers[0].Args
+		cmd, flags, err := (&app{}).root().Find(args)
+		require.NoError(t, err)
+		require.Equal(t, args[0], cmd.Name())
+		require.NoError(t, cmd.ParseFlags(flags))
+	}
 }

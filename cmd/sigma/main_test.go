@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"sigma": main})
+	testscript.Main(m, map[string]func(){"sigma": main, "nats-server": natsServer})
 }
 
 func TestScripts(t *testing.T) {
@@ -26,7 +26,12 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "", // rewrite what cmp expects; read the diff
-		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Setup: func(e *testscript.Env) error {
+			port, err := freePort()
+			e.Setenv("PORT", port)
+			return err
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
 	})
 }
 
