@@ -63,10 +63,41 @@ type App struct {
 	Retries int     `yaml:"retries" json:"retries"`
 	// Balance of requests over pods: "two" (the better of two at random, the default)
 	// or "random".
-	Balance string     `yaml:"balance" json:"balance"`
-	Target  mpa.Target `yaml:"-" json:"-"`
+	Balance string `yaml:"balance" json:"balance"`
+	// Parallelism is how many cores a pod can use at once; 0 = 8.
+	Parallelism float64 `yaml:"parallelism" json:"parallelism"`
+	// LimitRatio is limits ÷ requests, of cpu and memory; 0 = 1.
+	LimitRatio float64 `yaml:"limitRatio" json:"limitRatio"`
+	Memory     Memory  `yaml:"memory" json:"memory"`
+	// Replicas and Request that the workload begins with.
+	Replicas int32         `yaml:"replicas" json:"replicas"`
+	Request  mpa.Resources `yaml:"request" json:"request"`
+	Target   mpa.Target    `yaml:"target" json:"target"`
 
 	phases []phase
+}
+
+// Memory of a pod in bytes: what it always has, a cache that fills with the requests
+// it has served, and what each of them leaves behind until a restart.
+type Memory struct {
+	Base            float64 `yaml:"base" json:"base"`
+	CachePerRequest float64 `yaml:"cachePerRequest" json:"cachePerRequest"`
+	CacheMax        float64 `yaml:"cacheMax" json:"cacheMax"`
+	LeakPerRequest  float64 `yaml:"leakPerRequest" json:"leakPerRequest"`
+}
+
+func (a *App) limitRatio() float64 {
+	if a.LimitRatio == 0 {
+		return 1
+	}
+	return a.LimitRatio
+}
+
+func (a *App) parallelism() float64 {
+	if a.Parallelism == 0 {
+		return 8
+	}
+	return a.Parallelism
 }
 
 // A Segment is a part of a request: it waits, then it computes.

@@ -3,6 +3,7 @@ package sim
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 )
 
 // engine moves requests through pods. It knows nothing of metrics or autoscaling.
@@ -26,6 +27,10 @@ type engine struct {
 	delays   eventHeap
 	timeouts []event // in order of time: all have the same length
 	timeHead int
+
+	// answered and failed are told of the end of requests, when set.
+	answered func(latency float64)
+	failed   func()
 
 	count  counters
 	window *latencies // since the last scrape
@@ -74,12 +79,29 @@ func newEngine(app *App, seed uint64, rate func(t float64) (perSecond, until flo
 
 // open adds a pod that takes requests from now on and gives its slot.
 func (e *engine) open(p *pod) int32 {
-	slot := int32(len(e.pods))
-	e.pods = append(e.pods, p)
-	e.next = append(e.next, math.Inf(1))
+	slot := int32(slices.Index(e.pods, nil))
+	if slot < 0 {
+		slot = int32(len(e.pods))
+		e.pods, e.next = append(e.pods, nil), append(e.next, math.Inf(1))
+	}
+	e.pods[slot] = p
 	p.advance(e.now)
 	e.ready = append(e.ready, slot)
+	e.changed(slot)
 	return slot
+}
+
+// close lets a pod take no more requests.
+func (e *engine) close(slot int32) {
+	if i := slices.Index(e.ready, slot); i >= 0 {
+		e.ready = slices.Delete(e.ready, i, i+1)
+	}
+}
+
+// forget frees the slot of a pod that is closed and empty.
+func (e *engine) forget(slot int32) {
+	e.pods[slot] = nil
+	e.schedule(int(slot), math.Inf(1))
 }
 
 // run handles all events before a time and stops there.
@@ -277,6 +299,7 @@ func (e *engine) done(i int32, p *pod) {
 		e.all.add(latency)
 		if e.window != nil {
 			e.window.add(latency)
+			e.answered(latency)
 		}
 	}
 	e.release(i)
@@ -333,6 +356,9 @@ func (e *engine) refuse(begun float64, tries int32) {
 func (e *engine) again(begun float64, tries int32) {
 	if int(tries) >= e.app.Retries {
 		e.count.Failed++
+		if e.failed != nil {
+			e.failed()
+		}
 		return
 	}
 	pause := retryPause * float64(int(1)<<tries) * (.5 + e.rng.Float64())

@@ -1,0 +1,548 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+)
+
+// Config is one simulation: an application, its load, and who decides.
+type Config struct {
+	App  App
+	Load Load
+	// Seconds that are simulated, and how many of the first do not count.
+	Seconds, Warmup float64
+	Seed            uint64
+	// Agent decides within Guards; its target is the app's.
+	Agent  mpa.Agent
+	Guards mpa.Guards
+	Site   Site
+}
+
+// A Site is where the workload runs: nodes, delays and how it is measured. Times are
+// in seconds.
+type Site struct {
+	Nodes []mpa.Resources
+	// Interval between decisions, between scrapes, from a scrape to its being seen,
+	// and the window that usage and latency are averaged over.
+	Interval, Scrape, Lag, Window float64
+	// Start of a pod, Resize of one, and Grace for requests of one that ends.
+	Start, Resize Dist
+	Grace         float64
+}
+
+// DefaultSite has eight nodes of 16 cores and 64 GiB and the periods of a usual cluster.
+func DefaultSite() Site {
+	nodes := make([]mpa.Resources, 8)
+	for i := range nodes {
+		nodes[i] = mpa.Resources{CPU: 16_000, Memory: 64 << 30}
+	}
+	return Site{
+		Nodes: nodes, Interval: 15, Scrape: 15, Lag: 5, Window: 60,
+		Start: Dist{Mean: 12, CV: .5}, Resize: Dist{Mean: 1.5, CV: .5}, Grace: 30,
+	}
+}
+
+// A Result is what a simulation came to, without its warm-up.
+type Result struct {
+	Hours float64 `json:"hours"`
+	// Requests that came, that were answered late or not at all, and the minutes in
+	// which the promised percentile was not kept.
+	Requests         int64   `json:"requests"`
+	Violations       int64   `json:"violating_requests"`
+	ViolatingMinutes int     `json:"violating_minutes"`
+	P50              float64 `json:"p50_seconds"`
+	P95              float64 `json:"p95_seconds"`
+	P99              float64 `json:"p99_seconds"`
+	// What the pods asked for, and how much of it was used.
+	CoreHours       float64 `json:"core_hours"`
+	GiBHours        float64 `json:"gib_hours"`
+	CPUUtilisation  float64 `json:"cpu_utilisation"`
+	MemUtilisation  float64 `json:"memory_utilisation"`
+	ReplicaChanges  int     `json:"replica_changes"`
+	RequestChanges  int     `json:"request_changes"`
+	Kills           int     `json:"oom_kills"`
+	MeanReplicas    float64 `json:"mean_replicas"`
+	Tries           int64   `json:"tries"`
+	SimulatedEvents int64   `json:"-"`
+}
+
+// tick is how often pods change their state, in seconds.
+const tick = .5
+
+// epoch is the simulation's second 0 for agents that go by the time of day.
+var epoch = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
+
+// simulation is a Config that runs.
+type simulation struct {
+	cfg       *Config
+	e         *engine
+	pods      []*instance
+	replicas  int32
+	requests  []mpa.Resources // of new pods; one container
+	made      int
+	free      []mpa.Resources // of each node
+	control   *mpa.Controller
+	scrapes   []scrape
+	decisions func(*mpa.Observation, mpa.Decision)
+
+	result           Result
+	minute           latencies
+	minuteFailed     int64
+	busy, memorySecs float64
+}
+
+// An instance is a pod of the cluster.
+type instance struct {
+	pod
+	name    string
+	slot    int32 // in the engine, −1 = takes no requests
+	node    int   // −1 = none has room
+	request mpa.Resources
+	actual  mpa.Resources
+	due     float64 // of what it waits for: start, resize, end
+	created float64
+	started float64 // −1 = not yet
+	ready   float64 // since when; −1 = not ready
+	ending  bool
+	resize  mpa.Resize
+	since   float64
+	killed  float64 // −1 = never
+	seen    []usageSeen
+	base    int64 // served before the last restart
+}
+
+type usageSeen struct{ at, busy, memory float64 }
+
+// A scrape is what was measured of the workload as a whole since the one before.
+type scrape struct {
+	at              float64
+	arrived, served int64
+	latencies       *latencies
+}
+
+// Run simulates. The error is of a bad configuration.
+func Run(cfg Config) (Result, error) {
+	s, err := newSimulation(&cfg)
+	if err != nil {
+		return Result{}, err
+	}
+	s.run()
+	return s.result, nil
+}
+
+func newSimulation(cfg *Config) (*simulation, error) {
+	if err := cfg.App.compile(); err != nil {
+		return nil, err
+	}
+	if len(cfg.App.Target.Containers) != 1 {
+		return nil, fmt.Errorf("app %q: the simulator knows pods of one container", cfg.App.Name)
+	}
+	control, err := mpa.NewController(cfg.App.Target, cfg.Agent, cfg.Guards)
+	if err != nil {
+		return nil, err
+	}
+	s := &simulation{
+		cfg: cfg, control: control, replicas: cfg.App.Replicas,
+		requests: []mpa.Resources{cfg.App.Request}, free: slices.Clone(cfg.Site.Nodes),
+		e: newEngine(&cfg.App, cfg.Seed, cfg.Load.Rate),
+	}
+	s.e.window = &latencies{}
+	s.e.failed = func() { s.minuteFailed++ }
+	s.e.answered = func(latency float64) { s.minute.add(latency) }
+	s.match()
+	// The workload stands when the simulation begins.
+	for _, p := range s.pods {
+		if p.node >= 0 {
+			p.started, p.ready = 0, 0
+			s.open(p)
+		}
+	}
+	return s, nil
+}
+
+func (s *simulation) run() {
+	site := &s.cfg.Site
+	var before counters
+	counting := s.cfg.Warmup == 0
+	for i := 1; float64(i)*tick <= s.cfg.Seconds; i++ {
+		now := float64(i) * tick
+		s.e.run(now)
+		if !counting && now > s.cfg.Warmup {
+			counting = true
+			before, s.e.all = s.e.count, latencies{}
+			s.result, s.busy, s.memorySecs = Result{}, 0, 0
+			for _, p := range s.pods {
+				s.busy -= p.pod.busy
+			}
+		}
+		s.turn(now)
+		s.account()
+		if every(now, 60) {
+			s.endMinute()
+		}
+		if every(now, site.Scrape) {
+			s.scrape(now)
+		}
+		if every(now, site.Interval) {
+			s.decide(now)
+		}
+	}
+	s.finish(before)
+}
+
+// every reports whether a tick is a multiple of a period.
+func every(now, period float64) bool {
+	return math.Mod(now+tick/2, period) < tick
+}
+
+// turn lets pods come and go.
+func (s *simulation) turn(now float64) {
+	for i := 0; i < len(s.pods); i++ {
+		p := s.pods[i]
+		switch {
+		case p.node < 0:
+			s.place(p, now)
+		case p.ending:
+			if p.pod.inside+p.pod.waiting() == 0 || now >= p.due {
+				s.remove(p)
+				s.pods = slices.Delete(s.pods, i, i+1)
+				i--
+			}
+		case p.ready < 0:
+			if now >= p.due {
+				p.ready = now
+				if p.started < 0 {
+					p.started = now
+				}
+				s.open(p)
+			}
+		default:
+			s.advanceResize(p, now)
+			if limit := s.memoryLimit(p); s.memory(p) > limit {
+				s.outOfMemory(p, now)
+			}
+		}
+	}
+}
+
+// memory of a pod in bytes.
+func (s *simulation) memory(p *instance) float64 {
+	a := &s.cfg.App
+	cache := min(a.Memory.CacheMax, a.Memory.CachePerRequest*float64(p.pod.served-p.base))
+	inside := 0.0
+	for _, g := range a.Segments {
+		inside += g.Memory
+	}
+	return a.Memory.Base + cache + a.Memory.LeakPerRequest*float64(p.pod.served-p.base) + inside*float64(p.pod.inside)
+}
+
+func (s *simulation) memoryLimit(p *instance) float64 {
+	return float64(p.actual.Memory) * s.cfg.App.limitRatio()
+}
+
+// outOfMemory restarts a pod's container.
+func (s *simulation) outOfMemory(p *instance, now float64) {
+	s.result.Kills++
+	s.e.close(p.slot)
+	s.e.kill(p.slot)
+	p.killed, p.ready, p.base = now, -1, p.pod.served
+	p.due = now + s.draw(s.cfg.Site.Start)
+}
+
+func (s *simulation) draw(d Dist) float64 { k := d.sampler(); return k.draw(s.e.rng) }
+
+// open lets a pod take requests.
+func (s *simulation) open(p *instance) {
+	s.apply(p)
+	p.slot = s.e.open(&p.pod)
+}
+
+// apply sets what the pod has to compute with.
+func (s *simulation) apply(p *instance) {
+	p.pod.cores = s.cfg.App.parallelism()
+	p.pod.quota = float64(p.actual.CPU) / 1000 * s.cfg.App.limitRatio()
+	p.pod.workers = s.cfg.App.Workers
+}
+
+// match makes the number of pods that which is asked for: new ones, or the youngest
+// go.
+func (s *simulation) match() {
+	var alive []*instance
+	for _, p := range s.pods {
+		if !p.ending {
+			alive = append(alive, p)
+		}
+	}
+	for n := len(alive); n < int(s.replicas); n++ {
+		p := &instance{
+			name: fmt.Sprintf("%s-%05d", s.cfg.App.Name, s.made), slot: -1, node: -1, created: s.e.now,
+			request: s.requests[0], actual: s.requests[0], started: -1, ready: -1, killed: -1,
+		}
+		s.made++
+		s.pods = append(s.pods, p)
+		s.place(p, s.e.now)
+	}
+	// Those that are not ready first, then the youngest.
+	slices.SortStableFunc(alive, func(a, b *instance) int {
+		if (a.ready < 0) != (b.ready < 0) {
+			if a.ready < 0 {
+				return -1
+			}
+			return 1
+		}
+		return int(math.Copysign(1, b.created-a.created))
+	})
+	for i := 0; len(alive)-i > int(s.replicas); i++ {
+		p := alive[i]
+		p.ending, p.due = true, s.e.now+s.cfg.Site.Grace
+		if p.slot >= 0 {
+			s.e.close(p.slot)
+		}
+	}
+}
+
+// place finds a node for a pod: the first with room.
+func (s *simulation) place(p *instance, now float64) {
+	if p.ending {
+		p.node = len(s.free) // nothing to give back
+		return
+	}
+	for i, free := range s.free {
+		if free.CPU >= p.request.CPU && free.Memory >= p.request.Memory {
+			s.free[i] = subtract(free, p.request)
+			p.node = i
+			p.due = now + s.draw(s.cfg.Site.Start)
+			return
+		}
+	}
+}
+
+func subtract(a, b mpa.Resources) mpa.Resources {
+	return mpa.Resources{CPU: a.CPU - b.CPU, Memory: a.Memory - b.Memory}
+}
+
+// remove ends a pod.
+func (s *simulation) remove(p *instance) {
+	if p.slot >= 0 {
+		s.e.kill(p.slot)
+		s.e.forget(p.slot)
+		s.busy += p.pod.busy
+	}
+	if p.node >= 0 && p.node < len(s.free) {
+		s.free[p.node] = s.free[p.node].Add(p.actual.Max(p.held()))
+	}
+}
+
+// held is what a pod holds of its node.
+func (p *instance) held() mpa.Resources {
+	if p.resize == mpa.InProgress {
+		return p.request.Max(p.actual)
+	}
+	return p.actual
+}
+
+// advanceResize moves a resize on, as a kubelet does.
+func (s *simulation) advanceResize(p *instance, now float64) {
+	if p.request == p.actual {
+		p.resize = mpa.NoResize
+		return
+	}
+	state := func(r mpa.Resize) {
+		if p.resize != r {
+			p.resize, p.since = r, now
+		}
+	}
+	node := s.cfg.Site.Nodes[p.node]
+	switch {
+	case p.resize == mpa.InProgress:
+		if now < p.due || float64(p.request.Memory)*s.cfg.App.limitRatio() < s.memory(p) {
+			return // under way, or a limit below what is in use
+		}
+		// The node gets back what is no longer held.
+		s.free[p.node] = s.free[p.node].Add(subtract(p.held(), p.request))
+		p.actual = p.request
+		p.pod.advance(s.e.now)
+		s.apply(p)
+		s.e.changed(p.slot)
+		state(mpa.NoResize)
+	case p.request.CPU > node.CPU || p.request.Memory > node.Memory:
+		state(mpa.Infeasible)
+	default:
+		more := subtract(p.request.Max(p.actual), p.actual)
+		if free := s.free[p.node]; more.CPU > free.CPU || more.Memory > free.Memory {
+			state(mpa.Deferred)
+			return
+		}
+		s.free[p.node] = subtract(s.free[p.node], more)
+		state(mpa.InProgress)
+		p.due = now + s.draw(s.cfg.Site.Resize)
+	}
+}
+
+// account adds a tick of what is held.
+func (s *simulation) account() {
+	for _, p := range s.pods {
+		if p.node < 0 || p.node >= len(s.free) {
+			continue
+		}
+		held := p.held()
+		s.result.CoreHours += float64(held.CPU) / 1000 * tick / 3600
+		s.result.GiBHours += float64(held.Memory) / (1 << 30) * tick / 3600
+		s.memorySecs += s.memory(p) / (1 << 30) * tick / 3600
+	}
+	s.result.MeanReplicas += float64(s.replicas)
+	s.result.Hours += tick / 3600
+}
+
+func (s *simulation) endMinute() {
+	slo := s.cfg.App.Target.SLO
+	if slo.Latency > 0 && s.minute.total+s.minuteFailed > 0 {
+		share := float64(s.minuteFailed) / float64(s.minute.total+s.minuteFailed)
+		if s.minute.percentile(slo.Percentile) > slo.Latency || share > 1-slo.Percentile/100 {
+			s.result.ViolatingMinutes++
+		}
+	}
+	s.minute, s.minuteFailed = latencies{}, 0
+}
+
+// scrape measures.
+func (s *simulation) scrape(now float64) {
+	for _, p := range s.pods {
+		if p.started < 0 {
+			continue
+		}
+		p.pod.advance(now)
+		p.seen = append(p.seen, usageSeen{now, p.pod.busy, s.memory(p)})
+		if n := int(s.cfg.Site.Window/s.cfg.Site.Scrape) + 3; len(p.seen) > n {
+			p.seen = slices.Delete(p.seen, 0, len(p.seen)-n)
+		}
+	}
+	s.scrapes = append(s.scrapes, scrape{now, s.e.count.Arrived, s.e.count.Served, s.e.window})
+	s.e.window = &latencies{}
+	if n := int(s.cfg.Site.Window/s.cfg.Site.Scrape) + 3; len(s.scrapes) > n {
+		s.scrapes = slices.Delete(s.scrapes, 0, len(s.scrapes)-n)
+	}
+}
+
+func at(seconds float64) time.Time {
+	return epoch.Add(time.Duration(math.Round(seconds * 1e9)))
+}
+
+// observe is what a controller in a cluster would see.
+func (s *simulation) observe(now float64) *mpa.Observation {
+	o := &mpa.Observation{Time: at(now), Replicas: s.replicas}
+	until := now - s.cfg.Site.Lag
+	for _, p := range s.pods {
+		pod := mpa.Pod{Name: p.name, Phase: mpa.Pending, Deleting: p.ending, Resize: p.resize}
+		if p.resize != mpa.NoResize {
+			pod.ResizeSince = at(p.since)
+		}
+		if p.started >= 0 {
+			pod.Phase, pod.Started, pod.Ready, pod.ReadySince = mpa.Running, at(p.started), p.ready >= 0, at(max(p.ready, p.killed))
+		}
+		c := mpa.Container{Name: s.cfg.App.Target.Containers[0].Name, Request: p.request, Actual: p.actual}
+		if p.killed >= 0 {
+			c.Killed = at(p.killed)
+		}
+		if last, first, ok := span(p.seen, func(u usageSeen) float64 { return u.at }, until, s.cfg.Site.Window); ok {
+			c.Usage = mpa.Usage{
+				Resources: mpa.Resources{
+					CPU:    int64(1000 * (last.busy - first.busy) / (last.at - first.at)),
+					Memory: int64(last.memory),
+				},
+				Time: at(last.at), Window: time.Duration((last.at - first.at) * 1e9),
+			}
+		}
+		pod.Containers = []mpa.Container{c}
+		o.Pods = append(o.Pods, pod)
+	}
+	if last, first, ok := span(s.scrapes, func(c scrape) float64 { return c.at }, until, s.cfg.Site.Window); ok {
+		length := last.at - first.at
+		o.Rate = mpa.Metric{Value: float64(last.arrived-first.arrived) / length, Time: at(last.at)}
+		o.Throughput = mpa.Metric{Value: float64(last.served-first.served) / length, Time: at(last.at)}
+		var sum latencies
+		for _, c := range s.scrapes {
+			if c.at > first.at && c.at <= last.at {
+				sum.merge(c.latencies)
+			}
+		}
+		if sum.total > 0 {
+			o.Latency = mpa.Metric{Value: sum.percentile(s.cfg.App.Target.SLO.Percentile), Time: at(last.at)}
+		}
+	}
+	return o
+}
+
+// span finds the last measurement up to a time and the one a window before, or the
+// first there is.
+func span[T any](list []T, when func(T) float64, until, window float64) (last, first T, ok bool) {
+	i := len(list) - 1
+	for i >= 0 && when(list[i]) > until {
+		i--
+	}
+	if i < 1 {
+		return last, first, false
+	}
+	j := i - 1
+	for j > 0 && when(list[i])-when(list[j]) < window {
+		j--
+	}
+	return list[i], list[j], true
+}
+
+// decide asks the controller and does what it says.
+func (s *simulation) decide(now float64) {
+	o := s.observe(now)
+	d := s.control.Decide(o)
+	if s.decisions != nil {
+		s.decisions(o, d)
+	}
+	switch a := d.Action; {
+	case a == nil:
+	case a.Replicas != 0:
+		s.replicas = a.Replicas
+		s.result.ReplicaChanges++
+		s.match()
+	default:
+		s.requests = a.Containers
+		s.result.RequestChanges++
+		for _, p := range s.pods {
+			if !p.ending {
+				p.request = a.Containers[0]
+				if p.node < 0 || p.started < 0 {
+					s.restartAt(p)
+				}
+			}
+		}
+	}
+}
+
+// restartAt gives a pod that has not started its new size at once, as the admission
+// webhook would.
+func (s *simulation) restartAt(p *instance) {
+	if p.node >= 0 {
+		s.free[p.node] = s.free[p.node].Add(p.actual)
+		p.node = -1
+	}
+	p.actual = p.request
+	s.place(p, s.e.now)
+}
+
+func (s *simulation) finish(before counters) {
+	r := &s.result
+	c := s.e.count
+	r.Requests = c.Arrived - before.Arrived
+	r.Tries = c.Tries - before.Tries
+	r.Violations = c.Late - before.Late + c.Failed - before.Failed
+	r.P50, r.P95, r.P99 = s.e.all.percentile(50), s.e.all.percentile(95), s.e.all.percentile(99)
+	for _, p := range s.pods {
+		s.busy += p.pod.busy
+	}
+	r.CPUUtilisation = s.busy / 3600 / r.CoreHours
+	r.MemUtilisation = s.memorySecs / r.GiBHours
+	r.MeanReplicas *= tick / 3600 / r.Hours
+}

@@ -1,0 +1,131 @@
+package sim
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+)
+
+// webApp answers in 20 ms of cpu and 10 ms of waiting.
+func webApp() App {
+	return App{
+		Name:     "web",
+		Segments: []Segment{{Name: "handler", CPU: Dist{Mean: .02, CV: 1}, Wait: Dist{Mean: .01, CV: .5}, Memory: 4 << 20}},
+		Workers:  64, Queue: 200, Timeout: 2, Retries: 1,
+		Memory:   Memory{Base: 200 << 20, CachePerRequest: 2048, CacheMax: 100 << 20},
+		Replicas: 4, Request: mpa.Resources{CPU: 1000, Memory: 1 << 30},
+		Target: mpa.Target{
+			SLO:      mpa.SLO{Percentile: 99, Latency: .25},
+			Replicas: mpa.Range{Min: 1, Max: 40},
+			Containers: []mpa.ContainerSpec{{
+				Name: "web", CPU: true, Memory: true,
+				Min: mpa.Resources{CPU: 250, Memory: 128 << 20}, Max: mpa.Resources{CPU: 8000, Memory: 8 << 30},
+			}},
+		},
+	}
+}
+
+// daily is a day's swing in steps of a minute.
+func daily(low, high float64) Load {
+	l := Load{Step: 60}
+	for i := range 1440 {
+		l.PerSec = append(l.PerSec, low+(high-low)*(1-math.Cos(2*math.Pi*float64(i)/1440))/2)
+	}
+	return l
+}
+
+type agentFunc func(o *mpa.Observation) mpa.Recommendation
+
+func (f agentFunc) Recommend(o *mpa.Observation) mpa.Recommendation { return f(o) }
+
+func simulate(t *testing.T, name string, cfg Config) Result {
+	t.Helper()
+	cfg.Guards, cfg.Site = mpa.DefaultGuards(), DefaultSite()
+	cfg, err := NewConfig(cfg, name)
+	require.NoError(t, err)
+	r, err := Run(cfg)
+	require.NoError(t, err)
+	return r
+}
+
+// Three hours with a swing from 10 to 200 requests per second and back.
+func TestAgents(t *testing.T) {
+	load := daily(10, 200)
+	load.Step = 7.5
+	cfg := Config{App: webApp(), Load: load, Seconds: 3 * 3600, Seed: 1}
+	results := map[string]Result{}
+	for _, name := range append(mpa.Agents(), "oracle") {
+		r := simulate(t, name, cfg)
+		t.Logf("%-16s %+v", name, r)
+		assert.Equal(t, r, simulate(t, name, cfg), "same seed, another result")
+		assert.InEpsilon(t, 105*3*3600, r.Requests, .01)
+		assert.True(t, r.CPUUtilisation > 0 && r.CPUUtilisation <= 1)
+		if name != "oracle" {
+			assert.LessOrEqual(t, r.ReplicaChanges, 12*3)
+			assert.LessOrEqual(t, r.RequestChanges, 6*3)
+		}
+		results[name] = r
+	}
+	assert.Less(t, results["oracle"].Violations, results["hpa"].Violations)
+	assert.Less(t, results["oracle"].CoreHours, results["autopilot"].CoreHours)
+	assert.Greater(t, results["static"].Violations, 10*results["hpa"].Violations, "a fixed number of pods is enough: the load proves nothing")
+}
+
+// A leak ends in kills unless the requests grow with it.
+func TestLeak(t *testing.T) {
+	app := webApp()
+	app.Memory.LeakPerRequest = 4096
+	cfg := Config{App: app, Load: Load{Step: 60, PerSec: []float64{100}}, Seconds: 4 * 3600, Seed: 2}
+	static, grown := simulate(t, "static", cfg), simulate(t, "hpa+vpa", cfg)
+	t.Logf("static %+v\nhpa+vpa %+v", static, grown)
+	assert.Positive(t, static.Kills)
+	assert.Less(t, grown.Kills, static.Kills)
+}
+
+// What a node cannot give at once waits for room, and what it can never give is not
+// asked for again.
+func TestResize(t *testing.T) {
+	for name, test := range map[string]struct {
+		node mpa.Resources
+		want []mpa.Resize
+	}{
+		"room":     {mpa.Resources{CPU: 64_000, Memory: 64 << 30}, []mpa.Resize{mpa.InProgress, mpa.NoResize}},
+		"deferred": {mpa.Resources{CPU: 4200, Memory: 64 << 30}, []mpa.Resize{mpa.Deferred}},
+		"never":    {mpa.Resources{CPU: 1100, Memory: 64 << 30}, []mpa.Resize{mpa.Infeasible}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			app := webApp()
+			site := DefaultSite()
+			site.Resize = Dist{Mean: 20}
+			site.Nodes = []mpa.Resources{test.node, test.node, test.node, test.node}
+			grow := agentFunc(func(*mpa.Observation) mpa.Recommendation {
+				return mpa.Recommendation{Containers: []mpa.Resources{{CPU: 1400}}, Reason: "more"}
+			})
+			s, err := newSimulation(&Config{App: app, Load: Load{Step: 60, PerSec: []float64{10}}, Seconds: 300, Seed: 3, Agent: grow, Guards: mpa.DefaultGuards(), Site: site})
+			require.NoError(t, err)
+			seen := map[mpa.Resize]bool{}
+			s.decisions = func(o *mpa.Observation, d mpa.Decision) {
+				for _, p := range o.Pods {
+					seen[p.Resize] = true
+				}
+			}
+			s.run()
+			for _, w := range test.want {
+				assert.True(t, seen[w], "no pod was %q: %v", w, seen)
+			}
+			for i, free := range s.free {
+				held := mpa.Resources{}
+				for _, p := range s.pods {
+					if p.node == i {
+						held = held.Add(p.held())
+					}
+				}
+				assert.Equal(t, site.Nodes[i], free.Add(held), "a node's room and what its pods hold")
+			}
+		})
+	}
+}
