@@ -37,7 +37,7 @@ snapshot", or with "sigma generate" or "sigma convert", see what is possible wit
 	}
 	a.group(root)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(a.generate(), a.convert(), a.snapshot(), a.replay(), a.explain(), a.compare(), a.train(), a.worker(), a.bound(), a.plan(), a.policy(), a.version())
+	root.AddCommand(a.generate(), a.convert(), a.snapshot(), a.replay(), a.explain(), a.compare(), a.train(), a.worker(), a.bound(), a.plan(), a.policy(), a.mpa(), a.version())
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
 		if cmd.Name() == "completion" {

@@ -35,6 +35,15 @@ func (l Load) Scale(most float64) Load {
 	return out
 }
 
+// From is the load from a time on.
+func (l Load) From(seconds float64) (Load, error) {
+	i := int(seconds / l.Step)
+	if i >= len(l.PerSec) {
+		return Load{}, fmt.Errorf("the load has %.4g hours", float64(len(l.PerSec))*l.Step/3600)
+	}
+	return Load{Step: l.Step, PerSec: l.PerSec[i:]}, nil
+}
+
 // ReadLoad reads requests per minute: a CSV file with a header line and a column
 // "count", one line a minute. Errors name file, line and field.
 func ReadLoad(path string) (Load, error) {
@@ -45,6 +54,9 @@ func ReadLoad(path string) (Load, error) {
 	defer f.Close()
 	r := csv.NewReader(f)
 	head, err := r.Read()
+	if err == io.EOF {
+		return Load{}, fmt.Errorf("%s: the file is empty", path)
+	}
 	if err != nil {
 		return Load{}, fmt.Errorf("%s: %w", path, err)
 	}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"fmt"
 	"math"
 
@@ -44,34 +45,39 @@ func noGuards() mpa.Guards {
 var utilisations = []float64{.95, .9, .85, .8, .75, .7, .65, .6, .5, .4}
 
 // bestOracle tries utilisations from the highest down, with a seed of its own, until
-// no more requests are late or lost than the SLO forgives.
-func bestOracle(cfg Config) (Config, error) {
-	cfg.Guards = noGuards()
+// no more requests are late or lost than half of what the SLO forgives.
+func bestOracle(ctx context.Context, cfg Config) (mpa.Agent, error) {
+	var agent mpa.Agent
 	for _, u := range utilisations {
-		cfg.Agent = &oracle{cfg: &cfg, utilisation: u, ahead: 2*cfg.Site.Start.Mean + cfg.Site.Interval + 2*cfg.Site.Start.Mean*cfg.Site.Start.CV}
+		agent = &oracle{cfg: &cfg, utilisation: u, ahead: cfg.Site.Interval + 2*cfg.Site.Start.Mean*(1+cfg.Site.Start.CV)}
 		trial := cfg
-		trial.Seed = cfg.Seed ^ 1<<40
-		r, err := Run(trial)
+		trial.Seed, trial.Agent = cfg.Seed^1<<40, agent
+		r, err := Run(ctx, trial)
 		if err != nil {
-			return cfg, err
+			return nil, err
 		}
 		if float64(r.Violations) <= (1-cfg.App.Target.SLO.Percentile/100)*float64(r.Requests)/2 {
 			break
 		}
 	}
-	return cfg, nil
+	return agent, nil
 }
 
-// NewConfig gives a configuration its agent by name; "oracle" is one that knows the
-// load.
-func NewConfig(cfg Config, agent string) (Config, error) {
+// RunAgent simulates an agent by name; "oracle" is one that knows the load. The
+// configuration's own agent is of no effect.
+func RunAgent(ctx context.Context, cfg Config, agent string) (Result, error) {
 	if err := cfg.App.compile(); err != nil {
-		return cfg, err
+		return Result{}, err
 	}
+	var err error
 	if agent == "oracle" {
-		return bestOracle(cfg)
+		cfg.Guards = noGuards()
+		cfg.Agent, err = bestOracle(ctx, cfg)
+	} else {
+		cfg.Agent, err = mpa.NewAgent(agent, cfg.App.Target)
 	}
-	a, err := mpa.NewAgent(agent, cfg.App.Target)
-	cfg.Agent = a
-	return cfg, err
+	if err != nil {
+		return Result{}, err
+	}
+	return Run(ctx, cfg)
 }

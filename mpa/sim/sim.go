@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -58,16 +59,15 @@ type Result struct {
 	P95              float64 `json:"p95_seconds"`
 	P99              float64 `json:"p99_seconds"`
 	// What the pods asked for, and how much of it was used.
-	CoreHours       float64 `json:"core_hours"`
-	GiBHours        float64 `json:"gib_hours"`
-	CPUUtilisation  float64 `json:"cpu_utilisation"`
-	MemUtilisation  float64 `json:"memory_utilisation"`
-	ReplicaChanges  int     `json:"replica_changes"`
-	RequestChanges  int     `json:"request_changes"`
-	Kills           int     `json:"oom_kills"`
-	MeanReplicas    float64 `json:"mean_replicas"`
-	Tries           int64   `json:"tries"`
-	SimulatedEvents int64   `json:"-"`
+	CoreHours      float64 `json:"core_hours"`
+	GiBHours       float64 `json:"gib_hours"`
+	CPUUtilisation float64 `json:"cpu_utilisation"`
+	MemUtilisation float64 `json:"memory_utilisation"`
+	ReplicaChanges int     `json:"replica_changes"`
+	RequestChanges int     `json:"request_changes"`
+	Kills          int     `json:"oom_kills"`
+	MeanReplicas   float64 `json:"mean_replicas"`
+	Tries          int64   `json:"tries"`
 }
 
 // tick is how often pods change their state, in seconds.
@@ -124,13 +124,15 @@ type scrape struct {
 	latencies       *latencies
 }
 
-// Run simulates. The error is of a bad configuration.
-func Run(cfg Config) (Result, error) {
+// Run simulates. The error is of a bad configuration, or the context's.
+func Run(ctx context.Context, cfg Config) (Result, error) {
 	s, err := newSimulation(&cfg)
 	if err != nil {
 		return Result{}, err
 	}
-	s.run()
+	if err := s.run(ctx); err != nil {
+		return Result{}, err
+	}
 	return s.result, nil
 }
 
@@ -164,7 +166,7 @@ func newSimulation(cfg *Config) (*simulation, error) {
 	return s, nil
 }
 
-func (s *simulation) run() {
+func (s *simulation) run(ctx context.Context) error {
 	site := &s.cfg.Site
 	var before counters
 	counting := s.cfg.Warmup == 0
@@ -175,6 +177,7 @@ func (s *simulation) run() {
 			counting = true
 			before, s.e.all = s.e.count, latencies{}
 			s.result, s.busy, s.memorySecs = Result{}, 0, 0
+			s.minute, s.minuteFailed = latencies{}, 0
 			for _, p := range s.pods {
 				s.busy -= p.pod.busy
 			}
@@ -182,6 +185,9 @@ func (s *simulation) run() {
 		s.turn(now)
 		s.account()
 		if every(now, 60) {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 			s.endMinute()
 		}
 		if every(now, site.Scrape) {
@@ -192,6 +198,7 @@ func (s *simulation) run() {
 		}
 	}
 	s.finish(before)
+	return nil
 }
 
 // every reports whether a tick is a multiple of a period.
