@@ -24,6 +24,7 @@ type bench struct {
 	notes    []string
 	commands []string
 	seconds  float64 // of CPU
+	silent   bool    // commands are left out; see loop
 }
 
 // A line is one figure beside its peers and its targets.
@@ -81,24 +82,28 @@ func (b *bench) note(format string, args ...any) {
 	b.notes = append(b.notes, fmt.Sprintf(format, args...))
 }
 
+// verdict says which target a line has reached.
+func (l line) verdict() string {
+	switch {
+	case l.must.kind == 0 && l.aim.kind == 0:
+		return ""
+	case !l.must.reached(l.value):
+		return "**missed**"
+	case l.aim.kind != 0 && l.aim.reached(l.value):
+		return "aim"
+	case l.must.kind == 0:
+		return "not the aim"
+	default:
+		return "must"
+	}
+}
+
 func (l line) row() string {
 	value := fmt.Sprintf(l.format, l.value)
 	if l.se > 0 {
 		value += " ± " + fmt.Sprintf("%.2g", l.se)
 	}
-	verdict := ""
-	switch {
-	case l.must.kind == 0 && l.aim.kind == 0:
-	case !l.must.reached(l.value):
-		verdict = "**missed**"
-	case l.aim.kind != 0 && l.aim.reached(l.value):
-		verdict = "aim"
-	case l.must.kind == 0:
-		verdict = "not the aim"
-	default:
-		verdict = "must"
-	}
-	cells := []string{l.work, l.figure, value, l.peers, l.must.text(l.format), l.aim.text(l.format), verdict}
+	cells := []string{l.work, l.figure, value, l.peers, l.must.text(l.format), l.aim.text(l.format), l.verdict()}
 	return "| " + strings.Join(cells, " | ") + " |"
 }
 
@@ -147,12 +152,22 @@ func (b *bench) sigma(args ...string) (stdout []byte, seconds float64, err error
 	if cmd.ProcessState != nil {
 		seconds = (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
 	}
-	b.seconds += seconds
-	b.commands = append(b.commands, command)
+	b.seconds += seconds // of what failed too
+	if !b.silent {
+		b.commands = append(b.commands, command)
+	}
 	if err != nil {
 		return nil, seconds, fmt.Errorf("%s: %w\n%s", command, err, strings.TrimSpace(stderr.String()))
 	}
 	return out, seconds, nil
+}
+
+// loop shows one command for all that run below it: a loop of the shell.
+func (b *bench) loop(command string, run func() error) error {
+	b.commands = append(b.commands, command)
+	b.silent = true
+	defer func() { b.silent = false }()
+	return run()
 }
 
 // generate makes count instances of a kind from a seed on, below the folder name.

@@ -100,6 +100,14 @@ func save(s section, text string) error {
 	parts[s.title] = text
 	var out strings.Builder
 	out.WriteString(head)
+	reached := map[string]int{}
+	for _, body := range parts {
+		for _, verdict := range []string{"aim", "must", "**missed**"} {
+			reached[verdict] += strings.Count(body, "| "+verdict+" |")
+		}
+	}
+	fmt.Fprintf(&out, "\nOf %d targets %d are missed; %d reach the aim.\n",
+		reached["aim"]+reached["must"]+reached["**missed**"], reached["**missed**"], reached["aim"])
 	for _, s := range sections {
 		if body, ok := parts[s.title]; ok {
 			fmt.Fprintf(&out, "\n## %s\n%s", s.title, body)

@@ -1,11 +1,16 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"github.com/sigma-scheduler/sigma/cerebro/report"
 )
 
 var optimizers = section{
@@ -24,11 +29,19 @@ type contest struct {
 	flags       []string                       // of train
 	evaluations int
 	orders      int // of the test
+	figure      string
+	of          func(k *block, policy string) float64 // lower is better
+	peer        string
 }
 
 const seeds = 5
 
 func runOptimizers(b *bench) error {
+	machines := func(k *block, policy string) float64 { m, _ := k.machines(policy); return m }
+	rejected := func(k *block, policy string) float64 {
+		m, _ := k.of(policy, func(_ report.Comparison, r report.Run) float64 { return 100 * r.Rejected["gpu"] })
+		return m
+	}
 	generated := func(name, kind string, seed uint64, count int, sets ...string) func(*bench) (string, error) {
 		return func(b *bench) (string, error) { return b.generate(name, kind, seed, count, sets...) }
 	}
@@ -37,28 +50,60 @@ func runOptimizers(b *bench) error {
 		{
 			name:  "small, K1",
 			train: generated("small-train", "small", 1, 16), test: generated("small-test", "small", 960_000, 30),
-			flags: []string{"--knowledge", "K1", "--orders", "2"}, evaluations: 200, orders: 5,
+			flags: []string{"--knowledge", "K1", "--orders", "2"}, evaluations: 300, orders: 5,
+			figure: "machines", of: machines, peer: "bestfit",
 		},
 		{
 			name:  "large at scale .2, K1+clock",
 			train: generated("large-train", "large", 1, 6, "scale=.2"), test: generated("large-test", "large", 960_000, 20, "scale=.2"),
-			flags: []string{"--knowledge", "K1+clock", "--orders", "1"}, evaluations: 150, orders: 3,
+			flags: []string{"--knowledge", "K1+clock", "--orders", "1"}, evaluations: 200, orders: 3,
+			figure: "machines", of: machines, peer: "bestfit",
+		},
+		{
+			name:  "or3-like, K0+clock",
+			train: generated("orlib-train", "orlib", 1, 20), test: generated("orlib-test", "orlib", 960_000, 100),
+			flags: []string{"--model", "population", "--knowledge", "K0+clock"}, evaluations: 150, orders: 0,
+			figure: "machines", of: machines, peer: "bestfit",
+		},
+		{
+			name:  "openb, K1",
+			train: openb("openb-train", "1", "cpu100", "multigpu20"), test: openb("openb-test", "42", "default", "gpuspec33"),
+			flags: []string{"--model", "devices", "--knowledge", "K1"}, evaluations: 120, orders: 0,
+			figure: "GPU rejected %", of: rejected, peer: "fgd",
 		},
 	}
+	count := 0
 	for _, c := range contests {
 		won, err := c.run(b)
+		if errors.Is(err, errNoData) {
+			b.note("%s: left out, SIGMA_DATA is not set", c.name)
+			continue
+		}
 		if err != nil {
 			return err
 		}
+		count++
 		if won {
 			wins++
 		}
 	}
 	b.line(line{
-		work: "tasks", figure: fmt.Sprintf("of %d on which the swarm's mean is the best", len(contests)),
-		value: float64(wins), format: "%.0f", aim: atLeast(float64(len(contests)/2 + 1)),
+		work: "tasks", figure: fmt.Sprintf("of %d on which the swarm's mean is the best", count),
+		value: float64(wins), format: "%.0f", aim: atLeast(float64(count/2 + 1)),
 	})
 	return nil
+}
+
+// openb converts lists of the set, one trace each.
+func openb(name, seed string, lists ...string) func(*bench) (string, error) {
+	return func(b *bench) (string, error) {
+		for _, list := range lists {
+			if _, err := b.convert(filepath.Join(name, list), "openb", []string{"openb"}, "--list", list, "--seed", seed); err != nil {
+				return "", err
+			}
+		}
+		return b.path(name), nil
+	}
 }
 
 // run trains and tests all optimisers and reports whether the swarm is the best.
@@ -74,21 +119,33 @@ func (c contest) run(b *bench) (won bool, err error) {
 	names := []string{"swarm", "cmaes", "random"}
 	files := map[string][]string{}
 	var all []string
-	for _, o := range names {
-		for seed := 1; seed <= seeds; seed++ {
-			file := b.path(fmt.Sprintf("%s-%s-%d.yaml", strings.Fields(c.name)[0][:5], o, seed))
-			args := append([]string{
-				"train", "--trace", train, "--optimizer", o, "--seed", strconv.Itoa(seed),
-				"--evaluations", strconv.Itoa(c.evaluations), "--out", file,
-			}, c.flags...)
-			if _, _, err := b.sigma(args...); err != nil {
-				return false, err
-			}
-			files[o] = append(files[o], file)
-			all = append(all, file)
-		}
+	short, _, _ := strings.Cut(c.name, ",")
+	short = strings.ReplaceAll(short, " ", "-")
+	args := func(o, seed string) []string {
+		file := b.path(fmt.Sprintf("%s-%s-%s.yaml", short, o, seed))
+		return append([]string{
+			"train", "--trace", train, "--optimizer", o, "--seed", seed, "--evaluations", strconv.Itoa(c.evaluations), "--out", file,
+		}, c.flags...)
 	}
-	k, err := b.compare(test, strings.Join(append(all, "bestfit"), ","), c.orders)
+	err = b.loop(fmt.Sprintf("for o in %s; do for s in $(seq %d); do bin/sigma %s; done; done",
+		strings.Join(names, " "), seeds, strings.Join(args("$o", "$s"), " ")), func() error {
+		for _, o := range names {
+			for seed := 1; seed <= seeds; seed++ {
+				a := args(o, strconv.Itoa(seed))
+				if _, _, err := b.sigma(a...); err != nil {
+					return err
+				}
+				file := a[slices.Index(a, "--out")+1]
+				files[o] = append(files[o], file)
+				all = append(all, file)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return false, err
+	}
+	k, err := b.compare(test, strings.Join(append(all, c.peer), ","), c.orders)
 	if err != nil {
 		return false, err
 	}
@@ -97,18 +154,16 @@ func (c contest) run(b *bench) (won bool, err error) {
 	for _, o := range names {
 		var list []float64
 		for _, file := range files[o] {
-			m, _ := k.machines(file)
-			list = append(list, m)
+			list = append(list, c.of(k, file))
 		}
 		m, se := meanSE(list)
 		figure[o] = [2]float64{m, half * se}
 	}
 	text := func(o string) string { return fmt.Sprintf("%s %.2f ± %.2g", o, figure[o][0], figure[o][1]) }
-	best, _ := k.machines("bestfit")
 	b.line(line{
-		work: c.name, figure: fmt.Sprintf("machines after %d evaluations", c.evaluations),
+		work: c.name, figure: fmt.Sprintf("%s after %d evaluations", c.figure, c.evaluations),
 		value: figure["swarm"][0], se: figure["swarm"][1],
-		peers: fmt.Sprintf("%s, %s; bestfit %.2f", text("cmaes"), text("random"), best),
+		peers: fmt.Sprintf("%s, %s; %s %.2f", text("cmaes"), text("random"), c.peer, c.of(k, c.peer)),
 	})
 	return figure["swarm"][0] <= figure["cmaes"][0] && figure["swarm"][0] <= figure["random"][0], nil
 }
