@@ -33,6 +33,9 @@ type PlanOptions struct {
 	// Standing machines hold items that stay where they are. Their positions are
 	// taken, whatever else stands there counts against them.
 	Standing []PlannedMachine
+	// Loosened is the instance for the bounds: without the constraints that what
+	// stands breaks. nil = the same.
+	Loosened *binpack.Instance
 	// Work of the linear programs, as in [Options], that may raise the bound when
 	// the first search has not met it; 0 = none.
 	Work int64
@@ -104,6 +107,9 @@ func Plan(ctx context.Context, inst *binpack.Instance, items []int64, opt PlanOp
 	if opt.Steps == 0 {
 		opt.Steps = DefaultPlanSteps
 	}
+	if opt.Loosened == nil {
+		opt.Loosened = inst
+	}
 	s := searches{inst: inst, items: items, opt: opt}
 	s.watch.ctx, s.watch.tell = ctx, opt.Watch
 	s.least = s.bound(ctx, Options{})
@@ -119,7 +125,7 @@ func Plan(ctx context.Context, inst *binpack.Instance, items []int64, opt PlanOp
 	out := best.packing(items, opt.Standing)
 	out.Bound = s.least
 	if !out.Complete() {
-		out.Bound = Best(ctx, inst, s.all(nil), Options{}).Bound
+		out.Bound = Best(ctx, opt.Loosened, s.all(nil), Options{}).Bound
 	}
 	out.Proven = out.Complete() && out.Cost <= out.Bound.Cost
 	return out
@@ -149,7 +155,7 @@ func (s *searches) all(without []int64) []int64 {
 }
 
 func (s *searches) bound(ctx context.Context, opt Options) Bound {
-	return Best(ctx, s.inst, s.all(hopeless(s.inst, s.items)), opt).Bound
+	return Best(ctx, s.opt.Loosened, s.all(hopeless(s.inst, s.items)), opt).Bound
 }
 
 // run runs a search.

@@ -43,6 +43,7 @@ type planFlags struct {
 	repack     bool
 	timing     bool
 	quiet      bool
+	effort     float64
 	bound.PlanOptions
 }
 
@@ -95,7 +96,11 @@ An interrupt keeps the best plan so far.`,
 			if f.placements != "" && len(traces) > 1 {
 				return usagef("--placements is of one trace, not of %d", len(traces))
 			}
-			f.Work = bound.DefaultWork
+			work, err := workOf(f.effort)
+			if err != nil {
+				return err
+			}
+			f.Work = work
 			return a.planAll(cmd.Context(), traces, f)
 		}),
 	}
@@ -106,7 +111,8 @@ An interrupt keeps the best plan so far.`,
 	flags.BoolVar(&f.repack, "repack", false, "place what placed.csv holds anew")
 	flags.Uint64Var(&f.Seed, "seed", 1, "of the search")
 	flags.IntVar(&f.Steps, "steps", bound.DefaultPlanSteps, "steps of each search in a fleet of one size")
-	flags.IntVar(&f.Starts, "starts", 4, "searches, of which the best is taken; none after one that met the bound")
+	flags.IntVar(&f.Starts, "starts", compare.DefaultStarts, "searches, of which the best is taken; none after one that met the bound")
+	effortFlag(cmd, &f.effort, 1)
 	flags.IntVar(&f.Workers, "workers", runtime.GOMAXPROCS(0), "searches at the same time")
 	flags.BoolVar(&f.timing, "timing", false, "measure CPU seconds")
 	flags.StringVar(&f.format, "format", "table", "table or json")

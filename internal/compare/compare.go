@@ -26,6 +26,7 @@ type Options struct {
 	Curves  bool          // record allocation against what has arrived
 	Layouts bool          // keep what stands on the machines of the first trace after the first order that counts
 	Bound   bound.Options // of a trace, all its orders together
+	Plan    bool          // plan each trace without departures at once, for the optimum in hindsight
 	// Clock gives the CPU seconds of the calling thread; nil = runs take no time.
 	Clock func() float64
 	// Progress, when set, is told how many replays are done, of how many; one
@@ -232,6 +233,11 @@ func (c *comparison) result(ctx context.Context) (Result, error) {
 		}
 		head.Seed, head.Orders = c.opt.Seed, c.opt.Orders
 		limit := meanBound(ctx, played, head.Deletes, c.opt.Seed, c.opt.Orders, c.opt.Bound)
+		if c.opt.Plan && !head.Deletes {
+			if err := c.hindsight(ctx, played, &limit.best, &out); err != nil {
+				return Result{}, err
+			}
+		}
 		c.limits = append(c.limits, limit)
 		if head.Deletes && c.opt.Orders > 0 {
 			out.add("the bound of %s is the mean over its shuffled orders, in which departures move with their requests", t.Name)

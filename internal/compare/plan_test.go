@@ -81,6 +81,29 @@ func TestPlanOrdersWhatMustSpread(t *testing.T) {
 	require.Equal(t, 1, last.Standing)
 }
 
+// What stands may break a limit: the bound does not count on what is broken.
+func TestPlanAroundWhatIsBroken(t *testing.T) {
+	inst := &binpack.Instance{
+		Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}}, Types: []string{""}, Fleet: binpack.Open,
+		Machines: []binpack.MachineLine{{Name: "m", Count: binpack.Unlimited, Cost: 1, Capacity: []int64{8}}},
+		Groups:   []binpack.Group{{Name: "g", Limit: 1}, {Name: "h"}},
+		Apps:     []binpack.App{{Name: "a", Demand: []int64{1}}, {Name: "b", Group: 1, Demand: []int64{1}}},
+	}
+	tr := &trace.Trace{
+		Name: "broken", Instance: inst, Initial: 1,
+		Requests: []trace.Request{{Name: "old", App: 0, Count: 3}, {Name: "new", App: 1, Count: 5}},
+		Placed:   []trace.Placed{{Request: 0, Count: 3}},
+		Events:   []trace.Event{{Time: 1, Request: 1, Count: 5}},
+	}
+	p, err := NewPlan(t.Context(), tr, bound.PlanOptions{Seed: 1, Work: 1e6})
+	require.NoError(t, err)
+	require.Equal(t, []int{1, 1}, []int{p.Machines, p.Bound.Machines})
+	require.True(t, p.Proven)
+	anew, err := NewPlan(t.Context(), tr.Anew(), bound.PlanOptions{Seed: 1, Work: 1e6})
+	require.NoError(t, err)
+	require.Equal(t, []int{3, 3}, []int{anew.Machines, anew.Bound.Machines})
+}
+
 func TestMomentAndPeak(t *testing.T) {
 	tr := &trace.Trace{
 		Instance: &binpack.Instance{
