@@ -76,9 +76,10 @@ func Bounds(ctx context.Context, t *trace.Trace, seed uint64, order int, opt bou
 		changes = append(changes, bound.Change{Time: start, App: t.Requests[p.Request].App, Count: p.Count})
 	}
 	for _, e := range events {
-		c := bound.Change{Time: e.Time, App: t.Requests[e.Request].App, Count: e.Count}
+		q := &t.Requests[e.Request]
+		c := bound.Change{Time: e.Time, App: q.App, Count: q.Count}
 		if e.Kind == trace.Delete {
-			c.Count = -c.Count
+			c.Count = -e.Count
 		}
 		changes = append(changes, c)
 	}
