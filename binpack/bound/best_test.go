@@ -130,14 +130,21 @@ func exhaustive(inst *binpack.Instance, items []int64) (machines int, cost float
 // for an exhaustive search.
 func tiny(rng *rand.Rand) (*binpack.Instance, []int64) {
 	dims := 1 + rng.IntN(3)
-	unit := int64(1)
+	unit, more := int64(1), int64(0)
 	if rng.IntN(4) == 0 {
-		unit = 1<<40 + 7 // beyond tables
+		unit, more = 1<<40, 3 // beyond tables, but for the first digits
 	}
+	even := rng.IntN(3) == 0 // all dimensions are filled alike
 	vector := func(low, high int64) []int64 {
 		v := make([]int64, dims)
 		for d := range v {
-			v[d] = (low + rng.Int64N(high-low+1)) * unit
+			v[d] = (low+rng.Int64N(high-low+1))*unit + rng.Int64N(more/2+1)
+			if low > 0 {
+				v[d] = v[d]/unit*unit + more // a machine
+			}
+			if even {
+				v[d] = v[0]
+			}
 		}
 		return v
 	}

@@ -71,7 +71,11 @@ func TestClique(t *testing.T) {
 	assert.Equal(t, Bound{Machines: 7, Cost: 14, Method: MethodClique}, clique(items...))
 	// Two items of 6 do not fit on one machine: apps 2 and 3 need 2 + 6.
 	assert.Equal(t, Bound{Machines: 8, Cost: 16, Method: MethodClique}, clique(4, 3, 2, 6))
-	// An app of which there is none excludes nothing.
+	// An app of which there is none excludes nothing, and fits beside nothing.
+	inst.Apps = append(inst.Apps, binpack.App{Group: 2, Demand: []int64{1}})
+	assert.Equal(t, 8, clique(0, 0, 2, 6, 0).Machines)
+	assert.Equal(t, 6, clique(0, 0, 2, 6, 1).Machines)
+	inst.Apps = inst.Apps[:4]
 	assert.Equal(t, Bound{Machines: 4, Cost: 8, Method: MethodClique}, clique(4, 0, 2, 0))
 }
 
@@ -199,7 +203,7 @@ func TestFill(t *testing.T) {
 		}
 		price := make([]int64, len(c.classes))
 		for i := range price {
-			price[i] = max(0, rng.Int64N(1000)-100)
+			price[i] = max(0, rng.Int64N([]int64{1000, 8}[rng.IntN(2)])-1)
 		}
 		for k := range c.kinds {
 			most := int64(0)
@@ -390,6 +394,22 @@ func TestOverTime(t *testing.T) {
 		}
 	}
 	require.Positive(t, beyond, "no clique was ever worth anything")
+}
+
+// Spread does not count where items leave, and what does not fit is said.
+func TestOverTimeOfAGroup(t *testing.T) {
+	inst := instance([]binpack.MachineLine{line(6, 1, 10)}, []int64{1})
+	inst.Groups[0].SpreadMin = 4
+	changes := []Change{{0, 0, 5}, {1, 0, -1}, {2, 0, 0}}
+	b := BestOverTime(t.Context(), inst, changes, math.NaN(), Options{})
+	assert.Equal(t, []int{1, 1, 1}, []int{b.Each[0].Machines, b.Each[1].Machines, b.Each[2].Machines})
+	assert.InDelta(t, 2, b.MachineSeconds, 0)
+	inst.Groups[0].Limit = 1
+	b = BestOverTime(t.Context(), inst, changes, math.NaN(), Options{})
+	assert.InDelta(t, 5+4, b.MachineSeconds, 0)
+	assert.False(t, b.Short)
+	changes[0].Count = 7
+	assert.True(t, BestOverTime(t.Context(), inst, changes, math.NaN(), Options{}).Short)
 }
 
 // With departures a linear program is at least the volume bound of the peak, and
