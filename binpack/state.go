@@ -1,6 +1,9 @@
 package binpack
 
-import "fmt"
+import (
+	"fmt"
+	"math/bits"
+)
 
 // An Entry says how many items of an app stand on a machine.
 type Entry struct {
@@ -84,6 +87,9 @@ type State struct {
 	deviceOut   []int32
 	totalAlive  int64
 	requestsAll int64
+	seenAll     int64
+	sampled     []int64 // per app: seen at the last sample
+	sampledAt   int64   // requests then
 	lastArrival int32
 }
 
@@ -135,6 +141,7 @@ func NewState(inst *Instance) *State {
 	s.requests = make([]int64, nApps)
 	s.sumSq = make([]int64, nApps)
 	s.alive = make([]int64, nApps)
+	s.sampled = make([]int64, nApps)
 	s.onGroup = make([]int32, nGroups)
 	s.held = make([]int64, len(s.kinds))
 	s.byLine = make([][]int32, len(inst.Machines))
@@ -174,10 +181,11 @@ func (s *State) Reset() {
 	clear(s.requests)
 	clear(s.sumSq)
 	clear(s.alive)
+	clear(s.sampled)
 	clear(s.held)
 	clear(s.onGroup)
 	s.serial, s.machines, s.totalAlive, s.requestsAll = 0, 0, 0, 0
-	s.departures = 0
+	s.departures, s.seenAll, s.sampledAt = 0, 0, 0
 	// Versions stay unique, and those who follow the journal see that all is new.
 	s.journalSeq += journalSize + 1
 	s.Known = Known{Elapsed: -1}
@@ -269,6 +277,14 @@ func (s *State) Seen() []int64 { return s.seen }
 // Requests is the number of requests that arrived, per app. Read only.
 func (s *State) Requests() []int64 { return s.requests }
 
+// SeenTotal is the number of items that arrived.
+func (s *State) SeenTotal() int64 { return s.seenAll }
+
+// Sample is the number of items of each app that had arrived when the number of
+// requests was last a power of four, and that number; a state whose history was
+// restored has none until the next. Read only.
+func (s *State) Sample() (seen []int64, requests int64) { return s.sampled, s.sampledAt }
+
 // SumSquares is the sum of squared request sizes, per app. Read only.
 func (s *State) SumSquares() []int64 { return s.sumSq }
 
@@ -297,7 +313,17 @@ func (s *State) Arrive(app, count int32) {
 	s.requests[app]++
 	s.sumSq[app] += int64(count) * int64(count)
 	s.requestsAll++
+	s.seenAll += int64(count)
+	if sampleAt(s.requestsAll) {
+		copy(s.sampled, s.seen)
+		s.sampledAt = s.requestsAll
+	}
 }
+
+// sampleAt reports whether arrivals are sampled with the n-th request: when n is
+// a power of four. What is learned from a sample then costs little, and is a
+// function of the state all the same.
+func sampleAt(n int64) bool { return n&(n-1) == 0 && bits.TrailingZeros64(uint64(n))%2 == 0 }
 
 // columnsFirst is how many columns the machines pass one by one, where the rest
 // can go by blocks.
@@ -367,10 +393,12 @@ func (s *State) Restore(h History) {
 	copy(s.requests, h.Requests)
 	copy(s.sumSq, h.SumSquares)
 	copy(s.lastUsed, h.LastUsed)
+	clear(s.sampled) // until the next sample
 	s.serial, s.departures, s.lastArrival = h.Placements, h.Departures, h.LastArrival
-	s.requestsAll = 0
-	for _, n := range s.requests {
+	s.requestsAll, s.seenAll, s.sampledAt = 0, 0, 0
+	for a, n := range s.requests {
 		s.requestsAll += n
+		s.seenAll += s.seen[a]
 	}
 	s.journalSeq += journalSize + 1 // who follows the journal is told that all is new
 }

@@ -116,7 +116,7 @@ func (c *CMAES) setRates() {
 func (c *CMAES) reset() {
 	n := len(c.axes)
 	c.generation = 0
-	c.sigma = DefaultSigma
+	c.sigma = cmp.Or(c.search.Reach, DefaultSigma)
 	c.pathSigma, c.pathC = make([]float64, n), make([]float64, n)
 	c.deviations = make([]float64, n)
 	c.covariance = mat.NewSymDense(n, nil)

@@ -43,6 +43,11 @@ type Search struct {
 	// Start holds positions to begin with, at most Size of them; the first
 	// generation evaluates them in the first places.
 	Start [][]float64
+	// Reach is how far, as a fraction of the box, a search that begins near the
+	// first starting position (the middle of the box without one) goes from it at
+	// first: its first step size, or the first distances of the particles from it.
+	// 0 = anywhere in the box.
+	Reach float64
 }
 
 // DefaultParticles is the number of particles, and the size of a generation of
@@ -56,6 +61,9 @@ func (s *Search) check() error {
 	}
 	if s.Size == 0 {
 		s.Size = DefaultParticles
+	}
+	if !(s.Reach >= 0 && s.Reach <= 1) {
+		return fmt.Errorf("swarm: reach %v is not a fraction of the box", s.Reach)
 	}
 	if s.Size < 1 {
 		return fmt.Errorf("swarm: a generation of %d positions", s.Size)
@@ -82,6 +90,23 @@ func (s *Search) streams() []*rand.Rand {
 		rngs[i] = rand.New(rand.NewPCG(s.Seed, uint64(i)))
 	}
 	return rngs
+}
+
+// first draws a first position.
+func (s *Search) first(rng *rand.Rand, x []float64) {
+	s.Box.uniform(rng, x)
+	if s.Reach == 0 {
+		return
+	}
+	for d := range x {
+		middle := s.Box.Lo[d] + s.Box.width(d)/2
+		centre := middle
+		if len(s.Start) > 0 {
+			centre = s.Start[0][d]
+		}
+		x[d] = centre + float64(2*s.Reach*(x[d]-middle))
+	}
+	s.Box.Reflect(x, nil)
 }
 
 // uniform draws a position from the box.

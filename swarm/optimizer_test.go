@@ -287,3 +287,25 @@ func TestTellTooMany(t *testing.T) {
 		assert.Panics(t, func() { opt.Tell(make([]float64, 4)) }, o.name)
 	}
 }
+
+// TestReach: a search that begins near a position stays there at first.
+func TestReach(t *testing.T) {
+	for _, name := range []string{"pso", "cmaes"} {
+		opt := newOptimiser(t, name, Search{Box: Cube(3, -10, 10), Start: [][]float64{{5, 0, -9.9}}, Reach: .01})
+		mean := make([]float64, 3)
+		positions := opt.Ask()
+		for _, x := range positions {
+			for d := range x {
+				require.InDelta(t, []float64{5, 0, -9.9}[d], x[d], 1, name)
+				mean[d] += x[d] / float64(len(positions))
+			}
+		}
+		require.NotEqual(t, []float64{5, 0, -9.9}, mean)
+	}
+	opt := newOptimiser(t, "pso", Search{Box: Cube(1, 0, 4), Reach: .1})
+	for _, x := range opt.Ask() {
+		require.InDelta(t, 2, x[0], .4)
+	}
+	_, err := NewPSO(Search{Box: Cube(1, 0, 1), Reach: 1.5}, DefaultPSO())
+	require.ErrorContains(t, err, "reach 1.5")
+}

@@ -103,9 +103,13 @@ func NewPSO(s Search, settings PSOSettings) (*PSO, error) {
 		values:     make([]float64, s.Size),
 	}
 	for i, rng := range p.rngs {
-		s.Box.uniform(rng, p.positions[i])
+		s.first(rng, p.positions[i])
 		for d := range p.velocities[i] {
-			p.velocities[i][d] = float64(2*rng.Float64()-1) * p.cap(d)
+			most := p.cap(d)
+			if s.Reach > 0 {
+				most = min(most, s.Reach*s.Box.width(d))
+			}
+			p.velocities[i][d] = float64(2*rng.Float64()-1) * most
 		}
 		p.values[i] = math.Inf(1)
 	}

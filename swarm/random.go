@@ -2,8 +2,8 @@ package swarm
 
 import "math/rand/v2"
 
-// RandomSearch draws every position uniformly from the box: the control that
-// learns nothing.
+// RandomSearch draws every position uniformly from the box, or from its part
+// within reach: the control that learns nothing.
 type RandomSearch struct {
 	incumbent
 	search    Search
@@ -28,7 +28,7 @@ func NewRandomSearch(s Search) (*RandomSearch, error) {
 // Ask implements [Optimizer].
 func (r *RandomSearch) Ask() [][]float64 {
 	for i, x := range r.positions {
-		r.search.Box.uniform(r.rngs[i], x)
+		r.search.first(r.rngs[i], x)
 	}
 	if !r.started {
 		r.started = true

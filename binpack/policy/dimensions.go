@@ -7,6 +7,18 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
+// Suits reports why a policy cannot serve an instance; nil when it can.
+func (s *Spec) Suits(inst *binpack.Instance) error {
+	if s.Model == "population" && len(inst.Dimensions) != 1 {
+		var names []string
+		for _, d := range inst.Dimensions {
+			names = append(names, d.Name)
+		}
+		return fmt.Errorf("the model population packs one dimension; there are %s", strings.Join(names, ", "))
+	}
+	return CheckDimensions(s.Features, inst)
+}
+
 // CheckDimensions reports the first feature that is about a dimension, as
 // util:cpu, which an instance does not have: its weight would do nothing.
 func CheckDimensions(features []string, inst *binpack.Instance) error {

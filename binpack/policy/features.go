@@ -146,7 +146,7 @@ type Parameter struct {
 	Meaning   string
 }
 
-var parameters = map[string]Parameter{
+var parameters = withPopulation(map[string]Parameter{
 	"eta":     {"linear", .1, 7.9, "exponent of the pressure p_b in slot"},
 	"alpha":   {"linear", 0, 2, "demand still to come of an app = alpha · its items alive + ½; without it the forecast counts down"},
 	"z":       {"linear", -1, 1, "fleet factor 1 + .2·z: how many machines are candidates from the start, as a multiple of the expected volume"},
@@ -154,7 +154,7 @@ var parameters = map[string]Parameter{
 	"steps":   {"plan", 0, 100_000, "steps of ruin and recreate before the planned fleet grows; 0 = the planner's default"},
 	"slack":   {"plan", 0, .5, "share of machines planned beyond the volume bound"},
 	"reserve": {"plan", 0, 100, "price of a reserved machine that a placement makes useless, in machines filled"},
-}
+})
 
 // Parameters gives the box of a parameter.
 func Parameters(name string) (Parameter, bool) {

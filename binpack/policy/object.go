@@ -71,6 +71,7 @@ var models = []struct {
 	{"linear", func(s Spec) (binpack.Policy, error) { return newLinear(s) }},
 	{"plan", func(s Spec) (binpack.Policy, error) { return newPlan(s) }},
 	{"devices", func(s Spec) (binpack.Policy, error) { return newDevices(s) }},
+	{"population", func(s Spec) (binpack.Policy, error) { return newPopulation(s) }},
 }
 
 // Models lists the models that a policy object may name.

@@ -126,7 +126,7 @@ func (f *explainFlags) logged(q *snapshot.Question, catalog *compare.Catalog) (c
 }
 
 func foundObject(object *policy.Object, q *snapshot.Question) (compare.Found, error) {
-	if err := policy.CheckDimensions(object.Spec.Features, q.State.Columns().Instance()); err != nil {
+	if err := object.Spec.Suits(q.State.Columns().Instance()); err != nil {
 		return compare.Found{}, fmt.Errorf("policy %s: %w", object.Metadata.Name, err)
 	}
 	p, err := object.Policy()

@@ -100,6 +100,9 @@ what comes after. With --repack, which a snapshot needs, it arrives as well.`,
 	flags.StringVar(&cfg.Reference, "reference", "bestfit", "what --guard compares with: "+strings.Join(policy.Names(), ", "))
 	flags.StringSliceVar(&cfg.Features, "features", nil, "features and parameters to learn (default: those of the model and the knowledge)")
 	flags.StringVar(&f.start, "start", "", "policy file to start from")
+	flags.Float64Var(&cfg.Reach, "reach", 0, "begin within this share of the box around --start, or around its middle; 0 = anywhere")
+	flags.IntVar(&cfg.Sample, "sample", 0, "traces that an evaluation replays; 0 = all")
+	flags.IntVar(&cfg.Renew, "renew", 10, "with --sample: generations after which the next traces take their turn")
 	flags.StringVar(&f.checkpoint, "checkpoint", "", "folder that keeps every evaluation, to resume from")
 	flags.StringVar(&f.curve, "log", "", "CSV file with a line per generation")
 	f.nats.add(flags)
@@ -142,6 +145,12 @@ func (f *trainFlags) check(cfg *train.Config) error {
 	if !(cfg.Guard >= 0 && cfg.Guard <= math.MaxInt32) {
 		return usagef("--guard %v: want at least 0", cfg.Guard)
 	}
+	if !(cfg.Reach >= 0 && cfg.Reach <= 1) {
+		return usagef("--reach %v: want a share from 0 to 1", cfg.Reach)
+	}
+	if cfg.Sample < 0 || cfg.Renew < 1 {
+		return usagef("--sample %d --renew %d: want at least 0 and 1", cfg.Sample, cfg.Renew)
+	}
 	if !(cfg.Snapshots >= 0 && cfg.Snapshots < 1) {
 		return usagef("--snapshots %v: want a share from 0 to below 1", cfg.Snapshots)
 	}
@@ -172,6 +181,9 @@ func (f *trainFlags) complete(cfg *train.Config) error {
 				t.Name, seed, train.FirstTestSeed)
 		}
 	}
+	if cfg.Sample > len(cfg.Traces) {
+		return usagef("--sample %d: there are %s", cfg.Sample, plural(len(cfg.Traces), "trace"))
+	}
 	cfg.Knowledge = compare.Knowledge(cfg.Traces)
 	if k, err := parseKnowledge(f.knowledge); err != nil {
 		return err
@@ -180,6 +192,9 @@ func (f *trainFlags) complete(cfg *train.Config) error {
 	}
 	if cfg.Model == "plan" && cfg.Knowledge != binpack.K2 {
 		return usagef("the model plan follows the true counts: it needs --knowledge K2, not %s", cfg.Knowledge)
+	}
+	if cfg.Model == "population" && (cfg.Knowledge.Forecast() || cfg.Knowledge == binpack.K2) {
+		return usagef("the model population uses no forecast: it needs --knowledge K0 or K0+clock, not %s", cfg.Knowledge)
 	}
 	cfg.Name = strings.TrimSuffix(filepath.Base(f.out), filepath.Ext(f.out))
 	if f.start != "" {
@@ -190,13 +205,13 @@ func (f *trainFlags) complete(cfg *train.Config) error {
 		cfg.Start = start
 	}
 	for _, t := range cfg.Traces {
-		if err := policy.CheckDimensions(cfg.Features, t.Instance); err != nil {
-			return usagef("--features for trace %q: %w", t.Name, err)
+		if err := (&policy.Spec{Model: cfg.Model, Features: cfg.Features}).Suits(t.Instance); err != nil {
+			return usagef("--model and --features for trace %q: %w", t.Name, err)
 		}
 		if cfg.Start == nil {
 			continue
 		}
-		if err := policy.CheckDimensions(cfg.Start.Spec.Features, t.Instance); err != nil {
+		if err := cfg.Start.Spec.Suits(t.Instance); err != nil {
 			return fmt.Errorf("policy %s for trace %q: %w", f.start, t.Name, err)
 		}
 	}

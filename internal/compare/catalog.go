@@ -105,11 +105,10 @@ func (c *Catalog) Find(name string, t *trace.Trace) (Found, error) {
 	return Found{Policy: p, Name: name}, nil
 }
 
-// found is a policy file for a trace, if there is one: a weight for a dimension
-// that the trace does not have is an error.
+// found is a policy file for a trace, if there is one, that it has to suit.
 func found(name, file string, object *policy.Object, t *trace.Trace) (Found, error) {
 	if t != nil {
-		if err := policy.CheckDimensions(object.Spec.Features, t.Instance); err != nil {
+		if err := object.Spec.Suits(t.Instance); err != nil {
 			return Found{}, fmt.Errorf("policy %s for trace %q: %w", cmp.Or(file, name), t.Name, err)
 		}
 	}
@@ -148,8 +147,9 @@ func (c *Catalog) shipped(name, family string, t *trace.Trace) (Found, error) {
 }
 
 // variants lists the files that may serve an instance, best first: those for
-// devices, for its fleet, for the absence of constraints and for items that depart, at the
-// level asked for or, since a policy may know less than it is allowed to, at K0.
+// devices, for its fleet, for the absence of constraints (in one dimension) and for
+// items that depart, at the level asked for or, since a policy may know less than it
+// is allowed to, at K0.
 func variants(family string, know binpack.Knowledge, in *binpack.Instance) []string {
 	level := func(k binpack.Knowledge) string {
 		return family + "-" + strings.ReplaceAll(strings.ToLower(k.String()), "+", "-")
@@ -163,6 +163,9 @@ func variants(family string, know binpack.Knowledge, in *binpack.Instance) []str
 	}
 	limited := slices.ContainsFunc(in.Groups, func(g binpack.Group) bool { return g.Limit > 0 })
 	if !limited && len(in.Rules) == 0 {
+		if in.Fleet == binpack.Open && len(in.Dimensions) == 1 {
+			traits = append(traits, "-plain-1d")
+		}
 		traits = append(traits, "-plain")
 	}
 	if know.Forecast() && slices.ContainsFunc(in.Apps, func(a binpack.App) bool { return a.Lifetime >= 0 }) {
@@ -172,7 +175,7 @@ func variants(family string, know binpack.Knowledge, in *binpack.Instance) []str
 	for _, trait := range traits {
 		files = append(files, level(know)+trait+".yaml")
 		if know.Clock() && know.Forecast() {
-			files = append(files, level(binpack.K1)+trait+".yaml")
+			files = append(files, level(binpack.K1)+trait+".yaml", level(binpack.K0Clock)+trait+".yaml")
 		}
 		if know != binpack.K0 && know != binpack.K2 {
 			files = append(files, level(binpack.K0)+trait+".yaml")

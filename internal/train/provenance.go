@@ -24,6 +24,9 @@ type settings struct {
 	Start       string          `json:"start"`
 	Guard       float64         `json:"guard,omitempty"`
 	Reference   string          `json:"reference,omitempty"`
+	Reach       float64         `json:"reach,omitempty"`
+	Sample      int             `json:"sample,omitempty"`
+	Renew       int             `json:"renew,omitempty"`
 	Traces      []traceIdentity `json:"traces"`
 }
 
@@ -38,7 +41,10 @@ func (e *evaluator) settings(sp *space) (settings, error) {
 	s := settings{
 		Model: sp.model, Knowledge: sp.knowledge.String(), Features: sp.features, Parameters: sp.parameters,
 		Optimizer: c.Optimizer, Evaluations: c.Evaluations, Particles: c.Particles,
-		Orders: c.Orders, Snapshots: c.Snapshots, Seed: c.Seed, Risk: c.Risk,
+		Orders: c.Orders, Snapshots: c.Snapshots, Seed: c.Seed, Risk: c.Risk, Reach: c.Reach,
+	}
+	if c.Sample > 0 {
+		s.Sample, s.Renew = c.Sample, c.Renew
 	}
 	if c.Particles == 0 {
 		s.Particles = swarm.DefaultParticles
@@ -83,6 +89,12 @@ func (e *evaluator) provenance(s settings, r swarm.Result) map[string]any {
 	}
 	if s.Guard > 0 {
 		p["guard"], p["reference"] = s.Guard, s.Reference
+	}
+	if s.Reach > 0 {
+		p["reach"] = s.Reach
+	}
+	if s.Sample > 0 {
+		p["sample"], p["renew"] = s.Sample, s.Renew
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		p["module"] = info.Main.Path + " " + info.Main.Version

@@ -29,6 +29,12 @@ func DefaultFeatures(model string, k binpack.Knowledge, fixed bool) []string {
 		return []string{"reserve", "slack"}
 	case model == "devices":
 		return policy.FeaturesOf(model)
+	case model == "population":
+		// Without a clock nothing is known of the time left, with it not of the past.
+		names := policy.ParameterNames(model)
+		return slices.DeleteFunc(names, func(name string) bool {
+			return k.Clock() && (name == "far" || name == "past") || !k.Clock() && name == "fade"
+		})
 	case fixed:
 		return []string{"util", "full", "frag", "close", "closing", "slot", "open", "singl", "eta", "alpha"}
 	}

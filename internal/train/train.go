@@ -3,6 +3,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,17 +34,23 @@ type Config struct {
 	Orders int            // shuffled orders per trace; 0 = the file's order
 	// Snapshots is the largest share of requests that stand, placed by
 	// Best-Fit, when the policy takes over; the shares are drawn uniformly.
-	Snapshots   float64
-	Model       string
-	Knowledge   binpack.Knowledge
-	Features    []string // nil = the default of model and knowledge
-	Start       *policy.Object
-	Optimizer   string // swarm (default), cmaes, random
-	Evaluations int
-	Seed        uint64
-	Workers     int     `json:"-"`
-	Risk        float64 // negative = DefaultRisk
-	Particles   int     // 0 = the swarm's default
+	Snapshots float64
+	Model     string
+	Knowledge binpack.Knowledge
+	Features  []string // nil = the default of model and knowledge
+	Start     *policy.Object
+	// Reach is how far from Start, as a fraction of the box, the search begins;
+	// 0 = anywhere.
+	Reach float64
+	// Sample is the number of traces that an evaluation replays, 0 = all. Each Renew
+	// generations others take their turn, and what is remembered is evaluated anew.
+	Sample, Renew int
+	Optimizer     string // swarm (default), cmaes, random
+	Evaluations   int
+	Seed          uint64
+	Workers       int     `json:"-"`
+	Risk          float64 // negative = DefaultRisk
+	Particles     int     // 0 = the swarm's default
 	// Guard is the price of each share of a class of items (see classesOf) that
 	// is rejected beyond what Reference, a policy's name, rejects; 0 = none.
 	Guard      float64
@@ -77,7 +84,7 @@ func Run(ctx context.Context, cfg Config) (*policy.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := swarm.Options{Budget: cfg.Evaluations, Progress: cfg.Progress}
+	options := swarm.Options{Budget: cfg.Evaluations, Progress: cfg.Progress, Renew: cfg.renews}
 	settings, err := ev.settings(sp)
 	if err != nil {
 		return nil, err
@@ -125,6 +132,10 @@ func (c *Config) complete() error {
 		return fmt.Errorf("evaluations %d: want at least 1", c.Evaluations)
 	case c.Orders < 0:
 		return fmt.Errorf("orders %d: want at least 0", c.Orders)
+	case c.Sample < 0 || c.Sample > len(c.Traces):
+		return fmt.Errorf("sample %d: there are %d traces", c.Sample, len(c.Traces))
+	case c.Sample > 0 && c.Renew < 1:
+		return fmt.Errorf("renew %d: want at least 1 generation", c.Renew)
 	case !(c.Snapshots >= 0 && c.Snapshots < 1):
 		return fmt.Errorf("snapshots %v: want a share from 0 to below 1", c.Snapshots)
 	case !(c.Guard >= 0 && c.Guard <= math.MaxInt32):
@@ -179,7 +190,7 @@ func TestSeed(t *trace.Trace) (seed uint64, ok bool) {
 }
 
 func newOptimizer(cfg *Config, sp *space) (swarm.Optimizer, error) {
-	search := swarm.Search{Box: sp.box, Seed: cfg.Seed, Size: cfg.Particles}
+	search := swarm.Search{Box: sp.box, Seed: cfg.Seed, Size: cfg.Particles, Reach: cfg.Reach}
 	if cfg.Start != nil {
 		x, err := sp.position(cfg.Start)
 		if err != nil {
@@ -238,7 +249,28 @@ func newEvaluator(cfg *Config, sp *space) (*evaluator, error) {
 }
 
 // Replays is the number of replays that one evaluation takes.
-func (c *Config) Replays() int { return len(c.Traces) * max(1, c.Orders) }
+func (c *Config) Replays() int { return cmp.Or(c.Sample, len(c.Traces)) * max(1, c.Orders) }
+
+// renews reports whether a generation sees other traces than the one before.
+func (c *Config) renews(generation int) bool {
+	return c.Sample > 0 && c.Sample < len(c.Traces) && generation%c.Renew == 0
+}
+
+// scenariosOf are those of a generation: of Sample traces, evenly spread over the
+// list, so that a mixture of kinds is sampled as a mixture.
+func (e *evaluator) scenariosOf(generation int) []scenario {
+	c := e.cfg
+	if c.Sample == 0 {
+		return e.scenarios
+	}
+	per, n := max(1, c.Orders), len(c.Traces)
+	list := make([]scenario, 0, c.Sample*per)
+	for i := range c.Sample {
+		t := (i*n/c.Sample + generation/c.Renew) % n
+		list = append(list, e.scenarios[t*per:(t+1)*per]...)
+	}
+	return list
+}
 
 // objective is the fitness of a position: mean cost over the scenarios, with what
 // the guard charges, plus ρ·(worst − mean).
@@ -251,7 +283,8 @@ func (e *evaluator) objective(ctx context.Context, task swarm.Task) (float64, []
 	own := e.pool.Get().(*replayers)
 	defer e.pool.Put(own)
 	sum, worst := 0.0, math.Inf(-1)
-	for _, sc := range e.scenarios {
+	scenarios := e.scenariosOf(task.Generation)
+	for _, sc := range scenarios {
 		if err := ctx.Err(); err != nil {
 			return 0, nil, err
 		}
@@ -270,7 +303,7 @@ func (e *evaluator) objective(ctx context.Context, task swarm.Task) (float64, []
 		sum += cost
 		worst = max(worst, cost)
 	}
-	mean := sum / float64(len(e.scenarios))
+	mean := sum / float64(len(scenarios))
 	return mean + e.cfg.Risk*(worst-mean), nil, nil
 }
 

@@ -222,3 +222,36 @@ func TestRisk(t *testing.T) {
 	require.InDelta(t, mean+.25*(worst-mean), fitness(.25), 1e-12)
 	require.InDelta(t, mean+DefaultRisk*(worst-mean), fitness(-1), 1e-12)
 }
+
+// TestSample: a generation sees some of the traces, evenly spread, all take their
+// turn, and the bytes do not depend on the number of workers.
+func TestSample(t *testing.T) {
+	cfg := smallConfig(6, 1)
+	cfg.Orders, cfg.Sample, cfg.Renew, cfg.Optimizer = 2, 2, 3, "cmaes"
+	require.NoError(t, cfg.complete())
+	require.Equal(t, 4, cfg.Replays())
+	sp, err := newSpace(&cfg)
+	require.NoError(t, err)
+	ev, err := newEvaluator(&cfg, sp)
+	require.NoError(t, err)
+	for generation, want := range map[int][]int{0: {0, 0, 3, 3}, 2: {0, 0, 3, 3}, 3: {1, 1, 4, 4}, 6: {2, 2, 5, 5}, 9: {3, 3, 0, 0}} {
+		var got []int
+		for _, sc := range ev.scenariosOf(generation) {
+			got = append(got, sc.trace)
+		}
+		require.Equal(t, want, got, "generation %d", generation)
+		require.Equal(t, generation%3 == 0, cfg.renews(generation))
+	}
+	var bytes []string
+	for _, workers := range []int{1, 7} {
+		cfg.Workers = workers
+		object, err := Run(context.Background(), cfg)
+		require.NoError(t, err)
+		require.Equal(t, 2, object.Spec.Provenance["sample"])
+		bytes = append(bytes, string(object.Bytes()))
+	}
+	require.Equal(t, bytes[0], bytes[1])
+	cfg.Sample = 7
+	_, err = Run(context.Background(), cfg)
+	require.ErrorContains(t, err, "sample 7: there are 6 traces")
+}

@@ -128,7 +128,7 @@ var badPolicies = []struct{ name, old, replaced, want string }{
 	{"a parameter of another model", "z: -1", "slack: 0", "spec.parameters: Invalid value: \"object\": the model linear has alpha, eta, q, z"},
 	{"a parameter too large", "eta: 7.9", "eta: 7.91", "spec.parameters.[eta]: Invalid value: \"object\": want 0.1 to 7.9"},
 	{"a string for a parameter", "eta: 7.9", "eta: much", "spec.parameters.eta: Invalid value: \"string\""},
-	{"a thousand parameters", "eta: 7.9", manyKeys(1000), "spec.parameters: Too many: 1001: must have at most 7 items"},
+	{"a thousand parameters", "eta: 7.9", manyKeys(1000), "spec.parameters: Too many: 1001: must have at most 34 items"},
 	{"no alpha", "K1+clock", "K0", "spec.parameters: Invalid value: \"object\": alpha is needed"},
 	{"an unknown mode", "mode: canary", "mode: lve", "spec.mode: Unsupported value: \"lve\": supported values: \"shadow\", \"canary\", \"live\""},
 	{"an unknown model", "model: linear", "model: forest", "spec.model: Unsupported value: \"forest\""},
@@ -282,8 +282,8 @@ func TestDoorAgreesWithLoader(t *testing.T) {
 			chosen = append(chosen, pick(rng, names...))
 			weights = append(weights, pick[any](rng, 1, -.5, 0, 0, 0, 100, -100))
 		}
-		if model == "plan" && rng.IntN(4) > 0 {
-			spec["knowledge"], chosen, weights = "K2", nil, nil
+		if own, ok := map[string]string{"plan": "K2", "population": "K0+clock"}[model]; ok && rng.IntN(4) > 0 {
+			spec["knowledge"], chosen, weights = own, nil, nil
 		}
 		spec["features"], spec["weights"] = chosen, weights
 		numbers := map[string]any{}

@@ -46,10 +46,13 @@ type PlacementPolicy struct {
 // +kubebuilder:validation:XValidation:fieldPath=".weights",rule="self.weights.size() == self.features.size()",message="want one weight for each feature"
 // +kubebuilder:validation:XValidation:fieldPath=".knowledge",rule="self.model != 'plan' || self.knowledge == 'K2'",message="the model plan needs K2"
 // +kubebuilder:validation:XValidation:fieldPath=".features",rule="self.model != 'plan' || self.features.size() == 0",message="the model plan has no features"
+// +kubebuilder:validation:XValidation:fieldPath=".knowledge",rule="self.model != 'population' || self.knowledge in ['K0', 'K0+clock']",message="the model population needs K0 or K0+clock"
+// +kubebuilder:validation:XValidation:fieldPath=".features",rule="self.model != 'population' || self.features.size() == 0",message="the model population has no features"
 // +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'linear' || self.parameters.all(p, p in ['alpha', 'eta', 'q', 'z'])",message="the model linear has alpha, eta, q, z"
 // +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'plan' || self.parameters.all(p, p in ['reserve', 'slack', 'steps'])",message="the model plan has reserve, slack, steps"
 // +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'devices' || self.parameters.size() == 0",message="the model devices has no parameters"
 // +kubebuilder:validation:XValidation:fieldPath=".features",rule="self.features.all(f, (self.model == 'devices') == (f.contains('@') && !f.startsWith('util:')))",message="features with @ are those of the model devices, and it has no others"
+// +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'population' || self.parameters.all(p, p.matches('^((kappa|rivals|crowd|excess)[1-6]|busy|fade|bend|start|base|prior|small|large|far|past)$'))",message="the model population has base, bend, busy, fade, far, large, past, prior, small, start, and crowd, excess, kappa, rivals with a number from 1 to 6"
 // +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.weights.size() != self.features.size() || !(self.knowledge in ['K0', 'K0+clock']) || 'alpha' in self.parameters || ['closing', 'slot', 'singl'].all(f, !(f in self.features) || self.weights[self.features.indexOf(f)] == 0.0)",message="alpha is needed: without a forecast, closing, slot and singl count arrivals"
 type PlacementPolicySpec struct {
 	// Version of the table of features (docs/features.md) that the weights were
@@ -60,9 +63,10 @@ type PlacementPolicySpec struct {
 
 	// linear: a weighted sum of the features. plan: everything that is known to
 	// come is packed beforehand. devices: a weighted sum for each class of pods by
-	// the devices they ask for.
+	// the devices they ask for. population: what machines with equal room are
+	// expected to waste; one resource only.
 	// +required
-	// +kubebuilder:validation:Enum=linear;plan;devices
+	// +kubebuilder:validation:Enum=linear;plan;devices;population
 	Model string `json:"model"`
 
 	// What the policy is told. K0: the pod, the nodes, the rules and the past.
@@ -96,7 +100,7 @@ type PlacementPolicySpec struct {
 	// +optional
 	// +default={}
 	// +mapType=atomic
-	// +kubebuilder:validation:MaxProperties=7
+	// +kubebuilder:validation:MaxProperties=34
 	// +kubebuilder:validation:XValidation:fieldPath=".eta",rule="!('eta' in self) || self.eta >= 0.1 && self.eta <= 7.9",message="want 0.1 to 7.9"
 	// +kubebuilder:validation:XValidation:fieldPath=".alpha",rule="!('alpha' in self) || self.alpha >= 0.0 && self.alpha <= 2.0",message="want 0 to 2"
 	// +kubebuilder:validation:XValidation:fieldPath=".z",rule="!('z' in self) || self.z >= -1.0 && self.z <= 1.0",message="want -1 to 1"
@@ -104,6 +108,19 @@ type PlacementPolicySpec struct {
 	// +kubebuilder:validation:XValidation:fieldPath=".steps",rule="!('steps' in self) || self.steps >= 0.0 && self.steps <= 100000.0",message="want 0 to 100000"
 	// +kubebuilder:validation:XValidation:fieldPath=".slack",rule="!('slack' in self) || self.slack >= 0.0 && self.slack <= 0.5",message="want 0 to 0.5"
 	// +kubebuilder:validation:XValidation:fieldPath=".reserve",rule="!('reserve' in self) || self.reserve >= 0.0 && self.reserve <= 100.0",message="want 0 to 100"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.matches('^(kappa|crowd)[1-6]$') || self[k] >= -2.0 && self[k] <= 4.0)",message="kappa and crowd: want -2 to 4"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.matches('^rivals[1-6]$') || self[k] >= -1.8 && self[k] <= 4.2)",message="rivals: want -1.8 to 4.2"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.matches('^excess[1-6]$') || self[k] >= -4.0 && self[k] <= 2.0)",message="excess: want -4 to 2"
+	// +kubebuilder:validation:XValidation:fieldPath=".busy",rule="!('busy' in self) || self.busy >= -8.0 && self.busy <= 2.0",message="want -8 to 2"
+	// +kubebuilder:validation:XValidation:fieldPath=".fade",rule="!('fade' in self) || self.fade >= -3.5 && self.fade <= 2.5",message="want -3.5 to 2.5"
+	// +kubebuilder:validation:XValidation:fieldPath=".bend",rule="!('bend' in self) || self.bend >= -3.0 && self.bend <= 2.0",message="want -3 to 2"
+	// +kubebuilder:validation:XValidation:fieldPath=".start",rule="!('start' in self) || self.start >= -4.0 && self.start <= 4.0",message="want -4 to 4"
+	// +kubebuilder:validation:XValidation:fieldPath=".base",rule="!('base' in self) || self.base >= 0.0 && self.base <= 8.0",message="want 0 to 8"
+	// +kubebuilder:validation:XValidation:fieldPath=".prior",rule="!('prior' in self) || self.prior >= 0.0 && self.prior <= 8.0",message="want 0 to 8"
+	// +kubebuilder:validation:XValidation:fieldPath=".small",rule="!('small' in self) || self.small >= 0.0 && self.small <= 0.4",message="want 0 to 0.4"
+	// +kubebuilder:validation:XValidation:fieldPath=".large",rule="!('large' in self) || self.large >= 0.4 && self.large <= 1.0",message="want 0.4 to 1"
+	// +kubebuilder:validation:XValidation:fieldPath=".far",rule="!('far' in self) || self.far >= 0.0 && self.far <= 10.0",message="want 0 to 10"
+	// +kubebuilder:validation:XValidation:fieldPath=".past",rule="!('past' in self) || self.past >= 0.0 && self.past <= 4.0",message="want 0 to 4"
 	Parameters map[string]float64 `json:"parameters,omitempty"`
 
 	// shadow: computed and compared, of no influence. canary: decides for a

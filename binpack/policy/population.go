@@ -1,0 +1,411 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"strconv"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+)
+
+// Population places items of one dimension by what a machine will waste in the
+// end. Machines in use with the same amount free, level r, are a population of
+// N(r); the k-th of them costs
+//
+//	m(r, k) = W(r, κ·R ÷ (1 + c + η·k + d·M)) + b·ρ^g·k^e,  m(0, k) = 0
+//
+// W(r, m) is the expected waste of a machine that is offered m more items (see
+// wasteTable) of a distribution that is estimated from what has come. R is the
+// number of items to come, M of machines in use with room for one: the fraction
+// says how many of the items to come the k-th machine will be offered. κ, c, η and
+// b are functions of r: their logarithms are linear between six knots. ρ is the
+// share of the time that is left. An item goes where it raises the sum of m over
+// all machines in use the least,
+//
+//	m(r − s, N(r−s)+1) − m(r, N(r))     a machine in use
+//	m(r − s, N(r−s)+1) + start          an empty one
+//
+// and among equals to an empty machine, then to the one with the least room. With
+// the clock R is counted from it; without, ρ is 1 and R = far + past · items seen.
+//
+// Amounts are counted in levels: in units of the greatest common divisor of all
+// sizes, or of the largest machine ÷ populationLevels when these are finer (what is
+// free is rounded down, the sizes in the estimate to the nearest). Limits and rules are kept, as by all policies, but not looked ahead to.
+// With several dimensions there are no populations: the policy is Best Fit then.
+//
+// The prototype of the idea is a greedy step on a separable potential, as the sum
+// of squares is one (Csirik et al. 2006, "On the sum-of-squares algorithm for
+// bin packing").
+type Population struct {
+	know                         binpack.Knowledge
+	kappa, rivals, crowd, excess knots
+	busy, fade, bend, start      float64
+	base, prior, small, large    float64
+	far, past                    float64
+}
+
+// populationKnots are the free shares of the largest machine at which the
+// functions of r are given.
+var populationKnots = [...]float64{.1, .2, .32, .48, .68, .92}
+
+// knots are the values of a function at populationKnots.
+type knots [len(populationKnots)]float64
+
+// at is the function at a free share, constant beyond the ends.
+func (k *knots) at(share float64) float64 {
+	i := 0
+	for i < len(k) && populationKnots[i] < share {
+		i++
+	}
+	if i == 0 || i == len(k) {
+		return k[min(i, len(k)-1)]
+	}
+	f := (share - populationKnots[i-1]) / (populationKnots[i] - populationKnots[i-1])
+	return k[i-1] + float64(f*(k[i]-k[i-1]))
+}
+
+const (
+	// populationLevels bounds the levels: a table takes time with their square.
+	populationLevels = 512
+	// populationSample is the number of requests below which a sample says nothing.
+	populationSample = 64
+	// populationTie is far below any difference of waste, which is in hundredths
+	// of a machine.
+	populationTie = 1e-9
+)
+
+// withPopulation adds the model's parameters to a list. One that a file does not
+// give is in the middle of its range.
+func withPopulation(list map[string]Parameter) map[string]Parameter {
+	maps.Copy(list, map[string]Parameter{
+		"busy":  {"population", -8, 2, "ln d: how much each machine in use with room counts among the rivals of one"},
+		"fade":  {"population", -3.5, 2.5, "ln g: how the price b of many equal machines falls with the time left"},
+		"bend":  {"population", -3, 2, "ln e: how the price b rises with their number"},
+		"start": {"population", -4, 4, "cost of an empty machine, in hundredths of the largest machine"},
+		"base":  {"population", 0, 8, "ln of the weight, in items, of the smoothed sizes in the estimate of sizes"},
+		"prior": {"population", 0, 8, "ln of the weight, in items, of the sizes expected before any has come"},
+		"small": {"population", 0, .4, "the smallest of these sizes, as a share of the largest machine"},
+		"large": {"population", .4, 1, "the largest of them"},
+		"far":   {"population", 0, 10, "without a clock: ln of the number of items to come when none has"},
+		"past":  {"population", 0, 4, "without a clock: items to come for each that has"},
+	})
+	for i, at := range populationKnots {
+		where := fmt.Sprintf(", where %g of the largest machine is free", at)
+		n := strconv.Itoa(i + 1)
+		list["kappa"+n] = Parameter{"population", -2, 4, "ln κ: how many of the items to come a machine is offered" + where}
+		list["rivals"+n] = Parameter{"population", -1.8, 4.2, "ln c: its rivals for them" + where}
+		list["crowd"+n] = Parameter{"population", -2, 4, "ln η: how much each equal machine counts among them" + where}
+		list["excess"+n] = Parameter{"population", -4, 2, "ln b: price of many equal machines, in hundredths of the largest" + where}
+	}
+	return list
+}
+
+func newPopulation(spec Spec) (*Population, error) {
+	know, _ := binpack.ParseKnowledge(spec.Knowledge)
+	if know != binpack.K0 && know != binpack.K0Clock {
+		return nil, fmt.Errorf("spec.knowledge %q: the model population needs K0 or K0+clock", spec.Knowledge)
+	}
+	if len(spec.Features) > 0 {
+		return nil, fmt.Errorf("spec.features[0] %q: the model population has no features", spec.Features[0])
+	}
+	value := func(name string) float64 {
+		if v, ok := spec.Parameters[name]; ok {
+			return v
+		}
+		box := parameters[name]
+		return (box.Low + box.High) / 2
+	}
+	p := &Population{
+		know: know,
+		busy: math.Exp(value("busy")), fade: math.Exp(value("fade")), bend: math.Exp(value("bend")), start: value("start"),
+		base: math.Exp(value("base")), prior: math.Exp(value("prior")), small: value("small"), large: value("large"),
+		far: math.Exp(value("far")), past: value("past"),
+	}
+	for name, k := range map[string]*knots{"kappa": &p.kappa, "rivals": &p.rivals, "crowd": &p.crowd, "excess": &p.excess} {
+		for i := range k {
+			k[i] = value(name + strconv.Itoa(i+1))
+		}
+	}
+	return p, nil
+}
+
+// Knowledge implements [binpack.Policy].
+func (p *Population) Knowledge() binpack.Knowledge { return p.know }
+
+// Scorer implements [binpack.Policy].
+func (p *Population) Scorer(s *binpack.State) binpack.Scorer {
+	most := int64(0)
+	for _, k := range s.Kinds() {
+		most = max(most, k.Capacity[0])
+	}
+	if len(s.Instance().Dimensions) != 1 || most == 0 {
+		return BestFit{}.Scorer(s)
+	}
+	return newPopulationScorer(p, s, most)
+}
+
+// populationScorer follows the state's journal with the numbers N(r), and keeps
+// m(r, N(r)+1) and m(r, N(r)) as long as nothing they depend on changes. R, M and ρ
+// are taken with five leading bits, so that they change seldom; what is kept is
+// a function of the state all the same.
+type populationScorer struct {
+	p    *Population
+	s    *binpack.State
+	most int64 // the largest capacity
+
+	unit   int64 // of a level; 0 = most ÷ populationLevels
+	levels int   // of the largest machine
+
+	// Since the last sample.
+	sampled int64     // requests that had come then
+	counts  []int64   // [level] items sampled
+	chance  []float64 // [level] the distribution of sizes
+	table   wasteTable
+
+	kappa, rivals, crowd, excess []float64 // [level]
+	power                        []float64 // [k] k^e
+
+	// Populations.
+	seq     uint64
+	changes []binpack.Change
+	level   []int32 // [machine], -1 = not in use
+	number  []int32 // [level] N(r)
+	roomy   int     // M
+
+	// Marginal costs.
+	to                float64 // R
+	rho, among, faded float64
+	epoch             uint32
+	margins           []margin // [level]
+}
+
+// margin holds m(r, N(r)+1) and m(r, N(r)) as of an epoch.
+type margin struct {
+	next, last     float64
+	nextAt, lastAt uint32
+}
+
+func newPopulationScorer(p *Population, s *binpack.State, most int64) *populationScorer {
+	l := &populationScorer{p: p, s: s, most: most}
+	for i := range s.Instance().Apps {
+		l.unit = gcd(l.unit, s.Instance().Apps[i].Demand[0])
+	}
+	l.unit = min(max(1, l.unit), most)
+	if most/l.unit > populationLevels {
+		l.unit = 0
+	}
+	l.levels = int(l.levelOf(most))
+	n := l.levels + 1
+	l.counts, l.chance, l.number, l.margins = make([]int64, n), make([]float64, n), make([]int32, n), make([]margin, n)
+	for r := range n {
+		share := float64(r) / float64(l.levels)
+		l.kappa, l.rivals = append(l.kappa, math.Exp(p.kappa.at(share))), append(l.rivals, math.Exp(p.rivals.at(share)))
+		l.crowd, l.excess = append(l.crowd, math.Exp(p.crowd.at(share))), append(l.excess, math.Exp(p.excess.at(share)))
+	}
+	return l
+}
+
+// ByClass is the mark of [binpack.ClassScorer].
+func (l *populationScorer) ByClass() {}
+
+// Score implements [binpack.Scorer].
+func (l *populationScorer) Score(item binpack.Item, candidates []int32, out []float64) {
+	l.sync()
+	need := l.s.Instance().Apps[item.App].Demand[0]
+	free := l.s.Free(0)
+	for i, m := range candidates {
+		rest := l.next(l.levelOf(free[m] - need))
+		if l.s.Items(m) == 0 {
+			out[i] = populationTie - (rest + l.p.start)
+			continue
+		}
+		r := l.levelOf(free[m])
+		out[i] = l.last(r) - rest - float64(populationTie*float64(r))
+	}
+}
+
+// Explain implements [binpack.Explainer]: costs in hundredths of the largest machine.
+func (l *populationScorer) Explain(item binpack.Item, m int32) []binpack.Term {
+	l.sync()
+	free := l.s.Free(0)[m]
+	after := l.next(l.levelOf(free - l.s.Instance().Apps[item.App].Demand[0]))
+	before, opened, tie := 0.0, 1.0, populationTie
+	if l.s.Items(m) > 0 {
+		r := l.levelOf(free)
+		before, opened, tie = l.last(r), 0, -float64(populationTie*float64(r))
+	}
+	return []binpack.Term{
+		{Name: "cost before", Weight: 1, Value: before, Contribution: before},
+		{Name: "cost after", Weight: -1, Value: after, Contribution: -after},
+		{Name: "start", Weight: -l.p.start, Value: opened, Contribution: -l.p.start * opened},
+		{Name: "tie", Weight: 1, Value: tie, Contribution: tie},
+	}
+}
+
+// levelOf is an amount in levels, rounded down.
+func (l *populationScorer) levelOf(amount int64) int32 {
+	switch l.unit {
+	case 1:
+		return int32(amount)
+	case 0:
+		return int32(amount * populationLevels / l.most)
+	default:
+		return int32(amount / l.unit)
+	}
+}
+
+// next is m(r, N(r)+1).
+func (l *populationScorer) next(r int32) float64 {
+	if g := &l.margins[r]; g.nextAt == l.epoch {
+		return g.next
+	}
+	return l.renewNext(r)
+}
+
+// last is m(r, N(r)).
+func (l *populationScorer) last(r int32) float64 {
+	if g := &l.margins[r]; g.lastAt == l.epoch {
+		return g.last
+	}
+	return l.renewLast(r)
+}
+
+func (l *populationScorer) renewNext(r int32) float64 {
+	g := &l.margins[r]
+	g.next, g.nextAt = l.cost(r, l.number[r]+1), l.epoch
+	return g.next
+}
+
+func (l *populationScorer) renewLast(r int32) float64 {
+	g := &l.margins[r]
+	g.last, g.lastAt = l.cost(r, l.number[r]), l.epoch
+	return g.last
+}
+
+// cost is m(r, k).
+func (l *populationScorer) cost(r, k int32) float64 {
+	if r == 0 {
+		return 0
+	}
+	if int(r) < l.table.least {
+		return l.table.waste[int(r)*wasteRow]
+	}
+	for int(k) >= len(l.power) {
+		l.power = append(l.power, math.Pow(float64(len(l.power)), l.p.bend))
+	}
+	offers := l.kappa[r] * l.to / (1 + l.rivals[r] + float64(l.crowd[r]*float64(k)) + l.among)
+	return l.table.at(int(r), offers) + float64(l.excess[r]*l.faded*l.power[k])
+}
+
+// sync brings everything up to the state.
+func (l *populationScorer) sync() {
+	var all bool
+	l.changes, l.seq, all = l.s.Changes(l.seq, l.changes[:0])
+	sample, at := l.s.Sample()
+	if at < populationSample {
+		sample, at = nil, 0
+	}
+	if all || at != l.sampled {
+		l.sampled = at
+		l.learn(sample)
+		l.recount()
+	} else {
+		for _, c := range l.changes {
+			l.follow(c.Machine)
+		}
+	}
+	l.look()
+}
+
+// look reads the clock and the number of machines in use. Where a figure that
+// costs depend on has changed, an epoch begins.
+func (l *populationScorer) look() {
+	seen := float64(l.s.SeenTotal())
+	to, rho := l.p.far+float64(l.p.past*seen), 1.0
+	if t := l.s.Known.Elapsed; l.p.know.Clock() && t >= 0 {
+		rho = leading(1 - t)
+		to = leading(seen/max(t, 1./1024)) * rho
+	} else {
+		to = leading(to)
+	}
+	among := l.p.busy * leading(float64(l.roomy))
+	if l.epoch == 0 || to != l.to || rho != l.rho || among != l.among {
+		l.to, l.rho, l.among = to, rho, among
+		l.faded = math.Pow(rho, l.p.fade)
+		l.epoch++
+	}
+}
+
+// leading rounds a number down to its five leading bits.
+func leading(x float64) float64 {
+	return math.Float64frombits(math.Float64bits(x) &^ (1<<48 - 1))
+}
+
+// learn makes the table for a sample of arrivals.
+func (l *populationScorer) learn(sample []int64) {
+	clear(l.counts)
+	for a, c := range sample {
+		if c > 0 {
+			l.counts[l.sizeOf(l.s.Instance().Apps[a].Demand[0])] += c
+		}
+	}
+	n := float64(l.levels)
+	low := max(1, int(math.Round(l.p.small*n)))
+	high := max(low, int(math.Round(l.p.large*n)))
+	sizeEstimate(l.counts, l.p.base, l.p.prior, low, high, l.chance)
+	l.table.make(l.chance)
+	clear(l.margins)
+	l.epoch = 0
+}
+
+// sizeOf is a size in levels, rounded to the nearest from 1 up.
+func (l *populationScorer) sizeOf(size int64) int {
+	if l.unit > 0 {
+		return max(1, min(l.levels, int(size/l.unit)))
+	}
+	return max(1, min(l.levels, int((size*2*populationLevels/l.most+1)/2)))
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// recount counts the populations anew.
+func (l *populationScorer) recount() {
+	clear(l.number)
+	l.level = l.level[:0]
+	l.roomy = 0
+	for m := range int32(l.s.Size()) {
+		l.follow(m)
+	}
+}
+
+// follow moves a machine to the population it is in.
+func (l *populationScorer) follow(m int32) {
+	for int(m) >= len(l.level) {
+		l.level = append(l.level, -1)
+	}
+	r := int32(-1)
+	if l.s.Items(m) > 0 {
+		r = l.levelOf(max(0, l.s.Free(0)[m]))
+	}
+	l.join(l.level[m], -1)
+	l.join(r, 1)
+	l.level[m] = r
+}
+
+// join changes the number of machines of a level.
+func (l *populationScorer) join(r, by int32) {
+	if r < 0 {
+		return
+	}
+	l.number[r] += by
+	l.margins[r].nextAt, l.margins[r].lastAt = 0, 0
+	if int(r) >= l.table.least {
+		l.roomy += int(by)
+	}
+}
