@@ -35,6 +35,11 @@ var Features = []Feature{
 		Unit:    "share of a machine", Range: "0 … 1", Normaliser: "the machine's capacity",
 	},
 	{
+		Name: "rise", Meaning: "how much the dimension that binds first loses: nothing where the item's peaks are not the machine's",
+		Formula: "util − the largest used ÷ capacity before the placement",
+		Unit:    "share of a machine", Range: "0 … 1", Normaliser: "the machine's capacity",
+	},
+	{
 		Name: "full", Meaning: "the item fills the machine exactly",
 		Formula: "1 if nothing is free in some dimension after, else 0",
 		Unit:    "yes or no", Range: "0, 1",
@@ -84,6 +89,7 @@ var Features = []Feature{
 const (
 	fUtil = iota
 	fMean
+	fRise
 	fFull
 	fFrag
 	fEmpty

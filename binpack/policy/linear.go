@@ -129,7 +129,8 @@ type linearScorer struct {
 	dirty    []int32
 	isDirty  []bool
 
-	allowed []int32 // [machine] apps that limits, rules and types allow
+	allowed []int32   // [machine] apps that limits, rules and types allow
+	highest []float64 // [machine] the largest used ÷ capacity, for rise
 
 	seq           uint64
 	requests      int64
@@ -147,7 +148,7 @@ type linearScorer struct {
 // the machines that changed since it was last asked for.
 type column struct {
 	seq  uint64
-	base []float64 // Σ weight·feature over util, mean, full, frag, empty
+	base []float64 // Σ weight·feature over util, mean, rise, full, frag, empty
 	util []float64
 	lost []uint64 // shapes that fit now and not after; emptyBit
 	bounds
@@ -457,6 +458,9 @@ func (l *linearScorer) compute(col *column, at, prof, m int32) {
 		}
 	}
 	base += float64(l.weights[fUtil]*top) + float64(l.weights[fMean]*(sum/max(1, float64(dims))))
+	if w := l.weights[fRise]; w != 0 {
+		base += float64(w * (top - l.highest[m]))
+	}
 	switch {
 	case least == 0:
 		base += l.weights[fFull]

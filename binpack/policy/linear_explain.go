@@ -63,6 +63,7 @@ func (l *linearScorer) values(a, m int32) [featureCount]float64 {
 		dims++
 	}
 	v[fMean] = sum / max(1, float64(dims))
+	v[fRise] = v[fUtil] - l.highestUsed(m)
 	v[fFull] = yes(least == 0)
 	v[fFrag] = yes(least > 0 && least < smallShare)
 	v[fEmpty] = yes(s.Items(m) == 0)

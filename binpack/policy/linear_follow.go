@@ -70,10 +70,12 @@ func (l *linearScorer) grow() {
 		copy(room, l.room)
 		l.room = room
 		l.allowed = append(make([]int32, 0, l.stride), l.allowed...)
+		l.highest = append(make([]float64, 0, l.stride), l.highest...)
 		l.stamp = append(make([]uint32, 0, l.stride), l.stamp...)
 	}
 	for len(l.allowed) < n {
 		l.allowed = append(l.allowed, 0)
+		l.highest = append(l.highest, 0)
 		l.stamp = append(l.stamp, 0)
 	}
 }
@@ -121,6 +123,9 @@ func (l *linearScorer) touchMachine(m int32) {
 		}
 		l.allowed[m] = int32(n)
 	}
+	if l.weights[fRise] != 0 {
+		l.highest[m] = l.highestUsed(m)
+	}
 	if !l.slots {
 		return
 	}
@@ -155,4 +160,15 @@ func (l *linearScorer) touchMachine(m int32) {
 		}
 		row[w] = now
 	}
+}
+
+// highestUsed is the largest used ÷ capacity of a machine.
+func (l *linearScorer) highestUsed(m int32) float64 {
+	used := 0.0
+	for d, inv := range l.inverse[l.s.KindOf(m)] {
+		if inv != 0 {
+			used = max(used, 1-float64(float64(l.s.Free(d)[m])*inv))
+		}
+	}
+	return used
 }

@@ -78,7 +78,7 @@ func (t *linearTwin) Score(item binpack.Item, candidates []int32, out []float64)
 	}
 	for i, m := range candidates {
 		capacity := s.Capacity(m)
-		top, sum, least, base := 0.0, 0.0, math.Inf(1), 0.0
+		top, before, sum, least, base := 0.0, 0.0, 0.0, math.Inf(1), 0.0
 		dims := 0
 		for k, n := range need {
 			if capacity[k] == 0 {
@@ -86,11 +86,15 @@ func (t *linearTwin) Score(item binpack.Item, candidates []int32, out []float64)
 			}
 			free := float64(s.Free(k)[m]-n) * (1 / float64(capacity[k]))
 			top, least = max(top, 1-free), min(least, free)
+			before = max(before, 1-float64(float64(s.Free(k)[m])*(1/float64(capacity[k]))))
 			sum += 1 - free
 			dims++
 			base += float64(t.p.dimWeights[inst.Dimensions[k].Name] * (1 - free))
 		}
 		base += float64(w[fUtil]*top) + float64(w[fMean]*(sum/max(1, float64(dims))))
+		if w[fRise] != 0 {
+			base += float64(w[fRise] * (top - before))
+		}
 		if least == 0 {
 			base += w[fFull]
 		} else if least < smallShare {
@@ -173,7 +177,7 @@ func everyFeature(t testing.TB, know binpack.Knowledge, arrivals bool) *Linear {
 	spec := Spec{
 		FeatureVersion: 1, Model: "linear", Knowledge: know.String(),
 		Features:   append(FeatureNames(), "util:cpu"),
-		Weights:    []float64{-.31, .17, -.2, .3, -.05, .11, -.8, .5, .13, .07, -.9, .021},
+		Weights:    []float64{-.31, .17, -.37, -.2, .3, -.05, .11, -.8, .5, .13, .07, -.9, .021},
 		Parameters: map[string]float64{"eta": 1.7, "z": -.1, "q": 1.2},
 	}
 	if arrivals {

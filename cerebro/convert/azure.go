@@ -28,9 +28,12 @@ import (
 // of its bin, and who outlived the end stays. A request is a run of equal
 // flavours in a batch; its items are alike, so those that live longest come
 // first and the highest-numbered leave first.
+//
+// Of rows from a second until another, the latter is the end of observation.
 var azure = Format{
 	Name:    "azure",
 	Help:    "flav_map, v1.dev, v1.dev.c2100000, interval_map: virtual machines that come in batches and go",
+	Options: []string{"from", "until"},
 	convert: convertAzure,
 }
 
@@ -48,6 +51,8 @@ type azureSet struct {
 	shortest map[int64]float64 // lifetime of each bin
 	trace    *trace.Trace
 	leaving  []trace.Event
+
+	from, until int64 // of rows; until is also the end of observation
 
 	batches, items, censored int
 }
@@ -73,8 +78,14 @@ func convertAzure(in inputs, opt Options, emit Emit) error {
 		}
 	}
 	slices.Sort(parts)
+	if opt.From < 0 || opt.Until < 0 || opt.Until > 0 && opt.Until <= opt.From {
+		return fmt.Errorf("from %d until %d: no second lies between", opt.From, opt.Until)
+	}
 	for _, part := range parts {
-		s := azureSet{flavours: map[string]int32{}, shortest: map[int64]float64{}}
+		s := azureSet{
+			flavours: map[string]int32{}, shortest: map[int64]float64{},
+			from: opt.From, until: cmp.Or(opt.Until, math.MaxInt64),
+		}
 		if err := s.read(in, part); err != nil {
 			return err
 		}
@@ -97,6 +108,9 @@ func (s *azureSet) read(in inputs, part string) error {
 			"method": "app is the flavour, a request a run of one flavour in a batch; " +
 				"a lifetime is the lower edge of its bin, who outlived the end stays; hosts of 64 cpu and 448 GB",
 		},
+	}
+	if s.from > 0 || s.until < math.MaxInt64 {
+		s.trace.Source["parameters"] = map[string]any{"from": s.from, "until": s.until}
 	}
 	var lifetimes []string
 	for _, step := range []struct {
@@ -227,7 +241,7 @@ func (s *azureSet) row(text, lives string) error {
 	if other != second {
 		return fmt.Errorf("second %q: the lifetimes are of second %q", second, other)
 	}
-	if what == "" && lives == "" {
+	if what == "" && lives == "" || at < s.from || at >= s.until {
 		return nil
 	}
 	letters, lifetimes := strings.Split(what, ","), strings.Split(lives, ",")
@@ -282,6 +296,10 @@ func (s *azureSet) machine(at float64, life string) error {
 	shortest, ok := s.shortest[bin]
 	if !ok {
 		return errors.New("unknown bin")
+	}
+	if at+shortest >= float64(s.until) {
+		s.censored++
+		return nil
 	}
 	s.leaving = append(s.leaving, trace.Event{Time: at + shortest, Kind: trace.Delete, Request: int32(last), Count: 1})
 	return nil

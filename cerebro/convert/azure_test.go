@@ -59,6 +59,30 @@ func TestAzure(t *testing.T) {
 	}, tr.Events)
 }
 
+// Rows from a second until another; who outlives the latter stays.
+func TestAzureRows(t *testing.T) {
+	files := tinyAzure()
+	delete(files, "v1.dev.c2100000.md.txt")
+	dir := write(t, files)
+	tr := convert(t, "azure", Options{Until: 600}, dir)[0]
+	assert.Equal(t, []trace.Event{
+		{Time: 300, Kind: trace.Create, Request: 0, Count: 2},
+		{Time: 300, Kind: trace.Create, Request: 1, Count: 1},
+		{Time: 300, Kind: trace.Delete, Request: 1, Count: 1},
+		{Time: 300, Kind: trace.Create, Request: 2, Count: 1},
+	}, tr.Events)
+	assert.Contains(t, tr.Description, "4 virtual machines in 2 batches, 3 of them stay")
+	tr = convert(t, "azure", Options{From: 600}, dir)[0]
+	assert.Equal(t, []trace.Event{
+		{Time: 600, Kind: trace.Create, Request: 0, Count: 1},
+		{Time: 1200, Kind: trace.Delete, Request: 0, Count: 1},
+	}, tr.Events)
+	for _, opt := range []Options{{From: 600, Until: 600}, {From: -1}, {Until: -1}} {
+		err := Convert("azure", []string{dir}, opt, func(*trace.Trace, int) error { return nil })
+		require.ErrorContains(t, err, "no second lies between")
+	}
+}
+
 func TestAzureErrors(t *testing.T) {
 	rows, lives := "v1.dev.txt.gz", "v1.dev.c2100000.txt"
 	for _, tt := range []struct{ file, text, want string }{

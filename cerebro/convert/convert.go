@@ -27,7 +27,11 @@ type Options struct {
 	LargeFirst bool    // tianchi: large machines come first
 	Empty      bool    // tianchi: ignore the initial deployment, every instance arrives
 	List       string  // openb: the list of pods, by the end of its file's name
-	Seed       int64   // openb: of the order of pods and machines
+	Apps       float64 // tianchi: share of the apps whose instances are kept, drawn by Seed; 0 = all
+	Instances  float64 // tianchi: share of these instances, drawn by Seed; 0 = all
+	From       int64   // azure: second of the first row
+	Until      int64   // azure: second that no row reaches, the end of observation; 0 = that of the file
+	Seed       int64   // openb: of the order of pods and machines; tianchi: of apps and instances
 	Load       float64 // openb: GPU demand that arrives ÷ GPUs there are
 	// Warn, when set, is told of each part of the data that is left out.
 	Warn func(text string)

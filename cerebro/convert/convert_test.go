@@ -124,9 +124,9 @@ func ExampleFormats() {
 		fmt.Println(f.Name, f.Options)
 	}
 	// Output:
-	// tianchi [large-first empty]
+	// tianchi [large-first empty apps instances seed]
 	// openb [list seed load]
-	// azure []
+	// azure [from until]
 	// vbp []
 	// bppc []
 	// funsearch []

@@ -1,9 +1,12 @@
 package convert
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,10 +28,13 @@ import (
 // cpu is in cores, memory and disk in G. A rule (A, B, k) allows at most k
 // instances of B beside one of A; for A = B it counts the others, so it is a
 // limit of k+1.
+//
+// To train on a part, apps are drawn whose instances are kept, and instances of
+// those; all apps, machines and rules stay.
 var tianchi = Format{
 	Name:    "tianchi",
 	Help:    "app_resources, machine_resources, instance_deploy, app_interference of 2018",
-	Options: []string{"large-first", "empty"},
+	Options: []string{"large-first", "empty", "apps", "instances", "seed"},
 	convert: convertTianchi,
 }
 
@@ -48,6 +54,7 @@ type tianchiSet struct {
 	class    map[string]int     // of a machine
 
 	deployed []tianchiInstance // in file order
+	sampled  map[string]any    // how, nil = all
 }
 
 type tianchiInstance struct {
@@ -86,6 +93,9 @@ func convertTianchi(in inputs, opt Options, emit Emit) error {
 		}
 	}
 	if err := s.setDimensions(); err != nil {
+		return err
+	}
+	if err := s.sample(opt); err != nil {
 		return err
 	}
 	if opt.LargeFirst {
@@ -206,6 +216,32 @@ func (s *tianchiSet) instance() func(fields []string) error {
 	}
 }
 
+// sample keeps the instances of some apps, and some of those.
+func (s *tianchiSet) sample(opt Options) error {
+	for _, o := range []struct {
+		name  string
+		share float64
+	}{{"apps", opt.Apps}, {"instances", opt.Instances}} {
+		if !(o.share >= 0 && o.share <= 1) {
+			return fmt.Errorf("%s %v: want a share from 0 to 1", o.name, o.share)
+		}
+	}
+	if opt.Apps == 0 && opt.Instances == 0 {
+		return nil
+	}
+	apps, instances := cmp.Or(opt.Apps, 1), cmp.Or(opt.Instances, 1)
+	rng := rand.New(rand.NewPCG(uint64(opt.Seed), 0))
+	kept := make([]bool, len(s.inst.Apps))
+	for a := range kept {
+		kept[a] = rng.Float64() < apps
+	}
+	s.deployed = slices.DeleteFunc(s.deployed, func(i tianchiInstance) bool {
+		return !kept[i.app] || rng.Float64() >= instances
+	})
+	s.sampled = map[string]any{"apps": apps, "instances": instances, "seed": opt.Seed}
+	return nil
+}
+
 // largeFirst orders the classes by capacity, cpu before the others.
 func (s *tianchiSet) largeFirst() {
 	order := make([]int, len(s.members))
@@ -264,6 +300,8 @@ func (s *tianchiSet) trace(opt Options) *trace.Trace {
 	for i, members := range s.members {
 		s.inst.Machines[i].Count = len(members)
 	}
+	parameters := map[string]any{"empty": opt.Empty, "large-first": opt.LargeFirst}
+	maps.Copy(parameters, s.sampled)
 	t := &trace.Trace{
 		Name:        "tianchi",
 		Instance:    s.inst,
@@ -271,7 +309,7 @@ func (s *tianchiSet) trace(opt Options) *trace.Trace {
 		Source: map[string]any{
 			"origin":     "tianchi",
 			"files":      s.files,
-			"parameters": map[string]any{"empty": opt.Empty, "large-first": opt.LargeFirst},
+			"parameters": parameters,
 			"method":     "time is the index of an arriving instance, request its name, app its app",
 		},
 	}

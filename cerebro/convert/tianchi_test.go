@@ -2,7 +2,10 @@ package convert
 
 import (
 	"maps"
+	"math"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -104,6 +107,28 @@ func TestTianchiErrors(t *testing.T) {
 	dir := write(t, files)
 	require.EqualError(t, convertError("tianchi", dir), "convert tianchi: several files are named like instance_deploy, give one: "+
 		filepath.Join(dir, "instance_deploy.a.csv")+", "+filepath.Join(dir, "instance_deploy.c.csv"))
+}
+
+// A part of the instances, by seed; apps, machines and rules stay.
+func TestTianchiSample(t *testing.T) {
+	paths := []string{data(t, "tianchi2018-common"), data(t, "tianchi2018-prelim-b")}
+	whole := convert(t, "tianchi", Options{Empty: true}, paths...)[0]
+	opt := Options{Empty: true, Apps: .5, Instances: .25, Seed: 1}
+	part := convert(t, "tianchi", opt, paths...)[0]
+	require.True(t, reflect.DeepEqual(whole.Instance, part.Instance)) // a diff would take minutes
+	assert.InDelta(t, .125*float64(len(whole.Requests)), len(part.Requests), .01*float64(len(whole.Requests)))
+	apps := map[int32]bool{}
+	for _, q := range part.Requests {
+		apps[q.App] = true
+	}
+	assert.Less(t, len(apps), len(whole.Instance.Apps)*6/10)
+	require.True(t, slices.Equal(part.Requests, convert(t, "tianchi", opt, paths...)[0].Requests))
+	opt.Seed = 2
+	require.False(t, slices.Equal(part.Requests, convert(t, "tianchi", opt, paths...)[0].Requests))
+	for _, opt := range []Options{{Apps: -.5}, {Instances: 1.5}, {Apps: math.NaN()}} {
+		err := Convert("tianchi", paths, opt, func(*trace.Trace, int) error { return nil })
+		require.ErrorContains(t, err, "want a share from 0 to 1")
+	}
 }
 
 func TestTianchiPublic(t *testing.T) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -54,8 +55,12 @@ writes a trace. A set of several instances becomes one trace folder each.
 	quietFlag(flags, &quiet)
 	flags.BoolVar(&options.LargeFirst, "large-first", false, "tianchi: large machines come first")
 	flags.BoolVar(&options.Empty, "empty", false, "tianchi: ignore the initial deployment, every instance arrives")
+	flags.Float64Var(&options.Apps, "apps", 0, "tianchi: share of the apps whose instances are kept, by --seed (default all)")
+	flags.Float64Var(&options.Instances, "instances", 0, "tianchi: share of these instances, by --seed (default all)")
+	flags.Int64Var(&options.From, "from", 0, "azure: only rows from this second on")
+	flags.Int64Var(&options.Until, "until", 0, "azure: only rows before this second; who lives longer stays (default the end of the file)")
 	flags.StringVar(&options.List, "list", options.List, "openb: the list of pods, openb_pod_list_LIST")
-	flags.Int64Var(&options.Seed, "seed", options.Seed, "openb: of the order of pods and machines")
+	flags.Int64Var(&options.Seed, "seed", options.Seed, "openb: of the order of pods and machines; tianchi: of --apps and --instances")
 	flags.Float64Var(&options.Load, "load", options.Load, "openb: GPUs asked for by all pods ÷ GPUs there are")
 	return cmd
 }
@@ -102,20 +107,15 @@ func (a *app) convertTo(ctx context.Context, format string, paths []string, opti
 
 // onlyOptionsOf refuses a flag that the format does not read.
 func onlyOptionsOf(cmd *cobra.Command, format string) error {
+	readers := map[string][]string{} // formats by option
 	for _, f := range convert.Formats() {
 		for _, option := range f.Options {
-			if f.Name != format && cmd.Flags().Changed(option) && !slices.Contains(optionsOf(format), option) {
-				return usagef("--%s is an option of convert %s, not of %s", option, f.Name, format)
-			}
+			readers[option] = append(readers[option], f.Name)
 		}
 	}
-	return nil
-}
-
-func optionsOf(format string) []string {
-	for _, f := range convert.Formats() {
-		if f.Name == format {
-			return f.Options
+	for _, option := range slices.Sorted(maps.Keys(readers)) {
+		if cmd.Flags().Changed(option) && !slices.Contains(readers[option], format) {
+			return usagef("--%s is an option of convert %s, not of %s", option, strings.Join(readers[option], " and "), format)
 		}
 	}
 	return nil
