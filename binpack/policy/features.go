@@ -153,13 +153,20 @@ type Parameter struct {
 }
 
 var parameters = withPopulation(map[string]Parameter{
-	"eta":     {"linear", .1, 7.9, "exponent of the pressure p_b in slot"},
-	"alpha":   {"linear", 0, 2, "demand still to come of an app = alpha · its items alive + ½; without it the forecast counts down"},
-	"z":       {"linear", -1, 1, "fleet factor 1 + .2·z: how many machines are candidates from the start, as a multiple of the expected volume"},
-	"q":       {"linear", 0, 2.5, "how many standard errors the volume estimate is lowered by when machines are opened"},
-	"steps":   {"plan", 0, 100_000, "steps of ruin and recreate before the planned fleet grows; 0 = the planner's default"},
-	"slack":   {"plan", 0, .5, "share of machines planned beyond the volume bound"},
-	"reserve": {"plan", 0, 100, "price of a reserved machine that a placement makes useless, in machines filled"},
+	"eta":       {"linear", .1, 7.9, "exponent of the pressure p_b in slot"},
+	"alpha":     {"linear", 0, 2, "demand still to come of an app = alpha · its items alive + ½; without it the forecast counts down"},
+	"z":         {"linear", -1, 1, "fleet factor 1 + .2·z: how many machines are candidates from the start, as a multiple of the expected volume"},
+	"q":         {"linear", 0, 2.5, "how many standard errors the volume estimate is lowered by when machines are opened"},
+	"futures":   {"rollout", 1, 64, "futures that propose places for a request; 16 unless given"},
+	"scenarios": {"rollout", 1, 64, "futures over which the proposals are compared; 8 unless given"},
+	"effort":    {"rollout", 0, 100, "steps of ruin and recreate that a compared future is packed with, a third of those of one that proposes; 8 unless given"},
+	"sigma":     {"rollout", 0, 2, "error of the forecast: standard deviation of the logarithm of an app's count around it; .2 unless given"},
+	"trust":     {"rollout", 0, 1, "how exact the forecast is in all: 0 as its apps say, 1 the volume is known; 0 unless given"},
+	"margin":    {"rollout", 0, 1, "share by which what is to come is raised where proposals are compared, as it will not be placed in hindsight; 0 unless given"},
+	"seed":      {"rollout", 0, 1_000_000, "of the draws; 0 unless given"},
+	"steps":     {"plan", 0, 100_000, "steps of ruin and recreate before the planned fleet grows; 0 = the planner's default"},
+	"slack":     {"plan", 0, .5, "share of machines planned beyond the volume bound"},
+	"reserve":   {"plan", 0, 100, "price of a reserved machine that a placement makes useless, in machines filled"},
 })
 
 // Parameters gives the box of a parameter.
@@ -172,7 +179,7 @@ func Parameters(name string) (Parameter, bool) {
 func ParameterNames(model string) []string {
 	var names []string
 	for name, p := range parameters {
-		if model == "" || p.Model == model {
+		if model == "" || p.Model == model || model == "rollout" && p.Model == "linear" {
 			names = append(names, name)
 		}
 	}

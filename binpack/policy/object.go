@@ -70,6 +70,7 @@ var models = []struct {
 }{
 	{"linear", func(s Spec) (binpack.Policy, error) { return newLinear(s) }},
 	{"plan", func(s Spec) (binpack.Policy, error) { return newPlan(s) }},
+	{"rollout", func(s Spec) (binpack.Policy, error) { return newRollout(s) }},
 	{"devices", func(s Spec) (binpack.Policy, error) { return newDevices(s) }},
 	{"population", func(s Spec) (binpack.Policy, error) { return newPopulation(s) }},
 }
@@ -133,7 +134,7 @@ func (o *Object) Validate() error {
 	sort.Strings(names)
 	for _, name := range names {
 		p, ok := parameters[name]
-		if !ok || p.Model != s.Model {
+		if !ok || !slices.Contains(ParameterNames(s.Model), name) {
 			return fmt.Errorf("spec.parameters.%s: the model %s has %s", name, s.Model, strings.Join(ParameterNames(s.Model), ", "))
 		}
 		if v := s.Parameters[name]; !(v >= p.Low && v <= p.High) {

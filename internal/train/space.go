@@ -27,6 +27,8 @@ func DefaultFeatures(model string, k binpack.Knowledge, fixed bool) []string {
 	switch {
 	case model == "plan":
 		return []string{"reserve", "slack"}
+	case model == "rollout":
+		return []string{"sigma", "margin"}
 	case model == "devices":
 		return policy.FeaturesOf(model)
 	case model == "population":
