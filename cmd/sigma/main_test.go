@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -133,4 +134,54 @@ func TestPlanInterrupted(t *testing.T) {
 	for _, p := range placements {
 		require.Equal(t, trace.Place, p.Kind)
 	}
+}
+
+// With a solver that is installed or not: here one that says what a file holds.
+func TestPlanProve(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("needs a shell")
+	}
+	dir := t.TempDir()
+	file := func(name, text string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(text), mode))
+		return path
+	}
+	file("t/trace.yaml", "name: t\ndimensions: [cpu]\ndevices: []\nfleet: open\n", 0o644)
+	file("t/machines.csv", "machine,type,count,cost,cpu\nm,,,1,100\n", 0o644)
+	file("t/apps.csv", "app,group,types,cpu,max_per_machine,spread_min,expected,lifetime\na,,,35,,,,\nb,,,34,,,,\n", 0o644)
+	file("t/events.csv", "time,kind,request,app,count\n0,create,x,a,4\n0,create,y,b,3\n", 0o644)
+	sigma := func(args ...string) (code int, stdout, stderr string) {
+		var out, errs bytes.Buffer
+		code = run(t.Context(), append([]string{"plan", "--trace", filepath.Join(dir, "t"), "--effort", "0"}, args...), &out, &errs)
+		return code, out.String(), errs.String()
+	}
+	t.Setenv("PATH", filepath.Join(dir, "bin")+":/bin:/usr/bin")
+	for name, c := range map[string]struct {
+		solver string
+		code   int
+		want   string
+	}{
+		"optimal": {"printf 'Optimal - objective value 4\\n' >$6", exitOK, " 4 +4 +[34] +4 +cbc +0 +proven optimal"},
+		"stopped": {"printf 'Stopped on time - objective value 3.1\\n' >$6", exitOK, " 4 +4 +3 +3 +volume +0 +not proven"},
+		// All on one machine costs less and is no packing.
+		"wrong":  {"printf 'Optimal - objective value 1\\n 0 x0_0 4 0\\n 1 x1_0 3 0\\n' >$6", exitOK, "not proven"},
+		"broken": {"echo no licence; exit 3", exitFailed, "no licence"},
+		"silent": {"exit 0", exitFailed, "no solution was written"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file("bin/cbc", "#!/bin/sh\ntest -s \"$1\" || exit 9\n"+c.solver+"\n", 0o755)
+			code, stdout, stderr := sigma("--prove", "cbc")
+			require.Equal(t, c.code, code, stderr)
+			require.Regexp(t, c.want, stdout+stderr)
+		})
+	}
+	t.Setenv("PATH", filepath.Join(dir, "t"))
+	code, _, stderr := sigma("--prove", "cbc")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, stderr, "there is no program cbc on the PATH")
+	code, _, stderr = sigma("--prove", "scip")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, stderr, `unknown prove "scip"`)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -44,6 +45,9 @@ type planFlags struct {
 	timing     bool
 	quiet      bool
 	effort     float64
+	mps, prove string
+	// proveSeconds limits the solver.
+	proveSeconds float64
 	bound.PlanOptions
 }
 
@@ -86,15 +90,18 @@ An interrupt keeps the best plan so far.`,
 			if _, err := strconv.ParseFloat(f.at, 64); err != nil && f.at != "" && f.at != atPeak {
 				return usagef("--at %s: want seconds or %s", f.at, atPeak)
 			}
-			if err := writable("placements", f.placements); err != nil {
+			if !(f.proveSeconds > 0) {
+				return usagef("--prove-seconds %g: want more than 0", f.proveSeconds)
+			}
+			if err := cmp.Or(findSolver(f.prove), writable("placements", f.placements), writable("mps", f.mps)); err != nil {
 				return err
 			}
 			traces, err := loadTraces(f.paths)
 			if err != nil {
 				return err
 			}
-			if f.placements != "" && len(traces) > 1 {
-				return usagef("--placements is of one trace, not of %d", len(traces))
+			if f.placements+f.mps != "" && len(traces) > 1 {
+				return usagef("--placements and --mps are of one trace, not of %d", len(traces))
 			}
 			work, err := workOf(f.effort)
 			if err != nil {
@@ -112,6 +119,9 @@ An interrupt keeps the best plan so far.`,
 	flags.Uint64Var(&f.Seed, "seed", 1, "of the search")
 	flags.IntVar(&f.Steps, "steps", bound.DefaultPlanSteps, "steps of each search in a fleet of one size")
 	flags.IntVar(&f.Starts, "starts", compare.DefaultStarts, "searches, of which the best is taken; none after one that met the bound")
+	flags.StringVar(&f.prove, "prove", "", "have an integer programming solver look at a plan that is not proven: cbc, which must be installed")
+	flags.Float64Var(&f.proveSeconds, "prove-seconds", 60, "that the solver may take for each trace")
+	flags.StringVar(&f.mps, "mps", "", "MPS file to write the integer program to, of one trace")
 	effortFlag(cmd, &f.effort, 1)
 	flags.IntVar(&f.Workers, "workers", runtime.GOMAXPROCS(0), "searches at the same time")
 	flags.BoolVar(&f.timing, "timing", false, "measure CPU seconds")
@@ -170,6 +180,9 @@ func (a *app) planOne(ctx context.Context, t *trace.Trace, f planFlags) (planOf,
 	began := processSeconds()
 	p, err := compare.NewPlan(ctx, t, f.PlanOptions)
 	if err != nil {
+		return planOf{}, err
+	}
+	if err := a.prove(ctx, p, f); err != nil {
 		return planOf{}, err
 	}
 	out := planOf{head, p.Bound, planned{

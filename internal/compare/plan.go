@@ -29,6 +29,10 @@ type Plan struct {
 	// that of the events, but for the second items of a group on a machine where
 	// the group has to be spread first.
 	Placements []trace.Placement
+
+	t        *trace.Trace
+	items    []int64
+	standing []bound.PlannedMachine
 }
 
 // DefaultStarts of a plan that has time.
@@ -50,17 +54,49 @@ func NewPlan(ctx context.Context, t *trace.Trace, opt bound.PlanOptions) (*Plan,
 	}
 	opt.Standing, opt.Loosened = standing(t), loosened(t)
 	packing := bound.Plan(ctx, t.Instance, items, opt)
-	p := &Plan{Cost: packing.Cost, Proven: packing.Proven, Bound: report.Bound{
+	p := &Plan{Proven: packing.Proven, Bound: report.Bound{
 		Machines: packing.Bound.Machines, Cost: packing.Bound.Cost, Method: packing.Bound.Method,
-	}}
+	}, t: t, items: items, standing: opt.Standing}
+	if err := p.take(&packing); err != nil {
+		return nil, err
+	}
 	if p.Proven {
 		p.Bound.Optimal = &p.Cost
 	}
-	if err := p.place(t, &packing, opt.Standing); err != nil {
-		return nil, err
-	}
-	p.allocate(t, &packing, opt.Standing)
 	return p, nil
+}
+
+// take makes a packing the plan's.
+func (p *Plan) take(packing *bound.Packing) error {
+	p.Cost = packing.Cost
+	if err := p.place(p.t, packing, p.standing); err != nil {
+		return err
+	}
+	p.allocate(p.t, packing, p.standing)
+	return nil
+}
+
+// Model is the plan's task as an integer program.
+func (p *Plan) Model() *bound.Model { return bound.NewModel(p.t.Instance, p.items, p.standing, p.Cost) }
+
+// Prove takes in what a solver says of the plan's model: that nothing is cheaper,
+// or what is. A solution that the checker rejects, because it breaks what the
+// model leaves out, proves nothing.
+func (p *Plan) Prove(s bound.Solved, solver string) {
+	const tolerance = 1e-6 // of the cost: solvers compute in floating point
+	if !s.Optimal {
+		return
+	}
+	if s.Cost < p.Cost*(1-tolerance) {
+		better := &Plan{Bound: p.Bound, t: p.t, items: p.items, standing: p.standing}
+		if err := better.take(&s.Packing); err != nil || better.Unplaced > 0 || better.Cost >= p.Cost {
+			return
+		}
+		*p = *better
+	}
+	if p.Proven = s.Cost >= p.Cost*(1-tolerance); p.Proven {
+		p.Bound.Cost, p.Bound.Method, p.Bound.Optimal = p.Cost, solver, &p.Cost
+	}
 }
 
 // hindsight plans a trace: where the plan is proven, its cost is the optimum.
