@@ -1,6 +1,7 @@
 package swarm
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -70,6 +71,66 @@ func (a *Archive) Points() []Point {
 		})
 	}
 	return points
+}
+
+// Hypervolume is the volume of what the archive's points dominate up to
+// reference: larger is better (Zitzler and Thiele 1999). A point that is not
+// better than reference in every objective adds nothing.
+func (a *Archive) Hypervolume(reference []float64) float64 {
+	var front [][]float64
+	for _, p := range a.Points() {
+		if allLess(p.Objectives, reference) {
+			front = append(front, p.Objectives)
+		}
+	}
+	return hypervolume(front, reference)
+}
+
+// hypervolume cuts along the last objective: between two neighbouring values of
+// it the volume is that of the points up to there in the other objectives.
+func hypervolume(front [][]float64, reference []float64) float64 {
+	k := len(reference) - 1
+	if len(front) == 0 {
+		return 0
+	}
+	if k == 0 {
+		return reference[0] - slices.MinFunc(front, slices.Compare)[0]
+	}
+	front = slices.Clone(front)
+	slices.SortFunc(front, func(p, q []float64) int { return cmp.Compare(p[k], q[k]) })
+	sum := 0.0
+	var below [][]float64 // without the last objective
+	for i, p := range front {
+		below = addPoint(below, p[:k])
+		upper := reference[k]
+		if i+1 < len(front) {
+			upper = front[i+1][k]
+		}
+		if upper > p[k] {
+			sum += (upper - p[k]) * hypervolume(below, reference[:k])
+		}
+	}
+	return sum
+}
+
+// addPoint keeps the points that no other one dominates.
+func addPoint(points [][]float64, p []float64) [][]float64 {
+	for _, q := range points {
+		if noWorse(q, p) {
+			return points
+		}
+	}
+	points = slices.DeleteFunc(points, func(q []float64) bool { return noWorse(p, q) })
+	return append(points, p)
+}
+
+func allLess(a, b []float64) bool {
+	for i := range a {
+		if a[i] >= b[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // update adds the results of a generation; without an archive it does nothing.

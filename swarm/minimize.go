@@ -140,6 +140,13 @@ func Minimize(ctx context.Context, opt Optimizer, evaluate Evaluate, o Options) 
 		for i := range results {
 			values[i] = results[i].value
 		}
+		if multi, ok := opt.(MultiOptimizer); ok {
+			objectives := make([][]float64, len(results))
+			for i := range results {
+				objectives[i] = results[i].objectives
+			}
+			multi.TellObjectives(objectives)
+		}
 		opt.Tell(values)
 
 		r.Evaluations += len(values)

@@ -78,6 +78,9 @@ type PSO struct {
 	bests      [][]float64 // personal bests
 	values     []float64   // of the personal bests; +Inf before there is one
 
+	// guides says what draws particle i in its next step.
+	guides func(i int) (own, shared []float64)
+
 	started  bool
 	stale    bool
 	renewals []int // particles whose personal best the last Ask began with
@@ -101,6 +104,9 @@ func NewPSO(s Search, settings PSOSettings) (*PSO, error) {
 		velocities: matrix(s.Size, s.Box.Dim()),
 		bests:      matrix(s.Size, s.Box.Dim()),
 		values:     make([]float64, s.Size),
+	}
+	p.guides = func(i int) (own, shared []float64) {
+		return p.attractor(i, i), p.attractor(p.leader(i), i)
 	}
 	for i, rng := range p.rngs {
 		s.first(rng, p.positions[i])
@@ -159,7 +165,7 @@ func (p *PSO) Ask() [][]float64 {
 func (p *PSO) move() {
 	for i, x := range p.positions {
 		v, rng := p.velocities[i], p.rngs[i]
-		own, shared := p.attractor(i, i), p.attractor(p.leader(i), i)
+		own, shared := p.guides(i)
 		for d := range x {
 			pull1 := float64(p.settings.Cognitive * rng.Float64())
 			pull2 := float64(p.settings.Social * rng.Float64())

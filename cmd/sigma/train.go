@@ -31,6 +31,9 @@ type trainFlags struct {
 	start                  string
 	out, checkpoint, curve string
 	repack, quiet          bool
+	points                 int
+	validate               []string
+	heldOut                []*trace.Trace // of validate
 	nats                   natsFlags
 }
 
@@ -49,6 +52,10 @@ same bytes for any number of workers. An interrupt keeps the best so far; with
 --checkpoint the same command goes on from where it was. Generated traces with a
 seed from ` + strconv.Itoa(train.FirstTestSeed) + ` up are for tests and refused.
 
+With --objectives it searches for policies of which none is better than another
+in all of them, and writes some of these, a table (front.csv, with the weights of
+all) and a picture (front.svg) into the folder --out.
+
 With --nats or --listen any number of "sigma worker" processes evaluate as well:
 the same bytes, sooner. --workers 0 then leaves all of it to them.
 
@@ -57,6 +64,7 @@ what comes after. With --repack, which a snapshot needs, it arrives as well.`,
 		Example: `  sigma train --trace traces/train --orders 4 --evaluations 2000 --out policy.yaml
   sigma train --trace snapshot --repack --orders 8 --out policy.yaml
   sigma train --trace traces/train --knowledge K0 --optimizer cmaes --checkpoint run --out cmaes.yaml
+  sigma train --trace traces/train --objectives machines,balance,spread --out front
   sigma train --trace traces/train --listen :4222 --nats-token-file token --out policy.yaml`,
 		Args: noArgs,
 		RunE: a.do(func(cmd *cobra.Command, _ []string) error {
@@ -66,7 +74,11 @@ what comes after. With --repack, which a snapshot needs, it arrives as well.`,
 			if err := f.check(&cfg); err != nil {
 				return err
 			}
-			if err := cmp.Or(writable("out", f.out), writable("log", f.curve)); err != nil {
+			out := writable
+			if len(cfg.Objectives) > 0 {
+				out = func(_, dir string) error { return replaceableFront(dir) }
+			}
+			if err := cmp.Or(out("out", f.out), writable("log", f.curve)); err != nil {
 				return err
 			}
 			traces, err := loadTraces(f.paths)
@@ -74,6 +86,9 @@ what comes after. With --repack, which a snapshot needs, it arrives as well.`,
 				return err
 			}
 			if cfg.Traces, err = f.arriving(traces); err != nil {
+				return err
+			}
+			if f.heldOut, err = loadTraces(f.validate); err != nil {
 				return err
 			}
 			if err := f.complete(&cfg); err != nil {
@@ -105,6 +120,9 @@ what comes after. With --repack, which a snapshot needs, it arrives as well.`,
 	flags.IntVar(&cfg.Renew, "renew", 10, "with --sample: generations after which the next traces take their turn")
 	flags.StringVar(&f.checkpoint, "checkpoint", "", "folder that keeps every evaluation, to resume from")
 	flags.StringVar(&f.curve, "log", "", "CSV file with a line per generation")
+	flags.StringSliceVar(&cfg.Objectives, "objectives", nil, "several objectives, of "+strings.Join(train.Objectives(), ", ")+": --out is a folder for policies of the front")
+	flags.IntVar(&f.points, "points", 0, "with --objectives: policies to write (default the knee and the best by each objective)")
+	flags.StringArrayVar(&f.validate, "validate", nil, "with --objectives: trace, or folder of traces, on which these are measured as well (repeatable)")
 	f.nats.add(flags)
 	f.nats.addListen(flags)
 	quietFlag(flags, &f.quiet)
@@ -138,6 +156,19 @@ func (f *trainFlags) check(cfg *train.Config) error {
 	}
 	if err := f.nats.check(); err != nil {
 		return err
+	}
+	switch {
+	case len(cfg.Objectives) == 0 && (f.points != 0 || len(f.validate) > 0):
+		return usagef("--points and --validate are of use only with --objectives")
+	case f.points < 0:
+		return usagef("--points %d: want at least 0", f.points)
+	case len(cfg.Objectives) > 0 && cfg.Optimizer == "cmaes":
+		return usagef("--optimizer cmaes knows one objective only; take swarm or random")
+	}
+	if len(cfg.Objectives) > 0 {
+		if err := train.CheckObjectives(cfg.Objectives); err != nil {
+			return usagef("--objectives: %w", err)
+		}
 	}
 	if cfg.Orders < 0 || !(cfg.Risk >= 0) {
 		return usagef("--orders %d --risk %v: want at least 0", cfg.Orders, cfg.Risk)
@@ -175,7 +206,7 @@ func (f *trainFlags) arriving(traces []*trace.Trace) ([]*trace.Trace, error) {
 // complete fills in what depends on the traces, and refuses those that are for
 // tests.
 func (f *trainFlags) complete(cfg *train.Config) error {
-	for _, t := range cfg.Traces {
+	for _, t := range slices.Concat(cfg.Traces, f.heldOut) {
 		if seed, ok := train.TestSeed(t); ok {
 			return usagef("trace %q was generated with the test seed %v: seeds from %d up are never trained on, so that results on them are held out",
 				t.Name, seed, train.FirstTestSeed)
@@ -247,7 +278,7 @@ func (a *app) trainTo(ctx context.Context, cfg train.Config, f trainFlags) error
 	if err != nil {
 		return err
 	}
-	object, err := train.Run(ctx, cfg)
+	save, err := f.train(ctx, cfg)
 	disconnect()
 	show.end()
 	if errors.Is(err, swarm.ErrSettings) {
@@ -257,21 +288,43 @@ func (a *app) trainTo(ctx context.Context, cfg train.Config, f trainFlags) error
 	if f.checkpoint != "" {
 		again = "; the same command goes on from there"
 	}
-	if object == nil && errors.Is(err, context.Canceled) && f.checkpoint != "" {
+	if save == nil && errors.Is(err, context.Canceled) && f.checkpoint != "" {
 		return interrupted("%s is not written before the first generation is done%s", f.out, again)
 	}
-	if object == nil || err != nil && !errors.Is(err, ctx.Err()) {
+	if save == nil || err != nil && !errors.Is(err, ctx.Err()) {
 		return err
 	}
-	if err := errors.Join(object.Save(f.out), log.close()); err != nil {
+	found, failed := save(last)
+	if err := errors.Join(failed, log.close()); err != nil {
 		return err
 	}
 	if err != nil {
 		return interrupted("%s holds the best so far, of %s%s", f.out, plural(last.Evaluations, "evaluation"), again)
 	}
-	fmt.Fprintf(a.stdout, "%s: %s, fitness %.6g after %s\n", f.out, object.Digest(), last.GlobalBest,
-		plural(last.Evaluations, "evaluation"))
+	fmt.Fprintf(a.stdout, "%s: %s after %s\n", f.out, found, plural(last.Evaluations, "evaluation"))
 	return nil
+}
+
+// train returns how to save what was found, nil when nothing was. save says
+// what it is.
+func (f *trainFlags) train(ctx context.Context, cfg train.Config) (save func(swarm.Stats) (string, error), err error) {
+	if len(cfg.Objectives) == 0 {
+		object, err := train.Run(ctx, cfg)
+		if object == nil {
+			return nil, err
+		}
+		return func(last swarm.Stats) (string, error) {
+			return fmt.Sprintf("%s, fitness %.6g", object.Digest(), last.GlobalBest), object.Save(f.out)
+		}, err
+	}
+	front, err := train.RunFront(ctx, cfg)
+	if front == nil {
+		return nil, err
+	}
+	return func(swarm.Stats) (string, error) {
+		about := fmt.Sprintf("a front of %s by %s", plural(len(front.Points), "point"), strings.Join(front.Objectives, ", "))
+		return about, writeFront(context.WithoutCancel(ctx), f.out, front, f.points, f.heldOut)
+	}, err
 }
 
 // A generationLog is the CSV file of --log, begun with the first generation.

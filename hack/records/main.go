@@ -33,6 +33,8 @@ type section struct {
 var sections = []section{
 	optimizers,
 	plan,
+	workers,
+	severalObjectives,
 }
 
 const (

@@ -14,6 +14,7 @@ type settings struct {
 	Knowledge   string          `json:"knowledge"`
 	Features    []string        `json:"features"`
 	Parameters  []string        `json:"parameters"`
+	Objectives  []string        `json:"objectives,omitempty"`
 	Optimizer   string          `json:"optimizer"`
 	Evaluations int             `json:"evaluations"`
 	Particles   int             `json:"particles"`
@@ -40,7 +41,7 @@ func (e *evaluator) settings(sp *space) (settings, error) {
 	c := e.cfg
 	s := settings{
 		Model: sp.model, Knowledge: sp.knowledge.String(), Features: sp.features, Parameters: sp.parameters,
-		Optimizer: c.Optimizer, Evaluations: c.Evaluations, Particles: c.Particles,
+		Objectives: c.Objectives, Optimizer: c.Optimizer, Evaluations: c.Evaluations, Particles: c.Particles,
 		Orders: c.Orders, Snapshots: c.Snapshots, Seed: c.Seed, Risk: c.Risk, Reach: c.Reach,
 	}
 	if c.Sample > 0 {

@@ -45,7 +45,8 @@ type Config struct {
 	// Sample is the number of traces that an evaluation replays, 0 = all. Each Renew
 	// generations others take their turn, and what is remembered is evaluated anew.
 	Sample, Renew int
-	Optimizer     string // swarm (default), cmaes, random
+	Objectives    []string // see [RunFront]; nil = the fitness
+	Optimizer     string   // swarm (default), cmaes, random
 	Evaluations   int
 	Seed          uint64
 	Workers       int     `json:"-"`
@@ -69,42 +70,52 @@ func Optimizers() []string { return []string{"swarm", "cmaes", "random"} }
 // with the context's error. The same Config gives the same bytes, whatever the
 // number of workers and however often the run was interrupted and resumed.
 func Run(ctx context.Context, cfg Config) (*policy.Object, error) {
-	if err := cfg.complete(); err != nil {
-		return nil, err
-	}
-	sp, err := newSpace(&cfg)
-	if err != nil {
-		return nil, err
-	}
-	ev, err := newEvaluator(&cfg, sp)
-	if err != nil {
-		return nil, err
-	}
-	opt, err := newOptimizer(&cfg, sp)
-	if err != nil {
-		return nil, err
-	}
-	options := swarm.Options{Budget: cfg.Evaluations, Progress: cfg.Progress, Renew: cfg.renews}
-	settings, err := ev.settings(sp)
-	if err != nil {
-		return nil, err
-	}
-	if cfg.Checkpoint != "" {
-		if options.Checkpoint, err = swarm.OpenCheckpoint(cfg.Checkpoint, settings); err != nil {
-			return nil, err
-		}
-	}
-	result, err := ev.minimize(ctx, opt, settings, options)
-	if options.Checkpoint != nil {
-		err = errors.Join(err, options.Checkpoint.Close())
-	}
+	ev, settings, result, err := search(ctx, &cfg, nil)
 	if result.Position == nil {
 		return nil, err
 	}
-	object := sp.object(result.Position)
+	object := ev.sp.object(result.Position)
 	object.Metadata.Name = cfg.Name
 	object.Spec.Provenance = ev.provenance(settings, result)
 	return object, err
+}
+
+// search completes cfg and minimises. The archive receives all objectives where
+// there are several.
+func search(ctx context.Context, cfg *Config, archive *swarm.Archive) (*evaluator, settings, swarm.Result, error) {
+	fail := func(err error) (*evaluator, settings, swarm.Result, error) {
+		return nil, settings{}, swarm.Result{}, err
+	}
+	if err := cfg.complete(); err != nil {
+		return fail(err)
+	}
+	sp, err := newSpace(cfg)
+	if err != nil {
+		return fail(err)
+	}
+	ev, err := newEvaluator(cfg, sp)
+	if err != nil {
+		return fail(err)
+	}
+	opt, err := newOptimizer(cfg, sp)
+	if err != nil {
+		return fail(err)
+	}
+	s, err := ev.settings(sp)
+	if err != nil {
+		return fail(err)
+	}
+	options := swarm.Options{Budget: cfg.Evaluations, Archive: archive, Progress: cfg.Progress, Renew: cfg.renews}
+	if cfg.Checkpoint != "" {
+		if options.Checkpoint, err = swarm.OpenCheckpoint(cfg.Checkpoint, s); err != nil {
+			return fail(err)
+		}
+	}
+	result, err := ev.minimize(ctx, opt, s, options)
+	if options.Checkpoint != nil {
+		err = errors.Join(err, options.Checkpoint.Close())
+	}
+	return ev, s, result, err
 }
 
 // minimize evaluates in this process, or has it done.
@@ -200,8 +211,14 @@ func newOptimizer(cfg *Config, sp *space) (swarm.Optimizer, error) {
 	}
 	switch cfg.Optimizer {
 	case "swarm":
+		if len(cfg.Objectives) > 0 {
+			return swarm.NewMOPSO(search, swarm.DefaultPSO(), len(cfg.Objectives))
+		}
 		return swarm.NewPSO(search, swarm.DefaultPSO())
 	case "cmaes":
+		if len(cfg.Objectives) > 0 {
+			return nil, errors.New("the optimizer cmaes knows one objective only: take swarm or random")
+		}
 		return swarm.NewCMAES(search)
 	case "random":
 		return swarm.NewRandomSearch(search)
@@ -223,7 +240,7 @@ type evaluator struct {
 	cfg       *Config
 	sp        *space
 	scenarios []scenario
-	scale     []float64 // per trace: cost of the volume bound
+	scale     []scale // per trace
 	pool      sync.Pool
 }
 
@@ -233,7 +250,7 @@ type replayers struct{ byTrace []*cerebro.Replayer }
 func newEvaluator(cfg *Config, sp *space) (*evaluator, error) {
 	e := &evaluator{cfg: cfg, sp: sp}
 	for t, tr := range cfg.Traces {
-		e.scale = append(e.scale, costScale(tr))
+		e.scale = append(e.scale, scaleOf(tr))
 		if len(tr.Events) == 0 {
 			return nil, fmt.Errorf("trace %q has no events to train on", tr.Name)
 		}
@@ -282,7 +299,7 @@ func (e *evaluator) objective(ctx context.Context, task swarm.Task) (float64, []
 	}
 	own := e.pool.Get().(*replayers)
 	defer e.pool.Put(own)
-	sum, worst := 0.0, math.Inf(-1)
+	var sum, worst []float64 // one number, or one for each objective
 	scenarios := e.scenariosOf(task.Generation)
 	for _, sc := range scenarios {
 		if err := ctx.Err(); err != nil {
@@ -296,15 +313,28 @@ func (e *evaluator) objective(ctx context.Context, task swarm.Task) (float64, []
 		if err != nil {
 			return 0, nil, err
 		}
-		cost := Cost(r, run, e.scale[sc.trace])
-		if sc.guard != nil {
-			cost += e.cfg.Guard * sc.guard.excess(rejected)
+		costs := e.costs(r, run, e.scale[sc.trace])
+		if sum == nil {
+			sum, worst = make([]float64, len(costs)), slices.Clone(costs)
 		}
-		sum += cost
-		worst = max(worst, cost)
+		for k, cost := range costs {
+			if sc.guard != nil {
+				cost += e.cfg.Guard * sc.guard.excess(rejected)
+			}
+			sum[k] += cost
+			worst[k] = max(worst[k], cost)
+		}
 	}
-	mean := sum / float64(len(scenarios))
-	return mean + e.cfg.Risk*(worst-mean), nil, nil
+	total := 0.0
+	for k := range sum {
+		mean := sum[k] / float64(len(scenarios))
+		sum[k] = mean + e.cfg.Risk*(worst[k]-mean)
+		total += sum[k]
+	}
+	if len(e.cfg.Objectives) == 0 {
+		return total, nil, nil
+	}
+	return total / float64(len(sum)), sum, nil
 }
 
 // The weights of the training cost.
@@ -319,24 +349,30 @@ const (
 // and a large price on what was not placed. On a fixed fleet, where the machines
 // are given, it is the rejected share and how early it begins.
 func Cost(r *cerebro.Replayer, run cerebro.Run, scale float64) float64 {
+	if r.Trace().Instance.Fleet == binpack.Fixed {
+		return penalty(run)
+	}
+	if r.Deletes() {
+		return run.CostSeconds/scale + penalty(run)
+	}
+	tie := tieWeight * run.ImbalanceTie * float64(run.Machines)
+	return (run.Cost-tie)/scale + penalty(run)
+}
+
+// penalty is the price of what was not placed.
+func penalty(run cerebro.Run) float64 {
 	rejected := 0.0
 	for _, share := range run.Rejected {
 		rejected = max(rejected, share)
 	}
-	penalty := rejectedWeight*rejected + firstWeight*(1-run.FirstRejection)
-	if r.Trace().Instance.Fleet == binpack.Fixed {
-		return penalty
-	}
-	if r.Deletes() {
-		return run.CostSeconds/scale + penalty
-	}
-	tie := tieWeight * run.ImbalanceTie * float64(run.Machines)
-	return (run.Cost-tie)/scale + penalty
+	return rejectedWeight*rejected + firstWeight*(1-run.FirstRejection)
 }
 
-// costScale is the cost of a trace's volume bound, so that large and small
-// traces count alike.
-func costScale(t *trace.Trace) float64 {
+// A scale is a trace's volume bound, so that large and small traces count
+// alike: the machines, and the cost or with departures its integral.
+type scale struct{ machines, cost float64 }
+
+func scaleOf(t *trace.Trace) scale {
 	items := make([]int64, len(t.Instance.Apps))
 	var changes []bound.Change
 	deletes := false
@@ -357,7 +393,9 @@ func costScale(t *trace.Trace) float64 {
 		changes = append(changes, bound.Change{Time: e.Time, App: q.App, Count: q.Count})
 	}
 	if deletes {
-		return max(1, bound.VolumeOverTime(t.Instance, changes, t.MeasureFrom).CostSeconds)
+		b := bound.VolumeOverTime(t.Instance, changes, t.MeasureFrom)
+		return scale{max(1, float64(b.Machines)), max(1, b.CostSeconds)}
 	}
-	return max(1, bound.Volume(t.Instance, items).Cost)
+	b := bound.Volume(t.Instance, items)
+	return scale{max(1, float64(b.Machines)), max(1, b.Cost)}
 }

@@ -32,6 +32,7 @@ type Conn struct {
 	nats *nats.Conn
 	js   jetstream.JetStream
 	say  func(string)
+	own  bool // of a [Server] in this process
 }
 
 // Connect waits up to half a minute for the server at url. say receives, from
@@ -50,7 +51,11 @@ func (s *Server) Connect(ctx context.Context, say func(string)) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return connect(ctx, "", append(options, nats.InProcessServer(s.server)), say)
+	conn, err := connect(ctx, s.URL(), append(options, nats.InProcessServer(s.server)), say)
+	if err == nil {
+		conn.own = true
+	}
+	return conn, err
 }
 
 func (a Access) options() ([]nats.Option, error) {

@@ -66,12 +66,8 @@ func NewTrainer(ctx context.Context, conn *Conn, job *train.Job, o TrainerOption
 	if t.heard, err = conn.nats.Subscribe(runsSubject, t.twin); err != nil {
 		return nil, err
 	}
-	select {
-	case err := <-t.failed:
+	if err := t.alone(ctx); err != nil {
 		return nil, errors.Join(err, t.heard.Unsubscribe())
-	case <-time.After(3 * announceEvery):
-	case <-ctx.Done():
-		return nil, errors.Join(ctx.Err(), t.heard.Unsubscribe())
 	}
 	results, tasks, err := t.ensure(ctx, true)
 	if err != nil {
@@ -90,6 +86,22 @@ func NewTrainer(ctx context.Context, conn *Conn, job *train.Job, o TrainerOption
 		t.working.Go(func() { q.work(background) })
 	}
 	return t, nil
+}
+
+// alone listens for a twin, long enough to hear one. A server of our own has
+// just begun and knows none.
+func (t *Trainer) alone(ctx context.Context) error {
+	if t.conn.own {
+		return nil
+	}
+	select {
+	case err := <-t.failed:
+		return err
+	case <-time.After(3 * announceEvery):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // twin notices another trainer of this run.
