@@ -51,7 +51,7 @@ func (s *Server) Connect(ctx context.Context, say func(string)) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := connect(ctx, s.URL(), append(options, nats.InProcessServer(s.server)), say)
+	conn, err := connect(ctx, "", append(options, nats.InProcessServer(s.server)), say)
 	if err == nil {
 		conn.own = true
 	}
