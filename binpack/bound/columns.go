@@ -25,7 +25,9 @@ type generator struct {
 	nodes    int64
 
 	best   *big.Rat  // the bound so far
-	centre []float64 // its prices
+	price  []int64   // that gave it
+	worth  []int64   // per kind, at these prices
+	centre []float64 // these prices in the program's unit
 }
 
 // An outcome of a linear program: no solution is below value.
@@ -191,7 +193,7 @@ func (g *generator) try(prices []int64) (ways [][]way, exact, ok bool) {
 	worth, ways, exact := g.fill(prices)
 	value, scale, ok := g.cover.bound(prices, worth)
 	if ok && value.Cmp(g.best) > 0 {
-		g.best = value
+		g.best, g.price, g.worth = value, prices, worth
 		t, _ := scale.Float64()
 		g.centre = g.centre[:0]
 		for _, p := range prices {
@@ -317,8 +319,12 @@ func (g *generator) reached() bool {
 	return low >= upper*(1-tolerance)
 }
 
-// objectives of the linear programs: machines and cost, one when costs are all
-// the same.
+// What linear programs minimise.
+func countOf(*binpack.MachineLine) float64  { return 1 }
+func costOf(m *binpack.MachineLine) float64 { return m.Cost }
+
+// uniformCost reports whether all machines cost the same: then the cost needs no
+// linear program of its own.
 func uniformCost(inst *binpack.Instance) bool {
 	for i := range inst.Machines {
 		if inst.Machines[i].Cost != inst.Machines[0].Cost {
@@ -340,10 +346,8 @@ func columns(ctx context.Context, inst *binpack.Instance, items []int64, dims []
 	if uniform && len(inst.Machines) > 0 && inst.Machines[0].Cost > 0 {
 		enough = opt.Enough / inst.Machines[0].Cost
 	}
-	machines, ok := generate(ctx, inst, items, coverOptions{
-		dims: dims, rules: rules, objective: func(*binpack.MachineLine) float64 { return 1 },
-	}, true, enough, opt.Work)
-	if !ok {
+	_, machines := generate(ctx, inst, items, coverOptions{dims: dims, rules: rules, objective: countOf}, true, enough, opt.Work)
+	if machines == nil {
 		return b, false
 	}
 	b.Short, b.Stopped = machines.short, machines.stopped
@@ -355,10 +359,8 @@ func columns(ctx context.Context, inst *binpack.Instance, items []int64, dims []
 		return b, true
 	}
 	whole := integral(inst)
-	cost, ok := generate(ctx, inst, items, coverOptions{
-		dims: dims, rules: rules, objective: func(m *binpack.MachineLine) float64 { return m.Cost },
-	}, whole, opt.Enough, opt.Work)
-	if !ok {
+	_, cost := generate(ctx, inst, items, coverOptions{dims: dims, rules: rules, objective: costOf}, whole, opt.Enough, opt.Work)
+	if cost == nil {
 		return b, false
 	}
 	b.Short, b.Stopped = b.Short || cost.short, b.Stopped || cost.stopped
@@ -369,16 +371,19 @@ func columns(ctx context.Context, inst *binpack.Instance, items []int64, dims []
 	return b, true
 }
 
-// generate solves one linear program, on merged classes where there are too many.
-func generate(ctx context.Context, inst *binpack.Instance, items []int64, opt coverOptions, integral bool, enough float64, work int64) (outcome, bool) {
+// generate solves one linear program, on merged classes where there are too many;
+// nil when the instance is beyond it.
+func generate(ctx context.Context, inst *binpack.Instance, items []int64, opt coverOptions, integral bool, enough float64, work int64) (*generator, *outcome) {
 	for _, opt.merge = range []bool{false, true} {
 		c := newCover(inst, items, opt)
 		if c == nil {
-			return outcome{}, false
+			return nil, nil
 		}
 		if len(c.classes) <= maxCoverRows {
-			return newGenerator(c, integral, enough, work).run(ctx), true
+			g := newGenerator(c, integral, enough, work)
+			out := g.run(ctx)
+			return g, &out
 		}
 	}
-	return outcome{}, false
+	return nil, nil
 }

@@ -18,6 +18,7 @@ type cover struct {
 	kinds   []coverKind
 	classes []coverClass
 	groups  []coverGroup
+	class   []int32 // per app: its class, -1 for none
 }
 
 // A coverKind is a number of machines that are alike.
@@ -58,6 +59,10 @@ type coverOptions struct {
 	// Apps that differ in nothing but their number are one class even where a
 	// limit tells them apart: a weaker relaxation with fewer rows.
 	merge bool
+	// most is the number of items of each app that may ever be on a machine;
+	// nil: as many as there are. With it the counts of machines are left out,
+	// and prices are a dual solution for any number of items up to most.
+	most []int64
 	// objective gives the cost of a machine.
 	objective func(m *binpack.MachineLine) float64
 }
@@ -70,11 +75,14 @@ const (
 // newCover builds the relaxation, nil when there is nothing to cover or there
 // are too many kinds of machines.
 func newCover(inst *binpack.Instance, items []int64, opt coverOptions) *cover {
-	c := &cover{}
+	c := &cover{class: make([]int32, len(inst.Apps))}
+	for a := range c.class {
+		c.class[a] = -1
+	}
 	if !c.addKinds(inst, opt) {
 		return nil
 	}
-	b := coverBuilder{cover: c, inst: inst, items: items, opt: opt, apps: appsOf(inst), groupOf: make([]int32, len(inst.Groups)), class: map[string]int32{}}
+	b := coverBuilder{cover: c, inst: inst, items: items, opt: opt, apps: appsOf(inst), groupOf: make([]int32, len(inst.Groups)), known: map[string]int32{}}
 	b.build()
 	if len(c.classes) == 0 {
 		return nil
@@ -90,6 +98,9 @@ func (c *cover) addKinds(inst *binpack.Instance, opt coverOptions) bool {
 			continue
 		}
 		k := coverKind{cost: opt.objective(m), count: int64(m.Count)}
+		if opt.most != nil {
+			k.count = -1
+		}
 		if typed {
 			k.typ = m.Type
 		}
@@ -119,8 +130,8 @@ type coverBuilder struct {
 	items   []int64
 	opt     coverOptions
 	apps    [][]int32
-	groupOf []int32 // per group of the instance: its group here, -1 none
-	class   map[string]int32
+	groupOf []int32          // per group of the instance: its group here, -1 none
+	known   map[string]int32 // class by key
 }
 
 // build makes a class of each app and one of all those that no solution can
@@ -199,7 +210,8 @@ func (b *coverBuilder) addGroup(g int32, excludes []int32, ruled bool) {
 		var key []byte
 		if single && !ruled || limit == 0 && len(excludes) == 0 && !ruled {
 			key = b.key(a, &class, excludes, binding && !b.opt.merge)
-			if at, known := b.class[string(key)]; known {
+			if at, known := b.known[string(key)]; known {
+				b.class[a] = at
 				b.classes[at].items += class.items
 				b.classes[at].most += class.most
 				b.groupOf[g] = b.classes[at].group
@@ -216,8 +228,9 @@ func (b *coverBuilder) addGroup(g int32, excludes []int32, ruled bool) {
 		}
 		class.group = b.groupOf[g]
 		if key != nil {
-			b.class[string(key)] = int32(len(b.classes))
+			b.known[string(key)] = int32(len(b.classes))
 		}
+		b.class[a] = int32(len(b.classes))
 		b.classes = append(b.classes, class)
 	}
 }
@@ -246,6 +259,9 @@ func (b *coverBuilder) classOf(a int32, limit int64) (class coverClass, binding,
 		most = max(most, n)
 	}
 	class.most = min(most, class.items)
+	if b.opt.most != nil {
+		class.most = min(most, b.opt.most[a])
+	}
 	if binding = limit > 0 && limit < class.most; binding {
 		class.most = limit
 	}

@@ -10,49 +10,33 @@ import (
 // BestOverTime is [Best] for items that come and go, as [VolumeOverTime] reads
 // them. With departures volume, limit and cliques are followed from change to
 // change, and the integrals are over the largest of them at each moment; the
-// cliques are one for each group, chosen by the largest needs, and the linear
-// programs bound the moment of the peak only. Spread does not count then, since
+// cliques are one for each group, chosen by the largest needs. With opt.Work > 0
+// follow tariffs: what a linear program pays for items at some moments bounds
+// what is there at any other moment too. Spread does not count then, since
 // departures may undo it.
 func BestOverTime(ctx context.Context, inst *binpack.Instance, changes []Change, measureFrom float64, opt Options) Bounds {
-	volume := VolumeOverTime(inst, changes, measureFrom)
 	if !departs(changes) {
 		return Best(ctx, inst, sumOf(inst, changes), opt)
 	}
+	volume := VolumeOverTime(inst, changes, measureFrom)
 	f := newFollower(inst, changes)
 	over := f.run(changes, measureFrom)
+	stopped := false
+	if opt.Work > 0 {
+		if stopped = f.addTariffs(ctx, over.moments, opt.Work); len(f.tariffs) > 0 {
+			f.begin()
+			over = f.run(changes, measureFrom)
+		}
+	}
 	out := Bounds{Bound: volume, Each: []Bound{volume}}
 	out.add(over.limit)
 	out.add(over.clique)
+	if len(f.tariffs) > 0 {
+		over.tariff.Stopped = stopped
+		out.add(over.tariff)
+	}
 	out.raise(over.all)
-	for _, b := range atPeak(ctx, inst, over, opt) {
-		out.add(b)
-	}
 	out.name()
-	return out
-}
-
-// atPeak are the bounds of the linear programs on what is there at the peaks.
-func atPeak(ctx context.Context, inst *binpack.Instance, over overTime, opt Options) []Bound {
-	if over.machinesAt == nil {
-		return nil
-	}
-	same := uniformCost(inst) || slices.Equal(over.machinesAt, over.costAt)
-	if !same {
-		opt.Work /= 2
-	}
-	out := byColumns(ctx, inst, over.machinesAt, opt, over.all.Cost)
-	if same {
-		return out
-	}
-	for _, b := range byColumns(ctx, inst, over.costAt, opt, over.all.Cost) {
-		at := slices.IndexFunc(out, func(o Bound) bool { return o.Method == b.Method })
-		if at < 0 {
-			out = append(out, b)
-			continue
-		}
-		out[at].pass(b, 0)
-		out[at].Stopped = out[at].Stopped || b.Stopped
-	}
 	return out
 }
 
@@ -74,12 +58,16 @@ func sumOf(inst *binpack.Instance, changes []Change) []int64 {
 type follower struct {
 	inst    *binpack.Instance
 	exact   bool // sums of costs are
+	uniform bool // all machines cost the same
 	apps    [][]int32
 	terms   *needs
 	cliques [][]int32 // of groups
 	in      [][]int32 // per group: its cliques
+	most    []int64   // of items of each app at a time
+	tariffs []tariff
 
 	items         []int64
+	count         int64 // of all items
 	load          []wide
 	need          []need
 	short         bool
@@ -90,22 +78,18 @@ type follower struct {
 // overTime are bounds over time: of groups, of cliques, and of all methods with
 // the largest taken at each moment.
 type overTime struct {
-	limit, clique, all Bound
-	machinesAt, costAt []int64 // items at the peaks of all
+	limit, clique, tariff, all Bound
+	moments                    [][]int64 // items at the peaks of all and at some more
 }
 
 func newFollower(inst *binpack.Instance, changes []Change) *follower {
-	f := &follower{inst: inst, exact: integral(inst), apps: appsOf(inst), terms: newNeeds(inst, false)}
-	most := f.largestNeeds(changes)
-	weight := make([]float64, len(most))
-	for g, n := range most {
+	f := &follower{inst: inst, exact: integral(inst), uniform: uniformCost(inst), apps: appsOf(inst), terms: newNeeds(inst, false)}
+	largest := f.largestNeeds(changes)
+	weight := make([]float64, len(largest))
+	for g, n := range largest {
 		weight[g] = float64(n.machines)
 	}
-	came := make([]bool, len(inst.Apps))
-	for _, c := range changes {
-		came[c.App] = true
-	}
-	graph := exclusions(inst, f.apps, func(a int32) bool { return came[a] })
+	graph := exclusions(inst, f.apps, func(a int32) bool { return f.most[a] > 0 })
 	known := map[string]bool{}
 	f.in = make([][]int32, len(inst.Groups))
 	for g := range inst.Groups {
@@ -132,19 +116,24 @@ func newFollower(inst *binpack.Instance, changes []Change) *follower {
 }
 
 func (f *follower) begin() {
-	f.items = make([]int64, len(f.inst.Apps))
+	f.items, f.count = make([]int64, len(f.inst.Apps)), 0
 	f.load = make([]wide, len(f.inst.Dimensions))
 	f.need = make([]need, len(f.inst.Groups))
 	f.groups, f.groupC = newMaxima(len(f.inst.Groups)), newMaxima(len(f.inst.Groups))
 	f.sums, f.sumsC = newMaxima(len(f.cliques)), newMaxima(len(f.cliques))
+	for i := range f.tariffs {
+		f.tariffs[i].total = 0
+	}
 }
 
 // largestNeeds are the groups' needs at the peaks of each.
 func (f *follower) largestNeeds(changes []Change) []need {
 	f.items = make([]int64, len(f.inst.Apps))
+	f.most = make([]int64, len(f.inst.Apps))
 	out := make([]need, len(f.inst.Groups))
 	for _, c := range changes {
 		f.items[c.App] += int64(c.Count)
+		f.most[c.App] = max(f.most[c.App], f.items[c.App])
 		if c.Count < 0 {
 			continue
 		}
@@ -160,6 +149,10 @@ func (f *follower) largestNeeds(changes []Change) []need {
 func (f *follower) change(c Change) {
 	add(f.load, f.inst.Apps[c.App].Demand, int64(c.Count))
 	f.items[c.App] += int64(c.Count)
+	f.count += int64(c.Count)
+	for i := range f.tariffs {
+		f.tariffs[i].total += f.tariffs[i].price[c.App] * int64(c.Count)
+	}
 	g := f.inst.Apps[c.App].Group
 	old, now := f.need[g], f.terms.group(g, f.apps[g], f.items)
 	if now == old {
@@ -186,7 +179,13 @@ func (f *follower) change(c Change) {
 // run follows all changes, those of one instant together.
 func (f *follower) run(changes []Change, measureFrom float64) overTime {
 	volume := newFleet(f.inst)
-	out := overTime{limit: Bound{Method: MethodLimit}, clique: Bound{Method: MethodClique}}
+	out := overTime{limit: Bound{Method: MethodLimit}, clique: Bound{Method: MethodClique}, tariff: Bound{Method: MethodColumns}}
+	var machinesAt, costAt []int64 // at the peaks; of several the one with most items
+	var mostMachines, mostCost int64
+	first, final := max(changes[0].Time, measureFrom), changes[len(changes)-1].Time
+	if !(measureFrom > changes[0].Time) { // NaN, too
+		first = changes[0].Time
+	}
 	for i, c := range changes {
 		f.change(c)
 		last := i == len(changes)-1
@@ -196,24 +195,33 @@ func (f *follower) run(changes []Change, measureFrom float64) overTime {
 		all := volume.bound(f.load)
 		limit := Bound{Machines: int(f.groups.most()), Cost: f.groupC.most(), Short: f.short}
 		clique := Bound{Machines: int(f.sums.most()), Cost: f.sumsC.most(), Short: f.short}
-		all.Machines, all.Cost = max(all.Machines, clique.Machines), max(all.Cost, clique.Cost)
-		if all.Machines > out.all.Machines {
-			out.machinesAt = slices.Clone(f.items)
+		tariff := f.tariff()
+		all.Machines, all.Cost = max(all.Machines, clique.Machines, tariff.Machines), max(all.Cost, clique.Cost, tariff.Cost)
+		if all.Machines > out.all.Machines || all.Machines == out.all.Machines && f.count > mostMachines {
+			machinesAt, mostMachines = append(machinesAt[:0], f.items...), f.count
 		}
-		if all.Cost > out.all.Cost {
-			out.costAt = slices.Clone(f.items)
+		if all.Cost > out.all.Cost || all.Cost == out.all.Cost && f.count > mostCost {
+			costAt, mostCost = append(costAt[:0], f.items...), f.count
 		}
 		span := 0.0
 		if !last {
-			from := c.Time
-			if measureFrom > from { // false for NaN
-				from = measureFrom
-			}
+			from := max(c.Time, first)
 			span = max(0, changes[i+1].Time-from)
+			// A moment in the middle of each part of the time.
+			if at := (from - first) / (final - first) * moments; span > 0 && at >= float64(len(out.moments))+.5 {
+				out.moments = append(out.moments, slices.Clone(f.items))
+			}
 		}
 		out.limit.pass(limit, span)
 		out.clique.pass(clique, span)
+		out.tariff.pass(tariff, span)
 		out.all.pass(all, span)
+	}
+	if machinesAt != nil {
+		out.moments = append([][]int64{machinesAt}, out.moments...)
+	}
+	if costAt != nil && !slices.Equal(costAt, machinesAt) {
+		out.moments = append(out.moments, costAt)
 	}
 	return out
 }

@@ -48,9 +48,8 @@ the strongest of them first:
   gilmore-gomory  the linear program over all ways to fill a machine: of one
                   dimension, or of all with limits, rules and types
 
-With departures the first three hold at each moment, and the linear program at
-the peak only. Volume, limit and clique cost milliseconds; --effort says how much
-the linear programs may cost. Where the trace states a proven optimum, that is
+With departures all hold at each moment. Volume, limit and clique cost
+milliseconds; --effort says how much the linear programs may cost. Where the trace states a proven optimum, that is
 printed too.`,
 		Example: "  sigma bound --trace small-1 --format json",
 		Args:    noArgs,

@@ -119,7 +119,7 @@ func stand(rng *rand.Rand, t *trace.Trace) {
 func TestNoReplayIsBelowABound(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	var traces []*trace.Trace
-	for range 250 {
+	for range 140 {
 		traces = append(traces, randomTrace(rng))
 	}
 	for kind, set := range map[string]map[string]string{
@@ -163,7 +163,7 @@ func TestNoReplayIsBelowABound(t *testing.T) {
 		}
 	}
 	t.Log(compared, "replays; machines as the bound says:", met)
-	require.Greater(t, compared, 1000)
+	require.Greater(t, compared, 500)
 	for _, method := range []string{bound.MethodVolume, bound.MethodLimit, bound.MethodClique, bound.MethodColumns} {
 		require.Positive(t, met[method], method)
 	}
