@@ -35,6 +35,7 @@ var sections = []section{
 	plan,
 	workers,
 	severalObjectives,
+	small,
 }
 
 const (
