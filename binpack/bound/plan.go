@@ -18,8 +18,8 @@ const DefaultPlanSteps = 15000
 type PlanOptions struct {
 	Seed uint64
 	// Steps of ruin and recreate before the fleet grows; 0 =
-	// DefaultPlanSteps, negative = none. All fleets of a search together get at
-	// most planFleets times as many.
+	// DefaultPlanSteps, negative = none. A search takes at most 2·planFleets times
+	// as many.
 	Steps int
 	// Starts is the number of searches, each with random numbers of its own, of
 	// which the best is the result; 0 = 1. When one meets the bound, those after
@@ -224,27 +224,37 @@ func (w *watch) goOn(steps int, p PlanProgress) bool {
 	return w.ctx.Err() == nil
 }
 
-// search runs a whole search.
+// search runs a whole search. With one kind of machine their number is the cost,
+// and every fleet gets all the steps; with several what counts is the exchange at
+// the end.
 func (p *planner) search(opt PlanOptions, start int) {
+	each := opt.Steps
+	if len(p.kinds) > 1 {
+		each /= planFleets
+	}
 	p.budget = planFleets * opt.Steps
 	p.openFleet(opt.Machines)
 	p.construct(opt.Seed, start)
-	p.improve(opt.Steps)
+	p.improve(each)
 	jumped := false
 	for len(p.waiting) > 0 {
 		n := p.grow()
 		if n == 0 {
-			jumped = p.relieve(opt.Steps) || jumped
 			break
 		}
 		jumped = jumped || n > 1
 		p.begin()
 		p.fill(p.waiting)
-		p.improve(opt.Steps)
+		p.improve(each)
+	}
+	p.budget = planFleets * opt.Steps
+	if len(p.waiting) > 0 {
+		p.improve(opt.Steps - each)
+		jumped = p.relieve(opt.Steps) || jumped
 	}
 	if len(p.waiting) == 0 {
 		if jumped || len(p.kinds) > 1 {
-			p.shrink(opt.Steps)
+			p.shrink(each)
 		}
 		if len(p.kinds) > 1 {
 			p.trade(opt.Steps)

@@ -74,6 +74,7 @@ type planner struct {
 
 	enough float64 // no packing costs less
 	budget int     // steps that are left
+	halted bool    // no more steps
 	watch  *watch
 }
 

@@ -159,6 +159,9 @@ func (p *planner) grow() int {
 // move there and make room: of each kind as many as are open in all, if there
 // are. It reports whether that helped; else all is as before.
 func (p *planner) relieve(steps int) bool {
+	if len(p.waiting) == 0 {
+		return false
+	}
 	before, left := p.copyFleet(), p.leftVolume
 	p.begin()
 	n, opened := len(p.kind), 0
@@ -199,7 +202,7 @@ func (p *planner) improve(steps int) {
 
 // goOn counts a step and reports whether it may be taken.
 func (p *planner) goOn() bool {
-	if p.budget <= 0 {
+	if p.budget <= 0 || p.halted {
 		return false
 	}
 	p.budget--
@@ -215,10 +218,8 @@ func (p *planner) goOn() bool {
 	for _, a := range p.waiting {
 		now.Waiting += p.left[a]
 	}
-	if !p.watch.goOn(watchEvery, now) {
-		p.budget = 0
-	}
-	return p.budget > 0
+	p.halted = !p.watch.goOn(watchEvery, now)
+	return !p.halted
 }
 
 // ruinStep empties a few machines and places what waits. It is taken back when

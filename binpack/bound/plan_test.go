@@ -534,7 +534,7 @@ func TestPlanEffortIsBounded(t *testing.T) {
 	require.Empty(t, p.waiting)
 	require.Equal(t, 60.0, p.cost())
 	require.Positive(t, steps)
-	require.LessOrEqual(t, steps, planFleets*640)
+	require.LessOrEqual(t, steps, 2*planFleets*640)
 }
 
 // What the cheap bounds do not see is proven by a linear program.
