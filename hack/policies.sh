@@ -75,6 +75,27 @@ clock() {
 k0-clock() { clock k0-clock K0+clock 14 8 600 3; }
 k1-clock() { clock k1-clock K1+clock 9 5 360 1; }
 
-for policy in "${@:-k0 k0-plain k0-fixed k0-clock k1 k1-churn k1-clock}"; do
+# devices FILE [FLAGS…]: GPU sharing, four of the lists of openb.
+devices() {
+	local file=$1 list lists=()
+	shift
+	if [[ -z ${SIGMA_DATA-} ]]; then
+		echo "== general-$file: left out, SIGMA_DATA is not set" >&2
+		return
+	fi
+	for list in cpu100 cpu250 gpushare40 multigpu20; do
+		bin/sigma convert openb "$SIGMA_DATA/openb" --list "$list" --seed 1001 --out "$work/openb/$list"
+		lists+=(--trace "$work/openb/$list")
+	done
+	echo "== general-$file" >&2
+	bin/sigma train --model devices "${lists[@]}" "$@" --out "benchdata/policies/general-$file.yaml"
+}
+k1-devices() {
+	devices k1-devices --start benchdata/policies/hand-k1-devices.yaml --guard 40 --reference fgd --evaluations 700 --seed 1
+}
+# The same weights with the mix that has arrived so far: the one evaluation is the start.
+k0-devices() { devices k0-devices --knowledge K0 --start benchdata/policies/general-k1-devices.yaml --evaluations 1; }
+
+for policy in "${@:-k0 k0-plain k0-fixed k0-clock k1 k1-churn k1-clock k1-devices k0-devices}"; do
 	for p in $policy; do "$p"; done
 done

@@ -55,7 +55,7 @@ func (p *Devices) Scorer(s *binpack.State) binpack.Scorer {
 			devices++
 		}
 	}
-	l.shortlists = devices < 2
+	l.shortlists, l.room = devices < 2, maxCached
 	if s.Instance().Fleet == binpack.Fixed {
 		for _, line := range s.Instance().Machines {
 			l.before = append(l.before, l.machines)
@@ -77,6 +77,7 @@ type devicesScorer struct {
 	now      []deviceMachine // per machine
 	changes  []binpack.Change
 
+	room       int // entries of all columns together; beyond it nothing is kept
 	shortlists bool
 	before     []int // of a fixed fleet, per line of machines.csv: machines before it
 	machines   int   // of a fixed fleet
@@ -90,7 +91,6 @@ type deviceColumn struct {
 	epoch    uint32
 	version  []uint32
 	score    []float64 // -Inf where cpu or GPUs do not suffice
-	device   []int16   // that a share takes
 	top      []float64 // the highest score of each 64 machines
 	stale    []uint64  // bitset over top: to be computed anew
 }
@@ -103,9 +103,13 @@ type deviceMachine struct {
 
 // Score implements [binpack.Scorer].
 func (l *devicesScorer) Score(item binpack.Item, candidates []int32, out []float64) {
-	col := l.column(item.App)
+	col, kept := l.column(item.App)
 	for i, m := range candidates {
-		out[i] = col.score[m]
+		if kept {
+			out[i] = col.score[m]
+		} else {
+			out[i], _ = l.compute(col, m)
+		}
 	}
 }
 
@@ -116,7 +120,9 @@ func (l *devicesScorer) ChooseDevices(item binpack.Item, m int32, dimension int,
 	if dimension != l.gpu || need >= one {
 		return binpack.SmallestDevices(free, need, one, devices)
 	}
-	return append(devices, int32(l.column(item.App).device[m]))
+	col, _ := l.column(item.App)
+	_, device := l.compute(col, m)
+	return append(devices, int32(device))
 }
 
 // Contenders implements [binpack.Shortlister]: the machines with the highest score.
@@ -125,7 +131,10 @@ func (l *devicesScorer) Contenders(item binpack.Item, buf []int32) (contenders [
 	if !l.shortlists || l.state.Spread(app.Group) < l.state.Instance().Groups[app.Group].SpreadMin {
 		return buf, false
 	}
-	col := l.column(item.App)
+	col, kept := l.column(item.App)
+	if !kept {
+		return buf, false
+	}
 	blocked, start, most := l.state.Blocked(item.App), len(buf), -math.MaxFloat64
 	for w, word := range l.state.Offered() {
 		if word &^= blocked[w]; word == 0 || col.highest(w) < most {
@@ -164,14 +173,22 @@ func (c *deviceColumn) highest(w int) float64 {
 	return c.top[w]
 }
 
-// column brings the scores of an app's demand up to date.
-func (l *devicesScorer) column(app int32) *deviceColumn {
+// column brings the scores of an app's demand up to date; kept is false where
+// there are too many to keep them.
+func (l *devicesScorer) column(app int32) (col *deviceColumn, kept bool) {
 	if l.p.mixed && l.refresh() {
 		l.compile()
 		l.epoch++
 	}
-	col := &l.columns[l.columnOf[app]]
-	l.grow(col)
+	n := l.state.Size()
+	if len(l.now) < n {
+		l.now = append(l.now, make([]deviceMachine, n-len(l.now))...)
+	}
+	col = &l.columns[l.columnOf[app]]
+	if len(l.columns)*n > l.room {
+		return col, false
+	}
+	col.grow(n)
 	if col.epoch != l.epoch {
 		col.epoch, col.seq = l.epoch, 0
 		clear(col.version)
@@ -179,29 +196,24 @@ func (l *devicesScorer) column(app int32) *deviceColumn {
 	var all bool
 	l.changes, col.seq, all = l.state.Changes(col.seq, l.changes[:0])
 	if all {
-		for m := range int32(l.state.Size()) {
+		for m := range int32(n) {
 			l.follow(col, m)
 		}
 	}
 	for _, c := range l.changes {
 		l.follow(col, c.Machine)
 	}
-	return col
+	return col, true
 }
 
 // grow makes room for machines that have come into being.
-func (l *devicesScorer) grow(col *deviceColumn) {
-	n := l.state.Size()
-	if len(l.now) < n {
-		l.now = append(l.now, make([]deviceMachine, n-len(l.now))...)
-	}
-	if have := len(col.score); have < n {
-		col.score = append(col.score, make([]float64, n-have)...)
-		col.device = append(col.device, make([]int16, n-have)...)
-		col.version = append(col.version, make([]uint32, n-have)...)
-		words := n/64 + 1
-		col.top = append(col.top, make([]float64, words-len(col.top))...)
-		col.stale = append(col.stale, make([]uint64, words/64+1-len(col.stale))...)
+func (c *deviceColumn) grow(machines int) {
+	if more := machines - len(c.score); more > 0 {
+		c.score = append(c.score, make([]float64, more)...)
+		c.version = append(c.version, make([]uint32, more)...)
+		words := machines/64 + 1
+		c.top = append(c.top, make([]float64, words-len(c.top))...)
+		c.stale = append(c.stale, make([]uint64, words/64+1-len(c.stale))...)
 	}
 }
 
@@ -212,12 +224,19 @@ func (l *devicesScorer) follow(col *deviceColumn, m int32) {
 		return
 	}
 	col.version[m] = version
-	_, col.score[m], col.device[m] = l.best(col, m)
-	if l.keptBack(m) && col.score[m] > math.Inf(-1) {
-		col.score[m] = -emptyPenalty // all alike: the order of machines.csv decides
-	}
+	col.score[m], _ = l.compute(col, m)
 	w := m / 64
 	col.stale[w/64] |= 1 << (w % 64)
+}
+
+// compute is the score of a demand on a machine, -Inf where cpu or GPUs do not
+// suffice, and the GPU that a share takes.
+func (l *devicesScorer) compute(col *deviceColumn, m int32) (score float64, device int16) {
+	_, score, device = l.best(col, m)
+	if l.keptBack(m) && score > math.Inf(-1) {
+		score = -emptyPenalty // all alike: the order of machines.csv decides
+	}
+	return score, device
 }
 
 func (l *devicesScorer) keptBack(m int32) bool {
@@ -305,7 +324,7 @@ func (l *devicesScorer) machine(m int32) *deviceMachine {
 
 // Explain implements [binpack.Explainer].
 func (l *devicesScorer) Explain(item binpack.Item, m int32) []binpack.Term {
-	col := l.column(item.App)
+	col, _ := l.column(item.App)
 	v, _, _ := l.best(col, m)
 	kept := l.keptBack(m)
 	var terms []binpack.Term

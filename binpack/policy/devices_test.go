@@ -140,8 +140,14 @@ func TestDevicesEqualsTwin(t *testing.T) {
 	for _, tc := range []struct {
 		know  binpack.Knowledge
 		fleet binpack.Fleet
-	}{{binpack.K1, binpack.Fixed}, {binpack.K0, binpack.Fixed}, {binpack.K1, binpack.Open}} {
-		t.Run(fmt.Sprint(tc.know, tc.fleet), func(t *testing.T) {
+		room  int
+	}{
+		{binpack.K1, binpack.Fixed, maxCached},
+		{binpack.K0, binpack.Fixed, maxCached},
+		{binpack.K1, binpack.Open, maxCached},
+		{binpack.K1, binpack.Fixed, 0},
+	} {
+		t.Run(fmt.Sprint(tc.know, tc.fleet, tc.room), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(7, uint64(tc.know)))
 			s := binpack.NewState(deviceInstance(rng, tc.fleet))
 			if tc.know == binpack.K1 {
@@ -151,6 +157,7 @@ func TestDevicesEqualsTwin(t *testing.T) {
 			}
 			pol := everyDeviceFeature(t, tc.know, rng)
 			l := pol.Scorer(s).(*devicesScorer)
+			l.room = tc.room
 			twin := &deviceTwin{pol, s, FGD{}.Scorer(s).(*fgd)}
 			type placed struct {
 				app, m  int32

@@ -36,6 +36,7 @@ var sections = []section{
 	workers,
 	severalObjectives,
 	small,
+	sharing,
 }
 
 const (

@@ -37,7 +37,7 @@ var table = []row{
 	{"internal/archtest", nil},
 	{"internal/...", []string{"binpack/...", "cerebro/...", "benchdata/generate"}},
 	{"cmd/...", []string{"..."}},
-	{"hack/records", []string{"cerebro/report", "swarm"}},
+	{"hack/records", []string{"cerebro/report", "cerebro/trace", "swarm"}},
 }
 
 // edge is what the doors between Kubernetes and the core may import.

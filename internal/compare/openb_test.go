@@ -80,6 +80,31 @@ func TestOpenb(t *testing.T) {
 	}
 }
 
+// TestOpenbLearned: the shipped policies for devices end above FGD, also where
+// the mix of pods has to be learned from arrivals.
+func TestOpenbLearned(t *testing.T) {
+	folder := os.Getenv("SIGMA_DATA")
+	if folder == "" {
+		t.Skip("SIGMA_DATA is not set")
+	}
+	r := cerebro.NewReplayer(openbTrace(t, filepath.Join(folder, "openb"), "cpu100", 500_001))
+	fgd := openbColumns(t, r, "fgd")[130]
+	for _, level := range []string{"k0", "k1"} {
+		object, err := policy.Load("../../benchdata/policies/general-" + level + "-devices.yaml")
+		require.NoError(t, err)
+		p, err := object.Policy()
+		require.NoError(t, err)
+		curve := newRecorder(r)
+		_, err = r.Run(p, cerebro.Options{Brief: true, Record: curve.record})
+		require.NoError(t, err)
+		for _, point := range curve.points() {
+			if point.Dimension == openbGPU && point.Percent == 130 {
+				require.Greater(t, 100*point.Allocation, fgd+.3, level)
+			}
+		}
+	}
+}
+
 func openbTrace(t *testing.T, folder, list string, seed int64) (tr *trace.Trace) {
 	t.Helper()
 	opt := convert.Defaults()
@@ -99,15 +124,17 @@ func openbColumns(t *testing.T, r *cerebro.Replayer, name string) (columns []flo
 	curve := newRecorder(r)
 	_, err = r.Run(pol, cerebro.Options{Brief: true, Record: curve.record})
 	require.NoError(t, err)
-	const gpu = 2
 	for _, p := range curve.points() {
-		if p.Dimension == gpu {
+		if p.Dimension == openbGPU {
 			require.Equal(t, len(columns), p.Percent)
 			columns = append(columns, 100*p.Allocation)
 		}
 	}
 	return columns
 }
+
+// openbGPU is the dimension of GPUs.
+const openbGPU = 2
 
 type openbKey struct {
 	list, policy string
