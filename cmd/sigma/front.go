@@ -163,8 +163,10 @@ func frontSVG(w io.Writer, f *train.Front, choices []train.Choice) error {
 	columns := min(3, len(panels))
 	rows := (len(panels) + columns - 1) / columns
 	canvas := vgsvg.New(vg.Length(columns)*side, vg.Length(rows)*side)
-	tiles := draw.Tiles{Rows: rows, Cols: columns, PadX: vg.Centimeter, PadY: vg.Centimeter,
-		PadTop: vg.Centimeter / 2, PadBottom: vg.Centimeter / 2, PadLeft: vg.Centimeter / 2, PadRight: vg.Centimeter}
+	tiles := draw.Tiles{
+		Rows: rows, Cols: columns, PadX: vg.Centimeter, PadY: vg.Centimeter,
+		PadTop: vg.Centimeter / 2, PadBottom: vg.Centimeter / 2, PadLeft: vg.Centimeter / 2, PadRight: vg.Centimeter,
+	}
 	for i, p := range panels {
 		p.Draw(tiles.At(draw.New(canvas), i%columns, i/columns))
 	}

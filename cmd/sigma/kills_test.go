@@ -65,7 +65,7 @@ func (p *process) start(t *testing.T) {
 func (p *process) kill(t *testing.T) {
 	t.Helper()
 	require.NoError(t, p.cmd.Process.Kill())
-	<-p.dead
+	require.Error(t, <-p.dead)
 }
 
 // Workers, the server and the trainer are killed at random moments, with no
@@ -87,8 +87,10 @@ func TestKills(t *testing.T) {
 		require.NoError(t, os.Mkdir(file(name), 0o755))
 	}
 	train := func(folder string, args ...string) []string {
-		return append([]string{"sigma", "train", "--trace", file("traces"), "--orders", "6", "--evaluations", strconv.Itoa(150 + 150*kills),
-			"--quiet", "--out", file(folder + "/policy.yaml")}, args...)
+		return append([]string{
+			"sigma", "train", "--trace", file("traces"), "--orders", "6", "--evaluations", strconv.Itoa(150 + 150*kills),
+			"--quiet", "--out", file(folder + "/policy.yaml"),
+		}, args...)
 	}
 	var out bytes.Buffer
 	require.Equal(t, exitOK, run(t.Context(), []string{"generate", "small", "--count", "3", "--out", file("traces")}, &out, &out), out.String())
@@ -106,9 +108,8 @@ func TestKills(t *testing.T) {
 	defer func() {
 		for _, p := range all {
 			_ = p.cmd.Process.Kill()
-			<-p.dead
-			if t.Failed() {
-				t.Logf("%s:\n%s", p.name, p.out.String())
+			if err := <-p.dead; t.Failed() {
+				t.Logf("%s: %v\n%s", p.name, err, p.out.String())
 			}
 		}
 	}()

@@ -56,15 +56,20 @@ func (f *natsFlags) remote() bool { return f.url != "" || f.listen != "" }
 func (f *natsFlags) check() error {
 	if !f.remote() {
 		for _, given := range []struct{ name, value string }{
-			{"nats-ca", f.ca}, {"nats-cert", f.cert}, {"nats-key", f.key}, {"nats-creds", f.creds},
-			{"nats-token-file", f.tokenFile}, {"nats-user", f.user}, {"nats-password-file", f.passwordFile},
+			{"nats-ca", f.ca},
+			{"nats-cert", f.cert},
+			{"nats-key", f.key},
+			{"nats-creds", f.creds},
+			{"nats-token-file", f.tokenFile},
+			{"nats-user", f.user},
+			{"nats-password-file", f.passwordFile},
 		} {
 			if given.value != "" {
 				return usagef("--%s is of use only with --nats or --listen", given.name)
 			}
 		}
 	}
-	for _, address := range strings.Split(f.url, ",") {
+	for address := range strings.SplitSeq(f.url, ",") {
 		u, err := url.Parse(address)
 		if strings.Contains(address, "@") || err == nil && u.User != nil {
 			return usagef("--nats: no user, password or token in the address, where others see it; give them in files or the environment")

@@ -59,8 +59,10 @@ func (s *Server) Connect(ctx context.Context, say func(string)) (*Conn, error) {
 }
 
 func (a Access) options() ([]nats.Option, error) {
-	options := []nats.Option{nats.Name("sigma"), nats.MaxReconnects(-1), nats.ReconnectWait(200 * time.Millisecond),
-		nats.ReconnectJitter(100*time.Millisecond, 100*time.Millisecond), nats.Timeout(5 * time.Second)}
+	options := []nats.Option{
+		nats.Name("sigma"), nats.MaxReconnects(-1), nats.ReconnectWait(200 * time.Millisecond),
+		nats.ReconnectJitter(100*time.Millisecond, 100*time.Millisecond), nats.Timeout(5 * time.Second),
+	}
 	if a.Token != "" {
 		options = append(options, nats.Token(a.Token))
 	}
@@ -119,8 +121,10 @@ func connect(ctx context.Context, url string, options []nats.Option, say func(st
 
 // refused says that trying again does not help.
 func refused(err error) bool {
-	for _, e := range []error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrTLS,
-		nats.ErrSecureConnRequired, nats.ErrSecureConnWanted} {
+	for _, e := range []error{
+		nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrTLS,
+		nats.ErrSecureConnRequired, nats.ErrSecureConnWanted,
+	} {
 		if errors.Is(err, e) {
 			return true
 		}

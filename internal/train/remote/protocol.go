@@ -54,8 +54,10 @@ type Build struct {
 
 // ThisBuild describes this process.
 var ThisBuild = sync.OnceValues(func() (Build, error) {
-	b := Build{Version: "unknown", FeatureVersion: policy.FeatureVersion,
-		Platform: runtime.GOOS + "/" + runtime.GOARCH + " " + runtime.Version()}
+	b := Build{
+		Version: "unknown", FeatureVersion: policy.FeatureVersion,
+		Platform: runtime.GOOS + "/" + runtime.GOARCH + " " + runtime.Version(),
+	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		b.Version = info.Main.Version
 	}

@@ -126,9 +126,7 @@ func (q *queue) hold(msg jetstream.Msg) (release func()) {
 // handBack puts a task at the end of the queue, as new: a refusal would count
 // as one more worker that fell silent.
 func (q *queue) handBack(msg jetstream.Msg) {
-	ctx, cancel := context.WithTimeout(context.Background(), storeWait)
-	defer cancel()
-	if _, err := q.conn.js.Publish(ctx, taskSubject(q.run), msg.Data()); err == nil {
+	if err := q.conn.publish(context.Background(), taskSubject(q.run), msg.Data()); err == nil {
 		_ = msg.Ack() // when it is lost the task is evaluated twice
 	}
 }
@@ -138,8 +136,7 @@ func (q *queue) store(ctx context.Context, subject string, data []byte) bool {
 	ctx, cancel := context.WithTimeout(ctx, storeAgain)
 	defer cancel()
 	for {
-		_, err := q.conn.publish(ctx, subject, data)
-		if err == nil {
+		if err := q.conn.publish(ctx, subject, data); err == nil {
 			return true
 		}
 		if !sleep(ctx, 200*time.Millisecond) {
@@ -148,16 +145,19 @@ func (q *queue) store(ctx context.Context, subject string, data []byte) bool {
 	}
 }
 
-func (c *Conn) publish(ctx context.Context, subject string, data []byte) (*jetstream.PubAck, error) {
+func (c *Conn) publish(ctx context.Context, subject string, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
-	return c.js.Publish(ctx, subject, data)
+	_, err := c.js.Publish(ctx, subject, data)
+	return err
 }
 
 // gone says that a stream, a consumer or a bucket is not there.
 func gone(err error) bool {
-	for _, e := range []error{jetstream.ErrStreamNotFound, jetstream.ErrConsumerNotFound, jetstream.ErrConsumerDeleted,
-		jetstream.ErrBucketNotFound, jetstream.ErrObjectNotFound, jetstream.ErrNoStreamResponse} {
+	for _, e := range []error{
+		jetstream.ErrStreamNotFound, jetstream.ErrConsumerNotFound, jetstream.ErrConsumerDeleted,
+		jetstream.ErrBucketNotFound, jetstream.ErrObjectNotFound, jetstream.ErrNoStreamResponse,
+	} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -286,10 +286,10 @@ func TestSilentWorker(t *testing.T) {
 	job := fakeJob(t)
 	trainer, err := NewTrainer(t.Context(), dial(t, s, s.access), job, TrainerOptions{AckWait: 250 * time.Millisecond})
 	require.NoError(t, err)
-	silent := make(chan struct{})
+	silent, other := make(chan struct{}), dial(t, s, s.access)
 	go func() { // takes a task before the worker does, and forgets it
 		defer close(silent)
-		tasks, err := dial(t, s, s.access).js.Consumer(t.Context(), streamName(trainer.run), tasksConsumer)
+		tasks, err := other.js.Consumer(t.Context(), streamName(trainer.run), tasksConsumer)
 		if err != nil {
 			return
 		}

@@ -267,7 +267,7 @@ func (a answer) take(task swarm.Task, done swarm.Done) error {
 
 // send says whether the server has the task.
 func (t *Trainer) send(ctx context.Context, task swarm.Task) bool {
-	_, err := t.conn.publish(ctx, taskSubject(t.run), encode(taskMessage{task.Generation, task.Index, numbers(task.X)}))
+	err := t.conn.publish(ctx, taskSubject(t.run), encode(taskMessage{task.Generation, task.Index, numbers(task.X)}))
 	if err != nil && ctx.Err() == nil {
 		t.say("sending a task: " + err.Error() + "; trying again")
 	}

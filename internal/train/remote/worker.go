@@ -212,8 +212,7 @@ func fetchTrace(ctx context.Context, bucket jetstream.ObjectStore, digest string
 // without which nobody can be heard.
 func (w *Worker) forget() {
 	now, connected := time.Now(), w.conn.nats.IsConnected()
-	for i := len(w.runs) - 1; i >= 0; i-- {
-		r := w.runs[i]
+	for i, r := range slices.Backward(w.runs) {
 		switch {
 		case !connected:
 			r.heard = now
