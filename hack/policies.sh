@@ -96,6 +96,45 @@ k1-devices() {
 # The same weights with the mix that has arrived so far: the one evaluation is the start.
 k0-devices() { devices k0-devices --knowledge K0 --start benchdata/policies/general-k1-devices.yaml --evaluations 1; }
 
-for policy in "${@:-k0 k0-plain k0-fixed k0-clock k1 k1-churn k1-clock k1-devices k0-devices}"; do
+# population NAME [FLAGS…]: the model for one dimension; a path or the name of a
+# shipped file. Every generation sees other instances.
+population() {
+	local file=$1
+	shift
+	[[ $file == */* ]] || file=benchdata/policies/$file.yaml
+	echo "== $file" >&2
+	bin/sigma train --model population --optimizer cmaes --risk 0 --seed 1 --renew 1 "$@" --out "$file"
+}
+orlib() { [[ -d $work/orlib ]] || traces orlib orlib 400; }
+weibull() { [[ -d $work/weibull ]] || traces weibull weibull 120; }
+
+k0-plain-1d() {
+	orlib && weibull
+	population general-k0-plain-1d --knowledge K0 --reach .07 --sample 39 --evaluations 900 --trace "$work/orlib" --trace "$work/weibull"
+}
+k0-clock-plain-1d() {
+	orlib && weibull
+	population general-k0-clock-plain-1d --knowledge K0+clock --reach .07 --sample 39 --evaluations 900 --trace "$work/orlib" --trace "$work/weibull"
+}
+orlib-k0() {
+	orlib
+	population "$work/orlib-k0-start.yaml" --knowledge K0 --reach .07 --sample 60 --evaluations 1000 --trace "$work/orlib"
+	population orlib-k0 --knowledge K0 --reach .03 --sample 100 --evaluations 800 --start "$work/orlib-k0-start.yaml" --trace "$work/orlib"
+}
+orlib-k0-clock() {
+	orlib
+	population "$work/orlib-clock-start.yaml" --knowledge K0+clock --reach .07 --sample 60 --evaluations 1000 --trace "$work/orlib"
+	population orlib-k0-clock --knowledge K0+clock --reach .03 --sample 100 --evaluations 1300 --start "$work/orlib-clock-start.yaml" --trace "$work/orlib"
+}
+weibull-k0() {
+	weibull
+	population weibull-k0 --knowledge K0 --reach .07 --sample 16 --evaluations 800 --trace "$work/weibull"
+}
+weibull-k0-clock() {
+	weibull
+	population weibull-k0-clock --knowledge K0+clock --reach .07 --sample 8 --evaluations 900 --trace "$work/weibull"
+}
+
+for policy in "${@:-k0 k0-plain k0-fixed k0-clock k1 k1-churn k1-clock k1-devices k0-devices k0-plain-1d k0-clock-plain-1d orlib-k0 orlib-k0-clock weibull-k0 weibull-k0-clock}"; do
 	for p in $policy; do "$p"; done
 done

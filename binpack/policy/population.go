@@ -28,11 +28,15 @@ import (
 //
 // and among equals to an empty machine, then to the one with the least room. With
 // the clock R is counted from it; without, ρ is 1 and R = far + past · items seen.
+// With the clock empty machines are kept back, too, while those in use have more
+// room than the volume to come needs: prices that were learned for large items
+// would open far too many for small ones.
 //
 // Amounts are counted in levels: in units of the greatest common divisor of all
 // sizes, or of the largest machine ÷ populationLevels when these are finer (what is
 // free is rounded down, the sizes in the estimate to the nearest). Limits and rules are kept, as by all policies, but not looked ahead to.
-// With several dimensions there are no populations: the policy is Best Fit then.
+// With several dimensions there are no populations: the policy is Best Fit then,
+// and where more than one item in maxLeft has left, since nothing is expected to.
 //
 // The prototype of the idea is a greedy step on a separable potential, as the sum
 // of squares is one (Csirik et al. 2006, "On the sum-of-squares algorithm for
@@ -73,6 +77,10 @@ const (
 	// populationTie is far below any difference of waste, which is in hundredths
 	// of a machine.
 	populationTie = 1e-9
+	// Machines, and share of those in use, that there may be too many before empty
+	// ones are kept back.
+	populationSpare = 1
+	populationShare = .02
 )
 
 // withPopulation adds the model's parameters to a list. One that a file does not
@@ -166,16 +174,21 @@ type populationScorer struct {
 	kappa, rivals, crowd, excess []float64 // [level]
 	power                        []float64 // [k] k^e
 
+	fit binpack.Scorer // Best Fit
+
 	// Populations.
 	seq     uint64
 	changes []binpack.Change
 	level   []int32 // [machine], -1 = not in use
 	number  []int32 // [level] N(r)
 	roomy   int     // M
+	room    int64   // of these, in levels
+	used    int64   // in all machines in use, in levels
 
 	// Marginal costs.
 	to                float64 // R
 	rho, among, faded float64
+	keepBack          bool // empty machines
 	epoch             uint32
 	margins           []margin // [level]
 }
@@ -187,7 +200,7 @@ type margin struct {
 }
 
 func newPopulationScorer(p *Population, s *binpack.State, most int64) *populationScorer {
-	l := &populationScorer{p: p, s: s, most: most}
+	l := &populationScorer{p: p, s: s, most: most, fit: BestFit{}.Scorer(s)}
 	for i := range s.Instance().Apps {
 		l.unit = gcd(l.unit, s.Instance().Apps[i].Demand[0])
 	}
@@ -211,6 +224,10 @@ func (l *populationScorer) ByClass() {}
 
 // Score implements [binpack.Scorer].
 func (l *populationScorer) Score(item binpack.Item, candidates []int32, out []float64) {
+	if l.itemsLeave() {
+		l.fit.Score(item, candidates, out)
+		return
+	}
 	l.sync()
 	need := l.s.Instance().Apps[item.App].Demand[0]
 	free := l.s.Free(0)
@@ -218,6 +235,9 @@ func (l *populationScorer) Score(item binpack.Item, candidates []int32, out []fl
 		rest := l.next(l.levelOf(free[m] - need))
 		if l.s.Items(m) == 0 {
 			out[i] = populationTie - (rest + l.p.start)
+			if l.keepBack {
+				out[i] -= emptyPenalty
+			}
 			continue
 		}
 		r := l.levelOf(free[m])
@@ -227,21 +247,28 @@ func (l *populationScorer) Score(item binpack.Item, candidates []int32, out []fl
 
 // Explain implements [binpack.Explainer]: costs in hundredths of the largest machine.
 func (l *populationScorer) Explain(item binpack.Item, m int32) []binpack.Term {
+	if l.itemsLeave() {
+		return nil
+	}
 	l.sync()
 	free := l.s.Free(0)[m]
 	after := l.next(l.levelOf(free - l.s.Instance().Apps[item.App].Demand[0]))
-	before, opened, tie := 0.0, 1.0, populationTie
+	before, opened, tie, kept := 0.0, 1.0, populationTie, yes(l.keepBack)
 	if l.s.Items(m) > 0 {
 		r := l.levelOf(free)
-		before, opened, tie = l.last(r), 0, -float64(populationTie*float64(r))
+		before, opened, tie, kept = l.last(r), 0, -float64(populationTie*float64(r)), 0
 	}
 	return []binpack.Term{
 		{Name: "cost before", Weight: 1, Value: before, Contribution: before},
 		{Name: "cost after", Weight: -1, Value: after, Contribution: -after},
 		{Name: "start", Weight: -l.p.start, Value: opened, Contribution: -l.p.start * opened},
 		{Name: "tie", Weight: 1, Value: tie, Contribution: tie},
+		{Name: "kept back", Weight: -emptyPenalty, Value: kept, Contribution: -emptyPenalty * kept},
 	}
 }
+
+// itemsLeave reports whether the policy is Best Fit, because items leave.
+func (l *populationScorer) itemsLeave() bool { return l.s.Departures()*maxLeft > l.s.Placements() }
 
 // levelOf is an amount in levels, rounded down.
 func (l *populationScorer) levelOf(amount int64) int32 {
@@ -326,6 +353,10 @@ func (l *populationScorer) look() {
 	if t := l.s.Known.Elapsed; l.p.know.Clock() && t >= 0 {
 		rho = leading(1 - t)
 		to = leading(seen/max(t, 1./1024)) * rho
+		spare := float64(l.levels) * (populationSpare + populationShare*float64(l.s.Active()))
+		// The volume to come, less two standard errors of a count of requests.
+		sure := max(0, 1-2/math.Sqrt(float64(max(1, l.s.RequestCount()))))
+		l.keepBack = float64(l.room) > float64(sure*(to/max(1, seen)*float64(l.used)))+spare
 	} else {
 		to = leading(to)
 	}
@@ -378,7 +409,7 @@ func gcd(a, b int64) int64 {
 func (l *populationScorer) recount() {
 	clear(l.number)
 	l.level = l.level[:0]
-	l.roomy = 0
+	l.roomy, l.room, l.used = 0, 0, 0
 	for m := range int32(l.s.Size()) {
 		l.follow(m)
 	}
@@ -393,19 +424,22 @@ func (l *populationScorer) follow(m int32) {
 	if l.s.Items(m) > 0 {
 		r = l.levelOf(max(0, l.s.Free(0)[m]))
 	}
-	l.join(l.level[m], -1)
-	l.join(r, 1)
+	size := l.levelOf(l.s.Capacity(m)[0])
+	l.join(l.level[m], size, -1)
+	l.join(r, size, 1)
 	l.level[m] = r
 }
 
-// join changes the number of machines of a level.
-func (l *populationScorer) join(r, by int32) {
+// join changes the number of machines of a level, by one of a size.
+func (l *populationScorer) join(r, size, by int32) {
 	if r < 0 {
 		return
 	}
+	l.used += int64(by) * int64(size-r)
 	l.number[r] += by
 	l.margins[r].nextAt, l.margins[r].lastAt = 0, 0
 	if int(r) >= l.table.least {
 		l.roomy += int(by)
+		l.room += int64(by) * int64(r)
 	}
 }

@@ -133,6 +133,11 @@ func (b *bench) path(name string) string { return filepath.Join(b.dir, name) }
 // sigma runs the command line and returns its standard output and the CPU
 // seconds that it took. The command stands on the page.
 func (b *bench) sigma(args ...string) (stdout []byte, seconds float64, err error) {
+	return b.command("bin/sigma", args...)
+}
+
+// command is sigma for another program.
+func (b *bench) command(program string, args ...string) (stdout []byte, seconds float64, err error) {
 	shown := make([]string, len(args))
 	for i, a := range args {
 		if data := os.Getenv("SIGMA_DATA"); data != "" && strings.HasPrefix(a, data) {
@@ -143,10 +148,10 @@ func (b *bench) sigma(args ...string) (stdout []byte, seconds float64, err error
 		}
 		shown[i] = a
 	}
-	command := "bin/sigma " + strings.Join(shown, " ")
+	command := program + " " + strings.Join(shown, " ")
 	fmt.Fprintln(os.Stderr, "  ", command)
 	var stderr bytes.Buffer
-	cmd := exec.CommandContext(b.ctx, "bin/sigma", args...)
+	cmd := exec.CommandContext(b.ctx, program, args...)
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if cmd.ProcessState != nil {

@@ -37,6 +37,7 @@ var sections = []section{
 	severalObjectives,
 	small,
 	sharing,
+	onedim,
 }
 
 const (

@@ -41,7 +41,8 @@ func TestShippedFile(t *testing.T) {
 	files := fstest.MapFS{}
 	for name, knowledge := range map[string]string{
 		"general-k0.yaml": "K0", "general-k1.yaml": "K1", "general-k1-clock.yaml": "K1+clock",
-		"general-k1-fixed.yaml": "K1", "general-k1-plain.yaml": "K1", "hand-k1.yaml": "K1",
+		"general-k0-clock-plain-1d.yaml": "K0+clock",
+		"general-k1-fixed.yaml":          "K1", "general-k1-plain.yaml": "K1", "hand-k1.yaml": "K1",
 		"general-k0-devices.yaml": "K0", "general-k1-devices.yaml": "K1",
 	} {
 		files[name] = &fstest.MapFile{Data: object(knowledge).Bytes()}
@@ -63,7 +64,11 @@ func TestShippedFile(t *testing.T) {
 		}, "general-k1-devices.yaml"},
 		{"devices without a forecast", "learned", nil, func(in *binpack.Instance) { in.Dimensions[0].Device = true }, "general-k0-devices.yaml"},
 		{"knowledge given", "learned", &clock, func(in *binpack.Instance) { in.Groups[0].Limit = 1 }, "general-k1-clock.yaml"},
-		{"a trait at a lower level", "learned", &clock, func(*binpack.Instance) {}, "general-k1-plain.yaml"},
+		{"a trait at a lower level", "learned", &clock, func(in *binpack.Instance) {
+			in.Dimensions = append(in.Dimensions, binpack.Dimension{Name: "memory", One: 1})
+		}, "general-k1-plain.yaml"},
+		{"one dimension", "learned", &clock, func(*binpack.Instance) {}, "general-k0-clock-plain-1d.yaml"},
+		{"one dimension, fixed", "learned", &clock, func(in *binpack.Instance) { in.Fleet = binpack.Fixed }, "general-k1-fixed.yaml"},
 		{"a trait that is not shipped", "learned", nil, func(in *binpack.Instance) {
 			in.Apps[0].Expected, in.Apps[0].Lifetime, in.Groups[0].Limit = 3, 60, 1
 		}, "general-k1.yaml"},
@@ -77,7 +82,7 @@ func TestShippedFile(t *testing.T) {
 			c := Catalog{Shipped: files, Knowledge: tt.knowledge}
 			got, err := c.Find(tt.policy, tr)
 			if tt.want == "" {
-				require.ErrorContains(t, err, "none is shipped for knowledge K2; there are general-k0-devices.yaml, general-k0.yaml")
+				require.ErrorContains(t, err, "none is shipped for knowledge K2; there are general-k0")
 				return
 			}
 			require.NoError(t, err)
