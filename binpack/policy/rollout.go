@@ -125,15 +125,15 @@ func (l *rolloutScorer) models() bool {
 // rolls reports whether the request in hand is rolled out.
 func (l *rolloutScorer) rolls(a int32) bool {
 	s := l.s
-	if l.f == nil || s.Known.Expected == nil || s.Departures() > 0 || s.Requests()[a] != 1 {
-		return false
+	if l.f == nil || s.Known.Expected == nil || s.Departures() > 0 || s.Requests()[a] != 1 || s.Alive()[a] > s.Seen()[a] {
+		return false // the last: some stood there from the beginning
 	}
 	apps, volume := int64(0), 0.0
 	for b, n := range s.Requests() {
 		if n > 0 {
 			apps++
 		}
-		volume += float64(max(0, s.Known.Expected[b], float64(s.Seen()[b])) * l.f.share(int32(b)))
+		volume += float64(max(s.Known.Expected[b], float64(s.Seen()[b]), float64(s.Alive()[b])) * l.f.share(int32(b)))
 	}
 	// As long as no app has come twice, one that has come is complete.
 	return s.RequestCount() == apps && volume <= .8*futureMachines && s.Active() < futureMachines && s.Seen()[a] < unlimitedCount
@@ -231,10 +231,11 @@ func (l *rolloutScorer) roll(a int32) {
 	f.loose = f.loose[:0]
 	for b, n := range s.Seen() {
 		app, size, e := int32(b), f.share(int32(b)), s.Known.Expected[b]
-		arrived += float64(float64(n) * size)
+		stands := float64(s.Alive()[b])
+		arrived += float64(max(float64(n), stands) * size)
 		total += float64(max(0, e) * size)
-		if n == 0 && e >= .5 && l.placeable(app) {
-			beliefs = append(beliefs, newBelief(app, e, p.sigma, size))
+		if rest := e - stands; n == 0 && rest >= .5 && l.placeable(app) {
+			beliefs = append(beliefs, newBelief(app, rest, p.sigma, size))
 			f.loose = append(f.loose, app)
 		}
 	}
