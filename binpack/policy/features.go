@@ -162,7 +162,7 @@ var parameters = withPopulation(map[string]Parameter{
 	"effort":    {"rollout", 0, 100, "steps of ruin and recreate that a compared future is packed with, a third of those of one that proposes; 8 unless given"},
 	"sigma":     {"rollout", 0, 2, "error of the forecast: standard deviation of the logarithm of an app's count around it; .2 unless given"},
 	"trust":     {"rollout", 0, 1, "how exact the forecast is in all: 0 as its apps say, 1 the volume is known; 0 unless given"},
-	"margin":    {"rollout", 0, 1, "share by which what is to come is raised where proposals are compared, as it will not be placed in hindsight; 0 unless given"},
+	"margin":    {"rollout", 0, 1, "share by which what is to come is raised where proposals are compared, as it will not be placed in hindsight; .1 unless given"},
 	"seed":      {"rollout", 0, 1_000_000, "of the draws; 0 unless given"},
 	"steps":     {"plan", 0, 100_000, "steps of ruin and recreate before the planned fleet grows; 0 = the planner's default"},
 	"slack":     {"plan", 0, .5, "share of machines planned beyond the volume bound"},

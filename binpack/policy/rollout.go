@@ -34,6 +34,7 @@ const (
 	defaultScenarios = 8
 	defaultEffort    = 8
 	defaultSigma     = .2
+	defaultMargin    = .1
 )
 
 func newRollout(spec Spec) (binpack.Policy, error) {
@@ -57,7 +58,7 @@ func newRollout(spec Spec) (binpack.Policy, error) {
 		effort:    int(math.Round(number("effort", defaultEffort))),
 		sigma:     number("sigma", defaultSigma),
 		trust:     number("trust", 0),
-		margin:    number("margin", 0),
+		margin:    number("margin", defaultMargin),
 		seed:      uint64(math.Round(number("seed", 0))),
 	}, nil
 }
