@@ -16,9 +16,10 @@ import (
 var workers = section{
 	name:  "workers",
 	title: "Workers on two cores, and killed ones",
-	about: `One training on four instances of large at full scale (24 particles, 192 evaluations of 16 replays), in one
-process and by one or two workers of a trainer that leaves all to them; each the faster of two turns, interleaved. The
-times are of a machine that had other work too. Then
+	about: `One training on four instances of large at full scale (24 particles, 96 evaluations of 16 replays), in one
+process and by one or two workers of a trainer that leaves all to them; each the fastest of three turns, interleaved. Where the
+machine has other work, two workers cannot be twice as fast; so the same is asked of evaluations that wait 50 ms and
+compute nothing. Then
 a training on three instances of small, during which a worker, the server and the trainer are killed in turn, without
 warning, at random moments.`,
 	run: runWorkers,
@@ -29,12 +30,12 @@ func runWorkers(b *bench) error {
 	if err != nil {
 		return err
 	}
-	train := []string{"train", "--trace", dir, "--orders", "4", "--particles", "24", "--evaluations", "192", "--quiet", "--out", b.path("policy.yaml")}
+	train := []string{"train", "--trace", dir, "--orders", "4", "--particles", "24", "--evaluations", "96", "--quiet", "--out", b.path("policy.yaml")}
 	const never = 1e9
 	var cpu [3]float64 // of the training by n workers; 0 = in one process
 	wall := [3]float64{never, never, never}
 	var bytesOf [3][]byte
-	for range 2 {
+	for range 3 {
 		for n := range wall {
 			w, c, err := b.train(train, n)
 			if err != nil {
@@ -69,6 +70,9 @@ func runWorkers(b *bench) error {
 	})
 	if runtime.NumCPU() != 2 {
 		b.note("The machine has %d cores.", runtime.NumCPU())
+	}
+	if err := b.waiting(); err != nil {
+		return err
 	}
 	return b.kills(10)
 }
@@ -123,22 +127,45 @@ func (b *bench) train(args []string, n int) (wall, cpu float64, err error) {
 	return wall, cpu, err
 }
 
-var killed = regexp.MustCompile(`killed:(.*) evaluations`)
-
-// kills runs the test that kills processes n times.
-func (b *bench) kills(n int) error {
-	cmd := exec.CommandContext(b.ctx, "go", "test", "-count=1", "-v", "-run", "^TestKills$", "./cmd/sigma")
-	cmd.Env = append(os.Environ(), "SIGMA_KILLS="+strconv.Itoa(n))
-	b.commands = append(b.commands, fmt.Sprintf("SIGMA_KILLS=%d %s", n, strings.Join(cmd.Args, " ")))
+// test runs a test, notes the command and returns what it printed.
+func (b *bench) test(pkg, name string, env ...string) (string, error) {
+	cmd := exec.CommandContext(b.ctx, "go", "test", "-count=1", "-v", "-run", "^"+name+"$", pkg)
+	cmd.Env = append(os.Environ(), env...)
+	b.commands = append(b.commands, strings.Join(append(env, cmd.Args...), " "))
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState != nil {
 		b.seconds += (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
 	}
+	return string(out), err
+}
+
+var faster = regexp.MustCompile(`times as fast: ([0-9.]+)`)
+
+// waiting compares one worker with two where evaluations take no CPU.
+func (b *bench) waiting() error {
+	out, err := b.test("./internal/train/remote", "TestTwoWorkersAreFaster")
+	m := faster.FindStringSubmatch(out)
+	if m == nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	times, err := strconv.ParseFloat(m[1], 64)
+	if err != nil {
+		return err
+	}
+	b.line(line{work: "evaluations that wait, 1 → 2 workers", figure: "times as fast", value: times, must: atLeast(1.7), aim: atLeast(1.9)})
+	return nil
+}
+
+var killed = regexp.MustCompile(`killed:(.*) evaluations`)
+
+// kills runs the test that kills processes n times.
+func (b *bench) kills(n int) error {
+	out, err := b.test("./cmd/sigma", "TestKills", fmt.Sprintf("SIGMA_KILLS=%d", n))
 	survived := float64(n)
 	if err != nil {
 		survived = 0
-		b.note("The test failed: `%s`.", strings.TrimSpace(string(out)))
-	} else if m := killed.FindSubmatch(out); m != nil {
+		b.note("The test failed: `%s`.", strings.TrimSpace(out))
+	} else if m := killed.FindStringSubmatch(out); m != nil {
 		b.note("Killed, at the number of evaluations that were in the checkpoint:%s.", m[1])
 	}
 	b.line(line{

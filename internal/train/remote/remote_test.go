@@ -458,3 +458,30 @@ func TestTokenFile(t *testing.T) {
 	_, err = TokenFile(path)
 	require.ErrorContains(t, err, "empty")
 }
+
+// Two workers are twice as fast as one, where evaluations wait instead of
+// computing: then it does not matter what else the machine does.
+func TestTwoWorkersAreFaster(t *testing.T) {
+	seconds := map[int]float64{}
+	for _, workers := range []int{1, 2} {
+		s := startServer(t, Access{Token: "secret"})
+		for i := range workers {
+			startWorker(t, s, &Worker{Name: fmt.Sprint(i), Threads: 1, Objective: fake(func(context.Context, swarm.Task) (float64, []float64, error) {
+				time.Sleep(50 * time.Millisecond)
+				return 1, nil, nil
+			})})
+		}
+		trainer, err := NewTrainer(t.Context(), dial(t, s, s.access), fakeJob(t), TrainerOptions{})
+		require.NoError(t, err)
+		done := func(swarm.Task, float64, ...float64) error { return nil }
+		require.NoError(t, trainer.Evaluate(t.Context(), tasks(4), done)) // all have joined
+		begin := time.Now()
+		for range 3 {
+			require.NoError(t, trainer.Evaluate(t.Context(), tasks(20), done))
+		}
+		seconds[workers] = time.Since(begin).Seconds()
+		require.NoError(t, trainer.Close())
+	}
+	t.Logf("times as fast: %.3f", seconds[1]/seconds[2])
+	require.Greater(t, seconds[1]/seconds[2], 1.5)
+}

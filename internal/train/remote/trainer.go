@@ -222,6 +222,8 @@ func (t *Trainer) receive(ctx context.Context, results jetstream.Consumer) {
 // server until all have a value.
 func (t *Trainer) Evaluate(ctx context.Context, tasks []swarm.Task, done swarm.Done) error {
 	open := map[[2]int]swarm.Task{} // sent and not answered
+	quiet := 0                      // seconds since the last answer
+	const quietAfter = 60
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for sent := 0; sent < len(tasks) || len(open) > 0; {
@@ -243,7 +245,11 @@ func (t *Trainer) Evaluate(ctx context.Context, tasks []swarm.Task, done swarm.D
 				delete(open, place(task))
 			}
 			_ = a.msg.Ack() // when it is lost the value comes again, and is not asked for
+			quiet = 0
 		case <-ticker.C:
+			if quiet++; quiet == quietAfter && t.options.Threads == 0 {
+				t.say("no value has come for a minute; are there workers?")
+			}
 			if len(open) > 0 && t.lost(ctx) {
 				for _, task := range tasks[:sent] {
 					if _, missing := open[place(task)]; missing && !t.send(ctx, task) {
