@@ -109,7 +109,7 @@ func save(s section, text string) error {
 	reached := map[string]int{}
 	for _, body := range parts {
 		for _, verdict := range []string{"aim", "must", "**missed**"} {
-			reached[verdict] += strings.Count(body, "| "+verdict+" |")
+			reached[verdict] += strings.Count(body, "| "+verdict+" |\n") // the last cell
 		}
 	}
 	fmt.Fprintf(&out, "\nOf %d targets %d are missed; %d reach the aim.\n",
