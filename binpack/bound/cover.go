@@ -23,7 +23,7 @@ type cover struct {
 
 // A coverKind is a number of machines that are alike.
 type coverKind struct {
-	typ      int32
+	types    []int32
 	cost     float64
 	count    int64 // negative: unlimited
 	capacity []int64
@@ -72,16 +72,13 @@ const (
 	maxCoverKinds = 8
 )
 
-// newCover builds the relaxation, nil when there is nothing to cover or there
-// are too many kinds of machines.
+// newCover builds the relaxation, nil when there is nothing to cover.
 func newCover(inst *binpack.Instance, items []int64, opt coverOptions) *cover {
 	c := &cover{class: make([]int32, len(inst.Apps))}
 	for a := range c.class {
 		c.class[a] = -1
 	}
-	if !c.addKinds(inst, opt) {
-		return nil
-	}
+	c.addKinds(inst, opt)
 	b := coverBuilder{cover: c, inst: inst, items: items, opt: opt, apps: appsOf(inst), groupOf: make([]int32, len(inst.Groups)), known: map[string]int32{}}
 	b.build()
 	if len(c.classes) == 0 {
@@ -90,38 +87,101 @@ func newCover(inst *binpack.Instance, items []int64, opt coverOptions) *cover {
 	return c
 }
 
-func (c *cover) addKinds(inst *binpack.Instance, opt coverOptions) bool {
+// addKinds makes a kind of all machines that are alike, and of those that are
+// nearly alike where there are many, as among nodes of which no two have quite the
+// same memory.
+func (c *cover) addKinds(inst *binpack.Instance, opt coverOptions) {
 	typed := slices.ContainsFunc(inst.Apps, func(a binpack.App) bool { return a.Types != nil })
+	known := map[string]int{}
+	var key []byte
 	for i := range inst.Machines {
 		m := &inst.Machines[i]
 		if m.Count == 0 {
 			continue
 		}
-		k := coverKind{cost: opt.objective(m), count: int64(m.Count)}
+		k := coverKind{cost: opt.objective(m), count: int64(m.Count), types: []int32{0}}
 		if opt.most != nil {
 			k.count = -1
 		}
 		if typed {
-			k.typ = m.Type
+			k.types[0] = m.Type
 		}
+		key = binary.BigEndian.AppendUint32(key[:0], uint32(k.types[0]))
 		for _, d := range opt.dims {
 			k.capacity = append(k.capacity, m.Capacity[d])
+			key = binary.BigEndian.AppendUint64(key, uint64(m.Capacity[d]))
 		}
-		at := slices.IndexFunc(c.kinds, func(o coverKind) bool {
-			return o.typ == k.typ && o.cost == k.cost && slices.Equal(o.capacity, k.capacity)
-		})
-		switch {
-		case at < 0:
-			if c.kinds = append(c.kinds, k); len(c.kinds) > maxCoverKinds {
-				return false
-			}
-		case k.count < 0 || c.kinds[at].count < 0:
-			c.kinds[at].count = -1
-		default:
-			c.kinds[at].count += k.count
+		key = binary.BigEndian.AppendUint64(key, math.Float64bits(k.cost))
+		if at, ok := known[string(key)]; ok {
+			c.kinds[at].join(&k)
+			continue
+		}
+		known[string(key)] = len(c.kinds)
+		c.kinds = append(c.kinds, k)
+	}
+	if len(c.kinds) > maxCoverKinds {
+		c.coarsen()
+	}
+}
+
+// join makes one kind of two: what fits on a machine of either fits on one of it,
+// at no higher cost.
+func (k *coverKind) join(o *coverKind) {
+	k.cost = min(k.cost, o.cost)
+	if k.count < 0 || o.count < 0 {
+		k.count = -1
+	} else {
+		k.count += o.count
+	}
+	for d, c := range o.capacity {
+		k.capacity[d] = max(k.capacity[d], c)
+	}
+	for _, t := range o.types {
+		if !slices.Contains(k.types, t) {
+			k.types = append(k.types, t)
 		}
 	}
-	return true
+}
+
+// coarsen joins the neighbours that differ least, in order of type, capacity and
+// cost, until few kinds are left.
+func (c *cover) coarsen() {
+	slices.SortStableFunc(c.kinds, func(a, b coverKind) int {
+		return cmp.Or(cmp.Compare(a.types[0], b.types[0]), slices.Compare(a.capacity, b.capacity), cmp.Compare(a.cost, b.cost))
+	})
+	apart := func(i int) float64 {
+		a, b := &c.kinds[i], &c.kinds[i+1]
+		d := 0.0
+		if a.types[0] != b.types[0] {
+			d = 1
+		}
+		for j := range a.capacity {
+			d += difference(float64(a.capacity[j]), float64(b.capacity[j]))
+		}
+		return d + difference(a.cost, b.cost)
+	}
+	gaps := make([]float64, len(c.kinds)-1)
+	for i := range gaps {
+		gaps[i] = apart(i)
+	}
+	for len(c.kinds) > maxCoverKinds {
+		i := slices.Index(gaps, slices.Min(gaps))
+		c.kinds[i].join(&c.kinds[i+1])
+		c.kinds, gaps = slices.Delete(c.kinds, i+1, i+2), slices.Delete(gaps, i, i+1)
+		for _, j := range []int{i - 1, i} {
+			if j >= 0 && j < len(gaps) {
+				gaps[j] = apart(j)
+			}
+		}
+	}
+}
+
+// difference is relative, 0 of equals.
+func difference(a, b float64) float64 {
+	if a == b {
+		return 0
+	}
+	return math.Abs(a-b) / math.Max(a, b)
 }
 
 type coverBuilder struct {
@@ -246,7 +306,7 @@ func (b *coverBuilder) classOf(a int32, limit int64) (class coverClass, binding,
 	most := int64(0)
 	for k := range b.kinds {
 		kind := &b.kinds[k]
-		if app.Types != nil && !slices.Contains(app.Types, kind.typ) {
+		if app.Types != nil && !slices.ContainsFunc(kind.types, func(t int32) bool { return slices.Contains(app.Types, t) }) {
 			continue
 		}
 		n := int64(math.MaxInt32)

@@ -325,6 +325,39 @@ func TestClasses(t *testing.T) {
 	assert.Equal(t, "7/2 7/2 8/2 1/1 2/2 ", classes(true, false, 0, 1))
 }
 
+// Nodes of which no two are quite alike are few kinds, of which each holds what
+// any of its machines holds.
+func TestCoarsen(t *testing.T) {
+	rng := rand.New(rand.NewPCG(31, 32))
+	inst := instance([]binpack.MachineLine{line(1, 2, 96, 512)}, []int64{4, 8}, []int64{8, 100})
+	for i := range 60 {
+		small := line(1, 1, 32-rng.Int64N(2), 128-rng.Int64N(5))
+		large := line(1, 2.5, 96-rng.Int64N(2), 512-rng.Int64N(9))
+		small.Type, large.Type = 1, int32(i%3/2*2)
+		inst.Machines = append(inst.Machines, small, large)
+	}
+	inst.Apps[1].Types = []int32{2}
+	c := newCover(inst, []int64{50, 9}, coverOptions{dims: []int{0, 1}, rules: true, objective: costOf})
+	require.Len(t, c.kinds, maxCoverKinds)
+	machines := int64(0)
+	for k := range c.kinds {
+		machines += c.kinds[k].count
+	}
+	require.Equal(t, int64(len(inst.Machines)), machines)
+	for i := range inst.Machines {
+		m := &inst.Machines[i]
+		require.True(t, slices.ContainsFunc(c.kinds, func(k coverKind) bool {
+			return slices.Contains(k.types, m.Type) && k.cost <= m.Cost && k.capacity[0] >= m.Capacity[0] && k.capacity[1] >= m.Capacity[1]
+		}))
+	}
+	for k := range c.kinds { // small and large ones are kept apart
+		require.Equal(t, c.kinds[k].cost == 1, c.kinds[k].capacity[0] <= 32)
+	}
+	b := Best(t.Context(), inst, []int64{50, 9}, Options{Work: 1e8})
+	require.Equal(t, MethodColumns, b.Each[len(b.Each)-1].Method)
+	require.GreaterOrEqual(t, b.Each[len(b.Each)-1].Cost, b.Each[0].Cost-1)
+}
+
 // Farley's bound by hand, with unlimited and limited machines.
 func TestDualBound(t *testing.T) {
 	c := &cover{kinds: []coverKind{{cost: 1, count: -1}, {cost: 3, count: 2}}, classes: []coverClass{{items: 10}, {items: 4}}}
