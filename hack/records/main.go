@@ -33,6 +33,7 @@ type section struct {
 var sections = []section{
 	optimizers,
 	plan,
+	bounds,
 	workers,
 	severalObjectives,
 	small,
