@@ -27,9 +27,9 @@ type bounded []struct {
 	Trace  report.Trace
 	Bound  report.Bound
 	Bounds []struct {
-		Method  string
-		Cost    float64
-		Stopped bool
+		Method      string
+		Cost        float64
+		CostSeconds float64 `json:"cost_seconds"`
 	}
 }
 
@@ -49,6 +49,16 @@ func (list bounded) mean() (best, volume float64) {
 		volume += one.Bounds[0].Cost / float64(len(list))
 	}
 	return best, volume
+}
+
+func (list bounded) strongest(i int) float64 { return list[i].Bound.CostSeconds }
+
+// overTime is how much cost-seconds are above those of volume, in %, the mean.
+func (list bounded) overTime(figure func(i int) float64) (mean float64) {
+	for i := range list {
+		mean += 100 * (figure(i)/list[i].Bounds[0].CostSeconds - 1) / float64(len(list))
+	}
+	return mean
 }
 
 // methods counts the traces by the method of the strongest bound.
@@ -88,6 +98,12 @@ func runBounds(b *bench) error {
 			work: fmt.Sprintf("%s, %d instances", s.kind, s.count), figure: figure, value: best,
 			peers: fmt.Sprintf("volume %.2f", volume),
 		})
+		if list[0].Trace.Deletes {
+			b.line(line{
+				work: fmt.Sprintf("%s, %d instances", s.kind, s.count), figure: "cost-seconds above volume's, %",
+				value: list.overTime(list.strongest), peers: fmt.Sprintf("cliques alone %.2f", list.overTime(func(i int) float64 { return list[i].Bounds[2].CostSeconds })),
+			})
+		}
 		b.note("%s: strongest by %s; %.1f CPU-s.", s.kind, list.methods(), seconds)
 	}
 	err := b.publishedBounds()
@@ -112,7 +128,7 @@ func (b *bench) publishedBounds() error {
 		if err != nil {
 			return err
 		}
-		list, seconds, err := b.bounds(dir, "--effort", "0.1")
+		list, seconds, err := b.bounds(dir, "--effort", "0.5")
 		if err != nil {
 			return err
 		}
