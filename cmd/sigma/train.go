@@ -88,7 +88,10 @@ what comes after. With --repack, which a snapshot needs, it arrives as well.`,
 			if cfg.Traces, err = f.arriving(traces); err != nil {
 				return err
 			}
-			if f.heldOut, err = loadTraces(f.validate); err != nil {
+			if traces, err = loadTraces(f.validate); err != nil {
+				return err
+			}
+			if f.heldOut, err = f.arriving(traces); err != nil {
 				return err
 			}
 			if err := f.complete(&cfg); err != nil {
@@ -198,6 +201,9 @@ func (f *trainFlags) arriving(traces []*trace.Trace) ([]*trace.Trace, error) {
 		if t.Initial > 0 && t.Initial == len(t.Requests) {
 			return nil, usagef("trace %q: all it holds stands already and nothing arrives; train on it with --repack", t.Name)
 		}
+		if len(t.Events) == 0 {
+			return nil, usagef("trace %q: nothing arrives", t.Name)
+		}
 		list = append(list, t)
 	}
 	return list, nil
@@ -235,7 +241,7 @@ func (f *trainFlags) complete(cfg *train.Config) error {
 		}
 		cfg.Start = start
 	}
-	for _, t := range cfg.Traces {
+	for _, t := range slices.Concat(cfg.Traces, f.heldOut) {
 		if err := (&policy.Spec{Model: cfg.Model, Features: cfg.Features}).Suits(t.Instance); err != nil {
 			return usagef("--model and --features for trace %q: %w", t.Name, err)
 		}
