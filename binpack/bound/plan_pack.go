@@ -75,7 +75,10 @@ type planner struct {
 	enough float64 // no packing costs less
 	budget int     // steps that are left
 	halted bool    // no more steps
-	watch  *watch
+
+	gains           [ways]int // steps of each way that left less out than before
+	chosen, fullest []int32   // of fillUp
+	watch           *watch
 }
 
 type savedMachine struct {

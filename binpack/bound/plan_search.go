@@ -10,6 +10,9 @@ const (
 	planFleets       = 10   // the effort of a search, in that of a fleet
 	ruinMin, ruinMax = 2, 6 // machines that a step empties
 	tournament       = 4    // machines of which the emptiest is taken
+	fillTries        = 4    // of a machine to be filled up
+	evenGains        = 4    // that each way to recreate starts with
+	maxGains         = 32   // of a way, then all are halved
 	maxTried         = 256  // apps that waited before and that a step tries again
 	watchEvery       = 64   // steps between looks at the watch
 )
@@ -241,12 +244,96 @@ func (p *planner) ruinStep() {
 		p.save(m)
 		p.empty(m)
 	}
-	p.fill(p.toTry(late))
-	if p.leftVolume > before {
+	apps := p.toTry(late)
+	way := p.chooseWay()
+	if way == machineByMachine {
+		p.fillUp(apps)
+	}
+	p.fill(apps)
+	switch {
+	case p.leftVolume > before:
 		p.undo()
+	case p.leftVolume < before:
+		p.gained(way)
 	}
 	clear(p.late)
 	p.best = false
+}
+
+// Ways to recreate.
+const (
+	itemByItem       = iota // the hardest first, see fill
+	machineByMachine        // see fillUp, then item by item
+	ways
+)
+
+// chooseWay draws a way, those that left less out more often than others: items
+// that fill machines to the brim want one, constraints the other.
+func (p *planner) chooseWay() int {
+	sum := 0
+	for _, n := range p.gains {
+		sum += n + evenGains
+	}
+	at, way := int(p.rng.Uint32()%uint32(sum)), 0
+	for at -= p.gains[way] + evenGains; at >= 0; at -= p.gains[way] + evenGains {
+		way++
+	}
+	return way
+}
+
+// gained notes that a way left less out.
+func (p *planner) gained(way int) {
+	p.gains[way]++
+	if p.gains[way] == maxGains {
+		for w := range p.gains {
+			p.gains[w] /= 2
+		}
+	}
+}
+
+// fillUp fills the machines that the step emptied one by one, each as full as a
+// few tries make it: the largest items first, of which each try skips some.
+func (p *planner) fillUp(apps []int32) {
+	p.order = p.order[:0]
+	for _, a := range apps {
+		p.order = append(p.order, ranked{p.size[a]<<8 + int64(p.rng.Uint32()&255), a})
+	}
+	slices.SortFunc(p.order, harderFirst)
+	for _, s := range p.saved {
+		least := int64(math.MaxInt64)
+		for try := range fillTries {
+			p.chosen = p.chosen[:0]
+			for _, r := range p.order {
+				if try > 0 && p.rng.Uint32()&3 == 0 {
+					continue
+				}
+				for p.left[r.app] > 0 && p.takesNow(r.app, s.m) {
+					p.put(r.app, s.m)
+					p.wait(r.app, -1)
+					p.chosen = append(p.chosen, r.app)
+				}
+			}
+			if p.slack[s.m] < least {
+				least = p.slack[s.m]
+				p.fullest = append(p.fullest[:0], p.chosen...)
+			}
+			p.empty(s.m)
+		}
+		for _, a := range p.fullest {
+			p.put(a, s.m)
+			p.wait(a, -1)
+		}
+	}
+}
+
+// takesNow reports whether a machine takes an item as it is.
+func (p *planner) takesNow(a, m int32) bool {
+	if p.blocked[int(a)*p.words+int(m>>6)]>>(m&63)&1 != 0 || !p.hasRoom(a, m) {
+		return false
+	}
+	g := p.inst.Apps[a].Group
+	spread := p.inst.Groups[g].SpreadMin
+	return spread <= 1 || p.onGroup[g] >= spread || p.count(g, m) == 0
 }
 
 // toTry is what a step places: all that it took off machines, and of the apps
@@ -254,7 +341,8 @@ func (p *planner) ruinStep() {
 // from a random one on.
 func (p *planner) toTry(late int) []int32 {
 	if late <= maxTried {
-		return p.waiting
+		p.try = append(p.try[:0], p.waiting...)
+		return p.try
 	}
 	p.try = append(p.try[:0], p.waiting[late:]...)
 	from := int(p.rng.Uint32() % uint32(late))

@@ -636,3 +636,29 @@ func ExamplePlan() {
 	// node-00001: 1 web 1 batch
 	// proven: true
 }
+
+// Machines filled to the brim: where items are many and nothing else constrains
+// them, plans are on the bound or next to it.
+func TestPlanFillsMachinesUp(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 11))
+	on := 0
+	for range 10 {
+		inst := instance([]binpack.MachineLine{line(binpack.Unlimited, 1, 150)})
+		inst.Types = []string{""}
+		items := make([]int64, 81) // sizes 20 to 100, 400 of them
+		for size := range items {
+			inst.Apps = append(inst.Apps, binpack.App{Group: int32(size), Demand: []int64{int64(20 + size)}})
+			inst.Groups = append(inst.Groups, binpack.Group{})
+		}
+		for range 400 {
+			items[rng.IntN(len(items))]++
+		}
+		p := Plan(t.Context(), inst, items, PlanOptions{Seed: 1})
+		checkPacking(t, inst, items, nil, p)
+		require.LessOrEqual(t, p.Cost, p.Bound.Cost+1)
+		if p.Proven {
+			on++
+		}
+	}
+	require.GreaterOrEqual(t, on, 5)
+}
