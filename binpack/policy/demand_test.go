@@ -59,8 +59,7 @@ func sameDemand(t *testing.T, want, got *demand, msg string) {
 		require.Equal(t, want.repeat, got.repeat, msg)
 	}
 	if want.fleet && (!want.know.Clock() || want.s.Departures() == 0) { // else nobody asks
-		require.Equal(t, []int64{want.step, want.num, want.den}, []int64{got.step, got.num, got.den}, msg)
-		require.Equal(t, [][]int64{want.termNum, want.termDen}, [][]int64{got.termNum, got.termDen}, msg)
+		require.Equal(t, want.volume, got.volume, msg)
 	}
 }
 
@@ -260,32 +259,79 @@ func TestDemandByHand(t *testing.T) {
 	})
 
 	t.Run("K1+clock", func(t *testing.T) {
-		s, d := setup(binpack.K1Clock, map[string]float64{"z": 0, "q": 1})
+		s, d := setup(binpack.K1Clock, map[string]float64{"z": 0, "q": .5})
 		arrive(s, 0, 6, 0)
 		arrive(s, 0, 2, 0)
 		s.Known.Elapsed = .5
 		d.reload()
 		d.plan()
-		// t = 128.5/256. a: n/(t·m) = 8/(t·10), batch (36 + 4 + 6)/(8 + 3);
-		// b: n = 0, batch 6/3. G = (16 + Σ w·n/(t·m)) ÷ (16 + Σ w).
-		tt := 128.5 / 256
-		wa := 1 / (.0625 + (1-tt)*(46./11)/(tt*10))
-		wb := 1 / (.0625 + (1-tt)*2/(tt*4.5))
-		g := (16 + wa*8/(tt*10)) / (16 + wa + wb)
 		assert.InDeltaSlice(t, []float64{2, 4.5}, remaining(d), tolerance)
-		// r = 8/14.5: the scatter, 2·2.48² = 12.3, is less than the batches alone
-		// explain, .498·r·(10·46/11 + 4.5·2) = 14: c stays at its least.
-		require.Zero(t, d.fit.cvStep)
-		// What came ÷ .5 is 4.8 and 1.6; its variance is .5·(36 + 4)/8².
-		p, q := 16+wa+wb, 64/(.5*40)
-		cpu, memory := (p*g*3.45+q*4.8)/(p+q), (p*g*2.575+q*1.6)/(p+q)
-		sd := 1 / math.Sqrt(p+q)
-		assert.InDeltaSlice(t, []float64{cpu, memory}, d.final, .001)
-		// What has come of cpu, 2.4, is less than V·(1 − sd); of memory .8 too.
-		require.Less(t, 2.4, cpu*(1-sd))
-		assert.InDeltaSlice(t, []float64{cpu * (1 - sd), memory * (1 - sd)}, d.target, .001)
-		require.Greater(t, g, .9)
-		require.Less(t, g, 1.1)
+		// Of the 10 items of a (class 8 … 16) 8 have come in requests of 6 and 2, of
+		// the 4.5 of b (4 … 8) none. r = 8/14.5; scatter (8 − 10·r)² + (4.5·r)² = 12.3.
+		// A request brings (40 + 3·5)/(8 + 3) = 5 items of a, 15/3 = 5 of b: half of
+		// chance is ½·½·r·(50 + 22.5) = 10.
+		r := 8 / 14.5
+		around, own := (8-10*r)*(8-10*r)+4.5*4.5*r*r, (100+4.5*4.5)*r*r
+		c2 := max(.0625, (around-.5*.5*r*5*14.5)/own)
+		assert.InDelta(t, c2, d.volume.scatter(.5), tolerance)
+		// Dominant shares: F = 3 and 1.575 machines, X = 2.4 and 0; a request brings
+		// u = (40·.09 + p·1.5)/(2.4 + p) of a, 1.5 of b, p = 3·4.575/14.5.
+		fa, fb, x := 3., 4.5*.35, 2.4
+		p := 3 * (fa + fb) / 14.5
+		ua, ub := (3.6+p*1.5)/(x+p), 1.5
+		common := .0025 + (c2-.0625)*(c2-.0625)
+		va, vb := c2*fa*fa+common*fa*fa, c2*fb*fb+common*fb*fb
+		cross := (c2 - .0625) * (c2 - .0625) * fa * fb
+		wa, wb := fa*fa/(va+cross+ua*fa), fb*fb/(vb+cross+ub*fb) // (1−t)/t = 1
+		factor := .0625 - .0625*(fa*fa+fb*fb)/(fa+fb)/(fa+fb)
+		g := (1 + factor*wa*x/(.5*fa)) / (1 + factor*(wa+wb))
+		ka := g * g * va / (.5*g*g*va + .5*ua*g*fa)
+		kb := g * g * vb / (.5*g*g*vb + .5*ub*g*fb)
+		whole := g*fa + ka*(x-.5*g*fa) + g*fb*(1-.5*kb)
+		spread := g*g*va*(1-.5*ka) + g*g*vb*(1-.5*kb)
+		lever := fa*(1-.5*ka) + fb*(1-.5*kb)
+		sd := math.Sqrt(spread+lever*lever*factor/(1+factor*(wa+wb))) / whole
+		cpu := g*3 + ka*(2.4-.5*g*3) + g*.45*(1-.5*kb)
+		memory := g*1 + ka*(.8-.5*g*1) + g*1.575*(1-.5*kb)
+		const close = .01 // shares of 2⁻¹⁰
+		assert.InDeltaSlice(t, []float64{cpu, memory}, d.final, close)
+		require.Less(t, .8, memory*(1-.5*sd))
+		assert.InDeltaSlice(t, []float64{max(cpu*(1-.5*sd), 2.4), memory * (1 - .5*sd)}, d.target, close)
+		s.Known.Elapsed = 1 // all has come
+		d.plan()
+		assert.InDeltaSlice(t, []float64{2.4, .8}, d.final, .01)
+	})
+
+	t.Run("an exact total", func(t *testing.T) {
+		for _, know := range []binpack.Knowledge{binpack.K1, binpack.K1Clock} {
+			s, d := setup(know, map[string]float64{"z": 0, "q": 2, "rho": 0})
+			arrive(s, 0, 6, 0)
+			if know.Clock() {
+				s.Known.Elapsed = .5
+			}
+			d.reload()
+			d.plan()
+			assert.InDeltaSlice(t, []float64{3.45, 2.575}, d.final, 1e-5)
+			assert.InDeltaSlice(t, []float64{3.45, 2.575}, d.target, 1e-5)
+		}
+	})
+
+	t.Run("an app without forecast comes at the pace so far", func(t *testing.T) {
+		s, _ := setup(binpack.K1Clock, nil)
+		s.Known.Expected = []float64{-1, 0}
+		d := newDemand(s, binpack.K1Clock, map[string]float64{"z": 0})
+		arrive(s, 0, 4, 0)
+		s.Known.Elapsed = .25
+		d.reload()
+		d.plan()
+		assert.InDeltaSlice(t, []float64{4.8, 1.6}, d.final, .001)
+	})
+
+	t.Run("alpha and beta", func(t *testing.T) {
+		s, d := setup(binpack.K1Clock, map[string]float64{"alpha": .5, "beta": 2})
+		arrive(s, 0, 6, 5)
+		d.reload()
+		assert.InDeltaSlice(t, []float64{.5*5 + .5 + 2*4, .5 + 2*4.5}, remaining(d), tolerance)
 	})
 
 	t.Run("where items depart the clock says nothing", func(t *testing.T) {
@@ -327,7 +373,7 @@ func TestForecastIsCorrected(t *testing.T) {
 // and from three quarters on, the largest each.
 func volumeErrors(t *testing.T, seed uint64, factor float64) (first, half, late float64) {
 	t.Helper()
-	tr, err := generate.Generate("large", seed, map[string]string{"scale": ".2"})
+	tr, err := generate.Generate("large", seed, map[string]string{"scale": ".5"})
 	require.NoError(t, err)
 	s := binpack.NewState(tr.Instance)
 	s.Known = knownOf(tr, binpack.K1Clock)
@@ -380,28 +426,31 @@ func TestNothingGranted(t *testing.T) {
 	}
 }
 
-// TestStepsOfScatter: the thresholds are where the formula passes a half, to
-// the last bit.
-func TestStepsOfScatter(t *testing.T) {
-	formula := func(c2 float64) int64 {
-		if c2 <= appCV*appCV {
-			return 0
+// TestAbsurdForecast: sums stay finite and positive whatever is forecast.
+func TestAbsurdForecast(t *testing.T) {
+	for _, know := range []binpack.Knowledge{binpack.K1, binpack.K1Clock} {
+		s := binpack.NewState(demandInstance(binpack.Open, []int64{10, 20}, []int64{1 << 50, 7}, []int64{1, 1}))
+		s.Known.Expected = []float64{1 << 53, math.MaxFloat64, 1 << 53}
+		p := everyFeature(t, know, true)
+		p.params["beta"] = 2
+		l := newLinearScorer(p, s)
+		for i := range 20 {
+			if know.Clock() {
+				s.Known.Elapsed = float64(i) / 20
+			}
+			s.Arrive(int32(i%3), 5)
+			out := []float64{0}
+			l.Score(binpack.Item{App: 0}, s.Feasible(0, nil)[:1], out)
+			require.False(t, math.IsNaN(out[0]) || math.IsInf(out[0], 0))
+			for a, r := range l.d.remaining {
+				require.Positive(t, r, "app %d", a)
+			}
+			require.Positive(t, l.d.sumRC)
+			for d := range l.d.final {
+				require.Positive(t, l.d.final[d])
+				require.GreaterOrEqual(t, l.d.coming[d], int64(0))
+			}
+			sameDemand(t, fresh(s, p), l.d, "")
 		}
-		return min(cvSteps, int64(math.Round(math.Log2(c2/(appCV*appCV)))))
 	}
-	for _, least := range cvLeast {
-		at := math.Float64bits(least)
-		for bits := at - 2000; bits < at+2000; bits++ {
-			c2 := math.Float64frombits(bits)
-			require.Equal(t, formula(c2), cvStepOf(c2), "%b", c2)
-		}
-	}
-	rng := rand.New(rand.NewPCG(1, 1))
-	for range 100_000 {
-		c2 := math.Exp(rng.Float64()*20 - 8)
-		require.Equal(t, formula(c2), cvStepOf(c2), "%g", c2)
-	}
-	require.Zero(t, cvStepOf(-1))
-	require.Zero(t, cvStepOf(0))
-	require.EqualValues(t, cvSteps, cvStepOf(math.Inf(1)))
 }

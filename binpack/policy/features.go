@@ -154,6 +154,8 @@ type Parameter struct {
 
 var parameters = withPopulation(map[string]Parameter{
 	"eta":       {"linear", .1, 7.9, "exponent of the pressure p_b in slot"},
+	"beta":      {"linear", 0, 2, "with alpha: the rest of the forecast counts beta times as well"},
+	"rho":       {"linear", 0, 1, "standard deviation of the factor by which all counts together differ from the forecast, .25 without it; 0 = the forecast's total is exact"},
 	"alpha":     {"linear", 0, 2, "demand still to come of an app = alpha · its items alive + ½; without it the forecast counts down"},
 	"z":         {"linear", -1, 1, "fleet factor 1 + .2·z: how many machines are candidates from the start, as a multiple of the expected volume"},
 	"q":         {"linear", 0, 2.5, "how many standard errors the volume estimate is lowered by when machines are opened"},

@@ -31,6 +31,7 @@ type section struct {
 
 // sections in the order of the page. Each is a variable of a file of its own.
 var sections = []section{
+	large,
 	optimizers,
 	plan,
 	bounds,

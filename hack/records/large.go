@@ -1,0 +1,233 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/sigma-scheduler/sigma/cerebro/report"
+)
+
+var large = section{
+	name:  "large",
+	title: "Large clusters: unknown volume, wrong forecasts, fixed fleets, departures",
+	about: `The shipped policies on instances of 400 apps and about 5,000 containers that none was trained on. The gap is
+to the volume bound; a range is max − min machines over the shuffled orders of an instance, mean over instances.`,
+	run: runLarge,
+}
+
+const (
+	largeSeed  = 970_000
+	largeCount = 12
+)
+
+func runLarge(b *bench) error {
+	for _, part := range []func(*bench) error{largeOpen, largeWrong, large2d, largeFixed, largeChurn} {
+		if err := part(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A packing is a policy on open fleets and what it must reach: gap and
+// "fewer than" in %, width and p90 − p10 in machines.
+type packing struct {
+	kind, knowledge, policy string
+	orders                  int
+	gap, gapAim             target
+	best, bestAim           target
+	worst, worstAim         target
+	width, widthAim         target
+	p90p10, p90p10Aim       target
+}
+
+// measure runs a packing and adds a line for each of its targets.
+func (p packing) measure(b *bench, dir string) error {
+	k, err := b.compare(dir, "bestfit,worstfit,"+p.policy, p.orders, "--knowledge", p.knowledge)
+	if err != nil {
+		return err
+	}
+	less := func(peer string) func(string) (float64, float64) {
+		return func(policy string) (mean, se float64) { return k.less(policy, peer), 0 }
+	}
+	for _, l := range []struct {
+		figure    string
+		of        func(policy string) (mean, se float64)
+		format    string
+		must, aim target
+	}{
+		{"gap to the bound, %", k.gap, "%.2f", p.gap, p.gapAim},
+		{"fewer machines than bestfit, %", less("bestfit"), "%.2f", p.best, p.bestAim},
+		{"fewer machines than worstfit, %", less("worstfit"), "%.2f", p.worst, p.worstAim},
+		{"range over orders", k.width, "%.1f", p.width, p.widthAim},
+		{"p90 − p10 over orders", k.p90p10, "%.1f", p.p90p10, p.p90p10Aim},
+	} {
+		if l.must.kind == 0 {
+			continue
+		}
+		v, se := l.of(p.policy)
+		b.line(line{
+			work: fmt.Sprintf("%s, %s, %d × %d", p.kind, p.knowledge, largeCount, p.orders), figure: l.figure,
+			value: v, se: se, format: l.format, peers: peers(l.of, l.format, "bestfit", "worstfit"), must: l.must, aim: l.aim,
+		})
+	}
+	return nil
+}
+
+func largeOpen(b *bench) error {
+	dir, err := b.generate("large", "large", largeSeed, largeCount)
+	if err != nil {
+		return err
+	}
+	for _, p := range []packing{
+		{
+			kind: "large", knowledge: "K1+clock", policy: "learned", orders: 30,
+			gap: atMost(3.2), gapAim: atMost(2), best: atLeast(9), bestAim: atLeast(10), worst: atLeast(4.5), worstAim: atLeast(6),
+			width: atMost(20), widthAim: atMost(8), p90p10: atMost(9), p90p10Aim: atMost(4),
+		},
+		{
+			kind: "large", knowledge: "K0+clock", policy: "learned", orders: 30,
+			gap: atMost(3.2), gapAim: atMost(2), best: atLeast(9), bestAim: atLeast(10), worst: atLeast(4.5), worstAim: atLeast(6),
+		},
+		{
+			kind: "large", knowledge: "K0", policy: "learned", orders: 10,
+			worst: atLeast(0), gap: atMost(8.5), gapAim: atMost(7),
+		},
+	} {
+		if err := p.measure(b, dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// largeWrong asks what a wrong forecast costs: the requests are those of the
+// instances with the right one.
+func largeWrong(b *bench) error {
+	const orders = 10
+	work := func(text string) string {
+		return fmt.Sprintf("large, K1+clock, %s, %d × %d", text, largeCount, orders)
+	}
+	gaps := func(dir string) (*block, error) {
+		return b.compare(dir, "bestfit,worstfit,learned", orders, "--knowledge", "K1+clock")
+	}
+	k, err := gaps(b.path("large"))
+	if err != nil {
+		return err
+	}
+	right, _ := k.gap("learned")
+	for _, c := range []struct{ name, set, text string }{
+		{"high", "forecast=1.3", "forecast × 1.3"},
+		{"low", "forecast=.769231", "forecast ÷ 1.3"},
+	} {
+		dir, err := b.generate(c.name, "large", largeSeed, largeCount, c.set)
+		if err != nil {
+			return err
+		}
+		if k, err = gaps(dir); err != nil {
+			return err
+		}
+		wrong, _ := k.gap("learned")
+		b.line(line{
+			work: work(c.text), figure: "gap more than with the right forecast, points", value: wrong - right,
+			peers: "its gap " + fmt.Sprintf("%.2f", wrong) + ", " + peers(k.gap, "%.2f", "bestfit", "worstfit"),
+			must:  atMost(1), aim: atMost(0),
+		})
+	}
+	dir, err := b.generate("noisy", "large", largeSeed, largeCount, "noise=.7")
+	if err != nil {
+		return err
+	}
+	if k, err = gaps(dir); err != nil {
+		return err
+	}
+	v, se := k.gap("learned")
+	worst, _ := k.gap("worstfit")
+	b.line(line{
+		work: work("every app's forecast × lognormal(.7)"), figure: "gap to the bound, %", value: v, se: se,
+		peers: peers(k.gap, "%.2f", "bestfit", "worstfit"), must: atMost(worst), aim: atMost(3.5),
+	})
+	return nil
+}
+
+func large2d(b *bench) error {
+	dir, err := b.generate("large2d", "large2d", largeSeed, largeCount)
+	if err != nil {
+		return err
+	}
+	return packing{
+		kind: "large2d", knowledge: "K1+clock", policy: "learned", orders: 10, best: atLeast(8.5), bestAim: atLeast(10),
+	}.measure(b, dir)
+}
+
+func largeFixed(b *bench) error {
+	const orders = 10
+	for _, c := range []struct {
+		f                     string
+		rejected, first       target
+		rejectedAim, firstAim target
+	}{
+		{"1.02", atMost(.12), atLeast(99), atMost(.05), atLeast(99.7)},
+		{"1.00", atMost(.9), atLeast(97.5), atMost(.6), atLeast(98.5)},
+	} {
+		dir, err := b.generate("fixed-"+c.f, "fixed", largeSeed, largeCount, "f="+c.f)
+		if err != nil {
+			return err
+		}
+		k, err := b.compare(dir, "bestfit,worstfit,learned", orders, "--knowledge", "K0")
+		if err != nil {
+			return err
+		}
+		rejected := func(policy string) (mean, se float64) {
+			return k.of(policy, func(_ report.Comparison, r report.Run) float64 { return 100 * r.Rejected["cpu"] })
+		}
+		first := func(policy string) (mean, se float64) {
+			return k.of(policy, func(_ report.Comparison, r report.Run) float64 { return 100 * r.FirstRejection })
+		}
+		work := fmt.Sprintf("fixed, %s × bound, K0, %d × %d", c.f, largeCount, orders)
+		v, se := rejected("learned")
+		b.line(line{
+			work: work, figure: "rejected cpu, %", value: v, se: se, format: "%.3f",
+			peers: peers(rejected, "%.3f", "bestfit", "worstfit"), must: c.rejected, aim: c.rejectedAim,
+		})
+		v, se = first("learned")
+		b.line(line{
+			work: work, figure: "first rejection, % of the volume", value: v, se: se,
+			peers: peers(first, "%.2f", "bestfit", "worstfit"), must: c.first, aim: c.firstAim,
+		})
+	}
+	return nil
+}
+
+// largeChurn compares instance by instance: their volumes differ.
+func largeChurn(b *bench) error {
+	const count = 6
+	for _, c := range []struct {
+		burst     string
+		must, aim target
+	}{{"40", atMost(-7), atMost(-11)}, {"8", atMost(-2), atMost(-5)}} {
+		dir, err := b.generate("churn-"+c.burst, "churn", largeSeed, count, "burst="+c.burst)
+		if err != nil {
+			return err
+		}
+		k, err := b.compare(dir, "bestfit,worstfit,movetofront,learned", 0, "--knowledge", "K1")
+		if err != nil {
+			return err
+		}
+		cost := func(policy string) []float64 {
+			return k.perTrace(policy, func(_ report.Comparison, runs []report.Run) float64 { return runs[0].CostSeconds })
+		}
+		than := func(policy string) (mean, se float64) {
+			own, peer := cost(policy), cost("movetofront")
+			for i := range own {
+				own[i] = 100 * (own[i]/peer[i] - 1)
+			}
+			return meanSE(own)
+		}
+		v, se := than("learned")
+		b.line(line{
+			work: fmt.Sprintf("churn, bursts of %s, K1, %d × file order", c.burst, count), figure: "cost-seconds against movetofront, %",
+			value: v, se: se, peers: peers(than, "%+.2f", "bestfit", "worstfit"), must: c.must, aim: c.aim,
+		})
+	}
+	return nil
+}
