@@ -119,6 +119,7 @@ what comes after. With --repack, which a snapshot needs, it arrives as well.`,
 	flags.StringSliceVar(&cfg.Features, "features", nil, "features and parameters to learn (default: those of the model and the knowledge)")
 	flags.StringVar(&f.start, "start", "", "policy file to start from")
 	flags.Float64Var(&cfg.Reach, "reach", 0, "begin within this share of the box around --start, or around its middle; 0 = anywhere")
+	flags.BoolVar(&cfg.Untied, "untied", false, "the cost is machines alone, without the tie-breaker")
 	flags.IntVar(&cfg.Sample, "sample", 0, "traces that an evaluation replays; 0 = all")
 	flags.IntVar(&cfg.Renew, "renew", 10, "with --sample: generations after which the next traces take their turn")
 	flags.StringVar(&f.checkpoint, "checkpoint", "", "folder that keeps every evaluation, to resume from")

@@ -79,7 +79,7 @@ func CheckObjectives(names []string) error {
 // costs are what a run costs: one number, or one for each objective.
 func (e *evaluator) costs(r *cerebro.Replayer, run cerebro.Run, s scale) []float64 {
 	if len(e.cfg.Objectives) == 0 {
-		return []float64{Cost(r, run, s.cost)}
+		return []float64{Cost(r, run, s.cost, e.cfg.Untied)}
 	}
 	list := make([]float64, len(e.cfg.Objectives))
 	for i, name := range e.cfg.Objectives {

@@ -26,6 +26,7 @@ type settings struct {
 	Guard       float64         `json:"guard,omitempty"`
 	Reference   string          `json:"reference,omitempty"`
 	Reach       float64         `json:"reach,omitempty"`
+	Untied      bool            `json:"untied,omitempty"`
 	Sample      int             `json:"sample,omitempty"`
 	Renew       int             `json:"renew,omitempty"`
 	Traces      []traceIdentity `json:"traces"`
@@ -42,7 +43,7 @@ func (e *evaluator) settings(sp *space) (settings, error) {
 	s := settings{
 		Model: sp.model, Knowledge: sp.knowledge.String(), Features: sp.features, Parameters: sp.parameters,
 		Objectives: c.Objectives, Optimizer: c.Optimizer, Evaluations: c.Evaluations, Particles: c.Particles,
-		Orders: c.Orders, Snapshots: c.Snapshots, Seed: c.Seed, Risk: c.Risk, Reach: c.Reach,
+		Orders: c.Orders, Snapshots: c.Snapshots, Seed: c.Seed, Risk: c.Risk, Reach: c.Reach, Untied: c.Untied,
 	}
 	if c.Sample > 0 {
 		s.Sample, s.Renew = c.Sample, c.Renew
@@ -90,6 +91,9 @@ func (e *evaluator) provenance(s settings, r swarm.Result) map[string]any {
 	}
 	if s.Guard > 0 {
 		p["guard"], p["reference"] = s.Guard, s.Reference
+	}
+	if s.Untied {
+		p["untied"] = true
 	}
 	if s.Reach > 0 {
 		p["reach"] = s.Reach

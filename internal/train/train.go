@@ -42,6 +42,9 @@ type Config struct {
 	// Reach is how far from Start, as a fraction of the box, the search begins;
 	// 0 = anywhere.
 	Reach float64
+	// Untied leaves the tie-breaker out of the cost: on hundreds of machines it
+	// outweighs a machine.
+	Untied bool `json:",omitempty"`
 	// Sample is the number of traces that an evaluation replays, 0 = all. Each Renew
 	// generations others take their turn, and what is remembered is evaluated anew.
 	Sample, Renew int
@@ -348,7 +351,7 @@ const (
 // it opened (with departures the integral of their cost), a smooth tie-breaker
 // and a large price on what was not placed. On a fixed fleet, where the machines
 // are given, it is the rejected share and how early it begins.
-func Cost(r *cerebro.Replayer, run cerebro.Run, scale float64) float64 {
+func Cost(r *cerebro.Replayer, run cerebro.Run, scale float64, untied bool) float64 {
 	if r.Trace().Instance.Fleet == binpack.Fixed {
 		return penalty(run)
 	}
@@ -356,6 +359,9 @@ func Cost(r *cerebro.Replayer, run cerebro.Run, scale float64) float64 {
 		return run.CostSeconds/scale + penalty(run)
 	}
 	tie := tieWeight * run.ImbalanceTie * float64(run.Machines)
+	if untied {
+		tie = 0
+	}
 	return (run.Cost-tie)/scale + penalty(run)
 }
 
