@@ -31,8 +31,10 @@ func BenchmarkOpenb(b *testing.B) {
 		name string
 		pol  binpack.Policy
 	}{
-		{"bestfit-fgd", BestFitFGD{}}, {"fgd", FGD{}},
-		{"general-k1-devices", shippedDevices(b, "k1")}, {"general-k0-devices", shippedDevices(b, "k0")},
+		{"bestfit-fgd", BestFitFGD{}},
+		{"fgd", FGD{}},
+		{"general-k1-devices", shippedDevices(b, "k1")},
+		{"general-k0-devices", shippedDevices(b, "k0")},
 	} {
 		b.Run("policy="+c.name, func(b *testing.B) {
 			r := cerebro.NewReplayer(tr)

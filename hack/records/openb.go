@@ -97,12 +97,12 @@ const openbBlock = 10
 
 // openbLoop is what runs for a list.
 func openbLoop(b *bench, list string) string {
-	text := "for s in {42..51} {100..109}; do\n" +
-		"\tbin/sigma convert openb $SIGMA_DATA/openb --list " + list + " --seed $s --out " + b.path("trace") + "\n"
+	var text strings.Builder
+	fmt.Fprintf(&text, "for s in {42..51} {100..109}; do\n\tbin/sigma convert openb $SIGMA_DATA/openb --list %s --seed $s --out %s\n", list, b.path("trace"))
 	for _, p := range openbPolicies {
-		text += "\tbin/sigma replay --trace " + b.path("trace") + " --placements " + b.path("placements.csv") + " --quiet " + strings.Join(p.flags, " ") + "\n"
+		fmt.Fprintf(&text, "\tbin/sigma replay --trace %s --placements %s --quiet %s\n", b.path("trace"), b.path("placements.csv"), strings.Join(p.flags, " "))
 	}
-	return text + "done"
+	return text.String() + "done"
 }
 
 // openbSeed replays one draw of a list under all policies.

@@ -85,12 +85,17 @@ func (e *evaluator) replay(r *cerebro.Replayer, p binpack.Policy, sc scenario) (
 func classesOf(t *trace.Trace) (class []int, items []float64) {
 	index := map[string]int{}
 	for _, app := range t.Instance.Apps {
-		key := ""
+		var devices []int
 		for d, dim := range t.Instance.Dimensions {
 			if need := app.Demand[d]; dim.Device {
-				key += fmt.Sprint(need > 0, bits.Len64(uint64(need/dim.One)), ";")
+				n := bits.Len64(uint64(need / dim.One))
+				if need > 0 && n == 0 {
+					n = -1 // a share
+				}
+				devices = append(devices, n)
 			}
 		}
+		key := fmt.Sprint(devices)
 		c, ok := index[key]
 		if !ok {
 			c = len(index)
