@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -266,15 +267,7 @@ func (l *rolloutScorer) roll(a int32) {
 				c.n++
 			}
 		}
-		slices.SortStableFunc(live, func(i, j int) int {
-			switch a, b := l.proposals[i].cost, l.proposals[j].cost; {
-			case a < b:
-				return -1
-			case a > b:
-				return 1
-			}
-			return 0
-		})
+		slices.SortStableFunc(live, func(i, j int) int { return cmp.Compare(l.proposals[i].cost, l.proposals[j].cost) })
 		live = live[:(len(live)+1)/2]
 	}
 	l.chosen = live[0]
