@@ -13,6 +13,10 @@
 // of the velocity. With a ring neighbourhood the global best gives way to the
 // best of the particle and its two neighbours.
 //
+// With several objectives [MOPSO] takes the place of [PSO], and an [Archive]
+// keeps the non-dominated points of any optimiser; what two archives are worth
+// is compared by [Archive.Hypervolume].
+//
 // All optimisers are an [Optimizer]: they hand out a generation of positions
 // and are told its values. [Minimize] runs one until the budget, convergence
 // or an interrupt ends it. A generation may be evaluated by any number of
@@ -34,4 +38,10 @@
 //   - N. Hansen, The CMA evolution strategy: a tutorial, arXiv:1604.00772, 2016.
 //   - N. Hansen, Injecting external solutions into CMA-ES, arXiv:1110.4181, 2011:
 //     how CMA-ES takes given starting positions.
+//   - Q. Zhang, H. Li, MOEA/D: a multiobjective evolutionary algorithm based on
+//     decomposition, IEEE TEC 11 (2007): a weight vector for each member.
+//   - S. Zapotecas Martínez, C. Coello Coello, A multi-objective particle swarm
+//     optimizer based on decomposition, GECCO 2011.
+//   - E. Zitzler, L. Thiele, Multiobjective evolutionary algorithms, IEEE TEC 3
+//     (1999): the hypervolume.
 package swarm
