@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/benchdata/generate"
@@ -484,4 +485,31 @@ func TestTwoWorkersAreFaster(t *testing.T) {
 	}
 	t.Logf("times as fast: %.3f", seconds[1]/seconds[2])
 	require.Greater(t, seconds[1]/seconds[2], 1.5)
+}
+
+// The rights that docs/distributed-training.md names are enough.
+func TestPermissions(t *testing.T) {
+	rights := []string{"sigma.>", "$JS.API.>", "$JS.ACK.>", "$O.>", "_INBOX.>"}
+	both := &server.SubjectPermission{Allow: rights}
+	o := &server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
+		Users: []*server.User{{Username: "ada", Password: "secret", Permissions: &server.Permissions{Publish: both, Subscribe: both}}},
+	}
+	elsewhere, err := server.NewServer(o)
+	require.NoError(t, err)
+	elsewhere.Start()
+	t.Cleanup(elsewhere.WaitForShutdown)
+	t.Cleanup(elsewhere.Shutdown)
+	require.True(t, elsewhere.ReadyForConnections(10*time.Second))
+	s := &Server{server: elsewhere, access: Access{User: "ada", Password: "secret"}}
+	startWorker(t, s, &Worker{Name: "w", Threads: 1})
+	cfg := config(t)
+	want := result(t, cfg)
+	cfg.Distribute = distribute(dial(t, s, s.access), TrainerOptions{})
+	require.Equal(t, want, result(t, cfg))
+	page, err := os.ReadFile("../../../docs/distributed-training.md")
+	require.NoError(t, err)
+	for _, r := range rights {
+		require.Contains(t, string(page), "`"+r+"`")
+	}
 }
