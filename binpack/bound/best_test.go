@@ -303,3 +303,20 @@ func BenchmarkBest(b *testing.B) {
 		}
 	})
 }
+
+func ExampleBest() {
+	// Six items of 5 on machines of 12, and ten of 3 of an app of which no
+	// machine may hold two: volume would do with five machines.
+	inst := instance([]binpack.MachineLine{line(binpack.Unlimited, 1, 12)}, []int64{5}, []int64{3})
+	inst.Groups[1].Limit = 1
+	inst.Rules = []binpack.Rule{{A: 0, B: 1}, {A: 1, B: 0}}
+	for _, b := range Best(context.Background(), inst, []int64{6, 10}, Options{Work: DefaultWork}).Each {
+		fmt.Println(b.Method, b.Machines)
+	}
+	// Output:
+	// volume 5
+	// limit 10
+	// clique 13
+	// gilmore-gomory: 10
+	// gilmore-gomory 13
+}

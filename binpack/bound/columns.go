@@ -40,6 +40,7 @@ type outcome struct {
 const (
 	smoothing    = .8      // share of the centre in prices
 	mostNodes    = 1 << 22 // of a branch and bound
+	solveWork    = 1 << 28 // of a part of a solution
 	reducedCost  = 1e-7    // that a column must save
 	artificial   = 16      // cost of leaving an item out, in the dearest machines
 	poolPerRow   = 8       // columns that are kept, per row
@@ -120,7 +121,7 @@ func (g *generator) run(ctx context.Context) outcome {
 	g.addColumns(ways)
 	away := 1.0 // from the centre, in steps of 1 - smoothing
 	for {
-		solved := g.program.solve(&g.work)
+		solved := g.solve(ctx)
 		if g.reached() {
 			return outcome{value: g.best}
 		}
@@ -145,6 +146,21 @@ func (g *generator) run(ctx context.Context) outcome {
 			g.nodes *= 8
 		}
 	}
+}
+
+// solve solves the program of the columns so far, in parts, so that a context
+// that ends is seen soon.
+func (g *generator) solve(ctx context.Context) bool {
+	for g.work > 0 && ctx.Err() == nil {
+		part := min(g.work, solveWork)
+		g.work -= part
+		solved := g.program.solve(&part)
+		g.work += part
+		if solved || part > 0 {
+			return solved
+		}
+	}
+	return false
 }
 
 // firstPrices are those of the bounds that cost little: the share of a machine

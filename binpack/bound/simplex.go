@@ -1,6 +1,7 @@
 package bound
 
 import (
+	"errors"
 	"math"
 
 	"gonum.org/v1/gonum/floats"
@@ -173,7 +174,7 @@ func (p *program) refactor() bool {
 	}
 	inverse := mat.NewDense(n, n, p.inverse)
 	if err := inverse.Inverse(b); err != nil {
-		if _, poor := err.(mat.Condition); !poor {
+		if poor := mat.Condition(0); !errors.As(err, &poor) {
 			return false
 		}
 	}
