@@ -91,14 +91,14 @@ func runBounds(b *bench) error {
 		}
 		best, volume := list.mean()
 		figure := "machines"
-		if list[0].Trace.Deletes {
+		if list[0].Bound.CostSeconds > 0 {
 			figure = "machines at the peak"
 		}
 		b.line(line{
 			work: fmt.Sprintf("%s, %d instances", s.kind, s.count), figure: figure, value: best,
 			peers: fmt.Sprintf("volume %.2f", volume),
 		})
-		if list[0].Trace.Deletes {
+		if list[0].Bound.CostSeconds > 0 {
 			b.line(line{
 				work: fmt.Sprintf("%s, %d instances", s.kind, s.count), figure: "cost-seconds above volume's, %",
 				value: list.overTime(list.strongest), peers: fmt.Sprintf("cliques alone %.2f", list.overTime(func(i int) float64 { return list[i].Bounds[2].CostSeconds })),
