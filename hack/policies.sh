@@ -135,6 +135,49 @@ weibull-k0-clock() {
 	population weibull-k0-clock --knowledge K0+clock --reach .07 --sample 8 --evaluations 900 --trace "$work/weibull"
 }
 
-for policy in "${@:-k0 k0-plain k0-fixed k0-clock k1 k1-churn k1-clock k1-devices k0-devices k0-plain-1d k0-clock-plain-1d orlib-k0 orlib-k0-clock weibull-k0 weibull-k0-clock}"; do
+# public FILE FEATURES [FLAGS…]: a policy for one public set.
+public() {
+	local file=$1 features=$2
+	shift 2
+	echo "== $file" >&2
+	bin/sigma train --features "$features" --seed 1 "$@" --out "benchdata/policies/$file.yaml"
+}
+
+# have FILE: is there SIGMA_DATA to train it on?
+have() {
+	[[ -n ${SIGMA_DATA-} ]] || { echo "== $1: left out, SIGMA_DATA is not set" >&2; return 1; }
+}
+
+# A quarter of the instances of two halves of the apps, shuffled. Five minutes of CPU.
+tianchi-k0() {
+	have tianchi-k0 || return 0
+	for seed in 1 2; do
+		bin/sigma convert tianchi "$SIGMA_DATA/tianchi2018-common" "$SIGMA_DATA/tianchi2018-prelim-b" --large-first --empty \
+			--apps .5 --instances .25 --seed $seed --out "$work/tianchi/$seed"
+	done
+	public tianchi-k0 util,mean,rise --knowledge K0 --orders 1 --evaluations 100 --trace "$work/tianchi/1" --trace "$work/tianchi/2"
+}
+
+# triplet FILE DIGITS FEATURES KNOWLEDGE: triplets whose seed is one of DIGITS; those of the other half are for tests.
+triplet() {
+	have "$1" || return 0
+	bin/sigma convert vbp "$SIGMA_DATA/vbp-triplet" --quiet --out "$work/triplet"
+	local t list=()
+	for t in "$work"/triplet/*-[$2]; do list+=(--trace "$t"); done
+	public "$1" "$3" --knowledge "$4" --orders 1 --evaluations 600 "${list[@]}"
+}
+triplet-k0-even() { triplet triplet-k0-even 02468 util,mean,rise,full,frag,empty K0; }
+triplet-k0-odd() { triplet triplet-k0-odd 13579 util,mean,rise,full,frag,empty K0; }
+triplet-k0-clock-even() { triplet triplet-k0-clock-even 02468 util,mean,rise,full,frag,empty,z,q K0+clock; }
+triplet-k0-clock-odd() { triplet triplet-k0-clock-odd 13579 util,mean,rise,full,frag,empty,z,q K0+clock; }
+
+# The rows before those of the test.
+azure-k0() {
+	have azure-k0 || return 0
+	bin/sigma convert azure "$SIGMA_DATA/azure-v1-flavors" --until 1950000 --out "$work/azure"
+	public azure-k0 util,full,frag,recent,empty --knowledge K0 --orders 0 --evaluations 80 --trace "$work/azure"
+}
+
+for policy in "${@:-k0 k0-plain k0-fixed k0-clock k1 k1-churn k1-clock k1-devices k0-devices k0-plain-1d k0-clock-plain-1d orlib-k0 orlib-k0-clock weibull-k0 weibull-k0-clock tianchi-k0 triplet-k0-even triplet-k0-odd triplet-k0-clock-even triplet-k0-clock-odd azure-k0}"; do
 	for p in $policy; do "$p"; done
 done

@@ -38,6 +38,7 @@ var sections = []section{
 	workers,
 	severalObjectives,
 	small,
+	public,
 	sharing,
 	onedim,
 }
