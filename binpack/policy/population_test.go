@@ -247,3 +247,35 @@ func TestPopulationRefuses(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 }
+
+// The shipped policies on validation instances: each is clearly better than Best Fit
+// where it is meant to be, and no constraint is violated.
+func TestShippedPopulations(t *testing.T) {
+	for file, want := range map[string]map[string]float64{ // the most bins, as a share of Best Fit's
+		"general-k0-plain-1d":       {"orlib": .985, "weibull": .975},
+		"general-k0-clock-plain-1d": {"orlib": .97, "weibull": .97},
+		"orlib-k0":                  {"orlib": .985},
+		"orlib-k0-clock":            {"orlib": .97},
+		"weibull-k0":                {"weibull": .97},
+		"weibull-k0-clock":          {"weibull": .965},
+	} {
+		o, err := Load("../../benchdata/policies/" + file + ".yaml")
+		require.NoError(t, err)
+		p, err := o.Policy()
+		require.NoError(t, err)
+		for kind, most := range want {
+			bins, fit := 0, 0
+			for seed := range uint64(map[string]int{"orlib": 20, "weibull": 2}[kind]) {
+				r := cerebro.NewReplayer(generated(t, kind, 500_001+seed, nil))
+				run, err := r.Run(p, cerebro.Options{Check: true})
+				require.NoError(t, err)
+				require.Zero(t, run.Violations+run.Unplaced)
+				bins += run.Machines
+				run, err = r.Run(BestFit{}, cerebro.Options{})
+				require.NoError(t, err)
+				fit += run.Machines
+			}
+			require.Less(t, float64(bins), most*float64(fit), "%s on %s", file, kind)
+		}
+	}
+}
