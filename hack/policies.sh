@@ -118,8 +118,7 @@ k0-clock-plain-1d() {
 }
 orlib-k0() {
 	orlib
-	population "$work/orlib-k0-start.yaml" --knowledge K0 --reach .07 --sample 60 --evaluations 1000 --trace "$work/orlib"
-	population orlib-k0 --knowledge K0 --reach .03 --sample 100 --evaluations 800 --start "$work/orlib-k0-start.yaml" --trace "$work/orlib"
+	population orlib-k0 --knowledge K0 --reach .07 --sample 60 --evaluations 1000 --trace "$work/orlib"
 }
 orlib-k0-clock() {
 	orlib

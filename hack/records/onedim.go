@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 
+	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
@@ -69,6 +70,7 @@ func (f *family) compare(b *bench, dir, set string) error {
 	if err != nil {
 		return err
 	}
+	limits := map[string]float64{}
 	limit, formula, formulaLimit := 0.0, 0.0, 0.0
 	for i, t := range traces {
 		capacity, items := itemsOf(t)
@@ -77,6 +79,7 @@ func (f *family) compare(b *bench, dir, set string) error {
 			sum += size
 		}
 		l1 := math.Ceil(float64(sum) / float64(capacity))
+		limits[t.Name] = l1
 		limit += l1 / float64(len(traces))
 		if i < f.formula {
 			formula += float64(f.heuristic(capacity, items))
@@ -93,8 +96,9 @@ func (f *family) compare(b *bench, dir, set string) error {
 			return err
 		}
 		share := func(policy string) (mean, se float64) {
-			mean, se = k.machines(policy)
-			return 100 * (mean/limit - 1), 100 * se / limit
+			return k.of(policy, func(c report.Comparison, r report.Run) float64 {
+				return 100 * (float64(r.Machines) - limits[c.Trace.Name]) / limit
+			})
 		}
 		others := peers(share, "%.3f", "bestfit", "firstfit") + fmt.Sprintf(", FunSearch %.3f", 100*(formula/formulaLimit-1))
 		work := fmt.Sprintf("%s, %d %s instances, %s", f.name, len(traces), set, level.knowledge)
