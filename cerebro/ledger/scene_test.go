@@ -44,7 +44,7 @@ var parsed sync.Map
 
 // livePolicies are those shipped ones that a live cluster can use.
 var livePolicies = []string{
-	"general-k0", "general-k0-fixed", "general-k0-plain", "general-k1", "general-k1-churn", "hand-k0", "hand-k1",
+	"general-k0", "general-k0-fixed", "general-k0-plain", "general-k1", "general-k1-churn", "general-k0-devices", "general-k1-devices", "hand-k0", "hand-k1",
 }
 
 // anyPolicy is a shipped one, or one that looks at everything there is.
