@@ -101,7 +101,8 @@ type deviceMachine struct {
 	fragment, stranded float64
 }
 
-// Score implements [binpack.Scorer].
+// Score implements [binpack.Scorer]. A candidate without room, which a cluster may
+// ask about all the same, comes last.
 func (l *devicesScorer) Score(item binpack.Item, candidates []int32, out []float64) {
 	col, kept := l.column(item.App)
 	for i, m := range candidates {
@@ -110,6 +111,7 @@ func (l *devicesScorer) Score(item binpack.Item, candidates []int32, out []float
 		} else {
 			out[i], _ = l.compute(col, m)
 		}
+		out[i] = max(out[i], -math.MaxFloat64)
 	}
 }
 
