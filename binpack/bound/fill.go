@@ -3,6 +3,7 @@ package bound
 import (
 	"cmp"
 	"math"
+	"math/bits"
 	"slices"
 )
 
@@ -102,7 +103,7 @@ func (f *filler) dimension(d int, limit int64) table {
 		case exact:
 			t.weight[i] = int32(need / unit)
 		default:
-			t.weight[i] = int32(need * size / capacity) // 2⁵⁰ · 2¹³
+			t.weight[i] = int32(stepsFor(need, size, capacity))
 		}
 	}
 	return t
@@ -119,12 +120,20 @@ func (f *filler) mean(size int64) table {
 		sum := int64(0)
 		for d, need := range f.c.classes[i].demand {
 			if need > 0 {
-				sum += need * (finer * size) / f.capacity[d]
+				sum += stepsFor(need, finer*size, f.capacity[d])
 			}
 		}
 		t.weight[i] = int32(sum / (finer * int64(len(f.capacity))))
 	}
 	return t
+}
+
+// stepsFor is need · size ÷ capacity, rounded down; need ≤ capacity. The product may
+// pass 63 bits.
+func stepsFor(need, size, capacity int64) int64 {
+	hi, lo := bits.Mul64(uint64(need), uint64(size))
+	q, _ := bits.Div64(hi, lo, uint64(capacity))
+	return int64(q)
 }
 
 func gcd(a, b int64) int64 {

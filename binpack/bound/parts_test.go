@@ -237,6 +237,17 @@ func TestFill(t *testing.T) {
 	require.Greater(t, exactly, 1500)
 }
 
+// The largest amounts that there are: a product of 2⁵⁰ and the steps of a table
+// has 64 bits.
+func TestFillLargestAmounts(t *testing.T) {
+	const half = binpack.MaxValue / 2
+	inst := instance([]binpack.MachineLine{line(binpack.Unlimited, 1, binpack.MaxValue, binpack.MaxValue)},
+		[]int64{binpack.MaxValue, 1}, []int64{1, binpack.MaxValue}, []int64{half, half - 1})
+	b := Best(t.Context(), inst, []int64{2, 2, 4}, Options{Work: 1e7})
+	require.Equal(t, 6, b.Machines) // 2 + 2 alone, 4 by pairs
+	require.Len(t, b.Each, 6)
+}
+
 // allWays calls f with every way to fill a machine of a kind.
 func allWays(c *cover, kind int, f func(count []int64)) {
 	count := make([]int64, len(c.classes))
