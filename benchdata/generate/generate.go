@@ -265,7 +265,7 @@ func addRequests(t *trace.Trace, requests []trace.Request, times []float64) {
 	for i, r := range requests {
 		r.Name = fmt.Sprintf("r%0*d", width, i)
 		t.Requests = append(t.Requests, r)
-		t.Events = append(t.Events, trace.Event{Time: times[i], Kind: trace.Create, Request: int32(i)})
+		t.Events = append(t.Events, trace.Event{Time: times[i], Kind: trace.Create, Request: int32(i), Count: r.Count})
 	}
 }
 

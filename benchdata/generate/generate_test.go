@@ -68,6 +68,7 @@ func TestKinds(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, digest(t, a), digest(t, back))
 			assert.Equal(t, a.Source, back.Source)
+			assert.Equal(t, back.Events, a.Events)
 			assert.Equal(t, "generated", a.Source["origin"])
 			assert.Equal(t, 7, a.Source["seed"])
 			assert.Equal(t, digest(t, a), digest(t, generate(t, k.Name, 7, tiny(k.Name))))

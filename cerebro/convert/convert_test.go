@@ -42,6 +42,7 @@ func convert(t *testing.T, format string, opt Options, paths ...string) (traces 
 		require.NoError(t, tr.Write(dir))
 		back, err := trace.Load(dir)
 		require.NoError(t, err)
+		require.Equal(t, back.Events, tr.Events)
 		traces = append(traces, back)
 		require.LessOrEqual(t, len(traces), of)
 		return nil

@@ -141,7 +141,7 @@ func (s funsearchSet) trace(i int) *trace.Trace {
 	for j, size := range instance.Items {
 		app, _ := slices.BinarySearch(sizes, size)
 		t.Requests = append(t.Requests, trace.Request{Name: fmt.Sprintf("r%05d", j), App: int32(app), Count: 1})
-		t.Events = append(t.Events, trace.Event{Time: float64(j), Kind: trace.Create, Request: int32(j)})
+		t.Events = append(t.Events, trace.Event{Time: float64(j), Kind: trace.Create, Request: int32(j), Count: 1})
 	}
 	return t
 }

@@ -322,7 +322,7 @@ func (s *tianchiSet) trace(opt Options) *trace.Trace {
 			continue
 		}
 		t.Events = append(t.Events, trace.Event{
-			Time: float64(len(t.Events)), Kind: trace.Create, Request: int32(len(t.Requests)),
+			Time: float64(len(t.Events)), Kind: trace.Create, Request: int32(len(t.Requests)), Count: 1,
 		})
 		t.Requests = append(t.Requests, trace.Request{Name: i.name, App: i.app, Count: 1})
 	}
