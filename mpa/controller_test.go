@@ -299,8 +299,8 @@ func TestTargetsThatAreRefused(t *testing.T) {
 		target := web()
 		change(&target)
 		_, err := mpa.NewController(target, mpa.Static{}, mpa.DefaultGuards())
-		assert.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, want)
 	}
 	_, err := mpa.NewAgent("hap", web())
-	assert.ErrorContains(t, err, `unknown agent "hap": there are static, hpa`)
+	require.ErrorContains(t, err, `unknown agent "hap": there are static, hpa`)
 }

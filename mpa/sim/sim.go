@@ -179,7 +179,7 @@ func (s *simulation) run(ctx context.Context) error {
 			s.result, s.busy, s.memorySecs = Result{}, 0, 0
 			s.minute, s.minuteFailed = latencies{}, 0
 			for _, p := range s.pods {
-				s.busy -= p.pod.busy
+				s.busy -= p.busy
 			}
 		}
 		s.turn(now)
@@ -214,7 +214,7 @@ func (s *simulation) turn(now float64) {
 		case p.node < 0:
 			s.place(p, now)
 		case p.ending:
-			if p.pod.inside+p.pod.waiting() == 0 || now >= p.due {
+			if p.inside+p.waiting() == 0 || now >= p.due {
 				s.remove(p)
 				s.pods = slices.Delete(s.pods, i, i+1)
 				i--
@@ -239,12 +239,12 @@ func (s *simulation) turn(now float64) {
 // memory of a pod in bytes.
 func (s *simulation) memory(p *instance) float64 {
 	a := &s.cfg.App
-	cache := min(a.Memory.CacheMax, a.Memory.CachePerRequest*float64(p.pod.served-p.base))
+	cache := min(a.Memory.CacheMax, a.Memory.CachePerRequest*float64(p.served-p.base))
 	inside := 0.0
 	for _, g := range a.Segments {
 		inside += g.Memory
 	}
-	return a.Memory.Base + cache + a.Memory.LeakPerRequest*float64(p.pod.served-p.base) + inside*float64(p.pod.inside)
+	return a.Memory.Base + cache + a.Memory.LeakPerRequest*float64(p.served-p.base) + inside*float64(p.inside)
 }
 
 func (s *simulation) memoryLimit(p *instance) float64 {
@@ -256,7 +256,7 @@ func (s *simulation) outOfMemory(p *instance, now float64) {
 	s.result.Kills++
 	s.e.close(p.slot)
 	s.e.kill(p.slot)
-	p.killed, p.ready, p.base = now, -1, p.pod.served
+	p.killed, p.ready, p.base = now, -1, p.served
 	p.due = now + s.draw(s.cfg.Site.Start)
 }
 
@@ -270,9 +270,9 @@ func (s *simulation) open(p *instance) {
 
 // apply sets what the pod has to compute with.
 func (s *simulation) apply(p *instance) {
-	p.pod.cores = s.cfg.App.parallelism()
-	p.pod.quota = float64(p.actual.CPU) / 1000 * s.cfg.App.limitRatio()
-	p.pod.workers = s.cfg.App.Workers
+	p.cores = s.cfg.App.parallelism()
+	p.quota = float64(p.actual.CPU) / 1000 * s.cfg.App.limitRatio()
+	p.workers = s.cfg.App.Workers
 }
 
 // match makes the number of pods that which is asked for: new ones, or the youngest
@@ -337,7 +337,7 @@ func (s *simulation) remove(p *instance) {
 	if p.slot >= 0 {
 		s.e.kill(p.slot)
 		s.e.forget(p.slot)
-		s.busy += p.pod.busy
+		s.busy += p.busy
 	}
 	if p.node >= 0 && p.node < len(s.free) {
 		s.free[p.node] = s.free[p.node].Add(p.actual.Max(p.held()))
@@ -372,7 +372,7 @@ func (s *simulation) advanceResize(p *instance, now float64) {
 		// The node gets back what is no longer held.
 		s.free[p.node] = s.free[p.node].Add(subtract(p.held(), p.request))
 		p.actual = p.request
-		p.pod.advance(s.e.now)
+		p.advance(s.e.now)
 		s.apply(p)
 		s.e.changed(p.slot)
 		state(mpa.NoResize)
@@ -422,8 +422,8 @@ func (s *simulation) scrape(now float64) {
 		if p.started < 0 {
 			continue
 		}
-		p.pod.advance(now)
-		p.seen = append(p.seen, usageSeen{now, p.pod.busy, s.memory(p)})
+		p.advance(now)
+		p.seen = append(p.seen, usageSeen{now, p.busy, s.memory(p)})
 		if n := int(s.cfg.Site.Window/s.cfg.Site.Scrape) + 3; len(p.seen) > n {
 			p.seen = slices.Delete(p.seen, 0, len(p.seen)-n)
 		}
@@ -547,7 +547,7 @@ func (s *simulation) finish(before counters) {
 	r.Violations = c.Late - before.Late + c.Failed - before.Failed
 	r.P50, r.P95, r.P99 = s.e.all.percentile(50), s.e.all.percentile(95), s.e.all.percentile(99)
 	for _, p := range s.pods {
-		s.busy += p.pod.busy
+		s.busy += p.busy
 	}
 	r.CPUUtilisation = s.busy / 3600 / r.CoreHours
 	r.MemUtilisation = s.memorySecs / r.GiBHours
