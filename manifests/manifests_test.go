@@ -147,7 +147,7 @@ func TestTraining(t *testing.T) {
 	for _, file := range kustomization.Resources {
 		text, err := os.ReadFile(filepath.Join("training", file))
 		require.NoError(t, err)
-		for _, document := range strings.Split(string(text), "\n---\n") {
+		for document := range strings.SplitSeq(string(text), "\n---\n") {
 			var head struct{ Kind string }
 			require.NoError(t, yaml.Unmarshal([]byte(document), &head))
 			require.Contains(t, kinds, head.Kind, file)

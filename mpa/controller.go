@@ -125,11 +125,11 @@ func (d *Decision) guard(name, format string, args ...any) {
 }
 
 // hold ends a decision without an action.
-func (d Decision) hold(guard, format string, args ...any) Decision {
+func (d *Decision) hold(guard, format string, args ...any) Decision {
 	d.Reason = fmt.Sprintf(format, args...)
 	d.Guards = append(d.Guards, guard+": "+d.Reason)
 	d.Action = nil
-	return d
+	return *d
 }
 
 // implausible says why an observation cannot be acted on.

@@ -172,6 +172,6 @@ func (b *Bounds) name() {
 }
 
 // covers reports whether no figure of another bound is above this one's.
-func (b Bound) covers(o Bound) bool {
+func (b *Bound) covers(o Bound) bool {
 	return b.Machines >= o.Machines && b.Cost >= o.Cost && b.MachineSeconds >= o.MachineSeconds && b.CostSeconds >= o.CostSeconds
 }

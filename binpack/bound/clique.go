@@ -240,12 +240,11 @@ func (s *cliqueSearch) search(most float64) ([]int32, float64) {
 // expand tries all cliques of what stands and vertices of p.
 func (s *cliqueSearch) expand(p []uint64, sum float64) {
 	order, limit := s.colour(p)
-	for i := len(order) - 1; i >= 0; i-- {
+	for i, r := range slices.Backward(order) {
 		// The rounding of sums of costs must not cut off the last digit.
 		if sum+limit[i] <= s.most*(1+1e-12) || s.work <= 0 {
 			return
 		}
-		r := order[i]
 		with := sum + s.weight[r]
 		s.now = append(s.now, s.vertex[r])
 		if with > s.most {

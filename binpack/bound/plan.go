@@ -11,7 +11,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// The effort of [Plan] unless told otherwise.
+// DefaultPlanSteps is the effort of [Plan] unless told otherwise.
 const DefaultPlanSteps = 15000
 
 // PlanOptions of [Plan].

@@ -69,8 +69,8 @@ var models = []struct {
 	build func(Spec) (binpack.Policy, error)
 }{
 	{"linear", func(s Spec) (binpack.Policy, error) { return newLinear(s) }},
-	{"plan", func(s Spec) (binpack.Policy, error) { return newPlan(s) }},
-	{"rollout", func(s Spec) (binpack.Policy, error) { return newRollout(s) }},
+	{"plan", newPlan},
+	{"rollout", newRollout},
 	{"devices", func(s Spec) (binpack.Policy, error) { return newDevices(s) }},
 	{"population", func(s Spec) (binpack.Policy, error) { return newPopulation(s) }},
 }

@@ -54,9 +54,9 @@ func (t *wasteTable) make(p []float64) {
 		t.cur[r], t.old[r] = int64(r)*wasteOne, int64(r)*wasteOne
 		t.waste[r*wasteRow] = float64(t.cur[r]) * scale
 	}
-	items, delta := int64(0), int64(1)
+	items := int64(0)
 	for j := 1; j < wasteRow; j++ {
-		for ; items < 1<<(j-1); items += delta {
+		for delta := int64(0); items < 1<<(j-1); items += delta {
 			delta = 1
 			if items >= wasteExact {
 				delta = items

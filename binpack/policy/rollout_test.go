@@ -20,9 +20,7 @@ func rollout(t testing.TB, parameters map[string]float64) binpack.Policy {
 	t.Helper()
 	o, err := Load("../../benchdata/policies/rollout-k1.yaml")
 	require.NoError(t, err)
-	for name, v := range parameters {
-		o.Spec.Parameters[name] = v
-	}
+	maps.Copy(o.Spec.Parameters, parameters)
 	p, err := o.Policy()
 	require.NoError(t, err)
 	return p

@@ -49,14 +49,12 @@ func (a *app) prove(ctx context.Context, p *compare.Plan, f planFlags) error {
 	if f.prove == "" || p.Proven || ctx.Err() != nil {
 		return nil
 	}
-	solved, err := solve(ctx, model, f.proveSeconds)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil // the plan is what there is
-		}
+	switch solved, err := solve(ctx, model, f.proveSeconds); {
+	case err == nil:
+		p.Prove(solved, f.prove)
+	case ctx.Err() == nil: // else the plan is what there is
 		return fmt.Errorf("--prove %s: %w", f.prove, err)
 	}
-	p.Prove(solved, f.prove)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -209,12 +210,12 @@ type knownResult struct{ lower, optimum, packing float64 }
 
 // readKnown reads the summary of a set by the names of its traces.
 func readKnown(set string) (map[string]knownResult, error) {
-	f, err := os.Open(filepath.Join(os.Getenv("SIGMA_DATA"), set, "summary_known.csv"))
+	path := filepath.Join(os.Getenv("SIGMA_DATA"), set, "summary_known.csv")
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	r := csv.NewReader(f)
+	r := csv.NewReader(bytes.NewReader(text))
 	r.Comma = '\t'
 	rows, err := r.ReadAll()
 	if err != nil {
@@ -225,7 +226,7 @@ func readKnown(set string) (map[string]knownResult, error) {
 		var v [3]float64
 		for i := range v {
 			if v[i], err = strconv.ParseFloat(row[1+i], 64); err != nil {
-				return nil, fmt.Errorf("%s: %w", f.Name(), err)
+				return nil, fmt.Errorf("%s: %w", path, err)
 			}
 		}
 		known[strings.ToLower(strings.ReplaceAll(row[0], "_", "-"))] = knownResult{v[0], max(0, v[1]), v[2]}

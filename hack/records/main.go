@@ -56,8 +56,9 @@ One section: ` + "`go run ./hack/records NAME`" + `.
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "records:", err)
 		os.Exit(1)
 	}

@@ -242,15 +242,15 @@ func TestSample(t *testing.T) {
 		require.Equal(t, want, got, "generation %d", generation)
 		require.Equal(t, generation%3 == 0, cfg.renews(generation))
 	}
-	var bytes []string
+	var objects []string
 	for _, workers := range []int{1, 7} {
 		cfg.Workers = workers
 		object, err := Run(context.Background(), cfg)
 		require.NoError(t, err)
 		require.Equal(t, 2, object.Spec.Provenance["sample"])
-		bytes = append(bytes, string(object.Bytes()))
+		objects = append(objects, string(object.Bytes()))
 	}
-	require.Equal(t, bytes[0], bytes[1])
+	require.Equal(t, objects[0], objects[1])
 	cfg.Sample = 7
 	_, err = Run(context.Background(), cfg)
 	require.ErrorContains(t, err, "sample 7: there are 6 traces")

@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"bytes"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -47,14 +49,13 @@ func (l Load) From(seconds float64) (Load, error) {
 // ReadLoad reads requests per minute: a CSV file with a header line and a column
 // "count", one line a minute. Errors name file, line and field.
 func ReadLoad(path string) (Load, error) {
-	f, err := os.Open(path)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return Load{}, err
 	}
-	defer f.Close()
-	r := csv.NewReader(f)
+	r := csv.NewReader(bytes.NewReader(text))
 	head, err := r.Read()
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return Load{}, fmt.Errorf("%s: the file is empty", path)
 	}
 	if err != nil {
@@ -72,7 +73,7 @@ func ReadLoad(path string) (Load, error) {
 	load := Load{Step: 60}
 	for line := 2; ; line++ {
 		row, err := r.Read()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
