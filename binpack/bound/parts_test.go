@@ -32,11 +32,21 @@ func TestLimit(t *testing.T) {
 			in.Apps[2].Group = 0
 		}, []int64{4, 9, 5}, Bound{Machines: 5, Cost: 5}},
 		// Ten of app 0 at 2 a machine: three at 1, then two at 4. In fractions of machines alike.
-		{"the cheapest first", []binpack.MachineLine{line(-1, 4, 10), line(3, 1, 2)}, func(in *binpack.Instance) { in.Groups[0].Limit = 2 },
-			[]int64{10, 0, 0}, Bound{Machines: 5, Cost: 11}},
+		{
+			"the cheapest first",
+			[]binpack.MachineLine{line(-1, 4, 10), line(3, 1, 2)},
+			func(in *binpack.Instance) { in.Groups[0].Limit = 2 },
+			[]int64{10, 0, 0},
+			Bound{Machines: 5, Cost: 11},
+		},
 		// The cheap machines hold one item of app 2 each: 3 + ceil(2/3 of 4).
-		{"what small machines hold", []binpack.MachineLine{line(-1, 4, 10), line(3, 1, 3)}, func(*binpack.Instance) {},
-			[]int64{0, 0, 5}, Bound{Machines: 2, Cost: 6}},
+		{
+			"what small machines hold",
+			[]binpack.MachineLine{line(-1, 4, 10), line(3, 1, 3)},
+			func(*binpack.Instance) {},
+			[]int64{0, 0, 5},
+			Bound{Machines: 2, Cost: 6},
+		},
 		{"types", []binpack.MachineLine{line(-1, 4, 10), {Type: 1, Count: -1, Cost: 1, Capacity: []int64{10}}}, func(in *binpack.Instance) {
 			in.Groups[0].Limit = 1
 			in.Apps[0].Types = []int32{0}

@@ -33,7 +33,8 @@ func findSolver(name string) error {
 // prove writes the plan's integer program where a path is given and has the
 // solver look at it.
 func (a *app) prove(ctx context.Context, p *compare.Plan, f planFlags) error {
-	if f.mps == "" && (f.prove == "" || p.Proven || ctx.Err() != nil) {
+	ask := f.prove != "" && !p.Proven && context.Cause(ctx) == nil
+	if f.mps == "" && !ask {
 		return nil
 	}
 	if p.Unplaced > 0 {
@@ -46,7 +47,7 @@ func (a *app) prove(ctx context.Context, p *compare.Plan, f planFlags) error {
 			return err
 		}
 	}
-	if f.prove == "" || p.Proven || ctx.Err() != nil {
+	if !ask {
 		return nil
 	}
 	switch solved, err := solve(ctx, model, f.proveSeconds); {

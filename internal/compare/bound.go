@@ -142,6 +142,7 @@ func ReportBound(t *trace.Trace, b bound.Bound) report.Bound {
 	}
 	return out
 }
+
 func digestOf(t *trace.Trace) (report.Digest, error) {
 	instance, whole, err := t.Digests()
 	return report.Digest{Instance: instance, Trace: whole}, err
