@@ -17,10 +17,11 @@ to the volume bound; a range is max − min machines over the shuffled orders of
 const (
 	largeSeed  = 970_000
 	largeCount = 12
+	largeFiles = "benchdata/policies/large-"
 )
 
 func runLarge(b *bench) error {
-	for _, part := range []func(*bench) error{largeOpen, largeWrong, large2d, largeFixed, largeChurn} {
+	for _, part := range []func(*bench) error{largeOpen, largeBlind, largeTotal, largeWrong, large2d, largeFixed, largeChurn} {
 		if err := part(b); err != nil {
 			return err
 		}
@@ -88,11 +89,43 @@ func largeOpen(b *bench) error {
 			kind: "large", knowledge: "K0+clock", policy: "learned", orders: 30,
 			gap: atMost(3.2), gapAim: atMost(2), best: atLeast(9), bestAim: atLeast(10), worst: atLeast(4.5), worstAim: atLeast(6),
 		},
-		{
-			kind: "large", knowledge: "K0", policy: "learned", orders: 10,
-			worst: atLeast(0), gap: atMost(8.5), gapAim: atMost(7),
-		},
 	} {
+		if err := p.measure(b, dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// largeBlind compares with Worst-Fit of the same run.
+func largeBlind(b *bench) error {
+	const orders = 10
+	file := largeFiles + "k0.yaml"
+	k, err := b.compare(b.path("large"), "bestfit,worstfit,learned,"+file, orders, "--knowledge", "K0")
+	if err != nil {
+		return err
+	}
+	v, se := k.gap(file)
+	worst, _ := k.gap("worstfit")
+	b.line(line{
+		work: fmt.Sprintf("large, K0, %d × %d, large-k0", largeCount, orders), figure: "gap to the bound, %", value: v, se: se,
+		peers: peers(k.gap, "%.2f", "bestfit", "worstfit", "learned"), must: atMost(worst), aim: atMost(7),
+	})
+	return nil
+}
+
+// largeTotal: the forecast is wrong for each app and right in all.
+func largeTotal(b *bench) error {
+	dir, err := b.generate("total", "large", largeSeed, largeCount, "total=known")
+	if err != nil {
+		return err
+	}
+	for _, p := range []packing{
+		{policy: "total-mean", gap: atMost(2), gapAim: atMost(1.4)},
+		{policy: "total-stable", gap: atMost(3.2), gapAim: atMost(2.5), width: atMost(4), widthAim: atMost(3)},
+	} {
+		p.kind, p.policy = "large, total known, large-"+p.policy, largeFiles+p.policy+".yaml"
+		p.knowledge, p.orders = "K1", 30
 		if err := p.measure(b, dir); err != nil {
 			return err
 		}
