@@ -30,8 +30,10 @@ type filler struct {
 	best  int64
 	over  int64 // what a branch that was given up may be worth
 	nodes int64
-	limit int64
-	found []way
+	limit int64 // of nodes
+	// numbers of items tried, of all classes at all nodes
+	numbers int64
+	found   []way
 }
 
 // A way is what fills one machine.
@@ -56,6 +58,9 @@ const (
 	meanSize     = 1 << 9  // of the mean
 	fewestNodes  = 1 << 11 // of a branch and bound
 	nodeWork     = 40      // operations a node takes
+	mostNumbers  = 64      // of items of a class to be tried at a node, on average
+	numberWork   = 10      // operations a number takes
+	diveTries    = 256     // numbers of items of a class to be tried by a dive
 	priceOne     = 1 << 30 // of a price of 1
 )
 
@@ -153,10 +158,10 @@ func (f *filler) solve(price []int64, nodes int64, work *int64) (worth int64, ex
 	f.found = f.found[:0]
 	copy(f.free, f.capacity)
 	f.count = append(f.count[:0], make([]int64, len(f.class))...)
-	f.best, f.over, f.nodes, f.limit = 0, 0, 0, nodes
+	f.best, f.over, f.nodes, f.numbers, f.limit = 0, 0, 0, 0, nodes
 	f.dive(nil)
 	f.branch(0, 0)
-	*work -= f.nodes * nodeWork
+	*work -= max(f.nodes*nodeWork, f.numbers*numberWork)
 	f.others(work)
 	return max(f.best, f.over), f.over <= f.best
 }
@@ -275,7 +280,8 @@ func (f *filler) put(place int, n int64) {
 }
 
 // dive fills the machine from the first class on, each with the number that the
-// tables like best, without those left out.
+// tables like best, without those left out. Of very many that a machine has room
+// for only some numbers are tried.
 func (f *filler) dive(leftOut []bool) {
 	value := int64(0)
 	for place := range f.class {
@@ -287,8 +293,11 @@ func (f *filler) dive(leftOut []bool) {
 			continue
 		}
 		best, number := value+f.rest(place+1), int64(0)
-		for n := int64(1); n <= most; n++ {
-			f.put(place, 1)
+		step := 1 + most/diveTries
+		for n := int64(0); n < most; {
+			more := min(step, most-n)
+			f.put(place, more)
+			n += more
 			if v := value + n*f.price[place] + f.rest(place+1); v >= best {
 				best, number = v, n
 			}
@@ -338,6 +347,11 @@ func (f *filler) branch(place int, value int64) {
 		}
 		f.put(place, most)
 		for n := most; n > 0; n-- {
+			if f.numbers++; f.numbers > mostNumbers*f.limit {
+				f.over = max(f.over, value+rest)
+				f.put(place, -n)
+				return
+			}
 			with := value + n*f.price[place]
 			f.record(with, false)
 			f.branch(place+1, with)

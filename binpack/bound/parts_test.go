@@ -258,6 +258,22 @@ func TestFillLargestAmounts(t *testing.T) {
 	require.Len(t, b.Each, 6)
 }
 
+// A machine with room for a million items of each class: what is tried is counted
+// as work and bounded, and the bound holds.
+func TestFillVeryManyItems(t *testing.T) {
+	const million = 1_000_000
+	inst := instance([]binpack.MachineLine{line(binpack.Unlimited, 1, million, million)},
+		[]int64{1, 1}, []int64{0, 0}, []int64{1, 2}, []int64{3, 2})
+	items := []int64{2 * million, 3 * million, 2 * million, 2 * million}
+	c := newCover(inst, items, coverOptions{dims: []int{0, 1}, rules: true, objective: countOf})
+	f := newFiller(c, 0)
+	work := int64(0)
+	worth, _ := f.solve([]int64{5, 1, 5, 5}, fewestNodes, &work)
+	require.GreaterOrEqual(t, worth, int64(5*million+3*million)) // the first class and all of the second
+	require.LessOrEqual(t, f.numbers, int64(mostNumbers*fewestNodes+len(items)))
+	require.Less(t, work, -numberWork*f.numbers+1)
+}
+
 // allWays calls f with every way to fill a machine of a kind.
 func allWays(c *cover, kind int, f func(count []int64)) {
 	count := make([]int64, len(c.classes))
