@@ -309,6 +309,13 @@ func (r *Replayer) grant(k binpack.Knowledge) binpack.Known {
 	return known
 }
 
+// CheckPlaced reports what of placed.csv its machine has no room for.
+func (r *Replayer) CheckPlaced() error {
+	r.state.Reset()
+	r.run = run{}
+	return r.placeInitial()
+}
+
 // placeInitial books the items of placed.csv as they were found.
 func (r *Replayer) placeInitial() error {
 	next := make([]int32, r.trace.Initial)

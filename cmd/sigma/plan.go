@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"runtime"
 	"strconv"
 	"text/tabwriter"
@@ -87,7 +88,7 @@ An interrupt keeps the best plan so far.`,
 			if f.Steps < 1 || f.Starts < 1 || f.Workers < 1 {
 				return usagef("--steps %d --starts %d --workers %d: want at least 1", f.Steps, f.Starts, f.Workers)
 			}
-			if _, err := strconv.ParseFloat(f.at, 64); err != nil && f.at != "" && f.at != atPeak {
+			if at, err := strconv.ParseFloat(f.at, 64); (err != nil || math.IsNaN(at)) && f.at != "" && f.at != atPeak {
 				return usagef("--at %s: want seconds or %s", f.at, atPeak)
 			}
 			if !(f.proveSeconds > 0) {

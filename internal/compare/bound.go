@@ -2,6 +2,7 @@ package compare
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -148,8 +149,12 @@ func digestOf(t *trace.Trace) (report.Digest, error) {
 	return report.Digest{Instance: instance, Trace: whole}, err
 }
 
-// Describe is the head of a comparison on a trace.
+// Describe is the head of a comparison on a trace. It is an error when a machine has
+// no room for what placed.csv puts there.
 func Describe(t *trace.Trace, r *cerebro.Replayer) (report.Trace, error) {
+	if err := r.CheckPlaced(); err != nil {
+		return report.Trace{}, fmt.Errorf("trace %s: %w", t.Name, err)
+	}
 	digest, err := digestOf(t)
 	if err != nil {
 		return report.Trace{}, err
