@@ -54,10 +54,10 @@ func (a *app) mpaSimulate() *cobra.Command {
 		Short: "Compare autoscalers on a simulated application",
 		Long: `Simulate sends the requests of a trace (a CSV file with a column count, requests
 per minute) to an application and lets each agent size it, under the guards of the
-controller that runs in a cluster. Requests come in open loop; pods share their
+controller. Requests come in open loop; pods share their
 processor under a CFS quota, start and are resized with a delay, and run out of memory;
-metrics are scraped, averaged and late. The oracle knows the load beforehand
-and is bound by no guard: it is the limit.
+metrics are scraped, averaged and late. The oracle knows the load beforehand and
+is bound by no guard: the limit of what replicas of the start size can do.
 
 The same flags give the same figures. ± is half of the 95 % interval over seeds.`,
 		Example: `  sigma mpa simulate --trace worldcup98_rpm.csv --app web.yaml --peak 400 --skip 1500 --hours 24

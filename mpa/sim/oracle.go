@@ -10,7 +10,7 @@ import (
 
 // oracle knows the rate of arrivals to come and what a request costs. It asks for the
 // replicas that the largest rate needs which comes before new pods could help, at a
-// utilisation that is chosen beforehand, and for the memory that is really needed.
+// utilisation that is chosen beforehand. Their size stays that of the start.
 type oracle struct {
 	cfg         *Config
 	utilisation float64
