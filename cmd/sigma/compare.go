@@ -125,7 +125,7 @@ otherwise.
 	flags.BoolVar(&options.Retry, "retry", false, "try items that were left out again after each delete")
 	flags.BoolVar(&options.Repack, "repack", false, "place what placed.csv holds anew (default: when current is among the policies)")
 	effortFlag(cmd, &effort, 0)
-	flags.BoolVar(&options.Plan, "plan", false, "also plan what each trace asks for at once (see sigma plan): the optimum in hindsight, where it is proven")
+	flags.BoolVar(&options.Plan, "plan", false, "also plan what each trace without deletes asks for at once (see sigma plan): the optimum in hindsight, where it is proven")
 	flags.BoolVar(&timing, "timing", false, "measure the CPU seconds of each replay")
 	flags.StringVar(&format, "format", "table", "table, json or markdown")
 	flags.StringVar(&page, "report", "", "also write the comparison as an HTML page of one file")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -73,6 +74,9 @@ func (f *natsFlags) check() error {
 		u, err := url.Parse(address)
 		if strings.Contains(address, "@") || err == nil && u.User != nil {
 			return usagef("--nats: no user, password or token in the address, where others see it; give them in files or the environment")
+		}
+		if scheme, _, ok := strings.Cut(address, "://"); ok && !slices.Contains([]string{"nats", "tls", "ws", "wss"}, scheme) {
+			return usagef("--nats %s: want nats://HOST:PORT or tls://HOST:PORT", address)
 		}
 	}
 	switch {

@@ -82,7 +82,7 @@ An interrupt keeps the best plan so far.`,
 			if err := required(cmd, "trace"); err != nil {
 				return err
 			}
-			if err := oneOf("format", f.format, "table", "json"); err != nil {
+			if err := cmp.Or(oneOf("format", f.format, "table", "json"), onlyWith(cmd, "prove-seconds", "prove")); err != nil {
 				return err
 			}
 			if f.Steps < 1 || f.Starts < 1 || f.Workers < 1 {
@@ -121,7 +121,7 @@ An interrupt keeps the best plan so far.`,
 	flags.IntVar(&f.Steps, "steps", bound.DefaultPlanSteps, "steps of each search in a fleet of one size")
 	flags.IntVar(&f.Starts, "starts", compare.DefaultStarts, "searches, of which the best is taken; none after one that met the bound")
 	flags.StringVar(&f.prove, "prove", "", "have an integer programming solver look at a plan that is not proven: cbc, which must be installed")
-	flags.Float64Var(&f.proveSeconds, "prove-seconds", 60, "that the solver may take for each trace")
+	flags.Float64Var(&f.proveSeconds, "prove-seconds", 60, "with --prove: that the solver may take for each trace")
 	flags.StringVar(&f.mps, "mps", "", "MPS file to write the integer program to, of one trace")
 	effortFlag(cmd, &f.effort, 1)
 	flags.IntVar(&f.Workers, "workers", runtime.GOMAXPROCS(0), "searches at the same time")

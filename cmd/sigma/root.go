@@ -98,6 +98,14 @@ func required(cmd *cobra.Command, names ...string) error {
 	return nil
 }
 
+// onlyWith reports a flag that was given without the one that gives it a meaning.
+func onlyWith(cmd *cobra.Command, name, other string) error {
+	if cmd.Flags().Changed(name) && !cmd.Flags().Changed(other) {
+		return usagef("--%s is of use only with --%s", name, other)
+	}
+	return nil
+}
+
 // oneOf reports a value that is not among those that a flag takes.
 func oneOf(flag, value string, values ...string) error {
 	if slices.Contains(values, value) {

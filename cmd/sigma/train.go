@@ -68,7 +68,7 @@ what comes after. With --repack, which a snapshot needs, it arrives as well.`,
   sigma train --trace traces/train --listen :4222 --nats-token-file token --out policy.yaml`,
 		Args: noArgs,
 		RunE: a.do(func(cmd *cobra.Command, _ []string) error {
-			if err := required(cmd, "trace", "out"); err != nil {
+			if err := cmp.Or(required(cmd, "trace", "out"), onlyWith(cmd, "renew", "sample"), onlyWith(cmd, "reference", "guard")); err != nil {
 				return err
 			}
 			if err := f.check(&cfg); err != nil {
@@ -155,7 +155,7 @@ func (f *trainFlags) check(cfg *train.Config) error {
 	}
 	for name, n := range map[string]int{"evaluations": cfg.Evaluations, "workers": cfg.Workers, "particles": cfg.Particles} {
 		if n < 1 && (name != "workers" || n < 0 || !f.nats.remote()) {
-			return usagef("--%s %d: want at least 1", name, n)
+			return usagef("--%s %d: want at least 1%s", name, n, map[string]string{"workers": ", or 0 with --listen or --nats"}[name])
 		}
 	}
 	if err := f.nats.check(); err != nil {
@@ -166,6 +166,8 @@ func (f *trainFlags) check(cfg *train.Config) error {
 		return usagef("--points and --validate are of use only with --objectives")
 	case f.points < 0:
 		return usagef("--points %d: want at least 0", f.points)
+	case len(cfg.Objectives) > 0 && cfg.Untied:
+		return usagef("--untied is of no use with --objectives: none of them has a tie-breaker")
 	case len(cfg.Objectives) > 0 && cfg.Optimizer == "cmaes":
 		return usagef("--optimizer cmaes knows one objective only; take swarm or random")
 	}
@@ -215,7 +217,7 @@ func (f *trainFlags) arriving(traces []*trace.Trace) ([]*trace.Trace, error) {
 func (f *trainFlags) complete(cfg *train.Config) error {
 	for _, t := range slices.Concat(cfg.Traces, f.heldOut) {
 		if seed, ok := train.TestSeed(t); ok {
-			return usagef("trace %q was generated with the test seed %v: seeds from %d up are never trained on, so that results on them are held out",
+			return usagef("trace %q was generated with the test seed %v: seeds from %d up are for tests, and neither --trace nor --validate takes them, so that results on them are held out",
 				t.Name, seed, train.FirstTestSeed)
 		}
 	}
@@ -230,6 +232,9 @@ func (f *trainFlags) complete(cfg *train.Config) error {
 	}
 	if cfg.Model == "plan" && cfg.Knowledge != binpack.K2 {
 		return usagef("the model plan follows the true counts: it needs --knowledge K2, not %s", cfg.Knowledge)
+	}
+	if cfg.Model == "rollout" && cfg.Knowledge != binpack.K1 {
+		return usagef("the model rollout draws from a forecast: it needs --knowledge K1, not %s", cfg.Knowledge)
 	}
 	if cfg.Model == "population" && (cfg.Knowledge.Forecast() || cfg.Knowledge == binpack.K2) {
 		return usagef("the model population uses no forecast: it needs --knowledge K0 or K0+clock, not %s", cfg.Knowledge)

@@ -233,7 +233,9 @@ func (c *comparison) result(ctx context.Context) (Result, error) {
 		}
 		head.Seed, head.Orders = c.opt.Seed, c.opt.Orders
 		limit := meanBound(ctx, played, head.Deletes, c.opt.Seed, c.opt.Orders, c.opt.Bound)
-		if c.opt.Plan && !head.Deletes {
+		if c.opt.Plan && head.Deletes {
+			out.add("%s: not planned in hindsight, since items leave; sigma plan --at plans one moment", t.Name)
+		} else if c.opt.Plan {
 			if err := c.hindsight(ctx, played, &limit.best, &out); err != nil {
 				return Result{}, err
 			}

@@ -108,6 +108,9 @@ func connect(ctx context.Context, url string, options []nats.Option, say func(st
 			return &Conn{nats: nc, js: js, say: say}, nil
 		}
 		if refused(err) || time.Now().After(end) {
+			if errors.Is(err, nats.ErrAuthorization) {
+				return nil, fmt.Errorf("connecting to %s: %w: the token, or the user and the password, is missing or wrong", url, err)
+			}
 			return nil, fmt.Errorf("connecting to %s: %w", url, err)
 		}
 		if !said {
