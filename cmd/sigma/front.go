@@ -207,9 +207,25 @@ func frontPanel(f *train.Front, choices []train.Choice, x, y int) (*plot.Plot, e
 	}
 	names.Offset = vg.Point{X: vg.Points(4), Y: vg.Points(4)}
 	p.Add(plotter.NewGrid(), dots, picked, names)
+	p.X.Tick.Marker, p.Y.Tick.Marker = exactTicks{}, exactTicks{}
 	// Names begin at their point: room for them at the right.
 	p.X.Max += .3 * (p.X.Max - p.X.Min)
 	return p, nil
+}
+
+// exactTicks are the usual ones with all their digits: the usual labels are rounded
+// until 1.15 and 1.2 are both 1.2.
+type exactTicks struct{ plot.DefaultTicks }
+
+// Ticks implements [plot.Ticker].
+func (t exactTicks) Ticks(low, high float64) []plot.Tick {
+	ticks := t.DefaultTicks.Ticks(low, high)
+	for i, tick := range ticks {
+		if !tick.IsMinor() {
+			ticks[i].Label = strconv.FormatFloat(tick.Value, 'g', 6, 64)
+		}
+	}
+	return ticks
 }
 
 // axisLabel says what an objective is, with its unit.
