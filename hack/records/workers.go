@@ -55,10 +55,15 @@ func runWorkers(b *bench) error {
 			same++
 		}
 	}
+	ceiling, err := b.atOnce(train, wall[0])
+	if err != nil {
+		return err
+	}
 	b.line(line{
 		work: "large, 1 → 2 workers", figure: "times as fast", value: wall[1] / wall[2],
-		peers: fmt.Sprintf("one process %.1f s, 1 worker %.1f s, 2 workers %.1f s", wall[0], wall[1], wall[2]),
-		must:  atLeast(1.7), aim: atLeast(1.9),
+		peers: fmt.Sprintf("two processes that know nothing of each other %.2f; one process %.1f s, 1 worker %.1f s, 2 workers %.1f s",
+			ceiling, wall[0], wall[1], wall[2]),
+		must: atLeast(1.7), aim: atLeast(1.9),
 	})
 	b.line(line{
 		work: "large, 1 worker", figure: "share of the CPU seconds that trainer, server and worker add",
@@ -75,6 +80,27 @@ func runWorkers(b *bench) error {
 		return err
 	}
 	return b.kills(10)
+}
+
+// atOnce runs two trainings at the same time and says how much more that is than one
+// in the seconds alone: what the machine's cores give at that moment.
+func (b *bench) atOnce(args []string, alone float64) (float64, error) {
+	var list []*exec.Cmd
+	begin := time.Now()
+	for i := range 2 {
+		cmd := exec.CommandContext(b.ctx, "bin/sigma", append(args, "--workers", "1", "--out", b.path(fmt.Sprintf("at-once-%d.yaml", i)))...)
+		cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+		if err := cmd.Start(); err != nil {
+			return 0, err
+		}
+		list = append(list, cmd)
+	}
+	for _, cmd := range list {
+		if err := cmd.Wait(); err != nil {
+			return 0, err
+		}
+	}
+	return 2 * alone / time.Since(begin).Seconds(), nil
 }
 
 // train runs a training with n workers, or with none in one process, and
