@@ -25,6 +25,7 @@ for kind in placementpolicies placementrules; do
 	sed -E 's/^( *)matchExpressions:$/&\n\1  maxItems: 64/' "manifests/base/crds/sigma-scheduler.io_$kind.yaml" >"manifests/base/crds/$kind.yaml"
 	rm "manifests/base/crds/sigma-scheduler.io_$kind.yaml"
 done
+(cd "$here" && go run ./sortrules "$copy"/manifests/base/crds/*.yaml)
 v1=./plugins/apis/config/v1
 tool conversion-gen --output-file zz_generated.conversion.go --go-header-file /dev/null $v1
 tool defaulter-gen --output-file zz_generated.defaults.go --go-header-file /dev/null $v1
