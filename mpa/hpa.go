@@ -59,11 +59,13 @@ func DefaultHPA() HPAConfig {
 // ⌈usage ÷ target · pods⌉ with a tolerance, careful assumptions about pods
 // without metrics, a stabilisation window and limits on the rate of change.
 type HPA struct {
-	cfg     HPAConfig
-	bounds  Range
-	wanted  []timed[int32] // recommendations of the longest window
-	changes []timed[int32] // of the replicas, as seen; up is positive
-	last    int32          // replicas asked for at the last observation; 0 = none yet
+	cfg    HPAConfig
+	bounds Range
+	wanted []timed[int32] // recommendations of the longest window
+	// changes of the replicas, up is positive; each at the observation that it came of.
+	changes []timed[int32]
+	last    int32     // replicas asked for at the last observation; 0 = none yet
+	seen    time.Time // of the last observation
 }
 
 // NewHPA is a horizontal agent that has seen nothing.
@@ -72,9 +74,9 @@ func NewHPA(t Target, cfg HPAConfig) *HPA { return &HPA{cfg: cfg, bounds: t.Repl
 // Recommend implements [Agent].
 func (h *HPA) Recommend(o *Observation) Recommendation {
 	if h.last != 0 && o.Replicas != h.last {
-		h.changes = append(h.changes, timed[int32]{o.Time, o.Replicas - h.last})
+		h.changes = append(h.changes, timed[int32]{h.seen, o.Replicas - h.last})
 	}
-	h.last = o.Replicas
+	h.last, h.seen = o.Replicas, o.Time
 	if o.Replicas == 0 {
 		return noOpinion("hpa", "0 replicas: scaled to nothing by its owner")
 	}

@@ -11,8 +11,8 @@ import (
 // A Dist is a distribution of a positive amount by its mean and its coefficient of
 // variation: 0 a constant, 1 exponential, else lognormal.
 type Dist struct {
-	Mean float64 `yaml:"mean" json:"mean"`
-	CV   float64 `yaml:"cv" json:"cv"`
+	Mean float64
+	CV   float64
 }
 
 func (d Dist) validate() error {
@@ -52,27 +52,27 @@ func (s *sampler) draw(rng *rand.Rand) float64 {
 
 // An App is the workload: what a request does, what a pod needs, and what was promised.
 type App struct {
-	Name     string    `yaml:"name" json:"name"`
-	Segments []Segment `yaml:"segments" json:"segments"`
+	Name     string
+	Segments []Segment
 	// Workers is how many requests a pod works on at once, 0 = any number; Queue how
 	// many wait there, below 0 = any number.
-	Workers int `yaml:"workers" json:"workers"`
-	Queue   int `yaml:"queue" json:"queue"`
+	Workers int
+	Queue   int
 	// Timeout of a try in seconds, 0 = none; Retries after it.
-	Timeout float64 `yaml:"timeout" json:"timeout"`
-	Retries int     `yaml:"retries" json:"retries"`
+	Timeout float64
+	Retries int
 	// Balance of requests over pods: "two" (the better of two at random, the default)
 	// or "random".
-	Balance string `yaml:"balance" json:"balance"`
+	Balance string
 	// Parallelism is how many cores a pod can use at once; 0 = 8.
-	Parallelism float64 `yaml:"parallelism" json:"parallelism"`
+	Parallelism float64
 	// LimitRatio is limits ÷ requests, of cpu and memory; 0 = 1.
-	LimitRatio float64 `yaml:"limitRatio" json:"limitRatio"`
-	Memory     Memory  `yaml:"memory" json:"memory"`
+	LimitRatio float64
+	Memory     Memory
 	// Replicas and Request that the workload begins with.
-	Replicas int32         `yaml:"replicas" json:"replicas"`
-	Request  mpa.Resources `yaml:"request" json:"request"`
-	Target   mpa.Target    `yaml:"target" json:"target"`
+	Replicas int32
+	Request  mpa.Resources
+	Target   mpa.Target
 
 	phases []phase
 }
@@ -80,10 +80,10 @@ type App struct {
 // Memory of a pod in bytes: what it always has, a cache that fills with the requests
 // it has served, and what each of them leaves behind until a restart.
 type Memory struct {
-	Base            float64 `yaml:"base" json:"base"`
-	CachePerRequest float64 `yaml:"cachePerRequest" json:"cachePerRequest"`
-	CacheMax        float64 `yaml:"cacheMax" json:"cacheMax"`
-	LeakPerRequest  float64 `yaml:"leakPerRequest" json:"leakPerRequest"`
+	Base            float64
+	CachePerRequest float64
+	CacheMax        float64
+	LeakPerRequest  float64
 }
 
 func (a *App) limitRatio() float64 {
@@ -102,12 +102,12 @@ func (a *App) parallelism() float64 {
 
 // A Segment is a part of a request: it waits, then it computes.
 type Segment struct {
-	Name string `yaml:"name" json:"name"`
+	Name string
 	// CPU in core-seconds, Wait (for disks, networks and other services) in seconds.
-	CPU  Dist `yaml:"cpu" json:"cpu"`
-	Wait Dist `yaml:"wait" json:"wait"`
+	CPU  Dist
+	Wait Dist
 	// Memory in bytes while a request is in the pod.
-	Memory float64 `yaml:"memory" json:"memory"`
+	Memory float64
 }
 
 type phase struct{ cpu, wait sampler }

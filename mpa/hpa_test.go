@@ -1,0 +1,101 @@
+package mpa_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+)
+
+// A step is what the agent sees, and the replicas it asks for.
+type step struct {
+	after    time.Duration // since the beginning
+	replicas int           // that there are
+	rate     float64       // requests per second
+	want     int32
+}
+
+// The agent goes by 10 requests per second and pod, so that a rate says what it wants
+// before windows and limits.
+func TestHPAOverTime(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(cfg *mpa.HPAConfig)
+		steps  []step
+	}{
+		{
+			name: "within the tolerance nothing changes",
+			steps: []step{
+				{0, 10, 109, 10},
+				{15 * time.Second, 10, 91, 10},
+				{30 * time.Second, 10, 111, 12},
+			},
+		},
+		{
+			name: "up at once, by the larger of 100 % and four pods in a period",
+			steps: []step{
+				{0, 2, 500, 6},
+				{15 * time.Second, 6, 500, 12},
+				{20 * time.Second, 12, 500, 12}, // what was added within 15 s counts
+			},
+		},
+		{
+			name: "down only to the most that was wanted in five minutes",
+			steps: []step{
+				{0, 10, 100, 10},
+				{time.Minute, 10, 50, 10},
+				{4 * time.Minute, 10, 30, 10},
+				{5*time.Minute + time.Second, 10, 30, 5},
+				{10 * time.Minute, 5, 30, 3},
+			},
+		},
+		{
+			name:   "the policy that changes least",
+			change: func(cfg *mpa.HPAConfig) { cfg.Up.Select = "Min" },
+			steps:  []step{{0, 10, 500, 14}},
+		},
+		{
+			name:   "a direction that is switched off",
+			change: func(cfg *mpa.HPAConfig) { cfg.Up.Select = "Disabled" },
+			steps:  []step{{0, 10, 500, 10}},
+		},
+		{
+			name:   "up only to the least that was wanted in the window",
+			change: func(cfg *mpa.HPAConfig) { cfg.Up.Stabilisation = time.Minute },
+			steps: []step{
+				{0, 10, 100, 10},
+				{30 * time.Second, 10, 150, 10},
+				{61 * time.Second, 10, 180, 15},
+			},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := mpa.DefaultHPA()
+			cfg.Utilisation, cfg.RatePerPod = 0, 10
+			if tt.change != nil {
+				tt.change(&cfg)
+			}
+			h := mpa.NewHPA(mpa.Target{Replicas: mpa.Range{Min: 1, Max: 100}}, cfg)
+			for i, s := range tt.steps {
+				o := observation(begin.Add(s.after), s.replicas, size, usage)
+				o.Rate = mpa.Metric{Value: s.rate, Time: o.Time}
+				r := h.Recommend(o)
+				assert.Equal(t, s.want, r.Replicas, "step %d: %s", i, r.Reason)
+			}
+		})
+	}
+}
+
+// A metric that is missing shrinks nothing.
+func TestHPAWithOneMetric(t *testing.T) {
+	cfg := mpa.DefaultHPA()
+	cfg.RatePerPod = 10
+	h := mpa.NewHPA(web(), cfg)
+	o := observation(begin, 10, size, mpa.Resources{CPU: 200})
+	assert.Zero(t, h.Recommend(o).Replicas, "cpu alone would halve it")
+	busy := observation(begin.Add(time.Minute), 10, size, mpa.Resources{CPU: 1000})
+	assert.Equal(t, int32(13), h.Recommend(busy).Replicas, "cpu alone may let it grow")
+}
