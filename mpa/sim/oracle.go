@@ -51,7 +51,7 @@ func bestOracle(ctx context.Context, cfg Config) (mpa.Agent, error) {
 	for _, u := range utilisations {
 		agent = &oracle{cfg: &cfg, utilisation: u, ahead: cfg.Site.Interval + 2*cfg.Site.Start.Mean*(1+cfg.Site.Start.CV)}
 		trial := cfg
-		trial.Seed, trial.Agent = cfg.Seed^1<<40, agent
+		trial.Seed, trial.Agent, trial.Record = cfg.Seed^1<<40, agent, nil
 		r, err := Run(ctx, trial)
 		if err != nil {
 			return nil, err

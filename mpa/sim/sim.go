@@ -21,6 +21,26 @@ type Config struct {
 	Agent  mpa.Agent
 	Guards mpa.Guards
 	Site   Site
+	// Record, where set, is told of each minute that counts, in order of time. It
+	// changes nothing.
+	Record func(Minute)
+}
+
+// A Minute is what a recorder is told: means over the minute that ends at Time.
+type Minute struct {
+	Time float64 // seconds since the simulation began
+	// Rate of requests that came, per second.
+	Rate float64
+	// Replicas asked for at its end, and pods that took requests.
+	Replicas int32
+	Ready    int
+	// What the pods asked for and what they used: cores and bytes.
+	CPU, CPUUsed       float64
+	Memory, MemoryUsed float64
+	// Percentiles of latency in seconds; NaN where nothing was answered.
+	P50, P95, P99 float64
+	// Violated says that the promised percentile was not kept.
+	Violated bool
 }
 
 // A Site is where the workload runs: nodes, delays and how it is measured. Times are
@@ -93,7 +113,11 @@ type simulation struct {
 	minute           latencies
 	minuteFailed     int64
 	busy, memorySecs float64
+	before           sums // the last minute
 }
+
+// sums of what was counted up to a time; a minute is the difference of two.
+type sums struct{ hours, coreHours, gibHours, busy, memorySecs, arrived float64 }
 
 // An instance is a pod of the cluster.
 type instance struct {
@@ -181,6 +205,7 @@ func (s *simulation) run(ctx context.Context) error {
 			for _, p := range s.pods {
 				s.busy -= p.busy
 			}
+			s.before = s.sums(s.e.now)
 		}
 		s.turn(now)
 		s.account()
@@ -188,7 +213,7 @@ func (s *simulation) run(ctx context.Context) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			s.endMinute()
+			s.endMinute(now, counting)
 		}
 		if every(now, site.Scrape) {
 			s.scrape(now)
@@ -405,15 +430,43 @@ func (s *simulation) account() {
 	s.result.Hours += tick / 3600
 }
 
-func (s *simulation) endMinute() {
+func (s *simulation) endMinute(now float64, counting bool) {
 	slo := s.cfg.App.Target.SLO
+	violated := false
 	if slo.Latency > 0 && s.minute.total+s.minuteFailed > 0 {
 		share := float64(s.minuteFailed) / float64(s.minute.total+s.minuteFailed)
-		if s.minute.percentile(slo.Percentile) > slo.Latency || share > 1-slo.Percentile/100 {
-			s.result.ViolatingMinutes++
-		}
+		violated = s.minute.percentile(slo.Percentile) > slo.Latency || share > 1-slo.Percentile/100
+	}
+	if violated {
+		s.result.ViolatingMinutes++
+	}
+	if s.cfg.Record != nil && counting {
+		s.record(now, violated)
 	}
 	s.minute, s.minuteFailed = latencies{}, 0
+}
+
+func (s *simulation) record(now float64, violated bool) {
+	sum, before := s.sums(now), s.before
+	hours := sum.hours - before.hours
+	m := Minute{
+		Time: now, Rate: (sum.arrived - before.arrived) / hours / 3600, Replicas: s.replicas, Ready: len(s.e.ready),
+		CPU: (sum.coreHours - before.coreHours) / hours, CPUUsed: (sum.busy - before.busy) / hours / 3600,
+		Memory:     (sum.gibHours - before.gibHours) / hours * (1 << 30),
+		MemoryUsed: (sum.memorySecs - before.memorySecs) / hours * (1 << 30),
+		P50:        s.minute.percentile(50), P95: s.minute.percentile(95), P99: s.minute.percentile(99), Violated: violated,
+	}
+	s.before = sum
+	s.cfg.Record(m)
+}
+
+// sums up to now, of which pods are not told: it would change their rounding.
+func (s *simulation) sums(now float64) sums {
+	busy := s.busy
+	for _, p := range s.pods {
+		busy += p.busy + p.rate*float64(len(p.work))*(now-p.now)
+	}
+	return sums{s.result.Hours, s.result.CoreHours, s.result.GiBHours, busy, s.memorySecs, float64(s.e.count.Arrived)}
 }
 
 // scrape measures.

@@ -127,3 +127,33 @@ func TestResize(t *testing.T) {
 		})
 	}
 }
+
+// A recorder changes nothing, and its minutes add up to the result.
+func TestRecord(t *testing.T) {
+	cfg := Config{App: webApp(), Load: Load{Step: 60, PerSec: []float64{20, 60, 100, 0}}, Seconds: 1800, Warmup: 330, Seed: 4}
+	plain := simulate(t, "hpa+vpa", cfg)
+	var minutes []Minute
+	cfg.Record = func(m Minute) { minutes = append(minutes, m) }
+	assert.Equal(t, plain, simulate(t, "hpa+vpa", cfg))
+	var seconds, requests, coreHours, used, violated float64
+	last := cfg.Warmup
+	for _, m := range minutes {
+		length := m.Time - last
+		last = m.Time
+		seconds += length
+		requests += m.Rate * length
+		coreHours += m.CPU * length / 3600
+		used += m.CPUUsed * length / 3600
+		assert.True(t, m.CPUUsed <= m.CPU*1.01 && m.MemoryUsed <= m.Memory && m.Ready >= 1, m)
+		assert.True(t, m.P50 <= m.P95 && m.P95 <= m.P99 || m.Rate == 0, m)
+		if m.Violated {
+			violated++
+		}
+	}
+	assert.Len(t, minutes, 25)
+	assert.InEpsilon(t, 1470, seconds, .001)
+	assert.InEpsilon(t, plain.Requests, requests, .001)
+	assert.InEpsilon(t, plain.CoreHours, coreHours, .001)
+	assert.InEpsilon(t, plain.CPUUtilisation*plain.CoreHours, used, .001)
+	assert.InDelta(t, plain.ViolatingMinutes, violated, 0)
+}
