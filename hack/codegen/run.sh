@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
-# Writes what is generated from the types below plugins/apis: deep copies,
+# Writes what is generated from the types below plugins/apis and mpa/api: deep copies,
 # conversions, defaults, CustomResourceDefinitions. With --check it writes
 # nothing and fails where something is out of date.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
-generated() { find plugins/apis -name 'zz_generated.*.go'; find manifests/base/crds -name 'placement*.yaml'; }
+generated() { find plugins/apis mpa/api -name 'zz_generated.*.go'; find manifests/base/crds manifests/mpa/crds -name '*.yaml' ! -name kustomization.yaml; }
 
 # In a copy of what the generators read: without the other packages they are
 # faster, and a failure leaves the tree as it was.
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
-mkdir -p "$copy/plugins" "$copy/manifests/base/crds"
+mkdir -p "$copy/plugins" "$copy/mpa" "$copy/manifests/base/crds" "$copy/manifests/mpa/crds"
 cp "$root/go.mod" "$root/go.sum" "$copy"
 cp -r "$root/plugins/apis" "$copy/plugins"
+cp -r "$root/mpa/api" "$copy/mpa"
 cd "$copy"
-find plugins/apis \( -name 'zz_generated.*' -o -name '*_test.go' \) -delete
+find plugins/apis mpa/api \( -name 'zz_generated.*' -o -name '*_test.go' \) -delete
 
 tool() { go tool -modfile="$here/go.mod" "$@"; }
 tool controller-gen object crd:allowDangerousTypes=true paths=./plugins/apis/... output:crd:dir=manifests/base/crds
@@ -25,7 +26,11 @@ for kind in placementpolicies placementrules; do
 	sed -E 's/^( *)matchExpressions:$/&\n\1  maxItems: 64/' "manifests/base/crds/sigma-scheduler.io_$kind.yaml" >"manifests/base/crds/$kind.yaml"
 	rm "manifests/base/crds/sigma-scheduler.io_$kind.yaml"
 done
-(cd "$here" && go run ./sortrules "$copy"/manifests/base/crds/*.yaml)
+tool controller-gen object crd:allowDangerousTypes=true paths=./mpa/api/... output:crd:dir=manifests/mpa/crds
+# Nor has a quantity a limit.
+sed -E 's/^( *)x-kubernetes-int-or-string: true$/&\n\1maxLength: 32/' manifests/mpa/crds/autoscaling.sigma-scheduler.io_multidimpodautoscalers.yaml >manifests/mpa/crds/multidimpodautoscalers.yaml
+rm manifests/mpa/crds/autoscaling.sigma-scheduler.io_multidimpodautoscalers.yaml
+(cd "$here" && go run ./sortrules "$copy"/manifests/{base,mpa}/crds/*.yaml)
 v1=./plugins/apis/config/v1
 tool conversion-gen --output-file zz_generated.conversion.go --go-header-file /dev/null $v1
 tool defaulter-gen --output-file zz_generated.defaults.go --go-header-file /dev/null $v1

@@ -61,6 +61,12 @@ var laws = []law{
 		forbidden: []string{"k8s.io/...", "sigs.k8s.io/..."},
 	},
 	{
+		text:      "the autoscaler's decisions know no cluster",
+		in:        []string{"mpa", "mpa/sim/...", "mpa/journal/..."},
+		tests:     true,
+		forbidden: []string{"k8s.io/api/...", "k8s.io/client-go/...", "sigs.k8s.io/controller-runtime/..."},
+	},
+	{
 		text:      "swarm does not know cerebro",
 		in:        []string{"swarm/..."},
 		tests:     true,

@@ -1,0 +1,157 @@
+// Command sigma-mpa sizes workloads in a cluster: replicas and requests together. It
+// has three parts, which run in one process or apart.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/golang/glog"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/sigma-scheduler/sigma/mpa/admission"
+	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/recommender"
+	"github.com/sigma-scheduler/sigma/mpa/updater"
+)
+
+// Parts of the program.
+const (
+	partRecommender = "recommender"
+	partUpdater     = "updater"
+	partAdmission   = "admission"
+)
+
+type options struct {
+	kubeconfig, metricsBind, probeBind string
+	leaderElect                        bool
+	leaderNamespace                    string
+	verbosity                          int
+
+	recommender recommender.Options
+	updater     updater.Options
+	admission   admission.Options
+}
+
+func main() { os.Exit(start()) }
+
+func start() (code int) {
+	// glog would write files; klog is what the libraries speak.
+	_ = flag.Set("logtostderr", "true")
+	defer glog.Flush()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := command().ExecuteContext(ctx); err != nil {
+		glog.Errorf("sigma-mpa: %v", err)
+		return 1
+	}
+	return 0
+}
+
+func command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:           "sigma-mpa",
+		Short:         "Sizes workloads in a cluster: replicas and requests together",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	for _, c := range []struct {
+		use, short string
+		parts      []string
+	}{
+		{partRecommender, "Decides, and writes its decisions to the objects' status", []string{partRecommender}},
+		{partUpdater, "Carries the decisions out", []string{partUpdater}},
+		{partAdmission, "Gives new pods their size", []string{partAdmission}},
+		{"all", "All three in one process", []string{partRecommender, partUpdater, partAdmission}},
+	} {
+		o := &options{}
+		sub := &cobra.Command{
+			Use: c.use, Short: c.short, Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o, c.use, c.parts) },
+		}
+		o.addFlags(sub.Flags(), c.parts)
+		cmd.AddCommand(sub)
+	}
+	return cmd
+}
+
+func (o *options) addFlags(flags *pflag.FlagSet, parts []string) {
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the pod's service account")
+	flags.StringVar(&o.metricsBind, "metrics-bind-address", ":8080", "address of /metrics, in plain HTTP; 0: none")
+	flags.StringVar(&o.probeBind, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
+	flags.IntVarP(&o.verbosity, "v", "v", 0, "verbosity of the log")
+	if len(parts) > 1 || parts[0] != partAdmission {
+		flags.BoolVar(&o.leaderElect, "leader-elect", true, "of several such processes one works; the webhook is answered by all")
+		flags.StringVar(&o.leaderNamespace, "leader-elect-namespace", "", "namespace of the lease; empty: the pod's")
+	}
+}
+
+// run works until ctx ends.
+func run(ctx context.Context, o *options, name string, parts []string) error {
+	var level klog.Level
+	if err := level.Set(fmt.Sprint(o.verbosity)); err != nil {
+		return err
+	}
+	ctrl.SetLogger(klog.Background())
+	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	if err != nil {
+		return err
+	}
+	config.QPS, config.Burst = 50, 100
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	grace := 10 * time.Second
+	m, err := ctrl.NewManager(rest.AddUserAgent(config, "sigma-mpa-"+name), ctrl.Options{
+		Scheme: scheme, Metrics: server.Options{BindAddress: o.metricsBind}, HealthProbeBindAddress: o.probeBind,
+		LeaderElection: o.leaderElect, LeaderElectionID: "sigma-mpa-" + name, LeaderElectionNamespace: o.leaderNamespace,
+		LeaderElectionReleaseOnCancel: true, GracefulShutdownTimeout: &grace,
+	})
+	if err != nil {
+		return err
+	}
+	if slices.Contains(parts, partRecommender) {
+		if err := recommender.Setup(m, o.recommender); err != nil {
+			return fmt.Errorf("recommender: %w", err)
+		}
+	}
+	if slices.Contains(parts, partUpdater) {
+		if err := updater.Setup(m, o.updater); err != nil {
+			return fmt.Errorf("updater: %w", err)
+		}
+	}
+	if slices.Contains(parts, partAdmission) {
+		if err := admission.Setup(m, o.admission); err != nil {
+			return fmt.Errorf("admission: %w", err)
+		}
+	}
+	if err := m.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	if err := m.AddReadyzCheck("caches", func(r *http.Request) error {
+		if !m.GetCache().WaitForCacheSync(r.Context()) {
+			return fmt.Errorf("caches are not filled yet")
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	return m.Start(ctx)
+}
