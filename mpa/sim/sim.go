@@ -174,7 +174,7 @@ func newSimulation(cfg *Config) (*simulation, error) {
 	s := &simulation{
 		cfg: cfg, control: control, replicas: cfg.App.Replicas,
 		requests: []mpa.Resources{cfg.App.Request}, free: slices.Clone(cfg.Site.Nodes),
-		e: newEngine(&cfg.App, cfg.Seed, cfg.Load.Rate),
+		e: newEngine(&cfg.App, cfg.Seed, cfg.Load.arrivals(cfg.Seed)),
 	}
 	s.e.window = &latencies{}
 	s.e.failed = func() { s.minuteFailed++ }
