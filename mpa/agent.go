@@ -48,7 +48,8 @@ type Range struct {
 	Max int32 `json:"max"`
 }
 
-func (r Range) clamp(n int32) int32 { return min(r.Max, max(r.Min, n)) }
+// Clamp is the nearest number in the range.
+func (r Range) Clamp(n int32) int32 { return min(r.Max, max(r.Min, n)) }
 
 // A ContainerSpec is what one container may have.
 type ContainerSpec struct {
@@ -61,7 +62,8 @@ type ContainerSpec struct {
 	Memory bool `json:"memory"`
 }
 
-func (c ContainerSpec) clamp(r Resources) Resources {
+// Clamp is the nearest size within the bounds.
+func (c ContainerSpec) Clamp(r Resources) Resources {
 	r = r.Max(c.Min)
 	if c.Max.CPU > 0 {
 		r.CPU = min(r.CPU, c.Max.CPU)
@@ -107,6 +109,8 @@ var agents = []struct {
 }{
 	{"static", func(Target) Agent { return Static{} }},
 	{"hpa", func(t Target) Agent { return NewHPA(t, DefaultHPA()) }},
+	{"hpa-70", func(t Target) Agent { return NewHPA(t, DefaultHPA().At(70)) }},
+	{"hpa-50", func(t Target) Agent { return NewHPA(t, DefaultHPA().At(50)) }},
 	{"vpa", func(t Target) Agent { return NewVPA(t, DefaultVPA()) }},
 	{"hpa+vpa", func(t Target) Agent { return NewPair(t) }},
 	{"hpa-cpu+vpa-cpu", func(t Target) Agent { return NewBadPair(t) }},

@@ -210,7 +210,7 @@ func (c *Controller) replicas(d *Decision, o *Observation) int32 {
 	if want == 0 {
 		want = o.Replicas
 	}
-	n := c.target.Replicas.clamp(want)
+	n := c.target.Replicas.Clamp(want)
 	if n != want {
 		d.guard("bounds", "%d replicas become %d", want, n)
 	}
@@ -247,7 +247,7 @@ func (c *Controller) requests(d *Decision, now []Resources) []Resources {
 // bounded keeps the spec's bounds and what a node could not give.
 func (c *Controller) bounded(d *Decision, i int, want, now Resources) Resources {
 	spec := c.target.Containers[i]
-	next := spec.clamp(want)
+	next := spec.Clamp(want)
 	if !spec.CPU {
 		next.CPU = now.CPU
 	}

@@ -55,6 +55,12 @@ func DefaultHPA() HPAConfig {
 	}
 }
 
+// At is the configuration with another utilisation, in percent.
+func (c HPAConfig) At(percent int32) HPAConfig {
+	c.Utilisation = percent
+	return c
+}
+
 // HPA recommends replicas as the HorizontalPodAutoscaler of Kubernetes 1.34 does:
 // ⌈usage ÷ target · pods⌉ with a tolerance, careful assumptions about pods
 // without metrics, a stabilisation window and limits on the rate of change.
@@ -256,7 +262,7 @@ func (h *HPA) limit(o *Observation, want int32) int32 {
 		least := min(o.Replicas, h.reach(o, h.cfg.Down, -1))
 		want = max(want, least)
 	}
-	return h.bounds.clamp(want)
+	return h.bounds.Clamp(want)
 }
 
 // reach is the number of replicas that a behaviour allows in its direction.

@@ -54,7 +54,7 @@ func (p *Predictive) Recommend(o *Observation) Recommendation {
 	p.learn(o.Time, cores)
 	r.Replicas = now.Replicas
 	if ahead := p.ahead(o.Time); ahead > 0 {
-		n := p.target.Replicas.clamp(ceil(ahead / (predictUtilisation * float64(request) / 1000)))
+		n := p.target.Replicas.Clamp(ceil(ahead / (predictUtilisation * float64(request) / 1000)))
 		if n > r.Replicas {
 			r.Replicas = n
 			now.Reason = fmt.Sprintf("%.3g cores expected within %v", ahead, predictHorizon)

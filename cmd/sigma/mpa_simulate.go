@@ -20,7 +20,7 @@ import (
 
 // simulatable are the agents that a simulation can run: those of a cluster, and the
 // one that knows the load.
-func simulatable() []string { return append(mpa.Agents(), "oracle") }
+func simulatable() []string { return sim.Agents() }
 
 // A mpaRun is one agent on one application and load, over all seeds.
 type mpaRun struct {

@@ -130,6 +130,25 @@ func (a *App) compile() error {
 	return nil
 }
 
+// memory of a pod in bytes that has served some requests since it started and has some
+// inside.
+func (a *App) memory(served, inside float64) float64 {
+	each := 0.0
+	for _, g := range a.Segments {
+		each += g.Memory
+	}
+	return a.Memory.Base + min(a.Memory.CacheMax, a.Memory.CachePerRequest*served) + a.Memory.LeakPerRequest*served + each*inside
+}
+
+// waitPerRequest is the mean time in seconds that a request waits for others.
+func (a *App) waitPerRequest() float64 {
+	sum := 0.0
+	for _, s := range a.Segments {
+		sum += s.Wait.Mean
+	}
+	return sum
+}
+
 // cpuPerRequest is the mean demand in core-seconds.
 func (a *App) cpuPerRequest() float64 {
 	sum := 0.0

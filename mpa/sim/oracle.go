@@ -4,80 +4,273 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/sigma-scheduler/sigma/mpa"
 )
 
-// oracle knows the rate of arrivals to come and what a request costs. It asks for the
-// replicas that the largest rate needs which comes before new pods could help, at a
-// utilisation that is chosen beforehand. Their size stays that of the start.
-type oracle struct {
-	cfg         *Config
-	utilisation float64
-	ahead       float64 // seconds
+// GiBPerCore is how many GiB-hours cost as much as a core-hour: between the on-demand
+// prices of the large clouds, which lie from 7 to 9.
+const GiBPerCore = 8
+
+// Cost of what was asked for, in core-hours.
+func (r *Result) Cost() float64 { return r.CoreHours + r.GiBHours/GiBPerCore }
+
+// Kept reports whether no more requests were late or lost than a percentile of latency
+// forgives.
+func (r *Result) Kept(slo mpa.SLO) bool {
+	return float64(r.Violations) <= (1-slo.Percentile/100)*float64(r.Requests)
 }
 
-// Recommend implements [mpa.Agent].
-func (a *oracle) Recommend(o *mpa.Observation) mpa.Recommendation {
-	now := o.Time.Sub(epoch).Seconds()
+// A Plan is what an oracle goes by. At each of the controller's intervals it sees the
+// workload as it is, knows the rate of arrivals to come, what a request costs and
+// how long things take, and sets replicas, cpu and memory at once: no guard, no
+// window and no lag binds it, only the bounds of the target. What it does not know are
+// the single requests to come.
+type Plan struct {
+	// Size is the most millicores of a pod; there are as few pods as they allow.
+	Size int64
+	// Slack is β of the square-root rule: a pod with l cores of work gets l + β·√l.
+	Slack float64
+	// Room is for requests in a pod beyond those expected, in their square roots.
+	Room float64
+}
+
+// decide is what the plan does now.
+func (p *Plan) decide(s *simulation, o *mpa.Observation) mpa.Decision {
+	app, site, now := &s.cfg.App, &s.cfg.Site, s.e.now
+	demand := app.cpuPerRequest()
+	bounds := app.Target.Replicas
+	work := s.most(now, site.Interval+longest(site.Start)) * demand
+	n := bounds.Min
+	for n < bounds.Max && p.cores(work/float64(n)) > p.most(app) {
+		n++
+	}
+	soon := s.most(now, site.Interval+longest(site.Resize))
+	inside, ready := s.inside()
+	pods := float64(max(1, min(ready, int(n))))
+	// What has piled up beyond what is usual is to be gone by the next decision.
+	usual := soon * (demand + app.waitPerRequest())
+	late := max(0, inside-2*usual) * demand / site.Interval
+	request := mpa.Resources{
+		CPU:    int64(1000 * min(p.most(app), p.cores((soon*demand+late)/pods)) / app.limitRatio()),
+		Memory: int64(p.memory(s, soon*site.Interval/pods, usual/pods) / app.limitRatio()),
+	}
+	request = app.Target.Containers[0].Clamp(request)
+	d := mpa.Decision{Time: o.Time, Reason: fmt.Sprintf("%.4g requests/s soon", soon)}
+	d.Recommended = mpa.Recommendation{Replicas: n, Containers: []mpa.Resources{request}, Source: "oracle", Reason: d.Reason}
+	if n == s.replicas && request == s.requests[0] {
+		return d
+	}
+	d.Action = &mpa.Action{}
+	if n != s.replicas {
+		d.Action.Replicas = n
+	}
+	if request != s.requests[0] {
+		d.Action.Containers = []mpa.Resources{request}
+	}
+	return d
+}
+
+// cores that a pod with some cores of work gets.
+func (p *Plan) cores(work float64) float64 { return work + p.Slack*math.Sqrt(work) }
+
+// most cores of a pod.
+func (p *Plan) most(app *App) float64 { return float64(p.Size) / 1000 * app.limitRatio() }
+
+// memory in bytes that no pod should exceed until the next decision.
+func (p *Plan) memory(s *simulation, requests, usual float64) float64 {
 	most := 0.0
-	for t := now; t <= now+a.ahead; {
-		rate, until := a.cfg.Load.Rate(t)
+	for _, pod := range s.pods {
+		inside := max(usual, float64(pod.inside+pod.waiting()))
+		inside += p.Room * (1 + math.Sqrt(inside))
+		if w := float64(s.cfg.App.Workers); w > 0 {
+			inside = min(inside, w)
+		}
+		most = max(most, s.cfg.App.memory(float64(pod.served-pod.base)+requests, inside))
+	}
+	return most
+}
+
+// longest is a time that few draws exceed.
+func longest(d Dist) float64 { return d.Mean * (1 + 2*d.CV) }
+
+// most is the largest rate in a span from now on.
+func (s *simulation) most(now, span float64) float64 {
+	most := 0.0
+	for t := now; t <= now+span; {
+		rate, until := s.cfg.Load.Rate(t)
 		most = max(most, rate)
 		t = until
 	}
-	app := &a.cfg.App
-	cores := float64(app.Request.CPU) / 1000
-	n := int32(math.Ceil(most * app.cpuPerRequest() / (a.utilisation * cores)))
-	return mpa.Recommendation{
-		Replicas: max(1, n), Source: "oracle", Reason: fmt.Sprintf("%.4g requests/s at most in the next %.0f s", most, a.ahead),
-	}
+	return most
 }
 
-// noGuards let an oracle do what it wants: it does not err.
-func noGuards() mpa.Guards {
-	g := mpa.DefaultGuards()
-	g.ReplicaChanges, g.RequestChanges, g.CoolDown, g.Patience = 1<<30, 1<<30, 0, 0
-	return g
-}
-
-// utilisations that the oracle tries.
-var utilisations = []float64{.95, .9, .85, .8, .75, .7, .65, .6, .5, .4}
-
-// bestOracle tries utilisations from the highest down, with a seed of its own, until
-// no more requests are late or lost than half of what the SLO forgives.
-func bestOracle(ctx context.Context, cfg Config) (mpa.Agent, error) {
-	var agent mpa.Agent
-	for _, u := range utilisations {
-		agent = &oracle{cfg: &cfg, utilisation: u, ahead: cfg.Site.Interval + 2*cfg.Site.Start.Mean*(1+cfg.Site.Start.CV)}
-		trial := cfg
-		trial.Seed, trial.Agent, trial.Record = cfg.Seed^1<<40, agent, nil
-		r, err := Run(ctx, trial)
-		if err != nil {
-			return nil, err
+// inside is how many requests are in pods, and how many of these take more.
+func (s *simulation) inside() (requests float64, ready int) {
+	for _, p := range s.pods {
+		requests += float64(p.inside + p.waiting())
+		if p.ready >= 0 && !p.ending {
+			ready++
 		}
-		if float64(r.Violations) <= (1-cfg.App.Target.SLO.Percentile/100)*float64(r.Requests)/2 {
+	}
+	return requests, ready
+}
+
+const (
+	slackLeast, slackGrowth = .02, 1.2
+	slackSteps              = 32 // up to 7 √cores
+	// planSeed turns a seed into that of the plan's trials.
+	planSeed = 1 << 40
+	// planShare of what the SLO forgives is left for the run with another seed.
+	planShare = .85
+)
+
+// BestPlan is the cheapest plan that keeps the SLO without a kill on a seed of its own: of
+// sizes from the largest down as long as that saves something, each with the least
+// slack, and then of several rooms. If none does, the one with the fewest violations.
+func BestPlan(ctx context.Context, cfg Config) (Plan, error) {
+	if err := cfg.App.compile(); err != nil {
+		return Plan{}, err
+	}
+	cfg.Seed, cfg.Record = cfg.Seed^planSeed, nil
+	search := planSearch{ctx: ctx, cfg: cfg}
+	for _, size := range planSizes(&cfg) {
+		better, err := search.slack(size, 24)
+		if err != nil {
+			return Plan{}, err
+		}
+		if !better {
 			break
 		}
 	}
-	return agent, nil
+	for _, room := range []float64{80, 8} {
+		if _, err := search.slack(search.best.Size, room); err != nil {
+			return Plan{}, err
+		}
+	}
+	return search.best, nil
 }
 
-// RunAgent simulates an agent by name; "oracle" is one that knows the load. The
-// configuration's own agent is of no effect.
+// planSizes are the sizes that are tried, in millicores.
+func planSizes(cfg *Config) []int64 {
+	bounds := cfg.App.Target.Containers[0]
+	most := int64(0)
+	for _, n := range cfg.Site.Nodes {
+		most = max(most, n.CPU)
+	}
+	if bounds.Max.CPU > 0 {
+		most = min(most, bounds.Max.CPU)
+	}
+	most = min(most, int64(1000*cfg.App.parallelism()/cfg.App.limitRatio()))
+	var list []int64
+	for size := most; size >= max(1, bounds.Min.CPU) && len(list) < 6; size /= 2 {
+		list = append(list, size)
+	}
+	return list
+}
+
+// planSearch remembers the best plan so far.
+type planSearch struct {
+	ctx  context.Context
+	cfg  Config
+	best Plan
+	cost float64 // of the best; of one that does not keep the SLO its violations
+	kept bool
+}
+
+// slack finds the least slack that keeps the SLO and reports whether that gives a better
+// plan. More slack never does harm, so that halving finds it.
+func (f *planSearch) slack(size int64, room float64) (better bool, err error) {
+	low, high := 0, slackSteps
+	for low < high {
+		mid := (low + high) / 2
+		kept, improved, err := f.try(Plan{size, slackLeast * math.Pow(slackGrowth, float64(mid)), room})
+		if err != nil {
+			return false, err
+		}
+		better = better || improved
+		if kept {
+			high = mid
+		} else {
+			low = mid + 1
+		}
+	}
+	return better, nil
+}
+
+// try runs a plan.
+func (f *planSearch) try(p Plan) (kept, better bool, err error) {
+	trial := f.cfg
+	trial.Plan = &p
+	r, err := Run(f.ctx, trial)
+	if err != nil {
+		return false, false, err
+	}
+	kept = r.Kills == 0 && float64(r.Violations) <= planShare*(1-f.cfg.App.Target.SLO.Percentile/100)*float64(r.Requests)
+	cost := r.Cost()
+	if !kept {
+		cost = float64(r.Violations)
+	}
+	if f.best.Size == 0 || kept && !f.kept || kept == f.kept && cost < f.cost {
+		f.best, f.cost, f.kept, better = p, cost, kept, true
+	}
+	return kept, better, nil
+}
+
+// Agents lists the names that [RunAgent] takes: those of a cluster, and those that
+// know the application or the load, in the order that a comparison lists them.
+func Agents() []string {
+	list := mpa.Agents()
+	list = slices.Insert(list, slices.Index(list, "static")+1, "static-p99")
+	list = slices.Insert(list, slices.Index(list, "vpa"), "hpa-rps")
+	return append(list, "oracle")
+}
+
+// RunAgent simulates an agent by name. The configuration's own agent and plan are of no
+// effect.
 func RunAgent(ctx context.Context, cfg Config, agent string) (Result, error) {
 	if err := cfg.App.compile(); err != nil {
 		return Result{}, err
 	}
+	cfg.Plan = nil
 	var err error
-	if agent == "oracle" {
-		cfg.Guards = noGuards()
-		cfg.Agent, err = bestOracle(ctx, cfg)
-	} else {
+	switch agent {
+	case "oracle":
+		var p Plan
+		p, err = BestPlan(ctx, cfg)
+		cfg.Agent, cfg.Plan = mpa.Static{}, &p
+	case "static-p99":
+		cfg.Agent = mpa.Static{}
+		cfg.App.Replicas = cfg.provision(.99)
+	case "hpa-rps":
+		cfg.Agent = mpa.NewRateHPA(cfg.App.Target, cfg.ratePerPod())
+	default:
 		cfg.Agent, err = mpa.NewAgent(agent, cfg.App.Target)
 	}
 	if err != nil {
 		return Result{}, err
 	}
 	return Run(ctx, cfg)
+}
+
+// knownUtilisation is what those aim at that know what a request costs, but not how
+// long it may take: a load test's rule of thumb.
+const knownUtilisation = .6
+
+// ratePerPod is what a load test of one pod of the start size would suggest.
+func (c *Config) ratePerPod() float64 {
+	return knownUtilisation * float64(c.App.Request.CPU) / 1000 / c.App.cpuPerRequest()
+}
+
+// provision is how many pods of the start size the p-th largest minute needs.
+func (c *Config) provision(p float64) int32 {
+	var rates []float64
+	for t := c.Warmup; t < c.Seconds; t += 60 {
+		rate, _ := c.Load.Rate(t)
+		rates = append(rates, rate)
+	}
+	slices.Sort(rates)
+	n := int32(math.Ceil(rates[int(p*float64(len(rates)-1))] / c.ratePerPod()))
+	return c.App.Target.Replicas.Clamp(n)
 }

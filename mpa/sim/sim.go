@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -20,7 +21,9 @@ type Config struct {
 	// Agent decides within Guards; its target is the app's.
 	Agent  mpa.Agent
 	Guards mpa.Guards
-	Site   Site
+	// Plan, where set, decides in place of both.
+	Plan *Plan
+	Site Site
 	// Record, where set, is told of each minute that counts, in order of time. It
 	// changes nothing.
 	Record func(Minute)
@@ -53,6 +56,14 @@ type Site struct {
 	// Start of a pod, Resize of one, and Grace for requests of one that ends.
 	Start, Resize Dist
 	Grace         float64
+	// Miss is the share of a pod's scrapes that come to nothing.
+	Miss float64
+	// Outages are spans of seconds in which nothing is scraped.
+	Outages [][2]float64
+	// EvictAfter is how long a resize waits for room on its node before the pod is
+	// replaced by one on another node that has it; 0 = for ever. One goes at a time, and
+	// none when it is the only one that is ready.
+	EvictAfter float64
 }
 
 // DefaultSite has eight nodes of 16 cores and 64 GiB and the periods of a usual cluster.
@@ -63,7 +74,7 @@ func DefaultSite() Site {
 	}
 	return Site{
 		Nodes: nodes, Interval: 15, Scrape: 15, Lag: 5, Window: 60,
-		Start: Dist{Mean: 12, CV: .5}, Resize: Dist{Mean: 1.5, CV: .5}, Grace: 30,
+		Start: Dist{Mean: 12, CV: .5}, Resize: Dist{Mean: 1.5, CV: .5}, Grace: 30, Miss: .005, EvictAfter: 300,
 	}
 }
 
@@ -85,13 +96,22 @@ type Result struct {
 	MemUtilisation float64 `json:"memory_utilisation"`
 	ReplicaChanges int     `json:"replica_changes"`
 	RequestChanges int     `json:"request_changes"`
-	Kills          int     `json:"oom_kills"`
-	MeanReplicas   float64 `json:"mean_replicas"`
-	Tries          int64   `json:"tries"`
+	// The most changes of each kind in any hour, the warm-up's included.
+	MostReplicaChanges int `json:"most_replica_changes"`
+	MostRequestChanges int `json:"most_request_changes"`
+	// Containers that ran out of memory, and pods that made room for larger ones.
+	Kills        int     `json:"oom_kills"`
+	Evictions    int     `json:"evictions"`
+	MeanReplicas float64 `json:"mean_replicas"`
+	Tries        int64   `json:"tries"`
 }
 
 // tick is how often pods change their state, in seconds.
 const tick = .5
+
+// siteStream is the stream of random numbers of the site: delays and scrapes. The engine
+// has the first.
+const siteStream = 1
 
 // epoch is the simulation's second 0 for agents that go by the time of day.
 var epoch = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
@@ -104,6 +124,8 @@ type simulation struct {
 	replicas  int32
 	requests  []mpa.Resources // of new pods; one container
 	made      int
+	rng       *rand.Rand      // of the site: delays and scrapes
+	changes   [2]window       // of replicas and of requests
 	free      []mpa.Resources // of each node
 	control   *mpa.Controller
 	scrapes   []scrape
@@ -135,6 +157,7 @@ type instance struct {
 	resize  mpa.Resize
 	since   float64
 	killed  float64 // −1 = never
+	crashes int     // in a row
 	seen    []usageSeen
 	base    int64 // served before the last restart
 }
@@ -167,6 +190,9 @@ func newSimulation(cfg *Config) (*simulation, error) {
 	if len(cfg.App.Target.Containers) != 1 {
 		return nil, fmt.Errorf("app %q: the simulator knows pods of one container", cfg.App.Name)
 	}
+	if len(cfg.Load.PerSec) == 0 || !(cfg.Load.Step > 0) {
+		return nil, fmt.Errorf("the load has no steps")
+	}
 	control, err := mpa.NewController(cfg.App.Target, cfg.Agent, cfg.Guards)
 	if err != nil {
 		return nil, err
@@ -174,7 +200,7 @@ func newSimulation(cfg *Config) (*simulation, error) {
 	s := &simulation{
 		cfg: cfg, control: control, replicas: cfg.App.Replicas,
 		requests: []mpa.Resources{cfg.App.Request}, free: slices.Clone(cfg.Site.Nodes),
-		e: newEngine(&cfg.App, cfg.Seed, cfg.Load.arrivals(cfg.Seed)),
+		e: newEngine(&cfg.App, cfg.Seed, cfg.Load.arrivals(cfg.Seed)), rng: rand.New(rand.NewPCG(cfg.Seed, siteStream)),
 	}
 	s.e.window = &latencies{}
 	s.e.failed = func() { s.minuteFailed++ }
@@ -257,35 +283,69 @@ func (s *simulation) turn(now float64) {
 			if limit := s.memoryLimit(p); s.memory(p) > limit {
 				s.outOfMemory(p, now)
 			}
+			if s.mayEvict(p, now) {
+				s.evict(p, now)
+			}
 		}
 	}
 }
 
 // memory of a pod in bytes.
 func (s *simulation) memory(p *instance) float64 {
-	a := &s.cfg.App
-	cache := min(a.Memory.CacheMax, a.Memory.CachePerRequest*float64(p.served-p.base))
-	inside := 0.0
-	for _, g := range a.Segments {
-		inside += g.Memory
-	}
-	return a.Memory.Base + cache + a.Memory.LeakPerRequest*float64(p.served-p.base) + inside*float64(p.inside)
+	return s.cfg.App.memory(float64(p.served-p.base), float64(p.inside))
 }
 
 func (s *simulation) memoryLimit(p *instance) float64 {
 	return float64(p.actual.Memory) * s.cfg.App.limitRatio()
 }
 
-// outOfMemory restarts a pod's container.
+// outOfMemory restarts a pod's container: the first time at once, then after pauses that
+// double up to five minutes, until it has run for ten.
 func (s *simulation) outOfMemory(p *instance, now float64) {
 	s.result.Kills++
 	s.e.close(p.slot)
 	s.e.kill(p.slot)
+	pause := 0.0
+	if now-p.ready > 600 {
+		p.crashes = 0
+	} else if p.crashes > 0 {
+		pause = min(300, 10*math.Exp2(float64(p.crashes-1)))
+	}
+	p.crashes++
 	p.killed, p.ready, p.base = now, -1, p.served
-	p.due = now + s.draw(s.cfg.Site.Start)
+	p.due = now + pause + s.draw(s.cfg.Site.Start)
 }
 
-func (s *simulation) draw(d Dist) float64 { k := d.sampler(); return k.draw(s.e.rng) }
+func (s *simulation) draw(d Dist) float64 { k := d.sampler(); return k.draw(s.rng) }
+
+// mayEvict reports whether a resize has waited long enough, another node has the room
+// and no other pod is on its way.
+func (s *simulation) mayEvict(p *instance, now float64) bool {
+	after := s.cfg.Site.EvictAfter
+	if p.resize != mpa.Deferred || after == 0 || now < p.since+after {
+		return false
+	}
+	ready := 0
+	for _, o := range s.pods {
+		if o.ready < 0 {
+			return false
+		}
+		if !o.ending {
+			ready++
+		}
+	}
+	return ready > 1 && slices.ContainsFunc(s.free, func(free mpa.Resources) bool {
+		return free.CPU >= p.request.CPU && free.Memory >= p.request.Memory
+	})
+}
+
+// evict ends a pod; another comes in its place.
+func (s *simulation) evict(p *instance, now float64) {
+	s.result.Evictions++
+	p.ending, p.due = true, now+s.cfg.Site.Grace
+	s.e.close(p.slot)
+	s.match()
+}
 
 // open lets a pod take requests.
 func (s *simulation) open(p *instance) {
@@ -471,8 +531,13 @@ func (s *simulation) sums(now float64) sums {
 
 // scrape measures.
 func (s *simulation) scrape(now float64) {
+	for _, o := range s.cfg.Site.Outages {
+		if now >= o[0] && now < o[1] {
+			return
+		}
+	}
 	for _, p := range s.pods {
-		if p.started < 0 {
+		if p.started < 0 || s.rng.Float64() < s.cfg.Site.Miss {
 			continue
 		}
 		p.advance(now)
@@ -554,42 +619,75 @@ func span[T any](list []T, when func(T) float64, until, window float64) (last, f
 	return list[i], list[j], true
 }
 
-// decide asks the controller and does what it says.
+// decide asks the controller, or the plan, and does what it says.
 func (s *simulation) decide(now float64) {
 	o := s.observe(now)
-	d := s.control.Decide(o)
+	var d mpa.Decision
+	if s.cfg.Plan != nil {
+		d = s.cfg.Plan.decide(s, o)
+	} else {
+		d = s.control.Decide(o)
+	}
 	if s.decisions != nil {
 		s.decisions(o, d)
 	}
-	switch a := d.Action; {
-	case a == nil:
-	case a.Replicas != 0:
-		s.replicas = a.Replicas
-		s.result.ReplicaChanges++
-		s.match()
-	default:
-		s.requests = a.Containers
+	if d.Action == nil {
+		return
+	}
+	if c := d.Action.Containers; c != nil {
+		s.requests = c
 		s.result.RequestChanges++
+		s.changes[1].add(now)
 		for _, p := range s.pods {
 			if !p.ending {
-				p.request = a.Containers[0]
-				if p.node < 0 || p.started < 0 {
-					s.restartAt(p)
-				}
+				s.ask(p, c[0])
 			}
 		}
 	}
+	if n := d.Action.Replicas; n != 0 {
+		s.replicas = n
+		s.result.ReplicaChanges++
+		s.changes[0].add(now)
+		s.match()
+	}
 }
 
-// restartAt gives a pod that has not started its new size at once, as the admission
-// webhook would.
-func (s *simulation) restartAt(p *instance) {
-	if p.node >= 0 {
-		s.free[p.node] = s.free[p.node].Add(p.actual)
-		p.node = -1
+// ask gives a pod a new request: one that runs is resized; one that does not yet has
+// it at once, as the admission webhook would see to.
+func (s *simulation) ask(p *instance, request mpa.Resources) {
+	if p.node >= 0 && p.resize == mpa.InProgress {
+		s.free[p.node] = s.free[p.node].Add(subtract(p.held(), p.actual))
+		p.resize = mpa.NoResize
 	}
-	p.actual = p.request
-	s.place(p, s.e.now)
+	p.request = request
+	switch {
+	case p.node < 0:
+		p.actual = request
+		s.place(p, s.e.now)
+	case p.started < 0:
+		s.free[p.node] = s.free[p.node].Add(p.actual)
+		p.actual = request
+		if free := s.free[p.node]; free.CPU >= request.CPU && free.Memory >= request.Memory {
+			s.free[p.node] = subtract(free, request)
+			return
+		}
+		p.node = -1
+		s.place(p, s.e.now)
+	}
+}
+
+// A window counts what happens in an hour.
+type window struct {
+	times []float64
+	most  int
+}
+
+func (w *window) add(now float64) {
+	w.times = append(w.times, now)
+	for w.times[0] <= now-3600 {
+		w.times = w.times[1:]
+	}
+	w.most = max(w.most, len(w.times))
 }
 
 func (s *simulation) finish(before counters) {
@@ -605,4 +703,5 @@ func (s *simulation) finish(before counters) {
 	r.CPUUtilisation = s.busy / 3600 / r.CoreHours
 	r.MemUtilisation = s.memorySecs / r.GiBHours
 	r.MeanReplicas *= tick / 3600 / r.Hours
+	r.MostReplicaChanges, r.MostRequestChanges = s.changes[0].most, s.changes[1].most
 }
