@@ -46,8 +46,9 @@ func (a *app) mpaSimulate() *cobra.Command {
 per minute) to an application and lets each agent size it, under the guards of the
 controller. Requests come in open loop; pods share their
 processor under a CFS quota, start and are resized with a delay, and run out of memory;
-metrics are scraped, averaged and late. The oracle knows the load beforehand and
-is bound by no guard: the limit of what replicas of the start size can do.
+metrics are scraped, averaged and late. The oracle knows the load and the workload's
+state and is bound by no guard: the least that keeping the SLO can cost, where a
+core-hour is worth 8 GiB-hours.
 
 The same flags give the same figures. ± is half of the 95 % interval over seeds.`,
 		Example: `  sigma mpa simulate --trace worldcup98_rpm.csv --app web.yaml --peak 400 --skip 1500 --hours 24
