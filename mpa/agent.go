@@ -31,6 +31,8 @@ type Target struct {
 	SLO        SLO             `json:"slo"`
 	Replicas   Range           `json:"replicas"`
 	Containers []ContainerSpec `json:"containers"`
+	// Off says what would be done, and does nothing.
+	Off bool `json:"off,omitempty"`
 }
 
 // An SLO is what the workload promises. A zero part promises nothing.
@@ -103,19 +105,30 @@ func (t *Target) Validate() error {
 }
 
 // agents by name, in the order that a comparison lists them.
-var agents = []struct {
+var agents = []namedAgent{
+	{"static", func(Target) (Agent, error) { return Static{}, nil }},
+	{"hpa", func(t Target) (Agent, error) { return NewHPA(t, DefaultHPA()), nil }},
+	{"hpa-70", func(t Target) (Agent, error) { return NewHPA(t, DefaultHPA().At(70)), nil }},
+	{"hpa-50", func(t Target) (Agent, error) { return NewHPA(t, DefaultHPA().At(50)), nil }},
+	{"vpa", func(t Target) (Agent, error) { return NewVPA(t, DefaultVPA()), nil }},
+	{"hpa+vpa", func(t Target) (Agent, error) { return NewPair(t), nil }},
+	{"hpa-cpu+vpa-cpu", func(t Target) (Agent, error) { return NewBadPair(t), nil }},
+	{"autopilot", func(t Target) (Agent, error) { return NewAutopilot(t), nil }},
+	{"predictive", func(t Target) (Agent, error) { return NewPredictive(t), nil }},
+}
+
+type namedAgent struct {
 	name string
-	make func(t Target) Agent
-}{
-	{"static", func(Target) Agent { return Static{} }},
-	{"hpa", func(t Target) Agent { return NewHPA(t, DefaultHPA()) }},
-	{"hpa-70", func(t Target) Agent { return NewHPA(t, DefaultHPA().At(70)) }},
-	{"hpa-50", func(t Target) Agent { return NewHPA(t, DefaultHPA().At(50)) }},
-	{"vpa", func(t Target) Agent { return NewVPA(t, DefaultVPA()) }},
-	{"hpa+vpa", func(t Target) Agent { return NewPair(t) }},
-	{"hpa-cpu+vpa-cpu", func(t Target) Agent { return NewBadPair(t) }},
-	{"autopilot", func(t Target) Agent { return NewAutopilot(t) }},
-	{"predictive", func(t Target) Agent { return NewPredictive(t) }},
+	make func(t Target) (Agent, error)
+}
+
+// Register adds an agent for [NewAgent] and [Agents] to know. It is called before
+// either, from one goroutine, and panics when the name is taken.
+func Register(name string, newAgent func(t Target) (Agent, error)) {
+	if name == "" || slices.Contains(Agents(), name) {
+		panic(fmt.Sprintf("mpa: there is an agent %q already", name))
+	}
+	agents = append(agents, namedAgent{name, newAgent})
 }
 
 // Agents lists the names that [NewAgent] takes.
@@ -131,10 +144,31 @@ func Agents() []string {
 func NewAgent(name string, t Target) (Agent, error) {
 	for _, a := range agents {
 		if a.name == name {
-			return a.make(t), nil
+			return a.make(t)
 		}
 	}
 	return nil, fmt.Errorf("unknown agent %q: there are %s", name, strings.Join(Agents(), ", "))
+}
+
+// A Fallback is two agents: the second decides once the first has had no opinion for
+// some time. Both see everything, so that the second has learned when its turn comes.
+type Fallback struct {
+	First, Second Agent
+	After         time.Duration
+	spoke         time.Time // when First last had an opinion, or was first asked
+}
+
+// Recommend implements [Agent]. The source is that of the agent that speaks.
+func (f *Fallback) Recommend(o *Observation) Recommendation {
+	r, other := f.First.Recommend(o), f.Second.Recommend(o)
+	if f.spoke.IsZero() || r.Replicas != 0 || r.Containers != nil {
+		f.spoke = o.Time
+	}
+	if silent := o.Time.Sub(f.spoke); silent > 0 && silent >= f.After {
+		other.Reason = fmt.Sprintf("%s has had no opinion for %v (%s): %s", r.Source, silent, r.Reason, other.Reason)
+		return other
+	}
+	return r
 }
 
 // Static leaves everything as it is.

@@ -3,6 +3,8 @@ package mpa
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -24,6 +26,10 @@ type Guards struct {
 	// asked for below.
 	Headroom   float64
 	PeakWindow time.Duration
+	// Gap between two observations from which on, as when time goes back, the clock is
+	// taken to have jumped: nothing is done at once, and the time in between counts
+	// for no limit.
+	Gap time.Duration
 	// Patience with pods that do not start and resizes that wait for room; then they no
 	// longer hold up the other dimension.
 	Patience time.Duration
@@ -34,39 +40,63 @@ func DefaultGuards() Guards {
 	return Guards{
 		MaxAge: 2 * time.Minute, Step: .5, DeadBand: .1,
 		ReplicaChanges: 12, RequestChanges: 6, CoolDown: time.Minute,
-		Headroom: 1.2, PeakWindow: 24 * time.Hour, Patience: 5 * time.Minute,
+		Headroom: 1.2, PeakWindow: 24 * time.Hour, Gap: 10 * time.Minute, Patience: 5 * time.Minute,
 	}
 }
 
+// Validate reports the first thing that is wrong with guards.
+func (g *Guards) Validate() error {
+	switch {
+	case g.MaxAge <= 0 || g.Gap <= 0 || g.PeakWindow <= 0:
+		return fmt.Errorf("guards: maxAge %v, gap %v, peakWindow %v: want more than 0", g.MaxAge, g.Gap, g.PeakWindow)
+	case g.CoolDown < 0 || g.Patience < 0:
+		return fmt.Errorf("guards: coolDown %v, patience %v: want at least 0", g.CoolDown, g.Patience)
+	case !(g.Step > 0) || !(g.DeadBand >= 0):
+		return fmt.Errorf("guards: step %v, deadBand %v: want more than 0, at least 0", g.Step, g.DeadBand)
+	case !(g.Headroom >= 0 && g.Headroom <= math.MaxFloat64):
+		return fmt.Errorf("guards: headroom %v: want a number from 0 up", g.Headroom)
+	case g.ReplicaChanges < 0 || g.RequestChanges < 0:
+		return fmt.Errorf("guards: replicaChanges %d, requestChanges %d: want at least 0", g.ReplicaChanges, g.RequestChanges)
+	}
+	return nil
+}
+
 // An Action changes one dimension: the number of replicas or the requests of all
-// pods.
+// pods. It says what there is to be, so doing it twice is doing it once.
 type Action struct {
 	Replicas   int32       `json:"replicas,omitempty"`   // 0 = as they are
-	Containers []Resources `json:"containers,omitempty"` // nil = as they are
+	Containers []Resources `json:"containers,omitempty"` // in the target's order; nil = as they are
+}
+
+// A State of a workload: replicas and the requests of each pod, in the order of the
+// target's containers.
+type State struct {
+	Replicas   int32       `json:"replicas"`
+	Containers []Resources `json:"containers,omitempty"` // nil = not known
 }
 
 // A Decision is what came of an observation.
 type Decision struct {
 	Time        time.Time      `json:"time"`
 	Recommended Recommendation `json:"recommended"`
-	Action      *Action        `json:"action,omitempty"` // nil = hold
+	// Wanted is what was recommended within bounds, above the memory in use and below
+	// what no node can give: where the steps lead to. Zero when nothing could be said.
+	Wanted State `json:"wanted,omitzero"`
+	// Next is all that is to be when the action is done; without one, what is.
+	Next   State   `json:"next"`
+	Action *Action `json:"action,omitempty"` // the dimension that changes; nil = hold
 	// Guards that changed or stopped what was recommended, in order.
 	Guards []string `json:"guards,omitempty"`
 	// Reason of the action, or of holding.
 	Reason string `json:"reason"`
 }
 
-// A Controller decides for one workload. Observations come in order of time; the same
-// observations give the same decisions.
+// A Controller decides for one workload. The same observations give the same decisions.
 type Controller struct {
 	target Target
 	agent  Agent
 	guards Guards
-
-	replicaChanges, requestChanges []time.Time // of the last hour
-	peaks                          [][]timed[int64]
-	ceilings                       []timed[Resources] // per container: what a node could not give
-	last                           time.Time
+	memory Memory
 }
 
 // NewController is a controller that has seen nothing.
@@ -74,34 +104,48 @@ func NewController(t Target, a Agent, g Guards) (*Controller, error) {
 	if err := t.Validate(); err != nil {
 		return nil, err
 	}
-	return &Controller{
-		target: t, agent: a, guards: g,
-		peaks: make([][]timed[int64], len(t.Containers)), ceilings: make([]timed[Resources], len(t.Containers)),
-	}, nil
+	if err := g.Validate(); err != nil {
+		return nil, err
+	}
+	c := &Controller{target: t, agent: a, guards: g}
+	for _, spec := range t.Containers {
+		c.memory.Containers = append(c.memory.Containers, ContainerMemory{Name: spec.Name})
+	}
+	return c, nil
 }
 
 // Decide takes an observation in and says what to do.
 func (c *Controller) Decide(o *Observation) Decision {
-	d := Decision{Time: o.Time}
-	if o.Time.Before(c.last) {
-		return d.hold("clock", "the time %s is before that of the last observation", o.Time.Format(time.RFC3339))
+	// A log does not keep the monotonic reading of a clock, so nothing may go by it.
+	if t := o.Time.Round(0); t != o.Time {
+		plain := *o
+		plain.Time, o = t, &plain
 	}
-	c.last = o.Time
-	c.remember(o)
-	if why := c.implausible(o); why != "" {
+	d := Decision{Time: o.Time, Next: State{Replicas: o.Replicas}}
+	if why := implausible(o); why != "" {
 		return d.hold("freshness", "%s", why)
 	}
-	d.Recommended = c.agent.Recommend(o)
-	if o.Replicas == 0 {
-		return d.hold("bounds", "0 replicas: the workload is switched off")
-	}
 	now := requestsOf(o, c.target)
-	if now == nil {
+	d.Next.Containers = now
+	jump := c.tick(o.Time)
+	c.remember(o)
+	switch {
+	case jump != 0:
+		return d.hold("clock", "%v since the last observation: what is remembered keeps its age, nothing is done at once", jump)
+	case o.Replicas > 0 && !c.fresh(o):
+		return d.hold("freshness", "no usage that is at most %v old", c.guards.MaxAge)
+	}
+	d.Recommended = c.agent.Recommend(o)
+	switch {
+	case o.Replicas == 0:
+		return d.hold("bounds", "0 replicas: the workload is switched off")
+	case now == nil:
 		return d.hold("freshness", "no pod tells the present requests")
 	}
+	c.sane(&d)
 	replicas := c.replicas(&d, o)
-	requests := c.requests(&d, now)
-	grow := replicas > o.Replicas
+	wanted, requests := c.requests(&d, now)
+	d.Wanted = State{Replicas: replicas, Containers: wanted}
 	larger, smaller := compareAll(requests, now)
 	switch {
 	case replicas == o.Replicas && !larger && !smaller:
@@ -109,11 +153,9 @@ func (c *Controller) Decide(o *Observation) Decision {
 		return d
 	case c.escapesMemory(o, requests, now):
 		return c.resize(d, o, requests, "more memory first: a container ran out of it")
-	case grow:
+	case replicas > o.Replicas:
 		return c.scale(d, o, replicas, larger || smaller)
-	case larger:
-		return c.resize(d, o, requests, "")
-	case smaller:
+	case larger || smaller:
 		return c.resize(d, o, requests, "")
 	default:
 		return c.scale(d, o, replicas, false)
@@ -132,76 +174,76 @@ func (d *Decision) hold(guard, format string, args ...any) Decision {
 	return *d
 }
 
-// implausible says why an observation cannot be acted on.
-func (c *Controller) implausible(o *Observation) string {
-	fresh := false
-	for _, p := range o.live() {
-		for _, k := range p.Containers {
-			if k.Usage.CPU < 0 || k.Usage.Memory < 0 {
-				return fmt.Sprintf("usage of pod %s is negative", p.Name)
+const (
+	// What no container has and no workload is asked: numbers above are mistakes.
+	mostCPU  = 1e9 // millicores
+	mostRate = 1e12
+)
+
+// implausible says why an observation cannot be true.
+func implausible(o *Observation) string {
+	if y := o.Time.Year(); y < 1970 || y > 2200 {
+		return fmt.Sprintf("it is not the year %d", y)
+	}
+	if o.Replicas < 0 {
+		return fmt.Sprintf("there are %d replicas", o.Replicas)
+	}
+	for i := range o.Pods {
+		p := &o.Pods[i]
+		// Pods come by name; out of order they are compared with all before.
+		if i > 0 && o.Pods[i-1].Name >= p.Name && slices.ContainsFunc(o.Pods[:i], func(q Pod) bool { return q.Name == p.Name }) {
+			return fmt.Sprintf("pod %s is listed twice", p.Name)
+		}
+		for j := range p.Containers {
+			k := &p.Containers[j]
+			if slices.ContainsFunc(p.Containers[:j], func(l Container) bool { return l.Name == k.Name }) {
+				return fmt.Sprintf("container %s of pod %s is listed twice", k.Name, p.Name)
 			}
-			fresh = fresh || k.Usage.Known(o.Time, c.guards.MaxAge) && !k.Usage.Time.After(o.Time.Add(c.guards.MaxAge))
+			switch {
+			case k.Usage.CPU < 0 || k.Usage.Memory < 0:
+				return fmt.Sprintf("usage of pod %s is negative", p.Name)
+			case !plausible(k.Usage.Resources):
+				return fmt.Sprintf("usage of pod %s is more than any machine has", p.Name)
+			case !plausible(k.Request) || !plausible(k.Actual):
+				return fmt.Sprintf("requests of pod %s are negative or more than any machine has", p.Name)
+			case k.Usage.Window < 0 || k.Usage.Window > day:
+				return fmt.Sprintf("usage of pod %s is of a window of %v", p.Name, k.Usage.Window)
+			}
 		}
 	}
 	for _, m := range []struct {
 		name string
 		Metric
 	}{{"rate", o.Rate}, {"latency", o.Latency}, {"throughput", o.Throughput}} {
-		if !m.Time.IsZero() && !(m.Value >= 0 && m.Value <= math.MaxFloat64) {
-			return m.name + " is not a number from 0 up"
+		if !m.Time.IsZero() && !(m.Value >= 0 && m.Value <= mostRate) {
+			return fmt.Sprintf("%s is not a number from 0 to %g", m.name, float64(mostRate))
 		}
-	}
-	if !fresh && o.Replicas > 0 {
-		return fmt.Sprintf("no usage that is at most %v old", c.guards.MaxAge)
 	}
 	return ""
 }
 
-// remember keeps what the guards need of the past.
-func (c *Controller) remember(o *Observation) {
-	hour := o.Time.Add(-time.Hour)
-	c.replicaChanges = dropUntil(c.replicaChanges, hour)
-	c.requestChanges = dropUntil(c.requestChanges, hour)
-	for i, spec := range c.target.Containers {
-		most := int64(0)
-		for _, p := range o.live() {
-			for _, k := range p.Containers {
-				if k.Name != spec.Name {
-					continue
-				}
-				if k.Usage.Known(o.Time, c.guards.MaxAge) {
-					most = max(most, k.Usage.Memory)
-				}
-				if k.Killed.After(o.Time.Add(-c.guards.PeakWindow)) {
-					most = max(most, k.Request.Memory)
-				}
-				if p.Resize == Infeasible {
-					c.ceilings[i] = timed[Resources]{o.Time, k.Actual}
-				}
-			}
-		}
-		c.peaks[i] = addPeak(c.peaks[i], o.Time, most, c.guards.PeakWindow)
-		if !c.ceilings[i].time.After(hour) {
-			c.ceilings[i] = timed[Resources]{}
-		}
-	}
+func plausible(r Resources) bool {
+	return r.CPU >= 0 && r.CPU <= mostCPU && r.Memory >= 0 && r.Memory <= mostAmount
 }
 
-// addPeak keeps one peak an hour.
-func addPeak(list []timed[int64], now time.Time, v int64, window time.Duration) []timed[int64] {
-	list = since(list, now.Add(-window))
-	if n := len(list); n > 0 && list[n-1].time.Truncate(time.Hour).Equal(now.Truncate(time.Hour)) {
-		list[n-1] = timed[int64]{now, max(list[n-1].value, v)}
-		return list
-	}
-	return append(list, timed[int64]{now, v})
+// fresh reports whether some usage is new enough to act on.
+func (c *Controller) fresh(o *Observation) bool {
+	return slices.ContainsFunc(o.live(), func(p Pod) bool {
+		return slices.ContainsFunc(p.Containers, func(k Container) bool { return k.Usage.Known(o.Time, c.guards.MaxAge) })
+	})
 }
 
-func dropUntil(list []time.Time, t time.Time) []time.Time {
-	for len(list) > 0 && !list[0].After(t) {
-		list = list[1:]
+// sane leaves out of a recommendation what no agent can mean.
+func (c *Controller) sane(d *Decision) {
+	r := &d.Recommended
+	if r.Replicas < 0 {
+		d.guard("agent", "%d replicas are left out", r.Replicas)
+		r.Replicas = 0
 	}
-	return list
+	if n := len(r.Containers); n != 0 && n != len(c.target.Containers) || slices.ContainsFunc(r.Containers, func(r Resources) bool { return !plausible(r) }) {
+		d.guard("agent", "sizes of %d containers are left out: want one for each of %d, from 0 to what a machine has", n, len(c.target.Containers))
+		r.Containers = nil
+	}
 }
 
 // replicas are those recommended, within bounds.
@@ -217,10 +259,10 @@ func (c *Controller) replicas(d *Decision, o *Observation) int32 {
 	return n
 }
 
-// requests are those recommended, within bounds, steps, dead band and above the
-// memory that was used.
-func (c *Controller) requests(d *Decision, now []Resources) []Resources {
-	out := make([]Resources, len(now))
+// requests are those recommended: wanted within bounds and above the memory that was
+// used, next also within a step and outside the dead band.
+func (c *Controller) requests(d *Decision, now []Resources) (wanted, next []Resources) {
+	wanted, next = make([]Resources, len(now)), make([]Resources, len(now))
 	for i, spec := range c.target.Containers {
 		want := now[i]
 		if i < len(d.Recommended.Containers) {
@@ -232,16 +274,21 @@ func (c *Controller) requests(d *Decision, now []Resources) []Resources {
 				want.Memory = r.Memory
 			}
 		}
-		next := c.bounded(d, i, want, now[i])
-		cpu := c.step(d, spec.Name+" cpu", now[i].CPU, next.CPU)
-		memory := c.step(d, spec.Name+" memory", now[i].Memory, next.Memory)
-		if floor := c.floor(i); spec.Memory && memory < floor && memory < now[i].Memory {
-			memory = min(floor, now[i].Memory)
-			d.guard("memory", "%s stays at %d MiB or more, %g × the largest use", spec.Name, floor>>20, c.guards.Headroom)
+		want = c.bounded(d, i, want, now[i])
+		inside := spec.Clamp(now[i])
+		to := Resources{
+			CPU:    c.step(d, spec.Name+" cpu", now[i].CPU, want.CPU, inside.CPU != now[i].CPU),
+			Memory: c.step(d, spec.Name+" memory", now[i].Memory, want.Memory, inside.Memory != now[i].Memory),
 		}
-		out[i] = Resources{CPU: cpu, Memory: memory}
+		if floor := min(c.floor(i), now[i].Memory); spec.Memory && min(to.Memory, want.Memory) < floor {
+			if to.Memory < floor {
+				d.guard("memory", "%s stays at %d MiB or more, %g × the largest use", spec.Name, floor>>20, c.guards.Headroom)
+			}
+			to.Memory, want.Memory = max(to.Memory, floor), max(want.Memory, floor)
+		}
+		wanted[i], next[i] = want, to
 	}
-	return out
+	return wanted, next
 }
 
 // bounded keeps the spec's bounds and what a node could not give.
@@ -257,8 +304,8 @@ func (c *Controller) bounded(d *Decision, i int, want, now Resources) Resources 
 	if next != want {
 		d.guard("bounds", "%s becomes %dm, %d MiB", spec.Name, next.CPU, next.Memory>>20)
 	}
-	if top := c.ceilings[i]; !top.time.IsZero() {
-		if capped := next.Min(top.value); capped != next {
+	if top := c.memory.Containers[i].Ceiling; top != (Resources{}) {
+		if capped := next.Min(top); capped != next {
 			d.guard("infeasible", "%s stays at %dm, %d MiB: its node cannot give more", spec.Name, capped.CPU, capped.Memory>>20)
 			next = capped
 		}
@@ -266,16 +313,17 @@ func (c *Controller) bounded(d *Decision, i int, want, now Resources) Resources 
 	return next
 }
 
-// step limits the change of a request and leaves small ones out.
-func (c *Controller) step(d *Decision, what string, now, want int64) int64 {
+// step limits the change of a request and leaves small ones out, unless the request
+// has to come back within its bounds.
+func (c *Controller) step(d *Decision, what string, now, want int64, outside bool) int64 {
 	if want == now || now == 0 {
 		return want
 	}
-	if math.Abs(float64(want-now)) < c.guards.DeadBand*float64(now) {
+	if !outside && math.Abs(float64(want-now)) < c.guards.DeadBand*float64(now) {
 		d.guard("dead band", "%s would change by less than %g %%", what, 100*c.guards.DeadBand)
 		return now
 	}
-	low, high := scale(now, 1-c.guards.Step), scale(now, 1+c.guards.Step)
+	low, high := scale(now, max(0, 1-c.guards.Step)), scale(now, 1+c.guards.Step)
 	next := min(high, max(low, want))
 	if next != want {
 		d.guard("step", "%s changes by %g %% at once", what, 100*c.guards.Step)
@@ -286,8 +334,8 @@ func (c *Controller) step(d *Decision, what string, now, want int64) int64 {
 // floor is the memory that container i is not asked to go below.
 func (c *Controller) floor(i int) int64 {
 	most := int64(0)
-	for _, p := range c.peaks[i] {
-		most = max(most, p.value)
+	for _, p := range c.memory.Containers[i].Peaks {
+		most = max(most, p.Memory)
 	}
 	return scale(most, c.guards.Headroom)
 }
@@ -298,7 +346,7 @@ func (c *Controller) escapesMemory(o *Observation, requests, now []Resources) bo
 	for _, p := range o.live() {
 		for _, k := range p.Containers {
 			for i, spec := range c.target.Containers {
-				if spec.Name == k.Name && requests[i].Memory > now[i].Memory && k.Killed.After(o.Time.Add(-c.guards.Patience)) {
+				if spec.Name == k.Name && requests[i].Memory > now[i].Memory && (Metric{Time: k.Killed}).Known(o.Time, c.guards.Patience) {
 					return true
 				}
 			}
@@ -313,46 +361,73 @@ func (c *Controller) scale(d Decision, o *Observation, replicas int32, more bool
 	if why := c.resizing(o); why != "" {
 		return d.hold("pending", "%s", why)
 	}
+	if why := c.unseen(o, true); why != "" {
+		return d.hold("pending", "%s", why)
+	}
 	if why := c.starting(o); why != "" && shrink {
 		return d.hold("pending", "%s", why)
 	}
-	if why := c.tooSoon(o.Time, c.replicaChanges, c.guards.ReplicaChanges, shrink); why != "" {
+	if why := c.tooSoon(o.Time, c.memory.ReplicaChanges, c.guards.ReplicaChanges, shrink); why != "" {
 		return d.hold("cool-down", "%s", why)
 	}
-	c.replicaChanges = append(c.replicaChanges, o.Time)
-	d.Action = &Action{Replicas: replicas}
-	d.Reason = d.Recommended.Reason
 	if more {
 		d.guard("order", "replicas first, sizes next")
 	}
-	return d
+	return c.act(d, Action{Replicas: replicas})
 }
 
 // resize changes the requests, if nothing speaks against it.
-func (c *Controller) resize(d Decision, o *Observation, requests []Resources, why string) Decision {
-	urgent := why != ""
-	now := requestsOf(o, c.target)
-	larger, smaller := compareAll(requests, now)
+func (c *Controller) resize(d Decision, o *Observation, requests []Resources, urgent string) Decision {
+	larger, smaller := compareAll(requests, d.Next.Containers)
 	shrink := smaller && !larger
-	if why := c.resizing(o); why != "" && !urgent {
-		return d.hold("pending", "%s", why)
+	if urgent == "" {
+		for _, why := range []string{c.resizing(o), c.unseen(o, false), c.starting(o)} {
+			if why != "" {
+				return d.hold("pending", "%s", why)
+			}
+		}
 	}
-	if why := c.starting(o); why != "" && !urgent {
-		return d.hold("pending", "%s", why)
-	}
-	if why := c.tooSoon(o.Time, c.requestChanges, c.guards.RequestChanges, shrink); why != "" {
+	if why := c.tooSoon(o.Time, c.memory.RequestChanges, c.guards.RequestChanges, shrink); why != "" {
 		return d.hold("cool-down", "%s", why)
 	}
-	if n := len(c.requestChanges); n > 0 && !urgent && o.Time.Before(c.requestChanges[n-1].Add(c.guards.CoolDown)) {
+	if n := len(c.memory.RequestChanges); n > 0 && urgent == "" && o.Time.Before(c.memory.RequestChanges[n-1].Add(c.guards.CoolDown)) {
 		return d.hold("cool-down", "requests changed less than %v ago", c.guards.CoolDown)
 	}
-	c.requestChanges = append(c.requestChanges, o.Time)
-	d.Action = &Action{Containers: requests}
-	d.Reason = d.Recommended.Reason
-	if urgent {
-		d.guard("order", "%s", why)
+	if urgent != "" {
+		d.guard("order", "%s", urgent)
 	}
+	return c.act(d, Action{Containers: requests})
+}
+
+// act ends a decision with an action, or with what it would have been.
+func (c *Controller) act(d Decision, a Action) Decision {
+	d.Reason = d.Recommended.Reason
+	if c.target.Off {
+		d.guard("off", "nothing is done; %s would be asked for", a)
+		return d
+	}
+	if a.Replicas != 0 {
+		c.memory.ReplicaChanges = append(c.memory.ReplicaChanges, d.Time)
+		d.Next.Replicas = a.Replicas
+	} else {
+		c.memory.RequestChanges = append(c.memory.RequestChanges, d.Time)
+		d.Next.Containers = a.Containers
+	}
+	c.memory.Asked = &Asked{Time: d.Time, Action: a}
+	d.Action = &a
 	return d
+}
+
+// String is the action in a few words.
+func (a Action) String() string {
+	if a.Replicas != 0 {
+		return fmt.Sprintf("%d replicas", a.Replicas)
+	}
+	sizes := make([]string, len(a.Containers))
+	for i, r := range a.Containers {
+		sizes[i] = fmt.Sprintf("%dm, %d MiB", r.CPU, r.Memory>>20)
+	}
+	return strings.Join(sizes, "; ")
 }
 
 // tooSoon keeps the number of changes in an hour.
@@ -375,7 +450,8 @@ func (c *Controller) resizing(o *Observation) string {
 		if p.Resize == NoResize || p.Resize == Infeasible {
 			continue
 		}
-		if o.Time.Before(p.ResizeSince.Add(c.guards.Patience)) {
+		// A time far ahead is of another clock and says nothing.
+		if age := o.Time.Sub(p.ResizeSince); age < c.guards.Patience && age > -c.guards.Patience {
 			return fmt.Sprintf("pod %s is being resized", p.Name)
 		}
 	}
@@ -384,7 +460,7 @@ func (c *Controller) resizing(o *Observation) string {
 
 // starting says that replicas are on their way.
 func (c *Controller) starting(o *Observation) string {
-	if n := len(c.replicaChanges); n == 0 || !o.Time.Before(c.replicaChanges[n-1].Add(c.guards.Patience)) {
+	if n := len(c.memory.ReplicaChanges); n == 0 || !o.Time.Before(c.memory.ReplicaChanges[n-1].Add(c.guards.Patience)) {
 		return ""
 	}
 	ready := int32(0)

@@ -168,13 +168,39 @@ func TestController(t *testing.T) {
 	}
 }
 
-func TestClockThatGoesBack(t *testing.T) {
-	c, err := mpa.NewController(web(), mpa.Static{}, mpa.DefaultGuards())
-	require.NoError(t, err)
-	c.Decide(observation(begin, 4, size, usage))
-	d := c.Decide(observation(begin.Add(-time.Second), 4, size, usage))
-	assert.Nil(t, d.Action)
-	assert.Contains(t, d.Reason, "before that of the last observation")
+// After a jump nothing is done once; then it goes on, and what was done before keeps
+// its age.
+func TestClockJumps(t *testing.T) {
+	for _, jump := range []time.Duration{-16 * time.Second, -30 * time.Minute, -72 * time.Hour, 11 * time.Minute, 72 * time.Hour} {
+		t.Run(jump.String(), func(t *testing.T) {
+			more := agentFunc(func(o *mpa.Observation) mpa.Recommendation {
+				return mpa.Recommendation{Replicas: o.Replicas + 1, Source: "test", Reason: "wished"}
+			})
+			guards := mpa.DefaultGuards()
+			guards.CoolDown, guards.Patience = 0, 0
+			c, err := mpa.NewController(web(), more, guards)
+			require.NoError(t, err)
+			now, replicas, changes, held := begin, 2, 0, 0
+			for i := range 80 {
+				now = now.Add(15 * time.Second)
+				if i == 20 {
+					now = now.Add(jump)
+				}
+				d := c.Decide(observation(now, replicas, size, usage))
+				if i == 20 {
+					assert.Contains(t, d.Guards[0], "clock: ")
+				}
+				if d.Action == nil {
+					held++
+					continue
+				}
+				replicas = int(d.Action.Replicas)
+				changes++
+			}
+			assert.Equal(t, guards.ReplicaChanges, changes, "within 20 minutes")
+			assert.Equal(t, 80-changes, held)
+		})
+	}
 }
 
 // A wild agent wants anything at any time; the workload does at once what the

@@ -79,12 +79,18 @@ func NewHPA(t Target, cfg HPAConfig) *HPA { return &HPA{cfg: cfg, bounds: t.Repl
 
 // Recommend implements [Agent].
 func (h *HPA) Recommend(o *Observation) Recommendation {
-	if h.last != 0 && o.Replicas != h.last {
+	fresh := h.last == 0
+	if !fresh && o.Replicas != h.last {
 		h.changes = append(h.changes, timed[int32]{h.seen, o.Replicas - h.last})
 	}
 	h.last, h.seen = o.Replicas, o.Time
 	if o.Replicas == 0 {
 		return noOpinion("hpa", "0 replicas: scaled to nothing by its owner")
+	}
+	if fresh {
+		// What there is at the beginning counts as recommended: a controller that
+		// begins anew shrinks nothing at once.
+		h.wanted = append(h.wanted, timed[int32]{o.Time, o.Replicas})
 	}
 	want, reason := int32(0), ""
 	take := func(n int32, why string) {

@@ -30,9 +30,10 @@ type Metric struct {
 	Time  time.Time `json:"time"` // end of the window that it was measured over
 }
 
-// Known reports whether there is a number that is not older than maxAge.
+// Known reports whether there is a number that is not older than maxAge, nor by more
+// than that of the future.
 func (m Metric) Known(now time.Time, maxAge time.Duration) bool {
-	return !m.Time.IsZero() && !m.Time.Before(now.Add(-maxAge))
+	return !m.Time.IsZero() && !m.Time.Before(now.Add(-maxAge)) && !m.Time.After(now.Add(maxAge))
 }
 
 // Usage of a container, averaged over a window. Its zero value says that there is none.
@@ -106,7 +107,11 @@ type Observation struct {
 	Throughput Metric `json:"throughput"`
 }
 
-// live are the pods that serve or will.
+// live are the pods that serve or will; not to be written to.
 func (o *Observation) live() []Pod {
-	return slices.DeleteFunc(slices.Clone(o.Pods), func(p Pod) bool { return p.Deleting || p.Phase == Ended })
+	gone := func(p Pod) bool { return p.Deleting || p.Phase == Ended }
+	if !slices.ContainsFunc(o.Pods, gone) {
+		return o.Pods
+	}
+	return slices.DeleteFunc(slices.Clone(o.Pods), gone)
 }

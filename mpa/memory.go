@@ -1,0 +1,233 @@
+package mpa
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Memory is what the guards go by besides an observation. It is small and goes through
+// JSON, so that a controller that begins anew, elsewhere, keeps the limits. Its times
+// are exact to the nanosecond.
+type Memory struct {
+	Time time.Time `json:"time,omitzero"` // of the last observation
+	// Changes that were decided within the last hour.
+	ReplicaChanges []time.Time `json:"replicaChanges,omitempty"`
+	RequestChanges []time.Time `json:"requestChanges,omitempty"`
+	// Asked is the last action while it is not seen to be done.
+	Asked      *Asked            `json:"asked,omitempty"`
+	Containers []ContainerMemory `json:"containers,omitempty"`
+}
+
+// Asked is an action and when it was decided.
+type Asked struct {
+	Time   time.Time `json:"time"`
+	Action Action    `json:"action"`
+}
+
+// ContainerMemory is what is remembered of a container over all pods.
+type ContainerMemory struct {
+	Name string `json:"name"`
+	// Peaks of memory, one an hour at most, each larger than all after it.
+	Peaks []Peak `json:"peaks,omitempty"`
+	// Ceiling is what a node gave when it could not give more, and when.
+	Ceiling     Resources `json:"ceiling,omitzero"`
+	CeilingTime time.Time `json:"ceilingTime,omitzero"`
+}
+
+// A Peak of memory.
+type Peak struct {
+	Time   time.Time `json:"time"`
+	Memory int64     `json:"memory"` // bytes
+}
+
+// Memory is a copy of what the controller remembers.
+func (c *Controller) Memory() Memory { return c.memory.clone() }
+
+func (m *Memory) clone() Memory {
+	n := *m
+	n.ReplicaChanges, n.RequestChanges = slices.Clone(m.ReplicaChanges), slices.Clone(m.RequestChanges)
+	if m.Asked != nil {
+		asked := *m.Asked
+		asked.Action.Containers = slices.Clone(asked.Action.Containers)
+		n.Asked = &asked
+	}
+	n.Containers = slices.Clone(m.Containers)
+	for i := range n.Containers {
+		n.Containers[i].Peaks = slices.Clone(n.Containers[i].Peaks)
+	}
+	return n
+}
+
+// Restore makes a controller that has seen nothing remember. Containers that the
+// target does not have are left out; a time after the memory's own counts as that.
+func (c *Controller) Restore(m Memory) error {
+	m = m.clone()
+	for i, k := range m.Containers {
+		if !plausible(k.Ceiling) || slices.ContainsFunc(k.Peaks, func(p Peak) bool { return !plausible(Resources{Memory: p.Memory}) }) {
+			return fmt.Errorf("memory: containers[%d] %s: an amount is negative or more than any machine has", i, k.Name)
+		}
+	}
+	if m.Time.IsZero() && (len(m.ReplicaChanges) > 0 || len(m.RequestChanges) > 0) {
+		return errors.New("memory: changes without the time that they are remembered at")
+	}
+	if a := m.Asked; a != nil && (a.Action.Replicas < 0 || a.Action.Replicas == 0 && len(a.Action.Containers) != len(c.target.Containers)) {
+		m.Asked = nil // of a target that was another
+	}
+	known := m.Containers
+	m.Containers = make([]ContainerMemory, len(c.target.Containers))
+	for i, spec := range c.target.Containers {
+		m.Containers[i].Name = spec.Name
+		if j := slices.IndexFunc(known, func(k ContainerMemory) bool { return k.Name == spec.Name }); j >= 0 {
+			m.Containers[i] = known[j]
+		}
+	}
+	m.each(func(t *time.Time) {
+		if t.After(m.Time) {
+			*t = m.Time
+		}
+	})
+	slices.SortFunc(m.ReplicaChanges, time.Time.Compare)
+	slices.SortFunc(m.RequestChanges, time.Time.Compare)
+	c.memory = m
+	return nil
+}
+
+// each visits the times of what is remembered.
+func (m *Memory) each(visit func(t *time.Time)) {
+	for _, list := range [][]time.Time{m.ReplicaChanges, m.RequestChanges} {
+		for i := range list {
+			visit(&list[i])
+		}
+	}
+	if m.Asked != nil {
+		visit(&m.Asked.Time)
+	}
+	for i := range m.Containers {
+		k := &m.Containers[i]
+		visit(&k.CeilingTime)
+		for j := range k.Peaks {
+			visit(&k.Peaks[j].Time)
+		}
+	}
+}
+
+// A Shifter is an agent that remembers times. When the clock has jumped by d, all of
+// them move by d, so that they keep their age.
+type Shifter interface {
+	Shift(d time.Duration)
+}
+
+// tick takes the time of an observation in and says by how much the clock jumped.
+func (c *Controller) tick(now time.Time) time.Duration {
+	m := &c.memory
+	d := now.Sub(m.Time)
+	if m.Time.IsZero() {
+		d = 0
+	}
+	m.Time = now
+	if d >= 0 && d <= c.guards.Gap {
+		return 0
+	}
+	m.each(func(t *time.Time) { *t = moved(*t, d) })
+	shift(c.agent, d)
+	return d
+}
+
+// remember keeps what the guards need of an observation.
+func (c *Controller) remember(o *Observation) {
+	m := &c.memory
+	hour := o.Time.Add(-time.Hour)
+	m.ReplicaChanges = dropUntil(m.ReplicaChanges, hour)
+	m.RequestChanges = dropUntil(m.RequestChanges, hour)
+	if m.Asked != nil && (c.done(o, &m.Asked.Action) || !o.Time.Before(m.Asked.Time.Add(c.guards.Patience))) {
+		m.Asked = nil
+	}
+	for i := range m.Containers {
+		k := &m.Containers[i]
+		k.seen(o, &c.guards)
+		if !k.CeilingTime.After(hour) {
+			k.Ceiling, k.CeilingTime = Resources{}, time.Time{}
+		}
+	}
+}
+
+// seen takes in what pods tell of a container.
+func (m *ContainerMemory) seen(o *Observation, g *Guards) {
+	most := int64(0)
+	live := o.live()
+	for i := range live {
+		p := &live[i]
+		for j := range p.Containers {
+			k := &p.Containers[j]
+			if k.Name != m.Name {
+				continue
+			}
+			if k.Usage.Known(o.Time, g.MaxAge) {
+				most = max(most, k.Usage.Memory)
+			}
+			if k.Killed.After(o.Time.Add(-g.PeakWindow)) {
+				most = max(most, k.Request.Memory)
+			}
+			if p.Resize == Infeasible {
+				m.Ceiling, m.CeilingTime = k.Actual, o.Time
+			}
+		}
+	}
+	m.addPeak(o.Time, most, g.PeakWindow)
+}
+
+// addPeak keeps the peaks of a window that no later one exceeds, one an hour.
+func (m *ContainerMemory) addPeak(now time.Time, v int64, window time.Duration) {
+	old := now.Add(-window)
+	list := slices.DeleteFunc(m.Peaks, func(p Peak) bool { return !p.Time.After(old) || p.Memory <= v })
+	m.Peaks = list
+	if v == 0 {
+		return
+	}
+	if n := len(list); n > 0 && list[n-1].Time.Truncate(time.Hour).Equal(now.Truncate(time.Hour)) {
+		list[n-1].Time = now // the larger of an hour stands for all of it
+		return
+	}
+	m.Peaks = append(list, Peak{now, v})
+}
+
+func dropUntil(list []time.Time, t time.Time) []time.Time {
+	for len(list) > 0 && !list[0].After(t) {
+		list = list[1:]
+	}
+	return list
+}
+
+// done reports whether an action is seen to be done: by all pods when it is of their
+// requests.
+func (c *Controller) done(o *Observation, a *Action) bool {
+	if a.Replicas != 0 {
+		return o.Replicas == a.Replicas
+	}
+	for _, p := range o.live() {
+		for _, k := range p.Containers {
+			for i, spec := range c.target.Containers {
+				if spec.Name == k.Name && (spec.CPU && k.Request.CPU != a.Containers[i].CPU || spec.Memory && k.Request.Memory != a.Containers[i].Memory) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// unseen says that what was asked for last is not there yet. It holds up the same
+// dimension for as long as there is patience, the other for a cool-down.
+func (c *Controller) unseen(o *Observation, replicas bool) string {
+	a := c.memory.Asked
+	if a == nil {
+		return ""
+	}
+	age := o.Time.Sub(a.Time)
+	if (a.Action.Replicas != 0) != replicas && age >= c.guards.CoolDown {
+		return ""
+	}
+	return fmt.Sprintf("%s: asked for %v ago and not there yet", a.Action, age)
+}
