@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
 // An Aggregated is one policy over many traces. Each trace counts once, with
@@ -218,14 +220,14 @@ func estimates(head, about string, most int, sign bool, scale float64, traces in
 		means[i] = scale * e.Mean
 		zero = zero && e.Err == 0
 	}
-	digits := decimals(most, means)
+	digits := sheet.Decimals(most, means)
 	for i, e := range list {
-		s := figure(means[i], digits, sign)
+		s := sheet.Figure(means[i], digits, sign)
 		if e.N > 1 && !zero { // one trace says nothing of the error
-			s += " ± " + figure(scale*e.Err, digits, false)
+			s += " ± " + sheet.Figure(scale*e.Err, digits, false)
 		}
 		if e.N > 0 && e.N < traces {
-			s += " (" + figure(float64(e.N), 0, false) + ")"
+			s += " (" + sheet.Figure(float64(e.N), 0, false) + ")"
 		}
 		c.cells = append(c.cells, s)
 	}

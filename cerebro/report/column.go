@@ -2,9 +2,10 @@ package report
 
 import (
 	"math"
-	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
 // A grid is a table before it has a form: the same for a terminal, Markdown
@@ -28,47 +29,12 @@ type column struct {
 // NaN is a dash. sign writes a plus.
 func figures(head, about string, most int, sign bool, values []float64) column {
 	c := column{head: head, about: about}
-	digits := decimals(most, values)
+	digits := sheet.Decimals(most, values)
 	for _, v := range values {
-		c.cells = append(c.cells, figure(v, digits, sign))
+		c.cells = append(c.cells, sheet.Figure(v, digits, sign))
 	}
 	return c
 }
-
-func decimals(most int, values []float64) int {
-	whole, largest := true, 0.0
-	for _, v := range values {
-		if math.IsNaN(v) {
-			continue
-		}
-		whole = whole && v == math.Trunc(v)
-		largest = max(largest, math.Abs(v))
-	}
-	if whole {
-		return 0
-	}
-	for left := 3; largest >= 10 && left > 0; left-- { // digits after the point for 10, 100, 1000
-		most = min(most, left-1)
-		largest /= 10
-	}
-	return most
-}
-
-func figure(v float64, digits int, sign bool) string {
-	if math.IsNaN(v) {
-		return "-"
-	}
-	s := strconv.FormatFloat(v, 'f', digits, 64)
-	if strings.Trim(s, "-0.") == "" {
-		s = strings.TrimPrefix(s, "-") // no minus nought
-	} else if sign && v > 0 {
-		s = "+" + s
-	}
-	return s
-}
-
-// short is a number of at most four digits by itself.
-func short(v float64) string { return figure(v, decimals(1, []float64{v}), false) }
 
 func words(head, about string, cells []string) column {
 	return column{head: head, about: about, text: true, cells: cells}

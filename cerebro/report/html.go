@@ -10,12 +10,13 @@ import (
 	"strings"
 
 	"github.com/sigma-scheduler/sigma/cerebro"
+	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
 //go:embed page.html
 var pageText string
 
-var pageTemplate = template.Must(template.New("page").Parse(pageText))
+var pageTemplate = sheet.Template(pageText)
 
 // HTML writes the comparisons as one page that needs nothing else: no network,
 // and its script only points out what the page says anyway. notes, lines on all
@@ -41,54 +42,29 @@ type page struct {
 	Overview       *section // of several traces
 	Sections       []section
 	Collapsed      bool
-	Columns        []definition
-	Levels         []definition
-	Exposures      []definition
+	Columns        []sheet.Definition
+	Levels         []sheet.Definition
+	Exposures      []sheet.Definition
 }
 
 type section struct {
 	ID, Name, Summary, Caption string
-	Facts                      []definition
-	Table                      htmlTable
+	Facts                      []sheet.Definition
+	Table                      sheet.Table
 	Notes                      []string
 	Strip                      template.HTML
 	StripCaption               string
-	Charts                     []chart
-}
-
-// A chart is a plot of lines over time.
-type chart struct {
-	SVG     template.HTML
-	Caption string
-	Legend  []string
-}
-
-type definition struct{ Term, Text string }
-
-type htmlTable struct {
-	Heads []htmlCell
-	Rows  []htmlRow
-}
-
-type htmlRow struct {
-	Cells []htmlCell
-	Break bool // the first of the nearly offline results
-	Span  int
-}
-
-type htmlCell struct {
-	Text, About string
-	Words       bool
+	Charts                     []sheet.Chart
 }
 
 func newPage(comparisons []Comparison) page {
 	p := page{Title: "Placement policies compared", Summary: Summary(comparisons), Picture: newPicture(comparisons), Collapsed: len(comparisons) > 3}
 	seen := map[string]bool{}
-	learn := func(g grid) htmlTable {
+	learn := func(g grid) sheet.Table {
 		for _, c := range g.columns {
 			if !seen[c.head] {
 				seen[c.head] = true
-				p.Columns = append(p.Columns, definition{c.head, c.about})
+				p.Columns = append(p.Columns, sheet.Definition{Term: c.head, Text: c.about})
 			}
 		}
 		return g.html()
@@ -112,23 +88,23 @@ func newPage(comparisons []Comparison) page {
 	return p
 }
 
-var levels = []definition{
-	{"K0", "the item, the machines, the constraints, and what has happened so far."},
-	{"K0+clock", "K0, and the share of the arrival period that has passed. Who does not know when arrivals will end cannot have this."},
-	{"K1", "K0, and a forecast per application of how many items there will be at the same time (in a cluster: the declared replicas) and how long they live. The forecast may be wrong and is corrected as requests arrive."},
-	{"K1+clock", "K1, and the share of the arrival period that has passed. Who does not know when arrivals will end cannot have this."},
-	{"K2", "the true number of items per application, not their order. This is nearly offline and no rival to the others: it shows what perfect foresight would be worth."},
+var levels = []sheet.Definition{
+	{Term: "K0", Text: "the item, the machines, the constraints, and what has happened so far."},
+	{Term: "K0+clock", Text: "K0, and the share of the arrival period that has passed. Who does not know when arrivals will end cannot have this."},
+	{Term: "K1", Text: "K0, and a forecast per application of how many items there will be at the same time (in a cluster: the declared replicas) and how long they live. The forecast may be wrong and is corrected as requests arrive."},
+	{Term: "K1+clock", Text: "K1, and the share of the arrival period that has passed. Who does not know when arrivals will end cannot have this."},
+	{Term: "K2", Text: "the true number of items per application, not their order. This is nearly offline and no rival to the others: it shows what perfect foresight would be worth."},
 }
 
-var exposures = []definition{
-	{"held out", "training has not seen this trace."},
-	{"same instance, other orders", "training has seen the same items in other orders."},
-	{"trained on", "training has seen this very trace: the figure says how well it was learned by heart, not how well the policy generalises."},
+var exposures = []sheet.Definition{
+	{Term: "held out", Text: "training has not seen this trace."},
+	{Term: "same instance, other orders", Text: "training has seen the same items in other orders."},
+	{Term: "trained on", Text: "training has seen this very trace: the figure says how well it was learned by heart, not how well the policy generalises."},
 }
 
 // explain lists the definitions of the terms that occur.
-func explain(comparisons []Comparison, all []definition, term func(Result) string) []definition {
-	var out []definition
+func explain(comparisons []Comparison, all []sheet.Definition, term func(Result) string) []sheet.Definition {
+	var out []sheet.Definition
 	for _, d := range all {
 		if slices.ContainsFunc(comparisons, func(c Comparison) bool {
 			return slices.ContainsFunc(c.Results, func(r Result) bool { return term(r) == d.Term })
@@ -139,7 +115,7 @@ func explain(comparisons []Comparison, all []definition, term func(Result) strin
 	return out
 }
 
-func newSection(id string, c *Comparison, learn func(grid) htmlTable) section {
+func newSection(id string, c *Comparison, learn func(grid) sheet.Table) section {
 	s := section{
 		ID: id, Name: c.Trace.Name, Summary: c.Summary(), Facts: c.facts(),
 		Table: learn(c.grid()), Notes: notes([]Comparison{*c}),
@@ -163,24 +139,24 @@ func (c *Comparison) orderText() string {
 	return fmt.Sprintf("%d shuffled orders of arrival", c.Trace.Orders)
 }
 
-func (c *Comparison) facts() []definition {
+func (c *Comparison) facts() []sheet.Definition {
 	t := &c.Trace
-	facts := []definition{
-		{"items", fmt.Sprint(t.Items)},
-		{"apps", fmt.Sprint(t.Apps)},
-		{"dimensions", dimensionText(t.Dimensions)},
-		{"fleet", t.Fleet},
-		{"machines", machineText(t.Machines)},
-		{"bound", c.boundText() + " (" + c.Bound.Method + ")"},
+	facts := []sheet.Definition{
+		{Term: "items", Text: fmt.Sprint(t.Items)},
+		{Term: "apps", Text: fmt.Sprint(t.Apps)},
+		{Term: "dimensions", Text: dimensionText(t.Dimensions)},
+		{Term: "fleet", Text: t.Fleet},
+		{Term: "machines", Text: machineText(t.Machines)},
+		{Term: "bound", Text: c.boundText() + " (" + c.Bound.Method + ")"},
 	}
 	if c.Bound.Optimal != nil {
-		facts = append(facts, definition{"optimum", short(*c.Bound.Optimal)})
+		facts = append(facts, sheet.Definition{Term: "optimum", Text: sheet.Short(*c.Bound.Optimal)})
 	}
 	return append(facts,
-		definition{"seed", fmt.Sprint(t.Seed)},
-		definition{"orders", fmt.Sprint(t.Orders)},
-		definition{"instance", shortDigest(t.Digest.Instance)},
-		definition{"trace", shortDigest(t.Digest.Trace)},
+		sheet.Definition{Term: "seed", Text: fmt.Sprint(t.Seed)},
+		sheet.Definition{Term: "orders", Text: fmt.Sprint(t.Orders)},
+		sheet.Definition{Term: "instance", Text: shortDigest(t.Digest.Instance)},
+		sheet.Definition{Term: "trace", Text: shortDigest(t.Digest.Trace)},
 	)
 }
 
@@ -192,15 +168,18 @@ func dimensionText(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-func (g grid) html() htmlTable {
-	var t htmlTable
+func (g grid) html() sheet.Table {
+	var t sheet.Table
 	for _, c := range g.columns {
-		t.Heads = append(t.Heads, htmlCell{Text: strings.ReplaceAll(c.head, " %", "\u00a0%"), About: c.about, Words: c.text})
+		t.Heads = append(t.Heads, sheet.Cell{Text: strings.ReplaceAll(c.head, " %", "\u00a0%"), About: c.about, Words: c.text})
 	}
 	for r := range g.rows {
-		row := htmlRow{Break: r == g.split, Span: len(g.columns)}
+		var row sheet.Row
+		if r == g.split {
+			row.Break = "Nearly offline: K2 knows the true totals"
+		}
 		for _, c := range g.columns {
-			row.Cells = append(row.Cells, htmlCell{Text: strings.Replace(c.cells[r], "-", minus(c, r), 1), Words: c.text})
+			row.Cells = append(row.Cells, sheet.Cell{Text: strings.Replace(c.cells[r], "-", minus(c, r), 1), Words: c.text})
 		}
 		t.Rows = append(t.Rows, row)
 	}
@@ -321,9 +300,9 @@ func spreadText(values []float64) string {
 	}
 	low, mean, high := slices.Min(values), estimate(values).Mean, slices.Max(values)
 	if low == high {
-		return short(low)
+		return sheet.Short(low)
 	}
-	return fmt.Sprintf("%s to %s, mean %s", short(low), short(high), short(mean))
+	return fmt.Sprintf("%s to %s, mean %s", sheet.Short(low), sheet.Short(high), sheet.Short(mean))
 }
 
 // describe says in words what the plot shows.
@@ -334,14 +313,14 @@ func (p strip) describe() string {
 	}
 	s := strings.Join(parts, "; ")
 	if !math.IsNaN(p.limit) {
-		s += "; " + p.limitName + ": " + short(p.limit)
+		s += "; " + p.limitName + ": " + sheet.Short(p.limit)
 	}
 	return s + "."
 }
 
 // charts show machines and allocation over time, where the runs hold a series:
 // of the best policies and of Best-Fit, in the first order that has one.
-func (c *Comparison) charts(id string) []chart {
+func (c *Comparison) charts(id string) []sheet.Chart {
 	const most = 6
 	var lines []line
 	var legend []string
@@ -363,33 +342,50 @@ func (c *Comparison) charts(id string) []chart {
 	if order == 0 {
 		where = ", in the order of the file"
 	}
-	machines := lineChart{
-		id: id + "-machines", title: "Machines that hold an item over time" + where, axis: "machines", lines: lines,
-		limit: float64(c.Bound.Machines), limitName: "bound",
-		value: func(s cerebro.Sample) float64 { return float64(s.Machines) },
+	machines := sheet.LineChart{
+		ID: id + "-machines", Title: "Machines that hold an item over time" + where, Axis: "machines",
+		Lines: linesOf(lines, func(s cerebro.Sample) float64 { return float64(s.Machines) }),
+		Limit: float64(c.Bound.Machines), LimitName: "bound",
 	}
 	if c.Trace.Deletes {
-		machines.limitName = "bound at the peak"
+		machines.LimitName = "bound at the peak"
 	}
-	list := []lineChart{machines}
+	list := []sheet.LineChart{machines}
 	if len(c.Trace.Dimensions) > 0 && len(lines[0].series[0].Allocation) > 0 {
 		of := "the machines that hold an item"
 		if c.Trace.Fleet == "fixed" {
 			of = "all machines"
 		}
-		list = append(list, lineChart{
-			id: id + "-allocation", title: fmt.Sprintf("Share of the %s of %s that is placed, over time%s", c.Trace.Dimensions[0], of, where),
-			axis: axisName(c.Trace.Dimensions[0]) + " placed, %", lines: lines, limit: nothing,
-			value: func(s cerebro.Sample) float64 { return 100 * s.Allocation[0] },
+		list = append(list, sheet.LineChart{
+			ID: id + "-allocation", Title: fmt.Sprintf("Share of the %s of %s that is placed, over time%s", c.Trace.Dimensions[0], of, where),
+			Axis: axisName(c.Trace.Dimensions[0]) + " placed, %", Limit: nothing,
+			Lines: linesOf(lines, func(s cerebro.Sample) float64 { return 100 * s.Allocation[0] }),
 		})
 	}
-	var charts []chart
+	var charts []sheet.Chart
 	for _, l := range list {
-		if svg := l.svg(); svg != "" {
-			charts = append(charts, chart{svg, l.title + ".", legend})
+		if svg := l.SVG(); svg != "" {
+			charts = append(charts, sheet.Chart{SVG: svg, Caption: l.Title + ".", Legend: legend})
 		}
 	}
 	return charts
+}
+
+// A line is the time series of one policy.
+type line struct {
+	label  string
+	series []cerebro.Sample
+}
+
+func linesOf(lines []line, value func(cerebro.Sample) float64) []sheet.Line {
+	out := make([]sheet.Line, len(lines))
+	for i, l := range lines {
+		out[i].Label = l.label
+		for _, s := range l.series {
+			out[i].Points = append(out[i].Points, sheet.Point{Time: s.Time, Value: value(s)})
+		}
+	}
+	return out
 }
 
 // bestFitToCome reports whether Best-Fit has a series and no line yet.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
 // A picture shows what two policies made of one order of arrival: a column a
@@ -155,7 +156,7 @@ func (g *drawing) panel(i int, r *Result, id string, wide bool) panel {
 		holding += min(1, len(m.Items))
 	}
 	p := panel{ID: id, Name: plotName(r), Count: len(machines)}
-	p.Note = fmt.Sprintf("%d machines, %s %% of their %s used", holding, figure(100*used/math.Max(1, capacity), 1, false), dim.Name)
+	p.Note = fmt.Sprintf("%d machines, %s %% of their %s used", holding, sheet.Figure(100*used/math.Max(1, capacity), 1, false), dim.Name)
 	for _, run := range r.Runs {
 		if run.Order == l.Order && run.Unplaced > 0 {
 			p.Note += fmt.Sprintf("; %d items found no place", run.Unplaced)
@@ -204,13 +205,13 @@ func (g *drawing) row(l *Layout, m *Machine, shown []int) []string {
 // svg draws one path an app, which keeps a page of thousands of items small.
 func (g *drawing) svg(which int, p panel, wide bool) template.HTML {
 	const top, foot, left = 30, 50, 78
-	width, height := plotWidth, 380
+	width, height := sheet.Width, 380
 	if wide {
-		width, height = 2*plotWidth, 270
+		width, height = 2*sheet.Width, 270
 	}
 	l, machines := g.layouts[which], g.machines[which]
 	bottom := float64(height - foot)
-	pitch := float64(width-plotMargin-left) / float64(g.columns)
+	pitch := float64(width-sheet.Margin-left) / float64(g.columns)
 	gap := math.Min(4, pitch/6)
 	full := bottom - top // height of a whole machine
 
@@ -218,15 +219,15 @@ func (g *drawing) svg(which int, p panel, wide bool) template.HTML {
 	about := p.Note + "."
 	if len(machines) > 0 {
 		about += fmt.Sprintf(" The fullest is used to %s %%, the emptiest to %s %%.",
-			figure(100*l.share(&machines[0], g.dimension), 0, false),
-			figure(100*l.share(&machines[len(machines)-1], g.dimension), 0, false))
+			sheet.Figure(100*l.share(&machines[0], g.dimension), 0, false),
+			sheet.Figure(100*l.share(&machines[len(machines)-1], g.dimension), 0, false))
 	}
 	fmt.Fprintf(&b, `<svg viewBox="0 0 %d %d" role="img" aria-labelledby="%s-title %s-desc" data-left="%d" data-pitch="%.3f">`,
 		width, height, p.ID, p.ID, left, pitch)
-	fmt.Fprintf(&b, `<title id="%s-title">%s</title><desc id="%s-desc">%s</desc>`, p.ID, escape("Machines under "+p.Name), p.ID, escape(about))
+	fmt.Fprintf(&b, `<title id="%s-title">%s</title><desc id="%s-desc">%s</desc>`, p.ID, sheet.Escape("Machines under "+p.Name), p.ID, sheet.Escape(about))
 	for _, share := range []int{0, 50, 100} {
 		y := bottom - full*float64(share)/100
-		fmt.Fprintf(&b, `<line class="grid" x1="%d" y1="%.1f" x2="%d" y2="%.1f"/>`, left, y, width-plotMargin, y)
+		fmt.Fprintf(&b, `<line class="grid" x1="%d" y1="%.1f" x2="%d" y2="%.1f"/>`, left, y, width-sheet.Margin, y)
 		fmt.Fprintf(&b, `<text class="tick" text-anchor="end" x="%d" y="%.1f">%d %%</text>`, left-7, y+5, share)
 	}
 	free := &strings.Builder{}
@@ -244,19 +245,19 @@ func (g *drawing) svg(which int, p panel, wide bool) template.HTML {
 		}
 		app := &l.Instance.Apps[a]
 		fmt.Fprintf(&b, `<path class="app" data-app="%d" fill="%s" d="%s"><title>%s</title></path>`,
-			a, colour(g.rank[a]), &apps[a], escape(fmt.Sprintf("%s: %d items of %s each", app.Name, counts[a], l.amounts(app.Demand, g.shown()))))
+			a, colour(g.rank[a]), &apps[a], sheet.Escape(fmt.Sprintf("%s: %d items of %s each", app.Name, counts[a], l.amounts(app.Demand, g.shown()))))
 	}
 	if g.limit > 0 {
 		x := left + float64(g.limit)*pitch/float64(g.every)
 		fmt.Fprintf(&b, `<line class="limit" x1="%.1f" y1="%d" x2="%.1f" y2="%.1f"/>`, x, top-4, x, bottom+6)
 		anchor := "middle"
 		if x > float64(width)-80 {
-			anchor, x = "end", float64(width-plotMargin)
+			anchor, x = "end", float64(width-sheet.Margin)
 		}
 		fmt.Fprintf(&b, `<text class="limit" text-anchor="%s" x="%.1f" y="%d">%s %d</text>`, anchor, x, top-10, g.limitName, g.limit)
 	}
 	g.numbers(&b, left, bottom, pitch)
-	fmt.Fprintf(&b, `<text class="axis" text-anchor="end" x="%d" y="%d">machines, the fullest first</text>`, width-plotMargin, height-6)
+	fmt.Fprintf(&b, `<text class="axis" text-anchor="end" x="%d" y="%d">machines, the fullest first</text>`, width-sheet.Margin, height-6)
 	fmt.Fprintf(&b, `<rect class="cursor" visibility="hidden" y="%d" width="%.2f" height="%.1f"/></svg>`, top-2, math.Max(2, pitch-gap+1), full+4)
 	return template.HTML(b.String()) //nolint:gosec // every text went through escape
 }
@@ -287,7 +288,7 @@ func (g *drawing) stack(apps []strings.Builder, l *Layout, m *Machine, x, bottom
 // numbers count the machines.
 func (g *drawing) numbers(b *strings.Builder, left int, bottom, pitch float64) {
 	most := g.columns * g.every
-	step := max(1, int(newAxis(0, float64(most), 0, 1).step))
+	step := max(1, int(sheet.NewAxis(0, float64(most), 0, 1).Step()))
 	for n := step; n <= most; n += step {
 		fmt.Fprintf(b, `<text class="tick" text-anchor="middle" x="%.1f" y="%.1f">%d</text>`,
 			float64(left)+(float64(n)/float64(g.every)-.5)*pitch, bottom+20, n)

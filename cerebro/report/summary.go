@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
 // A claim is the material of a one-sentence summary: what the policies need,
@@ -155,7 +157,7 @@ func presentName(r *Result) string {
 	case waits == 1:
 		return "the present placement, in which 1 item waits,"
 	default:
-		return "the present placement, in which " + short(waits) + " items wait,"
+		return "the present placement, in which " + sheet.Short(waits) + " items wait,"
 	}
 }
 
@@ -188,7 +190,7 @@ func (k *claim) String() string {
 	}
 	s := strings.Join(parts, ", ")
 	if k.rejects == "" && !k.ratio && k.limit > 0 {
-		s += "; " + short(k.limit) + " is the limit"
+		s += "; " + sheet.Short(k.limit) + " is the limit"
 		if k.optimal {
 			s = strings.TrimSuffix(s, "limit") + "optimum"
 		}
@@ -213,17 +215,17 @@ func (k *claim) String() string {
 
 // part is what one policy needs; the first one brings the verb and the unit.
 func (k *claim) part(who *claimed, first bool) string {
-	value := short(who.value)
+	value := sheet.Short(who.value)
 	switch {
 	case k.rejects != "":
-		value = figure(100*who.value, decimals(2, []float64{100 * who.value}), false) + " %"
+		value = sheet.Figure(100*who.value, sheet.Decimals(2, []float64{100 * who.value}), false) + " %"
 		if first {
 			return who.name + " leaves out " + value + " of the " + k.rejects
 		}
 	case math.IsNaN(who.value):
 		return who.name + " -"
 	case k.ratio:
-		value = figure(who.value, 3, false)
+		value = sheet.Figure(who.value, 3, false)
 		if first {
 			return who.name + " takes " + value + " times the " + k.unit + " of the bound"
 		}
@@ -247,9 +249,9 @@ func (k *claim) difference() string {
 	if k.baseline.value == 0 && k.subject.value > 0 {
 		return more // than nothing
 	}
-	size := figure(math.Abs(change), decimals(1, []float64{math.Abs(change)}), false)
+	size := sheet.Figure(math.Abs(change), sheet.Decimals(1, []float64{math.Abs(change)}), false)
 	if math.Abs(change) >= 10 {
-		size = figure(math.Abs(change), 0, false)
+		size = sheet.Figure(math.Abs(change), 0, false)
 	}
 	switch {
 	case size == "0" || size == "0.0" || math.IsNaN(change):

@@ -6,6 +6,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
 // Options of [Table] and [Markdown].
@@ -89,7 +91,7 @@ func writeItems(b *strings.Builder, lines []string) {
 func (c *Comparison) head() []string {
 	t, limit := &c.Trace, fmt.Sprintf("bound %s (%s)", c.boundText(), c.Bound.Method)
 	if c.Bound.Optimal != nil {
-		limit += "  optimum " + short(*c.Bound.Optimal)
+		limit += "  optimum " + sheet.Short(*c.Bound.Optimal)
 	}
 	return []string{
 		fmt.Sprintf("trace %s  digests: instance %s  trace %s", t.Name, shortDigest(t.Digest.Instance), shortDigest(t.Digest.Trace)),
@@ -109,12 +111,12 @@ func machineText(n int) string {
 func (c *Comparison) boundText() string {
 	s := fmt.Sprint(c.Bound.Machines)
 	if c.Bound.Cost != float64(c.Bound.Machines) {
-		s += ", cost " + short(c.Bound.Cost)
+		s += ", cost " + sheet.Short(c.Bound.Cost)
 	}
 	if c.Trace.Deletes {
-		s += " at the peak, machine-seconds " + figure(c.Bound.MachineSeconds, 0, false)
+		s += " at the peak, machine-seconds " + sheet.Figure(c.Bound.MachineSeconds, 0, false)
 		if c.Bound.CostSeconds != c.Bound.MachineSeconds {
-			s += ", cost-seconds " + figure(c.Bound.CostSeconds, 0, false)
+			s += ", cost-seconds " + sheet.Figure(c.Bound.CostSeconds, 0, false)
 		}
 	}
 	return s
@@ -198,10 +200,10 @@ func forecastLine(comparisons []Comparison) string {
 	if len(ratios) == 0 {
 		return ""
 	}
-	ratio := figure(slices.Min(ratios), 3, false)
-	if most := figure(slices.Max(ratios), 3, false); most != ratio {
+	ratio := sheet.Figure(slices.Min(ratios), 3, false)
+	if most := sheet.Figure(slices.Max(ratios), 3, false); most != ratio {
 		ratio += " to " + most
 	}
 	return fmt.Sprintf("forecast (K1): Σexpected/Σtrue %s, mean error per app %s %%",
-		ratio, figure(100*estimate(errors).Mean, 1, false))
+		ratio, sheet.Figure(100*estimate(errors).Mean, 1, false))
 }

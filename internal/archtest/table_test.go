@@ -20,7 +20,7 @@ var table = []row{
 	{"cerebro/trace", []string{"binpack"}},
 	{"cerebro/ledger", []string{"binpack", "binpack/policy"}},
 	{"cerebro/convert", []string{"binpack", "cerebro/trace"}},
-	{"cerebro/report", []string{"binpack", "binpack/measure", "binpack/bound", "cerebro", "cerebro/trace"}},
+	{"cerebro/report", []string{"binpack", "binpack/measure", "binpack/bound", "cerebro", "cerebro/trace", "internal/sheet/..."}},
 	{"benchdata/policies", nil},
 	{"benchdata/generate", []string{"binpack", "binpack/bound", "cerebro/trace"}},
 
@@ -31,9 +31,11 @@ var table = []row{
 	{"plugins/extender", edge},
 	{"plugins/snapshot", edge},
 	{"mpa/...", []string{"mpa/...", "binpack", "internal/learn/..."}},
+	{"mpa/report", []string{"mpa", "mpa/sim", "internal/sheet/..."}},
 
 	{"internal/train/...", []string{"binpack/...", "swarm", "cerebro/...", "benchdata/generate", "internal/train/..."}},
 	{"internal/learn/...", []string{"internal/learn/..."}},
+	{"internal/sheet/...", []string{"internal/sheet/..."}},
 	{"internal/archtest", nil},
 	{"internal/...", []string{"binpack/...", "cerebro/...", "benchdata/generate"}},
 	{"cmd/...", []string{"..."}},

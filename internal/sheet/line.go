@@ -1,0 +1,128 @@
+package sheet
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"strings"
+)
+
+// A Point of a line: a value from a time on, in seconds.
+type Point struct{ Time, Value float64 }
+
+// A Line is a time series. NaN interrupts it.
+type Line struct {
+	Label  string
+	Points []Point
+}
+
+// A LineChart draws values over time. Lines differ by colour and by dashes.
+type LineChart struct {
+	ID, Title string
+	Axis      string // what the value is
+	Lines     []Line
+	Limit     float64 // NaN = none
+	LimitName string
+	// Low and High widen the scale, so that several charts have the same one.
+	Low, High float64
+	Log       bool // values below Low are drawn there
+}
+
+// SVG is the picture, empty where the lines have no length.
+func (p LineChart) SVG() template.HTML {
+	const height, top, foot, left = 348, 30, 58, 52
+	start, end, low, most := math.Inf(1), math.Inf(-1), p.Low, Max(p.High, p.Limit)
+	var ends []string
+	for _, l := range p.Lines {
+		for _, s := range l.Points {
+			start, end = Min(start, s.Time), Max(end, s.Time)
+			most = Max(most, s.Value)
+		}
+		if n := len(l.Points); n > 0 {
+			ends = append(ends, l.Label+" ends with "+Short(l.Points[n-1].Value))
+		}
+	}
+	if !(end > start) {
+		return ""
+	}
+	unit, seconds := timeUnit(end - start)
+	x := NewAxis(0, (end-start)/seconds, left, Width-Margin)
+	x.low, x.high = 0, (end-start)/seconds // a line need not end at a round number
+	y := NewAxis(low, most, height-foot, top)
+	if p.Log {
+		y = NewLogAxis(low, most, height-foot, top)
+	}
+	var b strings.Builder
+	Open(&b, p.ID, height, p.Title, strings.Join(ends, "; ")+".")
+	y.Horizontal(&b, left, Width-Margin)
+	x.Vertical(&b, top, height-foot)
+	for i, l := range p.Lines {
+		fmt.Fprintf(&b, `<path class="line p%d" d="%s"><title>%s</title></path>`,
+			i, steps(thin(l.Points, start, end), start, seconds, x, y), Escape(l.Label))
+	}
+	if !math.IsNaN(p.Limit) {
+		at := y.At(p.Limit)
+		fmt.Fprintf(&b, `<line class="limit" x1="%d" y1="%.1f" x2="%d" y2="%.1f"/>`, left, at, Width-Margin, at)
+		fmt.Fprintf(&b, `<text class="limit" text-anchor="end" x="%d" y="18">%s</text>`, Width-Margin, Escape(LimitText(p.LimitName, p.Limit)))
+	}
+	fmt.Fprintf(&b, `<text class="axis" text-anchor="end" x="%d" y="%d">%s</text>`, Width-Margin, height-8, unit)
+	fmt.Fprintf(&b, `<text class="axis" x="%d" y="18">%s</text>`, 4, Escape(p.Axis))
+	b.WriteString(`</svg>`)
+	return template.HTML(b.String()) //nolint:gosec // every text went through Escape
+}
+
+// thin keeps at most one point a bucket of time, that with the largest value,
+// so that peaks stay visible.
+func thin(points []Point, start, end float64) []Point {
+	const buckets = 300
+	var out []Point
+	last := -1
+	for i, s := range points {
+		bucket := int(buckets * (s.Time - start) / (end - start))
+		switch {
+		case bucket != last || i == len(points)-1:
+			out = append(out, s)
+			last = bucket
+		case !(s.Value <= out[len(out)-1].Value):
+			if !math.IsNaN(s.Value) {
+				out[len(out)-1] = s
+			}
+		}
+	}
+	return out
+}
+
+// steps is a path that keeps each value until the next point.
+func steps(points []Point, start, seconds float64, x, y Axis) string {
+	var b strings.Builder
+	gap := true
+	for _, s := range points {
+		px := x.At((s.Time - start) / seconds)
+		switch {
+		case math.IsNaN(s.Value):
+			if !gap {
+				fmt.Fprintf(&b, "H%.1f", px)
+			}
+			gap = true
+		case gap:
+			fmt.Fprintf(&b, "M%.1f %.1f", px, y.At(s.Value))
+			gap = false
+		default:
+			fmt.Fprintf(&b, "H%.1fV%.1f", px, y.At(s.Value))
+		}
+	}
+	return b.String()
+}
+
+// timeUnit is what a span of seconds is shown in.
+func timeUnit(span float64) (name string, seconds float64) {
+	switch {
+	case span >= 2*86400:
+		return "days", 86400
+	case span >= 2*3600:
+		return "hours", 3600
+	case span >= 2*60:
+		return "minutes", 60
+	}
+	return "seconds", 1
+}
