@@ -97,6 +97,9 @@ func (o *options) addFlags(flags *pflag.FlagSet, parts []string) {
 	flags.StringVar(&o.metricsBind, "metrics-bind-address", ":8080", "address of /metrics, in plain HTTP; 0: none")
 	flags.StringVar(&o.probeBind, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	flags.IntVarP(&o.verbosity, "v", "v", 0, "verbosity of the log")
+	if slices.Contains(parts, partUpdater) {
+		o.updater.AddFlags(flags)
+	}
 	if len(parts) > 1 || parts[0] != partAdmission {
 		flags.BoolVar(&o.leaderElect, "leader-elect", true, "of several such processes one works; the webhook is answered by all")
 		flags.StringVar(&o.leaderNamespace, "leader-elect-namespace", "", "namespace of the lease; empty: the pod's")

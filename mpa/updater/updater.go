@@ -1,11 +1,232 @@
 // Package updater carries out what a recommender wrote to a MultidimPodAutoscaler's
-// status.
+// status, whoever that is: it reads status.recommendation and writes
+// status.actuation.
+//
+// Each recommendation is carried out once. Before anything is done, status.actuation says
+// that it was begun, from how many replicas, and counts it; that write fails if
+// anybody changed the object meanwhile, so that of two updaters one begins. One that
+// is killed at any point finds there where it was: replicas are changed only from the
+// number that was found at first, and a pod gets the same requests as the first time.
+//
+// Requests that were carried out stand until the next: a pod that came without them,
+// as when the webhook was away, is resized later. They no longer stand once the
+// workload's template asks for other requests or limits than at that time: who
+// edits these knows something new, so that the next word is the recommender's. Nor does
+// a pod that somebody else resized get them again.
 package updater
 
-import "sigs.k8s.io/controller-runtime/pkg/manager"
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+)
 
 // Options of the updater.
-type Options struct{}
+type Options struct {
+	// Scalings and Resizes are the most of each in an hour, for one object.
+	Scalings, Resizes int
+	// EvictAfter is how long a resize may be deferred before its pod is evicted, where
+	// the mode allows that.
+	EvictAfter time.Duration
+	// Workers look after as many objects at a time.
+	Workers int
+}
+
+// AddFlags adds the options, with their defaults, to a command.
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
+	flags.IntVar(&o.Scalings, "max-scalings-per-hour", 12, "changes of replicas of one object in an hour, whoever recommends them")
+	flags.IntVar(&o.Resizes, "max-resizes-per-hour", 6, "changes of requests of one object in an hour, whoever recommends them")
+	flags.DurationVar(&o.EvictAfter, "evict-after", 5*time.Minute, "how long a resize may be deferred before its pod is evicted, in modes that evict")
+	flags.IntVar(&o.Workers, "updater-workers", 4, "objects that are updated at a time")
+}
+
+func (o *Options) validate() error {
+	switch {
+	case o.Scalings < 0 || o.Scalings > 1000 || o.Resizes < 0 || o.Resizes > 1000:
+		return fmt.Errorf("--max-scalings-per-hour %d, --max-resizes-per-hour %d: want 0 to 1000", o.Scalings, o.Resizes)
+	case o.EvictAfter < 0:
+		return fmt.Errorf("--evict-after %v: want at least 0", o.EvictAfter)
+	case o.Workers < 1:
+		return fmt.Errorf("--updater-workers %d: want at least 1", o.Workers)
+	}
+	return nil
+}
 
 // Setup adds it to a manager.
-func Setup(manager.Manager, Options) error { return nil }
+func Setup(m manager.Manager, o Options) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	u := &updater{
+		Options: o, client: m.GetClient(), direct: m.GetAPIReader(), clock: clock.RealClock{},
+		events: m.GetEventRecorderFor(v1alpha1.OwnerUpdater), metrics: newMetrics(), objects: map[types.NamespacedName]*object{},
+	}
+	if err := u.metrics.register(metrics.Registry); err != nil {
+		return err
+	}
+	return ctrl.NewControllerManagedBy(m).Named("mpa-updater").
+		For(&v1alpha1.MultidimPodAutoscaler{}).
+		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(u.ofWorkload("Deployment"))).
+		Watches(&appsv1.StatefulSet{}, handler.EnqueueRequestsFromMapFunc(u.ofWorkload("StatefulSet"))).
+		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(u.ofHPA)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(u.ofPod)).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: o.Workers,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 30*time.Second),
+		}).
+		Complete(u)
+}
+
+// ofWorkload finds the objects that have a workload of that kind as their target.
+func (u *updater) ofWorkload(kind string) handler.MapFunc {
+	return func(ctx context.Context, o client.Object) []reconcile.Request {
+		return u.which(ctx, o.GetNamespace(), func(m *v1alpha1.MultidimPodAutoscaler) bool {
+			return m.Spec.ScaleTargetRef.Kind == kind && m.Spec.ScaleTargetRef.Name == o.GetName()
+		})
+	}
+}
+
+func (u *updater) ofHPA(ctx context.Context, o client.Object) []reconcile.Request {
+	return u.which(ctx, o.GetNamespace(), func(m *v1alpha1.MultidimPodAutoscaler) bool {
+		return sameTarget(o.(*autoscalingv2.HorizontalPodAutoscaler), m)
+	})
+}
+
+// ofPod finds the objects whose target a pod belongs to.
+func (u *updater) ofPod(ctx context.Context, o client.Object) []reconcile.Request {
+	owner := metav1.GetControllerOf(o)
+	if owner == nil {
+		return nil
+	}
+	return u.which(ctx, o.GetNamespace(), func(m *v1alpha1.MultidimPodAutoscaler) bool {
+		return owns(m.Spec.ScaleTargetRef.Kind, m.Spec.ScaleTargetRef.Name, o, owner)
+	})
+}
+
+func (u *updater) which(ctx context.Context, namespace string, is func(*v1alpha1.MultidimPodAutoscaler) bool) []reconcile.Request {
+	var list v1alpha1.MultidimPodAutoscalerList
+	if err := u.client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil // the cache is stopped
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if is(&list.Items[i]) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return requests
+}
+
+// owns reports whether a pod's controller is the workload or, of a Deployment, one of its
+// ReplicaSets, which carry its name and a hash that is also the pod's label.
+func owns(kind, name string, pod client.Object, owner *metav1.OwnerReference) bool {
+	if kind == "Deployment" {
+		hash := pod.GetLabels()[appsv1.DefaultDeploymentUniqueLabelKey]
+		return owner.Kind == "ReplicaSet" && owner.Name == name+"-"+hash
+	}
+	return owner.Kind == kind && owner.Name == name
+}
+
+// A workload is the target of an object.
+type workload struct {
+	client.Object
+	replicas int32
+	selector labels.Selector
+	template *corev1.PodSpec
+	// settled says that no rollout is under way.
+	settled bool
+	// failing is why its controller cannot make pods.
+	failing string
+}
+
+// workloadOf is the target of an object; the error is NotFound where it is gone.
+func (u *updater) workloadOf(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler) (*workload, error) {
+	key := types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.ScaleTargetRef.Name}
+	w := &workload{replicas: 1}
+	var selector *metav1.LabelSelector
+	var replicas *int32
+	switch kind := m.Spec.ScaleTargetRef.Kind; kind {
+	case "Deployment":
+		d := &appsv1.Deployment{}
+		if err := u.client.Get(ctx, key, d); err != nil {
+			return nil, err
+		}
+		w.Object, w.template, selector, replicas = d, &d.Spec.Template.Spec, d.Spec.Selector, d.Spec.Replicas
+		w.settled = d.Status.ObservedGeneration == d.Generation && d.Status.UpdatedReplicas == d.Status.Replicas
+		for _, c := range d.Status.Conditions {
+			if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
+				w.failing = c.Message
+			}
+		}
+	case "StatefulSet":
+		s := &appsv1.StatefulSet{}
+		if err := u.client.Get(ctx, key, s); err != nil {
+			return nil, err
+		}
+		w.Object, w.template, selector, replicas = s, &s.Spec.Template.Spec, s.Spec.Selector, s.Spec.Replicas
+		w.settled = s.Status.ObservedGeneration == s.Generation && s.Status.UpdateRevision == s.Status.CurrentRevision
+	default:
+		return nil, fmt.Errorf("target of kind %s: want a Deployment or a StatefulSet", kind)
+	}
+	if replicas != nil {
+		w.replicas = *replicas
+	}
+	var err error
+	w.selector, err = metav1.LabelSelectorAsSelector(selector)
+	return w, err
+}
+
+// pods that the workload's controller made and that have not ended.
+func (w *workload) pods(ctx context.Context, c client.Reader) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	if err := c.List(ctx, &list, client.InNamespace(w.GetNamespace()), client.MatchingLabelsSelector{Selector: w.selector}); err != nil {
+		return nil, err
+	}
+	kind := "StatefulSet"
+	if _, ok := w.Object.(*appsv1.Deployment); ok {
+		kind = "Deployment"
+	}
+	var pods []corev1.Pod
+	for _, p := range list.Items {
+		if owner := metav1.GetControllerOf(&p); owner != nil && owns(kind, w.GetName(), &p, owner) &&
+			p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+			pods = append(pods, p)
+		}
+	}
+	return pods, nil
+}
+
+func sameTarget(h *autoscalingv2.HorizontalPodAutoscaler, m *v1alpha1.MultidimPodAutoscaler) bool {
+	return h.Spec.ScaleTargetRef.Kind == m.Spec.ScaleTargetRef.Kind && h.Spec.ScaleTargetRef.Name == m.Spec.ScaleTargetRef.Name
+}
+
+func ready(p *corev1.Pod) bool {
+	if p.DeletionTimestamp != nil {
+		return false
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

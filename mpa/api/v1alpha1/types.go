@@ -457,6 +457,10 @@ type Recommendation struct {
 	// +kubebuilder:validation:Enum=Replicas;Requests
 	Change   Change `json:"change"`
 	Replicas int32  `json:"replicas"`
+	// From is how many replicas there were when it was decided; 0 does not say. From
+	// another number they are not changed.
+	// +optional
+	From int32 `json:"from,omitempty"`
 	// Containers are the requests of each listed container; new pods get them too.
 	// +optional
 	// +listType=map
@@ -502,8 +506,9 @@ type Peak struct {
 type Actuation struct {
 	// ID of the recommendation.
 	ID int64 `json:"id"`
-	// Outcome: Applied; Partly, with pods still to be resized; Refused by the API server or the
-	// nodes; Expired, too old when it was seen; Superseded.
+	// Outcome: Applied; Partly, begun and not finished; Refused by the API server, the nodes
+	// or the updater; Expired, too old when it was seen; Superseded, since somebody else
+	// changed the replicas meanwhile.
 	// +kubebuilder:validation:Enum=Applied;Partly;Refused;Expired;Superseded
 	Outcome Outcome `json:"outcome"`
 	// +optional
@@ -521,6 +526,33 @@ type Actuation struct {
 	Infeasible int32 `json:"infeasible,omitempty"`
 	// +optional
 	Evicted int32 `json:"evicted,omitempty"`
+	// From is how many replicas there were when a change of them was begun.
+	// +optional
+	From int32 `json:"from,omitempty"`
+	// Scalings and Resizes are the times of what was decided and begun in the last hour.
+	// +optional
+	// +listType=atomic
+	Scalings []metav1.MicroTime `json:"scalings,omitempty"`
+	// +optional
+	// +listType=atomic
+	Resizes []metav1.MicroTime `json:"resizes,omitempty"`
+	// +optional
+	Sizes *Sizes `json:"sizes,omitempty"`
+}
+
+// Sizes are the last requests that were carried out. A pod that came without them
+// gets them later, as long as the recommendation and the workload's template are the same.
+type Sizes struct {
+	// ID of the recommendation.
+	ID int64 `json:"id"`
+	// Time at which it was begun; no younger pod is evicted for it.
+	Time metav1.MicroTime `json:"time"`
+	// Template is a digest of what the workload's template asked for at that time.
+	Template string `json:"template"`
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Containers []ContainerRequests `json:"containers,omitempty"`
 }
 
 // Outcome of a recommendation.

@@ -1,0 +1,111 @@
+package actuate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// ChangedError says that somebody else changed the replicas first.
+type ChangedError struct{ From, To int32 }
+
+// Error implements error.
+func (e ChangedError) Error() string {
+	return fmt.Sprintf("somebody else changed the replicas from %d to %d", e.From, e.To)
+}
+
+// Replicas that a workload's spec asks for.
+func Replicas(ctx context.Context, c client.Client, workload client.Object) (int32, error) {
+	scale := &autoscalingv1.Scale{}
+	if err := c.SubResource("scale").Get(ctx, workload, scale); err != nil {
+		return 0, err
+	}
+	return scale.Spec.Replicas, nil
+}
+
+// Scale changes a workload's replicas from one number to another, and from no other
+// number. There already, it does nothing. It is tried again as long as only something
+// else of the workload changed.
+func Scale(ctx context.Context, c client.Client, workload client.Object, from, to int32) error {
+	if from < 1 || to < 1 {
+		panic(fmt.Sprintf("actuate: %d to %d replicas", from, to))
+	}
+	for tries := 1; ; tries++ {
+		scale := &autoscalingv1.Scale{}
+		if err := c.SubResource("scale").Get(ctx, workload, scale); err != nil {
+			return err
+		}
+		switch scale.Spec.Replicas {
+		case to:
+			return nil
+		case from:
+		default:
+			return ChangedError{From: from, To: scale.Spec.Replicas}
+		}
+		scale.Spec.Replicas = to
+		err := c.SubResource("scale").Update(ctx, workload, client.WithSubResourceBody(scale))
+		if !apierrors.IsConflict(err) || tries == 5 {
+			return err
+		}
+	}
+}
+
+// Resize patches a pod, if it is still the same, to have what the plan says.
+func Resize(ctx context.Context, c client.Client, pod *corev1.Pod, plan Plan, owner string) error {
+	type container struct {
+		Name      string                      `json:"name"`
+		Resources corev1.ResourceRequirements `json:"resources"`
+	}
+	type spec struct {
+		InitContainers []container `json:"initContainers,omitempty"`
+		Containers     []container `json:"containers,omitempty"`
+	}
+	var s spec
+	for _, k := range sized(&pod.Spec) {
+		to, ok := plan.Containers[k.Name]
+		if !ok {
+			continue
+		}
+		if slices.ContainsFunc(pod.Spec.Containers, func(o corev1.Container) bool { return o.Name == k.Name }) {
+			s.Containers = append(s.Containers, container{k.Name, to})
+		} else {
+			s.InitContainers = append(s.InitContainers, container{k.Name, to})
+		}
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "spec": s})
+	if err != nil {
+		return err
+	}
+	return c.SubResource("resize").Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(owner))
+}
+
+// Evict asks the API server to end a pod, if it is still the same and its disruption
+// budget allows it; where not, the error is TooManyRequests.
+func Evict(ctx context.Context, c client.Client, pod *corev1.Pod) error {
+	return c.SubResource("eviction").Create(ctx, pod.DeepCopy(), &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}},
+	})
+}
+
+// Passing reports whether an error of the API server may be gone at the next try.
+func Passing(err error) bool {
+	switch reason := apierrors.ReasonForError(err); {
+	case reason == metav1.StatusReasonUnknown: // the connection, or a proxy
+		return true
+	case reason == metav1.StatusReasonConflict, reason == metav1.StatusReasonTimeout, reason == metav1.StatusReasonServerTimeout,
+		reason == metav1.StatusReasonTooManyRequests, reason == metav1.StatusReasonInternalError, reason == metav1.StatusReasonServiceUnavailable:
+		return true
+	default:
+		return false
+	}
+}

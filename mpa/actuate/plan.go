@@ -1,0 +1,318 @@
+package actuate
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+)
+
+// Largest requests that anybody is taken to mean, as in the object's bounds: 100,000
+// cores and 1 PiB.
+var largest = mpa.Resources{CPU: 100_000 * 1000, Memory: 1 << 50}
+
+// Wanted are the requests of each listed container, by name; 0 leaves a resource as it
+// is. What is recommended is kept within the constraints, in whole millicores and bytes.
+func Wanted(recommended []v1alpha1.ContainerRequests, constraints []v1alpha1.ContainerConstraints) (map[string]mpa.Resources, error) {
+	want := map[string]mpa.Resources{}
+	for _, c := range constraints {
+		i := slices.IndexFunc(recommended, func(r v1alpha1.ContainerRequests) bool { return r.Name == c.Name })
+		if i < 0 {
+			continue
+		}
+		var r mpa.Resources
+		var err error
+		if slices.Contains(c.Controlled, corev1.ResourceCPU) {
+			r.CPU, err = amount(recommended[i].CPU, c.MinAllowed.CPU, c.MaxAllowed.CPU, (*resource.Quantity).MilliValue, largest.CPU)
+			if err != nil {
+				return nil, fmt.Errorf("container %s: cpu %w", c.Name, err)
+			}
+		}
+		if slices.Contains(c.Controlled, corev1.ResourceMemory) {
+			r.Memory, err = amount(recommended[i].Memory, c.MinAllowed.Memory, c.MaxAllowed.Memory, (*resource.Quantity).Value, largest.Memory)
+			if err != nil {
+				return nil, fmt.Errorf("container %s: memory %w", c.Name, err)
+			}
+		}
+		if r != (mpa.Resources{}) {
+			want[c.Name] = r
+		}
+	}
+	return want, nil
+}
+
+func amount(q, low, high *resource.Quantity, value func(*resource.Quantity) int64, most int64) (int64, error) {
+	if q == nil {
+		return 0, nil
+	}
+	v := value(q)
+	if v <= 0 || v > most {
+		return 0, fmt.Errorf("%v: want more than 0 and at most %d", q, most)
+	}
+	if low != nil {
+		v = max(v, value(low))
+	}
+	if high != nil {
+		v = min(v, value(high))
+	}
+	return v, nil
+}
+
+// Digest of what a template asks for: another image is the same, another request or
+// limit is not.
+func Digest(template *corev1.PodSpec) string {
+	type container struct {
+		Name      string
+		Resources corev1.ResourceRequirements
+	}
+	var list []container
+	for _, c := range slices.Concat(template.InitContainers, template.Containers) {
+		list = append(list, container{c.Name, c.Resources})
+	}
+	text, err := json.Marshal(list) // maps in the order of their keys
+	if err != nil {
+		panic(fmt.Sprintf("actuate: resources of a template: %v", err)) // it came as JSON
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(text))[:16]
+}
+
+// A Plan is what has to be changed of one pod.
+type Plan struct {
+	// Containers that have to be changed, with all of what they are to have.
+	Containers map[string]corev1.ResourceRequirements
+	// Restarts says that a container will be restarted by it.
+	Restarts bool
+	// Left is why something stays as it is until the pod is replaced.
+	Left []string
+}
+
+// PlanResize says how a pod gets what is wanted in place. The template is that of the
+// workload.
+func PlanResize(pod *corev1.Pod, template *corev1.PodSpec, want map[string]mpa.Resources) Plan {
+	p := PlanPod(pod, template, want)
+	if len(p.Containers) == 0 {
+		return p
+	}
+	if why := unsupported(pod); why != "" {
+		return Plan{Left: []string{why}}
+	}
+	for _, c := range sized(&pod.Spec) {
+		to, ok := p.Containers[c.Name]
+		if !ok {
+			continue
+		}
+		for _, policy := range c.ResizePolicy {
+			if policy.RestartPolicy != corev1.RestartContainer || !differs(c.Resources, to, policy.ResourceName) {
+				continue
+			}
+			if shrinks(c.Resources, to, policy.ResourceName) {
+				p.Left = append(p.Left, fmt.Sprintf("container %s restarts to have less %s", c.Name, policy.ResourceName))
+				to.Requests[policy.ResourceName] = c.Resources.Requests[policy.ResourceName]
+				if limit, ok := c.Resources.Limits[policy.ResourceName]; ok {
+					to.Limits[policy.ResourceName] = limit
+				}
+				continue
+			}
+			p.Restarts = true
+		}
+		if same(c.Resources, to) {
+			delete(p.Containers, c.Name)
+		}
+	}
+	if guaranteed(&pod.Spec, nil) != guaranteed(&pod.Spec, p.Containers) {
+		return Plan{Left: append(p.Left, "its QoS class would change")}
+	}
+	return p
+}
+
+// PlanPod says how a pod differs from what is wanted, whether or not that can be
+// changed in place.
+func PlanPod(pod *corev1.Pod, template *corev1.PodSpec, want map[string]mpa.Resources) Plan {
+	p := Plan{Containers: map[string]corev1.ResourceRequirements{}}
+	if pod.Spec.Resources != nil {
+		return Plan{Left: []string{"the pod as a whole has resources"}}
+	}
+	fixed := guaranteed(&pod.Spec, nil)
+	for _, c := range sized(&pod.Spec) {
+		w, ok := want[c.Name]
+		if !ok {
+			continue
+		}
+		base := c.Resources
+		if i := slices.IndexFunc(sized(template), func(t *corev1.Container) bool { return t.Name == c.Name }); i >= 0 {
+			base = sized(template)[i].Resources
+		}
+		to := *c.Resources.DeepCopy()
+		for _, r := range []struct {
+			name   corev1.ResourceName
+			amount int64
+			of     func(int64) *resource.Quantity
+			value  func(*resource.Quantity) int64
+		}{
+			{corev1.ResourceCPU, w.CPU, func(v int64) *resource.Quantity { return resource.NewMilliQuantity(v, resource.DecimalSI) }, (*resource.Quantity).MilliValue},
+			{corev1.ResourceMemory, w.Memory, func(v int64) *resource.Quantity { return resource.NewQuantity(v, resource.BinarySI) }, (*resource.Quantity).Value},
+		} {
+			if r.amount == 0 {
+				continue
+			}
+			now, ok := to.Requests[r.name]
+			if !ok || now.IsZero() {
+				p.Left = append(p.Left, fmt.Sprintf("container %s has no %s request", c.Name, r.name))
+				continue
+			}
+			to.Requests[r.name] = *r.of(r.amount)
+			limit, ok := to.Limits[r.name]
+			if !ok {
+				continue
+			}
+			request := now
+			if l, ok := base.Limits[r.name]; ok && !l.IsZero() && !fixed {
+				limit, request = l, l
+				if q, ok := base.Requests[r.name]; ok && !q.IsZero() {
+					request = q
+				}
+			}
+			to.Limits[r.name] = *r.of(scaled(r.amount, r.value(&limit), r.value(&request)))
+		}
+		if !same(c.Resources, to) {
+			p.Containers[c.Name] = to
+		}
+	}
+	return p
+}
+
+// scaled is amount × limit/request, rounded up; at least the amount.
+func scaled(amount, limit, request int64) int64 {
+	if limit <= request {
+		return amount
+	}
+	high, low := bits.Mul64(uint64(amount), uint64(limit))
+	if high >= uint64(request) {
+		return math.MaxInt64
+	}
+	q, rest := bits.Div64(high, low, uint64(request))
+	if rest > 0 {
+		q++
+	}
+	return int64(min(q, math.MaxInt64))
+}
+
+// sized are the containers that run as long as the pod: its own and sidecars.
+func sized(spec *corev1.PodSpec) []*corev1.Container {
+	var list []*corev1.Container
+	for i := range spec.InitContainers {
+		if c := &spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			list = append(list, c)
+		}
+	}
+	for i := range spec.Containers {
+		list = append(list, &spec.Containers[i])
+	}
+	return list
+}
+
+// unsupported says why a pod cannot be resized in place, whatever its size.
+func unsupported(pod *corev1.Pod) string {
+	switch {
+	case pod.Annotations[corev1.MirrorPodAnnotationKey] != "":
+		return "the pod is static"
+	case pod.Spec.OS != nil && pod.Spec.OS.Name == corev1.Windows, pod.Spec.NodeSelector[corev1.LabelOSStable] == string(corev1.Windows):
+		return "the pod runs on Windows"
+	}
+	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if s.State.Running != nil && s.Resources == nil {
+			return "its node does not support resizes"
+		}
+	}
+	return ""
+}
+
+var both = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
+
+func differs(a, b corev1.ResourceRequirements, name corev1.ResourceName) bool {
+	return compare(a.Requests, b.Requests, name) != 0 || compare(a.Limits, b.Limits, name) != 0
+}
+
+// shrinks says that b has less than a.
+func shrinks(a, b corev1.ResourceRequirements, name corev1.ResourceName) bool {
+	return cmp.Or(compare(b.Requests, a.Requests, name), compare(b.Limits, a.Limits, name)) < 0
+}
+
+func same(a, b corev1.ResourceRequirements) bool {
+	return !slices.ContainsFunc(both, func(name corev1.ResourceName) bool { return differs(a, b, name) })
+}
+
+func compare(a, b corev1.ResourceList, name corev1.ResourceName) int {
+	x, y := a[name], b[name]
+	return x.Cmp(y)
+}
+
+// guaranteed tells whether a pod with these changes is of class Guaranteed, by
+// upstream's rule: every container has limits of both, and requests equal limits in sum.
+func guaranteed(spec *corev1.PodSpec, changes map[string]corev1.ResourceRequirements) bool {
+	requests, limits := map[corev1.ResourceName]*resource.Quantity{}, map[corev1.ResourceName]*resource.Quantity{}
+	for _, name := range both {
+		requests[name], limits[name] = &resource.Quantity{}, &resource.Quantity{}
+	}
+	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+		r := c.Resources
+		if to, ok := changes[c.Name]; ok {
+			r = to
+		}
+		for _, name := range both {
+			limit, ok := r.Limits[name]
+			if !ok || limit.IsZero() {
+				return false
+			}
+			requests[name].Add(r.Requests[name])
+			limits[name].Add(limit)
+		}
+	}
+	return requests[both[0]].Cmp(*limits[both[0]]) == 0 && requests[both[1]].Cmp(*limits[both[1]]) == 0
+}
+
+// A State is how far a pod has come.
+type State string
+
+// The states.
+const (
+	Resized    State = "Resized"
+	InProgress State = "InProgress"
+	Deferred   State = "Deferred"
+	Infeasible State = "Infeasible"
+)
+
+// StateOf a pod whose spec asks for what is wanted, and what its node says of it.
+func StateOf(pod *corev1.Pod) (State, corev1.PodCondition) {
+	for _, c := range pod.Status.Conditions {
+		if c.Type != corev1.PodResizePending || c.Status != corev1.ConditionTrue {
+			continue
+		}
+		if c.Reason == corev1.PodReasonInfeasible {
+			return Infeasible, c
+		}
+		return Deferred, c
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodResizeInProgress && c.Status == corev1.ConditionTrue {
+			return InProgress, c
+		}
+	}
+	for _, c := range sized(&pod.Spec) {
+		for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+			if s.Name == c.Name && s.Resources != nil && !same(*s.Resources, c.Resources) {
+				return InProgress, corev1.PodCondition{}
+			}
+		}
+	}
+	return Resized, corev1.PodCondition{}
+}

@@ -1,0 +1,380 @@
+package updater
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	resourcehelper "k8s.io/component-helpers/resource"
+	schedulinghelper "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/actuate"
+	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+)
+
+const (
+	// A resize that was refused is tried again after this: a quota may have changed.
+	retryRefused = 5 * time.Minute
+	// The cache shows a resize before this, or somebody undid it.
+	cacheLag = 30 * time.Second
+	// An eviction that has to wait is looked at again after this, if nothing changes before.
+	evictionWait = 10 * time.Second
+)
+
+// A count of pods by what stands between them and their size.
+type count struct {
+	resized, inProgress, deferred, infeasible int32
+
+	waiting int // to be asked, or evicted
+	refused int
+	why     []string
+	evict   []*corev1.Pod
+}
+
+func (c *count) note(pod *corev1.Pod, format string, args ...any) {
+	c.why = append(c.why, "pod "+pod.Name+": "+fmt.Sprintf(format, args...))
+}
+
+// follow has the pods get the requests that stand, and counts how far they are.
+func (u *updater) follow(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, o *object, h *half, w *workload) (time.Duration, error) {
+	a := &h.actuation
+	if a.Sizes == nil || m.Spec.Mode == v1alpha1.ModeInitial {
+		u.noPods(m, h)
+		return 0, nil
+	}
+	if actuate.Digest(w.template) != a.Sizes.Template {
+		if a.ID == a.Sizes.ID && a.Outcome == v1alpha1.OutcomePartly {
+			u.end(m, a, v1alpha1.OutcomeSuperseded, "the workload's template asks for other requests since")
+		}
+		a.Sizes = nil
+		u.noPods(m, h)
+		return 0, nil
+	}
+	if said := m.Status.Recommendation.Containers; len(said) > 0 && !equality.Semantic.DeepEqual(said, a.Sizes.Containers) {
+		u.noPods(m, h) // a recommendation that was not carried out says something else
+		return 0, nil
+	}
+	want, err := actuate.Wanted(a.Sizes.Containers, m.Spec.Constraints.Containers)
+	if err != nil {
+		return 0, err
+	}
+	pods, err := w.pods(ctx, u.client)
+	if err != nil {
+		return 0, err
+	}
+	c, failed := u.resize(ctx, m, o, a.Sizes, pods, w, want)
+	a.Resized, a.InProgress, a.Deferred, a.Infeasible = c.resized, c.inProgress, c.deferred, c.infeasible
+	after := time.Duration(0)
+	if c.refused > 0 {
+		after = retryRefused
+	}
+	if c.deferred > 0 || c.inProgress > 0 {
+		after = min(cacheLag, max(u.EvictAfter/10, time.Second))
+	}
+	if len(c.evict) > 0 && failed == nil {
+		after = evictionWait
+		failed = u.evict(ctx, m, o, h, w, c, want)
+	}
+	u.judge(m, h, c)
+	return after, failed
+}
+
+// noPods says that none is being resized.
+func (u *updater) noPods(m *v1alpha1.MultidimPodAutoscaler, h *half) {
+	h.actuation.Resized, h.actuation.InProgress, h.actuation.Deferred, h.actuation.Infeasible = 0, 0, 0, 0
+	if h.actuation.ID > 0 {
+		u.condition(h, m, v1alpha1.ConditionResize, false, "None", "")
+	}
+}
+
+// resize asks for the resizes that are needed and counts all pods. Those of pods whose
+// containers it restarts are asked for one by one, while all others are ready.
+func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, o *object, s *v1alpha1.Sizes, pods []corev1.Pod, w *workload, want map[string]mpa.Resources) (*count, error) {
+	now := u.clock.Now()
+	c := &count{}
+	var failed error
+	var restart []int // pods that need one
+	calm := len(pods) >= int(w.replicas)
+	seen := map[string]bool{}
+	ask := func(pod *corev1.Pod, plan actuate.Plan) {
+		err := actuate.Resize(ctx, u.client, pod, plan, v1alpha1.OwnerUpdater)
+		switch {
+		case err == nil:
+			o.asked[pod.UID] = attempt{id: s.ID, time: now}
+			c.inProgress++
+		case apierrors.IsNotFound(err), apierrors.IsConflict(err): // gone; another of that name
+		case actuate.Passing(err):
+			c.waiting++
+			failed = err
+		default:
+			o.asked[pod.UID] = attempt{id: s.ID, time: now, refused: err.Error()}
+			c.refused++
+			c.note(pod, "%v", err)
+			u.events.Eventf(m, corev1.EventTypeWarning, "ResizeRefused", "pod %s: %v", pod.Name, err)
+		}
+	}
+	for i := range pods {
+		pod := &pods[i]
+		seen[string(pod.UID)] = true
+		calm = calm && ready(pod)
+		if pod.DeletionTimestamp != nil {
+			continue
+		}
+		young := !pod.CreationTimestamp.Time.Before(s.Time.Time)
+		if m.Spec.Mode == v1alpha1.ModeRecreate {
+			switch plan := actuate.PlanPod(pod, w.template, want); {
+			case len(plan.Containers) == 0 && len(plan.Left) > 0:
+				c.note(pod, "%s", strings.Join(plan.Left, ", "))
+			case len(plan.Containers) == 0:
+				c.resized++
+			case young:
+				c.note(pod, "came without its size")
+			default:
+				c.waiting++
+				c.evict = append(c.evict, pod)
+			}
+			continue
+		}
+		plan := actuate.PlanResize(pod, w.template, want)
+		if len(plan.Left) > 0 {
+			c.note(pod, "%s", strings.Join(plan.Left, ", "))
+		}
+		if len(plan.Containers) == 0 {
+			u.count(c, pod, plan, young, m.Spec.Mode)
+			calm = calm && c.inProgress == 0
+			continue
+		}
+		switch last := o.asked[pod.UID]; {
+		case pod.Status.Phase != corev1.PodRunning:
+			c.waiting++
+		case last.id == s.ID && last.refused != "" && now.Before(last.time.Add(retryRefused)):
+			c.refused++
+			c.note(pod, "%s", last.refused)
+		case last.id == s.ID && last.refused == "" && now.Before(last.time.Add(cacheLag)):
+			c.inProgress++
+			calm = false
+		case last.id == s.ID && last.refused == "":
+			c.note(pod, "somebody else changed its requests since")
+		case plan.Restarts:
+			restart = append(restart, i)
+			c.waiting++
+		case failed != nil:
+			c.waiting++
+		default:
+			ask(pod, plan)
+		}
+	}
+	if len(restart) > 0 && calm && failed == nil {
+		c.waiting--
+		ask(&pods[restart[0]], actuate.PlanResize(&pods[restart[0]], w.template, want))
+	}
+	for uid := range o.asked {
+		if !seen[string(uid)] {
+			delete(o.asked, uid)
+		}
+	}
+	return c, failed
+}
+
+// count takes in a pod that was asked for all that it can be asked for.
+func (u *updater) count(c *count, pod *corev1.Pod, plan actuate.Plan, young bool, mode v1alpha1.Mode) {
+	state, condition := actuate.StateOf(pod)
+	told := func() {
+		if condition.Message != "" {
+			c.note(pod, "%s: %s", state, condition.Message)
+		}
+	}
+	late := false
+	switch state {
+	case actuate.InProgress:
+		c.inProgress++
+		if condition.Reason == corev1.PodReasonError {
+			told()
+		}
+	case actuate.Deferred:
+		c.deferred++
+		told()
+		late = !u.clock.Now().Before(condition.LastTransitionTime.Add(u.EvictAfter))
+	case actuate.Infeasible:
+		c.infeasible++
+		told()
+		late = true
+	case actuate.Resized:
+		if len(plan.Left) == 0 {
+			c.resized++
+		}
+	}
+	if late && !young && mode == v1alpha1.ModeInPlaceOrRecreate {
+		c.evict = append(c.evict, pod)
+	}
+}
+
+// judge says what became of the requests, and what is left.
+func (u *updater) judge(m *v1alpha1.MultidimPodAutoscaler, h *half, c *count) {
+	a := &h.actuation
+	why := strings.Join(c.why[:min(len(c.why), 3)], "; ")
+	if more := len(c.why) - 3; more > 0 {
+		why += fmt.Sprintf("; and %d more", more)
+	}
+	total := int(c.resized+c.inProgress+c.deferred+c.infeasible) + c.waiting + c.refused
+	reason, message := "", fmt.Sprintf("%d of %d pods have their size", c.resized, total)
+	if why != "" {
+		message += "; " + why
+	}
+	switch {
+	case c.infeasible > 0:
+		reason = corev1.PodReasonInfeasible
+	case c.deferred > 0:
+		reason = corev1.PodReasonDeferred
+	case c.inProgress > 0 || c.waiting > 0:
+		reason = "InProgress"
+	}
+	if reason != "" {
+		u.condition(h, m, v1alpha1.ConditionResize, true, reason, message)
+	} else {
+		u.condition(h, m, v1alpha1.ConditionResize, false, "None", message)
+	}
+	if a.ID != a.Sizes.ID {
+		return
+	}
+	outcome := v1alpha1.OutcomeApplied
+	switch unfit := c.refused + int(c.infeasible); {
+	case c.waiting > 0 || c.inProgress > 0 || c.deferred > 0 || unfit > 0 && c.resized > 0:
+		outcome = v1alpha1.OutcomePartly
+	case unfit > 0:
+		outcome = v1alpha1.OutcomeRefused
+	}
+	u.end(m, a, outcome, message)
+}
+
+// evict ends one pod, so that its replacement comes with the size that it cannot have
+// where it is: never of fewer than two, one at a time, while all others are ready, and
+// only if it may find room. Each pod that there was goes at most once.
+func (u *updater) evict(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, o *object, h *half, w *workload, c *count, want map[string]mpa.Resources) error {
+	a := &h.actuation
+	pods, err := w.pods(ctx, u.direct) // an eviction shows there at once
+	if err != nil {
+		return err
+	}
+	var victim *corev1.Pod
+	others := 0
+	for i := range pods {
+		if victim == nil && pods[i].UID == c.evict[0].UID && pods[i].DeletionTimestamp == nil {
+			victim = &pods[i]
+		} else if ready(&pods[i]) {
+			others++
+		}
+	}
+	switch {
+	case victim == nil:
+		return nil // it has just gone
+	case w.replicas < 2:
+		c.note(victim, "not evicted, since there is no other")
+		return nil
+	case a.Evicted >= w.replicas:
+		c.note(victim, "not evicted, since %d were", a.Evicted)
+		return nil
+	case !w.settled || others != len(pods)-1 || len(pods) != int(w.replicas):
+		c.note(victim, "to be evicted once all others are ready")
+		return nil
+	}
+	room, err := u.room(ctx, m, victim, w, want)
+	if err != nil {
+		return err
+	}
+	if !room {
+		c.note(victim, "not evicted, since no other node has room")
+		return nil
+	}
+	a.Evicted++ // first, so that it is counted whatever comes next
+	if err := u.write(ctx, m, o, *h, ""); err != nil {
+		return err
+	}
+	err = actuate.Evict(ctx, u.client, victim)
+	switch {
+	case err == nil:
+		u.metrics.evictions.WithLabelValues("Evicted").Inc()
+		u.events.Eventf(m, corev1.EventTypeNormal, "Evicted", "pod %s, for recommendation %d", victim.Name, a.Sizes.ID)
+		c.note(victim, "evicted")
+		return nil
+	case actuate.Passing(err) && !apierrors.IsTooManyRequests(err) && !apierrors.IsConflict(err):
+		u.metrics.evictions.WithLabelValues("Retried").Inc()
+		return err // counted: it may have come to pass
+	}
+	a.Evicted--
+	u.metrics.evictions.WithLabelValues("Refused").Inc()
+	c.note(victim, "not evicted: %v", err)
+	return nil
+}
+
+// room reports whether a pod's replacement may find room: by requests, taints and the
+// pod's node affinity; the scheduler knows more. A pod that was asked for more than its
+// node has needs another; one that is only replaced can come back.
+func (u *updater) room(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, pod *corev1.Pod, w *workload, want map[string]mpa.Resources) (bool, error) {
+	next := pod.DeepCopy()
+	next.Status = corev1.PodStatus{}
+	plan := actuate.PlanPod(pod, w.template, want)
+	for i := range next.Spec.Containers {
+		if to, ok := plan.Containers[next.Spec.Containers[i].Name]; ok {
+			next.Spec.Containers[i].Resources = to
+		}
+	}
+	needs := resourcehelper.PodRequests(next, resourcehelper.PodResourcesOptions{})
+	var nodes corev1.NodeList
+	if err := u.direct.List(ctx, &nodes); err != nil {
+		return false, err
+	}
+	var pods corev1.PodList
+	if err := u.client.List(ctx, &pods); err != nil {
+		return false, err
+	}
+	used := map[string]corev1.ResourceList{}
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		if p.Spec.NodeName == "" || p.UID == pod.UID || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		if used[p.Spec.NodeName] == nil {
+			used[p.Spec.NodeName] = corev1.ResourceList{}
+		}
+		for name, q := range resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{UseStatusResources: true}) {
+			sum := used[p.Spec.NodeName][name]
+			sum.Add(q)
+			used[p.Spec.NodeName][name] = sum
+		}
+	}
+	affinity := nodeaffinity.GetRequiredNodeAffinity(next)
+	for i := range nodes.Items {
+		n := &nodes.Items[i]
+		if n.Spec.Unschedulable || n.Name == pod.Spec.NodeName && m.Spec.Mode != v1alpha1.ModeRecreate {
+			continue
+		}
+		_, tainted := schedulinghelper.FindMatchingUntoleratedTaint(n.Spec.Taints, pod.Spec.Tolerations, func(t *corev1.Taint) bool {
+			return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
+		})
+		if match, err := affinity.Match(n); tainted || err != nil || !match {
+			continue
+		}
+		if fits(needs, n.Status.Allocatable, used[n.Name]) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func fits(needs, allocatable, used corev1.ResourceList) bool {
+	for name, q := range needs {
+		left := allocatable[name]
+		left.Sub(used[name])
+		if left.Cmp(q) < 0 {
+			return false
+		}
+	}
+	return true
+}

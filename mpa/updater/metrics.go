@@ -1,0 +1,55 @@
+package updater
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sigma-scheduler/sigma/mpa/actuate"
+	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+)
+
+type meters struct {
+	actions   *prometheus.CounterVec
+	evictions *prometheus.CounterVec
+	pods      *prometheus.GaugeVec
+	delay     *prometheus.HistogramVec
+}
+
+func newMetrics() *meters {
+	return &meters{
+		actions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sigma_mpa_actions_total", Help: "Recommendations by what they change and what became of them; Retried counts tries that failed for the moment.",
+		}, []string{"change", "outcome"}),
+		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sigma_mpa_evictions_total", Help: "Pods that were to be evicted, by what came of it.",
+		}, []string{"outcome"}),
+		pods: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "sigma_mpa_resize_pods", Help: "Pods of an object by how far their resize has come.",
+		}, []string{"namespace", "name", "state"}),
+		delay: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "sigma_mpa_action_delay_seconds", Help: "From a decision until it was begun.",
+			Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120},
+		}, []string{"change"}),
+	}
+}
+
+func (m *meters) register(r prometheus.Registerer) error {
+	for _, c := range []prometheus.Collector{m.actions, m.evictions, m.pods, m.delay} {
+		if err := r.Register(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// states sets the gauges of one object.
+func (m *meters) states(namespace, name string, a *v1alpha1.Actuation) {
+	for state, n := range map[actuate.State]int32{
+		actuate.Resized: a.Resized, actuate.InProgress: a.InProgress, actuate.Deferred: a.Deferred, actuate.Infeasible: a.Infeasible,
+	} {
+		m.pods.WithLabelValues(namespace, name, string(state)).Set(float64(n))
+	}
+}
+
+func (m *meters) forget(namespace, name string) {
+	m.pods.DeletePartialMatch(prometheus.Labels{"namespace": namespace, "name": name})
+}

@@ -1,0 +1,375 @@
+package updater
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sigma-scheduler/sigma/mpa/actuate"
+	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+)
+
+type updater struct {
+	Options
+	client  client.Client
+	direct  client.Reader // asks the API server, not a cache
+	clock   clock.PassiveClock
+	events  record.EventRecorder
+	metrics *meters
+
+	mu      sync.Mutex
+	objects map[types.NamespacedName]*object
+}
+
+// An object is what is known of one besides its cached copy. One worker at a time has it.
+type object struct {
+	uid types.UID
+	// half is what was last read or written of the updater's half of the status: nobody
+	// else writes it, and the cache may be behind.
+	half half
+	// asked are the pods that were to be resized.
+	asked map[types.UID]attempt
+}
+
+// An attempt to resize a pod.
+type attempt struct {
+	id      int64 // of the sizes
+	time    time.Time
+	refused string // by the API server
+}
+
+// Reconcile carries out what is recommended of one object.
+func (u *updater) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	m := &v1alpha1.MultidimPodAutoscaler{}
+	if err := u.client.Get(ctx, request.NamespacedName, m); err != nil || m.DeletionTimestamp != nil {
+		if err == nil || apierrors.IsNotFound(err) {
+			u.forget(request.NamespacedName)
+		}
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if m.Spec.Mode == v1alpha1.ModeOff || m.Status.Recommendation == nil {
+		return reconcile.Result{}, nil
+	}
+	o, err := u.object(ctx, m)
+	if err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	after, err := u.update(ctx, m, o)
+	if apierrors.IsConflict(err) { // somebody wrote to the object first: look again
+		u.forget(request.NamespacedName)
+		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
+	}
+	return reconcile.Result{RequeueAfter: after}, client.IgnoreNotFound(err)
+}
+
+func (u *updater) object(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler) (*object, error) {
+	key := client.ObjectKeyFromObject(m)
+	u.mu.Lock()
+	o := u.objects[key]
+	u.mu.Unlock()
+	if o != nil && o.uid == m.UID {
+		return o, nil
+	}
+	if err := u.direct.Get(ctx, key, m); err != nil {
+		return nil, err
+	}
+	o = &object{uid: m.UID, half: halfOf(m), asked: map[types.UID]attempt{}}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.objects[key] = o
+	return o, nil
+}
+
+func (u *updater) forget(key types.NamespacedName) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.objects, key)
+	u.metrics.forget(key.Namespace, key.Name)
+}
+
+// update does what there is to do and writes what became of it. It says after what time
+// to look again; 0 = when something changes.
+func (u *updater) update(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, o *object) (time.Duration, error) {
+	w, block, err := u.target(ctx, m)
+	if err != nil {
+		return 0, err
+	}
+	h := o.half.clone()
+	a := &h.actuation
+	if m.Status.Recommendation.ID > a.ID {
+		if err := u.direct.Get(ctx, client.ObjectKeyFromObject(m), m); err != nil {
+			return 0, err
+		}
+		if m.UID != o.uid || m.DeletionTimestamp != nil || m.Spec.Mode == v1alpha1.ModeOff || m.Status.Recommendation == nil {
+			return 0, nil // the cache will say so too
+		}
+		if err := u.begin(ctx, m, o, &h, w, block); err != nil {
+			return 0, err
+		}
+	}
+	var after time.Duration
+	var failed error
+	switch {
+	case block.why != "":
+		if a.Outcome == v1alpha1.OutcomePartly {
+			u.end(m, a, v1alpha1.OutcomeRefused, block.why)
+		}
+		u.noPods(m, &h)
+	default:
+		if a.Outcome == v1alpha1.OutcomePartly && a.From > 0 {
+			failed = u.scale(ctx, m, a, w)
+		}
+		if failed == nil {
+			after, failed = u.follow(ctx, m, o, &h, w)
+		}
+	}
+	u.able(m, &h, w, block, failed)
+	return after, errors.Join(failed, u.write(ctx, m, o, h, ""))
+}
+
+// A block is why an object is not acted upon.
+type block struct{ reason, why string }
+
+// target finds what an object is about, and what forbids to touch it.
+func (u *updater) target(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler) (*workload, block, error) {
+	ref := m.Spec.ScaleTargetRef
+	w, err := u.workloadOf(ctx, m)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, block{"TargetNotFound", fmt.Sprintf("there is no %s %s", ref.Kind, ref.Name)}, nil
+	case err != nil:
+		return nil, block{}, err
+	case w.GetDeletionTimestamp() != nil:
+		return nil, block{"TargetNotFound", fmt.Sprintf("%s %s is being deleted", ref.Kind, ref.Name)}, nil
+	case w.replicas == 0:
+		return w, block{"SwitchedOff", "0 replicas: the workload is switched off"}, nil
+	}
+	var hpas autoscalingv2.HorizontalPodAutoscalerList
+	if err := u.client.List(ctx, &hpas, client.InNamespace(m.Namespace)); err != nil {
+		return nil, block{}, err
+	}
+	for i := range hpas.Items {
+		if sameTarget(&hpas.Items[i], m) {
+			return w, block{"OtherAutoscaler", fmt.Sprintf("HorizontalPodAutoscaler %s has the same target", hpas.Items[i].Name)}, nil
+		}
+	}
+	var others v1alpha1.MultidimPodAutoscalerList
+	if err := u.client.List(ctx, &others, client.InNamespace(m.Namespace)); err != nil {
+		return nil, block{}, err
+	}
+	for _, other := range others.Items {
+		if other.Name != m.Name && other.Spec.ScaleTargetRef == ref && other.Spec.Mode != v1alpha1.ModeOff && other.DeletionTimestamp == nil {
+			return w, block{"OtherAutoscaler", fmt.Sprintf("MultidimPodAutoscaler %s has the same target", other.Name)}, nil
+		}
+	}
+	if m.Status.Phase == v1alpha1.PhaseRefused {
+		why := "the recommender refuses the object"
+		if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionActive); c != nil && c.Message != "" {
+			why += ": " + c.Message
+		}
+		return w, block{"RecommenderRefused", why}, nil
+	}
+	return w, block{}, nil
+}
+
+// begin takes a new recommendation in: it says that it is under way, or why it never will
+// be. m is what the API server has.
+func (u *updater) begin(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, o *object, h *half, w *workload, b block) error {
+	rec, now, a := m.Status.Recommendation, u.clock.Now(), &h.actuation
+	if m.Status.Actuation != nil && m.Status.Actuation.ID > a.ID {
+		return apierrors.NewConflict(v1alpha1.Resource("multidimpodautoscalers"), m.Name, errors.New("another updater works on it"))
+	}
+	if a.Outcome == v1alpha1.OutcomePartly {
+		u.end(m, a, v1alpha1.OutcomeSuperseded, fmt.Sprintf("by recommendation %d", rec.ID))
+	}
+	a.ID, a.Outcome, a.Message, a.From, a.Time = rec.ID, v1alpha1.OutcomePartly, "", 0, metav1.NewMicroTime(now)
+	a.Scalings, a.Resizes = lastHour(a.Scalings, rec.Time.Time), lastHour(a.Resizes, rec.Time.Time)
+	age, most := now.Sub(rec.Time.Time), maxAge(m)
+	var outcome v1alpha1.Outcome
+	var why string
+	switch {
+	case age > most:
+		outcome, why = v1alpha1.OutcomeExpired, fmt.Sprintf("decided %v ago, more than %v", age.Round(time.Second), most)
+	case age < -most:
+		outcome, why = v1alpha1.OutcomeRefused, fmt.Sprintf("decided %v from now: the clocks differ", -age.Round(time.Second))
+	case b.why != "":
+		outcome, why = v1alpha1.OutcomeRefused, b.why
+	case rec.Change == v1alpha1.ChangeReplicas:
+		var err error
+		if outcome, why, err = u.beginScaling(ctx, m, a, w); err != nil {
+			return err
+		}
+	default:
+		outcome, why = u.beginResizing(m, a, w)
+	}
+	if outcome != "" {
+		u.end(m, a, outcome, why)
+	}
+	if err := u.write(ctx, m, o, *h, m.ResourceVersion); err != nil {
+		return err
+	}
+	if a.Outcome == v1alpha1.OutcomePartly {
+		u.metrics.delay.WithLabelValues(string(rec.Change)).Observe(max(0, age.Seconds()))
+	}
+	return nil
+}
+
+func (u *updater) beginScaling(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, a *v1alpha1.Actuation, w *workload) (v1alpha1.Outcome, string, error) {
+	rec := m.Status.Recommendation
+	from, err := actuate.Replicas(ctx, u.client, w.Object)
+	if err != nil {
+		return "", "", err
+	}
+	to := bounded(m)
+	switch {
+	case rec.Replicas < 1:
+		return v1alpha1.OutcomeRefused, fmt.Sprintf("%d replicas: want at least 1", rec.Replicas), nil
+	case from == 0:
+		return v1alpha1.OutcomeRefused, "0 replicas: the workload is switched off", nil
+	case from == to:
+		return v1alpha1.OutcomeApplied, fmt.Sprintf("there are %d replicas already", to), nil
+	case rec.From > 0 && from != rec.From:
+		return v1alpha1.OutcomeSuperseded, actuate.ChangedError{From: rec.From, To: from}.Error(), nil
+	case len(a.Scalings) >= u.Scalings:
+		return v1alpha1.OutcomeRefused, fmt.Sprintf("%d changes of replicas within an hour", len(a.Scalings)), nil
+	}
+	a.From, a.Scalings = from, append(a.Scalings, counted(rec, a))
+	return "", "", nil
+}
+
+func (u *updater) beginResizing(m *v1alpha1.MultidimPodAutoscaler, a *v1alpha1.Actuation, w *workload) (v1alpha1.Outcome, string) {
+	rec := m.Status.Recommendation
+	want, err := actuate.Wanted(rec.Containers, m.Spec.Constraints.Containers)
+	switch {
+	case err != nil:
+		return v1alpha1.OutcomeRefused, err.Error()
+	case len(want) == 0:
+		return v1alpha1.OutcomeRefused, "no container of the constraints is recommended anything"
+	case m.Spec.Mode == v1alpha1.ModeInitial:
+		a.Sizes = nil
+		return v1alpha1.OutcomeApplied, "for new pods only"
+	case len(a.Resizes) >= u.Resizes:
+		return v1alpha1.OutcomeRefused, fmt.Sprintf("%d changes of requests within an hour", len(a.Resizes))
+	}
+	a.Sizes = &v1alpha1.Sizes{ID: rec.ID, Time: a.Time, Template: actuate.Digest(w.template), Containers: rec.Containers}
+	a.Resizes, a.Evicted = append(a.Resizes, counted(rec, a)), 0
+	return "", ""
+}
+
+// counted is the time at which a recommendation counts: that of the decision, as for
+// the recommender, so that both allow the same.
+func counted(rec *v1alpha1.Recommendation, a *v1alpha1.Actuation) metav1.MicroTime {
+	if rec.Time.Time.After(a.Time.Time) {
+		return a.Time
+	}
+	return rec.Time
+}
+
+func lastHour(times []metav1.MicroTime, now time.Time) []metav1.MicroTime {
+	return slices.DeleteFunc(slices.Clone(times), func(t metav1.MicroTime) bool { return !t.After(now.Add(-time.Hour)) })
+}
+
+func maxAge(m *v1alpha1.MultidimPodAutoscaler) time.Duration {
+	if m.Spec.Metrics.MaxAge == nil {
+		return 2 * time.Minute // the API server's default
+	}
+	return m.Spec.Metrics.MaxAge.Duration
+}
+
+// bounded are the replicas that are recommended, within the bounds of the moment.
+func bounded(m *v1alpha1.MultidimPodAutoscaler) int32 {
+	r := m.Spec.Constraints.Replicas
+	return max(1, min(r.Max, max(r.Min, m.Status.Recommendation.Replicas)))
+}
+
+// scale finishes a change of replicas that was begun.
+func (u *updater) scale(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, a *v1alpha1.Actuation, w *workload) error {
+	rec, to := m.Status.Recommendation, bounded(m)
+	if rec.ID != a.ID {
+		u.end(m, a, v1alpha1.OutcomeSuperseded, fmt.Sprintf("by recommendation %d", rec.ID))
+		return nil
+	}
+	if age := u.clock.Now().Sub(rec.Time.Time); age > maxAge(m) {
+		now, err := actuate.Replicas(ctx, u.client, w.Object)
+		switch {
+		case err != nil:
+			return err
+		case now != to:
+			u.end(m, a, v1alpha1.OutcomeExpired, fmt.Sprintf("begun, and decided %v ago", age.Round(time.Second)))
+			return nil
+		}
+	}
+	err := actuate.Scale(ctx, u.client, w.Object, a.From, to)
+	var changed actuate.ChangedError
+	switch {
+	case err == nil:
+		message := fmt.Sprintf("%d → %d replicas", a.From, to)
+		if to != rec.Replicas {
+			message += fmt.Sprintf(", within the bounds, not %d", rec.Replicas)
+		}
+		u.end(m, a, v1alpha1.OutcomeApplied, message)
+	case errors.As(err, &changed):
+		u.end(m, a, v1alpha1.OutcomeSuperseded, err.Error())
+	case actuate.Passing(err):
+		u.metrics.actions.WithLabelValues(string(v1alpha1.ChangeReplicas), "Retried").Inc()
+		a.Message = err.Error()
+		return err
+	default:
+		u.end(m, a, v1alpha1.OutcomeRefused, err.Error())
+	}
+	return nil
+}
+
+// end notes what became of a recommendation, and tells of it once.
+func (u *updater) end(m *v1alpha1.MultidimPodAutoscaler, a *v1alpha1.Actuation, outcome v1alpha1.Outcome, message string) {
+	change := v1alpha1.ChangeReplicas
+	if a.Sizes != nil && a.Sizes.ID == a.ID || m.Status.Recommendation.ID == a.ID && m.Status.Recommendation.Change == v1alpha1.ChangeRequests {
+		change = v1alpha1.ChangeRequests
+	}
+	if a.Outcome != outcome {
+		a.Outcome, a.Time = outcome, metav1.NewMicroTime(u.clock.Now())
+		u.metrics.actions.WithLabelValues(string(change), string(outcome)).Inc()
+		kind := corev1.EventTypeNormal
+		if outcome == v1alpha1.OutcomeRefused || outcome == v1alpha1.OutcomeExpired {
+			kind = corev1.EventTypeWarning
+		}
+		u.events.Eventf(m, kind, string(change)+string(outcome), "recommendation %d: %s", a.ID, message)
+	}
+	a.Message = message
+}
+
+// able says whether the last recommendation could be carried out.
+func (u *updater) able(m *v1alpha1.MultidimPodAutoscaler, h *half, w *workload, b block, failed error) {
+	a, rec := &h.actuation, m.Status.Recommendation
+	set := func(is bool, reason, message string) {
+		u.condition(h, m, v1alpha1.ConditionAble, is, reason, message)
+	}
+	switch {
+	case b.why != "":
+		set(false, b.reason, b.why)
+	case failed != nil:
+		set(false, "Retrying", failed.Error())
+	case rec.ID < a.ID:
+		set(false, "OldRecommendation", fmt.Sprintf("recommendation %d came after %d, which was the last; ids rise", rec.ID, a.ID))
+	case a.Outcome == v1alpha1.OutcomeRefused, a.Outcome == v1alpha1.OutcomeExpired:
+		set(false, string(a.Outcome), a.Message)
+	case w.failing != "":
+		set(false, "FailedCreate", w.failing)
+	default:
+		set(true, string(a.Outcome), a.Message)
+	}
+}
