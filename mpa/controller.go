@@ -11,28 +11,29 @@ import (
 // Guards bound what is done of what an agent would like.
 type Guards struct {
 	// MaxAge of the newest usage: nothing is done on older data.
-	MaxAge time.Duration
+	MaxAge time.Duration `json:"maxAgeNanoseconds"`
 	// Step is the largest change of a request at once, as a share of it.
-	Step float64
+	Step float64 `json:"step"`
 	// DeadBand is the share by which a request has to differ to be changed.
-	DeadBand float64
+	DeadBand float64 `json:"deadBand"`
 	// ReplicaChanges and RequestChanges are the most in any hour. Shrinking may use
 	// half of them, so that there is always one left to grow.
-	ReplicaChanges, RequestChanges int
+	ReplicaChanges int `json:"replicaChanges"`
+	RequestChanges int `json:"requestChanges"`
 	// CoolDown is the least time between two changes of requests, and between any
 	// change and one that shrinks.
-	CoolDown time.Duration
+	CoolDown time.Duration `json:"coolDownNanoseconds"`
 	// Headroom over the largest memory that was seen in PeakWindow; memory is never
 	// asked for below.
-	Headroom   float64
-	PeakWindow time.Duration
+	Headroom   float64       `json:"headroom"`
+	PeakWindow time.Duration `json:"peakWindowNanoseconds"`
 	// Gap between two observations from which on, as when time goes back, the clock is
 	// taken to have jumped: nothing is done at once, and the time in between counts
 	// for no limit.
-	Gap time.Duration
+	Gap time.Duration `json:"gapNanoseconds"`
 	// Patience with pods that do not start and resizes that wait for room; then they no
 	// longer hold up the other dimension.
-	Patience time.Duration
+	Patience time.Duration `json:"patienceNanoseconds"`
 }
 
 // DefaultGuards are those of a controller that is not told otherwise.
@@ -142,9 +143,9 @@ func (c *Controller) Decide(o *Observation) Decision {
 	case now == nil:
 		return d.hold("freshness", "no pod tells the present requests")
 	}
-	c.sane(&d)
-	replicas := c.replicas(&d, o)
-	wanted, requests := c.requests(&d, now)
+	r := c.sane(&d)
+	replicas := c.replicas(&d, o, r.Replicas)
+	wanted, requests := c.requests(&d, now, r.Containers)
 	d.Wanted = State{Replicas: replicas, Containers: wanted}
 	larger, smaller := compareAll(requests, now)
 	switch {
@@ -233,22 +234,23 @@ func (c *Controller) fresh(o *Observation) bool {
 	})
 }
 
-// sane leaves out of a recommendation what no agent can mean.
-func (c *Controller) sane(d *Decision) {
-	r := &d.Recommended
+// sane is a recommendation without what no agent can mean.
+func (c *Controller) sane(d *Decision) Recommendation {
+	r := d.Recommended
 	if r.Replicas < 0 {
 		d.guard("agent", "%d replicas are left out", r.Replicas)
 		r.Replicas = 0
 	}
-	if n := len(r.Containers); n != 0 && n != len(c.target.Containers) || slices.ContainsFunc(r.Containers, func(r Resources) bool { return !plausible(r) }) {
-		d.guard("agent", "sizes of %d containers are left out: want one for each of %d, from 0 to what a machine has", n, len(c.target.Containers))
+	n := len(c.target.Containers)
+	if len(r.Containers) != 0 && len(r.Containers) != n || slices.ContainsFunc(r.Containers, func(r Resources) bool { return !plausible(r) }) {
+		d.guard("agent", "the sizes are left out: want %d, from 0 to what a machine has", n)
 		r.Containers = nil
 	}
+	return r
 }
 
 // replicas are those recommended, within bounds.
-func (c *Controller) replicas(d *Decision, o *Observation) int32 {
-	want := d.Recommended.Replicas
+func (c *Controller) replicas(d *Decision, o *Observation, want int32) int32 {
 	if want == 0 {
 		want = o.Replicas
 	}
@@ -261,12 +263,12 @@ func (c *Controller) replicas(d *Decision, o *Observation) int32 {
 
 // requests are those recommended: wanted within bounds and above the memory that was
 // used, next also within a step and outside the dead band.
-func (c *Controller) requests(d *Decision, now []Resources) (wanted, next []Resources) {
+func (c *Controller) requests(d *Decision, now, recommended []Resources) (wanted, next []Resources) {
 	wanted, next = make([]Resources, len(now)), make([]Resources, len(now))
 	for i, spec := range c.target.Containers {
 		want := now[i]
-		if i < len(d.Recommended.Containers) {
-			r := d.Recommended.Containers[i]
+		if i < len(recommended) {
+			r := recommended[i]
 			if r.CPU > 0 && spec.CPU {
 				want.CPU = r.CPU
 			}

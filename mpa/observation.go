@@ -1,6 +1,9 @@
 package mpa
 
 import (
+	"encoding/json"
+	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -27,7 +30,41 @@ func (r Resources) Max(o Resources) Resources {
 // A Metric is one measured number. Its zero value says that there is none.
 type Metric struct {
 	Value float64   `json:"value"`
-	Time  time.Time `json:"time"` // end of the window that it was measured over
+	Time  time.Time `json:"time,omitzero"` // end of the window that it was measured over
+}
+
+type metricJSON struct {
+	Value any       `json:"value"` // a number, or one of "NaN", "+Inf" and "-Inf"
+	Time  time.Time `json:"time,omitzero"`
+}
+
+// MarshalJSON also writes what is no number: a log keeps what was measured.
+func (m Metric) MarshalJSON() ([]byte, error) {
+	j := metricJSON{m.Value, m.Time}
+	if math.IsNaN(m.Value) || math.IsInf(m.Value, 0) {
+		j.Value = fmt.Sprintf("%+v", m.Value)
+	}
+	return json.Marshal(j)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (m *Metric) UnmarshalJSON(data []byte) error {
+	var j metricJSON
+	if err := json.Unmarshal(data, &j); err != nil {
+		return err
+	}
+	m.Time = j.Time
+	switch v := j.Value.(type) {
+	case float64:
+		m.Value = v
+		return nil
+	case string:
+		if special, ok := map[string]float64{"NaN": math.NaN(), "+Inf": math.Inf(1), "-Inf": math.Inf(-1)}[v]; ok {
+			m.Value = special
+			return nil
+		}
+	}
+	return fmt.Errorf("metric value %v: want a number, NaN, +Inf or -Inf", j.Value)
 }
 
 // Known reports whether there is a number that is not older than maxAge, nor by more
@@ -39,8 +76,8 @@ func (m Metric) Known(now time.Time, maxAge time.Duration) bool {
 // Usage of a container, averaged over a window. Its zero value says that there is none.
 type Usage struct {
 	Resources
-	Time   time.Time     `json:"time"` // end of the window
-	Window time.Duration `json:"window"`
+	Time   time.Time     `json:"time,omitzero"` // end of the window
+	Window time.Duration `json:"windowNanoseconds,omitempty"`
 }
 
 // Known reports whether there is a usage that is not older than maxAge.
@@ -73,26 +110,26 @@ const (
 // A Container of a pod.
 type Container struct {
 	Name    string    `json:"name"`
-	Request Resources `json:"request"` // asked for in the pod's spec
-	Actual  Resources `json:"actual"`  // in force, from the pod's status
-	Usage   Usage     `json:"usage"`
+	Request Resources `json:"request"`         // asked for in the pod's spec
+	Actual  Resources `json:"actual,omitzero"` // in force, from the pod's status
+	Usage   Usage     `json:"usage,omitzero"`
 	// Killed is when the container last ran out of memory; zero = never.
-	Killed time.Time `json:"killed"`
+	Killed time.Time `json:"killed,omitzero"`
 }
 
 // A Pod of the workload.
 type Pod struct {
 	Name     string    `json:"name"`
 	Phase    Phase     `json:"phase"`
-	Deleting bool      `json:"deleting"`
-	Started  time.Time `json:"started"` // zero = not yet
+	Deleting bool      `json:"deleting,omitempty"`
+	Started  time.Time `json:"started,omitzero"` // zero = not yet
 	// Ready is the pod's condition; ReadySince its last change, zero = the pod has
 	// no such condition.
-	Ready       bool        `json:"ready"`
-	ReadySince  time.Time   `json:"readySince"`
+	Ready       bool        `json:"ready,omitempty"`
+	ReadySince  time.Time   `json:"readySince,omitzero"`
 	Containers  []Container `json:"containers"`
-	Resize      Resize      `json:"resize"`
-	ResizeSince time.Time   `json:"resizeSince"`
+	Resize      Resize      `json:"resize,omitempty"`
+	ResizeSince time.Time   `json:"resizeSince,omitzero"`
 }
 
 // An Observation is all that is known of a workload at one time.
@@ -102,9 +139,9 @@ type Observation struct {
 	Pods     []Pod     `json:"pods"`     // by name
 	// Rate is requests per second that come in, over all pods; Latency the SLO's
 	// percentile in seconds; Throughput requests per second that are answered.
-	Rate       Metric `json:"rate"`
-	Latency    Metric `json:"latency"`
-	Throughput Metric `json:"throughput"`
+	Rate       Metric `json:"rate,omitzero"`
+	Latency    Metric `json:"latency,omitzero"`
+	Throughput Metric `json:"throughput,omitzero"`
 }
 
 // live are the pods that serve or will; not to be written to.

@@ -1,0 +1,104 @@
+package journal
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+)
+
+// Format is the version of the records.
+const Format = 1
+
+// A Record is a line: one of its parts, and which.
+type Record struct {
+	Kind     string   `json:"kind"`
+	Start    *Start   `json:"start,omitempty"`
+	Decision *Decided `json:"decision,omitempty"`
+	Outcome  *Outcome `json:"outcome,omitempty"`
+}
+
+// The kinds of records.
+const (
+	KindStart    = "start"
+	KindDecision = "decision"
+	KindOutcome  = "outcome"
+)
+
+// A Start begins a file, and every change of what decides.
+type Start struct {
+	Format int `json:"format"`
+	Setup
+	// Memory that the guards begin with.
+	Memory mpa.Memory `json:"memory"`
+	// Continues: the agent goes on with what it has learned, which is State, or what
+	// came before. Otherwise it has seen nothing.
+	Continues bool            `json:"continues,omitempty"`
+	State     json.RawMessage `json:"state,omitempty"`
+}
+
+// A Setup is who decides for which workload.
+type Setup struct {
+	Object     string     `json:"object"` // namespace/name
+	Generation int64      `json:"generation,omitempty"`
+	Target     mpa.Target `json:"target"`
+	// Agent by the name that [mpa.NewAgent] knows it by.
+	Agent    string     `json:"agent"`
+	Fallback *Fallback  `json:"fallback,omitempty"`
+	Guards   mpa.Guards `json:"guards"`
+}
+
+// A Fallback decides when the agent has had no opinion for After.
+type Fallback struct {
+	Agent string        `json:"agent"`
+	After time.Duration `json:"afterNanoseconds"`
+}
+
+// Decided is an observation and what came of it.
+type Decided struct {
+	// ID that the decision's action is carried out under; 0 = none.
+	ID          int64           `json:"id,omitempty"`
+	Observation mpa.Observation `json:"observation"`
+	Decision    mpa.Decision    `json:"decision"`
+}
+
+// An Outcome is what became of an action.
+type Outcome struct {
+	Time time.Time `json:"time"`
+	// ID of the decision, where it had one, and its time.
+	ID      int64     `json:"id,omitempty"`
+	Decided time.Time `json:"decided"`
+	// Result: Applied, Partly, Refused, Expired or Superseded, and why.
+	Result string `json:"result"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// NewAgent makes the setup's agent, which has seen nothing.
+func (s *Setup) NewAgent() (mpa.Agent, error) {
+	agent, err := mpa.NewAgent(s.Agent, s.Target)
+	if err != nil || s.Fallback == nil {
+		return agent, err
+	}
+	second, err := mpa.NewAgent(s.Fallback.Agent, s.Target)
+	if err != nil {
+		return nil, fmt.Errorf("fallback: %w", err)
+	}
+	return &mpa.Fallback{First: agent, Second: second, After: s.Fallback.After}, nil
+}
+
+// same reports whether two setups decide alike; the generation may differ.
+func (s *Setup) same(t *Setup) bool {
+	a, b := *s, *t
+	a.Generation, b.Generation = 0, 0
+	return text(a) == text(b)
+}
+
+// text is a value as the journal has it.
+func text(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(data)
+}

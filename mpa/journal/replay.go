@@ -1,0 +1,151 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+)
+
+// A Verdict is what came of computing the decisions of a journal again.
+type Verdict struct {
+	Name      string
+	Object    string
+	Starts    int
+	Decisions int
+	// Equal decisions; the first that differs ends the replay.
+	Equal int
+	// Recorded decisions are those of agents that are not known here: what they
+	// recommended is taken from the journal, and the guards are computed.
+	Recorded int
+	CutOff   bool // the last line
+	First    *Difference
+}
+
+// A Difference is a decision that came out otherwise.
+type Difference struct {
+	Line             int
+	Logged, Computed mpa.Decision
+}
+
+// Error says where the decisions differ.
+func (d *Difference) Error() string {
+	return fmt.Sprintf("line %d, %s: the journal has %s, computed is %s",
+		d.Line, d.Logged.Time.Format(timeFormat), text(d.Logged), text(d.Computed))
+}
+
+const timeFormat = "2006-01-02 15:04:05.999 MST"
+
+// ReplayFile replays the journal in a file.
+func ReplayFile(path string) (*Verdict, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	return Replay(path, file)
+}
+
+// Replay computes every decision of a journal again. The error is of a journal that
+// cannot be read; decisions that differ are part of the verdict. name is used in
+// errors.
+func Replay(name string, in io.Reader) (*Verdict, error) {
+	v, r, p := &Verdict{Name: name}, NewReader(name, in), replayer{}
+	for record, err := range r.Records() {
+		if err != nil {
+			return nil, err
+		}
+		d, err := p.take(record)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", name, r.Line(), err)
+		}
+		if record.Start != nil {
+			v.Starts++
+			v.Object = record.Start.Object
+		}
+		if d == nil {
+			continue
+		}
+		v.Decisions++
+		if logged := record.Decision.Decision; text(logged) != text(*d) {
+			v.First = &Difference{Line: r.Line(), Logged: logged, Computed: *d}
+			return v, nil
+		}
+		v.Equal++
+		if p.recorded != nil {
+			v.Recorded++
+		}
+	}
+	v.CutOff = r.CutOff
+	return v, nil
+}
+
+// A replayer decides as the program did that wrote a journal.
+type replayer struct {
+	setup    *Setup
+	agent    mpa.Agent
+	recorded *recorded // the agent, where it is not known here
+	control  *mpa.Controller
+}
+
+// recorded recommends what the journal says.
+type recorded struct{ next mpa.Recommendation }
+
+func (r *recorded) Recommend(*mpa.Observation) mpa.Recommendation { return r.next }
+
+// take takes a record in; for a decision it is the one that is computed.
+func (p *replayer) take(r *Record) (*mpa.Decision, error) {
+	switch {
+	case r.Start != nil:
+		return nil, p.start(r.Start)
+	case r.Decision == nil:
+		return nil, nil
+	}
+	if p.recorded != nil {
+		p.recorded.next = r.Decision.Decision.Recommended
+	}
+	d := p.control.Decide(&r.Decision.Observation)
+	return &d, nil
+}
+
+func (p *replayer) start(s *Start) (err error) {
+	switch {
+	case !p.known(&s.Setup):
+		p.recorded = &recorded{}
+		p.agent = p.recorded
+	case s.Continues && s.State == nil:
+		if p.agent == nil || !p.setup.same(&s.Setup) {
+			return errors.New("the start continues what is not in this file")
+		}
+	default:
+		p.recorded = nil
+		if p.agent, err = s.NewAgent(); err != nil {
+			return err
+		}
+		if s.State != nil {
+			if err := restore(p.agent, s.State); err != nil {
+				return fmt.Errorf("start.state: %w", err)
+			}
+		}
+	}
+	p.setup = &s.Setup
+	p.control, err = newController(p.setup, p.agent, s.Memory)
+	return err
+}
+
+// known reports whether the agents of a setup are known here.
+func (p *replayer) known(s *Setup) bool {
+	names := mpa.Agents()
+	return slices.Contains(names, s.Agent) && (s.Fallback == nil || slices.Contains(names, s.Fallback.Agent))
+}
+
+func newController(s *Setup, a mpa.Agent, m mpa.Memory) (*mpa.Controller, error) {
+	c, err := mpa.NewController(s.Target, a, s.Guards)
+	if err != nil {
+		return nil, err
+	}
+	return c, c.Restore(m)
+}

@@ -1,0 +1,241 @@
+package journal
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+)
+
+// A Session is a controller whose decisions are written down before anybody hears of
+// them. It serves one goroutine.
+type Session struct {
+	setup   Setup
+	agent   mpa.Agent
+	control *mpa.Controller
+	w       *Writer
+	missed  bool // the journal lacks something that the controller has seen
+	// Resumed says that agent and guards go on from the journal; Broken why a journal
+	// that was there is not gone on with. It is kept as NAME.broken.
+	Resumed bool
+	Broken  error
+}
+
+// Begin goes on with the journal at path, or begins one. When the journal's setup is
+// of the same agents for the same containers, they learn from it what they had
+// learned. The guards go by known or by what the journal says, whichever is later.
+func Begin(path string, o Options, s Setup, known mpa.Memory) (*Session, error) {
+	w, err := Open(path, o)
+	if err != nil {
+		return nil, err
+	}
+	session := &Session{w: w}
+	w.begin = session.snapshot
+	past, err := resume(path)
+	if err != nil {
+		if err := session.setAside(err); err != nil {
+			return nil, errors.Join(err, w.Close())
+		}
+	}
+	if past.control != nil {
+		session.setup, session.agent, session.control = *past.setup, past.agent, past.control
+		if m := past.control.Memory(); m.Time.After(known.Time) {
+			known = m
+		}
+	}
+	if err := session.change(s, known); err != nil {
+		return nil, errors.Join(err, session.w.Close())
+	}
+	return session, nil
+}
+
+// resume replays the last file that has something. A journal whose decisions come out
+// otherwise, because the program was another, teaches its agents all the same.
+func resume(path string) (p replayer, err error) {
+	files := Files(path)
+	for i := len(files) - 1; i >= 0; i-- {
+		file, err := os.Open(files[i])
+		if err != nil {
+			return replayer{}, err
+		}
+		r := NewReader(files[i], file)
+		if err := p.learn(r); err != nil {
+			return replayer{}, errors.Join(err, file.Close())
+		}
+		if err := file.Close(); err != nil || r.Line() > 0 {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// learn takes all of a journal in. What was done counts for the guards, also when they
+// would not have done it.
+func (p *replayer) learn(r *Reader) error {
+	var done mpa.Memory
+	for record, err := range r.Records() {
+		if err != nil {
+			return err
+		}
+		computed, err := p.take(record)
+		if err != nil {
+			return fmt.Errorf("%s:%d: %w", r.name, r.line, err)
+		}
+		if record.Start != nil {
+			done = mpa.Memory{}
+		}
+		if computed == nil || text(computed.Action) == text(record.Decision.Decision.Action) {
+			continue
+		}
+		switch a := record.Decision.Decision.Action; {
+		case a == nil:
+		case a.Replicas != 0:
+			done.ReplicaChanges = append(done.ReplicaChanges, computed.Time)
+		default:
+			done.RequestChanges = append(done.RequestChanges, computed.Time)
+		}
+	}
+	if len(done.ReplicaChanges)+len(done.RequestChanges) == 0 {
+		return nil
+	}
+	m := p.control.Memory()
+	m.ReplicaChanges = append(m.ReplicaChanges, done.ReplicaChanges...)
+	m.RequestChanges = append(m.RequestChanges, done.RequestChanges...)
+	return p.control.Restore(m)
+}
+
+// setAside begins an empty file in place of one that cannot be gone on with.
+func (s *Session) setAside(why error) error {
+	s.Broken = why
+	if err := s.w.Close(); err != nil {
+		return err
+	}
+	if err := os.Rename(s.w.path, s.w.path+".broken"); err != nil {
+		return err
+	}
+	return s.w.open()
+}
+
+// Change goes on with another setup. Agents of the same names for the same containers
+// keep what they have learned, and the guards what they remember.
+func (s *Session) Change(setup Setup) error { return s.change(setup, s.control.Memory()) }
+
+func (s *Session) change(setup Setup, memory mpa.Memory) error {
+	start := Start{Setup: setup, Memory: memory}
+	agent := s.agent
+	switch {
+	case agent != nil && s.setup.same(&setup) && s.w.size > 0:
+		start.Continues = true
+	default:
+		var err error
+		if agent, err = setup.NewAgent(); err != nil {
+			return err
+		}
+		if state := s.learned(&setup); state != nil && restore(agent, state) == nil {
+			start.Continues, start.State = true, state
+		} else if agent, err = setup.NewAgent(); err != nil { // what failed half way is left
+			return err
+		}
+	}
+	control, err := newController(&setup, agent, memory)
+	if err != nil {
+		return err
+	}
+	if err := s.w.Start(start); err != nil {
+		return err
+	}
+	s.setup, s.agent, s.control, s.Resumed, s.missed = setup, agent, control, start.Continues, false
+	return nil
+}
+
+// learned is what the present agent can tell one of another setup; nil = nothing.
+func (s *Session) learned(setup *Setup) json.RawMessage {
+	name := func(c mpa.ContainerSpec) string { return c.Name }
+	fallback := func(s *Setup) string {
+		if s.Fallback == nil {
+			return ""
+		}
+		return s.Fallback.Agent
+	}
+	if s.agent == nil || s.setup.Agent != setup.Agent || fallback(&s.setup) != fallback(setup) ||
+		!slices.EqualFunc(s.setup.Target.Containers, setup.Target.Containers, func(a, b mpa.ContainerSpec) bool { return name(a) == name(b) }) {
+		return nil
+	}
+	state, err := keep(s.agent)
+	if err != nil {
+		return nil
+	}
+	return state
+}
+
+func keep(a mpa.Agent) (json.RawMessage, error) {
+	k, ok := a.(mpa.Keeper)
+	if !ok {
+		return nil, fmt.Errorf("%T does not keep its memory", a)
+	}
+	return k.MarshalJSON()
+}
+
+func restore(a mpa.Agent, state json.RawMessage) error {
+	k, ok := a.(mpa.Keeper)
+	if !ok {
+		return fmt.Errorf("%T does not keep its memory", a)
+	}
+	return k.UnmarshalJSON(state)
+}
+
+// snapshot is a start that goes on from here, in a file that knows nothing else. An
+// agent that does not keep its memory begins anew.
+func (s *Session) snapshot() (*Start, error) {
+	start := &Start{Setup: s.setup, Memory: s.control.Memory(), Continues: true}
+	state, err := keep(s.agent)
+	if err == nil {
+		start.State = state
+		return start, nil
+	}
+	start.Continues = false
+	if s.agent, err = s.setup.NewAgent(); err != nil {
+		return nil, err
+	}
+	s.control, err = newController(&s.setup, s.agent, start.Memory)
+	return start, err
+}
+
+// Decide takes an observation in and says what to do. With an error the decision is
+// not in the journal and must not be carried out. An action is carried out under id.
+func (s *Session) Decide(o *mpa.Observation, id int64) (mpa.Decision, error) {
+	if s.missed {
+		start, err := s.snapshot()
+		if err == nil {
+			err = s.w.Start(*start)
+		}
+		if err != nil {
+			return mpa.Decision{Time: o.Time, Next: mpa.State{Replicas: o.Replicas}, Reason: "the journal cannot be written"}, err
+		}
+		s.missed = false
+	}
+	d := s.control.Decide(o)
+	if d.Action == nil {
+		id = 0
+	}
+	if err := s.w.Decision(o, &d, id); err != nil {
+		s.missed = true
+		return d, err
+	}
+	return d, nil
+}
+
+// Outcome writes what became of an action.
+func (s *Session) Outcome(o Outcome) error { return s.w.Outcome(o) }
+
+// Memory is what the guards remember.
+func (s *Session) Memory() mpa.Memory { return s.control.Memory() }
+
+// Setup is who decides.
+func (s *Session) Setup() Setup { return s.setup }
+
+// Close closes the journal.
+func (s *Session) Close() error { return s.w.Close() }

@@ -1,0 +1,181 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+)
+
+// Options of a journal's files. The zero value never rotates.
+type Options struct {
+	// MaxBytes that a file grows to before the next is begun, and Keep, how many full
+	// ones are kept: NAME.1 is the newest of them. All of a journal stays below
+	// (Keep + 1) · MaxBytes and a record for each file.
+	MaxBytes int64
+	Keep     int
+}
+
+// A Writer appends records to a file. It serves one goroutine.
+//
+// A record goes to the system in one write: a process that is killed cuts off the last
+// line at most. Starts, outcomes and decisions with an action are synced, so that nothing is
+// done that a machine without power could forget; decisions to hold are not.
+type Writer struct {
+	path    string
+	options Options
+	file    *os.File
+	size    int64
+	buf     bytes.Buffer
+	begin   func() (*Start, error) // of the next file
+}
+
+// Open opens a file to append to, making it and its folder if need be. A line that a kill cut
+// off at its end is removed. One writer at a time: a file that another has open, in
+// this process or elsewhere, is an error.
+func Open(path string, o Options) (*Writer, error) {
+	if o.MaxBytes < 0 || o.Keep < 0 {
+		return nil, fmt.Errorf("journal: maxBytes %d, keep %d: want at least 0", o.MaxBytes, o.Keep)
+	}
+	w := &Writer{path: path, options: o}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	if err := w.open(); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *Writer) open() error {
+	file, err := os.OpenFile(w.path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	if err := lock(file); err != nil {
+		return errors.Join(fmt.Errorf("%s: another process writes to it: %w", w.path, err), file.Close())
+	}
+	end, err := lastLineEnd(file)
+	if err == nil {
+		err = file.Truncate(end)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("%s: %w", w.path, err), file.Close())
+	}
+	w.file, w.size = file, end
+	return nil
+}
+
+// lastLineEnd is the size of a file up to the end of its last whole line.
+func lastLineEnd(file *os.File) (int64, error) {
+	end, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return 0, err
+	}
+	buf := make([]byte, 1<<16)
+	for end > 0 {
+		n := min(end, int64(len(buf)))
+		if _, err := file.ReadAt(buf[:n], end-n); err != nil {
+			return 0, err
+		}
+		if i := bytes.LastIndexByte(buf[:n], '\n'); i >= 0 {
+			return end - n + int64(i) + 1, nil
+		}
+		end -= n
+	}
+	return 0, nil
+}
+
+// Start writes a start; the format is set.
+func (w *Writer) Start(s Start) error {
+	s.Format = Format
+	return w.write(&Record{Kind: KindStart, Start: &s}, true)
+}
+
+// Decision writes what was observed and what came of it; id as in [Decided].
+func (w *Writer) Decision(o *mpa.Observation, d *mpa.Decision, id int64) error {
+	return w.write(&Record{Kind: KindDecision, Decision: &Decided{id, *o, *d}}, d.Action != nil)
+}
+
+// Outcome writes what became of an action.
+func (w *Writer) Outcome(o Outcome) error {
+	return w.write(&Record{Kind: KindOutcome, Outcome: &o}, true)
+}
+
+// write appends a record. Of what fails half way, nothing stays.
+func (w *Writer) write(r *Record, sync bool) error {
+	w.buf.Reset()
+	enc := json.NewEncoder(&w.buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(r); err != nil {
+		return fmt.Errorf("%s: %s: %w", w.path, r.Kind, err)
+	}
+	n, err := w.file.Write(w.buf.Bytes())
+	if err == nil && sync {
+		err = w.file.Sync()
+	}
+	if err != nil {
+		return errors.Join(err, w.file.Truncate(w.size))
+	}
+	w.size += int64(n)
+	if w.begin == nil || w.options.MaxBytes == 0 || w.size < w.options.MaxBytes || r.Kind == KindStart {
+		return nil
+	}
+	return w.rotate()
+}
+
+// rotate begins the next file.
+func (w *Writer) rotate() error {
+	s, err := w.begin()
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(w.path); err == nil {
+		if err := w.age(); err != nil {
+			return err
+		}
+	}
+	full := w.file
+	if err := w.open(); err != nil {
+		return err // full is still written to, and its name tells
+	}
+	return errors.Join(full.Close(), w.Start(*s))
+}
+
+// age makes the present file the newest of the full ones.
+func (w *Writer) age() error {
+	if w.options.Keep == 0 {
+		return os.Remove(w.path)
+	}
+	for i := w.options.Keep - 1; i >= 1; i-- {
+		if err := os.Rename(old(w.path, i), old(w.path, i+1)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return os.Rename(w.path, old(w.path, 1))
+}
+
+func old(path string, i int) string { return fmt.Sprintf("%s.%d", path, i) }
+
+// Files are those of the journal at path that exist, oldest first.
+func Files(path string) []string {
+	var list []string
+	for i := 1; ; i++ {
+		if _, err := os.Stat(old(path, i)); err != nil {
+			break
+		}
+		list = append([]string{old(path, i)}, list...)
+	}
+	if _, err := os.Stat(path); err == nil {
+		list = append(list, path)
+	}
+	return list
+}
+
+// Close closes the file.
+func (w *Writer) Close() error { return w.file.Close() }
