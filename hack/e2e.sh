@@ -6,16 +6,17 @@
 #   hack/e2e.sh -run TestGang -v
 #
 # Programs are built into out/e2e, where those of the last run are up to date;
-# the control plane's are cached by hack/controlplane. The logs of failed tests
-# are kept in out/e2e/failed.
+# the control plane's and Prometheus are cached by hack/controlplane and
+# hack/prometheus. The logs of failed tests are kept in out/e2e/failed.
 set -euo pipefail
 shopt -s extglob
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 hack/controlplane/build.sh >/dev/null
+hack/prometheus/build.sh >/dev/null
 mkdir -p out/e2e
 rm -rf out/e2e/failed
-for program in sigma sigma-scheduler sigma-extender; do
+for program in sigma sigma-scheduler sigma-extender sigma-mpa; do
 	if [[ -f cmd/$program/main.go ]]; then
 		go build -ldflags '-s -w' -o "out/e2e/$program" "./cmd/$program"
 	fi

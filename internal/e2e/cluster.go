@@ -204,7 +204,7 @@ func start(t testing.TB, flags ...string) *Cluster {
 	factory := informers.NewSharedInformerFactoryWithOptions(c.Client, 0, informers.WithTransform(dropManagedFields))
 	c.pods = factory.Core().V1().Pods().Informer()
 	c.nodes = factory.Core().V1().Nodes().Informer()
-	c.Kubelet = newKubelet(c.Client, c.pods)
+	c.Kubelet = newKubelet(c.Client, c.pods, c.nodes)
 	factory.Start(ctx.Done())
 	for kind, synced := range factory.WaitForCacheSync(ctx.Done()) {
 		require.True(t, synced, kind)
@@ -270,6 +270,19 @@ func (c *Cluster) pid(t testing.TB, program string) int {
 func (c *Cluster) Signal(t testing.TB, program string, s syscall.Signal) {
 	t.Helper()
 	require.NoError(t, syscall.Kill(c.pid(t, program), s), program)
+}
+
+// RestartAPIServer kills the API server and returns when another is ready.
+func (c *Cluster) RestartAPIServer(t testing.TB) {
+	t.Helper()
+	const program = "kube-apiserver"
+	before := c.pid(t, program)
+	c.Signal(t, program, syscall.SIGKILL)
+	Wait(t, "another API server", func() (string, bool) {
+		text, err := os.ReadFile(filepath.Join(c.Dir, program+".pid"))
+		return fmt.Sprintf("process %s, before %d", text, before), err == nil && strings.TrimSpace(string(text)) != strconv.Itoa(before)
+	})
+	c.WaitReady(t)
 }
 
 // CPUSeconds is what etcd, kube-apiserver or kube-controller-manager has used

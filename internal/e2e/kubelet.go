@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/klog/v2"
 )
 
@@ -26,24 +27,27 @@ import (
 const workers = 16
 
 // Kubelet stands for the kubelets of all nodes it owns: their pods run as soon
-// as they are bound, go as soon as they are deleted, and are resized in place. A
-// pod on a node that it does not own stays as it is.
+// as they are bound, go as soon as they are deleted, and are resized in place as
+// far as their node has room. A pod on a node that it does not own stays as it is.
 type Kubelet struct {
-	client kubernetes.Interface
-	pods   cache.SharedIndexInformer
-	queue  workqueue.TypedRateLimitingInterface[string]
-	ips    atomic.Uint32 // the number of the last address given to a pod
+	client      kubernetes.Interface
+	pods, nodes cache.SharedIndexInformer
+	queue       workqueue.TypedRateLimitingInterface[string]
+	ips         atomic.Uint32 // the number of the last address given to a pod
 
 	mu          sync.Mutex
-	nodes       map[string]bool
+	own         map[string]bool // nodes
 	refuse      func(*v1.Pod) (reason string)
 	resizeDelay time.Duration
-	due         map[types.UID]time.Time // when resizes under way are done
+	due         map[types.UID]time.Time       // when resizes under way are done
+	granted     map[types.UID]v1.ResourceList // what a pod's node set aside for it
+	usage       []func(*v1.Pod) (bytes int64)
+	outOfMemory map[types.UID]bool // to be killed
 }
 
-func newKubelet(client kubernetes.Interface, pods cache.SharedIndexInformer) *Kubelet {
+func newKubelet(client kubernetes.Interface, pods, nodes cache.SharedIndexInformer) *Kubelet {
 	backoff := workqueue.NewTypedItemExponentialFailureRateLimiter[string](10*time.Millisecond, time.Second)
-	k := &Kubelet{client: client, pods: pods, queue: workqueue.NewTypedRateLimitingQueue(backoff)}
+	k := &Kubelet{client: client, pods: pods, nodes: nodes, queue: workqueue.NewTypedRateLimitingQueue(backoff)}
 	k.reset()
 	enqueue := func(object any) {
 		if pod, ok := object.(*v1.Pod); ok && pod.Spec.NodeName != "" {
@@ -62,15 +66,16 @@ func newKubelet(client kubernetes.Interface, pods cache.SharedIndexInformer) *Ku
 func (k *Kubelet) reset() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.nodes, k.due = map[string]bool{}, map[types.UID]time.Time{}
-	k.refuse, k.resizeDelay = nil, 100*time.Millisecond
+	k.own, k.due = map[string]bool{}, map[types.UID]time.Time{}
+	k.granted, k.outOfMemory = map[types.UID]v1.ResourceList{}, map[types.UID]bool{}
+	k.refuse, k.resizeDelay, k.usage = nil, 100*time.Millisecond, nil
 }
 
 // Own starts kubelets for the nodes.
 func (k *Kubelet) Own(nodes ...string) {
 	k.set(func() {
 		for _, node := range nodes {
-			k.nodes[node] = true
+			k.own[node] = true
 		}
 	})
 }
@@ -78,7 +83,7 @@ func (k *Kubelet) Own(nodes ...string) {
 // Disown stops the nodes' kubelets; the pods stay as they are.
 func (k *Kubelet) Disown(nodes ...string) {
 	k.set(func() {
-		maps.DeleteFunc(k.nodes, func(node string, _ bool) bool { return slices.Contains(nodes, node) })
+		maps.DeleteFunc(k.own, func(node string, _ bool) bool { return slices.Contains(nodes, node) })
 	})
 }
 
@@ -89,6 +94,21 @@ func (k *Kubelet) ResizeAfter(delay time.Duration) { k.set(func() { k.resizeDela
 // a pod, v1.PodReasonDeferred or v1.PodReasonInfeasible. With "" or a nil
 // function they are actuated, those refused before too.
 func (k *Kubelet) RefuseResize(reason func(*v1.Pod) string) { k.set(func() { k.refuse = reason }) }
+
+// MemoryUsage adds a way to know what a pod's container uses. A memory limit is
+// not lowered below that: the resize stays under way, with an error.
+func (k *Kubelet) MemoryUsage(bytes func(*v1.Pod) int64) {
+	k.set(func() { k.usage = append(k.usage, bytes) })
+}
+
+// OOMKill kills a pod's first container for want of memory. It runs again
+// restartDelay later.
+func (k *Kubelet) OOMKill(pod *v1.Pod) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.outOfMemory[pod.UID] = true
+	k.queue.Add(pod.Namespace + "/" + pod.Name)
+}
 
 // set changes what the kubelet goes by and has it look at all pods again.
 func (k *Kubelet) set(change func()) {
@@ -140,7 +160,7 @@ func (k *Kubelet) sync(ctx context.Context, key string) error {
 	}
 	pod := object.(*v1.Pod)
 	k.mu.Lock()
-	owned := k.nodes[pod.Spec.NodeName]
+	owned, outOfMemory := k.own[pod.Spec.NodeName], k.outOfMemory[pod.UID]
 	k.mu.Unlock()
 	switch {
 	case !owned:
@@ -151,11 +171,18 @@ func (k *Kubelet) sync(ctx context.Context, key string) error {
 		return k.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *now)
 	case pod.Status.Phase == v1.PodPending:
 		ip := k.ips.Add(1)
+		k.mu.Lock()
+		k.granted[pod.UID] = requests(pod)
+		k.mu.Unlock()
 		return k.update(ctx, pod, started(pod, fmt.Sprintf("10.%d.%d.%d", ip>>16&255, ip>>8&255, ip&255)))
-	case pod.Status.Phase == v1.PodRunning:
-		return k.resize(ctx, key, pod)
-	default:
+	case pod.Status.Phase != v1.PodRunning:
 		return nil
+	case outOfMemory:
+		return k.kill(ctx, pod)
+	case len(pod.Status.ContainerStatuses) > 0 && pod.Status.ContainerStatuses[0].State.Waiting != nil:
+		return k.restart(ctx, key, pod)
+	default:
+		return k.resize(ctx, key, pod)
 	}
 }
 
@@ -206,20 +233,71 @@ func started(pod *v1.Pod, ip string) *v1.PodStatus {
 	return status
 }
 
+// restartDelay is how long a killed container is down, to the next full second
+// less: the API knows no fractions.
+const restartDelay = 2 * time.Second
+
+func (k *Kubelet) kill(ctx context.Context, pod *v1.Pod) error {
+	now := metav1.Now()
+	status := pod.Status.DeepCopy()
+	s := &status.ContainerStatuses[0]
+	if s.State.Running != nil {
+		killed := &v1.ContainerStateTerminated{
+			Reason: "OOMKilled", ExitCode: 137, StartedAt: s.State.Running.StartedAt, FinishedAt: now, ContainerID: s.ContainerID,
+		}
+		s.LastTerminationState = v1.ContainerState{Terminated: killed}
+		s.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+		s.Ready, s.Started = false, new(false)
+		s.RestartCount++
+		setReady(status, v1.ConditionFalse, now)
+	}
+	err := k.update(ctx, pod, status)
+	if err == nil {
+		k.mu.Lock()
+		delete(k.outOfMemory, pod.UID)
+		k.mu.Unlock()
+	}
+	return err
+}
+
+func (k *Kubelet) restart(ctx context.Context, key string, pod *v1.Pod) error {
+	now := metav1.Now()
+	status := pod.Status.DeepCopy()
+	s := &status.ContainerStatuses[0]
+	if wait := s.LastTerminationState.Terminated.FinishedAt.Add(restartDelay).Sub(now.Time); wait > 0 {
+		k.queue.AddAfter(key, wait)
+		return nil
+	}
+	s.State = v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: now}}
+	s.Ready, s.Started = true, new(true)
+	setReady(status, v1.ConditionTrue, now)
+	return k.update(ctx, pod, status)
+}
+
+func setReady(status *v1.PodStatus, ready v1.ConditionStatus, now metav1.Time) {
+	for _, condition := range []v1.PodConditionType{v1.ContainersReady, v1.PodReady} {
+		setCondition(status, v1.PodCondition{Type: condition, Status: ready, LastTransitionTime: now})
+	}
+}
+
 func sidecar(container v1.Container) bool {
 	return container.RestartPolicy != nil && *container.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
 
+// retryAfter is when a resize that could not be done is looked at again.
+const retryAfter = time.Second
+
 // A resize takes the steps of the real kubelet: refused (PodResizePending), or
-// allocated (PodResizeInProgress), and actuated a while later.
+// allocated (PodResizeInProgress), and actuated a while later unless that fails.
 func (k *Kubelet) resize(ctx context.Context, key string, pod *v1.Pod) error {
 	k.mu.Lock()
-	delay, reason := k.resizeDelay, ""
-	if k.refuse != nil {
-		reason = k.refuse(pod)
-	}
+	delay, refuse, usage := k.resizeDelay, k.refuse, k.usage
 	due, underWay := k.due[pod.UID]
 	k.mu.Unlock()
+	reason, message := "", "refused by the test"
+	if refuse != nil {
+		reason = refuse(pod)
+	}
 
 	now := metav1.Now()
 	status := pod.Status.DeepCopy()
@@ -231,11 +309,17 @@ func (k *Kubelet) resize(ctx context.Context, key string, pod *v1.Pod) error {
 		removeCondition(status, v1.PodResizePending)
 		removeCondition(status, v1.PodResizeInProgress)
 		k.setDue(pod.UID, time.Time{})
-	case !all(pod, status, allocated) && reason != "":
-		pending := condition(v1.PodResizePending)
-		pending.Reason, pending.Message = reason, "refused by the test"
-		setCondition(status, pending)
 	case !all(pod, status, allocated):
+		if reason == "" {
+			reason, message = k.grant(pod)
+		}
+		if reason != "" {
+			pending := condition(v1.PodResizePending)
+			pending.Reason, pending.Message = reason, message
+			setCondition(status, pending)
+			k.queue.AddAfter(key, retryAfter)
+			break
+		}
 		each(pod, status, allocate)
 		removeCondition(status, v1.PodResizePending)
 		setCondition(status, condition(v1.PodResizeInProgress))
@@ -243,10 +327,80 @@ func (k *Kubelet) resize(ctx context.Context, key string, pod *v1.Pod) error {
 	case underWay && now.Time.Before(due):
 		k.queue.AddAfter(key, due.Sub(now.Time))
 	default:
+		if message := exceeded(pod, status, usage); message != "" {
+			failed := condition(v1.PodResizeInProgress)
+			failed.Reason, failed.Message = v1.PodReasonError, message
+			setCondition(status, failed)
+			k.queue.AddAfter(key, retryAfter)
+			break
+		}
 		each(pod, status, actuate)
 		removeCondition(status, v1.PodResizeInProgress)
 	}
 	return k.update(ctx, pod, status)
+}
+
+// grant sets aside on its node what a pod asks for, or says why not, as the real
+// kubelet does.
+func (k *Kubelet) grant(pod *v1.Pod) (reason, message string) {
+	object, known, _ := k.nodes.GetStore().GetByKey(pod.Spec.NodeName)
+	if !known {
+		return "", ""
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	wanted, room := requests(pod), object.(*v1.Node).Status.Allocatable
+	for _, name := range []v1.ResourceName{v1.ResourceMemory, v1.ResourceCPU} {
+		if amount, all := wanted[name], room[name]; amount.Cmp(all) > 0 {
+			return v1.PodReasonInfeasible, fmt.Sprintf("Node didn't have enough capacity: %s, requested: %s, capacity: %s",
+				name, amount.String(), all.String())
+		}
+	}
+	for _, name := range []v1.ResourceName{v1.ResourceMemory, v1.ResourceCPU} {
+		free := room[name].DeepCopy()
+		for _, object := range k.pods.GetStore().List() {
+			other := object.(*v1.Pod)
+			if other.UID == pod.UID || other.Spec.NodeName != pod.Spec.NodeName ||
+				other.Status.Phase == v1.PodSucceeded || other.Status.Phase == v1.PodFailed {
+				continue
+			}
+			granted, known := k.granted[other.UID]
+			if !known {
+				granted = requests(other)
+			}
+			free.Sub(granted[name])
+		}
+		if amount := wanted[name]; amount.Cmp(free) > 0 {
+			return v1.PodReasonDeferred, fmt.Sprintf("Node didn't have enough resource: %s, requested: %s, free: %s",
+				name, amount.String(), free.String())
+		}
+	}
+	k.granted[pod.UID] = wanted
+	return "", ""
+}
+
+func requests(pod *v1.Pod) v1.ResourceList {
+	return resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+}
+
+// exceeded says which memory limit would fall below what the pod uses; "" = none.
+func exceeded(pod *v1.Pod, status *v1.PodStatus, usage []func(*v1.Pod) int64) (message string) {
+	var used int64
+	for _, bytes := range usage {
+		used += bytes(pod)
+	}
+	each(pod, status, func(container v1.Container, s *v1.ContainerStatus) {
+		limit, limited := container.Resources.Limits[v1.ResourceMemory]
+		if !limited || s.Resources == nil {
+			return
+		}
+		now, was := s.Resources.Limits[v1.ResourceMemory]
+		if (!was || limit.Cmp(now) < 0) && used >= limit.Value() {
+			message = fmt.Sprintf("cannot decrease memory limits: attempting to set container %q memory limit (%d) below current usage (%d)",
+				container.Name, limit.Value(), used)
+		}
+	})
+	return message
 }
 
 // setDue notes when a resize is done; the zero time forgets it.

@@ -288,6 +288,11 @@ func (c *Cluster) RequireFits(t testing.TB) {
 		if !known || pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed {
 			continue
 		}
+		if pending := Condition(pod, v1.PodResizePending); pending.Reason == v1.PodReasonDeferred {
+			pod = pod.DeepCopy() // it has what it had, though schedulers keep room for what it wants
+			pending.Reason = v1.PodReasonInfeasible
+			setCondition(&pod.Status, pending)
+		}
 		needs := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true})
 		needs[v1.ResourcePods] = resource.MustParse("1")
 		for name, amount := range needs {

@@ -29,7 +29,7 @@ type Scheduler struct {
 	URL string // of its health and metrics
 }
 
-var schedulers atomic.Int32 // how many were started
+var processes atomic.Int32 // how many were started, and ports found
 
 // StartScheduler starts a scheduler, one of the programs or a path, and returns
 // when it is ready. The configuration is a KubeSchedulerConfiguration in YAML; of
@@ -40,7 +40,7 @@ func (c *Cluster) StartScheduler(t testing.TB, program, config string, flags ...
 	if !filepath.IsAbs(program) {
 		program = Program(t, program)
 	}
-	name := fmt.Sprintf("%s-%d", filepath.Base(program), schedulers.Add(1))
+	name := fmt.Sprintf("%s-%d", filepath.Base(program), processes.Add(1))
 	dir := filepath.Join(scratch(t), name)
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	kubeconfig := filepath.Join(c.Dir, "scheduler.kubeconfig")
@@ -111,7 +111,7 @@ func completed(t testing.TB, text, kubeconfig string) []byte {
 // connections, so that none of these takes it before the program does.
 func FreePort(t testing.TB) int {
 	t.Helper()
-	rng := rand.New(rand.NewPCG(uint64(os.Getpid()), uint64(schedulers.Add(1))))
+	rng := rand.New(rand.NewPCG(uint64(os.Getpid()), uint64(processes.Add(1))))
 	for range 100 {
 		port := 20000 + rng.IntN(12000)
 		if listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {

@@ -1,0 +1,594 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+)
+
+// MPA is sigma-mpa under test.
+type MPA struct {
+	*Process
+	Metrics string // URL of its metrics
+	health  string
+}
+
+// StartMPA starts sigma-mpa with what args say, its command first, and returns
+// when it is ready.
+func (c *Cluster) StartMPA(t testing.TB, args ...string) *MPA {
+	t.Helper()
+	metrics, health := fmt.Sprintf("127.0.0.1:%d", FreePort(t)), fmt.Sprintf("127.0.0.1:%d", FreePort(t))
+	m := &MPA{Metrics: "http://" + metrics + "/metrics", health: "http://" + health + "/readyz"}
+	m.Process = StartProcess(t, fmt.Sprintf("sigma-mpa-%d", processes.Add(1)), Program(t, "sigma-mpa"),
+		append(args, "--metrics-bind-address="+metrics, "--health-probe-bind-address="+health)...)
+	m.WaitReady(t)
+	return m
+}
+
+// WaitReady waits until sigma-mpa says that it is ready, after a Restart too.
+func (m *MPA) WaitReady(t testing.TB) {
+	t.Helper()
+	Wait(t, m.Name, func() (string, bool) {
+		if !m.Alive() {
+			t.Fatalf("%s ended before it was ready", m.Name)
+		}
+		response, err := insecure.Get(m.health)
+		if err != nil {
+			return err.Error(), false
+		}
+		_ = response.Body.Close()
+		return response.Status, response.StatusCode == http.StatusOK
+	})
+}
+
+// Metric is the sum of the series with that name and those labels; see [Metric].
+func (m *MPA) Metric(t testing.TB, name string, labels ...string) float64 {
+	t.Helper()
+	return Metric(t, m.Metrics, name, labels...)
+}
+
+// Load is requests per second at a time since the workload's start.
+type Load func(at time.Duration) float64
+
+// Steps is a load that changes after each period; the last rate stays.
+func Steps(each time.Duration, rates ...float64) Load {
+	return func(at time.Duration) float64 { return rates[min(int(at/each), len(rates)-1)] }
+}
+
+// Faster is the same load in less time: at factor 60 an hour passes in a minute.
+func (l Load) Faster(factor float64) Load {
+	return func(at time.Duration) float64 { return l(time.Duration(float64(at) * factor)) }
+}
+
+// A WorkloadSpec says who asks the pods with label app=App, how often, and what a
+// request costs.
+type WorkloadSpec struct {
+	Namespace, App string
+	Load           Load
+	CPUSeconds     float64 // of a request; it runs on one core at a time
+	WaitSeconds    float64 // of a request besides: what it waits for others
+	// QueueSeconds is how long a request may be queued; beyond, it is refused
+	// with 503. Zero is 10 s.
+	QueueSeconds float64
+	// MemoryBytes of a container that has run for age and gets rate requests per
+	// second. Above its limit it is killed. Nil is 100 MiB.
+	MemoryBytes func(rate float64, age time.Duration) float64
+}
+
+// A Workload is an application simulated in real time on the pods that are ready.
+// Requests are spread evenly over them. A pod is a processor-sharing queue whose
+// speed is the cpu in its containers' status: the limit or else the request, as on
+// a full node. Latency is exponential above WaitSeconds and the time that what is
+// queued takes; what is queued grows while more comes than is served.
+//
+// Its figures go to the page at Target as http_requests_total by code,
+// http_request_duration_seconds (a histogram), container_cpu_usage_seconds_total
+// and container_memory_working_set_bytes, all by namespace and pod; and, after
+// FeedMetricsAPI, into PodMetrics.
+type Workload struct {
+	WorkloadSpec
+	Target string // host:port of its page for Prometheus
+	Page   *Feed  // what leaves by that page
+
+	c     *Cluster
+	start time.Time
+
+	mu    sync.Mutex
+	now   time.Time
+	pods  map[types.UID]*served
+	lost  float64 // requests while no pod was ready
+	fresh Figures
+}
+
+// Figures of a workload at a moment.
+type Figures struct {
+	Rate        float64 // requests per second
+	Pods        int     // that are ready
+	Capacity    float64 // cores of those
+	Cores       float64 // used
+	Utilisation float64 // of the capacity
+	P95         float64 // seconds, of the slowest pod
+	MemoryBytes float64 // of all pods
+	Refused     float64 // requests since the start, also those that met no pod
+}
+
+// served is what is known of a pod.
+type served struct {
+	pod      *v1.Pod
+	running  time.Time // its container, since
+	restarts int32
+
+	backlog float64 // core-seconds asked for and not yet done
+	cpu     float64 // core-seconds used
+	memory  float64 // bytes
+	cores   float64 // used in the last step
+	p95     float64 // seconds; 0 = not ready
+
+	answered, refused, seconds float64
+	within                     [len(latencyBounds)]float64 // requests answered within each
+}
+
+// latencyBounds are upper limits in seconds, a factor of about 1.3 apart.
+var latencyBounds = [...]float64{
+	.005, .0065, .0085, .011, .014, .018, .023, .03, .04, .05, .065, .085, .11, .14, .18, .23, .3, .4, .5, .65, .85,
+	1.1, 1.4, 1.8, 2.3, 3, 4, 5, 6.5, 8.5, 11, 14,
+}
+
+// tick is a step of the simulation; it goes by the time that really passed.
+const tick = 100 * time.Millisecond
+
+// StartWorkload starts an application that ends with the test. Its pods may come
+// and go.
+func (c *Cluster) StartWorkload(t testing.TB, spec WorkloadSpec) *Workload {
+	t.Helper()
+	require.Positive(t, spec.CPUSeconds)
+	if spec.QueueSeconds == 0 {
+		spec.QueueSeconds = 10
+	}
+	if spec.MemoryBytes == nil {
+		spec.MemoryBytes = func(float64, time.Duration) float64 { return 100 << 20 }
+	}
+	now := time.Now()
+	w := &Workload{WorkloadSpec: spec, c: c, start: now, now: now, pods: map[types.UID]*served{}, Page: &Feed{}}
+	c.Kubelet.MemoryUsage(func(pod *v1.Pod) int64 {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if s := w.pods[pod.UID]; s != nil {
+			return int64(s.memory)
+		}
+		return 0
+	})
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(w)
+	server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	t.Cleanup(server.Close)
+	w.Target = strings.TrimPrefix(server.URL, "http://")
+	w.every(t, tick, w.advance)
+	return w
+}
+
+// every calls f until the test ends, first at once.
+func (w *Workload) every(t testing.TB, period time.Duration, f func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var done sync.WaitGroup
+	f()
+	done.Go(func() {
+		ticker := time.NewTicker(period)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				f()
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		done.Wait()
+	})
+}
+
+// Now are the figures of this moment.
+func (w *Workload) Now() Figures {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.fresh
+}
+
+func (w *Workload) advance() {
+	pods := slices.DeleteFunc(w.c.Pods(w.Namespace), func(p *v1.Pod) bool {
+		return p.Labels["app"] != w.App || p.Status.Phase != v1.PodRunning || len(p.Status.ContainerStatuses) == 0
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	seconds := now.Sub(w.now).Seconds()
+	if seconds <= 0 {
+		return
+	}
+	w.now = now
+	w.follow(pods)
+
+	fresh := Figures{Rate: w.Load(now.Sub(w.start)), Refused: w.fresh.Refused}
+	for _, s := range w.pods {
+		if s.ready() {
+			fresh.Pods++
+		}
+	}
+	if fresh.Pods == 0 {
+		w.lost += fresh.Rate * seconds
+		fresh.Refused += fresh.Rate * seconds
+	}
+	for _, s := range w.pods {
+		s.cores, s.p95 = 0, 0
+		rate := 0.0
+		if s.ready() {
+			rate = fresh.Rate / float64(fresh.Pods)
+			fresh.Refused += w.serve(s, rate, seconds)
+			fresh.Capacity += s.capacity()
+		}
+		w.remember(s, rate)
+		fresh.Cores += s.cores
+		fresh.P95 = max(fresh.P95, s.p95)
+		fresh.MemoryBytes += s.memory
+	}
+	if fresh.Capacity > 0 {
+		fresh.Utilisation = fresh.Cores / fresh.Capacity
+	}
+	w.fresh = fresh
+}
+
+// follow takes up new pods and new states of pods, and forgets those that are gone.
+func (w *Workload) follow(pods []*v1.Pod) {
+	there := map[types.UID]bool{}
+	for _, pod := range pods {
+		there[pod.UID] = true
+		s := w.pods[pod.UID]
+		if s == nil {
+			s = &served{running: w.now}
+			w.pods[pod.UID] = s
+		}
+		if restarts := pod.Status.ContainerStatuses[0].RestartCount; restarts != s.restarts {
+			s.restarts, s.running, s.backlog = restarts, w.now, 0
+		}
+		s.pod = pod
+	}
+	maps.DeleteFunc(w.pods, func(uid types.UID, _ *served) bool { return !there[uid] })
+}
+
+func (s *served) ready() bool {
+	return s.pod.DeletionTimestamp == nil && Condition(s.pod, v1.PodReady).Status == v1.ConditionTrue && s.capacity() > 0
+}
+
+// actual is what the kubelet says of one of the pod's resources, over its
+// containers: the limit, and the limit or else the request.
+func (s *served) actual(name v1.ResourceName) (limit, either float64) {
+	for _, status := range s.pod.Status.ContainerStatuses {
+		if status.Resources == nil {
+			continue
+		}
+		amount, limited := status.Resources.Limits[name]
+		if limited {
+			limit += amount.AsApproximateFloat64()
+		} else {
+			amount = status.Resources.Requests[name]
+		}
+		either += amount.AsApproximateFloat64()
+	}
+	return limit, either
+}
+
+func (s *served) capacity() float64 {
+	_, cores := s.actual(v1.ResourceCPU)
+	return cores
+}
+
+// serve has a pod work for some seconds and returns how many requests it refused.
+func (w *Workload) serve(s *served, rate, seconds float64) (refused float64) {
+	cores := s.capacity()
+	requests := rate * seconds
+	s.backlog += requests * w.CPUSeconds
+	done := min(s.backlog, cores*seconds)
+	s.backlog -= done
+	s.cpu += done
+	s.cores = done / seconds
+	if over := s.backlog - cores*w.QueueSeconds; over > 0 {
+		refused = min(over/w.CPUSeconds, requests)
+		s.backlog -= refused * w.CPUSeconds
+	}
+	s.refused += refused
+
+	least := w.WaitSeconds + s.backlog/cores
+	mean := sojourn(rate*w.CPUSeconds/cores, w.CPUSeconds, cores)
+	s.p95 = least + mean*math.Log(20)
+	answered := requests - refused
+	s.answered += answered
+	s.seconds += answered * (least + mean)
+	for i, bound := range latencyBounds {
+		if bound > least {
+			s.within[i] += answered * -math.Expm1(-(bound-least)/mean)
+		}
+	}
+	return refused
+}
+
+// sojourn is the mean time that requests of a size in core-seconds spend at a
+// number of cores, used to a share: exact for one core or less, where it is
+// M/M/1's, and Sakasegawa's approximation of M/M/c above. Of the last 2 % the
+// backlog takes care.
+func sojourn(share, size, cores float64) float64 {
+	share = min(share, .98)
+	c := max(cores, 1)
+	alone := size / min(cores, 1)
+	return alone * (1 + math.Pow(share, math.Sqrt(2*(c+1))-1)/(c*(1-share)))
+}
+
+// remember sets a pod's memory, and has it killed where that is too much.
+func (w *Workload) remember(s *served, rate float64) {
+	if s.pod.Status.ContainerStatuses[0].State.Running == nil {
+		s.memory = 0
+		return
+	}
+	s.memory = w.MemoryBytes(rate, w.now.Sub(s.running))
+	if limit, _ := s.actual(v1.ResourceMemory); limit > 0 && s.memory > limit {
+		s.memory = limit
+		w.c.Kubelet.OOMKill(s.pod)
+	}
+}
+
+// A Feed is one of the ways in which a workload's figures leave it. A test may
+// tamper with it.
+type Feed struct {
+	mu      sync.Mutex
+	state   feedState
+	distort func(name string, value float64) float64
+	frozen  []prometheus.Metric
+}
+
+type feedState int
+
+const (
+	flowing feedState = iota
+	freezing
+	stopped
+)
+
+// Freeze has the feed repeat its last figures, with the time that they are of.
+func (f *Feed) Freeze() { f.set(freezing) }
+
+// Stop has the feed show nothing.
+func (f *Feed) Stop() { f.set(stopped) }
+
+// Resume undoes Freeze, Stop and Distort.
+func (f *Feed) Resume() {
+	f.set(flowing)
+	f.Distort(nil)
+}
+
+func (f *Feed) set(state feedState) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.state, f.frozen = state, nil
+}
+
+// Distort changes values on their way out. Names are those on the page, of
+// PodMetrics cpu in cores and memory in bytes; of a histogram, only its sum can
+// be changed.
+func (f *Feed) Distort(distort func(name string, value float64) float64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.distort = distort
+}
+
+// out is a value as it leaves; the lock is held.
+func (f *Feed) out(name string, value float64) float64 {
+	if f.distort == nil {
+		return value
+	}
+	return f.distort(name, value)
+}
+
+// Describe implements [prometheus.Collector]: what there is depends on the pods.
+func (w *Workload) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements [prometheus.Collector].
+func (w *Workload) Collect(out chan<- prometheus.Metric) {
+	w.advance()
+	w.Page.mu.Lock()
+	defer w.Page.mu.Unlock()
+	metrics := w.Page.frozen
+	switch {
+	case w.Page.state == stopped:
+		return
+	case metrics == nil:
+		metrics = w.metrics()
+	}
+	if w.Page.state == freezing {
+		w.Page.frozen = metrics
+	}
+	for _, metric := range metrics {
+		out <- metric
+	}
+}
+
+func (w *Workload) metrics() []prometheus.Metric {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var metrics []prometheus.Metric
+	add := func(metric prometheus.Metric) {
+		metrics = append(metrics, prometheus.NewMetricWithTimestamp(w.now, metric))
+	}
+	number := func(name string, kind prometheus.ValueType, value float64, labels prometheus.Labels) {
+		add(prometheus.MustNewConstMetric(prometheus.NewDesc(name, name, nil, labels), kind, w.Page.out(name, value)))
+	}
+	const requests, latency = "http_requests_total", "http_request_duration_seconds"
+	number(requests, prometheus.CounterValue, w.lost,
+		prometheus.Labels{"namespace": w.Namespace, "app": w.App, "pod": "", "code": "503"})
+	for _, s := range w.pods {
+		labels := func(more ...string) prometheus.Labels {
+			l := prometheus.Labels{"namespace": w.Namespace, "pod": s.pod.Name}
+			for i := 0; i < len(more); i += 2 {
+				l[more[i]] = more[i+1]
+			}
+			return l
+		}
+		number(requests, prometheus.CounterValue, s.answered, labels("app", w.App, "code", "200"))
+		number(requests, prometheus.CounterValue, s.refused, labels("app", w.App, "code", "503"))
+		container := labels("container", s.pod.Spec.Containers[0].Name)
+		number("container_cpu_usage_seconds_total", prometheus.CounterValue, s.cpu, container)
+		number("container_memory_working_set_bytes", prometheus.GaugeValue, s.memory, container)
+		buckets := map[float64]uint64{}
+		for i, bound := range latencyBounds {
+			buckets[bound] = uint64(math.Round(s.within[i]))
+		}
+		add(prometheus.MustNewConstHistogram(prometheus.NewDesc(latency, latency, nil, labels("app", w.App)),
+			uint64(math.Round(s.answered)), w.Page.out(latency, s.seconds), buckets))
+	}
+	return metrics
+}
+
+// podMetrics is metrics.k8s.io as a resource that anyone can write, in place of
+// metrics-server's.
+var podMetrics = schema.GroupVersionResource{Group: "metrics.k8s.io", Version: "v1beta1", Resource: "pods"}
+
+const podMetricsDefinition = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: pods.metrics.k8s.io
+  annotations: {api-approved.kubernetes.io: "unapproved, test fixture"}
+spec:
+  group: metrics.k8s.io
+  scope: Namespaced
+  names: {plural: pods, singular: podmetrics, kind: PodMetrics, listKind: PodMetricsList}
+  versions:
+  - name: v1beta1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+// InstallMetricsAPI makes the cluster know PodMetrics; there are none yet.
+func (c *Cluster) InstallMetricsAPI(t testing.TB) {
+	t.Helper()
+	c.Kubectl(t, podMetricsDefinition, "apply", "-f", "-")
+	c.Kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/pods.metrics.k8s.io")
+}
+
+// FeedMetricsAPI writes PodMetrics of the workload's pods once a second, on a
+// cluster that knows them.
+func (w *Workload) FeedMetricsAPI(t testing.TB) *Feed {
+	t.Helper()
+	f := &Feed{}
+	last := map[types.UID]float64{} // core-seconds by then
+	var then time.Time
+	written := map[string]bool{} // names
+	w.every(t, time.Second, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.state == freezing {
+			return
+		}
+		objects := map[string]map[string]any{}
+		w.mu.Lock()
+		window := w.now.Sub(then)
+		for uid, s := range w.pods {
+			before, known := last[uid]
+			last[uid] = s.cpu
+			if known && f.state == flowing && s.memory > 0 {
+				cores := (s.cpu - before) / window.Seconds()
+				objects[s.pod.Name] = w.usage(f, s, window, cores)
+			}
+		}
+		then = w.now
+		w.mu.Unlock()
+		for name := range objects {
+			written[name] = true
+		}
+		names := slices.Collect(maps.Keys(written))
+		err := parallel(names, func(name string) error { return w.write(name, objects[name]) })
+		if err != nil { // the API server is away; the next second may be better
+			klog.V(2).InfoS("PodMetrics", "err", err)
+			return
+		}
+		maps.DeleteFunc(written, func(name string, _ bool) bool { return objects[name] == nil })
+	})
+	return f
+}
+
+// usage is the content of a PodMetrics.
+func (w *Workload) usage(f *Feed, s *served, window time.Duration, cores float64) map[string]any {
+	labels := map[string]any{}
+	for key, value := range s.pod.Labels {
+		labels[key] = value
+	}
+	return map[string]any{
+		"metadata":  map[string]any{"labels": labels},
+		"timestamp": w.now.UTC().Format(time.RFC3339),
+		"window":    window.Round(time.Millisecond).String(),
+		"containers": []any{map[string]any{
+			"name": s.pod.Spec.Containers[0].Name,
+			"usage": map[string]any{
+				"cpu":    quantity(f.out("cpu", cores), 1e9, "n"),
+				"memory": quantity(f.out("memory", s.memory), 1, ""),
+			},
+		}},
+	}
+}
+
+// quantity writes an amount in units, of which each one holds some, as Kubernetes
+// does; what is not a number stays none.
+func quantity(amount, units float64, suffix string) string {
+	return strconv.FormatFloat(math.Round(amount*units), 'f', 0, 64) + suffix
+}
+
+// write makes a PodMetrics hold that content, and deletes it when there is none.
+func (w *Workload) write(name string, content map[string]any) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	client := w.c.Dynamic.Resource(podMetrics).Namespace(w.Namespace)
+	if content == nil {
+		err := client.Delete(ctx, name, metav1.DeleteOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	}
+	patch, err := json.Marshal(content)
+	if err == nil {
+		_, err = client.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	}
+	if apierrors.IsNotFound(err) {
+		object := &unstructured.Unstructured{Object: content}
+		object.SetAPIVersion(podMetrics.GroupVersion().String())
+		object.SetKind("PodMetrics")
+		object.SetName(name)
+		_, err = client.Create(ctx, object, metav1.CreateOptions{})
+	}
+	return err
+}

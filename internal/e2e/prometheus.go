@@ -1,0 +1,277 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/api"
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
+	"github.com/stretchr/testify/require"
+)
+
+// Prometheus is a real server that scrapes once a second. It keeps its data over
+// a Restart.
+type Prometheus struct {
+	*Process
+	URL string // of its API
+}
+
+var prometheusProgram = sync.OnceValues(func() (string, error) {
+	build := exec.Command(filepath.Join(root, "hack", "prometheus", "build.sh"))
+	build.Stderr = os.Stderr
+	out, err := build.Output()
+	return filepath.Join(strings.TrimSpace(string(out)), "prometheus"), err
+})
+
+// Timestamps on a page count, and a series that a page no longer has is gone at
+// once: that is how [Feed.Freeze] and [Feed.Stop] differ.
+const prometheusConfig = `
+global: {scrape_interval: 1s, scrape_timeout: 1s}
+scrape_configs:
+- job_name: e2e
+  honor_timestamps: true
+  track_timestamps_staleness: true
+  static_configs: [{targets: %s}]
+`
+
+// StartPrometheus starts a Prometheus that scrapes /metrics of the targets,
+// host:port, and returns when it is ready.
+func StartPrometheus(t testing.TB, targets ...string) *Prometheus {
+	t.Helper()
+	program, err := prometheusProgram()
+	require.NoError(t, err)
+	name := fmt.Sprintf("prometheus-%d", processes.Add(1))
+	dir := filepath.Join(scratch(t), name)
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	list, err := json.Marshal(targets)
+	require.NoError(t, err)
+	config := filepath.Join(dir, "prometheus.yml")
+	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, prometheusConfig, list), 0o600))
+	address := fmt.Sprintf("127.0.0.1:%d", FreePort(t))
+	p := &Prometheus{URL: "http://" + address}
+	p.Process = StartProcess(t, name, program,
+		"--config.file="+config,
+		"--storage.tsdb.path="+filepath.Join(dir, "data"),
+		"--web.listen-address="+address,
+	)
+	p.WaitReady(t)
+	return p
+}
+
+// WaitReady waits until the server answers queries, after a Restart too.
+func (p *Prometheus) WaitReady(t testing.TB) {
+	t.Helper()
+	Wait(t, p.Name, func() (string, bool) {
+		if !p.Alive() {
+			t.Fatalf("%s ended before it was ready", p.Name)
+		}
+		response, err := insecure.Get(p.URL + "/-/ready")
+		if err != nil {
+			return err.Error(), false
+		}
+		_ = response.Body.Close()
+		return response.Status, response.StatusCode == http.StatusOK
+	})
+}
+
+// Query asks the Prometheus at a URL for a number as of now. Anything but exactly
+// one sample is an error.
+func Query(ctx context.Context, address, expression string) (float64, error) {
+	client, err := api.NewClient(api.Config{Address: address})
+	if err != nil {
+		return 0, err
+	}
+	value, _, err := promv1.NewAPI(client).Query(ctx, expression, time.Time{})
+	if err != nil {
+		return 0, err
+	}
+	samples, ok := value.(model.Vector)
+	if !ok || len(samples) != 1 {
+		return 0, fmt.Errorf("%s: want one sample, got %q", expression, value)
+	}
+	return float64(samples[0].Value), nil
+}
+
+// A FaultProxy stands before Prometheus.
+type FaultProxy struct {
+	URL string
+
+	fault atomic.Pointer[Fault]
+	met   atomic.Int64
+}
+
+// A Fault answers a request instead of the server, which forward asks.
+type Fault func(w http.ResponseWriter, r *http.Request, forward http.Handler)
+
+// StartFaultProxy starts a proxy, without a fault, before the server at a URL.
+func StartFaultProxy(t testing.TB, target string) *FaultProxy {
+	t.Helper()
+	to, err := url.Parse(target)
+	require.NoError(t, err)
+	quiet := log.New(io.Discard, "", 0)
+	forward := &httputil.ReverseProxy{
+		Rewrite:  func(r *httputil.ProxyRequest) { r.SetURL(to) },
+		ErrorLog: quiet,
+		// The caller is to see what it would without a proxy: the connection ends.
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+	}
+	p := &FaultProxy{}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fault := p.fault.Load()
+		if fault == nil {
+			forward.ServeHTTP(w, r)
+			return
+		}
+		p.met.Add(1)
+		(*fault)(w, r, forward)
+	}))
+	server.Config.ErrorLog = quiet
+	server.Start()
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	p.URL = server.URL
+	return p
+}
+
+// Set puts a fault in force for all requests to come; nil ends it.
+func (p *FaultProxy) Set(fault Fault) {
+	if fault == nil {
+		p.fault.Store(nil)
+		return
+	}
+	p.fault.Store(&fault)
+}
+
+// Met is how many requests have met a fault so far.
+func (p *FaultProxy) Met() int { return int(p.met.Load()) }
+
+// Down ends the connection without an answer.
+func Down(http.ResponseWriter, *http.Request, http.Handler) { panic(http.ErrAbortHandler) }
+
+// Unavailable answers with an error.
+func Unavailable(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+	http.Error(w, "refused by the test", http.StatusServiceUnavailable)
+}
+
+// Garbled breaks the answer off in its middle, with a good status.
+func Garbled(w http.ResponseWriter, r *http.Request, forward http.Handler) {
+	answer := record(r, forward)
+	_, _ = w.Write(answer.Body.Bytes()[:answer.Body.Len()/2])
+}
+
+// Slow holds every request up for a while.
+func Slow(by time.Duration) Fault {
+	return func(w http.ResponseWriter, r *http.Request, forward http.Handler) {
+		select {
+		case <-time.After(by):
+			forward.ServeHTTP(w, r)
+		case <-r.Context().Done():
+		}
+	}
+}
+
+// Late answers as a server does whose data end a while ago: with the samples of
+// then, and their times.
+func Late(by time.Duration) Fault {
+	return func(w http.ResponseWriter, r *http.Request, forward http.Handler) {
+		if err := r.ParseForm(); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		form := r.Form
+		if strings.HasSuffix(r.URL.Path, "/query") && form.Get("time") == "" {
+			form.Set("time", fmt.Sprint(float64(time.Now().UnixMilli())/1000))
+		}
+		for _, name := range []string{"time", "start", "end"} {
+			if form.Get(name) == "" {
+				continue
+			}
+			at, err := strconv.ParseFloat(form.Get(name), 64)
+			if err != nil {
+				http.Error(w, "the proxy wants times in seconds", http.StatusBadRequest)
+				return
+			}
+			form.Set(name, strconv.FormatFloat(at-by.Seconds(), 'f', 3, 64))
+		}
+		if r.Method == http.MethodPost {
+			body := form.Encode()
+			r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+		} else {
+			r.URL.RawQuery = form.Encode()
+		}
+		forward.ServeHTTP(w, r)
+	}
+}
+
+// Empty answers queries with no samples.
+func Empty(w http.ResponseWriter, r *http.Request, forward http.Handler) {
+	rewrite(w, r, forward, func([]any) []any { return []any{} })
+}
+
+// Answer replaces the value of every sample; it is written as in Prometheus' API:
+// NaN, -1, +Inf.
+func Answer(value string) Fault {
+	set := func(sample any) { sample.([]any)[1] = value }
+	return func(w http.ResponseWriter, r *http.Request, forward http.Handler) {
+		rewrite(w, r, forward, func(series []any) []any {
+			for _, s := range series {
+				s := s.(map[string]any)
+				if sample, ok := s["value"]; ok {
+					set(sample)
+				}
+				values, _ := s["values"].([]any)
+				for _, sample := range values {
+					set(sample)
+				}
+			}
+			return series
+		})
+	}
+}
+
+// rewrite changes the series of an answer that has some.
+func rewrite(w http.ResponseWriter, r *http.Request, forward http.Handler, change func([]any) []any) {
+	answer := record(r, forward)
+	var body map[string]any
+	if json.Unmarshal(answer.Body.Bytes(), &body) == nil {
+		if data, ok := body["data"].(map[string]any); ok {
+			if kind := data["resultType"]; kind == "vector" || kind == "matrix" {
+				data["result"] = change(data["result"].([]any))
+				answer.Body = new(bytes.Buffer)
+				_ = json.NewEncoder(answer.Body).Encode(body) // came from JSON
+			}
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(answer.Code)
+	_, _ = w.Write(answer.Body.Bytes())
+}
+
+func record(r *http.Request, forward http.Handler) *httptest.ResponseRecorder {
+	r.Header.Del("Accept-Encoding") // to be read here
+	answer := httptest.NewRecorder()
+	forward.ServeHTTP(answer, r)
+	return answer
+}
