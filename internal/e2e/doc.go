@@ -4,6 +4,11 @@
 // killed, stopped and restarted. It knows nothing of placement: a test says what
 // it creates and what must come of it.
 //
+// For the autoscaler there are a real Prometheus from hack/prometheus, and
+// workloads whose requests are simulated on the pods that run: their figures
+// reach Prometheus and the metrics API, and a test can stop, age and falsify them
+// on either way.
+//
 // Everything but this file needs the build tag e2e; `make e2e` builds what is
 // needed and runs it. A package that uses it calls [Main] from its TestMain.
 package e2e

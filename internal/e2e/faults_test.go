@@ -50,7 +50,7 @@ spec: {selector: {matchLabels: {loud: "yes"}}, excludes: [{selector: {matchLabel
 type scene struct {
 	c     *e2e.Cluster
 	ns    string
-	proxy *apiProxy
+	proxy *e2e.APIProxy
 	pods  []*v1.Pod // that find room
 	made  int       // of them
 	gone  int       // of those, that were deleted
@@ -71,7 +71,7 @@ func newScene(t *testing.T) *scene {
 	installSigma(t, c)
 	applyPolicy(t, c, "general-k1", "general")
 	c.Kubectl(t, faultRules, "apply", "-f", "-")
-	s := &scene{c: c, ns: c.Namespace(t), proxy: startProxy(t, c)}
+	s := &scene{c: c, ns: c.Namespace(t), proxy: c.StartProxy(t, "scheduler.kubeconfig")}
 	nodes := e2e.Nodes(11, sceneNodes)
 	for _, node := range nodes[:stuckOn] {
 		node.Labels["stuck"] = "here"
@@ -164,7 +164,7 @@ func (s *scene) settle(t *testing.T) {
 	})
 	require.Len(t, s.c.Pods(s.ns), s.there()+stuck+1)
 	require.Len(t, s.c.Placements(s.ns), s.there()+stuckOn)
-	s.proxy.requireBoundOnce(t)
+	s.proxy.RequireBoundOnce(t)
 	s.c.RequireFits(t)
 	requireFaultRules(t, s.c, s.ns)
 }
@@ -252,8 +252,8 @@ func TestControlPlaneFails(t *testing.T) {
 	s.more(t, 300)
 	for _, program := range []string{"kube-apiserver", "etcd"} {
 		s.atWork(t, 20)
-		release := s.proxy.hold()
-		s.proxy.waitHeld(t, 5)
+		release := s.proxy.Hold()
+		s.proxy.WaitHeld(t, 5)
 		s.c.Signal(t, program, syscall.SIGKILL)
 		release()
 		s.c.WaitReady(t)
@@ -278,13 +278,13 @@ func TestSchedulerKilledBetweenReserveAndBind(t *testing.T) {
 	s.block(t)
 	const kills = 3
 	for range kills {
-		release := s.proxy.hold()
+		release := s.proxy.Hold()
 		s.more(t, 50)
-		s.proxy.waitHeld(t, 20)
+		s.proxy.WaitHeld(t, 20)
 		before := len(s.c.Placements(s.ns))
 		sigma.Kill(t)
 		s.c.WaitBound(t, s.ns, before+10)
-		s.proxy.waitHeld(t, 0)
+		s.proxy.WaitHeld(t, 0)
 		release()
 		file, err := os.OpenFile(log, os.O_APPEND|os.O_WRONLY, 0)
 		require.NoError(t, err)
@@ -308,11 +308,11 @@ func TestBindingAnswerLost(t *testing.T) {
 	s := newScene(t)
 	log := filepath.Join(t.TempDir(), "decisions.jsonl")
 	sigma := s.c.StartScheduler(t, scheduler, s.config(log, 10000))
-	s.proxy.setLose(300 * time.Millisecond)
+	s.proxy.SetLose(300 * time.Millisecond)
 	s.block(t) // with three nodes on which nothing else happens
 	s.more(t, 100)
 	s.c.WaitBound(t, s.ns, s.made)
-	s.proxy.setLose(0)
+	s.proxy.SetLose(0)
 	s.more(t, 100)
 	s.settle(t)
 	requireSound(t, sigma)
@@ -345,9 +345,9 @@ leaderElection:
 	s.more(t, 60)
 	s.c.WaitBound(t, s.ns, s.made)
 
-	release := s.proxy.hold()
+	release := s.proxy.Hold()
 	s.more(t, 40)
-	s.proxy.waitHeld(t, 20)
+	s.proxy.WaitHeld(t, 20)
 	first.Kill(t)
 	release()
 	leads(second)
@@ -355,9 +355,9 @@ leaderElection:
 	first.Restart(t)
 	first.WaitReady(t)
 
-	release = s.proxy.hold()
+	release = s.proxy.Hold()
 	s.more(t, 40)
-	s.proxy.waitHeld(t, 20)
+	s.proxy.WaitHeld(t, 20)
 	second.Signal(t, syscall.SIGSTOP)
 	release() // what it had sent arrives; it does not hear of it
 	leads(first)
@@ -396,7 +396,7 @@ func TestWatchLag(t *testing.T) {
 	t.Run("plugin", func(t *testing.T) {
 		s := newScene(t)
 		log := filepath.Join(t.TempDir(), "decisions.jsonl")
-		s.proxy.setLag(func(string, int) time.Duration { return lag })
+		s.proxy.SetLag(func(string, int) time.Duration { return lag })
 		sigma := s.c.StartScheduler(t, scheduler, s.config(log, 10000))
 		churn(t, s)
 		requireSound(t, sigma)
@@ -405,8 +405,8 @@ func TestWatchLag(t *testing.T) {
 	t.Run("extender", func(t *testing.T) {
 		s := newScene(t)
 		log := filepath.Join(t.TempDir(), "decisions.jsonl")
-		late := startProxy(t, s.c)
-		late.setLag(func(string, int) time.Duration { return lag })
+		late := s.c.StartProxy(t, "scheduler.kubeconfig")
+		late.SetLag(func(string, int) time.Duration { return lag })
 		x := newExtender(t, late.Kubeconfig, "--app-label=app", "--decision-log="+log)
 		s.c.StartScheduler(t, scheduler, extenderConfig(x.port)+fmt.Sprintf("clientConnection: {kubeconfig: %s}\n", s.proxy.Kubeconfig))
 		churn(t, s)

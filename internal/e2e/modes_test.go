@@ -87,7 +87,7 @@ func TestPolicyWhileRunning(t *testing.T) {
 	installSigma(t, c)
 	ns := c.Namespace(t)
 	c.CreateNodes(t, e2e.Nodes(13, 10)...)
-	p := startProxy(t, c)
+	p := c.StartProxy(t, "scheduler.kubeconfig")
 	log := filepath.Join(t.TempDir(), "decisions.jsonl")
 	config := sigmaConfig(false, "appLabel: app, decisionLog: "+log) + fmt.Sprintf("clientConnection: {kubeconfig: %s}\n", p.Kubeconfig)
 	s := c.StartScheduler(t, scheduler, config)
@@ -167,12 +167,12 @@ func TestPolicyWhileRunning(t *testing.T) {
 
 	// The mended one, with the API server refusing what is written of statuses for
 	// a while: that does not keep it from coming into force.
-	p.setRefuse(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/placementpolicies/general/status") })
+	p.SetRefuse(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/placementpolicies/general/status") })
 	c.Kubectl(t, policyYAML(t, "general-k1", "general", "0.475388", "0.5"), "apply", "-f", "-")
 	inForce("mended, and in force", 4)
 	time.Sleep(2 * time.Second)
 	require.NotEqualValues(t, 4, policyStatus(t, c, "general").ObservedGeneration)
-	p.setRefuse(nil)
+	p.SetRefuse(nil)
 	told("mended, and its status", "live   True       True")
 	second := policyStatus(t, c, "general").Digest
 	require.NotEqual(t, first, second)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -19,6 +20,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sigma-scheduler/sigma/internal/e2e"
 )
@@ -349,4 +353,44 @@ func TestResizeOnFullNode(t *testing.T) {
 	c.Kubectl(t, "", "delete", "pod", "other", "-n", ns)
 	await("", "3")
 	c.RequireFits(t)
+}
+
+// The proxy before the API server holds and loses what a test names.
+func TestProxyMatch(t *testing.T) {
+	c := e2e.Shared(t)
+	ns := c.Namespace(t)
+	d := e2e.Deployment(ns, "web", 1, "1", "1Gi")
+	c.CreateDeployment(t, d)
+	proxy := c.StartProxy(t, "kubeconfig")
+	config, err := clientcmd.BuildConfigFromFlags("", proxy.Kubeconfig)
+	require.NoError(t, err)
+	client, err := kubernetes.NewForConfig(config)
+	require.NoError(t, err)
+	scale := func(to int) error {
+		patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, to)
+		_, err := client.AppsV1().Deployments(ns).Patch(t.Context(), "web", types.MergePatchType, patch, metav1.PatchOptions{}, "scale")
+		return err
+	}
+	replicas := func() int {
+		d, err := c.Client.AppsV1().Deployments(ns).Get(t.Context(), "web", metav1.GetOptions{})
+		require.NoError(t, err)
+		return int(*d.Spec.Replicas)
+	}
+	proxy.Match(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/scale") })
+	release := proxy.Hold()
+	scaled := make(chan error)
+	go func() { scaled <- scale(2) }()
+	proxy.WaitHeld(t, 1)
+	require.Equal(t, 1, replicas())
+	release()
+	require.NoError(t, <-scaled)
+	require.Equal(t, 2, replicas())
+
+	proxy.SetLose(time.Millisecond)
+	require.Error(t, scale(3))
+	require.Equal(t, 3, replicas())
+	proxy.SetLose(0)
+	proxy.SetRefuse(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/scale") })
+	require.Error(t, scale(4))
+	require.Equal(t, 3, replicas())
 }

@@ -143,6 +143,12 @@ func StartFaultProxy(t testing.TB, target string) *FaultProxy {
 			return
 		}
 		p.met.Add(1)
+		// Only once the body is read does the server see that the caller is gone.
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		(*fault)(w, r, forward)
 	}))
 	server.Config.ErrorLog = quiet

@@ -231,16 +231,16 @@ func TestRuleIsHeardLate(t *testing.T) {
 	c := e2e.Shared(t)
 	installSigma(t, c)
 	ns := c.Namespace(t)
-	p := startProxy(t, c)
+	p := c.StartProxy(t, "scheduler.kubeconfig")
 	c.CreateNodes(t, e2e.Node("a", "8", "32Gi"))
 	c.Kubectl(t, limitRule(1), "apply", "-f", "-")
 	c.StartScheduler(t, scheduler, sigmaConfig(false, "appLabel: app")+fmt.Sprintf("clientConnection: {kubeconfig: %s}\n", p.Kubeconfig))
 	webs(t, c, ns, 0, 4)
 	c.WaitRefused(t, ns, 3)
 	const rules = "/apis/sigma-scheduler.io/v1alpha1/placementrules"
-	require.Equal(t, 2, p.streams(rules))
+	require.Equal(t, 2, p.Streams(rules))
 	for late := 1; late <= 2; late++ {
-		p.setLag(func(path string, stream int) time.Duration {
+		p.SetLag(func(path string, stream int) time.Duration {
 			if path == rules && stream == late {
 				return 1500 * time.Millisecond
 			}

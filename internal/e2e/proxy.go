@@ -1,6 +1,6 @@
 //go:build e2e
 
-package e2e_test
+package e2e
 
 import (
 	"bytes"
@@ -23,36 +23,42 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-
-	"github.com/sigma-scheduler/sigma/internal/e2e"
 )
 
-// An apiProxy stands between a scheduler and the API server. It counts the
-// bindings that the API server took, and holds up what passes as a test wants.
-type apiProxy struct {
-	Kubeconfig string // that leads through it, of user system:kube-scheduler
+// An APIProxy stands between a program and the API server. It counts the bindings
+// that the API server took, and holds up what passes as a test wants.
+type APIProxy struct {
+	Kubeconfig string // that leads through it
 
 	mu      sync.Mutex
-	bound   map[string]int // by namespace/name
-	held    int            // bindings that wait
-	inside  int            // bindings that the API server has
-	late    int            // of those, that lost their caller
-	open    chan struct{}  // closed = bindings pass
+	bound   map[string]int           // by namespace/name
+	match   func(*http.Request) bool // the requests that may be held or lost
+	held    int                      // of those, that wait
+	inside  int                      // that the API server has
+	late    int                      // that lost their caller
+	open    chan struct{}            // closed = they pass
 	lag     func(path string, stream int) time.Duration
 	refuse  func(*http.Request) bool
-	lose    time.Duration  // after which the answer to a binding that was taken is lost; 0 = not
-	watches map[string]int // streams so far, by path
+	lose    time.Duration  // after which the answer to one that was taken is lost; 0 = not
+	watches map[string]int // Streams so far, by path
 }
 
 var bindingPath = regexp.MustCompile(`^/api/v1/namespaces/([^/]+)/pods/([^/]+)/binding$`)
 
-func startProxy(t *testing.T, c *e2e.Cluster) *apiProxy {
+func binding(r *http.Request) bool { return bindingPath.MatchString(r.URL.Path) }
+
+// StartProxy starts a proxy for the user of a kubeconfig, a file in Dir or a path.
+// What can be held or lost are bindings; see [APIProxy.Match].
+func (c *Cluster) StartProxy(t testing.TB, kubeconfig string) *APIProxy {
 	t.Helper()
+	if !filepath.IsAbs(kubeconfig) {
+		kubeconfig = filepath.Join(c.Dir, kubeconfig)
+	}
 	target, err := url.Parse(c.Config.Host)
 	require.NoError(t, err)
 	tls, err := rest.TLSConfigFor(c.Config)
 	require.NoError(t, err)
-	p := &apiProxy{bound: map[string]int{}, open: make(chan struct{}), watches: map[string]int{}}
+	p := &APIProxy{bound: map[string]int{}, match: binding, open: make(chan struct{}), watches: map[string]int{}}
 	close(p.open)
 	quiet := log.New(io.Discard, "", 0)
 	forward := &httputil.ReverseProxy{
@@ -67,12 +73,13 @@ func startProxy(t *testing.T, c *e2e.Cluster) *apiProxy {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()
 		refused := p.refuse != nil && p.refuse(r)
+		matches := p.match(r)
 		p.mu.Unlock()
 		if refused {
 			http.Error(w, "refused by the test", http.StatusServiceUnavailable)
 			return
 		}
-		if bindingPath.MatchString(r.URL.Path) {
+		if matches {
 			if r = p.wait(r); r == nil {
 				return
 			}
@@ -87,7 +94,7 @@ func startProxy(t *testing.T, c *e2e.Cluster) *apiProxy {
 		server.Close()
 	})
 
-	config, err := clientcmd.LoadFromFile(filepath.Join(c.Dir, "scheduler.kubeconfig"))
+	config, err := clientcmd.LoadFromFile(kubeconfig)
 	require.NoError(t, err)
 	for _, cluster := range config.Clusters {
 		cluster.Server = server.URL
@@ -98,10 +105,17 @@ func startProxy(t *testing.T, c *e2e.Cluster) *apiProxy {
 	return p
 }
 
-// hold makes bindings wait until the returned function is called. Of those whose
+// Match has Hold and SetLose speak of other requests than bindings.
+func (p *APIProxy) Match(match func(*http.Request) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.match = match
+}
+
+// Hold makes bindings wait until the returned function is called. Of those whose
 // caller goes away meanwhile, the API server gets every other all the same: they
 // had been sent.
-func (p *apiProxy) hold() (release func()) {
+func (p *APIProxy) Hold() (release func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.open = make(chan struct{})
@@ -109,7 +123,7 @@ func (p *apiProxy) hold() (release func()) {
 }
 
 // wait holds up a binding; nil = its caller is gone, and it is not sent.
-func (p *apiProxy) wait(r *http.Request) *http.Request {
+func (p *APIProxy) wait(r *http.Request) *http.Request {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil
@@ -142,25 +156,25 @@ func (p *apiProxy) wait(r *http.Request) *http.Request {
 	return sent
 }
 
-func (p *apiProxy) done() {
+func (p *APIProxy) done() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.inside--
 }
 
 // answered counts bindings and delays watches.
-func (p *apiProxy) answered(r *http.Response) error {
+func (p *APIProxy) answered(r *http.Response) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	path := r.Request.URL.Path
 	if m := bindingPath.FindStringSubmatch(path); m != nil && r.StatusCode == http.StatusCreated {
 		p.bound[m[1]+"/"+m[2]]++
-		if lose := p.lose; lose > 0 {
-			p.mu.Unlock()
-			time.Sleep(lose)
-			p.mu.Lock()
-			return errors.New("lost")
-		}
+	}
+	if lose := p.lose; lose > 0 && r.StatusCode < 300 && p.match(r.Request) {
+		p.mu.Unlock()
+		time.Sleep(lose)
+		p.mu.Lock()
+		return errors.New("lost")
 	}
 	if r.Request.URL.Query().Get("watch") != "" && r.StatusCode == http.StatusOK {
 		p.watches[path]++
@@ -169,40 +183,40 @@ func (p *apiProxy) answered(r *http.Response) error {
 	return nil
 }
 
-// setLag says how long after the API server sent it an event of a watch arrives;
+// SetLag says how long after the API server sent it an event of a watch arrives;
 // stream counts the watches of a path from 1.
-func (p *apiProxy) setLag(lag func(path string, stream int) time.Duration) {
+func (p *APIProxy) SetLag(lag func(path string, stream int) time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lag = lag
 }
 
-// setRefuse says which requests are answered with an error.
-func (p *apiProxy) setRefuse(refuse func(*http.Request) bool) {
+// SetRefuse says which requests are answered with an error.
+func (p *APIProxy) SetRefuse(refuse func(*http.Request) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refuse = refuse
 }
 
-// setLose has the answers to bindings lost after a while; 0 ends that.
-func (p *apiProxy) setLose(after time.Duration) {
+// SetLose has the answers to bindings lost after a while; 0 ends that.
+func (p *APIProxy) SetLose(after time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lose = after
 }
 
-// waitHeld waits until n bindings wait, and the API server has answered the others.
-func (p *apiProxy) waitHeld(t *testing.T, n int) {
+// WaitHeld waits until n bindings wait, and the API server has answered the others.
+func (p *APIProxy) WaitHeld(t testing.TB, n int) {
 	t.Helper()
-	e2e.Wait(t, "bindings under way", func() (string, bool) {
+	Wait(t, "bindings under way", func() (string, bool) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return fmt.Sprintf("%d wait, the API server has %d", p.held, p.inside), p.held >= n && p.inside == 0
 	})
 }
 
-// requireBoundOnce fails the test when the API server took a pod's binding twice.
-func (p *apiProxy) requireBoundOnce(t *testing.T) {
+// RequireBoundOnce fails the test when the API server took a pod's binding twice.
+func (p *APIProxy) RequireBoundOnce(t testing.TB) {
 	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -225,7 +239,7 @@ type delayedBody struct {
 	now    piece
 }
 
-func (p *apiProxy) delayed(body io.ReadCloser, path string, stream int) io.ReadCloser {
+func (p *APIProxy) delayed(body io.ReadCloser, path string, stream int) io.ReadCloser {
 	d := &delayedBody{Closer: body, pieces: make(chan piece, 100_000)}
 	go func() {
 		defer close(d.pieces)
@@ -265,8 +279,8 @@ func (d *delayedBody) Read(buf []byte) (int, error) {
 	return n, nil
 }
 
-// streams is the number of watches of a path so far.
-func (p *apiProxy) streams(path string) int {
+// Streams is the number of watches of a path so far.
+func (p *APIProxy) Streams(path string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.watches[path]
