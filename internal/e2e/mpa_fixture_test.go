@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -163,11 +164,11 @@ func TestFeedFaults(t *testing.T) {
 	api := w.FeedMetricsAPI(t)
 	p := e2e.StartPrometheus(t, w.Target)
 	pod := c.Pods(ns)[0].Name
-	awaitUsage := func(resource, want string) {
+	awaitUsage := func(name, want string) {
 		t.Helper()
 		e2e.Wait(t, want, func() (string, bool) {
 			object, ok := podMetrics(t, c, ns)[pod]
-			return fmt.Sprint(object), ok && usageOf(t, object)[resource] == want
+			return fmt.Sprint(object), ok && usageOf(t, object)[name] == want
 		})
 	}
 
@@ -393,4 +394,17 @@ func TestProxyMatch(t *testing.T) {
 	proxy.SetRefuse(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/scale") })
 	require.Error(t, scale(4))
 	require.Equal(t, 3, replicas())
+}
+
+// sigma-mpa as a child: ready, dead, ready again.
+func TestMPAStarts(t *testing.T) {
+	c := e2e.Shared(t)
+	c.Kubectl(t, "", "apply", "-k", filepath.Join(repository, "manifests", "mpa", "crds"))
+	c.Kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/multidimpodautoscalers.autoscaling.sigma-scheduler.io")
+	m := c.StartMPA(t, "updater", "--kubeconfig="+filepath.Join(c.Dir, "kubeconfig"), "--leader-elect=false")
+	require.Positive(t, m.Metric(t, "go_goroutines"))
+	m.Kill(t)
+	m.Restart(t)
+	m.WaitReady(t)
+	m.Stop(t)
 }
