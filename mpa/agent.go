@@ -156,7 +156,11 @@ type Fallback struct {
 	First, Second Agent
 	After         time.Duration
 	spoke         time.Time // when First last had an opinion, or was first asked
+	second        bool
 }
+
+// Active reports whether the last answer was the second's.
+func (f *Fallback) Active() bool { return f.second }
 
 // Recommend implements [Agent]. The source is that of the agent that speaks.
 func (f *Fallback) Recommend(o *Observation) Recommendation {
@@ -164,7 +168,8 @@ func (f *Fallback) Recommend(o *Observation) Recommendation {
 	if f.spoke.IsZero() || r.Replicas != 0 || r.Containers != nil {
 		f.spoke = o.Time
 	}
-	if silent := o.Time.Sub(f.spoke); silent > 0 && silent >= f.After {
+	silent := o.Time.Sub(f.spoke)
+	if f.second = silent > 0 && silent >= f.After; f.second {
 		other.Reason = fmt.Sprintf("%s has had no opinion for %v (%s): %s", r.Source, silent, r.Reason, other.Reason)
 		return other
 	}

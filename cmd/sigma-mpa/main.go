@@ -97,6 +97,9 @@ func (o *options) addFlags(flags *pflag.FlagSet, parts []string) {
 	flags.StringVar(&o.metricsBind, "metrics-bind-address", ":8080", "address of /metrics, in plain HTTP; 0: none")
 	flags.StringVar(&o.probeBind, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	flags.IntVarP(&o.verbosity, "v", "v", 0, "verbosity of the log")
+	if slices.Contains(parts, partRecommender) {
+		o.recommender.AddFlags(flags)
+	}
 	if slices.Contains(parts, partUpdater) {
 		o.updater.AddFlags(flags)
 	}

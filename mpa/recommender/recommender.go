@@ -1,11 +1,200 @@
 // Package recommender decides: it observes each MultidimPodAutoscaler's workload, asks
-// the pure controller of package mpa, and writes what came of it to the status.
+// the pure controller of package mpa, and writes what came of it to the status. It
+// changes nothing else.
+//
+// # What survives
+//
+// A recommendation, its id and what the guards remember of it are one write, under the
+// condition that nobody wrote the status meanwhile. A recommender that is killed before
+// the write has counted nothing, and one that is killed after finds all of it there. Who
+// finds an id that is not its own forgets what it remembered and takes the status' word,
+// so that two recommenders together keep the limits of one.
 package recommender
 
-import "sigs.k8s.io/controller-runtime/pkg/manager"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"sync"
+	"time"
+
+	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned/typed/metrics/v1beta1"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/collect"
+)
 
 // Options of the recommender.
-type Options struct{}
+type Options struct {
+	Name     string
+	Interval time.Duration
+	Workers  int
+}
+
+// AddFlags adds the flags of the options, with their defaults.
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.Name, "recommender-name", "default", "which objects are decided upon: those with this spec.recommender.name")
+	flags.DurationVar(&o.Interval, "interval", 15*time.Second, "time from one decision to the next, for each object")
+	flags.IntVar(&o.Workers, "workers", 16, "objects that are observed at once; half of them may ask the same Prometheus")
+}
+
+func (o *Options) validate() error {
+	switch {
+	case o.Name == "":
+		return errors.New("--recommender-name is empty")
+	case o.Interval < time.Second || o.Interval > 5*time.Minute:
+		return fmt.Errorf("--interval %v: want 1s to 5m", o.Interval)
+	case o.Workers < 1 || o.Workers > 1000:
+		return fmt.Errorf("--workers %d: want 1 to 1000", o.Workers)
+	}
+	return nil
+}
+
+const (
+	// askFor is how long an observation may take.
+	askFor = 5 * time.Second
+	// writeFor is how long a write may take.
+	writeFor = 10 * time.Second
+	// soon is when an object is looked at again for which there was no room, or that
+	// somebody else has changed.
+	soon = time.Second
+	// tellEvery is how often a status is written of which only numbers have changed.
+	tellEvery = time.Minute
+)
 
 // Setup adds it to a manager.
-func Setup(manager.Manager, Options) error { return nil }
+func Setup(m manager.Manager, o Options) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	ctx := context.Background()
+	if err := collect.Index(ctx, m.GetFieldIndexer()); err != nil {
+		return err
+	}
+	// All caches are filled before the first decision.
+	for _, kind := range []client.Object{&corev1.Pod{}, &appsv1.Deployment{}, &appsv1.StatefulSet{}, &autoscalingv2.HorizontalPodAutoscaler{}} {
+		if _, err := m.GetCache().GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
+			return err
+		}
+	}
+	config := rest.CopyConfig(m.GetConfig())
+	config.QPS, config.Burst = 200, 400 // one question for each object and interval
+	metrics, err := metricsclient.NewForConfigAndClient(config, m.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	now := clock.RealClock{}
+	r := &reconciler{
+		Client: m.GetClient(), live: m.GetAPIReader(), options: o, clock: now,
+		events: m.GetEventRecorderFor(v1alpha1.OwnerRecommender),
+		vpas:   &vpas{cache: m.GetCache(), mapper: m.GetRESTMapper(), clock: now},
+		collector: &collect.Collector{
+			Client: m.GetCache(), Metrics: metrics, Prometheus: collect.NewPrometheus(o.Workers/2, now.Now), Timeout: askFor,
+		},
+		objects: map[types.NamespacedName]*object{},
+	}
+	return ctrl.NewControllerManagedBy(m).Named("mpa-recommender").
+		For(&v1alpha1.MultidimPodAutoscaler{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
+		Complete(r)
+}
+
+type reconciler struct {
+	client.Client               // reads from the cache
+	live          client.Reader // reads from the API server
+	collector     *collect.Collector
+	options       Options
+	clock         clock.PassiveClock
+	events        record.EventRecorder
+	vpas          lister
+
+	mu      sync.Mutex
+	objects map[types.NamespacedName]*object
+}
+
+// Reconcile decides for one object when it is due.
+func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	o := &v1alpha1.MultidimPodAutoscaler{}
+	err := r.Get(ctx, request.NamespacedName, o)
+	if apierrors.IsNotFound(err) || err == nil && (o.DeletionTimestamp != nil || o.Spec.Recommender.Name != r.options.Name) {
+		r.forget(request.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	now := r.clock.Now()
+	s := r.object(o, now)
+	if wait := s.next.Sub(now); wait > 0 && wait <= 2*r.options.Interval && s.generation == o.Generation {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	switch err := r.decide(ctx, o, s, now); {
+	case errors.Is(err, collect.ErrBusy) || errors.Is(err, errForeign) || apierrors.IsConflict(err):
+		log.FromContext(ctx).V(1).Info("Later", "why", err.Error())
+		return ctrl.Result{RequeueAfter: soon}, nil
+	case apierrors.IsNotFound(err): // its end is on the way here
+		return ctrl.Result{RequeueAfter: soon}, nil
+	case err != nil:
+		return ctrl.Result{}, err
+	}
+	s.generation = o.Generation
+	s.next = r.slot(o, now)
+	return ctrl.Result{RequeueAfter: s.next.Sub(now)}, nil
+}
+
+// slot is when an object is due next. Objects are spread over the interval by their uid.
+func (r *reconciler) slot(o *v1alpha1.MultidimPodAutoscaler, now time.Time) time.Time {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(o.UID))
+	offset := time.Duration(h.Sum64() % uint64(r.options.Interval))
+	next := now.Truncate(r.options.Interval).Add(offset)
+	for next.Sub(now) < r.options.Interval/2 { // a spec that changed was looked at between its slots
+		next = next.Add(r.options.Interval)
+	}
+	return next
+}
+
+// object is what is known of an object. One that was decided upon before, by another
+// process, waits for its turn.
+func (r *reconciler) object(o *v1alpha1.MultidimPodAutoscaler, now time.Time) *object {
+	key := client.ObjectKeyFromObject(o)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.objects[key]
+	if s != nil && s.uid == o.UID {
+		return s
+	}
+	s = &object{uid: o.UID}
+	if o.Status.ObservedGeneration == o.Generation {
+		s.generation, s.next = o.Generation, r.slot(o, now.Add(-r.options.Interval/2))
+	}
+	r.objects[key] = s
+	return s
+}
+
+func (r *reconciler) forget(key types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.objects[key] != nil {
+		delete(r.objects, key)
+		forgetMetrics(key)
+	}
+}

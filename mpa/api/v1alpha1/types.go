@@ -481,6 +481,8 @@ const (
 
 // Memory is what the guards remember.
 type Memory struct {
+	// Time of the last observation that was remembered.
+	Time metav1.MicroTime `json:"time"`
 	// Times of the changes of the last hour.
 	// +optional
 	// +listType=atomic
@@ -488,18 +490,38 @@ type Memory struct {
 	// +optional
 	// +listType=atomic
 	RequestChanges []metav1.MicroTime `json:"requestChanges,omitempty"`
-	// Peaks: the largest memory of each container that was seen lately.
+	// Asked: the recommendation is not seen to be carried out yet.
+	// +optional
+	Asked bool `json:"asked,omitempty"`
 	// +optional
 	// +listType=map
 	// +listMapKey=name
-	Peaks []Peak `json:"peaks,omitempty"`
+	Containers []ContainerMemory `json:"containers,omitempty"`
 }
 
-// Peak is the largest memory of a container.
+// ContainerMemory is what is remembered of a container over all pods.
+type ContainerMemory struct {
+	Name string `json:"name"`
+	// Peaks of its memory, each larger than all after it.
+	// +optional
+	// +listType=atomic
+	Peaks []Peak `json:"peaks,omitempty"`
+	// Ceiling is what a node gave when it could not give more.
+	// +optional
+	Ceiling *Ceiling `json:"ceiling,omitempty"`
+}
+
+// Peak is a large use of memory.
 type Peak struct {
-	Name   string            `json:"name"`
 	Memory resource.Quantity `json:"memory"`
-	Time   metav1.Time       `json:"time"`
+	Time   metav1.MicroTime  `json:"time"`
+}
+
+// Ceiling is what a node gave when it could not give more.
+type Ceiling struct {
+	CPU    resource.Quantity `json:"cpu"`
+	Memory resource.Quantity `json:"memory"`
+	Time   metav1.MicroTime  `json:"time"`
 }
 
 // Actuation is what became of a recommendation.

@@ -1,0 +1,384 @@
+package collect
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	metrics "k8s.io/metrics/pkg/client/clientset/versioned/typed/metrics/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+)
+
+// A Collector observes workloads, several at a time.
+type Collector struct {
+	Client     client.Reader // a cache with the fields of [Index]
+	Metrics    metrics.PodMetricsesGetter
+	Prometheus *Prometheus
+	// Timeout of what one observation asks, all together.
+	Timeout time.Duration
+}
+
+// ErrBusy is of a Prometheus that has enough to do. The workload is observed later.
+var ErrBusy = errors.New("Prometheus is asked by many already")
+
+// A Workload is what an object sizes.
+type Workload struct {
+	Object   client.Object // a Deployment or a StatefulSet
+	Replicas int32         // of its spec
+	Selector labels.Selector
+	Template *corev1.PodTemplateSpec
+}
+
+// A Problem is why something was not measured, for the people who can change it.
+type Problem struct {
+	Source  string // usage, rate, latency or throughput
+	Reason  string // one word in CamelCase
+	Message string
+}
+
+func (p *Problem) Error() string { return p.Source + ": " + p.Message }
+
+// What is measured.
+const (
+	Usage      = "usage"
+	Rate       = "rate"
+	Latency    = "latency"
+	Throughput = "throughput"
+)
+
+// controllerField is the uid of the object that controls a pod or a ReplicaSet.
+const controllerField = "metadata.controller"
+
+func replicaSets() *metav1.PartialObjectMetadata {
+	o := &metav1.PartialObjectMetadata{}
+	o.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))
+	return o
+}
+
+// Index adds the fields to a cache by which pods are found.
+func Index(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, o := range []client.Object{&corev1.Pod{}, replicaSets()} {
+		if err := indexer.IndexField(ctx, o, controllerField, controllerOf); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func controllerOf(o client.Object) []string {
+	if c := metav1.GetControllerOfNoCopy(o); c != nil {
+		return []string{string(c.UID)}
+	}
+	return nil
+}
+
+// Workload finds the target of an object. What the scale subresource would say is
+// taken from the cached object.
+func (c *Collector) Workload(ctx context.Context, namespace string, ref v1alpha1.TargetReference) (*Workload, error) {
+	key := client.ObjectKey{Namespace: namespace, Name: ref.Name}
+	w := &Workload{}
+	var replicas *int32
+	var selector *metav1.LabelSelector
+	switch ref.Kind {
+	case "Deployment":
+		d := &appsv1.Deployment{}
+		if err := c.Client.Get(ctx, key, d); err != nil {
+			return nil, err
+		}
+		w.Object, w.Template, replicas, selector = d, &d.Spec.Template, d.Spec.Replicas, d.Spec.Selector
+	case "StatefulSet":
+		s := &appsv1.StatefulSet{}
+		if err := c.Client.Get(ctx, key, s); err != nil {
+			return nil, err
+		}
+		w.Object, w.Template, replicas, selector = s, &s.Spec.Template, s.Spec.Replicas, s.Spec.Selector
+	default:
+		return nil, fmt.Errorf("scaleTargetRef.kind %q: want Deployment or StatefulSet", ref.Kind)
+	}
+	w.Replicas = 1 // what the API server takes none for
+	if replicas != nil {
+		w.Replicas = *replicas
+	}
+	var err error
+	w.Selector, err = metav1.LabelSelectorAsSelector(selector)
+	return w, err
+}
+
+// Pods are those that the workload owns, by name. They are the cache's: not to be
+// changed.
+func (c *Collector) Pods(ctx context.Context, w *Workload) ([]corev1.Pod, error) {
+	owners := []types.UID{w.Object.GetUID()}
+	namespace := client.InNamespace(w.Object.GetNamespace())
+	if _, ok := w.Object.(*appsv1.Deployment); ok {
+		sets := &metav1.PartialObjectMetadataList{}
+		sets.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("ReplicaSetList"))
+		if err := c.Client.List(ctx, sets, namespace, client.MatchingFields{controllerField: string(owners[0])}, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list ReplicaSets: %w", err)
+		}
+		owners = owners[:0]
+		for i := range sets.Items {
+			owners = append(owners, sets.Items[i].UID)
+		}
+	}
+	var pods []corev1.Pod
+	for _, uid := range owners {
+		list := &corev1.PodList{}
+		if err := c.Client.List(ctx, list, namespace, client.MatchingFields{controllerField: string(uid)}, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list pods: %w", err)
+		}
+		pods = append(pods, list.Items...)
+	}
+	slices.SortFunc(pods, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	return pods, nil
+}
+
+// usages by pod and container.
+type usages map[string]map[string]mpa.Usage
+
+// Observe measures a workload. What could not be measured is missing, and the problems
+// say why. An error is of this program, not of the workload; with [ErrBusy] nothing was asked.
+func (c *Collector) Observe(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, w *Workload, now time.Time) (*mpa.Observation, []Problem, error) {
+	pods, err := c.Pods(ctx, w)
+	if err != nil {
+		return nil, nil, err
+	}
+	// To the microsecond, as statuses keep it.
+	ob := &mpa.Observation{Time: now.UTC().Truncate(time.Microsecond), Replicas: w.Replicas}
+	listed := make([]string, 0, len(o.Spec.Constraints.Containers))
+	for _, k := range o.Spec.Constraints.Containers {
+		listed = append(listed, k.Name)
+	}
+	for i := range pods {
+		ob.Pods = append(ob.Pods, podOf(&pods[i], listed))
+	}
+	if len(pods) == 0 {
+		return ob, []Problem{{Usage, "NoPods", fmt.Sprintf("%s has no pods yet", name(o))}}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	used, problems, err := c.measure(ctx, o, w, ob)
+	if err != nil {
+		return nil, nil, err
+	}
+	fill(ob, used)
+	maxAge := MaxAge(o)
+	problems = append(missing(ob, o, used, problems, maxAge), stale(ob, maxAge, problems)...)
+	slices.SortStableFunc(problems, func(a, b Problem) int { return cmp.Compare(order[a.Source], order[b.Source]) })
+	return ob, problems, nil
+}
+
+var order = map[string]int{Usage: 0, Latency: 1, Throughput: 2, Rate: 3}
+
+func name(o *v1alpha1.MultidimPodAutoscaler) string {
+	return o.Spec.ScaleTargetRef.Kind + " " + o.Spec.ScaleTargetRef.Name
+}
+
+// MaxAge of what is decided upon.
+func MaxAge(o *v1alpha1.MultidimPodAutoscaler) time.Duration {
+	if m := o.Spec.Metrics.MaxAge; m != nil {
+		return m.Duration
+	}
+	return mpa.DefaultGuards().MaxAge
+}
+
+// measure asks both sources at once.
+func (c *Collector) measure(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, w *Workload, ob *mpa.Observation) (usages, []Problem, error) {
+	var used usages
+	var fromAPI *Problem
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if o.Spec.Metrics.Usage != v1alpha1.UsagePrometheus {
+			used, fromAPI = c.metricsAPI(ctx, w)
+		}
+	}()
+	var measured usages
+	var problems []Problem
+	var err error
+	if o.Spec.Metrics.Prometheus != nil {
+		measured, problems, err = c.Prometheus.measure(ctx, o, ob)
+	}
+	<-done
+	if measured != nil {
+		used = measured
+	}
+	if fromAPI != nil {
+		problems = append(problems, *fromAPI)
+	}
+	return used, problems, err
+}
+
+// fill puts usage to the containers that it is of. Usage from before a pod's start is of
+// its namesake.
+func fill(ob *mpa.Observation, used usages) {
+	for i := range ob.Pods {
+		p := &ob.Pods[i]
+		for j := range p.Containers {
+			k := &p.Containers[j]
+			if u := used[p.Name][k.Name]; !u.Time.Before(p.Started) {
+				k.Usage = u
+			}
+		}
+	}
+}
+
+// missing adds what is to be said of running pods without usage, unless it was said.
+func missing(ob *mpa.Observation, o *v1alpha1.MultidimPodAutoscaler, used usages, problems []Problem, maxAge time.Duration) []Problem {
+	if slices.ContainsFunc(problems, func(p Problem) bool { return p.Source == Usage }) {
+		return problems
+	}
+	from := "the metrics API"
+	if o.Spec.Metrics.Usage == v1alpha1.UsagePrometheus {
+		from = "Prometheus"
+	}
+	running, fresh, due := 0, 0, ""
+	var newest time.Time
+	for _, p := range ob.Pods {
+		if p.Phase != mpa.Running || p.Deleting {
+			continue
+		}
+		running++
+		known := len(p.Containers) > 0
+		for _, k := range p.Containers {
+			known = known && k.Usage.Known(ob.Time, maxAge)
+			if k.Usage.Time.After(newest) {
+				newest = k.Usage.Time
+			}
+		}
+		switch {
+		case known:
+			fresh++
+		case due == "" && p.Ready && p.Started.Add(maxAge).Before(ob.Time):
+			due = p.Name
+		}
+	}
+	say := func(reason, format string, args ...any) []Problem {
+		return append(problems, Problem{Usage, reason, fmt.Sprintf(format, args...)})
+	}
+	switch {
+	case running == 0:
+		return say("NoRunningPods", "none of the %d pods of %s runs", len(ob.Pods), name(o))
+	case fresh == 0 && newest.After(ob.Time):
+		return say("UsageFromTheFuture", "the newest usage that %s has is %v ahead of this clock", from, newest.Sub(ob.Time).Round(time.Second))
+	case fresh == 0 && !newest.IsZero():
+		return say("UsageStale", "the newest usage that %s has is %v old; at most %v is decided upon", from, ob.Time.Sub(newest).Round(time.Second), maxAge)
+	case fresh == 0 && len(used) > 0:
+		return say("UsageMissing", "%s knows pods of %s, but not all containers of any of those that run", from, name(o))
+	case fresh == 0:
+		return say("UsageMissing", "%s has no usage of the %d running pods of %s", from, running, name(o))
+	case due != "":
+		return say("PodsMissing", "%s has fresh usage of %d of %d running pods; not of %s", from, fresh, running, due)
+	}
+	return problems
+}
+
+// stale is what is to be said of numbers that are too old.
+func stale(ob *mpa.Observation, maxAge time.Duration, known []Problem) []Problem {
+	var problems []Problem
+	for _, m := range []struct {
+		source string
+		mpa.Metric
+	}{{Rate, ob.Rate}, {Latency, ob.Latency}, {Throughput, ob.Throughput}} {
+		if m.Time.IsZero() || m.Known(ob.Time, maxAge) || slices.ContainsFunc(known, func(p Problem) bool { return p.Source == m.source }) {
+			continue
+		}
+		problems = append(problems, Problem{m.source, "Stale", fmt.Sprintf("the newest sample of the %s is of %s, %v from now; at most %v is decided upon",
+			m.source, m.Time.UTC().Format(time.RFC3339), ob.Time.Sub(m.Time).Round(time.Second), maxAge)})
+	}
+	return problems
+}
+
+// podOf is a pod as decisions know it, with the listed containers; with none listed, all
+// but those that only initialise.
+func podOf(pod *corev1.Pod, listed []string) mpa.Pod {
+	p := mpa.Pod{Name: pod.Name, Phase: phaseOf(pod.Status.Phase), Deleting: pod.DeletionTimestamp != nil}
+	if t := pod.Status.StartTime; t != nil {
+		p.Started = t.UTC()
+	}
+	for _, c := range pod.Status.Conditions {
+		on := c.Status == corev1.ConditionTrue
+		switch {
+		case c.Type == corev1.PodReady:
+			p.Ready, p.ReadySince = on, c.LastTransitionTime.UTC()
+		case c.Type == corev1.PodResizePending && on:
+			// Of a resize that waits while another is under way, the waiting counts.
+			p.Resize, p.ResizeSince = mpa.Resize(c.Reason), c.LastTransitionTime.UTC()
+		case c.Type == corev1.PodResizeInProgress && on && p.Resize == mpa.NoResize:
+			p.Resize, p.ResizeSince = mpa.InProgress, c.LastTransitionTime.UTC()
+		}
+	}
+	statuses := map[string]*corev1.ContainerStatus{}
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range list {
+			statuses[list[i].Name] = &list[i]
+		}
+	}
+	add := func(c *corev1.Container) {
+		k := mpa.Container{Name: c.Name, Request: amounts(c.Resources.Requests)}
+		if s := statuses[c.Name]; s != nil {
+			if s.Resources != nil {
+				k.Actual = amounts(s.Resources.Requests)
+			}
+			k.Killed = killed(s)
+		}
+		p.Containers = append(p.Containers, k)
+	}
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; Sidecar(c) && slices.Contains(listed, c.Name) {
+			add(c)
+		}
+	}
+	for i := range pod.Spec.Containers {
+		if c := &pod.Spec.Containers[i]; len(listed) == 0 || slices.Contains(listed, c.Name) {
+			add(c)
+		}
+	}
+	return p
+}
+
+// Sidecar reports whether an init container runs along with the others.
+func Sidecar(c *corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}
+
+func phaseOf(p corev1.PodPhase) mpa.Phase {
+	switch p {
+	case corev1.PodRunning:
+		return mpa.Running
+	case corev1.PodSucceeded, corev1.PodFailed:
+		return mpa.Ended
+	default:
+		return mpa.Pending
+	}
+}
+
+func amounts(list corev1.ResourceList) mpa.Resources {
+	return resources(list[corev1.ResourceCPU], list[corev1.ResourceMemory])
+}
+
+func resources(cpu, memory resource.Quantity) mpa.Resources {
+	return mpa.Resources{CPU: cpu.MilliValue(), Memory: memory.Value()}
+}
+
+// killed is when a container last ran out of memory.
+func killed(s *corev1.ContainerStatus) time.Time {
+	var last time.Time
+	for _, t := range []*corev1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
+		if t != nil && t.Reason == "OOMKilled" && t.FinishedAt.After(last) {
+			last = t.FinishedAt.UTC()
+		}
+	}
+	return last
+}

@@ -1,0 +1,455 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/api"
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+)
+
+// Queries of usage that are not given: those of the kubelet's cAdvisor.
+const (
+	DefaultCPU    = `max by (pod, container) (rate(container_cpu_usage_seconds_total{namespace="$namespace", pod=~"$pods", container!="", container!="POD"}[2m]))`
+	DefaultMemory = `max by (pod, container) (container_memory_working_set_bytes{namespace="$namespace", pod=~"$pods", container!="", container!="POD"})`
+)
+
+const (
+	// mostAnswer is the size of an answer in bytes that is still read.
+	mostAnswer = 16 << 20
+	// leastPause and mostPause are between two attempts at a server that does not
+	// answer; each is twice the one before.
+	leastPause = 5 * time.Second
+	mostPause  = time.Minute
+	// forgetAfter is when a server is forgotten that nobody asks.
+	forgetAfter = time.Hour
+)
+
+// Prometheus asks servers, each by at most so many at a time. One that does not answer
+// is left alone for a while, so that it holds nobody else up.
+type Prometheus struct {
+	limit int
+	clock func() time.Time
+
+	mu      sync.Mutex
+	servers map[string]*server
+}
+
+type server struct {
+	api    promv1.API
+	active int
+	used   time.Time
+	pause  time.Duration // 0 = it answers
+	again  time.Time     // when it is tried again
+	why    string
+}
+
+// NewPrometheus asks each server by at most limit at a time.
+func NewPrometheus(limit int, clock func() time.Time) *Prometheus {
+	return &Prometheus{limit: max(1, limit), clock: clock, servers: map[string]*server{}}
+}
+
+// transport is shared: an address is asked again and again.
+var transport = func() http.RoundTripper {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxIdleConnsPerHost, t.IdleConnTimeout = 16, time.Minute
+	return limited{t}
+}()
+
+// limited ends an answer that is too large with an error.
+type limited struct{ http.RoundTripper }
+
+func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := l.RoundTripper.RoundTrip(r)
+	if err == nil {
+		answer.Body = struct {
+			io.Reader
+			io.Closer
+		}{http.MaxBytesReader(nil, answer.Body, mostAnswer), answer.Body}
+	}
+	return answer, err
+}
+
+// enter takes a place at a server. The caller leaves it, and says whether the server
+// answered.
+func (p *Prometheus) enter(address string) (*server, error) {
+	now := p.clock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for a, s := range p.servers {
+		if s.active == 0 && now.Sub(s.used) > forgetAfter {
+			delete(p.servers, a)
+		}
+	}
+	s := p.servers[address]
+	if s == nil {
+		client, err := api.NewClient(api.Config{Address: address, RoundTripper: transport})
+		if err != nil {
+			return nil, &Problem{Reason: "PrometheusAddress", Message: fmt.Sprintf("metrics.prometheus.address %q: %v", address, err)}
+		}
+		s = &server{api: promv1.NewAPI(client)}
+		p.servers[address] = s
+	}
+	s.used = now
+	switch {
+	case s.pause > 0 && (now.Before(s.again) || s.active > 0): // one tries at a time
+		return nil, &Problem{Reason: "PrometheusUnreachable", Message: s.why}
+	case s.active >= p.limit:
+		return nil, ErrBusy
+	}
+	s.active++
+	return s, nil
+}
+
+func (p *Prometheus) leave(s *server, silent *Problem) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.active--
+	if silent == nil {
+		s.pause = 0
+		return
+	}
+	if now := p.clock(); !now.Before(s.again) { // else another has said so
+		s.pause = min(mostPause, max(leastPause, 2*s.pause))
+		s.again = now.Add(s.pause)
+	}
+	s.why = silent.Message
+}
+
+// A question is a query, and what is made of its answer.
+type question struct {
+	source, field string
+	query
+	by           string // labels that tell the answer's series apart
+	value, fresh model.Vector
+	problem      *Problem
+}
+
+// measure asks for all that an object wants from Prometheus. The usages are nil when they
+// are not asked for or there are none.
+func (p *Prometheus) measure(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, ob *mpa.Observation) (usages, []Problem, error) {
+	questions := questionsOf(o, ob)
+	if len(questions) == 0 {
+		return nil, nil, nil
+	}
+	var problems []Problem
+	fail := func(q *question, problem Problem) {
+		problem.Source = q.source
+		if problem.Message != "" && !slices.Contains(problems, problem) {
+			problems = append(problems, problem)
+		}
+	}
+	s, err := p.enter(o.Spec.Metrics.Prometheus.Address)
+	if problem := (*Problem)(nil); errors.As(err, &problem) {
+		for _, q := range questions {
+			fail(q, *problem)
+		}
+		return nil, problems, nil
+	} else if err != nil {
+		return nil, nil, err
+	}
+	var all sync.WaitGroup
+	for _, q := range questions {
+		all.Go(func() { s.ask(ctx, q) })
+	}
+	all.Wait()
+	var silent *Problem
+	for _, q := range questions {
+		if q.problem != nil {
+			if q.problem.Reason == "PrometheusUnreachable" || q.problem.Reason == "PrometheusTimeout" {
+				silent = q.problem
+			}
+			fail(q, *q.problem)
+		}
+	}
+	p.leave(s, silent)
+	used, more := answers(questions, ob)
+	return used, append(problems, more...), nil
+}
+
+// questionsOf are the queries of an object with its names filled in.
+func questionsOf(o *v1alpha1.MultidimPodAutoscaler, ob *mpa.Observation) []*question {
+	names := make([]string, len(ob.Pods))
+	for i, pod := range ob.Pods {
+		names[i] = strings.ReplaceAll(pod.Name, ".", "[.]") // in any kind of quotes
+	}
+	fill := strings.NewReplacer("$namespace", o.Namespace, "$name", o.Spec.ScaleTargetRef.Name, "$pods", strings.Join(names, "|"))
+	var list []*question
+	add := func(source, field, by, expression string) {
+		if expression != "" {
+			list = append(list, &question{source: source, field: field, by: by, query: readQuery(fill.Replace(expression))})
+		}
+	}
+	queries := o.Spec.Metrics.Prometheus.Queries
+	add(Rate, "rate", "", queries.Rate)
+	add(Latency, "latency", "", queries.Latency)
+	add(Throughput, "throughput", "", queries.Throughput)
+	if o.Spec.Metrics.Usage == v1alpha1.UsagePrometheus {
+		add(Usage, "cpu", "pod, container", or(queries.CPU, DefaultCPU))
+		add(Usage, "memory", "pod, container", or(queries.Memory, DefaultMemory))
+	}
+	return list
+}
+
+func or(s, otherwise string) string {
+	if s != "" {
+		return s
+	}
+	return otherwise
+}
+
+func (q *question) fail(reason, format string, args ...any) {
+	q.problem = &Problem{q.source, reason, fmt.Sprintf("queries.%s: ", q.field) + fmt.Sprintf(format, args...)}
+}
+
+// ask asks for the value and for how fresh it is.
+func (s *server) ask(ctx context.Context, q *question) {
+	if len(q.selectors) == 0 {
+		q.fail("QueryInvalid", "it asks for no series: %s", q.text)
+		return
+	}
+	var fresh promAnswer
+	var both sync.WaitGroup
+	both.Go(func() { fresh = s.query(ctx, q.freshness(q.by)) })
+	value := s.query(ctx, q.text)
+	both.Wait()
+	switch {
+	case value.reason != "":
+		q.fail(value.reason, "%s", value.message)
+	case fresh.reason != "":
+		q.fail(fresh.reason, "when asked for the age of its samples: %s", fresh.message)
+	default:
+		q.value, q.fresh = value.vector, fresh.vector
+	}
+}
+
+type promAnswer struct {
+	vector          model.Vector
+	reason, message string
+}
+
+// query asks as of the server's now.
+func (s *server) query(ctx context.Context, expression string) promAnswer {
+	value, warnings, err := s.api.Query(ctx, expression, time.Time{})
+	if err != nil {
+		reason, message := explain(ctx, err)
+		return promAnswer{reason: reason, message: message}
+	}
+	if len(warnings) > 0 {
+		// Such as that a part of the data is missing.
+		return promAnswer{reason: "QueryWarning", message: "Prometheus warns: " + strings.Join(warnings, "; ")}
+	}
+	switch v := value.(type) {
+	case model.Vector:
+		return promAnswer{vector: v}
+	case *model.Scalar:
+		return promAnswer{vector: model.Vector{{Metric: model.Metric{}, Value: v.Value, Timestamp: v.Timestamp}}}
+	default:
+		return promAnswer{reason: "QueryInvalid", message: fmt.Sprintf("its answer is a %s, want an instant vector: is a function around a range missing?", value.Type())}
+	}
+}
+
+// explain says what an error means to those who run the server.
+func explain(ctx context.Context, err error) (reason, message string) {
+	var e *promv1.Error
+	switch {
+	case ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded):
+		return "PrometheusTimeout", "Prometheus did not answer in time"
+	case !errors.As(err, &e):
+		return "PrometheusUnreachable", "Prometheus cannot be reached: " + err.Error()
+	case e.Type == promv1.ErrBadData:
+		return "QueryInvalid", "Prometheus refuses it: " + e.Msg
+	case e.Type == promv1.ErrTimeout:
+		return "PrometheusTimeout", "Prometheus gave up on it: " + e.Msg
+	case e.Type == promv1.ErrBadResponse:
+		return "PrometheusGarbled", "what answers is not Prometheus, or breaks off: " + e.Msg
+	default:
+		return "QueryFailed", fmt.Sprintf("Prometheus: %s: %s", e.Type, e.Msg)
+	}
+}
+
+// answers puts the numbers in the observation and gives usages back.
+func answers(questions []*question, ob *mpa.Observation) (usages, []Problem) {
+	var problems []Problem
+	var cpu, memory *question
+	for _, q := range questions {
+		if q.problem != nil {
+			continue
+		}
+		switch q.field {
+		case "cpu":
+			cpu = q
+		case "memory":
+			memory = q
+		default:
+			m := q.number()
+			if q.problem != nil {
+				problems = append(problems, *q.problem)
+			}
+			*map[string]*mpa.Metric{Rate: &ob.Rate, Latency: &ob.Latency, Throughput: &ob.Throughput}[q.source] = m
+		}
+	}
+	if cpu == nil || memory == nil {
+		return nil, problems
+	}
+	used, problem := usageOf(cpu, memory)
+	if problem != nil {
+		problems = append(problems, *problem)
+	}
+	return used, problems
+}
+
+// number is the answer of a question that wants one.
+func (q *question) number() mpa.Metric {
+	switch {
+	case len(q.value) == 0:
+		q.fail("NoSeries", "Prometheus has no answer: no series match, or none is fresh")
+		return mpa.Metric{}
+	case len(q.value) > 1:
+		q.fail("SeveralSeries", "Prometheus answers with %d series, such as %v and %v; one number is wanted: sum or max over them", len(q.value), q.value[0].Metric, q.value[1].Metric)
+		return mpa.Metric{}
+	}
+	s := q.value[0]
+	if !q.plausible(s) {
+		return mpa.Metric{}
+	}
+	t, ok := q.time(s)
+	if !ok {
+		q.fail("NoSeries", "some of its series have no sample of late, so that %g cannot be trusted: it needs %s", float64(s.Value), strings.Join(q.selectors, ", "))
+		return mpa.Metric{}
+	}
+	return mpa.Metric{Value: float64(s.Value), Time: t}
+}
+
+// plausible reports whether a sample is a number from 0 up.
+func (q *question) plausible(s *model.Sample) bool {
+	of := ""
+	if len(s.Metric) > 0 {
+		of = " for " + s.Metric.String()
+	}
+	switch v := float64(s.Value); {
+	case s.Histogram != nil:
+		q.fail("NotANumber", "Prometheus answers with a histogram%s; want a number", of)
+	case math.IsNaN(v):
+		q.fail("NotANumber", "Prometheus answers NaN%s, as for 0 ÷ 0 when nothing is asked of the workload", of)
+	case math.IsInf(v, 0):
+		q.fail("Infinite", "Prometheus answers %v%s", s.Value, of)
+	case v < 0:
+		q.fail("Negative", "Prometheus answers %v%s; want 0 or more", s.Value, of)
+	default:
+		return true
+	}
+	return false
+}
+
+// time is how fresh a sample is: as the oldest of the newest samples of the selectors,
+// and not fresher than the answer. It is not known when a selector has none that it
+// needs.
+func (q *question) time(s *model.Sample) (time.Time, bool) {
+	oldest, found := s.Timestamp.Time().UTC(), 0
+	for i := range q.selectors {
+		t, ok := q.newest(strconv.Itoa(i), s)
+		switch {
+		case ok && t.Before(oldest):
+			oldest, found = t, found+1
+		case ok:
+			found++
+		case !q.either:
+			return time.Time{}, false
+		}
+	}
+	return oldest, found > 0
+}
+
+// newest is the time of a selector's newest sample, of the same pod and container where
+// it tells them.
+func (q *question) newest(selector string, s *model.Sample) (newest time.Time, ok bool) {
+	for _, f := range q.fresh {
+		if string(f.Metric[selectorLabel]) != selector {
+			continue
+		}
+		t := time.UnixMilli(int64(math.Round(1000 * float64(f.Value)))).UTC()
+		if q.by != "" && f.Metric["pod"] == s.Metric["pod"] && f.Metric["container"] == s.Metric["container"] {
+			return t, true
+		}
+		if !ok || t.After(newest) {
+			newest, ok = t, true
+		}
+	}
+	return newest, ok
+}
+
+// usageOf joins cpu and memory. A container that lacks one has no usage.
+func usageOf(cpu, memory *question) (usages, *Problem) {
+	cores, bytes := cpu.byContainer(), memory.byContainer()
+	used := usages{}
+	for at, c := range cores {
+		m, ok := bytes[at]
+		if !ok {
+			continue
+		}
+		if used[at.pod] == nil {
+			used[at.pod] = map[string]mpa.Usage{}
+		}
+		u := mpa.Usage{
+			Resources: mpa.Resources{CPU: int64(math.Ceil(1000 * min(c.Value, mostAmount))), Memory: int64(math.Ceil(min(m.Value, mostAmount)))},
+			Time:      c.Time, Window: cpu.window,
+		}
+		if m.Time.Before(u.Time) {
+			u.Time = m.Time
+		}
+		used[at.pod][at.container] = u
+	}
+	if cpu.problem != nil {
+		return used, cpu.problem
+	}
+	return used, memory.problem
+}
+
+// mostAmount keeps what a server invents convertible.
+const mostAmount = 1e15
+
+type place struct{ pod, container string }
+
+// byContainer are the numbers of a question that wants one for each container. What is
+// wrong with one of them is that one's; its problem is told.
+func (q *question) byContainer() map[place]mpa.Metric {
+	numbers, unlabelled := map[place]mpa.Metric{}, model.Metric(nil)
+	twice := map[place]bool{}
+	for _, s := range q.value {
+		at := place{string(s.Metric["pod"]), string(s.Metric["container"])}
+		if at.pod == "" || at.container == "" {
+			unlabelled = s.Metric
+			continue
+		}
+		if twice[at] {
+			q.fail("SeveralSeries", "Prometheus answers with several series for container %s of pod %s; one number is wanted: sum or max by (pod, container)", at.container, at.pod)
+			delete(numbers, at)
+			continue
+		}
+		twice[at] = true
+		if !q.plausible(s) {
+			continue
+		}
+		if t, ok := q.time(s); ok {
+			numbers[at] = mpa.Metric{Value: float64(s.Value), Time: t}
+		}
+	}
+	if len(twice) == 0 && unlabelled != nil {
+		q.fail("LabelsMissing", "the series that Prometheus answers with, such as %v, lack the labels pod and container", unlabelled)
+	}
+	return numbers
+}

@@ -1,0 +1,203 @@
+package recommender
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/collect"
+)
+
+// A refusal is why an object is not decided upon. It ends with its reason.
+type refusal struct{ reason, message string }
+
+func refuse(reason, format string, args ...any) *refusal {
+	return &refusal{reason, fmt.Sprintf(format, args...)}
+}
+
+// target finds the workload, or why the object is refused.
+func (r *reconciler) target(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler) (*collect.Workload, *refusal, error) {
+	ref := o.Spec.ScaleTargetRef
+	w, err := r.collector.Workload(ctx, o.Namespace, ref)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, refuse("TargetMissing", "there is no %s %s", ref.Kind, ref.Name), nil
+	case err != nil:
+		return nil, nil, err
+	case w.Object.GetDeletionTimestamp() != nil:
+		return w, refuse("TargetDeleted", "%s %s is being deleted", ref.Kind, ref.Name), nil
+	case w.Replicas == 0:
+		return w, refuse("SwitchedOff", "%s %s has 0 replicas; it is sized again when it has some", ref.Kind, ref.Name), nil
+	}
+	for _, c := range o.Spec.Constraints.Containers {
+		if !hasContainer(w, c.Name) {
+			return w, refuse("ContainerMissing", "constraints.containers: %s %s has no container %q", ref.Kind, ref.Name, c.Name), nil
+		}
+	}
+	for _, of := range []func(context.Context, *v1alpha1.MultidimPodAutoscaler) (*refusal, error){r.otherMPA, r.horizontal, r.vertical} {
+		if no, err := of(ctx, o); no != nil || err != nil {
+			return w, no, err
+		}
+	}
+	return w, nil, nil
+}
+
+func hasContainer(w *collect.Workload, name string) bool {
+	for i := range w.Template.Spec.Containers {
+		if w.Template.Spec.Containers[i].Name == name {
+			return true
+		}
+	}
+	for i := range w.Template.Spec.InitContainers {
+		if c := &w.Template.Spec.InitContainers[i]; c.Name == name && collect.Sidecar(c) {
+			return true
+		}
+	}
+	return false
+}
+
+// otherMPA is an object that had the target before.
+func (r *reconciler) otherMPA(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler) (*refusal, error) {
+	list := &v1alpha1.MultidimPodAutoscalerList{}
+	if err := r.List(ctx, list, client.InNamespace(o.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		other := &list.Items[i]
+		if other.UID != o.UID && other.DeletionTimestamp == nil && other.Spec.ScaleTargetRef == o.Spec.ScaleTargetRef && before(other, o) {
+			return refuse("OtherMPA", "MultidimPodAutoscaler %s, which is older, has the same target", other.Name), nil
+		}
+	}
+	return nil, nil
+}
+
+func before(a, b *v1alpha1.MultidimPodAutoscaler) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.Name < b.Name
+}
+
+// horizontal is a HorizontalPodAutoscaler of the target.
+func (r *reconciler) horizontal(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler) (*refusal, error) {
+	list := &autoscalingv2.HorizontalPodAutoscalerList{}
+	if err := r.List(ctx, list, client.InNamespace(o.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		ref := list.Items[i].Spec.ScaleTargetRef
+		if sameTarget(o, ref.APIVersion, ref.Kind, ref.Name) {
+			return refuse("HorizontalPodAutoscaler", "HorizontalPodAutoscaler %s has the same target; delete one of the two", list.Items[i].Name), nil
+		}
+	}
+	return nil, nil
+}
+
+// vertical is a VerticalPodAutoscaler of the target that does more than recommend.
+func (r *reconciler) vertical(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler) (*refusal, error) {
+	list, err := r.vpas.List(ctx, o.Namespace)
+	if errors.Is(err, collect.ErrBusy) {
+		return nil, err
+	}
+	if err != nil {
+		return refuse("VerticalPodAutoscalersUnknown", "whether a VerticalPodAutoscaler has the same target cannot be told: %v", err), nil
+	}
+	for _, v := range list {
+		at := func(path ...string) string {
+			s, _, _ := unstructured.NestedString(v.Object, append([]string{"spec"}, path...)...)
+			return s
+		}
+		if at("updatePolicy", "updateMode") != "Off" && sameTarget(o, at("targetRef", "apiVersion"), at("targetRef", "kind"), at("targetRef", "name")) {
+			return refuse("VerticalPodAutoscaler", "VerticalPodAutoscaler %s has the same target; delete one of the two, or set its updateMode to Off", v.GetName()), nil
+		}
+	}
+	return nil, nil
+}
+
+func sameTarget(o *v1alpha1.MultidimPodAutoscaler, apiVersion, kind, name string) bool {
+	ref := o.Spec.ScaleTargetRef
+	group, _, _ := strings.Cut(apiVersion, "/")
+	ours, _, _ := strings.Cut(ref.APIVersion, "/")
+	return kind == ref.Kind && name == ref.Name && (group == ours || apiVersion == "")
+}
+
+// A lister knows the VerticalPodAutoscalers of a namespace.
+type lister interface {
+	List(ctx context.Context, namespace string) ([]unstructured.Unstructured, error)
+}
+
+// vpas are those of a cluster that may have no such kind, or come to have it.
+type vpas struct {
+	cache  cache.Cache
+	mapper meta.RESTMapper
+	clock  clock.PassiveClock
+
+	mu      sync.Mutex
+	asked   time.Time
+	informs cache.Informer // nil = the kind is not known
+}
+
+var vpaKind = schema.GroupVersionKind{Group: "autoscaling.k8s.io", Version: "v1", Kind: "VerticalPodAutoscaler"}
+
+const (
+	// lookEvery is how often the kind is looked for.
+	lookEvery = 30 * time.Second
+	// listFor is how long their list may take to come.
+	listFor = 10 * time.Second
+)
+
+// List implements lister.
+func (v *vpas) List(ctx context.Context, namespace string) ([]unstructured.Unstructured, error) {
+	informs, err := v.look(ctx)
+	switch {
+	case err != nil || informs == nil:
+		return nil, err
+	case !informs.HasSynced() && v.clock.Since(v.asked) < listFor:
+		return nil, collect.ErrBusy
+	case !informs.HasSynced():
+		return nil, fmt.Errorf("their list does not come; may this program list and watch verticalpodautoscalers.%s?", vpaKind.Group)
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(vpaKind.GroupVersion().WithKind(vpaKind.Kind + "List"))
+	if err := v.cache.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	return slices.Clip(list.Items), nil
+}
+
+func (v *vpas) look(ctx context.Context) (cache.Informer, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	now := v.clock.Now()
+	if v.informs != nil || !v.asked.IsZero() && now.Sub(v.asked).Abs() < lookEvery {
+		return v.informs, nil
+	}
+	_, err := v.mapper.RESTMapping(vpaKind.GroupKind(), vpaKind.Version)
+	if meta.IsNoMatchError(err) {
+		v.asked = now
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	kind := &unstructured.Unstructured{}
+	kind.SetGroupVersionKind(vpaKind)
+	if v.informs, err = v.cache.GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err == nil {
+		v.asked = now
+	}
+	return v.informs, err
+}

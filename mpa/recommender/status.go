@@ -1,0 +1,422 @@
+package recommender
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/collect"
+)
+
+// targetOf is what an object's spec promises and allows.
+func targetOf(o *v1alpha1.MultidimPodAutoscaler) (mpa.Target, error) {
+	c := &o.Spec.Constraints
+	t := mpa.Target{Replicas: mpa.Range{Min: max(1, c.Replicas.Min), Max: c.Replicas.Max}}
+	if slo := o.Spec.SLO; slo != nil {
+		if l := slo.Latency; l != nil {
+			t.SLO.Percentile, t.SLO.Latency = l.Percentile, l.Target.Seconds()
+		}
+		if p := slo.Throughput; p != nil {
+			t.SLO.Throughput = p.Target.AsApproximateFloat64()
+		}
+	}
+	for _, k := range c.Containers {
+		spec := mpa.ContainerSpec{Name: k.Name, Min: amountsOf(k.MinAllowed), Max: amountsOf(k.MaxAllowed)}
+		spec.CPU, spec.Memory = slices.Contains(k.Controlled, corev1.ResourceCPU), slices.Contains(k.Controlled, corev1.ResourceMemory)
+		t.Containers = append(t.Containers, spec)
+	}
+	return t, t.Validate()
+}
+
+func amountsOf(a v1alpha1.Amounts) (r mpa.Resources) {
+	if a.CPU != nil {
+		r.CPU = a.CPU.MilliValue()
+	}
+	if a.Memory != nil {
+		r.Memory = a.Memory.Value()
+	}
+	return r
+}
+
+// memoryOf is what the guards remember according to a status.
+func memoryOf(o *v1alpha1.MultidimPodAutoscaler, t *mpa.Target) (memory mpa.Memory) {
+	m := o.Status.Memory
+	if m == nil {
+		return memory
+	}
+	times := func(list []metav1.MicroTime) (out []time.Time) {
+		for _, t := range list {
+			out = append(out, t.UTC())
+		}
+		return out
+	}
+	memory = mpa.Memory{Time: m.Time.UTC(), ReplicaChanges: times(m.ReplicaChanges), RequestChanges: times(m.RequestChanges)}
+	if last := o.Status.Recommendation; m.Asked && last != nil {
+		if a, ok := actionOf(last, t); ok {
+			memory.Asked = &mpa.Asked{Time: last.Time.UTC(), Action: a}
+		}
+	}
+	for _, k := range m.Containers {
+		c := mpa.ContainerMemory{Name: k.Name}
+		for _, p := range k.Peaks {
+			c.Peaks = append(c.Peaks, mpa.Peak{Time: p.Time.UTC(), Memory: p.Memory.Value()})
+		}
+		if top := k.Ceiling; top != nil {
+			c.Ceiling, c.CeilingTime = mpa.Resources{CPU: top.CPU.MilliValue(), Memory: top.Memory.Value()}, top.Time.UTC()
+		}
+		memory.Containers = append(memory.Containers, c)
+	}
+	return memory
+}
+
+// actionOf is the action that a recommendation came of. It is not known when the target
+// has other containers now.
+func actionOf(r *v1alpha1.Recommendation, t *mpa.Target) (mpa.Action, bool) {
+	if r.Change == v1alpha1.ChangeReplicas {
+		return mpa.Action{Replicas: r.Replicas}, true
+	}
+	var a mpa.Action
+	for _, spec := range t.Containers {
+		i := slices.IndexFunc(r.Containers, func(k v1alpha1.ContainerRequests) bool { return k.Name == spec.Name })
+		if i < 0 {
+			return a, false
+		}
+		a.Containers = append(a.Containers, amountsOf(v1alpha1.Amounts{CPU: r.Containers[i].CPU, Memory: r.Containers[i].Memory}))
+	}
+	return a, len(a.Containers) > 0
+}
+
+// remembered is the other way round.
+func remembered(m mpa.Memory) *v1alpha1.Memory {
+	times := func(list []time.Time) (out []metav1.MicroTime) {
+		for _, t := range list {
+			out = append(out, micro(t))
+		}
+		return out
+	}
+	if m.Time.IsZero() {
+		return nil // nothing
+	}
+	out := &v1alpha1.Memory{
+		Time: micro(m.Time), Asked: m.Asked != nil,
+		ReplicaChanges: times(m.ReplicaChanges), RequestChanges: times(m.RequestChanges),
+	}
+	for _, k := range m.Containers {
+		c := v1alpha1.ContainerMemory{Name: k.Name}
+		for _, p := range k.Peaks {
+			c.Peaks = append(c.Peaks, v1alpha1.Peak{Time: micro(p.Time), Memory: *bytes(p.Memory)})
+		}
+		if !k.CeilingTime.IsZero() {
+			c.Ceiling = &v1alpha1.Ceiling{Time: micro(k.CeilingTime), CPU: *millis(k.Ceiling.CPU), Memory: *bytes(k.Ceiling.Memory)}
+		}
+		out.Containers = append(out.Containers, c)
+	}
+	return out
+}
+
+func millis(v int64) *resource.Quantity { return resource.NewMilliQuantity(v, resource.DecimalSI) }
+func bytes(v int64) *resource.Quantity  { return resource.NewQuantity(v, resource.BinarySI) }
+
+// number is a quantity of a measured number, to three digits after the point.
+func number(m mpa.Metric) *resource.Quantity {
+	return millis(int64(math.Round(1000 * min(m.Value, math.MaxInt64/1e4))))
+}
+
+func sizes(t *mpa.Target, list []mpa.Resources) (out []v1alpha1.ContainerRequests) {
+	if len(list) != len(t.Containers) {
+		return nil
+	}
+	for i, spec := range t.Containers {
+		out = append(out, v1alpha1.ContainerRequests{Name: spec.Name, CPU: millis(list[i].CPU), Memory: bytes(list[i].Memory)})
+	}
+	return out
+}
+
+// begin is a status with what does not come of a decision: the recommender's conditions as
+// they were, so that those that stay keep their time, and the last recommendation.
+func begin(o *v1alpha1.MultidimPodAutoscaler, s *object) *v1alpha1.MultidimPodAutoscalerStatus {
+	next := &v1alpha1.MultidimPodAutoscalerStatus{ObservedGeneration: o.Generation, Recommendation: o.Status.Recommendation.DeepCopy()}
+	if s.recommendation != nil && (next.Recommendation == nil || next.Recommendation.ID < s.recommendation.ID) {
+		next.Recommendation = s.recommendation
+	}
+	for _, c := range o.Status.Conditions {
+		switch c.Type {
+		case v1alpha1.ConditionRecommendation, v1alpha1.ConditionMetrics, v1alpha1.ConditionActive, v1alpha1.ConditionLimited, v1alpha1.ConditionFallback:
+			next.Conditions = append(next.Conditions, c)
+		}
+	}
+	return next
+}
+
+// set sets a condition. A reason is one word in CamelCase, whatever it is made of.
+func set(o *v1alpha1.MultidimPodAutoscaler, s *v1alpha1.MultidimPodAutoscalerStatus, kind string, status metav1.ConditionStatus, reason, format string, args ...any) {
+	meta.SetStatusCondition(&s.Conditions, metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: cut(fmt.Sprintf(format, args...)), ObservedGeneration: o.Generation,
+	})
+}
+
+// cut keeps a text that others write within what a status may hold.
+func cut(text string) string {
+	const most = 1024
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + " …"
+}
+
+func truth(b bool) metav1.ConditionStatus {
+	if b {
+		return metav1.ConditionTrue
+	}
+	return metav1.ConditionFalse
+}
+
+func condition(s *v1alpha1.MultidimPodAutoscalerStatus, kind string) metav1.Condition {
+	if c := meta.FindStatusCondition(s.Conditions, kind); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
+}
+
+// refusedStatus is that of an object that is not decided upon. What the guards remember stays.
+func refusedStatus(o *v1alpha1.MultidimPodAutoscaler, s *object, w *collect.Workload, no *refusal, now time.Time) *v1alpha1.MultidimPodAutoscalerStatus {
+	next := begin(o, s)
+	next.Phase = v1alpha1.PhaseRefused
+	if next.Memory = o.Status.Memory; s.controller != nil {
+		next.Memory = remembered(s.controller.Memory())
+	}
+	if w != nil {
+		next.Observed = &v1alpha1.Observed{Time: metav1.NewTime(now), Replicas: w.Replicas}
+	}
+	set(o, next, v1alpha1.ConditionActive, metav1.ConditionFalse, no.reason, "%s", no.message)
+	set(o, next, v1alpha1.ConditionMetrics, metav1.ConditionUnknown, "Refused", "Nothing is measured.")
+	for _, kind := range []string{v1alpha1.ConditionRecommendation, v1alpha1.ConditionLimited, v1alpha1.ConditionFallback} {
+		set(o, next, kind, metav1.ConditionFalse, "Refused", "Nothing is decided.")
+	}
+	next.Summary = summary(o, next)
+	return next
+}
+
+// statusOf is that after a decision.
+func statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *mpa.Observation, d *mpa.Decision, problems []collect.Problem) *v1alpha1.MultidimPodAutoscalerStatus {
+	next := begin(o, s)
+	next.Observed = observed(o, ob)
+	next.Decision = decision(s, d)
+	next.Memory = remembered(s.controller.Memory())
+	if d.Action != nil {
+		next.Recommendation = &v1alpha1.Recommendation{
+			ID: s.id + 1, Time: micro(d.Time), Change: v1alpha1.ChangeRequests,
+			Replicas: d.Next.Replicas, Containers: sizes(&s.who.target, d.Next.Containers), Reason: cut(d.Reason),
+		}
+		if d.Action.Replicas != 0 {
+			next.Recommendation.Change = v1alpha1.ChangeReplicas
+		}
+	}
+	blind := slices.ContainsFunc(problems, func(p collect.Problem) bool { return p.Source == collect.Usage }) && d.Wanted.Replicas == 0
+	silent := d.Recommended.Replicas == 0 && d.Recommended.Containers == nil
+	fallback, _ := s.agent.(*mpa.Fallback)
+	instead := fallback != nil && fallback.Active() && !blind
+
+	set(o, next, v1alpha1.ConditionActive, metav1.ConditionTrue, active(o), "The workload is sized by %s.", s.who.algorithm)
+	if len(problems) == 0 {
+		set(o, next, v1alpha1.ConditionMetrics, metav1.ConditionTrue, "Fresh", "All that is asked for is measured and fresh.")
+	} else {
+		texts := make([]string, len(problems))
+		for i := range problems {
+			texts[i] = problems[i].Error()
+		}
+		set(o, next, v1alpha1.ConditionMetrics, metav1.ConditionFalse, problems[0].Reason, "%s", strings.Join(texts, "; "))
+	}
+	switch {
+	case d.Wanted.Replicas == 0:
+		set(o, next, v1alpha1.ConditionRecommendation, metav1.ConditionFalse, camel(guard(d, "Held")), "%s", d.Reason)
+	case silent:
+		set(o, next, v1alpha1.ConditionRecommendation, metav1.ConditionFalse, "NoOpinion", "%s: %s", d.Recommended.Source, d.Recommended.Reason)
+	default:
+		set(o, next, v1alpha1.ConditionRecommendation, metav1.ConditionTrue, "Decided", "%s: %s", d.Recommended.Source, d.Recommended.Reason)
+	}
+	if len(d.Guards) > 0 {
+		set(o, next, v1alpha1.ConditionLimited, metav1.ConditionTrue, camel(guard(d, "")), "%s", strings.Join(d.Guards, "; "))
+	} else {
+		set(o, next, v1alpha1.ConditionLimited, metav1.ConditionFalse, "NotLimited", "What is wanted is within bounds and guards.")
+	}
+	switch {
+	case instead:
+		set(o, next, v1alpha1.ConditionFallback, metav1.ConditionTrue, "NoOpinion", "%s decides: %s", s.who.instead, d.Recommended.Reason)
+	case fallback == nil:
+		set(o, next, v1alpha1.ConditionFallback, metav1.ConditionFalse, "NoFallback", "The spec names none.")
+	default:
+		set(o, next, v1alpha1.ConditionFallback, metav1.ConditionFalse, "NotNeeded", "%s decides, or did less than %v ago.", s.who.algorithm, s.who.after)
+	}
+	switch {
+	case blind && (o.Status.Decision == nil || o.Status.Phase == v1alpha1.PhaseStarting):
+		next.Phase = v1alpha1.PhaseStarting
+	case instead:
+		next.Phase = v1alpha1.PhaseFallback
+	case o.Spec.Mode == v1alpha1.ModeOff:
+		next.Phase = v1alpha1.PhaseRecommending
+	case d.Action != nil:
+		next.Phase = v1alpha1.PhaseScaling
+	default:
+		next.Phase = v1alpha1.PhaseHolding
+	}
+	next.Summary = summary(o, next)
+	return next
+}
+
+func active(o *v1alpha1.MultidimPodAutoscaler) string {
+	if o.Spec.Mode == v1alpha1.ModeOff {
+		return "RecommendsOnly"
+	}
+	return "Sizing"
+}
+
+// guard is the name of the first guard that spoke.
+func guard(d *mpa.Decision, otherwise string) string {
+	if len(d.Guards) == 0 {
+		return otherwise
+	}
+	name, _, _ := strings.Cut(d.Guards[0], ":")
+	return name
+}
+
+// camel makes one word of a guard's name, as a condition's reason has to be.
+func camel(name string) string {
+	var b strings.Builder
+	for _, word := range strings.FieldsFunc(name, func(r rune) bool { return r == ' ' || r == '-' }) {
+		b.WriteString(strings.ToUpper(word[:1]) + word[1:])
+	}
+	return b.String()
+}
+
+// summary is the reason of the worst condition, the updater's among them.
+func summary(o *v1alpha1.MultidimPodAutoscaler, next *v1alpha1.MultidimPodAutoscalerStatus) string {
+	for _, bad := range []struct {
+		of     *v1alpha1.MultidimPodAutoscalerStatus
+		kind   string
+		status metav1.ConditionStatus
+	}{
+		{next, v1alpha1.ConditionActive, metav1.ConditionFalse},
+		{next, v1alpha1.ConditionMetrics, metav1.ConditionFalse},
+		{&o.Status, v1alpha1.ConditionAble, metav1.ConditionFalse},
+		{&o.Status, v1alpha1.ConditionResize, metav1.ConditionTrue},
+		{next, v1alpha1.ConditionRecommendation, metav1.ConditionFalse},
+	} {
+		if c := condition(bad.of, bad.kind); c.Status == bad.status && c.Reason != "InProgress" {
+			return c.Reason
+		}
+	}
+	return "OK"
+}
+
+func observed(o *v1alpha1.MultidimPodAutoscaler, ob *mpa.Observation) *v1alpha1.Observed {
+	maxAge := collect.MaxAge(o)
+	out := &v1alpha1.Observed{Time: metav1.NewTime(ob.Time), Replicas: ob.Replicas}
+	for _, p := range ob.Pods {
+		if p.Ready && p.Phase == mpa.Running && !p.Deleting {
+			out.Ready++
+		}
+	}
+	if ob.Rate.Known(ob.Time, maxAge) {
+		out.Rate = number(ob.Rate)
+	}
+	if ob.Throughput.Known(ob.Time, maxAge) {
+		out.Throughput = number(ob.Throughput)
+	}
+	if ob.Latency.Known(ob.Time, maxAge) {
+		out.Latency = &metav1.Duration{Duration: time.Duration(min(ob.Latency.Value, 1e6) * float64(time.Second)).Round(time.Microsecond)}
+	}
+	if ratio, ok := sloRatio(o, ob); ok {
+		out.SLORatio = strconv.FormatFloat(ratio, 'f', 2, 64)
+	}
+	return out
+}
+
+// mostRatio stands for a promise of which nothing is kept.
+const mostRatio = 1000
+
+// sloRatio is how much of the promise is used up; above 1 it is broken. Throughput is
+// promised as far as it is asked for.
+func sloRatio(o *v1alpha1.MultidimPodAutoscaler, ob *mpa.Observation) (ratio float64, ok bool) {
+	slo, maxAge := o.Spec.SLO, collect.MaxAge(o)
+	if slo == nil {
+		return 0, false
+	}
+	if slo.Latency != nil && ob.Latency.Known(ob.Time, maxAge) {
+		ratio, ok = ob.Latency.Value/slo.Latency.Target.Seconds(), true
+	}
+	if slo.Throughput != nil && ob.Throughput.Known(ob.Time, maxAge) {
+		want := slo.Throughput.Target.AsApproximateFloat64()
+		if ob.Rate.Known(ob.Time, maxAge) {
+			want = min(want, ob.Rate.Value)
+		}
+		if want > 0 {
+			ratio = max(ratio, want/ob.Throughput.Value)
+		}
+		ok = true
+	}
+	return min(ratio, mostRatio), ok
+}
+
+func decision(s *object, d *mpa.Decision) *v1alpha1.Decision {
+	state := d.Wanted
+	if state.Replicas == 0 {
+		state = d.Next
+	}
+	out := &v1alpha1.Decision{
+		Time: metav1.NewTime(d.Time), Action: action(d), Source: d.Recommended.Source,
+		Replicas: state.Replicas, Containers: sizes(&s.who.target, state.Containers), Reason: cut(d.Reason),
+	}
+	for _, g := range d.Guards {
+		out.Guards = append(out.Guards, cut(g))
+	}
+	return out
+}
+
+func action(d *mpa.Decision) string {
+	switch {
+	case d.Action == nil:
+		return "Hold"
+	case d.Action.Replicas != 0:
+		return "Scale"
+	default:
+		return "Resize"
+	}
+}
+
+// saying is what a status says without the numbers that always change.
+func saying(s *v1alpha1.MultidimPodAutoscalerStatus) string {
+	var b strings.Builder
+	fmt.Fprint(&b, s.ObservedGeneration, s.Phase, s.Summary)
+	for _, c := range s.Conditions {
+		fmt.Fprint(&b, " ", c.Type, c.Status, c.Reason)
+	}
+	if r := s.Recommendation; r != nil {
+		fmt.Fprint(&b, " ", r.ID)
+	}
+	if o := s.Observed; o != nil {
+		ratio, _ := strconv.ParseFloat(o.SLORatio, 64)
+		fmt.Fprint(&b, " ", o.Replicas, o.Ready, ratio > 1)
+	}
+	if d := s.Decision; d != nil {
+		fmt.Fprint(&b, " ", d.Action, d.Source, d.Replicas)
+		for _, k := range d.Containers {
+			fmt.Fprint(&b, " ", k.Name, k.CPU, k.Memory)
+		}
+		for _, g := range d.Guards {
+			name, _, _ := strings.Cut(g, ":")
+			fmt.Fprint(&b, " ", name)
+		}
+	}
+	return b.String()
+}
