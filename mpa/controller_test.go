@@ -77,6 +77,18 @@ func TestController(t *testing.T) {
 			name: "memory stays above what was used", agent: want(0, mpa.Resources{CPU: 1000, Memory: 100 << 20}),
 			action: &mpa.Action{Containers: []mpa.Resources{{CPU: 1000, Memory: (512 << 20) * 6 / 5}}}, guard: "memory: app stays at 614 MiB",
 		},
+		{name: "replicas that no agent can mean", agent: want(-7), guard: "agent: -7 replicas are left out"},
+		{name: "sizes that no agent can mean", agent: want(6, mpa.Resources{CPU: math.MaxInt64}), action: &mpa.Action{Replicas: 6}, guard: "agent: the sizes are left out"},
+		{name: "sizes of other containers", agent: want(0, size, size), guard: "agent: the sizes are left out"},
+		{
+			name: "a little outside the bounds", agent: want(0),
+			change: func(o *mpa.Observation) {
+				for i := range o.Pods {
+					o.Pods[i].Containers[0].Request.CPU = 4100
+				}
+			},
+			action: &mpa.Action{Containers: []mpa.Resources{{CPU: 4000, Memory: 1 << 30}}}, guard: "bounds: app becomes 4000m",
+		},
 		{name: "replicas grow before sizes", agent: want(6, mpa.Resources{CPU: 1400}), action: &mpa.Action{Replicas: 6}, guard: "order: replicas first"},
 		{
 			name: "sizes shrink before replicas", agent: want(3, mpa.Resources{CPU: 700}),

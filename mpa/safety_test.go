@@ -1,0 +1,530 @@
+package mpa_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+)
+
+// A tape gives the choices of a scenario, and 0 when it is at its end.
+type tape struct{ data []byte }
+
+func (t *tape) upTo(n int) int {
+	if len(t.data) == 0 {
+		return 0
+	}
+	b := t.data[0]
+	t.data = t.data[1:]
+	return int(b) % n
+}
+
+// A cluster is what a controller is let loose on: it does what it is told, late, in part
+// or not at all, and tells of itself what is missing, stale, absurd or of another time.
+type cluster struct {
+	*tape
+	now      time.Time     // by which limits are checked
+	skew     time.Duration // of the clock that the controller is told
+	replicas int
+	sizes    []mpa.Resources // of the pods
+	made     mpa.Resources   // size of new pods
+	leak     int64
+}
+
+// observe says whether anything may be done upon what it gives, or must not.
+func (c *cluster) observe() (o *mpa.Observation, forbidden string) {
+	switch c.upTo(8) {
+	case 0:
+	case 1:
+		c.now = c.now.Add(5 * time.Minute)
+	default:
+		c.now = c.now.Add(15 * time.Second)
+	}
+	for len(c.sizes) < c.replicas {
+		c.sizes = append(c.sizes, c.made)
+	}
+	c.sizes = c.sizes[:c.replicas]
+	load := int64(c.upTo(16)) * 500
+	c.leak = (c.leak + int64(c.upTo(64))<<20) % (2 << 30)
+	fault := c.upTo(40)
+	if fault == 1 {
+		c.skew += []time.Duration{-5 * time.Minute, time.Hour, -30 * time.Hour, 30 * time.Hour, -11 * time.Second, 400 * 24 * time.Hour}[c.upTo(6)]
+	}
+	told := c.now.Add(c.skew)
+	o = &mpa.Observation{Time: told, Replicas: int32(c.replicas), Rate: mpa.Metric{Value: float64(load) / 10, Time: told}}
+	for i, size := range c.sizes {
+		use := mpa.Resources{CPU: min(2*size.CPU, load/int64(len(c.sizes))), Memory: min(size.Memory, 100<<20+c.leak)}
+		p := mpa.Pod{
+			Name: fmt.Sprintf("web-%03d", i), Phase: mpa.Running, Started: told.Add(-time.Hour), Ready: true, ReadySince: told.Add(-time.Hour),
+			Containers: []mpa.Container{{Name: "app", Request: size, Actual: size, Usage: mpa.Usage{Resources: use, Time: told.Add(-5 * time.Second), Window: 30 * time.Second}}},
+		}
+		switch c.upTo(24) {
+		case 0:
+			p.Resize, p.ResizeSince = []mpa.Resize{mpa.InProgress, mpa.Deferred, mpa.Infeasible}[c.upTo(3)], told.Add(-time.Duration(c.upTo(10))*time.Minute)
+		case 1:
+			p.Phase, p.Ready, p.Started, p.ReadySince, p.Containers[0].Usage = mpa.Pending, false, time.Time{}, time.Time{}, mpa.Usage{}
+		case 2:
+			p.Containers[0].Usage = mpa.Usage{}
+		case 3:
+			p.Containers[0].Killed = told.Add(-time.Duration(c.upTo(10)) * time.Minute)
+		case 4:
+			p.Containers = append(p.Containers, mpa.Container{Name: "sidecar", Request: mpa.Resources{CPU: 10}, Usage: p.Containers[0].Usage})
+		case 5:
+			p.Deleting = true
+		}
+		o.Pods = append(o.Pods, p)
+	}
+	some := func(change func(k *mpa.Container)) {
+		if n := len(o.Pods); n > 0 {
+			change(&o.Pods[c.upTo(n)].Containers[0])
+		}
+	}
+	all := func(change func(k *mpa.Container)) {
+		for i := range o.Pods {
+			change(&o.Pods[i].Containers[0])
+			o.Pods[i].Containers = o.Pods[i].Containers[:1]
+		}
+	}
+	switch fault {
+	case 2:
+		all(func(k *mpa.Container) { k.Usage = mpa.Usage{} })
+		forbidden = "no usage"
+	case 3:
+		all(func(k *mpa.Container) { k.Usage.Time = told.Add(-time.Hour) })
+		forbidden = "stale usage"
+	case 4:
+		all(func(k *mpa.Container) { k.Usage.Time = told.Add(time.Hour) })
+		forbidden = "usage of the future"
+	case 5:
+		o.Pods, forbidden = nil, "no pods"
+	case 6:
+		some(func(k *mpa.Container) { k.Usage.CPU, forbidden = -1, "negative usage" })
+	case 7:
+		some(func(k *mpa.Container) { k.Usage.CPU, forbidden = 1e18, "absurd usage" })
+	case 8:
+		some(func(k *mpa.Container) { k.Usage.Memory, forbidden = math.MaxInt64, "absurd memory" })
+	case 9:
+		o.Rate.Value, forbidden = []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 1e300}[c.upTo(5)], "a rate that is none"
+	case 10:
+		o.Latency, forbidden = mpa.Metric{Value: math.NaN(), Time: told}, "a latency that is none"
+	case 11:
+		if len(o.Pods) > 0 {
+			o.Pods, forbidden = append(o.Pods, o.Pods[0]), "a pod twice"
+		}
+	case 12:
+		some(func(k *mpa.Container) { k.Name = "other" })
+	case 13:
+		o.Replicas, forbidden = 0, "switched off"
+	case 14:
+		o.Replicas, forbidden = -3, "negative replicas"
+	case 15:
+		o.Replicas = math.MaxInt32
+	case 16:
+		o.Rate = mpa.Metric{}
+	case 17:
+		o.Time, forbidden = time.Time{}, "no time"
+	case 18:
+		o.Time, forbidden = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), "a time that is none"
+	case 19:
+		some(func(k *mpa.Container) { k.Request.CPU, forbidden = -5, "negative requests" })
+	case 20:
+		c.replicas, c.sizes = 0, nil // until someone switches it on again
+		o.Replicas, o.Pods, forbidden = 0, nil, "switched off"
+	case 21:
+		some(func(k *mpa.Container) { k.Usage.Window, forbidden = -time.Hour, "a window that is none" })
+	}
+	if o.Replicas == 0 {
+		forbidden = "switched off"
+	}
+	return o, forbidden
+}
+
+// do does what the controller says, late, in part, or not at all.
+func (c *cluster) do(a *mpa.Action) {
+	if c.replicas == 0 && c.upTo(4) == 0 {
+		c.replicas = 1 + c.upTo(6) // by its owner
+	}
+	how := c.upTo(6)
+	switch {
+	case a == nil || how == 0:
+	case a.Replicas != 0:
+		c.replicas = int(a.Replicas)
+	default:
+		c.made = a.Containers[0]
+		for i := range c.sizes {
+			if how > 1 || i%2 == 0 {
+				c.sizes[i] = c.made
+			}
+		}
+	}
+}
+
+// told recommends what it is told.
+type told struct{ next mpa.Recommendation }
+
+func (t *told) Recommend(*mpa.Observation) mpa.Recommendation { return t.next }
+
+// safe runs a scenario and checks every decision.
+func safe(t *testing.T, data []byte, steps int) (acted int) {
+	t.Helper()
+	c := &cluster{tape: &tape{data}, now: begin, replicas: 4, sizes: make([]mpa.Resources, 0, 4), made: size}
+	target, guards := web(), mpa.DefaultGuards()
+	spec := target.Containers[0]
+	if c.upTo(3) == 0 {
+		target.Containers[0].Max = mpa.Resources{}
+		spec = target.Containers[0]
+	}
+	names := append(mpa.Agents(), "wild")
+	name := names[c.upTo(len(names))]
+	agent := func() mpa.Agent {
+		first, err := mpa.NewAgent(name, target)
+		if err != nil {
+			return &told{}
+		}
+		return &mpa.Fallback{First: first, Second: mpa.NewHPA(target, mpa.DefaultHPA()), After: time.Minute}
+	}
+	controller := func(a mpa.Agent) *mpa.Controller {
+		k, err := mpa.NewController(target, a, guards)
+		require.NoError(t, err)
+		return k
+	}
+	one, other := agent(), agent()
+	main, twin := controller(one), controller(other)
+	keeper, restored := &told{}, (*mpa.Controller)(nil)
+	restored = controller(keeper)
+	var scaled, resized []time.Time
+	type peak struct {
+		at     time.Time
+		memory int64
+	}
+	var peaks []peak
+	for range steps {
+		if len(c.data) == 0 {
+			break
+		}
+		o, forbidden := c.observe()
+		if wild, ok := one.(*told); ok {
+			wild.next = mpa.Recommendation{
+				Replicas:   []int32{0, 1, 3, 7, 19, 40, -7, math.MaxInt32, math.MinInt32}[c.upTo(9)],
+				Containers: []mpa.Resources{{CPU: []int64{0, 1, 700, 1400, 5000, -9, math.MaxInt64}[c.upTo(7)], Memory: int64(c.upTo(40)-2) << 28}},
+			}
+			if c.upTo(9) == 0 {
+				wild.next.Containers = make([]mpa.Resources, 3)
+			}
+			other.(*told).next = wild.next
+		}
+		if c.upTo(4) == 0 { // a controller that begins anew
+			var m mpa.Memory
+			require.NoError(t, json.Unmarshal(jsonOf(t, main.Memory()), &m))
+			restored = controller(keeper)
+			require.NoError(t, restored.Restore(m))
+		}
+		if last := main.Memory().Time; !last.IsZero() && (o.Time.Before(last) || o.Time.After(last.Add(guards.Gap))) {
+			forbidden = "the clock jumped"
+		}
+		d := main.Decide(o)
+		require.NotEmpty(t, d.Reason+fmt.Sprint(d.Guards))
+		require.Equal(t, string(jsonOf(t, d)), string(jsonOf(t, twin.Decide(o))), "the same observations")
+		keeper.next = d.Recommended
+		require.Equal(t, string(jsonOf(t, d)), string(jsonOf(t, restored.Decide(o))), "the same memory")
+		require.LessOrEqual(t, len(jsonOf(t, main.Memory())), 8<<10)
+
+		if forbidden == "" { // what cannot be believed is no peak
+			for _, p := range o.Pods {
+				for _, k := range p.Containers {
+					if k.Name == spec.Name && !p.Deleting && k.Usage.Known(o.Time, guards.MaxAge) {
+						peaks = append(peaks, peak{c.now, k.Usage.Memory})
+					}
+				}
+			}
+		}
+		a := d.Action
+		if forbidden != "" {
+			require.Nil(t, a, "%s: %+v", forbidden, d)
+		}
+		if a != nil {
+			acted++
+			require.NotEqual(t, a.Replicas != 0, a.Containers != nil, "one dimension at a time")
+			if a.Replicas != 0 {
+				require.True(t, a.Replicas >= target.Replicas.Min && a.Replicas <= target.Replicas.Max, "%+v", d)
+				require.Equal(t, a.Replicas, d.Next.Replicas)
+				scaled = append(scaled, c.now)
+			} else {
+				now, next := newest(o), a.Containers[0]
+				require.Len(t, a.Containers, 1)
+				require.Equal(t, mpa.State{Replicas: o.Replicas, Containers: a.Containers}, d.Next)
+				resized = append(resized, c.now)
+				for _, r := range [][2]int64{{now.CPU, next.CPU}, {now.Memory, next.Memory}} {
+					require.InDelta(t, r[0], r[1], guards.Step*float64(r[0])+1, "%+v", d)
+				}
+				inside := spec.Clamp(now)
+				require.True(t, between(next.CPU, now.CPU, inside.CPU) || spec.Clamp(next).CPU == next.CPU, "%+v", d)
+				require.True(t, between(next.Memory, now.Memory, inside.Memory) || spec.Clamp(next).Memory == next.Memory, "%+v", d)
+				if next.Memory < now.Memory {
+					most := int64(0)
+					for _, p := range peaks {
+						if p.at.After(c.now.Add(-guards.PeakWindow)) {
+							most = max(most, p.memory)
+						}
+					}
+					require.GreaterOrEqual(t, float64(next.Memory), guards.Headroom*float64(most)-1, "%+v", d)
+				}
+			}
+		}
+		c.do(a)
+	}
+	require.LessOrEqual(t, most(scaled), guards.ReplicaChanges)
+	require.LessOrEqual(t, most(resized), guards.RequestChanges)
+	return acted
+}
+
+func between(v, a, b int64) bool { return v >= min(a, b) && v <= max(a, b) }
+
+// newest is the size that a controller goes by: that of the pod that started last.
+func newest(o *mpa.Observation) (r mpa.Resources) {
+	var at time.Time
+	first := true
+	for _, p := range o.Pods {
+		if !p.Deleting && (first || p.Started.After(at)) {
+			at, first = p.Started, false
+			for _, k := range p.Containers {
+				if k.Name == "app" {
+					r = k.Request
+				}
+			}
+		}
+	}
+	return r
+}
+
+func jsonOf(t *testing.T, v any) []byte {
+	t.Helper()
+	data, err := json.Marshal(v)
+	require.NoError(t, err)
+	return data
+}
+
+// Whatever is observed, whatever an agent wants and whatever becomes of it, the guards
+// hold; what was decided comes out again, also from a memory.
+func TestSafety(t *testing.T) {
+	acted := 0
+	for seed := range uint64(60) {
+		d := rand.New(rand.NewPCG(seed, 3))
+		data := make([]byte, 6000)
+		for i := range data {
+			data[i] = byte(d.Uint32())
+		}
+		acted += safe(t, data, 400)
+	}
+	assert.Greater(t, acted, 1000)
+	t.Logf("%d actions", acted)
+}
+
+func FuzzSafety(f *testing.F) {
+	d := rand.New(rand.NewPCG(1, 2))
+	for range 4 {
+		data := make([]byte, 600)
+		for i := range data {
+			data[i] = byte(d.Uint32())
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) { safe(t, data, 100) })
+}
+
+// An agent that goes on from another's memory recommends the same, also after a jump.
+func TestKeep(t *testing.T) {
+	for _, name := range append(mpa.Agents(), "fallback", "rate") {
+		t.Run(name, func(t *testing.T) {
+			agent := func() mpa.Keeper {
+				switch name {
+				case "fallback":
+					return &mpa.Fallback{First: mpa.NewRateHPA(web(), 100), Second: mpa.NewPair(web()), After: time.Minute}
+				case "rate":
+					return mpa.NewRateHPA(web(), 100)
+				}
+				a, err := mpa.NewAgent(name, web())
+				require.NoError(t, err)
+				return a.(mpa.Keeper)
+			}
+			one := agent()
+			d := rand.New(rand.NewPCG(3, 3))
+			now := begin
+			for i := range 3000 {
+				now = now.Add(time.Minute)
+				if i%700 == 699 {
+					jump := -36 * time.Hour
+					now = now.Add(jump)
+					if s, ok := one.(mpa.Shifter); ok {
+						s.Shift(jump)
+					}
+				}
+				o := observation(now, 2+d.IntN(9), size, mpa.Resources{CPU: int64(d.IntN(1500)), Memory: int64(d.IntN(1 << 30))})
+				if i%50 > 45 {
+					o.Rate = mpa.Metric{}
+				} else {
+					o.Rate = mpa.Metric{Value: float64(d.IntN(1000)), Time: now}
+				}
+				if i%300 == 299 {
+					o.Pods[0].Containers[0].Killed = now
+					state, err := one.MarshalJSON()
+					require.NoError(t, err)
+					next := agent()
+					require.NoError(t, next.UnmarshalJSON(state))
+					again, err := next.MarshalJSON()
+					require.NoError(t, err)
+					require.JSONEq(t, string(state), string(again))
+					require.Equal(t, one.Recommend(o), next.Recommend(o))
+					one = next
+					continue
+				}
+				r := one.Recommend(o)
+				require.GreaterOrEqual(t, r.Replicas, int32(0))
+				require.LessOrEqual(t, r.Replicas, int32(20))
+			}
+		})
+	}
+}
+
+// After the clock went back agents go on learning, and growing.
+func TestAgentsAfterAJump(t *testing.T) {
+	for _, name := range mpa.Agents() {
+		if name == "static" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			agent, err := mpa.NewAgent(name, web())
+			require.NoError(t, err)
+			c, err := mpa.NewController(web(), agent, mpa.DefaultGuards())
+			require.NoError(t, err)
+			run := func(from time.Time, n int, use mpa.Resources) (grew bool) {
+				for i := range n {
+					d := c.Decide(observation(from.Add(time.Duration(i)*time.Minute), 4, size, use))
+					grew = grew || d.Wanted.Replicas > 4 || d.Wanted.Containers != nil && d.Wanted.Containers[0].Memory > size.Memory
+				}
+				return grew
+			}
+			require.False(t, run(begin.Add(90*24*time.Hour), 90, mpa.Resources{CPU: 400, Memory: 500 << 20}))
+			require.True(t, run(begin, 90, mpa.Resources{CPU: 1900, Memory: 1500 << 20}))
+		})
+	}
+}
+
+// The second agent speaks when the first has been silent for long enough, and knows
+// what it saw meanwhile.
+func TestFallback(t *testing.T) {
+	second := mpa.NewHPA(web(), mpa.DefaultHPA())
+	f := &mpa.Fallback{First: mpa.NewRateHPA(web(), 100), Second: second, After: 3 * time.Minute}
+	source := func(after time.Duration, rate bool) string {
+		o := observation(begin.Add(after), 4, size, mpa.Resources{CPU: 950})
+		if rate {
+			o.Rate = mpa.Metric{Value: 400, Time: o.Time}
+		}
+		r := f.Recommend(o)
+		if r.Source == "hpa" {
+			assert.Contains(t, r.Reason, "hpa-rps has had no opinion for")
+		}
+		return r.Source
+	}
+	assert.Equal(t, "hpa-rps", source(0, true))
+	assert.Equal(t, "hpa-rps", source(time.Minute, false))
+	assert.Equal(t, "hpa-rps", source(2*time.Minute, false))
+	assert.Equal(t, "hpa", source(3*time.Minute+time.Second, false))
+	assert.Equal(t, "hpa-rps", source(4*time.Minute, true))
+	assert.Equal(t, "hpa-rps", source(5*time.Minute, false))
+}
+
+// Off says what there would be, and does and counts nothing.
+func TestOff(t *testing.T) {
+	target := web()
+	target.Off = true
+	want := agentFunc(func(*mpa.Observation) mpa.Recommendation {
+		return mpa.Recommendation{Replicas: 60, Containers: []mpa.Resources{{CPU: 3900, Memory: 100 << 20}}, Source: "test", Reason: "wished"}
+	})
+	c, err := mpa.NewController(target, want, mpa.DefaultGuards())
+	require.NoError(t, err)
+	for i := range 40 {
+		d := c.Decide(observation(begin.Add(time.Duration(i)*time.Minute), 4, size, usage))
+		require.Nil(t, d.Action)
+		require.Equal(t, mpa.State{Replicas: 20, Containers: []mpa.Resources{{CPU: 3900, Memory: (512 << 20) * 6 / 5}}}, d.Wanted)
+		require.Equal(t, mpa.State{Replicas: 4, Containers: []mpa.Resources{size}}, d.Next)
+		require.Contains(t, d.Guards, "off: nothing is done; 20 replicas would be asked for")
+	}
+	assert.Empty(t, c.Memory().ReplicaChanges)
+}
+
+// What was asked for and is not there is not asked for again at once.
+func TestAskedAndNotDone(t *testing.T) {
+	more := agentFunc(func(*mpa.Observation) mpa.Recommendation {
+		return mpa.Recommendation{Replicas: 9, Source: "test", Reason: "wished"}
+	})
+	c, err := mpa.NewController(web(), more, mpa.DefaultGuards())
+	require.NoError(t, err)
+	var at []time.Duration
+	for i := range 80 {
+		after := time.Duration(i) * 15 * time.Second
+		d := c.Decide(observation(begin.Add(after), 4, size, usage))
+		if d.Action != nil {
+			at = append(at, after)
+		} else {
+			require.Contains(t, d.Reason, "9 replicas: asked for")
+		}
+	}
+	assert.Equal(t, []time.Duration{0, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute}, at)
+}
+
+func TestMemoriesThatAreRefused(t *testing.T) {
+	c, err := mpa.NewController(web(), mpa.Static{}, mpa.DefaultGuards())
+	require.NoError(t, err)
+	require.ErrorContains(t, c.Restore(mpa.Memory{ReplicaChanges: []time.Time{begin}}), "changes without the time")
+	require.ErrorContains(t, c.Restore(mpa.Memory{Time: begin, Containers: []mpa.ContainerMemory{{Name: "app", Peaks: []mpa.Peak{{Time: begin, Memory: -1}}}}}), "containers[0] app")
+	// Times ahead of the memory's own count as that; other containers are left out.
+	require.NoError(t, c.Restore(mpa.Memory{
+		Time: begin, ReplicaChanges: []time.Time{begin.Add(time.Hour), begin.Add(-time.Minute)},
+		Containers: []mpa.ContainerMemory{{Name: "gone"}, {Name: "app", Peaks: []mpa.Peak{{Time: begin, Memory: 5}}}},
+	}))
+	m := c.Memory()
+	assert.Equal(t, []time.Time{begin.Add(-time.Minute), begin}, m.ReplicaChanges)
+	assert.Equal(t, []mpa.ContainerMemory{{Name: "app", Peaks: []mpa.Peak{{Time: begin, Memory: 5}}}}, m.Containers)
+}
+
+func TestRegister(t *testing.T) {
+	require.Panics(t, func() { mpa.Register("hpa", nil) })
+	if !slices.Contains(mpa.Agents(), "registered") { // as in a second run
+		mpa.Register("registered", func(t mpa.Target) (mpa.Agent, error) {
+			if len(t.Containers) == 0 {
+				return nil, errors.New("no containers")
+			}
+			return mpa.NewHPA(t, mpa.DefaultHPA()), nil
+		})
+	}
+	_, err := mpa.NewAgent("registered", web())
+	require.NoError(t, err)
+	_, err = mpa.NewAgent("registered", mpa.Target{})
+	require.ErrorContains(t, err, "no containers")
+}
+
+func TestGuardsThatAreRefused(t *testing.T) {
+	for want, change := range map[string]func(g *mpa.Guards){
+		"maxAge 0s":         func(g *mpa.Guards) { g.MaxAge = 0 },
+		"gap 0s":            func(g *mpa.Guards) { g.Gap = 0 },
+		"step NaN":          func(g *mpa.Guards) { g.Step = math.NaN() },
+		"coolDown -1s":      func(g *mpa.Guards) { g.CoolDown = -time.Second },
+		"headroom +Inf":     func(g *mpa.Guards) { g.Headroom = math.Inf(1) },
+		"replicaChanges -1": func(g *mpa.Guards) { g.ReplicaChanges = -1 },
+	} {
+		g := mpa.DefaultGuards()
+		change(&g)
+		_, err := mpa.NewController(web(), mpa.Static{}, g)
+		require.ErrorContains(t, err, want)
+	}
+}
