@@ -1,40 +1,38 @@
 package main
 
 import (
-	"encoding/json"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
-	"gonum.org/v1/gonum/stat"
-	"gonum.org/v1/gonum/stat/distuv"
 
 	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/report"
 	"github.com/sigma-scheduler/sigma/mpa/sim"
 )
 
-// simulatable are the agents that a simulation can run: those of a cluster, and the
-// one that knows the load.
-func simulatable() []string { return sim.Agents() }
-
-// A mpaRun is one agent on one application and load, over all seeds.
-type mpaRun struct {
-	Agent string       `json:"agent"`
-	Runs  []sim.Result `json:"runs"` // by seed
-}
+// synthetic is how a load that is made up begins in --trace.
+const synthetic = "synthetic:"
 
 type mpaFlags struct {
-	trace, appFile, format string
-	agents                 []string
-	peak, hours, skip      float64
-	warmup                 float64
-	seeds, workers         int
-	seed                   uint64
+	trace, appFile, format, page string
+	set, agents                  []string
+	peak, hours, skip            float64
+	warmup                       float64
+	fill, quiet                  bool
+	seeds, workers               int
+	seed                         uint64
 }
 
 func (a *app) mpaSimulate() *cobra.Command {
@@ -42,162 +40,211 @@ func (a *app) mpaSimulate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "simulate --trace F.csv --app F.yaml",
 		Short: "Compare autoscalers on a simulated application",
-		Long: `Simulate sends the requests of a trace (a CSV file with a column count, requests
-per minute) to an application and lets each agent size it, under the guards of the
-controller. Requests come in open loop; pods share their
+		Long: `Simulate sends the requests of a trace to an application and lets each agent size
+it, under the guards of the controller. Requests come in open loop; pods share their
 processor under a CFS quota, start and are resized with a delay, and run out of memory;
 metrics are scraped, averaged and late. The oracle knows the load and the workload's
 state and is bound by no guard: the least that keeping the SLO can cost, where a
-core-hour is worth 8 GiB-hours.
+core-hour is worth ` + fmt.Sprint(sim.GiBPerCore) + ` GiB-hours.
+
+A trace is a CSV file with a column count, requests per minute (with max_per_second, also
+bursts within it), or with a line a request: TIMESTAMP, or end_timestamp and duration.
+Or it is made up:
+
+` + familiesHelp() + `
 
 The same flags give the same figures. ± is half of the 95 % interval over seeds.`,
 		Example: `  sigma mpa simulate --trace worldcup98_rpm.csv --app web.yaml --peak 400 --skip 1500 --hours 24
+  sigma mpa simulate --trace synthetic:flash-crowd --set high=300 --app web.yaml --hours 6 --report report.html
   sigma mpa simulate --trace load.csv --app web.yaml --agents hpa,hpa+vpa,oracle --seeds 5 --format json`,
 		Args: noArgs,
 		RunE: a.do(func(cmd *cobra.Command, _ []string) error {
 			if err := required(cmd, "trace", "app"); err != nil {
 				return err
 			}
-			if err := f.check(); err != nil {
+			if err := cmp.Or(f.check(), writable("report", f.page)); err != nil {
 				return err
 			}
-			load, err := sim.ReadLoad(f.trace)
+			load, trace, err := f.load(cmd)
 			if err != nil {
 				return err
-			}
-			if load, err = load.From(f.skip * 3600); err != nil {
-				return usagef("--skip %v: %v", f.skip, err)
-			}
-			if f.peak > 0 {
-				load = load.Scale(f.peak)
 			}
 			application, err := sim.ReadApp(f.appFile)
 			if err != nil {
 				return err
 			}
-			runs, err := f.run(cmd, load, application)
+			comparison, err := a.mpaCompare(cmd.Context(), &f, load, trace, application)
 			if err != nil {
 				return err
 			}
-			if f.format == "json" {
-				return writeJSON(a.stdout, runs)
+			if f.page != "" {
+				if err := writeFile(f.page, func(w io.Writer) error { return report.HTML(w, comparison) }); err != nil {
+					return err
+				}
 			}
-			return mpaTable(a.stdout, application, runs)
+			if f.format == "json" {
+				return report.JSON(a.stdout, comparison)
+			}
+			return report.Table(a.stdout, comparison)
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.trace, "trace", "", "CSV file of requests per minute")
+	flags.StringVar(&f.trace, "trace", "", "CSV file of requests, or "+synthetic+"NAME")
+	flags.StringArrayVar(&f.set, "set", nil, "name=value: a parameter of a trace that is made up (repeatable)")
 	flags.StringVar(&f.appFile, "app", "", "application file")
-	flags.StringSliceVar(&f.agents, "agents", simulatable(), "who decides")
+	flags.StringSliceVar(&f.agents, "agents", sim.Agents(), "who decides")
 	flags.Float64Var(&f.peak, "peak", 0, "requests per second at the trace's highest minute; 0 = as it is")
 	flags.Float64Var(&f.skip, "skip", 0, "hours of the trace to leave out at its beginning")
+	flags.BoolVar(&f.fill, "fill", false, "draw a line over minutes without requests: nothing was recorded then")
 	flags.Float64Var(&f.hours, "hours", 24, "hours to simulate")
 	flags.Float64Var(&f.warmup, "warmup", 1, "hours of these that do not count")
 	flags.IntVar(&f.seeds, "seeds", 1, "number of runs of each agent")
-	flags.Uint64Var(&f.seed, "seed", 1, "the first of them")
+	flags.Uint64Var(&f.seed, "seed", 1, "the first of them; a trace that is made up has this one")
 	flags.IntVar(&f.workers, "workers", runtime.GOMAXPROCS(0), "simulations at the same time")
 	flags.StringVar(&f.format, "format", "table", "table or json")
+	flags.StringVar(&f.page, "report", "", "also write the comparison as an HTML page of one file")
+	quietFlag(flags, &f.quiet)
 	return cmd
+}
+
+// familiesHelp lists the loads that can be made up.
+func familiesHelp() string {
+	var b strings.Builder
+	b.WriteString("Traces that are made up, and their parameters for --set (rates per second, times in hours):")
+	for _, f := range sim.Families() {
+		fmt.Fprintf(&b, "\n  %s%s\n      %s", synthetic, f.Name, f.Help)
+		for _, p := range f.Params {
+			value := fmt.Sprintf("%.3g", p.Default)
+			if p.Share {
+				value += " of the length"
+			}
+			fmt.Fprintf(&b, "\n      %s=%s  %s", p.Name, value, p.Help)
+		}
+	}
+	return b.String()
 }
 
 func (f *mpaFlags) check() error {
 	if err := oneOf("format", f.format, "table", "json"); err != nil {
 		return err
 	}
-	for _, name := range f.agents {
-		if !slices.Contains(simulatable(), name) {
-			return unknown("agent", name, simulatable())
+	for i, name := range f.agents {
+		if !slices.Contains(sim.Agents(), name) {
+			return unknown("agent", name, sim.Agents())
+		}
+		if slices.Contains(f.agents[:i], name) {
+			return usagef("--agents: %s is listed twice", name)
 		}
 	}
 	switch {
+	case len(f.agents) == 0:
+		return usagef("--agents is empty; there are %s", strings.Join(sim.Agents(), ", "))
 	case !(f.hours > 0 && f.hours <= 24*366):
 		return usagef("--hours %v: want more than 0 and at most a year", f.hours)
 	case !(f.warmup >= 0 && f.warmup < f.hours):
 		return usagef("--warmup %v: want at least 0 and less than --hours", f.warmup)
-	case !(f.peak >= 0) || !(f.skip >= 0):
-		return usagef("--peak %v --skip %v: want at least 0", f.peak, f.skip)
+	case !(f.peak >= 0 && f.peak <= 1e6) || !(f.skip >= 0 && f.skip <= 24*366):
+		return usagef("--peak %v --skip %v: want at least 0, and at most a million and a year", f.peak, f.skip)
 	case f.seeds < 1 || f.workers < 1:
 		return usagef("--seeds %d --workers %d: want at least 1", f.seeds, f.workers)
 	}
 	return nil
 }
 
-// run simulates every agent with every seed.
-func (f *mpaFlags) run(cmd *cobra.Command, load sim.Load, application sim.App) ([]mpaRun, error) {
-	runs := make([]mpaRun, len(f.agents))
-	group, ctx := errgroup.WithContext(cmd.Context())
+// load reads the trace or makes it up.
+func (f *mpaFlags) load(cmd *cobra.Command) (sim.Load, report.Trace, error) {
+	trace := report.Trace{Skip: f.skip, Hours: f.hours, Warmup: f.warmup, Scale: 1}
+	var load sim.Load
+	var err error
+	if family, ok := strings.CutPrefix(f.trace, synthetic); ok {
+		trace.Name, trace.Seed = family, f.seed
+		if trace.Parameters, err = parseSet(f.set); err != nil {
+			return load, trace, err
+		}
+		if load, err = sim.Synthetic(family, trace.Parameters, f.skip+f.hours, f.seed); err != nil {
+			return load, trace, &usageError{err}
+		}
+	} else {
+		if cmd.Flags().Changed("set") {
+			return load, trace, usagef("--set is of use only with --trace %sNAME", synthetic)
+		}
+		load, err = sim.ReadLoad(f.trace)
+		if errors.Is(err, fs.ErrNotExist) && slices.ContainsFunc(sim.Families(), func(k sim.Family) bool { return k.Name == f.trace }) {
+			return load, trace, usagef("%w; the load that is made up is --trace %s%s", err, synthetic, f.trace)
+		}
+		if err != nil {
+			return load, trace, err
+		}
+		trace.Name = strings.TrimSuffix(filepath.Base(f.trace), ".csv")
+		text, err := os.ReadFile(f.trace)
+		if err != nil {
+			return load, trace, err
+		}
+		trace.Digest = fmt.Sprintf("sha256:%x", sha256.Sum256(text))
+	}
+	if load, err = load.From(f.skip * 3600); err != nil {
+		return load, trace, usagef("--skip %v: %v", f.skip, err)
+	}
+	if load.Peak() == 0 {
+		return load, trace, usagef("--skip %v: no requests come after it", f.skip)
+	}
+	if f.fill {
+		load, trace.Filled = load.Fill()
+	}
+	if f.peak > 0 {
+		trace.Scale = f.peak / load.Peak()
+		load = load.Scale(f.peak)
+	}
+	seconds := 0.0
+	for t, until := f.warmup*3600, 0.0; t < f.hours*3600; t = until {
+		var rate float64
+		rate, until = load.Rate(t)
+		until = min(until, f.hours*3600)
+		trace.Mean += rate * (until - t)
+		trace.Peak = max(trace.Peak, rate)
+		seconds += until - t
+	}
+	trace.Mean /= seconds
+	return load, trace, nil
+}
+
+// mpaCompare simulates every agent with every seed until it is interrupted.
+func (a *app) mpaCompare(ctx context.Context, f *mpaFlags, load sim.Load, trace report.Trace, application sim.App) (*report.Comparison, error) {
+	total := len(f.agents) * f.seeds
+	show := a.newProgress(total, "simulation", f.quiet)
+	defer show.end()
+	seeds := make([]uint64, f.seeds)
+	for s := range seeds {
+		seeds[s] = f.seed + uint64(s)
+	}
+	results, minutes := make([][]sim.Result, len(f.agents)), make([][]sim.Minute, len(f.agents))
+	group, inner := errgroup.WithContext(ctx)
 	group.SetLimit(f.workers)
 	for i, name := range f.agents {
-		runs[i] = mpaRun{Agent: name, Runs: make([]sim.Result, f.seeds)}
-		for s := range f.seeds {
+		results[i] = make([]sim.Result, f.seeds)
+		for s, seed := range seeds {
 			group.Go(func() error {
 				cfg := sim.Config{
 					App: application, Load: load, Seconds: f.hours * 3600, Warmup: f.warmup * 3600,
-					Seed: f.seed + uint64(s), Guards: mpa.DefaultGuards(), Site: sim.DefaultSite(),
+					Seed: seed, Guards: mpa.DefaultGuards(), Site: sim.DefaultSite(),
 				}
-				r, err := sim.RunAgent(ctx, cfg, name)
-				runs[i].Runs[s] = r
+				if s == 0 && f.page != "" {
+					cfg.Record = func(m sim.Minute) { minutes[i] = append(minutes[i], m) }
+				}
+				r, err := sim.RunAgent(inner, cfg, name)
+				results[i][s] = r
+				if err == nil {
+					show.add()
+				}
 				return err
 			})
 		}
 	}
-	return runs, group.Wait()
-}
-
-// writeJSON writes a value indented.
-func writeJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
-}
-
-// mpaTable writes a line for each agent.
-func mpaTable(w io.Writer, application sim.App, runs []mpaRun) error {
-	slo := application.Target.SLO
-	first := runs[0].Runs[0]
-	fmt.Fprintf(w, "%s: %.3g hours, %d requests; %g %% of them within %g ms is promised\n\n",
-		application.Name, first.Hours, first.Requests, slo.Percentile, 1000*slo.Latency)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "agent\tcore-h\tGiB-h\tcpu %\tmemory %\tviolating %\tminutes\tp50 ms\tp95 ms\tp99 ms\tscalings/h\tresizes/h\tkills\t")
-	for _, r := range runs {
-		columns := []struct {
-			format string
-			value  func(r sim.Result) float64
-		}{
-			{"%.1f", func(r sim.Result) float64 { return r.CoreHours }},
-			{"%.1f", func(r sim.Result) float64 { return r.GiBHours }},
-			{"%.1f", func(r sim.Result) float64 { return 100 * r.CPUUtilisation }},
-			{"%.1f", func(r sim.Result) float64 { return 100 * r.MemUtilisation }},
-			{"%.3f", func(r sim.Result) float64 { return 100 * float64(r.Violations) / float64(r.Requests) }},
-			{"%.0f", func(r sim.Result) float64 { return float64(r.ViolatingMinutes) }},
-			{"%.0f", func(r sim.Result) float64 { return 1000 * r.P50 }},
-			{"%.0f", func(r sim.Result) float64 { return 1000 * r.P95 }},
-			{"%.0f", func(r sim.Result) float64 { return 1000 * r.P99 }},
-			{"%.2f", func(r sim.Result) float64 { return float64(r.ReplicaChanges) / r.Hours }},
-			{"%.2f", func(r sim.Result) float64 { return float64(r.RequestChanges) / r.Hours }},
-			{"%.1f", func(r sim.Result) float64 { return float64(r.Kills) }},
+	if err := group.Wait(); err != nil {
+		if ctx.Err() != nil {
+			return nil, interrupted("%d of %s done, and nothing written", show.count(), plural(total, "simulation"))
 		}
-		cells := []string{r.Agent}
-		for _, c := range columns {
-			values := make([]float64, len(r.Runs))
-			for i, v := range r.Runs {
-				values[i] = c.value(v)
-			}
-			cells = append(cells, interval(c.format, values))
-		}
-		fmt.Fprintln(t, strings.Join(cells, "\t")+"\t")
+		return nil, err
 	}
-	return t.Flush()
-}
-
-// interval is a mean and half of its 95 % interval.
-func interval(format string, values []float64) string {
-	mean := fmt.Sprintf(format, stat.Mean(values, nil))
-	n := float64(len(values))
-	if n < 2 {
-		return mean
-	}
-	half := distuv.StudentsT{Sigma: 1, Nu: n - 1}.Quantile(.975) * stat.StdErr(stat.StdDev(values, nil), n)
-	return mean + " ±" + fmt.Sprintf(format, half)
+	return report.New(report.AppOf(&application), trace, seeds, f.agents, results, minutes), nil
 }

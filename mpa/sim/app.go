@@ -117,7 +117,7 @@ func (a *App) compile() error {
 	if len(a.Segments) == 0 {
 		return fmt.Errorf("app %q has no segments", a.Name)
 	}
-	a.phases = a.phases[:0]
+	a.phases = make([]phase, 0, len(a.Segments)) // copies of the app run at the same time
 	for i, s := range a.Segments {
 		if err := s.CPU.validate(); err != nil {
 			return fmt.Errorf("segments[%d].cpu: %w", i, err)

@@ -1,0 +1,294 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"text/tabwriter"
+
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/sim"
+)
+
+// A Comparison is what several agents came to on one application and load. Its JSON is
+// the format of `sigma mpa simulate --format json`.
+type Comparison struct {
+	App   App   `json:"app"`
+	Trace Trace `json:"trace"`
+	// Seeds of the runs, the same for every agent.
+	Seeds  []uint64 `json:"seeds"`
+	Agents []Agent  `json:"agents"`
+}
+
+// An App is what is simulated.
+type App struct {
+	Name string `json:"name"`
+	// SLO is the percentile of latency that is promised, and its limit.
+	Percentile float64 `json:"slo_percentile"`
+	Latency    float64 `json:"slo_latency_seconds"`
+	// What the workload begins with; of one pod, but for the replicas.
+	Replicas int32   `json:"start_replicas"`
+	Cores    float64 `json:"start_cores"`
+	GiB      float64 `json:"start_gib"`
+}
+
+// AppOf describes an application.
+func AppOf(a *sim.App) App {
+	return App{
+		Name: a.Name, Percentile: a.Target.SLO.Percentile, Latency: a.Target.SLO.Latency,
+		Replicas: a.Replicas, Cores: float64(a.Request.CPU) / 1000, GiB: float64(a.Request.Memory) / (1 << 30),
+	}
+}
+
+// A Trace is the load: a file, or a family that is made up.
+type Trace struct {
+	Name   string `json:"name"`
+	Digest string `json:"digest,omitempty"` // of the file
+	// Parameters of a family that were given.
+	Parameters map[string]string `json:"parameters,omitempty"`
+	Seed       uint64            `json:"seed,omitempty"` // of a family
+	// Skip, Hours and Warmup are what was left out at the beginning, what was
+	// simulated then, and what of that does not count.
+	Skip   float64 `json:"skip_hours"`
+	Hours  float64 `json:"hours"`
+	Warmup float64 `json:"warmup_hours"`
+	// Rates of a step of the trace in what counts, in requests per second.
+	Mean float64 `json:"mean_per_second"`
+	Peak float64 `json:"peak_per_second"`
+	// Scale is what rates were multiplied with.
+	Scale float64 `json:"scale"`
+	// Filled is the number of steps without requests that were filled.
+	Filled int `json:"filled_steps,omitempty"`
+}
+
+// An Agent is one autoscaler with its runs.
+type Agent struct {
+	Name string `json:"agent"`
+	Runs []Run  `json:"runs"`
+	// Mean of the measures over the runs, by name; half of the 95 % interval where there
+	// are several.
+	Mean map[string]Estimate `json:"mean"`
+	// GapClosed is the share of the gap in cost between hpa+vpa and the oracle that the
+	// agent closes; absent without both, where hpa+vpa costs no more, and of agents that
+	// save by breaking the promise more often than hpa+vpa does.
+	GapClosed *float64 `json:"gap_closed,omitempty"`
+
+	// Minutes of the first run, for plots.
+	Minutes []sim.Minute `json:"-"`
+}
+
+// A Run is a simulation.
+type Run struct {
+	Seed uint64
+	sim.Result
+}
+
+// An Estimate of a mean from few runs.
+type Estimate struct {
+	Mean float64 `json:"mean"`
+	// Half of the 95 % interval (Student's t); 0 with one run.
+	Half float64 `json:"half"`
+}
+
+// The agents that the others are measured by.
+const (
+	Baseline = "hpa+vpa"
+	Limit    = "oracle"
+)
+
+// A measure is a figure of a run.
+type measure struct {
+	name, head, about string
+	format            string // in a table
+	value             func(r *sim.Result) float64
+}
+
+// measures, in the order of the tables.
+var measures = []measure{
+	{"cost", "cost", fmt.Sprintf("core-hours and GiB-hours asked for, %d GiB-hours as one core-hour", sim.GiBPerCore), "%.1f", (*sim.Result).Cost},
+	{"core_hours", "core-h", "core-hours that the pods asked for", "%.1f", func(r *sim.Result) float64 { return r.CoreHours }},
+	{"gib_hours", "GiB-h", "GiB-hours of memory that they asked for", "%.1f", func(r *sim.Result) float64 { return r.GiBHours }},
+	{"cpu_percent", "cpu %", "share of the cores asked for that was used", "%.1f", func(r *sim.Result) float64 { return 100 * r.CPUUtilisation }},
+	{"memory_percent", "memory %", "the same of memory", "%.1f", func(r *sim.Result) float64 { return 100 * r.MemUtilisation }},
+	{"violating_percent", "violating %", "requests that were answered late or not at all", "%.3f", func(r *sim.Result) float64 { return 100 * float64(r.Violations) / float64(r.Requests) }},
+	{"violating_minutes", "minutes", "minutes in which the promised percentile was not kept", "%.0f", func(r *sim.Result) float64 { return float64(r.ViolatingMinutes) }},
+	{"p50_ms", "p50 ms", "median latency of answered requests", "%.0f", func(r *sim.Result) float64 { return 1000 * r.P50 }},
+	{"p95_ms", "p95 ms", "95th percentile of it", "%.0f", func(r *sim.Result) float64 { return 1000 * r.P95 }},
+	{"p99_ms", "p99 ms", "99th percentile of it", "%.0f", func(r *sim.Result) float64 { return 1000 * r.P99 }},
+	{"scalings_per_hour", "scalings/h", "changes of the number of replicas an hour", "%.2f", func(r *sim.Result) float64 { return float64(r.ReplicaChanges) / r.Hours }},
+	{"resizes_per_hour", "resizes/h", "changes of their size an hour", "%.2f", func(r *sim.Result) float64 { return float64(r.RequestChanges) / r.Hours }},
+	{"oom_kills", "kills", "containers that ran out of memory", "%.1f", func(r *sim.Result) float64 { return float64(r.Kills) }},
+}
+
+// New compares. results are by agent, in order, and then by seed.
+func New(app App, trace Trace, seeds []uint64, names []string, results [][]sim.Result, minutes [][]sim.Minute) *Comparison {
+	c := &Comparison{App: app, Trace: trace, Seeds: seeds}
+	for i, name := range names {
+		a := Agent{Name: name, Mean: map[string]Estimate{}, Minutes: minutes[i]}
+		for k, r := range results[i] {
+			a.Runs = append(a.Runs, Run{seeds[k], r})
+		}
+		for _, m := range measures {
+			values := make([]float64, len(results[i]))
+			for k := range results[i] {
+				values[k] = m.value(&results[i][k])
+			}
+			a.Mean[m.name] = estimate(values)
+		}
+		c.Agents = append(c.Agents, a)
+	}
+	base, limit := c.agent(Baseline), c.agent(Limit)
+	if base == nil || limit == nil {
+		return c
+	}
+	if gap := base.cost() - limit.cost(); gap > 0 {
+		for i := range c.Agents {
+			if a := &c.Agents[i]; c.acceptable(a) {
+				share := (base.cost() - a.cost()) / gap
+				a.GapClosed = &share
+			}
+		}
+	}
+	return c
+}
+
+func (c *Comparison) agent(name string) *Agent {
+	for i := range c.Agents {
+		if c.Agents[i].Name == name {
+			return &c.Agents[i]
+		}
+	}
+	return nil
+}
+
+func (a *Agent) cost() float64      { return a.Mean["cost"].Mean }
+func (a *Agent) violating() float64 { return a.Mean["violating_percent"].Mean }
+
+// estimate is a mean and half of its 95 % interval.
+func estimate(values []float64) Estimate {
+	e := Estimate{Mean: stat.Mean(values, nil)}
+	if n := float64(len(values)); n > 1 {
+		e.Half = distuv.StudentsT{Sigma: 1, Nu: n - 1}.Quantile(.975) * stat.StdErr(stat.StdDev(values, nil), n)
+	}
+	return e
+}
+
+// text of an estimate, in a format; what is no number is a hyphen.
+func (e Estimate) text(format string, several bool) string {
+	switch {
+	case math.IsNaN(e.Mean):
+		return "-"
+	case !several:
+		return fmt.Sprintf(format, e.Mean)
+	}
+	return fmt.Sprintf(format, e.Mean) + " ±" + fmt.Sprintf(format, e.Half)
+}
+
+func gapText(share *float64) string {
+	if share == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f", 100**share)
+}
+
+// gaps reports whether the share of the gap is known.
+func (c *Comparison) gaps() bool {
+	base := c.agent(Baseline)
+	return base != nil && base.GapClosed != nil
+}
+
+// Table writes a line for each agent, below the summary.
+func Table(w io.Writer, c *Comparison) error {
+	fmt.Fprintf(w, "%s\n\n%s\n\n", c.Summary(), c.about())
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	heads := []string{"agent"}
+	for _, m := range measures {
+		heads = append(heads, m.head)
+	}
+	if c.gaps() {
+		heads = append(heads, "gap %")
+	}
+	fmt.Fprintln(t, strings.Join(heads, "\t")+"\t")
+	for i := range c.Agents {
+		a := &c.Agents[i]
+		cells := []string{a.Name}
+		for _, m := range measures {
+			cells = append(cells, a.Mean[m.name].text(m.format, len(c.Seeds) > 1))
+		}
+		if c.gaps() {
+			cells = append(cells, gapText(a.GapClosed))
+		}
+		fmt.Fprintln(t, strings.Join(cells, "\t")+"\t")
+	}
+	return t.Flush()
+}
+
+// about says in a line what was simulated.
+func (c *Comparison) about() string {
+	first := &c.Agents[0].Runs[0]
+	return fmt.Sprintf("%s on %s: %.3g hours, %d requests; %g %% of them within %g ms is promised",
+		c.App.Name, c.Trace.Name, first.Hours, first.Requests, c.App.Percentile, 1000*c.App.Latency)
+}
+
+// JSON writes the comparison.
+func JSON(w io.Writer, c *Comparison) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(c)
+}
+
+// number is a float that may be none.
+type number float64
+
+// MarshalJSON writes null for what is no number.
+func (n number) MarshalJSON() ([]byte, error) {
+	if math.IsNaN(float64(n)) || math.IsInf(float64(n), 0) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(n))
+}
+
+// MarshalJSON writes null for a mean of nothing.
+func (e Estimate) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Mean number `json:"mean"`
+		Half number `json:"half"`
+	}{number(e.Mean), number(e.Half)})
+}
+
+// MarshalJSON adds the seed and the cost, and writes null for percentiles of nothing.
+func (r Run) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Seed uint64 `json:"seed"`
+		Cost number `json:"cost"`
+		sim.Result
+		P50            number `json:"p50_seconds"`
+		P95            number `json:"p95_seconds"`
+		P99            number `json:"p99_seconds"`
+		CPUUtilisation number `json:"cpu_utilisation"`
+		MemUtilisation number `json:"memory_utilisation"`
+	}{r.Seed, number(r.Cost()), r.Result, number(r.P50), number(r.P95), number(r.P99), number(r.CPUUtilisation), number(r.MemUtilisation)})
+}
+
+// kept reports whether all of an agent's runs together keep the promise.
+func (c *Comparison) kept(a *Agent) bool {
+	var sum sim.Result
+	for i := range a.Runs {
+		sum.Requests += a.Runs[i].Requests
+		sum.Violations += a.Runs[i].Violations
+	}
+	return sum.Kept(mpa.SLO{Percentile: c.App.Percentile, Latency: c.App.Latency})
+}
+
+// acceptable reports whether an agent keeps the promise, or breaks it no more often than
+// hpa+vpa does.
+func (c *Comparison) acceptable(a *Agent) bool {
+	base := c.agent(Baseline)
+	return c.kept(a) || base != nil && a.violating() <= base.violating()
+}

@@ -1,0 +1,311 @@
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/sigma-scheduler/sigma/internal/sheet"
+	"github.com/sigma-scheduler/sigma/mpa/sim"
+)
+
+//go:embed page.html
+var pageText string
+
+var pageTemplate = sheet.Template(pageText)
+
+// HTML writes the comparison as one page that needs nothing else.
+func HTML(w io.Writer, c *Comparison) error {
+	if err := pageTemplate.Execute(w, c.page()); err != nil {
+		return fmt.Errorf("write page: %w", err)
+	}
+	return nil
+}
+
+type page struct {
+	Title, Summary, Caption string
+	Facts                   []sheet.Definition
+	Table                   sheet.Table
+	Scatter                 *sheet.Chart
+	Charts                  []sheet.Chart // of all agents
+	TimeCaption             string
+	Agents                  []agentPart
+	Columns                 []sheet.Definition
+}
+
+// An agentPart shows one agent over time.
+type agentPart struct {
+	ID, Name, Summary string
+	Open              bool
+	Charts            []sheet.Chart
+}
+
+// nothing stands for a value that does not exist.
+var nothing = math.NaN()
+
+func (c *Comparison) page() page {
+	p := page{
+		Title: fmt.Sprintf("Autoscalers compared: %s on %s", c.App.Name, c.Trace.Name), Summary: c.Summary(),
+		Facts: c.facts(), Table: c.table(), Caption: "One line an agent" + c.overSeeds(), Scatter: c.scatter(),
+	}
+	for _, m := range measures {
+		p.Columns = append(p.Columns, sheet.Definition{Term: m.head, Text: m.about})
+	}
+	if c.gaps() {
+		p.Columns = append(p.Columns, sheet.Definition{Term: "gap %", Text: gapAbout})
+	}
+	p.TimeCaption = fmt.Sprintf("The run with seed %d, after its warm-up. A point is a minute; of several minutes in a point of a line the largest is drawn.", c.Seeds[0])
+	p.Charts = c.overview()
+	scale := c.scale()
+	subject := c.best()
+	for i := range c.Agents {
+		a := &c.Agents[i]
+		if len(a.Minutes) > 1 {
+			p.Agents = append(p.Agents, agentPart{
+				ID: fmt.Sprintf("agent-%d", i+1), Name: a.Name, Open: len(c.Agents) < 4 || a == subject || a.Name == Baseline || a.Name == Limit,
+				Summary: fmt.Sprintf("cost %s, %s of requests late or lost", hours(a.cost()), percent(a.violating())),
+				Charts:  c.charts(fmt.Sprintf("agent-%d", i+1), a, scale),
+			})
+		}
+	}
+	return p
+}
+
+const gapAbout = "share of the gap in cost between hpa+vpa and the oracle that is closed; not of agents that save by breaking the promise more often than hpa+vpa"
+
+func (c *Comparison) overSeeds() string {
+	if len(c.Seeds) < 2 {
+		return fmt.Sprintf("; seed %d", c.Seeds[0])
+	}
+	return fmt.Sprintf("; means over %d seeds ± half of the 95 %% interval", len(c.Seeds))
+}
+
+func (c *Comparison) facts() []sheet.Definition {
+	t := &c.Trace
+	facts := []sheet.Definition{
+		{Term: "application", Text: fmt.Sprintf("%s, begins with %d × %s cores, %s GiB", c.App.Name, c.App.Replicas, sheet.Short(c.App.Cores), sheet.Short(c.App.GiB))},
+		{Term: "promised", Text: fmt.Sprintf("%g %% within %g ms", c.App.Percentile, 1000*c.App.Latency)},
+		{Term: "trace", Text: t.Name},
+	}
+	var set []string
+	for _, name := range slices.Sorted(maps.Keys(t.Parameters)) {
+		set = append(set, name+"="+t.Parameters[name])
+	}
+	if len(set) > 0 {
+		facts = append(facts, sheet.Definition{Term: "with", Text: strings.Join(set, ", ")})
+	}
+	if t.Skip > 0 {
+		facts = append(facts, sheet.Definition{Term: "from", Text: fmt.Sprintf("hour %g", t.Skip)})
+	}
+	facts = append(facts,
+		sheet.Definition{Term: "hours", Text: fmt.Sprintf("%g, of which %g warm up", t.Hours, t.Warmup)},
+		sheet.Definition{Term: "requests per second", Text: fmt.Sprintf("%s, at most %s", sheet.Short(t.Mean), sheet.Short(t.Peak))},
+	)
+	if t.Scale != 1 {
+		facts = append(facts, sheet.Definition{Term: "scaled by", Text: fmt.Sprintf("%.4g", t.Scale)})
+	}
+	if t.Filled > 0 {
+		facts = append(facts, sheet.Definition{Term: "filled", Text: fmt.Sprintf("%d steps", t.Filled)})
+	}
+	if digest := strings.TrimPrefix(t.Digest, "sha256:"); digest != "" {
+		facts = append(facts, sheet.Definition{Term: "digest", Text: "sha256:" + digest[:min(12, len(digest))]})
+	}
+	return facts
+}
+
+func (c *Comparison) table() sheet.Table {
+	var t sheet.Table
+	head := func(text, about string) {
+		t.Heads = append(t.Heads, sheet.Cell{Text: strings.ReplaceAll(text, " %", "\u00a0%"), About: about, Words: len(t.Heads) == 0})
+	}
+	head("agent", "who decides")
+	for _, m := range measures {
+		head(m.head, m.about)
+	}
+	if c.gaps() {
+		head("gap %", gapAbout)
+	}
+	for i := range c.Agents {
+		a := &c.Agents[i]
+		row := sheet.Row{Cells: []sheet.Cell{{Text: a.Name, Words: true}}}
+		if a.Name == Limit {
+			row.Break = "Knows the load, what a request costs and the workload’s state: the limit"
+		}
+		cell := func(text string) {
+			if text == "-" {
+				text = "–"
+			}
+			row.Cells = append(row.Cells, sheet.Cell{Text: strings.Replace(text, "-", "−", 1)})
+		}
+		for _, m := range measures {
+			cell(a.Mean[m.name].text(m.format, len(c.Seeds) > 1))
+		}
+		if c.gaps() {
+			cell(gapText(a.GapClosed))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// lowestShare is where the axis of violations begins, in per cent.
+const lowestShare = .001
+
+func (c *Comparison) scatter() *sheet.Chart {
+	s := sheet.Scatter{
+		ID: "scatter", Title: "Cost against violated requests", XAxis: "cost, core-hours", YAxis: "late or lost, %",
+		XLimit: nothing, YLimit: 100 - c.App.Percentile, YLimName: fmt.Sprintf("%g %% is forgiven", 100-c.App.Percentile), Low: lowestShare,
+	}
+	best := c.best()
+	var about []string
+	for i := range c.Agents {
+		a := &c.Agents[i]
+		x, y := a.Mean["cost"], a.Mean["violating_percent"]
+		if math.IsNaN(x.Mean) || math.IsNaN(y.Mean) {
+			continue
+		}
+		d := sheet.Dot{
+			Label: a.Name, X: x.Mean, Y: y.Mean, XErr: x.Half, YErr: y.Half, Strong: a == best,
+			About: fmt.Sprintf("%s: cost %s, %s of requests late or lost", a.Name, hours(x.Mean), percent(y.Mean)),
+		}
+		s.Dots = append(s.Dots, d)
+		about = append(about, d.About)
+		if a.Name == Limit {
+			s.XLimit, s.XLimitName = x.Mean, "limit"
+		}
+	}
+	s.About = strings.Join(about, "; ") + "."
+	svg := s.SVG()
+	if svg == "" {
+		return nil
+	}
+	caption := fmt.Sprintf("Cost against violated requests: left and low is good. At most %g %% of requests stands at the lower edge.", lowestShare)
+	if len(c.Seeds) > 1 {
+		caption += " Lines are 95 % intervals."
+	}
+	return &sheet.Chart{SVG: svg, Caption: caption}
+}
+
+// line is a series of one agent.
+func line(label string, minutes []sim.Minute, value func(*sim.Minute) float64) sheet.Line {
+	l := sheet.Line{Label: label}
+	for i := range minutes {
+		l.Points = append(l.Points, sheet.Point{Time: minutes[i].Time, Value: value(&minutes[i])})
+	}
+	return l
+}
+
+func cores(m *sim.Minute) float64     { return m.CPU }
+func coresUsed(m *sim.Minute) float64 { return m.CPUUsed }
+func replicas(m *sim.Minute) float64  { return float64(m.Replicas) }
+
+// draw adds a chart where it shows anything.
+func draw(charts []sheet.Chart, l sheet.LineChart, caption string) []sheet.Chart {
+	svg := l.SVG()
+	if svg == "" {
+		return charts
+	}
+	var legend []string
+	if len(l.Lines) > 1 {
+		for _, one := range l.Lines {
+			legend = append(legend, one.Label)
+		}
+	}
+	return append(charts, sheet.Chart{SVG: svg, Caption: caption, Legend: legend})
+}
+
+// overview compares the agents that the summary speaks of and the cheapest others.
+func (c *Comparison) overview() []sheet.Chart {
+	const most = 5
+	var list []*Agent
+	add := func(a *Agent) {
+		if a != nil && len(a.Minutes) > 1 && len(list) < most && !slices.Contains(list, a) {
+			list = append(list, a)
+		}
+	}
+	add(c.best())
+	add(c.agent(Baseline))
+	add(c.agent(Limit))
+	for i := range c.Agents {
+		if c.kept(&c.Agents[i]) {
+			add(&c.Agents[i])
+		}
+	}
+	for i := range c.Agents {
+		add(&c.Agents[i])
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	chart := func(id, title, axis string, value func(*sim.Minute) float64) sheet.LineChart {
+		l := sheet.LineChart{ID: "all-" + id, Title: title, Axis: axis, Limit: nothing}
+		for _, a := range list {
+			l.Lines = append(l.Lines, line(a.Name, a.Minutes, value))
+		}
+		return l
+	}
+	rate := sheet.LineChart{
+		ID: "all-rate", Title: "Requests over time", Axis: "requests per second", Limit: nothing,
+		Lines: []sheet.Line{line("requests", list[0].Minutes, func(m *sim.Minute) float64 { return m.Rate })},
+	}
+	charts := draw(nil, rate, "Requests that came, a minute’s mean.")
+	charts = draw(charts, chart("cores", "Cores asked for over time", "cores", cores), "Cores that the pods asked for.")
+	charts = draw(charts, chart("replicas", "Replicas over time", "replicas", replicas), "Replicas asked for.")
+	late := chart("p99", "99th percentile of latency over time", "ms", func(m *sim.Minute) float64 { return 1000 * m.P99 })
+	scale := c.scale()
+	late.Log, late.Low, late.High = true, scale.low, scale.high
+	late.Limit, late.LimitName = 1000*c.App.Latency, "promised"
+	return draw(charts, late, "99th percentile of latency, minute by minute.")
+}
+
+// A scale holds the ends of the axes that the agents' plots have in common.
+type scale struct{ cores, replicas, gib, low, high float64 }
+
+func (c *Comparison) scale() scale {
+	s := scale{low: 1000 * c.App.Latency, high: 1000 * c.App.Latency}
+	for i := range c.Agents {
+		for k := range c.Agents[i].Minutes {
+			m := &c.Agents[i].Minutes[k]
+			s.cores, s.gib = max(s.cores, m.CPU, m.CPUUsed), max(s.gib, m.Memory/(1<<30))
+			s.replicas = max(s.replicas, float64(m.Replicas), float64(m.Ready))
+			if m.P95 > 0 { // not NaN
+				s.low, s.high = min(s.low, 1000*m.P95), max(s.high, 1000*m.P99)
+			}
+		}
+	}
+	s.low = max(s.low, s.high/1e5, 1e-3)
+	return s
+}
+
+func (c *Comparison) charts(id string, a *Agent, s scale) []sheet.Chart {
+	chart := func(name, title, axis string, high float64, lines ...sheet.Line) sheet.LineChart {
+		return sheet.LineChart{ID: id + "-" + name, Title: a.Name + ": " + title, Axis: axis, Lines: lines, Limit: nothing, High: high}
+	}
+	charts := draw(nil, chart("cores", "cores over time", "cores", s.cores,
+		line("asked for", a.Minutes, cores), line("used", a.Minutes, coresUsed)), "Cores.")
+	latency := chart("latency", "latency over time", "ms", s.high,
+		line("p95", a.Minutes, func(m *sim.Minute) float64 { return 1000 * m.P95 }),
+		line("p99", a.Minutes, func(m *sim.Minute) float64 { return 1000 * m.P99 }))
+	latency.Log, latency.Low = true, s.low
+	latency.Limit, latency.LimitName = 1000*c.App.Latency, fmt.Sprintf("promised p%g", c.App.Percentile)
+	charts = draw(charts, latency, c.latencyCaption(a))
+	charts = draw(charts, chart("replicas", "replicas over time", "replicas", s.replicas,
+		line("asked for", a.Minutes, replicas), line("ready", a.Minutes, func(m *sim.Minute) float64 { return float64(m.Ready) })), "Replicas.")
+	return draw(charts, chart("memory", "memory over time", "GiB", s.gib,
+		line("asked for", a.Minutes, func(m *sim.Minute) float64 { return m.Memory / (1 << 30) }),
+		line("used", a.Minutes, func(m *sim.Minute) float64 { return m.MemoryUsed / (1 << 30) })), "Memory.")
+}
+
+func (c *Comparison) latencyCaption(a *Agent) string {
+	n := 0
+	for i := range a.Minutes {
+		if a.Minutes[i].Violated {
+			n++
+		}
+	}
+	return fmt.Sprintf("Latency of answered requests; the promise was broken in %d of %d minutes.", n, len(a.Minutes))
+}

@@ -1,0 +1,96 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/sigma-scheduler/sigma/internal/sheet"
+)
+
+// clairvoyant agents know the load before it comes and are no rivals to the others.
+var clairvoyant = []string{Limit, "static-p99"}
+
+// best is the cheapest agent that is not clairvoyant and keeps the promise; where there
+// is none, one that breaks it no more often than hpa+vpa does; nil = neither. hpa+vpa
+// itself stands unless another is cheaper by half a per cent, or keeps what it does not.
+func (c *Comparison) best() *Agent {
+	const margin = .995
+	cheapest := func(best *Agent, good func(*Agent) bool) *Agent {
+		if best != nil && !good(best) {
+			best = nil
+		}
+		for i := range c.Agents {
+			a := &c.Agents[i]
+			if !slices.Contains(clairvoyant, a.Name) && good(a) && (best == nil || a.cost() < margin*best.cost()) {
+				best = a
+			}
+		}
+		return best
+	}
+	base := c.agent(Baseline)
+	if best := cheapest(base, c.kept); best != nil {
+		return best
+	}
+	return cheapest(base, c.acceptable)
+}
+
+// Summary is one sentence: what the best agent costs beside hpa+vpa, how many requests
+// each of them violates, and how much of the way to the oracle it goes.
+func (c *Comparison) Summary() string {
+	base, limit, best := c.agent(Baseline), c.agent(Limit), c.best()
+	claim := func(a *Agent) string {
+		return fmt.Sprintf("%s costs %s core-hours with %s of requests late or lost", a.Name, hours(a.cost()), percent(a.violating()))
+	}
+	switch {
+	case base != nil && best != nil && best != base:
+		s := claim(base) + "; " + claim(best) + ", " + change(best.cost()/base.cost()-1)
+		if best.GapClosed != nil && *best.GapClosed > 0 {
+			s += fmt.Sprintf(": %.0f %% of the way to the oracle’s %s", 100**best.GapClosed, hours(limit.cost()))
+		}
+		return s + "."
+	case base != nil:
+		s := claim(base)
+		if len(c.Agents) > 2 || limit == nil && len(c.Agents) > 1 {
+			s += ", and no other agent does as well for less"
+		}
+		return s + c.oracle(limit) + "."
+	case best != nil:
+		return claim(best) + c.oracle(limit) + "."
+	case limit != nil && len(c.Agents) == 1:
+		return claim(limit) + "."
+	}
+	return fmt.Sprintf("No agent answers %g %% of the requests within %g ms", c.App.Percentile, 1000*c.App.Latency) + c.oracle(limit) + "."
+}
+
+func (c *Comparison) oracle(limit *Agent) string {
+	if limit == nil {
+		return ""
+	}
+	return fmt.Sprintf("; the oracle costs %s with %s", hours(limit.cost()), percent(limit.violating()))
+}
+
+// percent of requests, in few digits; small shares are not called none.
+func percent(v float64) string {
+	switch {
+	case math.IsNaN(v):
+		return "none"
+	case v == 0:
+		return "0 %"
+	case v < .001:
+		return "less than 0.001 %"
+	case v < .1:
+		return fmt.Sprintf("%.3f %%", v)
+	}
+	return fmt.Sprintf("%.2g %%", v)
+}
+
+func change(share float64) string {
+	if share < 0 {
+		return fmt.Sprintf("%.0f %% less", -100*share)
+	}
+	return fmt.Sprintf("%.0f %% more", 100*share)
+}
+
+// hours in three digits.
+func hours(v float64) string { return sheet.Figure(v, max(0, 2-int(math.Log10(max(1, v)))), false) }
