@@ -157,7 +157,7 @@ func (f *mpaFlags) load(cmd *cobra.Command) (sim.Load, report.Trace, error) {
 	var load sim.Load
 	var err error
 	if family, ok := strings.CutPrefix(f.trace, synthetic); ok {
-		trace.Name, trace.Seed = family, f.seed
+		trace.Name, trace.Seed = f.trace, f.seed
 		if trace.Parameters, err = parseSet(f.set); err != nil {
 			return load, trace, err
 		}

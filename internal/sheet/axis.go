@@ -101,6 +101,9 @@ func (a Axis) ticks() []float64 {
 func (a Axis) texts() []string {
 	var list []string
 	digits := Decimals(2, a.ticks())
+	if tenth := a.step * 10; digits == 2 && math.Abs(tenth-math.Round(tenth)) < 1e-9 {
+		digits = 1
+	}
 	for _, v := range a.ticks() {
 		if a.log {
 			list = append(list, strconv.FormatFloat(v, 'f', max(0, -int(math.Floor(math.Log10(v)+1e-9))), 64))

@@ -95,21 +95,24 @@ func thin(points []Point, start, end float64) []Point {
 // steps is a path that keeps each value until the next point.
 func steps(points []Point, start, seconds float64, x, y Axis) string {
 	var b strings.Builder
-	gap := true
-	for _, s := range points {
+	last := "" // height of the line; "" = there is none
+	for i, s := range points {
 		px := x.At((s.Time - start) / seconds)
-		switch {
-		case math.IsNaN(s.Value):
-			if !gap {
-				fmt.Fprintf(&b, "H%.1f", px)
-			}
-			gap = true
-		case gap:
-			fmt.Fprintf(&b, "M%.1f %.1f", px, y.At(s.Value))
-			gap = false
-		default:
-			fmt.Fprintf(&b, "H%.1fV%.1f", px, y.At(s.Value))
+		height := ""
+		if !math.IsNaN(s.Value) {
+			height = fmt.Sprintf("%.1f", y.At(s.Value))
 		}
+		switch {
+		case height == last && (height == "" || i < len(points)-1):
+			continue
+		case last == "" && height != "":
+			fmt.Fprintf(&b, "M%.1f %s", px, height)
+		case last == height || height == "":
+			fmt.Fprintf(&b, "H%.1f", px)
+		default:
+			fmt.Fprintf(&b, "H%.1fV%s", px, height)
+		}
+		last = height
 	}
 	return b.String()
 }

@@ -29,7 +29,7 @@ type Scatter struct {
 
 // SVG is the picture, empty without dots.
 func (p Scatter) SVG() template.HTML {
-	const height, top, foot, left = 400, 46, 62, 60
+	const height, top, foot, left = 416, 62, 62, 60
 	low, high, most := p.XLimit, p.XLimit, Max(p.YLimit, 10*p.Low)
 	for _, d := range p.Dots {
 		low, high, most = Min(low, d.X-d.XErr), Max(high, d.X+d.XErr), Max(most, d.Y+d.YErr)
@@ -37,6 +37,7 @@ func (p Scatter) SVG() template.HTML {
 	if len(p.Dots) == 0 || math.IsNaN(low) {
 		return ""
 	}
+	low = max(min(0, low), low-(high-low)/20) // no dot on the edge
 	x, y := NewAxis(low, high, left, Width-Margin), NewLogAxis(p.Low, most, height-foot, top)
 	var b strings.Builder
 	Open(&b, p.ID, height, p.Title, p.About)
@@ -70,7 +71,7 @@ func (p Scatter) SVG() template.HTML {
 				x.At(d.X-d.XErr), py, x.At(d.X+d.XErr), px, y.At(d.Y-d.YErr), y.At(d.Y+d.YErr))
 		}
 		fmt.Fprintf(&b, `<circle class="dot" cx="%.1f" cy="%.1f" r="7"><title>%s</title></circle>`, px, py, Escape(d.About))
-		tx, ty, anchor := place(&taken, px, py, d.Label)
+		tx, ty, anchor := place(&taken, left, px, py, d.Label)
 		fmt.Fprintf(&b, `<text class="name" text-anchor="%s" x="%.1f" y="%.1f">%s</text></g>`, anchor, tx, ty, Escape(d.Label))
 	}
 	fmt.Fprintf(&b, `<text class="axis" text-anchor="end" x="%d" y="%d">%s</text>`, Width-Margin, height-8, Escape(p.XAxis))
@@ -98,8 +99,8 @@ func textBox(x, y float64, text, anchor string) box {
 }
 
 // place finds where the name of a dot covers the least of what is there already, inside
-// of the plot.
-func place(taken *[]box, x, y float64, text string) (tx, ty float64, anchor string) {
+// of the plot, which begins at left.
+func place(taken *[]box, left, x, y float64, text string) (tx, ty float64, anchor string) {
 	var best box
 	least := math.Inf(1)
 	for _, at := range []struct {
@@ -116,7 +117,7 @@ func place(taken *[]box, x, y float64, text string) (tx, ty float64, anchor stri
 		{x - 10, y + 25, "end"},
 	} {
 		b := textBox(at.x, at.y, text, at.anchor)
-		covered := 3 * (max(0, 4-b.left) + max(0, b.right-Width)) * 22
+		covered := 3 * (max(0, left-b.left) + max(0, b.right-Width)) * 22
 		for _, t := range *taken {
 			covered += b.overlap(t)
 		}

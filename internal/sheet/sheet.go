@@ -33,10 +33,12 @@ type Chart struct {
 // A Definition is a term and what it means.
 type Definition struct{ Term, Text string }
 
-// A Table is one of a page. Its first column names the rows.
+// A Table is one of a page. Its first column names the rows. Stacked breaks cells where
+// their text breaks.
 type Table struct {
-	Heads []Cell
-	Rows  []Row
+	Heads   []Cell
+	Rows    []Row
+	Stacked bool
 }
 
 // A Row of a table; Break, where set, stands in a line above it.

@@ -79,10 +79,10 @@ func TestScatterPlaces(t *testing.T) {
 	var names []box
 	for _, at := range [][2]float64{{100, 100}, {105, 103}} {
 		before := len(taken)
-		place(&taken, at[0], at[1], "hpa+vpa")
+		place(&taken, 0, at[0], at[1], "hpa+vpa")
 		names = append(names, taken[before:]...)
 	}
 	assert.Zero(t, names[0].overlap(names[1]))
-	_, _, anchor := place(&taken, Width-5, 300, "autopilot")
+	_, _, anchor := place(&taken, 0, Width-5, 300, "autopilot")
 	assert.Equal(t, "end", anchor)
 }

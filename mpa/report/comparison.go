@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
 
+	"github.com/sigma-scheduler/sigma/internal/sheet"
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/sim"
 )
@@ -104,25 +106,26 @@ const (
 // A measure is a figure of a run.
 type measure struct {
 	name, head, about string
-	format            string // in a table
+	digits            int  // after the point at most, in a table
+	fixed             bool // not fewer where figures are large
 	value             func(r *sim.Result) float64
 }
 
 // measures, in the order of the tables.
 var measures = []measure{
-	{"cost", "cost", fmt.Sprintf("core-hours and GiB-hours asked for, %d GiB-hours as one core-hour", sim.GiBPerCore), "%.1f", (*sim.Result).Cost},
-	{"core_hours", "core-h", "core-hours that the pods asked for", "%.1f", func(r *sim.Result) float64 { return r.CoreHours }},
-	{"gib_hours", "GiB-h", "GiB-hours of memory that they asked for", "%.1f", func(r *sim.Result) float64 { return r.GiBHours }},
-	{"cpu_percent", "cpu %", "share of the cores asked for that was used", "%.1f", func(r *sim.Result) float64 { return 100 * r.CPUUtilisation }},
-	{"memory_percent", "memory %", "the same of memory", "%.1f", func(r *sim.Result) float64 { return 100 * r.MemUtilisation }},
-	{"violating_percent", "violating %", "requests that were answered late or not at all", "%.3f", func(r *sim.Result) float64 { return 100 * float64(r.Violations) / float64(r.Requests) }},
-	{"violating_minutes", "minutes", "minutes in which the promised percentile was not kept", "%.0f", func(r *sim.Result) float64 { return float64(r.ViolatingMinutes) }},
-	{"p50_ms", "p50 ms", "median latency of answered requests", "%.0f", func(r *sim.Result) float64 { return 1000 * r.P50 }},
-	{"p95_ms", "p95 ms", "95th percentile of it", "%.0f", func(r *sim.Result) float64 { return 1000 * r.P95 }},
-	{"p99_ms", "p99 ms", "99th percentile of it", "%.0f", func(r *sim.Result) float64 { return 1000 * r.P99 }},
-	{"scalings_per_hour", "scalings/h", "changes of the number of replicas an hour", "%.2f", func(r *sim.Result) float64 { return float64(r.ReplicaChanges) / r.Hours }},
-	{"resizes_per_hour", "resizes/h", "changes of their size an hour", "%.2f", func(r *sim.Result) float64 { return float64(r.RequestChanges) / r.Hours }},
-	{"oom_kills", "kills", "containers that ran out of memory", "%.1f", func(r *sim.Result) float64 { return float64(r.Kills) }},
+	{"cost", "cost", fmt.Sprintf("core-hours and GiB-hours asked for, %d GiB-hours as one core-hour", sim.GiBPerCore), 2, false, (*sim.Result).Cost},
+	{"core_hours", "core-h", "core-hours that the pods asked for", 2, false, func(r *sim.Result) float64 { return r.CoreHours }},
+	{"gib_hours", "GiB-h", "GiB-hours of memory that they asked for", 2, false, func(r *sim.Result) float64 { return r.GiBHours }},
+	{"cpu_percent", "cpu %", "share of the cores asked for that was used", 1, false, func(r *sim.Result) float64 { return 100 * r.CPUUtilisation }},
+	{"memory_percent", "memory %", "the same of memory", 1, false, func(r *sim.Result) float64 { return 100 * r.MemUtilisation }},
+	{"violating_percent", "violating %", "requests that were answered late or not at all", 3, true, func(r *sim.Result) float64 { return 100 * float64(r.Violations) / float64(r.Requests) }},
+	{"violating_minutes", "minutes", "minutes in which the promised percentile was not kept", 0, false, func(r *sim.Result) float64 { return float64(r.ViolatingMinutes) }},
+	{"p50_ms", "p50 ms", "median latency of answered requests", 0, false, func(r *sim.Result) float64 { return 1000 * r.P50 }},
+	{"p95_ms", "p95 ms", "95th percentile of it", 0, false, func(r *sim.Result) float64 { return 1000 * r.P95 }},
+	{"p99_ms", "p99 ms", "99th percentile of it", 0, false, func(r *sim.Result) float64 { return 1000 * r.P99 }},
+	{"scalings_per_hour", "scalings/h", "changes of the number of replicas an hour", 2, false, func(r *sim.Result) float64 { return float64(r.ReplicaChanges) / r.Hours }},
+	{"resizes_per_hour", "resizes/h", "changes of their size an hour", 2, false, func(r *sim.Result) float64 { return float64(r.RequestChanges) / r.Hours }},
+	{"oom_kills", "kills", "containers that ran out of memory", 1, false, func(r *sim.Result) float64 { return float64(r.Kills) }},
 }
 
 // New compares. results are by agent, in order, and then by seed.
@@ -178,16 +181,54 @@ func estimate(values []float64) Estimate {
 	return e
 }
 
-// text of an estimate, in a format; what is no number is a hyphen.
-func (e Estimate) text(format string, several bool) string {
-	switch {
-	case math.IsNaN(e.Mean):
-		return "-"
-	case !several:
-		return fmt.Sprintf(format, e.Mean)
+// texts are the cells of a measure, by agent; what is no number is a hyphen.
+func (c *Comparison) texts(m *measure) []string {
+	var values []float64
+	for i := range c.Agents {
+		e := c.Agents[i].Mean[m.name]
+		values = append(values, e.Mean, e.Half)
 	}
-	return fmt.Sprintf(format, e.Mean) + " ±" + fmt.Sprintf(format, e.Half)
+	digits := m.digits
+	if !m.fixed {
+		digits = sheet.Decimals(digits, values)
+	}
+	texts := make([]string, len(c.Agents))
+	for i := range c.Agents {
+		e := c.Agents[i].Mean[m.name]
+		texts[i] = sheet.Figure(e.Mean, digits, false)
+		if len(c.Seeds) > 1 && !math.IsNaN(e.Mean) {
+			texts[i] += " ±" + sheet.Figure(e.Half, digits, false)
+		}
+	}
+	return texts
 }
+
+// grid is the table: its heads, what they mean, and a line for each agent.
+func (c *Comparison) grid() (heads, about []string, rows [][]string) {
+	heads, about = []string{"agent"}, []string{"who decides"}
+	for i := range c.Agents {
+		rows = append(rows, []string{c.Agents[i].Name})
+	}
+	column := func(head, what string, cells []string) {
+		heads, about = append(heads, head), append(about, what)
+		for i, text := range cells {
+			rows[i] = append(rows[i], text)
+		}
+	}
+	for i := range measures {
+		column(measures[i].head, measures[i].about, c.texts(&measures[i]))
+	}
+	if base := c.agent(Baseline); base != nil && base.GapClosed != nil {
+		var cells []string
+		for i := range c.Agents {
+			cells = append(cells, gapText(c.Agents[i].GapClosed))
+		}
+		column("gap %", gapAbout, cells)
+	}
+	return heads, about, rows
+}
+
+const gapAbout = "share of the gap in cost between hpa+vpa and the oracle that is closed; not of agents that save by breaking the promise more often than hpa+vpa"
 
 func gapText(share *float64) string {
 	if share == nil {
@@ -196,36 +237,24 @@ func gapText(share *float64) string {
 	return fmt.Sprintf("%.0f", 100**share)
 }
 
-// gaps reports whether the share of the gap is known.
-func (c *Comparison) gaps() bool {
-	base := c.agent(Baseline)
-	return base != nil && base.GapClosed != nil
-}
-
 // Table writes a line for each agent, below the summary.
 func Table(w io.Writer, c *Comparison) error {
 	fmt.Fprintf(w, "%s\n\n%s\n\n", c.Summary(), c.about())
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	heads := []string{"agent"}
-	for _, m := range measures {
-		heads = append(heads, m.head)
-	}
-	if c.gaps() {
-		heads = append(heads, "gap %")
-	}
-	fmt.Fprintln(t, strings.Join(heads, "\t")+"\t")
-	for i := range c.Agents {
-		a := &c.Agents[i]
-		cells := []string{a.Name}
-		for _, m := range measures {
-			cells = append(cells, a.Mean[m.name].text(m.format, len(c.Seeds) > 1))
-		}
-		if c.gaps() {
-			cells = append(cells, gapText(a.GapClosed))
-		}
+	heads, _, rows := c.grid()
+	for _, cells := range append([][]string{heads}, rows...) {
 		fmt.Fprintln(t, strings.Join(cells, "\t")+"\t")
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for i, line := range c.notes() {
+		if i == 0 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintln(w, line)
+	}
+	return nil
 }
 
 // about says in a line what was simulated.
@@ -291,4 +320,56 @@ func (c *Comparison) kept(a *Agent) bool {
 func (c *Comparison) acceptable(a *Agent) bool {
 	base := c.agent(Baseline)
 	return c.kept(a) || base != nil && a.violating() <= base.violating()
+}
+
+// same reports whether two agents came to the same in every run.
+func (a *Agent) same(o *Agent) bool {
+	return slices.EqualFunc(a.Runs, o.Runs, func(x, y Run) bool {
+		return x.Cost() == y.Cost() && x.Requests == y.Requests && x.Violations == y.Violations && x.P99 == y.P99
+	})
+}
+
+// like are the agents that came to the same as one, itself included; hpa+vpa first.
+func (c *Comparison) like(a *Agent) []*Agent {
+	var list []*Agent
+	for i := range c.Agents {
+		switch o := &c.Agents[i]; {
+		case o != a && !o.same(a):
+		case o.Name == Baseline:
+			list = slices.Insert(list, 0, o)
+		default:
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+func namesOf(list []*Agent) string {
+	var names []string
+	for _, a := range list {
+		names = append(names, a.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// groupName is a short name of agents that came to the same.
+func groupName(list []*Agent) string {
+	if len(list) == 1 {
+		return list[0].Name
+	}
+	return fmt.Sprintf("%s and %d more", list[0].Name, len(list)-1)
+}
+
+// notes are what to know before believing the table.
+func (c *Comparison) notes() []string {
+	var notes []string
+	for i := range c.Agents {
+		if like := c.like(&c.Agents[i]); len(like) > 1 && like[0] == &c.Agents[i] {
+			notes = append(notes, namesOf(like)+" came to the same in every run.")
+		}
+	}
+	if limit := c.agent(Limit); limit != nil && !c.kept(limit) {
+		notes = append(notes, "No plan of the oracle keeps the promise: it is no limit here.")
+	}
+	return notes
 }

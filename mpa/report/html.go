@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"io"
@@ -30,6 +31,7 @@ type page struct {
 	Title, Summary, Caption string
 	Facts                   []sheet.Definition
 	Table                   sheet.Table
+	Notes                   []string
 	Scatter                 *sheet.Chart
 	Charts                  []sheet.Chart // of all agents
 	TimeCaption             string
@@ -50,13 +52,10 @@ var nothing = math.NaN()
 func (c *Comparison) page() page {
 	p := page{
 		Title: fmt.Sprintf("Autoscalers compared: %s on %s", c.App.Name, c.Trace.Name), Summary: c.Summary(),
-		Facts: c.facts(), Table: c.table(), Caption: "One line an agent" + c.overSeeds(), Scatter: c.scatter(),
+		Facts: c.facts(), Table: c.table(), Caption: "One line an agent" + c.overSeeds(), Scatter: c.scatter(), Notes: c.notes(),
 	}
-	for _, m := range measures {
-		p.Columns = append(p.Columns, sheet.Definition{Term: m.head, Text: m.about})
-	}
-	if c.gaps() {
-		p.Columns = append(p.Columns, sheet.Definition{Term: "gap %", Text: gapAbout})
+	for _, h := range p.Table.Heads[1:] {
+		p.Columns = append(p.Columns, sheet.Definition{Term: h.Text, Text: h.About})
 	}
 	p.TimeCaption = fmt.Sprintf("The run with seed %d, after its warm-up. A point is a minute; of several minutes in a point of a line the largest is drawn.", c.Seeds[0])
 	p.Charts = c.overview()
@@ -74,8 +73,6 @@ func (c *Comparison) page() page {
 	}
 	return p
 }
-
-const gapAbout = "share of the gap in cost between hpa+vpa and the oracle that is closed; not of agents that save by breaking the promise more often than hpa+vpa"
 
 func (c *Comparison) overSeeds() string {
 	if len(c.Seeds) < 2 {
@@ -117,35 +114,25 @@ func (c *Comparison) facts() []sheet.Definition {
 	return facts
 }
 
+// unbroken keeps heads in one piece.
+var unbroken = strings.NewReplacer(" ", "\u00a0", "-", "\u2011")
+
 func (c *Comparison) table() sheet.Table {
-	var t sheet.Table
-	head := func(text, about string) {
-		t.Heads = append(t.Heads, sheet.Cell{Text: strings.ReplaceAll(text, " %", "\u00a0%"), About: about, Words: len(t.Heads) == 0})
+	t := sheet.Table{Stacked: len(c.Seeds) > 1}
+	heads, about, rows := c.grid()
+	for i, head := range heads {
+		t.Heads = append(t.Heads, sheet.Cell{Text: unbroken.Replace(head), About: about[i], Words: i == 0})
 	}
-	head("agent", "who decides")
-	for _, m := range measures {
-		head(m.head, m.about)
-	}
-	if c.gaps() {
-		head("gap %", gapAbout)
-	}
-	for i := range c.Agents {
-		a := &c.Agents[i]
-		row := sheet.Row{Cells: []sheet.Cell{{Text: a.Name, Words: true}}}
-		if a.Name == Limit {
+	for i, cells := range rows {
+		row := sheet.Row{Cells: []sheet.Cell{{Text: cells[0], Words: true}}}
+		if c.Agents[i].Name == Limit {
 			row.Break = "Knows the load, what a request costs and the workload’s state: the limit"
 		}
-		cell := func(text string) {
+		for _, text := range cells[1:] {
 			if text == "-" {
 				text = "–"
 			}
-			row.Cells = append(row.Cells, sheet.Cell{Text: strings.Replace(text, "-", "−", 1)})
-		}
-		for _, m := range measures {
-			cell(a.Mean[m.name].text(m.format, len(c.Seeds) > 1))
-		}
-		if c.gaps() {
-			cell(gapText(a.GapClosed))
+			row.Cells = append(row.Cells, sheet.Cell{Text: strings.ReplaceAll(strings.Replace(text, "-", "−", 1), " ±", "\n±")})
 		}
 		t.Rows = append(t.Rows, row)
 	}
@@ -168,15 +155,19 @@ func (c *Comparison) scatter() *sheet.Chart {
 		if math.IsNaN(x.Mean) || math.IsNaN(y.Mean) {
 			continue
 		}
+		like := c.like(a)
+		if like[0] != a {
+			continue // drawn
+		}
 		d := sheet.Dot{
-			Label: a.Name, X: x.Mean, Y: y.Mean, XErr: x.Half, YErr: y.Half, Strong: a == best,
-			About: fmt.Sprintf("%s: cost %s, %s of requests late or lost", a.Name, hours(x.Mean), percent(y.Mean)),
+			Label: groupName(like), X: x.Mean, Y: y.Mean, XErr: x.Half, YErr: y.Half, Strong: slices.Contains(like, best),
+			About: fmt.Sprintf("%s: cost %s, %s of requests late or lost", namesOf(like), hours(x.Mean), percent(y.Mean)),
 		}
 		s.Dots = append(s.Dots, d)
 		about = append(about, d.About)
-		if a.Name == Limit {
-			s.XLimit, s.XLimitName = x.Mean, "limit"
-		}
+	}
+	if limit := c.agent(Limit); limit != nil {
+		s.XLimit, s.XLimitName = limit.cost(), "limit"
 	}
 	s.About = strings.Join(about, "; ") + "."
 	svg := s.SVG()
@@ -218,25 +209,35 @@ func draw(charts []sheet.Chart, l sheet.LineChart, caption string) []sheet.Chart
 	return append(charts, sheet.Chart{SVG: svg, Caption: caption, Legend: legend})
 }
 
-// overview compares the agents that the summary speaks of and the cheapest others.
+// overview compares the agents that the summary speaks of and the cheapest of the others.
 func (c *Comparison) overview() []sheet.Chart {
-	const most = 5
+	const most, mostLatencies = 5, 3
 	var list []*Agent
 	add := func(a *Agent) {
-		if a != nil && len(a.Minutes) > 1 && len(list) < most && !slices.Contains(list, a) {
+		same := func(o *Agent) bool { return o.same(a) }
+		if a != nil && len(a.Minutes) > 1 && len(list) < most && !slices.ContainsFunc(list, same) {
 			list = append(list, a)
 		}
 	}
 	add(c.best())
 	add(c.agent(Baseline))
 	add(c.agent(Limit))
+	var rest []*Agent
 	for i := range c.Agents {
-		if c.kept(&c.Agents[i]) {
-			add(&c.Agents[i])
-		}
+		rest = append(rest, &c.Agents[i])
 	}
-	for i := range c.Agents {
-		add(&c.Agents[i])
+	rank := func(a *Agent) int {
+		switch {
+		case slices.Contains(clairvoyant, a.Name):
+			return 2
+		case !c.acceptable(a):
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(rest, func(a, b *Agent) int { return cmp.Or(rank(a)-rank(b), cmp.Compare(a.cost(), b.cost())) })
+	for _, a := range rest {
+		add(a)
 	}
 	if len(list) == 0 {
 		return nil
@@ -257,6 +258,7 @@ func (c *Comparison) overview() []sheet.Chart {
 	charts = draw(charts, chart("replicas", "Replicas over time", "replicas", replicas), "Replicas asked for.")
 	late := chart("p99", "99th percentile of latency over time", "ms", func(m *sim.Minute) float64 { return 1000 * m.P99 })
 	scale := c.scale()
+	late.Lines = late.Lines[:min(mostLatencies, len(late.Lines))]
 	late.Log, late.Low, late.High = true, scale.low, scale.high
 	late.Limit, late.LimitName = 1000*c.App.Latency, "promised"
 	return draw(charts, late, "99th percentile of latency, minute by minute.")

@@ -35,6 +35,18 @@ func (c *Comparison) best() *Agent {
 	return cheapest(base, c.acceptable)
 }
 
+// closest is the agent that breaks the promise least, but for the clairvoyant ones.
+func (c *Comparison) closest() *Agent {
+	var closest *Agent
+	for i := range c.Agents {
+		a := &c.Agents[i]
+		if !slices.Contains(clairvoyant, a.Name) && (closest == nil || a.violating() < closest.violating()) {
+			closest = a
+		}
+	}
+	return closest
+}
+
 // Summary is one sentence: what the best agent costs beside hpa+vpa, how many requests
 // each of them violates, and how much of the way to the oracle it goes.
 func (c *Comparison) Summary() string {
@@ -43,6 +55,8 @@ func (c *Comparison) Summary() string {
 		return fmt.Sprintf("%s costs %s core-hours with %s of requests late or lost", a.Name, hours(a.cost()), percent(a.violating()))
 	}
 	switch {
+	case c.Agents[0].Runs[0].Requests == 0:
+		return "No requests came."
 	case base != nil && best != nil && best != base:
 		s := claim(base) + "; " + claim(best) + ", " + change(best.cost()/base.cost()-1)
 		if best.GapClosed != nil && *best.GapClosed > 0 {
@@ -60,7 +74,11 @@ func (c *Comparison) Summary() string {
 	case limit != nil && len(c.Agents) == 1:
 		return claim(limit) + "."
 	}
-	return fmt.Sprintf("No agent answers %g %% of the requests within %g ms", c.App.Percentile, 1000*c.App.Latency) + c.oracle(limit) + "."
+	s := fmt.Sprintf("No agent answers %g %% of the requests within %g ms", c.App.Percentile, 1000*c.App.Latency)
+	if closest := c.closest(); closest != nil {
+		s += "; " + claim(closest)
+	}
+	return s + c.oracle(limit) + "."
 }
 
 func (c *Comparison) oracle(limit *Agent) string {
@@ -70,17 +88,15 @@ func (c *Comparison) oracle(limit *Agent) string {
 	return fmt.Sprintf("; the oracle costs %s with %s", hours(limit.cost()), percent(limit.violating()))
 }
 
-// percent of requests, in few digits; small shares are not called none.
+// percent of requests, in two digits; small shares are not called none.
 func percent(v float64) string {
 	switch {
 	case math.IsNaN(v):
-		return "none"
-	case v == 0:
-		return "0 %"
-	case v < .001:
+		return "– %"
+	case v > 0 && v < .001:
 		return "less than 0.001 %"
-	case v < .1:
-		return fmt.Sprintf("%.3f %%", v)
+	case v >= 10:
+		return fmt.Sprintf("%.0f %%", v)
 	}
 	return fmt.Sprintf("%.2g %%", v)
 }
