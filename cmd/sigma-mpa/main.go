@@ -4,12 +4,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -39,11 +42,20 @@ const (
 	partAdmission   = "admission"
 )
 
+// version is set by the linker: -ldflags '-X main.version=…'.
+var version string
+
+func programVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok && version == "" {
+		return info.Main.Version
+	}
+	return version
+}
+
 type options struct {
-	kubeconfig, metricsBind, probeBind string
-	leaderElect                        bool
-	leaderNamespace                    string
-	verbosity                          int
+	kubeconfig, metricsBind, probeBind, namespace string
+	leaderElect                                   bool
+	verbosity                                     int
 
 	recommender recommender.Options
 	updater     updater.Options
@@ -69,6 +81,7 @@ func command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "sigma-mpa",
 		Short:         "Sizes workloads in a cluster: replicas and requests together",
+		Version:       programVersion(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -84,7 +97,12 @@ func command() *cobra.Command {
 		o := &options{}
 		sub := &cobra.Command{
 			Use: c.use, Short: c.short, Args: cobra.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o, c.use, c.parts) },
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				if err := o.complete(c.parts); err != nil {
+					return err
+				}
+				return run(cmd.Context(), o, c.use, c.parts)
+			},
 		}
 		o.addFlags(sub.Flags(), c.parts)
 		cmd.AddCommand(sub)
@@ -96,6 +114,7 @@ func (o *options) addFlags(flags *pflag.FlagSet, parts []string) {
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the pod's service account")
 	flags.StringVar(&o.metricsBind, "metrics-bind-address", ":8080", "address of /metrics, in plain HTTP; 0: none")
 	flags.StringVar(&o.probeBind, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
+	flags.StringVar(&o.namespace, "namespace", "", "namespace of the lease and the webhook's Secret; empty: the pod's")
 	flags.IntVarP(&o.verbosity, "v", "v", 0, "verbosity of the log")
 	if slices.Contains(parts, partRecommender) {
 		o.recommender.AddFlags(flags)
@@ -105,8 +124,34 @@ func (o *options) addFlags(flags *pflag.FlagSet, parts []string) {
 	}
 	if len(parts) > 1 || parts[0] != partAdmission {
 		flags.BoolVar(&o.leaderElect, "leader-elect", true, "of several such processes one works; the webhook is answered by all")
-		flags.StringVar(&o.leaderNamespace, "leader-elect-namespace", "", "namespace of the lease; empty: the pod's")
 	}
+	if slices.Contains(parts, partAdmission) {
+		o.admission.AddFlags(flags)
+	}
+}
+
+// complete fills in what was left out and says what is wrong, by flag.
+func (o *options) complete(parts []string) error {
+	if o.verbosity < 0 {
+		return fmt.Errorf("--v %d: want 0 or more", o.verbosity)
+	}
+	check := map[string]func() error{
+		partRecommender: o.recommender.Validate, partUpdater: o.updater.Validate, partAdmission: o.admission.Validate,
+	}
+	for _, part := range parts {
+		if err := check[part](); err != nil {
+			return err
+		}
+	}
+	if o.namespace == "" && (o.leaderElect || slices.Contains(parts, partAdmission)) {
+		text, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+		if err != nil {
+			return fmt.Errorf("--namespace is empty, and this is no pod: %w", err)
+		}
+		o.namespace = strings.TrimSpace(string(text))
+	}
+	o.admission.Namespace = o.namespace
+	return nil
 }
 
 // run works until ctx ends.
@@ -127,7 +172,7 @@ func run(ctx context.Context, o *options, name string, parts []string) error {
 	grace := 10 * time.Second
 	m, err := ctrl.NewManager(rest.AddUserAgent(config, "sigma-mpa-"+name), ctrl.Options{
 		Scheme: scheme, Metrics: server.Options{BindAddress: o.metricsBind}, HealthProbeBindAddress: o.probeBind,
-		LeaderElection: o.leaderElect, LeaderElectionID: "sigma-mpa-" + name, LeaderElectionNamespace: o.leaderNamespace,
+		LeaderElection: o.leaderElect, LeaderElectionID: "sigma-mpa-" + name, LeaderElectionNamespace: o.namespace,
 		LeaderElectionReleaseOnCancel: true, GracefulShutdownTimeout: &grace,
 	})
 	if err != nil {
@@ -153,7 +198,7 @@ func run(ctx context.Context, o *options, name string, parts []string) error {
 	}
 	if err := m.AddReadyzCheck("caches", func(r *http.Request) error {
 		if !m.GetCache().WaitForCacheSync(r.Context()) {
-			return fmt.Errorf("caches are not filled yet")
+			return errors.New("caches are not filled yet")
 		}
 		return nil
 	}); err != nil {

@@ -1,10 +1,341 @@
 // Package admission gives new pods the size that is recommended for their workload.
+//
+// A running pod is resized by the updater; a new one comes from the workload's
+// template, which nobody rewrites. So a webhook changes it on its way in. It answers
+// from caches and within [limit], and it never refuses: a pod that cannot be sized,
+// for whatever reason, starts as it is in the template, and the answer says why.
+//
+// What is recommended is not given to a pod when
+//   - the object's mode is Off, its phase is Refused, or there is none or more than one
+//     for the workload;
+//   - the template's requests of the sized containers were changed after the
+//     recommendation: who changed them meant it, and the next recommendation starts from
+//     there. A change of anything else, such as a new image, does not count;
+//   - the updater found that it had expired or was refused: what nodes or quota had no
+//     room for must not keep new pods from starting;
+//   - the pod would have another QoS class, or would no longer pass the namespace's
+//     limits and quotas.
 package admission
 
-import "sigs.k8s.io/controller-runtime/pkg/manager"
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	ctrladmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+)
+
+// Annotations of a pod that was sized: by which recommendation, as object/id, and what
+// was changed.
+const (
+	AnnotationRecommendation = v1alpha1.GroupName + "/recommendation"
+	AnnotationSized          = v1alpha1.GroupName + "/sized"
+)
+
+// Path of the webhook.
+const Path = "/size-pod"
+
+// limit is how long a pod may wait for its size. The webhook configuration's
+// timeoutSeconds is above it, so that a late answer is still one.
+const limit = time.Second
+
+// targetIndex finds the objects of a workload.
+const targetIndex = "admission.target"
 
 // Options of the admission.
-type Options struct{}
+type Options struct {
+	// Namespace of the Secret.
+	Namespace string
+	// Bind is the address of the webhook.
+	Bind string
+	// Secret holds the certificate, and Configuration, a MutatingWebhookConfiguration, says
+	// where the webhook is; see [rotation].
+	Secret, Configuration string
+	// Life of a certificate.
+	Life time.Duration
+}
+
+// AddFlags adds all but the namespace.
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.Bind, "webhook-bind-address", ":9443", "address of the webhook")
+	flags.StringVar(&o.Secret, "webhook-secret", "sigma-mpa-webhook", "Secret that holds the webhook's certificate")
+	flags.StringVar(&o.Configuration, "webhook-configuration", "sigma-mpa", "MutatingWebhookConfiguration that gets the certificate's authority")
+	flags.DurationVar(&o.Life, "certificate-lifetime", 90*24*time.Hour, "how long a certificate is valid; it is replaced when a third of that is left")
+}
+
+// Validate says what is wrong, by flag.
+func (o *Options) Validate() error {
+	_, port, err := net.SplitHostPort(o.Bind)
+	n, numberErr := strconv.ParseUint(port, 10, 16)
+	switch {
+	case err != nil || numberErr != nil || n == 0:
+		return fmt.Errorf("--webhook-bind-address %q: want host:port or :port", o.Bind)
+	case o.Secret == "":
+		return errors.New("--webhook-secret is empty")
+	case o.Configuration == "":
+		return errors.New("--webhook-configuration is empty")
+	case o.Life < 15*time.Second:
+		return fmt.Errorf("--certificate-lifetime %v: want 15s or more", o.Life)
+	}
+	return nil
+}
 
 // Setup adds it to a manager.
-func Setup(manager.Manager, Options) error { return nil }
+func Setup(m manager.Manager, o Options) error {
+	if err := m.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.MultidimPodAutoscaler{}, targetIndex, targetOf); err != nil {
+		return err
+	}
+	for _, object := range []client.Object{&v1.LimitRange{}, &v1.ResourceQuota{}} { // filled before the first pod asks
+		if _, err := m.GetCache().GetInformer(context.Background(), object); err != nil {
+			return err
+		}
+	}
+	r, err := newRevisions(m)
+	if err != nil {
+		return err
+	}
+	c, err := kubernetes.NewForConfigAndClient(m.GetConfig(), m.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	host, port, err := net.SplitHostPort(o.Bind)
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		return err
+	}
+	certificates := &rotation{client: c, namespace: o.Namespace, secret: o.Secret, configuration: o.Configuration, life: o.Life, now: time.Now}
+	if err := m.Add(certificates); err != nil {
+		return err
+	}
+	s := webhook.NewServer(webhook.Options{Host: host, Port: n, TLSOpts: certificates.tls()})
+	s.Register(Path, &webhook.Admission{Handler: &handler{objects: m.GetCache(), revisions: r, limit: limit}})
+	if err := m.Add(s); err != nil {
+		return err
+	}
+	return m.AddReadyzCheck("webhook", func(*http.Request) error { return certificates.ready() })
+}
+
+func targetOf(object client.Object) []string {
+	target := object.(*v1alpha1.MultidimPodAutoscaler).Spec.ScaleTargetRef
+	return []string{key(target.Kind, target.Name)}
+}
+
+// What comes of a pod.
+const (
+	resultSized   = "sized"
+	resultSame    = "same" // it had that size
+	resultNone    = "no-object"
+	resultOff     = "off"
+	resultWaiting = "no-recommendation"
+	resultRefused = "refused" // the object is, or the recommendation was
+	resultNewer   = "template-newer"
+	resultKept    = "kept" // QoS, limits or quota
+	resultFailed  = "failed"
+)
+
+var (
+	pods = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sigma_mpa_admission_pods_total", Help: "Pods that the webhook saw, by what came of them.",
+	}, []string{"result"})
+	seconds = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "sigma_mpa_admission_seconds", Help: "Time until a pod had its size.",
+		Buckets: []float64{.0001, .0003, .001, .003, .01, .03, .1, .3, 1},
+	})
+)
+
+func init() { metrics.Registry.MustRegister(pods, seconds) }
+
+type handler struct {
+	objects, revisions client.Reader
+	limit              time.Duration
+}
+
+// Handle answers with the pod's size.
+func (h *handler) Handle(ctx context.Context, request ctrladmission.Request) (answer ctrladmission.Response) {
+	timer := prometheus.NewTimer(seconds)
+	defer timer.ObserveDuration()
+	ctx, cancel := context.WithTimeout(ctx, h.limit)
+	defer cancel()
+	result, answer := h.answer(ctx, request)
+	pods.WithLabelValues(result).Inc()
+	return answer
+}
+
+// answer never refuses, whatever goes wrong: an answer that is an error would.
+func (h *handler) answer(ctx context.Context, request ctrladmission.Request) (result string, answer ctrladmission.Response) {
+	unchanged := func(err error) ctrladmission.Response {
+		log.FromContext(ctx).Error(err, "a pod keeps its size")
+		return ctrladmission.Allowed("").WithWarnings("sigma-mpa: the pod starts with the size of its template: " + err.Error())
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			result, answer = resultFailed, unchanged(fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+		}
+	}()
+	var pod v1.Pod
+	if err := json.Unmarshal(request.Object.Raw, &pod); err != nil {
+		return resultFailed, unchanged(err)
+	}
+	result, err := h.size(ctx, &pod, request.Namespace)
+	if err != nil {
+		return result, unchanged(err)
+	}
+	if result != resultSized {
+		return result, ctrladmission.Allowed("")
+	}
+	raw, err := merge(request.Object.Raw, &pod)
+	if err != nil {
+		return resultFailed, unchanged(err)
+	}
+	answer = ctrladmission.PatchResponseFromRaw(request.Object.Raw, raw)
+	if !answer.Allowed {
+		return resultFailed, unchanged(errors.New(answer.Result.Message))
+	}
+	return result, answer
+}
+
+// merge writes to a pod's JSON what was changed in it, and leaves alone what this
+// program's version of the type may not know.
+func merge(raw []byte, pod *v1.Pod) ([]byte, error) {
+	var object map[string]any
+	if err := utiljson.Unmarshal(raw, &object); err != nil {
+		return nil, err
+	}
+	resources := map[string]v1.ResourceRequirements{}
+	for _, c := range long(&pod.Spec) {
+		resources[c.Name] = c.Resources
+	}
+	for _, field := range []string{"initContainers", "containers"} {
+		list, _, err := unstructured.NestedSlice(object, "spec", field)
+		if err != nil {
+			return nil, err
+		}
+		for _, item := range list {
+			c, ok := item.(map[string]any)
+			name, isText := c["name"].(string)
+			if !ok || !isText {
+				return nil, fmt.Errorf("spec.%s: a container without a name", field)
+			}
+			for part, amounts := range map[string]v1.ResourceList{"requests": resources[name].Requests, "limits": resources[name].Limits} {
+				for resource, q := range amounts {
+					if err := unstructured.SetNestedField(c, q.String(), "resources", part, string(resource)); err != nil {
+						return nil, err
+					}
+				}
+			}
+		}
+		if len(list) > 0 {
+			if err := unstructured.SetNestedSlice(object, list, "spec", field); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, name := range []string{AnnotationRecommendation, AnnotationSized} {
+		if err := unstructured.SetNestedField(object, pod.Annotations[name], "metadata", "annotations", name); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(object)
+}
+
+// size gives the pod what is recommended for its workload.
+func (h *handler) size(ctx context.Context, pod *v1.Pod, namespace string) (string, error) {
+	kind, name := workload(pod)
+	if name == "" {
+		return resultNone, nil
+	}
+	var found v1alpha1.MultidimPodAutoscalerList
+	if err := h.objects.List(ctx, &found, client.InNamespace(namespace), client.MatchingFields{targetIndex: key(kind, name)}, client.UnsafeDisableDeepCopy); err != nil {
+		return resultFailed, err
+	}
+	if len(found.Items) == 0 {
+		return resultNone, nil
+	}
+	o := &found.Items[0]
+	switch {
+	case len(found.Items) > 1:
+		return resultRefused, fmt.Errorf("%s and %s are about the same %s", o.Name, found.Items[1].Name, kind)
+	case o.Spec.Mode == v1alpha1.ModeOff:
+		return resultOff, nil
+	case o.Status.Phase == v1alpha1.PhaseRefused || dropped(&o.Status):
+		return resultRefused, nil
+	case o.Status.Recommendation == nil || len(o.Status.Recommendation.Containers) == 0:
+		return resultWaiting, nil
+	}
+	at, err := resized(ctx, h.revisions, pod, namespace, o)
+	if err != nil {
+		return resultFailed, err
+	}
+	// Kubernetes' times are whole seconds: in the same one the template wins.
+	if !at.IsZero() && o.Status.Recommendation.Time.Time.Before(at.Add(time.Second)) {
+		return resultNewer, nil
+	}
+	var ranges v1.LimitRangeList
+	if err := h.objects.List(ctx, &ranges, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return resultFailed, err
+	}
+	var quotas v1.ResourceQuotaList
+	if err := h.objects.List(ctx, &quotas, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return resultFailed, err
+	}
+	changes, err := size(pod, o, ranges.Items, quotas.Items)
+	switch {
+	case err != nil:
+		return resultKept, fmt.Errorf("recommendation %s/%d: %w", o.Name, o.Status.Recommendation.ID, err)
+	case changes == "":
+		return resultSame, nil
+	}
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, AnnotationRecommendation, fmt.Sprintf("%s/%d", o.Name, o.Status.Recommendation.ID))
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, AnnotationSized, changes)
+	return resultSized, nil
+}
+
+// dropped says whether the updater will not carry out new requests.
+func dropped(s *v1alpha1.MultidimPodAutoscalerStatus) bool {
+	r, a := s.Recommendation, s.Actuation
+	return r != nil && a != nil && a.ID == r.ID && r.Change == v1alpha1.ChangeRequests &&
+		(a.Outcome == v1alpha1.OutcomeExpired || a.Outcome == v1alpha1.OutcomeRefused)
+}
+
+// workload is the Deployment or StatefulSet that made the pod, by what the pod says. A
+// Deployment's ReplicaSet is called after it and the template's hash.
+func workload(pod *v1.Pod) (kind, name string) {
+	owner := metav1.GetControllerOf(pod)
+	switch {
+	case owner == nil || !strings.HasPrefix(owner.APIVersion, "apps/"):
+		return "", ""
+	case owner.Kind == "StatefulSet":
+		return owner.Kind, owner.Name
+	case owner.Kind == "ReplicaSet":
+		hash := pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
+		if name, found := strings.CutSuffix(owner.Name, "-"+hash); found && hash != "" {
+			return "Deployment", name
+		}
+	}
+	return "", ""
+}

@@ -56,7 +56,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.Workers, "workers", 16, "objects that are observed at once; half of them may ask the same Prometheus")
 }
 
-func (o *Options) validate() error {
+// Validate says what is wrong, by flag.
+func (o *Options) Validate() error {
 	switch {
 	case o.Name == "":
 		return errors.New("--recommender-name is empty")
@@ -82,7 +83,7 @@ const (
 
 // Setup adds it to a manager.
 func Setup(m manager.Manager, o Options) error {
-	if err := o.validate(); err != nil {
+	if err := o.Validate(); err != nil {
 		return err
 	}
 	ctx := context.Background()

@@ -59,7 +59,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.Workers, "updater-workers", 4, "objects that are updated at a time")
 }
 
-func (o *Options) validate() error {
+// Validate says what is wrong, by flag.
+func (o *Options) Validate() error {
 	switch {
 	case o.Scalings < 0 || o.Scalings > 1000 || o.Resizes < 0 || o.Resizes > 1000:
 		return fmt.Errorf("--max-scalings-per-hour %d, --max-resizes-per-hour %d: want 0 to 1000", o.Scalings, o.Resizes)
@@ -73,7 +74,7 @@ func (o *Options) validate() error {
 
 // Setup adds it to a manager.
 func Setup(m manager.Manager, o Options) error {
-	if err := o.validate(); err != nil {
+	if err := o.Validate(); err != nil {
 		return err
 	}
 	u := &updater{

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestFlags(t *testing.T) {
+	tests := []struct{ args, want string }{
+		{"now", `unknown command "now" for "sigma-mpa"`},
+		{"all now", `unknown command "now" for "sigma-mpa all"`},
+		{"all --colour=red", "unknown flag: --colour"},
+		{"all", "--namespace is empty, and this is no pod: open /var/run/secrets/"},
+		{"recommender", "--namespace is empty"},
+		{"admission", "--namespace is empty"},
+		{"updater --v=-1", "--v -1: want 0 or more"},
+		{"updater --leader-elect=maybe", `invalid argument "maybe" for "--leader-elect" flag`},
+		{"updater --webhook-bind-address=:1", "unknown flag: --webhook-bind-address"},
+		{"admission --leader-elect", "unknown flag: --leader-elect"},
+		{"admission --webhook-bind-address=9443", `--webhook-bind-address "9443": want host:port or :port`},
+		{"admission --webhook-secret=", "--webhook-secret is empty"},
+		{"all --certificate-lifetime=1s", "--certificate-lifetime 1s: want 15s or more"},
+		{"recommender --interval=1ms", "--interval 1ms: want 1s to 5m"},
+		{"all --recommender-name=", "--recommender-name is empty"},
+		{"updater --evict-after=-1s", "--evict-after -1s: want at least 0"},
+		{"updater --updater-workers=0", "--updater-workers 0: want at least 1"},
+		{"all --namespace=x --kubeconfig=missing", "missing: no such file or directory"},
+		{"updater --leader-elect=false --kubeconfig=missing", "missing: no such file or directory"},
+	}
+	for _, tt := range tests {
+		cmd := command()
+		cmd.SetArgs(strings.Fields(tt.args))
+		require.ErrorContains(t, cmd.ExecuteContext(t.Context()), tt.want, tt.args)
+	}
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	printed := func(args ...string) string {
+		var out bytes.Buffer
+		cmd := command()
+		cmd.SetOut(&out)
+		cmd.SetArgs(args)
+		require.NoError(t, cmd.Execute())
+		return out.String()
+	}
+	for _, part := range []string{"recommender", "updater", "admission", "all"} {
+		require.Contains(t, printed("--help"), "\n  "+part+" ")
+		require.Contains(t, printed(part, "--help"), "--metrics-bind-address string")
+	}
+	version = "v1.2.3"
+	defer func() { version = "" }()
+	require.Equal(t, "sigma-mpa version v1.2.3\n", printed("--version"))
+}

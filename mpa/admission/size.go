@@ -1,0 +1,315 @@
+package admission
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+)
+
+// Why a pod keeps its size.
+var (
+	errQoS       = errors.New("another size would change its QoS class")
+	errPodLevel  = errors.New("it has requests of its own beside its containers'")
+	errRange     = errors.New("a LimitRange leaves no room")
+	errQuota     = errors.New("a ResourceQuota leaves no room")
+	bothAmounts  = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory}
+	quotaEntries = map[v1.ResourceName][]v1.ResourceName{
+		v1.ResourceCPU:    {v1.ResourceCPU, v1.ResourceRequestsCPU, v1.ResourceLimitsCPU},
+		v1.ResourceMemory: {v1.ResourceMemory, v1.ResourceRequestsMemory, v1.ResourceLimitsMemory},
+	}
+)
+
+// size gives pod the requests that are recommended, within the object's
+// constraints and the namespace's limits, and says what was changed. Limits keep
+// their ratio to the requests. After an error the pod is to be taken as it was.
+func size(pod *v1.Pod, o *v1alpha1.MultidimPodAutoscaler, ranges []v1.LimitRange, quotas []v1.ResourceQuota) (string, error) {
+	before := pod.DeepCopy()
+	containers := long(&pod.Spec)
+	for _, c := range containers {
+		i := slices.IndexFunc(o.Spec.Constraints.Containers, func(l v1alpha1.ContainerConstraints) bool { return l.Name == c.Name })
+		j := slices.IndexFunc(o.Status.Recommendation.Containers, func(r v1alpha1.ContainerRequests) bool { return r.Name == c.Name })
+		if i < 0 || j < 0 {
+			continue
+		}
+		bounds, wanted := o.Spec.Constraints.Containers[i], o.Status.Recommendation.Containers[j]
+		for _, name := range bounds.Controlled {
+			if to := quantityOf(name, wanted.CPU, wanted.Memory); to != nil && to.Sign() > 0 {
+				low, high := quantityOf(name, bounds.MinAllowed.CPU, bounds.MinAllowed.Memory), quantityOf(name, bounds.MaxAllowed.CPU, bounds.MaxAllowed.Memory)
+				setRequest(c, name, within(*to, low, high), ranges)
+			}
+		}
+	}
+	for _, r := range ranges {
+		for _, item := range r.Spec.Limits {
+			if item.Type == v1.LimitTypePod {
+				shareRoom(before, pod, item)
+			}
+		}
+	}
+
+	changes := difference(long(&before.Spec), containers)
+	switch {
+	case changes == "":
+		return "", nil
+	case pod.Spec.Resources != nil:
+		return "", errPodLevel
+	case qosOf(pod) != qosOf(before):
+		return "", fmt.Errorf("%w %s", errQoS, qosOf(before))
+	case inRanges(before, ranges) && !inRanges(pod, ranges):
+		return "", errRange
+	}
+	for _, q := range quotas {
+		if exceeded(before, pod, q) {
+			return "", fmt.Errorf("%w: %s", errQuota, q.Name)
+		}
+	}
+	return changes, nil
+}
+
+// long returns the containers that live as long as the pod.
+func long(spec *v1.PodSpec) []*v1.Container {
+	var all []*v1.Container
+	for i, c := range spec.InitContainers {
+		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+			all = append(all, &spec.InitContainers[i])
+		}
+	}
+	for i := range spec.Containers {
+		all = append(all, &spec.Containers[i])
+	}
+	return all
+}
+
+func quantityOf(name v1.ResourceName, cpu, memory *resource.Quantity) *resource.Quantity {
+	if name == v1.ResourceCPU {
+		return cpu
+	}
+	return memory
+}
+
+func within(q resource.Quantity, low, high *resource.Quantity) resource.Quantity {
+	if low != nil && q.Cmp(*low) < 0 {
+		q = *low
+	}
+	if high != nil && q.Cmp(*high) > 0 {
+		q = *high
+	}
+	return q
+}
+
+// setRequest sets a request as far as the ranges for a container allow, and the
+// limit to the same multiple of it as before.
+func setRequest(c *v1.Container, name v1.ResourceName, to resource.Quantity, ranges []v1.LimitRange) {
+	was, most := amount(name, c.Resources.Requests[name]), amount(name, c.Resources.Limits[name])
+	for _, r := range ranges {
+		for _, item := range r.Spec.Limits {
+			if item.Type != v1.LimitTypeContainer {
+				continue
+			}
+			if low, ok := item.Min[name]; ok && to.Cmp(low) < 0 {
+				to = low
+			}
+			if high, ok := item.Max[name]; ok {
+				if was > 0 && most > was { // the request whose limit is the largest allowed
+					high = quantity(name, multiple(amount(name, high), was, most))
+				}
+				if to.Cmp(high) > 0 {
+					to = high
+				}
+			}
+		}
+	}
+	next := amount(name, to)
+	if next == was || next <= 0 || was == 0 && most > 0 { // none: no ratio to keep
+		return
+	}
+	if c.Resources.Requests == nil {
+		c.Resources.Requests = v1.ResourceList{}
+	}
+	c.Resources.Requests[name] = to
+	switch {
+	case most == was && most > 0:
+		c.Resources.Limits[name] = to
+	case most > 0:
+		c.Resources.Limits[name] = quantity(name, max(next, multiple(next, most, was)))
+	}
+}
+
+// amount is a quantity in thousandths of a core or in bytes.
+func amount(name v1.ResourceName, q resource.Quantity) int64 {
+	if name == v1.ResourceCPU {
+		return q.MilliValue()
+	}
+	return q.Value()
+}
+
+func quantity(name v1.ResourceName, n int64) resource.Quantity {
+	if name == v1.ResourceCPU {
+		return *resource.NewMilliQuantity(n, resource.DecimalSI)
+	}
+	return *resource.NewQuantity(n, resource.BinarySI)
+}
+
+// multiple is n·above/below, rounded down. All are positive.
+func multiple(n, above, below int64) int64 {
+	high, low := bits.Mul64(uint64(n), uint64(above))
+	if high >= uint64(below) {
+		return n // it does not fit into 64 bits: no size that anyone has
+	}
+	q, _ := bits.Div64(high, low, uint64(below))
+	return int64(min(q, 1<<62))
+}
+
+// shareRoom takes back as much of the change as a range for whole pods wants, the
+// same share from each container.
+func shareRoom(before, pod *v1.Pod, item v1.LimitRangeItem) {
+	for _, name := range bothAmounts {
+		share := int64(1000)
+		for _, sum := range []func(*v1.Pod) v1.ResourceList{requestsOf, limitsOf} {
+			was, is := amount(name, sum(before)[name]), amount(name, sum(pod)[name])
+			if high, ok := item.Max[name]; ok && is > was && is > amount(name, high) {
+				share = min(share, 1000*max(0, amount(name, high)-was)/(is-was))
+			}
+			if low, ok := item.Min[name]; ok && is < was && is < amount(name, low) {
+				share = min(share, 1000*max(0, was-amount(name, low))/(was-is))
+			}
+		}
+		if share == 1000 {
+			continue
+		}
+		old := long(&before.Spec)
+		for i, c := range long(&pod.Spec) {
+			from, to := amount(name, old[i].Resources.Requests[name]), amount(name, c.Resources.Requests[name])
+			if from == to {
+				continue
+			}
+			put(c.Resources.Requests, old[i].Resources.Requests, name)
+			put(c.Resources.Limits, old[i].Resources.Limits, name)
+			if from > 0 {
+				setRequest(c, name, quantity(name, from+(to-from)/1000*share+(to-from)%1000*share/1000), nil)
+			}
+		}
+	}
+}
+
+func put(to, from v1.ResourceList, name v1.ResourceName) {
+	if q, ok := from[name]; ok {
+		to[name] = q
+	} else {
+		delete(to, name)
+	}
+}
+
+func requestsOf(pod *v1.Pod) v1.ResourceList {
+	return resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{ExcludeOverhead: true})
+}
+
+func limitsOf(pod *v1.Pod) v1.ResourceList {
+	return resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{ExcludeOverhead: true})
+}
+
+// inRanges says whether the API server would take the pod.
+func inRanges(pod *v1.Pod, ranges []v1.LimitRange) bool {
+	allowed := func(item v1.LimitRangeItem, requests, limits v1.ResourceList) bool {
+		for _, name := range bothAmounts {
+			request, requested := requests[name]
+			limit, limited := limits[name]
+			if low, ok := item.Min[name]; ok && (!requested || request.Cmp(low) < 0 || limited && limit.Cmp(low) < 0) {
+				return false
+			}
+			if high, ok := item.Max[name]; ok && (!limited || limit.Cmp(high) > 0 || requested && request.Cmp(high) > 0) {
+				return false
+			}
+			if ratio, ok := item.MaxLimitRequestRatio[name]; ok && (amount(name, request) == 0 ||
+				limit.AsApproximateFloat64()/request.AsApproximateFloat64() > ratio.AsApproximateFloat64()) {
+				return false
+			}
+		}
+		return true
+	}
+	for _, r := range ranges {
+		for _, item := range r.Spec.Limits {
+			switch item.Type {
+			case v1.LimitTypeContainer:
+				for _, c := range long(&pod.Spec) {
+					if !allowed(item, c.Resources.Requests, c.Resources.Limits) {
+						return false
+					}
+				}
+			case v1.LimitTypePod:
+				if !allowed(item, requestsOf(pod), limitsOf(pod)) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// exceeded says whether the pod fitted the quota before and does not now.
+func exceeded(before, pod *v1.Pod, quota v1.ResourceQuota) bool {
+	for name, entries := range quotaEntries {
+		for _, entry := range entries {
+			hard, ok := quota.Status.Hard[entry]
+			if !ok {
+				continue
+			}
+			sum := requestsOf
+			if strings.HasPrefix(string(entry), "limits.") {
+				sum = limitsOf
+			}
+			was, is := sum(before)[name], sum(pod)[name]
+			room := hard.DeepCopy()
+			room.Sub(quota.Status.Used[entry])
+			if is.Cmp(was) > 0 && is.Cmp(room) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// qosOf is the class that the API server gives a pod without requests of its own.
+func qosOf(pod *v1.Pod) v1.PodQOSClass {
+	some, all := false, true
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		for _, name := range bothAmounts {
+			request, limit := amount(name, c.Resources.Requests[name]), amount(name, c.Resources.Limits[name])
+			some = some || request > 0 || limit > 0
+			all = all && limit > 0 && request == limit
+		}
+	}
+	switch {
+	case !some:
+		return v1.PodQOSBestEffort
+	case all:
+		return v1.PodQOSGuaranteed
+	}
+	return v1.PodQOSBurstable
+}
+
+// difference says which requests are others than before.
+func difference(before, after []*v1.Container) string {
+	var all []string
+	for i, c := range after {
+		var changes []string
+		for _, name := range bothAmounts {
+			was, is := before[i].Resources.Requests[name], c.Resources.Requests[name]
+			if is.Cmp(was) != 0 {
+				changes = append(changes, fmt.Sprintf("%s %s to %s", name, &was, &is))
+			}
+		}
+		if changes != nil {
+			all = append(all, c.Name+": "+strings.Join(changes, ", "))
+		}
+	}
+	return strings.Join(all, "; ")
+}

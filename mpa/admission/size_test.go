@@ -1,0 +1,310 @@
+package admission
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+)
+
+func parse[T any](t *testing.T, text string) T {
+	t.Helper()
+	var o T
+	require.NoError(t, yaml.UnmarshalStrict([]byte(text), &o))
+	return o
+}
+
+// object returns an object that sizes `main` and `log`, with further constraints of main.
+func object(t *testing.T, bounds, recommended string) *v1alpha1.MultidimPodAutoscaler {
+	t.Helper()
+	if recommended == "" {
+		recommended = "{name: main, cpu: 1, memory: 2Gi}"
+	}
+	o := parse[v1alpha1.MultidimPodAutoscaler](t, `
+metadata: {name: web, namespace: shop}
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+  mode: InPlace
+  constraints:
+    replicas: {max: 10}
+    containers: [{name: main, controlled: [cpu, memory]`+bounds+`}, {name: log, controlled: [memory]}]
+status:
+  recommendation: {id: 7, time: "2026-01-02T03:04:05.000000Z", change: Requests, replicas: 3, containers: [`+recommended+`]}
+`)
+	return &o
+}
+
+func TestSize(t *testing.T) {
+	tests := []struct {
+		name, containers, bounds, recommended, ranges, quota string
+		want, changes, err                                   string
+	}{
+		{
+			name:       "requests alone",
+			containers: "[{name: main, resources: {requests: {cpu: 500m, memory: 1Gi}}}]",
+			want:       "[{name: main, resources: {requests: {cpu: 1, memory: 2Gi}}}]",
+			changes:    "main: cpu 500m to 1, memory 1Gi to 2Gi",
+		},
+		{
+			name:       "limits keep their ratio",
+			containers: "[{name: main, resources: {requests: {cpu: 300m, memory: 1Gi}, limits: {cpu: 1, memory: 1536Mi}}}]",
+			want:       "[{name: main, resources: {requests: {cpu: 1, memory: 2Gi}, limits: {cpu: 3333m, memory: 3Gi}}}]",
+			changes:    "main: cpu 300m to 1, memory 1Gi to 2Gi",
+		},
+		{
+			name:       "guaranteed stays guaranteed",
+			containers: "[{name: main, resources: {requests: {cpu: 300m, memory: 1Gi}, limits: {cpu: 300m, memory: 1Gi}}}]",
+			want:       "[{name: main, resources: {requests: {cpu: 1, memory: 2Gi}, limits: {cpu: 1, memory: 2Gi}}}]",
+			changes:    "main: cpu 300m to 1, memory 1Gi to 2Gi",
+		},
+		{
+			name:       "a container that is not listed keeps its size",
+			containers: "[{name: other, resources: {requests: {cpu: 1}}}, {name: main, resources: {requests: {cpu: 2, memory: 2Gi}}}]",
+			want:       "[{name: other, resources: {requests: {cpu: 1}}}, {name: main, resources: {requests: {cpu: 1, memory: 2Gi}}}]",
+			changes:    "main: cpu 2 to 1",
+		},
+		{
+			name:       "a resource that is not controlled stays",
+			containers: "[{name: log, resources: {requests: {cpu: 10m, memory: 64Mi}}}]", recommended: "{name: log, cpu: 1, memory: 128Mi}",
+			want:    "[{name: log, resources: {requests: {cpu: 10m, memory: 128Mi}}}]",
+			changes: "log: memory 64Mi to 128Mi",
+		},
+		{
+			name:       "recommended, but not listed any more",
+			containers: "[{name: other, resources: {requests: {cpu: 1}}}]", recommended: "{name: other, cpu: 2}",
+			want: "[{name: other, resources: {requests: {cpu: 1}}}]",
+		},
+		{
+			name:       "the size that it has",
+			containers: "[{name: main, resources: {requests: {cpu: 1000m, memory: 2048Mi}}}]",
+			want:       "[{name: main, resources: {requests: {cpu: 1000m, memory: 2048Mi}}}]",
+		},
+		{
+			name:       "the bounds have changed since",
+			containers: "[{name: main, resources: {requests: {cpu: 500m, memory: 1Gi}}}]",
+			bounds:     ", minAllowed: {memory: 3Gi}, maxAllowed: {cpu: 700m}",
+			want:       "[{name: main, resources: {requests: {cpu: 700m, memory: 3Gi}}}]",
+			changes:    "main: cpu 500m to 700m, memory 1Gi to 3Gi",
+		},
+		{
+			name:       "best effort stays best effort",
+			containers: "[{name: main}]", err: "another size would change its QoS class BestEffort",
+		},
+		{
+			name:       "a request that was missing, beside others",
+			containers: "[{name: main}, {name: other, resources: {requests: {cpu: 1}}}]",
+			want:       "[{name: main, resources: {requests: {cpu: 1, memory: 2Gi}}}, {name: other, resources: {requests: {cpu: 1}}}]",
+			changes:    "main: cpu 0 to 1, memory 0 to 2Gi",
+		},
+		{
+			name:       "no ratio to keep",
+			containers: "[{name: main, resources: {requests: {cpu: 0, memory: 2Gi}, limits: {cpu: 600m}}}]",
+			want:       "[{name: main, resources: {requests: {cpu: 0, memory: 2Gi}, limits: {cpu: 600m}}}]",
+		},
+		{
+			name:       "a limit that rounding would make equal",
+			containers: "[{name: main, resources: {requests: {cpu: 999m, memory: 2Gi}, limits: {cpu: 1, memory: 2Gi}}}]", recommended: "{name: main, cpu: 25m}",
+			err: "another size would change its QoS class Burstable",
+		},
+		{
+			name:       "a range for containers: the limit is what counts",
+			containers: "[{name: main, resources: {requests: {cpu: 500m, memory: 1Gi}, limits: {cpu: 1, memory: 1Gi}}}]",
+			ranges:     "{type: Container, max: {cpu: 1500m, memory: 1536Mi}}",
+			want:       "[{name: main, resources: {requests: {cpu: 750m, memory: 1536Mi}, limits: {cpu: 1500m, memory: 1536Mi}}}]",
+			changes:    "main: cpu 500m to 750m, memory 1Gi to 1536Mi",
+		},
+		{
+			name:       "a range's minimum",
+			containers: "[{name: main, resources: {requests: {cpu: 500m, memory: 2Gi}}}]", recommended: "{name: main, cpu: 50m}",
+			ranges:  "{type: Container, min: {cpu: 200m}}",
+			want:    "[{name: main, resources: {requests: {cpu: 200m, memory: 2Gi}}}]",
+			changes: "main: cpu 500m to 200m",
+		},
+		{
+			name:        "a range for pods takes the same share from each",
+			containers:  "[{name: main, resources: {requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 1, memory: 1Gi}}}, {name: log, resources: {requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 1, memory: 1Gi}}}]",
+			recommended: "{name: main, memory: 3Gi}, {name: log, memory: 3Gi}",
+			ranges:      "{type: Pod, max: {memory: 4Gi}}",
+			want:        "[{name: main, resources: {requests: {cpu: 1, memory: 2Gi}, limits: {cpu: 1, memory: 2Gi}}}, {name: log, resources: {requests: {cpu: 1, memory: 2Gi}, limits: {cpu: 1, memory: 2Gi}}}]",
+			changes:     "main: memory 1Gi to 2Gi; log: memory 1Gi to 2Gi",
+		},
+		{
+			name:       "a quota has room",
+			containers: "[{name: main, resources: {requests: {cpu: 500m, memory: 1Gi}}}]",
+			quota:      "{hard: {requests.cpu: 10, memory: 10Gi}, used: {requests.cpu: 9, memory: 8Gi}}",
+			want:       "[{name: main, resources: {requests: {cpu: 1, memory: 2Gi}}}]",
+			changes:    "main: cpu 500m to 1, memory 1Gi to 2Gi",
+		},
+		{
+			name:       "a quota has no room",
+			containers: "[{name: main, resources: {requests: {cpu: 500m, memory: 1Gi}}}]",
+			quota:      "{hard: {requests.memory: 10Gi}, used: {requests.memory: 8.5Gi}}", err: "a ResourceQuota leaves no room: q",
+		},
+		{
+			name:       "a quota for limits",
+			containers: "[{name: main, resources: {requests: {cpu: 500m, memory: 2Gi}, limits: {cpu: 1}}}]",
+			quota:      "{hard: {limits.cpu: 10}, used: {limits.cpu: 8.5}}", err: "a ResourceQuota leaves no room: q",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var pod v1.Pod
+			pod.Spec.Containers = parse[[]v1.Container](t, tt.containers)
+			ranges := []v1.LimitRange{{Spec: v1.LimitRangeSpec{Limits: parse[[]v1.LimitRangeItem](t, "["+tt.ranges+"]")}}}
+			var quotas []v1.ResourceQuota
+			if tt.quota != "" {
+				quotas = []v1.ResourceQuota{{Status: parse[v1.ResourceQuotaStatus](t, tt.quota)}}
+				quotas[0].Name = "q"
+			}
+			o := object(t, tt.bounds, tt.recommended)
+			was := o.DeepCopy()
+			changes, err := size(&pod, o, ranges, quotas)
+			require.Equal(t, was, o, "it is a cache's")
+			if tt.err != "" {
+				require.EqualError(t, err, tt.err)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, tt.changes, changes)
+			requireSame(t, parse[[]v1.Container](t, tt.want), pod.Spec.Containers)
+			again, err := size(&pod, o, ranges, quotas)
+			require.NoError(t, err)
+			if tt.quota == "" {
+				require.Empty(t, again, "asked twice")
+			}
+		})
+	}
+}
+
+func requireSame(t *testing.T, want, got []v1.Container) {
+	t.Helper()
+	a, err := yaml.Marshal(want)
+	require.NoError(t, err)
+	b, err := yaml.Marshal(got)
+	require.NoError(t, err)
+	require.Equal(t, string(a), string(b))
+}
+
+func TestSizeOfSidecarAndPodLevel(t *testing.T) {
+	always := v1.ContainerRestartPolicyAlways
+	pod := v1.Pod{Spec: v1.PodSpec{
+		InitContainers: []v1.Container{{Name: "log", RestartPolicy: &always}, {Name: "main"}},
+		Containers:     parse[[]v1.Container](t, "[{name: app, resources: {requests: {cpu: 1}}}]"),
+	}}
+	o := object(t, "", "{name: log, memory: 1Gi}, {name: main, memory: 1Gi}")
+	changes, err := size(&pod, o, nil, nil)
+	require.NoError(t, err)
+	require.Equal(t, "log: memory 0 to 1Gi", changes, "an init container that ends is not sized")
+
+	pod.Spec.InitContainers[0].Resources = v1.ResourceRequirements{}
+	pod.Spec.Resources = &v1.ResourceRequirements{}
+	_, err = size(&pod, o, nil, nil)
+	require.ErrorIs(t, err, errPodLevel)
+}
+
+// Of whatever pod, recommendation and limits: the class stays, what was allowed is
+// allowed, bounds hold, and ratios are kept to a thousandth.
+func TestSizeKeepsWhatItMust(t *testing.T) {
+	rng := rand.New(rand.NewPCG(6, 1))
+	random := func(none int, unit int64) *resource.Quantity {
+		if rng.IntN(none) == 0 {
+			return nil
+		}
+		return resource.NewMilliQuantity(unit*1000*(1+rng.Int64N(64))/16, resource.DecimalSI)
+	}
+	units := map[v1.ResourceName]int64{v1.ResourceCPU: 1, v1.ResourceMemory: 1 << 28}
+	plain := object(t, "", "")
+	sized, kept := 0, map[error]int{}
+	for range 20000 {
+		var pod v1.Pod
+		o := plain.DeepCopy()
+		bounds := &o.Spec.Constraints.Containers
+		o.Status.Recommendation.Containers = nil
+		for i, name := range []string{"main", "log"} {
+			c := v1.Container{Name: name, Resources: v1.ResourceRequirements{Requests: v1.ResourceList{}, Limits: v1.ResourceList{}}}
+			equal := rng.IntN(2) == 0
+			for r, unit := range units {
+				request, limit := random(5, unit), random(3, unit)
+				if request != nil {
+					c.Resources.Requests[r] = *request
+					if equal {
+						limit = request
+					}
+				}
+				if limit != nil && (request == nil || limit.Cmp(*request) >= 0) {
+					c.Resources.Limits[r] = *limit
+					if request == nil { // the API server's default
+						c.Resources.Requests[r] = *limit
+					}
+				}
+			}
+			pod.Spec.Containers = append(pod.Spec.Containers, c)
+			(*bounds)[i].Controlled = bothAmounts
+			(*bounds)[i].MaxAllowed = v1alpha1.Amounts{CPU: random(2, 1), Memory: random(2, 1<<28)}
+			o.Status.Recommendation.Containers = append(o.Status.Recommendation.Containers,
+				v1alpha1.ContainerRequests{Name: name, CPU: random(4, 1), Memory: random(4, 1<<28)})
+		}
+		var ranges []v1.LimitRange
+		for _, kind := range []v1.LimitType{v1.LimitTypeContainer, v1.LimitTypePod} {
+			item := v1.LimitRangeItem{Type: kind, Max: v1.ResourceList{}, Min: v1.ResourceList{}}
+			for r, unit := range units {
+				if q := random(2, 2*unit); q != nil {
+					item.Max[r] = *q
+				}
+				if q := random(2, unit/8+1); q != nil {
+					item.Min[r] = *q
+				}
+			}
+			if rng.IntN(2) == 0 {
+				ranges = append(ranges, v1.LimitRange{Spec: v1.LimitRangeSpec{Limits: []v1.LimitRangeItem{item}}})
+			}
+		}
+		before := pod.DeepCopy()
+		changes, err := size(&pod, o, ranges, nil)
+		if err != nil {
+			kept[err]++
+			continue
+		}
+		if changes == "" {
+			continue
+		}
+		sized++
+		require.Equal(t, qosOf(before), qosOf(&pod))
+		if inRanges(before, ranges) {
+			require.True(t, inRanges(&pod, ranges), "%v\n%v\n%v", before.Spec, pod.Spec, ranges)
+		}
+		for i, c := range pod.Spec.Containers {
+			was := before.Spec.Containers[i].Resources
+			for r := range units {
+				request, limit := amount(r, c.Resources.Requests[r]), amount(r, c.Resources.Limits[r])
+				from, most := amount(r, was.Requests[r]), amount(r, was.Limits[r])
+				require.True(t, limit == 0 || request <= limit)
+				if from > 0 && most > 0 {
+					require.InEpsilon(t, float64(most)/float64(from), float64(limit)/float64(request), .02)
+				}
+				if high := quantityOf(r, (*bounds)[i].MaxAllowed.CPU, (*bounds)[i].MaxAllowed.Memory); high != nil && request > from && inRanges(before, ranges) {
+					require.LessOrEqual(t, request, max(amount(r, *high), lowest(r, ranges)))
+				}
+			}
+		}
+	}
+	require.Greater(t, sized, 5000)
+	require.NotZero(t, kept[errRange])
+}
+
+func lowest(r v1.ResourceName, ranges []v1.LimitRange) int64 {
+	var most int64
+	for _, l := range ranges {
+		for _, item := range l.Spec.Limits {
+			if item.Type == v1.LimitTypeContainer {
+				most = max(most, amount(r, item.Min[r]))
+			}
+		}
+	}
+	return most
+}
