@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/internal/compare"
+	"github.com/sigma-scheduler/sigma/mpa/sim"
 )
 
 // docs/trace-format.md shows the example's files and what a replay makes of
@@ -149,4 +151,46 @@ func TestTrainingManifests(t *testing.T) {
 		require.Equal(t, args[0], cmd.Name())
 		require.NoError(t, cmd.ParseFlags(flags))
 	}
+}
+
+// docs/mpa-simulate.md shows the example's application, every load that can be made up,
+// every flag and every field of the JSON; its command works.
+func TestSimulateExample(t *testing.T) {
+	const example = "../../docs/examples/autoscaling/web.yaml"
+	page := readText(t, "../../docs/mpa-simulate.md")
+	require.Contains(t, page, "```yaml\n"+readText(t, example)+"```\n")
+	for _, f := range sim.Families() {
+		require.Contains(t, page, "| `"+f.Name+"` |")
+		for _, p := range f.Params {
+			text := fmt.Sprintf("`%s=%.3g`", p.Name, p.Default)
+			if p.Share {
+				text = "`" + p.Name + "`"
+			}
+			_, row, _ := strings.Cut(page, "| `"+f.Name+"` |")
+			row, _, _ = strings.Cut(row, "\n")
+			require.Contains(t, row, text, f.Name)
+		}
+	}
+	var out, errs bytes.Buffer
+	args := []string{"mpa", "simulate", "--trace", "synthetic:flash-crowd", "--set", "high=200", "--app", example, "--hours", ".2", "--warmup", "0", "--agents", "hpa,hpa+vpa,oracle", "--format", "json"}
+	require.Equal(t, exitOK, run(t.Context(), args, &out, &errs), errs.String())
+	var names func(v any)
+	names = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for name, below := range v {
+				if name != "high" { // a parameter
+					require.Regexp(t, "[`.]"+name+"[`\\[]", page)
+				}
+				names(below)
+			}
+		case []any:
+			for _, below := range v {
+				names(below)
+			}
+		}
+	}
+	var value any
+	require.NoError(t, json.Unmarshal(out.Bytes(), &value))
+	names(value)
 }

@@ -49,7 +49,6 @@ core-hour is worth ` + fmt.Sprint(sim.GiBPerCore) + ` GiB-hours.
 
 A trace is a CSV file with a column count, requests per minute (with max_per_second, also
 bursts within it), or with a line a request: TIMESTAMP, or end_timestamp and duration.
-Or it is made up:
 
 ` + familiesHelp() + `
 

@@ -181,41 +181,15 @@ func start(t *testing.T, path string) context.Context {
 
 // visit opens the page in a tab of its own and checks what it shows.
 func visit(t *testing.T, browser context.Context, file string, k kind, width int64, scheme string) {
-	ctx, cancel := chromedp.NewContext(browser)
-	defer cancel()
-	ctx, cancel = context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-
-	var complaints, requests []string
-	chromedp.ListenTarget(ctx, func(event any) {
-		switch event := event.(type) {
-		case *runtime.EventConsoleAPICalled:
-			complaints = append(complaints, string(event.Type))
-		case *runtime.EventExceptionThrown:
-			complaints = append(complaints, event.ExceptionDetails.Error())
-		case *log.EventEntryAdded:
-			complaints = append(complaints, event.Entry.Text)
-		case *network.EventRequestWillBeSent:
-			requests = append(requests, event.Request.URL)
-		}
-	})
+	ctx, check := tab(t, browser)
+	defer check()
 	var found seen
 	var answer struct {
 		Pointed, Slid, Second string
 		Lit                   int
 	}
-	media := emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}})
-	if scheme == "print" {
-		media = emulation.SetEmulatedMedia().WithMedia("print")
-	}
-	err := chromedp.Run(ctx,
-		network.Enable(), log.Enable(),
-		emulation.SetDeviceMetricsOverride(width, 900, 1, width < 500),
-		media,
-		chromedp.Navigate("file://"+file),
-		chromedp.Evaluate(look, &found),
-	)
-	if err != nil {
+	show(ctx, t, file, width, scheme)
+	if err := chromedp.Run(ctx, chromedp.Evaluate(look, &found)); err != nil {
 		t.Fatal(err)
 	}
 	name := fmt.Sprintf("%s-%d-%s", k.name, width, scheme)
@@ -233,11 +207,55 @@ func visit(t *testing.T, browser context.Context, file string, k kind, width int
 	if !strings.Contains(answer.Slid, "machine "+answer.Second) {
 		t.Errorf("the slider at 2 says %q, want machine %s", answer.Slid, answer.Second)
 	}
-	if len(complaints) > 0 {
-		t.Errorf("the console says %q", complaints)
+}
+
+// tab opens a tab of its own. check closes it, and fails if the page said anything on the
+// console or asked for more than itself.
+func tab(t *testing.T, browser context.Context) (ctx context.Context, check func()) {
+	t.Helper()
+	ctx, closeTab := chromedp.NewContext(browser)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	var complaints, requests []string
+	chromedp.ListenTarget(ctx, func(event any) {
+		switch event := event.(type) {
+		case *runtime.EventConsoleAPICalled:
+			complaints = append(complaints, string(event.Type))
+		case *runtime.EventExceptionThrown:
+			complaints = append(complaints, event.ExceptionDetails.Error())
+		case *log.EventEntryAdded:
+			complaints = append(complaints, event.Entry.Text)
+		case *network.EventRequestWillBeSent:
+			requests = append(requests, event.Request.URL)
+		}
+	})
+	return ctx, func() {
+		t.Helper()
+		cancel()
+		closeTab()
+		if len(complaints) > 0 {
+			t.Errorf("the console says %q", complaints)
+		}
+		if len(requests) != 1 || !strings.HasPrefix(requests[0], "file://") {
+			t.Errorf("requests %q, want the page alone", requests)
+		}
 	}
-	if len(requests) != 1 || !strings.HasPrefix(requests[0], "file://") {
-		t.Errorf("requests %q, want the page alone", requests)
+}
+
+// show loads a page as a screen of a width, or paper, shows it.
+func show(ctx context.Context, t *testing.T, file string, width int64, scheme string) {
+	t.Helper()
+	media := emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}})
+	if scheme == "print" {
+		media = emulation.SetEmulatedMedia().WithMedia("print")
+	}
+	err := chromedp.Run(ctx,
+		network.Enable(), log.Enable(),
+		emulation.SetDeviceMetricsOverride(width, 900, 1, width < 500),
+		media,
+		chromedp.Navigate("file://"+file),
+	)
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -76,7 +76,8 @@ type Agent struct {
 	// are several.
 	Mean map[string]Estimate `json:"mean"`
 	// GapClosed is the share of the gap in cost between hpa+vpa and the oracle that the
-	// agent closes; absent without both, where hpa+vpa costs no more, and of agents that
+	// agent closes; absent without both, where the oracle costs no less or does
+	// not keep the promise, and of agents that
 	// save by breaking the promise more often than hpa+vpa does.
 	GapClosed *float64 `json:"gap_closed,omitempty"`
 
@@ -146,7 +147,7 @@ func New(app App, trace Trace, seeds []uint64, names []string, results [][]sim.R
 		c.Agents = append(c.Agents, a)
 	}
 	base, limit := c.agent(Baseline), c.agent(Limit)
-	if base == nil || limit == nil {
+	if base == nil || limit == nil || !c.kept(limit) {
 		return c
 	}
 	if gap := base.cost() - limit.cost(); gap > 0 {

@@ -166,7 +166,7 @@ func (c *Comparison) scatter() *sheet.Chart {
 		s.Dots = append(s.Dots, d)
 		about = append(about, d.About)
 	}
-	if limit := c.agent(Limit); limit != nil {
+	if limit := c.agent(Limit); limit != nil && c.kept(limit) {
 		s.XLimit, s.XLimitName = limit.cost(), "limit"
 	}
 	s.About = strings.Join(about, "; ") + "."

@@ -84,7 +84,7 @@ func TestSummary(t *testing.T) {
 		},
 		"the promise costs more": {
 			[]outcome{{"static", 300, .01}, {"hpa+vpa", 200, 2.5}, {"hpa", 150, 2.4}, {"oracle", 210, .4}},
-			"hpa+vpa costs 200 core-hours with 2.5 % of requests late or lost; static costs 300 core-hours with 0.01 % of requests late or lost, 50 % more.",
+			"hpa+vpa costs 200 core-hours with 2.5 % of requests late or lost; static costs 300 core-hours with 0.01 % of requests late or lost, 50 % more; the oracle costs 210 with 0.4 %.",
 			"",
 		},
 		"nobody keeps it": {

@@ -60,9 +60,9 @@ func (c *Comparison) Summary() string {
 	case base != nil && best != nil && best != base:
 		s := claim(base) + "; " + claim(best) + ", " + change(best.cost()/base.cost()-1)
 		if best.GapClosed != nil && *best.GapClosed > 0 {
-			s += fmt.Sprintf(": %.0f %% of the way to the oracle’s %s", 100**best.GapClosed, hours(limit.cost()))
+			return s + fmt.Sprintf(": %.0f %% of the way to the oracle’s %s.", 100**best.GapClosed, hours(limit.cost()))
 		}
-		return s + "."
+		return s + c.oracle(limit) + "."
 	case base != nil:
 		s := claim(base)
 		if len(c.Agents) > 2 || limit == nil && len(c.Agents) > 1 {
