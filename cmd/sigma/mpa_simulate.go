@@ -26,13 +26,13 @@ import (
 const synthetic = "synthetic:"
 
 type mpaFlags struct {
-	trace, appFile, format, page string
-	set, agents                  []string
-	peak, hours, skip            float64
-	warmup                       float64
-	fill, quiet                  bool
-	seeds, workers               int
-	seed                         uint64
+	trace, appFile, format, page, log string
+	set, agents                       []string
+	peak, hours, skip                 float64
+	warmup                            float64
+	fill, quiet                       bool
+	seeds, workers                    int
+	seed                              uint64
 }
 
 func (a *app) mpaSimulate() *cobra.Command {
@@ -100,6 +100,7 @@ The same flags give the same figures. ± is half of the 95 % interval over seeds
 	flags.IntVar(&f.seeds, "seeds", 1, "number of runs of each agent")
 	flags.Uint64Var(&f.seed, "seed", 1, "the first of them; a trace that is made up has this one")
 	flags.IntVar(&f.workers, "workers", runtime.GOMAXPROCS(0), "simulations at the same time")
+	flags.StringVar(&f.log, "log", "", "folder for a journal of each run, APP-AGENT-SEED.jsonl; the oracle has none")
 	flags.StringVar(&f.format, "format", "table", "table or json")
 	flags.StringVar(&f.page, "report", "", "also write the comparison as an HTML page of one file")
 	quietFlag(flags, &f.quiet)
@@ -230,7 +231,7 @@ func (a *app) mpaCompare(ctx context.Context, f *mpaFlags, load sim.Load, trace 
 				if s == 0 && f.page != "" {
 					cfg.Record = func(m sim.Minute) { minutes[i] = append(minutes[i], m) }
 				}
-				r, err := sim.RunAgent(inner, cfg, name)
+				r, err := f.runLogged(inner, cfg, name)
 				results[i][s] = r
 				if err == nil {
 					show.add()

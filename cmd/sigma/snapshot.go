@@ -25,11 +25,15 @@ type clusterFlags struct {
 }
 
 func (f *clusterFlags) add(flags *pflag.FlagSet) {
+	f.addAccess(flags)
+	flags.StringVar(&f.appLabel, "app-label", "", "label whose value is a pod's app (default: the pod's top controller)")
+	flags.StringVar(&f.fleet, "fleet", "open", "open: empty nodes stay empty as long as possible; fixed: all nodes are candidates")
+}
+
+func (f *clusterFlags) addAccess(flags *pflag.FlagSet) {
 	flags.StringVar(&f.access.Kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG, ~/.kube/config, or the pod that this runs in)")
 	flags.StringVar(&f.access.Context, "context", "", "context of the kubeconfig (default its current one)")
 	flags.DurationVar(&f.access.Timeout, "timeout", 30*time.Second, "how long to wait for an answer of the API server")
-	flags.StringVar(&f.appLabel, "app-label", "", "label whose value is a pod's app (default: the pod's top controller)")
-	flags.StringVar(&f.fleet, "fleet", "open", "open: empty nodes stay empty as long as possible; fixed: all nodes are candidates")
 }
 
 func (f *clusterFlags) connect() (*snapshot.Client, error) {

@@ -133,7 +133,7 @@ func BestPlan(ctx context.Context, cfg Config) (Plan, error) {
 	if err := cfg.App.compile(); err != nil {
 		return Plan{}, err
 	}
-	cfg.Seed, cfg.Record = cfg.Seed^planSeed, nil
+	cfg.Seed, cfg.Record, cfg.Decided = cfg.Seed^planSeed, nil, nil
 	search := planSearch{ctx: ctx, cfg: cfg}
 	for _, size := range planSizes(&cfg) {
 		better, err := search.slack(size, 24)

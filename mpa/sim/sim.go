@@ -27,6 +27,9 @@ type Config struct {
 	// Record, where set, is told of each minute that counts, in order of time. It
 	// changes nothing.
 	Record func(Minute)
+	// Decided, where set, is told of each observation and what the controller made of
+	// it, in order of time. It changes nothing. A Plan is not told of.
+	Decided func(*mpa.Observation, mpa.Decision)
 }
 
 // A Minute is what a recorder is told: means over the minute that ends at Time.
@@ -626,7 +629,9 @@ func (s *simulation) decide(now float64) {
 	if s.cfg.Plan != nil {
 		d = s.cfg.Plan.decide(s, o)
 	} else {
-		d = s.control.Decide(o)
+		if d = s.control.Decide(o); s.cfg.Decided != nil {
+			s.cfg.Decided(o, d)
+		}
 	}
 	if s.decisions != nil {
 		s.decisions(o, d)

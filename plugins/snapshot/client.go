@@ -136,6 +136,25 @@ func (c *Client) get(ctx context.Context, group schema.GroupVersion, resource, n
 	return c.explain("get", resource, err)
 }
 
+// Raw reads one object of a kind that this package does not know, as JSON.
+func (c *Client) Raw(ctx context.Context, group schema.GroupVersion, resource, namespace, name string) ([]byte, error) {
+	client, err := c.of(v1alpha1.SchemeGroupVersion)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errTimeout)
+	defer cancel()
+	result := client.Get().AbsPath("/apis", group.Group, group.Version, "namespaces", namespace, resource, name).Do(ctx)
+	data, err := result.Raw()
+	if err != nil {
+		if err = result.Error(); context.Cause(ctx) == errTimeout { //nolint:errorlint // the cause is this very one
+			err = errTimeout
+		}
+		return nil, c.explain("get", resource, err)
+	}
+	return data, nil
+}
+
 // ask waits for one answer, and no longer than the timeout.
 func (c *Client) ask(ctx context.Context, request *rest.Request, into runtime.Object) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errTimeout)
