@@ -1,6 +1,7 @@
 package sheet
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -85,4 +86,15 @@ func TestScatterPlaces(t *testing.T) {
 	assert.Zero(t, names[0].overlap(names[1]))
 	_, _, anchor := place(&taken, 0, Width-5, 300, "autopilot")
 	assert.Equal(t, "end", anchor)
+}
+
+func ExampleFigure() {
+	column := []float64{3.14159, 271.828, math.NaN()}
+	for _, v := range column {
+		fmt.Println(Figure(v, Decimals(3, column), false))
+	}
+	// Output:
+	// 3.1
+	// 271.8
+	// -
 }
