@@ -59,9 +59,11 @@ func TestSimulation(t *testing.T) {
 	}
 	browser := start(t, chromium(t))
 	file := filepath.Join(t.TempDir(), "simulation.html")
-	args := []string{"mpa", "simulate", "--trace", "synthetic:diurnal", "--set", "period=2", "--set", "peak=1", "--set", "high=120",
+	args := []string{
+		"mpa", "simulate", "--trace", "synthetic:diurnal", "--set", "period=2", "--set", "peak=1", "--set", "high=120",
 		"--app", "../../docs/examples/autoscaling/web.yaml", "--hours", "2.5", "--warmup", "0.5", "--seeds", "2",
-		"--agents", "static,hpa,hpa-50,hpa-rps,hpa+vpa,autopilot,oracle", "--report", file}
+		"--agents", "static,hpa,hpa-50,hpa-rps,hpa+vpa,autopilot,oracle", "--report", file,
+	}
 	if out, err := exec.Command(sigma, args...).CombinedOutput(); err != nil {
 		t.Fatalf("sigma %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
