@@ -68,7 +68,7 @@ func (u *updater) follow(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 	if err != nil {
 		return 0, err
 	}
-	c, failed := u.resize(ctx, m, o, a.Sizes, pods, w, want)
+	c, failed := u.resize(ctx, m, o, a, pods, w, want)
 	a.Resized, a.InProgress, a.Deferred, a.Infeasible = c.resized, c.inProgress, c.deferred, c.infeasible
 	after := time.Duration(0)
 	if c.refused > 0 {
@@ -95,8 +95,10 @@ func (u *updater) noPods(m *v1alpha1.MultidimPodAutoscaler, h *half) {
 
 // resize asks for the resizes that are needed and counts all pods. Those of pods whose
 // containers it restarts are asked for one by one, while all others are ready.
-func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, o *object, s *v1alpha1.Sizes, pods []corev1.Pod, w *workload, want map[string]mpa.Resources) (*count, error) {
-	now := u.clock.Now()
+func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, o *object, a *v1alpha1.Actuation, pods []corev1.Pod, w *workload, want map[string]mpa.Resources) (*count, error) {
+	now, s := u.clock.Now(), a.Sizes
+	// As many were evicted as there are pods: clocks differ, or the workload shrank.
+	spent := a.Evicted >= w.replicas
 	c := &count{}
 	var failed error
 	var restart []int // pods that need one
@@ -126,7 +128,7 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 		if pod.DeletionTimestamp != nil {
 			continue
 		}
-		young := !pod.CreationTimestamp.Time.Before(s.Time.Time)
+		young := spent || !pod.CreationTimestamp.Time.Before(s.Time.Truncate(time.Second)) // it knows no fractions
 		if m.Spec.Mode == v1alpha1.ModeRecreate {
 			switch plan := actuate.PlanPod(pod, w.template, want); {
 			case len(plan.Containers) == 0 && len(plan.Left) > 0:
@@ -276,9 +278,6 @@ func (u *updater) evict(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 		return nil // it has just gone
 	case w.replicas < 2:
 		c.note(victim, "not evicted, since there is no other")
-		return nil
-	case a.Evicted >= w.replicas:
-		c.note(victim, "not evicted, since %d were", a.Evicted)
 		return nil
 	case !w.settled || others != len(pods)-1 || len(pods) != int(w.replicas):
 		c.note(victim, "to be evicted once all others are ready")

@@ -197,7 +197,8 @@ func (u *updater) begin(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 		u.end(m, a, v1alpha1.OutcomeSuperseded, fmt.Sprintf("by recommendation %d", rec.ID))
 	}
 	a.ID, a.Outcome, a.Message, a.From, a.Time = rec.ID, v1alpha1.OutcomePartly, "", 0, metav1.NewMicroTime(now)
-	a.Scalings, a.Resizes = lastHour(a.Scalings, rec.Time.Time), lastHour(a.Resizes, rec.Time.Time)
+	at := counted(rec, now)
+	a.Scalings, a.Resizes = lastHour(a.Scalings, at.Time), lastHour(a.Resizes, at.Time)
 	age, most := now.Sub(rec.Time.Time), maxAge(m)
 	var outcome v1alpha1.Outcome
 	var why string
@@ -247,7 +248,7 @@ func (u *updater) beginScaling(ctx context.Context, m *v1alpha1.MultidimPodAutos
 	case len(a.Scalings) >= u.Scalings:
 		return v1alpha1.OutcomeRefused, fmt.Sprintf("%d changes of replicas within an hour", len(a.Scalings)), nil
 	}
-	a.From, a.Scalings = from, append(a.Scalings, counted(rec, a))
+	a.From, a.Scalings = from, append(a.Scalings, counted(rec, a.Time.Time))
 	return "", "", nil
 }
 
@@ -266,15 +267,15 @@ func (u *updater) beginResizing(m *v1alpha1.MultidimPodAutoscaler, a *v1alpha1.A
 		return v1alpha1.OutcomeRefused, fmt.Sprintf("%d changes of requests within an hour", len(a.Resizes))
 	}
 	a.Sizes = &v1alpha1.Sizes{ID: rec.ID, Time: a.Time, Template: actuate.Digest(w.template), Containers: rec.Containers}
-	a.Resizes, a.Evicted = append(a.Resizes, counted(rec, a)), 0
+	a.Resizes, a.Evicted = append(a.Resizes, counted(rec, a.Time.Time)), 0
 	return "", ""
 }
 
 // counted is the time at which a recommendation counts: that of the decision, as for
-// the recommender, so that both allow the same.
-func counted(rec *v1alpha1.Recommendation, a *v1alpha1.Actuation) metav1.MicroTime {
-	if rec.Time.Time.After(a.Time.Time) {
-		return a.Time
+// the recommender, so that both allow the same, but none to come.
+func counted(rec *v1alpha1.Recommendation, now time.Time) metav1.MicroTime {
+	if rec.Time.After(now) {
+		return metav1.NewMicroTime(now)
 	}
 	return rec.Time
 }
