@@ -228,6 +228,10 @@ func (u *updating) deploy(replicas int32, cpu, memory string, edit ...func(*v1.P
 	u.c.WaitRunning(u, u.ns, int(replicas))
 }
 
+// aSecond passes: the API server knows no fractions, and a pod of the same second counts as
+// one that came after the recommendation.
+func aSecond() { <-time.NewTimer(1100 * time.Millisecond).C }
+
 func TestUpdaterScalesAndResizes(t *testing.T) {
 	u := startUpdating(t, "")
 	u.deploy(2, "500m", "256Mi")
@@ -304,6 +308,7 @@ func TestUpdaterScalesAndResizes(t *testing.T) {
 		}
 	}
 	require.Equal(t, 12-3, changed, "12 an hour, of which 3 were made above")
+	id = u.recommend(v1alpha1.ChangeReplicas, 5, "300m", "300Mi")
 	require.Contains(t, u.outcome(id, v1alpha1.OutcomeRefused).Message, "12 changes of replicas within an hour")
 	for i := range 8 {
 		id = u.recommend(v1alpha1.ChangeRequests, 3, fmt.Sprintf("%dm", 310+10*i), "300Mi")
@@ -412,6 +417,7 @@ func TestUpdaterPendingResizes(t *testing.T) {
 	u.outcome(u.recommend(v1alpha1.ChangeReplicas, 1, "1601m", "256Mi"), v1alpha1.OutcomeApplied)
 	u.c.WaitRunning(t, u.ns, 1)
 	before = u.live()
+	aSecond()
 	u.outcome(u.recommend(v1alpha1.ChangeRequests, 1, "1200m", "256Mi"), v1alpha1.OutcomeRefused)
 	u.wait("one replica", func(s *v1alpha1.MultidimPodAutoscalerStatus) bool {
 		return strings.Contains(meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionResize).Message, "there is no other")
@@ -438,6 +444,7 @@ func TestUpdaterRecreates(t *testing.T) {
 	u.deploy(3, "500m", "256Mi")
 	u.object("Deployment", v1alpha1.ModeRecreate, 1, 6)
 	before := u.live()
+	aSecond()
 	id := u.recommend(v1alpha1.ChangeRequests, 3, "1", "512Mi")
 	// There is no webhook: the replacements come from the template, and stay.
 	a := u.outcome(id, v1alpha1.OutcomeApplied)
@@ -803,6 +810,7 @@ func TestUpdaterKilled(t *testing.T) {
 	u.c.Kubelet.RefuseResize(func(*v1.Pod) string { return v1.PodReasonInfeasible })
 	u.c.WaitRunning(t, u.ns, 6)
 	p.seen.Store(0)
+	aSecond()
 	p.kill(u, true, http.MethodPost, "/eviction", func() { u.recommend(v1alpha1.ChangeRequests, 6, "700m", "256Mi") })
 	a := u.wait("all evicted", func(s *v1alpha1.MultidimPodAutoscalerStatus) bool {
 		return s.Actuation.ID == u.id && s.Actuation.Evicted == 6

@@ -216,7 +216,7 @@ func statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *mpa.Observation,
 	if d.Action != nil {
 		next.Recommendation = &v1alpha1.Recommendation{
 			ID: s.id + 1, Time: micro(d.Time), Change: v1alpha1.ChangeRequests,
-			Replicas: d.Next.Replicas, Containers: sizes(&s.who.target, d.Next.Containers), Reason: cut(d.Reason),
+			Replicas: d.Next.Replicas, From: ob.Replicas, Containers: sizes(&s.who.target, d.Next.Containers), Reason: cut(d.Reason),
 		}
 		if d.Action.Replicas != 0 {
 			next.Recommendation.Change = v1alpha1.ChangeReplicas

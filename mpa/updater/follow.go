@@ -3,11 +3,11 @@ package updater
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	resourcehelper "k8s.io/component-helpers/resource"
 	schedulinghelper "k8s.io/component-helpers/scheduling/corev1"
@@ -56,13 +56,15 @@ func (u *updater) follow(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 		u.noPods(m, h)
 		return 0, nil
 	}
-	if said := m.Status.Recommendation.Containers; len(said) > 0 && !equality.Semantic.DeepEqual(said, a.Sizes.Containers) {
-		u.noPods(m, h) // a recommendation that was not carried out says something else
-		return 0, nil
-	}
 	want, err := actuate.Wanted(a.Sizes.Containers, m.Spec.Constraints.Containers)
 	if err != nil {
 		return 0, err
+	}
+	if said := m.Status.Recommendation.Containers; len(said) > 0 {
+		if last, err := actuate.Wanted(said, m.Spec.Constraints.Containers); err != nil || !maps.Equal(last, want) {
+			u.noPods(m, h) // a recommendation that was not carried out says something else
+			return 0, nil
+		}
 	}
 	pods, err := w.pods(ctx, u.client)
 	if err != nil {
