@@ -123,6 +123,10 @@ func (s *Session) setAside(why error) error {
 // keep what they have learned, and the guards what they remember.
 func (s *Session) Change(setup Setup) error { return s.change(setup, s.control.Memory()) }
 
+// Restore makes the guards remember something else: what they did before a decision
+// that nobody was told of, or what another program has done.
+func (s *Session) Restore(m mpa.Memory) error { return s.change(s.setup, m) }
+
 func (s *Session) change(setup Setup, memory mpa.Memory) error {
 	start := Start{Setup: setup, Memory: memory}
 	agent := s.agent
