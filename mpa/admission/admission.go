@@ -11,8 +11,9 @@
 //   - the template's requests of the sized containers were changed after the
 //     recommendation: who changed them meant it, and the next recommendation starts from
 //     there. A change of anything else, such as a new image, does not count;
-//   - the updater found that it had expired or was refused: what nodes or quota had no
-//     room for must not keep new pods from starting;
+//   - the updater found that it had expired or was refused, since what nodes or quota had
+//     no room for must not keep new pods from starting: they get what was last carried
+//     out, if anything was;
 //   - the pod would have another QoS class, or would no longer pass the namespace's
 //     limits and quotas.
 package admission
@@ -25,6 +26,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,6 +35,7 @@ import (
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -282,9 +285,13 @@ func (h *handler) size(ctx context.Context, pod *v1.Pod, namespace string) (stri
 		return resultRefused, fmt.Errorf("%s and %s are about the same %s", o.Name, found.Items[1].Name, kind)
 	case o.Spec.Mode == v1alpha1.ModeOff:
 		return resultOff, nil
-	case o.Status.Phase == v1alpha1.PhaseRefused || dropped(&o.Status):
+	case refused(&o.Status):
 		return resultRefused, nil
-	case o.Status.Recommendation == nil || len(o.Status.Recommendation.Containers) == 0:
+	case o.Status.Recommendation == nil:
+		return resultWaiting, nil
+	}
+	want := wantedOf(o)
+	if len(want.Containers) == 0 {
 		return resultWaiting, nil
 	}
 	at, err := resized(ctx, h.revisions, pod, namespace, o)
@@ -292,7 +299,7 @@ func (h *handler) size(ctx context.Context, pod *v1.Pod, namespace string) (stri
 		return resultFailed, err
 	}
 	// Kubernetes' times are whole seconds: in the same one the template wins.
-	if !at.IsZero() && o.Status.Recommendation.Time.Time.Before(at.Add(time.Second)) {
+	if !at.IsZero() && want.Time.Time.Before(at.Add(time.Second)) {
 		return resultNewer, nil
 	}
 	var ranges v1.LimitRangeList
@@ -303,23 +310,37 @@ func (h *handler) size(ctx context.Context, pod *v1.Pod, namespace string) (stri
 	if err := h.objects.List(ctx, &quotas, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return resultFailed, err
 	}
-	changes, err := size(pod, o, ranges.Items, quotas.Items)
+	changes, err := size(pod, want.Containers, o.Spec.Constraints.Containers, ranges.Items, quotas.Items)
 	switch {
 	case err != nil:
-		return resultKept, fmt.Errorf("recommendation %s/%d: %w", o.Name, o.Status.Recommendation.ID, err)
+		return resultKept, fmt.Errorf("recommendation %s/%d: %w", o.Name, want.ID, err)
 	case changes == "":
 		return resultSame, nil
 	}
-	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, AnnotationRecommendation, fmt.Sprintf("%s/%d", o.Name, o.Status.Recommendation.ID))
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, AnnotationRecommendation, fmt.Sprintf("%s/%d", o.Name, want.ID))
 	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, AnnotationSized, changes)
 	return resultSized, nil
 }
 
-// dropped says whether the updater will not carry out new requests.
-func dropped(s *v1alpha1.MultidimPodAutoscalerStatus) bool {
-	r, a := s.Recommendation, s.Actuation
-	return r != nil && a != nil && a.ID == r.ID && r.Change == v1alpha1.ChangeRequests &&
-		(a.Outcome == v1alpha1.OutcomeExpired || a.Outcome == v1alpha1.OutcomeRefused)
+// refused says whether the recommender leaves the object alone. A workload without
+// replicas is no reason to start its first pods small.
+func refused(s *v1alpha1.MultidimPodAutoscalerStatus) bool {
+	active := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionActive)
+	return s.Phase == v1alpha1.PhaseRefused && (active == nil || !slices.Contains([]string{"SwitchedOff", "TargetMissing", "TargetDeleted"}, active.Reason))
+}
+
+// wantedOf are the requests for new pods: those of the recommendation, or, where the
+// updater will not carry them out, the last that it did.
+func wantedOf(o *v1alpha1.MultidimPodAutoscaler) v1alpha1.Sizes {
+	r, a := o.Status.Recommendation, o.Status.Actuation
+	if a != nil && a.ID == r.ID && r.Change == v1alpha1.ChangeRequests &&
+		(a.Outcome == v1alpha1.OutcomeRefused || a.Outcome == v1alpha1.OutcomeExpired && o.Spec.Mode != v1alpha1.ModeInitial) {
+		if a.Sizes == nil || a.Sizes.ID == r.ID {
+			return v1alpha1.Sizes{}
+		}
+		return *a.Sizes
+	}
+	return v1alpha1.Sizes{ID: r.ID, Time: r.Time, Containers: r.Containers}
 }
 
 // workload is the Deployment or StatefulSet that made the pod, by what the pod says. A

@@ -15,6 +15,8 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -115,10 +117,13 @@ func TestPodKeepsItsSize(t *testing.T) {
 		{name: "no containers", change: func(o *v1alpha1.MultidimPodAutoscaler) { o.Status.Recommendation.Containers = nil }, result: resultWaiting},
 		{name: "expired", change: func(o *v1alpha1.MultidimPodAutoscaler) {
 			o.Status.Actuation = &v1alpha1.Actuation{ID: 7, Outcome: v1alpha1.OutcomeExpired}
-		}, result: resultRefused},
+		}, result: resultWaiting},
 		{name: "the nodes have no room", change: func(o *v1alpha1.MultidimPodAutoscaler) {
 			o.Status.Actuation = &v1alpha1.Actuation{ID: 7, Outcome: v1alpha1.OutcomeRefused}
-		}, result: resultRefused},
+		}, result: resultWaiting},
+		{name: "the nodes have no room, and nothing was carried out before", change: func(o *v1alpha1.MultidimPodAutoscaler) {
+			o.Status.Actuation = &v1alpha1.Actuation{ID: 7, Outcome: v1alpha1.OutcomeRefused, Sizes: &v1alpha1.Sizes{ID: 7, Containers: o.Status.Recommendation.Containers}}
+		}, result: resultWaiting},
 		{name: "two objects", objects: []client.Object{second}, result: resultRefused, warning: "another and web are about the same Deployment"},
 		{name: "the template is newer", objects: []client.Object{replicaSet(t, "web-old", "0", "2025-01-01T00:00:00Z", "400m")},
 			change: func(o *v1alpha1.MultidimPodAutoscaler) {
@@ -170,6 +175,48 @@ func TestPodKeepsItsSize(t *testing.T) {
 				require.Contains(t, answer.Warnings[0], tt.warning)
 			}
 		})
+	}
+}
+
+// TestWanted: what stands in the status, and the CPU that a new pod gets.
+func TestWanted(t *testing.T) {
+	rs := replicaSet(t, "web-5d4f", "1", "2026-01-01T00:00:00Z", "500m")
+	last := &v1alpha1.Sizes{ID: 5, Containers: parse[[]v1alpha1.ContainerRequests](t, "[{name: main, cpu: 700m}]")}
+	last.Time.Time = rs.CreationTimestamp.Add(time.Hour)
+	for name, tt := range map[string]struct {
+		change func(*v1alpha1.MultidimPodAutoscaler)
+		want   string
+	}{
+		"not carried out yet": {func(o *v1alpha1.MultidimPodAutoscaler) {
+			o.Status.Actuation = &v1alpha1.Actuation{ID: 6, Outcome: v1alpha1.OutcomeRefused, Sizes: last}
+		}, "web/7 1"},
+		"partly": {func(o *v1alpha1.MultidimPodAutoscaler) {
+			o.Status.Actuation = &v1alpha1.Actuation{ID: 7, Outcome: v1alpha1.OutcomePartly, Sizes: last}
+		}, "web/7 1"},
+		"refused": {func(o *v1alpha1.MultidimPodAutoscaler) {
+			o.Status.Actuation = &v1alpha1.Actuation{ID: 7, Outcome: v1alpha1.OutcomeRefused, Sizes: last}
+		}, "web/5 700m"},
+		"expired": {func(o *v1alpha1.MultidimPodAutoscaler) {
+			o.Status.Actuation = &v1alpha1.Actuation{ID: 7, Outcome: v1alpha1.OutcomeExpired, Sizes: last}
+		}, "web/5 700m"},
+		"expired, for new pods only": {func(o *v1alpha1.MultidimPodAutoscaler) {
+			o.Spec.Mode = v1alpha1.ModeInitial
+			o.Status.Actuation = &v1alpha1.Actuation{ID: 7, Outcome: v1alpha1.OutcomeExpired}
+		}, "web/7 1"},
+		"replicas refused": {func(o *v1alpha1.MultidimPodAutoscaler) {
+			o.Status.Recommendation.Change = v1alpha1.ChangeReplicas
+			o.Status.Actuation = &v1alpha1.Actuation{ID: 7, Outcome: v1alpha1.OutcomeRefused, Sizes: last}
+		}, "web/7 1"},
+		"switched off until now": {func(o *v1alpha1.MultidimPodAutoscaler) {
+			o.Status.Phase = v1alpha1.PhaseRefused
+			meta.SetStatusCondition(&o.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionActive, Status: metav1.ConditionFalse, Reason: "SwitchedOff"})
+		}, "web/7 1"},
+	} {
+		o := object(t, "", "")
+		tt.change(o)
+		_, pod := ask(t, reader(t, o, rs), podText)
+		require.NotEmpty(t, pod.Spec.Containers, name)
+		require.Equal(t, tt.want, pod.Annotations[AnnotationRecommendation]+" "+pod.Spec.Containers[0].Resources.Requests.Cpu().String(), name)
 	}
 }
 

@@ -27,19 +27,19 @@ var (
 	}
 )
 
-// size gives pod the requests that are recommended, within the object's
-// constraints and the namespace's limits, and says what was changed. Limits keep
-// their ratio to the requests. After an error the pod is to be taken as it was.
-func size(pod *v1.Pod, o *v1alpha1.MultidimPodAutoscaler, ranges []v1.LimitRange, quotas []v1.ResourceQuota) (string, error) {
+// size gives pod the requests that are wanted, within the constraints and the
+// namespace's limits, and says what was changed. Limits keep their ratio to the requests.
+// After an error the pod is to be taken as it was.
+func size(pod *v1.Pod, want []v1alpha1.ContainerRequests, constraints []v1alpha1.ContainerConstraints, ranges []v1.LimitRange, quotas []v1.ResourceQuota) (string, error) {
 	before := pod.DeepCopy()
 	containers := long(&pod.Spec)
 	for _, c := range containers {
-		i := slices.IndexFunc(o.Spec.Constraints.Containers, func(l v1alpha1.ContainerConstraints) bool { return l.Name == c.Name })
-		j := slices.IndexFunc(o.Status.Recommendation.Containers, func(r v1alpha1.ContainerRequests) bool { return r.Name == c.Name })
+		i := slices.IndexFunc(constraints, func(l v1alpha1.ContainerConstraints) bool { return l.Name == c.Name })
+		j := slices.IndexFunc(want, func(r v1alpha1.ContainerRequests) bool { return r.Name == c.Name })
 		if i < 0 || j < 0 {
 			continue
 		}
-		bounds, wanted := o.Spec.Constraints.Containers[i], o.Status.Recommendation.Containers[j]
+		bounds, wanted := constraints[i], want[j]
 		for _, name := range bounds.Controlled {
 			if to := quantityOf(name, wanted.CPU, wanted.Memory); to != nil && to.Sign() > 0 {
 				low, high := quantityOf(name, bounds.MinAllowed.CPU, bounds.MinAllowed.Memory), quantityOf(name, bounds.MaxAllowed.CPU, bounds.MaxAllowed.Memory)

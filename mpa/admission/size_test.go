@@ -163,7 +163,7 @@ func TestSize(t *testing.T) {
 			}
 			o := object(t, tt.bounds, tt.recommended)
 			was := o.DeepCopy()
-			changes, err := size(&pod, o, ranges, quotas)
+			changes, err := size(&pod, o.Status.Recommendation.Containers, o.Spec.Constraints.Containers, ranges, quotas)
 			require.Equal(t, was, o, "it is a cache's")
 			if tt.err != "" {
 				require.EqualError(t, err, tt.err)
@@ -172,7 +172,7 @@ func TestSize(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, tt.changes, changes)
 			requireSame(t, parse[[]v1.Container](t, tt.want), pod.Spec.Containers)
-			again, err := size(&pod, o, ranges, quotas)
+			again, err := size(&pod, o.Status.Recommendation.Containers, o.Spec.Constraints.Containers, ranges, quotas)
 			require.NoError(t, err)
 			if tt.quota == "" {
 				require.Empty(t, again, "asked twice")
@@ -197,13 +197,13 @@ func TestSizeOfSidecarAndPodLevel(t *testing.T) {
 		Containers:     parse[[]v1.Container](t, "[{name: app, resources: {requests: {cpu: 1}}}]"),
 	}}
 	o := object(t, "", "{name: log, memory: 1Gi}, {name: main, memory: 1Gi}")
-	changes, err := size(&pod, o, nil, nil)
+	changes, err := size(&pod, o.Status.Recommendation.Containers, o.Spec.Constraints.Containers, nil, nil)
 	require.NoError(t, err)
 	require.Equal(t, "log: memory 0 to 1Gi", changes, "an init container that ends is not sized")
 
 	pod.Spec.InitContainers[0].Resources = v1.ResourceRequirements{}
 	pod.Spec.Resources = &v1.ResourceRequirements{}
-	_, err = size(&pod, o, nil, nil)
+	_, err = size(&pod, o.Status.Recommendation.Containers, o.Spec.Constraints.Containers, nil, nil)
 	require.ErrorIs(t, err, errPodLevel)
 }
 
@@ -265,7 +265,7 @@ func TestSizeKeepsWhatItMust(t *testing.T) {
 			}
 		}
 		before := pod.DeepCopy()
-		changes, err := size(&pod, o, ranges, nil)
+		changes, err := size(&pod, o.Status.Recommendation.Containers, o.Spec.Constraints.Containers, ranges, nil)
 		if err != nil {
 			kept[err]++
 			continue
