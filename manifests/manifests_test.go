@@ -96,33 +96,36 @@ func TestPolicy(t *testing.T) {
 	require.Equal(t, shipped.Spec, installed.Spec)
 }
 
-// TestDashboard: no panel lies over another, and each has a query.
-func TestDashboard(t *testing.T) {
-	text, err := os.ReadFile("base/dashboard.json")
-	require.NoError(t, err)
-	var dashboard struct {
-		Title, UID string
-		Panels     []struct {
-			ID                 int
-			Title, Description string
-			GridPos            struct{ X, Y, W, H int }
-			Targets            []struct{ Expr, RefID string }
+// TestDashboards: no panel lies over another, and each has a query.
+func TestDashboards(t *testing.T) {
+	for _, file := range []string{"base/dashboard.json", "mpa/base/dashboard.json"} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		var dashboard struct {
+			Title, UID string
+			Panels     []struct {
+				ID                 int
+				Title, Description string
+				GridPos            struct{ X, Y, W, H int }
+				Targets            []struct{ Expr, RefID string }
+			}
 		}
-	}
-	require.NoError(t, json.Unmarshal(text, &dashboard))
-	require.NotEmpty(t, dashboard.UID)
-	taken, ids := map[[2]int]string{}, map[int]bool{}
-	for _, p := range dashboard.Panels {
-		require.False(t, ids[p.ID], p.Title)
-		ids[p.ID] = true
-		require.NotEmpty(t, p.Description, p.Title)
-		require.NotEmpty(t, p.Targets, p.Title)
-		require.LessOrEqual(t, p.GridPos.X+p.GridPos.W, 24, p.Title)
-		for x := range p.GridPos.W {
-			for y := range p.GridPos.H {
-				at := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
-				require.Empty(t, taken[at], p.Title)
-				taken[at] = p.Title
+		require.NoError(t, json.Unmarshal(text, &dashboard))
+		require.NotEmpty(t, dashboard.UID)
+		require.NotEmpty(t, dashboard.Panels)
+		taken, ids := map[[2]int]string{}, map[int]bool{}
+		for _, p := range dashboard.Panels {
+			require.False(t, ids[p.ID], p.Title)
+			ids[p.ID] = true
+			require.NotEmpty(t, p.Description, p.Title)
+			require.NotEmpty(t, p.Targets, p.Title)
+			require.LessOrEqual(t, p.GridPos.X+p.GridPos.W, 24, p.Title)
+			for x := range p.GridPos.W {
+				for y := range p.GridPos.H {
+					at := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
+					require.Empty(t, taken[at], p.Title)
+					taken[at] = p.Title
+				}
 			}
 		}
 	}
