@@ -24,7 +24,7 @@ done
 go test -tags e2e -c -o out/e2e/e2e.test ./internal/e2e
 
 # The packages whose tests need an API server and nothing else.
-others=$(grep -rl --include='*_test.go' '^//go:build e2e' plugins manifests | xargs -n1 dirname | sort -u | sed 's|^|./|')
+others=$(grep -rl --include='*_test.go' '^//go:build e2e' plugins mpa manifests | xargs -n1 dirname | sort -u | sed 's|^|./|')
 if (($# == 0)); then
 	# shellcheck disable=SC2086 # one word each
 	hack/controlplane/run.sh go test -tags e2e -p 1 -count=1 $others

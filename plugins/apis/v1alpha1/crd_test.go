@@ -6,89 +6,24 @@ import (
 	"io/fs"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	crdvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
-	"sigs.k8s.io/yaml"
 
 	"github.com/sigma-scheduler/sigma/benchdata/policies"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/internal/crdtest"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 )
 
-// A door is what the API server does with new objects of one kind: its own
-// packages without the server, which e2e_test.go has.
-type door struct {
-	structural *schema.Structural
-	openAPI    validation.SchemaValidator
-	rules      *cel.Validator
-}
-
-func openDoor(t *testing.T, plural string) door {
+func openDoor(t *testing.T, plural string) *crdtest.Door {
 	t.Helper()
-	text, err := os.ReadFile(crdFile(plural))
-	require.NoError(t, err)
-	var crd apiextensionsv1.CustomResourceDefinition
-	require.NoError(t, yaml.UnmarshalStrict(text, &crd))
-	apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&crd.Spec)
-	crd.Status.StoredVersions = []string{v1alpha1.SchemeGroupVersion.Version} // the server adds it
-	var internal apiextensions.CustomResourceDefinition
-	require.NoError(t, apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&crd, &internal, nil))
-	// Also estimates what the rules may cost on the largest object.
-	require.Empty(t, crdvalidation.ValidateCustomResourceDefinition(t.Context(), &internal))
-
-	s, err := schema.NewStructural(internal.Spec.Validation.OpenAPIV3Schema)
-	require.NoError(t, err)
-	openAPI, _, err := validation.NewSchemaValidator(internal.Spec.Validation.OpenAPIV3Schema)
-	require.NoError(t, err)
-	return door{s, openAPI, cel.NewValidator(s, true, celconfig.PerCallLimit)}
+	return crdtest.Open(t, crdFile(plural))
 }
 
 func crdFile(plural string) string { return "../../../manifests/base/crds/" + plural + ".yaml" }
-
-// create returns an object as the server would store it, asked as kubectl asks:
-// an unknown field is an error.
-func (d door) create(t *testing.T, text []byte) (map[string]any, error) {
-	t.Helper()
-	asJSON, err := yaml.YAMLToJSONStrict(text)
-	if err != nil {
-		return nil, err
-	}
-	var object map[string]any
-	if err := utiljson.Unmarshal(asJSON, &object); err != nil {
-		return nil, err
-	}
-	var wrong field.ErrorList
-	track := schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}
-	for _, name := range pruning.PruneWithOptions(object, d.structural, true, track) {
-		wrong = append(wrong, field.Forbidden(field.NewPath(name), "unknown field"))
-	}
-	delete(object, "status") // a new object has none
-	defaulting.PruneNonNullableNullsWithoutDefaults(object, d.structural)
-	defaulting.Default(object, d.structural)
-	wrong = append(wrong, validation.ValidateCustomResource(nil, object, d.openAPI)...)
-	wrong = append(wrong, listtype.ValidateListSetsAndMaps(nil, d.structural, object)...)
-	if len(wrong) == 0 {
-		broken, _ := d.rules.Validate(t.Context(), nil, d.structural, object, nil, celconfig.RuntimeCELCostBudget)
-		wrong = append(wrong, broken...)
-	}
-	return object, wrong.ToAggregate()
-}
 
 const policyHead = `apiVersion: sigma-scheduler.io/v1alpha1
 kind: PlacementPolicy
@@ -165,7 +100,7 @@ func TestShippedPolicies(t *testing.T) {
 	files := shippedPolicies(t)
 	files["policyText"] = []byte(policyText)
 	for name, text := range files {
-		stored, err := d.create(t, text)
+		stored, err := d.Create(t, text)
 		require.NoError(t, err, name)
 		was, err := policy.Parse(name, text)
 		require.NoError(t, err)
@@ -208,7 +143,7 @@ func TestBadPolicies(t *testing.T) {
 	for _, tt := range badPolicies {
 		t.Run(tt.name, func(t *testing.T) {
 			text := badPolicy(t, tt.old, tt.replaced)
-			_, err := d.create(t, text)
+			_, err := d.Create(t, text)
 			require.ErrorContains(t, err, tt.want)
 			_, err = policy.Parse(tt.name, text)
 			if !slices.Contains(doorOnly, tt.name) {
@@ -220,7 +155,7 @@ func TestBadPolicies(t *testing.T) {
 
 func TestPolicyDefaults(t *testing.T) {
 	d := openDoor(t, "placementpolicies")
-	stored, err := d.create(t, []byte(`
+	stored, err := d.Create(t, []byte(`
 kind: PlacementPolicy
 apiVersion: sigma-scheduler.io/v1alpha1
 metadata: {name: plan}
@@ -251,7 +186,7 @@ func largestPolicy() []byte {
 }
 
 func TestLargestPolicy(t *testing.T) {
-	_, err := openDoor(t, "placementpolicies").create(t, largestPolicy())
+	_, err := openDoor(t, "placementpolicies").Create(t, largestPolicy())
 	require.NoError(t, err)
 	_, err = policy.Parse("largest", largestPolicy())
 	require.NoError(t, err)
@@ -323,7 +258,7 @@ func TestDoorAgreesWithLoader(t *testing.T) {
 		})
 		require.NoError(t, err)
 		_, atLoader := policy.Parse("p", text)
-		_, atDoor := d.create(t, text)
+		_, atDoor := d.Create(t, text)
 		require.Equal(t, atLoader == nil, atDoor == nil, "%s\nloader: %v\ndoor: %v", text, atLoader, atDoor)
 		if atDoor == nil {
 			taken++
@@ -372,7 +307,7 @@ var badRules = []struct{ name, spec, want string }{
 func TestRules(t *testing.T) {
 	d := openDoor(t, "placementrules")
 	for _, spec := range goodRules {
-		stored, err := d.create(t, ruleText(spec))
+		stored, err := d.Create(t, ruleText(spec))
 		require.NoError(t, err, spec)
 		var typed v1alpha1.PlacementRule
 		asJSON, err := json.Marshal(stored)
@@ -388,7 +323,7 @@ func TestRules(t *testing.T) {
 	}
 	for _, tt := range badRules {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := d.create(t, ruleText(tt.spec))
+			_, err := d.Create(t, ruleText(tt.spec))
 			require.ErrorContains(t, err, tt.want)
 		})
 	}
