@@ -265,7 +265,10 @@ func (s *server) query(ctx context.Context, expression string) promAnswer {
 // explain says what an error means to those who run the server.
 func explain(ctx context.Context, err error) (reason, message string) {
 	var e *promv1.Error
+	var large *http.MaxBytesError
 	switch {
+	case errors.As(err, &large):
+		return "QueryFailed", fmt.Sprintf("its answer is larger than %d MiB", large.Limit>>20)
 	case ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded):
 		return "PrometheusTimeout", "Prometheus did not answer in time"
 	case !errors.As(err, &e):
@@ -277,7 +280,8 @@ func explain(ctx context.Context, err error) (reason, message string) {
 	case e.Type == promv1.ErrBadResponse:
 		return "PrometheusGarbled", "what answers is not Prometheus, or breaks off: " + e.Msg
 	default:
-		return "QueryFailed", fmt.Sprintf("Prometheus: %s: %s", e.Type, e.Msg)
+		detail := strings.TrimSpace(e.Detail)
+		return "QueryFailed", strings.TrimSpace(fmt.Sprintf("Prometheus: %s: %s %s", e.Type, e.Msg, detail[:min(len(detail), 200)]))
 	}
 }
 

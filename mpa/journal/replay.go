@@ -89,6 +89,7 @@ type replayer struct {
 	agent    mpa.Agent
 	recorded *recorded // the agent, where it is not known here
 	control  *mpa.Controller
+	lastID   int64 // of an action
 }
 
 // recorded recommends what the journal says.

@@ -22,11 +22,14 @@ type Session struct {
 	// that was there is not gone on with. It is kept as NAME.broken.
 	Resumed bool
 	Broken  error
+	// LastID is the largest id of an action in the file that was gone on with.
+	LastID int64
 }
 
 // Begin goes on with the journal at path, or begins one. When the journal's setup is
 // of the same agents for the same containers, they learn from it what they had
-// learned. The guards go by known or by what the journal says, whichever is later.
+// learned. The guards go by known or by what the journal says, whichever is later. With
+// an empty path there is no file.
 func Begin(path string, o Options, s Setup, known mpa.Memory) (*Session, error) {
 	w, err := Open(path, o)
 	if err != nil {
@@ -41,7 +44,7 @@ func Begin(path string, o Options, s Setup, known mpa.Memory) (*Session, error) 
 		}
 	}
 	if past.control != nil {
-		session.setup, session.agent, session.control = *past.setup, past.agent, past.control
+		session.setup, session.agent, session.control, session.LastID = *past.setup, past.agent, past.control, past.lastID
 		if m := past.control.Memory(); m.Time.After(known.Time) {
 			known = m
 		}
@@ -55,6 +58,9 @@ func Begin(path string, o Options, s Setup, known mpa.Memory) (*Session, error) 
 // resume replays the last file that has something. A journal whose decisions come out
 // otherwise, because the program was another, teaches its agents all the same.
 func resume(path string) (p replayer, err error) {
+	if path == "" {
+		return p, nil
+	}
 	files := Files(path)
 	for i := len(files) - 1; i >= 0; i-- {
 		file, err := os.Open(files[i])
@@ -86,6 +92,9 @@ func (p *replayer) learn(r *Reader) error {
 		}
 		if record.Start != nil {
 			done = mpa.Memory{}
+		}
+		if record.Decision != nil {
+			p.lastID = max(p.lastID, record.Decision.ID)
 		}
 		if computed == nil || text(computed.Action) == text(record.Decision.Decision.Action) {
 			continue
@@ -237,6 +246,9 @@ func (s *Session) Outcome(o Outcome) error { return s.w.Outcome(o) }
 
 // Memory is what the guards remember.
 func (s *Session) Memory() mpa.Memory { return s.control.Memory() }
+
+// Agent that decides.
+func (s *Session) Agent() mpa.Agent { return s.agent }
 
 // Setup is who decides.
 func (s *Session) Setup() Setup { return s.setup }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
+	"path/filepath"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +19,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/collect"
+	"github.com/sigma-scheduler/sigma/mpa/journal"
 )
 
 // object is what is known of an object between two decisions. One worker at a time has
@@ -28,22 +29,14 @@ type object struct {
 	generation int64 // that the last decision was about
 	next       time.Time
 
-	who        who
-	agent      mpa.Agent
-	controller *mpa.Controller // nil = to be made from the status
+	session *journal.Session // nil = to be begun from the status
+	id      int64            // the largest that is known of
+	outcome string           // that was written to the journal last
 
 	recommendation *v1alpha1.Recommendation // the last, as it was written
-	id             int64                    // the largest that is known of
 	said           string                   // of the status that was written last
 	written        time.Time
 	refused        string // the reason, while it is
-}
-
-// who decides, and for what. What an agent has learned is kept as long as this is the same.
-type who struct {
-	target             mpa.Target // without Off
-	algorithm, instead string
-	after, maxAge      time.Duration
 }
 
 // errForeign is of an object that somebody else has recommended for.
@@ -56,7 +49,7 @@ func (r *reconciler) decide(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 		return err
 	}
 	if no == nil {
-		no = s.prepare(ctx, o)
+		no = r.prepare(ctx, o, s)
 	}
 	if no != nil {
 		return r.write(ctx, o, s, refusedStatus(o, s, w, no, now), now)
@@ -65,97 +58,140 @@ func (r *reconciler) decide(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 	if err != nil {
 		return err
 	}
-	memory := s.controller.Memory()
+	memory := s.session.Memory()
 	begin := r.clock.Now()
-	d := s.controller.Decide(ob)
+	d, err := s.session.Decide(ob, s.id+1)
 	decisionSeconds.Observe(r.clock.Since(begin).Seconds())
-
-	next := statusOf(o, s, ob, &d, problems)
-	if err := r.write(ctx, o, s, next, now); err != nil {
-		if d.Action != nil && s.controller != nil {
-			// Not written is not decided; or it was, and the status says so.
-			s.controller, _ = newController(o, s, memory)
-		}
+	if err != nil {
+		s.undo(ctx, &d, memory)
+		return r.write(ctx, o, s, refusedStatus(o, s, w, refuse("JournalFailed", "%v", err), now), now)
+	}
+	if err := r.write(ctx, o, s, statusOf(o, s, ob, &d, problems), now); err != nil {
+		s.undo(ctx, &d, memory)
 		return err
 	}
 	r.tell(o, s, ob, &d, problems)
 	return nil
 }
 
-// prepare makes the controller when there is none, its spec is another, or somebody else
-// has recommended.
-func (s *object) prepare(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler) *refusal {
+// prepare has the session go by the present spec, and by the status where that knows
+// more.
+func (r *reconciler) prepare(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object) *refusal {
 	target, err := targetOf(o)
 	if err != nil {
 		return refuse("SpecInvalid", "%v", err)
 	}
+	setup := setupOf(o, target)
 	foreign := lastID(&o.Status) > s.id
-	if s.controller != nil && !foreign && s.generation == o.Generation {
-		return nil
-	}
-	var memory mpa.Memory
-	if s.controller == nil || foreign {
-		memory = memoryOf(o, &target)
-		s.recommendation, s.id = o.Status.Recommendation.DeepCopy(), max(s.id, lastID(&o.Status))
-	} else {
-		memory = s.controller.Memory()
-	}
-	next := whoOf(o, target)
-	if s.agent == nil || !reflect.DeepEqual(next, s.who) {
-		agent, err := next.agent()
-		if err != nil {
-			s.controller = nil
+	switch {
+	case s.session == nil:
+		if _, err := setup.NewAgent(); err != nil {
 			return refuse("AlgorithmUnknown", "%v", err)
 		}
-		s.agent, s.who = agent, next
+		err = r.begin(ctx, o, s, setup)
+	case foreign:
+		err = s.session.Restore(memoryOf(o, &target))
 	}
-	if s.controller, err = newController(o, s, memory); err != nil {
-		log.FromContext(ctx).Error(err, "What the status remembers cannot be used; the guards begin anew")
-		s.controller, err = newController(o, s, mpa.Memory{})
+	if err == nil && s.session.Setup().Generation != o.Generation {
+		if _, err := setup.NewAgent(); err != nil {
+			return refuse("AlgorithmUnknown", "%v", err)
+		}
+		err = s.session.Change(setup)
 	}
 	if err != nil {
-		return refuse("SpecInvalid", "%v", err)
+		s.close(ctx)
+		return refuse("JournalFailed", "%v", err)
 	}
+	if foreign || s.recommendation == nil {
+		s.recommendation, s.id = o.Status.Recommendation.DeepCopy(), max(s.id, lastID(&o.Status))
+	}
+	r.outcome(ctx, o, s)
 	return nil
 }
 
-func newController(o *v1alpha1.MultidimPodAutoscaler, s *object, memory mpa.Memory) (*mpa.Controller, error) {
-	target := s.who.target
-	target.Off = o.Spec.Mode == v1alpha1.ModeOff
-	guards := mpa.DefaultGuards()
-	guards.MaxAge = s.who.maxAge
-	c, err := mpa.NewController(target, s.agent, guards)
-	if err != nil {
-		return nil, err
+// begin goes on where the journal or the status ends. An action that is in the journal
+// and not in the status was never asked for.
+func (r *reconciler) begin(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object, setup journal.Setup) error {
+	known := memoryOf(o, &setup.Target)
+	path := ""
+	if r.options.JournalDir != "" {
+		path = filepath.Join(r.options.JournalDir, o.Namespace, fmt.Sprintf("%s.%s.jsonl", o.Name, o.UID))
 	}
-	return c, c.Restore(memory)
+	options := journal.Options{MaxBytes: max(1, r.options.JournalBytes/journalFiles), Keep: journalFiles - 1}
+	session, err := journal.Begin(path, options, setup, known)
+	if err != nil {
+		return err
+	}
+	s.session = session
+	if session.Broken != nil {
+		log.FromContext(ctx).Error(session.Broken, "The journal cannot be gone on with; it is kept with the suffix .broken")
+	}
+	if session.LastID > lastID(&o.Status) {
+		if o.Status.Memory != nil {
+			err = session.Restore(known)
+		}
+		s.id = max(s.id, session.LastID)
+	}
+	if session.Resumed && path != "" && o.Status.Actuation != nil && o.Status.Actuation.Time.Time.Before(session.Memory().Time) {
+		s.outcome = outcomeOf(o.Status.Actuation)
+	}
+	return err
 }
 
-func whoOf(o *v1alpha1.MultidimPodAutoscaler, target mpa.Target) who {
-	target.Off = false
-	w := who{target: target, algorithm: o.Spec.Recommender.Algorithm, maxAge: collect.MaxAge(o)}
-	if f := o.Spec.Fallback; f != nil {
-		w.instead, w.after = f.Algorithm, 3*time.Minute
-		if f.After != nil {
-			w.after = f.After.Duration
+// undo forgets an action: what is not written is not decided. Should it be there all the
+// same, its id tells.
+func (s *object) undo(ctx context.Context, d *mpa.Decision, memory mpa.Memory) {
+	if d.Action == nil {
+		return
+	}
+	if err := s.session.Restore(memory); err != nil {
+		s.close(ctx)
+	}
+}
+
+// close ends the session; the next begins from what is written.
+func (s *object) close(ctx context.Context) {
+	if s.session != nil {
+		if err := s.session.Close(); err != nil {
+			log.FromContext(ctx).Error(err, "Cannot close the journal")
 		}
 	}
-	return w
+	s.session = nil
 }
 
-func (w *who) agent() (mpa.Agent, error) {
-	first, err := mpa.NewAgent(w.algorithm, w.target)
+// outcome writes to the journal what became of the recommendation, once it is known or
+// another.
+func (r *reconciler) outcome(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object) {
+	a := o.Status.Actuation
+	if a == nil || s.recommendation == nil || a.ID != s.recommendation.ID || outcomeOf(a) == s.outcome {
+		return
+	}
+	err := s.session.Outcome(journal.Outcome{
+		Time: a.Time.UTC(), ID: a.ID, Decided: s.recommendation.Time.UTC(), Result: string(a.Outcome), Reason: a.Message,
+	})
 	if err != nil {
-		return nil, fmt.Errorf("recommender.algorithm: %w", err)
+		log.FromContext(ctx).Error(err, "Cannot write an outcome to the journal; it is tried again")
+		return
 	}
-	if w.instead == "" {
-		return first, nil
+	s.outcome = outcomeOf(a)
+}
+
+func outcomeOf(a *v1alpha1.Actuation) string { return fmt.Sprint(a.ID, a.Outcome) }
+
+// setupOf is who decides by an object's spec.
+func setupOf(o *v1alpha1.MultidimPodAutoscaler, target mpa.Target) journal.Setup {
+	s := journal.Setup{
+		Object: o.Namespace + "/" + o.Name, Generation: o.Generation, Target: target,
+		Agent: o.Spec.Recommender.Algorithm, Guards: mpa.DefaultGuards(),
 	}
-	second, err := mpa.NewAgent(w.instead, w.target)
-	if err != nil {
-		return nil, fmt.Errorf("fallback.algorithm: %w", err)
+	s.Guards.MaxAge = collect.MaxAge(o)
+	if f := o.Spec.Fallback; f != nil {
+		s.Fallback = &journal.Fallback{Agent: f.Algorithm, After: 3 * time.Minute}
+		if f.After != nil {
+			s.Fallback.After = f.After.Duration
+		}
 	}
-	return &mpa.Fallback{First: first, Second: second, After: w.after}, nil
+	return s
 }
 
 // lastID is the largest id that anybody used.
@@ -189,7 +225,6 @@ func (r *reconciler) write(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 		case live.UID != o.UID || live.Generation != o.Generation:
 			return err
 		case lastID(&live.Status) > s.id:
-			s.controller = nil
 			return errForeign
 		}
 		err = r.apply(ctx, o, live.ResourceVersion, next)

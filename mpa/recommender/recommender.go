@@ -47,6 +47,9 @@ type Options struct {
 	Name     string
 	Interval time.Duration
 	Workers  int
+	// JournalDir has a journal for each object, of JournalBytes at most; empty = none.
+	JournalDir   string
+	JournalBytes int64
 }
 
 // AddFlags adds the flags of the options, with their defaults.
@@ -54,6 +57,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Name, "recommender-name", "default", "which objects are decided upon: those with this spec.recommender.name")
 	flags.DurationVar(&o.Interval, "interval", 15*time.Second, "time from one decision to the next, for each object")
 	flags.IntVar(&o.Workers, "workers", 16, "objects that are observed at once; half of them may ask the same Prometheus")
+	flags.StringVar(&o.JournalDir, "journal-dir", "", "folder for a journal of each object's observations and decisions, from which a new process goes on; empty: none")
+	flags.Int64Var(&o.JournalBytes, "journal-bytes", 256<<20, "size of an object's journal; the oldest of its 8 files is dropped")
 }
 
 // Validate says what is wrong, by flag.
@@ -65,6 +70,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--interval %v: want 1s to 5m", o.Interval)
 	case o.Workers < 1 || o.Workers > 1000:
 		return fmt.Errorf("--workers %d: want 1 to 1000", o.Workers)
+	case o.JournalBytes < 1<<20:
+		return fmt.Errorf("--journal-bytes %d: want at least %d", o.JournalBytes, 1<<20)
 	}
 	return nil
 }
@@ -77,8 +84,12 @@ const (
 	// soon is when an object is looked at again for which there was no room, or that
 	// somebody else has changed.
 	soon = time.Second
+	// retry is when an object is looked at again after an error.
+	retry = 5 * time.Second
 	// tellEvery is how often a status is written of which only numbers have changed.
 	tellEvery = time.Minute
+	// journalFiles are of an object at once.
+	journalFiles = 8
 )
 
 // Setup adds it to a manager.
@@ -136,14 +147,14 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	o := &v1alpha1.MultidimPodAutoscaler{}
 	err := r.Get(ctx, request.NamespacedName, o)
 	if apierrors.IsNotFound(err) || err == nil && (o.DeletionTimestamp != nil || o.Spec.Recommender.Name != r.options.Name) {
-		r.forget(request.NamespacedName)
+		r.forget(ctx, request.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	now := r.clock.Now()
-	s := r.object(o, now)
+	s := r.object(ctx, o, now)
 	if wait := s.next.Sub(now); wait > 0 && wait <= 2*r.options.Interval && s.generation == o.Generation {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
@@ -154,7 +165,9 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	case apierrors.IsNotFound(err): // its end is on the way here
 		return ctrl.Result{RequeueAfter: soon}, nil
 	case err != nil:
-		return ctrl.Result{}, err
+		// Not to the queue's ever longer waits: an API server that is back is asked at once.
+		log.FromContext(ctx).Error(err, "It is tried again")
+		return ctrl.Result{RequeueAfter: min(retry, r.options.Interval)}, nil
 	}
 	s.generation = o.Generation
 	s.next = r.slot(o, now)
@@ -175,13 +188,16 @@ func (r *reconciler) slot(o *v1alpha1.MultidimPodAutoscaler, now time.Time) time
 
 // object is what is known of an object. One that was decided upon before, by another
 // process, waits for its turn.
-func (r *reconciler) object(o *v1alpha1.MultidimPodAutoscaler, now time.Time) *object {
+func (r *reconciler) object(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, now time.Time) *object {
 	key := client.ObjectKeyFromObject(o)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.objects[key]
 	if s != nil && s.uid == o.UID {
 		return s
+	}
+	if s != nil { // of its namesake
+		s.close(ctx)
 	}
 	s = &object{uid: o.UID}
 	if o.Status.ObservedGeneration == o.Generation {
@@ -191,10 +207,11 @@ func (r *reconciler) object(o *v1alpha1.MultidimPodAutoscaler, now time.Time) *o
 	return s
 }
 
-func (r *reconciler) forget(key types.NamespacedName) {
+func (r *reconciler) forget(ctx context.Context, key types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.objects[key] != nil {
+	if s := r.objects[key]; s != nil {
+		s.close(ctx)
 		delete(r.objects, key)
 		forgetMetrics(key)
 	}

@@ -35,6 +35,7 @@ func targetOf(o *v1alpha1.MultidimPodAutoscaler) (mpa.Target, error) {
 		spec.CPU, spec.Memory = slices.Contains(k.Controlled, corev1.ResourceCPU), slices.Contains(k.Controlled, corev1.ResourceMemory)
 		t.Containers = append(t.Containers, spec)
 	}
+	t.Off = o.Spec.Mode == v1alpha1.ModeOff
 	return t, t.Validate()
 }
 
@@ -192,8 +193,8 @@ func condition(s *v1alpha1.MultidimPodAutoscalerStatus, kind string) metav1.Cond
 func refusedStatus(o *v1alpha1.MultidimPodAutoscaler, s *object, w *collect.Workload, no *refusal, now time.Time) *v1alpha1.MultidimPodAutoscalerStatus {
 	next := begin(o, s)
 	next.Phase = v1alpha1.PhaseRefused
-	if next.Memory = o.Status.Memory; s.controller != nil {
-		next.Memory = remembered(s.controller.Memory())
+	if next.Memory = o.Status.Memory; s.session != nil {
+		next.Memory = remembered(s.session.Memory())
 	}
 	if w != nil {
 		next.Observed = &v1alpha1.Observed{Time: metav1.NewTime(now), Replicas: w.Replicas}
@@ -209,14 +210,15 @@ func refusedStatus(o *v1alpha1.MultidimPodAutoscaler, s *object, w *collect.Work
 
 // statusOf is that after a decision.
 func statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *mpa.Observation, d *mpa.Decision, problems []collect.Problem) *v1alpha1.MultidimPodAutoscalerStatus {
+	setup := s.session.Setup()
 	next := begin(o, s)
 	next.Observed = observed(o, ob)
-	next.Decision = decision(s, d)
-	next.Memory = remembered(s.controller.Memory())
+	next.Decision = decision(&setup.Target, d)
+	next.Memory = remembered(s.session.Memory())
 	if d.Action != nil {
 		next.Recommendation = &v1alpha1.Recommendation{
 			ID: s.id + 1, Time: micro(d.Time), Change: v1alpha1.ChangeRequests,
-			Replicas: d.Next.Replicas, From: ob.Replicas, Containers: sizes(&s.who.target, d.Next.Containers), Reason: cut(d.Reason),
+			Replicas: d.Next.Replicas, From: ob.Replicas, Containers: sizes(&setup.Target, d.Next.Containers), Reason: cut(d.Reason),
 		}
 		if d.Action.Replicas != 0 {
 			next.Recommendation.Change = v1alpha1.ChangeReplicas
@@ -224,10 +226,10 @@ func statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *mpa.Observation,
 	}
 	blind := slices.ContainsFunc(problems, func(p collect.Problem) bool { return p.Source == collect.Usage }) && d.Wanted.Replicas == 0
 	silent := d.Recommended.Replicas == 0 && d.Recommended.Containers == nil
-	fallback, _ := s.agent.(*mpa.Fallback)
+	fallback, _ := s.session.Agent().(*mpa.Fallback)
 	instead := fallback != nil && fallback.Active() && !blind
 
-	set(o, next, v1alpha1.ConditionActive, metav1.ConditionTrue, active(o), "The workload is sized by %s.", s.who.algorithm)
+	set(o, next, v1alpha1.ConditionActive, metav1.ConditionTrue, active(o), "The workload is sized by %s.", setup.Agent)
 	if len(problems) == 0 {
 		set(o, next, v1alpha1.ConditionMetrics, metav1.ConditionTrue, "Fresh", "All that is asked for is measured and fresh.")
 	} else {
@@ -252,11 +254,11 @@ func statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *mpa.Observation,
 	}
 	switch {
 	case instead:
-		set(o, next, v1alpha1.ConditionFallback, metav1.ConditionTrue, "NoOpinion", "%s decides: %s", s.who.instead, d.Recommended.Reason)
+		set(o, next, v1alpha1.ConditionFallback, metav1.ConditionTrue, "NoOpinion", "%s decides: %s", setup.Fallback.Agent, d.Recommended.Reason)
 	case fallback == nil:
 		set(o, next, v1alpha1.ConditionFallback, metav1.ConditionFalse, "NoFallback", "The spec names none.")
 	default:
-		set(o, next, v1alpha1.ConditionFallback, metav1.ConditionFalse, "NotNeeded", "%s decides, or did less than %v ago.", s.who.algorithm, s.who.after)
+		set(o, next, v1alpha1.ConditionFallback, metav1.ConditionFalse, "NotNeeded", "%s decides, or did less than %v ago.", setup.Agent, setup.Fallback.After)
 	}
 	switch {
 	case blind && (o.Status.Decision == nil || o.Status.Phase == v1alpha1.PhaseStarting):
@@ -368,14 +370,14 @@ func sloRatio(o *v1alpha1.MultidimPodAutoscaler, ob *mpa.Observation) (ratio flo
 	return min(ratio, mostRatio), ok
 }
 
-func decision(s *object, d *mpa.Decision) *v1alpha1.Decision {
+func decision(t *mpa.Target, d *mpa.Decision) *v1alpha1.Decision {
 	state := d.Wanted
 	if state.Replicas == 0 {
 		state = d.Next
 	}
 	out := &v1alpha1.Decision{
 		Time: metav1.NewTime(d.Time), Action: action(d), Source: d.Recommended.Source,
-		Replicas: state.Replicas, Containers: sizes(&s.who.target, state.Containers), Reason: cut(d.Reason),
+		Replicas: state.Replicas, Containers: sizes(t, state.Containers), Reason: cut(d.Reason),
 	}
 	for _, g := range d.Guards {
 		out.Guards = append(out.Guards, cut(g))
