@@ -31,6 +31,9 @@ type Target struct {
 	SLO        SLO             `json:"slo"`
 	Replicas   Range           `json:"replicas"`
 	Containers []ContainerSpec `json:"containers"`
+	// Stabilisation is how long fewer replicas have to be enough before there are
+	// fewer; 0 = what the agent takes by itself.
+	Stabilisation time.Duration `json:"stabilisationNanoseconds,omitempty"`
 	// Off says what would be done, and does nothing.
 	Off bool `json:"off,omitempty"`
 }
@@ -88,6 +91,9 @@ func (t *Target) Validate() error {
 	}
 	if r := t.Replicas; r.Min < 1 || r.Max < r.Min {
 		return fmt.Errorf("replicas %d … %d: want 1 ≤ min ≤ max", r.Min, r.Max)
+	}
+	if t.Stabilisation < 0 {
+		return fmt.Errorf("stabilisation %v: want at least 0", t.Stabilisation)
 	}
 	for i, c := range t.Containers {
 		switch {

@@ -75,7 +75,12 @@ type HPA struct {
 }
 
 // NewHPA is a horizontal agent that has seen nothing.
-func NewHPA(t Target, cfg HPAConfig) *HPA { return &HPA{cfg: cfg, bounds: t.Replicas} }
+func NewHPA(t Target, cfg HPAConfig) *HPA {
+	if t.Stabilisation > 0 {
+		cfg.Down.Stabilisation = t.Stabilisation
+	}
+	return &HPA{cfg: cfg, bounds: t.Replicas}
+}
 
 // Recommend implements [Agent].
 func (h *HPA) Recommend(o *Observation) Recommendation {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/mpa"
 )
@@ -98,4 +99,27 @@ func TestHPAWithOneMetric(t *testing.T) {
 	assert.Zero(t, h.Recommend(o).Replicas, "cpu alone would halve it")
 	busy := observation(begin.Add(time.Minute), 10, size, mpa.Resources{CPU: 1000})
 	assert.Equal(t, int32(13), h.Recommend(busy).Replicas, "cpu alone may let it grow")
+}
+
+// A target that says how long fewer must be enough is obeyed by each agent that goes by the
+// window.
+func TestStabilisation(t *testing.T) {
+	for _, name := range []string{"hpa", "hpa-50", "hpa+vpa", "hpa-cpu+vpa-cpu"} {
+		for window, want := range map[time.Duration]time.Duration{0: 5 * time.Minute, 20 * time.Second: 20 * time.Second} {
+			target := web()
+			target.Stabilisation = window
+			agent, err := mpa.NewAgent(name, target)
+			require.NoError(t, err)
+			after := time.Duration(-1)
+			for at := time.Duration(0); at < 10*time.Minute && after < 0; at += 10 * time.Second {
+				if r := agent.Recommend(observation(begin.Add(at), 10, size, mpa.Resources{CPU: size.CPU / 10, Memory: size.Memory / 2})); r.Replicas < 10 {
+					after = at
+				}
+			}
+			assert.Equal(t, want, after, name)
+		}
+	}
+	target := web()
+	target.Stabilisation = -time.Second
+	assert.ErrorContains(t, target.Validate(), "stabilisation")
 }

@@ -82,6 +82,7 @@ func (r *reconciler) prepare(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 		return refuse("SpecInvalid", "%v", err)
 	}
 	setup := setupOf(o, target)
+	r.options.set(&setup)
 	foreign := lastID(&o.Status) > s.id
 	switch {
 	case s.session == nil:

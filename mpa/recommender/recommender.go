@@ -38,8 +38,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/collect"
+	"github.com/sigma-scheduler/sigma/mpa/journal"
 )
 
 // Options of the recommender.
@@ -47,6 +49,9 @@ type Options struct {
 	Name     string
 	Interval time.Duration
 	Workers  int
+	// CoolDown and Patience are those of [mpa.Guards], Stabilisation that of
+	// [mpa.Target].
+	CoolDown, Patience, Stabilisation time.Duration
 	// JournalDir has a journal for each object, of JournalBytes at most; empty = none.
 	JournalDir   string
 	JournalBytes int64
@@ -57,6 +62,10 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Name, "recommender-name", "default", "which objects are decided upon: those with this spec.recommender.name")
 	flags.DurationVar(&o.Interval, "interval", 15*time.Second, "time from one decision to the next, for each object")
 	flags.IntVar(&o.Workers, "workers", 16, "objects that are observed at once; half of them may ask the same Prometheus")
+	guards := mpa.DefaultGuards()
+	flags.DurationVar(&o.CoolDown, "cool-down", guards.CoolDown, "least time between two changes of requests of an object, and between any change and one that shrinks")
+	flags.DurationVar(&o.Patience, "patience", guards.Patience, "how long pods that do not start and resizes that wait for room hold up other changes")
+	flags.DurationVar(&o.Stabilisation, "downscale-stabilisation", mpa.DefaultHPA().Down.Stabilisation, "how long fewer replicas have to be enough before there are fewer")
 	flags.StringVar(&o.JournalDir, "journal-dir", "", "folder for a journal of each object's observations and decisions, from which a new process goes on; empty: none")
 	flags.Int64Var(&o.JournalBytes, "journal-bytes", 256<<20, "size of an object's journal; the oldest of its 8 files is dropped")
 }
@@ -70,10 +79,20 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--interval %v: want 1s to 5m", o.Interval)
 	case o.Workers < 1 || o.Workers > 1000:
 		return fmt.Errorf("--workers %d: want 1 to 1000", o.Workers)
+	case o.CoolDown < 0 || o.Patience < 0 || o.CoolDown > time.Hour || o.Patience > time.Hour:
+		return fmt.Errorf("--cool-down %v, --patience %v: want 0s to 1h", o.CoolDown, o.Patience)
+	case o.Stabilisation < time.Second || o.Stabilisation > time.Hour:
+		return fmt.Errorf("--downscale-stabilisation %v: want 1s to 1h", o.Stabilisation)
 	case o.JournalBytes < 1<<20:
 		return fmt.Errorf("--journal-bytes %d: want at least %d", o.JournalBytes, 1<<20)
 	}
 	return nil
+}
+
+// set has a setup go by the options.
+func (o *Options) set(s *journal.Setup) {
+	s.Guards.CoolDown, s.Guards.Patience = o.CoolDown, o.Patience
+	s.Target.Stabilisation = o.Stabilisation
 }
 
 const (
