@@ -337,6 +337,16 @@ func TestUpdaterStatefulSet(t *testing.T) {
 	u.outcome(u.recommend(v1alpha1.ChangeRequests, 3, "700m", "200Mi"), v1alpha1.OutcomeApplied)
 	u.requireSize(3, "700m", "200Mi")
 	require.Equal(t, before, u.live())
+
+	u.c.Kubectl(t, "", "create", "quota", "tight", "-n", u.ns, "--hard=pods=3")
+	e2e.Wait(t, "the quota's count", func() (string, bool) {
+		q, err := u.c.Client.CoreV1().ResourceQuotas(u.ns).Get(t.Context(), "tight", metav1.GetOptions{})
+		require.NoError(t, err)
+		used := q.Status.Used["pods"]
+		return used.String(), used.String() == "3"
+	})
+	u.outcome(u.recommend(v1alpha1.ChangeReplicas, 5, "", ""), v1alpha1.OutcomeApplied)
+	require.Contains(t, u.condition(v1alpha1.ConditionAble, metav1.ConditionFalse, "FailedCreate"), "exceeded quota: tight")
 }
 
 // Resizes that a node does not carry out, by mode.
@@ -414,6 +424,7 @@ func TestUpdaterPendingResizes(t *testing.T) {
 	// not help; and one replica never is.
 	u.c.Kubelet.RefuseResize(func(*v1.Pod) string { return v1.PodReasonInfeasible })
 	u.c.Cordon(t, "a", false)
+	u.c.Cordon(t, "b", false)
 	u.outcome(u.recommend(v1alpha1.ChangeReplicas, 1, "1601m", "256Mi"), v1alpha1.OutcomeApplied)
 	u.c.WaitRunning(t, u.ns, 1)
 	before = u.live()

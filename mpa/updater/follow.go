@@ -112,7 +112,7 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 		case err == nil:
 			o.asked[pod.UID] = attempt{id: s.ID, time: now}
 			c.inProgress++
-		case apierrors.IsNotFound(err), apierrors.IsConflict(err): // gone; another of that name
+		case apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err), apierrors.IsConflict(err): // gone; another of that name
 		case actuate.Passing(err):
 			c.waiting++
 			failed = err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -137,6 +138,9 @@ func (u *updater) update(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 			after, failed = u.follow(ctx, m, o, &h, w)
 		}
 	}
+	if w != nil && w.short && after == 0 {
+		after = evictionWait // its events are not watched
+	}
 	u.able(m, &h, w, block, failed)
 	return after, errors.Join(failed, u.write(ctx, m, o, h, ""))
 }
@@ -159,7 +163,7 @@ func (u *updater) target(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler)
 		return w, block{"SwitchedOff", "0 replicas: the workload is switched off"}, nil
 	}
 	var hpas autoscalingv2.HorizontalPodAutoscalerList
-	if err := u.client.List(ctx, &hpas, client.InNamespace(m.Namespace)); err != nil {
+	if err := u.client.List(ctx, &hpas, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, block{}, err
 	}
 	for i := range hpas.Items {
@@ -168,10 +172,11 @@ func (u *updater) target(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler)
 		}
 	}
 	var others v1alpha1.MultidimPodAutoscalerList
-	if err := u.client.List(ctx, &others, client.InNamespace(m.Namespace)); err != nil {
+	if err := u.client.List(ctx, &others, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, block{}, err
 	}
-	for _, other := range others.Items {
+	for i := range others.Items {
+		other := &others.Items[i]
 		if other.Name != m.Name && other.Spec.ScaleTargetRef == ref && other.Spec.Mode != v1alpha1.ModeOff && other.DeletionTimestamp == nil {
 			return w, block{"OtherAutoscaler", fmt.Sprintf("MultidimPodAutoscaler %s has the same target", other.Name)}, nil
 		}
@@ -327,7 +332,7 @@ func (u *updater) scale(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 		u.end(m, a, v1alpha1.OutcomeSuperseded, err.Error())
 	case actuate.Passing(err):
 		u.metrics.actions.WithLabelValues(string(v1alpha1.ChangeReplicas), "Retried").Inc()
-		a.Message = err.Error()
+		a.Message = cut(err.Error())
 		return err
 	default:
 		u.end(m, a, v1alpha1.OutcomeRefused, err.Error())
@@ -337,6 +342,7 @@ func (u *updater) scale(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 
 // end notes what became of a recommendation, and tells of it once.
 func (u *updater) end(m *v1alpha1.MultidimPodAutoscaler, a *v1alpha1.Actuation, outcome v1alpha1.Outcome, message string) {
+	message = cut(message)
 	change := v1alpha1.ChangeReplicas
 	if a.Sizes != nil && a.Sizes.ID == a.ID || m.Status.Recommendation.ID == a.ID && m.Status.Recommendation.Change == v1alpha1.ChangeRequests {
 		change = v1alpha1.ChangeRequests
@@ -353,6 +359,15 @@ func (u *updater) end(m *v1alpha1.MultidimPodAutoscaler, a *v1alpha1.Actuation, 
 	a.Message = message
 }
 
+// cut keeps a text that others write within what a status may hold.
+func cut(text string) string {
+	const most = 1024
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + " …"
+}
+
 // able says whether the last recommendation could be carried out.
 func (u *updater) able(m *v1alpha1.MultidimPodAutoscaler, h *half, w *workload, b block, failed error) {
 	a, rec := &h.actuation, m.Status.Recommendation
@@ -364,6 +379,8 @@ func (u *updater) able(m *v1alpha1.MultidimPodAutoscaler, h *half, w *workload, 
 		set(false, b.reason, b.why)
 	case failed != nil:
 		set(false, "Retrying", failed.Error())
+	case a.ID == 0:
+		set(false, "InvalidRecommendation", fmt.Sprintf("recommendation %d: ids start at 1", rec.ID))
 	case rec.ID < a.ID:
 		set(false, "OldRecommendation", fmt.Sprintf("recommendation %d came after %d, which was the last; ids rise", rec.ID, a.ID))
 	case a.Outcome == v1alpha1.OutcomeRefused, a.Outcome == v1alpha1.OutcomeExpired:

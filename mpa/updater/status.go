@@ -42,11 +42,8 @@ func (u *updater) condition(h *half, m *v1alpha1.MultidimPodAutoscaler, kind str
 	if is {
 		status = metav1.ConditionTrue
 	}
-	if most := 1024; len(message) > most {
-		message = message[:most]
-	}
 	meta.SetStatusCondition(&h.conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: message,
+		Type: kind, Status: status, Reason: reason, Message: cut(message),
 		ObservedGeneration: m.Generation, LastTransitionTime: metav1.NewTime(u.clock.Now()),
 	})
 }

@@ -18,6 +18,8 @@ package updater
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -125,7 +127,7 @@ func (u *updater) ofPod(ctx context.Context, o client.Object) []reconcile.Reques
 
 func (u *updater) which(ctx context.Context, namespace string, is func(*v1alpha1.MultidimPodAutoscaler) bool) []reconcile.Request {
 	var list v1alpha1.MultidimPodAutoscalerList
-	if err := u.client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+	if err := u.client.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil // the cache is stopped
 	}
 	var requests []reconcile.Request
@@ -147,6 +149,9 @@ func owns(kind, name string, pod client.Object, owner *metav1.OwnerReference) bo
 	return owner.Kind == kind && owner.Name == name
 }
 
+// An event older than this says nothing of now; controllers repeat theirs.
+const maxEventAge = 10 * time.Minute
+
 // A workload is the target of an object.
 type workload struct {
 	client.Object
@@ -155,7 +160,8 @@ type workload struct {
 	template *corev1.PodSpec
 	// settled says that no rollout is under way.
 	settled bool
-	// failing is why its controller cannot make pods.
+	// short says that pods are missing, failing why its controller cannot make them.
+	short   bool
 	failing string
 }
 
@@ -185,6 +191,7 @@ func (u *updater) workloadOf(ctx context.Context, m *v1alpha1.MultidimPodAutosca
 		}
 		w.Object, w.template, selector, replicas = s, &s.Spec.Template.Spec, s.Spec.Selector, s.Spec.Replicas
 		w.settled = s.Status.ObservedGeneration == s.Generation && s.Status.UpdateRevision == s.Status.CurrentRevision
+		w.short = replicas != nil && s.Status.Replicas < *replicas
 	default:
 		return nil, fmt.Errorf("target of kind %s: want a Deployment or a StatefulSet", kind)
 	}
@@ -192,11 +199,33 @@ func (u *updater) workloadOf(ctx context.Context, m *v1alpha1.MultidimPodAutosca
 		w.replicas = *replicas
 	}
 	var err error
-	w.selector, err = metav1.LabelSelectorAsSelector(selector)
+	if w.selector, err = metav1.LabelSelectorAsSelector(selector); err == nil && w.short {
+		w.failing, err = u.failedCreate(ctx, w)
+	}
 	return w, err
 }
 
-// pods that the workload's controller made and that have not ended.
+// failedCreate is the last event that says why a StatefulSet's pod was not made: its
+// status does not.
+func (u *updater) failedCreate(ctx context.Context, w *workload) (string, error) {
+	var events corev1.EventList
+	if err := u.direct.List(ctx, &events, client.InNamespace(w.GetNamespace()),
+		client.MatchingFields{"involvedObject.uid": string(w.GetUID()), "reason": "FailedCreate"}); err != nil {
+		return "", err
+	}
+	var last corev1.Event
+	for _, e := range events.Items {
+		if !e.LastTimestamp.Before(&last.LastTimestamp) {
+			last = e
+		}
+	}
+	if u.clock.Now().Sub(last.LastTimestamp.Time) > maxEventAge {
+		return "", nil
+	}
+	return last.Message, nil
+}
+
+// pods, by name, that the workload's controller made and that have not ended.
 func (w *workload) pods(ctx context.Context, c client.Reader) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	if err := c.List(ctx, &list, client.InNamespace(w.GetNamespace()), client.MatchingLabelsSelector{Selector: w.selector}); err != nil {
@@ -213,6 +242,7 @@ func (w *workload) pods(ctx context.Context, c client.Reader) ([]corev1.Pod, err
 			pods = append(pods, p)
 		}
 	}
+	slices.SortFunc(pods, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	return pods, nil
 }
 

@@ -515,6 +515,28 @@ func TestRetries(t *testing.T) {
 		w.settle()
 		require.EqualValues(t, 5, w.replicas())
 	})
+	t.Run("scaled by somebody else meanwhile", func(t *testing.T) {
+		w := newWorld(t, v1alpha1.ModeInPlace)
+		w.around = func(call string, next func() error) error {
+			err := next()
+			if call == "status" {
+				require.NoError(t, w.api.Update(t.Context(), deployment(4)))
+			}
+			return err
+		}
+		w.recommend(1, 5, "")
+		w.settle()
+		require.Equal(t, v1alpha1.OutcomeSuperseded, w.actuation().Outcome)
+		require.EqualValues(t, 4, w.replicas())
+	})
+	t.Run("requests too old", func(t *testing.T) {
+		w := newWorld(t, v1alpha1.ModeInPlace)
+		w.recommend(1, 2, "300m")
+		w.clock.Step(2*time.Minute + time.Second)
+		w.settle()
+		require.Equal(t, v1alpha1.OutcomeExpired, w.actuation().Outcome)
+		require.Empty(t, w.changes)
+	})
 	t.Run("refused", func(t *testing.T) {
 		w := newWorld(t, v1alpha1.ModeInPlace)
 		calls := 0
@@ -691,4 +713,52 @@ func TestSameID(t *testing.T) {
 	}
 	require.Len(t, w.changes, 3)
 	require.EqualValues(t, 4, w.replicas())
+}
+
+// A pod that comes without its size gets it later, unless the last recommendation, which
+// was not carried out, says something else, or the template does.
+func TestLateComers(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		edit func(*world)
+		want int // resizes
+	}{
+		{"the same since", func(*world) {}, 1},
+		{"replicas since", func(w *world) { w.recommend(2, 3, "") }, 1},
+		{"too old a word since", func(w *world) {
+			w.recommend(2, 2, "700m", func(r *v1alpha1.Recommendation) { r.Time = metav1.NewMicroTime(start.Add(-time.Hour)) })
+		}, 0},
+		{"another template since", func(w *world) {
+			d := deployment(2)
+			d.Spec.Template.Spec.Containers[0].Resources.Requests = amounts("600m", "512Mi")
+			require.NoError(t, w.api.Update(t.Context(), d))
+		}, 0},
+		{"another image since", func(w *world) {
+			d := deployment(2)
+			d.Spec.Template.Spec.Containers[0].Image = "web:2"
+			require.NoError(t, w.api.Update(t.Context(), d))
+		}, 1},
+		{"no longer sized", func(w *world) {
+			m := w.object()
+			m.Spec.Constraints.Containers = nil
+			require.NoError(t, w.api.Update(t.Context(), m))
+		}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, v1alpha1.ModeInPlace)
+			w.recommend(1, 2, "300m")
+			w.settle()
+			w.kubelet("")
+			w.settle()
+			require.Equal(t, v1alpha1.OutcomeApplied, w.actuation().Outcome)
+			c.edit(w)
+			w.settle()
+			w.clock.Step(24 * time.Hour)
+			w.changes = nil
+			w.restart()
+			require.NoError(t, w.api.Create(t.Context(), pod(3)))
+			w.settle()
+			require.Len(t, w.changes, c.want)
+		})
+	}
 }

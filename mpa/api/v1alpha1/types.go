@@ -449,7 +449,8 @@ type ContainerRequests struct {
 
 // Recommendation is a state that the workload shall reach.
 type Recommendation struct {
-	// ID rises with every recommendation of this object.
+	// ID rises with every recommendation of this object, from 1.
+	// +kubebuilder:validation:Minimum=1
 	ID int64 `json:"id"`
 	// Time of the decision. One that was not carried out within the metrics' maxAge never is.
 	Time metav1.MicroTime `json:"time"`
