@@ -8,5 +8,6 @@
 // An [Agent] says what it would like: [Static], [HPA], [VPA], both at once, or one
 // of those that know the day's shape. The guards of the Controller say how much of that
 // is done now: nothing on missing or stale data, within bounds and steps, one
-// dimension at a time.
+// dimension at a time, and not too often, also when the clock jumps or a controller
+// begins anew with the [Memory] of another.
 package mpa

@@ -181,16 +181,15 @@ func (m *ContainerMemory) seen(o *Observation, g *Guards) {
 // addPeak keeps the peaks of a window that no later one exceeds, one an hour.
 func (m *ContainerMemory) addPeak(now time.Time, v int64, window time.Duration) {
 	old := now.Add(-window)
-	list := slices.DeleteFunc(m.Peaks, func(p Peak) bool { return !p.Time.After(old) || p.Memory <= v })
-	m.Peaks = list
+	m.Peaks = slices.DeleteFunc(m.Peaks, func(p Peak) bool { return !p.Time.After(old) || p.Memory <= v })
 	if v == 0 {
 		return
 	}
-	if n := len(list); n > 0 && list[n-1].Time.Truncate(time.Hour).Equal(now.Truncate(time.Hour)) {
-		list[n-1].Time = now // the larger of an hour stands for all of it
+	if n := len(m.Peaks); n > 0 && m.Peaks[n-1].Time.Truncate(time.Hour).Equal(now.Truncate(time.Hour)) {
+		m.Peaks[n-1].Time = now // the larger of an hour stands for all of it
 		return
 	}
-	m.Peaks = append(list, Peak{now, v})
+	m.Peaks = append(m.Peaks, Peak{now, v})
 }
 
 func dropUntil(list []time.Time, t time.Time) []time.Time {

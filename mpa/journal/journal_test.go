@@ -3,6 +3,7 @@ package journal_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -153,7 +154,7 @@ func TestReplay(t *testing.T) {
 				got = append(got, w.run(t, s, n)...)
 				require.NoError(t, s.Close())
 			}
-			require.Equal(t, len(want), len(got))
+			require.Len(t, got, len(want))
 			for i := range want {
 				require.Equal(t, asJSON(t, want[i]), asJSON(t, got[i]), "decision %d", i)
 			}
@@ -229,7 +230,7 @@ func TestReadersThatFail(t *testing.T) {
 	lines := strings.SplitAfter(string(whole), "\n")
 	for want, change := range map[string]func(lines []string){
 		"web.jsonl:3: invalid character":                          func(l []string) { l[2] = l[2][:50] + "\n" },
-		`web.jsonl:2: kind "decison": want start, decision or`:    func(l []string) { l[1] = strings.Replace(l[1], `"decision"`, `"decison"`, 1) },
+		`web.jsonl:2: kind "dec": want start, decision or`:        func(l []string) { l[1] = strings.Replace(l[1], `"decision"`, `"dec"`, 1) },
 		"web.jsonl:1: a journal begins with a start, not with de": func(l []string) { l[0] = l[1] },
 		"web.jsonl:1: start.format 2: this program reads 1":       func(l []string) { l[0] = strings.Replace(l[0], `"format":1`, `"format":2`, 1) },
 		`web.jsonl:2: unknown field "podds"`:                      func(l []string) { l[1] = strings.Replace(l[1], `"pods"`, `"podds"`, 1) },
@@ -343,7 +344,7 @@ func TestChange(t *testing.T) {
 	known.ReplicaChanges = append(known.ReplicaChanges, known.Time)
 	s = open(t, path, journal.Options{}, fallen, known)
 	assert.True(t, s.Resumed)
-	assert.Equal(t, len(known.ReplicaChanges), len(s.Memory().ReplicaChanges))
+	assert.Len(t, s.Memory().ReplicaChanges, len(known.ReplicaChanges))
 	require.NoError(t, s.Close())
 	replay(t, path)
 }
@@ -376,7 +377,7 @@ func TestTransitions(t *testing.T) {
 	require.NoError(t, s.Close())
 	file, err := os.Open(path)
 	require.NoError(t, err)
-	defer file.Close()
+	defer func() { require.NoError(t, file.Close()) }()
 	i := 0
 	for x, err := range journal.NewReader(path, file).Transitions() {
 		require.NoError(t, err)
@@ -459,7 +460,7 @@ func FuzzReader(f *testing.F) {
 		}
 		r := journal.NewReader("fuzz", bytes.NewReader(data))
 		for {
-			if _, err := r.Next(); err == io.EOF {
+			if _, err := r.Next(); errors.Is(err, io.EOF) {
 				return
 			}
 		}

@@ -61,13 +61,12 @@ func resume(path string) (p replayer, err error) {
 	if path == "" {
 		return p, nil
 	}
-	files := Files(path)
-	for i := len(files) - 1; i >= 0; i-- {
-		file, err := os.Open(files[i])
+	for _, name := range slices.Backward(Files(path)) {
+		file, err := os.Open(name)
 		if err != nil {
 			return replayer{}, err
 		}
-		r := NewReader(files[i], file)
+		r := NewReader(name, file)
 		if err := p.learn(r); err != nil {
 			return replayer{}, errors.Join(err, file.Close())
 		}
@@ -166,7 +165,6 @@ func (s *Session) change(setup Setup, memory mpa.Memory) error {
 
 // learned is what the present agent can tell one of another setup; nil = nothing.
 func (s *Session) learned(setup *Setup) json.RawMessage {
-	name := func(c mpa.ContainerSpec) string { return c.Name }
 	fallback := func(s *Setup) string {
 		if s.Fallback == nil {
 			return ""
@@ -174,7 +172,7 @@ func (s *Session) learned(setup *Setup) json.RawMessage {
 		return s.Fallback.Agent
 	}
 	if s.agent == nil || s.setup.Agent != setup.Agent || fallback(&s.setup) != fallback(setup) ||
-		!slices.EqualFunc(s.setup.Target.Containers, setup.Target.Containers, func(a, b mpa.ContainerSpec) bool { return name(a) == name(b) }) {
+		!slices.EqualFunc(s.setup.Target.Containers, setup.Target.Containers, func(a, b mpa.ContainerSpec) bool { return a.Name == b.Name }) {
 		return nil
 	}
 	state, err := keep(s.agent)
