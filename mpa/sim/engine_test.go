@@ -1,13 +1,17 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/mpa"
 )
 
 // steady is an engine with pods that are ready from the start and arrivals at one rate.
@@ -19,6 +23,19 @@ func steady(tb testing.TB, app App, rate float64, seed uint64, pods ...*pod) *en
 		e.open(p)
 	}
 	return e
+}
+
+// theory adds a line to the table of docs/mpa-validation.md; see hack/mpa-validate.sh.
+func theory(t *testing.T, what string, want, got float64) {
+	t.Helper()
+	path := os.Getenv("SIGMA_THEORY")
+	if path == "" {
+		return
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	require.NoError(t, err)
+	_, err = fmt.Fprintf(f, "| %s | %.4g | %.4g | %+.2f %% |\n", what, want, got, 100*(got/want-1))
+	require.NoError(t, errors.Join(err, f.Close()))
 }
 
 // erlangC is the mean wait of M/M/c in units of the mean service time: Erlang's C
@@ -44,6 +61,7 @@ func TestErlangC(t *testing.T) {
 				e.run(4_000_000 * .01 / (rho * float64(c)))
 				wait := e.count.Waited / float64(e.count.Served) / .01
 				assert.InEpsilon(t, erlangC(c, rho), wait, .02)
+				theory(t, fmt.Sprintf("M/M/%d, load %v: mean wait ÷ mean service", c, rho), erlangC(c, rho), wait)
 			})
 		}
 	}
@@ -59,6 +77,7 @@ func TestProcessorSharing(t *testing.T) {
 				e := steady(t, app, rho/.01, 2, &pod{cores: 1})
 				e.run(4_000_000 * .01)
 				assert.InEpsilon(t, .01/(1-rho), e.all.mean(), .02)
+				theory(t, fmt.Sprintf("M/G/1-PS, cv %v, load %v: mean seconds inside", cv, rho), .01/(1-rho), e.all.mean())
 			})
 		}
 	}
@@ -83,6 +102,7 @@ func TestLittle(t *testing.T) {
 	rate := float64(e.count.Served) / e.now
 	assert.InEpsilon(t, rate*e.all.mean(), inside/float64(samples), .02)
 	assert.Zero(t, e.count.Failed)
+	theory(t, "Little's law, two pods with I/O, workers and a quota: mean number inside", rate*e.all.mean(), inside/float64(samples))
 }
 
 // Every request that came is answered, failed, or under way.
@@ -110,12 +130,13 @@ func TestConservation(t *testing.T) {
 	}
 }
 
-// A quota of half a core lets a lone request run at full speed until its 50 ms are
-// spent, and again when the next period begins.
+// A quota of half a core lets a lone request run at full speed until the kernel sees,
+// every 4 ms from the 2nd on, that its 50 ms are spent, and again when the next period
+// begins. What was too much is paid back: of the second period, 48 … 50 ms.
 func TestQuota(t *testing.T) {
 	p := &pod{cores: 4, quota: .5}
 	p.advance(0)
-	p.start(0, .12)
+	p.work.push(event{at: .12})
 	p.update()
 	var times []float64
 	for len(p.work) > 0 {
@@ -153,6 +174,40 @@ func TestSameSeedSameBytes(t *testing.T) {
 	assert.Equal(t, all, allAgain)
 	other, _ := run(6)
 	assert.NotEqual(t, count, other)
+}
+
+// Three requests of 25 ms that come at once, in turns of 10 ms on one core: each has
+// two and a half turns.
+func TestTurns(t *testing.T) {
+	app := App{Segments: []Segment{{CPU: Dist{Mean: 1}}}, Queue: -1, Parallelism: 1, Quantum: .01, Request: mpa.Resources{CPU: 1000}}
+	one := Request{Wait: []float64{0}, CPU: []float64{.025}}
+	took, err := Serve(app, []Request{one, one, one}, 0)
+	require.NoError(t, err)
+	assert.InDeltaSlice(t, []float64{.065, .07, .075}, took, 1e-9)
+	// Two cores: the third has a core to itself after 20 ms.
+	app.Parallelism, app.Request.CPU = 2, 2000
+	took, err = Serve(app, []Request{one, one, one}, 0)
+	require.NoError(t, err)
+	assert.InDeltaSlice(t, []float64{.035, .04, .04}, took, .0051)
+	// An idle pod wakes once.
+	app.Wake = .002
+	later := one
+	later.At = 1
+	took, err = Serve(app, []Request{one, later}, 0)
+	require.NoError(t, err)
+	assert.InDeltaSlice(t, []float64{.027, .027}, took, 1e-9)
+	_, err = Serve(app, []Request{later, one}, 0)
+	assert.ErrorContains(t, err, "requests[1]")
+}
+
+// In turns with constant demands one core is first come, first served: M/D/1 waits
+// load ÷ (2·(1 − load)) services in the mean.
+func TestTurnsOverTime(t *testing.T) {
+	app := App{Segments: []Segment{{CPU: Dist{Mean: .01}}}, Queue: -1}
+	e := steady(t, app, 80, 7, &pod{cores: 1, quantum: .02})
+	e.run(20_000)
+	assert.InEpsilon(t, .01*(1+.8/(2*(1-.8))), e.all.mean(), .02)
+	theory(t, "M/D/1 in turns, load 0.8: mean seconds inside", .01*(1+.8/(2*(1-.8))), e.all.mean())
 }
 
 func BenchmarkRequests(b *testing.B) {

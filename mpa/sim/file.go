@@ -24,6 +24,8 @@ type appFile struct {
 	Retries     int           `yaml:"retries"`
 	Balance     string        `yaml:"balance"`
 	Parallelism float64       `yaml:"parallelism"`
+	Quantum     duration      `yaml:"quantum"`
+	Wake        duration      `yaml:"wake"`
 	LimitRatio  float64       `yaml:"limitRatio"`
 	Memory      struct {
 		Base            quantity `yaml:"base"`
@@ -118,6 +120,7 @@ func (f *appFile) app() (App, error) {
 	a := App{
 		Name: f.Name, Workers: f.Workers, Queue: -1, Timeout: float64(f.Timeout), Retries: f.Retries,
 		Balance: f.Balance, Parallelism: f.Parallelism, LimitRatio: f.LimitRatio,
+		Quantum: float64(f.Quantum), Wake: float64(f.Wake),
 		Memory: Memory{
 			Base: f.Memory.Base.AsApproximateFloat64(), CachePerRequest: f.Memory.CachePerRequest.AsApproximateFloat64(),
 			CacheMax: f.Memory.CacheMax.AsApproximateFloat64(), LeakPerRequest: f.Memory.LeakPerRequest.AsApproximateFloat64(),
@@ -156,6 +159,8 @@ func (f *appFile) app() (App, error) {
 		return a, fmt.Errorf("workers %d, retries %d: want at least 0, and at most 20 retries", a.Workers, a.Retries)
 	case !(a.Parallelism >= 0) || !(a.LimitRatio == 0 || a.LimitRatio >= 1):
 		return a, fmt.Errorf("parallelism %v, limitRatio %v: want at least 0, and limits from the requests up", a.Parallelism, a.LimitRatio)
+	case a.Quantum > 0 && a.Quantum < 1e-4:
+		return a, fmt.Errorf("quantum %v s: want 0 or at least 100us", a.Quantum)
 	case a.Balance != "" && a.Balance != "two" && a.Balance != "random":
 		return a, fmt.Errorf("balance %q: want two or random", a.Balance)
 	case a.Target.SLO.Latency == 0:

@@ -5,8 +5,14 @@ import "math"
 // period of the CFS bandwidth controller, in seconds.
 const period = .1
 
+// look is how often the kernel looks whether a quota is spent: at its timer's ticks, 250
+// a second. What is spent until then is taken from the next period.
+const look = .004
+
 // A pod serves jobs by processor sharing: of n jobs each gets the same share of the
-// processor, and none more than one core. A quota of c cores is spent as the CFS
+// processor, and none more than one core. With a quantum they take turns instead: as
+// many as there are cores compute, each for a quantum at most, and the others wait in
+// line. A quota of c cores is spent as the CFS
 // bandwidth controller does: c · 100 ms in each period of 100 ms, then nothing until
 // the next. Jobs beyond the workers wait first come, first served.
 type pod struct {
@@ -14,15 +20,19 @@ type pod struct {
 	cores   float64 // in parallel at most
 	quota   float64 // cores on average; 0 = no quota
 	workers int     // jobs at the same time; 0 = any number
+	phase   float64 // when a period begins
+	quantum float64 // seconds of a turn; 0 = infinitely short ones
 
-	now     float64 // up to which the pod is advanced
-	service float64 // attained by each job in service since the pod began
-	rate    float64 // of service per second
-	work    eventHeap
-	queue   []int32 // waiting, from head on
-	head    int
+	now      float64 // up to which the pod is advanced
+	service  float64 // attained by each job in service since the pod began
+	rate     float64 // of service per second
+	work     eventHeap
+	queue    fifo // waiting for a worker
+	runnable fifo // waiting for their turn
 
-	budget    float64 // core-seconds left in this period
+	budget    float64 // core-seconds left in this period; below 0 a debt
+	look      float64 // when the kernel next finds the quota spent, if it does
+	throttled bool
 	periodEnd float64
 
 	busy   float64 // core-seconds spent since the pod began
@@ -41,10 +51,28 @@ func (p *pod) advance(t float64) {
 		}
 		p.now = t
 	}
-	if p.quota > 0 && t >= p.periodEnd {
-		p.periodEnd = (math.Floor(t/period+1e-9) + 1) * period
-		p.budget = p.quota * period
+	switch {
+	case p.quota == 0:
+	case t >= p.periodEnd:
+		p.refill(t)
+	case t >= p.look && p.budget <= tiny:
+		p.throttled = true
 	}
+}
+
+// refill begins the period that a time falls into. A debt is paid off, and what was
+// left is lost.
+func (p *pod) refill(t float64) {
+	n := math.Floor((t-p.phase)/period + 1e-9)
+	begin := p.phase + n*period
+	full := p.quota * period
+	since := max(0, p.rate*float64(len(p.work))*(t-begin))
+	if p.periodEnd > 0 {
+		full = min(full, p.budget+since+math.Round((begin-p.periodEnd)/period+1)*full)
+	}
+	p.budget = full - since
+	p.periodEnd = begin + period
+	p.throttled = p.budget <= tiny
 }
 
 // tiny core-seconds are nothing: a nanosecond, far above the rounding of long runs.
@@ -54,9 +82,7 @@ const tiny = 1e-9
 func (p *pod) update() {
 	n := float64(len(p.work))
 	switch {
-	case n == 0:
-		p.rate = 0
-	case p.quota > 0 && p.budget <= tiny:
+	case n == 0 || p.throttled:
 		p.rate = 0
 	default:
 		p.rate = min(1, p.cores/n)
@@ -64,7 +90,7 @@ func (p *pod) update() {
 }
 
 // next is the time of the pod's next event: a job that finishes, a quota that is
-// spent or begins anew.
+// seen to be spent or begins anew.
 func (p *pod) next() float64 {
 	if len(p.work) == 0 {
 		return math.Inf(1)
@@ -75,31 +101,42 @@ func (p *pod) next() float64 {
 	t := p.now + max(0, p.work[0].at-p.service)/p.rate
 	if p.quota > 0 {
 		spending := p.rate * float64(len(p.work))
+		p.look = math.Inf(1)
+		if out := p.now + max(0, p.budget)/spending; out < p.periodEnd {
+			p.look = p.phase + (math.Ceil((out-p.phase)/look-.5-1e-9)+.5)*look
+			t = min(t, p.look)
+		}
 		if spending > p.quota {
-			t = min(t, p.now+p.budget/spending, p.periodEnd)
+			t = min(t, p.periodEnd)
 		}
 	}
 	return t
 }
 
-// start puts a job into service.
-func (p *pod) start(job int32, demand float64) {
-	p.work.push(event{at: p.service + demand, job: job})
-}
+// slots is how many jobs can have a turn at the same time.
+func (p *pod) slots() int { return max(1, int(p.cores)) }
 
 // full reports whether a job would have to wait.
 func (p *pod) full() bool { return p.workers > 0 && p.inside >= p.workers }
 
 // waiting is the number of jobs in the queue.
-func (p *pod) waiting() int { return len(p.queue) - p.head }
+func (p *pod) waiting() int { return p.queue.len() }
 
-func (p *pod) enqueue(job int32) { p.queue = append(p.queue, job) }
+// A fifo is a queue of jobs.
+type fifo struct {
+	list []int32 // from head on
+	head int
+}
 
-func (p *pod) dequeue() int32 {
-	job := p.queue[p.head]
-	if p.head++; p.head > 64 && 2*p.head > len(p.queue) {
-		p.queue = p.queue[:copy(p.queue, p.queue[p.head:])]
-		p.head = 0
+func (f *fifo) len() int { return len(f.list) - f.head }
+
+func (f *fifo) push(job int32) { f.list = append(f.list, job) }
+
+func (f *fifo) pop() int32 {
+	job := f.list[f.head]
+	if f.head++; f.head > 64 && 2*f.head > len(f.list) {
+		f.list = f.list[:copy(f.list, f.list[f.head:])]
+		f.head = 0
 	}
 	return job
 }

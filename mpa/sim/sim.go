@@ -360,7 +360,7 @@ func (s *simulation) open(p *instance) {
 func (s *simulation) apply(p *instance) {
 	p.cores = s.cfg.App.parallelism()
 	p.quota = float64(p.actual.CPU) / 1000 * s.cfg.App.limitRatio()
-	p.workers = s.cfg.App.Workers
+	p.workers, p.quantum = s.cfg.App.Workers, s.cfg.App.Quantum
 }
 
 // match makes the number of pods that which is asked for: new ones, or the youngest
