@@ -43,6 +43,14 @@ fuzz: ## every fuzz target in turn, FUZZTIME=60s in all
 bench: ## speed of the packing core as Markdown: ratios to plain twins and rates by size (4 CPU-minutes)
 	@hack/bench.sh
 
+.PHONY: mpa-bench
+mpa-bench: ## speed of the autoscaler's simulator and decisions as Markdown (2 CPU-minutes)
+	@hack/bench.sh mpa
+
+.PHONY: mpa-validate
+mpa-validate: ## the autoscaler's simulator against theory and a real server (10 minutes, root, a quiet machine)
+	hack/mpa-validate.sh
+
 .PHONY: bench-scheduler
 bench-scheduler: ## pods per CPU-second of scheduler profiles, with Sigma and without (10 CPU-minutes; NODES="1000 5000": 50)
 	@hack/schedulerperf/run.sh

@@ -3,6 +3,8 @@
 # twins, measured in turns, and placements by machines, dimensions and items; at
 # most 4 CPU-minutes. SIGMA_DATA adds tianchi-prelim-b.
 #   make bench > tables.md, or hack/bench.sh --doc to renew docs/performance.md
+# With mpa: the speed of the autoscaler's simulator and decisions, 2 CPU-minutes.
+#   make mpa-bench > tables.md, or hack/bench.sh mpa --doc
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,16 +14,24 @@ if [[ -z ${SIGMA_DATA:-} && -d ../shared/data ]]; then
   SIGMA_DATA=$(cd ../shared/data && pwd)
   export SIGMA_DATA
 fi
-SIGMA_BENCH=$tables go test -count=1 -timeout 30m -run '^TestSpeed$' ./binpack/policy >&2
+target=bench packages=./binpack/policy
+if [[ ${1:-} == mpa ]]; then
+  target=mpa-bench packages='./mpa/sim ./mpa'
+  shift
+fi
+# One package at a time: they write to the same file.
+for p in $packages; do
+  SIGMA_BENCH=$tables go test -count=1 -timeout 30m -run '^TestSpeed$' "$p" >&2
+done
 
 if [[ ${1:-} != --doc ]]; then
   cat "$tables"
   exit
 fi
 # Between the markers stands what this command prints.
-awk -v tables="$tables" '
-  /<!-- end of make bench -->/ { inside = 0 }
+awk -v tables="$tables" -v target="$target" '
+  $0 == "<!-- end of make " target " -->" { inside = 0 }
   !inside { print }
-  /<!-- make bench -->/ { inside = 1; while ((getline line < tables) > 0) print line; print "" }
+  $0 == "<!-- make " target " -->" { inside = 1; while ((getline line < tables) > 0) print line; print "" }
 ' docs/performance.md > "$tables.md"
 mv "$tables.md" docs/performance.md

@@ -137,6 +137,7 @@ type result struct {
 	cpu           float64 // core-seconds per request
 	late          float64 // largest delay of a sending, in seconds
 	steal         float64 // cores that the machine was without
+	others        float64 // share of the server's core that others had
 }
 
 var client = &http.Client{Transport: &http.Transport{MaxIdleConns: 1 << 14, MaxIdleConnsPerHost: 1 << 14, DisableCompression: true}}
@@ -172,7 +173,7 @@ func (s *server) measure(list []draw, skip time.Duration) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	stolen := steal()
+	busy, stolen := machine()
 	took, late, errs := make([]float64, len(list)), make([]float64, len(list)), make([]error, len(list))
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -195,20 +196,32 @@ func (s *server) measure(list []draw, skip time.Duration) (result, error) {
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return result{}, err
 	}
-	r := result{cpu: (after - before) / float64(len(list)), late: slices.Max(late), steal: (steal() - stolen) / wall}
+	busyAfter, stolenAfter := machine()
+	r := result{
+		cpu: (after - before) / float64(len(list)), late: slices.Max(late), steal: (stolenAfter - stolen) / wall,
+		others: (busyAfter - busy - (after - before)) / wall,
+	}
 	r.p50, r.p95, r.p99 = percentiles(took, list, skip)
 	return r, nil
 }
 
-// steal is how long the machine's cores were given to others, in seconds.
-func steal() float64 {
+// machine tells how long, in seconds, the first core was busy and all cores were given
+// to other machines.
+func machine() (busy, steal float64) {
 	text, _ := os.ReadFile("/proc/stat")
-	f := strings.Fields(string(text))
-	if len(f) < 9 {
-		return 0
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if len(f) < 9 || f[0] != "cpu" && f[0] != "cpu0" {
+			continue
+		}
+		ticks := func(i int) float64 { v, _ := strconv.ParseFloat(f[i], 64); return v / 100 }
+		if f[0] == "cpu" {
+			steal = ticks(8)
+		} else {
+			busy = ticks(1) + ticks(2) + ticks(3) + ticks(6) + ticks(7)
+		}
 	}
-	ticks, _ := strconv.ParseFloat(f[8], 64)
-	return ticks / 100
+	return busy, steal
 }
 
 func hasWord(text, word string) bool { return slices.Contains(strings.Fields(text), word) }

@@ -47,9 +47,10 @@ const (
 	turnSeconds = .015
 	// phases of the quota's periods that are simulated: that of the kernel is not known.
 	phases = 20
-	// A run with a request sent this late, in seconds, or this share of a core stolen
-	// is done again.
-	mostLate, mostSteal = .025, .01
+	// A run with a request sent this late, in seconds, this many cores stolen, or this
+	// share of the server's core used by others is done again, if there was not too
+	// much of that yet.
+	mostLate, mostSteal, mostOthers = .025, .01, .15
 )
 
 func main() {
@@ -155,8 +156,8 @@ func (a *app) calibrate(s *server, rng *rand.Rand) (c cost, err error) {
 			}
 		}
 	}
-	c.each = max(0, median(busy))
-	c.wake, c.floor = max(0, median(idle)-c.each), max(0, median(empty))
+	c.each = max(0, slices.Min(busy))
+	c.wake, c.floor = max(0, median(idle)-c.each), max(0, slices.Min(empty))
 	return c, nil
 }
 
@@ -214,7 +215,7 @@ func (a *app) compare(s *server, rng *rand.Rand, runs int, seconds float64) erro
 			if err != nil {
 				return err
 			}
-			if again < 2*runs && (r.late > mostLate || r.steal > mostSteal) {
+			if again < 2*runs && (r.late > mostLate || r.steal > mostSteal || r.others > mostOthers) {
 				again++
 				continue
 			}
@@ -242,7 +243,7 @@ func (a *app) compare(s *server, rng *rand.Rand, runs int, seconds float64) erro
 		row("simulated", "%.1f", 1000, model)
 		row("ratio", "%.2f", 1, ratio)
 		if again > 0 {
-			fmt.Fprintf(os.Stderr, "%s, load %g: %d runs were disturbed and done again\n", a.name, load, again)
+			fmt.Fprintf(os.Stderr, "%s, load %g: %d disturbed runs were done again\n", a.name, load, again)
 		}
 	}
 	return nil

@@ -39,6 +39,7 @@ var table = []row{
 	{"internal/archtest", nil},
 	{"internal/...", []string{"binpack/...", "cerebro/...", "benchdata/generate"}},
 	{"cmd/...", []string{"..."}},
+	{"hack/mpavalidate", []string{"mpa", "mpa/sim"}},
 	{"hack/records", []string{"cerebro/report", "cerebro/trace", "swarm"}},
 }
 
