@@ -41,7 +41,7 @@ var apps = []app{
 var loads = []float64{.3, .5, .8}
 
 const (
-	// turn is how long a goroutine computes while others wait: the runtime looks every
+	// turnSeconds is how long a goroutine computes while others wait: the runtime looks every
 	// 10 ms and stops one that it finds for the second time after 10 ms, which is
 	// after 10 to 20.
 	turnSeconds = .015
