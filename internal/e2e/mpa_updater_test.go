@@ -43,13 +43,12 @@ type updating struct {
 	*testing.T
 	c       *e2e.Cluster
 	ns      string
-	program *e2e.Process
-	metrics string
+	program *e2e.MPA
 	id      int64
 }
 
 // startUpdating starts two nodes, a scheduler, and an updater that evicts after 2 s.
-func startUpdating(t *testing.T, kubeconfig string, nodes ...*v1.Node) *updating {
+func startUpdating(t *testing.T, nodes ...*v1.Node) *updating {
 	t.Helper()
 	c := e2e.Shared(t)
 	c.Kubectl(t, "", "apply", "-k", filepath.Join(repository, "manifests", "mpa", "crds"))
@@ -60,18 +59,12 @@ func startUpdating(t *testing.T, kubeconfig string, nodes ...*v1.Node) *updating
 	}
 	c.CreateNodes(t, nodes...)
 	c.StartScheduler(t, scheduler, "")
-	if kubeconfig == "" {
-		kubeconfig = filepath.Join(c.Dir, "kubeconfig")
-	}
-	u.start(kubeconfig)
+	u.start(filepath.Join(c.Dir, "kubeconfig"))
 	return u
 }
 
 func (u *updating) start(kubeconfig string) {
-	port := e2e.FreePort(u)
-	u.metrics = fmt.Sprintf("http://127.0.0.1:%d/metrics", port)
-	u.program = e2e.StartProcess(u, "sigma-mpa-updater", e2e.Program(u, "sigma-mpa"), "updater", "--kubeconfig="+kubeconfig, "--leader-elect=false",
-		fmt.Sprintf("--metrics-bind-address=127.0.0.1:%d", port), "--health-probe-bind-address=0", "--evict-after=2s", "--v=2")
+	u.program = u.c.StartMPA(u, "updater", "--kubeconfig="+kubeconfig, "--leader-elect=false", "--evict-after=2s", "--v=2")
 }
 
 // object makes the autoscaler, for container main from 50m, 32Mi to 4 cores, 4Gi.
@@ -212,15 +205,13 @@ func atSize(r v1.ResourceRequirements, cpu, memory string) bool {
 	return equal && (r.Limits == nil || r.Limits.Cpu().Cmp(c) == 0 && r.Limits.Memory().Cmp(m) == 0)
 }
 
-// deploy makes Deployment web, whose limits are twice its requests.
-func (u *updating) deploy(replicas int32, cpu, memory string, edit ...func(*v1.PodSpec)) {
+// deploy makes Deployment web, of 500m and 256Mi with limits of twice that.
+func (u *updating) deploy(replicas int32, edit ...func(*v1.PodSpec)) {
 	u.Helper()
-	d := e2e.Deployment(u.ns, "web", replicas, cpu, memory)
-	r := &d.Spec.Template.Spec.Containers[0].Resources
-	c, m := resource.MustParse(cpu), resource.MustParse(memory)
-	c.Add(c)
-	m.Add(m)
-	r.Limits = v1.ResourceList{v1.ResourceCPU: c, v1.ResourceMemory: m}
+	d := e2e.Deployment(u.ns, "web", replicas, "500m", "256Mi")
+	d.Spec.Template.Spec.Containers[0].Resources.Limits = v1.ResourceList{
+		v1.ResourceCPU: resource.MustParse("1"), v1.ResourceMemory: resource.MustParse("512Mi"),
+	}
 	for _, e := range edit {
 		e(&d.Spec.Template.Spec)
 	}
@@ -233,8 +224,8 @@ func (u *updating) deploy(replicas int32, cpu, memory string, edit ...func(*v1.P
 func aSecond() { <-time.NewTimer(1100 * time.Millisecond).C }
 
 func TestUpdaterScalesAndResizes(t *testing.T) {
-	u := startUpdating(t, "")
-	u.deploy(2, "500m", "256Mi")
+	u := startUpdating(t)
+	u.deploy(2)
 	u.object("Deployment", v1alpha1.ModeInPlace, 2, 6)
 
 	id := u.recommend(v1alpha1.ChangeReplicas, 4, "", "")
@@ -246,7 +237,7 @@ func TestUpdaterScalesAndResizes(t *testing.T) {
 	before := u.live()
 	u.c.Kubelet.ResizeAfter(2 * time.Second)
 	id = u.recommend(v1alpha1.ChangeRequests, 4, "300m", "300Mi")
-	a = u.outcome(id, v1alpha1.OutcomePartly)
+	u.outcome(id, v1alpha1.OutcomePartly)
 	u.condition(v1alpha1.ConditionResize, metav1.ConditionTrue, "InProgress")
 	a = u.outcome(id, v1alpha1.OutcomeApplied)
 	require.EqualValues(t, 4, a.Resized)
@@ -318,11 +309,11 @@ func TestUpdaterScalesAndResizes(t *testing.T) {
 	}
 	require.Contains(t, u.outcome(id, v1alpha1.OutcomeRefused).Message, "6 changes of requests within an hour")
 	u.requireSize(len(u.live()), "350m", "300Mi") // the sixth: one was made above
-	require.Positive(t, e2e.Metric(t, u.metrics, "sigma_mpa_actions_total", `outcome="Refused"`))
+	require.Positive(t, u.program.Metric(t, "sigma_mpa_actions_total", `outcome="Refused"`))
 }
 
 func TestUpdaterStatefulSet(t *testing.T) {
-	u := startUpdating(t, "")
+	u := startUpdating(t)
 	d := e2e.Deployment(u.ns, "web", 2, "500m", "256Mi")
 	_, err := u.c.Client.AppsV1().StatefulSets(u.ns).Create(t.Context(), &appsv1.StatefulSet{
 		ObjectMeta: d.ObjectMeta,
@@ -351,9 +342,9 @@ func TestUpdaterStatefulSet(t *testing.T) {
 
 // Resizes that a node does not carry out, by mode.
 func TestUpdaterPendingResizes(t *testing.T) {
-	u := startUpdating(t, "", e2e.Node("a", "1500m", "8Gi"), e2e.Node("b", "1500m", "8Gi"), e2e.Node("c", "16", "32Gi"))
+	u := startUpdating(t, e2e.Node("a", "1500m", "8Gi"), e2e.Node("b", "1500m", "8Gi"), e2e.Node("c", "16", "32Gi"))
 	u.c.Cordon(t, "c", true)
-	u.deploy(2, "500m", "256Mi")
+	u.deploy(2)
 	u.object("Deployment", v1alpha1.ModeInPlace, 1, 6)
 	refusal := atomic.Value{}
 	refusal.Store("")
@@ -418,7 +409,7 @@ func TestUpdaterPendingResizes(t *testing.T) {
 	u.requireSize(2, "1601m", "256Mi")
 	a := u.outcome(u.id, v1alpha1.OutcomeApplied)
 	require.EqualValues(t, 2, a.Evicted)
-	require.EqualValues(t, 2, e2e.Metric(t, u.metrics, "sigma_mpa_evictions_total", `outcome="Evicted"`))
+	require.EqualValues(t, 2, u.program.Metric(t, "sigma_mpa_evictions_total", `outcome="Evicted"`))
 
 	// What was evicted for a recommendation is not evicted for it again, even if it does
 	// not help; and one replica never is.
@@ -451,8 +442,8 @@ func TestUpdaterPendingResizes(t *testing.T) {
 }
 
 func TestUpdaterRecreates(t *testing.T) {
-	u := startUpdating(t, "")
-	u.deploy(3, "500m", "256Mi")
+	u := startUpdating(t)
+	u.deploy(3)
 	u.object("Deployment", v1alpha1.ModeRecreate, 1, 6)
 	before := u.live()
 	aSecond()
@@ -471,8 +462,8 @@ func TestUpdaterRecreates(t *testing.T) {
 }
 
 func TestUpdaterRefusals(t *testing.T) {
-	u := startUpdating(t, "")
-	u.deploy(2, "500m", "256Mi")
+	u := startUpdating(t)
+	u.deploy(2)
 	u.object("Deployment", v1alpha1.ModeInPlace, 1, 6)
 
 	// A quota refuses resizes by name, and pods of a scaling when they are made.
@@ -551,8 +542,8 @@ func TestUpdaterKeepsQOS(t *testing.T) {
 		}, v1.PodQOSBurstable, "2 of 2", "1002m"},
 	} {
 		t.Run(q.name, func(t *testing.T) {
-			u := startUpdating(t, "")
-			u.deploy(2, "500m", "256Mi", func(s *v1.PodSpec) { q.edit(&s.Containers[0].Resources) })
+			u := startUpdating(t)
+			u.deploy(2, func(s *v1.PodSpec) { q.edit(&s.Containers[0].Resources) })
 			u.object("Deployment", v1alpha1.ModeInPlace, 1, 6)
 			a := u.outcome(u.recommend(v1alpha1.ChangeRequests, 2, "1", "512Mi"), v1alpha1.OutcomeApplied)
 			require.Contains(t, a.Message, q.message)
@@ -570,8 +561,8 @@ func TestUpdaterKeepsQOS(t *testing.T) {
 
 // What the updater leaves alone.
 func TestUpdaterLeavesAlone(t *testing.T) {
-	u := startUpdating(t, "")
-	u.deploy(2, "500m", "256Mi")
+	u := startUpdating(t)
+	u.deploy(2)
 	u.object("Deployment", v1alpha1.ModeInPlace, 1, 6)
 	u.outcome(u.recommend(v1alpha1.ChangeRequests, 2, "300m", "300Mi"), v1alpha1.OutcomeApplied)
 	u.requireSize(2, "300m", "300Mi")
@@ -645,7 +636,7 @@ func TestUpdaterLeavesAlone(t *testing.T) {
 	u.outcome(u.recommend(v1alpha1.ChangeReplicas, 5, "300m", "300Mi"), v1alpha1.OutcomeRefused)
 
 	// Back again, it goes on.
-	u.deploy(2, "500m", "256Mi")
+	u.deploy(2)
 	u.outcome(u.recommend(v1alpha1.ChangeReplicas, 3, "", ""), v1alpha1.OutcomeApplied)
 	require.EqualValues(t, 3, u.replicas())
 }
@@ -656,7 +647,7 @@ func TestUpdaterLeavesAlone(t *testing.T) {
 type cut struct {
 	kubeconfig string
 	at         atomic.Pointer[cutPoint]
-	seen       atomic.Int32 // requests that changed something but the status
+	seen       atomic.Int32 // requests that the API server took and that changed more than the status
 }
 
 type cutPoint struct {
@@ -688,6 +679,10 @@ func startCut(t *testing.T, c *e2e.Cluster) *cut {
 		Transport:     &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true},
 		FlushInterval: -1,
 		ModifyResponse: func(r *http.Response) error {
+			path := r.Request.URL.Path
+			if r.Request.Method != http.MethodGet && r.StatusCode < 300 && !strings.HasSuffix(path, "/status") && !strings.HasSuffix(path, "/events") {
+				p.seen.Add(1)
+			}
 			if !pass(r.Request, true) {
 				return http.ErrAbortHandler
 			}
@@ -699,9 +694,6 @@ func startCut(t *testing.T, c *e2e.Cluster) *cut {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !pass(r, false) {
 			panic(http.ErrAbortHandler)
-		}
-		if r.Method != http.MethodGet && !strings.HasSuffix(r.URL.Path, "/status") && !strings.HasSuffix(r.URL.Path, "/events") {
-			p.seen.Add(1)
 		}
 		forward.ServeHTTP(w, r)
 	}))
@@ -746,11 +738,11 @@ func (p *cut) kill(u *updating, after bool, method, suffix string, act func()) {
 // Killed at any point between a decision and its last status, the updater carries the
 // decision out once.
 func TestUpdaterKilled(t *testing.T) {
-	u := startUpdating(t, "")
+	u := startUpdating(t)
 	p := startCut(t, u.c)
 	u.program.Stop(t)
 	u.start(p.kubeconfig)
-	u.deploy(2, "500m", "256Mi")
+	u.deploy(2)
 	u.object("Deployment", v1alpha1.ModeInPlaceOrRecreate, 1, 20)
 	for round, at := range []struct {
 		after          bool

@@ -99,11 +99,10 @@ func Evict(ctx context.Context, c client.Client, pod *corev1.Pod) error {
 
 // Passing reports whether an error of the API server may be gone at the next try.
 func Passing(err error) bool {
-	switch reason := apierrors.ReasonForError(err); {
-	case reason == metav1.StatusReasonUnknown: // the connection, or a proxy
-		return true
-	case reason == metav1.StatusReasonConflict, reason == metav1.StatusReasonTimeout, reason == metav1.StatusReasonServerTimeout,
-		reason == metav1.StatusReasonTooManyRequests, reason == metav1.StatusReasonInternalError, reason == metav1.StatusReasonServiceUnavailable:
+	switch apierrors.ReasonForError(err) {
+	case metav1.StatusReasonUnknown, // the connection, or a proxy
+		metav1.StatusReasonConflict, metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout,
+		metav1.StatusReasonTooManyRequests, metav1.StatusReasonInternalError, metav1.StatusReasonServiceUnavailable:
 		return true
 	default:
 		return false

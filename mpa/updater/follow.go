@@ -61,8 +61,9 @@ func (u *updater) follow(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 		return 0, err
 	}
 	if said := m.Status.Recommendation.Containers; len(said) > 0 {
-		if last, err := actuate.Wanted(said, m.Spec.Constraints.Containers); err != nil || !maps.Equal(last, want) {
-			u.noPods(m, h) // a recommendation that was not carried out says something else
+		last, wrong := actuate.Wanted(said, m.Spec.Constraints.Containers)
+		if wrong != nil || !maps.Equal(last, want) { // one that was not carried out says something else
+			u.noPods(m, h)
 			return 0, nil
 		}
 	}
