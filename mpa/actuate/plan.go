@@ -3,7 +3,6 @@ package actuate
 import (
 	"cmp"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"math"
 	"math/bits"
@@ -67,22 +66,17 @@ func amount(q, low, high *resource.Quantity, value func(*resource.Quantity) int6
 	return v, nil
 }
 
-// Digest of what a template asks for: another image is the same, another request or
-// limit is not.
-func Digest(template *corev1.PodSpec) string {
-	type container struct {
-		Name      string
-		Resources corev1.ResourceRequirements
+// Digest of the requests and limits that a template has for the containers. Whatever else
+// is edited, such as an image or another container, it is the same.
+func Digest(template *corev1.PodSpec, containers []v1alpha1.ContainerRequests) string {
+	hash := sha256.New()
+	for _, c := range sized(template) {
+		if slices.ContainsFunc(containers, func(r v1alpha1.ContainerRequests) bool { return r.Name == c.Name }) {
+			r, l := c.Resources.Requests, c.Resources.Limits
+			fmt.Fprintln(hash, c.Name, r.Cpu().MilliValue(), r.Memory().Value(), l.Cpu().MilliValue(), l.Memory().Value())
+		}
 	}
-	var list []container
-	for _, c := range slices.Concat(template.InitContainers, template.Containers) {
-		list = append(list, container{c.Name, c.Resources})
-	}
-	text, err := json.Marshal(list) // maps in the order of their keys
-	if err != nil {
-		panic(fmt.Sprintf("actuate: resources of a template: %v", err)) // it came as JSON
-	}
-	return fmt.Sprintf("%x", sha256.Sum256(text))[:16]
+	return fmt.Sprintf("%x", hash.Sum(nil))[:16]
 }
 
 // A Plan is what has to be changed of one pod.

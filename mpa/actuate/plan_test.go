@@ -269,14 +269,25 @@ func TestScaled(t *testing.T) {
 }
 
 func TestDigest(t *testing.T) {
-	a := running(container("web", list("500m", "256Mi"), list("1", "512Mi"))).Spec
-	b := a.DeepCopy()
-	b.Containers[0].Image = "web:2"
-	assert.Equal(t, Digest(&a), Digest(b), "another image")
-	b.Containers[0].Resources.Limits[corev1.ResourceCPU] = resource.MustParse("1000m")
-	assert.Equal(t, Digest(&a), Digest(b), "1000m is 1")
-	b.Containers[0].Resources.Limits[corev1.ResourceCPU] = resource.MustParse("1001m")
-	assert.NotEqual(t, Digest(&a), Digest(b))
+	of := []v1alpha1.ContainerRequests{{Name: "web"}}
+	a := running(container("web", list("500m", "256Mi"), list("1", "512Mi")), container("proxy", list("100m", ""), nil)).Spec
+	for _, c := range []struct {
+		name string
+		edit func(*corev1.PodSpec)
+		same bool
+	}{
+		{"another image", func(s *corev1.PodSpec) { s.Containers[0].Image = "web:2" }, true},
+		{"another container's request", func(s *corev1.PodSpec) { s.Containers[1].Resources.Requests = list("200m", "") }, true},
+		{"another limit", func(s *corev1.PodSpec) { s.Containers[0].Resources.Limits = list("2", "512Mi") }, false},
+		{"the same in other words", func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests = list("0.5", "268435456") }, true},
+		{"another request", func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests = list("501m", "256Mi") }, false},
+		{"one less", func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests = list("500m", "") }, false},
+		{"gone", func(s *corev1.PodSpec) { s.Containers = s.Containers[1:] }, false},
+	} {
+		b := a.DeepCopy()
+		c.edit(b)
+		assert.Equal(t, c.same, Digest(&a, of) == Digest(b, of), c.name)
+	}
 }
 
 func TestStateOf(t *testing.T) {

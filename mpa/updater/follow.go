@@ -48,7 +48,7 @@ func (u *updater) follow(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 		u.noPods(m, h)
 		return 0, nil
 	}
-	if actuate.Digest(w.template) != a.Sizes.Template {
+	if actuate.Digest(w.template, a.Sizes.Containers) != a.Sizes.Template {
 		if a.ID == a.Sizes.ID && a.Outcome == v1alpha1.OutcomePartly {
 			u.end(m, a, v1alpha1.OutcomeSuperseded, "the workload's template asks for other requests since")
 		}

@@ -271,7 +271,7 @@ func (u *updater) beginResizing(m *v1alpha1.MultidimPodAutoscaler, a *v1alpha1.A
 	case len(a.Resizes) >= u.Resizes:
 		return v1alpha1.OutcomeRefused, fmt.Sprintf("%d changes of requests within an hour", len(a.Resizes))
 	}
-	a.Sizes = &v1alpha1.Sizes{ID: rec.ID, Time: a.Time, Template: actuate.Digest(w.template), Containers: rec.Containers}
+	a.Sizes = &v1alpha1.Sizes{ID: rec.ID, Time: a.Time, Template: actuate.Digest(w.template, rec.Containers), Containers: rec.Containers}
 	a.Resizes, a.Evicted = append(a.Resizes, counted(rec, a.Time.Time)), 0
 	return "", ""
 }

@@ -10,8 +10,8 @@
 //
 // Requests that were carried out stand until the next: a pod that came without them,
 // as when the webhook was away, is resized later. They no longer stand once the
-// workload's template asks for other requests or limits than at that time: who
-// edits these knows something new, so that the next word is the recommender's. Nor does
+// workload's template has other requests or limits for these containers than at that
+// time: who edits them knows something new, so that the next word is the recommender's. Nor does
 // a pod that somebody else resized get them again.
 package updater
 

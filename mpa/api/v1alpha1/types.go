@@ -570,7 +570,8 @@ type Sizes struct {
 	ID int64 `json:"id"`
 	// Time at which it was begun; no younger pod is evicted for it.
 	Time metav1.MicroTime `json:"time"`
-	// Template is a digest of what the workload's template asked for at that time.
+	// Template is a digest of the requests and limits that the workload's template had for
+	// these containers at that time.
 	Template string `json:"template"`
 	// +optional
 	// +listType=map
