@@ -60,12 +60,9 @@ func (u *updater) follow(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 	if err != nil {
 		return 0, err
 	}
-	if said := m.Status.Recommendation.Containers; len(said) > 0 {
-		last, wrong := actuate.Wanted(said, m.Spec.Constraints.Containers)
-		if wrong != nil || !maps.Equal(last, want) { // one that was not carried out says something else
-			u.noPods(m, h)
-			return 0, nil
-		}
+	if !agrees(m, want) { // one that was not carried out says something else
+		u.noPods(m, h)
+		return 0, nil
 	}
 	pods, err := w.pods(ctx, u.client)
 	if err != nil {
@@ -86,6 +83,13 @@ func (u *updater) follow(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 	}
 	u.judge(m, h, c)
 	return after, failed
+}
+
+// agrees reports whether the last recommendation says the same of requests, or nothing.
+func agrees(m *v1alpha1.MultidimPodAutoscaler, want map[string]mpa.Resources) bool {
+	said := m.Status.Recommendation.Containers
+	last, err := actuate.Wanted(said, m.Spec.Constraints.Containers)
+	return len(said) == 0 || err == nil && maps.Equal(last, want)
 }
 
 // noPods says that none is being resized.
@@ -245,7 +249,7 @@ func (u *updater) judge(m *v1alpha1.MultidimPodAutoscaler, h *half, c *count) {
 	} else {
 		u.condition(h, m, v1alpha1.ConditionResize, false, "None", message)
 	}
-	if a.ID != a.Sizes.ID {
+	if a.ID != a.Sizes.ID || a.Outcome == v1alpha1.OutcomeApplied { // pods that come later do not undo it
 		return
 	}
 	outcome := v1alpha1.OutcomeApplied

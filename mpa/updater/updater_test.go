@@ -759,6 +759,10 @@ func TestLateComers(t *testing.T) {
 			require.NoError(t, w.api.Create(t.Context(), pod(3)))
 			w.settle()
 			require.Len(t, w.changes, c.want)
+			if a := w.actuation(); a.ID == 1 {
+				require.EqualValues(t, c.want, a.InProgress)
+				require.NotEqual(t, v1alpha1.OutcomePartly, a.Outcome)
+			}
 		})
 	}
 }
