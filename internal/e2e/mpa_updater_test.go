@@ -527,25 +527,26 @@ func TestUpdaterKeepsQOS(t *testing.T) {
 		name    string
 		edit    func(*v1.ResourceRequirements)
 		class   v1.PodQOSClass
+		outcome v1alpha1.Outcome
 		message string
 		limit   string // of cpu, at 1 core
 	}{
-		{"guaranteed", func(r *v1.ResourceRequirements) { r.Limits = r.Requests.DeepCopy() }, v1.PodQOSGuaranteed, "2 of 2", "1"},
-		{"best effort", func(r *v1.ResourceRequirements) { *r = v1.ResourceRequirements{} }, v1.PodQOSBestEffort, "container main has no cpu request", ""},
+		{"guaranteed", func(r *v1.ResourceRequirements) { r.Limits = r.Requests.DeepCopy() }, v1.PodQOSGuaranteed, v1alpha1.OutcomeApplied, "2 of 2", "1"},
+		{"best effort", func(r *v1.ResourceRequirements) { *r = v1.ResourceRequirements{} }, v1.PodQOSBestEffort, v1alpha1.OutcomeRefused, "container main has no cpu request", ""},
 		{"memory alone", func(r *v1.ResourceRequirements) {
 			delete(r.Requests, v1.ResourceCPU)
 			r.Limits = nil
-		}, v1.PodQOSBurstable, "container main has no cpu request", ""},
+		}, v1.PodQOSBurstable, v1alpha1.OutcomeApplied, "container main has no cpu request", ""},
 		{"burstable by a hair", func(r *v1.ResourceRequirements) {
 			r.Limits = r.Requests.DeepCopy()
 			r.Limits[v1.ResourceCPU] = resource.MustParse("501m")
-		}, v1.PodQOSBurstable, "2 of 2", "1002m"},
+		}, v1.PodQOSBurstable, v1alpha1.OutcomeApplied, "2 of 2", "1002m"},
 	} {
 		t.Run(q.name, func(t *testing.T) {
 			u := startUpdating(t)
 			u.deploy(2, func(s *v1.PodSpec) { q.edit(&s.Containers[0].Resources) })
 			u.object("Deployment", v1alpha1.ModeInPlace, 1, 6)
-			a := u.outcome(u.recommend(v1alpha1.ChangeRequests, 2, "1", "512Mi"), v1alpha1.OutcomeApplied)
+			a := u.outcome(u.recommend(v1alpha1.ChangeRequests, 2, "1", "512Mi"), q.outcome)
 			require.Contains(t, a.Message, q.message)
 			for _, p := range u.c.Pods(u.ns) {
 				assert.Equal(t, q.class, p.Status.QOSClass)

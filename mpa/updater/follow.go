@@ -31,6 +31,7 @@ const (
 type count struct {
 	resized, inProgress, deferred, infeasible int32
 
+	stuck   int // that nothing can be changed of
 	waiting int // to be asked, or evicted
 	refused int
 	why     []string
@@ -100,6 +101,18 @@ func (u *updater) noPods(m *v1alpha1.MultidimPodAutoscaler, h *half) {
 	}
 }
 
+// left takes in a pod that lacks something for good.
+func (c *count) left(pod *corev1.Pod, want map[string]mpa.Resources) {
+	for i := range pod.Spec.Containers {
+		r := pod.Spec.Containers[i].Resources.Requests
+		w := want[pod.Spec.Containers[i].Name]
+		if w.CPU > 0 && r.Cpu().MilliValue() == w.CPU || w.Memory > 0 && r.Memory().Value() == w.Memory {
+			return // it has the rest
+		}
+	}
+	c.stuck++
+}
+
 // resize asks for the resizes that are needed and counts all pods. Those of pods whose
 // containers it restarts are asked for one by one, while all others are ready.
 func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, o *object, a *v1alpha1.Actuation, pods []corev1.Pod, w *workload, want map[string]mpa.Resources) (*count, error) {
@@ -140,6 +153,7 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 			switch plan := actuate.PlanPod(pod, w.template, want); {
 			case len(plan.Containers) == 0 && len(plan.Left) > 0:
 				c.note(pod, "%s", strings.Join(plan.Left, ", "))
+				c.left(pod, want)
 			case len(plan.Containers) == 0:
 				c.resized++
 			case young:
@@ -155,7 +169,7 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 			c.note(pod, "%s", strings.Join(plan.Left, ", "))
 		}
 		if len(plan.Containers) == 0 {
-			u.count(c, pod, plan, young, m.Spec.Mode)
+			u.count(c, pod, plan, young, m.Spec.Mode, want)
 			calm = calm && c.inProgress == 0
 			continue
 		}
@@ -192,7 +206,7 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 }
 
 // count takes in a pod that was asked for all that it can be asked for.
-func (u *updater) count(c *count, pod *corev1.Pod, plan actuate.Plan, young bool, mode v1alpha1.Mode) {
+func (u *updater) count(c *count, pod *corev1.Pod, plan actuate.Plan, young bool, mode v1alpha1.Mode, want map[string]mpa.Resources) {
 	state, condition := actuate.StateOf(pod)
 	told := func() {
 		if condition.Message != "" {
@@ -217,6 +231,8 @@ func (u *updater) count(c *count, pod *corev1.Pod, plan actuate.Plan, young bool
 	case actuate.Resized:
 		if len(plan.Left) == 0 {
 			c.resized++
+		} else {
+			c.left(pod, want)
 		}
 	}
 	if late && !young && mode == v1alpha1.ModeInPlaceOrRecreate {
@@ -231,7 +247,7 @@ func (u *updater) judge(m *v1alpha1.MultidimPodAutoscaler, h *half, c *count) {
 	if more := len(c.why) - 3; more > 0 {
 		why += fmt.Sprintf("; and %d more", more)
 	}
-	total := int(c.resized+c.inProgress+c.deferred+c.infeasible) + c.waiting + c.refused
+	total := int(c.resized+c.inProgress+c.deferred+c.infeasible) + c.waiting + c.refused + c.stuck
 	reason, message := "", fmt.Sprintf("%d of %d pods have their size", c.resized, total)
 	if why != "" {
 		message += "; " + why
@@ -253,7 +269,7 @@ func (u *updater) judge(m *v1alpha1.MultidimPodAutoscaler, h *half, c *count) {
 		return
 	}
 	outcome := v1alpha1.OutcomeApplied
-	switch unfit := c.refused + int(c.infeasible); {
+	switch unfit := c.refused + int(c.infeasible) + c.stuck; {
 	case c.waiting > 0 || c.inProgress > 0 || c.deferred > 0 || unfit > 0 && c.resized > 0:
 		outcome = v1alpha1.OutcomePartly
 	case unfit > 0:

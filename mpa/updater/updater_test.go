@@ -766,3 +766,33 @@ func TestLateComers(t *testing.T) {
 		})
 	}
 }
+
+// Where nothing can be changed, nothing was applied.
+func TestNothingToSize(t *testing.T) {
+	for _, mode := range []v1alpha1.Mode{v1alpha1.ModeInPlace, v1alpha1.ModeRecreate} {
+		for _, left := range []struct {
+			requests corev1.ResourceList
+			want     v1alpha1.Outcome
+		}{
+			{nil, v1alpha1.OutcomeRefused},
+			{corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("700m")}, v1alpha1.OutcomeApplied}, // it has what it can have
+		} {
+			w := newWorld(t, mode)
+			for _, p := range w.pods() {
+				p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: left.requests}
+				require.NoError(t, w.api.Update(t.Context(), &p))
+			}
+			w.kubelet("")
+			w.recommend(1, 2, "700m", func(r *v1alpha1.Recommendation) {
+				memory := resource.MustParse("1Gi")
+				r.Containers[0].Memory = &memory
+			})
+			w.settle()
+			a := w.actuation()
+			assert.Equal(t, left.want, a.Outcome, "%s %v", mode, a)
+			assert.Contains(t, a.Message, "container web has no memory request")
+			assert.Contains(t, w.able(), string(left.want))
+			assert.Empty(t, w.changes)
+		}
+	}
+}
