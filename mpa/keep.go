@@ -138,6 +138,7 @@ type podJSON struct {
 	Peak      int64     `json:"peak,omitempty"`
 	OOM       int64     `json:"oom,omitempty"`
 	Killed    time.Time `json:"killed,omitzero"`
+	Quick     bool      `json:"quick,omitempty"`
 }
 
 // MarshalJSON implements [Keeper].
@@ -149,7 +150,7 @@ func (v *VPA) MarshalJSON() ([]byte, error) {
 	for name, follow := range v.pods {
 		list := make([]podJSON, len(follow))
 		for i, f := range follow {
-			list[i] = podJSON{f.cpu, f.memory, f.windowEnd, f.peak, f.oom, f.killed}
+			list[i] = podJSON{f.cpu, f.memory, f.windowEnd, f.peak, f.oom, f.killed, f.quick}
 		}
 		j.Pods[name] = list
 	}
@@ -181,7 +182,7 @@ func (v *VPA) UnmarshalJSON(data []byte) error {
 		}
 		follow := make([]podMemory, want)
 		for i, f := range list {
-			follow[i] = podMemory{f.CPU, f.Memory, f.WindowEnd, f.Peak, f.OOM, f.Killed}
+			follow[i] = podMemory{f.CPU, f.Memory, f.WindowEnd, f.Peak, f.OOM, f.Killed, f.Quick}
 		}
 		v.pods[name] = follow
 	}

@@ -27,7 +27,10 @@ type VPAConfig struct {
 	// enough for the next.
 	Settled     time.Duration
 	Significant float64
-	MaxAge      time.Duration
+	// Quick is how soon after its start a container has to run out of memory for such a
+	// difference to be enough at once.
+	Quick  time.Duration
+	MaxAge time.Duration
 }
 
 // DefaultVPA is the configuration of VPA 1.8.
@@ -37,7 +40,7 @@ func DefaultVPA() VPAConfig {
 		HalfLife: 24 * time.Hour, PeakWindow: 24 * time.Hour,
 		BumpFactor: 1.2, BumpBytes: 100 << 20,
 		Least:   Resources{CPU: 25, Memory: 250 << 20},
-		Settled: 12 * time.Hour, Significant: .1, MaxAge: 2 * time.Minute,
+		Settled: 12 * time.Hour, Significant: .1, Quick: 10 * time.Minute, MaxAge: 2 * time.Minute,
 	}
 }
 
@@ -67,6 +70,7 @@ type podMemory struct {
 	windowEnd   time.Time
 	peak, oom   int64
 	killed      time.Time
+	quick       bool // the last kill came soon after a start
 }
 
 // NewVPA is a vertical agent that has seen nothing.
@@ -107,7 +111,7 @@ func (v *VPA) Recommend(o *Observation) Recommendation {
 			continue
 		}
 		known = true
-		settled := !o.Time.Before(v.changed.Add(v.cfg.Settled))
+		settled := !o.Time.Before(v.changed.Add(v.cfg.Settled)) || v.quick(i)
 		wanted[i] = requests[i]
 		if c.CPU && v.outside(requests[i].CPU, b.Lower.CPU, b.Target.CPU, b.Upper.CPU, settled) {
 			wanted[i].CPU = b.Target.CPU
@@ -193,7 +197,7 @@ func (v *VPA) Observe(o *Observation) {
 		for _, c := range p.Containers {
 			for i, spec := range v.target.Containers {
 				if spec.Name == c.Name {
-					v.sample(o.Time, i, &follow[i], &c)
+					v.sample(o.Time, p.Started, i, &follow[i], &c)
 				}
 			}
 		}
@@ -205,11 +209,25 @@ func (v *VPA) Observe(o *Observation) {
 	}
 }
 
+// quick reports whether container i of some pod ran out of memory soon after it began.
+func (v *VPA) quick(i int) bool {
+	for _, f := range v.pods {
+		if f[i].quick {
+			return true
+		}
+	}
+	return false
+}
+
 // sample takes in what is new of a container of a pod.
-func (v *VPA) sample(now time.Time, i int, f *podMemory, c *Container) {
+func (v *VPA) sample(now, started time.Time, i int, f *podMemory, c *Container) {
 	u := &v.containers[i]
 	if c.Killed.After(f.killed) {
-		f.killed = c.Killed
+		begun := f.killed // or soon after
+		if started.After(begun) {
+			begun = started
+		}
+		f.killed, f.quick = c.Killed, c.Killed.Before(begun.Add(v.cfg.Quick))
 		used := max(c.Request.Memory, f.peak)
 		v.peak(u, f, max(used+v.cfg.BumpBytes, scale(used, v.cfg.BumpFactor)), c.Killed, true)
 	}

@@ -140,11 +140,10 @@ func (f *appFile) app() (App, error) {
 	for i, s := range f.Segments {
 		segment := Segment{Name: s.Name, CPU: s.CPU.dist(), Wait: s.Wait.dist(), Memory: s.Memory.AsApproximateFloat64()}
 		if s.Profile != "" {
-			at := slices.IndexFunc(Profiles, func(p Segment) bool { return p.Name == s.Profile })
-			if at < 0 {
-				return a, fmt.Errorf("segments[%d].profile %q: there are %s", i, s.Profile, strings.Join(profileNames(), ", "))
+			var err error
+			if segment, err = profile(s.Profile); err != nil {
+				return a, fmt.Errorf("segments[%d].profile %w", i, err)
 			}
-			segment = Profiles[at]
 		}
 		a.Segments = append(a.Segments, segment)
 	}
@@ -203,6 +202,15 @@ func profiles() []Segment {
 		}
 	}
 	return list
+}
+
+// profile is one of [Profiles].
+func profile(name string) (Segment, error) {
+	at := slices.IndexFunc(Profiles, func(p Segment) bool { return p.Name == name })
+	if at < 0 {
+		return Segment{}, fmt.Errorf("%q: there are %s", name, strings.Join(profileNames(), ", "))
+	}
+	return Profiles[at], nil
 }
 
 func profileNames() []string {

@@ -134,6 +134,14 @@ func BestPlan(ctx context.Context, cfg Config) (Plan, error) {
 		return Plan{}, err
 	}
 	cfg.Seed, cfg.Record, cfg.Decided = cfg.Seed^planSeed, nil, nil
+	// Of the warm-up an hour is enough: a plan learns nothing.
+	if skip := cfg.Warmup - 3600; skip > 0 && cfg.Seconds <= float64(len(cfg.Load.PerSec))*cfg.Load.Step {
+		var err error
+		if cfg.Load, err = cfg.Load.From(skip); err != nil {
+			return Plan{}, err
+		}
+		cfg.Warmup, cfg.Seconds = 3600, cfg.Seconds-skip
+	}
 	search := planSearch{ctx: ctx, cfg: cfg}
 	for _, size := range planSizes(&cfg) {
 		better, err := search.slack(size, 24)

@@ -315,7 +315,7 @@ func (s *simulation) outOfMemory(p *instance, now float64) {
 		pause = min(300, 10*math.Exp2(float64(p.crashes-1)))
 	}
 	p.crashes++
-	p.killed, p.ready, p.base = now, -1, p.served
+	p.killed, p.ready, p.base, p.seen = now, -1, p.served, nil
 	p.due = now + pause + s.draw(s.cfg.Site.Start)
 }
 
@@ -540,8 +540,8 @@ func (s *simulation) scrape(now float64) {
 		}
 	}
 	for _, p := range s.pods {
-		if p.started < 0 || s.rng.Float64() < s.cfg.Site.Miss {
-			continue
+		if s.rng.Float64() < s.cfg.Site.Miss || p.ready < 0 {
+			continue // of a container that does not run nothing is measured
 		}
 		p.advance(now)
 		p.seen = append(p.seen, usageSeen{now, p.busy, s.memory(p)})
