@@ -59,6 +59,10 @@ bench-scheduler: ## pods per CPU-second of scheduler profiles, with Sigma and wi
 records: build ## figures against their targets: writes docs/records.md (SECTION=name: one part; all of it: an hour of CPU)
 	go run ./hack/records $(SECTION)
 
+.PHONY: mpa-records
+mpa-records: ## autoscaling agents on train and test scenarios: writes docs/mpa-records.md (SIDE=train: one part; all of it: half an hour of CPU)
+	go run ./hack/mpa-records $(SIDE)
+
 .PHONY: oracle
 oracle: ## differential tests against other people's implementations, where they exist
 	cd hack/oracle && go test ./...

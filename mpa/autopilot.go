@@ -23,14 +23,14 @@ type Autopilot struct {
 const (
 	autopilotWindow      = time.Hour
 	autopilotPercentile  = .95
-	autopilotUtilisation = .7
+	autopilotUtilisation = .6
 )
 
 // NewAutopilot is an agent that has seen nothing.
 func NewAutopilot(t Target) *Autopilot {
 	cfg := DefaultVPA()
-	cfg.Target, cfg.Lower, cfg.Upper = autopilotPercentile, .8, .98
-	cfg.HalfLife, cfg.Margin, cfg.Settled = 12*time.Hour, .1, time.Hour
+	cfg.Target, cfg.Lower, cfg.Upper = 1, .95, 1
+	cfg.HalfLife, cfg.Margin, cfg.Settled = 12*time.Hour, .2, time.Hour
 	return &Autopilot{target: t, vpa: NewVPA(memoryOf(t), cfg), horizontal: NewHPA(t, DefaultHPA())}
 }
 
@@ -40,7 +40,8 @@ func (a *Autopilot) Recommend(o *Observation) Recommendation {
 	r.Source = "autopilot"
 	cores, request, ok := workloadCPU(o, a.vpa.cfg.MaxAge)
 	if !ok || request == 0 {
-		return noOpinion("autopilot", "cpu usage is missing or stale")
+		r.Reason = "cpu usage is missing or stale; " + r.Reason
+		return r
 	}
 	a.load = append(since(a.load, o.Time.Add(-autopilotWindow)), timed[float64]{o.Time, cores})
 	need := percentileOf(a.load, autopilotPercentile)

@@ -133,7 +133,7 @@ func (c *Controller) Decide(o *Observation) Decision {
 	switch {
 	case jump != 0:
 		return d.hold("clock", "%v since the last observation: what is remembered keeps its age, nothing is done at once", jump)
-	case o.Replicas > 0 && !c.fresh(o):
+	case o.Replicas > 0 && !c.fresh(o) && !c.killed(o):
 		return d.hold("freshness", "no usage that is at most %v old", c.guards.MaxAge)
 	}
 	d.Recommended = c.agent.Recommend(o)
@@ -147,6 +147,13 @@ func (c *Controller) Decide(o *Observation) Decision {
 	replicas := c.replicas(&d, o, r.Replicas)
 	wanted, requests := c.requests(&d, now, r.Containers)
 	d.Wanted = State{Replicas: replicas, Containers: wanted}
+	if o.Replicas > 0 && !c.fresh(o) {
+		replicas = o.Replicas
+		for i := range requests {
+			requests[i] = Resources{CPU: now[i].CPU, Memory: max(requests[i].Memory, now[i].Memory)}
+		}
+		d.guard("freshness", "no usage that is at most %v old: only more memory, because a container ran out of it", c.guards.MaxAge)
+	}
 	larger, smaller := compareAll(requests, now)
 	switch {
 	case replicas == o.Replicas && !larger && !smaller:
@@ -231,6 +238,14 @@ func plausible(r Resources) bool {
 func (c *Controller) fresh(o *Observation) bool {
 	return slices.ContainsFunc(o.live(), func(p Pod) bool {
 		return slices.ContainsFunc(p.Containers, func(k Container) bool { return k.Usage.Known(o.Time, c.guards.MaxAge) })
+	})
+}
+
+// killed reports whether a container ran out of memory just now. In a row of kills there
+// is no other news: what does not run for long is not measured.
+func (c *Controller) killed(o *Observation) bool {
+	return slices.ContainsFunc(o.live(), func(p Pod) bool {
+		return slices.ContainsFunc(p.Containers, func(k Container) bool { return (Metric{Time: k.Killed}).Known(o.Time, c.guards.MaxAge) })
 	})
 }
 

@@ -252,11 +252,26 @@ func (a *Autopilot) UnmarshalJSON(data []byte) error {
 }
 
 type predictiveJSON struct {
-	VPA   *VPA             `json:"vpa"`
-	HPA   *HPA             `json:"hpa"`
-	Slots map[int]slotJSON `json:"slots,omitempty"` // of the day, those that were seen
-	Slot  int              `json:"slot"`
-	Seen  []float64        `json:"seen,omitempty"`
+	Cost     float64           `json:"cost,omitempty"`
+	Slack    float64           `json:"slack"`
+	Turned   time.Time         `json:"turned,omitzero"`
+	Fewest   int32             `json:"fewest,omitempty"`
+	Until    time.Time         `json:"until,omitzero"`
+	Vain     int               `json:"vain,omitempty"`
+	Jumped   time.Time         `json:"jumped,omitzero"`
+	Demand   []timed[float64]  `json:"demand,omitempty"`
+	Work     []timed[float64]  `json:"work,omitempty"`
+	Filled   []timed[float64]  `json:"filled,omitempty"`
+	Slots    map[int]slotJSON  `json:"slots,omitempty"` // of the day, those that were seen
+	Slot     int               `json:"slot"`
+	Seen     []float64         `json:"seen,omitempty"`
+	Memory   []ContainerMemory `json:"memory"`
+	Least    [][]timed[int64]  `json:"least"`
+	Begun    time.Time         `json:"begun,omitzero"`
+	Requests []Resources       `json:"requests,omitempty"`
+	Replicas int32             `json:"replicas"`
+	Resized  []time.Time       `json:"resized,omitempty"`
+	Changed  time.Time         `json:"changed,omitzero"`
 }
 
 type slotJSON struct {
@@ -266,7 +281,10 @@ type slotJSON struct {
 
 // MarshalJSON implements [Keeper].
 func (p *Predictive) MarshalJSON() ([]byte, error) {
-	j := predictiveJSON{p.vertical, p.horizontal, map[int]slotJSON{}, p.slot, p.seen}
+	j := predictiveJSON{
+		p.cost, p.slack, p.turned, p.fewest, p.until, p.vain, p.jumped, p.demand, p.work, p.filled,
+		map[int]slotJSON{}, p.slot, p.seen, p.memory, p.least, p.begun, p.requests, p.replicas, p.resized, p.changed,
+	}
 	for i, v := range p.usual {
 		if !math.IsNaN(v) {
 			j.Slots[i] = slotJSON{v, p.scatter[i]}
@@ -277,12 +295,18 @@ func (p *Predictive) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements [Keeper].
 func (p *Predictive) UnmarshalJSON(data []byte) error {
-	j := predictiveJSON{VPA: p.vertical, HPA: p.horizontal}
+	var j predictiveJSON
 	if err := json.Unmarshal(data, &j); err != nil {
 		return err
 	}
-	if j.Slot < -1 || j.Slot >= predictSlots {
+	n := len(p.memory)
+	switch {
+	case j.Slot < -1 || j.Slot >= predictSlots:
 		return fmt.Errorf("predictive: slot %d of %d", j.Slot, predictSlots)
+	case j.Slack < slackLeast || j.Slack > slackMost:
+		return fmt.Errorf("predictive: slack %v is not within %v and %v", j.Slack, slackLeast, slackMost)
+	case len(j.Memory) != n || len(j.Least) != n:
+		return fmt.Errorf("predictive: memory of %d and %d containers, want %d", len(j.Memory), len(j.Least), n)
 	}
 	for i, s := range j.Slots {
 		if i < 0 || i >= predictSlots {
@@ -290,6 +314,8 @@ func (p *Predictive) UnmarshalJSON(data []byte) error {
 		}
 		p.usual[i], p.scatter[i] = s.Usual, s.Scatter
 	}
-	p.slot, p.seen = j.Slot, j.Seen
+	p.cost, p.slack, p.turned, p.fewest, p.until, p.vain, p.jumped = j.Cost, j.Slack, j.Turned, j.Fewest, j.Until, j.Vain, j.Jumped
+	p.demand, p.work, p.filled, p.slot, p.seen = j.Demand, j.Work, j.Filled, j.Slot, j.Seen
+	p.memory, p.least, p.begun, p.requests, p.replicas, p.resized, p.changed = j.Memory, j.Least, j.Begun, j.Requests, j.Replicas, j.Resized, j.Changed
 	return nil
 }

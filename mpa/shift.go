@@ -48,8 +48,21 @@ func (a *Autopilot) Shift(d time.Duration) {
 
 // Shift implements [Shifter]. What is usual stays with its time of day.
 func (p *Predictive) Shift(d time.Duration) {
-	p.vertical.Shift(d)
-	p.horizontal.Shift(d)
+	for _, t := range []*time.Time{&p.turned, &p.until, &p.jumped, &p.begun, &p.changed} {
+		*t = moved(*t, d)
+	}
+	shiftAll(p.demand, d)
+	shiftAll(p.work, d)
+	shiftAll(p.filled, d)
+	for i := range p.resized {
+		p.resized[i] = moved(p.resized[i], d)
+	}
+	for i := range p.memory {
+		shiftAll(p.least[i], d)
+		for j := range p.memory[i].Peaks {
+			p.memory[i].Peaks[j].Time = moved(p.memory[i].Peaks[j].Time, d)
+		}
+	}
 	p.seen, p.slot = nil, -1
 }
 

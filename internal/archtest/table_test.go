@@ -41,6 +41,7 @@ var table = []row{
 	{"cmd/...", []string{"..."}},
 	{"hack/mpavalidate", []string{"mpa", "mpa/sim"}},
 	{"hack/records", []string{"cerebro/report", "cerebro/trace", "swarm"}},
+	{"hack/mpa-records", []string{"mpa", "mpa/sim"}},
 }
 
 // edge is what the doors between Kubernetes and the core may import.

@@ -196,7 +196,7 @@ func TestRecommends(t *testing.T) {
 	require.NotNil(t, o.Status.Recommendation, "%+v", o.Status)
 	assert.Equal(t, int64(1), o.Status.Recommendation.ID)
 	assert.Equal(t, v1alpha1.ChangeReplicas, o.Status.Recommendation.Change)
-	assert.Equal(t, int32(3), o.Status.Recommendation.Replicas) // 480 of 500 m at 80 %: ⌈2 · 1.2⌉
+	assert.Equal(t, int32(4), o.Status.Recommendation.Replicas) // 480 of 500 m at 50 %: ⌈2 · 1.92⌉
 	assert.Equal(t, "500m", o.Status.Recommendation.Containers[0].CPU.String())
 	assert.Equal(t, "512Mi", o.Status.Recommendation.Containers[0].Memory.String())
 	assert.Equal(t, v1alpha1.PhaseScaling, o.Status.Phase)

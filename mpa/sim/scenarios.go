@@ -41,7 +41,7 @@ var split = map[string]struct {
 			},
 			{
 				name: "cart", segments: []string{"memory-small", "io-medium"}, peak: 120,
-				base: 120 << 20, replicas: 4, cpu: 250, memory: 512 << 20, workers: 20, percentile: 99, latency: .25,
+				base: 120 << 20, replicas: 4, cpu: 250, memory: 512 << 20, workers: 16, percentile: 99, latency: .25,
 			},
 			{
 				name: "thumbs", segments: []string{"cpu-large"}, peak: 70,
@@ -56,7 +56,7 @@ var split = map[string]struct {
 		loads: map[string]splitLoad{
 			"worldcup98":     {file: "worldcup98_rpm.csv", skip: 1500, hours: 48, warmup: 24},
 			"azure-llm-code": {file: "azure_llm_2023_code.csv", hours: 5, warmup: 1},
-			"step":           {family: "step", set: map[string]string{"noise": ".05"}, hours: 5, warmup: 1},
+			"step":           {family: "step", set: map[string]string{"low": "100", "noise": ".05"}, hours: 5, warmup: 1},
 			"diurnal":        {family: "diurnal", hours: 48, warmup: 24},
 		},
 		couple: [][2]string{

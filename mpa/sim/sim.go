@@ -274,6 +274,9 @@ func (s *simulation) turn(now float64) {
 				i--
 			}
 		case p.ready < 0:
+			if p.started >= 0 {
+				s.advanceResize(p, now)
+			}
 			if now >= p.due {
 				p.ready = now
 				if p.started < 0 {
@@ -308,6 +311,8 @@ func (s *simulation) outOfMemory(p *instance, now float64) {
 	s.result.Kills++
 	s.e.close(p.slot)
 	s.e.kill(p.slot)
+	s.e.forget(p.slot)
+	p.slot = -1
 	pause := 0.0
 	if now-p.ready > 600 {
 		p.crashes = 0
@@ -462,7 +467,9 @@ func (s *simulation) advanceResize(p *instance, now float64) {
 		p.actual = p.request
 		p.advance(s.e.now)
 		s.apply(p)
-		s.e.changed(p.slot)
+		if p.slot >= 0 {
+			s.e.changed(p.slot)
+		}
 		state(mpa.NoResize)
 	case p.request.CPU > node.CPU || p.request.Memory > node.Memory:
 		state(mpa.Infeasible)
