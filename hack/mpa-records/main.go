@@ -48,7 +48,7 @@ forgives (1 % or 5 %).
 
 **The oracle** is the limit: at each decision it knows the rates to come, what a request costs and the workload's state, sets
 replicas, cpu and memory at once, and is bound by no guard, window or lag. It does not know the single requests. It
-follows the cheapest of its plans (largest size, slack, room for memory) that keeps the SLO with another seed: a limit of
+follows the cheapest of its plans (largest size, slack, room for memory) that keeps the SLO with two other seeds: a limit of
 the cost at which the SLO can be kept, not of latency. ` + "`static-p99`, `hpa-rps`" + ` know what a
 request costs, and ` + "`static-p99`" + ` also the load, as somebody who provisions for a peak would.
 

@@ -131,6 +131,7 @@ func (t *table) markdown() string {
 	if len(t.skipped) > 0 {
 		fmt.Fprintf(&b, "\nLeft out, for want of their traces (SIGMA_DATA): %s.\n", strings.Join(t.skipped, ", "))
 	}
+	b.WriteByte('\n')
 	heads := []string{"agent"}
 	for _, c := range columns {
 		heads = append(heads, c.head)
