@@ -175,13 +175,6 @@ func cut(text string) string {
 	return strings.ToValidUTF8(text[:most], "") + " …"
 }
 
-func truth(b bool) metav1.ConditionStatus {
-	if b {
-		return metav1.ConditionTrue
-	}
-	return metav1.ConditionFalse
-}
-
 func condition(s *v1alpha1.MultidimPodAutoscalerStatus, kind string) metav1.Condition {
 	if c := meta.FindStatusCondition(s.Conditions, kind); c != nil {
 		return *c
