@@ -1,0 +1,213 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"encoding/csv"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sigma-scheduler/sigma/internal/e2e"
+	"github.com/sigma-scheduler/sigma/mpa/admission"
+	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/journal"
+)
+
+// Two workloads follow their load by replicas and by resizes in place: one whose load
+// rises, falls and comes to another level, and one with a day of the World Cup's in
+// two minutes, or a made-up one. All that was decided can be computed again.
+func TestMPALive(t *testing.T) {
+	f := startFleet(t)
+	f.c.InstallMetricsAPI(t)
+	size := memberSpec{
+		replicas: 2, max: 10, rate: 60, mode: v1alpha1.ModeInPlaceOrRecreate, algorithm: "hpa+vpa",
+		usage: v1alpha1.UsageMetricsAPI, memory: "128Mi", maxMemory: "1Gi",
+	}
+	day := size
+	day.usage, day.load = v1alpha1.UsagePrometheus, dayOfLoad(t, 2*time.Minute, 260)
+	web, cup := f.add("web", size), f.add("cup", day)
+	web.feed = web.load.FeedMetricsAPI(t)
+	prometheus := e2e.StartPrometheus(t, web.load.Target, cup.load.Target)
+	size.prometheus, day.prometheus = prometheus.URL, prometheus.URL
+	f.c.WaitRunning(t, f.ns, 4)
+	journals := t.TempDir()
+	m := f.startAll("--journal-dir=" + journals)
+	before := uids(f.pods(web))
+	f.autoscale("web", size)
+	f.autoscale("cup", day)
+
+	f.awaitMemory(web, "250Mi") // the least that its agent gives
+	require.Equal(t, before, uids(f.pods(web)), "in place")
+	for _, pod := range f.pods(web) {
+		require.Zero(t, pod.Status.ContainerStatuses[0].RestartCount)
+	}
+
+	web.set(150)
+	f.awaitReplicas([]*member{web}, 4, 5)
+	f.awaitSLO(web)
+	fresh := 0
+	for _, pod := range f.pods(web) {
+		if before[pod.UID] {
+			continue
+		}
+		fresh++
+		require.Contains(t, pod.Annotations[admission.AnnotationRecommendation], "web/")
+		web.mu.Lock()
+		require.Equal(t, "500m 250Mi", web.sizes[pod.UID][0].value, "from its beginning")
+		web.mu.Unlock()
+	}
+	require.Positive(t, fresh)
+
+	web.set(60)
+	f.awaitReplicas([]*member{web}, 2, 2)
+	web.set(250)
+	f.awaitReplicas([]*member{web}, 6, 8)
+	f.awaitSLO(web)
+	f.awaitReplicas([]*member{cup}, 6, 10)
+	f.awaitSLO(cup)
+	f.requireCalm(web, cup)
+	f.c.RequireFits(t)
+	t.Logf("replicas: web %v, cup %v; sigma-mpa used %.2f CPU-s", web.counts(), cup.counts(), m.CPUSeconds(t))
+
+	f.await("calm", []*member{web}, func(_ *member, s *v1alpha1.MultidimPodAutoscalerStatus) bool {
+		return s.Phase == v1alpha1.PhaseHolding && s.Observed != nil && s.Observed.SLORatio != "" && s.Decision != nil && len(s.Decision.Containers) == 1
+	})
+	table := f.c.Kubectl(t, "", "get", "mpa", "-n", f.ns, "web")
+	require.Regexp(t, `^NAME +MODE +PHASE +SOURCE +REPLICAS +DESIRED +CPU +MEMORY +SLO +CONDITION +AGE\n`+
+		`web +InPlaceOrRecreate +\w+ +hpa\+vpa +[678] +\d+ +500m +250Mi +0\.\d\d +\w+ +\d+[ms].*\n$`, table)
+	why := f.sigma("mpa", "explain", "--kubeconfig="+filepath.Join(f.c.Dir, "kubeconfig"), "-n", f.ns, "web")
+	require.Contains(t, why, f.ns+"/web")
+	require.Contains(t, why, "of its requests, 80 % wanted")
+	f.requireReplayed(m, journals, "web", "cup")
+}
+
+func uids(pods []*v1.Pod) map[types.UID]bool {
+	all := map[types.UID]bool{}
+	for _, p := range pods {
+		all[p.UID] = true
+	}
+	return all
+}
+
+// awaitMemory waits until all pods of a member ask for and have so much memory.
+func (f *fleet) awaitMemory(m *member, want string) {
+	f.Helper()
+	e2e.Wait(f, m.name+" of "+want, func() (string, bool) {
+		is, all := "", true
+		for _, p := range f.pods(m) {
+			asked, status := p.Spec.Containers[0].Resources.Requests.Memory().String(), p.Status.ContainerStatuses
+			is += " " + asked
+			all = all && asked == want && len(status) > 0 && status[0].Resources != nil && status[0].Resources.Requests.Memory().String() == want
+		}
+		return is + brief(f.statuses()[m.name]), is != "" && all
+	})
+}
+
+// awaitSLO waits until a member keeps its promise.
+func (f *fleet) awaitSLO(m *member) {
+	f.Helper()
+	e2e.Wait(f, m.name+" keeps its SLO", func() (string, bool) {
+		now := m.load.Now()
+		return fmt.Sprintf("%+v", now), now.Pods > 0 && now.P95 < .5
+	})
+}
+
+// sigma runs the command line.
+func (f *fleet) sigma(args ...string) string {
+	f.Helper()
+	out, err := exec.Command(e2e.Program(f, "sigma"), args...).CombinedOutput()
+	require.NoError(f, err, "sigma %v: %s", args, out)
+	return string(out)
+}
+
+// requireReplayed replays the members' journals: every decision that the metrics count is
+// there and comes out again. It ends sigma-mpa.
+func (f *fleet) requireReplayed(m *e2e.MPA, dir string, names ...string) {
+	f.Helper()
+	for _, name := range names {
+		files, err := filepath.Glob(filepath.Join(dir, f.ns, name+".*.jsonl"))
+		require.NoError(f, err)
+		require.Len(f, files, 1, "%s", name)
+		decisions := func() int {
+			v, err := journal.ReplayFile(files[0])
+			require.NoError(f, err)
+			require.Nil(f, v.First)
+			require.Equal(f, v.Decisions, v.Equal)
+			require.Zero(f, v.Recorded)
+			return v.Decisions
+		}
+		e2e.Wait(f, "as many decisions in the journal as in the metrics", func() (string, bool) {
+			before, counted := decisions(), int(m.Metric(f, "sigma_mpa_decisions_total", `name="`+name+`"`))
+			return fmt.Sprintf("%s: %d and %d", name, before, counted), before == counted && before == decisions() && before > 20
+		})
+		printed := f.sigma("mpa", "replay", files[0])
+		counts := regexp.MustCompile(`(\d+) decisions, (\d+) equal`).FindStringSubmatch(printed)
+		require.Len(f, counts, 3, printed)
+		require.Equal(f, counts[1], counts[2])
+		f.Logf("%s%s", name, strings.TrimSpace(strings.TrimPrefix(printed, files[0])))
+		last := f.sigma("mpa", "explain", "--log", files[0], "--change")
+		require.Contains(f, last, f.ns+"/"+name)
+		require.Regexp(f, `done +scale|done +resize`, last)
+		text, err := os.ReadFile(files[0])
+		require.NoError(f, err)
+		require.Contains(f, string(text), `"result":"Applied"`)
+		require.Contains(f, string(text), `"coolDownNanoseconds":4000000000`)
+		require.Contains(f, string(text), `"stabilisationNanoseconds":6000000000`)
+	}
+	m.Stop(f)
+}
+
+// dayOfLoad is the day before the World Cup's highest minute, or a made-up one, as
+// long as told and up to most requests per second; the last minute stays.
+func dayOfLoad(t *testing.T, long time.Duration, most float64) e2e.Load {
+	t.Helper()
+	const minutes = 1440
+	rates := make([]float64, minutes)
+	for i := range rates { // a quiet night, a ramp, a flash crowd
+		switch {
+		case i < 500:
+			rates[i] = 20
+		case i < 1000:
+			rates[i] = 20 + float64(i-500)/500*40
+		default:
+			rates[i] = 100
+		}
+	}
+	if dir := os.Getenv("SIGMA_DATA"); dir != "" {
+		file, err := os.Open(filepath.Join(dir, "workloads", "worldcup98_rpm.csv"))
+		require.NoError(t, err)
+		defer func() { require.NoError(t, file.Close()) }()
+		rows, err := csv.NewReader(file).ReadAll()
+		require.NoError(t, err)
+		counts := make([]float64, len(rows)-1)
+		highest := 0
+		for i := range counts {
+			counts[i], err = strconv.ParseFloat(rows[i+1][1], 64)
+			require.NoError(t, err)
+			if counts[i] > counts[highest] {
+				highest = i
+			}
+		}
+		require.Greater(t, highest, minutes)
+		rates = counts[highest-minutes+1 : highest+1]
+	}
+	peak := 0.
+	for _, r := range rates {
+		peak = max(peak, r)
+	}
+	return func(at time.Duration) float64 {
+		i := min(int(float64(at)/float64(long)*minutes), minutes-1)
+		return rates[i] / peak * most
+	}
+}
