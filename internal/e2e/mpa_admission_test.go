@@ -1,0 +1,496 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
+
+	"github.com/sigma-scheduler/sigma/internal/e2e"
+)
+
+const mpaSystem = "sigma-mpa"
+
+// accountKubeconfig writes a kubeconfig with a ServiceAccount's rights and no others.
+func accountKubeconfig(t *testing.T, c *e2e.Cluster, namespace, account string) string {
+	t.Helper()
+	authority, err := os.ReadFile(filepath.Join(c.Dir, "ca.crt"))
+	require.NoError(t, err)
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: c.Config.Host, CertificateAuthorityData: authority}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{
+		Token: strings.TrimSpace(c.Kubectl(t, "", "create", "token", account, "-n", namespace, "--duration=2h")),
+	}
+	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	config.CurrentContext = "c"
+	file := filepath.Join(t.TempDir(), account)
+	require.NoError(t, clientcmd.WriteToFile(*config, file))
+	return file
+}
+
+// A service does what the one in the manifests does with the API server's calls: each
+// connection goes to a replica that takes it.
+type service struct {
+	address string
+
+	mu       sync.Mutex
+	replicas []string
+	next     int
+}
+
+func startService(t *testing.T) *service {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := &service{address: l.Addr().String()}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			caller, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go s.forward(caller)
+		}
+	}()
+	return s
+}
+
+func (s *service) forward(caller net.Conn) {
+	defer func() { _ = caller.Close() }()
+	s.mu.Lock()
+	replicas := slices.Clone(s.replicas)
+	s.next++
+	first := s.next
+	s.mu.Unlock()
+	for i := range replicas {
+		address := replicas[(first+i)%len(replicas)]
+		replica, err := net.DialTimeout("tcp", address, time.Second)
+		if err != nil {
+			continue
+		}
+		go func() {
+			_, _ = io.Copy(replica, caller)
+			_ = replica.Close()
+		}()
+		_, _ = io.Copy(caller, replica)
+		return
+	}
+}
+
+// installMPA applies the manifests and has the API server call the webhook by way of a
+// service that there is.
+func installMPA(t *testing.T, c *e2e.Cluster, folder string) *service {
+	t.Helper()
+	c.Kubectl(t, "", "apply", "-k", filepath.Join(repository, "manifests", folder))
+	c.Kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/multidimpodautoscalers.autoscaling.sigma-scheduler.io")
+	s := startService(t)
+	c.Kubectl(t, "", "patch", "mutatingwebhookconfiguration", "sigma-mpa", "--type=json", "-p",
+		fmt.Sprintf(`[{"op":"replace","path":"/webhooks/0/clientConfig","value":{"url":"https://%s/size-pod"}}]`, s.address))
+	return s
+}
+
+// startPart starts a replica of a part with the rights of an account.
+func (s *service) startPart(t *testing.T, c *e2e.Cluster, part, account string, flags ...string) *e2e.MPA {
+	t.Helper()
+	args := append([]string{part, "--kubeconfig=" + accountKubeconfig(t, c, mpaSystem, account), "--namespace=" + mpaSystem}, flags...)
+	if part == "admission" || part == "all" {
+		address := fmt.Sprintf("127.0.0.1:%d", e2e.FreePort(t))
+		args = append(args, "--webhook-bind-address="+address)
+		s.mu.Lock()
+		s.replicas = append(s.replicas, address)
+		s.mu.Unlock()
+	}
+	return c.StartMPA(t, args...)
+}
+
+func requireAllowed(t *testing.T, programs ...*e2e.MPA) {
+	t.Helper()
+	for _, p := range programs {
+		log, err := os.ReadFile(p.Log)
+		require.NoError(t, err)
+		require.NotEmpty(t, log)
+		require.NotRegexp(t, "forbidden|Unauthorized", string(log), p.Name)
+	}
+}
+
+const webObject = `
+apiVersion: autoscaling.sigma-scheduler.io/v1alpha1
+kind: MultidimPodAutoscaler
+metadata: {name: NAME, namespace: NAMESPACE}
+spec:
+  scaleTargetRef: {kind: KIND, name: NAME}
+  mode: MODE
+  constraints: {replicas: {min: 1, max: 100}, containers: [{name: main, maxAllowed: {cpu: "8", memory: 8Gi}}]}
+`
+
+// recommend creates an object and says what a recommender would.
+func recommend(t *testing.T, c *e2e.Cluster, namespace, kind, name string, id int, cpu, memory string) {
+	t.Helper()
+	text := strings.NewReplacer("NAMESPACE", namespace, "NAME", name, "KIND", kind, "MODE", "Initial").Replace(webObject)
+	c.Kubectl(t, text, "apply", "-f", "-")
+	status := fmt.Sprintf(`{"status":{"phase":"Scaling","recommendation":{"id":%d,"time":%q,"change":"Requests","replicas":1,
+		"containers":[{"name":"main","cpu":%q,"memory":%q}]}}}`, id, time.Now().UTC().Format(metav1.RFC3339Micro), cpu, memory)
+	c.Kubectl(t, "", "patch", "mpa", name, "-n", namespace, "--subresource=status", "--type=merge", "-p", status)
+}
+
+// sizes are how many pods of an app ask for what: "cpu memory by".
+func sizes(c *e2e.Cluster, namespace, app string) map[string]int {
+	count := map[string]int{}
+	for _, pod := range c.Pods(namespace) {
+		if pod.DeletionTimestamp == nil && pod.Labels["app"] == app {
+			count[sizeOf(pod)]++
+		}
+	}
+	return count
+}
+
+func sizeOf(pod *v1.Pod) string {
+	r := pod.Spec.Containers[0].Resources.Requests
+	return strings.TrimSpace(r.Cpu().String() + " " + r.Memory().String() + " " + pod.Annotations["autoscaling.sigma-scheduler.io/recommendation"])
+}
+
+func waitSizes(t *testing.T, c *e2e.Cluster, namespace, app string, want map[string]int) {
+	t.Helper()
+	e2e.Wait(t, fmt.Sprint(want), func() (string, bool) {
+		is := sizes(c, namespace, app)
+		return fmt.Sprint(is), fmt.Sprint(is) == fmt.Sprint(want)
+	})
+}
+
+// sibling is a pod as the Deployment's ReplicaSet would make it, which takes it for its
+// own.
+func sibling(t *testing.T, c *e2e.Cluster, namespace, app string) *v1.Pod {
+	t.Helper()
+	for _, pod := range c.Pods(namespace) {
+		if pod.Labels["app"] == app {
+			return &v1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: app + "-", Labels: pod.Labels, OwnerReferences: pod.OwnerReferences},
+				Spec:       e2e.Pod(namespace, "x", "500m", "1Gi").Spec,
+			}
+		}
+	}
+	t.Fatal("no pod of ", app)
+	return nil
+}
+
+func replicasOf(t *testing.T, c *e2e.Cluster, namespace, name string, n int) {
+	t.Helper()
+	c.Kubectl(t, "", "scale", "deployment", name, "-n", namespace, fmt.Sprintf("--replicas=%d", n))
+}
+
+func TestAdmission(t *testing.T) {
+	c := ownCluster(t)
+	s := installMPA(t, c, "mpa/apart")
+	const ns = "default"
+	// Before there is a webhook pods start all the same.
+	c.CreateDeployment(t, e2e.Deployment(ns, "web", 2, "500m", "1Gi"))
+	waitSizes(t, c, ns, "web", map[string]int{"500m 1Gi": 2})
+	var replicas []*e2e.MPA
+	for range 2 {
+		replicas = append(replicas, s.startPart(t, c, "admission", "sigma-mpa-admission", "--certificate-lifetime=30s"))
+	}
+	seen := func() (sum float64) {
+		for _, r := range replicas {
+			sum += r.Metric(t, "sigma_mpa_admission_pods_total")
+		}
+		return sum
+	}
+	time.Sleep(1500 * time.Millisecond) // a recommendation of the template's second does not count
+	recommend(t, c, ns, "Deployment", "web", 1, "1", "2Gi")
+	e2e.Wait(t, "the caches", func() (string, bool) {
+		pod, err := c.Client.CoreV1().Pods(ns).Create(t.Context(), sibling(t, c, ns, "web"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		require.NoError(t, err)
+		return sizeOf(pod), sizeOf(pod) == "1 2Gi web/1"
+	})
+
+	t.Run("new pods", func(t *testing.T) {
+		replicasOf(t, c, ns, "web", 5)
+		waitSizes(t, c, ns, "web", map[string]int{"500m 1Gi": 2, "1 2Gi web/1": 3})
+		c.Kubectl(t, "", "set", "image", "deployment/web", "main=registry.example.org/main:2", "-n", ns)
+		waitSizes(t, c, ns, "web", map[string]int{"1 2Gi web/1": 5})
+		// Who changes the requests means it, until the next recommendation.
+		c.Kubectl(t, "", "set", "resources", "deployment/web", "--requests=cpu=600m,memory=1Gi", "-n", ns)
+		waitSizes(t, c, ns, "web", map[string]int{"600m 1Gi": 5})
+		time.Sleep(1500 * time.Millisecond)
+		recommend(t, c, ns, "Deployment", "web", 2, "2", "3Gi")
+		replicasOf(t, c, ns, "web", 7)
+		waitSizes(t, c, ns, "web", map[string]int{"600m 1Gi": 5, "2 3Gi web/2": 2})
+	})
+	t.Run("a StatefulSet", func(t *testing.T) {
+		c.Kubectl(t, `
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: queue, namespace: default}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: queue}}
+  template:
+    metadata: {labels: {app: queue}}
+    spec: {containers: [{name: main, image: i, resources: {requests: {cpu: 250m, memory: 1Gi}, limits: {cpu: 500m, memory: 1Gi}}}]}
+`, "apply", "-f", "-")
+		waitSizes(t, c, ns, "queue", map[string]int{"250m 1Gi": 1})
+		time.Sleep(1500 * time.Millisecond)
+		recommend(t, c, ns, "StatefulSet", "queue", 9, "400m", "2Gi")
+		c.Kubectl(t, "", "scale", "statefulset", "queue", "-n", ns, "--replicas=3")
+		waitSizes(t, c, ns, "queue", map[string]int{"250m 1Gi": 1, "400m 2Gi queue/9": 2})
+		for _, pod := range c.Pods(ns) {
+			if pod.Labels["app"] == "queue" {
+				r := pod.Spec.Containers[0].Resources
+				require.Equal(t, 2*r.Requests.Cpu().MilliValue(), r.Limits.Cpu().MilliValue())
+				require.True(t, r.Requests.Memory().Equal(*r.Limits.Memory()))
+			}
+		}
+	})
+	t.Run("those that it does not see", func(t *testing.T) {
+		before := seen()
+		c.CreatePods(t, e2e.Pod(ns, "alone", "100m", "64Mi"))
+		c.Kubectl(t, "", "create", "job", "once", "-n", ns, "--image=registry.example.org/once")
+		d := e2e.Deployment(mpaSystem, "own", 2, "500m", "1Gi")
+		restrict(&d.Spec.Template.Spec)
+		recommend(t, c, mpaSystem, "Deployment", "own", 1, "1", "2Gi")
+		c.CreateDeployment(t, d)
+		waitSizes(t, c, mpaSystem, "own", map[string]int{"500m 1Gi": 2})
+		e2e.Wait(t, "the job's pod", func() (string, bool) {
+			return "", slices.ContainsFunc(c.Pods(ns), func(p *v1.Pod) bool { return p.Labels["job-name"] == "once" })
+		})
+		require.Equal(t, before, seen())
+	})
+	t.Run("limits of the namespace", func(t *testing.T) {
+		ns := c.Namespace(t)
+		c.Kubectl(t, `
+apiVersion: v1
+kind: LimitRange
+metadata: {name: most}
+spec: {limits: [{type: Container, max: {cpu: 800m, memory: 8Gi}, default: {cpu: 600m, memory: 2Gi}}]}
+---
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: room}
+spec: {hard: {requests.memory: 5Gi}}
+`, "apply", "-n", ns, "-f", "-")
+		e2e.Wait(t, "the quota", func() (string, bool) {
+			q, err := c.Client.CoreV1().ResourceQuotas(ns).Get(t.Context(), "room", metav1.GetOptions{})
+			return fmt.Sprint(err), err == nil && len(q.Status.Hard) == 1
+		})
+		c.CreateDeployment(t, e2e.Deployment(ns, "web", 1, "500m", "1Gi"))
+		waitSizes(t, c, ns, "web", map[string]int{"500m 1Gi": 1})
+		time.Sleep(1500 * time.Millisecond)
+		recommend(t, c, ns, "Deployment", "web", 3, "1", "3Gi")
+		e2e.Wait(t, "the quota's use in the caches", func() (string, bool) {
+			pod, err := c.Client.CoreV1().Pods(ns).Create(t.Context(), sibling(t, c, ns, "web"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			require.NoError(t, err)
+			return sizeOf(pod), sizeOf(pod) == "666m 3Gi web/3" // with a limit of 800m
+		})
+		replicasOf(t, c, ns, "web", 2)
+		waitSizes(t, c, ns, "web", map[string]int{"500m 1Gi": 1, "666m 3Gi web/3": 1})
+		e2e.Wait(t, "the quota's use", func() (string, bool) {
+			q, err := c.Client.CoreV1().ResourceQuotas(ns).Get(t.Context(), "room", metav1.GetOptions{})
+			require.NoError(t, err)
+			used := q.Status.Used["requests.memory"]
+			return used.String(), used.String() == "4Gi"
+		})
+		time.Sleep(time.Second) // until the webhook knows
+		// 1 GiB is left: sized, the third would not start at all.
+		replicasOf(t, c, ns, "web", 3)
+		waitSizes(t, c, ns, "web", map[string]int{"500m 1Gi": 2, "666m 3Gi web/3": 1})
+	})
+
+	// ready waits until the API server gets answers again.
+	ready := func(t *testing.T) {
+		t.Helper()
+		for _, r := range replicas {
+			r.WaitReady(t)
+		}
+		e2e.Wait(t, "the webhook", func() (string, bool) {
+			pod, err := c.Client.CoreV1().Pods(ns).Create(t.Context(), sibling(t, c, ns, "web"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			require.NoError(t, err)
+			return sizeOf(pod), strings.HasSuffix(sizeOf(pod), " web/2")
+		})
+	}
+	create := func(t *testing.T) (size string, took time.Duration) {
+		t.Helper()
+		start := time.Now()
+		pod, err := c.Client.CoreV1().Pods(ns).Create(t.Context(), sibling(t, c, ns, "web"), metav1.CreateOptions{})
+		require.NoError(t, err)
+		return sizeOf(pod), time.Since(start)
+	}
+	t.Run("one replica down", func(t *testing.T) {
+		for i := range 6 {
+			replicas[i%2].Kill(t)
+			for range 3 { // the first may meet a connection that is gone
+				create(t)
+			}
+			size, _ := create(t)
+			require.Equal(t, "2 3Gi web/2", size)
+			replicas[i%2].Restart(t)
+			ready(t)
+		}
+	})
+	t.Run("all down", func(t *testing.T) {
+		for range 5 {
+			for _, r := range replicas {
+				r.Kill(t)
+			}
+			size, took := create(t)
+			require.Equal(t, "500m 1Gi", size)
+			require.Less(t, took, 4*time.Second)
+			for _, r := range replicas {
+				r.Restart(t)
+			}
+			ready(t)
+		}
+	})
+	t.Run("slow", func(t *testing.T) {
+		for range 5 {
+			for _, r := range replicas {
+				r.Signal(t, syscall.SIGSTOP)
+			}
+			size, took := create(t)
+			require.Equal(t, "500m 1Gi", size)
+			require.Less(t, took, 4*time.Second, "timeoutSeconds: 2")
+			for _, r := range replicas {
+				r.Signal(t, syscall.SIGCONT)
+			}
+			ready(t)
+		}
+	})
+	t.Run("certificates change", func(t *testing.T) {
+		served := map[string]bool{}
+		first := secretOf(t, c)
+		for deadline := time.Now().Add(3 * time.Minute); len(served) < 4; {
+			require.True(t, time.Now().Before(deadline), "only %d certificates", len(served))
+			pod, err := c.Client.CoreV1().Pods(ns).Create(t.Context(), sibling(t, c, ns, "web"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			require.NoError(t, err)
+			require.Equal(t, "2 3Gi web/2", sizeOf(pod))
+			served[string(secretOf(t, c)["tls.crt"])] = true
+			for _, address := range s.replicas { // the API server keeps its connections; a new one each
+				chain, _, err := cert.GetServingCertificatesForURL("https://"+address, "")
+				require.NoError(t, err)
+				require.NotEmpty(t, chain)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		require.NotEqual(t, first["tls.crt"], secretOf(t, c)["tls.crt"])
+		// Known to others, the key is changed at once.
+		c.Kubectl(t, "", "patch", "secret", "sigma-mpa-webhook", "-n", mpaSystem, "--type=merge", "-p", `{"data":null}`)
+		e2e.Wait(t, "a new certificate", func() (string, bool) {
+			data := secretOf(t, c)
+			authorities, err := cert.ParseCertsPEM(data["ca.crt"])
+			return fmt.Sprint(err), err == nil && len(authorities) == 1
+		})
+		ready(t)
+	})
+	requireAllowed(t, replicas...)
+}
+
+func secretOf(t *testing.T, c *e2e.Cluster) map[string][]byte {
+	t.Helper()
+	secret, err := c.Client.CoreV1().Secrets(mpaSystem).Get(t.Context(), "sigma-mpa-webhook", metav1.GetOptions{})
+	require.NoError(t, err)
+	return secret.Data
+}
+
+// restrict is what the namespace of the autoscaler asks of pods.
+func restrict(spec *v1.PodSpec) {
+	yes, no := true, false
+	spec.SecurityContext = &v1.PodSecurityContext{RunAsNonRoot: &yes, SeccompProfile: &v1.SeccompProfile{Type: v1.SeccompProfileTypeRuntimeDefault}}
+	spec.Containers[0].SecurityContext = &v1.SecurityContext{
+		AllowPrivilegeEscalation: &no, Capabilities: &v1.Capabilities{Drop: []v1.Capability{"ALL"}},
+	}
+}
+
+// TestMPARights: with the rights of the manifests and no others all parts do all that
+// they do, apart and in one process.
+func TestMPARights(t *testing.T) {
+	c := ownCluster(t)
+	c.InstallMetricsAPI(t)
+	s := installMPA(t, c, "mpa/apart")
+	const ns = "default"
+	flags := []string{"--interval=1s", "--recommender-name=default"}
+	apart := []*e2e.MPA{
+		s.startPart(t, c, "recommender", "sigma-mpa-recommender", flags...),
+		s.startPart(t, c, "updater", "sigma-mpa-updater", "--evict-after=1s"),
+		s.startPart(t, c, "admission", "sigma-mpa-admission"),
+	}
+	rounds := func(t *testing.T, prefix string) {
+		for _, mode := range []string{"InPlace", "Recreate"} {
+			name := prefix + strings.ToLower(mode)
+			c.CreateDeployment(t, e2e.Deployment(ns, name, 3, "100m", "128Mi"))
+			waitSizes(t, c, ns, name, map[string]int{"100m 128Mi": 3})
+			w := c.StartWorkload(t, e2e.WorkloadSpec{Namespace: ns, App: name, CPUSeconds: .01, Load: e2e.Steps(time.Hour, 10)})
+			w.FeedMetricsAPI(t)
+			text := strings.NewReplacer("NAMESPACE", ns, "NAME", name, "KIND", "Deployment", "MODE", mode,
+				"min: 1,", "min: 4,", "maxAllowed: {cpu: \"8\", memory: 8Gi}", "minAllowed: {cpu: 300m, memory: 300Mi}").Replace(webObject)
+			c.Kubectl(t, text, "apply", "-f", "-")
+			e2e.Wait(t, name+": four pods of another size", func() (string, bool) {
+				large, all := 0, 0
+				for _, pod := range c.Pods(ns) {
+					if pod.DeletionTimestamp == nil && pod.Labels["app"] == name {
+						all++
+						if pod.Spec.Containers[0].Resources.Requests.Cpu().MilliValue() >= 300 {
+							large++
+						}
+					}
+				}
+				return fmt.Sprintf("%d of %d\n%s", large, all, statusOf(t, c, ns, name)), all >= 4 && large == all
+			})
+			c.Kubectl(t, "", "delete", "deployment", name, "-n", ns)
+		}
+	}
+	rounds(t, "apart-")
+	require.NotZero(t, apart[2].Metric(t, "sigma_mpa_admission_pods_total", `result="sized"`))
+	require.NotZero(t, apart[1].Metric(t, "sigma_mpa_evictions_total", `outcome="Evicted"`))
+	events := c.Kubectl(t, "", "get", "events", "-n", ns, "-o", `jsonpath={range .items[*]}{.source.component} {.reason}{"\n"}{end}`)
+	require.Contains(t, events, "sigma-mpa-recommender ")
+	require.Contains(t, events, "sigma-mpa-updater ")
+	requireAllowed(t, apart...)
+	for _, p := range apart {
+		p.Stop(t)
+	}
+
+	s.mu.Lock()
+	s.replicas = nil
+	s.mu.Unlock()
+	all := []*e2e.MPA{
+		s.startPart(t, c, "all", "sigma-mpa", append(flags, "--evict-after=1s")...),
+		s.startPart(t, c, "all", "sigma-mpa", append(flags, "--evict-after=1s")...),
+	}
+	rounds(t, "all-")
+	requireAllowed(t, all...)
+	// The other leads after the first, which ends in order.
+	for _, p := range all {
+		p.Stop(t)
+	}
+	requireAllowed(t, all...)
+}
+
+func statusOf(t *testing.T, c *e2e.Cluster, namespace, name string) string {
+	t.Helper()
+	text := c.Kubectl(t, "", "get", "mpa", name, "-n", namespace, "-o", "jsonpath={.status}")
+	var status map[string]any
+	if json.Unmarshal([]byte(text), &status) != nil {
+		return text
+	}
+	delete(status, "memory")
+	short, err := json.Marshal(status)
+	require.NoError(t, err)
+	return string(short)
+}
