@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/cert"
@@ -484,13 +485,10 @@ func TestMPARights(t *testing.T) {
 
 func statusOf(t *testing.T, c *e2e.Cluster, namespace, name string) string {
 	t.Helper()
-	text := c.Kubectl(t, "", "get", "mpa", name, "-n", namespace, "-o", "jsonpath={.status}")
-	var status map[string]any
-	if json.Unmarshal([]byte(text), &status) != nil {
-		return text
-	}
-	delete(status, "memory")
-	short, err := json.Marshal(status)
+	o, err := c.Dynamic.Resource(schema.GroupVersionResource{Group: "autoscaling.sigma-scheduler.io", Version: "v1alpha1", Resource: "multidimpodautoscalers"}).
+		Namespace(namespace).Get(t.Context(), name, metav1.GetOptions{})
 	require.NoError(t, err)
-	return string(short)
+	text, err := json.Marshal(o.Object["status"])
+	require.NoError(t, err)
+	return string(text)
 }
