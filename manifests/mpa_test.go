@@ -116,6 +116,12 @@ func TestAutoscalerPods(t *testing.T) {
 			require.Equal(t, []corev1.Capability{"ALL"}, c.SecurityContext.Capabilities.Drop)
 			require.Len(t, c.Resources.Requests, 2)
 			require.Empty(t, c.Resources.Limits)
+			decides := parts[i] == "all" || parts[i] == "recommender"
+			require.Equal(t, decides, len(template.Spec.Volumes) == 1 && len(c.VolumeMounts) == 1)
+			if decides {
+				require.Contains(t, c.Args, "--journal-dir="+c.VolumeMounts[0].MountPath)
+				require.NotNil(t, template.Spec.SecurityContext.FSGroup)
+			}
 			answers := parts[i] == "all" || parts[i] == "admission"
 			webhook := objects["Service/sigma-mpa-webhook"].(*corev1.Service)
 			require.Equal(t, answers, labels.SelectorFromSet(webhook.Spec.Selector).Matches(labels.Set(template.Labels)))
@@ -185,10 +191,11 @@ func TestAutoscalerRights(t *testing.T) {
 		},
 		"ClusterRole/sigma-mpa-updater": {
 			"create pods/eviction",
-			"create,patch events",
+			"create,patch,list events",
 			"get,list,watch multidimpodautoscalers.autoscaling.sigma-scheduler.io",
 			"get,update deployments/scale.apps",
 			"get,update statefulsets/scale.apps",
+			"list nodes",
 			"list,watch deployments.apps",
 			"list,watch horizontalpodautoscalers.autoscaling",
 			"list,watch pods",

@@ -17,12 +17,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/cert"
+	"sigs.k8s.io/yaml"
 
 	"github.com/sigma-scheduler/sigma/internal/e2e"
 )
@@ -108,10 +110,25 @@ func installMPA(t *testing.T, c *e2e.Cluster, folder string) *service {
 	return s
 }
 
-// startPart starts a replica of a part with the rights of an account.
-func (s *service) startPart(t *testing.T, c *e2e.Cluster, part, account string, flags ...string) *e2e.MPA {
+// startPart starts a replica of a part as its manifest does, with the rights of its
+// account and no others.
+func (s *service) startPart(t *testing.T, c *e2e.Cluster, part string, flags ...string) *e2e.MPA {
 	t.Helper()
-	args := append([]string{part, "--kubeconfig=" + accountKubeconfig(t, c, mpaSystem, account), "--namespace=" + mpaSystem}, flags...)
+	file := filepath.Join("mpa", "apart", part+".yaml")
+	if part == "all" {
+		file = filepath.Join("mpa", "deployment.yaml")
+	}
+	text, err := os.ReadFile(filepath.Join(repository, "manifests", file))
+	require.NoError(t, err)
+	document, _, _ := strings.Cut(string(text), "\n---\n")
+	var d appsv1.Deployment
+	require.NoError(t, yaml.Unmarshal([]byte(document), &d))
+	pod := d.Spec.Template.Spec
+	var args []string
+	for _, arg := range pod.Containers[0].Args {
+		args = append(args, strings.Replace(arg, "/var/lib/sigma-mpa", t.TempDir(), 1))
+	}
+	args = append(args, "--kubeconfig="+accountKubeconfig(t, c, d.Namespace, pod.ServiceAccountName), "--namespace="+d.Namespace)
 	if part == "admission" || part == "all" {
 		address := fmt.Sprintf("127.0.0.1:%d", e2e.FreePort(t))
 		args = append(args, "--webhook-bind-address="+address)
@@ -119,7 +136,7 @@ func (s *service) startPart(t *testing.T, c *e2e.Cluster, part, account string, 
 		s.replicas = append(s.replicas, address)
 		s.mu.Unlock()
 	}
-	return c.StartMPA(t, args...)
+	return c.StartMPA(t, append(args, flags...)...)
 }
 
 func requireAllowed(t *testing.T, programs ...*e2e.MPA) {
@@ -206,7 +223,7 @@ func TestAdmission(t *testing.T) {
 	waitSizes(t, c, ns, "web", map[string]int{"500m 1Gi": 2})
 	var replicas []*e2e.MPA
 	for range 2 {
-		replicas = append(replicas, s.startPart(t, c, "admission", "sigma-mpa-admission", "--certificate-lifetime=30s"))
+		replicas = append(replicas, s.startPart(t, c, "admission", "--certificate-lifetime=30s"))
 	}
 	seen := func() (sum float64) {
 		for _, r := range replicas {
@@ -427,9 +444,9 @@ func TestMPARights(t *testing.T) {
 	const ns = "default"
 	flags := []string{"--interval=1s", "--recommender-name=default"}
 	apart := []*e2e.MPA{
-		s.startPart(t, c, "recommender", "sigma-mpa-recommender", flags...),
-		s.startPart(t, c, "updater", "sigma-mpa-updater", "--evict-after=1s"),
-		s.startPart(t, c, "admission", "sigma-mpa-admission"),
+		s.startPart(t, c, "recommender", flags...),
+		s.startPart(t, c, "updater", "--evict-after=1s"),
+		s.startPart(t, c, "admission"),
 	}
 	rounds := func(t *testing.T, prefix string) {
 		for _, mode := range []string{"InPlace", "Recreate"} {
@@ -471,8 +488,8 @@ func TestMPARights(t *testing.T) {
 	s.replicas = nil
 	s.mu.Unlock()
 	all := []*e2e.MPA{
-		s.startPart(t, c, "all", "sigma-mpa", append(flags, "--evict-after=1s")...),
-		s.startPart(t, c, "all", "sigma-mpa", append(flags, "--evict-after=1s")...),
+		s.startPart(t, c, "all", append(flags, "--evict-after=1s")...),
+		s.startPart(t, c, "all", append(flags, "--evict-after=1s")...),
 	}
 	rounds(t, "all-")
 	requireAllowed(t, all...)

@@ -276,18 +276,11 @@ func (h *handler) size(ctx context.Context, pod *v1.Pod, namespace string) (stri
 	if err := h.objects.List(ctx, &found, client.InNamespace(namespace), client.MatchingFields{targetIndex: key(kind, name)}, client.UnsafeDisableDeepCopy); err != nil {
 		return resultFailed, err
 	}
-	if len(found.Items) == 0 {
-		return resultNone, nil
+	o, result, err := which(found.Items)
+	if o == nil {
+		return result, err
 	}
-	o := &found.Items[0]
-	switch {
-	case len(found.Items) > 1:
-		return resultRefused, fmt.Errorf("%s and %s are about the same %s", o.Name, found.Items[1].Name, kind)
-	case o.Spec.Mode == v1alpha1.ModeOff:
-		return resultOff, nil
-	case refused(&o.Status):
-		return resultRefused, nil
-	case o.Status.Recommendation == nil:
+	if o.Status.Recommendation == nil {
 		return resultWaiting, nil
 	}
 	want := wantedOf(o)
@@ -322,11 +315,33 @@ func (h *handler) size(ctx context.Context, pod *v1.Pod, namespace string) (stri
 	return resultSized, nil
 }
 
-// refused says whether the recommender leaves the object alone. A workload without
-// replicas is no reason to start its first pods small.
+// which is the object, of those about a workload, that says what its pods get. Without
+// one, it says why.
+func which(all []v1alpha1.MultidimPodAutoscaler) (o *v1alpha1.MultidimPodAutoscaler, result string, err error) {
+	result = resultNone
+	for i := range all {
+		switch {
+		case all[i].Spec.Mode == v1alpha1.ModeOff:
+			result = resultOff
+		case refused(&all[i].Status):
+			result = resultRefused
+		case o != nil:
+			return nil, resultRefused, fmt.Errorf("%s and %s are about the same %s", o.Name, all[i].Name, o.Spec.ScaleTargetRef.Kind)
+		default:
+			o = &all[i]
+		}
+	}
+	return o, result, nil
+}
+
+// undecided are the reasons of a refusal that say nothing against the size that was
+// recommended before: new pods get it, as those that run have it.
+var undecided = []string{"SwitchedOff", "TargetMissing", "TargetDeleted", "AlgorithmUnknown", "JournalFailed", "VerticalPodAutoscalersUnknown"}
+
+// refused says whether the recommender leaves the object alone for good.
 func refused(s *v1alpha1.MultidimPodAutoscalerStatus) bool {
 	active := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionActive)
-	return s.Phase == v1alpha1.PhaseRefused && (active == nil || !slices.Contains([]string{"SwitchedOff", "TargetMissing", "TargetDeleted"}, active.Reason))
+	return s.Phase == v1alpha1.PhaseRefused && (active == nil || !slices.Contains(undecided, active.Reason))
 }
 
 // wantedOf are the requests for new pods: those of the recommendation, or, where the

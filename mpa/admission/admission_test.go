@@ -214,7 +214,11 @@ func TestWanted(t *testing.T) {
 	} {
 		o := object(t, "", "")
 		tt.change(o)
-		_, pod := ask(t, reader(t, o, rs), podText)
+		another := o.DeepCopy() // which does not count
+		another.Name, another.Status.Phase, another.Status.Conditions = "another", v1alpha1.PhaseRefused, nil
+		off := o.DeepCopy()
+		off.Name, off.Spec.Mode = "off", v1alpha1.ModeOff
+		_, pod := ask(t, reader(t, o, another, off, rs), podText)
 		require.NotEmpty(t, pod.Spec.Containers, name)
 		require.Equal(t, tt.want, pod.Annotations[AnnotationRecommendation]+" "+pod.Spec.Containers[0].Resources.Requests.Cpu().String(), name)
 	}
