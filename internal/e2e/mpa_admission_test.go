@@ -435,6 +435,27 @@ func restrict(spec *v1.PodSpec) {
 	}
 }
 
+// TestMPAPage does what docs/mpa.md says, as the test of its every command. To the fake
+// kubelet the autoscaler's pods run; nobody decides.
+func TestMPAPage(t *testing.T) {
+	c := ownCluster(t)
+	page := openPage(t, c, "mpa.md")
+	page.run(t, "Install", 1)
+	require.Len(t, c.Pods(mpaSystem), 2)
+	require.Regexp(t, `(?m)^web +Off `, page.run(t, "A first object", 1))
+	page.run(t, "A first object", 1)
+	require.Contains(t, c.Kubectl(t, "", "get", "mpa", "web"), "InPlaceOrRecreate")
+	c.Kubectl(t, "", "delete", "mpa", "web")
+	c.Kubectl(t, "", "apply", "-f", filepath.Join(page.dir, "manifests", "mpa", "samples"))
+	page.run(t, "When something is down", 1)
+	// The volume of the page is taken, and what is applied again loses nothing.
+	page.shell(t, "cat >> mpa/kustomization.yaml <<'EOF'\n"+yamlOf(t, "mpa.md", "# in the kustomization")+"EOF\nkubectl apply -k mpa")
+	require.Contains(t, c.Kubectl(t, "", "get", "deployment", "sigma-mpa", "-n", mpaSystem, "-o", "yaml"), "claimName: sigma-mpa-journal")
+	require.Equal(t, 3, strings.Count(page.run(t, "Uninstall", 1), `multidimpodautoscaler.autoscaling.sigma-scheduler.io "`))
+	require.Empty(t, page.blocks, "blocks that this test does not know of")
+	require.NotContains(t, c.Kubectl(t, "", "get", "mutatingwebhookconfigurations"), "sigma-mpa")
+}
+
 // TestMPARights: with the rights of the manifests and no others all parts do all that
 // they do, apart and in one process.
 func TestMPARights(t *testing.T) {
