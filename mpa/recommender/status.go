@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -166,8 +167,14 @@ func set(o *v1alpha1.MultidimPodAutoscaler, s *v1alpha1.MultidimPodAutoscalerSta
 	})
 }
 
-// cut keeps a text that others write within what a status may hold.
+// cut keeps a text that others write within what a status may hold, and readable.
 func cut(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
 	const most = 1024
 	if len(text) <= most {
 		return text

@@ -75,7 +75,7 @@ type MultidimPodAutoscalerSpec struct {
 	// +required
 	ScaleTargetRef TargetReference `json:"scaleTargetRef"`
 
-	// Off: recommends, changes nothing. Initial: changes replicas, and the requests of
+	// Off, in quotes since YAML takes it for false: recommends, changes nothing. Initial: changes replicas, and the requests of
 	// new pods only. InPlace: also resizes running pods in place. InPlaceOrRecreate:
 	// also evicts a pod that could not be resized. Recreate: changes
 	// running pods by eviction only.
