@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -463,9 +462,10 @@ func TestIDsOverFailedWrites(t *testing.T) {
 // Two recommenders by mistake: the limits are those of one.
 func TestTwoRecommenders(t *testing.T) {
 	w := newWorld(t, func(o *v1alpha1.MultidimPodAutoscaler) { restless(o) })
-	second := *w.reconciler
-	second.mu, second.objects = sync.Mutex{}, map[types.NamespacedName]*object{}
-	both := []*reconciler{w.reconciler, &second}
+	both := []*reconciler{w.reconciler, {
+		Client: w.Client, live: w.live, collector: w.collector, options: w.options, clock: w.clock, events: w.events, vpas: w.vpas,
+		objects: map[types.NamespacedName]*object{},
+	}}
 	request := ctrl.Request{NamespacedName: key}
 	seen := map[int64]v1alpha1.Recommendation{}
 	for range 440 { // not quite an hour
