@@ -208,18 +208,23 @@ func (a *app) compare(s *server, rng *rand.Rand, runs int, seconds float64) erro
 	fmt.Println("| load | | p50 ms | p95 ms | p99 ms | p95 of each run |\n|---:|---|---:|---:|---:|---|")
 	for _, load := range loads {
 		var real, model, ratio [3][]float64
-		again := 0
+		again, marks := 0, []string(nil) // * = disturbed
 		for done := 0; done < runs; {
 			list := draws(rng, load*a.quota/(a.cpu.Mean+c.each), seconds, a.wait, a.cpu)
 			r, err := s.measure(list, time.Second/2)
 			if err != nil {
 				return err
 			}
-			if again < 2*runs && (r.late > mostLate || r.steal > mostSteal || r.others > mostOthers) {
-				again++
-				continue
+			mark := ""
+			if r.late > mostLate || r.steal > mostSteal || r.others > mostOthers {
+				if again < 2*runs {
+					again++
+					continue
+				}
+				mark = "*"
 			}
 			done++
+			marks = append(marks, mark)
 			p50, p95, p99, err := a.simulate(list, c, s.procs, time.Second/2)
 			if err != nil {
 				return err
@@ -230,8 +235,8 @@ func (a *app) compare(s *server, rng *rand.Rand, runs int, seconds float64) erro
 		}
 		row := func(name, format string, unit float64, lists [3][]float64) {
 			each := ""
-			for _, v := range lists[1] {
-				each += fmt.Sprintf(" "+format, unit*v)
+			for i, v := range lists[1] {
+				each += fmt.Sprintf(" "+format+"%s", unit*v, marks[i])
 			}
 			fmt.Printf("| %.1f | %s |", load, name)
 			for _, l := range lists {
