@@ -47,7 +47,7 @@ const (
 	turnSeconds = .015
 	// phases of the quota's periods that are simulated: that of the kernel is not known.
 	phases = 20
-	// A run with a request sent this late, in seconds, this many cores stolen, or this
+	// A run with a request sent this late, in seconds, this share of a core stolen, or this
 	// share of the server's core used by others is done again, if there was not too
 	// much of that yet.
 	mostLate, mostSteal, mostOthers = .025, .01, .15
