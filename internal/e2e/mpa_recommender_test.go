@@ -92,7 +92,7 @@ func TestMPARecommends(t *testing.T) {
 	})
 	w.FeedMetricsAPI(t)
 	awaitMPA(t, c, ns, "what would be", func(s *v1alpha1.MultidimPodAutoscalerStatus) bool {
-		return s.Phase == v1alpha1.PhaseRecommending && s.Decision.Replicas == 3 && s.Summary == "OK"
+		return s.Phase == v1alpha1.PhaseRecommending && s.Decision.Replicas == 4 && s.Summary == "OK"
 	})
 	require.Nil(t, readMPA(t, c, ns).Status.Recommendation, "mode Off")
 
@@ -108,7 +108,7 @@ func TestMPARecommends(t *testing.T) {
 	o := awaitMPA(t, c, ns, "the recommendation", func(s *v1alpha1.MultidimPodAutoscalerStatus) bool { return s.Recommendation != nil })
 	first := o.Status.Recommendation
 	require.Equal(t, int64(1), first.ID)
-	require.Equal(t, int32(3), first.Replicas)
+	require.Equal(t, int32(4), first.Replicas)
 	require.Equal(t, v1alpha1.ChangeReplicas, first.Change)
 	require.Len(t, o.Status.Memory.ReplicaChanges, 1)
 	require.Contains(t, c.Kubectl(t, "", "get", "mpa", "web", "-n", ns), "hpa+vpa")
@@ -116,7 +116,7 @@ func TestMPARecommends(t *testing.T) {
 	require.Contains(t, events, "Recommended")
 	require.Contains(t, events, "Resumed")
 	require.Positive(t, m.Metric(t, "sigma_mpa_decisions_total", `action="Scale"`))
-	require.EqualValues(t, 3, m.Metric(t, "sigma_mpa_recommended_replicas", `name="web"`))
+	require.EqualValues(t, 4, m.Metric(t, "sigma_mpa_recommended_replicas", `name="web"`))
 
 	// Whoever comes after a kill knows what was asked for, and does not ask again.
 	for range 3 {
@@ -200,7 +200,7 @@ func TestMPAPrometheusFaults(t *testing.T) {
 			proxy.Set(nil)
 			w.Page.Resume()
 			o = awaitMPA(t, c, ns, "the recommendation", func(s *v1alpha1.MultidimPodAutoscalerStatus) bool { return s.Recommendation != nil })
-			require.Equal(t, int32(3), o.Status.Recommendation.Replicas)
+			require.Equal(t, int32(4), o.Status.Recommendation.Replicas)
 			c.Kubectl(t, "", "delete", "mpa", "web", "-n", ns)
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
@@ -77,6 +78,12 @@ func amounts(cpu, memory string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
 }
 
+// defaults are the options of a program without flags.
+func defaults() (o Options) {
+	o.AddFlags(pflag.NewFlagSet("", pflag.PanicOnError))
+	return o
+}
+
 // newWorld has a Deployment web of two pods, which use all their cpu, and an object
 // that sizes it.
 func newWorld(t *testing.T, change ...func(*v1alpha1.MultidimPodAutoscaler)) *world {
@@ -97,7 +104,7 @@ func newWorld(t *testing.T, change ...func(*v1alpha1.MultidimPodAutoscaler)) *wo
 	require.NoError(t, collect.Index(t.Context(), indexer{b}))
 	c := b.Build()
 	w.reconciler = &reconciler{
-		Client: c, live: c, options: Options{Name: "default", Interval: 15 * time.Second, Workers: 2}, clock: w.clock, events: w.events,
+		Client: c, live: c, options: defaults(), clock: w.clock, events: w.events,
 		vpas:      vpaList{},
 		collector: &collect.Collector{Client: c, Metrics: w.usage, Prometheus: collect.NewPrometheus(2, w.clock.Now), Timeout: time.Second},
 		objects:   map[types.NamespacedName]*object{},
@@ -330,7 +337,7 @@ func TestRefusals(t *testing.T) {
 				assert.Contains(t, <-w.events.Events, "Warning "+test.reason)
 				assert.Contains(t, <-w.events.Events, "Normal Resumed")
 			}
-			assert.Contains(t, <-w.events.Events, "Normal Recommended 3 replicas")
+			assert.Contains(t, <-w.events.Events, "Normal Recommended 4 replicas")
 			assert.Empty(t, w.events.Events, "each is said once")
 		})
 	}
@@ -372,7 +379,7 @@ func TestOffRecommendsOnly(t *testing.T) {
 	w := newWorld(t, func(o *v1alpha1.MultidimPodAutoscaler) { o.Spec.Mode = v1alpha1.ModeOff })
 	o := w.step(0)
 	assert.Equal(t, v1alpha1.PhaseRecommending, o.Status.Phase)
-	assert.Equal(t, int32(3), o.Status.Decision.Replicas)
+	assert.Equal(t, int32(4), o.Status.Decision.Replicas)
 	assert.Nil(t, o.Status.Recommendation)
 	assert.Empty(t, o.Status.Memory.ReplicaChanges)
 	assert.Empty(t, w.events.Events)
@@ -495,7 +502,7 @@ func TestTwoRecommenders(t *testing.T) {
 func TestQuietStatus(t *testing.T) {
 	writes := 0
 	w := newWorld(t)
-	w.usage.cpu = "400m" // as wanted
+	w.usage.cpu = "250m" // as wanted
 	w.patch = func(next func() error) error { writes++; return next() }
 	for range 40 {
 		w.usage.memory = fmt.Sprintf("%dMi", 300+writes%3)
@@ -578,13 +585,15 @@ func TestSpread(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	good := Options{Name: "default", Interval: time.Second, Workers: 1, JournalBytes: 1 << 20}
+	good := defaults()
 	require.NoError(t, good.Validate())
 	for want, change := range map[string]func(*Options){
-		"--recommender-name is empty": func(o *Options) { o.Name = "" },
-		"--interval 1ms":              func(o *Options) { o.Interval = time.Millisecond },
-		"--workers 0":                 func(o *Options) { o.Workers = 0 },
-		"--journal-bytes 5":           func(o *Options) { o.JournalBytes = 5 },
+		"--recommender-name is empty":  func(o *Options) { o.Name = "" },
+		"--interval 1ms":               func(o *Options) { o.Interval = time.Millisecond },
+		"--workers 0":                  func(o *Options) { o.Workers = 0 },
+		"--cool-down -1s":              func(o *Options) { o.CoolDown = -time.Second },
+		"--downscale-stabilisation 0s": func(o *Options) { o.Stabilisation = 0 },
+		"--journal-bytes 5":            func(o *Options) { o.JournalBytes = 5 },
 	} {
 		bad := good
 		change(&bad)
