@@ -327,7 +327,7 @@ func TestMPAKills(t *testing.T) {
 	apart, whole := f.add("apart", spec), f.add("whole", spec)
 	spec.prometheus = e2e.StartPrometheus(t, apart.load.Target, whole.load.Target).URL
 	f.c.WaitRunning(t, f.ns, 4)
-	// 80 % of n+1 pods, less a little, so that n are too few and n+1 enough.
+	// What n pods are to do, less a little, so that one less is too few.
 	rate := func(n int32) float64 { return 40*float64(n) - 10 }
 
 	t.Run("API server", func(t *testing.T) {

@@ -95,8 +95,8 @@ type fleet struct {
 	members map[string]*member
 }
 
-// What a member is unless a test says otherwise: 2 pods of half a core, which do 50
-// requests per second each, and as much memory as is recommended.
+// A memberSpec says what a member is. Unless it says otherwise its pods have half a core,
+// which does 80 requests per second; hpa+vpa wants it to do 40.
 type memberSpec struct {
 	replicas, max          int32
 	rate                   float64
@@ -173,7 +173,7 @@ func (f *fleet) add(name string, s memberSpec) *member {
 	f.mu.Unlock()
 	m.set(s.rate)
 	m.load = f.c.StartWorkload(f, e2e.WorkloadSpec{
-		Namespace: f.ns, App: name, CPUSeconds: .01, QueueSeconds: 1,
+		Namespace: f.ns, App: name, CPUSeconds: .00625, QueueSeconds: 1,
 		Load: func(at time.Duration) float64 {
 			if s.load != nil {
 				return s.load(at)
