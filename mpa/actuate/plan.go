@@ -184,7 +184,8 @@ func PlanPod(pod *corev1.Pod, template *corev1.PodSpec, want map[string]mpa.Reso
 	return p
 }
 
-// scaled is amount × limit/request, rounded up; at least the amount.
+// scaled is amount × limit/request, rounded down as the admission webhook does it; at
+// least the amount.
 func scaled(amount, limit, request int64) int64 {
 	if limit <= request {
 		return amount
@@ -193,10 +194,7 @@ func scaled(amount, limit, request int64) int64 {
 	if high >= uint64(request) {
 		return math.MaxInt64
 	}
-	q, rest := bits.Div64(high, low, uint64(request))
-	if rest > 0 {
-		q++
-	}
+	q, _ := bits.Div64(high, low, uint64(request))
 	return int64(min(q, math.MaxInt64))
 }
 

@@ -65,8 +65,8 @@ func TestPlanResize(t *testing.T) {
 		{name: "cpu alone", pod: half, want: mpa.Resources{CPU: 300}, get: "300m 256Mi of 600m 512Mi"},
 		{name: "as it is", pod: half, want: mpa.Resources{CPU: 500, Memory: 256 * mi}},
 		{name: "no limits", pod: container("web", list("500m", "256Mi"), nil), want: mpa.Resources{CPU: 1500, Memory: 1}, get: "1500m 1 of 0 0"},
-		// 333 × 1000/300 = 1110; 334 × 1000/300 = 1113.3
-		{name: "limits round up", pod: container("web", list("300m", "256Mi"), list("1", "256Mi")), want: mpa.Resources{CPU: 334}, get: "334m 256Mi of 1114m 256Mi"},
+		// 334 × 1000/300 = 1113.3
+		{name: "limits round down", pod: container("web", list("300m", "256Mi"), list("1", "256Mi")), want: mpa.Resources{CPU: 334}, get: "334m 256Mi of 1113m 256Mi"},
 		{
 			name: "the template's ratio, not one that was rounded", pod: container("web", list("1m", "256Mi"), list("4m", "512Mi")),
 			template: new(container("web", list("300m", "256Mi"), list("1", "512Mi"))), want: mpa.Resources{CPU: 300}, get: "300m 256Mi of 1 512Mi",
@@ -260,7 +260,8 @@ func TestScaled(t *testing.T) {
 		{100, 2, 1, 200},
 		{100, 1, 1, 100},
 		{100, 1, 2, 100}, // a limit below its request is none of ours
-		{1, 4, 3, 2},
+		{1, 4, 3, 1},
+		{2, 4, 3, 2},
 		{1 << 50, 1 << 50, 1 << 49, 1 << 51},
 		{1 << 50, 1 << 50, 1, 1<<63 - 1},
 	} {

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/actuate"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 )
 
@@ -188,6 +190,30 @@ func requireSame(t *testing.T, want, got []v1.Container) {
 	b, err := yaml.Marshal(got)
 	require.NoError(t, err)
 	require.Equal(t, string(a), string(b))
+}
+
+// TestUpdaterAgrees: a pod that got its size has it for the updater too, which would
+// otherwise resize it at once, and restart its containers where a resize does that.
+func TestUpdaterAgrees(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	amounts := func(cpu, memory int64) v1.ResourceList {
+		return v1.ResourceList{v1.ResourceCPU: *resource.NewMilliQuantity(cpu, resource.DecimalSI), v1.ResourceMemory: *resource.NewQuantity(memory, resource.BinarySI)}
+	}
+	for range 1000 {
+		cpu, memory := 1+rng.Int64N(4000), 1+rng.Int64N(1<<32)
+		pod := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main", Resources: v1.ResourceRequirements{
+			Requests: amounts(cpu, memory), Limits: amounts(cpu+rng.Int64N(3)*rng.Int64N(4000), memory+rng.Int64N(3)*rng.Int64N(1<<32)),
+		}}}}}
+		template := pod.DeepCopy()
+		want := mpa.Resources{CPU: 1 + rng.Int64N(4000), Memory: 1 + rng.Int64N(1<<32)}
+		list := amounts(want.CPU, want.Memory)
+		_, err := size(pod, []v1alpha1.ContainerRequests{{Name: "main", CPU: list.Cpu(), Memory: list.Memory()}}, object(t, "", "").Spec.Constraints.Containers, nil, nil)
+		if err != nil { // its QoS class would change
+			continue
+		}
+		plan := actuate.PlanPod(pod, &template.Spec, map[string]mpa.Resources{"main": want})
+		require.Empty(t, plan.Containers, "%v of %v", pod.Spec.Containers[0].Resources, template.Spec.Containers[0].Resources)
+	}
 }
 
 func TestSizeOfSidecarAndPodLevel(t *testing.T) {

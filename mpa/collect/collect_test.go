@@ -447,6 +447,7 @@ func TestNumberFromPrometheus(t *testing.T) {
 			name: "a warning", reason: "QueryWarning", message: "Prometheus warns: a store is down",
 			answer: code(200, `{"status":"success","data":{"resultType":"vector","result":`+one("1")+`},"warnings":["a store is down"]}`),
 		},
+		{name: "null", answer: code(200, `{"status":"success","data":{"resultType":"vector","result":[null]}}`), reason: "PrometheusGarbled", message: "is null"},
 		{name: "the connection ends", answer: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, reason: "PrometheusUnreachable", message: "cannot be reached"},
 		{name: "slow", answer: hang, reason: "PrometheusTimeout", message: "did not answer in time"},
 		{name: "endless", answer: func(w http.ResponseWriter, _ *http.Request) {
@@ -560,6 +561,30 @@ func TestUsageFromPrometheus(t *testing.T) {
 
 // A server that does not answer is asked again after a while, by one at a time, and takes no
 // more than its share.
+// TestSlowQueryIsItsObjects: a query that takes too long does not keep others from a
+// server that answers.
+func TestSlowQueryIsItsObjects(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("query") == "slow" {
+			hang(w, r)
+			return
+		}
+		prom(one("1"), 1)(w, r)
+	}))
+	t.Cleanup(s.Close)
+	p := NewPrometheus(3, func() time.Time { return now })
+	for _, step := range []struct{ query, reason string }{{"slow", "PrometheusTimeout"}, {"quick", ""}, {"slow", "PrometheusTimeout"}} {
+		o := object(func(o *v1alpha1.MultidimPodAutoscaler) {
+			o.Spec.Metrics.Prometheus = &v1alpha1.Prometheus{Address: s.URL, Queries: v1alpha1.Queries{Rate: step.query}}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		_, problems, err := p.measure(ctx, o, &mpa.Observation{Time: now, Pods: []mpa.Pod{{Name: "a"}}})
+		cancel()
+		require.NoError(t, err)
+		requireProblem(t, problems, Rate, step.reason, "")
+	}
+}
+
 func TestSlowServerHoldsNobodyUp(t *testing.T) {
 	at := now
 	var mu sync.Mutex

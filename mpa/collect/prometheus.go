@@ -136,6 +136,7 @@ type question struct {
 	by           string // labels that tell the answer's series apart
 	value, fresh model.Vector
 	problem      *Problem
+	answered     bool // at least a part of it, if only by a refusal
 }
 
 // measure asks for all that an object wants from Prometheus. The usages are nil when they
@@ -169,11 +170,15 @@ func (p *Prometheus) measure(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 	var silent *Problem
 	for _, q := range questions {
 		if q.problem != nil {
-			if q.problem.Reason == "PrometheusUnreachable" || q.problem.Reason == "PrometheusTimeout" {
+			if !q.answered && len(q.selectors) > 0 {
 				silent = q.problem
 			}
 			fail(q, *q.problem)
 		}
+	}
+	// One query that takes too long is that object's fault, not the server's.
+	if slices.ContainsFunc(questions, func(q *question) bool { return q.answered }) {
+		silent = nil
 	}
 	p.leave(s, silent)
 	used, more := answers(questions, ob)
@@ -226,6 +231,7 @@ func (s *server) ask(ctx context.Context, q *question) {
 	both.Go(func() { fresh = s.query(ctx, q.freshness(q.by)) })
 	value := s.query(ctx, q.text)
 	both.Wait()
+	q.answered = !value.silent() || !fresh.silent()
 	switch {
 	case value.reason != "":
 		q.fail(value.reason, "%s", value.message)
@@ -241,6 +247,11 @@ type promAnswer struct {
 	reason, message string
 }
 
+// silent reports whether the server said nothing.
+func (a *promAnswer) silent() bool {
+	return a.reason == "PrometheusUnreachable" || a.reason == "PrometheusTimeout"
+}
+
 // query asks as of the server's now.
 func (s *server) query(ctx context.Context, expression string) promAnswer {
 	value, warnings, err := s.api.Query(ctx, expression, time.Time{})
@@ -254,6 +265,9 @@ func (s *server) query(ctx context.Context, expression string) promAnswer {
 	}
 	switch v := value.(type) {
 	case model.Vector:
+		if slices.Contains(v, nil) {
+			return promAnswer{reason: "PrometheusGarbled", message: "what answers is not Prometheus: its answer has a series that is null"}
+		}
 		return promAnswer{vector: v}
 	case *model.Scalar:
 		return promAnswer{vector: model.Vector{{Metric: model.Metric{}, Value: v.Value, Timestamp: v.Timestamp}}}

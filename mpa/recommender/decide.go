@@ -52,6 +52,7 @@ func (r *reconciler) decide(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 		no = r.prepare(ctx, o, s)
 	}
 	if no != nil {
+		unmeasured(client.ObjectKeyFromObject(o))
 		return r.write(ctx, o, s, refusedStatus(o, s, w, no, now), now)
 	}
 	ob, problems, err := r.collector.Observe(ctx, o, w, now)

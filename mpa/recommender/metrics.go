@@ -58,15 +58,12 @@ func measured(key types.NamespacedName, o *v1alpha1.MultidimPodAutoscaler, ob *m
 	for _, p := range problems {
 		errorsSeen.WithLabelValues(key.Namespace, key.Name, p.Source).Inc()
 	}
+	unmeasured(key)
 	if age, ok := ageOf(ob); ok {
 		usageAge.WithLabelValues(key.Namespace, key.Name).Set(age)
-	} else {
-		usageAge.DeleteLabelValues(key.Namespace, key.Name)
 	}
 	if ratio, ok := sloRatio(o, ob); ok {
 		ratios.WithLabelValues(key.Namespace, key.Name).Set(ratio)
-	} else {
-		ratios.DeleteLabelValues(key.Namespace, key.Name)
 	}
 }
 
@@ -80,6 +77,13 @@ func ageOf(ob *mpa.Observation) (age float64, ok bool) {
 		}
 	}
 	return age, ok
+}
+
+// unmeasured drops what was last seen of an object of which nothing is measured now: an
+// alarm upon it would never end.
+func unmeasured(key types.NamespacedName) {
+	usageAge.DeleteLabelValues(key.Namespace, key.Name)
+	ratios.DeleteLabelValues(key.Namespace, key.Name)
 }
 
 // recommended shows a recommendation.

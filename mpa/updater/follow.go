@@ -12,6 +12,7 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 	schedulinghelper "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/actuate"
@@ -353,7 +354,7 @@ func (u *updater) room(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, p
 		return false, err
 	}
 	var pods corev1.PodList
-	if err := u.client.List(ctx, &pods); err != nil {
+	if err := u.client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil { // only read
 		return false, err
 	}
 	used := map[string]corev1.ResourceList{}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -62,7 +61,11 @@ func (u *updater) Reconcile(ctx context.Context, request reconcile.Request) (rec
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if m.Spec.Mode == v1alpha1.ModeOff || m.Status.Recommendation == nil {
+	switch {
+	case m.Spec.Mode == v1alpha1.ModeOff:
+		u.forget(request.NamespacedName) // nobody waits for its pods any longer
+		return reconcile.Result{}, nil
+	case m.Status.Recommendation == nil:
 		return reconcile.Result{}, nil
 	}
 	o, err := u.object(ctx, m)
@@ -203,7 +206,7 @@ func (u *updater) begin(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 	}
 	a.ID, a.Outcome, a.Message, a.From, a.Time = rec.ID, v1alpha1.OutcomePartly, "", 0, metav1.NewMicroTime(now)
 	at := counted(rec, now)
-	a.Scalings, a.Resizes = lastHour(a.Scalings, at.Time), lastHour(a.Resizes, at.Time)
+	a.Scalings, a.Resizes = lastHour(a.Scalings, at.Time, now), lastHour(a.Resizes, at.Time, now)
 	age, most := now.Sub(rec.Time.Time), maxAge(m)
 	var outcome v1alpha1.Outcome
 	var why string
@@ -285,8 +288,19 @@ func counted(rec *v1alpha1.Recommendation, now time.Time) metav1.MicroTime {
 	return rec.Time
 }
 
-func lastHour(times []metav1.MicroTime, now time.Time) []metav1.MicroTime {
-	return slices.DeleteFunc(slices.Clone(times), func(t metav1.MicroTime) bool { return !t.After(now.Add(-time.Hour)) })
+// lastHour are the times of the hour up to a decision. One that is yet to come, since the
+// clock was set back, counts as now: otherwise it would count until an hour after it.
+func lastHour(times []metav1.MicroTime, at, now time.Time) []metav1.MicroTime {
+	var list []metav1.MicroTime
+	for _, t := range times {
+		if t.After(now) {
+			t = metav1.NewMicroTime(now)
+		}
+		if t.After(at.Add(-time.Hour)) {
+			list = append(list, t)
+		}
+	}
+	return list
 }
 
 func maxAge(m *v1alpha1.MultidimPodAutoscaler) time.Duration {

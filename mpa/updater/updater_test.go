@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
@@ -463,6 +464,46 @@ func TestLimits(t *testing.T) {
 			require.GreaterOrEqual(t, len(made), 10)
 		})
 	}
+}
+
+// TestClockSetBack: what was counted before the clock was set back counts for an hour from then.
+func TestClockSetBack(t *testing.T) {
+	w := newWorld(t, v1alpha1.ModeInPlace)
+	for i := range int64(12) {
+		w.recommend(i+1, 3+int32(i%2), "")
+		w.settle()
+		w.clock.Step(time.Minute)
+	}
+	require.Len(t, w.actuation().Scalings, 12)
+	w.clock.SetTime(start.Add(-24 * time.Hour))
+	w.recommend(13, 6, "")
+	w.settle()
+	require.Equal(t, v1alpha1.OutcomeRefused, w.actuation().Outcome, "the limit holds")
+	w.clock.Step(61 * time.Minute)
+	w.recommend(14, 6, "")
+	w.settle()
+	require.Equal(t, v1alpha1.OutcomeApplied, w.actuation().Outcome, w.actuation().Message)
+	require.Equal(t, int32(6), w.replicas())
+}
+
+// TestOffForgets: nobody waits for the pods of an object that was switched off.
+func TestOffForgets(t *testing.T) {
+	w := newWorld(t, v1alpha1.ModeInPlace)
+	w.recommend(1, 2, "300m")
+	w.settle()
+	w.kubelet(corev1.PodReasonDeferred)
+	w.settle()
+	require.NotZero(t, testutil.CollectAndCount(w.updater.metrics.pods))
+	o := w.object()
+	o.Spec.Mode = v1alpha1.ModeOff
+	require.NoError(t, w.api.Update(t.Context(), o))
+	w.settle()
+	require.Zero(t, testutil.CollectAndCount(w.updater.metrics.pods))
+	o = w.object()
+	o.Spec.Mode = v1alpha1.ModeInPlace
+	require.NoError(t, w.api.Update(t.Context(), o))
+	w.settle()
+	require.Len(t, w.actuation().Resizes, 1, "nothing is counted anew")
 }
 
 // What passes is tried again, for as long as the decision is young.
