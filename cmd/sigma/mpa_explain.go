@@ -151,14 +151,22 @@ func (f *mpaExplainFlags) explanation(cmd *cobra.Command, args []string) (*mpaEx
 	if len(args) > 0 {
 		return nil, usagef("%s does not go with --log: a journal is of one object", args[0])
 	}
-	var until time.Time
+	var last time.Time
 	if f.at != "" {
 		var err error
-		if until, err = time.Parse(time.RFC3339, f.at); err != nil {
+		if last, err = time.Parse(time.RFC3339, f.at); err != nil {
 			return nil, usagef("--at %q: want a time like 2026-03-02T08:15:00Z", f.at)
 		}
 	}
-	return f.fromJournal(until)
+	var e *mpaExplanation
+	err := until(cmd.Context(), func() (err error) {
+		e, err = f.fromJournal(last)
+		return err
+	})
+	if err != nil {
+		return nil, err // e may still be written to
+	}
+	return e, nil
 }
 
 // fromJournal explains the last decision up to a time.

@@ -303,6 +303,14 @@ revision: `+number)
 	answer, _ := ask(t, r, strings.Replace(text, "web-1", "web-2", 1))
 	require.Nil(t, answer.Patch)
 	require.Equal(t, before+1, testutil.ToFloat64(pods.WithLabelValues(resultNewer)))
+	// A pod whose label names the revision of another workload.
+	other := controllerRevision("db-1", "7", "2026-01-01T00:00:00Z", "1")
+	other.OwnerReferences[0].Name = "db"
+	require.NoError(t, r.Create(t.Context(), other))
+	answer, _ = ask(t, r, strings.Replace(text, "web-1", "db-1", 1))
+	require.Nil(t, answer.Patch)
+	require.Len(t, answer.Warnings, 1)
+	require.Contains(t, answer.Warnings[0], "the pod's revision is none of StatefulSet web")
 }
 
 func TestSlim(t *testing.T) {

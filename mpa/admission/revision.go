@@ -134,6 +134,9 @@ func resized(ctx context.Context, r client.Reader, pod *v1.Pod, namespace string
 	}
 	slices.SortFunc(all, func(a, b revision) int { return cmp.Compare(a.number, b.number) })
 	i := slices.IndexFunc(all, func(r revision) bool { return r.number == number })
+	if i < 0 {
+		return time.Time{}, fmt.Errorf("the pod's revision is none of %s %s", o.Spec.ScaleTargetRef.Kind, o.Spec.ScaleTargetRef.Name)
+	}
 	for i > 0 && sameSize(all[i-1].spec, all[i].spec, o.Spec.Constraints.Containers) {
 		i--
 	}

@@ -241,6 +241,9 @@ func TestReadersThatFail(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 
+	_, err = journal.Replay("zero", zeros{})
+	require.ErrorContains(t, err, "zero:1: a line of more than 64 MiB: this is no journal")
+
 	// A broken journal is put aside: a workload is not left alone for its past's sake.
 	broken := append([]string(nil), lines...)
 	broken[2] = broken[2][:50] + "\n"
@@ -252,6 +255,14 @@ func TestReadersThatFail(t *testing.T) {
 	require.NoError(t, s.Close())
 	assert.FileExists(t, path+".broken")
 	replay(t, path)
+}
+
+// zeros never end.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
 }
 
 // A decision that was not the controller's is found, and said.

@@ -30,9 +30,26 @@ func NewReader(name string, r io.Reader) *Reader {
 // Line is the number of the line that Next read last.
 func (r *Reader) Line() int { return r.line }
 
+// mostLine is the largest record in bytes: one of 100,000 pods is smaller.
+const mostLine = 64 << 20
+
+// readLine is the rest of the file up to the end of the line.
+func (r *Reader) readLine() (line []byte, err error) {
+	for {
+		part, err := r.in.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return line, err
+		case len(line) > mostLine:
+			return nil, fmt.Errorf("a line of more than %d MiB: this is no journal", mostLine>>20)
+		}
+	}
+}
+
 // Next is the next record, or io.EOF. Errors name file and line.
 func (r *Reader) Next() (*Record, error) {
-	line, err := r.in.ReadBytes('\n')
+	line, err := r.readLine()
 	switch {
 	case errors.Is(err, io.EOF):
 		r.CutOff = len(line) > 0

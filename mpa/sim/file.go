@@ -148,16 +148,19 @@ func (f *appFile) app() (App, error) {
 		a.Segments = append(a.Segments, segment)
 	}
 	switch {
-	case a.Name == "":
-		return a, fmt.Errorf("name is empty")
+	case a.Name == "" || strings.ContainsAny(a.Name, `/\`): // journals are called after it
+		return a, fmt.Errorf("name %q: want some letters, and no slash", a.Name)
 	case a.Replicas < 1:
 		return a, fmt.Errorf("start.replicas %d: want at least 1", a.Replicas)
 	case a.Request.CPU < 1 || a.Request.Memory < 1:
 		return a, fmt.Errorf("start: cpu and memory are needed")
 	case a.Workers < 0 || a.Retries < 0 || a.Retries > 20:
 		return a, fmt.Errorf("workers %d, retries %d: want at least 0, and at most 20 retries", a.Workers, a.Retries)
-	case !(a.Parallelism >= 0) || !(a.LimitRatio == 0 || a.LimitRatio >= 1):
-		return a, fmt.Errorf("parallelism %v, limitRatio %v: want at least 0, and limits from the requests up", a.Parallelism, a.LimitRatio)
+	case !(a.Parallelism >= 0 && a.Parallelism <= 1e6) || !(a.LimitRatio == 0 || a.LimitRatio >= 1 && a.LimitRatio <= 1e6):
+		return a, fmt.Errorf("parallelism %v, limitRatio %v: want 0 to a million, and limits from the requests up", a.Parallelism, a.LimitRatio)
+	case f.Requests.Max.CPU.Sign() > 0 && f.Requests.Max.CPU.Cmp(f.Requests.Min.CPU.Quantity) < 0,
+		f.Requests.Max.Memory.Sign() > 0 && f.Requests.Max.Memory.Cmp(f.Requests.Min.Memory.Quantity) < 0:
+		return a, fmt.Errorf("requests.max is below requests.min")
 	case a.Quantum > 0 && a.Quantum < 1e-4:
 		return a, fmt.Errorf("quantum %v s: want 0 or at least 100us", a.Quantum)
 	case a.Balance != "" && a.Balance != "two" && a.Balance != "random":

@@ -88,7 +88,11 @@ func (u *updater) follow(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 }
 
 // agrees reports whether the last recommendation says the same of requests, or nothing.
+// One of replicas says what the newest pod had, and that may be one that came without.
 func agrees(m *v1alpha1.MultidimPodAutoscaler, want map[string]mpa.Resources) bool {
+	if m.Status.Recommendation.Change == v1alpha1.ChangeReplicas {
+		return true
+	}
 	said := m.Status.Recommendation.Containers
 	last, err := actuate.Wanted(said, m.Spec.Constraints.Containers)
 	return len(said) == 0 || err == nil && maps.Equal(last, want)

@@ -766,6 +766,9 @@ func TestLateComers(t *testing.T) {
 	}{
 		{"the same since", func(*world) {}, 1},
 		{"replicas since", func(w *world) { w.recommend(2, 3, "") }, 1},
+		{"replicas since, decided when the newest pod had come without its size", func(w *world) {
+			w.recommend(2, 3, "500m", func(r *v1alpha1.Recommendation) { r.Change = v1alpha1.ChangeReplicas })
+		}, 1},
 		{"too old a word since", func(w *world) {
 			w.recommend(2, 2, "700m", func(r *v1alpha1.Recommendation) { r.Time = metav1.NewMicroTime(start.Add(-time.Hour)) })
 		}, 0},
