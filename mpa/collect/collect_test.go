@@ -447,6 +447,11 @@ func TestNumberFromPrometheus(t *testing.T) {
 			name: "a warning", reason: "QueryWarning", message: "Prometheus warns: a store is down",
 			answer: code(200, `{"status":"success","data":{"resultType":"vector","result":`+one("1")+`},"warnings":["a store is down"]}`),
 		},
+		{name: "a note as a warning", want: 1, age: 5 * time.Second, answer: func(w http.ResponseWriter, r *http.Request) {
+			note := httptest.NewRecorder()
+			prom(one("1"), 5)(note, r)
+			_, _ = w.Write([]byte(strings.TrimSuffix(strings.TrimSpace(note.Body.String()), "}") + `,"warnings":["PromQL info: metric might not be a counter"]}`))
+		}},
 		{name: "null", answer: code(200, `{"status":"success","data":{"resultType":"vector","result":[null]}}`), reason: "PrometheusGarbled", message: "is null"},
 		{name: "the connection ends", answer: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, reason: "PrometheusUnreachable", message: "cannot be reached"},
 		{name: "slow", answer: hang, reason: "PrometheusTimeout", message: "did not answer in time"},

@@ -259,6 +259,8 @@ func (s *server) query(ctx context.Context, expression string) promAnswer {
 		reason, message := explain(ctx, err)
 		return promAnswer{reason: reason, message: message}
 	}
+	// Until Prometheus 2.54 notes come as warnings, such as that a name is not a counter's.
+	warnings = slices.DeleteFunc(warnings, func(w string) bool { return strings.HasPrefix(w, "PromQL info: ") })
 	if len(warnings) > 0 {
 		// Such as that a part of the data is missing.
 		return promAnswer{reason: "QueryWarning", message: "Prometheus warns: " + strings.Join(warnings, "; ")}

@@ -180,8 +180,8 @@ func (u *updater) target(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler)
 	}
 	for i := range others.Items {
 		other := &others.Items[i]
-		if other.Name != m.Name && other.Spec.ScaleTargetRef == ref && other.Spec.Mode != v1alpha1.ModeOff && other.DeletionTimestamp == nil {
-			return w, block{"OtherAutoscaler", fmt.Sprintf("MultidimPodAutoscaler %s has the same target", other.Name)}, nil
+		if other.Name != m.Name && other.Spec.ScaleTargetRef == ref && other.Spec.Mode != v1alpha1.ModeOff && other.DeletionTimestamp == nil && before(other, m) {
+			return w, block{"OtherAutoscaler", fmt.Sprintf("MultidimPodAutoscaler %s, which is older, has the same target", other.Name)}, nil
 		}
 	}
 	if m.Status.Phase == v1alpha1.PhaseRefused {
@@ -192,6 +192,15 @@ func (u *updater) target(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler)
 		return w, block{"RecommenderRefused", why}, nil
 	}
 	return w, block{}, nil
+}
+
+// before says which of two objects is the older, as the recommender has it: a second one
+// does not stop the first.
+func before(a, b *v1alpha1.MultidimPodAutoscaler) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.Name < b.Name
 }
 
 // begin takes a new recommendation in: it says that it is under way, or why it never will

@@ -329,9 +329,11 @@ func TestRefuses(t *testing.T) {
 	hpa.Spec.ScaleTargetRef = autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
 	other := hpa.DeepCopy()
 	other.Spec.ScaleTargetRef.Name = "shop"
-	second := web(v1alpha1.ModeInPlace)
-	second.Name, second.UID = "web2", "mpa2"
-	off := second.DeepCopy()
+	older := web(v1alpha1.ModeInPlace)
+	older.Name, older.UID = "a", "mpa2"
+	younger := older.DeepCopy()
+	younger.CreationTimestamp = metav1.NewTime(start.Add(time.Hour))
+	off := older.DeepCopy()
 	off.Spec.Mode = v1alpha1.ModeOff
 	for _, c := range []struct {
 		name     string
@@ -352,7 +354,8 @@ func TestRefuses(t *testing.T) {
 		{name: "zero", edit: func(r *v1alpha1.Recommendation) { r.Replicas = 0 }, outcome: v1alpha1.OutcomeRefused, able: "Refused", replicas: 2},
 		{name: "an HPA", prepare: create(hpa), outcome: v1alpha1.OutcomeRefused, able: "OtherAutoscaler", replicas: 2},
 		{name: "an HPA of something else", prepare: create(other), outcome: v1alpha1.OutcomeApplied, able: "Applied", replicas: 5},
-		{name: "another MPA", prepare: create(second), outcome: v1alpha1.OutcomeRefused, able: "OtherAutoscaler", replicas: 2},
+		{name: "a younger MPA", prepare: create(younger), outcome: v1alpha1.OutcomeApplied, able: "Applied", replicas: 5},
+		{name: "an older MPA", prepare: create(older), outcome: v1alpha1.OutcomeRefused, able: "OtherAutoscaler", replicas: 2},
 		{name: "another MPA that is off", prepare: create(off), outcome: v1alpha1.OutcomeApplied, able: "Applied", replicas: 5},
 		{name: "switched off", prepare: scale(0), outcome: v1alpha1.OutcomeRefused, able: "SwitchedOff", replicas: 0},
 		{name: "refused by the recommender", prepare: func(w *world) {
