@@ -283,7 +283,8 @@ type slotJSON struct {
 func (p *Predictive) MarshalJSON() ([]byte, error) {
 	j := predictiveJSON{
 		p.cost, p.slack, p.turned, p.fewest, p.until, p.vain, p.jumped, p.demand, p.work, p.filled,
-		map[int]slotJSON{}, p.slot, p.seen, p.memory, p.least, p.begun, p.requests, p.replicas, p.resized, p.changed,
+		map[int]slotJSON{},
+		p.slot, p.seen, p.memory, p.least, p.begun, p.requests, p.replicas, p.resized, p.changed,
 	}
 	for i, v := range p.usual {
 		if !math.IsNaN(v) {
