@@ -19,6 +19,27 @@ import (
 // cores and 1 PiB.
 var largest = mpa.Resources{CPU: 100_000 * 1000, Memory: 1 << 50}
 
+// Constraints of an object's containers. Where a bound was lowered below the memory that
+// its recommender saw in use, there is room for that: less would have containers killed.
+func Constraints(m *v1alpha1.MultidimPodAutoscaler) []v1alpha1.ContainerConstraints {
+	list := slices.Clone(m.Spec.Constraints.Containers)
+	if m.Status.Memory == nil {
+		return list
+	}
+	for _, k := range m.Status.Memory.Containers {
+		i := slices.IndexFunc(list, func(c v1alpha1.ContainerConstraints) bool { return c.Name == k.Name })
+		if i < 0 || list[i].MaxAllowed.Memory == nil {
+			continue
+		}
+		floor := list[i].MaxAllowed.Memory.Value()
+		for _, p := range k.Peaks {
+			floor = max(floor, int64(mpa.DefaultGuards().Headroom*float64(p.Memory.Value())))
+		}
+		list[i].MaxAllowed.Memory = resource.NewQuantity(floor, resource.BinarySI)
+	}
+	return list
+}
+
 // Wanted are the requests of each listed container, by name; 0 leaves a resource as it
 // is. What is recommended is kept within the constraints, in whole millicores and bytes.
 func Wanted(recommended []v1alpha1.ContainerRequests, constraints []v1alpha1.ContainerConstraints) (map[string]mpa.Resources, error) {

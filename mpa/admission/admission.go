@@ -47,6 +47,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	ctrladmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/sigma-scheduler/sigma/mpa/actuate"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 )
 
@@ -303,7 +304,7 @@ func (h *handler) size(ctx context.Context, pod *v1.Pod, namespace string) (stri
 	if err := h.objects.List(ctx, &quotas, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return resultFailed, err
 	}
-	changes, err := size(pod, want.Containers, o.Spec.Constraints.Containers, ranges.Items, quotas.Items)
+	changes, err := size(pod, want.Containers, actuate.Constraints(o), ranges.Items, quotas.Items)
 	switch {
 	case err != nil:
 		return resultKept, fmt.Errorf("recommendation %s/%d: %w", o.Name, want.ID, err)

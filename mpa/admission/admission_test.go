@@ -16,6 +16,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -221,6 +222,20 @@ func TestWanted(t *testing.T) {
 		_, pod := ask(t, reader(t, o, another, off, rs), podText)
 		require.NotEmpty(t, pod.Spec.Containers, name)
 		require.Equal(t, tt.want, pod.Annotations[AnnotationRecommendation]+" "+pod.Spec.Containers[0].Resources.Requests.Cpu().String(), name)
+	}
+}
+
+// TestBoundBelowUse: a new pod gets what those that run need, above a bound that was
+// lowered below that.
+func TestBoundBelowUse(t *testing.T) {
+	for peak, want := range map[string]string{"2Gi": "2Gi", "1Gi": "1288490188", "100Mi": "512Mi"} {
+		o := object(t, "", "")
+		bound := resource.MustParse("512Mi")
+		o.Spec.Constraints.Containers[0].MaxAllowed.Memory = &bound
+		o.Status.Memory = &v1alpha1.Memory{Containers: []v1alpha1.ContainerMemory{{Name: "main", Peaks: []v1alpha1.Peak{{Memory: resource.MustParse(peak)}}}}}
+		_, pod := ask(t, reader(t, o, replicaSet(t, "web-5d4f", "1", "2026-01-01T00:00:00Z", "500m")), podText)
+		require.NotEmpty(t, pod.Spec.Containers, peak)
+		require.Equal(t, want, pod.Spec.Containers[0].Resources.Requests.Memory().String(), peak)
 	}
 }
 

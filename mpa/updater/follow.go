@@ -58,7 +58,7 @@ func (u *updater) follow(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 		u.noPods(m, h)
 		return 0, nil
 	}
-	want, err := actuate.Wanted(a.Sizes.Containers, m.Spec.Constraints.Containers)
+	want, err := actuate.Wanted(a.Sizes.Containers, actuate.Constraints(m))
 	if err != nil {
 		return 0, err
 	}
@@ -94,7 +94,7 @@ func agrees(m *v1alpha1.MultidimPodAutoscaler, want map[string]mpa.Resources) bo
 		return true
 	}
 	said := m.Status.Recommendation.Containers
-	last, err := actuate.Wanted(said, m.Spec.Constraints.Containers)
+	last, err := actuate.Wanted(said, actuate.Constraints(m))
 	return len(said) == 0 || err == nil && maps.Equal(last, want)
 }
 

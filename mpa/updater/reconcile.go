@@ -271,7 +271,7 @@ func (u *updater) beginScaling(ctx context.Context, m *v1alpha1.MultidimPodAutos
 
 func (u *updater) beginResizing(m *v1alpha1.MultidimPodAutoscaler, a *v1alpha1.Actuation, w *workload) (v1alpha1.Outcome, string) {
 	rec := m.Status.Recommendation
-	want, err := actuate.Wanted(rec.Containers, m.Spec.Constraints.Containers)
+	want, err := actuate.Wanted(rec.Containers, actuate.Constraints(m))
 	switch {
 	case err != nil:
 		return v1alpha1.OutcomeRefused, err.Error()

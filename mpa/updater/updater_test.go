@@ -469,6 +469,29 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// TestBoundBelowUse: a bound that is lowered below the memory in use does not take it away.
+func TestBoundBelowUse(t *testing.T) {
+	for _, c := range []struct{ peak, want string }{{"400Mi", "480Mi"}, {"100Mi", "256Mi"}, {"", "256Mi"}} {
+		w := newWorld(t, v1alpha1.ModeInPlace)
+		m := w.object()
+		bound := resource.MustParse("256Mi")
+		m.Spec.Constraints.Containers[0].MaxAllowed.Memory = &bound
+		require.NoError(t, w.api.Update(t.Context(), m))
+		if c.peak != "" {
+			m.Status.Memory = &v1alpha1.Memory{Containers: []v1alpha1.ContainerMemory{{
+				Name: "web", Peaks: []v1alpha1.Peak{{Memory: resource.MustParse(c.peak)}, {Memory: resource.MustParse("1Mi")}},
+			}}}
+			require.NoError(t, w.api.Status().Update(t.Context(), m))
+		}
+		w.recommend(1, 2, "500m", func(r *v1alpha1.Recommendation) {
+			memory := resource.MustParse("480Mi") // what the recommender's guard leaves of 512Mi
+			r.Containers[0].Memory = &memory
+		})
+		w.settle()
+		require.Equal(t, c.want, w.pods()[0].Spec.Containers[0].Resources.Requests.Memory().String(), c.peak)
+	}
+}
+
 // TestClockSetBack: what was counted before the clock was set back counts for an hour from then.
 func TestClockSetBack(t *testing.T) {
 	w := newWorld(t, v1alpha1.ModeInPlace)
