@@ -519,12 +519,12 @@ func TestOffForgets(t *testing.T) {
 	w.settle()
 	w.kubelet(corev1.PodReasonDeferred)
 	w.settle()
-	require.NotZero(t, testutil.CollectAndCount(w.updater.metrics.pods))
+	require.NotZero(t, testutil.CollectAndCount(w.metrics.pods))
 	o := w.object()
 	o.Spec.Mode = v1alpha1.ModeOff
 	require.NoError(t, w.api.Update(t.Context(), o))
 	w.settle()
-	require.Zero(t, testutil.CollectAndCount(w.updater.metrics.pods))
+	require.Zero(t, testutil.CollectAndCount(w.metrics.pods))
 	o = w.object()
 	o.Spec.Mode = v1alpha1.ModeInPlace
 	require.NoError(t, w.api.Update(t.Context(), o))
