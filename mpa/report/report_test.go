@@ -84,12 +84,12 @@ func TestSummary(t *testing.T) {
 		},
 		"the promise costs more": {
 			[]outcome{{"static", 300, .01}, {"hpa+vpa", 200, 2.5}, {"hpa", 150, 2.4}, {"oracle", 210, .4}},
-			"hpa+vpa costs 200 core-hours with 2.5 % of requests late or lost; static costs 300 core-hours with 0.01 % of requests late or lost, 50 % more; the oracle costs 210 with 0.4 %.",
+			"hpa+vpa costs 200 core-hours with 2.5 % of requests late or lost (1 % is forgiven); static costs 300 core-hours with 0.01 % of requests late or lost, 50 % more; the oracle costs 210 with 0.4 %.",
 			"",
 		},
 		"nobody keeps it": {
 			[]outcome{{"static", 300, 4}, {"hpa+vpa", 200, 2.5}, {"hpa", 150, 2.4}, {"oracle", 100, .4}},
-			"hpa+vpa costs 200 core-hours with 2.5 % of requests late or lost; hpa costs 150 core-hours with 2.4 % of requests late or lost, 25 % less: 50 % of the way to the oracle’s 100.",
+			"hpa+vpa costs 200 core-hours with 2.5 % of requests late or lost (1 % is forgiven); hpa costs 150 core-hours with 2.4 % of requests late or lost, 25 % less: 50 % of the way to the oracle’s 100.",
 			"- 0 50 100",
 		},
 		"no hpa+vpa": {

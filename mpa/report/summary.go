@@ -48,11 +48,18 @@ func (c *Comparison) closest() *Agent {
 }
 
 // Summary is one sentence: what the best agent costs beside hpa+vpa, how many requests
-// each of them violates, and how much of the way to the oracle it goes.
+// each of them violates, and how many it may if that is more; how much of the way to the
+// oracle it goes.
 func (c *Comparison) Summary() string {
 	base, limit, best := c.agent(Baseline), c.agent(Limit), c.best()
+	said := false
 	claim := func(a *Agent) string {
-		return fmt.Sprintf("%s costs %s core-hours with %s of requests late or lost", a.Name, hours(a.cost()), percent(a.violating()))
+		s := fmt.Sprintf("%s costs %s core-hours with %s of requests late or lost", a.Name, hours(a.cost()), percent(a.violating()))
+		if !said && !c.kept(a) {
+			said = true
+			s += fmt.Sprintf(" (%s is forgiven)", percent(100-c.App.Percentile))
+		}
+		return s
 	}
 	switch {
 	case c.Agents[0].Runs[0].Requests == 0:
@@ -75,6 +82,7 @@ func (c *Comparison) Summary() string {
 		return claim(limit) + "."
 	}
 	s := fmt.Sprintf("No agent answers %g %% of the requests within %g ms", c.App.Percentile, 1000*c.App.Latency)
+	said = true
 	if closest := c.closest(); closest != nil {
 		s += "; " + claim(closest)
 	}
