@@ -1,7 +1,6 @@
 package manifests_test
 
 import (
-	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -273,7 +272,7 @@ func TestAutoscalerMetrics(t *testing.T) {
 		require.NoError(t, err)
 		for _, name := range names.FindAllString(string(text), -1) {
 			name = strings.TrimSuffix(name, "_bucket")
-			require.True(t, there.Has(name), fmt.Sprintf("%s: nobody tells of %s", file, name))
+			require.True(t, there.Has(name), "%s: nobody tells of %s", file, name)
 			asked.Insert(name)
 		}
 	}

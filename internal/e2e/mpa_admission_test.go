@@ -193,25 +193,25 @@ func waitSizes(t *testing.T, c *e2e.Cluster, namespace, app string, want map[str
 	})
 }
 
-// sibling is a pod as the Deployment's ReplicaSet would make it, which takes it for its
+// sibling is a pod as Deployment web's ReplicaSet would make it, which takes it for its
 // own.
-func sibling(t *testing.T, c *e2e.Cluster, namespace, app string) *v1.Pod {
+func sibling(t *testing.T, c *e2e.Cluster, namespace string) *v1.Pod {
 	t.Helper()
 	for _, pod := range c.Pods(namespace) {
-		if pod.Labels["app"] == app {
+		if pod.Labels["app"] == "web" {
 			return &v1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: app + "-", Labels: pod.Labels, OwnerReferences: pod.OwnerReferences},
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "web-", Labels: pod.Labels, OwnerReferences: pod.OwnerReferences},
 				Spec:       e2e.Pod(namespace, "x", "500m", "1Gi").Spec,
 			}
 		}
 	}
-	t.Fatal("no pod of ", app)
+	t.Fatal("no pod of web")
 	return nil
 }
 
-func replicasOf(t *testing.T, c *e2e.Cluster, namespace, name string, n int) {
+func scaleWeb(t *testing.T, c *e2e.Cluster, namespace string, n int) {
 	t.Helper()
-	c.Kubectl(t, "", "scale", "deployment", name, "-n", namespace, fmt.Sprintf("--replicas=%d", n))
+	c.Kubectl(t, "", "scale", "deployment", "web", "-n", namespace, fmt.Sprintf("--replicas=%d", n))
 }
 
 func TestAdmission(t *testing.T) {
@@ -234,13 +234,13 @@ func TestAdmission(t *testing.T) {
 	time.Sleep(1500 * time.Millisecond) // a recommendation of the template's second does not count
 	recommend(t, c, ns, "Deployment", "web", 1, "1", "2Gi")
 	e2e.Wait(t, "the caches", func() (string, bool) {
-		pod, err := c.Client.CoreV1().Pods(ns).Create(t.Context(), sibling(t, c, ns, "web"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		pod, err := c.Client.CoreV1().Pods(ns).Create(t.Context(), sibling(t, c, ns), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		require.NoError(t, err)
 		return sizeOf(pod), sizeOf(pod) == "1 2Gi web/1"
 	})
 
 	t.Run("new pods", func(t *testing.T) {
-		replicasOf(t, c, ns, "web", 5)
+		scaleWeb(t, c, ns, 5)
 		waitSizes(t, c, ns, "web", map[string]int{"500m 1Gi": 2, "1 2Gi web/1": 3})
 		c.Kubectl(t, "", "set", "image", "deployment/web", "main=registry.example.org/main:2", "-n", ns)
 		waitSizes(t, c, ns, "web", map[string]int{"1 2Gi web/1": 5})
@@ -249,7 +249,7 @@ func TestAdmission(t *testing.T) {
 		waitSizes(t, c, ns, "web", map[string]int{"600m 1Gi": 5})
 		time.Sleep(1500 * time.Millisecond)
 		recommend(t, c, ns, "Deployment", "web", 2, "2", "3Gi")
-		replicasOf(t, c, ns, "web", 7)
+		scaleWeb(t, c, ns, 7)
 		waitSizes(t, c, ns, "web", map[string]int{"600m 1Gi": 5, "2 3Gi web/2": 2})
 	})
 	t.Run("a StatefulSet", func(t *testing.T) {
@@ -313,11 +313,11 @@ spec: {hard: {requests.memory: 5Gi}}
 		time.Sleep(1500 * time.Millisecond)
 		recommend(t, c, ns, "Deployment", "web", 3, "1", "3Gi")
 		e2e.Wait(t, "the quota's use in the caches", func() (string, bool) {
-			pod, err := c.Client.CoreV1().Pods(ns).Create(t.Context(), sibling(t, c, ns, "web"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			pod, err := c.Client.CoreV1().Pods(ns).Create(t.Context(), sibling(t, c, ns), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			require.NoError(t, err)
 			return sizeOf(pod), sizeOf(pod) == "666m 3Gi web/3" // with a limit of 800m
 		})
-		replicasOf(t, c, ns, "web", 2)
+		scaleWeb(t, c, ns, 2)
 		waitSizes(t, c, ns, "web", map[string]int{"500m 1Gi": 1, "666m 3Gi web/3": 1})
 		e2e.Wait(t, "the quota's use", func() (string, bool) {
 			q, err := c.Client.CoreV1().ResourceQuotas(ns).Get(t.Context(), "room", metav1.GetOptions{})
@@ -327,7 +327,7 @@ spec: {hard: {requests.memory: 5Gi}}
 		})
 		time.Sleep(time.Second) // until the webhook knows
 		// 1 GiB is left: sized, the third would not start at all.
-		replicasOf(t, c, ns, "web", 3)
+		scaleWeb(t, c, ns, 3)
 		waitSizes(t, c, ns, "web", map[string]int{"500m 1Gi": 2, "666m 3Gi web/3": 1})
 	})
 
@@ -338,7 +338,7 @@ spec: {hard: {requests.memory: 5Gi}}
 			r.WaitReady(t)
 		}
 		e2e.Wait(t, "the webhook", func() (string, bool) {
-			pod, err := c.Client.CoreV1().Pods(ns).Create(t.Context(), sibling(t, c, ns, "web"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			pod, err := c.Client.CoreV1().Pods(ns).Create(t.Context(), sibling(t, c, ns), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			require.NoError(t, err)
 			return sizeOf(pod), strings.HasSuffix(sizeOf(pod), " web/2")
 		})
@@ -346,7 +346,7 @@ spec: {hard: {requests.memory: 5Gi}}
 	create := func(t *testing.T) (size string, took time.Duration) {
 		t.Helper()
 		start := time.Now()
-		pod, err := c.Client.CoreV1().Pods(ns).Create(t.Context(), sibling(t, c, ns, "web"), metav1.CreateOptions{})
+		pod, err := c.Client.CoreV1().Pods(ns).Create(t.Context(), sibling(t, c, ns), metav1.CreateOptions{})
 		require.NoError(t, err)
 		return sizeOf(pod), time.Since(start)
 	}
@@ -395,7 +395,7 @@ spec: {hard: {requests.memory: 5Gi}}
 		first := secretOf(t, c)
 		for deadline := time.Now().Add(3 * time.Minute); len(served) < 4; {
 			require.True(t, time.Now().Before(deadline), "only %d certificates", len(served))
-			pod, err := c.Client.CoreV1().Pods(ns).Create(t.Context(), sibling(t, c, ns, "web"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			pod, err := c.Client.CoreV1().Pods(ns).Create(t.Context(), sibling(t, c, ns), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			require.NoError(t, err)
 			require.Equal(t, "2 3Gi web/2", sizeOf(pod))
 			served[string(secretOf(t, c)["tls.crt"])] = true

@@ -40,6 +40,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -132,7 +133,7 @@ func Setup(m manager.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	certificates := &rotation{client: c, namespace: o.Namespace, secret: o.Secret, configuration: o.Configuration, life: o.Life, now: time.Now}
+	certificates := &rotation{client: c, namespace: o.Namespace, secret: o.Secret, configuration: o.Configuration, life: o.Life, now: clock.RealClock{}.Now}
 	if err := m.Add(certificates); err != nil {
 		return err
 	}

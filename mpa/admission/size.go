@@ -248,6 +248,7 @@ func inRanges(pod *v1.Pod, ranges []v1.LimitRange) bool {
 				if !allowed(item, requestsOf(pod), limitsOf(pod)) {
 					return false
 				}
+			default: // of volumes
 			}
 		}
 	}

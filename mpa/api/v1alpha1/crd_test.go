@@ -47,7 +47,7 @@ spec:
 
 // bad change fullText, and what the refusal says.
 var bad = []struct{ name, old, replaced, want string }{
-	{"no spec", fullText[strings.Index(fullText, "spec:"):], "", "spec: Required value"},
+	{"no spec", part("spec:", ""), "", "spec: Required value"},
 	{"a long name", "name: web, namespace", "name: " + strings.Repeat("x", 64) + ", namespace", "metadata.name: at most 63 characters"},
 	{"no target", "  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}\n", "", "spec.scaleTargetRef: Required value"},
 	{"a target without a name", ", name: web}", "}", "spec.scaleTargetRef.name: Required value"},
@@ -78,7 +78,7 @@ var bad = []struct{ name, old, replaced, want string }{
 	{"an address of a file", "https://prometheus.example.org:9090/prefix", "file:///etc/passwd", "spec.metrics.prometheus.address: Invalid value: \"string\": want an http or https URL"},
 	{"old measurements", "maxAge: 1m30s", "maxAge: 11m", "spec.metrics.maxAge: Invalid value: \"string\": want 10s to 10m"},
 	{"measurements of this moment", "maxAge: 1m30s", "maxAge: 1s", "spec.metrics.maxAge: Invalid value: \"string\": want 10s to 10m"},
-	{"no constraints", fullText[strings.Index(fullText, "  constraints:"):strings.Index(fullText, "  recommender:")], "", "spec.constraints: Required value"},
+	{"no constraints", part("  constraints:", "  recommender:"), "", "spec.constraints: Required value"},
 	{"no most", "min: 2, max: 20", "min: 2", "spec.constraints.replicas.max: Required value"},
 	{"less than the least", "max: 20", "max: 1", "spec.constraints.replicas.max: Invalid value: \"object\": max is below min"},
 	{"none", "min: 2", "min: 0", "spec.constraints.replicas.min: Invalid value: 0"},
@@ -103,6 +103,16 @@ var bad = []struct{ name, old, replaced, want string }{
 	{"an algorithm without a name", "algorithm: autopilot", `algorithm: ""`, "spec.recommender.algorithm: Invalid value: \"\""},
 	{"a fallback after a day", "after: 1h", "after: 24h", "spec.fallback.after: Invalid value: \"string\": want 0s to 1h"},
 	{"an unknown field", "  fallback:", "  fallbacks:", "spec.fallbacks"},
+}
+
+// part is the text from one line on to another; "" = the end.
+func part(from, to string) string {
+	_, after, _ := strings.Cut(fullText, "\n"+from)
+	if to != "" {
+		after, _, _ = strings.Cut(after, "\n"+to)
+		after += "\n"
+	}
+	return from + after
 }
 
 func many(n int) string {
