@@ -27,9 +27,9 @@ var (
 	}
 )
 
-// size gives pod the requests that are wanted, within the constraints and the
-// namespace's limits, and says what was changed. Limits keep their ratio to the requests.
-// After an error the pod is to be taken as it was.
+// size gives pod the requests that are wanted, at most what the constraints allow and
+// within the namespace's limits, and says what was changed. Limits keep their ratio to
+// the requests. After an error the pod is to be taken as it was.
 func size(pod *v1.Pod, want []v1alpha1.ContainerRequests, constraints []v1alpha1.ContainerConstraints, ranges []v1.LimitRange, quotas []v1.ResourceQuota) (string, error) {
 	before := pod.DeepCopy()
 	containers := long(&pod.Spec)
@@ -41,10 +41,16 @@ func size(pod *v1.Pod, want []v1alpha1.ContainerRequests, constraints []v1alpha1
 		}
 		bounds, wanted := constraints[i], want[j]
 		for _, name := range bounds.Controlled {
-			if to := quantityOf(name, wanted.CPU, wanted.Memory); to != nil && to.Sign() > 0 {
-				low, high := quantityOf(name, bounds.MinAllowed.CPU, bounds.MinAllowed.Memory), quantityOf(name, bounds.MaxAllowed.CPU, bounds.MaxAllowed.Memory)
-				setRequest(c, name, within(*to, low, high), ranges)
+			to := quantityOf(name, wanted.CPU, wanted.Memory)
+			if to == nil || to.Sign() <= 0 {
+				continue
 			}
+			// What is below minAllowed is not raised: the pods that run have it too, and one
+			// that differs from them would be taken for the size of all.
+			if most := quantityOf(name, bounds.MaxAllowed.CPU, bounds.MaxAllowed.Memory); most != nil && to.Cmp(*most) > 0 {
+				to = most
+			}
+			setRequest(c, name, *to, ranges)
 		}
 	}
 	for _, r := range ranges {
@@ -93,16 +99,6 @@ func quantityOf(name v1.ResourceName, cpu, memory *resource.Quantity) *resource.
 		return cpu
 	}
 	return memory
-}
-
-func within(q resource.Quantity, low, high *resource.Quantity) resource.Quantity {
-	if low != nil && q.Cmp(*low) < 0 {
-		q = *low
-	}
-	if high != nil && q.Cmp(*high) > 0 {
-		q = *high
-	}
-	return q
 }
 
 // setRequest sets a request as far as the ranges for a container allow, and the

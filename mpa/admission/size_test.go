@@ -90,8 +90,8 @@ func TestSize(t *testing.T) {
 			name:       "the bounds have changed since",
 			containers: "[{name: main, resources: {requests: {cpu: 500m, memory: 1Gi}}}]",
 			bounds:     ", minAllowed: {memory: 3Gi}, maxAllowed: {cpu: 700m}",
-			want:       "[{name: main, resources: {requests: {cpu: 700m, memory: 3Gi}}}]",
-			changes:    "main: cpu 500m to 700m, memory 1Gi to 3Gi",
+			want:       "[{name: main, resources: {requests: {cpu: 700m, memory: 2Gi}}}]",
+			changes:    "main: cpu 500m to 700m, memory 1Gi to 2Gi",
 		},
 		{
 			name:       "best effort stays best effort",
