@@ -41,16 +41,17 @@ func size(pod *v1.Pod, want []v1alpha1.ContainerRequests, constraints []v1alpha1
 		}
 		bounds, wanted := constraints[i], want[j]
 		for _, name := range bounds.Controlled {
-			to := quantityOf(name, wanted.CPU, wanted.Memory)
-			if to == nil || to.Sign() <= 0 {
+			q := quantityOf(name, wanted.CPU, wanted.Memory)
+			if q == nil || q.Sign() <= 0 {
 				continue
 			}
+			to := *q // the other is a cache's
 			// What is below minAllowed is not raised: the pods that run have it too, and one
 			// that differs from them would be taken for the size of all.
 			if most := quantityOf(name, bounds.MaxAllowed.CPU, bounds.MaxAllowed.Memory); most != nil && to.Cmp(*most) > 0 {
-				to = most
+				to = *most
 			}
-			setRequest(c, name, *to, ranges)
+			setRequest(c, name, to, ranges)
 		}
 	}
 	for _, r := range ranges {
