@@ -463,7 +463,7 @@ func TestMPARights(t *testing.T) {
 	c.InstallMetricsAPI(t)
 	s := installMPA(t, c, "mpa/apart")
 	const ns = "default"
-	flags := []string{"--interval=1s", "--recommender-name=default"}
+	flags := []string{"--interval=1s", "--cool-down=2s"}
 	apart := []*e2e.MPA{
 		s.startPart(t, c, "recommender", flags...),
 		s.startPart(t, c, "updater", "--evict-after=1s"),
