@@ -10,7 +10,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 
 # The race detector costs ten times the CPU: only packages that start goroutines,
 # and what they share. A folder that is not there yet is left out.
-RACE := $(foreach d,binpack swarm cerebro internal/train,$(if $(wildcard $d),./$d/...))
+RACE := $(foreach d,binpack swarm cerebro internal/train mpa/collect mpa/recommender mpa/updater mpa/admission,$(if $(wildcard $d),./$d/...))
 
 # Total, shared evenly by all fuzz targets.
 FUZZTIME ?= 60s

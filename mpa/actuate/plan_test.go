@@ -220,7 +220,7 @@ func TestWanted(t *testing.T) {
 	q := func(s string) *resource.Quantity { return new(resource.MustParse(s)) }
 	main := v1alpha1.ContainerConstraints{
 		Name: "main", Controlled: both,
-		MinAllowed: v1alpha1.Amounts{CPU: q("100m"), Memory: q("64Mi")}, MaxAllowed: v1alpha1.Amounts{CPU: q("2")},
+		MinAllowed: v1alpha1.Amounts{CPU: q("100m"), Memory: q("64Mi")}, MaxAllowed: v1alpha1.UpperAmounts{CPU: q("2")},
 	}
 	cpuAlone := main
 	cpuAlone.Controlled = both[:1]

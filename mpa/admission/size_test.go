@@ -271,7 +271,7 @@ func TestSizeKeepsWhatItMust(t *testing.T) {
 			}
 			pod.Spec.Containers = append(pod.Spec.Containers, c)
 			(*bounds)[i].Controlled = bothAmounts
-			(*bounds)[i].MaxAllowed = v1alpha1.Amounts{CPU: random(2, 1), Memory: random(2, 1<<28)}
+			(*bounds)[i].MaxAllowed = v1alpha1.UpperAmounts{CPU: random(2, 1), Memory: random(2, 1<<28)}
 			o.Status.Recommendation.Containers = append(o.Status.Recommendation.Containers,
 				v1alpha1.ContainerRequests{Name: name, CPU: random(4, 1), Memory: random(4, 1<<28)})
 		}

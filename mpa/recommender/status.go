@@ -32,7 +32,7 @@ func targetOf(o *v1alpha1.MultidimPodAutoscaler) (mpa.Target, error) {
 		}
 	}
 	for _, k := range c.Containers {
-		spec := mpa.ContainerSpec{Name: k.Name, Min: amountsOf(k.MinAllowed), Max: amountsOf(k.MaxAllowed)}
+		spec := mpa.ContainerSpec{Name: k.Name, Min: amountsOf(k.MinAllowed), Max: amountsOf(v1alpha1.Amounts(k.MaxAllowed))}
 		spec.CPU, spec.Memory = slices.Contains(k.Controlled, corev1.ResourceCPU), slices.Contains(k.Controlled, corev1.ResourceMemory)
 		t.Containers = append(t.Containers, spec)
 	}

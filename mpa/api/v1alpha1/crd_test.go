@@ -235,7 +235,7 @@ spec:
 			"replicas": map[string]any{"min": int64(1), "max": int64(3)},
 			"containers": []any{map[string]any{
 				"name": "main", "controlled": []any{"cpu", "memory"},
-				"minAllowed": map[string]any{"cpu": "25m", "memory": "64Mi"}, "maxAllowed": map[string]any{},
+				"minAllowed": map[string]any{"cpu": "25m", "memory": "64Mi"}, "maxAllowed": map[string]any{"cpu": "16", "memory": "64Gi"},
 			}},
 		},
 		"recommender": map[string]any{"name": "default", "algorithm": "hpa+vpa"},

@@ -287,10 +287,9 @@ type ContainerConstraints struct {
 	// +optional
 	// +default={"cpu":"25m","memory":"64Mi"}
 	MinAllowed Amounts `json:"minAllowed,omitempty"`
-	// Without it a request has no upper bound but the node.
 	// +optional
-	// +default={}
-	MaxAllowed Amounts `json:"maxAllowed,omitempty"`
+	// +default={"cpu":"16","memory":"64Gi"}
+	MaxAllowed UpperAmounts `json:"maxAllowed,omitempty"`
 }
 
 // Amounts of both resources.
@@ -299,6 +298,18 @@ type Amounts struct {
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isGreaterThan(quantity('0')) && quantity(string(self)).compareTo(quantity('100k')) <= 0",message="want more than 0 and at most 100k"
 	CPU *resource.Quantity `json:"cpu,omitempty"`
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isGreaterThan(quantity('0')) && quantity(string(self)).compareTo(quantity('1Pi')) <= 0",message="want more than 0 and at most 1Pi"
+	Memory *resource.Quantity `json:"memory,omitempty"`
+}
+
+// UpperAmounts are never without a number: nothing grows without end.
+type UpperAmounts struct {
+	// +optional
+	// +default="16"
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isGreaterThan(quantity('0')) && quantity(string(self)).compareTo(quantity('100k')) <= 0",message="want more than 0 and at most 100k"
+	CPU *resource.Quantity `json:"cpu,omitempty"`
+	// +optional
+	// +default="64Gi"
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isGreaterThan(quantity('0')) && quantity(string(self)).compareTo(quantity('1Pi')) <= 0",message="want more than 0 and at most 1Pi"
 	Memory *resource.Quantity `json:"memory,omitempty"`
 }
