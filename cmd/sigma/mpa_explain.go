@@ -21,7 +21,7 @@ import (
 type mpaExplanation struct {
 	Object string    `json:"object"`
 	From   string    `json:"from"` // file and line, or cluster
-	Time   time.Time `json:"time"`
+	Time   time.Time `json:"time,omitzero"`
 	Agent  string    `json:"agent"` // that is to decide
 	Off    bool      `json:"off"`   // recommends only
 	// What was observed.
@@ -332,6 +332,7 @@ func explainObject(o *v1alpha1.MultidimPodAutoscaler) (*mpaExplanation, error) {
 		}
 	}
 	if ob := s.Observed; ob != nil {
+		e.Time = ob.Time.Time // of the decision, where there is one
 		e.Observed.Replicas, e.Observed.Ready = ob.Replicas, ob.Ready
 		if ob.Rate != nil {
 			v := ob.Rate.AsApproximateFloat64()
@@ -422,7 +423,11 @@ func (e *mpaExplanation) print(w io.Writer) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%-10s "+format+"\n", append([]any{name}, args...)...)
 	}
-	line("workload", "%s at %s (%s)", e.Object, e.Time.UTC().Format(time.DateTime+" MST"), e.From)
+	at := ""
+	if !e.Time.IsZero() {
+		at = e.Time.UTC().Format(" at " + time.DateTime + " MST")
+	}
+	line("workload", "%s%s (%s)", e.Object, at, e.From)
 	line("observed", "%s, %d ready", plural(int(e.Observed.Replicas), "replica"), e.Observed.Ready)
 	for _, k := range e.Observed.Containers {
 		if k.Pods == 0 {

@@ -99,6 +99,14 @@ conditions AbleToScale=False, QuotaExceeded: quota exceeded
 	assert.Equal(t, exitFailed, code)
 	assert.Contains(t, stderr, `get multidimpodautoscalers: multidimpodautoscalers "x" not found`)
 
+	object.Status = v1alpha1.MultidimPodAutoscalerStatus{Conditions: []metav1.Condition{
+		{Type: v1alpha1.ConditionActive, Status: metav1.ConditionFalse, Reason: "TargetMissing", Message: "there is no Deployment web"},
+	}}
+	out, _, _ = sigma("-n", "shop", "web")
+	assert.Contains(t, out, "workload   shop/web (cluster)\n")
+	out, _, _ = sigma("-n", "shop", "web", "--format", "json")
+	assert.NotContains(t, out, `"time"`)
+
 	object.Status = v1alpha1.MultidimPodAutoscalerStatus{}
 	_, stderr, code = sigma("-n", "shop", "web")
 	assert.Equal(t, exitFailed, code)

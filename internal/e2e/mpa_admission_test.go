@@ -449,7 +449,7 @@ func TestMPAPage(t *testing.T) {
 	c.Kubectl(t, "", "apply", "-f", filepath.Join(page.dir, "manifests", "mpa", "samples"))
 	page.run(t, "When something is down", 1)
 	// The volume of the page is taken, and what is applied again loses nothing.
-	page.shell(t, "cat >> mpa/kustomization.yaml <<'EOF'\n"+yamlOf(t, "mpa.md", "# in the kustomization")+"EOF\nkubectl apply -k mpa")
+	page.shell(t, "cat >> autoscaler/kustomization.yaml <<'EOF'\n"+yamlOf(t, "mpa.md", "# in the kustomization")+"EOF\nkubectl apply -k autoscaler")
 	require.Contains(t, c.Kubectl(t, "", "get", "deployment", "sigma-mpa", "-n", mpaSystem, "-o", "yaml"), "claimName: sigma-mpa-journal")
 	require.Equal(t, 3, strings.Count(page.run(t, "Uninstall", 1), `multidimpodautoscaler.autoscaling.sigma-scheduler.io "`))
 	require.Empty(t, page.blocks, "blocks that this test does not know of")

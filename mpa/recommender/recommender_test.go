@@ -379,6 +379,7 @@ func TestOffRecommendsOnly(t *testing.T) {
 	w := newWorld(t, func(o *v1alpha1.MultidimPodAutoscaler) { o.Spec.Mode = v1alpha1.ModeOff })
 	o := w.step(0)
 	assert.Equal(t, v1alpha1.PhaseRecommending, o.Status.Phase)
+	assert.Equal(t, "hpa+vpa recommends; in mode Off nothing is changed.", condition(&o.Status, v1alpha1.ConditionActive).Message)
 	assert.Equal(t, int32(4), o.Status.Decision.Replicas)
 	assert.Nil(t, o.Status.Recommendation)
 	assert.Empty(t, o.Status.Memory.ReplicaChanges)

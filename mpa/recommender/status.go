@@ -229,7 +229,11 @@ func statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *mpa.Observation,
 	fallback, _ := s.session.Agent().(*mpa.Fallback)
 	instead := fallback != nil && fallback.Active() && !blind
 
-	set(o, next, v1alpha1.ConditionActive, metav1.ConditionTrue, active(o), "The workload is sized by %s.", setup.Agent)
+	if o.Spec.Mode == v1alpha1.ModeOff {
+		set(o, next, v1alpha1.ConditionActive, metav1.ConditionTrue, "RecommendsOnly", "%s recommends; in mode Off nothing is changed.", setup.Agent)
+	} else {
+		set(o, next, v1alpha1.ConditionActive, metav1.ConditionTrue, "Sizing", "The workload is sized by %s.", setup.Agent)
+	}
 	if len(problems) == 0 {
 		set(o, next, v1alpha1.ConditionMetrics, metav1.ConditionTrue, "Fresh", "All that is asked for is measured and fresh.")
 	} else {
@@ -274,13 +278,6 @@ func statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *mpa.Observation,
 	}
 	next.Summary = summary(o, next)
 	return next
-}
-
-func active(o *v1alpha1.MultidimPodAutoscaler) string {
-	if o.Spec.Mode == v1alpha1.ModeOff {
-		return "RecommendsOnly"
-	}
-	return "Sizing"
 }
 
 // guard is the name of the first guard that spoke.
