@@ -129,15 +129,21 @@ func TestPodKeepsItsSize(t *testing.T) {
 		{name: "the template is newer", change: func(o *v1alpha1.MultidimPodAutoscaler) {
 			o.Status.Recommendation.Time.Time = rs.CreationTimestamp.Add(-time.Second)
 		}, result: resultNewer},
-		{name: "a quota", objects: []client.Object{&v1.ResourceQuota{Status: parse[v1.ResourceQuotaStatus](t, "{hard: {cpu: 1}, used: {cpu: 500m}}")}},
-			result: resultKept, warning: "recommendation web/7: a ResourceQuota leaves no room: q"},
+		{
+			name: "a quota", objects: []client.Object{&v1.ResourceQuota{Status: parse[v1.ResourceQuotaStatus](t, "{hard: {cpu: 1}, used: {cpu: 500m}}")}},
+			result: resultKept, warning: "recommendation web/7: a ResourceQuota leaves no room: q",
+		},
 		{name: "a pod of nobody", pod: func(s string) string { return strings.Replace(s, `"controller":true`, `"controller":false`, 1) }, result: resultNone},
 		{name: "a job's pod", pod: func(s string) string { return strings.Replace(s, `"ReplicaSet"`, `"Job"`, 1) }, result: resultNone},
 		{name: "a ReplicaSet of no Deployment", pod: func(s string) string { return strings.Replace(s, "pod-template-hash", "x", 1) }, result: resultNone},
-		{name: "a ReplicaSet that is only called so", pod: func(s string) string { return strings.ReplaceAll(s, "5d4f", "fake") },
-			objects: []client.Object{&appsv1.ReplicaSet{}}, result: resultFailed, warning: `deployments.apps "web" not found`},
-		{name: "a ReplicaSet that is not known", pod: func(s string) string { return strings.ReplaceAll(s, "5d4f", "new") },
-			result: resultFailed, warning: "ReplicaSet web-new is not known yet"},
+		{
+			name: "a ReplicaSet that is only called so", pod: func(s string) string { return strings.ReplaceAll(s, "5d4f", "fake") },
+			objects: []client.Object{&appsv1.ReplicaSet{}}, result: resultFailed, warning: `deployments.apps "web" not found`,
+		},
+		{
+			name: "a ReplicaSet that is not known", pod: func(s string) string { return strings.ReplaceAll(s, "5d4f", "new") },
+			result: resultFailed, warning: "ReplicaSet web-new is not known yet",
+		},
 		{name: "no pod", pod: func(string) string { return "[]" }, result: resultFailed, warning: "cannot unmarshal array"},
 		{name: "the size that it has", pod: func(s string) string {
 			return strings.Replace(s, `"cpu":"500m","memory":"1Gi"`, `"cpu":"1","memory":"2Gi"`, 1)
