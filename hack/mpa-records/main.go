@@ -40,7 +40,7 @@ const (
 
 Made by ` + "`make mpa-records`" + `: every agent on simulated applications and loads, each with the same five seeds. What
 agents could be tuned on (*train*) shares no application, trace, family of loads or segment profile with what they
-are judged by (*test*); the split is ` + "`mpa/sim/scenarios.go`" + `.
+are judged by (*test*); the split is ` + "`mpa/sim/scenarios.go`" + `. Traces: [the load](mpa-simulate.md#the-load).
 
 ± is half of the 95 % interval over seeds. Hours are those that count, after the warm-up. **Cost** is core-hours +
 GiB-hours ÷ 8, in core-hours. The SLO is **kept** in a run when no more requests were late or lost than its percentile
