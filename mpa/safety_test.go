@@ -249,7 +249,7 @@ func safe(t *testing.T, data []byte, steps int) (acted int) {
 		}
 		a := d.Action
 		switch {
-		case (forbidden == "stale usage" || forbidden == "usage of the future") && a != nil: // news of a kill is not stale
+		case (forbidden == "no usage" || forbidden == "stale usage" || forbidden == "usage of the future") && a != nil: // news of a kill is none of these
 			require.True(t, slices.ContainsFunc(o.Pods, func(p mpa.Pod) bool {
 				return slices.ContainsFunc(p.Containers, func(k mpa.Container) bool { return mpa.Metric{Time: k.Killed}.Known(o.Time, guards.MaxAge) })
 			}), "%+v", d)

@@ -68,8 +68,8 @@ func leave() {
 	for _, root := range []string{cgroups, filepath.Join(cgroups, "cpu")} {
 		group := filepath.Join(root, "sigma-mpavalidate-load-"+pid)
 		if _, err := os.Stat(group); err == nil {
-			os.WriteFile(filepath.Join(root, "cgroup.procs"), []byte(pid), 0o644)
-			os.Remove(group)
+			_ = os.WriteFile(filepath.Join(root, "cgroup.procs"), []byte(pid), 0o644)
+			_ = os.Remove(group)
 		}
 	}
 }

@@ -92,9 +92,9 @@ func become(part string, core int) error {
 
 // stop ends the server and gives the error that it was stopped for.
 func (s *server) stop(err error) error {
-	s.stdin.Close()
-	s.cmd.Process.Kill()
-	s.cmd.Wait()
+	_ = s.stdin.Close()
+	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Wait()
 	for range 50 { // until the kernel is done with it
 		if s.group.remove() == nil {
 			return err
@@ -146,7 +146,7 @@ func (s *server) ask(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	text, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s: %s: %s", path, resp.Status, text)
@@ -181,7 +181,7 @@ func (s *server) measure(list []draw, skip time.Duration) (result, error) {
 	for i, d := range list {
 		for left := d.At - time.Since(begin); left > 0; left = d.At - time.Since(begin) { // signals end a sleep early
 			ts := unix.NsecToTimespec(int64(left))
-			unix.Nanosleep(&ts, nil)
+			_ = unix.Nanosleep(&ts, nil)
 		}
 		wg.Go(func() {
 			late[i] = (time.Since(begin) - d.At).Seconds()

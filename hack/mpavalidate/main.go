@@ -17,6 +17,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sigma-scheduler/sigma/mpa"
@@ -122,7 +123,7 @@ type cost struct {
 }
 
 // calibrate measures costs without a quota.
-func (a *app) calibrate(s *server, rng *rand.Rand) (c cost, err error) {
+func (a *app) calibrate(s *server) (c cost, err error) {
 	if err := s.group.set(0); err != nil {
 		return c, err
 	}
@@ -199,7 +200,7 @@ func (a *app) report(rng *rand.Rand, runs int, seconds float64) error {
 }
 
 func (a *app) compare(s *server, rng *rand.Rand, runs int, seconds float64) error {
-	c, err := a.calibrate(s, rng)
+	c, err := a.calibrate(s)
 	if err != nil {
 		return err
 	}
@@ -234,15 +235,15 @@ func (a *app) compare(s *server, rng *rand.Rand, runs int, seconds float64) erro
 			}
 		}
 		row := func(name, format string, unit float64, lists [3][]float64) {
-			each := ""
+			var each strings.Builder
 			for i, v := range lists[1] {
-				each += fmt.Sprintf(" "+format+"%s", unit*v, marks[i])
+				fmt.Fprintf(&each, " "+format+"%s", unit*v, marks[i])
 			}
 			fmt.Printf("| %.1f | %s |", load, name)
 			for _, l := range lists {
 				fmt.Printf(" "+format+" |", unit*median(l))
 			}
-			fmt.Printf("%s |\n", each)
+			fmt.Printf("%s |\n", each.String())
 		}
 		row("measured", "%.1f", 1000, real)
 		row("simulated", "%.1f", 1000, model)

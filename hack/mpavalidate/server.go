@@ -40,17 +40,17 @@ func serve() error {
 				http.Error(w, err.Error(), http.StatusBadGateway)
 				return
 			}
-			io.Copy(io.Discard, resp.Body)
-			resp.Body.Close()
+			_, _ = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
 		}
 		burn(cpu)
 	})
 	mux.HandleFunc("GET /spent", func(w http.ResponseWriter, r *http.Request) {
-		json.NewEncoder(w).Encode(cpuNanos(unix.CLOCK_PROCESS_CPUTIME_ID))
+		_ = json.NewEncoder(w).Encode(cpuNanos(unix.CLOCK_PROCESS_CPUTIME_ID))
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	go func() { // The parent is gone.
-		os.Stdin.Read(make([]byte, 1))
+		_, _ = os.Stdin.Read(make([]byte, 1))
 		os.Exit(0)
 	}()
 	return server.Serve(l)
@@ -66,11 +66,12 @@ func backend() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	go http.Serve(l, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	answer := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		nanos, _ := strconv.ParseInt(r.URL.Query().Get("wait"), 10, 64)
 		ts := unix.NsecToTimespec(nanos)
-		unix.Nanosleep(&ts, nil)
-	}))
+		_ = unix.Nanosleep(&ts, nil)
+	})
+	go func() { _ = (&http.Server{Handler: answer, ReadHeaderTimeout: time.Minute}).Serve(l) }()
 	return "http://" + l.Addr().String(), nil
 }
 
@@ -134,6 +135,6 @@ func turn(n int) {
 // would make it a point where another goroutine may run.
 func cpuNanos(clock uintptr) int64 {
 	var ts unix.Timespec
-	unix.RawSyscall(unix.SYS_CLOCK_GETTIME, clock, uintptr(unsafe.Pointer(&ts)), 0)
+	_, _, _ = unix.RawSyscall(unix.SYS_CLOCK_GETTIME, clock, uintptr(unsafe.Pointer(&ts)), 0)
 	return ts.Nano()
 }

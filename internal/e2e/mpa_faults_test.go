@@ -334,7 +334,8 @@ func TestMPAKills(t *testing.T) {
 		m := f.startAll("--leader-elect=true")
 		f.autoscale("whole", spec)
 		f.await("measures", []*member{whole}, func(_ *member, s *v1alpha1.MultidimPodAutoscalerStatus) bool { return s.Summary == "OK" })
-		for n := int32(3); n < 3+times; n++ {
+		for range times {
+			n := whole.last() + 1
 			whole.set(rate(n))
 			f.c.RestartAPIServer(t)
 			f.awaitReplicas([]*member{whole}, n, n+1)
@@ -360,7 +361,8 @@ func TestMPAKills(t *testing.T) {
 		f.c.StartMPA(t, append([]string{"admission", "--kubeconfig=" + filepath.Join(f.c.Dir, "kubeconfig"), "--namespace=" + f.ns}, f.webhook()...)...)
 		f.autoscale("apart", spec)
 		f.await("measures", []*member{apart}, func(_ *member, s *v1alpha1.MultidimPodAutoscalerStatus) bool { return s.Summary == "OK" })
-		for n := int32(3); n < 3+times; n++ {
+		for range times {
+			n := apart.last() + 1
 			decide, act := deciding.Hold(), doing.Hold()
 			apart.set(rate(n))
 			deciding.WaitHeld(t, 1)

@@ -86,6 +86,12 @@ func (m *member) counts() (list []int32) {
 	return list
 }
 
+// last is the number of replicas asked for now.
+func (m *member) last() int32 {
+	counts := m.counts()
+	return counts[len(counts)-1]
+}
+
 // A fleet is members in one namespace, and a watch on all of them.
 type fleet struct {
 	*testing.T

@@ -42,7 +42,7 @@ type plainJob struct {
 	begun, left float64
 	pod         *plainPod
 	computing   bool
-	over, gone  bool
+	gone        bool
 }
 
 type plainEvent struct {
@@ -64,10 +64,10 @@ const (
 
 type plainEvents []plainEvent
 
-func (h plainEvents) Len() int           { return len(h) }
-func (h plainEvents) Less(i, j int) bool { return h[i].at < h[j].at }
-func (h plainEvents) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *plainEvents) Push(e any)        { *h = append(*h, e.(plainEvent)) }
+func (h *plainEvents) Len() int           { return len(*h) }
+func (h *plainEvents) Less(i, j int) bool { return (*h)[i].at < (*h)[j].at }
+func (h *plainEvents) Swap(i, j int)      { (*h)[i], (*h)[j] = (*h)[j], (*h)[i] }
+func (h *plainEvents) Push(e any)         { *h = append(*h, e.(plainEvent)) }
 func (h *plainEvents) Pop() any {
 	e := (*h)[len(*h)-1]
 	*h = (*h)[:len(*h)-1]
