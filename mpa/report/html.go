@@ -258,10 +258,14 @@ func (c *Comparison) overview() []sheet.Chart {
 	charts = draw(charts, chart("replicas", "Replicas over time", "replicas", replicas), "Replicas asked for.")
 	late := chart("p99", "99th percentile of latency over time", "ms", func(m *sim.Minute) float64 { return 1000 * m.P99 })
 	scale := c.scale()
-	late.Lines = late.Lines[:min(mostLatencies, len(late.Lines))]
+	about := "99th percentile of latency, minute by minute."
+	if len(late.Lines) > mostLatencies {
+		late.Lines = late.Lines[:mostLatencies]
+		about += " The others are drawn below, each by itself."
+	}
 	late.Log, late.Low, late.High = true, scale.low, scale.high
 	late.Limit, late.LimitName = 1000*c.App.Latency, "promised"
-	return draw(charts, late, "99th percentile of latency, minute by minute.")
+	return draw(charts, late, about)
 }
 
 // A scale holds the ends of the axes that the agents' plots have in common.

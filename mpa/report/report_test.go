@@ -191,6 +191,7 @@ func TestHTML(t *testing.T) {
 			assert.Equal(t, page, second.String())
 			sheettest.Check(t, page)
 			assert.NotContains(t, page, "<script>")
+			assert.Equal(t, name == "many", strings.Contains(page, "The others are drawn below"), "a plot that leaves agents out says so")
 			assert.Equal(t, 1, strings.Count(page, `<p class="summary">`))
 			assert.Equal(t, len(c.Agents), strings.Count(page, `<th scope="row"`))
 			plots := 1
