@@ -30,7 +30,7 @@ if (($# == 0)); then
 	hack/controlplane/run.sh go test -tags e2e -p 1 -count=1 $others
 fi
 
-flags=(-test.timeout=40m)
+flags=(-test.timeout=60m)
 for flag in "$@"; do
 	case $flag in
 	-test.* | --test.*) flags+=("$flag") ;;

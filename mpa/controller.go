@@ -32,7 +32,8 @@ type Guards struct {
 	// for no limit.
 	Gap time.Duration `json:"gapNanoseconds"`
 	// Patience with pods that do not start and resizes that wait for room; then they no
-	// longer hold up the other dimension.
+	// longer hold up the other dimension. With usage that was missing too: nothing
+	// shrinks until it has been back for that long.
 	Patience time.Duration `json:"patienceNanoseconds"`
 }
 
@@ -147,12 +148,23 @@ func (c *Controller) Decide(o *Observation) Decision {
 	replicas := c.replicas(&d, o, r.Replicas)
 	wanted, requests := c.requests(&d, now, r.Containers)
 	d.Wanted = State{Replicas: replicas, Containers: wanted}
-	if o.Replicas > 0 && !c.fresh(o) {
+	switch {
+	case o.Replicas > 0 && !c.fresh(o):
 		replicas = o.Replicas
 		for i := range requests {
 			requests[i] = Resources{CPU: now[i].CPU, Memory: max(requests[i].Memory, now[i].Memory)}
 		}
 		d.guard("freshness", "no usage that is at most %v old: only more memory, because a container ran out of it", c.guards.MaxAge)
+	case c.blinded(o.Time):
+		// A rate over a window that is not filled yet tells less than there is.
+		_, smaller := compareAll(requests, now)
+		if replicas < o.Replicas || smaller {
+			d.guard("freshness", "usage was missing %v ago: nothing shrinks for %v", o.Time.Sub(c.memory.Blind), c.guards.Patience)
+		}
+		replicas = max(replicas, c.target.Replicas.Clamp(o.Replicas))
+		for i, spec := range c.target.Containers {
+			requests[i] = requests[i].Max(spec.Clamp(now[i]).Min(now[i]))
+		}
 	}
 	larger, smaller := compareAll(requests, now)
 	switch {
@@ -247,6 +259,11 @@ func (c *Controller) killed(o *Observation) bool {
 	return slices.ContainsFunc(o.live(), func(p Pod) bool {
 		return slices.ContainsFunc(p.Containers, func(k Container) bool { return (Metric{Time: k.Killed}).Known(o.Time, c.guards.MaxAge) })
 	})
+}
+
+// blinded reports whether usage has been back for less than there is patience.
+func (c *Controller) blinded(now time.Time) bool {
+	return !c.memory.Blind.IsZero() && now.Before(c.memory.Blind.Add(c.guards.Patience))
 }
 
 // sane is a recommendation without what no agent can mean.

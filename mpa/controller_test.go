@@ -232,12 +232,14 @@ func TestGuardsHold(t *testing.T) {
 		replicas, now, have := 4, begin, size
 		peak := int64(0)
 		var scaled, resized []time.Time
+		var back time.Time // of usage
 		for range 2000 {
 			now = now.Add(15 * time.Second)
 			use := mpa.Resources{CPU: int64(d.IntN(1000)), Memory: int64(d.Float64() * float64(have.Memory))}
 			o := observation(now, replicas, have, use)
-			blind := d.IntN(10) == 0
+			blind := d.IntN(100) == 0
 			if blind {
+				back = now
 				for i := range o.Pods {
 					o.Pods[i].Containers[0].Usage = mpa.Usage{}
 				}
@@ -249,6 +251,7 @@ func TestGuardsHold(t *testing.T) {
 				continue
 			}
 			require.False(t, blind, "an action without data")
+			before, sizeBefore := replicas, have
 			if a.Replicas != 0 {
 				require.Nil(t, a.Containers, "both dimensions at once")
 				require.True(t, a.Replicas >= target.Replicas.Min && a.Replicas <= target.Replicas.Max)
@@ -262,6 +265,9 @@ func TestGuardsHold(t *testing.T) {
 					require.GreaterOrEqual(t, float64(next.Memory), math.Min(float64(have.Memory), guards.Headroom*float64(peak)-1))
 				}
 				have, resized = next, append(resized, now)
+			}
+			if !back.IsZero() && now.Sub(back) < guards.Patience {
+				require.False(t, replicas < before || have.CPU < sizeBefore.CPU || have.Memory < sizeBefore.Memory, "shrunk after a gap")
 			}
 		}
 		require.LessOrEqual(t, most(scaled), guards.ReplicaChanges)

@@ -12,6 +12,8 @@ import (
 // are exact to the nanosecond.
 type Memory struct {
 	Time time.Time `json:"time,omitzero"` // of the last observation
+	// Blind is when usage was missing last that had been known before.
+	Blind time.Time `json:"blind,omitzero"`
 	// Changes that were decided within the last hour.
 	ReplicaChanges []time.Time `json:"replicaChanges,omitempty"`
 	RequestChanges []time.Time `json:"requestChanges,omitempty"`
@@ -101,6 +103,7 @@ func (m *Memory) each(visit func(t *time.Time)) {
 			visit(&list[i])
 		}
 	}
+	visit(&m.Blind)
 	if m.Asked != nil {
 		visit(&m.Asked.Time)
 	}
@@ -143,6 +146,10 @@ func (c *Controller) remember(o *Observation) {
 	m.RequestChanges = dropUntil(m.RequestChanges, hour)
 	if m.Asked != nil && (c.done(o, &m.Asked.Action) || !o.Time.Before(m.Asked.Time.Add(c.guards.Patience))) {
 		m.Asked = nil
+	}
+	known := slices.ContainsFunc(m.Containers, func(k ContainerMemory) bool { return len(k.Peaks) > 0 })
+	if known && o.Replicas > 0 && !c.fresh(o) {
+		m.Blind = o.Time
 	}
 	for i := range m.Containers {
 		k := &m.Containers[i]

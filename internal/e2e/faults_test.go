@@ -53,7 +53,8 @@ type scene struct {
 	proxy *e2e.APIProxy
 	pods  []*v1.Pod // that find room
 	made  int       // of them
-	gone  int       // of those, that were deleted
+	// Of those, how many were deleted, by app.
+	gone map[string]int
 }
 
 const sceneNodes = 40
@@ -71,7 +72,7 @@ func newScene(t *testing.T) *scene {
 	installSigma(t, c)
 	applyPolicy(t, c, "general-k1", "general")
 	c.Kubectl(t, faultRules, "apply", "-f", "-")
-	s := &scene{c: c, ns: c.Namespace(t), proxy: c.StartProxy(t, "scheduler.kubeconfig")}
+	s := &scene{c: c, ns: c.Namespace(t), proxy: c.StartProxy(t, "scheduler.kubeconfig"), gone: map[string]int{}}
 	nodes := e2e.Nodes(11, sceneNodes)
 	for _, node := range nodes[:stuckOn] {
 		node.Labels["stuck"] = "here"
@@ -123,7 +124,13 @@ func (s *scene) more(t *testing.T, n int) {
 	s.made += n
 }
 
-func (s *scene) there() int { return s.made - s.gone }
+func (s *scene) there() int {
+	n := s.made
+	for _, gone := range s.gone {
+		n -= gone
+	}
+	return n
+}
 
 // block creates the pods of which some have to wait, and waits until they do.
 func (s *scene) block(t *testing.T) {
@@ -166,16 +173,16 @@ func (s *scene) settle(t *testing.T) {
 	require.Len(t, s.c.Placements(s.ns), s.there()+stuckOn)
 	s.proxy.RequireBoundOnce(t)
 	s.c.RequireFits(t)
-	requireFaultRules(t, s.c, s.ns)
+	s.requireRules(t)
 }
 
-// requireFaultRules counts what stands against faultRules, by itself.
-func requireFaultRules(t *testing.T, c *e2e.Cluster, ns string) {
+// requireRules counts what stands against faultRules, by itself.
+func (s *scene) requireRules(t *testing.T) {
 	t.Helper()
 	type app struct{ node, name string }
 	count, nodesOf, podsOf := map[app]int{}, map[string]int{}, map[string]int{}
 	labels := map[string]map[string]string{}
-	for _, p := range c.Pods(ns) {
+	for _, p := range s.c.Pods(s.ns) {
 		if p.Spec.NodeName == "" {
 			continue
 		}
@@ -207,7 +214,8 @@ func requireFaultRules(t *testing.T, c *e2e.Cluster, ns string) {
 		}
 	}
 	for name, n := range nodesOf {
-		if labels[name]["wide"] == "yes" {
+		// Whoever deletes pods may leave an app on fewer nodes than it was placed on.
+		if labels[name]["wide"] == "yes" && s.gone[name] == 0 {
 			require.GreaterOrEqual(t, n, min(4, podsOf[name]), name)
 		}
 	}
@@ -308,8 +316,8 @@ func TestBindingAnswerLost(t *testing.T) {
 	s := newScene(t)
 	log := filepath.Join(t.TempDir(), "decisions.jsonl")
 	sigma := s.c.StartScheduler(t, scheduler, s.config(log, 10000))
-	s.proxy.SetLose(300 * time.Millisecond)
-	s.block(t) // with three nodes on which nothing else happens
+	s.proxy.SetLose(2 * time.Second) // within which the pods are seen, on a slow machine too
+	s.block(t)                       // with three nodes on which nothing else happens
 	s.more(t, 100)
 	s.c.WaitBound(t, s.ns, s.made)
 	s.proxy.SetLose(0)
@@ -387,7 +395,7 @@ func TestWatchLag(t *testing.T) {
 			if n := len(pod.Name); pod.Name[n-1]%3 == 0 {
 				zero := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
 				require.NoError(t, s.c.Client.CoreV1().Pods(s.ns).Delete(t.Context(), pod.Name, zero))
-				s.gone++
+				s.gone[pod.Labels["app"]]++
 			}
 		}
 		s.more(t, 100)

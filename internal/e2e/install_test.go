@@ -427,11 +427,8 @@ func TestSecondScheduler(t *testing.T) {
 	c.Kubectl(t, "", "apply", "--dry-run=server", "-k", filepath.Join(overlays, "extender"))
 	c.Kubectl(t, kinds, "apply", "-f", "-")
 
-	c.CreatePods(t, onSigma(e2e.Pods("default", 5, 60)...)...)
-	c.WaitRunning(t, "default", 60)
-	c.RequireFits(t)
-
-	// A volume that the scheduler chooses, and a device that it allocates.
+	// A volume that the scheduler chooses, and a device that it allocates, on the one
+	// node that has them.
 	claims := e2e.Pod("default", "claims", "100m", "128Mi")
 	claims.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{
 		PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "claim"},
@@ -440,8 +437,12 @@ func TestSecondScheduler(t *testing.T) {
 	claims.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "r", ResourceClaimName: &claim}}
 	claims.Spec.Containers[0].Resources.Claims = []v1.ResourceClaim{{Name: "r"}}
 	c.CreatePods(t, onSigma(claims)...)
-	c.WaitRunning(t, "default", 61)
+	c.WaitRunning(t, "default", 1)
 	require.Equal(t, "node-0003", c.Placements("default")["claims"])
+
+	c.CreatePods(t, onSigma(e2e.Pods("default", 5, 60)...)...)
+	c.WaitRunning(t, "default", 61)
+	c.RequireFits(t)
 
 	// A pod makes room for another, as far as the budget allows.
 	c.CreateNodes(t, e2e.Node("small", "2", "4Gi"))

@@ -122,7 +122,7 @@ func startFleet(t *testing.T, nodes ...*v1.Node) *fleet {
 	c.Kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/"+autoscalers.Resource+"."+autoscalers.Group)
 	f := &fleet{T: t, c: c, ns: c.Namespace(t), members: map[string]*member{}}
 	if len(nodes) == 0 {
-		nodes = []*v1.Node{e2e.Node("a", "200", "800Gi")}
+		nodes = []*v1.Node{e2e.Node("a", "200", "800Gi"), e2e.Node("b", "200", "800Gi")} // room for 220 pods
 	}
 	c.CreateNodes(t, nodes...)
 	c.StartScheduler(t, "kube-scheduler", "")
@@ -312,7 +312,7 @@ func (f *fleet) awaitReplicas(members []*member, low, high int32) {
 		var left []string
 		for _, m := range members {
 			if n := m.counts(); len(n) == 0 || n[len(n)-1] < low || n[len(n)-1] > high {
-				left = append(left, fmt.Sprint(m.name, n, m.load.Now(), brief(f.statuses()[m.name])))
+				left = append(left, fmt.Sprint(m.name, n, m.load.Now(), brief(f.statuses()[m.name]), f.waiting(m)))
 			}
 		}
 		return strings.Join(left, "\n"), len(left) == 0
@@ -383,6 +383,16 @@ func (f *fleet) group(kind string, n int, s memberSpec) []*member {
 // pods of a member that are not going.
 func (f *fleet) pods(m *member) []*v1.Pod {
 	return slices.DeleteFunc(f.c.Pods(f.ns), func(p *v1.Pod) bool { return p.Labels["app"] != m.name || p.DeletionTimestamp != nil })
+}
+
+// waiting says of a member's pods which do not run, and why.
+func (f *fleet) waiting(m *member) (list []string) {
+	for _, p := range f.c.Pods(f.ns) {
+		if p.Labels["app"] == m.name && p.Status.Phase != v1.PodRunning {
+			list = append(list, p.Name+": "+e2e.Condition(p, v1.PodScheduled).Message)
+		}
+	}
+	return list
 }
 
 // startAll starts sigma-mpa with all its parts and a webhook for the namespace.
