@@ -72,6 +72,7 @@ type HPA struct {
 	changes []timed[int32]
 	last    int32     // replicas asked for at the last observation; 0 = none yet
 	seen    time.Time // of the last observation
+	spoke   bool      // it had an opinion then
 }
 
 // NewHPA is a horizontal agent that has seen nothing.
@@ -84,18 +85,12 @@ func NewHPA(t Target, cfg HPAConfig) *HPA {
 
 // Recommend implements [Agent].
 func (h *HPA) Recommend(o *Observation) Recommendation {
-	fresh := h.last == 0
-	if !fresh && o.Replicas != h.last {
+	if h.last != 0 && o.Replicas != h.last {
 		h.changes = append(h.changes, timed[int32]{h.seen, o.Replicas - h.last})
 	}
 	h.last, h.seen = o.Replicas, o.Time
 	if o.Replicas == 0 {
 		return noOpinion("hpa", "0 replicas: scaled to nothing by its owner")
-	}
-	if fresh {
-		// What there is at the beginning counts as recommended: a controller that
-		// begins anew shrinks nothing at once.
-		h.wanted = append(h.wanted, timed[int32]{o.Time, o.Replicas})
 	}
 	want, reason := int32(0), ""
 	take := func(n int32, why string) {
@@ -121,6 +116,7 @@ func (h *HPA) Recommend(o *Observation) Recommendation {
 	}
 	// One metric that is missing must not shrink a workload that it might have kept.
 	if missing != nil && (want == 0 || want < o.Replicas) {
+		h.spoke = false
 		return noOpinion("hpa", "%v", missing)
 	}
 	stable := h.stabilise(o, want)
@@ -241,8 +237,13 @@ func (h *HPA) byRate(o *Observation) int32 {
 
 func ceil(v float64) int32 { return int32(min(math.Ceil(v), math.MaxInt32)) }
 
-// stabilise takes the most cautious recommendation of the windows.
+// stabilise takes the most cautious recommendation of the windows. When there is none,
+// at the beginning and after metrics were missing, what there is counts as recommended.
 func (h *HPA) stabilise(o *Observation, want int32) int32 {
+	h.wanted = since(h.wanted, o.Time.Add(-max(h.cfg.Up.Stabilisation, h.cfg.Down.Stabilisation)))
+	if len(h.wanted) == 0 && !h.spoke {
+		h.wanted = append(h.wanted, timed[int32]{o.Time, o.Replicas})
+	}
 	low, high := want, want
 	for _, w := range h.wanted {
 		if w.time.After(o.Time.Add(-h.cfg.Up.Stabilisation)) {
@@ -252,7 +253,7 @@ func (h *HPA) stabilise(o *Observation, want int32) int32 {
 			high = max(high, w.value)
 		}
 	}
-	h.wanted = append(since(h.wanted, o.Time.Add(-max(h.cfg.Up.Stabilisation, h.cfg.Down.Stabilisation))), timed[int32]{o.Time, want})
+	h.wanted, h.spoke = append(h.wanted, timed[int32]{o.Time, want}), true
 	return min(high, max(low, o.Replicas))
 }
 

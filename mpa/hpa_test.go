@@ -123,3 +123,24 @@ func TestStabilisation(t *testing.T) {
 	target.Stabilisation = -time.Second
 	assert.ErrorContains(t, target.Validate(), "stabilisation")
 }
+
+// While a metric is missing the window may run empty; what there is counts then.
+func TestStabilisationAfterAGap(t *testing.T) {
+	cfg := mpa.DefaultHPA().At(80)
+	cfg.RatePerPod = 100
+	h := mpa.NewHPA(web(), cfg)
+	replicas := func(after time.Duration, rate float64) int32 {
+		o := observation(begin.Add(after), 8, size, mpa.Resources{CPU: 50})
+		if rate > 0 {
+			o.Rate = mpa.Metric{Value: rate, Time: o.Time}
+		}
+		return h.Recommend(o).Replicas
+	}
+	assert.EqualValues(t, 8, replicas(0, 780))
+	for after := 15 * time.Second; after < 10*time.Minute; after += 15 * time.Second {
+		assert.Zero(t, replicas(after, 0))
+	}
+	assert.EqualValues(t, 8, replicas(10*time.Minute, 200))
+	assert.EqualValues(t, 8, replicas(14*time.Minute, 200))
+	assert.EqualValues(t, 2, replicas(15*time.Minute, 200))
+}

@@ -82,11 +82,12 @@ type hpaJSON struct {
 	Changes []timed[int32] `json:"changes,omitempty"`
 	Last    int32          `json:"last"`
 	Seen    time.Time      `json:"seen,omitzero"`
+	Spoke   bool           `json:"spoke,omitempty"`
 }
 
 // MarshalJSON implements [Keeper].
 func (h *HPA) MarshalJSON() ([]byte, error) {
-	return json.Marshal(hpaJSON{h.wanted, h.changes, h.last, h.seen})
+	return json.Marshal(hpaJSON{h.wanted, h.changes, h.last, h.seen, h.spoke})
 }
 
 // UnmarshalJSON implements [Keeper].
@@ -95,7 +96,7 @@ func (h *HPA) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &j); err != nil {
 		return err
 	}
-	h.wanted, h.changes, h.last, h.seen = j.Wanted, j.Changes, j.Last, j.Seen
+	h.wanted, h.changes, h.last, h.seen, h.spoke = j.Wanted, j.Changes, j.Last, j.Seen, j.Spoke
 	return nil
 }
 

@@ -489,6 +489,45 @@ func TestAskedAndNotDone(t *testing.T) {
 	assert.Equal(t, []time.Duration{0, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute}, at)
 }
 
+// Usage that has just come back shrinks nothing, also for a controller that begins anew
+// meanwhile; what never was there does not count as missing.
+func TestUsageComesBack(t *testing.T) {
+	less := agentFunc(func(*mpa.Observation) mpa.Recommendation {
+		return mpa.Recommendation{Replicas: 2, Containers: []mpa.Resources{{CPU: 600, Memory: 1 << 30}}, Source: "test", Reason: "wished"}
+	})
+	fresh := func() *mpa.Controller {
+		c, err := mpa.NewController(web(), less, mpa.DefaultGuards())
+		require.NoError(t, err)
+		return c
+	}
+	at := func(after time.Duration) *mpa.Observation { return observation(begin.Add(after), 4, size, usage) }
+	blind := func(after time.Duration) *mpa.Observation {
+		o := at(after)
+		for i := range o.Pods {
+			o.Pods[i].Containers[0].Usage = mpa.Usage{}
+		}
+		return o
+	}
+	c := fresh()
+	require.Nil(t, c.Decide(blind(0)).Action)
+	require.NotNil(t, c.Decide(at(time.Minute)).Action, "it is the first usage")
+	for after := 2 * time.Minute; after < 12*time.Minute; after += time.Minute {
+		require.Nil(t, c.Decide(blind(after)).Action)
+	}
+	text, err := json.Marshal(c.Memory())
+	require.NoError(t, err)
+	var kept mpa.Memory
+	require.NoError(t, json.Unmarshal(text, &kept))
+	c = fresh()
+	require.NoError(t, c.Restore(kept))
+	for after := 12 * time.Minute; after < 16*time.Minute; after += 15 * time.Second {
+		d := c.Decide(at(after))
+		require.Nil(t, d.Action)
+		require.Contains(t, d.Guards[len(d.Guards)-1], "freshness: usage was missing ")
+	}
+	require.NotNil(t, c.Decide(at(16*time.Minute)).Action)
+}
+
 func TestMemoriesThatAreRefused(t *testing.T) {
 	c, err := mpa.NewController(web(), mpa.Static{}, mpa.DefaultGuards())
 	require.NoError(t, err)
