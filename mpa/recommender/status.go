@@ -63,6 +63,9 @@ func memoryOf(o *v1alpha1.MultidimPodAutoscaler, t *mpa.Target) (memory mpa.Memo
 		return out
 	}
 	memory = mpa.Memory{Time: m.Time.UTC(), ReplicaChanges: times(m.ReplicaChanges), RequestChanges: times(m.RequestChanges)}
+	if m.Blind != nil {
+		memory.Blind = m.Blind.UTC()
+	}
 	if last := o.Status.Recommendation; m.Asked && last != nil {
 		if a, ok := actionOf(last, t); ok {
 			memory.Asked = &mpa.Asked{Time: last.Time.UTC(), Action: a}
@@ -112,6 +115,9 @@ func remembered(m mpa.Memory) *v1alpha1.Memory {
 	out := &v1alpha1.Memory{
 		Time: micro(m.Time), Asked: m.Asked != nil,
 		ReplicaChanges: times(m.ReplicaChanges), RequestChanges: times(m.RequestChanges),
+	}
+	if !m.Blind.IsZero() {
+		out.Blind = new(micro(m.Blind))
 	}
 	for _, k := range m.Containers {
 		c := v1alpha1.ContainerMemory{Name: k.Name}

@@ -495,6 +495,9 @@ const (
 type Memory struct {
 	// Time of the last observation that was remembered.
 	Time metav1.MicroTime `json:"time"`
+	// Blind is when usage was missing last that had been known before.
+	// +optional
+	Blind *metav1.MicroTime `json:"blind,omitempty"`
 	// Times of the changes of the last hour.
 	// +optional
 	// +listType=atomic

@@ -253,6 +253,10 @@ func (in *LatencySLO) DeepCopy() *LatencySLO {
 func (in *Memory) DeepCopyInto(out *Memory) {
 	*out = *in
 	in.Time.DeepCopyInto(&out.Time)
+	if in.Blind != nil {
+		in, out := &in.Blind, &out.Blind
+		*out = (*in).DeepCopy()
+	}
 	if in.ReplicaChanges != nil {
 		in, out := &in.ReplicaChanges, &out.ReplicaChanges
 		*out = make([]v1.MicroTime, len(*in))
