@@ -28,6 +28,7 @@ func TestFlags(t *testing.T) {
 		{"recommender --patience=-1s", "--patience -1s: want 0s to 1h"},
 		{"recommender --downscale-stabilisation=0", "--downscale-stabilisation 0s: want 1s to 1h"},
 		{"all --recommender-name=", "--recommender-name is empty"},
+		{"all --journal-age=1m", "--journal-age 1m0s: want at least 1h"},
 		{"updater --evict-after=-1s", "--evict-after -1s: want at least 0"},
 		{"updater --updater-workers=0", "--updater-workers 0: want at least 1"},
 		{"all --namespace=x --kubeconfig=missing", "missing: no such file or directory"},

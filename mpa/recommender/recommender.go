@@ -25,6 +25,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned/typed/metrics/v1beta1"
@@ -53,8 +54,10 @@ type Options struct {
 	// [mpa.Target].
 	CoolDown, Patience, Stabilisation time.Duration
 	// JournalDir has a journal for each object, of JournalBytes at most; empty = none.
+	// One that nothing was written to for JournalAge is removed.
 	JournalDir   string
 	JournalBytes int64
+	JournalAge   time.Duration
 }
 
 // AddFlags adds the flags of the options, with their defaults.
@@ -68,6 +71,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.Stabilisation, "downscale-stabilisation", mpa.DefaultHPA().Down.Stabilisation, "how long fewer replicas have to be enough before there are fewer")
 	flags.StringVar(&o.JournalDir, "journal-dir", "", "folder for a journal of each object's observations and decisions, from which a new process goes on; empty: none")
 	flags.Int64Var(&o.JournalBytes, "journal-bytes", 256<<20, "size of an object's journal; the oldest of its 8 files is dropped")
+	flags.DurationVar(&o.JournalAge, "journal-age", 30*24*time.Hour, "a journal that nothing was written to for that long, as of an object that is gone, is removed")
 }
 
 // Validate says what is wrong, by flag.
@@ -85,6 +89,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--downscale-stabilisation %v: want 1s to 1h", o.Stabilisation)
 	case o.JournalBytes < 1<<20:
 		return fmt.Errorf("--journal-bytes %d: want at least %d", o.JournalBytes, 1<<20)
+	case o.JournalAge < time.Hour:
+		return fmt.Errorf("--journal-age %v: want at least 1h", o.JournalAge)
 	}
 	return nil
 }
@@ -142,10 +148,25 @@ func Setup(m manager.Manager, o Options) error {
 		},
 		objects: map[types.NamespacedName]*object{},
 	}
+	if o.JournalDir != "" {
+		if err := m.Add(manager.RunnableFunc(r.prune)); err != nil {
+			return err
+		}
+	}
 	return ctrl.NewControllerManagedBy(m).Named("mpa-recommender").
 		For(&v1alpha1.MultidimPodAutoscaler{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
 		Complete(r)
+}
+
+// prune removes old journals, now and every hour.
+func (r *reconciler) prune(ctx context.Context) error {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		if err := journal.Prune(r.options.JournalDir, r.clock.Now().Add(-r.options.JournalAge)); err != nil {
+			log.FromContext(ctx).Error(err, "Cannot remove old journals")
+		}
+	}, time.Hour)
+	return nil
 }
 
 type reconciler struct {
@@ -174,8 +195,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	now := r.clock.Now()
 	s := r.object(ctx, o, now)
-	if wait := s.next.Sub(now); wait > 0 && wait <= 2*r.options.Interval && s.generation == o.Generation {
-		return ctrl.Result{RequeueAfter: wait}, nil
+	if left := s.next.Sub(now); left > 0 && left <= 2*r.options.Interval && s.generation == o.Generation {
+		return ctrl.Result{RequeueAfter: left}, nil
 	}
 	switch err := r.decide(ctx, o, s, now); {
 	case errors.Is(err, collect.ErrBusy) || errors.Is(err, errForeign) || apierrors.IsConflict(err):

@@ -1,0 +1,70 @@
+package journal
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+)
+
+var fileName = regexp.MustCompile(`^(.+\.jsonl)(\.[0-9]+|\.broken)?$`)
+
+// Prune removes the journals below a folder of which no file was written since a time,
+// and the folders that this leaves empty. One that is open stays. All are tried; the
+// error has what failed.
+func Prune(dir string, since time.Time) error {
+	files, old := map[string][]string{}, map[string]bool{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		match := fileName.FindStringSubmatch(filepath.Base(path))
+		if err != nil || d.IsDir() || match == nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		journal := filepath.Join(filepath.Dir(path), match[1])
+		if len(files[journal]) == 0 {
+			old[journal] = true
+		}
+		files[journal] = append(files[journal], path)
+		old[journal] = old[journal] && info.ModTime().Before(since)
+		return nil
+	})
+	if errors.Is(err, fs.ErrNotExist) { // nothing was written yet, or it is going
+		err = nil
+	}
+	errs := []error{err}
+	for journal := range files {
+		if old[journal] {
+			errs = append(errs, remove(dir, journal, files[journal]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// remove removes the files of a journal that nobody has open.
+func remove(dir, journal string, files []string) error {
+	file, err := os.Open(journal)
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // only old or broken ones are left
+	case err != nil:
+		return err
+	default:
+		defer func() { _ = file.Close() }()
+		if lock(file) != nil {
+			return nil
+		}
+	}
+	for _, name := range files {
+		if err := os.Remove(name); err != nil {
+			return err
+		}
+	}
+	if parent := filepath.Dir(journal); parent != filepath.Clean(dir) {
+		_ = os.Remove(parent) // fails unless it is empty
+	}
+	return nil
+}
