@@ -126,6 +126,23 @@ func (p *Process) Alive() bool {
 func (p *Process) Signal(t testing.TB, signal syscall.Signal) {
 	t.Helper()
 	require.NoError(t, p.command.Process.Signal(signal), p.Name)
+	if signal == syscall.SIGSTOP {
+		Wait(t, p.Name+" to stop", func() (string, bool) { return "", halted(p.command.Process.Pid) })
+	}
+}
+
+// halted reports whether none of a process's threads goes on: the signal reaches them
+// one after the other.
+func halted(pid int) bool {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, thread := range threads {
+		stat, err := os.ReadFile(thread)
+		state := stat[bytes.LastIndexByte(stat, ')')+1:]
+		if err == nil && !bytes.HasPrefix(state, []byte(" T")) {
+			return false // one that has ended meanwhile is an error
+		}
+	}
+	return err == nil
 }
 
 // Kill is kill -9.

@@ -231,6 +231,10 @@ func TestRefusals(t *testing.T) {
 		o.Spec.Recommender.Name = "another"
 		return o
 	}
+	quiet := func(o *v1alpha1.MultidimPodAutoscaler) *v1alpha1.MultidimPodAutoscaler {
+		o.Spec.Mode = v1alpha1.ModeOff
+		return o
+	}
 	hpa := func(name string) *autoscalingv2.HorizontalPodAutoscaler {
 		h := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "h"}}
 		h.Spec.ScaleTargetRef = autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: name}
@@ -286,6 +290,7 @@ func TestRefusals(t *testing.T) {
 		{name: "an older object", wrong: create(other(minute, "older")), right: remove(other(minute, "older")), reason: "OtherMPA", message: "MultidimPodAutoscaler older"},
 		{name: "one as old", wrong: create(other(start, "a")), right: remove(other(start, "a")), reason: "OtherMPA", message: "MultidimPodAutoscaler a"},
 		{name: "a younger object", wrong: create(other(start.Add(time.Minute), "younger")), right: func(*world) {}},
+		{name: "an older object that changes nothing", wrong: create(quiet(other(minute, "older"))), right: func(*world) {}},
 		{name: "an HPA", wrong: create(hpa("web")), right: remove(hpa("web")), reason: "HorizontalPodAutoscaler", message: "HorizontalPodAutoscaler h has the same target"},
 		{name: "an HPA of another", wrong: create(hpa("db")), right: func(*world) {}},
 		{name: "a VPA", wrong: vpa("Auto"), right: func(w *world) { w.vpas = vpaList{} }, reason: "VerticalPodAutoscaler", message: "VerticalPodAutoscaler v has the same target"},
@@ -386,6 +391,17 @@ func TestOffRecommendsOnly(t *testing.T) {
 	assert.Nil(t, o.Status.Recommendation)
 	assert.Empty(t, o.Status.Memory.ReplicaChanges)
 	assert.Empty(t, w.events.Events)
+
+	// Also beside one that acts.
+	h := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "h"}}
+	h.Spec.ScaleTargetRef = autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
+	require.NoError(t, w.Create(t.Context(), h))
+	assert.Equal(t, v1alpha1.PhaseRecommending, w.step(15*time.Second).Status.Phase)
+	o = w.read()
+	o.Spec.Mode = v1alpha1.ModeInPlace
+	o.Generation++
+	require.NoError(t, w.Update(t.Context(), o))
+	assert.Equal(t, "HorizontalPodAutoscaler", w.step(15*time.Second).Status.Summary)
 }
 
 func TestNothingOnMissingUsage(t *testing.T) {

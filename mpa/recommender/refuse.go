@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -48,6 +47,9 @@ func (r *reconciler) target(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 			return w, refuse("ContainerMissing", "constraints.containers: %s %s has no container %q", ref.Kind, ref.Name, c.Name), nil
 		}
 	}
+	if o.Spec.Mode == v1alpha1.ModeOff {
+		return w, nil, nil // it may look on while another sizes
+	}
 	for _, of := range []func(context.Context, *v1alpha1.MultidimPodAutoscaler) (*refusal, error){r.otherMPA, r.horizontal, r.vertical} {
 		if no, err := of(ctx, o); no != nil || err != nil {
 			return w, no, err
@@ -70,7 +72,7 @@ func hasContainer(w *collect.Workload, name string) bool {
 	return false
 }
 
-// otherMPA is an object that had the target before.
+// otherMPA is an older object that sizes the target.
 func (r *reconciler) otherMPA(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler) (*refusal, error) {
 	list := &v1alpha1.MultidimPodAutoscalerList{}
 	if err := r.List(ctx, list, client.InNamespace(o.Namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -78,18 +80,12 @@ func (r *reconciler) otherMPA(ctx context.Context, o *v1alpha1.MultidimPodAutosc
 	}
 	for i := range list.Items {
 		other := &list.Items[i]
-		if other.UID != o.UID && other.DeletionTimestamp == nil && other.Spec.ScaleTargetRef == o.Spec.ScaleTargetRef && before(other, o) {
+		if other.UID != o.UID && other.DeletionTimestamp == nil && other.Spec.Mode != v1alpha1.ModeOff &&
+			other.Spec.ScaleTargetRef == o.Spec.ScaleTargetRef && v1alpha1.Older(other, o) {
 			return refuse("OtherMPA", "MultidimPodAutoscaler %s, which is older, has the same target", other.Name), nil
 		}
 	}
 	return nil, nil
-}
-
-func before(a, b *v1alpha1.MultidimPodAutoscaler) bool {
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.CreationTimestamp.Before(&b.CreationTimestamp)
-	}
-	return a.Name < b.Name
 }
 
 // horizontal is a HorizontalPodAutoscaler of the target.
@@ -100,7 +96,7 @@ func (r *reconciler) horizontal(ctx context.Context, o *v1alpha1.MultidimPodAuto
 	}
 	for i := range list.Items {
 		ref := list.Items[i].Spec.ScaleTargetRef
-		if sameTarget(o, ref.APIVersion, ref.Kind, ref.Name) {
+		if o.Spec.ScaleTargetRef.Is(ref.APIVersion, ref.Kind, ref.Name) {
 			return refuse("HorizontalPodAutoscaler", "HorizontalPodAutoscaler %s has the same target; delete one of the two", list.Items[i].Name), nil
 		}
 	}
@@ -121,18 +117,11 @@ func (r *reconciler) vertical(ctx context.Context, o *v1alpha1.MultidimPodAutosc
 			s, _, _ := unstructured.NestedString(v.Object, append([]string{"spec"}, path...)...)
 			return s
 		}
-		if at("updatePolicy", "updateMode") != "Off" && sameTarget(o, at("targetRef", "apiVersion"), at("targetRef", "kind"), at("targetRef", "name")) {
+		if at("updatePolicy", "updateMode") != "Off" && o.Spec.ScaleTargetRef.Is(at("targetRef", "apiVersion"), at("targetRef", "kind"), at("targetRef", "name")) {
 			return refuse("VerticalPodAutoscaler", "VerticalPodAutoscaler %s has the same target; delete one of the two, or set its updateMode to Off", v.GetName()), nil
 		}
 	}
 	return nil, nil
-}
-
-func sameTarget(o *v1alpha1.MultidimPodAutoscaler, apiVersion, kind, name string) bool {
-	ref := o.Spec.ScaleTargetRef
-	group, _, _ := strings.Cut(apiVersion, "/")
-	ours, _, _ := strings.Cut(ref.APIVersion, "/")
-	return kind == ref.Kind && name == ref.Name && (group == ours || apiVersion == "")
 }
 
 // A lister knows the VerticalPodAutoscalers of a namespace.

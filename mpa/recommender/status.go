@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -169,23 +168,8 @@ func begin(o *v1alpha1.MultidimPodAutoscaler, s *object) *v1alpha1.MultidimPodAu
 // set sets a condition. A reason is one word in CamelCase, whatever it is made of.
 func set(o *v1alpha1.MultidimPodAutoscaler, s *v1alpha1.MultidimPodAutoscalerStatus, kind string, status metav1.ConditionStatus, reason, format string, args ...any) {
 	meta.SetStatusCondition(&s.Conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: cut(fmt.Sprintf(format, args...)), ObservedGeneration: o.Generation,
+		Type: kind, Status: status, Reason: reason, Message: v1alpha1.Text(fmt.Sprintf(format, args...)), ObservedGeneration: o.Generation,
 	})
-}
-
-// cut keeps a text that others write within what a status may hold, and readable.
-func cut(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, text)
-	const most = 1024
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + " …"
 }
 
 func condition(s *v1alpha1.MultidimPodAutoscalerStatus, kind string) metav1.Condition {
@@ -224,7 +208,7 @@ func statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *mpa.Observation,
 	if d.Action != nil {
 		next.Recommendation = &v1alpha1.Recommendation{
 			ID: s.id + 1, Time: micro(d.Time), Change: v1alpha1.ChangeRequests,
-			Replicas: d.Next.Replicas, From: ob.Replicas, Containers: sizes(&setup.Target, d.Next.Containers), Reason: cut(d.Reason),
+			Replicas: d.Next.Replicas, From: ob.Replicas, Containers: sizes(&setup.Target, d.Next.Containers), Reason: v1alpha1.Text(d.Reason),
 		}
 		if d.Action.Replicas != 0 {
 			next.Recommendation.Change = v1alpha1.ChangeReplicas
@@ -380,10 +364,10 @@ func decision(t *mpa.Target, d *mpa.Decision) *v1alpha1.Decision {
 	}
 	out := &v1alpha1.Decision{
 		Time: metav1.NewTime(d.Time), Action: action(d), Source: d.Recommended.Source,
-		Replicas: state.Replicas, Containers: sizes(t, state.Containers), Reason: cut(d.Reason),
+		Replicas: state.Replicas, Containers: sizes(t, state.Containers), Reason: v1alpha1.Text(d.Reason),
 	}
 	for _, g := range d.Guards {
-		out.Guards = append(out.Guards, cut(g))
+		out.Guards = append(out.Guards, v1alpha1.Text(g))
 	}
 	return out
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -170,7 +169,7 @@ func (u *updater) target(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler)
 		return nil, block{}, err
 	}
 	for i := range hpas.Items {
-		if sameTarget(&hpas.Items[i], m) {
+		if targets(&hpas.Items[i], m) {
 			return w, block{"OtherAutoscaler", fmt.Sprintf("HorizontalPodAutoscaler %s has the same target", hpas.Items[i].Name)}, nil
 		}
 	}
@@ -180,7 +179,7 @@ func (u *updater) target(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler)
 	}
 	for i := range others.Items {
 		other := &others.Items[i]
-		if other.Name != m.Name && other.Spec.ScaleTargetRef == ref && other.Spec.Mode != v1alpha1.ModeOff && other.DeletionTimestamp == nil && before(other, m) {
+		if other.Name != m.Name && other.Spec.ScaleTargetRef == ref && other.Spec.Mode != v1alpha1.ModeOff && other.DeletionTimestamp == nil && v1alpha1.Older(other, m) {
 			return w, block{"OtherAutoscaler", fmt.Sprintf("MultidimPodAutoscaler %s, which is older, has the same target", other.Name)}, nil
 		}
 	}
@@ -192,15 +191,6 @@ func (u *updater) target(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler)
 		return w, block{"RecommenderRefused", why}, nil
 	}
 	return w, block{}, nil
-}
-
-// before says which of two objects is the older, as the recommender has it: a second one
-// does not stop the first.
-func before(a, b *v1alpha1.MultidimPodAutoscaler) bool {
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.CreationTimestamp.Before(&b.CreationTimestamp)
-	}
-	return a.Name < b.Name
 }
 
 // begin takes a new recommendation in: it says that it is under way, or why it never will
@@ -355,7 +345,7 @@ func (u *updater) scale(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 		u.end(m, a, v1alpha1.OutcomeSuperseded, err.Error())
 	case actuate.Passing(err):
 		u.metrics.actions.WithLabelValues(string(v1alpha1.ChangeReplicas), "Retried").Inc()
-		a.Message = cut(err.Error())
+		a.Message = v1alpha1.Text(err.Error())
 		return err
 	default:
 		u.end(m, a, v1alpha1.OutcomeRefused, err.Error())
@@ -365,7 +355,7 @@ func (u *updater) scale(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 
 // end notes what became of a recommendation, and tells of it once.
 func (u *updater) end(m *v1alpha1.MultidimPodAutoscaler, a *v1alpha1.Actuation, outcome v1alpha1.Outcome, message string) {
-	message = cut(message)
+	message = v1alpha1.Text(message)
 	change := v1alpha1.ChangeReplicas
 	if a.Sizes != nil && a.Sizes.ID == a.ID || m.Status.Recommendation.ID == a.ID && m.Status.Recommendation.Change == v1alpha1.ChangeRequests {
 		change = v1alpha1.ChangeRequests
@@ -380,15 +370,6 @@ func (u *updater) end(m *v1alpha1.MultidimPodAutoscaler, a *v1alpha1.Actuation, 
 		u.events.Eventf(m, kind, string(change)+string(outcome), "recommendation %d: %s", a.ID, message)
 	}
 	a.Message = message
-}
-
-// cut keeps a text that others write within what a status may hold.
-func cut(text string) string {
-	const most = 1024
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + " …"
 }
 
 // able says whether the last recommendation could be carried out.

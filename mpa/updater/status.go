@@ -43,7 +43,7 @@ func (u *updater) condition(h *half, m *v1alpha1.MultidimPodAutoscaler, kind str
 		status = metav1.ConditionTrue
 	}
 	meta.SetStatusCondition(&h.conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: cut(message),
+		Type: kind, Status: status, Reason: reason, Message: v1alpha1.Text(message),
 		ObservedGeneration: m.Generation, LastTransitionTime: metav1.NewTime(u.clock.Now()),
 	})
 }

@@ -110,7 +110,7 @@ func (u *updater) ofWorkload(kind string) handler.MapFunc {
 
 func (u *updater) ofHPA(ctx context.Context, o client.Object) []reconcile.Request {
 	return u.which(ctx, o.GetNamespace(), func(m *v1alpha1.MultidimPodAutoscaler) bool {
-		return sameTarget(o.(*autoscalingv2.HorizontalPodAutoscaler), m)
+		return targets(o.(*autoscalingv2.HorizontalPodAutoscaler), m)
 	})
 }
 
@@ -246,8 +246,9 @@ func (w *workload) pods(ctx context.Context, c client.Reader) ([]corev1.Pod, err
 	return pods, nil
 }
 
-func sameTarget(h *autoscalingv2.HorizontalPodAutoscaler, m *v1alpha1.MultidimPodAutoscaler) bool {
-	return h.Spec.ScaleTargetRef.Kind == m.Spec.ScaleTargetRef.Kind && h.Spec.ScaleTargetRef.Name == m.Spec.ScaleTargetRef.Name
+func targets(h *autoscalingv2.HorizontalPodAutoscaler, m *v1alpha1.MultidimPodAutoscaler) bool {
+	ref := h.Spec.ScaleTargetRef
+	return m.Spec.ScaleTargetRef.Is(ref.APIVersion, ref.Kind, ref.Name)
 }
 
 func ready(p *corev1.Pod) bool {

@@ -1,0 +1,38 @@
+package v1alpha1
+
+import (
+	"strings"
+	"unicode"
+)
+
+// Is reports whether another object's reference, which may lack its apiVersion, names
+// the same workload.
+func (r TargetReference) Is(apiVersion, kind, name string) bool {
+	group, _, _ := strings.Cut(apiVersion, "/")
+	ours, _, _ := strings.Cut(r.APIVersion, "/")
+	return kind == r.Kind && name == r.Name && (group == ours || apiVersion == "")
+}
+
+// Older says which of two objects about one workload sizes it: the older, and of two as
+// old the first by name.
+func Older(a, b *MultidimPodAutoscaler) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.Name < b.Name
+}
+
+// Text keeps what others write within what a status may hold, and readable.
+func Text(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+	const most = 1024
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + " …"
+}
