@@ -162,6 +162,27 @@ func TestVPAQuickKill(t *testing.T) {
 	}
 }
 
+// A pod tells of its last kill for as long as it lives. An agent that begins anew does not
+// take that for news: every new process would give more memory once more.
+func TestOldKills(t *testing.T) {
+	for _, name := range []string{"vpa", "hpa+vpa", "autopilot", "predictive"} {
+		t.Run(name, func(t *testing.T) {
+			agent, err := mpa.NewAgent(name, web())
+			require.NoError(t, err)
+			l := newLife(agent)
+			l.killed, l.memory = l.now.Add(-55*time.Minute), 800<<20
+			before := l.size.Memory
+			l.live(5*time.Minute, 100, .1)
+			assert.Equal(t, before, l.size.Memory, "a kill of an hour ago")
+			for range 2 {
+				l.killed = l.now
+				l.live(5*time.Minute, 100, .1)
+			}
+			assert.Greater(t, l.size.Memory, before, "more of them")
+		})
+	}
+}
+
 // The rate is asked for every 30 s.
 func TestRateHPAPolls(t *testing.T) {
 	a := mpa.NewRateHPA(web(), 10)

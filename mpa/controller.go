@@ -33,7 +33,7 @@ type Guards struct {
 	Gap time.Duration `json:"gapNanoseconds"`
 	// Patience with pods that do not start and resizes that wait for room; then they no
 	// longer hold up the other dimension. With usage that was missing too: nothing
-	// shrinks until it has been back for that long.
+	// shrinks until it has been back for that long, or for its window if that is longer.
 	Patience time.Duration `json:"patienceNanoseconds"`
 }
 
@@ -155,11 +155,11 @@ func (c *Controller) Decide(o *Observation) Decision {
 			requests[i] = Resources{CPU: now[i].CPU, Memory: max(requests[i].Memory, now[i].Memory)}
 		}
 		d.guard("freshness", "no usage that is at most %v old: only more memory, because a container ran out of it", c.guards.MaxAge)
-	case c.blinded(o.Time):
+	case o.Time.Sub(c.memory.Blind) < c.filling(o):
 		// A rate over a window that is not filled yet tells less than there is.
 		_, smaller := compareAll(requests, now)
 		if replicas < o.Replicas || smaller {
-			d.guard("freshness", "usage was missing %v ago: nothing shrinks for %v", o.Time.Sub(c.memory.Blind), c.guards.Patience)
+			d.guard("freshness", "usage was not seen %v ago: nothing shrinks for %v", o.Time.Sub(c.memory.Blind).Round(time.Second), c.filling(o))
 		}
 		replicas = max(replicas, c.target.Replicas.Clamp(o.Replicas))
 		for i, spec := range c.target.Containers {
@@ -261,9 +261,16 @@ func (c *Controller) killed(o *Observation) bool {
 	})
 }
 
-// blinded reports whether usage has been back for less than there is patience.
-func (c *Controller) blinded(now time.Time) bool {
-	return !c.memory.Blind.IsZero() && now.Before(c.memory.Blind.Add(c.guards.Patience))
+// filling is how long usage that is back may tell less than there is: as long as there is
+// patience, and as its window is long.
+func (c *Controller) filling(o *Observation) time.Duration {
+	long := c.guards.Patience
+	for _, p := range o.live() {
+		for _, k := range p.Containers {
+			long = max(long, k.Usage.Window)
+		}
+	}
+	return long
 }
 
 // sane is a recommendation without what no agent can mean.

@@ -12,7 +12,8 @@ import (
 // are exact to the nanosecond.
 type Memory struct {
 	Time time.Time `json:"time,omitzero"` // of the last observation
-	// Blind is when usage was missing last that had been known before.
+	// Blind is when usage was missing last that had been known before. As that of the last
+	// observation it means all the time until the next.
 	Blind time.Time `json:"blind,omitzero"`
 	// Changes that were decided within the last hour.
 	ReplicaChanges []time.Time `json:"replicaChanges,omitempty"`
@@ -129,6 +130,9 @@ func (c *Controller) tick(now time.Time) time.Duration {
 	if m.Time.IsZero() {
 		d = 0
 	}
+	if !m.Blind.IsZero() && m.Blind.Equal(m.Time) {
+		defer func() { m.Blind = now.Add(-time.Microsecond) }()
+	}
 	m.Time = now
 	if d >= 0 && d <= c.guards.Gap {
 		return 0
@@ -148,7 +152,7 @@ func (c *Controller) remember(o *Observation) {
 		m.Asked = nil
 	}
 	known := slices.ContainsFunc(m.Containers, func(k ContainerMemory) bool { return len(k.Peaks) > 0 })
-	if known && o.Replicas > 0 && !c.fresh(o) {
+	if (known || !m.Blind.IsZero()) && o.Replicas > 0 && !c.fresh(o) {
 		m.Blind = o.Time
 	}
 	for i := range m.Containers {

@@ -391,7 +391,8 @@ func (p *Predictive) used(o *Observation, i int) int64 {
 			if c.Usage.Known(o.Time, predictMaxAge) {
 				most, least = max(most, c.Usage.Memory), min(least, c.Usage.Memory)
 			}
-			if c.Killed.After(p.memory[i].CeilingTime) {
+			// Of a kill from before it began, the requests may be what came of that.
+			if c.Killed.After(p.memory[i].CeilingTime) && c.Killed.After(p.begun.Add(-predictMaxAge)) {
 				p.memory[i].CeilingTime = c.Killed
 				most = max(most, c.Request.Memory)
 			}

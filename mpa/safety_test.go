@@ -520,12 +520,35 @@ func TestUsageComesBack(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &kept))
 	c = fresh()
 	require.NoError(t, c.Restore(kept))
-	for after := 12 * time.Minute; after < 16*time.Minute; after += 15 * time.Second {
+	for after := 12 * time.Minute; after < 17*time.Minute; after += 15 * time.Second {
 		d := c.Decide(at(after))
 		require.Nil(t, d.Action)
-		require.Contains(t, d.Guards[len(d.Guards)-1], "freshness: usage was missing ")
+		require.Contains(t, d.Guards[len(d.Guards)-1], "freshness: usage was not seen ")
 	}
-	require.NotNil(t, c.Decide(at(16*time.Minute)).Action)
+	require.NotNil(t, c.Decide(at(17*time.Minute)).Action)
+
+	// What was missing at the last look was missing until the next.
+	require.Nil(t, c.Decide(blind(18*time.Minute)).Action)
+	require.Nil(t, c.Decide(at(26*time.Minute)).Action)
+	require.Nil(t, c.Decide(at(30*time.Minute)).Action)
+	require.NotNil(t, c.Decide(at(31*time.Minute)).Action)
+
+	// Also for so long that no peak is remembered.
+	after := 32 * time.Minute
+	for ; after < 30*time.Hour; after += 5 * time.Minute {
+		require.Nil(t, c.Decide(blind(after)).Action)
+	}
+	require.Nil(t, c.Decide(at(after)).Action)
+
+	// A longer window takes longer to fill.
+	long := func(after time.Duration) *mpa.Observation {
+		o := at(after)
+		o.Pods[2].Containers[0].Usage.Window = 15 * time.Minute
+		return o
+	}
+	require.Nil(t, c.Decide(long(after+5*time.Minute)).Action)
+	require.Nil(t, c.Decide(long(after+14*time.Minute)).Action)
+	require.NotNil(t, c.Decide(long(after+15*time.Minute)).Action)
 }
 
 func TestMemoriesThatAreRefused(t *testing.T) {

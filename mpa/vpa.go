@@ -190,13 +190,17 @@ func (v *VPA) Observe(o *Observation) {
 	for _, p := range o.Pods {
 		alive[p.Name] = true
 		follow := v.pods[p.Name]
-		if follow == nil {
+		first := follow == nil
+		if first {
 			follow = make([]podMemory, len(v.target.Containers))
 			v.pods[p.Name] = follow
 		}
 		for _, c := range p.Containers {
 			for i, spec := range v.target.Containers {
 				if spec.Name == c.Name {
+					if first && c.Killed.Before(o.Time.Add(-v.cfg.MaxAge)) {
+						follow[i].killed = c.Killed // its requests may be what it got for that
+					}
 					v.sample(o.Time, p.Started, i, &follow[i], &c)
 				}
 			}

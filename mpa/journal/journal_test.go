@@ -356,6 +356,15 @@ func TestChange(t *testing.T) {
 	s = open(t, path, journal.Options{}, fallen, known)
 	assert.True(t, s.Resumed)
 	assert.Len(t, s.Memory().ReplicaChanges, len(known.ReplicaChanges))
+	assert.Equal(t, known.Blind, s.Memory().Blind)
+	require.NoError(t, s.Close())
+	replay(t, path)
+
+	// Agents that have not seen what came since the journal know no window of it.
+	known.Time = known.Time.Add(time.Hour)
+	s = open(t, path, journal.Options{}, fallen, known)
+	assert.True(t, s.Resumed)
+	assert.Equal(t, known.Time, s.Memory().Blind)
 	require.NoError(t, s.Close())
 	replay(t, path)
 }
@@ -499,6 +508,8 @@ func TestPrune(t *testing.T) {
 	}
 	session := open(t, kept[3], journal.Options{}, setup("static"), mpa.Memory{})
 	require.NoError(t, os.Chtimes(kept[3], now.Add(-40*day), now.Add(-40*day)))
+	// A volume's own folder, which only root may read, is not looked into.
+	kept = append(kept, file("lost+found/a.jsonl", 40*day))
 
 	require.NoError(t, journal.Prune(dir, now.Add(-30*day)))
 	var left []string

@@ -16,27 +16,29 @@ var fileName = regexp.MustCompile(`^(.+\.jsonl)(\.[0-9]+|\.broken)?$`)
 // error has what failed.
 func Prune(dir string, since time.Time) error {
 	files, old := map[string][]string{}, map[string]bool{}
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	var errs []error
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		match := fileName.FindStringSubmatch(filepath.Base(path))
-		if err != nil || d.IsDir() || match == nil {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
+		switch {
+		case d != nil && d.IsDir() && d.Name() == "lost+found": // a volume's own, which only root may read
+			return fs.SkipDir
+		case errors.Is(err, fs.ErrNotExist): // nothing was written yet, or it is going
+			return nil
+		case err != nil:
+			errs = append(errs, err)
+			return nil
+		case d.IsDir() || match == nil:
+			return nil
 		}
 		journal := filepath.Join(filepath.Dir(path), match[1])
 		if len(files[journal]) == 0 {
 			old[journal] = true
 		}
 		files[journal] = append(files[journal], path)
-		old[journal] = old[journal] && info.ModTime().Before(since)
+		info, err := d.Info()
+		old[journal] = old[journal] && err == nil && info.ModTime().Before(since)
 		return nil
 	})
-	if errors.Is(err, fs.ErrNotExist) { // nothing was written yet, or it is going
-		err = nil
-	}
-	errs := []error{err}
 	for journal := range files {
 		if old[journal] {
 			errs = append(errs, remove(dir, journal, files[journal]))

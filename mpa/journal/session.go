@@ -45,8 +45,11 @@ func Begin(path string, o Options, s Setup, known mpa.Memory) (*Session, error) 
 	}
 	if past.control != nil {
 		session.setup, session.agent, session.control, session.LastID = *past.setup, past.agent, past.control, past.lastID
-		if m := past.control.Memory(); m.Time.After(known.Time) {
+		switch m := past.control.Memory(); {
+		case m.Time.After(known.Time):
 			known = m
+		case known.Time.Sub(m.Time) > s.Guards.MaxAge:
+			known.Blind = known.Time // the agents have not seen what was used since
 		}
 	}
 	if err := session.change(s, known); err != nil {

@@ -49,7 +49,7 @@ func (r *reconciler) decide(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 		return err
 	}
 	if no == nil {
-		no = r.prepare(ctx, o, s)
+		no = r.prepare(ctx, o, s, now)
 	}
 	if no != nil {
 		unmeasured(client.ObjectKeyFromObject(o))
@@ -77,7 +77,7 @@ func (r *reconciler) decide(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 
 // prepare has the session go by the present spec, and by the status where that knows
 // more.
-func (r *reconciler) prepare(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object) *refusal {
+func (r *reconciler) prepare(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object, now time.Time) *refusal {
 	target, err := targetOf(o)
 	if err != nil {
 		return refuse("SpecInvalid", "%v", err)
@@ -100,6 +100,9 @@ func (r *reconciler) prepare(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 		}
 		err = s.session.Change(setup)
 	}
+	if err == nil {
+		err = r.absent(s, now)
+	}
 	if err != nil {
 		s.close(ctx)
 		return refuse("JournalFailed", "%v", err)
@@ -109,6 +112,17 @@ func (r *reconciler) prepare(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 	}
 	r.outcome(ctx, o, s)
 	return nil
+}
+
+// absent takes a time in which nobody looked, as of no process or a refusal, for one without
+// usage.
+func (r *reconciler) absent(s *object, now time.Time) error {
+	memory := s.session.Memory()
+	if memory.Time.IsZero() || now.Sub(memory.Time) <= max(s.session.Setup().Guards.MaxAge, 2*r.options.Interval) {
+		return nil
+	}
+	memory.Blind = memory.Time
+	return s.session.Restore(memory)
 }
 
 // begin goes on where the journal or the status ends. An action that is in the journal

@@ -422,6 +422,54 @@ func TestNothingOnMissingUsage(t *testing.T) {
 	assert.Equal(t, int64(1), o.Status.Recommendation.ID, "it stays")
 }
 
+// After a time in which nobody looked nothing shrinks, as after one without usage: Prometheus
+// may have been away with the recommender.
+func TestNobodyLooked(t *testing.T) {
+	idle := func(w *world) *v1alpha1.MultidimPodAutoscaler {
+		w.usage.cpu = "5m"
+		return w.step(15 * time.Second)
+	}
+	switchOff := func(w *world, replicas int32) {
+		d := deployment(replicas)
+		require.NoError(t, w.Update(t.Context(), d))
+	}
+	for _, test := range []struct {
+		name string
+		away func(w *world)
+		held bool
+	}{
+		{"a short restart", func(w *world) { w.restart(); w.clock.Step(time.Minute) }, false},
+		{"a long one", func(w *world) { w.restart(); w.clock.Step(6 * time.Minute) }, true},
+		{"for longer than limits count", func(w *world) { w.restart(); w.clock.Step(2 * time.Hour) }, true},
+		{"switched off", func(w *world) {
+			switchOff(w, 0)
+			w.step(15 * time.Second)
+			w.clock.Step(6 * time.Minute)
+			switchOff(w, 2)
+		}, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t, func(o *v1alpha1.MultidimPodAutoscaler) { o.Spec.Recommender.Algorithm = "less" })
+			w.options.JournalDir = t.TempDir()
+			w.usage.cpu = "300m"
+			require.Nil(t, w.step(0).Status.Recommendation)
+			require.Nil(t, w.step(15*time.Second).Status.Recommendation)
+			test.away(w)
+			shrunk := 0
+			for range 16 {
+				if idle(w).Status.Recommendation != nil {
+					shrunk++
+				}
+			}
+			assert.Equal(t, test.held, shrunk == 0)
+			for range 8 {
+				idle(w)
+			}
+			assert.NotNil(t, w.read().Status.Recommendation)
+		})
+	}
+}
+
 // more wants one more replica each time.
 type more struct{}
 
@@ -429,7 +477,21 @@ func (more) Recommend(o *mpa.Observation) mpa.Recommendation {
 	return mpa.Recommendation{Replicas: o.Replicas + 1, Source: "more", Reason: "never enough"}
 }
 
-func init() { mpa.Register("more", func(mpa.Target) (mpa.Agent, error) { return more{}, nil }) }
+// less wants as many as use what they ask for.
+type less struct{ mpa.Static }
+
+func (less) Recommend(o *mpa.Observation) mpa.Recommendation {
+	r := mpa.Recommendation{Replicas: o.Replicas, Source: "less", Reason: "wished"}
+	if len(o.Pods) > 0 && o.Pods[0].Containers[0].Usage.CPU < 100 {
+		r.Replicas = 1
+	}
+	return r
+}
+
+func init() {
+	mpa.Register("more", func(mpa.Target) (mpa.Agent, error) { return more{}, nil })
+	mpa.Register("less", func(mpa.Target) (mpa.Agent, error) { return less{}, nil })
+}
 
 func restless(o *v1alpha1.MultidimPodAutoscaler) {
 	o.Spec.Recommender.Algorithm, o.Spec.Constraints.Replicas.Max = "more", 1000
