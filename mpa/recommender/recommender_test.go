@@ -401,7 +401,20 @@ func TestOffRecommendsOnly(t *testing.T) {
 	o.Spec.Mode = v1alpha1.ModeInPlace
 	o.Generation++
 	require.NoError(t, w.Update(t.Context(), o))
-	assert.Equal(t, "HorizontalPodAutoscaler", w.step(15*time.Second).Status.Summary)
+	o = w.step(15 * time.Second)
+	assert.Equal(t, "HorizontalPodAutoscaler", o.Status.Summary)
+
+	// What the updater said of it last is of a mode that acted.
+	o.Spec.Mode = v1alpha1.ModeOff
+	o.Generation++
+	require.NoError(t, w.Update(t.Context(), o))
+	o.Status.Conditions = append(o.Status.Conditions,
+		metav1.Condition{Type: v1alpha1.ConditionAble, Status: metav1.ConditionFalse, Reason: "OtherAutoscaler"},
+		metav1.Condition{Type: v1alpha1.ConditionResize, Status: metav1.ConditionTrue, Reason: "Infeasible"})
+	require.NoError(t, w.Status().Update(t.Context(), o))
+	o = w.step(15 * time.Second)
+	assert.Equal(t, v1alpha1.PhaseRecommending, o.Status.Phase)
+	assert.Equal(t, "OK", o.Status.Summary)
 }
 
 func TestNothingOnMissingUsage(t *testing.T) {

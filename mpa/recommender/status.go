@@ -288,8 +288,13 @@ func camel(name string) string {
 	return b.String()
 }
 
-// summary is the reason of the worst condition, the updater's among them.
+// summary is the reason of the worst condition, the updater's among them where it acts: in
+// mode Off it says nothing new.
 func summary(o *v1alpha1.MultidimPodAutoscaler, next *v1alpha1.MultidimPodAutoscalerStatus) string {
+	updater := &o.Status
+	if o.Spec.Mode == v1alpha1.ModeOff {
+		updater = &v1alpha1.MultidimPodAutoscalerStatus{}
+	}
 	for _, bad := range []struct {
 		of     *v1alpha1.MultidimPodAutoscalerStatus
 		kind   string
@@ -297,8 +302,8 @@ func summary(o *v1alpha1.MultidimPodAutoscaler, next *v1alpha1.MultidimPodAutosc
 	}{
 		{next, v1alpha1.ConditionActive, metav1.ConditionFalse},
 		{next, v1alpha1.ConditionMetrics, metav1.ConditionFalse},
-		{&o.Status, v1alpha1.ConditionAble, metav1.ConditionFalse},
-		{&o.Status, v1alpha1.ConditionResize, metav1.ConditionTrue},
+		{updater, v1alpha1.ConditionAble, metav1.ConditionFalse},
+		{updater, v1alpha1.ConditionResize, metav1.ConditionTrue},
 		{next, v1alpha1.ConditionRecommendation, metav1.ConditionFalse},
 	} {
 		if c := condition(bad.of, bad.kind); c.Status == bad.status && c.Reason != "InProgress" {
