@@ -111,6 +111,9 @@ func (r *reconciler) prepare(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 		s.recommendation, s.id = o.Status.Recommendation.DeepCopy(), max(s.id, lastID(&o.Status))
 	}
 	r.outcome(ctx, o, s)
+	if o.Spec.Mode == v1alpha1.ModeOff {
+		s.recommendation = nil
+	}
 	return nil
 }
 

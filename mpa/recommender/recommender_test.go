@@ -483,6 +483,29 @@ func TestNobodyLooked(t *testing.T) {
 	}
 }
 
+// What was recommended before a time in mode Off is of then: neither webhook nor updater gets
+// it once the mode acts again. Its id is not used again.
+func TestOffForgetsTheLast(t *testing.T) {
+	w := newWorld(t, restless)
+	turn := func(mode v1alpha1.Mode) *v1alpha1.MultidimPodAutoscaler {
+		o := w.read()
+		o.Spec.Mode = mode
+		o.Generation++
+		require.NoError(t, w.Update(t.Context(), o))
+		return w.reconcile()
+	}
+	require.Equal(t, int64(1), w.step(0).Status.Recommendation.ID)
+	o := turn(v1alpha1.ModeOff)
+	assert.Nil(t, o.Status.Recommendation)
+	assert.Nil(t, w.step(15*time.Second).Status.Recommendation)
+	w.usage.err = errors.New("down")
+	assert.Nil(t, turn(v1alpha1.ModeInPlace).Status.Recommendation)
+	w.usage.err = nil
+	o = w.step(6 * time.Minute) // none waits for the first any longer
+	require.NotNil(t, o.Status.Recommendation)
+	assert.Equal(t, int64(2), o.Status.Recommendation.ID)
+}
+
 // more wants one more replica each time.
 type more struct{}
 

@@ -150,10 +150,13 @@ func sizes(t *mpa.Target, list []mpa.Resources) (out []v1alpha1.ContainerRequest
 }
 
 // begin is a status with what does not come of a decision: the recommender's conditions as
-// they were, so that those that stay keep their time, and the last recommendation.
+// they were, so that those that stay keep their time, and the last recommendation. In mode
+// Off there is none: once the mode acts again, nothing would have checked the old one.
 func begin(o *v1alpha1.MultidimPodAutoscaler, s *object) *v1alpha1.MultidimPodAutoscalerStatus {
 	next := &v1alpha1.MultidimPodAutoscalerStatus{ObservedGeneration: o.Generation, Recommendation: o.Status.Recommendation.DeepCopy()}
-	if s.recommendation != nil && (next.Recommendation == nil || next.Recommendation.ID < s.recommendation.ID) {
+	if o.Spec.Mode == v1alpha1.ModeOff {
+		next.Recommendation = nil
+	} else if s.recommendation != nil && (next.Recommendation == nil || next.Recommendation.ID < s.recommendation.ID) {
 		next.Recommendation = s.recommendation
 	}
 	for _, c := range o.Status.Conditions {

@@ -60,23 +60,44 @@ func (u *updater) Reconcile(ctx context.Context, request reconcile.Request) (rec
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
+	var after time.Duration
+	var err error
 	switch {
 	case m.Spec.Mode == v1alpha1.ModeOff:
-		u.forget(request.NamespacedName) // nobody waits for its pods any longer
-		return reconcile.Result{}, nil
-	case m.Status.Recommendation == nil:
-		return reconcile.Result{}, nil
+		err = u.off(ctx, m)
+	case m.Status.Recommendation != nil:
+		var o *object
+		if o, err = u.object(ctx, m); err != nil {
+			return reconcile.Result{}, client.IgnoreNotFound(err)
+		}
+		after, err = u.update(ctx, m, o)
 	}
-	o, err := u.object(ctx, m)
-	if err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
-	}
-	after, err := u.update(ctx, m, o)
 	if apierrors.IsConflict(err) { // somebody wrote to the object first: look again
 		u.forget(request.NamespacedName)
 		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
 	}
 	return reconcile.Result{RequeueAfter: after}, client.IgnoreNotFound(err)
+}
+
+// off lets go of an object: nobody waits for its pods any longer, nothing is said of them,
+// and the sizes that stood end, since by the time that the mode acts again they may be too
+// small.
+func (u *updater) off(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler) error {
+	defer u.forget(client.ObjectKeyFromObject(m))
+	if h := halfOf(m); h.actuation.Sizes == nil && len(h.conditions) == 0 {
+		return nil
+	}
+	o, err := u.object(ctx, m)
+	if err != nil || m.Spec.Mode != v1alpha1.ModeOff {
+		return err // the cache will say so too
+	}
+	h := o.half.clone()
+	a := &h.actuation
+	if a.Outcome == v1alpha1.OutcomePartly && a.Sizes != nil && a.Sizes.ID == a.ID {
+		u.end(m, a, v1alpha1.OutcomeSuperseded, "by mode Off")
+	}
+	a.Sizes, a.Resized, a.InProgress, a.Deferred, a.Infeasible, h.conditions = nil, 0, 0, 0, 0, nil
+	return u.write(ctx, m, o, h, m.ResourceVersion)
 }
 
 func (u *updater) object(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler) (*object, error) {

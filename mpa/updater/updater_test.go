@@ -532,6 +532,43 @@ func TestOffForgets(t *testing.T) {
 	require.Len(t, w.actuation().Resizes, 1, "nothing is counted anew")
 }
 
+// Sizes of before a time in mode Off are not those of now: nothing checks them against what
+// was used meanwhile.
+func TestOffEndsSizes(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		w := newWorld(t, v1alpha1.ModeInPlace)
+		w.recommend(1, 2, "300m")
+		w.settle()
+		w.kubelet("")
+		w.settle()
+		require.Equal(t, v1alpha1.OutcomeApplied, w.actuation().Outcome)
+		turn := func(mode v1alpha1.Mode) {
+			o := w.object()
+			o.Spec.Mode = mode
+			require.NoError(t, w.api.Update(t.Context(), o))
+			w.settle()
+		}
+		if restart {
+			w.restart()
+		}
+		turn(v1alpha1.ModeOff)
+		require.Nil(t, w.actuation().Sizes)
+		require.Nil(t, meta.FindStatusCondition(w.object().Status.Conditions, v1alpha1.ConditionAble), "of a mode that acted")
+		require.Equal(t, v1alpha1.OutcomeApplied, w.actuation().Outcome)
+		// Its pods are made anew, from the template.
+		for i, p := range w.pods() {
+			require.NoError(t, w.api.Delete(t.Context(), &p))
+			require.NoError(t, w.api.Create(t.Context(), pod(i)))
+		}
+		w.changes = nil
+		turn(v1alpha1.ModeInPlace)
+		require.Empty(t, w.changes)
+		w.recommend(2, 2, "400m")
+		w.settle()
+		require.Equal(t, []string{"resize", "resize"}, w.changes)
+	}
+}
+
 // What passes is tried again, for as long as the decision is young.
 func TestRetries(t *testing.T) {
 	passing := []error{
