@@ -90,7 +90,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		sides = sim.Sides()
 	}
 	for _, side := range sides {
-		t, err := measure(ctx, side, agents, *workers)
+		t, err := measure(ctx, side, agents, *workers, !*show)
 		if err != nil {
 			return fmt.Errorf("%s: %w", side, err)
 		}
@@ -116,7 +116,7 @@ type table struct {
 	cpu       float64          // seconds
 }
 
-func measure(ctx context.Context, side string, agents []string, workers int) (*table, error) {
+func measure(ctx context.Context, side string, agents []string, workers int, whole bool) (*table, error) {
 	folder := os.Getenv("SIGMA_DATA")
 	if folder != "" {
 		folder = filepath.Join(folder, "workloads")
@@ -125,6 +125,9 @@ func measure(ctx context.Context, side string, agents []string, workers int) (*t
 	var err error
 	if t.scenarios, t.skipped, err = sim.Scenarios(side, folder); err != nil {
 		return nil, err
+	}
+	if whole && len(t.skipped) > 0 {
+		return nil, fmt.Errorf("the page is of all scenarios: without SIGMA_DATA there are no traces for %s; --print goes without", strings.Join(t.skipped, ", "))
 	}
 	begin := cpuSeconds()
 	t.plans = make([]sim.Plan, len(t.scenarios))
