@@ -7,7 +7,7 @@
 //	go run ./hack/mpa-records --agents hpa+vpa,oracle --print train
 //
 // Traces are read from $SIGMA_DATA/workloads; without it the scenarios that need them are
-// left out and named. Every run is kept in out/mpa-records as JSON.
+// left out by --print, and an error else. Every run is kept in out/mpa-records as JSON.
 package main
 
 import (
