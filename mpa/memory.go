@@ -12,8 +12,8 @@ import (
 // are exact to the nanosecond.
 type Memory struct {
 	Time time.Time `json:"time,omitzero"` // of the last observation
-	// Blind is when usage was missing last that had been known before. As that of the last
-	// observation it means all the time until the next.
+	// Blind is when usage was missing last that had been known before. If that was the last
+	// observation, and long ago, it means all the time since.
 	Blind time.Time `json:"blind,omitzero"`
 	// Changes that were decided within the last hour.
 	ReplicaChanges []time.Time `json:"replicaChanges,omitempty"`
@@ -130,7 +130,7 @@ func (c *Controller) tick(now time.Time) time.Duration {
 	if m.Time.IsZero() {
 		d = 0
 	}
-	if !m.Blind.IsZero() && m.Blind.Equal(m.Time) {
+	if d > c.guards.MaxAge && m.Blind.Equal(m.Time) {
 		defer func() { m.Blind = now.Add(-time.Microsecond) }()
 	}
 	m.Time = now

@@ -520,12 +520,12 @@ func TestUsageComesBack(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &kept))
 	c = fresh()
 	require.NoError(t, c.Restore(kept))
-	for after := 12 * time.Minute; after < 17*time.Minute; after += 15 * time.Second {
+	for after := 12 * time.Minute; after < 16*time.Minute; after += 15 * time.Second {
 		d := c.Decide(at(after))
 		require.Nil(t, d.Action)
 		require.Contains(t, d.Guards[len(d.Guards)-1], "freshness: usage was not seen ")
 	}
-	require.NotNil(t, c.Decide(at(17*time.Minute)).Action)
+	require.NotNil(t, c.Decide(at(16*time.Minute)).Action)
 
 	// What was missing at the last look was missing until the next.
 	require.Nil(t, c.Decide(blind(18*time.Minute)).Action)

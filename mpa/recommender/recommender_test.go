@@ -479,6 +479,10 @@ func TestNobodyLooked(t *testing.T) {
 				idle(w)
 			}
 			assert.NotNil(t, w.read().Status.Recommendation)
+			w.restart()
+			v, err := journal.ReplayFile(filepath.Join(w.options.JournalDir, "shop", "web.mpa.jsonl"))
+			require.NoError(t, err)
+			assert.Nil(t, v.First)
 		})
 	}
 }
