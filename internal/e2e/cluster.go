@@ -224,21 +224,20 @@ func dropManagedFields(object any) (any, error) {
 	return object, nil
 }
 
-// Wait waits until done, which looks at caches and is asked often; its text says
-// what is missing.
+// Wait waits until done, which is asked often, and the longer it takes the less so; its
+// text says what is missing.
 func Wait(t testing.TB, what string, done func() (string, bool)) {
 	t.Helper()
 	limit := time.NewTimer(waitLimit)
 	defer limit.Stop()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
+	begin := time.Now()
 	for {
 		missing, ok := done()
 		if ok {
 			return
 		}
 		select {
-		case <-tick.C:
+		case <-time.After(min(max(time.Since(begin)/20, 50*time.Millisecond), 250*time.Millisecond)):
 		case <-limit.C:
 			t.Fatalf("%s: not within %v: %s", what, waitLimit, missing)
 		}

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -35,7 +36,7 @@ func newExtenderScene(t *testing.T, port int, ignorable bool) *extenderScene {
 	c := e2e.Shared(t)
 	x := &extenderScene{c: c, ns: c.Namespace(t), port: port}
 	c.CreateNodes(t, e2e.Node("a", "16", "64Gi"), e2e.Node("b", "16", "64Gi"), e2e.Node("c", "16", "64Gi"))
-	config := strings.Replace(extenderConfig(port), "httpTimeout: 10s", fmt.Sprintf("httpTimeout: 1s\n  ignorable: %t", ignorable), 1)
+	config := strings.Replace(extenderConfig(port), "httpTimeout: 10s", fmt.Sprintf("httpTimeout: 4s\n  ignorable: %t", ignorable), 1)
 	c.StartScheduler(t, scheduler, config)
 	return x
 }
@@ -194,12 +195,16 @@ func TestExtenderAnswersGarbage(t *testing.T) {
 	port := e2e.FreePort(t)
 	// serve answers filter and prioritize by these functions until it is stopped.
 	serve := func(filter, prioritize func(*extenderv1.ExtenderArgs) string) (stop func()) {
+		var stopped atomic.Bool
 		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		require.NoError(t, err)
 		server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			var args extenderv1.ExtenderArgs
 			if err := json.NewDecoder(r.Body).Decode(&args); err != nil {
-				t.Error(err)
+				if !stopped.Load() { // else in the middle of a call
+					t.Error(err)
+				}
+				return
 			}
 			text := ""
 			if r.URL.Path == "/filter" {
@@ -215,6 +220,7 @@ func TestExtenderAnswersGarbage(t *testing.T) {
 		})}}
 		server.Start()
 		return func() {
+			stopped.Store(true)
 			server.CloseClientConnections()
 			server.Close()
 		}

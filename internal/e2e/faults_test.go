@@ -245,8 +245,7 @@ func requireLog(t *testing.T, log string) *ledger.Verdict {
 // atWork waits until n more pods are bound, and some are not.
 func (s *scene) atWork(t *testing.T, n int) {
 	t.Helper()
-	s.c.WaitBound(t, s.ns, len(s.c.Placements(s.ns))+n)
-	require.Less(t, len(s.c.Placements(s.ns)), s.made, "too fast: what fails would meet nothing")
+	require.Less(t, s.c.WaitMoreBound(t, s.ns, n), s.made, "too fast: what fails would meet nothing")
 }
 
 // The API server and etcd die, and the API server hangs, while pods are placed.
@@ -336,8 +335,8 @@ func TestLeaderChanges(t *testing.T) {
 leaderElection:
   leaderElect: true
   resourceNamespace: %s
-  leaseDuration: 3s
-  renewDeadline: 2s
+  leaseDuration: 10s
+  renewDeadline: 8s
   retryPeriod: 500ms
 `, s.ns)
 	leads := func(x *e2e.Scheduler) { // waits for it

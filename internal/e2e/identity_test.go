@@ -137,7 +137,10 @@ func liveRun(t *testing.T, driver, log string, nodes, n int) {
 		}
 	}
 	c.Cordon(t, all[3].Name, true)
-	c.WaitBound(t, ns, n*8/10-gone)
+	e2e.Wait(t, "all to be bound, or gone", func() (string, bool) {
+		there, bound := len(c.Pods(ns)), len(c.Placements(ns))
+		return fmt.Sprint(there, bound), there == n*8/10-gone && bound == there
+	})
 	for _, node := range all[10 : 10+nodes/50] {
 		gone += len(podsOn(c, ns, node.Name))
 		c.Drain(t, node.Name)

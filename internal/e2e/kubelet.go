@@ -39,7 +39,7 @@ type Kubelet struct {
 	own         map[string]bool // nodes
 	refuse      func(*v1.Pod) (reason string)
 	resizeDelay time.Duration
-	due         map[types.UID]time.Time       // when resizes under way are done
+	begun       map[types.UID]time.Time       // when resizes under way were
 	granted     map[types.UID]v1.ResourceList // what a pod's node set aside for it
 	usage       []func(*v1.Pod) (bytes int64)
 	outOfMemory map[types.UID]bool // to be killed
@@ -66,7 +66,7 @@ func newKubelet(client kubernetes.Interface, pods, nodes cache.SharedIndexInform
 func (k *Kubelet) reset() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.own, k.due = map[string]bool{}, map[types.UID]time.Time{}
+	k.own, k.begun = map[string]bool{}, map[types.UID]time.Time{}
 	k.granted, k.outOfMemory = map[types.UID]v1.ResourceList{}, map[types.UID]bool{}
 	k.refuse, k.resizeDelay, k.usage = nil, 100*time.Millisecond, nil
 }
@@ -87,7 +87,7 @@ func (k *Kubelet) Disown(nodes ...string) {
 	})
 }
 
-// ResizeAfter sets how long it takes to actuate a resize.
+// ResizeAfter sets how long it takes to actuate a resize, those under way too.
 func (k *Kubelet) ResizeAfter(delay time.Duration) { k.set(func() { k.resizeDelay = delay }) }
 
 // RefuseResize has resizes refused for the reason that the function returns for
@@ -292,7 +292,7 @@ const retryAfter = time.Second
 func (k *Kubelet) resize(ctx context.Context, key string, pod *v1.Pod) error {
 	k.mu.Lock()
 	delay, refuse, usage := k.resizeDelay, k.refuse, k.usage
-	due, underWay := k.due[pod.UID]
+	begun, underWay := k.begun[pod.UID]
 	k.mu.Unlock()
 	reason, message := "", "refused by the test"
 	if refuse != nil {
@@ -308,7 +308,7 @@ func (k *Kubelet) resize(ctx context.Context, key string, pod *v1.Pod) error {
 	case all(pod, status, actuated):
 		removeCondition(status, v1.PodResizePending)
 		removeCondition(status, v1.PodResizeInProgress)
-		k.setDue(pod.UID, time.Time{})
+		k.setBegun(pod.UID, time.Time{})
 	case !all(pod, status, allocated):
 		if reason == "" {
 			reason, message = k.grant(pod)
@@ -323,9 +323,9 @@ func (k *Kubelet) resize(ctx context.Context, key string, pod *v1.Pod) error {
 		each(pod, status, allocate)
 		removeCondition(status, v1.PodResizePending)
 		setCondition(status, condition(v1.PodResizeInProgress))
-		k.setDue(pod.UID, now.Add(delay))
-	case underWay && now.Time.Before(due):
-		k.queue.AddAfter(key, due.Sub(now.Time))
+		k.setBegun(pod.UID, now.Time)
+	case underWay && now.Time.Before(begun.Add(delay)):
+		k.queue.AddAfter(key, begun.Add(delay).Sub(now.Time))
 	default:
 		if message := exceeded(pod, status, usage); message != "" {
 			failed := condition(v1.PodResizeInProgress)
@@ -403,14 +403,14 @@ func exceeded(pod *v1.Pod, status *v1.PodStatus, usage []func(*v1.Pod) int64) (m
 	return message
 }
 
-// setDue notes when a resize is done; the zero time forgets it.
-func (k *Kubelet) setDue(pod types.UID, due time.Time) {
+// setBegun notes when a resize began; the zero time forgets it.
+func (k *Kubelet) setBegun(pod types.UID, at time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if due.IsZero() {
-		delete(k.due, pod)
+	if at.IsZero() {
+		delete(k.begun, pod)
 	} else {
-		k.due[pod] = due
+		k.begun[pod] = at
 	}
 }
 

@@ -53,7 +53,13 @@ func TestMPAMetricsFaults(t *testing.T) {
 	)
 	answer := func(value string) func(*member) { return func(m *member) { m.proxy.Set(e2e.Answer(value)) } }
 	proxied := func(fault e2e.Fault) func(*member) { return func(m *member) { m.proxy.Set(fault) } }
-	freeze, stop := func(m *member) { m.load.Page.Freeze() }, func(m *member) { m.load.Page.Stop() }
+	freeze := func(m *member) {
+		m.load.Page.Freeze()
+		response, err := http.Get("http://" + m.load.Target + "/metrics") // what is read first stays: now, not later
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+	}
+	stop := func(m *member) { m.load.Page.Stop() }
 	distorted := func(by func(float64) float64) func(*member) {
 		return func(m *member) { m.load.Page.Distort(func(_ string, v float64) float64 { return by(v) }) }
 	}
@@ -268,11 +274,10 @@ spec: {hard: {requests.memory: %dMi}}
 		}
 	}
 	f.await("Deferred", deferred, pending(v1.PodReasonDeferred))
-	told := map[*member]bool{} // it is taken back soon
 	f.await("Infeasible", infeasible, func(m *member, s *v1alpha1.MultidimPodAutoscalerStatus) bool {
-		told[m] = told[m] || says(s, v1alpha1.ConditionResize, metav1.ConditionTrue, v1.PodReasonInfeasible)
 		limited := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionLimited)
-		return told[m] && limited != nil && strings.Contains(limited.Message, "its node cannot give more")
+		// It is taken back soon.
+		return m.wasTold(v1alpha1.ConditionResize, metav1.ConditionTrue, v1.PodReasonInfeasible) && limited != nil && strings.Contains(limited.Message, "its node cannot give more")
 	})
 	f.await("QoS", besteffort, unable("has no cpu request"))
 	g.await("quota", poor, unable("exceeded quota"))
@@ -280,8 +285,11 @@ spec: {hard: {requests.memory: %dMi}}
 	for _, m := range all {
 		m.set(130)
 	}
+	for _, m := range poor {
+		m.set(110) // three pods, in one step
+	}
 	f.awaitReplicas(slices.Concat(deferred, infeasible), 3, 4)
-	g.awaitReplicas(poor, 3, 4)
+	g.awaitReplicas(poor, 3, 3)
 	g.await("no new pods", poor, func(_ *member, s *v1alpha1.MultidimPodAutoscalerStatus) bool {
 		return says(s, v1alpha1.ConditionAble, metav1.ConditionFalse, "FailedCreate") && s.Summary == "FailedCreate"
 	})
@@ -323,11 +331,12 @@ func (f *fleet) beside() *fleet {
 func TestMPAKills(t *testing.T) {
 	f := startFleet(t)
 	spec := unscaled(v1alpha1.UsagePrometheus)
-	spec.max = 12
+	spec.max = 18
 	apart, whole := f.add("apart", spec), f.add("whole", spec)
 	spec.prometheus = e2e.StartPrometheus(t, apart.load.Target, whole.load.Target).URL
 	f.c.WaitRunning(t, f.ns, 4)
-	// What n pods are to do, less a little, so that one less is too few.
+	// What n pods are to do, less a little. It is two more each time: of one more, ten pods
+	// make nothing.
 	rate := func(n int32) float64 { return 40*float64(n) - 10 }
 
 	t.Run("API server", func(t *testing.T) {
@@ -335,9 +344,10 @@ func TestMPAKills(t *testing.T) {
 		f.autoscale("whole", spec)
 		f.await("measures", []*member{whole}, func(_ *member, s *v1alpha1.MultidimPodAutoscalerStatus) bool { return s.Summary == "OK" })
 		for range times {
-			n := whole.last() + 1
+			n := whole.last() + 2
 			whole.set(rate(n))
 			f.c.RestartAPIServer(t)
+			f.kept = m
 			f.awaitReplicas([]*member{whole}, n, n+1)
 		}
 		f.await("all well", []*member{whole}, func(_ *member, s *v1alpha1.MultidimPodAutoscalerStatus) bool {
@@ -345,6 +355,7 @@ func TestMPAKills(t *testing.T) {
 		})
 		require.IsIncreasing(t, whole.counts())
 		f.requireSteady(whole)
+		f.kept = nil
 		m.Stop(t)
 	})
 
@@ -362,7 +373,7 @@ func TestMPAKills(t *testing.T) {
 		f.autoscale("apart", spec)
 		f.await("measures", []*member{apart}, func(_ *member, s *v1alpha1.MultidimPodAutoscalerStatus) bool { return s.Summary == "OK" })
 		for range times {
-			n := apart.last() + 1
+			n := apart.last() + 2
 			decide, act := deciding.Hold(), doing.Hold()
 			apart.set(rate(n))
 			deciding.WaitHeld(t, 1)
@@ -382,9 +393,10 @@ func TestMPAKills(t *testing.T) {
 			updater.WaitReady(t)
 		}
 		require.IsIncreasing(t, apart.counts())
-		s := f.statuses()["apart"]
-		require.Len(t, s.Actuation.Scalings, len(apart.counts())-1, "each is counted once")
-		require.Len(t, s.Memory.ReplicaChanges, len(apart.counts())-1, "each is remembered once")
+		f.await("each counted and remembered once", []*member{apart}, func(m *member, s *v1alpha1.MultidimPodAutoscalerStatus) bool {
+			changes := len(m.counts()) - 1
+			return len(s.Actuation.Scalings) == changes && len(s.Memory.ReplicaChanges) == changes
+		})
 		f.requireSteady(apart)
 	})
 }

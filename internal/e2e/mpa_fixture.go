@@ -78,11 +78,6 @@ func Steps(each time.Duration, rates ...float64) Load {
 	return func(at time.Duration) float64 { return rates[min(int(at/each), len(rates)-1)] }
 }
 
-// Faster is the same load in less time: at factor 60 an hour passes in a minute.
-func (l Load) Faster(factor float64) Load {
-	return func(at time.Duration) float64 { return l(time.Duration(float64(at) * factor)) }
-}
-
 // A WorkloadSpec says who asks the pods with label app=App, how often, and what a
 // request costs.
 type WorkloadSpec struct {
@@ -221,9 +216,12 @@ func (w *Workload) Now() Figures {
 }
 
 func (w *Workload) advance() {
-	pods := slices.DeleteFunc(w.c.Pods(w.Namespace), func(p *v1.Pod) bool {
-		return p.Labels["app"] != w.App || p.Status.Phase != v1.PodRunning || len(p.Status.ContainerStatuses) == 0
-	})
+	var pods []*v1.Pod
+	for p := range w.c.all(w.Namespace) { // often, and in any order
+		if p.Labels["app"] == w.App && p.Status.Phase == v1.PodRunning && len(p.Status.ContainerStatuses) > 0 {
+			pods = append(pods, p)
+		}
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()

@@ -55,9 +55,13 @@ func awaitNear(t *testing.T, url, expression string, want, share float64) {
 // podMetrics are the PodMetrics of a namespace, by name.
 func podMetrics(t *testing.T, c *e2e.Cluster, ns string) map[string]unstructured.Unstructured {
 	t.Helper()
-	list, err := c.Dynamic.Resource(schema.GroupVersionResource{Group: "metrics.k8s.io", Version: "v1beta1", Resource: "pods"}).
-		Namespace(ns).List(t.Context(), metav1.ListOptions{})
-	require.NoError(t, err)
+	var list *unstructured.UnstructuredList
+	e2e.Wait(t, "PodMetrics", func() (string, bool) { // an API server that has just begun does not know the kind yet
+		var err error
+		list, err = c.Dynamic.Resource(schema.GroupVersionResource{Group: "metrics.k8s.io", Version: "v1beta1", Resource: "pods"}).
+			Namespace(ns).List(t.Context(), metav1.ListOptions{})
+		return fmt.Sprint(err), err == nil
+	})
 	all := map[string]unstructured.Unstructured{}
 	for _, item := range list.Items {
 		all[item.GetName()] = item
@@ -86,15 +90,18 @@ func TestWorkload(t *testing.T) {
 	c.StartScheduler(t, "kube-scheduler", "")
 	c.CreateDeployment(t, e2e.Deployment(ns, "web", 2, "1", "1Gi"))
 	c.WaitRunning(t, ns, 2)
+	var rate atomic.Int64
+	rate.Store(20)
 	w := c.StartWorkload(t, e2e.WorkloadSpec{
 		Namespace: ns, App: "web", CPUSeconds: .01, WaitSeconds: .02,
-		Load: e2e.Steps(20*time.Minute, 20, 120).Faster(60),
+		Load: func(time.Duration) float64 { return float64(rate.Load()) },
 	})
 	api := w.FeedMetricsAPI(t)
 	p := e2e.StartPrometheus(t, w.Target)
 
 	awaitNear(t, p.URL, rateQuery, 20, .05)
 	awaitNear(t, p.URL, cpuQuery, .2, .05)
+	rate.Store(120)
 	// 60 requests of 10 ms a second use 60 % of a core, where each takes 25 ms.
 	awaitNear(t, p.URL, rateQuery, 120, .05)
 	awaitNear(t, p.URL, cpuQuery, 1.2, .05)
@@ -127,9 +134,15 @@ func TestWorkload(t *testing.T) {
 	e2e.Wait(t, "PodMetrics", func() (string, bool) { return "", len(podMetrics(t, c, ns)) == 4 })
 
 	// The kubelet, not the spec, says how fast a pod is.
-	c.Kubelet.ResizeAfter(2 * time.Second)
-	c.Resize(t, ns, c.Pods(ns)[0].Name, "250m", "1Gi")
+	c.Kubelet.ResizeAfter(time.Hour)
+	slower := c.Pods(ns)[0].Name
+	c.Resize(t, ns, slower, "250m", "1Gi")
+	e2e.Wait(t, "the resize under way", func() (string, bool) {
+		return "", e2e.Condition(c.Pods(ns)[0], v1.PodResizeInProgress).Status == v1.ConditionTrue
+	})
+	time.Sleep(time.Second)
 	require.Equal(t, 4., w.Now().Capacity)
+	c.Kubelet.ResizeAfter(0)
 	e2e.Wait(t, "the slower pod", func() (string, bool) { return fmt.Sprint(w.Now()), w.Now().Capacity == 3.25 })
 	e2e.Wait(t, "its queue", func() (string, bool) { return fmt.Sprint(w.Now()), w.Now().P95 > 2 })
 	awaitNear(t, p.URL, `min(rate(container_cpu_usage_seconds_total[5s]))`, .25, .05)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -21,8 +22,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
@@ -48,6 +51,7 @@ type member struct {
 	mu       sync.Mutex
 	replicas []seen[int32]                // of the Deployment's spec, each other than the one before
 	sizes    map[types.UID][]seen[string] // of a pod's spec, likewise
+	told     map[string]bool              // each condition's type, status and reason that there ever was
 }
 
 // A seen value, and when.
@@ -86,6 +90,13 @@ func (m *member) counts() (list []int32) {
 	return list
 }
 
+// wasTold reports whether the autoscaler ever had a condition.
+func (m *member) wasTold(kind string, status metav1.ConditionStatus, reason string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.told[fmt.Sprint(kind, status, reason)]
+}
+
 // last is the number of replicas asked for now.
 func (m *member) last() int32 {
 	counts := m.counts()
@@ -99,6 +110,7 @@ type fleet struct {
 	ns      string
 	mu      sync.Mutex
 	members map[string]*member
+	kept    *e2e.MPA // that is started again when it ends for want of its lease, as a kubelet would; nil = none
 }
 
 // A memberSpec says what a member is. Unless it says otherwise its pods have half a core,
@@ -148,19 +160,35 @@ func (f *fleet) watch() {
 				m.sizes[o.UID] = note(m.sizes[o.UID], r.Cpu().String()+" "+r.Memory().String())
 				m.mu.Unlock()
 			}
+		case *unstructured.Unstructured:
+			if m := f.member(o.GetName()); m != nil {
+				m.mu.Lock()
+				conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+				for _, c := range conditions {
+					c := c.(map[string]any)
+					m.told[fmt.Sprint(c["type"], c["status"], c["reason"])] = true
+				}
+				m.mu.Unlock()
+			}
 		}
 	}
 	handler := cache.ResourceEventHandlerFuncs{AddFunc: on, UpdateFunc: func(_, o any) { on(o) }}
-	for _, i := range []cache.SharedIndexInformer{factory.Apps().V1().Deployments().Informer(), factory.Core().V1().Pods().Informer()} {
+	objects := dynamicinformer.NewFilteredDynamicSharedInformerFactory(f.c.Dynamic, 0, f.ns, nil)
+	for _, i := range []cache.SharedIndexInformer{
+		factory.Apps().V1().Deployments().Informer(), factory.Core().V1().Pods().Informer(), objects.ForResource(autoscalers).Informer(),
+	} {
 		_, err := i.AddEventHandler(handler)
 		require.NoError(f, err)
 	}
 	stop := make(chan struct{})
 	factory.Start(stop)
+	objects.Start(stop)
 	factory.WaitForCacheSync(stop)
+	objects.WaitForCacheSync(stop)
 	f.Cleanup(func() {
 		close(stop)
 		factory.Shutdown()
+		objects.Shutdown()
 	})
 }
 
@@ -173,7 +201,7 @@ func (f *fleet) member(name string) *member {
 // add makes a workload and its Deployment, not yet its autoscaler.
 func (f *fleet) add(name string, s memberSpec) *member {
 	f.Helper()
-	m := &member{name: name, max: s.max, sizes: map[types.UID][]seen[string]{}}
+	m := &member{name: name, max: s.max, sizes: map[types.UID][]seen[string]{}, told: map[string]bool{}}
 	f.mu.Lock()
 	f.members[name] = m
 	f.mu.Unlock()
@@ -309,6 +337,7 @@ func says(s *v1alpha1.MultidimPodAutoscalerStatus, kind string, status metav1.Co
 func (f *fleet) awaitReplicas(members []*member, low, high int32) {
 	f.Helper()
 	e2e.Wait(f, fmt.Sprintf("%d to %d replicas", low, high), func() (string, bool) {
+		f.keep()
 		var left []string
 		for _, m := range members {
 			if n := m.counts(); len(n) == 0 || n[len(n)-1] < low || n[len(n)-1] > high {
@@ -317,6 +346,18 @@ func (f *fleet) awaitReplicas(members []*member, low, high int32) {
 		}
 		return strings.Join(left, "\n"), len(left) == 0
 	})
+}
+
+// keep starts kept again.
+func (f *fleet) keep() {
+	f.Helper()
+	if f.kept == nil || f.kept.Alive() {
+		return
+	}
+	log, err := os.ReadFile(f.kept.Log)
+	require.NoError(f, err)
+	require.Contains(f, string(log), "leader election lost")
+	f.kept.Restart(f)
 }
 
 // still fails the test when anything of the members is changed while do works.
@@ -423,7 +464,7 @@ webhooks:
   admissionReviewVersions: [v1]
   sideEffects: None
   failurePolicy: Ignore
-  timeoutSeconds: 2
+  timeoutSeconds: 10
 `, f.ns, v1alpha1.GroupName, port), "apply", "-f", "-")
 	f.Cleanup(func() { f.c.Kubectl(f, "", "delete", "mutatingwebhookconfiguration", f.ns, "--ignore-not-found") })
 	return []string{fmt.Sprintf("--webhook-bind-address=127.0.0.1:%d", port), "--webhook-configuration=" + f.ns}

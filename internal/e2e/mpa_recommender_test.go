@@ -85,7 +85,7 @@ func refusedFor(reason string) func(*v1alpha1.MultidimPodAutoscalerStatus) bool 
 }
 
 func TestMPARecommends(t *testing.T) {
-	c, ns, w, m := startRecommender(t, "--journal-dir="+t.TempDir())
+	c, ns, w, m := startRecommender(t, "--journal-dir="+t.TempDir(), "--cool-down=1h")
 	applyMPA(t, c, ns, "Off", "")
 	awaitMPA(t, c, ns, "a missing metric", func(s *v1alpha1.MultidimPodAutoscalerStatus) bool {
 		return s.Phase == v1alpha1.PhaseStarting && s.Summary == "UsageMissing" && s.Recommendation == nil
@@ -178,7 +178,10 @@ func TestMPAPrometheusFaults(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			if test.fault == nil {
 				w.Page.Freeze()
-				time.Sleep(11 * time.Second) // longer than maxAge
+				e2e.Wait(t, "old samples", func() (string, bool) {
+					age, err := ask(t, p.URL, `time() - max(timestamp(container_cpu_usage_seconds_total))`)
+					return fmt.Sprint(age, err), err == nil && age > 10.5 // maxAge, and a little
+				})
 			}
 			proxy.Set(test.fault)
 			applyMPA(t, c, ns, "InPlace", spec)

@@ -235,16 +235,16 @@ func TestUpdaterScalesAndResizes(t *testing.T) {
 	u.condition(v1alpha1.ConditionAble, metav1.ConditionTrue, "Applied")
 
 	before := u.live()
-	u.c.Kubelet.ResizeAfter(2 * time.Second)
+	u.c.Kubelet.ResizeAfter(time.Hour)
 	id = u.recommend(v1alpha1.ChangeRequests, 4, "300m", "300Mi")
 	u.outcome(id, v1alpha1.OutcomePartly)
 	u.condition(v1alpha1.ConditionResize, metav1.ConditionTrue, "InProgress")
+	u.c.Kubelet.ResizeAfter(100 * time.Millisecond)
 	a = u.outcome(id, v1alpha1.OutcomeApplied)
 	require.EqualValues(t, 4, a.Resized)
 	u.requireSize(4, "300m", "300Mi")
 	require.Equal(t, before, u.live(), "in place")
 	u.condition(v1alpha1.ConditionResize, metav1.ConditionFalse, "None")
-	u.c.Kubelet.ResizeAfter(100 * time.Millisecond)
 
 	// New pods come from the template and are resized as they run; growth keeps to the
 	// bounds, whatever is recommended.
@@ -265,7 +265,7 @@ func TestUpdaterScalesAndResizes(t *testing.T) {
 		message string
 		edit    func(*v1alpha1.Recommendation)
 	}{
-		{"old", v1alpha1.OutcomeExpired, "decided 10m0s ago", func(r *v1alpha1.Recommendation) { r.Time = metav1.NewMicroTime(time.Now().Add(-10 * time.Minute)) }},
+		{"old", v1alpha1.OutcomeExpired, "decided 10m", func(r *v1alpha1.Recommendation) { r.Time = metav1.NewMicroTime(time.Now().Add(-10 * time.Minute)) }},
 		{"from the future", v1alpha1.OutcomeRefused, "the clocks differ", func(r *v1alpha1.Recommendation) { r.Time = metav1.NewMicroTime(time.Now().Add(time.Hour)) }},
 		{"of another state", v1alpha1.OutcomeSuperseded, "from 5 to 2", func(r *v1alpha1.Recommendation) { r.From = 5 }},
 		{"to nothing", v1alpha1.OutcomeRefused, "0 replicas", func(r *v1alpha1.Recommendation) { r.Replicas = 0 }},
@@ -329,15 +329,21 @@ func TestUpdaterStatefulSet(t *testing.T) {
 	u.requireSize(3, "700m", "200Mi")
 	require.Equal(t, before, u.live())
 
-	u.c.Kubectl(t, "", "create", "quota", "tight", "-n", u.ns, "--hard=pods=3")
-	e2e.Wait(t, "the quota's count", func() (string, bool) {
-		q, err := u.c.Client.CoreV1().ResourceQuotas(u.ns).Get(t.Context(), "tight", metav1.GetOptions{})
-		require.NoError(t, err)
-		used := q.Status.Used["pods"]
-		return used.String(), used.String() == "3"
-	})
+	u.quota(v1.ResourcePods, "3", "3")
 	u.outcome(u.recommend(v1alpha1.ChangeReplicas, 5, "", ""), v1alpha1.OutcomeApplied)
 	require.Contains(t, u.condition(v1alpha1.ConditionAble, metav1.ConditionFalse, "FailedCreate"), "exceeded quota: tight")
+}
+
+// quota makes the quota tight and waits until what is used is counted.
+func (u *updating) quota(name v1.ResourceName, hard, used string) {
+	u.Helper()
+	u.c.Kubectl(u, "", "create", "quota", "tight", "-n", u.ns, fmt.Sprintf("--hard=%s=%s", name, hard))
+	e2e.Wait(u, "the quota's count", func() (string, bool) {
+		q, err := u.c.Client.CoreV1().ResourceQuotas(u.ns).Get(u.Context(), "tight", metav1.GetOptions{})
+		require.NoError(u, err)
+		is := q.Status.Used[name]
+		return is.String(), is.String() == used
+	})
 }
 
 // Resizes that a node does not carry out, by mode.
@@ -359,17 +365,16 @@ func TestUpdaterPendingResizes(t *testing.T) {
 		refusal.Store(reason)
 		id := u.recommend(v1alpha1.ChangeRequests, 2, fmt.Sprintf("%dm", 1600+i), "256Mi")
 		u.condition(v1alpha1.ConditionResize, metav1.ConditionTrue, reason)
-		hold := time.NewTimer(5 * time.Second)
-		<-hold.C
-		s := u.status()
-		require.Equal(t, id, s.Actuation.ID)
-		if reason == v1.PodReasonDeferred {
-			require.Equal(t, v1alpha1.OutcomePartly, s.Actuation.Outcome)
-			require.EqualValues(t, 2, s.Actuation.Deferred)
-		} else {
-			require.Equal(t, v1alpha1.OutcomeRefused, s.Actuation.Outcome)
-			require.EqualValues(t, 2, s.Actuation.Infeasible)
+		as := func(s *v1alpha1.MultidimPodAutoscalerStatus) bool {
+			if reason == v1.PodReasonDeferred {
+				return s.Actuation.ID == id && s.Actuation.Outcome == v1alpha1.OutcomePartly && s.Actuation.Deferred == 2
+			}
+			return s.Actuation.ID == id && s.Actuation.Outcome == v1alpha1.OutcomeRefused && s.Actuation.Infeasible == 2
 		}
+		u.wait("both "+reason, as)
+		<-time.NewTimer(5 * time.Second).C
+		s := u.status()
+		require.True(t, as(&s), "%+v", s.Actuation)
 		require.Equal(t, before, u.live(), "InPlace evicts nothing")
 	}
 
@@ -467,20 +472,14 @@ func TestUpdaterRefusals(t *testing.T) {
 	u.object("Deployment", v1alpha1.ModeInPlace, 1, 6)
 
 	// A quota refuses resizes by name, and pods of a scaling when they are made.
-	u.c.Kubectl(t, "", "create", "quota", "tight", "-n", u.ns, "--hard=requests.cpu=1500m")
-	e2e.Wait(t, "the quota's count", func() (string, bool) {
-		q, err := u.c.Client.CoreV1().ResourceQuotas(u.ns).Get(t.Context(), "tight", metav1.GetOptions{})
-		require.NoError(t, err)
-		used := q.Status.Used["requests.cpu"]
-		return used.String(), used.String() == "1"
-	})
+	u.quota(v1.ResourceRequestsCPU, "1500m", "1")
 	id := u.recommend(v1alpha1.ChangeRequests, 2, "900m", "256Mi")
 	a := u.outcome(id, v1alpha1.OutcomePartly) // 900m + 500m
 	require.Contains(t, a.Message, "exceeded quota: tight")
 	require.EqualValues(t, 1, u.wait("one resized", func(s *v1alpha1.MultidimPodAutoscalerStatus) bool { return s.Actuation.Resized == 1 }).Actuation.Resized)
 	u.c.Kubectl(t, "", "delete", "quota", "tight", "-n", u.ns)
 	u.outcome(u.recommend(v1alpha1.ChangeRequests, 2, "400m", "256Mi"), v1alpha1.OutcomeApplied)
-	u.c.Kubectl(t, "", "create", "quota", "tight", "-n", u.ns, "--hard=pods=3")
+	u.quota(v1.ResourcePods, "3", "2")
 	u.outcome(u.recommend(v1alpha1.ChangeReplicas, 5, "400m", "256Mi"), v1alpha1.OutcomeApplied)
 	require.Contains(t, u.condition(v1alpha1.ConditionAble, metav1.ConditionFalse, "FailedCreate"), "exceeded quota: tight")
 	u.outcome(u.recommend(v1alpha1.ChangeReplicas, 2, "400m", "256Mi"), v1alpha1.OutcomeApplied)
@@ -591,13 +590,12 @@ func TestUpdaterLeavesAlone(t *testing.T) {
 	one := u.c.Pods(u.ns)[0].Name
 	u.c.Kubectl(t, "", "patch", "pod", one, "-n", u.ns, "--subresource=resize", "-p",
 		`{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"350m"},"limits":{"cpu":"700m"}}}]}}`)
-	require.Eventually(t, func() bool {
+	u.wait("somebody else's size", func(s *v1alpha1.MultidimPodAutoscalerStatus) bool {
 		p, err := u.c.Client.CoreV1().Pods(u.ns).Get(t.Context(), one, metav1.GetOptions{})
 		require.NoError(t, err)
 		require.Equal(t, "350m", p.Spec.Containers[0].Resources.Requests.Cpu().String())
-		c := meta.FindStatusCondition(u.status().Conditions, v1alpha1.ConditionResize)
-		return strings.Contains(c.Message, "somebody else changed its requests")
-	}, time.Minute, time.Second)
+		return strings.Contains(meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionResize).Message, "somebody else changed its requests")
+	})
 
 	// Off, refused by its recommender, beside another autoscaler.
 	still := func(why string) {
@@ -724,7 +722,7 @@ func (p *cut) kill(u *updating, after bool, method, suffix string, act func()) {
 	}
 	p.at.Store(point)
 	act()
-	limit := time.NewTimer(time.Minute)
+	limit := time.NewTimer(3 * time.Minute)
 	defer limit.Stop()
 	select {
 	case <-point.reached:

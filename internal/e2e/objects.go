@@ -233,6 +233,25 @@ func (c *Cluster) WaitBound(t testing.TB, namespace string, n int) {
 	})
 }
 
+// WaitMoreBound waits until n more pods of a namespace are bound than were, and returns
+// how many are. It asks the API server, of which the caches hear late once it was down.
+func (c *Cluster) WaitMoreBound(t testing.TB, namespace string, n int) (bound int) {
+	t.Helper()
+	least := -1 // not known
+	Wait(t, fmt.Sprintf("%d more pods bound", n), func() (string, bool) {
+		list, err := c.Client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName!="})
+		if err != nil {
+			return err.Error(), false
+		}
+		bound = len(list.Items)
+		if least < 0 {
+			least = bound + n
+		}
+		return fmt.Sprintf("%d are, of %d", bound, least), bound >= least
+	})
+	return bound
+}
+
 // WaitRunning waits until a namespace has exactly n pods and all of them are ready.
 func (c *Cluster) WaitRunning(t testing.TB, namespace string, n int) {
 	t.Helper()

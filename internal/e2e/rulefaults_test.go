@@ -29,9 +29,10 @@ spec: {selector: {matchLabels: {app: web}}, maxPerNode: %d}
 `, most)
 }
 
-// soon is how long what an event is to bring about may take: a second of backoff,
-// and a machine shared by many.
-const soon = 15 * time.Second
+// soon is how long what an event is to bring about may take: a second of backoff, and a
+// machine shared by many. Without the event it takes the five minutes after which all
+// pods are tried again.
+const soon = time.Minute
 
 // within waits like [e2e.Wait], not longer than soon, and logs how long it took.
 func within(t *testing.T, what string, done func() (string, bool)) {
@@ -164,6 +165,10 @@ func TestWhatWakesPods(t *testing.T) {
 	}
 	c.WaitRefused(t, ns, 4)
 	c.Kubectl(t, strings.ReplaceAll(limitRule(1), "app: web", "app: large"), "apply", "-f", "-")
+	within(t, "the new rule is known", func() (string, bool) { // nodes are heard of on another watch
+		status := ruleStatus(t, c, "limit")
+		return fmt.Sprint(status), status.ObservedGeneration == 1
+	})
 	c.CreateNodes(t, e2e.Node("x", "64", "64Gi"), e2e.Node("y", "64", "64Gi"))
 	within(t, "room, and a new rule", func() (string, bool) { n := boundOf(c, ns, "large"); return fmt.Sprint(n), n == 2 })
 	c.WaitRefused(t, ns, 2)
@@ -238,6 +243,7 @@ func TestRuleIsHeardLate(t *testing.T) {
 	webs(t, c, ns, 0, 4)
 	c.WaitRefused(t, ns, 3)
 	const rules = "/apis/sigma-scheduler.io/v1alpha1/placementrules"
+	e2e.Wait(t, "both watches", func() (string, bool) { n := p.Streams(rules); return fmt.Sprint(n), n >= 2 })
 	require.Equal(t, 2, p.Streams(rules))
 	for late := 1; late <= 2; late++ {
 		p.SetLag(func(path string, stream int) time.Duration {
@@ -346,8 +352,14 @@ spec: {selector: {matchLabels: {app: loud}}, excludes: [{selector: {matchLabels:
 	remove(t, c, ns, "stock")
 	remove(t, c, ns, "direct")
 	remove(t, c, ns, "quiet")
-	time.Sleep(time.Second)
-	c.CreatePods(t, e2e.Pod(ns, "next", "100m", "64Mi")) // nodes are looked at when a pod is placed
+	next := 0
+	e2e.Wait(t, "the end of the conflicts", func() (string, bool) { // nodes are looked at when a pod is placed
+		c.CreatePods(t, e2e.Pod(ns, fmt.Sprintf("next-%d", next), "10m", "16Mi"))
+		next++
+		time.Sleep(time.Second)
+		limit, apart := ruleStatus(t, c, "limit").Conflicts, ruleStatus(t, c, "apart").Conflicts
+		return fmt.Sprint(limit, apart), limit == 0 && apart == 0
+	})
 	conflicts("limit", 0)
 	conflicts("apart", 0)
 	require.EqualValues(t, 3, s.Metric(t, "sigma_rule_conflicts_total"))

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -107,8 +108,11 @@ func completed(t testing.TB, text, kubeconfig string) []byte {
 	return out
 }
 
+var ports sync.Map // that FreePort gave
+
 // FreePort finds a port below those that the kernel gives to outgoing
-// connections, so that none of these takes it before the program does.
+// connections, so that none of these takes it before the program does, or while the
+// program is down. No port is given twice.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(uint64(os.Getpid()), uint64(processes.Add(1))))
@@ -116,7 +120,9 @@ func FreePort(t testing.TB) int {
 		port := 20000 + rng.IntN(12000)
 		if listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 			require.NoError(t, listener.Close())
-			return port
+			if _, given := ports.LoadOrStore(port, true); !given {
+				return port
+			}
 		}
 	}
 	t.Fatal("no free port")
