@@ -7,7 +7,7 @@ import (
 
 // Is reports whether another object's reference, which may lack its apiVersion, names
 // the same workload.
-func (r TargetReference) Is(apiVersion, kind, name string) bool {
+func (r *TargetReference) Is(apiVersion, kind, name string) bool {
 	group, _, _ := strings.Cut(apiVersion, "/")
 	ours, _, _ := strings.Cut(r.APIVersion, "/")
 	return kind == r.Kind && name == r.Name && (group == ours || apiVersion == "")
