@@ -256,7 +256,9 @@ func TestControlPlaneFails(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "decisions.jsonl")
 	sigma := s.c.StartScheduler(t, scheduler, s.config(log, 40))
 	s.block(t)
+	sigma.Signal(t, syscall.SIGSTOP) // or a slow machine would have placed most by the time that all are there
 	s.more(t, 300)
+	sigma.Signal(t, syscall.SIGCONT)
 	for _, program := range []string{"kube-apiserver", "etcd"} {
 		s.atWork(t, 20)
 		release := s.proxy.Hold()

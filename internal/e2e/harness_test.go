@@ -88,12 +88,26 @@ func TestRolloutAndDrain(t *testing.T) {
 	c.DeleteNode(t, "b")
 	c.Cordon(t, "a", true)
 	c.Cordon(t, "c", true)
+	for i := 0; len(refused(c, ns)) == 0; i++ { // until the scheduler has heard of it
+		probe := e2e.Pod(ns, fmt.Sprintf("probe-%d", i), "1m", "1Mi")
+		c.CreatePods(t, probe)
+		e2e.Wait(t, "an answer", func() (string, bool) { return "", c.Placements(ns)[probe.Name] != "" || len(refused(c, ns)) == 1 })
+	}
+	c.Kubectl(t, "", "delete", "pods", "-n", ns, "--force", "-l", "app!=web")
+	c.WaitRunning(t, ns, 12)
 	c.Kubectl(t, "", "scale", "deployment", "web", "-n", ns, "--replicas=16")
 	c.WaitRefused(t, ns, 4)
 	c.Cordon(t, "a", false)
 	c.Cordon(t, "c", false)
 	c.WaitRunning(t, ns, 16)
 	c.RequireFits(t)
+}
+
+// refused are the pods of a namespace that a scheduler has found no room for.
+func refused(c *e2e.Cluster, ns string) []*v1.Pod {
+	return slices.DeleteFunc(c.Pods(ns), func(p *v1.Pod) bool {
+		return e2e.Condition(p, v1.PodScheduled).Reason != v1.PodReasonUnschedulable
+	})
 }
 
 func rolledOut(d *appsv1.Deployment) bool {

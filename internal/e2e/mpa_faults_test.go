@@ -335,8 +335,8 @@ func TestMPAKills(t *testing.T) {
 	apart, whole := f.add("apart", spec), f.add("whole", spec)
 	spec.prometheus = e2e.StartPrometheus(t, apart.load.Target, whole.load.Target).URL
 	f.c.WaitRunning(t, f.ns, 4)
-	// What n pods are to do, less a little. It is two more each time: of one more, ten pods
-	// make nothing.
+	// What n pods are to do, less a little. It is two more each time, of which one may be
+	// left out: from seven pods on, one more is within the agent's tolerance.
 	rate := func(n int32) float64 { return 40*float64(n) - 10 }
 
 	t.Run("API server", func(t *testing.T) {
@@ -348,7 +348,7 @@ func TestMPAKills(t *testing.T) {
 			whole.set(rate(n))
 			f.c.RestartAPIServer(t)
 			f.kept = m
-			f.awaitReplicas([]*member{whole}, n, n+1)
+			f.awaitReplicas([]*member{whole}, n-1, n+1)
 		}
 		f.await("all well", []*member{whole}, func(_ *member, s *v1alpha1.MultidimPodAutoscalerStatus) bool {
 			return s.Summary == "OK" && s.Phase == v1alpha1.PhaseHolding && s.Actuation.Outcome == v1alpha1.OutcomeApplied
@@ -385,7 +385,7 @@ func TestMPAKills(t *testing.T) {
 			updater.Kill(t)
 			act()
 			updater.Restart(t)
-			f.awaitReplicas([]*member{apart}, n, n+1)
+			f.awaitReplicas([]*member{apart}, n-1, n+1)
 			f.await("an end", []*member{apart}, func(_ *member, s *v1alpha1.MultidimPodAutoscalerStatus) bool {
 				return s.Actuation != nil && s.Actuation.ID == s.Recommendation.ID && s.Actuation.Outcome == v1alpha1.OutcomeApplied
 			})
