@@ -67,7 +67,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.Workers, "workers", 16, "objects that are observed at once; half of them may ask the same Prometheus")
 	guards := mpa.DefaultGuards()
 	flags.DurationVar(&o.CoolDown, "cool-down", guards.CoolDown, "least time between two changes of requests of an object, and between any change and one that shrinks")
-	flags.DurationVar(&o.Patience, "patience", guards.Patience, "how long pods that do not start and resizes that wait for room hold up other changes, and usage that was missing those that shrink")
+	flags.DurationVar(&o.Patience, "patience", guards.Patience, "how long pods that do not start and resizes that wait for room hold up other changes, and how long usage has to be back after a gap before anything shrinks")
 	flags.DurationVar(&o.Stabilisation, "downscale-stabilisation", mpa.DefaultHPA().Down.Stabilisation, "how long fewer replicas have to be enough before there are fewer")
 	flags.StringVar(&o.JournalDir, "journal-dir", "", "folder for a journal of each object's observations and decisions, from which a new process goes on; empty: none")
 	flags.Int64Var(&o.JournalBytes, "journal-bytes", 256<<20, "size of an object's journal; the oldest of its 8 files is dropped")
