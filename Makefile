@@ -25,7 +25,7 @@ build: ## bin/sigma, the command line (a minute cold)
 	go build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o bin/sigma ./cmd/sigma
 
 .PHONY: test
-test: ## the fast suite of the module (some 85 CPU-seconds where all is built)
+test: ## the fast suite of the module (85 to 170 CPU-seconds where all is built)
 	go test ./...
 
 .PHONY: race
