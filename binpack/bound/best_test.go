@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/packtest"
 )
 
 // exhaustive finds the fewest machines and the least cost of a placement of all
@@ -265,7 +266,7 @@ func TestShortIsInfeasible(t *testing.T) {
 
 // However little work there is, what is found is a bound.
 func TestStoppedAnywhere(t *testing.T) {
-	inst, items := largeLike()
+	inst, items := packtest.Large()
 	whole := Best(t.Context(), inst, items, Options{Work: DefaultWork})
 	for _, work := range []int64{1, 1e3, 1e5, 1e6, 1e7, 1e8} {
 		b := Best(t.Context(), inst, items, Options{Work: work})
@@ -283,7 +284,7 @@ func TestStoppedAnywhere(t *testing.T) {
 func BenchmarkBest(b *testing.B) {
 	bench := func(name string, dims []int, rules bool) {
 		b.Run(name, func(b *testing.B) {
-			inst, items := largeLike()
+			inst, items := packtest.Large()
 			b.ReportAllocs()
 			var found Bound
 			for b.Loop() {
@@ -296,7 +297,7 @@ func BenchmarkBest(b *testing.B) {
 	bench("apps=400/dims=1", []int{0}, false)
 	bench("apps=400/dims=2/rules", []int{0, 1}, true)
 	b.Run("apps=400/cheap", func(b *testing.B) {
-		inst, items := largeLike()
+		inst, items := packtest.Large()
 		b.ReportAllocs()
 		for b.Loop() {
 			Best(b.Context(), inst, items, Options{})
@@ -307,7 +308,7 @@ func BenchmarkBest(b *testing.B) {
 func ExampleBest() {
 	// Six items of 5 on machines of 12, and ten of 3 of an app of which no
 	// machine may hold two: volume would do with five machines.
-	inst := instance([]binpack.MachineLine{line(binpack.Unlimited, 1, 12)}, []int64{5}, []int64{3})
+	inst := packtest.Instance([]binpack.MachineLine{packtest.Line(binpack.Unlimited, 1, 12)}, []int64{5}, []int64{3})
 	inst.Groups[1].Limit = 1
 	inst.Rules = []binpack.Rule{{A: 0, B: 1}, {A: 1, B: 0}}
 	for _, b := range Best(context.Background(), inst, []int64{6, 10}, Options{Work: DefaultWork}).Each {

@@ -14,6 +14,7 @@ import (
 	"gonum.org/v1/gonum/optimize/convex/lp"
 
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/packtest"
 )
 
 func TestLimit(t *testing.T) {
@@ -25,16 +26,16 @@ func TestLimit(t *testing.T) {
 		want   Bound
 	}{
 		// Apps of 1, 2 and 3; machines of 10 hold 10, 5 and 3.
-		{"sizes", []binpack.MachineLine{line(-1, 1, 10)}, func(*binpack.Instance) {}, []int64{9, 9, 9}, Bound{Machines: 3, Cost: 3}},
+		{"sizes", []binpack.MachineLine{packtest.Line(-1, 1, 10)}, func(*binpack.Instance) {}, []int64{9, 9, 9}, Bound{Machines: 3, Cost: 3}},
 		// ceil(9/2), group 0 being apps 0 and 2.
-		{"a group of two apps", []binpack.MachineLine{line(-1, 1, 10)}, func(in *binpack.Instance) {
+		{"a group of two apps", []binpack.MachineLine{packtest.Line(-1, 1, 10)}, func(in *binpack.Instance) {
 			in.Groups[0].Limit = 2
 			in.Apps[2].Group = 0
 		}, []int64{4, 9, 5}, Bound{Machines: 5, Cost: 5}},
 		// Ten of app 0 at 2 a machine: three at 1, then two at 4. In fractions of machines alike.
 		{
 			"the cheapest first",
-			[]binpack.MachineLine{line(-1, 4, 10), line(3, 1, 2)},
+			[]binpack.MachineLine{packtest.Line(-1, 4, 10), packtest.Line(3, 1, 2)},
 			func(in *binpack.Instance) { in.Groups[0].Limit = 2 },
 			[]int64{10, 0, 0},
 			Bound{Machines: 5, Cost: 11},
@@ -42,26 +43,26 @@ func TestLimit(t *testing.T) {
 		// The cheap machines hold one item of app 2 each: 3 + ceil(2/3 of 4).
 		{
 			"what small machines hold",
-			[]binpack.MachineLine{line(-1, 4, 10), line(3, 1, 3)},
+			[]binpack.MachineLine{packtest.Line(-1, 4, 10), packtest.Line(3, 1, 3)},
 			func(*binpack.Instance) {},
 			[]int64{0, 0, 5},
 			Bound{Machines: 2, Cost: 6},
 		},
-		{"types", []binpack.MachineLine{line(-1, 4, 10), {Type: 1, Count: -1, Cost: 1, Capacity: []int64{10}}}, func(in *binpack.Instance) {
+		{"types", []binpack.MachineLine{packtest.Line(-1, 4, 10), {Type: 1, Count: -1, Cost: 1, Capacity: []int64{10}}}, func(in *binpack.Instance) {
 			in.Groups[0].Limit = 1
 			in.Apps[0].Types = []int32{0}
 		}, []int64{3, 0, 0}, Bound{Machines: 3, Cost: 12}},
-		{"too few of a type", []binpack.MachineLine{line(2, 1, 10), {Type: 1, Count: -1, Cost: 1, Capacity: []int64{10}}}, func(in *binpack.Instance) {
+		{"too few of a type", []binpack.MachineLine{packtest.Line(2, 1, 10), {Type: 1, Count: -1, Cost: 1, Capacity: []int64{10}}}, func(in *binpack.Instance) {
 			in.Groups[0].Limit = 1
 			in.Apps[0].Types = []int32{0}
 		}, []int64{3, 0, 0}, Bound{Short: true}},
-		{"spread", []binpack.MachineLine{line(-1, 2.5, 10)}, func(in *binpack.Instance) { in.Groups[1].SpreadMin = 4 }, []int64{0, 5, 0}, Bound{Machines: 4, Cost: 10}},
-		{"fewer items than spread", []binpack.MachineLine{line(-1, 1, 10)}, func(in *binpack.Instance) { in.Groups[1].SpreadMin = 4 }, []int64{0, 3, 0}, Bound{Machines: 3, Cost: 3}},
-		{"no machine is large enough", []binpack.MachineLine{line(-1, 1, 2)}, func(*binpack.Instance) {}, []int64{0, 0, 3}, Bound{}},
+		{"spread", []binpack.MachineLine{packtest.Line(-1, 2.5, 10)}, func(in *binpack.Instance) { in.Groups[1].SpreadMin = 4 }, []int64{0, 5, 0}, Bound{Machines: 4, Cost: 10}},
+		{"fewer items than spread", []binpack.MachineLine{packtest.Line(-1, 1, 10)}, func(in *binpack.Instance) { in.Groups[1].SpreadMin = 4 }, []int64{0, 3, 0}, Bound{Machines: 3, Cost: 3}},
+		{"no machine is large enough", []binpack.MachineLine{packtest.Line(-1, 1, 2)}, func(*binpack.Instance) {}, []int64{0, 0, 3}, Bound{}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			inst := instance(tt.lines, []int64{1}, []int64{2}, []int64{3})
+			inst := packtest.Instance(tt.lines, []int64{1}, []int64{2}, []int64{3})
 			tt.change(inst)
 			tt.want.Method = MethodLimit
 			assert.Equal(t, tt.want, Limit(inst, tt.items))
@@ -71,7 +72,7 @@ func TestLimit(t *testing.T) {
 
 func TestClique(t *testing.T) {
 	// Limits 1 on machines of 10: 4, 3 and 2 machines, of which 0 and 1 exclude each other.
-	inst := instance([]binpack.MachineLine{line(-1, 2, 10)}, []int64{1}, []int64{1}, []int64{6}, []int64{6})
+	inst := packtest.Instance([]binpack.MachineLine{packtest.Line(-1, 2, 10)}, []int64{1}, []int64{1}, []int64{6}, []int64{6})
 	for g := range inst.Groups {
 		inst.Groups[g].Limit = 1
 	}
@@ -251,7 +252,7 @@ func TestFill(t *testing.T) {
 // has 64 bits.
 func TestFillLargestAmounts(t *testing.T) {
 	const half = binpack.MaxValue / 2
-	inst := instance([]binpack.MachineLine{line(binpack.Unlimited, 1, binpack.MaxValue, binpack.MaxValue)},
+	inst := packtest.Instance([]binpack.MachineLine{packtest.Line(binpack.Unlimited, 1, binpack.MaxValue, binpack.MaxValue)},
 		[]int64{binpack.MaxValue, 1}, []int64{1, binpack.MaxValue}, []int64{half, half - 1})
 	b := Best(t.Context(), inst, []int64{2, 2, 4}, Options{Work: 1e7})
 	require.Equal(t, 6, b.Machines) // 2 + 2 alone, 4 by pairs
@@ -262,7 +263,7 @@ func TestFillLargestAmounts(t *testing.T) {
 // as work and bounded, and the bound holds.
 func TestFillVeryManyItems(t *testing.T) {
 	const million = 1_000_000
-	inst := instance([]binpack.MachineLine{line(binpack.Unlimited, 1, million, million)},
+	inst := packtest.Instance([]binpack.MachineLine{packtest.Line(binpack.Unlimited, 1, million, million)},
 		[]int64{1, 1}, []int64{0, 0}, []int64{1, 2}, []int64{3, 2})
 	items := []int64{2 * million, 3 * million, 2 * million, 2 * million}
 	c := newCover(inst, items, coverOptions{dims: []int{0, 1}, rules: true, objective: countOf})
@@ -336,7 +337,7 @@ func permitted(c *cover, kind int, count []int64) bool {
 
 // Apps that no solution tells apart are one class.
 func TestClasses(t *testing.T) {
-	inst := instance([]binpack.MachineLine{line(-1, 1, 10, 10)}, []int64{1, 2}, []int64{1, 2}, []int64{1, 2}, []int64{1, 2}, []int64{1, 3}, []int64{11, 1})
+	inst := packtest.Instance([]binpack.MachineLine{packtest.Line(-1, 1, 10, 10)}, []int64{1, 2}, []int64{1, 2}, []int64{1, 2}, []int64{1, 2}, []int64{1, 3}, []int64{11, 1})
 	classes := func(rules, merge bool, dims ...int) string {
 		c := newCover(inst, []int64{7, 7, 8, 1, 2, 1}, coverOptions{dims: dims, rules: rules, merge: merge, objective: func(*binpack.MachineLine) float64 { return 1 }})
 		text := ""
@@ -366,10 +367,10 @@ func TestClasses(t *testing.T) {
 // any of its machines holds.
 func TestCoarsen(t *testing.T) {
 	rng := rand.New(rand.NewPCG(31, 32))
-	inst := instance([]binpack.MachineLine{line(1, 2, 96, 512)}, []int64{4, 8}, []int64{8, 100})
+	inst := packtest.Instance([]binpack.MachineLine{packtest.Line(1, 2, 96, 512)}, []int64{4, 8}, []int64{8, 100})
 	for i := range 60 {
-		small := line(1, 1, 32-rng.Int64N(2), 128-rng.Int64N(5))
-		large := line(1, 2.5, 96-rng.Int64N(2), 512-rng.Int64N(9))
+		small := packtest.Line(1, 1, 32-rng.Int64N(2), 128-rng.Int64N(5))
+		large := packtest.Line(1, 2.5, 96-rng.Int64N(2), 512-rng.Int64N(9))
 		small.Type, large.Type = 1, int32(i%3/2*2)
 		inst.Machines = append(inst.Machines, small, large)
 	}
@@ -468,7 +469,7 @@ func TestOverTime(t *testing.T) {
 
 // Spread does not count where items leave, and what does not fit is said.
 func TestOverTimeOfAGroup(t *testing.T) {
-	inst := instance([]binpack.MachineLine{line(6, 1, 10)}, []int64{1})
+	inst := packtest.Instance([]binpack.MachineLine{packtest.Line(6, 1, 10)}, []int64{1})
 	inst.Groups[0].SpreadMin = 4
 	changes := []Change{{0, 0, 5}, {1, 0, -1}, {2, 0, 0}}
 	b := BestOverTime(t.Context(), inst, changes, math.NaN(), Options{})
@@ -486,7 +487,7 @@ func TestOverTimeOfAGroup(t *testing.T) {
 // does, and others far beyond volume and cliques, since what is limited does not
 // fit on the machines that are cheap for the rest.
 func TestTariffs(t *testing.T) {
-	inst := instance([]binpack.MachineLine{line(-1, 1, 4), line(-1, 3, 16)}, []int64{1}, []int64{4})
+	inst := packtest.Instance([]binpack.MachineLine{packtest.Line(-1, 1, 4), packtest.Line(-1, 3, 16)}, []int64{1}, []int64{4})
 	inst.Groups[0].Limit = 1
 	var changes []Change
 	for i := range 40 {

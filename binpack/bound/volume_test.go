@@ -11,24 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/packtest"
 )
-
-// instance has the given machine lines and one app per demand.
-func instance(lines []binpack.MachineLine, demands ...[]int64) *binpack.Instance {
-	inst := &binpack.Instance{Fleet: binpack.Open, Machines: lines}
-	for range lines[0].Capacity {
-		inst.Dimensions = append(inst.Dimensions, binpack.Dimension{One: 1})
-	}
-	for i, d := range demands {
-		inst.Groups = append(inst.Groups, binpack.Group{})
-		inst.Apps = append(inst.Apps, binpack.App{Group: int32(i), Demand: d})
-	}
-	return inst
-}
-
-func line(count int, cost float64, capacity ...int64) binpack.MachineLine {
-	return binpack.MachineLine{Count: count, Cost: cost, Capacity: capacity}
-}
 
 func TestVolume(t *testing.T) {
 	tests := []struct {
@@ -39,26 +23,26 @@ func TestVolume(t *testing.T) {
 		want  Bound
 	}{
 		// 1360/96 = 14.17
-		{"one kind", []binpack.MachineLine{line(-1, 1, 96)}, []int64{4}, 340, Bound{Machines: 15, Cost: 15}},
-		{"nothing", []binpack.MachineLine{line(-1, 1, 96)}, []int64{4}, 0, Bound{}},
-		{"exactly full", []binpack.MachineLine{line(2, 1, 96)}, []int64{96}, 2, Bound{Machines: 2, Cost: 2}},
-		{"one too many", []binpack.MachineLine{line(2, 1, 96)}, []int64{96}, 3, Bound{Machines: 2, Cost: 2, Short: true}},
+		{"one kind", []binpack.MachineLine{packtest.Line(-1, 1, 96)}, []int64{4}, 340, Bound{Machines: 15, Cost: 15}},
+		{"nothing", []binpack.MachineLine{packtest.Line(-1, 1, 96)}, []int64{4}, 0, Bound{}},
+		{"exactly full", []binpack.MachineLine{packtest.Line(2, 1, 96)}, []int64{96}, 2, Bound{Machines: 2, Cost: 2}},
+		{"one too many", []binpack.MachineLine{packtest.Line(2, 1, 96)}, []int64{96}, 3, Bound{Machines: 2, Cost: 2, Short: true}},
 		// 10 items of 10: two of 40 and one of 30. Cost: 30s at .1 each, 40s at .125: 90 by three 30s = 9, rest 10/40·5 = 1.25 → 11.
-		{"largest first, cheapest first", []binpack.MachineLine{line(3, 3, 30), line(2, 5, 40)}, []int64{10}, 10, Bound{Machines: 3, Cost: 11}},
+		{"largest first, cheapest first", []binpack.MachineLine{packtest.Line(3, 3, 30), packtest.Line(2, 5, 40)}, []int64{10}, 10, Bound{Machines: 3, Cost: 11}},
 		// 90 → 4.5, rest 10/40·2.5 = .625
-		{"fractional costs stay", []binpack.MachineLine{line(3, 1.5, 30), line(2, 2.5, 40)}, []int64{10}, 10, Bound{Machines: 3, Cost: 5.125}},
-		{"unlimited small behind large", []binpack.MachineLine{line(-1, 1, 10), line(2, 9, 40)}, []int64{10}, 10, Bound{Machines: 4, Cost: 10}},
+		{"fractional costs stay", []binpack.MachineLine{packtest.Line(3, 1.5, 30), packtest.Line(2, 2.5, 40)}, []int64{10}, 10, Bound{Machines: 3, Cost: 5.125}},
+		{"unlimited small behind large", []binpack.MachineLine{packtest.Line(-1, 1, 10), packtest.Line(2, 9, 40)}, []int64{10}, 10, Bound{Machines: 4, Cost: 10}},
 		// memory: 5·7 = 35 of 10 → 4
-		{"second dimension", []binpack.MachineLine{line(-1, 1, 10, 10)}, []int64{1, 7}, 5, Bound{Machines: 4, Cost: 4}},
-		{"dimension nobody offers", []binpack.MachineLine{line(3, 1, 10, 0)}, []int64{1, 1}, 5, Bound{Machines: 1, Cost: 1, Short: true}},
+		{"second dimension", []binpack.MachineLine{packtest.Line(-1, 1, 10, 10)}, []int64{1, 7}, 5, Bound{Machines: 4, Cost: 4}},
+		{"dimension nobody offers", []binpack.MachineLine{packtest.Line(3, 1, 10, 0)}, []int64{1, 1}, 5, Bound{Machines: 1, Cost: 1, Short: true}},
 		// 2⁵⁰·2³⁰ = 2⁸⁰ of 2⁵⁰
-		{"beyond 64 bits", []binpack.MachineLine{line(-1, 1, 1<<50)}, []int64{1 << 50}, 1 << 30, Bound{Machines: 1 << 30, Cost: 1 << 30}},
-		{"free machines", []binpack.MachineLine{line(2, 0, 10), line(-1, 3, 10)}, []int64{10}, 5, Bound{Machines: 5, Cost: 9}},
+		{"beyond 64 bits", []binpack.MachineLine{packtest.Line(-1, 1, 1<<50)}, []int64{1 << 50}, 1 << 30, Bound{Machines: 1 << 30, Cost: 1 << 30}},
+		{"free machines", []binpack.MachineLine{packtest.Line(2, 0, 10), packtest.Line(-1, 3, 10)}, []int64{10}, 5, Bound{Machines: 5, Cost: 9}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.want.Method = "volume"
-			assert.Equal(t, tt.want, Volume(instance(tt.lines, tt.item), []int64{tt.n}))
+			assert.Equal(t, tt.want, Volume(packtest.Instance(tt.lines, tt.item), []int64{tt.n}))
 		})
 	}
 }
@@ -142,9 +126,9 @@ func TestVolumeAgreesWithBruteForce(t *testing.T) {
 		}
 		var lines []binpack.MachineLine
 		for range 1 + rng.IntN(3) {
-			lines = append(lines, line(rng.IntN(4), float64(rng.IntN(6)), vector(1, 9)...))
+			lines = append(lines, packtest.Line(rng.IntN(4), float64(rng.IntN(6)), vector(1, 9)...))
 		}
-		inst := instance(lines, vector(0, 4), vector(0, 4))
+		inst := packtest.Instance(lines, vector(0, 4), vector(0, 4))
 		items := []int64{rng.Int64N(6), rng.Int64N(6)}
 		got := Volume(inst, items)
 		machines, cost, short := bruteForce(inst, items)
@@ -161,7 +145,7 @@ func TestVolumeAgreesWithBruteForce(t *testing.T) {
 }
 
 func TestVolumeOverTime(t *testing.T) {
-	inst := instance([]binpack.MachineLine{line(-1, 2, 10)}, []int64{4})
+	inst := packtest.Instance([]binpack.MachineLine{packtest.Line(-1, 2, 10)}, []int64{4})
 	changes := []Change{
 		{0, 0, 3},                // 12: 2 machines, cost ceil(2.4) = 3
 		{10, 0, -3}, {10, 0, 10}, // 40: 4 machines, cost 8; never 13 items
@@ -182,7 +166,7 @@ func TestVolumeOverTime(t *testing.T) {
 // The running bound equals the bound of each instant taken by itself.
 func TestVolumeOverTimeAgreesWithVolume(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	inst := instance([]binpack.MachineLine{line(2, 3, 10, 7), line(-1, 4, 8, 9)}, []int64{2, 1}, []int64{1, 3})
+	inst := packtest.Instance([]binpack.MachineLine{packtest.Line(2, 3, 10, 7), packtest.Line(-1, 4, 8, 9)}, []int64{2, 1}, []int64{1, 3})
 	items := make([]int64, 2)
 	var changes []Change
 	want := Bound{Method: "volume"}
@@ -214,9 +198,9 @@ func BenchmarkVolumeOverTime(b *testing.B) {
 			}
 			var machines []binpack.MachineLine
 			for range lines {
-				machines = append(machines, line(1000, float64(1+rng.IntN(5)), vector(1000)...))
+				machines = append(machines, packtest.Line(1000, float64(1+rng.IntN(5)), vector(1000)...))
 			}
-			inst := instance(machines, vector(9), vector(9))
+			inst := packtest.Instance(machines, vector(9), vector(9))
 			var changes []Change
 			for i := range events {
 				c := Change{float64(i), int32(i % 2), 1}
@@ -240,7 +224,7 @@ func BenchmarkVolumeOverTime(b *testing.B) {
 
 func ExampleVolume() {
 	// 340 containers of 4 cores need 1,360 cores: 14.2 machines of 96.
-	inst := instance([]binpack.MachineLine{line(binpack.Unlimited, 1, 96)}, []int64{4})
+	inst := packtest.Instance([]binpack.MachineLine{packtest.Line(binpack.Unlimited, 1, 96)}, []int64{4})
 	fmt.Println(Volume(inst, []int64{340}).Machines)
 	// Output: 15
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/bound"
+	"github.com/sigma-scheduler/sigma/binpack/plan"
 )
 
 const (
@@ -50,7 +51,7 @@ type planKey [sha256.Size]byte
 // planEntry is computed once, by the first who asks.
 type planEntry struct {
 	once sync.Once
-	plan *plan
+	plan *lookup
 }
 
 func newPlan(spec Spec) (binpack.Policy, error) {
@@ -79,7 +80,7 @@ func (p *Plan) Scorer(s *binpack.State) binpack.Scorer { return newPlanScorer(p,
 // planFor is the plan of what is still to come to a state, and of what stands.
 // Every scorer that asks for the same gets the same. It is nil when there can be
 // none.
-func (p *Plan) planFor(s *binpack.State) *plan {
+func (p *Plan) planFor(s *binpack.State) *lookup {
 	inst := s.Instance()
 	items := make([]int64, len(inst.Apps))
 	for a, n := range s.Known.Total {
@@ -106,8 +107,8 @@ func (p *Plan) planFor(s *binpack.State) *plan {
 	return e.plan
 }
 
-func (p *Plan) make(inst *binpack.Instance, items []int64, standing []bound.PlannedMachine) *plan {
-	opt := bound.PlanOptions{Seed: planSeed, Steps: p.steps, Standing: standing}
+func (p *Plan) make(inst *binpack.Instance, items []int64, standing []plan.Machine) *lookup {
+	opt := plan.Options{Seed: planSeed, Steps: p.steps, Standing: standing}
 	if p.slack > 0 {
 		all := slices.Clone(items)
 		for _, m := range standing {
@@ -117,7 +118,7 @@ func (p *Plan) make(inst *binpack.Instance, items []int64, standing []bound.Plan
 		}
 		opt.Machines = int(math.Ceil((1+p.slack)*float64(bound.Volume(inst, all).Machines) - 1e-9))
 	}
-	return compilePlan(inst, bound.Plan(context.Background(), inst, items, opt), standing)
+	return compilePlan(inst, plan.Pack(context.Background(), inst, items, opt), standing)
 }
 
 // takesShares reports whether some item takes a share of a device.
@@ -133,18 +134,18 @@ func takesShares(inst *binpack.Instance, items []int64) bool {
 }
 
 // standingOf lists the machines that hold something, by position.
-func standingOf(s *binpack.State) []bound.PlannedMachine {
-	var out []bound.PlannedMachine
+func standingOf(s *binpack.State) []plan.Machine {
+	var out []plan.Machine
 	for m := range int32(s.Size()) {
 		if s.Items(m) == 0 {
 			continue
 		}
 		line, index := s.Position(m)
-		pm := bound.PlannedMachine{Kind: s.KindOf(m), Line: line, Index: index, Items: slices.Clone(s.Contents(m))}
+		pm := plan.Machine{Kind: s.KindOf(m), Line: line, Index: index, Items: slices.Clone(s.Contents(m))}
 		slices.SortFunc(pm.Items, func(a, b binpack.Entry) int { return int(a.App - b.App) })
 		out = append(out, pm)
 	}
-	slices.SortFunc(out, func(a, b bound.PlannedMachine) int {
+	slices.SortFunc(out, func(a, b plan.Machine) int {
 		if a.Line != b.Line {
 			return int(a.Line - b.Line)
 		}
@@ -153,7 +154,7 @@ func standingOf(s *binpack.State) []bound.PlannedMachine {
 	return out
 }
 
-func factsOf(inst *binpack.Instance, items []int64, standing []bound.PlannedMachine) planKey {
+func factsOf(inst *binpack.Instance, items []int64, standing []plan.Machine) planKey {
 	f := facts{sha256.New(), nil}
 	f.add(int64(len(inst.Dimensions)), int64(len(inst.Machines)), int64(len(inst.Groups)), int64(len(inst.Apps)), int64(len(inst.Rules)))
 	for _, d := range inst.Dimensions {
@@ -209,8 +210,8 @@ func (f *facts) add(values ...int64) {
 	f.Write(f.buf) // never fails
 }
 
-// A plan is a packing as scorers read it; it does not change.
-type plan struct {
+// A lookup is a packing in the form that scorers read; it does not change.
+type lookup struct {
 	machines []reservation
 	words    int          // of a bitset of planned machines
 	ofKind   [][]uint64   // per kind: its planned machines
@@ -223,9 +224,9 @@ type reservation struct {
 	items []binpack.Entry
 }
 
-func compilePlan(inst *binpack.Instance, packing bound.Packing, standing []bound.PlannedMachine) *plan {
+func compilePlan(inst *binpack.Instance, packing plan.Packing, standing []plan.Machine) *lookup {
 	n := len(packing.Machines)
-	p := &plan{words: (n + 63) / 64, has: make([][][]uint64, len(inst.Apps))}
+	p := &lookup{words: (n + 63) / 64, has: make([][][]uint64, len(inst.Apps))}
 	for i, m := range packing.Machines {
 		r := reservation{kind: m.Kind, items: slices.Clone(m.Items)}
 		if i < len(standing) {
@@ -261,6 +262,6 @@ func addItems(list []binpack.Entry, e binpack.Entry) []binpack.Entry {
 }
 
 // holds reports whether planned machine i holds at least n of an app.
-func (p *plan) holds(i, app, n int32) bool {
+func (p *lookup) holds(i, app, n int32) bool {
 	return int(n) <= len(p.has[app]) && p.has[app][n-1][i>>6]>>(i&63)&1 != 0
 }

@@ -29,7 +29,7 @@ type planScorer struct {
 	c columns
 
 	bestFit    binpack.Scorer
-	plan       *plan // nil = none, and Best Fit decides
+	plan       *lookup // nil = none, and Best Fit decides
 	planned    bool
 	totals     []int64
 	placements uint64

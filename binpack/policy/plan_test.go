@@ -12,7 +12,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/benchdata/generate"
 	"github.com/sigma-scheduler/sigma/binpack"
-	"github.com/sigma-scheduler/sigma/binpack/bound"
+	"github.com/sigma-scheduler/sigma/binpack/plan"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
@@ -53,7 +53,7 @@ func TestPlanIsReachedInEveryOrder(t *testing.T) {
 			t.Run(fmt.Sprintf("%s-%d", c.kind, seed), func(t *testing.T) {
 				tr := generated(t, c.kind, uint64(900_001+seed), c.set)
 				r := cerebro.NewReplayer(tr)
-				want := bound.Plan(t.Context(), tr.Instance, r.Totals(), bound.PlanOptions{Seed: planSeed})
+				want := plan.Pack(t.Context(), tr.Instance, r.Totals(), plan.Options{Seed: planSeed})
 				require.True(t, want.Complete())
 				p := shippedPlan(t)
 				for order := range c.orders {
@@ -209,7 +209,7 @@ func TestPlanFromASnapshot(t *testing.T) {
 	for a := range totals {
 		left[a] = totals[a] - p.s.Alive()[a]
 	}
-	want := bound.Plan(t.Context(), tr.Instance, left, bound.PlanOptions{Seed: planSeed, Standing: standingOf(p.s)})
+	want := plan.Pack(t.Context(), tr.Instance, left, plan.Options{Seed: planSeed, Standing: standingOf(p.s)})
 	require.True(t, want.Complete())
 	p.s.Known.Total = totals
 	play(shippedPlan(t).Scorer(p.s), events[8:])

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sigma-scheduler/sigma/binpack/bound"
+	"github.com/sigma-scheduler/sigma/binpack/plan"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
@@ -49,7 +49,7 @@ type planFlags struct {
 	mps, prove string
 	// proveSeconds limits the solver.
 	proveSeconds float64
-	bound.PlanOptions
+	plan.Options
 }
 
 // atPeak is the time of --at at which most is asked for.
@@ -118,7 +118,7 @@ An interrupt keeps the best plan so far.`,
 	flags.StringVar(&f.at, "at", "", "plan what lives at a time in seconds, or at the peak")
 	flags.BoolVar(&f.repack, "repack", false, "place what placed.csv holds anew")
 	flags.Uint64Var(&f.Seed, "seed", 1, "of the search")
-	flags.IntVar(&f.Steps, "steps", bound.DefaultPlanSteps, "steps of each search in a fleet of one size")
+	flags.IntVar(&f.Steps, "steps", plan.DefaultSteps, "steps of each search in a fleet of one size")
 	flags.IntVar(&f.Starts, "starts", compare.DefaultStarts, "searches, of which the best is taken; none after one that met the bound")
 	flags.StringVar(&f.prove, "prove", "", "have an integer programming solver look at a plan that is not proven: cbc, which must be installed")
 	flags.Float64Var(&f.proveSeconds, "prove-seconds", 60, "with --prove: that the solver may take for each trace")
@@ -175,11 +175,11 @@ func (a *app) planOne(ctx context.Context, t *trace.Trace, f planFlags) (planOf,
 	}
 	show := a.newProgress(0, "step", f.quiet)
 	defer show.end()
-	f.Watch = func(p bound.PlanProgress) {
+	f.Watch = func(p plan.Progress) {
 		show.set(p.Steps, fmt.Sprintf("%s, %s without a place", plural(p.Machines, "machine"), plural(int(p.Waiting), "item")))
 	}
 	began := processSeconds()
-	p, err := compare.NewPlan(ctx, t, f.PlanOptions)
+	p, err := compare.NewPlan(ctx, t, f.Options)
 	if err != nil {
 		return planOf{}, err
 	}

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sigma-scheduler/sigma/binpack/bound"
+	"github.com/sigma-scheduler/sigma/binpack/plan"
 	"github.com/sigma-scheduler/sigma/internal/compare"
 )
 
@@ -60,24 +60,24 @@ func (a *app) prove(ctx context.Context, p *compare.Plan, f planFlags) error {
 }
 
 // solve runs cbc in a folder of its own.
-func solve(ctx context.Context, model *bound.Model, seconds float64) (bound.Solved, error) {
+func solve(ctx context.Context, model *plan.Model, seconds float64) (plan.Solved, error) {
 	dir, err := os.MkdirTemp("", "sigma-")
 	if err != nil {
-		return bound.Solved{}, err
+		return plan.Solved{}, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // only scratch
 	program, solution := filepath.Join(dir, "plan.mps"), filepath.Join(dir, "solution.txt")
 	if err := writeFile(program, model.WriteMPS); err != nil {
-		return bound.Solved{}, err
+		return plan.Solved{}, err
 	}
 	cmd := exec.CommandContext(ctx, cbc, program, "sec", strconv.FormatFloat(seconds, 'f', -1, 64), "solve", "solution", solution)
 	log, err := cmd.CombinedOutput()
 	if err != nil {
-		return bound.Solved{}, fmt.Errorf("%w\n%s", err, lastLines(log))
+		return plan.Solved{}, fmt.Errorf("%w\n%s", err, lastLines(log))
 	}
 	file, err := os.Open(solution)
 	if err != nil {
-		return bound.Solved{}, fmt.Errorf("no solution was written\n%s", lastLines(log))
+		return plan.Solved{}, fmt.Errorf("no solution was written\n%s", lastLines(log))
 	}
 	defer func() { _ = file.Close() }() // only read
 	return model.ReadSolution(file)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sigma-scheduler/sigma/cerebro/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
 // docs/decision-log.md shows lines of the example and what its replay prints, and
@@ -38,7 +38,7 @@ func TestDecisionLogPage(t *testing.T) {
 			}
 		}
 	}
-	kinds := regexp.MustCompile(`Kind = "([a-z-]+)"`).FindAllStringSubmatch(readText(t, "cerebro/ledger/event.go"), -1)
+	kinds := regexp.MustCompile(`Kind = "([a-z-]+)"`).FindAllStringSubmatch(readText(t, "plugins/ledger/event.go"), -1)
 	require.Greater(t, len(kinds), 10)
 	for _, kind := range kinds {
 		require.Contains(t, page, "\n| `"+kind[1]+"` |")

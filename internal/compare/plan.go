@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/sigma-scheduler/sigma/binpack"
-	"github.com/sigma-scheduler/sigma/binpack/bound"
+	"github.com/sigma-scheduler/sigma/binpack/plan"
 	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
@@ -32,7 +32,7 @@ type Plan struct {
 
 	t        *trace.Trace
 	items    []int64
-	standing []bound.PlannedMachine
+	standing []plan.Machine
 }
 
 // DefaultStarts of a plan that has time.
@@ -42,7 +42,7 @@ const DefaultStarts = 4
 // leave is an error. The options' Standing and Loosened are not read. What the independent
 // checker finds broken is an error. A context that ends ends the search with the
 // best so far.
-func NewPlan(ctx context.Context, t *trace.Trace, opt bound.PlanOptions) (*Plan, error) {
+func NewPlan(ctx context.Context, t *trace.Trace, opt plan.Options) (*Plan, error) {
 	if i := slices.IndexFunc(t.Events, func(e trace.Event) bool { return e.Kind == trace.Delete }); i >= 0 {
 		e := t.Events[i]
 		return nil, fmt.Errorf("trace %s: items of request %s leave at %g s: a plan is for items that stay; say of which moment it is to be (--at)", t.Name, t.Requests[e.Request].Name, e.Time)
@@ -53,7 +53,7 @@ func NewPlan(ctx context.Context, t *trace.Trace, opt bound.PlanOptions) (*Plan,
 		items[q.App] += int64(q.Count)
 	}
 	opt.Standing, opt.Loosened = standing(t), loosened(t)
-	packing := bound.Plan(ctx, t.Instance, items, opt)
+	packing := plan.Pack(ctx, t.Instance, items, opt)
 	p := &Plan{Proven: packing.Proven, Bound: report.Bound{
 		Machines: packing.Bound.Machines, Cost: packing.Bound.Cost, Method: packing.Bound.Method,
 	}, t: t, items: items, standing: opt.Standing}
@@ -67,7 +67,7 @@ func NewPlan(ctx context.Context, t *trace.Trace, opt bound.PlanOptions) (*Plan,
 }
 
 // take makes a packing the plan's.
-func (p *Plan) take(packing *bound.Packing) error {
+func (p *Plan) take(packing *plan.Packing) error {
 	p.Cost = packing.Cost
 	if err := p.place(p.t, packing, p.standing); err != nil {
 		return err
@@ -77,12 +77,12 @@ func (p *Plan) take(packing *bound.Packing) error {
 }
 
 // Model is the plan's task as an integer program.
-func (p *Plan) Model() *bound.Model { return bound.NewModel(p.t.Instance, p.items, p.standing, p.Cost) }
+func (p *Plan) Model() *plan.Model { return plan.NewModel(p.t.Instance, p.items, p.standing, p.Cost) }
 
 // Prove takes in what a solver says of the plan's model: that nothing is cheaper,
 // or what is. A solution that the checker rejects, because it breaks what the
 // model leaves out, proves nothing.
-func (p *Plan) Prove(s bound.Solved, solver string) {
+func (p *Plan) Prove(s plan.Solved, solver string) {
 	const tolerance = 1e-6 // of the cost: solvers compute in floating point
 	if !s.Optimal {
 		return
@@ -101,7 +101,7 @@ func (p *Plan) Prove(s bound.Solved, solver string) {
 
 // hindsight plans a trace: where the plan is proven, its cost is the optimum.
 func (c *comparison) hindsight(ctx context.Context, t *trace.Trace, best *report.Bound, r *Result) error {
-	p, err := NewPlan(ctx, t, bound.PlanOptions{Seed: c.opt.Seed, Work: c.opt.Bound.Work, Starts: DefaultStarts, Workers: c.opt.Workers})
+	p, err := NewPlan(ctx, t, plan.Options{Seed: c.opt.Seed, Work: c.opt.Bound.Work, Starts: DefaultStarts, Workers: c.opt.Workers})
 	switch {
 	case err != nil:
 		return err
@@ -192,16 +192,16 @@ func Peak(t *trace.Trace) float64 {
 }
 
 // standing lists the machines of placed.csv in order of position.
-func standing(t *trace.Trace) []bound.PlannedMachine {
+func standing(t *trace.Trace) []plan.Machine {
 	placed := slices.Clone(t.Placed)
 	app := func(p trace.Placed) int32 { return t.Requests[p.Request].App }
 	slices.SortStableFunc(placed, func(a, b trace.Placed) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Index, b.Index), cmp.Compare(app(a), app(b)))
 	})
-	var out []bound.PlannedMachine
+	var out []plan.Machine
 	for i, p := range placed {
 		if i == 0 || p.Line != placed[i-1].Line || p.Index != placed[i-1].Index {
-			out = append(out, bound.PlannedMachine{Line: p.Line, Index: p.Index, Devices: [][]binpack.Device{}})
+			out = append(out, plan.Machine{Line: p.Line, Index: p.Index, Devices: [][]binpack.Device{}})
 		}
 		m := &out[len(out)-1]
 		if n := len(m.Items); n == 0 || m.Items[n-1].App != app(p) {
@@ -231,7 +231,7 @@ type slot struct {
 }
 
 // slots lists the places of each app, the late ones last.
-func slots(inst *binpack.Instance, packing *bound.Packing, standing []bound.PlannedMachine) [][]slot {
+func slots(inst *binpack.Instance, packing *plan.Packing, standing []plan.Machine) [][]slot {
 	out := make([][]slot, len(inst.Apps))
 	for i, m := range packing.Machines {
 		holds := map[int32]bool{} // groups
@@ -271,7 +271,7 @@ func compareBool(a, b bool) int {
 
 // place gives the items their places in the order of the events, and has each
 // placement judged.
-func (p *Plan) place(t *trace.Trace, packing *bound.Packing, standing []bound.PlannedMachine) error {
+func (p *Plan) place(t *trace.Trace, packing *plan.Packing, standing []plan.Machine) error {
 	free := slots(t.Instance, packing, standing)
 	type placing struct {
 		trace.Placement
@@ -335,7 +335,7 @@ func traceDevices(devices []binpack.Device) []trace.Device {
 }
 
 // allocate sums up demand and capacity.
-func (p *Plan) allocate(t *trace.Trace, packing *bound.Packing, standing []bound.PlannedMachine) {
+func (p *Plan) allocate(t *trace.Trace, packing *plan.Packing, standing []plan.Machine) {
 	inst := t.Instance
 	for d := range inst.Dimensions {
 		demand, capacity := 0.0, 0.0

@@ -9,7 +9,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/benchdata/generate"
 	"github.com/sigma-scheduler/sigma/binpack"
-	"github.com/sigma-scheduler/sigma/binpack/bound"
+	"github.com/sigma-scheduler/sigma/binpack/plan"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
@@ -22,7 +22,7 @@ func TestPlanPlacesEveryItemOnce(t *testing.T) {
 	} {
 		tr, err := generate.Generate(kind, 7, set)
 		require.NoError(t, err)
-		p, err := NewPlan(t.Context(), tr, bound.PlanOptions{Seed: 1, Steps: 200})
+		p, err := NewPlan(t.Context(), tr, plan.Options{Seed: 1, Steps: 200})
 		require.NoError(t, err)
 		at, placed := 0, 0
 		machines := map[string]bool{}
@@ -60,7 +60,7 @@ func TestPlanOrdersWhatMustSpread(t *testing.T) {
 		Placed:   []trace.Placed{{Request: 0, Count: 1, Devices: []trace.Device{{Dimension: 1, Index: 1}}}},
 		Events:   []trace.Event{{Time: 1, Request: 1, Count: 1}, {Time: 2, Request: 2, Count: 1}},
 	}
-	p, err := NewPlan(t.Context(), tr, bound.PlanOptions{Seed: 1})
+	p, err := NewPlan(t.Context(), tr, plan.Options{Seed: 1})
 	require.NoError(t, err)
 	require.Equal(t, 2, p.Machines)
 	require.Zero(t, p.Unplaced)
@@ -72,9 +72,9 @@ func TestPlanOrdersWhatMustSpread(t *testing.T) {
 	require.Equal(t, []float64{12.0 / 16, 2.0 / 4}, p.AllocationRate)
 
 	tr.Events = append(tr.Events, trace.Event{Time: 9, Kind: trace.Delete, Request: 1, Count: 1})
-	_, err = NewPlan(t.Context(), tr, bound.PlanOptions{})
+	_, err = NewPlan(t.Context(), tr, plan.Options{})
 	require.ErrorContains(t, err, "trace spread: items of request x leave at 9 s")
-	last, err := NewPlan(t.Context(), Moment(tr, 9), bound.PlanOptions{})
+	last, err := NewPlan(t.Context(), Moment(tr, 9), plan.Options{})
 	require.NoError(t, err)
 	require.Len(t, last.Placements, 1)
 	require.Equal(t, "y", last.Placements[0].Request)
@@ -95,11 +95,11 @@ func TestPlanAroundWhatIsBroken(t *testing.T) {
 		Placed:   []trace.Placed{{Request: 0, Count: 3}},
 		Events:   []trace.Event{{Time: 1, Request: 1, Count: 5}},
 	}
-	p, err := NewPlan(t.Context(), tr, bound.PlanOptions{Seed: 1, Work: 1e6})
+	p, err := NewPlan(t.Context(), tr, plan.Options{Seed: 1, Work: 1e6})
 	require.NoError(t, err)
 	require.Equal(t, []int{1, 1}, []int{p.Machines, p.Bound.Machines})
 	require.True(t, p.Proven)
-	anew, err := NewPlan(t.Context(), tr.Anew(), bound.PlanOptions{Seed: 1, Work: 1e6})
+	anew, err := NewPlan(t.Context(), tr.Anew(), plan.Options{Seed: 1, Work: 1e6})
 	require.NoError(t, err)
 	require.Equal(t, []int{3, 3}, []int{anew.Machines, anew.Bound.Machines})
 }
@@ -148,7 +148,7 @@ func TestPlanAroundWhatStands(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 1))
 	tr, err := generate.Generate("small", 11, nil)
 	require.NoError(t, err)
-	whole, err := NewPlan(t.Context(), tr, bound.PlanOptions{Seed: 1})
+	whole, err := NewPlan(t.Context(), tr, plan.Options{Seed: 1})
 	require.NoError(t, err)
 	names := trace.NewMachineNames(tr.Instance)
 	snapshot := *tr
@@ -167,10 +167,10 @@ func TestPlanAroundWhatStands(t *testing.T) {
 		snapshot.Requests = append(snapshot.Requests, tr.Requests[i])
 		snapshot.Events = append(snapshot.Events, trace.Event{Request: int32(len(snapshot.Requests) - 1), Count: tr.Requests[i].Count})
 	}
-	around, err := NewPlan(t.Context(), &snapshot, bound.PlanOptions{Seed: 1})
+	around, err := NewPlan(t.Context(), &snapshot, plan.Options{Seed: 1})
 	require.NoError(t, err)
 	require.Zero(t, around.Unplaced)
-	anew, err := NewPlan(t.Context(), snapshot.Anew(), bound.PlanOptions{Seed: 1})
+	anew, err := NewPlan(t.Context(), snapshot.Anew(), plan.Options{Seed: 1})
 	require.NoError(t, err)
 	require.Equal(t, around.Placed+len(snapshot.Placed), anew.Placed)
 	require.LessOrEqual(t, anew.Machines, around.Machines)

@@ -16,8 +16,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 
-	"github.com/sigma-scheduler/sigma/cerebro/ledger"
 	"github.com/sigma-scheduler/sigma/internal/e2e"
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
 // installPlugins makes the cluster know the kinds of a plugin of scheduler-plugins.

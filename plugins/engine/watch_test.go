@@ -28,8 +28,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/sigma-scheduler/sigma/binpack/policy"
-	"github.com/sigma-scheduler/sigma/cerebro/ledger"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
 // An apiServer keeps policies and rules as the real one does: generations and

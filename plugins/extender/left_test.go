@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
-	"github.com/sigma-scheduler/sigma/cerebro/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
 // In shadow the scheduler chooses a pod's node by itself. The next pod that a rule

@@ -17,9 +17,9 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/sigma-scheduler/sigma/binpack/policy"
-	"github.com/sigma-scheduler/sigma/cerebro/ledger"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
 // A Question is a pod, and the state in which a node is to be chosen for it.

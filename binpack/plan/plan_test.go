@@ -1,4 +1,4 @@
-package bound
+package plan
 
 import (
 	"context"
@@ -12,12 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/packtest"
 )
 
 // checkPacking places a packing item by item, first of all one of each app on
 // each machine and then the doubles, which is the order that spread asks for,
 // and lets the slow checker judge. What stands is booked first.
-func checkPacking(t *testing.T, inst *binpack.Instance, items []int64, standing []PlannedMachine, p Packing) {
+func checkPacking(t *testing.T, inst *binpack.Instance, items []int64, standing []Machine, p Packing) {
 	t.Helper()
 	c := binpack.NewChecker(inst)
 	for _, s := range standing {
@@ -84,7 +85,7 @@ func boolToFloat(b bool) float64 {
 	return 0
 }
 
-func devicesAt(m PlannedMachine, at int) []binpack.Device {
+func devicesAt(m Machine, at int) []binpack.Device {
 	if m.Devices == nil {
 		return nil
 	}
@@ -159,12 +160,12 @@ func TestPlanKeepsEveryConstraint(t *testing.T) {
 	complete := 0
 	for i := range 600 {
 		inst, items := randomInstance(rng, binpack.Fleet(i%2), false)
-		p := Plan(t.Context(), inst, items, PlanOptions{Seed: uint64(i), Steps: 60})
+		p := Pack(t.Context(), inst, items, Options{Seed: uint64(i), Steps: 60})
 		checkPacking(t, inst, items, nil, p)
 		if p.Complete() {
 			complete++
 		}
-		again := Plan(t.Context(), inst, items, PlanOptions{Seed: uint64(i), Steps: 60})
+		again := Pack(t.Context(), inst, items, Options{Seed: uint64(i), Steps: 60})
 		require.Equal(t, p, again)
 	}
 	assert.Greater(t, complete, 200)
@@ -174,9 +175,9 @@ func TestPlanAroundWhatStands(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 2))
 	for i := range 400 {
 		inst, items := randomInstance(rng, binpack.Fleet(i%2), false)
-		first := Plan(t.Context(), inst, items, PlanOptions{Seed: 1, Steps: 20})
+		first := Pack(t.Context(), inst, items, Options{Seed: 1, Steps: 20})
 		// Every second machine stands with what was planned for it.
-		var standing []PlannedMachine
+		var standing []Machine
 		for j, m := range first.Machines {
 			if j%2 == 0 {
 				standing = append(standing, m)
@@ -185,7 +186,7 @@ func TestPlanAroundWhatStands(t *testing.T) {
 				}
 			}
 		}
-		p := Plan(t.Context(), inst, items, PlanOptions{Seed: 1, Steps: 60, Standing: standing})
+		p := Pack(t.Context(), inst, items, Options{Seed: 1, Steps: 60, Standing: standing})
 		checkPacking(t, inst, items, standing, p)
 		for j, s := range standing {
 			require.Equal(t, [2]int32{s.Line, s.Index}, [2]int32{p.Machines[j].Line, p.Machines[j].Index})
@@ -364,7 +365,7 @@ func TestPlanAgainstBruteForce(t *testing.T) {
 			left -= items[a]
 		}
 		want := leastCost(inst, items)
-		p := Plan(t.Context(), inst, items, PlanOptions{Seed: 1, Steps: 300})
+		p := Pack(t.Context(), inst, items, Options{Seed: 1, Steps: 300})
 		checkPacking(t, inst, items, nil, p)
 		if want == dearest {
 			require.False(t, p.Complete())
@@ -392,7 +393,7 @@ func TestPlanAgainstBruteForce(t *testing.T) {
 // smallLike is an instance as "small" generates them: limits, exclusions, and
 // 15 machines at the least.
 func smallLike(rng *rand.Rand, apps int) (*binpack.Instance, []int64) {
-	inst := instance([]binpack.MachineLine{line(binpack.Unlimited, 1, 96, 512)})
+	inst := packtest.Instance([]binpack.MachineLine{packtest.Line(binpack.Unlimited, 1, 96, 512)})
 	inst.Types = []string{""}
 	var items []int64
 	for a := range apps {
@@ -454,28 +455,28 @@ func TestPlanUndo(t *testing.T) {
 }
 
 func TestPlanDevices(t *testing.T) {
-	inst := instance([]binpack.MachineLine{line(binpack.Unlimited, 1, 10, 4000)}, []int64{1, 2000}, []int64{2, 0})
+	inst := packtest.Instance([]binpack.MachineLine{packtest.Line(binpack.Unlimited, 1, 10, 4000)}, []int64{1, 2000}, []int64{2, 0})
 	inst.Types = []string{""}
 	inst.Dimensions[1] = binpack.Dimension{Name: "gpu", One: 1000, Device: true}
-	p := Plan(t.Context(), inst, []int64{5, 7}, PlanOptions{Seed: 1})
+	p := Pack(t.Context(), inst, []int64{5, 7}, Options{Seed: 1})
 	checkPacking(t, inst, []int64{5, 7}, nil, p)
 	require.True(t, p.Proven)
 	require.Len(t, p.Machines, 3) // 10 devices of 4 a machine
 
 	// Shares of .6: one a device, whatever their sum.
 	inst.Apps[0].Demand[1] = 600
-	p = Plan(t.Context(), inst, []int64{8, 1}, PlanOptions{Seed: 1})
+	p = Pack(t.Context(), inst, []int64{8, 1}, Options{Seed: 1})
 	checkPacking(t, inst, []int64{8, 1}, nil, p)
 	require.True(t, p.Complete())
 	require.Len(t, p.Machines, 2)
-	p = Plan(t.Context(), inst, []int64{9, 0}, PlanOptions{Seed: 1})
+	p = Pack(t.Context(), inst, []int64{9, 0}, Options{Seed: 1})
 	require.Len(t, p.Machines, 3)
 	require.False(t, p.Proven) // the bound only sees 5.4 devices
 
 	// Two devices are begun by what stands: no whole one is left of the second pair.
-	standing := []PlannedMachine{{Items: []binpack.Entry{{App: 0, Count: 2}}, Devices: [][]binpack.Device{{{Dimension: 1, Index: 1}}, {{Dimension: 1, Index: 3}}}}}
+	standing := []Machine{{Items: []binpack.Entry{{App: 0, Count: 2}}, Devices: [][]binpack.Device{{{Dimension: 1, Index: 1}}, {{Dimension: 1, Index: 3}}}}}
 	inst.Apps[1].Demand[1] = 2000
-	p = Plan(t.Context(), inst, []int64{0, 2}, PlanOptions{Seed: 1, Standing: standing})
+	p = Pack(t.Context(), inst, []int64{0, 2}, Options{Seed: 1, Standing: standing})
 	checkPacking(t, inst, []int64{0, 2}, standing, p)
 	require.Len(t, p.Machines, 2)
 	require.Equal(t, [][]binpack.Device{{{Dimension: 1, Index: 0}, {Dimension: 1, Index: 2}}}, p.Machines[0].Devices)
@@ -487,9 +488,9 @@ func TestPlanWithFarTooLittleRoom(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 7))
 	var machines []binpack.MachineLine
 	for range 30 {
-		machines = append(machines, line(1, 1, 90+int64(rng.IntN(20)), 200))
+		machines = append(machines, packtest.Line(1, 1, 90+int64(rng.IntN(20)), 200))
 	}
-	inst := instance(machines)
+	inst := packtest.Instance(machines)
 	inst.Fleet, inst.Types = binpack.Fixed, []string{""}
 	var items []int64
 	for a := range 4000 {
@@ -498,7 +499,7 @@ func TestPlanWithFarTooLittleRoom(t *testing.T) {
 		items = append(items, 2)
 	}
 	left := func(steps int) (volume int64) {
-		p := Plan(t.Context(), inst, items, PlanOptions{Seed: 1, Steps: steps})
+		p := Pack(t.Context(), inst, items, Options{Seed: 1, Steps: steps})
 		checkPacking(t, inst, items, nil, p)
 		for a, n := range p.LeftOut {
 			volume += n * inst.Apps[a].Demand[0]
@@ -507,7 +508,7 @@ func TestPlanWithFarTooLittleRoom(t *testing.T) {
 	}
 	greedy := left(-1)
 	p := newPlanner(inst, items, nil)
-	p.search(PlanOptions{Seed: 1, Steps: 1000}, 0)
+	p.search(Options{Seed: 1, Steps: 1000}, 0)
 	require.LessOrEqual(t, len(p.try), maxTried+ruinMax*10)
 	require.Less(t, left(3000), greedy)
 }
@@ -515,7 +516,7 @@ func TestPlanWithFarTooLittleRoom(t *testing.T) {
 // However little the bound says, the search ends: when its steps are used up, the
 // fleet grows without them.
 func TestPlanEffortIsBounded(t *testing.T) {
-	inst := instance([]binpack.MachineLine{line(binpack.Unlimited, 1, 100)})
+	inst := packtest.Instance([]binpack.MachineLine{packtest.Line(binpack.Unlimited, 1, 100)})
 	var items []int64
 	for a := range 60 { // a pair each, and no two pairs together: 60 machines, of which the bound sees 31
 		inst.Apps = append(inst.Apps, binpack.App{Group: int32(a), Demand: []int64{51}})
@@ -524,7 +525,7 @@ func TestPlanEffortIsBounded(t *testing.T) {
 	}
 	inst.Types = []string{""}
 	steps := 0
-	opt := PlanOptions{Seed: 1, Steps: 640, Watch: func(p PlanProgress) {
+	opt := Options{Seed: 1, Steps: 640, Watch: func(p Progress) {
 		require.Greater(t, p.Steps, steps)
 		steps = p.Steps
 	}}
@@ -539,13 +540,13 @@ func TestPlanEffortIsBounded(t *testing.T) {
 
 // What the cheap bounds do not see is proven by a linear program.
 func TestPlanProves(t *testing.T) {
-	inst := instance([]binpack.MachineLine{line(binpack.Unlimited, 1, 100)}, []int64{51}, []int64{30})
+	inst := packtest.Instance([]binpack.MachineLine{packtest.Line(binpack.Unlimited, 1, 100)}, []int64{51}, []int64{30})
 	inst.Types = []string{""}
-	p := Plan(t.Context(), inst, []int64{10, 20}, PlanOptions{Seed: 1}) // 10 with one of each, 10/3 with three
+	p := Pack(t.Context(), inst, []int64{10, 20}, Options{Seed: 1}) // 10 with one of each, 10/3 with three
 	checkPacking(t, inst, []int64{10, 20}, nil, p)
 	require.Equal(t, 14.0, p.Cost)
 	require.False(t, p.Proven)
-	p = Plan(t.Context(), inst, []int64{10, 20}, PlanOptions{Seed: 1, Work: 1e6, Starts: 3})
+	p = Pack(t.Context(), inst, []int64{10, 20}, Options{Seed: 1, Work: 1e6, Starts: 3})
 	checkPacking(t, inst, []int64{10, 20}, nil, p)
 	require.Equal(t, 14.0, p.Cost)
 	require.True(t, p.Proven)
@@ -558,7 +559,7 @@ func TestPlanHalted(t *testing.T) {
 		inst, items := smallLike(rng, 60)
 		ctx, cancel := context.WithCancel(t.Context())
 		calls := 0
-		p := Plan(ctx, inst, items, PlanOptions{Seed: 1, Starts: 3, Watch: func(PlanProgress) {
+		p := Pack(ctx, inst, items, Options{Seed: 1, Starts: 3, Watch: func(Progress) {
 			if calls++; calls > i%3 {
 				cancel()
 			}
@@ -579,13 +580,13 @@ func TestPlanStartsAndWorkers(t *testing.T) {
 		for a := range items {
 			items[a] *= 4
 		}
-		opt := PlanOptions{Seed: uint64(i), Steps: 30}
-		one := Plan(t.Context(), inst, items, opt)
+		opt := Options{Seed: uint64(i), Steps: 30}
+		one := Pack(t.Context(), inst, items, opt)
 		opt.Starts = 5
-		want := Plan(t.Context(), inst, items, opt)
+		want := Pack(t.Context(), inst, items, opt)
 		checkPacking(t, inst, items, nil, want)
 		opt.Workers = 4
-		require.Equal(t, want, Plan(t.Context(), inst, items, opt))
+		require.Equal(t, want, Pack(t.Context(), inst, items, opt))
 		if one.Complete() {
 			require.True(t, want.Complete())
 			require.LessOrEqual(t, want.Cost, one.Cost)
@@ -605,7 +606,7 @@ func BenchmarkPlan(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				plans++
-				p := Plan(b.Context(), inst, items, PlanOptions{Seed: uint64(plans)})
+				p := Pack(b.Context(), inst, items, Options{Seed: uint64(plans)})
 				over += len(p.Machines) - p.Bound.Machines
 			}
 			b.ReportMetric(float64(over)/float64(plans), "over-bound")
@@ -613,7 +614,7 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-func ExamplePlan() {
+func ExamplePack() {
 	inst := &binpack.Instance{
 		Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}},
 		Types:      []string{""},
@@ -622,7 +623,7 @@ func ExamplePlan() {
 		Apps:       []binpack.App{{Name: "web", Group: 0, Demand: []int64{6}}, {Name: "batch", Group: 1, Demand: []int64{4}}},
 		Fleet:      binpack.Open,
 	}
-	p := Plan(context.Background(), inst, []int64{2, 2}, PlanOptions{Seed: 1})
+	p := Pack(context.Background(), inst, []int64{2, 2}, Options{Seed: 1})
 	for _, m := range p.Machines {
 		fmt.Printf("node-%05d:", m.Index)
 		for _, e := range m.Items {
@@ -643,7 +644,7 @@ func TestPlanFillsMachinesUp(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 11))
 	on := 0
 	for range 10 {
-		inst := instance([]binpack.MachineLine{line(binpack.Unlimited, 1, 150)})
+		inst := packtest.Instance([]binpack.MachineLine{packtest.Line(binpack.Unlimited, 1, 150)})
 		inst.Types = []string{""}
 		items := make([]int64, 81) // sizes 20 to 100, 400 of them
 		for size := range items {
@@ -653,7 +654,7 @@ func TestPlanFillsMachinesUp(t *testing.T) {
 		for range 400 {
 			items[rng.IntN(len(items))]++
 		}
-		p := Plan(t.Context(), inst, items, PlanOptions{Seed: 1})
+		p := Pack(t.Context(), inst, items, Options{Seed: 1})
 		checkPacking(t, inst, items, nil, p)
 		require.LessOrEqual(t, p.Cost, p.Bound.Cost+1)
 		if p.Proven {

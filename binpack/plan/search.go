@@ -1,4 +1,4 @@
-package bound
+package plan
 
 import (
 	"math"
@@ -212,7 +212,7 @@ func (p *planner) goOn() bool {
 	if p.budget%watchEvery != 0 {
 		return true
 	}
-	now := PlanProgress{}
+	now := Progress{}
 	for _, k := range p.kind {
 		if k >= 0 {
 			now.Machines++

@@ -1,4 +1,4 @@
-package bound
+package plan
 
 import (
 	"context"
@@ -9,16 +9,17 @@ import (
 	"sync/atomic"
 
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/bound"
 )
 
-// DefaultPlanSteps is the effort of [Plan] unless told otherwise.
-const DefaultPlanSteps = 15000
+// DefaultSteps is the effort of [Pack] unless told otherwise.
+const DefaultSteps = 15000
 
-// PlanOptions of [Plan].
-type PlanOptions struct {
+// Options of [Pack].
+type Options struct {
 	Seed uint64
 	// Steps of ruin and recreate before the fleet grows; 0 =
-	// DefaultPlanSteps, negative = none. A search takes at most 2·planFleets times
+	// DefaultSteps, negative = none. A search takes at most 2·planFleets times
 	// as many.
 	Steps int
 	// Starts is the number of searches, each with random numbers of its own, of
@@ -32,27 +33,27 @@ type PlanOptions struct {
 	Machines int
 	// Standing machines hold items that stay where they are. Their positions are
 	// taken, whatever else stands there counts against them.
-	Standing []PlannedMachine
+	Standing []Machine
 	// Loosened is the instance for the bounds: without the constraints that what
 	// stands breaks. nil = the same.
 	Loosened *binpack.Instance
-	// Work of the linear programs, as in [Options], that may raise the bound when
+	// Work of the linear programs, as in [bound.Options], that may raise the bound when
 	// the first search has not met it; 0 = none.
 	Work int64
 	// Watch is told every few steps how far the search is, if not nil. It is
 	// called by one goroutine at a time.
-	Watch func(PlanProgress)
+	Watch func(Progress)
 }
 
-// PlanProgress is how far a [Plan] is.
-type PlanProgress struct {
+// Progress is how far a [Pack] is.
+type Progress struct {
 	Steps    int   // of all searches so far
 	Machines int   // that are open in the search that reports
 	Waiting  int64 // items that have no place yet there
 }
 
-// A PlannedMachine is one machine of a [Packing] and what goes there.
-type PlannedMachine struct {
+// A Machine is one machine of a [Packing] and what goes there.
+type Machine struct {
 	Kind        int32 // as numbered by [binpack.State.Kinds]; of a standing machine not read
 	Line, Index int32 // position: of a line of machines.csv and within it
 	Items       []binpack.Entry
@@ -67,13 +68,13 @@ type Packing struct {
 	// Machines begins with the standing ones in the order given, whose Items
 	// are what comes to them; then those to be opened, each at the lowest
 	// position of its kind that is left.
-	Machines []PlannedMachine
+	Machines []Machine
 	// LeftOut is the number of items per app that found no place.
 	LeftOut []int64
 	// Cost of all machines that hold something, standing ones included.
 	Cost float64
-	// Bound is that of all items, those that stand included: of [Best].
-	Bound Bound
+	// Bound is the bound of all items, standing ones included, by [bound.Best].
+	Bound bound.Bound
 	// Proven says that nothing is left out and the cost is the bound's, so
 	// that no packing is cheaper.
 	Proven bool
@@ -89,7 +90,7 @@ func (p *Packing) Complete() bool {
 	return true
 }
 
-// Plan packs items[a] items of each app a at the least cost it finds: greedy
+// Pack packs items[a] items of each app a at the least cost it finds: greedy
 // constructions with random order, the best of which is improved by ruin and
 // recreate (Schrimpf, Schneider, Stamm-Wilbrandt and Dueck, "Record Breaking
 // Optimization Results Using the Ruin and Recreate Principle", Journal of
@@ -100,22 +101,22 @@ func (p *Packing) Complete() bool {
 // The packing respects capacity, devices, types, limits, rules and spread, and
 // can be placed in some order. Same seed, same packing. A context that ends ends
 // the search with the best so far.
-func Plan(ctx context.Context, inst *binpack.Instance, items []int64, opt PlanOptions) Packing {
+func Pack(ctx context.Context, inst *binpack.Instance, items []int64, opt Options) Packing {
 	if len(items) != len(inst.Apps) {
 		panic("bound: items must have one entry per app")
 	}
 	if opt.Steps == 0 {
-		opt.Steps = DefaultPlanSteps
+		opt.Steps = DefaultSteps
 	}
 	if opt.Loosened == nil {
 		opt.Loosened = inst
 	}
 	s := searches{inst: inst, items: items, opt: opt}
 	s.watch.ctx, s.watch.tell = ctx, opt.Watch
-	s.least = s.bound(ctx, Options{})
+	s.least = s.bound(ctx, bound.Options{})
 	best := s.run(0)
 	if best.cost() > s.least.Cost && len(best.waiting) == 0 && opt.Work > 0 {
-		s.least = s.bound(ctx, Options{Work: opt.Work, Enough: best.cost()})
+		s.least = s.bound(ctx, bound.Options{Work: opt.Work, Enough: best.cost()})
 	}
 	for _, p := range s.runRest(best) {
 		if p.leftVolume < best.leftVolume || p.leftVolume == best.leftVolume && p.cost() < best.cost() {
@@ -125,7 +126,7 @@ func Plan(ctx context.Context, inst *binpack.Instance, items []int64, opt PlanOp
 	out := best.packing(items, opt.Standing)
 	out.Bound = s.least
 	if !out.Complete() {
-		out.Bound = Best(ctx, opt.Loosened, s.all(nil), Options{}).Bound
+		out.Bound = bound.Best(ctx, opt.Loosened, s.all(nil), bound.Options{}).Bound
 	}
 	out.Proven = out.Complete() && out.Cost <= out.Bound.Cost
 	return out
@@ -135,8 +136,8 @@ func Plan(ctx context.Context, inst *binpack.Instance, items []int64, opt PlanOp
 type searches struct {
 	inst  *binpack.Instance
 	items []int64
-	opt   PlanOptions
-	least Bound // of what some machine takes
+	opt   Options
+	least bound.Bound // of what some machine takes
 	watch watch
 }
 
@@ -154,8 +155,8 @@ func (s *searches) all(without []int64) []int64 {
 	return all
 }
 
-func (s *searches) bound(ctx context.Context, opt Options) Bound {
-	return Best(ctx, s.opt.Loosened, s.all(hopeless(s.inst, s.items)), opt).Bound
+func (s *searches) bound(ctx context.Context, opt bound.Options) bound.Bound {
+	return bound.Best(ctx, s.opt.Loosened, s.all(hopeless(s.inst, s.items)), opt).Bound
 }
 
 // run runs a search.
@@ -207,13 +208,13 @@ func (s *searches) runRest(first *planner) []*planner {
 // A watch counts the steps of all searches.
 type watch struct {
 	ctx   context.Context
-	tell  func(PlanProgress) // nil = nobody
+	tell  func(Progress) // nil = nobody
 	mu    sync.Mutex
 	steps int
 }
 
 // goOn reports how far a search is and whether it goes on.
-func (w *watch) goOn(steps int, p PlanProgress) bool {
+func (w *watch) goOn(steps int, p Progress) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.steps += steps
@@ -227,7 +228,7 @@ func (w *watch) goOn(steps int, p PlanProgress) bool {
 // search runs a whole search. With one kind of machine their number is the cost,
 // and every fleet gets all the steps; with several what counts is the exchange at
 // the end.
-func (p *planner) search(opt PlanOptions, start int) {
+func (p *planner) search(opt Options, start int) {
 	each := opt.Steps
 	if len(p.kinds) > 1 {
 		each /= planFleets
@@ -290,7 +291,7 @@ func (p *planner) restart(seed uint64, stream int) {
 }
 
 // packing is the result as others read it, but for the bound.
-func (p *planner) packing(items []int64, standing []PlannedMachine) Packing {
+func (p *planner) packing(items []int64, standing []Machine) Packing {
 	out := Packing{LeftOut: make([]int64, len(items))}
 	for a := range items {
 		out.LeftOut[a] = p.left[a] + p.hopeless[a]
@@ -300,7 +301,7 @@ func (p *planner) packing(items []int64, standing []PlannedMachine) Packing {
 		if k < 0 || m >= len(standing) && len(p.on[m]) == 0 {
 			continue
 		}
-		pm := PlannedMachine{Kind: k}
+		pm := Machine{Kind: k}
 		if m < len(standing) {
 			pm.Line, pm.Index = standing[m].Line, standing[m].Index
 			pm.Items = newItems(p.on[m], standing[m].Items)
@@ -344,7 +345,7 @@ type positions struct {
 	taken map[[2]int32]bool
 }
 
-func newPositions(inst *binpack.Instance, of []int32, standing []PlannedMachine) *positions {
+func newPositions(inst *binpack.Instance, of []int32, standing []Machine) *positions {
 	n := 0
 	for _, k := range of {
 		n = max(n, int(k)+1)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/sigma-scheduler/sigma/cerebro/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
 // Two nodes of which a pod takes one by Best-Fit, and a log checked.

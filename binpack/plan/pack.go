@@ -1,4 +1,4 @@
-package bound
+package plan
 
 import (
 	"context"
@@ -91,7 +91,7 @@ type ranked struct {
 	app int32
 }
 
-func newPlanner(inst *binpack.Instance, items []int64, standing []PlannedMachine) *planner {
+func newPlanner(inst *binpack.Instance, items []int64, standing []Machine) *planner {
 	n := len(inst.Apps)
 	p := &planner{
 		inst: inst, rng: rand.New(rand.NewPCG(0, 0)),
@@ -241,7 +241,7 @@ func (p *planner) measure(items []int64) {
 }
 
 // stand books the machines that hold items already.
-func (p *planner) stand(standing []PlannedMachine) {
+func (p *planner) stand(standing []Machine) {
 	for _, s := range standing {
 		m := p.addSlot()
 		p.standing[m] = slices.Clone(s.Items)

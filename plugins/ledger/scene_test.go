@@ -13,7 +13,7 @@ import (
 	"github.com/sigma-scheduler/sigma/benchdata/policies"
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
-	"github.com/sigma-scheduler/sigma/cerebro/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
 // A dice gives numbers in [0, n): a seeded generator, or the bytes of a fuzzer.

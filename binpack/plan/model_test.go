@@ -1,4 +1,4 @@
-package bound
+package plan
 
 import (
 	"bytes"
@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/bound"
+	"github.com/sigma-scheduler/sigma/binpack/packtest"
 )
 
 // mpsFile is an MPS file as it is read.
@@ -114,16 +116,16 @@ func TestModelAgainstBruteForce(t *testing.T) {
 			items[a] = min(items[a], left)
 			left -= items[a]
 		}
-		var standing []PlannedMachine
+		var standing []Machine
 		if len(inst.Apps) > 1 && rng.IntN(3) == 0 && items[0] > 0 {
 			one := []int64{1}
-			first := Plan(t.Context(), inst, append(one, make([]int64, len(items)-1)...), PlanOptions{Seed: 1})
+			first := Pack(t.Context(), inst, append(one, make([]int64, len(items)-1)...), Options{Seed: 1})
 			if first.Complete() {
 				standing = first.Machines
 				items[0]--
 			}
 		}
-		p := Plan(t.Context(), inst, items, PlanOptions{Seed: 1, Steps: 100, Standing: standing})
+		p := Pack(t.Context(), inst, items, Options{Seed: 1, Steps: 100, Standing: standing})
 		if !p.Complete() {
 			continue
 		}
@@ -205,12 +207,12 @@ func checkSolution(t *testing.T, m *Model, cost float64, values map[string]float
 	require.InDelta(t, cost, solved.Cost, 1e-6)
 	require.True(t, solved.Packing.Complete())
 	require.InDelta(t, cost, solved.Packing.Cost, 1e-9)
-	solved.Packing.Bound = Volume(m.inst, m.items)
+	solved.Packing.Bound = bound.Volume(m.inst, m.items)
 	checkPacking(t, m.inst, m.items, m.standing, solved.Packing)
 }
 
 func TestModelRefusesSolutions(t *testing.T) {
-	inst := instance([]binpack.MachineLine{line(binpack.Unlimited, 1, 10)}, []int64{6}, []int64{4})
+	inst := packtest.Instance([]binpack.MachineLine{packtest.Line(binpack.Unlimited, 1, 10)}, []int64{6}, []int64{4})
 	inst.Types = []string{""}
 	for text, want := range map[string]string{
 		"":                              "the solution is empty",

@@ -1,4 +1,4 @@
-package bound
+package plan
 
 import (
 	"slices"
@@ -15,7 +15,7 @@ type deviceLoad struct {
 
 // findDevices lists the device dimensions, and those of which some item takes a
 // share. Of the others amounts tell all.
-func (p *planner) findDevices(items []int64, standing []PlannedMachine) {
+func (p *planner) findDevices(items []int64, standing []Machine) {
 	asked := slices.Clone(items)
 	for _, s := range standing {
 		for _, e := range s.Items {
@@ -124,7 +124,7 @@ type takenDevice struct {
 }
 
 // standDevices books the devices of a standing machine.
-func (p *planner) standDevices(m int32, s PlannedMachine) {
+func (p *planner) standDevices(m int32, s Machine) {
 	if s.Devices == nil {
 		for _, d := range p.deviceDims {
 			p.standing[m] = nil // so that all of them count

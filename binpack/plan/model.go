@@ -1,4 +1,4 @@
-package bound
+package plan
 
 import (
 	"bufio"
@@ -14,7 +14,7 @@ import (
 )
 
 // A Model is the packing of items as an integer program: minimise the cost of
-// the machines in use. It is for solvers that prove what [Plan] found on small
+// the machines in use. It is for solvers that prove what [Pack] found on small
 // instances. Spread is left out and of devices only the amounts are in, so the
 // optimum is a bound always, and a packing where that makes no difference.
 //
@@ -24,7 +24,7 @@ import (
 type Model struct {
 	inst     *binpack.Instance
 	items    []int64
-	standing []PlannedMachine
+	standing []Machine
 	p        *planner // what stands, on the first slots
 	slots    []int32  // kinds
 	rows     []modelRow
@@ -48,7 +48,7 @@ type modelColumn struct {
 // NewModel makes the program for items beside what stands. No solution that
 // costs more than a known packing is of interest: so many machines and no more
 // are in the program.
-func NewModel(inst *binpack.Instance, items []int64, standing []PlannedMachine, cost float64) *Model {
+func NewModel(inst *binpack.Instance, items []int64, standing []Machine, cost float64) *Model {
 	m := &Model{inst: inst, items: items, standing: standing, p: newPlanner(inst, items, standing), at: map[string]int{}}
 	m.slots = slices.Clone(m.p.kind)
 	total := int64(0)
@@ -294,7 +294,7 @@ func (m *Model) WriteMPS(w io.Writer) error {
 type Solved struct {
 	Optimal bool    // the solver says that nothing is cheaper; else there is no Packing
 	Cost    float64 // of the solution
-	// Packing of the solution, without Bound. It may break what the program
+	// Packing of the solution, without bound.Bound. It may break what the program
 	// leaves out.
 	Packing Packing
 }

@@ -1,0 +1,63 @@
+// Package packtest makes packing instances for the tests of bounds and plans.
+package packtest
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+)
+
+// Large resembles the standard instance large: 400 apps with limits and
+// exclusions on machines of 96c/512Gi.
+func Large() (*binpack.Instance, []int64) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	inst := Instance([]binpack.MachineLine{Line(-1, 1, 96, 512)})
+	items := []int64{}
+	for i := range 400 {
+		s := rng.Float64()
+		d := []int64{4, 8}
+		switch {
+		case s < .06:
+			d = []int64{1, 2}
+		case s < .14:
+			d = []int64{2, 4}
+		case s < .41:
+			d = []int64{8, 16}
+		case s < .45:
+			d = []int64{16, 32}
+		}
+		inst.Apps = append(inst.Apps, binpack.App{Group: int32(i), Demand: d})
+		g := binpack.Group{Limit: 1}
+		if rng.Float64() > .7 {
+			g.Limit = []int32{2, 2, 3, 4, 8}[rng.IntN(5)]
+		}
+		inst.Groups = append(inst.Groups, g)
+		items = append(items, max(1, int64(200*math.Pow(float64(i+1), -.8))))
+	}
+	for range 800 {
+		a, b := int32(rng.IntN(400)), int32(rng.IntN(400))
+		if a != b {
+			inst.Rules = append(inst.Rules, binpack.Rule{A: a, B: b}, binpack.Rule{A: b, B: a})
+		}
+	}
+	return inst, items
+}
+
+// Instance has the given machine lines and one app per demand.
+func Instance(lines []binpack.MachineLine, demands ...[]int64) *binpack.Instance {
+	inst := &binpack.Instance{Fleet: binpack.Open, Machines: lines}
+	for range lines[0].Capacity {
+		inst.Dimensions = append(inst.Dimensions, binpack.Dimension{One: 1})
+	}
+	for i, d := range demands {
+		inst.Groups = append(inst.Groups, binpack.Group{})
+		inst.Apps = append(inst.Apps, binpack.App{Group: int32(i), Demand: d})
+	}
+	return inst
+}
+
+// Line is a line of machines.csv: machines alike in capacity and cost.
+func Line(count int, cost float64, capacity ...int64) binpack.MachineLine {
+	return binpack.MachineLine{Count: count, Cost: cost, Capacity: capacity}
+}
