@@ -7,7 +7,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 generated() { find plugins/apis mpa/api -name 'zz_generated.*.go'; find manifests/base/crds manifests/mpa/crds -name '*.yaml' ! -name kustomization.yaml; }
 
-# In a copy of what the generators read: without the other packages they are
+# The generators run in a copy of what they read: without the other packages they are
 # faster, and a failure leaves the tree as it was.
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
@@ -27,7 +27,7 @@ for kind in placementpolicies placementrules; do
 	rm "manifests/base/crds/sigma-scheduler.io_$kind.yaml"
 done
 tool controller-gen object crd:allowDangerousTypes=true paths=./mpa/api/... output:crd:dir=manifests/mpa/crds
-# Nor has a quantity a limit.
+# Quantities have no limit either.
 sed -E 's/^( *)x-kubernetes-int-or-string: true$/&\n\1maxLength: 32/' manifests/mpa/crds/autoscaling.sigma-scheduler.io_multidimpodautoscalers.yaml >manifests/mpa/crds/multidimpodautoscalers.yaml
 rm manifests/mpa/crds/autoscaling.sigma-scheduler.io_multidimpodautoscalers.yaml
 (cd "$here" && go run ./sortrules "$copy"/manifests/{base,mpa}/crds/*.yaml)
@@ -39,7 +39,7 @@ mapfile -t new < <(generated)
 mapfile -t old < <(cd "$root" && generated)
 if [[ ${1-} == --check ]]; then
 	for file in $(printf '%s\n' "${new[@]}" "${old[@]}" | sort -u); do
-		diff -u --label "$file" --label "$file, generated anew" "$root/$file" "$file" || stale=yes
+		diff -u --label "$file" --label "$file, as generated now" "$root/$file" "$file" || stale=yes
 	done
 	if [[ -n ${stale-} ]]; then echo 'out of date: run hack/codegen/run.sh' >&2; exit 1; fi
 else

@@ -139,18 +139,18 @@ func (b *bench) compare(ctx context.Context, nodes, rounds int, progress io.Writ
 	return r, nil
 }
 
-// turn is one of a round.
+// turn is one measurement of a round.
 type turn struct {
 	name    string
 	profile profile
 }
 
-// spent returns the CPU seconds of this process and of those that it started.
+// spent returns the CPU seconds of this process and its children.
 func spent() (float64, error) {
 	var seconds float64
-	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
+	for _, whose := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
 		var usage syscall.Rusage
-		if err := syscall.Getrusage(who, &usage); err != nil {
+		if err := syscall.Getrusage(whose, &usage); err != nil {
 			return 0, err
 		}
 		seconds += time.Duration(usage.Utime.Nano() + usage.Stime.Nano()).Seconds()

@@ -156,7 +156,7 @@ func good(t *testing.T) map[string][]byte {
 
 // TestGood: what is stored is, through the Go type, the same.
 func TestGood(t *testing.T) {
-	d := crdtest.Open(t, crdFile)
+	d := crdtest.Load(t, crdFile)
 	for name, text := range good(t) {
 		stored, err := d.Create(t, text)
 		require.NoError(t, err, name)
@@ -178,7 +178,7 @@ func TestGood(t *testing.T) {
 }
 
 func TestBad(t *testing.T) {
-	d := crdtest.Open(t, crdFile)
+	d := crdtest.Load(t, crdFile)
 	for _, tt := range bad {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := d.Create(t, changed(t, tt.old, tt.replaced))
@@ -189,7 +189,7 @@ func TestBad(t *testing.T) {
 
 // TestTargetStays: another target would begin with the old one's figures.
 func TestTargetStays(t *testing.T) {
-	d := crdtest.Open(t, crdFile)
+	d := crdtest.Load(t, crdFile)
 	old, err := d.Create(t, []byte(fullText))
 	require.NoError(t, err)
 	_, err = d.Update(t, changed(t, "max: 20", "max: 30"), old)
@@ -217,7 +217,7 @@ func TestEveryRule(t *testing.T) {
 }
 
 func TestDefaults(t *testing.T) {
-	stored, err := crdtest.Open(t, crdFile).Create(t, []byte(`
+	stored, err := crdtest.Load(t, crdFile).Create(t, []byte(`
 apiVersion: autoscaling.sigma-scheduler.io/v1alpha1
 kind: MultidimPodAutoscaler
 metadata: {name: web}
@@ -245,7 +245,7 @@ spec:
 
 // TestColumnsAreThere: what kubectl get shows, in this order.
 func TestColumnsAreThere(t *testing.T) {
-	crd := crdtest.Open(t, crdFile).Definition
+	crd := crdtest.Load(t, crdFile).Definition
 	require.Equal(t, []string{"mpa"}, crd.Spec.Names.ShortNames)
 	require.NotNil(t, crd.Spec.Versions[0].Subresources.Status)
 	var columns []string

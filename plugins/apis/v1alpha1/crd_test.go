@@ -18,9 +18,9 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 )
 
-func openDoor(t *testing.T, plural string) *crdtest.Door {
+func loadCRD(t *testing.T, plural string) *crdtest.CRD {
 	t.Helper()
-	return crdtest.Open(t, crdFile(plural))
+	return crdtest.Load(t, crdFile(plural))
 }
 
 func crdFile(plural string) string { return "../../../manifests/base/crds/" + plural + ".yaml" }
@@ -96,7 +96,7 @@ func badPolicy(t *testing.T, old, replaced string) []byte {
 
 // TestShippedPolicies: each is taken, and what is stored loads as the same policy.
 func TestShippedPolicies(t *testing.T) {
-	d := openDoor(t, "placementpolicies")
+	d := loadCRD(t, "placementpolicies")
 	files := shippedPolicies(t)
 	files["policyText"] = []byte(policyText)
 	for name, text := range files {
@@ -137,7 +137,7 @@ func shippedPolicies(t *testing.T) map[string][]byte {
 
 // TestBadPolicies: what the loader refuses is refused at the door, with the field.
 func TestBadPolicies(t *testing.T) {
-	d := openDoor(t, "placementpolicies")
+	d := loadCRD(t, "placementpolicies")
 	// The loader has no upper limits on sizes, and reads null as 0.
 	doorOnly := []string{"a long feature", "a null for a weight"}
 	for _, tt := range badPolicies {
@@ -154,7 +154,7 @@ func TestBadPolicies(t *testing.T) {
 }
 
 func TestPolicyDefaults(t *testing.T) {
-	d := openDoor(t, "placementpolicies")
+	d := loadCRD(t, "placementpolicies")
 	stored, err := d.Create(t, []byte(`
 kind: PlacementPolicy
 apiVersion: sigma-scheduler.io/v1alpha1
@@ -186,7 +186,7 @@ func largestPolicy() []byte {
 }
 
 func TestLargestPolicy(t *testing.T) {
-	_, err := openDoor(t, "placementpolicies").Create(t, largestPolicy())
+	_, err := loadCRD(t, "placementpolicies").Create(t, largestPolicy())
 	require.NoError(t, err)
 	_, err = policy.Parse("largest", largestPolicy())
 	require.NoError(t, err)
@@ -196,7 +196,7 @@ func TestLargestPolicy(t *testing.T) {
 // what the loader takes and nothing else. It fails when a feature, a parameter,
 // a range or a rule is changed in one place only.
 func TestDoorAgreesWithLoader(t *testing.T) {
-	d := openDoor(t, "placementpolicies")
+	d := loadCRD(t, "placementpolicies")
 	rng := rand.New(rand.NewPCG(1, 2))
 	features := append(policy.FeatureNames(), "util:cpu", "util:a:b", "util:\n", "util:", "mean:", "Util", "", "util:gpu@none", "gpu", "gpu@some")
 	parameters := append(policy.ParameterNames(""), "zeta")
@@ -305,7 +305,7 @@ var badRules = []struct{ name, spec, want string }{
 }
 
 func TestRules(t *testing.T) {
-	d := openDoor(t, "placementrules")
+	d := loadCRD(t, "placementrules")
 	for _, spec := range goodRules {
 		stored, err := d.Create(t, ruleText(spec))
 		require.NoError(t, err, spec)

@@ -1,6 +1,5 @@
-// Package crdtest holds what tests of several kinds of custom objects share: what the
-// API server does with new ones, by its own packages, without a server. It knows none
-// of the kinds.
+// Package crdtest validates custom objects as the API server does, by the server's own
+// packages and without a server. It is for the tests of any kind and knows none of them.
 package crdtest
 
 import (
@@ -23,10 +22,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A Door is what the API server does with objects of one kind, apart from what it does
-// with all. For the rest there are tests on a real one.
-type Door struct {
-	// Definition as in its file.
+// A CRD validates, prunes and defaults objects of one kind by its definition. What the
+// API server does with objects of every kind is tested on a real server.
+type CRD struct {
+	// Definition is the parsed file.
 	Definition apiextensionsv1.CustomResourceDefinition
 
 	structural *schema.Structural
@@ -34,11 +33,11 @@ type Door struct {
 	rules      *cel.Validator
 }
 
-// Open reads a definition of one version from a file. What the API server would refuse
-// it for, fails the test.
-func Open(t *testing.T, file string) *Door {
+// Load reads a definition of one version from a file. The test fails if the API server
+// would refuse the definition.
+func Load(t *testing.T, file string) *CRD {
 	t.Helper()
-	d := &Door{}
+	d := &CRD{}
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.NoError(t, yaml.UnmarshalStrict(text, &d.Definition))
@@ -48,7 +47,7 @@ func Open(t *testing.T, file string) *Door {
 	crd.Status.StoredVersions = []string{crd.Spec.Versions[0].Name} // the server adds it
 	var internal apiextensions.CustomResourceDefinition
 	require.NoError(t, apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd, &internal, nil))
-	// Also estimates what the rules may cost on the largest object.
+	// This also estimates the cost of the rules on the largest object.
 	require.Empty(t, crdvalidation.ValidateCustomResourceDefinition(t.Context(), &internal))
 
 	d.structural, err = schema.NewStructural(internal.Spec.Validation.OpenAPIV3Schema)
@@ -59,20 +58,20 @@ func Open(t *testing.T, file string) *Door {
 	return d
 }
 
-// Create returns an object as the server would store it, asked as kubectl asks:
-// an unknown field is an error.
-func (d *Door) Create(t *testing.T, text []byte) (map[string]any, error) {
+// Create returns the object that the server would store. As for kubectl, an unknown
+// field is an error.
+func (d *CRD) Create(t *testing.T, text []byte) (map[string]any, error) {
 	t.Helper()
-	return d.take(t, text, nil)
+	return d.admit(t, text, nil)
 }
 
-// Update is Create for an object that is there already.
-func (d *Door) Update(t *testing.T, text []byte, old map[string]any) (map[string]any, error) {
+// Update is Create for an object that exists already.
+func (d *CRD) Update(t *testing.T, text []byte, old map[string]any) (map[string]any, error) {
 	t.Helper()
-	return d.take(t, text, old)
+	return d.admit(t, text, old)
 }
 
-func (d *Door) take(t *testing.T, text []byte, old map[string]any) (map[string]any, error) {
+func (d *CRD) admit(t *testing.T, text []byte, old map[string]any) (map[string]any, error) {
 	t.Helper()
 	asJSON, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
@@ -87,7 +86,7 @@ func (d *Door) take(t *testing.T, text []byte, old map[string]any) (map[string]a
 	for _, name := range pruning.PruneWithOptions(object, d.structural, true, track) {
 		wrong = append(wrong, field.Forbidden(field.NewPath(name), "unknown field"))
 	}
-	delete(object, "status") // it is written apart
+	delete(object, "status") // written by its own subresource
 	defaulting.PruneNonNullableNullsWithoutDefaults(object, d.structural)
 	defaulting.Default(object, d.structural)
 	wrong = append(wrong, validation.ValidateCustomResource(nil, object, d.openAPI)...)
