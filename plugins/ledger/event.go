@@ -63,8 +63,9 @@ type Start struct {
 	Units map[string]string `json:"units,omitempty"`
 }
 
-// Version is the format of the logs that this package writes.
-const Version = 1
+// Version is the format of the logs that this package writes. It reads version 1
+// too, which names the limits of apps max_per_machine and spread_min.
+const Version = 2
 
 // A Machine is a node as a policy sees it.
 type Machine struct {
@@ -80,8 +81,8 @@ type App struct {
 	Group         string           `json:"group"`
 	Selector      string           `json:"selector,omitempty"` // machines that refuse it are closed
 	Demand        map[string]int64 `json:"demand"`
-	MaxPerMachine int32            `json:"max_per_machine,omitempty"` // of its group, 0 = no limit
-	SpreadMin     int32            `json:"spread_min,omitempty"`
+	MaxPerMachine int32            `json:"maxPerMachine,omitempty"` // of its group, 0 = no limit
+	SpreadMin     int32            `json:"spreadMin,omitempty"`
 }
 
 // A Rule forbids a placement after which a machine holds at least one of App and

@@ -120,7 +120,7 @@ func (l *Ledger) begin(e *Event) error {
 		return errors.New("start is missing")
 	}
 	if e.Start.Version != Version {
-		return fmt.Errorf("start.version %d: this build knows %d", e.Start.Version, Version)
+		return fmt.Errorf("start.version %d: this build reads 1 and %d", e.Start.Version, Version)
 	}
 	if f := e.Start.Fleet; f != binpack.Open.String() && f != binpack.Fixed.String() {
 		return fmt.Errorf("start.fleet %q: want open or fixed", f)
@@ -173,7 +173,7 @@ func (l *Ledger) setApp(e *Event) error {
 		return err
 	}
 	if s := e.Spec; s.MaxPerMachine < 0 || s.SpreadMin < 0 {
-		return fmt.Errorf("spec.max_per_machine %d, spec.spread_min %d: want 0 or more", s.MaxPerMachine, s.SpreadMin)
+		return fmt.Errorf("spec.maxPerMachine %d, spec.spreadMin %d: want 0 or more", s.MaxPerMachine, s.SpreadMin)
 	}
 	a, ok := l.apps[e.App]
 	if !ok {

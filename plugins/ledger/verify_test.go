@@ -267,7 +267,8 @@ func TestMalformedLogs(t *testing.T) {
 		{"a negative cost", `{"seq":5,"kind":"node","node":"n","machine":{"cost":-1}}`, "node: machine.cost -1"},
 		{"no group", `{"seq":5,"kind":"app","app":"b","spec":{"demand":{}}}`, "app: app, spec or spec.group is missing"},
 		{"too much demand", `{"seq":5,"kind":"app","app":"b","spec":{"group":"b","demand":{"cpu":2000000000000000}}}`, "app: spec.demand.cpu 2000000000000000"},
-		{"a negative limit", `{"seq":5,"kind":"app","app":"b","spec":{"group":"b","max_per_machine":-1}}`, "app: spec.max_per_machine -1"},
+		{"a negative limit", `{"seq":5,"kind":"app","app":"b","spec":{"group":"b","maxPerMachine":-1}}`, "app: spec.maxPerMachine -1"},
+		{"a limit as version 1 names it", `{"seq":5,"kind":"app","app":"b","spec":{"group":"b","max_per_machine":1}}`, `unknown field "max_per_machine"`},
 		{"a rule without a group", `{"seq":5,"kind":"rule","rules":[{"app":"a","other":"b","max":0},{"app":"a","max":1}]}`, "rule: rules[1]"},
 		{"a negative rule", `{"seq":5,"kind":"rule","rules":[{"app":"a","other":"b","max":-1}]}`, "rule: rules[0]"},
 		{"too high a forecast", `{"seq":5,"kind":"forecast","expected":{"a":1e300}}`, "forecast: expected.a 1e+300"},
@@ -286,9 +287,9 @@ func TestMalformedLogs(t *testing.T) {
 		{"a decision on no app", `{"seq":5,"kind":"decide","uid":"p","app":"b","node":"n1","cause":"policy"}`, `decide: app "b" is unknown`},
 		{"another policy", `{"seq":5,"kind":"decide","uid":"p","app":"a","node":"n1","cause":"policy","policyDigest":"sha256:0"}`, `decide: policyDigest "sha256:0"`},
 		{"no start", `{"seq":5,"kind":"start"}`, "start: start is missing"},
-		{"another version", `{"seq":5,"kind":"start","start":{"version":2,"fleet":"open"}}`, "start: start.version 2: this build knows 1"},
-		{"another fleet", `{"seq":5,"kind":"start","start":{"version":1,"fleet":"loose"}}`, `start: start.fleet "loose"`},
-		{"another unit", `{"seq":5,"kind":"start","start":{"version":1,"fleet":"open","units":{"cpu":"k"}}}`, `start: start.units.cpu "k"`},
+		{"another version", `{"seq":5,"kind":"start","start":{"version":3,"fleet":"open"}}`, "start: start.version 3: this build reads 1 and 2"},
+		{"another fleet", `{"seq":5,"kind":"start","start":{"version":2,"fleet":"loose"}}`, `start: start.fleet "loose"`},
+		{"another unit", `{"seq":5,"kind":"start","start":{"version":2,"fleet":"open","units":{"cpu":"k"}}}`, `start: start.units.cpu "k"`},
 		{"a missing line", `{"seq":6,"kind":"rule"}`, "seq 6 follows 4"},
 	}
 	for _, tt := range tests {
