@@ -27,12 +27,13 @@ var table = []row{
 
 	{"plugins/apis/...", []string{"plugins/apis/..."}},
 	{"plugins/ledger", []string{"binpack", "binpack/policy"}},
-	{"plugins/kube", []string{"binpack", "plugins/ledger", "plugins/apis/..."}},
+	{"plugins/owner", nil},
+	{"plugins/kube", []string{"binpack", "plugins/ledger", "plugins/apis/...", "plugins/owner"}},
 	{"plugins/engine", edge},
 	{"plugins/sigma", edge},
 	{"plugins/extender", edge},
 	{"plugins/snapshot", edge},
-	{"mpa/...", []string{"mpa/...", "binpack", "internal/learn/..."}},
+	{"mpa/...", []string{"mpa/...", "plugins/kube", "plugins/owner", "internal/learn/..."}},
 	{"mpa/report", []string{"mpa", "mpa/sim", "internal/sheet/..."}},
 
 	{"internal/train/...", []string{"binpack/...", "swarm", "cerebro/...", "benchdata/generate", "internal/train/..."}},

@@ -1,11 +1,12 @@
 package kube
 
 import (
-	"regexp"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sigma-scheduler/sigma/plugins/owner"
 )
 
 // Group names the app that a pod belongs to, whatever its size: namespace/value
@@ -19,8 +20,8 @@ func Group(pod *v1.Pod, appLabel string) string {
 		return pod.Namespace + "/" + value
 	}
 	kind, name := "Pod", family(pod)
-	if owner := metav1.GetControllerOf(pod); owner != nil {
-		kind, name = top(owner, pod)
+	if above, ok := owner.Of(pod, nil); ok {
+		kind, name = above.Kind, above.Name
 	}
 	return pod.Namespace + "/" + kind + "/" + name
 }
@@ -42,37 +43,14 @@ func family(pod *v1.Pod) string {
 	}
 }
 
-// scheduledJob is a Job of a CronJob: its name ends in the minute since 1970.
-var scheduledJob = regexp.MustCompile(`^(.+)-\d{8}$`)
-
-// top is the controller above a pod's controller.
-func top(owner *metav1.OwnerReference, pod *v1.Pod) (kind, name string) {
-	switch owner.Kind {
-	case "ReplicaSet":
-		for _, of := range []struct{ label, kind string }{
-			{"pod-template-hash", "Deployment"}, {"rollouts-pod-template-hash", "Rollout"},
-		} {
-			hash := pod.Labels[of.label]
-			if base, found := strings.CutSuffix(owner.Name, "-"+hash); found && hash != "" {
-				return of.kind, base
-			}
-		}
-	case "Job":
-		if m := scheduledJob.FindStringSubmatch(owner.Name); m != nil {
-			return "CronJob", m[1]
-		}
-	}
-	return owner.Kind, owner.Name
-}
-
 // Moves reports whether a scheduler decides where a pod goes. Pods of DaemonSets
 // and static pods stand where they stand, and reduce their node's capacity.
 func Moves(pod *v1.Pod) bool {
 	if _, static := pod.Annotations[v1.MirrorPodAnnotationKey]; static {
 		return false
 	}
-	owner := metav1.GetControllerOf(pod)
-	return owner == nil || owner.Kind != "DaemonSet" && owner.Kind != "Node"
+	controller := metav1.GetControllerOf(pod)
+	return controller == nil || controller.Kind != "DaemonSet" && controller.Kind != "Node"
 }
 
 // Ended reports whether a pod has run to its end and takes nothing any more.
