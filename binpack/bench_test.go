@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/binpack"
-	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 )
 
 // twin is Best Fit (l1) on a fixed fleet of one kind and two dimensions without
@@ -108,7 +108,7 @@ func TestTwin(t *testing.T) {
 	for _, machines := range []int{20, 300, 2000} {
 		inst, items := largeLike(machines, 7)
 		s, w := binpack.NewState(inst), newTwin(inst)
-		scorer := policy.BestFit{}.Scorer(s)
+		scorer := rule.BestFit{}.Scorer(s)
 		for i, item := range items {
 			require.Equal(t, w.place(item), choose(s, scorer, item), "item %d on %d machines", i, machines)
 		}
@@ -122,7 +122,7 @@ func BenchmarkBestFit(b *testing.B) {
 		inst, items := largeLike(machines, 7)
 		b.Run(fmt.Sprintf("machines=%d/state", machines), func(b *testing.B) {
 			s := binpack.NewState(inst)
-			scorer := policy.BestFit{}.Scorer(s)
+			scorer := rule.BestFit{}.Scorer(s)
 			benchmark(b, items, s.Reset, func(item binpack.Item) int32 { return choose(s, scorer, item) })
 		})
 		b.Run(fmt.Sprintf("machines=%d/twin", machines), func(b *testing.B) {

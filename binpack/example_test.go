@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/sigma-scheduler/sigma/binpack"
-	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 )
 
 // Two large items that exclude each other and two small ones, by Best Fit.
@@ -23,7 +23,7 @@ func Example() {
 		Rules: []binpack.Rule{{A: 0, B: 1, Max: 0}},
 	}
 	state, checker := binpack.NewState(inst), binpack.NewChecker(inst)
-	scorer := policy.BestFit{}.Scorer(state)
+	scorer := rule.BestFit{}.Scorer(state)
 	for i, app := range []int32{0, 1, 2, 2} {
 		item := binpack.Item{App: app, Serial: uint64(i)}
 		m, err := state.Choose(scorer, item)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/binpack"
-	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 )
 
 // drawn is a scorer that gives every machine one of few scores, so that many are
@@ -56,9 +56,9 @@ func TestOrder(t *testing.T) {
 		scorers := []binpack.Scorer{
 			drawn{[]float64{0, 1, 1, -1, 0}},
 			drawn{[]float64{0}},
-			policy.BestFit{}.Scorer(b.state),
-			policy.FirstFit{}.Scorer(b.state),
-			policy.WorstFit{}.Scorer(b.state),
+			rule.BestFit{}.Scorer(b.state),
+			rule.FirstFit{}.Scorer(b.state),
+			rule.WorstFit{}.Scorer(b.state),
 		}
 		var buf []binpack.Ranked
 		for range 30 {
@@ -134,7 +134,7 @@ func TestBookAndRestore(t *testing.T) {
 			anew.state.Book(p.app, anew.state.MachineAt(p.line, p.index))
 			require.NoError(t, anew.checker.Initial(p.app, p.line, p.index, nil))
 		}
-		follower := policy.BestFit{}.Scorer(anew.state)
+		follower := rule.BestFit{}.Scorer(anew.state)
 		_, seq, _ := anew.state.Changes(0, nil)
 		anew.state.Restore(history)
 		_, _, all := anew.state.Changes(seq, nil)
@@ -147,7 +147,7 @@ func TestBookAndRestore(t *testing.T) {
 		require.Equal(t, lived.state.Seen(), anew.state.Seen())
 		require.Equal(t, lived.state.Requests(), anew.state.Requests())
 		require.Equal(t, lived.state.SumSquares(), anew.state.SumSquares())
-		scorer := policy.BestFit{}.Scorer(lived.state)
+		scorer := rule.BestFit{}.Scorer(lived.state)
 		for range 20 {
 			size := lived.state.Size()
 			require.Equal(t, picture(lived.state, size), picture(anew.state, size))

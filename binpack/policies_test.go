@@ -10,19 +10,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/binpack"
-	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 )
 
 // everyPolicy runs a test for all policies that have a name.
 func everyPolicy(t *testing.T, test func(t *testing.T, pol binpack.Policy)) {
 	t.Helper()
-	for _, name := range policy.Names() {
-		pol, err := policy.ByName(name, policy.Options{Seed: 5})
+	for _, name := range rule.Names() {
+		pol, err := rule.ByName(name, rule.Options{Seed: 5})
 		require.NoError(t, err)
 		t.Run(name, func(t *testing.T) { test(t, pol) })
 	}
 	for _, name := range []string{"mostallocated", "leastallocated", "requestedtocapacityratio", "balancedallocation"} {
-		pol, err := policy.ByName(name, policy.Options{TiesByPosition: true})
+		pol, err := rule.ByName(name, rule.Options{TiesByPosition: true})
 		require.NoError(t, err)
 		t.Run(name+"/position", func(t *testing.T) { test(t, pol) })
 	}
@@ -210,7 +210,7 @@ func TestChooseByClass(t *testing.T) {
 // TestChooseAmongManyClasses: the same where classes are so many that they are
 // searched late.
 func TestChooseAmongManyClasses(t *testing.T) {
-	for _, pol := range []binpack.Policy{policy.BestFit{}, policy.FirstFit{}, policy.WorstFit{}} {
+	for _, pol := range []binpack.Policy{rule.BestFit{}, rule.FirstFit{}, rule.WorstFit{}} {
 		rng := rand.New(rand.NewPCG(1, 2))
 		inst := &binpack.Instance{
 			Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}, {Name: "memory", One: 1}},

@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"github.com/sigma-scheduler/sigma/binpack"
-	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
@@ -34,7 +34,7 @@ func Example() {
 		},
 	}
 	r := cerebro.NewReplayer(tr)
-	run, err := r.Run(policy.BestFit{}, cerebro.Options{
+	run, err := r.Run(rule.BestFit{}, cerebro.Options{
 		Check: true,
 		Record: func(d cerebro.Decision) {
 			fmt.Println(d.Time, d.Kind, tr.Requests[d.Request].Name, d.Item, tr.MachineName(r.State().Position(d.Machine)))

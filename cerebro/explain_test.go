@@ -11,6 +11,7 @@ import (
 	"github.com/sigma-scheduler/sigma/benchdata/generate"
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
@@ -55,7 +56,7 @@ func TestExplain(t *testing.T) {
 	for i, tr := range traces {
 		r := cerebro.NewReplayer(tr)
 		for _, p := range explained(t, tr.Instance.Dimensions[0].Name) {
-			opt := cerebro.Options{Order: rng.IntN(3), Seed: 5, Retry: rng.IntN(2) == 0, Fallback: policy.BestFit{}}
+			opt := cerebro.Options{Order: rng.IntN(3), Seed: 5, Retry: rng.IntN(2) == 0, Fallback: rule.BestFit{}}
 			first := map[[2]int32]cerebro.Decision{}
 			opt.Record = func(d cerebro.Decision) {
 				key := [2]int32{d.Request, d.Item}
@@ -140,12 +141,12 @@ func TestExplainRefuses(t *testing.T) {
 		{0, tr.Requests[0].Count, `request "r0" has the items 0 to`},
 		{0, -1, "not -1"},
 	} {
-		_, err := r.Explain(policy.BestFit{}, cerebro.Options{}, c.request, c.item)
+		_, err := r.Explain(rule.BestFit{}, cerebro.Options{}, c.request, c.item)
 		require.ErrorContains(t, err, c.want)
 	}
 	_, err := r.Explain(broken{}, cerebro.Options{}, 0, 0)
 	require.NoError(t, err) // the lowest position decides
-	e, err := r.Explain(broken{}, cerebro.Options{Fallback: policy.BestFit{}}, 0, 0)
+	e, err := r.Explain(broken{}, cerebro.Options{Fallback: rule.BestFit{}}, 0, 0)
 	require.NoError(t, err)
 	require.True(t, e.Fallback)
 	require.NotEmpty(t, e.Chosen.Terms)

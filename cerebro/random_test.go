@@ -18,6 +18,7 @@ import (
 	"github.com/sigma-scheduler/sigma/benchdata/generate"
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
@@ -54,8 +55,8 @@ type named struct {
 func policies(t testing.TB) []named {
 	t.Helper()
 	var list []named
-	for _, name := range policy.Names() {
-		p, err := policy.ByName(name, policy.Options{Seed: 4})
+	for _, name := range rule.Names() {
+		p, err := rule.ByName(name, rule.Options{Seed: 4})
 		require.NoError(t, err)
 		list = append(list, named{name, p})
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/binpack"
-	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
@@ -393,7 +393,7 @@ func TestNotFinite(t *testing.T) {
 	// than that of their positions.
 	tr := tableTrace(t, "fleet: open\n", "machine,type,count,cost,cpu,memory\nbig,x,,3,8,16\nsmall,x,,1,4,8\n", tableEvents)
 	r := cerebro.NewReplayer(tr)
-	worst, err := policy.ByName("worstfit", policy.Options{})
+	worst, err := rule.ByName("worstfit", rule.Options{})
 	require.NoError(t, err)
 	for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 		calls := 0

@@ -44,10 +44,10 @@ func (p *Devices) Knowledge() binpack.Knowledge { return p.know }
 // Scorer implements [binpack.Policy].
 func (p *Devices) Scorer(s *binpack.State) binpack.Scorer {
 	l := &devicesScorer{fragments: newFragments(s), p: p, epoch: 1}
-	of, needs := l.classes()
+	of, needs := l.Classes()
 	l.columnOf, l.columns = of, make([]deviceColumn, len(needs))
 	for i, need := range needs {
-		l.columns[i] = deviceColumn{cpu: need[0], gpu: need[1], class: deviceClass(need[1], l.one)}
+		l.columns[i] = deviceColumn{cpu: need[0], gpu: need[1], class: deviceClass(need[1], l.One)}
 	}
 	devices := 0
 	for _, dim := range s.Instance().Dimensions {
@@ -118,8 +118,8 @@ func (l *devicesScorer) Score(item binpack.Item, candidates []int32, out []float
 // ChooseDevices takes for a share of one the GPU with the best score; of equals
 // that with the least share left, then the lowest index.
 func (l *devicesScorer) ChooseDevices(item binpack.Item, m int32, dimension int, free []int64, devices []int32) []int32 {
-	need, one := l.apps[item.App].Demand[dimension], l.state.Instance().Dimensions[dimension].One
-	if dimension != l.gpu || need >= one {
+	need, one := l.Apps[item.App].Demand[dimension], l.State.Instance().Dimensions[dimension].One
+	if dimension != l.GPU || need >= one {
 		return binpack.SmallestDevices(free, need, one, devices)
 	}
 	col, _ := l.column(item.App)
@@ -129,16 +129,16 @@ func (l *devicesScorer) ChooseDevices(item binpack.Item, m int32, dimension int,
 
 // Contenders implements [binpack.Shortlister]: the machines with the highest score.
 func (l *devicesScorer) Contenders(item binpack.Item, buf []int32) (contenders []int32, known bool) {
-	app := &l.apps[item.App]
-	if !l.shortlists || l.state.Spread(app.Group) < l.state.Instance().Groups[app.Group].SpreadMin {
+	app := &l.Apps[item.App]
+	if !l.shortlists || l.State.Spread(app.Group) < l.State.Instance().Groups[app.Group].SpreadMin {
 		return buf, false
 	}
 	col, kept := l.column(item.App)
 	if !kept {
 		return buf, false
 	}
-	blocked, start, most := l.state.Blocked(item.App), len(buf), -math.MaxFloat64
-	for w, word := range l.state.Offered() {
+	blocked, start, most := l.State.Blocked(item.App), len(buf), -math.MaxFloat64
+	for w, word := range l.State.Offered() {
 		if word &^= blocked[w]; word == 0 || col.highest(w) < most {
 			continue
 		}
@@ -159,7 +159,7 @@ func (l *devicesScorer) Contenders(item binpack.Item, buf []int32) (contenders [
 // hasRoom looks at all dimensions, also those that scores do not see.
 func (l *devicesScorer) hasRoom(app *binpack.App, m int32) bool {
 	for d, need := range app.Demand {
-		if need > l.state.Free(d)[m] {
+		if need > l.State.Free(d)[m] {
 			return false
 		}
 	}
@@ -178,11 +178,11 @@ func (c *deviceColumn) highest(w int) float64 {
 // column brings the scores of an app's demand up to date; kept is false where
 // there are too many to keep them.
 func (l *devicesScorer) column(app int32) (col *deviceColumn, kept bool) {
-	if l.p.mixed && l.refresh() {
+	if l.p.mixed && l.Refresh() {
 		l.compile()
 		l.epoch++
 	}
-	n := l.state.Size()
+	n := l.State.Size()
 	if len(l.now) < n {
 		l.now = append(l.now, make([]deviceMachine, n-len(l.now))...)
 	}
@@ -196,7 +196,7 @@ func (l *devicesScorer) column(app int32) (col *deviceColumn, kept bool) {
 		clear(col.version)
 	}
 	var all bool
-	l.changes, col.seq, all = l.state.Changes(col.seq, l.changes[:0])
+	l.changes, col.seq, all = l.State.Changes(col.seq, l.changes[:0])
 	if all {
 		for m := range int32(n) {
 			l.follow(col, m)
@@ -221,7 +221,7 @@ func (c *deviceColumn) grow(machines int) {
 
 // follow computes the score of a machine that changed.
 func (l *devicesScorer) follow(col *deviceColumn, m int32) {
-	version := l.state.Version(m)
+	version := l.State.Version(m)
 	if col.version[m] == version {
 		return
 	}
@@ -242,30 +242,30 @@ func (l *devicesScorer) compute(col *deviceColumn, m int32) (score float64, devi
 }
 
 func (l *devicesScorer) keptBack(m int32) bool {
-	return l.state.Instance().Fleet == binpack.Open && l.state.Items(m) == 0
+	return l.State.Instance().Fleet == binpack.Open && l.State.Items(m) == 0
 }
 
 // best are the features of placing an item of a demand on a machine, on the best
 // GPU for a share of one, with the score and that GPU. The score is -Inf where
 // the item does not fit.
 func (l *devicesScorer) best(col *deviceColumn, m int32) (v deviceValues, score float64, device int16) {
-	cpu, gpu := l.left(m)
-	shares := l.devices(m)
+	cpu, gpu := l.Left(m)
+	shares := l.Devices(m)
 	free := int64(0) // GPUs, entirely
 	for _, share := range shares {
-		if share == l.one {
+		if share == l.One {
 			free++
 		}
 	}
-	taken := col.gpu / l.one
+	taken := col.gpu / l.One
 	if cpu < col.cpu || gpu < col.gpu || free < taken {
 		return v, math.Inf(-1), -1
 	}
 	cpu, gpu = cpu-col.cpu, gpu-col.gpu
-	v[dGPU] = float64(gpu) / float64(l.maxGPU)
-	v[dCPU] = float64(cpu) / float64(l.maxCPU)
+	v[dGPU] = float64(gpu) / float64(l.MaxGPU)
+	v[dCPU] = float64(cpu) / float64(l.MaxCPU)
 	if l.machines > 0 {
-		line, index := l.state.Position(m)
+		line, index := l.State.Position(m)
 		v[dRank] = float64(l.before[line]+int(index)) / float64(l.machines)
 	}
 	var row *fragmentRow
@@ -274,9 +274,9 @@ func (l *devicesScorer) best(col *deviceColumn, m int32) (v deviceValues, score 
 		was := l.machine(m)
 		row = l.row(m, cpu)
 		growth = l.partly(row, shares) + l.whole(row, free-taken) - was.fragment
-		v[dStranded] = (l.stranded(cpu, gpu) - was.stranded) / float64(l.one)
+		v[dStranded] = (l.stranded(cpu, gpu) - was.stranded) / float64(l.One)
 	}
-	v[dFragment] = growth / float64(l.one)
+	v[dFragment] = growth / float64(l.One)
 	weights := &l.p.weights[col.class]
 	if col.class != classShared {
 		return v, weights.score(&v), -1
@@ -289,12 +289,12 @@ func (l *devicesScorer) best(col *deviceColumn, m int32) (v deviceValues, score 
 		}
 		if l.p.mixed {
 			f := growth + l.useless(row, share-col.gpu)
-			if share == l.one {
+			if share == l.One {
 				f += l.whole(row, free-1) - l.whole(row, free)
 			} else {
 				f -= l.useless(row, share)
 			}
-			v[dFragment] = f / float64(l.one)
+			v[dFragment] = f / float64(l.One)
 		}
 		if s := weights.score(&v); s > score || s == score && share < shares[device] {
 			best, score, device = v, s, int16(i)
@@ -317,9 +317,9 @@ func (w *deviceValues) score(v *deviceValues) float64 {
 // machine looks up or computes what a machine is now.
 func (l *devicesScorer) machine(m int32) *deviceMachine {
 	known := &l.now[m]
-	if version := l.state.Version(m); known.version != version || known.epoch != l.epoch {
-		cpu, gpu := l.left(m)
-		*known = deviceMachine{version, l.epoch, l.fragment(l.row(m, cpu), l.devices(m)), l.stranded(cpu, gpu)}
+	if version := l.State.Version(m); known.version != version || known.epoch != l.epoch {
+		cpu, gpu := l.Left(m)
+		*known = deviceMachine{version, l.epoch, l.fragment(l.row(m, cpu), l.Devices(m)), l.stranded(cpu, gpu)}
 	}
 	return known
 }

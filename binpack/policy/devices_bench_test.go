@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/convert"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
@@ -31,8 +32,8 @@ func BenchmarkOpenb(b *testing.B) {
 		name string
 		pol  binpack.Policy
 	}{
-		{"bestfit-fgd", BestFitFGD{}},
-		{"fgd", FGD{}},
+		{"bestfit-fgd", rule.BestFitFGD{}},
+		{"fgd", rule.FGD{}},
 		{"general-k1-devices", shippedDevices(b, "k1")},
 		{"general-k0-devices", shippedDevices(b, "k0")},
 	} {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/gpus"
 )
 
 // fragments computes FGD's expected fragment from tables. An item of a type that
@@ -17,7 +18,7 @@ import (
 // none at all when too few are entirely free. The shares depend on the machine
 // through its type and the cpu left.
 type fragments struct {
-	typicalMix
+	gpus.Mix
 	cpus  []int64       // different demands of cpu in the mix, ascending
 	ones  []int64       // different demands of at most one GPU, ascending; one itself is the last
 	rows  []fragmentRow // by machine type, then rank of cpu; made when first needed
@@ -33,25 +34,25 @@ type fragmentRow struct {
 }
 
 func newFragments(s *binpack.State) fragments {
-	p := fragments{typicalMix: newTypicalMix(s)}
+	p := fragments{Mix: gpus.MixOf(s)}
 	p.compile()
 	return p
 }
 
 // compile prepares the tables for a new mix.
 func (p *fragments) compile() {
-	p.cpus, p.ones = p.cpus[:0], append(p.ones[:0], p.one)
+	p.cpus, p.ones = p.cpus[:0], append(p.ones[:0], p.One)
 	p.ratio = 0
 	cpu, gpu := 0.0, 0.0
-	for i := range p.mix {
-		t := &p.mix[i]
-		if t.gpu == 0 {
+	for i := range p.Items {
+		t := &p.Items[i]
+		if t.GPU == 0 {
 			continue
 		}
-		p.cpus = append(p.cpus, t.cpu)
-		p.ones = append(p.ones, min(t.gpu, p.one))
-		cpu += float64(t.share * float64(t.cpu))
-		gpu += float64(t.share * float64(t.gpu))
+		p.cpus = append(p.cpus, t.CPU)
+		p.ones = append(p.ones, min(t.GPU, p.One))
+		cpu += float64(t.Share * float64(t.CPU))
+		gpu += float64(t.Share * float64(t.GPU))
 	}
 	if gpu > 0 {
 		p.ratio = cpu / gpu
@@ -60,34 +61,34 @@ func (p *fragments) compile() {
 	p.cpus = slices.Compact(p.cpus)
 	slices.SortFunc(p.ones, cmp.Compare)
 	p.ones = slices.Compact(p.ones)
-	p.rows = make([]fragmentRow, len(p.state.Instance().Types)*(len(p.cpus)+1))
+	p.rows = make([]fragmentRow, len(p.State.Instance().Types)*(len(p.cpus)+1))
 }
 
 // row is that of a machine with so much cpu left.
 func (p *fragments) row(m int32, cpu int64) *fragmentRow {
-	kind := p.state.Kinds()[p.state.KindOf(m)].Type
+	kind := p.State.Kinds()[p.State.KindOf(m)].Type
 	rank := rankOf(p.cpus, cpu)
 	r := &p.rows[int(kind)*(len(p.cpus)+1)+rank]
 	if r.lost != nil {
 		return r
 	}
 	r.lost = make([]float64, len(p.ones)+1)
-	for i := range p.mix {
-		t := &p.mix[i]
-		usable := t.gpu > 0 && (rank > 0 && t.cpu <= p.cpus[rank-1]) && (t.machines == nil || t.machines[kind])
+	for i := range p.Items {
+		t := &p.Items[i]
+		usable := t.GPU > 0 && (rank > 0 && t.CPU <= p.cpus[rank-1]) && (t.Machines == nil || t.Machines[kind])
 		for j := range r.lost {
 			// GPUs with at least ones[j-1] left and less than ones[j].
-			if !usable || j == 0 || min(t.gpu, p.one) > p.ones[j-1] {
-				r.lost[j] += t.share
+			if !usable || j == 0 || min(t.GPU, p.One) > p.ones[j-1] {
+				r.lost[j] += t.Share
 			}
 		}
-		if usable && t.gpu > p.one {
-			n := int(t.gpu / p.one)
+		if usable && t.GPU > p.One {
+			n := int(t.GPU / p.One)
 			for len(r.lacks) < n {
 				r.lacks = append(r.lacks, 0)
 			}
 			for k := range n {
-				r.lacks[k] += t.share
+				r.lacks[k] += t.Share
 			}
 		}
 	}
@@ -112,7 +113,7 @@ func rankOf(values []int64, v int64) int {
 func (p *fragments) fragment(r *fragmentRow, shares []int64) float64 {
 	free := int64(0)
 	for _, share := range shares {
-		if share == p.one {
+		if share == p.One {
 			free++
 		}
 	}
@@ -123,7 +124,7 @@ func (p *fragments) fragment(r *fragmentRow, shares []int64) float64 {
 func (p *fragments) partly(r *fragmentRow, shares []int64) float64 {
 	sum := 0.0
 	for _, share := range shares {
-		if 0 < share && share < p.one {
+		if 0 < share && share < p.One {
 			sum += p.useless(r, share)
 		}
 	}
@@ -141,7 +142,7 @@ func (p *fragments) whole(r *fragmentRow, free int64) float64 {
 	if int(free) < len(r.lacks) {
 		lost += r.lacks[free]
 	}
-	return float64(float64(free*p.one) * lost)
+	return float64(float64(free*p.One) * lost)
 }
 
 // stranded is the GPUs left beyond what the cpu left can serve, in units.

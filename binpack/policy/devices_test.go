@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/gpus"
 )
 
 // deviceInstance is a random fleet of machines with and without GPUs, of three
@@ -66,7 +67,7 @@ func everyDeviceFeature(t *testing.T, know binpack.Knowledge, rng *rand.Rand) *D
 type deviceTwin struct {
 	p *Devices
 	s *binpack.State
-	f *fgd
+	f *gpus.Fragment
 }
 
 // score of the item on machine m and, for a share, on one of its GPUs.
@@ -74,11 +75,11 @@ func (w *deviceTwin) score(app, m int32, device int) float64 {
 	if w.s.Instance().Fleet == binpack.Open && w.s.Items(m) == 0 {
 		return -emptyPenalty
 	}
-	w.f.refreshMix()
+	w.f.Refresh()
 	demand := w.s.Instance().Apps[app].Demand
 	cpu, gpu := w.s.Free(0)[m], w.s.Free(2)[m]
 	shares := slices.Clone(w.s.Devices(m, 2))
-	before := w.f.fragment(m, cpu, shares)
+	before := w.f.Of(m, cpu, shares)
 	strandedBefore := w.stranded(cpu, gpu)
 	if demand[2] >= 1000 {
 		for n, i := demand[2]/1000, 0; n > 0; i++ {
@@ -91,10 +92,10 @@ func (w *deviceTwin) score(app, m int32, device int) float64 {
 	}
 	cpu, gpu = cpu-demand[0], gpu-demand[2]
 	v := map[string]float64{
-		"fragment": (w.f.fragment(m, cpu, shares) - before) / 1000,
+		"fragment": (w.f.Of(m, cpu, shares) - before) / 1000,
 		"stranded": w.stranded(cpu, gpu) - strandedBefore,
 		"gpu":      float64(gpu) / 8000,
-		"cpu":      float64(cpu) / float64(w.f.maxCPU),
+		"cpu":      float64(cpu) / float64(w.f.MaxCPU),
 	}
 	class := "whole"
 	switch {
@@ -122,10 +123,10 @@ func (w *deviceTwin) score(app, m int32, device int) float64 {
 // stranded is the GPUs left beyond what the cpu left can serve.
 func (w *deviceTwin) stranded(cpu, gpu int64) float64 {
 	needCPU, needGPU := 0.0, 0.0
-	for _, t := range w.f.mix {
-		if t.gpu > 0 {
-			needCPU += t.share * float64(t.cpu)
-			needGPU += t.share * float64(t.gpu)
+	for _, t := range w.f.Items {
+		if t.GPU > 0 {
+			needCPU += t.Share * float64(t.CPU)
+			needGPU += t.Share * float64(t.GPU)
 		}
 	}
 	if needCPU == 0 {
@@ -158,7 +159,8 @@ func TestDevicesEqualsTwin(t *testing.T) {
 			pol := everyDeviceFeature(t, tc.know, rng)
 			l := pol.Scorer(s).(*devicesScorer)
 			l.room = tc.room
-			twin := &deviceTwin{pol, s, FGD{}.Scorer(s).(*fgd)}
+			fragment := gpus.FragmentOf(s)
+			twin := &deviceTwin{pol, s, &fragment}
 			type placed struct {
 				app, m  int32
 				devices []binpack.Device

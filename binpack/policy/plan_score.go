@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 )
 
 // What a placement is to the plan. Best Fit decides within a rank: each leaves
@@ -24,9 +25,10 @@ const (
 // long as every item stood where the plan had a place for it, all machines find
 // one (the one that was meant is one), so every later item has a place too.
 type planScorer struct {
-	p *Plan
-	s *binpack.State
-	c columns
+	p        *Plan
+	s        *binpack.State
+	apps     []binpack.App
+	capacity [][]float64 // see [rule.Divisors]
 
 	bestFit    binpack.Scorer
 	plan       *lookup // nil = none, and Best Fit decides
@@ -64,7 +66,7 @@ const planShareBits = 20
 func newPlanScorer(p *Plan, s *binpack.State) *planScorer {
 	inst := s.Instance()
 	l := &planScorer{
-		p: p, s: s, c: columnsOf(s), bestFit: BestFit{}.Scorer(s),
+		p: p, s: s, apps: inst.Apps, capacity: rule.Divisors(s), bestFit: rule.BestFit{}.Scorer(s),
 		left: make([]int64, len(s.Kinds())), share: make([]int64, len(inst.Apps)),
 		bars: make([]bool, len(inst.Groups)), kindCount: make([]int64, len(s.Kinds())),
 	}
@@ -72,7 +74,7 @@ func newPlanScorer(p *Plan, s *binpack.State) *planScorer {
 		top := 0.0
 		for d, need := range app.Demand {
 			for k := range s.Kinds() {
-				top = max(top, float64(need)/l.c.capacity[d][k])
+				top = max(top, float64(need)/l.capacity[d][k])
 			}
 		}
 		l.share[a] = int64(min(1, top) * (1 << planShareBits))
@@ -103,7 +105,7 @@ func (l *planScorer) Score(item binpack.Item, candidates []int32, out []float64)
 		return
 	}
 	a := item.App
-	l.effects = l.s.Effects(l.c.apps[a].Group)
+	l.effects = l.s.Effects(l.apps[a].Group)
 	for _, e := range l.effects {
 		l.bars[e.Other] = true
 	}
@@ -152,8 +154,8 @@ func (l *planScorer) rankEmpty(a, m int32) float64 {
 func (l *planScorer) filled(a, m int32) float64 {
 	k := l.s.KindOf(m)
 	top := 0.0
-	for d, need := range l.c.apps[a].Demand {
-		top = max(top, 1-float64(l.s.Free(d)[m]-need)/l.c.capacity[d][k])
+	for d, need := range l.apps[a].Demand {
+		top = max(top, 1-float64(l.s.Free(d)[m]-need)/l.capacity[d][k])
 	}
 	return top
 }
@@ -173,12 +175,12 @@ func (l *planScorer) price(a, m, i int32) float64 {
 	spare := l.spareRoom(m, i)
 	k := l.s.KindOf(m)
 	price := 0.0
-	for d, need := range l.c.apps[a].Demand {
+	for d, need := range l.apps[a].Demand {
 		if over := need - max(0, spare[d]); over > 0 {
-			price = max(price, float64(over)/l.c.capacity[d][k])
+			price = max(price, float64(over)/l.capacity[d][k])
 		}
 	}
-	group := l.c.apps[a].Group
+	group := l.apps[a].Group
 	limit := l.s.Instance().Groups[group].Limit
 	if limit == 0 && len(l.effects) == 0 {
 		return price
@@ -219,7 +221,7 @@ func (l *planScorer) closes(m, other, own int32) bool {
 // spareRoom is what machine m leaves free, per dimension, when all that is
 // reserved there as planned machine i has come.
 func (l *planScorer) spareRoom(m, i int32) []int64 {
-	dims := len(l.c.capacity)
+	dims := len(l.capacity)
 	spare := l.spare[int(m)*dims : (int(m)+1)*dims]
 	if l.spareOf[m] == i && l.spareAt[m] == l.s.Version(m) {
 		return spare
@@ -233,7 +235,7 @@ func (l *planScorer) spareRoom(m, i int32) []int64 {
 		if rest <= 0 {
 			continue
 		}
-		for d, need := range l.c.apps[e.App].Demand {
+		for d, need := range l.apps[e.App].Demand {
 			spare[d] -= rest * need
 		}
 	}
@@ -298,7 +300,7 @@ func (l *planScorer) reload() {
 }
 
 func (l *planScorer) grow() {
-	dims := len(l.c.capacity)
+	dims := len(l.capacity)
 	for len(l.of) < l.s.Size() {
 		l.of = append(l.of, -1)
 		l.clean = append(l.clean, true)
@@ -413,7 +415,7 @@ func (l *planScorer) findBeside(m int32, row []uint64) {
 		}
 		for d, v := range l.spareRoom(m, int32(i)) {
 			if v < 0 {
-				come -= int64(float64(-v) / l.c.capacity[d][k] * (1 << planShareBits))
+				come -= int64(float64(-v) / l.capacity[d][k] * (1 << planShareBits))
 			}
 		}
 		if come > best {
@@ -515,5 +517,22 @@ func (l *planScorer) countLeft() {
 				l.left[k] -= int64(bits.OnesCount64(word & l.open[w]))
 			}
 		}
+	}
+}
+
+// Explain implements [binpack.Explainer]: what the placement is to the plan
+// (see the ranks), and how full the machine gets. Best Fit's terms where there
+// is no plan.
+func (l *planScorer) Explain(item binpack.Item, m int32) []binpack.Term {
+	score := []float64{0}
+	l.Score(item, []int32{m}, score) // brings the plan up to date
+	if l.s.Known.Total == nil || l.s.Departures()*maxLeft > l.s.Placements() || l.plan == nil {
+		return l.bestFit.(binpack.Explainer).Explain(item, m)
+	}
+	filled := l.filled(item.App, m)
+	rank := score[0] - .5*filled
+	return []binpack.Term{
+		{Name: "place in the plan", Weight: 1, Value: rank, Contribution: rank},
+		{Name: "filled after", Weight: .5, Value: filled, Contribution: .5 * filled},
 	}
 }

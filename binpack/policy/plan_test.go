@@ -13,6 +13,7 @@ import (
 	"github.com/sigma-scheduler/sigma/benchdata/generate"
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/plan"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
@@ -76,7 +77,7 @@ func TestPlanWithDepartures(t *testing.T) {
 	opt := cerebro.Options{Order: 1, Seed: 5, Check: true}
 	plan, err := r.Run(shippedPlan(t), opt)
 	require.NoError(t, err)
-	fit, err := r.Run(BestFit{}, opt)
+	fit, err := r.Run(rule.BestFit{}, opt)
 	require.NoError(t, err)
 	require.Zero(t, plan.Violations)
 	require.Zero(t, plan.Unplaced)
@@ -195,7 +196,7 @@ func TestPlanFromASnapshot(t *testing.T) {
 	p := newPlayer(tr.Instance)
 	totals := cerebro.NewReplayer(tr).Totals()
 	events := tr.Order(3, 1)
-	fit := BestFit{}.Scorer(p.s)
+	fit := rule.BestFit{}.Scorer(p.s)
 	play := func(scorer binpack.Scorer, events []trace.Event) {
 		for _, e := range events {
 			q := tr.Requests[e.Request]
@@ -221,7 +222,7 @@ func TestPlanAfterReset(t *testing.T) {
 	tr := generated(t, "small", 900_004, nil)
 	totals := cerebro.NewReplayer(tr).Totals()
 	s := binpack.NewState(tr.Instance)
-	plan, fit := shippedPlan(t).Scorer(s), BestFit{}.Scorer(s)
+	plan, fit := shippedPlan(t).Scorer(s), rule.BestFit{}.Scorer(s)
 	fill := func(scorer binpack.Scorer) int {
 		for _, e := range tr.Events {
 			q := tr.Requests[e.Request]
@@ -258,7 +259,7 @@ func TestPlanWithWrongTotals(t *testing.T) {
 			}
 		}
 		r := cerebro.NewReplayer(tr)
-		run, err := r.Run(BestFit{}, cerebro.Options{Order: 1, Seed: 1})
+		run, err := r.Run(rule.BestFit{}, cerebro.Options{Order: 1, Seed: 1})
 		require.NoError(t, err)
 		t.Logf("totals × %g: %d machines, Best Fit %d", factor, p.s.Active(), run.Machines)
 		require.Len(t, p.where, run.Placed)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 )
 
 // Population places items of one dimension by what a machine will waste in the
@@ -148,7 +149,7 @@ func (p *Population) Scorer(s *binpack.State) binpack.Scorer {
 		most = max(most, k.Capacity[0])
 	}
 	if len(s.Instance().Dimensions) != 1 || most == 0 {
-		return BestFit{}.Scorer(s)
+		return rule.BestFit{}.Scorer(s)
 	}
 	return newPopulationScorer(p, s, most)
 }
@@ -200,7 +201,7 @@ type margin struct {
 }
 
 func newPopulationScorer(p *Population, s *binpack.State, most int64) *populationScorer {
-	l := &populationScorer{p: p, s: s, most: most, fit: BestFit{}.Scorer(s)}
+	l := &populationScorer{p: p, s: s, most: most, fit: rule.BestFit{}.Scorer(s)}
 	for i := range s.Instance().Apps {
 		l.unit = gcd(l.unit, s.Instance().Apps[i].Demand[0])
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
 )
 
@@ -30,10 +31,10 @@ func BenchmarkPopulation(b *testing.B) {
 							placed += run.Placed
 						}
 						seconds += (cpuTime(b) - start).Seconds()
-						b.ReportMetric(float64(placed)/seconds, map[bool]string{false: "items/CPU-s", true: "bestfit-items/CPU-s"}[p == binpack.Policy(BestFit{})])
+						b.ReportMetric(float64(placed)/seconds, map[bool]string{false: "items/CPU-s", true: "bestfit-items/CPU-s"}[p == binpack.Policy(rule.BestFit{})])
 					}
 				}
-				own, peer := rate(p), rate(BestFit{})
+				own, peer := rate(p), rate(rule.BestFit{})
 				for b.Loop() {
 					own()
 					peer()

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
 )
 
@@ -229,7 +230,7 @@ func TestPopulationInSeveralDimensions(t *testing.T) {
 		require.Zero(t, run.Violations)
 		return run.Machines
 	}
-	require.Equal(t, run(BestFit{}), run(population(t, binpack.K0, nil)))
+	require.Equal(t, run(rule.BestFit{}), run(population(t, binpack.K0, nil)))
 	require.ErrorContains(t, (&Spec{Model: "population"}).Suits(tr.Instance), "packs one dimension; there are cpu, memory")
 	require.NoError(t, (&Spec{Model: "population"}).Suits(generated(t, "orlib", 1, nil).Instance))
 }
@@ -271,7 +272,7 @@ func TestShippedPopulations(t *testing.T) {
 				require.NoError(t, err)
 				require.Zero(t, run.Violations+run.Unplaced)
 				bins += run.Machines
-				run, err = r.Run(BestFit{}, cerebro.Options{})
+				run, err = r.Run(rule.BestFit{}, cerebro.Options{})
 				require.NoError(t, err)
 				fit += run.Machines
 			}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 )
 
 // Rollout places a request as a whole, by the proposal that does best over
@@ -191,9 +192,9 @@ func (l *rolloutScorer) slot(a, m int32) int {
 // decide finds the places of the request in hand, unless they are known.
 func (l *rolloutScorer) decide(a int32) {
 	s, f := l.s, l.f
-	key := mix(l.p.seed<<32 | uint64(a))
+	key := rule.Mix(l.p.seed<<32 | uint64(a))
 	for b, n := range s.Seen() {
-		key = mix(key ^ uint64(n) ^ math.Float64bits(s.Known.Expected[b]))
+		key = rule.Mix(key ^ uint64(n) ^ math.Float64bits(s.Known.Expected[b]))
 	}
 	f.state = key // the draws depend on what has come, not on where it stands
 	l.open = l.open[:0]
@@ -205,10 +206,10 @@ func (l *rolloutScorer) decide(a int32) {
 		sum := uint64(0) // contents have no order
 		for _, e := range s.Contents(m) {
 			if e.App != a {
-				sum += mix(uint64(e.App)<<32 | uint64(e.Count))
+				sum += rule.Mix(uint64(e.App)<<32 | uint64(e.Count))
 			}
 		}
-		key = mix(key ^ mix(uint64(m)) ^ sum)
+		key = rule.Mix(key ^ rule.Mix(uint64(m)) ^ sum)
 	}
 	if l.decided && key == l.key {
 		return
@@ -349,7 +350,7 @@ func (l *rolloutScorer) outcome(a int32, places []uint8, scenario int) float64 {
 			f.put(&f.now, int(a), m, int(n))
 		}
 	}
-	f.state = mix(l.scored + uint64(scenario))
+	f.state = rule.Mix(l.scored + uint64(scenario))
 	f.fill(&f.now, false, false)
 	f.search(l.p.effort)
 	return float64(machines) + float64(f.now.out)/(1<<sizeShareBits)

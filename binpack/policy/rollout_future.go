@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 )
 
 const (
@@ -362,7 +363,7 @@ type draws struct{ state uint64 }
 
 func (r *draws) draw() uint64 {
 	r.state += 0x9e3779b97f4a7c15
-	return mix(r.state)
+	return rule.Mix(r.state)
 }
 
 func (r *draws) below(n int) int { return int(r.draw() >> 32 * uint64(n) >> 32) }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/benchdata/generate"
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/convert"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
@@ -138,7 +139,7 @@ type race struct {
 func speedAgainstTwins(t *testing.T, out io.Writer) {
 	traces := benchTraces(t)
 	var races []race
-	bestFit := func(s *binpack.State) binpack.Scorer { return BestFit{}.Scorer(s) }
+	bestFit := func(s *binpack.State) binpack.Scorer { return rule.BestFit{}.Scorer(s) }
 	for _, machines := range []int{300, 5000} {
 		tr := traces[machines]
 		twin := newTreadmill(tr, binpack.K0, bestFit)
@@ -317,7 +318,7 @@ func speedBySize(t *testing.T, out io.Writer) {
 	policies := []struct {
 		name string
 		p    binpack.Policy
-	}{{"bestfit", BestFit{}}, {"linear (general-k1-churn)", linear}}
+	}{{"bestfit", rule.BestFit{}}, {"linear (general-k1-churn)", linear}}
 
 	table := func(what string, sizes []int, newField func(size int, p binpack.Policy) *field) {
 		fmt.Fprintf(out, "\n| %s |", what)
@@ -386,7 +387,7 @@ func speedOfChurn(t *testing.T, out io.Writer) {
 	for _, pol := range []struct {
 		name string
 		p    binpack.Policy
-	}{{"bestfit", BestFit{}}, {"linear (general-k1-churn)", linear}} {
+	}{{"bestfit", rule.BestFit{}}, {"linear (general-k1-churn)", linear}} {
 		r := cerebro.NewReplayer(tr)
 		start := cpuTime(t)
 		run, err := r.Run(pol.p, cerebro.Options{})
@@ -416,7 +417,7 @@ func TestPlainBestFit(t *testing.T) {
 		tr, err := generate.Generate(kind, 3, map[string]string{"scale": ".2"})
 		require.NoError(t, err)
 		addRules(tr.Instance)
-		run := newTreadmill(tr, binpack.K0, func(s *binpack.State) binpack.Scorer { return BestFit{}.Scorer(s) })
+		run := newTreadmill(tr, binpack.K0, func(s *binpack.State) binpack.Scorer { return rule.BestFit{}.Scorer(s) })
 		twin := newPlainBestFit(run.s)
 		run.plain = func(item binpack.Item) int32 {
 			m := twin.choose(item)

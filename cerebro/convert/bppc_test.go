@@ -10,7 +10,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/bound"
-	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
@@ -37,7 +37,7 @@ func TestBppc(t *testing.T) {
 // firstFit is the number of machines that First-Fit needs in an order.
 func firstFit(t *testing.T, tr *trace.Trace, order int) int {
 	t.Helper()
-	run, err := cerebro.NewReplayer(tr).Run(policy.FirstFit{}, cerebro.Options{Order: order, Seed: 1, Check: true, Brief: true})
+	run, err := cerebro.NewReplayer(tr).Run(rule.FirstFit{}, cerebro.Options{Order: order, Seed: 1, Check: true, Brief: true})
 	require.NoError(t, err)
 	require.Zero(t, run.Violations)
 	require.Zero(t, run.Unplaced)

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sigma-scheduler/sigma/binpack"
-	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/compare"
@@ -127,7 +127,7 @@ func (a *app) explainTo(ctx context.Context, f explainFlags) error {
 	if n := t.Requests[request].Count; f.item < 0 || f.item >= n {
 		return usagef("request %q has the items 0 to %d, not %d", f.request, n-1, f.item)
 	}
-	f.options.Fallback = policy.BestFit{}
+	f.options.Fallback = rule.BestFit{}
 	var e *cerebro.Explanation
 	err = until(ctx, func() (err error) {
 		e, err = cerebro.NewReplayer(t).Explain(found.Policy, f.options, int32(request), f.item)
@@ -596,11 +596,11 @@ func (v *decision) remarks() []string {
 // drawn says that the scores differ by the draw of upstream's strategies only.
 func (v *decision) drawn() bool {
 	for _, t := range v.Terms {
-		if (t.Contribution == *t.Other) == (t.Name == policy.RandomTie) {
+		if (t.Contribution == *t.Other) == (t.Name == rule.RandomTie) {
 			return false
 		}
 	}
-	return len(v.Terms) > 0 && v.Terms[len(v.Terms)-1].Name == policy.RandomTie
+	return len(v.Terms) > 0 && v.Terms[len(v.Terms)-1].Name == rule.RandomTie
 }
 
 func others(n int) string {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/compare"
@@ -120,7 +121,7 @@ func (f *explainFlags) logged(q *snapshot.Question, catalog *compare.Catalog) (c
 	case f.name != "":
 		return find(catalog, f.name, q)
 	case q.Object == nil || strings.HasPrefix(q.Decision.Cause, ledger.CauseFallback):
-		return compare.Found{Policy: policy.BestFit{}, Name: "bestfit"}, nil
+		return compare.Found{Policy: rule.BestFit{}, Name: "bestfit"}, nil
 	}
 	return foundObject(q.Object, q)
 }
@@ -168,7 +169,7 @@ func judge(q *snapshot.Question, p binpack.Policy) (*cerebro.Explanation, error)
 		scorer.Score(item, candidates, scores)
 	}
 	if slices.ContainsFunc(scores, func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }) {
-		e.Fallback, scorer = true, policy.BestFit{}.Scorer(state)
+		e.Fallback, scorer = true, rule.BestFit{}.Scorer(state)
 		scorer.Score(item, candidates, scores)
 	}
 	if fe, ok := scorer.(binpack.FleetExplainer); ok {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/benchdata/policies"
 	"github.com/sigma-scheduler/sigma/binpack"
-	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/internal/compare"
 )
 
@@ -58,7 +58,7 @@ func (f *policyFlags) catalog(seed uint64) (compare.Catalog, error) {
 	return compare.Catalog{
 		Shipped:   policies.Files,
 		Knowledge: knowledge,
-		Options:   policy.Options{Seed: seed, TiesByPosition: f.ties == "position"},
+		Options:   rule.Options{Seed: seed, TiesByPosition: f.ties == "position"},
 	}, nil
 }
 

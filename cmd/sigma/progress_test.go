@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
@@ -188,9 +188,9 @@ func TestReplayWithProgress(t *testing.T) {
 	app := &app{stderr: &bytes.Buffer{}}
 	decisions := 0
 	options := cerebro.Options{Retry: true, Record: func(cerebro.Decision) { decisions++ }}
-	got, err := app.runUntil(t.Context(), cerebro.NewReplayer(tr), policy.BestFit{}, options, false)
+	got, err := app.runUntil(t.Context(), cerebro.NewReplayer(tr), rule.BestFit{}, options, false)
 	require.NoError(t, err)
-	want, err := cerebro.NewReplayer(tr).Run(policy.BestFit{}, cerebro.Options{Retry: true})
+	want, err := cerebro.NewReplayer(tr).Run(rule.BestFit{}, cerebro.Options{Retry: true})
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 	require.Positive(t, decisions)

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sigma-scheduler/sigma/binpack"
-	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
@@ -75,7 +75,7 @@ and the exit code is 1 then.
 				played = t.Anew()
 			}
 			options := cerebro.Options{
-				Order: order, Seed: seed, Retry: retry, Check: true, Fallback: policy.BestFit{},
+				Order: order, Seed: seed, Retry: retry, Check: true, Fallback: rule.BestFit{},
 			}
 			return a.replayTo(cmd.Context(), t, played, found, options, placements, quiet)
 		}),

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/internal/train"
@@ -115,7 +116,7 @@ what comes after. With --repack, which a snapshot needs, it arrives as well.`,
 	flags.IntVar(&cfg.Particles, "particles", swarm.DefaultParticles, "positions in a generation")
 	flags.Float64Var(&cfg.Risk, "risk", train.DefaultRisk, "how much of worst − mean is added to the mean cost")
 	flags.Float64Var(&cfg.Guard, "guard", 0, "price of each share of a class of items (by devices asked for) that is rejected beyond what --reference rejects")
-	flags.StringVar(&cfg.Reference, "reference", "bestfit", "what --guard compares with: "+strings.Join(policy.Names(), ", "))
+	flags.StringVar(&cfg.Reference, "reference", "bestfit", "what --guard compares with: "+strings.Join(rule.Names(), ", "))
 	flags.StringSliceVar(&cfg.Features, "features", nil, "features and parameters to learn (default: those of the model and the knowledge)")
 	flags.StringVar(&f.start, "start", "", "policy file to start from")
 	flags.Float64Var(&cfg.Reach, "reach", 0, "begin within this share of the box around --start, or around its middle; 0 = anywhere")
@@ -141,7 +142,7 @@ func (f *trainFlags) check(cfg *train.Config) error {
 	if err := oneOf("optimizer", cfg.Optimizer, train.Optimizers()...); err != nil {
 		return err
 	}
-	if err := oneOf("reference", cfg.Reference, policy.Names()...); err != nil {
+	if err := oneOf("reference", cfg.Reference, rule.Names()...); err != nil {
 		return err
 	}
 	if _, err := parseKnowledge(f.knowledge); err != nil {

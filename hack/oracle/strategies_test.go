@@ -18,7 +18,7 @@ import (
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
 	"github.com/sigma-scheduler/sigma/binpack"
-	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 )
 
 const (
@@ -77,7 +77,7 @@ func TestStrategies(t *testing.T) {
 		{"balancedallocation", balanced(t), request.real},
 	} {
 		t.Run(strategy.policy, func(t *testing.T) {
-			pol, err := policy.ByName(strategy.policy, policy.Options{TiesByPosition: true})
+			pol, err := rule.ByName(strategy.policy, rule.Options{TiesByPosition: true})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -17,7 +17,7 @@
 // It is laxer than the design's table in these places:
 //
 //   - Test files may import anything of ours (the compiler refuses cycles): a
-//     test of binpack wants the policies of binpack/policy, and nothing else
+//     test of binpack wants the rules of binpack/rule, and nothing else
 //     depends on a test. The laws about Kubernetes in the core, and about swarm
 //     and cerebro, hold for tests too. Folders with nothing but tests need no line.
 //   - cerebro/convert, cerebro/report and benchdata/generate may import binpack:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
@@ -20,7 +21,7 @@ type Catalog struct {
 	// expects something of an app, else K0.
 	Knowledge *binpack.Knowledge
 	// Options of the built-in policies.
-	Options policy.Options
+	Options rule.Options
 }
 
 // families are the names that stand for shipped files, with the beginning of
@@ -37,7 +38,7 @@ func (e *UnknownError) Error() string {
 
 // Names lists the policies that need no file of the user's.
 func Names() []string {
-	names := policy.Names()
+	names := rule.Names()
 	for _, f := range families {
 		names = append(names, f.name)
 	}
@@ -98,7 +99,7 @@ func (c *Catalog) Find(name string, t *trace.Trace) (Found, error) {
 		}
 		return found(name, "", object, t)
 	}
-	p, err := policy.ByName(name, c.Options)
+	p, err := rule.ByName(name, c.Options)
 	if err != nil {
 		return Found{}, &UnknownError{name}
 	}

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/sigma-scheduler/sigma/binpack/bound"
-	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
@@ -184,7 +184,7 @@ func (w *worker) replay(t task) error {
 		w.replayer = cerebro.NewReplayer(tr)
 	}
 	options := cerebro.Options{
-		Order: t.order, Seed: w.opt.Seed, Retry: w.opt.Retry, Check: true, Fallback: policy.BestFit{},
+		Order: t.order, Seed: w.opt.Seed, Retry: w.opt.Retry, Check: true, Fallback: rule.BestFit{},
 	}
 	if t.order == min(1, w.opt.Orders) {
 		options.Samples = w.opt.Samples

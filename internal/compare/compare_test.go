@@ -10,6 +10,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/bound"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
@@ -186,7 +187,7 @@ func TestViolations(t *testing.T) {
 		traces:   []*trace.Trace{oneApp()},
 		played:   []*trace.Trace{oneApp()},
 		layouts:  make([]*report.Layout, 2),
-		policies: [][]Found{{{Policy: policy.FirstFit{}, Name: "firstfit"}, {Policy: policy.BestFit{}, Name: "bestfit"}}},
+		policies: [][]Found{{{Policy: rule.FirstFit{}, Name: "firstfit"}, {Policy: rule.BestFit{}, Name: "bestfit"}}},
 		runs:     [][][]cerebro.Run{{{{Violations: 4}, {Order: 1}}, {{}, {Order: 1, Violations: 2}}}},
 		opt:      Options{Orders: 1},
 	}

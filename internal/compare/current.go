@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/sigma-scheduler/sigma/binpack"
-	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
@@ -21,8 +21,8 @@ const Placements = "placements"
 // current puts every item where it stood: where placed.csv has it, or the source's
 // placements. What stood nowhere is left out.
 type current struct {
-	policy.FirstFit                  // for a scorer, which is never asked
-	stood           [][]trace.Placed // by request, in the order of items
+	rule.FirstFit                  // for a scorer, which is never asked
+	stood         [][]trace.Placed // by request, in the order of items
 }
 
 // newCurrent reads where the items of a trace stood.
@@ -80,7 +80,7 @@ func drainable(t *trace.Trace) (machines []string, items int) {
 			d.state.Book(t.Requests[p.Request].App, m)
 		}
 	}
-	d.scorer = policy.BestFit{}.Scorer(d.state)
+	d.scorer = rule.BestFit{}.Scorer(d.state)
 	stood := make([]int, d.state.Size())
 	for m := range stood {
 		stood[m] = int(d.state.Items(int32(m)))

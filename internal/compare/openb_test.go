@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/convert"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
@@ -119,7 +120,7 @@ func openbTrace(t *testing.T, folder, list string, seed int64) (tr *trace.Trace)
 // openbColumns is the GPU allocation in percent after each percent of the load.
 func openbColumns(t *testing.T, r *cerebro.Replayer, name string) (columns []float64) {
 	t.Helper()
-	pol, err := policy.ByName(name, policy.Options{})
+	pol, err := rule.ByName(name, rule.Options{})
 	require.NoError(t, err)
 	curve := newRecorder(r)
 	_, err = r.Run(pol, cerebro.Options{Brief: true, Record: curve.record})

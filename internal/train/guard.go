@@ -5,7 +5,7 @@ import (
 	"math/bits"
 
 	"github.com/sigma-scheduler/sigma/binpack"
-	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
@@ -34,7 +34,7 @@ func (e *evaluator) setGuards() error {
 	if e.cfg.Guard == 0 {
 		return nil
 	}
-	reference, err := policy.ByName(e.cfg.Reference, policy.Options{Seed: e.cfg.Seed})
+	reference, err := rule.ByName(e.cfg.Reference, rule.Options{Seed: e.cfg.Seed})
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (e *evaluator) setGuards() error {
 func (e *evaluator) replay(r *cerebro.Replayer, p binpack.Policy, sc scenario) (run cerebro.Run, rejected []float64, err error) {
 	opt := cerebro.Options{
 		Order: sc.Order, Seed: e.cfg.Seed, Brief: true,
-		Snapshot: sc.Snapshot, Before: policy.BestFit{},
+		Snapshot: sc.Snapshot, Before: rule.BestFit{},
 	}
 	if g := sc.guard; g != nil {
 		rejected = make([]float64, len(g.items))

@@ -15,7 +15,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/benchdata/generate"
 	"github.com/sigma-scheduler/sigma/binpack"
-	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/swarm"
@@ -172,8 +172,8 @@ func TestLearns(t *testing.T) {
 		}
 		return sum / float64(len(cfg.Traces))
 	}
-	require.Less(t, mean(learned), .85*mean(policy.BestFit{}))
-	require.Less(t, mean(learned), mean(policy.WorstFit{}))
+	require.Less(t, mean(learned), .85*mean(rule.BestFit{}))
+	require.Less(t, mean(learned), mean(rule.WorstFit{}))
 }
 
 func TestInterruptKeepsTheBest(t *testing.T) {

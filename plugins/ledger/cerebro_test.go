@@ -9,6 +9,7 @@ import (
 	"github.com/sigma-scheduler/sigma/benchdata/generate"
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
@@ -100,7 +101,7 @@ func beside(tb testing.TB, t *trace.Trace, object *policy.Object) (asked, agreed
 	tb.Helper()
 	l := ledger.New()
 	apply(tb, l, told(t, object)...)
-	var p binpack.Policy = policy.BestFit{}
+	var p binpack.Policy = rule.BestFit{}
 	role := ledger.BestFit
 	if object != nil {
 		var err error

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 )
 
 // ErrNoPolicy says that no policy is loaded for a role.
@@ -98,7 +99,7 @@ func (l *Ledger) scorer(role Role) (binpack.Scorer, error) {
 	if s, ok := l.scorers[role]; ok {
 		return s, nil
 	}
-	var p binpack.Policy = policy.BestFit{}
+	var p binpack.Policy = rule.BestFit{}
 	if role != BestFit {
 		in, ok := l.policies[role]
 		if !ok {

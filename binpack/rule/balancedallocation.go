@@ -1,0 +1,65 @@
+package rule
+
+import (
+	"math"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+)
+
+// BalancedAllocation is kube-scheduler's NodeResourcesBalancedAllocation:
+//
+//	score = ⌊100 · (1 − σ)⌋
+//
+// with σ the standard deviation of requested_d ÷ allocatable_d over dimensions.
+// An item that asks for nothing scores 0 everywhere (upstream skips the plugin).
+type BalancedAllocation struct {
+	blind
+
+	Ties Ties
+}
+
+// Scorer prepares the policy for a state.
+func (p BalancedAllocation) Scorer(s *binpack.State) binpack.Scorer {
+	return p.Ties.scorer(s, balancedAllocation, true)
+}
+
+func balancedAllocation(requested, allocatable []int64) int64 {
+	var total float64
+	count := 0
+	for d, whole := range allocatable {
+		if whole != 0 {
+			total += share(requested[d], whole)
+			count++
+		}
+	}
+	switch count {
+	case 0, 1:
+		return maxNodeScore
+	case 2:
+		return balanceOfTwo(requested, allocatable)
+	}
+	mean, sum := total/float64(count), 0.0
+	for d, whole := range allocatable {
+		if whole != 0 {
+			off := share(requested[d], whole) - mean
+			sum += float64(off * off)
+		}
+	}
+	return int64((1 - math.Sqrt(sum/float64(count))) * maxNodeScore)
+}
+
+// balanceOfTwo is the usual case, σ = |a − b| ÷ 2. Upstream computes it so, and
+// the last bit of the other formula may differ.
+func balanceOfTwo(requested, allocatable []int64) int64 {
+	difference := 0.0
+	for d, whole := range allocatable {
+		if whole != 0 {
+			difference = share(requested[d], whole) - difference
+		}
+	}
+	return int64((1 - math.Abs(difference/2)) * maxNodeScore)
+}
+
+func share(requested, whole int64) float64 {
+	return min(float64(requested)/float64(whole), 1)
+}

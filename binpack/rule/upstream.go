@@ -1,0 +1,128 @@
+package rule
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+)
+
+// Ties says how a strategy of kube-scheduler breaks the ties that its whole
+// scores leave.
+type Ties struct {
+	Seed       uint64
+	ByPosition bool // the lowest position, instead of at random as kube-scheduler does
+}
+
+func tiesOf(o Options) Ties { return Ties{Seed: o.Seed, ByPosition: o.TiesByPosition} }
+
+// maxNodeScore is the highest score of a kube-scheduler plugin.
+const maxNodeScore = 100
+
+// A strategy is the arithmetic of one scoring plugin of kube-scheduler 1.34
+// (pkg/scheduler/framework/plugins/noderesources): from what would be requested
+// of a machine with the item on it, and what it has, per dimension, a whole
+// score from 0 to maxNodeScore. All dimensions have weight 1. A dimension with
+// allocatable 0 does not count.
+type strategy func(requested, allocatable []int64) int64
+
+// scorer runs a strategy on a state. skipsNothing: an item without any demand
+// scores 0 everywhere.
+func (t Ties) scorer(s *binpack.State, score strategy, skipsNothing bool) binpack.Scorer {
+	u := &upstream{state: s, ties: t, score: score, skipsNothing: skipsNothing}
+	for _, dim := range s.Instance().Dimensions {
+		u.scalar = append(u.scalar, isScalar(dim))
+	}
+	n := len(u.scalar)
+	u.requested, u.allocatable = make([]int64, gather*n), make([]int64, n)
+	if t.ByPosition {
+		return byClass{u}
+	}
+	return u
+}
+
+// upstream runs a strategy over candidates.
+type upstream struct {
+	state  *binpack.State
+	ties   Ties
+	score  strategy
+	scalar []bool // per dimension
+
+	skipsNothing bool
+
+	requested   []int64 // of gather candidates, one after the other
+	allocatable []int64
+}
+
+// gather is how many candidates are read from the columns at a time: with many
+// dimensions a walk down the columns is faster than across them.
+const gather = 32
+
+func (u *upstream) Score(item binpack.Item, candidates []int32, out []float64) {
+	demand := u.state.Instance().Apps[item.App].Demand
+	nothing := u.skipsNothing && !slices.ContainsFunc(demand, func(need int64) bool { return need > 0 })
+	for len(candidates) > 0 {
+		n := min(gather, len(candidates))
+		u.read(demand, candidates[:n])
+		for i, m := range candidates[:n] {
+			out[i] = 0
+			if !nothing {
+				out[i] = float64(u.scoreOne(demand, u.requested[i*len(demand):(i+1)*len(demand)], m))
+			}
+			if !u.ties.ByPosition {
+				out[i] += draw(u.state, u.ties.Seed, item, m)
+			}
+		}
+		candidates, out = candidates[n:], out[n:]
+	}
+}
+
+// read fills requested with minus the free amount after the item has come.
+func (u *upstream) read(demand []int64, candidates []int32) {
+	for d, need := range demand {
+		free := u.state.Free(d)
+		for i, m := range candidates {
+			u.requested[i*len(demand)+d] = need - free[m]
+		}
+	}
+}
+
+func (u *upstream) scoreOne(demand, requested []int64, m int32) int64 {
+	capacity := u.state.Capacity(m)
+	for d, need := range demand {
+		u.allocatable[d] = capacity[d]
+		requested[d] += capacity[d]
+		// A scalar resource that the pod does not ask for does not count.
+		if need == 0 && u.scalar[d] {
+			u.allocatable[d] = 0
+		}
+	}
+	return u.score(requested, u.allocatable)
+}
+
+// isScalar reports whether kube-scheduler would treat a dimension as a scalar
+// resource (IsScalarResourceName): extended resources such as example.com/gpu,
+// huge pages and attachable volumes. Devices are always extended resources in a
+// cluster, whatever a trace calls them.
+func isScalar(dim binpack.Dimension) bool {
+	return dim.Device || strings.Contains(dim.Name, "/") ||
+		strings.HasPrefix(dim.Name, "hugepages-") || strings.HasPrefix(dim.Name, "attachable-volumes-")
+}
+
+// RandomTie is the term of a draw that decides between equal whole scores.
+const RandomTie = "random tie"
+
+// Explain implements [binpack.Explainer]: the strategy's whole score and the
+// draw that breaks its ties.
+func (u *upstream) Explain(item binpack.Item, m int32) []binpack.Term {
+	score := []float64{0}
+	u.Score(item, []int32{m}, score)
+	whole := math.Floor(score[0]) // the draw is below 1, and the sum exact
+	terms := []binpack.Term{{Name: "whole score", Weight: 1, Value: whole, Contribution: whole}}
+	if !u.ties.ByPosition {
+		draw := score[0] - whole
+		terms = append(terms, binpack.Term{Name: RandomTie, Weight: 1, Value: draw, Contribution: draw})
+	}
+	return terms
+}
