@@ -6,7 +6,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
@@ -15,50 +14,32 @@ import (
 // A Ledger is the situation of a cluster after a sequence of events. It serves
 // one goroutine.
 type Ledger struct {
-	start    Start
-	machines map[string]*machine
-	apps     map[string]*app
-	rules    []Rule
-	expected map[string]float64
-	pods     map[string]*pod // by UID; those that stand, and those that wait
-	policies map[Role]*policyInUse
-	placed   uint64 // placements so far
-	departed uint64
-	last     *app // that a pod arrived of
+	start      Start
+	machines   map[string]*Node
+	apps       map[string]*AppEntry
+	groups     map[string]*Group
+	groupOrder []*Group // as they came
+	selectors  map[string]*Selector
+	rules      []Rule
+	expected   map[string]float64
+	pods       map[string]*Pod // by UID; those that stand, and those that wait
+	policies   map[Role]*policyInUse
+	placed     uint64 // placements so far
+	departed   uint64
+	last       *AppEntry // that a pod arrived of
+
+	// RuleObjects are what the rules were translated from.
+	RuleObjects any
 
 	// The columns. They are built anew when machines, apps or rules changed.
 	state   *binpack.State
 	stale   bool
-	byIndex []*machine // [machine of state]
-	appAt   []*app     // [app of state]
+	byIndex []*Node     // [machine of state]
+	appAt   []*AppEntry // [app of state]
 	scorers map[Role]binpack.Scorer
 
 	candidates []int32
 	firstEmpty []int32 // [kind]
-}
-
-type machine struct {
-	name  string
-	spec  Machine
-	index int32  // in state, -1 = not there
-	pods  []*pod // that stand on it
-	last  uint64 // placements made when it last took a pod
-}
-
-type app struct {
-	name                      string
-	spec                      App
-	index                     int32 // in state
-	seen, requests, sumSquare int64
-	pods                      int // that stand
-}
-
-type pod struct {
-	uid     string
-	app     *app
-	machine *machine // nil = it stands nowhere
-	at      int      // index in the machine's pods
-	arrived bool     // it was counted as an arrival
 }
 
 type policyInUse struct {
@@ -76,8 +57,9 @@ func New() *Ledger {
 
 func (l *Ledger) reset(start Start) {
 	*l = Ledger{
-		start: start, machines: map[string]*machine{}, apps: map[string]*app{}, expected: map[string]float64{},
-		pods: map[string]*pod{}, policies: map[Role]*policyInUse{}, stale: true,
+		start: start, machines: map[string]*Node{}, apps: map[string]*AppEntry{}, expected: map[string]float64{},
+		groups: map[string]*Group{}, selectors: map[string]*Selector{},
+		pods: map[string]*Pod{}, policies: map[Role]*policyInUse{}, stale: true,
 	}
 }
 
@@ -146,7 +128,7 @@ func (l *Ledger) setMachine(e *Event) error {
 	}
 	m, ok := l.machines[e.Node]
 	if !ok {
-		m = &machine{name: e.Node, index: -1}
+		m = &Node{name: e.Node, index: -1}
 		l.machines[e.Node] = m
 	} else if reflect.DeepEqual(m.spec, *e.Machine) {
 		return nil
@@ -177,12 +159,13 @@ func (l *Ledger) setApp(e *Event) error {
 	}
 	a, ok := l.apps[e.App]
 	if !ok {
-		a = &app{name: e.App, index: -1}
+		a = &AppEntry{name: e.App, index: -1}
 		l.apps[e.App] = a
 	} else if reflect.DeepEqual(a.spec, *e.Spec) {
 		return nil
 	}
-	a.spec, l.stale = *e.Spec, true
+	l.describe(a, *e.Spec)
+	l.stale = true
 	return nil
 }
 
@@ -231,6 +214,7 @@ func (l *Ledger) forgetApp(name string) error {
 	if l.last == a {
 		l.last = nil
 	}
+	l.unfile(a, a.spec.Selector)
 	delete(l.apps, name)
 	delete(l.expected, name)
 	l.stale = true
@@ -300,279 +284,4 @@ func usable(object *policy.Object) (binpack.Policy, error) {
 		return nil, errors.New("spec.model rollout: it places whole apps; in a live cluster pods come one by one")
 	}
 	return p, nil
-}
-
-// await books that a pod asks for a machine. A policy that counts what is still to
-// come has to know of it before it is asked, as in Cerebro; where nothing was asked,
-// the decision counts it.
-func (l *Ledger) await(e *Event) error {
-	a, ok := l.apps[e.App]
-	if !ok {
-		return fmt.Errorf("app %q is unknown", e.App)
-	}
-	if e.UID == "" {
-		return errors.New("uid is missing")
-	}
-	p := l.pod(e.UID)
-	if !p.arrived && p.machine == nil {
-		p.app = a
-		l.arrive(p)
-	}
-	return nil
-}
-
-// pod is the one with an UID, made known if it is new.
-func (l *Ledger) pod(uid string) *pod {
-	p, ok := l.pods[uid]
-	if !ok {
-		p = &pod{uid: uid}
-		l.pods[uid] = p
-	}
-	return p
-}
-
-// place books a pod on a machine. One that stands elsewhere moves; one that is
-// found where it stands is no news.
-func (l *Ledger) place(e *Event) error {
-	a, ok := l.apps[e.App]
-	if !ok {
-		return fmt.Errorf("app %q is unknown", e.App)
-	}
-	m, ok := l.machines[e.Node]
-	if !ok {
-		return fmt.Errorf("node %q is unknown", e.Node)
-	}
-	if e.UID == "" {
-		return errors.New("uid is missing")
-	}
-	p := l.pod(e.UID)
-	if e.Kind == KindPlace && p.machine == m && p.app == a {
-		return nil
-	}
-	l.takeOff(p)
-	p.app = a
-	if e.Kind == KindDecide && !p.arrived {
-		l.arrive(p)
-	}
-	p.machine, p.at = m, len(m.pods)
-	m.pods = append(m.pods, p)
-	a.pods++
-	if !m.spec.Cordoned {
-		l.placed++
-		if l.ready() {
-			l.state.Book(a.index, m.index)
-		}
-	}
-	m.last = l.placed
-	return nil
-}
-
-// arrive counts a pod once, however often it is placed.
-func (l *Ledger) arrive(p *pod) {
-	a := p.app
-	p.arrived = true
-	a.seen++
-	a.requests++
-	a.sumSquare++
-	l.last = a
-	if l.ready() {
-		l.state.Arrive(a.index, 1)
-	}
-}
-
-func (l *Ledger) takeAway(e *Event) error {
-	p, ok := l.pods[e.UID]
-	if !ok {
-		return fmt.Errorf("pod %q is unknown", e.UID)
-	}
-	l.takeOff(p)
-	if e.Kind == KindRemove {
-		delete(l.pods, e.UID)
-	}
-	return nil
-}
-
-// takeOff takes a pod off its machine. What stands on cordoned machines is not in
-// the columns, so it does not count as placed or departed either.
-func (l *Ledger) takeOff(p *pod) {
-	m := p.machine
-	if m == nil {
-		return
-	}
-	last := m.pods[len(m.pods)-1]
-	m.pods[p.at], last.at = last, p.at
-	m.pods[len(m.pods)-1] = nil
-	m.pods = m.pods[:len(m.pods)-1]
-	p.machine = nil
-	p.app.pods--
-	if m.spec.Cordoned {
-		return
-	}
-	l.departed++
-	if l.ready() {
-		l.state.Remove(p.app.index, m.index, nil)
-	}
-}
-
-// ready reports whether the columns stand for the present machines and apps.
-func (l *Ledger) ready() bool { return l.state != nil && !l.stale }
-
-// known is the forecast by the apps of the state, nil when there is none.
-func (l *Ledger) known() []float64 {
-	if len(l.expected) == 0 {
-		return nil
-	}
-	out := make([]float64, len(l.appAt))
-	for i, a := range l.appAt {
-		out[i] = -1
-		if n, ok := l.expected[a.name]; ok {
-			out[i] = n
-		}
-	}
-	return out
-}
-
-// firstDimensions are those that there always are, in this order.
-var firstDimensions = []string{"cpu", "memory", "pods"}
-
-// dimensions are those that some app needs, and the first ones.
-func (l *Ledger) dimensions() []string {
-	others := map[string]bool{}
-	for _, a := range l.apps {
-		for dim, n := range a.spec.Demand {
-			if n > 0 && !slices.Contains(firstDimensions, dim) {
-				others[dim] = true
-			}
-		}
-	}
-	names := append(slices.Clone(firstDimensions), slices.Sorted(maps.Keys(others))...)
-	return names[:min(len(names), binpack.MaxDimensions)]
-}
-
-// rebuild makes new columns for the machines, apps and rules there are. What they
-// hold depends on these alone, not on when it happens.
-func (l *Ledger) rebuild() {
-	l.byIndex, l.appAt = l.byIndex[:0], l.appAt[:0]
-	for _, m := range l.machines {
-		m.index = -1
-		if !m.spec.Cordoned {
-			l.byIndex = append(l.byIndex, m)
-		}
-	}
-	slices.SortFunc(l.byIndex, func(a, b *machine) int { return strings.Compare(a.name, b.name) })
-	for _, a := range l.apps {
-		l.appAt = append(l.appAt, a)
-	}
-	slices.SortFunc(l.appAt, func(a, b *app) int { return strings.Compare(a.name, b.name) })
-
-	l.state = binpack.NewState(l.instance())
-	l.scorers = nil
-	l.stale = false
-	if l.state.Instance().Fleet == binpack.Open { // machines came into being in the order of kinds
-		byLine := slices.Clone(l.byIndex)
-		for line, m := range byLine {
-			m.index = l.state.MachineAt(int32(line), 0)
-			l.byIndex[m.index] = m
-		}
-	}
-	for _, m := range l.byIndex {
-		for _, p := range m.pods {
-			l.state.Book(p.app.index, m.index)
-		}
-	}
-	l.state.Restore(l.history())
-	l.state.Known.Expected = l.known()
-}
-
-func (l *Ledger) history() binpack.History {
-	h := binpack.History{Placements: l.placed, Departures: l.departed}
-	for _, a := range l.appAt {
-		h.Seen = append(h.Seen, a.seen)
-		h.Requests = append(h.Requests, a.requests)
-		h.SumSquares = append(h.SumSquares, a.sumSquare)
-	}
-	for _, m := range l.byIndex {
-		h.LastUsed = append(h.LastUsed, m.last)
-	}
-	if l.last != nil {
-		h.LastArrival = l.last.index
-	}
-	return h
-}
-
-// instance is the problem that machines, apps and rules make, in the order of
-// names, and gives them their indices.
-func (l *Ledger) instance() *binpack.Instance {
-	inst := &binpack.Instance{Fleet: binpack.Open}
-	if l.start.Fleet == binpack.Fixed.String() {
-		inst.Fleet = binpack.Fixed
-	}
-	dims := l.dimensions()
-	for _, name := range dims {
-		unit := l.start.Units[name]
-		inst.Dimensions = append(inst.Dimensions, binpack.Dimension{Name: name, Unit: unit, One: unitsInOne[unit]})
-	}
-	amounts := func(of map[string]int64) []int64 {
-		out := make([]int64, len(dims))
-		for d, name := range dims {
-			out[d] = of[name]
-		}
-		return out
-	}
-	types := map[string]int32{}
-	var refuses [][]string // by type: machines are of one type when they refuse the same
-	for i, m := range l.byIndex {
-		m.index = int32(i)
-		name := "" // who refuses the empty selector alone is not who refuses none
-		if len(m.spec.Refuses) > 0 {
-			name = strings.Join(m.spec.Refuses, "\x00") + "\x00"
-		}
-		t, ok := types[name]
-		if !ok {
-			t = int32(len(inst.Types))
-			types[name] = t
-			inst.Types = append(inst.Types, name)
-			refuses = append(refuses, m.spec.Refuses)
-		}
-		inst.Machines = append(inst.Machines, binpack.MachineLine{
-			Name: m.name, Type: t, Count: 1, Cost: m.spec.Cost, Capacity: amounts(m.spec.Capacity),
-		})
-	}
-	groups := map[string]int32{}
-	for i, a := range l.appAt {
-		a.index = int32(i)
-		g, ok := groups[a.spec.Group]
-		if !ok {
-			g = int32(len(inst.Groups))
-			groups[a.spec.Group] = g
-			inst.Groups = append(inst.Groups, binpack.Group{Name: a.spec.Group})
-		}
-		group := &inst.Groups[g]
-		group.Limit, group.SpreadMin = max(group.Limit, a.spec.MaxPerMachine), max(group.SpreadMin, a.spec.SpreadMin)
-		item := binpack.App{Name: a.name, Group: g, Demand: amounts(a.spec.Demand), Expected: -1, Lifetime: -1}
-		item.Types = allowedTypes(a.spec.Selector, refuses)
-		inst.Apps = append(inst.Apps, item)
-	}
-	for _, r := range l.rules {
-		a, okA := groups[r.App]
-		b, okB := groups[r.Other]
-		if okA && okB && a != b {
-			inst.Rules = append(inst.Rules, binpack.Rule{A: a, B: b, Max: r.Max})
-		}
-	}
-	return inst
-}
-
-// allowedTypes are the types of machines that do not refuse a selector; nil = all.
-func allowedTypes(selector string, refuses [][]string) []int32 {
-	types := []int32{}
-	for t, refused := range refuses {
-		if !slices.Contains(refused, selector) {
-			types = append(types, int32(t))
-		}
-	}
-	if len(types) == len(refuses) {
-		return nil
-	}
-	return types
 }

@@ -657,6 +657,7 @@ func (w *world) agree(tb testing.TB, l *ledger.Ledger) {
 		w.agreeForecast(tb, state, name, a)
 	}
 	require.Equal(tb, requests, state.RequestCount())
+	w.agreeEntries(tb, l)
 	if w.last != "" {
 		require.Equal(tb, l.AppIndex(w.last), state.LastArrival())
 	}
@@ -668,5 +669,51 @@ func (w *world) agreeForecast(tb testing.TB, state *binpack.State, name string, 
 		require.Equal(tb, n, state.Known.Expected[app], name)
 	} else if state.Known.Expected != nil {
 		require.Negative(tb, state.Known.Expected[app], name)
+	}
+}
+
+// agreeEntries compares what the ledger says of nodes, pods, apps and groups.
+func (w *world) agreeEntries(tb testing.TB, l *ledger.Ledger) {
+	tb.Helper()
+	require.Equal(tb, len(w.nodes), l.NodeCount())
+	groups, selectors := map[string]int{}, map[string]bool{}
+	for name, spec := range w.apps {
+		a := l.App(name)
+		require.Equal(tb, *spec, *a.Spec())
+		require.Same(tb, l.Group(spec.Group), a.Group())
+		require.Contains(tb, a.Group().Apps(), a)
+		groups[spec.Group]++
+		selectors[spec.Selector] = true
+		require.NotNil(tb, l.Selector(spec.Selector))
+	}
+	require.Len(tb, l.Groups(), len(groups))
+	for s := range l.Selectors() {
+		require.True(tb, selectors[s.ID()])
+	}
+	for _, g := range l.Groups() {
+		require.Len(tb, g.Apps(), groups[g.Name()])
+		on, pods := map[string]int32{}, 0
+		for n, count := range g.On() {
+			on[n.Name()] = count
+		}
+		for name := range w.nodes {
+			count := w.count(name, w.of(g.Name()))
+			require.Equal(tb, count, g.CountOn(l.Node(name)))
+			require.Equal(tb, count, on[name])
+			pods += int(count)
+			delete(on, name)
+		}
+		require.Empty(tb, on)
+		require.Equal(tb, pods, g.Pods())
+	}
+	for uid, p := range w.pods {
+		entry := l.Pod(uid)
+		require.Equal(tb, p.app, entry.App().Name())
+		if p.node == "" {
+			require.Nil(tb, entry.Node())
+		} else {
+			require.Equal(tb, p.node, entry.Node().Name())
+			require.Contains(tb, entry.Node().Pods(), entry)
+		}
 	}
 }

@@ -1,0 +1,172 @@
+package ledger
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+)
+
+// ready reports whether the columns stand for the present machines and apps.
+func (l *Ledger) ready() bool { return l.state != nil && !l.stale }
+
+// known is the forecast by the apps of the state, nil when there is none.
+func (l *Ledger) known() []float64 {
+	if len(l.expected) == 0 {
+		return nil
+	}
+	out := make([]float64, len(l.appAt))
+	for i, a := range l.appAt {
+		out[i] = -1
+		if n, ok := l.expected[a.name]; ok {
+			out[i] = n
+		}
+	}
+	return out
+}
+
+// firstDimensions are those that there always are, in this order.
+var firstDimensions = []string{"cpu", "memory", "pods"}
+
+// dimensions are those that some app needs, and the first ones.
+func (l *Ledger) dimensions() []string {
+	others := map[string]bool{}
+	for _, a := range l.apps {
+		for dim, n := range a.spec.Demand {
+			if n > 0 && !slices.Contains(firstDimensions, dim) {
+				others[dim] = true
+			}
+		}
+	}
+	names := append(slices.Clone(firstDimensions), slices.Sorted(maps.Keys(others))...)
+	return names[:min(len(names), binpack.MaxDimensions)]
+}
+
+// rebuild makes new columns for the machines, apps and rules there are. What they
+// hold depends on these alone, not on when it happens.
+func (l *Ledger) rebuild() {
+	l.byIndex, l.appAt = l.byIndex[:0], l.appAt[:0]
+	for _, m := range l.machines {
+		m.index = -1
+		if !m.spec.Cordoned {
+			l.byIndex = append(l.byIndex, m)
+		}
+	}
+	slices.SortFunc(l.byIndex, func(a, b *Node) int { return strings.Compare(a.name, b.name) })
+	for _, a := range l.apps {
+		l.appAt = append(l.appAt, a)
+	}
+	slices.SortFunc(l.appAt, func(a, b *AppEntry) int { return strings.Compare(a.name, b.name) })
+
+	l.state = binpack.NewState(l.instance())
+	l.scorers = nil
+	l.stale = false
+	if l.state.Instance().Fleet == binpack.Open { // machines came into being in the order of kinds
+		byLine := slices.Clone(l.byIndex)
+		for line, m := range byLine {
+			m.index = l.state.MachineAt(int32(line), 0)
+			l.byIndex[m.index] = m
+		}
+	}
+	for _, m := range l.byIndex {
+		for _, p := range m.pods {
+			l.state.Book(p.app.index, m.index)
+		}
+	}
+	l.state.Restore(l.history())
+	l.state.Known.Expected = l.known()
+}
+
+func (l *Ledger) history() binpack.History {
+	h := binpack.History{Placements: l.placed, Departures: l.departed}
+	for _, a := range l.appAt {
+		h.Seen = append(h.Seen, a.seen)
+		h.Requests = append(h.Requests, a.requests)
+		h.SumSquares = append(h.SumSquares, a.sumSquare)
+	}
+	for _, m := range l.byIndex {
+		h.LastUsed = append(h.LastUsed, m.last)
+	}
+	if l.last != nil {
+		h.LastArrival = l.last.index
+	}
+	return h
+}
+
+// instance is the problem that machines, apps and rules make, in the order of
+// names, and gives them their indices.
+func (l *Ledger) instance() *binpack.Instance {
+	inst := &binpack.Instance{Fleet: binpack.Open}
+	if l.start.Fleet == binpack.Fixed.String() {
+		inst.Fleet = binpack.Fixed
+	}
+	dims := l.dimensions()
+	for _, name := range dims {
+		unit := l.start.Units[name]
+		inst.Dimensions = append(inst.Dimensions, binpack.Dimension{Name: name, Unit: unit, One: unitsInOne[unit]})
+	}
+	amounts := func(of map[string]int64) []int64 {
+		out := make([]int64, len(dims))
+		for d, name := range dims {
+			out[d] = of[name]
+		}
+		return out
+	}
+	types := map[string]int32{}
+	var refuses [][]string // by type: machines are of one type when they refuse the same
+	for i, m := range l.byIndex {
+		m.index = int32(i)
+		name := "" // who refuses the empty selector alone is not who refuses none
+		if len(m.spec.Refuses) > 0 {
+			name = strings.Join(m.spec.Refuses, "\x00") + "\x00"
+		}
+		t, ok := types[name]
+		if !ok {
+			t = int32(len(inst.Types))
+			types[name] = t
+			inst.Types = append(inst.Types, name)
+			refuses = append(refuses, m.spec.Refuses)
+		}
+		inst.Machines = append(inst.Machines, binpack.MachineLine{
+			Name: m.name, Type: t, Count: 1, Cost: m.spec.Cost, Capacity: amounts(m.spec.Capacity),
+		})
+	}
+	groups := map[string]int32{}
+	for i, a := range l.appAt {
+		a.index = int32(i)
+		g, ok := groups[a.spec.Group]
+		if !ok {
+			g = int32(len(inst.Groups))
+			groups[a.spec.Group] = g
+			inst.Groups = append(inst.Groups, binpack.Group{Name: a.spec.Group})
+		}
+		group := &inst.Groups[g]
+		group.Limit, group.SpreadMin = max(group.Limit, a.spec.MaxPerMachine), max(group.SpreadMin, a.spec.SpreadMin)
+		item := binpack.App{Name: a.name, Group: g, Demand: amounts(a.spec.Demand), Expected: -1, Lifetime: -1}
+		item.Types = allowedTypes(a.spec.Selector, refuses)
+		inst.Apps = append(inst.Apps, item)
+	}
+	for _, r := range l.rules {
+		a, okA := groups[r.App]
+		b, okB := groups[r.Other]
+		if okA && okB && a != b {
+			inst.Rules = append(inst.Rules, binpack.Rule{A: a, B: b, Max: r.Max})
+		}
+	}
+	return inst
+}
+
+// allowedTypes are the types of machines that do not refuse a selector; nil = all.
+func allowedTypes(selector string, refuses [][]string) []int32 {
+	types := []int32{}
+	for t, refused := range refuses {
+		if !slices.Contains(refused, selector) {
+			types = append(types, int32(t))
+		}
+	}
+	if len(types) == len(refuses) {
+		return nil
+	}
+	return types
+}
