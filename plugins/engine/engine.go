@@ -52,7 +52,7 @@ type Engine struct {
 
 	mu      sync.Mutex
 	ledger  *ledger.Ledger
-	cluster *kube.Cluster
+	cluster *kube.Translator
 	log     *ledger.Log
 	lines   []*ledger.Event // to be written
 	broken  error           // an event that could not be booked: a bug
@@ -62,8 +62,6 @@ type Engine struct {
 
 	reported map[types.UID]reported
 
-	inForce    map[ledger.Role]*policy.Object
-	ruleSet    []*kube.Rule
 	declared   *kube.Declared
 	forecastAt time.Time // of the last one; zero = never
 	measuredAt time.Time
@@ -112,9 +110,9 @@ func New(opt Options) (*Engine, error) {
 	}
 	e := &Engine{
 		opt: opt, metrics: metricsOf(opt.Profile), ledger: ledger.New(), limiter: newLimiter(opt.Now),
-		inForce: map[ledger.Role]*policy.Object{},
 	}
 	e.rankBy = e.ledger.Order
+	e.cluster = kube.NewTranslator(opt.AppLabel, e.ledger, e.take)
 	e.inbox.asked = map[types.UID]bool{}
 	if opt.DecisionLog != "" {
 		log, err := ledger.OpenLog(opt.DecisionLog)
@@ -131,7 +129,6 @@ func New(opt Options) (*Engine, error) {
 func (e *Engine) start() {
 	e.fresh = true
 	e.reported = map[types.UID]reported{}
-	e.cluster = kube.NewCluster(e.opt.AppLabel, e.take)
 	e.take(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{
 		Version: ledger.Version, Profile: e.opt.Profile, Fleet: e.opt.Fleet, Units: kube.Units,
 	}})
@@ -143,13 +140,18 @@ func (e *Engine) restart() {
 	klog.ErrorS(e.broken, "The packing state could not follow the cluster and is built anew", "profile", e.opt.Profile)
 	e.metrics.restarts.Inc()
 	e.broken, e.restartedAt = nil, e.opt.Now()
-	e.start()
+	var policies []*ledger.Event
 	for _, role := range roles {
-		if object := e.inForce[role]; object != nil {
-			e.take(&ledger.Event{Kind: ledger.KindPolicy, Role: role, Policy: object})
+		if object, _ := e.ledger.Policy(role); object != nil {
+			policies = append(policies, &ledger.Event{Kind: ledger.KindPolicy, Role: role, Policy: object})
 		}
 	}
-	e.cluster.SetRules(e.ruleSet)
+	rules := e.cluster.Rules()
+	e.start()
+	for _, p := range policies {
+		e.take(p)
+	}
+	e.cluster.SetRules(rules)
 	if e.declared != nil { // at the age it has
 		e.cluster.Forecast(e.declared, 0)
 	}
@@ -217,7 +219,7 @@ func (e *Engine) sync(visit Visit) {
 	e.fresh = false
 	visit(first, func(n Node) {
 		found := e.cluster.SetNode(n.Object, n.Pods)
-		if !first && len(e.ruleSet) > 0 {
+		if !first && len(e.cluster.Rules()) > 0 {
 			e.findConflicts(found)
 		}
 	}, e.cluster.RemoveNode)
@@ -245,12 +247,10 @@ func (e *Engine) takeInbox() {
 				plain.Spec.Provenance, plain.Status = nil, nil
 				object = &plain
 			}
-			e.inForce[role] = object
 			e.take(&ledger.Event{Kind: ledger.KindPolicy, Role: role, Policy: object})
 		}
 	}
 	if newRules {
-		e.ruleSet = rules
 		e.cluster.SetRules(rules)
 	}
 	if declared != nil {
@@ -354,18 +354,20 @@ func (e *Engine) rank(ctx context.Context, pod *v1.Pod, nodes []string, passed [
 		return &Verdict{decision: ledger.Decision{Cause: ledger.CauseNeutral}}
 	}
 	defer func() { e.metrics.latency.Observe(e.opt.Now().Sub(begin).Seconds()) }()
-	a := e.cluster.App(pod)
 	e.ask(pod)
-	e.cluster.Arrive(pod)
-	app := e.ledger.AppIndex(a.Name)
-	role, mode, decides := e.decider(a.Group())
+	a := e.cluster.Arrive(pod)
+	if a == nil { // the ledger refused the app
+		return &Verdict{decision: ledger.Decision{Cause: ledger.CauseNeutral}}
+	}
+	app := e.ledger.AppIndex(a.Name())
+	role, mode, decides := e.decider(a.Group().Name())
 	v := &Verdict{Decides: decides, decision: ledger.Decision{Mode: string(mode), Cause: ledger.CauseNeutral}}
 	_, v.decision.PolicyDigest = e.ledger.Policy(role)
 	if role == "" {
 		return v
 	}
 	e.mark(nodes, passed)
-	if len(e.passed) == 0 || app < 0 { // only cordoned nodes, or an app that could not be booked
+	if len(e.passed) == 0 { // only cordoned nodes
 		return v
 	}
 	if e.log != nil {

@@ -96,8 +96,8 @@ func TestCanaryShareStays(t *testing.T) {
 		for i := range 300 {
 			app := fmt.Sprint("app", i)
 			l.sync()
-			_, m, _ := l.decider(l.cluster.App(pod("one", app)).Group())
-			_, again, _ := l.decider(l.cluster.App(pod("two", app, asks("cpu", "3"))).Group())
+			_, m, _ := l.decider(l.cluster.EnsureApp(pod("one", app)).Group().Name())
+			_, again, _ := l.decider(l.cluster.EnsureApp(pod("two", app, asks("cpu", "3"))).Group().Name())
 			require.Equal(t, m, again)
 			if m == CanaryMode {
 				set[app] = true
@@ -116,7 +116,8 @@ func TestCanaryShareStays(t *testing.T) {
 
 	l.SetPolicy(ledger.Canary, spreading(func(s *policy.Spec) { s.Mode = "canary" }))
 	l.sync()
-	require.Equal(t, defaultCanaryPercent, percentOf(l.inForce[ledger.Canary]))
+	canary, _ := l.ledger.Policy(ledger.Canary)
+	require.Equal(t, defaultCanaryPercent, percentOf(canary))
 }
 
 // Whatever keeps a policy from deciding, Best-Fit does; and the log says so and can
@@ -165,7 +166,7 @@ func TestGuard(t *testing.T) {
 				tt.spoil(l)
 			}
 			l.sync()
-			l.cluster.App(pod("new", "web"))
+			l.cluster.EnsureApp(pod("new", "web"))
 			columns := l.ledger.Columns()
 			v := l.rank(pod("new", "web"))
 			require.True(t, v.Decides)
@@ -319,7 +320,7 @@ func TestGaugesAndCounters(t *testing.T) {
 	l.leave(gpu)
 	for range 4 { // its app is forgotten when it was not seen for days, and there are many like it
 		for i := range 40 {
-			l.cluster.App(pod("x", fmt.Sprint("x", i, l.now)))
+			l.cluster.EnsureApp(pod("x", fmt.Sprint("x", i, l.now)))
 		}
 		l.SetDeclared(&kube.Declared{})
 		l.sync()

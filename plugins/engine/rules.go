@@ -20,7 +20,7 @@ type reported struct {
 func (e *Engine) Check(pod *v1.Pod) *kube.Check {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.ruleSet) == 0 || !kube.Moves(pod) {
+	if len(e.cluster.Rules()) == 0 || !kube.Moves(pod) {
 		return nil
 	}
 	return e.cluster.Check(pod)

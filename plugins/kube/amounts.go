@@ -7,7 +7,8 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/component-helpers/resource"
+	"k8s.io/apimachinery/pkg/api/resource"
+	podresource "k8s.io/component-helpers/resource"
 
 	"github.com/sigma-scheduler/sigma/binpack"
 )
@@ -23,7 +24,7 @@ const Pods = string(v1.ResourcePods)
 // it: init and sidecar containers, overhead, pod-level resources, and while a
 // resize is under way the larger of the old and the new.
 func Demand(pod *v1.Pod) map[string]int64 {
-	demand := amounts(resource.PodRequests(pod, resource.PodResourcesOptions{UseStatusResources: true}))
+	demand := amounts(podresource.PodRequests(pod, podresource.PodResourcesOptions{UseStatusResources: true}))
 	demand[Pods] = 1
 	return demand
 }
@@ -33,15 +34,20 @@ func Demand(pod *v1.Pod) map[string]int64 {
 func amounts(list v1.ResourceList) map[string]int64 {
 	out := make(map[string]int64, len(list)+1)
 	for name, quantity := range list {
-		n := quantity.Value()
-		if Units[string(name)] == "m" {
-			n = quantity.MilliValue()
-		}
-		if n > 0 {
-			out[string(name)] = min(n, binpack.MaxValue)
+		if n := units(string(name), &quantity); n > 0 {
+			out[string(name)] = n
 		}
 	}
 	return out
+}
+
+// units is an amount in the units of its dimension, at most what the core can hold.
+func units(dimension string, q *resource.Quantity) int64 {
+	n := q.Value()
+	if Units[dimension] == "m" {
+		n = q.MilliValue()
+	}
+	return min(n, binpack.MaxValue)
 }
 
 // size writes a demand down: equal demands are equal texts.

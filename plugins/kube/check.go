@@ -3,14 +3,17 @@ package kube
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
 // A Check says which nodes PlacementRules close to one pod. Anti-affinity is not
 // part of it: upstream's filter heeds it.
 type Check struct {
-	own    *group
+	own    *constraints
 	limit  *Rule
 	spread *Rule
 	pairs  []pair
@@ -21,14 +24,18 @@ type Check struct {
 // tally counts the pods on a node that matter to a check.
 type tally struct {
 	own    int32
-	others map[*group]int32 // of pairs
+	others map[*constraints]int32 // of pairs
 }
 
 // Check is what a pod is to be checked by; nil when no rule is about it.
-func (c *Cluster) Check(p *v1.Pod) *Check {
-	g := c.App(p).group
-	k := &Check{own: g, limit: g.limitBy, spread: g.spreadBy}
-	for _, pair := range g.pairs {
+func (t *Translator) Check(p *v1.Pod) *Check {
+	a := t.EnsureApp(p)
+	if a == nil {
+		return nil
+	}
+	own := constraintsOf(a.Group())
+	k := &Check{own: own, limit: own.limitBy, spread: own.spreadBy}
+	for _, pair := range own.pairs {
 		if pair.by != nil {
 			k.pairs = append(k.pairs, pair)
 		}
@@ -36,35 +43,28 @@ func (c *Cluster) Check(p *v1.Pod) *Check {
 	if k.limit == nil && k.spread == nil && len(k.pairs) == 0 {
 		return nil
 	}
-	k.on = make(map[string]tally, len(g.on))
-	for n, count := range g.on {
-		k.add(n.object.Name, g, count)
-	}
-	counted := map[*group]bool{g: true}
+	k.on = make(map[string]tally, a.Group().Nodes())
+	k.addAll(own, a.Group())
+	counted := map[*constraints]bool{own: true}
 	for i := range k.pairs {
-		other := k.pairs[i].other(g)
-		if counted[other] {
-			continue
-		}
-		counted[other] = true
-		for n, count := range other.on {
-			k.add(n.object.Name, other, count)
+		other := k.pairs[i].other(own)
+		if !counted[other] {
+			counted[other] = true
+			k.addAll(other, t.ledger.Group(other.name))
 		}
 	}
 	return k
 }
 
-// other is the group of a pair that is not g.
-func (p *pair) other(g *group) *group {
-	if p.a == g {
-		return p.b
+func (k *Check) addAll(c *constraints, g *ledger.Group) {
+	for n, count := range g.On() {
+		k.add(n.Name(), c, count)
 	}
-	return p.a
 }
 
-func (k *Check) add(nodeName string, g *group, count int32) {
+func (k *Check) add(nodeName string, c *constraints, count int32) {
 	t := k.on[nodeName]
-	if g == k.own {
+	if c == k.own {
 		had := t.own > 0
 		t.own += count
 		switch {
@@ -76,30 +76,21 @@ func (k *Check) add(nodeName string, g *group, count int32) {
 	} else {
 		t.others = maps.Clone(t.others) // a copy of the check may share it
 		if t.others == nil {
-			t.others = map[*group]int32{}
+			t.others = map[*constraints]int32{}
 		}
-		t.others[g] += count
+		t.others[c] += count
 	}
 	k.on[nodeName] = t
 }
 
 // With is the check as if a pod that stands came to a node, or with count -1 left
 // it.
-func (c *Cluster) With(k *Check, p *v1.Pod, nodeName string, count int32) {
-	g := c.find(p)
-	if g == nil {
+func (t *Translator) With(k *Check, p *v1.Pod, nodeName string, count int32) {
+	c := t.find(p)
+	if c == nil || c != k.own && !slices.ContainsFunc(k.pairs, func(p pair) bool { return p.other(k.own) == c }) {
 		return
 	}
-	if g != k.own {
-		related := false
-		for i := range k.pairs {
-			related = related || k.pairs[i].other(k.own) == g
-		}
-		if !related {
-			return
-		}
-	}
-	k.add(nodeName, g, count)
+	k.add(nodeName, c, count)
 }
 
 // Clone is a copy that may be changed.
@@ -124,7 +115,7 @@ func (k *Check) Refuses(nodeName string) string {
 
 // violation is the first rule that does not hold on a node for a group when more
 // of it came there.
-func violation(own *group, t tally, limit, spread *Rule, pairs []pair, nodes, more int32) (*Rule, string) {
+func violation(own *constraints, t tally, limit, spread *Rule, pairs []pair, nodes, more int32) (*Rule, string) {
 	if limit != nil && t.own+more > limit.maxPerNode {
 		return limit, fmt.Sprintf("at most %d of %s on a node", limit.maxPerNode, own.name)
 	}
@@ -144,21 +135,25 @@ func violation(own *group, t tally, limit, spread *Rule, pairs []pair, nodes, mo
 	return nil, ""
 }
 
-// find is the group of a pod if it is known; it makes none known.
-func (c *Cluster) find(p *v1.Pod) *group {
-	if known, ok := c.pods[p.UID]; ok && known.object == p {
-		return known.app.group
+// find returns the constraints of a pod's group, nil when the group is unknown. It
+// emits nothing.
+func (t *Translator) find(p *v1.Pod) *constraints {
+	g := (*ledger.Group)(nil)
+	if known := t.ledger.Pod(string(p.UID)); known != nil && known.Node() != nil && known.Object == any(p) {
+		g = known.App().Group()
+	} else if Moves(p) {
+		g = t.ledger.Group(Group(p, t.appLabel))
 	}
-	if !Moves(p) {
+	if g == nil {
 		return nil
 	}
-	return c.groups[Group(p, c.appLabel)]
+	return constraintsOf(g)
 }
 
 // Related reports whether a pod that stands can be in the way of one that waits,
 // by a rule.
-func (c *Cluster) Related(waits, stands *v1.Pod) bool {
-	g, o := c.find(waits), c.find(stands)
+func (t *Translator) Related(waits, stands *v1.Pod) bool {
+	g, o := t.find(waits), t.find(stands)
 	switch {
 	case o == nil: // it counts nowhere
 		return false
@@ -177,66 +172,76 @@ func (c *Cluster) Related(waits, stands *v1.Pod) bool {
 
 // Spreads reports whether a pod that came to a node may let one that waits follow
 // that is of the same app and has to spread.
-func (c *Cluster) Spreads(waits, came *v1.Pod) bool {
-	g := c.find(waits)
-	return g != nil && g.spreadBy != nil && c.find(came) == g
+func (t *Translator) Spreads(waits, came *v1.Pod) bool {
+	g := t.find(waits)
+	return g != nil && g.spreadBy != nil && t.find(came) == g
 }
 
 // Conflict is the rule that does not hold on a node with a pod there that somebody
 // else put, with what it says; nil when all hold. The pod need not have been seen
-// before, and is not noted.
-func (c *Cluster) Conflict(p *v1.Pod) (*Rule, string) {
-	n, ok := c.nodes[p.Spec.NodeName]
-	if !ok || !Moves(p) || Ended(p) || len(c.rules) == 0 {
+// before. Conflict emits nothing.
+func (t *Translator) Conflict(p *v1.Pod) (*Rule, string) {
+	n := t.ledger.Node(p.Spec.NodeName)
+	if n == nil || !Moves(p) || Ended(p) || len(t.Rules()) == 0 {
 		return nil, ""
 	}
-	if known, ok := c.pods[p.UID]; ok && known.node == n {
-		return conflictOf(known.app.group, n, 0)
+	if known := t.ledger.Pod(string(p.UID)); known != nil && known.Node() == n {
+		return t.conflict(constraintsOf(known.App().Group()), n, 0)
 	}
-	g := c.find(p)
-	if g == nil {
-		g = &group{name: Group(p, c.appLabel), pod: p}
-		g.constrain(c.rules)
-		for _, other := range c.groups {
-			g.pairs = append(append(g.pairs, between(c.rules, g, other)...), between(c.rules, other, g)...)
+	c := t.find(p)
+	if c == nil {
+		c = &constraints{name: Group(p, t.appLabel), pod: p}
+		c.constrain(t.Rules())
+		for _, g := range t.ledger.Groups() {
+			other := constraintsOf(g)
+			c.pairs = append(append(c.pairs, between(t.Rules(), c, other)...), between(t.Rules(), other, c)...)
 		}
 	}
-	return conflictOf(g, n, 1)
+	return t.conflict(c, n, 1)
 }
 
 // Stands reports whether a pod is known to stand on its node.
-func (c *Cluster) Stands(p *v1.Pod) bool {
-	known, ok := c.pods[p.UID]
-	return ok && known.node.object.Name == p.Spec.NodeName
+func (t *Translator) Stands(p *v1.Pod) bool {
+	known := t.ledger.Pod(string(p.UID))
+	return known != nil && known.Node() != nil && known.Node().Name() == p.Spec.NodeName
 }
 
-// conflictOf is the rule that does not hold on a node with more of a group there.
-func conflictOf(g *group, n *node, more int32) (*Rule, string) {
-	t := tally{own: g.on[n], others: map[*group]int32{}}
+// conflict is the rule that does not hold on a node with more of a group there.
+func (t *Translator) conflict(c *constraints, n *ledger.Node, more int32) (*Rule, string) {
+	on := tally{own: t.countOn(c, n), others: map[*constraints]int32{}}
 	var pairs []pair
-	for _, p := range g.pairs {
-		if other := p.other(g); p.by != nil && other.on[n] > 0 {
+	for _, p := range c.pairs {
+		if other := p.other(c); p.by != nil && t.countOn(other, n) > 0 {
 			pairs = append(pairs, p)
-			t.others[other] = other.on[n]
+			on.others[other] = t.countOn(other, n)
 		}
 	}
-	return violation(g, t, g.limitBy, nil, pairs, 0, more)
+	return violation(c, on, c.limitBy, nil, pairs, 0, more)
+}
+
+// countOn is the number of a group's pods on a node.
+func (t *Translator) countOn(c *constraints, n *ledger.Node) int32 {
+	if g := t.ledger.Group(c.name); g != nil {
+		return g.CountOn(n)
+	}
+	return 0
 }
 
 // Conflicts counts for each rule the nodes on which it does not hold.
-func (c *Cluster) Conflicts() map[string]int {
+func (t *Translator) Conflicts() map[string]int {
 	type where struct {
 		rule *Rule
-		node *node
+		node *ledger.Node
 	}
 	seen := map[where]bool{}
 	counts := map[string]int{}
-	for _, g := range c.groups {
-		if g.limitBy == nil && len(g.pairs) == 0 {
+	for _, g := range t.ledger.Groups() {
+		c := constraintsOf(g)
+		if c.limitBy == nil && len(c.pairs) == 0 {
 			continue
 		}
-		for n := range g.on {
-			if r, _ := conflictOf(g, n, 0); r != nil && !seen[where{r, n}] {
+		for n := range g.On() {
+			if r, _ := t.conflict(c, n, 0); r != nil && !seen[where{r, n}] {
 				seen[where{r, n}] = true
 				counts[r.Name]++
 			}

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -112,113 +111,98 @@ const (
 // less so as that is longer ago; one with an autoscaler likewise, within the
 // bounds. since is the time since the last call; apps that were not seen for long
 // are forgotten on the way.
-func (c *Cluster) Forecast(declared *Declared, since time.Duration) {
+func (t *Translator) Forecast(declared *Declared, since time.Duration) {
 	expected := map[string]float64{}
-	named := map[*group]bool{}
+	named := map[*ledger.Group]bool{}
 	for _, w := range declared.workloads() {
 		if !Moves(w.pod) {
 			continue
 		}
-		a := c.App(w.pod)
-		named[a.group] = true
-		if !c.fitsSomewhere(a) { // room would be made for what never comes
+		a := t.EnsureApp(w.pod)
+		if a == nil {
+			continue
+		}
+		named[a.Group()] = true
+		if !t.fitsSomewhere(a.Spec()) { // room would be made for what never comes
 			continue
 		}
 		n := float64(w.replicas)
 		if w.scaled {
-			n = min(max(n, math.Round(a.group.peak), float64(w.least)), float64(w.most))
+			n = min(max(n, math.Round(a.Group().Peak), float64(w.least)), float64(w.most))
 		}
-		expected[a.Name] += n
+		expected[a.Name()] += n
 	}
 	keep := math.Exp2(-float64(since) / float64(peakHalfLife))
-	for _, g := range c.groups {
-		now := float64(g.count())
-		g.peak = now + (max(g.peak, now)-now)*keep
+	for _, g := range t.ledger.Groups() {
+		now := float64(g.Pods())
+		g.Peak = now + (max(g.Peak, now)-now)*keep
 		if named[g] {
 			continue
 		}
-		if n := math.Round(g.peak); n > 0 && g.latest != nil {
-			expected[g.latest.Name] = n
+		if n := math.Round(g.Peak); n > 0 && g.Latest() != nil {
+			expected[g.Latest().Name()] = n
 		}
 	}
-	c.sweep(expected, since)
+	t.sweep(expected, since)
 	changed := map[string]float64{}
+	before := t.ledger.Expected()
 	for name, n := range expected {
-		if old, ok := c.expected[name]; !ok || old != n {
+		if old, ok := before[name]; !ok || old != n {
 			changed[name] = n
 		}
 	}
-	for name := range c.expected {
-		if _, ok := expected[name]; !ok && c.apps[name] != nil {
+	for name := range before {
+		if _, ok := expected[name]; !ok {
 			changed[name] = -1
 		}
 	}
-	c.expected = expected
 	if len(changed) > 0 {
-		c.emit(&ledger.Event{Kind: ledger.KindForecast, Expected: changed})
+		t.emit(&ledger.Event{Kind: ledger.KindForecast, Expected: changed})
 	}
 }
 
 // fitsSomewhere reports whether there is a node that could hold a pod of an app if
 // it held nothing else; true while there is no node at all.
-func (c *Cluster) fitsSomewhere(a *App) bool {
-	for _, n := range c.nodes {
-		fits := !n.machine.Cordoned && !slices.Contains(n.machine.Refuses, a.selector)
-		for dim, need := range a.demand {
-			fits = fits && need <= n.machine.Capacity[dim]
+func (t *Translator) fitsSomewhere(a *ledger.App) bool {
+	for n := range t.ledger.Nodes() {
+		m := n.Machine()
+		fits := !m.Cordoned && !slices.Contains(m.Refuses, a.Selector)
+		for dim, need := range a.Demand {
+			fits = fits && need <= m.Capacity[dim]
 		}
 		if fits {
 			return true
 		}
 	}
-	return len(c.nodes) == 0
+	return t.ledger.NodeCount() == 0
 }
 
 // sweep forgets the apps that had neither pods nor a forecast for long, when
 // there are many of them.
-func (c *Cluster) sweep(expected map[string]float64, since time.Duration) {
+func (t *Translator) sweep(expected map[string]float64, since time.Duration) {
 	var idle []string
-	for name, a := range c.apps {
-		if _, ok := expected[name]; ok || a.pods > 0 {
-			a.idle = 0
+	for a := range t.ledger.Apps() {
+		if _, ok := expected[a.Name()]; ok || a.Pods() > 0 {
+			a.Idle = 0
 			continue
 		}
-		if a.idle += since; a.idle >= idleFor {
-			idle = append(idle, name)
+		if a.Idle += since; a.Idle >= idleFor {
+			idle = append(idle, a.Name())
 		}
 	}
-	if len(idle) <= 16+len(c.apps)/8 {
+	if len(idle) <= 16+t.ledger.AppCount()/8 {
 		return
 	}
 	slices.Sort(idle)
 	for _, name := range idle {
-		a := c.apps[name]
-		g := a.group
-		g.apps = slices.DeleteFunc(g.apps, func(b *App) bool { return a == b })
-		if g.latest == a {
-			g.latest = nil
+		t.emit(&ledger.Event{Kind: ledger.KindForget, App: name})
+	}
+	for _, n := range t.nodesByName() {
+		m := *n.Machine()
+		m.Refuses = slices.DeleteFunc(slices.Clone(m.Refuses), func(id string) bool { return t.ledger.Selector(id) == nil })
+		if len(m.Refuses) != len(n.Machine().Refuses) {
+			t.emit(&ledger.Event{Kind: ledger.KindNode, Node: n.Name(), Machine: &m})
 		}
-		delete(c.apps, name)
-		c.emit(&ledger.Event{Kind: ledger.KindForget, App: name})
 	}
-	used := map[string]bool{}
-	for _, a := range c.apps {
-		used[a.selector] = true
-	}
-	maps.DeleteFunc(c.selectors, func(id string, _ *Selector) bool { return !used[id] })
-	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
-		c.emitNode(c.nodes[name])
-	}
-	maps.DeleteFunc(c.groups, func(_ string, g *group) bool { return len(g.apps) == 0 })
-	c.order = slices.DeleteFunc(c.order, func(g *group) bool { return len(g.apps) == 0 })
-	c.refresh()
-}
-
-// count is the number of pods of a group that stand.
-func (g *group) count() int {
-	n := 0
-	for _, a := range g.apps {
-		n += a.pods
-	}
-	return n
+	t.refresh()
 }

@@ -107,7 +107,7 @@ func TestForecastIsOfTheSameApp(t *testing.T) {
 	d.Spec.Template.Labels = map[string]string{"app": "web"}
 	w.Forecast(&kube.Declared{Deployments: []*appsv1.Deployment{d}}, 0)
 	made := podOf("web-7d4-x", ownedBy("ReplicaSet", "web-7d4"), labelled("app", "web", "pod-template-hash", "7d4"), requests("cpu", "1"))
-	require.Contains(t, w.expected(), w.App(made).Name)
+	require.Contains(t, w.expected(), w.EnsureApp(made).Name())
 }
 
 // Pods that fit no node, even an empty one, are not expected until one comes that
@@ -234,5 +234,23 @@ func TestIdleAppsAreForgotten(t *testing.T) {
 
 	// One that comes again is known again.
 	w.SetNode(n, []*v1.Pod{stays, brief[0]})
-	require.Contains(t, w.picture().apps, w.App(brief[0]).Name)
+	require.Contains(t, w.picture().apps, w.EnsureApp(brief[0]).Name())
+}
+
+// A pod may wait so long that its app is forgotten. It is gone without an event
+// then, and arrives again when it is tried again.
+func TestForgottenWhileItWaits(t *testing.T) {
+	w := newWorld(t)
+	waits := podOf("waits", requests("cpu", "64"))
+	w.Arrive(waits)
+	for i := range 40 {
+		w.EnsureApp(podOf(fmt.Sprintf("%dbrief", i), requests("cpu", "1")))
+	}
+	w.Forecast(&kube.Declared{}, time.Hour)
+	require.Zero(t, w.ledger.AppCount())
+	w.said()
+	w.Leave(waits)
+	require.Empty(t, w.said())
+	w.Arrive(waits)
+	require.Equal(t, []string{"app default/Pod/waits@cpu=64", "arrive default/waits default/Pod/waits@cpu=64"}, w.said())
 }

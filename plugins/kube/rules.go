@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
-	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
 // A Rule is a PlacementRule made ready.
@@ -105,84 +104,4 @@ func newTerms(pod *v1.Pod) []term {
 
 func (t *term) matches(pod *v1.Pod) bool {
 	return (t.anywhere || slices.Contains(t.namespaces, pod.Namespace)) && t.selector.Matches(labels.Set(pod.Labels))
-}
-
-// A group is an app as limits and rules count it: pods of any size.
-type group struct {
-	name  string
-	pod   *v1.Pod // the newest of them says what the constraints are
-	terms []term  // its anti-affinity
-	apps  []*App
-
-	latest *App    // that a pod came of
-	peak   float64 // most pods at a time, fading
-
-	limit, spread int32 // to a policy
-	limitBy       *Rule // nil = none of limit is a rule's
-	spreadBy      *Rule
-	pairs         []pair // rules with other groups that the group is part of
-	on            map[*node]int32
-}
-
-// A pair is a rule (a, b, max) of two groups: by a PlacementRule, or by a's
-// anti-affinity where that is nil.
-type pair struct {
-	a, b *group
-	max  int32
-	by   *Rule
-}
-
-// constrain finds a group's limit and spread.
-func (g *group) constrain(rules []*Rule) {
-	g.limit, g.spread, g.limitBy, g.spreadBy = 0, 0, nil, nil
-	for _, r := range rules {
-		if !r.pods.picks(g.pod) {
-			continue
-		}
-		if r.maxPerNode > 0 && (g.limit == 0 || r.maxPerNode < g.limit) {
-			g.limit, g.limitBy = r.maxPerNode, r
-		}
-		if r.spreadMin > g.spread {
-			g.spread, g.spreadBy = r.spreadMin, r
-		}
-	}
-	for i := range g.terms {
-		if g.terms[i].matches(g.pod) {
-			g.limit = 1
-		}
-	}
-}
-
-// between lists the rules (a, b, max) of two different groups.
-func between(rules []*Rule, a, b *group) []pair {
-	var list []pair
-	for i := range a.terms {
-		if a.terms[i].matches(b.pod) {
-			list = append(list, pair{a, b, 0, nil})
-			break
-		}
-	}
-	for _, r := range rules {
-		if len(r.excludes) == 0 || !r.pods.picks(a.pod) {
-			continue
-		}
-		for i := range r.excludes {
-			if e := &r.excludes[i]; e.pods.picks(b.pod) {
-				list = append(list, pair{a, b, e.max, r})
-			}
-		}
-	}
-	return list
-}
-
-// pairUp adds the rules between two groups to both, and to list.
-func pairUp(rules []*Rule, a, b *group, list []ledger.Rule) []ledger.Rule {
-	if len(rules)+len(a.terms)+len(b.terms) == 0 { // there may be many groups
-		return list
-	}
-	for _, p := range append(between(rules, a, b), between(rules, b, a)...) {
-		a.pairs, b.pairs = append(a.pairs, p), append(b.pairs, p)
-		list = append(list, ledger.Rule{App: p.a.name, Other: p.b.name, Max: p.max})
-	}
-	return list
 }

@@ -63,7 +63,7 @@ func (p *Picture) Ask(name, appLabel, fleet string) (*Question, error) {
 		}
 	}
 	take(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: fleet, Units: kube.Units}})
-	cluster := kube.NewCluster(appLabel, take)
+	cluster := kube.NewTranslator(appLabel, q.State, take)
 	cluster.SetRules(p.Rules)
 	on := p.standing()
 	for _, n := range p.Nodes {
@@ -74,12 +74,13 @@ func (p *Picture) Ask(name, appLabel, fleet string) (*Question, error) {
 		others := slices.DeleteFunc(on[n.Name], func(o *v1.Pod) bool { return o == pod })
 		cluster.SetNode(n, others)
 	}
-	q.App = cluster.App(pod).Name
+	cluster.EnsureApp(pod)
 	cluster.Forecast(p.Declared, 0)
-	cluster.Arrive(pod)
+	app := cluster.Arrive(pod)
 	if failed != nil {
 		return nil, failed
 	}
+	q.App = app.Name()
 	q.allow()
 	q.Beyond = beyond(pod)
 	for _, c := range pod.Status.Conditions {

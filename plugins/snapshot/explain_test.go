@@ -93,7 +93,7 @@ func TestAskLog(t *testing.T) {
 	object.Spec = policy.Spec{FeatureVersion: policy.FeatureVersion, Model: "linear", Knowledge: "K0", Features: []string{"util"}, Weights: []float64{1}}
 	take(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: "fixed", Units: kube.Units}})
 	take(&ledger.Event{Kind: ledger.KindPolicy, Role: ledger.Primary, Policy: object})
-	cluster := kube.NewCluster("", take)
+	cluster := kube.NewTranslator("", live, take)
 	for _, name := range []string{"a", "b", "c"} {
 		cluster.SetNode(node(name), nil)
 	}

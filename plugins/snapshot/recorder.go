@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"reflect"
@@ -19,7 +20,8 @@ import (
 type Recorder struct {
 	book      *book
 	file      *recording // nil = in memory only
-	cluster   *kube.Cluster
+	ledger    *ledger.Ledger
+	cluster   *kube.Translator
 	machines  map[string]ledger.Machine // as the cluster said last
 	specs     map[string]ledger.App
 	rules     []ledger.Rule
@@ -45,12 +47,18 @@ func newBegin(appLabel string, now time.Time) *begin {
 
 func newRecorder(b *book, appLabel string) *Recorder {
 	r := &Recorder{book: b, machines: map[string]ledger.Machine{}, specs: map[string]ledger.App{}, expected: map[string]float64{}}
-	r.cluster = kube.NewCluster(appLabel, r.hear)
+	r.ledger = ledger.New()
+	r.cluster = kube.NewTranslator(appLabel, r.ledger, r.hear)
+	r.hear(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: "fixed", Units: kube.Units}})
 	return r
 }
 
 // hear keeps what the cluster says of all but pods.
 func (r *Recorder) hear(e *ledger.Event) {
+	if err := r.ledger.Apply(e); err != nil && r.err == nil {
+		r.err = fmt.Errorf("%s %s%s%s: %w", e.Kind, e.Node, e.App, e.Pod, err)
+		return
+	}
 	switch e.Kind {
 	case ledger.KindNode:
 		r.machines[e.Node] = *e.Machine
@@ -113,14 +121,19 @@ func (r *Recorder) show(p *Picture, now time.Time) {
 		there[n.Name] = true
 		r.cluster.SetNode(n, on[n.Name])
 	}
-	for _, name := range r.cluster.Nodes() {
-		if !there[name] {
-			r.cluster.RemoveNode(name)
+	var gone []string
+	for n := range r.ledger.Nodes() {
+		if !there[n.Name()] {
+			gone = append(gone, n.Name())
 		}
+	}
+	slices.Sort(gone)
+	for _, name := range gone {
+		r.cluster.RemoveNode(name)
 	}
 	for _, pod := range p.Pods {
 		if waits(pod) {
-			r.cluster.App(pod)
+			r.cluster.EnsureApp(pod)
 		}
 	}
 	if p.Declared != nil {
@@ -248,7 +261,13 @@ func (r *Recorder) notePods(p *Picture, at float64) {
 	}
 }
 
-func (r *Recorder) app(pod *v1.Pod) string { return r.cluster.App(pod).Name }
+// app is the name of a pod's app; "" when the ledger refused it, which is an error.
+func (r *Recorder) app(pod *v1.Pod) string {
+	if a := r.cluster.EnsureApp(pod); a != nil {
+		return a.Name()
+	}
+	return ""
+}
 
 // Tally is what was seen so far.
 func (r *Recorder) Tally() Tally { return r.book.tally() }

@@ -130,14 +130,14 @@ func TestTraceIsTheSchedulersState(t *testing.T) {
 		live := ledger.New()
 		take := func(e *ledger.Event) { require.NoError(t, live.Apply(e)) }
 		take(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: "open", Units: kube.Units}})
-		cluster := kube.NewCluster("", take)
+		cluster := kube.NewTranslator("", live, take)
 		cluster.SetRules(p.Rules)
 		for _, n := range p.Nodes {
 			cluster.SetNode(n, p.standing()[n.Name])
 		}
 		for _, o := range p.Pods {
 			if waits(o) {
-				cluster.App(o)
+				cluster.EnsureApp(o)
 			}
 		}
 		want := live.Columns()

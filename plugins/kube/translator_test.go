@@ -19,9 +19,9 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
-// A world is a cluster as Cluster says it is, booked in a ledger.
+// A world is a cluster that a Translator enters in a ledger.
 type world struct {
-	*kube.Cluster
+	*kube.Translator
 	t      *testing.T
 	ledger *ledger.Ledger
 	events []*ledger.Event // since the last call of said
@@ -32,7 +32,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, ledger: ledger.New()}
 	w.book(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: "fixed", Units: kube.Units}})
 	w.events = nil
-	w.Cluster = kube.NewCluster("", w.book)
+	w.Translator = kube.NewTranslator("", w.ledger, w.book)
 	return w
 }
 
@@ -187,7 +187,8 @@ func TestPodsComeMoveResizeAndEnd(t *testing.T) {
 	w.RemoveNode("b")
 	w.RemoveNode("never seen")
 	require.Equal(t, []string{"remove default/web-1", "forget b"}, w.said())
-	require.Equal(t, []string{"a"}, w.Nodes())
+	require.Nil(t, w.ledger.Node("b"))
+	require.Equal(t, 1, w.ledger.NodeCount())
 }
 
 func TestPodsThatStayTakeCapacity(t *testing.T) {
@@ -248,7 +249,7 @@ func TestTaintedNode(t *testing.T) {
 	w.SetNode(nodeOf("b", taint), []*v1.Pod{train})
 	apps := w.picture().apps
 	require.Equal(t, "a", apps[webApp].nodes)
-	require.Equal(t, "a b", apps[w.App(train).Name].nodes)
+	require.Equal(t, "a b", apps[w.EnsureApp(train).Name()].nodes)
 }
 
 func TestDecisions(t *testing.T) {

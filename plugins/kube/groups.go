@@ -1,0 +1,192 @@
+package kube
+
+import (
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
+)
+
+// constraints are what anti-affinity and rules ask of a group. The ledger's group
+// has them as its object.
+type constraints struct {
+	name  string
+	pod   *v1.Pod // the newest of the group: what it says holds
+	terms []term  // its anti-affinity
+
+	limit, spread int32 // to a policy
+	limitBy       *Rule // nil = none of limit is a rule's
+	spreadBy      *Rule
+	pairs         []pair // rules with other groups that the group is part of
+}
+
+func constraintsOf(g *ledger.Group) *constraints { return g.Object.(*constraints) }
+
+// A pair is a rule (a, b, max) of two groups: by a PlacementRule, or by a's
+// anti-affinity where that is nil.
+type pair struct {
+	a, b *constraints
+	max  int32
+	by   *Rule
+}
+
+// other is the group of a pair that is not c.
+func (p *pair) other(c *constraints) *constraints {
+	if p.a == c {
+		return p.b
+	}
+	return p.a
+}
+
+// Rules are those that were set last.
+func (t *Translator) Rules() []*Rule {
+	rules, _ := t.ledger.RuleObjects.([]*Rule)
+	return rules
+}
+
+// SetRules replaces the rules.
+func (t *Translator) SetRules(rules []*Rule) {
+	t.ledger.RuleObjects = rules
+	t.refresh()
+}
+
+// ensureGroup returns the constraints of a pod's group. Those of a new group are
+// emitted as far as they are rules; those of a known one are updated if the pod is
+// the newest.
+func (t *Translator) ensureGroup(name string, p *v1.Pod) *constraints {
+	if g := t.ledger.Group(name); g != nil {
+		c := constraintsOf(g)
+		if p.UID != "" && p.UID == c.pod.UID || newer(p, c.pod) {
+			t.updateSpec(c, p)
+		}
+		return c
+	}
+	c := &constraints{name: name, pod: p, terms: newTerms(p)}
+	c.constrain(t.Rules())
+	var list []ledger.Rule
+	for _, other := range t.ledger.Groups() {
+		list = pairUp(t.Rules(), c, constraintsOf(other), list)
+	}
+	if len(list) > 0 {
+		t.emit(&ledger.Event{Kind: ledger.KindRule, Rules: list})
+	}
+	return c
+}
+
+// updateSpec makes a pod the one that says what its group's constraints are.
+func (t *Translator) updateSpec(c *constraints, p *v1.Pod) {
+	same := sameConstraints(c.pod, p)
+	c.pod = p
+	if !same {
+		c.terms = newTerms(p)
+		t.refresh()
+	}
+}
+
+// leaveGroup finds another pod to say what the constraints of a pod's group are,
+// if the pod stands and is of another group now.
+func (t *Translator) leaveGroup(p *v1.Pod, to *ledger.AppEntry) {
+	if known := t.ledger.Pod(string(p.UID)); known != nil && known.Node() != nil && known.App().Group() != to.Group() {
+		t.reelect(known)
+	}
+}
+
+// reelect makes the newest pod that stays say what its group's constraints are, if
+// the pod that leaves did.
+func (t *Translator) reelect(leaves *ledger.Pod) {
+	g := leaves.App().Group()
+	c := constraintsOf(g)
+	if string(c.pod.UID) != leaves.UID() {
+		return
+	}
+	var newest *v1.Pod
+	for n := range g.On() {
+		for _, p := range n.Pods() {
+			if p == leaves || p.App().Group() != g {
+				continue
+			}
+			if object := p.Object.(*v1.Pod); newest == nil || newer(object, newest) {
+				newest = object
+			}
+		}
+	}
+	if newest != nil {
+		t.updateSpec(c, newest)
+	}
+}
+
+// refresh emits the constraints of all groups.
+func (t *Translator) refresh() {
+	rules := t.Rules()
+	var list []ledger.Rule
+	groups := t.ledger.Groups()
+	for i, g := range groups {
+		c := constraintsOf(g)
+		limit, spread := c.limit, c.spread
+		c.pairs = nil
+		c.constrain(rules)
+		if c.limit != limit || c.spread != spread {
+			for _, a := range g.Apps() {
+				t.emitApp(a.Name(), c, a.Spec().Selector, a.Spec().Demand)
+			}
+		}
+		for _, other := range groups[:i] {
+			list = pairUp(rules, c, constraintsOf(other), list)
+		}
+	}
+	t.emit(&ledger.Event{Kind: ledger.KindRule, Rules: list, Reset: true})
+}
+
+// constrain finds a group's limit and spread.
+func (c *constraints) constrain(rules []*Rule) {
+	c.limit, c.spread, c.limitBy, c.spreadBy = 0, 0, nil, nil
+	for _, r := range rules {
+		if !r.pods.picks(c.pod) {
+			continue
+		}
+		if r.maxPerNode > 0 && (c.limit == 0 || r.maxPerNode < c.limit) {
+			c.limit, c.limitBy = r.maxPerNode, r
+		}
+		if r.spreadMin > c.spread {
+			c.spread, c.spreadBy = r.spreadMin, r
+		}
+	}
+	for i := range c.terms {
+		if c.terms[i].matches(c.pod) {
+			c.limit = 1
+		}
+	}
+}
+
+// between lists the rules (a, b, max) of two different groups.
+func between(rules []*Rule, a, b *constraints) []pair {
+	var list []pair
+	for i := range a.terms {
+		if a.terms[i].matches(b.pod) {
+			list = append(list, pair{a, b, 0, nil})
+			break
+		}
+	}
+	for _, r := range rules {
+		if len(r.excludes) == 0 || !r.pods.picks(a.pod) {
+			continue
+		}
+		for i := range r.excludes {
+			if e := &r.excludes[i]; e.pods.picks(b.pod) {
+				list = append(list, pair{a, b, e.max, r})
+			}
+		}
+	}
+	return list
+}
+
+// pairUp adds the rules between two groups to both, and to list.
+func pairUp(rules []*Rule, a, b *constraints, list []ledger.Rule) []ledger.Rule {
+	if len(rules)+len(a.terms)+len(b.terms) == 0 { // there may be many groups
+		return list
+	}
+	for _, p := range append(between(rules, a, b), between(rules, b, a)...) {
+		a.pairs, b.pairs = append(a.pairs, p), append(b.pairs, p)
+		list = append(list, ledger.Rule{App: p.a.name, Other: p.b.name, Max: p.max})
+	}
+	return list
+}

@@ -1,0 +1,83 @@
+package kube
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
+)
+
+// CostAnnotation of a node is what it costs, in any unit; 1 without it.
+const CostAnnotation = "sigma-scheduler.io/cost"
+
+// machineOf is a node as a policy sees it. fixed is what the pods take that do not
+// move, selectors are those that the node may refuse.
+func machineOf(n *v1.Node, fixed map[string]int64, selectors []*Selector) *ledger.Machine {
+	m := &ledger.Machine{Capacity: capacity(n, fixed), Cost: cost(n), Cordoned: n.Spec.Unschedulable}
+	for _, s := range selectors {
+		if !s.Admits(n) {
+			m.Refuses = append(m.Refuses, s.ID)
+		}
+	}
+	slices.Sort(m.Refuses)
+	return m
+}
+
+// capacity is what a node has for pods that move.
+func capacity(n *v1.Node, fixed map[string]int64) map[string]int64 {
+	c := amounts(n.Status.Allocatable)
+	for dim, used := range fixed {
+		if c[dim] -= used; c[dim] <= 0 {
+			delete(c, dim)
+		}
+	}
+	return c
+}
+
+// hasCapacity reports whether a node has that capacity.
+func hasCapacity(n *v1.Node, fixed, c map[string]int64) bool {
+	count := 0
+	for name, quantity := range n.Status.Allocatable {
+		if amount := units(string(name), &quantity) - fixed[string(name)]; amount > 0 {
+			if c[string(name)] != amount {
+				return false
+			}
+			count++
+		}
+	}
+	return count == len(c)
+}
+
+func equalMachines(a, b *ledger.Machine) bool {
+	return a.Cost == b.Cost && a.Cordoned == b.Cordoned && slices.Equal(a.Refuses, b.Refuses) && maps.Equal(a.Capacity, b.Capacity)
+}
+
+// cost is the node's by its annotation. A text that is no positive number counts
+// as none: it must not keep the node from being used.
+func cost(n *v1.Node) float64 {
+	v, err := strconv.ParseFloat(n.Annotations[CostAnnotation], 64)
+	if err != nil || !(v > 0) || v > 1e12 {
+		return 1
+	}
+	return v
+}
+
+// demandOfFixed is what the pods of a node take that do not move; nil = nothing.
+func demandOfFixed(pods []*v1.Pod) map[string]int64 {
+	var fixed map[string]int64
+	for _, p := range pods {
+		if Ended(p) || Moves(p) {
+			continue
+		}
+		if fixed == nil {
+			fixed = map[string]int64{}
+		}
+		for dim, n := range Demand(p) {
+			fixed[dim] += n
+		}
+	}
+	return fixed
+}

@@ -1,0 +1,248 @@
+package kube
+
+import (
+	"cmp"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
+)
+
+// A Translator turns what is seen of a cluster into the events by which it differs
+// from what a ledger has. It has no state: what it compares with, and the objects
+// that it may have to translate again, are the ledger's. It serves one goroutine.
+type Translator struct {
+	appLabel string
+	ledger   *ledger.Ledger
+	emit     func(*ledger.Event)
+}
+
+// NewTranslator translates for a ledger that has a start. emit has to apply each
+// event to that ledger before it returns. It may drop an event that the ledger
+// refuses.
+func NewTranslator(appLabel string, l *ledger.Ledger, emit func(*ledger.Event)) *Translator {
+	return &Translator{appLabel, l, emit}
+}
+
+// An item is a pod as a policy sees it: one of an app, which is all pods of a group
+// that are equal in demand and selector.
+type item struct {
+	app, group string
+	demand     map[string]int64
+	selector   *Selector
+}
+
+func (t *Translator) item(p *v1.Pod) item {
+	i := item{group: Group(p, t.appLabel), demand: Demand(p), selector: NewSelector(p)}
+	i.app = i.group + "@" + size(i.demand)
+	if i.selector.ID != "" {
+		i.app += "," + i.selector.ID
+	}
+	return i
+}
+
+// EnsureApp is the app of a pod. An app that is new is emitted, and with it what it
+// changes of rules and nodes; a pod that is the newest of its group may change the
+// group's constraints. nil = the ledger refused the app.
+func (t *Translator) EnsureApp(p *v1.Pod) *ledger.AppEntry {
+	if known := t.ledger.Pod(string(p.UID)); known != nil && known.Object == any(p) {
+		a := known.App()
+		if known.Node() == nil { // it waits
+			a.Idle = 0
+			t.ensureGroup(a.Group().Name(), p)
+		}
+		return a
+	}
+	i := t.item(p)
+	constraints := t.ensureGroup(i.group, p)
+	if a := t.ledger.App(i.app); a != nil {
+		a.Idle = 0
+		return a
+	}
+	if t.ledger.Selector(i.selector.ID) == nil {
+		t.refuse(i.selector)
+	}
+	t.emitApp(i.app, constraints, i.selector.ID, i.demand)
+	a := t.ledger.App(i.app)
+	if a != nil {
+		a.Group().Object = constraints
+		t.ledger.Selector(i.selector.ID).Object = i.selector
+	}
+	return a
+}
+
+func (t *Translator) emitApp(name string, c *constraints, selector string, demand map[string]int64) {
+	t.emit(&ledger.Event{Kind: ledger.KindApp, App: name, Spec: &ledger.App{
+		Group: c.name, Selector: selector, Demand: demand, MaxPerMachine: c.limit, SpreadMin: c.spread,
+	}})
+}
+
+// refuse emits the nodes that a new selector does not admit.
+func (t *Translator) refuse(s *Selector) {
+	for _, n := range t.nodesByName() {
+		if s.Admits(n.Object.(*v1.Node)) {
+			continue
+		}
+		m := *n.Machine()
+		m.Refuses = append(slices.Clone(m.Refuses), s.ID)
+		slices.Sort(m.Refuses)
+		t.emit(&ledger.Event{Kind: ledger.KindNode, Node: n.Name(), Machine: &m})
+	}
+}
+
+func (t *Translator) nodesByName() []*ledger.Node {
+	return slices.SortedFunc(t.ledger.Nodes(), func(a, b *ledger.Node) int { return cmp.Compare(a.Name(), b.Name()) })
+}
+
+func (t *Translator) selectors() []*Selector {
+	var list []*Selector
+	for s := range t.ledger.Selectors() {
+		list = append(list, s.Object.(*Selector))
+	}
+	return list
+}
+
+// SetNode brings a node and the pods on it up to date. It returns the pods that
+// were found there without a decision of ours.
+func (t *Translator) SetNode(object *v1.Node, pods []*v1.Pod) (found []*v1.Pod) {
+	n := t.setMachine(object, demandOfFixed(pods))
+	if n == nil {
+		return nil
+	}
+	count := 0
+	for _, p := range pods {
+		if Ended(p) || !Moves(p) {
+			continue
+		}
+		count++
+		if t.setPod(p, n) {
+			found = append(found, p)
+		}
+	}
+	if len(n.Pods()) != count {
+		t.removeOthers(n, pods)
+	}
+	return found
+}
+
+// setMachine emits a node if it is new or changed. nil = the ledger refused it.
+func (t *Translator) setMachine(object *v1.Node, fixed map[string]int64) *ledger.Node {
+	n := t.ledger.Node(object.Name)
+	if n != nil && n.Object == any(object) && hasCapacity(object, fixed, n.Machine().Capacity) {
+		return n
+	}
+	m := machineOf(object, fixed, t.selectors())
+	if n == nil || !equalMachines(m, n.Machine()) {
+		t.emit(&ledger.Event{Kind: ledger.KindNode, Node: object.Name, Machine: m})
+		n = t.ledger.Node(object.Name)
+	}
+	if n != nil {
+		n.Object = object
+	}
+	return n
+}
+
+// setPod emits where a pod stands if that is new, or its app changed. It reports
+// whether the pod is new there.
+func (t *Translator) setPod(p *v1.Pod, n *ledger.Node) bool {
+	known := t.ledger.Pod(string(p.UID))
+	here := known != nil && known.Node() == n
+	if here && (known.Object == any(p) || t.EnsureApp(p) == known.App()) {
+		known.Object = p
+		return false
+	}
+	if a := t.EnsureApp(p); a != nil {
+		t.leaveGroup(p, a)
+		t.emit(&ledger.Event{Kind: ledger.KindPlace, Pod: name(p), UID: string(p.UID), App: a.Name(), Node: n.Name()})
+		t.remember(p)
+	}
+	return !here
+}
+
+// remember has the ledger hold the pod that it now has an app of.
+func (t *Translator) remember(p *v1.Pod) {
+	if known := t.ledger.Pod(string(p.UID)); known != nil {
+		known.Object = p
+	}
+}
+
+// removeOthers removes the pods from a node that are not in the list.
+func (t *Translator) removeOthers(n *ledger.Node, pods []*v1.Pod) {
+	stay := map[string]bool{}
+	for _, p := range pods {
+		if !Ended(p) && Moves(p) {
+			stay[string(p.UID)] = true
+		}
+	}
+	var left []*ledger.Pod
+	for _, p := range n.Pods() {
+		if !stay[p.UID()] {
+			left = append(left, p)
+		}
+	}
+	t.remove(left)
+}
+
+// remove emits that pods are gone that stood somewhere, in the order of UIDs.
+func (t *Translator) remove(pods []*ledger.Pod) {
+	slices.SortFunc(pods, func(a, b *ledger.Pod) int { return cmp.Compare(a.UID(), b.UID()) })
+	for _, p := range pods {
+		t.reelect(p)
+		t.emit(&ledger.Event{Kind: ledger.KindRemove, Pod: name(p.Object.(*v1.Pod)), UID: p.UID()})
+	}
+}
+
+// RemoveNode emits that a node is gone, and what stood on it.
+func (t *Translator) RemoveNode(nodeName string) {
+	if n := t.ledger.Node(nodeName); n != nil {
+		t.remove(slices.Clone(n.Pods()))
+		t.emit(&ledger.Event{Kind: ledger.KindForget, Node: nodeName})
+	}
+}
+
+// Arrive emits that a policy is about to be asked about a pod, and returns the
+// pod's app; nil = the ledger refused it.
+func (t *Translator) Arrive(p *v1.Pod) *ledger.AppEntry {
+	a := t.EnsureApp(p)
+	if a != nil && t.ledger.Pod(string(p.UID)) == nil {
+		t.emit(&ledger.Event{Kind: ledger.KindArrive, Pod: name(p), UID: string(p.UID), App: a.Name()})
+		t.remember(p)
+	}
+	return a
+}
+
+// Leave emits that a pod is gone, if it waited.
+func (t *Translator) Leave(p *v1.Pod) {
+	if known := t.ledger.Pod(string(p.UID)); known != nil && known.Node() == nil {
+		t.emit(&ledger.Event{Kind: ledger.KindRemove, Pod: name(p), UID: string(p.UID)})
+	}
+}
+
+// Decide emits that a pod goes to a node by a decision of ours. A node that is
+// gone is no error: the pod will be found or not.
+func (t *Translator) Decide(p *v1.Pod, nodeName string, d *ledger.Decision) {
+	if t.ledger.Node(nodeName) == nil {
+		return
+	}
+	a := t.EnsureApp(p)
+	if a == nil {
+		return
+	}
+	t.leaveGroup(p, a)
+	d.Request = a.Group().Name()
+	t.emit(&ledger.Event{
+		Kind: ledger.KindDecide, Pod: name(p), UID: string(p.UID), App: a.Name(), Node: nodeName, Decision: d,
+	})
+	t.remember(p)
+}
+
+// Undo emits that a decision failed: the pod waits again.
+func (t *Translator) Undo(p *v1.Pod) {
+	if known := t.ledger.Pod(string(p.UID)); known != nil && known.Node() != nil {
+		t.reelect(known)
+		t.emit(&ledger.Event{Kind: ledger.KindFailed, Pod: name(p), UID: string(p.UID)})
+	}
+}
+
+func name(p *v1.Pod) string { return p.Namespace + "/" + p.Name }
