@@ -127,7 +127,7 @@ func (c *Controller) Decide(o *Observation) Decision {
 	if why := implausible(o); why != "" {
 		return d.hold("freshness", "%s", why)
 	}
-	now := requestsOf(o, c.target)
+	now := o.Requests(&c.target)
 	d.Next.Containers = now
 	jump := c.tick(o.Time)
 	c.remember(o)
@@ -198,6 +198,8 @@ const (
 	// What no container has and no workload is asked: numbers above are mistakes.
 	mostCPU  = 1e9 // millicores
 	mostRate = 1e12
+	// longestWindow that usage can be averaged over.
+	longestWindow = 24 * time.Hour
 )
 
 // implausible says why an observation cannot be true.
@@ -226,7 +228,7 @@ func implausible(o *Observation) string {
 				return fmt.Sprintf("usage of pod %s is more than any machine has", p.Name)
 			case !plausible(k.Request) || !plausible(k.Actual):
 				return fmt.Sprintf("requests of pod %s are negative or more than any machine has", p.Name)
-			case k.Usage.Window < 0 || k.Usage.Window > day:
+			case k.Usage.Window < 0 || k.Usage.Window > longestWindow:
 				return fmt.Sprintf("usage of pod %s is of a window of %v", p.Name, k.Usage.Window)
 			}
 		}
@@ -248,7 +250,7 @@ func plausible(r Resources) bool {
 
 // fresh reports whether some usage is new enough to act on.
 func (c *Controller) fresh(o *Observation) bool {
-	return slices.ContainsFunc(o.live(), func(p Pod) bool {
+	return slices.ContainsFunc(o.Live(), func(p Pod) bool {
 		return slices.ContainsFunc(p.Containers, func(k Container) bool { return k.Usage.Known(o.Time, c.guards.MaxAge) })
 	})
 }
@@ -256,7 +258,7 @@ func (c *Controller) fresh(o *Observation) bool {
 // killed reports whether a container ran out of memory just now. In a row of kills there
 // is no other news: what does not run for long is not measured.
 func (c *Controller) killed(o *Observation) bool {
-	return slices.ContainsFunc(o.live(), func(p Pod) bool {
+	return slices.ContainsFunc(o.Live(), func(p Pod) bool {
 		return slices.ContainsFunc(p.Containers, func(k Container) bool { return (Metric{Time: k.Killed}).Known(o.Time, c.guards.MaxAge) })
 	})
 }
@@ -265,7 +267,7 @@ func (c *Controller) killed(o *Observation) bool {
 // patience, and as its window is long.
 func (c *Controller) filling(o *Observation) time.Duration {
 	long := c.guards.Patience
-	for _, p := range o.live() {
+	for _, p := range o.Live() {
 		for _, k := range p.Containers {
 			long = max(long, k.Usage.Window)
 		}
@@ -364,7 +366,7 @@ func (c *Controller) step(d *Decision, what string, now, want int64, outside boo
 		d.guard("dead band", "%s would change by less than %g %%", what, 100*c.guards.DeadBand)
 		return now
 	}
-	low, high := scale(now, max(0, 1-c.guards.Step)), scale(now, 1+c.guards.Step)
+	low, high := Scale(now, max(0, 1-c.guards.Step)), Scale(now, 1+c.guards.Step)
 	next := min(high, max(low, want))
 	if next != want {
 		d.guard("step", "%s changes by %g %% at once", what, 100*c.guards.Step)
@@ -374,17 +376,13 @@ func (c *Controller) step(d *Decision, what string, now, want int64, outside boo
 
 // floor is the memory that container i is not asked to go below.
 func (c *Controller) floor(i int) int64 {
-	most := int64(0)
-	for _, p := range c.memory.Containers[i].Peaks {
-		most = max(most, p.Memory)
-	}
-	return scale(most, c.guards.Headroom)
+	return Scale(c.memory.Containers[i].Peaks.Max(), c.guards.Headroom)
 }
 
 // escapesMemory reports whether a container was killed lately and would get more
 // memory.
 func (c *Controller) escapesMemory(o *Observation, requests, now []Resources) bool {
-	for _, p := range o.live() {
+	for _, p := range o.Live() {
 		for _, k := range p.Containers {
 			for i, spec := range c.target.Containers {
 				if spec.Name == k.Name && requests[i].Memory > now[i].Memory && (Metric{Time: k.Killed}).Known(o.Time, c.guards.Patience) {
@@ -487,7 +485,7 @@ func (c *Controller) tooSoon(now time.Time, changes []time.Time, most int, shrin
 
 // resizing says that a resize is under way and may still come to an end.
 func (c *Controller) resizing(o *Observation) string {
-	for _, p := range o.live() {
+	for _, p := range o.Live() {
 		if p.Resize == NoResize || p.Resize == Infeasible {
 			continue
 		}
@@ -505,7 +503,7 @@ func (c *Controller) starting(o *Observation) string {
 		return ""
 	}
 	ready := int32(0)
-	for _, p := range o.live() {
+	for _, p := range o.Live() {
 		if p.Phase == Running && p.Ready {
 			ready++
 		}
@@ -523,12 +521,4 @@ func compareAll(a, b []Resources) (larger, smaller bool) {
 		smaller = smaller || a[i].CPU < b[i].CPU || a[i].Memory < b[i].Memory
 	}
 	return larger, smaller
-}
-
-func equal(a, b []Resources) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	larger, smaller := compareAll(a, b)
-	return !larger && !smaller
 }

@@ -1,7 +1,6 @@
 package mpa_test
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -11,49 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/agents"
+	"github.com/sigma-scheduler/sigma/mpa/mpatest"
 )
 
-var begin = time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
-
-func web() mpa.Target {
-	return mpa.Target{
-		SLO:      mpa.SLO{Percentile: 99, Latency: .2},
-		Replicas: mpa.Range{Min: 2, Max: 20},
-		Containers: []mpa.ContainerSpec{{
-			Name: "app", CPU: true, Memory: true,
-			Min: mpa.Resources{CPU: 100, Memory: 64 << 20}, Max: mpa.Resources{CPU: 4000, Memory: 8 << 30},
-		}},
-	}
-}
-
-// agentFunc is an agent from a function.
-type agentFunc func(o *mpa.Observation) mpa.Recommendation
-
-func (f agentFunc) Recommend(o *mpa.Observation) mpa.Recommendation { return f(o) }
-
-// observation has n ready pods of a size and usage.
-func observation(now time.Time, n int, size, usage mpa.Resources) *mpa.Observation {
-	o := &mpa.Observation{Time: now, Replicas: int32(n)}
-	for i := range n {
-		o.Pods = append(o.Pods, mpa.Pod{
-			Name: fmt.Sprintf("web-%d", i), Phase: mpa.Running, Started: begin.Add(-time.Hour), Ready: true, ReadySince: begin.Add(-time.Hour),
-			Containers: []mpa.Container{{
-				Name: "app", Request: size, Actual: size,
-				Usage: mpa.Usage{Resources: usage, Time: now.Add(-5 * time.Second), Window: 30 * time.Second},
-			}},
-		})
-	}
-	return o
-}
-
-var (
-	size  = mpa.Resources{CPU: 1000, Memory: 1 << 30}
-	usage = mpa.Resources{CPU: 500, Memory: 512 << 20}
-)
+var size, usage = mpatest.Size, mpatest.Use
 
 func TestController(t *testing.T) {
 	want := func(replicas int32, containers ...mpa.Resources) mpa.Agent {
-		return agentFunc(func(*mpa.Observation) mpa.Recommendation {
+		return mpatest.AgentFunc(func(*mpa.Observation) mpa.Recommendation {
 			return mpa.Recommendation{Replicas: replicas, Containers: containers, Source: "test", Reason: "wished"}
 		})
 	}
@@ -157,9 +122,9 @@ func TestController(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c, err := mpa.NewController(web(), tt.agent, mpa.DefaultGuards())
+			c, err := mpa.NewController(mpatest.Web(), tt.agent, mpa.DefaultGuards())
 			require.NoError(t, err)
-			o := observation(begin, 4, size, usage)
+			o := mpatest.Observation(mpatest.Begin, 4, size, usage)
 			if tt.change != nil {
 				tt.change(o)
 			}
@@ -185,20 +150,20 @@ func TestController(t *testing.T) {
 func TestClockJumps(t *testing.T) {
 	for _, jump := range []time.Duration{-16 * time.Second, -30 * time.Minute, -72 * time.Hour, 11 * time.Minute, 72 * time.Hour} {
 		t.Run(jump.String(), func(t *testing.T) {
-			more := agentFunc(func(o *mpa.Observation) mpa.Recommendation {
+			more := mpatest.AgentFunc(func(o *mpa.Observation) mpa.Recommendation {
 				return mpa.Recommendation{Replicas: o.Replicas + 1, Source: "test", Reason: "wished"}
 			})
 			guards := mpa.DefaultGuards()
 			guards.CoolDown, guards.Patience = 0, 0
-			c, err := mpa.NewController(web(), more, guards)
+			c, err := mpa.NewController(mpatest.Web(), more, guards)
 			require.NoError(t, err)
-			now, replicas, changes, held := begin, 2, 0, 0
+			now, replicas, changes, held := mpatest.Begin, 2, 0, 0
 			for i := range 80 {
 				now = now.Add(15 * time.Second)
 				if i == 20 {
 					now = now.Add(jump)
 				}
-				d := c.Decide(observation(now, replicas, size, usage))
+				d := c.Decide(mpatest.Observation(now, replicas, size, usage))
 				if i == 20 {
 					assert.Contains(t, d.Guards[0], "clock: ")
 				}
@@ -220,8 +185,8 @@ func TestClockJumps(t *testing.T) {
 func TestGuardsHold(t *testing.T) {
 	for seed := range uint64(30) {
 		d := rand.New(rand.NewPCG(seed, 1))
-		target, guards := web(), mpa.DefaultGuards()
-		wild := agentFunc(func(*mpa.Observation) mpa.Recommendation {
+		target, guards := mpatest.Web(), mpa.DefaultGuards()
+		wild := mpatest.AgentFunc(func(*mpa.Observation) mpa.Recommendation {
 			return mpa.Recommendation{
 				Replicas:   int32(d.IntN(100)) - 20,
 				Containers: []mpa.Resources{{CPU: int64(d.IntN(9000)) - 500, Memory: int64(d.IntN(20<<10)-1<<10) << 20}},
@@ -229,14 +194,14 @@ func TestGuardsHold(t *testing.T) {
 		})
 		c, err := mpa.NewController(target, wild, guards)
 		require.NoError(t, err)
-		replicas, now, have := 4, begin, size
+		replicas, now, have := 4, mpatest.Begin, size
 		peak := int64(0)
 		var scaled, resized []time.Time
 		var back time.Time // of usage
 		for range 2000 {
 			now = now.Add(15 * time.Second)
 			use := mpa.Resources{CPU: int64(d.IntN(1000)), Memory: int64(d.Float64() * float64(have.Memory))}
-			o := observation(now, replicas, have, use)
+			o := mpatest.Observation(now, replicas, have, use)
 			blind := d.IntN(100) == 0
 			if blind {
 				back = now
@@ -292,16 +257,16 @@ func most(list []time.Time) int {
 // The same observations give the same decisions, for every agent.
 func TestSameAgain(t *testing.T) {
 	run := func(name string) (list []mpa.Decision) {
-		agent, err := mpa.NewAgent(name, web())
+		agent, err := agents.Make(mpa.Spec{Name: name}, mpatest.Web(), nil)
 		require.NoError(t, err)
-		c, err := mpa.NewController(web(), agent, mpa.DefaultGuards())
+		c, err := mpa.NewController(mpatest.Web(), agent, mpa.DefaultGuards())
 		require.NoError(t, err)
 		d := rand.New(rand.NewPCG(5, 6))
 		replicas, have := 4, size
 		for i := range 2000 {
-			now := begin.Add(time.Duration(i) * time.Minute)
+			now := mpatest.Begin.Add(time.Duration(i) * time.Minute)
 			load := 2500 * (1.2 + math.Sin(2*math.Pi*float64(i)/1440)) * (.9 + .2*d.Float64())
-			o := observation(now, replicas, have, mpa.Resources{CPU: min(have.CPU, int64(load)/int64(replicas)), Memory: 300<<20 + int64(d.IntN(100<<20))})
+			o := mpatest.Observation(now, replicas, have, mpa.Resources{CPU: min(have.CPU, int64(load)/int64(replicas)), Memory: 300<<20 + int64(d.IntN(100<<20))})
 			decision := c.Decide(o)
 			list = append(list, decision)
 			if a := decision.Action; a != nil && a.Replicas != 0 {
@@ -312,7 +277,7 @@ func TestSameAgain(t *testing.T) {
 		}
 		return list
 	}
-	for _, name := range mpa.Agents() {
+	for _, name := range agents.Names() {
 		t.Run(name, func(t *testing.T) {
 			first := run(name)
 			require.Equal(t, first, run(name))
@@ -340,11 +305,9 @@ func TestTargetsThatAreRefused(t *testing.T) {
 		"containers[0].name is empty":        func(t *mpa.Target) { t.Containers[0].Name = "" },
 		"containers[0].max is below its min": func(t *mpa.Target) { t.Containers[0].Max.CPU = 1 },
 	} {
-		target := web()
+		target := mpatest.Web()
 		change(&target)
-		_, err := mpa.NewController(target, mpa.Static{}, mpa.DefaultGuards())
+		_, err := mpa.NewController(target, agents.Static{}, mpa.DefaultGuards())
 		require.ErrorContains(t, err, want)
 	}
-	_, err := mpa.NewAgent("hap", web())
-	require.ErrorContains(t, err, `unknown agent "hap": there are static, hpa`)
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/sigma-scheduler/sigma/mpa/guard"
 )
 
 // Memory is what the guards go by besides an observation. It is small and goes through
@@ -33,7 +35,7 @@ type Asked struct {
 type ContainerMemory struct {
 	Name string `json:"name"`
 	// Peaks of memory, one an hour at most, each larger than all after it.
-	Peaks []Peak `json:"peaks,omitempty"`
+	Peaks Peaks `json:"peaks,omitempty"`
 	// Ceiling is what a node gave when it could not give more, and when.
 	Ceiling     Resources `json:"ceiling,omitzero"`
 	CeilingTime time.Time `json:"ceilingTime,omitzero"`
@@ -117,12 +119,6 @@ func (m *Memory) each(visit func(t *time.Time)) {
 	}
 }
 
-// A Shifter is an agent that remembers times. When the clock has jumped by d, all of
-// them move by d, so that they keep their age.
-type Shifter interface {
-	Shift(d time.Duration)
-}
-
 // tick takes the time of an observation in and says by how much the clock jumped.
 func (c *Controller) tick(now time.Time) time.Duration {
 	m := &c.memory
@@ -137,8 +133,8 @@ func (c *Controller) tick(now time.Time) time.Duration {
 	if d >= 0 && d <= c.guards.Gap {
 		return 0
 	}
-	m.each(func(t *time.Time) { *t = moved(*t, d) })
-	shift(c.agent, d)
+	m.each(func(t *time.Time) { *t = guard.Moved(*t, d) })
+	Shift(c.agent, d)
 	return d
 }
 
@@ -146,8 +142,8 @@ func (c *Controller) tick(now time.Time) time.Duration {
 func (c *Controller) remember(o *Observation) {
 	m := &c.memory
 	hour := o.Time.Add(-time.Hour)
-	m.ReplicaChanges = dropUntil(m.ReplicaChanges, hour)
-	m.RequestChanges = dropUntil(m.RequestChanges, hour)
+	m.ReplicaChanges = guard.After(m.ReplicaChanges, hour)
+	m.RequestChanges = guard.After(m.RequestChanges, hour)
 	if m.Asked != nil && (c.done(o, &m.Asked.Action) || !o.Time.Before(m.Asked.Time.Add(c.guards.Patience))) {
 		m.Asked = nil
 	}
@@ -167,7 +163,7 @@ func (c *Controller) remember(o *Observation) {
 // seen takes in what pods tell of a container.
 func (m *ContainerMemory) seen(o *Observation, g *Guards) {
 	most := int64(0)
-	live := o.live()
+	live := o.Live()
 	for i := range live {
 		p := &live[i]
 		for j := range p.Containers {
@@ -186,28 +182,34 @@ func (m *ContainerMemory) seen(o *Observation, g *Guards) {
 			}
 		}
 	}
-	m.addPeak(o.Time, most, g.PeakWindow)
+	m.Peaks.Add(o.Time, most, g.PeakWindow)
 }
 
-// addPeak keeps the peaks of a window that no later one exceeds, one an hour.
-func (m *ContainerMemory) addPeak(now time.Time, v int64, window time.Duration) {
+// Peaks of memory, ascending in time, each larger than all after it.
+type Peaks []Peak
+
+// Add takes in the memory seen now; 0 = none was. It keeps the peaks of a window
+// that no later one exceeds, one an hour.
+func (p *Peaks) Add(now time.Time, memory int64, window time.Duration) {
 	old := now.Add(-window)
-	m.Peaks = slices.DeleteFunc(m.Peaks, func(p Peak) bool { return !p.Time.After(old) || p.Memory <= v })
-	if v == 0 {
-		return
+	list := slices.DeleteFunc(*p, func(p Peak) bool { return !p.Time.After(old) || p.Memory <= memory })
+	switch n := len(list); {
+	case memory == 0:
+	case n > 0 && list[n-1].Time.Truncate(time.Hour).Equal(now.Truncate(time.Hour)):
+		list[n-1].Time = now // the larger of an hour stands for all of it
+	default:
+		list = append(list, Peak{now, memory})
 	}
-	if n := len(m.Peaks); n > 0 && m.Peaks[n-1].Time.Truncate(time.Hour).Equal(now.Truncate(time.Hour)) {
-		m.Peaks[n-1].Time = now // the larger of an hour stands for all of it
-		return
-	}
-	m.Peaks = append(m.Peaks, Peak{now, v})
+	*p = list
 }
 
-func dropUntil(list []time.Time, t time.Time) []time.Time {
-	for len(list) > 0 && !list[0].After(t) {
-		list = list[1:]
+// Max is the largest peak in bytes, 0 without one.
+func (p Peaks) Max() int64 {
+	most := int64(0)
+	for _, k := range p {
+		most = max(most, k.Memory)
 	}
-	return list
+	return most
 }
 
 // done reports whether an action is seen to be done: by all pods when it is of their
@@ -216,7 +218,7 @@ func (c *Controller) done(o *Observation, a *Action) bool {
 	if a.Replicas != 0 {
 		return o.Replicas == a.Replicas
 	}
-	for _, p := range o.live() {
+	for _, p := range o.Live() {
 		for _, k := range p.Containers {
 			for i, spec := range c.target.Containers {
 				if spec.Name == k.Name && (spec.CPU && k.Request.CPU != a.Containers[i].CPU || spec.Memory && k.Request.Memory != a.Containers[i].Memory) {

@@ -8,25 +8,6 @@ import (
 	"time"
 )
 
-// Resources of a container.
-type Resources struct {
-	CPU    int64 `json:"cpu"`    // millicores
-	Memory int64 `json:"memory"` // bytes
-}
-
-// Add is the sum of two amounts.
-func (r Resources) Add(o Resources) Resources { return Resources{r.CPU + o.CPU, r.Memory + o.Memory} }
-
-// Min and Max work on each resource.
-func (r Resources) Min(o Resources) Resources {
-	return Resources{min(r.CPU, o.CPU), min(r.Memory, o.Memory)}
-}
-
-// Max is the larger of each resource.
-func (r Resources) Max(o Resources) Resources {
-	return Resources{max(r.CPU, o.CPU), max(r.Memory, o.Memory)}
-}
-
 // A Metric is one measured number. Its zero value says that there is none.
 type Metric struct {
 	Value float64   `json:"value"`
@@ -144,11 +125,39 @@ type Observation struct {
 	Throughput Metric `json:"throughput,omitzero"`
 }
 
-// live are the pods that serve or will; not to be written to.
-func (o *Observation) live() []Pod {
+// Live lists the pods that serve or will. Do not write to it.
+func (o *Observation) Live() []Pod {
 	gone := func(p Pod) bool { return p.Deleting || p.Phase == Ended }
 	if !slices.ContainsFunc(o.Pods, gone) {
 		return o.Pods
 	}
 	return slices.DeleteFunc(slices.Clone(o.Pods), gone)
+}
+
+// Requests returns the requests of the newest live pod, in the order of the target's
+// containers; nil when no pod has all of them.
+func (o *Observation) Requests(t *Target) []Resources {
+	var newest *Pod
+	live := o.Live()
+	for i := range live {
+		if p := &live[i]; newest == nil || p.Started.After(newest.Started) {
+			newest = p
+		}
+	}
+	if newest == nil {
+		return nil
+	}
+	list := make([]Resources, len(t.Containers))
+	for i, spec := range t.Containers {
+		found := false
+		for _, c := range newest.Containers {
+			if c.Name == spec.Name {
+				list[i], found = c.Request, true
+			}
+		}
+		if !found {
+			return nil
+		}
+	}
+	return list
 }

@@ -2,7 +2,6 @@ package mpa_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -14,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/agents"
+	"github.com/sigma-scheduler/sigma/mpa/mpatest"
 )
 
 // A tape gives the choices of a scenario, and 0 when it is at its end.
@@ -176,21 +177,21 @@ func (t *told) Recommend(*mpa.Observation) mpa.Recommendation { return t.next }
 // safe runs a scenario and checks every decision.
 func safe(t *testing.T, data []byte, steps int) (acted int) {
 	t.Helper()
-	c := &cluster{tape: &tape{data}, now: begin, replicas: 4, sizes: make([]mpa.Resources, 0, 4), made: size}
-	target, guards := web(), mpa.DefaultGuards()
+	c := &cluster{tape: &tape{data}, now: mpatest.Begin, replicas: 4, sizes: make([]mpa.Resources, 0, 4), made: size}
+	target, guards := mpatest.Web(), mpa.DefaultGuards()
 	spec := target.Containers[0]
 	if c.upTo(3) == 0 {
 		target.Containers[0].Max = mpa.Resources{}
 		spec = target.Containers[0]
 	}
-	names := append(mpa.Agents(), "wild")
+	names := append(agents.Names(), "wild")
 	name := names[c.upTo(len(names))]
 	agent := func() mpa.Agent {
-		first, err := mpa.NewAgent(name, target)
+		first, err := agents.Make(mpa.Spec{Name: name}, target, nil)
 		if err != nil {
 			return &told{}
 		}
-		return &mpa.Fallback{First: first, Second: mpa.NewHPA(target, mpa.DefaultHPA()), After: time.Minute}
+		return &agents.Fallback{First: first, Second: agents.NewHPA(target, agents.DefaultHPA()), After: time.Minute}
 	}
 	controller := func(a mpa.Agent) *mpa.Controller {
 		k, err := mpa.NewController(target, a, guards)
@@ -348,119 +349,17 @@ func FuzzSafety(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { safe(t, data, 100) })
 }
 
-// An agent that goes on from another's memory recommends the same, also after a jump.
-func TestKeep(t *testing.T) {
-	for _, name := range append(mpa.Agents(), "fallback", "rate") {
-		t.Run(name, func(t *testing.T) {
-			agent := func() mpa.Keeper {
-				switch name {
-				case "fallback":
-					return &mpa.Fallback{First: mpa.NewRateHPA(web(), 100), Second: mpa.NewPair(web()), After: time.Minute}
-				case "rate":
-					return mpa.NewRateHPA(web(), 100)
-				}
-				a, err := mpa.NewAgent(name, web())
-				require.NoError(t, err)
-				return a.(mpa.Keeper)
-			}
-			one := agent()
-			d := rand.New(rand.NewPCG(3, 3))
-			now := begin
-			for i := range 3000 {
-				now = now.Add(time.Minute)
-				if i%700 == 699 {
-					jump := -36 * time.Hour
-					now = now.Add(jump)
-					if s, ok := one.(mpa.Shifter); ok {
-						s.Shift(jump)
-					}
-				}
-				o := observation(now, 2+d.IntN(9), size, mpa.Resources{CPU: int64(d.IntN(1500)), Memory: int64(d.IntN(1 << 30))})
-				if i%50 > 45 {
-					o.Rate = mpa.Metric{}
-				} else {
-					o.Rate = mpa.Metric{Value: float64(d.IntN(1000)), Time: now}
-				}
-				if i%300 == 299 {
-					o.Pods[0].Containers[0].Killed = now
-					state, err := one.MarshalJSON()
-					require.NoError(t, err)
-					next := agent()
-					require.NoError(t, next.UnmarshalJSON(state))
-					again, err := next.MarshalJSON()
-					require.NoError(t, err)
-					require.JSONEq(t, string(state), string(again))
-					require.Equal(t, one.Recommend(o), next.Recommend(o))
-					one = next
-					continue
-				}
-				r := one.Recommend(o)
-				require.GreaterOrEqual(t, r.Replicas, int32(0))
-				require.LessOrEqual(t, r.Replicas, int32(20))
-			}
-		})
-	}
-}
-
-// After the clock went back agents go on learning, and growing.
-func TestAgentsAfterAJump(t *testing.T) {
-	for _, name := range mpa.Agents() {
-		if name == "static" {
-			continue
-		}
-		t.Run(name, func(t *testing.T) {
-			agent, err := mpa.NewAgent(name, web())
-			require.NoError(t, err)
-			c, err := mpa.NewController(web(), agent, mpa.DefaultGuards())
-			require.NoError(t, err)
-			run := func(from time.Time, n int, use mpa.Resources) (grew bool) {
-				for i := range n {
-					d := c.Decide(observation(from.Add(time.Duration(i)*time.Minute), 4, size, use))
-					grew = grew || d.Wanted.Replicas > 4 || d.Wanted.Containers != nil && d.Wanted.Containers[0].Memory > size.Memory
-				}
-				return grew
-			}
-			require.False(t, run(begin.Add(90*24*time.Hour), 90, mpa.Resources{CPU: 400, Memory: 500 << 20}))
-			require.True(t, run(begin, 90, mpa.Resources{CPU: 1900, Memory: 1500 << 20}))
-		})
-	}
-}
-
-// The second agent speaks when the first has been silent for long enough, and knows
-// what it saw meanwhile.
-func TestFallback(t *testing.T) {
-	second := mpa.NewHPA(web(), mpa.DefaultHPA())
-	f := &mpa.Fallback{First: mpa.NewRateHPA(web(), 100), Second: second, After: 3 * time.Minute}
-	source := func(after time.Duration, rate bool) string {
-		o := observation(begin.Add(after), 4, size, mpa.Resources{CPU: 950})
-		if rate {
-			o.Rate = mpa.Metric{Value: 400, Time: o.Time}
-		}
-		r := f.Recommend(o)
-		if r.Source == "hpa" {
-			assert.Contains(t, r.Reason, "hpa-rps has had no opinion for")
-		}
-		return r.Source
-	}
-	assert.Equal(t, "hpa-rps", source(0, true))
-	assert.Equal(t, "hpa-rps", source(time.Minute, false))
-	assert.Equal(t, "hpa-rps", source(2*time.Minute, false))
-	assert.Equal(t, "hpa", source(3*time.Minute+time.Second, false))
-	assert.Equal(t, "hpa-rps", source(4*time.Minute, true))
-	assert.Equal(t, "hpa-rps", source(5*time.Minute, false))
-}
-
 // Off says what there would be, and does and counts nothing.
 func TestOff(t *testing.T) {
-	target := web()
+	target := mpatest.Web()
 	target.Off = true
-	want := agentFunc(func(*mpa.Observation) mpa.Recommendation {
+	want := mpatest.AgentFunc(func(*mpa.Observation) mpa.Recommendation {
 		return mpa.Recommendation{Replicas: 60, Containers: []mpa.Resources{{CPU: 3900, Memory: 100 << 20}}, Source: "test", Reason: "wished"}
 	})
 	c, err := mpa.NewController(target, want, mpa.DefaultGuards())
 	require.NoError(t, err)
 	for i := range 40 {
-		d := c.Decide(observation(begin.Add(time.Duration(i)*time.Minute), 4, size, usage))
+		d := c.Decide(mpatest.Observation(mpatest.Begin.Add(time.Duration(i)*time.Minute), 4, size, usage))
 		require.Nil(t, d.Action)
 		require.Equal(t, mpa.State{Replicas: 20, Containers: []mpa.Resources{{CPU: 3900, Memory: (512 << 20) * 6 / 5}}}, d.Wanted)
 		require.Equal(t, mpa.State{Replicas: 4, Containers: []mpa.Resources{size}}, d.Next)
@@ -471,15 +370,15 @@ func TestOff(t *testing.T) {
 
 // What was asked for and is not there is not asked for again at once.
 func TestAskedAndNotDone(t *testing.T) {
-	more := agentFunc(func(*mpa.Observation) mpa.Recommendation {
+	more := mpatest.AgentFunc(func(*mpa.Observation) mpa.Recommendation {
 		return mpa.Recommendation{Replicas: 9, Source: "test", Reason: "wished"}
 	})
-	c, err := mpa.NewController(web(), more, mpa.DefaultGuards())
+	c, err := mpa.NewController(mpatest.Web(), more, mpa.DefaultGuards())
 	require.NoError(t, err)
 	var at []time.Duration
 	for i := range 80 {
 		after := time.Duration(i) * 15 * time.Second
-		d := c.Decide(observation(begin.Add(after), 4, size, usage))
+		d := c.Decide(mpatest.Observation(mpatest.Begin.Add(after), 4, size, usage))
 		if d.Action != nil {
 			at = append(at, after)
 		} else {
@@ -492,15 +391,17 @@ func TestAskedAndNotDone(t *testing.T) {
 // Usage that has just come back shrinks nothing, also for a controller that begins anew
 // meanwhile; what never was there does not count as missing.
 func TestUsageComesBack(t *testing.T) {
-	less := agentFunc(func(*mpa.Observation) mpa.Recommendation {
+	less := mpatest.AgentFunc(func(*mpa.Observation) mpa.Recommendation {
 		return mpa.Recommendation{Replicas: 2, Containers: []mpa.Resources{{CPU: 600, Memory: 1 << 30}}, Source: "test", Reason: "wished"}
 	})
 	fresh := func() *mpa.Controller {
-		c, err := mpa.NewController(web(), less, mpa.DefaultGuards())
+		c, err := mpa.NewController(mpatest.Web(), less, mpa.DefaultGuards())
 		require.NoError(t, err)
 		return c
 	}
-	at := func(after time.Duration) *mpa.Observation { return observation(begin.Add(after), 4, size, usage) }
+	at := func(after time.Duration) *mpa.Observation {
+		return mpatest.Observation(mpatest.Begin.Add(after), 4, size, usage)
+	}
 	blind := func(after time.Duration) *mpa.Observation {
 		o := at(after)
 		for i := range o.Pods {
@@ -552,34 +453,18 @@ func TestUsageComesBack(t *testing.T) {
 }
 
 func TestMemoriesThatAreRefused(t *testing.T) {
-	c, err := mpa.NewController(web(), mpa.Static{}, mpa.DefaultGuards())
+	c, err := mpa.NewController(mpatest.Web(), agents.Static{}, mpa.DefaultGuards())
 	require.NoError(t, err)
-	require.ErrorContains(t, c.Restore(mpa.Memory{ReplicaChanges: []time.Time{begin}}), "changes without the time")
-	require.ErrorContains(t, c.Restore(mpa.Memory{Time: begin, Containers: []mpa.ContainerMemory{{Name: "app", Peaks: []mpa.Peak{{Time: begin, Memory: -1}}}}}), "containers[0] app")
+	require.ErrorContains(t, c.Restore(mpa.Memory{ReplicaChanges: []time.Time{mpatest.Begin}}), "changes without the time")
+	require.ErrorContains(t, c.Restore(mpa.Memory{Time: mpatest.Begin, Containers: []mpa.ContainerMemory{{Name: "app", Peaks: []mpa.Peak{{Time: mpatest.Begin, Memory: -1}}}}}), "containers[0] app")
 	// Times ahead of the memory's own count as that; other containers are left out.
 	require.NoError(t, c.Restore(mpa.Memory{
-		Time: begin, ReplicaChanges: []time.Time{begin.Add(time.Hour), begin.Add(-time.Minute)},
-		Containers: []mpa.ContainerMemory{{Name: "gone"}, {Name: "app", Peaks: []mpa.Peak{{Time: begin, Memory: 5}}}},
+		Time: mpatest.Begin, ReplicaChanges: []time.Time{mpatest.Begin.Add(time.Hour), mpatest.Begin.Add(-time.Minute)},
+		Containers: []mpa.ContainerMemory{{Name: "gone"}, {Name: "app", Peaks: []mpa.Peak{{Time: mpatest.Begin, Memory: 5}}}},
 	}))
 	m := c.Memory()
-	assert.Equal(t, []time.Time{begin.Add(-time.Minute), begin}, m.ReplicaChanges)
-	assert.Equal(t, []mpa.ContainerMemory{{Name: "app", Peaks: []mpa.Peak{{Time: begin, Memory: 5}}}}, m.Containers)
-}
-
-func TestRegister(t *testing.T) {
-	require.Panics(t, func() { mpa.Register("hpa", nil) })
-	if !slices.Contains(mpa.Agents(), "registered") { // as in a second run
-		mpa.Register("registered", func(t mpa.Target) (mpa.Agent, error) {
-			if len(t.Containers) == 0 {
-				return nil, errors.New("no containers")
-			}
-			return mpa.NewHPA(t, mpa.DefaultHPA()), nil
-		})
-	}
-	_, err := mpa.NewAgent("registered", web())
-	require.NoError(t, err)
-	_, err = mpa.NewAgent("registered", mpa.Target{})
-	require.ErrorContains(t, err, "no containers")
+	assert.Equal(t, []time.Time{mpatest.Begin.Add(-time.Minute), mpatest.Begin}, m.ReplicaChanges)
+	assert.Equal(t, []mpa.ContainerMemory{{Name: "app", Peaks: []mpa.Peak{{Time: mpatest.Begin, Memory: 5}}}}, m.Containers)
 }
 
 func TestGuardsThatAreRefused(t *testing.T) {
@@ -593,7 +478,7 @@ func TestGuardsThatAreRefused(t *testing.T) {
 	} {
 		g := mpa.DefaultGuards()
 		change(&g)
-		_, err := mpa.NewController(web(), mpa.Static{}, g)
+		_, err := mpa.NewController(mpatest.Web(), agents.Static{}, g)
 		require.ErrorContains(t, err, want)
 	}
 }

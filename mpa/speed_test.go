@@ -1,6 +1,6 @@
 //go:build linux
 
-package mpa
+package mpa_test
 
 import (
 	"fmt"
@@ -12,34 +12,37 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/agents"
 )
 
 // An object is a workload of ten pods under a controller that has seen a day of it.
 type object struct {
-	control *Controller
-	seen    Observation
+	control *mpa.Controller
+	seen    mpa.Observation
 	rng     *rand.Rand
 }
 
 func newObject(tb testing.TB, agent string, seed uint64) *object {
 	tb.Helper()
-	target := Target{
-		SLO: SLO{Percentile: 99, Latency: .25}, Replicas: Range{Min: 1, Max: 40},
-		Containers: []ContainerSpec{{
-			Name: "web", CPU: true, Memory: true, Min: Resources{250, 128 << 20}, Max: Resources{8000, 8 << 30},
+	target := mpa.Target{
+		SLO: mpa.SLO{Percentile: 99, Latency: .25}, Replicas: mpa.Range{Min: 1, Max: 40},
+		Containers: []mpa.ContainerSpec{{
+			Name: "web", CPU: true, Memory: true, Min: mpa.Resources{250, 128 << 20}, Max: mpa.Resources{8000, 8 << 30},
 		}},
 	}
-	a, err := NewAgent(agent, target)
+	a, err := agents.Make(mpa.Spec{Name: agent}, target, nil)
 	require.NoError(tb, err)
-	c, err := NewController(target, a, DefaultGuards())
+	c, err := mpa.NewController(target, a, mpa.DefaultGuards())
 	require.NoError(tb, err)
 	o := &object{control: c, rng: rand.New(rand.NewPCG(seed, 0))}
 	begin := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
-	o.seen = Observation{Time: begin, Replicas: 10}
+	o.seen = mpa.Observation{Time: begin, Replicas: 10}
 	for i := range 10 {
-		o.seen.Pods = append(o.seen.Pods, Pod{
-			Name: fmt.Sprintf("web-%05d", i), Phase: Running, Started: begin.Add(-time.Hour), Ready: true, ReadySince: begin.Add(-time.Hour),
-			Containers: []Container{{Name: "web", Request: Resources{1000, 1 << 30}, Actual: Resources{1000, 1 << 30}}},
+		o.seen.Pods = append(o.seen.Pods, mpa.Pod{
+			Name: fmt.Sprintf("web-%05d", i), Phase: mpa.Running, Started: begin.Add(-time.Hour), Ready: true, ReadySince: begin.Add(-time.Hour),
+			Containers: []mpa.Container{{Name: "web", Request: mpa.Resources{1000, 1 << 30}, Actual: mpa.Resources{1000, 1 << 30}}},
 		})
 	}
 	for range 288 {
@@ -53,13 +56,13 @@ func newObject(tb testing.TB, agent string, seed uint64) *object {
 func (o *object) look(after time.Duration) {
 	o.seen.Time = o.seen.Time.Add(after)
 	for i := range o.seen.Pods {
-		o.seen.Pods[i].Containers[0].Usage = Usage{
-			Resources: Resources{500 + o.rng.Int64N(600), 400<<20 + o.rng.Int64N(200<<20)},
+		o.seen.Pods[i].Containers[0].Usage = mpa.Usage{
+			Resources: mpa.Resources{500 + o.rng.Int64N(600), 400<<20 + o.rng.Int64N(200<<20)},
 			Time:      o.seen.Time.Add(-10 * time.Second), Window: 30 * time.Second,
 		}
 	}
 	when := o.seen.Time.Add(-10 * time.Second)
-	o.seen.Rate, o.seen.Latency = Metric{200 + 50*o.rng.Float64(), when}, Metric{.2 * o.rng.Float64(), when}
+	o.seen.Rate, o.seen.Latency = mpa.Metric{200 + 50*o.rng.Float64(), when}, mpa.Metric{.2 * o.rng.Float64(), when}
 }
 
 // TestSpeed writes what 1,000 objects cost; see hack/bench.sh.

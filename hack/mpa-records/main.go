@@ -182,7 +182,7 @@ func (t *table) one(ctx context.Context, a, i, k int) error {
 	var r sim.Result
 	var err error
 	if t.agents[a] == limit {
-		cfg.Plan, cfg.Agent = &t.plans[i], mpa.Static{}
+		cfg.Plan = &t.plans[i]
 		r, err = sim.Run(ctx, cfg)
 	} else {
 		r, err = sim.RunAgent(ctx, cfg, t.agents[a])

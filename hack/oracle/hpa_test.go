@@ -18,6 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/controller/podautoscaler/metrics"
 
 	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/agents"
 )
 
 // podMetrics answers the calculator with the cpu of a set of pods.
@@ -38,7 +39,7 @@ func TestReplicasByCPU(t *testing.T) {
 	answered, held := 0, 0
 	for i := range cases {
 		now := time.Now()
-		cfg := mpa.DefaultHPA()
+		cfg := agents.DefaultHPA()
 		cfg.Utilisation = []int32{30, 50, 80, 100, 150}[d.IntN(5)]
 		o := mpa.Observation{Time: now, Replicas: int32(1 + d.IntN(8))}
 		store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
@@ -58,7 +59,7 @@ func TestReplicasByCPU(t *testing.T) {
 		tolerances := [2]float64{cfg.Tolerance, cfg.Tolerance}
 		want, utilisation, _, _, wantErr := calculator.GetResourceReplicas(t.Context(), o.Replicas, cfg.Utilisation, v1.ResourceCPU,
 			*(*podautoscaler.Tolerances)(unsafe.Pointer(&tolerances)), "default", labels.Everything(), "")
-		got, gotUtilisation, err := mpa.NewHPA(mpa.Target{}, cfg).ReplicasByCPU(&o)
+		got, gotUtilisation, err := agents.NewHPA(mpa.Target{}, cfg).ReplicasByCPU(&o)
 		if (err != nil) != (wantErr != nil) {
 			t.Fatalf("case %d: error %v, upstream's %v\n%+v", i, err, wantErr, o)
 		}

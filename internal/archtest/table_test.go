@@ -35,7 +35,13 @@ var table = []row{
 	{"plugins/sigma", edge},
 	{"plugins/extender", edge},
 	{"plugins/snapshot", edge},
-	{"mpa/...", []string{"mpa/...", "plugins/kube", "plugins/owner", "internal/learn/..."}},
+	{"mpa", []string{"mpa/guard"}},
+	{"mpa/guard", nil},
+	{"mpa/agents", []string{"mpa", "mpa/guard", "internal/learn/..."}},
+	{"mpa/sim", []string{"mpa", "mpa/agents"}},
+	{"mpa/journal", []string{"mpa", "mpa/agents"}},
+	{"mpa/mpatest", []string{"mpa"}},
+	{"mpa/...", []string{"mpa/...", "plugins/kube", "plugins/owner"}},
 	{"mpa/report", []string{"mpa", "mpa/sim", "internal/sheet/..."}},
 
 	{"internal/train/...", []string{"binpack/...", "swarm", "cerebro/...", "benchdata/generate", "internal/train/..."}},
@@ -71,7 +77,7 @@ var laws = []law{
 	},
 	{
 		text:      "the autoscaler's decisions know no cluster",
-		in:        []string{"mpa", "mpa/sim/...", "mpa/journal/..."},
+		in:        []string{"mpa", "mpa/agents/...", "mpa/guard/...", "mpa/sim/...", "mpa/journal/..."},
 		tests:     true,
 		forbidden: []string{"k8s.io/api/...", "k8s.io/client-go/...", "sigs.k8s.io/controller-runtime/..."},
 	},

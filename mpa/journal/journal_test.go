@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/agents"
 	"github.com/sigma-scheduler/sigma/mpa/journal"
 )
 
@@ -128,7 +129,7 @@ func replay(t *testing.T, path string) *journal.Verdict {
 // bounds and files that are full in between; and a controller that goes on from its
 // journal decides as one that was never stopped.
 func TestReplay(t *testing.T) {
-	for _, name := range mpa.Agents() {
+	for _, name := range agents.Names() {
 		t.Run(name, func(t *testing.T) {
 			const n = 250
 			dir := t.TempDir()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/agents"
 )
 
 // Format is the version of the records.
@@ -43,7 +44,7 @@ type Setup struct {
 	Object     string     `json:"object"` // namespace/name
 	Generation int64      `json:"generation,omitempty"`
 	Target     mpa.Target `json:"target"`
-	// Agent by the name that [mpa.NewAgent] knows it by.
+	// Agent by the name that [agents.Make] knows it by.
 	Agent    string     `json:"agent"`
 	Fallback *Fallback  `json:"fallback,omitempty"`
 	Guards   mpa.Guards `json:"guards"`
@@ -76,15 +77,15 @@ type Outcome struct {
 
 // NewAgent makes the setup's agent, which has seen nothing.
 func (s *Setup) NewAgent() (mpa.Agent, error) {
-	agent, err := mpa.NewAgent(s.Agent, s.Target)
+	agent, err := agents.Make(mpa.Spec{Name: s.Agent}, s.Target, nil)
 	if err != nil || s.Fallback == nil {
 		return agent, err
 	}
-	second, err := mpa.NewAgent(s.Fallback.Agent, s.Target)
+	second, err := agents.Make(mpa.Spec{Name: s.Fallback.Agent}, s.Target, nil)
 	if err != nil {
 		return nil, fmt.Errorf("fallback: %w", err)
 	}
-	return &mpa.Fallback{First: agent, Second: second, After: s.Fallback.After}, nil
+	return &agents.Fallback{First: agent, Second: second, After: s.Fallback.After}, nil
 }
 
 // same reports whether two setups decide alike; the generation may differ.

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/agents"
 )
 
 // A Verdict is what came of computing the decisions of a journal again.
@@ -139,7 +140,7 @@ func (p *replayer) start(s *Start) (err error) {
 
 // known reports whether the agents of a setup are known here.
 func (p *replayer) known(s *Setup) bool {
-	names := mpa.Agents()
+	names := agents.Names()
 	return slices.Contains(names, s.Agent) && (s.Fallback == nil || slices.Contains(names, s.Fallback.Agent))
 }
 

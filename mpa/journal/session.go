@@ -186,7 +186,7 @@ func (s *Session) learned(setup *Setup) json.RawMessage {
 }
 
 func keep(a mpa.Agent) (json.RawMessage, error) {
-	k, ok := a.(mpa.Keeper)
+	k, ok := a.(mpa.Stateful)
 	if !ok {
 		return nil, fmt.Errorf("%T does not keep its memory", a)
 	}
@@ -194,7 +194,7 @@ func keep(a mpa.Agent) (json.RawMessage, error) {
 }
 
 func restore(a mpa.Agent, state json.RawMessage) error {
-	k, ok := a.(mpa.Keeper)
+	k, ok := a.(mpa.Stateful)
 	if !ok {
 		return fmt.Errorf("%T does not keep its memory", a)
 	}

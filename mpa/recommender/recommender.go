@@ -40,6 +40,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/agents"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/collect"
 	"github.com/sigma-scheduler/sigma/mpa/journal"
@@ -68,7 +69,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	guards := mpa.DefaultGuards()
 	flags.DurationVar(&o.CoolDown, "cool-down", guards.CoolDown, "least time between two changes of requests of an object, and between any change and one that shrinks")
 	flags.DurationVar(&o.Patience, "patience", guards.Patience, "how long pods that do not start and resizes that wait for room hold up other changes, and how long usage has to be back after a gap before anything shrinks")
-	flags.DurationVar(&o.Stabilisation, "downscale-stabilisation", mpa.DefaultHPA().Down.Stabilisation, "how long fewer replicas have to be enough before there are fewer")
+	flags.DurationVar(&o.Stabilisation, "downscale-stabilisation", agents.DefaultHPA().Down.Stabilisation, "how long fewer replicas have to be enough before there are fewer")
 	flags.StringVar(&o.JournalDir, "journal-dir", "", "folder for a journal of each object's observations and decisions, from which a new process goes on; empty: none")
 	flags.Int64Var(&o.JournalBytes, "journal-bytes", 256<<20, "size of an object's journal; the oldest of its 8 files is dropped")
 	flags.DurationVar(&o.JournalAge, "journal-age", 30*24*time.Hour, "a journal that nothing was written to for that long, as of an object that is gone, is removed")

@@ -35,6 +35,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/agents"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/collect"
 	"github.com/sigma-scheduler/sigma/mpa/journal"
@@ -518,7 +519,7 @@ func (more) Recommend(o *mpa.Observation) mpa.Recommendation {
 }
 
 // less wants as many as use what they ask for.
-type less struct{ mpa.Static }
+type less struct{ agents.Static }
 
 func (less) Recommend(o *mpa.Observation) mpa.Recommendation {
 	r := mpa.Recommendation{Replicas: o.Replicas, Source: "less", Reason: "wished"}
@@ -529,8 +530,8 @@ func (less) Recommend(o *mpa.Observation) mpa.Recommendation {
 }
 
 func init() {
-	mpa.Register("more", func(mpa.Target) (mpa.Agent, error) { return more{}, nil })
-	mpa.Register("less", func(mpa.Target) (mpa.Agent, error) { return less{}, nil })
+	agents.Register(agents.Kind{Name: "more", Rule: func(mpa.Target) mpa.Agent { return more{} }})
+	agents.Register(agents.Kind{Name: "less", Rule: func(mpa.Target) mpa.Agent { return less{} }})
 }
 
 func restless(o *v1alpha1.MultidimPodAutoscaler) {

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/agents"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/collect"
 )
@@ -219,7 +220,7 @@ func statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *mpa.Observation,
 	}
 	blind := slices.ContainsFunc(problems, func(p collect.Problem) bool { return p.Source == collect.Usage }) && d.Wanted.Replicas == 0
 	silent := d.Recommended.Replicas == 0 && d.Recommended.Containers == nil
-	fallback, _ := s.session.Agent().(*mpa.Fallback)
+	fallback, _ := s.session.Agent().(*agents.Fallback)
 	instead := fallback != nil && fallback.Active() && !blind
 
 	if o.Spec.Mode == v1alpha1.ModeOff {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/agents"
 )
 
 // GiBPerCore is how many GiB-hours cost as much as a core-hour: between the on-demand
@@ -235,7 +236,7 @@ func (f *planSearch) try(p Plan) (kept, better bool, err error) {
 // Agents lists the names that [RunAgent] takes: those of a cluster, and those that
 // know the application or the load, in the order that a comparison lists them.
 func Agents() []string {
-	list := mpa.Agents()
+	list := agents.Names()
 	list = slices.Insert(list, slices.Index(list, "static")+1, "static-p99")
 	list = slices.Insert(list, slices.Index(list, "vpa"), "hpa-rps")
 	return append(list, "oracle")
@@ -253,14 +254,14 @@ func RunAgent(ctx context.Context, cfg Config, agent string) (Result, error) {
 	case "oracle":
 		var p Plan
 		p, err = BestPlan(ctx, cfg)
-		cfg.Agent, cfg.Plan = mpa.Static{}, &p
+		cfg.Plan = &p
 	case "static-p99":
-		cfg.Agent = mpa.Static{}
+		cfg.Agent = agents.Static{}
 		cfg.App.Replicas = cfg.provision(.99)
 	case "hpa-rps":
-		cfg.Agent = mpa.NewRateHPA(cfg.App.Target, cfg.ratePerPod())
+		cfg.Agent = agents.NewRateHPA(cfg.App.Target, cfg.ratePerPod())
 	default:
-		cfg.Agent, err = mpa.NewAgent(agent, cfg.App.Target)
+		cfg.Agent, err = agents.Make(mpa.Spec{Name: agent}, cfg.App.Target, nil)
 	}
 	if err != nil {
 		return Result{}, err

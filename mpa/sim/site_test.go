@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/agents"
 )
 
 // watch simulates and shows every decision.
@@ -93,7 +94,7 @@ func TestMissedScrapes(t *testing.T) {
 	site := DefaultSite()
 	site.Miss = .2
 	old := 0
-	watch(t, Config{App: webApp(), Load: flat(50), Seconds: 1200, Seed: 7, Agent: mpa.Static{}, Site: site}, func(_ *simulation, o *mpa.Observation, _ mpa.Decision) {
+	watch(t, Config{App: webApp(), Load: flat(50), Seconds: 1200, Seed: 7, Agent: agents.Static{}, Site: site}, func(_ *simulation, o *mpa.Observation, _ mpa.Decision) {
 		newest := time.Time{}
 		for _, p := range o.Pods {
 			if u := p.Containers[0].Usage; u.Time.After(newest) {
@@ -116,7 +117,7 @@ func TestCrashLoop(t *testing.T) {
 	app.Memory.Base = 2 << 30 // of 1 GiB
 	site := DefaultSite()
 	site.Start = Dist{Mean: 1}
-	s := watch(t, Config{App: app, Load: flat(50), Seconds: 3600, Seed: 8, Agent: mpa.Static{}, Site: site}, func(s *simulation, o *mpa.Observation, _ mpa.Decision) {
+	s := watch(t, Config{App: app, Load: flat(50), Seconds: 3600, Seed: 8, Agent: agents.Static{}, Site: site}, func(s *simulation, o *mpa.Observation, _ mpa.Decision) {
 		for _, p := range o.Pods {
 			if !p.Ready && s.e.now > 60 {
 				assert.Zero(t, p.Containers[0].Usage)
@@ -228,7 +229,7 @@ func TestSplit(t *testing.T) {
 		assert.Len(t, s.couple, len(list)+len(skipped))
 		for _, sc := range list {
 			cfg := sc.Config(1)
-			cfg.Seconds, cfg.Warmup, cfg.Agent = 120, 0, mpa.Static{}
+			cfg.Seconds, cfg.Warmup, cfg.Agent = 120, 0, agents.Static{}
 			r, err := Run(t.Context(), cfg)
 			require.NoError(t, err)
 			assert.Positive(t, r.Requests)
@@ -245,7 +246,7 @@ func TestSplit(t *testing.T) {
 func TestPlan(t *testing.T) {
 	app := webApp()
 	app.Target.Replicas = mpa.Range{Min: 2, Max: 3}
-	cfg := Config{App: app, Load: Load{Step: 60, PerSec: []float64{5, 100, 5, 400}}, Seconds: 1200, Seed: 10, Agent: mpa.Static{}, Site: DefaultSite(), Plan: &Plan{Size: 2000, Slack: 1, Room: 24}}
+	cfg := Config{App: app, Load: Load{Step: 60, PerSec: []float64{5, 100, 5, 400}}, Seconds: 1200, Seed: 10, Agent: agents.Static{}, Site: DefaultSite(), Plan: &Plan{Size: 2000, Slack: 1, Room: 24}}
 	both := 0
 	s := watch(t, cfg, func(_ *simulation, _ *mpa.Observation, d mpa.Decision) {
 		n := d.Recommended.Replicas

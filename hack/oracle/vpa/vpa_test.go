@@ -11,6 +11,7 @@ import (
 	"k8s.io/autoscaler/vertical-pod-autoscaler/pkg/recommender/model"
 
 	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/agents"
 )
 
 // TestEstimate feeds random histories of a container to both: usage of cpu and
@@ -18,7 +19,7 @@ import (
 // ranges have to agree to the millicore and the byte.
 func TestEstimate(t *testing.T) {
 	const cases = 10_000
-	cfg := mpa.DefaultVPA()
+	cfg := agents.DefaultVPA()
 	recommender := logic.CreatePodResourceRecommender(logic.RecommendationConfig{
 		SafetyMarginFraction: cfg.Margin, PodMinCPUMillicores: float64(cfg.Least.CPU), PodMinMemoryMb: float64(cfg.Least.Memory >> 20),
 		TargetCPUPercentile: cfg.Target, LowerBoundCPUPercentile: cfg.Lower, UpperBoundCPUPercentile: cfg.Upper,
@@ -28,7 +29,7 @@ func TestEstimate(t *testing.T) {
 	d := rand.New(rand.NewPCG(3, 4))
 	ooms := 0
 	for i := range cases {
-		ours := mpa.NewVPA(mpa.Target{Containers: []mpa.ContainerSpec{{Name: "app", CPU: true, Memory: true}}}, cfg)
+		ours := agents.NewVPA(mpa.Target{Containers: []mpa.ContainerSpec{{Name: "app", CPU: true, Memory: true}}}, cfg)
 		aggregate := model.NewAggregateContainerState()
 		pods := make([]*model.ContainerState, 1+d.IntN(4))
 		for p := range pods {

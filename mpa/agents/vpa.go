@@ -1,9 +1,14 @@
-package mpa
+package agents
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"time"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/guard"
 )
 
 // VPAConfig is what the vertical agent goes by.
@@ -22,7 +27,7 @@ type VPAConfig struct {
 	BumpFactor float64
 	BumpBytes  int64
 	// Least a pod is given, shared by its containers.
-	Least Resources
+	Least mpa.Resources
 	// Settled is how long after a change a difference of Significant, as a share, is
 	// enough for the next.
 	Settled     time.Duration
@@ -39,7 +44,7 @@ func DefaultVPA() VPAConfig {
 		Target: .9, Lower: .5, Upper: .95, Margin: .15,
 		HalfLife: 24 * time.Hour, PeakWindow: 24 * time.Hour,
 		BumpFactor: 1.2, BumpBytes: 100 << 20,
-		Least:   Resources{CPU: 25, Memory: 250 << 20},
+		Least:   mpa.Resources{CPU: 25, Memory: 250 << 20},
 		Settled: 12 * time.Hour, Significant: .1, Quick: 10 * time.Minute, MaxAge: 2 * time.Minute,
 	}
 }
@@ -49,11 +54,11 @@ func DefaultVPA() VPAConfig {
 // that narrows as confidence grows.
 type VPA struct {
 	cfg        VPAConfig
-	target     Target
+	target     mpa.Target
 	containers []usageHistory
 	pods       map[string][]podMemory // by name, in the order of the target's containers
 	changed    time.Time              // of the last change of requests that was seen
-	requests   []Resources
+	requests   []mpa.Resources
 }
 
 // usageHistory is what is known of one container over all pods.
@@ -74,7 +79,7 @@ type podMemory struct {
 }
 
 // NewVPA is a vertical agent that has seen nothing.
-func NewVPA(t Target, cfg VPAConfig) *VPA {
+func NewVPA(t mpa.Target, cfg VPAConfig) *VPA {
 	v := &VPA{cfg: cfg, target: t, pods: map[string][]podMemory{}}
 	for range t.Containers {
 		v.containers = append(v.containers, usageHistory{
@@ -85,24 +90,20 @@ func NewVPA(t Target, cfg VPAConfig) *VPA {
 	return v
 }
 
-const (
-	// sampleWeight is the weight of a cpu sample.
-	sampleWeight = .1
-	// mostAmount bounds amounts, for sums and conversions.
-	mostAmount = 1e14
-)
+// sampleWeight is the weight of a cpu sample.
+const sampleWeight = .1
 
-// Recommend implements [Agent].
-func (v *VPA) Recommend(o *Observation) Recommendation {
+// Recommend implements [mpa.Agent].
+func (v *VPA) Recommend(o *mpa.Observation) mpa.Recommendation {
 	v.Observe(o)
-	requests := requestsOf(o, v.target)
+	requests := o.Requests(&v.target)
 	if requests == nil {
 		return noOpinion("vpa", "no pod to tell the present requests from")
 	}
-	if !equal(requests, v.requests) {
+	if !slices.Equal(requests, v.requests) {
 		v.requests, v.changed = requests, o.Time
 	}
-	wanted := make([]Resources, len(requests))
+	wanted := make([]mpa.Resources, len(requests))
 	reason := ""
 	known := false
 	for i, c := range v.target.Containers {
@@ -128,7 +129,7 @@ func (v *VPA) Recommend(o *Observation) Recommendation {
 	case reason == "":
 		reason = "requests are within their ranges"
 	}
-	return Recommendation{Containers: wanted, Source: "vpa", Reason: reason}
+	return mpa.Recommendation{Containers: wanted, Source: "vpa", Reason: reason}
 }
 
 // outside reports whether a request should become the target.
@@ -141,7 +142,7 @@ func (v *VPA) outside(now, lower, target, upper int64, settled bool) bool {
 
 // An Estimate is what a container should have, and the range within which its requests
 // are left alone.
-type Estimate struct{ Lower, Target, Upper Resources }
+type Estimate struct{ Lower, Target, Upper mpa.Resources }
 
 // Estimate is what container i of the target should have; ok is false when nothing
 // is known of it.
@@ -153,16 +154,16 @@ func (v *VPA) Estimate(i int) (e Estimate, ok bool) {
 	// confidence is the length of the history in days, as if sampled once a minute.
 	confidence := min(float64(u.last.Sub(u.first))/float64(day), float64(u.samples)/day.Minutes())
 	share := 1 / float64(len(v.target.Containers))
-	least := Resources{CPU: scale(v.cfg.Least.CPU, share), Memory: scale(v.cfg.Least.Memory, share)}
-	at := func(percentile, multiplier, exponent float64) Resources {
-		r := Resources{
-			CPU:    toAmount(u.cpu.percentile(percentile) * 1000),
-			Memory: toAmount(u.memory.percentile(percentile)),
+	least := mpa.Resources{CPU: mpa.Scale(v.cfg.Least.CPU, share), Memory: mpa.Scale(v.cfg.Least.Memory, share)}
+	at := func(percentile, multiplier, exponent float64) mpa.Resources {
+		r := mpa.Resources{
+			CPU:    mpa.Amount(u.cpu.percentile(percentile) * 1000),
+			Memory: mpa.Amount(u.memory.percentile(percentile)),
 		}
-		r = r.Add(Resources{CPU: scale(r.CPU, v.cfg.Margin), Memory: scale(r.Memory, v.cfg.Margin)})
+		r = r.Add(mpa.Resources{CPU: mpa.Scale(r.CPU, v.cfg.Margin), Memory: mpa.Scale(r.Memory, v.cfg.Margin)})
 		if multiplier != 0 {
 			f := math.Pow(1+multiplier/confidence, exponent)
-			r = Resources{CPU: scale(r.CPU, f), Memory: scale(r.Memory, f)}
+			r = mpa.Resources{CPU: mpa.Scale(r.CPU, f), Memory: mpa.Scale(r.Memory, f)}
 		}
 		return r.Max(least)
 	}
@@ -173,19 +174,8 @@ func (v *VPA) Estimate(i int) (e Estimate, ok bool) {
 	}, true
 }
 
-const day = 24 * time.Hour
-
-func toAmount(v float64) int64 {
-	if !(v < mostAmount) { // also NaN, of nothing with no confidence
-		return mostAmount
-	}
-	return int64(v)
-}
-
-func scale(v int64, f float64) int64 { return toAmount(float64(v) * f) }
-
 // Observe takes the usage and the kills of an observation in.
-func (v *VPA) Observe(o *Observation) {
+func (v *VPA) Observe(o *mpa.Observation) {
 	alive := map[string]bool{}
 	for _, p := range o.Pods {
 		alive[p.Name] = true
@@ -224,7 +214,7 @@ func (v *VPA) quick(i int) bool {
 }
 
 // sample takes in what is new of a container of a pod.
-func (v *VPA) sample(now, started time.Time, i int, f *podMemory, c *Container) {
+func (v *VPA) sample(now, started time.Time, i int, f *podMemory, c *mpa.Container) {
 	u := &v.containers[i]
 	if c.Killed.After(f.killed) {
 		begun := f.killed // or soon after
@@ -233,7 +223,7 @@ func (v *VPA) sample(now, started time.Time, i int, f *podMemory, c *Container) 
 		}
 		f.killed, f.quick = c.Killed, c.Killed.Before(begun.Add(v.cfg.Quick))
 		used := max(c.Request.Memory, f.peak)
-		v.peak(u, f, max(used+v.cfg.BumpBytes, scale(used, v.cfg.BumpFactor)), c.Killed, true)
+		v.peak(u, f, max(used+v.cfg.BumpBytes, mpa.Scale(used, v.cfg.BumpFactor)), c.Killed, true)
 	}
 	if !c.Usage.Known(now, v.cfg.MaxAge) {
 		return
@@ -279,30 +269,93 @@ func (v *VPA) peak(u *usageHistory, f *podMemory, memory int64, t time.Time, oom
 	}
 }
 
-// requestsOf are the requests of the newest live pod, in the order of the
-// target's containers; nil when there is no pod that has all of them.
-func requestsOf(o *Observation, t Target) []Resources {
-	var newest *Pod
-	live := o.live()
-	for i := range live {
-		if p := &live[i]; newest == nil || p.Started.After(newest.Started) {
-			newest = p
+// Shift implements [mpa.Shifter].
+func (v *VPA) Shift(d time.Duration) {
+	v.changed = guard.Moved(v.changed, d)
+	for i := range v.containers {
+		u := &v.containers[i]
+		u.first, u.last = guard.Moved(u.first, d), guard.Moved(u.last, d)
+		u.cpu.reference, u.memory.reference = guard.Moved(u.cpu.reference, d), guard.Moved(u.memory.reference, d)
+	}
+	for _, follow := range v.pods {
+		for i := range follow {
+			f := &follow[i]
+			// Kills are told by the pods, so their times stay.
+			f.cpu, f.memory, f.windowEnd = guard.Moved(f.cpu, d), guard.Moved(f.memory, d), guard.Moved(f.windowEnd, d)
 		}
 	}
-	if newest == nil {
-		return nil
+}
+
+type vpaJSON struct {
+	Containers []usageJSON          `json:"containers"`
+	Pods       map[string][]podJSON `json:"pods,omitempty"`
+	Changed    time.Time            `json:"changed,omitzero"`
+	Requests   []mpa.Resources      `json:"requests,omitempty"`
+}
+
+type usageJSON struct {
+	CPU     *histogram `json:"cpu"`
+	Memory  *histogram `json:"memory"`
+	First   time.Time  `json:"first,omitzero"`
+	Last    time.Time  `json:"last,omitzero"`
+	Samples int        `json:"samples"`
+}
+
+type podJSON struct {
+	CPU       time.Time `json:"cpu,omitzero"`
+	Memory    time.Time `json:"memory,omitzero"`
+	WindowEnd time.Time `json:"windowEnd,omitzero"`
+	Peak      int64     `json:"peak,omitempty"`
+	OOM       int64     `json:"oom,omitempty"`
+	Killed    time.Time `json:"killed,omitzero"`
+	Quick     bool      `json:"quick,omitempty"`
+}
+
+// MarshalJSON implements [mpa.Stateful].
+func (v *VPA) MarshalJSON() ([]byte, error) {
+	j := vpaJSON{Pods: map[string][]podJSON{}, Changed: v.changed, Requests: v.requests}
+	for _, u := range v.containers {
+		j.Containers = append(j.Containers, usageJSON{u.cpu, u.memory, u.first, u.last, u.samples})
 	}
-	list := make([]Resources, len(t.Containers))
-	for i, spec := range t.Containers {
-		found := false
-		for _, c := range newest.Containers {
-			if c.Name == spec.Name {
-				list[i], found = c.Request, true
-			}
+	for name, follow := range v.pods {
+		list := make([]podJSON, len(follow))
+		for i, f := range follow {
+			list[i] = podJSON{f.cpu, f.memory, f.windowEnd, f.peak, f.oom, f.killed, f.quick}
 		}
-		if !found {
-			return nil
-		}
+		j.Pods[name] = list
 	}
-	return list
+	return json.Marshal(j)
+}
+
+// UnmarshalJSON implements [mpa.Stateful].
+func (v *VPA) UnmarshalJSON(data []byte) error {
+	var j vpaJSON
+	for _, u := range v.containers {
+		j.Containers = append(j.Containers, usageJSON{CPU: u.cpu, Memory: u.memory})
+	}
+	want := len(j.Containers)
+	if err := json.Unmarshal(data, &j); err != nil {
+		return err
+	}
+	if len(j.Containers) != want {
+		return fmt.Errorf("vpa: memory of %d containers, want %d", len(j.Containers), want)
+	}
+	for i, u := range j.Containers {
+		if u.CPU == nil || u.Memory == nil {
+			return fmt.Errorf("vpa: containers[%d] lacks cpu or memory", i)
+		}
+		v.containers[i] = usageHistory{u.CPU, u.Memory, u.First, u.Last, u.Samples}
+	}
+	for name, list := range j.Pods {
+		if len(list) != want {
+			return fmt.Errorf("vpa: pod %s has %d containers, want %d", name, len(list), want)
+		}
+		follow := make([]podMemory, want)
+		for i, f := range list {
+			follow[i] = podMemory{f.CPU, f.Memory, f.WindowEnd, f.Peak, f.OOM, f.Killed, f.Quick}
+		}
+		v.pods[name] = follow
+	}
+	v.changed, v.requests = j.Changed, j.Requests
+	return nil
 }

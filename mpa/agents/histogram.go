@@ -1,6 +1,8 @@
-package mpa
+package agents
 
 import (
+	"encoding/json"
+	"fmt"
 	"math"
 	"time"
 )
@@ -113,4 +115,46 @@ func (h *histogram) percentile(p float64) float64 {
 		}
 	}
 	return h.starts[min(i+1, len(h.starts)-1)]
+}
+
+type histogramJSON struct {
+	Reference time.Time       `json:"reference,omitzero"`
+	Total     float64         `json:"total"`
+	Lo        int             `json:"lo"`
+	Hi        int             `json:"hi"`
+	Weights   map[int]float64 `json:"weights,omitempty"` // by bucket; others are 0
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (h *histogram) MarshalJSON() ([]byte, error) {
+	j := histogramJSON{h.reference, h.total, h.lo, h.hi, map[int]float64{}}
+	for i, w := range h.weights {
+		if w != 0 {
+			j.Weights[i] = w
+		}
+	}
+	return json.Marshal(j)
+}
+
+// UnmarshalJSON implements [json.Unmarshaler], in a histogram of the same buckets.
+func (h *histogram) UnmarshalJSON(data []byte) error {
+	var j histogramJSON
+	if err := json.Unmarshal(data, &j); err != nil {
+		return err
+	}
+	n := len(h.weights)
+	for i, w := range j.Weights {
+		if i < 0 || i >= n || w < 0 {
+			return fmt.Errorf("histogram: bucket %d of %d has weight %v", i, n, w)
+		}
+	}
+	if j.Lo < 0 || j.Lo >= n || j.Hi < 0 || j.Hi >= n || j.Total < 0 {
+		return fmt.Errorf("histogram: buckets %d … %d of %d, weight %v", j.Lo, j.Hi, n, j.Total)
+	}
+	clear(h.weights)
+	for i, w := range j.Weights {
+		h.weights[i] = w
+	}
+	h.reference, h.total, h.lo, h.hi = j.Reference, j.Total, j.Lo, j.Hi
+	return nil
 }

@@ -1,4 +1,4 @@
-package mpa_test
+package agents_test
 
 import (
 	"testing"
@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/agents"
+	"github.com/sigma-scheduler/sigma/mpa/mpatest"
 )
 
 // A step is what the agent sees, and the replicas it asks for.
@@ -23,7 +25,7 @@ type step struct {
 func TestHPAOverTime(t *testing.T) {
 	tests := []struct {
 		name   string
-		change func(cfg *mpa.HPAConfig)
+		change func(cfg *agents.HPAConfig)
 		steps  []step
 	}{
 		{
@@ -54,17 +56,17 @@ func TestHPAOverTime(t *testing.T) {
 		},
 		{
 			name:   "the policy that changes least",
-			change: func(cfg *mpa.HPAConfig) { cfg.Up.Select = "Min" },
+			change: func(cfg *agents.HPAConfig) { cfg.Up.Select = "Min" },
 			steps:  []step{{0, 10, 500, 14}},
 		},
 		{
 			name:   "a direction that is switched off",
-			change: func(cfg *mpa.HPAConfig) { cfg.Up.Select = "Disabled" },
+			change: func(cfg *agents.HPAConfig) { cfg.Up.Select = "Disabled" },
 			steps:  []step{{0, 10, 500, 10}},
 		},
 		{
 			name:   "up only to the least that was wanted in the window",
-			change: func(cfg *mpa.HPAConfig) { cfg.Up.Stabilisation = time.Minute },
+			change: func(cfg *agents.HPAConfig) { cfg.Up.Stabilisation = time.Minute },
 			steps: []step{
 				{0, 10, 100, 10},
 				{30 * time.Second, 10, 150, 10},
@@ -74,14 +76,14 @@ func TestHPAOverTime(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			cfg := mpa.DefaultHPA()
+			cfg := agents.DefaultHPA()
 			cfg.Utilisation, cfg.RatePerPod = 0, 10
 			if tt.change != nil {
 				tt.change(&cfg)
 			}
-			h := mpa.NewHPA(mpa.Target{Replicas: mpa.Range{Min: 1, Max: 100}}, cfg)
+			h := agents.NewHPA(mpa.Target{Replicas: mpa.Range{Min: 1, Max: 100}}, cfg)
 			for i, s := range tt.steps {
-				o := observation(begin.Add(s.after), s.replicas, size, usage)
+				o := mpatest.Observation(mpatest.Begin.Add(s.after), s.replicas, size, usage)
 				o.Rate = mpa.Metric{Value: s.rate, Time: o.Time}
 				r := h.Recommend(o)
 				assert.Equal(t, s.want, r.Replicas, "step %d: %s", i, r.Reason)
@@ -92,12 +94,12 @@ func TestHPAOverTime(t *testing.T) {
 
 // A metric that is missing shrinks nothing.
 func TestHPAWithOneMetric(t *testing.T) {
-	cfg := mpa.DefaultHPA()
+	cfg := agents.DefaultHPA()
 	cfg.RatePerPod = 10
-	h := mpa.NewHPA(web(), cfg)
-	o := observation(begin, 10, size, mpa.Resources{CPU: 200})
+	h := agents.NewHPA(mpatest.Web(), cfg)
+	o := mpatest.Observation(mpatest.Begin, 10, size, mpa.Resources{CPU: 200})
 	assert.Zero(t, h.Recommend(o).Replicas, "cpu alone would halve it")
-	busy := observation(begin.Add(time.Minute), 10, size, mpa.Resources{CPU: 1000})
+	busy := mpatest.Observation(mpatest.Begin.Add(time.Minute), 10, size, mpa.Resources{CPU: 1000})
 	assert.Equal(t, int32(13), h.Recommend(busy).Replicas, "cpu alone may let it grow")
 }
 
@@ -106,31 +108,31 @@ func TestHPAWithOneMetric(t *testing.T) {
 func TestStabilisation(t *testing.T) {
 	for _, name := range []string{"hpa", "hpa-50", "hpa+vpa", "hpa-cpu+vpa-cpu"} {
 		for window, want := range map[time.Duration]time.Duration{0: 5 * time.Minute, 20 * time.Second: 20 * time.Second} {
-			target := web()
+			target := mpatest.Web()
 			target.Stabilisation = window
-			agent, err := mpa.NewAgent(name, target)
+			agent, err := agents.Make(mpa.Spec{Name: name}, target, nil)
 			require.NoError(t, err)
 			after := time.Duration(-1)
 			for at := time.Duration(0); at < 10*time.Minute && after < 0; at += 10 * time.Second {
-				if r := agent.Recommend(observation(begin.Add(at), 10, size, mpa.Resources{CPU: size.CPU / 10, Memory: size.Memory / 2})); r.Replicas < 10 {
+				if r := agent.Recommend(mpatest.Observation(mpatest.Begin.Add(at), 10, size, mpa.Resources{CPU: mpatest.Size.CPU / 10, Memory: mpatest.Size.Memory / 2})); r.Replicas < 10 {
 					after = at
 				}
 			}
 			assert.Equal(t, want, after, name)
 		}
 	}
-	target := web()
+	target := mpatest.Web()
 	target.Stabilisation = -time.Second
 	assert.ErrorContains(t, target.Validate(), "stabilisation")
 }
 
 // While a metric is missing the window may run empty; what there is counts then.
 func TestStabilisationAfterAGap(t *testing.T) {
-	cfg := mpa.DefaultHPA().At(80)
+	cfg := agents.DefaultHPA().At(80)
 	cfg.RatePerPod = 100
-	h := mpa.NewHPA(web(), cfg)
+	h := agents.NewHPA(mpatest.Web(), cfg)
 	replicas := func(after time.Duration, rate float64) int32 {
-		o := observation(begin.Add(after), 8, size, mpa.Resources{CPU: 50})
+		o := mpatest.Observation(mpatest.Begin.Add(after), 8, size, mpa.Resources{CPU: 50})
 		if rate > 0 {
 			o.Rate = mpa.Metric{Value: rate, Time: o.Time}
 		}

@@ -1,10 +1,13 @@
-package mpa
+package agents
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
 	"time"
+
+	"github.com/sigma-scheduler/sigma/mpa"
 )
 
 // Autopilot sizes as the moving-window recommenders of Google's Autopilot do
@@ -14,7 +17,7 @@ import (
 // margin; and replicas by the 95th percentile of the whole workload's cpu over the
 // last hours.
 type Autopilot struct {
-	target     Target
+	target     mpa.Target
 	vpa        *VPA
 	load       []timed[float64] // cores of the whole workload
 	horizontal *HPA             // for window and rates
@@ -27,15 +30,15 @@ const (
 )
 
 // NewAutopilot is an agent that has seen nothing.
-func NewAutopilot(t Target) *Autopilot {
+func NewAutopilot(t mpa.Target) *Autopilot {
 	cfg := DefaultVPA()
 	cfg.Target, cfg.Lower, cfg.Upper = 1, .95, 1
 	cfg.HalfLife, cfg.Margin, cfg.Settled = 12*time.Hour, .2, time.Hour
 	return &Autopilot{target: t, vpa: NewVPA(memoryOf(t), cfg), horizontal: NewHPA(t, DefaultHPA())}
 }
 
-// Recommend implements [Agent].
-func (a *Autopilot) Recommend(o *Observation) Recommendation {
+// Recommend implements [mpa.Agent].
+func (a *Autopilot) Recommend(o *mpa.Observation) mpa.Recommendation {
 	r := a.vpa.Recommend(o)
 	r.Source = "autopilot"
 	cores, request, ok := workloadCPU(o, a.vpa.cfg.MaxAge)
@@ -56,10 +59,10 @@ func (a *Autopilot) Recommend(o *Observation) Recommendation {
 
 // workloadCPU is the cpu usage of all live pods in cores, where it is known, scaled
 // up to those where it is not, and the cpu request of one pod in millicores.
-func workloadCPU(o *Observation, maxAge time.Duration) (cores float64, request int64, ok bool) {
+func workloadCPU(o *mpa.Observation, maxAge time.Duration) (cores float64, request int64, ok bool) {
 	running, known := 0, 0
-	for _, p := range o.live() {
-		if p.Phase != Running {
+	for _, p := range o.Live() {
+		if p.Phase != mpa.Running {
 			continue
 		}
 		running++
@@ -98,4 +101,30 @@ func quantile(values []float64, p float64) float64 {
 	slices.Sort(values)
 	i := int(math.Ceil(p*float64(len(values)))) - 1
 	return values[min(len(values)-1, max(0, i))]
+}
+
+// Shift implements [mpa.Shifter].
+func (a *Autopilot) Shift(d time.Duration) {
+	a.vpa.Shift(d)
+	a.horizontal.Shift(d)
+	shiftAll(a.load, d)
+}
+
+type autopilotJSON struct {
+	VPA  *VPA             `json:"vpa"`
+	HPA  *HPA             `json:"hpa"`
+	Load []timed[float64] `json:"load,omitempty"`
+}
+
+// MarshalJSON implements [mpa.Stateful].
+func (a *Autopilot) MarshalJSON() ([]byte, error) {
+	return json.Marshal(autopilotJSON{a.vpa, a.horizontal, a.load})
+}
+
+// UnmarshalJSON implements [mpa.Stateful].
+func (a *Autopilot) UnmarshalJSON(data []byte) error {
+	j := autopilotJSON{VPA: a.vpa, HPA: a.horizontal}
+	err := json.Unmarshal(data, &j)
+	a.load = j.Load
+	return err
 }

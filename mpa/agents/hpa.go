@@ -1,9 +1,13 @@
-package mpa
+package agents
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/guard"
 )
 
 // HPAConfig is what the horizontal agent goes by. See the Kubernetes documentation
@@ -66,7 +70,7 @@ func (c HPAConfig) At(percent int32) HPAConfig {
 // without metrics, a stabilisation window and limits on the rate of change.
 type HPA struct {
 	cfg    HPAConfig
-	bounds Range
+	bounds mpa.Range
 	wanted []timed[int32] // recommendations of the longest window
 	// changes of the replicas, up is positive; each at the observation that it came of.
 	changes []timed[int32]
@@ -76,15 +80,15 @@ type HPA struct {
 }
 
 // NewHPA is a horizontal agent that has seen nothing.
-func NewHPA(t Target, cfg HPAConfig) *HPA {
+func NewHPA(t mpa.Target, cfg HPAConfig) *HPA {
 	if t.Stabilisation > 0 {
 		cfg.Down.Stabilisation = t.Stabilisation
 	}
 	return &HPA{cfg: cfg, bounds: t.Replicas}
 }
 
-// Recommend implements [Agent].
-func (h *HPA) Recommend(o *Observation) Recommendation {
+// Recommend implements [mpa.Agent].
+func (h *HPA) Recommend(o *mpa.Observation) mpa.Recommendation {
 	if h.last != 0 && o.Replicas != h.last {
 		h.changes = append(h.changes, timed[int32]{h.seen, o.Replicas - h.last})
 	}
@@ -124,7 +128,7 @@ func (h *HPA) Recommend(o *Observation) Recommendation {
 	if limited != want {
 		reason += fmt.Sprintf("; %d wanted, %d within window and rate", want, limited)
 	}
-	return Recommendation{Replicas: limited, Source: "hpa", Reason: reason}
+	return mpa.Recommendation{Replicas: limited, Source: "hpa", Reason: reason}
 }
 
 // podUsage is one pod as the replica calculation sees it.
@@ -133,11 +137,11 @@ type podUsage struct{ usage, request int64 }
 // ReplicasByCPU is the number of replicas by utilisation of the cpu requests and that
 // utilisation in percent, before windows, rates and bounds. The error says which
 // metric or request is missing.
-func (h *HPA) ReplicasByCPU(o *Observation) (replicas int32, utilisation int64, err error) {
+func (h *HPA) ReplicasByCPU(o *mpa.Observation) (replicas int32, utilisation int64, err error) {
 	var measured []podUsage
 	var unready, missing []int64 // requests
 	for _, p := range o.Pods {
-		if p.Deleting || p.Phase == Ended {
+		if p.Deleting || p.Phase == mpa.Ended {
 			continue
 		}
 		var u podUsage
@@ -154,7 +158,7 @@ func (h *HPA) ReplicasByCPU(o *Observation) (replicas int32, utilisation int64, 
 			when, window = c.Usage.Time, c.Usage.Window
 		}
 		switch {
-		case p.Phase == Pending:
+		case p.Phase == mpa.Pending:
 			unready = append(unready, u.request)
 		case !known:
 			missing = append(missing, u.request)
@@ -200,7 +204,7 @@ func (h *HPA) ReplicasByCPU(o *Observation) (replicas int32, utilisation int64, 
 
 // unready reports whether the cpu of a running pod says little: it starts, or was
 // measured before it was ready.
-func (h *HPA) unready(now time.Time, p *Pod, when time.Time, window time.Duration) bool {
+func (h *HPA) unready(now time.Time, p *mpa.Pod, when time.Time, window time.Duration) bool {
 	switch {
 	case p.ReadySince.IsZero() || p.Started.IsZero():
 		return true
@@ -228,7 +232,7 @@ func (h *HPA) tolerable(ratio float64) bool {
 
 // byRate is the number of replicas by requests per second, an external metric per
 // pod.
-func (h *HPA) byRate(o *Observation) int32 {
+func (h *HPA) byRate(o *mpa.Observation) int32 {
 	if h.tolerable(o.Rate.Value / (h.cfg.RatePerPod * float64(o.Replicas))) {
 		return o.Replicas
 	}
@@ -239,7 +243,7 @@ func ceil(v float64) int32 { return int32(min(math.Ceil(v), math.MaxInt32)) }
 
 // stabilise takes the most cautious recommendation of the windows. When there is none,
 // at the beginning and after metrics were missing, what there is counts as recommended.
-func (h *HPA) stabilise(o *Observation, want int32) int32 {
+func (h *HPA) stabilise(o *mpa.Observation, want int32) int32 {
 	h.wanted = since(h.wanted, o.Time.Add(-max(h.cfg.Up.Stabilisation, h.cfg.Down.Stabilisation)))
 	if len(h.wanted) == 0 && !h.spoke {
 		h.wanted = append(h.wanted, timed[int32]{o.Time, o.Replicas})
@@ -258,7 +262,7 @@ func (h *HPA) stabilise(o *Observation, want int32) int32 {
 }
 
 // limit keeps bounds and rates of change.
-func (h *HPA) limit(o *Observation, want int32) int32 {
+func (h *HPA) limit(o *mpa.Observation, want int32) int32 {
 	longest := time.Duration(0)
 	for _, b := range []Behaviour{h.cfg.Up, h.cfg.Down} {
 		for _, p := range b.Policies {
@@ -278,7 +282,7 @@ func (h *HPA) limit(o *Observation, want int32) int32 {
 }
 
 // reach is the number of replicas that a behaviour allows in its direction.
-func (h *HPA) reach(o *Observation, b Behaviour, sign int32) int32 {
+func (h *HPA) reach(o *mpa.Observation, b Behaviour, sign int32) int32 {
 	if b.Select == "Disabled" || len(b.Policies) == 0 {
 		return o.Replicas
 	}
@@ -302,4 +306,34 @@ func (h *HPA) reach(o *Observation, b Behaviour, sign int32) int32 {
 		}
 	}
 	return far
+}
+
+// Shift implements [mpa.Shifter].
+func (h *HPA) Shift(d time.Duration) {
+	h.seen = guard.Moved(h.seen, d)
+	shiftAll(h.wanted, d)
+	shiftAll(h.changes, d)
+}
+
+type hpaJSON struct {
+	Wanted  []timed[int32] `json:"wanted,omitempty"`
+	Changes []timed[int32] `json:"changes,omitempty"`
+	Last    int32          `json:"last"`
+	Seen    time.Time      `json:"seen,omitzero"`
+	Spoke   bool           `json:"spoke,omitempty"`
+}
+
+// MarshalJSON implements [mpa.Stateful].
+func (h *HPA) MarshalJSON() ([]byte, error) {
+	return json.Marshal(hpaJSON{h.wanted, h.changes, h.last, h.seen, h.spoke})
+}
+
+// UnmarshalJSON implements [mpa.Stateful].
+func (h *HPA) UnmarshalJSON(data []byte) error {
+	var j hpaJSON
+	if err := json.Unmarshal(data, &j); err != nil {
+		return err
+	}
+	h.wanted, h.changes, h.last, h.seen, h.spoke = j.Wanted, j.Changes, j.Last, j.Seen, j.Spoke
+	return nil
 }

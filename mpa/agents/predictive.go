@@ -1,10 +1,14 @@
-package mpa
+package agents
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
 	"time"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/guard"
 )
 
 // Predictive sizes a workload for what the next minutes are expected to ask of it, with
@@ -21,7 +25,7 @@ import (
 // small steps, and their number where that is not enough or too slow. Memory is the
 // largest peak of a day with a margin.
 type Predictive struct {
-	target Target
+	target mpa.Target
 	cost   float64 // core-seconds of a request; 0 = not known
 	slack  float64 // β, in √cores
 	turned time.Time
@@ -40,10 +44,10 @@ type Predictive struct {
 	slot           int // that seen is of; −1 = none
 	seen           []float64
 
-	memory   []ContainerMemory
+	memory   []mpa.ContainerMemory
 	least    [][]timed[int64] // memory of the leanest pod in the last hour, by container
 	begun    time.Time
-	requests []Resources // at the last observation
+	requests []mpa.Resources // at the last observation
 	replicas int32
 	resized  []time.Time // in the last hour
 	changed  time.Time   // of the last change of either
@@ -82,27 +86,27 @@ const (
 )
 
 // NewPredictive is an agent that has seen nothing.
-func NewPredictive(t Target) *Predictive {
+func NewPredictive(t mpa.Target) *Predictive {
 	p := &Predictive{target: t, slack: slackFirst, slot: -1, usual: make([]float64, predictSlots), scatter: make([]float64, predictSlots)}
 	for i := range p.usual {
 		p.usual[i] = math.NaN()
 	}
 	for _, c := range t.Containers {
-		p.memory = append(p.memory, ContainerMemory{Name: c.Name})
+		p.memory = append(p.memory, mpa.ContainerMemory{Name: c.Name})
 		p.least = append(p.least, nil)
 	}
 	return p
 }
 
-// Recommend implements [Agent].
-func (p *Predictive) Recommend(o *Observation) Recommendation {
-	requests := requestsOf(o, p.target)
+// Recommend implements [mpa.Agent].
+func (p *Predictive) Recommend(o *mpa.Observation) mpa.Recommendation {
+	requests := o.Requests(&p.target)
 	if requests == nil {
 		return noOpinion("predictive", "no pod to tell the present requests from")
 	}
 	p.follow(o, requests)
 	memory := p.sizeMemory(o, requests)
-	r := Recommendation{Source: "predictive"}
+	r := mpa.Recommendation{Source: "predictive"}
 	size := cpuOf(requests)
 	demand, ok := p.demanded(o)
 	if !ok || size == 0 || o.Replicas == 0 {
@@ -123,7 +127,7 @@ func (p *Predictive) Recommend(o *Observation) Recommendation {
 }
 
 // cpuOf is the sum of cpu requests in cores.
-func cpuOf(requests []Resources) float64 {
+func cpuOf(requests []mpa.Resources) float64 {
 	sum := int64(0)
 	for _, r := range requests {
 		sum += r.CPU
@@ -132,21 +136,21 @@ func cpuOf(requests []Resources) float64 {
 }
 
 // follow notes what changed.
-func (p *Predictive) follow(o *Observation, requests []Resources) {
+func (p *Predictive) follow(o *mpa.Observation, requests []mpa.Resources) {
 	if p.begun.IsZero() {
 		p.begun, p.changed = o.Time, o.Time
-	} else if !equal(requests, p.requests) {
+	} else if !slices.Equal(requests, p.requests) {
 		p.resized, p.changed = append(p.resized, o.Time), o.Time
 	}
 	if o.Replicas != p.replicas {
 		p.changed = o.Time
 	}
 	p.requests, p.replicas = requests, o.Replicas
-	p.resized = dropUntil(p.resized, o.Time.Add(-time.Hour))
+	p.resized = guard.After(p.resized, o.Time.Add(-time.Hour))
 }
 
 // demanded is what the workload is asked now, in cores.
-func (p *Predictive) demanded(o *Observation) (cores float64, ok bool) {
+func (p *Predictive) demanded(o *mpa.Observation) (cores float64, ok bool) {
 	cores, _, ok = workloadCPU(o, predictMaxAge)
 	if !ok {
 		return 0, false
@@ -229,9 +233,9 @@ func (p *Predictive) need(work float64, n int32) float64 {
 }
 
 // steer moves the slack.
-func (p *Predictive) steer(o *Observation, demand, size float64) {
+func (p *Predictive) steer(o *mpa.Observation, demand, size float64) {
 	ready := int32(0)
-	for _, pod := range o.live() {
+	for _, pod := range o.Live() {
 		if pod.Ready {
 			ready++
 		}
@@ -265,10 +269,10 @@ func (p *Predictive) steer(o *Observation, demand, size float64) {
 }
 
 // shape is the number of pods, and the factor of their cpu, that some work asks for.
-func (p *Predictive) shape(o *Observation, work, size float64) (replicas int32, factor float64) {
+func (p *Predictive) shape(o *mpa.Observation, work, size float64) (replicas int32, factor float64) {
 	n := o.Replicas
 	have := size * float64(n)
-	stuck := len(p.resized) >= sizeResizes || slices.ContainsFunc(o.live(), func(pod Pod) bool { return pod.Resize == Deferred || pod.Resize == Infeasible })
+	stuck := len(p.resized) >= sizeResizes || slices.ContainsFunc(o.Live(), func(pod mpa.Pod) bool { return pod.Resize == mpa.Deferred || pod.Resize == mpa.Infeasible })
 	most := 0.0
 	for _, v := range p.work {
 		most = max(most, v.value)
@@ -335,7 +339,7 @@ func (p *Predictive) may(cores float64) bool {
 }
 
 // sizeMemory is what each container should have, in bytes: nil where that is what it has.
-func (p *Predictive) sizeMemory(o *Observation, requests []Resources) []int64 {
+func (p *Predictive) sizeMemory(o *mpa.Observation, requests []mpa.Resources) []int64 {
 	var out []int64
 	set := func(i int, v int64) {
 		if out == nil {
@@ -347,27 +351,18 @@ func (p *Predictive) sizeMemory(o *Observation, requests []Resources) []int64 {
 		out[i] = v
 	}
 	for i := range p.memory {
-		p.memory[i].addPeak(o.Time, p.used(o, i), day)
-		peak := p.peak(i)
+		p.memory[i].Peaks.Add(o.Time, p.used(o, i), day)
+		peak := p.memory[i].Peaks.Max()
 		margin := max(memoryMargin*float64(peak)-float64(peak), memorySway*p.sway(i, peak))
 		now, want := requests[i].Memory, peak+int64(margin)
 		switch {
 		case peak > 0 && float64(peak)+memoryTight*margin > float64(now):
 			set(i, want)
-		case peak > 0 && o.Time.Sub(p.begun) >= time.Hour && want < scale(now, .8):
+		case peak > 0 && o.Time.Sub(p.begun) >= time.Hour && want < mpa.Scale(now, .8):
 			set(i, want)
 		}
 	}
 	return out
-}
-
-// peak is the most memory of container i in a day, in bytes.
-func (p *Predictive) peak(i int) int64 {
-	most := int64(0)
-	for _, k := range p.memory[i].Peaks {
-		most = max(most, k.Memory)
-	}
-	return most
 }
 
 // sway is how far the memory of container i moves in an hour, in bytes.
@@ -381,9 +376,9 @@ func (p *Predictive) sway(i int, peak int64) float64 {
 
 // used is the most memory of container i in any pod now; one that ran out of it used all
 // it had.
-func (p *Predictive) used(o *Observation, i int) int64 {
+func (p *Predictive) used(o *mpa.Observation, i int) int64 {
 	most, least := int64(0), int64(math.MaxInt64)
-	for _, pod := range o.live() {
+	for _, pod := range o.Live() {
 		for _, c := range pod.Containers {
 			if c.Name != p.target.Containers[i].Name {
 				continue
@@ -407,7 +402,7 @@ func (p *Predictive) used(o *Observation, i int) int64 {
 
 // merge is the requests with cpu times a factor and with some memory; nil when nothing
 // changes.
-func (p *Predictive) merge(o *Observation, requests []Resources, factor float64, memory []int64) []Resources {
+func (p *Predictive) merge(o *mpa.Observation, requests []mpa.Resources, factor float64, memory []int64) []mpa.Resources {
 	if factor == 1 && memory == nil {
 		return nil
 	}
@@ -415,11 +410,11 @@ func (p *Predictive) merge(o *Observation, requests []Resources, factor float64,
 	out := slices.Clone(requests)
 	for i := range out {
 		if factor != 1 {
-			out[i].CPU = max(1, scale(out[i].CPU, factor))
+			out[i].CPU = max(1, mpa.Scale(out[i].CPU, factor))
 		}
 		if factor > 1 && memory == nil {
 			// Larger pods have more requests inside.
-			peak := p.peak(i)
+			peak := p.memory[i].Peaks.Max()
 			out[i].Memory = max(out[i].Memory, peak+int64((factor-1+memoryTight*memorySway)*p.sway(i, peak)))
 		}
 		if memory != nil {
@@ -465,4 +460,94 @@ func (p *Predictive) ahead(now time.Time) float64 {
 		}
 	}
 	return most
+}
+
+// Shift implements [mpa.Shifter]. What is usual stays with its time of day.
+func (p *Predictive) Shift(d time.Duration) {
+	for _, t := range []*time.Time{&p.turned, &p.until, &p.jumped, &p.begun, &p.changed} {
+		*t = guard.Moved(*t, d)
+	}
+	shiftAll(p.demand, d)
+	shiftAll(p.work, d)
+	shiftAll(p.filled, d)
+	for i := range p.resized {
+		p.resized[i] = guard.Moved(p.resized[i], d)
+	}
+	for i := range p.memory {
+		shiftAll(p.least[i], d)
+		for j := range p.memory[i].Peaks {
+			p.memory[i].Peaks[j].Time = guard.Moved(p.memory[i].Peaks[j].Time, d)
+		}
+	}
+	p.seen, p.slot = nil, -1
+}
+
+type predictiveJSON struct {
+	Cost     float64               `json:"cost,omitempty"`
+	Slack    float64               `json:"slack"`
+	Turned   time.Time             `json:"turned,omitzero"`
+	Fewest   int32                 `json:"fewest,omitempty"`
+	Until    time.Time             `json:"until,omitzero"`
+	Vain     int                   `json:"vain,omitempty"`
+	Jumped   time.Time             `json:"jumped,omitzero"`
+	Demand   []timed[float64]      `json:"demand,omitempty"`
+	Work     []timed[float64]      `json:"work,omitempty"`
+	Filled   []timed[float64]      `json:"filled,omitempty"`
+	Slots    map[int]slotJSON      `json:"slots,omitempty"` // of the day, those that were seen
+	Slot     int                   `json:"slot"`
+	Seen     []float64             `json:"seen,omitempty"`
+	Memory   []mpa.ContainerMemory `json:"memory"`
+	Least    [][]timed[int64]      `json:"least"`
+	Begun    time.Time             `json:"begun,omitzero"`
+	Requests []mpa.Resources       `json:"requests,omitempty"`
+	Replicas int32                 `json:"replicas"`
+	Resized  []time.Time           `json:"resized,omitempty"`
+	Changed  time.Time             `json:"changed,omitzero"`
+}
+
+type slotJSON struct {
+	Usual   float64 `json:"usual"`
+	Scatter float64 `json:"scatter"`
+}
+
+// MarshalJSON implements [mpa.Stateful].
+func (p *Predictive) MarshalJSON() ([]byte, error) {
+	j := predictiveJSON{
+		p.cost, p.slack, p.turned, p.fewest, p.until, p.vain, p.jumped, p.demand, p.work, p.filled,
+		map[int]slotJSON{},
+		p.slot, p.seen, p.memory, p.least, p.begun, p.requests, p.replicas, p.resized, p.changed,
+	}
+	for i, v := range p.usual {
+		if !math.IsNaN(v) {
+			j.Slots[i] = slotJSON{v, p.scatter[i]}
+		}
+	}
+	return json.Marshal(j)
+}
+
+// UnmarshalJSON implements [mpa.Stateful].
+func (p *Predictive) UnmarshalJSON(data []byte) error {
+	var j predictiveJSON
+	if err := json.Unmarshal(data, &j); err != nil {
+		return err
+	}
+	n := len(p.memory)
+	switch {
+	case j.Slot < -1 || j.Slot >= predictSlots:
+		return fmt.Errorf("predictive: slot %d of %d", j.Slot, predictSlots)
+	case j.Slack < slackLeast || j.Slack > slackMost:
+		return fmt.Errorf("predictive: slack %v is not within %v and %v", j.Slack, slackLeast, slackMost)
+	case len(j.Memory) != n || len(j.Least) != n:
+		return fmt.Errorf("predictive: memory of %d and %d containers, want %d", len(j.Memory), len(j.Least), n)
+	}
+	for i, s := range j.Slots {
+		if i < 0 || i >= predictSlots {
+			return fmt.Errorf("predictive: slot %d of %d", i, predictSlots)
+		}
+		p.usual[i], p.scatter[i] = s.Usual, s.Scatter
+	}
+	p.cost, p.slack, p.turned, p.fewest, p.until, p.vain, p.jumped = j.Cost, j.Slack, j.Turned, j.Fewest, j.Until, j.Vain, j.Jumped
+	p.demand, p.work, p.filled, p.slot, p.seen = j.Demand, j.Work, j.Filled, j.Slot, j.Seen
+	p.memory, p.least, p.begun, p.requests, p.replicas, p.resized, p.changed = j.Memory, j.Least, j.Begun, j.Requests, j.Replicas, j.Resized, j.Changed
+	return nil
 }

@@ -1,7 +1,8 @@
-package mpa_test
+package agents_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"testing"
@@ -11,7 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/agents"
+	"github.com/sigma-scheduler/sigma/mpa/mpatest"
 )
+
+var size, usage = mpatest.Size, mpatest.Use
 
 // A life is a workload of four pods that is asked a rate, costs 10 ms a request, and
 // whose latency follows how busy it is; what an agent wants is done at once.
@@ -28,7 +33,7 @@ type life struct {
 func (l *life) observe(rate, latency float64) *mpa.Observation {
 	l.now = l.now.Add(15 * time.Second)
 	cores := rate * .01
-	o := observation(l.now, int(l.replicas), l.size, mpa.Resources{CPU: int64(1000 * cores / float64(l.replicas)), Memory: l.memory})
+	o := mpatest.Observation(l.now, int(l.replicas), l.size, mpa.Resources{CPU: int64(1000 * cores / float64(l.replicas)), Memory: l.memory})
 	for i := range o.Pods {
 		if l.blind {
 			o.Pods[i].Containers[0].Usage = mpa.Usage{}
@@ -48,10 +53,10 @@ func (l *life) live(d time.Duration, rate, latency float64) mpa.Recommendation {
 	for end := l.now.Add(d); l.now.Before(end); {
 		r = l.agent.Recommend(l.observe(rate, latency))
 		if r.Replicas != 0 {
-			l.replicas = web().Replicas.Clamp(r.Replicas)
+			l.replicas = mpatest.Web().Replicas.Clamp(r.Replicas)
 		}
 		if r.Containers != nil {
-			l.size = web().Containers[0].Clamp(r.Containers[0])
+			l.size = mpatest.Web().Containers[0].Clamp(r.Containers[0])
 		}
 	}
 	return r
@@ -60,12 +65,12 @@ func (l *life) live(d time.Duration, rate, latency float64) mpa.Recommendation {
 func (l *life) cores() float64 { return float64(l.replicas) * float64(l.size.CPU) / 1000 }
 
 func newLife(agent mpa.Agent) *life {
-	return &life{agent: agent, now: begin, replicas: 4, size: mpa.Resources{CPU: 1000, Memory: 1 << 30}, memory: 200 << 20}
+	return &life{agent: agent, now: mpatest.Begin, replicas: 4, size: mpa.Resources{CPU: 1000, Memory: 1 << 30}, memory: 200 << 20}
 }
 
 func TestPredictive(t *testing.T) {
 	t.Run("less slack while the latency is low, more when it is not", func(t *testing.T) {
-		l := newLife(mpa.NewPredictive(web()))
+		l := newLife(agents.NewPredictive(mpatest.Web()))
 		l.live(3*time.Hour, 200, .05)
 		calm := l.cores()
 		assert.True(t, calm > 2 && calm < 2.6, "%v cores for 2 of work", calm)
@@ -73,19 +78,19 @@ func TestPredictive(t *testing.T) {
 		assert.Greater(t, l.cores(), 1.1*calm)
 	})
 	t.Run("few large pods, not below the bounds", func(t *testing.T) {
-		l := newLife(mpa.NewPredictive(web()))
+		l := newLife(agents.NewPredictive(mpatest.Web()))
 		l.live(6*time.Hour, 200, .15)
 		assert.Equal(t, int32(2), l.replicas)
 		assert.Greater(t, l.size.CPU, int64(1000))
 	})
 	t.Run("grows at once with a step", func(t *testing.T) {
-		l := newLife(mpa.NewPredictive(web()))
+		l := newLife(agents.NewPredictive(mpatest.Web()))
 		l.live(2*time.Hour, 100, .05)
 		l.live(30*time.Second, 400, .05)
 		assert.Greater(t, l.cores(), 4.0)
 	})
 	t.Run("along a ramp it is ahead", func(t *testing.T) {
-		l := newLife(mpa.NewPredictive(web()))
+		l := newLife(agents.NewPredictive(mpatest.Web()))
 		l.live(time.Hour, 100, .15)
 		for rate := 100.0; rate < 300; rate += 2 {
 			l.live(15*time.Second, rate, .15)
@@ -95,7 +100,7 @@ func TestPredictive(t *testing.T) {
 		}
 	})
 	t.Run("the day before is remembered", func(t *testing.T) {
-		l := newLife(mpa.NewPredictive(web()))
+		l := newLife(agents.NewPredictive(mpatest.Web()))
 		for range 2 {
 			l.live(12*time.Hour, 100, .15)
 			l.live(12*time.Hour, 600, .15)
@@ -104,7 +109,7 @@ func TestPredictive(t *testing.T) {
 		assert.Greater(t, l.cores(), 6.0, "five minutes before it rises again")
 	})
 	t.Run("more memory when that grows or runs out", func(t *testing.T) {
-		l := newLife(mpa.NewPredictive(web()))
+		l := newLife(agents.NewPredictive(mpatest.Web()))
 		l.live(2*time.Hour, 100, .15)
 		small := l.size.Memory
 		assert.True(t, small > l.memory && small < 400<<20, small)
@@ -117,7 +122,7 @@ func TestPredictive(t *testing.T) {
 		assert.Greater(t, l.size.Memory, small)
 	})
 	t.Run("nothing is known, nothing is wanted", func(t *testing.T) {
-		l := newLife(mpa.NewPredictive(web()))
+		l := newLife(agents.NewPredictive(mpatest.Web()))
 		l.live(time.Hour, 100, .15)
 		l.blind = true
 		r := l.live(time.Minute, 100, .15)
@@ -130,7 +135,7 @@ func TestPredictive(t *testing.T) {
 		assert.Equal(t, l.size.CPU, r.Containers[0].CPU)
 	})
 	t.Run("pods that are too few for something else than cpu", func(t *testing.T) {
-		l := newLife(mpa.NewPredictive(web()))
+		l := newLife(agents.NewPredictive(mpatest.Web()))
 		l.live(6*time.Hour, 200, .15)
 		require.Equal(t, int32(2), l.replicas)
 		l.live(15*time.Minute, 200, .3)
@@ -150,8 +155,8 @@ func TestVPAQuickKill(t *testing.T) {
 		{"late", 30 * time.Minute, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			l := newLife(mpa.NewVPA(web(), mpa.DefaultVPA()))
-			l.now = begin.Add(-time.Hour)
+			l := newLife(agents.NewVPA(mpatest.Web(), agents.DefaultVPA()))
+			l.now = mpatest.Begin.Add(-time.Hour)
 			l.memory = 800 << 20
 			l.live(test.after, 100, .1)
 			l.killed = l.now
@@ -167,7 +172,7 @@ func TestVPAQuickKill(t *testing.T) {
 func TestOldKills(t *testing.T) {
 	for _, name := range []string{"vpa", "hpa+vpa", "autopilot", "predictive"} {
 		t.Run(name, func(t *testing.T) {
-			agent, err := mpa.NewAgent(name, web())
+			agent, err := agents.Make(mpa.Spec{Name: name}, mpatest.Web(), nil)
 			require.NoError(t, err)
 			l := newLife(agent)
 			l.killed, l.memory = l.now.Add(-55*time.Minute), 800<<20
@@ -185,7 +190,7 @@ func TestOldKills(t *testing.T) {
 
 // The rate is asked for every 30 s.
 func TestRateHPAPolls(t *testing.T) {
-	a := mpa.NewRateHPA(web(), 10)
+	a := agents.NewRateHPA(mpatest.Web(), 10)
 	l := newLife(a)
 	assert.Equal(t, int32(6), a.Recommend(l.observe(60, 0)).Replicas)
 	assert.Equal(t, int32(6), a.Recommend(l.observe(80, 0)).Replicas, "not yet asked for again")
@@ -194,20 +199,20 @@ func TestRateHPAPolls(t *testing.T) {
 
 // An agent made alike goes on with what another remembers.
 func TestAgentsKeepTheirMemory(t *testing.T) {
-	for _, name := range mpa.Agents() {
+	for _, name := range agents.Names() {
 		t.Run(name, func(t *testing.T) {
-			first, err := mpa.NewAgent(name, web())
+			first, err := agents.Make(mpa.Spec{Name: name}, mpatest.Web(), nil)
 			require.NoError(t, err)
 			l := newLife(first)
-			rate := func() float64 { return 200 + 150*math.Sin(l.now.Sub(begin).Hours()) }
+			rate := func() float64 { return 200 + 150*math.Sin(l.now.Sub(mpatest.Begin).Hours()) }
 			for range 1000 {
 				l.live(15*time.Second, rate(), .15)
 			}
 			data, err := json.Marshal(first)
 			require.NoError(t, err)
-			second, err := mpa.NewAgent(name, web())
+			second, err := agents.Make(mpa.Spec{Name: name}, mpatest.Web(), nil)
 			require.NoError(t, err)
-			require.NoError(t, second.(mpa.Keeper).UnmarshalJSON(data))
+			require.NoError(t, second.(mpa.Stateful).UnmarshalJSON(data))
 			for i := range 1000 {
 				o := l.observe(rate(), .25)
 				want := first.Recommend(o)
@@ -217,5 +222,42 @@ func TestAgentsKeepTheirMemory(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A kind that was trained is made from the weights with the digest that is asked for.
+func TestMake(t *testing.T) {
+	require.Panics(t, func() {
+		agents.Register(agents.Kind{Name: "hpa", Rule: func(mpa.Target) mpa.Agent { return agents.Static{} }})
+	})
+	require.Panics(t, func() { agents.Register(agents.Kind{Name: "neither"}) })
+	agents.Register(agents.Kind{Name: "learned", Model: func(t mpa.Target, weights []byte) (mpa.Agent, error) {
+		if string(weights) == "broken" {
+			return nil, errors.New("no weights")
+		}
+		return agents.NewHPA(t, agents.DefaultHPA()), nil
+	}})
+	defer agents.Unregister("learned")
+	loaded := agents.Weights{}
+	one, broken := loaded.Add([]byte("one")), loaded.Add([]byte("broken"))
+	for _, test := range []struct {
+		spec   mpa.Spec
+		loaded agents.Weights
+		err    string
+	}{
+		{spec: mpa.Spec{Name: "hpa"}},
+		{spec: mpa.Spec{Name: "learned", Digest: one}, loaded: loaded},
+		{spec: mpa.Spec{Name: "hpa", Digest: one}, loaded: loaded, err: "agent hpa is a rule and has no weights, but sha256:"},
+		{spec: mpa.Spec{Name: "learned", Digest: broken}, loaded: loaded, err: "agent learned, weights " + broken + ": no weights"},
+		{spec: mpa.Spec{Name: "learned", Digest: one}, err: `agent learned: its weights are not loaded: "` + one + `" is asked for, none are loaded`},
+		{spec: mpa.Spec{Name: "learned"}, loaded: loaded, err: `agent learned: its weights are not loaded: "" is asked for, sha256:`},
+		{spec: mpa.Spec{Name: "hap"}, err: `unknown agent "hap": there are static, hpa`},
+	} {
+		_, err := agents.Make(test.spec, mpatest.Web(), test.loaded)
+		if test.err == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, test.err)
+		}
 	}
 }

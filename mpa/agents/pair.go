@@ -1,8 +1,15 @@
-package mpa
+package agents
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+)
 
 // A Pair is a horizontal and a vertical agent on one workload.
 type Pair struct {
-	horizontal, vertical Agent
+	horizontal, vertical mpa.Agent
 }
 
 // pairUtilisation in percent is the largest of 50, 60, 70 and 80 with which the pair kept
@@ -11,19 +18,19 @@ const pairUtilisation = 50
 
 // NewPair is the good pairing: replicas by cpu, size by memory. The two never look
 // at the same resource.
-func NewPair(t Target) *Pair {
+func NewPair(t mpa.Target) *Pair {
 	return &Pair{horizontal: NewHPA(t, DefaultHPA().At(pairUtilisation)), vertical: NewVPA(memoryOf(t), DefaultVPA())}
 }
 
 // NewBadPair is the pairing that the documentation of the Vertical Pod Autoscaler
 // warns of: replicas and requests both by cpu. Growing requests lower the
 // utilisation that the replicas go by, and the other way round.
-func NewBadPair(t Target) *Pair {
+func NewBadPair(t mpa.Target) *Pair {
 	return &Pair{horizontal: NewHPA(t, DefaultHPA()), vertical: NewVPA(t, DefaultVPA())}
 }
 
-func memoryOf(t Target) Target {
-	containers := make([]ContainerSpec, len(t.Containers))
+func memoryOf(t mpa.Target) mpa.Target {
+	containers := make([]mpa.ContainerSpec, len(t.Containers))
 	for i, c := range t.Containers {
 		c.CPU = false
 		containers[i] = c
@@ -32,11 +39,30 @@ func memoryOf(t Target) Target {
 	return t
 }
 
-// Recommend implements [Agent].
-func (p *Pair) Recommend(o *Observation) Recommendation {
+// Recommend implements [mpa.Agent].
+func (p *Pair) Recommend(o *mpa.Observation) mpa.Recommendation {
 	h, v := p.horizontal.Recommend(o), p.vertical.Recommend(o)
-	return Recommendation{
+	return mpa.Recommendation{
 		Replicas: h.Replicas, Containers: v.Containers, Source: "hpa+vpa",
 		Reason: h.Reason + "; " + v.Reason,
 	}
+}
+
+// Shift implements [mpa.Shifter].
+func (p *Pair) Shift(d time.Duration) {
+	mpa.Shift(p.horizontal, d)
+	mpa.Shift(p.vertical, d)
+}
+
+type pairJSON struct {
+	Horizontal mpa.Agent `json:"horizontal"`
+	Vertical   mpa.Agent `json:"vertical"`
+}
+
+// MarshalJSON implements [mpa.Stateful].
+func (p *Pair) MarshalJSON() ([]byte, error) { return json.Marshal(pairJSON{p.horizontal, p.vertical}) }
+
+// UnmarshalJSON implements [mpa.Stateful].
+func (p *Pair) UnmarshalJSON(data []byte) error {
+	return json.Unmarshal(data, &pairJSON{p.horizontal, p.vertical})
 }

@@ -1,0 +1,100 @@
+package agents
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+)
+
+// A Kind of agent, by name: a rule, or a model that is made from weights.
+type Kind struct {
+	Name string
+	// Rule makes an agent without weights. A kind has Rule or Model.
+	Rule func(t mpa.Target) mpa.Agent
+	// Model makes an agent from the weights that training wrote.
+	Model func(t mpa.Target, weights []byte) (mpa.Agent, error)
+}
+
+// kinds in the order that a comparison lists them.
+var kinds = []Kind{
+	{Name: "static", Rule: func(mpa.Target) mpa.Agent { return Static{} }},
+	{Name: "hpa", Rule: func(t mpa.Target) mpa.Agent { return NewHPA(t, DefaultHPA()) }},
+	{Name: "hpa-70", Rule: func(t mpa.Target) mpa.Agent { return NewHPA(t, DefaultHPA().At(70)) }},
+	{Name: "hpa-50", Rule: func(t mpa.Target) mpa.Agent { return NewHPA(t, DefaultHPA().At(50)) }},
+	{Name: "vpa", Rule: func(t mpa.Target) mpa.Agent { return NewVPA(t, DefaultVPA()) }},
+	{Name: "hpa+vpa", Rule: func(t mpa.Target) mpa.Agent { return NewPair(t) }},
+	{Name: "hpa-cpu+vpa-cpu", Rule: func(t mpa.Target) mpa.Agent { return NewBadPair(t) }},
+	{Name: "autopilot", Rule: func(t mpa.Target) mpa.Agent { return NewAutopilot(t) }},
+	{Name: "predictive", Rule: func(t mpa.Target) mpa.Agent { return NewPredictive(t) }},
+}
+
+// Register adds a kind for [Make] and [Names] to know. Call it before either, from
+// one goroutine. It panics when the name is taken or the kind is not one of the two.
+func Register(k Kind) {
+	if k.Name == "" || slices.Contains(Names(), k.Name) {
+		panic(fmt.Sprintf("agents: there is an agent %q already", k.Name))
+	}
+	if (k.Rule == nil) == (k.Model == nil) {
+		panic(fmt.Sprintf("agents: %s: want either a rule or a model", k.Name))
+	}
+	kinds = append(kinds, k)
+}
+
+// Names lists the agents that [Make] knows.
+func Names() []string {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = k.Name
+	}
+	return names
+}
+
+// Weights are what is loaded for learned agents, by digest.
+type Weights map[string][]byte
+
+// Add loads weights and returns their digest.
+func (w Weights) Add(data []byte) (digest string) {
+	digest = fmt.Sprintf("sha256:%x", sha256.Sum256(data))
+	w[digest] = data
+	return digest
+}
+
+// Make returns ErrUnknown for a name that it does not know, and ErrWeights when the
+// weights with the digest of a learned agent are not loaded.
+var (
+	ErrUnknown = errors.New("unknown agent")
+	ErrWeights = errors.New("weights are not loaded")
+)
+
+// Make makes an agent that has seen nothing.
+func Make(spec mpa.Spec, t mpa.Target, loaded Weights) (mpa.Agent, error) {
+	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == spec.Name })
+	if i < 0 {
+		return nil, fmt.Errorf("%w %q: there are %s", ErrUnknown, spec.Name, strings.Join(Names(), ", "))
+	}
+	k := kinds[i]
+	if k.Rule != nil {
+		if spec.Digest != "" {
+			return nil, fmt.Errorf("agent %s is a rule and has no weights, but %s is asked for", spec.Name, spec.Digest)
+		}
+		return k.Rule(t), nil
+	}
+	weights, ok := loaded[spec.Digest]
+	if !ok {
+		have := "none are"
+		if len(loaded) > 0 {
+			have = strings.Join(slices.Sorted(maps.Keys(loaded)), ", ") + " are"
+		}
+		return nil, fmt.Errorf("agent %s: its %w: %q is asked for, %s loaded", spec.Name, ErrWeights, spec.Digest, have)
+	}
+	a, err := k.Model(t, weights)
+	if err != nil {
+		return nil, fmt.Errorf("agent %s, weights %s: %w", spec.Name, spec.Digest, err)
+	}
+	return a, nil
+}

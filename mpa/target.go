@@ -1,0 +1,91 @@
+package mpa
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// A Target is what a workload promises and what it may have.
+type Target struct {
+	SLO        SLO             `json:"slo"`
+	Replicas   Range           `json:"replicas"`
+	Containers []ContainerSpec `json:"containers"`
+	// Stabilisation is how long fewer replicas have to be enough before there are
+	// fewer; 0 = what the agent takes by itself.
+	Stabilisation time.Duration `json:"stabilisationNanoseconds,omitempty"`
+	// Off says what would be done, and does nothing.
+	Off bool `json:"off,omitempty"`
+}
+
+// An SLO is what the workload promises. A zero part promises nothing.
+type SLO struct {
+	// Percentile of latency, 0 … 100, and what it has to stay below, in seconds.
+	Percentile float64 `json:"percentile,omitempty"`
+	Latency    float64 `json:"latency,omitempty"`
+	// Throughput in requests per second that has to be answered while it is asked for.
+	Throughput float64 `json:"throughput,omitempty"`
+}
+
+// A Range of replicas, both ends included.
+type Range struct {
+	Min int32 `json:"min"`
+	Max int32 `json:"max"`
+}
+
+// Clamp is the nearest number in the range.
+func (r Range) Clamp(n int32) int32 { return min(r.Max, max(r.Min, n)) }
+
+// A ContainerSpec is what one container may have.
+type ContainerSpec struct {
+	Name string `json:"name"`
+	// Min and Max of its requests; a Max of 0 has no limit.
+	Min Resources `json:"min"`
+	Max Resources `json:"max"`
+	// CPU and Memory say which requests may be changed.
+	CPU    bool `json:"cpu"`
+	Memory bool `json:"memory"`
+}
+
+// Clamp is the nearest size within the bounds.
+func (c ContainerSpec) Clamp(r Resources) Resources {
+	r = r.Max(c.Min)
+	if c.Max.CPU > 0 {
+		r.CPU = min(r.CPU, c.Max.CPU)
+	}
+	if c.Max.Memory > 0 {
+		r.Memory = min(r.Memory, c.Max.Memory)
+	}
+	return r
+}
+
+// Validate reports the first thing that is wrong with a target.
+func (t *Target) Validate() error {
+	switch s := t.SLO; {
+	case !(s.Percentile >= 0 && s.Percentile < 100):
+		return fmt.Errorf("slo.percentile %v: want 0 to below 100", s.Percentile)
+	case !(s.Latency >= 0) || !(s.Throughput >= 0):
+		return fmt.Errorf("slo.latency %v, slo.throughput %v: want at least 0", s.Latency, s.Throughput)
+	case (s.Percentile > 0) != (s.Latency > 0):
+		return fmt.Errorf("slo: percentile and latency go together")
+	}
+	if r := t.Replicas; r.Min < 1 || r.Max < r.Min {
+		return fmt.Errorf("replicas %d … %d: want 1 ≤ min ≤ max", r.Min, r.Max)
+	}
+	if t.Stabilisation < 0 {
+		return fmt.Errorf("stabilisation %v: want at least 0", t.Stabilisation)
+	}
+	for i, c := range t.Containers {
+		switch {
+		case c.Name == "":
+			return fmt.Errorf("containers[%d].name is empty", i)
+		case slices.ContainsFunc(t.Containers[:i], func(o ContainerSpec) bool { return o.Name == c.Name }):
+			return fmt.Errorf("containers[%d].name %q is listed twice", i, c.Name)
+		case c.Min.CPU < 0 || c.Min.Memory < 0:
+			return fmt.Errorf("containers[%d].min is negative", i)
+		case c.Max.CPU != 0 && c.Max.CPU < c.Min.CPU || c.Max.Memory != 0 && c.Max.Memory < c.Min.Memory:
+			return fmt.Errorf("containers[%d].max is below its min", i)
+		}
+	}
+	return nil
+}
