@@ -328,7 +328,7 @@ func (s *State) firstAllowed(cl *class, group int32, blocked []uint64) int32 {
 				if s.ordered {
 					return m
 				}
-				if best < 0 || s.before(m, best) {
+				if best < 0 || s.Before(m, best) {
 					best = m
 				}
 			}

@@ -1,6 +1,9 @@
 package binpack
 
-import "math/bits"
+import (
+	"errors"
+	"math/bits"
+)
 
 // A Reason says why a machine does not take an item.
 type Reason struct {
@@ -120,6 +123,68 @@ type Explainer interface {
 	// score (to the rounding of sums); none where the score has no parts.
 	// Terms come in the same order for all candidates.
 	Explain(item Item, m int32) []Term
+}
+
+// An Explanation takes a ranking apart.
+type Explanation struct {
+	Candidates int // machines that were compared
+	// Chosen is nil when there was none to choose, RunnerUp when there was one.
+	Chosen, RunnerUp *Candidate
+	Tied             int // other candidates with the score of the chosen one
+	// Fleet says whether empty machines were kept back; nil = the policy never does.
+	Fleet *FleetTarget
+	// Fallback: a score was not finite, and the fallback's ranking is shown.
+	Fallback bool
+}
+
+// A Candidate is a machine that takes the item.
+type Candidate struct {
+	Machine     int32
+	Line, Index int32
+	Items       int32   // that stand on it
+	Free        []int64 // per dimension, before
+	Score       float64
+	Terms       []Term // of the score; none where it has no parts
+}
+
+// Explain ranks candidates as [State.Rank] does, by the fallback where a score is
+// not finite, and takes the first two apart.
+func (s *State) Explain(scorer, fallback Scorer, item Item, candidates []int32) (Explanation, error) {
+	e := Explanation{Candidates: len(candidates)}
+	ranked, err := s.Rank(scorer, item, candidates, len(candidates), nil)
+	if errors.Is(err, ErrNotFinite) {
+		e.Fallback, scorer = true, fallback
+		ranked, err = s.Rank(scorer, item, candidates, len(candidates), nil)
+	}
+	if err != nil {
+		return Explanation{}, err
+	}
+	if f, ok := scorer.(FleetExplainer); ok {
+		target := f.ExplainFleet()
+		e.Fleet = &target
+	}
+	if len(ranked) > 0 {
+		e.Chosen = s.describe(scorer, item, ranked[0])
+	}
+	if len(ranked) > 1 {
+		e.RunnerUp = s.describe(scorer, item, ranked[1])
+	}
+	for e.Tied+1 < len(ranked) && ranked[e.Tied+1].Score == ranked[0].Score {
+		e.Tied++
+	}
+	return e, nil
+}
+
+func (s *State) describe(scorer Scorer, item Item, r Ranked) *Candidate {
+	c := &Candidate{Machine: r.Machine, Items: s.items[r.Machine], Score: r.Score}
+	c.Line, c.Index = s.Position(r.Machine)
+	for d := range s.free {
+		c.Free = append(c.Free, s.free[d][r.Machine])
+	}
+	if e, ok := scorer.(Explainer); ok {
+		c.Terms = e.Explain(item, r.Machine)
+	}
+	return c
 }
 
 // A FleetTarget says whether empty machines are kept back, and why.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/bits"
+	"slices"
 )
 
 // A Kind is a set of machines that are alike: equal type, capacity and cost.
@@ -85,7 +86,7 @@ func (s *State) offerNext(k int32) {
 	p := &s.pools[k]
 	best := -1
 	for i, m := range p.empty {
-		if best < 0 || s.before(m, p.empty[best]) {
+		if best < 0 || s.Before(m, p.empty[best]) {
 			best = i
 		}
 	}
@@ -166,12 +167,43 @@ func (s *State) growRows(words int) {
 	s.blocked, s.words = rows, words
 }
 
-// before reports whether machine a has a lower position than machine b.
-func (s *State) before(a, b int32) bool {
+// Before reports whether machine a has a lower position than machine b.
+func (s *State) Before(a, b int32) bool {
 	if s.ordered {
 		return a < b
 	}
 	return s.line[a] < s.line[b] || s.line[a] == s.line[b] && s.index[a] < s.index[b]
+}
+
+// Candidates lists those of the machines that take an item that a policy may choose
+// among; the list is valid until the next call. In a fixed fleet it is all of them.
+// In an open fleet it is those that hold an item, and of the empty ones the lowest
+// position of each kind: empty machines of a kind differ in nothing else. allowed
+// need not be all machines that take the item: where something else refuses the
+// lowest one, the next is the candidate.
+//
+// offered holds the same rule for all machines, kept up to date with every
+// placement, and [State.Feasible] reads it; a property test holds the two together.
+func (s *State) Candidates(allowed []int32) []int32 {
+	if s.inst.Fleet == Fixed {
+		return allowed
+	}
+	s.lowest = slices.Grow(s.lowest[:0], len(s.kinds))[:len(s.kinds)]
+	for k := range s.lowest {
+		s.lowest[k] = -1
+	}
+	for _, m := range allowed {
+		if k := s.kind[m]; s.items[m] == 0 && (s.lowest[k] < 0 || s.Before(m, s.lowest[k])) {
+			s.lowest[k] = m
+		}
+	}
+	s.allowed = s.allowed[:0]
+	for _, m := range allowed {
+		if s.items[m] > 0 || s.lowest[s.kind[m]] == m {
+			s.allowed = append(s.allowed, m)
+		}
+	}
+	return s.allowed
 }
 
 // employ takes an empty machine of an open fleet into use.
@@ -215,7 +247,7 @@ func (s *State) retire(m int32) {
 		return
 	}
 	back := m
-	if s.before(m, p.offer) {
+	if s.Before(m, p.offer) {
 		back, p.offer = p.offer, m
 	}
 	p.empty = append(p.empty, back)

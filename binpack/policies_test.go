@@ -89,7 +89,7 @@ func TestScores(t *testing.T) {
 				for _, m := range machines {
 					require.GreaterOrEqual(t, score[chosen], score[m])
 					if score[m] == score[chosen] {
-						require.GreaterOrEqual(t, s.Rank(m), s.Rank(chosen))
+						require.False(t, s.Before(m, chosen))
 					}
 				}
 				rng.Shuffle(len(machines), func(i, j int) { machines[i], machines[j] = machines[j], machines[i] })

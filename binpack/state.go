@@ -84,6 +84,8 @@ type State struct {
 	candidates  []int32
 	pending     []int32 // beside candidates: the class to search, -1 = none
 	scores      []float64
+	lowest      []int32 // per kind, of Candidates
+	allowed     []int32 // of Candidates
 	deviceOut   []int32
 	totalAlive  int64
 	requestsAll int64
@@ -253,11 +255,6 @@ func (s *State) LastUsed(m int32) uint64 { return s.lastUsed[m] }
 // Position gives the line of machines.csv and the index within it; machines
 // are ordered by the two.
 func (s *State) Position(m int32) (line, index int32) { return s.line[m], s.index[m] }
-
-// Rank is a number that orders machines as their positions do.
-func (s *State) Rank(m int32) float64 {
-	return float64(s.line[m])*(1<<31) + float64(s.index[m])
-}
 
 // Placements is the number of placements made so far.
 func (s *State) Placements() uint64 { return s.serial }

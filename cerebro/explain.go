@@ -3,7 +3,6 @@ package cerebro
 import (
 	"errors"
 	"fmt"
-	"math"
 
 	"github.com/sigma-scheduler/sigma/binpack"
 )
@@ -16,28 +15,10 @@ type Explanation struct {
 	App     int32
 	// Rejected counts the machines on offer that did not take the item, each by
 	// its first reason (see [binpack.State.Why]).
-	Rejected   map[binpack.Reason]int
-	Offered    int // machines that might have been candidates
-	Candidates int // that took the item
-	// Chosen is nil when the item was left out, RunnerUp when there was one
-	// candidate only.
-	Chosen, RunnerUp *Candidate
-	Tied             int // other candidates with the score of the chosen one
-	// Fleet says whether empty machines were kept back; nil = the policy never does.
-	Fleet *binpack.FleetTarget
-	// Fallback: the policy's score was not finite, and the fallback's is shown.
-	Fallback bool
+	Rejected map[binpack.Reason]int
+	Offered  int // machines that might have been candidates
 	Machines int // in use before
-}
-
-// A Candidate is a machine that took the item.
-type Candidate struct {
-	Machine     int32
-	Line, Index int32
-	Items       int32   // that stood on it
-	Free        []int64 // per dimension, before
-	Score       float64
-	Terms       []binpack.Term // of the score; none where it has no parts
+	binpack.Explanation
 }
 
 // errExplained ends a replay that has got as far as was asked.
@@ -60,9 +41,8 @@ func (r *Replayer) Explain(policy binpack.Policy, opt Options, request, number i
 	var failed error
 	record := opt.Record
 	opt.watch = func(at, no int32, item binpack.Item) {
-		if at == request && no == number && e == nil {
-			e, failed = r.explain(item)
-			e.Request, e.Item = request, number
+		if at == request && no == number && e == nil && failed == nil {
+			e, failed = r.explain(request, number, item)
 		}
 	}
 	opt.Record = func(d Decision) {
@@ -73,7 +53,7 @@ func (r *Replayer) Explain(policy binpack.Policy, opt Options, request, number i
 			return
 		}
 		e.Time = d.Time
-		if failed == nil && (e.Chosen == nil) != (d.Machine < 0) || e.Chosen != nil && e.Chosen.Machine != d.Machine {
+		if (e.Chosen == nil) != (d.Machine < 0) || e.Chosen != nil && e.Chosen.Machine != d.Machine {
 			failed = fmt.Errorf("request %q, item %d: the replay decided otherwise than explained: this is a bug", q.Name, number)
 		}
 		r.run.err = errExplained
@@ -91,73 +71,14 @@ func (r *Replayer) Explain(policy binpack.Policy, opt Options, request, number i
 }
 
 // explain looks at the item in hand as Choose is about to.
-func (r *Replayer) explain(item binpack.Item) (*Explanation, error) {
+func (r *Replayer) explain(request, number int32, item binpack.Item) (*Explanation, error) {
 	s, u := r.state, &r.run
-	e := &Explanation{App: item.App, Machines: s.Active()}
+	e := &Explanation{Request: request, Item: number, App: item.App, Machines: s.Active()}
 	e.Rejected, e.Offered = s.Rejections(item.App)
-	candidates := s.Feasible(item.App, nil)
-	e.Candidates = len(candidates)
-	scores := make([]float64, len(candidates))
-	scorer := u.scorer
-	if len(candidates) > 0 {
-		scorer.Score(item, candidates, scores)
-	}
-	if !finite(scores) {
-		e.Fallback = true
-		clear(scores) // without a fallback the lowest position
-		scorer = u.fallback
-		if scorer != nil {
-			scorer.Score(item, candidates, scores)
-		}
-		if !finite(scores) {
-			return e, fmt.Errorf("request of %s: %w", r.trace.Instance.Apps[item.App].Name, binpack.ErrNotFinite)
-		}
-	}
-	if f, ok := scorer.(binpack.FleetExplainer); ok {
-		target := f.ExplainFleet()
-		e.Fleet = &target
-	}
-	first, second := -1, -1
-	better := func(i, j int) bool { // than j, as Choose sees it
-		return j < 0 || scores[i] > scores[j] || scores[i] == scores[j] && s.Rank(candidates[i]) < s.Rank(candidates[j])
-	}
-	for i := range candidates {
-		switch {
-		case better(i, first):
-			first, second = i, first
-		case better(i, second):
-			second = i
-		}
-	}
-	describe := func(i int) *Candidate {
-		if i < 0 {
-			return nil
-		}
-		m := candidates[i]
-		c := &Candidate{Machine: m, Items: s.Items(m), Score: scores[i]}
-		c.Line, c.Index = s.Position(m)
-		for d := range r.trace.Instance.Dimensions {
-			c.Free = append(c.Free, s.Free(d)[m])
-		}
-		if ex, ok := scorer.(binpack.Explainer); ok {
-			c.Terms = ex.Explain(item, m)
-		}
-		return c
-	}
-	e.Chosen, e.RunnerUp = describe(first), describe(second)
-	for i := range scores {
-		if i != first && scores[i] == scores[first] {
-			e.Tied++
-		}
+	var err error
+	e.Explanation, err = s.Explain(u.scorer, u.fallback, item, s.Feasible(item.App, nil))
+	if err != nil {
+		return nil, fmt.Errorf("request of %s: %w", r.trace.Instance.Apps[item.App].Name, err)
 	}
 	return e, nil
-}
-
-func finite(scores []float64) bool {
-	for _, v := range scores {
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return false
-		}
-	}
-	return true
 }

@@ -116,7 +116,7 @@ func TestExplain(t *testing.T) {
 }
 
 // sums checks that contributions add up, to the rounding of a sum of their size.
-func sums(t *testing.T, c *cerebro.Candidate, where string) int {
+func sums(t *testing.T, c *binpack.Candidate, where string) int {
 	t.Helper()
 	sum, size := 0.0, 1.0
 	for _, term := range c.Terms {

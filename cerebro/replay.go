@@ -1,7 +1,6 @@
 package cerebro
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -23,7 +22,7 @@ type Options struct {
 	// Retry keeps unplaced items in arrival order and tries them again after
 	// each delete; without it they are dropped.
 	Retry bool
-	// Fallback decides where the policy's score is not finite; nil = lowest
+	// Fallback decides where the policy's score is not finite; nil = the lowest
 	// position.
 	Fallback binpack.Policy
 	// Check replays every placement through the independent slow checker.
@@ -286,6 +285,7 @@ func (r *Replayer) begin(policy binpack.Policy, opt Options) {
 	u.scorer = policy.Scorer(r.state)
 	u.chooser, _ = u.scorer.(binpack.DeviceChooser)
 	u.follower, _ = policy.(Follower)
+	u.fallback = equal{}
 	if opt.Fallback != nil {
 		u.fallback = opt.Fallback.Scorer(r.state)
 	}
@@ -475,15 +475,13 @@ func (r *Replayer) fallBack(item binpack.Item) (int32, error) {
 		u.out.Fallbacks = map[string]int{}
 	}
 	u.out.Fallbacks["score is not finite"]++
-	if u.fallback != nil {
-		return r.state.Choose(u.fallback, item)
-	}
-	all := r.state.Feasible(item.App, nil)
-	if len(all) == 0 {
-		return -1, binpack.ErrNoFit
-	}
-	return slices.MinFunc(all, func(a, b int32) int { return cmp.Compare(r.state.Rank(a), r.state.Rank(b)) }), nil
+	return r.state.Choose(u.fallback, item)
 }
+
+// equal gives all machines the same score, so that the lowest position is chosen.
+type equal struct{}
+
+func (equal) Score(_ binpack.Item, _ []int32, out []float64) { clear(out) }
 
 // delete removes the highest-numbered items of a request that are left, then
 // tries those that wait.

@@ -457,7 +457,7 @@ func TestSnapshot(t *testing.T) {
 	r := cerebro.NewReplayer(tableTrace(t, "fleet: open\n", openMachines, tableEvents))
 	highest := scoring{score: func(s *binpack.State, _ binpack.Item, candidates []int32, out []float64) {
 		for i, m := range candidates {
-			out[i] = s.Rank(m)
+			out[i] = position(s, m)
 		}
 	}}
 	_, all := replay(t, r, highest, cerebro.Options{})
@@ -470,4 +470,10 @@ func TestSnapshot(t *testing.T) {
 	require.Equal(t, low, lines)
 	_, lines = replay(t, r, highest, cerebro.Options{Before: lowest})
 	require.Equal(t, all, lines)
+}
+
+// position is a number that orders machines as their positions do.
+func position(s *binpack.State, m int32) float64 {
+	line, index := s.Position(m)
+	return float64(line)*(1<<20) + float64(index)
 }

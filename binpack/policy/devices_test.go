@@ -107,7 +107,7 @@ func (w *deviceTwin) score(app, m int32, device int) float64 {
 	}
 	if w.s.Instance().Fleet == binpack.Fixed {
 		for o := range int32(w.s.Size()) {
-			if w.s.Rank(o) < w.s.Rank(m) {
+			if w.s.Before(o, m) {
 				v["rank"] += 1 / float64(w.s.Size())
 			}
 		}
@@ -180,7 +180,7 @@ func TestDevicesEqualsTwin(t *testing.T) {
 				best, most := int32(-1), math.Inf(-1)
 				for _, m := range s.Feasible(app, nil) {
 					score, _ := twin.best(app, m)
-					if near := math.Abs(score-most) < 1e-9; score > most && !near || near && s.Rank(m) < s.Rank(best) {
+					if near := math.Abs(score-most) < 1e-9; score > most && !near || near && s.Before(m, best) {
 						best, most = m, score
 					}
 				}

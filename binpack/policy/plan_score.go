@@ -319,13 +319,13 @@ func (l *planScorer) grow() {
 // changes.
 func (l *planScorer) follow(m int32) {
 	at, had := slices.BinarySearchFunc(l.used, m, func(u, m int32) int {
-		switch a, b := l.s.Rank(u), l.s.Rank(m); {
-		case a < b:
+		switch {
+		case u == m:
+			return 0
+		case l.s.Before(u, m):
 			return -1
-		case a > b:
-			return 1
 		}
-		return 0
+		return 1
 	})
 	switch has := l.s.Items(m) > 0; {
 	case !has && !had:

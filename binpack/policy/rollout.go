@@ -182,7 +182,7 @@ func (l *rolloutScorer) slot(a, m int32) int {
 	at := len(l.open)
 	for o := range int32(l.s.Size()) {
 		own := l.s.Items(o) > 0 && l.s.Items(o) == countApp(l.s.Contents(o), a)
-		if own && o != m && (l.s.Items(m) == 0 || l.s.Rank(o) < l.s.Rank(m)) {
+		if own && o != m && (l.s.Items(m) == 0 || l.s.Before(o, m)) {
 			at++
 		}
 	}

@@ -150,7 +150,7 @@ func TestRolloutExplains(t *testing.T) {
 	for request := range int32(len(tr.Requests)) {
 		e, err := r.Explain(rollout(t, quick), cerebro.Options{Order: 0}, request, 0)
 		require.NoError(t, err)
-		for _, c := range []*cerebro.Candidate{e.Chosen, e.RunnerUp} {
+		for _, c := range []*binpack.Candidate{e.Chosen, e.RunnerUp} {
 			if c == nil {
 				continue
 			}

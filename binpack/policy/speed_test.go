@@ -99,7 +99,7 @@ machines:
 		if s.Instance().Fleet == binpack.Open && len(s.Kinds()) > 1 && s.Items(m) == 0 {
 			left = math.MaxFloat64 // in the order of machines.csv
 		}
-		if left < least || left == least && s.Rank(m) < s.Rank(best) {
+		if left < least || left == least && s.Before(m, best) {
 			best, least = m, left
 		}
 	}

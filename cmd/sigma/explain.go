@@ -383,7 +383,7 @@ func ruleText(r ruleView) string {
 	return fmt.Sprintf("at most %d of %s beside %s", r.Max, r.Other, r.App)
 }
 
-func choiceOf(inst *binpack.Instance, app binpack.App, c *cerebro.Candidate) *choiceView {
+func choiceOf(inst *binpack.Instance, app binpack.App, c *binpack.Candidate) *choiceView {
 	if c == nil {
 		return nil
 	}
@@ -396,7 +396,7 @@ func choiceOf(inst *binpack.Instance, app binpack.App, c *cerebro.Candidate) *ch
 	return v
 }
 
-func termsOf(chosen, other *cerebro.Candidate) []termView {
+func termsOf(chosen, other *binpack.Candidate) []termView {
 	if chosen == nil {
 		return nil
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -148,63 +147,12 @@ func find(catalog *compare.Catalog, name string, q *snapshot.Question) (compare.
 
 // judge asks a policy about a pod, as a scheduler would.
 func judge(q *snapshot.Question, p binpack.Policy) (*cerebro.Explanation, error) {
-	state := q.State.Columns()
-	app := q.State.AppIndex(q.App)
-	e := &cerebro.Explanation{App: app, Machines: state.Active(), Offered: state.Size(), Rejected: map[binpack.Reason]int{}}
-	// The candidates among the machines that take the pod, whoever orders them.
-	ranked, err := q.State.Order(ledger.BestFit, app, q.Allowed, len(q.Allowed), nil)
+	app, state := q.State.AppIndex(q.App), q.State.Columns()
+	ranking, err := q.State.Explain(p, app, q.Allowed)
 	if err != nil {
 		return nil, err
 	}
-	e.Candidates = len(ranked)
-	candidates := make([]int32, len(ranked))
-	for i, r := range ranked {
-		candidates[i] = r.Machine
-	}
-	slices.Sort(candidates)
-	scorer := p.Scorer(state)
-	item := binpack.Item{App: app, Serial: state.Placements()}
-	scores := make([]float64, len(candidates))
-	if len(candidates) > 0 {
-		scorer.Score(item, candidates, scores)
-	}
-	if slices.ContainsFunc(scores, func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }) {
-		e.Fallback, scorer = true, rule.BestFit{}.Scorer(state)
-		scorer.Score(item, candidates, scores)
-	}
-	if fe, ok := scorer.(binpack.FleetExplainer); ok {
-		target := fe.ExplainFleet()
-		e.Fleet = &target
-	}
-	order := make([]int, len(candidates))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(scores[b], scores[a]), cmp.Compare(state.Rank(candidates[a]), state.Rank(candidates[b])))
-	})
-	describe := func(at int) *cerebro.Candidate {
-		if at >= len(order) {
-			return nil
-		}
-		m := candidates[order[at]]
-		c := &cerebro.Candidate{Machine: m, Items: state.Items(m), Score: scores[order[at]]}
-		c.Line, c.Index = state.Position(m)
-		for d := range state.Instance().Dimensions {
-			c.Free = append(c.Free, state.Free(d)[m])
-		}
-		if ex, ok := scorer.(binpack.Explainer); ok {
-			c.Terms = ex.Explain(item, m)
-		}
-		return c
-	}
-	e.Chosen, e.RunnerUp = describe(0), describe(1)
-	for _, i := range order[min(1, len(order)):] {
-		if scores[i] == scores[order[0]] {
-			e.Tied++
-		}
-	}
-	return e, nil
+	return &cerebro.Explanation{App: app, Machines: state.Active(), Offered: state.Size(), Explanation: ranking}, nil
 }
 
 func podViewOf(q *snapshot.Question, found compare.Found, e *cerebro.Explanation) *podExplanation {

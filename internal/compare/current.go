@@ -105,11 +105,11 @@ type drain struct {
 	state  *binpack.State
 	scorer binpack.Scorer
 	buf    []int32
-	scores []float64
+	ranked []binpack.Ranked
 }
 
 // emptiest lists the machines in use by utilisation, ascending; of equal ones the
-// last first, since Best-Fit moves to the first.
+// last position first, since Best-Fit moves to the first.
 func (d *drain) emptiest() []int32 {
 	s := d.state
 	used := make([]float64, s.Size())
@@ -125,7 +125,17 @@ func (d *drain) emptiest() []int32 {
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b int32) int { return cmp.Or(cmp.Compare(used[a], used[b]), cmp.Compare(b, a)) })
+	slices.SortFunc(list, func(a, b int32) int {
+		switch {
+		case used[a] != used[b]:
+			return cmp.Compare(used[a], used[b])
+		case a == b:
+			return 0
+		case s.Before(b, a):
+			return -1
+		}
+		return 1
+	})
 	return list
 }
 
@@ -160,16 +170,10 @@ func (d *drain) best(app, beside int32) int32 {
 	d.buf = slices.DeleteFunc(d.state.Feasible(app, d.buf[:0]), func(m int32) bool {
 		return m == beside || d.state.Items(m) == 0
 	})
-	if len(d.buf) == 0 {
+	var err error
+	d.ranked, err = d.state.Rank(d.scorer, binpack.Item{App: app}, d.buf, 1, d.ranked)
+	if err != nil || len(d.ranked) == 0 {
 		return -1
 	}
-	d.scores = slices.Grow(d.scores[:0], len(d.buf))[:len(d.buf)]
-	d.scorer.Score(binpack.Item{App: app}, d.buf, d.scores)
-	best := 0
-	for i, score := range d.scores {
-		if score > d.scores[best] {
-			best = i
-		}
-	}
-	return d.buf[best]
+	return d.ranked[0].Machine
 }

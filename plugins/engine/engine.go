@@ -67,7 +67,7 @@ type Engine struct {
 	measuredAt time.Time
 	measured   map[string]bool // resources whose allocation rate is shown
 
-	// rankBy is the ledger's Order; tests let it fail.
+	// rankBy is the ledger's Rank; tests let it fail.
 	rankBy func(role ledger.Role, app int32, allowed []int32, top int, buf []binpack.Ranked) ([]binpack.Ranked, error)
 
 	places  places
@@ -111,7 +111,7 @@ func New(opt Options) (*Engine, error) {
 	e := &Engine{
 		opt: opt, metrics: metricsOf(opt.Profile), ledger: ledger.New(), limiter: newLimiter(opt.Now),
 	}
-	e.rankBy = e.ledger.Order
+	e.rankBy = e.ledger.Rank
 	e.cluster = kube.NewTranslator(opt.AppLabel, e.ledger, e.take)
 	e.inbox.asked = map[types.UID]bool{}
 	if opt.DecisionLog != "" {

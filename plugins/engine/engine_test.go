@@ -182,7 +182,7 @@ func TestGuard(t *testing.T) {
 			require.True(t, strings.HasPrefix(told[0], "Warning PolicyFallback Best-Fit decided instead of the placement policy: "+tt.text), told[0])
 
 			// It passes.
-			l.rankBy = l.ledger.Order
+			l.rankBy = l.ledger.Rank
 			l.SetPolicy(ledger.Primary, spreading())
 			require.Equal(t, "c", l.place(pod("next", "web")).Ranked[0].Node)
 			d := l.decisions()
@@ -197,7 +197,7 @@ func TestGuard(t *testing.T) {
 // spoil has something happen when the policy ranks.
 func (l *lab) spoil(f func() error) {
 	l.rankBy = func(role ledger.Role, app int32, allowed []int32, top int, buf []binpack.Ranked) ([]binpack.Ranked, error) {
-		ranked, err := l.ledger.Order(role, app, allowed, top, buf)
+		ranked, err := l.ledger.Rank(role, app, allowed, top, buf)
 		if role != ledger.BestFit {
 			if failed := f(); failed != nil {
 				return ranked[:0], failed
@@ -226,7 +226,7 @@ func TestNothingRanks(t *testing.T) {
 	l.rankBy = func(ledger.Role, int32, []int32, int, []binpack.Ranked) ([]binpack.Ranked, error) { panic("x") }
 	v := l.place(pod("new", "web"))
 	require.Empty(t, v.Ranked)
-	l.rankBy = l.ledger.Order
+	l.rankBy = l.ledger.Rank
 	require.Equal(t, "c", l.place(pod("next", "web")).Ranked[0].Node)
 	require.Equal(t, map[string]int{"fallback:panic": 1, "policy": 1}, l.verify().Causes)
 }

@@ -107,7 +107,7 @@ func benchmarkDecision(b *testing.B, l *ledger.Ledger, apps []string) {
 		b.StartTimer()
 		infeasible, extra := l.Differ(app, passed)
 		var err error
-		ranked, err = l.Order(ledger.Primary, app, passed, 2, ranked)
+		ranked, err = l.Rank(ledger.Primary, app, passed, 2, ranked)
 		if err != nil || len(ranked) == 0 || len(infeasible)+len(extra) > 0 {
 			b.Fatal(err, ranked, infeasible, extra)
 		}
@@ -130,7 +130,7 @@ func BenchmarkRebuild(b *testing.B) {
 						l.Forget()
 						sink += l.Columns().Size()
 						if part == "order" {
-							_, err := l.Order(ledger.Primary, l.AppIndex(apps[0]), passed, 2, nil)
+							_, err := l.Rank(ledger.Primary, l.AppIndex(apps[0]), passed, 2, nil)
 							if err != nil {
 								b.Fatal(err)
 							}

@@ -125,7 +125,7 @@ func beside(tb testing.TB, t *trace.Trace, object *policy.Object) (asked, agreed
 			return
 		}
 		apply(tb, l, &ledger.Event{Kind: ledger.KindArrive, UID: q.Name, App: name})
-		ranked, err := l.Order(role, app, l.Fits(app, nil), 1, nil)
+		ranked, err := l.Rank(role, app, l.Fits(app, nil), 1, nil)
 		require.NoError(tb, err)
 		asked++
 		if len(ranked) == 0 && node == "" || len(ranked) == 1 && l.NodeName(ranked[0].Machine) == node {

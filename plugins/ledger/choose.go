@@ -3,7 +3,6 @@ package ledger
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
@@ -52,48 +51,27 @@ func (l *Ledger) Policy(role Role) (object *policy.Object, digest string) {
 	return nil, ""
 }
 
-// Order appends to buf the machines that a policy would take for a pod of an app,
+// Rank replaces buf by the machines that a policy would take for a pod of an app,
 // in the order of its preference, the first top of them. allowed are the machines
-// that take the pod, ascending.
-//
-// In an open fleet the machines that hold something and one empty machine of each
-// kind, the first by position, are candidates; a further empty machine never is
-// while that one takes the pod.
-func (l *Ledger) Order(role Role, app int32, allowed []int32, top int, buf []binpack.Ranked) ([]binpack.Ranked, error) {
+// that take the pod.
+func (l *Ledger) Rank(role Role, app int32, allowed []int32, top int, buf []binpack.Ranked) ([]binpack.Ranked, error) {
 	state := l.Columns()
 	scorer, err := l.scorer(role)
 	if err != nil || len(allowed) == 0 {
 		return buf[:0], err
 	}
-	item := binpack.Item{App: app, Serial: l.placed}
-	return state.Order(scorer, item, l.narrow(allowed), top, buf)
+	return state.Rank(scorer, l.item(app), state.Candidates(allowed), top, buf)
 }
 
-// narrow leaves of the machines that take a pod those that are candidates.
-func (l *Ledger) narrow(allowed []int32) []int32 {
-	state := l.state
-	if state.Instance().Fleet == binpack.Fixed {
-		return allowed
-	}
-	l.firstEmpty = slices.Grow(l.firstEmpty[:0], len(state.Kinds()))[:len(state.Kinds())]
-	for k := range l.firstEmpty {
-		l.firstEmpty[k] = -1
-	}
-	for _, m := range allowed {
-		if state.Items(m) == 0 {
-			if k := state.KindOf(m); l.firstEmpty[k] < 0 || state.Rank(m) < state.Rank(l.firstEmpty[k]) {
-				l.firstEmpty[k] = m
-			}
-		}
-	}
-	l.candidates = l.candidates[:0]
-	for _, m := range allowed {
-		if state.Items(m) > 0 || l.firstEmpty[state.KindOf(m)] == m {
-			l.candidates = append(l.candidates, m)
-		}
-	}
-	return l.candidates
+// Explain takes apart how a policy, which need not be loaded, would rank the
+// machines that take a pod of an app.
+func (l *Ledger) Explain(p binpack.Policy, app int32, allowed []int32) (binpack.Explanation, error) {
+	state := l.Columns()
+	return state.Explain(p.Scorer(state), policy.BestFit{}.Scorer(state), l.item(app), state.Candidates(allowed))
 }
+
+// item is the next pod of an app.
+func (l *Ledger) item(app int32) binpack.Item { return binpack.Item{App: app, Serial: l.placed} }
 
 func (l *Ledger) scorer(role Role) (binpack.Scorer, error) {
 	if s, ok := l.scorers[role]; ok {
@@ -113,16 +91,6 @@ func (l *Ledger) scorer(role Role) (binpack.Scorer, error) {
 	s := p.Scorer(l.state)
 	l.scorers[role] = s
 	return s, nil
-}
-
-// Explain takes a policy's score for a machine apart; nil where it has no parts.
-func (l *Ledger) Explain(role Role, app, machine int32) []binpack.Term {
-	l.Columns()
-	s, err := l.scorer(role)
-	if e, ok := s.(binpack.Explainer); err == nil && ok {
-		return e.Explain(binpack.Item{App: app, Serial: l.placed}, machine)
-	}
-	return nil
 }
 
 // Usable reports why a policy cannot decide in a live cluster; nil when it can.

@@ -22,7 +22,7 @@ func Example() {
 		}
 	}
 	app := l.AppIndex("web")
-	ranked, err := l.Order(ledger.BestFit, app, l.Fits(app, nil), 2, nil)
+	ranked, err := l.Rank(ledger.BestFit, app, l.Fits(app, nil), 2, nil)
 	if err != nil {
 		panic(err)
 	}

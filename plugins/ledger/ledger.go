@@ -37,9 +37,6 @@ type Ledger struct {
 	byIndex []*Node     // [machine of state]
 	appAt   []*AppEntry // [app of state]
 	scorers map[Role]binpack.Scorer
-
-	candidates []int32
-	firstEmpty []int32 // [kind]
 }
 
 type policyInUse struct {

@@ -31,9 +31,9 @@ func agree(tb testing.TB, a, b *ledger.Ledger, role ledger.Role, app int32, pass
 	require.Equal(tb, infeasible, otherInfeasible)
 	require.Equal(tb, extra, otherExtra)
 	for _, r := range []ledger.Role{role, ledger.BestFit} {
-		ranked, err := a.Order(r, app, passed, len(passed), nil)
+		ranked, err := a.Rank(r, app, passed, len(passed), nil)
 		require.NoError(tb, err)
-		other, err := b.Order(r, app, passed, len(passed), nil)
+		other, err := b.Rank(r, app, passed, len(passed), nil)
 		require.NoError(tb, err)
 		require.Equal(tb, ranked, other)
 	}
@@ -102,7 +102,7 @@ func order(tb testing.TB, l *ledger.Ledger, allowed ...string) []string {
 		machines = append(machines, l.MachineIndex(name))
 	}
 	slices.Sort(machines)
-	ranked, err := l.Order(ledger.BestFit, l.AppIndex("web"), machines, len(machines), nil)
+	ranked, err := l.Rank(ledger.BestFit, l.AppIndex("web"), machines, len(machines), nil)
 	require.NoError(tb, err)
 	var names []string
 	for _, r := range ranked {
@@ -145,27 +145,25 @@ func TestCandidates(t *testing.T) {
 
 func TestNoPolicy(t *testing.T) {
 	l := pair(t, "fixed")
-	_, err := l.Order(ledger.Primary, 0, []int32{0}, 1, nil)
+	_, err := l.Rank(ledger.Primary, 0, []int32{0}, 1, nil)
 	require.ErrorIs(t, err, ledger.ErrNoPolicy)
 	require.ErrorContains(t, err, "primary")
 	object, digest := l.Policy(ledger.Primary)
 	require.Nil(t, object)
 	require.Empty(t, digest)
-	require.Nil(t, l.Explain(ledger.Primary, 0, 0))
 
 	want := shipped(t, "hand-k0")
 	apply(t, l, &ledger.Event{Kind: ledger.KindPolicy, Role: ledger.Primary, Policy: want})
 	object, digest = l.Policy(ledger.Primary)
 	require.Same(t, want, object)
 	require.Equal(t, want.Digest(), digest)
-	require.NotEmpty(t, l.Explain(ledger.Primary, l.AppIndex("web"), l.MachineIndex("a")))
 	require.ErrorContains(t, l.Apply(&ledger.Event{Kind: ledger.KindPolicy, Role: ledger.Primary, Policy: shipped(t, "general-k2")}), "spec.knowledge K2")
 	require.ErrorContains(t, ledger.Usable(shipped(t, "hand-k1-clock")), "spec.knowledge K1+clock")
 	object, _ = l.Policy(ledger.Primary)
 	require.Same(t, want, object, "the last good one stays")
 
 	apply(t, l, &ledger.Event{Kind: ledger.KindPolicy, Role: ledger.Primary})
-	_, err = l.Order(ledger.Primary, 0, []int32{0}, 1, nil)
+	_, err = l.Rank(ledger.Primary, 0, []int32{0}, 1, nil)
 	require.ErrorIs(t, err, ledger.ErrNoPolicy)
 }
 
@@ -182,7 +180,7 @@ func TestNoMachines(t *testing.T) {
 	}
 	for name := range s.w.apps {
 		for _, role := range []ledger.Role{ledger.Primary, ledger.BestFit} {
-			ranked, err := s.l.Order(role, s.l.AppIndex(name), s.l.Fits(s.l.AppIndex(name), nil), 2, nil)
+			ranked, err := s.l.Rank(role, s.l.AppIndex(name), s.l.Fits(s.l.AppIndex(name), nil), 2, nil)
 			require.NoError(t, err)
 			require.Empty(t, ranked)
 		}

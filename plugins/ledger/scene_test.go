@@ -376,7 +376,7 @@ func (s *scene) decide() {
 	if s.decided != nil {
 		s.decided(role, app, passed)
 	}
-	ranked, err := s.l.Order(role, app, passed, 2, nil)
+	ranked, err := s.l.Rank(role, app, passed, 2, nil)
 	require.NoError(s.tb, err)
 	require.NotEmpty(s.tb, ranked)
 	e.Node, e.Score = s.l.NodeName(ranked[0].Machine), ranked[0].Score

@@ -131,7 +131,7 @@ func (l *Ledger) compute(d *Difference, role Role, app int32, logged *Decision) 
 		d.Why = why
 		return false
 	}
-	ranked, err := l.Order(role, app, passed, 1, nil)
+	ranked, err := l.Rank(role, app, passed, 1, nil)
 	switch {
 	case err != nil:
 		d.Why = err.Error()
@@ -154,7 +154,7 @@ func (l *Ledger) whyNot(role Role, app int32, d *Difference, passed []int32) str
 	if m < 0 {
 		return "the log's is not there, or cordoned"
 	}
-	if own, err := l.Order(role, app, []int32{m}, 1, nil); err == nil && len(own) == 1 {
+	if own, err := l.Rank(role, app, []int32{m}, 1, nil); err == nil && len(own) == 1 {
 		d.LoggedComputed = &own[0].Score
 	}
 	if _, ok := slices.BinarySearch(passed, m); !ok {

@@ -46,9 +46,9 @@ func sorted(s *binpack.State, scorer binpack.Scorer, item binpack.Item, candidat
 	return all
 }
 
-// Order is a sort of all candidates cut off, however they are listed, and its
+// Rank is a sort of all candidates cut off, however they are listed, and its
 // first is what Choose takes.
-func TestOrder(t *testing.T) {
+func TestRank(t *testing.T) {
 	chosen := 0
 	for seed := range uint64(300) {
 		d := seeded(5000 + seed)
@@ -73,7 +73,7 @@ func TestOrder(t *testing.T) {
 				want := sorted(b.state, scorer, item, candidates)
 				for _, top := range []int{0, 1, 2, 3, 7, len(want), len(want) + 1} {
 					var err error
-					buf, err = b.state.Order(scorer, item, candidates, top, buf)
+					buf, err = b.state.Rank(scorer, item, candidates, top, buf)
 					require.NoError(t, err)
 					require.Equal(t, want[:min(top, len(want))], append([]binpack.Ranked{}, buf...), "seed %d, the first %d", seed, top)
 				}
@@ -91,7 +91,7 @@ func TestOrder(t *testing.T) {
 	require.Greater(t, chosen, 10_000)
 }
 
-func TestOrderNotFinite(t *testing.T) {
+func TestRankNotFinite(t *testing.T) {
 	inst := &binpack.Instance{
 		Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}}, Types: []string{"t"}, Fleet: binpack.Fixed,
 		Machines: []binpack.MachineLine{{Name: "m", Count: 4, Capacity: []int64{8}}},
@@ -99,9 +99,9 @@ func TestOrderNotFinite(t *testing.T) {
 	}
 	for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 		state := binpack.NewState(inst)
-		_, err := state.Order(drawn{[]float64{1, 2, bad, 0}}, binpack.Item{}, []int32{0, 1, 2, 3}, 2, nil)
+		_, err := state.Rank(drawn{[]float64{1, 2, bad, 0}}, binpack.Item{}, []int32{0, 1, 2, 3}, 2, nil)
 		require.ErrorIs(t, err, binpack.ErrNotFinite)
-		got, err := state.Order(drawn{[]float64{1, 2, bad, 0}}, binpack.Item{}, []int32{0, 1, 3}, 2, nil)
+		got, err := state.Rank(drawn{[]float64{1, 2, bad, 0}}, binpack.Item{}, []int32{0, 1, 3}, 2, nil)
 		require.NoError(t, err)
 		require.Equal(t, []binpack.Ranked{{Machine: 1, Score: 2}, {Machine: 0, Score: 1}}, got)
 	}

@@ -1,0 +1,160 @@
+package binpack
+
+import (
+	"math"
+	"slices"
+)
+
+// A Ranked machine is a candidate with its score.
+type Ranked struct {
+	Machine int32
+	Score   float64
+}
+
+// prefers is the tie-break, and the only one: it reports whether machine a with
+// score x comes before machine b with score y. Higher scores come first, equal
+// scores go to the lower position.
+func (s *State) prefers(a int32, x float64, b int32, y float64) bool {
+	return x > y || x == y && s.Before(a, b)
+}
+
+// Rank replaces buf by the first top of the candidates in the order of preference.
+// Candidates take the item (see [State.Candidates]); they may come in any order.
+// The error is ErrNotFinite: one such score spoils the whole ranking.
+//
+// Every placement is the first of a ranking. A scheduler that has the last word
+// on where a pod goes asks for more than the first; a replay asks [State.Choose].
+func (s *State) Rank(scorer Scorer, item Item, candidates []int32, top int, buf []Ranked) ([]Ranked, error) {
+	buf = buf[:0]
+	out, err := s.score(scorer, item, candidates)
+	if err != nil || top <= 0 {
+		return buf, err
+	}
+	// A heap of the best so far, the last of them on top.
+	for i, score := range out {
+		r := Ranked{candidates[i], score}
+		switch {
+		case len(buf) < top:
+			buf = append(buf, r)
+			s.siftUp(buf)
+		case s.prefers(r.Machine, r.Score, buf[0].Machine, buf[0].Score):
+			buf[0] = r
+			s.siftDown(buf)
+		}
+	}
+	slices.SortFunc(buf, s.compare)
+	return buf, nil
+}
+
+// Choose returns the first of the ranking of all machines that take the item. It
+// leaves out machines that cannot come first, where the scorer tells which those
+// are ([ClassScorer], [Shortlister]). The error is ErrNoFit or ErrNotFinite.
+func (s *State) Choose(scorer Scorer, item Item) (int32, error) {
+	s.candidates, s.pending = s.contenders(scorer, item, s.candidates[:0], s.pending[:0])
+	if len(s.candidates) == 0 {
+		return -1, ErrNoFit
+	}
+	out, err := s.score(scorer, item, s.candidates)
+	if err != nil {
+		return -1, err
+	}
+	best, most := -1, math.Inf(-1)
+	for i, score := range out {
+		if score < most || len(s.pending) > 0 && s.pending[i] >= 0 {
+			continue
+		}
+		if best < 0 || s.prefers(s.candidates[i], score, s.candidates[best], most) {
+			best, most = i, score
+		}
+	}
+	// A class that was scored by a machine that does not take the item: no score
+	// rises with the position, so that was the most the class can reach.
+	comesFirst := func(i int) bool {
+		return best < 0 || s.prefers(s.candidates[i], out[i], s.candidates[best], out[best])
+	}
+	for i, class := range s.pending {
+		if class >= 0 && comesFirst(i) && s.settle(scorer, item, i, out) && comesFirst(i) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return -1, ErrNoFit
+	}
+	return s.candidates[best], nil
+}
+
+// score asks the scorer for the scores of candidates; they are valid until the next
+// call. The error is ErrNotFinite.
+func (s *State) score(scorer Scorer, item Item, candidates []int32) ([]float64, error) {
+	n := len(candidates)
+	if cap(s.scores) < n {
+		s.scores = make([]float64, n+n/2+64)
+	}
+	out := s.scores[:n]
+	if n == 0 {
+		return out, nil
+	}
+	scorer.Score(item, candidates, out)
+	for _, score := range out {
+		if score-score != 0 { // NaN or an infinity
+			return nil, ErrNotFinite
+		}
+	}
+	return out, nil
+}
+
+// contenders appends to buf machines that take the item, among them the one that
+// the scorer ranks first. Those that stand for a class are noted in pending, see
+// representatives; it is empty when there are none.
+func (s *State) contenders(scorer Scorer, item Item, buf, pending []int32) (machines, classes []int32) {
+	switch scorer := scorer.(type) {
+	case ClassScorer:
+		if s.useClasses() {
+			return s.representatives(item.App, buf, pending)
+		}
+	case Shortlister:
+		if buf, known := scorer.Contenders(item, buf); known {
+			return buf, pending
+		}
+	}
+	return s.Feasible(item.App, buf), pending
+}
+
+// compare is negative when a comes before b in the order of preference.
+func (s *State) compare(a, b Ranked) int {
+	switch {
+	case a.Machine == b.Machine:
+		return 0
+	case s.prefers(a.Machine, a.Score, b.Machine, b.Score):
+		return -1
+	}
+	return 1
+}
+
+func (s *State) siftUp(heap []Ranked) {
+	for i := len(heap) - 1; i > 0; {
+		parent := (i - 1) / 2
+		if s.compare(heap[i], heap[parent]) < 0 {
+			return
+		}
+		heap[i], heap[parent] = heap[parent], heap[i]
+		i = parent
+	}
+}
+
+func (s *State) siftDown(heap []Ranked) {
+	for i := 0; ; {
+		last := 2*i + 1
+		if last >= len(heap) {
+			return
+		}
+		if right := last + 1; right < len(heap) && s.compare(heap[right], heap[last]) > 0 {
+			last = right
+		}
+		if s.compare(heap[last], heap[i]) < 0 {
+			return
+		}
+		heap[i], heap[last] = heap[last], heap[i]
+		i = last
+	}
+}
