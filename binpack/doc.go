@@ -4,8 +4,9 @@
 // and are placed at once, for good or until they are deleted, on machines with
 // an integer capacity per dimension. The package holds the problem
 // ([Instance]), its changing situation ([State], stored by column), the seam
-// between a placement policy and whoever drives it ([Policy], [Scorer],
-// [State.Choose]) and an independent slow checker ([Checker]).
+// between a placement policy and its drivers ([Policy], [Scorer]), the one ranking
+// ([State.Candidates], [State.Rank], its first [State.Choose], and [State.Explain])
+// and an independent slow checker ([Checker]).
 //
 // It knows nothing of Kubernetes, of files, of clocks and of random numbers.
 package binpack

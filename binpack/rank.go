@@ -26,18 +26,17 @@ func (s *State) prefers(a int32, x float64, b int32, y float64) bool {
 // on where a pod goes asks for more than the first; a replay asks [State.Choose].
 func (s *State) Rank(scorer Scorer, item Item, candidates []int32, top int, buf []Ranked) ([]Ranked, error) {
 	buf = buf[:0]
-	out, err := s.score(scorer, item, candidates)
-	if err != nil || top <= 0 {
-		return buf, err
-	}
 	// A heap of the best so far, the last of them on top.
-	for i, score := range out {
+	for i, score := range s.score(scorer, item, candidates) {
+		if score-score != 0 { // NaN or an infinity
+			return buf[:0], ErrNotFinite
+		}
 		r := Ranked{candidates[i], score}
 		switch {
 		case len(buf) < top:
 			buf = append(buf, r)
 			s.siftUp(buf)
-		case s.prefers(r.Machine, r.Score, buf[0].Machine, buf[0].Score):
+		case top > 0 && s.prefers(r.Machine, r.Score, buf[0].Machine, buf[0].Score):
 			buf[0] = r
 			s.siftDown(buf)
 		}
@@ -54,12 +53,12 @@ func (s *State) Choose(scorer Scorer, item Item) (int32, error) {
 	if len(s.candidates) == 0 {
 		return -1, ErrNoFit
 	}
-	out, err := s.score(scorer, item, s.candidates)
-	if err != nil {
-		return -1, err
-	}
+	out := s.score(scorer, item, s.candidates)
 	best, most := -1, math.Inf(-1)
 	for i, score := range out {
+		if score-score != 0 { // NaN or an infinity
+			return -1, ErrNotFinite
+		}
 		if score < most || len(s.pending) > 0 && s.pending[i] >= 0 {
 			continue
 		}
@@ -84,23 +83,17 @@ func (s *State) Choose(scorer Scorer, item Item) (int32, error) {
 }
 
 // score asks the scorer for the scores of candidates; they are valid until the next
-// call. The error is ErrNotFinite.
-func (s *State) score(scorer Scorer, item Item, candidates []int32) ([]float64, error) {
+// call.
+func (s *State) score(scorer Scorer, item Item, candidates []int32) []float64 {
 	n := len(candidates)
 	if cap(s.scores) < n {
 		s.scores = make([]float64, n+n/2+64)
 	}
 	out := s.scores[:n]
-	if n == 0 {
-		return out, nil
+	if n > 0 {
+		scorer.Score(item, candidates, out)
 	}
-	scorer.Score(item, candidates, out)
-	for _, score := range out {
-		if score-score != 0 { // NaN or an infinity
-			return nil, ErrNotFinite
-		}
-	}
-	return out, nil
+	return out
 }
 
 // contenders appends to buf machines that take the item, among them the one that

@@ -46,13 +46,18 @@ func sorted(s *binpack.State, scorer binpack.Scorer, item binpack.Item, candidat
 	return all
 }
 
-// Rank is a sort of all candidates cut off, however they are listed, and its
-// first is what Choose takes.
+// TestRank: whoever turns scores into a machine, it is the first of a sort by score
+// and position. States have devices, limits, rules, types, many ties, and machines
+// that came into being out of the order of their positions.
 func TestRank(t *testing.T) {
-	chosen := 0
+	chosen, disordered := 0, 0
 	for seed := range uint64(300) {
 		d := seeded(5000 + seed)
 		b := newBench(t, randomInstance(d, true))
+		for range d.IntN(4) { // as found machines do
+			line := int32(d.IntN(len(b.inst.Machines)))
+			b.state.MachineAt(line, int32(d.IntN(3)))
+		}
 		scorers := []binpack.Scorer{
 			drawn{[]float64{0, 1, 1, -1, 0}},
 			drawn{[]float64{0}},
@@ -60,35 +65,105 @@ func TestRank(t *testing.T) {
 			rule.FirstFit{}.Scorer(b.state),
 			rule.WorstFit{}.Scorer(b.state),
 		}
-		var buf []binpack.Ranked
 		for range 30 {
 			b.step(d)
 			item := binpack.Item{App: int32(d.IntN(len(b.inst.Apps))), Serial: b.serial}
-			candidates := b.state.Feasible(item.App, nil)
-			for i := range candidates { // in no order
-				j := d.IntN(i + 1)
-				candidates[i], candidates[j] = candidates[j], candidates[i]
-			}
 			for _, scorer := range scorers {
-				want := sorted(b.state, scorer, item, candidates)
-				for _, top := range []int{0, 1, 2, 3, 7, len(want), len(want) + 1} {
-					var err error
-					buf, err = b.state.Rank(scorer, item, candidates, top, buf)
-					require.NoError(t, err)
-					require.Equal(t, want[:min(top, len(want))], append([]binpack.Ranked{}, buf...), "seed %d, the first %d", seed, top)
+				if b.ranks(d, scorer, item) {
+					chosen++
 				}
-				m, err := b.state.Choose(scorer, item)
-				if len(want) == 0 {
-					require.ErrorIs(t, err, binpack.ErrNoFit)
-					continue
-				}
-				require.NoError(t, err)
-				require.Equal(t, want[0].Machine, m)
-				chosen++
 			}
+		}
+		if !slices.IsSortedFunc(b.machines(), func(x, y int32) int {
+			if before(b.state, y, x) {
+				return 1
+			}
+			return -1
+		}) {
+			disordered++
 		}
 	}
 	require.Greater(t, chosen, 10_000)
+	require.Greater(t, disordered, 50)
+}
+
+// machines lists all that came into being, by index.
+func (b *bench) machines() []int32 {
+	var all []int32
+	for m := range int32(b.state.Size()) {
+		all = append(all, m)
+	}
+	return all
+}
+
+// ranks holds Rank, Choose, Candidates and Explain to a sort of the candidates, and
+// reports whether there was one.
+func (b *bench) ranks(d dice, scorer binpack.Scorer, item binpack.Item) bool {
+	t, s := b.t, b.state
+	takes := slices.DeleteFunc(b.machines(), func(m int32) bool { return !s.Fits(item.App, m) })
+	shuffle(d, takes)
+	candidates := slices.Clone(s.Candidates(takes))
+	require.ElementsMatch(t, s.Feasible(item.App, nil), candidates)
+
+	want := sorted(s, scorer, item, candidates)
+	for _, top := range []int{0, 1, 2, 3, 7, len(want), len(want) + 1} {
+		got, err := s.Rank(scorer, item, candidates, top, nil)
+		require.NoError(t, err)
+		require.Equal(t, want[:min(top, len(want))], append([]binpack.Ranked{}, got...), "the first %d", top)
+	}
+	e, err := s.Explain(scorer, nil, item, candidates)
+	require.NoError(t, err)
+	fallen, err := s.Explain(drawn{[]float64{math.NaN()}}, scorer, item, candidates)
+	require.NoError(t, err)
+	require.Equal(t, len(want) > 0, fallen.Fallback)
+	require.Equal(t, e.Chosen, fallen.Chosen)
+	require.Equal(t, len(want), e.Candidates)
+	m, err := s.Choose(scorer, item)
+	if len(want) == 0 {
+		require.ErrorIs(t, err, binpack.ErrNoFit)
+		require.Nil(t, e.Chosen)
+		return false
+	}
+	require.NoError(t, err)
+	require.Equal(t, want[0].Machine, m)
+	require.Equal(t, want[0], binpack.Ranked{Machine: e.Chosen.Machine, Score: e.Chosen.Score})
+	require.Equal(t, len(want) > 1, e.RunnerUp != nil)
+	tied := 0
+	for _, r := range want[1:] {
+		if r.Score == want[0].Score {
+			tied++
+		}
+	}
+	require.Equal(t, tied, e.Tied)
+	if e.RunnerUp != nil {
+		require.Equal(t, want[1], binpack.Ranked{Machine: e.RunnerUp.Machine, Score: e.RunnerUp.Score})
+	}
+	b.narrower(d, takes)
+	return true
+}
+
+// narrower holds the candidates among some machines to the rule: those that hold an
+// item, and of the empty ones the lowest position of each kind.
+func (b *bench) narrower(d dice, takes []int32) {
+	s := b.state
+	some := slices.DeleteFunc(slices.Clone(takes), func(int32) bool { return d.IntN(3) == 0 })
+	var want []int32
+	for _, m := range some {
+		lower := func(o int32) bool {
+			return s.Items(o) == 0 && s.KindOf(o) == s.KindOf(m) && before(s, o, m)
+		}
+		if b.inst.Fleet == binpack.Fixed || s.Items(m) > 0 || !slices.ContainsFunc(some, lower) {
+			want = append(want, m)
+		}
+	}
+	require.ElementsMatch(b.t, want, s.Candidates(some))
+}
+
+func shuffle(d dice, machines []int32) {
+	for i := range machines {
+		j := d.IntN(i + 1)
+		machines[i], machines[j] = machines[j], machines[i]
+	}
 }
 
 func TestRankNotFinite(t *testing.T) {

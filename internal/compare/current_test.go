@@ -2,12 +2,15 @@ package compare
 
 import (
 	"math"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
@@ -175,4 +178,65 @@ func TestDrainable(t *testing.T) {
 
 	_, result := compareCity(t, full, Options{Repack: true}, Current)
 	require.Contains(t, strings.Join(result.Notes, "\n"), "no machine could be drained")
+}
+
+// Equal machines go by position, in whatever order placed.csv lists them: n3 is the
+// last of two that hold the same, so it is emptied into n2.
+func TestDrainableByPosition(t *testing.T) {
+	for _, lines := range [][]int32{{1, 2}, {2, 1}} {
+		tr := city()
+		tr.Initial, tr.Requests, tr.Events = 2, tr.Requests[:2], nil
+		tr.Placed = nil
+		for i, line := range lines {
+			tr.Placed = append(tr.Placed, trace.Placed{Request: int32(i), Line: line, Count: 1})
+		}
+		machines, items := drainable(tr)
+		require.Equal(t, []string{"n3"}, machines, "placed in the lines %v", lines)
+		require.Equal(t, 1, items)
+	}
+}
+
+// The drain takes the machine that Best-Fit takes among those in use, also where
+// machines came into being out of the file's order.
+func TestDrainRanks(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 8))
+	asked, tied := 0, 0
+	for range 300 {
+		tr := city()
+		tr.Instance.Fleet = binpack.Fleet(rng.IntN(2))
+		d := drain{state: binpack.NewState(tr.Instance)}
+		for range 3 + rng.IntN(6) {
+			m := d.state.MachineAt(int32(rng.IntN(4)), 0)
+			if app := int32(rng.IntN(2)); d.state.Fits(app, m) {
+				d.state.Book(app, m)
+			}
+		}
+		d.scorer = policy.BestFit{}.Scorer(d.state)
+		for app := range int32(2) {
+			for beside := range int32(d.state.Size()) {
+				others := slices.DeleteFunc(d.state.Feasible(app, nil), func(m int32) bool { return m == beside || d.state.Items(m) == 0 })
+				scores := make([]float64, len(others))
+				if len(others) > 0 {
+					d.scorer.Score(binpack.Item{App: app}, others, scores)
+					asked++
+				}
+				want, most := int32(-1), math.Inf(-1)
+				for i, m := range others {
+					if scores[i] == most {
+						tied++
+					}
+					if line, _ := d.state.Position(m); scores[i] > most || scores[i] == most && line < want {
+						want, most = line, scores[i]
+					}
+				}
+				got := d.best(app, beside)
+				if got >= 0 {
+					got, _ = d.state.Position(got)
+				}
+				require.Equal(t, want, got, "line of machines.csv")
+			}
+		}
+	}
+	require.Greater(t, asked, 1000)
+	require.Greater(t, tied, 100)
 }

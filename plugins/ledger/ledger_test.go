@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
@@ -165,6 +167,48 @@ func TestNoPolicy(t *testing.T) {
 	apply(t, l, &ledger.Event{Kind: ledger.KindPolicy, Role: ledger.Primary})
 	_, err = l.Rank(ledger.Primary, 0, []int32{0}, 1, nil)
 	require.ErrorIs(t, err, ledger.ErrNoPolicy)
+}
+
+// The scheduler, a replay and an explanation choose the same machine: in random
+// clusters with rules, limits, ties and cordoned nodes.
+func TestOneRanking(t *testing.T) {
+	asked, tied, cordoned := 0, 0, 0
+	for seed := range uint64(40) {
+		s := newScene(t, seeded(700+seed))
+		s.decided = func(role ledger.Role, app int32, passed []int32) {
+			object, _ := s.l.Policy(role)
+			own, err := object.Policy()
+			require.NoError(t, err)
+			for role, p := range map[ledger.Role]binpack.Policy{role: own, ledger.BestFit: policy.BestFit{}} {
+				ranked, err := s.l.Rank(role, app, passed, 1, nil)
+				require.NoError(t, err)
+				e, err := s.l.Explain(p, app, passed)
+				require.NoError(t, err)
+				require.Equal(t, ranked[0], binpack.Ranked{Machine: e.Chosen.Machine, Score: e.Chosen.Score})
+				require.False(t, e.Fallback)
+				asked++
+				tied += min(1, e.Tied)
+				if !slices.Equal(passed, s.l.Fits(app, nil)) {
+					continue // other filters had a say
+				}
+				state := s.l.Columns()
+				m, err := state.Choose(p.Scorer(state), binpack.Item{App: app, Serial: state.Placements()})
+				require.NoError(t, err)
+				require.Equal(t, ranked[0].Machine, m)
+			}
+			for _, m := range s.w.nodes {
+				if m.Cordoned {
+					cordoned++
+				}
+			}
+		}
+		for range 60 {
+			s.step()
+		}
+	}
+	for _, n := range []int{asked - 1000, tied - 100, cordoned - 100} {
+		require.Positive(t, n)
+	}
 }
 
 // A cluster without a single machine ranks nothing, however many shapes there are.
