@@ -127,7 +127,7 @@ func (a *app) explainTo(ctx context.Context, f explainFlags) error {
 	if n := t.Requests[request].Count; f.item < 0 || f.item >= n {
 		return usagef("request %q has the items 0 to %d, not %d", f.request, n-1, f.item)
 	}
-	f.options.Fallback = rule.BestFit{}
+	f.options.Fallback = rule.Fallback{}
 	var e *cerebro.Explanation
 	err = until(ctx, func() (err error) {
 		e, err = cerebro.NewReplayer(t).Explain(found.Policy, f.options, int32(request), f.item)

@@ -120,7 +120,7 @@ func (f *explainFlags) logged(q *snapshot.Question, catalog *compare.Catalog) (c
 	case f.name != "":
 		return find(catalog, f.name, q)
 	case q.Object == nil || strings.HasPrefix(q.Decision.Cause, ledger.CauseFallback):
-		return compare.Found{Policy: rule.BestFit{}, Name: "bestfit"}, nil
+		return compare.Found{Policy: rule.Fallback{}, Name: "bestfit"}, nil
 	}
 	return foundObject(q.Object, q)
 }

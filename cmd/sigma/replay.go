@@ -75,7 +75,7 @@ and the exit code is 1 then.
 				played = t.Anew()
 			}
 			options := cerebro.Options{
-				Order: order, Seed: seed, Retry: retry, Check: true, Fallback: rule.BestFit{},
+				Order: order, Seed: seed, Retry: retry, Check: true, Fallback: rule.Fallback{},
 			}
 			return a.replayTo(cmd.Context(), t, played, found, options, placements, quiet)
 		}),

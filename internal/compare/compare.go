@@ -184,7 +184,7 @@ func (w *worker) replay(t task) error {
 		w.replayer = cerebro.NewReplayer(tr)
 	}
 	options := cerebro.Options{
-		Order: t.order, Seed: w.opt.Seed, Retry: w.opt.Retry, Check: true, Fallback: rule.BestFit{},
+		Order: t.order, Seed: w.opt.Seed, Retry: w.opt.Retry, Check: true, Fallback: rule.Fallback{},
 	}
 	if t.order == min(1, w.opt.Orders) {
 		options.Samples = w.opt.Samples

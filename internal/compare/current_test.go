@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/binpack"
-	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
@@ -211,7 +211,7 @@ func TestDrainRanks(t *testing.T) {
 				d.state.Book(app, m)
 			}
 		}
-		d.scorer = policy.BestFit{}.Scorer(d.state)
+		d.scorer = rule.BestFit{}.Scorer(d.state)
 		for app := range int32(2) {
 			for beside := range int32(d.state.Size()) {
 				others := slices.DeleteFunc(d.state.Feasible(app, nil), func(m int32) bool { return m == beside || d.state.Items(m) == 0 })

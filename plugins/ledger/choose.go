@@ -67,7 +67,7 @@ func (l *Ledger) Rank(role Role, app int32, allowed []int32, top int, buf []binp
 // machines that take a pod of an app.
 func (l *Ledger) Explain(p binpack.Policy, app int32, allowed []int32) (binpack.Explanation, error) {
 	state := l.Columns()
-	return state.Explain(p.Scorer(state), policy.BestFit{}.Scorer(state), l.item(app), state.Candidates(allowed))
+	return state.Explain(p.Scorer(state), rule.Fallback{}.Scorer(state), l.item(app), state.Candidates(allowed))
 }
 
 // item is the next pod of an app.
@@ -77,7 +77,7 @@ func (l *Ledger) scorer(role Role) (binpack.Scorer, error) {
 	if s, ok := l.scorers[role]; ok {
 		return s, nil
 	}
-	var p binpack.Policy = rule.BestFit{}
+	var p binpack.Policy = rule.Fallback{}
 	if role != BestFit {
 		in, ok := l.policies[role]
 		if !ok {

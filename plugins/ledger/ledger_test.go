@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/binpack"
-	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
@@ -179,7 +179,7 @@ func TestOneRanking(t *testing.T) {
 			object, _ := s.l.Policy(role)
 			own, err := object.Policy()
 			require.NoError(t, err)
-			for role, p := range map[ledger.Role]binpack.Policy{role: own, ledger.BestFit: policy.BestFit{}} {
+			for role, p := range map[ledger.Role]binpack.Policy{role: own, ledger.BestFit: rule.BestFit{}} {
 				ranked, err := s.l.Rank(role, app, passed, 1, nil)
 				require.NoError(t, err)
 				e, err := s.l.Explain(p, app, passed)
