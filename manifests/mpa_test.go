@@ -198,6 +198,7 @@ func TestAutoscalerRights(t *testing.T) {
 			"list,watch deployments.apps",
 			"list,watch horizontalpodautoscalers.autoscaling",
 			"list,watch pods",
+			"list,watch replicasets.apps",
 			"list,watch statefulsets.apps",
 			"patch multidimpodautoscalers/status.autoscaling.sigma-scheduler.io",
 			"patch pods/resize",

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
 // ChangedError says that somebody else changed the replicas first.
@@ -70,7 +72,7 @@ func Resize(ctx context.Context, c client.Client, pod *corev1.Pod, plan Plan, ow
 		Containers     []container `json:"containers,omitempty"`
 	}
 	var s spec
-	for _, k := range sized(&pod.Spec) {
+	for _, k := range target.Containers(&pod.Spec) {
 		to, ok := plan.Containers[k.Name]
 		if !ok {
 			continue

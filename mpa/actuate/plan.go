@@ -13,6 +13,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
 // Largest requests that anybody is taken to mean, as in the object's bounds: 100,000
@@ -91,7 +92,7 @@ func amount(q, low, high *resource.Quantity, value func(*resource.Quantity) int6
 // is edited, such as an image or another container, it is the same.
 func Digest(template *corev1.PodSpec, containers []v1alpha1.ContainerRequests) string {
 	hash := sha256.New()
-	for _, c := range sized(template) {
+	for _, c := range target.Containers(template) {
 		if slices.ContainsFunc(containers, func(r v1alpha1.ContainerRequests) bool { return r.Name == c.Name }) {
 			r, l := c.Resources.Requests, c.Resources.Limits
 			fmt.Fprintln(hash, c.Name, r.Cpu().MilliValue(), r.Memory().Value(), l.Cpu().MilliValue(), l.Memory().Value())
@@ -120,7 +121,7 @@ func PlanResize(pod *corev1.Pod, template *corev1.PodSpec, want map[string]mpa.R
 	if why := unsupported(pod); why != "" {
 		return Plan{Left: []string{why}}
 	}
-	for _, c := range sized(&pod.Spec) {
+	for _, c := range target.Containers(&pod.Spec) {
 		to, ok := p.Containers[c.Name]
 		if !ok {
 			continue
@@ -157,14 +158,14 @@ func PlanPod(pod *corev1.Pod, template *corev1.PodSpec, want map[string]mpa.Reso
 		return Plan{Left: []string{"the pod as a whole has resources"}}
 	}
 	fixed := guaranteed(&pod.Spec, nil)
-	for _, c := range sized(&pod.Spec) {
+	for _, c := range target.Containers(&pod.Spec) {
 		w, ok := want[c.Name]
 		if !ok {
 			continue
 		}
 		base := c.Resources
-		if i := slices.IndexFunc(sized(template), func(t *corev1.Container) bool { return t.Name == c.Name }); i >= 0 {
-			base = sized(template)[i].Resources
+		if i := slices.IndexFunc(target.Containers(template), func(t *corev1.Container) bool { return t.Name == c.Name }); i >= 0 {
+			base = target.Containers(template)[i].Resources
 		}
 		to := *c.Resources.DeepCopy()
 		for _, r := range []struct {
@@ -217,20 +218,6 @@ func scaled(amount, limit, request int64) int64 {
 	}
 	q, _ := bits.Div64(high, low, uint64(request))
 	return int64(min(q, math.MaxInt64))
-}
-
-// sized are the containers that run as long as the pod: its own and sidecars.
-func sized(spec *corev1.PodSpec) []*corev1.Container {
-	var list []*corev1.Container
-	for i := range spec.InitContainers {
-		if c := &spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			list = append(list, c)
-		}
-	}
-	for i := range spec.Containers {
-		list = append(list, &spec.Containers[i])
-	}
-	return list
 }
 
 // unsupported says why a pod cannot be resized in place, whatever its size.
@@ -320,7 +307,7 @@ func StateOf(pod *corev1.Pod) (State, corev1.PodCondition) {
 			return InProgress, c
 		}
 	}
-	for _, c := range sized(&pod.Spec) {
+	for _, c := range target.Containers(&pod.Spec) {
 		for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 			if s.Name == c.Name && s.Resources != nil && !same(*s.Resources, c.Resources) {
 				return InProgress, corev1.PodCondition{}

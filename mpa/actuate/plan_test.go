@@ -14,6 +14,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
 func list(cpu, memory string) corev1.ResourceList {
@@ -194,7 +195,7 @@ func TestPlanKeepsClass(t *testing.T) {
 		classes[class]++
 		require.Equal(t, class == corev1.PodQOSGuaranteed, guaranteed(&pod.Spec, nil), "%+v", pod.Spec)
 		p := PlanResize(pod, template, want)
-		for _, c := range sized(&pod.Spec) {
+		for _, c := range target.Containers(&pod.Spec) {
 			to, ok := p.Containers[c.Name]
 			if !ok {
 				continue

@@ -28,12 +28,10 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
-	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,6 +48,8 @@ import (
 
 	"github.com/sigma-scheduler/sigma/mpa/actuate"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/target"
+	"github.com/sigma-scheduler/sigma/plugins/owner"
 )
 
 // Annotations of a pod that was sized: by which recommendation, as object/id, and what
@@ -146,8 +146,7 @@ func Setup(m manager.Manager, o Options) error {
 }
 
 func targetOf(object client.Object) []string {
-	target := object.(*v1alpha1.MultidimPodAutoscaler).Spec.ScaleTargetRef
-	return []string{key(target.Kind, target.Name)}
+	return []string{target.RefOf(&object.(*v1alpha1.MultidimPodAutoscaler).Spec.ScaleTargetRef).String()}
 }
 
 // What comes of a pod.
@@ -232,7 +231,7 @@ func merge(raw []byte, pod *v1.Pod) ([]byte, error) {
 		return nil, err
 	}
 	resources := map[string]v1.ResourceRequirements{}
-	for _, c := range long(&pod.Spec) {
+	for _, c := range target.Containers(&pod.Spec) {
 		resources[c.Name] = c.Resources
 	}
 	for _, field := range []string{"initContainers", "containers"} {
@@ -270,12 +269,12 @@ func merge(raw []byte, pod *v1.Pod) ([]byte, error) {
 
 // size gives the pod what is recommended for its workload.
 func (h *handler) size(ctx context.Context, pod *v1.Pod, namespace string) (string, error) {
-	kind, name := workload(pod)
-	if name == "" {
+	workload, ok := owner.Of(pod, nil)
+	if !ok {
 		return resultNone, nil
 	}
 	var found v1alpha1.MultidimPodAutoscalerList
-	if err := h.objects.List(ctx, &found, client.InNamespace(namespace), client.MatchingFields{targetIndex: key(kind, name)}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := h.objects.List(ctx, &found, client.InNamespace(namespace), client.MatchingFields{targetIndex: workload.String()}, client.UnsafeDisableDeepCopy); err != nil {
 		return resultFailed, err
 	}
 	o, result, err := which(found.Items)
@@ -358,22 +357,4 @@ func wantedOf(o *v1alpha1.MultidimPodAutoscaler) v1alpha1.Sizes {
 		return *a.Sizes
 	}
 	return v1alpha1.Sizes{ID: r.ID, Time: r.Time, Containers: r.Containers}
-}
-
-// workload is the Deployment or StatefulSet that made the pod, by what the pod says. A
-// Deployment's ReplicaSet is called after it and the template's hash.
-func workload(pod *v1.Pod) (kind, name string) {
-	owner := metav1.GetControllerOf(pod)
-	switch {
-	case owner == nil || !strings.HasPrefix(owner.APIVersion, "apps/"):
-		return "", ""
-	case owner.Kind == "StatefulSet":
-		return owner.Kind, owner.Name
-	case owner.Kind == "ReplicaSet":
-		hash := pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
-		if name, found := strings.CutSuffix(owner.Name, "-"+hash); found && hash != "" {
-			return "Deployment", name
-		}
-	}
-	return "", ""
 }

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
 // replicaSet returns one of Deployment web.
@@ -36,6 +37,7 @@ func replicaSet(t *testing.T, name, number, created, cpu string) *appsv1.Replica
 metadata:
   name: `+name+`
   namespace: shop
+  uid: r
   creationTimestamp: "`+created+`"
   annotations: {deployment.kubernetes.io/revision: "`+number+`", other: x}
   ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: web, uid: d, controller: true}]
@@ -54,8 +56,8 @@ func reader(t *testing.T, objects ...client.Object) client.WithWatch {
 	require.NoError(t, v1alpha1.AddToScheme(scheme))
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithIndex(&v1alpha1.MultidimPodAutoscaler{}, targetIndex, targetOf).
-		WithIndex(&appsv1.ReplicaSet{}, ownerIndex, ownerOf).
-		WithIndex(&appsv1.ControllerRevision{}, ownerIndex, ownerOf).Build()
+		WithIndex(&appsv1.ReplicaSet{}, ownerIndex, target.ControllerUID).
+		WithIndex(&appsv1.ControllerRevision{}, ownerIndex, target.ControllerUID).Build()
 }
 
 const podText = `{"kind":"Pod","apiVersion":"v1","metadata":{"generateName":"web-5d4f-","labels":{"pod-template-hash":"5d4f"},
@@ -134,11 +136,18 @@ func TestPodKeepsItsSize(t *testing.T) {
 			result: resultKept, warning: "recommendation web/7: a ResourceQuota leaves no room: q",
 		},
 		{name: "a pod of nobody", pod: func(s string) string { return strings.Replace(s, `"controller":true`, `"controller":false`, 1) }, result: resultNone},
+		{name: "a pod of another controller's StatefulSet", change: func(o *v1alpha1.MultidimPodAutoscaler) { o.Spec.ScaleTargetRef.Kind = "StatefulSet" }, pod: func(s string) string {
+			return strings.NewReplacer(`"apps/v1"`, `"apps.kruise.io/v1beta1"`, `"ReplicaSet"`, `"StatefulSet"`, `"web-5d4f"`, `"web"`).Replace(s)
+		}, result: resultNone},
+		{
+			name: "a ReplicaSet that was deleted, and its namesake", pod: func(s string) string { return strings.Replace(s, `"uid":"r"`, `"uid":"old"`, 1) },
+			result: resultFailed, warning: "ReplicaSet web-5d4f is not known yet",
+		},
 		{name: "a job's pod", pod: func(s string) string { return strings.Replace(s, `"ReplicaSet"`, `"Job"`, 1) }, result: resultNone},
 		{name: "a ReplicaSet of no Deployment", pod: func(s string) string { return strings.Replace(s, "pod-template-hash", "x", 1) }, result: resultNone},
 		{
 			name: "a ReplicaSet that is only called so", pod: func(s string) string { return strings.ReplaceAll(s, "5d4f", "fake") },
-			objects: []client.Object{&appsv1.ReplicaSet{}}, result: resultFailed, warning: `deployments.apps "web" not found`,
+			objects: []client.Object{&appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{UID: "r"}}}, result: resultFailed, warning: `deployments.apps "web" not found`,
 		},
 		{
 			name: "a ReplicaSet that is not known", pod: func(s string) string { return strings.ReplaceAll(s, "5d4f", "new") },
@@ -315,7 +324,7 @@ revision: `+number)
 	o := object(t, "", "")
 	o.Spec.ScaleTargetRef.Kind = "StatefulSet"
 	r := reader(t, o, controllerRevision("web-1", "1", "2026-01-01T00:00:00Z", "500m"), controllerRevision("web-2", "2", "2026-01-03T00:00:00Z", "250m"))
-	text := strings.NewReplacer(`"ReplicaSet"`, `"StatefulSet"`, `"web-5d4f"`, `"web"`, `"pod-template-hash":"5d4f"`, `"controller-revision-hash":"web-1"`).Replace(podText)
+	text := strings.NewReplacer(`"ReplicaSet"`, `"StatefulSet"`, `"web-5d4f"`, `"web"`, `"uid":"r"`, `"uid":"s"`, `"pod-template-hash":"5d4f"`, `"controller-revision-hash":"web-1"`).Replace(podText)
 	_, pod := ask(t, r, text)
 	require.Equal(t, "web/7", pod.Annotations[AnnotationRecommendation])
 	// The template changed on the day after the recommendation.
@@ -325,12 +334,12 @@ revision: `+number)
 	require.Equal(t, before+1, testutil.ToFloat64(pods.WithLabelValues(resultNewer)))
 	// A pod whose label names the revision of another workload.
 	other := controllerRevision("db-1", "7", "2026-01-01T00:00:00Z", "1")
-	other.OwnerReferences[0].Name = "db"
+	other.OwnerReferences[0].Name, other.OwnerReferences[0].UID = "db", "d"
 	require.NoError(t, r.Create(t.Context(), other))
 	answer, _ = ask(t, r, strings.Replace(text, "web-1", "db-1", 1))
 	require.Nil(t, answer.Patch)
 	require.Len(t, answer.Warnings, 1)
-	require.Contains(t, answer.Warnings[0], "the pod's revision is none of StatefulSet web")
+	require.Contains(t, answer.Warnings[0], "ControllerRevision db-1 is not known yet")
 }
 
 func TestSlim(t *testing.T) {

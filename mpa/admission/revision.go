@@ -21,9 +21,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/target"
+	"github.com/sigma-scheduler/sigma/plugins/owner"
 )
 
-// ownerIndex finds the revisions of a workload.
+// ownerIndex finds the revisions of a workload by its UID.
 const ownerIndex = "admission.owner"
 
 // A revision is a template that a workload has or had.
@@ -52,21 +54,12 @@ func newRevisions(m manager.Manager) (client.Reader, error) {
 		return nil, err
 	}
 	for _, object := range []client.Object{&appsv1.ReplicaSet{}, &appsv1.ControllerRevision{}} {
-		if err := c.IndexField(context.Background(), object, ownerIndex, ownerOf); err != nil {
+		if err := c.IndexField(context.Background(), object, ownerIndex, target.ControllerUID); err != nil {
 			return nil, err
 		}
 	}
 	return c, m.Add(revisions{c})
 }
-
-func ownerOf(object client.Object) []string {
-	if owner := metav1.GetControllerOf(object); owner != nil {
-		return []string{key(owner.Kind, owner.Name)}
-	}
-	return nil
-}
-
-func key(kind, name string) string { return kind + "/" + name }
 
 // template is how a ControllerRevision holds one.
 type template struct {
@@ -88,7 +81,7 @@ func slim(object any) (any, error) {
 		o.Status = appsv1.ReplicaSetStatus{}
 	case *appsv1.ControllerRevision:
 		var t template
-		if owner := metav1.GetControllerOf(o); owner != nil && owner.Kind == "StatefulSet" {
+		if c := metav1.GetControllerOf(o); c != nil && c.Kind == "StatefulSet" {
 			if json.Unmarshal(o.Data.Raw, &t) != nil {
 				t = template{} // an error would keep the cache from ever filling
 			}
@@ -125,9 +118,9 @@ func resized(ctx context.Context, r client.Reader, pod *v1.Pod, namespace string
 	var number int64
 	var err error
 	if o.Spec.ScaleTargetRef.Kind == "Deployment" {
-		all, number, err = ofDeployment(ctx, r, pod, namespace, o.Spec.ScaleTargetRef.Name)
+		all, number, err = ofDeployment(ctx, r, pod, namespace, &o.Spec.ScaleTargetRef)
 	} else {
-		all, number, err = ofStatefulSet(ctx, r, pod, namespace, o.Spec.ScaleTargetRef.Name)
+		all, number, err = ofStatefulSet(ctx, r, pod, namespace)
 	}
 	if err != nil {
 		return time.Time{}, err
@@ -148,7 +141,7 @@ func resized(ctx context.Context, r client.Reader, pod *v1.Pod, namespace string
 
 func sameSize(a, b v1.PodSpec, containers []v1alpha1.ContainerConstraints) bool {
 	resources := func(spec v1.PodSpec, name string) v1.ResourceRequirements {
-		for _, c := range long(&spec) {
+		for _, c := range target.Containers(&spec) {
 			if c.Name == name {
 				return v1.ResourceRequirements{Requests: c.Resources.Requests, Limits: c.Resources.Limits}
 			}
@@ -161,11 +154,11 @@ func sameSize(a, b v1.PodSpec, containers []v1alpha1.ContainerConstraints) bool 
 }
 
 // await reads an object that was created a moment ago and may not have reached the
-// cache.
-func await(ctx context.Context, r client.Reader, namespace, name string, object client.Object) error {
+// cache, or only a namesake for which is does not hold.
+func await(ctx context.Context, r client.Reader, namespace, name string, object client.Object, is func() bool) error {
 	err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		err := r.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
-		return err == nil, client.IgnoreNotFound(err)
+		return err == nil && is(), client.IgnoreNotFound(err)
 	})
 	if wait.Interrupted(err) {
 		return fmt.Errorf("%T %s is not known yet", object, name)
@@ -173,16 +166,18 @@ func await(ctx context.Context, r client.Reader, namespace, name string, object 
 	return err
 }
 
-func ofDeployment(ctx context.Context, r client.Reader, pod *v1.Pod, namespace, name string) ([]revision, int64, error) {
+func ofDeployment(ctx context.Context, r client.Reader, pod *v1.Pod, namespace string, ref *v1alpha1.TargetReference) ([]revision, int64, error) {
 	var own appsv1.ReplicaSet
-	if err := await(ctx, r, namespace, metav1.GetControllerOf(pod).Name, &own); err != nil {
+	controller := metav1.GetControllerOf(pod)
+	if err := await(ctx, r, namespace, controller.Name, &own, func() bool { return own.UID == controller.UID }); err != nil {
 		return nil, 0, err
 	}
-	if owner := metav1.GetControllerOf(&own); owner == nil || key(owner.Kind, owner.Name) != key("Deployment", name) {
-		return nil, 0, apierrors.NewNotFound(appsv1.Resource("deployments"), name)
+	above, ok := owner.Of(pod, func(*metav1.OwnerReference) metav1.Object { return &own })
+	if !ok || !above.Is(target.RefOf(ref)) {
+		return nil, 0, apierrors.NewNotFound(appsv1.Resource("deployments"), ref.Name)
 	}
 	var list appsv1.ReplicaSetList
-	if err := r.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{ownerIndex: key("Deployment", name)}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{ownerIndex: string(above.UID)}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, 0, err
 	}
 	numberOf := func(rs *appsv1.ReplicaSet) int64 {
@@ -197,13 +192,17 @@ func ofDeployment(ctx context.Context, r client.Reader, pod *v1.Pod, namespace, 
 	return all, numberOf(&own), nil
 }
 
-func ofStatefulSet(ctx context.Context, r client.Reader, pod *v1.Pod, namespace, name string) ([]revision, int64, error) {
+func ofStatefulSet(ctx context.Context, r client.Reader, pod *v1.Pod, namespace string) ([]revision, int64, error) {
 	var own appsv1.ControllerRevision
-	if err := await(ctx, r, namespace, pod.Labels[appsv1.ControllerRevisionHashLabelKey], &own); err != nil {
+	uid := metav1.GetControllerOf(pod).UID
+	if err := await(ctx, r, namespace, pod.Labels[appsv1.ControllerRevisionHashLabelKey], &own, func() bool {
+		c := metav1.GetControllerOf(&own)
+		return c != nil && c.UID == uid
+	}); err != nil {
 		return nil, 0, err
 	}
 	var list appsv1.ControllerRevisionList
-	if err := r.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{ownerIndex: key("StatefulSet", name)}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{ownerIndex: string(uid)}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, 0, err
 	}
 	var all []revision

@@ -12,6 +12,7 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
 // Why a pod keeps its size.
@@ -32,7 +33,7 @@ var (
 // the requests. After an error the pod is to be taken as it was.
 func size(pod *v1.Pod, want []v1alpha1.ContainerRequests, constraints []v1alpha1.ContainerConstraints, ranges []v1.LimitRange, quotas []v1.ResourceQuota) (string, error) {
 	before := pod.DeepCopy()
-	containers := long(&pod.Spec)
+	containers := target.Containers(&pod.Spec)
 	for _, c := range containers {
 		i := slices.IndexFunc(constraints, func(l v1alpha1.ContainerConstraints) bool { return l.Name == c.Name })
 		j := slices.IndexFunc(want, func(r v1alpha1.ContainerRequests) bool { return r.Name == c.Name })
@@ -62,7 +63,7 @@ func size(pod *v1.Pod, want []v1alpha1.ContainerRequests, constraints []v1alpha1
 		}
 	}
 
-	changes := difference(long(&before.Spec), containers)
+	changes := difference(target.Containers(&before.Spec), containers)
 	switch {
 	case changes == "":
 		return "", nil
@@ -79,20 +80,6 @@ func size(pod *v1.Pod, want []v1alpha1.ContainerRequests, constraints []v1alpha1
 		}
 	}
 	return changes, nil
-}
-
-// long returns the containers that live as long as the pod.
-func long(spec *v1.PodSpec) []*v1.Container {
-	var all []*v1.Container
-	for i, c := range spec.InitContainers {
-		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
-			all = append(all, &spec.InitContainers[i])
-		}
-	}
-	for i := range spec.Containers {
-		all = append(all, &spec.Containers[i])
-	}
-	return all
 }
 
 func quantityOf(name v1.ResourceName, cpu, memory *resource.Quantity) *resource.Quantity {
@@ -182,8 +169,8 @@ func shareRoom(before, pod *v1.Pod, item v1.LimitRangeItem) {
 		if share == 1000 {
 			continue
 		}
-		old := long(&before.Spec)
-		for i, c := range long(&pod.Spec) {
+		old := target.Containers(&before.Spec)
+		for i, c := range target.Containers(&pod.Spec) {
 			from, to := amount(name, old[i].Resources.Requests[name]), amount(name, c.Resources.Requests[name])
 			if from == to {
 				continue
@@ -236,7 +223,7 @@ func inRanges(pod *v1.Pod, ranges []v1.LimitRange) bool {
 		for _, item := range r.Spec.Limits {
 			switch item.Type {
 			case v1.LimitTypeContainer:
-				for _, c := range long(&pod.Spec) {
+				for _, c := range target.Containers(&pod.Spec) {
 					if !allowed(item, c.Resources.Requests, c.Resources.Limits) {
 						return false
 					}

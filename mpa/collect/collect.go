@@ -8,22 +8,19 @@ import (
 	"slices"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	metrics "k8s.io/metrics/pkg/client/clientset/versioned/typed/metrics/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
 // A Collector observes workloads, several at a time.
 type Collector struct {
-	Client     client.Reader // a cache with the fields of [Index]
+	Client     client.Reader // a cache with the fields of [target.Index]
 	Metrics    metrics.PodMetricsesGetter
 	Prometheus *Prometheus
 	// Timeout of what one observation asks, all together.
@@ -32,14 +29,6 @@ type Collector struct {
 
 // ErrBusy is of a Prometheus that has enough to do. The workload is observed later.
 var ErrBusy = errors.New("Prometheus is asked by many already")
-
-// A Workload is what an object sizes.
-type Workload struct {
-	Object   client.Object // a Deployment or a StatefulSet
-	Replicas int32         // of its spec
-	Selector labels.Selector
-	Template *corev1.PodTemplateSpec
-}
 
 // A Problem is why something was not measured, for the people who can change it.
 type Problem struct {
@@ -58,99 +47,13 @@ const (
 	Throughput = "throughput"
 )
 
-// controllerField is the uid of the object that controls a pod or a ReplicaSet.
-const controllerField = "metadata.controller"
-
-func replicaSets() *metav1.PartialObjectMetadata {
-	o := &metav1.PartialObjectMetadata{}
-	o.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))
-	return o
-}
-
-// Index adds the fields to a cache by which pods are found.
-func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	for _, o := range []client.Object{&corev1.Pod{}, replicaSets()} {
-		if err := indexer.IndexField(ctx, o, controllerField, controllerOf); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func controllerOf(o client.Object) []string {
-	if c := metav1.GetControllerOfNoCopy(o); c != nil {
-		return []string{string(c.UID)}
-	}
-	return nil
-}
-
-// Workload finds the target of an object. What the scale subresource would say is
-// taken from the cached object.
-func (c *Collector) Workload(ctx context.Context, namespace string, ref v1alpha1.TargetReference) (*Workload, error) {
-	key := client.ObjectKey{Namespace: namespace, Name: ref.Name}
-	w := &Workload{}
-	var replicas *int32
-	var selector *metav1.LabelSelector
-	switch ref.Kind {
-	case "Deployment":
-		d := &appsv1.Deployment{}
-		if err := c.Client.Get(ctx, key, d); err != nil {
-			return nil, err
-		}
-		w.Object, w.Template, replicas, selector = d, &d.Spec.Template, d.Spec.Replicas, d.Spec.Selector
-	case "StatefulSet":
-		s := &appsv1.StatefulSet{}
-		if err := c.Client.Get(ctx, key, s); err != nil {
-			return nil, err
-		}
-		w.Object, w.Template, replicas, selector = s, &s.Spec.Template, s.Spec.Replicas, s.Spec.Selector
-	default:
-		return nil, fmt.Errorf("scaleTargetRef.kind %q: want Deployment or StatefulSet", ref.Kind)
-	}
-	w.Replicas = 1 // what the API server takes none for
-	if replicas != nil {
-		w.Replicas = *replicas
-	}
-	var err error
-	w.Selector, err = metav1.LabelSelectorAsSelector(selector)
-	return w, err
-}
-
-// Pods are those that the workload owns, by name. They are the cache's: not to be
-// changed.
-func (c *Collector) Pods(ctx context.Context, w *Workload) ([]corev1.Pod, error) {
-	owners := []types.UID{w.Object.GetUID()}
-	namespace := client.InNamespace(w.Object.GetNamespace())
-	if _, ok := w.Object.(*appsv1.Deployment); ok {
-		sets := &metav1.PartialObjectMetadataList{}
-		sets.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("ReplicaSetList"))
-		if err := c.Client.List(ctx, sets, namespace, client.MatchingFields{controllerField: string(owners[0])}, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("list ReplicaSets: %w", err)
-		}
-		owners = owners[:0]
-		for i := range sets.Items {
-			owners = append(owners, sets.Items[i].UID)
-		}
-	}
-	var pods []corev1.Pod
-	for _, uid := range owners {
-		list := &corev1.PodList{}
-		if err := c.Client.List(ctx, list, namespace, client.MatchingFields{controllerField: string(uid)}, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("list pods: %w", err)
-		}
-		pods = append(pods, list.Items...)
-	}
-	slices.SortFunc(pods, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
-	return pods, nil
-}
-
 // usages by pod and container.
 type usages map[string]map[string]mpa.Usage
 
 // Observe measures a workload. What could not be measured is missing, and the problems
 // say why. An error is of this program, not of the workload; with [ErrBusy] nothing was asked.
-func (c *Collector) Observe(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, w *Workload, now time.Time) (*mpa.Observation, []Problem, error) {
-	pods, err := c.Pods(ctx, w)
+func (c *Collector) Observe(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, w *target.Workload, now time.Time) (*mpa.Observation, []Problem, error) {
+	pods, err := w.IndexedPods(ctx, c.Client)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -194,7 +97,7 @@ func MaxAge(o *v1alpha1.MultidimPodAutoscaler) time.Duration {
 }
 
 // measure asks both sources at once.
-func (c *Collector) measure(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, w *Workload, ob *mpa.Observation) (usages, []Problem, error) {
+func (c *Collector) measure(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, w *target.Workload, ob *mpa.Observation) (usages, []Problem, error) {
 	var used usages
 	var fromAPI *Problem
 	done := make(chan struct{})
@@ -335,22 +238,13 @@ func podOf(pod *corev1.Pod, listed []string) mpa.Pod {
 		}
 		p.Containers = append(p.Containers, k)
 	}
-	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; Sidecar(c) && slices.Contains(listed, c.Name) {
-			add(c)
-		}
-	}
-	for i := range pod.Spec.Containers {
-		if c := &pod.Spec.Containers[i]; len(listed) == 0 || slices.Contains(listed, c.Name) {
+	for _, c := range target.Containers(&pod.Spec) {
+		own := slices.ContainsFunc(pod.Spec.Containers, func(o corev1.Container) bool { return o.Name == c.Name })
+		if slices.Contains(listed, c.Name) || len(listed) == 0 && own {
 			add(c)
 		}
 	}
 	return p
-}
-
-// Sidecar reports whether an init container runs along with the others.
-func Sidecar(c *corev1.Container) bool {
-	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
 func phaseOf(p corev1.PodPhase) mpa.Phase {

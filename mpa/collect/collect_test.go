@@ -29,6 +29,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
 var now = time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC)
@@ -108,7 +109,7 @@ func newCollector(t *testing.T, a metricsAPI, objects ...client.Object) *Collect
 	scheme := runtime.NewScheme()
 	require.NoError(t, clientgoscheme.AddToScheme(scheme))
 	b := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...)
-	require.NoError(t, Index(t.Context(), indexer{b}))
+	require.NoError(t, target.Index(t.Context(), indexer{b}))
 	return &Collector{Client: b.Build(), Metrics: a, Prometheus: NewPrometheus(4, clock), Timeout: 200 * time.Millisecond}
 }
 
@@ -125,29 +126,6 @@ func cluster() []client.Object {
 		newPod("web-b", owner("ReplicaSet", "new")), newPod("web-a", owner("ReplicaSet", "old")),
 		newPod("db-0", owner("StatefulSet", "s")), newPod("other", owner("ReplicaSet", "foreign")), newPod("alone", nil),
 	}
-}
-
-func TestPodsOfTheTarget(t *testing.T) {
-	c := newCollector(t, metricsAPI{}, cluster()...)
-	for kind, want := range map[string][]string{"Deployment web": {"web-a", "web-b"}, "StatefulSet db": {"db-0"}} {
-		t.Run(kind, func(t *testing.T) {
-			k, n, _ := strings.Cut(kind, " ")
-			w, err := c.Workload(t.Context(), "shop", v1alpha1.TargetReference{Kind: k, Name: n})
-			require.NoError(t, err)
-			assert.Equal(t, int32(1), w.Replicas, "the API server's default")
-			pods, err := c.Pods(t.Context(), w)
-			require.NoError(t, err)
-			var names []string
-			for _, p := range pods {
-				names = append(names, p.Name)
-			}
-			assert.Equal(t, want, names)
-		})
-	}
-	_, err := c.Workload(t.Context(), "shop", v1alpha1.TargetReference{Kind: "Deployment", Name: "none"})
-	assert.True(t, apierrors.IsNotFound(err))
-	_, err = c.Workload(t.Context(), "shop", v1alpha1.TargetReference{Kind: "Job", Name: "web"})
-	require.ErrorContains(t, err, `scaleTargetRef.kind "Job": want Deployment or StatefulSet`)
 }
 
 func TestPodOf(t *testing.T) {
@@ -321,7 +299,7 @@ func TestUsageFromTheMetricsAPI(t *testing.T) {
 
 func observe(t *testing.T, c *Collector, o *v1alpha1.MultidimPodAutoscaler) (*mpa.Observation, []Problem) {
 	t.Helper()
-	w, err := c.Workload(t.Context(), "shop", o.Spec.ScaleTargetRef)
+	w, err := target.Find(t.Context(), c.Client, "shop", o.Spec.ScaleTargetRef)
 	require.NoError(t, err)
 	ob, problems, err := c.Observe(t.Context(), o, w, now)
 	require.NoError(t, err)

@@ -10,10 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
 // metricsAPI asks metrics.k8s.io for the usage of a workload's pods.
-func (c *Collector) metricsAPI(ctx context.Context, w *Workload) (usages, *Problem) {
+func (c *Collector) metricsAPI(ctx context.Context, w *target.Workload) (usages, *Problem) {
 	list, err := c.Metrics.PodMetricses(w.Object.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: w.Selector.String()})
 	switch {
 	case apierrors.IsNotFound(err):

@@ -44,6 +44,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/collect"
 	"github.com/sigma-scheduler/sigma/mpa/journal"
+	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
 // Options of the recommender.
@@ -124,7 +125,7 @@ func Setup(m manager.Manager, o Options) error {
 		return err
 	}
 	ctx := context.Background()
-	if err := collect.Index(ctx, m.GetFieldIndexer()); err != nil {
+	if err := target.Index(ctx, m.GetFieldIndexer()); err != nil {
 		return err
 	}
 	// All caches are filled before the first decision.

@@ -39,6 +39,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/collect"
 	"github.com/sigma-scheduler/sigma/mpa/journal"
+	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
 var start = time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC)
@@ -104,7 +105,7 @@ func newWorld(t *testing.T, change ...func(*v1alpha1.MultidimPodAutoscaler)) *wo
 		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 			return w.patch(func() error { return c.Status().Patch(ctx, o, p, opts...) })
 		}})
-	require.NoError(t, collect.Index(t.Context(), indexer{b}))
+	require.NoError(t, target.Index(t.Context(), indexer{b}))
 	c := b.Build()
 	w.reconciler = &reconciler{
 		Client: c, live: c, options: defaults(), clock: w.clock, events: w.events,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/collect"
+	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
 // A refusal is why an object is not decided upon. It ends with its reason.
@@ -29,9 +31,9 @@ func refuse(reason, format string, args ...any) *refusal {
 }
 
 // target finds the workload, or why the object is refused.
-func (r *reconciler) target(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler) (*collect.Workload, *refusal, error) {
+func (r *reconciler) target(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler) (*target.Workload, *refusal, error) {
 	ref := o.Spec.ScaleTargetRef
-	w, err := r.collector.Workload(ctx, o.Namespace, ref)
+	w, err := target.Find(ctx, r.Client, o.Namespace, ref)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, refuse("TargetMissing", "there is no %s %s", ref.Kind, ref.Name), nil
@@ -58,18 +60,8 @@ func (r *reconciler) target(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 	return w, nil, nil
 }
 
-func hasContainer(w *collect.Workload, name string) bool {
-	for i := range w.Template.Spec.Containers {
-		if w.Template.Spec.Containers[i].Name == name {
-			return true
-		}
-	}
-	for i := range w.Template.Spec.InitContainers {
-		if c := &w.Template.Spec.InitContainers[i]; c.Name == name && collect.Sidecar(c) {
-			return true
-		}
-	}
-	return false
+func hasContainer(w *target.Workload, name string) bool {
+	return slices.ContainsFunc(target.Containers(&w.Template.Spec), func(c *corev1.Container) bool { return c.Name == name })
 }
 
 // otherMPA is an older object that sizes the target.

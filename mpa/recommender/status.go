@@ -17,6 +17,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/agents"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/collect"
+	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
 // targetOf is what an object's spec promises and allows.
@@ -184,7 +185,7 @@ func condition(s *v1alpha1.MultidimPodAutoscalerStatus, kind string) metav1.Cond
 }
 
 // refusedStatus is that of an object that is not decided upon. What the guards remember stays.
-func refusedStatus(o *v1alpha1.MultidimPodAutoscaler, s *object, w *collect.Workload, no *refusal, now time.Time) *v1alpha1.MultidimPodAutoscalerStatus {
+func refusedStatus(o *v1alpha1.MultidimPodAutoscaler, s *object, w *target.Workload, no *refusal, now time.Time) *v1alpha1.MultidimPodAutoscalerStatus {
 	next := begin(o, s)
 	next.Phase = v1alpha1.PhaseRefused
 	if next.Memory = o.Status.Memory; s.session != nil {

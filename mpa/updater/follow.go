@@ -50,7 +50,7 @@ func (u *updater) follow(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 		u.noPods(m, h)
 		return 0, nil
 	}
-	if actuate.Digest(w.template, a.Sizes.Containers) != a.Sizes.Template {
+	if actuate.Digest(&w.Template.Spec, a.Sizes.Containers) != a.Sizes.Template {
 		if a.ID == a.Sizes.ID && a.Outcome == v1alpha1.OutcomePartly {
 			u.end(m, a, v1alpha1.OutcomeSuperseded, "the workload's template asks for other requests since")
 		}
@@ -123,11 +123,11 @@ func (c *count) left(pod *corev1.Pod, want map[string]mpa.Resources) {
 func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, o *object, a *v1alpha1.Actuation, pods []corev1.Pod, w *workload, want map[string]mpa.Resources) (*count, error) {
 	now, s := u.clock.Now(), a.Sizes
 	// As many were evicted as there are pods: clocks differ, or the workload shrank.
-	spent := a.Evicted >= w.replicas
+	spent := a.Evicted >= w.Replicas
 	c := &count{}
 	var failed error
 	var restart []int // pods that need one
-	calm := len(pods) >= int(w.replicas)
+	calm := len(pods) >= int(w.Replicas)
 	seen := map[string]bool{}
 	ask := func(pod *corev1.Pod, plan actuate.Plan) {
 		err := actuate.Resize(ctx, u.client, pod, plan, v1alpha1.OwnerUpdater)
@@ -155,7 +155,7 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 		}
 		young := spent || !pod.CreationTimestamp.Time.Before(s.Time.Truncate(time.Second)) // it knows no fractions
 		if m.Spec.Mode == v1alpha1.ModeRecreate {
-			switch plan := actuate.PlanPod(pod, w.template, want); {
+			switch plan := actuate.PlanPod(pod, &w.Template.Spec, want); {
 			case len(plan.Containers) == 0 && len(plan.Left) > 0:
 				c.note(pod, "%s", strings.Join(plan.Left, ", "))
 				c.left(pod, want)
@@ -169,7 +169,7 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 			}
 			continue
 		}
-		plan := actuate.PlanResize(pod, w.template, want)
+		plan := actuate.PlanResize(pod, &w.Template.Spec, want)
 		if len(plan.Left) > 0 {
 			c.note(pod, "%s", strings.Join(plan.Left, ", "))
 		}
@@ -200,7 +200,7 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 	}
 	if len(restart) > 0 && calm && failed == nil {
 		c.waiting--
-		ask(&pods[restart[0]], actuate.PlanResize(&pods[restart[0]], w.template, want))
+		ask(&pods[restart[0]], actuate.PlanResize(&pods[restart[0]], &w.Template.Spec, want))
 	}
 	for uid := range o.asked {
 		if !seen[string(uid)] {
@@ -304,10 +304,10 @@ func (u *updater) evict(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 	switch {
 	case victim == nil:
 		return nil // it has just gone
-	case w.replicas < 2:
+	case w.Replicas < 2:
 		c.note(victim, "not evicted, since there is no other")
 		return nil
-	case !w.settled || others != len(pods)-1 || len(pods) != int(w.replicas):
+	case !w.settled || others != len(pods)-1 || len(pods) != int(w.Replicas):
 		c.note(victim, "to be evicted once all others are ready")
 		return nil
 	}
@@ -346,7 +346,7 @@ func (u *updater) evict(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 func (u *updater) room(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, pod *corev1.Pod, w *workload, want map[string]mpa.Resources) (bool, error) {
 	next := pod.DeepCopy()
 	next.Status = corev1.PodStatus{}
-	plan := actuate.PlanPod(pod, w.template, want)
+	plan := actuate.PlanPod(pod, &w.Template.Spec, want)
 	for i := range next.Spec.Containers {
 		if to, ok := plan.Containers[next.Spec.Containers[i].Name]; ok {
 			next.Spec.Containers[i].Resources = to

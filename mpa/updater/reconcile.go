@@ -180,9 +180,9 @@ func (u *updater) target(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler)
 		return nil, block{"TargetNotFound", fmt.Sprintf("there is no %s %s", ref.Kind, ref.Name)}, nil
 	case err != nil:
 		return nil, block{}, err
-	case w.GetDeletionTimestamp() != nil:
+	case w.Object.GetDeletionTimestamp() != nil:
 		return nil, block{"TargetNotFound", fmt.Sprintf("%s %s is being deleted", ref.Kind, ref.Name)}, nil
-	case w.replicas == 0:
+	case w.Replicas == 0:
 		return w, block{"SwitchedOff", "0 replicas: the workload is switched off"}, nil
 	}
 	var hpas autoscalingv2.HorizontalPodAutoscalerList
@@ -294,7 +294,7 @@ func (u *updater) beginResizing(m *v1alpha1.MultidimPodAutoscaler, a *v1alpha1.A
 	case len(a.Resizes) >= u.Resizes:
 		return v1alpha1.OutcomeRefused, fmt.Sprintf("%d changes of requests within an hour", len(a.Resizes))
 	}
-	a.Sizes = &v1alpha1.Sizes{ID: rec.ID, Time: a.Time, Template: actuate.Digest(w.template, rec.Containers), Containers: rec.Containers}
+	a.Sizes = &v1alpha1.Sizes{ID: rec.ID, Time: a.Time, Template: actuate.Digest(&w.Template.Spec, rec.Containers), Containers: rec.Containers}
 	a.Resizes, a.Evicted = append(a.Resizes, counted(rec, a.Time.Time)), 0
 	return "", ""
 }

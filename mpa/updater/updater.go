@@ -19,19 +19,17 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -40,6 +38,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/target"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
+	"github.com/sigma-scheduler/sigma/plugins/owner"
 )
 
 // Options of the updater.
@@ -86,6 +87,10 @@ func Setup(m manager.Manager, o Options) error {
 	if err := u.metrics.register(metrics.Registry); err != nil {
 		return err
 	}
+	// Filled before the first look, as the caches of what is watched are.
+	if _, err := m.GetCache().GetInformer(context.Background(), target.ReplicaSets(), cache.BlockUntilSynced(false)); err != nil {
+		return err
+	}
 	return ctrl.NewControllerManagedBy(m).Named("mpa-updater").
 		For(&v1alpha1.MultidimPodAutoscaler{}).
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(u.ofWorkload("Deployment"))).
@@ -102,30 +107,32 @@ func Setup(m manager.Manager, o Options) error {
 // ofWorkload finds the objects that have a workload of that kind as their target.
 func (u *updater) ofWorkload(kind string) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
-		return u.which(ctx, o.GetNamespace(), func(m *v1alpha1.MultidimPodAutoscaler) bool {
+		return u.requestsFor(ctx, o.GetNamespace(), func(m *v1alpha1.MultidimPodAutoscaler) bool {
 			return m.Spec.ScaleTargetRef.Kind == kind && m.Spec.ScaleTargetRef.Name == o.GetName()
 		})
 	}
 }
 
 func (u *updater) ofHPA(ctx context.Context, o client.Object) []reconcile.Request {
-	return u.which(ctx, o.GetNamespace(), func(m *v1alpha1.MultidimPodAutoscaler) bool {
+	return u.requestsFor(ctx, o.GetNamespace(), func(m *v1alpha1.MultidimPodAutoscaler) bool {
 		return targets(o.(*autoscalingv2.HorizontalPodAutoscaler), m)
 	})
 }
 
-// ofPod finds the objects whose target a pod belongs to.
+// ofPod finds the objects whose target a pod belongs to, by the pod's names: to look once
+// more than necessary does no harm.
 func (u *updater) ofPod(ctx context.Context, o client.Object) []reconcile.Request {
-	owner := metav1.GetControllerOf(o)
-	if owner == nil {
+	above, ok := owner.Of(o, nil)
+	if !ok {
 		return nil
 	}
-	return u.which(ctx, o.GetNamespace(), func(m *v1alpha1.MultidimPodAutoscaler) bool {
-		return owns(m.Spec.ScaleTargetRef.Kind, m.Spec.ScaleTargetRef.Name, o, owner)
+	return u.requestsFor(ctx, o.GetNamespace(), func(m *v1alpha1.MultidimPodAutoscaler) bool {
+		return above.Is(target.RefOf(&m.Spec.ScaleTargetRef))
 	})
 }
 
-func (u *updater) which(ctx context.Context, namespace string, is func(*v1alpha1.MultidimPodAutoscaler) bool) []reconcile.Request {
+// requestsFor asks for a look at each object of a namespace for which is holds.
+func (u *updater) requestsFor(ctx context.Context, namespace string, is func(*v1alpha1.MultidimPodAutoscaler) bool) []reconcile.Request {
 	var list v1alpha1.MultidimPodAutoscalerList
 	if err := u.client.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil // the cache is stopped
@@ -139,25 +146,12 @@ func (u *updater) which(ctx context.Context, namespace string, is func(*v1alpha1
 	return requests
 }
 
-// owns reports whether a pod's controller is the workload or, of a Deployment, one of its
-// ReplicaSets, which carry its name and a hash that is also the pod's label.
-func owns(kind, name string, pod client.Object, owner *metav1.OwnerReference) bool {
-	if kind == "Deployment" {
-		hash := pod.GetLabels()[appsv1.DefaultDeploymentUniqueLabelKey]
-		return owner.Kind == "ReplicaSet" && owner.Name == name+"-"+hash
-	}
-	return owner.Kind == kind && owner.Name == name
-}
-
 // An event older than this says nothing of now; controllers repeat theirs.
 const maxEventAge = 10 * time.Minute
 
-// A workload is the target of an object.
+// A workload is the target of an object, and what its controller is doing.
 type workload struct {
-	client.Object
-	replicas int32
-	selector labels.Selector
-	template *corev1.PodSpec
+	*target.Workload
 	// settled says that no rollout is under way.
 	settled bool
 	// short says that pods are missing, failing why its controller cannot make them.
@@ -167,50 +161,35 @@ type workload struct {
 
 // workloadOf is the target of an object; the error is NotFound where it is gone.
 func (u *updater) workloadOf(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler) (*workload, error) {
-	key := types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.ScaleTargetRef.Name}
-	w := &workload{replicas: 1}
-	var selector *metav1.LabelSelector
-	var replicas *int32
-	switch kind := m.Spec.ScaleTargetRef.Kind; kind {
-	case "Deployment":
-		d := &appsv1.Deployment{}
-		if err := u.client.Get(ctx, key, d); err != nil {
-			return nil, err
-		}
-		w.Object, w.template, selector, replicas = d, &d.Spec.Template.Spec, d.Spec.Selector, d.Spec.Replicas
-		w.settled = d.Status.ObservedGeneration == d.Generation && d.Status.UpdatedReplicas == d.Status.Replicas
-		for _, c := range d.Status.Conditions {
+	found, err := target.Find(ctx, u.client, m.Namespace, m.Spec.ScaleTargetRef)
+	if err != nil {
+		return nil, err
+	}
+	w := &workload{Workload: found}
+	switch o := found.Object.(type) {
+	case *appsv1.Deployment:
+		w.settled = o.Status.ObservedGeneration == o.Generation && o.Status.UpdatedReplicas == o.Status.Replicas
+		for _, c := range o.Status.Conditions {
 			if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
 				w.failing = c.Message
 			}
 		}
-	case "StatefulSet":
-		s := &appsv1.StatefulSet{}
-		if err := u.client.Get(ctx, key, s); err != nil {
-			return nil, err
-		}
-		w.Object, w.template, selector, replicas = s, &s.Spec.Template.Spec, s.Spec.Selector, s.Spec.Replicas
-		w.settled = s.Status.ObservedGeneration == s.Generation && s.Status.UpdateRevision == s.Status.CurrentRevision
-		w.short = replicas != nil && s.Status.Replicas < *replicas
-	default:
-		return nil, fmt.Errorf("target of kind %s: want a Deployment or a StatefulSet", kind)
+	case *appsv1.StatefulSet:
+		w.settled = o.Status.ObservedGeneration == o.Generation && o.Status.UpdateRevision == o.Status.CurrentRevision
+		w.short = o.Spec.Replicas != nil && o.Status.Replicas < *o.Spec.Replicas
 	}
-	if replicas != nil {
-		w.replicas = *replicas
-	}
-	var err error
-	if w.selector, err = metav1.LabelSelectorAsSelector(selector); err == nil && w.short {
-		w.failing, err = u.failedCreate(ctx, w)
+	if w.short {
+		w.failing, err = u.failedCreate(ctx, w.Object)
 	}
 	return w, err
 }
 
 // failedCreate is the last event that says why a StatefulSet's pod was not made: its
 // status does not.
-func (u *updater) failedCreate(ctx context.Context, w *workload) (string, error) {
+func (u *updater) failedCreate(ctx context.Context, set client.Object) (string, error) {
 	var events corev1.EventList
-	if err := u.direct.List(ctx, &events, client.InNamespace(w.GetNamespace()),
-		client.MatchingFields{"involvedObject.uid": string(w.GetUID()), "reason": "FailedCreate"}); err != nil {
+	if err := u.direct.List(ctx, &events, client.InNamespace(set.GetNamespace()),
+		client.MatchingFields{"involvedObject.uid": string(set.GetUID()), "reason": "FailedCreate"}); err != nil {
 		return "", err
 	}
 	var last corev1.Event
@@ -225,25 +204,10 @@ func (u *updater) failedCreate(ctx context.Context, w *workload) (string, error)
 	return last.Message, nil
 }
 
-// pods, by name, that the workload's controller made and that have not ended.
-func (w *workload) pods(ctx context.Context, c client.Reader) ([]corev1.Pod, error) {
-	var list corev1.PodList
-	if err := c.List(ctx, &list, client.InNamespace(w.GetNamespace()), client.MatchingLabelsSelector{Selector: w.selector}); err != nil {
-		return nil, err
-	}
-	kind := "StatefulSet"
-	if _, ok := w.Object.(*appsv1.Deployment); ok {
-		kind = "Deployment"
-	}
-	var pods []corev1.Pod
-	for _, p := range list.Items {
-		if owner := metav1.GetControllerOf(&p); owner != nil && owns(kind, w.GetName(), &p, owner) &&
-			p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
-			pods = append(pods, p)
-		}
-	}
-	slices.SortFunc(pods, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
-	return pods, nil
+// pods returns those of the workload that have not ended, by name.
+func (w *workload) pods(ctx context.Context, r client.Reader) ([]corev1.Pod, error) {
+	pods, err := w.Pods(ctx, r)
+	return slices.DeleteFunc(pods, func(p corev1.Pod) bool { return kube.Ended(&p) }), err
 }
 
 func targets(h *autoscalingv2.HorizontalPodAutoscaler, m *v1alpha1.MultidimPodAutoscaler) bool {

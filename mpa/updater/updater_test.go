@@ -68,7 +68,7 @@ func newWorld(t *testing.T, mode v1alpha1.Mode) *world {
 		})
 	}
 	w.api = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.MultidimPodAutoscaler{}).
-		WithObjects(deployment(2), pod(0), pod(1), node("a"), node("b")).Build()
+		WithObjects(deployment(2), replicaSet(), pod(0), pod(1), node("a"), node("b")).Build()
 	w.theirs = interceptor.NewClient(w.api, interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 			return do(sub, func() error {
@@ -125,15 +125,25 @@ func deployment(replicas int32) *appsv1.Deployment {
 	}
 }
 
+func ownedBy(apiVersion, kind, name string, uid types.UID) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: uid, Controller: new(true)}}
+}
+
+func replicaSet() *appsv1.ReplicaSet {
+	return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: "web-1", UID: "set", Labels: map[string]string{"app": "web"},
+		OwnerReferences: ownedBy("apps/v1", "Deployment", "web", "deployment"),
+	}}
+}
+
 // pod is an hour old.
 func pod(i int) *corev1.Pod {
-	yes := true
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: fmt.Sprintf("web-1-%d", i), UID: types.UID(fmt.Sprint("pod", i)),
 			CreationTimestamp: metav1.NewTime(start.Add(-time.Hour)),
 			Labels:            map[string]string{"app": "web", appsv1.DefaultDeploymentUniqueLabelKey: "1"},
-			OwnerReferences:   []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-1", UID: "set", Controller: &yes}},
+			OwnerReferences:   ownedBy("apps/v1", "ReplicaSet", "web-1", "set"),
 		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{
 			Name: "web", Resources: corev1.ResourceRequirements{Requests: amounts("500m", "512Mi"), Limits: amounts("1", "512Mi")},
@@ -900,6 +910,26 @@ func TestNothingToSize(t *testing.T) {
 			assert.Contains(t, a.Message, "container web has no memory request")
 			assert.Contains(t, w.able(), string(left.want))
 			assert.Empty(t, w.changes)
+		}
+	}
+}
+
+// Pods that only look like the workload's are neither resized nor evicted.
+func TestPodsOfOthers(t *testing.T) {
+	for name, owners := range map[string][]metav1.OwnerReference{
+		"another controller's kind of the same name": ownedBy("example.io/v1", "ReplicaSet", "web-1", "set"),
+		"a set that was deleted, and its namesake":   ownedBy("apps/v1", "ReplicaSet", "web-1", "old"),
+		"nobody": nil,
+	} {
+		for _, mode := range []v1alpha1.Mode{v1alpha1.ModeInPlace, v1alpha1.ModeRecreate} {
+			w := newWorld(t, mode)
+			for _, p := range w.pods() {
+				p.OwnerReferences = owners
+				require.NoError(t, w.api.Update(t.Context(), &p))
+			}
+			w.recommend(1, 2, "300m")
+			w.settle()
+			assert.Empty(t, w.changes, "%s: %s", mode, name)
 		}
 	}
 }
