@@ -20,6 +20,8 @@
 //     test of binpack wants the rules of binpack/rule, and nothing else
 //     depends on a test. The laws about Kubernetes in the core, and about swarm
 //     and cerebro, hold for tests too. Folders with nothing but tests need no line.
+//   - binpack/policy, swarm and cerebro/trace may import internal/durable: it knows
+//     nothing, and a file that survives a kill is written in one way.
 //   - cerebro/convert, cerebro/report and benchdata/generate may import binpack:
 //     the signatures of cerebro/trace are made of its types.
 //   - plugins/sigma, plugins/extender and plugins/snapshot may import binpack,

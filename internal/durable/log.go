@@ -1,0 +1,224 @@
+package durable
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// A Format says how the records of a log are written. The zero value is JSON.
+type Format[T any] struct {
+	// Encode appends a record to b as one line with its end; nil = JSON.
+	Encode func(b *bytes.Buffer, record T) error
+	// Decode reads a line without its end, and may not keep it; nil = [ParseJSON].
+	Decode func(line []byte) (T, error)
+	// Mine reports whether the text, all of a file and without the end of a line, can
+	// be the beginning of a first record that a kill cut off: only then is it
+	// removed. nil = it begins like a JSON object.
+	Mine func(text []byte) bool
+	// Mode of a file that is made; 0 = 0644.
+	Mode fs.FileMode
+}
+
+func (f Format[T]) orJSON() Format[T] {
+	if f.Encode == nil {
+		f.Encode = func(b *bytes.Buffer, record T) error { return json.NewEncoder(b).Encode(record) }
+	}
+	if f.Decode == nil {
+		f.Decode = ParseJSON[T]
+	}
+	if f.Mine == nil {
+		f.Mine = func(text []byte) bool { return text[0] == '{' }
+	}
+	if f.Mode == 0 {
+		f.Mode = 0o644
+	}
+	return f
+}
+
+// An AppendLog appends records to a file, a line each. It serves one goroutine.
+//
+// The lines of one call go to the system in one write. A process that is killed
+// cuts off the last line at most, which the next OpenLog removes. A machine that
+// loses power may also lose what was not synced.
+type AppendLog[T any] struct {
+	path   string
+	format Format[T]
+	file   logFile
+	size   int64 // of the whole lines
+	torn   bool  // there is something behind them
+	buf    bytes.Buffer
+}
+
+// A logFile is what a log needs of an [os.File].
+type logFile interface {
+	io.Writer
+	Truncate(size int64) error
+	Sync() error
+	Close() error
+}
+
+// OpenLog opens a file to append to, or makes it. It removes a last line that a
+// kill cut off. Each, if it is not nil, gets the records that are there, with their
+// lines; a record that cannot be read, or that each refuses, is a [*LineError], and
+// the file stays as it was. A file that another writer has open is an error.
+func OpenLog[T any](path string, format Format[T], each func(line int, record T) error) (*AppendLog[T], error) {
+	format = format.orJSON()
+	Step("open", path)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, format.Mode)
+	if err != nil {
+		return nil, err
+	}
+	if err := tryLock(file); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: another writer has it open: %w", path, err), file.Close())
+	}
+	l := &AppendLog[T]{path: path, format: format, file: file}
+	if err := l.resume(file, each); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return l, nil
+}
+
+// resume reads what is there and removes what a kill cut off.
+func (l *AppendLog[T]) resume(file *os.File, each func(line int, record T) error) error {
+	end, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	if l.size, err = lastLineEnd(file, end); err != nil {
+		return fmt.Errorf("%s: %w", l.path, err)
+	}
+	if end == 0 { // maybe a new file: its name has to last
+		return syncFolder(filepath.Dir(l.path))
+	}
+	if l.size == 0 {
+		if err := l.checkMine(file, end); err != nil {
+			return err
+		}
+	}
+	if each != nil {
+		if err := l.replay(file, each); err != nil {
+			return err
+		}
+	}
+	if l.size == end {
+		return nil
+	}
+	Step("truncate", l.path)
+	return file.Truncate(l.size)
+}
+
+// checkMine refuses a file that cannot be a log with its first line cut off.
+func (l *AppendLog[T]) checkMine(file io.ReaderAt, end int64) error {
+	text, err := io.ReadAll(io.NewSectionReader(file, 0, min(end, mostLine)))
+	if err != nil {
+		return fmt.Errorf("%s: %w", l.path, err)
+	}
+	if !l.format.Mine(text) {
+		return &LineError{l.path, 1, errors.New("not the beginning of such a file")}
+	}
+	return nil
+}
+
+func (l *AppendLog[T]) replay(file io.ReaderAt, each func(line int, record T) error) error {
+	r := NewReader(l.path, io.NewSectionReader(file, 0, l.size), l.format.Decode)
+	for {
+		record, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if err := each(r.Line(), record); err != nil {
+			return &LineError{l.path, r.Line(), err}
+		}
+	}
+}
+
+// lastLineEnd returns the size of a file up to the end of its last whole line.
+func lastLineEnd(file io.ReaderAt, end int64) (int64, error) {
+	buf := make([]byte, 1<<16)
+	for end > 0 {
+		n := min(end, int64(len(buf)))
+		if _, err := file.ReadAt(buf[:n], end-n); err != nil {
+			return 0, err
+		}
+		if i := bytes.LastIndexByte(buf[:n], '\n'); i >= 0 {
+			return end - n + int64(i) + 1, nil
+		}
+		end -= n
+	}
+	return 0, nil
+}
+
+// Append appends records, all of them or none: what was there is still there when
+// the disk is full.
+func (l *AppendLog[T]) Append(records ...T) error { return l.append(false, records) }
+
+// AppendSync appends records, all of them or none, and syncs the file.
+func (l *AppendLog[T]) AppendSync(records ...T) error { return l.append(true, records) }
+
+func (l *AppendLog[T]) append(sync bool, records []T) error {
+	l.buf.Reset()
+	for _, record := range records {
+		begin := l.buf.Len()
+		if err := l.format.Encode(&l.buf, record); err != nil {
+			return fmt.Errorf("%s: %w", l.path, err)
+		}
+		if line := l.buf.Bytes()[begin:]; bytes.IndexByte(line, '\n') != len(line)-1 || len(line) == 0 {
+			return fmt.Errorf("%s: a record of other than one line: %q", l.path, line)
+		}
+	}
+	if err := l.mend(); err != nil {
+		return err
+	}
+	if err := l.write(sync); err != nil {
+		l.torn = true
+		return errors.Join(err, l.mend())
+	}
+	l.size += int64(l.buf.Len())
+	return nil
+}
+
+func (l *AppendLog[T]) write(sync bool) error {
+	Step("append to", l.path)
+	if _, err := l.file.Write(l.buf.Bytes()); err != nil {
+		return err
+	}
+	if !sync {
+		return nil
+	}
+	return l.Sync()
+}
+
+// mend removes what a write left that failed half way.
+func (l *AppendLog[T]) mend() error {
+	if !l.torn {
+		return nil
+	}
+	if err := l.file.Truncate(l.size); err != nil {
+		return err
+	}
+	l.torn = false
+	return nil
+}
+
+// Size is the size of the file in bytes.
+func (l *AppendLog[T]) Size() int64 { return l.size }
+
+// Path is what the log was opened with.
+func (l *AppendLog[T]) Path() string { return l.path }
+
+// Sync makes the records last, also when the machine loses power.
+func (l *AppendLog[T]) Sync() error {
+	Step("sync", l.path)
+	return l.file.Sync()
+}
+
+// Close closes the file and ends the lock. It does not sync.
+func (l *AppendLog[T]) Close() error { return l.file.Close() }
