@@ -77,7 +77,7 @@ what comes after. With --repack, which a snapshot needs, it arrives as well.`,
 			}
 			out := writable
 			if len(cfg.Objectives) > 0 {
-				out = func(_, dir string) error { return replaceableFront(dir) }
+				out = writableFront
 			}
 			if err := cmp.Or(out("out", f.out), writable("log", f.curve)); err != nil {
 				return err
@@ -336,7 +336,7 @@ func (f *trainFlags) train(ctx context.Context, cfg train.Config) (save func(swa
 	}
 	return func(swarm.Stats) (string, error) {
 		about := fmt.Sprintf("a front of %s by %s", plural(len(front.Points), "point"), strings.Join(front.Objectives, ", "))
-		return about, writeFront(context.WithoutCancel(ctx), f.out, front, f.points, f.heldOut)
+		return about, front.Write(context.WithoutCancel(ctx), f.out, f.points, f.heldOut)
 	}, err
 }
 
@@ -377,4 +377,15 @@ func (l *generationLog) close() error {
 		l.file = nil
 	}
 	return l.err
+}
+
+// writableFront reports a path that no front can be written to.
+func writableFront(flag, dir string) error {
+	if err := train.ReplaceableFront(dir); err != nil {
+		return usagef("--%s %w", flag, err)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	return writable(flag, dir)
 }
