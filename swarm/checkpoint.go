@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"io"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/sigma-scheduler/sigma/internal/durable"
 )
 
 // A Checkpoint is an append-only file of evaluations. Nothing of the optimiser
@@ -32,11 +32,10 @@ import (
 // synced after each generation: a killed process loses at most the line that
 // it was writing, a machine that loses power at most a generation.
 type Checkpoint struct {
-	name     string
-	file     *os.File
+	log      *durable.AppendLog[string]
+	header   string
 	records  map[place]record
 	recorded int
-	err      error // of an earlier write: what follows a torn line would be lost
 }
 
 type place struct{ generation, index int }
@@ -53,7 +52,6 @@ var ErrSettings = errors.New("the checkpoint was made with other settings")
 // A SettingsError names the first setting, by name, in which the file and the
 // caller differ. It wraps [ErrSettings].
 type SettingsError struct {
-	File            string
 	Setting         string // a path such as optimiser.inertia or traces[2]
 	Recorded, Given string // as JSON; empty where the setting is absent
 }
@@ -65,7 +63,7 @@ func (e *SettingsError) Error() string {
 		}
 		return s
 	}
-	return fmt.Sprintf("%s:1: %v: %s is %s in the file, %s now", e.File, ErrSettings, e.Setting, show(e.Recorded), show(e.Given))
+	return fmt.Sprintf("%v: %s is %s in the file, %s now", ErrSettings, e.Setting, show(e.Recorded), show(e.Given))
 }
 
 // Unwrap returns [ErrSettings].
@@ -81,53 +79,50 @@ func OpenCheckpoint(path string, settings any) (*Checkpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: settings: %w", path, err)
 	}
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	c := &Checkpoint{header: header, records: map[place]record{}}
+	c.log, err = durable.OpenLog(path, durable.Format[string]{
+		Encode: func(b *bytes.Buffer, line string) error {
+			_, err := b.WriteString(line)
+			return err
+		},
+		Decode: func(line []byte) (string, error) { return string(line), nil },
+		// A kill while the header was being written. Anything else is not ours to overwrite.
+		Mine: func(text []byte) bool { return strings.HasPrefix(header, string(text)) },
+	}, c.take)
 	if err != nil {
 		return nil, err
 	}
-	c := &Checkpoint{name: path, file: file}
-	if err := lock(file); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: another run has it open: %w", path, err), file.Close())
-	}
-	if err := c.load(header); err != nil {
-		return nil, errors.Join(err, file.Close())
+	c.recorded = len(c.records)
+	if c.log.Size() == 0 {
+		if err := c.log.AppendSync(header); err != nil {
+			return nil, errors.Join(err, c.log.Close())
+		}
 	}
 	return c, nil
 }
 
-// load reads the file, cuts off a torn line and leaves the file at its end.
-func (c *Checkpoint) load(header []byte) error {
-	data, err := io.ReadAll(c.file)
+// take takes in a line of the file.
+func (c *Checkpoint) take(number int, line string) error {
+	if number == 1 {
+		return compareHeader(line, c.header)
+	}
+	at, r, err := parseLine(line)
 	if err != nil {
 		return err
 	}
-	records, keep, err := parseCheckpoint(c.name, data, header)
-	if err != nil {
-		return err
+	if first, ok := c.records[at]; ok {
+		return fmt.Errorf("generation %d, index %d is on line %d already", at.generation, at.index, first.line)
 	}
-	c.records, c.recorded = records, len(records)
-	if keep < len(data) {
-		if err := c.file.Truncate(int64(keep)); err != nil {
-			return err
-		}
-	}
-	if _, err := c.file.Seek(int64(keep), io.SeekStart); err != nil {
-		return err
-	}
-	if keep > 0 {
-		return nil
-	}
-	if _, err := c.file.Write(header); err != nil {
-		return err
-	}
-	return c.file.Sync()
+	r.line = number
+	c.records[at] = r
+	return nil
 }
 
 // Recorded is the number of evaluations that the file held when it was opened.
 func (c *Checkpoint) Recorded() int { return c.recorded }
 
 // Close syncs and closes the file.
-func (c *Checkpoint) Close() error { return errors.Join(c.file.Sync(), c.file.Close()) }
+func (c *Checkpoint) Close() error { return errors.Join(c.log.Sync(), c.log.Close()) }
 
 // lookup returns the recorded result of a task. Without a checkpoint there is
 // none.
@@ -138,65 +133,24 @@ func (c *Checkpoint) lookup(t Task) (result, bool, error) {
 	r, ok := c.records[place{t.Generation, t.Index}]
 	if ok && r.position != hashPosition(t.X) {
 		return result{}, false, fmt.Errorf("%s:%d: generation %d, index %d was evaluated at another position: the file comes from another optimiser or another version of it",
-			c.name, r.line, t.Generation, t.Index)
+			c.log.Path(), r.line, t.Generation, t.Index)
 	}
 	return r.result, ok, nil
 }
 
 // record appends one line. It is not safe for concurrent use.
 func (c *Checkpoint) record(t Task, r result) error {
-	if c == nil || c.err != nil {
-		return c.failed()
-	}
-	line := appendLine(nil, place{t.Generation, t.Index}, record{position: hashPosition(t.X), result: r})
-	_, c.err = c.file.Write(line)
-	return c.err
-}
-
-func (c *Checkpoint) sync() error {
-	if c == nil || c.err != nil {
-		return c.failed()
-	}
-	c.err = c.file.Sync()
-	return c.err
-}
-
-func (c *Checkpoint) failed() error {
 	if c == nil {
 		return nil
 	}
-	return c.err
+	return c.log.Append(string(appendLine(nil, place{t.Generation, t.Index}, record{position: hashPosition(t.X), result: r})))
 }
 
-// parseCheckpoint reads the records of complete lines and says how many bytes
-// to keep: 0 when the header is still to be written.
-func parseCheckpoint(name string, data, header []byte) (records map[place]record, keep int, err error) {
-	records = map[place]record{}
-	keep = bytes.LastIndexByte(data, '\n') + 1
-	if keep == 0 {
-		// A kill while the header was being written. Anything else is not ours
-		// to overwrite.
-		if !bytes.HasPrefix(header, data) {
-			return nil, 0, fmt.Errorf("%s:1: not the header of a checkpoint with these settings", name)
-		}
-		return records, 0, nil
+func (c *Checkpoint) sync() error {
+	if c == nil {
+		return nil
 	}
-	lines := strings.Split(string(data[:keep-1]), "\n")
-	if err := compareHeader(name, []byte(lines[0]), header); err != nil {
-		return nil, 0, err
-	}
-	for i, line := range lines[1:] {
-		at, r, err := parseLine(line)
-		if err != nil {
-			return nil, 0, fmt.Errorf("%s:%d: %w", name, i+2, err)
-		}
-		if first, ok := records[at]; ok {
-			return nil, 0, fmt.Errorf("%s:%d: generation %d, index %d is on line %d already", name, i+2, at.generation, at.index, first.line)
-		}
-		r.line = i + 2
-		records[at] = r
-	}
-	return records, keep, nil
+	return c.log.Sync()
 }
 
 // appendLine writes a record as one line with its newline.
@@ -269,48 +223,47 @@ const (
 
 // checkpointHeader is the first line, with its newline: names sorted and no
 // space, so that equal settings are equal bytes.
-func checkpointHeader(settings any) ([]byte, error) {
+func checkpointHeader(settings any) (string, error) {
 	given, err := json.Marshal(settings)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	generic, err := decodeJSON(given)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	sorted, err := json.Marshal(generic)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	return fmt.Appendf(nil, "{\"checkpoint\":%q,\"version\":%d,\"settings\":%s}\n", checkpointFormat, checkpointVersion, sorted), nil
+	return fmt.Sprintf("{\"checkpoint\":%q,\"version\":%d,\"settings\":%s}\n", checkpointFormat, checkpointVersion, sorted), nil
 }
 
 // compareHeader compares the file's first line with the header of the caller.
-func compareHeader(name string, line, header []byte) error {
-	if bytes.Equal(line, bytes.TrimSuffix(header, []byte("\n"))) {
+func compareHeader(line, header string) error {
+	if line+"\n" == header {
 		return nil
 	}
-	recorded, err := decodeJSON(line)
+	recorded, err := decodeJSON([]byte(line))
 	if err != nil {
-		return fmt.Errorf("%s:1: not the header of a checkpoint: %w", name, err)
+		return fmt.Errorf("not the header of a checkpoint: %w", err)
 	}
-	given, err := decodeJSON(header)
+	given, err := decodeJSON([]byte(header))
 	if err != nil {
 		return err
 	}
 	was, ok := recorded.(map[string]any)
 	if !ok || was["checkpoint"] != checkpointFormat {
-		return fmt.Errorf("%s:1: not the header of a checkpoint", name)
+		return errors.New("not the header of a checkpoint")
 	}
 	now := given.(map[string]any)
 	if was["version"] != now["version"] {
-		return fmt.Errorf("%s:1: checkpoint version %v, not %d", name, was["version"], checkpointVersion)
+		return fmt.Errorf("checkpoint version %v, not %d", was["version"], checkpointVersion)
 	}
 	if e := firstDifference("", was["settings"], now["settings"]); e != nil {
-		e.File = name
 		return e
 	}
-	return fmt.Errorf("%s:1: unusual spelling of the header", name)
+	return errors.New("unusual spelling of the header")
 }
 
 // firstDifference walks two JSON values by sorted names; nil when they agree.
