@@ -16,7 +16,7 @@ if [[ -z ${SIGMA_DATA:-} && -d ../shared/data ]]; then
 fi
 target=bench packages=./binpack/policy
 if [[ ${1:-} == mpa ]]; then
-  target=mpa-bench packages='./mpa/sim ./mpa'
+  target=mpa-bench packages='./mpa/loadsim ./mpa'
   shift
 fi
 # One package at a time: they write to the same file.

@@ -11,7 +11,7 @@ tables=$(mktemp -d)
 trap 'rm -rf "$tables"' EXIT
 {
   printf '| | theory | simulated | deviation |\n|---|---:|---:|---:|\n'
-  SIGMA_THEORY=$tables/rows go test -count=1 -run '^(TestErlangC|TestProcessorSharing|TestLittle|TestTurnsOverTime)$' ./mpa/sim >&2
+  SIGMA_THEORY=$tables/rows go test -count=1 -run '^(TestErlangC|TestProcessorSharing|TestLittle|TestTurnsOverTime)$' ./mpa/loadsim >&2
   cat "$tables/rows"
 } > "$tables/theory"
 go build -o "$tables/mpavalidate" ./hack/mpavalidate

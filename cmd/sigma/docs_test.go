@@ -15,7 +15,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/internal/compare"
-	"github.com/sigma-scheduler/sigma/mpa/sim"
+	"github.com/sigma-scheduler/sigma/mpa/loadsim"
 )
 
 // docs/trace-format.md shows the example's files and what a replay makes of
@@ -159,7 +159,7 @@ func TestSimulateExample(t *testing.T) {
 	const example = "../../docs/examples/autoscaling/web.yaml"
 	page := readText(t, "../../docs/mpa-simulate.md")
 	require.Contains(t, page, "```yaml\n"+readText(t, example)+"```\n")
-	for _, f := range sim.Families() {
+	for _, f := range loadsim.Families() {
 		require.Contains(t, page, "| `"+f.Name+"` |")
 		for _, p := range f.Params {
 			text := fmt.Sprintf("`%s=%.3g`", p.Name, p.Default)

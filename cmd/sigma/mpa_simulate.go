@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/loadsim"
 	"github.com/sigma-scheduler/sigma/mpa/report"
 	"github.com/sigma-scheduler/sigma/mpa/sim"
 )
@@ -111,7 +112,7 @@ The same flags give the same figures. ± is half of the 95 % interval over seeds
 func familiesHelp() string {
 	var b strings.Builder
 	b.WriteString("Traces that are made up, and their parameters for --set (rates per second, times in hours):")
-	for _, f := range sim.Families() {
+	for _, f := range loadsim.Families() {
 		fmt.Fprintf(&b, "\n  %s%s\n      %s", synthetic, f.Name, f.Help)
 		for _, p := range f.Params {
 			value := fmt.Sprintf("%.3g", p.Default)
@@ -152,24 +153,24 @@ func (f *mpaFlags) check() error {
 }
 
 // load reads the trace or makes it up.
-func (f *mpaFlags) load(cmd *cobra.Command) (sim.Load, report.Trace, error) {
+func (f *mpaFlags) load(cmd *cobra.Command) (loadsim.Load, report.Trace, error) {
 	trace := report.Trace{Skip: f.skip, Hours: f.hours, Warmup: f.warmup, Scale: 1}
-	var load sim.Load
+	var load loadsim.Load
 	var err error
 	if family, ok := strings.CutPrefix(f.trace, synthetic); ok {
 		trace.Name, trace.Seed = f.trace, f.seed
 		if trace.Parameters, err = parseSet(f.set); err != nil {
 			return load, trace, err
 		}
-		if load, err = sim.Synthetic(family, trace.Parameters, f.skip+f.hours, f.seed); err != nil {
+		if load, err = loadsim.Synthetic(family, trace.Parameters, f.skip+f.hours, f.seed); err != nil {
 			return load, trace, &usageError{err}
 		}
 	} else {
 		if cmd.Flags().Changed("set") {
 			return load, trace, usagef("--set is of use only with --trace %sNAME", synthetic)
 		}
-		load, err = sim.ReadLoad(f.trace)
-		if errors.Is(err, fs.ErrNotExist) && slices.ContainsFunc(sim.Families(), func(k sim.Family) bool { return k.Name == f.trace }) {
+		load, err = loadsim.ReadLoad(f.trace)
+		if errors.Is(err, fs.ErrNotExist) && slices.ContainsFunc(loadsim.Families(), func(k loadsim.Family) bool { return k.Name == f.trace }) {
 			return load, trace, usagef("%w; the load that is made up is --trace %s%s", err, synthetic, f.trace)
 		}
 		if err != nil {
@@ -209,7 +210,7 @@ func (f *mpaFlags) load(cmd *cobra.Command) (sim.Load, report.Trace, error) {
 }
 
 // mpaCompare simulates every agent with every seed until it is interrupted.
-func (a *app) mpaCompare(ctx context.Context, f *mpaFlags, load sim.Load, trace report.Trace, application sim.App) (*report.Comparison, error) {
+func (a *app) mpaCompare(ctx context.Context, f *mpaFlags, load loadsim.Load, trace report.Trace, application sim.App) (*report.Comparison, error) {
 	total := len(f.agents) * f.seeds
 	show := a.newProgress(total, "simulation", f.quiet)
 	defer show.end()

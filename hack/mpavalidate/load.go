@@ -19,7 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sigma-scheduler/sigma/mpa/sim"
+	"github.com/sigma-scheduler/sigma/mpa/loadsim"
 )
 
 // A server is a running one of [serve].
@@ -108,7 +108,7 @@ func (s *server) stop(err error) error {
 type draw struct{ At, Wait, CPU time.Duration }
 
 // draws are requests of a Poisson process.
-func draws(rng *rand.Rand, rate, seconds float64, wait, cpu sim.Dist) []draw {
+func draws(rng *rand.Rand, rate, seconds float64, wait, cpu loadsim.Dist) []draw {
 	var list []draw
 	for t := rng.ExpFloat64() / rate; t < seconds; t += rng.ExpFloat64() / rate {
 		list = append(list, draw{At: span(t), Wait: span(amount(rng, wait)), CPU: span(amount(rng, cpu))})
@@ -119,7 +119,7 @@ func draws(rng *rand.Rand, rate, seconds float64, wait, cpu sim.Dist) []draw {
 func span(seconds float64) time.Duration { return time.Duration(seconds * 1e9) }
 
 // amount draws from a distribution, by arithmetic other than the simulator's.
-func amount(rng *rand.Rand, d sim.Dist) float64 {
+func amount(rng *rand.Rand, d loadsim.Dist) float64 {
 	switch d.CV {
 	case 0:
 		return d.Mean

@@ -1,4 +1,4 @@
-// Mpavalidate compares mpa/sim with a real server: a net/http server whose processor the
+// Mpavalidate compares mpa/loadsim with a real server: a net/http server whose processor the
 // kernel limits, under requests that come when they are due. It prints the tables of
 // docs/mpa-validation.md as Markdown.
 //
@@ -20,22 +20,21 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sigma-scheduler/sigma/mpa"
-	"github.com/sigma-scheduler/sigma/mpa/sim"
+	"github.com/sigma-scheduler/sigma/mpa/loadsim"
 )
 
 // An app is what requests ask of the server: to wait for another service, then to
 // compute. Quota is in cores.
 type app struct {
 	name, about string
-	wait, cpu   sim.Dist
+	wait, cpu   loadsim.Dist
 	quota       float64
 }
 
 var apps = []app{
-	{"constant", "4 ms of cpu, always", sim.Dist{}, sim.Dist{Mean: .004}, .4},
-	{"exponential", "8 ms of cpu in the mean, exponential", sim.Dist{}, sim.Dist{Mean: .008, CV: 1}, .4},
-	{"io", "a call to another service of 20 ms (lognormal, cv 0.5), then 4 ms of cpu (lognormal, cv 2)", sim.Dist{Mean: .02, CV: .5}, sim.Dist{Mean: .004, CV: 2}, .3},
+	{"constant", "4 ms of cpu, always", loadsim.Dist{}, loadsim.Dist{Mean: .004}, .4},
+	{"exponential", "8 ms of cpu in the mean, exponential", loadsim.Dist{}, loadsim.Dist{Mean: .008, CV: 1}, .4},
+	{"io", "a call to another service of 20 ms (lognormal, cv 0.5), then 4 ms of cpu (lognormal, cv 2)", loadsim.Dist{Mean: .02, CV: .5}, loadsim.Dist{Mean: .004, CV: 2}, .3},
 }
 
 // loads as shares of the quota.
@@ -168,19 +167,19 @@ func (a *app) simulate(list []draw, c cost, procs int, skip time.Duration) (p50,
 	if a.wait.Mean > 0 {
 		parts = 2 // a part before the call, a part after it
 	}
-	model := sim.App{
-		Name: a.name, Queue: -1, Parallelism: float64(procs), Quantum: turnSeconds, Wake: c.wake,
-		Segments: make([]sim.Segment, parts), Request: mpa.Resources{CPU: int64(a.quota * 1000)},
+	model := loadsim.Service{
+		Queue: -1, Parallelism: float64(procs), Quantum: turnSeconds, Wake: c.wake,
+		Segments: make([]loadsim.Segment, parts),
 	}
-	requests := make([]sim.Request, len(list))
+	requests := make([]loadsim.Request, len(list))
 	for i, d := range list {
-		r := sim.Request{At: d.At.Seconds()}
+		r := loadsim.Request{At: d.At.Seconds()}
 		r.Wait, r.CPU = []float64{c.floor, d.Wait.Seconds()}[:parts], []float64{c.each / float64(parts), c.each / float64(parts)}[:parts]
 		r.CPU[parts-1] += d.CPU.Seconds()
 		requests[i] = r
 	}
 	for i := range phases {
-		took, err := sim.Serve(model, requests, .1*float64(i)/phases)
+		took, err := loadsim.Serve(model, a.quota, requests, .1*float64(i)/phases)
 		if err != nil {
 			return 0, 0, 0, err
 		}

@@ -38,7 +38,8 @@ var table = []row{
 	{"mpa", []string{"mpa/guard"}},
 	{"mpa/guard", nil},
 	{"mpa/agents", []string{"mpa", "mpa/guard", "internal/learn/..."}},
-	{"mpa/sim", []string{"mpa", "mpa/agents"}},
+	{"mpa/loadsim", nil},
+	{"mpa/sim", []string{"mpa", "mpa/agents", "mpa/loadsim"}},
 	{"mpa/journal", []string{"mpa", "mpa/agents", "internal/durable"}},
 	{"mpa/mpatest", []string{"mpa"}},
 	{"mpa/...", []string{"mpa/...", "plugins/kube", "plugins/owner"}},
@@ -52,7 +53,7 @@ var table = []row{
 	{"internal/archtest", nil},
 	{"internal/...", []string{"binpack/...", "cerebro/...", "benchdata/generate"}},
 	{"cmd/...", []string{"..."}},
-	{"hack/mpavalidate", []string{"mpa", "mpa/sim"}},
+	{"hack/mpavalidate", []string{"mpa/loadsim"}},
 	{"hack/records", []string{"internal/durable", "cerebro/report", "cerebro/trace", "swarm"}},
 	{"hack/mpa-records", []string{"internal/durable", "mpa", "mpa/sim"}},
 }
@@ -79,7 +80,7 @@ var laws = []law{
 	},
 	{
 		text:      "the autoscaler's decisions know no cluster",
-		in:        []string{"mpa", "mpa/agents/...", "mpa/guard/...", "mpa/sim/...", "mpa/journal/..."},
+		in:        []string{"mpa", "mpa/agents/...", "mpa/guard/...", "mpa/loadsim/...", "mpa/sim/...", "mpa/journal/..."},
 		tests:     true,
 		forbidden: []string{"k8s.io/api/...", "k8s.io/client-go/...", "sigs.k8s.io/controller-runtime/..."},
 	},

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/loadsim"
 )
 
 // appFile is an App as people write it: durations and Kubernetes quantities.
@@ -118,9 +119,11 @@ func ReadApp(path string) (App, error) {
 
 func (f *appFile) app() (App, error) {
 	a := App{
-		Name: f.Name, Workers: f.Workers, Queue: -1, Timeout: float64(f.Timeout), Retries: f.Retries,
-		Balance: f.Balance, Parallelism: f.Parallelism, LimitRatio: f.LimitRatio,
-		Quantum: float64(f.Quantum), Wake: float64(f.Wake),
+		Name: f.Name, LimitRatio: f.LimitRatio,
+		Service: loadsim.Service{
+			Workers: f.Workers, Queue: -1, Timeout: float64(f.Timeout), Retries: f.Retries, Balance: f.Balance,
+			Parallelism: f.Parallelism, Quantum: float64(f.Quantum), Wake: float64(f.Wake),
+		},
 		Memory: Memory{
 			Base: f.Memory.Base.AsApproximateFloat64(), CachePerRequest: f.Memory.CachePerRequest.AsApproximateFloat64(),
 			CacheMax: f.Memory.CacheMax.AsApproximateFloat64(), LeakPerRequest: f.Memory.LeakPerRequest.AsApproximateFloat64(),
@@ -138,7 +141,7 @@ func (f *appFile) app() (App, error) {
 		a.Queue = *f.Queue
 	}
 	for i, s := range f.Segments {
-		segment := Segment{Name: s.Name, CPU: s.CPU.dist(), Wait: s.Wait.dist(), Memory: s.Memory.AsApproximateFloat64()}
+		segment := loadsim.Segment{Name: s.Name, CPU: s.CPU.dist(), Wait: s.Wait.dist(), Memory: s.Memory.AsApproximateFloat64()}
 		if s.Profile != "" {
 			var err error
 			if segment, err = profile(s.Profile); err != nil {
@@ -171,17 +174,17 @@ func (f *appFile) app() (App, error) {
 	if err := a.Target.Validate(); err != nil {
 		return a, err
 	}
-	return a, a.compile()
+	return a, a.prepare()
 }
 
-func (d distFile) dist() Dist { return Dist{Mean: float64(d.Mean), CV: d.CV} }
+func (d distFile) dist() loadsim.Dist { return loadsim.Dist{Mean: float64(d.Mean), CV: d.CV} }
 
 // Profiles are segments to build applications from: bound by the processor, by memory,
 // by disks and by the network, four of each. Means of cpu and wait are in seconds.
 var Profiles = profiles()
 
-func profiles() []Segment {
-	var list []Segment
+func profiles() []loadsim.Segment {
+	var list []loadsim.Segment
 	for _, kind := range []struct {
 		name              string
 		cpu, wait, memory float64 // of the small one
@@ -197,9 +200,9 @@ func profiles() []Segment {
 			if size == "huge" {
 				cv = 2
 			}
-			list = append(list, Segment{
+			list = append(list, loadsim.Segment{
 				Name: kind.name + "-" + size, Memory: kind.memory * factor,
-				CPU: Dist{kind.cpu * factor, cv}, Wait: Dist{kind.wait * factor, .5},
+				CPU: loadsim.Dist{Mean: kind.cpu * factor, CV: cv}, Wait: loadsim.Dist{Mean: kind.wait * factor, CV: .5},
 			})
 			factor *= 3
 		}
@@ -208,10 +211,10 @@ func profiles() []Segment {
 }
 
 // profile is one of [Profiles].
-func profile(name string) (Segment, error) {
-	at := slices.IndexFunc(Profiles, func(p Segment) bool { return p.Name == name })
+func profile(name string) (loadsim.Segment, error) {
+	at := slices.IndexFunc(Profiles, func(p loadsim.Segment) bool { return p.Name == name })
 	if at < 0 {
-		return Segment{}, fmt.Errorf("%q: there are %s", name, strings.Join(profileNames(), ", "))
+		return loadsim.Segment{}, fmt.Errorf("%q: there are %s", name, strings.Join(profileNames(), ", "))
 	}
 	return Profiles[at], nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/agents"
+	"github.com/sigma-scheduler/sigma/mpa/loadsim"
 )
 
 // GiBPerCore is how many GiB-hours cost as much as a core-hour: between the on-demand
@@ -39,8 +40,8 @@ type Plan struct {
 
 // decide is what the plan does now.
 func (p *Plan) decide(s *simulation, o *mpa.Observation) mpa.Decision {
-	app, site, now := &s.cfg.App, &s.cfg.Site, s.e.now
-	demand := app.cpuPerRequest()
+	app, site, now := &s.cfg.App, &s.cfg.Site, s.e.Now()
+	demand := app.CPUPerRequest()
 	bounds := app.Target.Replicas
 	work := s.most(now, site.Interval+longest(site.Start)) * demand
 	n := bounds.Min
@@ -51,7 +52,7 @@ func (p *Plan) decide(s *simulation, o *mpa.Observation) mpa.Decision {
 	inside, ready := s.inside()
 	pods := float64(max(1, min(ready, int(n))))
 	// What has piled up beyond what is usual is to be gone by the next decision.
-	usual := soon * (demand + app.waitPerRequest())
+	usual := soon * (demand + app.WaitPerRequest())
 	late := max(0, inside-2*usual) * demand / site.Interval
 	request := mpa.Resources{
 		CPU:    int64(1000 * min(p.most(app), p.cores((soon*demand+late)/pods)) / app.limitRatio()),
@@ -83,18 +84,18 @@ func (p *Plan) most(app *App) float64 { return float64(p.Size) / 1000 * app.limi
 func (p *Plan) memory(s *simulation, requests, usual float64) float64 {
 	most := 0.0
 	for _, pod := range s.pods {
-		inside := max(usual, float64(pod.inside+pod.waiting()))
+		inside := max(usual, float64(pod.Inside()+pod.Waiting()))
 		inside += p.Room * (1 + math.Sqrt(inside))
 		if w := float64(s.cfg.App.Workers); w > 0 {
 			inside = min(inside, w)
 		}
-		most = max(most, s.cfg.App.memory(float64(pod.served-pod.base)+requests, inside))
+		most = max(most, s.cfg.App.memory(float64(pod.Served()-pod.base)+requests, inside))
 	}
 	return most
 }
 
 // longest is a time that few draws exceed.
-func longest(d Dist) float64 { return d.Mean * (1 + 2*d.CV) }
+func longest(d loadsim.Dist) float64 { return d.Mean * (1 + 2*d.CV) }
 
 // most is the largest rate in a span from now on.
 func (s *simulation) most(now, span float64) float64 {
@@ -110,7 +111,7 @@ func (s *simulation) most(now, span float64) float64 {
 // inside is how many requests are in pods, and how many of these take more.
 func (s *simulation) inside() (requests float64, ready int) {
 	for _, p := range s.pods {
-		requests += float64(p.inside + p.waiting())
+		requests += float64(p.Inside() + p.Waiting())
 		if p.ready >= 0 && !p.ending {
 			ready++
 		}
@@ -132,7 +133,7 @@ const (
 // sizes from the largest down as long as that saves something, each with the least
 // slack, and then of several rooms. If none does, the one with the fewest violations.
 func BestPlan(ctx context.Context, cfg Config) (Plan, error) {
-	if err := cfg.App.compile(); err != nil {
+	if err := cfg.App.prepare(); err != nil {
 		return Plan{}, err
 	}
 	cfg.Seed, cfg.Record, cfg.Decided = cfg.Seed^planSeed, nil, nil
@@ -172,7 +173,7 @@ func planSizes(cfg *Config) []int64 {
 	if bounds.Max.CPU > 0 {
 		most = min(most, bounds.Max.CPU)
 	}
-	most = min(most, int64(1000*cfg.App.parallelism()/cfg.App.limitRatio()))
+	most = min(most, int64(1000*cfg.App.Cores()/cfg.App.limitRatio()))
 	var list []int64
 	for size := most; size >= max(1, bounds.Min.CPU) && len(list) < 6; size /= 2 {
 		list = append(list, size)
@@ -245,7 +246,7 @@ func Agents() []string {
 // RunAgent simulates an agent by name. The configuration's own agent and plan are of no
 // effect.
 func RunAgent(ctx context.Context, cfg Config, agent string) (Result, error) {
-	if err := cfg.App.compile(); err != nil {
+	if err := cfg.App.prepare(); err != nil {
 		return Result{}, err
 	}
 	cfg.Plan = nil
@@ -275,7 +276,7 @@ const knownUtilisation = .6
 
 // ratePerPod is what a load test of one pod of the start size would suggest.
 func (c *Config) ratePerPod() float64 {
-	return knownUtilisation * float64(c.App.Request.CPU) / 1000 / c.App.cpuPerRequest()
+	return knownUtilisation * float64(c.App.Request.CPU) / 1000 / c.App.CPUPerRequest()
 }
 
 // provision is how many pods of the start size the p-th largest minute needs.

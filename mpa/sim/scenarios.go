@@ -6,13 +6,14 @@ import (
 	"path/filepath"
 
 	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/loadsim"
 )
 
 // A Scenario is an application under a load.
 type Scenario struct {
 	App  App
-	Name string // of the load
-	Load Load   // at the application's peak
+	Name string       // of the load
+	Load loadsim.Load // at the application's peak
 	// Hours that are simulated, and how many of the first do not count.
 	Hours, Warmup float64
 }
@@ -151,7 +152,7 @@ func Scenarios(side, folder string) (list []Scenario, skipped []string, err erro
 	for _, a := range s.apps {
 		apps[a.name] = a
 	}
-	read := map[string]Load{}
+	read := map[string]loadsim.Load{}
 	for _, c := range s.couple {
 		l := s.loads[c[1]]
 		path := filepath.Join(folder, l.file)
@@ -179,19 +180,19 @@ func Scenarios(side, folder string) (list []Scenario, skipped []string, err erro
 }
 
 // load is what is simulated of a trace or a family: scaling goes by its own peak.
-func (l *splitLoad) load(path string) (Load, error) {
+func (l *splitLoad) load(path string) (loadsim.Load, error) {
 	if l.file == "" {
-		return Synthetic(l.family, l.set, l.hours, 1)
+		return loadsim.Synthetic(l.family, l.set, l.hours, 1)
 	}
-	load, err := ReadLoad(path)
+	load, err := loadsim.ReadLoad(path)
 	if err != nil {
-		return Load{}, err
+		return loadsim.Load{}, err
 	}
 	if l.fill {
 		load, _ = load.Fill()
 	}
 	if load, err = load.From(l.skip * 3600); err != nil {
-		return Load{}, err
+		return loadsim.Load{}, err
 	}
 	if n := int(l.hours * 3600 / load.Step); n < len(load.PerSec) {
 		load.PerSec = load.PerSec[:n]
@@ -204,7 +205,7 @@ func (l *splitLoad) load(path string) (Load, error) {
 
 func (a *splitApp) app() (App, error) {
 	out := App{
-		Name: a.name, Workers: a.workers, Queue: 100, Timeout: 5 * a.latency, Retries: 1,
+		Name: a.name, Service: loadsim.Service{Workers: a.workers, Queue: 100, Timeout: 5 * a.latency, Retries: 1},
 		Memory:   Memory{Base: a.base, CachePerRequest: a.cacheEach, CacheMax: a.cacheMax, LeakPerRequest: a.leak},
 		Replicas: a.replicas, Request: mpa.Resources{CPU: a.cpu, Memory: a.memory},
 		Target: mpa.Target{

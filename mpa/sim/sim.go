@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/loadsim"
 )
 
 // Config is one simulation: an application, its load, and who decides.
 type Config struct {
 	App  App
-	Load Load
+	Load loadsim.Load
 	// Seconds that are simulated, and how many of the first do not count.
 	Seconds, Warmup float64
 	Seed            uint64
@@ -57,7 +58,7 @@ type Site struct {
 	// and the window that usage and latency are averaged over.
 	Interval, Scrape, Lag, Window float64
 	// Start of a pod, Resize of one, and Grace for requests of one that ends.
-	Start, Resize Dist
+	Start, Resize loadsim.Dist
 	Grace         float64
 	// Miss is the share of a pod's scrapes that come to nothing.
 	Miss float64
@@ -77,7 +78,7 @@ func DefaultSite() Site {
 	}
 	return Site{
 		Nodes: nodes, Interval: 15, Scrape: 15, Lag: 5, Window: 60,
-		Start: Dist{Mean: 12, CV: .5}, Resize: Dist{Mean: 1.5, CV: .5}, Grace: 30, Miss: .005, EvictAfter: 300,
+		Start: loadsim.Dist{Mean: 12, CV: .5}, Resize: loadsim.Dist{Mean: 1.5, CV: .5}, Grace: 30, Miss: .005, EvictAfter: 300,
 	}
 }
 
@@ -122,7 +123,7 @@ var epoch = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 // simulation is a Config that runs.
 type simulation struct {
 	cfg       *Config
-	e         *engine
+	e         *loadsim.Engine
 	pods      []*instance
 	replicas  int32
 	requests  []mpa.Resources // of new pods; one container
@@ -135,7 +136,7 @@ type simulation struct {
 	decisions func(*mpa.Observation, mpa.Decision)
 
 	result           Result
-	minute           latencies
+	minute           loadsim.Latencies
 	minuteFailed     int64
 	busy, memorySecs float64
 	before           sums // the last minute
@@ -146,7 +147,7 @@ type sums struct{ hours, coreHours, gibHours, busy, memorySecs, arrived float64 
 
 // An instance is a pod of the cluster.
 type instance struct {
-	pod
+	loadsim.Pod
 	name    string
 	slot    int32 // in the engine, −1 = takes no requests
 	node    int   // −1 = none has room
@@ -171,7 +172,7 @@ type usageSeen struct{ at, busy, memory float64 }
 type scrape struct {
 	at              float64
 	arrived, served int64
-	latencies       *latencies
+	latencies       *loadsim.Latencies
 }
 
 // Run simulates. The error is of a bad configuration, or the context's.
@@ -187,7 +188,7 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 }
 
 func newSimulation(cfg *Config) (*simulation, error) {
-	if err := cfg.App.compile(); err != nil {
+	if err := cfg.App.prepare(); err != nil {
 		return nil, err
 	}
 	if len(cfg.App.Target.Containers) != 1 {
@@ -203,11 +204,11 @@ func newSimulation(cfg *Config) (*simulation, error) {
 	s := &simulation{
 		cfg: cfg, control: control, replicas: cfg.App.Replicas,
 		requests: []mpa.Resources{cfg.App.Request}, free: slices.Clone(cfg.Site.Nodes),
-		e: newEngine(&cfg.App, cfg.Seed, cfg.Load.arrivals(cfg.Seed)), rng: rand.New(rand.NewPCG(cfg.Seed, siteStream)),
+		e: loadsim.New(&cfg.App.Service, cfg.Seed, cfg.Load.Arrivals(cfg.Seed)), rng: rand.New(rand.NewPCG(cfg.Seed, siteStream)),
 	}
-	s.e.window = &latencies{}
-	s.e.failed = func() { s.minuteFailed++ }
-	s.e.answered = func(latency float64) { s.minute.add(latency) }
+	s.e.Window = &loadsim.Latencies{}
+	s.e.Failed = func() { s.minuteFailed++ }
+	s.e.Answered = func(latency float64) { s.minute.Add(latency) }
 	s.match()
 	// The workload stands when the simulation begins.
 	for _, p := range s.pods {
@@ -221,20 +222,20 @@ func newSimulation(cfg *Config) (*simulation, error) {
 
 func (s *simulation) run(ctx context.Context) error {
 	site := &s.cfg.Site
-	var before counters
+	var before loadsim.Counters
 	counting := s.cfg.Warmup == 0
 	for i := 1; float64(i)*tick <= s.cfg.Seconds; i++ {
 		now := float64(i) * tick
-		s.e.run(now)
+		s.e.Run(now)
 		if !counting && now > s.cfg.Warmup {
 			counting = true
-			before, s.e.all = s.e.count, latencies{}
+			before, s.e.All = s.e.Counters(), loadsim.Latencies{}
 			s.result, s.busy, s.memorySecs = Result{}, 0, 0
-			s.minute, s.minuteFailed = latencies{}, 0
+			s.minute, s.minuteFailed = loadsim.Latencies{}, 0
 			for _, p := range s.pods {
-				s.busy -= p.busy
+				s.busy -= p.Busy()
 			}
-			s.before = s.sums(s.e.now)
+			s.before = s.sums(s.e.Now())
 		}
 		s.turn(now)
 		s.account()
@@ -268,7 +269,7 @@ func (s *simulation) turn(now float64) {
 		case p.node < 0:
 			s.place(p, now)
 		case p.ending:
-			if p.inside+p.waiting() == 0 || now >= p.due {
+			if p.Inside()+p.Waiting() == 0 || now >= p.due {
 				s.remove(p)
 				s.pods = slices.Delete(s.pods, i, i+1)
 				i--
@@ -298,7 +299,7 @@ func (s *simulation) turn(now float64) {
 
 // memory of a pod in bytes.
 func (s *simulation) memory(p *instance) float64 {
-	return s.cfg.App.memory(float64(p.served-p.base), float64(p.inside))
+	return s.cfg.App.memory(float64(p.Served()-p.base), float64(p.Inside()))
 }
 
 func (s *simulation) memoryLimit(p *instance) float64 {
@@ -309,9 +310,9 @@ func (s *simulation) memoryLimit(p *instance) float64 {
 // double up to five minutes, until it has run for ten.
 func (s *simulation) outOfMemory(p *instance, now float64) {
 	s.result.Kills++
-	s.e.close(p.slot)
-	s.e.kill(p.slot)
-	s.e.forget(p.slot)
+	s.e.Close(p.slot)
+	s.e.Kill(p.slot)
+	s.e.Forget(p.slot)
 	p.slot = -1
 	pause := 0.0
 	if now-p.ready > 600 {
@@ -320,11 +321,11 @@ func (s *simulation) outOfMemory(p *instance, now float64) {
 		pause = min(300, 10*math.Exp2(float64(p.crashes-1)))
 	}
 	p.crashes++
-	p.killed, p.ready, p.base, p.seen = now, -1, p.served, nil
+	p.killed, p.ready, p.base, p.seen = now, -1, p.Served(), nil
 	p.due = now + pause + s.draw(s.cfg.Site.Start)
 }
 
-func (s *simulation) draw(d Dist) float64 { k := d.sampler(); return k.draw(s.rng) }
+func (s *simulation) draw(d loadsim.Dist) float64 { return d.Draw(s.rng) }
 
 // mayEvict reports whether a resize has waited long enough, another node has the room
 // and no other pod is on its way.
@@ -351,21 +352,20 @@ func (s *simulation) mayEvict(p *instance, now float64) bool {
 func (s *simulation) evict(p *instance, now float64) {
 	s.result.Evictions++
 	p.ending, p.due = true, now+s.cfg.Site.Grace
-	s.e.close(p.slot)
+	s.e.Close(p.slot)
 	s.match()
 }
 
 // open lets a pod take requests.
 func (s *simulation) open(p *instance) {
 	s.apply(p)
-	p.slot = s.e.open(&p.pod)
+	p.slot = s.e.Open(&p.Pod)
 }
 
 // apply sets what the pod has to compute with.
 func (s *simulation) apply(p *instance) {
-	p.cores = s.cfg.App.parallelism()
-	p.quota = float64(p.actual.CPU) / 1000 * s.cfg.App.limitRatio()
-	p.workers, p.quantum = s.cfg.App.Workers, s.cfg.App.Quantum
+	p.Cores, p.Workers, p.Quantum = s.cfg.App.Cores(), s.cfg.App.Workers, s.cfg.App.Quantum
+	p.Quota = float64(p.actual.CPU) / 1000 * s.cfg.App.limitRatio()
 }
 
 // match makes the number of pods that which is asked for: new ones, or the youngest
@@ -379,12 +379,12 @@ func (s *simulation) match() {
 	}
 	for n := len(alive); n < int(s.replicas); n++ {
 		p := &instance{
-			name: fmt.Sprintf("%s-%05d", s.cfg.App.Name, s.made), slot: -1, node: -1, created: s.e.now,
+			name: fmt.Sprintf("%s-%05d", s.cfg.App.Name, s.made), slot: -1, node: -1, created: s.e.Now(),
 			request: s.requests[0], actual: s.requests[0], started: -1, ready: -1, killed: -1,
 		}
 		s.made++
 		s.pods = append(s.pods, p)
-		s.place(p, s.e.now)
+		s.place(p, s.e.Now())
 	}
 	// Those that are not ready first, then the youngest.
 	slices.SortStableFunc(alive, func(a, b *instance) int {
@@ -398,9 +398,9 @@ func (s *simulation) match() {
 	})
 	for i := 0; len(alive)-i > int(s.replicas); i++ {
 		p := alive[i]
-		p.ending, p.due = true, s.e.now+s.cfg.Site.Grace
+		p.ending, p.due = true, s.e.Now()+s.cfg.Site.Grace
 		if p.slot >= 0 {
-			s.e.close(p.slot)
+			s.e.Close(p.slot)
 		}
 	}
 }
@@ -428,9 +428,9 @@ func subtract(a, b mpa.Resources) mpa.Resources {
 // remove ends a pod.
 func (s *simulation) remove(p *instance) {
 	if p.slot >= 0 {
-		s.e.kill(p.slot)
-		s.e.forget(p.slot)
-		s.busy += p.busy
+		s.e.Kill(p.slot)
+		s.e.Forget(p.slot)
+		s.busy += p.Busy()
 	}
 	if p.node >= 0 && p.node < len(s.free) {
 		s.free[p.node] = s.free[p.node].Add(p.actual.Max(p.held()))
@@ -465,10 +465,10 @@ func (s *simulation) advanceResize(p *instance, now float64) {
 		// The node gets back what is no longer held.
 		s.free[p.node] = s.free[p.node].Add(subtract(p.held(), p.request))
 		p.actual = p.request
-		p.advance(s.e.now)
+		p.Advance(s.e.Now())
 		s.apply(p)
 		if p.slot >= 0 {
-			s.e.changed(p.slot)
+			s.e.Update(p.slot)
 		}
 		state(mpa.NoResize)
 	case p.request.CPU > node.CPU || p.request.Memory > node.Memory:
@@ -503,9 +503,9 @@ func (s *simulation) account() {
 func (s *simulation) endMinute(now float64, counting bool) {
 	slo := s.cfg.App.Target.SLO
 	violated := false
-	if slo.Latency > 0 && s.minute.total+s.minuteFailed > 0 {
-		share := float64(s.minuteFailed) / float64(s.minute.total+s.minuteFailed)
-		violated = s.minute.percentile(slo.Percentile) > slo.Latency || share > 1-slo.Percentile/100
+	if slo.Latency > 0 && s.minute.Count()+s.minuteFailed > 0 {
+		share := float64(s.minuteFailed) / float64(s.minute.Count()+s.minuteFailed)
+		violated = s.minute.Percentile(slo.Percentile) > slo.Latency || share > 1-slo.Percentile/100
 	}
 	if violated {
 		s.result.ViolatingMinutes++
@@ -513,18 +513,18 @@ func (s *simulation) endMinute(now float64, counting bool) {
 	if s.cfg.Record != nil && counting {
 		s.record(now, violated)
 	}
-	s.minute, s.minuteFailed = latencies{}, 0
+	s.minute, s.minuteFailed = loadsim.Latencies{}, 0
 }
 
 func (s *simulation) record(now float64, violated bool) {
 	sum, before := s.sums(now), s.before
 	hours := sum.hours - before.hours
 	m := Minute{
-		Time: now, Rate: (sum.arrived - before.arrived) / hours / 3600, Replicas: s.replicas, Ready: len(s.e.ready),
+		Time: now, Rate: (sum.arrived - before.arrived) / hours / 3600, Replicas: s.replicas, Ready: s.e.Ready(),
 		CPU: (sum.coreHours - before.coreHours) / hours, CPUUsed: (sum.busy - before.busy) / hours / 3600,
 		Memory:     (sum.gibHours - before.gibHours) / hours * (1 << 30),
 		MemoryUsed: (sum.memorySecs - before.memorySecs) / hours * (1 << 30),
-		P50:        s.minute.percentile(50), P95: s.minute.percentile(95), P99: s.minute.percentile(99), Violated: violated,
+		P50:        s.minute.Percentile(50), P95: s.minute.Percentile(95), P99: s.minute.Percentile(99), Violated: violated,
 	}
 	s.before = sum
 	s.cfg.Record(m)
@@ -534,9 +534,9 @@ func (s *simulation) record(now float64, violated bool) {
 func (s *simulation) sums(now float64) sums {
 	busy := s.busy
 	for _, p := range s.pods {
-		busy += p.busy + p.rate*float64(len(p.work))*(now-p.now)
+		busy += p.BusyAt(now)
 	}
-	return sums{s.result.Hours, s.result.CoreHours, s.result.GiBHours, busy, s.memorySecs, float64(s.e.count.Arrived)}
+	return sums{s.result.Hours, s.result.CoreHours, s.result.GiBHours, busy, s.memorySecs, float64(s.e.Counters().Arrived)}
 }
 
 // scrape measures.
@@ -550,14 +550,14 @@ func (s *simulation) scrape(now float64) {
 		if s.rng.Float64() < s.cfg.Site.Miss || p.ready < 0 {
 			continue // of a container that does not run nothing is measured
 		}
-		p.advance(now)
-		p.seen = append(p.seen, usageSeen{now, p.busy, s.memory(p)})
+		p.Advance(now)
+		p.seen = append(p.seen, usageSeen{now, p.Busy(), s.memory(p)})
 		if n := int(s.cfg.Site.Window/s.cfg.Site.Scrape) + 3; len(p.seen) > n {
 			p.seen = slices.Delete(p.seen, 0, len(p.seen)-n)
 		}
 	}
-	s.scrapes = append(s.scrapes, scrape{now, s.e.count.Arrived, s.e.count.Served, s.e.window})
-	s.e.window = &latencies{}
+	s.scrapes = append(s.scrapes, scrape{now, s.e.Counters().Arrived, s.e.Counters().Served, s.e.Window})
+	s.e.Window = &loadsim.Latencies{}
 	if n := int(s.cfg.Site.Window/s.cfg.Site.Scrape) + 3; len(s.scrapes) > n {
 		s.scrapes = slices.Delete(s.scrapes, 0, len(s.scrapes)-n)
 	}
@@ -599,14 +599,14 @@ func (s *simulation) observe(now float64) *mpa.Observation {
 		length := last.at - first.at
 		o.Rate = mpa.Metric{Value: float64(last.arrived-first.arrived) / length, Time: at(last.at)}
 		o.Throughput = mpa.Metric{Value: float64(last.served-first.served) / length, Time: at(last.at)}
-		var sum latencies
+		var sum loadsim.Latencies
 		for _, c := range s.scrapes {
 			if c.at > first.at && c.at <= last.at {
-				sum.merge(c.latencies)
+				sum.Merge(c.latencies)
 			}
 		}
-		if sum.total > 0 {
-			o.Latency = mpa.Metric{Value: sum.percentile(s.cfg.App.Target.SLO.Percentile), Time: at(last.at)}
+		if sum.Count() > 0 {
+			o.Latency = mpa.Metric{Value: sum.Percentile(s.cfg.App.Target.SLO.Percentile), Time: at(last.at)}
 		}
 	}
 	return o
@@ -675,7 +675,7 @@ func (s *simulation) ask(p *instance, request mpa.Resources) {
 	switch {
 	case p.node < 0:
 		p.actual = request
-		s.place(p, s.e.now)
+		s.place(p, s.e.Now())
 	case p.started < 0:
 		s.free[p.node] = s.free[p.node].Add(p.actual)
 		p.actual = request
@@ -684,7 +684,7 @@ func (s *simulation) ask(p *instance, request mpa.Resources) {
 			return
 		}
 		p.node = -1
-		s.place(p, s.e.now)
+		s.place(p, s.e.Now())
 	}
 }
 
@@ -702,15 +702,15 @@ func (w *window) add(now float64) {
 	w.most = max(w.most, len(w.times))
 }
 
-func (s *simulation) finish(before counters) {
+func (s *simulation) finish(before loadsim.Counters) {
 	r := &s.result
-	c := s.e.count
+	c := s.e.Counters()
 	r.Requests = c.Arrived - before.Arrived
 	r.Tries = c.Tries - before.Tries
 	r.Violations = c.Late - before.Late + c.Failed - before.Failed
-	r.P50, r.P95, r.P99 = s.e.all.percentile(50), s.e.all.percentile(95), s.e.all.percentile(99)
+	r.P50, r.P95, r.P99 = s.e.All.Percentile(50), s.e.All.Percentile(95), s.e.All.Percentile(99)
 	for _, p := range s.pods {
-		s.busy += p.busy
+		s.busy += p.Busy()
 	}
 	r.CPUUtilisation = s.busy / 3600 / r.CoreHours
 	r.MemUtilisation = s.memorySecs / r.GiBHours

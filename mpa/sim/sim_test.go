@@ -8,14 +8,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/loadsim"
+	"github.com/sigma-scheduler/sigma/mpa/mpatest"
 )
 
 // webApp answers in 20 ms of cpu and 10 ms of waiting.
 func webApp() App {
 	return App{
-		Name:     "web",
-		Segments: []Segment{{Name: "handler", CPU: Dist{Mean: .02, CV: 1}, Wait: Dist{Mean: .01, CV: .5}, Memory: 4 << 20}},
-		Workers:  64, Queue: 200, Timeout: 2, Retries: 1,
+		Name: "web",
+		Service: loadsim.Service{
+			Segments: []loadsim.Segment{{Name: "handler", CPU: loadsim.Dist{Mean: .02, CV: 1}, Wait: loadsim.Dist{Mean: .01, CV: .5}, Memory: 4 << 20}},
+			Workers:  64, Queue: 200, Timeout: 2, Retries: 1,
+		},
 		Memory:   Memory{Base: 200 << 20, CachePerRequest: 2048, CacheMax: 100 << 20},
 		Replicas: 4, Request: mpa.Resources{CPU: 1000, Memory: 1 << 30},
 		Target: mpa.Target{
@@ -30,17 +34,13 @@ func webApp() App {
 }
 
 // daily is a day's swing in steps of a minute.
-func daily(low, high float64) Load {
-	l := Load{Step: 60}
+func daily(low, high float64) loadsim.Load {
+	l := loadsim.Load{Step: 60}
 	for i := range 1440 {
 		l.PerSec = append(l.PerSec, low+(high-low)*(1-math.Cos(2*math.Pi*float64(i)/1440))/2)
 	}
 	return l
 }
-
-type agentFunc func(o *mpa.Observation) mpa.Recommendation
-
-func (f agentFunc) Recommend(o *mpa.Observation) mpa.Recommendation { return f(o) }
 
 func simulate(t *testing.T, name string, cfg Config) Result {
 	t.Helper()
@@ -85,7 +85,7 @@ func TestAgents(t *testing.T) {
 func TestLeak(t *testing.T) {
 	app := webApp()
 	app.Memory.LeakPerRequest = 4096
-	cfg := Config{App: app, Load: Load{Step: 60, PerSec: []float64{100}}, Seconds: 4 * 3600, Seed: 2}
+	cfg := Config{App: app, Load: loadsim.Load{Step: 60, PerSec: []float64{100}}, Seconds: 4 * 3600, Seed: 2}
 	static, grown := simulate(t, "static", cfg), simulate(t, "hpa+vpa", cfg)
 	t.Logf("static %+v\nhpa+vpa %+v", static, grown)
 	assert.Positive(t, static.Kills)
@@ -106,12 +106,12 @@ func TestResize(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			app := webApp()
 			site := DefaultSite()
-			site.Resize = Dist{Mean: 20}
+			site.Resize = loadsim.Dist{Mean: 20}
 			site.Nodes = []mpa.Resources{test.node, test.node, test.node, test.node}
-			grow := agentFunc(func(*mpa.Observation) mpa.Recommendation {
+			grow := mpatest.AgentFunc(func(*mpa.Observation) mpa.Recommendation {
 				return mpa.Recommendation{Containers: []mpa.Resources{{CPU: 1400}}, Reason: "more"}
 			})
-			s, err := newSimulation(&Config{App: app, Load: Load{Step: 60, PerSec: []float64{10}}, Seconds: 300, Seed: 3, Agent: grow, Guards: mpa.DefaultGuards(), Site: site})
+			s, err := newSimulation(&Config{App: app, Load: loadsim.Load{Step: 60, PerSec: []float64{10}}, Seconds: 300, Seed: 3, Agent: grow, Guards: mpa.DefaultGuards(), Site: site})
 			require.NoError(t, err)
 			seen := map[mpa.Resize]bool{}
 			s.decisions = func(o *mpa.Observation, d mpa.Decision) {
@@ -138,7 +138,7 @@ func TestResize(t *testing.T) {
 
 // A recorder changes nothing, and its minutes add up to the result.
 func TestRecord(t *testing.T) {
-	cfg := Config{App: webApp(), Load: Load{Step: 60, PerSec: []float64{20, 60, 100, 0}}, Seconds: 1800, Warmup: 330, Seed: 4}
+	cfg := Config{App: webApp(), Load: loadsim.Load{Step: 60, PerSec: []float64{20, 60, 100, 0}}, Seconds: 1800, Warmup: 330, Seed: 4}
 	plain := simulate(t, "hpa+vpa", cfg)
 	var minutes []Minute
 	cfg.Record = func(m Minute) { minutes = append(minutes, m) }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/agents"
+	"github.com/sigma-scheduler/sigma/mpa/loadsim"
+	"github.com/sigma-scheduler/sigma/mpa/mpatest"
 )
 
 // watch simulates and shows every decision.
@@ -23,14 +25,14 @@ func watch(t *testing.T, cfg Config, look func(s *simulation, o *mpa.Observation
 	return s
 }
 
-func flat(rate float64) Load { return Load{Step: 60, PerSec: []float64{rate}} }
+func flat(rate float64) loadsim.Load { return loadsim.Load{Step: 60, PerSec: []float64{rate}} }
 
 // A new pod is pending for as long as its start takes, and has no usage until two scrapes
 // of it are old enough to be seen.
 func TestStartAndLag(t *testing.T) {
 	site := DefaultSite()
-	site.Start, site.Lag, site.Miss = Dist{Mean: 100}, 20, 0
-	once := agentFunc(func(o *mpa.Observation) mpa.Recommendation {
+	site.Start, site.Lag, site.Miss = loadsim.Dist{Mean: 100}, 20, 0
+	once := mpatest.AgentFunc(func(o *mpa.Observation) mpa.Recommendation {
 		if o.Time.Before(at(300)) {
 			return mpa.Recommendation{}
 		}
@@ -41,7 +43,7 @@ func TestStartAndLag(t *testing.T) {
 	cfg := Config{App: webApp(), Load: flat(50), Seconds: 900, Seed: 5, Agent: once, Site: site}
 	watch(t, cfg, func(s *simulation, o *mpa.Observation, d mpa.Decision) {
 		if d.Action != nil {
-			asked = s.e.now
+			asked = s.e.Now()
 		}
 		for _, p := range o.Pods {
 			u := p.Containers[0].Usage
@@ -50,11 +52,11 @@ func TestStartAndLag(t *testing.T) {
 				continue
 			}
 			if p.Ready && running == 0 {
-				running = s.e.now
+				running = s.e.Now()
 			}
 			assert.Equal(t, p.Ready, p.Phase == mpa.Running)
 			if !u.Time.IsZero() && measured == 0 {
-				measured = s.e.now
+				measured = s.e.Now()
 			}
 		}
 	})
@@ -68,7 +70,7 @@ func TestOutage(t *testing.T) {
 	site := DefaultSite()
 	site.Outages = [][2]float64{{600, 1500}}
 	n := int32(4)
-	restless := agentFunc(func(*mpa.Observation) mpa.Recommendation {
+	restless := mpatest.AgentFunc(func(*mpa.Observation) mpa.Recommendation {
 		n = 9 - n
 		return mpa.Recommendation{Replicas: n}
 	})
@@ -76,9 +78,9 @@ func TestOutage(t *testing.T) {
 	held := 0
 	watch(t, Config{App: webApp(), Load: flat(20), Seconds: 4500, Seed: 6, Agent: restless, Site: site}, func(s *simulation, o *mpa.Observation, d mpa.Decision) {
 		if d.Action != nil {
-			acted = append(acted, s.e.now)
+			acted = append(acted, s.e.Now())
 		}
-		if s.e.now > 600+140 && s.e.now <= 1500 {
+		if s.e.Now() > 600+140 && s.e.Now() <= 1500 {
 			held++
 			assert.Nil(t, d.Action)
 			assert.False(t, o.Rate.Known(o.Time, 2*time.Minute))
@@ -116,10 +118,10 @@ func TestCrashLoop(t *testing.T) {
 	app := webApp()
 	app.Memory.Base = 2 << 30 // of 1 GiB
 	site := DefaultSite()
-	site.Start = Dist{Mean: 1}
+	site.Start = loadsim.Dist{Mean: 1}
 	s := watch(t, Config{App: app, Load: flat(50), Seconds: 3600, Seed: 8, Agent: agents.Static{}, Site: site}, func(s *simulation, o *mpa.Observation, _ mpa.Decision) {
 		for _, p := range o.Pods {
-			if !p.Ready && s.e.now > 60 {
+			if !p.Ready && s.e.Now() > 60 {
 				assert.Zero(t, p.Containers[0].Usage)
 				assert.False(t, p.Containers[0].Killed.IsZero())
 			}
@@ -129,11 +131,7 @@ func TestCrashLoop(t *testing.T) {
 	// in an hour.
 	assert.Equal(t, 4*17, s.result.Kills)
 	assert.Greater(t, s.result.Violations, s.result.Requests*9/10)
-	for slot, p := range s.e.pods {
-		if p != nil {
-			assert.Contains(t, s.e.ready, int32(slot), "a pod that was killed left its slot")
-		}
-	}
+	assert.Equal(t, s.e.Ready(), s.e.Pods(), "a pod that was killed left its slot")
 }
 
 // A pod whose resize waits for room is replaced on a node that has it: one at a time,
@@ -160,7 +158,7 @@ func TestEvict(t *testing.T) {
 			if test.name == "the only pod" {
 				site.Nodes[0].CPU = 1500 // holds the request, next to what fills it
 			}
-			grow := agentFunc(func(*mpa.Observation) mpa.Recommendation {
+			grow := mpatest.AgentFunc(func(*mpa.Observation) mpa.Recommendation {
 				return mpa.Recommendation{Containers: []mpa.Resources{{CPU: 1500}}}
 			})
 			cfg := Config{App: app, Load: flat(20), Seconds: 1500, Seed: 9, Agent: grow, Site: site, Guards: mpa.DefaultGuards()}
@@ -176,13 +174,13 @@ func TestEvict(t *testing.T) {
 						deferred++
 					}
 				}
-				gone = max(gone, int(o.Replicas)-len(s.e.ready))
+				gone = max(gone, int(o.Replicas)-s.e.Ready())
 			}
 			require.NoError(t, s.run(t.Context()))
 			assert.Positive(t, deferred)
 			assert.Equal(t, test.want, s.result.Evictions)
 			assert.LessOrEqual(t, gone, 1)
-			assert.Len(t, s.e.ready, int(test.replicas))
+			assert.Equal(t, int(test.replicas), s.e.Ready())
 		})
 	}
 }
@@ -246,7 +244,7 @@ func TestSplit(t *testing.T) {
 func TestPlan(t *testing.T) {
 	app := webApp()
 	app.Target.Replicas = mpa.Range{Min: 2, Max: 3}
-	cfg := Config{App: app, Load: Load{Step: 60, PerSec: []float64{5, 100, 5, 400}}, Seconds: 1200, Seed: 10, Agent: agents.Static{}, Site: DefaultSite(), Plan: &Plan{Size: 2000, Slack: 1, Room: 24}}
+	cfg := Config{App: app, Load: loadsim.Load{Step: 60, PerSec: []float64{5, 100, 5, 400}}, Seconds: 1200, Seed: 10, Agent: agents.Static{}, Site: DefaultSite(), Plan: &Plan{Size: 2000, Slack: 1, Room: 24}}
 	both := 0
 	s := watch(t, cfg, func(_ *simulation, _ *mpa.Observation, d mpa.Decision) {
 		n := d.Recommended.Replicas

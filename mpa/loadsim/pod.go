@@ -1,4 +1,4 @@
-package sim
+package loadsim
 
 import "math"
 
@@ -9,19 +9,19 @@ const period = .1
 // a second. What is spent until then is taken from the next period.
 const look = .004
 
-// A pod serves jobs by processor sharing: of n jobs each gets the same share of the
+// A Pod serves jobs by processor sharing: of n jobs each gets the same share of the
 // processor, and none more than one core. With a quantum they take turns instead: as
 // many as there are cores compute, each for a quantum at most, and the others wait in
 // line. A quota of c cores is spent as the CFS
 // bandwidth controller does: c · 100 ms in each period of 100 ms, then nothing until
 // the next. Jobs beyond the workers wait first come, first served.
-type pod struct {
-	// Settings; change them between advance and update.
-	cores   float64 // in parallel at most
-	quota   float64 // cores on average; 0 = no quota
-	workers int     // jobs at the same time; 0 = any number
-	phase   float64 // when a period begins
-	quantum float64 // seconds of a turn; 0 = infinitely short ones
+type Pod struct {
+	// Settings; change them between Advance and [Engine.Update].
+	Cores   float64 // in parallel at most
+	Quota   float64 // cores on average; 0 = no quota
+	Workers int     // jobs at the same time; 0 = any number
+	Phase   float64 // when a period begins
+	Quantum float64 // seconds of a turn; 0 = infinitely short ones
 
 	now      float64 // up to which the pod is advanced
 	service  float64 // attained by each job in service since the pod began
@@ -40,9 +40,9 @@ type pod struct {
 	served int64
 }
 
-// advance serves up to a time. No job finishes and no quota runs out on the way: the
+// Advance serves up to a time. No job finishes and no quota runs out on the way: the
 // caller stops at next.
-func (p *pod) advance(t float64) {
+func (p *Pod) Advance(t float64) {
 	if d := t - p.now; d > 0 {
 		p.service += p.rate * d
 		if spent := p.rate * float64(len(p.work)) * d; spent > 0 {
@@ -52,7 +52,7 @@ func (p *pod) advance(t float64) {
 		p.now = t
 	}
 	switch {
-	case p.quota == 0:
+	case p.Quota == 0:
 	case t >= p.periodEnd:
 		p.refill(t)
 	case t >= p.look && p.budget <= tiny:
@@ -62,10 +62,10 @@ func (p *pod) advance(t float64) {
 
 // refill begins the period that a time falls into. A debt is paid off, and what was
 // left is lost.
-func (p *pod) refill(t float64) {
-	n := math.Floor((t-p.phase)/period + 1e-9)
-	begin := p.phase + n*period
-	full := p.quota * period
+func (p *Pod) refill(t float64) {
+	n := math.Floor((t-p.Phase)/period + 1e-9)
+	begin := p.Phase + n*period
+	full := p.Quota * period
 	since := max(0, p.rate*float64(len(p.work))*(t-begin))
 	if p.periodEnd > 0 {
 		full = min(full, p.budget+since+math.Round((begin-p.periodEnd)/period+1)*full)
@@ -79,19 +79,19 @@ func (p *pod) refill(t float64) {
 const tiny = 1e-9
 
 // update computes the rate after a change.
-func (p *pod) update() {
+func (p *Pod) update() {
 	n := float64(len(p.work))
 	switch {
 	case n == 0 || p.throttled:
 		p.rate = 0
 	default:
-		p.rate = min(1, p.cores/n)
+		p.rate = min(1, p.Cores/n)
 	}
 }
 
 // next is the time of the pod's next event: a job that finishes, a quota that is
 // seen to be spent or begins anew.
-func (p *pod) next() float64 {
+func (p *Pod) next() float64 {
 	if len(p.work) == 0 {
 		return math.Inf(1)
 	}
@@ -99,14 +99,14 @@ func (p *pod) next() float64 {
 		return p.periodEnd
 	}
 	t := p.now + max(0, p.work[0].at-p.service)/p.rate
-	if p.quota > 0 {
+	if p.Quota > 0 {
 		spending := p.rate * float64(len(p.work))
 		p.look = math.Inf(1)
 		if out := p.now + max(0, p.budget)/spending; out < p.periodEnd {
-			p.look = p.phase + (math.Ceil((out-p.phase)/look-.5-1e-9)+.5)*look
+			p.look = p.Phase + (math.Ceil((out-p.Phase)/look-.5-1e-9)+.5)*look
 			t = min(t, p.look)
 		}
-		if spending > p.quota {
+		if spending > p.Quota {
 			t = min(t, p.periodEnd)
 		}
 	}
@@ -114,81 +114,22 @@ func (p *pod) next() float64 {
 }
 
 // slots is how many jobs can have a turn at the same time.
-func (p *pod) slots() int { return max(1, int(p.cores)) }
+func (p *Pod) slots() int { return max(1, int(p.Cores)) }
 
 // full reports whether a job would have to wait.
-func (p *pod) full() bool { return p.workers > 0 && p.inside >= p.workers }
+func (p *Pod) full() bool { return p.Workers > 0 && p.inside >= p.Workers }
 
-// waiting is the number of jobs in the queue.
-func (p *pod) waiting() int { return p.queue.len() }
+// Waiting is the number of jobs in the queue.
+func (p *Pod) Waiting() int { return p.queue.len() }
 
-// A fifo is a queue of jobs.
-type fifo struct {
-	list []int32 // from head on
-	head int
-}
+// Inside is the number of requests admitted and not done.
+func (p *Pod) Inside() int { return p.inside }
 
-func (f *fifo) len() int { return len(f.list) - f.head }
+// Served is the number of requests done since the pod began.
+func (p *Pod) Served() int64 { return p.served }
 
-func (f *fifo) push(job int32) { f.list = append(f.list, job) }
+// Busy is the core-seconds spent up to the last event.
+func (p *Pod) Busy() float64 { return p.busy }
 
-func (f *fifo) pop() int32 {
-	job := f.list[f.head]
-	if f.head++; f.head > 64 && 2*f.head > len(f.list) {
-		f.list = f.list[:copy(f.list, f.list[f.head:])]
-		f.head = 0
-	}
-	return job
-}
-
-// An event of a job: at a time, or at an attained service.
-type event struct {
-	at     float64
-	job    int32
-	serial uint32 // of the job, to tell it from a later one in the same place
-}
-
-// eventHeap has the earliest event on top.
-type eventHeap []event
-
-func (h *eventHeap) push(e event) {
-	s := append(*h, e)
-	*h = s
-	i := len(s) - 1
-	for i > 0 {
-		up := (i - 1) / 2
-		if s[up].at <= e.at {
-			break
-		}
-		s[i] = s[up]
-		i = up
-	}
-	s[i] = e
-}
-
-func (h *eventHeap) pop() event {
-	s := *h
-	top, last := s[0], s[len(s)-1]
-	s = s[:len(s)-1]
-	*h = s
-	if len(s) == 0 {
-		return top
-	}
-	i := 0
-	for {
-		down := 2*i + 1
-		if down >= len(s) {
-			break
-		}
-		if down+1 < len(s) && s[down+1].at < s[down].at {
-			down++
-		}
-		if last.at <= s[down].at {
-			break
-		}
-		s[i] = s[down]
-		i = down
-	}
-	s[i] = last
-	return top
-}
+// BusyAt is the core-seconds spent up to a time before the next event.
+func (p *Pod) BusyAt(t float64) float64 { return p.busy + p.rate*float64(len(p.work))*(t-p.now) }

@@ -1,10 +1,10 @@
-package sim
+package loadsim
 
 import "math"
 
-// latencies is a histogram with 32 buckets to the doubling, so that a percentile is
+// Latencies is a histogram with 32 buckets to the doubling, so that a percentile is
 // right within 2.2 %.
-type latencies struct {
+type Latencies struct {
 	counts [buckets]int64
 	total  int64
 	sum    float64 // seconds
@@ -16,7 +16,7 @@ const (
 	buckets   = 40 * perOctave
 )
 
-func (l *latencies) add(seconds float64) {
+func (l *Latencies) Add(seconds float64) {
 	l.total++
 	l.sum += seconds
 	// The exponent and the first bits of the mantissa, as they stand in the number.
@@ -24,8 +24,8 @@ func (l *latencies) add(seconds float64) {
 	l.counts[min(buckets-1, max(0, i))]++
 }
 
-// percentile p, 0 … 100, is the middle of its bucket; NaN when nothing was added.
-func (l *latencies) percentile(p float64) float64 {
+// Percentile p, 0 … 100, is the middle of its bucket; NaN when nothing was added.
+func (l *Latencies) Percentile(p float64) float64 {
 	if l.total == 0 {
 		return math.NaN()
 	}
@@ -43,13 +43,16 @@ func start(i int) float64 {
 	return math.Ldexp(1+float64(i%perOctave)/perOctave, lowest+i/perOctave)
 }
 
-func (l *latencies) mean() float64 { return l.sum / float64(l.total) }
+func (l *Latencies) Mean() float64 { return l.sum / float64(l.total) }
 
-// merge adds another histogram.
-func (l *latencies) merge(o *latencies) {
+// Merge adds another histogram.
+func (l *Latencies) Merge(o *Latencies) {
 	for i, n := range o.counts {
 		l.counts[i] += n
 	}
 	l.total += o.total
 	l.sum += o.sum
 }
+
+// Count is the number of latencies.
+func (l *Latencies) Count() int64 { return l.total }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package sim
+package loadsim
 
 import (
 	"container/heap"
@@ -20,7 +20,7 @@ import (
 // event of a pod all its requests are gone through. It knows processor sharing, quotas,
 // workers, queues and timeouts, the better of two pods, and one segment.
 type plain struct {
-	app    *App
+	app    *Service
 	rng    *rand.Rand
 	now    float64
 	events plainEvents
@@ -205,17 +205,17 @@ func (e *plain) changed(p *plainPod) {
 }
 
 // busyApp is what speed is measured on: I/O, workers, a queue and a timeout.
-func busyApp() App {
-	return App{
+func busyApp() Service {
+	return Service{
 		Segments: []Segment{{CPU: Dist{Mean: .01, CV: 1}, Wait: Dist{Mean: .01, CV: .5}}},
 		Workers:  64, Queue: 200, Timeout: 2,
 	}
 }
 
 // busyPods have a core each on average, of two, and load .7 of that.
-func busyPods(n int, quantum float64) (pods []*pod, rate float64) {
+func busyPods(n int, quantum float64) (pods []*Pod, rate float64) {
 	for range n {
-		pods = append(pods, &pod{cores: 2, quota: 1, workers: 64, quantum: quantum})
+		pods = append(pods, &Pod{Cores: 2, Quota: 1, Workers: 64, Quantum: quantum})
 	}
 	return pods, .7 * float64(n) / .01
 }
@@ -223,7 +223,7 @@ func busyPods(n int, quantum float64) (pods []*pod, rate float64) {
 func runPlain(tb testing.TB, n int, seconds float64) *plain {
 	tb.Helper()
 	app := busyApp()
-	require.NoError(tb, app.compile())
+	require.NoError(tb, app.Prepare())
 	e := &plain{app: &app, rng: rand.New(rand.NewPCG(1, 1))}
 	for range n {
 		e.pods = append(e.pods, &plainPod{cores: 2, quota: 1})
@@ -238,9 +238,9 @@ func TestPlain(t *testing.T) {
 	twin := runPlain(t, 8, 400)
 	pods, rate := busyPods(8, 0)
 	e := steady(t, busyApp(), rate, 1, pods...)
-	e.run(400)
+	e.Run(400)
 	assert.InEpsilon(t, twin.served, e.count.Served, .02)
-	assert.InEpsilon(t, twin.sum/float64(twin.served), e.all.mean(), .03)
+	assert.InEpsilon(t, twin.sum/float64(twin.served), e.All.Mean(), .03)
 }
 
 // TestSpeed writes how many requests a CPU-second simulates; see hack/bench.sh.
@@ -260,7 +260,7 @@ func TestSpeed(t *testing.T) {
 				pods, rate := busyPods(n, quantum)
 				e := steady(t, busyApp(), rate, uint64(round), pods...)
 				begin := cpuSeconds(t)
-				e.run(4e6 / rate)
+				e.Run(4e6 / rate)
 				return float64(e.count.Served) / (cpuSeconds(t) - begin)
 			}
 			fast, turns = append(fast, simulated(0)), append(turns, simulated(.01))

@@ -1,4 +1,4 @@
-package sim
+package loadsim
 
 import (
 	"math"
@@ -104,7 +104,7 @@ func TestBursts(t *testing.T) {
 	assert.Nil(t, bursts([]float64{.7, .8}, []float64{9, 9}), "few requests say nothing")
 
 	load := Load{Step: 60, PerSec: []float64{100, 40}, Burst: []float64{.4, 0}}
-	rate := load.arrivals(7)
+	rate := load.Arrivals(7)
 	var sums, squares [2]float64
 	for now := 0.0; now < 7200; {
 		r, until := rate(now)
@@ -117,14 +117,14 @@ func TestBursts(t *testing.T) {
 	assert.InDelta(t, 100, sums[0]/3600, 1e-6)
 	assert.InDelta(t, 40, sums[1]/3600, 1e-9)
 	assert.InDelta(t, .4, math.Sqrt(squares[0]/3600-1e4)/100, .03)
-	again := load.arrivals(7)
+	again := load.Arrivals(7)
 	for _, now := range []float64{0, 1, 61, 125, 119, 3} { // in any order
-		want, _ := load.arrivals(7)(now)
+		want, _ := load.Arrivals(7)(now)
 		got, _ := again(now)
 		assert.InDelta(t, want, got, 0)
 	}
-	other, _ := load.arrivals(8)(0)
-	same, _ := load.arrivals(7)(0)
+	other, _ := load.Arrivals(8)(0)
+	same, _ := load.Arrivals(7)(0)
 	assert.NotEqual(t, same, other)
 }
 

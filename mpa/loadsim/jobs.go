@@ -1,0 +1,261 @@
+package loadsim
+
+// A job is one try of a request.
+type job struct {
+	begun  float64 // first try of the request
+	queued float64 // since when it waits for a worker
+	left   float64 // core-seconds of this phase after the present turn
+	slot   int32
+	phase  int16
+	tries  int16
+	serial uint32 // of this use of the slot in Engine.jobs
+	script int32  // index of the request in Engine.script
+	state  jobState
+	gone   bool // the client no longer waits
+}
+
+type jobState uint8
+
+const (
+	unused jobState = iota
+	delayed
+	queued
+	serving
+	resting // a client that pauses before its next try
+)
+
+// try sends a request to a pod, for the first time or again.
+func (e *Engine) try(begun float64, tries int16, script int32) {
+	e.count.Tries++
+	slot := e.route()
+	if slot < 0 {
+		e.refuse(begun, tries, script)
+		return
+	}
+	p := e.pods[slot]
+	if p.full() && e.service.Queue >= 0 && p.Waiting() >= e.service.Queue {
+		e.refuse(begun, tries, script)
+		return
+	}
+	i := e.alloc()
+	j := &e.jobs[i]
+	*j = job{begun: begun, queued: e.now, slot: slot, tries: tries, serial: j.serial + 1, script: script, state: queued}
+	if e.service.Timeout > 0 {
+		e.timeouts = append(e.timeouts, event{e.now + e.service.Timeout, i, j.serial})
+	}
+	if p.full() {
+		p.queue.push(i)
+		return
+	}
+	e.admit(i)
+}
+
+func (e *Engine) alloc() int32 {
+	if n := len(e.free); n > 0 {
+		i := e.free[n-1]
+		e.free = e.free[:n-1]
+		return i
+	}
+	e.jobs = append(e.jobs, job{})
+	return int32(len(e.jobs) - 1)
+}
+
+func (e *Engine) release(i int32) {
+	e.jobs[i].state = unused
+	e.free = append(e.free, i)
+}
+
+// route picks a ready pod: the better of two at random, by requests under way.
+func (e *Engine) route() int32 {
+	n := len(e.ready)
+	switch {
+	case n == 0:
+		return -1
+	case n == 1:
+		return e.ready[0]
+	case e.service.Balance == "random":
+		return e.ready[e.rng.IntN(n)]
+	}
+	a, b := e.ready[e.rng.IntN(n)], e.ready[e.rng.IntN(n)]
+	if e.load(b) < e.load(a) {
+		return b
+	}
+	return a
+}
+
+func (e *Engine) load(slot int32) int { p := e.pods[slot]; return p.inside + p.Waiting() }
+
+// admit lets a job into its pod: its first phase begins.
+func (e *Engine) admit(i int32) {
+	e.pods[e.jobs[i].slot].inside++
+	e.begin(i)
+}
+
+// begin starts a phase of a job: what it waits for, then what it computes.
+func (e *Engine) begin(i int32) {
+	j := &e.jobs[i]
+	if wait := e.wait(j); wait > 0 {
+		j.state = delayed
+		e.delays.push(event{e.now + wait, i, j.serial})
+		return
+	}
+	e.compute(i)
+}
+
+func (e *Engine) compute(i int32) {
+	j := &e.jobs[i]
+	j.state = serving
+	p := e.pods[j.slot]
+	p.Advance(e.now)
+	demand := e.cpu(j)
+	if len(p.work) == 0 {
+		demand += e.service.Wake
+	}
+	e.start(i, demand)
+	e.Update(j.slot)
+}
+
+// wait is what a job waits for in its phase.
+func (e *Engine) wait(j *job) float64 {
+	if e.script != nil {
+		return e.script[j.script].Wait[j.phase]
+	}
+	return e.service.phases[j.phase].wait.draw(e.rng)
+}
+
+// start puts a job into service, or behind those that compute.
+func (e *Engine) start(i int32, demand float64) {
+	p := e.pods[e.jobs[i].slot]
+	if p.Quantum > 0 && (len(p.work) >= p.slots() || p.runnable.len() > 0) {
+		e.jobs[i].left = demand
+		p.runnable.push(i)
+		return
+	}
+	e.turn(p, i, demand)
+}
+
+// turn lets a job compute, at most for a quantum.
+func (e *Engine) turn(p *Pod, i int32, demand float64) {
+	turn := demand
+	if p.Quantum > 0 && p.Quantum < demand {
+		turn = p.Quantum
+	}
+	e.jobs[i].left = demand - turn
+	p.work.push(event{at: p.service + turn, job: i})
+}
+
+// cpu is what a job computes in its phase.
+func (e *Engine) cpu(j *job) float64 {
+	if e.script != nil {
+		return e.script[j.script].CPU[j.phase]
+	}
+	return e.service.phases[j.phase].cpu.draw(e.rng)
+}
+
+// step is a pod's event: its first job is done with a phase, or its quota is spent or
+// begins anew.
+func (e *Engine) step(slot int) {
+	p := e.pods[slot]
+	p.Advance(e.now)
+	for len(p.work) > 0 && p.work[0].at <= p.service+tiny {
+		i := p.work.pop().job
+		j := &e.jobs[i]
+		if j.left > 0 {
+			p.runnable.push(i)
+		} else {
+			e.done(i, p)
+		}
+		for p.runnable.len() > 0 && len(p.work) < p.slots() {
+			i := p.runnable.pop()
+			e.turn(p, i, e.jobs[i].left)
+		}
+	}
+	e.Update(int32(slot))
+}
+
+// done ends a phase of a job.
+func (e *Engine) done(i int32, p *Pod) {
+	j := &e.jobs[i]
+	if j.phase++; int(j.phase) < len(e.service.phases) {
+		e.begin(i)
+		return
+	}
+	p.inside--
+	p.served++
+	if !j.gone {
+		e.count.Served++
+		latency := e.now - j.begun
+		if e.script != nil {
+			e.took[j.script] = latency
+		}
+		if e.service.Late > 0 && latency > e.service.Late {
+			e.count.Late++
+		}
+		e.All.Add(latency)
+		if e.Window != nil {
+			e.Window.Add(latency)
+			e.Answered(latency)
+		}
+	}
+	e.release(i)
+	e.pull(p)
+}
+
+// pull takes the next waiting job in whose client still waits.
+func (e *Engine) pull(p *Pod) {
+	for p.Waiting() > 0 && !p.full() {
+		i := p.queue.pop()
+		if e.jobs[i].gone {
+			e.release(i)
+			continue
+		}
+		e.count.Waited += e.now - e.jobs[i].queued
+		e.admit(i)
+	}
+}
+
+// wake ends a wait.
+func (e *Engine) wake() {
+	d := e.delays.pop()
+	j := &e.jobs[d.job]
+	switch {
+	case j.serial != d.serial:
+	case j.state == resting:
+		begun, tries, script := j.begun, j.tries, j.script
+		e.release(d.job)
+		e.try(begun, tries, script)
+	case j.state == delayed:
+		e.compute(d.job)
+	}
+}
+
+// expire lets a client give up.
+func (e *Engine) expire() {
+	j := &e.jobs[e.timeouts[e.timeHead].job]
+	j.gone = true
+	e.again(j.begun, j.tries, j.script)
+}
+
+func (e *Engine) refuse(begun float64, tries int16, script int32) {
+	e.count.Refused++
+	e.again(begun, tries, script)
+}
+
+// again tries a request once more after a pause, or lets it fail.
+func (e *Engine) again(begun float64, tries int16, script int32) {
+	if int(tries) >= e.service.Retries {
+		e.count.Failed++
+		if e.Failed != nil {
+			e.Failed()
+		}
+		return
+	}
+	pause := retryPause * float64(int(1)<<tries) * (.5 + e.rng.Float64())
+	i := e.alloc()
+	j := &e.jobs[i]
+	*j = job{begun: begun, slot: -1, tries: tries + 1, serial: j.serial + 1, script: script, state: resting, gone: true}
+	e.delays.push(event{e.now + pause, i, j.serial})
+}
+
+// retryPause is the mean pause before the first retry in seconds; it doubles.
+const retryPause = .1

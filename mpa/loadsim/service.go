@@ -1,0 +1,94 @@
+package loadsim
+
+import (
+	"errors"
+	"fmt"
+)
+
+// A Service is what answers requests: what one does, and how its pods take them.
+type Service struct {
+	Segments []Segment
+	// Workers is how many requests a pod works on at once, 0 = any number; Queue how
+	// many wait there, below 0 = any number.
+	Workers int
+	Queue   int
+	// Timeout of a try in seconds, 0 = none; Retries after it.
+	Timeout float64
+	Retries int
+	// Late is the latency in seconds above which an answer counts as late; 0 = none does.
+	Late float64
+	// Balance of requests over pods: "two" (the better of two at random, the default)
+	// or "random".
+	Balance string
+	// Parallelism is how many cores a pod can use at once; 0 = 8.
+	Parallelism float64
+	// Quantum is how long a request computes, in seconds, before others have their turn:
+	// 10 to 20 ms in a Go program. 0 = the processor is shared evenly at all times.
+	Quantum float64
+	// Wake is what a pod computes besides, in core-seconds, when it has been idle.
+	Wake float64
+
+	phases []phase
+}
+
+// A Segment is a part of a request: it waits, then it computes.
+type Segment struct {
+	Name string
+	// CPU in core-seconds, Wait (for disks, networks and other services) in seconds.
+	CPU  Dist
+	Wait Dist
+	// Memory in bytes while a request is in the pod.
+	Memory float64
+}
+
+type phase struct{ cpu, wait sampler }
+
+// Prepare checks the segments and makes the service ready for engines. A copy that runs
+// beside it needs its own.
+func (s *Service) Prepare() error {
+	if len(s.Segments) == 0 {
+		return errors.New("there are no segments")
+	}
+	s.phases = make([]phase, 0, len(s.Segments))
+	for i, g := range s.Segments {
+		if err := g.CPU.validate(); err != nil {
+			return fmt.Errorf("segments[%d].cpu: %w", i, err)
+		}
+		if err := g.Wait.validate(); err != nil {
+			return fmt.Errorf("segments[%d].wait: %w", i, err)
+		}
+		s.phases = append(s.phases, phase{g.CPU.sampler(), g.Wait.sampler()})
+	}
+	return nil
+}
+
+// Cores that a pod can use at once.
+func (s *Service) Cores() float64 {
+	if s.Parallelism == 0 {
+		return 8
+	}
+	return s.Parallelism
+}
+
+// CPUPerRequest is the mean demand in core-seconds.
+func (s *Service) CPUPerRequest() float64 {
+	sum := 0.0
+	for _, g := range s.Segments {
+		sum += g.CPU.Mean
+	}
+	return sum
+}
+
+// WaitPerRequest is the mean time in seconds that a request waits for others.
+func (s *Service) WaitPerRequest() float64 {
+	sum := 0.0
+	for _, g := range s.Segments {
+		sum += g.Wait.Mean
+	}
+	return sum
+}
+
+// NewPod makes a pod of the service with a quota in cores, 0 = none.
+func (s *Service) NewPod(quota float64) Pod {
+	return Pod{Cores: s.Cores(), Quota: quota, Workers: s.Workers, Quantum: s.Quantum}
+}
