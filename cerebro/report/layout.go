@@ -3,9 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/sigma-scheduler/sigma/binpack"
@@ -155,28 +153,13 @@ func (l *Layout) amounts(values []int64, dimensions []int) string {
 	for _, d := range dimensions {
 		if values[d] != 0 {
 			dim := l.Instance.Dimensions[d]
-			parts = append(parts, amount(values[d], dim)+" "+dim.Name)
+			parts = append(parts, trace.FormatAmount(values[d], dim)+" "+dim.Name)
 		}
 	}
 	if len(dimensions) < len(values) {
 		parts = append(parts, "…")
 	}
 	return strings.Join(parts, ", ")
-}
-
-// amount is a quantity as people write it: small ones to a thousandth, large
-// ones with a suffix.
-func amount(value int64, dim binpack.Dimension) string {
-	v, suffix := float64(value)/float64(dim.One), ""
-	switch {
-	case math.Abs(v) >= 1<<20 && math.Mod(v, 1<<20) == 0:
-		return trace.FormatQuantity(value, dim)
-	case math.Abs(v) >= 1e9:
-		v, suffix = v/1e9, "G"
-	case math.Abs(v) >= 1e6:
-		v, suffix = v/1e6, "M"
-	}
-	return strconv.FormatFloat(math.Round(1000*v)/1000, 'f', -1, 64) + suffix
 }
 
 // contents names what stands on a machine.

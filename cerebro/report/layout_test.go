@@ -115,15 +115,7 @@ func TestDrawn(t *testing.T) {
 	}
 }
 
-func TestAmount(t *testing.T) {
-	for _, c := range []struct {
-		value, one int64
-		want       string
-	}{{4, 1, "4"}, {470, 1000, "0.47"}, {4686045, 1e6, "4.686"}, {8 << 30, 1, "8Gi"}, {60e9, 1, "60G"}, {2_500_000, 1, "2.5M"}, {-2, 1, "-2"}, {0, 1, "0"}} {
-		if got := amount(c.value, binpack.Dimension{One: c.one}); got != c.want {
-			t.Errorf("%d of %d: %q, want %q", c.value, c.one, got, c.want)
-		}
-	}
+func TestAmountsOfSomeDimensions(t *testing.T) {
 	l := &Layout{Instance: fleet(binpack.Open, 1)}
 	if got := l.amounts([]int64{4, 5}, []int{1}); got != "5 memory, …" {
 		t.Errorf("amounts of one dimension in two: %q", got)

@@ -197,7 +197,7 @@ func (g *drawing) row(l *Layout, m *Machine, shown []int) []string {
 	for _, d := range shown {
 		dim, capacity := l.Instance.Dimensions[d], l.capacity(m)[d]
 		row = append(row, fmt.Sprintf("%s of %s",
-			amount(capacity-l.used(m, d), dim), amount(capacity, dim)))
+			trace.FormatAmount(capacity-l.used(m, d), dim), trace.FormatAmount(capacity, dim)))
 	}
 	return append(row, l.contents(m))
 }
