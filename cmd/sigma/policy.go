@@ -1,22 +1,18 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"math"
-	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/sigma-scheduler/sigma/benchdata/policies"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/internal/compare"
+	"github.com/sigma-scheduler/sigma/internal/explain"
 )
 
 func (a *app) policy() *cobra.Command {
@@ -73,7 +69,7 @@ func (a *app) showPolicies(_ *cobra.Command, paths []string) error {
 		if i > 0 {
 			fmt.Fprintln(a.stdout)
 		}
-		if err := a.showPolicy(o); err != nil {
+		if err := explain.Policy(a.stdout, o); err != nil {
 			return err
 		}
 	}
@@ -92,55 +88,6 @@ func loadPolicy(path string) (*policy.Object, error) {
 	}
 	shipped, globErr := fs.Glob(policies.Files, "*.yaml")
 	return nil, errors.Join(fmt.Errorf("%w, and no policy of that name is shipped; there are %s", err, strings.Join(shipped, ", ")), globErr)
-}
-
-func (a *app) showPolicy(o *policy.Object) error {
-	s := &o.Spec
-	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "name\t%s\n", o.Metadata.Name)
-	fmt.Fprintf(w, "digest\t%s\n", o.Digest())
-	fmt.Fprintf(w, "model\t%s (feature version %d)\n", s.Model, s.FeatureVersion)
-	fmt.Fprintf(w, "knowledge\t%s\n", s.Knowledge)
-	if s.Mode != "" {
-		fmt.Fprintf(w, "mode\t%s\n", s.Mode)
-	}
-	fmt.Fprintln(w, "\nfeature\tweight\trange\twhat it is")
-	for i, name := range s.Features {
-		f := featureOf(s.Model, name)
-		fmt.Fprintf(w, "%s\t%+.4g\t%s\t%s\n", name, s.Weights[i], f.Range, f.Meaning)
-	}
-	if len(s.Parameters) > 0 {
-		fmt.Fprintln(w, "\nparameter\tvalue\trange\twhat it is")
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.Parameters)) {
-		p, _ := policy.Parameters(name)
-		fmt.Fprintf(w, "%s\t%.4g\t%g … %g\t%s\n", name, s.Parameters[name], p.Low, p.High, p.Meaning)
-	}
-	if err := w.Flush(); err != nil || len(s.Provenance) == 0 {
-		return err
-	}
-	text, err := yaml.Marshal(map[string]any{"provenance": s.Provenance})
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(a.stdout, "\n%s", text)
-	return nil
-}
-
-// featureOf finds a feature's description; "util:cpu" has that of util, and
-// "gpu@shared" that of gpu.
-func featureOf(model, name string) policy.Feature {
-	table, separator := policy.Features, ":"
-	if model == "devices" {
-		table, separator = policy.DeviceFeatures, "@"
-	}
-	base, _, _ := strings.Cut(name, separator)
-	for _, f := range table {
-		if f.Name == base {
-			return f
-		}
-	}
-	return policy.Feature{}
 }
 
 func (a *app) validatePolicies(_ *cobra.Command, paths []string) error {
@@ -167,110 +114,5 @@ func (a *app) diffPolicies(_ *cobra.Command, paths []string) error {
 	if err := errors.Join(errOld, errNew); err != nil {
 		return err
 	}
-	lines := differences(fieldsOf(old), fieldsOf(changed))
-	if len(lines) == 0 {
-		fmt.Fprintln(a.stdout, "no difference")
-		return nil
-	}
-	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	for _, l := range lines {
-		fmt.Fprintln(w, l)
-	}
-	return w.Flush()
-}
-
-// A field of a policy: a path and a value, in the order of the file.
-type field struct{ name, value string }
-
-// fieldsOf lists what a policy does and where it comes from. Features are told
-// apart by name, not by place.
-func fieldsOf(o *policy.Object) []field {
-	s := &o.Spec
-	fields := []field{
-		{"name", o.Metadata.Name},
-		{"featureVersion", fmt.Sprint(s.FeatureVersion)},
-		{"model", s.Model},
-		{"knowledge", s.Knowledge},
-		{"mode", s.Mode},
-	}
-	if s.CanaryPercent != nil {
-		fields = append(fields, field{"canaryPercent", fmt.Sprint(*s.CanaryPercent)})
-	}
-	for i, name := range s.Features {
-		fields = append(fields, field{"weight " + name, fmt.Sprint(s.Weights[i])})
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.Parameters)) {
-		fields = append(fields, field{"parameter " + name, fmt.Sprint(s.Parameters[name])})
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.Provenance)) {
-		fields = append(fields, field{"provenance " + name, listed(s.Provenance[name])})
-	}
-	return fields
-}
-
-// short is a value as it is shown beside another: long ones, such as a list of
-// traces, are cut.
-func short(value, other string) string {
-	const most, lead = 60, 12
-	text := []rune(cmp.Or(value, "-"))
-	if len(text) <= most {
-		return string(text)
-	}
-	from := 0 // not further than where the two part
-	for was := []rune(other); from < min(len(text), len(was)) && text[from] == was[from]; from++ {
-	}
-	from = max(0, min(from-lead, len(text)-most))
-	cut := string(text[from:min(len(text), from+most)])
-	if from > 0 {
-		cut = "… " + cut
-	}
-	if from+most < len(text) {
-		cut += " …"
-	}
-	return cut
-}
-
-// listed is a value of the provenance on one line; of the traces their names and
-// digests.
-func listed(v any) string {
-	list, ok := v.([]any)
-	if !ok {
-		return fmt.Sprint(v)
-	}
-	var parts []string
-	for _, e := range list {
-		if m, ok := e.(map[string]any); ok && m["name"] != nil {
-			parts = append(parts, fmt.Sprint(m["name"], " ", m["trace"]))
-		} else {
-			parts = append(parts, fmt.Sprint(e))
-		}
-	}
-	return fmt.Sprintf("%d: %s", len(list), strings.Join(parts, ", "))
-}
-
-// differences lists what differs, and what one side lacks.
-func differences(old, changed []field) []string {
-	var lines []string
-	show := func(name, before, after string) {
-		lines = append(lines, fmt.Sprintf("%s\t%s\t→ %s", name, short(before, after), short(after, before)))
-	}
-	find := func(list []field, name string) string {
-		for _, f := range list {
-			if f.name == name {
-				return f.value
-			}
-		}
-		return ""
-	}
-	for _, f := range old {
-		if after := find(changed, f.name); after != f.value {
-			show(f.name, f.value, after)
-		}
-	}
-	for _, f := range changed {
-		if find(old, f.name) == "" && f.value != "" {
-			show(f.name, "", f.value)
-		}
-	}
-	return lines
+	return explain.PolicyDifferences(a.stdout, old, changed)
 }

@@ -51,6 +51,7 @@ var table = []row{
 	{"internal/learn/...", []string{"internal/learn/..."}},
 	{"internal/sheet/...", []string{"internal/sheet/..."}},
 	{"internal/archtest", nil},
+	{"internal/explain", []string{"binpack/...", "cerebro/...", "internal/compare", "plugins/ledger", "plugins/snapshot"}},
 	{"internal/...", []string{"binpack/...", "cerebro/...", "benchdata/generate"}},
 	{"cmd/...", []string{"..."}},
 	{"hack/mpavalidate", []string{"mpa/loadsim"}},

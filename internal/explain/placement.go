@@ -1,0 +1,222 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/cerebro"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/compare"
+)
+
+// An Item says why an item of a trace went where it did, with names in place of
+// indices.
+type Item struct {
+	Trace   string  `json:"trace"`
+	Request string  `json:"request"`
+	Item    int32   `json:"item"`
+	Time    float64 `json:"time"`
+	Order   int     `json:"order"`
+	Seed    uint64  `json:"seed"`
+	decision
+}
+
+// A decision is what is the same for an item of a trace and a pod of a cluster.
+type decision struct {
+	Policy     string       `json:"policy"`
+	File       string       `json:"file,omitempty"` // shipped file that serves
+	Knowledge  string       `json:"knowledge"`
+	App        string       `json:"app"`
+	Group      string       `json:"group"`
+	Demand     []amountView `json:"demand"`
+	Limit      int32        `json:"limit"`     // items of the group per machine, 0 = none
+	SpreadMin  int32        `json:"spreadMin"` // machines before any takes a second, 0 = none
+	Types      []string     `json:"types"`     // empty = all
+	Rules      []ruleView   `json:"rules"`
+	Fleet      string       `json:"fleet"`
+	InUse      int          `json:"inUse"`
+	Offered    int          `json:"offered"`
+	Rejected   []rejection  `json:"rejected"`
+	Candidates int          `json:"candidates"`
+	Chosen     *choiceView  `json:"chosen"` // null = the item is left out
+	RunnerUp   *choiceView  `json:"runnerUp"`
+	Tied       int          `json:"tied"` // other candidates with the chosen one's score
+	Fallback   bool         `json:"fallback"`
+	Terms      []termView   `json:"terms"`
+	Empties    *emptiesView `json:"empties"` // null = the policy never keeps any back
+}
+
+type amountView struct {
+	Dimension string `json:"dimension"`
+	Amount    string `json:"amount"`
+}
+
+type ruleView struct {
+	App   string `json:"app"`
+	Other string `json:"other"`
+	Max   int32  `json:"max"`
+}
+
+type rejection struct {
+	Reason   string `json:"reason"` // capacity, devices, type, limit, rule, spread
+	What     string `json:"what"`
+	Machines int    `json:"machines"`
+}
+
+type choiceView struct {
+	Machine string       `json:"machine"`
+	Items   int32        `json:"items"`
+	Free    []amountView `json:"free"` // of what the item needs
+	Score   float64      `json:"score"`
+}
+
+// A termView is a part of the score; numbers of the runner-up are null when
+// there is none.
+type termView struct {
+	Name         string   `json:"name"`
+	Weight       float64  `json:"weight"`
+	Value        float64  `json:"value"`
+	Contribution float64  `json:"contribution"`
+	OtherValue   *float64 `json:"runnerUpValue"`
+	Other        *float64 `json:"runnerUpContribution"`
+	// Share of the difference in score; null where there is none.
+	Share *float64 `json:"share"`
+}
+
+type emptiesView struct {
+	KeptBack bool         `json:"keptBack"`
+	Why      string       `json:"why"`
+	By       string       `json:"by,omitempty"`
+	Wanted   []wantedView `json:"wanted,omitempty"`
+}
+
+type wantedView struct {
+	Dimension string  `json:"dimension"`
+	Volume    float64 `json:"volume"`
+	Arrived   float64 `json:"arrived"`
+	Target    float64 `json:"target"`
+	Open      float64 `json:"open"`
+}
+
+// OfItem shows what a replay explained.
+func OfItem(t *trace.Trace, found compare.Found, opt cerebro.Options, e *cerebro.Explanation) *Item {
+	v := &Item{
+		Trace: t.Name, Request: t.Requests[e.Request].Name, Item: e.Item, Time: e.Time,
+		Order: opt.Order, Seed: opt.Seed, decision: decisionOf(t.Instance, e),
+	}
+	v.Policy, v.File, v.Knowledge = found.Name, found.File, found.Policy.Knowledge().String()
+	app := t.Instance.Apps[e.App]
+	v.Rejected = rejectionsOf(t.Instance, app, e.Rejected)
+	for _, i := range app.Types {
+		v.Types = append(v.Types, t.Instance.Types[i])
+	}
+	return v
+}
+
+func decisionOf(inst *binpack.Instance, e *cerebro.Explanation) decision {
+	app := inst.Apps[e.App]
+	group := inst.Groups[app.Group]
+	v := decision{
+		App: app.Name, Group: group.Name, Limit: group.Limit, SpreadMin: group.SpreadMin,
+		Types: []string{}, Rules: []ruleView{}, Terms: []termView{}, Rejected: []rejection{},
+		Fleet: inst.Fleet.String(), InUse: e.Machines, Offered: e.Offered,
+		Candidates: e.Candidates, Tied: e.Tied, Fallback: e.Fallback,
+	}
+	for d, need := range app.Demand {
+		if need > 0 {
+			v.Demand = append(v.Demand, amountView{inst.Dimensions[d].Name, trace.FormatAmount(need, inst.Dimensions[d])})
+		}
+	}
+	for _, r := range inst.Rules {
+		if r.A == app.Group || r.B == app.Group {
+			v.Rules = append(v.Rules, ruleView{inst.Groups[r.A].Name, inst.Groups[r.B].Name, r.Max})
+		}
+	}
+	v.Chosen, v.RunnerUp = choiceOf(inst, app, e.Chosen), choiceOf(inst, app, e.RunnerUp)
+	v.Terms = append(v.Terms, termsOf(e.Chosen, e.RunnerUp)...)
+	if e.Fleet != nil {
+		v.Empties = &emptiesView{KeptBack: e.Fleet.KeptBack, Why: e.Fleet.Why, By: e.Fleet.By}
+		for d, w := range e.Fleet.Wanted {
+			v.Empties.Wanted = append(v.Empties.Wanted, wantedView{inst.Dimensions[d].Name, w.Volume, w.Arrived, w.Target, w.Open})
+		}
+	}
+	return v
+}
+
+// rejectionsOf puts names to reasons, in the order in which they are looked at.
+func rejectionsOf(inst *binpack.Instance, app binpack.App, counts map[binpack.Reason]int) []rejection {
+	reasons := make([]binpack.Reason, 0, len(counts))
+	for r := range counts {
+		reasons = append(reasons, r)
+	}
+	slices.SortFunc(reasons, func(a, b binpack.Reason) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Index, b.Index))
+	})
+	list := []rejection{}
+	for _, r := range reasons {
+		name, what := reasonText(inst, app, r)
+		list = append(list, rejection{name, what, counts[r]})
+	}
+	return list
+}
+
+func reasonText(inst *binpack.Instance, app binpack.App, r binpack.Reason) (name, what string) {
+	group := inst.Groups[app.Group]
+	switch r.Kind {
+	case binpack.TooSmall:
+		return "capacity", "too little " + inst.Dimensions[r.Index].Name + " is free"
+	case binpack.NoDevice:
+		return "devices", "no " + inst.Dimensions[r.Index].Name + " has the share free"
+	case binpack.WrongType:
+		return "type", "the app may not use the machine's type"
+	case binpack.LimitReached:
+		return "limit", fmt.Sprintf("%d of %s are there", group.Limit, group.Name)
+	case binpack.RuleForbids:
+		rule := inst.Rules[r.Index]
+		return "rule", ruleText(ruleView{inst.Groups[rule.A].Name, inst.Groups[rule.B].Name, rule.Max})
+	default:
+		return "spread", fmt.Sprintf("%s has one there and is on fewer than %d machines", group.Name, group.SpreadMin)
+	}
+}
+
+func ruleText(r ruleView) string {
+	if r.Max == 0 {
+		return fmt.Sprintf("no %s beside %s", r.Other, r.App)
+	}
+	return fmt.Sprintf("at most %d of %s beside %s", r.Max, r.Other, r.App)
+}
+
+func choiceOf(inst *binpack.Instance, app binpack.App, c *binpack.Candidate) *choiceView {
+	if c == nil {
+		return nil
+	}
+	v := &choiceView{Machine: trace.MachineName(inst, c.Line, c.Index), Items: c.Items, Score: c.Score}
+	for d, need := range app.Demand {
+		if need > 0 {
+			v.Free = append(v.Free, amountView{inst.Dimensions[d].Name, trace.FormatAmount(c.Free[d], inst.Dimensions[d])})
+		}
+	}
+	return v
+}
+
+func termsOf(chosen, other *binpack.Candidate) []termView {
+	if chosen == nil {
+		return nil
+	}
+	var list []termView
+	for i, term := range chosen.Terms {
+		v := termView{Name: term.Name, Weight: term.Weight, Value: term.Value, Contribution: term.Contribution}
+		if other != nil && i < len(other.Terms) {
+			second := other.Terms[i]
+			v.OtherValue, v.Other = &second.Value, &second.Contribution
+			if gain := chosen.Score - other.Score; gain != 0 {
+				share := (term.Contribution - second.Contribution) / gain
+				v.Share = &share
+			}
+		}
+		list = append(list, v)
+	}
+	return list
+}

@@ -1,0 +1,95 @@
+package explain
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/cerebro"
+	"github.com/sigma-scheduler/sigma/internal/compare"
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/snapshot"
+)
+
+// A Pod says why a pod went where it did, or would go.
+type Pod struct {
+	Pod      string           `json:"pod"`
+	Node     string           `json:"node"` // where it stands, or went; empty = it waits
+	Waits    string           `json:"waits,omitempty"`
+	Log      *ledger.Decision `json:"log,omitempty"`
+	Line     int              `json:"line,omitempty"`
+	Time     string           `json:"time,omitempty"`
+	Mode     string           `json:"mode,omitempty"` // of the policy
+	Filters  []string         `json:"filters,omitempty"`
+	Compared int              `json:"compared"` // candidates: in an open fleet one empty node of each kind
+	decision
+}
+
+// OfPod asks a policy about a pod, as a scheduler would.
+func OfPod(q *snapshot.Question, found compare.Found) (*Pod, error) {
+	app, state := q.State.AppIndex(q.App), q.State.Columns()
+	ranking, err := q.State.Explain(found.Policy, app, q.Allowed)
+	if err != nil {
+		return nil, err
+	}
+	e := &cerebro.Explanation{App: app, Machines: state.Active(), Offered: state.Size(), Explanation: ranking}
+	v := &Pod{
+		Pod: q.Pod, Node: q.Node, Waits: q.Waits, Log: q.Decision, Line: q.Line, Filters: q.Beyond,
+		Compared: e.Candidates, decision: decisionOf(state.Instance(), e),
+	}
+	v.Candidates = len(q.Allowed)
+	v.Policy, v.File, v.Knowledge = found.Name, found.File, found.Policy.Knowledge().String()
+	v.Rejected = podRejections(q)
+	if q.Decision != nil {
+		v.Time, v.Mode = time.UnixMicro(int64(q.Time*1e6)).UTC().Format(time.RFC3339), q.Decision.Mode
+	} else if found.Object != nil {
+		v.Mode = cmp.Or(found.Object.Spec.Mode, "live")
+	}
+	return v, nil
+}
+
+// podRejections counts the nodes that do not take a pod, by the first reason: those
+// of the packing model, then those of filters.
+func podRejections(q *snapshot.Question) []rejection {
+	state := q.State.Columns()
+	inst := state.Instance()
+	app := q.State.AppIndex(q.App)
+	counts := map[binpack.Reason]int{}
+	closed, unready := map[string]int{}, map[string]int{}
+	elsewhere := 0
+	for m := range int32(state.Size()) {
+		if slices.Contains(q.Allowed, m) {
+			continue
+		}
+		name := q.State.NodeName(m)
+		why := state.Why(app, m)
+		switch taint := q.Unready[name]; {
+		case why.Kind == binpack.Accepted && taint != "":
+			unready["the node has the taint "+taint]++
+		case why.Kind == binpack.Accepted:
+			elsewhere++
+		case why.Kind == binpack.WrongType:
+			closed[cmp.Or(q.Refusal(name), "taints, or the pod's node selector or affinity")]++
+		default:
+			counts[why]++
+		}
+	}
+	list := rejectionsOf(inst, inst.Apps[app], counts)
+	add := func(reason string, counts map[string]int) {
+		for _, what := range slices.Sorted(maps.Keys(counts)) {
+			list = append(list, rejection{reason, what, counts[what]})
+		}
+	}
+	add("selector", closed)
+	add("condition", unready)
+	if elsewhere > 0 {
+		list = append(list, rejection{"filters", "the scheduler's other filters refused the node", elsewhere})
+	}
+	if len(q.Cordoned) > 0 {
+		list = append(list, rejection{"cordoned", strings.Join(q.Cordoned[:min(most, len(q.Cordoned))], ", "), len(q.Cordoned)})
+	}
+	return list
+}

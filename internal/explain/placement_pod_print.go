@@ -1,0 +1,107 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
+)
+
+// Print writes the explanation for people.
+func (v *Pod) Print(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	line := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+	line("pod", "%s, %s", v.Pod, v.stateText())
+	line("decided", "%s", v.decidedText())
+	v.about(line)
+	line("fleet", "%s, %d of %d nodes in use", v.Fleet, v.InUse, v.Offered)
+	v.printRejected(w, "nodes")
+	fmt.Fprintln(w, "a node counts once, by the first reason in the order capacity, selector, limit, rules, spread, condition")
+	if v.Compared < v.Candidates {
+		fmt.Fprintf(w, "compared\t%d\tof empty nodes that are alike the first only: the fleet is open\n", v.Compared)
+	}
+	v.printChoice(w, "node")
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, text := range v.podRemarks() {
+		fmt.Fprintln(out, "\n"+text)
+	}
+	return v.printEmpties(out)
+}
+
+func (v *Pod) stateText() string {
+	switch {
+	case v.Log != nil:
+		return "went to " + v.Node
+	case v.Node == "":
+		return "waits for a node"
+	}
+	return "stands on " + v.Node
+}
+
+func (v *Pod) decidedText() string {
+	switch {
+	case v.Log != nil:
+		return fmt.Sprintf("at %s (line %d of the log), mode %s, cause %s", v.Time, v.Line, cmp.Or(v.Mode, "none"), v.Log.Cause)
+	case v.Node == "":
+		return "as it would be now"
+	}
+	return "as it would be now if the pod were not there and came anew"
+}
+
+// podRemarks are sentences about the decision.
+func (v *Pod) podRemarks() []string {
+	var list []string
+	for _, text := range v.remarks() {
+		list = append(list, strings.NewReplacer("the item", "the pod", "machine", "node").Replace(text))
+	}
+	if v.Log != nil {
+		return append(list, v.logRemarks()...)
+	}
+	switch v.Mode {
+	case "shadow":
+		list = append(list, "The policy is in shadow: it only watches, and Best-Fit or the scheduler's other scores decide.")
+	case "canary":
+		list = append(list, "The policy is a canary: it decides for a share of the workloads.")
+	}
+	switch {
+	case v.Node != "" && v.Chosen != nil && v.Chosen.Machine == v.Node:
+		list = append(list, "It stands where the policy would put it.")
+	case v.Node != "" && v.Chosen != nil:
+		list = append(list, fmt.Sprintf("It stands on %s, and would go to %s now.", v.Node, v.Chosen.Machine))
+	case v.Node != "":
+		list = append(list, fmt.Sprintf("It stands on %s, and could come anew to no node now.", v.Node))
+	case v.Waits != "":
+		list = append(list, "It waits. Its scheduler says: "+v.Waits)
+	default:
+		list = append(list, "It waits, and no scheduler has said why: either none looked at it yet, or its schedulerName is that of none that runs.")
+	}
+	if len(v.Filters) > 0 {
+		list = append(list, "Not looked at here, but by the scheduler's filters: "+strings.Join(v.Filters, ", ")+".")
+	}
+	return list
+}
+
+// logRemarks compare with what the log has.
+func (v *Pod) logRemarks() []string {
+	first := cmp.Or(v.Log.Choice, v.Node)
+	var list []string
+	switch {
+	case v.Log.Cause == ledger.CauseSingle:
+		list = append(list, "One node was feasible to the scheduler, and no policy was asked: this is what it would have said of the nodes that the packing model allows.")
+	case v.Log.Cause == ledger.CauseNominated:
+		list = append(list, "Preemption had made room on the node, and no policy was asked: this is what it would have said.")
+	case v.Log.Cause == ledger.CauseNeutral:
+		list = append(list, "The policy does not decide on this workload; its scores are what they would have been.")
+	case v.Chosen != nil && v.Chosen.Machine != first:
+		list = append(list, fmt.Sprintf("The log has %s as the choice, and %s is computed here.", first, v.Chosen.Machine))
+	}
+	if v.Log.Choice != "" && v.Log.Choice != v.Node {
+		list = append(list, fmt.Sprintf("The choice was %s; the pod went to %s, since the policy only watched or other scores outvoted it.", v.Log.Choice, v.Node))
+	}
+	return list
+}
