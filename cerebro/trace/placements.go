@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/sigma-scheduler/sigma/internal/durable"
 )
 
 // Kinds of a [Placement].
@@ -86,16 +88,16 @@ func (p *PlacementWriter) Flush() error {
 // when it is complete.
 type PlacementFile struct {
 	*PlacementWriter
-	aside *asideFile
+	file *durable.File
 }
 
 // CreatePlacements starts a file of placements beside path.
 func CreatePlacements(path string) (*PlacementFile, error) {
-	aside, err := createAside(path)
+	file, err := durable.Create(path)
 	if err != nil {
-		return nil, fmt.Errorf("writing placements %s: %w", path, err)
+		return nil, err
 	}
-	return &PlacementFile{NewPlacementWriter(aside.file), aside}, nil
+	return &PlacementFile{NewPlacementWriter(file), file}, nil
 }
 
 // Commit makes the file durable and gives it its name.
@@ -103,14 +105,11 @@ func (p *PlacementFile) Commit() error {
 	if err := p.Flush(); err != nil {
 		return err
 	}
-	if err := p.aside.commit(); err != nil {
-		return fmt.Errorf("writing placements %s: %w", p.aside.path, err)
-	}
-	return nil
+	return p.file.Commit()
 }
 
 // Close removes the file unless it was committed.
-func (p *PlacementFile) Close() { p.aside.discard() }
+func (p *PlacementFile) Close() { p.file.Discard() }
 
 // A PlacementReader reads placements line by line.
 type PlacementReader struct {

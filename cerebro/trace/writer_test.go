@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/internal/durable/killtest"
 )
 
 func TestRoundTrip(t *testing.T) {
@@ -99,6 +101,46 @@ func TestWriteReplaces(t *testing.T) {
 	entries, err := os.ReadDir(parent)
 	require.NoError(t, err)
 	require.Len(t, entries, 3, "nothing is left beside them")
+}
+
+// TestWriteKilledAtEachStep: the folder holds the old trace or the new one, and what
+// the user has put there comes through.
+func TestWriteKilledAtEachStep(t *testing.T) {
+	load := func(name string) *Trace {
+		tr, err := Load(filepath.Join("testdata", name))
+		require.NoError(t, err)
+		return tr
+	}
+	digest := func(tr *Trace) string {
+		_, whole, err := tr.Digests()
+		require.NoError(t, err)
+		return whole
+	}
+	old, fresh := load("small"), load("devices")
+	seen := map[string]bool{}
+	killtest.EachStep(t,
+		func(dir string) {
+			require.NoError(t, old.Write(filepath.Join(dir, "x")))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "x", "README.md"), []byte("mine"), 0o644))
+		},
+		func(dir string) error { return fresh.Write(filepath.Join(dir, "x")) },
+		func(dir, next string) {
+			got, err := Load(filepath.Join(dir, "x"))
+			require.NoError(t, err, "killed before: %s", next)
+			require.Contains(t, []string{digest(old), digest(fresh)}, digest(got), "killed before: %s", next)
+			seen[digest(got)] = true
+			require.NoError(t, got.Write(filepath.Join(dir, "x")))
+			require.Equal(t, "mine", folder(t, filepath.Join(dir, "x"))["README.md"], "killed before: %s", next)
+			require.Len(t, folder(t, filepath.Join(dir, "x")), len(mustContents(t, got))+1)
+		})
+	require.Len(t, seen, 2)
+}
+
+func mustContents(t *testing.T, tr *Trace) []content {
+	t.Helper()
+	contents, err := tr.readable()
+	require.NoError(t, err)
+	return contents
 }
 
 // A trace that the reader would refuse is not written.
