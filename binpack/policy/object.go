@@ -11,7 +11,6 @@ import (
 	"maps"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"sort"
 	"strconv"
@@ -20,6 +19,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/internal/durable"
 )
 
 // FeatureVersion is the version of the feature table. It is raised when a
@@ -266,19 +266,10 @@ func (o *Object) Bytes() []byte {
 	return buf.Bytes()
 }
 
-// Save writes the object aside, syncs it and renames it to path.
+// Save replaces the file at path by the object; it is never half written.
 func (o *Object) Save(path string) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".policy-*")
-	if err != nil {
+	return durable.WriteFile(path, func(w io.Writer) error {
+		_, err := w.Write(o.Bytes())
 		return err
-	}
-	_, err = f.Write(o.Bytes())
-	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	})
 }

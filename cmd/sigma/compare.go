@@ -14,6 +14,7 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/compare"
+	"github.com/sigma-scheduler/sigma/internal/durable"
 )
 
 // samples is the number of points of a line in the report.
@@ -99,13 +100,13 @@ otherwise.
 				return err
 			}
 			if page != "" {
-				err := writeFile(page, func(w io.Writer) error { return report.HTML(w, result.Comparisons, result.Notes) })
+				err := durable.WriteFile(page, func(w io.Writer) error { return report.HTML(w, result.Comparisons, result.Notes) })
 				if err != nil {
 					return err
 				}
 			}
 			if curve != "" {
-				err := writeFile(curve, func(w io.Writer) error { return compare.WriteCurves(w, result.Curves) })
+				err := durable.WriteFile(curve, func(w io.Writer) error { return compare.WriteCurves(w, result.Curves) })
 				if err != nil {
 					return err
 				}

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sigma-scheduler/sigma/internal/durable"
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/loadsim"
 	"github.com/sigma-scheduler/sigma/mpa/report"
@@ -78,7 +79,7 @@ The same flags give the same figures. ± is half of the 95 % interval over seeds
 				return err
 			}
 			if f.page != "" {
-				if err := writeFile(f.page, func(w io.Writer) error { return report.HTML(w, comparison) }); err != nil {
+				if err := durable.WriteFile(f.page, func(w io.Writer) error { return report.HTML(w, comparison) }); err != nil {
 					return err
 				}
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack/plan"
 	"github.com/sigma-scheduler/sigma/internal/compare"
+	"github.com/sigma-scheduler/sigma/internal/durable"
 )
 
 // cbc is the solver of --prove: COIN-OR's branch and cut for integer programs.
@@ -43,7 +44,7 @@ func (a *app) prove(ctx context.Context, p *compare.Plan, f planFlags) error {
 	}
 	model := p.Model()
 	if f.mps != "" {
-		if err := writeFile(f.mps, model.WriteMPS); err != nil {
+		if err := durable.WriteFile(f.mps, model.WriteMPS); err != nil {
 			return err
 		}
 	}
@@ -67,7 +68,7 @@ func solve(ctx context.Context, model *plan.Model, seconds float64) (plan.Solved
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // only scratch
 	program, solution := filepath.Join(dir, "plan.mps"), filepath.Join(dir, "solution.txt")
-	if err := writeFile(program, model.WriteMPS); err != nil {
+	if err := durable.WriteFile(program, model.WriteMPS); err != nil {
 		return plan.Solved{}, err
 	}
 	cmd := exec.CommandContext(ctx, cbc, program, "sec", strconv.FormatFloat(seconds, 'f', -1, 64), "solve", "solution", solution)

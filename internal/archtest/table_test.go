@@ -45,7 +45,7 @@ var table = []row{
 	{"mpa/...", []string{"mpa/...", "plugins/kube", "plugins/owner"}},
 	{"mpa/report", []string{"mpa", "mpa/sim", "internal/sheet/..."}},
 
-	{"internal/train/...", []string{"binpack/...", "swarm", "cerebro/...", "benchdata/generate", "internal/train/..."}},
+	{"internal/train/...", []string{"binpack/...", "swarm", "cerebro/...", "benchdata/generate", "internal/train/...", "internal/durable"}},
 	{"internal/durable", nil},
 	{"internal/durable/killtest", []string{"internal/durable"}},
 	{"internal/learn/...", []string{"internal/learn/..."}},

@@ -1,7 +1,7 @@
 package train
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/durable"
 )
 
 const (
@@ -43,8 +44,8 @@ func ReplaceableFront(dir string) error {
 
 // Write writes up to points policies of the front (see [Front.Choose]) into a folder,
 // with a table of all of them and a picture. The table has the objectives of the chosen
-// ones on the traces to validate on, if there are any. The folder is written aside
-// and renamed.
+// ones on the traces to validate on, if there are any. An earlier front is replaced
+// when all is written.
 func (f *Front) Write(ctx context.Context, dir string, points int, validate []*trace.Trace) error {
 	choices := f.Choose(points)
 	chosen := make([]int, len(choices))
@@ -58,38 +59,25 @@ func (f *Front) Write(ctx context.Context, dir string, points int, validate []*t
 			return err
 		}
 	}
-	aside, err := os.MkdirTemp(filepath.Dir(filepath.Clean(dir)), ".sigma-*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(aside) }() // nothing is there once it is renamed
+	files := map[string][]byte{}
 	for _, c := range choices {
 		object := *f.Points[c.Point].Object
 		object.Metadata.Name = c.Name
-		if err := object.Save(filepath.Join(aside, c.Name+".yaml")); err != nil {
-			return err
+		files[c.Name+".yaml"] = object.Bytes()
+	}
+	var table, picture bytes.Buffer
+	if err := errors.Join(f.csv(&table, choices, heldOut), f.svg(&picture, choices)); err != nil {
+		return err
+	}
+	files[frontTable], files[frontPicture] = table.Bytes(), picture.Bytes()
+	return durable.WriteDir(dir, nil, func(dir string) error {
+		for name, text := range files {
+			if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+				return err
+			}
 		}
-	}
-	table := func(w io.Writer) error { return f.csv(w, choices, heldOut) }
-	picture := func(w io.Writer) error { return f.svg(w, choices) }
-	err = errors.Join(create(filepath.Join(aside, frontTable), table), create(filepath.Join(aside, frontPicture), picture),
-		os.Chmod(aside, 0o755))
-	if err != nil {
-		return err
-	}
-	if err := os.RemoveAll(dir); err != nil { // an earlier front
-		return err
-	}
-	return os.Rename(aside, dir)
-}
-
-func create(path string, write func(w io.Writer) error) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	w := bufio.NewWriter(f)
-	return errors.Join(write(w), w.Flush(), f.Sync(), f.Close())
+		return nil
+	})
 }
 
 // csv writes a line for each policy of the front, with its weights and parameters.
