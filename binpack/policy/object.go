@@ -58,10 +58,20 @@ type Spec struct {
 	Features       []string           `yaml:"features,flow" json:"features"`
 	Weights        []float64          `yaml:"weights,flow" json:"weights"`
 	Parameters     map[string]float64 `yaml:"parameters,flow,omitempty" json:"parameters,omitempty"`
-	Mode           string             `yaml:"mode,omitempty" json:"mode,omitempty"`
+	Mode           Mode               `yaml:"mode,omitempty" json:"mode,omitempty"`
 	CanaryPercent  *int               `yaml:"canaryPercent,omitempty" json:"canaryPercent,omitempty"`
 	Provenance     map[string]any     `yaml:"provenance,omitempty" json:"provenance,omitempty"`
 }
+
+// Mode is how much a policy decides; "" is live.
+type Mode string
+
+// The modes.
+const (
+	Shadow Mode = "shadow" // it is computed and compared, and decides nothing
+	Canary Mode = "canary" // it decides for a share of the workloads
+	Live   Mode = "live"   // it decides
+)
 
 // models are the models that a policy object may name.
 var models = []struct {
@@ -106,7 +116,7 @@ func (o *Object) Validate() error {
 		return fmt.Errorf("spec.featureVersion %d: this build knows %d", s.FeatureVersion, FeatureVersion)
 	case !slices.Contains(Models(), s.Model):
 		return fmt.Errorf("spec.model %q: known are %s", s.Model, strings.Join(Models(), ", "))
-	case s.Mode != "" && s.Mode != "shadow" && s.Mode != "canary" && s.Mode != "live":
+	case !slices.Contains([]Mode{"", Shadow, Canary, Live}, s.Mode):
 		return fmt.Errorf("spec.mode %q: want shadow, canary or live", s.Mode)
 	case s.CanaryPercent != nil && (*s.CanaryPercent < 0 || *s.CanaryPercent > 100):
 		return fmt.Errorf("spec.canaryPercent %d: want 0 to 100", *s.CanaryPercent)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
@@ -46,7 +47,7 @@ func OfPod(q *snapshot.Question, found compare.Found) (*Pod, error) {
 	if q.Decision != nil {
 		v.Time, v.Mode = time.UnixMicro(int64(q.Time*1e6)).UTC().Format(time.RFC3339), q.Decision.Mode
 	} else if found.Object != nil {
-		v.Mode = cmp.Or(found.Object.Spec.Mode, "live")
+		v.Mode = string(cmp.Or(found.Object.Spec.Mode, policy.Live))
 	}
 	return v, nil
 }

@@ -90,7 +90,7 @@ func fieldsOf(o *policy.Object) []field {
 		{"featureVersion", fmt.Sprint(s.FeatureVersion)},
 		{"model", s.Model},
 		{"knowledge", s.Knowledge},
-		{"mode", s.Mode},
+		{"mode", string(s.Mode)},
 	}
 	if s.CanaryPercent != nil {
 		fields = append(fields, field{"canaryPercent", fmt.Sprint(*s.CanaryPercent)})

@@ -96,10 +96,10 @@ func TestCanaryShareStays(t *testing.T) {
 		for i := range 300 {
 			app := fmt.Sprint("app", i)
 			l.sync()
-			_, m, _ := l.decider(l.cluster.EnsureApp(pod("one", app)).Group().Name())
-			_, again, _ := l.decider(l.cluster.EnsureApp(pod("two", app, asks("cpu", "3"))).Group().Name())
+			_, m, _ := l.decider(l.state.cluster.EnsureApp(pod("one", app)).Group().Name())
+			_, again, _ := l.decider(l.state.cluster.EnsureApp(pod("two", app, asks("cpu", "3"))).Group().Name())
 			require.Equal(t, m, again)
-			if m == CanaryMode {
+			if m == policy.Canary {
 				set[app] = true
 			}
 		}
@@ -116,7 +116,7 @@ func TestCanaryShareStays(t *testing.T) {
 
 	l.SetPolicy(ledger.Canary, spreading(func(s *policy.Spec) { s.Mode = "canary" }))
 	l.sync()
-	canary, _ := l.ledger.Policy(ledger.Canary)
+	canary, _ := l.state.ledger.Policy(ledger.Canary)
 	require.Equal(t, defaultCanaryPercent, percentOf(canary))
 }
 
@@ -166,13 +166,13 @@ func TestGuard(t *testing.T) {
 				tt.spoil(l)
 			}
 			l.sync()
-			l.cluster.EnsureApp(pod("new", "web"))
-			columns := l.ledger.Columns()
+			l.state.cluster.EnsureApp(pod("new", "web"))
+			columns := l.state.ledger.Columns()
 			v := l.rank(pod("new", "web"))
 			require.True(t, v.Decides)
 			require.Equal(t, []string{"a", "b", "c"}, names(v), "Best-Fit's order")
 			if tt.reason == "panic" {
-				require.NotSame(t, columns, l.ledger.Columns(), "what a scorer left half-way is not used again")
+				require.NotSame(t, columns, l.state.ledger.Columns(), "what a scorer left half-way is not used again")
 			}
 			l.Reserve(l.stand(pod("new", "web"), "a"), "a", v)
 			require.Equal(t, 1, l.fallbacks(tt.reason))
@@ -182,7 +182,7 @@ func TestGuard(t *testing.T) {
 			require.True(t, strings.HasPrefix(told[0], "Warning PolicyFallback Best-Fit decided instead of the placement policy: "+tt.text), told[0])
 
 			// It passes.
-			l.rankBy = l.ledger.Rank
+			l.ranking.rankBy = l.state.ledger.Rank
 			l.SetPolicy(ledger.Primary, spreading())
 			require.Equal(t, "c", l.place(pod("next", "web")).Ranked[0].Node)
 			d := l.decisions()
@@ -196,8 +196,8 @@ func TestGuard(t *testing.T) {
 
 // spoil has something happen when the policy ranks.
 func (l *lab) spoil(f func() error) {
-	l.rankBy = func(role ledger.Role, app int32, allowed []int32, top int, buf []binpack.Ranked) ([]binpack.Ranked, error) {
-		ranked, err := l.ledger.Rank(role, app, allowed, top, buf)
+	l.ranking.rankBy = func(role ledger.Role, app int32, allowed []int32, top int, buf []binpack.Ranked) ([]binpack.Ranked, error) {
+		ranked, err := l.state.ledger.Rank(role, app, allowed, top, buf)
 		if role != ledger.BestFit {
 			if failed := f(); failed != nil {
 				return ranked[:0], failed
@@ -223,10 +223,10 @@ func TestGuardInShadow(t *testing.T) {
 func TestNothingRanks(t *testing.T) {
 	l := two(t)
 	l.SetPolicy(ledger.Primary, spreading())
-	l.rankBy = func(ledger.Role, int32, []int32, int, []binpack.Ranked) ([]binpack.Ranked, error) { panic("x") }
+	l.ranking.rankBy = func(ledger.Role, int32, []int32, int, []binpack.Ranked) ([]binpack.Ranked, error) { panic("x") }
 	v := l.place(pod("new", "web"))
 	require.Empty(t, v.Ranked)
-	l.rankBy = l.ledger.Rank
+	l.ranking.rankBy = l.state.ledger.Rank
 	require.Equal(t, "c", l.place(pod("next", "web")).Ranked[0].Node)
 	require.Equal(t, map[string]int{"fallback:panic": 1, "policy": 1}, l.verify().Causes)
 }
@@ -261,7 +261,7 @@ func TestRestart(t *testing.T) {
 
 	nameless := l.stand(pod("nameless", "old", func(p *v1.Pod) { p.UID = "" }), "b")
 	l.place(pod("p2", "other")) // meets it
-	require.Error(t, l.broken)
+	require.Error(t, l.state.broken)
 	require.Zero(t, l.counter(l.metrics.restarts))
 	for range 5 { // it stays: not in every cycle
 		l.place(pod("p"+fmt.Sprint(l.now), "other"))
@@ -272,7 +272,7 @@ func TestRestart(t *testing.T) {
 	l.now = l.now.Add(restartEvery)
 	l.place(pod("p3", "other"))
 	require.Equal(t, 2, l.counter(l.metrics.restarts))
-	require.NoError(t, l.broken)
+	require.NoError(t, l.state.broken)
 	l.now = l.now.Add(restartEvery)
 	check := l.Check(pod("p4", "web"))
 	require.NotNil(t, check, "the rules are in force")
@@ -320,7 +320,7 @@ func TestGaugesAndCounters(t *testing.T) {
 	l.leave(gpu)
 	for range 4 { // its app is forgotten when it was not seen for days, and there are many like it
 		for i := range 40 {
-			l.cluster.EnsureApp(pod("x", fmt.Sprint("x", i, l.now)))
+			l.state.cluster.EnsureApp(pod("x", fmt.Sprint("x", i, l.now)))
 		}
 		l.SetDeclared(&kube.Declared{})
 		l.sync()
@@ -412,10 +412,10 @@ func TestDecisionLogErrors(t *testing.T) {
 	l := two(t)
 	l.SetPolicy(ledger.Primary, spreading())
 	l.place(pod("p1", "web"))
-	require.NoError(t, l.log.Close()) // the disk is gone
+	require.NoError(t, l.state.log.file.Close()) // the disk is gone
 	require.Len(t, l.place(pod("p2", "web")).Ranked, 3)
 	require.NotZero(t, l.counter(l.metrics.logErrors))
-	l.log = nil
+	l.state.log.file = nil
 }
 
 // Nobody decides after the end, but a binding may still fail.
@@ -424,7 +424,7 @@ func TestClosed(t *testing.T) {
 	l.place(pod("p1", "web"))
 	require.NoError(t, l.Close())
 	require.NoError(t, l.Close())
-	l.Undo(pod("p1", "web"))
+	l.BindFailed(pod("p1", "web"))
 	l.place(pod("p2", "web"))
 	l.Measure()
 	require.Zero(t, l.counter(l.metrics.logErrors))
@@ -439,7 +439,7 @@ func TestNoDecisionLog(t *testing.T) {
 	v := l.Rank(t.Context(), pod("new", "web"), []string{"a", "b"})
 	require.Equal(t, []string{"b", "a"}, names(v))
 	require.Empty(t, v.decision.Infeasible)
-	require.Empty(t, l.lines)
+	require.Empty(t, l.state.log.lines)
 }
 
 // Pods that waited and are gone are forgotten; of others nobody takes note.
@@ -447,13 +447,13 @@ func TestGone(t *testing.T) {
 	l := two(t)
 	l.SetPolicy(ledger.Primary, spreading())
 	for i := range 50 { // a standby hears of many
-		l.Gone(pod(fmt.Sprint("foreign", i), "web"))
+		l.Deleted(pod(fmt.Sprint("foreign", i), "web"))
 	}
-	require.Empty(t, l.inbox.gone)
+	require.Empty(t, l.inbox.deleted)
 
 	waits := pod("waits", "web")
 	l.rank(waits)
-	l.Gone(waits)
+	l.Deleted(waits)
 	l.sync()
 	require.Len(t, l.logged(ledger.KindArrive), 1)
 	require.Len(t, l.logged(ledger.KindRemove), 1)
@@ -462,15 +462,15 @@ func TestGone(t *testing.T) {
 	// scheduler has it on the node.
 	hasty := pod("hasty", "web")
 	l.place(hasty)
-	l.Gone(hasty)
+	l.Deleted(hasty)
 	l.sync()
 	require.Empty(t, l.logged(ledger.KindFailed))
-	l.Undo(hasty)
+	l.BindFailed(hasty)
 	l.leave(hasty)
 	l.sync()
 	require.Len(t, l.logged(ledger.KindFailed), 1)
 	require.Len(t, l.logged(ledger.KindRemove), 2)
-	require.Empty(t, l.inbox.asked)
+	require.Empty(t, l.inbox.tracked)
 	l.verify()
 }
 

@@ -1,59 +1,41 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"time"
-
-	"golang.org/x/time/rate"
-	v1 "k8s.io/api/core/v1"
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
-// Mode says what a policy's ranking is for.
-type Mode string
-
-// The modes of a PlacementPolicy.
-const (
-	Shadow     Mode = "shadow" // computed and compared, of no influence
-	CanaryMode Mode = "canary" // decides for a share of the workloads
-	Live       Mode = "live"
-)
-
 const defaultCanaryPercent = 10
 
 // decider is the role whose policy is asked about a workload, in which mode, and
 // whether it decides. The role is empty when none is asked.
-func (e *Engine) decider(group string) (role ledger.Role, mode Mode, decides bool) {
-	if canary, _ := e.ledger.Policy(ledger.Canary); canary != nil {
-		if modeOf(canary) != Shadow && share(group) < percentOf(canary) {
-			return ledger.Canary, CanaryMode, true
+func (e *Engine) decider(group string) (role ledger.Role, mode policy.Mode, decides bool) {
+	if canary, _ := e.state.ledger.Policy(ledger.Canary); canary != nil {
+		if modeOf(canary) != policy.Shadow && share(group) < percentOf(canary) {
+			return ledger.Canary, policy.Canary, true
 		}
 	}
-	primary, _ := e.ledger.Policy(ledger.Primary)
+	primary, _ := e.state.ledger.Policy(ledger.Primary)
 	if primary == nil { // Best-Fit decides; see reason
-		return ledger.Primary, Live, true
+		return ledger.Primary, policy.Live, true
 	}
 	switch mode := modeOf(primary); {
-	case mode == Shadow:
+	case mode == policy.Shadow:
 		return ledger.Primary, mode, false
-	case mode == CanaryMode && share(group) >= percentOf(primary):
+	case mode == policy.Canary && share(group) >= percentOf(primary):
 		return "", mode, false
 	default:
 		return ledger.Primary, mode, true
 	}
 }
 
-func modeOf(o *policy.Object) Mode {
-	if o.Spec.Mode == "" {
-		return Live
-	}
-	return Mode(o.Spec.Mode)
-}
+func modeOf(o *policy.Object) policy.Mode { return cmp.Or(o.Spec.Mode, policy.Live) }
 
 func percentOf(o *policy.Object) int {
 	if o.Spec.CanaryPercent == nil {
@@ -69,11 +51,6 @@ func share(group string) int {
 	return int(h.Sum32() % 100)
 }
 
-// panicked is the panic of a scorer.
-type panicked struct{ value any }
-
-func (p panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
-
 // reason says why the ranking of a policy does not count; "" when it does.
 func (e *Engine) reason(role ledger.Role, err error) string {
 	var p panicked
@@ -87,9 +64,9 @@ func (e *Engine) reason(role ledger.Role, err error) string {
 	case err != nil:
 		return "error"
 	}
-	object, _ := e.ledger.Policy(role)
+	object, _ := e.state.ledger.Policy(role)
 	know, _ := binpack.ParseKnowledge(object.Spec.Knowledge)
-	if know.Forecast() && (e.forecastAt.IsZero() || e.opt.ForecastAge > 0 && e.opt.Now().Sub(e.forecastAt) > e.opt.ForecastAge) {
+	if know.Forecast() && (e.state.forecastAt.IsZero() || e.opt.ForecastAge > 0 && e.opt.Now().Sub(e.state.forecastAt) > e.opt.ForecastAge) {
 		return "stale-forecast"
 	}
 	return ""
@@ -108,22 +85,4 @@ func reasonText(reason string, cause error) string {
 		return fmt.Sprintf("%s (%v).", text, cause)
 	}
 	return text + "."
-}
-
-// Events are rare: a burst of them at first, then one each two seconds.
-type limiter struct {
-	*rate.Limiter
-	now func() time.Time
-}
-
-func newLimiter(now func() time.Time) *limiter {
-	return &limiter{rate.NewLimiter(rate.Every(2*time.Second), 20), now}
-}
-
-// event tells of a pod, if events are not too many.
-func (e *Engine) event(pod *v1.Pod, kind, reason, text string) {
-	if e.opt.Recorder == nil || !e.limiter.AllowN(e.limiter.now(), 1) {
-		return
-	}
-	e.opt.Recorder.Eventf(pod, nil, kind, reason, "Scheduling", "%s", text)
 }

@@ -54,7 +54,7 @@ func newLab(t *testing.T, changes ...func(*Options)) *lab {
 	}
 	opt := Options{
 		Profile: profile(t), PolicyName: "general", CanaryName: "canary", AppLabel: "app", Fleet: "fixed", DecisionLog: l.path,
-		ForecastAge: 5 * time.Minute, Top: 10, Recorder: recorder, Now: func() time.Time { return l.now }, measureEvery: -1,
+		ForecastAge: 5 * time.Minute, Top: 10, Recorder: recorder, Now: func() time.Time { return l.now },
 	}
 	for _, change := range changes {
 		change(&opt)
@@ -62,6 +62,7 @@ func newLab(t *testing.T, changes ...func(*Options)) *lab {
 	var err error
 	l.Engine, err = New(opt)
 	require.NoError(t, err)
+	l.measured.every = -1
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -116,7 +117,7 @@ func (l *lab) leave(p *v1.Pod) {
 		l.on[name] = slices.DeleteFunc(l.on[name], func(q *v1.Pod) bool { return q.UID == p.UID })
 		l.dirty[name] = true
 	}
-	l.Gone(p)
+	l.Deleted(p)
 }
 
 // visit is what a scheduler tells of its cluster.
@@ -169,7 +170,7 @@ func (l *lab) decisions() []*ledger.Event {
 func (l *lab) verify() *ledger.Verdict {
 	l.Helper()
 	l.mu.Lock()
-	l.flush()
+	l.state.log.flush()
 	l.mu.Unlock()
 	file, err := os.Open(l.path)
 	require.NoError(l, err)
@@ -184,7 +185,7 @@ func (l *lab) verify() *ledger.Verdict {
 func (l *lab) logged(kind ledger.Kind) []*ledger.Event {
 	l.Helper()
 	l.mu.Lock()
-	l.flush()
+	l.state.log.flush()
 	l.mu.Unlock()
 	text, err := os.ReadFile(l.path)
 	require.NoError(l, err)
@@ -246,7 +247,7 @@ func shipped(t testing.TB, name string, changes ...func(*policy.Spec)) *policy.O
 	return object
 }
 
-func mode(mode string, percent ...int) func(*policy.Spec) {
+func mode(mode policy.Mode, percent ...int) func(*policy.Spec) {
 	return func(s *policy.Spec) {
 		s.Mode = mode
 		for _, p := range percent {

@@ -20,24 +20,24 @@ type reported struct {
 func (e *Engine) Check(pod *v1.Pod) *kube.Check {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.cluster.Rules()) == 0 || !kube.Moves(pod) {
+	if len(e.state.cluster.Rules()) == 0 || !kube.Moves(pod) {
 		return nil
 	}
-	return e.cluster.Check(pod)
+	return e.state.cluster.Check(pod)
 }
 
 // With changes a check as if a pod came to a node, or with count -1 left it.
 func (e *Engine) With(k *kube.Check, pod *v1.Pod, node string, count int32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.cluster.With(k, pod, node, count)
+	e.state.cluster.With(k, pod, node, count)
 }
 
 // Related reports whether a pod that stands can be in the way of one that waits.
 func (e *Engine) Related(waits, stands *v1.Pod) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.cluster.Related(waits, stands)
+	return e.state.cluster.Related(waits, stands)
 }
 
 // Spreads reports whether a pod that came may let one of its app follow that has
@@ -45,7 +45,7 @@ func (e *Engine) Related(waits, stands *v1.Pod) bool {
 func (e *Engine) Spreads(waits, came *v1.Pod) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.cluster.Spreads(waits, came)
+	return e.state.cluster.Spreads(waits, came)
 }
 
 // Bound looks at a pod that has got a node. One that another scheduler put there
@@ -53,7 +53,7 @@ func (e *Engine) Spreads(waits, came *v1.Pod) bool {
 func (e *Engine) Bound(pod *v1.Pod) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.cluster.Stands(pod) || e.reported[pod.UID].rule != "" {
+	if e.state.cluster.Stands(pod) || e.reported[pod.UID].rule != "" {
 		return
 	}
 	e.report(pod)
@@ -74,13 +74,13 @@ func (e *Engine) findConflicts(found []*v1.Pod) {
 }
 
 func (e *Engine) report(pod *v1.Pod) bool {
-	rule, text := e.cluster.Conflict(pod)
+	rule, text := e.state.cluster.Conflict(pod)
 	if rule == nil {
 		return false
 	}
 	e.reported[pod.UID] = reported{rule.Name, e.opt.Now()}
 	e.metrics.conflict.WithLabelValues(rule.Name).Inc()
-	e.event(pod, v1.EventTypeWarning, "RuleConflict",
+	e.events.emit(pod, v1.EventTypeWarning, "RuleConflict",
 		fmt.Sprintf("Not placed by Sigma, and against the placement rule %s: %s.", rule.Name, text))
 	return true
 }
@@ -92,7 +92,7 @@ func (e *Engine) knownConflicts() map[string]int {
 	unknown := e.inbox.newRules
 	e.inbox.Unlock()
 	e.mu.Lock()
-	unknown = unknown || e.fresh
+	unknown = unknown || e.state.fresh
 	e.mu.Unlock()
 	if unknown {
 		return nil
@@ -106,7 +106,7 @@ func (e *Engine) knownConflicts() map[string]int {
 func (e *Engine) Conflicts() map[string]int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	counts := e.cluster.Conflicts()
+	counts := e.state.cluster.Conflicts()
 	for uid, r := range e.reported {
 		if e.opt.Now().Sub(r.at) > time.Minute { // it went away before a Sync had it
 			delete(e.reported, uid)

@@ -171,8 +171,8 @@ func TestConcurrency(t *testing.T) {
 		l.Related(web(i), p)
 		l.Spreads(web(i), p)
 	})
-	meanwhile(func(_ int, d *rand.Rand) { l.Undo(web(d.IntN(300))) })
-	meanwhile(func(_ int, d *rand.Rand) { l.Gone(web(d.IntN(300))) })
+	meanwhile(func(_ int, d *rand.Rand) { l.BindFailed(web(d.IntN(300))) })
+	meanwhile(func(_ int, d *rand.Rand) { l.Deleted(web(d.IntN(300))) })
 	cycles := 300
 	if testing.Short() {
 		cycles = 100

@@ -16,21 +16,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 )
 
-// tellEvery is how often statuses are brought up to date without an event:
+// statusEvery is how often statuses are brought up to date without an event:
 // conflicts come and go by themselves.
-const tellEvery = 2 * time.Second
+const statusEvery = 2 * time.Second
 
-// tellAll keeps the statuses of policies and rules up to date until ctx ends. It is
+// writeStatuses keeps the statuses of policies and rules up to date until ctx ends. It is
 // apart from the informers: a slow API server must not keep a rule from coming into
 // force.
-func (w *watcher) tellAll(ctx context.Context) {
-	tick := time.NewTicker(tellEvery)
+func (w *watcher) writeStatuses(ctx context.Context) {
+	tick := time.NewTicker(statusEvery)
 	defer tick.Stop()
 	for {
-		w.tellOnce(ctx)
+		w.writeDue(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -40,7 +41,7 @@ func (w *watcher) tellAll(ctx context.Context) {
 	}
 }
 
-func (w *watcher) tellOnce(ctx context.Context) {
+func (w *watcher) writeDue(ctx context.Context) {
 	conflicts := w.engine.knownConflicts()
 	w.mu.Lock()
 	var due []statement
@@ -49,13 +50,13 @@ func (w *watcher) tellOnce(ctx context.Context) {
 	})
 	for _, of := range keys {
 		s := w.statement(of, conflicts)
-		if k := w.known[of]; s.text != k.said && !s.stands() {
+		if k := w.known[of]; s.text != k.written && !s.stands() {
 			due = append(due, s)
 		}
 	}
 	w.mu.Unlock()
 	for _, s := range due {
-		if err := w.tell(ctx, s); err != nil {
+		if err := w.write(ctx, s); err != nil {
 			w.log.Error(err, "Cannot write a status; it is tried again", "resource", s.of.resource.Resource, "name", s.of.name)
 			return
 		}
@@ -108,10 +109,10 @@ func (w *watcher) sayPolicy(s *statement, k *known) {
 	case role == "":
 		s.say(v1alpha1.ConditionActive, metav1.ConditionFalse, "NotReferenced", "No profile names it as policyName or canaryPolicyName.")
 	case k.err == nil:
-		reason := map[Mode]string{Shadow: "Shadow", CanaryMode: "Canary", Live: "Live"}[modeOf(k.policy)]
+		reason := map[policy.Mode]string{policy.Shadow: "Shadow", policy.Canary: "Canary", policy.Live: "Live"}[modeOf(k.policy)]
 		s.say(v1alpha1.ConditionActive, metav1.ConditionTrue, reason, fmt.Sprintf("In force in profile %s as %s.", w.engine.opt.Profile, role))
-	case w.inForce[role] > 0:
-		s.say(v1alpha1.ConditionActive, metav1.ConditionFalse, "NotAccepted", fmt.Sprintf("Generation %d, the last that was accepted, stays in force.", w.inForce[role]))
+	case w.generations[role] > 0:
+		s.say(v1alpha1.ConditionActive, metav1.ConditionFalse, "NotAccepted", fmt.Sprintf("Generation %d, the last that was accepted, stays in force.", w.generations[role]))
 	default:
 		s.say(v1alpha1.ConditionActive, metav1.ConditionFalse, "NotAccepted", "No version was accepted; Best-Fit decides.")
 	}
@@ -177,9 +178,9 @@ func conditionsOf(o *unstructured.Unstructured) []metav1.Condition {
 	return status.Conditions
 }
 
-// tell writes a status. It is said once: replicas of the scheduler that do not
+// write writes a status. It is said once: replicas of the scheduler that do not
 // agree must not answer each other for ever. An error is one that may pass.
-func (w *watcher) tell(ctx context.Context, s statement) error {
+func (w *watcher) write(ctx context.Context, s statement) error {
 	conditions := conditionsOf(s.object)
 	for _, c := range s.conditions {
 		meta.SetStatusCondition(&conditions, c)
@@ -206,7 +207,7 @@ func (w *watcher) tell(ctx context.Context, s statement) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if k := w.known[s.of]; k != nil && k.object.GetUID() == s.object.GetUID() {
-		k.said = s.text
+		k.written = s.text
 	}
 	return nil
 }

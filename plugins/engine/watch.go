@@ -38,15 +38,16 @@ const syncPatience = 10 * time.Second
 
 // watcher follows PlacementPolicies and PlacementRules and tells their status.
 type watcher struct {
-	engine *Engine
-	client dynamic.Interface
-	log    klog.Logger
-	wake   chan struct{} // there may be something to tell
+	engine    *Engine
+	rulesRead cache.InformerSynced // nil = there are none to read
+	client    dynamic.Interface
+	log       klog.Logger
+	wake      chan struct{} // there may be something to tell
 
-	mu      sync.Mutex
-	rules   map[string]*kube.Rule // by name: the last good version
-	inForce map[ledger.Role]int64 // generation of the policy; 0 = none
-	known   map[key]*known
+	mu          sync.Mutex
+	rules       map[string]*kube.Rule // by name: the last good version
+	generations map[ledger.Role]int64 // of the policy in force; 0 = none
+	known       map[key]*known
 }
 
 type key struct {
@@ -56,10 +57,10 @@ type key struct {
 
 // known is what is known of an object.
 type known struct {
-	object *unstructured.Unstructured
-	policy *policy.Object
-	err    error  // why it is not accepted
-	said   string // the status that was written
+	object  *unstructured.Unstructured
+	policy  *policy.Object
+	err     error  // why it is not accepted
+	written string // the status that was written
 }
 
 // Watch follows the cluster's PlacementPolicies and PlacementRules until ctx ends.
@@ -80,7 +81,7 @@ func (e *Engine) Watch(ctx context.Context, config *rest.Config) (hasRules bool,
 func (e *Engine) watch(ctx context.Context, client dynamic.Interface, factory dynamicinformer.DynamicSharedInformerFactory) (hasRules bool, err error) {
 	w := &watcher{
 		engine: e, client: client, log: klog.FromContext(ctx).WithValues("profile", e.opt.Profile), wake: make(chan struct{}, 1),
-		rules: map[string]*kube.Rule{}, inForce: map[ledger.Role]int64{}, known: map[key]*known{},
+		rules: map[string]*kube.Rule{}, generations: map[ledger.Role]int64{}, known: map[key]*known{},
 	}
 	var synced []cache.InformerSynced
 	for _, of := range []struct {
@@ -99,8 +100,7 @@ func (e *Engine) watch(ctx context.Context, client dynamic.Interface, factory dy
 		synced = append(synced, registration.HasSynced)
 		if of.resource == rules {
 			hasRules = true
-			read := cache.InformerSynced(registration.HasSynced)
-			e.rulesRead.Store(&read)
+			w.rulesRead = registration.HasSynced
 			e.watcher.Store(w)
 		}
 	}
@@ -110,7 +110,7 @@ func (e *Engine) watch(ctx context.Context, client dynamic.Interface, factory dy
 	if !cache.WaitForCacheSync(wait.Done(), synced...) {
 		w.log.Info("Policies and rules are not read yet")
 	}
-	go w.tellAll(ctx)
+	go w.writeStatuses(ctx)
 	return hasRules, nil
 }
 
@@ -119,7 +119,7 @@ var errNotRead = errors.New("placement rules are not read yet")
 // Ready reports why nothing can be decided yet, nil when it can: rules that have
 // not been read cannot be kept.
 func (e *Engine) Ready() error {
-	if read := e.rulesRead.Load(); read != nil && !(*read)() {
+	if w := e.watcher.Load(); w != nil && !w.rulesRead() {
 		return errNotRead
 	}
 	return nil
@@ -160,8 +160,8 @@ func unwrap(o any) *unstructured.Unstructured {
 	return object
 }
 
-// note keeps an object and reports whether its specification is news.
-func (w *watcher) note(of key, o *unstructured.Unstructured) (k *known, news bool) {
+// record keeps an object and reports whether its specification is news.
+func (w *watcher) record(of key, o *unstructured.Unstructured) (k *known, news bool) {
 	k = w.known[of]
 	if k == nil || k.object.GetUID() != o.GetUID() {
 		k = &known{object: o}
@@ -178,8 +178,8 @@ func (w *watcher) note(of key, o *unstructured.Unstructured) (k *known, news boo
 	return k, news
 }
 
-// stir has statuses told soon.
-func (w *watcher) stir() {
+// wakeUp makes statuses be written soon.
+func (w *watcher) wakeUp() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
@@ -198,10 +198,10 @@ func (w *watcher) roleOf(name string) ledger.Role {
 }
 
 func (w *watcher) setPolicy(o *unstructured.Unstructured) {
-	defer w.stir()
+	defer w.wakeUp()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	k, news := w.note(key{policies, o.GetName()}, o)
+	k, news := w.record(key{policies, o.GetName()}, o)
 	if !news {
 		return
 	}
@@ -216,7 +216,7 @@ func (w *watcher) setPolicy(o *unstructured.Unstructured) {
 		return
 	}
 	if role := w.roleOf(o.GetName()); role != "" {
-		w.inForce[role] = o.GetGeneration()
+		w.generations[role] = o.GetGeneration()
 		w.engine.SetPolicy(role, object)
 		w.engine.metrics.generation.WithLabelValues(string(role)).Set(float64(o.GetGeneration()))
 		w.log.Info("Policy is in force", "policy", o.GetName(), "role", role, "generation", o.GetGeneration(), "digest", object.Digest())
@@ -228,7 +228,7 @@ func (w *watcher) policyGone(o *unstructured.Unstructured) {
 	defer w.mu.Unlock()
 	delete(w.known, key{policies, o.GetName()})
 	if role := w.roleOf(o.GetName()); role != "" {
-		delete(w.inForce, role)
+		delete(w.generations, role)
 		w.engine.SetPolicy(role, nil)
 		w.engine.metrics.generation.WithLabelValues(string(role)).Set(0)
 		w.log.Info("Policy was deleted", "policy", o.GetName(), "role", role)
@@ -268,10 +268,10 @@ func (e *Engine) RuleChanged(before, after any) {
 }
 
 func (w *watcher) setRule(o *unstructured.Unstructured) {
-	defer w.stir()
+	defer w.wakeUp()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	k, news := w.note(key{rules, o.GetName()}, o)
+	k, news := w.record(key{rules, o.GetName()}, o)
 	if !news {
 		return
 	}

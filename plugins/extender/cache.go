@@ -113,7 +113,7 @@ func (v *view) setPod(p *v1.Pod) {
 }
 
 func (v *view) removePod(p *v1.Pod) {
-	v.engine.Gone(p)
+	v.engine.Deleted(p)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.drop(p.UID)
@@ -198,7 +198,7 @@ func (v *view) expire(asked types.UID) {
 	now := v.now()
 	for uid, a := range v.assumed {
 		if uid == asked || now.After(a.expires) {
-			v.engine.Undo(a.pod)
+			v.engine.BindFailed(a.pod)
 			v.drop(uid)
 		}
 	}

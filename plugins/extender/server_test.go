@@ -62,7 +62,7 @@ func newDesk(t testing.TB, changes ...func(*Options)) *desk {
 
 // filling is a policy that prefers the fullest node, spreading one that prefers
 // the emptiest.
-func policyOf(weight float64, mode string) *policy.Object {
+func policyOf(weight float64, mode policy.Mode) *policy.Object {
 	return &policy.Object{APIVersion: policy.APIVersion, Kind: policy.ObjectKind, Metadata: policy.Metadata{Name: "general"}, Spec: policy.Spec{
 		FeatureVersion: 1, Model: "linear", Knowledge: "K0", Features: []string{"mean"}, Weights: []float64{weight}, Mode: mode,
 	}}

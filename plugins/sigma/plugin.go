@@ -140,7 +140,7 @@ func (p *Plugin) gone(object any) {
 		object = final.Obj
 	}
 	if pod, ok := object.(*v1.Pod); ok {
-		p.engine.Gone(pod)
+		p.engine.Deleted(pod)
 	}
 }
 
@@ -360,7 +360,7 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 
 // Unreserve notes that the pod did not get there.
 func (p *Plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, node string) {
-	p.engine.Undo(pod)
+	p.engine.BindFailed(pod)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.again[node] = true

@@ -193,7 +193,7 @@ func TestPolicyOfTheCluster(t *testing.T) {
 			TypeMeta:   metav1.TypeMeta{Kind: "PlacementPolicy", APIVersion: v1alpha1.SchemeGroupVersion.String()},
 			ObjectMeta: metav1.ObjectMeta{Name: name, UID: "x", Generation: 3, Annotations: map[string]string{"a": "b"}},
 			Spec: v1alpha1.PlacementPolicySpec{
-				FeatureVersion: 1, Model: "linear", Knowledge: "K1", Features: []string{"util"}, Weights: []float64{-1}, Mode: v1alpha1.ModeShadow,
+				FeatureVersion: 1, Model: "linear", Knowledge: "K1", Features: []string{"util"}, Weights: []float64{-1}, Mode: "shadow",
 			},
 		}
 	}
@@ -215,7 +215,7 @@ func TestPolicyOfTheCluster(t *testing.T) {
 	})
 	p, err := c.Policy(t.Context(), "mine")
 	require.NoError(t, err)
-	require.Equal(t, "shadow", p.Spec.Mode)
+	require.EqualValues(t, "shadow", p.Spec.Mode)
 	require.Equal(t, []float64{-1}, p.Spec.Weights)
 	_, err = c.Policy(t.Context(), "general")
 	require.EqualError(t, err, "the cluster has no PlacementPolicy general; with --policy-name there are mine, yours")

@@ -110,7 +110,7 @@ func TestShippedPolicies(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, json.Unmarshal(asJSON, &typed))
 		require.Equal(t, was.Spec.Weights, typed.Spec.Weights, name)
-		require.Equal(t, was.Spec.Mode, string(typed.Spec.Mode), name)
+		require.Equal(t, string(was.Spec.Mode), typed.Spec.Mode, name)
 
 		stored["spec"] = typed.Spec // also through the Go type
 		asJSON, err = json.Marshal(stored)

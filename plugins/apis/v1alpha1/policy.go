@@ -139,7 +139,8 @@ type PlacementPolicySpec struct {
 	// share of the workloads. live: decides.
 	// +optional
 	// +default="live"
-	Mode Mode `json:"mode,omitempty"`
+	// +kubebuilder:validation:Enum=shadow;canary;live
+	Mode string `json:"mode,omitempty"`
 
 	// Share of the workloads for which a canary decides.
 	// +optional
@@ -153,18 +154,6 @@ type PlacementPolicySpec struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Provenance *runtime.RawExtension `json:"provenance,omitempty"`
 }
-
-// Mode is how much a policy decides.
-//
-// +kubebuilder:validation:Enum=shadow;canary;live
-type Mode string
-
-// The modes.
-const (
-	ModeShadow Mode = "shadow"
-	ModeCanary Mode = "canary"
-	ModeLive   Mode = "live"
-)
 
 // PlacementPolicyStatus is what the scheduler makes of a policy.
 type PlacementPolicyStatus struct {

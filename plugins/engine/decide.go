@@ -1,0 +1,208 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
+)
+
+// A Verdict is what a policy says of the nodes for a pod.
+type Verdict struct {
+	// Decides is false when the policy only watches, or leaves this workload to
+	// others: the scheduler then goes by its other scores.
+	Decides bool
+	// Ranked are the nodes by preference, the first Options.Top of them.
+	Ranked   []Ranked
+	decision ledger.Decision
+	choice   string // the first of Ranked
+}
+
+// A Ranked node is one of an order of preference.
+type Ranked struct {
+	Node  string
+	Place int32 // in the list that RankAmong was given
+	Score float64
+}
+
+// Rank returns which of the nodes that passed the filters the policy in force takes
+// for a pod. It does not fail: when the policy cannot say, Best-Fit does.
+func (e *Engine) Rank(ctx context.Context, pod *v1.Pod, nodes []string) *Verdict {
+	passed := make([]bool, len(nodes))
+	for i := range passed {
+		passed[i] = true
+	}
+	return e.RankAmong(ctx, pod, nodes, passed)
+}
+
+// RankAmong is Rank for callers that reuse one slice of nodes over many cycles and
+// mark those that passed. The slice's address is its identity, so it must not be
+// modified.
+func (e *Engine) RankAmong(ctx context.Context, pod *v1.Pod, nodes []string, passed []bool) *Verdict {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	v := &Verdict{decision: ledger.Decision{Cause: ledger.CauseNeutral}}
+	if !kube.Moves(pod) { // it goes where it has to
+		return v
+	}
+	begin := e.opt.Now()
+	defer func() { e.metrics.latency.Observe(e.opt.Now().Sub(begin).Seconds()) }()
+	e.inbox.track(pod)
+	a := e.state.cluster.Arrive(pod)
+	if a == nil { // the ledger refused the app
+		return v
+	}
+	l, r := e.state.ledger, &e.ranking
+	role, mode, decides := e.decider(a.Group().Name())
+	v.Decides, v.decision.Mode = decides, string(mode)
+	_, v.decision.PolicyDigest = l.Policy(role)
+	if role == "" {
+		return v
+	}
+	app := l.AppIndex(a.Name())
+	if r.mark(nodes, passed, l); len(r.passed) == 0 { // only cordoned nodes
+		return v
+	}
+	if e.state.log.file != nil {
+		v.decision.Infeasible, v.decision.Extra = l.Differ(app, r.passed)
+	}
+	e.decide(ctx, v, pod, app, role, begin)
+	return v
+}
+
+// decide ranks the machines that passed by the policy of a role, or by Best-Fit
+// where that fails, and compares the two.
+func (e *Engine) decide(ctx context.Context, v *Verdict, pod *v1.Pod, app int32, role ledger.Role, begin time.Time) {
+	l, r := e.state.ledger, &e.ranking
+	var err error
+	if r.bestFit, err = r.order(l, ledger.BestFit, app, 1, r.bestFit); err != nil {
+		klog.FromContext(ctx).Error(err, "Best-Fit cannot rank nodes", "pod", klog.KObj(pod))
+	}
+	v.decision.Cause = ledger.CausePolicy
+	r.ranked, err = r.order(l, role, app, e.opt.Top, r.ranked)
+	reason := e.reason(role, err)
+	if reason == "" && e.opt.Deadline > 0 && e.opt.Now().Sub(begin) > e.opt.Deadline {
+		reason = "deadline"
+	}
+	if reason != "" {
+		e.fallBack(ctx, v, app, pod, reason, err)
+	}
+	v.rank(r, l)
+	if v.decision.Cause == ledger.CausePolicy {
+		e.compare(v, pod, role)
+		e.watchCanary(app, pod)
+	}
+}
+
+// fallBack lets Best-Fit decide this once.
+func (e *Engine) fallBack(ctx context.Context, v *Verdict, app int32, pod *v1.Pod, reason string, cause error) {
+	e.metrics.fallbacks.WithLabelValues(reason).Inc()
+	v.decision.Cause = ledger.CauseFallback + reason
+	klog.FromContext(ctx).V(3).Info("Best-Fit decides instead of the policy", "pod", klog.KObj(pod), "reason", reason, "err", cause)
+	if v.Decides {
+		e.events.emit(pod, v1.EventTypeWarning, "PolicyFallback", "Best-Fit decided instead of the placement policy: "+reasonText(reason, cause))
+	}
+	r := &e.ranking
+	var err error
+	if r.ranked, err = r.order(e.state.ledger, ledger.BestFit, app, e.opt.Top, r.ranked); err != nil {
+		r.ranked = r.ranked[:0] // no preference; the pod is scheduled all the same
+	}
+}
+
+// rank puts the ranking into the verdict by name.
+func (v *Verdict) rank(r *ranking, l *ledger.Ledger) {
+	if len(r.ranked) == 0 {
+		return
+	}
+	v.Ranked = make([]Ranked, len(r.ranked))
+	for i, m := range r.ranked {
+		v.Ranked[i] = Ranked{l.NodeName(m.Machine), r.places.place[m.Machine], m.Score}
+	}
+	v.choice = v.Ranked[0].Node
+	v.decision.Score = v.Ranked[0].Score
+	if len(v.Ranked) > 1 {
+		v.decision.RunnerUp, v.decision.RunnerUpScore = v.Ranked[1].Node, v.Ranked[1].Score
+	}
+}
+
+// compare counts where a policy and Best-Fit differ.
+func (e *Engine) compare(v *Verdict, pod *v1.Pod, role ledger.Role) {
+	r, columns := &e.ranking, e.state.ledger.Columns()
+	if len(r.ranked) == 0 || len(r.bestFit) == 0 {
+		return
+	}
+	ours, theirs := r.ranked[0].Machine, r.bestFit[0].Machine
+	if columns.Items(ours) == 0 {
+		e.metrics.opened.WithLabelValues("policy").Inc()
+	}
+	if columns.Items(theirs) == 0 {
+		e.metrics.opened.WithLabelValues("bestfit").Inc()
+	}
+	if ours == theirs {
+		return
+	}
+	e.metrics.disagreements.WithLabelValues(string(role)).Inc()
+	if !v.Decides {
+		e.emitDisagreement(pod, ours)
+	}
+}
+
+// watchCanary compares a canary in shadow with Best-Fit.
+func (e *Engine) watchCanary(app int32, pod *v1.Pod) {
+	l, r := e.state.ledger, &e.ranking
+	canary, _ := l.Policy(ledger.Canary)
+	if canary == nil || modeOf(canary) != policy.Shadow || len(r.bestFit) == 0 {
+		return
+	}
+	var err error
+	r.watched, err = r.order(l, ledger.Canary, app, 1, r.watched)
+	if e.reason(ledger.Canary, err) != "" || len(r.watched) == 0 {
+		return
+	}
+	theirs := r.watched[0].Machine
+	if l.Columns().Items(theirs) == 0 {
+		e.metrics.opened.WithLabelValues("canary").Inc()
+	}
+	e.emitDisagreement(pod, theirs)
+}
+
+// emitDisagreement reports the node that a policy in shadow would take, if Best-Fit
+// would not.
+func (e *Engine) emitDisagreement(pod *v1.Pod, machine int32) {
+	l := e.state.ledger
+	if bestFit := e.ranking.bestFit[0].Machine; machine != bestFit {
+		e.events.emit(pod, v1.EventTypeNormal, "ShadowDisagreement", fmt.Sprintf(
+			"The placement policy in shadow would take node %s, Best-Fit %s.", l.NodeName(machine), l.NodeName(bestFit)))
+	}
+}
+
+// Reserve notes that a pod goes to a node. v is the verdict of its cycle, nil when
+// nothing was asked because one node was feasible.
+func (e *Engine) Reserve(pod *v1.Pod, node string, v *Verdict) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !kube.Moves(pod) { // it comes with its node
+		return
+	}
+	d := ledger.Decision{Cause: ledger.CauseSingle}
+	switch {
+	case v != nil:
+		d = v.decision
+		if v.choice != "" && v.choice != node {
+			d.Choice = v.choice
+		}
+	case pod.Status.NominatedNodeName == node && node != "":
+		d.Cause = ledger.CauseNominated
+	}
+	e.metrics.decisions.WithLabelValues(cmp.Or(d.Mode, "none"), d.Cause).Inc()
+	e.inbox.track(pod)
+	e.state.cluster.Decide(pod, node, &d)
+	e.state.log.flush()
+}

@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
+)
+
+// An inbox keeps what comes in between decisions. It has a lock of its own:
+// informers do not wait for a decision.
+type inbox struct {
+	sync.Mutex
+	mail
+	// tracked are the pods that were decided on and not deleted since. Only their
+	// end matters: where nothing is decided, on a standby, most are others.
+	tracked map[types.UID]bool
+}
+
+// mail is what came in since the last decision.
+type mail struct {
+	failed     []*v1.Pod // whose binding failed
+	deleted    []*v1.Pod
+	policies   map[ledger.Role]*policy.Object // nil value = deleted
+	rules      []*kube.Rule
+	newRules   bool
+	declared   *kube.Declared // nil = nothing new
+	declaredAt time.Time
+}
+
+// empty takes out what came in.
+func (in *inbox) empty() mail {
+	in.Lock()
+	defer in.Unlock()
+	m := in.mail
+	in.mail = mail{}
+	return m
+}
+
+// track notes that a pod is decided on.
+func (in *inbox) track(pod *v1.Pod) {
+	in.Lock()
+	defer in.Unlock()
+	in.tracked[pod.UID] = true
+}
+
+// SetPolicy puts a policy in force from the next decision on; nil takes it out.
+func (e *Engine) SetPolicy(role ledger.Role, object *policy.Object) {
+	e.inbox.Lock()
+	defer e.inbox.Unlock()
+	if e.inbox.policies == nil {
+		e.inbox.policies = map[ledger.Role]*policy.Object{}
+	}
+	e.inbox.policies[role] = object
+}
+
+// SetRules puts rules in force from the next decision on.
+func (e *Engine) SetRules(rules []*kube.Rule) {
+	e.inbox.Lock()
+	defer e.inbox.Unlock()
+	e.inbox.rules, e.inbox.newRules = rules, true
+}
+
+// SetDeclared is what the cluster's workloads say of the pods there are to be.
+func (e *Engine) SetDeclared(d *kube.Declared) {
+	e.inbox.Lock()
+	defer e.inbox.Unlock()
+	e.inbox.declared, e.inbox.declaredAt = d, e.opt.Now()
+}
+
+// BindFailed takes back a decision: the pod's binding failed. A pod that was
+// deleted meanwhile does not wait either.
+func (e *Engine) BindFailed(pod *v1.Pod) {
+	e.inbox.Lock()
+	defer e.inbox.Unlock()
+	e.inbox.failed = append(e.inbox.failed, pod)
+	if !e.inbox.tracked[pod.UID] {
+		e.inbox.deleted = append(e.inbox.deleted, pod)
+	}
+}
+
+// Deleted notes that a pod was deleted, whether it had a node or not. A pod that was
+// not decided on is ignored.
+func (e *Engine) Deleted(pod *v1.Pod) {
+	e.inbox.Lock()
+	defer e.inbox.Unlock()
+	if e.inbox.tracked[pod.UID] {
+		delete(e.inbox.tracked, pod.UID)
+		e.inbox.deleted = append(e.inbox.deleted, pod)
+	}
+}

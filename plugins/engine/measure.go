@@ -1,0 +1,50 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/sigma-scheduler/sigma/binpack/measure"
+)
+
+// measureEvery is how often gauges are brought up to date.
+const measureEvery = 5 * time.Second
+
+// measured says when the gauges were set, and which of them.
+type measured struct {
+	every     time.Duration
+	at        time.Time
+	resources map[string]bool // whose allocation rate is shown
+}
+
+// Measure brings the gauges up to date where no pods come.
+func (e *Engine) Measure() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.measure()
+}
+
+// measure brings the gauges up to date, now and then, and writes the decision log.
+func (e *Engine) measure() {
+	now := e.opt.Now()
+	if now.Sub(e.measured.at) < e.measured.every {
+		return
+	}
+	e.measured.at = now
+	state := e.state.ledger.Columns()
+	before := e.measured.resources
+	e.measured.resources = map[string]bool{}
+	for d, rate := range measure.AllocationRate(state) {
+		name := state.Instance().Dimensions[d].Name
+		e.metrics.allocation.WithLabelValues(name).Set(rate)
+		e.measured.resources[name] = true
+	}
+	for name := range before {
+		if !e.measured.resources[name] { // no app asks for it any more
+			e.metrics.allocation.forget(name)
+		}
+	}
+	e.metrics.fragment.Set(measure.Fragment(state, state.Alive()))
+	e.metrics.active.Set(float64(state.Active()))
+	e.metrics.nodes.Set(float64(state.Size()))
+	e.state.log.flush()
+}

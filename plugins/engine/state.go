@@ -1,0 +1,173 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+
+	"github.com/sigma-scheduler/sigma/plugins/kube"
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
+)
+
+// restartEvery is how often the packing state may be built again: what it cannot
+// follow may stay.
+const restartEvery = 30 * time.Second
+
+// roles are those that policies are loaded for.
+var roles = []ledger.Role{ledger.Primary, ledger.Canary}
+
+// A state is the ledger with its two ends: the translation whose events enter it,
+// and the decision log that they are written to.
+type state struct {
+	start   ledger.Start
+	now     func() time.Time
+	metrics *profileMetrics
+	ledger  *ledger.Ledger
+	cluster *kube.Translator
+	log     decisionLog
+	fresh   bool // no node is known yet
+
+	broken      error     // an event that the ledger refused: a bug
+	restartedAt time.Time // after that event; zero = never
+
+	declared   *kube.Declared // the last one; a restart forecasts from it
+	forecastAt time.Time      // when that came; zero = never
+}
+
+func newState(opt *Options, metrics *profileMetrics) (*state, error) {
+	s := &state{
+		start: ledger.Start{Version: ledger.Version, Profile: opt.Profile, Fleet: opt.Fleet, Units: kube.Units},
+		now:   opt.Now, metrics: metrics, ledger: ledger.New(), log: decisionLog{errors: metrics.logErrors},
+	}
+	s.cluster = kube.NewTranslator(opt.AppLabel, s.ledger, s.apply)
+	if opt.DecisionLog != "" {
+		file, err := ledger.OpenLog(opt.DecisionLog)
+		if err != nil {
+			return nil, fmt.Errorf("decisionLog: %w", err)
+		}
+		s.log.file = file
+	}
+	s.begin()
+	return s, s.broken
+}
+
+// begin starts with an empty cluster.
+func (s *state) begin() {
+	s.fresh = true
+	start := s.start
+	s.apply(&ledger.Event{Kind: ledger.KindStart, Start: &start})
+}
+
+// restartIfBroken builds the state again if an event did not fit it. That is a bug,
+// and counted; the next decisions are right all the same.
+func (s *state) restartIfBroken() bool {
+	if s.broken == nil || !s.restartedAt.IsZero() && s.now().Sub(s.restartedAt) < restartEvery {
+		return false
+	}
+	klog.ErrorS(s.broken, "The packing state could not follow the cluster and is built again", "profile", s.start.Profile)
+	s.metrics.restarts.Inc()
+	s.broken, s.restartedAt = nil, s.now()
+	var policies []*ledger.Event
+	for _, role := range roles {
+		if object, _ := s.ledger.Policy(role); object != nil {
+			policies = append(policies, &ledger.Event{Kind: ledger.KindPolicy, Role: role, Policy: object})
+		}
+	}
+	rules := s.cluster.Rules()
+	s.begin()
+	for _, p := range policies {
+		s.apply(p)
+	}
+	s.cluster.SetRules(rules)
+	if s.declared != nil { // at the age it has
+		s.cluster.Forecast(s.declared, 0)
+	}
+	return true
+}
+
+// apply applies an event to the ledger and keeps it for the decision log. One that
+// the ledger refuses changes nothing, and the log goes on without it: decisions
+// until the restart can be computed again as well.
+func (s *state) apply(ev *ledger.Event) {
+	if err := s.ledger.Apply(ev); err != nil {
+		if s.broken == nil {
+			s.broken = fmt.Errorf("%s node=%q app=%q pod=%q: %w", ev.Kind, ev.Node, ev.App, ev.Pod, err)
+		}
+		return
+	}
+	s.log.add(ev, s.now)
+}
+
+// enter applies what came in since the last decision.
+func (s *state) enter(m mail) {
+	for _, pod := range m.failed {
+		s.cluster.Undo(pod)
+	}
+	for _, pod := range m.deleted {
+		s.cluster.Leave(pod)
+	}
+	for _, role := range roles {
+		object, ok := m.policies[role]
+		if !ok {
+			continue
+		}
+		if object != nil { // provenance has no effect, and is long
+			plain := *object
+			plain.Spec.Provenance, plain.Status = nil, nil
+			object = &plain
+		}
+		s.apply(&ledger.Event{Kind: ledger.KindPolicy, Role: role, Policy: object})
+	}
+	if m.newRules {
+		s.cluster.SetRules(m.rules)
+	}
+	if m.declared != nil {
+		since := time.Duration(0)
+		if !s.forecastAt.IsZero() {
+			since = m.declaredAt.Sub(s.forecastAt)
+		}
+		s.declared, s.forecastAt = m.declared, m.declaredAt
+		s.cluster.Forecast(m.declared, since)
+	}
+}
+
+// A decisionLog keeps events until they are written. Without a file it keeps none.
+type decisionLog struct {
+	file   *ledger.Log
+	lines  []*ledger.Event
+	errors metrics.CounterMetric
+}
+
+func (l *decisionLog) add(ev *ledger.Event, now func() time.Time) {
+	if l.file != nil {
+		ev.Time = float64(now().UnixMicro()) / 1e6
+		l.lines = append(l.lines, ev)
+	}
+}
+
+// flush writes what is waiting.
+func (l *decisionLog) flush() {
+	if l.file == nil || len(l.lines) == 0 {
+		return
+	}
+	if err := l.file.Write(l.lines...); err != nil {
+		l.errors.Inc()
+		klog.ErrorS(err, "Cannot write the decision log")
+	}
+	clear(l.lines)
+	l.lines = l.lines[:0]
+}
+
+// close writes what is waiting and closes the file. Decisions that are under way are
+// not kept any more.
+func (l *decisionLog) close() error {
+	if l.file == nil {
+		return nil
+	}
+	l.flush()
+	file := l.file
+	l.file = nil
+	return file.Close()
+}
