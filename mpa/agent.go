@@ -1,6 +1,7 @@
 package mpa
 
 import (
+	"bytes"
 	"encoding/json"
 	"time"
 )
@@ -16,6 +17,18 @@ type Spec struct {
 	Name string `json:"name"`
 	// Digest of the weights of a learned agent; empty for a rule.
 	Digest string `json:"digest,omitempty"`
+}
+
+// UnmarshalJSON reads a spec, or the name alone as journals of version 1 have it.
+func (s *Spec) UnmarshalJSON(data []byte) error {
+	if len(data) > 0 && data[0] == '"' {
+		*s = Spec{}
+		return json.Unmarshal(data, &s.Name)
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	type plain Spec
+	return dec.Decode((*plain)(s))
 }
 
 // String is the name, with the digest if there is one.

@@ -224,7 +224,7 @@ func (f *mpaExplainFlags) fromJournal(until time.Time) (*mpaExplanation, error) 
 func explainDecided(s *journal.Setup, found *journal.Decided) *mpaExplanation {
 	d := &found.Decision
 	e := &mpaExplanation{
-		Object: s.Object, Time: d.Time, Agent: s.Agent, Off: s.Target.Off, Observed: observedOf(&s.Target, &found.Observation),
+		Object: s.Object, Time: d.Time, Agent: s.Agent.String(), Off: s.Target.Off, Observed: observedOf(&s.Target, &found.Observation),
 		Source: d.Recommended.Source, Because: d.Recommended.Reason, Guards: append([]string{}, d.Guards...),
 		Action: "hold", Reason: d.Reason, Outcomes: []journal.Outcome{},
 	}

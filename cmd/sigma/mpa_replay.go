@@ -36,7 +36,7 @@ recommended is taken from the journal and the guards are computed.`,
 			for _, path := range args {
 				var v *journal.Verdict
 				if err := until(cmd.Context(), func() (err error) {
-					v, err = journal.ReplayFile(path)
+					v, err = journal.ReplayFile(path, nil)
 					return err
 				}); err != nil {
 					return err
@@ -99,7 +99,7 @@ func (f *mpaFlags) runLogged(ctx context.Context, cfg sim.Config, agent string) 
 			failed = err
 		}
 	}
-	setup := journal.Setup{Object: "simulated/" + cfg.App.Name, Target: cfg.App.Target, Agent: agent, Guards: cfg.Guards}
+	setup := journal.Setup{Object: "simulated/" + cfg.App.Name, Target: cfg.App.Target, Agent: mpa.Spec{Name: agent}, Guards: cfg.Guards}
 	note(w.Start(journal.Start{Setup: setup}))
 	id := int64(0)
 	cfg.Decided = func(o *mpa.Observation, d mpa.Decision) {

@@ -149,7 +149,7 @@ func (f *fleet) requireReplayed(m *e2e.MPA, dir string, names ...string) {
 		require.NoError(f, err)
 		require.Len(f, files, 1, "%s", name)
 		decisions := func() int {
-			v, err := journal.ReplayFile(files[0])
+			v, err := journal.ReplayFile(files[0], nil)
 			require.NoError(f, err)
 			require.Nil(f, v.First)
 			require.Equal(f, v.Decisions, v.Equal)

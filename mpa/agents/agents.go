@@ -35,7 +35,8 @@ var kinds = []Kind{
 
 // Register adds a kind for [Make] and [Names] to know. Call it before either, from
 // one goroutine. It panics when the name is taken or the kind is not one of the two.
-func Register(k Kind) {
+// Undo takes the kind out again, for tests.
+func Register(k Kind) (undo func()) {
 	if k.Name == "" || slices.Contains(Names(), k.Name) {
 		panic(fmt.Sprintf("agents: there is an agent %q already", k.Name))
 	}
@@ -43,6 +44,9 @@ func Register(k Kind) {
 		panic(fmt.Sprintf("agents: %s: want either a rule or a model", k.Name))
 	}
 	kinds = append(kinds, k)
+	return func() {
+		kinds = slices.DeleteFunc(kinds, func(other Kind) bool { return other.Name == k.Name })
+	}
 }
 
 // Names lists the agents that [Make] knows.

@@ -231,13 +231,12 @@ func TestMake(t *testing.T) {
 		agents.Register(agents.Kind{Name: "hpa", Rule: func(mpa.Target) mpa.Agent { return agents.Static{} }})
 	})
 	require.Panics(t, func() { agents.Register(agents.Kind{Name: "neither"}) })
-	agents.Register(agents.Kind{Name: "learned", Model: func(t mpa.Target, weights []byte) (mpa.Agent, error) {
+	defer agents.Register(agents.Kind{Name: "learned", Model: func(t mpa.Target, weights []byte) (mpa.Agent, error) {
 		if string(weights) == "broken" {
 			return nil, errors.New("no weights")
 		}
 		return agents.NewHPA(t, agents.DefaultHPA()), nil
-	}})
-	defer agents.Unregister("learned")
+	}})()
 	loaded := agents.Weights{}
 	one, broken := loaded.Add([]byte("one")), loaded.Add([]byte("broken"))
 	for _, test := range []struct {

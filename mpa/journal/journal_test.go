@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ var begin = time.Date(2026, 3, 2, 8, 0, 0, 123456789, time.FixedZone("CET", 3600
 
 func setup(agent string) journal.Setup {
 	return journal.Setup{
-		Object: "shop/web", Generation: 1, Agent: agent, Guards: mpa.DefaultGuards(),
+		Object: "shop/web", Generation: 1, Agent: mpa.Spec{Name: agent}, Guards: mpa.DefaultGuards(),
 		Target: mpa.Target{
 			Replicas: mpa.Range{Min: 2, Max: 20},
 			Containers: []mpa.ContainerSpec{{
@@ -116,7 +117,7 @@ func actions(list []mpa.Decision) (n int) {
 
 func replay(t *testing.T, path string) *journal.Verdict {
 	t.Helper()
-	v, err := journal.ReplayFile(path)
+	v, err := journal.ReplayFile(path, nil)
 	require.NoError(t, err)
 	if v.First != nil {
 		t.Fatalf("%s: %v", path, v.First)
@@ -233,16 +234,16 @@ func TestReadersThatFail(t *testing.T) {
 		"web.jsonl:3: invalid character":                          func(l []string) { l[2] = l[2][:50] + "\n" },
 		`web.jsonl:2: kind "dec": want start, decision or`:        func(l []string) { l[1] = strings.Replace(l[1], `"decision"`, `"dec"`, 1) },
 		"web.jsonl:1: a journal begins with a start, not with de": func(l []string) { l[0] = l[1] },
-		"web.jsonl:1: start.format 2: this program reads 1":       func(l []string) { l[0] = strings.Replace(l[0], `"format":1`, `"format":2`, 1) },
+		"web.jsonl:1: start.format 3: this program reads 1 to 2":  func(l []string) { l[0] = strings.Replace(l[0], `"format":2`, `"format":3`, 1) },
 		`web.jsonl:2: unknown field "podds"`:                      func(l []string) { l[1] = strings.Replace(l[1], `"pods"`, `"podds"`, 1) },
 	} {
 		l := append([]string(nil), lines...)
 		change(l)
-		_, err := journal.Replay("web.jsonl", strings.NewReader(strings.Join(l, "")))
+		_, err := journal.Replay("web.jsonl", strings.NewReader(strings.Join(l, "")), nil)
 		require.ErrorContains(t, err, want)
 	}
 
-	_, err = journal.Replay("zero", zeros{})
+	_, err = journal.Replay("zero", zeros{}, nil)
 	require.ErrorContains(t, err, "zero:1: a line of more than 64 MiB: this is no journal")
 
 	// A broken journal is put aside: a workload is not left alone for its past's sake.
@@ -278,7 +279,7 @@ func TestDifference(t *testing.T) {
 	require.Positive(t, i)
 	changed := bytes.Clone(whole)
 	changed[i+len(`"action":{"replicas":`)] = '7'
-	v, err := journal.Replay("web.jsonl", bytes.NewReader(changed))
+	v, err := journal.Replay("web.jsonl", bytes.NewReader(changed), nil)
 	require.NoError(t, err)
 	require.NotNil(t, v.First)
 	assert.Equal(t, bytes.Count(whole[:i], []byte("\n"))+1, v.First.Line)
@@ -294,11 +295,87 @@ func TestUnknownAgent(t *testing.T) {
 	require.NoError(t, s.Close())
 	whole, err := os.ReadFile(path)
 	require.NoError(t, err)
-	other := bytes.ReplaceAll(whole, []byte(`"agent":"hpa+vpa"`), []byte(`"agent":"someone"`))
-	v, err := journal.Replay("web.jsonl", bytes.NewReader(other))
+	other := bytes.ReplaceAll(whole, []byte(`"agent":{"name":"hpa+vpa"}`), []byte(`"agent":{"name":"someone"}`))
+	v, err := journal.Replay("web.jsonl", bytes.NewReader(other), nil)
 	require.NoError(t, err)
 	require.Nil(t, v.First)
 	assert.Equal(t, 300, v.Recorded)
+}
+
+// What the program of format 1 wrote comes out again: another agent, restarts and full
+// files; and a controller goes on from it.
+func TestFormat1(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"web.jsonl", "web.jsonl.1", "web.jsonl.2"} {
+		data, err := os.ReadFile(filepath.Join("testdata", "v1", name))
+		require.NoError(t, err)
+		require.Contains(t, string(data), `"format":1,`)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
+		v := replay(t, filepath.Join(dir, name))
+		assert.Positive(t, v.Decisions)
+		assert.Zero(t, v.Recorded)
+	}
+	path := filepath.Join(dir, "web.jsonl")
+	same := setup("hpa+vpa")
+	same.Target.Replicas = mpa.Range{Min: 1, Max: 3}
+	s := open(t, path, journal.Options{}, same, mpa.Memory{})
+	assert.True(t, s.Resumed)
+	assert.NotEmpty(t, s.Memory().Containers[0].Peaks)
+	w := newWorld(12)
+	w.now = s.Memory().Time
+	w.run(t, s, 10)
+	require.NoError(t, s.Close())
+	assert.Equal(t, 15, replay(t, path).Decisions)
+}
+
+// A learned agent goes by the weights with the digest that the journal names; with
+// others loaded, or none, the journal is not replayed as if they were the same.
+func TestDigest(t *testing.T) {
+	defer agents.Register(agents.Kind{Name: "learned", Model: func(t mpa.Target, weights []byte) (mpa.Agent, error) {
+		percent, err := strconv.Atoi(string(weights))
+		return agents.NewHPA(t, agents.DefaultHPA().At(int32(percent))), err
+	}})()
+	loaded := agents.Weights{}
+	digest, other := loaded.Add([]byte("70")), loaded.Add([]byte("40"))
+	learned := setup("learned")
+	learned.Agent.Digest = digest
+	path := filepath.Join(t.TempDir(), "web.jsonl")
+	options := journal.Options{Weights: loaded}
+	s := open(t, path, options, learned, mpa.Memory{})
+	w := newWorld(13)
+	w.run(t, s, 200)
+	require.NoError(t, s.Close())
+
+	v, err := journal.ReplayFile(path, loaded)
+	require.NoError(t, err)
+	require.Nil(t, v.First)
+	assert.Equal(t, 200, v.Equal)
+	assert.Zero(t, v.Recorded)
+	_, err = journal.ReplayFile(path, nil)
+	require.EqualError(t, err, path+`:1: start: agent learned: its weights are not loaded: "`+digest+`" is asked for, none are loaded`)
+	_, err = journal.ReplayFile(path, agents.Weights{other: loaded[other]})
+	require.EqualError(t, err, path+`:1: start: agent learned: its weights are not loaded: "`+digest+`" is asked for, `+other+` are loaded`)
+
+	// The same weights go on with what they have learned; others begin, within the limits
+	// that the guards remember, also where the old ones are gone.
+	s = open(t, path, options, learned, mpa.Memory{})
+	assert.True(t, s.Resumed)
+	memory := s.Memory()
+	require.NoError(t, s.Close())
+	retrained := learned
+	retrained.Agent.Digest = other
+	for _, weights := range []agents.Weights{loaded, {other: loaded[other]}} {
+		again := filepath.Join(t.TempDir(), "web.jsonl")
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(again, data, 0o600))
+		s = open(t, again, journal.Options{Weights: weights}, retrained, mpa.Memory{})
+		assert.False(t, s.Resumed)
+		assert.Equal(t, asJSON(t, memory), asJSON(t, s.Memory()))
+		require.NoError(t, s.Close())
+	}
+	_, err = journal.Begin(path, journal.Options{}, learned, mpa.Memory{})
+	require.ErrorIs(t, err, agents.ErrWeights)
 }
 
 // One writer at a time.
@@ -329,7 +406,7 @@ func TestChange(t *testing.T) {
 
 	memory = s.Memory()
 	fallen := setup("predictive")
-	fallen.Fallback = &journal.Fallback{Agent: "hpa", After: time.Minute}
+	fallen.Fallback = &journal.Fallback{Agent: mpa.Spec{Name: "hpa"}, After: time.Minute}
 	require.NoError(t, s.Change(fallen))
 	assert.False(t, s.Resumed)
 	assert.Equal(t, memory, s.Memory())
@@ -342,7 +419,7 @@ func TestChange(t *testing.T) {
 	bad := setup("hap")
 	require.ErrorContains(t, s.Change(bad), `unknown agent "hap"`)
 	bad = setup("hpa")
-	bad.Fallback = &journal.Fallback{Agent: "hap"}
+	bad.Fallback = &journal.Fallback{Agent: mpa.Spec{Name: "hap"}}
 	require.ErrorContains(t, s.Change(bad), `fallback: unknown agent "hap"`)
 	w.run(t, s, 100)
 	require.NoError(t, s.Close())
@@ -413,7 +490,7 @@ func TestTransitions(t *testing.T) {
 		if i >= 200 {
 			want = "vpa"
 		}
-		assert.Equal(t, want, x.Setup.Agent)
+		assert.Equal(t, want, x.Setup.Agent.Name)
 		i++
 	}
 	assert.Equal(t, 300, i)
@@ -474,9 +551,9 @@ func FuzzReader(f *testing.F) {
 	require.NoError(f, err)
 	f.Add(whole)
 	f.Add(whole[:len(whole)/2])
-	f.Add([]byte(`{"kind":"start","start":{"format":1,"agent":"vpa","continues":true,"state":{"containers":[{}]}}}` + "\n"))
+	f.Add([]byte(`{"kind":"start","start":{"format":2,"agent":{"name":"vpa"},"continues":true,"state":{"containers":[{}]}}}` + "\n"))
 	f.Fuzz(func(_ *testing.T, data []byte) {
-		if _, err := journal.Replay("fuzz", bytes.NewReader(data)); err != nil {
+		if _, err := journal.Replay("fuzz", bytes.NewReader(data), nil); err != nil {
 			return
 		}
 		r := journal.NewReader("fuzz", bytes.NewReader(data))

@@ -85,8 +85,8 @@ func parse(line []byte) (*Record, error) {
 		return nil, fmt.Errorf("kind %q: want start, decision or outcome", r.Kind)
 	case !has:
 		return nil, fmt.Errorf("%s: the record has none", r.Kind)
-	case r.Start != nil && r.Start.Format != Format:
-		return nil, fmt.Errorf("start.format %d: this program reads %d", r.Start.Format, Format)
+	case r.Start != nil && (r.Start.Format < 1 || r.Start.Format > Format):
+		return nil, fmt.Errorf("start.format %d: this program reads 1 to %d", r.Start.Format, Format)
 	}
 	return &r, nil
 }

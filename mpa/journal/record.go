@@ -9,8 +9,9 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/agents"
 )
 
-// Format is the version of the records.
-const Format = 1
+// Format is the version of the records that are written. Version 1, which names agents
+// without a digest, is read as well.
+const Format = 2
 
 // A Record is a line: one of its parts, and which.
 type Record struct {
@@ -39,20 +40,19 @@ type Start struct {
 	State     json.RawMessage `json:"state,omitempty"`
 }
 
-// A Setup is who decides for which workload.
+// A Setup says which agent decides, within which guards, for which workload.
 type Setup struct {
 	Object     string     `json:"object"` // namespace/name
 	Generation int64      `json:"generation,omitempty"`
 	Target     mpa.Target `json:"target"`
-	// Agent by the name that [agents.Make] knows it by.
-	Agent    string     `json:"agent"`
-	Fallback *Fallback  `json:"fallback,omitempty"`
-	Guards   mpa.Guards `json:"guards"`
+	Agent      mpa.Spec   `json:"agent"`
+	Fallback   *Fallback  `json:"fallback,omitempty"`
+	Guards     mpa.Guards `json:"guards"`
 }
 
 // A Fallback decides when the agent has had no opinion for After.
 type Fallback struct {
-	Agent string        `json:"agent"`
+	Agent mpa.Spec      `json:"agent"`
 	After time.Duration `json:"afterNanoseconds"`
 }
 
@@ -75,13 +75,14 @@ type Outcome struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// NewAgent makes the setup's agent, which has seen nothing.
-func (s *Setup) NewAgent() (mpa.Agent, error) {
-	agent, err := agents.Make(mpa.Spec{Name: s.Agent}, s.Target, nil)
+// NewAgent makes the setup's agent, which has seen nothing, with the weights that are
+// loaded.
+func (s *Setup) NewAgent(loaded agents.Weights) (mpa.Agent, error) {
+	agent, err := agents.Make(s.Agent, s.Target, loaded)
 	if err != nil || s.Fallback == nil {
 		return agent, err
 	}
-	second, err := agents.Make(mpa.Spec{Name: s.Fallback.Agent}, s.Target, nil)
+	second, err := agents.Make(s.Fallback.Agent, s.Target, loaded)
 	if err != nil {
 		return nil, fmt.Errorf("fallback: %w", err)
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/agents"
@@ -40,21 +39,21 @@ func (d *Difference) Error() string {
 
 const timeFormat = "2006-01-02 15:04:05.999 MST"
 
-// ReplayFile replays the journal in a file.
-func ReplayFile(path string) (*Verdict, error) {
+// ReplayFile replays the journal in a file with the weights that are loaded.
+func ReplayFile(path string, loaded agents.Weights) (*Verdict, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = file.Close() }() // it was only read
-	return Replay(path, file)
+	return Replay(path, file, loaded)
 }
 
 // Replay computes every decision of a journal again. The error is of a journal that
-// cannot be read; decisions that differ are part of the verdict. name is used in
-// errors.
-func Replay(name string, in io.Reader) (*Verdict, error) {
-	v, r, p := &Verdict{Name: name}, NewReader(name, in), replayer{}
+// cannot be read, or of a learned agent whose weights are not loaded; decisions that
+// differ are part of the verdict. name is used in errors.
+func Replay(name string, in io.Reader, loaded agents.Weights) (*Verdict, error) {
+	v, r, p := &Verdict{Name: name}, NewReader(name, in), replayer{weights: loaded}
 	for record, err := range r.Records() {
 		if err != nil {
 			return nil, err
@@ -91,6 +90,10 @@ type replayer struct {
 	recorded *recorded // the agent, where it is not known here
 	control  *mpa.Controller
 	lastID   int64 // of an action
+	weights  agents.Weights
+	// lenient takes the recommendations of an agent whose weights are not loaded from the
+	// journal, too.
+	lenient bool
 }
 
 // recorded recommends what the journal says.
@@ -113,20 +116,21 @@ func (p *replayer) take(r *Record) (*mpa.Decision, error) {
 	return &d, nil
 }
 
-func (p *replayer) start(s *Start) (err error) {
+func (p *replayer) start(s *Start) error {
+	agent, err := s.NewAgent(p.weights)
+	unknown := errors.Is(err, agents.ErrUnknown) || p.lenient && errors.Is(err, agents.ErrWeights)
 	switch {
-	case !p.known(&s.Setup):
+	case unknown:
 		p.recorded = &recorded{}
 		p.agent = p.recorded
+	case err != nil:
+		return fmt.Errorf("start: %w", err)
 	case s.Continues && s.State == nil:
 		if p.agent == nil || !p.setup.same(&s.Setup) {
 			return errors.New("the start continues what is not in this file")
 		}
 	default:
-		p.recorded = nil
-		if p.agent, err = s.NewAgent(); err != nil {
-			return err
-		}
+		p.recorded, p.agent = nil, agent
 		if s.State != nil {
 			if err := restore(p.agent, s.State); err != nil {
 				return fmt.Errorf("start.state: %w", err)
@@ -136,12 +140,6 @@ func (p *replayer) start(s *Start) (err error) {
 	p.setup = &s.Setup
 	p.control, err = newController(p.setup, p.agent, s.Memory)
 	return err
-}
-
-// known reports whether the agents of a setup are known here.
-func (p *replayer) known(s *Setup) bool {
-	names := agents.Names()
-	return slices.Contains(names, s.Agent) && (s.Fallback == nil || slices.Contains(names, s.Fallback.Agent))
 }
 
 func newController(s *Setup, a mpa.Agent, m mpa.Memory) (*mpa.Controller, error) {

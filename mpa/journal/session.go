@@ -8,12 +8,14 @@ import (
 	"slices"
 
 	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/agents"
 )
 
 // A Session is a controller whose decisions are written down before anybody hears of
 // them. It serves one goroutine.
 type Session struct {
 	setup   Setup
+	weights agents.Weights
 	agent   mpa.Agent
 	control *mpa.Controller
 	w       *Writer
@@ -35,16 +37,19 @@ func Begin(path string, o Options, s Setup, known mpa.Memory) (*Session, error) 
 	if err != nil {
 		return nil, err
 	}
-	session := &Session{w: w}
+	session := &Session{w: w, weights: o.Weights}
 	w.begin = session.snapshot
-	past, err := resume(path)
+	past, err := resume(path, o.Weights)
 	if err != nil {
 		if err := session.setAside(err); err != nil {
 			return nil, errors.Join(err, w.Close())
 		}
 	}
 	if past.control != nil {
-		session.setup, session.agent, session.control, session.LastID = *past.setup, past.agent, past.control, past.lastID
+		session.setup, session.control, session.LastID = *past.setup, past.control, past.lastID
+		if past.recorded == nil {
+			session.agent = past.agent
+		}
 		switch m := past.control.Memory(); {
 		case m.Time.After(known.Time):
 			known = m
@@ -60,7 +65,8 @@ func Begin(path string, o Options, s Setup, known mpa.Memory) (*Session, error) 
 
 // resume replays the last file that has something. A journal whose decisions come out
 // otherwise, because the program was another, teaches its agents all the same.
-func resume(path string) (p replayer, err error) {
+func resume(path string, loaded agents.Weights) (p replayer, err error) {
+	p = replayer{weights: loaded, lenient: true}
 	if path == "" {
 		return p, nil
 	}
@@ -146,12 +152,12 @@ func (s *Session) change(setup Setup, memory mpa.Memory) error {
 		start.Continues = true
 	default:
 		var err error
-		if agent, err = setup.NewAgent(); err != nil {
+		if agent, err = setup.NewAgent(s.weights); err != nil {
 			return err
 		}
 		if state := s.learned(&setup); state != nil && restore(agent, state) == nil {
 			start.Continues, start.State = true, state
-		} else if agent, err = setup.NewAgent(); err != nil { // what failed half way is left
+		} else if agent, err = setup.NewAgent(s.weights); err != nil { // what failed half way is left
 			return err
 		}
 	}
@@ -168,9 +174,9 @@ func (s *Session) change(setup Setup, memory mpa.Memory) error {
 
 // learned is what the present agent can tell one of another setup; nil = nothing.
 func (s *Session) learned(setup *Setup) json.RawMessage {
-	fallback := func(s *Setup) string {
+	fallback := func(s *Setup) mpa.Spec {
 		if s.Fallback == nil {
-			return ""
+			return mpa.Spec{}
 		}
 		return s.Fallback.Agent
 	}
@@ -211,7 +217,7 @@ func (s *Session) snapshot() (*Start, error) {
 		return start, nil
 	}
 	start.Continues = false
-	if s.agent, err = s.setup.NewAgent(); err != nil {
+	if s.agent, err = s.setup.NewAgent(s.weights); err != nil {
 		return nil, err
 	}
 	s.control, err = newController(&s.setup, s.agent, start.Memory)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/agents"
 )
 
 // Options of a journal's files. The zero value never rotates.
@@ -19,6 +20,8 @@ type Options struct {
 	// (Keep + 1) · MaxBytes and a record for each file.
 	MaxBytes int64
 	Keep     int
+	// Weights of the learned agents that a [Session] may be of.
+	Weights agents.Weights
 }
 
 // A Writer appends records to a file. It serves one goroutine.

@@ -87,7 +87,7 @@ func (r *reconciler) prepare(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 	foreign := lastID(&o.Status) > s.id
 	switch {
 	case s.session == nil:
-		if _, err := setup.NewAgent(); err != nil {
+		if _, err := setup.NewAgent(nil); err != nil {
 			return refuse("AlgorithmUnknown", "%v", err)
 		}
 		err = r.begin(ctx, o, s, setup)
@@ -95,7 +95,7 @@ func (r *reconciler) prepare(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 		err = s.session.Restore(memoryOf(o, &target))
 	}
 	if err == nil && s.session.Setup().Generation != o.Generation {
-		if _, err := setup.NewAgent(); err != nil {
+		if _, err := setup.NewAgent(nil); err != nil {
 			return refuse("AlgorithmUnknown", "%v", err)
 		}
 		err = s.session.Change(setup)
@@ -201,11 +201,11 @@ func outcomeOf(a *v1alpha1.Actuation) string { return fmt.Sprint(a.ID, a.Outcome
 func setupOf(o *v1alpha1.MultidimPodAutoscaler, target mpa.Target) journal.Setup {
 	s := journal.Setup{
 		Object: o.Namespace + "/" + o.Name, Generation: o.Generation, Target: target,
-		Agent: o.Spec.Recommender.Algorithm, Guards: mpa.DefaultGuards(),
+		Agent: mpa.Spec{Name: o.Spec.Recommender.Algorithm}, Guards: mpa.DefaultGuards(),
 	}
 	s.Guards.MaxAge = collect.MaxAge(o)
 	if f := o.Spec.Fallback; f != nil {
-		s.Fallback = &journal.Fallback{Agent: f.Algorithm, After: 3 * time.Minute}
+		s.Fallback = &journal.Fallback{Agent: mpa.Spec{Name: f.Algorithm}, After: 3 * time.Minute}
 		if f.After != nil {
 			s.Fallback.After = f.After.Duration
 		}

@@ -482,7 +482,7 @@ func TestNobodyLooked(t *testing.T) {
 			}
 			assert.NotNil(t, w.read().Status.Recommendation)
 			w.restart()
-			v, err := journal.ReplayFile(filepath.Join(w.options.JournalDir, "shop", "web.mpa.jsonl"))
+			v, err := journal.ReplayFile(filepath.Join(w.options.JournalDir, "shop", "web.mpa.jsonl"), nil)
 			require.NoError(t, err)
 			assert.Nil(t, v.First)
 		})
@@ -676,7 +676,7 @@ func TestJournal(t *testing.T) {
 	}
 	w.restart()
 	path := filepath.Join(w.options.JournalDir, "shop", "web.mpa.jsonl")
-	v, err := journal.ReplayFile(path)
+	v, err := journal.ReplayFile(path, nil)
 	require.NoError(t, err)
 	require.Nil(t, v.First)
 	assert.GreaterOrEqual(t, v.Decisions, 20)
