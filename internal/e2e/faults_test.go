@@ -308,7 +308,7 @@ func TestSchedulerKilledBetweenReserveAndBind(t *testing.T) {
 	requireSound(t, sigma)
 	v := requireLog(t, log)
 	require.Equal(t, kills+1, v.Starts)
-	require.Equal(t, kills, v.CutOff)
+	require.Zero(t, v.CutOff, "the next start removes a line that has no end")
 }
 
 // Bindings are made and the scheduler does not hear of it: it takes them for failed

@@ -97,13 +97,26 @@ func TestLogOfTwoStarts(t *testing.T) {
 		require.Equal(t, cutOff, v.CutOff, "cut at %d", cut)
 		require.Equal(t, kept, v.Events, "cut at %d", cut)
 
+		// The next start removes a line that has no end.
 		appendTo(t, d, path, s.events)
+		kept = bytes.Count(whole[:cut], []byte("\n"))
 		v, err = verifyFile(t, path)
 		require.NoError(t, err, "cut at %d", cut)
 		require.Nil(t, v.First, "%v", v.First)
-		require.Equal(t, cutOff, v.CutOff)
+		require.Zero(t, v.CutOff)
 		require.Equal(t, 2, v.Starts)
 		require.Equal(t, kept+len(s.events), v.Events)
+
+		// Earlier versions gave it an end, and it stayed.
+		if whole[cut-1] != '\n' && whole[cut] != '\n' {
+			require.NoError(t, os.WriteFile(path, append(whole[:cut:cut], '\n'), 0o600))
+			appendTo(t, d, path, s.events)
+			v, err = verifyFile(t, path)
+			require.NoError(t, err, "cut at %d", cut)
+			require.Nil(t, v.First, "%v", v.First)
+			require.Equal(t, 1, v.CutOff)
+			require.Equal(t, kept+len(s.events), v.Events)
+		}
 	}
 }
 
@@ -160,7 +173,7 @@ func TestLogHasOneWriter(t *testing.T) {
 	first, err := ledger.OpenLog(path)
 	require.NoError(t, err)
 	_, err = ledger.OpenLog(path)
-	require.ErrorContains(t, err, path+": another profile or process writes to it")
+	require.ErrorContains(t, err, path+": another writer has it open")
 	require.NoError(t, first.Close())
 	second, err := ledger.OpenLog(path)
 	require.NoError(t, err)
