@@ -51,19 +51,19 @@ mpa-bench: ## speed of the autoscaler's simulator and decisions as Markdown (2 C
 
 .PHONY: mpa-validate
 mpa-validate: ## the autoscaler's simulator against theory and a real server (10 minutes, root, a quiet machine)
-	hack/mpa-validate.sh
+	go run ./cmd/sigma-records validate
 
 .PHONY: bench-scheduler
 bench-scheduler: ## pods per CPU-second of scheduler profiles, with Sigma and without (10 CPU-minutes; NODES="1000 5000": 50)
 	@hack/schedulerperf/run.sh
 
 .PHONY: records
-records: build ## figures against their targets: writes docs/records.md (SECTION=name: one part; all of it: an hour of CPU)
-	go run ./hack/records $(SECTION)
+records: build ## placement figures against their targets: writes docs/results (SECTION=name: one part; all of it: an hour of CPU)
+	go run ./cmd/sigma-records placement $(SECTION)
 
 .PHONY: mpa-records
-mpa-records: ## autoscaling agents on train and test scenarios: writes docs/mpa-records.md (SIDE=train: one part; all of it: half an hour of CPU)
-	go run ./hack/mpa-records $(SIDE)
+mpa-records: ## autoscaling agents on train and test scenarios: writes docs/results (SIDE=train: one part; all of it: half an hour of CPU)
+	go run ./cmd/sigma-records autoscaler $(SIDE)
 
 .PHONY: oracle
 oracle: ## differential tests against other people's implementations, where they exist

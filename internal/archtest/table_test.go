@@ -53,10 +53,11 @@ var table = []row{
 	{"internal/archtest", nil},
 	{"internal/explain", []string{"binpack/...", "cerebro/...", "internal/compare", "plugins/ledger", "plugins/snapshot"}},
 	{"internal/...", []string{"binpack/...", "cerebro/...", "benchdata/generate"}},
+	{"internal/records", []string{"internal/durable"}},
+	{"internal/records/placement", []string{"internal/records", "cerebro/report", "cerebro/trace", "swarm"}},
+	{"internal/records/autoscaler", []string{"internal/records", "mpa", "mpa/sim"}},
+	{"internal/records/simcheck", []string{"internal/records", "mpa/loadsim"}},
 	{"cmd/...", []string{"..."}},
-	{"hack/mpavalidate", []string{"mpa/loadsim"}},
-	{"hack/records", []string{"internal/durable", "cerebro/report", "cerebro/trace", "swarm"}},
-	{"hack/mpa-records", []string{"internal/durable", "mpa", "mpa/sim"}},
 }
 
 // edge is what the doors between Kubernetes and the core may import.

@@ -1,0 +1,234 @@
+// Sigma-records makes the published results: it runs sigma and the autoscaler's simulator
+// on instances that no policy was trained on, judges figures by their targets and
+// writes docs/results.
+//
+//	sigma-records placement [SECTION…]     figures about placement policies; without names all
+//	sigma-records autoscaler [SIDE…]       autoscalers on simulated workloads
+//	sigma-records validate                 the simulator beside theory and a real server
+//	sigma-records summary                  docs/results.md from the pages, nothing is measured
+//
+// It runs in the module's root. Public sets are read where SIGMA_DATA points; without it
+// the pages say what was left out. A section replaces its page when it has ended, so
+// a failed or interrupted run keeps the old one. Exit codes: 0 done, 1 failed, 2 wrong use,
+// 130 interrupted.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sigma-scheduler/sigma/internal/records"
+	"github.com/sigma-scheduler/sigma/internal/records/autoscaler"
+	"github.com/sigma-scheduler/sigma/internal/records/placement"
+	"github.com/sigma-scheduler/sigma/internal/records/simcheck"
+	"github.com/sigma-scheduler/sigma/mpa/sim"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second interrupt ends the process at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is the whole program: it returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	p := &program{stdout: stdout, stderr: stderr}
+	root := p.root()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err != nil {
+		fmt.Fprintf(stderr, "sigma-records: %v\n", err)
+	}
+	switch {
+	case err == nil:
+		return 0
+	case ctx.Err() != nil:
+		return 130
+	case !p.running:
+		return 2
+	}
+	return 1
+}
+
+type program struct {
+	stdout, stderr   io.Writer
+	sigma, docs, out string
+	running          bool // flags and arguments were accepted
+}
+
+func (p *program) root() *cobra.Command {
+	root := &cobra.Command{
+		Use: "sigma-records", Short: "Makes the published results", Args: cobra.NoArgs,
+		SilenceErrors: true, SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.PersistentFlags().StringVar(&p.sigma, "sigma", "bin/sigma", "command line that is measured")
+	root.PersistentFlags().StringVar(&p.docs, "docs", "docs", "folder of the pages")
+	root.PersistentFlags().StringVar(&p.out, "out", "out/records", "folder of traces, policies and every run")
+	root.AddCommand(p.placement(), p.autoscaler(), p.validate(), p.summary())
+	return root
+}
+
+func (p *program) runner() records.Runner {
+	return records.Runner{Sigma: p.sigma, Data: os.Getenv("SIGMA_DATA"), Log: p.stderr}
+}
+
+// known refuses names that are not in the list.
+func known(what string, list []string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		for _, a := range args {
+			if !slices.Contains(list, a) {
+				return fmt.Errorf("unknown %s %q: want one of %s", what, a, strings.Join(list, ", "))
+			}
+		}
+		return nil
+	}
+}
+
+func (p *program) placement() *cobra.Command {
+	names := make([]string, len(placement.Sections))
+	for i, s := range placement.Sections {
+		names[i] = s.Name
+	}
+	return &cobra.Command{
+		Use: "placement [SECTION…]", Short: "Figures about placement policies: " + strings.Join(names, ", "),
+		Args: known("section", names),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p.running = true
+			if _, err := os.Stat(p.sigma); err != nil {
+				return fmt.Errorf("%w: make build makes it", err)
+			}
+			for _, s := range placement.Sections {
+				if len(args) > 0 && !slices.Contains(args, s.Name) {
+					continue
+				}
+				fmt.Fprintf(p.stderr, "== %s\n", s.Name)
+				if err := s.Run(cmd.Context(), placement.Config{Docs: p.docs, Out: p.out, Runner: p.runner(), Now: time.Now}); err != nil {
+					return err
+				}
+				if err := p.summarise(); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func (p *program) autoscaler() *cobra.Command {
+	cfg := autoscaler.Config{Data: os.Getenv("SIGMA_DATA"), Seconds: cpuSeconds}
+	printed := false
+	cmd := &cobra.Command{
+		Use: "autoscaler [SIDE…]", Short: "Autoscalers on simulated workloads: " + strings.Join(sim.Sides(), ", "),
+		Args: known("side", sim.Sides()),
+		RunE: func(cmd *cobra.Command, sides []string) error {
+			p.running = true
+			cfg.Docs, cfg.Out = p.docs, p.out
+			if printed {
+				cfg.Print = p.stdout
+			}
+			if len(sides) == 0 {
+				sides = sim.Sides()
+			}
+			for _, side := range sides {
+				if err := autoscaler.Run(cmd.Context(), side, cfg); err != nil {
+					return err
+				}
+				if printed {
+					continue
+				}
+				if err := p.summarise(); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringSliceVar(&cfg.Agents, "agents", sim.Agents(), "agents that are compared")
+	cmd.Flags().BoolVar(&printed, "print", false, "print the page and leave the documents as they are")
+	cmd.Flags().IntVar(&cfg.Workers, "workers", runtime.GOMAXPROCS(0), "simulations at the same time")
+	return cmd
+}
+
+func (p *program) validate() *cobra.Command {
+	var cfg simcheck.Config
+	printed := false
+	cmd := &cobra.Command{
+		Use: "validate", Short: "The autoscaler's simulator beside theory and a real server (Linux, root, two quiet cores)",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p.running = true
+			cfg.Docs, cfg.Out, cfg.Runner, cfg.Now = p.docs, p.out, p.runner(), time.Now
+			if os.Getenv(simcheck.PartVar) != "" {
+				return simcheck.Part(cfg, p.stdout)
+			}
+			if printed {
+				cfg.Print = p.stdout
+				return simcheck.Run(cmd.Context(), cfg)
+			}
+			if err := simcheck.Run(cmd.Context(), cfg); err != nil {
+				return err
+			}
+			return p.summarise()
+		},
+	}
+	cmd.Flags().IntVar(&cfg.Runs, "runs", 5, "runs of each load")
+	cmd.Flags().Float64Var(&cfg.Seconds, "seconds", 10, "length of a run")
+	cmd.Flags().StringVar(&cfg.App, "app", "", "one of "+strings.Join(simcheck.Apps(), ", ")+"; empty = all")
+	cmd.Flags().BoolVar(&printed, "print", false, "print the tables and leave the documents as they are")
+	return cmd
+}
+
+func (p *program) summary() *cobra.Command {
+	return &cobra.Command{
+		Use: "summary", Short: "Writes results.md from the pages", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			p.running = true
+			return p.summarise()
+		},
+	}
+}
+
+func (p *program) summarise() error { return records.Summarise(p.docs, capabilities()) }
+
+// capabilities are the parts of the summary.
+func capabilities() []records.Capability {
+	const ratio = "median (least … most)"
+	return append(placement.Capabilities(), records.Capability{
+		Title: "Speed",
+		About: "Pods per CPU-second of kube-scheduler with 1,000 nodes, as ratios, and the time of the plugin; [packing core and simulator](performance.md).",
+		Parts: []records.Highlight{{
+			Name: "scheduler", Page: "scheduler-performance.md", Maker: "make bench-scheduler",
+			Table: records.Columns([]string{"", ratio, "asked for", "met"}, []string{
+				"default + Sigma ÷ default, all nodes", "Sigma only ÷ MostAllocated only", "Sigma only: PreScore p50 + Score p50, ms",
+			}),
+		}},
+	}, records.Capability{
+		Title: "Autoscaling",
+		About: `Agents on 12 simulated scenarios of 132 hours that none was tuned on, five seeds each; ± is half of the 95 % interval.
+The oracle knows the load to come and is the limit of cost. The gap is what ` + "`hpa+vpa`" + ` could save.
+The second table checks the simulator.`,
+		Parts: append(autoscaler.Highlights(), simcheck.Highlight()),
+	})
+}
+
+// cpuSeconds that this process has spent.
+func cpuSeconds() float64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err) // it has no way to fail
+	}
+	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
+}
