@@ -17,7 +17,6 @@ import (
 	"github.com/golang/glog"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -30,6 +29,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/plugins/engine"
 	"github.com/sigma-scheduler/sigma/plugins/extender"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
 )
 
 type options struct {
@@ -155,7 +155,7 @@ func run(ctx context.Context, o *options) error {
 			glog.Errorf("cannot close the decision log: %v", err)
 		}
 	}()
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(slim))
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(kube.Slim))
 	server, err := extender.New(extender.Options{Engine: e, AssumeTTL: o.assumeTTL, MaxRequestBytes: o.maxRequestBytes}, factory)
 	if err != nil {
 		return err
@@ -166,14 +166,6 @@ func run(ctx context.Context, o *options) error {
 		return err
 	}
 	return serve(ctx, o, server)
-}
-
-// slim drops what nobody here reads and every object carries.
-func slim(object any) (any, error) {
-	if m, err := meta.Accessor(object); err == nil {
-		m.SetManagedFields(nil)
-	}
-	return object, nil
 }
 
 // serve answers until ctx ends, then finishes the calls that are under way.

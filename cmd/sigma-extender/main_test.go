@@ -23,8 +23,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestFlags(t *testing.T) {
@@ -342,17 +340,4 @@ contexts: [{name: x, context: {cluster: x, user: x}}], users: [{name: x, user: {
 	missing := command(&options{})
 	missing.SetArgs([]string{"--kubeconfig", filepath.Join(f.path, "missing"), "--bind-address", calls})
 	require.ErrorContains(t, missing.ExecuteContext(t.Context()), "missing: no such file or directory")
-}
-
-// What nobody reads is not kept.
-func TestSlim(t *testing.T) {
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "x", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}}}
-	got, err := slim(p)
-	require.NoError(t, err)
-	require.Same(t, p, got)
-	require.Empty(t, p.ManagedFields)
-	require.Equal(t, "x", p.Name)
-	got, err = slim("no object")
-	require.NoError(t, err)
-	require.Equal(t, "no object", got)
 }

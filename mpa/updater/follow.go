@@ -4,19 +4,18 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	resourcehelper "k8s.io/component-helpers/resource"
-	schedulinghelper "k8s.io/component-helpers/scheduling/corev1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/actuate"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
 )
 
 const (
@@ -340,9 +339,8 @@ func (u *updater) evict(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 	return nil
 }
 
-// room reports whether a pod's replacement may find room: by requests, taints and the
-// pod's node affinity; the scheduler knows more. A pod that was asked for more than its
-// node has needs another; one that is only replaced can come back.
+// room reports whether a pod's replacement may find room. A pod that was asked for more
+// than its node has needs another; one that is only replaced can come back.
 func (u *updater) room(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, pod *corev1.Pod, w *workload, want map[string]mpa.Resources) (bool, error) {
 	next := pod.DeepCopy()
 	next.Status = corev1.PodStatus{}
@@ -352,56 +350,16 @@ func (u *updater) room(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, p
 			next.Spec.Containers[i].Resources = to
 		}
 	}
-	needs := resourcehelper.PodRequests(next, resourcehelper.PodResourcesOptions{})
 	var nodes corev1.NodeList
 	if err := u.direct.List(ctx, &nodes); err != nil {
 		return false, err
+	}
+	if m.Spec.Mode != v1alpha1.ModeRecreate {
+		nodes.Items = slices.DeleteFunc(nodes.Items, func(n corev1.Node) bool { return n.Name == pod.Spec.NodeName })
 	}
 	var pods corev1.PodList
 	if err := u.client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil { // only read
 		return false, err
 	}
-	used := map[string]corev1.ResourceList{}
-	for i := range pods.Items {
-		p := &pods.Items[i]
-		if p.Spec.NodeName == "" || p.UID == pod.UID || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
-			continue
-		}
-		if used[p.Spec.NodeName] == nil {
-			used[p.Spec.NodeName] = corev1.ResourceList{}
-		}
-		for name, q := range resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{UseStatusResources: true}) {
-			sum := used[p.Spec.NodeName][name]
-			sum.Add(q)
-			used[p.Spec.NodeName][name] = sum
-		}
-	}
-	affinity := nodeaffinity.GetRequiredNodeAffinity(next)
-	for i := range nodes.Items {
-		n := &nodes.Items[i]
-		if n.Spec.Unschedulable || n.Name == pod.Spec.NodeName && m.Spec.Mode != v1alpha1.ModeRecreate {
-			continue
-		}
-		_, tainted := schedulinghelper.FindMatchingUntoleratedTaint(n.Spec.Taints, pod.Spec.Tolerations, func(t *corev1.Taint) bool {
-			return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
-		})
-		if match, err := affinity.Match(n); tainted || err != nil || !match {
-			continue
-		}
-		if fits(needs, n.Status.Allocatable, used[n.Name]) {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
-func fits(needs, allocatable, used corev1.ResourceList) bool {
-	for name, q := range needs {
-		left := allocatable[name]
-		left.Sub(used[name])
-		if left.Cmp(q) < 0 {
-			return false
-		}
-	}
-	return true
+	return kube.HasRoom(next, nodes.Items, pods.Items), nil
 }

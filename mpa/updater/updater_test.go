@@ -161,6 +161,7 @@ func pod(i int) *corev1.Pod {
 func node(name string) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	n.Status.Allocatable = amounts("4", "8Gi")
+	n.Status.Allocatable[corev1.ResourcePods] = resource.MustParse("110")
 	return n
 }
 
@@ -714,7 +715,7 @@ func TestEviction(t *testing.T) {
 		}, says: "no other node has room"},
 		{name: "a small node", reason: corev1.PodReasonInfeasible, prepare: func(t *testing.T, w *world) {
 			b := node("b")
-			b.Status.Allocatable = amounts("899m", "8Gi")
+			b.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("899m")
 			require.NoError(t, w.api.Status().Update(t.Context(), b))
 		}, says: "no other node has room"},
 		{name: "a tainted node", reason: corev1.PodReasonInfeasible, prepare: func(t *testing.T, w *world) {

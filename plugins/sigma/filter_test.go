@@ -6,9 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
@@ -359,23 +357,6 @@ func TestPodEvents(t *testing.T) {
 	require.Len(t, removed, 1)
 	require.Equal(t, "default/waits", removed[0].Pod)
 	s.verify()
-}
-
-// What nobody reads of workloads is not kept.
-func TestSlim(t *testing.T) {
-	of := func(owner *metav1.OwnerReference) *appsv1.ReplicaSet {
-		set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{}}}}
-		set.Spec.Template.Spec.Containers = []v1.Container{{Name: "c"}}
-		if owner != nil {
-			set.OwnerReferences = []metav1.OwnerReference{*owner}
-		}
-		object, err := slim(set)
-		require.NoError(t, err)
-		require.Empty(t, set.ManagedFields)
-		return object.(*appsv1.ReplicaSet)
-	}
-	require.NotEmpty(t, of(nil).Spec.Template.Spec.Containers)
-	require.Empty(t, of(&metav1.OwnerReference{Kind: "Deployment", Controller: new(true)}).Spec.Template.Spec.Containers)
 }
 
 func TestQueueingHints(t *testing.T) {

@@ -8,10 +8,7 @@ import (
 	"slices"
 	"sync"
 
-	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/informers"
@@ -24,6 +21,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/apis/config"
 	"github.com/sigma-scheduler/sigma/plugins/apis/config/validation"
 	"github.com/sigma-scheduler/sigma/plugins/engine"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
 )
 
 // Name of the plugin in a scheduler's configuration.
@@ -104,7 +102,7 @@ func New(ctx context.Context, args runtime.Object, h framework.Handle) (framewor
 	}
 	// Not by the scheduler's informers: it waits for all of those, and without the
 	// right to read a kind it would wait for ever.
-	declared := informers.NewSharedInformerFactoryWithOptions(h.ClientSet(), 0, informers.WithTransform(slim))
+	declared := informers.NewSharedInformerFactoryWithOptions(h.ClientSet(), 0, informers.WithTransform(kube.Slim))
 	e.Follow(ctx, declared)
 	declared.Start(ctx.Done())
 	_, err = h.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -113,18 +111,6 @@ func New(ctx context.Context, args runtime.Object, h framework.Handle) (framewor
 		DeleteFunc: p.gone,
 	})
 	return p, err
-}
-
-// slim drops what nobody here reads and is large: a Deployment says what its
-// ReplicaSets do.
-func slim(object any) (any, error) {
-	if m, err := meta.Accessor(object); err == nil {
-		m.SetManagedFields(nil)
-	}
-	if set, ok := object.(*appsv1.ReplicaSet); ok && metav1.GetControllerOf(set) != nil {
-		set.Spec.Template = v1.PodTemplateSpec{}
-	}
-	return object, nil
 }
 
 // bound looks at pods that get a node, whoever gave it.

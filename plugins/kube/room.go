@@ -1,0 +1,56 @@
+package kube
+
+import (
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/scheduling/corev1"
+)
+
+// HasRoom reports whether a pod may find room on one of the nodes, beside the pods that
+// stand there: by what it needs, its selector, cordons and taints. Upstream's filters know
+// more (anti-affinity, volumes, ports), so true is no promise. The pod itself, if it is
+// among the pods, takes nothing.
+func HasRoom(pod *v1.Pod, nodes []v1.Node, pods []v1.Pod) bool {
+	used := map[string]map[string]int64{} // by node and dimension
+	for i := range pods {
+		p := &pods[i]
+		if p.Spec.NodeName == "" || p.UID == pod.UID || Ended(p) {
+			continue
+		}
+		on := used[p.Spec.NodeName]
+		if on == nil {
+			on = map[string]int64{}
+			used[p.Spec.NodeName] = on
+		}
+		for dimension, n := range Demand(p) {
+			on[dimension] += n
+		}
+	}
+	demand, selector := Demand(pod), NewSelector(pod)
+	for i := range nodes {
+		n := &nodes[i]
+		if !n.Spec.Unschedulable && selector.Admits(n) && !unready(n, pod) && fits(demand, amounts(n.Status.Allocatable), used[n.Name]) {
+			return true
+		}
+	}
+	return false
+}
+
+// unready reports whether a node's condition keeps a pod off: a temporary taint, which
+// [Selector.Admits] passes over.
+func unready(node *v1.Node, pod *v1.Pod) bool {
+	_, untolerated := corev1.FindMatchingUntoleratedTaint(node.Spec.Taints, pod.Spec.Tolerations, func(t *v1.Taint) bool {
+		return (t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute) && strings.HasPrefix(t.Key, temporary)
+	})
+	return untolerated
+}
+
+func fits(demand, capacity, used map[string]int64) bool {
+	for dimension, n := range demand {
+		if capacity[dimension]-used[dimension] < n {
+			return false
+		}
+	}
+	return true
+}
