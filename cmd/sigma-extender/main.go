@@ -29,7 +29,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/plugins/engine"
 	"github.com/sigma-scheduler/sigma/plugins/extender"
-	"github.com/sigma-scheduler/sigma/plugins/kube"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 type options struct {
@@ -155,7 +155,7 @@ func run(ctx context.Context, o *options) error {
 			glog.Errorf("cannot close the decision log: %v", err)
 		}
 	}()
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(kube.Slim))
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(podspec.Slim))
 	server, err := extender.New(extender.Options{Engine: e, AssumeTTL: o.assumeTTL, MaxRequestBytes: o.maxRequestBytes}, factory)
 	if err != nil {
 		return err

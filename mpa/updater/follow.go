@@ -15,7 +15,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/actuate"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
-	"github.com/sigma-scheduler/sigma/plugins/kube"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 const (
@@ -361,5 +361,5 @@ func (u *updater) room(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, p
 	if err := u.client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil { // only read
 		return false, err
 	}
-	return kube.HasRoom(next, nodes.Items, pods.Items), nil
+	return podspec.HasRoom(next, nodes.Items, pods.Items), nil
 }

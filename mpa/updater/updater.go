@@ -39,8 +39,8 @@ import (
 
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/target"
-	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/owner"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // Options of the updater.
@@ -207,7 +207,7 @@ func (u *updater) failedCreate(ctx context.Context, set client.Object) (string, 
 // pods returns those of the workload that have not ended, by name.
 func (w *workload) pods(ctx context.Context, r client.Reader) ([]corev1.Pod, error) {
 	pods, err := w.Pods(ctx, r)
-	return slices.DeleteFunc(pods, func(p corev1.Pod) bool { return kube.Ended(&p) }), err
+	return slices.DeleteFunc(pods, func(p corev1.Pod) bool { return podspec.Ended(&p) }), err
 }
 
 func targets(h *autoscalingv2.HorizontalPodAutoscaler, m *v1alpha1.MultidimPodAutoscaler) bool {

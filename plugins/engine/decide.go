@@ -10,8 +10,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/sigma-scheduler/sigma/binpack/policy"
-	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // A Verdict is what a policy says of the nodes for a pod.
@@ -49,7 +49,7 @@ func (e *Engine) RankAmong(ctx context.Context, pod *v1.Pod, nodes []string, pas
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	v := &Verdict{decision: ledger.Decision{Cause: ledger.CauseNeutral}}
-	if !kube.Moves(pod) { // it goes where it has to
+	if !podspec.Moves(pod) { // it goes where it has to
 		return v
 	}
 	begin := e.opt.Now()
@@ -188,7 +188,7 @@ func (e *Engine) emitDisagreement(pod *v1.Pod, machine int32) {
 func (e *Engine) Reserve(pod *v1.Pod, node string, v *Verdict) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !kube.Moves(pod) { // it comes with its node
+	if !podspec.Moves(pod) { // it comes with its node
 		return
 	}
 	d := ledger.Decision{Cause: ledger.CauseSingle}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // restartEvery is how often the packing state may be built again: what it cannot
@@ -38,7 +39,7 @@ type state struct {
 
 func newState(opt *Options, metrics *profileMetrics) (*state, error) {
 	s := &state{
-		start: ledger.Start{Version: ledger.Version, Profile: opt.Profile, Fleet: opt.Fleet, Units: kube.Units},
+		start: ledger.Start{Version: ledger.Version, Profile: opt.Profile, Fleet: opt.Fleet, Units: podspec.Units},
 		now:   opt.Now, metrics: metrics, ledger: ledger.New(), log: decisionLog{errors: metrics.logErrors},
 	}
 	s.cluster = kube.NewTranslator(opt.AppLabel, s.ledger, s.apply)

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/sigma-scheduler/sigma/plugins/engine"
-	"github.com/sigma-scheduler/sigma/plugins/kube"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // view is the cluster as the informers have it, and the pods that are taken for
@@ -98,7 +98,7 @@ func (v *view) setPod(p *v1.Pod) {
 	if p.Spec.NodeName == "" {
 		return
 	}
-	ended := kube.Ended(p)
+	ended := podspec.Ended(p)
 	v.mu.Lock()
 	news := v.pods[p.UID] == nil
 	v.drop(p.UID)

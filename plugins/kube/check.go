@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // A Check says which nodes PlacementRules close to one pod. Anti-affinity is not
@@ -141,8 +142,8 @@ func (t *Translator) find(p *v1.Pod) *constraints {
 	g := (*ledger.Group)(nil)
 	if known := t.ledger.Pod(string(p.UID)); known != nil && known.Node() != nil && known.Object == any(p) {
 		g = known.App().Group()
-	} else if Moves(p) {
-		g = t.ledger.Group(Group(p, t.appLabel))
+	} else if podspec.Moves(p) {
+		g = t.ledger.Group(podspec.Group(p, t.appLabel))
 	}
 	if g == nil {
 		return nil
@@ -182,7 +183,7 @@ func (t *Translator) Spreads(waits, came *v1.Pod) bool {
 // before. Conflict emits nothing.
 func (t *Translator) Conflict(p *v1.Pod) (*Rule, string) {
 	n := t.ledger.Node(p.Spec.NodeName)
-	if n == nil || !Moves(p) || Ended(p) || len(t.Rules()) == 0 {
+	if n == nil || !podspec.Moves(p) || podspec.Ended(p) || len(t.Rules()) == 0 {
 		return nil, ""
 	}
 	if known := t.ledger.Pod(string(p.UID)); known != nil && known.Node() == n {
@@ -190,7 +191,7 @@ func (t *Translator) Conflict(p *v1.Pod) (*Rule, string) {
 	}
 	c := t.find(p)
 	if c == nil {
-		c = &constraints{name: Group(p, t.appLabel), pod: p}
+		c = &constraints{name: podspec.Group(p, t.appLabel), pod: p}
 		c.constrain(t.Rules())
 		for _, g := range t.ledger.Groups() {
 			other := constraintsOf(g)

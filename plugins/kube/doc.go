@@ -1,7 +1,7 @@
 // Package kube translates between Kubernetes and the packing core, and has no
 // state. Pods are items of apps, nodes are machines, labels, anti-affinity and
-// placement rules are limits and exclusions. It is the only place that knows the
-// names and the units of resources, and what makes two pods the same app.
+// placement rules are limits and exclusions. What a pod or a node says by itself,
+// package podspec reads.
 //
 // A [Translator] compares what is seen of a cluster with a ledger and emits the
 // events by which they differ. All that it compares with is the ledger's, also the

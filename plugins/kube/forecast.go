@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // Declared is what a cluster's objects say of the pods there are to be.
@@ -115,7 +116,7 @@ func (t *Translator) Forecast(declared *Declared, since time.Duration) {
 	expected := map[string]float64{}
 	named := map[*ledger.Group]bool{}
 	for _, w := range declared.workloads() {
-		if !Moves(w.pod) {
+		if !podspec.Moves(w.pod) {
 			continue
 		}
 		a := t.EnsureApp(w.pod)

@@ -175,7 +175,7 @@ func TestPeaksFade(t *testing.T) {
 	work := func(n int) []*v1.Pod {
 		var list []*v1.Pod
 		for i := range n {
-			list = append(list, podOf(fmt.Sprint("work-", i), generated("work-"), requests("cpu", "1")))
+			list = append(list, podOf(fmt.Sprint("work-", i), requests("cpu", "1")))
 		}
 		return list
 	}

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // CostAnnotation of a node is what it costs, in any unit; 1 without it.
@@ -15,7 +16,7 @@ const CostAnnotation = "sigma-scheduler.io/cost"
 
 // machineOf is a node as a policy sees it. fixed is what the pods take that do not
 // move, selectors are those that the node may refuse.
-func machineOf(n *v1.Node, fixed map[string]int64, selectors []*Selector) *ledger.Machine {
+func machineOf(n *v1.Node, fixed map[string]int64, selectors []*podspec.Selector) *ledger.Machine {
 	m := &ledger.Machine{Capacity: capacity(n, fixed), Cost: cost(n), Cordoned: n.Spec.Unschedulable}
 	for _, s := range selectors {
 		if !s.Admits(n) {
@@ -28,7 +29,7 @@ func machineOf(n *v1.Node, fixed map[string]int64, selectors []*Selector) *ledge
 
 // capacity is what a node has for pods that move.
 func capacity(n *v1.Node, fixed map[string]int64) map[string]int64 {
-	c := amounts(n.Status.Allocatable)
+	c := podspec.Amounts(n.Status.Allocatable)
 	for dim, used := range fixed {
 		if c[dim] -= used; c[dim] <= 0 {
 			delete(c, dim)
@@ -41,7 +42,7 @@ func capacity(n *v1.Node, fixed map[string]int64) map[string]int64 {
 func hasCapacity(n *v1.Node, fixed, c map[string]int64) bool {
 	count := 0
 	for name, quantity := range n.Status.Allocatable {
-		if amount := units(string(name), &quantity) - fixed[string(name)]; amount > 0 {
+		if amount := podspec.Amount(string(name), &quantity) - fixed[string(name)]; amount > 0 {
 			if c[string(name)] != amount {
 				return false
 			}
@@ -69,13 +70,13 @@ func cost(n *v1.Node) float64 {
 func demandOfFixed(pods []*v1.Pod) map[string]int64 {
 	var fixed map[string]int64
 	for _, p := range pods {
-		if Ended(p) || Moves(p) {
+		if podspec.Ended(p) || podspec.Moves(p) {
 			continue
 		}
 		if fixed == nil {
 			fixed = map[string]int64{}
 		}
-		for dim, n := range Demand(p) {
+		for dim, n := range podspec.Demand(p) {
 			fixed[dim] += n
 		}
 	}

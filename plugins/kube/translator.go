@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // A Translator turns what is seen of a cluster into the events by which it differs
@@ -30,12 +31,12 @@ func NewTranslator(appLabel string, l *ledger.Ledger, emit func(*ledger.Event)) 
 type item struct {
 	app, group string
 	demand     map[string]int64
-	selector   *Selector
+	selector   *podspec.Selector
 }
 
 func (t *Translator) item(p *v1.Pod) item {
-	i := item{group: Group(p, t.appLabel), demand: Demand(p), selector: NewSelector(p)}
-	i.app = i.group + "@" + size(i.demand)
+	i := item{group: podspec.Group(p, t.appLabel), demand: podspec.Demand(p), selector: podspec.NewSelector(p)}
+	i.app = i.group + "@" + podspec.Size(i.demand)
 	if i.selector.ID != "" {
 		i.app += "," + i.selector.ID
 	}
@@ -79,7 +80,7 @@ func (t *Translator) emitApp(name string, c *constraints, selector string, deman
 }
 
 // refuse emits the nodes that a new selector does not admit.
-func (t *Translator) refuse(s *Selector) {
+func (t *Translator) refuse(s *podspec.Selector) {
 	for _, n := range t.nodesByName() {
 		if s.Admits(n.Object.(*v1.Node)) {
 			continue
@@ -95,10 +96,10 @@ func (t *Translator) nodesByName() []*ledger.Node {
 	return slices.SortedFunc(t.ledger.Nodes(), func(a, b *ledger.Node) int { return cmp.Compare(a.Name(), b.Name()) })
 }
 
-func (t *Translator) selectors() []*Selector {
-	var list []*Selector
+func (t *Translator) selectors() []*podspec.Selector {
+	var list []*podspec.Selector
 	for s := range t.ledger.Selectors() {
-		list = append(list, s.Object.(*Selector))
+		list = append(list, s.Object.(*podspec.Selector))
 	}
 	return list
 }
@@ -112,7 +113,7 @@ func (t *Translator) SetNode(object *v1.Node, pods []*v1.Pod) (found []*v1.Pod) 
 	}
 	count := 0
 	for _, p := range pods {
-		if Ended(p) || !Moves(p) {
+		if podspec.Ended(p) || !podspec.Moves(p) {
 			continue
 		}
 		count++
@@ -171,7 +172,7 @@ func (t *Translator) remember(p *v1.Pod) {
 func (t *Translator) removeOthers(n *ledger.Node, pods []*v1.Pod) {
 	stay := map[string]bool{}
 	for _, p := range pods {
-		if !Ended(p) && Moves(p) {
+		if !podspec.Ended(p) && podspec.Moves(p) {
 			stay[string(p.UID)] = true
 		}
 	}

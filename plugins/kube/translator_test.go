@@ -17,6 +17,8 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
+	"github.com/sigma-scheduler/sigma/plugins/podspec/podtest"
 )
 
 // A world is a cluster that a Translator enters in a ledger.
@@ -30,7 +32,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, ledger: ledger.New()}
-	w.book(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: "fixed", Units: kube.Units}})
+	w.book(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: "fixed", Units: podspec.Units}})
 	w.events = nil
 	w.Translator = kube.NewTranslator("", w.ledger, w.book)
 	return w
@@ -287,7 +289,7 @@ func TestIncrementalIsAtOnce(t *testing.T) {
 			w := newWorld(t)
 			for range 300 {
 				h.change(t, w)
-				if h.chance(.05) {
+				if h.Chance(.05) {
 					require.Equal(t, h.atOnce(t), w.picture())
 				}
 			}
@@ -298,7 +300,7 @@ func TestIncrementalIsAtOnce(t *testing.T) {
 
 // A history changes a cluster at random.
 type history struct {
-	drawer
+	podtest.Drawer
 	nodes map[string]*v1.Node
 	pods  map[string]map[types.UID]*v1.Pod // by node
 	rules []*kube.Rule
@@ -306,7 +308,7 @@ type history struct {
 }
 
 func newHistory(seed uint64) *history {
-	return &history{drawer: drawer{rand.New(rand.NewPCG(seed, 5))}, nodes: map[string]*v1.Node{}, pods: map[string]map[types.UID]*v1.Pod{}}
+	return &history{Drawer: podtest.Drawer{Rand: rand.New(rand.NewPCG(seed, 5))}, nodes: map[string]*v1.Node{}, pods: map[string]map[types.UID]*v1.Pod{}}
 }
 
 // on are the pods of a node, in any order.
@@ -333,10 +335,10 @@ func (h *history) atOnce(t *testing.T) picture {
 
 func (h *history) change(t *testing.T, w *world) {
 	names := slices.Sorted(maps.Keys(h.nodes))
-	if len(names) == 0 || h.chance(.05) {
-		n := h.node(h.IntN(20))
+	if len(names) == 0 || h.Chance(.05) {
+		n := h.Node(h.IntN(20))
 		n.Status.Allocatable = list("cpu", "16", "memory", "64Gi", "pods", "110", "example.com/gpu", fmt.Sprint(h.IntN(3)))
-		n.Spec.Unschedulable = h.chance(.1)
+		n.Spec.Unschedulable = h.Chance(.1)
 		if h.pods[n.Name] == nil {
 			h.pods[n.Name] = map[types.UID]*v1.Pod{}
 		}
@@ -348,35 +350,35 @@ func (h *history) change(t *testing.T, w *world) {
 	other := names[h.IntN(len(names))]
 	here := h.on(name)
 	switch {
-	case h.chance(.02):
+	case h.Chance(.02):
 		delete(h.nodes, name)
 		delete(h.pods, name)
 		w.RemoveNode(name)
 		return
-	case h.chance(.03):
+	case h.Chance(.03):
 		h.rules = h.someRules(t)
 		w.SetRules(h.rules)
 		return
-	case h.chance(.05):
+	case h.Chance(.05):
 		w.Forecast(&kube.Declared{}, time.Minute)
 		return
-	case len(here) > 0 && h.chance(.1): // to another node, in one of two orders
+	case len(here) > 0 && h.Chance(.1): // to another node, in one of two orders
 		p := here[0]
 		delete(h.pods[name], p.UID)
 		h.pods[other][p.UID] = p
 		h.set(w, other)
-	case len(here) > 0 && h.chance(.2): // a resize, new labels, or an update of nothing
+	case len(here) > 0 && h.Chance(.2): // a resize, new labels, or an update of nothing
 		p := here[0].DeepCopy()
-		p.Spec.Containers[0].Resources.Requests = h.requests()
-		if h.chance(.5) {
-			p.Labels["team"] = zones[h.IntN(3)]
+		p.Spec.Containers[0].Resources.Requests = h.Requests()
+		if h.Chance(.5) {
+			p.Labels["team"] = podtest.Zones[h.IntN(3)]
 		}
 		h.pods[name][p.UID] = p
-	case h.chance(.2) && len(here) > 0:
+	case h.Chance(.2) && len(here) > 0:
 		p := here[0].DeepCopy()
 		p.Status.Phase = v1.PodSucceeded
 		h.pods[name][p.UID] = p
-	case len(here) > 0 && h.chance(.3):
+	case len(here) > 0 && h.Chance(.3):
 		delete(h.pods[name], here[0].UID)
 	default:
 		p := h.newPod()
@@ -393,19 +395,19 @@ func (h *history) newPod() *v1.Pod {
 	p.CreationTimestamp = metav1.Unix(int64(1_700_000_000+h.made/2), 0) // two in a second
 	app := []string{"web", "db", "cache", "batch"}[h.IntN(4)]
 	kind := "Deployment"
-	if h.chance(.1) {
+	if h.Chance(.1) {
 		kind = "DaemonSet"
 	}
 	ownedBy(kind, app)(p)
 	labelled("app", app)(p)
-	if h.chance(.3) {
-		labelled("team", zones[h.IntN(3)])(p)
+	if h.Chance(.3) {
+		labelled("team", podtest.Zones[h.IntN(3)])(p)
 	}
 	p.Spec.Containers = []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: list("cpu", fmt.Sprint(1+h.IntN(2)))}}}
-	if h.chance(.2) {
-		h.selects(p)
+	if h.Chance(.2) {
+		h.Selects(p)
 	}
-	if h.chance(.2) {
+	if h.Chance(.2) {
 		apart(v1.LabelHostname, "app", []string{"web", "db", "cache", "batch"}[h.IntN(4)])(p)
 	}
 	return p
@@ -415,16 +417,16 @@ func (h *history) someRules(t *testing.T) []*kube.Rule {
 	var rules []*kube.Rule
 	for i := range h.IntN(3) {
 		r := &v1alpha1.PlacementRule{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("rule-", i)}}
-		if h.chance(.5) {
-			r.Spec.Selector.MatchLabels = map[string]string{"team": zones[h.IntN(3)]}
+		if h.Chance(.5) {
+			r.Spec.Selector.MatchLabels = map[string]string{"team": podtest.Zones[h.IntN(3)]}
 		}
-		if h.chance(.5) {
+		if h.Chance(.5) {
 			r.Spec.MaxPerNode = new(int32(1 + h.IntN(3)))
 		}
-		if h.chance(.5) {
+		if h.Chance(.5) {
 			r.Spec.SpreadMin = new(int32(1 + h.IntN(3)))
 		}
-		if h.chance(.7) {
+		if h.Chance(.7) {
 			r.Spec.Excludes = []v1alpha1.Exclusion{{
 				PodSet: v1alpha1.PodSet{Selector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}, Max: int32(h.IntN(2)),
 			}}

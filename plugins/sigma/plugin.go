@@ -21,7 +21,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/apis/config"
 	"github.com/sigma-scheduler/sigma/plugins/apis/config/validation"
 	"github.com/sigma-scheduler/sigma/plugins/engine"
-	"github.com/sigma-scheduler/sigma/plugins/kube"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // Name of the plugin in a scheduler's configuration.
@@ -102,7 +102,7 @@ func New(ctx context.Context, args runtime.Object, h framework.Handle) (framewor
 	}
 	// Not by the scheduler's informers: it waits for all of those, and without the
 	// right to read a kind it would wait for ever.
-	declared := informers.NewSharedInformerFactoryWithOptions(h.ClientSet(), 0, informers.WithTransform(kube.Slim))
+	declared := informers.NewSharedInformerFactoryWithOptions(h.ClientSet(), 0, informers.WithTransform(podspec.Slim))
 	e.Follow(ctx, declared)
 	declared.Start(ctx.Done())
 	_, err = h.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{

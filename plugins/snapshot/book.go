@@ -10,8 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // A line is what happened at a moment; a recording is a file of them.
@@ -62,12 +62,12 @@ func newSelectorLine(id string, spec *v1.PodSpec) *selectorLine {
 }
 
 // selector is the selector of a pod with such a specification.
-func (l *selectorLine) selector() *kube.Selector {
+func (l *selectorLine) selector() *podspec.Selector {
 	pod := &v1.Pod{Spec: v1.PodSpec{NodeSelector: l.NodeSelector, Tolerations: l.Tolerations}}
 	if l.Affinity != nil {
 		pod.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: l.Affinity}}
 	}
-	return kube.NewSelector(pod)
+	return podspec.NewSelector(pod)
 }
 
 type podLine struct {
@@ -83,7 +83,7 @@ type book struct {
 	begin     begin
 	at        float64 // of the last line
 	nodes     map[string]*seenNode
-	selectors map[string]*kube.Selector // by ID
+	selectors map[string]*podspec.Selector // by ID
 	apps      map[string]ledger.App
 	rules     []ledger.Rule
 	expected  map[string]float64 // as it was when the app became known
@@ -97,7 +97,7 @@ type seenNode struct {
 }
 
 // refuses lists the selectors that do not admit the node, of those that are known.
-func (n *seenNode) refuses(selectors map[string]*kube.Selector) []string {
+func (n *seenNode) refuses(selectors map[string]*podspec.Selector) []string {
 	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}, Spec: v1.NodeSpec{Taints: n.Taints}}
 	var list []string
 	for id, s := range selectors {
@@ -119,7 +119,7 @@ type seenPod struct {
 
 func newBook() *book {
 	return &book{
-		nodes: map[string]*seenNode{}, selectors: map[string]*kube.Selector{"": (&selectorLine{}).selector()},
+		nodes: map[string]*seenNode{}, selectors: map[string]*podspec.Selector{"": (&selectorLine{}).selector()},
 		apps: map[string]ledger.App{}, expected: map[string]float64{}, here: map[string]*seenPod{},
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // A Question is a pod, and the state in which a node is to be chosen for it.
@@ -52,7 +53,7 @@ func (p *Picture) Ask(name, appLabel, fleet string) (*Question, error) {
 		return nil, fmt.Errorf("there is no pod %s, or it has ended", name)
 	}
 	pod := p.Pods[at]
-	if !kube.Moves(pod) {
+	if !podspec.Moves(pod) {
 		return nil, fmt.Errorf("no scheduler chooses a node for %s: it is a pod of a DaemonSet, or a static one", name)
 	}
 	q := &Question{Pod: name, Node: pod.Spec.NodeName, State: ledger.New(), object: pod, nodes: map[string]*v1.Node{}}
@@ -62,7 +63,7 @@ func (p *Picture) Ask(name, appLabel, fleet string) (*Question, error) {
 			failed = fmt.Errorf("%s %s%s%s: %w", e.Kind, e.Node, e.App, e.Pod, err)
 		}
 	}
-	take(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: fleet, Units: kube.Units}})
+	take(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: fleet, Units: podspec.Units}})
 	cluster := kube.NewTranslator(appLabel, q.State, take)
 	cluster.SetRules(p.Rules)
 	on := p.standing()

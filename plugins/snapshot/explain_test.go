@@ -12,6 +12,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // names are those of machines.
@@ -91,7 +92,7 @@ func TestAskLog(t *testing.T) {
 	}
 	object := &policy.Object{APIVersion: policy.APIVersion, Kind: policy.ObjectKind, Metadata: policy.Metadata{Name: "mine"}}
 	object.Spec = policy.Spec{FeatureVersion: policy.FeatureVersion, Model: "linear", Knowledge: "K0", Features: []string{"util"}, Weights: []float64{1}}
-	take(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: "fixed", Units: kube.Units}})
+	take(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: "fixed", Units: podspec.Units}})
 	take(&ledger.Event{Kind: ledger.KindPolicy, Role: ledger.Primary, Policy: object})
 	cluster := kube.NewTranslator("", live, take)
 	for _, name := range []string{"a", "b", "c"} {

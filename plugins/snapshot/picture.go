@@ -15,6 +15,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // A Picture is a cluster at one moment.
@@ -120,5 +121,5 @@ func (p *Picture) standing() map[string][]*v1.Pod {
 
 // waits reports whether a pod asks a scheduler for a node now.
 func waits(p *v1.Pod) bool {
-	return p.Spec.NodeName == "" && p.DeletionTimestamp == nil && len(p.Spec.SchedulingGates) == 0 && kube.Moves(p) && !kube.Ended(p)
+	return p.Spec.NodeName == "" && p.DeletionTimestamp == nil && len(p.Spec.SchedulingGates) == 0 && podspec.Moves(p) && !podspec.Ended(p)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // A Recorder turns pictures of a cluster into what happened between them.
@@ -49,7 +50,7 @@ func newRecorder(b *book, appLabel string) *Recorder {
 	r := &Recorder{book: b, machines: map[string]ledger.Machine{}, specs: map[string]ledger.App{}, expected: map[string]float64{}}
 	r.ledger = ledger.New()
 	r.cluster = kube.NewTranslator(appLabel, r.ledger, r.hear)
-	r.hear(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: "fixed", Units: kube.Units}})
+	r.hear(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: "fixed", Units: podspec.Units}})
 	return r
 }
 
@@ -171,12 +172,12 @@ func (r *Recorder) noteSelector(p *Picture, at float64, app, id string) {
 	}
 	var spec *v1.PodSpec
 	for _, pod := range p.Pods {
-		if spec == nil && kube.Moves(pod) && !kube.Ended(pod) && r.app(pod) == app {
+		if spec == nil && podspec.Moves(pod) && !podspec.Ended(pod) && r.app(pod) == app {
 			spec = &pod.Spec
 		}
 	}
 	for _, t := range r.templates {
-		if spec == nil && kube.NewSelector(&v1.Pod{Spec: t.Spec}).ID == id {
+		if spec == nil && podspec.NewSelector(&v1.Pod{Spec: t.Spec}).ID == id {
 			spec = &t.Spec
 		}
 	}
@@ -240,7 +241,7 @@ func (r *Recorder) notePods(p *Picture, at float64) {
 	there := map[string]bool{}
 	var came []*podLine
 	for _, pod := range p.Pods {
-		stands := pod.Spec.NodeName != "" && kube.Moves(pod) && !kube.Ended(pod)
+		stands := pod.Spec.NodeName != "" && podspec.Moves(pod) && !podspec.Ended(pod)
 		if stands && r.book.nodes[pod.Spec.NodeName] == nil || !stands && !waits(pod) {
 			continue
 		}

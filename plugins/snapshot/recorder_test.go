@@ -17,6 +17,7 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 func after(seconds float64) time.Time { return noon.Add(time.Duration(seconds * float64(time.Second))) }
@@ -202,7 +203,7 @@ func TestRecordingGoesOn(t *testing.T) {
 		maps.DeleteFunc(alive, func(_ string, here bool) bool { return !here })
 		n := 0
 		for _, p := range l.pods {
-			if kube.Moves(p) {
+			if podspec.Moves(p) {
 				n++
 			}
 		}
@@ -241,9 +242,9 @@ func TestRecordingCutAnywhere(t *testing.T) {
 		record(t, r, 21, p)
 		standing, waiting := 0, 0
 		for _, p := range l.pods {
-			if kube.Moves(p) && p.Spec.NodeName != "" {
+			if podspec.Moves(p) && p.Spec.NodeName != "" {
 				standing++
-			} else if kube.Moves(p) {
+			} else if podspec.Moves(p) {
 				waiting++
 			}
 		}

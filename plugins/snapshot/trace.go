@@ -12,8 +12,8 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
-	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // Cordoned is the type of the machines that take nothing any more.
@@ -86,7 +86,7 @@ func (n *seenNode) closed() bool { return n.Machine.Cordoned && !n.gone }
 // makeInstance lets a ledger make the instance, as the scheduler's own does.
 func (w *writer) makeInstance(fleet string) error {
 	l := ledger.New()
-	events := []*ledger.Event{{Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: fleet, Units: kube.Units}}}
+	events := []*ledger.Event{{Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: fleet, Units: podspec.Units}}}
 	for _, name := range slices.Sorted(maps.Keys(w.book.nodes)) {
 		m := w.book.nodes[name].Machine
 		m.Cordoned, m.Refuses = false, w.book.nodes[name].refuses(w.book.selectors)
@@ -286,7 +286,7 @@ func (w *writer) makeRoom() {
 		var raised []string
 		for d, dim := range inst.Dimensions {
 			if most[i][d] > m.Capacity[d] {
-				raised = append(raised, fmt.Sprintf("%s %s to %s", dim.Name, kube.Format(dim.Name, m.Capacity[d]), kube.Format(dim.Name, most[i][d])))
+				raised = append(raised, fmt.Sprintf("%s %s to %s", dim.Name, podspec.Format(dim.Name, m.Capacity[d]), podspec.Format(dim.Name, most[i][d])))
 				m.Capacity[d] = most[i][d]
 			}
 		}

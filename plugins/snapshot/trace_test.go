@@ -18,6 +18,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
@@ -73,7 +74,7 @@ func TestTraceByHand(t *testing.T) {
 	})}
 	tr, notes := snap(t, p)
 	require.Empty(t, notes)
-	sel := kube.NewSelector(pod("x", "x", "", "1", tolerates)).ID
+	sel := podspec.NewSelector(pod("x", "x", "", "1", tolerates)).ID
 	train := `"shop/Deployment/train@cpu=1,example.com/gpu=1,` + sel + `"`
 	require.Equal(t, map[string]string{
 		"trace.yaml": `name: snap
@@ -129,7 +130,7 @@ func TestTraceIsTheSchedulersState(t *testing.T) {
 		})}
 		live := ledger.New()
 		take := func(e *ledger.Event) { require.NoError(t, live.Apply(e)) }
-		take(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: "open", Units: kube.Units}})
+		take(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: "open", Units: podspec.Units}})
 		cluster := kube.NewTranslator("", live, take)
 		cluster.SetRules(p.Rules)
 		for _, n := range p.Nodes {

@@ -1,4 +1,4 @@
-package kube
+package podspec
 
 import (
 	"fmt"
@@ -24,25 +24,25 @@ const Pods = string(v1.ResourcePods)
 // it: init and sidecar containers, overhead, pod-level resources, and while a
 // resize is under way the larger of the old and the new.
 func Demand(pod *v1.Pod) map[string]int64 {
-	demand := amounts(podresource.PodRequests(pod, podresource.PodResourcesOptions{UseStatusResources: true}))
+	demand := Amounts(podresource.PodRequests(pod, podresource.PodResourcesOptions{UseStatusResources: true}))
 	demand[Pods] = 1
 	return demand
 }
 
-// amounts are the amounts that are not zero, in units, none above what the core
+// Amounts are the amounts that are not zero, in units, none above what the core
 // can hold.
-func amounts(list v1.ResourceList) map[string]int64 {
+func Amounts(list v1.ResourceList) map[string]int64 {
 	out := make(map[string]int64, len(list)+1)
 	for name, quantity := range list {
-		if n := units(string(name), &quantity); n > 0 {
+		if n := Amount(string(name), &quantity); n > 0 {
 			out[string(name)] = n
 		}
 	}
 	return out
 }
 
-// units is an amount in the units of its dimension, at most what the core can hold.
-func units(dimension string, q *resource.Quantity) int64 {
+// Amount is a quantity in the units of its dimension, at most what the core can hold.
+func Amount(dimension string, q *resource.Quantity) int64 {
 	n := q.Value()
 	if Units[dimension] == "m" {
 		n = q.MilliValue()
@@ -50,8 +50,8 @@ func units(dimension string, q *resource.Quantity) int64 {
 	return min(n, binpack.MaxValue)
 }
 
-// size writes a demand down: equal demands are equal texts.
-func size(demand map[string]int64) string {
+// Size writes a demand down: equal demands are equal texts.
+func Size(demand map[string]int64) string {
 	names := make([]string, 0, len(demand))
 	for name := range demand {
 		if name != Pods {

@@ -1,4 +1,4 @@
-package kube_test
+package podspec_test
 
 import (
 	"fmt"
@@ -12,13 +12,14 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/sigma-scheduler/sigma/binpack"
-	"github.com/sigma-scheduler/sigma/plugins/kube"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
+	"github.com/sigma-scheduler/sigma/plugins/podspec/podtest"
 )
 
 // TestDemandIsTheSchedulers: on random pods Demand is what kube-scheduler adds to
 // a node's requested resources.
 func TestDemandIsTheSchedulers(t *testing.T) {
-	d := drawer{rand.New(rand.NewPCG(1, 2))}
+	d := drawer{podtest.Drawer{Rand: rand.New(rand.NewPCG(1, 2))}}
 	seen := map[string]int{}
 	for i := range 3000 {
 		pod := d.pod(seen)
@@ -39,44 +40,23 @@ func TestDemandIsTheSchedulers(t *testing.T) {
 		for name, n := range r.GetScalarResources() {
 			add(string(name), n)
 		}
-		require.Equal(t, want, kube.Demand(pod), "pod %d: %s", i, pod)
+		require.Equal(t, want, podspec.Demand(pod), "pod %d: %s", i, pod)
 	}
 	for _, what := range []string{"init", "sidecar", "overhead", "pod-level", "resize", "infeasible", "deferred"} {
 		require.Greater(t, seen[what], 100, what)
 	}
 }
 
-// A drawer draws objects.
-type drawer struct{ *rand.Rand }
-
-func (d drawer) chance(p float64) bool { return d.Float64() < p }
-
-func (d drawer) requests() v1.ResourceList {
-	list := v1.ResourceList{}
-	for _, of := range []struct {
-		name  v1.ResourceName
-		texts []string
-	}{
-		{"cpu", []string{"0", "1", "100m", "1500m", "0.5", "1u", "2500u", "1k"}},
-		{"memory", []string{"0", "1", "128Mi", "1.5Gi", "1G", "123456789"}},
-		{"ephemeral-storage", []string{"1Gi", "500M"}},
-		{"hugepages-2Mi", []string{"2Mi", "64Mi"}},
-		{"example.com/gpu", []string{"1", "4"}},
-	} {
-		if d.chance(.5) {
-			list[of.name] = resource.MustParse(of.texts[d.IntN(len(of.texts))])
-		}
-	}
-	return list
-}
+// A drawer draws pods with resources of all kinds.
+type drawer struct{ podtest.Drawer }
 
 // pod is a random pod; what it has is counted in seen.
 func (d drawer) pod(seen map[string]int) *v1.Pod {
 	p := podOf("x")
 	always := v1.ContainerRestartPolicyAlways
 	for i := range d.IntN(4) {
-		c := v1.Container{Name: fmt.Sprint("init-", i), Resources: v1.ResourceRequirements{Requests: d.requests()}}
-		if seen["init"]++; d.chance(.5) {
+		c := v1.Container{Name: fmt.Sprint("init-", i), Resources: v1.ResourceRequirements{Requests: d.Requests()}}
+		if seen["init"]++; d.Chance(.5) {
 			seen["sidecar"]++
 			c.RestartPolicy = &always
 		}
@@ -84,20 +64,20 @@ func (d drawer) pod(seen map[string]int) *v1.Pod {
 		p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, d.status(c.Name, seen)...)
 	}
 	for i := range 1 + d.IntN(3) {
-		c := v1.Container{Name: fmt.Sprint("c-", i), Resources: v1.ResourceRequirements{Requests: d.requests()}}
+		c := v1.Container{Name: fmt.Sprint("c-", i), Resources: v1.ResourceRequirements{Requests: d.Requests()}}
 		p.Spec.Containers = append(p.Spec.Containers, c)
 		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, d.status(c.Name, seen)...)
 	}
-	if d.chance(.3) {
+	if d.Chance(.3) {
 		seen["overhead"]++
-		p.Spec.Overhead = d.requests()
+		p.Spec.Overhead = d.Requests()
 	}
-	if d.chance(.3) {
+	if d.Chance(.3) {
 		seen["pod-level"]++
-		p.Spec.Resources = &v1.ResourceRequirements{Requests: d.requests()}
+		p.Spec.Resources = &v1.ResourceRequirements{Requests: d.Requests()}
 	}
 	for _, reason := range []string{v1.PodReasonInfeasible, v1.PodReasonDeferred} {
-		if d.chance(.2) {
+		if d.Chance(.2) {
 			seen[strings.ToLower(reason)]++
 			p.Status.Conditions = []v1.PodCondition{{Type: v1.PodResizePending, Status: v1.ConditionTrue, Reason: reason}}
 		}
@@ -106,39 +86,23 @@ func (d drawer) pod(seen map[string]int) *v1.Pod {
 }
 
 func (d drawer) status(container string, seen map[string]int) []v1.ContainerStatus {
-	if d.chance(.5) {
+	if d.Chance(.5) {
 		return nil
 	}
 	s := v1.ContainerStatus{Name: container}
-	if d.chance(.7) {
+	if d.Chance(.7) {
 		seen["resize"]++
-		s.Resources = &v1.ResourceRequirements{Requests: d.requests()}
+		s.Resources = &v1.ResourceRequirements{Requests: d.Requests()}
 	}
-	if d.chance(.5) {
-		s.AllocatedResources = d.requests()
+	if d.Chance(.5) {
+		s.AllocatedResources = d.Requests()
 	}
 	return []v1.ContainerStatus{s}
 }
 
 func TestDemandIsBounded(t *testing.T) {
 	p := podOf("x", requests("cpu", "2T", "memory", "8Ei"))
-	require.Equal(t, map[string]int64{"cpu": binpack.MaxValue, "memory": binpack.MaxValue, "pods": 1}, kube.Demand(p))
-}
-
-// requests gives the pod one container more, which asks for the amounts of names, in turn.
-func requests(pairs ...string) func(*v1.Pod) {
-	return func(p *v1.Pod) {
-		c := v1.Container{Name: fmt.Sprint("c", len(p.Spec.Containers)), Resources: v1.ResourceRequirements{Requests: list(pairs...)}}
-		p.Spec.Containers = append(p.Spec.Containers, c)
-	}
-}
-
-func list(pairs ...string) v1.ResourceList {
-	l := v1.ResourceList{}
-	for i := 0; i < len(pairs); i += 2 {
-		l[v1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
-	}
-	return l
+	require.Equal(t, map[string]int64{"cpu": binpack.MaxValue, "memory": binpack.MaxValue, "pods": 1}, podspec.Demand(p))
 }
 
 func TestFormat(t *testing.T) {
@@ -162,7 +126,7 @@ func TestFormat(t *testing.T) {
 		{"example.com/gpu", 8, "8"},
 		{"pods", 110, "110"},
 	} {
-		got := kube.Format(tt.dimension, tt.n)
+		got := podspec.Format(tt.dimension, tt.n)
 		require.Equal(t, tt.want, got)
 		q := resource.MustParse(got) // as Kubernetes reads it
 		n := q.Value()

@@ -1,4 +1,4 @@
-package kube_test
+package podspec_test
 
 import (
 	"testing"
@@ -6,38 +6,11 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/sigma-scheduler/sigma/plugins/kube"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-func ownedBy(kind, name string) func(*v1.Pod) {
-	return func(p *v1.Pod) {
-		p.OwnerReferences = append(p.OwnerReferences, metav1.OwnerReference{Kind: kind, Name: name, Controller: new(true)})
-	}
-}
-
-func labelled(pairs ...string) func(*v1.Pod) {
-	return func(p *v1.Pod) {
-		if p.Labels == nil {
-			p.Labels = map[string]string{}
-		}
-		for i := 0; i < len(pairs); i += 2 {
-			p.Labels[pairs[i]] = pairs[i+1]
-		}
-	}
-}
-
 func generated(name string) func(*v1.Pod) { return func(p *v1.Pod) { p.GenerateName = name } }
-
-// podOf is the pod default/name with what the changes make of it.
-func podOf(name string, changes ...func(*v1.Pod)) *v1.Pod {
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)}}
-	for _, change := range changes {
-		change(p)
-	}
-	return p
-}
 
 func TestGroup(t *testing.T) {
 	byLabel := labelled("app", "shop")
@@ -73,22 +46,22 @@ func TestGroup(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			require.Equal(t, tt.want, kube.Group(tt.pod, tt.appLabel))
+			require.Equal(t, tt.want, podspec.Group(tt.pod, tt.appLabel))
 		})
 	}
 }
 
 func TestMovesAndEnded(t *testing.T) {
 	mirror := func(p *v1.Pod) { p.Annotations = map[string]string{v1.MirrorPodAnnotationKey: "x"} }
-	require.True(t, kube.Moves(podOf("bare")))
-	require.True(t, kube.Moves(podOf("web", ownedBy("ReplicaSet", "web"))))
-	require.False(t, kube.Moves(podOf("agent", ownedBy("DaemonSet", "agent"))))
-	require.False(t, kube.Moves(podOf("static", ownedBy("Node", "node-1"))))
-	require.False(t, kube.Moves(podOf("static", mirror)))
+	require.True(t, podspec.Moves(podOf("bare")))
+	require.True(t, podspec.Moves(podOf("web", ownedBy("ReplicaSet", "web"))))
+	require.False(t, podspec.Moves(podOf("agent", ownedBy("DaemonSet", "agent"))))
+	require.False(t, podspec.Moves(podOf("static", ownedBy("Node", "node-1"))))
+	require.False(t, podspec.Moves(podOf("static", mirror)))
 
 	for phase, ended := range map[v1.PodPhase]bool{
 		v1.PodPending: false, v1.PodRunning: false, v1.PodUnknown: false, v1.PodSucceeded: true, v1.PodFailed: true,
 	} {
-		require.Equal(t, ended, kube.Ended(podOf("x", func(p *v1.Pod) { p.Status.Phase = phase })), phase)
+		require.Equal(t, ended, podspec.Ended(podOf("x", func(p *v1.Pod) { p.Status.Phase = phase })), phase)
 	}
 }

@@ -1,4 +1,4 @@
-package kube
+package podspec
 
 import (
 	appsv1 "k8s.io/api/apps/v1"

@@ -1,4 +1,4 @@
-package kube_test
+package podspec_test
 
 import (
 	"testing"
@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/sigma-scheduler/sigma/plugins/kube"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // What the engine does not read of objects is not kept in memory.
@@ -19,7 +19,7 @@ func TestSlim(t *testing.T) {
 		if owner != nil {
 			set.OwnerReferences = []metav1.OwnerReference{*owner}
 		}
-		object, err := kube.Slim(set)
+		object, err := podspec.Slim(set)
 		require.NoError(t, err)
 		require.Empty(t, set.ManagedFields)
 		return object.(*appsv1.ReplicaSet)
@@ -27,7 +27,7 @@ func TestSlim(t *testing.T) {
 	require.NotEmpty(t, of(nil).Spec.Template.Spec.Containers)
 	require.Empty(t, of(&metav1.OwnerReference{Kind: "Deployment", Controller: new(true)}).Spec.Template.Spec.Containers)
 
-	object, err := kube.Slim("no object")
+	object, err := podspec.Slim("no object")
 	require.NoError(t, err)
 	require.Equal(t, "no object", object)
 }

@@ -1,4 +1,4 @@
-package kube_test
+package podspec_test
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/sigma-scheduler/sigma/plugins/kube"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 func standsOn(node string) func(*v1.Pod) { return func(p *v1.Pod) { p.Spec.NodeName = node } }
@@ -54,7 +54,7 @@ func TestHasRoom(t *testing.T) {
 			if tt.pod != nil {
 				tt.pod(next)
 			}
-			require.Equal(t, tt.want, kube.HasRoom(next, []v1.Node{n}, tt.pods))
+			require.Equal(t, tt.want, podspec.HasRoom(next, []v1.Node{n}, tt.pods))
 		})
 	}
 }

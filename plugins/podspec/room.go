@@ -1,4 +1,4 @@
-package kube
+package podspec
 
 import (
 	"strings"
@@ -30,7 +30,7 @@ func HasRoom(pod *v1.Pod, nodes []v1.Node, pods []v1.Pod) bool {
 	demand, selector := Demand(pod), NewSelector(pod)
 	for i := range nodes {
 		n := &nodes[i]
-		if !n.Spec.Unschedulable && selector.Admits(n) && !unready(n, pod) && fits(demand, amounts(n.Status.Allocatable), used[n.Name]) {
+		if !n.Spec.Unschedulable && selector.Admits(n) && !unready(n, pod) && fits(demand, Amounts(n.Status.Allocatable), used[n.Name]) {
 			return true
 		}
 	}

@@ -1,4 +1,4 @@
-package kube
+package podspec
 
 import (
 	"crypto/sha256"
@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
@@ -51,7 +50,7 @@ func NewSelector(pod *v1.Pod) *Selector {
 	slices.SortFunc(key.Tolerations, func(a, b v1.Toleration) int { return strings.Compare(a.String(), b.String()) })
 	text, err := json.Marshal(key)
 	if err != nil {
-		panic("kube: marshal a selector: " + err.Error()) // plain strings
+		panic("podspec: marshal a selector: " + err.Error()) // plain strings
 	}
 	sum := sha256.Sum256(text)
 	return &Selector{
@@ -71,60 +70,4 @@ func (s *Selector) Admits(node *v1.Node) bool {
 			!strings.HasPrefix(t.Key, temporary)
 	})
 	return !untolerated
-}
-
-// volatile labels differ between the pods of one app, or between its revisions.
-var volatile = []string{
-	"pod-template-hash", "rollouts-pod-template-hash", "controller-revision-hash", "pod-template-generation",
-	"statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index",
-	"batch.kubernetes.io/job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-completion-index",
-	"job-name", "controller-uid",
-}
-
-// sameConstraints reports whether two pods of a group are alike in all that
-// limits and rules depend on.
-func sameConstraints(a, b *v1.Pod) bool {
-	if a == b {
-		return true
-	}
-	for k, v := range a.Labels {
-		if w, ok := b.Labels[k]; (!ok || v != w) && !slices.Contains(volatile, k) {
-			return false
-		}
-	}
-	for k := range b.Labels {
-		if _, ok := a.Labels[k]; !ok && !slices.Contains(volatile, k) {
-			return false
-		}
-	}
-	return slices.EqualFunc(antiAffinity(a), antiAffinity(b), equalTerms)
-}
-
-// newer orders pods by age; what a controller is yet to make is the oldest.
-func newer(a, b *v1.Pod) bool {
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return b.CreationTimestamp.Before(&a.CreationTimestamp)
-	}
-	return a.UID > b.UID
-}
-
-func equalTerms(a, b v1.PodAffinityTerm) bool {
-	return metav1.FormatLabelSelector(a.LabelSelector) == metav1.FormatLabelSelector(b.LabelSelector) &&
-		metav1.FormatLabelSelector(a.NamespaceSelector) == metav1.FormatLabelSelector(b.NamespaceSelector) &&
-		slices.Equal(a.Namespaces, b.Namespaces)
-}
-
-// antiAffinity are the required terms that keep pods off one node.
-func antiAffinity(pod *v1.Pod) []v1.PodAffinityTerm {
-	a := pod.Spec.Affinity
-	if a == nil || a.PodAntiAffinity == nil {
-		return nil
-	}
-	var terms []v1.PodAffinityTerm
-	for _, t := range a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
-		if t.TopologyKey == v1.LabelHostname {
-			terms = append(terms, t)
-		}
-	}
-	return terms
 }

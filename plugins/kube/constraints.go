@@ -1,0 +1,64 @@
+package kube
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// volatile labels differ between the pods of one app, or between its revisions.
+var volatile = []string{
+	"pod-template-hash", "rollouts-pod-template-hash", "controller-revision-hash", "pod-template-generation",
+	"statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index",
+	"batch.kubernetes.io/job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-completion-index",
+	"job-name", "controller-uid",
+}
+
+// sameConstraints reports whether two pods of a group are alike in all that
+// limits and rules depend on.
+func sameConstraints(a, b *v1.Pod) bool {
+	if a == b {
+		return true
+	}
+	for k, v := range a.Labels {
+		if w, ok := b.Labels[k]; (!ok || v != w) && !slices.Contains(volatile, k) {
+			return false
+		}
+	}
+	for k := range b.Labels {
+		if _, ok := a.Labels[k]; !ok && !slices.Contains(volatile, k) {
+			return false
+		}
+	}
+	return slices.EqualFunc(antiAffinity(a), antiAffinity(b), equalTerms)
+}
+
+// newer orders pods by age; what a controller is yet to make is the oldest.
+func newer(a, b *v1.Pod) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return b.CreationTimestamp.Before(&a.CreationTimestamp)
+	}
+	return a.UID > b.UID
+}
+
+func equalTerms(a, b v1.PodAffinityTerm) bool {
+	return metav1.FormatLabelSelector(a.LabelSelector) == metav1.FormatLabelSelector(b.LabelSelector) &&
+		metav1.FormatLabelSelector(a.NamespaceSelector) == metav1.FormatLabelSelector(b.NamespaceSelector) &&
+		slices.Equal(a.Namespaces, b.Namespaces)
+}
+
+// antiAffinity are the required terms that keep pods off one node.
+func antiAffinity(pod *v1.Pod) []v1.PodAffinityTerm {
+	a := pod.Spec.Affinity
+	if a == nil || a.PodAntiAffinity == nil {
+		return nil
+	}
+	var terms []v1.PodAffinityTerm
+	for _, t := range a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
+		if t.TopologyKey == v1.LabelHostname {
+			terms = append(terms, t)
+		}
+	}
+	return terms
+}
