@@ -31,7 +31,7 @@ test: ## the fast suite of the module (85 to 170 CPU-seconds where all is built)
 .PHONY: race
 race: ## the race detector on the packages that start goroutines
 	go test -race -short $(RACE)
-	go test -race -short -run ServesMany ./binpack/policy
+	go test -race -short -run ServesMany ./binpack/learned/planned
 
 .PHONY: lint
 lint: ## golangci-lint as pinned in hack/lint (built once, which takes minutes)

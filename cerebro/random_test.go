@@ -33,7 +33,7 @@ func linear(t testing.TB, know binpack.Knowledge) binpack.Policy {
 		APIVersion: policy.APIVersion, Kind: policy.ObjectKind, Metadata: policy.Metadata{Name: "all"},
 		Spec: policy.Spec{
 			FeatureVersion: policy.FeatureVersion, Model: "linear", Knowledge: know.String(),
-			Features:   policy.FeatureNames(),
+			Features:   policy.ModelOf("linear").FeatureNames(),
 			Weights:    []float64{-.31, .17, -.2, .3, -.05, .11, -.8, .5, .13, .07, -.9, .4},
 			Parameters: map[string]float64{"eta": 1.7, "z": -.1, "q": 1.2},
 		},
@@ -91,7 +91,7 @@ func devices(t testing.TB, know binpack.Knowledge) binpack.Policy {
 		APIVersion: policy.APIVersion, Kind: policy.ObjectKind, Metadata: policy.Metadata{Name: "all"},
 		Spec: policy.Spec{
 			FeatureVersion: policy.FeatureVersion, Model: "devices", Knowledge: know.String(),
-			Features: policy.FeaturesOf("devices"),
+			Features: policy.ModelOf("devices").FeatureNames(),
 		},
 	}
 	for i := range object.Spec.Features {

@@ -14,7 +14,7 @@ if [[ -z ${SIGMA_DATA:-} && -d ../shared/data ]]; then
   SIGMA_DATA=$(cd ../shared/data && pwd)
   export SIGMA_DATA
 fi
-target=bench packages=./binpack/policy
+target=bench packages=./binpack/learned/linear
 if [[ ${1:-} == mpa ]]; then
   target=mpa-bench packages='./mpa/loadsim ./mpa'
   shift

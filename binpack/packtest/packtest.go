@@ -1,4 +1,5 @@
-// Package packtest makes packing instances for the tests of bounds and plans.
+// Package packtest makes what several packages test with: packing instances, a
+// small state, the numbers of shipped policies, and the CPU time used.
 package packtest
 
 import (
@@ -60,4 +61,36 @@ func Instance(lines []binpack.MachineLine, demands ...[]int64) *binpack.Instance
 // Line is a line of machines.csv: machines alike in capacity and cost.
 func Line(count int, cost float64, capacity ...int64) binpack.MachineLine {
 	return binpack.MachineLine{Count: count, Cost: cost, Capacity: capacity}
+}
+
+// Small is a state that has two kinds of machines with something on them, limits, rules
+// and dimensions of which one is empty on a kind.
+func Small(know binpack.Knowledge) *binpack.State {
+	inst := &binpack.Instance{
+		Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}, {Name: "memory", One: 1}, {Name: "disk", One: 1}},
+		Types:      []string{"x"},
+		Fleet:      binpack.Open,
+		Machines: []binpack.MachineLine{
+			{Name: "big", Count: 2, Cost: 3, Capacity: []int64{16, 32, 0}},
+			{Name: "small", Count: binpack.Unlimited, Cost: 1, Capacity: []int64{8, 16, 10}},
+		},
+		Groups: []binpack.Group{{Name: "a", Limit: 1}, {Name: "b", Limit: 4}, {Name: "c"}},
+		Apps: []binpack.App{
+			{Name: "a", Group: 0, Demand: []int64{3, 2, 0}},
+			{Name: "b", Group: 1, Demand: []int64{2, 8, 1}},
+			{Name: "c", Group: 2, Demand: []int64{0, 0, 0}},
+		},
+		Rules: []binpack.Rule{{A: 0, B: 1, Max: 1}, {A: 1, B: 2}},
+	}
+	s := binpack.NewState(inst)
+	if know.Clock() {
+		s.Known.Elapsed = .4
+	}
+	if know.Forecast() {
+		s.Known.Expected, s.Known.Lifetime = []float64{12, -1, 1e9}, []float64{-1, -1, 10}
+	}
+	if know == binpack.K2 {
+		s.Known.Total = []int64{12, 3, 1 << 30}
+	}
+	return s
 }

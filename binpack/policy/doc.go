@@ -1,7 +1,5 @@
-// Package policy holds the learned models and the policy file, which says what a
-// model looks at, and its numbers.
-//
-// Every model is a [binpack.Policy]: Cerebro, the plugin and the extender run
-// these very values. They know a State and an item, nothing of Kubernetes, of
-// clocks or of files.
+// Package policy is the policy file: a Kubernetes object that names a learned
+// model, what it looks at, and its numbers. It parses, checks, digests and saves
+// the file, and builds the [binpack.Policy] that the file describes. The list of
+// models is here; what a model is, is binpack/learned.
 package policy

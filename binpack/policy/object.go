@@ -9,16 +9,15 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"os"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/learned"
 	"github.com/sigma-scheduler/sigma/internal/durable"
 )
 
@@ -73,33 +72,12 @@ const (
 	Live   Mode = "live"   // it decides
 )
 
-// models are the models that a policy object may name.
-var models = []struct {
-	name  string
-	build func(Spec) (binpack.Policy, error)
-}{
-	{"linear", func(s Spec) (binpack.Policy, error) { return newLinear(s) }},
-	{"plan", newPlan},
-	{"rollout", newRollout},
-	{"devices", func(s Spec) (binpack.Policy, error) { return newDevices(s) }},
-	{"population", func(s Spec) (binpack.Policy, error) { return newPopulation(s) }},
-}
-
-// Models lists the models that a policy object may name.
-func Models() []string {
-	names := make([]string, len(models))
-	for i, m := range models {
-		names[i] = m.name
-	}
-	return names
-}
-
 // Policy builds the policy that the object describes.
 func (o *Object) Policy() (binpack.Policy, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	return models[slices.Index(Models(), o.Spec.Model)].build(o.Spec)
+	return ModelOf(o.Spec.Model).Build(o.Spec.learned())
 }
 
 // Validate reports the first thing that is wrong with the object.
@@ -114,8 +92,8 @@ func (o *Object) Validate() error {
 		return errors.New("metadata.name is empty")
 	case s.FeatureVersion != FeatureVersion:
 		return fmt.Errorf("spec.featureVersion %d: this build knows %d", s.FeatureVersion, FeatureVersion)
-	case !slices.Contains(Models(), s.Model):
-		return fmt.Errorf("spec.model %q: known are %s", s.Model, strings.Join(Models(), ", "))
+	case ModelOf(s.Model) == nil:
+		return s.unknownModel()
 	case !slices.Contains([]Mode{"", Shadow, Canary, Live}, s.Mode):
 		return fmt.Errorf("spec.mode %q: want shadow, canary or live", s.Mode)
 	case s.CanaryPercent != nil && (*s.CanaryPercent < 0 || *s.CanaryPercent > 100):
@@ -126,32 +104,26 @@ func (o *Object) Validate() error {
 	if _, ok := binpack.ParseKnowledge(s.Knowledge); !ok {
 		return fmt.Errorf("spec.knowledge %q: known are %s", s.Knowledge, strings.Join(binpack.KnowledgeNames(), ", "))
 	}
-	for i, name := range s.Features {
-		if !knownFeature(s.Model, name) {
-			return fmt.Errorf("spec.features[%d] %q: known are %s", i, name, strings.Join(FeaturesOf(s.Model), ", "))
-		}
-		if slices.Contains(s.Features[:i], name) {
-			return fmt.Errorf("spec.features[%d] %q is listed twice", i, name)
-		}
-		if w := s.Weights[i]; math.IsNaN(w) || math.Abs(w) > maxWeight {
-			return fmt.Errorf("spec.weights[%d] %v of feature %q: want a number within ±%g", i, w, name, maxWeight)
-		}
+	return ModelOf(s.Model).Check(s.learned())
+}
+
+// learned is the part of the spec that a model reads.
+func (s *Spec) learned() learned.Spec {
+	know, _ := binpack.ParseKnowledge(s.Knowledge) // Validate has refused others
+	return learned.Spec{Knowledge: know, Features: s.Features, Weights: s.Weights, Parameters: s.Parameters}
+}
+
+func (s *Spec) unknownModel() error {
+	return fmt.Errorf("spec.model %q: known are %s", s.Model, strings.Join(ModelNames(), ", "))
+}
+
+// Suits reports why a policy cannot serve an instance; nil when it can.
+func (s *Spec) Suits(inst *binpack.Instance) error {
+	m := ModelOf(s.Model)
+	if m == nil {
+		return s.unknownModel()
 	}
-	names := make([]string, 0, len(s.Parameters))
-	for name := range s.Parameters {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	for _, name := range names {
-		p, ok := parameters[name]
-		if !ok || !slices.Contains(ParameterNames(s.Model), name) {
-			return fmt.Errorf("spec.parameters.%s: the model %s has %s", name, s.Model, strings.Join(ParameterNames(s.Model), ", "))
-		}
-		if v := s.Parameters[name]; !(v >= p.Low && v <= p.High) {
-			return fmt.Errorf("spec.parameters.%s %v: want %g to %g", name, v, p.Low, p.High)
-		}
-	}
-	return nil
+	return m.Suits(s.Features, inst)
 }
 
 // Digest identifies what the policy does: sha256 over model, knowledge,

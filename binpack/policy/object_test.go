@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/packtest"
 )
 
 // objectText is a policy file with every field, in block style so that each
@@ -119,7 +120,7 @@ func TestDigestIsOfWhatItDoes(t *testing.T) {
 
 // TestMalformed: the error names file, line and field.
 func TestMalformed(t *testing.T) {
-	names := strings.Join(FeatureNames(), ", ")
+	names := strings.Join(ModelOf("linear").FeatureNames(), ", ")
 	for _, tc := range []struct{ name, old, replaced, want string }{
 		{"empty file", objectText, "", "p.yaml: the file is empty"},
 		{"a comment", objectText, "# nothing\n", "p.yaml: the file is empty"},
@@ -195,38 +196,6 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
-// smallState has two kinds of machines with something on them, limits, rules
-// and dimensions of which one is empty on a kind.
-func smallState(know binpack.Knowledge) *binpack.State {
-	inst := &binpack.Instance{
-		Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}, {Name: "memory", One: 1}, {Name: "disk", One: 1}},
-		Types:      []string{"x"},
-		Fleet:      binpack.Open,
-		Machines: []binpack.MachineLine{
-			{Name: "big", Count: 2, Cost: 3, Capacity: []int64{16, 32, 0}},
-			{Name: "small", Count: binpack.Unlimited, Cost: 1, Capacity: []int64{8, 16, 10}},
-		},
-		Groups: []binpack.Group{{Name: "a", Limit: 1}, {Name: "b", Limit: 4}, {Name: "c"}},
-		Apps: []binpack.App{
-			{Name: "a", Group: 0, Demand: []int64{3, 2, 0}},
-			{Name: "b", Group: 1, Demand: []int64{2, 8, 1}},
-			{Name: "c", Group: 2, Demand: []int64{0, 0, 0}},
-		},
-		Rules: []binpack.Rule{{A: 0, B: 1, Max: 1}, {A: 1, B: 2}},
-	}
-	s := binpack.NewState(inst)
-	if know.Clock() {
-		s.Known.Elapsed = .4
-	}
-	if know.Forecast() {
-		s.Known.Expected, s.Known.Lifetime = []float64{12, -1, 1e9}, []float64{-1, -1, 10}
-	}
-	if know == binpack.K2 {
-		s.Known.Total = []int64{12, 3, 1 << 30}
-	}
-	return s
-}
-
 // FuzzLoadPolicy: no bytes make it panic; what loads saves and loads again as
 // the same policy, which scores finitely.
 func FuzzLoadPolicy(f *testing.F) {
@@ -251,7 +220,7 @@ func FuzzLoadPolicy(f *testing.F) {
 		}
 		p, err := again.Policy()
 		require.NoError(t, err)
-		s := smallState(p.Knowledge())
+		s := packtest.Small(p.Knowledge())
 		scorer := p.Scorer(s)
 		for i, app := range []int32{0, 0, 1, 1, 1, 0, 2, 2} {
 			s.Arrive(app, 1)

@@ -16,7 +16,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
@@ -105,7 +104,7 @@ what comes after. With --repack, which a snapshot needs, it arrives as well.`,
 	flags.StringArrayVar(&f.paths, "trace", nil, "trace, or folder of traces (repeatable)")
 	flags.StringVar(&f.out, "out", "", "policy file to write")
 	flags.BoolVar(&f.repack, "repack", false, "what placed.csv holds arrives at the beginning")
-	flags.StringVar(&cfg.Model, "model", "linear", "what is trained: "+strings.Join(policy.Models(), ", "))
+	flags.StringVar(&cfg.Model, "model", "linear", "what is trained: "+strings.Join(policy.ModelNames(), ", "))
 	flags.StringVar(&f.knowledge, "knowledge", "", "what the policy may know of the future (default K1 where the traces give forecasts, else K0)")
 	flags.IntVar(&cfg.Evaluations, "evaluations", 2000, "budget: positions to evaluate")
 	flags.IntVar(&cfg.Orders, "orders", 0, "shuffled orders per trace in an evaluation; 0 = the file's order")
@@ -136,7 +135,7 @@ what comes after. With --repack, which a snapshot needs, it arrives as well.`,
 
 // check looks at names and numbers before traces are read.
 func (f *trainFlags) check(cfg *train.Config) error {
-	if err := oneOf("model", cfg.Model, policy.Models()...); err != nil {
+	if err := oneOf("model", cfg.Model, policy.ModelNames()...); err != nil {
 		return err
 	}
 	if err := oneOf("optimizer", cfg.Optimizer, train.Optimizers()...); err != nil {
@@ -148,7 +147,8 @@ func (f *trainFlags) check(cfg *train.Config) error {
 	if _, err := parseKnowledge(f.knowledge); err != nil {
 		return err
 	}
-	known := append(policy.FeaturesOf(cfg.Model), policy.ParameterNames("")...)
+	model := policy.ModelOf(cfg.Model)
+	known := append(model.FeatureNames(), model.ParameterNames()...)
 	for _, name := range cfg.Features {
 		if base, _, _ := strings.Cut(name, ":"); !slices.Contains(known, base) {
 			return unknown("feature", name, known)
@@ -231,14 +231,8 @@ func (f *trainFlags) complete(cfg *train.Config) error {
 	} else if k != nil {
 		cfg.Knowledge = *k
 	}
-	if cfg.Model == "plan" && cfg.Knowledge != binpack.K2 {
-		return usagef("the model plan follows the true counts: it needs --knowledge K2, not %s", cfg.Knowledge)
-	}
-	if cfg.Model == "rollout" && cfg.Knowledge != binpack.K1 {
-		return usagef("the model rollout draws from a forecast: it needs --knowledge K1, not %s", cfg.Knowledge)
-	}
-	if cfg.Model == "population" && (cfg.Knowledge.Forecast() || cfg.Knowledge == binpack.K2) {
-		return usagef("the model population uses no forecast: it needs --knowledge K0 or K0+clock, not %s", cfg.Knowledge)
+	if m := policy.ModelOf(cfg.Model); !m.Takes(cfg.Knowledge) {
+		return usagef("the model %s %s: it needs --knowledge %s, not %s", m.Name, m.Basis, m.Levels(), cfg.Knowledge)
 	}
 	cfg.Name = strings.TrimSuffix(filepath.Base(f.out), filepath.Ext(f.out))
 	if f.start != "" {

@@ -40,7 +40,7 @@ func TestPlantedViolations(t *testing.T) {
 			files: map[string][]string{
 				"binpack/state.go":            {"fmt"},
 				"binpack/state_test.go":       {"testing", ours + "binpack/policy"},
-				"binpack/policy/best.go":      {ours + "binpack", ours + "binpack/bound"},
+				"binpack/plan/best.go":        {ours + "binpack", ours + "binpack/bound"},
 				"plugins/kube/item.go":        {ours + "binpack", "k8s.io/api/core/v1"},
 				"cmd/sigma/main.go":           {ours + "plugins/kube", "k8s.io/client-go/rest"},
 				"cmd/sigma-scheduler/main.go": {"k8s.io/kubernetes/cmd/kube-scheduler/app", "github.com/golang/glog"},

@@ -25,16 +25,18 @@ func Policy(out io.Writer, o *policy.Object) error {
 	if s.Mode != "" {
 		fmt.Fprintf(w, "mode\t%s\n", s.Mode)
 	}
+	model := policy.ModelOf(s.Model)
 	fmt.Fprintln(w, "\nfeature\tweight\trange\twhat it is")
 	for i, name := range s.Features {
-		f := featureOf(s.Model, name)
+		at, _ := model.Feature(name)
+		f := model.Features[at]
 		fmt.Fprintf(w, "%s\t%+.4g\t%s\t%s\n", name, s.Weights[i], f.Range, f.Meaning)
 	}
 	if len(s.Parameters) > 0 {
 		fmt.Fprintln(w, "\nparameter\tvalue\trange\twhat it is")
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Parameters)) {
-		p, _ := policy.Parameters(name)
+		p, _ := model.Parameter(name)
 		fmt.Fprintf(w, "%s\t%.4g\t%g … %g\t%s\n", name, s.Parameters[name], p.Low, p.High, p.Meaning)
 	}
 	if err := w.Flush(); err != nil || len(s.Provenance) == 0 {
@@ -46,22 +48,6 @@ func Policy(out io.Writer, o *policy.Object) error {
 	}
 	_, err = fmt.Fprintf(out, "\n%s", text)
 	return err
-}
-
-// featureOf finds a feature's description; "util:cpu" has that of util, and
-// "gpu@shared" that of gpu.
-func featureOf(model, name string) policy.Feature {
-	table, separator := policy.Features, ":"
-	if model == "devices" {
-		table, separator = policy.DeviceFeatures, "@"
-	}
-	base, _, _ := strings.Cut(name, separator)
-	for _, f := range table {
-		if f.Name == base {
-			return f
-		}
-	}
-	return policy.Feature{}
 }
 
 // PolicyDifferences prints in what two policies differ.

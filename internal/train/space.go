@@ -21,55 +21,24 @@ type space struct {
 	box        swarm.Box
 }
 
-// DefaultFeatures are the features and parameters that a level of knowledge
-// learns unless told otherwise. Names of parameters follow those of features.
-func DefaultFeatures(model string, k binpack.Knowledge, fixed bool) []string {
-	switch {
-	case model == "plan":
-		return []string{"reserve", "slack"}
-	case model == "rollout":
-		return []string{"sigma", "margin"}
-	case model == "devices":
-		return policy.FeaturesOf(model)
-	case model == "population":
-		// Without a clock nothing is known of the time left, with it not of the past.
-		names := policy.ParameterNames(model)
-		return slices.DeleteFunc(names, func(name string) bool {
-			return k.Clock() && (name == "far" || name == "past") || !k.Clock() && name == "fade"
-		})
-	case fixed:
-		return []string{"util", "full", "frag", "close", "closing", "slot", "open", "singl", "eta", "alpha"}
-	}
-	switch k {
-	case binpack.K0:
-		return []string{"util", "full", "frag", "recent", "close", "closing", "open", "alpha"}
-	case binpack.K1, binpack.K2:
-		return []string{"util", "closing", "slot", "eta", "z", "q"}
-	default:
-		return []string{"util", "full", "frag", "close", "closing", "slot", "open", "singl", "eta", "alpha", "z", "q"}
-	}
-}
-
 func newSpace(cfg *Config) (*space, error) {
 	sp := &space{model: cfg.Model, knowledge: cfg.Knowledge}
+	model := policy.ModelOf(cfg.Model)
 	names := cfg.Features
 	if names == nil {
-		names = DefaultFeatures(cfg.Model, cfg.Knowledge, cfg.Traces[0].Instance.Fleet == binpack.Fixed)
+		names = model.Learns(cfg.Knowledge, cfg.Traces[0].Instance.Fleet == binpack.Fixed)
 	}
-	known := policy.FeaturesOf(cfg.Model)
 	var weights, params []string
 	for _, name := range names {
-		base, _, _ := strings.Cut(name, ":")
-		switch {
-		case slices.Contains(known, base):
-			weights = append(weights, name)
-		default:
-			if _, ok := policy.Parameters(name); !ok {
-				return nil, fmt.Errorf("unknown feature %q: there are %s and the parameters %s",
-					name, strings.Join(known, ", "), strings.Join(policy.ParameterNames(""), ", "))
-			}
+		if _, ok := model.Parameter(name); ok {
 			params = append(params, name)
+			continue
 		}
+		if i, _ := model.Feature(name); i < 0 {
+			return nil, fmt.Errorf("unknown feature %q: there are %s and the parameters %s",
+				name, strings.Join(model.FeatureNames(), ", "), strings.Join(model.ParameterNames(), ", "))
+		}
+		weights = append(weights, name)
 	}
 	sp.features, sp.parameters = weights, params
 	for range weights {
@@ -77,7 +46,7 @@ func newSpace(cfg *Config) (*space, error) {
 		sp.box.Hi = append(sp.box.Hi, 1)
 	}
 	for _, name := range params {
-		p, _ := policy.Parameters(name)
+		p, _ := model.Parameter(name)
 		sp.box.Lo = append(sp.box.Lo, p.Low)
 		sp.box.Hi = append(sp.box.Hi, p.High)
 	}

@@ -158,8 +158,8 @@ func (c *Config) complete() error {
 	if c.Model == "" {
 		c.Model = "linear"
 	}
-	if !slices.Contains(policy.Models(), c.Model) {
-		return fmt.Errorf("unknown model %q: there are %s", c.Model, strings.Join(policy.Models(), ", "))
+	if policy.ModelOf(c.Model) == nil {
+		return fmt.Errorf("unknown model %q: there are %s", c.Model, strings.Join(policy.ModelNames(), ", "))
 	}
 	if c.Reference == "" {
 		c.Reference = "bestfit"

@@ -274,11 +274,8 @@ func usable(object *policy.Object) (binpack.Policy, error) {
 	if k := p.Knowledge(); k.Clock() || k == binpack.K2 {
 		return nil, fmt.Errorf("spec.knowledge %s: a live cluster has no end and no known totals; K0 and K1 work there", k)
 	}
-	switch object.Spec.Model {
-	case "population":
-		return nil, errors.New("spec.model population: it packs one dimension; a live cluster has cpu, memory and pods")
-	case "rollout":
-		return nil, errors.New("spec.model rollout: it places whole apps; in a live cluster pods come one by one")
+	if m := policy.ModelOf(object.Spec.Model); m.NotLive != "" {
+		return nil, fmt.Errorf("spec.model %s: %s", m.Name, m.NotLive)
 	}
 	return p, nil
 }

@@ -55,7 +55,7 @@ func anyPolicy(tb testing.TB, d dice) *policy.Object {
 	object := shipped(tb, "general-k1")
 	object.Metadata.Name = "drawn"
 	object.Spec.Knowledge = oneOf(d, "K0", "K1")
-	object.Spec.Features = policy.FeatureNames()
+	object.Spec.Features = policy.ModelOf("linear").FeatureNames()
 	for i, name := range object.Spec.Features {
 		if name == "util:<dimension>" {
 			object.Spec.Features[i] = "util:" + oneOf(d, "cpu", "memory", "disk")

@@ -127,7 +127,7 @@ func itemsOf(t *trace.Trace) (capacity int64, items []int64) {
 var onedimRate = regexp.MustCompile(`kind=(\w+)/knowledge=(\S+)\s.*?([\d.e+]+) bestfit-items/CPU-s\s+([\d.e+]+) items/CPU-s`)
 
 // populationPackage holds the benchmark of the model.
-const populationPackage = "binpack/policy"
+const populationPackage = "binpack/learned/population"
 
 // onedimSpeed runs the benchmark of the model.
 func onedimSpeed(b *bench) error {

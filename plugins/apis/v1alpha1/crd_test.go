@@ -198,11 +198,15 @@ func TestLargestPolicy(t *testing.T) {
 func TestDoorAgreesWithLoader(t *testing.T) {
 	d := loadCRD(t, "placementpolicies")
 	rng := rand.New(rand.NewPCG(1, 2))
-	features := append(policy.FeatureNames(), "util:cpu", "util:a:b", "util:\n", "util:", "mean:", "Util", "", "util:gpu@none", "gpu", "gpu@some")
-	parameters := append(policy.ParameterNames(""), "zeta")
+	features := append(policy.ModelOf("linear").FeatureNames(), "util:cpu", "util:a:b", "util:\n", "util:", "mean:", "Util", "", "util:gpu@none", "gpu", "gpu@some")
+	parameters := []string{"zeta"}
+	for _, m := range policy.Models() {
+		parameters = append(parameters, m.ParameterNames()...)
+	}
 	taken, rounds := 0, 4000
 	for range rounds {
-		model := pick(rng, policy.Models()...)
+		model := pick(rng, policy.ModelNames()...)
+		m := policy.ModelOf(model)
 		spec := map[string]any{
 			"featureVersion": 1, "model": model,
 			"knowledge": pick(rng, "K0", "K0+clock", "K1", "K1+clock", "K2"),
@@ -212,7 +216,7 @@ func TestDoorAgreesWithLoader(t *testing.T) {
 		for range rng.IntN(4) {
 			names := features
 			if model == "devices" && rng.IntN(8) > 0 {
-				names = policy.FeaturesOf(model)
+				names = m.FeatureNames()
 			}
 			chosen = append(chosen, pick(rng, names...))
 			weights = append(weights, pick[any](rng, 1, -.5, 0, 0, 0, 100, -100))
@@ -224,7 +228,7 @@ func TestDoorAgreesWithLoader(t *testing.T) {
 		numbers := map[string]any{}
 		for range rng.IntN(3) {
 			name := pick(rng, parameters...)
-			if p, ok := policy.Parameters(name); ok && p.Model == model {
+			if p, ok := m.Parameter(name); ok {
 				numbers[name] = pick(rng, p.Low, p.High, (p.Low+p.High)/2,
 					math.Nextafter(p.Low, math.Inf(-1)), math.Nextafter(p.High, math.Inf(1)))
 			} else if rng.IntN(4) == 0 {

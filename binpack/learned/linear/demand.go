@@ -1,0 +1,347 @@
+package linear
+
+import (
+	"math"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+)
+
+// Fixed-point scales. Sums that are kept up to date by adding and subtracting
+// must not depend on the order in which that happened, so they are integers.
+const (
+	itemBits  = 10 // R_b, in 1/2¹⁰ items
+	shareBits = 26 // c_b, in 1/2²⁶ machines
+)
+
+const (
+	// commonCV is that of a factor common to all apps. Without a clock it counts
+	// where apps come in several requests; where each comes whole, what has come
+	// shows the factor.
+	commonCV = .1
+	// maxItems and maxMachines bound what is believed of an app's forecast and of
+	// all apps together, maxShare what an item may need, so that no sum overflows.
+	maxItems    = 1 << 24
+	maxMachines = 1 << 24
+	maxShare    = 1 << (shareBits + 4)
+	// repeatSteps is the number of steps of the share of repeated requests.
+	repeatSteps = 8
+)
+
+// demand estimates from forecast, clock and arrivals what is still to come:
+// per app (R_b, for the features) and in all (the fleet to open). It follows
+// the state app by app; every sum is of integers, so that it equals the sum
+// computed afresh.
+type demand struct {
+	s        *binpack.State
+	know     binpack.Knowledge
+	alpha    float64
+	beta     float64
+	arrivals bool // R_b from arrivals by alpha instead of the rest of the forecast
+	counts   bool // the rest of the forecast (K1) or of the total (K2) is followed
+	fleet    bool // there is a target number of machines
+	z, q     float64
+	rho      float64 // ρ: standard deviation of the volume factor, before the first arrival
+	total    bool    // the forecast's total counts without a clock, too
+
+	reference []float64 // per dimension: the largest capacity of a kind, in units
+	share     [][]int64 // [dimension][app] demand ÷ reference, shareBits
+	dominant  []int64   // [app] largest share, shareBits
+
+	remaining []int64 // R_b, itemBits
+	sumRC     int64   // Σ R_b·c_b, itemBits+shareBits
+	rest      []int64 // of the forecast or the total, itemBits
+	coming    []int64 // [dimension] Σ rest·share, itemBits+shareBits
+	variance  float64 // Σ (rest·dominant)² in (2⁻¹⁰ machines)², whole numbers
+
+	departed bool    // an item has left: what lives is counted instead of what came
+	seen     []int64 // items that have come, per app
+	arrived  []int64 // [dimension] their volume, itemBits+shareBits
+	items    int64
+	squares  int64 // Σ of squared request sizes
+	requests int64
+	apps     int64 // that have come
+	repeat   int64 // share of repeated requests, in repeatSteps
+
+	forecast []float64 // [dimension] Σ m_a·share_a, in machines
+	most     []float64 // [app] of its forecast that is believed
+	volume   *volume   // with forecast and clock
+
+	target []float64 // [dimension] reference machines wanted by now
+	final  []float64 // [dimension] reference machines wanted in the end
+}
+
+func newDemand(s *binpack.State, know binpack.Knowledge, params map[string]float64) *demand {
+	inst := s.Instance()
+	n, dims := len(inst.Apps), len(inst.Dimensions)
+	d := &demand{
+		s: s, know: know,
+		counts:    know == binpack.K1 || know == binpack.K2,
+		reference: make([]float64, dims), share: make([][]int64, dims), dominant: make([]int64, n),
+		remaining: make([]int64, n), rest: make([]int64, n), coming: make([]int64, dims),
+		seen: make([]int64, n), arrived: make([]int64, dims), forecast: make([]float64, dims),
+		most:   make([]float64, n),
+		target: make([]float64, dims), final: make([]float64, dims),
+	}
+	d.alpha, d.arrivals = params["alpha"]
+	d.arrivals = d.arrivals || !know.Forecast() && know != binpack.K2
+	d.beta = params["beta"]
+	d.z, d.fleet = params["z"]
+	d.q = params["q"]
+	if d.rho, d.total = params["rho"]; !d.total {
+		d.rho = priorSD
+	}
+	d.fleet = d.fleet && inst.Fleet == binpack.Open && know != binpack.K0 &&
+		(!know.Forecast() || anyGiven(s.Known.Expected)) &&
+		(!know.Clock() || !anyGiven(s.Known.Lifetime)) // the clock says nothing of what stays
+	for _, k := range s.Kinds() {
+		for i, c := range k.Capacity {
+			d.reference[i] = max(d.reference[i], float64(c))
+		}
+	}
+	for i := range d.share {
+		d.share[i] = make([]int64, n)
+		for a := range inst.Apps {
+			if d.reference[i] > 0 {
+				d.share[i][a] = int64(min(maxShare, math.Round(float64(inst.Apps[a].Demand[i])/d.reference[i]*(1<<shareBits))))
+			}
+			d.dominant[a] = max(d.dominant[a], d.share[i][a])
+		}
+	}
+	for a := range d.most {
+		d.most[a] = min(maxItems, float64(maxMachines<<shareBits/int64(n))/float64(max(1, d.dominant[a])))
+	}
+	if know.Forecast() {
+		for i := range d.forecast {
+			for a := range inst.Apps {
+				d.forecast[i] += float64(max(0, d.expected(int32(a))) * float64(d.share[i][a]) / (1 << shareBits))
+			}
+		}
+	}
+	if know == binpack.K1Clock {
+		d.volume = newVolume(d, d.rho)
+	}
+	return d
+}
+
+// anyGiven reports whether a forecast column has a value at all.
+func anyGiven(column []float64) bool {
+	for _, m := range column {
+		if m >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// reload computes everything anew from the state.
+func (d *demand) reload() {
+	d.sumRC, d.items, d.squares, d.apps, d.variance = 0, 0, 0, 0, 0
+	clear(d.remaining)
+	clear(d.rest)
+	clear(d.arrived)
+	clear(d.coming)
+	copy(d.seen, d.s.Seen())
+	for a, n := range d.seen {
+		d.items += n
+		d.squares += d.s.SumSquares()[a]
+		if n > 0 {
+			d.apps++
+		}
+		for i := range d.arrived {
+			d.arrived[i] += n << itemBits * d.share[i][a]
+		}
+	}
+	d.departed = d.s.Departures() > 0
+	d.requests = d.s.RequestCount()
+	d.repeat = d.repeatStep()
+	for a := range d.seen {
+		d.setRemaining(int32(a))
+	}
+	if d.volume != nil {
+		d.volume.reset()
+		for a, n := range d.seen {
+			d.volume.add(d, int32(a), n, d.s.SumSquares()[a])
+		}
+	}
+}
+
+// stale reports that following the state app by app is not enough: the first
+// departure changes what is counted for every app.
+func (d *demand) stale() bool { return d.departed != (d.s.Departures() > 0) }
+
+// arrive follows the requests of one app that came since the last call. It
+// reports whether the R_b of every app may have changed, not only this one's.
+func (d *demand) arrive(a int32) (everything bool) {
+	if d.seen[a] == 0 {
+		d.apps++
+	}
+	n := d.s.Seen()[a] - d.seen[a]
+	d.seen[a] += n
+	d.items += n
+	d.squares += n * n // one request since the last call
+	d.requests = d.s.RequestCount()
+	for i := range d.arrived {
+		d.arrived[i] += n << itemBits * d.share[i][a]
+	}
+	if d.know == binpack.K1 {
+		if step := d.repeatStep(); step != d.repeat {
+			d.repeat = step
+			for b := range d.seen {
+				d.setRemaining(int32(b))
+			}
+			return true
+		}
+	}
+	d.setRemaining(a)
+	if d.volume != nil {
+		d.volume.add(d, a, n, n*n)
+	}
+	return false
+}
+
+// coarse is the dominant share of an item in 2⁻¹⁰ machines, at least one.
+func (d *demand) coarse(a int32) int64 {
+	return max(1, d.dominant[a]>>(shareBits-itemBits))
+}
+
+// repeatStep measures how often apps come again: 0 when every request so far
+// was the first of its app; an app that has come is then taken to be complete.
+func (d *demand) repeatStep() int64 {
+	if d.requests == 0 {
+		return 0
+	}
+	return (2*repeatSteps*(d.requests-d.apps) + d.requests) / (2 * d.requests)
+}
+
+// setRemaining computes R_a and the sums it is part of.
+func (d *demand) setRemaining(a int32) {
+	if d.counts {
+		rest := d.restOf(a)
+		for i := range d.coming {
+			d.coming[i] += (rest - d.rest[a]) * d.share[i][a]
+		}
+		d.variance += d.square(rest, a) - d.square(d.rest[a], a)
+		d.rest[a] = rest
+	}
+	r := d.rest[a]
+	if d.know == binpack.K1Clock {
+		r = int64(math.Round(max(0, d.expected(a)-float64(d.seen[a])) * (1 << itemBits)))
+	}
+	if d.arrivals {
+		r = int64(math.Round((float64(d.alpha*float64(d.s.Alive()[a]))+.5)*(1<<itemBits) + float64(d.beta*float64(r))))
+	}
+	d.sumRC += (r - d.remaining[a]) * d.dominant[a]
+	d.remaining[a] = r
+}
+
+// restOf counts the forecast, or the known total, down. Where items depart,
+// what counts is how many live at the same time.
+func (d *demand) restOf(a int32) int64 {
+	have := d.seen[a]
+	if d.departed {
+		have = d.s.Alive()[a]
+	}
+	switch {
+	case d.know == binpack.K2 && d.s.Known.Total == nil:
+		return 0
+	case d.know == binpack.K2:
+		return int64(max(0, min(d.most[a], float64(d.s.Known.Total[a]))-float64(have))) << itemBits
+	}
+	m := max(0, d.expected(a))
+	rest := int64(math.Round(max(0, m-float64(have)) * (1 << itemBits)))
+	if d.seen[a] > 0 {
+		rest = rest * d.repeat / repeatSteps
+	}
+	return rest
+}
+
+// expected is the forecast of an app as far as it is believed, negative when
+// there is none.
+func (d *demand) expected(a int32) float64 {
+	if d.s.Known.Expected == nil {
+		return -1
+	}
+	return min(d.most[a], d.s.Known.Expected[a])
+}
+
+// square of an app's rest in 2⁻¹⁰ machines: a whole number, so that float sums
+// of it are exact.
+func (d *demand) square(rest int64, a int32) float64 {
+	v := float64(rest * d.dominant[a] >> shareBits)
+	return v * v
+}
+
+// plan computes how many machines, per dimension, should be open by now and in
+// the end: F(t) = (1 + .2·z)·max(V·(1 − q·sd), min(V arrived, V)). The lower
+// quantile matters: what was opened too early cannot be taken back.
+func (d *demand) plan() {
+	if !d.fleet {
+		return
+	}
+	if d.know.Clock() && d.s.Departures() > 0 { // what came is not what stays
+		clear(d.target)
+		clear(d.final)
+		return
+	}
+	sd := 0.0
+	switch d.know {
+	case binpack.K0Clock:
+		n := float64(d.items) + 1
+		sd = math.Sqrt(min(1, (1-max(0, d.s.Known.Elapsed))*float64(d.squares)/n/n))
+	case binpack.K1Clock:
+		sd = d.volume.estimate(d.s.Known.Elapsed, d.final)
+	default:
+	}
+	for i := range d.target {
+		arrived := machinesOf(d.arrived[i])
+		v := 0.0
+		switch d.know {
+		case binpack.K0Clock:
+			v = arrived / max(d.s.Known.Elapsed, minElapsed)
+		case binpack.K1Clock:
+			v = d.final[i]
+		default:
+			v = arrived + machinesOf(d.coming[i])
+			if d.s.Departures() > 0 {
+				v = d.living(i) + machinesOf(d.coming[i])
+			}
+			if v > 0 && d.know == binpack.K1 {
+				coming := machinesOf(d.coming[i]) * float64(d.repeat) / repeatSteps
+				sd = min(1, math.Hypot(appCV*math.Sqrt(d.variance)/(1<<itemBits), commonCV*coming)/v)
+				if d.total {
+					v, sd = weigh(d.forecast[i], d.rho, v, sd)
+				}
+			}
+		}
+		d.final[i] = (1 + .2*d.z) * v
+		d.target[i] = (1 + .2*d.z) * max(v*(1-d.q*sd), min(arrived, v))
+	}
+}
+
+func (d *demand) living(dimension int) float64 {
+	sum := int64(0)
+	for a, n := range d.s.Alive() {
+		sum += n << itemBits * d.share[dimension][a]
+	}
+	return machinesOf(sum)
+}
+
+func machinesOf(v int64) float64 { return float64(v) / (1 << (itemBits + shareBits)) }
+
+// open reports whether an empty machine is a candidate like any other, and how
+// many reference machines are still to be opened in the end.
+func (d *demand) open() (more bool, left int64) {
+	for i := range d.target {
+		have := 0.0
+		for k, n := range d.s.Held() {
+			have += float64(float64(n) * float64(d.s.Kinds()[k].Capacity[i]))
+		}
+		if d.reference[i] == 0 {
+			continue
+		}
+		have /= d.reference[i]
+		more = more || have < d.target[i]-1e-9
+		left = max(left, int64(math.Ceil(d.final[i]-have-1e-9)))
+	}
+	return more, left
+}

@@ -1,0 +1,175 @@
+package linear
+
+import (
+	"math/bits"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/learned"
+)
+
+// sync brings the caches up to date with the state.
+func (l *Scorer) sync() {
+	var all bool
+	l.changes, l.seq, all = l.s.Changes(l.seq, l.changes[:0])
+	newRequests := l.s.RequestCount() - l.requests
+	l.requests = l.s.RequestCount()
+	if !l.fresh || all || newRequests > 1 || l.d.stale() {
+		l.reload()
+		return
+	}
+	l.grow()
+	everything := newRequests == 1 && l.arrived()
+	left := l.left
+	for _, c := range l.changes {
+		if c.App >= 0 {
+			l.d.setRemaining(c.App)
+			l.mark(c.App)
+		}
+	}
+	l.planFleet()
+	l.touch()
+	if l.slots {
+		l.press(everything || left != l.left)
+		l.sumTouched()
+	}
+}
+
+// planFleet asks how many machines to open. What is left to open is cut to its
+// four leading bits: it only adds to the places of slot, and the pressure of
+// every app is computed anew when it changes.
+func (l *Scorer) planFleet() {
+	l.d.plan()
+	l.more, l.left = l.d.open()
+	if n := bits.Len64(uint64(l.left)); n > 4 {
+		l.left = l.left >> (n - 4) << (n - 4)
+	}
+}
+
+// arrived finds the app of the one request that came since the last call.
+func (l *Scorer) arrived() (everything bool) {
+	a := l.s.LastArrival()
+	everything = l.d.arrive(a)
+	l.mark(a)
+	return everything
+}
+
+// grow makes room for machines that came into being.
+func (l *Scorer) grow() {
+	n := l.s.Size()
+	if n > l.stride {
+		l.stride = max(64, n+n/2)
+		l.columns = nil
+		l.bounded = l.stride >= l.boundFrom
+		if len(l.profiles)*l.stride <= learned.MaxCached {
+			l.columns = make([]column, len(l.profiles))
+		}
+		for s := range l.sums {
+			l.sums[s] = append(make([]int64, 0, l.stride), l.sums[s]...)[:l.stride]
+		}
+		l.position = make([]int32, l.stride)
+		room := make([]uint64, l.stride*l.words)
+		copy(room, l.room)
+		l.room = room
+		l.allowed = append(make([]int32, 0, l.stride), l.allowed...)
+		l.highest = append(make([]float64, 0, l.stride), l.highest...)
+		l.stamp = append(make([]uint32, 0, l.stride), l.stamp...)
+	}
+	for len(l.allowed) < n {
+		l.allowed = append(l.allowed, 0)
+		l.highest = append(l.highest, 0)
+		l.stamp = append(l.stamp, 0)
+	}
+}
+
+// reload computes every cache anew.
+func (l *Scorer) reload() {
+	l.grow()
+	l.fresh = true
+	l.d.reload()
+	l.planFleet()
+	clear(l.stamp)
+	clear(l.room)
+	clear(l.places)
+	l.changes = l.changes[:0]
+	for m := range int32(l.s.Size()) {
+		l.changes = append(l.changes, binpack.Change{Machine: m, App: -1})
+	}
+	l.touch()
+	if l.slots {
+		l.press(true)
+		l.sumTouched()
+	}
+}
+
+// touch follows the machines that changed: which apps are allowed, which have
+// room.
+func (l *Scorer) touch() {
+	l.touched = l.touched[:0]
+	for _, c := range l.changes {
+		m := c.Machine
+		if v := l.s.Version(m); l.stamp[m] != v {
+			l.stamp[m] = v
+			l.touched = append(l.touched, m)
+			l.touchMachine(m)
+		}
+	}
+}
+
+func (l *Scorer) touchMachine(m int32) {
+	blocked := l.s.BlockedApps(m)
+	if l.weights[fOpen] != 0 {
+		n := len(l.profileOf)
+		for _, w := range blocked {
+			n -= bits.OnesCount64(w)
+		}
+		l.allowed[m] = int32(n)
+	}
+	if l.weights[fRise] != 0 {
+		l.highest[m] = l.highestUsed(m)
+	}
+	if !l.slots {
+		return
+	}
+	counts := l.s.Items(m) > 0 || l.s.Instance().Fleet == binpack.Fixed
+	fits := uint64(0)
+	if counts {
+		for s, shape := range l.shapes {
+			ok := true
+			for d, n := range shape {
+				ok = ok && n <= l.s.Free(d)[m]
+			}
+			if ok {
+				fits |= 1 << s
+			}
+		}
+	}
+	row := l.room[int(m)*l.words : (int(m)+1)*l.words]
+	for w := range row {
+		now := uint64(0)
+		for f := fits; f != 0; f &= f - 1 {
+			now |= l.members[bits.TrailingZeros64(f)][w]
+		}
+		now &^= blocked[w]
+		for diff := now ^ row[w]; diff != 0; diff &= diff - 1 {
+			a := int32(w*64 + bits.TrailingZeros64(diff))
+			if now>>(a%64)&1 != 0 {
+				l.places[a]++
+			} else {
+				l.places[a]--
+			}
+			l.mark(a)
+		}
+		row[w] = now
+	}
+}
+
+// highestUsed is the largest used ÷ capacity of a machine.
+func (l *Scorer) highestUsed(m int32) float64 {
+	used := 0.0
+	for d, inv := range l.inverse[l.s.KindOf(m)] {
+		if inv != 0 {
+			used = max(used, 1-float64(float64(l.s.Free(d)[m])*inv))
+		}
+	}
+	return used
+}

@@ -1,0 +1,530 @@
+package planned
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/learned"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
+)
+
+// What a placement is to the plan. Best Fit decides within a rank: each leaves
+// room for a share below 1.
+const (
+	rankPlace  = 4.0  // the plan has a place for the item there
+	rankOpen   = 3.0  // the plan has one on a machine still to be opened
+	rankBeside = 2.0  // every reservation of the machine keeps its room
+	rankSpare  = 1.0  // opens a machine that the plan does not need
+	rankBreak  = -1.0 // less the price of the reservations that lose their room
+)
+
+// scorer knows for every machine in use which planned machine it is. That
+// is computed from what stands where and nothing else: machines in order of
+// position take the first planned machine of their kind that holds all they
+// hold (and more), those that are in the way give up theirs for another. As
+// long as every item stood where the plan had a place for it, all machines find
+// one (the one that was meant is one), so every later item has a place too.
+type scorer struct {
+	p        *Policy
+	s        *binpack.State
+	apps     []binpack.App
+	capacity [][]float64 // see [rule.Divisors]
+
+	bestFit    binpack.Scorer
+	plan       *lookup // nil = none, and Best Fit decides
+	planned    bool
+	totals     []int64
+	placements uint64
+	seq        uint64
+	changes    []binpack.Change
+
+	used   []int32  // machines in use by position
+	first  int      // index in used from which the assignment is to be made anew
+	shaken bool     // the last assignment moved machines out of each other's way
+	fits   []uint64 // [machine*words + w] planned machines it may be
+	clean  []bool   // [machine] what stands there is part of some reservation
+
+	of    []int32  // [machine] planned machine, -1 = none
+	owner []int32  // [planned machine] machine, -1 = none
+	open  []uint64 // planned machines without a machine
+	seen  []uint64 // scratch of augment
+	left  []int64  // [kind] machines that may be opened beyond the plan
+
+	// What the reservations of a machine leave free, in order of machine; valid
+	// for a version and a planned machine.
+	spare     []int64
+	spareOf   []int32
+	spareAt   []uint32
+	share     []int64 // [app] largest share of a machine, 1/2²⁰
+	bars      []bool  // [group] closed by the item in hand, at least under conditions
+	effects   []binpack.Effect
+	kindCount []int64
+}
+
+const shareBits = 20
+
+func newScorer(p *Policy, s *binpack.State) *scorer {
+	inst := s.Instance()
+	l := &scorer{
+		p: p, s: s, apps: inst.Apps, capacity: rule.Divisors(s), bestFit: rule.BestFit{}.Scorer(s),
+		left: make([]int64, len(s.Kinds())), share: make([]int64, len(inst.Apps)),
+		bars: make([]bool, len(inst.Groups)), kindCount: make([]int64, len(s.Kinds())),
+	}
+	for a, app := range inst.Apps {
+		top := 0.0
+		for d, need := range app.Demand {
+			for k := range s.Kinds() {
+				top = max(top, float64(need)/l.capacity[d][k])
+			}
+		}
+		l.share[a] = int64(min(1, top) * (1 << shareBits))
+	}
+	for _, line := range inst.Machines {
+		k := slices.IndexFunc(s.Kinds(), func(k binpack.Kind) bool {
+			return k.Type == line.Type && k.Cost == line.Cost && slices.Equal(k.Capacity, line.Capacity)
+		})
+		if line.Count == binpack.Unlimited || l.kindCount[k] == unlimited {
+			l.kindCount[k] = unlimited
+		} else {
+			l.kindCount[k] += int64(line.Count)
+		}
+	}
+	return l
+}
+
+const unlimited = int64(1) << 40
+
+// Score implements [binpack.Scorer].
+func (l *scorer) Score(item binpack.Item, candidates []int32, out []float64) {
+	if l.s.Known.Total == nil || learned.ItemsLeave(l.s) {
+		l.bestFit.Score(item, candidates, out)
+		return
+	}
+	if l.sync(); l.plan == nil {
+		l.bestFit.Score(item, candidates, out)
+		return
+	}
+	a := item.App
+	l.effects = l.s.Effects(l.apps[a].Group)
+	for _, e := range l.effects {
+		l.bars[e.Other] = true
+	}
+	for i, m := range candidates {
+		out[i] = l.rank(a, m) + .5*l.filled(a, m)
+	}
+	for _, e := range l.effects {
+		l.bars[e.Other] = false
+	}
+}
+
+func (l *scorer) rank(a, m int32) float64 {
+	if l.s.Items(m) == 0 {
+		return l.rankEmpty(a, m)
+	}
+	i := l.of[m]
+	if i < 0 {
+		return rankBeside
+	}
+	if l.plan.holds(i, a, learned.CountApp(l.s.Contents(m), a)+1) {
+		return rankPlace
+	}
+	price := l.price(a, m, i)
+	if price == 0 {
+		return rankBeside
+	}
+	return rankBreak - l.p.reserve*price
+}
+
+func (l *scorer) rankEmpty(a, m int32) float64 {
+	k := l.s.KindOf(m)
+	if len(l.plan.has[a]) > 0 && int(k) < len(l.plan.ofKind) {
+		for w, word := range l.open {
+			if word&l.plan.ofKind[k][w]&l.plan.has[a][0][w] != 0 {
+				return rankOpen
+			}
+		}
+	}
+	if l.left[k] > 0 {
+		return rankSpare
+	}
+	return rankBreak - l.p.reserve
+}
+
+// filled is the largest share of a machine in use after the placement.
+func (l *scorer) filled(a, m int32) float64 {
+	k := l.s.KindOf(m)
+	top := 0.0
+	for d, need := range l.apps[a].Demand {
+		top = max(top, 1-float64(l.s.Free(d)[m]-need)/l.capacity[d][k])
+	}
+	return top
+}
+
+// price is the share of a machine that is reserved on m, as planned machine i,
+// and loses its room to an item without a place there.
+func (l *scorer) price(a, m, i int32) float64 {
+	spare := l.spareRoom(m, i)
+	k := l.s.KindOf(m)
+	price := 0.0
+	for d, need := range l.apps[a].Demand {
+		if over := need - max(0, spare[d]); over > 0 {
+			price = max(price, float64(over)/l.capacity[d][k])
+		}
+	}
+	group := l.apps[a].Group
+	limit := l.s.Instance().Groups[group].Limit
+	if limit == 0 && len(l.effects) == 0 {
+		return price
+	}
+	lost, own := int64(0), l.s.Count(group, m)
+	room := limit - own - 1 // places of the group's that are left after
+	for _, e := range l.plan.machines[i].items {
+		if e.Group != group && !l.bars[e.Group] {
+			continue
+		}
+		rest := e.Count - learned.CountApp(l.s.Contents(m), e.App)
+		switch {
+		case rest <= 0:
+		case e.Group != group:
+			if l.closes(m, e.Group, own+1) {
+				lost += int64(rest) * l.share[e.App]
+			}
+		case limit > 0:
+			room -= rest
+			if room < 0 {
+				lost += l.share[e.App]
+			}
+		}
+	}
+	return price + float64(lost)/(1<<shareBits)
+}
+
+// closes reports whether own items of the group in hand close m to another.
+func (l *scorer) closes(m, other, own int32) bool {
+	for _, e := range l.effects {
+		if e.Other == other && own >= e.Own && (e.Others == 0 || l.s.Count(other, m) >= e.Others) {
+			return true
+		}
+	}
+	return false
+}
+
+// spareRoom is what machine m leaves free, per dimension, when all that is
+// reserved there as planned machine i has come.
+func (l *scorer) spareRoom(m, i int32) []int64 {
+	dims := len(l.capacity)
+	spare := l.spare[int(m)*dims : (int(m)+1)*dims]
+	if l.spareOf[m] == i && l.spareAt[m] == l.s.Version(m) {
+		return spare
+	}
+	l.spareOf[m], l.spareAt[m] = i, l.s.Version(m)
+	for d := range spare {
+		spare[d] = l.s.Free(d)[m]
+	}
+	for _, e := range l.plan.machines[i].items {
+		rest := int64(e.Count - learned.CountApp(l.s.Contents(m), e.App))
+		if rest <= 0 {
+			continue
+		}
+		for d, need := range l.apps[e.App].Demand {
+			spare[d] -= rest * need
+		}
+	}
+	return spare
+}
+
+// sync brings plan and assignment up to date with the state.
+func (l *scorer) sync() {
+	var all bool
+	l.changes, l.seq, all = l.s.Changes(l.seq, l.changes[:0])
+	total := l.s.Known.Total
+	again := !l.planned || l.s.Placements() < l.placements || !slices.Equal(total, l.totals)
+	l.placements = l.s.Placements()
+	if again {
+		l.plan, l.planned = l.p.planFor(l.s), true
+		l.totals = append(l.totals[:0], total...)
+	}
+	if l.plan == nil {
+		return
+	}
+	if again {
+		l.prepare()
+	}
+	if again || all {
+		l.reload()
+		return
+	}
+	l.grow()
+	for _, c := range l.changes {
+		l.follow(c.Machine)
+	}
+	if l.shaken && len(l.changes) > 0 {
+		l.first = 0
+	}
+	l.assign()
+}
+
+// prepare makes room for a new plan.
+func (l *scorer) prepare() {
+	n := len(l.plan.machines)
+	l.owner = slices.Grow(l.owner[:0], n)[:n]
+	l.open = slices.Grow(l.open[:0], l.plan.words)[:l.plan.words]
+	l.seen = slices.Grow(l.seen[:0], l.plan.words)[:l.plan.words]
+}
+
+// reload reads the whole state.
+func (l *scorer) reload() {
+	l.used, l.first, l.shaken = l.used[:0], 0, false
+	l.of, l.clean, l.fits = l.of[:0], l.clean[:0], l.fits[:0]
+	l.spare, l.spareOf, l.spareAt = l.spare[:0], l.spareOf[:0], l.spareAt[:0]
+	l.grow()
+	clear(l.open)
+	for i := range l.owner {
+		l.owner[i] = -1
+		l.open[i>>6] |= 1 << (i & 63)
+	}
+	for m := range int32(l.s.Size()) {
+		l.follow(m)
+	}
+	l.first = 0
+	l.assign()
+}
+
+func (l *scorer) grow() {
+	dims := len(l.capacity)
+	for len(l.of) < l.s.Size() {
+		l.of = append(l.of, -1)
+		l.clean = append(l.clean, true)
+		l.spareOf = append(l.spareOf, -1)
+		l.spareAt = append(l.spareAt, 0)
+		for range l.plan.words {
+			l.fits = append(l.fits, 0)
+		}
+		for range dims {
+			l.spare = append(l.spare, 0)
+		}
+	}
+}
+
+// follow reads one machine and finds from which machine on the assignment
+// changes.
+func (l *scorer) follow(m int32) {
+	at, had := slices.BinarySearchFunc(l.used, m, func(u, m int32) int {
+		switch {
+		case u == m:
+			return 0
+		case l.s.Before(u, m):
+			return -1
+		}
+		return 1
+	})
+	switch has := l.s.Items(m) > 0; {
+	case !has && !had:
+		return
+	case !has:
+		l.used = slices.Delete(l.used, at, at+1)
+		l.release(m)
+		l.first = min(l.first, at)
+		return
+	case !had:
+		l.used = slices.Insert(l.used, at, m)
+		l.first = min(l.first, at)
+	}
+	wasClean := had && l.clean[m]
+	row := l.fits[int(m)*l.plan.words : (int(m)+1)*l.plan.words]
+	narrower := had && l.narrows(m, row)
+	l.clean[m] = l.findClean(m, row)
+	if !l.clean[m] {
+		l.findBeside(m, row)
+	}
+	// A machine that keeps its planned machine while others drop out of the
+	// choice would choose the same again.
+	if i := l.of[m]; !wasClean || !l.clean[m] || !narrower || i < 0 || row[i>>6]>>(i&63)&1 == 0 {
+		l.first = min(l.first, at)
+	}
+}
+
+// narrows reports whether the planned machines that m may be are among those
+// of row, which it might be before.
+func (l *scorer) narrows(m int32, row []uint64) bool {
+	if int(l.s.KindOf(m)) >= len(l.plan.ofKind) {
+		return true
+	}
+	for w, word := range l.plan.ofKind[l.s.KindOf(m)] {
+		for _, e := range l.s.Contents(m) {
+			if int(e.Count) > len(l.plan.has[e.App]) {
+				return false
+			}
+			word &= l.plan.has[e.App][e.Count-1][w]
+		}
+		if word&^row[w] != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// findClean fills row with the planned machines that hold all that m holds.
+func (l *scorer) findClean(m int32, row []uint64) bool {
+	clear(row)
+	k := l.s.KindOf(m)
+	if int(k) >= len(l.plan.ofKind) {
+		return false
+	}
+	copy(row, l.plan.ofKind[k])
+	for _, e := range l.s.Contents(m) {
+		if int(e.Count) > len(l.plan.has[e.App]) {
+			clear(row)
+			return false
+		}
+		some := uint64(0)
+		for w, word := range l.plan.has[e.App][e.Count-1] {
+			row[w] &= word
+			some |= row[w]
+		}
+		if some == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// findBeside fills row for a machine that holds what no planned machine holds:
+// with those of which most has come, less what has lost its room.
+func (l *scorer) findBeside(m int32, row []uint64) {
+	clear(row)
+	k := l.s.KindOf(m)
+	best := int64(0)
+	for i := range l.plan.machines {
+		r := &l.plan.machines[i]
+		if r.kind != k {
+			continue
+		}
+		come := int64(0)
+		for _, e := range r.items {
+			come += int64(min(e.Count, learned.CountApp(l.s.Contents(m), e.App))) * l.share[e.App]
+		}
+		for d, v := range l.spareRoom(m, int32(i)) {
+			if v < 0 {
+				come -= int64(float64(-v) / l.capacity[d][k] * (1 << shareBits))
+			}
+		}
+		if come > best {
+			clear(row)
+			best = come
+		}
+		if come == best {
+			row[i/64] |= 1 << (i % 64)
+		}
+	}
+	l.spareOf[m] = -1
+}
+
+func (l *scorer) release(m int32) {
+	if i := l.of[m]; i >= 0 {
+		l.of[m] = -1
+		if l.owner[i] == m {
+			l.owner[i] = -1
+			l.open[i>>6] |= 1 << (i & 63)
+		}
+	}
+}
+
+func (l *scorer) take(m, i int32) {
+	l.of[m], l.owner[i] = i, m
+	l.open[i>>6] &^= 1 << (i & 63)
+}
+
+// assign gives machines in use their planned machines: those that hold
+// reserved items only come first, in order of position, then the others. It
+// starts where something changed; when machines moved out of each other's way,
+// or some hold what was not planned, from the beginning.
+func (l *scorer) assign() {
+	if l.first == len(l.used) {
+		l.countLeft()
+		return
+	}
+	for _, m := range l.used[l.first:] {
+		l.release(m)
+	}
+	l.shaken = false
+	for _, clean := range []bool{true, false} {
+		for _, m := range l.used[l.first:] {
+			if l.clean[m] != clean {
+				l.shaken = l.shaken || !l.clean[m]
+				continue
+			}
+			if i := l.firstOpen(m); i >= 0 {
+				l.take(m, i)
+				continue
+			}
+			l.shaken = true
+			clear(l.seen)
+			l.augment(m)
+		}
+	}
+	l.first = len(l.used)
+	l.countLeft()
+}
+
+func (l *scorer) firstOpen(m int32) int32 {
+	for w, word := range l.fits[int(m)*l.plan.words : (int(m)+1)*l.plan.words] {
+		if word &= l.open[w]; word != 0 {
+			return int32(w<<6 + bits.TrailingZeros64(word))
+		}
+	}
+	return -1
+}
+
+// augment finds m a planned machine by moving others (Kuhn 1955).
+func (l *scorer) augment(m int32) bool {
+	if i := l.firstOpen(m); i >= 0 {
+		l.take(m, i)
+		return true
+	}
+	for w := range l.plan.words {
+		for {
+			word := l.fits[int(m)*l.plan.words+w] &^ l.seen[w]
+			if word == 0 {
+				break
+			}
+			i := int32(w<<6 + bits.TrailingZeros64(word))
+			l.seen[w] |= word & -word
+			if l.augment(l.owner[i]) {
+				l.take(m, i)
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// countLeft counts the machines of each kind that the plan leaves alone.
+func (l *scorer) countLeft() {
+	for k, n := range l.kindCount {
+		l.left[k] = n - l.s.Held()[k]
+		if k < len(l.plan.ofKind) {
+			for w, word := range l.plan.ofKind[k] {
+				l.left[k] -= int64(bits.OnesCount64(word & l.open[w]))
+			}
+		}
+	}
+}
+
+// Explain implements [binpack.Explainer]: what the placement is to the plan
+// (see the ranks), and how full the machine gets. Best Fit's terms where there
+// is no plan.
+func (l *scorer) Explain(item binpack.Item, m int32) []binpack.Term {
+	score := []float64{0}
+	l.Score(item, []int32{m}, score) // brings the plan up to date
+	if l.s.Known.Total == nil || learned.ItemsLeave(l.s) || l.plan == nil {
+		return l.bestFit.(binpack.Explainer).Explain(item, m)
+	}
+	filled := l.filled(item.App, m)
+	rank := score[0] - .5*filled
+	return []binpack.Term{
+		{Name: "place in the plan", Weight: 1, Value: rank, Contribution: rank},
+		{Name: "filled after", Weight: .5, Value: filled, Contribution: .5 * filled},
+	}
+}

@@ -1,0 +1,37 @@
+package learned
+
+import "github.com/sigma-scheduler/sigma/binpack"
+
+const (
+	// EmptyPenalty is what an empty machine's score loses while it is kept back
+	// for want of need: more than all weights together can add.
+	EmptyPenalty = 1e6
+	// MaxCached bounds the scores that a scorer keeps: demands × machines.
+	MaxCached = 1 << 22
+	// maxLeft is the number of placements for each of which one item may leave, see
+	// ItemsLeave.
+	maxLeft = 50
+)
+
+// ItemsLeave reports whether more than one in maxLeft of the items placed has
+// left. A model for items that stay is Best Fit then: it counts the sum of peaks
+// that do not come at the same time.
+func ItemsLeave(s *binpack.State) bool { return s.Departures()*maxLeft > s.Placements() }
+
+// CountApp is the number of items of an app among a machine's contents.
+func CountApp(contents []binpack.Entry, app int32) int32 {
+	for i := range contents {
+		if contents[i].App == app {
+			return contents[i].Count
+		}
+	}
+	return 0
+}
+
+// Indicator is 1 where a condition holds, else 0.
+func Indicator(holds bool) float64 {
+	if holds {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,44 @@
+package policy
+
+import (
+	"slices"
+
+	"github.com/sigma-scheduler/sigma/binpack/learned"
+	"github.com/sigma-scheduler/sigma/binpack/learned/devices"
+	"github.com/sigma-scheduler/sigma/binpack/learned/linear"
+	"github.com/sigma-scheduler/sigma/binpack/learned/planned"
+	"github.com/sigma-scheduler/sigma/binpack/learned/population"
+	"github.com/sigma-scheduler/sigma/binpack/learned/rollout"
+)
+
+// models are the models that a policy file may name, in the order in which they
+// are shown.
+var models = []*learned.Model{
+	&linear.Model,
+	&planned.Model,
+	&rollout.Model,
+	&devices.Model,
+	&population.Model,
+}
+
+// Models lists the models that a policy file may name.
+func Models() []*learned.Model { return slices.Clone(models) }
+
+// ModelNames lists their names.
+func ModelNames() []string {
+	var names []string
+	for _, m := range models {
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+// ModelOf finds a model by its name; nil = there is none.
+func ModelOf(name string) *learned.Model {
+	for _, m := range models {
+		if m.Name == name {
+			return m
+		}
+	}
+	return nil
+}
