@@ -1,36 +1,12 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
-	"text/tabwriter"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sigma-scheduler/sigma/binpack/bound"
 	"github.com/sigma-scheduler/sigma/cerebro"
-	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/internal/compare"
 )
-
-// A boundOf has the keys of a comparison, without results, and what each method
-// gives.
-type boundOf struct {
-	Trace  report.Trace    `json:"trace"`
-	Bound  report.Bound    `json:"bound"`
-	Bounds []boundOfMethod `json:"bounds"`
-}
-
-// A boundOfMethod is one line of the list. Stopped says that more work may give
-// more.
-type boundOfMethod struct {
-	Method         string  `json:"method"`
-	Machines       int     `json:"machines"`
-	Cost           float64 `json:"cost"`
-	MachineSeconds float64 `json:"machine_seconds"`
-	CostSeconds    float64 `json:"cost_seconds"`
-	Stopped        bool    `json:"stopped"`
-}
 
 func (a *app) bound() *cobra.Command {
 	var paths []string
@@ -68,7 +44,7 @@ printed too.`,
 			if err != nil {
 				return err
 			}
-			var bounds []boundOf
+			var bounds compare.BoundReports
 			for _, t := range traces {
 				if err := cmd.Context().Err(); err != nil {
 					return err
@@ -77,18 +53,15 @@ printed too.`,
 				if err != nil {
 					return err
 				}
-				b := boundOf{Trace: head, Bounds: []boundOfMethod{}}
-				all := compare.Bounds(cmd.Context(), t, 0, 0, bound.Options{Work: work})
-				b.Bound = compare.ReportBound(t, all.Bound)
-				for _, e := range all.Each {
-					b.Bounds = append(b.Bounds, boundOfMethod{e.Method, e.Machines, e.Cost, e.MachineSeconds, e.CostSeconds, e.Stopped})
-				}
-				bounds = append(bounds, b)
+				bounds = append(bounds, compare.NewBoundReport(cmd.Context(), t, head, work))
 			}
 			if err := cmd.Context().Err(); err != nil {
 				return err
 			}
-			return a.printBounds(bounds, format)
+			if format == "json" {
+				return a.json(bounds)
+			}
+			return bounds.Print(a.stdout)
 		}),
 	}
 	cmd.Flags().StringArrayVar(&paths, "trace", nil, "trace, or folder of traces (repeatable)")
@@ -108,32 +81,4 @@ func workOf(effort float64) (int64, error) {
 		return 0, usagef("--effort %g: want 0 to 1000000", effort)
 	}
 	return int64(effort * bound.DefaultWork), nil
-}
-
-func (a *app) printBounds(bounds []boundOf, format string) error {
-	if format == "json" {
-		e := json.NewEncoder(a.stdout)
-		e.SetIndent("", "  ")
-		e.SetEscapeHTML(false)
-		return e.Encode(bounds)
-	}
-	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "trace\titems\tmachines\tcost\tmachine-s\tcost-s\tmethod\toptimum")
-	for _, b := range bounds {
-		optimum := "-"
-		if b.Bound.Optimal != nil {
-			optimum = fmt.Sprint(*b.Bound.Optimal)
-		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%.6g\t%.6g\t%.6g\t%s\t%s\n", b.Trace.Name, b.Trace.Items,
-			b.Bound.Machines, b.Bound.Cost, b.Bound.MachineSeconds, b.Bound.CostSeconds, b.Bound.Method, optimum)
-		for _, e := range b.Bounds {
-			stopped := ""
-			if e.Stopped {
-				stopped = " (stopped)"
-			}
-			fmt.Fprintf(w, "\t\t%d\t%.6g\t%.6g\t%.6g\t- %s%s\t\n",
-				e.Machines, e.Cost, e.MachineSeconds, e.CostSeconds, e.Method, stopped)
-		}
-	}
-	return w.Flush()
 }

@@ -137,10 +137,15 @@ func (a *app) explainTo(ctx context.Context, f explainFlags) error {
 // show prints a view for people or as JSON.
 func (a *app) show(format string, view interface{ Print(out io.Writer) error }) error {
 	if format == "json" {
-		enc := json.NewEncoder(a.stdout)
-		enc.SetIndent("", "  ")
-		enc.SetEscapeHTML(false)
-		return enc.Encode(view)
+		return a.json(view)
 	}
 	return view.Print(a.stdout)
+}
+
+// json prints a value, indented.
+func (a *app) json(value any) error {
+	e := json.NewEncoder(a.stdout)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(value)
 }

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sigma-scheduler/sigma/benchdata/generate"
+	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
@@ -152,7 +152,7 @@ func (a *app) write(show *progress, t *trace.Trace, path string) error {
 		items += int(q.Count)
 	}
 	show.print(a.stdout, fmt.Sprintf("%s: %s, %s, %s", path,
-		plural(items, "item"), plural(len(t.Instance.Apps), "app"), plural(len(t.Events), "event")))
+		plural(items, "item"), report.Plural(len(t.Instance.Apps), "app"), report.Plural(len(t.Events), "event")))
 	return nil
 }
 
@@ -174,9 +174,4 @@ func replaceable(t *trace.Trace, path string) error {
 	return nil
 }
 
-func plural(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return strconv.Itoa(n) + " " + what
-}
+func plural(n int, what string) string { return report.Plural(n, what) }

@@ -3,12 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"runtime"
 	"strconv"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -18,24 +16,6 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/compare"
 )
-
-// A planOf is one trace's plan in JSON.
-type planOf struct {
-	Trace report.Trace `json:"trace"`
-	Bound report.Bound `json:"bound"`
-	Plan  planned      `json:"plan"`
-}
-
-type planned struct {
-	Machines       int                `json:"machines"`
-	Cost           float64            `json:"cost"`
-	AllocationRate map[string]float64 `json:"allocation_rate"`
-	Standing       int                `json:"standing"` // items that stay where they were
-	Placed         int                `json:"placed"`
-	Unplaced       int                `json:"unplaced"`
-	Proven         bool               `json:"proven"` // no plan costs less
-	Seconds        float64            `json:"seconds"`
-}
 
 type planFlags struct {
 	paths      []string
@@ -134,7 +114,7 @@ An interrupt keeps the best plan so far.`,
 // planAll plans traces one after the other. An interrupt ends the search at hand,
 // and what there is by then is written.
 func (a *app) planAll(ctx context.Context, traces []*trace.Trace, f planFlags) error {
-	var plans []planOf
+	var plans compare.Plans
 	for i, t := range traces {
 		if i > 0 && ctx.Err() != nil {
 			break
@@ -157,10 +137,10 @@ func (a *app) planAll(ctx context.Context, traces []*trace.Trace, f planFlags) e
 	return interrupted("%d of %s planned, the last as far as it came", len(plans), plural(len(traces), "trace"))
 }
 
-func (a *app) planOne(ctx context.Context, t *trace.Trace, f planFlags) (planOf, error) {
+func (a *app) planOne(ctx context.Context, t *trace.Trace, f planFlags) (compare.PlanReport, error) {
 	head, err := compare.Describe(t, cerebro.NewReplayer(t))
 	if err != nil {
-		return planOf{}, err
+		return compare.PlanReport{}, err
 	}
 	switch f.at {
 	case "":
@@ -176,25 +156,19 @@ func (a *app) planOne(ctx context.Context, t *trace.Trace, f planFlags) (planOf,
 	show := a.newProgress(0, "step", f.quiet)
 	defer show.end()
 	f.Watch = func(p plan.Progress) {
-		show.set(p.Steps, fmt.Sprintf("%s, %s without a place", plural(p.Machines, "machine"), plural(int(p.Waiting), "item")))
+		show.set(p.Steps, fmt.Sprintf("%s, %s without a place", plural(p.Machines, "machine"), report.Plural(int(p.Waiting), "item")))
 	}
 	began := processSeconds()
 	p, err := compare.NewPlan(ctx, t, f.Options)
 	if err != nil {
-		return planOf{}, err
+		return compare.PlanReport{}, err
 	}
 	if err := a.prove(ctx, p, f); err != nil {
-		return planOf{}, err
+		return compare.PlanReport{}, err
 	}
-	out := planOf{head, p.Bound, planned{
-		Machines: p.Machines, Cost: p.Cost, AllocationRate: map[string]float64{},
-		Standing: p.Standing, Placed: p.Placed, Unplaced: p.Unplaced, Proven: p.Proven,
-	}}
+	out := p.Report(head)
 	if f.timing {
 		out.Plan.Seconds = processSeconds() - began
-	}
-	for d, name := range head.Dimensions {
-		out.Plan.AllocationRate[name] = p.AllocationRate[d]
 	}
 	show.end()
 	if f.placements == "" {
@@ -202,47 +176,20 @@ func (a *app) planOne(ctx context.Context, t *trace.Trace, f planFlags) (planOf,
 	}
 	file, err := trace.CreatePlacements(f.placements)
 	if err != nil {
-		return planOf{}, err
+		return compare.PlanReport{}, err
 	}
 	defer file.Close()
 	for _, placement := range p.Placements {
 		if err := file.Write(placement); err != nil {
-			return planOf{}, err
+			return compare.PlanReport{}, err
 		}
 	}
 	return out, file.Commit()
 }
 
-func (a *app) printPlans(plans []planOf, f planFlags) error {
+func (a *app) printPlans(plans compare.Plans, f planFlags) error {
 	if f.format == "json" {
-		e := json.NewEncoder(a.stdout)
-		e.SetIndent("", "  ")
-		e.SetEscapeHTML(false)
-		return e.Encode(plans)
+		return a.json(plans)
 	}
-	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	seconds := ""
-	if f.timing {
-		seconds = "\tcpu-s"
-	}
-	fmt.Fprintf(w, "trace\titems\tmachines\tcost\tbound machines\tbound cost\tmethod\tleft out%s\tresult\n", seconds)
-	for _, p := range plans {
-		if f.timing {
-			seconds = fmt.Sprintf("\t%.2f", p.Plan.Seconds)
-		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%.6g\t%d\t%.6g\t%s\t%d%s\t%s\n", p.Trace.Name, p.Plan.Placed+p.Plan.Unplaced+p.Plan.Standing, p.Plan.Machines, p.Plan.Cost,
-			p.Bound.Machines, p.Bound.Cost, p.Bound.Method, p.Plan.Unplaced, seconds, p.Plan.result())
-	}
-	return w.Flush()
-}
-
-// result says in words what is known of a plan.
-func (p *planned) result() string {
-	switch {
-	case p.Proven:
-		return "proven optimal"
-	case p.Unplaced > 0:
-		return "incomplete"
-	}
-	return "not proven"
+	return plans.Print(a.stdout, f.timing)
 }

@@ -3,15 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
-	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/compare"
 )
@@ -110,7 +107,7 @@ func (a *app) replayTo(ctx context.Context, t, played *trace.Trace, found compar
 		names := trace.NewMachineNames(t.Instance)
 		options.Record = func(d cerebro.Decision) {
 			if failed == nil {
-				failed = file.Write(placement(t, replayer.State(), names, d))
+				failed = file.Write(compare.Placement(t, replayer.State(), names, d))
 			}
 		}
 	}
@@ -130,7 +127,7 @@ func (a *app) replayTo(ctx context.Context, t, played *trace.Trace, found compar
 	if err != nil {
 		return err
 	}
-	a.printRun(head, compare.Bound(played, options.Seed, options.Order), found, run)
+	compare.PrintRun(a.stdout, head, compare.Bound(played, options.Seed, options.Order), found, run)
 	return violated(run.Violations)
 }
 
@@ -168,66 +165,4 @@ func violated(n int) error {
 		return nil
 	}
 	return fmt.Errorf("%s of a constraint: this is a bug, please report it with the trace", plural(n, "violation"))
-}
-
-// placement is a decision as a line of placements.csv.
-func placement(t *trace.Trace, s *binpack.State, names *trace.MachineNames, d cerebro.Decision) trace.Placement {
-	q := t.Requests[d.Request]
-	p := trace.Placement{
-		Time: d.Time, Request: q.Name, Item: int(d.Item), App: t.Instance.Apps[q.App].Name, Kind: d.Kind.String(),
-	}
-	if d.Machine < 0 {
-		return p
-	}
-	p.Machine = names.Name(s.Position(d.Machine))
-	devices := make([]trace.Device, len(d.Devices))
-	for i, device := range d.Devices {
-		devices[i] = trace.Device(device)
-	}
-	p.Devices = trace.FormatDevices(t.Instance, devices)
-	return p
-}
-
-// printRun is the summary of one replay.
-func (a *app) printRun(head report.Trace, bound report.Bound, found compare.Found, run cerebro.Run) {
-	line := func(name, format string, args ...any) {
-		fmt.Fprintf(a.stdout, "%-12s "+format+"\n", append([]any{name}, args...)...)
-	}
-	line("trace", "%s  %s", head.Name, head.Digest.Trace)
-	line("fleet", "%s, %s, %s", head.Fleet, plural(head.Items, "item"), plural(head.Apps, "app"))
-	which := ""
-	if found.File != "" {
-		which = "  " + found.File
-	}
-	line("policy", "%s%s  %s", found.Name, which, found.Policy.Knowledge())
-	line("order", "%d", run.Order)
-	line("placed", "%d", run.Placed)
-	line("unplaced", "%d", run.Unplaced)
-	for d, name := range head.Dimensions {
-		if run.Unplaced > 0 && d < 4 {
-			line("rejected", "%s %.4f", name, run.Rejected[d])
-		}
-	}
-	switch {
-	case head.Deletes:
-		line("machines", "%d at the end, %d at the peak (bound %d)", run.Machines, run.PeakMachines, bound.Machines)
-		line("cost-s", "%.6g (bound %.6g)", run.CostSeconds, bound.CostSeconds)
-	case bound.Optimal != nil:
-		line("machines", "%d (bound %d, optimum %g)", run.Machines, bound.Machines, *bound.Optimal)
-	default:
-		line("machines", "%d (bound %d)", run.Machines, bound.Machines)
-	}
-	if run.Cost != float64(run.Machines) {
-		line("cost", "%.6g (bound %.6g)", run.Cost, bound.Cost)
-	}
-	for d, name := range head.Dimensions {
-		if d < 4 {
-			line("allocation", "%s %.4f", name, run.AllocationRate[d])
-		}
-	}
-	line("fragment", "%.4f", run.Fragment)
-	for _, cause := range slices.Sorted(maps.Keys(run.Fallbacks)) {
-		line("fallback", "%s: %d", cause, run.Fallbacks[cause])
-	}
-	line("violations", "%d", run.Violations)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"math"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/binpack/rule"
+	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/internal/train"
@@ -269,16 +269,16 @@ func (a *app) trainTo(ctx context.Context, cfg train.Config, f trainFlags) error
 	}
 	if !f.quiet {
 		fmt.Fprintf(a.stderr, "training %s at %s with %s: %s of %s, seed %d\n", cfg.Model, cfg.Knowledge, cfg.Optimizer,
-			plural(cfg.Evaluations, "evaluation"), plural(cfg.Replays(), "replay"), cfg.Seed)
+			plural(cfg.Evaluations, "evaluation"), report.Plural(cfg.Replays(), "replay"), cfg.Seed)
 	}
-	log := &generationLog{path: f.curve, replays: cfg.Replays()}
-	defer func() { _ = log.close() }() // once more, for the ways out before its error counts
+	log := &train.GenerationLog{Path: f.curve, Replays: cfg.Replays()}
+	defer func() { _ = log.Close() }() // once more, for the ways out before its error counts
 	show := a.newProgress(cfg.Evaluations, "evaluation", f.quiet)
 	defer show.end()
 	var last swarm.Stats
 	cfg.Progress = func(s swarm.Stats) {
 		last = s
-		log.write(s)
+		log.Write(s)
 		show.set(s.Evaluations, fmt.Sprintf("best %.6g", s.GlobalBest))
 	}
 	disconnect, err := f.nats.distribute(ctx, &cfg, func(line string) { show.print(a.stderr, line) })
@@ -302,7 +302,7 @@ func (a *app) trainTo(ctx context.Context, cfg train.Config, f trainFlags) error
 		return err
 	}
 	found, failed := save(last)
-	if err := errors.Join(failed, log.close()); err != nil {
+	if err := errors.Join(failed, log.Close()); err != nil {
 		return err
 	}
 	if err != nil {
@@ -332,45 +332,6 @@ func (f *trainFlags) train(ctx context.Context, cfg train.Config) (save func(swa
 		about := fmt.Sprintf("a front of %s by %s", plural(len(front.Points), "point"), strings.Join(front.Objectives, ", "))
 		return about, front.Write(context.WithoutCancel(ctx), f.out, f.points, f.heldOut)
 	}, err
-}
-
-// A generationLog is the CSV file of --log, begun with the first generation.
-type generationLog struct {
-	path    string // "" = none
-	replays int    // per evaluation
-	file    *os.File
-	csv     *csv.Writer
-	err     error
-}
-
-func (l *generationLog) write(s swarm.Stats) {
-	if l.path == "" || l.err != nil {
-		return
-	}
-	if l.file == nil {
-		if l.file, l.err = os.Create(l.path); l.err != nil {
-			return
-		}
-		l.csv = csv.NewWriter(l.file)
-		l.err = l.csv.Write([]string{"generation", "evaluations", "replays", "global_best", "mean_velocity", "diversity"})
-	}
-	number := func(v float64) string { return strconv.FormatFloat(v, 'g', 9, 64) }
-	line := []string{
-		strconv.Itoa(s.Generation), strconv.Itoa(s.Evaluations), strconv.Itoa(s.Evaluations * l.replays),
-		number(s.GlobalBest), number(s.MeanVelocity), number(s.Diversity),
-	}
-	l.err = errors.Join(l.err, l.csv.Write(line))
-	l.csv.Flush() // the file can be watched
-	l.err = errors.Join(l.err, l.csv.Error())
-}
-
-// close reports the first error. It may be called again.
-func (l *generationLog) close() error {
-	if l.file != nil {
-		l.err = errors.Join(l.err, l.file.Close())
-		l.file = nil
-	}
-	return l.err
 }
 
 // writableFront reports a path that no front can be written to.

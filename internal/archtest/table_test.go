@@ -56,6 +56,7 @@ var table = []row{
 	{"internal/learn/...", []string{"internal/learn/..."}},
 	{"internal/sheet/...", []string{"internal/sheet/..."}},
 	{"internal/archtest", nil},
+	{"internal/compare", []string{"binpack/...", "cerebro/...", "benchdata/generate", "internal/durable"}},
 	{"internal/explain", []string{"binpack/...", "cerebro/...", "internal/compare", "plugins/ledger", "plugins/snapshot"}},
 	{"internal/...", []string{"binpack/...", "cerebro/...", "benchdata/generate"}},
 	{"internal/records", []string{"internal/durable"}},

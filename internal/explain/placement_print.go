@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/sigma-scheduler/sigma/binpack/rule"
+	"github.com/sigma-scheduler/sigma/cerebro/report"
 )
 
 // Print writes the explanation for people.
@@ -163,7 +164,7 @@ func number(x float64) string {
 func (v *decision) remarks() []string {
 	var list []string
 	if n := v.zeroTerms(); n > 0 {
-		list = append(list, parts(n)+" of the score not shown: 0 on these machines.")
+		list = append(list, report.Plural(n, "part")+" of the score not shown: 0 on these machines.")
 	}
 	switch {
 	case v.Chosen == nil && v.Offered == 0:
@@ -196,13 +197,6 @@ func (v *decision) drawn() bool {
 		}
 	}
 	return len(v.Terms) > 0 && v.Terms[len(v.Terms)-1].Name == rule.RandomTie
-}
-
-func parts(n int) string {
-	if n == 1 {
-		return "1 part"
-	}
-	return fmt.Sprintf("%d parts", n)
 }
 
 func others(n int) string {

@@ -1,0 +1,72 @@
+package compare
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/sigma-scheduler/sigma/cerebro/report"
+)
+
+// A PlanReport is what `sigma plan` says of one trace.
+type PlanReport struct {
+	Trace report.Trace `json:"trace"`
+	Bound report.Bound `json:"bound"`
+	Plan  Planned      `json:"plan"`
+}
+
+// Planned are the figures of a plan.
+type Planned struct {
+	Machines       int                `json:"machines"`
+	Cost           float64            `json:"cost"`
+	AllocationRate map[string]float64 `json:"allocation_rate"`
+	Standing       int                `json:"standing"` // items that stay where they were
+	Placed         int                `json:"placed"`
+	Unplaced       int                `json:"unplaced"`
+	Proven         bool               `json:"proven"` // no plan costs less
+	Seconds        float64            `json:"seconds"`
+}
+
+// Report is what is said of a plan of the trace that head describes.
+func (p *Plan) Report(head report.Trace) PlanReport {
+	out := PlanReport{head, p.Bound, Planned{
+		Machines: p.Machines, Cost: p.Cost, AllocationRate: map[string]float64{},
+		Standing: p.Standing, Placed: p.Placed, Unplaced: p.Unplaced, Proven: p.Proven,
+	}}
+	for d, name := range head.Dimensions {
+		out.Plan.AllocationRate[name] = p.AllocationRate[d]
+	}
+	return out
+}
+
+// Plans are the reports of several traces.
+type Plans []PlanReport
+
+// Print writes a table of the plans, with CPU seconds where they were measured.
+func (plans Plans) Print(out io.Writer, timing bool) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	seconds := ""
+	if timing {
+		seconds = "\tcpu-s"
+	}
+	fmt.Fprintf(w, "trace\titems\tmachines\tcost\tbound machines\tbound cost\tmethod\tleft out%s\tresult\n", seconds)
+	for _, p := range plans {
+		if timing {
+			seconds = fmt.Sprintf("\t%.2f", p.Plan.Seconds)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%d\t%.6g\t%d\t%.6g\t%s\t%d%s\t%s\n", p.Trace.Name, p.Plan.Placed+p.Plan.Unplaced+p.Plan.Standing, p.Plan.Machines, p.Plan.Cost,
+			p.Bound.Machines, p.Bound.Cost, p.Bound.Method, p.Plan.Unplaced, seconds, p.Plan.result())
+	}
+	return w.Flush()
+}
+
+// result says in words what is known of a plan.
+func (p *Planned) result() string {
+	switch {
+	case p.Proven:
+		return "proven optimal"
+	case p.Unplaced > 0:
+		return "incomplete"
+	}
+	return "not proven"
+}

@@ -1,0 +1,70 @@
+package explain
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/sigma-scheduler/sigma/cerebro/report"
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
+)
+
+// Verdict writes the summary of a decision log whose decisions were computed again.
+func Verdict(out io.Writer, name string, v *ledger.Verdict) {
+	causes, width := slices.Sorted(maps.Keys(v.Causes)), 12
+	for _, cause := range causes {
+		width = max(width, len("  "+cause))
+	}
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(out, "%-*s "+format+"\n", append([]any{width, name}, args...)...)
+	}
+	line("log", "%s", name)
+	line("events", "%d", v.Events)
+	line("starts", "%d", v.Starts)
+	line("decisions", "%d", v.Decisions)
+	for _, cause := range causes {
+		line("  "+cause, "%d = %s", v.Causes[cause], percent(v.Causes[cause], v.Decisions))
+	}
+	asked := v.Causes[ledger.CausePolicy]
+	switch {
+	case v.First != nil:
+		line("agreed", "%d of %d up to the first difference", v.Agreed, asked)
+	case asked == 0:
+		line("agreed", "0 of 0: no decision was a policy's")
+	default:
+		line("agreed", "%d of %d = %s", v.Agreed, asked, percent(v.Agreed, asked))
+	}
+	line("refused", "%s went where our own model does not allow", report.Plural(v.Refused, "pod"))
+	line("cut off", "%s", report.Plural(v.CutOff, "line"))
+	if v.First == nil {
+		return
+	}
+	d := v.First
+	score := func(of *float64) string {
+		if of == nil {
+			return ""
+		}
+		return fmt.Sprintf("  score %v", *of)
+	}
+	fmt.Fprintln(out)
+	line("line", "%d", d.Line)
+	line("pod", "%s, app %s", d.Pod, d.App)
+	line("in the log", "%s%s", d.Logged, score(d.LoggedComputed))
+	if d.Computed != "" {
+		line("computed", "%s%s", d.Computed, score(&d.ComputedScore))
+	}
+	line("because", "%s", d.Why)
+}
+
+// percent is a share, rounded to two digits; all and nothing are said of just these.
+func percent(n, of int) string {
+	text := fmt.Sprintf("%.2f %%", 100*float64(n)/float64(of))
+	switch {
+	case n == of:
+		return "100 %"
+	case text == "100.00 %":
+		return "99.99 %"
+	}
+	return text
+}
