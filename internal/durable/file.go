@@ -74,7 +74,7 @@ func createLocked(name string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		if tryLock(file) != nil {
+		if TryLock(file) != nil {
 			return nil, errors.Join(errBusy, file.Close())
 		}
 		// Between opening and locking, another process may have put its own there.

@@ -4,8 +4,8 @@ package durable
 
 import "os"
 
-// tryLock does nothing where files cannot be locked.
-func tryLock(*os.File) error { return nil }
+// TryLock does nothing where files cannot be locked.
+func TryLock(*os.File) error { return nil }
 
 // waitLock does nothing where files cannot be locked.
 func waitLock(*os.File) error { return nil }

@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// tryLock takes an exclusive lock that ends when f is closed, at the latest with
+// TryLock takes an exclusive lock that ends when f is closed, at the latest with
 // the process. It fails when another open file holds it.
-func tryLock(f *os.File) error { return flock(f, syscall.LOCK_EX|syscall.LOCK_NB) }
+func TryLock(f *os.File) error { return flock(f, syscall.LOCK_EX|syscall.LOCK_NB) }
 
 // waitLock waits for the lock.
 func waitLock(f *os.File) error { return flock(f, syscall.LOCK_EX) }

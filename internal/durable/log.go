@@ -74,7 +74,7 @@ func OpenLog[T any](path string, format Format[T], each func(line int, record T)
 	if err != nil {
 		return nil, err
 	}
-	if err := tryLock(file); err != nil {
+	if err := TryLock(file); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: another writer has it open: %w", path, err), file.Close())
 	}
 	l := &AppendLog[T]{path: path, format: format, file: file}

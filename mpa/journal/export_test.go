@@ -1,10 +1,23 @@
 package journal
 
-import "os"
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/sigma-scheduler/sigma/internal/durable"
+)
 
 // Break lets writes fail until they are repaired.
-func (s *Session) Break() (repair func()) {
-	whole := s.w.file
-	s.w.file, _ = os.Open(os.DevNull) // not open for writing
-	return func() { s.w.file = whole }
+func (s *Session) Break(t *testing.T) (repair func()) {
+	t.Helper()
+	closed, err := durable.OpenLog[*Record](filepath.Join(t.TempDir(), "log"), durable.Format[*Record]{}, nil)
+	if err == nil {
+		err = closed.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := s.w.log
+	s.w.log = closed
+	return func() { s.w.log = whole }
 }

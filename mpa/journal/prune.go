@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"time"
+
+	"github.com/sigma-scheduler/sigma/internal/durable"
 )
 
 var fileName = regexp.MustCompile(`^(.+\.jsonl)(\.[0-9]+|\.broken)?$`)
@@ -56,7 +58,7 @@ func remove(dir, journal string, files []string) error {
 		return err
 	default:
 		defer func() { _ = file.Close() }()
-		if lock(file) != nil {
+		if durable.TryLock(file) != nil {
 			return nil
 		}
 	}

@@ -1,82 +1,40 @@
 package journal
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
-	"strings"
 
+	"github.com/sigma-scheduler/sigma/internal/durable"
 	"github.com/sigma-scheduler/sigma/mpa"
 )
 
-// A Reader reads a journal.
+// A Reader reads a journal. A last line without its end was cut off by a kill, and is
+// left out; CutOff says so then.
 type Reader struct {
+	*durable.Reader[*Record]
 	name string
-	in   *bufio.Reader
-	line int
-	// CutOff says that the last line has no end: a kill cut it off. It is left out.
-	CutOff bool
 }
 
 // NewReader reads a journal; name is used in errors.
 func NewReader(name string, r io.Reader) *Reader {
-	return &Reader{name: name, in: bufio.NewReaderSize(r, 1<<16)}
+	return &Reader{durable.NewReader(name, r, parse), name}
 }
 
-// Line is the number of the line that Next read last.
-func (r *Reader) Line() int { return r.line }
-
-// mostLine is the largest record in bytes: one of 100,000 pods is smaller.
-const mostLine = 64 << 20
-
-// readLine is the rest of the file up to the end of the line.
-func (r *Reader) readLine() (line []byte, err error) {
-	for {
-		part, err := r.in.ReadSlice('\n')
-		line = append(line, part...)
-		switch {
-		case !errors.Is(err, bufio.ErrBufferFull):
-			return line, err
-		case len(line) > mostLine:
-			return nil, fmt.Errorf("a line of more than %d MiB: this is no journal", mostLine>>20)
-		}
-	}
-}
-
-// Next is the next record, or io.EOF. Errors name file and line.
+// Next returns the next record, or io.EOF. Errors name file and line.
 func (r *Reader) Next() (*Record, error) {
-	line, err := r.readLine()
-	switch {
-	case errors.Is(err, io.EOF):
-		r.CutOff = len(line) > 0
-		return nil, io.EOF
-	case err != nil:
-		return nil, fmt.Errorf("%s:%d: %w", r.name, r.line+1, err)
-	}
-	r.line++
-	record, err := parse(line)
-	if err != nil {
-		return nil, fmt.Errorf("%s:%d: %w", r.name, r.line, err)
-	}
-	if r.line == 1 && record.Kind != KindStart {
+	record, err := r.Reader.Next()
+	if err == nil && r.Line() == 1 && record.Kind != KindStart {
 		return nil, fmt.Errorf("%s:1: a journal begins with a start, not with %s", r.name, record.Kind)
 	}
-	return record, nil
+	return record, err
 }
 
 func parse(line []byte) (*Record, error) {
-	dec := json.NewDecoder(bytes.NewReader(line))
-	dec.DisallowUnknownFields()
-	var r Record
-	if err := dec.Decode(&r); err != nil {
-		return nil, errors.New(strings.TrimPrefix(err.Error(), "json: "))
-	}
-	if dec.More() {
-		return nil, errors.New("more than one record on the line")
+	r, err := durable.ParseJSON[*Record](line)
+	if err != nil {
+		return nil, err
 	}
 	parts := map[string]bool{KindStart: r.Start != nil, KindDecision: r.Decision != nil, KindOutcome: r.Outcome != nil}
 	has, known := parts[r.Kind]
@@ -88,7 +46,7 @@ func parse(line []byte) (*Record, error) {
 	case r.Start != nil && (r.Start.Format < 1 || r.Start.Format > Format):
 		return nil, fmt.Errorf("start.format %d: this program reads 1 to %d", r.Start.Format, Format)
 	}
-	return &r, nil
+	return r, nil
 }
 
 // Records are all records of a journal, up to the first error.

@@ -96,7 +96,7 @@ func (p *replayer) learn(r *Reader) error {
 		}
 		computed, err := p.take(record)
 		if err != nil {
-			return fmt.Errorf("%s:%d: %w", r.name, r.line, err)
+			return fmt.Errorf("%s:%d: %w", r.name, r.Line(), err)
 		}
 		if record.Start != nil {
 			done = mpa.Memory{}
@@ -148,7 +148,7 @@ func (s *Session) change(setup Setup, memory mpa.Memory) error {
 	start := Start{Setup: setup, Memory: memory}
 	agent := s.agent
 	switch {
-	case agent != nil && s.setup.same(&setup) && s.w.size > 0:
+	case agent != nil && s.setup.same(&setup) && s.w.began:
 		start.Continues = true
 	default:
 		var err error

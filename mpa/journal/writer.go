@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
+	"github.com/sigma-scheduler/sigma/internal/durable"
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/agents"
 )
@@ -32,10 +32,9 @@ type Options struct {
 type Writer struct {
 	path    string
 	options Options
-	file    *os.File
-	size    int64
-	buf     bytes.Buffer
-	begin   func() (*Start, error) // of the next file
+	log     *durable.AppendLog[*Record] // nil: nothing is written
+	began   bool                        // there is something before the next record
+	begin   func() (*Start, error)      // of the next file
 }
 
 // Open opens a file to append to, making it and its folder if need be. A line that a kill cut
@@ -59,42 +58,21 @@ func Open(path string, o Options) (*Writer, error) {
 }
 
 func (w *Writer) open() error {
-	file, err := os.OpenFile(w.path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	log, err := durable.OpenLog(w.path, durable.Format[*Record]{Encode: encode}, nil)
 	if err != nil {
 		return err
 	}
-	if err := lock(file); err != nil {
-		return errors.Join(fmt.Errorf("%s: another process writes to it: %w", w.path, err), file.Close())
-	}
-	end, err := lastLineEnd(file)
-	if err == nil {
-		err = file.Truncate(end)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("%s: %w", w.path, err), file.Close())
-	}
-	w.file, w.size = file, end
+	w.log, w.began = log, log.Size() > 0
 	return nil
 }
 
-// lastLineEnd is the size of a file up to the end of its last whole line.
-func lastLineEnd(file *os.File) (int64, error) {
-	end, err := file.Seek(0, io.SeekEnd)
-	if err != nil {
-		return 0, err
+func encode(b *bytes.Buffer, r *Record) error {
+	enc := json.NewEncoder(b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(r); err != nil {
+		return fmt.Errorf("%s: %w", r.Kind, err)
 	}
-	buf := make([]byte, 1<<16)
-	for end > 0 {
-		n := min(end, int64(len(buf)))
-		if _, err := file.ReadAt(buf[:n], end-n); err != nil {
-			return 0, err
-		}
-		if i := bytes.LastIndexByte(buf[:n], '\n'); i >= 0 {
-			return end - n + int64(i) + 1, nil
-		}
-		end -= n
-	}
-	return 0, nil
+	return nil
 }
 
 // Start writes a start; the format is set.
@@ -113,27 +91,21 @@ func (w *Writer) Outcome(o Outcome) error {
 	return w.write(&Record{Kind: KindOutcome, Outcome: &o}, true)
 }
 
-// write appends a record. Of what fails half way, nothing stays.
+// write appends a record, or nothing.
 func (w *Writer) write(r *Record, sync bool) error {
-	if w.file == nil {
-		w.size = 1 // there is something before what comes next
+	if w.log == nil {
+		w.began = true
 		return nil
 	}
-	w.buf.Reset()
-	enc := json.NewEncoder(&w.buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(r); err != nil {
-		return fmt.Errorf("%s: %s: %w", w.path, r.Kind, err)
+	appendTo := w.log.Append
+	if sync {
+		appendTo = w.log.AppendSync
 	}
-	n, err := w.file.Write(w.buf.Bytes())
-	if err == nil && sync {
-		err = w.file.Sync()
+	if err := appendTo(r); err != nil {
+		return err
 	}
-	if err != nil {
-		return errors.Join(err, w.file.Truncate(w.size))
-	}
-	w.size += int64(n)
-	if w.begin == nil || w.options.MaxBytes == 0 || w.size < w.options.MaxBytes || r.Kind == KindStart {
+	w.began = true
+	if w.begin == nil || w.options.MaxBytes == 0 || w.log.Size() < w.options.MaxBytes || r.Kind == KindStart {
 		return nil
 	}
 	return w.rotate()
@@ -150,7 +122,7 @@ func (w *Writer) rotate() error {
 			return err
 		}
 	}
-	full := w.file
+	full := w.log
 	if err := w.open(); err != nil {
 		return err // full is still written to, and its name tells
 	}
@@ -189,8 +161,8 @@ func Files(path string) []string {
 
 // Close closes the file.
 func (w *Writer) Close() error {
-	if w.file == nil {
+	if w.log == nil {
 		return nil
 	}
-	return w.file.Close()
+	return w.log.Close()
 }
