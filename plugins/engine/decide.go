@@ -49,16 +49,13 @@ func (e *Engine) RankAmong(ctx context.Context, pod *v1.Pod, nodes []string, pas
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	v := &Verdict{decision: ledger.Decision{Cause: ledger.CauseNeutral}}
-	if !podspec.Moves(pod) { // it goes where it has to
-		return v
-	}
 	begin := e.opt.Now()
-	defer func() { e.metrics.latency.Observe(e.opt.Now().Sub(begin).Seconds()) }()
 	e.inbox.track(pod)
 	a := e.state.cluster.Arrive(pod)
-	if a == nil { // the ledger refused the app
+	if a == nil { // it goes where it has to
 		return v
 	}
+	defer func() { e.metrics.latency.Observe(e.opt.Now().Sub(begin).Seconds()) }()
 	l, r := e.state.ledger, &e.ranking
 	role, mode, decides := e.decider(a.Group().Name())
 	v.Decides, v.decision.Mode = decides, string(mode)

@@ -1,9 +1,12 @@
-// Package engine is what the scheduler plugin and the extender have in common:
-// it follows a cluster, ranks nodes for a pod by the policy in force, and falls
-// back to Best-Fit when that cannot be done. It writes the decision log, the
-// metrics, and the status of policies and rules.
+// Package engine decides for the scheduler plugin and for the extender, which are
+// thin doors to it. It is an inbox and a decision: what comes in from informers
+// waits in the inbox; Sync enters it in the ledger, and with it the nodes that
+// changed; RankAmong ranks nodes for a pod by the policy in force and falls back to
+// Best-Fit when that fails; Reserve enters where the pod goes. It writes the decision
+// log, the metrics, and the status of policies and rules.
 //
-// Everything that changes what a decision depends on happens between decisions:
-// what comes in meanwhile waits for the next [Engine.Sync]. That is why the
-// decision log, read again, gives the same decisions.
+// The state is the ledger's alone. Package kube translates objects into its events,
+// without a state of its own. Everything that changes what a decision depends on
+// is an event, and enters between decisions. That is why the decision log, read
+// again, gives the same decisions.
 package engine

@@ -7,7 +7,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/sigma-scheduler/sigma/plugins/kube"
-	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // reported is a pod against a rule that was seen before a Sync had it.
@@ -21,9 +20,6 @@ type reported struct {
 func (e *Engine) Check(pod *v1.Pod) *kube.Check {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.state.cluster.Rules()) == 0 || !podspec.Moves(pod) {
-		return nil
-	}
 	return e.state.cluster.Check(pod)
 }
 

@@ -28,8 +28,12 @@ type tally struct {
 	others map[*constraints]int32 // of pairs
 }
 
-// Check is what a pod is to be checked by; nil when no rule is about it.
+// Check is what a pod is to be checked by; nil when no rule is about it, or no
+// scheduler decides where it goes.
 func (t *Translator) Check(p *v1.Pod) *Check {
+	if len(t.Rules()) == 0 || !podspec.Moves(p) {
+		return nil
+	}
 	a := t.EnsureApp(p)
 	if a == nil {
 		return nil

@@ -203,8 +203,11 @@ func (t *Translator) RemoveNode(nodeName string) {
 }
 
 // Arrive emits that a policy is about to be asked about a pod, and returns the
-// pod's app; nil = the ledger refused it.
+// pod's app; nil = no scheduler decides where it goes, or the ledger refused it.
 func (t *Translator) Arrive(p *v1.Pod) *ledger.AppEntry {
+	if !podspec.Moves(p) {
+		return nil
+	}
 	a := t.EnsureApp(p)
 	if a != nil && t.ledger.Pod(string(p.UID)) == nil {
 		t.emit(&ledger.Event{Kind: ledger.KindArrive, Pod: name(p), UID: string(p.UID), App: a.Name()})

@@ -1,0 +1,155 @@
+package sigma
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/sigma-scheduler/sigma/plugins/engine"
+)
+
+// nodes are the snapshot's nodes as the engine was given them last. The snapshot's
+// list has the same nodes in the same order until nodes come or go.
+type nodes struct {
+	list        []fwk.NodeInfo
+	names       []string
+	generations []int64
+	places      map[*framework.NodeInfo]int32 // in the list
+	named       map[string]int32              // the same by name; nil until it is needed
+	changed     []int32
+
+	// Of this cycle: which places passed the filters, and as what.
+	passed []bool
+	given  []*framework.NodeInfo
+
+	mu      sync.Mutex
+	revisit map[string]bool // nodes to be visited although nothing changed there
+}
+
+// never is a generation that no node has.
+const never = -1
+
+// visit gives the engine the nodes of a list that changed since the last visit.
+func (n *nodes) visit(list []fwk.NodeInfo, all bool, set func(engine.Node), gone func(string)) {
+	n.markRevisited()
+	if all || !n.compare(list) {
+		n.replace(list, all, gone)
+		n.compare(list)
+	}
+	for _, i := range n.changed {
+		n.generations[i] = list[i].GetGeneration()
+		set(nodeOf(list[i]))
+	}
+}
+
+// compare finds the nodes of a list that changed, and reports whether it is of the
+// same nodes in the same order as the last one.
+func (n *nodes) compare(list []fwk.NodeInfo) bool {
+	n.changed = n.changed[:0]
+	if len(list) != len(n.list) {
+		return false
+	}
+	for i, info := range list {
+		if info != n.list[i] {
+			return false
+		}
+		if info.GetGeneration() != n.generations[i] {
+			n.changed = append(n.changed, int32(i))
+		}
+	}
+	return true
+}
+
+// replace takes another list of nodes and reports those that are gone.
+func (n *nodes) replace(list []fwk.NodeInfo, all bool, gone func(string)) {
+	before := make(map[string]int64, len(n.names))
+	for i, name := range n.names {
+		before[name] = n.generations[i]
+	}
+	n.list, n.names, n.generations = slices.Clone(list), make([]string, len(list)), make([]int64, len(list))
+	n.places, n.named = make(map[*framework.NodeInfo]int32, len(list)), nil
+	n.passed, n.given = make([]bool, len(list)), make([]*framework.NodeInfo, len(list))
+	for i, info := range list {
+		name := info.Node().Name
+		n.names[i], n.generations[i] = name, never
+		if generation, ok := before[name]; ok && !all {
+			n.generations[i] = generation
+		}
+		delete(before, name)
+		n.places[concrete(info)] = int32(i)
+	}
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		gone(name)
+	}
+}
+
+// again makes the next visit include a node on which a decision failed: a binding
+// that failed, as far as we know, may have been made all the same, and then nothing
+// changes there.
+func (n *nodes) again(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.revisit == nil {
+		n.revisit = map[string]bool{}
+	}
+	n.revisit[name] = true
+}
+
+// markRevisited marks the nodes to be visited again as changed.
+func (n *nodes) markRevisited() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.revisit) == 0 {
+		return
+	}
+	for i, name := range n.names {
+		if n.revisit[name] {
+			n.generations[i] = never
+		}
+	}
+	clear(n.revisit)
+}
+
+// markPassed marks the nodes that passed the filters in the list of all.
+func (n *nodes) markPassed(nodes []fwk.NodeInfo) {
+	clear(n.passed)
+	for _, info := range nodes {
+		node := concrete(info)
+		i, ok := n.places[node]
+		if !ok { // an extender that is sent whole nodes sends others back
+			i, ok = n.place(info.Node().Name)
+		}
+		if ok {
+			n.passed[i], n.given[i] = true, node
+		}
+	}
+}
+
+// place is the place of a node in the list.
+func (n *nodes) place(name string) (int32, bool) {
+	if n.named == nil {
+		n.named = make(map[string]int32, len(n.names))
+		for i, known := range n.names {
+			n.named[known] = int32(i)
+		}
+	}
+	i, ok := n.named[name]
+	return i, ok
+}
+
+// concrete is the node of a snapshot as a key that is quickly found.
+func concrete(info fwk.NodeInfo) *framework.NodeInfo {
+	n, _ := info.(*framework.NodeInfo)
+	return n
+}
+
+func nodeOf(info fwk.NodeInfo) engine.Node {
+	n := engine.Node{Object: info.Node()}
+	for _, pod := range info.GetPods() {
+		n.Pods = append(n.Pods, pod.GetPod())
+	}
+	return n
+}

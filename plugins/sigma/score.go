@@ -1,0 +1,102 @@
+package sigma
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/sigma-scheduler/sigma/plugins/apis/config"
+	"github.com/sigma-scheduler/sigma/plugins/engine"
+)
+
+const stateKey = fwk.StateKey(Name)
+
+// verdictState carries a cycle's verdict from PreScore to Score and Reserve.
+type verdictState struct {
+	verdict *engine.Verdict
+	scores  map[*framework.NodeInfo]int64 // of the nodes that are not at 0
+}
+
+// Clone implements [fwk.StateData]. The state does not change once it is written.
+func (s *verdictState) Clone() fwk.StateData { return s }
+
+// PreScore asks the policy about all nodes at once.
+func (p *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
+	if err := p.sync(state); err != nil {
+		return fwk.AsStatus(err)
+	}
+	p.nodes.markPassed(nodes)
+	v := p.engine.RankAmong(ctx, pod, p.nodes.names, p.nodes.passed)
+	s := &verdictState{verdict: v}
+	state.Write(stateKey, s)
+	if !v.Decides || len(v.Ranked) == 0 {
+		return fwk.NewStatus(fwk.Skip) // the other scores decide
+	}
+	points := byRank
+	if p.mapping == config.MappingLinear {
+		points = linear
+	}
+	s.scores = make(map[*framework.NodeInfo]int64, len(v.Ranked))
+	for i, score := range points(v.Ranked) {
+		s.scores[p.nodes.given[v.Ranked[i].Place]] = score
+	}
+	p.current = s
+	return nil
+}
+
+// byRank gives the best node 100, the next 99 and so on: a tie, which the
+// scheduler would break at random, there is none among them.
+func byRank(ranked []engine.Ranked) []int64 {
+	scores := make([]int64, len(ranked))
+	for i := range ranked {
+		scores[i] = framework.MaxNodeScore - int64(i)
+	}
+	return scores
+}
+
+// linear spreads the scores over 0 to 100: advice that other scores can outweigh.
+func linear(ranked []engine.Ranked) []int64 {
+	most, least := ranked[0].Score, ranked[len(ranked)-1].Score
+	scores := make([]int64, len(ranked))
+	for i, r := range ranked {
+		scores[i] = framework.MaxNodeScore
+		if width := most/2 - least/2; width > 0 { // halves: the difference may be too large
+			scores[i] = int64(float64(framework.MaxNodeScore)*((r.Score/2-least/2)/width) + .5)
+		}
+	}
+	return scores
+}
+
+// Score implements [framework.ScorePlugin].
+func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
+	s := p.current
+	if s == nil || p.cycle != state { // the quick way is for the scheduler, with one cycle at a time
+		data, err := state.Read(stateKey)
+		if err != nil {
+			return 0, nil // an error would reject the pod
+		}
+		s = data.(*verdictState)
+	}
+	return s.scores[concrete(info)], nil
+}
+
+// ScoreExtensions implements [framework.ScorePlugin]: there is nothing to normalise.
+func (p *Plugin) ScoreExtensions() framework.ScoreExtensions { return nil }
+
+// Reserve notes where the pod goes.
+func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	var v *engine.Verdict
+	if data, err := state.Read(stateKey); err == nil {
+		v = data.(*verdictState).verdict
+	}
+	p.engine.Reserve(pod, node, v)
+	return nil
+}
+
+// Unreserve notes that the pod did not get there.
+func (p *Plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, node string) {
+	p.engine.BindFailed(pod)
+	p.nodes.again(node)
+}
