@@ -1,0 +1,81 @@
+package linear
+
+import "math/bits"
+
+// singlWeight is the factor of util in the feature singl.
+func (l *Scorer) singlWeight(a int32) float64 {
+	w := l.weights[fSingl]
+	if w == 0 || l.s.Instance().Groups[l.s.Instance().Apps[a].Group].Limit != 1 {
+		return 0
+	}
+	r := float64(l.d.remaining[a]) / (1 << itemBits)
+	return w * min(1, r/float64(l.s.Active()+1))
+}
+
+// openWeight is the weight of one app that is allowed.
+func (l *Scorer) openWeight() float64 {
+	if n := len(l.profileOf); n > 1 {
+		return l.weights[fOpen] / float64(n-1)
+	}
+	return 0
+}
+
+// closingWeights are what an app counts that the placement closes a machine to,
+// and each unit of its R_b·c_b.
+func (l *Scorer) closingWeights() (fixed, closing float64) {
+	rc := float64(l.d.sumRC)/(1<<(itemBits+shareBits)) + 1
+	return l.weights[fClose]/max(1, l.maxDegree) - l.openWeight(), 4 * l.weights[fClosing] / rc / (1 << (itemBits + shareBits))
+}
+
+func (l *Scorer) addRecent(w float64, candidates []int32, out []float64) {
+	active := float64(l.s.Active() + 1)
+	now := float64(l.s.Placements())
+	for i, m := range candidates {
+		if last := l.s.LastUsed(m); last > 0 {
+			out[i] += w / (1 + float64((now-float64(last))/active))
+		}
+	}
+}
+
+// addClosing adds the features close and closing, and takes from open what the
+// placement closes. Most apps are still allowed on most machines, so everything
+// is added everywhere and taken back where the machine is closed already.
+func (l *Scorer) addClosing(a int32, open float64, candidates []int32, out []float64) {
+	wClose, wClosing := l.weights[fClose], l.weights[fClosing]
+	if wClose == 0 && wClosing == 0 && open == 0 {
+		return
+	}
+	fixed, closing := l.closingWeights()
+	if near := l.near[a]; len(near) > 0 {
+		sum := 0.0
+		for _, b := range near {
+			sum += fixed + float64(closing*float64(l.d.remaining[b]*l.d.dominant[b]))
+		}
+		position := l.position
+		for i := range out {
+			out[i] += sum
+		}
+		without := l.s.Blocked(a) // no candidate is here, nor most of those that are closed to b
+		for _, b := range near {
+			v := fixed + float64(closing*float64(l.d.remaining[b]*l.d.dominant[b]))
+			for w, word := range l.s.Blocked(b) {
+				for word &^= without[w]; word != 0; word &= word - 1 {
+					m := int32(w*64 + bits.TrailingZeros64(word))
+					if i := position[m]; int(i) < len(candidates) && candidates[i] == m {
+						out[i] -= v
+					}
+				}
+			}
+		}
+	}
+	for _, f := range l.far[a] {
+		v := fixed + float64(closing*float64(l.d.remaining[f.app]*l.d.dominant[f.app]))
+		row := l.s.Blocked(f.app)
+		group := l.s.Instance().Apps[a].Group
+		for i, m := range candidates {
+			if row[m>>6]>>(m&63)&1 == 0 && l.s.Count(group, m)+1 >= f.own && l.s.Count(f.group, m) >= f.others {
+				out[i] += v
+			}
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package linear
+
+import "math"
+
+// A column is what depends on a profile and on the free amounts of each
+// machine. It follows the journal on its own, so that a profile pays only for
+// the machines that changed since it was last asked for.
+type column struct {
+	seq  uint64
+	base []float64 // Σ weight·feature over util, mean, rise, full, frag, empty
+	util []float64
+	lost []uint64 // shapes that fit now and not after; emptyBit
+	bounds
+}
+
+// column brings a profile's column up to date. Without columns, own is true
+// and the column holds the candidates alone, in their order.
+func (l *Scorer) column(prof int32, candidates []int32) (col *column, own bool) {
+	if l.columns == nil {
+		col = &l.scratch
+		n := len(candidates)
+		if cap(col.base) < n {
+			col.base, col.util, col.lost = make([]float64, 2*n), make([]float64, 2*n), make([]uint64, 2*n)
+		}
+		col.base, col.util, col.lost = col.base[:n], col.util[:n], col.lost[:n]
+		for i, m := range candidates {
+			l.compute(col, int32(i), prof, m)
+		}
+		return col, true
+	}
+	col = &l.columns[prof]
+	var all bool
+	l.columnChanges, col.seq, all = l.s.Changes(col.seq, l.columnChanges[:0])
+	if all {
+		if col.base == nil {
+			col.base, col.util, col.lost = make([]float64, l.stride), make([]float64, l.stride), make([]uint64, l.stride)
+			if l.bounded {
+				col.bounds = newBounds(l.stride)
+			}
+		}
+		for m := range int32(l.s.Size()) {
+			l.follow(col, prof, m)
+		}
+		return col, false
+	}
+	for _, c := range l.columnChanges {
+		l.follow(col, prof, c.Machine)
+		if c.App >= 0 && l.profileOf[c.App] == prof {
+			col.seeds[col.next%len(col.seeds)] = c.Machine
+			col.next++
+		}
+	}
+	return col, false
+}
+
+// emptyBit marks an empty machine in column.lost.
+const emptyBit = 1 << 63
+
+// follow brings a machine's entry in a profile's column up to date.
+func (l *Scorer) follow(col *column, prof, m int32) {
+	l.compute(col, m, prof, m)
+	if l.bounded {
+		l.setBound(col, prof, m)
+	}
+}
+
+// compute fills one entry of a column.
+func (l *Scorer) compute(col *column, at, prof, m int32) {
+	inv := l.inverse[l.s.KindOf(m)]
+	need := l.profiles[prof]
+	top, sum, least, base := 0.0, 0.0, math.Inf(1), 0.0
+	dims := 0
+	for d, n := range need {
+		if inv[d] == 0 {
+			continue
+		}
+		free := float64(l.s.Free(d)[m]-n) * inv[d]
+		used := 1 - free
+		top, least = max(top, used), min(least, free)
+		sum += used
+		dims++
+		if l.utilDims != nil {
+			base += float64(l.utilDims[d] * used)
+		}
+	}
+	base += float64(l.weights[fUtil]*top) + float64(l.weights[fMean]*(sum/max(1, float64(dims))))
+	if w := l.weights[fRise]; w != 0 {
+		base += float64(w * (top - l.highest[m]))
+	}
+	switch {
+	case least == 0:
+		base += l.weights[fFull]
+	case least < smallShare:
+		base += l.weights[fFrag]
+	}
+	lost := uint64(0)
+	if l.slots {
+		lost = l.lostShapes(need, m)
+	}
+	if l.s.Items(m) == 0 {
+		base += l.weights[fEmpty]
+		lost |= emptyBit
+	}
+	col.base[at], col.util[at], col.lost[at] = base, top, lost
+}
