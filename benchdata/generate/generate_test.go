@@ -7,11 +7,13 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/bound"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
@@ -180,6 +182,226 @@ func TestForecastFactorAndNoise(t *testing.T) {
 	n := float64(len(a.Instance.Apps))
 	assert.InDelta(t, -.125, logs/n, .08) // −.5²/2
 	assert.InDelta(t, .5, math.Sqrt(squares/n-logs/n*logs/n), .06)
+}
+
+func TestSmall(t *testing.T) {
+	const seeds = 200
+	var containers, limited, big int
+	errors, squares := 0., 0.
+	for seed := range uint64(seeds) {
+		tr := generate(t, "small", seed, nil)
+		inst := tr.Instance
+		n := items(tr)
+		require.Len(t, inst.Apps, 30)
+		require.Len(t, tr.Requests, 30, "a request is a whole app")
+		require.Len(t, inst.Rules, 40, "20 pairs, both ways")
+		require.Equal(t, bound.Bound{Machines: 15, Cost: 15, Method: "volume"}, bound.Volume(inst, n))
+		require.Equal(t, 15, tr.Source["optimal"])
+		cpu, bigs := int64(0), 0
+		need := make([]int64, 30)
+		for i, app := range inst.Apps {
+			cpu += n[i] * app.Demand[0]
+			require.Equal(t, 2*app.Demand[0]*gib, app.Demand[1])
+			require.True(t, n[i] >= 1 && n[i] <= 15)
+			limit := int64(inst.Groups[i].Limit)
+			need[i] = (n[i] + limit - 1) / limit
+			if n[i] > 10 {
+				bigs++
+				require.True(t, n[i] >= 12 && limit == 1)
+			}
+			if limit == 1 {
+				limited++
+			}
+			containers += int(n[i])
+			require.True(t, app.Expected >= 1 && app.Expected == math.Trunc(app.Expected))
+			if n[i] > 10 { // rounding is small there
+				x := math.Log(app.Expected / float64(n[i]))
+				errors, squares, big = errors+x, squares+x*x, big+1
+			}
+		}
+		require.Equal(t, int64(1360), cpu)
+		require.Equal(t, 8, bigs)
+		require.True(t, slices.IsSortedFunc(inst.Rules, func(a, b binpack.Rule) int {
+			return int(a.A-b.A)*100 + int(a.B-b.B)
+		}))
+		for _, r := range inst.Rules {
+			require.Contains(t, inst.Rules, binpack.Rule{A: r.B, B: r.A})
+			require.LessOrEqual(t, need[r.A]+need[r.B], int64(15))
+		}
+	}
+	mean := errors / float64(big)
+	assert.InDelta(t, -.02, mean, .015)
+	assert.InDelta(t, .2, math.Sqrt(squares/float64(big)-mean*mean), .02)
+	// .8 of the 22 others and all 8 big ones
+	assert.InDelta(t, (22*.8+8)/30, float64(limited)/(30*seeds), .02)
+	t.Logf("%d instances: %.1f containers, %.1f %% of the apps limited to 1", seeds,
+		float64(containers)/seeds, 100*float64(limited)/(30*seeds))
+}
+
+// An independent look at the packings that make 15 the optimum.
+func TestSmallIsPlanted(t *testing.T) {
+	rng, packing := stream(1, streamApps), stream(1, streamPacking)
+	tried, packed := 0, 0
+	for range 300 {
+		apps := drawSmall(rng)
+		if !adjust(rng, apps) {
+			continue
+		}
+		need := make([]float64, smallApps)
+		for i, a := range apps {
+			need[i] = float64(a.need())
+		}
+		pairs := excludePairs(rng, smallExclusions, need, smallMachines)
+		on := packSmall(packing, apps, pairs)
+		tried++
+		if on == nil {
+			continue
+		}
+		packed++
+		var cpu, memory [smallMachines]int64
+		count := map[[2]int]int{} // app and machine
+		for i, machines := range on {
+			require.Len(t, machines, apps[i].items)
+			for _, m := range machines {
+				cpu[m] += apps[i].spec.cpu
+				memory[m] += apps[i].spec.memory
+				count[[2]int{i, m}]++
+				require.LessOrEqual(t, count[[2]int{i, m}], apps[i].limit)
+			}
+		}
+		for m := range cpu {
+			require.True(t, cpu[m] <= 96 && memory[m] <= 512)
+			for _, p := range pairs {
+				require.False(t, count[[2]int{p.a, m}] > 0 && count[[2]int{p.b, m}] > 0)
+			}
+		}
+	}
+	t.Logf("packed %d of %d drawn", packed, tried)
+	assert.Greater(t, packed, tried/2, "rejection would make the kept instances special")
+	// An app that cannot fit is not packed.
+	apps := make([]smallApp, smallApps)
+	for i := range apps {
+		apps[i] = smallApp{spec: smallMix[0], limit: 1, items: 1}
+	}
+	apps[0].items = 16
+	assert.Nil(t, packSmall(packing, apps, nil))
+}
+
+func TestLarge(t *testing.T) {
+	for _, tt := range []struct {
+		kind, scale         string
+		seeds               int
+		apps                int
+		items, requests     float64
+		cpu                 float64
+		machines, tolerance float64
+	}{
+		{"large", "1", 40, 400, 4880, 3000, 25474, 265, .05},
+		{"large", ".5", 40, 283, 2440, 1550, 12737, 133, .06},
+		{"large", ".2", 60, 179, 976, 700, 5095, 54, .06},
+		{"large2d", "1", 20, 400, 4880, 3000, 26010, 271, .06},
+		{"large3d", "1", 20, 400, 4880, 3000, 26010, 271, .06},
+	} {
+		t.Run(tt.kind+" "+tt.scale, func(t *testing.T) {
+			var sumItems, sumRequests, cpu, machines, limit, pairs float64
+			least, most := math.Inf(1), 0.
+			for seed := range uint64(tt.seeds) {
+				tr := generate(t, tt.kind, seed, map[string]string{"scale": tt.scale})
+				inst := tr.Instance
+				require.Len(t, inst.Apps, tt.apps)
+				require.Len(t, inst.Rules, 4*tt.apps, "mean degree 4: 2 pairs an app, both ways")
+				n := items(tr)
+				c := 0.
+				for a := range inst.Apps {
+					require.GreaterOrEqual(t, n[a], int64(1))
+					sumItems += float64(n[a])
+					c += float64(n[a] * inst.Apps[a].Demand[0])
+				}
+				cpu += c
+				least, most = min(least, c), max(most, c)
+				sumRequests += float64(len(tr.Requests))
+				v := bound.Volume(inst, n).Machines
+				machines += float64(v)
+				share := float64(bound.Limit(inst, n).Machines) / float64(v)
+				limit = max(limit, share)
+				require.LessOrEqual(t, share, largeShare)
+				for _, r := range inst.Rules {
+					both := need(inst, n, r.A) + need(inst, n, r.B)
+					pairs = max(pairs, float64(both)/float64(v))
+				}
+				times := make([]float64, len(tr.Events))
+				for i, e := range tr.Events {
+					times[i] = e.Time
+				}
+				require.True(t, slices.IsSorted(times) && times[0] >= 0 && times[len(times)-1] <= day)
+			}
+			k := float64(tt.seeds)
+			t.Logf("%d seeds: containers %.0f, requests %.0f, cpu %.0f (%.0f…%.0f), volume bound %.1f, limits at most %.2f and exclusions %.2f of it",
+				tt.seeds, sumItems/k, sumRequests/k, cpu/k, least, most, machines/k, limit, pairs)
+			assert.InEpsilon(t, tt.items, sumItems/k, tt.tolerance)
+			assert.InEpsilon(t, tt.requests, sumRequests/k, tt.tolerance)
+			assert.InEpsilon(t, tt.cpu, cpu/k, tt.tolerance)
+			assert.InEpsilon(t, tt.machines, machines/k, tt.tolerance)
+			assert.LessOrEqual(t, pairs, 1., "two apps that exclude each other fit the volume bound")
+		})
+	}
+}
+
+// need is how many machines the limit of an app asks for.
+func need(inst *binpack.Instance, n []int64, app int32) int64 {
+	limit := int64(inst.Groups[app].Limit)
+	return (n[app] + limit - 1) / limit
+}
+
+func TestLargeMeans(t *testing.T) {
+	means := rankMeans(400, 4880, 200)
+	sum := 0.
+	for _, m := range means {
+		sum += m
+	}
+	assert.InDelta(t, 4880, sum, 1e-6)
+	assert.InDelta(t, 200, means[0], 0)
+	assert.InDelta(t, math.Pow(2, -.8), means[199]/means[99], 1e-9)
+	assert.InDelta(t, 5.22, meanCPU(largeMix), 1e-12)
+	for _, mix := range [][]spec{smallMix, largeMix, large2dMix} {
+		share := 0.
+		for _, s := range mix {
+			share += s.share
+		}
+		assert.InDelta(t, 1, share, 1e-12)
+	}
+}
+
+func TestLargeRequests(t *testing.T) {
+	tr := generate(t, "large", 5, nil)
+	top, others, n := int32(0), int32(0), int32(0)
+	for _, r := range tr.Requests {
+		if r.App < largeTop {
+			top = max(top, r.Count)
+		} else {
+			others, n = others+r.Count, n+1
+		}
+	}
+	assert.True(t, top > 35 && top <= 40, top)
+	assert.InDelta(t, 1.12, float64(others)/float64(n), .02)
+	w := population{top: 1, burst: 40}
+	sum := 0
+	rng := stream(1, streamRequests)
+	for range 100000 {
+		sum += w.requestSize(rng, 1, 1.6)
+	}
+	assert.InDelta(t, 1.6, float64(sum)/100000, .02)
+}
+
+func TestFixed(t *testing.T) {
+	open := generate(t, "large", 4, nil)
+	v := bound.Volume(open.Instance, items(open)).Machines
+	for _, f := range []float64{.98, 1, 1.02} {
+		tr := generate(t, "fixed", 4, map[string]string{"f": fmt.Sprint(f)})
+		assert.Equal(t, binpack.Fixed, tr.Instance.Fleet)
+		assert.InDelta(t, f*float64(v), float64(tr.Instance.Machines[0].Count)-.5, .5)
+		assert.Equal(t, open.Requests, tr.Requests)
+	}
 }
 
 func TestChurn(t *testing.T) {

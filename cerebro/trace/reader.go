@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"slices"
 	"strings"
 
 	"github.com/sigma-scheduler/sigma/binpack"
@@ -134,6 +136,106 @@ func (b *builder) readManifest(r io.Reader) error {
 	return nil
 }
 
+func (b *builder) readMachines(r io.Reader) error {
+	rows, err := newTable(machinesFile, r, slices.Concat(machineColumns, b.manifest.dimensions), "cost")
+	if err != nil {
+		return err
+	}
+	b.types = map[string]int32{}
+	seen := map[string]bool{}
+	var total int64
+	for err = rows.next(); err == nil; err = rows.next() {
+		m, err := b.machine(rows)
+		if err != nil {
+			return err
+		}
+		if seen[m.Name] {
+			return rows.badf(machineName, "duplicate machine")
+		}
+		seen[m.Name] = true
+		if total += int64(max(m.Count, 0)); total > math.MaxInt32 {
+			return rows.badf(machineCount, "more than %d machines in all", math.MaxInt32)
+		} else if total > maxMachines && b.instance.Fleet == binpack.Fixed {
+			return rows.badf(machineCount, "more than %d machines in a fixed fleet", maxMachines)
+		}
+		if err := b.quantitiesOf(rows, machineFields, "capacity"); err != nil {
+			return err
+		}
+		b.instance.Machines = append(b.instance.Machines, m)
+		b.lines = append(b.lines, rows.line())
+	}
+	if !errors.Is(err, io.EOF) {
+		return err
+	}
+	b.machineLines = b.lines
+	return b.checkMachineNames()
+}
+
+func (b *builder) machine(rows *table) (m binpack.MachineLine, err error) {
+	if m.Name, err = rows.name(machineName); err != nil {
+		return m, err
+	}
+	m.Name = strings.Clone(m.Name)
+	if m.Type, err = b.machineType(rows); err != nil {
+		return m, err
+	}
+	if m.Cost, err = rows.amountOr(machineCost, 1); err != nil {
+		return m, err
+	}
+	if rows.field(machineCount) == "" {
+		if b.instance.Fleet != binpack.Open {
+			return m, rows.badf(machineCount, "empty, but only an open fleet has unlimited machines")
+		}
+		m.Count = binpack.Unlimited
+		return m, nil
+	}
+	count, err := rows.count(machineCount, 1)
+	m.Count = int(count)
+	return m, err
+}
+
+// machineType is the index of the row's type, in order of first appearance.
+// The empty type is one that no app can ask for.
+func (b *builder) machineType(rows *table) (int32, error) {
+	name := rows.field(machineType)
+	if name != "" {
+		if err := checkName(name); err != nil {
+			return 0, rows.bad(machineType, err)
+		}
+	}
+	if strings.Contains(name, "|") {
+		return 0, rows.badf(machineType, "a bar separates types in apps.csv")
+	}
+	i, ok := b.types[name]
+	if !ok {
+		i = int32(len(b.instance.Types))
+		name = strings.Clone(name)
+		b.types[name] = i
+		b.instance.Types = append(b.instance.Types, name)
+	}
+	return i, nil
+}
+
+// checkMachineNames refuses a machine called like one of several of another line.
+func (b *builder) checkMachineNames() error {
+	names := NewMachineNames(b.instance)
+	for i, m := range b.instance.Machines {
+		if m.Count != 1 {
+			continue
+		}
+		base, index, ok := cutIndex(m.Name)
+		line, known := names.line[base]
+		if !ok || !known {
+			continue
+		}
+		if count := b.instance.Machines[line].Count; count == binpack.Unlimited || count > 1 && int(index) < count {
+			return fmt.Errorf("%s:%d: machine %q: duplicate machine: also one of the %q in line %d",
+				machinesFile, b.machineLines[i], m.Name, base, b.machineLines[line])
+		}
+	}
+	return nil
+}
+
 // quantitiesOf reads the columns of the dimensions, which start at first.
 func (b *builder) quantitiesOf(rows *table, first int, role string) error {
 	for d := range b.quantities {
@@ -153,6 +255,109 @@ func (b *builder) quantitiesOf(rows *table, first int, role string) error {
 		b.quantities[d] = append(b.quantities[d], q)
 	}
 	return nil
+}
+
+func (b *builder) isDevice(dimension int) bool {
+	return slices.Contains(b.manifest.devices, b.manifest.dimensions[dimension])
+}
+
+func (b *builder) readApps(r io.Reader) error {
+	rows, err := newTable(appsFile, r, slices.Concat(appColumns, b.manifest.dimensions),
+		"group", "types", "max_per_machine", "spread_min", "expected", "lifetime")
+	if err != nil {
+		return err
+	}
+	b.apps, b.groups = map[string]int32{}, map[string]int32{}
+	for err = rows.next(); err == nil; err = rows.next() {
+		app, err := b.app(rows)
+		if err != nil {
+			return err
+		}
+		if err := b.quantitiesOf(rows, appFields, "demand"); err != nil {
+			return err
+		}
+		b.apps[app.Name] = int32(len(b.instance.Apps))
+		b.instance.Apps = append(b.instance.Apps, app)
+		b.lines = append(b.lines, rows.line())
+	}
+	if !errors.Is(err, io.EOF) {
+		return err
+	}
+	return b.setDimensions()
+}
+
+func (b *builder) app(rows *table) (app binpack.App, err error) {
+	if app.Name, err = rows.name(appName); err != nil {
+		return app, err
+	}
+	app.Name = strings.Clone(app.Name)
+	if _, ok := b.apps[app.Name]; ok {
+		return app, rows.badf(appName, "duplicate app")
+	}
+	if app.Group, err = b.group(rows, app.Name); err != nil {
+		return app, err
+	}
+	if app.Types, err = b.typesOf(rows); err != nil {
+		return app, err
+	}
+	if app.Expected, err = rows.amountOr(appExpected, -1); err != nil {
+		return app, err
+	}
+	app.Lifetime, err = rows.amountOr(appLifetime, -1)
+	return app, err
+}
+
+// group is the index of the row's group, in order of first appearance.
+func (b *builder) group(rows *table, app string) (int32, error) {
+	name := app
+	if text := rows.field(appGroup); text != "" {
+		if err := checkName(text); err != nil {
+			return 0, rows.bad(appGroup, err)
+		}
+		name = strings.Clone(text)
+	}
+	limit, err := rows.countOr(appLimit, 0)
+	if err != nil {
+		return 0, err
+	}
+	spread, err := rows.countOr(appSpread, 0)
+	if err != nil {
+		return 0, err
+	}
+	i, ok := b.groups[name]
+	if !ok {
+		i = int32(len(b.instance.Groups))
+		b.groups[name] = i
+		b.instance.Groups = append(b.instance.Groups, binpack.Group{Name: name, Limit: limit, SpreadMin: spread})
+		return i, nil
+	}
+	if g := b.instance.Groups[i]; g.Limit != limit {
+		return 0, rows.badf(appLimit, "other apps of group %q have %d", name, g.Limit)
+	} else if g.SpreadMin != spread {
+		return 0, rows.badf(appSpread, "other apps of group %q have %d", name, g.SpreadMin)
+	}
+	return i, nil
+}
+
+// typesOf is the set of types that an app may use; nil for all.
+func (b *builder) typesOf(rows *table) ([]int32, error) {
+	text := rows.field(appTypes)
+	if text == "" {
+		return nil, nil
+	}
+	var types []int32
+	for name := range strings.SplitSeq(text, "|") {
+		i, ok := b.types[name]
+		if !ok || name == "" {
+			return nil, rows.badf(appTypes, "unknown type %q", name)
+		}
+		if slices.Contains(types, i) {
+			return nil, rows.badf(appTypes, "type %q is listed twice", name)
+		}
+		types = append(types, i)
+	}
+	slices.Sort(types)
+	return types, nil
 }
 
 // setDimensions finds the unit of each dimension and hands out the amounts.

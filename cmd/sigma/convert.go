@@ -20,20 +20,21 @@ func (a *app) convert() *cobra.Command {
 	options := convert.Defaults()
 	cmd := &cobra.Command{
 		Use:   "convert FORMAT PATH… --out DIR",
-		Short: "Turn a public data set into traces",
+		Short: "Turn a public data set, or a decision log, into traces",
 		Long: `Convert reads the files of a public data set, or folders of them (.gz too), and
 writes a trace. A set of several instances becomes one trace folder each.
 
-` + formatsHelp(),
+` + formatsHelp() + `
+  log       decision logs of a live scheduler: see "sigma convert log --help"`,
 		Example: `  sigma convert funsearch weibull-5k.json --out traces/weibull
   sigma convert tianchi data/tianchi --large-first --out traces/tianchi
   sigma convert openb data/openb --list gpushare40 --seed 43 --out traces/openb-43`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 0:
-				return usagef("a FORMAT is missing; there are %s", strings.Join(formatNames(), ", "))
+				return usagef("a FORMAT is missing; there are %s", strings.Join(append(formatNames(), "log"), ", "))
 			case !slices.Contains(formatNames(), args[0]):
-				return unknown("format", args[0], formatNames())
+				return unknown("format", args[0], append(formatNames(), "log"))
 			case len(args) == 1:
 				return usagef("a PATH is missing: the files of the data set, or their folder")
 			}
@@ -50,6 +51,7 @@ writes a trace. A set of several instances becomes one trace folder each.
 			return a.convertTo(cmd.Context(), args[0], args[1:], options, out, quiet)
 		}),
 	}
+	cmd.AddCommand(a.convertLog())
 	flags := cmd.Flags()
 	flags.StringVar(&out, "out", "", "folder to write (a trace of the same format in it is replaced)")
 	quietFlag(flags, &quiet)

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
+	"github.com/sigma-scheduler/sigma/plugins/history"
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
 )
 
@@ -165,10 +166,7 @@ func (a *app) record(ctx context.Context, client *snapshot.Client, f snapshotFla
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	began, err := r.Began()
-	if err != nil {
-		return err
-	}
+	began := r.Began()
 	end := began.Add(f.watch)
 	show := a.newProgress(0, "arrival", f.quiet || terminalWidth(a.stderr) == 0)
 	defer show.end()
@@ -179,7 +177,7 @@ func (a *app) record(ctx context.Context, client *snapshot.Client, f snapshotFla
 	told := map[string]bool{}
 	err = client.Watch(ctx, r, snapshot.Watch{
 		Until: end, Tell: tell,
-		Seen: func(t snapshot.Tally) {
+		Seen: func(t history.Tally) {
 			show.set(t.Arrived, fmt.Sprintf("%d gone, %s, %s, until %s", t.Left, plural(t.Nodes, "node"),
 				plural(t.Standing+t.Waiting, "pod"), end.Local().Format(time.DateTime)))
 		},
@@ -207,7 +205,7 @@ func (a *app) record(ctx context.Context, client *snapshot.Client, f snapshotFla
 }
 
 // tallyText is one line on what was seen.
-func tallyText(t snapshot.Tally) string {
+func tallyText(t history.Tally) string {
 	nodes := plural(t.Nodes, "node")
 	if t.Cordoned > 0 {
 		nodes += fmt.Sprintf(" (%d cordoned)", t.Cordoned)

@@ -1,6 +1,7 @@
 package recommender
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,20 +13,199 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/record"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
+	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned/typed/metrics/v1beta1"
+	testclock "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/agents"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/collect"
 	"github.com/sigma-scheduler/sigma/mpa/journal"
+	"github.com/sigma-scheduler/sigma/mpa/target"
 )
+
+var start = time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC)
+
+// A world is a recommender and what it sees.
+type world struct {
+	*reconciler
+	t      *testing.T
+	clock  *testclock.FakeClock
+	events *record.FakeRecorder
+	usage  *usage
+	patch  func(next func() error) error // stands between recommender and API server
+}
+
+// usage is a metrics API.
+type usage struct {
+	metricsclient.PodMetricsesGetter
+	metricsclient.PodMetricsInterface
+	pods        int
+	cpu, memory string
+	at          time.Time
+	err         error
+}
+
+func (u *usage) PodMetricses(string) metricsclient.PodMetricsInterface { return u }
+
+func (u *usage) List(context.Context, metav1.ListOptions) (*metricsv1beta1.PodMetricsList, error) {
+	list := &metricsv1beta1.PodMetricsList{}
+	for i := range u.pods {
+		list.Items = append(list.Items, metricsv1beta1.PodMetrics{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprintf("web-%d", i)},
+			Timestamp:  metav1.NewTime(u.at), Window: metav1.Duration{Duration: 15 * time.Second},
+			Containers: []metricsv1beta1.ContainerMetrics{{Name: "web", Usage: amounts(u.cpu, u.memory)}},
+		})
+	}
+	return list, u.err
+}
+
+func amounts(cpu, memory string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+}
+
+// defaults are the options of a program without flags.
+func defaults() (o Options) {
+	o.AddFlags(pflag.NewFlagSet("", pflag.PanicOnError))
+	return o
+}
+
+// newWorld has a Deployment web of two pods, which use all their cpu, and an object
+// that sizes it.
+func newWorld(t *testing.T, change ...func(*v1alpha1.MultidimPodAutoscaler)) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	require.NoError(t, clientgoscheme.AddToScheme(scheme))
+	require.NoError(t, v1alpha1.AddToScheme(scheme))
+	w := &world{
+		t: t, clock: testclock.NewFakeClock(start), events: record.NewFakeRecorder(100),
+		usage: &usage{pods: 2, cpu: "480m", memory: "300Mi", at: start},
+		patch: func(next func() error) error { return next() },
+	}
+	b := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.MultidimPodAutoscaler{}).
+		WithObjects(deployment(2), replicaSet(), pod(0), pod(1)).
+		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			return w.patch(func() error { return c.Status().Patch(ctx, o, p, opts...) })
+		}})
+	require.NoError(t, target.Index(t.Context(), indexer{b}))
+	c := b.Build()
+	w.reconciler = &reconciler{
+		Client: c, live: c, options: defaults(), clock: w.clock, events: w.events,
+		vpas:      vpaList{},
+		collector: &collect.Collector{Client: c, Metrics: w.usage, Prometheus: collect.NewPrometheus(2, w.clock.Now), Timeout: time.Second},
+		objects:   map[types.NamespacedName]*object{},
+	}
+	o := web()
+	for _, f := range change {
+		f(o)
+	}
+	require.NoError(t, c.Create(t.Context(), o))
+	return w
+}
+
+type indexer struct{ *fake.ClientBuilder }
+
+func (i indexer) IndexField(_ context.Context, o client.Object, field string, f client.IndexerFunc) error {
+	i.WithIndex(o, field, f)
+	return nil
+}
+
+func web() *v1alpha1.MultidimPodAutoscaler {
+	return &v1alpha1.MultidimPodAutoscaler{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "mpa", Generation: 1, CreationTimestamp: metav1.NewTime(start)},
+		Spec: v1alpha1.MultidimPodAutoscalerSpec{
+			ScaleTargetRef: v1alpha1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
+			Mode:           v1alpha1.ModeInPlaceOrRecreate,
+			Metrics:        v1alpha1.Metrics{Usage: v1alpha1.UsageMetricsAPI},
+			Recommender:    v1alpha1.Recommender{Name: "default", Algorithm: "hpa+vpa"},
+			Constraints: v1alpha1.Constraints{
+				Replicas: v1alpha1.ReplicaRange{Min: 1, Max: 10},
+				Containers: []v1alpha1.ContainerConstraints{{
+					Name: "web", Controlled: []corev1.ResourceName{"cpu", "memory"},
+				}},
+			},
+		},
+	}
+}
+
+func deployment(replicas int32) *appsv1.Deployment {
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "deployment"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web"}}}},
+		},
+	}
+}
+
+func ownedBy(kind, name string, uid types.UID) []metav1.OwnerReference {
+	yes := true
+	return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, UID: uid, Controller: &yes}}
+}
+
+func replicaSet() *appsv1.ReplicaSet {
+	return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: "web-1", UID: "set", OwnerReferences: ownedBy("Deployment", "web", "deployment"),
+	}}
+}
+
+func pod(i int) *corev1.Pod {
+	long := metav1.NewTime(start.Add(-time.Hour))
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: fmt.Sprintf("web-%d", i), Labels: map[string]string{"app": "web"}, OwnerReferences: ownedBy("ReplicaSet", "web-1", "set"),
+		},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Resources: corev1.ResourceRequirements{Requests: amounts("500m", "512Mi")}}}},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, StartTime: &long,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: long}},
+		},
+	}
+}
+
+// step lets time pass, at least until the object is due, measures and decides.
+func (w *world) step(d time.Duration) *v1alpha1.MultidimPodAutoscaler {
+	w.t.Helper()
+	w.clock.Step(d)
+	if s := w.objects[key]; s != nil && s.next.After(w.clock.Now()) {
+		w.clock.SetTime(s.next)
+	}
+	w.usage.at = w.clock.Now()
+	return w.reconcile()
+}
+
+var key = client.ObjectKey{Namespace: "shop", Name: "web"}
+
+func (w *world) reconcile() *v1alpha1.MultidimPodAutoscaler {
+	w.t.Helper()
+	for range 3 {
+		result, err := w.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: key})
+		require.NoError(w.t, err)
+		if s := w.objects[key]; s == nil || s.session != nil || s.refused != "" {
+			break
+		}
+		w.clock.Step(result.RequeueAfter) // after a restart it waits for its turn
+	}
+	return w.read()
+}
 
 func TestRecommends(t *testing.T) {
 	w := newWorld(t)
@@ -42,6 +222,166 @@ func TestRecommends(t *testing.T) {
 	assert.Equal(t, "Scale", o.Status.Decision.Action)
 	assert.Len(t, o.Status.Memory.ReplicaChanges, 1)
 	assert.True(t, o.Status.Memory.Asked)
+}
+
+// An object is refused while something is wrong with it, and goes on when that is over.
+func TestRefusals(t *testing.T) {
+	minute := start.Add(-time.Minute)
+	other := func(at time.Time, name string) *v1alpha1.MultidimPodAutoscaler {
+		o := web()
+		o.Name, o.UID, o.CreationTimestamp = name, types.UID(name), metav1.NewTime(at)
+		o.Spec.Recommender.Name = "another"
+		return o
+	}
+	quiet := func(o *v1alpha1.MultidimPodAutoscaler) *v1alpha1.MultidimPodAutoscaler {
+		o.Spec.Mode = v1alpha1.ModeOff
+		return o
+	}
+	hpa := func(name string) *autoscalingv2.HorizontalPodAutoscaler {
+		h := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "h"}}
+		h.Spec.ScaleTargetRef = autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: name}
+		return h
+	}
+	vpa := func(mode string) func(*world) {
+		return func(w *world) {
+			w.vpas = vpaList{{Object: map[string]any{
+				"metadata": map[string]any{"name": "v"},
+				"spec": map[string]any{
+					"targetRef":    map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+					"updatePolicy": map[string]any{"updateMode": mode},
+				},
+			}}}
+		}
+	}
+	create := func(o client.Object) func(*world) {
+		return func(w *world) { require.NoError(w.t, w.Create(w.t.Context(), o)) }
+	}
+	remove := func(o client.Object) func(*world) {
+		return func(w *world) { require.NoError(w.t, w.Delete(w.t.Context(), o)) }
+	}
+	replicas := func(n int32) func(*world) {
+		return func(w *world) {
+			d := &appsv1.Deployment{}
+			require.NoError(w.t, w.Get(w.t.Context(), key, d))
+			d.Spec.Replicas = &n
+			require.NoError(w.t, w.Update(w.t.Context(), d))
+		}
+	}
+	edit := func(f func(*v1alpha1.MultidimPodAutoscaler)) func(*world) {
+		return func(w *world) {
+			o := w.read()
+			f(o)
+			o.Generation++
+			require.NoError(w.t, w.Update(w.t.Context(), o))
+		}
+	}
+	algorithm := func(name string) func(*world) {
+		return edit(func(o *v1alpha1.MultidimPodAutoscaler) { o.Spec.Recommender.Algorithm = name })
+	}
+	container := func(name string) func(*world) {
+		return edit(func(o *v1alpha1.MultidimPodAutoscaler) { o.Spec.Constraints.Containers[0].Name = name })
+	}
+	memory := resource.MustParse("1Ki")
+	for _, test := range []struct {
+		name                  string
+		wrong, right          func(*world)
+		reason, message, kept string
+	}{
+		{name: "no target", wrong: remove(deployment(2)), right: create(deployment(2)), reason: "TargetMissing", message: "there is no Deployment web"},
+		{name: "switched off", wrong: replicas(0), right: replicas(2), reason: "SwitchedOff", message: "has 0 replicas"},
+		{name: "an older object", wrong: create(other(minute, "older")), right: remove(other(minute, "older")), reason: "OtherMPA", message: "MultidimPodAutoscaler older"},
+		{name: "one as old", wrong: create(other(start, "a")), right: remove(other(start, "a")), reason: "OtherMPA", message: "MultidimPodAutoscaler a"},
+		{name: "a younger object", wrong: create(other(start.Add(time.Minute), "younger")), right: func(*world) {}},
+		{name: "an older object that changes nothing", wrong: create(quiet(other(minute, "older"))), right: func(*world) {}},
+		{name: "an HPA", wrong: create(hpa("web")), right: remove(hpa("web")), reason: "HorizontalPodAutoscaler", message: "HorizontalPodAutoscaler h has the same target"},
+		{name: "an HPA of another", wrong: create(hpa("db")), right: func(*world) {}},
+		{name: "a VPA", wrong: vpa("Auto"), right: func(w *world) { w.vpas = vpaList{} }, reason: "VerticalPodAutoscaler", message: "VerticalPodAutoscaler v has the same target"},
+		{name: "a VPA that recommends only", wrong: vpa("Off"), right: func(*world) {}},
+		{
+			name: "VPAs that cannot be listed", wrong: func(w *world) { w.vpas = noList{} }, right: func(w *world) { w.vpas = vpaList{} },
+			reason: "VerticalPodAutoscalersUnknown", message: "cannot be told: forbidden",
+		},
+		{name: "unknown algorithm", wrong: algorithm("magic"), right: algorithm("hpa+vpa"), reason: "AlgorithmUnknown", message: `unknown agent "magic": there are static, hpa`},
+		{
+			name:   "unknown fallback",
+			wrong:  edit(func(o *v1alpha1.MultidimPodAutoscaler) { o.Spec.Fallback = &v1alpha1.Fallback{Algorithm: "magic"} }),
+			right:  edit(func(o *v1alpha1.MultidimPodAutoscaler) { o.Spec.Fallback = nil }),
+			reason: "AlgorithmUnknown", message: `fallback: unknown agent "magic"`,
+		},
+		{name: "no such container", wrong: container("wbe"), right: container("web"), reason: "ContainerMissing", message: `has no container "wbe"`},
+		{
+			name: "bounds that contradict each other", reason: "SpecInvalid", message: "max is below its min",
+			wrong: edit(func(o *v1alpha1.MultidimPodAutoscaler) {
+				o.Spec.Constraints.Containers[0].MinAllowed.Memory = &[]resource.Quantity{resource.MustParse("64Mi")}[0]
+				o.Spec.Constraints.Containers[0].MaxAllowed.Memory = &memory
+			}),
+			right: edit(func(o *v1alpha1.MultidimPodAutoscaler) {
+				o.Spec.Constraints.Containers[0].MaxAllowed.Memory = nil
+			}),
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t)
+			test.wrong(w)
+			for range 2 {
+				o := w.step(15 * time.Second)
+				active := condition(&o.Status, v1alpha1.ConditionActive)
+				if test.reason == "" {
+					require.Equal(t, metav1.ConditionTrue, active.Status, active.Message)
+					continue
+				}
+				require.Equal(t, v1alpha1.PhaseRefused, o.Status.Phase)
+				assert.Equal(t, metav1.ConditionFalse, active.Status)
+				assert.Equal(t, test.reason, active.Reason)
+				assert.Equal(t, test.reason, o.Status.Summary)
+				assert.Contains(t, active.Message, test.message)
+				assert.Nil(t, o.Status.Recommendation)
+			}
+			test.right(w)
+			o := w.step(15 * time.Second)
+			assert.Equal(t, "OK", o.Status.Summary)
+			require.NotNil(t, o.Status.Recommendation)
+			assert.Equal(t, int64(1), o.Status.Recommendation.ID)
+			if test.reason != "" {
+				assert.Contains(t, <-w.events.Events, "Warning "+test.reason)
+				assert.Contains(t, <-w.events.Events, "Normal Resumed")
+			}
+			assert.Contains(t, <-w.events.Events, "Normal Recommended 4 replicas")
+			assert.Empty(t, w.events.Events, "each is said once")
+		})
+	}
+}
+
+type vpaList []unstructured.Unstructured
+
+func (l vpaList) List(context.Context, string) ([]unstructured.Unstructured, error) { return l, nil }
+
+type noList struct{}
+
+func (noList) List(context.Context, string) ([]unstructured.Unstructured, error) {
+	return nil, errors.New("forbidden")
+}
+
+func (w *world) read() *v1alpha1.MultidimPodAutoscaler {
+	w.t.Helper()
+	o := &v1alpha1.MultidimPodAutoscaler{}
+	require.NoError(w.t, w.live.Get(w.t.Context(), key, o))
+	return o
+}
+
+// restart is another process: it knows what is written and nothing else.
+func (w *world) restart() {
+	for _, s := range w.objects {
+		s.close(w.t.Context())
+	}
+	w.objects = map[types.NamespacedName]*object{}
+}
+
+func TestObjectsOfOthersAreLeftAlone(t *testing.T) {
+	w := newWorld(t, func(o *v1alpha1.MultidimPodAutoscaler) { o.Spec.Recommender.Name = "another" })
+	before := w.read()
+	assert.Equal(t, before, w.step(time.Minute))
+	assert.Empty(t, w.objects)
 }
 
 func TestOffRecommendsOnly(t *testing.T) {

@@ -31,12 +31,13 @@ import (
 type lab struct {
 	*testing.T
 	*Engine
-	path   string // of the decision log
-	now    time.Time
-	nodes  map[string]*v1.Node
-	on     map[string][]*v1.Pod
-	dirty  map[string]bool
-	events chan string
+	options Options
+	path    string // of the decision log
+	now     time.Time
+	nodes   map[string]*v1.Node
+	on      map[string][]*v1.Pod
+	dirty   map[string]bool
+	events  chan string
 }
 
 // profile is a name that no other test has, and no other run of this one: metrics
@@ -59,12 +60,24 @@ func newLab(t *testing.T, changes ...func(*Options)) *lab {
 	for _, change := range changes {
 		change(&opt)
 	}
+	l.options = opt
 	var err error
 	l.Engine, err = New(opt)
 	require.NoError(t, err)
 	l.measured.every = -1
 	t.Cleanup(func() { _ = l.Close() })
 	return l
+}
+
+// restart ends the scheduler's process and begins another one, which looks at the
+// cluster at once.
+func (l *lab) restart() {
+	l.Helper()
+	require.NoError(l, l.Close())
+	var err error
+	l.Engine, err = New(l.options)
+	require.NoError(l, err)
+	l.sync()
 }
 
 // node has cores, 4 GiB for each, and room for 110 pods.

@@ -1,26 +1,185 @@
 package extender
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics/testutil"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/engine"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
+
+// A desk is a server at which a scheduler calls, with a clock that stands still.
+type desk struct {
+	testing.TB
+	*Server
+	path string // of the decision log
+	now  time.Time
+}
+
+func newDesk(t testing.TB, changes ...func(*Options)) *desk {
+	t.Helper()
+	d := &desk{TB: t, path: filepath.Join(t.TempDir(), "decisions.jsonl"), now: time.Unix(1.7e9, 0)}
+	e, err := engine.New(engine.Options{
+		Profile: t.Name(), PolicyName: "general", AppLabel: "app", Fleet: "fixed", DecisionLog: d.path, Top: Levels,
+		Now: func() time.Time { return d.now },
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = e.Close() })
+	opt := Options{Engine: e, AssumeTTL: 30 * time.Second, MaxRequestBytes: 1 << 20, Now: func() time.Time { return d.now }}
+	for _, change := range changes {
+		change(&opt)
+	}
+	d.Server, err = New(opt, informers.NewSharedInformerFactory(fake.NewClientset(), 0))
+	require.NoError(t, err)
+	d.ready.Store(true)
+	return d
+}
+
+// filling is a policy that prefers the fullest node, spreading one that prefers
+// the emptiest.
+func policyOf(weight float64, mode policy.Mode) *policy.Object {
+	return &policy.Object{APIVersion: policy.APIVersion, Kind: policy.ObjectKind, Metadata: policy.Metadata{Name: "general"}, Spec: policy.Spec{
+		FeatureVersion: 1, Model: "linear", Knowledge: "K0", Features: []string{"mean"}, Weights: []float64{weight}, Mode: mode,
+	}}
+}
 
 const (
 	filling   = 1
 	spreading = -1
 )
+
+func (d *desk) decideBy(weight float64) {
+	d.opt.Engine.SetPolicy(ledger.Primary, policyOf(weight, "live"))
+}
+
+func node(name string, cores int) *v1.Node {
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeStatus{Allocatable: v1.ResourceList{
+		"cpu": *resource.NewQuantity(int64(cores), resource.DecimalSI), "memory": *resource.NewQuantity(int64(cores)<<32, resource.BinarySI),
+		"pods": resource.MustParse("110"),
+	}}}
+}
+
+func pod(name, app string) *v1.Pod {
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), Labels: map[string]string{"app": app}},
+		Spec: v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{
+			"cpu": resource.MustParse("1"), "memory": resource.MustParse("1Gi"),
+		}}}}},
+	}
+}
+
+// at is a pod as the cluster has it, on a node.
+func at(p *v1.Pod, node string) *v1.Pod {
+	p = p.DeepCopy()
+	p.Spec.NodeName = node
+	return p
+}
+
+func (d *desk) post(path string, body []byte) (status int, answer []byte) {
+	d.Helper()
+	w := httptest.NewRecorder()
+	d.Handler().ServeHTTP(w, httptest.NewRequestWithContext(context.Background(), http.MethodPost, path, bytes.NewReader(body)))
+	return w.Code, w.Body.Bytes()
+}
+
+// call is what a scheduler sends that has told us of no nodes but their names.
+func (d *desk) call(path string, p *v1.Pod, names []string, answer any) {
+	d.Helper()
+	names = append([]string{}, names...) // never null
+	body, err := json.Marshal(extenderv1.ExtenderArgs{Pod: p, NodeNames: &names})
+	require.NoError(d, err)
+	status, text := d.post(path, body)
+	require.Equal(d, http.StatusOK, status, "%s", text)
+	require.NoError(d, json.Unmarshal(text, answer))
+}
+
+func (d *desk) prioritize(p *v1.Pod, names ...string) map[string]int64 {
+	d.Helper()
+	var list extenderv1.HostPriorityList
+	d.call("/prioritize", p, names, &list)
+	scores := map[string]int64{}
+	for _, h := range list {
+		scores[h.Host] = h.Score
+	}
+	require.Len(d, list, len(names))
+	return scores
+}
+
+// first is the node that a pod is put on.
+func (d *desk) first(p *v1.Pod, names ...string) string {
+	d.Helper()
+	for name, score := range d.prioritize(p, names...) {
+		if score == extenderv1.MaxExtenderPriority {
+			return name
+		}
+	}
+	return ""
+}
+
+func (d *desk) filter(p *v1.Pod, names ...string) (passed []string, refused map[string]string) {
+	d.Helper()
+	var result extenderv1.ExtenderFilterResult
+	d.call("/filter", p, names, &result)
+	require.Empty(d, result.Error)
+	require.Nil(d, result.Nodes)
+	return *result.NodeNames, result.FailedAndUnresolvableNodes
+}
+
+func (d *desk) logged(kind ledger.Kind) []*ledger.Event {
+	d.Helper()
+	require.NoError(d, d.opt.Engine.Close())
+	text, err := os.ReadFile(d.path)
+	require.NoError(d, err)
+	v, err := ledger.Verify(d.path, bytes.NewReader(text))
+	require.NoError(d, err)
+	require.Nil(d, v.First, "%v", v.First)
+	var list []*ledger.Event
+	for r := ledger.NewReader(d.path, bytes.NewReader(text)); ; {
+		e, err := r.Next()
+		if err != nil {
+			require.ErrorIs(d, err, io.EOF)
+			return list
+		}
+		if e.Kind == kind {
+			list = append(list, e)
+		}
+	}
+}
+
+// oneWeb puts a rule in force: one pod of the app web on a node.
+func (d *desk) oneWeb() {
+	d.Helper()
+	r, err := kube.NewRule(&v1alpha1.PlacementRule{ObjectMeta: metav1.ObjectMeta{Name: "few"}, Spec: v1alpha1.PlacementRuleSpec{
+		PodSet: v1alpha1.PodSet{Selector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}, MaxPerNode: new(int32(1)),
+	}})
+	require.NoError(d, err)
+	d.opt.Engine.SetRules([]*kube.Rule{r})
+}
 
 func TestFilter(t *testing.T) {
 	d := newDesk(t)
@@ -88,6 +247,235 @@ func TestPrioritizeInShadow(t *testing.T) {
 	d.view.setNode(node("b", 4))
 	require.Equal(t, map[string]int64{"a": 0, "b": 0}, d.prioritize(pod("web-1", "web"), "a", "b"))
 	require.Empty(t, d.view.assumed)
+}
+
+// The first choice counts at once, before the cluster says so.
+func TestAssumes(t *testing.T) {
+	d := newDesk(t)
+	d.decideBy(spreading)
+	d.oneWeb()
+	d.view.setNode(node("a", 4))
+	d.view.setNode(node("b", 4))
+	d.view.setNode(node("c", 4))
+	require.Equal(t, "a", d.first(pod("web-1", "web"), "a", "b"))
+	require.Equal(t, "b", d.first(pod("db-1", "db"), "a", "b"))
+	_, refused := d.filter(pod("web-2", "web"), "a", "b", "c")
+	require.Contains(t, refused, "a")
+
+	// The cluster says the same: nothing changes.
+	d.view.setPod(at(pod("web-1", "web"), "a"))
+	_, refused = d.filter(pod("web-2", "web"), "a", "b", "c")
+	require.Len(t, refused, 1)
+	require.Len(t, d.view.assumed, 1)
+	require.Empty(t, d.logged(ledger.KindPlace))
+}
+
+// Of one node the scheduler does not ask which is best: the pod goes there.
+func TestAssumesTheOnlyNode(t *testing.T) {
+	d := newDesk(t)
+	d.decideBy(spreading)
+	d.oneWeb()
+	d.view.setNode(node("a", 4))
+	d.view.setNode(node("b", 4))
+	passed, _ := d.filter(pod("web-1", "web"), "b")
+	require.Equal(t, []string{"b"}, passed)
+	passed, _ = d.filter(pod("web-2", "web"), "a", "b")
+	require.Equal(t, []string{"a"}, passed)
+	passed, refused := d.filter(pod("web-3", "web"), "a", "b")
+	require.Empty(t, passed)
+	require.Len(t, refused, 2)
+	decisions := d.logged(ledger.KindDecide)
+	require.Len(t, decisions, 2)
+	require.Equal(t, ledger.CauseSingle, decisions[1].Cause)
+}
+
+// What is not heard of for long came to nothing.
+func TestAssumptionExpires(t *testing.T) {
+	d := newDesk(t)
+	d.decideBy(spreading)
+	d.oneWeb()
+	d.view.setNode(node("a", 4))
+	d.view.setNode(node("b", 4))
+	d.view.setNode(node("c", 4))
+	require.Equal(t, "a", d.first(pod("web-1", "web"), "a", "b"))
+	d.now = d.now.Add(30 * time.Second)
+	_, refused := d.filter(pod("web-2", "web"), "a", "b", "c")
+	require.Contains(t, refused, "a")
+	d.now = d.now.Add(1)
+	_, refused = d.filter(pod("web-2", "web"), "a", "b", "c")
+	require.Empty(t, refused)
+	require.Empty(t, d.view.assumed)
+	d.view.setPod(at(pod("web-1", "web"), "a")) // late, but it came
+	_, refused = d.filter(pod("web-2", "web"), "a", "b", "c")
+	require.Contains(t, refused, "a")
+	require.Len(t, d.logged(ledger.KindFailed), 1)
+}
+
+// A scheduler that asks about a pod again did not bind it.
+func TestRetry(t *testing.T) {
+	d := newDesk(t)
+	d.decideBy(spreading)
+	d.oneWeb()
+	d.view.setNode(node("a", 4))
+	d.view.setNode(node("b", 4))
+	require.Equal(t, "a", d.first(pod("web-1", "web"), "a", "b"))
+	passed, _ := d.filter(pod("web-1", "web"), "a", "b")
+	require.Equal(t, []string{"a", "b"}, passed, "it is not in its own way")
+	require.Equal(t, "a", d.first(pod("web-1", "web"), "a", "b"))
+	require.Len(t, d.view.assumed, 1)
+	require.Len(t, d.logged(ledger.KindFailed), 1)
+	require.Len(t, d.logged(ledger.KindArrive), 1)
+	require.Len(t, d.logged(ledger.KindDecide), 2)
+}
+
+// The scheduler took another node than our first.
+func TestBoundElsewhere(t *testing.T) {
+	d := newDesk(t)
+	d.decideBy(spreading)
+	d.oneWeb()
+	d.view.setNode(node("a", 4))
+	d.view.setNode(node("b", 4))
+	d.view.setNode(node("c", 4))
+	require.Equal(t, "a", d.first(pod("web-1", "web"), "a", "b"))
+	d.view.setPod(at(pod("web-1", "web"), "b"))
+	passed, refused := d.filter(pod("web-2", "web"), "a", "b", "c")
+	require.Equal(t, []string{"a", "c"}, passed)
+	require.Contains(t, refused, "b")
+	require.Empty(t, d.view.assumed)
+	place := d.logged(ledger.KindPlace)
+	require.Len(t, place, 1)
+	require.Equal(t, "b", place[0].Node)
+}
+
+// A pod that is bound already is asked about again, by a scheduler that lags: it
+// stays where it is.
+func TestAskedAboutBoundPod(t *testing.T) {
+	d := newDesk(t)
+	d.decideBy(spreading)
+	d.oneWeb()
+	d.view.setNode(node("a", 4))
+	d.view.setNode(node("b", 4))
+	d.view.setNode(node("c", 4))
+	d.view.setPod(at(pod("web-1", "web"), "b"))
+	d.filter(pod("db-1", "db"), "a", "b")
+	require.Equal(t, "a", d.first(pod("web-1", "web"), "a", "b"))
+	require.Empty(t, d.view.assumed)
+	_, refused := d.filter(pod("web-2", "web"), "a", "b", "c")
+	require.Contains(t, refused, "b")
+	require.NotContains(t, refused, "a")
+	d.logged(ledger.KindDecide)
+}
+
+func TestPodsGo(t *testing.T) {
+	d := newDesk(t)
+	d.decideBy(spreading)
+	d.oneWeb()
+	d.view.setNode(node("a", 4))
+	d.view.setNode(node("b", 4))
+	d.view.setNode(node("c", 4))
+	free := func() bool {
+		_, refused := d.filter(pod("new", "web"), "a", "b", "c")
+		return len(refused) == 0
+	}
+	require.Equal(t, "a", d.first(pod("web-1", "web"), "a", "b"))
+	require.False(t, free())
+	d.view.removePod(pod("web-1", "web")) // deleted before it was bound
+	require.True(t, free())
+
+	bound := at(pod("web-2", "web"), "a")
+	d.view.setPod(bound)
+	require.False(t, free())
+	d.view.removePod(bound)
+	require.True(t, free())
+
+	d.view.setPod(bound)
+	ended := bound.DeepCopy()
+	ended.Status.Phase = v1.PodSucceeded
+	d.view.setPod(ended)
+	require.True(t, free())
+	d.view.setPod(ended) // its status may change once more
+	require.True(t, free())
+
+	d.view.setPod(pod("waits", "web")) // has no node
+	require.True(t, free())
+	require.Empty(t, d.view.pods)
+	require.Empty(t, d.view.on)
+	d.logged(ledger.KindDecide)
+}
+
+// A node goes with its pods and comes back with them.
+func TestNodesGo(t *testing.T) {
+	d := newDesk(t)
+	d.oneWeb()
+	d.view.setPod(at(pod("web-1", "web"), "a")) // heard of before its node
+	d.view.setNode(node("a", 4))
+	d.view.setNode(node("b", 4))
+	refused := func() int {
+		_, r := d.filter(pod("new", "web"), "a", "b")
+		return len(r)
+	}
+	require.Equal(t, 1, refused())
+	d.view.removeNode("a")
+	require.Equal(t, 0, refused())
+	require.Equal(t, map[string]int64{"a": 0, "b": 10}, d.prioritize(pod("other", "other"), "a", "b"))
+	d.view.setNode(node("a", 4))
+	require.Equal(t, 1, refused())
+	d.logged(ledger.KindDecide)
+}
+
+// Deletions reach the handlers as what was last known.
+func TestLast(t *testing.T) {
+	p := pod("x", "web")
+	require.Same(t, p, last(p))
+	require.Same(t, p, last(cache.DeletedFinalStateUnknown{Key: "default/x", Obj: p}))
+}
+
+// With the informers: not ready before all there is was read.
+func TestInformers(t *testing.T) {
+	client := fake.NewClientset(node("a", 4), node("b", 4), at(pod("web-1", "web"), "a"))
+	factory := informers.NewSharedInformerFactory(client, 0)
+	d := newDesk(t)
+	d.oneWeb()
+	var err error
+	d.Server, err = New(d.opt, factory)
+	require.NoError(t, err)
+	body, err := json.Marshal(extenderv1.ExtenderArgs{Pod: pod("new", "web"), NodeNames: &[]string{"a", "b"}})
+	require.NoError(t, err)
+	for _, verb := range []string{"/filter", "/prioritize"} {
+		status, text := d.post(verb, body)
+		require.Equal(t, http.StatusServiceUnavailable, status)
+		require.Equal(t, "nodes and pods are not read yet\n", string(text))
+	}
+	require.Error(t, d.Ready())
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(func() { cancel(); factory.Shutdown() })
+	factory.Start(ctx.Done())
+	require.Eventually(t, func() bool { return d.Ready() == nil }, 10*time.Second, time.Millisecond)
+	refused := func() string {
+		_, r := d.filter(pod("new", "web"), "a", "b")
+		var names []string
+		for name := range r {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		return strings.Join(names, " ")
+	}
+	eventually := func(want string) {
+		t.Helper()
+		require.Eventually(t, func() bool { return refused() == want }, 10*time.Second, time.Millisecond, want)
+	}
+	require.Equal(t, "a", refused())
+	pods := client.CoreV1().Pods("default")
+	_, err = pods.Create(ctx, at(pod("web-2", "web"), "b"), metav1.CreateOptions{})
+	require.NoError(t, err)
+	eventually("a b")
+	require.NoError(t, pods.Delete(ctx, "web-1", metav1.DeleteOptions{}))
+	eventually("b")
+	require.NoError(t, client.CoreV1().Nodes().Delete(ctx, "b", metav1.DeleteOptions{}))
+	eventually("")
+	_, err = client.CoreV1().Nodes().Create(ctx, node("b", 8), metav1.CreateOptions{})
+	require.NoError(t, err)
+	eventually("b")
 }
 
 func TestBadRequests(t *testing.T) {

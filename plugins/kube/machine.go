@@ -24,6 +24,14 @@ func machineOf(n *v1.Node, fixed map[string]int64, selectors []*podspec.Selector
 		}
 	}
 	slices.Sort(m.Refuses)
+	for _, key := range ledger.NamingLabels {
+		if value, ok := n.Labels[key]; ok {
+			if m.Labels == nil {
+				m.Labels = map[string]string{}
+			}
+			m.Labels[key] = value
+		}
+	}
 	return m
 }
 
@@ -53,7 +61,8 @@ func hasCapacity(n *v1.Node, fixed, c map[string]int64) bool {
 }
 
 func equalMachines(a, b *ledger.Machine) bool {
-	return a.Cost == b.Cost && a.Cordoned == b.Cordoned && slices.Equal(a.Refuses, b.Refuses) && maps.Equal(a.Capacity, b.Capacity)
+	return a.Cost == b.Cost && a.Cordoned == b.Cordoned && slices.Equal(a.Refuses, b.Refuses) &&
+		maps.Equal(a.Capacity, b.Capacity) && maps.Equal(a.Labels, b.Labels)
 }
 
 // cost is the node's by its annotation. A text that is no positive number counts

@@ -155,7 +155,7 @@ func (t *Translator) setPod(p *v1.Pod, n *ledger.Node) bool {
 	}
 	if a := t.EnsureApp(p); a != nil {
 		t.leaveGroup(p, a)
-		t.emit(&ledger.Event{Kind: ledger.KindPlace, Pod: name(p), UID: string(p.UID), App: a.Name(), Node: n.Name()})
+		t.emit(&ledger.Event{Kind: ledger.KindPlace, Pod: name(p), UID: string(p.UID), App: a.Name(), Node: n.Name(), Created: created(p)})
 		t.remember(p)
 	}
 	return !here
@@ -210,7 +210,7 @@ func (t *Translator) Arrive(p *v1.Pod) *ledger.AppEntry {
 	}
 	a := t.EnsureApp(p)
 	if a != nil && t.ledger.Pod(string(p.UID)) == nil {
-		t.emit(&ledger.Event{Kind: ledger.KindArrive, Pod: name(p), UID: string(p.UID), App: a.Name()})
+		t.emit(&ledger.Event{Kind: ledger.KindArrive, Pod: name(p), UID: string(p.UID), App: a.Name(), Created: created(p)})
 		t.remember(p)
 	}
 	return a
@@ -250,3 +250,11 @@ func (t *Translator) Undo(p *v1.Pod) {
 }
 
 func name(p *v1.Pod) string { return p.Namespace + "/" + p.Name }
+
+// created is when a pod was made, in seconds since 1970; 0 when that is unknown.
+func created(p *v1.Pod) int64 {
+	if p.CreationTimestamp.IsZero() {
+		return 0
+	}
+	return p.CreationTimestamp.Unix()
+}

@@ -19,8 +19,9 @@ type Event struct {
 	Role     Role               `json:"role,omitempty"`
 	Policy   *policy.Object     `json:"policy,omitempty"` // nil = there is none any more
 
-	Pod       string `json:"pod,omitempty"` // namespace/name
-	UID       string `json:"uid,omitempty"`
+	Pod       string `json:"pod,omitempty"`     // namespace/name
+	UID       string `json:"uid,omitempty"`     // in a recording also of a node
+	Created   int64  `json:"created,omitempty"` // of place and arrive: when the pod was made, in seconds since 1970
 	*Decision        // of decide
 }
 
@@ -61,6 +62,8 @@ type Start struct {
 	// Units of the dimensions whose amounts are not whole numbers of 1: cpu is
 	// counted in m.
 	Units map[string]string `json:"units,omitempty"`
+	// AppLabel is the label whose value is a pod's app. Only recordings have it.
+	AppLabel string `json:"appLabel,omitempty"`
 }
 
 // Version is the format of the logs that this package writes. It reads version 1
@@ -74,6 +77,15 @@ type Machine struct {
 	Capacity map[string]int64 `json:"capacity"` // in units; what pods that do not move take is not part of it
 	Cost     float64          `json:"cost"`
 	Cordoned bool             `json:"cordoned,omitempty"` // it takes nothing and does not count
+	// Labels are those by which people tell kinds of nodes apart: node pool,
+	// instance type, zone. No decision depends on them.
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// NamingLabels are the labels of nodes that a Machine has, the most telling first.
+var NamingLabels = []string{
+	"eks.amazonaws.com/nodegroup", "cloud.google.com/gke-nodepool", "kubernetes.azure.com/agentpool", "karpenter.sh/nodepool",
+	"node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type", "topology.kubernetes.io/zone",
 }
 
 // An App is a set of pods of equal demand.

@@ -44,5 +44,8 @@ func (l *Log) Write(events ...*Event) error {
 	return l.file.Append(events...)
 }
 
+// Sync makes what was written last, also when the machine loses power.
+func (l *Log) Sync() error { return l.file.Sync() }
+
 // Close closes the file.
 func (l *Log) Close() error { return l.file.Close() }

@@ -16,7 +16,9 @@ type Reader struct {
 	name    string
 	in      *bufio.Reader
 	line    int
-	version int // of the last start
+	version int    // of the last start
+	starts  int    // so far
+	seq     uint64 // of the last event
 	// CutOff counts the lines that a kill cut off: unreadable ones before a start
 	// or at the end of the file.
 	CutOff int
@@ -30,8 +32,32 @@ func NewReader(name string, r io.Reader) *Reader {
 // Line is the number of the line that Next read last.
 func (r *Reader) Line() int { return r.line }
 
-// Next is the next event, or io.EOF. Errors name file and line.
+// Continue goes on with the next file of the same log.
+func (r *Reader) Continue(name string, in io.Reader) {
+	r.name, r.in, r.line = name, bufio.NewReaderSize(in, 1<<16), 0
+}
+
+// Next returns the next event, or io.EOF. Errors name file and line; a log that
+// does not begin with a start, or in which lines are missing, is one.
 func (r *Reader) Next() (*Event, error) {
+	e, err := r.next()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case e.Kind == KindStart:
+		r.starts++
+	case r.starts == 0:
+		return nil, fmt.Errorf("%s:%d: nothing started yet: not the beginning of a decision log", r.name, r.line)
+	case e.Seq != r.seq+1:
+		return nil, fmt.Errorf("%s:%d: seq %d follows %d: lines are missing", r.name, r.line, e.Seq, r.seq)
+	}
+	r.seq = e.Seq
+	return e, nil
+}
+
+// next returns the next event that can be read.
+func (r *Reader) next() (*Event, error) {
 	var broken error
 	for {
 		text, err := r.in.ReadBytes('\n')

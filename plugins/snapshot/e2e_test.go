@@ -318,7 +318,7 @@ func TestRecordingSurvives(t *testing.T) {
 	c.pod("second", "web", "node-1", "1")
 	until(uid("second"))
 	_, _, stderr := c.run("snapshot", "--out", dir, "--watch", "1h")
-	require.Contains(t, stderr, "another snapshot records there")
+	require.Contains(t, stderr, "another writer has it open")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGKILL))
 	_ = cmd.Wait()
 

@@ -122,7 +122,7 @@ func TestAskLog(t *testing.T) {
 
 	_, err = AskLog(path, "shop/four")
 	require.EqualError(t, err, path+": no decision on pod shop/four")
-	require.NoError(t, os.WriteFile(path, []byte("{}\n{\n{}\n"), 0o600))
+	require.NoError(t, os.WriteFile(path, []byte(begun+"{\n{}\n"), 0o600))
 	_, err = AskLog(path, "shop/four")
 	require.ErrorContains(t, err, path+":2: ")
 	_, err = AskLog(path+"x", "shop/four")

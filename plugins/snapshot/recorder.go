@@ -1,119 +1,185 @@
 package snapshot
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
-	"maps"
-	"math"
-	"reflect"
+	"io"
+	"os"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/plugins/history"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// A Recorder turns pictures of a cluster into what happened between them.
+// A Recorder turns pictures of a cluster into the events between them: those of a
+// decision log, without decisions. In a file they can be gone on with after the
+// process was killed.
 type Recorder struct {
-	book      *book
-	file      *recording // nil = in memory only
-	ledger    *ledger.Ledger
-	cluster   *kube.Translator
-	machines  map[string]ledger.Machine // as the cluster said last
-	specs     map[string]ledger.App
-	rules     []ledger.Rule
-	rulesNew  bool
-	expected  map[string]float64
-	forecast  time.Time // the last one; zero = never
-	templates []*v1.PodTemplateSpec
+	past     *history.History
+	log      *ledger.Log // nil: in memory only
+	appLabel string
+	began    time.Time
 
-	lines []*line
-	err   error
+	ledger   *ledger.Ledger // as this process sees the cluster; nil: it has not looked yet
+	cluster  *kube.Translator
+	waiting  map[types.UID]waiter
+	forecast time.Time       // the last one; zero: none
+	events   []*ledger.Event // of this look
+	err      error
+}
+
+// A waiter is a pod that waits for a node.
+type waiter struct {
+	pod *v1.Pod
+	app string
 }
 
 // NewRecorder begins in memory.
 func NewRecorder(appLabel string, now time.Time) *Recorder {
-	r := newRecorder(newBook(), appLabel)
-	r.note(&line{Begin: newBegin(appLabel, now)})
-	return r
+	return &Recorder{past: history.New(), appLabel: appLabel, began: now}
 }
 
-func newBegin(appLabel string, now time.Time) *begin {
-	return &begin{Version: version, Time: now.UTC().Format(time.RFC3339Nano), AppLabel: appLabel}
-}
-
-func newRecorder(b *book, appLabel string) *Recorder {
-	r := &Recorder{book: b, machines: map[string]ledger.Machine{}, specs: map[string]ledger.App{}, expected: map[string]float64{}}
-	r.ledger = ledger.New()
-	r.cluster = kube.NewTranslator(appLabel, r.ledger, r.hear)
-	r.hear(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: "fixed", Units: podspec.Units}})
-	return r
-}
-
-// hear keeps what the cluster says of all but pods.
-func (r *Recorder) hear(e *ledger.Event) {
-	if err := r.ledger.Apply(e); err != nil && r.err == nil {
-		r.err = fmt.Errorf("%s %s%s%s: %w", e.Kind, e.Node, e.App, e.Pod, err)
-		return
+// OpenRecorder begins a recording in a file, or goes on with the one it holds. Only
+// one process at a time may have it open.
+func OpenRecorder(path, appLabel string, now time.Time) (r *Recorder, resumed bool, err error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, false, err
 	}
-	switch e.Kind {
-	case ledger.KindNode:
-		r.machines[e.Node] = *e.Machine
-	case ledger.KindApp:
-		r.specs[e.App] = *e.Spec
-	case ledger.KindForget:
-		delete(r.machines, e.Node)
-		delete(r.specs, e.App)
-	case ledger.KindRule:
-		if e.Reset {
-			r.rules = nil
+	defer func() { err = errors.Join(err, file.Close()) }()
+	r = NewRecorder(appLabel, now)
+	if r.log, err = ledger.OpenLog(path); err != nil {
+		return nil, false, err
+	}
+	if err := r.read(path, file); err != nil {
+		return nil, false, errors.Join(err, r.log.Close())
+	}
+	start, began := r.past.Start()
+	if start.Version == 0 {
+		return r, false, nil
+	}
+	if start.AppLabel != appLabel {
+		err := fmt.Errorf("%s: was begun with --app-label %q, not %q", path, start.AppLabel, appLabel)
+		return nil, false, errors.Join(err, r.log.Close())
+	}
+	r.began = time.UnixMilli(began).UTC()
+	return r, true, nil
+}
+
+// oldRecording begins the recordings of versions before there was one format for
+// logs and recordings.
+const oldRecording = `{"at":`
+
+// read adds the events of a recording.
+func (r *Recorder) read(path string, file *os.File) error {
+	head := make([]byte, len(oldRecording))
+	if n, _ := file.ReadAt(head, 0); bytes.Equal(head[:n], []byte(oldRecording)) {
+		return fmt.Errorf("%s: was begun by an older version of sigma, and this one cannot go on with it: delete the file to begin again. "+
+			"The trace beside it holds what was recorded when it was last written", path)
+	}
+	events := ledger.NewReader(path, file)
+	for {
+		e, err := events.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
 		}
-		r.rules, r.rulesNew = append(r.rules, e.Rules...), true
-	case ledger.KindForecast:
-		maps.Copy(r.expected, e.Expected)
-	default: // where pods stand is compared below: a recording goes on where it was
+		if err != nil {
+			return err
+		}
+		if err := r.past.Add(e); err != nil {
+			return fmt.Errorf("%s:%d: %w", path, events.Line(), err)
+		}
 	}
-}
-
-// note books a line and keeps it for the file.
-func (r *Recorder) note(l *line) {
-	if r.err != nil {
-		return
-	}
-	r.err = r.book.apply(l)
-	r.lines = append(r.lines, l)
 }
 
 // Record takes a picture of the cluster at a time and notes what is new.
 func (r *Recorder) Record(p *Picture, now time.Time) error {
-	at := r.since(now)
+	at := r.instant(now)
+	if r.ledger == nil {
+		r.ledger, r.waiting = ledger.New(), map[types.UID]waiter{}
+		r.cluster = kube.NewTranslator(r.appLabel, r.ledger, r.onEvent)
+		r.onEvent(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{
+			Version: ledger.Version, Fleet: "open", Units: podspec.Units, AppLabel: r.appLabel,
+		}})
+	}
 	r.show(p, now)
-	r.noteNodes(p, at)
-	r.noteApps(p, at)
-	r.notePods(p, at)
-	if r.err != nil || r.file == nil {
+	if r.err != nil {
 		return r.err
 	}
-	lines := r.lines
-	r.lines = nil
-	return r.file.write(lines)
-}
-
-// since is the time of the recording. It goes on even when clocks are set back:
-// nothing leaves at the moment at which it came.
-func (r *Recorder) since(now time.Time) float64 {
-	began, err := time.Parse(time.RFC3339Nano, r.book.begin.Time)
-	if err != nil || len(r.book.pods)+len(r.book.nodes) == 0 {
-		return 0
+	events := inOrder(r.events)
+	r.events = nil
+	uids := map[string]types.UID{}
+	for _, n := range p.Nodes {
+		uids[n.Name] = n.UID
 	}
-	return max(math.Round(r.book.at*1e3+1)/1e3, float64(now.Sub(began).Milliseconds())/1e3)
+	for _, e := range events {
+		e.Time = float64(at) / 1e3
+		if e.Kind == ledger.KindNode {
+			e.UID = string(uids[e.Node])
+		}
+		if err := r.past.Add(e); err != nil {
+			return err
+		}
+	}
+	if r.log == nil || len(events) == 0 {
+		return nil
+	}
+	return errors.Join(r.log.Write(events...), r.log.Sync())
 }
 
-// show gives the picture to the cluster, which says what changed of it.
+func (r *Recorder) onEvent(e *ledger.Event) {
+	if err := r.ledger.Apply(e); err != nil && r.err == nil {
+		r.err = fmt.Errorf("%s %s%s%s: %w", e.Kind, e.Node, e.App, e.Pod, err)
+	}
+	r.events = append(r.events, e)
+}
+
+// instant is the time of a look in ms since 1970. It increases even when clocks are
+// set back: nothing leaves at the moment at which it came.
+func (r *Recorder) instant(now time.Time) int64 {
+	if start, _ := r.past.Start(); start.Version == 0 {
+		return r.began.UnixMilli()
+	}
+	return max(r.past.Last()+1, now.UnixMilli())
+}
+
+// inOrder sorts the events of one look: what leaves makes room for what comes, and
+// what comes does so in the order of age.
+func inOrder(events []*ledger.Event) []*ledger.Event {
+	rank := func(e *ledger.Event) int {
+		switch e.Kind {
+		case ledger.KindRemove:
+			return 1
+		case ledger.KindForget:
+			return 2
+		case ledger.KindPlace:
+			return 3
+		case ledger.KindArrive:
+			return 4
+		default: // in their own order
+			return 0
+		}
+	}
+	slices.SortStableFunc(events, func(a, b *ledger.Event) int {
+		if c := cmp.Compare(rank(a), rank(b)); c != 0 || rank(a) == 0 {
+			return c
+		}
+		return cmp.Or(cmp.Compare(a.Created, b.Created), strings.Compare(a.Pod, b.Pod), strings.Compare(a.UID, b.UID))
+	})
+	return events
+}
+
+// show gives the picture to the cluster, which emits what changed.
 func (r *Recorder) show(p *Picture, now time.Time) {
 	r.cluster.SetRules(p.Rules)
 	on := p.standing()
@@ -132,162 +198,75 @@ func (r *Recorder) show(p *Picture, now time.Time) {
 	for _, name := range gone {
 		r.cluster.RemoveNode(name)
 	}
-	for _, pod := range p.Pods {
-		if waits(pod) {
-			r.cluster.EnsureApp(pod)
-		}
-	}
+	r.showWaiting(p)
 	if p.Declared != nil {
 		since := time.Duration(0)
 		if !r.forecast.IsZero() {
 			since = now.Sub(r.forecast)
 		}
-		r.forecast, r.templates = now, templates(p.Declared)
+		r.forecast = now
 		r.cluster.Forecast(p.Declared, since)
 	}
 }
 
-func (r *Recorder) noteNodes(p *Picture, at float64) {
-	there := map[string]bool{}
-	for _, n := range p.Nodes {
-		there[n.Name] = true
-		l := nodeLine{Name: n.Name, UID: string(n.UID), Labels: n.Labels, Taints: n.Spec.Taints, Machine: r.machines[n.Name]}
-		l.Machine.Refuses = nil
-		if known, ok := r.book.nodes[n.Name]; !ok || known.gone || !equality.Semantic.DeepEqual(known.nodeLine, l) {
-			r.note(&line{At: at, Node: &l})
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.book.nodes)) {
-		if !there[name] && !r.book.nodes[name].gone {
-			r.note(&line{At: at, Gone: name})
-		}
-	}
-}
-
-// noteSelector notes what a selector asks for, as a pod of the app has it, or what
-// is declared.
-func (r *Recorder) noteSelector(p *Picture, at float64, app, id string) {
-	if r.book.selectors[id] != nil {
-		return
-	}
-	var spec *v1.PodSpec
+// showWaiting tells the cluster which pods wait. One that was resized meanwhile
+// leaves and comes again.
+func (r *Recorder) showWaiting(p *Picture) {
+	before := r.waiting
+	r.waiting = map[types.UID]waiter{}
 	for _, pod := range p.Pods {
-		if spec == nil && podspec.Moves(pod) && !podspec.Ended(pod) && r.app(pod) == app {
-			spec = &pod.Spec
-		}
-	}
-	for _, t := range r.templates {
-		if spec == nil && podspec.NewSelector(&v1.Pod{Spec: t.Spec}).ID == id {
-			spec = &t.Spec
-		}
-	}
-	if spec != nil {
-		r.note(&line{At: at, Selector: newSelectorLine(id, spec)})
-	}
-}
-
-// templates are those of all that is declared.
-func templates(d *kube.Declared) []*v1.PodTemplateSpec {
-	var list []*v1.PodTemplateSpec
-	for _, o := range d.Deployments {
-		list = append(list, &o.Spec.Template)
-	}
-	for _, o := range d.StatefulSets {
-		list = append(list, &o.Spec.Template)
-	}
-	for _, o := range d.ReplicaSets {
-		list = append(list, &o.Spec.Template)
-	}
-	for _, o := range d.Jobs {
-		list = append(list, &o.Spec.Template)
-	}
-	for _, o := range d.CronJobs {
-		list = append(list, &o.Spec.JobTemplate.Spec.Template)
-	}
-	return list
-}
-
-// noteApps notes apps, the rules between their groups, and what is expected of new
-// ones.
-func (r *Recorder) noteApps(p *Picture, at float64) {
-	groups := map[string]bool{}
-	for _, name := range slices.Sorted(maps.Keys(r.specs)) {
-		spec := r.specs[name]
-		groups[spec.Group] = true
-		if known, ok := r.book.apps[name]; !ok || !reflect.DeepEqual(known, spec) {
-			r.noteSelector(p, at, name, spec.Selector)
-			r.note(&line{At: at, App: name, Spec: &spec})
-		}
-	}
-	if r.rulesNew {
-		r.rulesNew = false
-		if all := r.book.mergedRules(r.rules, groups); !slices.Equal(all, r.book.rules) {
-			r.note(&line{At: at, Rules: &all})
-		}
-	}
-	news := map[string]float64{}
-	for name, n := range r.expected {
-		if _, ok := r.book.expected[name]; !ok && n >= 0 {
-			news[name] = n
-		}
-	}
-	if len(news) > 0 {
-		r.note(&line{At: at, Expected: news})
-	}
-}
-
-// notePods compares the pods that are there with those that were.
-func (r *Recorder) notePods(p *Picture, at float64) {
-	there := map[string]bool{}
-	var came []*podLine
-	for _, pod := range p.Pods {
-		stands := pod.Spec.NodeName != "" && podspec.Moves(pod) && !podspec.Ended(pod)
-		if stands && r.book.nodes[pod.Spec.NodeName] == nil || !stands && !waits(pod) {
+		if !waits(pod) {
 			continue
 		}
-		l := &podLine{UID: string(pod.UID), Name: nameOf(pod), App: r.app(pod), Node: pod.Spec.NodeName, Created: pod.CreationTimestamp.Unix()}
-		there[l.UID] = true
-		if known, ok := r.book.here[l.UID]; !ok || known.App != l.App || known.Node != l.Node {
-			came = append(came, l)
+		a := r.cluster.EnsureApp(pod)
+		if a == nil {
+			continue // the error is kept
 		}
-	}
-	// What leaves makes room for what comes.
-	for _, l := range r.book.pods {
-		if r.book.here[l.UID] == l && !there[l.UID] {
-			r.note(&line{At: at, Left: l.UID})
+		w := waiter{pod, a.Name()}
+		if known, ok := before[pod.UID]; ok && known.app == w.app {
+			delete(before, pod.UID)
 		}
+		r.waiting[pod.UID] = w
 	}
-	for _, l := range came {
-		r.note(&line{At: at, Pod: l})
+	for _, w := range before {
+		r.cluster.Leave(w.pod) // nothing, if it has a node
+	}
+	for _, w := range r.waiting {
+		r.cluster.Arrive(w.pod)
 	}
 }
 
-// app is the name of a pod's app; "" when the ledger refused it, which is an error.
-func (r *Recorder) app(pod *v1.Pod) string {
-	if a := r.cluster.EnsureApp(pod); a != nil {
-		return a.Name()
-	}
-	return ""
+// Trace makes a trace of what was recorded; fleet is open or fixed. notes say what
+// was adjusted.
+func (r *Recorder) Trace(name, fleet string) (t *trace.Trace, notes []string, err error) {
+	return r.past.Trace(history.Options{Name: name, Fleet: fleet, Method: "sigma snapshot"})
 }
 
 // Tally is what was seen so far.
-func (r *Recorder) Tally() Tally { return r.book.tally() }
+func (r *Recorder) Tally() history.Tally { return r.past.Tally() }
+
+// Began is when the recording began.
+func (r *Recorder) Began() time.Time { return r.began }
 
 // SameCluster reports an error when none of the nodes that the recording knows as
 // present is in the picture: it is of another cluster.
 func (r *Recorder) SameCluster(p *Picture) error {
-	known := 0
-	for _, n := range r.book.nodes {
-		if n.gone {
-			continue
-		}
-		known++
-		if slices.ContainsFunc(p.Nodes, func(o *v1.Node) bool { return string(o.UID) == n.UID }) {
+	known := r.past.NodeUIDs()
+	for _, n := range p.Nodes {
+		if uid, ok := known[n.Name]; ok && uid == string(n.UID) {
 			return nil
 		}
 	}
-	if known == 0 {
+	if len(known) == 0 {
 		return nil
 	}
 	return errors.New("the recording is of another cluster: none of its nodes is in this one")
+}
+
+// Close closes the file, if there is one.
+func (r *Recorder) Close() error {
+	if r.log == nil {
+		return nil
+	}
+	return r.log.Close()
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/history"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
@@ -255,8 +256,8 @@ func TestPodsMayStay(t *testing.T) {
 			types[inst.Groups[a.Group].Name] = append(types[inst.Groups[a.Group].Name], inst.Types[i])
 		}
 	}
-	require.Equal(t, []string{Cordoned}, types["shop/Deployment/pinned"])
-	require.NotContains(t, types["shop/Deployment/web"], Cordoned, "it may go to n1")
+	require.Equal(t, []string{history.Cordoned}, types["shop/Deployment/pinned"])
+	require.NotContains(t, types["shop/Deployment/web"], history.Cordoned, "it may go to n1")
 	require.Len(t, types["shop/Deployment/web"], 1)
 }
 
@@ -279,8 +280,8 @@ func TestTypeNames(t *testing.T) {
 		{"by shape, since the label is the same", []*v1.Node{node("a", typed("m5")), node("b", typed("m5"), tainted, big)}, []string{"4c8g", "16c62g"}},
 		{"by number, since all is the same", []*v1.Node{node("a"), node("b", tainted)}, []string{"type-1", "type-2"}},
 		{"by number, since a name is taken", []*v1.Node{node("a", typed("type-2")), node("b", tainted, big), node("c", tainted)}, []string{"type-2", "type-3", "type-3"}},
-		{"not cordoned", []*v1.Node{node("a", typed("small")), node("b", typed("small"), cordoned)}, []string{"small", Cordoned}},
-		{"cordoned is the label's own", []*v1.Node{node("a", typed(Cordoned)), node("b", tainted, typed("x"))}, []string{"type-1", "x"}},
+		{"not cordoned", []*v1.Node{node("a", typed("small")), node("b", typed("small"), cordoned)}, []string{"small", history.Cordoned}},
+		{"cordoned is the label's own", []*v1.Node{node("a", typed(history.Cordoned)), node("b", tainted, typed("x"))}, []string{"type-1", "x"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/sigma-scheduler/sigma/plugins/history"
 )
 
 // A Watch says how a recording is kept up.
@@ -23,7 +25,7 @@ type Watch struct {
 	// Tell is called with what a person should know.
 	Tell func(text string)
 	// Seen is called after each look at the cluster.
-	Seen func(Tally)
+	Seen func(history.Tally)
 
 	look, declared, save time.Duration // intervals; 0 = the usual ones
 }

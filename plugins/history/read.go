@@ -1,0 +1,121 @@
+package history
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
+)
+
+// A Time is one end of a window: a moment, or how long after the log's first event.
+// The zero Time leaves the window open on its side.
+type Time struct {
+	at    time.Time
+	since time.Duration
+	set   bool
+}
+
+// ParseTime reads a duration, such as 90m or 24h, or a time by RFC 3339.
+func ParseTime(text string) (Time, error) {
+	if text == "" {
+		return Time{}, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil {
+		if d < 0 {
+			return Time{}, fmt.Errorf("%s: want 0 or more after the beginning of the log", text)
+		}
+		return Time{since: d, set: true}, nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return Time{}, fmt.Errorf("%q: want a duration after the beginning of the log, such as 36h, or a time such as 2026-05-04T12:00:00Z", text)
+	}
+	return Time{at: at, set: true}, nil
+}
+
+// milliseconds is the moment in a log that begins at some moment.
+func (t Time) milliseconds(began int64) int64 {
+	if t.at.IsZero() {
+		return began + t.since.Milliseconds()
+	}
+	return t.at.UnixMilli()
+}
+
+// Read builds the history of a log from its files, in order: what happened from
+// one time until, not including, another. What stood at the first is its beginning.
+func Read(paths []string, from, until Time) (*History, error) {
+	h := New()
+	h.needsPods = true
+	var events *ledger.Reader
+	begins := make([]int64, len(paths))
+	for i, path := range paths {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		if events == nil {
+			events = ledger.NewReader(path, file)
+		} else {
+			events.Continue(path, file)
+		}
+		err = h.read(events, path, func(e *ledger.Event) error {
+			begins[i] = milliseconds(e.Time)
+			if i == 0 {
+				return h.open(begins[0], from, until)
+			}
+			if begins[i] < begins[i-1] {
+				return fmt.Errorf("begins at %s, before %s does: give the files of one log in order", instant(begins[i]), paths[i-1])
+			}
+			return nil
+		})
+		if err := errors.Join(err, file.Close()); err != nil {
+			return nil, err
+		}
+	}
+	if len(h.starts) == 0 {
+		return nil, fmt.Errorf("%s: nothing starts there: not a decision log", paths[0])
+	}
+	return h, nil
+}
+
+// read adds the events of one file; first is called with the first of them.
+func (h *History) read(events *ledger.Reader, path string, first func(*ledger.Event) error) error {
+	for {
+		e, err := events.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if first != nil {
+			if err := first(e); err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			first = nil
+		}
+		if err := h.Add(e); err != nil {
+			return fmt.Errorf("%s:%d: %w", path, events.Line(), err)
+		}
+	}
+}
+
+// open sets the window of a log that begins at some moment.
+func (h *History) open(began int64, from, until Time) error {
+	if at := from.milliseconds(began); from.set && at > began {
+		h.from = at
+	}
+	if until.set {
+		h.until = until.milliseconds(began)
+	}
+	switch {
+	case h.until <= began:
+		return fmt.Errorf("the window is empty: the log begins at %s", instant(began))
+	case h.until <= h.from:
+		return fmt.Errorf("the window is empty: it would be from %s until %s", instant(h.from), instant(h.until))
+	}
+	return nil
+}

@@ -1,0 +1,451 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
+)
+
+// Cordoned is the type of the machines that take nothing any more.
+const Cordoned = "cordoned"
+
+// Options say what trace is made of a history.
+type Options struct {
+	Name   string
+	Fleet  string // open or fixed; empty: the scheduler's own
+	Method string // for the trace's source
+}
+
+// Trace makes a trace of the window. notes say what was adjusted.
+//
+// What stood at its beginning is placed.csv, in the order of age. Every later stay
+// on a node is a create at its beginning and a delete at its end, and the source's
+// placements, which the policy current reads, say where it was. A pod that waited
+// comes when it gets its node, and one that never got one when it began to wait.
+//
+// A node is a machine when it is not cordoned at the end, or held pods; one that
+// was there for a while counts as there all the time, since a trace has one fleet.
+// Pods that wait for a node that there is not are left out: they would stand in the
+// way of every comparison.
+func (h *History) Trace(opt Options) (t *trace.Trace, notes []string, err error) {
+	if h.at < h.from {
+		return nil, nil, fmt.Errorf("the window is empty: the log ends at %s", instant(h.at))
+	}
+	w := &writer{past: h, from: max(h.from, h.began), held: map[string]bool{}, stood: map[string]bool{}, hopeless: map[string]bool{}}
+	for _, p := range h.pods {
+		stay := *p
+		stay.left = h.leftAt(p)
+		if !w.counts(&stay) {
+			continue
+		}
+		w.pods = append(w.pods, &stay)
+		if stay.node != "" {
+			w.held[stay.node], w.stood[stay.app] = true, true
+		}
+	}
+	if len(w.pods) == 0 && h.needsPods {
+		return nil, nil, fmt.Errorf("the window is empty: no pod stands or waits between %s and %s", instant(w.from), instant(min(h.until, h.at)))
+	}
+	fleet := cmp.Or(opt.Fleet, h.start.Fleet)
+	if err := w.makeInstance(fleet); err != nil {
+		return nil, nil, err
+	}
+	if w.findHopeless() {
+		if err := w.makeInstance(fleet); err != nil {
+			return nil, nil, err
+		}
+	}
+	w.trace = &trace.Trace{Name: opt.Name, MeasureFrom: math.NaN(), Instance: w.instance}
+	w.makeRequests()
+	w.makeRoom()
+	w.letStay()
+	w.nameTypes()
+	tally := h.Tally()
+	w.trace.Source = map[string]any{
+		"origin": "Kubernetes cluster", "method": opt.Method, "taken": instant(w.from),
+		"nodes": tally.Nodes, "pods": tally.Standing + tally.Waiting,
+	}
+	if len(w.adjusted) > 0 {
+		w.trace.Source["adjusted"] = w.adjusted
+	}
+	if h.at > w.from {
+		w.trace.Source["seconds"] = w.seconds(h.at)
+	}
+	if len(w.placements) > 0 {
+		w.trace.Source["placements"] = w.placements
+	}
+	return w.trace, w.notes, nil
+}
+
+// instant is a time as people read it.
+func instant(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano) }
+
+// A writer makes one trace.
+type writer struct {
+	past       *History
+	from       int64  // time 0 of the trace
+	pods       []*pod // that count
+	trace      *trace.Trace
+	instance   *binpack.Instance
+	held       map[string]bool // nodes that hold a pod at some time
+	stood      map[string]bool // apps of which a pod had a node
+	hopeless   map[string]bool // apps that no node can take
+	line       map[string]int32
+	app        map[string]int32
+	ordered    []*pod // by request
+	placements map[string]any
+	adjusted   map[string]any
+	notes      []string
+}
+
+// seconds is a time of the trace.
+func (w *writer) seconds(ms int64) float64 { return float64(max(0, ms-w.from)) / 1e3 }
+
+// initial reports whether a pod is in placed.csv.
+func (w *writer) initial(p *pod) bool { return p.node != "" && (p.first || p.came < w.from) }
+
+// counts reports whether a pod is in the trace: not when it was gone at the
+// beginning, nor when it began to wait and was gone in the same moment.
+func (w *writer) counts(p *pod) bool {
+	return (p.left < 0 || p.left >= w.from) && (p.node != "" || p.left != p.came)
+}
+
+// closed reports whether a node takes nothing any more. One that is gone was often
+// cordoned before it went; it counts as it was in its time.
+func (h *History) closed(n *node) bool { return n.spec.Cordoned && h.present(n) }
+
+// makeInstance lets a ledger make the instance, as the scheduler's own does.
+func (w *writer) makeInstance(fleet string) error {
+	l, h := ledger.New(), w.past
+	var specs []*app
+	for _, name := range slices.Sorted(maps.Keys(h.apps)) {
+		if !w.hopeless[name] {
+			specs = append(specs, h.apps[name])
+		}
+	}
+	events := []*ledger.Event{{Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: fleet, Units: h.start.Units}}}
+	refusals := newRefusals(h)
+	for _, name := range slices.Sorted(maps.Keys(h.nodes)) {
+		n := h.nodes[name]
+		if h.closed(n) && !w.held[name] {
+			continue
+		}
+		m := n.spec
+		m.Cordoned, m.Labels, m.Refuses = false, nil, refusals.of(n)
+		events = append(events, &ledger.Event{Kind: ledger.KindNode, Node: name, Machine: &m})
+	}
+	for _, a := range specs {
+		events = append(events, &ledger.Event{Kind: ledger.KindApp, App: a.name, Spec: &a.spec})
+	}
+	events = append(events, &ledger.Event{Kind: ledger.KindRule, Rules: h.allRules()})
+	for _, e := range events {
+		if err := l.Apply(e); err != nil {
+			return fmt.Errorf("%s %s%s: %w", e.Kind, e.Node, e.App, err)
+		}
+	}
+	w.instance, w.line, w.app = l.Columns().Instance(), map[string]int32{}, map[string]int32{}
+	for i, m := range w.instance.Machines {
+		w.line[m.Name] = int32(i)
+	}
+	for i := range w.instance.Apps {
+		a := &w.instance.Apps[i]
+		w.app[a.Name] = int32(i)
+		a.Expected = h.apps[a.Name].expected
+	}
+	w.closeCordoned()
+	return nil
+}
+
+// closeCordoned gives cordoned machines a type that no app may use.
+func (w *writer) closeCordoned() {
+	inst := w.instance
+	closed := int32(len(inst.Types))
+	var open []int32
+	any := false
+	for i := range inst.Machines {
+		if h := w.past; h.closed(h.nodes[inst.Machines[i].Name]) {
+			inst.Machines[i].Type, any = closed, true
+		}
+	}
+	if !any {
+		return
+	}
+	inst.Types = append(inst.Types, Cordoned)
+	for t := range closed {
+		open = append(open, t)
+	}
+	for i := range inst.Apps {
+		if inst.Apps[i].Types == nil {
+			inst.Apps[i].Types = open
+		}
+	}
+	w.dropUnusedTypes()
+}
+
+// dropUnusedTypes drops the types that no machine has any more.
+func (w *writer) dropUnusedTypes() {
+	inst := w.instance
+	renumbered := make([]int32, len(inst.Types))
+	var used []string
+	for t, name := range inst.Types {
+		renumbered[t] = -1
+		if slices.ContainsFunc(inst.Machines, func(m binpack.MachineLine) bool { return m.Type == int32(t) }) {
+			renumbered[t] = int32(len(used))
+			used = append(used, name)
+		}
+	}
+	inst.Types = used
+	for i := range inst.Machines {
+		inst.Machines[i].Type = renumbered[inst.Machines[i].Type]
+	}
+	for i := range inst.Apps {
+		types := []int32{}
+		for _, t := range inst.Apps[i].Types {
+			if renumbered[t] >= 0 {
+				types = append(types, renumbered[t])
+			}
+		}
+		inst.Apps[i].Types = types
+	}
+}
+
+// fits reports whether some machine takes an item of an app when it is empty.
+func (w *writer) fits(a *binpack.App) bool {
+	return slices.ContainsFunc(w.instance.Machines, func(m binpack.MachineLine) bool {
+		if a.Types != nil && !slices.Contains(a.Types, m.Type) {
+			return false
+		}
+		for d, n := range a.Demand {
+			if n > m.Capacity[d] {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// findHopeless finds apps that no node can take, nor ever took.
+func (w *writer) findHopeless() (any bool) {
+	for i := range w.instance.Apps {
+		if a := &w.instance.Apps[i]; !w.stood[a.Name] && !w.fits(a) {
+			w.hopeless[a.Name], any = true, true
+		}
+	}
+	waiting := map[string]int{}
+	for _, p := range w.pods {
+		if w.hopeless[p.app] {
+			waiting[p.app]++
+		}
+	}
+	for _, app := range slices.Sorted(maps.Keys(waiting)) {
+		w.notes = append(w.notes, fmt.Sprintf("%s fits no node, not even an empty one: waiting pods left out: %d", app, waiting[app]))
+	}
+	return any
+}
+
+// letStay lets pods of an app that fits nowhere (any more) be on nodes of the types
+// where they stand.
+func (w *writer) letStay() {
+	for i := range w.instance.Apps {
+		a := &w.instance.Apps[i]
+		if !w.stood[a.Name] || w.fits(a) {
+			continue
+		}
+		types := slices.Clone(a.Types)
+		for _, p := range w.ordered {
+			if p.app == a.Name && p.node != "" {
+				types = append(types, w.instance.Machines[w.line[p.node]].Type)
+			}
+		}
+		slices.Sort(types)
+		a.Types = slices.Compact(types)
+		w.notes = append(w.notes, fmt.Sprintf("%s fits no node that its pods may go to now: they may be where they stand", a.Name))
+	}
+}
+
+// makeRequests makes a request of each stay: first of those that stood, by age,
+// then of the others as they came.
+func (w *writer) makeRequests() {
+	var later []*pod
+	for _, p := range w.pods {
+		switch {
+		case w.hopeless[p.app]:
+		case w.initial(p):
+			w.ordered = append(w.ordered, p)
+		default:
+			later = append(later, p)
+		}
+	}
+	slices.SortStableFunc(w.ordered, func(a, b *pod) int {
+		return cmp.Or(cmp.Compare(a.created, b.created), strings.Compare(a.name, b.name))
+	})
+	slices.SortFunc(later, func(a, b *pod) int { return cmp.Or(cmp.Compare(a.came, b.came), cmp.Compare(a.order, b.order)) })
+	w.trace.Initial = len(w.ordered)
+	w.ordered = append(w.ordered, later...)
+
+	times := map[string]int{} // that a name was given
+	var events []moment
+	for i, p := range w.ordered {
+		name := p.name
+		if times[p.name]++; times[p.name] > 1 {
+			name = fmt.Sprintf("%s#%d", p.name, times[p.name])
+		}
+		w.trace.Requests = append(w.trace.Requests, trace.Request{Name: name, App: w.app[p.app], Count: 1})
+		at := int32(i)
+		switch {
+		case i < w.trace.Initial:
+			w.trace.Placed = append(w.trace.Placed, trace.Placed{Request: at, Line: w.line[p.node], Count: 1})
+		case p.node != "":
+			if w.placements == nil {
+				w.placements = map[string]any{}
+			}
+			w.placements[name] = p.node
+		}
+		if i >= w.trace.Initial {
+			events = append(events, moment{trace.Event{Time: w.seconds(p.came), Kind: trace.Create, Request: at, Count: 1}, 1, p.order})
+		}
+		if p.left >= 0 {
+			rank := 0 // what leaves makes room, unless it comes in the same moment
+			if i >= w.trace.Initial && w.seconds(p.came) == w.seconds(p.left) {
+				rank = 1
+			}
+			events = append(events, moment{trace.Event{Time: w.seconds(p.left), Kind: trace.Delete, Request: at, Count: 1}, rank, p.leftOrder})
+		}
+	}
+	slices.SortStableFunc(events, func(a, b moment) int {
+		return cmp.Or(cmp.Compare(a.event.Time, b.event.Time), cmp.Compare(a.rank, b.rank), cmp.Compare(a.order, b.order))
+	})
+	for _, m := range events {
+		w.trace.Events = append(w.trace.Events, m.event)
+	}
+}
+
+// A moment is an event of the trace with what orders events of equal times.
+type moment struct {
+	event       trace.Event
+	rank, order int
+}
+
+// makeRoom raises the capacity of machines on which more stood than there is room
+// for: what a node allows may shrink under its pods.
+func (w *writer) makeRoom() {
+	inst := w.instance
+	used := make([][]int64, len(inst.Machines))
+	most := make([][]int64, len(inst.Machines))
+	for m := range used {
+		used[m], most[m] = make([]int64, len(inst.Dimensions)), make([]int64, len(inst.Dimensions))
+	}
+	move := func(p *pod, sign int64) {
+		if p.node == "" {
+			return
+		}
+		m := w.line[p.node]
+		for d, n := range inst.Apps[w.app[p.app]].Demand {
+			used[m][d] += sign * n
+			most[m][d] = max(most[m][d], used[m][d])
+		}
+	}
+	for i := range w.trace.Placed {
+		move(w.ordered[i], 1)
+	}
+	for _, e := range w.trace.Events {
+		if e.Kind == trace.Create {
+			move(w.ordered[e.Request], 1)
+		} else {
+			move(w.ordered[e.Request], -1)
+		}
+	}
+	for i := range inst.Machines {
+		m := &inst.Machines[i]
+		var raised []string
+		for d, dim := range inst.Dimensions {
+			if most[i][d] > m.Capacity[d] {
+				raised = append(raised, fmt.Sprintf("%s %s to %s", dim.Name, trace.FormatQuantity(m.Capacity[d], dim), trace.FormatQuantity(most[i][d], dim)))
+				m.Capacity[d] = most[i][d]
+			}
+		}
+		if raised == nil {
+			continue
+		}
+		if w.adjusted == nil {
+			w.adjusted = map[string]any{}
+		}
+		w.adjusted[m.Name] = strings.Join(raised, ", ")
+		w.notes = append(w.notes, fmt.Sprintf("node %s is overcommitted: its capacity is raised to what stands there: %s", m.Name, w.adjusted[m.Name]))
+	}
+}
+
+// nameTypes names the types, which are sets of nodes that admit the same pods, by
+// what their nodes have in common and no other type's have: a label, or cores and
+// memory; else by number.
+func (w *writer) nameTypes() {
+	inst := w.instance
+	nodes := make([][]int32, len(inst.Types))
+	for i, m := range inst.Machines {
+		if inst.Types[m.Type] != Cordoned {
+			nodes[m.Type] = append(nodes[m.Type], int32(i))
+		}
+	}
+	taken := map[string]bool{Cordoned: true}
+	names := make([]string, len(inst.Types))
+	attributes := []func(machine int32) string{}
+	for _, key := range ledger.NamingLabels {
+		attributes = append(attributes, func(m int32) string { return w.past.nodes[inst.Machines[m].Name].spec.Labels[key] })
+	}
+	attributes = append(attributes, w.shape)
+	for _, attribute := range attributes {
+		in := map[string]map[int32]bool{} // types in which a value occurs
+		for t := range nodes {
+			for _, m := range nodes[t] {
+				v := attribute(m)
+				if in[v] == nil {
+					in[v] = map[int32]bool{}
+				}
+				in[v][int32(t)] = true
+			}
+		}
+		for t := range names {
+			if names[t] != "" || len(nodes[t]) == 0 {
+				continue
+			}
+			v := attribute(nodes[t][0])
+			if v == "" || len(in[v]) > 1 || taken[v] || slices.ContainsFunc(nodes[t], func(m int32) bool { return attribute(m) != v }) {
+				continue
+			}
+			names[t], taken[v] = v, true
+		}
+	}
+	for t := range names {
+		switch {
+		case inst.Types[t] == Cordoned:
+			names[t] = Cordoned
+		case names[t] == "" && len(names) == 1:
+			names[t] = "node"
+		case names[t] == "":
+			for n := t + 1; names[t] == "" || taken[names[t]]; n++ {
+				names[t] = fmt.Sprint("type-", n)
+			}
+			taken[names[t]] = true
+		}
+	}
+	inst.Types = names
+}
+
+// shape is a machine's cores and memory, roughly, as 16c64g.
+func (w *writer) shape(m int32) string {
+	capacity, one := w.past.nodes[w.instance.Machines[m].Name].spec.Capacity, 1.0
+	for _, dim := range w.instance.Dimensions {
+		if dim.Name == "cpu" {
+			one = float64(dim.One)
+		}
+	}
+	return fmt.Sprintf("%dc%dg", int64(math.Round(float64(capacity["cpu"])/one)), int64(math.Round(float64(capacity["memory"])/(1<<30))))
+}
