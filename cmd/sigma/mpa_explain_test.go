@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sigma-scheduler/sigma/internal/explain"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 )
 
@@ -86,7 +87,7 @@ conditions AbleToScale=False, QuotaExceeded: quota exceeded
 
 	out, stderr, code = sigma("-n", "shop", "web", "--format", "json")
 	require.Equal(t, exitOK, code, stderr)
-	var e mpaExplanation
+	var e explain.Sizing
 	require.NoError(t, json.Unmarshal([]byte(out), &e))
 	assert.Equal(t, "hold", e.Action)
 	assert.Equal(t, int32(4), e.Last.To.Replicas)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sigma-scheduler/sigma/internal/explain"
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/journal"
 	"github.com/sigma-scheduler/sigma/mpa/sim"
@@ -41,7 +42,7 @@ recommended is taken from the journal and the guards are computed.`,
 				}); err != nil {
 					return err
 				}
-				a.printReplay(v)
+				explain.SizingVerdict(a.stdout, v)
 				if v.First != nil {
 					different++
 				}
@@ -51,31 +52,6 @@ recommended is taken from the journal and the guards are computed.`,
 			}
 			return nil
 		}),
-	}
-}
-
-func (a *app) printReplay(v *journal.Verdict) {
-	if v.First != nil {
-		fmt.Fprintf(a.stdout, "%s: %s, %d equal up to line %d, which differs\n", v.Name, plural(v.Decisions, "decision"), v.Equal, v.First.Line)
-	} else {
-		fmt.Fprintf(a.stdout, "%s: %s, %d equal\n", v.Name, plural(v.Decisions, "decision"), v.Equal)
-	}
-	if v.Recorded > 0 {
-		fmt.Fprintf(a.stdout, "  %d by an agent that is not known here: its recommendations are the journal's\n", v.Recorded)
-	}
-	if v.CutOff {
-		fmt.Fprintln(a.stdout, "  the last line is cut off and was left out")
-	}
-	if d := v.First; d != nil {
-		for _, side := range []struct {
-			name string
-			mpa.Decision
-		}{{"in the journal", d.Logged}, {"computed", d.Computed}} {
-			fmt.Fprintf(a.stdout, "  %-14s ", side.name)
-			if err := writeLine(a.stdout, side.Decision); err != nil {
-				fmt.Fprintln(a.stdout, err)
-			}
-		}
 	}
 }
 

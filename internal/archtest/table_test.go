@@ -58,7 +58,7 @@ var table = []row{
 	{"internal/sheet/...", []string{"internal/sheet/..."}},
 	{"internal/archtest", nil},
 	{"internal/compare", []string{"binpack/...", "cerebro/...", "benchdata/generate", "internal/durable"}},
-	{"internal/explain", []string{"binpack/...", "cerebro/...", "internal/compare", "plugins/ledger", "plugins/snapshot"}},
+	{"internal/explain", []string{"mpa", "mpa/journal", "mpa/api/...", "binpack/...", "cerebro/...", "internal/compare", "plugins/ledger", "plugins/snapshot"}},
 	{"internal/...", []string{"binpack/...", "cerebro/...", "benchdata/generate"}},
 	{"internal/records", []string{"internal/durable"}},
 	{"internal/records/placement", []string{"internal/records", "cerebro/report", "cerebro/trace", "swarm"}},
