@@ -15,18 +15,18 @@ func (a *app) bound() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bound --trace DIR",
 		Short: "Say how few machines any scheduler needs at least",
-		Long: `Bound prints what no placement of all items can beat, by several methods, and
-the strongest of them first:
+		Long: `Bound prints lower bounds that no placement of all items can beat, by several
+methods, the strongest first:
 
   volume          the demand over the capacity, the most over dimensions
-  limit           what one group needs for its limit per machine
-  clique          groups of which no two share a machine, their needs added up
+  limit           what one group needs because of its limit per machine
+  clique          the sum over groups of which no two share a machine
   gilmore-gomory  the linear program over all ways to fill a machine: of one
                   dimension, or of all with limits, rules and types
 
-With departures all hold at each moment. Volume, limit and clique cost
-milliseconds; --effort says how much the linear programs may cost. Where the trace states a proven optimum, that is
-printed too.`,
+With departures, all bounds hold at each moment. Volume, limit and clique cost
+milliseconds; --effort limits the linear programs. If the trace states a proven
+optimum, that is printed too.`,
 		Example: "  sigma bound --trace small-1 --format json",
 		Args:    noArgs,
 		RunE: a.do(func(cmd *cobra.Command, _ []string) error {
@@ -70,12 +70,12 @@ printed too.`,
 	return cmd
 }
 
-// effortFlag is how much the linear programs of a bound may cost.
+// effortFlag adds --effort: how much the linear programs of a bound may cost.
 func effortFlag(cmd *cobra.Command, effort *float64, standard float64) {
 	cmd.Flags().Float64Var(effort, "effort", standard, "of the bound by linear programs, for each trace: 0 = none, 1 = some seconds at most, 10 = ten times that")
 }
 
-// workOf is an effort in the operations that limit it.
+// workOf converts an effort to a number of operations.
 func workOf(effort float64) (int64, error) {
 	if !(effort >= 0 && effort <= 1e6) {
 		return 0, usagef("--effort %g: want 0 to 1000000", effort)

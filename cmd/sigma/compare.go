@@ -17,7 +17,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/durable"
 )
 
-// samples is the number of points of a line in the report.
+// samples is the number of points of each line in the report.
 const samples = 240
 
 func (a *app) compare() *cobra.Command {
@@ -34,19 +34,18 @@ func (a *app) compare() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "compare --trace DIR --policy P,P…",
-		Short: "Replay traces under several policies, beside what no scheduler can beat",
+		Short: "Replay traces under several policies, beside a bound that no scheduler can beat",
 		Long: `Compare replays each trace under each policy, in the file's order of arrival and
-in shuffled ones, and prints what each policy needs beside a lower bound. Every
-placement is checked by an independent checker; a violation makes the exit code
-1. The same flags give the same bytes, whatever the number of workers, unless
---timing asks for CPU seconds.
+in shuffled orders, and prints what each policy needs beside a lower bound. An
+independent checker checks every placement; a violation makes the exit code 1. The
+same flags give the same bytes for any number of workers, unless --timing asks
+for CPU seconds.
 
-With the policy current, which is the placement that placed.csv holds, the other
-policies place the same items from scratch: they arrive first, in the order of
-placed.csv. So "sigma snapshot" and "sigma compare --policy current,bestfit,learned"
-say what a cluster uses and what it would need. Without current, what placed.csv
-holds stands where it is under every policy. --repack, or --repack=false, says
-otherwise.
+The policy current is the placement in placed.csv. With it, the other policies place
+the same items from scratch: they arrive first, in the order of placed.csv. So
+"sigma snapshot" and "sigma compare --policy current,bestfit,learned" show what a
+cluster uses and what it would need. Without current, the items of placed.csv stay
+where they are under every policy. --repack and --repack=false override this.
 
 ` + policiesHelp,
 		Example: `  sigma compare --trace small-1 --policy firstfit,bestfit,worstfit --orders 20
@@ -83,7 +82,7 @@ otherwise.
 				return err
 			}
 			if curve != "" && len(traces) > 1 {
-				return usagef("--curve is of one trace, not of %d", len(traces))
+				return usagef("--curve takes one trace, not %d", len(traces))
 			}
 			if !cmd.Flags().Changed("repack") {
 				options.Repack = slices.Contains(names, compare.Current)
@@ -124,9 +123,9 @@ otherwise.
 	flags.Uint64Var(&options.Seed, "seed", 1, "of shuffles and random ties")
 	flags.IntVar(&options.Workers, "workers", runtime.GOMAXPROCS(0), "replays at the same time")
 	flags.BoolVar(&options.Retry, "retry", false, "try items that were left out again after each delete")
-	flags.BoolVar(&options.Repack, "repack", false, "place what placed.csv holds anew (default: when current is among the policies)")
+	flags.BoolVar(&options.Repack, "repack", false, "place the items of placed.csv again (default: when current is among the policies)")
 	effortFlag(cmd, &effort, 0)
-	flags.BoolVar(&options.Plan, "plan", false, "also plan what each trace without deletes asks for at once (see sigma plan): the optimum in hindsight, where it is proven")
+	flags.BoolVar(&options.Plan, "plan", false, "also plan each trace without deletes at once (see sigma plan): the optimum in hindsight, where it is proven")
 	flags.BoolVar(&timing, "timing", false, "measure the CPU seconds of each replay")
 	flags.StringVar(&format, "format", "table", "table, json or markdown")
 	flags.StringVar(&page, "report", "", "also write the comparison as an HTML page of one file")

@@ -56,20 +56,19 @@ writes a trace. A set of several instances becomes one trace folder each.
 	flags.StringVar(&out, "out", "", "folder to write (a trace of the same format in it is replaced)")
 	quietFlag(flags, &quiet)
 	flags.BoolVar(&options.LargeFirst, "large-first", false, "tianchi: large machines come first")
-	flags.BoolVar(&options.Empty, "empty", false, "tianchi: ignore the initial deployment, every instance arrives")
+	flags.BoolVar(&options.Empty, "empty", false, "tianchi: ignore the initial deployment, so that every instance arrives")
 	flags.Float64Var(&options.Apps, "apps", 0, "tianchi: share of the apps whose instances are kept, by --seed (default all)")
 	flags.Float64Var(&options.Instances, "instances", 0, "tianchi: share of these instances, by --seed (default all)")
 	flags.Int64Var(&options.From, "from", 0, "azure: only rows from this second on")
-	flags.Int64Var(&options.Until, "until", 0, "azure: only rows before this second; who lives longer stays (default the end of the file)")
+	flags.Int64Var(&options.Until, "until", 0, "azure: only rows before this second; virtual machines that live longer stay (default the end of the file)")
 	flags.StringVar(&options.List, "list", options.List, "openb: the list of pods, openb_pod_list_LIST")
 	flags.Int64Var(&options.Seed, "seed", options.Seed, "openb: of the order of pods and machines; tianchi: of --apps and --instances")
 	flags.Float64Var(&options.Load, "load", options.Load, "openb: GPUs asked for by all pods ÷ GPUs there are")
 	return cmd
 }
 
-// convertTo writes nothing unless everything can be read. One trace is written
-// at once; several are read once before any is written, since a set may be too
-// large to keep.
+// convertTo writes nothing unless it can read everything. It writes one trace at once.
+// It reads several once before it writes any, since a set may not fit in memory.
 func (a *app) convertTo(ctx context.Context, format string, paths []string, options convert.Options, out string, quiet bool) error {
 	several := false
 	show := a.newProgress(0, "trace", quiet)
@@ -92,7 +91,7 @@ func (a *app) convertTo(ctx context.Context, format string, paths []string, opti
 		return err
 	}
 	show.end()
-	options.Warn = nil // it was said
+	options.Warn = nil // the first pass has warned
 	show = a.newProgress(0, "trace", quiet)
 	return convert.Convert(format, paths, options, func(t *trace.Trace, of int) error {
 		if ctx.Err() != nil {

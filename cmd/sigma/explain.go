@@ -32,20 +32,20 @@ func (a *app) explain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain --trace DIR --policy P --request R | --pod NAMESPACE/NAME",
 		Short: "Say why an item or a pod went where it did, or why it was left out",
-		Long: `With --trace, explain replays a trace up to an item of a request and prints what the policy
-saw then: what each constraint rejected, the machine it chose and the one that
-came second, and how much each part of the score had to do with it. With the
-flags of a replay it explains that replay.
+		Long: `With --trace, explain replays a trace up to an item of a request. It prints what
+each constraint rejected, which machine the policy chose, which came second, and how
+much each part of the score contributed. With the flags of a replay it explains that
+replay.
 
-A machine that does not take the item is counted once, by the first of these
-that stands in the way: capacity (dimension by dimension), devices, type, limit,
-each rule, spread.
+A machine that does not take the item counts once, by the first of these that
+forbids it: capacity (dimension by dimension), devices, type, limit, each rule,
+spread.
 
 With --pod, explain reads a cluster as "sigma snapshot" does and says where the pod
-would go now: for one that waits why it does, for one that stands as if it came
-anew. The policy is the PlacementPolicy named by --policy-name, or the one given by
---policy. With --log it is the pod's latest decision in a scheduler's decision log,
-with the state and the policy of that moment.
+would go now. For a pod that waits it says why; a pod on a node is treated as if it
+arrived now. The policy is the PlacementPolicy named by --policy-name, or the one given
+by --policy. With --log, explain takes the pod's latest decision from a scheduler's
+decision log, with the state and the policy of that moment.
 
 ` + policiesHelp,
 		Example: `  sigma explain --trace small-1 --policy learned --request r00003
@@ -76,9 +76,9 @@ with the state and the policy of that moment.
 	flags.Int32Var(&f.item, "item", 0, "item of the request, from 0")
 	flags.IntVar(&f.options.Order, "order", 0, "order of arrival: 0 = the file's, i = the i-th shuffle of --seed")
 	flags.Uint64Var(&f.options.Seed, "seed", 1, "of shuffles and random ties")
-	flags.BoolVar(&f.options.Retry, "retry", false, "the replay tries items that were left out again after each delete; the first try is explained")
+	flags.BoolVar(&f.options.Retry, "retry", false, "try items that were left out again after each delete; explain shows the first try")
 	flags.StringVar(&f.format, "format", "table", "table or json")
-	flags.BoolVar(&f.repack, "repack", false, "the replay places what placed.csv holds anew")
+	flags.BoolVar(&f.repack, "repack", false, "place the items of placed.csv again")
 	f.choice.add(flags)
 	flags.StringVar(&f.pod, "pod", "", "pod of a cluster, as namespace/name")
 	flags.StringVar(&f.policyName, "policy-name", "general", "PlacementPolicy of the cluster that explains --pod")
@@ -110,7 +110,7 @@ func (a *app) explainTo(ctx context.Context, f explainFlags) error {
 		return err
 	}
 	if f.name == compare.Current {
-		return usagef("the policy %s decides nothing: it repeats what was", compare.Current)
+		return usagef("the policy %s decides nothing: it repeats past placements", compare.Current)
 	}
 	if f.repack {
 		t = t.Anew()

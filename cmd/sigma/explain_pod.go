@@ -28,7 +28,7 @@ func (a *app) explainPod(cmd *cobra.Command, f *explainFlags) error {
 		return err
 	}
 	if f.name == compare.Current {
-		return usagef("the policy %s decides nothing: it repeats what was", compare.Current)
+		return usagef("the policy %s decides nothing: it repeats past placements", compare.Current)
 	}
 	if f.name != "" {
 		if err := checkPolicies(&catalog, f.name); err != nil {
@@ -46,7 +46,7 @@ func (a *app) explainPod(cmd *cobra.Command, f *explainFlags) error {
 	return a.show(f.format, view)
 }
 
-// question is what is to be decided, and the policy that is asked.
+// question returns the decision to explain, and the policy to ask.
 func (f *explainFlags) question(ctx context.Context, catalog *compare.Catalog) (*snapshot.Question, compare.Found, error) {
 	if f.log != "" {
 		q, err := snapshot.AskLog(f.log, f.pod)

@@ -25,7 +25,7 @@ func (a *app) generate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "generate KIND --out DIR",
 		Short: "Make a standard instance as a trace",
-		Long: `Generate makes a trace of a kind from a seed: the same kind, seed and parameters
+		Long: `Generate makes a trace of a kind from a seed. The same kind, seed and parameters
 give the same bytes. Seeds from 900000 up are for tests: training refuses them.
 
 ` + kindsHelp(),
@@ -80,7 +80,7 @@ give the same bytes. Seeds from 900000 up are for tests: training refuses them.
 	}
 	flags := cmd.Flags()
 	flags.Uint64Var(&seed, "seed", 1, "of everything random")
-	flags.IntVar(&count, "count", 1, "make this many, with the seeds that follow, as folders <kind>-<seed> below --out")
+	flags.IntVar(&count, "count", 1, "make this many, with consecutive seeds, as folders <kind>-<seed> below --out")
 	flags.StringVar(&out, "out", "", "folder to write (a generated trace in it is replaced), or a file ending in .tar.gz")
 	quietFlag(flags, &quiet)
 	flags.StringArrayVar(&set, "set", nil, "name=value: a parameter of the kind (repeatable)")
@@ -156,8 +156,8 @@ func (a *app) write(show *progress, t *trace.Trace, path string) error {
 	return nil
 }
 
-// replaceable refuses to write over a trace that came from somewhere else, such
-// as one written by hand.
+// replaceable refuses to overwrite a trace of another origin, such as one written by
+// hand.
 func replaceable(t *trace.Trace, path string) error {
 	text, err := os.ReadFile(filepath.Join(path, "trace.yaml"))
 	if err != nil {

@@ -33,7 +33,7 @@ func natsServer() {
 	s.WaitForShutdown()
 }
 
-// freePort is one that nobody had a moment ago.
+// freePort is a port that was free a moment ago.
 func freePort() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -2,9 +2,8 @@
 // placement policies on them, and trains policies.
 //
 // The commands hold flags and wiring only. Results go to standard output,
-// everything else to standard error. The exit code is 0 when all went well, 1
-// when something failed, 2 when the command was used wrongly, and 130 when it
-// was interrupted.
+// everything else to standard error. The exit code is 0 for success, 1 for a
+// failure, 2 for wrong use, and 130 after an interrupt.
 package main
 
 import (
@@ -45,7 +44,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
 	if at, ok := errors.AsType[*interruptedError](err); ok {
-		err = at // without what was being done
+		err = at // without the context
 	} else if errors.Is(err, context.Canceled) {
 		err = interrupted("nothing was written")
 	}
@@ -72,7 +71,7 @@ type app struct {
 	running bool
 }
 
-// A usageError says that the command was used wrongly.
+// A usageError is wrong use of a command.
 type usageError struct{ err error }
 
 func (e *usageError) Error() string { return e.err.Error() }
@@ -80,7 +79,7 @@ func (e *usageError) Unwrap() error { return e.err }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
-// do makes a command's function one that notes that it was reached.
+// do wraps a command's function and notes that it was reached.
 func (a *app) do(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		a.running = true

@@ -57,7 +57,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // An interrupted training saves the best so far and exits with 130; the same
-// command goes on and ends with the bytes of a run that nobody interrupted.
+// command resumes and ends with the bytes of a run without an interrupt.
 func TestTrainInterrupted(t *testing.T) {
 	dir := t.TempDir()
 	sigma := func(ctx context.Context, args ...string) (code int, stderr string) {

@@ -15,15 +15,15 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/train/remote"
 )
 
-// What a server asks of its clients may also come from the environment, as a
-// Kubernetes Secret does; on the command line others would see it.
+// Secrets may also come from the environment, as from a Kubernetes Secret. On the
+// command line other users of the machine would see them.
 const (
 	tokenVariable    = "SIGMA_NATS_TOKEN"
 	userVariable     = "SIGMA_NATS_USER"
 	passwordVariable = "SIGMA_NATS_PASSWORD"
 )
 
-// natsFlags say where a NATS server is and what it is shown.
+// natsFlags hold the address of a NATS server and the credentials for it.
 type natsFlags struct {
 	url                  string
 	ca, cert, key, creds string
@@ -36,7 +36,7 @@ type natsFlags struct {
 func (f *natsFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.url, "nats", "", "address of a NATS server with JetStream, nats://HOST:4222 or tls://HOST:4222")
 	flags.StringVar(&f.ca, "nats-ca", "", "PEM file of the authorities to trust")
-	flags.StringVar(&f.cert, "nats-cert", "", "PEM file of the own certificate")
+	flags.StringVar(&f.cert, "nats-cert", "", "PEM file of this client's certificate")
 	flags.StringVar(&f.key, "nats-key", "", "PEM file of its key")
 	flags.StringVar(&f.creds, "nats-creds", "", "file of NATS credentials")
 	flags.StringVar(&f.tokenFile, "nats-token-file", "", "file that holds a token (or set "+tokenVariable+")")
@@ -44,16 +44,16 @@ func (f *natsFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.passwordFile, "nats-password-file", "", "file that holds the user's password (or set "+passwordVariable+")")
 }
 
-// addListen adds what a command with a server of its own takes.
+// addListen adds the flags of a command that runs a server.
 func (f *natsFlags) addListen(flags *pflag.FlagSet) {
-	flags.StringVar(&f.listen, "listen", "", "HOST:PORT of a NATS server inside this process, to which workers may come; port 0 takes a free one")
-	flags.BoolVar(&f.anonymous, "allow-anonymous", false, "with --listen: let everyone in who can reach the port")
+	flags.StringVar(&f.listen, "listen", "", "run a NATS server for workers in this process, at HOST:PORT; port 0 takes a free one")
+	flags.BoolVar(&f.anonymous, "allow-anonymous", false, "with --listen: accept every client that can reach the port")
 }
 
 // remote says whether there is a server at all.
 func (f *natsFlags) remote() bool { return f.url != "" || f.listen != "" }
 
-// check looks for what does not go together.
+// check refuses flags that do not go together.
 func (f *natsFlags) check() error {
 	if !f.remote() {
 		for _, given := range []struct{ name, value string }{
@@ -66,14 +66,14 @@ func (f *natsFlags) check() error {
 			{"nats-password-file", f.passwordFile},
 		} {
 			if given.value != "" {
-				return usagef("--%s is of use only with --nats or --listen", given.name)
+				return usagef("--%s needs --nats or --listen", given.name)
 			}
 		}
 	}
 	for address := range strings.SplitSeq(f.url, ",") {
 		u, err := url.Parse(address)
 		if strings.Contains(address, "@") || err == nil && u.User != nil {
-			return usagef("--nats: no user, password or token in the address, where others see it; give them in files or the environment")
+			return usagef("--nats: give user, password or token in files or in the environment, not in the address, where others see them")
 		}
 		if scheme, _, ok := strings.Cut(address, "://"); ok && !slices.Contains([]string{"nats", "tls", "ws", "wss"}, scheme) {
 			return usagef("--nats %s: want nats://HOST:PORT or tls://HOST:PORT", address)
@@ -83,20 +83,20 @@ func (f *natsFlags) check() error {
 	case f.url != "" && f.listen != "":
 		return usagef("--nats is for a server elsewhere, --listen for one in this process: give one of them")
 	case f.anonymous && f.listen == "":
-		return usagef("--allow-anonymous is of use only with --listen")
+		return usagef("--allow-anonymous needs --listen")
 	case (f.cert == "") != (f.key == ""):
 		return usagef("--nats-cert and --nats-key go together")
 	case f.listen != "" && f.creds != "":
 		return usagef("--nats-creds is for a server elsewhere; --listen takes a token, or a user and a password")
 	case f.listen != "" && f.ca != "" && f.cert == "":
-		return usagef("--listen with --nats-ca asks for certificates of clients: it needs one of its own, --nats-cert and --nats-key")
+		return usagef("--listen with --nats-ca asks clients for certificates: it needs its own, --nats-cert and --nats-key")
 	}
 	return nil
 }
 
-// access reads the secrets. A server of our own makes a token when the file for
-// it is not there, and lets no one in without a secret or a certificate unless
-// that was asked for.
+// access reads the secrets. A server in this process makes a token when its file does
+// not exist. It accepts no client without a secret or a certificate, unless the flags
+// allow it.
 func (f *natsFlags) access() (remote.Access, error) {
 	a := remote.Access{CA: f.ca, Cert: f.cert, Key: f.key, Creds: f.creds}
 	a.Token = os.Getenv(tokenVariable)
@@ -125,13 +125,13 @@ func (f *natsFlags) access() (remote.Access, error) {
 	case f.anonymous && (a.Token != "" || a.User != ""):
 		return a, usagef("--allow-anonymous, and a token or a user: give one of them")
 	case !f.anonymous && a.Token == "" && a.User == "" && f.ca == "":
-		return a, usagef("--listen lets no one in without --nats-token-file (made if it is not there), a user and a password, or certificates of clients (--nats-ca); --allow-anonymous lets everyone in")
+		return a, usagef("--listen needs --nats-token-file (made if it does not exist), a user and a password, or certificates of clients (--nats-ca); --allow-anonymous accepts every client")
 	}
 	return a, nil
 }
 
-// distribute lets workers elsewhere evaluate, if the flags say so. disconnect
-// is to be called after the training.
+// distribute leaves evaluations to workers elsewhere if the flags say so. The caller
+// calls disconnect after the training.
 func (f *natsFlags) distribute(ctx context.Context, cfg *train.Config, say func(string)) (disconnect func(), err error) {
 	if !f.remote() {
 		return func() {}, nil

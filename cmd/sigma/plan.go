@@ -32,27 +32,27 @@ type planFlags struct {
 	plan.Options
 }
 
-// atPeak is the time of --at at which most is asked for.
+// atPeak is the value of --at for the time of the largest demand.
 const atPeak = "peak"
 
 func (a *app) plan() *cobra.Command {
 	var f planFlags
 	cmd := &cobra.Command{
 		Use:   "plan --trace DIR",
-		Short: "Pack all that a trace asks for at once, on as few machines as it finds",
-		Long: `Plan packs everything that a trace asks for as if it were known beforehand, in
-whatever order: what a promotion or a new site needs, or the optimum in hindsight.
-What placed.csv holds stays where it is, unless --repack places it anew. All
-constraints hold; an independent checker goes over every placement.
+		Short: "Pack all items of a trace at once, on as few machines as possible",
+		Long: `Plan packs all items of a trace as if they were known beforehand, in any order: what a
+promotion or a new site needs, or the optimum in hindsight. The items of placed.csv
+stay where they are, unless --repack places them again. All constraints hold; an
+independent checker checks every placement.
 
-It says "proven optimal" when nothing is left out and the cost is that of a lower
-bound, so that no plan costs less. Else a better one may exist: more --steps and
---starts look for it. Same flags, same plan, whatever the number of workers.
+It prints "proven optimal" when it leaves nothing out and the cost equals a lower
+bound, so that no plan costs less. Otherwise a better plan may exist: more --steps and
+--starts look for it. The same flags give the same plan for any number of workers.
 
-Where items also leave, --at says of which moment the plan is: a time in seconds,
-or peak, when most is asked for. What lives then is packed.
+Where items also leave, --at names the moment to plan: a time in seconds, or peak, the
+time of the largest demand. The items that live then are packed.
 
-An interrupt keeps the best plan so far.`,
+After an interrupt the best plan so far is written.`,
 		Example: `  sigma plan --trace small-1 --placements placements.csv
   sigma plan --trace snap --repack
   sigma plan --trace churn-1 --at peak
@@ -82,7 +82,7 @@ An interrupt keeps the best plan so far.`,
 				return err
 			}
 			if f.placements+f.mps != "" && len(traces) > 1 {
-				return usagef("--placements and --mps are of one trace, not of %d", len(traces))
+				return usagef("--placements and --mps take one trace, not %d", len(traces))
 			}
 			work, err := workOf(f.effort)
 			if err != nil {
@@ -95,13 +95,13 @@ An interrupt keeps the best plan so far.`,
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.paths, "trace", nil, "trace, or folder of traces (repeatable)")
 	flags.StringVar(&f.placements, "placements", "", "CSV file to write placements to, of one trace")
-	flags.StringVar(&f.at, "at", "", "plan what lives at a time in seconds, or at the peak")
-	flags.BoolVar(&f.repack, "repack", false, "place what placed.csv holds anew")
+	flags.StringVar(&f.at, "at", "", "plan the items that live at a time in seconds, or at the peak")
+	flags.BoolVar(&f.repack, "repack", false, "place the items of placed.csv again")
 	flags.Uint64Var(&f.Seed, "seed", 1, "of the search")
 	flags.IntVar(&f.Steps, "steps", plan.DefaultSteps, "steps of each search in a fleet of one size")
-	flags.IntVar(&f.Starts, "starts", compare.DefaultStarts, "searches, of which the best is taken; none after one that met the bound")
-	flags.StringVar(&f.prove, "prove", "", "have an integer programming solver look at a plan that is not proven: cbc, which must be installed")
-	flags.Float64Var(&f.proveSeconds, "prove-seconds", 60, "with --prove: that the solver may take for each trace")
+	flags.IntVar(&f.Starts, "starts", compare.DefaultStarts, "searches; the best counts, and one that meets the bound is the last")
+	flags.StringVar(&f.prove, "prove", "", "give a plan that is not proven to an integer programming solver: cbc, which must be installed")
+	flags.Float64Var(&f.proveSeconds, "prove-seconds", 60, "with --prove: time limit of the solver for each trace")
 	flags.StringVar(&f.mps, "mps", "", "MPS file to write the integer program to, of one trace")
 	effortFlag(cmd, &f.effort, 1)
 	flags.IntVar(&f.Workers, "workers", runtime.GOMAXPROCS(0), "searches at the same time")
@@ -111,8 +111,8 @@ An interrupt keeps the best plan so far.`,
 	return cmd
 }
 
-// planAll plans traces one after the other. An interrupt ends the search at hand,
-// and what there is by then is written.
+// planAll plans traces one after the other. An interrupt ends the current search, and the
+// plans so far are written.
 func (a *app) planAll(ctx context.Context, traces []*trace.Trace, f planFlags) error {
 	var plans compare.Plans
 	for i, t := range traces {
@@ -134,7 +134,7 @@ func (a *app) planAll(ctx context.Context, traces []*trace.Trace, f planFlags) e
 	case f.placements != "":
 		return interrupted("%s holds the best plan so far", f.placements)
 	}
-	return interrupted("%d of %s planned, the last as far as it came", len(plans), plural(len(traces), "trace"))
+	return interrupted("%d of %s planned, the last one not to the end", len(plans), plural(len(traces), "trace"))
 }
 
 func (a *app) planOne(ctx context.Context, t *trace.Trace, f planFlags) (compare.PlanReport, error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/durable"
 )
 
-// findSolver reports early that a solver is not there.
+// findSolver reports a missing solver before the work begins.
 func findSolver(name string) error {
 	if name == "" {
 		return nil
@@ -23,15 +23,15 @@ func findSolver(name string) error {
 	return nil
 }
 
-// prove writes the plan's integer program where a path is given and has the
-// solver look at it.
+// prove writes the plan's integer program if there is a path, and gives it to the solver
+// if there is one.
 func (a *app) prove(ctx context.Context, p *compare.Plan, f planFlags) error {
 	ask := f.prove != "" && !p.Proven && context.Cause(ctx) == nil
 	if f.mps == "" && !ask {
 		return nil
 	}
 	if p.Unplaced > 0 {
-		fmt.Fprintln(a.stderr, "no integer program: it asks for a plan that leaves nothing out")
+		fmt.Fprintln(a.stderr, "no integer program: it needs a plan that leaves nothing out")
 		return nil
 	}
 	model := p.Model()

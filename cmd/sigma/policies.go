@@ -14,14 +14,14 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/compare"
 )
 
-// policiesHelp says what --policy takes.
+// policiesHelp lists what --policy takes.
 var policiesHelp = `A policy is one of
   ` + wrap(compare.Names(), 76) + `
 or a policy file, as "sigma train" writes it (a path with a / or ending in
 .yaml). learned is the policy that ships with Sigma, hand one with weights set
-by hand; --knowledge says what of the future these two may know.`
+by hand; --knowledge says how much of the future these two may know.`
 
-// wrap joins names by blanks in lines of a width.
+// wrap joins names with blanks and breaks lines at a width.
 func wrap(names []string, width int) string {
 	var b strings.Builder
 	at := 0
@@ -46,7 +46,7 @@ func (f *policyFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.ties, "ties", "random", "how upstream's strategies break ties: random (by --seed, as upstream does) or position")
 }
 
-// catalog is the catalog that the flags ask for.
+// catalog is the catalog of policies that the flags ask for.
 func (f *policyFlags) catalog(seed uint64) (compare.Catalog, error) {
 	if err := oneOf("ties", f.ties, "random", "position"); err != nil {
 		return compare.Catalog{}, err
@@ -62,8 +62,8 @@ func (f *policyFlags) catalog(seed uint64) (compare.Catalog, error) {
 	}, nil
 }
 
-// checkPolicies looks at names before a long trace is read. An unknown one is
-// wrong use, a broken file is not.
+// checkPolicies checks names before a long trace is read. An unknown name is wrong use, a
+// broken file is not.
 func checkPolicies(catalog *compare.Catalog, names ...string) error {
 	err := catalog.Check(names)
 	if u := (*compare.UnknownError)(nil); errors.As(err, &u) {
@@ -83,7 +83,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	if _, err := os.Stat(args[0]); err == nil && cmd.Flags().Lookup("trace") != nil {
 		hint = "; a trace is given as --trace " + args[0]
 	} else if cmd.Flags().Lookup("policy") != nil {
-		hint = "; after the commas of --policy is no blank"
+		hint = "; write the names of --policy without blanks after the commas"
 	}
 	return usagef("%s takes flags only, not %q%s", cmd.CommandPath(), args[0], hint)
 }

@@ -20,28 +20,28 @@ func (a *app) policy() *cobra.Command {
 		Use:   "policy",
 		Short: "Look at policy files",
 		Long: `Policy shows, checks and compares policy files, as "sigma train" writes them.
-Those that ship with Sigma go by their names, such as general-k1.yaml.`,
+The files that ship with Sigma have names such as general-k1.yaml.`,
 		Example: "  sigma policy show policy.yaml\n  sigma policy diff general-k1.yaml policy.yaml",
 	}
 	a.group(cmd)
 	cmd.AddCommand(
 		&cobra.Command{
 			Use:     "show FILE…",
-			Short:   "Print what a policy looks at, with its weights and where it comes from",
+			Short:   "Print the features of a policy, its weights and its provenance",
 			Example: "  sigma policy show policy.yaml",
 			Args:    files(1, math.MaxInt),
 			RunE:    a.do(a.showPolicies),
 		},
 		&cobra.Command{
 			Use:     "validate FILE…",
-			Short:   "Check policy files; the first fault of each is printed with line and field",
+			Short:   "Check policy files; print the first fault of each with line and field",
 			Example: "  sigma policy validate policies/*.yaml",
 			Args:    files(1, math.MaxInt),
 			RunE:    a.do(a.validatePolicies),
 		},
 		&cobra.Command{
 			Use:     "diff FILE FILE",
-			Short:   "Print in what two policies differ",
+			Short:   "Print the differences between two policies",
 			Example: "  sigma policy diff old.yaml new.yaml",
 			Args:    files(2, 2),
 			RunE:    a.do(a.diffPolicies),
@@ -50,7 +50,7 @@ Those that ship with Sigma go by their names, such as general-k1.yaml.`,
 	return cmd
 }
 
-// files accepts a number of arguments.
+// files accepts between least and most arguments.
 func files(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
@@ -76,8 +76,7 @@ func (a *app) showPolicies(_ *cobra.Command, paths []string) error {
 	return nil
 }
 
-// loadPolicy reads a policy file, or one that ships with Sigma, by the name
-// that a comparison gives it.
+// loadPolicy reads a policy file, or a shipped one by the name that a comparison prints.
 func loadPolicy(path string) (*policy.Object, error) {
 	o, err := policy.Load(path)
 	if !errors.Is(err, fs.ErrNotExist) || strings.Contains(path, "/") {

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/term"
 )
 
-// A progress tells how far a long command is: one line that is overwritten on a
-// terminal, a line a minute in a pipe. What is quick shows nothing. It runs on
-// its own ticker, so that a step that takes long is seen to take long.
+// A progress shows how far a long command is: one line that it overwrites on a
+// terminal, a line a minute in a pipe. A quick command shows nothing. The progress has
+// its own ticker, so that it also shows a step that takes long.
 type progress struct {
 	mu    sync.Mutex
 	out   io.Writer // nil = quiet
@@ -46,7 +46,7 @@ func (a *app) newProgress(total int, unit string, quiet bool) *progress {
 	return startProgress(out, terminalWidth(a.stderr), total, unit)
 }
 
-// terminalWidth is 0 where out is no terminal.
+// terminalWidth is the width of a terminal, 0 when out is not one.
 func terminalWidth(out io.Writer) int {
 	file, ok := out.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
@@ -92,7 +92,7 @@ func (p *progress) set(done int, note string) {
 	p.mu.Unlock()
 }
 
-// expect says how many units there are in all, when that is known at last.
+// expect sets the number of all units, once it is known.
 func (p *progress) expect(total int) {
 	p.mu.Lock()
 	p.total = total
@@ -131,7 +131,7 @@ func (p *progress) show() {
 	p.shown = true
 }
 
-// text is one line: how much is done, how fast, what was found, how long to go.
+// text is the line: how much is done, how fast, what was found, how long it will take.
 func (p *progress) text(spent time.Duration) string {
 	done := p.done
 	if p.total > 0 {
@@ -166,7 +166,7 @@ func rateText(rate float64) string {
 	return fmt.Sprintf("%.3g an hour", 3600*rate)
 }
 
-// print writes a line of something else, off the line of the progress.
+// print writes another line above the line of the progress.
 func (p *progress) print(w io.Writer, line string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -174,7 +174,7 @@ func (p *progress) print(w io.Writer, line string) {
 	fmt.Fprintln(w, line)
 }
 
-// clear takes the line off the terminal; the lock is held.
+// clear removes the line from the terminal; the caller holds the lock.
 func (p *progress) clear() {
 	if p.shown {
 		fmt.Fprint(p.out, "\r\x1b[K")
@@ -198,7 +198,7 @@ func quietFlag(flags *pflag.FlagSet, quiet *bool) {
 	flags.BoolVar(quiet, "quiet", false, "no progress")
 }
 
-// An interruptedError says what an interrupt left behind.
+// An interruptedError says what exists after an interrupt.
 type interruptedError struct{ text string }
 
 func (e *interruptedError) Error() string { return "interrupted: " + e.text }
@@ -208,8 +208,8 @@ func interrupted(format string, args ...any) error {
 	return &interruptedError{fmt.Sprintf(format, args...)}
 }
 
-// until runs f, and leaves it to itself when it is interrupted, since the
-// process ends: f must not leave anything half done.
+// until runs f. After an interrupt it returns without waiting for f, since the process
+// ends: f must not leave anything half done.
 func until(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()

@@ -25,14 +25,14 @@ func (a *app) replay() *cobra.Command {
 		Use:   "replay --trace DIR --policy P | --log FILE",
 		Short: "Place a trace's items under one policy, or check a scheduler's decision log",
 		Long: `Replay places the items of a trace one by one, as a scheduler with this policy
-would, checks every placement with an independent checker, and prints what came
-out of it. With --placements it also writes one line per item that was placed,
-removed or left out.
+would, checks every placement with an independent checker, and prints a summary.
+With --placements it also writes one line for each item that was placed, removed or
+left out.
 
 With --log it reads the decision log of a live scheduler instead ("-" is standard
-input), builds the cluster's state up from it, computes every decision of a policy
-anew, and compares. It reads no score. The first decision that differs is printed,
-and the exit code is 1 then.
+input). It builds the cluster's state from the log, computes every decision of a
+policy again without reading a score, and compares. If a decision differs, it prints
+the first one, and the exit code is 1.
 
 ` + policiesHelp,
 		Example: `  sigma replay --trace small-1 --policy bestfit --placements placements.csv
@@ -83,7 +83,7 @@ and the exit code is 1 then.
 	flags.StringVar(&log, "log", "", "decision log of a live scheduler, instead of a trace; - = standard input")
 	flags.IntVar(&order, "order", 0, "order of arrival: 0 = the file's, i = the i-th shuffle of --seed")
 	flags.Uint64Var(&seed, "seed", 1, "of shuffles and random ties")
-	flags.BoolVar(&repack, "repack", false, "place what placed.csv holds anew, in the order of its lines")
+	flags.BoolVar(&repack, "repack", false, "place the items of placed.csv again, in the order of its lines")
 	flags.BoolVar(&retry, "retry", false, "try items that were left out again after each delete")
 	flags.StringVar(&placements, "placements", "", "CSV file to write placements to")
 	quietFlag(flags, &quiet)
@@ -91,9 +91,9 @@ and the exit code is 1 then.
 	return cmd
 }
 
-// replayTo replays a trace, as it is or anew, writes the placements where a path
-// is given, and prints a summary. A violated constraint is an error, after
-// everything is written.
+// replayTo replays a trace (played is t, or t with the items of placed.csv to be placed
+// again), writes the placements to a path if there is one, and prints a summary. After
+// that, a violated constraint is an error.
 func (a *app) replayTo(ctx context.Context, t, played *trace.Trace, found compare.Found, options cerebro.Options, path string, quiet bool) error {
 	var file *trace.PlacementFile
 	var failed error // of a write
@@ -131,7 +131,7 @@ func (a *app) replayTo(ctx context.Context, t, played *trace.Trace, found compar
 	return violated(run.Violations)
 }
 
-// runUntil replays until it is interrupted, and shows how far it is.
+// runUntil replays until an interrupt, and shows the progress.
 func (a *app) runUntil(ctx context.Context, r *cerebro.Replayer, p binpack.Policy, options cerebro.Options, quiet bool) (cerebro.Run, error) {
 	items := 0
 	for _, q := range r.Trace().Requests[r.Trace().Initial:] {

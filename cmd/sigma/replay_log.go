@@ -11,7 +11,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
-// replayLog computes the decisions of a decision log anew.
+// replayLog computes the decisions of a decision log again.
 func (a *app) replayLog(cmd *cobra.Command, path string) error {
 	var others []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
@@ -20,7 +20,7 @@ func (a *app) replayLog(cmd *cobra.Command, path string) error {
 		}
 	})
 	if len(others) > 0 {
-		return usagef("--log goes without %s: the log says what the policy was and what it was asked", others[0])
+		return usagef("--log does not go with %s: the log holds the policy and what it was asked", others[0])
 	}
 	if path == "" {
 		return usagef("--log is empty: give a file, or - for standard input")

@@ -19,13 +19,13 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "sigma",
 		Short: "Pack containers onto fewer machines with learned placement policies",
-		Long: `Sigma finds out how many machines a cluster needs under one placement policy
-or another, and trains policies that need fewer.
+		Long: `Sigma computes how many machines a cluster needs under different placement
+policies, and trains policies that need fewer.
 
 It works on traces: folders of plain files that hold a fleet, its applications
-and what was asked of it over time. Make one of a running cluster with "sigma
-snapshot", or with "sigma generate" or "sigma convert", see what is possible with
-"sigma compare", improve with "sigma train".`,
+and the requests over time. Make one of a running cluster with "sigma snapshot", or
+with "sigma generate" or "sigma convert", see what is possible with "sigma compare",
+improve with "sigma train".`,
 		Example: `  sigma snapshot --out snap
   sigma compare --trace snap --policy current,bestfit,learned
   sigma generate small --seed 1 --out small-1
@@ -47,8 +47,8 @@ snapshot", or with "sigma generate" or "sigma convert", see what is possible wit
 	return root
 }
 
-// group makes a command one that only has commands below it: without one it
-// shows its help, an unknown one is an error that lists those that exist.
+// group makes a command a group of commands: without arguments it prints its help, and an
+// unknown command is an error that lists those that exist.
 func (a *app) group(cmd *cobra.Command) {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -70,12 +70,12 @@ func commandNames(cmd *cobra.Command) []string {
 	return names
 }
 
-// unknown says that a name does not exist, and which do.
+// unknown is the error that a name does not exist; it lists those that do.
 func unknown(what, name string, names []string) error {
 	return usagef("unknown %s %q; there are %s", what, name, strings.Join(names, ", "))
 }
 
-// flagError adds what there is to a message about a misspelt flag.
+// flagError adds the existing flags to the message about an unknown one.
 func flagError(cmd *cobra.Command, err error) error {
 	if _, ok := errors.AsType[*pflag.NotExistError](err); !ok {
 		return &usageError{err}
@@ -88,7 +88,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usagef("%w; %s has %s", err, cmd.CommandPath(), strings.Join(names, ", "))
 }
 
-// required reports the flags that were not given.
+// required reports the first flag that is missing.
 func required(cmd *cobra.Command, names ...string) error {
 	for _, name := range names {
 		if f := cmd.Flags().Lookup(name); !f.Changed || f.Value.String() == "" || f.Value.String() == "[]" {
@@ -98,15 +98,15 @@ func required(cmd *cobra.Command, names ...string) error {
 	return nil
 }
 
-// onlyWith reports a flag that was given without the one that gives it a meaning.
+// onlyWith reports a flag that was given without the flag that it needs.
 func onlyWith(cmd *cobra.Command, name, other string) error {
 	if cmd.Flags().Changed(name) && !cmd.Flags().Changed(other) {
-		return usagef("--%s is of use only with --%s", name, other)
+		return usagef("--%s needs --%s", name, other)
 	}
 	return nil
 }
 
-// oneOf reports a value that is not among those that a flag takes.
+// oneOf reports a value that a flag does not take.
 func oneOf(flag, value string, values ...string) error {
 	if slices.Contains(values, value) {
 		return nil

@@ -4,8 +4,8 @@ package main
 
 import "time"
 
-// threadSeconds is the CPU time of the calling thread; where the system does
-// not tell it, the time that passes.
+// threadSeconds is the CPU time of the calling thread; where the system does not report
+// it, the elapsed time.
 func threadSeconds() float64 { return float64(time.Now().UnixNano()) / 1e9 }
 
 // processSeconds is that of all threads; the same here.

@@ -18,7 +18,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
 )
 
-// clusterFlags say how to reach a cluster, and what an app is there.
+// clusterFlags say how to reach a cluster and what an app is.
 type clusterFlags struct {
 	access   snapshot.Access
 	appLabel string
@@ -44,7 +44,7 @@ func (f *clusterFlags) connect() (*snapshot.Client, error) {
 	if f.access.Timeout <= 0 {
 		return nil, usagef("--timeout %v: want more than 0", f.access.Timeout)
 	}
-	klog.LogToStderr(false) // the client's own notes are for operators of servers
+	klog.LogToStderr(false) // the client library's messages are for operators of servers
 	klog.SetOutput(io.Discard)
 	return snapshot.Connect(f.access)
 }
@@ -69,14 +69,14 @@ horizontalpodautoscalers, and on placementrules where there are any. Nothing is
 changed.
 
 Then "sigma compare --trace DIR --policy current,bestfit,learned" says how many
-nodes the cluster uses, how many the same pods need under each policy, what no
-scheduler can beat, and which nodes could be drained as it is.
+nodes the cluster uses, how many the same pods need under each policy, a bound that no
+scheduler can beat, and which nodes could be drained now.
 
-With --watch the arrivals and departures of the time that follows are recorded as
-well. They are kept in a file beside DIR as they happen: after an interrupt, or a
-kill, the same command goes on with the recording, and notes what changed
-meanwhile. The trace is written at the beginning, every ten minutes, at an
-interrupt and at the end. A DIR that ends in .tar.gz is one file.`,
+With --watch snapshot also records arrivals and departures from then on. It appends
+them to a file beside DIR as they happen: after an interrupt or a kill, the same
+command resumes the recording and notes what changed in between. It writes the trace
+at the beginning, every ten minutes, after an interrupt and at the end. A DIR that ends
+in .tar.gz is one file.`,
 		Example: `  sigma snapshot --out snap
   sigma compare --trace snap --policy current,bestfit,learned
   sigma snapshot --out day --watch 24h --context production`,
@@ -101,7 +101,7 @@ interrupt and at the end. A DIR that ends in .tar.gz is one file.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.out, "out", "", "folder, or .tar.gz file, to write the trace to")
-	flags.DurationVar(&f.watch, "watch", 0, "also record what comes and goes for so long")
+	flags.DurationVar(&f.watch, "watch", 0, "also record arrivals and departures for this long")
 	quietFlag(flags, &f.quiet)
 	f.cluster.add(flags)
 	return cmd
@@ -110,7 +110,7 @@ interrupt and at the end. A DIR that ends in .tar.gz is one file.`,
 // snap writes a trace of the cluster as it is.
 func (a *app) snap(ctx context.Context, client *snapshot.Client, f snapshotFlags) error {
 	if _, err := os.Stat(f.recording()); err == nil {
-		return usagef("a recording of %s is not at its end; go on with --watch, or delete %s", f.out, f.recording())
+		return usagef("a recording of %s is not finished; resume it with --watch, or delete %s", f.out, f.recording())
 	}
 	show := a.newProgress(0, "object", f.quiet)
 	defer show.end()
@@ -138,12 +138,12 @@ func (a *app) snap(ctx context.Context, client *snapshot.Client, f snapshotFlags
 	return nil
 }
 
-// recording is the file that a recording is kept in.
+// recording is the path of the recording.
 func (f *snapshotFlags) recording() string {
 	return filepath.Join(filepath.Dir(f.out), "."+filepath.Base(f.out)+".recording.jsonl")
 }
 
-// write writes the trace of what was recorded so far.
+// write writes the trace of the recording so far.
 func (f *snapshotFlags) write(r *snapshot.Recorder) (notes []string, err error) {
 	name, archive := strings.CutSuffix(filepath.Base(f.out), ".tar.gz")
 	t, notes, err := r.Trace(name, f.cluster.fleet)
@@ -156,7 +156,7 @@ func (f *snapshotFlags) write(r *snapshot.Recorder) (notes []string, err error) 
 	return notes, t.Write(f.out)
 }
 
-// record records until the time is over or it is interrupted.
+// record records until the time is over or an interrupt.
 func (a *app) record(ctx context.Context, client *snapshot.Client, f snapshotFlags) (err error) {
 	if err := os.MkdirAll(filepath.Dir(f.out), 0o755); err != nil {
 		return err
@@ -172,7 +172,7 @@ func (a *app) record(ctx context.Context, client *snapshot.Client, f snapshotFla
 	defer show.end()
 	tell := func(text string) { show.print(a.stderr, text) }
 	if resumed {
-		tell(fmt.Sprintf("going on with the recording that began at %s", began.Local().Format(time.DateTime)))
+		tell(fmt.Sprintf("resuming the recording that began at %s", began.Local().Format(time.DateTime)))
 	}
 	told := map[string]bool{}
 	err = client.Watch(ctx, r, snapshot.Watch{
@@ -199,12 +199,12 @@ func (a *app) record(ctx context.Context, client *snapshot.Client, f snapshotFla
 	t := r.Tally()
 	fmt.Fprintf(a.stdout, "%s: %s; in %v %d pods came and %d went\n", f.out, tallyText(t), time.Since(began).Round(time.Second), t.Arrived, t.Left)
 	if ctx.Err() != nil {
-		return interrupted("the trace is written; the same command goes on with the recording, and %s deleted ends it", f.recording())
+		return interrupted("the trace is written; the same command resumes the recording; delete %s to end it", f.recording())
 	}
 	return os.Remove(f.recording())
 }
 
-// tallyText is one line on what was seen.
+// tallyText summarises a tally in one line.
 func tallyText(t history.Tally) string {
 	nodes := plural(t.Nodes, "node")
 	if t.Cordoned > 0 {

@@ -48,19 +48,19 @@ fewest machines, with a particle swarm (or, as controls, CMA-ES or random
 search), and writes the best as a Kubernetes object.
 
 One evaluation replays every trace in every order once. The same flags give the
-same bytes for any number of workers. An interrupt keeps the best so far; with
---checkpoint the same command goes on from where it was. Generated traces with a
+same bytes for any number of workers. After an interrupt the best so far is
+written; with --checkpoint the same command resumes. Generated traces with a
 seed from ` + strconv.Itoa(train.FirstTestSeed) + ` up are for tests and refused.
 
-With --objectives it searches for policies of which none is better than another
-in all of them, and writes some of these, a table (front.csv, with the weights of
-all) and a picture (front.svg) into the folder --out.
+With --objectives it searches for the policies that no other one beats in all
+objectives. It writes some of them, a table (front.csv, with the weights of all) and
+a picture (front.svg) into the folder --out.
 
-With --nats or --listen any number of "sigma worker" processes evaluate as well:
-the same bytes, sooner. --workers 0 then leaves all of it to them.
+With --nats or --listen any number of "sigma worker" processes evaluate as well, for
+the same bytes, sooner. --workers 0 then leaves all evaluations to them.
 
-What a trace's placed.csv holds stands where it is, and the policy learns to place
-what comes after. With --repack, which a snapshot needs, it arrives as well.`,
+The items of a trace's placed.csv stay where they are, and the policy learns to place
+what comes after. With --repack, which a snapshot needs, they arrive as well.`,
 		Example: `  sigma train --trace traces/train --orders 4 --evaluations 2000 --out policy.yaml
   sigma train --trace snapshot --repack --orders 8 --out policy.yaml
   sigma train --trace traces/train --knowledge K0 --optimizer cmaes --checkpoint run --out cmaes.yaml
@@ -103,8 +103,8 @@ what comes after. With --repack, which a snapshot needs, it arrives as well.`,
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.paths, "trace", nil, "trace, or folder of traces (repeatable)")
 	flags.StringVar(&f.out, "out", "", "policy file to write")
-	flags.BoolVar(&f.repack, "repack", false, "what placed.csv holds arrives at the beginning")
-	flags.StringVar(&cfg.Model, "model", "linear", "what is trained: "+strings.Join(policy.ModelNames(), ", "))
+	flags.BoolVar(&f.repack, "repack", false, "the items of placed.csv arrive at the beginning")
+	flags.StringVar(&cfg.Model, "model", "linear", "model to train: "+strings.Join(policy.ModelNames(), ", "))
 	flags.StringVar(&f.knowledge, "knowledge", "", "what the policy may know of the future (default K1 where the traces give forecasts, else K0)")
 	flags.IntVar(&cfg.Evaluations, "evaluations", 2000, "budget: positions to evaluate")
 	flags.IntVar(&cfg.Orders, "orders", 0, "shuffled orders per trace in an evaluation; 0 = the file's order")
@@ -115,7 +115,7 @@ what comes after. With --repack, which a snapshot needs, it arrives as well.`,
 	flags.IntVar(&cfg.Particles, "particles", swarm.DefaultParticles, "positions in a generation")
 	flags.Float64Var(&cfg.Risk, "risk", train.DefaultRisk, "how much of worst − mean is added to the mean cost")
 	flags.Float64Var(&cfg.Guard, "guard", 0, "price of each share of a class of items (by devices asked for) that is rejected beyond what --reference rejects")
-	flags.StringVar(&cfg.Reference, "reference", "bestfit", "what --guard compares with: "+strings.Join(rule.Names(), ", "))
+	flags.StringVar(&cfg.Reference, "reference", "bestfit", "rule that --guard compares with: "+strings.Join(rule.Names(), ", "))
 	flags.StringSliceVar(&cfg.Features, "features", nil, "features and parameters to learn (default: those of the model and the knowledge)")
 	flags.StringVar(&f.start, "start", "", "policy file to start from")
 	flags.Float64Var(&cfg.Reach, "reach", 0, "begin within this share of the box around --start, or around its middle; 0 = anywhere")
@@ -126,14 +126,14 @@ what comes after. With --repack, which a snapshot needs, it arrives as well.`,
 	flags.StringVar(&f.curve, "log", "", "CSV file with a line per generation")
 	flags.StringSliceVar(&cfg.Objectives, "objectives", nil, "several objectives, of "+strings.Join(train.Objectives(), ", ")+": --out is a folder for policies of the front")
 	flags.IntVar(&f.points, "points", 0, "with --objectives: policies to write (default the knee and the best by each objective)")
-	flags.StringArrayVar(&f.validate, "validate", nil, "with --objectives: trace, or folder of traces, on which these are measured as well (repeatable)")
+	flags.StringArrayVar(&f.validate, "validate", nil, "with --objectives: trace, or folder of traces, on which to measure them as well (repeatable)")
 	f.nats.add(flags)
 	f.nats.addListen(flags)
 	quietFlag(flags, &f.quiet)
 	return cmd
 }
 
-// check looks at names and numbers before traces are read.
+// check refuses wrong names and numbers before traces are read.
 func (f *trainFlags) check(cfg *train.Config) error {
 	if err := oneOf("model", cfg.Model, policy.ModelNames()...); err != nil {
 		return err
@@ -164,11 +164,11 @@ func (f *trainFlags) check(cfg *train.Config) error {
 	}
 	switch {
 	case len(cfg.Objectives) == 0 && (f.points != 0 || len(f.validate) > 0):
-		return usagef("--points and --validate are of use only with --objectives")
+		return usagef("--points and --validate need --objectives")
 	case f.points < 0:
 		return usagef("--points %d: want at least 0", f.points)
 	case len(cfg.Objectives) > 0 && cfg.Untied:
-		return usagef("--untied is of no use with --objectives: none of them has a tie-breaker")
+		return usagef("--untied does not go with --objectives: none of them has a tie-breaker")
 	case len(cfg.Objectives) > 0 && cfg.Optimizer == "cmaes":
 		return usagef("--optimizer cmaes knows one objective only; take swarm or random")
 	}
@@ -195,7 +195,7 @@ func (f *trainFlags) check(cfg *train.Config) error {
 	return nil
 }
 
-// arriving are the traces to train on.
+// arriving returns the traces to train on.
 func (f *trainFlags) arriving(traces []*trace.Trace) ([]*trace.Trace, error) {
 	var list []*trace.Trace
 	for _, t := range traces {
@@ -203,7 +203,7 @@ func (f *trainFlags) arriving(traces []*trace.Trace) ([]*trace.Trace, error) {
 			t = t.Anew()
 		}
 		if t.Initial > 0 && t.Initial == len(t.Requests) {
-			return nil, usagef("trace %q: all it holds stands already and nothing arrives; train on it with --repack", t.Name)
+			return nil, usagef("trace %q: all its items are in placed.csv and nothing arrives; train on it with --repack", t.Name)
 		}
 		if len(t.Events) == 0 {
 			return nil, usagef("trace %q: nothing arrives", t.Name)
@@ -213,8 +213,8 @@ func (f *trainFlags) arriving(traces []*trace.Trace) ([]*trace.Trace, error) {
 	return list, nil
 }
 
-// complete fills in what depends on the traces, and refuses those that are for
-// tests.
+// complete fills in the settings that depend on the traces, and refuses traces that are
+// for tests.
 func (f *trainFlags) complete(cfg *train.Config) error {
 	for _, t := range slices.Concat(cfg.Traces, f.heldOut) {
 		if seed, ok := train.TestSeed(t); ok {
@@ -262,10 +262,10 @@ func (f *trainFlags) complete(cfg *train.Config) error {
 	return nil
 }
 
-// trainTo trains and saves what was found, also when it was interrupted.
+// trainTo trains and saves the best policy, also after an interrupt.
 func (a *app) trainTo(ctx context.Context, cfg train.Config, f trainFlags) error {
 	if cfg.Knowledge.Forecast() && !compare.Knowledge(cfg.Traces).Forecast() {
-		fmt.Fprintf(a.stderr, "training at %s, though not every trace gives a forecast (expected in apps.csv): without one a policy takes it that nothing is to come\n", cfg.Knowledge)
+		fmt.Fprintf(a.stderr, "training at %s, though not every trace gives a forecast (expected in apps.csv): without one a policy assumes that nothing will arrive\n", cfg.Knowledge)
 	}
 	if !f.quiet {
 		fmt.Fprintf(a.stderr, "training %s at %s with %s: %s of %s, seed %d\n", cfg.Model, cfg.Knowledge, cfg.Optimizer,
@@ -291,9 +291,9 @@ func (a *app) trainTo(ctx context.Context, cfg train.Config, f trainFlags) error
 	if errors.Is(err, swarm.ErrSettings) {
 		return usagef("%w; take another folder, or the same settings", err)
 	}
-	again := "; with --checkpoint DIR the same command would go on from there"
+	again := "; with --checkpoint DIR the same command would resume"
 	if f.checkpoint != "" {
-		again = "; the same command goes on from there"
+		again = "; the same command resumes"
 	}
 	if save == nil && errors.Is(err, context.Canceled) && f.checkpoint != "" {
 		return interrupted("%s is not written before the first generation is done%s", f.out, again)
@@ -312,8 +312,8 @@ func (a *app) trainTo(ctx context.Context, cfg train.Config, f trainFlags) error
 	return nil
 }
 
-// train returns how to save what was found, nil when nothing was. save says
-// what it is.
+// train returns a function that saves what the search found and describes it; nil when
+// it found nothing.
 func (f *trainFlags) train(ctx context.Context, cfg train.Config) (save func(swarm.Stats) (string, error), err error) {
 	if len(cfg.Objectives) == 0 {
 		object, err := train.Run(ctx, cfg)

@@ -19,13 +19,13 @@ func (a *app) worker() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "worker --nats URL",
 		Short: "Evaluate for trainings that run elsewhere",
-		Long: `Worker takes evaluations from the queue of a NATS server, for every "sigma
-train" that is at that server (--nats), or is that server (--listen). It waits
-for trainings and for the server, and works until it is interrupted; what it has
-begun then goes to another. Any number of workers may come and go: the
-result of a training does not depend on them.
+		Long: `Worker takes evaluations from the queue of a NATS server, for every "sigma train"
+that uses this server (--nats) or is this server (--listen). It waits for trainings
+and for the server, and works until it is interrupted. Another worker then takes
+over what it has begun. Workers may come and go: the result of a training does not
+depend on them.
 
-A worker must be the same program file as the trainer, and says so if it is not.`,
+A worker must be the same program file as the trainer; otherwise it reports an error.`,
 		Example: `  sigma worker --nats nats://trainer:4222 --nats-token-file token
   SIGMA_NATS_TOKEN=… sigma worker --nats tls://nats.example.org:4222 --nats-ca ca.pem --workers 4`,
 		Args: noArgs,
@@ -69,7 +69,7 @@ func (a *app) work(ctx context.Context, url string, access remote.Access, thread
 	say(fmt.Sprintf("worker %s at %s: %s at the same time", worker.Name, url, plural(threads, "evaluation")))
 	err = worker.Run(ctx, conn)
 	if errors.Is(err, context.Canceled) {
-		return interrupted("%s done; what was under way goes to another worker", plural(show.count(), "evaluation"))
+		return interrupted("%s done; another worker takes over what was under way", plural(show.count(), "evaluation"))
 	}
 	return err
 }

@@ -330,7 +330,7 @@ func TestRecordingSurvives(t *testing.T) {
 	cmd, errs := start()
 	until(`"left":"` + first)
 	until(uid("third"))
-	require.Contains(t, errs.String(), "going on with the recording that began at ")
+	require.Contains(t, errs.String(), "resuming the recording that began at ")
 
 	// The API server dies, and comes again.
 	controlplane := os.Getenv("CONTROLPLANE_DIR")
@@ -349,7 +349,7 @@ func TestRecordingSurvives(t *testing.T) {
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	require.Error(t, cmd.Wait())
 	require.Equal(t, 130, cmd.ProcessState.ExitCode(), errs.String())
-	require.Contains(t, errs.String(), "the same command goes on with the recording")
+	require.Contains(t, errs.String(), "the same command resumes the recording")
 
 	tr, err := trace.Load(dir)
 	require.NoError(t, err)
@@ -369,7 +369,7 @@ func TestRecordingSurvives(t *testing.T) {
 
 	// To its end: the file is gone.
 	_, _, stderr = c.run("snapshot", "--out", dir)
-	require.Contains(t, stderr, "a recording of "+dir+" is not at its end")
+	require.Contains(t, stderr, "a recording of "+dir+" is not finished")
 	code, _, stderr := c.run("snapshot", "--out", dir, "--watch", "1s")
 	require.Zero(t, code, stderr)
 	require.NoFileExists(t, recording)
