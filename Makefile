@@ -8,8 +8,8 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 # Only a label in `sigma version`: a tree without git builds just as well.
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
-# The race detector costs ten times the CPU: only packages that start goroutines. What
-# they share, they use in their tests.
+# The race detector costs ten times the CPU: only packages that start goroutines, whose
+# tests use what the goroutines share.
 RACE := ./binpack/bound ./swarm ./internal/compare ./internal/train/... \
 	./plugins/engine ./plugins/snapshot ./mpa/collect ./mpa/recommender ./mpa/updater ./mpa/admission
 

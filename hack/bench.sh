@@ -28,7 +28,7 @@ if [[ ${1:-} != --doc ]]; then
   cat "$tables"
   exit
 fi
-# Between the markers stands what this command prints.
+# The text between the markers is what this command prints.
 awk -v tables="$tables" -v target="$target" '
   $0 == "<!-- end of make " target " -->" { inside = 0 }
   !inside { print }

@@ -55,7 +55,7 @@ done
 "$sigma" compare --trace "$dir/small-test" --trace "$dir/large-test" --policy "$policies" --orders "$orders" \
 	--report out/report.html >"$dir/all.txt"
 
-# `times` must run in this shell: a subshell has no children to speak of.
+# `times` must run in this shell: a subshell has no children yet.
 times >"$dir/times"
 printf '\n%s CPU seconds\n' "$(awk -F '[ms ]+' 'NR == 2 {printf "%.0f", $1 * 60 + $2 + $3 * 60 + $4}' "$dir/times")"
 echo 'the report is in out/report.html'

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs the tests that need a real control plane, after building what they run:
-# without arguments all, with arguments, which are those of go test, those of
-# internal/e2e. Silent but for failures.
+# Builds what tests of a real control plane need and runs them: without arguments
+# all, with arguments (those of go test) the tests of internal/e2e. It prints
+# failures only.
 #
 #   hack/e2e.sh -run TestGang -v
 #
-# Programs are built into out/e2e, where those of the last run are up to date;
-# the control plane's and Prometheus are cached by hack/controlplane and
+# Programs are built into out/e2e, where those of the last run are reused;
+# the control plane and Prometheus are cached by hack/controlplane and
 # hack/prometheus. The logs of failed tests are kept in out/e2e/failed.
 set -euo pipefail
 shopt -s extglob
@@ -23,7 +23,7 @@ for program in sigma sigma-scheduler sigma-extender sigma-mpa; do
 done
 go test -tags e2e -c -o out/e2e/e2e.test ./internal/e2e
 
-# The packages whose tests need an API server and nothing else.
+# The packages whose tests need an API server only.
 others=$(grep -rl --include='*_test.go' '^//go:build e2e' plugins mpa manifests | xargs -n1 dirname | sort -u | sed 's|^|./|')
 if (($# == 0)); then
 	# shellcheck disable=SC2086 # one word each

@@ -4,10 +4,9 @@
 #
 #   hack/fuzz.sh [TOTAL]        TOTAL like 60s, 10m or 1h; 60s without
 #
-# Targets are found by name, so a new one needs no list. What is new is made small
-# in ten tries only: Go's own minute for each would use up the share. A crasher is
-# written by Go to testdata/fuzz beside the target: commit it as a seed with the
-# repair.
+# Targets are found by name, so a new one needs no list. A new input is minimised
+# in ten tries only: Go's own minute for each would use up the share. Go writes a
+# crasher to testdata/fuzz beside the target: commit it as a seed with the repair.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -65,7 +65,7 @@ k1-churn() {
 		--trace "$work/k1-churn"
 }
 
-# clock FILE KNOWLEDGE FEATURES START: the start is all that is evaluated.
+# clock FILE KNOWLEDGE FEATURES START: only the start is evaluated.
 clock() {
 	for kind in large:24 large2d:8; do
 		[[ -d $work/clock-${kind%:*} ]] ||
@@ -78,10 +78,10 @@ clock() {
 		--evaluations 1 --seed 1 --start "$4" --trace "$work/clock-large" --trace "$work/clock-large2d" --out "benchdata/policies/$file.yaml"
 }
 
-# The weights with the clock are those on which a search of 300 evaluations over
-# these traces ended (swarm, --reach .15, from the weights of a wide search at half
-# scale) when the volume was estimated otherwise, z by validation on seeds from
-# 500,001. Searches from here, with and without the tie-breaker, did no better there.
+# The weights with the clock are the result of a search of 300 evaluations over these
+# traces (swarm, --reach .15, from the weights of a wide search at half scale) with an
+# earlier estimate of the volume; z was chosen by validation on seeds from 500,001.
+# Searches from here, with and without the tie-breaker, did no better there.
 k1-clock() {
 	cat >"$work/clock.yaml" <<-'YAML'
 		apiVersion: sigma-scheduler.io/v1alpha1
@@ -107,7 +107,7 @@ total() {
 large-total-mean() { total large-total-mean .035; }
 large-total-stable() { total large-total-stable .1; }
 
-# devices FILE [FLAGS…]: GPU sharing, four of the lists of openb.
+# devices FILE [FLAGS…]: GPU sharing, on four of the lists of openb.
 devices() {
 	local file=$1 list lists=()
 	shift

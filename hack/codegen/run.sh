@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes what is generated from the types below plugins/apis and mpa/api: deep copies,
+# Generates code from the types below plugins/apis and mpa/api: deep copies,
 # conversions, defaults, CustomResourceDefinitions. With --check it writes
 # nothing and fails where something is out of date.
 set -euo pipefail

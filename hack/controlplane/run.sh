@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Starts a throw-away Kubernetes control plane on loopback, building it first
-# where that was never done (minutes; see README.md).
+# if needed (minutes; see README.md).
 #
 #   hack/controlplane/run.sh kubectl get namespaces   runs a command against it
 #   hack/controlplane/run.sh                          prints its kubeconfig, waits for ^C

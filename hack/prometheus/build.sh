@@ -3,8 +3,8 @@
 # holds it: 110 CPU-seconds cold, 51 MB.
 #
 # It is upstream's own program without its web pages, which the module does not
-# hold, and without service discovery but files and HTTP, which is two thirds of
-# what would have to be compiled. The folder's name is made of everything the
+# hold, and with files and HTTP as its only service discovery: the others are two
+# thirds of the code to compile. The folder's name is made of everything the
 # program depends on, as in hack/controlplane; folders of former pins may be
 # deleted at any time.
 set -euo pipefail

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Compares scheduler profiles, with Sigma and without, by pods per CPU-second of
 # the scheduler, as Markdown on stdout; about 10 CPU-minutes at 1,000 nodes and
-# 40 more at 5,000. What is not built yet takes up to 15 on top.
+# 40 more at 5,000. Building what is missing takes up to 15 more.
 #   make bench-scheduler, or hack/schedulerperf/run.sh --doc to renew docs/scheduler-performance.md
 #   NODES="1000 5000" ROUNDS=5 PODS=3000
 set -euo pipefail
@@ -26,7 +26,7 @@ if [[ ${1:-} != --doc ]]; then
 	cat "$tables"
 	exit
 fi
-# Between the markers stands what this command prints.
+# The text between the markers is what this command prints.
 doc=../../docs/scheduler-performance.md
 awk -v tables="$tables" '
   /<!-- end of make bench-scheduler -->/ { inside = 0 }
