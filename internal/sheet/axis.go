@@ -9,8 +9,8 @@ import (
 )
 
 // Plots are SVG inside the page. Lengths are in units of a view box that is
-// Width wide; the page's style makes letters larger on a narrow screen, so
-// that rows leave room for that.
+// Width wide. The page's style makes letters larger on a narrow screen, and rows
+// leave room for them.
 const (
 	Width  = 640
 	Margin = 14
@@ -47,11 +47,11 @@ func NewLogAxis(low, high float64, from, to int) Axis {
 	return Axis{low: roundDown(low), high: -roundDown(-Max(high, 2*low)), from: float64(from), to: float64(to), log: true}
 }
 
-// Step is from tick to tick.
+// Step is the distance between ticks.
 func (a Axis) Step() float64 { return a.step }
 
-// roundDown is the next of 1, 2, 5, 10, … that is not above v; for −v it is minus the
-// next that is not below v.
+// roundDown returns the largest of 1, 2, 5, 10, … that is not above v; for −v it returns
+// minus the smallest that is not below v.
 func roundDown(v float64) float64 {
 	size := math.Abs(v)
 	decade := math.Pow(10, math.Floor(math.Log10(size)+1e-9))
@@ -67,7 +67,7 @@ func roundDown(v float64) float64 {
 	return best
 }
 
-// At is where a value stands. What a logarithmic axis does not reach stands at its ends.
+// At returns the position of a value. Values outside of a logarithmic axis are at its ends.
 func (a Axis) At(v float64) float64 {
 	if a.log {
 		v = math.Log(min(a.high, max(a.low, v)) / a.low)
@@ -124,7 +124,7 @@ func (a Axis) Vertical(b *strings.Builder, top, bottom int) {
 	}
 }
 
-// Horizontal draws those of an axis of y.
+// Horizontal draws the lines and ticks of an axis of y.
 func (a Axis) Horizontal(b *strings.Builder, left, right int) {
 	texts := a.texts()
 	for i, v := range a.ticks() {
@@ -134,7 +134,7 @@ func (a Axis) Horizontal(b *strings.Builder, left, right int) {
 	}
 }
 
-// Label centres a text on x; near the edges it leans inwards.
+// Label centres a text on x; near the edges it is aligned inwards.
 func Label(b *strings.Builder, class string, x float64, y int, text string) {
 	anchor := "middle"
 	if x < 60 {
@@ -151,7 +151,7 @@ func Open(b *strings.Builder, id string, height int, title, about string) {
 		Width, height, id, id, id, Escape(title), id, Escape(about))
 }
 
-// LimitText names a limit with its value, unless that is where the scale begins.
+// LimitText names a limit with its value, unless the value is 0, where the scale begins.
 func LimitText(name string, limit float64) string {
 	if limit == 0 {
 		return name
@@ -162,7 +162,7 @@ func LimitText(name string, limit float64) string {
 // Escape makes text safe inside of an element or an attribute.
 func Escape(s string) string { return template.HTMLEscapeString(s) }
 
-// Min passes over a NaN, which stands for nothing.
+// Min is the smaller of two numbers; NaN means none.
 func Min(a, b float64) float64 {
 	if math.IsNaN(a) || b < a {
 		return b
@@ -170,7 +170,7 @@ func Min(a, b float64) float64 {
 	return a
 }
 
-// Max passes over a NaN.
+// Max is the larger of two numbers; NaN means none.
 func Max(a, b float64) float64 {
 	if math.IsNaN(a) || b > a {
 		return b

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Decimals is how many digits after the point numbers of a column need: at most most,
-// and at most four in all where the size allows. NaN counts for nothing.
+// Decimals returns how many digits after the point the numbers of a column need: at most
+// most, and at most four digits in all where the size allows. NaN is ignored.
 func Decimals(most int, values []float64) int {
 	whole, largest := true, 0.0
 	for _, v := range values {
@@ -27,20 +27,20 @@ func Decimals(most int, values []float64) int {
 	return most
 }
 
-// Figure is a number with so many digits after the point; NaN is a hyphen. sign writes
-// a plus.
+// Figure formats a number with the given digits after the point; NaN is a hyphen. sign
+// adds a plus to positive numbers.
 func Figure(v float64, digits int, sign bool) string {
 	if math.IsNaN(v) {
 		return "-"
 	}
 	s := strconv.FormatFloat(v, 'f', digits, 64)
 	if strings.Trim(s, "-0.") == "" {
-		s = strings.TrimPrefix(s, "-") // no minus nought
+		s = strings.TrimPrefix(s, "-") // no minus zero
 	} else if sign && v > 0 {
 		s = "+" + s
 	}
 	return s
 }
 
-// Short is a number of at most four digits by itself.
+// Short formats a number alone, with at most four digits where its size allows.
 func Short(v float64) string { return Figure(v, Decimals(1, []float64{v}), false) }

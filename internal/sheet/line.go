@@ -28,7 +28,7 @@ type LineChart struct {
 	Log       bool // values below Low are drawn there
 }
 
-// SVG is the picture, empty where the lines have no length.
+// SVG returns the picture, empty where the lines have no length.
 func (p LineChart) SVG() template.HTML {
 	const height, top, foot, left = 348, 30, 58, 52
 	start, end, low, most := math.Inf(1), math.Inf(-1), p.Low, Max(p.High, p.Limit)
@@ -71,7 +71,7 @@ func (p LineChart) SVG() template.HTML {
 	return template.HTML(b.String()) //nolint:gosec // every text went through Escape
 }
 
-// thin keeps at most one point a bucket of time, that with the largest value,
+// thin keeps at most one point per bucket of time, the one with the largest value,
 // so that peaks stay visible.
 func thin(points []Point, start, end float64) []Point {
 	const buckets = 300
@@ -92,10 +92,10 @@ func thin(points []Point, start, end float64) []Point {
 	return out
 }
 
-// steps is a path that keeps each value until the next point.
+// steps returns a path that keeps each value until the next point.
 func steps(points []Point, start, seconds float64, x, y Axis) string {
 	var b strings.Builder
-	last := "" // height of the line; "" = there is none
+	last := "" // height of the line; "" = no line
 	for i, s := range points {
 		px := x.At((s.Time - start) / seconds)
 		height := ""
@@ -117,7 +117,7 @@ func steps(points []Point, start, seconds float64, x, y Axis) string {
 	return b.String()
 }
 
-// timeUnit is what a span of seconds is shown in.
+// timeUnit returns the unit in which a span of seconds is shown.
 func timeUnit(span float64) (name string, seconds float64) {
 	switch {
 	case span >= 2*86400:

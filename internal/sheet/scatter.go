@@ -16,8 +16,8 @@ type Dot struct {
 	Strong       bool
 }
 
-// A Scatter draws one measure against another. Values of Y stand on a logarithmic axis
-// from Low up; those below it are drawn there.
+// A Scatter draws one measure against another. Y has a logarithmic axis from Low up;
+// values below Low are drawn at it.
 type Scatter struct {
 	ID, Title, About     string
 	XAxis, YAxis         string
@@ -27,7 +27,7 @@ type Scatter struct {
 	Low                  float64
 }
 
-// SVG is the picture, empty without dots.
+// SVG returns the picture, empty without dots.
 func (p Scatter) SVG() template.HTML {
 	const height, top, foot, left = 416, 62, 62, 60
 	low, high, most := p.XLimit, p.XLimit, Max(p.YLimit, 10*p.Low)
@@ -86,7 +86,7 @@ func (a box) overlap(b box) float64 {
 	return max(0, min(a.right, b.right)-max(a.left, b.left)) * max(0, min(a.bottom, b.bottom)-max(a.top, b.top))
 }
 
-// textBox is about what a text covers in the larger letters of a narrow screen.
+// textBox estimates the area of a text in the larger letters of a narrow screen.
 func textBox(x, y float64, text, anchor string) box {
 	width := 11.5 * float64(utf8.RuneCountInString(text))
 	switch anchor {
@@ -98,8 +98,8 @@ func textBox(x, y float64, text, anchor string) box {
 	return box{x, y - 17, x + width, y + 5}
 }
 
-// place finds where the name of a dot covers the least of what is there already, inside
-// of the plot, which begins at left.
+// place finds the position at which the name of a dot covers the least of what is drawn,
+// inside of the plot, which begins at left.
 func place(taken *[]box, left, x, y float64, text string) (tx, ty float64, anchor string) {
 	var best box
 	least := math.Inf(1)

@@ -33,21 +33,21 @@ type Chart struct {
 // A Definition is a term and what it means.
 type Definition struct{ Term, Text string }
 
-// A Table is one of a page. Its first column names the rows. Stacked breaks cells where
-// their text breaks.
+// A Table of a page; its first column names the rows. Stacked breaks cells at their
+// text's line breaks.
 type Table struct {
 	Heads   []Cell
 	Rows    []Row
 	Stacked bool
 }
 
-// A Row of a table; Break, where set, stands in a line above it.
+// A Row of a table; Break, where set, is a line above it.
 type Row struct {
 	Cells []Cell
 	Break string
 }
 
-// A Cell holds a figure, or words, which are aligned left. About explains a head.
+// A Cell holds a figure, or words, which are aligned left. About explains a column.
 type Cell struct {
 	Text, About string
 	Words       bool

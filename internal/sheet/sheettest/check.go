@@ -13,9 +13,9 @@ import (
 // link finds what would make a browser fetch something, or run it.
 var link = regexp.MustCompile(`(?i)https?:|//[a-z]|<script[^>]|<link|<img|<iframe|@import|url\(|\son[a-z]+=|src=|href=`)
 
-// Check fails unless a page without its script fetches and runs nothing, holds no figure
-// that is none, closes elements in order, has no id twice, and has a title and a
-// description of its own for every plot.
+// Check fails unless a page without its script fetches and runs nothing, holds no NaN or
+// infinite figure, closes elements in order, has no id twice, and has a title and a
+// description for every plot.
 func Check(t *testing.T, page string) {
 	t.Helper()
 	if found := link.FindString(page); found != "" {
