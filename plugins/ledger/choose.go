@@ -12,8 +12,8 @@ import (
 // ErrNoPolicy says that no policy is loaded for a role.
 var ErrNoPolicy = errors.New("no policy is loaded")
 
-// Columns brings the columns up to date with the events and gives the state,
-// which is not to be changed and does not outlive the next event.
+// Columns brings the columns up to date and returns them. They must not be changed
+// and are valid until the next event.
 func (l *Ledger) Columns() *binpack.State {
 	if !l.ready() {
 		l.rebuild()
@@ -43,7 +43,7 @@ func (l *Ledger) AppIndex(name string) int32 {
 	return -1
 }
 
-// Policy is what is loaded for a role, with its digest; nil = nothing.
+// Policy is the policy of a role, with its digest; nil = none is loaded.
 func (l *Ledger) Policy(role Role) (object *policy.Object, digest string) {
 	if p, ok := l.policies[role]; ok {
 		return p.object, p.digest
@@ -99,8 +99,8 @@ func Usable(object *policy.Object) error {
 	return err
 }
 
-// Invalidate makes the next question be answered from new columns: a scorer
-// panicked and may have left its caches half-way.
+// Invalidate makes the next query rebuild the columns: a scorer panicked and may
+// have left its caches inconsistent.
 func (l *Ledger) Invalidate() { l.stale = true }
 
 // Fits appends to buf the machines that our own model allows a pod of an app,

@@ -8,10 +8,10 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// ready reports whether the columns stand for the present machines and apps.
+// ready reports whether the columns are those of the present machines and apps.
 func (l *Ledger) ready() bool { return l.state != nil && !l.stale }
 
-// known is the forecast by the apps of the state, nil when there is none.
+// known is the forecast in the order of the columns, nil when there is none.
 func (l *Ledger) known() []float64 {
 	if len(l.expected) == 0 {
 		return nil
@@ -26,10 +26,10 @@ func (l *Ledger) known() []float64 {
 	return out
 }
 
-// firstDimensions are those that there always are, in this order.
+// firstDimensions always exist, in this order.
 var firstDimensions = []string{"cpu", "memory", "pods"}
 
-// dimensions are those that some app needs, and the first ones.
+// dimensions are the first ones and those that some app needs.
 func (l *Ledger) dimensions() []string {
 	others := map[string]bool{}
 	for _, a := range l.apps {
@@ -43,8 +43,8 @@ func (l *Ledger) dimensions() []string {
 	return names[:min(len(names), binpack.MaxDimensions)]
 }
 
-// rebuild makes new columns for the machines, apps and rules there are. What they
-// hold depends on these alone, not on when it happens.
+// rebuild makes new columns of the present machines, apps and rules. The columns
+// depend on these alone, not on the time of the rebuild.
 func (l *Ledger) rebuild() {
 	l.byIndex, l.appAt = l.byIndex[:0], l.appAt[:0]
 	for _, m := range l.machines {
@@ -62,7 +62,7 @@ func (l *Ledger) rebuild() {
 	l.state = binpack.NewState(l.instance())
 	l.scorers = nil
 	l.stale = false
-	if l.state.Instance().Fleet == binpack.Open { // machines came into being in the order of kinds
+	if l.state.Instance().Fleet == binpack.Open { // an open state orders its machines by kind
 		byLine := slices.Clone(l.byIndex)
 		for line, m := range byLine {
 			m.index = l.state.MachineAt(int32(line), 0)
@@ -94,8 +94,8 @@ func (l *Ledger) history() binpack.History {
 	return h
 }
 
-// instance is the problem that machines, apps and rules make, in the order of
-// names, and gives them their indices.
+// instance is the packing problem of the present machines, apps and rules, in the
+// order of their names. It sets their indices.
 func (l *Ledger) instance() *binpack.Instance {
 	inst := &binpack.Instance{Fleet: binpack.Open}
 	if l.start.Fleet == binpack.Fixed.String() {
@@ -117,7 +117,7 @@ func (l *Ledger) instance() *binpack.Instance {
 	var refuses [][]string // by type: machines are of one type when they refuse the same
 	for i, m := range l.byIndex {
 		m.index = int32(i)
-		name := "" // who refuses the empty selector alone is not who refuses none
+		name := "" // [""] refuses pods without tolerations, [] refuses none
 		if len(m.spec.Refuses) > 0 {
 			name = strings.Join(m.spec.Refuses, "\x00") + "\x00"
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 )
 
-// A Ledger is the situation of a cluster after a sequence of events. It serves
-// one goroutine.
+// A Ledger is the state of a cluster after a sequence of events. It serves one
+// goroutine.
 type Ledger struct {
 	start      Start
 	machines   map[string]*Node
@@ -26,12 +26,12 @@ type Ledger struct {
 	policies   map[Role]*policyInUse
 	placed     uint64 // placements so far
 	departed   uint64
-	last       *AppEntry // that a pod arrived of
+	last       *AppEntry // app of the latest arrival
 
 	// RuleObjects are what the rules were translated from.
 	RuleObjects any
 
-	// The columns. They are built anew when machines, apps or rules changed.
+	// The columns. They are rebuilt when machines, apps or rules changed.
 	state   *binpack.State
 	stale   bool
 	byIndex []*Node     // [machine of state]
@@ -60,8 +60,8 @@ func (l *Ledger) reset(start Start) {
 	}
 }
 
-// Apply books an event. An event that cannot be is an error and changes nothing.
-// What an event points to is kept and must not change any more.
+// Apply applies an event. An invalid event is an error and changes nothing. The
+// ledger keeps what the event points to, so that must not change afterwards.
 func (l *Ledger) Apply(e *Event) error {
 	if l.start.Version == 0 && e.Kind != KindStart {
 		return errors.New("there was no start yet")
@@ -82,11 +82,11 @@ func (l *Ledger) Apply(e *Event) error {
 	case KindPolicy:
 		return l.setPolicy(e)
 	case KindArrive:
-		return l.await(e)
+		return l.arrival(e)
 	case KindPlace, KindDecide:
 		return l.place(e)
 	case KindFailed, KindRemove:
-		return l.takeAway(e)
+		return l.departure(e)
 	}
 	return fmt.Errorf("kind %q is unknown", e.Kind)
 }
@@ -188,7 +188,7 @@ func (l *Ledger) forget(e *Event) error {
 		return fmt.Errorf("node %q is unknown", e.Node)
 	}
 	l.stale = true
-	for len(m.pods) > 0 { // they are gone when they are removed
+	for len(m.pods) > 0 { // the pods stay known until they are removed
 		l.takeOff(m.pods[len(m.pods)-1])
 	}
 	delete(l.machines, e.Node)
@@ -239,7 +239,7 @@ func (l *Ledger) forecast(expected map[string]float64) error {
 	if !changed || !l.ready() {
 		return nil
 	}
-	for role, p := range l.policies { // who knows a forecast reads it when it begins
+	for role, p := range l.policies { // a scorer reads the forecast when it is made
 		if p.policy.Knowledge().Forecast() {
 			delete(l.scorers, role)
 		}

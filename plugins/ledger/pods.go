@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// await books that a pod asks for a machine. A policy that counts what is still to
-// come has to know of it before it is asked, as in Cerebro; where nothing was asked,
-// the decision counts it.
-func (l *Ledger) await(e *Event) error {
+// arrival counts a pod that asks for a machine. As in Cerebro, the count has to be
+// up to date before a policy that counts what is still to come scores. A pod that
+// gets its node without being scored is counted by its decision.
+func (l *Ledger) arrival(e *Event) error {
 	a, ok := l.apps[e.App]
 	if !ok {
 		return fmt.Errorf("app %q is unknown", e.App)
@@ -24,7 +24,7 @@ func (l *Ledger) await(e *Event) error {
 	return nil
 }
 
-// pod is the one with an UID, made known if it is new.
+// pod returns the pod of a UID and adds it if it is new.
 func (l *Ledger) pod(uid string) *Pod {
 	p, ok := l.pods[uid]
 	if !ok {
@@ -34,8 +34,8 @@ func (l *Ledger) pod(uid string) *Pod {
 	return p
 }
 
-// place books a pod on a machine. One that stands elsewhere moves; one that is
-// found where it stands is no news.
+// place puts a pod on a machine. A pod that stands elsewhere moves; a pod that is
+// found where it stands changes nothing.
 func (l *Ledger) place(e *Event) error {
 	a, ok := l.apps[e.App]
 	if !ok {
@@ -85,7 +85,8 @@ func (l *Ledger) arrive(p *Pod) {
 	}
 }
 
-func (l *Ledger) takeAway(e *Event) error {
+// departure takes a pod off its machine, and forgets it if it is gone.
+func (l *Ledger) departure(e *Event) error {
 	p, ok := l.pods[e.UID]
 	if !ok {
 		return fmt.Errorf("pod %q is unknown", e.UID)
@@ -97,8 +98,8 @@ func (l *Ledger) takeAway(e *Event) error {
 	return nil
 }
 
-// takeOff takes a pod off its machine. What stands on cordoned machines is not in
-// the columns, so it does not count as placed or departed either.
+// takeOff takes a pod off its machine. Pods on cordoned machines are not in the
+// columns, so they count neither as placed nor as departed.
 func (l *Ledger) takeOff(p *Pod) {
 	m := p.node
 	if m == nil {
