@@ -1,11 +1,6 @@
 package cerebro
 
 import (
-	"errors"
-	"fmt"
-	"math"
-	"slices"
-
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/measure"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
@@ -102,61 +97,6 @@ func NewReplayer(t *trace.Trace) *Replayer {
 	return r
 }
 
-// withoutForecast is the instance as policies see it: what a level knows of
-// expected numbers and lifetimes it is granted.
-func withoutForecast(inst *binpack.Instance) *binpack.Instance {
-	seen := *inst
-	seen.Apps = slices.Clone(inst.Apps)
-	for a := range seen.Apps {
-		seen.Apps[a].Expected, seen.Apps[a].Lifetime = -1, -1
-	}
-	return &seen
-}
-
-// scan finds what is fixed for all orders: forecast, totals, the period.
-func (r *Replayer) scan() {
-	t := r.trace
-	apps := t.Instance.Apps
-	r.total = make([]float64, len(t.Instance.Dimensions))
-	r.firstTime, r.lastTime = math.Inf(1), math.Inf(-1)
-	for _, e := range t.Events {
-		q := t.Requests[e.Request]
-		if e.Kind == trace.Delete {
-			r.deletes = true
-			continue
-		}
-		for d, need := range apps[q.App].Demand {
-			r.total[d] += float64(need) * float64(q.Count)
-		}
-		r.firstTime, r.lastTime = min(r.firstTime, e.Time), max(r.lastTime, e.Time)
-	}
-	r.known.Total = r.peaks(t.Events)
-	for _, app := range apps {
-		r.known.Expected = append(r.known.Expected, app.Expected)
-		r.known.Lifetime = append(r.known.Lifetime, app.Lifetime)
-	}
-}
-
-// peaks is the largest number of items of each app that are alive at a time.
-func (r *Replayer) peaks(events []trace.Event) []int64 {
-	t := r.trace
-	alive := make([]int64, len(t.Instance.Apps))
-	for _, q := range t.Requests[:t.Initial] {
-		alive[q.App] += int64(q.Count)
-	}
-	peak := slices.Clone(alive)
-	for _, e := range events {
-		a := t.Requests[e.Request].App
-		if e.Kind == trace.Delete {
-			alive[a] -= int64(e.Count)
-			continue
-		}
-		alive[a] += int64(t.Requests[e.Request].Count)
-		peak[a] = max(peak[a], alive[a])
-	}
-	return peak
-}
-
 // Trace is what the replayer replays.
 func (r *Replayer) Trace() *trace.Trace { return r.trace }
 
@@ -165,10 +105,6 @@ func (r *Replayer) State() *binpack.State { return r.state }
 
 // Deletes reports whether the trace has departures.
 func (r *Replayer) Deletes() bool { return r.deletes }
-
-// Totals is the true number of items per app (with deletes: at the app's
-// peak in the file's order).
-func (r *Replayer) Totals() []int64 { return r.known.Total }
 
 // events of an order; shuffles are kept, since training asks for the same few
 // again and again.
@@ -207,15 +143,6 @@ type run struct {
 	rejected   []float64
 	refused    bool // an item was unplaced, even if it stands by now
 	err        error
-}
-
-// A Follower is a policy that repeats what was: it says where the items of creates
-// stood. Nothing is chosen, and constraints are not asked.
-type Follower interface {
-	binpack.Policy
-	// Where is the machine of an item, by line of machines.csv and index within it,
-	// with its devices; ok is false when it stood nowhere.
-	Where(request, number int32) (line, index int32, devices []trace.Device, ok bool)
 }
 
 // Run replays the trace under a policy.
@@ -291,238 +218,11 @@ func (r *Replayer) begin(policy binpack.Policy, opt Options) {
 	}
 }
 
-// grant gives a level its facts and hides the others.
-func (r *Replayer) grant(k binpack.Knowledge) binpack.Known {
-	known := binpack.Known{Elapsed: -1}
-	if k.Clock() {
-		known.Elapsed = 0
-	}
-	if k.Forecast() {
-		known.Expected, known.Lifetime = r.known.Expected, r.known.Lifetime
-	}
-	if k == binpack.K2 {
-		known.Total = r.known.Total
-		if opt := r.run.opt; r.deletes && opt.Order > 0 { // the peaks depend on the order
-			known.Total = r.peaks(r.events(opt.Seed, opt.Order))
-		}
-	}
-	return known
-}
-
 // CheckPlaced reports what of placed.csv its machine has no room for.
 func (r *Replayer) CheckPlaced() error {
 	r.state.Reset()
 	r.run = run{}
 	return r.placeInitial()
-}
-
-// placeInitial books the items of placed.csv as they were found.
-func (r *Replayer) placeInitial() error {
-	next := make([]int32, r.trace.Initial)
-	for i, p := range r.trace.Placed {
-		q := r.trace.Requests[p.Request]
-		m := r.state.MachineAt(p.Line, p.Index)
-		var devices []binpack.Device // each of the line's items uses these
-		for _, d := range p.Devices {
-			devices = append(devices, binpack.Device(d))
-		}
-		for range p.Count {
-			if err := r.state.PlaceAs(q.App, m, devices); err != nil {
-				return fmt.Errorf("placed.csv:%d: request %q on machine %s: %w",
-					i+2, q.Name, r.trace.MachineName(p.Line, p.Index), err)
-			}
-			item := r.base[p.Request] + next[p.Request]
-			next[p.Request]++
-			r.where[item] = m
-			r.keepDevices(item, devices)
-			if r.run.checker != nil {
-				if err := r.run.checker.Initial(q.App, p.Line, p.Index, devices); err != nil {
-					return fmt.Errorf("placed.csv:%d: %w", i+2, err)
-				}
-			}
-		}
-	}
-	return nil
-}
-
-func (r *Replayer) keepDevices(item int32, devices []binpack.Device) {
-	if len(devices) == 0 {
-		return
-	}
-	if r.devices == nil {
-		r.devices = map[int32][]binpack.Device{}
-	}
-	r.devices[item] = slices.Clone(devices)
-}
-
-func (r *Replayer) create(e trace.Event) {
-	q := r.trace.Requests[e.Request]
-	r.state.Arrive(q.App, q.Count)
-	for i := range q.Count {
-		if !r.place(e.Time, e.Request, i) {
-			r.reject(e, i)
-			if r.run.err != nil {
-				return
-			}
-		}
-		r.run.arrived += float64(r.trace.Instance.Apps[q.App].Demand[0])
-	}
-}
-
-func (r *Replayer) reject(e trace.Event, item int32) {
-	u := &r.run
-	if !u.refused && r.total[0] > 0 {
-		u.out.FirstRejection = u.arrived / r.total[0]
-	}
-	u.refused = true
-	u.out.Unplaced++
-	app := r.trace.Requests[e.Request].App
-	for d, need := range r.trace.Instance.Apps[app].Demand {
-		u.rejected[d] += float64(need)
-	}
-	if u.opt.Retry {
-		r.waiting = append(r.waiting, waiting{e.Request, item})
-	}
-	if u.opt.Record != nil {
-		u.opt.Record(Decision{Time: e.Time, Request: e.Request, Item: item, Kind: Unplaced, Machine: -1})
-	}
-}
-
-// place tries to place one item and reports whether it stands.
-func (r *Replayer) place(now float64, request, number int32) bool {
-	u := &r.run
-	if u.follower != nil {
-		return r.follow(now, request, number)
-	}
-	item := binpack.Item{App: r.trace.Requests[request].App, Serial: uint64(r.base[request] + number)}
-	if u.opt.watch != nil {
-		u.opt.watch(request, number, item)
-	}
-	m, err := r.state.Choose(u.scorer, item)
-	chooser := u.chooser
-	if errors.Is(err, binpack.ErrNotFinite) {
-		m, err = r.fallBack(item)
-		chooser, _ = u.fallback.(binpack.DeviceChooser)
-	}
-	if err != nil {
-		if !errors.Is(err, binpack.ErrNoFit) {
-			u.err = fmt.Errorf("request %q: %w", r.trace.Requests[request].Name, err)
-		}
-		return false
-	}
-	devices := r.state.Place(item, m, chooser)
-	if u.checker != nil {
-		line, index := r.state.Position(m)
-		u.out.Violations += violations(u.checker.Place(item.App, line, index, devices))
-	}
-	r.stands(now, request, number, m, devices)
-	return true
-}
-
-// stands notes that an item was put on a machine.
-func (r *Replayer) stands(now float64, request, number, m int32, devices []binpack.Device) {
-	u := &r.run
-	item := r.base[request] + number
-	r.where[item] = m
-	r.keepDevices(item, devices)
-	u.out.Placed++
-	u.tally.moved(r, r.trace.Requests[request].App, 1)
-	if u.opt.Record != nil {
-		u.opt.Record(Decision{Time: now, Request: request, Item: number, Machine: m, Devices: devices})
-	}
-}
-
-// follow puts an item where it stood and reports whether it stood anywhere.
-func (r *Replayer) follow(now float64, request, number int32) bool {
-	u := &r.run
-	line, index, used, ok := u.follower.Where(request, number)
-	if !ok {
-		return false
-	}
-	q := r.trace.Requests[request]
-	m := r.state.MachineAt(line, index)
-	var devices []binpack.Device
-	for _, d := range used {
-		devices = append(devices, binpack.Device(d))
-	}
-	if len(devices) == 0 {
-		r.state.Book(q.App, m) // in another order of arrival more may stand there at a time than ever did
-	} else if err := r.state.PlaceAs(q.App, m, devices); err != nil {
-		u.err = fmt.Errorf("request %q on machine %s: %w", q.Name, r.trace.MachineName(line, index), err)
-		return false
-	}
-	if u.checker != nil {
-		u.err = u.checker.Initial(q.App, line, index, devices)
-	}
-	r.stands(now, request, number, m, devices)
-	return true
-}
-
-// violations counts what the checker found wrong.
-func violations(err error) int {
-	if err == nil {
-		return 0
-	}
-	if many, ok := err.(interface{ Unwrap() []error }); ok {
-		return len(many.Unwrap())
-	}
-	return 1
-}
-
-func (r *Replayer) fallBack(item binpack.Item) (int32, error) {
-	u := &r.run
-	if u.out.Fallbacks == nil {
-		u.out.Fallbacks = map[string]int{}
-	}
-	u.out.Fallbacks["score is not finite"]++
-	return r.state.Choose(u.fallback, item)
-}
-
-// equal gives all machines the same score, so that the lowest position is chosen.
-type equal struct{}
-
-func (equal) Score(_ binpack.Item, _ []int32, out []float64) { clear(out) }
-
-// delete removes the highest-numbered items of a request that are left, then
-// tries those that wait.
-func (r *Replayer) delete(e trace.Event) {
-	q := r.trace.Requests[e.Request]
-	for range e.Count {
-		r.left[e.Request]--
-		number := r.left[e.Request]
-		item := r.base[e.Request] + number
-		m := r.where[item]
-		if r.run.opt.Record != nil {
-			r.run.opt.Record(Decision{
-				Time: e.Time, Request: e.Request, Item: number, Kind: Remove,
-				Machine: m, Devices: r.devices[item],
-			})
-		}
-		if m < 0 {
-			r.waiting = slices.DeleteFunc(r.waiting, func(w waiting) bool { return w == waiting{e.Request, number} })
-			continue
-		}
-		r.state.Remove(q.App, m, r.devices[item])
-		if r.run.checker != nil {
-			line, index := r.state.Position(m)
-			r.run.out.Violations += violations(r.run.checker.Remove(q.App, line, index, r.devices[item]))
-		}
-		delete(r.devices, item)
-		r.where[item] = -1
-		r.run.tally.moved(r, q.App, -1)
-	}
-	if len(r.waiting) > 0 {
-		r.waiting = slices.DeleteFunc(r.waiting, func(w waiting) bool {
-			if !r.place(e.Time, w.request, w.item) {
-				return false
-			}
-			r.run.out.Unplaced--
-			for d, need := range r.trace.Instance.Apps[r.trace.Requests[w.request].App].Demand {
-				r.run.rejected[d] -= float64(need)
-			}
-			return true
-		})
-	}
 }
 
 func (r *Replayer) finish() Run {
@@ -547,13 +247,4 @@ func (r *Replayer) finish() Run {
 		out.Spread = measure.Spread(r.state)
 	}
 	return *out
-}
-
-// mix is the number of items per app in the whole trace.
-func (r *Replayer) mix() []int64 {
-	mix := make([]int64, len(r.trace.Instance.Apps))
-	for _, q := range r.trace.Requests {
-		mix[q.App] += int64(q.Count)
-	}
-	return mix
 }

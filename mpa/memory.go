@@ -70,7 +70,7 @@ func (m *Memory) clone() Memory {
 func (c *Controller) Restore(m Memory) error {
 	m = m.clone()
 	for i, k := range m.Containers {
-		if !plausible(k.Ceiling) || slices.ContainsFunc(k.Peaks, func(p Peak) bool { return !plausible(Resources{Memory: p.Memory}) }) {
+		if !possible(k.Ceiling) || slices.ContainsFunc(k.Peaks, func(p Peak) bool { return !possible(Resources{Memory: p.Memory}) }) {
 			return fmt.Errorf("memory: containers[%d] %s: an amount is negative or more than any machine has", i, k.Name)
 		}
 	}
@@ -122,50 +122,45 @@ func (m *Memory) each(visit func(t *time.Time)) {
 // tick takes the time of an observation in and says by how much the clock jumped.
 func (c *Controller) tick(now time.Time) time.Duration {
 	m := &c.memory
-	d := now.Sub(m.Time)
-	if m.Time.IsZero() {
-		d = 0
-	}
-	if d > c.guards.MaxAge && m.Blind.Equal(m.Time) {
-		defer func() { m.Blind = now.Add(-time.Microsecond) }()
-	}
+	last, blind := m.Time, m.Blind.Equal(m.Time)
 	m.Time = now
-	if d >= 0 && d <= c.guards.Gap {
-		return 0
+	jump := guard.Clock(c.guards.Gap).Jump(last, now)
+	if jump != 0 {
+		m.each(func(t *time.Time) { *t = guard.Moved(*t, jump) })
+		Shift(c.agent, jump)
 	}
-	m.each(func(t *time.Time) { *t = guard.Moved(*t, d) })
-	Shift(c.agent, d)
-	return d
+	if blind && !last.IsZero() && now.Sub(last) > c.guards.MaxAge {
+		m.Blind = now.Add(-time.Microsecond) // what was missing at the last look was missing until now
+	}
+	return jump
 }
 
 // remember keeps what the guards need of an observation.
-func (c *Controller) remember(o *Observation) {
-	m := &c.memory
-	hour := o.Time.Add(-time.Hour)
-	m.ReplicaChanges = guard.After(m.ReplicaChanges, hour)
-	m.RequestChanges = guard.After(m.RequestChanges, hour)
+func (c *Controller) remember(x *draft) {
+	m, o := &c.memory, x.o
+	m.ReplicaChanges = guard.LastHour(m.ReplicaChanges, o.Time)
+	m.RequestChanges = guard.LastHour(m.RequestChanges, o.Time)
 	if m.Asked != nil && (c.done(o, &m.Asked.Action) || !o.Time.Before(m.Asked.Time.Add(c.guards.Patience))) {
 		m.Asked = nil
 	}
 	known := slices.ContainsFunc(m.Containers, func(k ContainerMemory) bool { return len(k.Peaks) > 0 })
-	if (known || !m.Blind.IsZero()) && o.Replicas > 0 && !c.fresh(o) {
+	if (known || !m.Blind.IsZero()) && o.Replicas > 0 && !x.fresh {
 		m.Blind = o.Time
 	}
 	for i := range m.Containers {
 		k := &m.Containers[i]
-		k.seen(o, &c.guards)
-		if !k.CeilingTime.After(hour) {
+		k.seen(x, &c.guards)
+		if !k.CeilingTime.After(o.Time.Add(-time.Hour)) {
 			k.Ceiling, k.CeilingTime = Resources{}, time.Time{}
 		}
 	}
 }
 
 // seen takes in what pods tell of a container.
-func (m *ContainerMemory) seen(o *Observation, g *Guards) {
-	most := int64(0)
-	live := o.Live()
-	for i := range live {
-		p := &live[i]
+func (m *ContainerMemory) seen(x *draft, g *Guards) {
+	most, o := int64(0), x.o
+	for i := range x.live {
+		p := &x.live[i]
 		for j := range p.Containers {
 			k := &p.Containers[j]
 			if k.Name != m.Name {
@@ -228,18 +223,4 @@ func (c *Controller) done(o *Observation, a *Action) bool {
 		}
 	}
 	return true
-}
-
-// unseen says that what was asked for last is not there yet. It holds up the same
-// dimension for as long as there is patience, the other for a cool-down.
-func (c *Controller) unseen(o *Observation, replicas bool) string {
-	a := c.memory.Asked
-	if a == nil {
-		return ""
-	}
-	age := o.Time.Sub(a.Time)
-	if (a.Action.Replicas != 0) != replicas && age >= c.guards.CoolDown {
-		return ""
-	}
-	return fmt.Sprintf("%s: asked for %v ago and not there yet", a.Action, age)
 }

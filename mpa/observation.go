@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/sigma-scheduler/sigma/mpa/guard"
 )
 
 // A Metric is one measured number. Its zero value says that there is none.
@@ -51,7 +53,7 @@ func (m *Metric) UnmarshalJSON(data []byte) error {
 // Known reports whether there is a number that is not older than maxAge, nor by more
 // than that of the future.
 func (m Metric) Known(now time.Time, maxAge time.Duration) bool {
-	return !m.Time.IsZero() && !m.Time.Before(now.Add(-maxAge)) && !m.Time.After(now.Add(maxAge))
+	return guard.Freshness(maxAge).Known(m.Time, now)
 }
 
 // Usage of a container, averaged over a window. Its zero value says that there is none.

@@ -321,3 +321,15 @@ func ExampleBest() {
 	// gilmore-gomory: 10
 	// gilmore-gomory 13
 }
+
+// Methods that stand together for a bound are named together.
+func TestName(t *testing.T) {
+	b := Bounds{Bound: Bound{Machines: 1, Method: "a"}, Each: []Bound{{Machines: 1, Method: "a"}}}
+	b.add(Bound{Machines: 1, Method: "b"})
+	assert.Equal(t, "a", b.Method, "the cheapest of equals")
+	b.add(Bound{Machines: 2, Method: "c"})
+	assert.Equal(t, "c", b.Method)
+	b.add(Bound{Cost: 2, Method: "d"})
+	assert.Equal(t, "c+d", b.Method)
+	assert.Equal(t, Bound{Machines: 2, Cost: 2, Method: "c+d"}, b.Bound)
+}

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,70 +38,6 @@ var autoscalers = schema.GroupVersionResource{Group: v1alpha1.GroupName, Version
 // an hour are those of production.
 var quick = []string{"--interval=1s", "--cool-down=4s", "--patience=10s", "--downscale-stabilisation=6s"}
 
-// A member is a Deployment under load, its autoscaler, and what became of the two.
-type member struct {
-	name     string
-	load     *e2e.Workload
-	proxy    *e2e.FaultProxy // before its Prometheus; nil = it has none
-	feed     *e2e.Feed       // of its PodMetrics; nil = it has none
-	max      int32
-	requests atomic.Uint64
-
-	mu       sync.Mutex
-	replicas []seen[int32]                // of the Deployment's spec, each other than the one before
-	sizes    map[types.UID][]seen[string] // of a pod's spec, likewise
-	told     map[string]bool              // each condition's type, status and reason that there ever was
-}
-
-// A seen value, and when.
-type seen[T any] struct {
-	at    time.Time
-	value T
-}
-
-func note[T comparable](list []seen[T], value T) []seen[T] {
-	if n := len(list); n > 0 && list[n-1].value == value {
-		return list
-	}
-	return append(list, seen[T]{time.Now(), value})
-}
-
-// set sets the requests per second that come in.
-func (m *member) set(rate float64) { m.requests.Store(math.Float64bits(rate)) }
-
-// changes is how often replicas and requests of pods were changed so far.
-func (m *member) changes() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	n := len(m.replicas)
-	for _, list := range m.sizes {
-		n += len(list) - 1
-	}
-	return n
-}
-
-func (m *member) counts() (list []int32) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, s := range m.replicas {
-		list = append(list, s.value)
-	}
-	return list
-}
-
-// wasTold reports whether the autoscaler ever had a condition.
-func (m *member) wasTold(kind string, status metav1.ConditionStatus, reason string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.told[fmt.Sprint(kind, status, reason)]
-}
-
-// last is the number of replicas asked for now.
-func (m *member) last() int32 {
-	counts := m.counts()
-	return counts[len(counts)-1]
-}
-
 // A fleet is members in one namespace, and a watch on all of them.
 type fleet struct {
 	*testing.T
@@ -111,20 +46,6 @@ type fleet struct {
 	mu      sync.Mutex
 	members map[string]*member
 	kept    *e2e.MPA // that is started again when it ends for want of its lease, as a kubelet would; nil = none
-}
-
-// A memberSpec says what a member is. Unless it says otherwise its pods have half a core,
-// which does 80 requests per second; hpa+vpa wants it to do 40.
-type memberSpec struct {
-	replicas, max          int32
-	rate                   float64
-	load                   e2e.Load // in place of the rate, if not nil
-	mode                   v1alpha1.Mode
-	algorithm              string
-	usage                  v1alpha1.UsageSource
-	prometheus             string // URL
-	cpu, memory, maxMemory string
-	edit                   func(*appsv1.Deployment)
 }
 
 func startFleet(t *testing.T, nodes ...*v1.Node) *fleet {

@@ -146,7 +146,7 @@ func (p *Predictive) follow(o *mpa.Observation, requests []mpa.Resources) {
 		p.changed = o.Time
 	}
 	p.requests, p.replicas = requests, o.Replicas
-	p.resized = guard.After(p.resized, o.Time.Add(-time.Hour))
+	p.resized = guard.LastHour(p.resized, o.Time)
 }
 
 // demanded is what the workload is asked now, in cores.

@@ -1,11 +1,47 @@
 package guard
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
-// After is the part of a list of ascending times that lies after t.
-func After(list []time.Time, t time.Time) []time.Time {
-	for len(list) > 0 && !list[0].After(t) {
-		list = list[1:]
+// A CoolDown is the least time between two changes.
+type CoolDown time.Duration
+
+// Over reports whether the last of some changes, which ascend in time, is as long ago.
+func (c CoolDown) Over(changes []time.Time, now time.Time) bool {
+	n := len(changes)
+	return n == 0 || !now.Before(changes[n-1].Add(time.Duration(c)))
+}
+
+// A Budget is the most changes in any hour. Shrinking may use half of them, so that there
+// is always one left to grow, and keeps a cool-down after any change.
+type Budget struct {
+	PerHour  int
+	CoolDown CoolDown
+}
+
+// Refuse says why there may be no change now, after those of the last hour; empty = there
+// may.
+func (b Budget) Refuse(changes []time.Time, now time.Time, shrinks bool) string {
+	most := b.PerHour
+	if shrinks {
+		most = (most + 1) / 2
+		if !b.CoolDown.Over(changes, now) {
+			return fmt.Sprintf("changed less than %v ago", time.Duration(b.CoolDown))
+		}
 	}
-	return list
+	if len(changes) >= most {
+		return fmt.Sprintf("%d changes within an hour", len(changes))
+	}
+	return ""
+}
+
+// LastHour is the part of some changes, which ascend in time, that counts for a budget.
+func LastHour(changes []time.Time, now time.Time) []time.Time {
+	hour := now.Add(-time.Hour)
+	for len(changes) > 0 && !changes[0].After(hour) {
+		changes = changes[1:]
+	}
+	return changes
 }

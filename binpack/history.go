@@ -1,0 +1,108 @@
+package binpack
+
+import "math/bits"
+
+// Known is a policy's knowledge beyond the past. Slices have one value per
+// app; nil means not known.
+type Known struct {
+	Expected []float64 // forecast of items alive at the same time; negative = not given
+	Lifetime []float64 // mean seconds; negative = not given
+	Total    []int64   // true number of items (with deletes: at the true peak)
+	// Elapsed is the elapsed share of the arrival period, 0 … 1; negative
+	// when there is no clock.
+	Elapsed float64
+}
+
+// A Change says that a machine changed because an item of App came or went;
+// App is -1 when the machine only came on offer or left it.
+type Change struct {
+	Machine, App int32
+}
+
+// note records that a machine changed, for those who follow the journal.
+func (s *State) note(m, app int32) {
+	s.journal[s.journalSeq%journalSize] = Change{m, app}
+	s.journalSeq++
+	s.version[m] = uint32(s.journalSeq)
+}
+
+// Changes appends to buf the changes since the journal number seq and returns
+// the number to ask with next time. all is true, and nothing appended, when the
+// journal does not reach back that far: everything may have changed.
+func (s *State) Changes(seq uint64, buf []Change) (changes []Change, next uint64, all bool) {
+	if s.journalSeq-seq > journalSize {
+		return buf, s.journalSeq, true
+	}
+	for ; seq < s.journalSeq; seq++ {
+		buf = append(buf, s.journal[seq%journalSize])
+	}
+	return buf, s.journalSeq, false
+}
+
+// Seen is the number of items that arrived, per app. Read only.
+func (s *State) Seen() []int64 { return s.seen }
+
+// Requests is the number of requests that arrived, per app. Read only.
+func (s *State) Requests() []int64 { return s.requests }
+
+// SeenTotal is the number of items that arrived.
+func (s *State) SeenTotal() int64 { return s.seenAll }
+
+// Sample is the number of items of each app that had arrived when the number of
+// requests was last a power of four, and that number; a state whose history was
+// restored has none until the next. Read only.
+func (s *State) Sample() (seen []int64, requests int64) { return s.sampled, s.sampledAt }
+
+// SumSquares is the sum of squared request sizes, per app. Read only.
+func (s *State) SumSquares() []int64 { return s.sumSq }
+
+// LastArrival is the app of the latest request.
+func (s *State) LastArrival() int32 { return s.lastArrival }
+
+// RequestCount is the number of requests that arrived.
+func (s *State) RequestCount() int64 { return s.requestsAll }
+
+// Arrive records that a request for count items of an app has arrived. Drivers
+// call it before the request's first item is placed.
+func (s *State) Arrive(app, count int32) {
+	s.lastArrival = app
+	s.seen[app] += int64(count)
+	s.requests[app]++
+	s.sumSq[app] += int64(count) * int64(count)
+	s.requestsAll++
+	s.seenAll += int64(count)
+	if sampleAt(s.requestsAll) {
+		copy(s.sampled, s.seen)
+		s.sampledAt = s.requestsAll
+	}
+}
+
+// sampleAt reports whether arrivals are sampled with the n-th request: when n is
+// a power of four. What is learned from a sample then costs little, and is a
+// function of the state all the same.
+func sampleAt(n int64) bool { return n&(n-1) == 0 && bits.TrailingZeros64(uint64(n))%2 == 0 }
+
+// A History is what a state knows of the past beyond what stands.
+type History struct {
+	Seen, Requests, SumSquares []int64  // per app
+	LastUsed                   []uint64 // per machine
+	Placements, Departures     uint64
+	LastArrival                int32
+}
+
+// Restore replaces what the state knows of the past. Drivers whose machines or
+// apps changed use it after they have booked what stands into a new state.
+func (s *State) Restore(h History) {
+	copy(s.seen, h.Seen)
+	copy(s.requests, h.Requests)
+	copy(s.sumSq, h.SumSquares)
+	copy(s.lastUsed, h.LastUsed)
+	clear(s.sampled) // until the next sample
+	s.serial, s.departures, s.lastArrival = h.Placements, h.Departures, h.LastArrival
+	s.requestsAll, s.seenAll, s.sampledAt = 0, 0, 0
+	for a, n := range s.requests {
+		s.requestsAll += n
+		s.seenAll += s.seen[a]
+	}
+	s.journalSeq += journalSize + 1 // who follows the journal is told that all is new
+}

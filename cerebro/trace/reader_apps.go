@@ -1,0 +1,109 @@
+package trace
+
+import (
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+)
+
+func (b *builder) readApps(r io.Reader) error {
+	rows, err := newTable(appsFile, r, slices.Concat(appColumns, b.manifest.dimensions),
+		"group", "types", "max_per_machine", "spread_min", "expected", "lifetime")
+	if err != nil {
+		return err
+	}
+	b.apps, b.groups = map[string]int32{}, map[string]int32{}
+	for err = rows.next(); err == nil; err = rows.next() {
+		app, err := b.app(rows)
+		if err != nil {
+			return err
+		}
+		if err := b.quantitiesOf(rows, appFields, "demand"); err != nil {
+			return err
+		}
+		b.apps[app.Name] = int32(len(b.instance.Apps))
+		b.instance.Apps = append(b.instance.Apps, app)
+		b.lines = append(b.lines, rows.line())
+	}
+	if !errors.Is(err, io.EOF) {
+		return err
+	}
+	return b.setDimensions()
+}
+
+func (b *builder) app(rows *table) (app binpack.App, err error) {
+	if app.Name, err = rows.name(appName); err != nil {
+		return app, err
+	}
+	app.Name = strings.Clone(app.Name)
+	if _, ok := b.apps[app.Name]; ok {
+		return app, rows.badf(appName, "duplicate app")
+	}
+	if app.Group, err = b.group(rows, app.Name); err != nil {
+		return app, err
+	}
+	if app.Types, err = b.typesOf(rows); err != nil {
+		return app, err
+	}
+	if app.Expected, err = rows.amountOr(appExpected, -1); err != nil {
+		return app, err
+	}
+	app.Lifetime, err = rows.amountOr(appLifetime, -1)
+	return app, err
+}
+
+// group is the index of the row's group, in order of first appearance.
+func (b *builder) group(rows *table, app string) (int32, error) {
+	name := app
+	if text := rows.field(appGroup); text != "" {
+		if err := checkName(text); err != nil {
+			return 0, rows.bad(appGroup, err)
+		}
+		name = strings.Clone(text)
+	}
+	limit, err := rows.countOr(appLimit, 0)
+	if err != nil {
+		return 0, err
+	}
+	spread, err := rows.countOr(appSpread, 0)
+	if err != nil {
+		return 0, err
+	}
+	i, ok := b.groups[name]
+	if !ok {
+		i = int32(len(b.instance.Groups))
+		b.groups[name] = i
+		b.instance.Groups = append(b.instance.Groups, binpack.Group{Name: name, Limit: limit, SpreadMin: spread})
+		return i, nil
+	}
+	if g := b.instance.Groups[i]; g.Limit != limit {
+		return 0, rows.badf(appLimit, "other apps of group %q have %d", name, g.Limit)
+	} else if g.SpreadMin != spread {
+		return 0, rows.badf(appSpread, "other apps of group %q have %d", name, g.SpreadMin)
+	}
+	return i, nil
+}
+
+// typesOf is the set of types that an app may use; nil for all.
+func (b *builder) typesOf(rows *table) ([]int32, error) {
+	text := rows.field(appTypes)
+	if text == "" {
+		return nil, nil
+	}
+	var types []int32
+	for name := range strings.SplitSeq(text, "|") {
+		i, ok := b.types[name]
+		if !ok || name == "" {
+			return nil, rows.badf(appTypes, "unknown type %q", name)
+		}
+		if slices.Contains(types, i) {
+			return nil, rows.badf(appTypes, "type %q is listed twice", name)
+		}
+		types = append(types, i)
+	}
+	slices.Sort(types)
+	return types, nil
+}

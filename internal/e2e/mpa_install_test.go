@@ -1,0 +1,255 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sigma-scheduler/sigma/internal/e2e"
+)
+
+const mpaSystem = "sigma-mpa"
+
+// accountKubeconfig writes a kubeconfig with a ServiceAccount's rights and no others.
+func accountKubeconfig(t *testing.T, c *e2e.Cluster, namespace, account string) string {
+	t.Helper()
+	authority, err := os.ReadFile(filepath.Join(c.Dir, "ca.crt"))
+	require.NoError(t, err)
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: c.Config.Host, CertificateAuthorityData: authority}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{
+		Token: strings.TrimSpace(c.Kubectl(t, "", "create", "token", account, "-n", namespace, "--duration=2h")),
+	}
+	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	config.CurrentContext = "c"
+	file := filepath.Join(t.TempDir(), account)
+	require.NoError(t, clientcmd.WriteToFile(*config, file))
+	return file
+}
+
+// A service does what the one in the manifests does with the API server's calls: each
+// connection goes to a replica that takes it.
+type service struct {
+	address string
+	timeout string // seconds that the manifests have the API server wait for the webhook
+
+	mu       sync.Mutex
+	replicas []string
+	next     int
+}
+
+func startService(t *testing.T) *service {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := &service{address: l.Addr().String()}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			caller, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go s.forward(caller)
+		}
+	}()
+	return s
+}
+
+func (s *service) forward(caller net.Conn) {
+	defer func() { _ = caller.Close() }()
+	s.mu.Lock()
+	replicas := slices.Clone(s.replicas)
+	s.next++
+	first := s.next
+	s.mu.Unlock()
+	for i := range replicas {
+		address := replicas[(first+i)%len(replicas)]
+		replica, err := net.DialTimeout("tcp", address, time.Second)
+		if err != nil {
+			continue
+		}
+		go func() {
+			_, _ = io.Copy(replica, caller)
+			_ = replica.Close()
+		}()
+		_, _ = io.Copy(caller, replica)
+		return
+	}
+}
+
+// installMPA applies the manifests and has the API server call the webhook by way of a
+// service that there is.
+func installMPA(t *testing.T, c *e2e.Cluster, folder string) *service {
+	t.Helper()
+	c.Kubectl(t, "", "apply", "-k", filepath.Join(repository, "manifests", folder))
+	c.Kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/multidimpodautoscalers.autoscaling.sigma-scheduler.io")
+	s := startService(t)
+	c.Kubectl(t, "", "patch", "mutatingwebhookconfiguration", "sigma-mpa", "--type=json", "-p",
+		fmt.Sprintf(`[{"op":"replace","path":"/webhooks/0/clientConfig","value":{"url":"https://%s/size-pod"}}]`, s.address))
+	s.timeout = setTimeout(t, c, "30")
+	return s
+}
+
+// setTimeout sets how many seconds the API server waits for the webhook, and returns how
+// many it did.
+func setTimeout(t *testing.T, c *e2e.Cluster, seconds string) (before string) {
+	t.Helper()
+	before = c.Kubectl(t, "", "get", "mutatingwebhookconfiguration", "sigma-mpa", "-o", "jsonpath={.webhooks[0].timeoutSeconds}")
+	c.Kubectl(t, "", "patch", "mutatingwebhookconfiguration", "sigma-mpa", "--type=json", "-p",
+		fmt.Sprintf(`[{"op":"replace","path":"/webhooks/0/timeoutSeconds","value":%s}]`, seconds))
+	return before
+}
+
+// startPart starts a replica of a part as its manifest does, with the rights of its
+// account and no others.
+func (s *service) startPart(t *testing.T, c *e2e.Cluster, part string, flags ...string) *e2e.MPA {
+	t.Helper()
+	file := filepath.Join("mpa", "apart", part+".yaml")
+	if part == "all" {
+		file = filepath.Join("mpa", "deployment.yaml")
+	}
+	text, err := os.ReadFile(filepath.Join(repository, "manifests", file))
+	require.NoError(t, err)
+	document, _, _ := strings.Cut(string(text), "\n---\n")
+	var d appsv1.Deployment
+	require.NoError(t, yaml.Unmarshal([]byte(document), &d))
+	pod := d.Spec.Template.Spec
+	var args []string
+	for _, arg := range pod.Containers[0].Args {
+		args = append(args, strings.Replace(arg, "/var/lib/sigma-mpa", t.TempDir(), 1))
+	}
+	args = append(args, "--kubeconfig="+accountKubeconfig(t, c, d.Namespace, pod.ServiceAccountName), "--namespace="+d.Namespace)
+	if part == "admission" || part == "all" {
+		address := fmt.Sprintf("127.0.0.1:%d", e2e.FreePort(t))
+		args = append(args, "--webhook-bind-address="+address)
+		s.mu.Lock()
+		s.replicas = append(s.replicas, address)
+		s.mu.Unlock()
+	}
+	return c.StartMPA(t, append(args, flags...)...)
+}
+
+func requireAllowed(t *testing.T, programs ...*e2e.MPA) {
+	t.Helper()
+	for _, p := range programs {
+		log, err := os.ReadFile(p.Log)
+		require.NoError(t, err)
+		require.NotEmpty(t, log)
+		require.NotRegexp(t, "forbidden|Unauthorized", string(log), p.Name)
+	}
+}
+
+// TestMPAPage does what docs/mpa.md says, as the test of its every command. To the fake
+// kubelet the autoscaler's pods run; nobody decides.
+func TestMPAPage(t *testing.T) {
+	c := ownCluster(t)
+	page := openPage(t, c, "mpa.md")
+	page.run(t, "Install", 1)
+	require.Len(t, c.Pods(mpaSystem), 2)
+	require.Regexp(t, `(?m)^web +Off `, page.run(t, "A first object", 1))
+	page.run(t, "A first object", 1)
+	require.Contains(t, c.Kubectl(t, "", "get", "mpa", "web"), "InPlaceOrRecreate")
+	c.Kubectl(t, "", "delete", "mpa", "web")
+	c.Kubectl(t, "", "apply", "-f", filepath.Join(page.dir, "manifests", "mpa", "samples"))
+	page.run(t, "When something is down", 1)
+	// The volume of the page is taken, and what is applied again loses nothing.
+	page.shell(t, "cat >> autoscaler/kustomization.yaml <<'EOF'\n"+yamlOf(t, "mpa.md", "# in the kustomization")+"EOF\nkubectl apply -k autoscaler")
+	require.Contains(t, c.Kubectl(t, "", "get", "deployment", "sigma-mpa", "-n", mpaSystem, "-o", "yaml"), "claimName: sigma-mpa-journal")
+	require.Equal(t, 3, strings.Count(page.run(t, "Uninstall", 1), `multidimpodautoscaler.autoscaling.sigma-scheduler.io "`))
+	require.Empty(t, page.blocks, "blocks that this test does not know of")
+	require.NotContains(t, c.Kubectl(t, "", "get", "mutatingwebhookconfigurations"), "sigma-mpa")
+}
+
+// TestMPARights: with the rights of the manifests and no others all parts do all that
+// they do, apart and in one process.
+func TestMPARights(t *testing.T) {
+	c := ownCluster(t)
+	c.InstallMetricsAPI(t)
+	s := installMPA(t, c, "mpa/apart")
+	const ns = "default"
+	flags := []string{"--interval=1s", "--cool-down=2s"}
+	apart := []*e2e.MPA{
+		s.startPart(t, c, "recommender", flags...),
+		s.startPart(t, c, "updater", "--evict-after=1s"),
+		s.startPart(t, c, "admission"),
+	}
+	rounds := func(t *testing.T, prefix string) {
+		for _, mode := range []string{"InPlace", "Recreate"} {
+			name := prefix + strings.ToLower(mode)
+			c.CreateDeployment(t, e2e.Deployment(ns, name, 3, "100m", "128Mi"))
+			waitSizes(t, c, ns, name, map[string]int{"100m 128Mi": 3})
+			w := c.StartWorkload(t, e2e.WorkloadSpec{Namespace: ns, App: name, CPUSeconds: .01, Load: e2e.Steps(time.Hour, 10)})
+			w.FeedMetricsAPI(t)
+			text := strings.NewReplacer("NAMESPACE", ns, "NAME", name, "KIND", "Deployment", "MODE", mode,
+				"min: 1,", "min: 4,", "maxAllowed: {cpu: \"8\", memory: 8Gi}", "minAllowed: {cpu: 300m, memory: 300Mi}").Replace(webObject)
+			c.Kubectl(t, text, "apply", "-f", "-")
+			e2e.Wait(t, name+": four pods of another size", func() (string, bool) {
+				large, all := 0, 0
+				for _, pod := range c.Pods(ns) {
+					if pod.DeletionTimestamp == nil && pod.Labels["app"] == name {
+						all++
+						if pod.Spec.Containers[0].Resources.Requests.Cpu().MilliValue() >= 300 {
+							large++
+						}
+					}
+				}
+				return fmt.Sprintf("%d of %d\n%s", large, all, statusOf(t, c, ns, name)), all >= 4 && large == all
+			})
+			c.Kubectl(t, "", "delete", "deployment", name, "-n", ns)
+		}
+	}
+	rounds(t, "apart-")
+	require.NotZero(t, apart[2].Metric(t, "sigma_mpa_admission_pods_total", `result="sized"`))
+	require.NotZero(t, apart[1].Metric(t, "sigma_mpa_evictions_total", `outcome="Evicted"`))
+	events := c.Kubectl(t, "", "get", "events", "-n", ns, "-o", `jsonpath={range .items[*]}{.source.component} {.reason}{"\n"}{end}`)
+	require.Contains(t, events, "sigma-mpa-recommender ")
+	require.Contains(t, events, "sigma-mpa-updater ")
+	requireAllowed(t, apart...)
+	for _, p := range apart {
+		p.Stop(t)
+	}
+
+	s.mu.Lock()
+	s.replicas = nil
+	s.mu.Unlock()
+	all := []*e2e.MPA{
+		s.startPart(t, c, "all", append(flags, "--evict-after=1s")...),
+		s.startPart(t, c, "all", append(flags, "--evict-after=1s")...),
+	}
+	rounds(t, "all-")
+	requireAllowed(t, all...)
+	// The other leads after the first, which ends in order.
+	for _, p := range all {
+		p.Stop(t)
+	}
+	requireAllowed(t, all...)
+}
+
+func statusOf(t *testing.T, c *e2e.Cluster, namespace, name string) string {
+	t.Helper()
+	o, err := c.Dynamic.Resource(schema.GroupVersionResource{Group: "autoscaling.sigma-scheduler.io", Version: "v1alpha1", Resource: "multidimpodautoscalers"}).
+		Namespace(namespace).Get(t.Context(), name, metav1.GetOptions{})
+	require.NoError(t, err)
+	text, err := json.Marshal(o.Object["status"])
+	require.NoError(t, err)
+	return string(text)
+}

@@ -1,0 +1,150 @@
+package mpa
+
+import (
+	"fmt"
+	"time"
+)
+
+// A check is a guard: it bounds a decision, or holds it by saying why. One without a name
+// is a step on the way.
+type check struct {
+	guard string
+	run   func(x *draft) (hold string)
+}
+
+// guards in the order that an observation meets them.
+var guards = []check{
+	{"freshness", (*draft).plausible},
+	{"", (*draft).remember},
+	{"clock", (*draft).steady},
+	{"freshness", (*draft).stale},
+
+	{"", (*draft).ask},
+	{"bounds", (*draft).switchedOff},
+	{"freshness", (*draft).unmeasured},
+	{"agent", (*draft).sane},
+	{"bounds", (*draft).boundReplicas},
+	{"", (*draft).boundSizes}, // by sizeGuards, container by container
+	{"freshness", (*draft).onlyMemory},
+	{"freshness", (*draft).filling},
+
+	{"", (*draft).choose},
+	{"pending", (*draft).resizing},
+	{"pending", (*draft).unseen},
+	{"pending", (*draft).starting},
+	{"cool-down", (*draft).budget},
+	{"cool-down", (*draft).apart},
+	{"order", (*draft).order},
+	{"off", (*draft).off},
+}
+
+// A draft is a decision on its way through the guards.
+type draft struct {
+	Decision
+	c     *Controller
+	o     *Observation
+	guard string // whose turn it is
+
+	live  []Pod
+	now   []Resources   // requests of the pods; nil = not known
+	fresh bool          // some usage is new enough to act on
+	jump  time.Duration // of the clock
+
+	// What is to be, as the guards have left it.
+	recommended Recommendation
+	replicas    int32
+	requests    []Resources
+
+	// The dimension that changes: the requests, or the replicas.
+	resizes bool
+	shrinks bool
+	both    bool   // the other would change as well
+	urgent  string // why nothing that is pending counts
+}
+
+// note says what the present guard changed.
+func (x *draft) note(format string, args ...any) { x.noteAs(x.guard, format, args...) }
+
+func (x *draft) noteAs(name, format string, args ...any) {
+	x.Guards = append(x.Guards, name+": "+fmt.Sprintf(format, args...))
+}
+
+// hold ends a decision without an action.
+func (x *draft) hold(why string) Decision {
+	x.Reason = why
+	if x.guard != "" {
+		x.note("%s", why)
+	}
+	x.Action = nil
+	return x.Decision
+}
+
+// ask asks the agent.
+func (x *draft) ask() string {
+	x.Recommended = x.c.agent.Recommend(x.o)
+	x.recommended = x.Recommended
+	return ""
+}
+
+// choose picks the one dimension that changes: more memory after a kill, then more
+// replicas, then sizes, then fewer replicas.
+func (x *draft) choose() string {
+	larger, smaller := compareAll(x.requests, x.now)
+	scales, sizes := x.replicas != x.o.Replicas, larger || smaller
+	if !scales && !sizes {
+		return "nothing to change: " + x.Recommended.Reason
+	}
+	if x.escapesMemory() {
+		x.resizes, x.urgent = true, "more memory first: a container ran out of it"
+	} else {
+		x.resizes = sizes && x.replicas <= x.o.Replicas
+	}
+	if x.resizes {
+		x.shrinks, x.Action = smaller && !larger, &Action{Containers: x.requests}
+		return ""
+	}
+	x.shrinks, x.both, x.Action = x.replicas < x.o.Replicas, sizes, &Action{Replicas: x.replicas}
+	return ""
+}
+
+// escapesMemory reports whether a container that ran out of memory not long ago would get
+// more of it.
+func (x *draft) escapesMemory() bool {
+	for i, spec := range x.c.target.Containers {
+		if x.requests[i].Memory > x.now[i].Memory && anyContainer(x.live, func(k *Container) bool {
+			return k.Name == spec.Name && (Metric{Time: k.Killed}).Known(x.Time, x.c.guards.Patience)
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// order says what goes first.
+func (x *draft) order() string {
+	switch {
+	case x.urgent != "":
+		x.note("%s", x.urgent)
+	case x.both:
+		x.note("replicas first, sizes next")
+	}
+	return ""
+}
+
+// off leaves the action out where only recommendations are wanted.
+func (x *draft) off() string {
+	if x.c.target.Off {
+		x.note("nothing is done; %s would be asked for", *x.Action)
+		x.Action = nil
+	}
+	return ""
+}
+
+// compareAll tells whether some amount is larger, and some smaller.
+func compareAll(a, b []Resources) (larger, smaller bool) {
+	for i := range a {
+		larger = larger || a[i].CPU > b[i].CPU || a[i].Memory > b[i].Memory
+		smaller = smaller || a[i].CPU < b[i].CPU || a[i].Memory < b[i].Memory
+	}
+	return larger, smaller
+}

@@ -1,0 +1,75 @@
+package mpa
+
+import (
+	"fmt"
+
+	"github.com/sigma-scheduler/sigma/mpa/guard"
+)
+
+// resizing holds while a resize is under way and may still come to an end.
+func (x *draft) resizing() string {
+	if x.urgent != "" {
+		return ""
+	}
+	for i := range x.live {
+		p := &x.live[i]
+		if p.Resize == NoResize || p.Resize == Infeasible {
+			continue
+		}
+		// A time far ahead is of another clock and says nothing.
+		if age := x.Time.Sub(p.ResizeSince); age < x.c.guards.Patience && age > -x.c.guards.Patience {
+			return fmt.Sprintf("pod %s is being resized", p.Name)
+		}
+	}
+	return ""
+}
+
+// unseen holds while what was asked for last is not there yet: the same dimension for as
+// long as there is patience, the other for a cool-down.
+func (x *draft) unseen() string {
+	a := x.c.memory.Asked
+	if a == nil || x.urgent != "" {
+		return ""
+	}
+	age := x.Time.Sub(a.Time)
+	if (a.Action.Replicas == 0) != x.resizes && age >= x.c.guards.CoolDown {
+		return ""
+	}
+	return fmt.Sprintf("%s: asked for %v ago and not there yet", a.Action, age)
+}
+
+// starting holds while replicas are on their way, unless there are to be more.
+func (x *draft) starting() string {
+	changes, patience := x.c.memory.ReplicaChanges, x.c.guards.Patience
+	if x.urgent != "" || !x.resizes && !x.shrinks || guard.CoolDown(patience).Over(changes, x.Time) {
+		return ""
+	}
+	ready := int32(0)
+	for i := range x.live {
+		if p := &x.live[i]; p.Phase == Running && p.Ready {
+			ready++
+		}
+	}
+	if ready != x.o.Replicas {
+		return fmt.Sprintf("%d of %d replicas are ready", ready, x.o.Replicas)
+	}
+	return ""
+}
+
+// budget keeps the number of changes in an hour, and the time between any change and one
+// that shrinks.
+func (x *draft) budget() string {
+	changes, most := x.c.memory.ReplicaChanges, x.c.guards.ReplicaChanges
+	if x.resizes {
+		changes, most = x.c.memory.RequestChanges, x.c.guards.RequestChanges
+	}
+	return guard.Budget{PerHour: most, CoolDown: guard.CoolDown(x.c.guards.CoolDown)}.Refuse(changes, x.Time, x.shrinks)
+}
+
+// apart keeps the time between two changes of requests.
+func (x *draft) apart() string {
+	if !x.resizes || x.urgent != "" || guard.CoolDown(x.c.guards.CoolDown).Over(x.c.memory.RequestChanges, x.Time) {
+		return ""
+	}
+	return fmt.Sprintf("requests changed less than %v ago", x.c.guards.CoolDown)
+}
