@@ -19,11 +19,12 @@ import (
 )
 
 const (
-	// A resize that was refused is tried again after this: a quota may have changed.
+	// retryRefused is when a refused resize is tried again: a quota may have changed.
 	retryRefused = 5 * time.Minute
-	// The cache shows a resize before this, or somebody undid it.
+	// cacheLag is when the cache shows a resize at the latest; if not, somebody undid it.
 	cacheLag = 30 * time.Second
-	// An eviction that has to wait is looked at again after this, if nothing changes before.
+	// evictionWait is when an eviction that had to wait is tried again, if no event comes
+	// first.
 	evictionWait = 10 * time.Second
 )
 
@@ -31,8 +32,8 @@ const (
 type count struct {
 	resized, inProgress, deferred, infeasible int32
 
-	stuck   int // that nothing can be changed of
-	waiting int // to be asked, or evicted
+	stuck   int // nothing about them can be changed
+	waiting int // for their resize or eviction
 	refused int
 	why     []string
 	evict   []*corev1.Pod
@@ -42,11 +43,12 @@ func (c *count) note(pod *corev1.Pod, format string, args ...any) {
 	c.why = append(c.why, "pod "+pod.Name+": "+fmt.Sprintf(format, args...))
 }
 
-// follow has the pods get the requests that stand, and counts how far they are.
-func (u *updater) follow(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, o *object, h *half, w *workload) (time.Duration, error) {
-	a := &h.actuation
+// follow resizes or evicts pods until they have the requests in force, and counts them by
+// state.
+func (u *updater) follow(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, o *object, own *ownStatus, w *workload) (time.Duration, error) {
+	a := &own.actuation
 	if a.Sizes == nil || m.Spec.Mode == v1alpha1.ModeInitial {
-		u.noPods(m, h)
+		u.noPods(m, own)
 		return 0, nil
 	}
 	if actuate.Digest(&w.Template.Spec, a.Sizes.Containers) != a.Sizes.Template {
@@ -54,15 +56,15 @@ func (u *updater) follow(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 			u.end(m, a, v1alpha1.OutcomeSuperseded, "the workload's template asks for other requests since")
 		}
 		a.Sizes = nil
-		u.noPods(m, h)
+		u.noPods(m, own)
 		return 0, nil
 	}
 	want, err := actuate.Wanted(a.Sizes.Containers, actuate.Constraints(m))
 	if err != nil {
 		return 0, err
 	}
-	if !agrees(m, want) { // one that was not carried out says something else
-		u.noPods(m, h)
+	if !agrees(m, want) { // a recommendation that was not carried out differs
+		u.noPods(m, own)
 		return 0, nil
 	}
 	pods, err := w.pods(ctx, u.client)
@@ -80,32 +82,33 @@ func (u *updater) follow(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 	}
 	if len(c.evict) > 0 && failed == nil {
 		after = evictionWait
-		failed = u.evict(ctx, m, o, h, w, c, want)
+		failed = u.evict(ctx, m, o, own, w, c, want)
 	}
-	u.judge(m, h, c)
+	u.judge(m, own, c)
 	return after, failed
 }
 
-// agrees reports whether the last recommendation says the same of requests, or nothing.
-// One of replicas says what the newest pod had, and that may be one that came without.
+// agrees reports whether the last recommendation has the same requests, or none. A
+// recommendation of replicas repeats the requests of the newest pod, which may have been
+// created without the recommended ones: it agrees.
 func agrees(m *v1alpha1.MultidimPodAutoscaler, want map[string]mpa.Resources) bool {
 	if m.Status.Recommendation.Change == v1alpha1.ChangeReplicas {
 		return true
 	}
-	said := m.Status.Recommendation.Containers
-	last, err := actuate.Wanted(said, actuate.Constraints(m))
-	return len(said) == 0 || err == nil && maps.Equal(last, want)
+	containers := m.Status.Recommendation.Containers
+	last, err := actuate.Wanted(containers, actuate.Constraints(m))
+	return len(containers) == 0 || err == nil && maps.Equal(last, want)
 }
 
-// noPods says that none is being resized.
-func (u *updater) noPods(m *v1alpha1.MultidimPodAutoscaler, h *half) {
-	h.actuation.Resized, h.actuation.InProgress, h.actuation.Deferred, h.actuation.Infeasible = 0, 0, 0, 0
-	if h.actuation.ID > 0 {
-		u.condition(h, m, v1alpha1.ConditionResize, false, "None", "")
+// noPods records that no pod is being resized.
+func (u *updater) noPods(m *v1alpha1.MultidimPodAutoscaler, own *ownStatus) {
+	own.actuation.Resized, own.actuation.InProgress, own.actuation.Deferred, own.actuation.Infeasible = 0, 0, 0, 0
+	if own.actuation.ID > 0 {
+		u.condition(own, m, v1alpha1.ConditionResize, false, "None", "")
 	}
 }
 
-// left takes in a pod that lacks something for good.
+// left counts a pod that can never have all of its size.
 func (c *count) left(pod *corev1.Pod, want map[string]mpa.Resources) {
 	for i := range pod.Spec.Containers {
 		r := pod.Spec.Containers[i].Resources.Requests
@@ -117,11 +120,11 @@ func (c *count) left(pod *corev1.Pod, want map[string]mpa.Resources) {
 	c.stuck++
 }
 
-// resize asks for the resizes that are needed and counts all pods. Those of pods whose
-// containers it restarts are asked for one by one, while all others are ready.
+// resize requests the resizes that are needed and counts all pods. A resize that restarts
+// containers is requested for one pod at a time, while all others are ready.
 func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, o *object, a *v1alpha1.Actuation, pods []corev1.Pod, w *workload, want map[string]mpa.Resources) (*count, error) {
 	now, s := u.clock.Now(), a.Sizes
-	// As many were evicted as there are pods: clocks differ, or the workload shrank.
+	// As many evictions as pods: clocks differ, or the workload shrank. No more of them.
 	spent := a.Evicted >= w.Replicas
 	c := &count{}
 	var failed error
@@ -134,7 +137,7 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 		case err == nil:
 			o.asked[pod.UID] = attempt{id: s.ID, time: now}
 			c.inProgress++
-		case apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err), apierrors.IsConflict(err): // gone; another of that name
+		case apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err), apierrors.IsConflict(err): // the pod is gone, or another has its name
 		case actuate.Passing(err):
 			c.waiting++
 			failed = err
@@ -152,7 +155,7 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 		if pod.DeletionTimestamp != nil {
 			continue
 		}
-		young := spent || !pod.CreationTimestamp.Time.Before(s.Time.Truncate(time.Second)) // it knows no fractions
+		young := spent || !pod.CreationTimestamp.Time.Before(s.Time.Truncate(time.Second)) // a creation time has whole seconds
 		if m.Spec.Mode == v1alpha1.ModeRecreate {
 			switch plan := actuate.PlanPod(pod, &w.Template.Spec, want); {
 			case len(plan.Containers) == 0 && len(plan.Left) > 0:
@@ -209,10 +212,10 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 	return c, failed
 }
 
-// count takes in a pod that was asked for all that it can be asked for.
+// count counts a pod for which every possible resize was requested.
 func (u *updater) count(c *count, pod *corev1.Pod, plan actuate.Plan, young bool, mode v1alpha1.Mode, want map[string]mpa.Resources) {
 	state, condition := actuate.StateOf(pod)
-	told := func() {
+	note := func() {
 		if condition.Message != "" {
 			c.note(pod, "%s: %s", state, condition.Message)
 		}
@@ -222,15 +225,15 @@ func (u *updater) count(c *count, pod *corev1.Pod, plan actuate.Plan, young bool
 	case actuate.InProgress:
 		c.inProgress++
 		if condition.Reason == corev1.PodReasonError {
-			told()
+			note()
 		}
 	case actuate.Deferred:
 		c.deferred++
-		told()
+		note()
 		late = !u.clock.Now().Before(condition.LastTransitionTime.Add(u.EvictAfter))
 	case actuate.Infeasible:
 		c.infeasible++
-		told()
+		note()
 		late = true
 	case actuate.Resized:
 		if len(plan.Left) == 0 {
@@ -244,9 +247,9 @@ func (u *updater) count(c *count, pod *corev1.Pod, plan actuate.Plan, young bool
 	}
 }
 
-// judge says what became of the requests, and what is left.
-func (u *updater) judge(m *v1alpha1.MultidimPodAutoscaler, h *half, c *count) {
-	a := &h.actuation
+// judge writes the outcome of the requests, and what is left, to the status.
+func (u *updater) judge(m *v1alpha1.MultidimPodAutoscaler, own *ownStatus, c *count) {
+	a := &own.actuation
 	why := strings.Join(c.why[:min(len(c.why), 3)], "; ")
 	if more := len(c.why) - 3; more > 0 {
 		why += fmt.Sprintf("; and %d more", more)
@@ -265,11 +268,11 @@ func (u *updater) judge(m *v1alpha1.MultidimPodAutoscaler, h *half, c *count) {
 		reason = "InProgress"
 	}
 	if reason != "" {
-		u.condition(h, m, v1alpha1.ConditionResize, true, reason, message)
+		u.condition(own, m, v1alpha1.ConditionResize, true, reason, message)
 	} else {
-		u.condition(h, m, v1alpha1.ConditionResize, false, "None", message)
+		u.condition(own, m, v1alpha1.ConditionResize, false, "None", message)
 	}
-	if a.ID != a.Sizes.ID || a.Outcome == v1alpha1.OutcomeApplied { // pods that come later do not undo it
+	if a.ID != a.Sizes.ID || a.Outcome == v1alpha1.OutcomeApplied { // pods created later do not undo it
 		return
 	}
 	outcome := v1alpha1.OutcomeApplied
@@ -282,12 +285,13 @@ func (u *updater) judge(m *v1alpha1.MultidimPodAutoscaler, h *half, c *count) {
 	u.end(m, a, outcome, message)
 }
 
-// evict ends one pod, so that its replacement comes with the size that it cannot have
-// where it is: never of fewer than two, one at a time, while all others are ready, and
-// only if it may find room. Each pod that there was goes at most once.
-func (u *updater) evict(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, o *object, h *half, w *workload, c *count, want map[string]mpa.Resources) error {
-	a := &h.actuation
-	pods, err := w.pods(ctx, u.direct) // an eviction shows there at once
+// evict evicts one pod that cannot be resized where it is, so that its replacement is
+// created with the right size. It never evicts one of fewer than two pods, evicts one at a
+// time while all others are ready, and only if there may be room for the replacement. Each
+// pod that existed at the start is evicted at most once.
+func (u *updater) evict(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, o *object, own *ownStatus, w *workload, c *count, want map[string]mpa.Resources) error {
+	a := &own.actuation
+	pods, err := w.pods(ctx, u.direct) // the cache shows an eviction late
 	if err != nil {
 		return err
 	}
@@ -302,7 +306,7 @@ func (u *updater) evict(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 	}
 	switch {
 	case victim == nil:
-		return nil // it has just gone
+		return nil // it was just deleted
 	case w.Replicas < 2:
 		c.note(victim, "not evicted, since there is no other")
 		return nil
@@ -318,8 +322,8 @@ func (u *updater) evict(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 		c.note(victim, "not evicted, since no other node has room")
 		return nil
 	}
-	a.Evicted++ // first, so that it is counted whatever comes next
-	if err := u.write(ctx, m, o, *h, ""); err != nil {
+	a.Evicted++ // counted before it is done, so that a kill in between cannot hide it
+	if err := u.write(ctx, m, o, *own, ""); err != nil {
 		return err
 	}
 	err = actuate.Evict(ctx, u.client, victim)
@@ -331,7 +335,7 @@ func (u *updater) evict(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 		return nil
 	case actuate.Passing(err) && !apierrors.IsTooManyRequests(err) && !apierrors.IsConflict(err):
 		u.metrics.evictions.WithLabelValues("Retried").Inc()
-		return err // counted: it may have come to pass
+		return err // counted: it may have happened
 	}
 	a.Evicted--
 	u.metrics.evictions.WithLabelValues("Refused").Inc()
@@ -339,8 +343,8 @@ func (u *updater) evict(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 	return nil
 }
 
-// room reports whether a pod's replacement may find room. A pod that was asked for more
-// than its node has needs another; one that is only replaced can come back.
+// room reports whether a pod's replacement may find room. A pod whose resize its node could
+// not grant needs another node; in mode Recreate the same node will do.
 func (u *updater) room(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, pod *corev1.Pod, w *workload, want map[string]mpa.Resources) (bool, error) {
 	next := pod.DeepCopy()
 	next.Status = corev1.PodStatus{}

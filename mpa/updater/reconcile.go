@@ -25,7 +25,7 @@ import (
 type updater struct {
 	Options
 	client  client.Client
-	direct  client.Reader // asks the API server, not a cache
+	direct  client.Reader // reads from the API server, not from a cache
 	clock   clock.PassiveClock
 	events  record.EventRecorder
 	metrics *meters
@@ -34,13 +34,14 @@ type updater struct {
 	objects map[types.NamespacedName]*object
 }
 
-// An object is what is known of one besides its cached copy. One worker at a time has it.
+// An object is what the updater knows of a MultidimPodAutoscaler besides the cached copy.
+// One worker at a time uses it.
 type object struct {
 	uid types.UID
-	// half is what was last read or written of the updater's half of the status: nobody
-	// else writes it, and the cache may be behind.
-	half half
-	// asked are the pods that were to be resized.
+	// own is the updater's part of the status as last read or written: nobody else writes
+	// it, and the cache may be behind.
+	own ownStatus
+	// asked holds the pods whose resize was requested.
 	asked map[types.UID]attempt
 }
 
@@ -51,7 +52,7 @@ type attempt struct {
 	refused string // by the API server
 }
 
-// Reconcile carries out what is recommended of one object.
+// Reconcile carries out the recommendation for one object.
 func (u *updater) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	m := &v1alpha1.MultidimPodAutoscaler{}
 	if err := u.client.Get(ctx, request.NamespacedName, m); err != nil || m.DeletionTimestamp != nil {
@@ -64,7 +65,7 @@ func (u *updater) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	var err error
 	switch {
 	case m.Spec.Mode == v1alpha1.ModeOff:
-		err = u.off(ctx, m)
+		err = u.disable(ctx, m)
 	case m.Status.Recommendation != nil:
 		var o *object
 		if o, err = u.object(ctx, m); err != nil {
@@ -72,32 +73,32 @@ func (u *updater) Reconcile(ctx context.Context, request reconcile.Request) (rec
 		}
 		after, err = u.update(ctx, m, o)
 	}
-	if apierrors.IsConflict(err) { // somebody wrote to the object first: look again
+	if apierrors.IsConflict(err) { // somebody else wrote to the object first
 		u.forget(request.NamespacedName)
 		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
 	}
 	return reconcile.Result{RequeueAfter: after}, client.IgnoreNotFound(err)
 }
 
-// off lets go of an object: nobody waits for its pods any longer, nothing is said of them,
-// and the sizes that stood end, since by the time that the mode acts again they may be too
-// small.
-func (u *updater) off(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler) error {
+// disable stops acting on an object: it ends the wait for its pods, removes the updater's
+// conditions, and drops the sizes in force, which may be too small by the time that the mode
+// acts again.
+func (u *updater) disable(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler) error {
 	defer u.forget(client.ObjectKeyFromObject(m))
-	if h := halfOf(m); h.actuation.Sizes == nil && len(h.conditions) == 0 {
+	if own := ownStatusOf(m); own.actuation.Sizes == nil && len(own.conditions) == 0 {
 		return nil
 	}
 	o, err := u.object(ctx, m)
 	if err != nil || m.Spec.Mode != v1alpha1.ModeOff {
-		return err // the cache will say so too
+		return err // the cache will follow
 	}
-	h := o.half.clone()
-	a := &h.actuation
+	own := o.own.clone()
+	a := &own.actuation
 	if a.Outcome == v1alpha1.OutcomePartly && a.Sizes != nil && a.Sizes.ID == a.ID {
 		u.end(m, a, v1alpha1.OutcomeSuperseded, "by mode Off")
 	}
-	a.Sizes, a.Resized, a.InProgress, a.Deferred, a.Infeasible, h.conditions = nil, 0, 0, 0, 0, nil
-	return u.write(ctx, m, o, h, m.ResourceVersion)
+	a.Sizes, a.Resized, a.InProgress, a.Deferred, a.Infeasible, own.conditions = nil, 0, 0, 0, 0, nil
+	return u.write(ctx, m, o, own, m.ResourceVersion)
 }
 
 func (u *updater) object(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler) (*object, error) {
@@ -111,7 +112,7 @@ func (u *updater) object(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler)
 	if err := u.direct.Get(ctx, key, m); err != nil {
 		return nil, err
 	}
-	o = &object{uid: m.UID, half: halfOf(m), asked: map[types.UID]attempt{}}
+	o = &object{uid: m.UID, own: ownStatusOf(m), asked: map[types.UID]attempt{}}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.objects[key] = o
@@ -125,23 +126,23 @@ func (u *updater) forget(key types.NamespacedName) {
 	u.metrics.forget(key.Namespace, key.Name)
 }
 
-// update does what there is to do and writes what became of it. It says after what time
-// to look again; 0 = when something changes.
+// update does the next step and writes the result. It returns after what time to reconcile
+// again; 0 = at the next event.
 func (u *updater) update(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, o *object) (time.Duration, error) {
 	w, block, err := u.target(ctx, m)
 	if err != nil {
 		return 0, err
 	}
-	h := o.half.clone()
-	a := &h.actuation
+	own := o.own.clone()
+	a := &own.actuation
 	if m.Status.Recommendation.ID > a.ID {
 		if err := u.direct.Get(ctx, client.ObjectKeyFromObject(m), m); err != nil {
 			return 0, err
 		}
 		if m.UID != o.uid || m.DeletionTimestamp != nil || m.Spec.Mode == v1alpha1.ModeOff || m.Status.Recommendation == nil {
-			return 0, nil // the cache will say so too
+			return 0, nil // the cache will follow
 		}
-		if err := u.begin(ctx, m, o, &h, w, block); err != nil {
+		if err := u.begin(ctx, m, o, &own, w, block); err != nil {
 			return 0, err
 		}
 	}
@@ -152,26 +153,26 @@ func (u *updater) update(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 		if a.Outcome == v1alpha1.OutcomePartly {
 			u.end(m, a, v1alpha1.OutcomeRefused, block.why)
 		}
-		u.noPods(m, &h)
+		u.noPods(m, &own)
 	default:
 		if a.Outcome == v1alpha1.OutcomePartly && a.From > 0 {
 			failed = u.scale(ctx, m, a, w)
 		}
 		if failed == nil {
-			after, failed = u.follow(ctx, m, o, &h, w)
+			after, failed = u.follow(ctx, m, o, &own, w)
 		}
 	}
 	if w != nil && w.short && after == 0 {
-		after = evictionWait // its events are not watched
+		after = evictionWait // events are not watched
 	}
-	u.able(m, &h, w, block, failed)
-	return after, errors.Join(failed, u.write(ctx, m, o, h, ""))
+	u.able(m, &own, w, block, failed)
+	return after, errors.Join(failed, u.write(ctx, m, o, own, ""))
 }
 
-// A block is why an object is not acted upon.
+// A block is a reason not to act on an object.
 type block struct{ reason, why string }
 
-// target finds what an object is about, and what forbids to touch it.
+// target returns the workload of an object, and what forbids to change it.
 func (u *updater) target(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler) (*workload, block, error) {
 	ref := m.Spec.ScaleTargetRef
 	w, err := u.workloadOf(ctx, m)
@@ -214,10 +215,10 @@ func (u *updater) target(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler)
 	return w, block{}, nil
 }
 
-// begin takes a new recommendation in: it says that it is under way, or why it never will
-// be. m is what the API server has.
-func (u *updater) begin(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, o *object, h *half, w *workload, b block) error {
-	rec, now, a := m.Status.Recommendation, u.clock.Now(), &h.actuation
+// begin starts to carry out a new recommendation: it writes that this has begun, or why it
+// will not. m is the API server's version of the object.
+func (u *updater) begin(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, o *object, own *ownStatus, w *workload, b block) error {
+	rec, now, a := m.Status.Recommendation, u.clock.Now(), &own.actuation
 	if m.Status.Actuation != nil && m.Status.Actuation.ID > a.ID {
 		return apierrors.NewConflict(v1alpha1.Resource("multidimpodautoscalers"), m.Name, errors.New("another updater works on it"))
 	}
@@ -248,7 +249,7 @@ func (u *updater) begin(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 	if outcome != "" {
 		u.end(m, a, outcome, why)
 	}
-	if err := u.write(ctx, m, o, *h, m.ResourceVersion); err != nil {
+	if err := u.write(ctx, m, o, *own, m.ResourceVersion); err != nil {
 		return err
 	}
 	if a.Outcome == v1alpha1.OutcomePartly {
@@ -299,8 +300,8 @@ func (u *updater) beginResizing(m *v1alpha1.MultidimPodAutoscaler, a *v1alpha1.A
 	return "", ""
 }
 
-// counted is the time at which a recommendation counts: that of the decision, as for
-// the recommender, so that both allow the same, but none to come.
+// counted is the time at which a recommendation counts against the hourly limits: the time
+// of the decision, as in the recommender, so that both allow the same; at most now.
 func counted(rec *v1alpha1.Recommendation, now time.Time) metav1.MicroTime {
 	if rec.Time.After(now) {
 		return metav1.NewMicroTime(now)
@@ -308,8 +309,8 @@ func counted(rec *v1alpha1.Recommendation, now time.Time) metav1.MicroTime {
 	return rec.Time
 }
 
-// lastHour are the times of the hour up to a decision. One that is yet to come, since the
-// clock was set back, counts as now: otherwise it would count until an hour after it.
+// lastHour returns the times within the hour before a decision. A time in the future, after
+// the clock was set back, counts as now: otherwise it would count for more than an hour.
 func lastHour(times []metav1.MicroTime, at, now time.Time) []metav1.MicroTime {
 	var list []metav1.MicroTime
 	for _, t := range times {
@@ -330,7 +331,7 @@ func maxAge(m *v1alpha1.MultidimPodAutoscaler) time.Duration {
 	return m.Spec.Metrics.MaxAge.Duration
 }
 
-// bounded are the replicas that are recommended, within the bounds of the moment.
+// bounded returns the recommended replicas within the present bounds.
 func bounded(m *v1alpha1.MultidimPodAutoscaler) int32 {
 	r := m.Spec.Constraints.Replicas
 	return max(1, min(r.Max, max(r.Min, m.Status.Recommendation.Replicas)))
@@ -374,7 +375,7 @@ func (u *updater) scale(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 	return nil
 }
 
-// end notes what became of a recommendation, and tells of it once.
+// end records the outcome of a recommendation, and counts and reports it once.
 func (u *updater) end(m *v1alpha1.MultidimPodAutoscaler, a *v1alpha1.Actuation, outcome v1alpha1.Outcome, message string) {
 	message = v1alpha1.Text(message)
 	change := v1alpha1.ChangeReplicas
@@ -393,11 +394,11 @@ func (u *updater) end(m *v1alpha1.MultidimPodAutoscaler, a *v1alpha1.Actuation, 
 	a.Message = message
 }
 
-// able says whether the last recommendation could be carried out.
-func (u *updater) able(m *v1alpha1.MultidimPodAutoscaler, h *half, w *workload, b block, failed error) {
-	a, rec := &h.actuation, m.Status.Recommendation
+// able sets the condition that says whether the last recommendation could be carried out.
+func (u *updater) able(m *v1alpha1.MultidimPodAutoscaler, own *ownStatus, w *workload, b block, failed error) {
+	a, rec := &own.actuation, m.Status.Recommendation
 	set := func(is bool, reason, message string) {
-		u.condition(h, m, v1alpha1.ConditionAble, is, reason, message)
+		u.condition(own, m, v1alpha1.ConditionAble, is, reason, message)
 	}
 	switch {
 	case b.why != "":

@@ -18,7 +18,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 )
 
-// What passes is tried again, for as long as the decision is young.
+// Errors that may pass are tried again, while the decision is fresh.
 func TestRetries(t *testing.T) {
 	passing := []error{
 		apierrors.NewTimeoutError("too slow", 1), apierrors.NewServerTimeout(v1alpha1.Resource("x"), "update", 1), apierrors.NewInternalError(fmt.Errorf("etcd")),
@@ -188,21 +188,21 @@ func TestEviction(t *testing.T) {
 		})
 	}
 
-	// However often it is in vain: as many as there were.
+	// Evictions in vain end after as many as there were pods.
 	w := newWorld(t, v1alpha1.ModeInPlaceOrRecreate)
 	w.recommend(1, 2, "900m")
 	for i := range 20 {
 		w.settle()
 		w.kubelet(corev1.PodReasonInfeasible)
 		for len(w.pods()) < 2 {
-			p := pod(10 + i) // an hour old by a clock that is late
+			p := pod(10 + i) // an hour old, by a clock that is behind
 			require.NoError(t, w.api.Create(t.Context(), p))
 		}
 		w.clock.Step(time.Minute)
 	}
 	assert.EqualValues(t, 2, w.actuation().Evicted)
 
-	// A budget that says no is not counted, and not the end.
+	// A disruption budget that refuses is not counted, and the eviction is tried again.
 	w = newWorld(t, v1alpha1.ModeInPlaceOrRecreate)
 	allowed := false
 	w.around = func(call string, next func() error) error {
@@ -224,7 +224,7 @@ func TestEviction(t *testing.T) {
 	assert.EqualValues(t, 1, w.actuation().Evicted)
 }
 
-// Containers that restart to be resized do so one by one, while all pods are ready.
+// Resizes that restart containers are done pod by pod, while all pods are ready.
 func TestRestartsOneByOne(t *testing.T) {
 	w := newWorld(t, v1alpha1.ModeInPlace)
 	for _, p := range w.pods() {
@@ -246,8 +246,8 @@ func TestRestartsOneByOne(t *testing.T) {
 	require.Equal(t, v1alpha1.OutcomeApplied, w.actuation().Outcome)
 }
 
-// A pod that comes without its size gets it later, unless the last recommendation, which
-// was not carried out, says something else, or the template does.
+// A pod that is created without its size gets it later, unless the last recommendation, which
+// was not carried out, or the template differs.
 func TestLateComers(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -259,7 +259,7 @@ func TestLateComers(t *testing.T) {
 		{"replicas since, decided when the newest pod had come without its size", func(w *world) {
 			w.recommend(2, 3, "500m", func(r *v1alpha1.Recommendation) { r.Change = v1alpha1.ChangeReplicas })
 		}, 1},
-		{"too old a word since", func(w *world) {
+		{"an expired one since", func(w *world) {
 			w.recommend(2, 2, "700m", func(r *v1alpha1.Recommendation) { r.Time = metav1.NewMicroTime(start.Add(-time.Hour)) })
 		}, 0},
 		{"another template since", func(w *world) {
@@ -309,7 +309,7 @@ func TestNothingToSize(t *testing.T) {
 			want     v1alpha1.Outcome
 		}{
 			{nil, v1alpha1.OutcomeRefused},
-			{corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("700m")}, v1alpha1.OutcomeApplied}, // it has what it can have
+			{corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("700m")}, v1alpha1.OutcomeApplied}, // as much as is possible
 		} {
 			w := newWorld(t, mode)
 			for _, p := range w.pods() {

@@ -14,49 +14,49 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 )
 
-// half of the status that is the updater's.
-type half struct {
+// ownStatus is the part of the status that the updater writes.
+type ownStatus struct {
 	actuation  v1alpha1.Actuation
 	conditions []metav1.Condition
 }
 
-func halfOf(m *v1alpha1.MultidimPodAutoscaler) half {
-	h := half{}
+func ownStatusOf(m *v1alpha1.MultidimPodAutoscaler) ownStatus {
+	own := ownStatus{}
 	if m.Status.Actuation != nil {
-		m.Status.Actuation.DeepCopyInto(&h.actuation)
+		m.Status.Actuation.DeepCopyInto(&own.actuation)
 	}
 	for _, c := range m.Status.Conditions {
 		if c.Type == v1alpha1.ConditionAble || c.Type == v1alpha1.ConditionResize {
-			h.conditions = append(h.conditions, c)
+			own.conditions = append(own.conditions, c)
 		}
 	}
-	return h
+	return own
 }
 
-func (h *half) clone() half {
-	return half{*h.actuation.DeepCopy(), slices.Clone(h.conditions)}
+func (own *ownStatus) clone() ownStatus {
+	return ownStatus{*own.actuation.DeepCopy(), slices.Clone(own.conditions)}
 }
 
-func (u *updater) condition(h *half, m *v1alpha1.MultidimPodAutoscaler, kind string, is bool, reason, message string) {
+func (u *updater) condition(own *ownStatus, m *v1alpha1.MultidimPodAutoscaler, kind string, is bool, reason, message string) {
 	status := metav1.ConditionFalse
 	if is {
 		status = metav1.ConditionTrue
 	}
-	meta.SetStatusCondition(&h.conditions, metav1.Condition{
+	meta.SetStatusCondition(&own.conditions, metav1.Condition{
 		Type: kind, Status: status, Reason: reason, Message: v1alpha1.Text(message),
 		ObservedGeneration: m.Generation, LastTransitionTime: metav1.NewTime(u.clock.Now()),
 	})
 }
 
-// write applies the updater's half of the status where it differs from what was
-// written last. With a version it fails if the object is not at that.
-func (u *updater) write(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, o *object, h half, version string) error {
-	if version == "" && equality.Semantic.DeepEqual(h.actuation, o.half.actuation) && equality.Semantic.DeepEqual(h.conditions, o.half.conditions) {
+// write applies the updater's part of the status if it differs from what was written last.
+// With a version it fails if the object has another one.
+func (u *updater) write(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, o *object, own ownStatus, version string) error {
+	if version == "" && equality.Semantic.DeepEqual(own.actuation, o.own.actuation) && equality.Semantic.DeepEqual(own.conditions, o.own.conditions) {
 		return nil
 	}
-	status := v1alpha1.MultidimPodAutoscalerStatus{Conditions: h.conditions}
-	if h.actuation.ID > 0 {
-		status.Actuation = &h.actuation
+	status := v1alpha1.MultidimPodAutoscalerStatus{Conditions: own.conditions}
+	if own.actuation.ID > 0 {
+		status.Actuation = &own.actuation
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
 	if err != nil {
@@ -71,7 +71,7 @@ func (u *updater) write(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 	if err := u.client.Status().Patch(ctx, patch, client.Apply, client.FieldOwner(v1alpha1.OwnerUpdater), client.ForceOwnership); err != nil {
 		return err
 	}
-	o.half = h.clone()
-	u.metrics.states(m.Namespace, m.Name, &h.actuation)
+	o.own = own.clone()
+	u.metrics.states(m.Namespace, m.Name, &own.actuation)
 	return nil
 }

@@ -1,18 +1,17 @@
-// Package updater carries out what a recommender wrote to a MultidimPodAutoscaler's
-// status, whoever that is: it reads status.recommendation and writes
-// status.actuation.
+// Package updater carries out what any recommender wrote to a MultidimPodAutoscaler's
+// status: it reads status.recommendation and writes status.actuation.
 //
-// Each recommendation is carried out once. Before anything is done, status.actuation says
-// that it was begun, from how many replicas, and counts it; that write fails if
-// anybody changed the object meanwhile, so that of two updaters one begins. One that
-// is killed at any point finds there where it was: replicas are changed only from the
-// number that was found at first, and a pod gets the same requests as the first time.
+// It carries out each recommendation once. Before it changes anything it records in
+// status.actuation that it has begun, from how many replicas, and counts the attempt.
+// That write fails if the object changed meanwhile, so that only one of two updaters
+// begins. An updater that is killed resumes from there: it changes replicas only from the
+// recorded number, and gives a pod the same requests as the first time.
 //
-// Requests that were carried out stand until the next: a pod that came without them,
-// as when the webhook was away, is resized later. They no longer stand once the
-// workload's template has other requests or limits for these containers than at that
-// time: who edits them knows something new, so that the next word is the recommender's. Nor does
-// a pod that somebody else resized get them again.
+// Requests that were carried out stay in force until the next recommendation: a pod that
+// was created without them, because the webhook was away, is resized later. They
+// lapse when the template's requests or limits of these containers change: the editor
+// knows something new, and the next recommendation starts from there. A pod that somebody
+// else resized does not get them again.
 package updater
 
 import (
@@ -45,24 +44,24 @@ import (
 
 // Options of the updater.
 type Options struct {
-	// Scalings and Resizes are the most of each in an hour, for one object.
+	// Scalings and Resizes limit how many of each an object gets in an hour.
 	Scalings, Resizes int
 	// EvictAfter is how long a resize may be deferred before its pod is evicted, where
 	// the mode allows that.
 	EvictAfter time.Duration
-	// Workers look after as many objects at a time.
+	// Workers is how many objects are updated at a time.
 	Workers int
 }
 
 // AddFlags adds the options, with their defaults, to a command.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
-	flags.IntVar(&o.Scalings, "max-scalings-per-hour", 12, "changes of replicas of one object in an hour, whoever recommends them")
-	flags.IntVar(&o.Resizes, "max-resizes-per-hour", 6, "changes of requests of one object in an hour, whoever recommends them")
+	flags.IntVar(&o.Scalings, "max-scalings-per-hour", 12, "most changes of replicas of one object in an hour, from all recommenders together")
+	flags.IntVar(&o.Resizes, "max-resizes-per-hour", 6, "most changes of requests of one object in an hour, from all recommenders together")
 	flags.DurationVar(&o.EvictAfter, "evict-after", 5*time.Minute, "how long a resize may be deferred before its pod is evicted, in modes that evict")
 	flags.IntVar(&o.Workers, "updater-workers", 4, "objects that are updated at a time")
 }
 
-// Validate says what is wrong, by flag.
+// Validate returns what is wrong, by flag.
 func (o *Options) Validate() error {
 	switch {
 	case o.Scalings < 0 || o.Scalings > 1000 || o.Resizes < 0 || o.Resizes > 1000:
@@ -75,7 +74,7 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// Setup adds it to a manager.
+// Setup adds the updater to a manager.
 func Setup(m manager.Manager, o Options) error {
 	if err := o.Validate(); err != nil {
 		return err
@@ -87,7 +86,7 @@ func Setup(m manager.Manager, o Options) error {
 	if err := u.metrics.register(metrics.Registry); err != nil {
 		return err
 	}
-	// Filled before the first look, as the caches of what is watched are.
+	// The cache is filled before the first reconcile, like those of the watched kinds.
 	if _, err := m.GetCache().GetInformer(context.Background(), target.ReplicaSets(), cache.BlockUntilSynced(false)); err != nil {
 		return err
 	}
@@ -104,7 +103,7 @@ func Setup(m manager.Manager, o Options) error {
 		Complete(u)
 }
 
-// ofWorkload finds the objects that have a workload of that kind as their target.
+// ofWorkload returns requests for the objects whose target is a workload of that kind.
 func (u *updater) ofWorkload(kind string) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		return u.requestsFor(ctx, o.GetNamespace(), func(m *v1alpha1.MultidimPodAutoscaler) bool {
@@ -119,8 +118,8 @@ func (u *updater) ofHPA(ctx context.Context, o client.Object) []reconcile.Reques
 	})
 }
 
-// ofPod finds the objects whose target a pod belongs to, by the pod's names: to look once
-// more than necessary does no harm.
+// ofPod returns requests for the objects whose target a pod belongs to, by the pod's names:
+// a reconcile too many does no harm.
 func (u *updater) ofPod(ctx context.Context, o client.Object) []reconcile.Request {
 	above, ok := owner.Of(o, nil)
 	if !ok {
@@ -131,7 +130,7 @@ func (u *updater) ofPod(ctx context.Context, o client.Object) []reconcile.Reques
 	})
 }
 
-// requestsFor asks for a look at each object of a namespace for which is holds.
+// requestsFor returns a request for each object of a namespace that is accepts.
 func (u *updater) requestsFor(ctx context.Context, namespace string, is func(*v1alpha1.MultidimPodAutoscaler) bool) []reconcile.Request {
 	var list v1alpha1.MultidimPodAutoscalerList
 	if err := u.client.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -146,20 +145,20 @@ func (u *updater) requestsFor(ctx context.Context, namespace string, is func(*v1
 	return requests
 }
 
-// An event older than this says nothing of now; controllers repeat theirs.
+// maxEventAge is how old an event may be to describe the present; controllers repeat theirs.
 const maxEventAge = 10 * time.Minute
 
 // A workload is the target of an object, and what its controller is doing.
 type workload struct {
 	*target.Workload
-	// settled says that no rollout is under way.
-	settled bool
-	// short says that pods are missing, failing why its controller cannot make them.
+	settled bool // no rollout is under way
+	// short is true where pods are missing; failing is why the controller cannot create
+	// them.
 	short   bool
 	failing string
 }
 
-// workloadOf is the target of an object; the error is NotFound where it is gone.
+// workloadOf returns the target of an object; the error is NotFound where it is gone.
 func (u *updater) workloadOf(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler) (*workload, error) {
 	found, err := target.Find(ctx, u.client, m.Namespace, m.Spec.ScaleTargetRef)
 	if err != nil {
@@ -184,8 +183,8 @@ func (u *updater) workloadOf(ctx context.Context, m *v1alpha1.MultidimPodAutosca
 	return w, err
 }
 
-// failedCreate is the last event that says why a StatefulSet's pod was not made: its
-// status does not.
+// failedCreate returns the newest event's reason why a StatefulSet's pod was not created,
+// which its status does not give.
 func (u *updater) failedCreate(ctx context.Context, set client.Object) (string, error) {
 	var events corev1.EventList
 	if err := u.direct.List(ctx, &events, client.InNamespace(set.GetNamespace()),
@@ -204,7 +203,7 @@ func (u *updater) failedCreate(ctx context.Context, set client.Object) (string, 
 	return last.Message, nil
 }
 
-// pods returns those of the workload that have not ended, by name.
+// pods returns the workload's pods that have not ended, by name.
 func (w *workload) pods(ctx context.Context, r client.Reader) ([]corev1.Pod, error) {
 	pods, err := w.Pods(ctx, r)
 	return slices.DeleteFunc(pods, func(p corev1.Pod) bool { return podspec.Ended(&p) }), err

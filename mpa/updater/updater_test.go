@@ -19,8 +19,8 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 )
 
-// An updater that dies before or after any of its writes leaves something behind from
-// which the next comes to the same end, with everything done once.
+// An updater that is killed before or after any of its writes leaves a state from which the
+// next one reaches the same end, with everything done once.
 func TestKilledAnywhere(t *testing.T) {
 	type died struct{}
 	for _, change := range []string{"replicas", "requests", "eviction"} {
@@ -92,7 +92,7 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
-// What is refused, and what the status says of it.
+// What is refused, with the reason in the status.
 func TestRefuses(t *testing.T) {
 	at := func(d time.Duration) func(*v1alpha1.Recommendation) {
 		return func(r *v1alpha1.Recommendation) { r.Time = metav1.NewMicroTime(start.Add(d)) }
@@ -185,7 +185,7 @@ func TestModes(t *testing.T) {
 			require.NoError(t, w.api.Update(t.Context(), deployment(2)))
 			w.recommend(2, 2, "300m")
 			w.settle()
-			for range 3 { // a node that cannot, for hours
+			for range 3 { // a node that cannot resize for hours
 				w.kubelet(corev1.PodReasonInfeasible)
 				w.clock.Step(time.Hour)
 				w.settle()
@@ -198,8 +198,8 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// Twelve changes of replicas and six of requests in any hour, whatever is recommended, whoever
-// restarts, wherever the recommender's clock is.
+// There are at most twelve changes of replicas and six of requests in any hour, whatever is
+// recommended, whatever restarts, and whatever the recommender's clock shows.
 func TestLimits(t *testing.T) {
 	for _, skew := range []time.Duration{0, 2 * time.Minute, -2 * time.Minute, time.Hour} {
 		t.Run(skew.String(), func(t *testing.T) {
@@ -290,7 +290,7 @@ func TestClockSetBack(t *testing.T) {
 	require.Equal(t, int32(6), w.replicas())
 }
 
-// TestOffForgets: nobody waits for the pods of an object that was switched off.
+// TestOffForgets: the pods of an object that was switched off are not waited for.
 func TestOffForgets(t *testing.T) {
 	w := newWorld(t, v1alpha1.ModeInPlace)
 	w.recommend(1, 2, "300m")
@@ -310,8 +310,8 @@ func TestOffForgets(t *testing.T) {
 	require.Len(t, w.actuation().Resizes, 1, "nothing is counted anew")
 }
 
-// Sizes of before a time in mode Off are not those of now: nothing checks them against what
-// was used meanwhile.
+// Sizes from before a time in mode Off do not come back: nothing checked them against the
+// usage since.
 func TestOffEndsSizes(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		w := newWorld(t, v1alpha1.ModeInPlace)
@@ -333,7 +333,7 @@ func TestOffEndsSizes(t *testing.T) {
 		require.Nil(t, w.actuation().Sizes)
 		require.Nil(t, meta.FindStatusCondition(w.object().Status.Conditions, v1alpha1.ConditionAble), "of a mode that acted")
 		require.Equal(t, v1alpha1.OutcomeApplied, w.actuation().Outcome)
-		// Its pods are made anew, from the template.
+		// Its pods are created again from the template.
 		for i, p := range w.pods() {
 			require.NoError(t, w.api.Delete(t.Context(), &p))
 			require.NoError(t, w.api.Create(t.Context(), pod(i)))

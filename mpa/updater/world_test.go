@@ -31,24 +31,24 @@ var start = time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC)
 
 var key = types.NamespacedName{Namespace: "shop", Name: "web"}
 
-// A world is an updater, or one after the other, and a cluster that knows no
-// controllers or kubelets: Deployment web has two pods.
+// A world is an updater, or several one after the other, and a cluster without controllers
+// and kubelets: Deployment web has two pods.
 type world struct {
 	*updater
 	t      *testing.T
 	clock  *testclock.FakeClock
-	api    client.WithWatch // of everybody else
-	theirs client.Client    // of the updater
-	// around stands between the updater and what changes something: status, scale,
+	api    client.WithWatch // for all but the updater
+	theirs client.Client    // for the updater
+	// around wraps each of the updater's calls that change something: status, scale,
 	// resize, eviction.
 	around  func(call string, next func() error) error
-	changes []string // that were made
+	changes []string // the calls that succeeded, but those to status
 }
 
 func newWorld(t *testing.T, mode v1alpha1.Mode) *world {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{ // the fake API server walks all of it again and again
+	for _, add := range []func(*runtime.Scheme) error{ // few: the fake API server walks all of the scheme repeatedly
 		corev1.AddToScheme, appsv1.AddToScheme, autoscalingv1.AddToScheme, autoscalingv2.AddToScheme, policyv1.AddToScheme, v1alpha1.AddToScheme,
 	} {
 		require.NoError(t, add(scheme))
@@ -87,7 +87,7 @@ func newWorld(t *testing.T, mode v1alpha1.Mode) *world {
 	return w
 }
 
-// restart makes another updater, which knows nothing.
+// restart replaces the updater by a new one.
 func (w *world) restart() {
 	w.updater = &updater{
 		Options: Options{Scalings: 12, Resizes: 6, EvictAfter: 5 * time.Minute, Workers: 1}, client: w.theirs, direct: w.theirs, clock: w.clock,
@@ -183,7 +183,7 @@ func (w *world) able() string {
 	return c.Reason
 }
 
-// recommend writes a recommendation of this moment.
+// recommend writes a recommendation with the present time.
 func (w *world) recommend(id int64, replicas int32, cpu string, edit ...func(*v1alpha1.Recommendation)) {
 	w.t.Helper()
 	m := w.object()
@@ -199,7 +199,7 @@ func (w *world) recommend(id int64, replicas int32, cpu string, edit ...func(*v1
 	require.NoError(w.t, w.api.Status().Update(w.t.Context(), m))
 }
 
-// reconcile until there is nothing to do at this moment.
+// reconcile runs the updater until it has nothing to do now.
 func (w *world) reconcile() error {
 	w.t.Helper()
 	for range 5 {
@@ -233,7 +233,7 @@ func (w *world) pods() []corev1.Pod {
 	return l.Items
 }
 
-// kubelet has done, or says of, all resizes.
+// kubelet carries out all resizes, or reports why it does not.
 func (w *world) kubelet(reason string) {
 	w.t.Helper()
 	for _, p := range w.pods() {
