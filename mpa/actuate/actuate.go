@@ -25,7 +25,7 @@ func (e ChangedError) Error() string {
 	return fmt.Sprintf("somebody else changed the replicas from %d to %d", e.From, e.To)
 }
 
-// Replicas that a workload's spec asks for.
+// Replicas returns how many a workload's spec asks for.
 func Replicas(ctx context.Context, c client.Client, workload client.Object) (int32, error) {
 	scale := &autoscalingv1.Scale{}
 	if err := c.SubResource("scale").Get(ctx, workload, scale); err != nil {
@@ -34,9 +34,9 @@ func Replicas(ctx context.Context, c client.Client, workload client.Object) (int
 	return scale.Spec.Replicas, nil
 }
 
-// Scale changes a workload's replicas from one number to another, and from no other
-// number. There already, it does nothing. It is tried again as long as only something
-// else of the workload changed.
+// Scale changes a workload's replicas from one number to another, and from no other number;
+// if they are changed already, it does nothing. It tries again if only another field
+// of the workload changed meanwhile.
 func Scale(ctx context.Context, c client.Client, workload client.Object, from, to int32) error {
 	if from < 1 || to < 1 {
 		panic(fmt.Sprintf("actuate: %d to %d replicas", from, to))
@@ -61,7 +61,7 @@ func Scale(ctx context.Context, c client.Client, workload client.Object, from, t
 	}
 }
 
-// Resize patches a pod, if it is still the same, to have what the plan says.
+// Resize patches a pod by the plan, if its UID is still the same.
 func Resize(ctx context.Context, c client.Client, pod *corev1.Pod, plan Plan, owner string) error {
 	type container struct {
 		Name      string                      `json:"name"`
@@ -90,8 +90,8 @@ func Resize(ctx context.Context, c client.Client, pod *corev1.Pod, plan Plan, ow
 	return c.SubResource("resize").Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(owner))
 }
 
-// Evict asks the API server to end a pod, if it is still the same and its disruption
-// budget allows it; where not, the error is TooManyRequests.
+// Evict evicts a pod, if its UID is still the same. Where a disruption budget forbids it, the
+// error is TooManyRequests.
 func Evict(ctx context.Context, c client.Client, pod *corev1.Pod) error {
 	return c.SubResource("eviction").Create(ctx, pod.DeepCopy(), &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
@@ -99,7 +99,7 @@ func Evict(ctx context.Context, c client.Client, pod *corev1.Pod) error {
 	})
 }
 
-// Passing reports whether an error of the API server may be gone at the next try.
+// Passing reports whether an error of the API server may not come again at the next try.
 func Passing(err error) bool {
 	switch apierrors.ReasonForError(err) {
 	case metav1.StatusReasonUnknown, // the connection, or a proxy

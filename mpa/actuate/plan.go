@@ -16,12 +16,12 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
-// Largest requests that anybody is taken to mean, as in the object's bounds: 100,000
+// Larger requests are taken for mistakes, as in the object's bounds: 100,000
 // cores and 1 PiB.
 var largest = mpa.Resources{CPU: 100_000 * 1000, Memory: 1 << 50}
 
-// Constraints of an object's containers. Where a bound was lowered below the memory that
-// its recommender saw in use, there is room for that: less would have containers killed.
+// Constraints returns those of an object's containers. A bound that was lowered below the
+// memory that the recommender saw in use is raised to it: less would get containers killed.
 func Constraints(m *v1alpha1.MultidimPodAutoscaler) []v1alpha1.ContainerConstraints {
 	list := slices.Clone(m.Spec.Constraints.Containers)
 	if m.Status.Memory == nil {
@@ -41,8 +41,8 @@ func Constraints(m *v1alpha1.MultidimPodAutoscaler) []v1alpha1.ContainerConstrai
 	return list
 }
 
-// Wanted are the requests of each listed container, by name; 0 leaves a resource as it
-// is. What is recommended is kept within the constraints, in whole millicores and bytes.
+// Wanted returns the requests of each listed container, by name; 0 leaves a resource as it
+// is. Recommendations are clamped to the constraints, in whole millicores and bytes.
 func Wanted(recommended []v1alpha1.ContainerRequests, constraints []v1alpha1.ContainerConstraints) (map[string]mpa.Resources, error) {
 	want := map[string]mpa.Resources{}
 	for _, c := range constraints {
@@ -88,8 +88,8 @@ func amount(q, low, high *resource.Quantity, value func(*resource.Quantity) int6
 	return v, nil
 }
 
-// Digest of the requests and limits that a template has for the containers. Whatever else
-// is edited, such as an image or another container, it is the same.
+// Digest returns a digest of a template's requests and limits for the containers. Other
+// edits, of an image or another container, do not change it.
 func Digest(template *corev1.PodSpec, containers []v1alpha1.ContainerRequests) string {
 	hash := sha256.New()
 	for _, c := range target.Containers(template) {
@@ -101,18 +101,17 @@ func Digest(template *corev1.PodSpec, containers []v1alpha1.ContainerRequests) s
 	return fmt.Sprintf("%x", hash.Sum(nil))[:16]
 }
 
-// A Plan is what has to be changed of one pod.
+// A Plan is what has to change in one pod.
 type Plan struct {
-	// Containers that have to be changed, with all of what they are to have.
+	// Containers that have to change, with all their resources after it.
 	Containers map[string]corev1.ResourceRequirements
-	// Restarts says that a container will be restarted by it.
+	// Restarts is true if a container restarts.
 	Restarts bool
 	// Left is why something stays as it is until the pod is replaced.
 	Left []string
 }
 
-// PlanResize says how a pod gets what is wanted in place. The template is that of the
-// workload.
+// PlanResize plans the change of a pod in place. The template is the workload's.
 func PlanResize(pod *corev1.Pod, template *corev1.PodSpec, want map[string]mpa.Resources) Plan {
 	p := PlanPod(pod, template, want)
 	if len(p.Containers) == 0 {
@@ -150,8 +149,7 @@ func PlanResize(pod *corev1.Pod, template *corev1.PodSpec, want map[string]mpa.R
 	return p
 }
 
-// PlanPod says how a pod differs from what is wanted, whether or not that can be
-// changed in place.
+// PlanPod plans the change of a pod, whether or not it can be made in place.
 func PlanPod(pod *corev1.Pod, template *corev1.PodSpec, want map[string]mpa.Resources) Plan {
 	p := Plan{Containers: map[string]corev1.ResourceRequirements{}}
 	if pod.Spec.Resources != nil {
@@ -220,7 +218,7 @@ func scaled(amount, limit, request int64) int64 {
 	return int64(min(q, math.MaxInt64))
 }
 
-// unsupported says why a pod cannot be resized in place, whatever its size.
+// unsupported returns why a pod cannot be resized in place, whatever its size.
 func unsupported(pod *corev1.Pod) string {
 	switch {
 	case pod.Annotations[corev1.MirrorPodAnnotationKey] != "":
@@ -242,7 +240,7 @@ func differs(a, b corev1.ResourceRequirements, name corev1.ResourceName) bool {
 	return compare(a.Requests, b.Requests, name) != 0 || compare(a.Limits, b.Limits, name) != 0
 }
 
-// shrinks says that b has less than a.
+// shrinks reports whether b has less than a.
 func shrinks(a, b corev1.ResourceRequirements, name corev1.ResourceName) bool {
 	return cmp.Or(compare(b.Requests, a.Requests, name), compare(b.Limits, a.Limits, name)) < 0
 }
@@ -256,7 +254,7 @@ func compare(a, b corev1.ResourceList, name corev1.ResourceName) int {
 	return x.Cmp(y)
 }
 
-// guaranteed tells whether a pod with these changes is of class Guaranteed, by
+// guaranteed reports whether a pod with these changes is of class Guaranteed, by
 // upstream's rule: every container has limits of both, and requests equal limits in sum.
 func guaranteed(spec *corev1.PodSpec, changes map[string]corev1.ResourceRequirements) bool {
 	requests, limits := map[corev1.ResourceName]*resource.Quantity{}, map[corev1.ResourceName]*resource.Quantity{}
@@ -280,7 +278,7 @@ func guaranteed(spec *corev1.PodSpec, changes map[string]corev1.ResourceRequirem
 	return requests[both[0]].Cmp(*limits[both[0]]) == 0 && requests[both[1]].Cmp(*limits[both[1]]) == 0
 }
 
-// A State is how far a pod has come.
+// A State is how far the resize of a pod is.
 type State string
 
 // The states.
@@ -291,7 +289,8 @@ const (
 	Infeasible State = "Infeasible"
 )
 
-// StateOf a pod whose spec asks for what is wanted, and what its node says of it.
+// StateOf returns the state of a pod whose spec has the wanted requests, with the node's
+// condition about it.
 func StateOf(pod *corev1.Pod) (State, corev1.PodCondition) {
 	for _, c := range pod.Status.Conditions {
 		if c.Type != corev1.PodResizePending || c.Status != corev1.ConditionTrue {

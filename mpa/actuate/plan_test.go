@@ -32,7 +32,7 @@ func container(name string, requests, limits corev1.ResourceList) corev1.Contain
 	return corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Requests: requests, Limits: limits}}
 }
 
-// running is a pod whose node has given it what it asks for.
+// running is a pod that has what it requests.
 func running(containers ...corev1.Container) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.PodSpec{Containers: containers}}
 	p.Status.Phase = corev1.PodRunning
@@ -44,7 +44,7 @@ func running(containers ...corev1.Container) *corev1.Pod {
 	return p
 }
 
-// text of what a container is to have.
+// text is a container's resources as text.
 func text(r corev1.ResourceRequirements) string {
 	return fmt.Sprintf("%s %s of %s %s", r.Requests.Cpu(), r.Requests.Memory(), r.Limits.Cpu(), r.Limits.Memory())
 }
@@ -137,8 +137,8 @@ func restarting(c corev1.Container) corev1.Container {
 	return c
 }
 
-// Any pod: its class is the one that upstream computes, and stays; what was planned once
-// is not planned again; limits stay above requests.
+// For random pods: the class is the one that upstream computes, and stays; a plan that was
+// carried out leaves nothing to plan; limits stay above requests.
 func TestPlanKeepsClass(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	amount := func(unit int64) (request, limit *resource.Quantity) {
@@ -260,7 +260,7 @@ func TestScaled(t *testing.T) {
 	for _, c := range []struct{ amount, limit, request, want int64 }{
 		{100, 2, 1, 200},
 		{100, 1, 1, 100},
-		{100, 1, 2, 100}, // a limit below its request is none of ours
+		{100, 1, 2, 100}, // a limit below its request counts as none
 		{1, 4, 3, 1},
 		{2, 4, 3, 2},
 		{1 << 50, 1 << 50, 1 << 49, 1 << 51},
@@ -300,7 +300,7 @@ func TestStateOf(t *testing.T) {
 		assert.Equal(t, want, got)
 	}
 	is(Resized)
-	pod.Spec.Containers[0].Resources.Requests = list("600m", "256Mi") // the node has not seen it
+	pod.Spec.Containers[0].Resources.Requests = list("600m", "256Mi") // not yet known to the node
 	is(InProgress)
 	for _, c := range []struct {
 		kind   corev1.PodConditionType

@@ -23,14 +23,15 @@ type Collector struct {
 	Client     client.Reader // a cache with the fields of [target.Index]
 	Metrics    metrics.PodMetricsesGetter
 	Prometheus *Prometheus
-	// Timeout of what one observation asks, all together.
+	// Timeout limits the queries of one observation together.
 	Timeout time.Duration
 }
 
-// ErrBusy is of a Prometheus that has enough to do. The workload is observed later.
-var ErrBusy = errors.New("Prometheus is asked by many already")
+// ErrBusy means that a Prometheus answers as many queries as it may already. The workload
+// is observed later.
+var ErrBusy = errors.New("Prometheus answers as many queries as it may already")
 
-// A Problem is why something was not measured, for the people who can change it.
+// A Problem says why something was not measured, for people who can mend it.
 type Problem struct {
 	Source  string // usage, rate, latency or throughput
 	Reason  string // one word in CamelCase
@@ -39,7 +40,7 @@ type Problem struct {
 
 func (p *Problem) Error() string { return p.Source + ": " + p.Message }
 
-// What is measured.
+// The sources of a [Problem]: what is measured.
 const (
 	Usage      = "usage"
 	Rate       = "rate"
@@ -47,17 +48,18 @@ const (
 	Throughput = "throughput"
 )
 
-// usages by pod and container.
+// usages are by pod and container.
 type usages map[string]map[string]mpa.Usage
 
-// Observe measures a workload. What could not be measured is missing, and the problems
-// say why. An error is of this program, not of the workload; with [ErrBusy] nothing was asked.
+// Observe measures a workload. What could not be measured is missing, and the problems say
+// why. An error is a failure of this program, not of the workload; after [ErrBusy] nothing
+// was queried.
 func (c *Collector) Observe(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, w *target.Workload, now time.Time) (*mpa.Observation, []Problem, error) {
 	pods, err := w.IndexedPods(ctx, c.Client)
 	if err != nil {
 		return nil, nil, err
 	}
-	// To the microsecond, as statuses keep it.
+	// Whole microseconds, as a status stores them.
 	ob := &mpa.Observation{Time: now.UTC().Truncate(time.Microsecond), Replicas: w.Replicas}
 	listed := make([]string, 0, len(o.Spec.Constraints.Containers))
 	for _, k := range o.Spec.Constraints.Containers {
@@ -88,7 +90,7 @@ func name(o *v1alpha1.MultidimPodAutoscaler) string {
 	return o.Spec.ScaleTargetRef.Kind + " " + o.Spec.ScaleTargetRef.Name
 }
 
-// MaxAge of what is decided upon.
+// MaxAge is how old a measurement may be to count.
 func MaxAge(o *v1alpha1.MultidimPodAutoscaler) time.Duration {
 	if m := o.Spec.Metrics.MaxAge; m != nil {
 		return m.Duration
@@ -96,7 +98,7 @@ func MaxAge(o *v1alpha1.MultidimPodAutoscaler) time.Duration {
 	return mpa.DefaultGuards().MaxAge
 }
 
-// measure asks both sources at once.
+// measure queries both sources at once.
 func (c *Collector) measure(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, w *target.Workload, ob *mpa.Observation) (usages, []Problem, error) {
 	var used usages
 	var fromAPI *Problem
@@ -123,8 +125,8 @@ func (c *Collector) measure(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 	return used, problems, err
 }
 
-// fill puts usage to the containers that it is of. Usage from before a pod's start is of
-// its namesake.
+// fill assigns usage to containers. Usage from before a pod's start belongs to an earlier pod
+// of the same name.
 func fill(ob *mpa.Observation, used usages) {
 	for i := range ob.Pods {
 		p := &ob.Pods[i]
@@ -137,7 +139,7 @@ func fill(ob *mpa.Observation, used usages) {
 	}
 }
 
-// missing adds what is to be said of running pods without usage, unless it was said.
+// missing adds a problem for running pods without usage, unless there is one about usage.
 func missing(ob *mpa.Observation, o *v1alpha1.MultidimPodAutoscaler, used usages, problems []Problem, maxAge time.Duration) []Problem {
 	if slices.ContainsFunc(problems, func(p Problem) bool { return p.Source == Usage }) {
 		return problems
@@ -167,27 +169,27 @@ func missing(ob *mpa.Observation, o *v1alpha1.MultidimPodAutoscaler, used usages
 			due = p.Name
 		}
 	}
-	say := func(reason, format string, args ...any) []Problem {
+	add := func(reason, format string, args ...any) []Problem {
 		return append(problems, Problem{Usage, reason, fmt.Sprintf(format, args...)})
 	}
 	switch {
 	case running == 0:
-		return say("NoRunningPods", "none of the %d pods of %s runs", len(ob.Pods), name(o))
+		return add("NoRunningPods", "none of the %d pods of %s runs", len(ob.Pods), name(o))
 	case fresh == 0 && newest.After(ob.Time):
-		return say("UsageFromTheFuture", "the newest usage that %s has is %v ahead of this clock", from, newest.Sub(ob.Time).Round(time.Second))
+		return add("UsageFromTheFuture", "the newest usage that %s has is %v ahead of this clock", from, newest.Sub(ob.Time).Round(time.Second))
 	case fresh == 0 && !newest.IsZero():
-		return say("UsageStale", "the newest usage that %s has is %v old; at most %v is decided upon", from, ob.Time.Sub(newest).Round(time.Second), maxAge)
+		return add("UsageStale", "the newest usage that %s has is %v old; it counts for %v", from, ob.Time.Sub(newest).Round(time.Second), maxAge)
 	case fresh == 0 && len(used) > 0:
-		return say("UsageMissing", "%s knows pods of %s, but not all containers of any of those that run", from, name(o))
+		return add("UsageMissing", "%s has usage of pods of %s, but of no running pod with all its containers", from, name(o))
 	case fresh == 0:
-		return say("UsageMissing", "%s has no usage of the %d running pods of %s", from, running, name(o))
+		return add("UsageMissing", "%s has no usage of the %d running pods of %s", from, running, name(o))
 	case due != "":
-		return say("PodsMissing", "%s has fresh usage of %d of %d running pods; not of %s", from, fresh, running, due)
+		return add("PodsMissing", "%s has fresh usage of %d of %d running pods; not of %s", from, fresh, running, due)
 	}
 	return problems
 }
 
-// stale is what is to be said of numbers that are too old.
+// stale returns problems for numbers that are too old.
 func stale(ob *mpa.Observation, maxAge time.Duration, known []Problem) []Problem {
 	var problems []Problem
 	for _, m := range []struct {
@@ -197,14 +199,14 @@ func stale(ob *mpa.Observation, maxAge time.Duration, known []Problem) []Problem
 		if m.Time.IsZero() || m.Known(ob.Time, maxAge) || slices.ContainsFunc(known, func(p Problem) bool { return p.Source == m.source }) {
 			continue
 		}
-		problems = append(problems, Problem{m.source, "Stale", fmt.Sprintf("the newest sample of the %s is of %s, %v from now; at most %v is decided upon",
-			m.source, m.Time.UTC().Format(time.RFC3339), ob.Time.Sub(m.Time).Round(time.Second), maxAge)})
+		problems = append(problems, Problem{m.source, "Stale", fmt.Sprintf("the newest sample of the %s is %v old (%s); it counts for %v",
+			m.source, ob.Time.Sub(m.Time).Round(time.Second), m.Time.UTC().Format(time.RFC3339), maxAge)})
 	}
 	return problems
 }
 
-// podOf is a pod as decisions know it, with the listed containers; with none listed, all
-// but those that only initialise.
+// podOf translates a pod for decisions, with the listed containers; with none listed, with
+// all but init containers.
 func podOf(pod *corev1.Pod, listed []string) mpa.Pod {
 	p := mpa.Pod{Name: pod.Name, Phase: phaseOf(pod.Status.Phase), Deleting: pod.DeletionTimestamp != nil}
 	if t := pod.Status.StartTime; t != nil {
@@ -216,7 +218,7 @@ func podOf(pod *corev1.Pod, listed []string) mpa.Pod {
 		case c.Type == corev1.PodReady:
 			p.Ready, p.ReadySince = on, c.LastTransitionTime.UTC()
 		case c.Type == corev1.PodResizePending && on:
-			// Of a resize that waits while another is under way, the waiting counts.
+			// A resize that waits counts, not one that is under way before it.
 			p.Resize, p.ResizeSince = mpa.Resize(c.Reason), c.LastTransitionTime.UTC()
 		case c.Type == corev1.PodResizeInProgress && on && p.Resize == mpa.NoResize:
 			p.Resize, p.ResizeSince = mpa.InProgress, c.LastTransitionTime.UTC()
@@ -266,7 +268,7 @@ func resources(cpu, memory resource.Quantity) mpa.Resources {
 	return mpa.Resources{CPU: cpu.MilliValue(), Memory: memory.Value()}
 }
 
-// killed is when a container last ran out of memory.
+// killed returns when a container last ran out of memory.
 func killed(s *corev1.ContainerStatus) time.Time {
 	var last time.Time
 	for _, t := range []*corev1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {

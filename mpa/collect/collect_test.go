@@ -79,7 +79,7 @@ func (i indexer) IndexField(_ context.Context, o client.Object, field string, f 
 	return nil
 }
 
-// metricsAPI is one of a test.
+// metricsAPI is a metrics API for tests.
 type metricsAPI struct {
 	metrics.PodMetricsesGetter
 	metrics.PodMetricsInterface
@@ -107,7 +107,7 @@ func newCollector(t *testing.T, a metricsAPI, objects ...client.Object) *Collect
 	return &Collector{Client: b.Build(), Metrics: a, Prometheus: NewPrometheus(4, clock), Timeout: 200 * time.Millisecond}
 }
 
-// cluster has a Deployment of two sets of pods, and others that are not its.
+// cluster has a Deployment with two sets of pods, and pods of others.
 func cluster() []client.Object {
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 	set := func(uid types.UID, by types.UID) *appsv1.ReplicaSet {
@@ -247,13 +247,13 @@ func TestUsageFromTheMetricsAPI(t *testing.T) {
 		{name: "none", list: say(), reason: "UsageMissing", message: "the metrics API has no usage of the 2 running pods of Deployment web"},
 		{
 			name: "old", list: say(podMetrics("web-a", "100m", "1Mi", now.Add(-10*time.Minute))), known: 1,
-			reason: "UsageStale", message: "the newest usage that the metrics API has is 10m0s old; at most 2m0s",
+			reason: "UsageStale", message: "the newest usage that the metrics API has is 10m0s old; it counts for 2m0s",
 		},
 		{
 			name: "ahead", list: say(podMetrics("web-a", "100m", "1Mi", now.Add(time.Hour))), known: 1,
 			reason: "UsageFromTheFuture", message: "1h0m0s ahead of this clock",
 		},
-		{name: "of a namesake", list: say(podMetrics("web-a", "100m", "1Mi", now.Add(-2*time.Hour))), reason: "UsageMissing", message: "not all containers of any"},
+		{name: "of a namesake", list: say(podMetrics("web-a", "100m", "1Mi", now.Add(-2*time.Hour))), reason: "UsageMissing", message: "of no running pod with all its containers"},
 		{
 			name: "of another container", reason: "UsageMissing",
 			list: func(context.Context, metav1.ListOptions) (*metricsv1beta1.PodMetricsList, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
-// metricsAPI asks metrics.k8s.io for the usage of a workload's pods.
+// metricsAPI queries metrics.k8s.io for the usage of a workload's pods.
 func (c *Collector) metricsAPI(ctx context.Context, w *target.Workload) (usages, *Problem) {
 	list, err := c.Metrics.PodMetricses(w.Object.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: w.Selector.String()})
 	switch {

@@ -19,24 +19,24 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 )
 
-// Queries of usage that are not given: those of the kubelet's cAdvisor.
+// The default queries of usage: the metrics of the kubelet's cAdvisor.
 const (
 	DefaultCPU    = `max by (pod, container) (rate(container_cpu_usage_seconds_total{namespace="$namespace", pod=~"$pods", container!="", container!="POD"}[2m]))`
 	DefaultMemory = `max by (pod, container) (container_memory_working_set_bytes{namespace="$namespace", pod=~"$pods", container!="", container!="POD"})`
 )
 
-// A question is a query, and what is made of its answer.
+// A question is a query and its answer.
 type question struct {
 	source, field string
 	query
-	by           string // labels that tell the answer's series apart
+	by           string // labels that distinguish the answer's series
 	value, fresh model.Vector
 	problem      *Problem
-	answered     bool // at least a part of it, if only by a refusal
+	answered     bool // at least in part, if only with a refusal
 }
 
-// measure asks for all that an object wants from Prometheus. The usages are nil when they
-// are not asked for or there are none.
+// measure runs all queries of an object. The usages are nil when they are not queried or
+// there are none.
 func (p *Prometheus) measure(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, ob *mpa.Observation) (usages, []Problem, error) {
 	questions := questionsOf(o, ob)
 	if len(questions) == 0 {
@@ -72,7 +72,7 @@ func (p *Prometheus) measure(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 			fail(q, *q.problem)
 		}
 	}
-	// One query that takes too long is that object's fault, not the server's.
+	// A single query that takes too long is the object's fault, not the server's.
 	if slices.ContainsFunc(questions, func(q *question) bool { return q.answered }) {
 		silent = nil
 	}
@@ -81,7 +81,7 @@ func (p *Prometheus) measure(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 	return used, append(problems, more...), nil
 }
 
-// questionsOf are the queries of an object with its names filled in.
+// questionsOf returns the queries of an object with its names filled in.
 func questionsOf(o *v1alpha1.MultidimPodAutoscaler, ob *mpa.Observation) []*question {
 	names := make([]string, len(ob.Pods))
 	for i, pod := range ob.Pods {
@@ -116,7 +116,7 @@ func (q *question) fail(reason, format string, args ...any) {
 	q.problem = &Problem{q.source, reason, fmt.Sprintf("queries.%s: ", q.field) + fmt.Sprintf(format, args...)}
 }
 
-// ask asks for the value and for how fresh it is.
+// ask queries a value and its freshness.
 func (s *server) ask(ctx context.Context, q *question) {
 	if len(q.selectors) == 0 {
 		q.fail("QueryInvalid", "it asks for no series: %s", q.text)
@@ -143,22 +143,22 @@ type promAnswer struct {
 	reason, message string
 }
 
-// silent reports whether the server said nothing.
+// silent reports whether the server did not answer.
 func (a *promAnswer) silent() bool {
 	return a.reason == "PrometheusUnreachable" || a.reason == "PrometheusTimeout"
 }
 
-// query asks as of the server's now.
+// query evaluates an expression at the server's present time.
 func (s *server) query(ctx context.Context, expression string) promAnswer {
 	value, warnings, err := s.api.Query(ctx, expression, time.Time{})
 	if err != nil {
 		reason, message := explain(ctx, err)
 		return promAnswer{reason: reason, message: message}
 	}
-	// Until Prometheus 2.54 notes come as warnings, such as that a name is not a counter's.
+	// Until Prometheus 2.54, notes arrive as warnings: that a name is not a counter's, say.
 	warnings = slices.DeleteFunc(warnings, func(w string) bool { return strings.HasPrefix(w, "PromQL info: ") })
 	if len(warnings) > 0 {
-		// Such as that a part of the data is missing.
+		// A part of the data is missing, for example.
 		return promAnswer{reason: "QueryWarning", message: "Prometheus warns: " + strings.Join(warnings, "; ")}
 	}
 	switch v := value.(type) {
@@ -174,7 +174,7 @@ func (s *server) query(ctx context.Context, expression string) promAnswer {
 	}
 }
 
-// explain says what an error means to those who run the server.
+// explain translates an error for the people who run the server.
 func explain(ctx context.Context, err error) (reason, message string) {
 	var e *promv1.Error
 	var large *http.MaxBytesError
@@ -197,7 +197,7 @@ func explain(ctx context.Context, err error) (reason, message string) {
 	}
 }
 
-// answers puts the numbers in the observation and gives usages back.
+// answers writes the numbers to the observation and returns the usages.
 func answers(questions []*question, ob *mpa.Observation) (usages, []Problem) {
 	var problems []Problem
 	var cpu, memory *question
@@ -228,7 +228,7 @@ func answers(questions []*question, ob *mpa.Observation) (usages, []Problem) {
 	return used, problems
 }
 
-// number is the answer of a question that wants one.
+// number returns the answer of a question for a single number.
 func (q *question) number() mpa.Metric {
 	switch {
 	case len(q.value) == 0:
@@ -244,13 +244,13 @@ func (q *question) number() mpa.Metric {
 	}
 	t, ok := q.time(s)
 	if !ok {
-		q.fail("NoSeries", "some of its series have no sample of late, so that %g cannot be trusted: it needs %s", float64(s.Value), strings.Join(q.selectors, ", "))
+		q.fail("NoSeries", "some of its series have no recent sample, so that %g cannot be trusted: it needs %s", float64(s.Value), strings.Join(q.selectors, ", "))
 		return mpa.Metric{}
 	}
 	return mpa.Metric{Value: float64(s.Value), Time: t}
 }
 
-// plausible reports whether a sample is a number from 0 up.
+// plausible reports whether a sample is a finite number of at least 0.
 func (q *question) plausible(s *model.Sample) bool {
 	of := ""
 	if len(s.Metric) > 0 {
@@ -271,9 +271,9 @@ func (q *question) plausible(s *model.Sample) bool {
 	return false
 }
 
-// time is how fresh a sample is: as the oldest of the newest samples of the selectors,
-// and not fresher than the answer. It is not known when a selector has none that it
-// needs.
+// time returns how fresh a sample is: the oldest of the newest samples of the selectors,
+// and at most the time of the answer. It is unknown when a selector lacks samples that the
+// query needs.
 func (q *question) time(s *model.Sample) (time.Time, bool) {
 	oldest, found := s.Timestamp.Time().UTC(), 0
 	for i := range q.selectors {
@@ -290,8 +290,8 @@ func (q *question) time(s *model.Sample) (time.Time, bool) {
 	return oldest, found > 0
 }
 
-// newest is the time of a selector's newest sample, of the same pod and container where
-// it tells them.
+// newest returns the time of a selector's newest sample, for the same pod and container
+// where its labels name them.
 func (q *question) newest(selector string, s *model.Sample) (newest time.Time, ok bool) {
 	for _, f := range q.fresh {
 		if string(f.Metric[selectorLabel]) != selector {
@@ -335,13 +335,13 @@ func usageOf(cpu, memory *question) (usages, *Problem) {
 	return used, memory.problem
 }
 
-// mostAmount keeps what a server invents convertible.
+// mostAmount keeps absurd answers within the range of an int64.
 const mostAmount = 1e15
 
 type place struct{ pod, container string }
 
-// byContainer are the numbers of a question that wants one for each container. What is
-// wrong with one of them is that one's; its problem is told.
+// byContainer returns the numbers of a question for one number a container. A wrong one is
+// left out, and becomes the question's problem; the others count.
 func (q *question) byContainer() map[place]mpa.Metric {
 	numbers, unlabelled := map[place]mpa.Metric{}, model.Metric(nil)
 	twice := map[place]bool{}

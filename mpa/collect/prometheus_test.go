@@ -50,9 +50,9 @@ func code(status int, body string) http.HandlerFunc {
 	}
 }
 
-// hang answers when nobody waits any more.
+// hang answers once the caller has given up.
 func hang(_ http.ResponseWriter, r *http.Request) {
-	_ = r.ParseForm() // the server sees the end of a connection only past the body
+	_ = r.ParseForm() // the server notices the end of a connection only after the body
 	<-r.Context().Done()
 }
 
@@ -79,14 +79,14 @@ func TestNumberFromPrometheus(t *testing.T) {
 		{
 			// Within the look-back the value is there though its target has gone.
 			name: "stale", answer: prom(one("0.25"), 240), want: .25, age: 4 * time.Minute,
-			reason: "Stale", message: "the newest sample of the latency is of 2026-05-04T09:56:00Z, 4m0s from now; at most 2m0s",
+			reason: "Stale", message: "the newest sample of the latency is 4m0s old (2026-05-04T09:56:00Z); it counts for 2m0s",
 		},
 		{
 			name: "an old answer", answer: prom(fmt.Sprintf(`[{"metric":{},"value":[%d,"1"]}]`, now.Add(-10*time.Minute).Unix()), 5), want: 1, age: 10 * time.Minute,
-			reason: "Stale", message: "10m0s from now",
+			reason: "Stale", message: "is 10m0s old",
 		},
 		{name: "the older of two selectors", query: "a / b", answer: prom(one("1"), 5, 50), want: 1, age: 50 * time.Second},
-		{name: "a selector without samples", query: "a / b", answer: prom(one("1"), 5), reason: "NoSeries", message: "some of its series have no sample of late"},
+		{name: "a selector without samples", query: "a / b", answer: prom(one("1"), 5), reason: "NoSeries", message: "some of its series have no recent sample"},
 		{name: "an alternative", query: "a or b", answer: prom(one("1"), 5), want: 1, age: 5 * time.Second},
 		{name: "an alternative of which nothing is left", query: "sum(a) or vector(0)", answer: prom(one("0")), reason: "NoSeries", message: "it needs a"},
 		{name: "a constant", query: "vector(1)", answer: prom(one("1")), reason: "QueryInvalid", message: "it asks for no series: vector(1)"},
@@ -245,8 +245,6 @@ func TestUsageFromPrometheus(t *testing.T) {
 	}
 }
 
-// A server that does not answer is asked again after a while, by one at a time, and takes no
-// more than its share.
 // TestSlowQueryIsItsObjects: a query that takes too long does not keep others from a
 // server that answers.
 func TestSlowQueryIsItsObjects(t *testing.T) {
@@ -271,6 +269,8 @@ func TestSlowQueryIsItsObjects(t *testing.T) {
 	}
 }
 
+// A server that does not answer is tried again after a while, by one query at a time, and takes
+// no more than its share.
 func TestSlowServerHoldsNobodyUp(t *testing.T) {
 	at := now
 	var mu sync.Mutex

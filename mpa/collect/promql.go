@@ -10,19 +10,19 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// A query is what the freshness of a PromQL expression hangs on. Prometheus' own parser
-// is not used: its module moves most of Kubernetes' dependencies. What is read wrongly
-// here, the server refuses, which is said.
+// A query is what the freshness of a PromQL expression depends on. Prometheus' own parser
+// is not used: its module changes the versions of most of Kubernetes' dependencies. If this
+// reading is wrong, the server refuses the query for freshness, which becomes a problem.
 type query struct {
 	text      string
 	selectors []string // of series, without range and offset
-	// either is set when a selector may be without series.
+	// either is true when a selector may be without series.
 	either bool
 	window time.Duration // the longest range
 }
 
 // tokens of PromQL: comments, strings, matchers, ranges, names, numbers with their
-// units, and all else.
+// units, and everything else.
 var tokens = regexp.MustCompile("#[^\n]*" +
 	"|" + text +
 	`|\{(?:` + text + `|[^}"'` + "`" + `])*\}` +
@@ -96,7 +96,7 @@ func (q *query) add(selector string) {
 // selectorLabel numbers the selectors in the answer to freshness.
 const selectorLabel = "mpa_selector"
 
-// freshness is an expression for the times of the newest samples: for each selector,
+// freshness returns an expression for the times of the newest samples: for each selector,
 // by the labels.
 func (q *query) freshness(by string) string {
 	parts := make([]string, len(q.selectors))

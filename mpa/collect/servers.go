@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// mostAnswer is the size of an answer in bytes that is still read.
+	// mostAnswer is the largest answer that is read, in bytes.
 	mostAnswer = 16 << 20
-	// leastPause and mostPause are between two attempts at a server that does not
-	// answer; each is twice the one before.
+	// leastPause and mostPause bound the pause between two attempts at a server that does
+	// not answer; each pause is twice the one before.
 	leastPause = 5 * time.Second
 	mostPause  = time.Minute
-	// forgetAfter is when a server is forgotten that nobody asks.
+	// forgetAfter is how long an unused server is remembered.
 	forgetAfter = time.Hour
 )
 
-// Prometheus asks servers, each by at most so many at a time. One that does not answer
-// is left alone for a while, so that it holds nobody else up.
+// Prometheus queries servers, each with a limited number of queries at a time. A server that
+// does not answer is left alone for a while, so that it does not delay other objects.
 type Prometheus struct {
 	limit int
 	clock func() time.Time
@@ -37,23 +37,23 @@ type server struct {
 	active int
 	used   time.Time
 	pause  time.Duration // 0 = it answers
-	again  time.Time     // when it is tried again
+	again  time.Time     // the next attempt
 	why    string
 }
 
-// NewPrometheus asks each server by at most limit at a time.
+// NewPrometheus lets at most limit objects query a server at a time.
 func NewPrometheus(limit int, clock func() time.Time) *Prometheus {
 	return &Prometheus{limit: max(1, limit), clock: clock, servers: map[string]*server{}}
 }
 
-// transport is shared: an address is asked again and again.
+// transport is shared: the same addresses are queried repeatedly.
 var transport = func() http.RoundTripper {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConnsPerHost, t.IdleConnTimeout = 16, time.Minute
 	return limited{t}
 }()
 
-// limited ends an answer that is too large with an error.
+// limited fails the reading of an answer that is too large.
 type limited struct{ http.RoundTripper }
 
 func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -67,8 +67,8 @@ func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// enter takes a place at a server. The caller leaves it, and says whether the server
-// answered.
+// enter takes a place at a server. The caller gives it back by leave, with the problem if
+// the server did not answer.
 func (p *Prometheus) enter(address string) (*server, error) {
 	now := p.clock()
 	p.mu.Lock()
@@ -89,7 +89,7 @@ func (p *Prometheus) enter(address string) (*server, error) {
 	}
 	s.used = now
 	switch {
-	case s.pause > 0 && (now.Before(s.again) || s.active > 0): // one tries at a time
+	case s.pause > 0 && (now.Before(s.again) || s.active > 0): // one attempt at a time
 		return nil, &Problem{Reason: "PrometheusUnreachable", Message: s.why}
 	case s.active >= p.limit:
 		return nil, ErrBusy
@@ -106,7 +106,7 @@ func (p *Prometheus) leave(s *server, silent *Problem) {
 		s.pause = 0
 		return
 	}
-	if now := p.clock(); !now.Before(s.again) { // else another has said so
+	if now := p.clock(); !now.Before(s.again) { // else another query has failed already
 		s.pause = min(mostPause, max(leastPause, 2*s.pause))
 		s.again = now.Add(s.pause)
 	}

@@ -34,8 +34,9 @@ func RefOf(ref *v1alpha1.TargetReference) owner.Ref {
 	return owner.Ref{Group: appsv1.GroupName, Kind: ref.Kind, Name: ref.Name}
 }
 
-// Find returns the target of an object; the error is NotFound where there is none. What
-// the scale subresource would say is taken from the object that the reader has.
+// Find returns the target of an object; the error is NotFound where there is none. It reads
+// replicas and selector from the workload itself, which a cache has, and not from the scale
+// subresource.
 func Find(ctx context.Context, r client.Reader, namespace string, ref v1alpha1.TargetReference) (*Workload, error) {
 	key := client.ObjectKey{Namespace: namespace, Name: ref.Name}
 	w := &Workload{Replicas: 1} // the API server's default
@@ -76,8 +77,8 @@ func (w *Workload) Ref() owner.Ref {
 
 // Pods returns the pods that belong to the workload, by name.
 //
-// The reader may be a cache or the API server itself. Where it has no ReplicaSet of a
-// pod, as a cache that is behind, the ReplicaSet's name decides.
+// The reader may be a cache or the API server itself. Where it lacks a pod's ReplicaSet, as
+// a cache that is behind does, the ReplicaSet's name decides.
 func (w *Workload) Pods(ctx context.Context, r client.Reader) ([]corev1.Pod, error) {
 	options := []client.ListOption{client.InNamespace(w.Object.GetNamespace()), client.MatchingLabelsSelector{Selector: w.Selector}}
 	var list corev1.PodList
@@ -129,7 +130,7 @@ func ControllerUID(o client.Object) []string {
 	return nil
 }
 
-// ReplicaSets is the kind of which a cache needs the metadata only.
+// ReplicaSets is the kind to cache for the pods of Deployments: of metadata only.
 func ReplicaSets() *metav1.PartialObjectMetadata {
 	o := &metav1.PartialObjectMetadata{}
 	o.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))
@@ -137,8 +138,8 @@ func ReplicaSets() *metav1.PartialObjectMetadata {
 }
 
 // IndexedPods returns the pods that belong to the workload, by name, from a cache with the
-// fields of [Index]: it does not walk through the other pods of the namespace. They are
-// the cache's: not to be changed.
+// fields of [Index], without walking through the other pods of the namespace. They are
+// shared with the cache and must not be modified.
 func (w *Workload) IndexedPods(ctx context.Context, cache client.Reader) ([]corev1.Pod, error) {
 	controlledBy := func(uid types.UID) []client.ListOption {
 		return []client.ListOption{client.InNamespace(w.Object.GetNamespace()), client.MatchingFields{controllerField: string(uid)}, client.UnsafeDisableDeepCopy}
@@ -179,7 +180,7 @@ func byName(pods []corev1.Pod) []corev1.Pod {
 	return pods
 }
 
-// Containers returns the containers that run as long as the pod: sidecars, then its own.
+// Containers returns the containers that run as long as the pod: sidecars, then the others.
 func Containers(spec *corev1.PodSpec) []*corev1.Container {
 	var list []*corev1.Container
 	for i := range spec.InitContainers {
