@@ -26,7 +26,7 @@ type bench struct {
 	notes  []string
 }
 
-// A part of a page stands below its own heading.
+// A part of a page has its own heading.
 type part struct{ heading, text string }
 
 // line adds a line to the section's table.
@@ -98,11 +98,11 @@ func (b *bench) convert(name, format string, paths []string, flags ...string) (d
 
 // compare replays policies, separated by commas, on a trace or folder of traces.
 func (b *bench) compare(dir, policies string, orders int, flags ...string) (*block, error) {
-	out, seconds, err := b.sigma(append(comparison(dir, policies, orders, "json"), flags...)...)
+	out, _, err := b.sigma(append(comparison(dir, policies, orders, "json"), flags...)...)
 	if err != nil {
 		return nil, err
 	}
-	k := &block{seconds: seconds}
+	k := &block{}
 	if err := json.Unmarshal(out, &k.traces); err != nil {
 		return nil, fmt.Errorf("read the comparison of %s: %w", dir, err)
 	}
@@ -114,11 +114,8 @@ func comparison(dir, policies string, orders int, format string) []string {
 	return []string{"compare", "--trace", dir, "--policy", policies, "--orders", strconv.Itoa(orders), "--seed", "7", "--format", format}
 }
 
-// block is what one compare has measured.
-type block struct {
-	traces  []report.Comparison
-	seconds float64 // of CPU, the command's
-}
+// block holds the results of one compare.
+type block struct{ traces []report.Comparison }
 
 // A Section is one page of figures about placement.
 type Section struct {

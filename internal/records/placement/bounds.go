@@ -19,7 +19,7 @@ import (
 var bounds = Section{
 	Name:  "bounds",
 	title: "Lower bounds",
-	about: "`sigma bound`" + ` lists what each method proves; the figure is the strongest. A bound is held against the optimum
+	about: "`sigma bound`" + ` lists what each method proves; the figure is the strongest. A bound is compared with the optimum
 where one is published. CPU seconds are of the whole set, with reading the files.`,
 	run: runBounds,
 }
@@ -55,7 +55,7 @@ func (list bounded) mean() (best, volume float64) {
 
 func (list bounded) strongest(i int) float64 { return list[i].Bound.CostSeconds }
 
-// overTime is how much cost-seconds are above those of volume, in %, the mean.
+// overTime is the mean of how much cost-seconds exceed those of volume, in %.
 func (list bounded) overTime(figure func(i int) float64) (mean float64) {
 	for i := range list {
 		mean += 100 * (figure(i)/list[i].Bounds[0].CostSeconds - 1) / float64(len(list))
@@ -205,8 +205,8 @@ func sample(dir string) error {
 	return nil
 }
 
-// A knownResult is what has been published of an instance; an optimum of 0 is
-// not known.
+// A knownResult is what has been published about an instance; an optimum of 0 is
+// unknown.
 type knownResult struct{ lower, optimum, packing float64 }
 
 // readKnown reads the summary of a set by the names of its traces.

@@ -10,7 +10,7 @@ import (
 var large = Section{
 	Name:  "large",
 	title: "Large clusters: unknown volume, wrong forecasts, fixed fleets, departures",
-	about: `The shipped policies on instances of 400 apps and about 5,000 containers that none was trained on. The gap is
+	about: `The shipped policies on instances of 400 apps and about 5,000 containers that none of them was trained on. The gap is
 to the volume bound; a range is max − min machines over the shuffled orders of an instance, mean over instances.`,
 	run: runLarge,
 }

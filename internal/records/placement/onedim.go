@@ -157,7 +157,7 @@ func onedimSpeed(b *bench) error {
 }
 
 // funsearchOr3 is the heuristic that FunSearch found for or3: an item goes to the
-// bin with the highest score of what is left then, the first among equals.
+// bin with the highest score of its remaining room, the first among equals.
 func funsearchOr3(capacity int64, items []int64) int {
 	steps := []struct {
 		left  int64
@@ -175,8 +175,8 @@ func funsearchOr3(capacity int64, items []int64) int {
 	})
 }
 
-// funsearchWeibull is the one for weibull-5k; of each bin's score that of the bin
-// before it is taken.
+// funsearchWeibull is the one for weibull-5k; it subtracts from each bin's score the
+// score of the bin before.
 func funsearchWeibull(capacity int64, items []int64) int {
 	return funsearch(capacity, items, func(free []float64, item float64, scores []float64) {
 		before := 0.0
@@ -193,8 +193,8 @@ func funsearchWeibull(capacity int64, items []int64) int {
 }
 
 // funsearch packs items as the authors' program does: score sees the bins that the
-// item fits, in their order, among as many empty ones as there are items, of
-// which two stand for all: those behind them score the same as the second.
+// item fits, in their order. There are as many empty bins as items; two represent all,
+// since those behind them score the same as the second.
 func funsearch(capacity int64, items []int64, score func(free []float64, item float64, scores []float64)) int {
 	bins := []int64{capacity, capacity}
 	var at []int

@@ -13,15 +13,15 @@ import (
 var sharing = Section{
 	Name:  "openb",
 	title: "GPU sharing: openb, in FGD's protocol",
-	about: `Alibaba's pods, drawn until they ask for 130 % of the GPUs of 1,213 nodes (Weng et al. 2023); what finds
-no place is dropped. The policies were trained on the lists cpu100, cpu250, gpushare40 and multigpu20, drawn with
+	about: `Alibaba's pods, drawn until they ask for 130 % of the GPUs of 1,213 nodes (Weng et al. 2023); pods that find
+no place are dropped. The policies were trained on the lists cpu100, cpu250, gpushare40 and multigpu20, drawn with
 another seed. The figure is the share of the GPUs that is allocated when 130 % have been asked for, the mean over the
 seeds 42 to 51 and 100 to 109; the standard error is over seeds. FGD knows the mix of pods beforehand, and so does
-` + "`learned`" + ` (K1), but not at K0. bestfit-fgd is Best Fit as FGD's authors have it.`,
+` + "`learned`" + ` (K1), but not at K0. bestfit-fgd is Best Fit as FGD's authors define it.`,
 	run: runSharing,
 }
 
-// openbLists are test lists with what must be reached and is aimed at.
+// openbLists are the test lists with their targets.
 var openbLists = []struct {
 	name      string
 	must, aim float64
@@ -32,7 +32,7 @@ var openbLists = []struct {
 	{"gpuspec33", 94.55, 95.8},
 }
 
-// openbPolicies are the names of the lines with the flags of sigma replay.
+// openbPolicies are the names on the page with the flags of sigma replay.
 var openbPolicies = []struct {
 	name  string
 	flags []string
@@ -43,7 +43,7 @@ var openbPolicies = []struct {
 	{"bestfit-fgd", []string{"--policy", "bestfit-fgd"}},
 }
 
-// A podClass is one of which few may be dropped for the others' sake.
+// A podClass is a class of pods that must not be dropped to place others.
 type podClass int
 
 const (
@@ -95,7 +95,7 @@ func runSharing(b *bench) error {
 // openbBlock is the number of seeds that are counted together.
 const openbBlock = 10
 
-// openbLoop is what runs for a list.
+// openbLoop is the shell loop that the page shows for a list.
 func openbLoop(b *bench, list string) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "for s in {42..51} {100..109}; do\n\tbin/sigma convert openb $SIGMA_DATA/openb --list %s --seed $s --out %s\n", list, b.path("trace"))
@@ -130,7 +130,7 @@ func (b *bench) openbSeed(list string, seed int, runs map[string][]gpuRun) error
 }
 
 // measureGPUs reads what a replay did: the mean allocation over the arrivals after
-// which the load rounds to 130 %, as FGD's authors have it, and what was dropped.
+// which the load rounds to 130 %, as FGD's authors do, and what was dropped.
 func measureGPUs(t *trace.Trace, file string) (run gpuRun, err error) {
 	placements, err := trace.ReadPlacements(file)
 	if err != nil {

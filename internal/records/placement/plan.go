@@ -38,7 +38,7 @@ func (b *bench) plan(dir string, flags ...string) (plans, error) {
 	return p, json.Unmarshal(out, &p)
 }
 
-// over is the most machines over the bound, and how many plans are on it.
+// over returns the largest number of machines over the bound, and how many plans are on it.
 func (p plans) over() (most float64, on int) {
 	for _, one := range p {
 		over := one.Plan.Cost - one.Bound.Cost + float64(one.Plan.Unplaced)

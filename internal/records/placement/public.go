@@ -12,7 +12,7 @@ import (
 var public = Section{
 	Name:  "public",
 	title: "Public sets: Tianchi, triplets, Azure",
-	about: `Tianchi 2018 (preliminary, set B): 68,224 instances in the file's order onto an empty cluster, large machines
+	about: `Tianchi 2018 (preliminary, set B): 68,224 instances in the file's order on an empty cluster, large machines
 first, 200 dimensions; the policy was trained on shuffled samples of two halves of the apps. Triplets: the 163 files without
 negative sizes, orders 1 to 20; a file with an even seed is placed by the policy trained on those with an odd seed and the
 other way round; K0+clock knows the elapsed share, and so in effect the number of items. Azure V1 (dev): the rows from second 1,950,000 on,

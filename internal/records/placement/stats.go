@@ -11,8 +11,8 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/report"
 )
 
-// runs are those that statistics are over: the shuffled orders, without any the
-// file's.
+// runs returns the runs that count in statistics: the shuffled orders, or the file's
+// order where there are none.
 func runs(r report.Result) []report.Run {
 	if len(r.Runs) == 1 {
 		return r.Runs
@@ -33,7 +33,7 @@ func (k *block) perTrace(policy string, f func(c report.Comparison, runs []repor
 	return list
 }
 
-// of is the mean over traces and its standard error of a number per run.
+// of returns the mean over traces of a number per run, and its standard error.
 func (k *block) of(policy string, f func(c report.Comparison, r report.Run) float64) (mean, se float64) {
 	return meanSE(k.perTrace(policy, func(c report.Comparison, runs []report.Run) float64 {
 		sum := 0.0
@@ -124,7 +124,7 @@ func machineCounts(runs []report.Run) []float64 {
 	return list
 }
 
-// peers says a figure of other policies of the same run: "bestfit 20.49, …".
+// peers lists a figure of other policies of the same run: "bestfit 20.49, …".
 func peers(figure func(policy string) (mean, se float64), format string, names ...string) string {
 	var list []string
 	for _, n := range names {

@@ -18,8 +18,8 @@ var workers = Section{
 	Name:  "workers",
 	title: "Workers on two cores, and killed ones",
 	about: `One training on four instances of large at full scale (24 particles, 96 evaluations of 16 replays), in one
-process and by one or two workers of a trainer that leaves all to them; each the faster of two turns, interleaved. Where the
-machine has other work, two workers cannot be twice as fast; so the same is asked of evaluations that wait 50 ms and
+process and by one or two workers of a trainer that evaluates nothing itself; each figure is the faster of two turns, interleaved. On a
+shared machine two workers cannot be twice as fast; so the same is measured with evaluations that wait 50 ms and
 compute nothing. Then
 a training on three instances of small, during which a worker, the server and the trainer are killed in turn, without
 warning, at random moments.`,

@@ -146,7 +146,7 @@ func (a *app) calibrate(s *server) (c cost, err error) {
 	return c, nil
 }
 
-// simulate gives what the simulator says of the same requests.
+// simulate returns the simulated percentiles of the same requests.
 func (a *app) simulate(list []draw, c cost, procs int, skip time.Duration) (p50, p95, p99 float64, err error) {
 	parts := 1
 	if a.wait.Mean > 0 {

@@ -166,8 +166,8 @@ func (s *server) spent() (float64, error) {
 	return float64(nanos) / 1e9, err
 }
 
-// measure sends requests when they are due, whether or not those before are answered.
-// Those before skip do not count.
+// measure sends requests when they are due, whether or not earlier ones are answered.
+// Requests due before skip do not count.
 func (s *server) measure(list []draw, skip time.Duration) (result, error) {
 	runtime.GC()
 	before, err := s.spent()

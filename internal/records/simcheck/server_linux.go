@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// serve is the server under test: an ordinary net/http server whose handler sleeps
-// and burns as long as it is told. It prints its address and GOMAXPROCS and ends with its stdin.
+// serve is the server under test: an ordinary net/http server whose handler waits
+// and computes for the requested times. It prints its address and GOMAXPROCS and ends with its stdin.
 func serve() error {
 	calibrateChunk()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -59,8 +59,8 @@ func serve() error {
 // backendVar names the environment variable with the address of the backend.
 const backendVar = "SIGMA_BACKEND"
 
-// backend answers after a while: the other service that requests wait for. It gives its
-// address.
+// backend starts the other service that requests wait for, which answers after the
+// requested time, and returns its address.
 func backend() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -131,8 +131,8 @@ func turn(n int) {
 	sink.Store(x)
 }
 
-// cpuNanos reads a clock without telling the Go scheduler of a system call, which
-// would make it a point where another goroutine may run.
+// cpuNanos reads a clock by a raw system call: the Go scheduler does not notice it, so
+// no other goroutine runs at this point.
 func cpuNanos(clock uintptr) int64 {
 	var ts unix.Timespec
 	_, _, _ = unix.RawSyscall(unix.SYS_CLOCK_GETTIME, clock, uintptr(unsafe.Pointer(&ts)), 0)
