@@ -13,12 +13,12 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
-// A limit is the bound beside figures, and what volume alone would say.
+// A limit is the bound beside figures, and the bound by volume alone.
 type limit struct{ best, volume report.Bound }
 
-// meanBound is the bound beside figures over a number of shuffled orders: the
-// mean of theirs. Without departures all orders have the same. With departures,
-// which move with their requests, the file's may be far from the others'.
+// meanBound is the bound beside figures over shuffled orders: the mean of their bounds.
+// Without departures all orders have the same bound. Departures move with their
+// requests, so the bound of the file's order may be far from the others'.
 func meanBound(ctx context.Context, t *trace.Trace, deletes bool, seed uint64, orders int, opt bound.Options) limit {
 	if orders == 0 || !deletes {
 		return limitOf(t, Bounds(ctx, t, seed, 0, opt))
@@ -31,7 +31,7 @@ func meanBound(ctx context.Context, t *trace.Trace, deletes bool, seed uint64, o
 		sum(&mean.volume, l.volume, i == 0)
 	}
 	for _, b := range []*report.Bound{&mean.best, &mean.volume} {
-		b.Machines /= orders // rounded down it is still a bound
+		b.Machines /= orders // rounded down, still a bound
 		b.Cost /= float64(orders)
 		b.MachineSeconds /= float64(orders)
 		b.CostSeconds /= float64(orders)
@@ -39,8 +39,8 @@ func meanBound(ctx context.Context, t *trace.Trace, deletes bool, seed uint64, o
 	return mean
 }
 
-// sum adds to the figures of a bound. Methods of several orders have the
-// longest name: it is of the one that took most methods together.
+// sum adds to the figures of a bound. Of several orders' methods the longest name
+// stays: it names the most methods.
 func sum(to *report.Bound, b report.Bound, first bool) {
 	to.Machines += b.Machines
 	to.Cost += b.Cost
@@ -58,14 +58,14 @@ func limitOf(t *trace.Trace, b bound.Bounds) limit {
 	return limit{ReportBound(t, b.Bound), ReportBound(t, b.Each[0])}
 }
 
-// Bound is what no scheduler can beat on a trace in an order of arrival, by the
-// methods that cost little, and, where the trace's source states a proven
-// optimum (source.optimal), that.
+// Bound is the lower bound of a trace in an order of arrival, by the methods that cost
+// little. It includes the proven optimum that the trace's source states
+// (source.optimal).
 func Bound(t *trace.Trace, seed uint64, order int) report.Bound {
 	return ReportBound(t, Bounds(context.Background(), t, seed, order, bound.Options{}).Bound)
 }
 
-// Bounds are all bounds of a trace's events in an order of arrival.
+// Bounds computes all bounds of a trace's events in an order of arrival.
 func Bounds(ctx context.Context, t *trace.Trace, seed uint64, order int, opt bound.Options) bound.Bounds {
 	events := t.Order(seed, order)
 	changes := make([]bound.Change, 0, len(t.Placed)+len(events))
@@ -87,9 +87,9 @@ func Bounds(ctx context.Context, t *trace.Trace, seed uint64, order int, opt bou
 	return bound.BestOverTime(ctx, loosened(t), changes, t.MeasureFrom, opt)
 }
 
-// loosened is a trace's instance with the constraints that placed.csv breaks
-// loosened so far that it does not. What was found stands as it was found, and
-// a machine that breaks a constraint takes no more items that break it further.
+// loosened returns a trace's instance with each constraint that placed.csv breaks relaxed
+// just so far that placed.csv keeps it. Placed items stay, and a machine that breaks a
+// constraint takes no items that break it further.
 func loosened(t *trace.Trace) *binpack.Instance {
 	if len(t.Placed) == 0 {
 		return t.Instance
@@ -124,8 +124,7 @@ func loosened(t *trace.Trace) *binpack.Instance {
 	return &in
 }
 
-// ReportBound is a bound as reports have it, with the optimum that the trace
-// states.
+// ReportBound converts a bound for a report and adds the optimum that the trace states.
 func ReportBound(t *trace.Trace, b bound.Bound) report.Bound {
 	out := report.Bound{
 		Machines: b.Machines, Cost: b.Cost,
@@ -139,7 +138,7 @@ func ReportBound(t *trace.Trace, b bound.Bound) report.Bound {
 		out.Optimal = &optimal
 	}
 	if out.Optimal != nil && *out.Optimal < out.Cost {
-		out.Optimal = nil // below what is proven: a slip of the pen, not a proof
+		out.Optimal = nil // below a proven bound, so it is a mistake
 	}
 	return out
 }
@@ -149,8 +148,8 @@ func digestOf(t *trace.Trace) (report.Digest, error) {
 	return report.Digest{Instance: instance, Trace: whole}, err
 }
 
-// Describe is the head of a comparison on a trace. It is an error when a machine has
-// no room for what placed.csv puts there.
+// Describe returns the head of a comparison on a trace. The error says that a machine has
+// no room for its items in placed.csv.
 func Describe(t *trace.Trace, r *cerebro.Replayer) (report.Trace, error) {
 	if err := r.CheckPlaced(); err != nil {
 		return report.Trace{}, fmt.Errorf("trace %s: %w", t.Name, err)

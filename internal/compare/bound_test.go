@@ -115,7 +115,7 @@ func stand(rng *rand.Rand, t *trace.Trace) {
 	t.Initial = len(t.Requests)
 }
 
-// No replay is below a bound, of whatever method, in any order of arrival.
+// No replay beats a bound, by any method, in any order of arrival.
 func TestNoReplayIsBelowABound(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	var traces []*trace.Trace

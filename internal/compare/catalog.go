@@ -15,20 +15,20 @@ import (
 
 // A Catalog finds policies by the names that --policy takes.
 type Catalog struct {
-	// Shipped holds the files that learned and hand stand for.
+	// Shipped holds the files that the names learned and hand choose from.
 	Shipped fs.FS
-	// Knowledge selects among the shipped files; nil = K1 where the trace
-	// expects something of an app, else K0.
+	// Knowledge selects among the shipped files; nil = K1 if the trace has a forecast
+	// for an app, else K0.
 	Knowledge *binpack.Knowledge
 	// Options of the built-in policies.
 	Options rule.Options
 }
 
-// families are the names that stand for shipped files, with the beginning of
-// the files' names.
+// families maps the names that choose from shipped files to the prefix of the files'
+// names.
 var families = []struct{ name, file string }{{"learned", "general"}, {"hand", "hand"}}
 
-// An UnknownError says that a name means no policy.
+// An UnknownError says that no policy has a name.
 type UnknownError struct{ Name string }
 
 func (e *UnknownError) Error() string {
@@ -36,7 +36,7 @@ func (e *UnknownError) Error() string {
 		e.Name, strings.Join(Names(), ", "))
 }
 
-// Names lists the policies that need no file of the user's.
+// Names lists the policies that need no file.
 func Names() []string {
 	names := rule.Names()
 	for _, f := range families {
@@ -60,8 +60,8 @@ func IsFile(name string) bool {
 	return strings.Contains(name, "/") || strings.HasSuffix(name, ".yaml")
 }
 
-// Check reports whether all names mean something, without a trace to look at:
-// an [UnknownError], or what is wrong with a policy file.
+// Check checks names without a trace. The error is an [UnknownError], or the fault of a
+// policy file.
 func (c *Catalog) Check(names []string) error {
 	for _, name := range names {
 		if slices.ContainsFunc(families, func(f struct{ name, file string }) bool { return f.name == name }) {
@@ -74,8 +74,8 @@ func (c *Catalog) Check(names []string) error {
 	return nil
 }
 
-// Find finds the policy that a name means for a trace; current has to see its
-// placed.csv, not the trace anew.
+// Find finds the policy of a name for a trace. current reads placed.csv, so it needs the
+// trace before a repack.
 func (c *Catalog) Find(name string, t *trace.Trace) (Found, error) {
 	for _, f := range families {
 		if f.name == name {
@@ -106,7 +106,7 @@ func (c *Catalog) Find(name string, t *trace.Trace) (Found, error) {
 	return Found{Policy: p, Name: name}, nil
 }
 
-// found is a policy file for a trace, if there is one, that it has to suit.
+// found returns a policy file for a trace. A trace, if there is one, must suit the file.
 func found(name, file string, object *policy.Object, t *trace.Trace) (Found, error) {
 	if t != nil {
 		if err := object.Spec.Suits(t.Instance); err != nil {
@@ -129,7 +129,7 @@ func (c *Catalog) shipped(name, family string, t *trace.Trace) (Found, error) {
 	for _, file := range variants(family, know, t.Instance) {
 		text, err := fs.ReadFile(c.Shipped, file)
 		if err != nil {
-			continue // the next variant, or the list of what there is
+			continue // the next variant, or the list of existing files
 		}
 		object, err := policy.Parse(file, text)
 		if err != nil {
@@ -147,10 +147,9 @@ func (c *Catalog) shipped(name, family string, t *trace.Trace) (Found, error) {
 	return Found{}, fmt.Errorf("policy %s: none is shipped for knowledge %s; there are %s", name, know, strings.Join(files, ", "))
 }
 
-// variants lists the files that may serve an instance, best first: those for
-// devices, for its fleet, for the absence of constraints (in one dimension) and for
-// items that depart, at the level asked for or, since a policy may know less than it
-// is allowed to, at K0.
+// variants lists the files that suit an instance, best first: for devices, for its fleet,
+// for the absence of constraints (in one dimension), for items that depart. They have
+// the requested level or, since a policy may know less than it is allowed to, K0.
 func variants(family string, know binpack.Knowledge, in *binpack.Instance) []string {
 	level := func(k binpack.Knowledge) string {
 		return family + "-" + strings.ReplaceAll(strings.ToLower(k.String()), "+", "-")
@@ -185,7 +184,7 @@ func variants(family string, know binpack.Knowledge, in *binpack.Instance) []str
 	return append(files, level(know)+".yaml")
 }
 
-// expects reports whether a forecast is given for an app.
+// expects reports whether there is a forecast for an app.
 func expects(in *binpack.Instance) bool {
 	return slices.ContainsFunc(in.Apps, func(a binpack.App) bool { return a.Expected >= 0 })
 }

@@ -15,39 +15,39 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
-// Options say how a comparison is made.
+// Options of a comparison.
 type Options struct {
 	Orders  int           // shuffled orders beside the file's
 	Seed    uint64        // of the shuffles
 	Workers int           // at least 1
 	Retry   bool          // try unplaced items again after each delete
-	Repack  bool          // what placed.csv holds arrives at the beginning, and is placed anew
+	Repack  bool          // the items of placed.csv arrive at the beginning, and are placed again
 	Samples int           // points of the time series of the first order that counts; 0 = none
-	Curves  bool          // record allocation against what has arrived
-	Layouts bool          // keep what stands on the machines of the first trace after the first order that counts
+	Curves  bool          // record allocation against the arrived load
+	Layouts bool          // keep the contents of the machines of the first trace after the first order that counts
 	Bound   bound.Options // of a trace, all its orders together
 	Plan    bool          // plan each trace without departures at once, for the optimum in hindsight
-	// Clock gives the CPU seconds of the calling thread; nil = runs take no time.
+	// Clock returns the CPU seconds of the calling thread; nil = runs report no time.
 	Clock func() float64
-	// Progress, when set, is told how many replays are done, of how many; one
-	// call at a time.
+	// Progress, when set, gets the number of finished replays and of all; one call at a
+	// time.
 	Progress func(done, of int)
 }
 
-// A Result is what a comparison found.
+// A Result of a comparison.
 type Result struct {
 	Comparisons []report.Comparison // one a trace, in the order given
-	Violations  int                 // constraints broken, by all policies together
+	Violations  int                 // broken constraints, of all policies together
 	Notes       []string            // which files were used
 	Curves      []Curve             // by trace, policy and order; none unless asked for
 }
 
-// A task is one replay; tasks differ in where their run is stored.
+// A task is one replay, and the index where its run is stored.
 type task struct{ trace, policy, order int }
 
 // Run replays every trace under every policy in the file's order and in
-// opt.Orders shuffled ones, each checked by the slow checker. Where the score
-// of a policy is not finite, Best-Fit decides.
+// opt.Orders shuffled ones, and checks each by the slow checker. Where the score of a
+// policy is not finite, the fallback decides.
 func Run(ctx context.Context, traces []*trace.Trace, names []string, catalog Catalog, opt Options) (Result, error) {
 	c := comparison{traces: traces, opt: opt}
 	for _, t := range traces {
@@ -95,8 +95,8 @@ type comparison struct {
 	limits   []limit           // by trace
 }
 
-// replayAll does all tasks. Runs are stored by index, so that nothing depends
-// on which worker does what; the error is that of the first task that failed.
+// replayAll does all tasks. It stores runs by index, so that nothing depends on which
+// worker does which task. The error is that of the first task that failed.
 func (c *comparison) replayAll(ctx context.Context) error {
 	tasks := c.tasks()
 	if len(c.policies) > 0 {
@@ -109,7 +109,7 @@ func (c *comparison) replayAll(ctx context.Context) error {
 	var group sync.WaitGroup
 	for range max(1, min(c.opt.Workers, len(tasks))) {
 		group.Go(func() {
-			if c.opt.Clock != nil { // which is the thread's
+			if c.opt.Clock != nil { // it measures this thread
 				runtime.LockOSThread()
 				defer runtime.UnlockOSThread()
 			}
@@ -136,7 +136,7 @@ func (c *comparison) replayAll(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// progress is called when a replay is done.
+// progress counts a finished replay.
 func (c *comparison) progress(of int) func() {
 	if c.opt.Progress == nil {
 		return func() {}
@@ -172,7 +172,7 @@ func (c *comparison) tasks() []task {
 	return tasks
 }
 
-// A worker keeps the replayer of the trace that it is at.
+// A worker keeps the replayer of its current trace.
 type worker struct {
 	*comparison
 	replayer *cerebro.Replayer
@@ -226,7 +226,7 @@ func (c *comparison) result(ctx context.Context) (Result, error) {
 			return Result{}, err
 		}
 		digest := head.Digest
-		if c.opt.Repack { // another trace to who trained on it
+		if c.opt.Repack { // for training this is another trace
 			if digest, err = digestOf(played); err != nil {
 				return Result{}, err
 			}

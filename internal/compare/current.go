@@ -11,21 +11,21 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
-// Current is the name of the policy that repeats what was.
+// Current is the name of the policy that repeats past placements.
 const Current = "current"
 
-// Placements is the key of a trace's source that says of later requests where they
-// stood: a map from request to machine. placed.csv has those of the beginning.
+// Placements is the key of a trace's source with the placements of later requests: a map
+// from request to machine. placed.csv has the placements at the beginning.
 const Placements = "placements"
 
-// current puts every item where it stood: where placed.csv has it, or the source's
-// placements. What stood nowhere is left out.
+// current places every item on its past machine, from placed.csv or from the source's
+// placements. It leaves out items without one.
 type current struct {
-	rule.FirstFit                  // for a scorer, which is never asked
+	rule.FirstFit                  // its scorer is never used
 	stood         [][]trace.Placed // by request, in the order of items
 }
 
-// newCurrent reads where the items of a trace stood.
+// newCurrent reads the past placements of a trace.
 func newCurrent(t *trace.Trace) (*current, error) {
 	c := &current{stood: make([][]trace.Placed, len(t.Requests))}
 	for _, p := range t.Placed {
@@ -62,13 +62,13 @@ func (c *current) Where(request, number int32) (line, index int32, devices []tra
 	return 0, 0, nil, false
 }
 
-// enough is how many machines in a row that cannot be emptied make drainable stop:
-// they come fuller and fuller.
+// enough is the number of consecutive machines that drainable fails to empty before it
+// stops: the next ones are fuller.
 const enough = 64
 
-// drainable lists machines that could be emptied of what placed.csv has there: the
-// emptiest first, each of their items by Best-Fit into what is free on the others
-// in use. It is nothing when items use devices.
+// drainable lists the machines that could be emptied of their items in placed.csv, the
+// emptiest first. Best-Fit moves each item to another machine in use. The list is
+// empty when items use devices.
 func drainable(t *trace.Trace) (machines []string, items int) {
 	if slices.ContainsFunc(t.Placed, func(p trace.Placed) bool { return len(p.Devices) > 0 }) {
 		return nil, 0
@@ -94,7 +94,7 @@ func drainable(t *trace.Trace) (machines []string, items int) {
 			continue
 		}
 		failed = 0
-		items += stood[m] // what came to it from others is counted there
+		items += stood[m] // items that moved here are counted with their first machine
 		line, index := d.state.Position(m)
 		machines = append(machines, t.MachineName(line, index))
 	}
@@ -108,8 +108,8 @@ type drain struct {
 	ranked []binpack.Ranked
 }
 
-// emptiest lists the machines in use by utilisation, ascending; of equal ones the
-// last position first, since Best-Fit moves to the first.
+// emptiest lists the machines in use by ascending utilisation; of equal ones the last
+// position comes first, since Best-Fit moves to the first.
 func (d *drain) emptiest() []int32 {
 	s := d.state
 	used := make([]float64, s.Size())
@@ -139,7 +139,7 @@ func (d *drain) emptiest() []int32 {
 	return list
 }
 
-// empty moves all items off a machine, or none.
+// empty moves all items off a machine, or none, and reports which.
 func (d *drain) empty(m int32) bool {
 	type move struct{ app, to int32 }
 	var moves []move
@@ -165,7 +165,8 @@ func (d *drain) empty(m int32) bool {
 	return true
 }
 
-// best is the machine in use beside one that Best-Fit takes for an item; -1 = none.
+// best is the machine that Best-Fit takes for an item among those in use but beside; -1 =
+// none.
 func (d *drain) best(app, beside int32) int32 {
 	d.buf = slices.DeleteFunc(d.state.Feasible(app, d.buf[:0]), func(m int32) bool {
 		return m == beside || d.state.Items(m) == 0

@@ -69,26 +69,26 @@ func TestCurrent(t *testing.T) {
 	require.Zero(t, result.Violations)
 	require.Equal(t, 3, result.Comparisons[0].Bound.Machines)
 
-	// The trace is the one on disk, whatever is done with it.
+	// The digest is that of the trace on disk.
 	digest, err := digestOf(city())
 	require.NoError(t, err)
 	require.Equal(t, digest, result.Comparisons[0].Trace.Digest)
 	require.Equal(t, 7, result.Comparisons[0].Trace.Items)
-	require.Contains(t, result.Notes, "city: current leaves the 5 items of placed.csv where they are; the other policies place them anew, in the order of its lines")
+	require.Contains(t, result.Notes, "city: current leaves the 5 items of placed.csv where they are; the other policies place them again, in the order of its lines")
 	require.Contains(t, result.Notes, "city: as it stood at the beginning 2 machines could be drained, with their items (2) moved to others in use: n2, n1")
 }
 
 func TestStandingStays(t *testing.T) {
 	rows, result := compareCity(t, city(), Options{}, "firstfit", Current)
 	require.Equal(t, 4, rows["firstfit"].Runs[0].Machines)
-	require.Equal(t, 2, rows["firstfit"].Runs[0].Placed, "placed.csv is none of its doing")
+	require.Equal(t, 2, rows["firstfit"].Runs[0].Placed, "items of placed.csv do not count")
 	require.Equal(t, 4, rows[Current].Runs[0].Machines)
 	require.Equal(t, 1, rows[Current].Runs[0].Unplaced)
-	require.Contains(t, result.Notes[0], "--repack places them anew")
+	require.Contains(t, result.Notes[0], "--repack places them again")
 
 	rows, result = compareCity(t, city(), Options{Repack: true}, "firstfit")
 	require.Equal(t, 3, rows["firstfit"].Runs[0].Machines)
-	require.Equal(t, []string{"city: the 5 items of placed.csv are placed anew, in the order of its lines"}, result.Notes)
+	require.Equal(t, []string{"city: the 5 items of placed.csv are placed again, in the order of its lines"}, result.Notes)
 }
 
 // The items of a request are numbered in the order of lines.
@@ -140,8 +140,7 @@ func TestCurrentNeedsPlaces(t *testing.T) {
 	require.EqualError(t, err, `policy current for trace "city": trace.yaml: source.placements: late: machine "n5": unknown machine`)
 }
 
-// What training saw of a trace packed anew is not what it sees of the trace as it
-// stands.
+// Training on a repacked trace is not training on the trace as it stands.
 func TestExposureOfRepacked(t *testing.T) {
 	tr := city()
 	anew, err := digestOf(tr.Anew())

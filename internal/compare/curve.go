@@ -13,7 +13,7 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
-// A Curve is what was allocated after how much had arrived, in one replay.
+// A Curve is the allocation against the arrived load, of one replay.
 type Curve struct {
 	Policy     string
 	Order      int
@@ -21,10 +21,10 @@ type Curve struct {
 	Points     []Point // by percent, then dimension
 }
 
-// A Point is the mean allocation rate of a dimension over the arrivals after
-// which Percent percent of it had been asked for: of what a fixed fleet has, and
-// in an open fleet of what the whole trace asks for. Departures take nothing
-// back from what has arrived, and items that found no place count.
+// A Point is the mean allocation rate of a dimension over the arrivals at which the
+// arrived demand was Percent percent: of the capacity of a fixed fleet, or, in an open
+// fleet, of the demand of the whole trace. Departures do not reduce the arrived
+// demand, and unplaced items count.
 type Point struct {
 	Percent    int
 	Dimension  int
@@ -52,17 +52,17 @@ func WriteCurves(w io.Writer, curves []Curve) error {
 	return out.Error()
 }
 
-// A recorder follows the decisions of one replay. Sums are floats: they are
-// reported with six digits, and whole up to 2⁵³ units anyway.
+// A recorder follows the decisions of one replay. Its sums are floats: reports have six
+// digits, and whole numbers are exact up to 2⁵³ units.
 type recorder struct {
 	trace   *trace.Trace
-	state   *binpack.State // that the replay changes
+	state   *binpack.State // of the replay
 	next    []int32        // per request: the item that arrives next
-	whole   []float64      // per dimension: what is 100 percent
+	whole   []float64      // per dimension: 100 percent
 	fleet   []float64      // capacity of a fixed fleet; nil = open
 	arrived []float64
 	used    []float64
-	// means by percent and dimension: few, however far arrivals go beyond the fleet.
+	// means by percent and dimension: few, even when arrivals far exceed the fleet.
 	means map[Point]*mean
 }
 
@@ -72,8 +72,7 @@ type mean struct {
 	count int
 }
 
-// newRecorder prepares for a replay by r, whose Options.Record is to call
-// [recorder.record].
+// newRecorder prepares for a replay by r. Its Options.Record calls [recorder.record].
 func newRecorder(r *cerebro.Replayer) *recorder {
 	t := r.Trace()
 	dims := len(t.Instance.Dimensions)
@@ -119,7 +118,7 @@ func (c *recorder) record(d cerebro.Decision) {
 	case d.Kind == cerebro.Remove && d.Machine >= 0:
 		add(c.used, demand, -1)
 	}
-	if d.Kind == cerebro.Remove || d.Item != c.next[d.Request] { // it left, or was tried again
+	if d.Kind == cerebro.Remove || d.Item != c.next[d.Request] { // the item left, or is tried again
 		return
 	}
 	c.next[d.Request]++
@@ -156,7 +155,7 @@ func (c *recorder) capacity(d int) float64 {
 	return sum
 }
 
-// points are the means.
+// points returns the means.
 func (c *recorder) points() []Point {
 	out := make([]Point, 0, len(c.means))
 	for at, m := range c.means {

@@ -5,7 +5,7 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/report"
 )
 
-// What training has seen of what a policy is measured on.
+// What training has seen of the traces that a policy is measured on.
 const (
 	HeldOut      = "held out"
 	SameInstance = "same instance, other orders"
@@ -14,7 +14,7 @@ const (
 
 // Exposure compares a policy's provenance with a trace that is replayed in
 // orders 1…orders of seed (0 = only the file's order). It is empty for a
-// built-in and for a file that does not say what it was trained on.
+// built-in and for a file without the traces of its training.
 func Exposure(object *policy.Object, digest report.Digest, seed uint64, orders int) string {
 	if object == nil {
 		return ""
@@ -45,7 +45,7 @@ func Exposure(object *policy.Object, digest report.Digest, seed uint64, orders i
 func overlap(provenance map[string]any, seed uint64, orders int) bool {
 	trained, ok := provenance["orders"].(int)
 	if !ok {
-		return true // it does not say: assume the worst
+		return true // unknown: assume the worst
 	}
 	if trained == 0 || orders == 0 {
 		return trained == orders

@@ -16,7 +16,7 @@ func (r *Result) add(format string, args ...any) {
 	}
 }
 
-// noteOn says what about a trace the figures do not.
+// noteOn notes apps that no machine is large enough for.
 func (r *Result) noteOn(t *trace.Trace) {
 	const most = 5
 	if apps := tooLarge(t.Instance); len(apps) > most {
@@ -26,7 +26,7 @@ func (r *Result) noteOn(t *trace.Trace) {
 	}
 }
 
-// notePlaced says what became of placed.csv, and what could be drained.
+// notePlaced notes how placed.csv was used, and which machines could be drained.
 func (c *comparison) notePlaced(r *Result, i int) {
 	t := c.traces[i]
 	if t.Initial == 0 {
@@ -39,11 +39,11 @@ func (c *comparison) notePlaced(r *Result, i int) {
 	named := slices.ContainsFunc(c.policies[i], func(f Found) bool { return f.Name == Current })
 	switch {
 	case !c.opt.Repack:
-		r.add("%s: the %d items of placed.csv stand where they are under every policy; --repack places them anew", t.Name, items)
+		r.add("%s: the %d items of placed.csv stay where they are under every policy; --repack places them again", t.Name, items)
 	case named:
-		r.add("%s: current leaves the %d items of placed.csv where they are; the other policies place them anew, in the order of its lines", t.Name, items)
+		r.add("%s: current leaves the %d items of placed.csv where they are; the other policies place them again, in the order of its lines", t.Name, items)
 	default:
-		r.add("%s: the %d items of placed.csv are placed anew, in the order of its lines", t.Name, items)
+		r.add("%s: the %d items of placed.csv are placed again, in the order of its lines", t.Name, items)
 	}
 	if !named {
 		return
@@ -56,7 +56,7 @@ func (c *comparison) notePlaced(r *Result, i int) {
 	const most = 8
 	switch n := len(drained); {
 	case n == 0:
-		r.add("%s: %s no machine could be drained: there is none whose items all fit into what is free on the others in use", t.Name, stands)
+		r.add("%s: %s no machine could be drained: of none do all items fit on the others in use", t.Name, stands)
 	case n == 1:
 		r.add("%s: %s 1 machine could be drained, with its items (%d) moved to others in use: %s", t.Name, stands, moved, drained[0])
 	case n <= most:
@@ -67,7 +67,7 @@ func (c *comparison) notePlaced(r *Result, i int) {
 	}
 }
 
-// noteBounds says where the bound is stronger than the volume alone.
+// noteBounds notes where the bound is stronger than volume alone.
 func (c *comparison) noteBounds(r *Result) {
 	var last string
 	n := 0
@@ -94,18 +94,18 @@ func (c *comparison) noteBounds(r *Result) {
 	}
 }
 
-// note says which shipped file served, and where a policy lacks its forecast.
+// note notes which shipped file was chosen, and where a policy lacks its forecast.
 func (r *Result) note(found Found, t *trace.Trace) {
 	if found.File != "" {
 		r.add("%s is %s (%s)", found.Name, found.File, found.Object.Spec.Knowledge)
 	}
 	if found.Policy.Knowledge().Forecast() && !expects(t.Instance) {
-		r.add("%s gives no forecast (expected in apps.csv): %s, a policy of %s, takes it that nothing is to come",
+		r.add("%s gives no forecast (expected in apps.csv): %s, a policy of %s, assumes that nothing will arrive",
 			t.Name, found.Name, found.Policy.Knowledge())
 	}
 }
 
-// tooLarge lists the apps of which no machine can hold an item, not even alone.
+// tooLarge lists the apps whose items no empty machine can hold.
 func tooLarge(in *binpack.Instance) []string {
 	var names []string
 	for _, a := range in.Apps {

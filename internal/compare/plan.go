@@ -13,9 +13,9 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
-// A Plan packs all that a trace asks for at once.
+// A Plan packs all items of a trace at once.
 type Plan struct {
-	Machines int     // that hold something, with those that stood before
+	Machines int     // that hold an item, those of placed.csv included
 	Cost     float64 // of these
 	Standing int     // items that stay where they were
 	Placed   int     // items
@@ -25,9 +25,9 @@ type Plan struct {
 	AllocationRate []float64
 	Bound          report.Bound // Optimal is there when Proven
 	Proven         bool         // nothing is left out, and the cost is the bound
-	// Placements put every item into its place in an order that breaks nothing:
-	// that of the events, but for the second items of a group on a machine where
-	// the group has to be spread first.
+	// Placements place the items in an order that breaks no constraint: the order of the
+	// events, except that second items of a group on a machine come last where the
+	// group must be spread first.
 	Placements []trace.Placement
 
 	t        *trace.Trace
@@ -35,17 +35,17 @@ type Plan struct {
 	standing []plan.Machine
 }
 
-// DefaultStarts of a plan that has time.
+// DefaultStarts is the number of searches of a plan.
 const DefaultStarts = 4
 
-// NewPlan plans a trace around what placed.csv holds. A trace whose items also
-// leave is an error. The options' Standing and Loosened are not read. What the independent
-// checker finds broken is an error. A context that ends ends the search with the
-// best so far.
+// NewPlan plans a trace around the items of placed.csv. It ignores Standing and Loosened of
+// the options. A trace whose items also leave is an error, and so is a constraint that
+// the independent checker finds broken. When the context ends, the search ends with
+// the best plan so far.
 func NewPlan(ctx context.Context, t *trace.Trace, opt plan.Options) (*Plan, error) {
 	if i := slices.IndexFunc(t.Events, func(e trace.Event) bool { return e.Kind == trace.Delete }); i >= 0 {
 		e := t.Events[i]
-		return nil, fmt.Errorf("trace %s: items of request %s leave at %g s: a plan is for items that stay; say of which moment it is to be (--at)", t.Name, t.Requests[e.Request].Name, e.Time)
+		return nil, fmt.Errorf("trace %s: items of request %s leave at %g s: a plan is for items that stay; name a moment with --at", t.Name, t.Requests[e.Request].Name, e.Time)
 	}
 	items := make([]int64, len(t.Instance.Apps))
 	for _, e := range t.Events {
@@ -66,7 +66,7 @@ func NewPlan(ctx context.Context, t *trace.Trace, opt plan.Options) (*Plan, erro
 	return p, nil
 }
 
-// take makes a packing the plan's.
+// take copies a packing into the plan.
 func (p *Plan) take(packing *plan.Packing) error {
 	p.Cost = packing.Cost
 	if err := p.place(p.t, packing, p.standing); err != nil {
@@ -76,12 +76,12 @@ func (p *Plan) take(packing *plan.Packing) error {
 	return nil
 }
 
-// Model is the plan's task as an integer program.
+// Model returns the plan's task as an integer program.
 func (p *Plan) Model() *plan.Model { return plan.NewModel(p.t.Instance, p.items, p.standing, p.Cost) }
 
-// Prove takes in what a solver says of the plan's model: that nothing is cheaper,
-// or what is. A solution that the checker rejects, because it breaks what the
-// model leaves out, proves nothing.
+// Prove uses a solver's solution of the plan's model: a proof that no plan is cheaper, or
+// a cheaper plan. A solution that the checker rejects, because it breaks a constraint
+// that the model leaves out, proves nothing.
 func (p *Plan) Prove(s plan.Solved, solver string) {
 	const tolerance = 1e-6 // of the cost: solvers compute in floating point
 	if !s.Optimal {
@@ -99,7 +99,7 @@ func (p *Plan) Prove(s plan.Solved, solver string) {
 	}
 }
 
-// hindsight plans a trace: where the plan is proven, its cost is the optimum.
+// hindsight plans a trace; if the plan is proven, its cost is the optimum.
 func (c *comparison) hindsight(ctx context.Context, t *trace.Trace, best *report.Bound, r *Result) error {
 	p, err := NewPlan(ctx, t, plan.Options{Seed: c.opt.Seed, Work: c.opt.Bound.Work, Starts: DefaultStarts, Workers: c.opt.Workers})
 	switch {
@@ -115,8 +115,8 @@ func (c *comparison) hindsight(ctx context.Context, t *trace.Trace, best *report
 	return nil
 }
 
-// Moment is a trace of what lives at a time in seconds, with what placed.csv holds
-// of it where it stands. Items keep their numbers, since the highest leave first.
+// Moment returns a trace of the items that live at a time in seconds; those of placed.csv
+// stay there. Items keep their numbers, since the highest leave first.
 func Moment(t *trace.Trace, at float64) *trace.Trace {
 	left := make([]int32, len(t.Requests))
 	for i := range t.Initial {
@@ -153,8 +153,8 @@ func Moment(t *trace.Trace, at float64) *trace.Trace {
 	return &m
 }
 
-// Peak is the first time after which as much is asked for as ever, measured in
-// machines of the largest kind, in the dimension that asks for most.
+// Peak is the first time of the largest demand, in machines of the largest kind and in
+// the dimension with the largest demand.
 func Peak(t *trace.Trace) float64 {
 	inst := t.Instance
 	load, largest := make([]float64, len(inst.Dimensions)), make([]float64, len(inst.Dimensions))
@@ -269,8 +269,7 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// place gives the items their places in the order of the events, and has each
-// placement judged.
+// place places the items in the order of the events and checks each placement.
 func (p *Plan) place(t *trace.Trace, packing *plan.Packing, standing []plan.Machine) error {
 	free := slots(t.Instance, packing, standing)
 	type placing struct {
@@ -334,7 +333,7 @@ func traceDevices(devices []binpack.Device) []trace.Device {
 	return out
 }
 
-// allocate sums up demand and capacity.
+// allocate computes the allocation rates.
 func (p *Plan) allocate(t *trace.Trace, packing *plan.Packing, standing []plan.Machine) {
 	inst := t.Instance
 	for d := range inst.Dimensions {

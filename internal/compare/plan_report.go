@@ -8,7 +8,7 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/report"
 )
 
-// A PlanReport is what `sigma plan` says of one trace.
+// A PlanReport has the figures of one trace's plan.
 type PlanReport struct {
 	Trace report.Trace `json:"trace"`
 	Bound report.Bound `json:"bound"`
@@ -27,7 +27,7 @@ type Planned struct {
 	Seconds        float64            `json:"seconds"`
 }
 
-// Report is what is said of a plan of the trace that head describes.
+// Report returns the figures of a plan of the trace that head describes.
 func (p *Plan) Report(head report.Trace) PlanReport {
 	out := PlanReport{head, p.Bound, Planned{
 		Machines: p.Machines, Cost: p.Cost, AllocationRate: map[string]float64{},
@@ -42,7 +42,7 @@ func (p *Plan) Report(head report.Trace) PlanReport {
 // Plans are the reports of several traces.
 type Plans []PlanReport
 
-// Print writes a table of the plans, with CPU seconds where they were measured.
+// Print writes a table of the plans, with CPU seconds if timing.
 func (plans Plans) Print(out io.Writer, timing bool) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	seconds := ""
@@ -60,7 +60,7 @@ func (plans Plans) Print(out io.Writer, timing bool) error {
 	return w.Flush()
 }
 
-// result says in words what is known of a plan.
+// result describes in words whether a plan is proven.
 func (p *Planned) result() string {
 	switch {
 	case p.Proven:

@@ -143,7 +143,7 @@ func TestMomentAndPeak(t *testing.T) {
 	require.Len(t, end.Events, 1)
 }
 
-// From a snapshot the rest is planned; anew, all of it, never on more machines.
+// From a snapshot the rest is planned; with a repack all of it, on no more machines.
 func TestPlanAroundWhatStands(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 1))
 	tr, err := generate.Generate("small", 11, nil)

@@ -16,8 +16,8 @@ import (
 // Solver is COIN-OR's branch and cut for integer programs.
 const Solver = "cbc"
 
-// Ask lets the solver look at the plan's model for some seconds at most, and takes in
-// what it finds (see [Plan.Prove]).
+// Ask gives the plan's model to the solver, for some seconds at most, and uses its
+// solution (see [Plan.Prove]).
 func (p *Plan) Ask(ctx context.Context, seconds float64) error {
 	solved, err := solve(ctx, p.Model(), seconds)
 	if err == nil {

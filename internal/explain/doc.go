@@ -1,4 +1,4 @@
-// Package explain shows why a decision came out as it did: for people, and as
-// JSON. It turns what the deciding packages say of one decision into names and
-// sentences, and decides nothing itself.
+// Package explain shows the reasons of a decision, as text and as JSON. It turns what
+// the deciding packages report of one decision into names and sentences. It decides
+// nothing itself.
 package explain

@@ -23,7 +23,7 @@ type Item struct {
 	decision
 }
 
-// A decision is what is the same for an item of a trace and a pod of a cluster.
+// A decision has the fields that an item of a trace and a pod of a cluster share.
 type decision struct {
 	Policy     string       `json:"policy"`
 	File       string       `json:"file,omitempty"` // shipped file that serves
@@ -72,8 +72,8 @@ type choiceView struct {
 	Score   float64      `json:"score"`
 }
 
-// A termView is a part of the score; numbers of the runner-up are null when
-// there is none.
+// A termView is a part of the score. The runner-up's numbers are null when there is
+// no runner-up.
 type termView struct {
 	Name         string   `json:"name"`
 	Weight       float64  `json:"weight"`
@@ -100,7 +100,7 @@ type wantedView struct {
 	Open      float64 `json:"open"`
 }
 
-// OfItem shows what a replay explained.
+// OfItem gives names to the explanation of a replay.
 func OfItem(t *trace.Trace, found compare.Found, opt cerebro.Options, e *cerebro.Explanation) *Item {
 	v := &Item{
 		Trace: t.Name, Request: t.Requests[e.Request].Name, Item: e.Item, Time: e.Time,
@@ -145,7 +145,7 @@ func decisionOf(inst *binpack.Instance, e *cerebro.Explanation) decision {
 	return v
 }
 
-// rejectionsOf puts names to reasons, in the order in which they are looked at.
+// rejectionsOf gives names to reasons, in the order in which they are checked.
 func rejectionsOf(inst *binpack.Instance, app binpack.App, counts map[binpack.Reason]int) []rejection {
 	reasons := make([]binpack.Reason, 0, len(counts))
 	for r := range counts {

@@ -29,7 +29,7 @@ type Pod struct {
 	decision
 }
 
-// OfPod asks a policy about a pod, as a scheduler would.
+// OfPod explains where a policy would place a pod.
 func OfPod(q *snapshot.Question, found compare.Found) (*Pod, error) {
 	app, state := q.State.AppIndex(q.App), q.State.Columns()
 	ranking, err := q.State.Explain(found.Policy, app, q.Allowed)
@@ -52,8 +52,8 @@ func OfPod(q *snapshot.Question, found compare.Found) (*Pod, error) {
 	return v, nil
 }
 
-// podRejections counts the nodes that do not take a pod, by the first reason: those
-// of the packing model, then those of filters.
+// podRejections counts the nodes that do not take a pod by the first reason: reasons of
+// the packing model come first, then those of other filters.
 func podRejections(q *snapshot.Question) []rejection {
 	state := q.State.Columns()
 	inst := state.Instance()

@@ -50,10 +50,10 @@ func (v *Pod) decidedText() string {
 	case v.Node == "":
 		return "as it would be now"
 	}
-	return "as it would be now if the pod were not there and came anew"
+	return "as if the pod arrived now"
 }
 
-// podRemarks are sentences about the decision.
+// podRemarks returns sentences about the decision.
 func (v *Pod) podRemarks() []string {
 	var list []string
 	for _, text := range v.remarks() {
@@ -74,31 +74,31 @@ func (v *Pod) podRemarks() []string {
 	case v.Node != "" && v.Chosen != nil:
 		list = append(list, fmt.Sprintf("It stands on %s, and would go to %s now.", v.Node, v.Chosen.Machine))
 	case v.Node != "":
-		list = append(list, fmt.Sprintf("It stands on %s, and could come anew to no node now.", v.Node))
+		list = append(list, fmt.Sprintf("It stands on %s; no node would take it now.", v.Node))
 	case v.Waits != "":
 		list = append(list, "It waits. Its scheduler says: "+v.Waits)
 	default:
-		list = append(list, "It waits, and no scheduler has said why: either none looked at it yet, or its schedulerName is that of none that runs.")
+		list = append(list, "It waits, and no scheduler has said why: either none has tried it yet, or no running scheduler has its schedulerName.")
 	}
 	if len(v.Filters) > 0 {
-		list = append(list, "Not looked at here, but by the scheduler's filters: "+strings.Join(v.Filters, ", ")+".")
+		list = append(list, "The scheduler's filters also check, and this does not: "+strings.Join(v.Filters, ", ")+".")
 	}
 	return list
 }
 
-// logRemarks compare with what the log has.
+// logRemarks compares the explanation with the log.
 func (v *Pod) logRemarks() []string {
 	first := cmp.Or(v.Log.Choice, v.Node)
 	var list []string
 	switch {
 	case v.Log.Cause == ledger.CauseSingle:
-		list = append(list, "One node was feasible to the scheduler, and no policy was asked: this is what it would have said of the nodes that the packing model allows.")
+		list = append(list, "Only one node was feasible, so no policy was asked: this is how it would have ranked the nodes that the packing model allows.")
 	case v.Log.Cause == ledger.CauseNominated:
-		list = append(list, "Preemption had made room on the node, and no policy was asked: this is what it would have said.")
+		list = append(list, "Preemption had made room on the node, so no policy was asked: this is how it would have ranked the nodes.")
 	case v.Log.Cause == ledger.CauseNeutral:
-		list = append(list, "The policy does not decide on this workload; its scores are what they would have been.")
+		list = append(list, "The policy does not decide on this workload; its scores are shown as if it did.")
 	case v.Chosen != nil && v.Chosen.Machine != first:
-		list = append(list, fmt.Sprintf("The log has %s as the choice, and %s is computed here.", first, v.Chosen.Machine))
+		list = append(list, fmt.Sprintf("The log has %s as the choice; the choice computed here is %s.", first, v.Chosen.Machine))
 	}
 	if v.Log.Choice != "" && v.Log.Choice != v.Node {
 		list = append(list, fmt.Sprintf("The choice was %s; the pod went to %s, since the policy only watched or other scores outvoted it.", v.Log.Choice, v.Node))

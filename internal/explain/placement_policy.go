@@ -13,7 +13,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
 )
 
-// PolicyLogged is the policy that made a logged decision.
+// PolicyLogged returns the policy that made a logged decision.
 func PolicyLogged(q *snapshot.Question) (compare.Found, error) {
 	if q.Object == nil || strings.HasPrefix(q.Decision.Cause, ledger.CauseFallback) {
 		return compare.Found{Policy: rule.Fallback{}, Name: "bestfit"}, nil
@@ -21,7 +21,7 @@ func PolicyLogged(q *snapshot.Question) (compare.Found, error) {
 	return PolicyOf(q.Object, q)
 }
 
-// PolicyOf is the policy of an object, if it suits the cluster.
+// PolicyOf returns the policy of an object, if it suits the cluster.
 func PolicyOf(object *policy.Object, q *snapshot.Question) (compare.Found, error) {
 	if err := object.Spec.Suits(q.State.Columns().Instance()); err != nil {
 		return compare.Found{}, fmt.Errorf("policy %s: %w", object.Metadata.Name, err)

@@ -32,7 +32,7 @@ func (v *Item) Print(out io.Writer) error {
 	return v.printEmpties(out)
 }
 
-// about prints what is decided, by whom, and within which limits.
+// about prints the policy, the item and its constraints.
 func (v *decision) about(line func(name, format string, args ...any)) {
 	line("policy", "%s", strings.Join(strings.Fields(v.Policy+" "+v.File+" "+v.Knowledge), "  "))
 	line("app", "%s", v.appText())
@@ -63,7 +63,7 @@ func (v *decision) appText() string {
 	return v.App
 }
 
-// most bounds the lists that are printed whole.
+// most is the length of the longest list that is printed whole.
 const most = 8
 
 func amounts(list []amountView) string {
@@ -104,7 +104,7 @@ func (v *decision) rulesText() string {
 	return cmp.Or(strings.Join(parts, ", "), "none")
 }
 
-// printChoice is the machines and the table of terms.
+// printChoice prints the machines and the table of terms.
 func (v *decision) printChoice(w io.Writer, machine string) {
 	if v.Chosen == nil {
 		return
@@ -147,12 +147,12 @@ func (v *decision) printChoice(w io.Writer, machine string) {
 	}
 }
 
-// nothing says that the term is 0 everywhere.
+// nothing reports whether the term is 0 everywhere.
 func (t *termView) nothing() bool {
 	return t.Value == 0 && t.Contribution == 0 && (t.OtherValue == nil || *t.OtherValue == 0 && *t.Other == 0)
 }
 
-// number has five significant digits, and no sign of a zero.
+// number formats with five significant digits, and a zero without a sign.
 func number(x float64) string {
 	if math.Abs(x) < 1e-12 {
 		return "0"
@@ -160,7 +160,7 @@ func number(x float64) string {
 	return fmt.Sprintf("%.5g", x)
 }
 
-// remarks are sentences about the decision.
+// remarks returns sentences about the decision.
 func (v *decision) remarks() []string {
 	var list []string
 	if n := v.zeroTerms(); n > 0 {
@@ -189,7 +189,8 @@ func (v *decision) remarks() []string {
 	return list
 }
 
-// drawn says that the scores differ by the draw of upstream's strategies only.
+// drawn reports whether the scores differ only by the random draw of upstream's
+// strategies.
 func (v *decision) drawn() bool {
 	for _, t := range v.Terms {
 		if (t.Contribution == *t.Other) == (t.Name == rule.RandomTie) {
@@ -216,7 +217,7 @@ func (v *decision) zeroTerms() int {
 	return n
 }
 
-// printEmpties says whether empty machines were kept back.
+// printEmpties prints whether empty machines were kept back.
 func (v *decision) printEmpties(out io.Writer) error {
 	if v.Empties == nil {
 		return nil

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestShareWithoutSign: contributions that differ by a rounding are no share.
+// TestShareWithoutSign: a share that is only a rounding error has no sign.
 func TestShareWithoutSign(t *testing.T) {
 	share, value := -1e-16, 4.0
 	v := decision{

@@ -14,7 +14,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 )
 
-// Policy prints what a policy looks at, with its weights and where it comes from.
+// Policy prints a policy's features, weights and provenance.
 func Policy(out io.Writer, o *policy.Object) error {
 	s := &o.Spec
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -50,7 +50,7 @@ func Policy(out io.Writer, o *policy.Object) error {
 	return err
 }
 
-// PolicyDifferences prints in what two policies differ.
+// PolicyDifferences prints the differences between two policies.
 func PolicyDifferences(out io.Writer, old, changed *policy.Object) error {
 	lines := differences(fieldsOf(old), fieldsOf(changed))
 	if len(lines) == 0 {
@@ -67,8 +67,8 @@ func PolicyDifferences(out io.Writer, old, changed *policy.Object) error {
 // A field of a policy: a path and a value, in the order of the file.
 type field struct{ name, value string }
 
-// fieldsOf lists what a policy does and where it comes from. Features are told
-// apart by name, not by place.
+// fieldsOf lists the fields of a policy with its provenance. Features go by name, not by
+// place.
 func fieldsOf(o *policy.Object) []field {
 	s := &o.Spec
 	fields := []field{
@@ -93,15 +93,15 @@ func fieldsOf(o *policy.Object) []field {
 	return fields
 }
 
-// short is a value as it is shown beside another: long ones, such as a list of
-// traces, are cut.
+// short cuts a long value, such as a list of traces, so that it shows where it differs
+// from the other one.
 func short(value, other string) string {
 	const most, lead = 60, 12
 	text := []rune(cmp.Or(value, "-"))
 	if len(text) <= most {
 		return string(text)
 	}
-	from := 0 // not further than where the two part
+	from := 0 // not beyond the first difference
 	for was := []rune(other); from < min(len(text), len(was)) && text[from] == was[from]; from++ {
 	}
 	from = max(0, min(from-lead, len(text)-most))
@@ -115,7 +115,7 @@ func short(value, other string) string {
 	return cut
 }
 
-// listed is a value of the provenance on one line; of the traces their names and
+// listed writes a value of the provenance on one line; traces with their names and
 // digests.
 func listed(v any) string {
 	list, ok := v.([]any)
@@ -133,7 +133,7 @@ func listed(v any) string {
 	return fmt.Sprintf("%d: %s", len(list), strings.Join(parts, ", "))
 }
 
-// differences lists what differs, and what one side lacks.
+// differences lists the fields that differ or that one side lacks.
 func differences(old, changed []field) []string {
 	var lines []string
 	show := func(name, before, after string) {

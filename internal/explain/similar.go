@@ -9,8 +9,8 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
-// SimilarRequests ends the message that a trace has no request of a name: it lists
-// those whose names are closest.
+// SimilarRequests lists the requests with the closest names, as the end of a message
+// about an unknown name.
 func SimilarRequests(name string, requests []trace.Request) string {
 	const most = 5
 	type close struct {
@@ -38,7 +38,7 @@ func SimilarRequests(name string, requests []trace.Request) string {
 	return "; close to it are " + strings.Join(names, ", ")
 }
 
-// distance is the number of letters to add, drop or change (Levenshtein 1966).
+// distance is the smallest number of letters to add, drop or change (Levenshtein 1966).
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

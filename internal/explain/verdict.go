@@ -10,7 +10,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
-// Verdict writes the summary of a decision log whose decisions were computed again.
+// Verdict prints the summary of a decision log whose decisions were computed again.
 func Verdict(out io.Writer, name string, v *ledger.Verdict) {
 	causes, width := slices.Sorted(maps.Keys(v.Causes)), 12
 	for _, cause := range causes {
@@ -57,7 +57,7 @@ func Verdict(out io.Writer, name string, v *ledger.Verdict) {
 	line("because", "%s", d.Why)
 }
 
-// percent is a share, rounded to two digits; all and nothing are said of just these.
+// percent is a share with two digits; only n = of gives 100 %.
 func percent(n, of int) string {
 	text := fmt.Sprintf("%.2f %%", 100*float64(n)/float64(of))
 	switch {
