@@ -19,13 +19,13 @@ import (
 // evaluations are answered from the file until it is used up. So a kill at any
 // byte loses no more than the evaluations that were under way.
 //
-// The first line holds the caller's settings, each further line one evaluation:
+// The first line holds the caller's settings, each later line one evaluation:
 //
 //	{"checkpoint":"sigma-swarm","version":1,"settings":{…}}
 //	generation index position value [objectives…]
 //
 // separated by single blanks. position is the 64-bit FNV-1a hash of the bits of
-// x: it notices a file that another optimiser, or another version of it, has
+// x: it detects a file that another optimiser, or another version of it, has
 // written. Values are the shortest decimals that give back the same bits.
 //
 // A line is written in one piece when its evaluation is done, and the file is

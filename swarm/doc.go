@@ -14,11 +14,11 @@
 // best of the particle and its two neighbours.
 //
 // With several objectives [MOPSO] takes the place of [PSO], and an [Archive]
-// keeps the non-dominated points of any optimiser; what two archives are worth
-// is compared by [Archive.Hypervolume].
+// keeps the non-dominated points of any optimiser; [Archive.Hypervolume] compares
+// two archives.
 //
 // All optimisers are an [Optimizer]: they hand out a generation of positions
-// and are told its values. [Minimize] runs one until the budget, convergence
+// and take its values. [Minimize] runs one until the budget, convergence
 // or an interrupt ends it. A generation may be evaluated by any number of
 // workers, here ([Parallel]) or elsewhere: what an optimiser does next depends
 // on the values alone, never on the order in which they came, and every

@@ -28,7 +28,7 @@ type Done func(t Task, value float64, objectives ...float64) error
 // Each result is recorded by done at once, so call it as soon as there is one.
 type Evaluate func(ctx context.Context, tasks []Task, done Done) error
 
-// Options say when [Minimize] ends and who is told.
+// Options say when [Minimize] ends and what it records and reports.
 type Options struct {
 	// Budget is the number of evaluations, kept exactly: the last generation is
 	// cut where it ends. Evaluations that the checkpoint answers count as well.
@@ -40,8 +40,8 @@ type Options struct {
 	// Archive receives the objectives of every evaluation, in order of index.
 	// A renewed objective empties it.
 	Archive *Archive
-	// Renew says before each generation but the first whether the objective has
-	// changed with it; then the remembered positions are evaluated again, within
+	// Renew reports, before each generation but the first, whether the objective
+	// has changed. If so, the remembered positions are evaluated again, within
 	// the budget.
 	Renew func(generation int) bool
 	// Progress is called after each generation.
@@ -200,8 +200,8 @@ type result struct {
 	objectives []float64
 }
 
-// evaluateAll answers from the checkpoint what it holds, has the rest evaluated
-// and returns the results by index.
+// evaluateAll takes results from the checkpoint where it holds them, evaluates the
+// rest, and returns all by index.
 func evaluateAll(ctx context.Context, generation int, positions [][]float64, evaluate Evaluate, c *Checkpoint) ([]result, error) {
 	if len(positions) == 0 {
 		return nil, errors.New("swarm: the optimiser asked for no evaluation")

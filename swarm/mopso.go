@@ -18,22 +18,22 @@ type MultiOptimizer interface {
 }
 
 // MOPSO is the particle swarm for several objectives. It moves like [PSO], but
-// each particle has a weight for each objective, and what is best, of its own
-// positions and of the archive of non-dominated ones, is for it what has the
-// least
+// each particle has a weight for each objective. The best for it, among its own
+// positions and among those of the archive, has the least
 //
 //	max over k of λ_k·z_k + .01·Σ z_k,   z_k = (f_k − lowest_k) ÷ (highest_k − lowest_k)
 //
 // the augmented Chebyshev distance to the best that the archive has in each
 // objective, in units of its range (decomposition: Zhang and Li 2007, for
-// swarms Zapotecas Martínez and Coello Coello 2011). The first particles look at one objective each,
-// the next one at all alike, and the others at random mixtures.
+// swarms Zapotecas Martínez and Coello Coello 2011). The first particles look at
+// one objective each, the next one at all in equal parts, and the others at random
+// mixtures.
 type MOPSO struct {
 	*PSO
 	best       incumbent
 	weights    [][]float64 // λ[particle][objective]
 	objectives [][]float64 // of the personal bests
-	told       [][]float64
+	latest     [][]float64 // objectives of the last generation
 	archive    *Archive
 	points     []Point // of the archive
 	lowest     []float64
@@ -116,13 +116,13 @@ func (m *MOPSO) distance(i int, objectives []float64) float64 {
 }
 
 // TellObjectives implements [MultiOptimizer].
-func (m *MOPSO) TellObjectives(objectives [][]float64) { m.told = objectives }
+func (m *MOPSO) TellObjectives(objectives [][]float64) { m.latest = objectives }
 
 // Tell implements [Optimizer]. A position with an objective that is not finite
 // counts as one without a finite value.
 func (m *MOPSO) Tell(values []float64) {
 	mustFit(values, len(m.renewals)+len(m.positions))
-	usable := func(k int) bool { return k < len(values) && finite(values[k]) && allFinite(m.told[k]) }
+	usable := func(k int) bool { return k < len(values) && finite(values[k]) && allFinite(m.latest[k]) }
 	at := func(k int) (particle int, x []float64) {
 		if k < len(m.renewals) {
 			return m.renewals[k], m.bests[m.renewals[k]]
@@ -134,7 +134,7 @@ func (m *MOPSO) Tell(values []float64) {
 		if !usable(k) {
 			continue
 		}
-		if _, err := m.archive.Add(Point{Objectives: m.told[k], Position: x}); err != nil {
+		if _, err := m.archive.Add(Point{Objectives: m.latest[k], Position: x}); err != nil {
 			panic(err.Error()) // of the number of objectives, which is the caller's
 		}
 		if values[k] < m.best.value {
@@ -148,9 +148,9 @@ func (m *MOPSO) Tell(values []float64) {
 		case !usable(k) && renewed:
 			m.values[i] = math.Inf(1)
 		case !usable(k):
-		case renewed, math.IsInf(m.values[i], 1), m.distance(i, m.told[k]) < m.distance(i, m.objectives[i]):
+		case renewed, math.IsInf(m.values[i], 1), m.distance(i, m.latest[k]) < m.distance(i, m.objectives[i]):
 			copy(m.bests[i], x)
-			m.values[i], m.objectives[i] = values[k], slices.Clone(m.told[k])
+			m.values[i], m.objectives[i] = values[k], slices.Clone(m.latest[k])
 		}
 	}
 }
@@ -169,8 +169,7 @@ func (m *MOPSO) look() {
 	}
 }
 
-// Renew implements [Optimizer]: the archive begins anew with the personal
-// bests.
+// Renew implements [Optimizer]: the archive is rebuilt from the personal bests.
 func (m *MOPSO) Renew() {
 	m.PSO.Renew()
 	m.best, m.archive = newIncumbent(), NewArchive(m.archive.objectives)

@@ -9,7 +9,7 @@ import (
 
 // An Optimizer proposes positions and learns from their values; lower is
 // better. Ask and Tell alternate. Its behaviour depends on its seed and on the
-// values told, on nothing else. It is not safe for concurrent use: the
+// values given to Tell, on nothing else. It is not safe for concurrent use: the
 // evaluations between Ask and Tell are what runs in parallel.
 type Optimizer interface {
 	// Ask returns the positions of the next generation, all inside the box. They
@@ -43,10 +43,9 @@ type Search struct {
 	// Start holds positions to begin with, at most Size of them; the first
 	// generation evaluates them in the first places.
 	Start [][]float64
-	// Reach is how far, as a fraction of the box, a search that begins near the
-	// first starting position (the middle of the box without one) goes from it at
-	// first: its first step size, or the first distances of the particles from it.
-	// 0 = anywhere in the box.
+	// Reach makes the search begin near the first starting position (the middle
+	// of the box without one). It is the first step size, or the first distance of
+	// the particles from there, as a fraction of the box. 0 = anywhere in the box.
 	Reach float64
 }
 
@@ -162,7 +161,7 @@ func (m *incumbent) ask(positions [][]float64) [][]float64 {
 	return positions
 }
 
-// tell renews the remembered value, keeps the best and returns the values that
+// tell updates the remembered value, keeps the best and returns the values that
 // belong to the new positions.
 func (m *incumbent) tell(values []float64, positions [][]float64) []float64 {
 	mustFit(values, m.asked)

@@ -113,7 +113,7 @@ func TestPositionsStayInside(t *testing.T) {
 }
 
 // One step by the formula, worked out beside the code: one particle that was
-// drawn, told and moved.
+// drawn, evaluated and moved.
 func TestVelocityFormula(t *testing.T) {
 	box := Cube(1, 0, 10)
 	settings := PSOSettings{Inertia: .5, Cognitive: 1, Social: 2, MaxVelocity: 1, Topology: Global}
@@ -258,7 +258,7 @@ func TestSmallSizes(t *testing.T) {
 	}
 }
 
-// When the distribution has shrunk to a point, CMA-ES begins anew and finds a
+// When the distribution has shrunk to a point, CMA-ES begins again and finds a
 // better valley than its first.
 func TestCMAESRestarts(t *testing.T) {
 	opt := newOptimiser(t, "cmaes", Search{Box: Cube(2, -5.12, 5.12), Seed: 5, Size: 6}).(*CMAES)

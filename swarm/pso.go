@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Topology says whose best draws a particle beside its own.
+// Topology says which best, beside its own, draws a particle.
 type Topology string
 
 const (
@@ -181,8 +181,8 @@ func (p *PSO) move() {
 	}
 }
 
-// attractor is the personal best of particle of, as seen by particle i: its own
-// position, which does not pull, while there is no such best.
+// attractor returns the personal best of particle of, or, before there is one, the
+// position of particle i, which does not pull it.
 func (p *PSO) attractor(of, i int) []float64 {
 	if math.IsInf(p.values[of], 1) {
 		return p.positions[i]

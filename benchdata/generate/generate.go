@@ -147,14 +147,14 @@ func lognormal(rng *rand.Rand, sigma float64) float64 {
 	return math.Exp(sigma*rng.NormFloat64() - sigma*sigma/2)
 }
 
-// totalParam is of kinds whose forecast can be exact in all, though not per app.
+// totalParam belongs to kinds whose forecast can be exact in total, though not per app.
 var totalParam = Param{
 	Name: "total", Words: []string{"unknown", "known"},
 	Help: "known: every expected count is scaled by one factor, so that together they ask for the true total of cpu",
 }
 
-// knowTotal scales the forecast so that Σ expected·cpu is that of the counts:
-// who plans the load knows how much it is, not of what.
+// knowTotal scales the forecast so that Σ expected·cpu is that of the counts: the
+// planner knows how much load there will be, but not of which apps.
 func knowTotal(inst *binpack.Instance, counts []int64, p values) {
 	if p["total"] == 0 {
 		return
@@ -237,8 +237,8 @@ func addExclusions(inst *binpack.Instance, pairs []pair) {
 	})
 }
 
-// excludePairs draws n different pairs of apps whose needs (machines) together
-// are at most the given most. It gives up on pairs that are too hard to find.
+// excludePairs draws n different pairs of apps that together need at most the given
+// number of machines. It draws fewer where pairs are too hard to find.
 func excludePairs(rng *rand.Rand, n int, need []float64, most float64) []pair {
 	var out []pair
 	seen := map[pair]bool{}
@@ -269,7 +269,7 @@ func addRequests(t *trace.Trace, requests []trace.Request, times []float64) {
 	}
 }
 
-// indices are the times of n requests that count instead of taking time: 0, 1, 2.
+// indices returns 0, 1, 2, …: the times of n requests where only their order matters.
 func indices(n int) []float64 {
 	out := make([]float64, n)
 	for i := range out {

@@ -120,7 +120,7 @@ type population struct {
 // shares of the machines that the largest apps and the largest requests cover
 // (cap 200·s, bursts 40·s). The number of apps goes with √s, and so does that
 // of the apps that arrive in bursts. With all 400 most apps would be left with
-// one container, where limits say nothing; with 400·s a machine with its 18
+// one container, where limits have no effect; with 400·s a machine with its 18
 // items, each excluding 4 apps, would be closed for most of the others. As
 // measured, the shape barely depends on it: Best-Fit needs 14.2 % more than
 // the volume bound at scale 1; at .2 it is 12.7 % with 400 apps, 14.5 % with

@@ -83,7 +83,7 @@ func plantSmall(rng, packing *rand.Rand) ([]smallApp, []pair) {
 	}
 }
 
-// drawSmall draws the apps; their order says nothing of their size.
+// drawSmall draws the apps, in an order that does not depend on their size.
 func drawSmall(rng *rand.Rand) []smallApp {
 	apps := make([]smallApp, smallApps)
 	order := rng.Perm(smallApps)

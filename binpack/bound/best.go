@@ -17,8 +17,8 @@ const (
 	// MethodLimit: what one group needs for its limit per machine, the size of
 	// its items, the types it may use and, without departures, its spread.
 	MethodLimit = "limit"
-	// MethodClique: groups of which no two share a machine, what each needs
-	// added up: the heaviest clique.
+	// MethodClique: the heaviest clique of groups that share no machine; what
+	// each needs is added up.
 	MethodClique = "clique"
 	// MethodColumns: the linear program over all packings of a machine, see
 	// [Best]. With ":" and the name of a dimension it is that dimension's.
@@ -34,17 +34,17 @@ type Options struct {
 	// nanosecond each; 0 = volume, limit and clique only. The limit counts
 	// operations and not time, so that the answer is always the same.
 	Work int64
-	// Enough is a cost that a packing is known to have: nothing dearer is
-	// tried once the bound has reached it. 0 = unknown.
+	// Enough is the cost of a known packing: once the bound has reached it, no
+	// more expensive method is tried. 0 = unknown.
 	Enough float64
 }
 
 // Bounds are the bounds of one demand.
 type Bounds struct {
-	// Bound is the strongest: of each figure the most that a method gives.
+	// Bound is the strongest: for each figure the largest that a method gives.
 	Bound
-	// Each method's own, the cheapest method first; the first is the volume
-	// bound. What was given up is not in the list.
+	// Each method's bound, the cheapest method first; the first is the volume
+	// bound. A method that gave up is not in the list.
 	Each []Bound
 }
 
@@ -52,20 +52,20 @@ type Bounds struct {
 // several methods, the cheapest first.
 //
 // Volume, limit and clique take microseconds to milliseconds (the clique at most
-// some hundredths of a second) and are always made. With opt.Work > 0 follow
-// linear programs in the manner of Gilmore and Gomory ("A linear programming
+// some hundredths of a second) and are always computed. With opt.Work > 0, linear
+// programs follow, in the manner of Gilmore and Gomory ("A linear programming
 // approach to the cutting-stock problem", Operations Research 9, 1961): the
-// least cost of fractions of machines, each filled in a way that is permitted,
-// so that all items are covered. Ways are made as they are needed by an integer
-// program for each kind of machine. First come single dimensions, with limits
-// only, where dynamic programming solves that program; then all dimensions with
-// limits, rules and types, by branch and bound. Whatever its state when it is
-// stopped, a linear program gives a bound (Farley, "A note on bounding a class of
+// least cost of fractions of machines, each filled in a permitted way, that cover
+// all items. An integer program for each kind of machine makes ways as they are
+// needed. Single dimensions come first, with limits only, where dynamic programming
+// solves that program; then all dimensions with limits, rules and types, by branch
+// and bound. A linear program gives a bound at any time, also when it is stopped
+// early (Farley, "A note on bounding a class of
 // linear programming problems", Operations Research 38, 1990), which is computed
 // in rational numbers from rounded prices and thus free of floating-point error.
 //
-// A context that ends stops the linear programs; what is proven by then is
-// returned.
+// When the context ends, the linear programs stop, and Best returns what is proven
+// by then.
 func Best(ctx context.Context, inst *binpack.Instance, items []int64, opt Options) Bounds {
 	volume := Volume(inst, items)
 	needs := needsOf(inst, items)
@@ -78,8 +78,8 @@ func Best(ctx context.Context, inst *binpack.Instance, items []int64, opt Option
 	return out
 }
 
-// byColumns are the bounds by linear programs: of the single dimensions in which
-// most is asked for, then of all.
+// byColumns computes the bounds by linear programs: for the single dimensions in
+// most demand, then for all.
 func byColumns(ctx context.Context, inst *binpack.Instance, items []int64, opt Options, cost float64) []Bound {
 	var out []Bound
 	if opt.Work <= 0 {
@@ -115,8 +115,8 @@ func byColumns(ctx context.Context, inst *binpack.Instance, items []int64, opt O
 // mostSingle is the number of dimensions with a linear program of their own.
 const mostSingle = 4
 
-// busiest are the dimensions of which most is asked for, by the volume bound,
-// and of several alike the first.
+// busiest returns the dimensions in most demand, by the volume bound; the first of
+// several equal ones.
 func busiest(inst *binpack.Instance, items []int64) []int {
 	load := make([]wide, len(inst.Dimensions))
 	for a, n := range items {
@@ -135,14 +135,14 @@ func busiest(inst *binpack.Instance, items []int64) []int {
 	return dims[:min(len(dims), mostSingle)]
 }
 
-// add takes in the bound of one more method.
+// add adds the bound of a method.
 func (b *Bounds) add(next Bound) {
 	b.Each = append(b.Each, next)
 	b.raise(next)
 	b.name()
 }
 
-// raise takes in a bound that is no method's of its own.
+// raise raises the figures to those of a bound that no method stands for.
 func (b *Bounds) raise(next Bound) {
 	b.Machines = max(b.Machines, next.Machines)
 	b.Cost = math.Max(b.Cost, next.Cost)
@@ -151,8 +151,8 @@ func (b *Bounds) raise(next Bound) {
 	b.Short = b.Short || next.Short
 }
 
-// name finds the cheapest method that gives all figures, or else the methods
-// that have a part in them: those that no other does as well in all.
+// name finds the cheapest method that gives all figures, or else the methods that
+// contribute: those that no other method equals in all figures.
 func (b *Bounds) name() {
 	var parts []string
 	for i, e := range b.Each {

@@ -13,14 +13,14 @@ const (
 	// cliqueWork is the effort of an exact clique, in words of bitsets read:
 	// some hundredths of a second. What is found by then is a clique all the same.
 	cliqueWork = 1 << 23
-	// denseGroups is the largest number of groups of which an exact clique is
-	// sought, and among which items that do not fit together are looked for.
+	// denseGroups is the largest number of groups for which the clique is exact and
+	// items that do not fit together are looked for.
 	denseGroups = 2048
 )
 
-// exclusions are the groups that share no machine with each group, ascending:
-// by a rule with max 0 or, in small instances, since no machine has room (or a
-// permitted type) for an item of each.
+// exclusions lists for each group the groups that share no machine with it,
+// ascending: because of a rule with max 0 or, in small instances, because no machine
+// has room (or a permitted type) for an item of each.
 func exclusions(inst *binpack.Instance, apps [][]int32, present func(a int32) bool) [][]int32 {
 	out := make([][]int32, len(inst.Groups))
 	add := func(g, h int32) {
@@ -55,7 +55,7 @@ func exclusions(inst *binpack.Instance, apps [][]int32, present func(a int32) bo
 	return out
 }
 
-// distinctMachines are lines that differ in type or capacity, one each.
+// distinctMachines returns one line for each type and capacity.
 func distinctMachines(inst *binpack.Instance) []*binpack.MachineLine {
 	var out []*binpack.MachineLine
 	for i := range inst.Machines {
@@ -63,7 +63,7 @@ func distinctMachines(inst *binpack.Instance) []*binpack.MachineLine {
 		known := func(o *binpack.MachineLine) bool { return o.Type == m.Type && slices.Equal(o.Capacity, m.Capacity) }
 		if m.Count != 0 && !slices.ContainsFunc(out, known) {
 			if out = append(out, m); len(out) > 8 {
-				break // too many for who asks
+				break // the caller wants no more
 			}
 		}
 	}
@@ -100,9 +100,9 @@ func together(a, b *binpack.App, m *binpack.MachineLine) bool {
 	return true
 }
 
-// cliqueOf is the bound of groups that exclude each other: no two share a
-// machine, so what they need adds up. The heaviest clique is found exactly
-// while it is not too much work, else a heavy one.
+// cliqueOf bounds groups that exclude each other: no two share a machine, so what
+// they need adds up. The clique is the heaviest where that is not too much work, else
+// a heavy one.
 func cliqueOf(inst *binpack.Instance, items []int64, needs []need) Bound {
 	graph := exclusions(inst, appsOf(inst), func(a int32) bool { return items[a] > 0 })
 	b := Bound{Method: MethodClique}
@@ -237,7 +237,7 @@ func (s *cliqueSearch) search(most float64) ([]int32, float64) {
 	return s.best, s.most
 }
 
-// expand tries all cliques of what stands and vertices of p.
+// expand tries all cliques of the present vertices and vertices of p.
 func (s *cliqueSearch) expand(p []uint64, sum float64) {
 	order, limit := s.colour(p)
 	for i, r := range slices.Backward(order) {

@@ -80,7 +80,7 @@ func newGenerator(c *cover, integral bool, enough float64, work int64) *generato
 	return g
 }
 
-// alone is the cost of an item of a class on machines of its own, without a
+// alone returns the cost of an item of a class on machines of its own, without a
 // limit on their number.
 func (g *generator) alone(i int) float64 {
 	class := &g.cover.classes[i]
@@ -163,8 +163,8 @@ func (g *generator) solve(ctx context.Context) bool {
 	return false
 }
 
-// firstPrices are those of the bounds that cost little: the share of a machine
-// that an item takes, in each of the dimensions that matter, and the clique.
+// firstPrices returns the prices of the cheap bounds: the share of a machine that an
+// item takes, in each of the dimensions that matter, and the clique.
 func (g *generator) firstPrices() [][]int64 {
 	var out [][]int64
 	c := g.cover
@@ -203,8 +203,8 @@ func (g *generator) firstPrices() [][]int64 {
 	return append(out, price)
 }
 
-// try looks for ways that are worth much at prices and takes in the bound that
-// these give. It is not ok when they prove that the machines are too few.
+// try looks for ways that are worth much at prices, and updates the bound from the
+// prices. It is not ok when they prove that the machines are too few.
 func (g *generator) try(prices []int64) (ways [][]way, exact, ok bool) {
 	worth, ways, exact := g.fill(prices)
 	value, scale, ok := g.cover.bound(prices, worth)
@@ -317,8 +317,8 @@ func (g *generator) forget() {
 	}
 }
 
-// reached reports whether more columns cannot raise the bound: by the cost of
-// the program's solution, or since it is enough.
+// reached reports whether more columns are useless: the bound has reached the cost
+// of the program's solution, or is enough.
 func (g *generator) reached() bool {
 	lower := g.best
 	if g.integral {
@@ -350,8 +350,8 @@ func uniformCost(inst *binpack.Instance) bool {
 	return true
 }
 
-// columns is the bound by linear programs over the dimensions dims. It is not
-// ok when the instance is beyond them.
+// columns returns the bound by linear programs over the dimensions dims. It is not ok
+// when the instance is too large for them.
 func columns(ctx context.Context, inst *binpack.Instance, items []int64, dims []int, rules bool, opt Options) (b Bound, ok bool) {
 	uniform := uniformCost(inst)
 	if !uniform {
@@ -387,8 +387,8 @@ func columns(ctx context.Context, inst *binpack.Instance, items []int64, dims []
 	return b, true
 }
 
-// generate solves one linear program, on merged classes where there are too many;
-// nil when the instance is beyond it.
+// generate solves one linear program, on merged classes where there are too many. It
+// returns nil when the instance is too large.
 func generate(ctx context.Context, inst *binpack.Instance, items []int64, opt coverOptions, integral bool, enough float64, work int64) (*generator, *outcome) {
 	for _, opt.merge = range []bool{false, true} {
 		c := newCover(inst, items, opt)

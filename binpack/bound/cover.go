@@ -21,7 +21,7 @@ type cover struct {
 	class   []int32 // per app: its class, -1 for none
 }
 
-// A coverKind is a number of machines that are alike.
+// A coverKind is a number of equal machines.
 type coverKind struct {
 	types    []int32
 	cost     float64
@@ -29,7 +29,7 @@ type coverKind struct {
 	capacity []int64
 }
 
-// A coverClass is a number of items that are alike in all that matters here.
+// A coverClass is a number of items that are equal in all that matters here.
 type coverClass struct {
 	demand []int64
 	items  int64
@@ -38,8 +38,8 @@ type coverClass struct {
 	on     []bool // per kind: whether one of its machines holds an item
 }
 
-// A coverGroup is what limits and rules are about. No machine holds items of a
-// group and of one that it excludes.
+// A coverGroup is a group with limits and rules. No machine holds items of a group
+// and of one that it excludes.
 type coverGroup struct {
 	limit    int64 // items on a machine; 0 = what the classes say
 	excludes []int32
@@ -52,12 +52,12 @@ type coverRule struct {
 	max  int64
 }
 
-// coverOptions say what of an instance goes into a cover.
+// coverOptions say which parts of an instance go into a cover.
 type coverOptions struct {
 	dims  []int // the dimensions that count
 	rules bool  // whether rules count
-	// Apps that differ in nothing but their number are one class even where a
-	// limit tells them apart: a weaker relaxation with fewer rows.
+	// Apps that differ only in their number are one class, even where a limit
+	// separates them: a weaker relaxation with fewer rows.
 	merge bool
 	// most is the number of items of each app that may ever be on a machine;
 	// nil: as many as there are. With it the counts of machines are left out,
@@ -87,9 +87,8 @@ func newCover(inst *binpack.Instance, items []int64, opt coverOptions) *cover {
 	return c
 }
 
-// addKinds makes a kind of all machines that are alike, and of those that are
-// nearly alike where there are many, as among nodes of which no two have quite the
-// same memory.
+// addKinds makes a kind of equal machines. Where there are many kinds, as among nodes
+// that all differ a little in memory, it joins similar ones.
 func (c *cover) addKinds(inst *binpack.Instance, opt coverOptions) {
 	typed := slices.ContainsFunc(inst.Apps, func(a binpack.App) bool { return a.Types != nil })
 	known := map[string]int{}
@@ -124,8 +123,8 @@ func (c *cover) addKinds(inst *binpack.Instance, opt coverOptions) {
 	}
 }
 
-// join makes one kind of two: what fits on a machine of either fits on one of it,
-// at no higher cost.
+// join makes one kind of two: what fits on a machine of either kind fits on one of
+// the new kind, at no higher cost.
 func (k *coverKind) join(o *coverKind) {
 	k.cost = min(k.cost, o.cost)
 	if k.count < 0 || o.count < 0 {
@@ -176,7 +175,7 @@ func (c *cover) coarsen() {
 	}
 }
 
-// difference is relative, 0 of equals.
+// difference is the relative difference, 0 of equals.
 func difference(a, b float64) float64 {
 	if a == b {
 		return 0
@@ -184,11 +183,11 @@ func difference(a, b float64) float64 {
 	return math.Abs(a-b) / math.Max(a, b)
 }
 
-// bound is the bound that prices give, whatever they are (at least 0), when
-// no way to fill a machine of kind k is worth more than worth[k]: prices y scaled
-// by t and the excess of limited kinds are a solution of the dual program,
-// worth t·Σ items·y − Σ count·max(0, t·worth − cost), of which the best t is
-// taken. Without limited kinds that is Farley's bound. It is not ok when prices
+// bound returns the bound that any prices of at least 0 give, when no way to fill a
+// machine of kind k is worth more than worth[k]: prices y scaled by t and the excess
+// of limited kinds are a solution of the dual program, of value
+// t·Σ items·y − Σ count·max(0, t·worth − cost). The best t is taken. Without limited
+// kinds that is Farley's bound. It is not ok when prices
 // prove that the machines hold less than all items.
 func (c *cover) bound(price, worth []int64) (value, scale *big.Rat, ok bool) {
 	total := new(big.Int)
@@ -261,7 +260,7 @@ func below(v *big.Rat) float64 {
 	return f
 }
 
-// loads is the demand over the capacity of the largest machine, per dimension
+// loads returns the demand ÷ the capacity of the largest machine, per dimension
 // of the cover, largest first.
 func (c *cover) loads() []int {
 	sum := make([]float64, len(c.kinds[0].capacity))

@@ -18,8 +18,8 @@ type coverBuilder struct {
 	known   map[string]int32 // class by key
 }
 
-// build makes a class of each app and one of all those that no solution can
-// tell apart: a linear program has an optimum in which they are used alike.
+// build makes a class of each app, but one class of apps that no solution can
+// distinguish: a linear program has an optimum that treats them equally.
 func (b *coverBuilder) build() {
 	var exclusive [][]int32
 	bound := make([]bool, len(b.inst.Groups)) // by a rule with max > 0
@@ -76,7 +76,7 @@ func (b *coverBuilder) build() {
 	}
 }
 
-// addGroup adds the classes of a group, or its app to a class of others.
+// addGroup adds the classes of a group, or adds its app to an existing class.
 func (b *coverBuilder) addGroup(g int32, excludes []int32, ruled bool) {
 	var apps []int32
 	for _, a := range b.apps[g] {
@@ -119,8 +119,8 @@ func (b *coverBuilder) addGroup(g int32, excludes []int32, ruled bool) {
 	}
 }
 
-// classOf is the class of an app alone, and whether its limit is below what a
-// machine has room for; not ok when no machine holds an item.
+// classOf returns the class of an app alone. binding reports whether its limit is
+// below what a machine has room for. It is not ok when no machine holds an item.
 func (b *coverBuilder) classOf(a int32, limit int64) (class coverClass, binding, ok bool) {
 	app := &b.inst.Apps[a]
 	class = coverClass{items: b.items[a], on: make([]bool, len(b.kinds))}
@@ -152,7 +152,7 @@ func (b *coverBuilder) classOf(a int32, limit int64) (class coverClass, binding,
 	return class, binding, most > 0
 }
 
-// key tells apart what a solution may treat differently. The number of items
+// key differs where a solution may treat classes differently. The number of items
 // matters only where the limit is binding.
 func (b *coverBuilder) key(a int32, class *coverClass, excludes []int32, binding bool) []byte {
 	var key []byte

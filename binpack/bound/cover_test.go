@@ -74,7 +74,7 @@ func permitted(c *cover, kind int, count []int64) bool {
 	return true
 }
 
-// Apps that no solution tells apart are one class.
+// Apps that no solution can distinguish are one class.
 func TestClasses(t *testing.T) {
 	inst := packtest.Instance([]binpack.MachineLine{packtest.Line(-1, 1, 10, 10)}, []int64{1, 2}, []int64{1, 2}, []int64{1, 2}, []int64{1, 2}, []int64{1, 3}, []int64{11, 1})
 	classes := func(rules, merge bool, dims ...int) string {
@@ -102,7 +102,7 @@ func TestClasses(t *testing.T) {
 	assert.Equal(t, "7/2 7/2 8/2 1/1 2/2 ", classes(true, false, 0, 1))
 }
 
-// Nodes of which no two are quite alike are few kinds, of which each holds what
+// Nodes that all differ a little are few kinds, each of which holds what
 // any of its machines holds.
 func TestCoarsen(t *testing.T) {
 	rng := rand.New(rand.NewPCG(31, 32))

@@ -28,7 +28,7 @@ type filler struct {
 	blocked, held []int64
 
 	best  int64
-	over  int64 // what a branch that was given up may be worth
+	over  int64 // the most that an abandoned branch may be worth
 	nodes int64
 	limit int64 // of nodes
 	// numbers of items tried, of all classes at all nodes
@@ -42,8 +42,8 @@ type way struct {
 	count []int64
 }
 
-// A table is one dimension, in steps of which a machine has size. Demands are
-// rounded down, so what fits fits here too.
+// A table is one dimension, in steps; a machine has size of them. Demands are rounded
+// down, so what fits fits here too.
 type table struct {
 	size   int
 	weight []int32 // by class
@@ -94,7 +94,7 @@ func (f *filler) dimension(d int, limit int64) table {
 	}
 	t := table{weight: make([]int32, len(f.c.classes))}
 	if unit == 0 {
-		return t // nobody needs any
+		return t // no class needs any
 	}
 	size := capacity / unit
 	exact := size <= limit
@@ -148,8 +148,8 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// solve finds ways to fill a machine that are worth much at prices by class. No
-// way is worth more than the result; exact says that one is worth that.
+// solve finds ways to fill a machine that are worth much at prices by class. No way
+// is worth more than the result; exact means that one is worth as much.
 func (f *filler) solve(price []int64, nodes int64, work *int64) (worth int64, exact bool) {
 	f.order(price)
 	for t := range f.tables {
@@ -216,7 +216,7 @@ func (t *table) fill(f *filler) int64 {
 	return work
 }
 
-// rest is what the classes from a place on may be worth on the present machine
+// rest bounds what the classes from a place on may be worth on the present machine
 // when some more of it is taken.
 func (f *filler) rest(place int) int64 {
 	least := int64(math.MaxInt64)
@@ -227,7 +227,7 @@ func (f *filler) rest(place int) int64 {
 	return least
 }
 
-// room is how many items of the class at a place may come to the machine.
+// room returns how many items of the class at a place the machine still takes.
 func (f *filler) room(place int) int64 {
 	class := &f.c.classes[f.class[place]]
 	g := class.group
@@ -313,7 +313,7 @@ func (f *filler) dive(leftOut []bool) {
 	}
 }
 
-// record keeps the present way if it is the best so far, or anyway.
+// record keeps the present way if it is the best so far, or in any case.
 func (f *filler) record(value int64, anyway bool) {
 	if value <= f.best && !anyway {
 		return

@@ -8,8 +8,8 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// demand of groups for machines of their own: what limits per machine and the
-// size of items alone ask for.
+// demand of groups for machines of their own, by limits per machine and the size of
+// items alone.
 type needs struct {
 	inst   *binpack.Instance
 	terms  [][]term // per group; the largest counts
@@ -24,8 +24,8 @@ type term struct {
 	cheap []step // usable machines, the cheapest first; capacity is 1
 }
 
-// newNeeds compiles the terms. An app of which no machine holds an item needs
-// nothing: no placement of all items exists, and any bound is one.
+// newNeeds compiles the terms. An app whose items fit on no machine needs nothing:
+// there is no placement of all items, so any number is a bound.
 func newNeeds(inst *binpack.Instance, spread bool) *needs {
 	n := &needs{inst: inst, terms: make([][]term, len(inst.Groups)), of: make([]int32, len(inst.Apps)), spread: spread}
 	known := map[string]term{}
@@ -69,7 +69,7 @@ func newNeeds(inst *binpack.Instance, spread bool) *needs {
 	return n
 }
 
-// most is a limit with 0 read as none. It stays far from overflow.
+// most returns a limit, or for 0 (no limit) a large number that cannot overflow.
 func most(limit int64) int64 {
 	if limit == 0 {
 		return math.MaxInt32

@@ -27,8 +27,8 @@ func (c *column) dot(y []float64) float64 {
 // hand side, x ≥ 0. It is solved by the revised simplex method, which keeps the
 // inverse of the basis from one solution to the next.
 //
-// What it says is approximate and never more than a hint: bounds are computed
-// from rounded prices.
+// Its answers are approximate and only hints: bounds are computed from rounded
+// prices.
 type program struct {
 	rhs     []float64
 	columns []column
@@ -37,7 +37,7 @@ type program struct {
 	x       []float64 // per row: the value of its column
 	y       []float64 // per row: the price
 	pivots  int
-	stale   int // pivots since the inverse was computed anew
+	stale   int // pivots since the inverse was last computed
 }
 
 const (
@@ -45,8 +45,8 @@ const (
 	refactorEach = 400 // pivots
 )
 
-// newProgram begins with a basis of one column per row, of which each has a 1
-// in its row alone.
+// newProgram begins with a basis of one column per row, each with a single 1, in its
+// row.
 func newProgram(rhs []float64, basis []column) *program {
 	n := len(rhs)
 	p := &program{
@@ -64,8 +64,8 @@ func newProgram(rhs []float64, basis []column) *program {
 
 func (p *program) add(c column) { p.columns = append(p.columns, c) }
 
-// solve pivots until no column has a negative reduced cost or the work is used
-// up, and reports whether it came to its end.
+// solve pivots until no column has a negative reduced cost or the work is used up,
+// and reports whether it is finished.
 func (p *program) solve(work *int64) bool {
 	n := int64(len(p.rhs))
 	direction := make([]float64, n)
@@ -162,7 +162,7 @@ func (p *program) pivot(enter, leave int, reduced float64, direction []float64) 
 	p.stale++
 }
 
-// refactor computes inverse, values and prices anew from the basis.
+// refactor recomputes inverse, values and prices from the basis.
 func (p *program) refactor() bool {
 	n := len(p.rhs)
 	b := mat.NewDense(n, n, nil)

@@ -8,14 +8,14 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// moments is the number of those, beside the peaks, for which tariffs are made.
+// moments is the number of moments, beside the peaks, with tariffs of their own.
 const moments = 12
 
 // A tariff is prices of items by which no way to fill a machine is worth more
 // than the machine costs: a dual solution of the linear program, whatever the
-// number of items. What all items that are there are worth is a bound.
+// number of items. The worth of all present items is a bound.
 type tariff struct {
-	price []int64 // per app, in parts of which worth are the price of cost
+	price []int64 // per app; worth of these units are worth cost
 	worth int64
 	cost  float64
 	count bool  // machines are bounded, not their cost
@@ -54,7 +54,7 @@ func (f *follower) addTariffs(ctx context.Context, moments [][]int64, work int64
 	return stopped
 }
 
-// tariff is the best prices by app; not ok when they are worth nothing.
+// tariff returns the best prices by app; not ok when they are worth nothing.
 func (g *generator) tariff() (tariff, bool) {
 	if g.best.Sign() == 0 {
 		return tariff{}, false
@@ -78,7 +78,7 @@ func (g *generator) tariff() (tariff, bool) {
 	return t, true
 }
 
-// tariff is the bound of all tariffs at present.
+// tariff returns the present bound of all tariffs.
 func (f *follower) tariff() Bound {
 	var b Bound
 	for i := range f.tariffs {

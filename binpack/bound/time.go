@@ -8,12 +8,11 @@ import (
 )
 
 // BestOverTime is [Best] for items that come and go, as [VolumeOverTime] reads
-// them. With departures volume, limit and cliques are followed from change to
-// change, and the integrals are over the largest of them at each moment; the
-// cliques are one for each group, chosen by the largest needs. With opt.Work > 0
-// follow tariffs: what a linear program pays for items at some moments bounds
-// what is there at any other moment too. Spread does not count then, since
-// departures may undo it.
+// them. With departures it follows volume, limit and cliques from change to change,
+// and integrates the largest of them at each moment. There is one clique for each
+// group, chosen by the largest needs. With opt.Work > 0, tariffs follow: the prices
+// of a linear program for some moments give a bound at any other moment too. Spread
+// does not count then, since departures may undo it.
 func BestOverTime(ctx context.Context, inst *binpack.Instance, changes []Change, measureFrom float64, opt Options) Bounds {
 	if !departs(changes) {
 		return Best(ctx, inst, sumOf(inst, changes), opt)
@@ -57,7 +56,7 @@ func sumOf(inst *binpack.Instance, changes []Change) []int64 {
 // A follower keeps what groups and cliques need while items come and go.
 type follower struct {
 	inst    *binpack.Instance
-	exact   bool // sums of costs are
+	exact   bool // sums of costs are exact
 	uniform bool // all machines cost the same
 	apps    [][]int32
 	terms   *needs
@@ -75,8 +74,8 @@ type follower struct {
 	groupC, sumsC maxima // the same of costs
 }
 
-// overTime are bounds over time: of groups, of cliques, and of all methods with
-// the largest taken at each moment.
+// overTime holds bounds over time: of groups, of cliques, and the largest of all
+// methods at each moment.
 type overTime struct {
 	limit, clique, tariff, all Bound
 	moments                    [][]int64 // items at the peaks of all and at some more
@@ -145,7 +144,7 @@ func (f *follower) largestNeeds(changes []Change) []need {
 	return out
 }
 
-// change books one change.
+// change applies one change.
 func (f *follower) change(c Change) {
 	add(f.load, f.inst.Apps[c.App].Demand, int64(c.Count))
 	f.items[c.App] += int64(c.Count)
@@ -226,7 +225,7 @@ func (f *follower) run(changes []Change, measureFrom float64) overTime {
 	return out
 }
 
-// pass takes in a bound that holds for a span of time.
+// pass adds a bound that holds for a span of time.
 func (b *Bound) pass(now Bound, span float64) {
 	b.Machines = max(b.Machines, now.Machines)
 	b.Cost = max(b.Cost, now.Cost)
@@ -235,8 +234,8 @@ func (b *Bound) pass(now Bound, span float64) {
 	b.CostSeconds += now.Cost * span
 }
 
-// maxima is a list of numbers, at least 0, of which the largest is known: a
-// binary tree over them.
+// maxima is a list of numbers of at least 0 that knows its largest: a binary tree
+// over them.
 type maxima []float64
 
 func newMaxima(n int) maxima {

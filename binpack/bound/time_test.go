@@ -12,7 +12,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/packtest"
 )
 
-// Over time volume and limit are those of each moment, computed anew, and the
+// Over time, volume and limit are those of each moment, computed separately, and the
 // strongest is never below either.
 func TestOverTime(t *testing.T) {
 	rng := rand.New(rand.NewPCG(21, 22))
@@ -55,7 +55,7 @@ func TestOverTime(t *testing.T) {
 	require.Positive(t, beyond, "no clique was ever worth anything")
 }
 
-// Spread does not count where items leave, and what does not fit is said.
+// Spread does not count where items leave, and Short reports what does not fit.
 func TestOverTimeOfAGroup(t *testing.T) {
 	inst := packtest.Instance([]binpack.MachineLine{packtest.Line(6, 1, 10)}, []int64{1})
 	inst.Groups[0].SpreadMin = 4

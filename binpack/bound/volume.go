@@ -8,7 +8,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// A Bound is what any placement of all items needs at least.
+// A Bound is the least that any placement of all items needs.
 type Bound struct {
 	// Machines is the number of machines that hold an item: at the end
 	// without deletes, at the peak with deletes.
@@ -18,14 +18,14 @@ type Bound struct {
 	// MachineSeconds and CostSeconds are the time integrals of the two. They
 	// are 0 without deletes, where items live for ever.
 	MachineSeconds, CostSeconds float64
-	// Method names what gave it: MethodVolume and so on. Where it takes several
-	// to give all figures it is their names, joined by "+".
+	// Method is the method that gave it: MethodVolume and so on. Where the figures
+	// come from several, their names are joined by "+".
 	Method string
-	// Short says that the fleet cannot hold all items. Machines and Cost are
-	// then those of all machines that offer anything of a dimension that is
-	// short, and bound only a placement that leaves items out as well.
+	// Short means that the fleet cannot hold all items. Machines and Cost are then
+	// those of all machines that offer anything of a dimension that is short, and
+	// bound only a placement that leaves items out.
 	Short bool
-	// Stopped says that the method was stopped: more work may give more.
+	// Stopped means that the method was stopped: more work may give more.
 	Stopped bool
 }
 
@@ -179,8 +179,8 @@ func (f *fleet) cheaperFirst(a, b step) int {
 	return x.compare(y)
 }
 
-// runningSums merges neighbours that are alike and sums up. Nothing comes
-// after an unlimited step.
+// runningSums merges equal neighbours and sums up. Nothing follows an unlimited
+// step.
 func runningSums(sorted []step, cost bool) []step {
 	var out []step
 	for _, s := range sorted {
@@ -254,9 +254,9 @@ func (f *fleet) costFor(steps []step, load wide) float64 {
 	return cost + float64(q)
 }
 
-// reach walks to the step in which the load is met: full machines of it and
-// rest (less than one machine's capacity). It reports false with the last
-// step when all steps together are too small.
+// reach finds the step in which the load is met: so many full machines of it, and a
+// rest of less than one machine. It reports false with the last step when all steps
+// together are too small.
 func reach(steps []step, load wide) (s step, full int, rest uint64, ok bool) {
 	if len(steps) == 0 {
 		return step{}, 0, 0, false
@@ -311,7 +311,7 @@ func (w wide) compare(v wide) int {
 	return 1
 }
 
-// add puts n items of a demand on top of a load; n < 0 takes them away.
+// add adds n items of a demand to a load; n < 0 removes them.
 func add(load []wide, demand []int64, n int64) {
 	for d, v := range demand {
 		if v == 0 {

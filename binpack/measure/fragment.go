@@ -180,8 +180,8 @@ func newFit(s *binpack.State, demands []demand, machines []int32) *fit {
 	return f
 }
 
-// someTooSmall reports whether the dimension keeps the largest demand off the
-// fullest machine. In many dimensions everything fits everywhere.
+// someTooSmall reports whether the largest demand does not fit on the fullest machine
+// in the dimension. In many dimensions everything fits everywhere.
 func someTooSmall(free []int64, machines []int32, demands []demand, d int) bool {
 	least, most := free[machines[0]], int64(0)
 	for _, m := range machines {
@@ -197,7 +197,7 @@ func someTooSmall(free []int64, machines []int32, demands []demand, d int) bool 
 // many entirely free ones as it asks for, or one with a sufficient free share.
 func (f *fit) markDevices(s *binpack.State, d int, demands []demand, machines []int32) {
 	one := s.Instance().Dimensions[d].One
-	byNeed := map[int64][]uint64{} // demands for devices are few and alike
+	byNeed := map[int64][]uint64{} // few different demands for devices
 	for i, demand := range demands {
 		need := demand.amounts[d]
 		if need == 0 {

@@ -115,7 +115,7 @@ var fleetCases = []fleetCase{{
 	spread:     1,
 	square:     22.0 / 64,
 }, {
-	// Nobody has the second dimension, though a0 asks for it: it is nobody's
+	// No machine has the second dimension, though a0 asks for it: it is none's
 	// scarcest and in no mean; a0 fits nowhere.
 	name:       "dimension without capacity",
 	fleet:      binpack.Fixed,

@@ -14,7 +14,7 @@ type deviceLoad struct {
 }
 
 // findDevices lists the device dimensions, and those of which some item takes a
-// share. Of the others amounts tell all.
+// share. For the others the amounts are enough.
 func (p *planner) findDevices(items []int64, standing []Machine) {
 	asked := slices.Clone(items)
 	for _, s := range standing {
@@ -47,12 +47,11 @@ func (p *planner) devicesFit(a, m int32) bool {
 	return true
 }
 
-// packDevices gives the items of a machine that do not stand there from before,
-// and one more of the app extra unless that is -1, their devices of one
-// dimension: whole devices first, then shares, the largest first, each the
-// smallest rest that is enough (best fit decreasing). The answer depends on what
-// is there and not on how it came. It reports whether all found one; taken is
-// told of each device unless it is nil.
+// packDevices gives devices of one dimension to the new items of a machine, and to
+// one more of the app extra unless that is -1: whole devices first, then shares, the
+// largest first, each the smallest rest that is enough (best fit decreasing). The
+// answer depends on what the machine holds, not on the order in which it came. It
+// reports whether all found one. It calls taken, unless that is nil, for each device.
 func (p *planner) packDevices(d int, m, extra int32, taken func(app, device int32)) bool {
 	p.loads = p.loads[:0]
 	for _, e := range p.on[m] {

@@ -15,12 +15,12 @@ import (
 
 // A Model is the packing of items as an integer program: minimise the cost of
 // the machines in use. It is for solvers that prove what [Pack] found on small
-// instances. Spread is left out and of devices only the amounts are in, so the
-// optimum is a bound always, and a packing where that makes no difference.
+// instances. It leaves out spread, and takes only the amounts of devices. So the
+// optimum is always a bound, and a packing where these make no difference.
 //
 // Variables: y<m> is 1 when machine m is in use, x<a>_<m> the items of app a on
-// it, z<g>_<m> is 1 when group g, which a rule names and more than one item of
-// which may stand there, is on it.
+// it. z<g>_<m> is 1 when group g is on it, for groups that a rule names and that may
+// have more than one item there.
 type Model struct {
 	inst     *binpack.Instance
 	items    []int64
@@ -45,9 +45,8 @@ type modelColumn struct {
 	factors     []float64
 }
 
-// NewModel makes the program for items beside what stands. No solution that
-// costs more than a known packing is of interest: so many machines and no more
-// are in the program.
+// NewModel makes the program for items beside what stands. It has no more machines
+// than a known packing could pay for.
 func NewModel(inst *binpack.Instance, items []int64, standing []Machine, cost float64) *Model {
 	m := &Model{inst: inst, items: items, standing: standing, p: newPlanner(inst, items, standing), at: map[string]int{}}
 	m.slots = slices.Clone(m.p.kind)
@@ -215,7 +214,7 @@ func (m *Model) held(g int32, s int) (n int64) {
 	return n
 }
 
-// unit is what all amounts of a dimension are multiples of.
+// unit is the greatest common divisor of all amounts of a dimension.
 func (m *Model) unit(d int) float64 {
 	unit := int64(0)
 	add := func(v int64) {
@@ -292,9 +291,9 @@ func (m *Model) WriteMPS(w io.Writer) error {
 
 // A Solved program.
 type Solved struct {
-	Optimal bool    // the solver says that nothing is cheaper; else there is no Packing
+	Optimal bool    // the solver found that nothing is cheaper; else there is no Packing
 	Cost    float64 // of the solution
-	// Packing of the solution, without bound.Bound. It may break what the program
+	// Packing of the solution, without bound.Bound. It may violate what the program
 	// leaves out.
 	Packing Packing
 }

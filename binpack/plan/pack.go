@@ -13,9 +13,9 @@ import (
 // sizeBits is the fixed point of sizes: a whole machine is about 2^sizeBits.
 const sizeBits = 20
 
-// planner is a packing under construction: a fleet, what stands where, and
-// what waits. Items come to machines one by one and leave them all at once, so
-// that what a constraint closes never has to be opened item by item.
+// planner is a packing under construction: a fleet, what stands where, and what
+// waits. Items come to machines one by one and leave them all at once, so that no
+// constraint has to be lifted item by item.
 type planner struct {
 	inst       *binpack.Instance
 	kinds      []binpack.Kind
@@ -53,7 +53,7 @@ type planner struct {
 	kindSlack []int64
 
 	deviceDims []int           // dimensions of devices
-	shared     []int           // of them, those of which items take shares
+	shared     []int           // those of them that items take shares of
 	taken      [][]takenDevice // per machine: by what stood there before
 	loads      []deviceLoad    // of packDevices
 	rest       []int64
@@ -143,7 +143,7 @@ func (p *planner) findKinds() {
 	}
 }
 
-// findTakes says which kinds take an app at all.
+// findTakes finds the kinds that take an app at all.
 func (p *planner) findTakes() {
 	p.takes = make([][]bool, len(p.kinds))
 	for k, kind := range p.kinds {
@@ -235,9 +235,9 @@ func (p *planner) measure(items []int64) {
 	}
 }
 
-// fill places what waits of some apps, the hardest first but for noise, whose size is drawn
-// anew each time: exact packings of many sizes want little of it, constraints
-// want much. What finds no place is left.
+// fill places the waiting items of some apps, the hardest first but for noise. The
+// size of the noise is drawn each time: exact packings of many sizes need little of
+// it, constraints need much. What finds no place stays waiting.
 func (p *planner) fill(apps []int32) {
 	p.order = p.order[:0]
 	noise := uint32(511) >> (p.rng.Uint32() & 3) // the key times up to 1 … 3
@@ -273,9 +273,9 @@ func harderFirst(a, b ranked) int {
 	return int(a.app - b.app)
 }
 
-// pick chooses a machine for one item: the emptiest that takes it, or the
-// fullest in steps that say so; -1 when there is none. Equals go to the first
-// from a random one on.
+// pick chooses a machine for one item: the emptiest that takes it, or in some steps
+// the fullest; -1 when there is none. Of equal ones it takes the first after a random
+// one.
 func (p *planner) pick(a int32) int32 {
 	app := &p.inst.Apps[a]
 	row := p.blocked[int(a)*p.words : (int(a)+1)*p.words]
@@ -323,8 +323,8 @@ func (p *planner) stands(a, m int32) int32 {
 	return 0
 }
 
-// repairSpread takes the doubles of groups that ended on fewer machines than
-// their spread asks for: no order could have placed them.
+// repairSpread removes second items of groups that are on fewer machines than their
+// spread asks for: no order could have placed them.
 func (p *planner) repairSpread() {
 	for g, group := range p.inst.Groups {
 		if group.SpreadMin <= 1 || p.onGroup[g] >= group.SpreadMin {

@@ -12,7 +12,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/bound"
 )
 
-// DefaultSteps is the effort of [Pack] unless told otherwise.
+// DefaultSteps is the effort of [Pack] where Options.Steps is 0.
 const DefaultSteps = 15000
 
 // Options of [Pack].
@@ -22,9 +22,9 @@ type Options struct {
 	// DefaultSteps, negative = none. A search takes at most 2·planFleets times
 	// as many.
 	Steps int
-	// Starts is the number of searches, each with random numbers of its own, of
-	// which the best is the result; 0 = 1. When one meets the bound, those after
-	// it are left out.
+	// Starts is the number of searches, each with random numbers of its own. The
+	// best is the result. 0 = 1. When one meets the bound, those after it are left
+	// out.
 	Starts int
 	// Workers is the number of searches at the same time; 0 = 1. The result is
 	// the same for any.
@@ -32,7 +32,7 @@ type Options struct {
 	// Machines to begin with, when that is more than the bounds ask for.
 	Machines int
 	// Standing machines hold items that stay where they are. Their positions are
-	// taken, whatever else stands there counts against them.
+	// taken, and their items count against limits and rules.
 	Standing []Machine
 	// Loosened is the instance for the bounds: without the constraints that what
 	// stands breaks. nil = the same.
@@ -40,8 +40,8 @@ type Options struct {
 	// Work of the linear programs, as in [bound.Options], that may raise the bound when
 	// the first search has not met it; 0 = none.
 	Work int64
-	// Watch is told every few steps how far the search is, if not nil. It is
-	// called by one goroutine at a time.
+	// Watch, if not nil, is called every few steps with the progress of the search,
+	// by one goroutine at a time.
 	Watch func(Progress)
 }
 
@@ -75,8 +75,8 @@ type Packing struct {
 	Cost float64
 	// Bound is the bound of all items, standing ones included, by [bound.Best].
 	Bound bound.Bound
-	// Proven says that nothing is left out and the cost is the bound's, so
-	// that no packing is cheaper.
+	// Proven means that nothing is left out and the cost equals the bound: no
+	// packing is cheaper.
 	Proven bool
 }
 
@@ -91,16 +91,15 @@ func (p *Packing) Complete() bool {
 }
 
 // Pack packs items[a] items of each app a at the least cost it finds: greedy
-// constructions with random order, the best of which is improved by ruin and
-// recreate (Schrimpf, Schneider, Stamm-Wilbrandt and Dueck, "Record Breaking
+// constructions in random order. The best is improved by ruin and recreate (Schrimpf, Schneider, Stamm-Wilbrandt and Dueck, "Record Breaking
 // Optimization Results Using the Ruin and Recreate Principle", Journal of
 // Computational Physics 159, 2000) in a fleet of the bound's size, which grows
 // while something does not fit. Both kinds of fleet are packed alike: a fixed
 // one is an open one with counts.
 //
 // The packing respects capacity, devices, types, limits, rules and spread, and
-// can be placed in some order. Same seed, same packing. A context that ends ends
-// the search with the best so far.
+// can be placed in some order. Same seed, same packing. When the context ends, the
+// search ends with the best so far.
 func Pack(ctx context.Context, inst *binpack.Instance, items []int64, opt Options) Packing {
 	if len(items) != len(inst.Apps) {
 		panic("bound: items must have one entry per app")
@@ -112,7 +111,7 @@ func Pack(ctx context.Context, inst *binpack.Instance, items []int64, opt Option
 		opt.Loosened = inst
 	}
 	s := searches{inst: inst, items: items, opt: opt}
-	s.watch.ctx, s.watch.tell = ctx, opt.Watch
+	s.watch.ctx, s.watch.watch = ctx, opt.Watch
 	s.least = s.bound(ctx, bound.Options{})
 	best := s.run(0)
 	if best.cost() > s.least.Cost && len(best.waiting) == 0 && opt.Work > 0 {
@@ -141,7 +140,7 @@ type searches struct {
 	watch watch
 }
 
-// all counts the items, those that stand included, without some.
+// all counts the items, standing ones included, less those of without.
 func (s *searches) all(without []int64) []int64 {
 	all := slices.Clone(s.items)
 	for a, n := range without {
@@ -208,7 +207,7 @@ func (s *searches) runRest(first *planner) []*planner {
 // A watch counts the steps of all searches.
 type watch struct {
 	ctx   context.Context
-	tell  func(Progress) // nil = nobody
+	watch func(Progress) // may be nil
 	mu    sync.Mutex
 	steps int
 }
@@ -219,8 +218,8 @@ func (w *watch) goOn(steps int, p Progress) bool {
 	defer w.mu.Unlock()
 	w.steps += steps
 	p.Steps = w.steps
-	if w.tell != nil {
-		w.tell(p)
+	if w.watch != nil {
+		w.watch(p)
 	}
 	return w.ctx.Err() == nil
 }
@@ -290,7 +289,7 @@ func (p *planner) restart(seed uint64, stream int) {
 	p.fill(p.waiting)
 }
 
-// packing is the result as others read it, but for the bound.
+// packing returns the result without the bound.
 func (p *planner) packing(items []int64, standing []Machine) Packing {
 	out := Packing{LeftOut: make([]int64, len(items))}
 	for a := range items {

@@ -173,7 +173,7 @@ func TestPlanEffortIsBounded(t *testing.T) {
 		steps = p.Steps
 	}}
 	p := newPlanner(inst, items, nil)
-	p.watch.tell = opt.Watch
+	p.watch.watch = opt.Watch
 	p.search(opt, 0)
 	require.Empty(t, p.waiting)
 	require.Equal(t, 60.0, p.cost())

@@ -6,10 +6,10 @@ import (
 )
 
 const (
-	constructions    = 4    // greedy, of which the best is improved
+	constructions    = 4    // greedy ones; the best is improved
 	planFleets       = 10   // the effort of a search, in that of a fleet
 	ruinMin, ruinMax = 2, 6 // machines that a step empties
-	tournament       = 4    // machines of which the emptiest is taken
+	tournament       = 4    // machines; the emptiest is taken
 	fillTries        = 4    // of a machine to be filled up
 	evenGains        = 4    // that each way to recreate starts with
 	maxGains         = 32   // of a way, then all are halved
@@ -54,8 +54,8 @@ func (p *planner) openFleet(atLeast int) {
 	}
 }
 
-// someServed clears the dimensions of a load of which no kind that is left
-// offers anything, and reports whether some load remains.
+// someServed clears the dimensions of a load that no kind left offers, and reports
+// whether some load remains.
 func (p *planner) someServed(load []float64) bool {
 	some := false
 	for d, v := range load {
@@ -158,9 +158,9 @@ func (p *planner) grow() int {
 	return 0
 }
 
-// relieve opens machines that take nothing of what waits, so that others can
-// move there and make room: of each kind as many as are open in all, if there
-// are. It reports whether that helped; else all is as before.
+// relieve opens machines that take nothing of what waits, so that others can move
+// there and make room: of each kind as many as are open in all, as far as there are.
+// It reports whether that helped; if not, it undoes it.
 func (p *planner) relieve(steps int) bool {
 	if len(p.waiting) == 0 {
 		return false
@@ -225,8 +225,8 @@ func (p *planner) goOn() bool {
 	return !p.halted
 }
 
-// ruinStep empties a few machines and places what waits. It is taken back when
-// more is left out than before.
+// ruinStep empties a few machines and places what waits. It is undone when more is
+// left out than before.
 func (p *planner) ruinStep() {
 	p.begin()
 	p.best = p.rng.Uint32()&1 == 0
@@ -267,8 +267,8 @@ const (
 	ways
 )
 
-// chooseWay draws a way, those that left less out more often than others: items
-// that fill machines to the brim want one, constraints the other.
+// chooseWay draws a way, more often one that left less out: items that fill machines
+// exactly need one, constraints the other.
 func (p *planner) chooseWay() int {
 	sum := 0
 	for _, n := range p.gains {
@@ -281,7 +281,7 @@ func (p *planner) chooseWay() int {
 	return way
 }
 
-// gained notes that a way left less out.
+// gained counts a step of a way that left less out.
 func (p *planner) gained(way int) {
 	p.gains[way]++
 	if p.gains[way] == maxGains {
@@ -291,8 +291,8 @@ func (p *planner) gained(way int) {
 	}
 }
 
-// fillUp fills the machines that the step emptied one by one, each as full as a
-// few tries make it: the largest items first, of which each try skips some.
+// fillUp fills the machines that the step emptied one by one, each as full as a few
+// tries make it: the largest items first, and each try skips some.
 func (p *planner) fillUp(apps []int32) {
 	p.order = p.order[:0]
 	for _, a := range apps {

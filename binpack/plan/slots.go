@@ -7,7 +7,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// stand books the machines that hold items already.
+// stand adds the machines that hold items already.
 func (p *planner) stand(standing []Machine) {
 	for _, s := range standing {
 		m := p.addSlot()
@@ -113,7 +113,7 @@ func (p *planner) setRoomy(m int32) {
 	p.roomy[m>>6] |= 1 << (m & 63)
 }
 
-// put books an item on a machine.
+// put puts an item on a machine.
 func (p *planner) put(a, m int32) {
 	app := &p.inst.Apps[a]
 	for d, need := range app.Demand {
@@ -158,7 +158,7 @@ func (p *planner) count(group, m int32) int32 {
 	return n
 }
 
-// close finds what the count-th item of a group closes a machine to.
+// close closes a machine to what the count-th item of a group excludes.
 func (p *planner) close(group, m, count int32) {
 	if limit := p.inst.Groups[group].Limit; limit > 0 && count >= limit {
 		p.block(group, m)
@@ -193,8 +193,7 @@ func (p *planner) unblock(group, m int32) {
 	}
 }
 
-// empty takes everything off a machine but what stood there before; the items
-// wait.
+// empty removes all new items from a machine; they wait.
 func (p *planner) empty(m int32) {
 	k := p.kind[m]
 	if k < 0 || len(p.on[m]) == 0 {

@@ -6,8 +6,8 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// shrink closes machines one by one while everything still fits; a fleet that
-// grew by several machines at once may have become too large.
+// shrink closes machines one by one while everything still fits: a fleet that grew by
+// several machines at once may be too large.
 func (p *planner) shrink(steps int) {
 	for {
 		before := p.copyFleet()
@@ -56,7 +56,7 @@ func (p *planner) copyFleet() fleetCopy {
 	return c
 }
 
-// restore brings back a fleet; slots that came since are closed.
+// restore restores a fleet; slots added since are closed.
 func (p *planner) restore(c fleetCopy) {
 	p.begin()
 	for m := range c.kind {
@@ -72,8 +72,8 @@ func (p *planner) restore(c fleetCopy) {
 }
 
 // trade exchanges machines for cheaper ones: it closes a few, places what stood
-// there on the others, and opens the kinds that suit what is left. The step is
-// taken back when that costs more than before. It ends when the cost is enough.
+// there on the others, and opens the kinds that suit what is left. The step is undone
+// when that costs more than before. It ends when the cost is enough.
 func (p *planner) trade(steps int) {
 	load := make([]float64, len(p.free))
 	last := int64(0)

@@ -5,7 +5,7 @@ type savedMachine struct {
 	start, end int // of entries
 }
 
-// begin starts a step that undo can take back.
+// begin starts a step that undo can undo.
 func (p *planner) begin() {
 	p.step++
 	p.saved, p.entries = p.saved[:0], p.entries[:0]
@@ -22,7 +22,7 @@ func (p *planner) save(m int32) {
 	p.saved = append(p.saved, savedMachine{m, p.kind[m], start, len(p.entries)})
 }
 
-// undo takes the step back.
+// undo restores the state before the step.
 func (p *planner) undo() {
 	for _, s := range p.saved {
 		p.empty(s.m)

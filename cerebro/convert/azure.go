@@ -15,8 +15,8 @@ import (
 )
 
 // azure is what Huawei's trace generator made of Microsoft's AzurePublicDataset
-// V1: virtual machines of 16 flavours in batches, a batch being what one tenant
-// asks for at once.
+// V1: virtual machines of 16 flavours in batches; a batch is what one tenant asks
+// for at once.
 //
 //	flav_map               cpu,memory in GB and the letter of each flavour
 //	v1.NAME                second, then letters; | ends a batch
@@ -25,11 +25,11 @@ import (
 //	interval_map           seconds and the bin of a lifetime this long
 //
 // The set has no hosts: ours have 64 cpu and 448 GB. A lifetime is the shortest
-// of its bin, and who outlived the end stays. A request is a run of equal
-// flavours in a batch; its items are alike, so those that live longest come
+// of its bin, and a machine that outlived the end stays. A request is a run of
+// equal flavours in a batch; its items are equal, so those that live longest come
 // first and the highest-numbered leave first.
 //
-// Of rows from a second until another, the latter is the end of observation.
+// With Options.Until, that second is the end of observation.
 var azure = Format{
 	Name:    "azure",
 	Help:    "flav_map, v1.dev, v1.dev.c2100000, interval_map: virtual machines that come in batches and go",
@@ -43,7 +43,7 @@ const (
 	azureMemory = "448G"
 )
 
-// An azureSet is what the files say so far.
+// An azureSet holds what has been read of the files.
 type azureSet struct {
 	names    []string // of flavours
 	amounts  [][]trace.Quantity
@@ -106,7 +106,7 @@ func (s *azureSet) read(in inputs, part string) error {
 			"origin": "azure",
 			"files":  files,
 			"method": "app is the flavour, a request a run of one flavour in a batch; " +
-				"a lifetime is the lower edge of its bin, who outlived the end stays; hosts of 64 cpu and 448 GB",
+				"a lifetime is the lower edge of its bin, a machine that outlived the end stays; hosts of 64 cpu and 448 GB",
 		},
 	}
 	if s.from > 0 || s.until < math.MaxInt64 {
@@ -305,8 +305,8 @@ func (s *azureSet) machine(at float64, life string) error {
 	return nil
 }
 
-// merge brings creates and deletes together: at equal times deletes come first,
-// but none before its own create.
+// merge merges creates and deletes: at equal times deletes come first, but none
+// before its own create.
 func (s *azureSet) merge() {
 	slices.SortStableFunc(s.leaving, func(a, b trace.Event) int {
 		return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.Request, b.Request))

@@ -59,7 +59,7 @@ func TestAzure(t *testing.T) {
 	}, tr.Events)
 }
 
-// Rows from a second until another; who outlives the latter stays.
+// Rows from one second until another; a machine that outlives the second one stays.
 func TestAzureRows(t *testing.T) {
 	files := tinyAzure()
 	delete(files, "v1.dev.c2100000.md.txt")

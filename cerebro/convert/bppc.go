@@ -146,8 +146,8 @@ func (b *bppcInstance) trace() *trace.Trace {
 	return t
 }
 
-// binsTrace is the start of a trace of static bin packing: as many bins of one
-// kind as it takes.
+// binsTrace returns a trace of static bin packing without items: one kind of bin,
+// without limit.
 func binsTrace(dimensions []string, capacity []int64) *trace.Trace {
 	inst := &binpack.Instance{
 		Types:    []string{"bin"},

@@ -33,7 +33,7 @@ type Options struct {
 	Until      int64   // azure: second that no row reaches, the end of observation; 0 = that of the file
 	Seed       int64   // openb: of the order of pods and machines; tianchi: of apps and instances
 	Load       float64 // openb: GPU demand that arrives ÷ GPUs there are
-	// Warn, when set, is told of each part of the data that is left out.
+	// Warn, if set, is called for each part of the data that is left out.
 	Warn func(text string)
 }
 
@@ -46,8 +46,8 @@ func (o Options) warnf(format string, args ...any) {
 	}
 }
 
-// Emit takes over one trace of the given number of traces. Traces come in
-// order, and their names sort in that order.
+// Emit gets one trace; of is how many there are. Traces come in order, and their names
+// sort in that order.
 type Emit func(t *trace.Trace, of int) error
 
 // Convert reads files, or folders of files, and hands each trace found to

@@ -55,7 +55,7 @@ func collect(paths []string) (inputs, error) {
 	return in, nil
 }
 
-// one is the only file whose name contains a word.
+// one returns the only file whose name contains word.
 func (in inputs) one(word string) (input, error) {
 	var found inputs
 	for _, f := range in {
@@ -115,7 +115,7 @@ func (f input) rows(content []byte, columns []string, each func(fields []string)
 
 // named is rows for a file whose first line names its columns, separated by
 // comma. each gets the fields of the columns asked for, in their order; the last
-// optional of them may be absent and are empty then. Others are passed over.
+// optional of them may be absent, and are empty then. Other columns are skipped.
 func (f input) named(content []byte, comma rune, columns []string, optional int, each func(fields []string) error) error {
 	var at []int // of each column in the file's line; -1 = absent
 	width := 0

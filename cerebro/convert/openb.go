@@ -15,11 +15,11 @@ import (
 
 // openb is the GPU cluster of Weng et al. ("Beware of Fragmentation", USENIX
 // ATC 2023; Alibaba's cluster-trace-gpu-v2023), in the protocol of its authors'
-// simulator: the GPU nodes alone, nobody leaves, and pods arrive in random order
-// until they ask for Load times the GPUs there are.
+// simulator: only GPU nodes, no pod leaves, and pods arrive in random order until
+// they ask for Load times the GPUs there are.
 //
-// The random stream is theirs too, so that a seed means the same pods on the
-// same machines; see [openbStream].
+// The random stream is theirs too, so that a seed gives the same pods on the same
+// machines; see openbStream.
 var openb = Format{
 	Name:    "openb",
 	Help:    "openb_node_list_gpu_node, openb_pod_list_LIST: GPU sharing, pods drawn by the authors' protocol",
@@ -196,7 +196,7 @@ type openbArrival struct {
 // results come out, with others those of single seeds are off by up to 2 points.
 const openbDraws = 10
 
-// openbStream draws what arrives, and the position of each node, as the authors'
+// openbStream draws which pods arrive, and the position of each node, as the authors'
 // program does from its one stream: a number for a debug line; a shuffle of the
 // pods, sorted by name; pods of the sorted list again until Load is reached, or,
 // where the list asks for more, pods taken out; openbDraws that are not ours; a
@@ -246,9 +246,9 @@ func (s *openbSet) openbStream(opt Options) (arrivals []openbArrival, position [
 	return arrivals, rng.Perm(len(s.nodes))
 }
 
-// addApps makes an app of pods that ask for the same. Pods that differ in memory
-// alone are a group, without limits: the authors' FGD counts them together, and
-// tells apart what is written differently.
+// addApps makes an app of pods that ask for the same. Pods that differ only in memory
+// are a group, without limits: the authors' FGD counts them together, and separates
+// what is written differently.
 func (s *openbSet) addApps(inst *binpack.Instance, types map[string]int32) (apps map[string]int32, demand [][]trace.Quantity) {
 	apps = map[string]int32{}
 	groups := map[string]int32{}

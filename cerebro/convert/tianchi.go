@@ -29,8 +29,8 @@ import (
 // instances of B beside one of A; for A = B it counts the others, so it is a
 // limit of k+1.
 //
-// To train on a part, apps are drawn whose instances are kept, and instances of
-// those; all apps, machines and rules stay.
+// To train on a part, some apps are drawn whose instances are kept, and some of these
+// instances; all apps, machines and rules stay.
 var tianchi = Format{
 	Name:    "tianchi",
 	Help:    "app_resources, machine_resources, instance_deploy, app_interference of 2018",
@@ -331,7 +331,7 @@ func (s *tianchiSet) trace(opt Options) *trace.Trace {
 	return t
 }
 
-// place adds the initial deployment, as found: nothing says that it fits.
+// place adds the initial deployment as it is: it need not fit.
 // Machines of a class are numbered from 0, those in use first and otherwise in
 // file order, since the machines of an open fleet open in order.
 func (s *tianchiSet) place(t *trace.Trace) {
@@ -385,7 +385,7 @@ func quantities(cpu, mem, rest []string) ([]trace.Quantity, error) {
 	return out, err
 }
 
-// trimZeros shortens 8.000000 to 8, which says the same and reads faster.
+// trimZeros shortens 8.000000 to 8, which is the same and reads faster.
 func trimZeros(s string) string {
 	if strings.Contains(s, ".") {
 		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")

@@ -126,7 +126,7 @@ func (in inputs) unpacked() (inputs, error) {
 	return out, nil
 }
 
-// readOptima takes up the proven optima, by file name without ending.
+// readOptima reads the proven optima, by file name without extension.
 func readOptima(f input, optimal map[string]int64) error {
 	content, err := f.read()
 	if err != nil {

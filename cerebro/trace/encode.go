@@ -45,7 +45,8 @@ func (t *Trace) canonical() ([]content, error) {
 	return contents, nil
 }
 
-// readable is canonical for the writers: nothing is written that the reader refuses.
+// readable returns the canonical files for the writers, or an error when the reader
+// would refuse them.
 func (t *Trace) readable() ([]content, error) {
 	contents, err := t.canonical()
 	if err != nil {
@@ -54,8 +55,8 @@ func (t *Trace) readable() ([]content, error) {
 	return contents, readBack(contents)
 }
 
-// readBack makes sure that what is written can be read. A trace made by hand
-// or by a generator may hold what the format does not allow.
+// readBack checks that what is written can be read. A trace made in code may hold
+// what the format does not allow.
 func readBack(contents []content) error {
 	f := files{}
 	for _, c := range contents {

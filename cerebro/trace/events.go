@@ -49,7 +49,7 @@ func newEventReader(r io.Reader, t *Trace, apps, requests map[string]int32) (*Ev
 }
 
 // Next returns the next event, io.EOF after the last, or an error that names
-// file, line and field, after which the reader is of no more use.
+// file, line and field. After an error the reader must not be used again.
 func (e *EventReader) Next() (Event, error) {
 	if err := e.rows.next(); err != nil {
 		return Event{}, err

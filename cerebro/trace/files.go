@@ -25,7 +25,7 @@ const (
 	eventsFile   = "events.csv"
 )
 
-// traceFiles says of each file whether a trace must have it.
+// traceFiles maps each file to whether a trace must have it.
 var traceFiles = map[string]bool{
 	manifestFile: true, machinesFile: true, appsFile: true, eventsFile: true,
 	rulesFile: false, placedFile: false,
@@ -39,10 +39,10 @@ func beside(name string) bool {
 	return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "README") || strings.HasPrefix(name, "LICENSE")
 }
 
-// files opens those files of a trace that exist, by name.
+// files are the files of a trace that exist, with a function that opens each.
 type files map[string]func() (io.ReadCloser, error)
 
-// add takes up a file by name, or says why not.
+// add adds a file by name, or returns why it cannot belong to a trace.
 func (f files) add(name string, open func() (io.ReadCloser, error)) error {
 	if _, known := traceFiles[name]; !known {
 		return fmt.Errorf("%s: unknown file", name)
@@ -54,7 +54,7 @@ func (f files) add(name string, open func() (io.ReadCloser, error)) error {
 	return nil
 }
 
-// complete says which necessary file is missing.
+// complete returns an error that names a necessary file that is missing.
 func (f files) complete() error {
 	for _, name := range slices.Sorted(maps.Keys(traceFiles)) {
 		if f[name] == nil && traceFiles[name] {
@@ -64,7 +64,7 @@ func (f files) complete() error {
 	return nil
 }
 
-// inMemory opens contents that are there already.
+// inMemory opens contents that are in memory.
 func inMemory(content []byte) func() (io.ReadCloser, error) {
 	return func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }
 }
@@ -89,7 +89,8 @@ func folderFiles(dir string) (files, error) {
 	return f, nil
 }
 
-// openRegular opens a file, and neither a folder nor a pipe, at which it would wait.
+// openRegular opens a regular file. It refuses a folder, and a pipe, which could block
+// for ever.
 func openRegular(name string) (*os.File, error) {
 	info, err := os.Stat(name)
 	if err != nil {

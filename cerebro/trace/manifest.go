@@ -76,7 +76,7 @@ func readManifest(r io.Reader) (manifest, error) {
 	return m, nil
 }
 
-// set takes over one key.
+// set reads one key.
 func (m *manifest) set(key string, value *yaml.Node) (err error) {
 	switch key {
 	case "name":
@@ -124,7 +124,7 @@ func (m *manifest) set(key string, value *yaml.Node) (err error) {
 	return err
 }
 
-// checkDimensions refuses names that another part of the format would misread.
+// checkDimensions refuses names that other parts of the format would misread.
 func checkDimensions(dimensions []string) error {
 	switch {
 	case len(dimensions) == 0:

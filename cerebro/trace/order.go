@@ -8,7 +8,7 @@ import (
 )
 
 // Order returns the events in the i-th order of arrival. Order 0 is the
-// file's and shares its slice; it is not to be changed. For i ≥ 1 the create
+// file's and shares its slice; the caller must not change it. For i ≥ 1 the create
 // requests are shuffled by rand.New(rand.NewPCG(seed, i)).Shuffle: a request
 // arrives at the time of the slot it lands in and its deletes keep their delay
 // after it; deletes of initial requests stay where they are. At equal times
@@ -62,8 +62,8 @@ func (t *Trace) shuffled(rng *rand.Rand) []Event {
 			deletes[i].Time += slots[s].Time
 		}
 	}
-	// Stable: what time and slot leave open, such as deletes of initial requests,
-	// stays in the file's order.
+	// Stable: where time and slot are equal, as for deletes of initial requests, the
+	// file's order stays.
 	slices.SortStableFunc(deletes, func(a, b Event) int {
 		if a.Time != b.Time {
 			return cmp.Compare(a.Time, b.Time)
@@ -74,9 +74,9 @@ func (t *Trace) shuffled(rng *rand.Rand) []Event {
 	return out
 }
 
-// merge brings creates and deletes together in out, whose last part the
-// deletes are. It writes no delete's place before the delete has moved: as
-// long as a create is missing, there is room before them.
+// merge merges creates and deletes into out. The deletes are the last part of out.
+// No delete is overwritten before it has moved: while a create is missing, there is
+// room before them.
 func (t *Trace) merge(out, deletes []Event, landed, slotOf []int32) {
 	slot, next, at := 0, 0, 0
 	for _, e := range t.Events {

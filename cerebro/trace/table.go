@@ -58,7 +58,7 @@ func newTable(file string, r io.Reader, columns []string, optional ...string) (*
 	return t, nil
 }
 
-// oddHeader says what a spreadsheet may have done to a header line.
+// oddHeader describes what a spreadsheet may have changed in a header line.
 func oddHeader(header []string) string {
 	if len(header) == 1 && strings.ContainsAny(header[0], ";\t") {
 		return fmt.Sprintf(": fields are separated by commas, not as in %q", header[0])
@@ -145,7 +145,7 @@ func (t *table) count(column int, lowest int64) (int32, error) {
 	return int32(n), nil
 }
 
-// countOr is count, with a meaning for the empty text.
+// countOr is count, with a value for the empty text.
 func (t *table) countOr(column int, empty int32) (int32, error) {
 	if t.field(column) == "" {
 		return empty, nil

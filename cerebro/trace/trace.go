@@ -2,8 +2,8 @@ package trace
 
 import "github.com/sigma-scheduler/sigma/binpack"
 
-// What a replay holds in memory one by one is bounded, so that a wrong number
-// in a file is an error with a line and not the end of the process.
+// A replay holds these in memory one by one. They are bounded, so that a wrong
+// number in a file is an error with a line and does not exhaust the memory.
 const (
 	maxItems    = 1 << 27 // of all requests together
 	maxMachines = 1 << 22 // of a fixed fleet; of an open one the highest index in placed.csv
@@ -14,7 +14,7 @@ const (
 type Trace struct {
 	Name        string
 	Description string
-	// Source tells where the trace comes from: origin, generator, seed,
+	// Source says where the trace comes from: origin, generator, seed,
 	// parameters, method. It is part of digest.trace, not of digest.instance.
 	Source   map[string]any
 	Instance *binpack.Instance
