@@ -113,7 +113,7 @@ func (a *app) explainTo(ctx context.Context, f explainFlags) error {
 		return usagef("the policy %s decides nothing: it repeats past placements", compare.Current)
 	}
 	if f.repack {
-		t = t.Anew()
+		t = t.FromEmpty()
 	}
 	request := slices.IndexFunc(t.Requests, func(q trace.Request) bool { return q.Name == f.request })
 	if request < 0 {

@@ -151,7 +151,7 @@ func (a *app) planOne(ctx context.Context, t *trace.Trace, f planFlags) (compare
 		t = compare.Moment(t, at)
 	}
 	if f.repack {
-		t = t.Anew()
+		t = t.FromEmpty()
 	}
 	show := a.newProgress(0, "step", f.quiet)
 	defer show.end()

@@ -69,7 +69,7 @@ the first one, and the exit code is 1.
 			}
 			played := t
 			if repack {
-				played = t.Anew()
+				played = t.FromEmpty()
 			}
 			options := cerebro.Options{
 				Order: order, Seed: seed, Retry: retry, Check: true, Fallback: rule.Fallback{},

@@ -200,7 +200,7 @@ func (f *trainFlags) arriving(traces []*trace.Trace) ([]*trace.Trace, error) {
 	var list []*trace.Trace
 	for _, t := range traces {
 		if f.repack {
-			t = t.Anew()
+			t = t.FromEmpty()
 		}
 		if t.Initial > 0 && t.Initial == len(t.Requests) {
 			return nil, usagef("trace %q: all its items are in placed.csv and nothing arrives; train on it with --repack", t.Name)

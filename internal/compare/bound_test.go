@@ -184,7 +184,7 @@ func TestBoundOfWhatStands(t *testing.T) {
 	tr.Placed = []trace.Placed{{Request: 0, Count: 2}, {Request: 1, Count: 2}}
 	require.Equal(t, 1, Bound(tr, 1, 0).Machines)
 	require.Equal(t, 1, Bounds(context.Background(), tr, 1, 0, bound.Options{Work: 1e6}).Machines)
-	require.Equal(t, 3, Bound(tr.Anew(), 1, 0).Machines, "a machine for both of a, one for each of b")
+	require.Equal(t, 3, Bound(tr.FromEmpty(), 1, 0).Machines, "a machine for both of a, one for each of b")
 	require.Equal(t, int32(1), in.Groups[1].Limit)
 	require.Zero(t, in.Rules[0].Max)
 }

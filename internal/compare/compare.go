@@ -52,7 +52,7 @@ func Run(ctx context.Context, traces []*trace.Trace, names []string, catalog Cat
 	c := comparison{traces: traces, opt: opt}
 	for _, t := range traces {
 		if opt.Repack {
-			c.played = append(c.played, t.Anew())
+			c.played = append(c.played, t.FromEmpty())
 		} else {
 			c.played = append(c.played, t)
 		}

@@ -143,7 +143,7 @@ func TestCurrentNeedsPlaces(t *testing.T) {
 // Training on a repacked trace is not training on the trace as it stands.
 func TestExposureOfRepacked(t *testing.T) {
 	tr := city()
-	anew, err := digestOf(tr.Anew())
+	anew, err := digestOf(tr.FromEmpty())
 	require.NoError(t, err)
 	o := object("K0")
 	o.Spec.Parameters = map[string]float64{"alpha": 1}

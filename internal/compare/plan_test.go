@@ -99,7 +99,7 @@ func TestPlanAroundWhatIsBroken(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int{1, 1}, []int{p.Machines, p.Bound.Machines})
 	require.True(t, p.Proven)
-	anew, err := NewPlan(t.Context(), tr.Anew(), plan.Options{Seed: 1, Work: 1e6})
+	anew, err := NewPlan(t.Context(), tr.FromEmpty(), plan.Options{Seed: 1, Work: 1e6})
 	require.NoError(t, err)
 	require.Equal(t, []int{3, 3}, []int{anew.Machines, anew.Bound.Machines})
 }
@@ -170,7 +170,7 @@ func TestPlanAroundWhatStands(t *testing.T) {
 	around, err := NewPlan(t.Context(), &snapshot, plan.Options{Seed: 1})
 	require.NoError(t, err)
 	require.Zero(t, around.Unplaced)
-	anew, err := NewPlan(t.Context(), snapshot.Anew(), plan.Options{Seed: 1})
+	anew, err := NewPlan(t.Context(), snapshot.FromEmpty(), plan.Options{Seed: 1})
 	require.NoError(t, err)
 	require.Equal(t, around.Placed+len(snapshot.Placed), anew.Placed)
 	require.LessOrEqual(t, anew.Machines, around.Machines)

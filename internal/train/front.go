@@ -15,8 +15,8 @@ import (
 	"github.com/sigma-scheduler/sigma/swarm"
 )
 
-// An objective is one of several that a search looks at; lower is better. What
-// a run rejects is added to each as in [Cost].
+// An objective is one of several that a search minimises. What a run rejects is added
+// to each as in [Cost].
 type objective struct {
 	name string
 	of   func(r *cerebro.Replayer, run cerebro.Run, s scale) float64
@@ -60,7 +60,7 @@ func Objectives() []string {
 	return names
 }
 
-// CheckObjectives says what is wrong with a choice of objectives.
+// CheckObjectives returns what is wrong with a choice of objectives.
 func CheckObjectives(names []string) error {
 	for i, name := range names {
 		if !slices.Contains(Objectives(), name) {
@@ -76,7 +76,7 @@ func CheckObjectives(names []string) error {
 	return nil
 }
 
-// costs are what a run costs: one number, or one for each objective.
+// costs returns the cost of a run: one number, or one for each objective.
 func (e *evaluator) costs(r *cerebro.Replayer, run cerebro.Run, s scale) []float64 {
 	if len(e.cfg.Objectives) == 0 {
 		return []float64{Cost(r, run, s.cost, e.cfg.Untied)}
@@ -89,8 +89,8 @@ func (e *evaluator) costs(r *cerebro.Replayer, run cerebro.Run, s scale) []float
 	return list
 }
 
-// A Front holds the policies of a search with several objectives of which no
-// other one found is at least as good in all and better in one.
+// A Front holds the non-dominated policies of a search with several objectives: no
+// other policy found is at least as good in all and better in one.
 type Front struct {
 	Objectives []string
 	Points     []FrontPoint // in the order of their objectives
@@ -107,8 +107,7 @@ type FrontPoint struct {
 	position   []float64
 }
 
-// RunFront trains policies for several objectives. What is said of [Run] holds
-// here.
+// RunFront trains policies for several objectives. The rest is as for [Run].
 func RunFront(ctx context.Context, cfg Config) (*Front, error) {
 	if err := CheckObjectives(cfg.Objectives); err != nil {
 		return nil, err

@@ -85,8 +85,8 @@ func (f *Front) panel(choices []Choice, x, y int) (*plot.Plot, error) {
 	return p, nil
 }
 
-// exactTicks are the usual ones with all their digits: the usual labels are rounded
-// until 1.15 and 1.2 are both 1.2.
+// exactTicks are the usual ticks with all their digits: the usual labels are rounded,
+// so that 1.15 and 1.2 both read 1.2.
 type exactTicks struct{ plot.DefaultTicks }
 
 // Ticks implements [plot.Ticker].
@@ -100,7 +100,7 @@ func (t exactTicks) Ticks(low, high float64) []plot.Tick {
 	return ticks
 }
 
-// axisLabel says what an objective is, with its unit.
+// axisLabel names an objective, with its unit.
 func axisLabel(objective string) string {
 	switch objective {
 	case "machines", "mean_machines", "cost":

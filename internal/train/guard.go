@@ -10,9 +10,9 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
-// A guard keeps a policy from giving some items up for the others' sake: those
-// that take much room, say, or none of what the cost looks at. It knows what
-// share of each class of items a reference policy rejects in a scenario.
+// A guard keeps a policy from rejecting one class of items in favour of others, for
+// instance items that take much room, or none of what the cost counts. It knows which
+// share of each class a reference policy rejects in a scenario.
 type guard struct {
 	class     []int     // per app
 	items     []float64 // per class
@@ -55,8 +55,8 @@ func (e *evaluator) setGuards() error {
 	return nil
 }
 
-// replay runs a scenario. Where it has a guard, rejected is the share of each
-// class of items that was left out.
+// replay runs a scenario. With a guard, rejected is the share of each class of items
+// that was left out.
 func (e *evaluator) replay(r *cerebro.Replayer, p binpack.Policy, sc scenario) (run cerebro.Run, rejected []float64, err error) {
 	opt := cerebro.Options{
 		Order: sc.Order, Seed: e.cfg.Seed, Brief: true,

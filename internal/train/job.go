@@ -45,8 +45,8 @@ func (e *evaluator) job(s settings) (*Job, error) {
 	return job, err
 }
 
-// Objective is what evaluates the job's tasks. Any number of goroutines may
-// call it.
+// Objective returns the function that evaluates the job's tasks. Any number of
+// goroutines may call it.
 func (j *Job) Objective() (swarm.Objective, error) {
 	var cfg Config
 	if err := json.Unmarshal(j.Config, &cfg); err != nil {

@@ -18,7 +18,7 @@ type GenerationLog struct {
 	err     error
 }
 
-// Write adds a generation. Close reports what went wrong.
+// Write adds a generation. Errors are returned by Close.
 func (l *GenerationLog) Write(s swarm.Stats) {
 	if l.Path == "" || l.err != nil {
 		return

@@ -67,7 +67,7 @@ func (e *evaluator) settings(sp *space) (settings, error) {
 	return s, nil
 }
 
-// provenance tells how the policy came about.
+// provenance describes how the policy was trained.
 func (e *evaluator) provenance(s settings, r swarm.Result) map[string]any {
 	traces := make([]any, len(s.Traces))
 	for i, t := range s.Traces {

@@ -11,7 +11,7 @@ import (
 	"github.com/sigma-scheduler/sigma/swarm"
 )
 
-// space is what a search moves in: one dimension for each feature's weight,
+// space is the space of a search: one dimension for each feature's weight,
 // then one for each parameter.
 type space struct {
 	model      string
@@ -57,8 +57,8 @@ func newSpace(cfg *Config) (*space, error) {
 	return sp, err
 }
 
-// object is the policy at a position. Numbers are rounded to six significant
-// digits first, so that what is judged is what a file says.
+// object returns the policy at a position. It first rounds numbers to six significant
+// digits, so that the search judges what a file holds.
 func (sp *space) object(x []float64) *policy.Object {
 	o := &policy.Object{APIVersion: policy.APIVersion, Kind: policy.ObjectKind}
 	o.Metadata.Name = "particle"

@@ -45,8 +45,8 @@ type Config struct {
 	// Untied leaves the tie-breaker out of the cost: on hundreds of machines it
 	// outweighs a machine.
 	Untied bool `json:",omitempty"`
-	// Sample is the number of traces that an evaluation replays, 0 = all. Each Renew
-	// generations others take their turn, and what is remembered is evaluated anew.
+	// Sample is the number of traces that an evaluation replays, 0 = all. After every
+	// Renew generations it replays others, and evaluates the remembered positions again.
 	Sample, Renew int
 	Objectives    []string // see [RunFront]; nil = the fitness
 	Optimizer     string   // swarm (default), cmaes, random
@@ -62,7 +62,7 @@ type Config struct {
 	Name       string            `json:"-"` // of the policy object
 	Checkpoint string            `json:"-"` // file; "" = none
 	Progress   func(swarm.Stats) `json:"-"`
-	// Distribute, when set, says who evaluates; else Workers goroutines do.
+	// Distribute, if set, makes what evaluates the tasks; else Workers goroutines do.
 	Distribute func(context.Context, *Job) (Distributor, error) `json:"-"`
 }
 
@@ -121,7 +121,7 @@ func search(ctx context.Context, cfg *Config, archive *swarm.Archive) (*evaluato
 	return ev, s, result, err
 }
 
-// minimize evaluates in this process, or has it done.
+// minimize evaluates in this process, or by cfg.Distribute.
 func (e *evaluator) minimize(ctx context.Context, opt swarm.Optimizer, s settings, options swarm.Options) (swarm.Result, error) {
 	if e.cfg.Distribute == nil {
 		return swarm.Minimize(ctx, opt, swarm.Parallel(e.cfg.Workers, e.objective), options)
@@ -234,7 +234,7 @@ func newOptimizer(cfg *Config, sp *space) (swarm.Optimizer, error) {
 type scenario struct {
 	cerebro.Scenario
 	trace int
-	guard *guard // nil = none
+	guard *guard // may be nil
 }
 
 // evaluator replays the scenarios for one position at a time; each worker
@@ -375,7 +375,7 @@ func penalty(run cerebro.Run) float64 {
 }
 
 // A scale is a trace's volume bound, so that large and small traces count
-// alike: the machines, and the cost or with departures its integral.
+// equally: the machines, and the cost or with departures its integral.
 type scale struct{ machines, cost float64 }
 
 func scaleOf(t *trace.Trace) scale {

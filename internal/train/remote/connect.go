@@ -12,13 +12,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Access is what a client shows a server, and a [Server] asks of its clients.
+// Access is what a client presents to a server, and what a [Server] requires.
 type Access struct {
 	Token          string
 	User, Password string
 	Creds          string // file of NATS credentials; clients only
-	CA             string // PEM file: whom to trust
-	Cert, Key      string // PEM files: who this is
+	CA             string // PEM file of the authorities to trust
+	Cert, Key      string // PEM files of this side
 }
 
 // ReadSecret returns the secret that a file holds.
@@ -27,7 +27,7 @@ func ReadSecret(path string) (string, error) { return secret(path) }
 // patience is how long a server may take to appear.
 const patience = 30 * time.Second
 
-// A Conn is a connection to a server. It comes back by itself.
+// A Conn is a connection to a server. It reconnects by itself.
 type Conn struct {
 	nats *nats.Conn
 	js   jetstream.JetStream
@@ -91,10 +91,10 @@ func connect(ctx context.Context, url string, options []nats.Option, say func(st
 		}
 	}
 	back := func(c *nats.Conn) { say("connected again") }
-	quiet := func(*nats.Conn, *nats.Subscription, error) {} // what fails is tried again where it was asked for
+	quiet := func(*nats.Conn, *nats.Subscription, error) {} // the caller of each request retries it
 	options = append(options, nats.DisconnectErrHandler(lost), nats.ReconnectHandler(back), nats.ErrorHandler(quiet))
 	end := time.Now().Add(patience)
-	for said := false; ; said = true {
+	for reported := false; ; reported = true {
 		nc, err := nats.Connect(url, options...)
 		if err == nil {
 			js, err := jetstream.New(nc)
@@ -113,7 +113,7 @@ func connect(ctx context.Context, url string, options []nats.Option, say func(st
 			}
 			return nil, fmt.Errorf("connecting to %s: %w", url, err)
 		}
-		if !said {
+		if !reported {
 			say(fmt.Sprintf("no server at %s yet: %v", url, err))
 		}
 		if !sleep(ctx, time.Second) {
@@ -122,7 +122,7 @@ func connect(ctx context.Context, url string, options []nats.Option, say func(st
 	}
 }
 
-// refused says that trying again does not help.
+// refused reports whether trying again is useless.
 func refused(err error) bool {
 	for _, e := range []error{
 		nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrTLS,
@@ -140,7 +140,7 @@ func refused(err error) bool {
 // Close ends the connection.
 func (c *Conn) Close() { c.nats.Close() }
 
-// sleep says whether it slept to the end.
+// sleep reports whether it slept to the end.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -1,4 +1,4 @@
-// Package remote has the evaluations of a training run done by other processes,
+// Package remote distributes the evaluations of a training run to other processes,
 // over NATS JetStream. It knows how a task travels, not what it means: a
 // [Trainer] takes the place of [swarm.Parallel], a [Worker] calls the
 // objective that a [train.Job] describes.
@@ -6,17 +6,17 @@
 // Each run has a name, made of its settings and of the build, and on the server
 // a stream and a bucket of that name, which end with it:
 //
-//	sigma.runs              the trainer says four times a second that the run is on
+//	sigma.runs              the trainer announces four times a second that the run is on
 //	sigma.run.<run>.task    tasks: a work queue that the workers pull from
 //	sigma.run.<run>.result  their values, a queue that the trainer reads
 //	bucket sigma-<run>      the job and its traces, by digest
 //
 // An evaluation is pure, so everything may happen twice. A worker acknowledges
 // a task when its value is stored, and the trainer a value when it is in the
-// checkpoint. A task whose worker falls silent goes to another; one that was
-// given out more than [Deliveries] times, or whose evaluation fails, ends the
-// run with an error. What a server lost is sent again.
+// checkpoint. A task whose worker falls silent goes to another. A task that was given
+// out more than [Deliveries] times, or whose evaluation fails, ends the run with an
+// error. The trainer sends again what a server lost.
 //
-// Values come from equal programs or they would not be equal: a worker takes
-// part only when it runs the very file that the trainer runs (SHA-256).
+// Only equal programs give equal values: a worker takes part only when it runs the
+// same file as the trainer (SHA-256).
 package remote

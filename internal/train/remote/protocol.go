@@ -37,14 +37,14 @@ func streamName(run string) string    { return "sigma-" + run }
 func taskSubject(run string) string   { return "sigma.run." + run + ".task" }
 func resultSubject(run string) string { return "sigma.run." + run + ".result" }
 
-// runName depends on all that decides a value.
+// runName depends on everything that determines a value.
 func runName(job string, b Build) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %s", protocol, job, b.Digest))
 	return hex.EncodeToString(sum[:16])
 }
 
-// A Build says which program this is. Two builds are the same when their
-// digests are; the rest is for people.
+// A Build identifies a program. Two builds are the same when their digests are equal;
+// the rest is for people.
 type Build struct {
 	Digest         string // of the executable file
 	Version        string // of the module
@@ -82,7 +82,7 @@ func (b Build) String() string {
 	return fmt.Sprintf("%s, features %d, %s, %.19s…", b.Version, b.FeatureVersion, b.Platform, b.Digest)
 }
 
-// An announcement is what a trainer says all the time.
+// An announcement is what a trainer publishes again and again.
 type announcement struct {
 	Protocol int
 	Run      string
@@ -91,8 +91,7 @@ type announcement struct {
 	Over     bool
 }
 
-// A number is a float64 that keeps its bits on the way, also when it is not
-// finite.
+// A number is a float64 that keeps its bits in JSON, also when it is not finite.
 type number float64
 
 func (n number) MarshalText() ([]byte, error) {

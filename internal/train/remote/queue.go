@@ -13,7 +13,7 @@ import (
 	"github.com/sigma-scheduler/sigma/swarm"
 )
 
-// A queue is the end of a run at which the tasks come out.
+// A queue is where a worker gets the tasks of a run.
 type queue struct {
 	conn      *Conn
 	run       string
@@ -52,13 +52,13 @@ func (q *queue) next(ctx context.Context, wait time.Duration) (jetstream.Msg, er
 	return nil, nil
 }
 
-// serve evaluates one task, and hands it back when ctx ends within. It says
+// serve evaluates one task, and hands it back when ctx ends meanwhile. It reports
 // whether there is a value.
 func (q *queue) serve(ctx context.Context, msg jetstream.Msg) bool {
 	var m taskMessage
 	if err := json.Unmarshal(msg.Data(), &m); err != nil {
 		q.conn.say(fmt.Sprintf("run %s: a task that cannot be read: %v", q.run, err))
-		_ = msg.Term() // whoever sent it, it was no trainer
+		_ = msg.Term() // it is of no trainer
 		return false
 	}
 	r := resultMessage{Generation: m.Generation, Index: m.Index, Worker: q.worker}
@@ -92,8 +92,7 @@ func deliveries(msg jetstream.Msg) uint64 {
 	return meta.NumDelivered
 }
 
-// evaluate turns a panic into an error: it says more than a worker that is
-// gone.
+// evaluate turns a panic into an error, which says more than a worker that is gone.
 func (q *queue) evaluate(ctx context.Context, t swarm.Task) (value float64, objectives []float64, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -104,8 +103,8 @@ func (q *queue) evaluate(ctx context.Context, t swarm.Task) (value float64, obje
 	return q.objective(ctx, t)
 }
 
-// hold tells the server that the task is being worked on, until the function
-// that it returns is called.
+// hold reports to the server that the task is in work, until the function that it
+// returns is called.
 func (q *queue) hold(msg jetstream.Msg) (release func()) {
 	stop := make(chan struct{})
 	go func() {
@@ -123,15 +122,15 @@ func (q *queue) hold(msg jetstream.Msg) (release func()) {
 	return func() { close(stop) }
 }
 
-// handBack puts a task at the end of the queue, as new: a refusal would count
-// as one more worker that fell silent.
+// handBack puts a task at the end of the queue, as a new one: a refusal would count as
+// one more silent worker.
 func (q *queue) handBack(msg jetstream.Msg) {
 	if err := q.conn.publish(context.Background(), taskSubject(q.run), msg.Data()); err == nil {
 		_ = msg.Ack() // when it is lost the task is evaluated twice
 	}
 }
 
-// store publishes until the server has it, and says whether it has.
+// store publishes until the server has it, and reports whether it has.
 func (q *queue) store(ctx context.Context, subject string, data []byte) bool {
 	ctx, cancel := context.WithTimeout(ctx, storeAgain)
 	defer cancel()
@@ -152,7 +151,7 @@ func (c *Conn) publish(ctx context.Context, subject string, data []byte) error {
 	return err
 }
 
-// gone says that a stream, a consumer or a bucket is not there.
+// gone reports whether a stream, a consumer or a bucket is missing.
 func gone(err error) bool {
 	for _, e := range []error{
 		jetstream.ErrStreamNotFound, jetstream.ErrConsumerNotFound, jetstream.ErrConsumerDeleted,

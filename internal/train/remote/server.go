@@ -15,7 +15,7 @@ import (
 )
 
 // A Server is a NATS server inside this process. It forgets everything when it
-// ends: a trainer that is resumed sends again what is missing.
+// ends: a resumed trainer sends again what is missing.
 type Server struct {
 	server *server.Server
 	store  string
@@ -25,8 +25,7 @@ type Server struct {
 // StartServer listens at address, "host:port", for clients that have what
 // access holds: a token, or a user and a password. With a certificate the
 // connections are encrypted, and with a CA as well the clients need
-// certificates of it. Without any of them everyone may come, which the caller
-// has to want.
+// certificates of it. Without any of them everyone may connect: the caller decides.
 func StartServer(address string, access Access) (*Server, error) {
 	host, portText, err := net.SplitHostPort(address)
 	if err != nil {
@@ -68,7 +67,7 @@ func start(host string, port int, store string, access Access) (*server.Server, 
 		}
 		o.TLS, o.TLSVerify, o.TLSConfig, o.TLSTimeout = true, access.CA != "", config, 5
 	}
-	// Tried here first, since the server keeps to itself why it cannot listen.
+	// Try here first, since the server does not report why it cannot listen.
 	free, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 	if err != nil {
 		return nil, err
@@ -98,8 +97,8 @@ func (s *Server) Close() error {
 	return os.RemoveAll(s.store)
 }
 
-// TokenFile returns the token in a file, and makes both, for its owner alone,
-// when there is no such file.
+// TokenFile returns the token in a file. Without the file it makes both, readable for
+// the owner only.
 func TokenFile(path string) (string, error) {
 	token, err := secret(path)
 	if !errors.Is(err, fs.ErrNotExist) {

@@ -26,17 +26,17 @@ type TrainerOptions struct {
 // A Trainer gives the evaluations of one run to workers. It is a
 // [train.Distributor].
 type Trainer struct {
-	conn    *Conn
-	job     *train.Job
-	options TrainerOptions
-	run     string
-	id      string
-	build   Build
-	answers chan answer
-	failed  chan error // at most one
-	stop    context.CancelFunc
-	working sync.WaitGroup
-	heard   *nats.Subscription
+	conn      *Conn
+	job       *train.Job
+	options   TrainerOptions
+	run       string
+	id        string
+	build     Build
+	answers   chan answer
+	failed    chan error // at most one
+	stop      context.CancelFunc
+	working   sync.WaitGroup
+	announced *nats.Subscription
 
 	mu       sync.Mutex
 	lastSaid string
@@ -47,7 +47,7 @@ type answer struct {
 	msg jetstream.Msg
 }
 
-// NewTrainer announces a run. Only one trainer of a run may be on.
+// NewTrainer announces a run. A run has one trainer at a time.
 func NewTrainer(ctx context.Context, conn *Conn, job *train.Job, o TrainerOptions) (*Trainer, error) {
 	build, err := ThisBuild()
 	if err != nil {
@@ -63,19 +63,19 @@ func NewTrainer(ctx context.Context, conn *Conn, job *train.Job, o TrainerOption
 		conn: conn, job: job, options: o, build: build, run: runName(job.ID, build), id: rand.Text(),
 		answers: make(chan answer), failed: make(chan error, 1),
 	}
-	if t.heard, err = conn.nats.Subscribe(runsSubject, t.twin); err != nil {
+	if t.announced, err = conn.nats.Subscribe(runsSubject, t.twin); err != nil {
 		return nil, err
 	}
 	if err := t.alone(ctx); err != nil {
-		return nil, errors.Join(err, t.heard.Unsubscribe())
+		return nil, errors.Join(err, t.announced.Unsubscribe())
 	}
 	results, tasks, err := t.ensure(ctx, true)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("preparing the run on the server: %w", err), t.heard.Unsubscribe())
+		return nil, errors.Join(fmt.Errorf("preparing the run on the server: %w", err), t.announced.Unsubscribe())
 	}
 	own, err := job.Objective()
 	if err != nil {
-		return nil, errors.Join(err, t.heard.Unsubscribe())
+		return nil, errors.Join(err, t.announced.Unsubscribe())
 	}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	t.stop = stop
@@ -88,8 +88,8 @@ func NewTrainer(ctx context.Context, conn *Conn, job *train.Job, o TrainerOption
 	return t, nil
 }
 
-// alone listens for a twin, long enough to hear one. A server of our own has
-// just begun and knows none.
+// alone listens for another trainer of this run, long enough to receive its
+// announcement. A server of our own has just begun, so there is none.
 func (t *Trainer) alone(ctx context.Context) error {
 	if t.conn.own {
 		return nil
@@ -104,7 +104,7 @@ func (t *Trainer) alone(ctx context.Context) error {
 	}
 }
 
-// twin notices another trainer of this run.
+// twin handles announcements of another trainer of this run.
 func (t *Trainer) twin(m *nats.Msg) {
 	var a announcement
 	if json.Unmarshal(m.Data, &a) != nil || a.Run != t.run || a.Trainer == t.id || a.Over {
@@ -116,9 +116,9 @@ func (t *Trainer) twin(m *nats.Msg) {
 	}
 }
 
-// ensure makes what the run needs on the server, where it is not there; anew
-// also throws away what an earlier trainer of the run left behind.
-func (t *Trainer) ensure(ctx context.Context, anew bool) (results, tasks jetstream.Consumer, err error) {
+// ensure makes what the run needs on the server and is missing there; clean also
+// removes what an earlier trainer of the run left.
+func (t *Trainer) ensure(ctx context.Context, clean bool) (results, tasks jetstream.Consumer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*storeWait)
 	defer cancel()
 	js := t.conn.js
@@ -130,7 +130,7 @@ func (t *Trainer) ensure(ctx context.Context, anew bool) (results, tasks jetstre
 	if err != nil {
 		return nil, nil, err
 	}
-	if anew {
+	if clean {
 		if err := stream.Purge(ctx); err != nil {
 			return nil, nil, err
 		}
@@ -151,7 +151,7 @@ func (t *Trainer) ensure(ctx context.Context, anew bool) (results, tasks jetstre
 	return results, tasks, err
 }
 
-// upload stores the job and those traces that are not there.
+// upload stores the job and the traces that the server lacks.
 func (t *Trainer) upload(ctx context.Context) error {
 	bucket, err := t.conn.js.CreateOrUpdateObjectStore(ctx, jetstream.ObjectStoreConfig{
 		Bucket: streamName(t.run), Description: "Sigma: what a training run is about",
@@ -177,7 +177,7 @@ func (t *Trainer) upload(ctx context.Context) error {
 	return err
 }
 
-// announce says that the run is on, and at the end that it is over.
+// announce publishes that the run is on, and at the end that it is over.
 func (t *Trainer) announce(ctx context.Context) {
 	a := announcement{Protocol: protocol, Run: t.run, Trainer: t.id, Build: t.build}
 	for {
@@ -244,7 +244,7 @@ func (t *Trainer) Evaluate(ctx context.Context, tasks []swarm.Task, done swarm.D
 				}
 				delete(open, place(task))
 			}
-			_ = a.msg.Ack() // when it is lost the value comes again, and is not asked for
+			_ = a.msg.Ack() // if it is lost the value comes again, and is ignored
 			quiet = 0
 		case <-ticker.C:
 			if quiet++; quiet == quietAfter && t.options.Threads == 0 {
@@ -271,7 +271,7 @@ func (a answer) take(task swarm.Task, done swarm.Done) error {
 	return done(task, float64(a.Value), floats(a.Objectives)...)
 }
 
-// send says whether the server has the task.
+// send reports whether the server has the task.
 func (t *Trainer) send(ctx context.Context, task swarm.Task) bool {
 	err := t.conn.publish(ctx, taskSubject(t.run), encode(taskMessage{task.Generation, task.Index, numbers(task.X)}))
 	if err != nil && ctx.Err() == nil {
@@ -280,8 +280,8 @@ func (t *Trainer) send(ctx context.Context, task swarm.Task) bool {
 	return err == nil
 }
 
-// lost says whether the server holds nothing of the run any more, neither a
-// task nor a value, and puts back what the run needs.
+// lost reports whether the server holds neither a task nor a value of the run, and
+// makes again what the run needs.
 func (t *Trainer) lost(ctx context.Context) bool {
 	ask, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
@@ -299,7 +299,7 @@ func (t *Trainer) lost(ctx context.Context) bool {
 	return true
 }
 
-// say passes a line on unless it is the same as the last.
+// say reports a line unless it is the same as the last.
 func (t *Trainer) say(line string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -309,18 +309,18 @@ func (t *Trainer) say(line string) {
 	}
 }
 
-// Close ends the run: its stream, its bucket, and for the workers.
+// Close ends the run for the workers, and removes its stream and its bucket.
 func (t *Trainer) Close() error {
 	t.stop()
 	t.working.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), storeWait)
 	defer cancel()
-	err := errors.Join(t.heard.Unsubscribe(), t.conn.js.DeleteStream(ctx, streamName(t.run)),
+	err := errors.Join(t.announced.Unsubscribe(), t.conn.js.DeleteStream(ctx, streamName(t.run)),
 		t.conn.js.DeleteObjectStore(ctx, streamName(t.run)))
 	if err != nil && !gone(err) {
 		t.say("what the run left on the server was not removed: " + err.Error())
 	}
-	return nil // what was found does not depend on it
+	return nil // the result does not depend on it
 }
 
 // work serves until ctx ends.

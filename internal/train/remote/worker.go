@@ -17,8 +17,7 @@ import (
 	"github.com/sigma-scheduler/sigma/swarm"
 )
 
-// ErrOtherBuild is wrapped when a worker meets a trainer that is another
-// program than itself.
+// ErrOtherBuild is wrapped when a worker meets a trainer of another build.
 var ErrOtherBuild = errors.New("the trainer is another build")
 
 // jobMessage is a [train.Job] without its traces.
@@ -32,16 +31,16 @@ type jobMessage struct {
 type Worker struct {
 	Name    string
 	Threads int
-	// Done is called after each task, from any goroutine; nil = nobody.
+	// Done is called after each task, from any goroutine; may be nil.
 	Done func()
-	// Objective makes what evaluates a job; nil = [train.Job.Objective].
+	// Objective returns the function that evaluates a job; nil = [train.Job.Objective].
 	Objective func(*train.Job) (swarm.Objective, error)
 
-	conn   *Conn
-	build  Build
-	traces map[string]*trace.Trace // by digest, those of the runs that are on
-	joined bool                    // some run, at some time
-	told   map[string]bool         // what was said once
+	conn     *Conn
+	build    Build
+	traces   map[string]*trace.Trace // by digest, those of the runs that are on
+	joined   bool                    // some run, at some time
+	reported map[string]bool         // lines that were reported, once each
 
 	mu   sync.Mutex
 	runs []*membership
@@ -50,16 +49,16 @@ type Worker struct {
 // A membership is a worker's part in a run.
 type membership struct {
 	queue
-	ctx     context.Context // of the run
-	leave   context.CancelFunc
-	heard   time.Time
-	digests []string
-	served  int
+	ctx       context.Context // of the run
+	leave     context.CancelFunc
+	announced time.Time // last
+	digests   []string
+	served    int
 }
 
-// Run works until ctx ends; what it had begun goes back into the queue then.
-// The error wraps [ErrOtherBuild] when the first run that it meets is not of
-// its build; later such runs are left to others.
+// Run works until ctx ends; tasks in work go back into the queue then. The error
+// wraps [ErrOtherBuild] when the first run that it meets is not of its build; it
+// ignores later such runs.
 func (w *Worker) Run(ctx context.Context, conn *Conn) error {
 	build, err := ThisBuild()
 	if err != nil {
@@ -69,9 +68,9 @@ func (w *Worker) Run(ctx context.Context, conn *Conn) error {
 		w.Objective = (*train.Job).Objective
 	}
 	w.conn, w.build = conn, build
-	w.traces, w.told = map[string]*trace.Trace{}, map[string]bool{}
-	heard := make(chan *nats.Msg, 1024)
-	subscription, err := conn.nats.ChanSubscribe(runsSubject, heard)
+	w.traces, w.reported = map[string]*trace.Trace{}, map[string]bool{}
+	announcements := make(chan *nats.Msg, 1024)
+	subscription, err := conn.nats.ChanSubscribe(runsSubject, announcements)
 	if err != nil {
 		return err
 	}
@@ -89,12 +88,12 @@ func (w *Worker) Run(ctx context.Context, conn *Conn) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case m := <-heard:
+		case m := <-announcements:
 			var a announcement
 			if err := json.Unmarshal(m.Data, &a); err != nil {
-				continue // of no trainer
+				continue // not of a trainer
 			}
-			if err := w.hear(ctx, a); err != nil {
+			if err := w.follow(ctx, a); err != nil {
 				return err
 			}
 		case <-ticker.C:
@@ -103,12 +102,12 @@ func (w *Worker) Run(ctx context.Context, conn *Conn) error {
 	}
 }
 
-// hear joins a run, stays in it or leaves it.
-func (w *Worker) hear(ctx context.Context, a announcement) error {
+// follow joins a run, stays in it or leaves it.
+func (w *Worker) follow(ctx context.Context, a announcement) error {
 	w.mu.Lock()
 	i := slices.IndexFunc(w.runs, func(r *membership) bool { return r.run == a.Run })
 	if i >= 0 {
-		w.runs[i].heard = time.Now()
+		w.runs[i].announced = time.Now()
 	}
 	w.mu.Unlock()
 	switch {
@@ -131,8 +130,8 @@ func (w *Worker) hear(ctx context.Context, a announcement) error {
 }
 
 func (w *Worker) once(key, line string) {
-	if !w.told[key] {
-		w.told[key] = true
+	if !w.reported[key] {
+		w.reported[key] = true
 		w.conn.say(line)
 	}
 }
@@ -151,8 +150,8 @@ func (w *Worker) join(ctx context.Context, a announcement) error {
 		return err
 	}
 	m := &membership{
-		queue: queue{conn: w.conn, run: a.Run, worker: w.Name, tasks: tasks, objective: objective},
-		heard: time.Now(), digests: job.Digests,
+		queue:     queue{conn: w.conn, run: a.Run, worker: w.Name, tasks: tasks, objective: objective},
+		announced: time.Now(), digests: job.Digests,
 	}
 	m.ctx, m.leave = context.WithCancel(ctx)
 	w.mu.Lock()
@@ -163,7 +162,7 @@ func (w *Worker) join(ctx context.Context, a announcement) error {
 	return nil
 }
 
-// download fetches a job and those of its traces that are not here.
+// download fetches a job and those of its traces that are missing here.
 func (w *Worker) download(ctx context.Context, run string) (*train.Job, error) {
 	bucket, err := w.conn.js.ObjectStore(ctx, streamName(run))
 	if err != nil {
@@ -208,15 +207,15 @@ func fetchTrace(ctx context.Context, bucket jetstream.ObjectStore, digest string
 	return t, err
 }
 
-// forget leaves runs whose trainers are silent; not while there is no server,
-// without which nobody can be heard.
+// forget leaves runs whose trainers are silent, but not while the server is away: no
+// announcement arrives then.
 func (w *Worker) forget() {
 	now, connected := time.Now(), w.conn.nats.IsConnected()
 	for i, r := range slices.Backward(w.runs) {
 		switch {
 		case !connected:
-			r.heard = now
-		case now.Sub(r.heard) > silentAfter:
+			r.announced = now
+		case now.Sub(r.announced) > silentAfter:
 			w.drop(i, "has no trainer any more")
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-func TestAnew(t *testing.T) {
+func TestFromEmpty(t *testing.T) {
 	tr := &Trace{
 		Name: "x", MeasureFrom: math.NaN(),
 		Instance: &binpack.Instance{
@@ -22,21 +22,21 @@ func TestAnew(t *testing.T) {
 		Placed:   []Placed{{Request: 0, Count: 2}, {Request: 0, Index: 1, Count: 1}, {Request: 1, Count: 1}},
 		Events:   []Event{{5, Create, 2, 2}, {7, Delete, 0, 3}},
 	}
-	anew := tr.Anew()
-	require.Zero(t, anew.Initial)
-	require.Empty(t, anew.Placed)
-	require.Equal(t, tr.Requests, anew.Requests)
-	require.Equal(t, []Event{{5, Create, 0, 3}, {5, Create, 1, 1}, {5, Create, 2, 2}, {7, Delete, 0, 3}}, anew.Events)
+	empty := tr.FromEmpty()
+	require.Zero(t, empty.Initial)
+	require.Empty(t, empty.Placed)
+	require.Equal(t, tr.Requests, empty.Requests)
+	require.Equal(t, []Event{{5, Create, 0, 3}, {5, Create, 1, 1}, {5, Create, 2, 2}, {7, Delete, 0, 3}}, empty.Events)
 	require.Len(t, tr.Events, 2, "the trace itself stays as it is")
-	require.Same(t, anew, anew.Anew())
+	require.Same(t, empty, empty.FromEmpty())
 
 	// It is a trace like any other.
-	dir := t.TempDir() + "/anew"
-	require.NoError(t, anew.Write(dir))
+	dir := t.TempDir() + "/empty"
+	require.NoError(t, empty.Write(dir))
 	read, err := Load(dir)
 	require.NoError(t, err)
-	require.Equal(t, anew.Events, read.Events)
+	require.Equal(t, empty.Events, read.Events)
 
 	tr.Events = nil
-	require.Equal(t, []Event{{0, Create, 0, 3}, {0, Create, 1, 1}}, tr.Anew().Events)
+	require.Equal(t, []Event{{0, Create, 0, 3}, {0, Create, 1, 1}}, tr.FromEmpty().Events)
 }
