@@ -15,7 +15,7 @@ type Fragment struct {
 // FragmentOf prepares the fragment of a state; Refresh fills its mix.
 func FragmentOf(s *binpack.State) Fragment { return Fragment{Mix: MixOf(s)} }
 
-// Refresh makes the mix again when what it comes from has changed, and reports
+// Refresh rebuilds the mix if the forecast or the arrivals have changed, and reports
 // whether it did.
 func (p *Fragment) Refresh() bool {
 	if !p.Mix.Refresh() {
@@ -25,8 +25,8 @@ func (p *Fragment) Refresh() bool {
 	return true
 }
 
-// Why an item of a type cannot use GPUs, in the order in which the authors add
-// the amounts up.
+// The reasons why an item of a type cannot use GPUs, in the order in which the
+// authors add the amounts up.
 const (
 	lacksBoth = iota
 	lacksGPU  // also: part of the GPUs

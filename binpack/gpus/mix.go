@@ -60,7 +60,7 @@ func MixOf(s *binpack.State) Mix {
 	return p
 }
 
-// Refresh makes the mix anew when what it comes from has changed, and reports
+// Refresh rebuilds the mix if the forecast or the arrivals have changed, and reports
 // whether it did.
 func (p *Mix) Refresh() bool {
 	expected := p.State.Known.Expected
@@ -109,8 +109,8 @@ func (p *Mix) setMix(count func(app int) float64) {
 	}
 }
 
-// add takes a type up into the mix; types of several groups that ask for the same
-// are one there.
+// add puts a type into the mix, where types of several groups that ask for the same
+// are one.
 func (p *Mix) add(t Typical) {
 	if i := slices.IndexFunc(p.Items, func(o Typical) bool { return o.Ask == t.Ask }); i >= 0 {
 		p.Items[i].Share += t.Share

@@ -3,10 +3,10 @@ package gpus
 import "github.com/sigma-scheduler/sigma/binpack"
 
 // A View is what FGD and the policies that its authors compare it with look at
-// (Weng et al., USENIX ATC 2023; their simulator): cpu, which is the first
-// dimension that is no device, and GPUs, which are the first that is one. All
-// other dimensions decide only whether an item fits. Scores are whole numbers
-// and ties go to the lowest position; both are part of what these policies do.
+// (Weng et al., USENIX ATC 2023; their simulator). Its cpu is the first dimension
+// that is no device, its GPUs are the first that is one. All other dimensions only
+// decide whether an item fits. The scores of those policies are whole numbers and
+// ties go to the lowest position; both are part of what they do.
 type View struct {
 	State *binpack.State
 	Apps  []binpack.App

@@ -16,29 +16,29 @@ const MaxWeight = 100.0
 // [binpack.Explainer].
 type Model struct {
 	Name string
-	// Knowledge lists the levels that it can use; nil = all. Basis is the reason in
-	// a word: "the model plan follows the true counts".
+	// Knowledge lists the levels that the model can use; nil = all. Basis gives the
+	// reason and completes a sentence: the model plan "follows the true counts".
 	Knowledge []binpack.Knowledge
 	Basis     string
-	// OneDimension: it packs instances of one dimension only.
+	// OneDimension: the model packs only instances of one dimension.
 	OneDimension bool
-	// Features have a weight each; empty = the model has none. With Classes there
-	// is one weight for each class of items, and a feature is listed as name@class.
+	// Features have a weight each. With Classes each has one for each class of items,
+	// and is listed as name@class.
 	Features []Feature
 	Classes  []string
-	// Parameters are its numbers that are not weights.
+	// Parameters are the numbers that are not weights.
 	Parameters []Parameter
-	// Learns lists the features and parameters that training searches unless told
-	// otherwise, at a level of knowledge and for a fixed or an open fleet.
+	// Learns returns the features and parameters that training searches by default,
+	// at a level of knowledge and for a fixed or an open fleet.
 	Learns func(k binpack.Knowledge, fixed bool) []string
-	// Build makes the policy. The spec has passed Check; what no Check of single
-	// fields sees is Build's to refuse.
+	// Build makes the policy of a spec that has passed Check. It refuses what fields
+	// say together; Check looks at one field at a time.
 	Build func(Spec) (binpack.Policy, error)
-	// NotLive is why a live cluster cannot use it; empty = it can.
+	// NotLive says why a live cluster cannot use the model; empty = it can.
 	NotLive string
 }
 
-// A Spec is what a policy file says to a model.
+// A Spec is the part of a policy file that a model reads.
 type Spec struct {
 	Knowledge  binpack.Knowledge
 	Features   []string
@@ -56,7 +56,7 @@ type Feature struct {
 	Unit       string
 	Range      string
 	Normaliser string // what the amount is divided by; empty = nothing
-	// PerDimension: name:cpu is the same about the dimension cpu alone.
+	// PerDimension: the feature also exists for a dimension alone, as name:cpu.
 	PerDimension bool
 }
 

@@ -3,19 +3,18 @@ package learned
 import "github.com/sigma-scheduler/sigma/binpack"
 
 const (
-	// EmptyPenalty is what an empty machine's score loses while it is kept back
-	// for want of need: more than all weights together can add.
+	// EmptyPenalty is subtracted from the score of an empty machine that is kept
+	// back until no machine in use takes the item. Weights cannot outweigh it.
 	EmptyPenalty = 1e6
 	// MaxCached bounds the scores that a scorer keeps: demands × machines.
 	MaxCached = 1 << 22
-	// maxLeft is the number of placements for each of which one item may leave, see
-	// ItemsLeave.
+	// maxLeft: one item in so many may leave, see ItemsLeave.
 	maxLeft = 50
 )
 
 // ItemsLeave reports whether more than one in maxLeft of the items placed has
-// left. A model for items that stay is Best Fit then: it counts the sum of peaks
-// that do not come at the same time.
+// left. Models for items that stay are Best Fit from then on: what they count is a
+// sum of peaks that do not come at the same time.
 func ItemsLeave(s *binpack.State) bool { return s.Departures()*maxLeft > s.Placements() }
 
 // CountApp is the number of items of an app among a machine's contents.

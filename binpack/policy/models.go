@@ -24,7 +24,7 @@ var models = []*learned.Model{
 // Models lists the models that a policy file may name.
 func Models() []*learned.Model { return slices.Clone(models) }
 
-// ModelNames lists their names.
+// ModelNames lists the names of the models.
 func ModelNames() []string {
 	var names []string
 	for _, m := range models {
@@ -33,7 +33,7 @@ func ModelNames() []string {
 	return names
 }
 
-// ModelOf finds a model by its name; nil = there is none.
+// ModelOf finds a model by its name; nil = there is no such model.
 func ModelOf(name string) *learned.Model {
 	for _, m := range models {
 		if m.Name == name {

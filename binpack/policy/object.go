@@ -32,8 +32,8 @@ const (
 )
 
 // An Object is a learned policy as a Kubernetes object: what training writes
-// is what kubectl applies. A status, which a cluster adds, is read, kept and
-// of no effect.
+// is what kubectl applies. A status, which a cluster adds, is read and saved
+// but changes nothing.
 type Object struct {
 	APIVersion string         `yaml:"apiVersion" json:"apiVersion"`
 	Kind       string         `yaml:"kind" json:"kind"`
@@ -80,7 +80,7 @@ func (o *Object) Policy() (binpack.Policy, error) {
 	return ModelOf(o.Spec.Model).Build(o.Spec.learned())
 }
 
-// Validate reports the first thing that is wrong with the object.
+// Validate reports the first fault of the object.
 func (o *Object) Validate() error {
 	s := &o.Spec
 	switch {
@@ -107,7 +107,7 @@ func (o *Object) Validate() error {
 	return ModelOf(s.Model).Check(s.learned())
 }
 
-// learned is the part of the spec that a model reads.
+// learned returns the part of the spec that a model reads.
 func (s *Spec) learned() learned.Spec {
 	know, _ := binpack.ParseKnowledge(s.Knowledge) // Validate has refused others
 	return learned.Spec{Knowledge: know, Features: s.Features, Weights: s.Weights, Parameters: s.Parameters}
@@ -117,7 +117,7 @@ func (s *Spec) unknownModel() error {
 	return fmt.Errorf("spec.model %q: known are %s", s.Model, strings.Join(ModelNames(), ", "))
 }
 
-// Suits reports why a policy cannot serve an instance; nil when it can.
+// Suits reports why the policy cannot serve an instance; nil = it can.
 func (s *Spec) Suits(inst *binpack.Instance) error {
 	m := ModelOf(s.Model)
 	if m == nil {
@@ -175,7 +175,7 @@ func wholeNumbers(text []byte) error {
 	return nil
 }
 
-// lineOf is the line of the field that an error begins with.
+// lineOf returns the line of the field that an error begins with, as ":7".
 func lineOf(text []byte, err error) string {
 	field, _, _ := strings.Cut(err.Error(), " ")
 	at, _ := nodeOf(text, strings.TrimSuffix(field, ":"))
@@ -185,8 +185,8 @@ func lineOf(text []byte, err error) string {
 	return fmt.Sprintf(":%d", at.Line)
 }
 
-// nodeOf finds a field of the form spec.weights[1]; found is false when the
-// node is only the last one on the way to it.
+// nodeOf finds a field of the form spec.weights[1]. found is false if at is only the
+// last node on the way to it.
 func nodeOf(text []byte, field string) (at *yaml.Node, found bool) {
 	var root yaml.Node
 	if yaml.Unmarshal(text, &root) != nil || len(root.Content) == 0 {
@@ -235,7 +235,7 @@ func (s *Spec) unsignZeros() {
 	}
 }
 
-// Bytes is the object as YAML.
+// Bytes returns the object as YAML.
 func (o *Object) Bytes() []byte {
 	canonical := *o
 	canonical.Spec.unsignZeros()

@@ -10,7 +10,7 @@ import (
 //
 //	score = ⌊100 · (1 − ½ · cpu left ÷ max cpu − ½ · GPU left ÷ max GPU)⌋
 //
-// with what is left after the item has come (best_fit_score.go of their
+// with what is left after the placement (best_fit_score.go of their
 // simulator). A shared GPU is the one with the least share left that suffices.
 type BestFitFGD struct{ blind }
 

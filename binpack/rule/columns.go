@@ -2,8 +2,8 @@ package rule
 
 import "github.com/sigma-scheduler/sigma/binpack"
 
-// columns is what the policies share that look at amounts: the state's columns
-// and the capacity of each kind as a divisor.
+// columns is embedded by the rules that look at amounts: the state's columns, and
+// the capacity of each kind as a divisor.
 type columns struct {
 	state *binpack.State
 	apps  []binpack.App
@@ -15,9 +15,9 @@ func columnsOf(s *binpack.State) columns {
 	return columns{state: s, apps: s.Instance().Apps, capacity: Divisors(s)}
 }
 
-// Divisors are the capacities [dimension][kind] of a state's machines as
-// divisors. A capacity of 0 is 1: nothing is free there and nothing fits but a
-// demand of 0, so that the share is 0 too.
+// Divisors returns the capacities [dimension][kind] of a state's machines as
+// divisors. A capacity of 0 is returned as 1: only a demand of 0 fits there, and
+// its share is then 0.
 func Divisors(s *binpack.State) [][]float64 {
 	capacity := make([][]float64, len(s.Instance().Dimensions))
 	for d := range capacity {
@@ -31,8 +31,8 @@ func Divisors(s *binpack.State) [][]float64 {
 // oneKind reports whether all machines are alike.
 func (c *columns) oneKind() bool { return len(c.state.Kinds()) == 1 }
 
-// residual adds to out[i] the free share that candidate i keeps in a dimension
-// after the item has come.
+// residual adds to out[i] the share of a dimension that is free on candidate i
+// after the placement.
 func (c *columns) residual(d int, need int64, candidates []int32, out []float64) {
 	free, capacity := c.state.Free(d), c.capacity[d]
 	if c.oneKind() {
@@ -65,17 +65,18 @@ func emptyLast(s *binpack.State, span float64, candidates []int32, out []float64
 	}
 }
 
-// startInOrder is emptyLast for Best Fit: an empty machine is last by its score
-// already where all are alike; in an open fleet of several kinds the order of
-// machines.csv decides, not which kind the item would leave fullest.
+// startInOrder is emptyLast for Best Fit. Where all machines are alike, an empty
+// one has the lowest score already. In an open fleet of several kinds the order of
+// machines.csv decides which one is started, not the kind that the item would
+// leave fullest.
 func startInOrder(s *binpack.State, candidates []int32, out []float64) {
 	if s.Instance().Fleet == binpack.Open && len(s.Kinds()) > 1 {
 		emptyLast(s, float64(len(s.Instance().Dimensions)), candidates, out)
 	}
 }
 
-// shares are terms of weight·value(share that stays free, share needed, share
-// free now) per dimension.
+// shares returns a term weight·value(share free after, share needed, share free
+// now) for each dimension.
 func (c *columns) shares(item binpack.Item, m int32, name string, weight float64, value func(after, need, free float64) float64) []binpack.Term {
 	var terms []binpack.Term
 	for d, need := range c.apps[item.App].Demand {
@@ -89,7 +90,7 @@ func (c *columns) shares(item binpack.Item, m int32, name string, weight float64
 	return terms
 }
 
-// startTerm is what emptyLast does to the score that terms add up to.
+// startTerm adds the term for what emptyLast does to the sum of terms.
 func startTerm(s *binpack.State, span float64, m int32, terms []binpack.Term) []binpack.Term {
 	t := binpack.Term{Name: "empty: last", Weight: -2*span - 1}
 	if s.Items(m) == 0 {
@@ -103,7 +104,7 @@ func startTerm(s *binpack.State, span float64, m int32, terms []binpack.Term) []
 	return append(terms, t)
 }
 
-// startInOrderTerm is what startInOrder does.
+// startInOrderTerm adds the term for what startInOrder does.
 func (c *columns) startInOrderTerm(m int32, terms []binpack.Term) []binpack.Term {
 	if c.state.Instance().Fleet == binpack.Open && len(c.state.Kinds()) > 1 {
 		return startTerm(c.state, float64(len(c.capacity)), m, terms)

@@ -50,14 +50,14 @@ type fgd struct {
 	shares []int64       // of one machine
 }
 
-// fgdFragment is F of a machine as of a version.
+// fgdFragment is F of a machine at a version.
 type fgdFragment struct {
 	version uint32
 	value   float64
 }
 
-// fgdScore is the score of a class on a machine as of a version, and the GPU
-// that a share of one would take.
+// fgdScore is the score of a class on a machine at a version, and the GPU that a
+// demand for a share would take.
 type fgdScore struct {
 	version uint32
 	score   int16
@@ -96,7 +96,7 @@ func (p *fgd) of(app, class, m int32) fgdScore {
 	return *known
 }
 
-// compute places the item in thought.
+// compute scores the machine as it would be after the placement.
 func (p *fgd) compute(app, m int32) fgdScore {
 	before := p.fragmentBefore(m)
 	needCPU, needGPU := p.Need(app)

@@ -15,7 +15,7 @@ import (
 //	        25 none is
 //	         0 only others are
 //
-// with what is left before the item comes. An item without GPUs is of no class
+// with what is left before the placement. An item without GPUs has no class
 // and scores 0 everywhere: it goes to the lowest position. A shared GPU is the
 // one with the least share left that suffices.
 type GPUClustering struct{ blind }
@@ -50,7 +50,7 @@ func (p *gpuClustering) Score(item binpack.Item, candidates []int32, out []float
 	}
 }
 
-// company is the part of the score that depends on who is on the machine.
+// company is the part of the score that depends on the items on the machine.
 func (p *gpuClustering) company(class int64, m int32) int64 {
 	same, others := false, false
 	for _, e := range p.State.Contents(m) {

@@ -33,7 +33,7 @@ type harmonic struct {
 	machines []machineClass
 }
 
-// machineClass is a machine's class as of a version.
+// machineClass is a machine's class at a version.
 type machineClass struct {
 	version uint32
 	class   uint8 // 0 = empty

@@ -7,7 +7,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// Options are what the policies of this package can be told.
+// Options are the settings of the rules.
 type Options struct {
 	// Seed of random and of the random ties of upstream's strategies.
 	Seed uint64
@@ -16,7 +16,7 @@ type Options struct {
 	TiesByPosition bool
 }
 
-// known lists the policies in the order in which they are shown.
+// known lists the rules in the order in which they are shown.
 var known = []struct {
 	name string
 	make func(Options) binpack.Policy
@@ -45,7 +45,7 @@ var known = []struct {
 // aliases are second names.
 var aliases = map[string]string{"bestfit-l1": "bestfit"}
 
-// ByName finds a policy. An unknown name is an error that lists the known ones.
+// ByName finds a rule. An unknown name is an error that lists the known ones.
 func ByName(name string, opt Options) (binpack.Policy, error) {
 	full := name
 	if a, ok := aliases[name]; ok {

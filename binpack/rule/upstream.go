@@ -21,13 +21,13 @@ func tiesOf(o Options) Ties { return Ties{Seed: o.Seed, ByPosition: o.TiesByPosi
 const maxNodeScore = 100
 
 // A strategy is the arithmetic of one scoring plugin of kube-scheduler 1.34
-// (pkg/scheduler/framework/plugins/noderesources): from what would be requested
-// of a machine with the item on it, and what it has, per dimension, a whole
-// score from 0 to maxNodeScore. All dimensions have weight 1. A dimension with
+// (pkg/scheduler/framework/plugins/noderesources). It gets, per dimension, what
+// would be requested of a machine with the item on it and what the machine has, and
+// returns a whole score from 0 to maxNodeScore. All dimensions have weight 1. A dimension with
 // allocatable 0 does not count.
 type strategy func(requested, allocatable []int64) int64
 
-// scorer runs a strategy on a state. skipsNothing: an item without any demand
+// scorer runs a strategy on a state. With skipsNothing an item without any demand
 // scores 0 everywhere.
 func (t Ties) scorer(s *binpack.State, score strategy, skipsNothing bool) binpack.Scorer {
 	u := &upstream{state: s, ties: t, score: score, skipsNothing: skipsNothing}
@@ -78,7 +78,7 @@ func (u *upstream) Score(item binpack.Item, candidates []int32, out []float64) {
 	}
 }
 
-// read fills requested with minus the free amount after the item has come.
+// read fills requested with the negative of the free amount after the placement.
 func (u *upstream) read(demand []int64, candidates []int32) {
 	for d, need := range demand {
 		free := u.state.Free(d)
@@ -110,7 +110,7 @@ func isScalar(dim binpack.Dimension) bool {
 		strings.HasPrefix(dim.Name, "hugepages-") || strings.HasPrefix(dim.Name, "attachable-volumes-")
 }
 
-// RandomTie is the term of a draw that decides between equal whole scores.
+// RandomTie names the term of the draw that decides between equal whole scores.
 const RandomTie = "random tie"
 
 // Explain implements [binpack.Explainer]: the strategy's whole score and the

@@ -19,7 +19,7 @@ import (
 type Policy struct {
 	know    binpack.Knowledge
 	weights [classCount]values
-	mixed   bool // a weight is of a feature that looks at the mix of items
+	mixed   bool // some weight belongs to a feature of the mix of items
 }
 
 // New builds the policy of a spec.
@@ -63,8 +63,8 @@ func (p *Policy) Scorer(s *binpack.State) binpack.Scorer {
 	return l
 }
 
-// scorer keeps the score of every machine for each demand of cpu and
-// GPUs. A demand pays for the machines that changed since it was last asked for.
+// scorer caches the score of every machine for each demand of cpu and GPUs. A demand
+// pays only for the machines that changed since its last use.
 type scorer struct {
 	fragments
 
@@ -75,7 +75,7 @@ type scorer struct {
 	now      []machineNow // per machine
 	changes  []binpack.Change
 
-	room       int // entries of all columns together; beyond it nothing is kept
+	room       int // entries of all columns together; beyond it nothing is cached
 	shortlists bool
 	before     []int // of a fixed fleet, per line of machines.csv: machines before it
 	machines   int   // of a fixed fleet
@@ -90,17 +90,17 @@ type column struct {
 	version  []uint32
 	score    []float64 // -Inf where cpu or GPUs do not suffice
 	top      []float64 // the highest score of each 64 machines
-	stale    []uint64  // bitset over top: to be computed anew
+	stale    []uint64  // bitset over top: entries to compute again
 }
 
-// A machineNow is what a machine is before a placement, as of a version.
+// A machineNow is a machine before a placement, at a version.
 type machineNow struct {
 	version, epoch     uint32
 	fragment, stranded float64
 }
 
-// Score implements [binpack.Scorer]. A candidate without room, which a cluster may
-// ask about all the same, comes last.
+// Score implements [binpack.Scorer]. A cluster may ask about a candidate without
+// room, which comes last.
 func (l *scorer) Score(item binpack.Item, candidates []int32, out []float64) {
 	col, kept := l.column(item.App)
 	for i, m := range candidates {
@@ -113,8 +113,8 @@ func (l *scorer) Score(item binpack.Item, candidates []int32, out []float64) {
 	}
 }
 
-// ChooseDevices takes for a share of one the GPU with the best score; of equals
-// that with the least share left, then the lowest index.
+// ChooseDevices returns the GPU with the best score for a share; among equals the
+// one with the least share left, then the lowest index.
 func (l *scorer) ChooseDevices(item binpack.Item, m int32, dimension int, free []int64, devices []int32) []int32 {
 	need, one := l.Apps[item.App].Demand[dimension], l.State.Instance().Dimensions[dimension].One
 	if dimension != l.GPU || need >= one {
@@ -173,8 +173,8 @@ func (c *column) highest(w int) float64 {
 	return c.top[w]
 }
 
-// column brings the scores of an app's demand up to date; kept is false where
-// there are too many to keep them.
+// column updates the scores of an app's demand. kept is false where there are too
+// many to cache.
 func (l *scorer) column(app int32) (col *column, kept bool) {
 	if l.p.mixed && l.Refresh() {
 		l.compile()
@@ -206,7 +206,7 @@ func (l *scorer) column(app int32) (col *column, kept bool) {
 	return col, true
 }
 
-// grow makes room for machines that have come into being.
+// grow makes room for new machines.
 func (c *column) grow(machines int) {
 	if more := machines - len(c.score); more > 0 {
 		c.score = append(c.score, make([]float64, more)...)
@@ -229,7 +229,7 @@ func (l *scorer) follow(col *column, m int32) {
 	col.stale[w/64] |= 1 << (w % 64)
 }
 
-// compute is the score of a demand on a machine, -Inf where cpu or GPUs do not
+// compute returns the score of a demand on a machine, -Inf where cpu or GPUs do not
 // suffice, and the GPU that a share takes.
 func (l *scorer) compute(col *column, m int32) (score float64, device int16) {
 	_, score, device = l.best(col, m)
@@ -243,9 +243,8 @@ func (l *scorer) keptBack(m int32) bool {
 	return l.State.Instance().Fleet == binpack.Open && l.State.Items(m) == 0
 }
 
-// best are the features of placing an item of a demand on a machine, on the best
-// GPU for a share of one, with the score and that GPU. The score is -Inf where
-// the item does not fit.
+// best returns the features of placing an item of a demand on a machine, the score,
+// and the best GPU for a share. The score is -Inf where the item does not fit.
 func (l *scorer) best(col *column, m int32) (v values, score float64, device int16) {
 	cpu, gpu := l.Left(m)
 	shares := l.Devices(m)
@@ -301,8 +300,8 @@ func (l *scorer) best(col *column, m int32) (v values, score float64, device int
 	return best, score, device
 }
 
-// score is Σ weight·feature, to a multiple of 2⁻⁴⁰: machines and GPUs that are
-// equal by definition come by different sums.
+// score is Σ weight·feature, rounded to a multiple of 2⁻⁴⁰: machines and GPUs that
+// are equal by definition differ in the rounding of their sums.
 func (w *values) score(v *values) float64 {
 	sum := 0.0
 	for i, x := range v {
@@ -312,7 +311,7 @@ func (w *values) score(v *values) float64 {
 	return math.RoundToEven(sum*grain) / grain
 }
 
-// machine looks up or computes what a machine is now.
+// machine returns a machine before a placement, from the cache if it is valid.
 func (l *scorer) machine(m int32) *machineNow {
 	known := &l.now[m]
 	if version := l.State.Version(m); known.version != version || known.epoch != l.epoch {

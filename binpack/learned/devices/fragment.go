@@ -9,14 +9,14 @@ import (
 )
 
 // fragments computes FGD's expected fragment from tables. An item of a type that
-// asks for at most one GPU cannot use the GPUs with less left than that, each
-// for itself; so
+// asks for at most one GPU cannot use a GPU with less left than that, whatever the
+// other GPUs have; so
 //
 //	F = Σ left of a GPU · share of the types that cannot use it
 //
-// but for the types that ask for several: they cannot use any GPU in part, and
-// none at all when too few are entirely free. The shares depend on the machine
-// through its type and the cpu left.
+// except for types that ask for several: they cannot use any GPU in part, and none
+// at all when too few are entirely free. The shares depend on the machine through
+// its type and the cpu left.
 type fragments struct {
 	gpus.Mix
 	cpus  []int64       // different demands of cpu in the mix, ascending
@@ -25,9 +25,10 @@ type fragments struct {
 	ratio float64       // cpu for each unit of GPUs that items with GPUs ask for
 }
 
-// A fragmentRow is for a machine type and a rank of the cpu left: the share of
-// the mix that cannot use a GPU with as much left as i demands of ones are at
-// most, and then those that cannot use k entirely free GPUs for lack of others.
+// A fragmentRow belongs to a machine type and a rank of the cpu left. lost[i] is the
+// share of the mix that cannot use a GPU whose free share suffices for i of the
+// demands in ones. lacks[k] is the share that cannot use k entirely free GPUs because
+// it needs more.
 type fragmentRow struct {
 	lost  []float64
 	lacks []float64
@@ -64,7 +65,7 @@ func (p *fragments) compile() {
 	p.rows = make([]fragmentRow, len(p.State.Instance().Types)*(len(p.cpus)+1))
 }
 
-// row is that of a machine with so much cpu left.
+// row returns the row of a machine with so much cpu left.
 func (p *fragments) row(m int32, cpu int64) *fragmentRow {
 	kind := p.State.Kinds()[p.State.KindOf(m)].Type
 	rank := rankOf(p.cpus, cpu)
@@ -95,7 +96,7 @@ func (p *fragments) row(m int32, cpu int64) *fragmentRow {
 	return r
 }
 
-// rankOf is how many of the ascending values are at most v.
+// rankOf counts the values, which ascend, that are at most v.
 func rankOf(values []int64, v int64) int {
 	lo, hi := 0, len(values)
 	for lo < hi {

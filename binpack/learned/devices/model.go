@@ -67,7 +67,7 @@ const (
 
 var classNames = []string{"none", "shared", "whole"}
 
-// classOf is the class of items that ask for so much of GPUs.
+// classOf returns the class of items that ask for an amount of GPUs.
 func classOf(gpu, one int64) int {
 	switch {
 	case gpu == 0:

@@ -126,8 +126,8 @@ func benchTraces(b testing.TB) map[int]*trace.Trace {
 }
 
 // BenchmarkLinear places items one by one: an operation is one decision and its
-// booking. The twin computes every feature anew and says what the caches are
-// worth; it is slow, so it starts from an empty fleet and is best run with
+// booking. The twin computes every feature from scratch and shows what the caches
+// save; it is slow, so it starts from an empty fleet and is best run with
 // -benchtime 200x. The CPU time is that of the process.
 func BenchmarkLinear(b *testing.B) {
 	traces := benchTraces(b)

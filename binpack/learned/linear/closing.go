@@ -20,8 +20,8 @@ func (l *Scorer) openWeight() float64 {
 	return 0
 }
 
-// closingWeights are what an app counts that the placement closes a machine to,
-// and each unit of its R_b·c_b.
+// closingWeights returns the weight of an app to which the placement closes a
+// machine, and that of each unit of the app's R_b·c_b.
 func (l *Scorer) closingWeights() (fixed, closing float64) {
 	rc := float64(l.d.sumRC)/(1<<(itemBits+shareBits)) + 1
 	return l.weights[fClose]/max(1, l.maxDegree) - l.openWeight(), 4 * l.weights[fClosing] / rc / (1 << (itemBits + shareBits))
@@ -37,9 +37,9 @@ func (l *Scorer) addRecent(w float64, candidates []int32, out []float64) {
 	}
 }
 
-// addClosing adds the features close and closing, and takes from open what the
-// placement closes. Most apps are still allowed on most machines, so everything
-// is added everywhere and taken back where the machine is closed already.
+// addClosing adds the features close and closing, and subtracts from open what the
+// placement closes. Most apps are allowed on most machines, so every term is added
+// to all candidates and subtracted where the machine is closed already.
 func (l *Scorer) addClosing(a int32, open float64, candidates []int32, out []float64) {
 	wClose, wClosing := l.weights[fClose], l.weights[fClosing]
 	if wClose == 0 && wClosing == 0 && open == 0 {

@@ -2,9 +2,9 @@ package linear
 
 import "math"
 
-// A column is what depends on a profile and on the free amounts of each
-// machine. It follows the journal on its own, so that a profile pays only for
-// the machines that changed since it was last asked for.
+// A column holds what depends on a profile and on the free amounts of each machine.
+// Each column follows the journal on its own, so that a profile pays only for the
+// machines that changed since its last use.
 type column struct {
 	seq  uint64
 	base []float64 // Σ weight·feature over util, mean, rise, full, frag, empty
@@ -13,8 +13,8 @@ type column struct {
 	bounds
 }
 
-// column brings a profile's column up to date. Without columns, own is true
-// and the column holds the candidates alone, in their order.
+// column updates a profile's column. Where there are too many columns to cache,
+// own is true and the column holds the candidates alone, in their order.
 func (l *Scorer) column(prof int32, candidates []int32) (col *column, own bool) {
 	if l.columns == nil {
 		col = &l.scratch
@@ -56,7 +56,7 @@ func (l *Scorer) column(prof int32, candidates []int32) (col *column, own bool) 
 // emptyBit marks an empty machine in column.lost.
 const emptyBit = 1 << 63
 
-// follow brings a machine's entry in a profile's column up to date.
+// follow updates a machine's entry in a profile's column.
 func (l *Scorer) follow(col *column, prof, m int32) {
 	l.compute(col, m, prof, m)
 	if l.bounded {

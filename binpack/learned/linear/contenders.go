@@ -13,16 +13,15 @@ import (
 // of large on 300 took 1.15 times.
 const boundsPay = 1024
 
-// bounds say for each machine how high its score for an item of a profile can
-// be, as far as the machine alone decides: what the item and the moment add is
-// at most a constant. A machine whose bound plus that constant is below a score
-// that is reached elsewhere cannot win, nor can any of 64 machines whose highest
-// bound is.
+// bounds limit the score of each machine for an item of a profile, as far as the
+// machine alone decides it; what the item and the moment add is at most a constant.
+// A machine cannot win if its bound plus that constant is below a score that
+// another machine reaches. The same holds for 64 machines with their highest bound.
 type bounds struct {
 	fits  []uint64  // bitset of the machines with room
 	bound []float64 // [machine] base and the weight of open
 	top   []float64 // the highest bound of each word of fits
-	stale []uint64  // bitset over top: to be computed anew
+	stale []uint64  // bitset over top: entries to compute again
 	seeds [4]int32  // the last that items of the profile came to or left
 	next  int       // of seeds
 }
@@ -35,8 +34,8 @@ func newBounds(machines int) bounds {
 	}
 }
 
-// boundsHold reports whether there is anything to gain by bounds: slot must not
-// add to a score, and devices are left to Feasible.
+// boundsHold reports whether bounds can be used: slot must not add to a score, and
+// devices are left to Feasible.
 func (l *Scorer) boundsHold() bool {
 	for _, dim := range l.s.Instance().Dimensions {
 		if dim.Device {
@@ -121,9 +120,9 @@ func (l *Scorer) Contenders(item binpack.Item, buf []int32) (contenders []int32,
 	return buf, true
 }
 
-// reached is a score that a machine reaches that takes the item: the best of the
-// last to change by an item of the profile, and of that with the highest bound
-// of all.
+// reached returns a score that some machine with room reaches: the best among the
+// machines that items of the profile changed last and the one with the highest
+// bound of all.
 func (l *Scorer) reached(item binpack.Item, col *column, offered, blocked []uint64) float64 {
 	takes := func(w int) uint64 { return offered[w] & col.fits[w] &^ blocked[w] }
 	l.seeds = l.seeds[:0]

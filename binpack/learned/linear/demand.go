@@ -6,20 +6,20 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// Fixed-point scales. Sums that are kept up to date by adding and subtracting
-// must not depend on the order in which that happened, so they are integers.
+// Fixed-point scales. Sums that are updated by adding and subtracting must not
+// depend on the order of the updates, so they are integers.
 const (
 	itemBits  = 10 // R_b, in 1/2¹⁰ items
 	shareBits = 26 // c_b, in 1/2²⁶ machines
 )
 
 const (
-	// commonCV is that of a factor common to all apps. Without a clock it counts
-	// where apps come in several requests; where each comes whole, what has come
-	// shows the factor.
+	// commonCV is the coefficient of variation of a factor common to all apps. Without
+	// a clock it counts where apps come in several requests; where each comes whole,
+	// the arrivals show the factor.
 	commonCV = .1
-	// maxItems and maxMachines bound what is believed of an app's forecast and of
-	// all apps together, maxShare what an item may need, so that no sum overflows.
+	// maxItems and maxMachines cap the forecast of an app and of all apps together,
+	// maxShare caps what an item may need, so that no sum overflows.
 	maxItems    = 1 << 24
 	maxMachines = 1 << 24
 	maxShare    = 1 << (shareBits + 4)
@@ -27,10 +27,10 @@ const (
 	repeatSteps = 8
 )
 
-// demand estimates from forecast, clock and arrivals what is still to come:
-// per app (R_b, for the features) and in all (the fleet to open). It follows
-// the state app by app; every sum is of integers, so that it equals the sum
-// computed afresh.
+// demand estimates the demand still to come from forecast, clock and arrivals:
+// per app (R_b, for the features) and in all (the fleet to open). It follows the
+// state app by app; every sum is of integers, so that it equals the sum computed
+// from scratch.
 type demand struct {
 	s        *binpack.State
 	know     binpack.Knowledge
@@ -63,7 +63,7 @@ type demand struct {
 	repeat   int64 // share of repeated requests, in repeatSteps
 
 	forecast []float64 // [dimension] Σ m_a·share_a, in machines
-	most     []float64 // [app] of its forecast that is believed
+	most     []float64 // [app] cap of its forecast
 	volume   *volume   // with forecast and clock
 
 	target []float64 // [dimension] reference machines wanted by now
@@ -92,7 +92,7 @@ func newDemand(s *binpack.State, know binpack.Knowledge, params map[string]float
 	}
 	d.fleet = d.fleet && inst.Fleet == binpack.Open && know != binpack.K0 &&
 		(!know.Forecast() || anyGiven(s.Known.Expected)) &&
-		(!know.Clock() || !anyGiven(s.Known.Lifetime)) // the clock says nothing of what stays
+		(!know.Clock() || !anyGiven(s.Known.Lifetime)) // the clock does not say what stays
 	for _, k := range s.Kinds() {
 		for i, c := range k.Capacity {
 			d.reference[i] = max(d.reference[i], float64(c))
@@ -133,7 +133,7 @@ func anyGiven(column []float64) bool {
 	return false
 }
 
-// reload computes everything anew from the state.
+// reload computes everything from the state.
 func (d *demand) reload() {
 	d.sumRC, d.items, d.squares, d.apps, d.variance = 0, 0, 0, 0, 0
 	clear(d.remaining)
@@ -165,8 +165,8 @@ func (d *demand) reload() {
 	}
 }
 
-// stale reports that following the state app by app is not enough: the first
-// departure changes what is counted for every app.
+// stale reports whether following the state app by app is not enough: the first
+// departure changes what counts for every app.
 func (d *demand) stale() bool { return d.departed != (d.s.Departures() > 0) }
 
 // arrive follows the requests of one app that came since the last call. It
@@ -204,8 +204,8 @@ func (d *demand) coarse(a int32) int64 {
 	return max(1, d.dominant[a]>>(shareBits-itemBits))
 }
 
-// repeatStep measures how often apps come again: 0 when every request so far
-// was the first of its app; an app that has come is then taken to be complete.
+// repeatStep measures how often apps come again. It is 0 if every request so far
+// was the first of its app; an app that has come then counts as complete.
 func (d *demand) repeatStep() int64 {
 	if d.requests == 0 {
 		return 0
@@ -234,8 +234,8 @@ func (d *demand) setRemaining(a int32) {
 	d.remaining[a] = r
 }
 
-// restOf counts the forecast, or the known total, down. Where items depart,
-// what counts is how many live at the same time.
+// restOf returns what the forecast, or the known total, still leaves to come. Where
+// items depart, the number that live at the same time counts.
 func (d *demand) restOf(a int32) int64 {
 	have := d.seen[a]
 	if d.departed {
@@ -255,8 +255,7 @@ func (d *demand) restOf(a int32) int64 {
 	return rest
 }
 
-// expected is the forecast of an app as far as it is believed, negative when
-// there is none.
+// expected is the capped forecast of an app, negative if there is none.
 func (d *demand) expected(a int32) float64 {
 	if d.s.Known.Expected == nil {
 		return -1
@@ -273,7 +272,7 @@ func (d *demand) square(rest int64, a int32) float64 {
 
 // plan computes how many machines, per dimension, should be open by now and in
 // the end: F(t) = (1 + .2·z)·max(V·(1 − q·sd), min(V arrived, V)). The lower
-// quantile matters: what was opened too early cannot be taken back.
+// quantile matters, since a machine opened too early stays open.
 func (d *demand) plan() {
 	if !d.fleet {
 		return
@@ -328,8 +327,8 @@ func (d *demand) living(dimension int) float64 {
 
 func machinesOf(v int64) float64 { return float64(v) / (1 << (itemBits + shareBits)) }
 
-// open reports whether an empty machine is a candidate like any other, and how
-// many reference machines are still to be opened in the end.
+// open reports whether an empty machine is a candidate like any other, and returns
+// how many reference machines are still to be opened in the end.
 func (d *demand) open() (more bool, left int64) {
 	for i := range d.target {
 		have := 0.0

@@ -63,7 +63,7 @@ func sameDemand(t *testing.T, want, got *demand, msg string) {
 }
 
 // TestDemandFollows: after any arrivals, placements and removals the demand kept
-// up to date equals the one computed anew.
+// up to date equals the one computed from scratch.
 func TestDemandFollows(t *testing.T) {
 	for _, know := range []binpack.Knowledge{binpack.K0, binpack.K0Clock, binpack.K1, binpack.K1Clock, binpack.K2} {
 		for seed := range uint64(24) {

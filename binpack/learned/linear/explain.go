@@ -9,8 +9,8 @@ import (
 )
 
 // Explain implements [binpack.Explainer]. It computes each feature from its
-// definition and the state; of what Score keeps up to date it takes the demand
-// estimate and the pressure of apps only.
+// definition and the state; of the caches it uses only the demand estimate and the
+// pressure of apps.
 func (l *Scorer) Explain(item binpack.Item, m int32) []binpack.Term {
 	l.sync()
 	value := l.values(item.App, m)
@@ -27,7 +27,7 @@ func (l *Scorer) Explain(item binpack.Item, m int32) []binpack.Term {
 		if weight == 0 {
 			continue
 		}
-		// The penalty of an empty machine stands in for what depends on amounts.
+		// An empty machine has its penalty instead of what depends on amounts.
 		amounts := f <= fEmpty || f == fSingl
 		add(features[f].Name, weight, value[f], !heldBack || !amounts)
 	}
@@ -48,7 +48,7 @@ func (l *Scorer) Explain(item binpack.Item, m int32) []binpack.Term {
 	return terms
 }
 
-// values are all features of placing an item of app a on machine m.
+// values returns all features of placing an item of app a on machine m.
 func (l *Scorer) values(a, m int32) [featureCount]float64 {
 	var v [featureCount]float64
 	s := l.s
@@ -91,7 +91,7 @@ func (l *Scorer) values(a, m int32) [featureCount]float64 {
 	return v
 }
 
-// closes counts the apps that one more item of a newly closes m to, and adds up
+// closes counts the apps to which one more item of a newly closes m, and adds up
 // their demand to come, in machines.
 func (l *Scorer) closes(a, m int32) (apps, demand float64) {
 	blocked := l.s.BlockedApps(m)
@@ -160,7 +160,7 @@ func (l *Scorer) ExplainFleet() binpack.FleetTarget {
 			Volume: l.d.final[d] / (1 + .2*l.d.z), Arrived: machinesOf(l.d.arrived[d]), Target: target,
 		}
 		if l.s.Departures() > 0 {
-			w.Arrived = l.d.living(d) // which the estimate then begins with
+			w.Arrived = l.d.living(d) // the estimate begins with it then
 		}
 		for k, n := range l.s.Held() {
 			w.Open += float64(n) * float64(l.s.Kinds()[k].Capacity[d]) / max(1, l.d.reference[d])

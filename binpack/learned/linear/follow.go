@@ -7,7 +7,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/learned"
 )
 
-// sync brings the caches up to date with the state.
+// sync updates the caches to the state.
 func (l *Scorer) sync() {
 	var all bool
 	l.changes, l.seq, all = l.s.Changes(l.seq, l.changes[:0])
@@ -34,9 +34,9 @@ func (l *Scorer) sync() {
 	}
 }
 
-// planFleet asks how many machines to open. What is left to open is cut to its
-// four leading bits: it only adds to the places of slot, and the pressure of
-// every app is computed anew when it changes.
+// planFleet updates the number of machines to open. It is cut to its four leading
+// bits: it only adds to the places of slot, and every change of it costs the
+// pressure of every app.
 func (l *Scorer) planFleet() {
 	l.d.plan()
 	l.more, l.left = l.d.open()
@@ -53,7 +53,7 @@ func (l *Scorer) arrived() (everything bool) {
 	return everything
 }
 
-// grow makes room for machines that came into being.
+// grow makes room for new machines.
 func (l *Scorer) grow() {
 	n := l.s.Size()
 	if n > l.stride {
@@ -81,7 +81,7 @@ func (l *Scorer) grow() {
 	}
 }
 
-// reload computes every cache anew.
+// reload rebuilds every cache.
 func (l *Scorer) reload() {
 	l.grow()
 	l.fresh = true

@@ -11,8 +11,8 @@ import (
 )
 
 // A Policy places an item on the candidate with the highest Σ weight·feature.
-// Its parameters say how much is still to come and how many machines to open
-// for it. It learns nothing online: what it adapts to, it reads from the state.
+// Its parameters say how much demand is still to come and how many machines to
+// open for it. It does not learn online: it adapts to what it reads in the state.
 type Policy struct {
 	know       binpack.Knowledge
 	weights    [featureCount]float64
@@ -75,11 +75,10 @@ const (
 	minRemaining  = 3
 )
 
-// Scorer keeps for each pair of a profile (a demand vector) and a machine
-// the part of the score that depends on amounts alone, and for each pair of a
-// shape and a machine the pressure of the apps that could still use a place.
-// Both follow the state's journal, so that a placement costs what it changed
-// and the candidates cost a few additions each.
+// A Scorer caches the part of the score that depends on amounts alone for each
+// profile (a demand vector) and machine, and the pressure of the apps that could
+// still use a place for each shape and machine. Both caches follow the state's
+// journal: a placement costs only what it changed, a candidate a few additions.
 type Scorer struct {
 	p *Policy
 	s *binpack.State
@@ -280,8 +279,8 @@ func (l *Scorer) Score(item binpack.Item, candidates []int32, out []float64) {
 	l.addClosing(a, open, candidates, out)
 }
 
-// keepBack reports whether empty machines wait until no other takes the item:
-// in an open fleet, when the target is reached or there is none.
+// keepBack reports whether empty machines wait until no other machine takes the
+// item: in an open fleet, when the target is reached or there is none.
 func (l *Scorer) keepBack() bool {
 	if l.s.Instance().Fleet == binpack.Fixed {
 		return false

@@ -295,7 +295,7 @@ func knownOf(tr *trace.Trace, k binpack.Knowledge) binpack.Known {
 	return known
 }
 
-// onlyScores hides that a scorer can tell contenders.
+// onlyScores hides the Contenders of a scorer.
 type onlyScores struct{ binpack.Scorer }
 
 // TestContenders replays generated traces: with contenders alone scored and with

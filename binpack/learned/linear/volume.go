@@ -7,11 +7,11 @@ const (
 	appCV   = .25 // least coefficient of variation of an app's count around its forecast
 	maxCV   = 2.  // and the largest
 	classCV = .05 // of a class of apps
-	// chanceShare of what chance explains is taken off the scatter: a forecast
-	// that is believed too little costs less than one believed too much.
+	// chanceShare of what chance explains is subtracted from the scatter: too little
+	// trust in a forecast costs less than too much.
 	chanceShare = .5
-	// pseudoItems is how many items of the mix a class counts for what a request
-	// brings before it has seen some of its own.
+	// pseudoItems is the number of items of the whole mix with which a class begins
+	// its estimate of what a request brings.
 	pseudoItems = 3
 	// minElapsed keeps the estimate "what came ÷ the elapsed share" finite.
 	minElapsed    = .02
@@ -21,7 +21,7 @@ const (
 // volume estimates the whole volume from the forecast, what has come and the
 // elapsed share t of the period. Apps are taken together by the size of their
 // forecast, in powers of two: what a single app brought says little about the
-// requests it is still to bring, and apps that come in bursts are large ones.
+// requests still to come, and apps that come in bursts are large.
 // For a class k with forecast F_k (all in dominant shares of a machine) of which
 // X_k has come in requests of B items of c,
 //
@@ -48,7 +48,7 @@ type volume struct {
 	forecastSquares float64 // Σ m_a² in 2⁻²⁰, whole numbers
 }
 
-// A volumeClass is apps whose forecasts are of the same size. Shares are
+// A volumeClass holds apps whose forecasts are of similar size. Shares are
 // dominant ones, in 2⁻¹⁰ machines.
 type volumeClass struct {
 	machines      []float64 // [dimension] the forecast in reference machines
@@ -98,8 +98,8 @@ func (v *volume) reset() {
 	}
 }
 
-// add counts n items of app a that came in requests whose sizes have this sum of
-// squares.
+// add counts n items of app a. squares is the sum of the squared sizes of the
+// requests in which they came.
 func (v *volume) add(d *demand, a int32, n, squares int64) {
 	k := &v.classes[v.classOf[a]]
 	c := d.coarse(a)
@@ -234,7 +234,7 @@ func (v *volume) estimate(t float64, out []float64) (sd float64) {
 	return sd
 }
 
-// weigh combines two estimates by their precision; an exact one alone counts.
+// weigh combines two estimates by their precision; an exact one counts alone.
 func weigh(a, sdA, b, sdB float64) (v, sd float64) {
 	varA, varB := sdA*sdA, sdB*sdB
 	sum := varA + varB

@@ -23,8 +23,7 @@ func (l *scorer) grow() {
 	}
 }
 
-// follow reads one machine and finds from which machine on the assignment
-// changes.
+// follow reads one machine and finds the first machine whose assignment changes.
 func (l *scorer) follow(m int32) {
 	at, had := slices.BinarySearchFunc(l.used, m, func(u, m int32) int {
 		switch {
@@ -54,15 +53,15 @@ func (l *scorer) follow(m int32) {
 	if !l.clean[m] {
 		l.findBeside(m, row)
 	}
-	// A machine that keeps its planned machine while others drop out of the
-	// choice would choose the same again.
+	// A machine chooses the same again if only planned machines that it does not
+	// have drop out of its choice.
 	if i := l.of[m]; !wasClean || !l.clean[m] || !narrower || i < 0 || row[i>>6]>>(i&63)&1 == 0 {
 		l.first = min(l.first, at)
 	}
 }
 
-// narrows reports whether the planned machines that m may be are among those
-// of row, which it might be before.
+// narrows reports whether the planned machines that m may be are a part of row,
+// those that it might be before.
 func (l *scorer) narrows(m int32, row []uint64) bool {
 	if int(l.s.KindOf(m)) >= len(l.plan.ofKind) {
 		return true
@@ -106,8 +105,8 @@ func (l *scorer) findClean(m int32, row []uint64) bool {
 	return true
 }
 
-// findBeside fills row for a machine that holds what no planned machine holds:
-// with those of which most has come, less what has lost its room.
+// findBeside fills row for a machine that holds what no planned machine holds: with
+// the planned machines of which most has come, less what has lost its room.
 func (l *scorer) findBeside(m int32, row []uint64) {
 	clear(row)
 	k := l.s.KindOf(m)
@@ -152,10 +151,10 @@ func (l *scorer) take(m, i int32) {
 	l.open[i>>6] &^= 1 << (i & 63)
 }
 
-// assign gives machines in use their planned machines: those that hold
-// reserved items only come first, in order of position, then the others. It
-// starts where something changed; when machines moved out of each other's way,
-// or some hold what was not planned, from the beginning.
+// assign gives machines in use their planned machines: first those that hold only
+// reserved items, in order of position, then the others. It starts where something
+// changed, or from the beginning if machines moved out of each other's way or hold
+// what was not planned.
 func (l *scorer) assign() {
 	if l.first == len(l.used) {
 		l.countLeft()
@@ -193,7 +192,7 @@ func (l *scorer) firstOpen(m int32) int32 {
 	return -1
 }
 
-// augment finds m a planned machine by moving others (Kuhn 1955).
+// augment finds a planned machine for m by moving others (Kuhn 1955).
 func (l *scorer) augment(m int32) bool {
 	if i := l.firstOpen(m); i >= 0 {
 		l.take(m, i)

@@ -24,11 +24,11 @@ const (
 // A Policy follows a packing of everything, computed beforehand from the true
 // number of items per app: an item goes where the plan has a place for it. With
 // a complete plan the number of machines is the plan's in every order of
-// arrival. What is not in the plan goes where it breaks no reservation, if need
-// be to a machine of its own; Best Fit among equals. The plan is made when a
-// scorer is first asked, around what stands then, and made again when the
-// totals change. Best Fit decides alone when totals are not known, when items
-// take shares of devices, and once items leave.
+// arrival. An item that is not in the plan goes where it breaks no reservation, if
+// necessary to a machine of its own; Best Fit decides among equals. The plan is made
+// on the first call of a scorer, around what stands then, and again when the totals
+// change. Best Fit decides alone when totals are not known, when items take shares
+// of devices, and once items leave.
 //
 // Its parameters are steps, slack and reserve.
 type Policy struct {
@@ -40,11 +40,11 @@ type Policy struct {
 	keys  []factsKey // oldest first
 }
 
-// factsKey is a digest of all that a plan depends on: instance, items to come,
-// and what stands. Equal facts share a plan, whichever replay asks.
+// factsKey is a digest of all that a plan depends on: instance, items to come, and
+// what stands. Equal facts share a plan across replays.
 type factsKey [sha256.Size]byte
 
-// entry is computed once, by the first who asks.
+// entry is computed once, on first use.
 type entry struct {
 	once sync.Once
 	plan *lookup
@@ -67,9 +67,8 @@ func (p *Policy) Knowledge() binpack.Knowledge { return binpack.K2 }
 // Scorer implements [binpack.Policy].
 func (p *Policy) Scorer(s *binpack.State) binpack.Scorer { return newScorer(p, s) }
 
-// planFor is the plan of what is still to come to a state, and of what stands.
-// Every scorer that asks for the same gets the same. It is nil when there can be
-// none.
+// planFor returns the plan of what stands in a state and of what is still to come.
+// Scorers on equal states get the same plan. It is nil if there can be none.
 func (p *Policy) planFor(s *binpack.State) *lookup {
 	inst := s.Instance()
 	items := make([]int64, len(inst.Apps))
@@ -77,7 +76,7 @@ func (p *Policy) planFor(s *binpack.State) *lookup {
 		items[a] = max(0, n-s.Alive()[a])
 	}
 	if takesShares(inst, items) {
-		return nil // the devices of a place would have to be kept free as well
+		return nil // a place would have to reserve devices as well
 	}
 	standing := standingOf(s)
 	key := factsOf(inst, items, standing)

@@ -8,8 +8,8 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/rule"
 )
 
-// What a placement is to the plan. Best Fit decides within a rank: each leaves
-// room for a share below 1.
+// Ranks of a placement by what it does to the plan. Best Fit decides within a rank:
+// ranks are far enough apart for a share below 1.
 const (
 	rankPlace  = 4.0  // the plan has a place for the item there
 	rankOpen   = 3.0  // the plan has one on a machine still to be opened
@@ -18,12 +18,12 @@ const (
 	rankBreak  = -1.0 // less the price of the reservations that lose their room
 )
 
-// scorer knows for every machine in use which planned machine it is. That
-// is computed from what stands where and nothing else: machines in order of
-// position take the first planned machine of their kind that holds all they
-// hold (and more), those that are in the way give up theirs for another. As
-// long as every item stood where the plan had a place for it, all machines find
-// one (the one that was meant is one), so every later item has a place too.
+// scorer assigns a planned machine to every machine in use. The assignment depends
+// only on what stands where: in order of position each machine takes the first
+// planned machine of its kind that holds all that it holds (and more); a machine
+// that is in the way gives up its own for another. As long as every item stands
+// where the plan had a place for it, all machines find one, since the one that was
+// meant is one; so every later item has a place too.
 type scorer struct {
 	p        *Policy
 	s        *binpack.State
@@ -39,7 +39,7 @@ type scorer struct {
 	changes    []binpack.Change
 
 	used   []int32  // machines in use by position
-	first  int      // index in used from which the assignment is to be made anew
+	first  int      // index in used from which the assignment has to be made again
 	shaken bool     // the last assignment moved machines out of each other's way
 	fits   []uint64 // [machine*words + w] planned machines it may be
 	clean  []bool   // [machine] what stands there is part of some reservation
@@ -56,7 +56,7 @@ type scorer struct {
 	spareOf   []int32
 	spareAt   []uint32
 	share     []int64 // [app] largest share of a machine, 1/2²⁰
-	bars      []bool  // [group] closed by the item in hand, at least under conditions
+	bars      []bool  // [group] closed by the current item, at least under conditions
 	effects   []binpack.Effect
 	kindCount []int64
 }
@@ -150,7 +150,7 @@ func (l *scorer) rankEmpty(a, m int32) float64 {
 	return rankBreak - l.p.reserve
 }
 
-// filled is the largest share of a machine in use after the placement.
+// filled returns the largest share in use of a machine after the placement.
 func (l *scorer) filled(a, m int32) float64 {
 	k := l.s.KindOf(m)
 	top := 0.0
@@ -160,8 +160,8 @@ func (l *scorer) filled(a, m int32) float64 {
 	return top
 }
 
-// price is the share of a machine that is reserved on m, as planned machine i,
-// and loses its room to an item without a place there.
+// price returns the share of a machine that is reserved on m, as planned machine i,
+// and that an item without a place there makes useless.
 func (l *scorer) price(a, m, i int32) float64 {
 	spare := l.spareRoom(m, i)
 	k := l.s.KindOf(m)
@@ -177,7 +177,7 @@ func (l *scorer) price(a, m, i int32) float64 {
 		return price
 	}
 	lost, own := int64(0), l.s.Count(group, m)
-	room := limit - own - 1 // places of the group's that are left after
+	room := limit - own - 1 // places of the group that are left after it
 	for _, e := range l.plan.machines[i].items {
 		if e.Group != group && !l.bars[e.Group] {
 			continue
@@ -199,7 +199,7 @@ func (l *scorer) price(a, m, i int32) float64 {
 	return price + float64(lost)/(1<<shareBits)
 }
 
-// closes reports whether own items of the group in hand close m to another.
+// closes reports whether own items of the current group close m to another group.
 func (l *scorer) closes(m, other, own int32) bool {
 	for _, e := range l.effects {
 		if e.Other == other && own >= e.Own && (e.Others == 0 || l.s.Count(other, m) >= e.Others) {
@@ -209,8 +209,8 @@ func (l *scorer) closes(m, other, own int32) bool {
 	return false
 }
 
-// spareRoom is what machine m leaves free, per dimension, when all that is
-// reserved there as planned machine i has come.
+// spareRoom returns what is free on machine m, per dimension, once all that planned
+// machine i reserves there has come.
 func (l *scorer) spareRoom(m, i int32) []int64 {
 	dims := len(l.capacity)
 	spare := l.spare[int(m)*dims : (int(m)+1)*dims]
@@ -233,7 +233,7 @@ func (l *scorer) spareRoom(m, i int32) []int64 {
 	return spare
 }
 
-// sync brings plan and assignment up to date with the state.
+// sync updates plan and assignment to the state.
 func (l *scorer) sync() {
 	var all bool
 	l.changes, l.seq, all = l.s.Changes(l.seq, l.changes[:0])
@@ -290,12 +290,12 @@ func (l *scorer) reload() {
 	l.assign()
 }
 
-// Explain implements [binpack.Explainer]: what the placement is to the plan
-// (see the ranks), and how full the machine gets. Best Fit's terms where there
-// is no plan.
+// Explain implements [binpack.Explainer]: what the placement does to the plan (see
+// the ranks), and how full the machine gets. Where there is no plan, the terms are
+// those of Best Fit.
 func (l *scorer) Explain(item binpack.Item, m int32) []binpack.Term {
 	score := []float64{0}
-	l.Score(item, []int32{m}, score) // brings the plan up to date
+	l.Score(item, []int32{m}, score) // updates the plan
 	if l.s.Known.Total == nil || learned.ItemsLeave(l.s) || l.plan == nil {
 		return l.bestFit.(binpack.Explainer).Explain(item, m)
 	}

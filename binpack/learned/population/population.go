@@ -30,14 +30,15 @@ import (
 // and among equals to an empty machine, then to the one with the least room. With
 // the clock R is counted from it; without, ρ is 1 and R = far + past · items seen.
 // With the clock empty machines are kept back, too, while those in use have more
-// room than the volume to come needs: prices that were learned for large items
-// would open far too many for small ones.
+// room than the volume to come needs: with small items, prices that were learned
+// for large ones would open far too many machines.
 //
 // Amounts are counted in levels: in units of the greatest common divisor of all
-// sizes, or of the largest machine ÷ maxLevels when these are finer (what is
-// free is rounded down, the sizes in the estimate to the nearest). Limits and rules are kept, as by all policies, but not looked ahead to.
-// With several dimensions there are no populations: the policy is Best Fit then,
-// and where more than one item in 50 has left, since nothing is expected to.
+// sizes, or of the largest machine ÷ maxLevels when these are finer (what is free is
+// rounded down, sizes in the estimate to the nearest). The model does not look ahead
+// to limits and rules. It is Best Fit with several dimensions, where there are no
+// populations, and once more than one item in 50 has left, since it expects items
+// to stay.
 //
 // The prototype of the idea is a greedy step on a separable potential, as the sum
 // of squares is one (Csirik et al. 2006, "On the sum-of-squares algorithm for
@@ -71,15 +72,15 @@ func (k *knots) at(share float64) float64 {
 }
 
 const (
-	// maxLevels bounds the levels: a table takes time with their square.
+	// maxLevels bounds the levels: the time for a table grows with their square.
 	maxLevels = 512
-	// minSample is the number of requests below which a sample says nothing.
+	// minSample is the number of requests below which a sample is not used.
 	minSample = 64
 	// tieCost is far below any difference of waste, which is in hundredths
 	// of a machine.
 	tieCost = 1e-9
-	// Machines, and share of those in use, that there may be too many before empty
-	// ones are kept back.
+	// Empty machines are kept back when there are so many machines, and so large a
+	// share of those in use, more than needed.
 	spareMachines = 1
 	spareShare    = .02
 )
@@ -122,10 +123,10 @@ func (p *Policy) Scorer(s *binpack.State) binpack.Scorer {
 	return newScorer(p, s, most)
 }
 
-// scorer follows the state's journal with the numbers N(r), and keeps
-// m(r, N(r)+1) and m(r, N(r)) as long as nothing they depend on changes. R, M and ρ
-// are taken with five leading bits, so that they change seldom; what is kept is
-// a function of the state all the same.
+// scorer follows the state's journal with the numbers N(r). It caches m(r, N(r)+1)
+// and m(r, N(r)) until something they depend on changes. R, M and ρ are rounded to
+// five leading bits, so that they change seldom; the cached values still depend on
+// the state alone.
 type scorer struct {
 	p    *Policy
 	s    *binpack.State
@@ -162,7 +163,7 @@ type scorer struct {
 	margins           []margin // [level]
 }
 
-// margin holds m(r, N(r)+1) and m(r, N(r)) as of an epoch.
+// margin holds m(r, N(r)+1) and m(r, N(r)) at an epoch.
 type margin struct {
 	next, last     float64
 	nextAt, lastAt uint32
@@ -294,7 +295,7 @@ func (l *scorer) cost(r, k int32) float64 {
 	return l.table.at(int(r), offers) + float64(l.excess[r]*l.faded*l.power[k])
 }
 
-// sync brings everything up to the state.
+// sync updates everything to the state.
 func (l *scorer) sync() {
 	var all bool
 	l.changes, l.seq, all = l.s.Changes(l.seq, l.changes[:0])
@@ -314,8 +315,8 @@ func (l *scorer) sync() {
 	l.look()
 }
 
-// look reads the clock and the number of machines in use. Where a figure that
-// costs depend on has changed, an epoch begins.
+// look reads the clock and the number of machines in use. It begins an epoch if a
+// figure that costs depend on has changed.
 func (l *scorer) look() {
 	seen := float64(l.s.SeenTotal())
 	to, rho := l.p.far+float64(l.p.past*seen), 1.0
@@ -374,7 +375,7 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// recount counts the populations anew.
+// recount counts the populations from scratch.
 func (l *scorer) recount() {
 	clear(l.number)
 	l.level = l.level[:0]

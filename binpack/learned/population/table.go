@@ -2,13 +2,13 @@ package population
 
 import "math"
 
-// wasteTable says what a machine is expected to waste in the end when it is
-// offered a number of items of random sizes, each of which may be refused:
+// wasteTable holds the expected waste of a machine in the end when it is offered a
+// number of items of random sizes, each of which may be refused:
 //
 //	W(r, 0) = r
 //	W(r, m) = W(r, m−1) + Σ_s p_s · min(0, W(r−s, m−1) − W(r, m−1))
 //
-// with r what is free and p the distribution of sizes, in levels. It is kept for
+// with r the free amount and p the distribution of sizes, in levels. The table has
 // m = 0, 1, 2, 4, … From 4 on one implicit step leads to each of them,
 //
 //	W'(r) = (W(r) + Δ·Σ p_s·W'(r−s)) ÷ (1 + Δ·Σ p_s)  over s with W'(r−s) < W'(r),
@@ -17,11 +17,11 @@ import "math"
 // scores on all processors.
 type wasteTable struct {
 	levels int
-	least  int // the smallest size; what is free below it is lost
+	least  int // the smallest size; a free amount below it is lost
 	// waste[r*wasteRow + j] is W(r, 0) for j = 0, W(r, 2^(j−1)) above, in
 	// hundredths of the largest machine.
 	waste []float64
-	// Of the making.
+	// Scratch of make.
 	share []int64 // p in 1/wasteOne
 	old   []int64
 	cur   []int64
@@ -30,7 +30,7 @@ type wasteTable struct {
 const (
 	wasteSteps = 11 // up to 1,024 items
 	wasteRow   = wasteSteps + 1
-	wasteExact = 4 // items up to which the recursion is followed one by one
+	wasteExact = 4 // items up to which the recursion goes one by one
 	wasteBits  = 20
 	wasteOne   = 1 << wasteBits
 )
@@ -80,9 +80,9 @@ func (t *wasteTable) step(most int, delta int64) {
 		return
 	}
 	for r := t.least; r <= t.levels; r++ {
-		// Which sizes are taken depends on the result: those below a guess of it are,
-		// that it falls as it did at the last step. A wrong guess costs little, since
-		// the right one is where the result is least.
+		// Which sizes are taken depends on the result, so it is guessed: it falls as at
+		// the last step. A wrong guess costs little, since the result is least at the
+		// right one.
 		old := t.cur[r]
 		v := old
 		if t.old[r] > 0 {
@@ -106,7 +106,7 @@ func (t *wasteTable) taken(r, most int, v int64) (gain, share int64) {
 	return gain, share
 }
 
-// at is W(r, m), linear between the points of the table.
+// at returns W(r, m), linear between the points of the table.
 func (t *wasteTable) at(r int, m float64) float64 {
 	row := t.waste[r*wasteRow : r*wasteRow+wasteRow]
 	if m < 1 {

@@ -1,3 +1,3 @@
-// Package rollout is the model rollout: it places a request as a whole, where that
-// is best on average over sampled futures.
+// Package rollout is the model rollout: it places a request as a whole, in the way
+// that is best on average over sampled futures.
 package rollout

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	futureMachines = 64 // the most that a future may have: a word of bits
+	futureMachines = 64 // the most in a future: a word of bits
 	futureApps     = 256
 	sizeShareBits  = 20
 	unlimitedCount = math.MaxUint8
 )
 
-// A future packs what may still come around what stands, as well as a few
-// steps of search can. It looks at amounts, limits and rules that exclude (max
-// 0), and is scratch that one scorer uses again and again: most of its work is
-// trying and taking back, so that a packing is a few rows that are copied.
+// A future packs what may still come around what stands, as well as a few steps of
+// search can. It respects amounts, limits and rules that exclude (max 0). A scorer
+// reuses one future. Most of its work is to try and undo, so a packing is a few rows
+// that are quick to copy.
 type future struct {
 	apps, dims int
 	dimensions []int     // of the instance, those that can bind
@@ -127,15 +127,15 @@ func (f *future) clear(p *packing) {
 	}
 }
 
-// bindingDimensions leaves out the dimensions of which every app needs no
-// larger a share of the machine than of another one.
+// bindingDimensions leaves out a dimension if every app needs at least as large a
+// share of the machine in some other one.
 func bindingDimensions(s *binpack.State) (dims []int) {
 	apps, capacity := s.Instance().Apps, s.Kinds()[0].Capacity
 	implied := func(d, by int) bool {
 		for _, app := range apps {
 			x := float64(app.Demand[d]) * float64(capacity[by])
 			y := float64(app.Demand[by]) * float64(capacity[d])
-			if x > y || x == y && by > d { // of equals the first is kept
+			if x > y || x == y && by > d { // of equal ones the first stays
 				return false
 			}
 		}
@@ -153,7 +153,7 @@ func bindingDimensions(s *binpack.State) (dims []int) {
 	return dims
 }
 
-// want makes n more items of an app wait.
+// want adds n items of an app that wait for a place.
 func (f *future) want(p *packing, a int32, n int32) {
 	p.left[a] += n
 	p.out += int64(n) * f.size[a]
@@ -188,7 +188,7 @@ func (f *future) holds(p *packing, a, m int) int {
 	return int(p.on[a] >> m & 1)
 }
 
-// ruin takes what is loose off a machine; it waits.
+// ruin takes the loose items off a machine; they wait for a place.
 func (f *future) ruin(p *packing, m int) {
 	for _, b := range f.loose {
 		a := int(b)
@@ -208,7 +208,7 @@ func (f *future) ruin(p *packing, m int) {
 	}
 }
 
-// Of a key the machine is the last bits; then comes what breaks ties.
+// The last bits of a key are the machine; before them stands what breaks ties.
 const (
 	keyMachine = 1<<6 - 1
 	keyTie     = 10
@@ -290,9 +290,9 @@ func largestFirst(keys []int64, n int) {
 	}
 }
 
-// fill places what waits, the hardest first but for noise: apps by size · (1 +
-// machines that the limit asks for), more for each app that they exclude and for
-// those left out before. What finds no place stays out.
+// fill places what waits, the hardest first but for noise. Apps are ordered by size ·
+// (1 + machines that the limit asks for), more for each app that they exclude and
+// for those left out before. What finds no place stays out.
 func (f *future) fill(p *packing, late, least bool) {
 	f.queue = f.queue[:0]
 	r := f.draw()
@@ -326,9 +326,9 @@ func (f *future) fill(p *packing, late, least bool) {
 	}
 }
 
-// search improves now by ruin and recreate (Schrimpf et al. 2000) until nothing
-// is left out or the steps are used up. Most machines that are ruined do not hold
-// an app that is left out: those that hold it cannot take more of it.
+// search improves now by ruin and recreate (Schrimpf et al. 2000) until nothing is
+// left out or the steps are used up. It mostly ruins machines that do not hold an
+// app that is left out: those that hold it cannot take more of it.
 func (f *future) search(steps int) {
 	for range steps {
 		if f.now.out == 0 {

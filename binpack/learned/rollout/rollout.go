@@ -12,17 +12,17 @@ import (
 )
 
 // A Policy places a request as a whole, by the proposal that does best over
-// sampled futures (hindsight optimisation: Chong, Givan and Chang 2000). Some
-// futures, drawn from what the forecast and the arrivals so far allow, are
-// packed together with the request: each proposes places for it. Others are packed
-// around each proposal; the one after which the fewest machines are needed, on
-// the average, is followed. Common futures and draws make the proposals
-// comparable, and after every few futures the worse half of them is dropped
-// (sequential halving: Karnin, Koren and Somekh 2013).
+// sampled futures (hindsight optimisation: Chong, Givan and Chang 2000). Futures
+// are drawn from what the forecast and the arrivals so far allow. Some are packed
+// together with the request, and each of these proposes places for it. Others are
+// packed around each proposal; the policy follows the one after which the fewest
+// machines are needed on average. Proposals are compared on the same futures and
+// draws, and after every few futures the worse half is dropped (sequential halving:
+// Karnin, Koren and Somekh 2013).
 //
-// It holds for apps that come in one request: once an app has come twice, the
-// weights decide, as the model linear does. They also decide where a future
-// would be too large or is of a kind that is not modelled: see rolls.
+// This needs apps that come in one request. Once an app has come twice the weights
+// decide, as in the model linear. They also decide where a future would be too
+// large or is of a kind that is not modelled, see rolls.
 type Policy struct {
 	weights *linear.Policy
 
@@ -84,9 +84,9 @@ func (p *Policy) Scorer(s *binpack.State) binpack.Scorer {
 	return l
 }
 
-// scorer decides on a request when its first item is scored, and finds
-// the same decision for the others: it is a function of the machines without the
-// request's app, the counts of what has come, the forecast and the seed.
+// scorer decides on a request when its first item is scored, and finds the same
+// decision for the other items: it depends on the machines without the request's
+// app, the counts of what has come, the forecast and the seed.
 type scorer struct {
 	p       *Policy
 	s       *binpack.State
@@ -95,7 +95,7 @@ type scorer struct {
 	most    int     // machines
 
 	decided   bool
-	key       uint64  // what the decision follows from
+	key       uint64  // digest of what the decision depends on
 	open      []int32 // machines that hold something else, by index
 	chosen    int     // of proposals
 	proposals []proposal
@@ -113,8 +113,8 @@ type proposal struct {
 	n      int     // scenarios
 }
 
-// models reports whether instances of this kind are rolled out: one kind of
-// machine, one app to a group, no devices, at most futureApps apps.
+// models reports whether a future can model the instance: one kind of machine, one
+// app to a group, no devices, at most futureApps apps.
 func (l *scorer) models() bool {
 	inst := l.s.Instance()
 	if len(l.s.Kinds()) != 1 || len(inst.Apps) > futureApps || len(inst.Apps) != len(inst.Groups) {
@@ -123,11 +123,11 @@ func (l *scorer) models() bool {
 	return !slices.ContainsFunc(inst.Dimensions, func(d binpack.Dimension) bool { return d.Device })
 }
 
-// rolls reports whether the request in hand is rolled out.
+// rolls reports whether the current request is placed by roll-outs.
 func (l *scorer) rolls(a int32) bool {
 	s := l.s
 	if l.f == nil || s.Known.Expected == nil || s.Departures() > 0 || s.Requests()[a] != 1 || s.Alive()[a] > s.Seen()[a] {
-		return false // the last: some stood there from the beginning
+		return false // the last: some items were there from the beginning
 	}
 	apps, volume := int64(0), 0.0
 	for b, n := range s.Requests() {
@@ -136,14 +136,15 @@ func (l *scorer) rolls(a int32) bool {
 		}
 		volume += float64(max(s.Known.Expected[b], float64(s.Seen()[b]), float64(s.Alive()[b])) * l.f.share(int32(b)))
 	}
-	// As long as no app has come twice, one that has come is complete.
+	// While no app has come twice, an app that has come is complete.
 	return s.RequestCount() == apps && volume <= .8*futureMachines && s.Active() < futureMachines && s.Seen()[a] < unlimitedCount
 }
 
 // share is the size of an app's item in machines.
 func (f *future) share(a int32) float64 { return float64(f.size[a]) / (1 << sizeShareBits) }
 
-// followed is the score of a place that the decision wants, above all others.
+// followed is added to the score of the places of the decision: it outweighs all
+// else.
 const followed = 4
 
 // Score implements [binpack.Scorer].
@@ -171,8 +172,8 @@ func (l *scorer) wants(a, m int32) bool {
 	return at < len(places) && learned.CountApp(l.s.Contents(m), a) < int32(places[at])
 }
 
-// slot is a machine's index in places. Machines that hold nothing but the
-// request's items were opened for it, in order of position.
+// slot returns a machine's index in places. Machines that hold only items of the
+// request were opened for it, in order of position.
 func (l *scorer) slot(a, m int32) int {
 	if at, ok := slices.BinarySearch(l.open, m); ok {
 		return at
@@ -187,7 +188,7 @@ func (l *scorer) slot(a, m int32) int {
 	return at
 }
 
-// decide finds the places of the request in hand, unless they are known.
+// decide finds the places of the current request, unless it has already.
 func (l *scorer) decide(a int32) {
 	s, f := l.s, l.f
 	key := rule.Mix(l.p.seed<<32 | uint64(a))
@@ -294,7 +295,7 @@ func (l *scorer) fleet(volume float64) int {
 	return min(l.most, max(1, len(l.open), int(math.Ceil(volume-1e-6))))
 }
 
-// load puts a future beside what stands, all of it waiting.
+// load adds a future to what stands; all its items wait for a place.
 func (l *scorer) load(d *draft, machines int) {
 	f := l.f
 	f.now.copyFrom(&l.start)
@@ -314,7 +315,7 @@ func (l *scorer) propose(a int32, d draft) {
 	f.fill(&f.now, false, false)
 	f.search(proposalEffort * l.p.effort)
 	f.loose = f.loose[:len(f.loose)-1]
-	for ; f.now.left[a] > 0 && machines < l.most; machines++ { // one more for the request
+	for ; f.now.left[a] > 0 && machines < l.most; machines++ { // an extra machine for the request
 		f.usable = 1 << machines
 		f.place(&f.now, int(a), 0, false)
 	}
@@ -333,12 +334,12 @@ func (l *scorer) propose(a int32, d draft) {
 	}
 }
 
-// proposalEffort: a future that proposes is packed with so many times the steps
-// of one that compares.
+// proposalEffort is how many times as many steps pack a future that proposes as one
+// that compares.
 const proposalEffort = 3
 
-// outcome is how many machines a scenario needs after the request stands as
-// proposed: those that it is packed into, and the volume that is left out.
+// outcome returns how many machines a scenario needs with the request placed as
+// proposed: the machines that it is packed into, and the volume left out.
 func (l *scorer) outcome(a int32, places []uint8, scenario int) float64 {
 	f, d := l.f, &l.scenarios[scenario]
 	machines := max(l.fleet(d.volume), len(places))
@@ -354,8 +355,8 @@ func (l *scorer) outcome(a int32, places []uint8, scenario int) float64 {
 	return float64(machines) + float64(f.now.out)/(1<<sizeShareBits)
 }
 
-// Explain implements [binpack.Explainer]. The last term says what is expected of
-// the machine and does not count.
+// Explain implements [binpack.Explainer]. The last term gives the expected number
+// of machines and adds nothing to the score.
 func (l *scorer) Explain(item binpack.Item, m int32) []binpack.Term {
 	a := item.App
 	if !l.rolls(a) {
@@ -374,7 +375,7 @@ func (l *scorer) Explain(item binpack.Item, m int32) []binpack.Term {
 	}
 }
 
-// expect is the mean number of machines in the end if the request is placed as
+// expect returns the mean number of machines in the end if the request is placed as
 // decided, but with an item on m.
 func (l *scorer) expect(a, m int32) float64 {
 	places := slices.Clone(l.proposals[l.chosen].places)
@@ -383,7 +384,7 @@ func (l *scorer) expect(a, m int32) float64 {
 			places = append(places, 0)
 		}
 		places[at]++
-		for i := len(places) - 1; i >= 0; i-- { // instead of the last item still to be placed
+		for i := len(places) - 1; i >= 0; i-- { // in place of the last item still to be placed
 			if i != at && places[i] > 0 && !l.stands(a, i) {
 				places[i]--
 				break

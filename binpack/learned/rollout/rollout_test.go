@@ -66,8 +66,9 @@ func (l *forgetfulScorer) Score(item binpack.Item, candidates []int32, out []flo
 	}
 }
 
-// A decision follows from the state: who is asked in the midst of a request, for
-// candidates in another order, answers as who was there from the beginning.
+// A decision depends on the state alone: a scorer that is made in the middle of a
+// request and gets its candidates in another order decides like one that has seen
+// all of it.
 func TestRolloutDependsOnTheStateAlone(t *testing.T) {
 	for seed := range uint64(3) {
 		r := cerebro.NewReplayer(generated(t, "small", 1+seed, nil))

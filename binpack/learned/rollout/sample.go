@@ -2,8 +2,8 @@ package rollout
 
 import "math"
 
-// A belief is what a policy knows of the number of items of an app that has
-// not come: with a forecast e = round(n·exp(σ·z − σ²/2)), z normal, the
+// A belief is the distribution of the number of items of an app that has not come.
+// With a forecast e = round(n·exp(σ·z − σ²/2)), z normal, the
 // probability of n is that of e given n, times n⁻². The last factor keeps the
 // mean at the forecast.
 type belief struct {
@@ -14,7 +14,7 @@ type belief struct {
 	cum   []float64
 }
 
-// newBelief needs a forecast of at least one half.
+// newBelief takes forecasts of at least one half.
 func newBelief(app int32, e, sigma, size float64) belief {
 	sigma = max(sigma, minSigma)
 	shape := math.Exp(beliefWidth * sigma)
@@ -45,7 +45,7 @@ const (
 	minSigma    = .01
 )
 
-// quantile is the smallest n with more than u of the probability up to it.
+// quantile returns the smallest n with more than u of the probability up to it.
 func (b *belief) quantile(u float64) int32 {
 	for i, c := range b.cum {
 		if u < c {
@@ -65,12 +65,12 @@ func (b *belief) probability(n int32) float64 {
 // A draft is one possible future: how many items of each app are still to come.
 type draft struct {
 	counts []int32 // [app]
-	volume float64 // machines that all items fill, those that came too
+	volume float64 // machines that all items fill, with those that have come
 }
 
 // drafts draws n futures. Each app's counts are stratified: one from each n-th
 // of its probability (Latin hypercube, McKay, Beckman and Conover 1979). arrived
-// and total are volumes; a trusted total is met as far as it is trusted.
+// and total are volumes; the futures meet the total as far as trust says.
 func (r *draws) drafts(n int, beliefs []belief, apps int, arrived, total, trust float64) []draft {
 	out := make([]draft, n)
 	for i := range out {
@@ -104,9 +104,9 @@ func (r *draws) drafts(n int, beliefs []belief, apps int, arrived, total, trust 
 // maxShifts bounds the steps of shift.
 const maxShifts = 1000
 
-// shift changes counts by ones until their volume has changed by about more,
-// and returns by how much it has. An app is drawn in proportion to how much
-// likelier its count becomes.
+// shift changes counts by one at a time until their volume has changed by about
+// more, and returns the change. An app is drawn in proportion to how much likelier
+// its count becomes.
 func (r *draws) shift(counts []int32, beliefs []belief, more float64) float64 {
 	done := 0.0
 	weights := make([]float64, len(beliefs))
