@@ -1,39 +1,45 @@
-// Package archtest keeps the map of packages true: its test parses the imports
-// of every Go file of the module and compares them with one table in code
-// (table_test.go).
+// Package archtest keeps the map of packages true: its tests parse the Go files of the
+// module and compare them with what is written here.
 //
-// The table says for each package which other packages of this module it may
-// import. A package that the table does not know fails the test: where a new
-// one belongs is decided when it is made, by a line here. Beside the table stand
-// laws about imports from elsewhere, which hold through any chain of our own
-// packages: no Kubernetes in the core, no k8s.io/kubernetes in cmd/sigma, swarm
-// and cerebro without knowledge of each other, glog only below cmd/.
+//   - The table (table_test.go) says for each package which other packages of this
+//     module it may import. A package that the table does not know fails the test:
+//     a new package begins with a line there.
+//   - Laws forbid imports through any chain of our own packages: no Kubernetes in the
+//     core nor in the ledger, no client in what reads a pod, no k8s.io/kubernetes in
+//     cmd/sigma, swarm and cerebro without knowledge of each other, glog only below cmd/.
+//   - docs/map.md lists every package, docs/README.md links every page, and links lead
+//     somewhere (docs_test.go).
+//   - Limits of size (size_test.go): 450 lines a file, 4,000 lines a package without
+//     its tests. A larger package says why in its package comment, in a line that begins
+//     with "Size: ". Generated files are free.
+//   - No block of more than 12 equal lines stands in two places (duplicates_test.go);
+//     blank lines, imports, comments and lines of punctuation do not count. The list
+//     of exceptions gives the reason of each.
 //
 // The imports are parsed and not asked of `go list`: the test cache knows which
 // files a test opened, but not what a command that it started has read, and
 // would answer "ok (cached)" to a new violation. Build tags are ignored, so a
 // file for another system or behind `e2e` obeys too.
 //
-// It is laxer than the design's table in these places:
+// The table is laxer than the design's in these places:
 //
 //   - Test files may import anything of ours (the compiler refuses cycles): a
-//     test of binpack wants the rules of binpack/rule, and nothing else
+//     test of binpack needs the rules of binpack/rule, and nothing else
 //     depends on a test. The laws about Kubernetes in the core, and about swarm
 //     and cerebro, hold for tests too. Folders with nothing but tests need no line.
 //   - binpack/policy, swarm and cerebro/trace may import internal/durable: it knows
-//     nothing, and a file that survives a kill is written in one way.
+//     nothing of ours, and files that survive a kill are written in one way.
 //   - cerebro/convert, cerebro/report and benchdata/generate may import binpack:
 //     the signatures of cerebro/trace are made of its types.
 //   - plugins/sigma, plugins/extender and plugins/snapshot may import binpack,
 //     binpack/measure and cerebro/trace, for the state itself, the metrics and
-//     the decision log (the design leaves the end of that line open).
+//     the decision log.
 //   - plugins/apis, internal/train and mpa may be several packages that import
-//     each other.
+//     each other. mpa reads pods by plugins/podspec and plugins/owner.
 //   - Packages below internal/ without a line of their own may import the
-//     core and the simulator, but not swarm: joining the two is internal/train's job.
-//   - mpa is one family until its own design says more; the core is closed to it
-//     except binpack.
+//     core and the simulator, but not swarm: joining the two is the job of
+//     internal/train. internal/records uses the archive of swarm to compare fronts.
 //
-// What is not seen: an import of Kubernetes by a module that is not ours, and
-// the modules below hack/, which are programs of their own.
+// The tests do not see an import of Kubernetes by a module that is not ours. Modules
+// below hack/ are programs of their own, bound by the limits of size and duplication.
 package archtest

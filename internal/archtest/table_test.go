@@ -94,6 +94,21 @@ var laws = []law{
 		forbidden: []string{"k8s.io/api/...", "k8s.io/client-go/...", "sigs.k8s.io/controller-runtime/..."},
 	},
 	{
+		text:      "the state of a live cluster and its history know no Kubernetes",
+		in:        []string{"plugins/ledger/...", "plugins/history/..."},
+		forbidden: []string{"k8s.io/...", "sigs.k8s.io/..."},
+	},
+	{
+		text:      "what reads a pod has no client",
+		in:        []string{"plugins/owner/...", "plugins/podspec"},
+		forbidden: []string{"k8s.io/client-go/...", "sigs.k8s.io/controller-runtime/..."},
+	},
+	{
+		text:      "the autoscaler does not know the scheduler's state",
+		in:        []string{"mpa/..."},
+		forbidden: []string{module + "/plugins/ledger/...", module + "/plugins/kube/...", module + "/plugins/engine/..."},
+	},
+	{
 		text:      "swarm does not know cerebro",
 		in:        []string{"swarm/..."},
 		tests:     true,
