@@ -22,27 +22,27 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/journal"
 )
 
-// object is what is known of an object between two decisions. One worker at a time has
-// it.
+// object is what the recommender knows of a MultidimPodAutoscaler between two decisions. One
+// worker at a time uses it.
 type object struct {
 	uid        types.UID
-	generation int64 // that the last decision was about
+	generation int64 // of the spec at the last decision
 	next       time.Time
 
-	session *journal.Session // nil = to be begun from the status
-	id      int64            // the largest that is known of
-	outcome string           // that was written to the journal last
+	session *journal.Session // nil = begins from the status
+	id      int64            // the largest known
+	outcome string           // the last in the journal
 
-	recommendation *v1alpha1.Recommendation // the last, as it was written
-	said           string                   // of the status that was written last
+	recommendation *v1alpha1.Recommendation // the last written
+	lastWritten    string                   // the digest of the status that was written last
 	written        time.Time
-	refused        string // the reason, while it is
+	refused        string // the reason; empty = not refused
 }
 
-// errForeign is of an object that somebody else has recommended for.
+// errForeign means that another recommender wrote a recommendation for the object.
 var errForeign = errors.New("another recommender has written a recommendation")
 
-// decide looks at an object once and writes what came of it.
+// decide makes one decision for an object and writes it.
 func (r *reconciler) decide(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object, now time.Time) error {
 	w, no, err := r.target(ctx, o)
 	if err != nil {
@@ -71,12 +71,11 @@ func (r *reconciler) decide(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 		s.undo(ctx, &d, memory)
 		return err
 	}
-	r.tell(o, s, ob, &d, problems)
+	r.report(o, s, ob, &d, problems)
 	return nil
 }
 
-// prepare has the session go by the present spec, and by the status where that knows
-// more.
+// prepare applies the present spec to the session, and the status where it is newer.
 func (r *reconciler) prepare(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object, now time.Time) *refusal {
 	target, err := targetOf(o)
 	if err != nil {
@@ -117,8 +116,7 @@ func (r *reconciler) prepare(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 	return nil
 }
 
-// absent takes a time in which nobody looked, as of no process or a refusal, for one without
-// usage.
+// absent treats a gap between decisions (a restart, a refusal) as missing usage.
 func (r *reconciler) absent(s *object, now time.Time) error {
 	memory := s.session.Memory()
 	if memory.Time.IsZero() || now.Sub(memory.Time) <= max(s.session.Setup().Guards.MaxAge, 2*r.options.Interval) {
@@ -128,8 +126,8 @@ func (r *reconciler) absent(s *object, now time.Time) error {
 	return s.session.Restore(memory)
 }
 
-// begin goes on where the journal or the status ends. An action that is in the journal
-// and not in the status was never asked for.
+// begin continues where the journal or the status ends. An action that is in the journal
+// and not in the status was never requested.
 func (r *reconciler) begin(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object, setup journal.Setup) error {
 	known := memoryOf(o, &setup.Target)
 	path := ""
@@ -143,7 +141,7 @@ func (r *reconciler) begin(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 	}
 	s.session = session
 	if session.Broken != nil {
-		log.FromContext(ctx).Error(session.Broken, "The journal cannot be gone on with; it is kept with the suffix .broken")
+		log.FromContext(ctx).Error(session.Broken, "The journal cannot be continued; it is kept with the suffix .broken")
 	}
 	if session.LastID > lastID(&o.Status) {
 		if o.Status.Memory != nil {
@@ -157,8 +155,8 @@ func (r *reconciler) begin(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 	return err
 }
 
-// undo forgets an action: what is not written is not decided. Should it be there all the
-// same, its id tells.
+// undo forgets an action whose write failed: what is not written is not decided. If the
+// write succeeded all the same, the next decision finds its id.
 func (s *object) undo(ctx context.Context, d *mpa.Decision, memory mpa.Memory) {
 	if d.Action == nil {
 		return
@@ -168,7 +166,7 @@ func (s *object) undo(ctx context.Context, d *mpa.Decision, memory mpa.Memory) {
 	}
 }
 
-// close ends the session; the next begins from what is written.
+// close ends the session; the next one begins from the status.
 func (s *object) close(ctx context.Context) {
 	if s.session != nil {
 		if err := s.session.Close(); err != nil {
@@ -178,8 +176,7 @@ func (s *object) close(ctx context.Context) {
 	s.session = nil
 }
 
-// outcome writes to the journal what became of the recommendation, once it is known or
-// another.
+// outcome writes a new outcome of the recommendation to the journal.
 func (r *reconciler) outcome(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object) {
 	a := o.Status.Actuation
 	if a == nil || s.recommendation == nil || a.ID != s.recommendation.ID || outcomeOf(a) == s.outcome {
@@ -189,7 +186,7 @@ func (r *reconciler) outcome(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 		Time: a.Time.UTC(), ID: a.ID, Decided: s.recommendation.Time.UTC(), Result: string(a.Outcome), Reason: a.Message,
 	})
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Cannot write an outcome to the journal; it is tried again")
+		log.FromContext(ctx).Error(err, "Cannot write an outcome to the journal; the next decision tries again")
 		return
 	}
 	s.outcome = outcomeOf(a)
@@ -197,7 +194,7 @@ func (r *reconciler) outcome(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 
 func outcomeOf(a *v1alpha1.Actuation) string { return fmt.Sprint(a.ID, a.Outcome) }
 
-// setupOf is who decides by an object's spec.
+// setupOf returns the agents, target and guards of an object's spec.
 func setupOf(o *v1alpha1.MultidimPodAutoscaler, target mpa.Target) journal.Setup {
 	s := journal.Setup{
 		Object: o.Namespace + "/" + o.Name, Generation: o.Generation, Target: target,
@@ -213,7 +210,7 @@ func setupOf(o *v1alpha1.MultidimPodAutoscaler, target mpa.Target) journal.Setup
 	return s
 }
 
-// lastID is the largest id that anybody used.
+// lastID returns the largest id in a status.
 func lastID(s *v1alpha1.MultidimPodAutoscalerStatus) int64 {
 	id := int64(0)
 	if s.Recommendation != nil {
@@ -225,11 +222,11 @@ func lastID(s *v1alpha1.MultidimPodAutoscalerStatus) int64 {
 	return id
 }
 
-// write applies this half of the status where it says something new, or has not been
-// written for long.
+// write applies the recommender's part of the status if it changed in more than numbers, or
+// was not written for a while.
 func (r *reconciler) write(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object, next *v1alpha1.MultidimPodAutoscalerStatus, now time.Time) error {
-	said := saying(next)
-	if age := now.Sub(s.written); said == s.said && age >= 0 && age < tellEvery {
+	digest := digestOf(next)
+	if age := now.Sub(s.written); digest == s.lastWritten && age >= 0 && age < refreshEvery {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeFor)
@@ -251,7 +248,7 @@ func (r *reconciler) write(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 	if err != nil {
 		return fmt.Errorf("write the status: %w", err)
 	}
-	s.said, s.written = said, now
+	s.lastWritten, s.written = digest, now
 	if s.recommendation = next.Recommendation; s.recommendation != nil {
 		s.id = max(s.id, s.recommendation.ID)
 	}
@@ -268,7 +265,7 @@ func (r *reconciler) write(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 	return nil
 }
 
-// apply writes the fields of the recommender if the object is still that version.
+// apply writes the recommender's fields if the object still has that version.
 func (r *reconciler) apply(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, version string, next *v1alpha1.MultidimPodAutoscalerStatus) error {
 	status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(next)
 	if err != nil {
@@ -283,8 +280,8 @@ func (r *reconciler) apply(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 	return r.Status().Patch(ctx, patch, client.Apply, client.FieldOwner(v1alpha1.OwnerRecommender), client.ForceOwnership)
 }
 
-// tell says what was decided in events and metrics.
-func (r *reconciler) tell(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *mpa.Observation, d *mpa.Decision, problems []collect.Problem) {
+// report publishes a decision as an event and in metrics.
+func (r *reconciler) report(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *mpa.Observation, d *mpa.Decision, problems []collect.Problem) {
 	key := client.ObjectKeyFromObject(o)
 	measured(key, o, ob, d, problems)
 	if d.Action != nil {
@@ -293,5 +290,5 @@ func (r *reconciler) tell(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *mpa.
 	}
 }
 
-// micro is a time as statuses keep it.
+// micro is a time as a status stores it.
 func micro(t time.Time) metav1.MicroTime { return metav1.NewMicroTime(t) }

@@ -48,7 +48,7 @@ func init() {
 	metrics.Registry.MustRegister(decisions, holds, decisionSeconds, usageAge, ratios, errorsSeen, replicas, cpu, memory)
 }
 
-// measured counts a decision and what it was made upon.
+// measured counts a decision, and shows what it is based on.
 func measured(key types.NamespacedName, o *v1alpha1.MultidimPodAutoscaler, ob *mpa.Observation, d *mpa.Decision, problems []collect.Problem) {
 	decisions.WithLabelValues(key.Namespace, key.Name, action(d)).Inc()
 	for _, g := range d.Guards {
@@ -67,7 +67,7 @@ func measured(key types.NamespacedName, o *v1alpha1.MultidimPodAutoscaler, ob *m
 	}
 }
 
-// ageOf is the age of the newest usage in seconds.
+// ageOf returns the age of the newest usage in seconds.
 func ageOf(ob *mpa.Observation) (age float64, ok bool) {
 	for _, p := range ob.Pods {
 		for _, k := range p.Containers {
@@ -79,8 +79,8 @@ func ageOf(ob *mpa.Observation) (age float64, ok bool) {
 	return age, ok
 }
 
-// unmeasured drops what was last seen of an object of which nothing is measured now: an
-// alarm upon it would never end.
+// unmeasured drops the series of an object that is not measured now: an alarm on the last
+// values would never end.
 func unmeasured(key types.NamespacedName) {
 	usageAge.DeleteLabelValues(key.Namespace, key.Name)
 	ratios.DeleteLabelValues(key.Namespace, key.Name)
@@ -95,7 +95,7 @@ func recommended(key types.NamespacedName, r *v1alpha1.Recommendation) {
 	}
 }
 
-// forgetMetrics drops the series of an object that is gone.
+// forgetMetrics drops the series of a deleted object.
 func forgetMetrics(key types.NamespacedName) {
 	labels := prometheus.Labels{"namespace": key.Namespace, "name": key.Name}
 	for _, v := range []interface {

@@ -9,15 +9,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a condition can give as the reason for not measuring or not deciding, the page tells
-// what to do about.
+// The page says what to do about each reason for which a condition reports that nothing was
+// measured or decided.
 func TestPageHasReasons(t *testing.T) {
 	page, err := os.ReadFile("../../docs/mpa.md")
 	require.NoError(t, err)
 	files, err := filepath.Glob("../collect/*.go")
 	require.NoError(t, err)
-	// As an answer's or a problem's reason, and what refuse and say are called with.
-	reason := regexp.MustCompile(`(?:reason: |Problem\{\w+, |refuse\(|say\(|return |, )"((?:[A-Z][a-z]+|API|A){2,})"[,})\n]`)
+	// The reasons of answers and problems, and the arguments of refuse and add.
+	reason := regexp.MustCompile(`(?:reason: |Problem\{\w+, |refuse\(|add\(|return |, )"((?:[A-Z][a-z]+|API|A){2,})"[,})\n]`)
 	found := 0
 	for _, file := range append(files, "refuse.go", "decide.go") {
 		if regexp.MustCompile(`_test\.go$`).MatchString(file) {

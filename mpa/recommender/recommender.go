@@ -1,14 +1,14 @@
-// Package recommender decides: it observes each MultidimPodAutoscaler's workload, asks
-// the pure controller of package mpa, and writes what came of it to the status. It
-// changes nothing else.
+// Package recommender decides: it observes each MultidimPodAutoscaler's workload, calls
+// the pure controller of package mpa, and writes the decision to the status. It changes
+// nothing else.
 //
 // # What survives
 //
-// A recommendation, its id and what the guards remember of it are one write, under the
-// condition that nobody wrote the status meanwhile. A recommender that is killed before
-// the write has counted nothing, and one that is killed after finds all of it there. Who
-// finds an id that is not its own forgets what it remembered and takes the status' word,
-// so that two recommenders together keep the limits of one.
+// A recommendation, its id and the guards' memory of it are one write, which fails if
+// somebody else wrote the status meanwhile. A recommender that is killed before the write
+// has counted nothing; one that is killed after it finds everything there. A recommender
+// that finds an id that is not its own replaces its memory by the status', so that two
+// recommenders together keep the limits of one.
 package recommender
 
 import (
@@ -55,8 +55,8 @@ type Options struct {
 	// CoolDown and Patience are those of [mpa.Guards], Stabilisation that of
 	// [mpa.Target].
 	CoolDown, Patience, Stabilisation time.Duration
-	// JournalDir has a journal for each object, of JournalBytes at most; empty = none.
-	// One that nothing was written to for JournalAge is removed.
+	// JournalDir has a journal for each object, of at most JournalBytes; empty = none. A
+	// journal without new lines for JournalAge is removed.
 	JournalDir   string
 	JournalBytes int64
 	JournalAge   time.Duration
@@ -64,19 +64,19 @@ type Options struct {
 
 // AddFlags adds the flags of the options, with their defaults.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.Name, "recommender-name", "default", "which objects are decided upon: those with this spec.recommender.name")
+	flags.StringVar(&o.Name, "recommender-name", "default", "decide for the objects with this spec.recommender.name")
 	flags.DurationVar(&o.Interval, "interval", 15*time.Second, "time from one decision to the next, for each object")
-	flags.IntVar(&o.Workers, "workers", 16, "objects that are observed at once; half of them may ask the same Prometheus")
+	flags.IntVar(&o.Workers, "workers", 16, "objects that are observed at the same time; at most half of them query the same Prometheus")
 	guards := mpa.DefaultGuards()
 	flags.DurationVar(&o.CoolDown, "cool-down", guards.CoolDown, "least time between two changes of requests of an object, and between any change and one that shrinks")
-	flags.DurationVar(&o.Patience, "patience", guards.Patience, "how long pods that do not start and resizes that wait for room hold up other changes, and how long usage has to be back after a gap before anything shrinks")
-	flags.DurationVar(&o.Stabilisation, "downscale-stabilisation", agents.DefaultHPA().Down.Stabilisation, "how long fewer replicas have to be enough before there are fewer")
-	flags.StringVar(&o.JournalDir, "journal-dir", "", "folder for a journal of each object's observations and decisions, from which a new process goes on; empty: none")
+	flags.DurationVar(&o.Patience, "patience", guards.Patience, "how long pods that do not start and resizes that wait for room delay other changes, and how long usage has to be back after a gap before anything shrinks")
+	flags.DurationVar(&o.Stabilisation, "downscale-stabilisation", agents.DefaultHPA().Down.Stabilisation, "scale down only after the lower count has been enough for this long")
+	flags.StringVar(&o.JournalDir, "journal-dir", "", "folder for a journal of each object's observations and decisions, from which a restarted process continues; empty: none")
 	flags.Int64Var(&o.JournalBytes, "journal-bytes", 256<<20, "size of an object's journal; the oldest of its 8 files is dropped")
-	flags.DurationVar(&o.JournalAge, "journal-age", 30*24*time.Hour, "a journal that nothing was written to for that long, as of an object that is gone, is removed")
+	flags.DurationVar(&o.JournalAge, "journal-age", 30*24*time.Hour, "a journal without new lines for this long, such as that of a deleted object, is removed")
 }
 
-// Validate says what is wrong, by flag.
+// Validate returns what is wrong, by flag.
 func (o *Options) Validate() error {
 	switch {
 	case o.Name == "":
@@ -97,7 +97,7 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// set has a setup go by the options.
+// set applies the options to a setup.
 func (o *Options) set(s *journal.Setup) {
 	s.Guards.CoolDown, s.Guards.Patience = o.CoolDown, o.Patience
 	s.Target.Stabilisation = o.Stabilisation
@@ -108,18 +108,18 @@ const (
 	askFor = 5 * time.Second
 	// writeFor is how long a write may take.
 	writeFor = 10 * time.Second
-	// soon is when an object is looked at again for which there was no room, or that
-	// somebody else has changed.
+	// soon is when an object is reconciled again for which Prometheus was busy, or that
+	// somebody else changed.
 	soon = time.Second
-	// retry is when an object is looked at again after an error.
+	// retry is when an object is reconciled again after an error.
 	retry = 5 * time.Second
-	// tellEvery is how often a status is written of which only numbers have changed.
-	tellEvery = time.Minute
-	// journalFiles are of an object at once.
+	// refreshEvery is how often a status is written if only numbers changed.
+	refreshEvery = time.Minute
+	// journalFiles is how many files a journal has at most.
 	journalFiles = 8
 )
 
-// Setup adds it to a manager.
+// Setup adds the recommender to a manager.
 func Setup(m manager.Manager, o Options) error {
 	if err := o.Validate(); err != nil {
 		return err
@@ -135,7 +135,7 @@ func Setup(m manager.Manager, o Options) error {
 		}
 	}
 	config := rest.CopyConfig(m.GetConfig())
-	config.QPS, config.Burst = 200, 400 // one question for each object and interval
+	config.QPS, config.Burst = 200, 400 // one query for each object and interval
 	metrics, err := metricsclient.NewForConfigAndClient(config, m.GetHTTPClient())
 	if err != nil {
 		return err
@@ -204,11 +204,11 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	case errors.Is(err, collect.ErrBusy) || errors.Is(err, errForeign) || apierrors.IsConflict(err):
 		log.FromContext(ctx).V(1).Info("Later", "why", err.Error())
 		return ctrl.Result{RequeueAfter: soon}, nil
-	case apierrors.IsNotFound(err): // its end is on the way here
+	case apierrors.IsNotFound(err): // deleted; the event is on its way
 		return ctrl.Result{RequeueAfter: soon}, nil
 	case err != nil:
-		// Not to the queue's ever longer waits: an API server that is back is asked at once.
-		log.FromContext(ctx).Error(err, "It is tried again")
+		// Without the queue's growing delays: once the API server is back, decisions go on.
+		log.FromContext(ctx).Error(err, "The decision failed and is tried again")
 		return ctrl.Result{RequeueAfter: min(retry, r.options.Interval)}, nil
 	}
 	s.generation = o.Generation
@@ -216,20 +216,20 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{RequeueAfter: s.next.Sub(now)}, nil
 }
 
-// slot is when an object is due next. Objects are spread over the interval by their uid.
+// slot returns when an object is due next. The UID spreads objects over the interval.
 func (r *reconciler) slot(o *v1alpha1.MultidimPodAutoscaler, now time.Time) time.Time {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(o.UID))
 	offset := time.Duration(h.Sum64() % uint64(r.options.Interval))
 	next := now.Truncate(r.options.Interval).Add(offset)
-	for next.Sub(now) < r.options.Interval/2 { // a spec that changed was looked at between its slots
+	for next.Sub(now) < r.options.Interval/2 { // after a change of the spec it was reconciled between its slots
 		next = next.Add(r.options.Interval)
 	}
 	return next
 }
 
-// object is what is known of an object. One that was decided upon before, by another
-// process, waits for its turn.
+// object returns what the recommender knows of an object. One for which another process
+// decided before waits for its slot.
 func (r *reconciler) object(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, now time.Time) *object {
 	key := client.ObjectKeyFromObject(o)
 	r.mu.Lock()
@@ -238,7 +238,7 @@ func (r *reconciler) object(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 	if s != nil && s.uid == o.UID {
 		return s
 	}
-	if s != nil { // of its namesake
+	if s != nil { // a deleted object of the same name
 		s.close(ctx)
 	}
 	s = &object{uid: o.UID}

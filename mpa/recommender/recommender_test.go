@@ -54,7 +54,7 @@ func TestOffRecommendsOnly(t *testing.T) {
 	assert.Empty(t, o.Status.Memory.ReplicaChanges)
 	assert.Empty(t, w.events.Events)
 
-	// Also beside one that acts.
+	// Even where another object acts.
 	h := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "h"}}
 	h.Spec.ScaleTargetRef = autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
 	require.NoError(t, w.Create(t.Context(), h))
@@ -66,7 +66,7 @@ func TestOffRecommendsOnly(t *testing.T) {
 	o = w.step(15 * time.Second)
 	assert.Equal(t, "HorizontalPodAutoscaler", o.Status.Summary)
 
-	// What the updater said of it last is of a mode that acted.
+	// The updater's last condition is from a mode that acted.
 	o.Spec.Mode = v1alpha1.ModeOff
 	o.Generation++
 	require.NoError(t, w.Update(t.Context(), o))
@@ -97,8 +97,8 @@ func TestNothingOnMissingUsage(t *testing.T) {
 	assert.Equal(t, int64(1), o.Status.Recommendation.ID, "it stays")
 }
 
-// After a time in which nobody looked nothing shrinks, as after one without usage: Prometheus
-// may have been away with the recommender.
+// After a gap between decisions nothing shrinks, as after missing usage: Prometheus may have
+// been down together with the recommender.
 func TestNobodyLooked(t *testing.T) {
 	idle := func(w *world) *v1alpha1.MultidimPodAutoscaler {
 		w.usage.cpu = "5m"
@@ -149,8 +149,8 @@ func TestNobodyLooked(t *testing.T) {
 	}
 }
 
-// What was recommended before a time in mode Off is of then: neither webhook nor updater gets
-// it once the mode acts again. Its id is not used again.
+// A recommendation from before a time in mode Off is out of date: once the mode acts again,
+// neither webhook nor updater sees it. Its id is not used again.
 func TestOffForgetsTheLast(t *testing.T) {
 	w := newWorld(t, restless)
 	turn := func(mode v1alpha1.Mode) *v1alpha1.MultidimPodAutoscaler {
@@ -167,7 +167,7 @@ func TestOffForgetsTheLast(t *testing.T) {
 	w.usage.err = errors.New("down")
 	assert.Nil(t, turn(v1alpha1.ModeInPlace).Status.Recommendation)
 	w.usage.err = nil
-	o = w.step(6 * time.Minute) // none waits for the first any longer
+	o = w.step(6 * time.Minute) // no pod waits for the first any more
 	require.NotNil(t, o.Status.Recommendation)
 	assert.Equal(t, int64(2), o.Status.Recommendation.ID)
 }
@@ -179,7 +179,7 @@ func (more) Recommend(o *mpa.Observation) mpa.Recommendation {
 	return mpa.Recommendation{Replicas: o.Replicas + 1, Source: "more", Reason: "never enough"}
 }
 
-// less wants as many as use what they ask for.
+// less wants as many replicas as use all that they request.
 type less struct{ agents.Static }
 
 func (less) Recommend(o *mpa.Observation) mpa.Recommendation {
@@ -199,8 +199,8 @@ func restless(o *v1alpha1.MultidimPodAutoscaler) {
 	o.Spec.Recommender.Algorithm, o.Spec.Constraints.Replicas.Max = "more", 1000
 }
 
-// However writes fail, an id is given out once, its content does not change, and no more
-// changes are made than the guards allow, over restarts too.
+// However writes fail, an id is used once, its content does not change, and no more changes
+// are made than the guards allow, across restarts too.
 func TestIDsOverFailedWrites(t *testing.T) {
 	for _, dir := range []string{"", t.TempDir()} {
 		t.Run(fmt.Sprintf("journal=%t", dir != ""), func(t *testing.T) {
@@ -224,7 +224,7 @@ func TestIDsOverFailedWrites(t *testing.T) {
 				if random.IntN(20) == 0 {
 					w.restart()
 				}
-				// The workload does what it is told.
+				// The workload follows each recommendation.
 				if r := w.read().Status.Recommendation; r != nil {
 					d := &appsv1.Deployment{}
 					require.NoError(t, w.Get(t.Context(), key, d))
@@ -249,7 +249,7 @@ func TestIDsOverFailedWrites(t *testing.T) {
 	}
 }
 
-// Two recommenders by mistake: the limits are those of one.
+// Two recommenders, run by mistake, keep the limits of one.
 func TestTwoRecommenders(t *testing.T) {
 	w := newWorld(t, func(o *v1alpha1.MultidimPodAutoscaler) { restless(o) })
 	both := []*reconciler{w.reconciler, {
@@ -281,7 +281,7 @@ func TestTwoRecommenders(t *testing.T) {
 	assert.Len(t, seen, 12)
 }
 
-// The status is written when it says something new, and once a minute.
+// The status is written when it changes in more than numbers, and once a minute.
 func TestQuietStatus(t *testing.T) {
 	writes := 0
 	w := newWorld(t)
@@ -298,7 +298,7 @@ func TestQuietStatus(t *testing.T) {
 	assert.Equal(t, before+1, writes)
 }
 
-// Another generation keeps what the guards remember; another object of that name does not.
+// The guards' memory outlives an edit of the object, but not its deletion.
 func TestMemoryOverEdits(t *testing.T) {
 	w := newWorld(t)
 	require.NotNil(t, w.step(0).Status.Recommendation)
@@ -320,7 +320,7 @@ func TestMemoryOverEdits(t *testing.T) {
 	assert.Equal(t, int64(1), w.step(time.Minute).Status.Recommendation.ID)
 }
 
-// What a journal has is what is computed from it, with the outcomes.
+// A journal replays to the decisions that it has, with their outcomes.
 func TestJournal(t *testing.T) {
 	w := newWorld(t)
 	w.options.JournalDir, w.options.JournalBytes = t.TempDir(), 1<<30
@@ -345,7 +345,7 @@ func TestJournal(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(string(text), `"kind":"outcome"`))
 	assert.Equal(t, 1, strings.Count(string(text), `"result":"Applied"`))
 
-	// A folder that cannot be written to holds, and says so.
+	// If the folder cannot be written to, no decision is made, and the status says why.
 	w.options.JournalDir = path
 	o = w.step(15 * time.Second)
 	assert.Equal(t, "JournalFailed", o.Status.Summary)
@@ -384,7 +384,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// Whatever the guards remember goes through the status and back.
+// Every memory of the guards survives the way through the status and back.
 func TestMemoryGoesThroughTheStatus(t *testing.T) {
 	at := func(minutes int) time.Time {
 		return time.Date(2026, 3, 1, 12, minutes, 0, 0, time.UTC)

@@ -23,14 +23,14 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
-// A refusal is why an object is not decided upon. It ends with its reason.
+// A refusal is why no decision is made for an object. It ends when the reason does.
 type refusal struct{ reason, message string }
 
 func refuse(reason, format string, args ...any) *refusal {
 	return &refusal{reason, fmt.Sprintf(format, args...)}
 }
 
-// target finds the workload, or why the object is refused.
+// target returns the workload, or why the object is refused.
 func (r *reconciler) target(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler) (*target.Workload, *refusal, error) {
 	ref := o.Spec.ScaleTargetRef
 	w, err := target.Find(ctx, r.Client, o.Namespace, ref)
@@ -50,7 +50,7 @@ func (r *reconciler) target(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 		}
 	}
 	if o.Spec.Mode == v1alpha1.ModeOff {
-		return w, nil, nil // it may look on while another sizes
+		return w, nil, nil // another autoscaler may act while it only recommends
 	}
 	for _, of := range []func(context.Context, *v1alpha1.MultidimPodAutoscaler) (*refusal, error){r.otherMPA, r.horizontal, r.vertical} {
 		if no, err := of(ctx, o); no != nil || err != nil {
@@ -64,7 +64,7 @@ func hasContainer(w *target.Workload, name string) bool {
 	return slices.ContainsFunc(target.Containers(&w.Template.Spec), func(c *corev1.Container) bool { return c.Name == name })
 }
 
-// otherMPA is an older object that sizes the target.
+// otherMPA refuses where an older object has the same target.
 func (r *reconciler) otherMPA(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler) (*refusal, error) {
 	list := &v1alpha1.MultidimPodAutoscalerList{}
 	if err := r.List(ctx, list, client.InNamespace(o.Namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -80,7 +80,7 @@ func (r *reconciler) otherMPA(ctx context.Context, o *v1alpha1.MultidimPodAutosc
 	return nil, nil
 }
 
-// horizontal is a HorizontalPodAutoscaler of the target.
+// horizontal refuses where a HorizontalPodAutoscaler has the same target.
 func (r *reconciler) horizontal(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler) (*refusal, error) {
 	list := &autoscalingv2.HorizontalPodAutoscalerList{}
 	if err := r.List(ctx, list, client.InNamespace(o.Namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -95,14 +95,14 @@ func (r *reconciler) horizontal(ctx context.Context, o *v1alpha1.MultidimPodAuto
 	return nil, nil
 }
 
-// vertical is a VerticalPodAutoscaler of the target that does more than recommend.
+// vertical refuses where a VerticalPodAutoscaler of the target does more than recommend.
 func (r *reconciler) vertical(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler) (*refusal, error) {
 	list, err := r.vpas.List(ctx, o.Namespace)
 	if errors.Is(err, collect.ErrBusy) {
 		return nil, err
 	}
 	if err != nil {
-		return refuse("VerticalPodAutoscalersUnknown", "whether a VerticalPodAutoscaler has the same target cannot be told: %v", err), nil
+		return refuse("VerticalPodAutoscalersUnknown", "it is unknown whether a VerticalPodAutoscaler has the same target: %v", err), nil
 	}
 	for _, v := range list {
 		at := func(path ...string) string {
@@ -116,12 +116,12 @@ func (r *reconciler) vertical(ctx context.Context, o *v1alpha1.MultidimPodAutosc
 	return nil, nil
 }
 
-// A lister knows the VerticalPodAutoscalers of a namespace.
+// A lister lists the VerticalPodAutoscalers of a namespace.
 type lister interface {
 	List(ctx context.Context, namespace string) ([]unstructured.Unstructured, error)
 }
 
-// vpas are those of a cluster that may have no such kind, or come to have it.
+// vpas lists them in a cluster that may not have the kind, or get it later.
 type vpas struct {
 	cache  cache.Cache
 	mapper meta.RESTMapper
@@ -135,9 +135,9 @@ type vpas struct {
 var vpaKind = schema.GroupVersionKind{Group: "autoscaling.k8s.io", Version: "v1", Kind: "VerticalPodAutoscaler"}
 
 const (
-	// lookEvery is how often the kind is looked for.
+	// lookEvery is how often the API server is asked for the kind.
 	lookEvery = 30 * time.Second
-	// listFor is how long their list may take to come.
+	// listFor is how long the first list may take.
 	listFor = 10 * time.Second
 )
 
@@ -150,7 +150,7 @@ func (v *vpas) List(ctx context.Context, namespace string) ([]unstructured.Unstr
 	case !informs.HasSynced() && v.clock.Since(v.asked) < listFor:
 		return nil, collect.ErrBusy
 	case !informs.HasSynced():
-		return nil, fmt.Errorf("their list does not come; may this program list and watch verticalpodautoscalers.%s?", vpaKind.Group)
+		return nil, fmt.Errorf("the list does not arrive; may this program list and watch verticalpodautoscalers.%s?", vpaKind.Group)
 	}
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(vpaKind.GroupVersion().WithKind(vpaKind.Kind + "List"))

@@ -19,7 +19,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 )
 
-// An object is refused while something is wrong with it, and goes on when that is over.
+// An object is refused while something is wrong with it, and decided for again afterwards.
 func TestRefusals(t *testing.T) {
 	minute := start.Add(-time.Minute)
 	other := func(at time.Time, name string) *v1alpha1.MultidimPodAutoscaler {
@@ -94,7 +94,7 @@ func TestRefusals(t *testing.T) {
 		{name: "a VPA that recommends only", wrong: vpa("Off"), right: func(*world) {}},
 		{
 			name: "VPAs that cannot be listed", wrong: func(w *world) { w.vpas = noList{} }, right: func(w *world) { w.vpas = vpaList{} },
-			reason: "VerticalPodAutoscalersUnknown", message: "cannot be told: forbidden",
+			reason: "VerticalPodAutoscalersUnknown", message: "it is unknown whether a VerticalPodAutoscaler has the same target: forbidden",
 		},
 		{name: "unknown algorithm", wrong: algorithm("magic"), right: algorithm("hpa+vpa"), reason: "AlgorithmUnknown", message: `unknown agent "magic": there are static, hpa`},
 		{
@@ -142,7 +142,7 @@ func TestRefusals(t *testing.T) {
 				assert.Contains(t, <-w.events.Events, "Normal Resumed")
 			}
 			assert.Contains(t, <-w.events.Events, "Normal Recommended 4 replicas")
-			assert.Empty(t, w.events.Events, "each is said once")
+			assert.Empty(t, w.events.Events, "each is reported once")
 		})
 	}
 }

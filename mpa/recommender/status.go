@@ -20,7 +20,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
-// targetOf is what an object's spec promises and allows.
+// targetOf returns what an object's spec promises and allows.
 func targetOf(o *v1alpha1.MultidimPodAutoscaler) (mpa.Target, error) {
 	c := &o.Spec.Constraints
 	t := mpa.Target{Replicas: mpa.Range{Min: max(1, c.Replicas.Min), Max: c.Replicas.Max}}
@@ -51,7 +51,7 @@ func amountsOf(a v1alpha1.Amounts) (r mpa.Resources) {
 	return r
 }
 
-// memoryOf is what the guards remember according to a status.
+// memoryOf returns the guards' memory from a status.
 func memoryOf(o *v1alpha1.MultidimPodAutoscaler, t *mpa.Target) (memory mpa.Memory) {
 	m := o.Status.Memory
 	if m == nil {
@@ -85,8 +85,8 @@ func memoryOf(o *v1alpha1.MultidimPodAutoscaler, t *mpa.Target) (memory mpa.Memo
 	return memory
 }
 
-// actionOf is the action that a recommendation came of. It is not known when the target
-// has other containers now.
+// actionOf returns the action behind a recommendation. It is unknown if the target has other
+// containers now.
 func actionOf(r *v1alpha1.Recommendation, t *mpa.Target) (mpa.Action, bool) {
 	if r.Change == v1alpha1.ChangeReplicas {
 		return mpa.Action{Replicas: r.Replicas}, true
@@ -102,7 +102,7 @@ func actionOf(r *v1alpha1.Recommendation, t *mpa.Target) (mpa.Action, bool) {
 	return a, len(a.Containers) > 0
 }
 
-// remembered is the other way round.
+// remembered is the inverse of memoryOf.
 func remembered(m mpa.Memory) *v1alpha1.Memory {
 	times := func(list []time.Time) (out []metav1.MicroTime) {
 		for _, t := range list {
@@ -111,7 +111,7 @@ func remembered(m mpa.Memory) *v1alpha1.Memory {
 		return out
 	}
 	if m.Time.IsZero() {
-		return nil // nothing
+		return nil // no memory yet
 	}
 	out := &v1alpha1.Memory{
 		Time: micro(m.Time), Asked: m.Asked != nil,
@@ -136,7 +136,7 @@ func remembered(m mpa.Memory) *v1alpha1.Memory {
 func millis(v int64) *resource.Quantity { return resource.NewMilliQuantity(v, resource.DecimalSI) }
 func bytes(v int64) *resource.Quantity  { return resource.NewQuantity(v, resource.BinarySI) }
 
-// number is a quantity of a measured number, to three digits after the point.
+// number returns a measured number as a quantity with three decimals.
 func number(m mpa.Metric) *resource.Quantity {
 	return millis(int64(math.Round(1000 * min(m.Value, math.MaxInt64/1e4))))
 }
@@ -151,9 +151,10 @@ func sizes(t *mpa.Target, list []mpa.Resources) (out []v1alpha1.ContainerRequest
 	return out
 }
 
-// begin is a status with what does not come of a decision: the recommender's conditions as
-// they were, so that those that stay keep their time, and the last recommendation. In mode
-// Off there is none: once the mode acts again, nothing would have checked the old one.
+// begin returns a status with what does not depend on a decision: the recommender's
+// conditions as they were, so that unchanged ones keep their time, and the last
+// recommendation. In mode Off it drops the recommendation: when the mode acts again, nothing
+// would have checked the old one.
 func begin(o *v1alpha1.MultidimPodAutoscaler, s *object) *v1alpha1.MultidimPodAutoscalerStatus {
 	next := &v1alpha1.MultidimPodAutoscalerStatus{ObservedGeneration: o.Generation, Recommendation: o.Status.Recommendation.DeepCopy()}
 	if o.Spec.Mode == v1alpha1.ModeOff {
@@ -170,7 +171,7 @@ func begin(o *v1alpha1.MultidimPodAutoscaler, s *object) *v1alpha1.MultidimPodAu
 	return next
 }
 
-// set sets a condition. A reason is one word in CamelCase, whatever it is made of.
+// set sets a condition, with its reason as one word in CamelCase.
 func set(o *v1alpha1.MultidimPodAutoscaler, s *v1alpha1.MultidimPodAutoscalerStatus, kind string, status metav1.ConditionStatus, reason, format string, args ...any) {
 	meta.SetStatusCondition(&s.Conditions, metav1.Condition{
 		Type: kind, Status: status, Reason: reason, Message: v1alpha1.Text(fmt.Sprintf(format, args...)), ObservedGeneration: o.Generation,
@@ -184,7 +185,7 @@ func condition(s *v1alpha1.MultidimPodAutoscalerStatus, kind string) metav1.Cond
 	return metav1.Condition{}
 }
 
-// refusedStatus is that of an object that is not decided upon. What the guards remember stays.
+// refusedStatus returns the status of a refused object. The guards' memory stays.
 func refusedStatus(o *v1alpha1.MultidimPodAutoscaler, s *object, w *target.Workload, no *refusal, now time.Time) *v1alpha1.MultidimPodAutoscalerStatus {
 	next := begin(o, s)
 	next.Phase = v1alpha1.PhaseRefused
@@ -203,7 +204,7 @@ func refusedStatus(o *v1alpha1.MultidimPodAutoscaler, s *object, w *target.Workl
 	return next
 }
 
-// statusOf is that after a decision.
+// statusOf returns the status after a decision.
 func statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *mpa.Observation, d *mpa.Decision, problems []collect.Problem) *v1alpha1.MultidimPodAutoscalerStatus {
 	setup := s.session.Setup()
 	next := begin(o, s)
@@ -230,7 +231,7 @@ func statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *mpa.Observation,
 		set(o, next, v1alpha1.ConditionActive, metav1.ConditionTrue, "Sizing", "The workload is sized by %s.", setup.Agent)
 	}
 	if len(problems) == 0 {
-		set(o, next, v1alpha1.ConditionMetrics, metav1.ConditionTrue, "Fresh", "All that is asked for is measured and fresh.")
+		set(o, next, v1alpha1.ConditionMetrics, metav1.ConditionTrue, "Fresh", "All metrics are measured and fresh.")
 	} else {
 		texts := make([]string, len(problems))
 		for i := range problems {
@@ -257,7 +258,7 @@ func statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *mpa.Observation,
 	case fallback == nil:
 		set(o, next, v1alpha1.ConditionFallback, metav1.ConditionFalse, "NoFallback", "The spec names none.")
 	default:
-		set(o, next, v1alpha1.ConditionFallback, metav1.ConditionFalse, "NotNeeded", "%s decides, or did less than %v ago.", setup.Agent, setup.Fallback.After)
+		set(o, next, v1alpha1.ConditionFallback, metav1.ConditionFalse, "NotNeeded", "%s decides, or decided less than %v ago.", setup.Agent, setup.Fallback.After)
 	}
 	switch {
 	case blind && (o.Status.Decision == nil || o.Status.Phase == v1alpha1.PhaseStarting):
@@ -275,7 +276,7 @@ func statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *mpa.Observation,
 	return next
 }
 
-// guard is the name of the first guard that spoke.
+// guard returns the name of the first guard that intervened.
 func guard(d *mpa.Decision, otherwise string) string {
 	if len(d.Guards) == 0 {
 		return otherwise
@@ -284,7 +285,7 @@ func guard(d *mpa.Decision, otherwise string) string {
 	return name
 }
 
-// camel makes one word of a guard's name, as a condition's reason has to be.
+// camel joins a guard's name to one word, as a condition's reason requires.
 func camel(name string) string {
 	var b strings.Builder
 	for _, word := range strings.FieldsFunc(name, func(r rune) bool { return r == ' ' || r == '-' }) {
@@ -293,8 +294,8 @@ func camel(name string) string {
 	return b.String()
 }
 
-// summary is the reason of the worst condition, the updater's among them where it acts: in
-// mode Off it says nothing new.
+// summary returns the reason of the worst condition, the updater's included unless the mode
+// is Off, when they are out of date.
 func summary(o *v1alpha1.MultidimPodAutoscaler, next *v1alpha1.MultidimPodAutoscalerStatus) string {
 	updater := &o.Status
 	if o.Spec.Mode == v1alpha1.ModeOff {
@@ -341,11 +342,11 @@ func observed(o *v1alpha1.MultidimPodAutoscaler, ob *mpa.Observation) *v1alpha1.
 	return out
 }
 
-// mostRatio stands for a promise of which nothing is kept.
+// mostRatio stands for a promise that is not kept at all.
 const mostRatio = 1000
 
-// sloRatio is how much of the promise is used up; above 1 it is broken. Throughput is
-// promised as far as it is asked for.
+// sloRatio returns how much of the SLO is used up; above 1 it is violated. Throughput is
+// promised up to the rate of requests.
 func sloRatio(o *v1alpha1.MultidimPodAutoscaler, ob *mpa.Observation) (ratio float64, ok bool) {
 	slo, maxAge := o.Spec.SLO, collect.MaxAge(o)
 	if slo == nil {
@@ -393,8 +394,8 @@ func action(d *mpa.Decision) string {
 	}
 }
 
-// saying is what a status says without the numbers that always change.
-func saying(s *v1alpha1.MultidimPodAutoscalerStatus) string {
+// digestOf returns a status without the numbers that change at every decision.
+func digestOf(s *v1alpha1.MultidimPodAutoscalerStatus) string {
 	var b strings.Builder
 	fmt.Fprint(&b, s.ObservedGeneration, s.Phase, s.Summary)
 	for _, c := range s.Conditions {

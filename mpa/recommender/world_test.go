@@ -38,7 +38,7 @@ type world struct {
 	clock  *testclock.FakeClock
 	events *record.FakeRecorder
 	usage  *usage
-	patch  func(next func() error) error // stands between recommender and API server
+	patch  func(next func() error) error // wraps the recommender's writes
 }
 
 // usage is a metrics API.
@@ -168,7 +168,7 @@ func pod(i int) *corev1.Pod {
 	}
 }
 
-// step lets time pass, at least until the object is due, measures and decides.
+// step lets time pass until the object is due or longer, then measures and decides.
 func (w *world) step(d time.Duration) *v1alpha1.MultidimPodAutoscaler {
 	w.t.Helper()
 	w.clock.Step(d)
@@ -189,7 +189,7 @@ func (w *world) reconcile() *v1alpha1.MultidimPodAutoscaler {
 		if s := w.objects[key]; s == nil || s.session != nil || s.refused != "" {
 			break
 		}
-		w.clock.Step(result.RequeueAfter) // after a restart it waits for its turn
+		w.clock.Step(result.RequeueAfter) // after a restart it waits for its slot
 	}
 	return w.read()
 }
@@ -201,7 +201,7 @@ func (w *world) read() *v1alpha1.MultidimPodAutoscaler {
 	return o
 }
 
-// restart is another process: it knows what is written and nothing else.
+// restart replaces the process: the new one knows what is written and nothing else.
 func (w *world) restart() {
 	for _, s := range w.objects {
 		s.close(w.t.Context())
