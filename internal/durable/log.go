@@ -17,9 +17,9 @@ type Format[T any] struct {
 	Encode func(b *bytes.Buffer, record T) error
 	// Decode reads a line without its end, and may not keep it; nil = [ParseJSON].
 	Decode func(line []byte) (T, error)
-	// Mine reports whether the text, all of a file and without the end of a line, can
-	// be the beginning of a first record that a kill cut off: only then is it
-	// removed. nil = it begins like a JSON object.
+	// Mine reports whether a file that begins with the text, at most its first line,
+	// can be such a log. It is asked where no record is decoded when a log is opened:
+	// nothing is cut off other people's files. nil = the text begins like a JSON object.
 	Mine func(text []byte) bool
 	// Mode of a file that is made; 0 = 0644.
 	Mode fs.FileMode
@@ -33,7 +33,7 @@ func (f Format[T]) orJSON() Format[T] {
 		f.Decode = ParseJSON[T]
 	}
 	if f.Mine == nil {
-		f.Mine = func(text []byte) bool { return text[0] == '{' }
+		f.Mine = func(text []byte) bool { return len(text) > 0 && text[0] == '{' }
 	}
 	if f.Mode == 0 {
 		f.Mode = 0o644
@@ -96,8 +96,8 @@ func (l *AppendLog[T]) resume(file *os.File, each func(line int, record T) error
 	if end == 0 { // maybe a new file: its name has to last
 		return syncFolder(filepath.Dir(l.path))
 	}
-	if l.size == 0 {
-		if err := l.checkMine(file, end); err != nil {
+	if l.size == 0 || each == nil {
+		if err := l.checkMine(file); err != nil {
 			return err
 		}
 	}
@@ -113,13 +113,15 @@ func (l *AppendLog[T]) resume(file *os.File, each func(line int, record T) error
 	return file.Truncate(l.size)
 }
 
-// checkMine refuses a file that cannot be a log with its first line cut off.
-func (l *AppendLog[T]) checkMine(file io.ReaderAt, end int64) error {
-	text, err := io.ReadAll(io.NewSectionReader(file, 0, min(end, mostLine)))
-	if err != nil {
+// checkMine refuses a file that does not begin like a log.
+func (l *AppendLog[T]) checkMine(file io.ReaderAt) error {
+	text := make([]byte, 1<<16)
+	n, err := file.ReadAt(text, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("%s: %w", l.path, err)
 	}
-	if !l.format.Mine(text) {
+	line, _, _ := bytes.Cut(text[:n], []byte("\n"))
+	if !l.format.Mine(line) {
 		return &LineError{l.path, 1, errors.New("not the beginning of such a file")}
 	}
 	return nil

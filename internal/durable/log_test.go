@@ -117,6 +117,15 @@ func TestOpenLogRefuses(t *testing.T) {
 			require.Equal(t, c.content, read(t, path), "a refused file stays as it was")
 		})
 	}
+	// Nothing is cut off a file that is no log, also where its records are not read.
+	for _, content := range []string{"hello", "hello\nwor", "\n{}\n{"} {
+		path := filepath.Join(t.TempDir(), "letter")
+		put(t, path, content)
+		_, err := durable.OpenLog(path, durable.Format[record]{}, nil)
+		require.ErrorContains(t, err, path+":1: not the beginning of such a file")
+		require.Equal(t, content, read(t, path))
+	}
+
 	_, _, err := open(filepath.Join(t.TempDir(), "no", "log"))
 	require.ErrorIs(t, err, os.ErrNotExist)
 	_, _, err = open(t.TempDir())

@@ -58,7 +58,11 @@ func Open(path string, o Options) (*Writer, error) {
 }
 
 func (w *Writer) open() error {
-	log, err := durable.OpenLog(w.path, durable.Format[*Record]{Encode: encode}, nil)
+	format := durable.Format[*Record]{
+		Encode: encode,
+		Mine:   func([]byte) bool { return true }, // Begin reads it, and puts aside what is no journal
+	}
+	log, err := durable.OpenLog(w.path, format, nil)
 	if err != nil {
 		return err
 	}
