@@ -14,10 +14,10 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// A Verdict is what a policy says of the nodes for a pod.
+// A Verdict is a policy's ranking of the nodes for a pod.
 type Verdict struct {
-	// Decides is false when the policy only watches, or leaves this workload to
-	// others: the scheduler then goes by its other scores.
+	// Decides is false when the policy only watches or does not decide on this
+	// workload: the scheduler then uses its other scores.
 	Decides bool
 	// Ranked are the nodes by preference, the first Options.Top of them.
 	Ranked   []Ranked
@@ -25,15 +25,15 @@ type Verdict struct {
 	choice   string // the first of Ranked
 }
 
-// A Ranked node is one of an order of preference.
+// A Ranked node is a node in the order of preference.
 type Ranked struct {
 	Node  string
 	Place int32 // in the list that RankAmong was given
 	Score float64
 }
 
-// Rank returns which of the nodes that passed the filters the policy in force takes
-// for a pod. It does not fail: when the policy cannot say, Best-Fit does.
+// Rank ranks the nodes that passed the filters for a pod, by the policy in force. It
+// does not fail: when the policy cannot rank, Best-Fit does.
 func (e *Engine) Rank(ctx context.Context, pod *v1.Pod, nodes []string) *Verdict {
 	passed := make([]bool, len(nodes))
 	for i := range passed {
@@ -52,7 +52,7 @@ func (e *Engine) RankAmong(ctx context.Context, pod *v1.Pod, nodes []string, pas
 	begin := e.opt.Now()
 	e.inbox.track(pod)
 	a := e.state.cluster.Arrive(pod)
-	if a == nil { // it goes where it has to
+	if a == nil { // no policy decides where it goes
 		return v
 	}
 	defer func() { e.metrics.latency.Observe(e.opt.Now().Sub(begin).Seconds()) }()
@@ -98,7 +98,7 @@ func (e *Engine) decide(ctx context.Context, v *Verdict, pod *v1.Pod, app int32,
 	}
 }
 
-// fallBack lets Best-Fit decide this once.
+// fallBack ranks by Best-Fit instead.
 func (e *Engine) fallBack(ctx context.Context, v *Verdict, app int32, pod *v1.Pod, reason string, cause error) {
 	e.metrics.fallbacks.WithLabelValues(reason).Inc()
 	v.decision.Cause = ledger.CauseFallback + reason
@@ -129,7 +129,7 @@ func (v *Verdict) rank(r *ranking, l *ledger.Ledger) {
 	}
 }
 
-// compare counts where a policy and Best-Fit differ.
+// compare counts whether the policy and Best-Fit differ, and whether they open a node.
 func (e *Engine) compare(v *Verdict, pod *v1.Pod, role ledger.Role) {
 	r, columns := &e.ranking, e.state.ledger.Columns()
 	if len(r.ranked) == 0 || len(r.bestFit) == 0 {
@@ -180,12 +180,12 @@ func (e *Engine) emitDisagreement(pod *v1.Pod, machine int32) {
 	}
 }
 
-// Reserve notes that a pod goes to a node. v is the verdict of its cycle, nil when
-// nothing was asked because one node was feasible.
+// Reserve enters that a pod goes to a node. v is the verdict of the pod's cycle; nil
+// when nothing was ranked, because one node was feasible.
 func (e *Engine) Reserve(pod *v1.Pod, node string, v *Verdict) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !podspec.Moves(pod) { // it comes with its node
+	if !podspec.Moves(pod) { // it is part of its node
 		return
 	}
 	d := ledger.Decision{Cause: ledger.CauseSingle}

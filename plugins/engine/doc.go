@@ -1,12 +1,11 @@
-// Package engine decides for the scheduler plugin and for the extender, which are
-// thin doors to it. It is an inbox and a decision: what comes in from informers
-// waits in the inbox; Sync enters it in the ledger, and with it the nodes that
-// changed; RankAmong ranks nodes for a pod by the policy in force and falls back to
-// Best-Fit when that fails; Reserve enters where the pod goes. It writes the decision
-// log, the metrics, and the status of policies and rules.
+// Package engine decides for the scheduler plugin and for the extender. It is an
+// inbox and a decision. What informers report waits in the inbox. Sync empties it into
+// the ledger, together with the nodes that changed. RankAmong ranks nodes for a pod
+// by the policy in force, and by Best-Fit when that fails. Reserve enters where the
+// pod goes. The engine also writes the decision log, the metrics, and the status of
+// policies and rules.
 //
-// The state is the ledger's alone. Package kube translates objects into its events,
-// without a state of its own. Everything that changes what a decision depends on
-// is an event, and enters between decisions. That is why the decision log, read
-// again, gives the same decisions.
+// The ledger is the only state; package kube translates objects into its events.
+// Whatever a decision depends on changes by an event, between decisions. Therefore
+// the decision log, read again, gives the same decisions.
 package engine

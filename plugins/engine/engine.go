@@ -10,8 +10,7 @@ import (
 	"k8s.io/client-go/tools/events"
 )
 
-// Options say how an engine works. The zero values of those that are times are
-// not defaults: 0 is off.
+// Options configure an engine. A duration of 0 turns its limit off.
 type Options struct {
 	Profile     string // name in logs and metrics
 	PolicyName  string // of the PlacementPolicy that decides
@@ -26,13 +25,13 @@ type Options struct {
 	Now         func() time.Time
 }
 
-// An Engine serves one profile of a scheduler, or one extender. Its methods may
-// be called at the same time; those that decide wait for each other.
+// An Engine serves one profile of a scheduler, or one extender. Its methods may be
+// called concurrently.
 type Engine struct {
 	opt     Options
 	metrics *profileMetrics
 	events  *eventSink
-	watcher atomic.Pointer[watcher] // of rules; nil = there are none to read
+	watcher atomic.Pointer[watcher] // of rules; nil = the cluster has none
 	inbox   inbox
 
 	mu       sync.Mutex
@@ -42,13 +41,13 @@ type Engine struct {
 	reported map[types.UID]reported // pods against a rule that no Sync has seen yet
 }
 
-// A Node is one of a cluster with its pods, the assumed ones included.
+// A Node is a node of the cluster with its pods, the assumed ones included.
 type Node struct {
 	Object *v1.Node
 	Pods   []*v1.Pod
 }
 
-// New is an engine that knows nothing yet.
+// New returns an engine that knows no node yet.
 func New(opt Options) (*Engine, error) {
 	if opt.Now == nil {
 		opt.Now = time.Now
@@ -72,8 +71,8 @@ func (e *Engine) Close() error {
 	return e.state.log.close()
 }
 
-// Visit gives every node that may have changed since the last call to set, and the
-// names of those that are gone to gone. all asks for every node there is.
+// A Visit passes every node that may have changed since the last visit to set, and
+// the names of deleted nodes to gone. all asks for every node.
 type Visit func(all bool, set func(Node), gone func(name string))
 
 // Sync brings the engine up to date: with what came in since the last decision,

@@ -12,12 +12,11 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 )
 
-// followEvery is how often the forecast is made anew.
+// followEvery is how often the forecast is computed.
 const followEvery = 5 * time.Second
 
 // Follow keeps the forecast up to date with the cluster's workloads and
-// autoscalers until ctx ends. It asks the factory for their informers, which
-// whoever owns it starts.
+// autoscalers until ctx ends. The caller starts the factory's informers afterwards.
 func (e *Engine) Follow(ctx context.Context, factory informers.SharedInformerFactory) {
 	apps, batch := factory.Apps().V1(), factory.Batch().V1()
 	scalers := factory.Autoscaling().V2().HorizontalPodAutoscalers()

@@ -13,8 +13,8 @@ import (
 
 const defaultCanaryPercent = 10
 
-// decider is the role whose policy is asked about a workload, in which mode, and
-// whether it decides. The role is empty when none is asked.
+// decider returns which policy ranks for a workload, in which mode, and whether the
+// ranking decides. The role is empty when no policy ranks.
 func (e *Engine) decider(group string) (role ledger.Role, mode policy.Mode, decides bool) {
 	if canary, _ := e.state.ledger.Policy(ledger.Canary); canary != nil {
 		if modeOf(canary) != policy.Shadow && share(group) < percentOf(canary) {
@@ -44,14 +44,14 @@ func percentOf(o *policy.Object) int {
 	return *o.Spec.CanaryPercent
 }
 
-// share is a number from 0 to 99 that stays a workload's.
+// share is a number from 0 to 99, always the same for a workload.
 func share(group string) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(group))
 	return int(h.Sum32() % 100)
 }
 
-// reason says why the ranking of a policy does not count; "" when it does.
+// reason returns why the ranking of a policy does not count; "" when it does.
 func (e *Engine) reason(role ledger.Role, err error) string {
 	var p panicked
 	switch {
@@ -76,7 +76,7 @@ func reasonText(reason string, cause error) string {
 	text := map[string]string{
 		"no-policy":      "there is none",
 		"panic":          "it failed",
-		"not-finite":     "a score is no number",
+		"not-finite":     "a score is not a number",
 		"stale-forecast": "the forecast of expected pods is missing or too old",
 		"deadline":       "it took longer than the deadline",
 		"error":          "it failed",

@@ -115,7 +115,7 @@ func TestGuard(t *testing.T) {
 		{reason: "panic", text: "it failed (panic: index out of range).", policy: spreading(), spoil: func(l *lab) {
 			l.spoil(func() error { panic("index out of range") })
 		}},
-		{reason: "not-finite", text: "a score is no number (", policy: spreading(), spoil: fails(fmt.Errorf("node a: %w", binpack.ErrNotFinite))},
+		{reason: "not-finite", text: "a score is not a number (", policy: spreading(), spoil: fails(fmt.Errorf("node a: %w", binpack.ErrNotFinite))},
 		{reason: "error", text: "it failed (what?).", policy: spreading(), spoil: fails(errors.New("what?"))},
 		{reason: "stale-forecast", text: "the forecast of expected pods is missing or too old.", policy: shipped(t, "hand-k1")},
 		{

@@ -12,13 +12,13 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
-// An inbox keeps what comes in between decisions. It has a lock of its own:
+// An inbox holds what comes in between decisions. It has a lock of its own, so that
 // informers do not wait for a decision.
 type inbox struct {
 	sync.Mutex
 	mail
-	// tracked are the pods that were decided on and not deleted since. Only their
-	// end matters: where nothing is decided, on a standby, most are others.
+	// tracked are the pods that a decision was asked for and that were not deleted
+	// since. The end of others is ignored: a standby sees many and decides on none.
 	tracked map[types.UID]bool
 }
 
@@ -33,7 +33,7 @@ type mail struct {
 	declaredAt time.Time
 }
 
-// empty takes out what came in.
+// empty returns what came in and removes it.
 func (in *inbox) empty() mail {
 	in.Lock()
 	defer in.Unlock()
@@ -42,7 +42,7 @@ func (in *inbox) empty() mail {
 	return m
 }
 
-// track notes that a pod is decided on.
+// track adds a pod to the tracked ones.
 func (in *inbox) track(pod *v1.Pod) {
 	in.Lock()
 	defer in.Unlock()
@@ -66,15 +66,15 @@ func (e *Engine) SetRules(rules []*kube.Rule) {
 	e.inbox.rules, e.inbox.newRules = rules, true
 }
 
-// SetDeclared is what the cluster's workloads say of the pods there are to be.
+// SetDeclared sets the objects that the next forecast is made of.
 func (e *Engine) SetDeclared(d *kube.Declared) {
 	e.inbox.Lock()
 	defer e.inbox.Unlock()
 	e.inbox.declared, e.inbox.declaredAt = d, e.opt.Now()
 }
 
-// BindFailed takes back a decision: the pod's binding failed. A pod that was
-// deleted meanwhile does not wait either.
+// BindFailed takes back a decision: the pod's binding failed. The pod waits again,
+// unless it was deleted meanwhile.
 func (e *Engine) BindFailed(pod *v1.Pod) {
 	e.inbox.Lock()
 	defer e.inbox.Unlock()
@@ -84,8 +84,8 @@ func (e *Engine) BindFailed(pod *v1.Pod) {
 	}
 }
 
-// Deleted notes that a pod was deleted, whether it had a node or not. A pod that was
-// not decided on is ignored.
+// Deleted notes that a pod was deleted, with or without a node. A pod that no decision
+// was asked for is ignored.
 func (e *Engine) Deleted(pod *v1.Pod) {
 	e.inbox.Lock()
 	defer e.inbox.Unlock()

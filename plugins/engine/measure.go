@@ -9,21 +9,21 @@ import (
 // measureEvery is how often gauges are brought up to date.
 const measureEvery = 5 * time.Second
 
-// measured says when the gauges were set, and which of them.
+// measured is when the gauges were set, and for which resources.
 type measured struct {
 	every     time.Duration
 	at        time.Time
 	resources map[string]bool // whose allocation rate is shown
 }
 
-// Measure brings the gauges up to date where no pods come.
+// Measure brings the gauges up to date while no pods come.
 func (e *Engine) Measure() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.measure()
 }
 
-// measure brings the gauges up to date, now and then, and writes the decision log.
+// measure brings the gauges up to date and writes the decision log, if that is due.
 func (e *Engine) measure() {
 	now := e.opt.Now()
 	if now.Sub(e.measured.at) < e.measured.every {

@@ -15,19 +15,19 @@ var (
 		Help:    "Time to rank the nodes for a pod.",
 		Buckets: metrics.ExponentialBuckets(0.00001, 2, 16),
 	}, []string{"profile"})
-	allocation = gauge("allocation_rate", "Requested share of the capacity of the nodes that hold a pod that moves.", "resource")
+	allocation = gauge("allocation_rate", "Requested share of the capacity of the nodes that hold a movable pod.", "resource")
 	fragment   = gauge("fragment", "Share of the free capacity of active nodes, in the scarcest resource, that a pod of the present mix cannot use.")
-	active     = gauge("active_nodes", "Nodes that hold a pod that moves.")
+	active     = gauge("active_nodes", "Nodes that hold a movable pod.")
 	nodes      = gauge("nodes", "Nodes that may take pods.")
 	generation = gauge("policy_generation", "Generation of the policy object in force; 0 = there is none.", "role")
 
-	decisions     = counter("decisions_total", "Pods that were given a node, by the policy's mode and what decided.", "mode", "cause")
+	decisions     = counter("decisions_total", "Pods that got a node, by the policy's mode and by what decided.", "mode", "cause")
 	disagreements = counter("disagreements_total", "Decisions in which policy and Best-Fit prefer different nodes.", "role")
 	opened        = counter("nodes_opened_total", "Decisions that take an empty node: by the policy, by Best-Fit asked in the same cycles, by a canary in shadow.", "by")
 	fallbacks     = counter("fallbacks_total", "Decisions for which Best-Fit ranked the nodes because the policy could not.", "reason")
 	loadErrors    = counter("load_errors_total", "Objects that were not accepted.", "kind")
-	conflicts     = counter("rule_conflicts_total", "Pods that another scheduler put where a rule forbids it.", "rule")
-	restarts      = counter("state_restarts_total", "Times that the packing state was built anew because an event did not fit it.")
+	conflicts     = counter("rule_conflicts_total", "Pods that another scheduler placed against a rule.", "rule")
+	restarts      = counter("state_restarts_total", "Times that the packing state was rebuilt because it had refused an event.")
 	logErrors     = counter("decision_log_errors_total", "Failed writes to the decision log.")
 
 	register sync.Once

@@ -8,7 +8,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
-// ranking is the space in which nodes are ranked, used again for every pod.
+// ranking is the memory in which nodes are ranked, reused for every pod.
 type ranking struct {
 	// rankBy is the ledger's Rank; tests let it fail.
 	rankBy func(role ledger.Role, app int32, allowed []int32, top int, buf []binpack.Ranked) ([]binpack.Ranked, error)
@@ -21,7 +21,7 @@ type ranking struct {
 	watched []binpack.Ranked // by a canary in shadow
 }
 
-// places say where the nodes of a list are in the columns.
+// places map the nodes of a list to machines of the columns and back.
 type places struct {
 	nodes   []string
 	state   *binpack.State // the columns
@@ -73,8 +73,8 @@ type panicked struct{ value any }
 
 func (p panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
-// order is the ledger's with panics as errors: a policy must not take the
-// scheduler down.
+// order is the ledger's Rank with panics as errors: a policy must not crash the
+// scheduler.
 func (r *ranking) order(l *ledger.Ledger, role ledger.Role, app int32, top int, buf []binpack.Ranked) (ranked []binpack.Ranked, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -9,14 +9,14 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 )
 
-// reported is a pod against a rule that was seen before a Sync had it.
+// reported is a pod that violates a rule and was seen before a Sync had it.
 type reported struct {
 	rule string
 	at   time.Time
 }
 
-// Check is what a pod is to be checked by on each node; nil when no rule is about
-// it. It is of the last Sync. Rules are about pods that move only.
+// Check returns the check of a pod, as of the last Sync; nil when no rule selects the
+// pod.
 func (e *Engine) Check(pod *v1.Pod) *kube.Check {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -30,23 +30,24 @@ func (e *Engine) With(k *kube.Check, pod *v1.Pod, node string, count int32) {
 	e.state.cluster.With(k, pod, node, count)
 }
 
-// Related reports whether a pod that stands can be in the way of one that waits.
+// Related reports whether a rule lets a pod that stands keep a waiting pod off its
+// node.
 func (e *Engine) Related(waits, stands *v1.Pod) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.state.cluster.Related(waits, stands)
 }
 
-// Spreads reports whether a pod that came may let one of its app follow that has
-// to spread.
+// Spreads reports whether the arrival of a pod can open other nodes to a waiting pod
+// of the same app.
 func (e *Engine) Spreads(waits, came *v1.Pod) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.state.cluster.Spreads(waits, came)
 }
 
-// Bound looks at a pod that has got a node. One that another scheduler put there
-// against a rule is counted at once; no decision of ours need be due.
+// Bound checks a pod that got a node. If another scheduler placed it against a rule,
+// it is counted at once, without waiting for a decision of ours.
 func (e *Engine) Bound(pod *v1.Pod) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -56,8 +57,7 @@ func (e *Engine) Bound(pod *v1.Pod) {
 	e.report(pod)
 }
 
-// findConflicts counts the pods among those found on a node that another scheduler
-// put where a rule forbids it.
+// findConflicts counts the pods found on a node that violate a rule there.
 func (e *Engine) findConflicts(found []*v1.Pod) {
 	for _, pod := range found {
 		if e.reported[pod.UID].rule != "" {
@@ -82,8 +82,8 @@ func (e *Engine) report(pod *v1.Pod) bool {
 	return true
 }
 
-// knownConflicts are the conflicts, nil when nothing is known of them: a standby has
-// not looked, and rules that have come since are not in force before the next Sync.
+// knownConflicts are the conflicts; nil when they are unknown: a standby has read no
+// nodes, and new rules are not in force before the next Sync.
 func (e *Engine) knownConflicts() map[string]int {
 	e.inbox.Lock()
 	unknown := e.inbox.newRules
@@ -97,9 +97,8 @@ func (e *Engine) knownConflicts() map[string]int {
 	return e.Conflicts()
 }
 
-// Conflicts is the number of nodes on which each rule does not hold, and of pods
-// against it that were seen since they were counted; rules that hold everywhere
-// are left out.
+// Conflicts counts for each rule the nodes that violate it, plus the pods against it
+// that were reported since the last Sync. Rules that hold everywhere are left out.
 func (e *Engine) Conflicts() map[string]int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

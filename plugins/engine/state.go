@@ -12,15 +12,14 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// restartEvery is how often the packing state may be built again: what it cannot
-// follow may stay.
+// restartEvery is the least time between two restarts: the cause may persist.
 const restartEvery = 30 * time.Second
 
-// roles are those that policies are loaded for.
+// roles are the roles that policies are loaded for.
 var roles = []ledger.Role{ledger.Primary, ledger.Canary}
 
-// A state is the ledger with its two ends: the translation whose events enter it,
-// and the decision log that they are written to.
+// A state is the ledger, the translator whose events it applies, and the decision log
+// that they are written to.
 type state struct {
 	start   ledger.Start
 	now     func() time.Time
@@ -61,8 +60,8 @@ func (s *state) begin() {
 	s.apply(&ledger.Event{Kind: ledger.KindStart, Start: &start})
 }
 
-// restartIfBroken builds the state again if an event did not fit it. That is a bug,
-// and counted; the next decisions are right all the same.
+// restartIfBroken builds the state again if the ledger refused an event. That is a
+// bug, and counted, but later decisions are right.
 func (s *state) restartIfBroken() bool {
 	if s.broken == nil || !s.restartedAt.IsZero() && s.now().Sub(s.restartedAt) < restartEvery {
 		return false
@@ -88,9 +87,9 @@ func (s *state) restartIfBroken() bool {
 	return true
 }
 
-// apply applies an event to the ledger and keeps it for the decision log. One that
-// the ledger refuses changes nothing, and the log goes on without it: decisions
-// until the restart can be computed again as well.
+// apply applies an event to the ledger and adds it to the decision log. An event that
+// the ledger refuses changes nothing and is left out of the log, so that decisions
+// until the restart can be computed again too.
 func (s *state) apply(ev *ledger.Event) {
 	if err := s.ledger.Apply(ev); err != nil {
 		if s.broken == nil {
@@ -134,7 +133,7 @@ func (s *state) enter(m mail) {
 	}
 }
 
-// A decisionLog keeps events until they are written. Without a file it keeps none.
+// A decisionLog holds events until they are written. Without a file it drops them.
 type decisionLog struct {
 	file   *ledger.Log
 	lines  []*ledger.Event
@@ -161,8 +160,7 @@ func (l *decisionLog) flush() {
 	l.lines = l.lines[:0]
 }
 
-// close writes what is waiting and closes the file. Decisions that are under way are
-// not kept any more.
+// close writes what is waiting and closes the file. Later events are dropped.
 func (l *decisionLog) close() error {
 	if l.file == nil {
 		return nil

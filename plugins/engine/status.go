@@ -20,13 +20,12 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 )
 
-// statusEvery is how often statuses are brought up to date without an event:
-// conflicts come and go by themselves.
+// statusEvery is how often statuses are checked without an event: conflicts come and
+// go without one.
 const statusEvery = 2 * time.Second
 
-// writeStatuses keeps the statuses of policies and rules up to date until ctx ends. It is
-// apart from the informers: a slow API server must not keep a rule from coming into
-// force.
+// writeStatuses keeps the statuses of policies and rules up to date until ctx ends. It
+// does not run in an informer: a slow API server must not delay a rule.
 func (w *watcher) writeStatuses(ctx context.Context) {
 	tick := time.NewTicker(statusEvery)
 	defer tick.Stop()
@@ -50,7 +49,7 @@ func (w *watcher) writeDue(ctx context.Context) {
 	})
 	for _, of := range keys {
 		s := w.statement(of, conflicts)
-		if k := w.known[of]; s.text != k.written && !s.stands() {
+		if k := w.known[of]; s.text != k.written && !s.written() {
 			due = append(due, s)
 		}
 	}
@@ -63,72 +62,71 @@ func (w *watcher) writeDue(ctx context.Context) {
 	}
 }
 
-// A statement is what this profile has to say of an object.
+// A statement is the status that this profile writes of an object.
 type statement struct {
 	of         key
 	object     *unstructured.Unstructured
 	conditions []metav1.Condition
 	fields     map[string]any // of the status, beside conditions
-	text       string         // all of it: what is said once is not said again
+	text       string         // all of it, to compare with what was written
 }
 
-func (s *statement) say(kind string, status metav1.ConditionStatus, reason, message string) {
+func (s *statement) add(kind string, status metav1.ConditionStatus, reason, message string) {
 	s.conditions = append(s.conditions, metav1.Condition{
 		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: s.object.GetGeneration(),
 	})
 }
 
-// statement is what there is to say of an object. conflicts is nil as long as
-// nothing is known of them.
+// statement is the status of an object. conflicts is nil while they are unknown.
 func (w *watcher) statement(of key, conflicts map[string]int) statement {
 	k := w.known[of]
 	s := statement{of: of, object: k.object, fields: map[string]any{"observedGeneration": k.object.GetGeneration()}}
 	if of.resource == policies {
-		w.sayPolicy(&s, k)
+		w.describePolicy(&s, k)
 	} else {
-		w.sayRule(&s, k, conflicts)
+		w.describeRule(&s, k, conflicts)
 	}
 	s.text = fmt.Sprint(k.object.GetGeneration(), s.fields, s.conditions)
 	return s
 }
 
-// sayPolicy is what this profile makes of a policy.
-func (w *watcher) sayPolicy(s *statement, k *known) {
+// describePolicy adds the state of a policy in this profile.
+func (w *watcher) describePolicy(s *statement, k *known) {
 	if k.policy != nil {
 		s.fields["digest"] = k.policy.Digest()
 	}
 	role := w.roleOf(s.of.name)
 	if k.err != nil {
-		s.say(v1alpha1.ConditionAccepted, metav1.ConditionFalse, "Invalid", k.err.Error())
+		s.add(v1alpha1.ConditionAccepted, metav1.ConditionFalse, "Invalid", k.err.Error())
 	} else {
-		s.say(v1alpha1.ConditionAccepted, metav1.ConditionTrue, "Valid", "The policy can be loaded.")
+		s.add(v1alpha1.ConditionAccepted, metav1.ConditionTrue, "Valid", "The policy can be loaded.")
 	}
 	switch {
 	case role == "" && meta.FindStatusCondition(conditionsOf(s.object), v1alpha1.ConditionActive) != nil:
-		// Another profile knows better.
+		// Another profile names the policy, and writes this condition.
 	case role == "":
-		s.say(v1alpha1.ConditionActive, metav1.ConditionFalse, "NotReferenced", "No profile names it as policyName or canaryPolicyName.")
+		s.add(v1alpha1.ConditionActive, metav1.ConditionFalse, "NotReferenced", "No profile names it as policyName or canaryPolicyName.")
 	case k.err == nil:
 		reason := map[policy.Mode]string{policy.Shadow: "Shadow", policy.Canary: "Canary", policy.Live: "Live"}[modeOf(k.policy)]
-		s.say(v1alpha1.ConditionActive, metav1.ConditionTrue, reason, fmt.Sprintf("In force in profile %s as %s.", w.engine.opt.Profile, role))
+		s.add(v1alpha1.ConditionActive, metav1.ConditionTrue, reason, fmt.Sprintf("In force in profile %s as %s.", w.engine.opt.Profile, role))
 	case w.generations[role] > 0:
-		s.say(v1alpha1.ConditionActive, metav1.ConditionFalse, "NotAccepted", fmt.Sprintf("Generation %d, the last that was accepted, stays in force.", w.generations[role]))
+		s.add(v1alpha1.ConditionActive, metav1.ConditionFalse, "NotAccepted", fmt.Sprintf("Generation %d, the last that was accepted, stays in force.", w.generations[role]))
 	default:
-		s.say(v1alpha1.ConditionActive, metav1.ConditionFalse, "NotAccepted", "No version was accepted; Best-Fit decides.")
+		s.add(v1alpha1.ConditionActive, metav1.ConditionFalse, "NotAccepted", "No version was accepted; Best-Fit decides.")
 	}
 }
 
-// sayRule is what this profile makes of a rule. Of conflicts a standby knows
-// nothing.
-func (w *watcher) sayRule(s *statement, k *known, conflicts map[string]int) {
+// describeRule adds the state of a rule in this profile. A standby does not know the
+// conflicts.
+func (w *watcher) describeRule(s *statement, k *known, conflicts map[string]int) {
 	inForce := w.rules[s.of.name] != nil
 	switch {
 	case k.err == nil:
-		s.say(v1alpha1.ConditionAccepted, metav1.ConditionTrue, "Valid", "The rule is in force.")
+		s.add(v1alpha1.ConditionAccepted, metav1.ConditionTrue, "Valid", "The rule is in force.")
 	case inForce:
-		s.say(v1alpha1.ConditionAccepted, metav1.ConditionFalse, "Invalid", k.err.Error()+"; the last version that was accepted stays in force")
+		s.add(v1alpha1.ConditionAccepted, metav1.ConditionFalse, "Invalid", k.err.Error()+"; the last version that was accepted stays in force")
 	default:
-		s.say(v1alpha1.ConditionAccepted, metav1.ConditionFalse, "Invalid", k.err.Error())
+		s.add(v1alpha1.ConditionAccepted, metav1.ConditionFalse, "Invalid", k.err.Error())
 	}
 	if conflicts == nil || !inForce {
 		return
@@ -136,15 +134,15 @@ func (w *watcher) sayRule(s *statement, k *known, conflicts map[string]int) {
 	count := conflicts[s.of.name]
 	s.fields["conflicts"] = int64(count)
 	if count > 0 {
-		s.say(v1alpha1.ConditionConflicting, metav1.ConditionTrue, "PodsAgainstRule",
+		s.add(v1alpha1.ConditionConflicting, metav1.ConditionTrue, "PodsAgainstRule",
 			fmt.Sprintf("It does not hold on %d nodes; no pod of it is added there.", count))
 	} else {
-		s.say(v1alpha1.ConditionConflicting, metav1.ConditionFalse, "None", "The rule holds on all nodes.")
+		s.add(v1alpha1.ConditionConflicting, metav1.ConditionFalse, "None", "The rule holds on all nodes.")
 	}
 }
 
-// stands reports whether the object says all this already.
-func (s *statement) stands() bool {
+// written reports whether the object has this status already.
+func (s *statement) written() bool {
 	status, _ := s.object.Object["status"].(map[string]any)
 	for name, want := range s.fields {
 		if status[name] != want {
@@ -178,8 +176,8 @@ func conditionsOf(o *unstructured.Unstructured) []metav1.Condition {
 	return status.Conditions
 }
 
-// write writes a status. It is said once: replicas of the scheduler that do not
-// agree must not answer each other for ever. An error is one that may pass.
+// write writes a status, once: replicas of the scheduler that disagree must not
+// overwrite each other for ever. It returns only errors that may pass.
 func (w *watcher) write(ctx context.Context, s statement) error {
 	conditions := conditionsOf(s.object)
 	for _, c := range s.conditions {
@@ -187,7 +185,7 @@ func (w *watcher) write(ctx context.Context, s statement) error {
 	}
 	s.fields["conditions"] = conditions
 	patch, err := json.Marshal(map[string]any{
-		// What somebody else wrote meanwhile is not to be lost.
+		// A status that was written meanwhile is not overwritten.
 		"metadata": map[string]any{"resourceVersion": s.object.GetResourceVersion()}, "status": s.fields,
 	})
 	if err != nil {
@@ -197,9 +195,9 @@ func (w *watcher) write(ctx context.Context, s statement) error {
 	defer cancel()
 	_, err = w.client.Resource(s.of.resource).Patch(ctx, s.of.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "sigma"}, "status")
 	switch {
-	case apierrors.IsConflict(err) || apierrors.IsNotFound(err): // news of it are on their way
+	case apierrors.IsConflict(err) || apierrors.IsNotFound(err): // the informer brings the new object
 		return nil
-	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err): // that does not pass
+	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err): // writing it again would fail again
 		w.log.Error(err, "Cannot write a status", "resource", s.of.resource.Resource, "name", s.of.name)
 	case err != nil:
 		return err

@@ -33,16 +33,16 @@ var (
 	rules    = v1alpha1.SchemeGroupVersion.WithResource("placementrules")
 )
 
-// syncPatience is how long a start waits for the objects that there are.
+// syncPatience is how long a start waits for the objects to be read.
 const syncPatience = 10 * time.Second
 
-// watcher follows PlacementPolicies and PlacementRules and tells their status.
+// watcher follows PlacementPolicies and PlacementRules and writes their statuses.
 type watcher struct {
 	engine    *Engine
 	rulesRead cache.InformerSynced // nil = there are none to read
 	client    dynamic.Interface
 	log       klog.Logger
-	wake      chan struct{} // there may be something to tell
+	wake      chan struct{} // a status may have changed
 
 	mu          sync.Mutex
 	rules       map[string]*kube.Rule // by name: the last good version
@@ -64,9 +64,9 @@ type known struct {
 }
 
 // Watch follows the cluster's PlacementPolicies and PlacementRules until ctx ends.
-// It returns when those there are have been read, or that takes too long: see
-// [Engine.Ready]. hasRules is false when the cluster has no such kind, or does not
-// let us read it: then none is in force.
+// It returns when they have been read or that takes too long, see [Engine.Ready].
+// hasRules is false when the cluster has no such kind or does not let us read it; then
+// no rule is in force.
 func (e *Engine) Watch(ctx context.Context, config *rest.Config) (hasRules bool, err error) {
 	config = rest.CopyConfig(config)
 	config.ContentType = "application/json" // custom resources have no other
@@ -116,8 +116,8 @@ func (e *Engine) watch(ctx context.Context, client dynamic.Interface, factory dy
 
 var errNotRead = errors.New("placement rules are not read yet")
 
-// Ready reports why nothing can be decided yet, nil when it can: rules that have
-// not been read cannot be kept.
+// Ready returns why nothing can be decided yet; nil when it can. Rules must be read
+// first.
 func (e *Engine) Ready() error {
 	if w := e.watcher.Load(); w != nil && !w.rulesRead() {
 		return errNotRead
@@ -125,14 +125,14 @@ func (e *Engine) Ready() error {
 	return nil
 }
 
-// served reports whether the cluster has a resource and lets us read it. An API
-// server that does not answer may have it.
+// served reports whether the cluster has a resource and lets us read it, or may do so:
+// its API server does not answer.
 func (w *watcher) served(ctx context.Context, resource schema.GroupVersionResource) bool {
 	ctx, cancel := context.WithTimeout(ctx, syncPatience)
 	defer cancel()
 	_, err := w.client.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1})
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
-		w.log.Error(err, "Not in force, until the scheduler is started anew", "resource", resource.GroupResource())
+		w.log.Error(err, "Not in force until the scheduler is restarted", "resource", resource.GroupResource())
 		w.engine.metrics.loadErrors.WithLabelValues(resource.Resource).Inc()
 		return false
 	}
@@ -151,7 +151,7 @@ func handler(set, gone func(*unstructured.Unstructured)) cache.ResourceEventHand
 	}
 }
 
-// unwrap is the object of an event, nil when there is none.
+// unwrap returns the object of an event; nil when it has none.
 func unwrap(o any) *unstructured.Unstructured {
 	if final, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		o = final.Obj
@@ -160,7 +160,7 @@ func unwrap(o any) *unstructured.Unstructured {
 	return object
 }
 
-// record keeps an object and reports whether its specification is news.
+// record stores an object and reports whether its specification is new.
 func (w *watcher) record(of key, o *unstructured.Unstructured) (k *known, news bool) {
 	k = w.known[of]
 	if k == nil || k.object.GetUID() != o.GetUID() {
@@ -169,7 +169,7 @@ func (w *watcher) record(of key, o *unstructured.Unstructured) (k *known, news b
 		return k, true
 	}
 	switch {
-	case o.GetGeneration() < k.object.GetGeneration(): // somebody else's informer was ahead of ours
+	case o.GetGeneration() < k.object.GetGeneration(): // the scheduler's informer was ahead of ours
 		return k, false
 	case o.GetGeneration() > k.object.GetGeneration():
 		news = true
@@ -178,7 +178,7 @@ func (w *watcher) record(of key, o *unstructured.Unstructured) (k *known, news b
 	return k, news
 }
 
-// wakeUp makes statuses be written soon.
+// wakeUp makes writeStatuses check at once.
 func (w *watcher) wakeUp() {
 	select {
 	case w.wake <- struct{}{}:
@@ -186,7 +186,7 @@ func (w *watcher) wakeUp() {
 	}
 }
 
-// roleOf is what a policy of a name is to this profile; "" = nothing.
+// roleOf is the role of a policy in this profile, by name; "" = none.
 func (w *watcher) roleOf(name string) ledger.Role {
 	switch {
 	case name == w.engine.opt.PolicyName:
@@ -235,7 +235,7 @@ func (w *watcher) policyGone(o *unstructured.Unstructured) {
 	}
 }
 
-// parsePolicy reads a policy as a file of the same content would be.
+// parsePolicy reads a policy as from a file of the same content.
 func parsePolicy(o *unstructured.Unstructured) (*policy.Object, error) {
 	text, err := json.Marshal(map[string]any{
 		"apiVersion": o.GetAPIVersion(), "kind": o.GetKind(),
@@ -245,16 +245,15 @@ func parsePolicy(o *unstructured.Unstructured) (*policy.Object, error) {
 		return nil, err
 	}
 	object, err := policy.Parse(o.GetName(), text)
-	if err != nil { // all on one line: where it is says nothing
+	if err != nil { // the text is one line: its number is no help
 		return nil, fmt.Errorf("%s", strings.TrimPrefix(strings.TrimPrefix(err.Error(), o.GetName()+":1: "), o.GetName()+": "))
 	}
 	return object, nil
 }
 
-// RuleChanged puts a rule in force that an informer of the scheduler's saw change;
-// nil is before it was and after it is gone. The scheduler wakes pods by that
-// informer, which may be ahead of ours: a pod that is woken has to find the rule
-// as it is now.
+// RuleChanged puts a rule in force that an informer of the scheduler saw change; before
+// is nil for a new rule, after for a deleted one. The scheduler wakes pods by that
+// informer, which may be ahead of ours, and a woken pod must meet the new rule.
 func (e *Engine) RuleChanged(before, after any) {
 	w := e.watcher.Load()
 	if w == nil {
@@ -295,7 +294,7 @@ func (w *watcher) ruleGone(o *unstructured.Unstructured) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	of := key{rules, o.GetName()}
-	if k := w.known[of]; k == nil || k.object.GetUID() != o.GetUID() { // it is gone already, or there again
+	if k := w.known[of]; k == nil || k.object.GetUID() != o.GetUID() { // another rule of this name, or none, is there now
 		return
 	}
 	delete(w.known, of)

@@ -15,8 +15,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// view is the cluster as the informers have it, and the pods that are taken for
-// granted.
+// view is the cluster as the informers have it, with the assumed pods.
 type view struct {
 	engine *engine.Engine
 	ttl    time.Duration
@@ -28,8 +27,8 @@ type view struct {
 	on      map[string]map[types.UID]*v1.Pod // by node, assumed ones included
 	dirty   map[string]bool                  // nodes that changed since the last visit
 	assumed map[types.UID]assumption
-	left    map[types.UID]assumption // pods that were left to the scheduler and not seen since
-	seen    chan struct{}            // closed when one of those is
+	left    map[types.UID]assumption // pods whose node the scheduler chooses, not seen since
+	seen    chan struct{}            // closed when one of those is seen
 }
 
 type assumption struct {
@@ -45,7 +44,7 @@ func newView(e *engine.Engine, ttl time.Duration, now func() time.Time) *view {
 	}
 }
 
-// follow keeps the view up to date; synced reports that all there is was read.
+// follow keeps the view up to date; synced reports whether the cluster has been read.
 func (v *view) follow(factory informers.SharedInformerFactory) (synced []cache.InformerSynced, err error) {
 	nodes, err := factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { v.setNode(o.(*v1.Node)) },
@@ -93,7 +92,7 @@ func (v *view) removeNode(name string) {
 	v.dirty[name] = true
 }
 
-// setPod notes where a pod is. What was taken for granted of it no longer is.
+// setPod notes where a pod is, and drops what was assumed of it.
 func (v *view) setPod(p *v1.Pod) {
 	if p.Spec.NodeName == "" {
 		return
@@ -129,7 +128,7 @@ func (v *view) put(p *v1.Pod) {
 	v.dirty[name] = true
 }
 
-// drop forgets a pod wherever it is, or was taken to be.
+// drop forgets a pod where it is, and where it was assumed to be.
 func (v *view) drop(uid types.UID) {
 	for _, p := range []*v1.Pod{v.pods[uid], v.assumed[uid].pod} {
 		if p == nil {
@@ -146,7 +145,7 @@ func (v *view) drop(uid types.UID) {
 	v.settle(uid)
 }
 
-// leave notes that the scheduler chooses a pod's node by itself.
+// leave notes that the scheduler chooses a pod's node.
 func (v *view) leave(p *v1.Pod) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -155,7 +154,7 @@ func (v *view) leave(p *v1.Pod) {
 	}
 }
 
-// settle notes that it is known where a pod went that was left to the scheduler.
+// settle notes that the node is known that the scheduler chose for a pod.
 func (v *view) settle(uid types.UID) {
 	if _, ok := v.left[uid]; ok {
 		delete(v.left, uid)
@@ -164,7 +163,7 @@ func (v *view) settle(uid types.UID) {
 	}
 }
 
-// unsettled are the pods of which it is not known where the scheduler put them.
+// unsettled are the pods whose node the scheduler chose, but has not shown yet.
 // seen is closed when that changes.
 func (v *view) unsettled() (pods []*v1.Pod, seen <-chan struct{}) {
 	v.mu.Lock()
@@ -175,12 +174,12 @@ func (v *view) unsettled() (pods []*v1.Pod, seen <-chan struct{}) {
 	return pods, v.seen
 }
 
-// assume takes a pod to be on a node until the cluster says where it is, or until
-// it has not said so for long.
+// assume counts a pod on a node until the cluster shows where it is, or the
+// assumption expires.
 func (v *view) assume(p *v1.Pod, node string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if bound := v.pods[p.UID]; bound != nil { // the cluster was faster: the engine is to look again
+	if bound := v.pods[p.UID]; bound != nil { // the cluster was faster: the engine visits both nodes again
 		v.dirty[bound.Spec.NodeName], v.dirty[node] = true, true
 		return
 	}
@@ -190,8 +189,8 @@ func (v *view) assume(p *v1.Pod, node string) {
 	v.put(placed)
 }
 
-// expire gives up what was taken for granted for too long, and of the pod that is
-// asked about: that came to nothing.
+// expire drops assumptions that are too old, and the one of the pod that is asked
+// about: its binding failed.
 func (v *view) expire(asked types.UID) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

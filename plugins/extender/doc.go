@@ -1,8 +1,8 @@
 // Package extender answers kube-scheduler's HTTP extender calls with the engine
-// that the plugin uses: filter heeds PlacementRules, prioritize a
+// that the plugin uses: filter applies PlacementRules, prioritize a
 // PlacementPolicy. It is for schedulers that cannot be built with the plugin.
 //
-// A scheduler counts the pods whose binding is under way, and an extender does not
-// hear of them. So it takes its own first choice for granted at once, for a while,
-// until the cluster says where the pod is.
+// A scheduler counts the pods whose binding is under way, but does not report them
+// to an extender. So the extender assumes at once that a pod is on its own first
+// choice, until the cluster shows where the pod is or the assumption expires.
 package extender

@@ -29,14 +29,14 @@ import (
 // 10, the next 9, and so on.
 const Levels = int(extenderv1.MaxExtenderPriority)
 
-// patience is well below what a scheduler should wait for an extender (httpTimeout).
+// patience is well below a scheduler's timeout for an extender (httpTimeout).
 const patience = time.Second
 
 // Options of a server.
 type Options struct {
 	Engine *engine.Engine
-	// AssumeTTL is how long a pod is taken to be where we put it, before the
-	// cluster says so.
+	// AssumeTTL is how long a pod is assumed to be on our choice before the cluster
+	// shows it.
 	AssumeTTL time.Duration
 	// MaxRequestBytes is the size above which a request is refused.
 	MaxRequestBytes int64
@@ -49,15 +49,14 @@ type Server struct {
 	view   *view
 	synced []cache.InformerSynced
 	ready  atomic.Bool
-	// patience is how long a call waits for pods that others are to see first.
+	// patience is how long a call waits for the nodes of other pods.
 	patience time.Duration
 	// One call at a time: what one decides, the next has to see.
 	mu sync.Mutex
 }
 
 var (
-	// Upstream ignores an error of prioritize, and logs it at a level that nobody
-	// reads.
+	// Upstream ignores an error of prioritize and logs it at V(5) only.
 	requests = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: "sigma", Name: "extender_requests_total", StabilityLevel: metrics.ALPHA,
 		Help: "Calls of the extender, by verb and HTTP status.",
@@ -70,8 +69,8 @@ var (
 	register sync.Once
 )
 
-// New is a server that follows the cluster through a factory, whose informers
-// somebody else starts.
+// New returns a server that follows the cluster through a factory. The caller starts
+// the factory's informers.
 func New(opt Options, factory informers.SharedInformerFactory) (*Server, error) {
 	register.Do(func() { legacyregistry.MustRegister(requests, requestSeconds) })
 	if opt.Now == nil {
@@ -83,7 +82,7 @@ func New(opt Options, factory informers.SharedInformerFactory) (*Server, error) 
 	return s, err
 }
 
-// Ready reports whether the cluster has been read, nil = it has.
+// Ready returns why the server cannot answer yet; nil when it can.
 func (s *Server) Ready() error {
 	if err := s.opt.Engine.Ready(); err != nil {
 		return err
@@ -116,7 +115,7 @@ type httpError struct {
 
 func (e *httpError) Error() string { return e.text }
 
-// answer reads a call, has it answered, and counts what came of it.
+// answer reads a call, answers it, and counts the result.
 func (s *Server) answer(verb string, do func(*http.Request, *extenderv1.ExtenderArgs) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begin := s.opt.Now()
@@ -185,8 +184,8 @@ func namesOf(args *extenderv1.ExtenderArgs) []string {
 	return names
 }
 
-// filter refuses the nodes that a rule closes to the pod. Preemption does not help
-// there, as far as upstream can know: it does not ask us what would.
+// filter refuses the nodes that a rule closes to the pod. It says that preemption
+// does not help there, since upstream does not ask an extender what would.
 func (s *Server) filter(r *http.Request, args *extenderv1.ExtenderArgs) (any, error) {
 	s.sync(args.Pod.UID)
 	check := s.opt.Engine.Check(args.Pod)
@@ -227,9 +226,9 @@ func (s *Server) filter(r *http.Request, args *extenderv1.ExtenderArgs) (any, er
 	return result, nil
 }
 
-// await waits for the pods that may be in a pod's way by a rule and whose node is
-// the scheduler's own choice: the policy only watches there. They are bound while
-// the scheduler asks about the next pod.
+// await waits until the nodes are known of the pods that a rule relates to this pod
+// and whose node the scheduler chose: the policy only watches there. They are bound
+// while the scheduler asks about the next pod.
 func (s *Server) await(ctx context.Context, pod *v1.Pod) error {
 	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
@@ -247,7 +246,7 @@ func (s *Server) await(ctx context.Context, pod *v1.Pod) error {
 	}
 }
 
-// prioritize ranks the nodes and takes the first one for granted.
+// prioritize ranks the nodes and assumes that the pod goes to the first.
 func (s *Server) prioritize(r *http.Request, args *extenderv1.ExtenderArgs) (any, error) {
 	s.sync(args.Pod.UID)
 	names := namesOf(args)

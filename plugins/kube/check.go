@@ -12,7 +12,7 @@ import (
 )
 
 // A Check says which nodes PlacementRules close to one pod. Anti-affinity is not
-// part of it: upstream's filter heeds it.
+// part of it: upstream's filter checks that.
 type Check struct {
 	own    *constraints
 	limit  *Rule
@@ -28,7 +28,7 @@ type tally struct {
 	others map[*constraints]int32 // of pairs
 }
 
-// Check is what a pod is to be checked by; nil when no rule is about it, or no
+// Check returns the check of a pod; nil when no rule selects the pod, or no
 // scheduler decides where it goes.
 func (t *Translator) Check(p *v1.Pod) *Check {
 	if len(t.Rules()) == 0 || !podspec.Moves(p) {
@@ -88,8 +88,7 @@ func (k *Check) add(nodeName string, c *constraints, count int32) {
 	k.on[nodeName] = t
 }
 
-// With is the check as if a pod that stands came to a node, or with count -1 left
-// it.
+// With changes a check as if a pod came to a node, or with count -1 left it.
 func (t *Translator) With(k *Check, p *v1.Pod, nodeName string, count int32) {
 	c := t.find(p)
 	if c == nil || c != k.own && !slices.ContainsFunc(k.pairs, func(p pair) bool { return p.other(k.own) == c }) {
@@ -105,7 +104,7 @@ func (k *Check) Clone() *Check {
 	return &c
 }
 
-// Refuses says why a node is closed to the pod; "" when it is not.
+// Refuses returns why a node is closed to the pod; "" when it is open.
 func (k *Check) Refuses(nodeName string) string {
 	t, ok := k.on[nodeName]
 	if !ok {
@@ -118,8 +117,8 @@ func (k *Check) Refuses(nodeName string) string {
 	return fmt.Sprintf("placement rule %s: %s", rule.Name, text)
 }
 
-// violation is the first rule that does not hold on a node for a group when more
-// of it came there.
+// violation is the first rule that a node violates for a group if more pods of the
+// group come there.
 func violation(own *constraints, t tally, limit, spread *Rule, pairs []pair, nodes, more int32) (*Rule, string) {
 	if limit != nil && t.own+more > limit.maxPerNode {
 		return limit, fmt.Sprintf("at most %d of %s on a node", limit.maxPerNode, own.name)
@@ -155,12 +154,12 @@ func (t *Translator) find(p *v1.Pod) *constraints {
 	return constraintsOf(g)
 }
 
-// Related reports whether a pod that stands can be in the way of one that waits,
-// by a rule.
+// Related reports whether a rule lets a pod that stands keep a waiting pod off its
+// node.
 func (t *Translator) Related(waits, stands *v1.Pod) bool {
 	g, o := t.find(waits), t.find(stands)
 	switch {
-	case o == nil: // it counts nowhere
+	case o == nil: // no rule counts it
 		return false
 	case g == nil: // forgotten meanwhile
 		return true
@@ -175,16 +174,16 @@ func (t *Translator) Related(waits, stands *v1.Pod) bool {
 	return false
 }
 
-// Spreads reports whether a pod that came to a node may let one that waits follow
-// that is of the same app and has to spread.
+// Spreads reports whether the arrival of a pod on a node can open other nodes to a
+// waiting pod of the same app: the app has to spread.
 func (t *Translator) Spreads(waits, came *v1.Pod) bool {
 	g := t.find(waits)
 	return g != nil && g.spreadBy != nil && t.find(came) == g
 }
 
-// Conflict is the rule that does not hold on a node with a pod there that somebody
-// else put, with what it says; nil when all hold. The pod need not have been seen
-// before. Conflict emits nothing.
+// Conflict returns the rule that a pod of another scheduler violates on its node,
+// with its text; nil when all rules hold. The pod need not be known. Conflict emits
+// nothing.
 func (t *Translator) Conflict(p *v1.Pod) (*Rule, string) {
 	n := t.ledger.Node(p.Spec.NodeName)
 	if n == nil || !podspec.Moves(p) || podspec.Ended(p) || len(t.Rules()) == 0 {
@@ -211,7 +210,7 @@ func (t *Translator) Stands(p *v1.Pod) bool {
 	return known != nil && known.Node() != nil && known.Node().Name() == p.Spec.NodeName
 }
 
-// conflict is the rule that does not hold on a node with more of a group there.
+// conflict is the rule that a node violates if more pods of a group come there.
 func (t *Translator) conflict(c *constraints, n *ledger.Node, more int32) (*Rule, string) {
 	on := tally{own: t.countOn(c, n), others: map[*constraints]int32{}}
 	var pairs []pair
@@ -232,7 +231,7 @@ func (t *Translator) countOn(c *constraints, n *ledger.Node) int32 {
 	return 0
 }
 
-// Conflicts counts for each rule the nodes on which it does not hold.
+// Conflicts counts for each rule the nodes that violate it.
 func (t *Translator) Conflicts() map[string]int {
 	type where struct {
 		rule *Rule

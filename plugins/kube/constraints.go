@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// volatile labels differ between the pods of one app, or between its revisions.
+// volatile labels differ between the pods or the revisions of one app.
 var volatile = []string{
 	"pod-template-hash", "rollouts-pod-template-hash", "controller-revision-hash", "pod-template-generation",
 	"statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index",
@@ -34,7 +34,7 @@ func sameConstraints(a, b *v1.Pod) bool {
 	return slices.EqualFunc(antiAffinity(a), antiAffinity(b), equalTerms)
 }
 
-// newer orders pods by age; what a controller is yet to make is the oldest.
+// newer orders pods by age. A pod that does not exist yet is the oldest.
 func newer(a, b *v1.Pod) bool {
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return b.CreationTimestamp.Before(&a.CreationTimestamp)

@@ -15,7 +15,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// Declared is what a cluster's objects say of the pods there are to be.
+// Declared are the objects of a cluster that declare numbers of pods.
 type Declared struct {
 	Deployments  []*appsv1.Deployment
 	StatefulSets []*appsv1.StatefulSet
@@ -36,7 +36,8 @@ type workload struct {
 
 type target struct{ namespace, kind, name string }
 
-// workloads lists what has replicas. What another controller made is that one's.
+// workloads lists what has replicas, without the objects that another controller
+// made.
 func (d *Declared) workloads() []workload {
 	bounds := map[target]*autoscalingv2.HorizontalPodAutoscaler{}
 	for _, h := range d.Autoscalers {
@@ -79,7 +80,7 @@ func (d *Declared) workloads() []workload {
 	return list
 }
 
-// parallel is the number of a job's pods at the same time.
+// parallel is how many pods of a job run at the same time.
 func parallel(j *batchv1.Job) *int32 {
 	n := j.Spec.Parallelism
 	if left := j.Spec.Completions; left != nil && n != nil {
@@ -100,18 +101,17 @@ func podOf(kind string, meta *metav1.ObjectMeta, template *v1.PodTemplateSpec) *
 }
 
 const (
-	// peakHalfLife is the time in which what was seen at most counts half of what
-	// it is above what is there.
+	// peakHalfLife is the time after which half of the difference between the peak
+	// and the present number is forgotten.
 	peakHalfLife = 24 * time.Hour
 	// idleFor is how long an app without pods and without a forecast is remembered.
 	idleFor = time.Hour
 )
 
 // Forecast brings the expected numbers up to date with what is declared. An app
-// that nothing declares is expected as often as it was seen at a time, less and
-// less so as that is longer ago; one with an autoscaler likewise, within the
-// bounds. since is the time since the last call; apps that were not seen for long
-// are forgotten on the way.
+// that nothing declares is expected as often as its fading peak: the most pods at a
+// time. An app with an autoscaler likewise, within the autoscaler's bounds. since is
+// the time since the last call. Apps without pods for long are forgotten.
 func (t *Translator) Forecast(declared *Declared, since time.Duration) {
 	expected := map[string]float64{}
 	named := map[*ledger.Group]bool{}
@@ -124,7 +124,7 @@ func (t *Translator) Forecast(declared *Declared, since time.Duration) {
 			continue
 		}
 		named[a.Group()] = true
-		if !t.fitsSomewhere(a.Spec()) { // room would be made for what never comes
+		if !t.fitsSomewhere(a.Spec()) { // no policy should make room for pods that cannot come
 			continue
 		}
 		n := float64(w.replicas)
@@ -162,8 +162,8 @@ func (t *Translator) Forecast(declared *Declared, since time.Duration) {
 	}
 }
 
-// fitsSomewhere reports whether there is a node that could hold a pod of an app if
-// it held nothing else; true while there is no node at all.
+// fitsSomewhere reports whether a pod of an app fits some node that holds nothing
+// else; true while there are no nodes.
 func (t *Translator) fitsSomewhere(a *ledger.App) bool {
 	for n := range t.ledger.Nodes() {
 		m := n.Machine()
@@ -178,8 +178,8 @@ func (t *Translator) fitsSomewhere(a *ledger.App) bool {
 	return t.ledger.NodeCount() == 0
 }
 
-// sweep forgets the apps that had neither pods nor a forecast for long, when
-// there are many of them.
+// sweep forgets the apps that had neither pods nor a forecast for long, once they
+// are many.
 func (t *Translator) sweep(expected map[string]float64, since time.Duration) {
 	var idle []string
 	for a := range t.ledger.Apps() {

@@ -6,23 +6,23 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
-// constraints are what anti-affinity and rules ask of a group. The ledger's group
-// has them as its object.
+// constraints are what anti-affinity and rules require of a group. The ledger's
+// group has them as its object.
 type constraints struct {
 	name  string
-	pod   *v1.Pod // the newest of the group: what it says holds
+	pod   *v1.Pod // the newest of the group: its labels and terms count
 	terms []term  // its anti-affinity
 
-	limit, spread int32 // to a policy
-	limitBy       *Rule // nil = none of limit is a rule's
+	limit, spread int32 // as a policy sees them
+	limitBy       *Rule // the strictest rule with a limit; nil = none
 	spreadBy      *Rule
 	pairs         []pair // rules with other groups that the group is part of
 }
 
 func constraintsOf(g *ledger.Group) *constraints { return g.Object.(*constraints) }
 
-// A pair is a rule (a, b, max) of two groups: by a PlacementRule, or by a's
-// anti-affinity where that is nil.
+// A pair is a rule (a, b, max) of two groups. It comes from a PlacementRule, or, where
+// by is nil, from the anti-affinity of a.
 type pair struct {
 	a, b *constraints
 	max  int32
@@ -49,9 +49,8 @@ func (t *Translator) SetRules(rules []*Rule) {
 	t.refresh()
 }
 
-// ensureGroup returns the constraints of a pod's group. Those of a new group are
-// emitted as far as they are rules; those of a known one are updated if the pod is
-// the newest.
+// ensureGroup returns the constraints of a pod's group. For a new group it emits the
+// rules; those of a known group it updates if the pod is the newest.
 func (t *Translator) ensureGroup(name string, p *v1.Pod) *constraints {
 	if g := t.ledger.Group(name); g != nil {
 		c := constraintsOf(g)
@@ -72,7 +71,7 @@ func (t *Translator) ensureGroup(name string, p *v1.Pod) *constraints {
 	return c
 }
 
-// updateSpec makes a pod the one that says what its group's constraints are.
+// updateSpec takes a group's constraints from a pod.
 func (t *Translator) updateSpec(c *constraints, p *v1.Pod) {
 	same := sameConstraints(c.pod, p)
 	c.pod = p
@@ -82,16 +81,15 @@ func (t *Translator) updateSpec(c *constraints, p *v1.Pod) {
 	}
 }
 
-// leaveGroup finds another pod to say what the constraints of a pod's group are,
-// if the pod stands and is of another group now.
+// leaveGroup calls reelect if a pod that stands changes its group.
 func (t *Translator) leaveGroup(p *v1.Pod, to *ledger.AppEntry) {
 	if known := t.ledger.Pod(string(p.UID)); known != nil && known.Node() != nil && known.App().Group() != to.Group() {
 		t.reelect(known)
 	}
 }
 
-// reelect makes the newest pod that stays say what its group's constraints are, if
-// the pod that leaves did.
+// reelect takes a group's constraints from the newest pod that stays, if the pod
+// that leaves defined them.
 func (t *Translator) reelect(leaves *ledger.Pod) {
 	g := leaves.App().Group()
 	c := constraintsOf(g)
@@ -114,7 +112,7 @@ func (t *Translator) reelect(leaves *ledger.Pod) {
 	}
 }
 
-// refresh emits the constraints of all groups.
+// refresh computes the constraints of all groups and emits them.
 func (t *Translator) refresh() {
 	rules := t.Rules()
 	var list []ledger.Rule
@@ -181,7 +179,7 @@ func between(rules []*Rule, a, b *constraints) []pair {
 
 // pairUp adds the rules between two groups to both, and to list.
 func pairUp(rules []*Rule, a, b *constraints, list []ledger.Rule) []ledger.Rule {
-	if len(rules)+len(a.terms)+len(b.terms) == 0 { // there may be many groups
+	if len(rules)+len(a.terms)+len(b.terms) == 0 { // a short cut: groups may be many
 		return list
 	}
 	for _, p := range append(between(rules, a, b), between(rules, b, a)...) {

@@ -14,8 +14,8 @@ import (
 // CostAnnotation of a node is what it costs, in any unit; 1 without it.
 const CostAnnotation = "sigma-scheduler.io/cost"
 
-// machineOf is a node as a policy sees it. fixed is what the pods take that do not
-// move, selectors are those that the node may refuse.
+// machineOf is a node as a policy sees it. fixed is what immovable pods take,
+// selectors are those in use.
 func machineOf(n *v1.Node, fixed map[string]int64, selectors []*podspec.Selector) *ledger.Machine {
 	m := &ledger.Machine{Capacity: capacity(n, fixed), Cost: cost(n), Cordoned: n.Spec.Unschedulable}
 	for _, s := range selectors {
@@ -35,7 +35,7 @@ func machineOf(n *v1.Node, fixed map[string]int64, selectors []*podspec.Selector
 	return m
 }
 
-// capacity is what a node has for pods that move.
+// capacity is what a node offers to movable pods.
 func capacity(n *v1.Node, fixed map[string]int64) map[string]int64 {
 	c := podspec.Amounts(n.Status.Allocatable)
 	for dim, used := range fixed {
@@ -65,8 +65,8 @@ func equalMachines(a, b *ledger.Machine) bool {
 		maps.Equal(a.Capacity, b.Capacity) && maps.Equal(a.Labels, b.Labels)
 }
 
-// cost is the node's by its annotation. A text that is no positive number counts
-// as none: it must not keep the node from being used.
+// cost is the node's cost by its annotation. A text that is not a positive number is
+// ignored: it must not make the node unusable.
 func cost(n *v1.Node) float64 {
 	v, err := strconv.ParseFloat(n.Annotations[CostAnnotation], 64)
 	if err != nil || !(v > 0) || v > 1e12 {
@@ -75,7 +75,7 @@ func cost(n *v1.Node) float64 {
 	return v
 }
 
-// demandOfFixed is what the pods of a node take that do not move; nil = nothing.
+// demandOfFixed is what the immovable pods of a node take; nil = nothing.
 func demandOfFixed(pods []*v1.Pod) map[string]int64 {
 	var fixed map[string]int64
 	for _, p := range pods {

@@ -11,7 +11,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 )
 
-// A Rule is a PlacementRule made ready.
+// A Rule is a parsed PlacementRule.
 type Rule struct {
 	Name       string
 	pods       podSet
@@ -30,7 +30,7 @@ type podSet struct {
 	namespaces []string // none = all
 }
 
-// NewRule makes a rule ready. The error names the field.
+// NewRule parses a rule. The error names the field.
 func NewRule(r *v1alpha1.PlacementRule) (*Rule, error) {
 	pods, err := newPodSet(&r.Spec.PodSet)
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *podSet) picks(pod *v1.Pod) bool {
 		s.selector.Matches(labels.Set(pod.Labels))
 }
 
-// A term is a required anti-affinity term on a node, made ready.
+// A term is a parsed anti-affinity term: required, by host name.
 type term struct {
 	selector   labels.Selector
 	namespaces []string
@@ -86,7 +86,7 @@ func newTerms(pod *v1.Pod) []term {
 	for _, t := range antiAffinity(pod) {
 		selector, err := metav1.LabelSelectorAsSelector(t.LabelSelector)
 		if err != nil {
-			continue // the API server lets none through
+			continue // the API server admits no such selector
 		}
 		if len(t.MatchLabelKeys)+len(t.MismatchLabelKeys) > 0 {
 			continue // of one revision: left to upstream's filter

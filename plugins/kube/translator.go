@@ -10,17 +10,17 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// A Translator turns what is seen of a cluster into the events by which it differs
-// from what a ledger has. It has no state: what it compares with, and the objects
-// that it may have to translate again, are the ledger's. It serves one goroutine.
+// A Translator compares Kubernetes objects with a ledger and emits the events by
+// which they differ. It has no state: what it compares with, and the objects that
+// it may have to translate again, are the ledger's. It serves one goroutine.
 type Translator struct {
 	appLabel string
 	ledger   *ledger.Ledger
 	emit     func(*ledger.Event)
 }
 
-// NewTranslator translates for a ledger that has a start. emit has to apply each
-// event to that ledger before it returns. It may drop an event that the ledger
+// NewTranslator returns a translator for a ledger that has a start. emit must apply
+// each event to that ledger before it returns; it may drop an event that the ledger
 // refuses.
 func NewTranslator(appLabel string, l *ledger.Ledger, emit func(*ledger.Event)) *Translator {
 	return &Translator{appLabel, l, emit}
@@ -43,9 +43,9 @@ func (t *Translator) item(p *v1.Pod) item {
 	return i
 }
 
-// EnsureApp is the app of a pod. An app that is new is emitted, and with it what it
-// changes of rules and nodes; a pod that is the newest of its group may change the
-// group's constraints. nil = the ledger refused the app.
+// EnsureApp returns the app of a pod. It emits an app that is new, with its rules and
+// the nodes that it cannot use. The newest pod of a group may change the group's
+// constraints, which are then emitted too. nil = the ledger refused the app.
 func (t *Translator) EnsureApp(p *v1.Pod) *ledger.AppEntry {
 	if known := t.ledger.Pod(string(p.UID)); known != nil && known.Object == any(p) {
 		a := known.App()
@@ -161,7 +161,7 @@ func (t *Translator) setPod(p *v1.Pod, n *ledger.Node) bool {
 	return !here
 }
 
-// remember has the ledger hold the pod that it now has an app of.
+// remember stores a pod as the object of its entry.
 func (t *Translator) remember(p *v1.Pod) {
 	if known := t.ledger.Pod(string(p.UID)); known != nil {
 		known.Object = p
@@ -185,7 +185,7 @@ func (t *Translator) removeOthers(n *ledger.Node, pods []*v1.Pod) {
 	t.remove(left)
 }
 
-// remove emits that pods are gone that stood somewhere, in the order of UIDs.
+// remove emits the end of pods that stood on a node, in the order of their UIDs.
 func (t *Translator) remove(pods []*ledger.Pod) {
 	slices.SortFunc(pods, func(a, b *ledger.Pod) int { return cmp.Compare(a.UID(), b.UID()) })
 	for _, p := range pods {
@@ -194,7 +194,7 @@ func (t *Translator) remove(pods []*ledger.Pod) {
 	}
 }
 
-// RemoveNode emits that a node is gone, and what stood on it.
+// RemoveNode emits the end of a node and of the pods on it.
 func (t *Translator) RemoveNode(nodeName string) {
 	if n := t.ledger.Node(nodeName); n != nil {
 		t.remove(slices.Clone(n.Pods()))
@@ -216,15 +216,15 @@ func (t *Translator) Arrive(p *v1.Pod) *ledger.AppEntry {
 	return a
 }
 
-// Leave emits that a pod is gone, if it waited.
+// Leave emits the end of a pod that waited.
 func (t *Translator) Leave(p *v1.Pod) {
 	if known := t.ledger.Pod(string(p.UID)); known != nil && known.Node() == nil {
 		t.emit(&ledger.Event{Kind: ledger.KindRemove, Pod: name(p), UID: string(p.UID)})
 	}
 }
 
-// Decide emits that a pod goes to a node by a decision of ours. A node that is
-// gone is no error: the pod will be found or not.
+// Decide emits our decision that a pod goes to a node. If the node is gone, nothing
+// is emitted: the pod is found elsewhere, or deleted.
 func (t *Translator) Decide(p *v1.Pod, nodeName string, d *ledger.Decision) {
 	if t.ledger.Node(nodeName) == nil {
 		return
@@ -241,7 +241,7 @@ func (t *Translator) Decide(p *v1.Pod, nodeName string, d *ledger.Decision) {
 	t.remember(p)
 }
 
-// Undo emits that a decision failed: the pod waits again.
+// Undo emits that a binding failed: the pod waits again.
 func (t *Translator) Undo(p *v1.Pod) {
 	if known := t.ledger.Pod(string(p.UID)); known != nil && known.Node() != nil {
 		t.reelect(known)

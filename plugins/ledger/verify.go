@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// A Verdict is what came of computing the decisions of a log again.
+// A Verdict is the result of computing the decisions of a log again.
 type Verdict struct {
 	Events    int
 	Starts    int // of the scheduler
@@ -16,17 +16,17 @@ type Verdict struct {
 	Agreed    int            // of those with the cause policy
 	Refused   int            // pods on a machine that our own model did not allow
 	CutOff    int            // lines that a kill cut off
-	First     *Difference    // nil = none
+	First     *Difference    // nil = all agree
 }
 
-// A Difference is a decision that was computed otherwise than the log has it.
+// A Difference is a decision whose computed node is not the logged one.
 type Difference struct {
 	Line           int
 	Pod, App       string
 	Logged         string
 	Computed       string // "" = no machine
 	ComputedScore  float64
-	LoggedComputed *float64 // what is computed for the logged machine; nil = there is none
+	LoggedComputed *float64 // score computed for the logged machine; nil = none
 	Why            string
 }
 
@@ -42,8 +42,9 @@ func orNone(name string) string {
 }
 
 // Verify rebuilds a cluster's state from its decision log alone, computes every
-// decision of a policy anew, and compares. It never reads a score. It stops at the
-// first difference, which is part of the verdict; the error is one of the log.
+// decision of a policy again, and compares. It never reads a score. It stops at the
+// first difference, which is part of the verdict; an error means that the log is
+// invalid.
 func Verify(name string, in io.Reader) (*Verdict, error) {
 	r := NewReader(name, in)
 	v := &Verdict{Causes: map[string]int{}}
@@ -75,7 +76,7 @@ func Verify(name string, in io.Reader) (*Verdict, error) {
 	}
 }
 
-// complete is the error of a log that is none.
+// complete returns an error for a file that is not a decision log.
 func (v *Verdict) complete(name string) error {
 	if v.Starts == 0 {
 		return fmt.Errorf("%s: nothing starts there: not a decision log", name)
@@ -83,7 +84,7 @@ func (v *Verdict) complete(name string) error {
 	return nil
 }
 
-// check computes a decision; v.First is how it differs.
+// check computes a decision and compares; it sets v.First where they differ.
 func (v *Verdict) check(l *Ledger, e *Event, line int) error {
 	if e.Decision == nil || e.Cause == "" {
 		return errors.New("cause is missing")
@@ -116,8 +117,8 @@ func (v *Verdict) check(l *Ledger, e *Event, line int) error {
 	return nil
 }
 
-// compute fills in what a policy chooses and, where that is not what the log has,
-// why. It reports whether it is.
+// compute fills in what a policy chooses, and why where the log has another node. It
+// reports whether the two agree.
 func (l *Ledger) compute(d *Difference, role Role, app int32, logged *Decision) bool {
 	passed, why := l.passed(app, logged)
 	if why != "" {
@@ -141,7 +142,7 @@ func (l *Ledger) compute(d *Difference, role Role, app int32, logged *Decision) 
 	return false
 }
 
-// whyNot says why a machine was not chosen that the log has chosen.
+// whyNot returns why the logged machine is not the computed one.
 func (l *Ledger) whyNot(role Role, app int32, d *Difference, passed []int32) string {
 	m := l.MachineIndex(d.Logged)
 	if m < 0 {
@@ -169,9 +170,9 @@ func (l *Ledger) roleOf(e *Event) (Role, error) {
 	return "", fmt.Errorf("policyDigest %q is none of a policy in use", e.PolicyDigest)
 }
 
-// passed are the machines that took the pod: those that our own model allows,
-// without the infeasible ones, and the extra ones. why says what in these lists the
-// model contradicts.
+// passed are the machines that passed the filters: those that our own model allows,
+// less the infeasible ones, plus the extra ones. why is where the model contradicts
+// these lists.
 func (l *Ledger) passed(app int32, d *Decision) (list []int32, why string) {
 	state := l.Columns()
 	flips := make([]bool, state.Size())
@@ -197,9 +198,9 @@ func (l *Ledger) passed(app int32, d *Decision) (list []int32, why string) {
 	return list, ""
 }
 
-// Differ lists the machines that our own model allows a pod of an app and that
-// did not pass a cluster's filters, and those that passed against the model. passed
-// are machines, ascending.
+// Differ lists the machines that our own model allows a pod of an app but the
+// cluster's filters refused, and those that passed although the model refuses them.
+// passed are machines, ascending.
 func (l *Ledger) Differ(app int32, passed []int32) (infeasible, extra []string) {
 	state, i := l.Columns(), 0
 	for m := range int32(state.Size()) {

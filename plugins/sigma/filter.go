@@ -21,7 +21,7 @@ type checkState struct{ check *kube.Check }
 // Clone implements [fwk.StateData].
 func (s *checkState) Clone() fwk.StateData { return &checkState{s.check.Clone()} }
 
-// PreFilter finds the rules that are about the pod. Without any, Filter is skipped.
+// PreFilter finds the rules that select the pod. Without any, Filter is skipped.
 func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*framework.PreFilterResult, *fwk.Status) {
 	if err := p.engine.Ready(); err != nil {
 		return nil, fwk.AsStatus(err) // tried again after a while
@@ -74,8 +74,8 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, node
 // ruleEvents is how the scheduler names PlacementRules.
 const ruleEvents = fwk.EventResource("placementrules.v1alpha1.sigma-scheduler.io")
 
-// EventsToRegister implements [framework.EnqueueExtensions]: what may open a node
-// to a pod that a rule refused.
+// EventsToRegister implements [framework.EnqueueExtensions]: the events that can open
+// a node to a pod that a rule refused.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	events := []fwk.ClusterEventWithHint{
 		{
@@ -94,8 +94,8 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 	return events, nil
 }
 
-// afterRule wakes every pod, with the rule as it is now. What is told of a rule in
-// its status changes nothing.
+// afterRule puts the rule in force and wakes every pod, unless only the rule's status
+// changed.
 func (p *Plugin) afterRule(_ klog.Logger, _ *v1.Pod, before, after any) (fwk.QueueingHint, error) {
 	p.engine.RuleChanged(before, after)
 	old, now, err := util.As[*unstructured.Unstructured](before, after)
@@ -105,8 +105,9 @@ func (p *Plugin) afterRule(_ klog.Logger, _ *v1.Pod, before, after any) (fwk.Que
 	return fwk.Queue, nil
 }
 
-// afterPod wakes a pod when it was changed itself, when one in its way went or is
-// another's now, and when one of its app came to a node that it has to spread to.
+// afterPod wakes a pod when the pod itself changed, when a pod that a rule keeps it
+// away from left or changed, and when a pod of its app, which has to spread, came to
+// a node.
 func (p *Plugin) afterPod(_ klog.Logger, waits *v1.Pod, before, after any) (fwk.QueueingHint, error) {
 	old, now, err := util.As[*v1.Pod](before, after)
 	if err != nil {
@@ -118,7 +119,7 @@ func (p *Plugin) afterPod(_ klog.Logger, waits *v1.Pod, before, after any) (fwk.
 		wake = true
 	case old == nil:
 		wake = now.Spec.NodeName != "" && p.engine.Spreads(waits, now)
-	case old.Spec.NodeName == "": // it was in nobody's way
+	case old.Spec.NodeName == "": // it kept no pod off a node
 	default:
 		wake = p.engine.Related(waits, old)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/engine"
 )
 
-// nodes are the snapshot's nodes as the engine was given them last. The snapshot's
-// list has the same nodes in the same order until nodes come or go.
+// nodes are the snapshot's nodes as the engine got them last. The snapshot's list
+// keeps its order until nodes come or go.
 type nodes struct {
 	list        []fwk.NodeInfo
 	names       []string
@@ -21,18 +21,18 @@ type nodes struct {
 	named       map[string]int32              // the same by name; nil until it is needed
 	changed     []int32
 
-	// Of this cycle: which places passed the filters, and as what.
+	// Of this cycle, by place: which nodes passed the filters, and the infos given.
 	passed []bool
 	given  []*framework.NodeInfo
 
 	mu      sync.Mutex
-	revisit map[string]bool // nodes to be visited although nothing changed there
+	revisit map[string]bool // nodes to visit although they did not change
 }
 
 // never is a generation that no node has.
 const never = -1
 
-// visit gives the engine the nodes of a list that changed since the last visit.
+// visit passes the nodes of a list that changed since the last visit to set.
 func (n *nodes) visit(list []fwk.NodeInfo, all bool, set func(engine.Node), gone func(string)) {
 	n.markRevisited()
 	if all || !n.compare(list) {
@@ -86,9 +86,8 @@ func (n *nodes) replace(list []fwk.NodeInfo, all bool, gone func(string)) {
 	}
 }
 
-// again makes the next visit include a node on which a decision failed: a binding
-// that failed, as far as we know, may have been made all the same, and then nothing
-// changes there.
+// again makes the next visit include a node to which a binding failed. The binding
+// may have been made although its answer was lost, and then the node does not change.
 func (n *nodes) again(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -119,7 +118,7 @@ func (n *nodes) markPassed(nodes []fwk.NodeInfo) {
 	for _, info := range nodes {
 		node := concrete(info)
 		i, ok := n.places[node]
-		if !ok { // an extender that is sent whole nodes sends others back
+		if !ok { // an extender with whole nodes sends copies back
 			i, ok = n.place(info.Node().Name)
 		}
 		if ok {
@@ -140,7 +139,7 @@ func (n *nodes) place(name string) (int32, bool) {
 	return i, ok
 }
 
-// concrete is the node of a snapshot as a key that is quickly found.
+// concrete is a node of a snapshot as the key of a map.
 func concrete(info fwk.NodeInfo) *framework.NodeInfo {
 	n, _ := info.(*framework.NodeInfo)
 	return n

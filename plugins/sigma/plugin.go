@@ -33,8 +33,8 @@ type Plugin struct {
 
 	nodes nodes
 
-	cycle   fwk.CycleState // in which that was
-	current *verdictState  // of that cycle, nil = not yet
+	cycle   fwk.CycleState // of the last sync
+	current *verdictState  // of that cycle; nil = not yet
 }
 
 // argsPath is where the arguments stand in a scheduler's configuration.
@@ -83,8 +83,8 @@ func New(ctx context.Context, args runtime.Object, h framework.Handle) (framewor
 	if p.rules, err = e.Watch(ctx, h.KubeConfig()); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
-	// Not by the scheduler's informers: it waits for all of those, and without the
-	// right to read a kind it would wait for ever.
+	// Informers of our own: the scheduler waits for all of its informers, and without
+	// the right to read a kind it would wait for ever.
 	declared := informers.NewSharedInformerFactoryWithOptions(h.ClientSet(), 0, informers.WithTransform(podspec.Slim))
 	e.Follow(ctx, declared)
 	declared.Start(ctx.Done())
@@ -96,7 +96,7 @@ func New(ctx context.Context, args runtime.Object, h framework.Handle) (framewor
 	return p, err
 }
 
-// bound looks at pods that get a node, whoever gave it.
+// bound passes on pods that get a node, from any scheduler.
 func (p *Plugin) bound(before, after any) {
 	old, now, err := util.As[*v1.Pod](before, after)
 	if err == nil && now.Spec.NodeName != "" && (old == nil || old.Spec.NodeName == "") {
@@ -116,8 +116,8 @@ func (p *Plugin) gone(object any) {
 // Name implements [framework.Plugin].
 func (p *Plugin) Name() string { return Name }
 
-// sync gives the engine the nodes that changed. The snapshot is one all through a
-// cycle: once is enough.
+// sync gives the engine the nodes that changed, once a cycle: the snapshot does not
+// change within one.
 func (p *Plugin) sync(state fwk.CycleState) error {
 	if p.cycle == state {
 		return nil

@@ -16,7 +16,7 @@ const stateKey = fwk.StateKey(Name)
 // verdictState carries a cycle's verdict from PreScore to Score and Reserve.
 type verdictState struct {
 	verdict *engine.Verdict
-	scores  map[*framework.NodeInfo]int64 // of the nodes that are not at 0
+	scores  map[*framework.NodeInfo]int64 // other nodes have 0
 }
 
 // Clone implements [fwk.StateData]. The state does not change once it is written.
@@ -46,8 +46,8 @@ func (p *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	return nil
 }
 
-// byRank gives the best node 100, the next 99 and so on: a tie, which the
-// scheduler would break at random, there is none among them.
+// byRank gives the best node 100, the next 99 and so on. So no two share a score,
+// which the scheduler would decide at random.
 func byRank(ranked []engine.Ranked) []int64 {
 	scores := make([]int64, len(ranked))
 	for i := range ranked {
@@ -72,7 +72,7 @@ func linear(ranked []engine.Ranked) []int64 {
 // Score implements [framework.ScorePlugin].
 func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
 	s := p.current
-	if s == nil || p.cycle != state { // the quick way is for the scheduler, with one cycle at a time
+	if s == nil || p.cycle != state { // the short cut is for one cycle at a time, as in the scheduler
 		data, err := state.Read(stateKey)
 		if err != nil {
 			return 0, nil // an error would reject the pod
@@ -95,7 +95,7 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 	return nil
 }
 
-// Unreserve notes that the pod did not get there.
+// Unreserve notes that the pod did not get its node.
 func (p *Plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, node string) {
 	p.engine.BindFailed(pod)
 	p.nodes.again(node)
