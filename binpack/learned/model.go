@@ -1,6 +1,7 @@
 package learned
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -148,6 +149,9 @@ func (m *Model) Takes(k binpack.Knowledge) bool {
 
 // Check reports the first field of a spec that does not suit the model.
 func (m *Model) Check(s Spec) error {
+	if len(s.Weights) != len(s.Features) {
+		return fmt.Errorf("spec.weights has %d numbers for %d features", len(s.Weights), len(s.Features))
+	}
 	for i, name := range s.Features {
 		if len(m.Features) == 0 {
 			return fmt.Errorf("spec.features[%d] %q: the model %s has no features", i, name, m.Name)
@@ -170,7 +174,8 @@ func (m *Model) Check(s Spec) error {
 	for _, name := range names {
 		p, ok := m.Parameter(name)
 		if !ok {
-			return fmt.Errorf("spec.parameters.%s: the model %s has %s", name, m.Name, strings.Join(m.ParameterNames(), ", "))
+			known := cmp.Or(strings.Join(m.ParameterNames(), ", "), "no parameters")
+			return fmt.Errorf("spec.parameters.%s: the model %s has %s", name, m.Name, known)
 		}
 		if v := s.Parameters[name]; !(v >= p.Low && v <= p.High) {
 			return fmt.Errorf("spec.parameters.%s %v: want %g to %g", name, v, p.Low, p.High)

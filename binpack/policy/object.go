@@ -98,8 +98,6 @@ func (o *Object) Validate() error {
 		return fmt.Errorf("spec.mode %q: want shadow, canary or live", s.Mode)
 	case s.CanaryPercent != nil && (*s.CanaryPercent < 0 || *s.CanaryPercent > 100):
 		return fmt.Errorf("spec.canaryPercent %d: want 0 to 100", *s.CanaryPercent)
-	case len(s.Weights) != len(s.Features):
-		return fmt.Errorf("spec.weights has %d numbers for %d features", len(s.Weights), len(s.Features))
 	}
 	if _, ok := binpack.ParseKnowledge(s.Knowledge); !ok {
 		return fmt.Errorf("spec.knowledge %q: known are %s", s.Knowledge, strings.Join(binpack.KnowledgeNames(), ", "))

@@ -142,7 +142,7 @@ func (l *Scorer) ExplainFleet() binpack.FleetTarget {
 		t.Why = "there is no target for the fleet: an empty machine waits until no other takes the item"
 		return t
 	case l.d.know.Clock() && l.s.Departures() > 0:
-		t.Why = "there is no target once items leave, as the clock then says nothing of what stays"
+		t.Why = "there is no target once items leave: the clock does not say how long they stay"
 		return t
 	case t.KeptBack:
 		t.Why = "as many machines are open as are wanted by now"
