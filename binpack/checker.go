@@ -7,11 +7,11 @@ import (
 )
 
 // Checker is the independent slow checker of placements: maps and plain loops,
-// written from the constraints' definitions. It shares no code with [State] and
-// believes nothing of it; machines are named by line and index.
+// written from the constraints' definitions. It shares no code with [State] and reads
+// nothing of it; machines are named by line and index.
 //
-// A placement that breaks something is booked all the same, so that one mistake
-// is reported once and not with everything that follows.
+// It books a placement that breaks a constraint all the same, so that it reports a
+// mistake once and not with every later placement.
 type Checker struct {
 	inst     *Instance
 	machines map[position]*checkedMachine
@@ -55,8 +55,8 @@ func (c *Checker) Machines() int { return c.active }
 // Items is the number of items that stand on machines.
 func (c *Checker) Items() int { return c.items }
 
-// Initial books an item as it was found, whatever it breaks. The error says
-// that there is no such machine; then nothing is booked.
+// Initial books an item as it was found, also when it breaks constraints. The error says
+// that the machine does not exist; then nothing is booked.
 func (c *Checker) Initial(app, line, index int32, devices []Device) error {
 	at, err := c.at(line, index)
 	if err != nil {
@@ -66,9 +66,8 @@ func (c *Checker) Initial(app, line, index int32, devices []Device) error {
 	return nil
 }
 
-// Place books an item and returns every constraint that is broken with it on
-// the machine, joined (errors.Join), or nil. When there is no such machine
-// nothing is booked.
+// Place books an item and returns every constraint that is then broken on the machine,
+// joined (errors.Join), or nil. If the machine does not exist, nothing is booked.
 func (c *Checker) Place(app, line, index int32, devices []Device) error {
 	at, err := c.at(line, index)
 	if err != nil {
@@ -90,8 +89,8 @@ func (c *Checker) Place(app, line, index int32, devices []Device) error {
 	return fmt.Errorf("%s on %s: %w", c.inst.Apps[app].Name, c.name(at), errors.Join(bad...))
 }
 
-// Remove takes an item with its devices off a machine. The error says that it
-// does not stand there; then nothing changes.
+// Remove removes an item with its devices from a machine. The error says that it is not
+// there; then nothing changes.
 func (c *Checker) Remove(app, line, index int32, devices []Device) error {
 	at, err := c.at(line, index)
 	if err != nil {
@@ -170,7 +169,7 @@ func (c *Checker) judgeCapacity(at position) []error {
 	return bad
 }
 
-// judgeDevices looks at the machine as it was before the item came; m may be nil.
+// judgeDevices checks the devices against the machine before the item; m may be nil.
 func (c *Checker) judgeDevices(app int32, at position, m *checkedMachine, devices []Device) []error {
 	var bad []error
 	chosen := map[Device]bool{}
@@ -224,8 +223,8 @@ func (c *Checker) judgeLimit(app int32, at position) []error {
 	return nil
 }
 
-// judgeRules: after a placement no machine may hold one of A and more than Max
-// of B, whichever of the two came.
+// judgeRules: after a placement no machine may hold one of A and more than Max of B,
+// whichever of the two was placed last.
 func (c *Checker) judgeRules(app int32, at position) []error {
 	var bad []error
 	on := c.machines[at].groups

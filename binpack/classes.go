@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// classes groups the machines on offer by kind, free amounts and emptiness:
-// machines of a class are equal but for what stands on them. Policies that look only at
-// amounts then score a handful of classes instead of all machines.
+// classes groups the machines on offer by kind, free amounts and emptiness: machines of a
+// class differ only in their items. Policies that read only amounts then score a
+// handful of classes instead of all machines.
 type classes struct {
 	of    []int32   // per machine: its class, -1 = not on offer
 	list  []class   // all classes, live or spare
@@ -37,12 +37,11 @@ type class struct {
 // Classes pay when they are clearly fewer than the machines on offer.
 const (
 	classShare    = 2    // machines on offer per class, at least
-	classMinimum  = 16   // machines on offer before the share is looked at
-	classPatience = 4096 // changes between two looks
+	classMinimum  = 16   // machines on offer before the share counts
+	classPatience = 4096 // changes between two checks
 )
 
-// useClasses reports whether Choose should go by classes, setting them up on
-// first use.
+// useClasses reports whether Choose should use classes. The first call sets them up.
 func (s *State) useClasses() bool {
 	if len(s.deviceDims) > 0 {
 		return false
@@ -102,7 +101,7 @@ func (s *State) touchClass(m int32) {
 	}
 }
 
-// judgeClasses gives classes up when most machines stand in one of their own.
+// judgeClasses switches classes off when most machines are alone in theirs.
 func (s *State) judgeClasses() {
 	offered := 0
 	for _, w := range s.offered {
@@ -171,7 +170,7 @@ func (s *State) joinClass(m int32) {
 	c.add(k, m)
 }
 
-// newClass brings a class without members to life.
+// newClass returns a class without members.
 func (c *classes) newClass(hash uint64) int32 {
 	var k int32
 	if n := len(c.spare); n > 0 {
@@ -247,15 +246,14 @@ func (s *State) sameAmounts(cl *class, m int32) bool {
 	return true
 }
 
-// fewClasses are searched all the same.
+// fewClasses is the number of classes below which all are searched.
 const fewClasses = 128
 
-// representatives appends the lowest position of every class that takes the
-// app to buf. Where classes are many and that is not the class's first machine,
-// it appends this one all the same and notes the class in pending, which is then
-// as long as buf and holds -1 elsewhere: to look for a machine in every class
-// took most of the time, and only a class that may come out on top needs one (see
-// settle). 1.8x with Best Fit on 100,000 machines, 1.1x on churn with 8,000.
+// representatives appends to buf the lowest position of every class that takes the app.
+// With many classes, if that is not the class's first machine, it appends the first one
+// instead and notes the class in pending, which is then as long as buf and holds -1
+// elsewhere. Searching a machine in every class took most of the time, and only a
+// class that may come first needs one (see settle). 1.8x with Best Fit on 100,000 machines, 1.1x on churn with 8,000.
 func (s *State) representatives(app int32, buf, pending []int32) (machines, classes []int32) {
 	c := &s.classes
 	a := &s.inst.Apps[app]
@@ -287,8 +285,8 @@ func (s *State) representatives(app int32, buf, pending []int32) (machines, clas
 	return buf, pending
 }
 
-// settle finds out which machine of a pending candidate's class takes the item,
-// and scores that one; it reports whether there is one.
+// settle finds the machine of a pending candidate's class that takes the item and scores
+// it. It reports whether there is one.
 func (s *State) settle(scorer Scorer, item Item, at int, out []float64) bool {
 	m := s.firstAllowed(&s.classes.list[s.pending[at]], s.inst.Apps[item.App].Group, s.Blocked(item.App))
 	if m < 0 {
@@ -311,9 +309,9 @@ func (c *classes) roomy(demand []int64, at int) bool {
 }
 
 // firstAllowed is the lowest position of a class that takes the app, -1 when
-// there is none. A class has few members spread over all machines: its bitset is
-// read at the words that are not 0 only (1.55x as fast a replay of churn on
-// 10,000 machines).
+// there is none. A class has few members spread over all machines, so it reads only the
+// words of the bitset that are not 0 (a replay of churn on 10,000 machines is 1.55x as
+// fast).
 func (s *State) firstAllowed(cl *class, group int32, blocked []uint64) int32 {
 	narrow := s.narrow(group)
 	best := int32(-1)

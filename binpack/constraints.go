@@ -135,7 +135,7 @@ func (s *State) setBlocked(gi *groupInfo, m int32) {
 	}
 }
 
-// refreshBlocked computes anew whether a group is blocked on a machine.
+// refreshBlocked computes again whether a group is blocked on a machine.
 func (s *State) refreshBlocked(group, m int32) {
 	gi := &s.groups[group]
 	if s.groupBlocked(group, m) {

@@ -13,14 +13,14 @@ type Reason struct {
 	Index int
 }
 
-// ReasonKind is the constraint that stands in the way.
+// ReasonKind is the constraint that forbids it.
 type ReasonKind uint8
 
-// The constraints in the order in which they are looked at.
+// The constraints in the order in which they are checked.
 const (
 	Accepted ReasonKind = iota
 	TooSmall            // less is free than the item needs
-	NoDevice            // enough is free in all, but not on devices that serve
+	NoDevice            // enough is free in all, but not on suitable devices
 	WrongType
 	LimitReached
 	RuleForbids
@@ -28,8 +28,8 @@ const (
 )
 
 // Why is the first reason, in the order of kinds, dimensions and rules, for
-// which a machine does not take one more item of an app; Accepted when it does.
-// It agrees with Fits, and takes its time.
+// which a machine does not take one more item of an app; Accepted when it does. It
+// agrees with Fits and is slow.
 func (s *State) Why(app, m int32) Reason {
 	return s.why(app, m, s.rulesOf(s.inst.Apps[app].Group))
 }
@@ -199,8 +199,8 @@ type FleetTarget struct {
 
 // FleetWanted is the target of a dimension.
 type FleetWanted struct {
-	Volume  float64 // estimated, of all that is to come and has come
-	Arrived float64 // of it; once items have left, what is alive
+	Volume  float64 // estimated, of all past and future items
+	Arrived float64 // part of it; once items have left, the living items
 	Target  float64 // machines wanted open by now
 	Open    float64 // machines in use
 }
@@ -208,6 +208,6 @@ type FleetWanted struct {
 // A FleetExplainer is a Scorer that may keep empty machines back.
 type FleetExplainer interface {
 	Scorer
-	// ExplainFleet speaks of the state as the latest Score found it.
+	// ExplainFleet describes the state at the time of the latest Score.
 	ExplainFleet() FleetTarget
 }

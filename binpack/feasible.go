@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// rejecting says how many machines a dimension rejected of late, of those that
-// had passed the dimensions before it; 16 bits of fraction.
+// rejecting counts the machines that a dimension recently rejected among those that
+// passed the dimensions before it; 16 bits of fraction.
 type rejecting struct {
 	dimension int
 	rejected  int64
@@ -27,7 +27,7 @@ func (s *State) compileBlocks() {
 	}
 }
 
-// relieve brings the least free amounts of a machine up to date.
+// relieve updates the least free amounts of a machine.
 func (s *State) relieve(m int32) {
 	for b := range s.least {
 		least := int64(math.MaxInt64)
@@ -102,12 +102,11 @@ func (s *State) feasibleTwo(a *App, blocked []uint64, buf []int32) []int32 {
 	return buf
 }
 
-// feasibleMany is Feasible for many dimensions: the machines pass the columns
-// one after the other, and those that have rejected most come first, so that few
-// machines meet more than the first columns. Going down a column is also what
-// the memory is laid out for (3.7x on tianchi-prelim-b with 200 dimensions). Few
-// are left then, and most of these have room: the other columns are asked by
-// block (another 1.3x).
+// feasibleMany is Feasible for many dimensions. It checks column after column, those that
+// reject most first, so that most machines are gone after the first columns. The
+// memory layout also suits reading along a column (3.7x on tianchi-prelim-b with 200
+// dimensions). Few machines are left then, and most of them have room, so the other
+// columns are checked by block (another 1.3x).
 func (s *State) feasibleMany(app int32, blocked []uint64, buf []int32) []int32 {
 	demand, start := s.inst.Apps[app].Demand, len(buf)
 	s.asked++
@@ -123,7 +122,7 @@ func (s *State) feasibleMany(app int32, blocked []uint64, buf []int32) []int32 {
 		for free, need := s.free[first], demand[first]; word != 0; word &= word - 1 {
 			m := w*64 + bits.TrailingZeros64(word)
 			buf[n] = int32(m)
-			// Kept when the difference is not negative; no branch to predict.
+			// Keep it if the difference is not negative, without a branch.
 			n += int(1 - uint64(free[m]-need)>>63)
 		}
 	}
@@ -146,8 +145,8 @@ func (s *State) feasibleMany(app int32, blocked []uint64, buf []int32) []int32 {
 	return buf
 }
 
-// rejected notes how many machines the dimension at an index of the order has
-// rejected, and lets it move up.
+// rejected notes the number of machines that the dimension at an index of the order
+// rejected, and moves it up.
 func (s *State) rejected(at, machines int) {
 	order := s.rejecting
 	order[at].rejected += (int64(machines)<<16 - order[at].rejected) >> 4

@@ -22,8 +22,8 @@ type pool struct {
 	offer int32   // the machine on offer; -1 = none left
 }
 
-// compileKinds finds the kind of every line. Where machines are nodes there may be
-// as many kinds as lines: no two have quite the same memory.
+// compileKinds finds the kind of every line. In a cluster there may be as many kinds as
+// nodes: no two have exactly the same memory.
 func (s *State) compileKinds() {
 	index := make(map[string]int32, len(s.inst.Machines))
 	s.kindAt = make([]int32, len(s.inst.Machines))

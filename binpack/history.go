@@ -19,7 +19,7 @@ type Change struct {
 	Machine, App int32
 }
 
-// note records that a machine changed, for those who follow the journal.
+// note records in the journal that a machine changed.
 func (s *State) note(m, app int32) {
 	s.journal[s.journalSeq%journalSize] = Change{m, app}
 	s.journalSeq++
@@ -104,5 +104,5 @@ func (s *State) Restore(h History) {
 		s.requestsAll += n
 		s.seenAll += s.seen[a]
 	}
-	s.journalSeq += journalSize + 1 // who follows the journal is told that all is new
+	s.journalSeq += journalSize + 1 // readers of the journal learn that all is new
 }

@@ -119,7 +119,7 @@ type place struct {
 }
 
 // world is the dumb second implementation: a list of the items that stand
-// somewhere, from which everything is computed anew for every question.
+// somewhere, from which everything is computed again for every question.
 type world struct {
 	inst  *binpack.Instance
 	items []place

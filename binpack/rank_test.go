@@ -46,7 +46,7 @@ func sorted(s *binpack.State, scorer binpack.Scorer, item binpack.Item, candidat
 	return all
 }
 
-// TestRank: whoever turns scores into a machine, it is the first of a sort by score
+// TestRank: every way from scores to a machine takes the first of a sort by score
 // and position. States have devices, limits, rules, types, many ties, and machines
 // that came into being out of the order of their positions.
 func TestRank(t *testing.T) {
@@ -182,7 +182,7 @@ func TestRankNotFinite(t *testing.T) {
 	}
 }
 
-// A state into which what stands is booked anew, in another order, and whose past
+// A state into which all items are booked again, in another order, and whose past
 // is restored is like the one that lived through it, and goes on like it.
 func TestBookAndRestore(t *testing.T) {
 	for seed := range uint64(200) {
@@ -194,51 +194,51 @@ func TestBookAndRestore(t *testing.T) {
 			}
 			lived.step(d)
 		}
-		anew := newBench(t, lived.inst)
-		anew.world, anew.serial = lived.world, lived.serial
-		anew.world.items = slices.Clone(lived.world.items)
+		restored := newBench(t, lived.inst)
+		restored.world, restored.serial = lived.world, lived.serial
+		restored.world.items = slices.Clone(lived.world.items)
 		history := binpack.History{
 			Seen: lived.state.Seen(), Requests: lived.state.Requests(), SumSquares: lived.state.SumSquares(),
 			Placements: lived.state.Placements(), Departures: lived.state.Departures(), LastArrival: lived.state.LastArrival(),
 		}
 		for m := range int32(lived.state.Size()) { // machines come into being in the same order
-			require.Equal(t, m, anew.state.MachineAt(lived.state.Position(m)))
+			require.Equal(t, m, restored.state.MachineAt(lived.state.Position(m)))
 			history.LastUsed = append(history.LastUsed, lived.state.LastUsed(m))
 		}
-		for _, p := range slices.Backward(anew.world.items) {
-			anew.state.Book(p.app, anew.state.MachineAt(p.line, p.index))
-			require.NoError(t, anew.checker.Initial(p.app, p.line, p.index, nil))
+		for _, p := range slices.Backward(restored.world.items) {
+			restored.state.Book(p.app, restored.state.MachineAt(p.line, p.index))
+			require.NoError(t, restored.checker.Initial(p.app, p.line, p.index, nil))
 		}
-		follower := rule.BestFit{}.Scorer(anew.state)
-		_, seq, _ := anew.state.Changes(0, nil)
-		anew.state.Restore(history)
-		_, _, all := anew.state.Changes(seq, nil)
-		require.True(t, all, "who follows is told")
+		follower := rule.BestFit{}.Scorer(restored.state)
+		_, seq, _ := restored.state.Changes(0, nil)
+		restored.state.Restore(history)
+		_, _, all := restored.state.Changes(seq, nil)
+		require.True(t, all, "readers of the journal learn")
 
-		require.Equal(t, lived.state.RequestCount(), anew.state.RequestCount())
-		require.Equal(t, lived.state.Placements(), anew.state.Placements())
-		require.Equal(t, lived.state.Departures(), anew.state.Departures())
-		require.Equal(t, lived.state.LastArrival(), anew.state.LastArrival())
-		require.Equal(t, lived.state.Seen(), anew.state.Seen())
-		require.Equal(t, lived.state.Requests(), anew.state.Requests())
-		require.Equal(t, lived.state.SumSquares(), anew.state.SumSquares())
+		require.Equal(t, lived.state.RequestCount(), restored.state.RequestCount())
+		require.Equal(t, lived.state.Placements(), restored.state.Placements())
+		require.Equal(t, lived.state.Departures(), restored.state.Departures())
+		require.Equal(t, lived.state.LastArrival(), restored.state.LastArrival())
+		require.Equal(t, lived.state.Seen(), restored.state.Seen())
+		require.Equal(t, lived.state.Requests(), restored.state.Requests())
+		require.Equal(t, lived.state.SumSquares(), restored.state.SumSquares())
 		scorer := rule.BestFit{}.Scorer(lived.state)
 		for range 20 {
 			size := lived.state.Size()
-			require.Equal(t, picture(lived.state, size), picture(anew.state, size))
+			require.Equal(t, picture(lived.state, size), picture(restored.state, size))
 			for m := range int32(size) {
-				require.Equal(t, lived.state.LastUsed(m), anew.state.LastUsed(m))
+				require.Equal(t, lived.state.LastUsed(m), restored.state.LastUsed(m))
 			}
 			item := binpack.Item{App: int32(d.IntN(len(lived.inst.Apps)))}
 			m, err := lived.state.Choose(scorer, item)
-			other, otherErr := anew.state.Choose(follower, item)
+			other, otherErr := restored.state.Choose(follower, item)
 			require.Equal(t, err, otherErr)
 			if err != nil {
 				continue
 			}
 			require.Equal(t, m, other)
 			lived.place(item.App, m, nil)
-			anew.place(item.App, m, nil)
+			restored.place(item.App, m, nil)
 		}
 	}
 }

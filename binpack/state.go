@@ -99,9 +99,9 @@ const (
 	manyDims  = 3 * blockDims // from here on there are blocks
 )
 
-// NewState prepares the empty state of an instance. The instance must be
-// valid: indices in range, one amount per dimension, no limited line in sight
-// of Unlimited in a fixed fleet; readers of traces see to it.
+// NewState prepares the empty state of an instance. The instance must be valid, which
+// readers of traces check: indices in range, one amount per dimension, no Unlimited
+// line in a fixed fleet.
 func NewState(inst *Instance) *State {
 	s := &State{inst: inst, lastReject: 0}
 	nApps, nGroups := len(inst.Apps), len(inst.Groups)
@@ -134,7 +134,7 @@ func NewState(inst *Instance) *State {
 	s.held = make([]int64, len(s.kinds))
 	s.byLine = make([][]int32, len(inst.Machines))
 	s.journal = make([]Change, journalSize)
-	s.journalSeq = journalSize + 1 // who asks from 0 is told that all is new; version 0 is never given
+	s.journalSeq = journalSize + 1 // a reader that starts at 0 learns that all is new; no version is 0
 	s.Known.Elapsed = -1
 	s.populate()
 	return s
@@ -174,7 +174,7 @@ func (s *State) Reset() {
 	clear(s.onGroup)
 	s.serial, s.machines, s.totalAlive, s.requestsAll = 0, 0, 0, 0
 	s.departures, s.seenAll, s.sampledAt = 0, 0, 0
-	// Versions stay unique, and those who follow the journal see that all is new.
+	// Versions stay unique, and readers of the journal learn that all is new.
 	s.journalSeq += journalSize + 1
 	s.Known = Known{Elapsed: -1}
 	s.populate()
@@ -208,8 +208,8 @@ func (s *State) Contents(m int32) []Entry { return s.contents[m] }
 // machine have the same one, not even before and after a Reset; it is never 0.
 func (s *State) Version(m int32) uint32 { return s.version[m] }
 
-// LastUsed is the number of placements that had been made when the machine
-// last took an item, that one included; 0 = it never did.
+// LastUsed is the number of placements up to the last one on the machine, that one
+// included; 0 = none.
 func (s *State) LastUsed(m int32) uint64 { return s.lastUsed[m] }
 
 // Position gives the line of machines.csv and the index within it; machines
@@ -239,14 +239,14 @@ func (s *State) AliveTotal() int64 { return s.totalAlive }
 // one. Read only.
 func (s *State) Offered() []uint64 { return s.offered }
 
-// columnsFirst is how many columns the machines pass one by one, where the rest
-// can go by blocks.
+// columnsFirst is the number of columns that are checked one by one before blocks.
 const columnsFirst = 24
 
-// askAll: so often all columns are gone down, to see which reject most.
+// askAll is the number of calls after which one checks all columns, to measure which
+// reject most.
 const askAll = 32
 
-// Place puts an item on a machine that takes it and returns the devices it
+// Place puts an item on a machine that takes it. It returns the devices that the item
 // uses, valid until the next call. chooser may be nil.
 func (s *State) Place(item Item, m int32, chooser DeviceChooser) []Device {
 	app := &s.inst.Apps[item.App]
@@ -264,9 +264,9 @@ func (s *State) Place(item Item, m int32, chooser DeviceChooser) []Device {
 	return used
 }
 
-// PlaceAs puts an item on a machine as it was found there, with its devices,
-// whether constraints allow it or not. It reports an error when capacity or a
-// device does not hold it.
+// PlaceAs books an item with its devices on the machine where it was found, whether
+// constraints allow it or not. The error says that capacity or a device is not
+// sufficient.
 func (s *State) PlaceAs(app, m int32, devices []Device) error {
 	a := &s.inst.Apps[app]
 	for d, need := range a.Demand {
@@ -287,9 +287,9 @@ func (s *State) PlaceAs(app, m int32, devices []Device) error {
 	return nil
 }
 
-// Book puts an item on a machine as it was found there, whether capacity and
-// constraints allow it or not: free amounts may become negative, and then nothing
-// fits. Devices are not booked.
+// Book books an item on the machine where it was found, whether capacity and constraints
+// allow it or not. Free amounts may become negative; then nothing fits. Book does not
+// book devices.
 func (s *State) Book(app, m int32) { s.put(app, m) }
 
 // put books an item on a machine.
@@ -341,7 +341,7 @@ func (s *State) addEntry(app, group, m int32) int32 {
 	return count
 }
 
-// Remove takes an item with its devices off a machine that holds it.
+// Remove removes an item with its devices from a machine that holds it.
 func (s *State) Remove(app, m int32, devices []Device) {
 	a := &s.inst.Apps[app]
 	s.dropEntry(app, m)

@@ -55,7 +55,7 @@ func (highScorer) ChooseDevices(item binpack.Item, _ int32, _ int, free []int64,
 	return devices
 }
 
-// TestDeviceChooser: who chooses the machine chooses the devices.
+// TestDeviceChooser: the policy that chooses the machine chooses the devices.
 func TestDeviceChooser(t *testing.T) {
 	r := cerebro.NewReplayer(load(t, "trace.yaml", "name: devices\ndimensions: [gpu]\ndevices: [gpu]\nfleet: fixed\n",
 		"machines.csv", "machine,type,count,cost,gpu\nm,,1,1,3\n",

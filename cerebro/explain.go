@@ -21,11 +21,11 @@ type Explanation struct {
 	binpack.Explanation
 }
 
-// errExplained ends a replay that has got as far as was asked.
+// errExplained ends a replay after the explained item.
 var errExplained = errors.New("explained")
 
-// Explain replays up to an item of a request and says why it goes where it
-// goes: when it first comes, also under Options.Retry.
+// Explain replays up to an item of a request and says why it goes to its machine. With
+// Options.Retry it explains the first try.
 func (r *Replayer) Explain(policy binpack.Policy, opt Options, request, number int32) (*Explanation, error) {
 	if request < 0 || int(request) >= len(r.trace.Requests) {
 		return nil, fmt.Errorf("request %d: there are %d", request, len(r.trace.Requests))
@@ -70,7 +70,7 @@ func (r *Replayer) Explain(policy binpack.Policy, opt Options, request, number i
 	return nil, fmt.Errorf("request %q: item %d was never decided on", q.Name, number)
 }
 
-// explain looks at the item in hand as Choose is about to.
+// explain ranks the machines for an item just before the replay chooses one.
 func (r *Replayer) explain(request, number int32, item binpack.Item) (*Explanation, error) {
 	s, u := r.state, &r.run
 	e := &Explanation{Request: request, Item: number, App: item.App, Machines: s.Active()}

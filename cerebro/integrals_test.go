@@ -14,7 +14,7 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
-// A slowRun keeps lists of items and computes everything anew at each event.
+// A slowRun keeps lists of items and computes everything again at each event.
 type slowRun struct {
 	tr             *trace.Trace
 	on             map[[2]int32][]int32 // machine → apps of its items

@@ -8,8 +8,8 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
-// withoutForecast is the instance as policies see it: what a level knows of
-// expected numbers and lifetimes it is granted.
+// withoutForecast is the instance as policies see it: grant adds the expected numbers and
+// lifetimes that a level knows.
 func withoutForecast(inst *binpack.Instance) *binpack.Instance {
 	seen := *inst
 	seen.Apps = slices.Clone(inst.Apps)
@@ -19,7 +19,7 @@ func withoutForecast(inst *binpack.Instance) *binpack.Instance {
 	return &seen
 }
 
-// scan finds what is fixed for all orders: forecast, totals, the period.
+// scan computes what all orders share: forecast, totals, the period.
 func (r *Replayer) scan() {
 	t := r.trace
 	apps := t.Instance.Apps

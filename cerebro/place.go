@@ -9,12 +9,12 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
-// A Follower is a policy that repeats what was: it says where the items of creates
-// stood. Nothing is chosen, and constraints are not asked.
+// A Follower is a policy that repeats past placements. The replay chooses nothing and
+// checks no constraints.
 type Follower interface {
 	binpack.Policy
-	// Where is the machine of an item, by line of machines.csv and index within it,
-	// with its devices; ok is false when it stood nowhere.
+	// Where is the past machine of an item, by line of machines.csv and index within
+	// it, with its devices; ok is false when it had none.
 	Where(request, number int32) (line, index int32, devices []trace.Device, ok bool)
 }
 
@@ -90,7 +90,7 @@ func (r *Replayer) reject(e trace.Event, item int32) {
 	}
 }
 
-// place tries to place one item and reports whether it stands.
+// place tries to place one item and reports whether it succeeded.
 func (r *Replayer) place(now float64, request, number int32) bool {
 	u := &r.run
 	if u.follower != nil {
@@ -117,12 +117,12 @@ func (r *Replayer) place(now float64, request, number int32) bool {
 		line, index := r.state.Position(m)
 		u.out.Violations += violations(u.checker.Place(item.App, line, index, devices))
 	}
-	r.stands(now, request, number, m, devices)
+	r.notePlaced(now, request, number, m, devices)
 	return true
 }
 
-// stands notes that an item was put on a machine.
-func (r *Replayer) stands(now float64, request, number, m int32, devices []binpack.Device) {
+// notePlaced notes the placement of an item.
+func (r *Replayer) notePlaced(now float64, request, number, m int32, devices []binpack.Device) {
 	u := &r.run
 	item := r.base[request] + number
 	r.where[item] = m
@@ -134,7 +134,7 @@ func (r *Replayer) stands(now float64, request, number, m int32, devices []binpa
 	}
 }
 
-// follow puts an item where it stood and reports whether it stood anywhere.
+// follow places an item on its past machine and reports whether it had one.
 func (r *Replayer) follow(now float64, request, number int32) bool {
 	u := &r.run
 	line, index, used, ok := u.follower.Where(request, number)
@@ -148,7 +148,7 @@ func (r *Replayer) follow(now float64, request, number int32) bool {
 		devices = append(devices, binpack.Device(d))
 	}
 	if len(devices) == 0 {
-		r.state.Book(q.App, m) // in another order of arrival more may stand there at a time than ever did
+		r.state.Book(q.App, m) // another order of arrival may put more items there at a time than there ever were
 	} else if err := r.state.PlaceAs(q.App, m, devices); err != nil {
 		u.err = fmt.Errorf("request %q on machine %s: %w", q.Name, r.trace.MachineName(line, index), err)
 		return false
@@ -156,11 +156,11 @@ func (r *Replayer) follow(now float64, request, number int32) bool {
 	if u.checker != nil {
 		u.err = u.checker.Initial(q.App, line, index, devices)
 	}
-	r.stands(now, request, number, m, devices)
+	r.notePlaced(now, request, number, m, devices)
 	return true
 }
 
-// violations counts what the checker found wrong.
+// violations counts the faults that the checker found.
 func violations(err error) int {
 	if err == nil {
 		return 0
@@ -185,8 +185,8 @@ type equal struct{}
 
 func (equal) Score(_ binpack.Item, _ []int32, out []float64) { clear(out) }
 
-// delete removes the highest-numbered items of a request that are left, then
-// tries those that wait.
+// delete removes the highest-numbered remaining items of a request, then tries the
+// waiting items.
 func (r *Replayer) delete(e trace.Event) {
 	q := r.trace.Requests[e.Request]
 	for range e.Count {

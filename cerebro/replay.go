@@ -10,8 +10,8 @@ import (
 type Options struct {
 	Order int    // 0 = the file's, i ≥ 1 = the i-th shuffle of Seed
 	Seed  uint64 //
-	// Snapshot is the share of the requests that Before places; then the policy
-	// takes over what stands.
+	// Snapshot is the share of the requests that Before places; then the policy takes
+	// over.
 	Snapshot float64
 	Before   binpack.Policy
 	// Retry keeps unplaced items in arrival order and tries them again after
@@ -22,8 +22,8 @@ type Options struct {
 	Fallback binpack.Policy
 	// Check replays every placement through the independent slow checker.
 	Check bool
-	// Brief leaves out what training does not look at: mean allocation,
-	// fragment, balance and spread.
+	// Brief leaves out what training does not use: mean allocation, fragment, balance
+	// and spread.
 	Brief bool
 	// Samples is the number of points of the time series; 0 = none.
 	Samples int
@@ -60,7 +60,7 @@ func (k DecisionKind) String() string { return [...]string{"place", "remove", "u
 type Replayer struct {
 	trace *trace.Trace
 	state *binpack.State
-	known binpack.Known // everything there is to know
+	known binpack.Known // the facts of all levels
 	// Initial requests' items stand on these machines.
 	base      []int32 // per request: number of its first item
 	total     []float64
@@ -106,8 +106,8 @@ func (r *Replayer) State() *binpack.State { return r.state }
 // Deletes reports whether the trace has departures.
 func (r *Replayer) Deletes() bool { return r.deletes }
 
-// events of an order; shuffles are kept, since training asks for the same few
-// again and again.
+// events returns the events of an order. It keeps shuffles, since training needs the same
+// few again and again.
 func (r *Replayer) events(seed uint64, order int) []trace.Event {
 	if order == 0 {
 		return r.trace.Events
@@ -129,8 +129,7 @@ type run struct {
 	opt     Options
 	scorer  binpack.Scorer
 	chooser binpack.DeviceChooser
-	// own is the scorer of the policy that is replayed, when another one places
-	// the snapshot first.
+	// own is the scorer of the replayed policy, while another one places the snapshot.
 	own        binpack.Scorer
 	ownChooser binpack.DeviceChooser
 	fallback   binpack.Scorer
@@ -139,9 +138,9 @@ type run struct {
 	know       binpack.Knowledge
 	out        Run
 	tally      tally
-	arrived    float64 // first dimension, demand of items that have come
+	arrived    float64 // demand of arrived items, first dimension
 	rejected   []float64
-	refused    bool // an item was unplaced, even if it stands by now
+	refused    bool // an item was unplaced, even if it was placed later
 	err        error
 }
 
@@ -178,7 +177,7 @@ func (r *Replayer) Run(policy binpack.Policy, opt Options) (Run, error) {
 }
 
 // beginSnapshot hands the replay to the policy of the snapshot, if there is
-// one, and returns the number of requests after which the own policy takes over.
+// one, and returns the number of requests after which the replayed policy takes over.
 func (r *Replayer) beginSnapshot() int {
 	u := &r.run
 	u.own, u.ownChooser = u.scorer, u.chooser
@@ -218,7 +217,7 @@ func (r *Replayer) begin(policy binpack.Policy, opt Options) {
 	}
 }
 
-// CheckPlaced reports what of placed.csv its machine has no room for.
+// CheckPlaced reports an item of placed.csv that its machine has no room for.
 func (r *Replayer) CheckPlaced() error {
 	r.state.Reset()
 	r.run = run{}

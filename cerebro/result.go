@@ -1,6 +1,6 @@
 package cerebro
 
-// A Run is what one replay left behind. Slices have one value per dimension.
+// A Run has the results of one replay. Slices have one value per dimension.
 type Run struct {
 	Order        int
 	Machines     int     // holding an item at the end
@@ -18,8 +18,8 @@ type Run struct {
 	Placed, Unplaced          int
 	// Rejected is unplaced demand ÷ all demand.
 	Rejected []float64
-	// FirstRejection is the share of the summed first dimension that had come
-	// before the first item was unplaced; 1 when none was.
+	// FirstRejection is the share of the summed first dimension that arrived before the
+	// first unplaced item; 1 without one.
 	FirstRejection float64
 	// Violations found by the independent checker at the end of the replay.
 	Violations int

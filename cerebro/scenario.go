@@ -3,12 +3,12 @@ package cerebro
 import "math/rand/v2"
 
 // A Scenario is a cluster snapshot and the sequence of requests that follows:
-// the requests of a trace in an order, of which another policy has placed the
-// first share already.
+// the requests of a trace in an order, the first share of them already placed by
+// another policy.
 type Scenario struct {
 	Order int
-	// Snapshot is the share of the requests that stand when the policy takes
-	// over; 0 = an empty cluster, or what placed.csv holds.
+	// Snapshot is the share of the requests that are placed when the policy takes over; 0
+	// = an empty cluster, or the items of placed.csv.
 	Snapshot float64
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
-// tally integrates over virtual time while a replay goes on.
+// tally integrates over virtual time during a replay.
 type tally struct {
 	last     float64 // time of the last step; NaN before the first
 	from     float64 // integrals count from here
@@ -70,7 +70,7 @@ func (t *tally) begin(r *Replayer, events []trace.Event) {
 	r.run.out.PeakMachines = r.state.Active()
 }
 
-// advance accounts for the time up to an event, before it happens.
+// advance accounts for the time up to an event, before the event.
 func (t *tally) advance(r *Replayer, now float64) {
 	t.seen++
 	if now > t.last && now > t.from {
@@ -138,7 +138,7 @@ func (t *tally) sample(r *Replayer, now float64) {
 	r.run.out.Series = append(r.run.out.Series, s)
 }
 
-// moved accounts for an item that came (sign 1) or went (-1).
+// moved accounts for an item that was placed (sign 1) or removed (-1).
 func (t *tally) moved(r *Replayer, app int32, sign int64) {
 	r.run.out.PeakMachines = max(r.run.out.PeakMachines, r.state.Active())
 	if r.run.opt.Brief && r.run.opt.Samples == 0 {

@@ -27,8 +27,8 @@ type Aggregated struct {
 	Fallbacks         int
 }
 
-// An Estimate is a mean over N traces with its standard error, which is 0 for
-// fewer than two. Traces on which the figure has no meaning are not in it.
+// An Estimate is a mean over N traces with its standard error, which is 0 for fewer than
+// two. It leaves out traces on which the figure has no meaning.
 type Estimate struct {
 	Mean, Err float64
 	N         int
@@ -102,7 +102,7 @@ func b2i(b bool) int {
 	return 0
 }
 
-// compareLast is cmp.Compare with NaN after all numbers.
+// compareLast is cmp.Compare, but NaN comes after all numbers.
 func compareLast(a, b float64) int {
 	return cmp.Or(cmp.Compare(b2i(math.IsNaN(a)), b2i(math.IsNaN(b))), cmp.Compare(a, b))
 }
@@ -211,8 +211,8 @@ func overview(comparisons []Comparison) grid {
 	return g
 }
 
-// estimates is a column of means with standard errors. Where a figure has no
-// meaning on some of the traces, the number of those it has is added.
+// estimates is a column of means with standard errors. Where a figure has no meaning on
+// some traces, the column adds the number of the others.
 func estimates(head, about string, most int, sign bool, scale float64, traces int, list []Estimate) column {
 	c := column{head: head, about: about}
 	means, zero := make([]float64, len(list)), true
@@ -223,7 +223,7 @@ func estimates(head, about string, most int, sign bool, scale float64, traces in
 	digits := sheet.Decimals(most, means)
 	for i, e := range list {
 		s := sheet.Figure(means[i], digits, sign)
-		if e.N > 1 && !zero { // one trace says nothing of the error
+		if e.N > 1 && !zero { // one trace has no standard error
 			s += " ± " + sheet.Figure(scale*e.Err, digits, false)
 		}
 		if e.N > 0 && e.N < traces {

@@ -8,12 +8,11 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
-// A grid is a table before it has a form: the same for a terminal, Markdown
-// and HTML.
+// A grid is a table without a format. The terminal, Markdown and HTML share it.
 type grid struct {
 	columns []column
 	rows    int
-	// split is the row before which a rule is drawn: K2 is reported apart.
+	// split is the row below a separating line: K2 is reported apart.
 	split int
 }
 
@@ -24,9 +23,9 @@ type column struct {
 	cells []string
 }
 
-// figures is a column of numbers with the same number of digits after the
-// point: at most most, and at most four digits in all where the size allows.
-// NaN is a dash. sign writes a plus.
+// figures is a column of numbers with the same number of digits after the point: at
+// most most, and at most four digits in all where the size allows. A NaN is a dash.
+// With sign, positive numbers get a plus.
 func figures(head, about string, most int, sign bool, values []float64) column {
 	c := column{head: head, about: about}
 	digits := sheet.Decimals(most, values)
@@ -66,7 +65,7 @@ func positive(values []float64) bool {
 	return false
 }
 
-// grid lays out the results of one trace. Columns without a figure are left out.
+// grid lays out the results of one trace, without empty columns.
 func (c *Comparison) grid() grid {
 	list := c.outcomes()
 	g := grid{rows: len(list), split: len(list)}
@@ -175,8 +174,8 @@ func dashes(cells []string) []string {
 	return out
 }
 
-// text writes the grid for a terminal: columns by their widest cell, two
-// spaces apart.
+// text writes the grid for a terminal: columns as wide as their widest cell, two spaces
+// apart.
 func (g grid) text(b *strings.Builder) {
 	widths := make([]int, len(g.columns))
 	for i, c := range g.columns {
@@ -207,7 +206,7 @@ func (g grid) text(b *strings.Builder) {
 	}
 }
 
-// offlineNote stands above results that know the true totals.
+// offlineNote precedes results that know the true totals.
 const offlineNote = "nearly offline (K2 knows the true totals):"
 
 // markdown writes the grid as a pipe table.

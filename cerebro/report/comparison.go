@@ -8,16 +8,16 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro"
 )
 
-// A Comparison is what several policies made of one trace. Its JSON form, and
-// that of everything in it, is the output of `sigma compare --format json`.
+// A Comparison has the results of several policies on one trace. Its JSON form is the
+// output of `sigma compare --format json`.
 type Comparison struct {
 	Trace   Trace    `json:"trace"`
 	Bound   Bound    `json:"bound"`
 	Results []Result `json:"results"` // the present placement first, then by unplaced items, then cost
 }
 
-// A Trace says what was replayed. The fields without a JSON name appear in
-// tables and pages only.
+// A Trace describes the replayed trace. Fields without a JSON name appear only in tables
+// and pages.
 type Trace struct {
 	Name       string   `json:"name"`
 	Digest     Digest   `json:"digest"`
@@ -30,7 +30,7 @@ type Trace struct {
 	Deletes  bool      `json:"-"` // items also leave: costs are integrals over time
 	Seed     uint64    `json:"-"` // of the shuffled orders
 	Orders   int       `json:"-"` // shuffled orders, N
-	Forecast *Forecast `json:"-"` // nil = the trace expects nothing
+	Forecast *Forecast `json:"-"` // nil = the trace has no forecast
 }
 
 // Digest holds the two digests of a trace.
@@ -39,15 +39,15 @@ type Digest struct {
 	Trace    string `json:"trace"`
 }
 
-// A Bound is what no scheduler can beat.
+// A Bound is a lower bound that no scheduler can beat.
 type Bound struct {
 	Machines       int     `json:"machines"`
 	Cost           float64 `json:"cost"`
 	MachineSeconds float64 `json:"machine_seconds"`
 	CostSeconds    float64 `json:"cost_seconds"`
 	Method         string  `json:"method"`
-	// Optimal is the proven least cost (machines, when all cost 1); nil when
-	// nothing is proven.
+	// Optimal is the proven least cost (machines, when all cost 1); nil without a
+	// proof.
 	Optimal *float64 `json:"optimal,omitempty"`
 }
 
@@ -95,7 +95,7 @@ type Run struct {
 	Series    []cerebro.Sample `json:"-"` // machines over time, when asked for
 }
 
-// PolicyRuns is what one policy left behind on a trace.
+// PolicyRuns are the runs of one policy on a trace.
 type PolicyRuns struct {
 	Policy    string // as given on the command line
 	Digest    string // of a policy file; empty for built-ins
@@ -105,15 +105,15 @@ type PolicyRuns struct {
 	Layout    *Layout // after one of the runs; nil = not kept
 }
 
-// A Forecast says how good the expected counts of a trace are, which policies
-// with knowledge K1 see.
+// A Forecast is the quality of a trace's expected counts, which policies of knowledge K1
+// read.
 type Forecast struct {
 	Ratio    float64 // Σ expected ÷ Σ true
 	AppError float64 // mean over apps of |expected − true| ÷ true
 }
 
-// NewForecast compares the expected with the true number of items per app; a
-// negative expectation is none. It is nil when no app has any.
+// NewForecast compares the expected with the true number of items per app. A negative
+// number means no expectation; without any the result is nil.
 func NewForecast(expected []float64, truth []int64) *Forecast {
 	sumExpected, sumTrue, sumError, apps := 0.0, 0.0, 0.0, 0
 	for a, e := range expected {
@@ -156,12 +156,12 @@ func Build(trace Trace, bound Bound, policies []PolicyRuns) Comparison {
 	return c
 }
 
-// presentFirst puts the present placement, if it is among the policies, on top.
+// presentFirst moves the present placement, if it is among the policies, to the top.
 func presentFirst(a, b string) int {
 	return cmp.Compare(b2i(b == "current"), b2i(a == "current"))
 }
 
-// Violations counts the constraints that any run broke; it must be 0.
+// Violations counts the constraints that the runs broke; it must be 0.
 func Violations(comparisons []Comparison) int {
 	n := 0
 	for _, c := range comparisons {
@@ -222,7 +222,7 @@ func newRun(dimensions []string, run cerebro.Run) Run {
 	}
 }
 
-// byName keys values by dimension. Every dimension has a key: keys never vanish.
+// byName keys values by dimension. Every dimension has a key.
 func byName(dimensions []string, values []float64) map[string]float64 {
 	m := make(map[string]float64, len(dimensions))
 	for d, name := range dimensions {
@@ -234,7 +234,7 @@ func byName(dimensions []string, values []float64) map[string]float64 {
 	return m
 }
 
-// counted lists the runs that statistics are over.
+// counted lists the runs that count in statistics.
 func (r *Result) counted() []Run {
 	for i, run := range r.Runs {
 		if run.Order > 0 {
@@ -244,7 +244,7 @@ func (r *Result) counted() []Run {
 	return r.Runs
 }
 
-// cost of a run is what gaps and ranks are about.
+// cost is the cost of a run for gaps and ranks.
 func (c *Comparison) cost(run Run) float64 {
 	if c.Trace.Deletes {
 		return run.CostSeconds
@@ -262,7 +262,7 @@ func (c *Comparison) boundCost() float64 {
 func machines(run Run) float64 { return float64(run.Machines) }
 func unplaced(run Run) float64 { return float64(run.Unplaced) }
 
-// meanOf is 0 for no runs.
+// meanOf is the mean over runs, 0 without any.
 func meanOf(runs []Run, value func(Run) float64) float64 {
 	sum := 0.0
 	for _, run := range runs {
@@ -271,11 +271,11 @@ func meanOf(runs []Run, value func(Run) float64) float64 {
 	return sum / math.Max(1, float64(len(runs)))
 }
 
-// round keeps six digits after the point: enough to compute with, and free of
-// the last bits that differ between architectures.
+// round keeps six digits after the point: enough to compute with, without the last bits,
+// which differ between architectures.
 func round(v float64) float64 {
 	const digits = 1e6
-	if math.Abs(v) > 1e9 { // nothing below a millionth is left to round
+	if math.Abs(v) > 1e9 { // it has no digits below a millionth
 		return v
 	}
 	return math.Round(v*digits) / digits

@@ -18,9 +18,8 @@ var pageText string
 
 var pageTemplate = sheet.Template(pageText)
 
-// HTML writes the comparisons as one page that needs nothing else: no network,
-// and its script only points out what the page says anyway. notes, lines on all
-// of it, stand below the first table.
+// HTML writes the comparisons as one page without other files or network; its script only
+// highlights what the page shows. The notes follow the first table.
 func HTML(w io.Writer, comparisons []Comparison, notes []string) error {
 	p := newPage(comparisons)
 	switch {
@@ -90,19 +89,19 @@ func newPage(comparisons []Comparison) page {
 
 var levels = []sheet.Definition{
 	{Term: "K0", Text: "the item, the machines, the constraints, and what has happened so far."},
-	{Term: "K0+clock", Text: "K0, and the share of the arrival period that has passed. Who does not know when arrivals will end cannot have this."},
+	{Term: "K0+clock", Text: "K0, and the share of the arrival period that has passed. It needs a known end of arrivals."},
 	{Term: "K1", Text: "K0, and a forecast per application of how many items there will be at the same time (in a cluster: the declared replicas) and how long they live. The forecast may be wrong and is corrected as requests arrive."},
-	{Term: "K1+clock", Text: "K1, and the share of the arrival period that has passed. Who does not know when arrivals will end cannot have this."},
-	{Term: "K2", Text: "the true number of items per application, not their order. This is nearly offline and no rival to the others: it shows what perfect foresight would be worth."},
+	{Term: "K1+clock", Text: "K1, and the share of the arrival period that has passed. It needs a known end of arrivals."},
+	{Term: "K2", Text: "the true number of items per application, not their order. This is nearly offline and does not compare with the others: it shows the value of perfect foresight."},
 }
 
 var exposures = []sheet.Definition{
 	{Term: "held out", Text: "training has not seen this trace."},
 	{Term: "same instance, other orders", Text: "training has seen the same items in other orders."},
-	{Term: "trained on", Text: "training has seen this very trace: the figure says how well it was learned by heart, not how well the policy generalises."},
+	{Term: "trained on", Text: "training has seen this very trace: the figure shows how well the policy fits it, not how well it generalises."},
 }
 
-// explain lists the definitions of the terms that occur.
+// explain lists the definitions of the terms on the page.
 func explain(comparisons []Comparison, all []sheet.Definition, term func(Result) string) []sheet.Definition {
 	var out []sheet.Definition
 	for _, d := range all {
@@ -186,8 +185,8 @@ func (g grid) html() sheet.Table {
 	return t
 }
 
-// minus is what stands for a hyphen in a cell: a minus before a figure, a dash
-// alone, and in words the hyphen itself.
+// minus replaces a hyphen in a cell: by a minus before a figure, by a dash alone; in
+// words it stays.
 func minus(c column, r int) string {
 	switch {
 	case c.cells[r] == "-":
@@ -198,8 +197,8 @@ func minus(c column, r int) string {
 	return "−"
 }
 
-// plotName is a name short enough for a narrow plot: without the exposure,
-// which the table has, and of a long path the end.
+// plotName shortens a name for a narrow plot: it drops the exposure, which the table has,
+// and keeps the end of a long path.
 func plotName(r *Result) string {
 	const most = 26
 	like := *r
@@ -210,7 +209,7 @@ func plotName(r *Result) string {
 	return nameOf(&like)
 }
 
-// axisName is the name of a dimension short enough to stand at an axis.
+// axisName shortens the name of a dimension for an axis.
 func axisName(dimension string) string {
 	const most = 26
 	if name := []rune(dimension); len(name) > most {
@@ -305,7 +304,7 @@ func spreadText(values []float64) string {
 	return fmt.Sprintf("%s to %s, mean %s", sheet.Short(low), sheet.Short(high), sheet.Short(mean))
 }
 
-// describe says in words what the plot shows.
+// describe describes the plot in words.
 func (p strip) describe() string {
 	var parts []string
 	for _, r := range p.rows {
@@ -318,8 +317,8 @@ func (p strip) describe() string {
 	return s + "."
 }
 
-// charts show machines and allocation over time, where the runs hold a series:
-// of the best policies and of Best-Fit, in the first order that has one.
+// charts draws machines and allocation over time, if the runs hold a series: of the best
+// policies and of Best-Fit, in the first order with a series.
 func (c *Comparison) charts(id string) []sheet.Chart {
 	const most = 6
 	var lines []line

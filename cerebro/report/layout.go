@@ -10,7 +10,7 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
-// A Layout is what stands on the machines after one replay. Pages draw it.
+// A Layout is the contents of the machines after one replay. Pages draw it.
 type Layout struct {
 	Order    int
 	Instance *binpack.Instance
@@ -23,7 +23,7 @@ type Machine struct {
 	Items       []binpack.Entry
 }
 
-// NewLayout copies what stands in a state.
+// NewLayout copies the contents of a state.
 func NewLayout(state *binpack.State, order int) *Layout {
 	l := &Layout{Order: order, Instance: state.Instance()}
 	for m := range int32(state.Size()) {
@@ -44,7 +44,7 @@ func byPosition(a, b Machine) int {
 
 func (l *Layout) capacity(m *Machine) []int64 { return l.Instance.Machines[m.Line].Capacity }
 
-// used is the demand of a dimension that stands on a machine.
+// used is the demand on a machine in a dimension.
 func (l *Layout) used(m *Machine, d int) int64 {
 	sum := int64(0)
 	for _, e := range m.Items {
@@ -53,12 +53,12 @@ func (l *Layout) used(m *Machine, d int) int64 {
 	return sum
 }
 
-// share of a machine's capacity that is used.
+// share is the used share of a machine's capacity.
 func (l *Layout) share(m *Machine, d int) float64 {
 	return float64(l.used(m, d)) / float64(max(1, l.capacity(m)[d]))
 }
 
-// sums are the used amounts and the capacities of all machines.
+// sums adds up the used amounts and the capacities of all machines.
 func (l *Layout) sums(d int) (used, capacity float64) {
 	for i := range l.Machines {
 		used += float64(l.used(&l.Machines[i], d))
@@ -67,7 +67,7 @@ func (l *Layout) sums(d int) (used, capacity float64) {
 	return used, capacity
 }
 
-// items per app, over all machines.
+// items counts the items per app over all machines.
 func (l *Layout) items() []int {
 	counts := make([]int, len(l.Instance.Apps))
 	for _, m := range l.Machines {
@@ -82,7 +82,7 @@ func (l *Layout) empty() bool {
 	return !slices.ContainsFunc(l.Machines, func(m Machine) bool { return len(m.Items) > 0 })
 }
 
-// scarcest is the dimension of which the layouts use the largest share.
+// scarcest is the dimension with the largest used share in the layouts.
 func scarcest(layouts []*Layout) int {
 	best, most := 0, -1.0
 	for d := range layouts[0].Instance.Dimensions {
@@ -98,8 +98,8 @@ func scarcest(layouts []*Layout) int {
 	return best
 }
 
-// ranks orders the apps by their demand in all layouts, largest first: the
-// place in that order is an app's colour and its place in a column.
+// ranks orders the apps by their demand in all layouts, largest first. An app's rank is
+// its colour and its place in a column.
 func ranks(layouts []*Layout, d int) []int {
 	apps := layouts[0].Instance.Apps
 	demand := make([]float64, len(apps))
@@ -120,8 +120,8 @@ func ranks(layouts []*Layout, d int) []int {
 	return rank
 }
 
-// drawn are the machines of the picture, fullest first, with their items by
-// the apps' rank. Machines that have nothing of the dimension are left out.
+// drawn lists the machines of the picture, fullest first, with their items by rank of the
+// app. It leaves out machines without capacity in the dimension.
 func (l *Layout) drawn(d int, rank []int) []Machine {
 	var machines []Machine
 	for _, m := range l.Machines {
@@ -147,7 +147,7 @@ func oneIn(k int, machines []Machine) []Machine {
 	return some
 }
 
-// amounts says how much of some dimensions something needs: "4 cpu, 8Gi memory".
+// amounts writes the values of some dimensions: "4 cpu, 8Gi memory".
 func (l *Layout) amounts(values []int64, dimensions []int) string {
 	var parts []string
 	for _, d := range dimensions {
@@ -162,7 +162,7 @@ func (l *Layout) amounts(values []int64, dimensions []int) string {
 	return strings.Join(parts, ", ")
 }
 
-// contents names what stands on a machine.
+// contents names the items on a machine.
 func (l *Layout) contents(m *Machine) string {
 	var parts []string
 	for _, e := range m.Items {

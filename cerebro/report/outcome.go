@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// nothing stands where a figure has no meaning; it is printed as a dash.
+// nothing replaces a figure without meaning; it is printed as a dash.
 var nothing = math.NaN()
 
-// An outcome is what the tables say of one result. Shares are not yet percent.
+// An outcome has the figures of one result in tables. Shares are not percent yet.
 type outcome struct {
 	result *Result
 
@@ -39,8 +39,8 @@ func statsOf(runs []Run, value func(Run) float64) stats {
 	return s
 }
 
-// outcomes has one entry a result, in their order; K2 last, for it is nearly
-// offline and no rival to the others.
+// outcomes has one entry for each result, in their order, but K2 last: it is nearly offline
+// and does not compare with the others.
 func (c *Comparison) outcomes() []outcome {
 	best, worst := c.result(bestFitNames...), c.result("worstfit")
 	var list []outcome
@@ -64,7 +64,7 @@ func offline(r *Result) int {
 // bestFitNames are two names of one policy.
 var bestFitNames = []string{"bestfit", "bestfit-l1"}
 
-// result finds a policy, nil when it is not there.
+// result finds a policy's result; nil = none.
 func (c *Comparison) result(names ...string) *Result {
 	for i := range c.Results {
 		if slices.Contains(names, c.Results[i].Policy) && len(c.Results[i].Runs) > 0 {
@@ -113,7 +113,7 @@ func (c *Comparison) outcome(r, best, worst *Result) outcome {
 		return 0
 	})
 	for _, run := range r.Runs {
-		o.violations += run.Violations // order 0 as well: none is ever right
+		o.violations += run.Violations // order 0 as well: every violation counts
 	}
 	for _, run := range runs {
 		for _, n := range run.Fallbacks {
@@ -123,8 +123,8 @@ func (c *Comparison) outcome(r, best, worst *Result) outcome {
 	return o
 }
 
-// machineCount is the number of machines that stands for a run: at the peak
-// when items also leave, at the end otherwise.
+// machineCount is a run's number of machines: at the peak when items also leave, else at
+// the end.
 func (c *Comparison) machineCount() func(Run) float64 {
 	if c.Trace.Deletes {
 		return func(run Run) float64 { return float64(run.PeakMachines) }
@@ -132,8 +132,7 @@ func (c *Comparison) machineCount() func(Run) float64 {
 	return machines
 }
 
-// versus is a's mean cost ÷ b's − 1. Costs of placements that left something
-// out do not compare.
+// versus is a's mean cost ÷ b's − 1. Costs of incomplete placements do not compare.
 func (c *Comparison) versus(a, b *Result) float64 {
 	if b == nil || meanOf(a.counted(), unplaced) > 0 || meanOf(b.counted(), unplaced) > 0 {
 		return nothing
@@ -145,7 +144,7 @@ func (c *Comparison) versus(a, b *Result) float64 {
 	return meanOf(a.counted(), c.cost)/base - 1
 }
 
-// limit is the optimum where one is proven, else the bound.
+// limit is the proven optimum, else the bound.
 func (c *Comparison) limit() (value float64, optimal bool) {
 	if c.Bound.Optimal != nil && !c.Trace.Deletes {
 		return *c.Bound.Optimal, true
@@ -153,7 +152,7 @@ func (c *Comparison) limit() (value float64, optimal bool) {
 	return c.boundCost(), false
 }
 
-// costsDiffer reports whether machines do not all cost 1.
+// costsDiffer reports whether a machine has another cost than 1.
 func (c *Comparison) costsDiffer() bool {
 	if c.Bound.Cost != float64(c.Bound.Machines) {
 		return true
@@ -173,8 +172,8 @@ func (c *Comparison) leavesOut() bool {
 	return slices.ContainsFunc(c.Results, func(r Result) bool { return meanOf(r.counted(), unplaced) > 0 })
 }
 
-// policiesLeaveOut is leavesOut without the present placement: what waits in a
-// cluster may well find a place under a policy.
+// policiesLeaveOut is leavesOut without the present placement: a policy may place items
+// that wait in the cluster.
 func (c *Comparison) policiesLeaveOut() bool {
 	return slices.ContainsFunc(c.Results, func(r Result) bool { return r.Policy != "current" && meanOf(r.counted(), unplaced) > 0 })
 }

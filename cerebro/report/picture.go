@@ -11,11 +11,11 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
-// A picture shows what two policies made of one order of arrival: a column a
-// machine, its items stacked and coloured by app.
+// A picture shows the placements of two policies in one order of arrival: a column for
+// each machine, its items stacked and coloured by app.
 type picture struct {
 	Name, About string
-	Wide        bool // too many machines to stand side by side
+	Wide        bool // too many machines for two panels side by side
 	Panels      []panel
 	Key         []swatch // of the largest apps
 	Rest        bool     // there are others
@@ -30,12 +30,11 @@ type panel struct {
 }
 
 const (
-	mostColumns    = 400 // drawn; of larger fleets a part
+	mostColumns    = 400 // larger fleets are drawn in part
 	mostSideBySide = 60
 )
 
-// newPicture draws the first trace. It is nil where no layout was kept or
-// nothing stands on the machines.
+// newPicture draws the first trace. It is nil without a layout or without items.
 func newPicture(comparisons []Comparison) *picture {
 	if len(comparisons) == 0 {
 		return nil
@@ -65,7 +64,7 @@ func newPicture(comparisons []Comparison) *picture {
 	most := 1
 	for _, l := range layouts {
 		g.machines = append(g.machines, l.drawn(d, rank))
-		if len(g.machines[len(g.machines)-1]) == 0 { // nothing there has a size
+		if len(g.machines[len(g.machines)-1]) == 0 { // no item has a size there
 			return nil
 		}
 		most = max(most, len(g.machines[len(g.machines)-1]))
@@ -92,7 +91,7 @@ func newPicture(comparisons []Comparison) *picture {
 	return p
 }
 
-// subject is whom the summary speaks of beside Best-Fit, nil = nobody.
+// subject is the summary's policy beside Best-Fit; nil = none.
 func subject(comparisons []Comparison) *Result {
 	k := claimOf(comparisons)
 	if k.subject == nil {
@@ -101,8 +100,7 @@ func subject(comparisons []Comparison) *Result {
 	return k.subject.result
 }
 
-// pictured are Best-Fit and the policy that the summary is about; where there is
-// no such one, the best of the others.
+// pictured are Best-Fit and the summary's policy, or else the best of the others.
 func (c *Comparison) pictured(subject *Result) []*Result {
 	var list []*Result
 	add := func(r *Result) {
@@ -122,8 +120,7 @@ func (c *Comparison) pictured(subject *Result) []*Result {
 	return list
 }
 
-// columnLimit is the number of machines that no scheduler can beat, where that
-// is a number of columns.
+// columnLimit is the lower bound in machines, if that is a number of columns.
 func (c *Comparison) columnLimit() (limit int, name string) {
 	value, optimal := c.limit()
 	switch {
@@ -135,14 +132,14 @@ func (c *Comparison) columnLimit() (limit int, name string) {
 	return c.Bound.Machines, "bound"
 }
 
-// A drawing is what the panels of a picture have in common.
+// A drawing holds what the panels of a picture share.
 type drawing struct {
 	layouts   []*Layout
 	machines  [][]Machine // of each layout, in the order they are drawn
 	dimension int
 	rank      []int // of the apps
-	every     int   // of so many machines one is drawn
-	columns   int   // that there is room for
+	every     int   // one machine in so many is drawn
+	columns   int   // that fit
 	limit     int   // machines; 0 = none
 	limitName string
 }
@@ -175,8 +172,8 @@ func (g *drawing) panel(i int, r *Result, id string, wide bool) panel {
 	return p
 }
 
-// shown are the dimensions that the page speaks of: the one that is drawn and the first of
-// the others.
+// shown are the dimensions that the page mentions: the drawn one and the first of the
+// others.
 func (g *drawing) shown() []int {
 	const most = 3
 	list := []int{g.dimension}
@@ -202,7 +199,7 @@ func (g *drawing) row(l *Layout, m *Machine, shown []int) []string {
 	return append(row, l.contents(m))
 }
 
-// svg draws one path an app, which keeps a page of thousands of items small.
+// svg draws one path for each app, which keeps a page of thousands of items small.
 func (g *drawing) svg(which int, p panel, wide bool) template.HTML {
 	const top, foot, left = 30, 50, 78
 	width, height := sheet.Width, 380
@@ -262,8 +259,8 @@ func (g *drawing) svg(which int, p panel, wide bool) template.HTML {
 	return template.HTML(b.String()) //nolint:gosec // every text went through escape
 }
 
-// stack draws the items of one machine from the bottom up: each by itself, or
-// those of an app as one.
+// stack draws the items of one machine from the bottom up: one by one, or the items of an
+// app together.
 func (g *drawing) stack(apps []strings.Builder, l *Layout, m *Machine, x, bottom, width, full float64, merged bool) {
 	capacity := float64(l.capacity(m)[g.dimension])
 	y := bottom
@@ -274,7 +271,7 @@ func (g *drawing) stack(apps []strings.Builder, l *Layout, m *Machine, x, bottom
 		}
 		for range times {
 			y -= height
-			line := 0.0 // between items, where there is room for one
+			line := 0.0 // between items, if there is room
 			if height > 3 {
 				line = .8
 			}
@@ -285,7 +282,7 @@ func (g *drawing) stack(apps []strings.Builder, l *Layout, m *Machine, x, bottom
 	}
 }
 
-// numbers count the machines.
+// numbers writes the numbers of the machines.
 func (g *drawing) numbers(b *strings.Builder, left int, bottom, pitch float64) {
 	most := g.columns * g.every
 	step := max(1, int(sheet.NewAxis(0, float64(most), 0, 1).Step()))
@@ -295,11 +292,11 @@ func (g *drawing) numbers(b *strings.Builder, left int, bottom, pitch float64) {
 	}
 }
 
-// mostColours is how many apps have a strong colour; nobody tells more apart.
+// mostColours is the number of apps with a strong colour; readers cannot distinguish more.
 const mostColours = 24
 
-// colour of an app by its rank: neighbours in rank are far apart in hue, and
-// shades tell apart those that are not. The many small apps are pale.
+// colour returns the colour of a rank. Neighbours differ much in hue, ranks of similar hue
+// differ in shade, and the many small apps are pale.
 func colour(rank int) string {
 	shades := [...]string{"62%,52%", "55%,68%", "58%,40%"}
 	if rank >= mostColours {
@@ -314,7 +311,7 @@ type swatch struct {
 	Text string
 }
 
-// swatches name the largest apps.
+// swatches lists the colours of the largest apps.
 func (g *drawing) swatches() []swatch {
 	const most = 8
 	l := g.layouts[0]

@@ -21,8 +21,8 @@ type stripRow struct {
 // A strip is a dot plot with a row per policy and one scale for all.
 type strip struct {
 	id, title, about string
-	axis             string // what the scale counts
-	each             string // what a dot is: "order"
+	axis             string // the quantity of the scale
+	each             string // the meaning of a dot: "order"
 	limit            float64
 	limitName        string
 	rows             []stripRow
@@ -50,7 +50,7 @@ func (p strip) svg() template.HTML {
 	if !math.IsNaN(p.limit) {
 		x := a.At(p.limit)
 		fmt.Fprintf(&b, `<path class="limit" d="M%.1f %dV%d`, x, top-6, top)
-		for i := range p.rows { // beside the dots, not through the names
+		for i := range p.rows { // beside the dots, not across the names
 			fmt.Fprintf(&b, `M%.1f %dV%d`, x, top+rowHeight*i+28, top+rowHeight*i+56)
 		}
 		b.WriteString(`"/>`)

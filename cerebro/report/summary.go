@@ -9,8 +9,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
-// A claim is the material of a one-sentence summary: what the policies need,
-// by name.
+// A claim holds the figures of a one-sentence summary: what the policies need, by name.
 type claim struct {
 	unit     string // "machines"
 	rejects  string // dimension, when items were left out: values are shares of its demand
@@ -20,7 +19,7 @@ type claim struct {
 	current  *claimed
 	baseline *claimed
 	subject  *claimed
-	best     *claimed // where it is neither of the two and needs less than the subject
+	best     *claimed // if it is neither of the two and needs less than the subject
 	suffix   string
 }
 
@@ -31,8 +30,8 @@ type claimed struct {
 	learned bool
 }
 
-// Summary is one sentence on all comparisons: what Best-Fit needs, what the
-// learned policy (or else the best one) needs, and the limit.
+// Summary is one sentence on all comparisons: what Best-Fit needs, what the learned (or
+// else the best) policy needs, and the limit.
 func Summary(comparisons []Comparison) string {
 	if len(comparisons) == 0 {
 		return "Nothing was compared."
@@ -98,7 +97,7 @@ func claimOfMany(comparisons []Comparison) claim {
 		}
 		value = func(r Aggregated) float64 { return r.Rejected.Mean }
 	case deletes, differ:
-		// Sums over traces of different length or price mean nothing.
+		// Sums over traces of different length or price have no meaning.
 		k.ratio, k.unit = true, "cost"
 		value = func(r Aggregated) float64 { return r.Gap.Mean + 1 }
 	}
@@ -115,10 +114,9 @@ func claimOfMany(comparisons []Comparison) claim {
 	return k
 }
 
-// choose picks from results in their order of merit the present placement,
-// Best-Fit and the policy that the sentence is about: the first learned one,
-// else the best. A better one than that is named too. Nearly offline results
-// are no subject.
+// choose picks the present placement, Best-Fit and the subject of the sentence from
+// results, best first: the subject is the first learned policy, else the best one. The
+// sentence also names a better one. A nearly offline result is never the subject.
 func (k *claim) choose(n int, at func(i int) (*Result, float64)) {
 	for i := range n {
 		r, v := at(i)
@@ -139,7 +137,7 @@ func (k *claim) choose(n int, at func(i int) (*Result, float64)) {
 		k.best = nil
 	}
 	if k.current != nil && math.IsNaN(k.current.value) {
-		k.current = nil // what waits has no cost
+		k.current = nil // waiting items have no cost
 	}
 	if k.baseline == nil {
 		k.baseline, k.current = k.current, nil
@@ -149,7 +147,7 @@ func (k *claim) choose(n int, at func(i int) (*Result, float64)) {
 	}
 }
 
-// presentName says of the present placement how much of what is asked for waits.
+// presentName names the present placement, with the share of the demand that waits.
 func presentName(r *Result) string {
 	switch waits := meanOf(r.counted(), unplaced); {
 	case !(waits > 0):
@@ -161,8 +159,8 @@ func presentName(r *Result) string {
 	}
 }
 
-// nameOf says with a policy what it knew beyond the past and whether it has
-// seen the trace before: a claim must not hide either.
+// nameOf adds to a policy's name its knowledge beyond the past and whether it was trained
+// on the trace: a claim must not hide either.
 func nameOf(r *Result) string {
 	var notes []string
 	if r.Knowledge != "" && r.Knowledge != "K0" {
@@ -183,9 +181,9 @@ func (k *claim) String() string {
 		return "No policy was compared" + k.suffix + "."
 	}
 	var parts []string
-	for _, who := range []*claimed{k.current, k.baseline, k.subject, k.best} {
-		if who != nil {
-			parts = append(parts, k.part(who, len(parts) == 0))
+	for _, c := range []*claimed{k.current, k.baseline, k.subject, k.best} {
+		if c != nil {
+			parts = append(parts, k.part(c, len(parts) == 0))
 		}
 	}
 	s := strings.Join(parts, ", ")
@@ -213,31 +211,31 @@ func (k *claim) String() string {
 	return s + k.suffix + "."
 }
 
-// part is what one policy needs; the first one brings the verb and the unit.
-func (k *claim) part(who *claimed, first bool) string {
-	value := sheet.Short(who.value)
+// part is the clause of one policy; the first has the verb and the unit.
+func (k *claim) part(c *claimed, first bool) string {
+	value := sheet.Short(c.value)
 	switch {
 	case k.rejects != "":
-		value = sheet.Figure(100*who.value, sheet.Decimals(2, []float64{100 * who.value}), false) + " %"
+		value = sheet.Figure(100*c.value, sheet.Decimals(2, []float64{100 * c.value}), false) + " %"
 		if first {
-			return who.name + " leaves out " + value + " of the " + k.rejects
+			return c.name + " leaves out " + value + " of the " + k.rejects
 		}
-	case math.IsNaN(who.value):
-		return who.name + " -"
+	case math.IsNaN(c.value):
+		return c.name + " -"
 	case k.ratio:
-		value = sheet.Figure(who.value, 3, false)
+		value = sheet.Figure(c.value, 3, false)
 		if first {
-			return who.name + " takes " + value + " times the " + k.unit + " of the bound"
+			return c.name + " takes " + value + " times the " + k.unit + " of the bound"
 		}
 	case first && k.unit == "cost":
-		return who.name + " costs " + value
+		return c.name + " costs " + value
 	case first:
-		return who.name + " needs " + value + " " + k.unit
+		return c.name + " needs " + value + " " + k.unit
 	}
-	return who.name + " " + value
+	return c.name + " " + value
 }
 
-// same is the difference between equals.
+// same is the difference of equal figures.
 const same = "no difference"
 
 func (k *claim) difference() string {

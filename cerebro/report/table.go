@@ -12,8 +12,8 @@ import (
 
 // Options of [Table] and [Markdown].
 type Options struct {
-	// Detail adds a table per trace to the overview of several; one trace
-	// alone is always shown.
+	// Detail adds a table for each trace to the overview of several; a single trace
+	// always has its table.
 	Detail bool
 }
 
@@ -42,7 +42,7 @@ func Table(w io.Writer, comparisons []Comparison, options Options) error {
 	return write(w, b.String())
 }
 
-// Markdown writes what [Table] does with pipe tables.
+// Markdown is [Table] with pipe tables.
 func Markdown(w io.Writer, comparisons []Comparison, options Options) error {
 	var b strings.Builder
 	b.WriteString(Summary(comparisons) + "\n")
@@ -79,7 +79,7 @@ func writeLines(b *strings.Builder, mark string, lines []string) {
 	}
 }
 
-// writeItems is writeLines as a Markdown list, with the blank line it needs.
+// writeItems writes lines as a Markdown list, with the blank line it needs.
 func writeItems(b *strings.Builder, lines []string) {
 	if len(lines) > 0 {
 		b.WriteString("\n")
@@ -87,7 +87,7 @@ func writeItems(b *strings.Builder, lines []string) {
 	writeLines(b, "- ", lines)
 }
 
-// head tells what was replayed and what no scheduler can beat.
+// head describes the trace and its bound.
 func (c *Comparison) head() []string {
 	t, limit := &c.Trace, fmt.Sprintf("bound %s (%s)", c.boundText(), c.Bound.Method)
 	if c.Bound.Optimal != nil {
@@ -134,7 +134,7 @@ func shortDigest(digest string) string {
 	return digest
 }
 
-// ordersOf tells seed and orders when all traces share them.
+// ordersOf writes seed and orders if all traces share them.
 func ordersOf(comparisons []Comparison) string {
 	first := comparisons[0].Trace
 	for _, c := range comparisons {
@@ -145,7 +145,7 @@ func ordersOf(comparisons []Comparison) string {
 	return fmt.Sprintf("seed %d  orders %d", first.Seed, first.Orders)
 }
 
-// notes are the lines below a table: what to know before believing it.
+// notes are the caveats below a table.
 func notes(comparisons []Comparison) []string {
 	var lines []string
 	causes := map[string]int{}
@@ -188,7 +188,7 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// forecastLine says what the expectations of K1 were worth.
+// forecastLine describes the quality of the forecast of K1.
 func forecastLine(comparisons []Comparison) string {
 	var ratios, errors []float64
 	for _, c := range comparisons {
