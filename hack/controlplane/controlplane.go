@@ -29,12 +29,12 @@ type Options struct {
 	// Programs is the folder that build.sh prints.
 	Programs string
 	// Dir is an existing folder that takes data, keys, logs and process ids. It
-	// must be private (0700): whoever reads it is the cluster's administrator.
+	// must be private (0700): its reader is the cluster's administrator.
 	Dir string
 	// APIServer and ControllerManager are further flags; of a flag with one value
 	// the last one counts.
 	APIServer, ControllerManager []string
-	// Log takes a line for each program that was restarted. Nil: nobody reads them.
+	// Log takes a line for each program that was restarted. Nil: they are dropped.
 	Log io.Writer
 }
 
@@ -126,7 +126,7 @@ func start(ctx context.Context, options Options) (_ *ControlPlane, err error) {
 	etcd := c.run("etcd",
 		"--data-dir="+file("etcd"),
 		"--listen-client-urls=unix://"+socket,
-		// Nobody asks; etcd refuses to advertise a socket.
+		// Unused; etcd refuses to advertise a socket.
 		"--advertise-client-urls=http://127.0.0.111:0",
 		"--listen-peer-urls=http://127.0.0.1:0",
 		"--quota-backend-bytes=8589934592",

@@ -70,7 +70,7 @@ func running(t *testing.T, dir string) []int {
 	for _, f := range files {
 		line, err := os.ReadFile(f)
 		if err != nil || !bytes.Contains(line, []byte(dir)) {
-			continue // it ended meanwhile, or is somebody else's
+			continue // it ended meanwhile, or is another user's
 		}
 		id, err := strconv.Atoi(filepath.Base(filepath.Dir(f)))
 		if err != nil {
@@ -169,7 +169,7 @@ func TestControlPlane(t *testing.T) {
 	do(objects, "apply", "-f", "-")
 	do("", "patch", "node", "node-1", "--subresource=status", "-p", status)
 
-	// The controllers make the pods; nobody binds them.
+	// The controllers create the pods; no scheduler binds them.
 	pods := func() []string {
 		t.Helper()
 		return strings.Fields(do("", "get", "pods", "-n", "shop", "-l", "app=web",

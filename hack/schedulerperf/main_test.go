@@ -94,7 +94,7 @@ func TestCreate(t *testing.T) {
 	require.Zero(t, owned, "a Deployment declares as many pods as it has")
 }
 
-// page is what a scheduler tells after two pods that Sigma alone scored.
+// page is a scheduler's metrics after two pods that Sigma alone scored.
 const page = `# TYPE scheduler_schedule_attempts_total counter
 scheduler_schedule_attempts_total{profile="default-scheduler",result="scheduled"} 2
 # TYPE sigma_decisions_total counter

@@ -51,12 +51,12 @@ type measurement struct {
 	latency          map[string]latency
 }
 
-// latency is of an extension point, all plugins together, in milliseconds.
+// latency of an extension point, all plugins together, in milliseconds.
 type latency struct{ p50, p99 float64 }
 
 var extensionPoints = []string{"PreFilter", "Filter", "PreScore", "Score"}
 
-// controllers that would act on our nodes and pods, or only watch them, stay off.
+// controllers that would act on our nodes and pods, or only watch them, are off.
 var controllers = "--controllers=-garbage-collector-controller,-pod-garbage-collector-controller," +
 	"-deployment-controller,-replicaset-controller,-daemonset-controller,-statefulset-controller,-job-controller," +
 	"-endpoints-controller,-endpointslice-controller,-endpointslice-mirroring-controller,-disruption-controller," +
@@ -116,8 +116,8 @@ func (b *bench) prepare(ctx context.Context, nodes int) (string, error) {
 	return filepath.Join(dir, "etcd"), err
 }
 
-// measure has a profile schedule all pods that wait in the store. The scheduler's
-// CPU time is taken from idle, with full caches, to idle.
+// measure lets a profile schedule all waiting pods of the store. The scheduler's CPU
+// time is taken from idle, with full caches, to idle.
 func (b *bench) measure(ctx context.Context, store string, p profile) (m measurement, err error) {
 	dir, err := os.MkdirTemp(b.work, p.name+"-")
 	if err != nil {
@@ -306,8 +306,8 @@ func (f families) want(counter, label string, want map[string]float64) error {
 	return err
 }
 
-// checkSampling verifies that the scheduler looked at all nodes, or as many as it
-// sees fit, as the profile has it.
+// checkSampling verifies that the scheduler scored all nodes, or the share that it
+// chooses itself, as the profile says.
 func checkSampling(configz []byte, p profile) error {
 	var settings struct {
 		Componentconfig struct{ PercentageOfNodesToScore *int32 }

@@ -14,8 +14,8 @@ type results struct {
 	perf     map[string]perfResult
 }
 
-// again is what the second run of the first profile in each round goes by: what
-// it differs from the first is noise.
+// again names the second run of the first profile in each round: its difference from
+// the first is noise.
 const again = "again"
 
 // ratio compares two profiles' pods per CPU-second round by round.
@@ -32,7 +32,7 @@ var ratios = []ratio{
 	{"default, all nodes ÷ itself (noise)", again, "default-all", 0},
 }
 
-// mostMilliseconds is asked for of PreScore + Score at 1,000 nodes, p50.
+// mostMilliseconds is the target for PreScore + Score at 1,000 nodes, p50.
 const mostMilliseconds = .5
 
 func (r *results) print(w io.Writer, pods int) {

@@ -68,7 +68,7 @@ func startScheduler(ctx context.Context, program, config, kubeconfig, dir string
 	}
 	s := &scheduler{
 		url: "https://" + address.String(),
-		// Its certificate is one that it has just made itself.
+		// It signs its own certificate at its start.
 		client: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}},
 		log:    filepath.Join(dir, "scheduler.log"),
 	}

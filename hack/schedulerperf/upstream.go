@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// perfResult is what scheduler_perf says of one profile.
+// perfResult is scheduler_perf's result for one profile.
 type perfResult struct {
 	podsPerSecond float64
 	attempt       latency // a pod's scheduling, binding included

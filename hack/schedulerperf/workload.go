@@ -106,8 +106,8 @@ func (t templates) create(ctx context.Context, client kubernetes.Interface, node
 
 func nodeName(i int) string { return fmt.Sprintf("node-%05d", i) }
 
-// own makes the Deployment of an app and its ReplicaSet, as the controllers that
-// do not run here would, and has the latter own the pods.
+// own creates the Deployment of an app and its ReplicaSet, as the controllers that
+// do not run here would, and makes the ReplicaSet the owner of the pods.
 func own(ctx context.Context, client kubernetes.Interface, app string, pods []*corev1.Pod) error {
 	const hash = "5d59d67564"
 	for _, pod := range pods {

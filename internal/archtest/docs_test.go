@@ -45,6 +45,18 @@ func TestMapOfPackages(t *testing.T) {
 	}
 }
 
+// The front page is one that a reader takes in.
+func TestLengthOfReadme(t *testing.T) {
+	const most = 900
+	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(strings.Fields(string(text))); n > most {
+		t.Errorf("README.md: %d words, at most %d", n, most)
+	}
+}
+
 // Pages that readers find by docs/README.md must all be there, and what they link to
 // must exist.
 func TestPagesAreLinked(t *testing.T) {

@@ -1,4 +1,4 @@
-// Command launch is what hack/controlplane/run.sh hands over to.
+// Command launch is the program behind hack/controlplane/run.sh.
 package main
 
 import (
@@ -77,7 +77,7 @@ var errSignal = errors.New("stopped by a signal")
 
 // run returns the command's exit status.
 func run(options controlplane.Options, timeout time.Duration, command []string) (int, error) {
-	// First, so that a command that is not there costs nothing.
+	// First, so that a missing command costs nothing.
 	path := options.Programs + string(os.PathListSeparator) + os.Getenv("PATH")
 	if err := os.Setenv("PATH", path); err != nil {
 		return 1, err

@@ -61,7 +61,7 @@ var tiny = Section{
 // A section runs the real program, and its page has figures, verdicts and commands.
 func TestSection(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "sigma")
-	out, err := exec.Command("go", "build", "-o", program, "../../../cmd/sigma").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", program, "../../../cmd/sigma").CombinedOutput()
 	require.NoError(t, err, string(out))
 	cfg := configure(t, program)
 	require.NoError(t, tiny.Run(t.Context(), cfg))
