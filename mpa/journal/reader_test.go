@@ -1,0 +1,176 @@
+package journal_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/journal"
+)
+
+// A kill at any byte of the last record loses that at most.
+func TestTornLine(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "web.jsonl")
+	s := open(t, path, journal.Options{}, setup("hpa+vpa"), mpa.Memory{})
+	w := newWorld(3)
+	w.run(t, s, 50)
+	require.NoError(t, s.Close())
+	whole, err := os.ReadFile(path)
+	require.NoError(t, err)
+	last := bytes.LastIndexByte(whole[:len(whole)-1], '\n') + 1
+	for cut := last + 1; cut < len(whole); cut += 97 {
+		require.NoError(t, os.WriteFile(path, whole[:cut], 0o600))
+		v := replay(t, path)
+		assert.Equal(t, 49, v.Decisions)
+		assert.True(t, v.CutOff)
+
+		s := open(t, path, journal.Options{}, setup("hpa+vpa"), mpa.Memory{})
+		assert.True(t, s.Resumed)
+		_, err := s.Decide(w.observe(), 1)
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+		v = replay(t, path)
+		assert.Equal(t, 50, v.Decisions)
+		assert.False(t, v.CutOff)
+	}
+}
+
+func TestReadersThatFail(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "web.jsonl")
+	s := open(t, path, journal.Options{}, setup("hpa"), mpa.Memory{})
+	newWorld(3).run(t, s, 5)
+	require.NoError(t, s.Close())
+	whole, err := os.ReadFile(path)
+	require.NoError(t, err)
+	lines := strings.SplitAfter(string(whole), "\n")
+	for want, change := range map[string]func(lines []string){
+		"web.jsonl:3: unexpected EOF":                             func(l []string) { l[2] = l[2][:50] + "\n" },
+		`web.jsonl:2: kind "dec": want start, decision or`:        func(l []string) { l[1] = strings.Replace(l[1], `"decision"`, `"dec"`, 1) },
+		"web.jsonl:1: a journal begins with a start, not with de": func(l []string) { l[0] = l[1] },
+		"web.jsonl:1: start.format 3: this program reads 1 to 2":  func(l []string) { l[0] = strings.Replace(l[0], `"format":2`, `"format":3`, 1) },
+		`web.jsonl:2: unknown field "podds"`:                      func(l []string) { l[1] = strings.Replace(l[1], `"pods"`, `"podds"`, 1) },
+	} {
+		l := append([]string(nil), lines...)
+		change(l)
+		_, err := journal.Replay("web.jsonl", strings.NewReader(strings.Join(l, "")), nil)
+		require.ErrorContains(t, err, want)
+	}
+
+	_, err = journal.Replay("zero", zeros{}, nil)
+	require.ErrorContains(t, err, "zero:1: a line of more than 64 MiB")
+
+	// A broken journal is put aside: a workload is not left alone for its past's sake.
+	broken := append([]string(nil), lines...)
+	broken[2] = broken[2][:50] + "\n"
+	require.NoError(t, os.WriteFile(path, []byte(strings.Join(broken, "")), 0o600))
+	s, err = journal.Begin(path, journal.Options{}, setup("hpa"), mpa.Memory{})
+	require.NoError(t, err)
+	require.ErrorContains(t, s.Broken, "web.jsonl:3: unexpected EOF")
+	assert.False(t, s.Resumed)
+	require.NoError(t, s.Close())
+	assert.FileExists(t, path+".broken")
+	replay(t, path)
+}
+
+// zeros never end.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// What the program of format 1 wrote comes out again: another agent, restarts and full
+// files; and a controller goes on from it.
+func TestFormat1(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"web.jsonl", "web.jsonl.1", "web.jsonl.2"} {
+		data, err := os.ReadFile(filepath.Join("testdata", "v1", name))
+		require.NoError(t, err)
+		require.Contains(t, string(data), `"format":1,`)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
+		v := replay(t, filepath.Join(dir, name))
+		assert.Positive(t, v.Decisions)
+		assert.Zero(t, v.Recorded)
+	}
+	path := filepath.Join(dir, "web.jsonl")
+	same := setup("hpa+vpa")
+	same.Target.Replicas = mpa.Range{Min: 1, Max: 3}
+	s := open(t, path, journal.Options{}, same, mpa.Memory{})
+	assert.True(t, s.Resumed)
+	assert.NotEmpty(t, s.Memory().Containers[0].Peaks)
+	w := newWorld(12)
+	w.now = s.Memory().Time
+	w.run(t, s, 10)
+	require.NoError(t, s.Close())
+	assert.Equal(t, 15, replay(t, path).Decisions)
+}
+
+func TestTransitions(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "web.jsonl")
+	s := open(t, path, journal.Options{}, setup("hpa+vpa"), mpa.Memory{})
+	w := newWorld(7)
+	decisions := w.run(t, s, 200)
+	other := setup("vpa")
+	require.NoError(t, s.Change(other))
+	decisions = append(decisions, w.run(t, s, 100)...)
+	require.NoError(t, s.Close())
+	file, err := os.Open(path)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, file.Close()) }()
+	i := 0
+	for x, err := range journal.NewReader(path, file).Transitions() {
+		require.NoError(t, err)
+		assert.Equal(t, asJSON(t, decisions[i]), asJSON(t, x.Decision))
+		assert.Equal(t, decisions[i].Action != nil, len(x.Outcomes) == 1, "an outcome for each action")
+		if i == 199 || i == 299 {
+			assert.Nil(t, x.Next)
+		} else {
+			assert.Equal(t, 15*time.Second, x.Next.Time.Sub(x.Observation.Time))
+		}
+		want := "hpa+vpa"
+		if i >= 200 {
+			want = "vpa"
+		}
+		assert.Equal(t, want, x.Setup.Agent.Name)
+		i++
+	}
+	assert.Equal(t, 300, i)
+}
+
+func FuzzReader(f *testing.F) {
+	path := filepath.Join(f.TempDir(), "web.jsonl")
+	s, err := journal.Begin(path, journal.Options{}, setup("hpa+vpa"), mpa.Memory{})
+	require.NoError(f, err)
+	w := newWorld(8)
+	for range 3 {
+		_, err := s.Decide(w.observe(), 1)
+		require.NoError(f, err)
+	}
+	require.NoError(f, s.Close())
+	whole, err := os.ReadFile(path)
+	require.NoError(f, err)
+	f.Add(whole)
+	f.Add(whole[:len(whole)/2])
+	f.Add([]byte(`{"kind":"start","start":{"format":2,"agent":{"name":"vpa"},"continues":true,"state":{"containers":[{}]}}}` + "\n"))
+	f.Fuzz(func(_ *testing.T, data []byte) {
+		if _, err := journal.Replay("fuzz", bytes.NewReader(data), nil); err != nil {
+			return
+		}
+		r := journal.NewReader("fuzz", bytes.NewReader(data))
+		for {
+			if _, err := r.Next(); errors.Is(err, io.EOF) {
+				return
+			}
+		}
+	})
+}

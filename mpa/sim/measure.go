@@ -1,0 +1,164 @@
+package sim
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/loadsim"
+)
+
+// A scrape is what was measured of the workload as a whole since the one before.
+type scrape struct {
+	at              float64
+	arrived, served int64
+	latencies       *loadsim.Latencies
+}
+
+// scrape measures.
+func (s *simulation) scrape(now float64) {
+	for _, o := range s.cfg.Site.Outages {
+		if now >= o[0] && now < o[1] {
+			return
+		}
+	}
+	for _, p := range s.pods {
+		if s.rng.Float64() < s.cfg.Site.Miss || p.ready < 0 {
+			continue // of a container that does not run nothing is measured
+		}
+		p.Advance(now)
+		p.seen = append(p.seen, usageSeen{now, p.Busy(), s.memory(p)})
+		if n := int(s.cfg.Site.Window/s.cfg.Site.Scrape) + 3; len(p.seen) > n {
+			p.seen = slices.Delete(p.seen, 0, len(p.seen)-n)
+		}
+	}
+	s.scrapes = append(s.scrapes, scrape{now, s.e.Counters().Arrived, s.e.Counters().Served, s.e.Window})
+	s.e.Window = &loadsim.Latencies{}
+	if n := int(s.cfg.Site.Window/s.cfg.Site.Scrape) + 3; len(s.scrapes) > n {
+		s.scrapes = slices.Delete(s.scrapes, 0, len(s.scrapes)-n)
+	}
+}
+
+func at(seconds float64) time.Time {
+	return epoch.Add(time.Duration(math.Round(seconds * 1e9)))
+}
+
+// observe is what a controller in a cluster would see.
+func (s *simulation) observe(now float64) *mpa.Observation {
+	o := &mpa.Observation{Time: at(now), Replicas: s.replicas}
+	until := now - s.cfg.Site.Lag
+	for _, p := range s.pods {
+		pod := mpa.Pod{Name: p.name, Phase: mpa.Pending, Deleting: p.ending, Resize: p.resize}
+		if p.resize != mpa.NoResize {
+			pod.ResizeSince = at(p.since)
+		}
+		if p.started >= 0 {
+			pod.Phase, pod.Started, pod.Ready, pod.ReadySince = mpa.Running, at(p.started), p.ready >= 0, at(max(p.ready, p.killed))
+		}
+		c := mpa.Container{Name: s.cfg.App.Target.Containers[0].Name, Request: p.request, Actual: p.actual}
+		if p.killed >= 0 {
+			c.Killed = at(p.killed)
+		}
+		if last, first, ok := span(p.seen, func(u usageSeen) float64 { return u.at }, until, s.cfg.Site.Window); ok {
+			c.Usage = mpa.Usage{
+				Resources: mpa.Resources{
+					CPU:    int64(1000 * (last.busy - first.busy) / (last.at - first.at)),
+					Memory: int64(last.memory),
+				},
+				Time: at(last.at), Window: time.Duration((last.at - first.at) * 1e9),
+			}
+		}
+		pod.Containers = []mpa.Container{c}
+		o.Pods = append(o.Pods, pod)
+	}
+	if last, first, ok := span(s.scrapes, func(c scrape) float64 { return c.at }, until, s.cfg.Site.Window); ok {
+		length := last.at - first.at
+		o.Rate = mpa.Metric{Value: float64(last.arrived-first.arrived) / length, Time: at(last.at)}
+		o.Throughput = mpa.Metric{Value: float64(last.served-first.served) / length, Time: at(last.at)}
+		var sum loadsim.Latencies
+		for _, c := range s.scrapes {
+			if c.at > first.at && c.at <= last.at {
+				sum.Merge(c.latencies)
+			}
+		}
+		if sum.Count() > 0 {
+			o.Latency = mpa.Metric{Value: sum.Percentile(s.cfg.App.Target.SLO.Percentile), Time: at(last.at)}
+		}
+	}
+	return o
+}
+
+// span finds the last measurement up to a time and the one a window before, or the
+// first there is.
+func span[T any](list []T, when func(T) float64, until, window float64) (last, first T, ok bool) {
+	i := len(list) - 1
+	for i >= 0 && when(list[i]) > until {
+		i--
+	}
+	if i < 1 {
+		return last, first, false
+	}
+	j := i - 1
+	for j > 0 && when(list[i])-when(list[j]) < window {
+		j--
+	}
+	return list[i], list[j], true
+}
+
+// sums of what was counted up to a time; a minute is the difference of two.
+type sums struct{ hours, coreHours, gibHours, busy, memorySecs, arrived float64 }
+
+// sums up to now, of which pods are not told: it would change their rounding.
+func (s *simulation) sums(now float64) sums {
+	busy := s.busy
+	for _, p := range s.pods {
+		busy += p.BusyAt(now)
+	}
+	return sums{s.result.Hours, s.result.CoreHours, s.result.GiBHours, busy, s.memorySecs, float64(s.e.Counters().Arrived)}
+}
+
+// account adds a tick of what is held.
+func (s *simulation) account() {
+	for _, p := range s.pods {
+		if p.node < 0 || p.node >= len(s.free) {
+			continue
+		}
+		held := p.held()
+		s.result.CoreHours += float64(held.CPU) / 1000 * tick / 3600
+		s.result.GiBHours += float64(held.Memory) / (1 << 30) * tick / 3600
+		s.memorySecs += s.memory(p) / (1 << 30) * tick / 3600
+	}
+	s.result.MeanReplicas += float64(s.replicas)
+	s.result.Hours += tick / 3600
+}
+
+func (s *simulation) endMinute(now float64, counting bool) {
+	slo := s.cfg.App.Target.SLO
+	violated := false
+	if slo.Latency > 0 && s.minute.Count()+s.minuteFailed > 0 {
+		share := float64(s.minuteFailed) / float64(s.minute.Count()+s.minuteFailed)
+		violated = s.minute.Percentile(slo.Percentile) > slo.Latency || share > 1-slo.Percentile/100
+	}
+	if violated {
+		s.result.ViolatingMinutes++
+	}
+	if s.cfg.Record != nil && counting {
+		s.record(now, violated)
+	}
+	s.minute, s.minuteFailed = loadsim.Latencies{}, 0
+}
+
+func (s *simulation) record(now float64, violated bool) {
+	sum, before := s.sums(now), s.before
+	hours := sum.hours - before.hours
+	m := Minute{
+		Time: now, Rate: (sum.arrived - before.arrived) / hours / 3600, Replicas: s.replicas, Ready: s.e.Ready(),
+		CPU: (sum.coreHours - before.coreHours) / hours, CPUUsed: (sum.busy - before.busy) / hours / 3600,
+		Memory:     (sum.gibHours - before.gibHours) / hours * (1 << 30),
+		MemoryUsed: (sum.memorySecs - before.memorySecs) / hours * (1 << 30),
+		P50:        s.minute.Percentile(50), P95: s.minute.Percentile(95), P99: s.minute.Percentile(99), Violated: violated,
+	}
+	s.before = sum
+	s.cfg.Record(m)
+}
