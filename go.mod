@@ -3,7 +3,7 @@ module github.com/sigma-scheduler/sigma
 go 1.26.0
 
 require (
-	github.com/cockroachdb/datadriven v1.0.2
+	github.com/cockroachdb/datadriven v1.0.3
 	github.com/emirpasic/gods v1.18.1
 	github.com/evanphx/json-patch/v5 v5.9.11
 	github.com/golang/glog v1.2.5

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -77,6 +78,7 @@ func (l *lab) restart() {
 	var err error
 	l.Engine, err = New(l.options)
 	require.NoError(l, err)
+	l.measured.every = -1
 	l.sync()
 }
 
@@ -135,12 +137,12 @@ func (l *lab) leave(p *v1.Pod) {
 
 // visit is what a scheduler tells of its cluster.
 func (l *lab) visit(all bool, set func(Node), gone func(string)) {
-	for name := range l.nodes {
+	for _, name := range slices.Sorted(maps.Keys(l.nodes)) {
 		if all || l.dirty[name] {
 			set(Node{l.nodes[name], l.on[name]})
 		}
 	}
-	for name := range l.dirty {
+	for _, name := range slices.Sorted(maps.Keys(l.dirty)) {
 		if l.nodes[name] == nil {
 			gone(name)
 		}
@@ -209,7 +211,7 @@ func (l *lab) logged(kind ledger.Kind) []*ledger.Event {
 			require.EqualError(l, err, "EOF")
 			return list
 		}
-		if e.Kind == kind {
+		if e.Kind == kind || kind == "" {
 			list = append(list, e)
 		}
 	}
