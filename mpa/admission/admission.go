@@ -1,19 +1,19 @@
 // Package admission gives new pods the size that is recommended for their workload.
 //
-// A running pod is resized by the updater; a new one comes from the workload's
-// template, which nobody rewrites. So a webhook changes it on its way in. It answers
-// from caches and within [limit], and it never refuses: a pod that cannot be sized,
-// for whatever reason, starts as it is in the template, and the answer says why.
+// The updater resizes running pods. New pods are created from the workload's template,
+// which is never rewritten, so a webhook sizes them at admission. It answers from caches and
+// within [limit], and it never refuses: a pod that cannot be sized, for whatever reason,
+// starts as it is in the template, and the answer says why.
 //
-// What is recommended is not given to a pod when
-//   - the object's mode is Off, its phase is Refused, or there is none or more than one
-//     for the workload;
+// A pod does not get the recommendation if
+//   - the object's mode is Off or its phase is Refused, or the workload has no object or
+//     several;
 //   - the template's requests of the sized containers were changed after the
-//     recommendation: who changed them meant it, and the next recommendation starts from
-//     there. A change of anything else, such as a new image, does not count;
-//   - the updater found that it had expired or was refused, since what nodes or quota had
-//     no room for must not keep new pods from starting: they get what was last carried
-//     out, if anything was;
+//     recommendation: that change was deliberate, and the next recommendation starts from
+//     it. A change of anything else, such as a new image, does not count;
+//   - the updater found that it had expired, or refused it: a size for which nodes or quota
+//     have no room must not keep new pods from starting. They get the last size that was
+//     carried out, if there is one;
 //   - the pod would have another QoS class, or would no longer pass the namespace's
 //     limits and quotas.
 package admission
@@ -52,8 +52,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/owner"
 )
 
-// Annotations of a pod that was sized: by which recommendation, as object/id, and what
-// was changed.
+// Annotations of a sized pod: the recommendation, as object/id, and what was changed.
 const (
 	AnnotationRecommendation = v1alpha1.GroupName + "/recommendation"
 	AnnotationSized          = v1alpha1.GroupName + "/sized"
@@ -62,8 +61,8 @@ const (
 // Path of the webhook.
 const Path = "/size-pod"
 
-// limit is how long a pod may wait for its size. The webhook configuration's
-// timeoutSeconds is above it, so that a late answer is still one.
+// limit is how long a pod may wait for its size. It is below the webhook configuration's
+// timeoutSeconds, so that a late answer still arrives.
 const limit = time.Second
 
 // targetIndex finds the objects of a workload.
@@ -75,22 +74,22 @@ type Options struct {
 	Namespace string
 	// Bind is the address of the webhook.
 	Bind string
-	// Secret holds the certificate, and Configuration, a MutatingWebhookConfiguration, says
-	// where the webhook is; see [rotation].
+	// Secret holds the certificate; Configuration is the MutatingWebhookConfiguration that
+	// trusts it. See [rotation].
 	Secret, Configuration string
 	// Life of a certificate.
 	Life time.Duration
 }
 
-// AddFlags adds all but the namespace.
+// AddFlags adds flags for all options but the namespace.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Bind, "webhook-bind-address", ":9443", "address of the webhook")
 	flags.StringVar(&o.Secret, "webhook-secret", "sigma-mpa-webhook", "Secret that holds the webhook's certificate")
 	flags.StringVar(&o.Configuration, "webhook-configuration", "sigma-mpa", "MutatingWebhookConfiguration that gets the certificate's authority")
-	flags.DurationVar(&o.Life, "certificate-lifetime", 90*24*time.Hour, "how long a certificate is valid; it is replaced when a third of that is left")
+	flags.DurationVar(&o.Life, "certificate-lifetime", 90*24*time.Hour, "how long a certificate is valid; it is replaced when a third of that time is left")
 }
 
-// Validate says what is wrong, by flag.
+// Validate returns what is wrong, by flag.
 func (o *Options) Validate() error {
 	_, port, err := net.SplitHostPort(o.Bind)
 	n, numberErr := strconv.ParseUint(port, 10, 16)
@@ -107,12 +106,12 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// Setup adds it to a manager.
+// Setup adds the webhook to a manager.
 func Setup(m manager.Manager, o Options) error {
 	if err := m.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.MultidimPodAutoscaler{}, targetIndex, targetOf); err != nil {
 		return err
 	}
-	for _, object := range []client.Object{&v1.LimitRange{}, &v1.ResourceQuota{}} { // filled before the first pod asks
+	for _, object := range []client.Object{&v1.LimitRange{}, &v1.ResourceQuota{}} { // filled before the first request
 		if _, err := m.GetCache().GetInformer(context.Background(), object); err != nil {
 			return err
 		}
@@ -149,14 +148,14 @@ func targetOf(object client.Object) []string {
 	return []string{target.RefOf(&object.(*v1alpha1.MultidimPodAutoscaler).Spec.ScaleTargetRef).String()}
 }
 
-// What comes of a pod.
+// The results for a pod.
 const (
 	resultSized   = "sized"
-	resultSame    = "same" // it had that size
+	resultSame    = "same" // it has that size already
 	resultNone    = "no-object"
 	resultOff     = "off"
 	resultWaiting = "no-recommendation"
-	resultRefused = "refused" // the object is, or the recommendation was
+	resultRefused = "refused" // the object or the recommendation
 	resultNewer   = "template-newer"
 	resultKept    = "kept" // QoS, limits or quota
 	resultFailed  = "failed"
@@ -164,10 +163,10 @@ const (
 
 var (
 	pods = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sigma_mpa_admission_pods_total", Help: "Pods that the webhook saw, by what came of them.",
+		Name: "sigma_mpa_admission_pods_total", Help: "Pods that the webhook saw, by result.",
 	}, []string{"result"})
 	seconds = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "sigma_mpa_admission_seconds", Help: "Time until a pod had its size.",
+		Name: "sigma_mpa_admission_seconds", Help: "Time to size a pod.",
 		Buckets: []float64{.0001, .0003, .001, .003, .01, .03, .1, .3, 1},
 	})
 )
@@ -179,7 +178,7 @@ type handler struct {
 	limit              time.Duration
 }
 
-// Handle answers with the pod's size.
+// Handle implements [ctrladmission.Handler].
 func (h *handler) Handle(ctx context.Context, request ctrladmission.Request) (answer ctrladmission.Response) {
 	timer := prometheus.NewTimer(seconds)
 	defer timer.ObserveDuration()
@@ -190,7 +189,7 @@ func (h *handler) Handle(ctx context.Context, request ctrladmission.Request) (an
 	return answer
 }
 
-// answer never refuses, whatever goes wrong: an answer that is an error would.
+// answer never refuses a pod, whatever goes wrong.
 func (h *handler) answer(ctx context.Context, request ctrladmission.Request) (result string, answer ctrladmission.Response) {
 	unchanged := func(err error) ctrladmission.Response {
 		log.FromContext(ctx).Error(err, "a pod keeps its size")
@@ -223,8 +222,8 @@ func (h *handler) answer(ctx context.Context, request ctrladmission.Request) (re
 	return result, answer
 }
 
-// merge writes to a pod's JSON what was changed in it, and leaves alone what this
-// program's version of the type may not know.
+// merge writes what was changed in a pod to its JSON, and keeps the fields that this
+// program's version of the type does not know.
 func merge(raw []byte, pod *v1.Pod) ([]byte, error) {
 	var object map[string]any
 	if err := utiljson.Unmarshal(raw, &object); err != nil {
@@ -267,7 +266,7 @@ func merge(raw []byte, pod *v1.Pod) ([]byte, error) {
 	return json.Marshal(object)
 }
 
-// size gives the pod what is recommended for its workload.
+// size gives a pod the size recommended for its workload.
 func (h *handler) size(ctx context.Context, pod *v1.Pod, namespace string) (string, error) {
 	workload, ok := owner.Of(pod, nil)
 	if !ok {
@@ -277,7 +276,7 @@ func (h *handler) size(ctx context.Context, pod *v1.Pod, namespace string) (stri
 	if err := h.objects.List(ctx, &found, client.InNamespace(namespace), client.MatchingFields{targetIndex: workload.String()}, client.UnsafeDisableDeepCopy); err != nil {
 		return resultFailed, err
 	}
-	o, result, err := which(found.Items)
+	o, result, err := theOne(found.Items)
 	if o == nil {
 		return result, err
 	}
@@ -288,11 +287,11 @@ func (h *handler) size(ctx context.Context, pod *v1.Pod, namespace string) (stri
 	if len(want.Containers) == 0 {
 		return resultWaiting, nil
 	}
-	at, err := resized(ctx, h.revisions, pod, namespace, o)
+	at, err := sizedSince(ctx, h.revisions, pod, namespace, o)
 	if err != nil {
 		return resultFailed, err
 	}
-	// Kubernetes' times are whole seconds: in the same one the template wins.
+	// Kubernetes' times are whole seconds: within the same second the template wins.
 	if !at.IsZero() && want.Time.Time.Before(at.Add(time.Second)) {
 		return resultNewer, nil
 	}
@@ -316,9 +315,8 @@ func (h *handler) size(ctx context.Context, pod *v1.Pod, namespace string) (stri
 	return resultSized, nil
 }
 
-// which is the object, of those about a workload, that says what its pods get. Without
-// one, it says why.
-func which(all []v1alpha1.MultidimPodAutoscaler) (o *v1alpha1.MultidimPodAutoscaler, result string, err error) {
+// theOne returns the single object of a workload that acts, or why there is none.
+func theOne(all []v1alpha1.MultidimPodAutoscaler) (o *v1alpha1.MultidimPodAutoscaler, result string, err error) {
 	result = resultNone
 	for i := range all {
 		switch {
@@ -335,18 +333,18 @@ func which(all []v1alpha1.MultidimPodAutoscaler) (o *v1alpha1.MultidimPodAutosca
 	return o, result, nil
 }
 
-// undecided are the reasons of a refusal that say nothing against the size that was
-// recommended before: new pods get it, as those that run have it.
+// undecided are the reasons of refusals that do not invalidate the last recommended size:
+// new pods get it, as the running ones have it.
 var undecided = []string{"SwitchedOff", "TargetMissing", "TargetDeleted", "AlgorithmUnknown", "JournalFailed", "VerticalPodAutoscalersUnknown"}
 
-// refused says whether the recommender leaves the object alone for good.
+// refused reports whether the recommender refuses the object, so that its last size is void.
 func refused(s *v1alpha1.MultidimPodAutoscalerStatus) bool {
 	active := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionActive)
 	return s.Phase == v1alpha1.PhaseRefused && (active == nil || !slices.Contains(undecided, active.Reason))
 }
 
-// wantedOf are the requests for new pods: those of the recommendation, or, where the
-// updater will not carry them out, the last that it did.
+// wantedOf returns the requests for new pods: those of the recommendation, or, if the updater
+// will not carry them out, the last that it carried out.
 func wantedOf(o *v1alpha1.MultidimPodAutoscaler) v1alpha1.Sizes {
 	r, a := o.Status.Recommendation, o.Status.Actuation
 	if a != nil && a.ID == r.ID && r.Change == v1alpha1.ChangeRequests &&

@@ -44,7 +44,7 @@ metadata:
 spec:
   template: {spec: {nodeName: x, containers: [{name: main, image: i-`+name+`, resources: {requests: {cpu: `+cpu+`, memory: 1Gi}}}, {name: other}]}}
 `)
-	_, err := slim(&o)
+	_, err := reduce(&o)
 	require.NoError(t, err)
 	return &o
 }
@@ -99,7 +99,7 @@ func TestPodGetsItsSize(t *testing.T) {
 	require.Equal(t, before+1, testutil.ToFloat64(pods.WithLabelValues(resultSized)))
 }
 
-// TestPodKeepsItsSize: what leaves a pod as it is, and how that is counted.
+// TestPodKeepsItsSize: the cases in which a pod stays as it is, and their results.
 func TestPodKeepsItsSize(t *testing.T) {
 	second := object(t, "", "")
 	second.Name = "another"
@@ -193,7 +193,7 @@ func TestPodKeepsItsSize(t *testing.T) {
 	}
 }
 
-// TestWanted: what stands in the status, and the CPU that a new pod gets.
+// TestWanted: the status, and the CPU that a new pod gets.
 func TestWanted(t *testing.T) {
 	rs := replicaSet(t, "web-5d4f", "1", "2026-01-01T00:00:00Z", "500m")
 	last := &v1alpha1.Sizes{ID: 5, Containers: parse[[]v1alpha1.ContainerRequests](t, "[{name: main, cpu: 700m}]")}
@@ -229,7 +229,7 @@ func TestWanted(t *testing.T) {
 	} {
 		o := object(t, "", "")
 		tt.change(o)
-		another := o.DeepCopy() // which does not count
+		another := o.DeepCopy() // ignored
 		another.Name, another.Status.Phase, another.Status.Conditions = "another", v1alpha1.PhaseRefused, nil
 		off := o.DeepCopy()
 		off.Name, off.Spec.Mode = "off", v1alpha1.ModeOff
@@ -239,8 +239,8 @@ func TestWanted(t *testing.T) {
 	}
 }
 
-// TestBoundBelowUse: a new pod gets what those that run need, above a bound that was
-// lowered below that.
+// TestBoundBelowUse: a new pod gets what the running ones need, although a bound was lowered
+// below that.
 func TestBoundBelowUse(t *testing.T) {
 	for peak, want := range map[string]string{"2Gi": "2Gi", "1Gi": "1288490188", "100Mi": "512Mi"} {
 		o := object(t, "", "")
@@ -297,7 +297,7 @@ func TestTemplateChanges(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			pod := parse[v1.Pod](t, "metadata: {ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web-5d4f, uid: r, controller: true}]}")
-			got, err := resized(t.Context(), reader(t, tt.sets...), &pod, "shop", object(t, "", ""))
+			got, err := sizedSince(t.Context(), reader(t, tt.sets...), &pod, "shop", object(t, "", ""))
 			require.NoError(t, err)
 			if tt.want == "" {
 				require.True(t, got.IsZero(), got)
@@ -316,7 +316,7 @@ func TestStatefulSet(t *testing.T) {
 metadata: {name: `+name+`, namespace: shop, creationTimestamp: "`+created+`", ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: web, uid: s, controller: true}]}
 revision: `+number)
 		o.Data.Raw = raw
-		_, err = slim(&o)
+		_, err = reduce(&o)
 		require.NoError(t, err)
 		require.NotContains(t, string(o.Data.Raw), "nodeName")
 		return &o
@@ -342,7 +342,7 @@ revision: `+number)
 	require.Contains(t, answer.Warnings[0], "ControllerRevision db-1 is not known yet")
 }
 
-func TestSlim(t *testing.T) {
+func TestReduce(t *testing.T) {
 	rs := replicaSet(t, "web-5d4f", "3", "2026-01-01T00:00:00Z", "500m")
 	require.Equal(t, map[string]string{revisionAnnotation: "3"}, rs.Annotations)
 	require.Empty(t, rs.Spec.Template.Spec.NodeName)
@@ -350,14 +350,14 @@ func TestSlim(t *testing.T) {
 	require.Len(t, rs.Spec.Template.Spec.Containers, 2)
 	daemon := parse[appsv1.ControllerRevision](t, "metadata: {name: d, ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: d, uid: d, controller: true}]}")
 	daemon.Data.Raw = []byte("not read")
-	_, err := slim(&daemon)
+	_, err := reduce(&daemon)
 	require.NoError(t, err)
 	bad := parse[appsv1.ControllerRevision](t, "metadata: {name: d, ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: d, uid: d, controller: true}]}")
 	bad.Data.Raw = []byte("[]")
-	_, err = slim(&bad)
+	_, err = reduce(&bad)
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(bad.Data.Raw, &template{}))
-	other, err := slim("a tombstone")
+	other, err := reduce("a tombstone")
 	require.NoError(t, err)
 	require.Equal(t, "a tombstone", other)
 }

@@ -27,23 +27,23 @@ import (
 // Owner of the authority in the webhook configuration.
 const fieldOwner = "sigma-mpa-admission"
 
-// A rotation keeps the webhook's certificate. All replicas share it in one Secret,
-// which the manifests create empty and which no right but to that one is needed for:
+// A rotation renews the webhook's certificate. All replicas share it in one Secret, which
+// the manifests create empty, so that they need rights to that Secret only:
 //
 //	tls.crt, tls.key  the certificate and its key
-//	ca.crt            its authority, and those of certificates before it that are valid
+//	ca.crt            its authority, and those of earlier certificates that are still valid
 //
-// The authority's key is thrown away once it has signed, so a new certificate has a new
-// authority. Whichever replica first sees that a third of the life is left writes the
-// next certificate; of two, the API server takes one. Each replica writes the
-// authorities to the webhook configuration if they are not in it, and serves the new
-// certificate a round later, when API servers have seen that. The old authorities stay
-// beside the new until they expire, so at no time is a certificate served that is not
-// trusted. To change it at once, as when the key has become known, empty the Secret.
+// The authority's key is discarded after it has signed, so each certificate has its own
+// authority. The first replica that sees that a third of the lifetime is left writes the next
+// certificate; if two do, the API server accepts one. Each replica adds missing
+// authorities to the webhook configuration, and serves the new certificate a round later,
+// when the API servers know them. Old authorities stay until they expire, so that every
+// served certificate is trusted. To replace a certificate at once, for instance because its
+// key leaked, empty the Secret.
 //
-// This is here since github.com/open-policy-agent/cert-controller has no release for this
-// module's controller-runtime, reads all Secrets of the namespace, serves from a mounted
-// volume (which follows a minute late) and replaces the authority before that.
+// github.com/open-policy-agent/cert-controller does not serve here: it has no release for
+// this module's controller-runtime, reads all Secrets of the namespace, serves from a
+// mounted volume, which lags by a minute, and replaces the authority before that.
 type rotation struct {
 	client                           kubernetes.Interface
 	namespace, secret, configuration string
@@ -51,7 +51,7 @@ type rotation struct {
 	now                              func() time.Time
 
 	served    atomic.Pointer[tls.Certificate]
-	announced []byte // ca.crt that was in the configuration a round ago
+	announced []byte // the configuration's ca.crt a round ago
 	failed    atomic.Pointer[error]
 }
 
@@ -71,7 +71,7 @@ func (r *rotation) tls() []func(*tls.Config) {
 	}}
 }
 
-// ready says why no certificate that anyone would trust is served.
+// ready returns why no trusted certificate is served.
 func (r *rotation) ready() error {
 	p := r.served.Load()
 	if p != nil && r.now().Before(p.Leaf.NotAfter) {
@@ -83,7 +83,7 @@ func (r *rotation) ready() error {
 	return errors.New("no certificate yet")
 }
 
-// Start looks after the certificate until ctx ends.
+// Start renews the certificate until ctx ends.
 func (r *rotation) Start(ctx context.Context) error {
 	tick := time.NewTicker(min(10*time.Second, r.life/12))
 	defer tick.Stop()
@@ -135,7 +135,7 @@ func (r *rotation) round(ctx context.Context) error {
 	return nil
 }
 
-// trusted says whether an authority signed the certificate.
+// trusted reports whether an authority signed the certificate.
 func trusted(p *tls.Certificate, authorities []byte) bool {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(authorities)
@@ -143,7 +143,7 @@ func trusted(p *tls.Certificate, authorities []byte) bool {
 	return err == nil
 }
 
-// hostsOf are the names under which API servers call the webhook.
+// hostsOf returns the names under which API servers call the webhook.
 func hostsOf(c *admissionv1.MutatingWebhookConfiguration) ([]string, error) {
 	var hosts []string
 	for _, w := range c.Webhooks {
@@ -167,7 +167,7 @@ func hostsOf(c *admissionv1.MutatingWebhookConfiguration) ([]string, error) {
 	return hosts, nil
 }
 
-// fresh returns the Secret with a certificate for the hosts, which it renews if need be.
+// fresh returns the Secret with a valid certificate for the hosts; it issues one if needed.
 func (r *rotation) fresh(ctx context.Context, hosts []string) (*v1.Secret, error) {
 	secrets := r.client.CoreV1().Secrets(r.namespace)
 	for {
@@ -191,7 +191,7 @@ func (r *rotation) fresh(ctx context.Context, hosts []string) (*v1.Secret, error
 	}
 }
 
-// lasts says whether a certificate is good for the hosts and need not be replaced yet.
+// lasts reports whether a certificate covers the hosts and is not due for renewal.
 func (r *rotation) lasts(data map[string][]byte, hosts []string) bool {
 	pair, err := tls.X509KeyPair(data[v1.TLSCertKey], data[v1.TLSPrivateKeyKey])
 	if err != nil {
@@ -206,9 +206,9 @@ func (r *rotation) lasts(data map[string][]byte, hosts []string) bool {
 	})
 }
 
-// issue makes a certificate; the authorities before it stay as long as they are valid.
+// issue creates a certificate; earlier authorities stay as long as they are valid.
 func (r *rotation) issue(before []byte, hosts []string) (map[string][]byte, error) {
-	o := cert.SelfSignedCertKeyOptions{Host: hosts[0], MaxAge: r.life + time.Hour} // it begins an hour ago
+	o := cert.SelfSignedCertKeyOptions{Host: hosts[0], MaxAge: r.life + time.Hour} // valid from an hour ago
 	for _, host := range hosts[1:] {
 		if ip := net.ParseIP(host); ip != nil {
 			o.AlternateIPs = append(o.AlternateIPs, ip)
@@ -225,7 +225,7 @@ func (r *rotation) issue(before []byte, hosts []string) (map[string][]byte, erro
 		return nil, err
 	}
 	authorities = authorities[1:]
-	if old, err := cert.ParseCertsPEM(before); err == nil { // there is none at first
+	if old, err := cert.ParseCertsPEM(before); err == nil { // none at first
 		authorities = append(authorities, slices.DeleteFunc(old, func(c *x509.Certificate) bool { return r.now().After(c.NotAfter) })...)
 	}
 	bundle, err := cert.EncodeCertificates(authorities...)

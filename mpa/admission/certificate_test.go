@@ -21,7 +21,7 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 )
 
-// newCluster has the Secret, empty, and the configuration.
+// newCluster has the empty Secret and the configuration.
 func newCluster() *fake.Clientset {
 	url := "https://127.0.0.1:9443/size-pod"
 	return fake.NewClientset(
@@ -36,7 +36,7 @@ func newRotation(c *fake.Clientset) *rotation {
 	return &rotation{client: c, namespace: "sigma-system", secret: "webhook", configuration: "sigma-mpa", life: time.Hour, now: time.Now}
 }
 
-// call is the name of the certificate's owner, if an API server would trust it.
+// call returns the served certificate, if an API server trusts it.
 func call(t *testing.T, r *rotation, c *fake.Clientset, host string) (*x509.Certificate, error) {
 	t.Helper()
 	configuration, err := c.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(t.Context(), "sigma-mpa", metav1.GetOptions{})
@@ -66,7 +66,7 @@ func TestFirstCertificate(t *testing.T) {
 	require.EqualError(t, one.ready(), "no certificate yet")
 	_, err := call(t, one, c, "mpa.sigma-system.svc")
 	require.Error(t, err)
-	// Of two replicas that begin at once, one writes.
+	// If two replicas begin at the same time, one of them writes.
 	late := true
 	c.PrependReactor("update", "secrets", func(k8stesting.Action) (bool, runtime.Object, error) {
 		if !late {
@@ -100,7 +100,7 @@ func TestFirstCertificate(t *testing.T) {
 	}
 }
 
-// TestRotation: through two lives, whatever a replica serves is trusted.
+// TestRotation: during two lifetimes, every served certificate is trusted.
 func TestRotation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
@@ -108,7 +108,7 @@ func TestRotation(t *testing.T) {
 		replicas := []*rotation{newRotation(c), newRotation(c)}
 		var ended sync.WaitGroup
 		for i, r := range replicas {
-			time.Sleep(time.Duration(i) * 3 * time.Second) // they do not go in step
+			time.Sleep(time.Duration(i) * 3 * time.Second) // out of step
 			ended.Go(func() { require.NoError(t, r.Start(ctx)) })
 		}
 		seen := map[string]bool{}
@@ -140,7 +140,7 @@ func bundleOf(t *testing.T, c *fake.Clientset) []byte {
 	return configuration.Webhooks[0].ClientConfig.CABundle
 }
 
-// A key that has become known is worth nothing once the Secret is empty.
+// Once the Secret is emptied, a leaked key is no longer trusted.
 func TestEmptiedSecret(t *testing.T) {
 	c := newCluster()
 	r := newRotation(c)
@@ -157,7 +157,7 @@ func TestEmptiedSecret(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Somebody overwrites what is ours; it is written again.
+// What somebody overwrites is written again.
 func TestRepairs(t *testing.T) {
 	c := newCluster()
 	r := newRotation(c)
@@ -205,7 +205,7 @@ func TestRotationFails(t *testing.T) {
 			fails = false
 			require.NoError(t, r.round(t.Context()))
 			require.NoError(t, r.ready())
-			// It fails again: what there is is served on.
+			// It fails again: the present certificate is still served.
 			fails = true
 			_ = r.round(t.Context())
 			require.NoError(t, r.ready())

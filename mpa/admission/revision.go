@@ -35,8 +35,8 @@ type revision struct {
 	spec    v1.PodSpec // containers with their names and resources
 }
 
-// revisions are the caches of ReplicaSets and ControllerRevisions, of which only what
-// [revision] has is kept.
+// revisions is a cache of ReplicaSets and ControllerRevisions that stores only the fields of
+// a [revision].
 type revisions struct{ cache.Cache }
 
 // NeedLeaderElection is false: every replica answers.
@@ -46,8 +46,8 @@ func newRevisions(m manager.Manager) (client.Reader, error) {
 	c, err := cache.New(m.GetConfig(), cache.Options{
 		HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper(),
 		ByObject: map[client.Object]cache.ByObject{
-			&appsv1.ReplicaSet{}:         {Transform: slim},
-			&appsv1.ControllerRevision{}: {Transform: slim},
+			&appsv1.ReplicaSet{}:         {Transform: reduce},
+			&appsv1.ControllerRevision{}: {Transform: reduce},
 		},
 	})
 	if err != nil {
@@ -61,7 +61,7 @@ func newRevisions(m manager.Manager) (client.Reader, error) {
 	return c, m.Add(revisions{c})
 }
 
-// template is how a ControllerRevision holds one.
+// template is the content of a ControllerRevision.
 type template struct {
 	Spec struct {
 		Template struct {
@@ -70,22 +70,22 @@ type template struct {
 	} `json:"spec"`
 }
 
-// slim keeps of an object what a revision has.
-func slim(object any) (any, error) {
+// reduce drops from an object what a [revision] does not need.
+func reduce(object any) (any, error) {
 	switch o := object.(type) {
 	case *appsv1.ReplicaSet:
 		number := o.Annotations[revisionAnnotation]
 		o.ManagedFields, o.Labels = nil, nil
 		o.Annotations = map[string]string{revisionAnnotation: number}
-		o.Spec = appsv1.ReplicaSetSpec{Template: v1.PodTemplateSpec{Spec: slimSpec(o.Spec.Template.Spec)}}
+		o.Spec = appsv1.ReplicaSetSpec{Template: v1.PodTemplateSpec{Spec: resourcesOnly(o.Spec.Template.Spec)}}
 		o.Status = appsv1.ReplicaSetStatus{}
 	case *appsv1.ControllerRevision:
 		var t template
 		if c := metav1.GetControllerOf(o); c != nil && c.Kind == "StatefulSet" {
 			if json.Unmarshal(o.Data.Raw, &t) != nil {
-				t = template{} // an error would keep the cache from ever filling
+				t = template{} // an error would stop the cache from filling
 			}
-			t.Spec.Template.Spec = slimSpec(t.Spec.Template.Spec)
+			t.Spec.Template.Spec = resourcesOnly(t.Spec.Template.Spec)
 		}
 		raw, err := json.Marshal(t)
 		if err != nil {
@@ -96,7 +96,7 @@ func slim(object any) (any, error) {
 	return object, nil
 }
 
-func slimSpec(spec v1.PodSpec) v1.PodSpec {
+func resourcesOnly(spec v1.PodSpec) v1.PodSpec {
 	var s v1.PodSpec
 	for _, c := range spec.InitContainers {
 		s.InitContainers = append(s.InitContainers, v1.Container{Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy})
@@ -107,13 +107,13 @@ func slimSpec(spec v1.PodSpec) v1.PodSpec {
 	return s
 }
 
-// revisionAnnotation is the Deployment controller's.
+// revisionAnnotation is where the Deployment controller numbers its ReplicaSets.
 const revisionAnnotation = "deployment.kubernetes.io/revision"
 
-// resized returns when the template that the pod is made of got the requests that it
-// has: the time of the first of the latest revisions that agree on them. It is zero when
-// that is longer ago than there are revisions left.
-func resized(ctx context.Context, r client.Reader, pod *v1.Pod, namespace string, o *v1alpha1.MultidimPodAutoscaler) (time.Time, error) {
+// sizedSince returns since when the pod's template has its present requests: the time of the
+// first of the latest revisions that agree on them. It is zero if that is before the oldest
+// revision left.
+func sizedSince(ctx context.Context, r client.Reader, pod *v1.Pod, namespace string, o *v1alpha1.MultidimPodAutoscaler) (time.Time, error) {
 	var all []revision
 	var number int64
 	var err error
@@ -153,8 +153,8 @@ func sameSize(a, b v1.PodSpec, containers []v1alpha1.ContainerConstraints) bool 
 	})
 }
 
-// await reads an object that was created a moment ago and may not have reached the
-// cache, or only a namesake for which is does not hold.
+// await reads an object that was just created: it waits until the cache has it, and not an
+// older one of the same name that is rejects.
 func await(ctx context.Context, r client.Reader, namespace, name string, object client.Object, is func() bool) error {
 	err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		err := r.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)

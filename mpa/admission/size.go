@@ -28,9 +28,9 @@ var (
 	}
 )
 
-// size gives pod the requests that are wanted, at most what the constraints allow and
-// within the namespace's limits, and says what was changed. Limits keep their ratio to
-// the requests. After an error the pod is to be taken as it was.
+// size gives pod the wanted requests, within the constraints' maximum and the namespace's
+// limits, and returns what it changed. Limits keep their ratio to the requests. After an
+// error the caller has to discard the pod.
 func size(pod *v1.Pod, want []v1alpha1.ContainerRequests, constraints []v1alpha1.ContainerConstraints, ranges []v1.LimitRange, quotas []v1.ResourceQuota) (string, error) {
 	before := pod.DeepCopy()
 	containers := target.Containers(&pod.Spec)
@@ -46,9 +46,9 @@ func size(pod *v1.Pod, want []v1alpha1.ContainerRequests, constraints []v1alpha1
 			if q == nil || q.Sign() <= 0 {
 				continue
 			}
-			to := *q // the other is a cache's
-			// What is below minAllowed is not raised: the pods that run have it too, and one
-			// that differs from them would be taken for the size of all.
+			to := *q // q belongs to the cache
+			// A request below minAllowed is not raised: the running pods have it too, and the
+			// newest pod's size is taken for the size of all.
 			if most := quantityOf(name, bounds.MaxAllowed.CPU, bounds.MaxAllowed.Memory); most != nil && to.Cmp(*most) > 0 {
 				to = *most
 			}
@@ -89,8 +89,8 @@ func quantityOf(name v1.ResourceName, cpu, memory *resource.Quantity) *resource.
 	return memory
 }
 
-// setRequest sets a request as far as the ranges for a container allow, and the
-// limit to the same multiple of it as before.
+// setRequest sets a request within the ranges for containers, and the limit to the same
+// multiple of it as before.
 func setRequest(c *v1.Container, name v1.ResourceName, to resource.Quantity, ranges []v1.LimitRange) {
 	was, most := amount(name, c.Resources.Requests[name]), amount(name, c.Resources.Limits[name])
 	for _, r := range ranges {
@@ -112,7 +112,7 @@ func setRequest(c *v1.Container, name v1.ResourceName, to resource.Quantity, ran
 		}
 	}
 	next := amount(name, to)
-	if next == was || next <= 0 || was == 0 && most > 0 { // none: no ratio to keep
+	if next == was || next <= 0 || was == 0 && most > 0 { // no request before: no ratio to keep
 		return
 	}
 	if c.Resources.Requests == nil {
@@ -146,14 +146,14 @@ func quantity(name v1.ResourceName, n int64) resource.Quantity {
 func multiple(n, above, below int64) int64 {
 	high, low := bits.Mul64(uint64(n), uint64(above))
 	if high >= uint64(below) {
-		return n // it does not fit into 64 bits: no size that anyone has
+		return n // more than 64 bits: no real size
 	}
 	q, _ := bits.Div64(high, low, uint64(below))
 	return int64(min(q, 1<<62))
 }
 
-// shareRoom takes back as much of the change as a range for whole pods wants, the
-// same share from each container.
+// shareRoom reverts as much of the change as a range for whole pods demands, the same share
+// in each container.
 func shareRoom(before, pod *v1.Pod, item v1.LimitRangeItem) {
 	for _, name := range bothAmounts {
 		share := int64(1000)
@@ -200,7 +200,7 @@ func limitsOf(pod *v1.Pod) v1.ResourceList {
 	return resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{ExcludeOverhead: true})
 }
 
-// inRanges says whether the API server would take the pod.
+// inRanges reports whether the ranges admit the pod.
 func inRanges(pod *v1.Pod, ranges []v1.LimitRange) bool {
 	allowed := func(item v1.LimitRangeItem, requests, limits v1.ResourceList) bool {
 		for _, name := range bothAmounts {
@@ -232,14 +232,14 @@ func inRanges(pod *v1.Pod, ranges []v1.LimitRange) bool {
 				if !allowed(item, requestsOf(pod), limitsOf(pod)) {
 					return false
 				}
-			default: // of volumes
+			default: // ranges of volumes
 			}
 		}
 	}
 	return true
 }
 
-// exceeded says whether the pod fitted the quota before and does not now.
+// exceeded reports whether the pod fits the quota before the change and not after it.
 func exceeded(before, pod *v1.Pod, quota v1.ResourceQuota) bool {
 	for name, entries := range quotaEntries {
 		for _, entry := range entries {
@@ -262,7 +262,7 @@ func exceeded(before, pod *v1.Pod, quota v1.ResourceQuota) bool {
 	return false
 }
 
-// qosOf is the class that the API server gives a pod without requests of its own.
+// qosOf returns the class that the API server gives a pod without requests of its own.
 func qosOf(pod *v1.Pod) v1.PodQOSClass {
 	some, all := false, true
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
@@ -281,7 +281,7 @@ func qosOf(pod *v1.Pod) v1.PodQOSClass {
 	return v1.PodQOSBurstable
 }
 
-// difference says which requests are others than before.
+// difference returns the changes of requests as text.
 func difference(before, after []*v1.Container) string {
 	var all []string
 	for i, c := range after {

@@ -192,8 +192,8 @@ func requireSame(t *testing.T, want, got []v1.Container) {
 	require.Equal(t, string(a), string(b))
 }
 
-// TestUpdaterAgrees: a pod that got its size has it for the updater too, which would
-// otherwise resize it at once, and restart its containers where a resize does that.
+// TestUpdaterAgrees: the updater finds nothing to change in a pod that got its size here.
+// Otherwise it would resize it at once, and might restart its containers.
 func TestUpdaterAgrees(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	amounts := func(cpu, memory int64) v1.ResourceList {
@@ -233,8 +233,8 @@ func TestSizeOfSidecarAndPodLevel(t *testing.T) {
 	require.ErrorIs(t, err, errPodLevel)
 }
 
-// Of whatever pod, recommendation and limits: the class stays, what was allowed is
-// allowed, bounds hold, and ratios are kept to a thousandth.
+// For random pods, recommendations and limits: the class stays, an admitted pod stays
+// admitted, bounds hold, and ratios are kept to a thousandth.
 func TestSizeKeepsWhatItMust(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 1))
 	random := func(none int, unit int64) *resource.Quantity {
