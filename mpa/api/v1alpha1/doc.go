@@ -1,10 +1,8 @@
-// Package v1alpha1 holds the object with which a workload is sized:
-// MultidimPodAutoscaler, how many replicas of what size a Deployment or a
-// StatefulSet may have, what it promises, and how that is measured. The package
-// knows the object's shape only: what is decided is mpa's business, and who
-// carries it out mpa/updater's.
+// Package v1alpha1 holds the object MultidimPodAutoscaler: how many replicas of what size
+// a Deployment or a StatefulSet may have, what it promises, and how that is measured. The
+// package has the object's shape only: mpa decides, and mpa/updater carries decisions out.
 //
-// # Who writes what
+// # Writers
 //
 // The recommender writes status.observed, status.decision,
 // status.recommendation, status.memory and the conditions RecommendationProvided,
@@ -12,9 +10,8 @@
 // writes status.actuation and the conditions AbleToScale and ResizePending. Both
 // use server-side apply, so that neither touches the other's fields.
 //
-// A recommendation is a state to be reached, not a step, and its id rises with each
-// one. The updater carries out an id once; after a restart it finds in
-// status.actuation.id which one was the last.
+// A recommendation is a state to reach, not a step, and has an id that rises. The updater
+// carries out an id once; after a restart it finds the last one in status.actuation.id.
 //
 // Deep copies and the CustomResourceDefinition in manifests/mpa/crds are
 // generated: hack/codegen/run.sh.

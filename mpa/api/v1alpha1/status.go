@@ -5,30 +5,30 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Condition types. Those of the recommender first.
+// Condition types, the recommender's first.
 const (
-	// ConditionRecommendation: there is a recommendation; the reason says why not.
+	// ConditionRecommendation: there is a recommendation; if not, the reason says why.
 	ConditionRecommendation = "RecommendationProvided"
-	// ConditionMetrics: usage, and what the SLO is about, are measured and fresh.
+	// ConditionMetrics: usage and the SLO's metrics are measured and fresh.
 	ConditionMetrics = "MetricsAvailable"
-	// ConditionActive: the workload is being sized. False where it is missing,
-	// switched off with 0 replicas, the spec cannot be carried out, or another
-	// autoscaler has the same target.
+	// ConditionActive: the workload is being sized. False if it is missing or switched off
+	// with 0 replicas, if the spec cannot be carried out, or if another autoscaler has the
+	// same target.
 	ConditionActive = "ScalingActive"
-	// ConditionLimited: bounds or guards kept the last decision from what was wanted.
+	// ConditionLimited: bounds or guards limited the last decision.
 	ConditionLimited = "ScalingLimited"
 	// ConditionFallback: the fallback's algorithm decides.
 	ConditionFallback = "FallbackActive"
 
-	// ConditionAble: the last recommendation could be carried out; the message is the
-	// API server's where it refused.
+	// ConditionAble: the last recommendation could be carried out; if the API server refused,
+	// the message is the server's.
 	ConditionAble = "AbleToScale"
-	// ConditionResize: a pod waits for an in-place resize; reason Deferred, Infeasible
+	// ConditionResize: a pod waits for an in-place resize; the reason is Deferred, Infeasible
 	// or InProgress.
 	ConditionResize = "ResizePending"
 )
 
-// Phase is what is going on.
+// Phase sums up the state of an object.
 //
 // +kubebuilder:validation:Enum=Starting;Recommending;Scaling;Holding;Fallback;Refused
 type Phase string
@@ -41,17 +41,17 @@ const (
 	PhaseRecommending Phase = "Recommending"
 	// PhaseScaling: the last decision was a change.
 	PhaseScaling Phase = "Scaling"
-	// PhaseHolding: the last decision was to leave all as it is.
+	// PhaseHolding: the last decision was to change nothing.
 	PhaseHolding Phase = "Holding"
 	// PhaseFallback: the fallback's algorithm decides.
 	PhaseFallback Phase = "Fallback"
-	// PhaseRefused: the object is not acted upon; ScalingActive says why.
+	// PhaseRefused: no decisions are made for the object; ScalingActive says why.
 	PhaseRefused Phase = "Refused"
 )
 
-// MultidimPodAutoscalerStatus is what is done.
+// MultidimPodAutoscalerStatus is the observed state.
 type MultidimPodAutoscalerStatus struct {
-	// Generation of the spec that the recommender's half is about.
+	// Generation of the spec that the recommender's part of the status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// +optional
@@ -68,10 +68,10 @@ type MultidimPodAutoscalerStatus struct {
 	// The last change that was decided, for the updater and the admission webhook.
 	// +optional
 	Recommendation *Recommendation `json:"recommendation,omitempty"`
-	// What the guards remember, for a recommender that starts anew.
+	// The guards' memory, for a recommender that restarts.
 	// +optional
 	Memory *Memory `json:"memory,omitempty"`
-	// What became of the recommendation.
+	// How far the recommendation is carried out.
 	// +optional
 	Actuation *Actuation `json:"actuation,omitempty"`
 	// +optional
@@ -84,7 +84,7 @@ type MultidimPodAutoscalerStatus struct {
 type Observed struct {
 	// +optional
 	Time metav1.Time `json:"time,omitempty"`
-	// Replicas in the workload's spec, and those that are ready.
+	// Replicas in the workload's spec, and how many pods are ready.
 	// +optional
 	Replicas int32 `json:"replicas"`
 	// +optional
@@ -97,13 +97,13 @@ type Observed struct {
 	// Latency at the SLO's percentile.
 	// +optional
 	Latency *metav1.Duration `json:"latency,omitempty"`
-	// SLORatio is the latency as a share of its target, or the throughput's target as a share of it, the
-	// larger: above 1 the promise is broken.
+	// SLORatio is the latency as a share of its target, or the throughput's target as a share of
+	// the throughput, whichever is larger: above 1 the promise is broken.
 	// +optional
 	SLORatio string `json:"sloRatio,omitempty"`
 }
 
-// Decision is what came of the last observation.
+// Decision is the decision after the last observation.
 type Decision struct {
 	// +optional
 	Time metav1.Time `json:"time,omitempty"`
@@ -111,10 +111,10 @@ type Decision struct {
 	// +optional
 	// +kubebuilder:validation:Enum=Hold;Scale;Resize
 	Action string `json:"action,omitempty"`
-	// Source is the algorithm, or the part of it, that spoke.
+	// Source is the algorithm, or the part of it, that decided.
 	// +optional
 	Source string `json:"source,omitempty"`
-	// Replicas and Containers are what is wanted, within bounds and guards.
+	// Replicas and Containers are the wanted state, within bounds and guards.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
 	// +optional
@@ -139,19 +139,19 @@ type ContainerRequests struct {
 	Memory *resource.Quantity `json:"memory,omitempty"`
 }
 
-// Recommendation is a state that the workload shall reach.
+// Recommendation is the state that the workload should reach.
 type Recommendation struct {
 	// ID rises with every recommendation of this object, from 1.
 	// +kubebuilder:validation:Minimum=1
 	ID int64 `json:"id"`
-	// Time of the decision. One that was not carried out within the metrics' maxAge never is.
+	// Time of the decision. A recommendation expires after the metrics' maxAge.
 	Time metav1.MicroTime `json:"time"`
 	// Change is what differs from before: Replicas or Requests.
 	// +kubebuilder:validation:Enum=Replicas;Requests
 	Change   Change `json:"change"`
 	Replicas int32  `json:"replicas"`
-	// From is how many replicas there were when it was decided; 0 does not say. From
-	// another number they are not changed.
+	// From is the number of replicas at the decision; 0 = unknown. Replicas are changed only
+	// from this number.
 	// +optional
 	From int32 `json:"from,omitempty"`
 	// Containers are the requests of each listed container; new pods get them too.
@@ -172,11 +172,11 @@ const (
 	ChangeRequests Change = "Requests"
 )
 
-// Memory is what the guards remember.
+// Memory is the guards' memory.
 type Memory struct {
-	// Time of the last observation that was remembered.
+	// Time of the last observation in it.
 	Time metav1.MicroTime `json:"time"`
-	// Blind is when usage was missing last that had been known before.
+	// Blind is the last time usage that had been known was missing.
 	// +optional
 	Blind *metav1.MicroTime `json:"blind,omitempty"`
 	// Times of the changes of the last hour.
@@ -186,7 +186,7 @@ type Memory struct {
 	// +optional
 	// +listType=atomic
 	RequestChanges []metav1.MicroTime `json:"requestChanges,omitempty"`
-	// Asked: the recommendation is not seen to be carried out yet.
+	// Asked is true until the recommendation is seen to be carried out.
 	// +optional
 	Asked bool `json:"asked,omitempty"`
 	// +optional
@@ -195,45 +195,45 @@ type Memory struct {
 	Containers []ContainerMemory `json:"containers,omitempty"`
 }
 
-// ContainerMemory is what is remembered of a container over all pods.
+// ContainerMemory is the guards' memory of a container, over all pods.
 type ContainerMemory struct {
 	Name string `json:"name"`
-	// Peaks of its memory, each larger than all after it.
+	// Peaks of its memory usage, each larger than all later ones.
 	// +optional
 	// +listType=atomic
 	Peaks []Peak `json:"peaks,omitempty"`
-	// Ceiling is what a node gave when it could not give more.
+	// Ceiling is what a pod had when its node could not grant more.
 	// +optional
 	Ceiling *Ceiling `json:"ceiling,omitempty"`
 }
 
-// Peak is a large use of memory.
+// Peak is a peak of memory usage.
 type Peak struct {
 	Memory resource.Quantity `json:"memory"`
 	Time   metav1.MicroTime  `json:"time"`
 }
 
-// Ceiling is what a node gave when it could not give more.
+// Ceiling is what a pod had when its node could not grant more.
 type Ceiling struct {
 	CPU    resource.Quantity `json:"cpu"`
 	Memory resource.Quantity `json:"memory"`
 	Time   metav1.MicroTime  `json:"time"`
 }
 
-// Actuation is what became of a recommendation.
+// Actuation is how far a recommendation is carried out.
 type Actuation struct {
 	// ID of the recommendation.
 	ID int64 `json:"id"`
 	// Outcome: Applied; Partly, begun and not finished; Refused by the API server, the nodes
-	// or the updater; Expired, too old when it was seen; Superseded, since somebody else
-	// changed the replicas meanwhile.
+	// or the updater; Expired, too old when the updater saw it; Superseded by a later
+	// recommendation or by somebody else's change.
 	// +kubebuilder:validation:Enum=Applied;Partly;Refused;Expired;Superseded
 	Outcome Outcome `json:"outcome"`
 	// +optional
 	Message string `json:"message,omitempty"`
 	// +optional
 	Time metav1.MicroTime `json:"time,omitempty"`
-	// Pods by how far their resize has come.
+	// Numbers of pods by the state of their resize.
 	// +optional
 	Resized int32 `json:"resized,omitempty"`
 	// +optional
@@ -244,10 +244,10 @@ type Actuation struct {
 	Infeasible int32 `json:"infeasible,omitempty"`
 	// +optional
 	Evicted int32 `json:"evicted,omitempty"`
-	// From is how many replicas there were when a change of them was begun.
+	// From is the number of replicas when a change of them began.
 	// +optional
 	From int32 `json:"from,omitempty"`
-	// Scalings and Resizes are the times of what was decided and begun in the last hour.
+	// Scalings and Resizes are the times of the decisions carried out in the last hour.
 	// +optional
 	// +listType=atomic
 	Scalings []metav1.MicroTime `json:"scalings,omitempty"`
@@ -258,15 +258,15 @@ type Actuation struct {
 	Sizes *Sizes `json:"sizes,omitempty"`
 }
 
-// Sizes are the last requests that were carried out. A pod that came without them
-// gets them later, as long as the recommendation and the workload's template are the same.
+// Sizes are the last requests that were carried out. A pod that was created without them
+// gets them later, as long as the recommendation and the workload's template stay the same.
 type Sizes struct {
 	// ID of the recommendation.
 	ID int64 `json:"id"`
-	// Time at which it was begun; no younger pod is evicted for it.
+	// Time at which the change began; only pods from before it are evicted.
 	Time metav1.MicroTime `json:"time"`
-	// Template is a digest of the requests and limits that the workload's template had for
-	// these containers at that time.
+	// Template is a digest of these containers' requests and limits in the workload's template
+	// at that time.
 	Template string `json:"template"`
 	// +optional
 	// +listType=map

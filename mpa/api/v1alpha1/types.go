@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Field owners of the status, one for each of its halves.
+// Field owners of the status, one for each of its parts.
 const (
 	OwnerRecommender = "sigma-mpa-recommender"
 	OwnerUpdater     = "sigma-mpa-updater"
@@ -34,10 +34,10 @@ type MultidimPodAutoscaler struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What is wanted.
+	// The wanted state.
 	// +required
 	Spec MultidimPodAutoscalerSpec `json:"spec"`
-	// What is done.
+	// The observed state.
 	// +optional
 	Status MultidimPodAutoscalerStatus `json:"status,omitempty"`
 }
@@ -52,15 +52,15 @@ type MultidimPodAutoscalerSpec struct {
 	// +required
 	ScaleTargetRef TargetReference `json:"scaleTargetRef"`
 
-	// Off, in quotes since YAML takes it for false: recommends, changes nothing. Initial: changes replicas, and the requests of
-	// new pods only. InPlace: also resizes running pods in place. InPlaceOrRecreate:
-	// also evicts a pod that could not be resized. Recreate: changes
+	// "Off", in quotes since YAML reads Off as false: recommends and changes nothing. Initial:
+	// changes replicas, and the requests of new pods only. InPlace: also resizes running pods in
+	// place. InPlaceOrRecreate: also evicts pods that cannot be resized. Recreate: changes
 	// running pods by eviction only.
 	// +optional
 	// +default="InPlaceOrRecreate"
 	Mode Mode `json:"mode,omitempty"`
 
-	// What the workload promises. Without it only usage counts.
+	// The service level that the workload promises. Without it only usage counts.
 	// +optional
 	SLO *SLO `json:"slo,omitempty"`
 
@@ -69,16 +69,16 @@ type MultidimPodAutoscalerSpec struct {
 	// +default={"usage":"MetricsAPI"}
 	Metrics Metrics `json:"metrics,omitempty"`
 
-	// What the workload may have.
+	// The bounds of replicas and requests.
 	// +required
 	Constraints Constraints `json:"constraints"`
 
-	// Who decides.
+	// The recommender and the algorithm that decide.
 	// +optional
 	// +default={}
 	Recommender Recommender `json:"recommender,omitempty"`
 
-	// Who decides while the algorithm cannot.
+	// The algorithm that decides while the first one cannot.
 	// +optional
 	Fallback *Fallback `json:"fallback,omitempty"`
 }
@@ -101,7 +101,7 @@ type TargetReference struct {
 	Name string `json:"name"`
 }
 
-// Mode is how much is changed.
+// Mode is what may be changed, and how.
 //
 // +kubebuilder:validation:Enum=Off;Initial;InPlace;InPlaceOrRecreate;Recreate
 type Mode string
@@ -115,7 +115,7 @@ const (
 	ModeRecreate          Mode = "Recreate"
 )
 
-// SLO is what the workload promises.
+// SLO is the service level that the workload promises.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.latency) || has(self.throughput)",message="want latency, throughput or both"
 type SLO struct {
@@ -132,16 +132,16 @@ type LatencySLO struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=99.99
 	Percentile float64 `json:"percentile"`
-	// Target that it stays below, such as 250ms.
+	// Target is the upper bound of that latency, such as 250ms.
 	// +required
 	// +kubebuilder:validation:Format=duration
 	// +kubebuilder:validation:XValidation:rule="self >= duration('1ms') && self <= duration('10m')",message="want 1ms to 10m"
 	Target metav1.Duration `json:"target"`
 }
 
-// ThroughputSLO promises answers per second.
+// ThroughputSLO promises a number of answered requests per second.
 type ThroughputSLO struct {
-	// Target in requests per second that are answered while as many are asked for.
+	// Target in answered requests per second, as long as as many arrive.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isGreaterThan(quantity('0'))",message="want more than 0"
 	Target resource.Quantity `json:"target"`
@@ -156,10 +156,10 @@ type Metrics struct {
 	// +default="MetricsAPI"
 	// +kubebuilder:validation:Enum=MetricsAPI;Prometheus
 	Usage UsageSource `json:"usage,omitempty"`
-	// Prometheus that knows the workload's load.
+	// Prometheus that has the workload's load.
 	// +optional
 	Prometheus *Prometheus `json:"prometheus,omitempty"`
-	// MaxAge of what is decided upon.
+	// MaxAge is how old a measurement may be to count in a decision.
 	// +optional
 	// +default="2m"
 	// +kubebuilder:validation:Format=duration
@@ -176,7 +176,7 @@ const (
 	UsagePrometheus UsageSource = "Prometheus"
 )
 
-// Prometheus is a server and what it is asked.
+// Prometheus is a server and the queries for it.
 type Prometheus struct {
 	// Address, such as http://prometheus.monitoring:9090.
 	// +required
@@ -188,26 +188,26 @@ type Prometheus struct {
 	Queries Queries `json:"queries,omitempty"`
 }
 
-// Queries in PromQL. $namespace, $name (of the target) and $pods (a regular
-// expression of the names of its pods) are filled in.
+// Queries in PromQL. $namespace, $name (of the target) and $pods (a regular expression that
+// matches the names of its pods) are replaced.
 type Queries struct {
-	// Rate of requests that come in, per second, in one number.
+	// Rate of arriving requests, per second, as one number.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	Rate string `json:"rate,omitempty"`
-	// Latency at the SLO's percentile, in seconds, in one number.
+	// Latency at the SLO's percentile, in seconds, as one number.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	Latency string `json:"latency,omitempty"`
-	// Throughput: requests answered per second, in one number.
+	// Throughput: requests answered per second, as one number.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	Throughput string `json:"throughput,omitempty"`
-	// CPU in cores and Memory in bytes, in one number for each container, with the
-	// labels pod and container. Only for usage from Prometheus; left out: those of the kubelet.
+	// CPU in cores and Memory in bytes, as one number for each container, with the labels pod
+	// and container. Only for usage from Prometheus; default: the kubelet's metrics.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
@@ -218,11 +218,11 @@ type Queries struct {
 	Memory string `json:"memory,omitempty"`
 }
 
-// Constraints are what the workload may have.
+// Constraints are the bounds of replicas and requests.
 type Constraints struct {
 	// +required
 	Replicas ReplicaRange `json:"replicas"`
-	// Containers that are sized. Those that are not listed keep their requests.
+	// Containers to size. Containers that are not listed keep their requests.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -244,8 +244,8 @@ type ReplicaRange struct {
 	Max int32 `json:"max"`
 }
 
-// ContainerConstraints are what the requests of one container may be. Limits keep their
-// ratio to them.
+// ContainerConstraints are the bounds of one container's requests. Limits keep their ratio
+// to the requests.
 //
 // +kubebuilder:validation:XValidation:fieldPath=".maxAllowed",rule="!has(self.minAllowed.cpu) || !has(self.maxAllowed.cpu) || quantity(string(self.minAllowed.cpu)).compareTo(quantity(string(self.maxAllowed.cpu))) <= 0",message="cpu is below minAllowed"
 // +kubebuilder:validation:XValidation:fieldPath=".maxAllowed",rule="!has(self.minAllowed.memory) || !has(self.maxAllowed.memory) || quantity(string(self.minAllowed.memory)).compareTo(quantity(string(self.maxAllowed.memory))) <= 0",message="memory is below minAllowed"
@@ -254,7 +254,7 @@ type ContainerConstraints struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// Resources that are changed.
+	// Resources to size.
 	// +optional
 	// +default=["cpu","memory"]
 	// +listType=set
@@ -279,7 +279,7 @@ type Amounts struct {
 	Memory *resource.Quantity `json:"memory,omitempty"`
 }
 
-// UpperAmounts are never without a number: nothing grows without end.
+// UpperAmounts always have a number, so that nothing grows without bound.
 type UpperAmounts struct {
 	// +optional
 	// +default="16"
@@ -291,16 +291,16 @@ type UpperAmounts struct {
 	Memory *resource.Quantity `json:"memory,omitempty"`
 }
 
-// Recommender is who decides.
+// Recommender names what decides.
 type Recommender struct {
-	// Name of the recommender that looks after this object. Another program that writes
-	// status.recommendation goes by another name; ours leaves the object to it.
+	// Name of the recommender that decides for this object. Sigma's own is "default"; it
+	// ignores objects that name another program, which then writes status.recommendation.
 	// +optional
 	// +default="default"
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name,omitempty"`
-	// Algorithm by its name in that recommender.
+	// Algorithm of that recommender.
 	// +optional
 	// +default="hpa+vpa"
 	// +kubebuilder:validation:MinLength=1
@@ -308,15 +308,15 @@ type Recommender struct {
 	Algorithm string `json:"algorithm,omitempty"`
 }
 
-// Fallback is who decides while the algorithm has no opinion, because it lacks what
-// it goes by or is still learning. On missing usage nobody decides.
+// Fallback decides while the algorithm has no opinion, because it lacks its input or is
+// still learning. While usage is missing, neither decides.
 type Fallback struct {
 	// +optional
 	// +default="hpa+vpa"
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Algorithm string `json:"algorithm,omitempty"`
-	// After how long without an opinion.
+	// After is how long the algorithm has to be without an opinion.
 	// +optional
 	// +default="3m"
 	// +kubebuilder:validation:Format=duration

@@ -5,16 +5,16 @@ import (
 	"unicode"
 )
 
-// Is reports whether another object's reference, which may lack its apiVersion, names
-// the same workload.
+// Is reports whether another object's reference, whose apiVersion may be empty, names the
+// same workload.
 func (r *TargetReference) Is(apiVersion, kind, name string) bool {
 	group, _, _ := strings.Cut(apiVersion, "/")
 	ours, _, _ := strings.Cut(r.APIVersion, "/")
 	return kind == r.Kind && name == r.Name && (group == ours || apiVersion == "")
 }
 
-// Older says which of two objects about one workload sizes it: the older, and of two as
-// old the first by name.
+// Older reports whether a, of two objects with one target, is the one that acts: the older,
+// or, if they are equally old, the first by name.
 func Older(a, b *MultidimPodAutoscaler) bool {
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)
@@ -22,7 +22,7 @@ func Older(a, b *MultidimPodAutoscaler) bool {
 	return a.Name < b.Name
 }
 
-// Text keeps what others write within what a status may hold, and readable.
+// Text shortens a text of others to what a status may hold, on one line.
 func Text(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
