@@ -1,5 +1,5 @@
-// Command sigma-mpa sizes workloads in a cluster: replicas and requests together. It
-// has three parts, which run in one process or apart.
+// Command sigma-mpa sizes workloads in a cluster: replicas and requests together. Its
+// three parts run in one process or in several.
 package main
 
 import (
@@ -65,7 +65,7 @@ type options struct {
 func main() { os.Exit(start()) }
 
 func start() (code int) {
-	// glog would write files; klog is what the libraries speak.
+	// By default glog writes files; the libraries log with klog.
 	_ = flag.Set("logtostderr", "true")
 	defer glog.Flush()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -89,7 +89,7 @@ func command() *cobra.Command {
 		use, short string
 		parts      []string
 	}{
-		{partRecommender, "Decides, and writes its decisions to the objects' status", []string{partRecommender}},
+		{partRecommender, "Decides, and writes the decisions to the objects' status", []string{partRecommender}},
 		{partUpdater, "Carries the decisions out", []string{partUpdater}},
 		{partAdmission, "Gives new pods their size", []string{partAdmission}},
 		{"all", "All three in one process", []string{partRecommender, partUpdater, partAdmission}},
@@ -123,14 +123,14 @@ func (o *options) addFlags(flags *pflag.FlagSet, parts []string) {
 		o.updater.AddFlags(flags)
 	}
 	if len(parts) > 1 || parts[0] != partAdmission {
-		flags.BoolVar(&o.leaderElect, "leader-elect", true, "of several such processes one works; the webhook is answered by all")
+		flags.BoolVar(&o.leaderElect, "leader-elect", true, "only one of several such processes works; all of them answer the webhook")
 	}
 	if slices.Contains(parts, partAdmission) {
 		o.admission.AddFlags(flags)
 	}
 }
 
-// complete fills in what was left out and says what is wrong, by flag.
+// complete fills in defaults and returns what is wrong, by flag.
 func (o *options) complete(parts []string) error {
 	if o.verbosity < 0 {
 		return fmt.Errorf("--v %d: want 0 or more", o.verbosity)
@@ -146,7 +146,7 @@ func (o *options) complete(parts []string) error {
 	if o.namespace == "" && (o.leaderElect || slices.Contains(parts, partAdmission)) {
 		text, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 		if err != nil {
-			return fmt.Errorf("--namespace is empty, and this is no pod: %w", err)
+			return fmt.Errorf("--namespace is empty, and this process is not in a pod: %w", err)
 		}
 		o.namespace = strings.TrimSpace(string(text))
 	}
@@ -154,7 +154,7 @@ func (o *options) complete(parts []string) error {
 	return nil
 }
 
-// run works until ctx ends.
+// run runs the parts until ctx ends.
 func run(ctx context.Context, o *options, name string, parts []string) error {
 	var level klog.Level
 	if err := level.Set(fmt.Sprint(o.verbosity)); err != nil {
