@@ -13,7 +13,7 @@ func TestFlags(t *testing.T) {
 		{"now", `unknown command "now" for "sigma-mpa"`},
 		{"all now", `unknown command "now" for "sigma-mpa all"`},
 		{"all --colour=red", "unknown flag: --colour"},
-		{"all", "--namespace is empty, and this is no pod: open /var/run/secrets/"},
+		{"all", "--namespace is empty, and this process is not in a pod: open /var/run/secrets/"},
 		{"recommender", "--namespace is empty"},
 		{"admission", "--namespace is empty"},
 		{"updater --v=-1", "--v -1: want 0 or more"},
