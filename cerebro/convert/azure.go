@@ -3,6 +3,7 @@ package convert
 import (
 	"cmp"
 	"errors"
+	"flag"
 	"fmt"
 	"math"
 	"regexp"
@@ -31,9 +32,12 @@ import (
 //
 // With Options.Until, that second is the end of observation.
 var azure = Format{
-	Name:    "azure",
-	Help:    "flav_map, v1.dev, v1.dev.c2100000, interval_map: virtual machines that come in batches and go",
-	Options: []string{"from", "until"},
+	Name: "azure",
+	Help: "flav_map, v1.dev, v1.dev.c2100000, interval_map: virtual machines that come in batches and go",
+	options: func(flags *flag.FlagSet, o *Options) {
+		flags.Int64Var(&o.From, "from", 0, "only rows from this second on")
+		flags.Int64Var(&o.Until, "until", 0, "only rows before this second; virtual machines that live longer stay (default the end of the file)")
+	},
 	convert: convertAzure,
 }
 

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"flag"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,9 +12,19 @@ import (
 // A Format is a foreign data set that can be converted.
 type Format struct {
 	Name    string
-	Help    string   // one line
-	Options []string // the fields of [Options] that it reads, as flags: large-first
+	Help    string                                // one line
+	options func(flags *flag.FlagSet, o *Options) // declares what it reads of [Options]; nil = nothing
 	convert func(in inputs, opt Options, emit Emit) error
+}
+
+// Flags are the options that the format reads, with o for their values. They get their
+// defaults.
+func (f Format) Flags(o *Options) *flag.FlagSet {
+	flags := flag.NewFlagSet(f.Name, flag.ContinueOnError)
+	if f.options != nil {
+		f.options(flags, o)
+	}
+	return flags
 }
 
 // Adding a format is one file and one line here.
@@ -22,29 +33,36 @@ var formats = []Format{tianchi, openb, azure, vbp, bppc, funsearch}
 // Formats lists what [Convert] understands.
 func Formats() []Format { return slices.Clone(formats) }
 
-// Options are choices that a data set leaves open.
+// Options are choices that a data set leaves open. Each format declares which it
+// reads, and what they mean there. The zero value is not the default: see [Defaults].
 type Options struct {
-	LargeFirst bool    // tianchi: large machines come first
-	Empty      bool    // tianchi: ignore the initial deployment, every instance arrives
-	List       string  // openb: the list of pods, by the end of its file's name
-	Apps       float64 // tianchi: share of the apps whose instances are kept, drawn by Seed; 0 = all
-	Instances  float64 // tianchi: share of these instances, drawn by Seed; 0 = all
-	From       int64   // azure: second of the first row
-	Until      int64   // azure: second that no row reaches, the end of observation; 0 = that of the file
-	Seed       int64   // openb: of the order of pods and machines; tianchi: of apps and instances
-	Load       float64 // openb: GPU demand that arrives ÷ GPUs there are
+	LargeFirst, Empty bool
+	List              string
+	Apps, Instances   float64
+	From, Until       int64
+	Seed              int64
+	Load              float64
 	// Warn, if set, is called for each part of the data that is left out.
 	Warn func(text string)
 }
 
 // Defaults are the options of the published protocols.
-func Defaults() Options { return Options{List: "default", Seed: 42, Load: 1.3} }
+func Defaults() Options {
+	var o Options
+	for _, f := range formats {
+		f.Flags(&o)
+	}
+	return o
+}
 
 func (o Options) warnf(format string, args ...any) {
 	if o.Warn != nil {
 		o.Warn(fmt.Sprintf(format, args...))
 	}
 }
+
+// defaultSeed is that of the openb protocol.
+const defaultSeed = 42
 
 // Emit gets one trace; of is how many there are. Traces come in order, and their names
 // sort in that order.

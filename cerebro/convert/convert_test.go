@@ -3,6 +3,7 @@ package convert
 import (
 	"bytes"
 	"compress/gzip"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -122,13 +123,15 @@ func TestEmitErrorStops(t *testing.T) {
 
 func ExampleFormats() {
 	for _, f := range Formats() {
-		fmt.Println(f.Name, f.Options)
+		fmt.Print(f.Name)
+		f.Flags(&Options{}).VisitAll(func(option *flag.Flag) { fmt.Print(" --", option.Name) })
+		fmt.Println()
 	}
 	// Output:
-	// tianchi [large-first empty apps instances seed]
-	// openb [list seed load]
-	// azure [from until]
-	// vbp []
-	// bppc []
-	// funsearch []
+	// tianchi --apps --empty --instances --large-first --seed
+	// openb --list --load --seed
+	// azure --from --until
+	// vbp
+	// bppc
+	// funsearch
 }

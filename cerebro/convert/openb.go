@@ -2,6 +2,7 @@ package convert
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"math"
 	"math/rand"
@@ -21,9 +22,13 @@ import (
 // The random stream is theirs too, so that a seed gives the same pods on the same
 // machines; see openbStream.
 var openb = Format{
-	Name:    "openb",
-	Help:    "openb_node_list_gpu_node, openb_pod_list_LIST: GPU sharing, pods drawn by the authors' protocol",
-	Options: []string{"list", "seed", "load"},
+	Name: "openb",
+	Help: "openb_node_list_gpu_node, openb_pod_list_LIST: GPU sharing, pods drawn by the authors' protocol",
+	options: func(flags *flag.FlagSet, o *Options) {
+		flags.StringVar(&o.List, "list", "default", "the list of pods, openb_pod_list_LIST")
+		flags.Int64Var(&o.Seed, "seed", defaultSeed, "of the order of pods and machines")
+		flags.Float64Var(&o.Load, "load", 1.3, "GPUs asked for by all pods ÷ GPUs there are")
+	},
 	convert: convertOpenb,
 }
 

@@ -3,6 +3,7 @@ package convert
 import (
 	"cmp"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"math"
@@ -32,9 +33,15 @@ import (
 // To train on a part, some apps are drawn whose instances are kept, and some of these
 // instances; all apps, machines and rules stay.
 var tianchi = Format{
-	Name:    "tianchi",
-	Help:    "app_resources, machine_resources, instance_deploy, app_interference of 2018",
-	Options: []string{"large-first", "empty", "apps", "instances", "seed"},
+	Name: "tianchi",
+	Help: "app_resources, machine_resources, instance_deploy, app_interference of 2018",
+	options: func(flags *flag.FlagSet, o *Options) {
+		flags.BoolVar(&o.LargeFirst, "large-first", false, "large machines come first")
+		flags.BoolVar(&o.Empty, "empty", false, "ignore the initial deployment, so that every instance arrives")
+		flags.Float64Var(&o.Apps, "apps", 0, "share of the apps whose instances are kept, by --seed (default all)")
+		flags.Float64Var(&o.Instances, "instances", 0, "share of these instances, by --seed (default all)")
+		flags.Int64Var(&o.Seed, "seed", defaultSeed, "of --apps and --instances")
+	},
 	convert: convertTianchi,
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -55,15 +56,16 @@ writes a trace. A set of several instances becomes one trace folder each.
 	flags := cmd.Flags()
 	flags.StringVar(&out, "out", "", "folder to write (a trace of the same format in it is replaced)")
 	quietFlag(flags, &quiet)
-	flags.BoolVar(&options.LargeFirst, "large-first", false, "tianchi: large machines come first")
-	flags.BoolVar(&options.Empty, "empty", false, "tianchi: ignore the initial deployment, so that every instance arrives")
-	flags.Float64Var(&options.Apps, "apps", 0, "tianchi: share of the apps whose instances are kept, by --seed (default all)")
-	flags.Float64Var(&options.Instances, "instances", 0, "tianchi: share of these instances, by --seed (default all)")
-	flags.Int64Var(&options.From, "from", 0, "azure: only rows from this second on")
-	flags.Int64Var(&options.Until, "until", 0, "azure: only rows before this second; virtual machines that live longer stay (default the end of the file)")
-	flags.StringVar(&options.List, "list", options.List, "openb: the list of pods, openb_pod_list_LIST")
-	flags.Int64Var(&options.Seed, "seed", options.Seed, "openb: of the order of pods and machines; tianchi: of --apps and --instances")
-	flags.Float64Var(&options.Load, "load", options.Load, "openb: GPUs asked for by all pods ÷ GPUs there are")
+	for _, f := range convert.Formats() {
+		f.Flags(&options).VisitAll(func(option *flag.Flag) {
+			if of := flags.Lookup(option.Name); of != nil { // several formats have it
+				of.Usage += "; " + f.Name + ": " + option.Usage
+				return
+			}
+			option.Usage = f.Name + ": " + option.Usage
+			flags.AddGoFlag(option)
+		})
+	}
 	return cmd
 }
 
@@ -110,9 +112,9 @@ func (a *app) convertTo(ctx context.Context, format string, paths []string, opti
 func onlyOptionsOf(cmd *cobra.Command, format string) error {
 	readers := map[string][]string{} // formats by option
 	for _, f := range convert.Formats() {
-		for _, option := range f.Options {
-			readers[option] = append(readers[option], f.Name)
-		}
+		f.Flags(&convert.Options{}).VisitAll(func(option *flag.Flag) {
+			readers[option.Name] = append(readers[option.Name], f.Name)
+		})
 	}
 	for _, option := range slices.Sorted(maps.Keys(readers)) {
 		if cmd.Flags().Changed(option) && !slices.Contains(readers[option], format) {
