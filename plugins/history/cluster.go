@@ -1,0 +1,169 @@
+package history
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
+)
+
+type node struct {
+	name    string
+	uid     string
+	spec    ledger.Machine
+	gone    bool
+	start   int             // after which it was last described
+	refuses map[string]bool // by selector, as far as the log says
+}
+
+type app struct {
+	name     string
+	spec     ledger.App
+	gone     bool
+	start    int
+	expected float64 // negative: unknown
+}
+
+func (h *History) setNode(e *ledger.Event) error {
+	if e.Node == "" || e.Machine == nil {
+		return errors.New("node or machine is missing")
+	}
+	h.told = len(h.starts)
+	n, ok := h.nodes[e.Node]
+	if !ok || n.gone {
+		n = &node{name: e.Node, refuses: map[string]bool{}}
+		h.nodes[e.Node] = n
+	}
+	if !maps.Equal(n.spec.Labels, e.Machine.Labels) { // what it refused, it may take now
+		clear(n.refuses)
+	}
+	n.spec, n.start, n.uid = *e.Machine, h.told, cmp.Or(e.UID, n.uid)
+	for selector, start := range h.selectors {
+		if start == len(h.starts) {
+			n.refuses[selector] = slices.Contains(n.spec.Refuses, selector)
+		}
+	}
+	return nil
+}
+
+// present reports whether a node is there now.
+func (h *History) present(n *node) bool { return !n.gone && n.start >= h.told }
+
+func (h *History) setApp(e *ledger.Event) error {
+	if e.App == "" || e.Spec == nil || e.Spec.Group == "" {
+		return errors.New("app, spec or spec.group is missing")
+	}
+	a, ok := h.apps[e.App]
+	if !ok {
+		a = &app{name: e.App, expected: -1}
+		h.apps[e.App] = a
+	}
+	before := a.spec.Selector
+	a.spec, a.start, a.gone = *e.Spec, len(h.starts), false
+	if ok && before != a.spec.Selector {
+		h.forgetSelector(before)
+	}
+	if s := a.spec.Selector; h.selectors[s] != a.start {
+		h.selectors[s] = a.start
+		for _, n := range h.nodes {
+			if !n.gone && n.start == a.start {
+				n.refuses[s] = slices.Contains(n.spec.Refuses, s)
+			}
+		}
+	}
+	return nil
+}
+
+func (h *History) forget(e *ledger.Event) error {
+	if e.App != "" {
+		a, ok := h.apps[e.App]
+		if !ok {
+			return fmt.Errorf("app %q is unknown", e.App)
+		}
+		a.gone = true
+		h.endAll(func(p *pod) bool { return p.app == e.App })
+		h.forgetSelector(a.spec.Selector)
+		return nil
+	}
+	n, ok := h.nodes[e.Node]
+	if !ok {
+		return fmt.Errorf("node %q is unknown", e.Node)
+	}
+	n.gone = true
+	h.endAll(func(p *pod) bool { return p.node == e.Node })
+	return nil
+}
+
+// forgetSelector notes that nodes say no more whether they refuse a selector, if no
+// app has it.
+func (h *History) forgetSelector(selector string) {
+	for _, a := range h.apps {
+		if !a.gone && a.start == len(h.starts) && a.spec.Selector == selector {
+			return
+		}
+	}
+	h.selectors[selector] = 0
+}
+
+// endAll ends stays, at the present time.
+func (h *History) endAll(which func(*pod) bool) {
+	for _, uid := range slices.Sorted(maps.Keys(h.here)) {
+		if p := h.here[uid]; which(p) {
+			h.end(p)
+		}
+	}
+}
+
+// setRules keeps rules of groups that are not known any more: they held while the
+// groups were there.
+func (h *History) setRules(e *ledger.Event) {
+	if e.Reset {
+		known := h.knownGroups()
+		for _, r := range h.rules {
+			if !known[r.App] || !known[r.Other] {
+				h.past = append(h.past, r)
+			}
+		}
+		h.rules = nil
+	}
+	h.rules = append(h.rules, e.Rules...)
+}
+
+func (h *History) knownGroups() map[string]bool {
+	known := map[string]bool{}
+	for _, a := range h.apps {
+		if !a.gone && a.start == len(h.starts) {
+			known[a.spec.Group] = true
+		}
+	}
+	return known
+}
+
+// allRules lists the present rules, and those of the past whose groups are not
+// both there: of them nothing newer is known.
+func (h *History) allRules() []ledger.Rule {
+	known, list := h.knownGroups(), slices.Clone(h.rules)
+	for _, r := range h.past {
+		if !known[r.App] || !known[r.Other] {
+			list = append(list, r)
+		}
+	}
+	slices.SortFunc(list, func(x, y ledger.Rule) int {
+		return cmp.Or(strings.Compare(x.App, y.App), strings.Compare(x.Other, y.Other), cmp.Compare(x.Max, y.Max))
+	})
+	return slices.Compact(list)
+}
+
+// forecast keeps the first number of each app in the window: later ones would tell
+// a policy what is to come.
+func (h *History) forecast(expected map[string]float64) {
+	for name, n := range expected {
+		if a, ok := h.apps[name]; ok && (a.expected < 0 || h.at < h.from) {
+			a.expected = n
+		}
+	}
+}
