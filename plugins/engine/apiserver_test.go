@@ -198,7 +198,7 @@ func inBubble(t *testing.T, f func(l *lab, s *apiServer, watch func(*lab) bool))
 	})
 }
 
-// settle lets everything that is due be done.
+// settle waits until everything that is due is done.
 func settle() {
 	time.Sleep(3 * time.Second)
 	synctest.Wait()

@@ -36,7 +36,7 @@ func names(v *Verdict) []string {
 	return list
 }
 
-// An event that cannot be booked: the state is built anew, with all that is in
+// After an event that the ledger refuses the state is rebuilt, with everything in
 // force, and the log can be computed from end to end.
 func TestRestart(t *testing.T) {
 	l := two(t)
@@ -191,7 +191,7 @@ func TestClosed(t *testing.T) {
 	require.Len(t, l.logged(ledger.KindDecide), 1)
 }
 
-// Without a decision log nobody lists what filters refused.
+// Without a decision log the nodes that filters refused are not listed.
 func TestNoDecisionLog(t *testing.T) {
 	l := two(t, func(o *Options) { o.DecisionLog = "" })
 	l.SetPolicy(ledger.Primary, spreading())
@@ -202,11 +202,11 @@ func TestNoDecisionLog(t *testing.T) {
 	require.Empty(t, l.state.log.lines)
 }
 
-// Pods that waited and are gone are forgotten; of others nobody takes note.
-func TestGone(t *testing.T) {
+// Deleted pods that waited are forgotten; the deletion of others is ignored.
+func TestDeleted(t *testing.T) {
 	l := two(t)
 	l.SetPolicy(ledger.Primary, spreading())
-	for i := range 50 { // a standby hears of many
+	for i := range 50 { // a standby sees many
 		l.Deleted(pod(fmt.Sprint("foreign", i), "web"))
 	}
 	require.Empty(t, l.inbox.deleted)
@@ -249,7 +249,7 @@ func TestDaemonPods(t *testing.T) {
 	require.EqualValues(t, 1, l.logged(ledger.KindNode)[3].Machine.Capacity["cpu"]/1000, "a has 4 cores, of which the agent takes 3")
 }
 
-// The log is at the place it was told of, and goes on after a start.
+// The log is at its configured path, and a restarted engine appends to it.
 func TestLogGoesOn(t *testing.T) {
 	l := two(t)
 	l.SetPolicy(ledger.Primary, spreading())

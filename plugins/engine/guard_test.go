@@ -22,7 +22,7 @@ func TestModes(t *testing.T) {
 		primary, canary *policy.Object
 		decides         bool
 		mode, cause     string
-		by              string // whose digest the decision has
+		by              string // role whose digest the decision has
 		first           string
 	}{
 		{"live", spreading(mode("live")), nil, true, "live", "policy", "primary", "c"},
@@ -97,8 +97,8 @@ func TestCanaryShareStays(t *testing.T) {
 	require.Equal(t, defaultCanaryPercent, percentOf(canary))
 }
 
-// Whatever keeps a policy from deciding, Best-Fit does; and the log says so and can
-// be computed again, as can the decision after it.
+// Whatever prevents a policy from deciding, Best-Fit decides instead. The log has the
+// cause and can be computed again, with the decision after it.
 func TestGuard(t *testing.T) {
 	fails := func(err error) func(*lab) {
 		return func(l *lab) {
@@ -121,7 +121,7 @@ func TestGuard(t *testing.T) {
 		{
 			reason: "stale-forecast", text: "the forecast of expected pods is missing or too old.", policy: shipped(t, "hand-k1"),
 			spoil: func(l *lab) {
-				l.SetDeclared(&kube.Declared{}) // nobody asked for it until it was old
+				l.SetDeclared(&kube.Declared{}) // it was old when a decision read it
 				l.now = l.now.Add(6 * time.Minute)
 			},
 		},
@@ -184,7 +184,7 @@ func (l *lab) spoil(f func() error) {
 	}
 }
 
-// A policy in shadow that fails is counted, but nobody decided instead of it.
+// A policy in shadow that fails is counted, but nothing decides instead of it.
 func TestGuardInShadow(t *testing.T) {
 	l := two(t)
 	l.SetPolicy(ledger.Primary, spreading(mode("shadow")))
@@ -227,8 +227,8 @@ func TestForecastAges(t *testing.T) {
 	require.Equal(t, "policy", l.decisions()[2].Cause)
 }
 
-// A policy in shadow is compared and tells where it differs, be it the one that is
-// to decide or the canary.
+// A policy in shadow, primary or canary, is compared and its disagreements are
+// reported.
 func TestShadowIsCompared(t *testing.T) {
 	l := two(t)
 	l.SetPolicy(ledger.Primary, spreading(mode("shadow")))

@@ -41,8 +41,8 @@ type lab struct {
 	events  chan string
 }
 
-// profile is a name that no other test has, and no other run of this one: metrics
-// go by it.
+// profile is a name that no other test and no other run of this one has: metrics
+// are per profile.
 func profile(t *testing.T) string { return fmt.Sprint(t.Name(), "-", profiles.Add(1)) }
 
 var profiles atomic.Int64
@@ -107,7 +107,7 @@ func pod(name, app string, changes ...func(*v1.Pod)) *v1.Pod {
 	return p
 }
 
-// ofDaemonSet lets a pod be one that stands where it has to.
+// ofDaemonSet makes a pod one of a DaemonSet.
 func ofDaemonSet(p *v1.Pod) {
 	p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "agent", Controller: new(true)}}
 }
@@ -117,7 +117,7 @@ func asks(name v1.ResourceName, quantity string) func(*v1.Pod) {
 	return func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests[name] = resource.MustParse(quantity) }
 }
 
-// stand lets a pod stand on a node, by somebody's decision.
+// stand puts a pod on a node, by any scheduler.
 func (l *lab) stand(p *v1.Pod, node string) *v1.Pod {
 	p = p.DeepCopy()
 	p.Spec.NodeName = node
@@ -126,7 +126,7 @@ func (l *lab) stand(p *v1.Pod, node string) *v1.Pod {
 	return p
 }
 
-// leave lets a pod be gone.
+// leave deletes a pod.
 func (l *lab) leave(p *v1.Pod) {
 	for name := range l.on {
 		l.on[name] = slices.DeleteFunc(l.on[name], func(q *v1.Pod) bool { return q.UID == p.UID })
@@ -135,7 +135,7 @@ func (l *lab) leave(p *v1.Pod) {
 	l.Deleted(p)
 }
 
-// visit is what a scheduler tells of its cluster.
+// visit passes on the nodes that changed, as a scheduler does.
 func (l *lab) visit(all bool, set func(Node), gone func(string)) {
 	for _, name := range slices.Sorted(maps.Keys(l.nodes)) {
 		if all || l.dirty[name] {
@@ -217,7 +217,7 @@ func (l *lab) logged(kind ledger.Kind) []*ledger.Event {
 	}
 }
 
-// told are the events since it was last asked.
+// told returns the events since its last call.
 func (l *lab) told() []string {
 	var list []string
 	for {

@@ -25,8 +25,8 @@ func (l *lab) conflicts(rule string) int {
 	return l.counter(l.metrics.conflict.WithLabelValues(rule))
 }
 
-// A pod that another scheduler put where a rule forbids it is counted once, whether
-// it is heard of when it is bound or found at the next decision.
+// A pod that another scheduler placed against a rule is counted once, whether it is
+// seen when it is bound or at the next decision.
 func TestConflictsAreCountedOnce(t *testing.T) {
 	setUp := func(t *testing.T) *lab {
 		l := newLab(t)
@@ -81,7 +81,7 @@ func TestConflictsAreCountedOnce(t *testing.T) {
 	t.Run("there from the start", func(t *testing.T) {
 		l := setUp(t)
 		foreign := l.stand(pod("web-2", "web"), "a")
-		l.Bound(foreign) // a start hears of all pods
+		l.Bound(foreign) // a start sees all pods
 		l.sync()
 		require.Zero(t, l.conflicts("one"), "who put it there is not known")
 		require.Equal(t, map[string]int{"one": 1}, l.Conflicts())

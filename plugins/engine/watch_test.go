@@ -189,7 +189,7 @@ func TestRuleChanged(t *testing.T) {
 			check := l.Check(pod("new", "old"))
 			return check != nil && check.Refuses("a") != ""
 		}
-		l.RuleChanged(nil, nil) // nobody watches
+		l.RuleChanged(nil, nil) // there is no watcher
 		was := s.apply(rules, "one", ruleSpec("old", 1))
 		watch(l)
 		require.True(t, refused())
@@ -217,8 +217,8 @@ func TestRuleChanged(t *testing.T) {
 	})
 }
 
-// Replicas of the scheduler, of several profiles, that do not agree do not answer
-// each other for ever; nor does a standby undo what the active one says.
+// Replicas of the scheduler that disagree, with several profiles, do not overwrite each
+// other for ever; nor does a standby undo what the active one writes.
 func TestStatusWithSeveralWatchers(t *testing.T) {
 	inBubble(t, func(l *lab, s *apiServer, watch func(*lab) bool) {
 		s.apply(policies, "general", specOf(t, spreading()))
@@ -230,7 +230,7 @@ func TestStatusWithSeveralWatchers(t *testing.T) {
 		settle()
 		before := len(s.Actions())
 		again := newLab(t, func(o *Options) { o.Now, o.Profile = nil, l.opt.Profile })
-		watch(again) // the same program, started anew, has nothing new to say
+		watch(again) // the same program after a restart writes nothing new
 		settle()
 		for _, action := range s.Actions()[before:] {
 			require.NotEqual(t, "patch", action.GetVerb())
@@ -340,8 +340,8 @@ func TestRulesThatCannotBeReadYet(t *testing.T) {
 	})
 }
 
-// The forecast is what workloads declare, every few seconds; and it ages when
-// nobody follows any more.
+// The forecast is read from the workloads every few seconds; it ages when Follow has
+// ended.
 func TestFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())

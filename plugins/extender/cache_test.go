@@ -20,7 +20,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
-// The first choice counts at once, before the cluster says so.
+// The first choice counts at once, before the cluster shows it.
 func TestAssumes(t *testing.T) {
 	d := newDesk(t)
 	d.decideBy(spreading)
@@ -33,7 +33,7 @@ func TestAssumes(t *testing.T) {
 	_, refused := d.filter(pod("web-2", "web"), "a", "b", "c")
 	require.Contains(t, refused, "a")
 
-	// The cluster says the same: nothing changes.
+	// The cluster shows the same: nothing changes.
 	d.view.setPod(at(pod("web-1", "web"), "a"))
 	_, refused = d.filter(pod("web-2", "web"), "a", "b", "c")
 	require.Len(t, refused, 1)
@@ -60,7 +60,7 @@ func TestAssumesTheOnlyNode(t *testing.T) {
 	require.Equal(t, ledger.CauseSingle, decisions[1].Cause)
 }
 
-// What is not heard of for long came to nothing.
+// An assumption that the cluster does not confirm expires.
 func TestAssumptionExpires(t *testing.T) {
 	d := newDesk(t)
 	d.decideBy(spreading)
@@ -178,7 +178,7 @@ func TestPodsGo(t *testing.T) {
 func TestNodesGo(t *testing.T) {
 	d := newDesk(t)
 	d.oneWeb()
-	d.view.setPod(at(pod("web-1", "web"), "a")) // heard of before its node
+	d.view.setPod(at(pod("web-1", "web"), "a")) // seen before its node
 	d.view.setNode(node("a", 4))
 	d.view.setNode(node("b", 4))
 	refused := func() int {

@@ -97,7 +97,7 @@ func (d *desk) post(path string, body []byte) (status int, answer []byte) {
 	return w.Code, w.Body.Bytes()
 }
 
-// call is what a scheduler sends that has told us of no nodes but their names.
+// call sends what a scheduler sends that is configured to send names of nodes only.
 func (d *desk) call(path string, p *v1.Pod, names []string, answer any) {
 	d.Helper()
 	names = append([]string{}, names...) // never null

@@ -13,8 +13,8 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
-// In shadow the scheduler chooses a pod's node by itself. The next pod that a rule
-// is about too has to wait until that node is known.
+// In shadow the scheduler chooses a pod's node. The next pod that the same rule selects
+// has to wait until that node is known.
 func TestWaitsForTheSchedulersChoice(t *testing.T) {
 	inShadow := func(t *testing.T) *desk {
 		d := newDesk(t)
@@ -55,7 +55,7 @@ func TestWaitsForTheSchedulersChoice(t *testing.T) {
 		require.Contains(t, string(text), "pod default/web-1")
 		require.Equal(t, patience, time.Since(begin))
 
-		d.now = d.now.Add(d.opt.AssumeTTL + time.Second) // it came to nothing
+		d.now = d.now.Add(d.opt.AssumeTTL + time.Second) // it was not bound
 		passed, _ := d.filter(pod("web-2", "web"), "a", "b")
 		require.Equal(t, []string{"a", "b"}, passed)
 	})

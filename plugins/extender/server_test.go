@@ -74,13 +74,13 @@ func TestPrioritize(t *testing.T) {
 	}
 	require.Empty(t, d.prioritize(pod("web-2", "web")))
 
-	// Nodes that we have not heard of get nothing.
+	// Unknown nodes get 0.
 	require.Equal(t, map[string]int64{"new": 0, "n01": 10}, d.prioritize(pod("web-3", "web"), "new", "n01"))
 	require.Equal(t, map[string]int64{"new": 0}, d.prioritize(pod("web-4", "web"), "new"))
 	require.Len(t, d.logged(ledger.KindDecide), 2, "what has no place was not decided")
 }
 
-// In shadow nothing is preferred and nothing taken for granted.
+// In shadow nothing is preferred and nothing assumed.
 func TestPrioritizeInShadow(t *testing.T) {
 	d := newDesk(t)
 	d.opt.Engine.SetPolicy(ledger.Primary, policyOf(filling, "shadow"))

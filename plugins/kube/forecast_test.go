@@ -17,7 +17,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
-// expected is what the forecasts say so far.
+// expected is the forecast so far.
 func (w *world) expected() map[string]float64 {
 	known := map[string]float64{}
 	for _, e := range w.events {
@@ -90,9 +90,9 @@ func TestDeclared(t *testing.T) {
 		"default/Job/wide@cpu=1": 5, "default/Job/tail@cpu=1": 2, "default/CronJob/backup@cpu=1": 2,
 	}, w.expected())
 
-	w.said()
+	w.emitted()
 	w.Forecast(declared, time.Minute)
-	require.Empty(t, w.said(), "the same again")
+	require.Empty(t, w.emitted(), "the same again")
 	declared.Deployments[0] = deployment("web", new(int32(9)))
 	declared.StatefulSets = nil
 	w.Forecast(declared, time.Minute)
@@ -248,9 +248,9 @@ func TestForgottenWhileItWaits(t *testing.T) {
 	}
 	w.Forecast(&kube.Declared{}, time.Hour)
 	require.Zero(t, w.ledger.AppCount())
-	w.said()
+	w.emitted()
 	w.Leave(waits)
-	require.Empty(t, w.said())
+	require.Empty(t, w.emitted())
 	w.Arrive(waits)
-	require.Equal(t, []string{"app default/Pod/waits@cpu=64", "arrive default/waits default/Pod/waits@cpu=64"}, w.said())
+	require.Equal(t, []string{"app default/Pod/waits@cpu=64", "arrive default/waits default/Pod/waits@cpu=64"}, w.emitted())
 }

@@ -165,8 +165,8 @@ func TestHostnameAntiAffinity(t *testing.T) {
 	}
 }
 
-// While a new revision is rolled out, the newest pod says what the constraints are,
-// whichever is seen last.
+// While a new revision is rolled out, the newest pod defines the constraints, in
+// whatever order the pods are seen.
 func TestRevisionsDiffer(t *testing.T) {
 	w := newWorld(t)
 	at := func(second int64) func(*v1.Pod) {
@@ -180,12 +180,12 @@ func TestRevisionsDiffer(t *testing.T) {
 	}
 	w.SetNode(a, []*v1.Pod{older, newer})
 	require.EqualValues(t, 1, limit())
-	w.said()
+	w.emitted()
 	for range 3 { // status updates of both
 		older, newer = older.DeepCopy(), newer.DeepCopy()
 		w.SetNode(a, []*v1.Pod{newer, older})
 	}
-	require.Empty(t, w.said(), "nothing changed")
+	require.Empty(t, w.emitted(), "nothing changed")
 	require.EqualValues(t, 1, limit())
 	w.SetNode(a, []*v1.Pod{older}) // rolled back
 	require.EqualValues(t, 0, limit())

@@ -26,7 +26,7 @@ type world struct {
 	*kube.Translator
 	t      *testing.T
 	ledger *ledger.Ledger
-	events []*ledger.Event // since the last call of said
+	events []*ledger.Event // since the last call of emitted
 }
 
 func newWorld(t *testing.T) *world {
@@ -44,8 +44,8 @@ func (w *world) book(e *ledger.Event) {
 	w.events = append(w.events, e)
 }
 
-// said are the events since it was last asked, in short.
-func (w *world) said() []string {
+// emitted returns the events since its last call, in short.
+func (w *world) emitted() []string {
 	var list []string
 	for _, e := range w.events {
 		s := string(e.Kind)
@@ -158,37 +158,37 @@ func TestPodsComeMoveResizeAndEnd(t *testing.T) {
 	one := web("web-1")
 	require.Equal(t, []*v1.Pod{one}, w.SetNode(a, []*v1.Pod{one}))
 	require.Empty(t, w.SetNode(b, nil))
-	require.Equal(t, []string{"node a", "app " + webApp, "place default/web-1 " + webApp + " a", "node b"}, w.said())
+	require.Equal(t, []string{"node a", "app " + webApp, "place default/web-1 " + webApp + " a", "node b"}, w.emitted())
 	require.Equal(t, map[string]int64{"cpu": 3000, "memory": 8 << 30, "pods": 9}, w.picture().free["a"])
 
 	same := one.DeepCopy() // an update that changes nothing
 	same.Status.Phase = v1.PodRunning
 	require.Empty(t, w.SetNode(a, []*v1.Pod{same}))
 	require.Empty(t, w.SetNode(a.DeepCopy(), []*v1.Pod{same}))
-	require.Empty(t, w.said())
+	require.Empty(t, w.emitted())
 
 	resized := same.DeepCopy()
 	resized.Spec.Containers[0].Resources.Requests = list("cpu", "2")
 	require.Empty(t, w.SetNode(a, []*v1.Pod{resized}), "it stood there before")
-	require.Equal(t, []string{"app default/Deployment/web@cpu=2", "place default/web-1 default/Deployment/web@cpu=2 a"}, w.said())
+	require.Equal(t, []string{"app default/Deployment/web@cpu=2", "place default/web-1 default/Deployment/web@cpu=2 a"}, w.emitted())
 	require.EqualValues(t, 2000, w.picture().free["a"]["cpu"])
 
 	require.Len(t, w.SetNode(b, []*v1.Pod{resized}), 1) // as it moves, two nodes may have it for a moment
 	require.Empty(t, w.SetNode(a, nil))
-	require.Equal(t, []string{"place default/web-1 default/Deployment/web@cpu=2 b"}, w.said())
+	require.Equal(t, []string{"place default/web-1 default/Deployment/web@cpu=2 b"}, w.emitted())
 	require.EqualValues(t, 4000, w.picture().free["a"]["cpu"])
 
 	ended := resized.DeepCopy()
 	ended.Status.Phase = v1.PodSucceeded
 	w.SetNode(b, []*v1.Pod{ended})
-	require.Equal(t, []string{"remove default/web-1"}, w.said())
+	require.Equal(t, []string{"remove default/web-1"}, w.emitted())
 	require.EqualValues(t, 4000, w.picture().free["b"]["cpu"])
 
 	w.SetNode(b, []*v1.Pod{resized})
-	w.said()
+	w.emitted()
 	w.RemoveNode("b")
 	w.RemoveNode("never seen")
-	require.Equal(t, []string{"remove default/web-1", "forget b"}, w.said())
+	require.Equal(t, []string{"remove default/web-1", "forget b"}, w.emitted())
 	require.Nil(t, w.ledger.Node("b"))
 	require.Equal(t, 1, w.ledger.NodeCount())
 }
@@ -204,11 +204,11 @@ func TestPodsThatStayTakeCapacity(t *testing.T) {
 	require.Equal(t, map[string]int64{"cpu": 3500, "memory": 7 << 30, "pods": 8}, w.picture().capacity["a"])
 	require.Empty(t, w.picture().pods["a"])
 
-	w.said()
+	w.emitted()
 	w.SetNode(n, []*v1.Pod{agent, static})
-	require.Empty(t, w.said())
+	require.Empty(t, w.emitted())
 	w.SetNode(n, []*v1.Pod{static}) // the same object, other pods
-	require.Equal(t, []string{"node a"}, w.said())
+	require.Equal(t, []string{"node a"}, w.emitted())
 	require.EqualValues(t, 4000, w.picture().capacity["a"]["cpu"])
 
 	// More than there is leaves nothing, and no negative number.
@@ -259,7 +259,7 @@ func TestDecisions(t *testing.T) {
 	one := web("web-1")
 	w.SetNode(nodeOf("a"), nil)
 	w.SetNode(nodeOf("b"), nil)
-	w.said()
+	w.emitted()
 	d := &ledger.Decision{Cause: ledger.CausePolicy}
 	w.Decide(one, "a", d)
 	require.Equal(t, "default/Deployment/web", d.Request)
@@ -268,16 +268,16 @@ func TestDecisions(t *testing.T) {
 	bound := one.DeepCopy()
 	bound.Spec.NodeName = "a"
 	require.Empty(t, w.SetNode(nodeOf("a"), []*v1.Pod{bound}), "we decided that")
-	w.said()
+	w.emitted()
 	w.Undo(bound)
-	require.Equal(t, []string{"bind-failed default/web-1"}, w.said())
+	require.Equal(t, []string{"bind-failed default/web-1"}, w.emitted())
 	w.Undo(bound) // twice is once
 	require.EqualValues(t, 4000, w.picture().free["a"]["cpu"])
 	w.Decide(one, "gone", d)
-	require.Empty(t, w.said())
+	require.Empty(t, w.emitted())
 	w.Decide(one, "b", d)
 	w.SetNode(nodeOf("b"), nil) // deleted before it was seen
-	require.Equal(t, []string{"decide default/web-1 " + webApp + " b", "remove default/web-1"}, w.said())
+	require.Equal(t, []string{"decide default/web-1 " + webApp + " b", "remove default/web-1"}, w.emitted())
 }
 
 // TestIncrementalIsAtOnce: however a cluster came to be what it is, the ledger's

@@ -51,7 +51,7 @@ func byPods(tb testing.TB, kind string, machines int, set map[string]string) *tr
 	return to
 }
 
-// told is a trace's cluster as events.
+// told are the events that describe a trace's cluster.
 func told(t *trace.Trace, object *policy.Object) []*ledger.Event {
 	inst := t.Instance
 	start := &ledger.Start{Version: ledger.Version, Fleet: inst.Fleet.String(), Units: map[string]string{}}
@@ -95,8 +95,8 @@ func told(t *trace.Trace, object *policy.Object) []*ledger.Event {
 	return events
 }
 
-// beside replays a trace in Cerebro and asks a ledger, which is told of the same
-// placements, for every item.
+// beside replays a trace in Cerebro, enters the same placements in a ledger, and asks
+// the ledger for every item.
 func beside(tb testing.TB, t *trace.Trace, object *policy.Object) (asked, agreed int) {
 	tb.Helper()
 	l := ledger.New()

@@ -1,4 +1,4 @@
 package ledger
 
-// Forget makes the next question build the columns anew.
+// Forget makes the next query rebuild the columns.
 func (l *Ledger) Forget() { l.stale = true }

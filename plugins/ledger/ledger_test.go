@@ -41,8 +41,8 @@ func agree(tb testing.TB, a, b *ledger.Ledger, role ledger.Role, app int32, pass
 	}
 }
 
-// pure drives a ledger and two that build their columns anew, one of them before
-// every decision and one now and then.
+// pure drives a ledger and two that rebuild their columns, one before every decision
+// and one now and then.
 func pure(s *scene, steps int) (decisions int) {
 	always, sometimes := ledger.New(), ledger.New()
 	fed := 0
@@ -74,8 +74,8 @@ func TestRebuildingChangesNothing(t *testing.T) {
 	require.Greater(t, decisions, 2000)
 }
 
-// Nor does it when they were followed for so long that the journal has
-// forgotten, nor with more shapes than a scorer tells apart.
+// Nor does it after so many changes that the journal has dropped the first ones, nor
+// with more shapes than a scorer distinguishes.
 func TestRebuildingChangesNothingLater(t *testing.T) {
 	for seed := range uint64(4) {
 		s := newScene(t, seeded(2000+seed))
@@ -189,7 +189,7 @@ func TestOneRanking(t *testing.T) {
 				asked++
 				tied += min(1, e.Tied)
 				if !slices.Equal(passed, s.l.Fits(app, nil)) {
-					continue // other filters had a say
+					continue // other filters refused machines
 				}
 				state := s.l.Columns()
 				m, err := state.Choose(p.Scorer(state), binpack.Item{App: app, Serial: state.Placements()})
@@ -233,9 +233,9 @@ func TestNoMachines(t *testing.T) {
 	require.Negative(t, s.l.AppIndex("nobody"))
 }
 
-// An event that says nothing new builds nothing anew, and one that cannot be
-// changes nothing.
-func TestNoNews(t *testing.T) {
+// An event without a change does not rebuild the columns, and an invalid event changes
+// nothing.
+func TestNoChange(t *testing.T) {
 	s := newScene(t, seeded(5))
 	for range 60 {
 		s.step()
@@ -271,7 +271,7 @@ func TestNoNews(t *testing.T) {
 	s.w.agree(t, s.l)
 }
 
-// A machine's selectors are told apart, whatever is in their names.
+// The selectors of a machine are distinguished, whatever is in their names.
 func TestRefuses(t *testing.T) {
 	l := pair(t, "fixed")
 	for node, refuses := range map[string][]string{"a": {"x|y"}, "b": {"x", "y"}} {

@@ -63,7 +63,7 @@ func TestLiveRunAgrees(t *testing.T) {
 	}
 }
 
-// A scheduler that is started again tells all there is and goes on; what a kill
+// A restarted scheduler describes the cluster again and continues; a line that a kill
 // cut off before that, at any byte, does no harm.
 func TestLogOfTwoStarts(t *testing.T) {
 	d := seeded(1)

@@ -33,7 +33,7 @@ func shipped(tb testing.TB, name string) *policy.Object {
 	require.NoError(tb, err)
 	object, err := policy.Parse(name, text)
 	require.NoError(tb, err)
-	object.Spec.Provenance = nil // long, and of no effect
+	object.Spec.Provenance = nil // long, and without effect
 	parsed.Store(name, *object)
 	return object
 }
@@ -79,7 +79,7 @@ type scene struct {
 	l      *ledger.Ledger
 	w      *world
 	events []*ledger.Event
-	// decided is told of every decision before it is booked.
+	// decided is called with every decision before it is applied.
 	decided  func(role ledger.Role, app int32, passed []int32)
 	shapes   int // of machines: few make ties
 	demands  int // shapes of apps
@@ -98,7 +98,7 @@ func newScene(tb testing.TB, d dice) *scene {
 	return s
 }
 
-// begin starts the scheduler: all there is is told, as informers do.
+// begin starts the scheduler: it describes the whole cluster, as informers do.
 func (s *scene) begin(fleet string) {
 	s.do(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{
 		Version: ledger.Version, Profile: "sigma", Fleet: fleet, Units: map[string]string{"cpu": "m"},
@@ -118,7 +118,7 @@ func (s *scene) begin(fleet string) {
 	}
 }
 
-// do books an event with everyone who keeps books.
+// do applies an event to the ledger and to the world.
 func (s *scene) do(e *ledger.Event) {
 	s.tb.Helper()
 	s.time += float64(s.d.IntN(100)) / 8
@@ -299,7 +299,7 @@ func (s *scene) policy(role ledger.Role) {
 	s.do(e)
 }
 
-// find tells of a pod that somebody else placed, whatever we think of it.
+// find places a pod as another scheduler does, against our model too.
 func (s *scene) find() {
 	app, okApp := s.someApp()
 	node, okNode := s.someNode()

@@ -177,7 +177,7 @@ func TestVerifyFindsChangedNode(t *testing.T) {
 	}, slices.Sorted(maps.Keys(tried)))
 }
 
-// Decisions with other causes are somebody else's: they are booked, not computed.
+// Decisions with other causes are applied, not computed.
 func TestVerifyLeavesOtherCauses(t *testing.T) {
 	s := calm(t, 4)
 	for i, e := range s.events {

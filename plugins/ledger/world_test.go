@@ -11,8 +11,8 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
-// world is the dumb second version of a ledger: what stands where, from which
-// everything is computed anew for every question.
+// world is the dumb second version of a ledger: it knows what stands where, and
+// computes everything from that for every query.
 type world struct {
 	nodes    map[string]*ledger.Machine
 	apps     map[string]*ledger.App
@@ -260,7 +260,7 @@ func (w *world) agreeForecast(tb testing.TB, state *binpack.State, name string, 
 	}
 }
 
-// agreeEntries compares what the ledger says of nodes, pods, apps and groups.
+// agreeEntries compares the ledger's nodes, pods, apps and groups with the world.
 func (w *world) agreeEntries(tb testing.TB, l *ledger.Ledger) {
 	tb.Helper()
 	require.Equal(tb, len(w.nodes), l.NodeCount())

@@ -88,8 +88,8 @@ func (o *outside) first(p *v1.Pod, names []string) string {
 	}
 }
 
-// The same cluster and the same pods: plugin and extender put each pod on the same
-// node, and so does whoever computes their decision logs anew.
+// For the same cluster and the same pods, plugin and extender put each pod on the same
+// node, and so does Verify on their decision logs.
 func TestPluginAndExtenderAgree(t *testing.T) {
 	clusters := uint64(24)
 	if testing.Short() {

@@ -184,8 +184,7 @@ func TestFilterHasNoSideEffects(t *testing.T) {
 	require.Empty(t, s.events(ledger.KindDecide))
 }
 
-// What the pod informer says: pods that got a node, by whomever, and pods that are
-// gone.
+// The pod informer reports pods that got a node, from any scheduler, and deleted pods.
 func TestPodEvents(t *testing.T) {
 	s := newStage(t, nil)
 	s.addNodes(node("a", 8), node("b", 8))

@@ -50,7 +50,7 @@ func TestPreemptionThroughRule(t *testing.T) {
 			rule:      v1alpha1.PlacementRuleSpec{PodSet: web, MaxPerNode: new(int32(2))},
 			standing:  []*v1.Pod{pod("w1", "web").Priority(3).Node("a").Obj(), pod("w2", "web").Priority(2).Node("a").Obj(), pod("d1", "db").Priority(1).Node("a").Obj()},
 			pod:       pod("new", "web").Priority(10),
-			nominated: "a", victims: []string{"w2"}, // the least important of those in the way, and nobody else
+			nominated: "a", victims: []string{"w2"}, // the least important of those in the way, and no other
 		},
 		{
 			name:     "exclusion",
@@ -128,7 +128,7 @@ func TestPreemptionInParallel(t *testing.T) {
 	require.Len(t, s.deleted(), 1)
 }
 
-// inform lets the API server and the informers know pods.
+// inform adds pods to the API server and the informers.
 func (s *stage) inform(pods ...*v1.Pod) {
 	s.Helper()
 	for _, p := range pods {

@@ -65,8 +65,8 @@ func TestScoreByRank(t *testing.T) {
 	}
 }
 
-// Equal nodes go by name, whatever order the filters finished in; and asking again
-// gives the same.
+// Ties are broken by name, in whatever order the filters finished; a second query gives
+// the same.
 func TestTiesGoByName(t *testing.T) {
 	for _, mapping := range []string{config.MappingRank, config.MappingLinear} {
 		s := newStage(t, func(a *config.SigmaArgs) { a.Mapping = mapping })
@@ -210,8 +210,8 @@ func TestSoleScorer(t *testing.T) {
 	}
 }
 
-// A policy that does not decide leaves the node to the other scores, and the log
-// says what it would have taken.
+// A policy that does not decide leaves the node to the other scores, and the log has
+// what it would have taken.
 func TestSkipsWhereItDoesNotDecide(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -236,7 +236,7 @@ func TestSkipsWhereItDoesNotDecide(t *testing.T) {
 			s.score(c, p)
 			require.Equal(t, tt.skips, c.state.GetSkipScorePlugins().Has(Name))
 			require.Equal(t, tt.skips, len(c.scores) == 0)
-			s.assume(c, p, "n009") // somebody's choice
+			s.assume(c, p, "n009") // the choice of other scores
 			d := s.events(ledger.KindDecide)
 			require.Len(t, d, 1)
 			require.Equal(t, tt.mode, d[0].Mode)
@@ -248,7 +248,7 @@ func TestSkipsWhereItDoesNotDecide(t *testing.T) {
 	}
 }
 
-// What Reserve and Unreserve are told is in the log, and counts in the next cycle.
+// What Reserve and Unreserve enter is in the log, and counts in the next cycle.
 func TestReserveAndUnreserve(t *testing.T) {
 	s := newStage(t, nil)
 	s.addNodes(node("a", 8), node("b", 8))
@@ -264,7 +264,7 @@ func TestReserveAndUnreserve(t *testing.T) {
 
 	_, first = s.place(pod("web-1", "web").Obj()) // tried again
 	require.Equal(t, "a", first.Spec.NodeName)
-	_, second := s.place(pod("web-2", "web").Obj()) // one node is left: nobody asks
+	_, second := s.place(pod("web-2", "web").Obj()) // one node is left: no policy is asked
 	require.Equal(t, "b", second.Spec.NodeName)
 	_, third := s.place(pod("web-3", "web").Obj())
 	require.Nil(t, third)
@@ -275,9 +275,8 @@ func TestReserveAndUnreserve(t *testing.T) {
 	require.Len(t, s.events(ledger.KindArrive), 1, "a pod that is tried again did not come again")
 }
 
-// The API server said that a binding failed, but it was made, and the scheduler's
-// cache has heard of it before: nothing changes on the node any more. The pod must
-// count all the same.
+// The API server reported that a binding failed, but it was made, and the scheduler's
+// cache has seen it before: the node does not change any more. The pod must count.
 func TestBindingThatFailedWasMade(t *testing.T) {
 	s := newStage(t, nil)
 	s.addNodes(node("a", 8), node("b", 8))
@@ -317,7 +316,7 @@ func TestNothingComesInDuringCycle(t *testing.T) {
 	s.verify()
 }
 
-// Pods that tolerate it may stand on cordoned nodes, of which a policy says nothing.
+// Pods that tolerate it may stand on cordoned nodes, which no policy ranks.
 func TestOnlyCordonedNodes(t *testing.T) {
 	s := newStage(t, nil)
 	s.addNodes(node("a", 8).Unschedulable(true), node("b", 8).Unschedulable(true))

@@ -171,7 +171,7 @@ func (s *stage) addNodes(nodes ...*st.NodeWrapper) {
 	}
 }
 
-// addPods is what informers say of pods that have a node.
+// addPods reports pods that have a node, as informers do.
 func (s *stage) addPods(pods ...*v1.Pod) {
 	s.Helper()
 	for _, p := range pods {
@@ -216,7 +216,7 @@ func (s *stage) filter(p *v1.Pod) *cycle {
 	return c
 }
 
-// score lets the feasible nodes be scored, in the order they are in.
+// score scores the feasible nodes, in their order.
 func (s *stage) score(c *cycle, p *v1.Pod) {
 	s.Helper()
 	if len(c.feasible) < 2 {
@@ -264,7 +264,7 @@ func (s *stage) assume(c *cycle, p *v1.Pod, node string) *v1.Pod {
 	return assumed
 }
 
-// fail lets the binding of an assumed pod fail.
+// fail makes the binding of an assumed pod fail.
 func (s *stage) fail(c *cycle, assumed *v1.Pod) {
 	s.Helper()
 	s.framework.RunReservePluginsUnreserve(s.ctx, c.state, assumed, assumed.Spec.NodeName)

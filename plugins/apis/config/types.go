@@ -2,13 +2,13 @@ package config
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Ways from a policy's scores to the scheduler's 0 to 100.
+// Mappings from a policy's scores to the scheduler's 0 to 100.
 const (
 	MappingRank   = "rank"   // best node 100, next 99, and so on: the policy decides
 	MappingLinear = "linear" // proportional: advice beside other plugins
 )
 
-// Which nodes a policy takes for candidates.
+// Fleets: which nodes are candidates of a policy.
 const (
 	FleetOpen  = "open"  // the ones in use and one empty node of each kind: empty nodes stay empty
 	FleetFixed = "fixed" // all
@@ -34,8 +34,8 @@ type SigmaArgs struct {
 	Fleet string
 	// DecisionLog is the path of a file to which decisions are appended; empty: none.
 	DecisionLog string
-	// Deadline is how long one pod's scores may take before Best-Fit decides; 0: as
-	// long as they take.
+	// Deadline is how long one pod's scores may take before Best-Fit decides; 0: no
+	// limit.
 	Deadline metav1.Duration
 	// ForecastMaxAge is the age at which a forecast is stale and Best-Fit decides.
 	ForecastMaxAge metav1.Duration

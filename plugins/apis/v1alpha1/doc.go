@@ -1,8 +1,7 @@
-// Package v1alpha1 holds the objects with which a cluster is told how to place
-// pods: PlacementPolicy, how to choose among the nodes on which a pod may run,
-// and PlacementRule, on which nodes it may not. Both are cluster-scoped. The
-// package knows their shape only: what a policy computes is binpack/policy's
-// business, and who applies it plugins/sigma's.
+// Package v1alpha1 holds the objects that configure placement in a cluster. A
+// PlacementPolicy chooses among the nodes on which a pod may run; a PlacementRule
+// forbids nodes. Both are cluster-scoped. The package knows only their shape:
+// binpack/policy computes a policy, plugins/sigma applies it.
 //
 // # PlacementPolicy
 //
@@ -17,32 +16,31 @@
 // A scheduler follows the policies that its arguments name (SigmaArgs.policyName
 // and canaryPolicyName) and reports in the status. Condition Accepted: it could
 // be loaded. Condition Active: it decides now. A policy that cannot be loaded
-// changes nothing: the last good one stays active, and status.digest says which
-// numbers these are.
+// changes nothing: the last good version stays active, and status.digest identifies
+// its numbers.
 //
 // # PlacementRule
 //
 // A PlacementRule restricts where the pods that its selector picks may stand.
-// Rules are looked at when a pod is placed, never after: no pod is evicted.
+// Rules are checked when a pod is placed, never later: no pod is evicted.
 //
 //   - maxPerNode k: a node takes at most k pods of one app, for every app of
 //     which the selector picks pods. Different apps do not count together.
 //   - spreadMin s: a pod may join a node that holds its app only if the app then
 //     stands on at least min(s, its living pods) nodes. So the first s pods of an
-//     app go to s nodes, and later ones go where they like.
+//     app go to s nodes, and later ones to any.
 //   - excludes: with A the pods of the rule's selector and B those of an
 //     exclusion, a placement is forbidden if after it a node holds at least one A
-//     and more than max B. So it can be either arrival that is refused. A pod
-//     that both pick counts as both.
+//     and more than max B. So either arrival can be refused. A pod that both
+//     selectors pick counts as both.
 //
-// An app is what plugins/kube takes a pod's app to be; pods of different size
-// that share an app count together. Native anti-affinity and topology spread
-// stay in force beside the rules. Where several rules speak about a pod, all of
-// them hold.
+// plugins/podspec defines which app a pod is of; pods of different size that share
+// an app count together. Native anti-affinity and topology spread stay in force
+// beside the rules. Where several rules select a pod, all of them hold.
 //
 // Condition Accepted: the selectors could be parsed. Condition Conflicting: on
-// status.conflicts nodes the rule does not hold at present, because others placed
-// pods there, labels changed, or the rule is younger than the pods.
+// status.conflicts nodes the rule does not hold at present, because other schedulers
+// placed pods there, labels changed, or the rule is younger than the pods.
 //
 // Deep copies and the CustomResourceDefinitions in manifests/base/crds are
 // generated: hack/codegen/run.sh.

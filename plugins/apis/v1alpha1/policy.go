@@ -11,11 +11,11 @@ const (
 	ConditionAccepted = "Accepted"
 	// ConditionActive: the policy decides, or in shadow mode is computed, now.
 	ConditionActive = "Active"
-	// ConditionConflicting: a node holds pods that a rule would not let stand there.
+	// ConditionConflicting: a node holds pods against a rule.
 	ConditionConflicting = "Conflicting"
 )
 
-// PlacementPolicy says how to choose among the nodes on which a pod may run.
+// PlacementPolicy chooses among the nodes on which a pod may run.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=pp
@@ -36,7 +36,7 @@ type PlacementPolicy struct {
 	// The policy.
 	// +required
 	Spec PlacementPolicySpec `json:"spec"`
-	// What the scheduler makes of it.
+	// What the scheduler reports.
 	// +optional
 	Status PlacementPolicyStatus `json:"status,omitempty"`
 }
@@ -72,7 +72,7 @@ type PlacementPolicySpec struct {
 	// +kubebuilder:validation:Enum=linear;plan;devices;population;rollout
 	Model string `json:"model"`
 
-	// What the policy is told. K0: the pod, the nodes, the rules and the past.
+	// What the policy knows. K0: the pod, the nodes, the rules and the past.
 	// K1: also how many pods of each app are expected. K2: their true number.
 	// With +clock also how much of the time is over.
 	// +required
@@ -135,7 +135,7 @@ type PlacementPolicySpec struct {
 	// +kubebuilder:validation:XValidation:fieldPath=".seed",rule="!('seed' in self) || self.seed >= 0.0 && self.seed <= 1000000.0",message="want 0 to 1000000"
 	Parameters map[string]float64 `json:"parameters,omitempty"`
 
-	// shadow: computed and compared, of no influence. canary: decides for a
+	// shadow: computed and compared, decides nothing. canary: decides for a
 	// share of the workloads. live: decides.
 	// +optional
 	// +default="live"
@@ -149,13 +149,13 @@ type PlacementPolicySpec struct {
 	// +kubebuilder:validation:Maximum=100
 	CanaryPercent *int32 `json:"canaryPercent,omitempty"`
 
-	// Where the numbers come from; of no effect.
+	// Where the numbers come from; without effect.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Provenance *runtime.RawExtension `json:"provenance,omitempty"`
 }
 
-// PlacementPolicyStatus is what the scheduler makes of a policy.
+// PlacementPolicyStatus is what the scheduler reports of a policy.
 type PlacementPolicyStatus struct {
 	// Generation of the spec that the rest of the status is about.
 	// +optional

@@ -22,12 +22,12 @@ type PlacementRule struct {
 	// The rule.
 	// +required
 	Spec PlacementRuleSpec `json:"spec"`
-	// What the scheduler makes of it.
+	// What the scheduler reports.
 	// +optional
 	Status PlacementRuleStatus `json:"status,omitempty"`
 }
 
-// PlacementRuleSpec says whom a rule is about and what it forbids.
+// PlacementRuleSpec is what a rule forbids, and to which pods.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.maxPerNode) || has(self.spreadMin) || has(self.excludes) && self.excludes.size() > 0",message="a rule needs maxPerNode, spreadMin or excludes"
 type PlacementRuleSpec struct {
@@ -69,8 +69,7 @@ type PodSet struct {
 	Namespaces []string `json:"namespaces,omitempty"`
 }
 
-// Exclusion names the pods of which only so many may stand on a node with a pod
-// of the rule.
+// Exclusion limits the pods that may share a node with a pod of the rule.
 type Exclusion struct {
 	PodSet `json:",inline"`
 
@@ -82,7 +81,7 @@ type Exclusion struct {
 	Max int32 `json:"max"`
 }
 
-// PlacementRuleStatus is what the scheduler makes of a rule.
+// PlacementRuleStatus is what the scheduler reports of a rule.
 type PlacementRuleStatus struct {
 	// Generation of the spec that the rest of the status is about.
 	// +optional

@@ -25,8 +25,8 @@ type SigmaArgs struct {
 	// DecisionLog is the absolute path of a file to which decisions are appended
 	// (none).
 	DecisionLog *string `json:"decisionLog,omitempty"`
-	// Deadline is how long one pod's scores may take before Best-Fit decides (0:
-	// as long as they take).
+	// Deadline is how long one pod's scores may take before Best-Fit decides (0: no
+	// limit).
 	Deadline *metav1.Duration `json:"deadline,omitempty"`
 	// ForecastMaxAge is the age at which a forecast is stale and Best-Fit decides
 	// (5m).
