@@ -28,7 +28,7 @@ spec:
   constraints: {replicas: {min: 1, max: 100}, containers: [{name: main, maxAllowed: {cpu: "8", memory: 8Gi}}]}
 `
 
-// recommend creates an object and says what a recommender would.
+// recommend creates an object with a recommendation.
 func recommend(t *testing.T, c *e2e.Cluster, namespace, kind, name string, id int, cpu, memory string) {
 	t.Helper()
 	text := strings.NewReplacer("NAMESPACE", namespace, "NAME", name, "KIND", kind, "MODE", "Initial").Replace(webObject)
@@ -38,7 +38,7 @@ func recommend(t *testing.T, c *e2e.Cluster, namespace, kind, name string, id in
 	c.Kubectl(t, "", "patch", "mpa", name, "-n", namespace, "--subresource=status", "--type=merge", "-p", status)
 }
 
-// sizes are how many pods of an app ask for what: "cpu memory by".
+// sizes counts the pods of an app by their requests: "cpu memory recommendation".
 func sizes(c *e2e.Cluster, namespace, app string) map[string]int {
 	count := map[string]int{}
 	for _, pod := range c.Pods(namespace) {
@@ -62,8 +62,7 @@ func waitSizes(t *testing.T, c *e2e.Cluster, namespace, app string, want map[str
 	})
 }
 
-// sibling is a pod as Deployment web's ReplicaSet would make it, which takes it for its
-// own.
+// sibling is a pod like those of Deployment web's ReplicaSet, which adopts it.
 func sibling(t *testing.T, c *e2e.Cluster, namespace string) *v1.Pod {
 	t.Helper()
 	for _, pod := range c.Pods(namespace) {
@@ -87,7 +86,7 @@ func TestAdmission(t *testing.T) {
 	c := ownCluster(t)
 	s := installMPA(t, c, "mpa/apart")
 	const ns = "default"
-	// Before there is a webhook pods start all the same.
+	// Pods start before there is a webhook.
 	c.CreateDeployment(t, e2e.Deployment(ns, "web", 2, "500m", "1Gi"))
 	waitSizes(t, c, ns, "web", map[string]int{"500m 1Gi": 2})
 	var replicas []*e2e.MPA
@@ -100,7 +99,7 @@ func TestAdmission(t *testing.T) {
 		}
 		return sum
 	}
-	time.Sleep(1500 * time.Millisecond) // a recommendation of the template's second does not count
+	time.Sleep(1500 * time.Millisecond) // a recommendation in the template's second does not count
 	recommend(t, c, ns, "Deployment", "web", 1, "1", "2Gi")
 	e2e.Wait(t, "the caches", func() (string, bool) {
 		pod, err := c.Client.CoreV1().Pods(ns).Create(t.Context(), sibling(t, c, ns), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -113,7 +112,7 @@ func TestAdmission(t *testing.T) {
 		waitSizes(t, c, ns, "web", map[string]int{"500m 1Gi": 2, "1 2Gi web/1": 3})
 		c.Kubectl(t, "", "set", "image", "deployment/web", "main=registry.example.org/main:2", "-n", ns)
 		waitSizes(t, c, ns, "web", map[string]int{"1 2Gi web/1": 5})
-		// Who changes the requests means it, until the next recommendation.
+		// Requests that somebody changed stay until the next recommendation.
 		c.Kubectl(t, "", "set", "resources", "deployment/web", "--requests=cpu=600m,memory=1Gi", "-n", ns)
 		waitSizes(t, c, ns, "web", map[string]int{"600m 1Gi": 5})
 		time.Sleep(1500 * time.Millisecond)
@@ -195,7 +194,7 @@ spec: {hard: {requests.memory: 5Gi}}
 			return used.String(), used.String() == "4Gi"
 		})
 		time.Sleep(time.Second) // until the webhook knows
-		// 1 GiB is left: sized, the third would not start at all.
+		// 1 GiB is left: with the recommended size, the third would not start.
 		scaleWeb(t, c, ns, 3)
 		waitSizes(t, c, ns, "web", map[string]int{"500m 1Gi": 2, "666m 3Gi web/3": 1})
 	})
@@ -223,7 +222,7 @@ spec: {hard: {requests.memory: 5Gi}}
 		for i := range 6 {
 			replicas[i%2].Kill(t)
 			size := ""
-			for range 10 { // the first may meet a connection that is gone
+			for range 10 { // the first may use a closed connection
 				if size, _ = create(t); size == "2 3Gi web/2" {
 					break
 				}
@@ -276,7 +275,7 @@ spec: {hard: {requests.memory: 5Gi}}
 			require.NoError(t, err)
 			require.Equal(t, "2 3Gi web/2", sizeOf(pod))
 			served[string(secretOf(t, c)["tls.crt"])] = true
-			for _, address := range s.replicas { // the API server keeps its connections; a new one each
+			for _, address := range s.replicas { // a new connection each: the API server reuses its own
 				chain, _, err := cert.GetServingCertificatesForURL("https://"+address, "")
 				require.NoError(t, err)
 				require.NotEmpty(t, chain)
@@ -284,7 +283,7 @@ spec: {hard: {requests.memory: 5Gi}}
 			time.Sleep(200 * time.Millisecond)
 		}
 		require.NotEqual(t, first["tls.crt"], secretOf(t, c)["tls.crt"])
-		// Known to others, the key is changed at once.
+		// A leaked key is replaced at once.
 		c.Kubectl(t, "", "patch", "secret", "sigma-mpa-webhook", "-n", mpaSystem, "--type=merge", "-p", `{"data":null}`)
 		e2e.Wait(t, "a new certificate", func() (string, bool) {
 			data := secretOf(t, c)
@@ -303,7 +302,7 @@ func secretOf(t *testing.T, c *e2e.Cluster) map[string][]byte {
 	return secret.Data
 }
 
-// restrict is what the namespace of the autoscaler asks of pods.
+// restrict sets what the autoscaler's namespace requires of pods.
 func restrict(spec *v1.PodSpec) {
 	yes, no := true, false
 	spec.SecurityContext = &v1.PodSecurityContext{RunAsNonRoot: &yes, SeccompProfile: &v1.SeccompProfile{Type: v1.SeccompProfileTypeRuntimeDefault}}

@@ -24,21 +24,20 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 )
 
-// Each fault meets this many workloads.
+// times is how many workloads each fault hits.
 const times = 5
 
-// The clock of a process cannot be moved here: that the guards outlive jumps of it is
-// tested in package mpa.
+// The clock of a process cannot be moved here: package mpa tests the guards against jumps.
 
-// unscaled needs two pods at 60 requests a second and four at 130; its memory stays.
+// unscaled needs two pods at 60 requests a second and four at 130; its memory is constant.
 func unscaled(usage v1alpha1.UsageSource) memberSpec {
 	return memberSpec{
 		replicas: 2, max: 4, rate: 60, mode: v1alpha1.ModeInPlace, algorithm: "hpa+vpa", usage: usage, memory: "256Mi",
 	}
 }
 
-// The load doubles while nothing is measured, or what is no measure: nothing is done
-// until it is measured again.
+// The load doubles while measurements are missing or wrong: nothing is changed until they
+// are right again.
 func TestMPAMetricsFaults(t *testing.T) {
 	f := startFleet(t)
 	f.c.InstallMetricsAPI(t)
@@ -106,11 +105,11 @@ func TestMPAMetricsFaults(t *testing.T) {
 		f.autoscale(m.name, spec)
 	}
 	measured := func(_ *member, s *v1alpha1.MultidimPodAutoscalerStatus) bool {
-		return says(s, v1alpha1.ConditionMetrics, metav1.ConditionTrue, "Fresh")
+		return hasCondition(s, v1alpha1.ConditionMetrics, metav1.ConditionTrue, "Fresh")
 	}
 	f.await("measures", all, measured)
 
-	f.still(all, func() {
+	f.requireUnchanged(all, func() {
 		begin := time.Now()
 		for i, m := range all {
 			faults := kinds[i/times].faults
@@ -120,11 +119,11 @@ func TestMPAMetricsFaults(t *testing.T) {
 			m.set(130)
 		}
 		f.await("the truth", all, func(m *member, s *v1alpha1.MultidimPodAutoscalerStatus) bool {
-			return says(s, v1alpha1.ConditionMetrics, metav1.ConditionFalse, reasons[m]...) &&
-				says(s, v1alpha1.ConditionRecommendation, metav1.ConditionFalse) &&
+			return hasCondition(s, v1alpha1.ConditionMetrics, metav1.ConditionFalse, reasons[m]...) &&
+				hasCondition(s, v1alpha1.ConditionRecommendation, metav1.ConditionFalse) &&
 				slices.Contains(reasons[m], s.Summary) && s.Phase == v1alpha1.PhaseHolding
 		})
-		// Longer than anything is believed.
+		// Longer than any measurement counts.
 		<-time.NewTimer(time.Until(begin.Add(14 * time.Second))).C
 	})
 	for _, m := range all {
@@ -137,13 +136,13 @@ func TestMPAMetricsFaults(t *testing.T) {
 	}
 	f.awaitReplicas(all, 3, 4)
 	f.await("measures", all, func(m *member, s *v1alpha1.MultidimPodAutoscalerStatus) bool {
-		return measured(m, s) && says(s, v1alpha1.ConditionRecommendation, metav1.ConditionTrue) && s.Summary == "OK"
+		return measured(m, s) && hasCondition(s, v1alpha1.ConditionRecommendation, metav1.ConditionTrue) && s.Summary == "OK"
 	})
 	f.requireSteady(all...)
 }
 
-// A target that another autoscaler has, that is gone, or that is switched off is left
-// alone, and sized again after that.
+// A target that another autoscaler has, that is deleted, or that is switched off is not
+// changed, and is sized again afterwards.
 func TestMPATargetFaults(t *testing.T) {
 	f := startFleet(t)
 	spec := unscaled(v1alpha1.UsagePrometheus)
@@ -165,7 +164,7 @@ func TestMPATargetFaults(t *testing.T) {
 
 	var hpas []string
 	for _, m := range rivals {
-		// It wants what there is, so that a change would be ours.
+		// It wants the present state, so that a change would be ours.
 		hpas = append(hpas, fmt.Sprintf(`
 apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler
@@ -183,14 +182,14 @@ spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: %[1]s}, min
 	}
 	refused := func(members []*member, reason string) {
 		f.await(reason, members, func(_ *member, s *v1alpha1.MultidimPodAutoscalerStatus) bool {
-			return s.Phase == v1alpha1.PhaseRefused && s.Summary == reason && says(s, v1alpha1.ConditionActive, metav1.ConditionFalse, reason)
+			return s.Phase == v1alpha1.PhaseRefused && s.Summary == reason && hasCondition(s, v1alpha1.ConditionActive, metav1.ConditionFalse, reason)
 		})
 	}
 	refused(rivals, "HorizontalPodAutoscaler")
 	refused(gone, "TargetMissing")
 	refused(off, "SwitchedOff")
 	f.await("all pods gone", off, func(m *member, _ *v1alpha1.MultidimPodAutoscalerStatus) bool { return len(f.pods(m)) == 0 })
-	f.still(all, func() {
+	f.requireUnchanged(all, func() {
 		for _, m := range all {
 			m.set(130)
 		}
@@ -207,16 +206,16 @@ spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: %[1]s}, min
 	}
 	f.awaitReplicas(all, 3, 4)
 	f.await("all well", all, func(_ *member, s *v1alpha1.MultidimPodAutoscalerStatus) bool {
-		return says(s, v1alpha1.ConditionActive, metav1.ConditionTrue) && says(s, v1alpha1.ConditionAble, metav1.ConditionTrue) && s.Summary == "OK"
+		return hasCondition(s, v1alpha1.ConditionActive, metav1.ConditionTrue) && hasCondition(s, v1alpha1.ConditionAble, metav1.ConditionTrue) && s.Summary == "OK"
 	})
 	f.requireSteady(all...)
 }
 
-// Resizes that the node, its quota or the pod's QoS class have no room for are told of, do not
-// hold replicas up for ever, and come about once there is room.
+// Resizes that the node, the quota or the pod's QoS class do not allow are reported, do not
+// block replicas for ever, and happen once they are possible.
 func TestMPAResizeFaults(t *testing.T) {
 	f := startFleet(t)
-	g := f.beside()
+	g := f.inOtherNamespace()
 	grows := unscaled(v1alpha1.UsagePrometheus)
 	grows.memory, grows.maxMemory = "128Mi", "192Mi"
 	unasked := grows
@@ -264,7 +263,7 @@ spec: {hard: {requests.memory: %dMi}}
 	}
 	pending := func(reason string) func(*member, *v1alpha1.MultidimPodAutoscalerStatus) bool {
 		return func(_ *member, s *v1alpha1.MultidimPodAutoscalerStatus) bool {
-			return says(s, v1alpha1.ConditionResize, metav1.ConditionTrue, reason) && s.Summary == reason
+			return hasCondition(s, v1alpha1.ConditionResize, metav1.ConditionTrue, reason) && s.Summary == reason
 		}
 	}
 	unable := func(message string) func(*member, *v1alpha1.MultidimPodAutoscalerStatus) bool {
@@ -277,7 +276,7 @@ spec: {hard: {requests.memory: %dMi}}
 	f.await("Infeasible", infeasible, func(m *member, s *v1alpha1.MultidimPodAutoscalerStatus) bool {
 		limited := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionLimited)
 		// It is taken back soon.
-		return m.wasTold(v1alpha1.ConditionResize, metav1.ConditionTrue, v1.PodReasonInfeasible) && limited != nil && strings.Contains(limited.Message, "its node cannot give more")
+		return m.hadCondition(v1alpha1.ConditionResize, metav1.ConditionTrue, v1.PodReasonInfeasible) && limited != nil && strings.Contains(limited.Message, "its node cannot give more")
 	})
 	f.await("QoS", besteffort, unable("has no cpu request"))
 	g.await("quota", poor, unable("exceeded quota"))
@@ -291,13 +290,13 @@ spec: {hard: {requests.memory: %dMi}}
 	f.awaitReplicas(slices.Concat(deferred, infeasible), 3, 4)
 	g.awaitReplicas(poor, 3, 3)
 	g.await("no new pods", poor, func(_ *member, s *v1alpha1.MultidimPodAutoscalerStatus) bool {
-		return says(s, v1alpha1.ConditionAble, metav1.ConditionFalse, "FailedCreate") && s.Summary == "FailedCreate"
+		return hasCondition(s, v1alpha1.ConditionAble, metav1.ConditionFalse, "FailedCreate") && s.Summary == "FailedCreate"
 	})
 	f.await("Deferred for ever", deferred, pending(v1.PodReasonDeferred))
 	for _, m := range besteffort {
 		require.Equal(t, []int32{2}, m.counts())
 	}
-	g.still(poor, func() { <-time.NewTimer(5 * time.Second).C })
+	g.requireUnchanged(poor, func() { <-time.NewTimer(5 * time.Second).C })
 
 	g.c.Kubectl(t, "", "delete", "quota", "full", "-n", g.ns)
 	f.c.Kubelet.RefuseResize(nil)
@@ -305,7 +304,7 @@ spec: {hard: {requests.memory: %dMi}}
 		f.awaitMemory(m, "192Mi")
 	}
 	f.await("all resized", deferred, func(_ *member, s *v1alpha1.MultidimPodAutoscalerStatus) bool {
-		return says(s, v1alpha1.ConditionResize, metav1.ConditionFalse) && says(s, v1alpha1.ConditionAble, metav1.ConditionTrue)
+		return hasCondition(s, v1alpha1.ConditionResize, metav1.ConditionFalse) && hasCondition(s, v1alpha1.ConditionAble, metav1.ConditionTrue)
 	})
 	g.await("all pods", poor, func(m *member, _ *v1alpha1.MultidimPodAutoscalerStatus) bool {
 		n := m.counts()
@@ -319,15 +318,16 @@ spec: {hard: {requests.memory: %dMi}}
 	g.requireSteady(poor...)
 }
 
-// beside is a fleet in another namespace of the same cluster.
-func (f *fleet) beside() *fleet {
+// inOtherNamespace is a fleet in another namespace of the same cluster.
+func (f *fleet) inOtherNamespace() *fleet {
 	g := &fleet{T: f.T, c: f.c, ns: f.c.Namespace(f), members: map[string]*member{}}
 	g.watch()
 	return g
 }
 
-// The API server is killed as the load rises, again and again; then the recommender as it
-// writes a decision and the updater as it carries it out. Each decision comes about once.
+// The API server is killed repeatedly while the load rises; then the recommender while it
+// writes a decision, and the updater while it carries it out. Each decision is carried out
+// once.
 func TestMPAKills(t *testing.T) {
 	f := startFleet(t)
 	spec := unscaled(v1alpha1.UsagePrometheus)
@@ -335,8 +335,8 @@ func TestMPAKills(t *testing.T) {
 	apart, whole := f.add("apart", spec), f.add("whole", spec)
 	spec.prometheus = e2e.StartPrometheus(t, apart.load.Target, whole.load.Target).URL
 	f.c.WaitRunning(t, f.ns, 4)
-	// What n pods are to do, less a little. It is two more each time, of which one may be
-	// left out: from seven pods on, one more is within the agent's tolerance.
+	// A little less than the load for n pods. Each step is two more, of which one may be
+	// omitted: from seven pods on, one more is within the agent's tolerance.
 	rate := func(n int32) float64 { return 40*float64(n) - 10 }
 
 	t.Run("API server", func(t *testing.T) {
@@ -347,7 +347,7 @@ func TestMPAKills(t *testing.T) {
 			n := whole.last() + 2
 			whole.set(rate(n))
 			f.c.RestartAPIServer(t)
-			f.kept = m
+			f.supervised = m
 			f.awaitReplicas([]*member{whole}, n-1, n+1)
 		}
 		f.await("all well", []*member{whole}, func(_ *member, s *v1alpha1.MultidimPodAutoscalerStatus) bool {
@@ -355,7 +355,7 @@ func TestMPAKills(t *testing.T) {
 		})
 		require.IsIncreasing(t, whole.counts())
 		f.requireSteady(whole)
-		f.kept = nil
+		f.supervised = nil
 		m.Stop(t)
 	})
 
@@ -377,7 +377,7 @@ func TestMPAKills(t *testing.T) {
 			decide, act := deciding.Hold(), doing.Hold()
 			apart.set(rate(n))
 			deciding.WaitHeld(t, 1)
-			recommender.Kill(t) // every other decision is written all the same
+			recommender.Kill(t) // every other decision is written nevertheless
 			decide()
 			recommender.Restart(t)
 			doing.WaitHeld(t, 1)
@@ -401,7 +401,7 @@ func TestMPAKills(t *testing.T) {
 	})
 }
 
-// bodyOf reads a request's body, which can be read again.
+// bodyOf reads a request's body and restores it.
 func bodyOf(r *http.Request) []byte {
 	body, err := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(bytes.NewReader(body))

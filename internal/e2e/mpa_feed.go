@@ -22,8 +22,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// A Feed is one of the ways in which a workload's figures leave it. A test may
-// tamper with it.
+// A Feed is one of the outputs of a workload's figures. A test may tamper with it.
 type Feed struct {
 	mu      sync.Mutex
 	state   feedState
@@ -39,10 +38,10 @@ const (
 	stopped
 )
 
-// Freeze has the feed repeat its last figures, with the time that they are of.
+// Freeze makes the feed repeat its last figures, with their time.
 func (f *Feed) Freeze() { f.set(freezing) }
 
-// Stop has the feed show nothing.
+// Stop makes the feed empty.
 func (f *Feed) Stop() { f.set(stopped) }
 
 // Resume undoes Freeze, Stop and Distort.
@@ -57,24 +56,23 @@ func (f *Feed) set(state feedState) {
 	f.state, f.frozen = state, nil
 }
 
-// Distort changes values on their way out. Names are those on the page, of
-// PodMetrics cpu in cores and memory in bytes; of a histogram, only its sum can
-// be changed.
+// Distort changes the values of the feed. Names are those on the page, and for PodMetrics
+// cpu in cores and memory in bytes; of a histogram, only the sum can be changed.
 func (f *Feed) Distort(distort func(name string, value float64) float64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.distort = distort
 }
 
-// out is a value as it leaves; the lock is held.
-func (f *Feed) out(name string, value float64) float64 {
+// value returns the distorted value; the lock is held.
+func (f *Feed) value(name string, value float64) float64 {
 	if f.distort == nil {
 		return value
 	}
 	return f.distort(name, value)
 }
 
-// Describe implements [prometheus.Collector]: what there is depends on the pods.
+// Describe implements [prometheus.Collector]: the metrics depend on the pods.
 func (w *Workload) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements [prometheus.Collector].
@@ -105,7 +103,7 @@ func (w *Workload) metrics() []prometheus.Metric {
 		metrics = append(metrics, prometheus.NewMetricWithTimestamp(w.now, metric))
 	}
 	number := func(name string, kind prometheus.ValueType, value float64, labels prometheus.Labels) {
-		add(prometheus.MustNewConstMetric(prometheus.NewDesc(name, name, nil, labels), kind, w.Page.out(name, value)))
+		add(prometheus.MustNewConstMetric(prometheus.NewDesc(name, name, nil, labels), kind, w.Page.value(name, value)))
 	}
 	const requests, latency = "http_requests_total", "http_request_duration_seconds"
 	number(requests, prometheus.CounterValue, w.lost,
@@ -128,13 +126,12 @@ func (w *Workload) metrics() []prometheus.Metric {
 			buckets[bound] = uint64(math.Round(s.within[i]))
 		}
 		add(prometheus.MustNewConstHistogram(prometheus.NewDesc(latency, latency, nil, labels("app", w.App)),
-			uint64(math.Round(s.answered)), w.Page.out(latency, s.seconds), buckets))
+			uint64(math.Round(s.answered)), w.Page.value(latency, s.seconds), buckets))
 	}
 	return metrics
 }
 
-// podMetrics is metrics.k8s.io as a resource that anyone can write, in place of
-// metrics-server's.
+// podMetrics is metrics.k8s.io as a writable resource, in place of metrics-server's.
 var podMetrics = schema.GroupVersionResource{Group: "metrics.k8s.io", Version: "v1beta1", Resource: "pods"}
 
 const podMetricsDefinition = `
@@ -154,15 +151,15 @@ spec:
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
-// InstallMetricsAPI makes the cluster know PodMetrics; there are none yet.
+// InstallMetricsAPI installs the kind PodMetrics, without objects.
 func (c *Cluster) InstallMetricsAPI(t testing.TB) {
 	t.Helper()
 	c.Kubectl(t, podMetricsDefinition, "apply", "-f", "-")
 	c.Kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/pods.metrics.k8s.io")
 }
 
-// FeedMetricsAPI writes PodMetrics of the workload's pods once a second, on a
-// cluster that knows them.
+// FeedMetricsAPI writes PodMetrics of the workload's pods once a second, after
+// InstallMetricsAPI.
 func (w *Workload) FeedMetricsAPI(t testing.TB) *Feed {
 	t.Helper()
 	f := &Feed{}
@@ -193,7 +190,7 @@ func (w *Workload) FeedMetricsAPI(t testing.TB) *Feed {
 		}
 		names := slices.Collect(maps.Keys(written))
 		err := parallel(names, func(name string) error { return w.write(name, objects[name]) })
-		if err != nil { // the API server is away; the next second may be better
+		if err != nil { // the API server may be back in the next second
 			klog.V(2).InfoS("PodMetrics", "err", err)
 			return
 		}
@@ -215,20 +212,19 @@ func (w *Workload) usage(f *Feed, s *served, window time.Duration, cores float64
 		"containers": []any{map[string]any{
 			"name": s.pod.Spec.Containers[0].Name,
 			"usage": map[string]any{
-				"cpu":    quantity(f.out("cpu", cores), 1e9, "n"),
-				"memory": quantity(f.out("memory", s.memory), 1, ""),
+				"cpu":    quantity(f.value("cpu", cores), 1e9, "n"),
+				"memory": quantity(f.value("memory", s.memory), 1, ""),
 			},
 		}},
 	}
 }
 
-// quantity writes an amount in units, of which each one holds some, as Kubernetes
-// does; what is not a number stays none.
+// quantity writes an amount as a whole number of units, as Kubernetes does; NaN stays NaN.
 func quantity(amount, units float64, suffix string) string {
 	return strconv.FormatFloat(math.Round(amount*units), 'f', 0, 64) + suffix
 }
 
-// write makes a PodMetrics hold that content, and deletes it when there is none.
+// write creates or updates a PodMetrics with that content, or deletes it without one.
 func (w *Workload) write(name string, content map[string]any) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

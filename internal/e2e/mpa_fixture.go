@@ -28,8 +28,7 @@ type MPA struct {
 	health  string
 }
 
-// StartMPA starts sigma-mpa with what args say, its command first, and returns
-// when it is ready.
+// StartMPA starts sigma-mpa with args, its command first, and returns when it is ready.
 func (c *Cluster) StartMPA(t testing.TB, args ...string) *MPA {
 	t.Helper()
 	metrics, health := fmt.Sprintf("127.0.0.1:%d", FreePort(t)), fmt.Sprintf("127.0.0.1:%d", FreePort(t))
@@ -40,7 +39,7 @@ func (c *Cluster) StartMPA(t testing.TB, args ...string) *MPA {
 	return m
 }
 
-// WaitReady waits until sigma-mpa says that it is ready, after a Restart too.
+// WaitReady waits until sigma-mpa reports that it is ready, after a Restart too.
 func (m *MPA) WaitReady(t testing.TB) {
 	t.Helper()
 	Wait(t, m.Name, func() (string, bool) {
@@ -70,15 +69,15 @@ func Steps(each time.Duration, rates ...float64) Load {
 	return func(at time.Duration) float64 { return rates[min(int(at/each), len(rates)-1)] }
 }
 
-// A WorkloadSpec says who asks the pods with label app=App, how often, and what a
-// request costs.
+// A WorkloadSpec describes the load on the pods with label app=App, and the cost of a
+// request.
 type WorkloadSpec struct {
 	Namespace, App string
 	Load           Load
-	CPUSeconds     float64 // of a request; it runs on one core at a time
-	WaitSeconds    float64 // of a request besides: what it waits for others
-	// QueueSeconds is how long a request may be queued; beyond, it is refused
-	// with 503. Zero is 10 s.
+	CPUSeconds     float64 // of a request, which runs on one core at a time
+	WaitSeconds    float64 // that a request waits besides, for other services
+	// QueueSeconds is how long a request may be queued before it is refused with
+	// 503. Zero is 10 s.
 	QueueSeconds float64
 	// MemoryBytes of a container that has run for age and gets rate requests per
 	// second. Above its limit it is killed. Nil is 100 MiB.
@@ -88,17 +87,17 @@ type WorkloadSpec struct {
 // A Workload is an application simulated in real time on the pods that are ready.
 // Requests are spread evenly over them. A pod is a processor-sharing queue whose
 // speed is the cpu in its containers' status: the limit or else the request, as on
-// a full node. Latency is exponential above WaitSeconds and the time that what is
-// queued takes; what is queued grows while more comes than is served.
+// a full node. Latency is exponential above WaitSeconds and the time that the queue takes;
+// the queue grows while more arrives than is served.
 //
-// Its figures go to the page at Target as http_requests_total by code,
+// It exposes its figures on the page at Target as http_requests_total by code,
 // http_request_duration_seconds (a histogram), container_cpu_usage_seconds_total
 // and container_memory_working_set_bytes, all by namespace and pod; and, after
 // FeedMetricsAPI, into PodMetrics.
 type Workload struct {
 	WorkloadSpec
 	Target string // host:port of its page for Prometheus
-	Page   *Feed  // what leaves by that page
+	Page   *Feed  // the figures on that page
 
 	c     *Cluster
 	start time.Time
@@ -119,16 +118,16 @@ type Figures struct {
 	Utilisation float64 // of the capacity
 	P95         float64 // seconds, of the slowest pod
 	MemoryBytes float64 // of all pods
-	Refused     float64 // requests since the start, also those that met no pod
+	Refused     float64 // requests since the start, including those without a pod
 }
 
-// served is what is known of a pod.
+// served is the state of a pod.
 type served struct {
 	pod      *v1.Pod
 	running  time.Time // its container, since
 	restarts int32
 
-	backlog float64 // core-seconds asked for and not yet done
+	backlog float64 // core-seconds requested and not yet done
 	cpu     float64 // core-seconds used
 	memory  float64 // bytes
 	cores   float64 // used in the last step
@@ -144,11 +143,10 @@ var latencyBounds = [...]float64{
 	1.1, 1.4, 1.8, 2.3, 3, 4, 5, 6.5, 8.5, 11, 14,
 }
 
-// tick is a step of the simulation; it goes by the time that really passed.
+// tick is a step of the simulation, which uses the time that really passed.
 const tick = 100 * time.Millisecond
 
-// StartWorkload starts an application that ends with the test. Its pods may come
-// and go.
+// StartWorkload starts an application that ends with the test. Its pods may change.
 func (c *Cluster) StartWorkload(t testing.TB, spec WorkloadSpec) *Workload {
 	t.Helper()
 	require.Positive(t, spec.CPUSeconds)
@@ -177,7 +175,7 @@ func (c *Cluster) StartWorkload(t testing.TB, spec WorkloadSpec) *Workload {
 	return w
 }
 
-// every calls f until the test ends, first at once.
+// every calls f periodically until the test ends, beginning at once.
 func (w *Workload) every(t testing.TB, period time.Duration, f func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var done sync.WaitGroup
@@ -200,7 +198,7 @@ func (w *Workload) every(t testing.TB, period time.Duration, f func()) {
 	})
 }
 
-// Now are the figures of this moment.
+// Now returns the present figures.
 func (w *Workload) Now() Figures {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -242,7 +240,7 @@ func (w *Workload) advance() {
 			fresh.Refused += w.serve(s, rate, seconds)
 			fresh.Capacity += s.capacity()
 		}
-		w.remember(s, rate)
+		w.setMemory(s, rate)
 		fresh.Cores += s.cores
 		fresh.P95 = max(fresh.P95, s.p95)
 		fresh.MemoryBytes += s.memory
@@ -253,7 +251,7 @@ func (w *Workload) advance() {
 	w.fresh = fresh
 }
 
-// follow takes up new pods and new states of pods, and forgets those that are gone.
+// follow updates the pods' states, with new pods and without deleted ones.
 func (w *Workload) follow(pods []*v1.Pod) {
 	there := map[types.UID]bool{}
 	for _, pod := range pods {
@@ -275,7 +273,7 @@ func (s *served) ready() bool {
 	return s.pod.DeletionTimestamp == nil && Condition(s.pod, v1.PodReady).Status == v1.ConditionTrue && s.capacity() > 0
 }
 
-// actual is what the kubelet says of one of the pod's resources, over its
+// actual returns the kubelet's figures for one of the pod's resources, over its
 // containers: the limit, and the limit or else the request.
 func (s *served) actual(name v1.ResourceName) (limit, either float64) {
 	for _, status := range s.pod.Status.ContainerStatuses {
@@ -298,7 +296,7 @@ func (s *served) capacity() float64 {
 	return cores
 }
 
-// serve has a pod work for some seconds and returns how many requests it refused.
+// serve simulates a pod for some seconds and returns how many requests it refused.
 func (w *Workload) serve(s *served, rate, seconds float64) (refused float64) {
 	cores := s.capacity()
 	requests := rate * seconds
@@ -327,10 +325,10 @@ func (w *Workload) serve(s *served, rate, seconds float64) (refused float64) {
 	return refused
 }
 
-// sojourn is the mean time that requests of a size in core-seconds spend at a
-// number of cores, used to a share: exact for one core or less, where it is
-// M/M/1's, and Sakasegawa's approximation of M/M/c above. Of the last 2 % the
-// backlog takes care.
+// sojourn is the mean time that requests of a size in core-seconds spend at a number of
+// cores with a utilisation: that of M/M/1 for one core or less, which is exact, and
+// Sakasegawa's approximation of M/M/c above. Utilisation stops at 98 %: the backlog covers
+// the rest.
 func sojourn(share, size, cores float64) float64 {
 	share = min(share, .98)
 	c := max(cores, 1)
@@ -338,8 +336,8 @@ func sojourn(share, size, cores float64) float64 {
 	return alone * (1 + math.Pow(share, math.Sqrt(2*(c+1))-1)/(c*(1-share)))
 }
 
-// remember sets a pod's memory, and has it killed where that is too much.
-func (w *Workload) remember(s *served, rate float64) {
+// setMemory sets a pod's memory, and kills the pod if that is too much.
+func (w *Workload) setMemory(s *served, rate float64) {
 	if s.pod.Status.ContainerStatuses[0].State.Running == nil {
 		s.memory = 0
 		return

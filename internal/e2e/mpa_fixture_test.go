@@ -35,7 +35,7 @@ const (
 	memoryQuery = `sum(container_memory_working_set_bytes)`
 )
 
-// ask asks Prometheus, for a few seconds.
+// ask queries Prometheus, for at most a few seconds.
 func ask(t *testing.T, url, expression string) (float64, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -43,7 +43,7 @@ func ask(t *testing.T, url, expression string) (float64, error) {
 	return e2e.Query(ctx, url, expression)
 }
 
-// awaitNear waits until a query answers with a number, to a share of it.
+// awaitNear waits until a query's answer is near a number.
 func awaitNear(t *testing.T, url, expression string, want, share float64) {
 	t.Helper()
 	e2e.Wait(t, expression, func() (string, bool) {
@@ -52,11 +52,11 @@ func awaitNear(t *testing.T, url, expression string, want, share float64) {
 	})
 }
 
-// podMetrics are the PodMetrics of a namespace, by name.
+// podMetrics returns the PodMetrics of a namespace, by name.
 func podMetrics(t *testing.T, c *e2e.Cluster, ns string) map[string]unstructured.Unstructured {
 	t.Helper()
 	var list *unstructured.UnstructuredList
-	e2e.Wait(t, "PodMetrics", func() (string, bool) { // an API server that has just begun does not know the kind yet
+	e2e.Wait(t, "PodMetrics", func() (string, bool) { // a new API server does not know the kind yet
 		var err error
 		list, err = c.Dynamic.Resource(schema.GroupVersionResource{Group: "metrics.k8s.io", Version: "v1beta1", Resource: "pods"}).
 			Namespace(ns).List(t.Context(), metav1.ListOptions{})
@@ -69,7 +69,7 @@ func podMetrics(t *testing.T, c *e2e.Cluster, ns string) map[string]unstructured
 	return all
 }
 
-// usageOf is what a PodMetrics says of its container, as written.
+// usageOf returns the usage in a PodMetrics, as text.
 func usageOf(t *testing.T, object unstructured.Unstructured) map[string]string {
 	t.Helper()
 	containers, _, err := unstructured.NestedSlice(object.Object, "containers")
@@ -80,8 +80,8 @@ func usageOf(t *testing.T, object unstructured.Unstructured) map[string]string {
 	return usage
 }
 
-// The load takes a step, the Deployment a second one, a pod a third: queries and
-// the metrics API say what queueing theory does.
+// The load, then the Deployment, then a pod takes a step: queries and the metrics API give
+// the figures of queueing theory.
 func TestWorkload(t *testing.T) {
 	c := e2e.Shared(t)
 	c.InstallMetricsAPI(t)
@@ -133,7 +133,7 @@ func TestWorkload(t *testing.T) {
 	require.Equal(t, 4, w.Now().Pods)
 	e2e.Wait(t, "PodMetrics", func() (string, bool) { return "", len(podMetrics(t, c, ns)) == 4 })
 
-	// The kubelet, not the spec, says how fast a pod is.
+	// The kubelet, not the spec, determines how fast a pod is.
 	c.Kubelet.ResizeAfter(time.Hour)
 	slower := c.Pods(ns)[0].Name
 	c.Resize(t, ns, slower, "250m", "1Gi")
@@ -147,14 +147,14 @@ func TestWorkload(t *testing.T) {
 	e2e.Wait(t, "its queue", func() (string, bool) { return fmt.Sprint(w.Now()), w.Now().P95 > 2 })
 	awaitNear(t, p.URL, `min(rate(container_cpu_usage_seconds_total[5s]))`, .25, .05)
 
-	// No pods: nothing is answered, and that is known.
+	// Without pods nothing is answered, and the metrics show it.
 	c.Kubectl(t, "", "scale", "deployment", "web", "-n", ns, "--replicas=0")
 	c.WaitRunning(t, ns, 0)
 	awaitNear(t, p.URL, `sum(rate(http_requests_total{code="503"}[5s]))`, 120, .05)
 	e2e.Wait(t, "no PodMetrics", func() (string, bool) { return "", len(podMetrics(t, c, ns)) == 0 })
 	require.NotZero(t, w.Now().Refused)
 
-	// The figures flow again after the API server was away.
+	// After the API server was down, the figures continue.
 	c.Kubectl(t, "", "scale", "deployment", "web", "-n", ns, "--replicas=1")
 	c.WaitRunning(t, ns, 1)
 	c.RestartAPIServer(t)
@@ -346,7 +346,7 @@ func TestMemoryLimits(t *testing.T) {
 	require.Equal(t, restarts, c.Pods(ns)[0].Status.ContainerStatuses[0].RestartCount)
 }
 
-// The kubelet gives what the node has and no more.
+// The kubelet grants at most what the node has.
 func TestResizeOnFullNode(t *testing.T) {
 	c := e2e.Shared(t)
 	ns := c.Namespace(t)
@@ -372,7 +372,7 @@ func TestResizeOnFullNode(t *testing.T) {
 	c.RequireFits(t)
 }
 
-// The proxy before the API server holds and loses what a test names.
+// The proxy in front of the API server delays and drops the requests that a test names.
 func TestProxyMatch(t *testing.T) {
 	c := e2e.Shared(t)
 	ns := c.Namespace(t)

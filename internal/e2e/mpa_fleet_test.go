@@ -34,18 +34,18 @@ import (
 
 var autoscalers = schema.GroupVersionResource{Group: v1alpha1.GroupName, Version: "v1alpha1", Resource: "multidimpodautoscalers"}
 
-// quick has sigma-mpa decide every second, with guards as much shorter. The limits of
-// an hour are those of production.
+// quick makes sigma-mpa decide every second, with shorter guards in proportion. The hourly
+// limits are those of production.
 var quick = []string{"--interval=1s", "--cool-down=4s", "--patience=10s", "--downscale-stabilisation=6s"}
 
 // A fleet is members in one namespace, and a watch on all of them.
 type fleet struct {
 	*testing.T
-	c       *e2e.Cluster
-	ns      string
-	mu      sync.Mutex
-	members map[string]*member
-	kept    *e2e.MPA // that is started again when it ends for want of its lease, as a kubelet would; nil = none
+	c          *e2e.Cluster
+	ns         string
+	mu         sync.Mutex
+	members    map[string]*member
+	supervised *e2e.MPA // restarted when it ends because it lost its lease, as a kubelet would; nil = none
 }
 
 func startFleet(t *testing.T, nodes ...*v1.Node) *fleet {
@@ -63,7 +63,7 @@ func startFleet(t *testing.T, nodes ...*v1.Node) *fleet {
 	return f
 }
 
-// watch notes what is asked for of all members.
+// watch records the wanted state of all members.
 func (f *fleet) watch() {
 	factory := informers.NewSharedInformerFactoryWithOptions(f.c.Client, 0, informers.WithNamespace(f.ns))
 	on := func(o any) {
@@ -87,7 +87,7 @@ func (f *fleet) watch() {
 				conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 				for _, c := range conditions {
 					c := c.(map[string]any)
-					m.told[fmt.Sprint(c["type"], c["status"], c["reason"])] = true
+					m.conditions[fmt.Sprint(c["type"], c["status"], c["reason"])] = true
 				}
 				m.mu.Unlock()
 			}
@@ -119,10 +119,10 @@ func (f *fleet) member(name string) *member {
 	return f.members[name]
 }
 
-// add makes a workload and its Deployment, not yet its autoscaler.
+// add creates a workload and its Deployment, without an autoscaler.
 func (f *fleet) add(name string, s memberSpec) *member {
 	f.Helper()
-	m := &member{name: name, max: s.max, sizes: map[types.UID][]seen[string]{}, told: map[string]bool{}}
+	m := &member{name: name, max: s.max, sizes: map[types.UID][]seen[string]{}, conditions: map[string]bool{}}
 	f.mu.Lock()
 	f.members[name] = m
 	f.mu.Unlock()
@@ -152,7 +152,7 @@ func (f *fleet) deploy(name string, s memberSpec) {
 	f.c.CreateDeployment(f, d)
 }
 
-// autoscale makes the autoscaler of a member.
+// autoscale creates the autoscaler of a member.
 func (f *fleet) autoscale(name string, s memberSpec) {
 	f.Helper()
 	metrics := map[string]any{"usage": s.usage, "maxAge": "10s"}
@@ -190,7 +190,7 @@ func (f *fleet) autoscale(name string, s memberSpec) {
 	f.c.Kubectl(f, string(text), "apply", "-f", "-")
 }
 
-// statuses are those of all members, by name; an API server that is away has none.
+// statuses returns those of all members, by name; none while the API server is down.
 func (f *fleet) statuses() map[string]*v1alpha1.MultidimPodAutoscalerStatus {
 	f.Helper()
 	all := map[string]*v1alpha1.MultidimPodAutoscalerStatus{}
@@ -209,7 +209,7 @@ func (f *fleet) statuses() map[string]*v1alpha1.MultidimPodAutoscalerStatus {
 	return all
 }
 
-// await waits until each of the members' statuses is as wanted.
+// await waits until is holds for each member's status.
 func (f *fleet) await(what string, members []*member, is func(m *member, s *v1alpha1.MultidimPodAutoscalerStatus) bool) {
 	f.Helper()
 	var next time.Time
@@ -230,7 +230,7 @@ func (f *fleet) await(what string, members []*member, is func(m *member, s *v1al
 	})
 }
 
-// brief is what a status says in a line.
+// brief returns a status as one line.
 func brief(s *v1alpha1.MultidimPodAutoscalerStatus) string {
 	if s == nil {
 		return "no status"
@@ -248,8 +248,9 @@ func brief(s *v1alpha1.MultidimPodAutoscalerStatus) string {
 	return text
 }
 
-// says reports whether a condition has a status and, of some, one of the reasons.
-func says(s *v1alpha1.MultidimPodAutoscalerStatus, kind string, status metav1.ConditionStatus, reasons ...string) bool {
+// hasCondition reports whether a condition has a status and, if any are given, one of the
+// reasons.
+func hasCondition(s *v1alpha1.MultidimPodAutoscalerStatus, kind string, status metav1.ConditionStatus, reasons ...string) bool {
 	c := meta.FindStatusCondition(s.Conditions, kind)
 	return c != nil && c.Status == status && (len(reasons) == 0 || slices.Contains(reasons, c.Reason))
 }
@@ -258,7 +259,7 @@ func says(s *v1alpha1.MultidimPodAutoscalerStatus, kind string, status metav1.Co
 func (f *fleet) awaitReplicas(members []*member, low, high int32) {
 	f.Helper()
 	e2e.Wait(f, fmt.Sprintf("%d to %d replicas", low, high), func() (string, bool) {
-		f.keep()
+		f.restartSupervised()
 		var left []string
 		for _, m := range members {
 			if n := m.counts(); len(n) == 0 || n[len(n)-1] < low || n[len(n)-1] > high {
@@ -269,20 +270,20 @@ func (f *fleet) awaitReplicas(members []*member, low, high int32) {
 	})
 }
 
-// keep starts kept again.
-func (f *fleet) keep() {
+// restartSupervised restarts the supervised process if it lost its lease.
+func (f *fleet) restartSupervised() {
 	f.Helper()
-	if f.kept == nil || f.kept.Alive() {
+	if f.supervised == nil || f.supervised.Alive() {
 		return
 	}
-	log, err := os.ReadFile(f.kept.Log)
+	log, err := os.ReadFile(f.supervised.Log)
 	require.NoError(f, err)
 	require.Contains(f, string(log), "leader election lost")
-	f.kept.Restart(f)
+	f.supervised.Restart(f)
 }
 
-// still fails the test when anything of the members is changed while do works.
-func (f *fleet) still(members []*member, do func()) {
+// requireUnchanged fails the test if a member changes while do runs.
+func (f *fleet) requireUnchanged(members []*member, do func()) {
 	f.Helper()
 	before := map[string]int{}
 	for _, m := range members {
@@ -294,8 +295,8 @@ func (f *fleet) still(members []*member, do func()) {
 	}
 }
 
-// requireCalm checks all that was seen of the members: replicas within bounds and no
-// more than double at once, and no more changes in an hour than are allowed.
+// requireCalm checks the history of the members: replicas stayed within bounds and at most
+// doubled at once, and no hour had more changes than are allowed.
 func (f *fleet) requireCalm(members ...*member) {
 	f.Helper()
 	for _, m := range members {
@@ -313,7 +314,7 @@ func (f *fleet) requireCalm(members ...*member) {
 	}
 }
 
-// requireSteady checks, of members whose load did not, that nothing went to and fro.
+// requireSteady checks that members with a constant load did not oscillate.
 func (f *fleet) requireSteady(members ...*member) {
 	f.Helper()
 	f.requireCalm(members...)
@@ -332,7 +333,7 @@ func (f *fleet) requireSteady(members ...*member) {
 	}
 }
 
-// group makes n members of a kind, named after it.
+// group creates n members of a kind, named after it.
 func (f *fleet) group(kind string, n int, s memberSpec) []*member {
 	f.Helper()
 	var list []*member
@@ -342,12 +343,12 @@ func (f *fleet) group(kind string, n int, s memberSpec) []*member {
 	return list
 }
 
-// pods of a member that are not going.
+// pods returns the pods of a member that are not being deleted.
 func (f *fleet) pods(m *member) []*v1.Pod {
 	return slices.DeleteFunc(f.c.Pods(f.ns), func(p *v1.Pod) bool { return p.Labels["app"] != m.name || p.DeletionTimestamp != nil })
 }
 
-// waiting says of a member's pods which do not run, and why.
+// waiting returns which of a member's pods do not run, and why.
 func (f *fleet) waiting(m *member) (list []string) {
 	for _, p := range f.c.Pods(f.ns) {
 		if p.Labels["app"] == m.name && p.Status.Phase != v1.PodRunning {
@@ -365,7 +366,7 @@ func (f *fleet) startAll(flags ...string) *e2e.MPA {
 	return f.c.StartMPA(f, args...)
 }
 
-// webhook makes what the admission part needs, and says so in flags.
+// webhook creates what the admission part needs, and returns its flags.
 func (f *fleet) webhook() []string {
 	f.Helper()
 	port := e2e.FreePort(f)

@@ -28,7 +28,7 @@ import (
 
 const mpaSystem = "sigma-mpa"
 
-// accountKubeconfig writes a kubeconfig with a ServiceAccount's rights and no others.
+// accountKubeconfig writes a kubeconfig with exactly a ServiceAccount's rights.
 func accountKubeconfig(t *testing.T, c *e2e.Cluster, namespace, account string) string {
 	t.Helper()
 	authority, err := os.ReadFile(filepath.Join(c.Dir, "ca.crt"))
@@ -45,11 +45,11 @@ func accountKubeconfig(t *testing.T, c *e2e.Cluster, namespace, account string) 
 	return file
 }
 
-// A service does what the one in the manifests does with the API server's calls: each
-// connection goes to a replica that takes it.
+// A service stands in for the manifests' Service: it forwards each connection of the API
+// server to a replica that accepts it.
 type service struct {
 	address string
-	timeout string // seconds that the manifests have the API server wait for the webhook
+	timeout string // the webhook's timeoutSeconds in the manifests
 
 	mu       sync.Mutex
 	replicas []string
@@ -96,8 +96,8 @@ func (s *service) forward(caller net.Conn) {
 	}
 }
 
-// installMPA applies the manifests and has the API server call the webhook by way of a
-// service that there is.
+// installMPA applies the manifests and points the API server to the webhook through a
+// [service].
 func installMPA(t *testing.T, c *e2e.Cluster, folder string) *service {
 	t.Helper()
 	c.Kubectl(t, "", "apply", "-k", filepath.Join(repository, "manifests", folder))
@@ -109,8 +109,8 @@ func installMPA(t *testing.T, c *e2e.Cluster, folder string) *service {
 	return s
 }
 
-// setTimeout sets how many seconds the API server waits for the webhook, and returns how
-// many it did.
+// setTimeout sets how many seconds the API server waits for the webhook, and returns the
+// number before.
 func setTimeout(t *testing.T, c *e2e.Cluster, seconds string) (before string) {
 	t.Helper()
 	before = c.Kubectl(t, "", "get", "mutatingwebhookconfiguration", "sigma-mpa", "-o", "jsonpath={.webhooks[0].timeoutSeconds}")
@@ -119,8 +119,8 @@ func setTimeout(t *testing.T, c *e2e.Cluster, seconds string) (before string) {
 	return before
 }
 
-// startPart starts a replica of a part as its manifest does, with the rights of its
-// account and no others.
+// startPart starts a replica of a part as its manifest does, with exactly the rights of its
+// account.
 func (s *service) startPart(t *testing.T, c *e2e.Cluster, part string, flags ...string) *e2e.MPA {
 	t.Helper()
 	file := filepath.Join("mpa", "apart", part+".yaml")
@@ -158,8 +158,8 @@ func requireAllowed(t *testing.T, programs ...*e2e.MPA) {
 	}
 }
 
-// TestMPAPage does what docs/mpa.md says, as the test of its every command. To the fake
-// kubelet the autoscaler's pods run; nobody decides.
+// TestMPAPage runs every command of docs/mpa.md. The fake kubelet reports that the
+// autoscaler's pods run; no process decides.
 func TestMPAPage(t *testing.T) {
 	c := ownCluster(t)
 	page := openPage(t, c, "mpa.md")
@@ -171,7 +171,7 @@ func TestMPAPage(t *testing.T) {
 	c.Kubectl(t, "", "delete", "mpa", "web")
 	c.Kubectl(t, "", "apply", "-f", filepath.Join(page.dir, "manifests", "mpa", "samples"))
 	page.run(t, "When something is down", 1)
-	// The volume of the page is taken, and what is applied again loses nothing.
+	// The page's volume is used, and applying again loses nothing.
 	page.shell(t, "cat >> autoscaler/kustomization.yaml <<'EOF'\n"+yamlOf(t, "mpa.md", "# in the kustomization")+"EOF\nkubectl apply -k autoscaler")
 	require.Contains(t, c.Kubectl(t, "", "get", "deployment", "sigma-mpa", "-n", mpaSystem, "-o", "yaml"), "claimName: sigma-mpa-journal")
 	require.Equal(t, 3, strings.Count(page.run(t, "Uninstall", 1), `multidimpodautoscaler.autoscaling.sigma-scheduler.io "`))
@@ -179,8 +179,7 @@ func TestMPAPage(t *testing.T) {
 	require.NotContains(t, c.Kubectl(t, "", "get", "mutatingwebhookconfigurations"), "sigma-mpa")
 }
 
-// TestMPARights: with the rights of the manifests and no others all parts do all that
-// they do, apart and in one process.
+// TestMPARights: the rights of the manifests suffice for all parts, apart and in one process.
 func TestMPARights(t *testing.T) {
 	c := ownCluster(t)
 	c.InstallMetricsAPI(t)
@@ -237,7 +236,7 @@ func TestMPARights(t *testing.T) {
 	}
 	rounds(t, "all-")
 	requireAllowed(t, all...)
-	// The other leads after the first, which ends in order.
+	// The second replica leads after the first has ended.
 	for _, p := range all {
 		p.Stop(t)
 	}

@@ -25,9 +25,9 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/journal"
 )
 
-// Two workloads follow their load by replicas and by resizes in place: one whose load
-// rises, falls and comes to another level, and one with a day of the World Cup's in
-// two minutes, or a made-up one. All that was decided can be computed again.
+// Two workloads follow their load by replicas and by resizes in place: one whose load rises,
+// falls and settles at another level, and one with a day of the World Cup, or a synthetic
+// one, in two minutes. All decisions can be replayed.
 func TestMPALive(t *testing.T) {
 	f := startFleet(t)
 	f.c.InstallMetricsAPI(t)
@@ -48,7 +48,7 @@ func TestMPALive(t *testing.T) {
 	f.autoscale("web", size)
 	f.autoscale("cup", day)
 
-	f.awaitMemory(web, "250Mi") // the least that its agent gives
+	f.awaitMemory(web, "250Mi") // the least that its agent recommends
 	require.Equal(t, before, uids(f.pods(web)), "in place")
 	for _, pod := range f.pods(web) {
 		require.Zero(t, pod.Status.ContainerStatuses[0].RestartCount)
@@ -69,7 +69,7 @@ func TestMPALive(t *testing.T) {
 		web.mu.Lock()
 		sizes := slices.Clone(web.sizes[pod.UID])
 		web.mu.Unlock()
-		if before[pod.UID] || len(sizes) == 0 { // the last one is of this moment
+		if before[pod.UID] || len(sizes) == 0 { // the last one is the present one
 			continue
 		}
 		fresh++
@@ -109,7 +109,7 @@ func uids(pods []*v1.Pod) map[types.UID]bool {
 	return all
 }
 
-// awaitMemory waits until all pods of a member ask for and have so much memory.
+// awaitMemory waits until all pods of a member request and have so much memory.
 func (f *fleet) awaitMemory(m *member, want string) {
 	f.Helper()
 	e2e.Wait(f, m.name+" of "+want, func() (string, bool) {
@@ -123,7 +123,7 @@ func (f *fleet) awaitMemory(m *member, want string) {
 	})
 }
 
-// awaitSLO waits until a member keeps its promise.
+// awaitSLO waits until a member meets its SLO.
 func (f *fleet) awaitSLO(m *member) {
 	f.Helper()
 	e2e.Wait(f, m.name+" keeps its SLO", func() (string, bool) {
@@ -140,8 +140,8 @@ func (f *fleet) sigma(args ...string) string {
 	return string(out)
 }
 
-// requireReplayed replays the members' journals: every decision that the metrics count is
-// there and comes out again. It ends sigma-mpa.
+// requireReplayed replays the members' journals: they have every decision that the metrics
+// count, and give the same ones again. It ends sigma-mpa.
 func (f *fleet) requireReplayed(m *e2e.MPA, dir string, names ...string) {
 	f.Helper()
 	for _, name := range names {
@@ -177,8 +177,8 @@ func (f *fleet) requireReplayed(m *e2e.MPA, dir string, names ...string) {
 	m.Stop(f)
 }
 
-// dayOfLoad is the day before the World Cup's highest minute, or a made-up one, as
-// long as told and up to most requests per second; the last minute stays.
+// dayOfLoad returns the day before the World Cup's highest minute, or a synthetic one,
+// compressed to long and scaled to at most most requests per second; the last minute stays.
 func dayOfLoad(t *testing.T, long time.Duration, most float64) e2e.Load {
 	t.Helper()
 	const minutes = 1440

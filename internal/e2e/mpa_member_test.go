@@ -17,22 +17,22 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 )
 
-// A member is a Deployment under load, its autoscaler, and what became of the two.
+// A member is a Deployment under load, its autoscaler, and the history of both.
 type member struct {
 	name     string
 	load     *e2e.Workload
-	proxy    *e2e.FaultProxy // before its Prometheus; nil = it has none
-	feed     *e2e.Feed       // of its PodMetrics; nil = it has none
+	proxy    *e2e.FaultProxy // in front of its Prometheus; nil = none
+	feed     *e2e.Feed       // of its PodMetrics; nil = none
 	max      int32
 	requests atomic.Uint64
 
-	mu       sync.Mutex
-	replicas []seen[int32]                // of the Deployment's spec, each other than the one before
-	sizes    map[types.UID][]seen[string] // of a pod's spec, likewise
-	told     map[string]bool              // each condition's type, status and reason that there ever was
+	mu         sync.Mutex
+	replicas   []seen[int32]                // the changes in the Deployment's spec
+	sizes      map[types.UID][]seen[string] // the changes in a pod's spec
+	conditions map[string]bool              // by type, status and reason: whether the autoscaler ever had it
 }
 
-// A seen value, and when.
+// A seen value, and the time.
 type seen[T any] struct {
 	at    time.Time
 	value T
@@ -45,10 +45,10 @@ func note[T comparable](list []seen[T], value T) []seen[T] {
 	return append(list, seen[T]{time.Now(), value})
 }
 
-// set sets the requests per second that come in.
+// set sets the rate of arriving requests.
 func (m *member) set(rate float64) { m.requests.Store(math.Float64bits(rate)) }
 
-// changes is how often replicas and requests of pods were changed so far.
+// changes returns how often replicas and pods' requests were changed so far.
 func (m *member) changes() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -68,25 +68,25 @@ func (m *member) counts() (list []int32) {
 	return list
 }
 
-// wasTold reports whether the autoscaler ever had a condition.
-func (m *member) wasTold(kind string, status metav1.ConditionStatus, reason string) bool {
+// hadCondition reports whether the autoscaler ever had a condition.
+func (m *member) hadCondition(kind string, status metav1.ConditionStatus, reason string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.told[fmt.Sprint(kind, status, reason)]
+	return m.conditions[fmt.Sprint(kind, status, reason)]
 }
 
-// last is the number of replicas asked for now.
+// last returns the present number of wanted replicas.
 func (m *member) last() int32 {
 	counts := m.counts()
 	return counts[len(counts)-1]
 }
 
-// A memberSpec says what a member is. Unless it says otherwise its pods have half a core,
-// which does 80 requests per second; hpa+vpa wants it to do 40.
+// A memberSpec describes a member. By default its pods have half a core, which can serve 80
+// requests per second; hpa+vpa aims at 40.
 type memberSpec struct {
 	replicas, max          int32
 	rate                   float64
-	load                   e2e.Load // in place of the rate, if not nil
+	load                   e2e.Load // instead of the rate, if not nil
 	mode                   v1alpha1.Mode
 	algorithm              string
 	usage                  v1alpha1.UsageSource

@@ -18,8 +18,8 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 )
 
-// startRecommender has a namespace with a Deployment web of two pods of a core, which
-// are asked for 1.8 cores, and a recommender that decides each second.
+// startRecommender starts a namespace with a Deployment web of two pods with a core each and
+// a load of 1.8 cores, and a recommender that decides every second.
 func startRecommender(t *testing.T, flags ...string) (*e2e.Cluster, string, *e2e.Workload, *e2e.MPA) {
 	t.Helper()
 	c := e2e.Shared(t)
@@ -36,7 +36,7 @@ func startRecommender(t *testing.T, flags ...string) (*e2e.Cluster, string, *e2e
 	return c, ns, w, m
 }
 
-// applyMPA makes the object web, or changes it. more is further YAML of its spec.
+// applyMPA creates the object web, or changes it. more is further YAML of its spec.
 func applyMPA(t *testing.T, c *e2e.Cluster, ns, mode, more string) {
 	t.Helper()
 	container := c.Pods(ns)[0].Spec.Containers[0].Name
@@ -51,7 +51,7 @@ spec:
 %s`, ns, mode, container, more), "apply", "-f", "-")
 }
 
-// awaitMPA waits until the object is as wanted.
+// awaitMPA waits until done holds for the object's status.
 func awaitMPA(t *testing.T, c *e2e.Cluster, ns, what string, done func(*v1alpha1.MultidimPodAutoscalerStatus) bool) *v1alpha1.MultidimPodAutoscaler {
 	t.Helper()
 	o := &v1alpha1.MultidimPodAutoscaler{}
@@ -96,7 +96,7 @@ func TestMPARecommends(t *testing.T) {
 	})
 	require.Nil(t, readMPA(t, c, ns).Status.Recommendation, "mode Off")
 
-	// Who else has the target is left alone: it may be looked at from beside, no more.
+	// Where another autoscaler has the target, the object may only recommend.
 	c.Kubectl(t, "", "autoscale", "deployment", "web", "-n", ns, "--max=4", "--cpu-percent=100")
 	count := m.Metric(t, "sigma_mpa_decisions_total")
 	e2e.Wait(t, "decisions", func() (string, bool) { return "", m.Metric(t, "sigma_mpa_decisions_total") >= count+3 })
@@ -120,7 +120,7 @@ func TestMPARecommends(t *testing.T) {
 	require.Positive(t, m.Metric(t, "sigma_mpa_decisions_total", `action="Scale"`))
 	require.EqualValues(t, 4, m.Metric(t, "sigma_mpa_recommended_replicas", `name="web"`))
 
-	// Whoever comes after a kill knows what was asked for, and does not ask again.
+	// After a kill, the next process knows the last recommendation and does not repeat it.
 	for range 3 {
 		m.Kill(t)
 		m.Restart(t)
@@ -142,8 +142,8 @@ func TestMPARecommends(t *testing.T) {
 	e2e.Wait(t, "its metrics to go", func() (string, bool) { return "", m.Metric(t, "sigma_mpa_recommended_replicas") == 0 })
 }
 
-// Whatever is wrong with Prometheus is said, nothing is recommended meanwhile, and all is
-// well once it is over.
+// Each fault of Prometheus is reported, nothing is recommended during it, and everything
+// recovers after it.
 func TestMPAPrometheusFaults(t *testing.T) {
 	c, ns, w, _ := startRecommender(t)
 	p := e2e.StartPrometheus(t, w.Target)
@@ -180,7 +180,7 @@ func TestMPAPrometheusFaults(t *testing.T) {
 				w.Page.Freeze()
 				e2e.Wait(t, "old samples", func() (string, bool) {
 					age, err := ask(t, p.URL, `time() - max(timestamp(container_cpu_usage_seconds_total))`)
-					return fmt.Sprint(age, err), err == nil && age > 10.5 // maxAge, and a little
+					return fmt.Sprint(age, err), err == nil && age > 10.5 // maxAge and a margin
 				})
 			}
 			proxy.Set(test.fault)

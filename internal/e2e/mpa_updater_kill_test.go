@@ -26,13 +26,12 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 )
 
-// A cut stands between the updater and the API server. It stops at one request, before
-// the API server has it or when it has answered, so that the updater can be killed
-// there.
+// A cut is a proxy between the updater and the API server. It stops one request, before
+// the API server gets it or after it has answered, so that the updater can be killed there.
 type cut struct {
 	kubeconfig string
 	at         atomic.Pointer[cutPoint]
-	seen       atomic.Int32 // requests that the API server took and that changed more than the status
+	seen       atomic.Int32 // accepted requests that changed more than the status
 }
 
 type cutPoint struct {
@@ -120,7 +119,7 @@ func (p *cut) kill(u *updating, after bool, method, suffix string, act func()) {
 	u.program.Restart(u)
 }
 
-// Killed at any point between a decision and its last status, the updater carries the
+// An updater that is killed at any point between a decision and its last status carries the
 // decision out once.
 func TestUpdaterKilled(t *testing.T) {
 	u := startUpdating(t)
@@ -167,7 +166,7 @@ func TestUpdaterKilled(t *testing.T) {
 		require.Equal(t, before, u.live())
 	}
 
-	// Somebody scales while the updater is down: that stands.
+	// What somebody scales while the updater is down stays.
 	p.kill(u, false, http.MethodPut, "/scale", func() {
 		u.recommend(v1alpha1.ChangeReplicas, 9, "", "")
 	})

@@ -46,8 +46,8 @@ func TestUpdaterScalesAndResizes(t *testing.T) {
 	require.Equal(t, before, u.live(), "in place")
 	u.condition(v1alpha1.ConditionResize, metav1.ConditionFalse, "None")
 
-	// New pods come from the template and are resized as they run; growth keeps to the
-	// bounds, whatever is recommended.
+	// New pods are created from the template and resized while they run; replicas stay within
+	// the bounds, whatever is recommended.
 	id = u.recommend(v1alpha1.ChangeReplicas, 50, "300m", "300Mi")
 	a = u.outcome(id, v1alpha1.OutcomeApplied)
 	require.Contains(t, a.Message, "4 → 6 replicas, within the bounds, not 50")
@@ -83,7 +83,7 @@ func TestUpdaterScalesAndResizes(t *testing.T) {
 	u.condition(v1alpha1.ConditionAble, metav1.ConditionFalse, "OldRecommendation")
 	require.EqualValues(t, 2, u.replicas())
 
-	// A recommender gone mad.
+	// A recommender that misbehaves.
 	u.object("Deployment", v1alpha1.ModeInPlace, 1, 6)
 	changed := 0
 	for i := range int32(15) {
@@ -94,7 +94,7 @@ func TestUpdaterScalesAndResizes(t *testing.T) {
 		if strings.Contains(u.status().Actuation.Message, "→") {
 			changed++
 		}
-		if i == 7 { // what was counted is not forgotten
+		if i == 7 { // a restart keeps the counts
 			u.program.Restart(t)
 		}
 	}
@@ -134,7 +134,7 @@ func TestUpdaterStatefulSet(t *testing.T) {
 	require.Contains(t, u.condition(v1alpha1.ConditionAble, metav1.ConditionFalse, "FailedCreate"), "exceeded quota: tight")
 }
 
-// Resizes that a node does not carry out, by mode.
+// Resizes that a node does not grant, by mode.
 func TestUpdaterPendingResizes(t *testing.T) {
 	u := startUpdating(t, e2e.Node("a", "1500m", "8Gi"), e2e.Node("b", "1500m", "8Gi"), e2e.Node("c", "16", "32Gi"))
 	u.c.Cordon(t, "c", true)
@@ -204,8 +204,8 @@ func TestUpdaterPendingResizes(t *testing.T) {
 	require.EqualValues(t, 2, a.Evicted)
 	require.EqualValues(t, 2, u.program.Metric(t, "sigma_mpa_evictions_total", `outcome="Evicted"`))
 
-	// What was evicted for a recommendation is not evicted for it again, even if it does
-	// not help; and one replica never is.
+	// A pod is evicted once for a recommendation, even if that does not help; a single
+	// replica is never evicted.
 	u.c.Kubelet.RefuseResize(func(*v1.Pod) string { return v1.PodReasonInfeasible })
 	u.c.Cordon(t, "a", false)
 	u.c.Cordon(t, "b", false)
@@ -241,7 +241,7 @@ func TestUpdaterRecreates(t *testing.T) {
 	before := u.live()
 	aSecond()
 	id := u.recommend(v1alpha1.ChangeRequests, 3, "1", "512Mi")
-	// There is no webhook: the replacements come from the template, and stay.
+	// There is no webhook: the replacements are created from the template, and stay.
 	a := u.outcome(id, v1alpha1.OutcomeApplied)
 	require.EqualValues(t, 3, a.Evicted)
 	require.Contains(t, a.Message, "came without its size")
@@ -259,7 +259,7 @@ func TestUpdaterRefusals(t *testing.T) {
 	u.deploy(2)
 	u.object("Deployment", v1alpha1.ModeInPlace, 1, 6)
 
-	// A quota refuses resizes by name, and pods of a scaling when they are made.
+	// A quota refuses resizes, and new pods at their creation.
 	u.quota(v1.ResourceRequestsCPU, "1500m", "1")
 	id := u.recommend(v1alpha1.ChangeRequests, 2, "900m", "256Mi")
 	a := u.outcome(id, v1alpha1.OutcomePartly) // 900m + 500m
@@ -308,7 +308,7 @@ spec: {policyName: %[1]s, validationActions: [Deny]}
 	u.requireSize(2, "400m", "256Mi")
 }
 
-// The API server takes no resize that changes a pod's QoS class: it is never asked to.
+// The API server accepts no resize that changes a pod's QoS class: none is requested.
 func TestUpdaterKeepsQOS(t *testing.T) {
 	for _, q := range []struct {
 		name    string
@@ -347,7 +347,7 @@ func TestUpdaterKeepsQOS(t *testing.T) {
 	}
 }
 
-// What the updater leaves alone.
+// What the updater does not change.
 func TestUpdaterLeavesAlone(t *testing.T) {
 	u := startUpdating(t)
 	u.deploy(2)
@@ -355,7 +355,7 @@ func TestUpdaterLeavesAlone(t *testing.T) {
 	u.outcome(u.recommend(v1alpha1.ChangeRequests, 2, "300m", "300Mi"), v1alpha1.OutcomeApplied)
 	u.requireSize(2, "300m", "300Mi")
 
-	// Another image is the same size; another size in the template stands.
+	// Another image keeps the size; another size in the template wins.
 	edit := func(container string) {
 		u.c.Kubectl(t, "", "patch", "deployment", "web", "-n", u.ns, "-p", `{"spec":{"template":{"spec":{"containers":[{"name":"main",`+container+`}]}}}}`)
 		e2e.Wait(t, "the rollout", func() (string, bool) {
@@ -374,7 +374,7 @@ func TestUpdaterLeavesAlone(t *testing.T) {
 	u.outcome(u.recommend(v1alpha1.ChangeRequests, 2, "300m", "300Mi"), v1alpha1.OutcomeApplied)
 	u.requireSize(2, "300m", "300Mi")
 
-	// A pod that somebody resizes stays so.
+	// A pod that somebody else resized stays as it is.
 	one := u.c.Pods(u.ns)[0].Name
 	u.c.Kubectl(t, "", "patch", "pod", one, "-n", u.ns, "--subresource=resize", "-p",
 		`{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"350m"},"limits":{"cpu":"700m"}}}]}}`)
@@ -397,7 +397,7 @@ func TestUpdaterLeavesAlone(t *testing.T) {
 	require.Less(t, u.status().Actuation.ID, id)
 
 	u.object("Deployment", v1alpha1.ModeInPlace, 1, 6)
-	u.outcome(id, v1alpha1.OutcomeApplied) // still young
+	u.outcome(id, v1alpha1.OutcomeApplied) // still fresh
 	u.outcome(u.recommend(v1alpha1.ChangeReplicas, 2, "300m", "300Mi"), v1alpha1.OutcomeApplied)
 	u.id++
 	u.apply(map[string]any{"phase": "Refused", "recommendation": v1alpha1.Recommendation{ID: u.id, Time: metav1.NowMicro(), Change: v1alpha1.ChangeReplicas, Replicas: 4}})
@@ -422,7 +422,7 @@ func TestUpdaterLeavesAlone(t *testing.T) {
 	u.condition(v1alpha1.ConditionAble, metav1.ConditionFalse, "TargetNotFound")
 	u.outcome(u.recommend(v1alpha1.ChangeReplicas, 5, "300m", "300Mi"), v1alpha1.OutcomeRefused)
 
-	// Back again, it goes on.
+	// Once it is back, the updater continues.
 	u.deploy(2)
 	u.outcome(u.recommend(v1alpha1.ChangeReplicas, 3, "", ""), v1alpha1.OutcomeApplied)
 	require.EqualValues(t, 3, u.replicas())

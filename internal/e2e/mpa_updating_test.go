@@ -23,8 +23,8 @@ import (
 
 var mpaResource = schema.GroupVersionResource{Group: v1alpha1.GroupName, Version: "v1alpha1", Resource: "multidimpodautoscalers"}
 
-// An updating is an updater at work on one object, web in a namespace of its own,
-// whose recommender is the test.
+// An updating is an updater with one object, web in its own namespace, whose recommender
+// is the test.
 type updating struct {
 	*testing.T
 	c       *e2e.Cluster
@@ -53,7 +53,7 @@ func (u *updating) start(kubeconfig string) {
 	u.program = u.c.StartMPA(u, "updater", "--kubeconfig="+kubeconfig, "--leader-elect=false", "--evict-after=2s", "--v=2")
 }
 
-// object makes the autoscaler, for container main from 50m, 32Mi to 4 cores, 4Gi.
+// object creates the autoscaler, for container main from 50m, 32Mi to 4 cores, 4Gi.
 func (u *updating) object(kind string, mode v1alpha1.Mode, min, max int32) {
 	u.Helper()
 	u.c.Kubectl(u, fmt.Sprintf(`
@@ -73,7 +73,7 @@ spec:
 `, u.ns, kind, mode, min, max), "apply", "-f", "-")
 }
 
-// recommend writes the next recommendation, as a recommender of another make would.
+// recommend writes the next recommendation, as any recommender might.
 func (u *updating) recommend(change v1alpha1.Change, replicas int32, cpu, memory string, edit ...func(*v1alpha1.Recommendation)) int64 {
 	u.Helper()
 	u.id++
@@ -113,7 +113,7 @@ func (u *updating) status() v1alpha1.MultidimPodAutoscalerStatus {
 	return m.Status
 }
 
-// wait until the status is as wanted.
+// wait waits until is holds for the status.
 func (u *updating) wait(what string, is func(s *v1alpha1.MultidimPodAutoscalerStatus) bool) v1alpha1.MultidimPodAutoscalerStatus {
 	u.Helper()
 	var s v1alpha1.MultidimPodAutoscalerStatus
@@ -126,7 +126,7 @@ func (u *updating) wait(what string, is func(s *v1alpha1.MultidimPodAutoscalerSt
 	return s
 }
 
-// outcome waits until a recommendation has come to that end.
+// outcome waits until a recommendation has that outcome.
 func (u *updating) outcome(id int64, want v1alpha1.Outcome) *v1alpha1.Actuation {
 	u.Helper()
 	return u.wait(fmt.Sprintf("recommendation %d %s", id, want), func(s *v1alpha1.MultidimPodAutoscalerStatus) bool {
@@ -151,7 +151,7 @@ func (u *updating) replicas() int32 {
 	return *d.Spec.Replicas
 }
 
-// live are the names and uids of the pods that are not going.
+// live returns the names and UIDs of the pods that are not being deleted.
 func (u *updating) live() map[string]types.UID {
 	list, err := u.c.Client.CoreV1().Pods(u.ns).List(u.Context(), metav1.ListOptions{})
 	require.NoError(u, err)
@@ -164,7 +164,7 @@ func (u *updating) live() map[string]types.UID {
 	return pods
 }
 
-// requireSize waits until n pods ask for and have an amount, with limits of twice that.
+// requireSize waits until n pods request and have an amount, with limits of twice that.
 func (u *updating) requireSize(n int, cpu, memory string) {
 	u.Helper()
 	e2e.Wait(u, "pods of "+cpu+", "+memory, func() (string, bool) {
@@ -191,7 +191,7 @@ func atSize(r v1.ResourceRequirements, cpu, memory string) bool {
 	return equal && (r.Limits == nil || r.Limits.Cpu().Cmp(c) == 0 && r.Limits.Memory().Cmp(m) == 0)
 }
 
-// deploy makes Deployment web, of 500m and 256Mi with limits of twice that.
+// deploy creates Deployment web, of 500m and 256Mi with limits of twice that.
 func (u *updating) deploy(replicas int32, edit ...func(*v1.PodSpec)) {
 	u.Helper()
 	d := e2e.Deployment(u.ns, "web", replicas, "500m", "256Mi")
@@ -205,11 +205,11 @@ func (u *updating) deploy(replicas int32, edit ...func(*v1.PodSpec)) {
 	u.c.WaitRunning(u, u.ns, int(replicas))
 }
 
-// aSecond passes: the API server knows no fractions, and a pod of the same second counts as
-// one that came after the recommendation.
+// aSecond waits: creation times have whole seconds, and a pod of the same second counts as
+// created after the recommendation.
 func aSecond() { <-time.NewTimer(1100 * time.Millisecond).C }
 
-// quota makes the quota tight and waits until what is used is counted.
+// quota creates a tight quota and waits until its usage is counted.
 func (u *updating) quota(name v1.ResourceName, hard, used string) {
 	u.Helper()
 	u.c.Kubectl(u, "", "create", "quota", "tight", "-n", u.ns, fmt.Sprintf("--hard=%s=%s", name, hard))
