@@ -94,8 +94,8 @@ func TestCheckpointKilledAtEveryByte(t *testing.T) {
 	}
 }
 
-// The torn line is off the file as soon as it is open, before anything shorter
-// could be written over a part of it.
+// Opening the file removes the torn line, before anything shorter could be written
+// over a part of it.
 func TestCheckpointCutsTornLine(t *testing.T) {
 	header, err := checkpointHeader(testSettings)
 	require.NoError(t, err)
@@ -201,8 +201,8 @@ func TestCheckpointMalformed(t *testing.T) {
 	}
 }
 
-// TestCheckpointOfEarlierVersion: files of before this package wrote them by package
-// durable are read, and a run makes the same ones.
+// TestCheckpointOfEarlierVersion: a file that an earlier version wrote is read, and a
+// run still makes the same file.
 func TestCheckpointOfEarlierVersion(t *testing.T) {
 	old, err := os.ReadFile(filepath.Join("testdata", "pso.checkpoint"))
 	require.NoError(t, err)

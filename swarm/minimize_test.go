@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// transcript is all that a run says, with exact floats.
+// transcript is all that a run reports, with exact floats.
 func transcript(t *testing.T, name string, seed uint64, workers int, o Options) string {
 	t.Helper()
 	var b strings.Builder

@@ -154,7 +154,7 @@ var totalParam = Param{
 }
 
 // knowTotal scales the forecast so that Σ expected·cpu is that of the counts: the
-// planner knows how much load there will be, but not of which apps.
+// planner knows how much load there will be, but not which apps it comes from.
 func knowTotal(inst *binpack.Instance, counts []int64, p values) {
 	if p["total"] == 0 {
 		return

@@ -93,7 +93,7 @@ func exhaustive(inst *binpack.Instance, items []int64) (machines int, cost float
 			m.groups[inst.Apps[a].Group]++
 			next := 0
 			if i+1 < len(todo) && todo[i+1] == a {
-				next = at // items of an app are alike
+				next = at // items of an app are equal
 			}
 			place(i+1, next)
 			m.groups[inst.Apps[a].Group]--
@@ -135,7 +135,7 @@ func tiny(rng *rand.Rand) (*binpack.Instance, []int64) {
 	if rng.IntN(4) == 0 {
 		unit, more = 1<<40, 3 // beyond tables, but for the first digits
 	}
-	even := rng.IntN(3) == 0 // all dimensions are filled alike
+	even := rng.IntN(3) == 0 // all dimensions are filled equally
 	vector := func(low, high int64) []int64 {
 		v := make([]int64, dims)
 		for d := range v {
@@ -306,8 +306,8 @@ func BenchmarkBest(b *testing.B) {
 }
 
 func ExampleBest() {
-	// Six items of 5 on machines of 12, and ten of 3 of an app of which no
-	// machine may hold two: volume would do with five machines.
+	// Six items of 5 on machines of 12, and ten of 3 of an app with limit 1: volume
+	// alone asks for five machines.
 	inst := packtest.Instance([]binpack.MachineLine{packtest.Line(binpack.Unlimited, 1, 12)}, []int64{5}, []int64{3})
 	inst.Groups[1].Limit = 1
 	inst.Rules = []binpack.Rule{{A: 0, B: 1}, {A: 1, B: 0}}
@@ -322,7 +322,7 @@ func ExampleBest() {
 	// gilmore-gomory 13
 }
 
-// Methods that stand together for a bound are named together.
+// A bound by several methods names them all.
 func TestName(t *testing.T) {
 	b := Bounds{Bound: Bound{Machines: 1, Method: "a"}, Each: []Bound{{Machines: 1, Method: "a"}}}
 	b.add(Bound{Machines: 1, Method: "b"})

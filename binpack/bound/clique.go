@@ -11,7 +11,7 @@ import (
 
 const (
 	// cliqueWork is the effort of an exact clique, in words of bitsets read:
-	// some hundredths of a second. What is found by then is a clique all the same.
+	// some hundredths of a second. What is found by then is a clique, too.
 	cliqueWork = 1 << 23
 	// denseGroups is the largest number of groups for which the clique is exact and
 	// items that do not fit together are looked for.

@@ -23,7 +23,7 @@ func TestClique(t *testing.T) {
 	assert.Equal(t, Bound{Machines: 7, Cost: 14, Method: MethodClique}, clique(items...))
 	// Two items of 6 do not fit on one machine: apps 2 and 3 need 2 + 6.
 	assert.Equal(t, Bound{Machines: 8, Cost: 16, Method: MethodClique}, clique(4, 3, 2, 6))
-	// An app of which there is none excludes nothing, and fits beside nothing.
+	// An app without items excludes nothing, and fits beside nothing.
 	inst.Apps = append(inst.Apps, binpack.App{Group: 2, Demand: []int64{1}})
 	assert.Equal(t, 8, clique(0, 0, 2, 6, 0).Machines)
 	assert.Equal(t, 6, clique(0, 0, 2, 6, 1).Machines)

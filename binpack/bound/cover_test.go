@@ -33,7 +33,7 @@ func allWays(c *cover, kind int, f func(count []int64)) {
 	try(0)
 }
 
-// permitted is what a cover says of a way to fill a machine, from the meaning
+// permitted reports whether a cover permits a way to fill a machine, from the meaning
 // of its fields.
 func permitted(c *cover, kind int, count []int64) bool {
 	used, held := make([]int64, len(c.kinds[kind].capacity)), make([]int64, len(c.groups))

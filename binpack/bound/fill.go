@@ -388,7 +388,7 @@ func (f *filler) others(work *int64) {
 }
 
 // packing covers all classes of the kind by ways that a simple heuristic makes:
-// first comes what needs most machines yet, the larger of two alike. A linear
+// first comes what needs most machines yet, the larger of two equal ones. A linear
 // program that begins with them begins near its end.
 func (f *filler) packing(work *int64) []way {
 	left := make([]int64, len(f.c.classes))

@@ -24,7 +24,7 @@ func TestLimit(t *testing.T) {
 			in.Groups[0].Limit = 2
 			in.Apps[2].Group = 0
 		}, []int64{4, 9, 5}, Bound{Machines: 5, Cost: 5}},
-		// Ten of app 0 at 2 a machine: three at 1, then two at 4. In fractions of machines alike.
+		// Ten of app 0 at 2 a machine: three at 1, then two at 4. The same in fractions of machines.
 		{
 			"the cheapest first",
 			[]binpack.MachineLine{packtest.Line(-1, 4, 10), packtest.Line(3, 1, 2)},

@@ -34,7 +34,7 @@ func TestVolume(t *testing.T) {
 		{"unlimited small behind large", []binpack.MachineLine{packtest.Line(-1, 1, 10), packtest.Line(2, 9, 40)}, []int64{10}, 10, Bound{Machines: 4, Cost: 10}},
 		// memory: 5·7 = 35 of 10 → 4
 		{"second dimension", []binpack.MachineLine{packtest.Line(-1, 1, 10, 10)}, []int64{1, 7}, 5, Bound{Machines: 4, Cost: 4}},
-		{"dimension nobody offers", []binpack.MachineLine{packtest.Line(3, 1, 10, 0)}, []int64{1, 1}, 5, Bound{Machines: 1, Cost: 1, Short: true}},
+		{"dimension that no machine offers", []binpack.MachineLine{packtest.Line(3, 1, 10, 0)}, []int64{1, 1}, 5, Bound{Machines: 1, Cost: 1, Short: true}},
 		// 2⁵⁰·2³⁰ = 2⁸⁰ of 2⁵⁰
 		{"beyond 64 bits", []binpack.MachineLine{packtest.Line(-1, 1, 1<<50)}, []int64{1 << 50}, 1 << 30, Bound{Machines: 1 << 30, Cost: 1 << 30}},
 		{"free machines", []binpack.MachineLine{packtest.Line(2, 0, 10), packtest.Line(-1, 3, 10)}, []int64{10}, 5, Bound{Machines: 5, Cost: 9}},

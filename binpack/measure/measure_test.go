@@ -341,7 +341,7 @@ func TestFragmentSplitApp(t *testing.T) {
 	near(t, "fragment", Fragment(c.state(), c.mix), fleetCases[1].fragment)
 }
 
-// Scaling demand and capacity alike changes no measure.
+// Scaling demand and capacity by the same factor changes no measure.
 func TestScale(t *testing.T) {
 	for _, c := range fleetCases {
 		if c.devices != nil || c.name == "large amounts" {

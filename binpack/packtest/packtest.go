@@ -58,13 +58,13 @@ func Instance(lines []binpack.MachineLine, demands ...[]int64) *binpack.Instance
 	return inst
 }
 
-// Line is a line of machines.csv: machines alike in capacity and cost.
+// Line is a line of machines.csv: machines of equal capacity and cost.
 func Line(count int, cost float64, capacity ...int64) binpack.MachineLine {
 	return binpack.MachineLine{Count: count, Cost: cost, Capacity: capacity}
 }
 
 // Small is a state that has two kinds of machines with something on them, limits, rules
-// and dimensions of which one is empty on a kind.
+// and dimensions, one of them empty on a kind.
 func Small(know binpack.Knowledge) *binpack.State {
 	inst := &binpack.Instance{
 		Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}, {Name: "memory", One: 1}, {Name: "disk", One: 1}},

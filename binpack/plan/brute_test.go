@@ -36,7 +36,7 @@ func leastCost(inst *binpack.Instance, items []int64) float64 {
 }
 
 // place puts the first item everywhere; from is the first machine of items of
-// the same app, which are alike.
+// the same app, which are equal.
 func (b *everyPacking) place(list []int32, from int, cost float64) {
 	if cost >= b.best {
 		return

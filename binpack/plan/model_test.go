@@ -191,7 +191,7 @@ func cheapestSolution(t *testing.T, m *Model, p mpsFile) float64 {
 	return best
 }
 
-// checkSolution writes values as the solver does and has the packing checked.
+// checkSolution writes values as the solver does, reads them and checks the packing.
 func checkSolution(t *testing.T, m *Model, cost float64, values map[string]float64) {
 	t.Helper()
 	text := fmt.Sprintf("Optimal - objective value %.8f\n", cost)

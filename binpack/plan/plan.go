@@ -94,7 +94,7 @@ func (p *Packing) Complete() bool {
 // constructions in random order. The best is improved by ruin and recreate (Schrimpf, Schneider, Stamm-Wilbrandt and Dueck, "Record Breaking
 // Optimization Results Using the Ruin and Recreate Principle", Journal of
 // Computational Physics 159, 2000) in a fleet of the bound's size, which grows
-// while something does not fit. Both kinds of fleet are packed alike: a fixed
+// while something does not fit. Both kinds of fleet are packed in the same way: a fixed
 // one is an open one with counts.
 //
 // The packing respects capacity, devices, types, limits, rules and spread, and

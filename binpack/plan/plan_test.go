@@ -156,7 +156,7 @@ func TestPlanWithFarTooLittleRoom(t *testing.T) {
 	require.Less(t, left(3000), greedy)
 }
 
-// However little the bound says, the search ends: when its steps are used up, the
+// However weak the bound is, the search ends: when its steps are used up, the
 // fleet grows without them.
 func TestPlanEffortIsBounded(t *testing.T) {
 	inst := packtest.Instance([]binpack.MachineLine{packtest.Line(binpack.Unlimited, 1, 100)})
@@ -181,7 +181,7 @@ func TestPlanEffortIsBounded(t *testing.T) {
 	require.LessOrEqual(t, steps, 2*planFleets*640)
 }
 
-// What the cheap bounds do not see is proven by a linear program.
+// A linear program proves what the cheap bounds miss.
 func TestPlanProves(t *testing.T) {
 	inst := packtest.Instance([]binpack.MachineLine{packtest.Line(binpack.Unlimited, 1, 100)}, []int64{51}, []int64{30})
 	inst.Types = []string{""}

@@ -12,7 +12,7 @@ import (
 
 // checkPacking places a packing item by item, first of all one of each app on
 // each machine and then the doubles, which is the order that spread asks for,
-// and lets the slow checker judge. What stands is booked first.
+// and then asks the slow checker. What stands is placed first.
 func checkPacking(t *testing.T, inst *binpack.Instance, items []int64, standing []Machine, p Packing) {
 	t.Helper()
 	c := binpack.NewChecker(inst)

@@ -43,7 +43,7 @@ func folder(t *testing.T, dir string) map[string]string {
 	return texts
 }
 
-// The digests are what anyone computes who follows the format with a shell:
+// The digests are those that a shell computes by the format:
 //
 //	for f in apps.csv machines.csv rules.csv; do printf '%s\0%s\0' $f $(wc -c <$f); cat $f; done | sha256sum
 func TestDigests(t *testing.T) {

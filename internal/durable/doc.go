@@ -3,14 +3,14 @@
 //
 //   - [WriteFile] and [Create] replace a file, [WriteDir] a folder. The new one
 //     is written beside the old one, under the hidden name ".NAME.new", synced
-//     and renamed. Whoever reads NAME finds the old one or the new one, whole.
+//     and renamed. A reader of NAME finds the old one or the new one, whole.
 //     A kill may leave the hidden one; the next write of NAME removes it.
 //   - [AppendLog] appends records to a file, a line each. A kill may cut off the
 //     last line; the next [OpenLog] removes it. [Reader] reads such a file.
 //
 // One writer at a time: a second one gets an error, or waits (WriteDir). Locks
 // end with the process that holds them. Where the system or the file system
-// has none, the caller has to see to it.
+// has none, the caller must take care of it.
 //
 // The package knows nothing of what the files say.
 package durable

@@ -13,7 +13,7 @@ func WithoutExchange() (undo func()) {
 	return func() { swap = before }
 }
 
-// A Disk fails as told.
+// A Disk fails as its fields say.
 type Disk struct {
 	logFile
 	Room                   int // in bytes; what is more is not written

@@ -58,8 +58,8 @@ func hidden(path, suffix string) string {
 // errBusy says that another writer is at work.
 var errBusy = errors.New("another process is writing it now")
 
-// createLocked makes a file and locks it. A file of that name that nobody has
-// locked was left by a kill, and is removed.
+// createLocked makes a file and locks it. A file of that name without a lock was left by
+// a kill, and is removed.
 func createLocked(name string) (*os.File, error) {
 	for {
 		Step("create", name)

@@ -93,7 +93,7 @@ func (l *AppendLog[T]) resume(file *os.File, each func(line int, record T) error
 	if l.size, err = lastLineEnd(file, end); err != nil {
 		return fmt.Errorf("%s: %w", l.path, err)
 	}
-	if end == 0 { // maybe a new file: its name has to last
+	if end == 0 { // maybe a new file: its name must last
 		return syncFolder(filepath.Dir(l.path))
 	}
 	if l.size == 0 || each == nil {

@@ -69,7 +69,7 @@ func TestGuardClasses(t *testing.T) {
 }
 
 // TestGuardReference: the policy that it compares with decides, and what is
-// wrong with it is told.
+// wrong with it is an error.
 func TestGuardReference(t *testing.T) {
 	cfg := smallConfig(1, 1)
 	cfg.Evaluations, cfg.Guard, cfg.Reference = 1, 1, "bestfitt"

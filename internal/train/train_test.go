@@ -69,7 +69,7 @@ func smallConfig(traces, workers int) Config {
 
 // TestKillAndResume kills a trainer at 50 random moments; each start goes on
 // where the one before was killed, and the end has the bytes of a run that
-// nobody disturbed.
+// was never killed.
 func TestKillAndResume(t *testing.T) {
 	if testing.Short() {
 		t.Skip("kills 50 processes")

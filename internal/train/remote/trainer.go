@@ -184,7 +184,7 @@ func (t *Trainer) announce(ctx context.Context) {
 		_ = t.conn.nats.Publish(runsSubject, encode(a)) // the next one follows
 		if !sleep(ctx, announceEvery) {
 			a.Over = true
-			_ = t.conn.nats.Publish(runsSubject, encode(a)) // workers find out all the same
+			_ = t.conn.nats.Publish(runsSubject, encode(a)) // without it workers notice the silence
 			_ = t.conn.nats.FlushTimeout(time.Second)
 			return
 		}
