@@ -93,17 +93,9 @@ func tooLarge(pages []page) (problems []string) {
 	return problems
 }
 
-// notYet are files that are still to be split.
-var notYet = []string{
-	"mpa/agents/predictive.go", "mpa/journal/journal_test.go", "mpa/safety_test.go", "mpa/sim/sim.go",
-	"plugins/history/history.go", "plugins/history/trace.go",
-}
-
 func TestSizes(t *testing.T) {
 	for _, problem := range tooLarge(readPages(t, tree)) {
-		if name, _, _ := strings.Cut(problem, ":"); !slices.Contains(notYet, name) {
-			t.Error(problem)
-		}
+		t.Error(problem)
 	}
 }
 
