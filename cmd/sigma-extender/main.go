@@ -44,7 +44,7 @@ type options struct {
 func main() { os.Exit(start()) }
 
 func start() (code int) {
-	// glog would write files; klog is what the libraries speak.
+	// glog would write files; the libraries log by klog.
 	_ = flag.Set("logtostderr", "true")
 	defer glog.Flush()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -70,10 +70,10 @@ func command(o *options) *cobra.Command {
 	flags.StringVar(&o.bind, "bind-address", ":8443", "address of /filter and /prioritize")
 	flags.StringVar(&o.metricsBind, "metrics-bind-address", ":8080", "address of /metrics, /healthz and /readyz, in plain HTTP")
 	flags.StringVar(&o.cert, "tls-cert-file", "", "certificate, read again when it changes; without it only loopback addresses are served")
-	flags.StringVar(&o.key, "tls-private-key-file", "", "its key")
-	flags.StringVar(&o.clientCA, "client-ca-file", "", "authority that callers' certificates have to be of; empty: callers need none")
+	flags.StringVar(&o.key, "tls-private-key-file", "", "key of the certificate")
+	flags.StringVar(&o.clientCA, "client-ca-file", "", "authority of the callers' certificates; empty: callers need no certificate")
 	flags.Int64Var(&o.maxRequestBytes, "max-request-bytes", 64<<20, "largest request")
-	flags.DurationVar(&o.assumeTTL, "assume-ttl", 30*time.Second, "how long a pod is taken to be where it was put before the cluster says so")
+	flags.DurationVar(&o.assumeTTL, "assume-ttl", 30*time.Second, "how long a pod is assumed to be on its node before the cluster shows it there")
 	flags.IntVarP(&o.verbosity, "v", "v", 0, "verbosity of the log")
 	addEngineFlags(flags, &o.engine)
 	return cmd
@@ -83,9 +83,9 @@ func addEngineFlags(flags *pflag.FlagSet, o *engine.Options) {
 	flags.StringVar(&o.PolicyName, "policy-name", "general", "PlacementPolicy that decides")
 	flags.StringVar(&o.CanaryName, "canary-policy-name", "", "PlacementPolicy that decides for a share of the workloads")
 	flags.StringVar(&o.AppLabel, "app-label", "", "label whose value is a pod's app; empty: the app is the pod's topmost controller")
-	flags.StringVar(&o.Fleet, "fleet", "open", "open: empty nodes stay empty as long as they can; fixed: all nodes are candidates")
+	flags.StringVar(&o.Fleet, "fleet", "open", "open: empty nodes stay empty as long as possible; fixed: all nodes are candidates")
 	flags.StringVar(&o.DecisionLog, "decision-log", "", "file to append decisions to")
-	flags.DurationVar(&o.Deadline, "deadline", 0, "how long one pod's scores may take before Best-Fit decides; 0: as long as they take")
+	flags.DurationVar(&o.Deadline, "deadline", 0, "how long one pod's scores may take before Best-Fit decides; 0: no limit")
 	flags.DurationVar(&o.ForecastAge, "forecast-max-age", 5*time.Minute, "age at which a forecast is stale and Best-Fit decides")
 }
 

@@ -146,7 +146,7 @@ func serveTLS(t *testing.T, config *tls.Config) string {
 	return listener.Addr().String()
 }
 
-// handshake is the name on the certificate that a caller is shown, if it is let in.
+// handshake is the name on the server's certificate, if the server accepts the caller.
 func handshake(t *testing.T, address string, config *tls.Config) (string, error) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: config}, Timeout: 10 * time.Second}
@@ -281,8 +281,8 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// The whole program: it becomes ready, answers, tells its metrics, and ends when it
-// is told to.
+// The whole program: it becomes ready, answers, serves its metrics, and ends on a
+// signal.
 func TestRun(t *testing.T) {
 	api := apiServer(t)
 	f := folder{t, t.TempDir()}

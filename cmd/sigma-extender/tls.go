@@ -11,7 +11,7 @@ import (
 	"github.com/golang/glog"
 )
 
-// tlsConfig is how calls are served; nil = in plain HTTP.
+// tlsConfig is the configuration of the server; nil = plain HTTP.
 func tlsConfig(o *options) (*tls.Config, error) {
 	if o.cert == "" {
 		return nil, nil //nolint:nilnil // there is none
@@ -35,8 +35,8 @@ func tlsConfig(o *options) (*tls.Config, error) {
 	return config, nil
 }
 
-// keyPair is a certificate with its key, read again when the file changed: whoever
-// issues it renews it.
+// keyPair is a certificate with its key, read again when the file changed: its issuer
+// renews it.
 type keyPair struct {
 	cert, key string
 

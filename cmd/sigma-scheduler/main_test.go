@@ -20,7 +20,7 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 )
 
-// answers are what the API server says that the plugins ask at their start.
+// answers are the API server's to the requests of the plugins at their start.
 var answers = map[string]string{
 	"/api":  `{"kind":"APIVersions","versions":["v1"]}`,
 	"/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"scheduling.x-k8s.io","versions":[{"groupVersion":"scheduling.x-k8s.io/v1alpha1","version":"v1alpha1"}],"preferredVersion":{"groupVersion":"scheduling.x-k8s.io/v1alpha1","version":"v1alpha1"}}]}`,
@@ -122,7 +122,7 @@ func TestProfile(t *testing.T) {
 	require.Contains(t, names(plugins.Filter), "NodeResourcesFit", "upstream's filters stay in force")
 }
 
-// What a file leaves out is filled in: nothing but the name is needed.
+// Missing arguments get defaults: only the name is needed.
 func TestDefaults(t *testing.T) {
 	sched, err := setUp(t, `
   plugins: {multiPoint: {enabled: [{name: Sigma, weight: 2000}]}}
@@ -131,7 +131,7 @@ func TestDefaults(t *testing.T) {
 	require.True(t, slices.Contains(names(sched.Profiles["sigma"].ListPlugins().Score), "Sigma"))
 }
 
-// A wrong argument stops the start and says where it stands.
+// An invalid argument is an error that names its field.
 func TestWrongArguments(t *testing.T) {
 	for args, want := range map[string]string{
 		`mapping: best`:                             `initializing plugin "Sigma": pluginConfig[Sigma].args.mapping: Unsupported value: "best": supported values: "rank", "linear"`,

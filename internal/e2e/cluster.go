@@ -244,7 +244,7 @@ func Wait(t testing.TB, what string, done func() (string, bool)) {
 	}
 }
 
-// WaitReady waits until the API server says that it is ready.
+// WaitReady waits until the API server is ready.
 func (c *Cluster) WaitReady(t testing.TB) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context()) // Wipe calls it at the end of a test

@@ -1,8 +1,8 @@
 // Package e2e runs schedulers against a real control plane: etcd, kube-apiserver
 // and kube-controller-manager from hack/controlplane as child processes, a fake
 // kubelet in this process, and the scheduler under test as a child that can be
-// killed, stopped and restarted. It knows nothing of placement: a test says what
-// it creates and what must come of it.
+// killed, stopped and restarted. It knows nothing of placement: a test creates
+// objects and checks the result.
 //
 // For the autoscaler there are a real Prometheus from hack/prometheus, and
 // workloads whose requests are simulated on the pods that run: their figures

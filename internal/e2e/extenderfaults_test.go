@@ -23,7 +23,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/e2e"
 )
 
-// extenderScene is a scheduler whose extender is at a port, and fails.
+// extenderScene is a scheduler with a failing extender at a port.
 type extenderScene struct {
 	c    *e2e.Cluster
 	ns   string
@@ -48,7 +48,7 @@ func (x *extenderScene) more(t *testing.T, n int) {
 	x.made += n
 }
 
-// waits waits until n pods have no node, all for this reason.
+// waits returns when n pods have no node, all for this reason.
 func (x *extenderScene) waits(t *testing.T, n int, reason, message string) {
 	t.Helper()
 	e2e.Wait(t, message, func() (string, bool) {
@@ -71,8 +71,8 @@ func (x *extenderScene) requests(t *testing.T, p *extenderProcess, verb string, 
 	return e2e.Metric(t, p.metrics+"/metrics", "sigma_extender_requests_total", fmt.Sprintf("verb=%q", verb), fmt.Sprintf(`code="%d"`, code))
 }
 
-// An extender that a scheduler must not do without hangs, dies and comes back:
-// pods wait meanwhile and say why.
+// An extender that is not ignorable hangs, dies and comes back: pods wait meanwhile,
+// with the reason in their status.
 func TestExtenderIsNeeded(t *testing.T) {
 	c := e2e.Shared(t)
 	installSigma(t, c)
@@ -110,14 +110,14 @@ func TestExtenderIsNeeded(t *testing.T) {
 	for _, node := range c.Nodes() {
 		require.Len(t, podsOn(c, x.ns, node.Name), 4)
 	}
-	// The scheduler does not hear of a rule: the next pod that is placed wakes them.
+	// The scheduler does not watch rules: the next pod that is placed wakes them.
 	c.Kubectl(t, limitRule(5), "apply", "-f", "-")
 	c.CreatePods(t, e2e.Pod(x.ns, "other", "100m", "64Mi"))
 	within(t, "the rule is changed", func() (string, bool) { n := boundOf(c, x.ns, "web"); return fmt.Sprint(n), n == x.made })
 	c.RequireFits(t)
 	require.Equal(t, 3, requireLog(t, log).Starts)
 
-	// What it refuses of others' calls is counted by code.
+	// Refused calls are counted by HTTP status.
 	url := fmt.Sprintf("http://127.0.0.1:%d/", p.port)
 	for _, tt := range []struct {
 		verb, body string
@@ -139,8 +139,8 @@ func TestExtenderIsNeeded(t *testing.T) {
 	}
 }
 
-// Without an extender that a scheduler may do without, upstream's scores decide,
-// and rules do not hold. When it is back it tells where, and adds nothing there.
+// Without an ignorable extender upstream's scores decide, and rules do not hold. When
+// the extender is back, it reports the conflicts and adds no pod there.
 func TestExtenderIsIgnorable(t *testing.T) {
 	c := e2e.Shared(t)
 	installSigma(t, c)
@@ -168,8 +168,8 @@ func TestExtenderIsIgnorable(t *testing.T) {
 	require.Len(t, c.Placements(x.ns), 6)
 }
 
-// A policy in shadow leaves the choice to the scheduler, of which an extender hears
-// late. Rules hold all the same.
+// A policy in shadow leaves the choice to the scheduler, and an extender learns of it
+// late. Rules hold nevertheless.
 func TestExtenderInShadow(t *testing.T) {
 	c := e2e.Shared(t)
 	installSigma(t, c)
@@ -187,7 +187,7 @@ func TestExtenderInShadow(t *testing.T) {
 	require.Zero(t, e2e.Metric(t, p.metrics+"/metrics", "sigma_rule_conflicts_total"))
 }
 
-// Something answers in the extender's place that is none.
+// Another program answers at the extender's address.
 func TestExtenderAnswersGarbage(t *testing.T) {
 	c := e2e.Shared(t)
 	installSigma(t, c)
@@ -246,7 +246,7 @@ func TestExtenderAnswersGarbage(t *testing.T) {
 	}
 	x := newExtenderScene(t, port, false)
 
-	// What filter says cannot be ignored.
+	// An invalid answer to filter is an error.
 	for _, tt := range []struct{ name, answer, reason, message string }{
 		{"status 500", "500", "SchedulerError", "/filter, code 500"},
 		{"not JSON", "<html>", "SchedulerError", "invalid character '<'"},
@@ -264,7 +264,7 @@ func TestExtenderAnswersGarbage(t *testing.T) {
 		c.WaitBound(t, x.ns, x.made)
 		stop()
 	}
-	// Of prioritize it can.
+	// An invalid answer to prioritize is ignored.
 	for _, tt := range []struct {
 		name   string
 		answer func(*extenderv1.ExtenderArgs) string

@@ -44,22 +44,22 @@ metadata: {name: apart}
 spec: {selector: {matchLabels: {loud: "yes"}}, excludes: [{selector: {matchLabels: {quiet: "yes"}}}, {selector: {matchLabels: {few: "yes"}}, max: 1}]}
 `
 
-// A scene is a cluster in which Sigma is to work while something fails: rules,
-// pods that they are about, and a few pods that have to wait.
+// A scene is a cluster in which Sigma works while something fails. It has rules,
+// pods that the rules select, and a few pods that have to wait.
 type scene struct {
 	c     *e2e.Cluster
 	ns    string
 	proxy *e2e.APIProxy
-	pods  []*v1.Pod // that find room
-	made  int       // of them
+	pods  []*v1.Pod // with room for all of them
+	made  int       // how many of these exist
 	// Of those, how many were deleted, by app.
 	gone map[string]int
 }
 
 const sceneNodes = 40
 
-// The pods that have to wait, with what is true of them: five one to a node on
-// three nodes, and one that is larger than a node.
+// The pods that have to wait: of five with one to a node, two beyond three nodes, and
+// one that is larger than a node.
 const (
 	stuck, stuckOn = 5, 3
 	waiting        = stuck - stuckOn + 1
@@ -110,7 +110,7 @@ func requireNodesKept(t *testing.T, c *e2e.Cluster) {
 	})
 }
 
-// config is Sigma's, with a decision log and connected through the proxy.
+// config is Sigma's configuration, with a decision log, through the proxy.
 func (s *scene) config(log string, qps int) string {
 	return sigmaConfig(false, "appLabel: app, decisionLog: "+log) +
 		fmt.Sprintf("clientConnection: {kubeconfig: %s, qps: %d, burst: 1}\n", s.proxy.Kubeconfig, qps)
@@ -145,8 +145,8 @@ func (s *scene) block(t *testing.T) {
 	s.c.WaitRefused(t, s.ns, waiting)
 }
 
-// settle waits until every pod has a node, but for those that cannot, and checks
-// what came of it.
+// settle waits until every pod has a node, but for those that have to wait, and checks
+// the result.
 func (s *scene) settle(t *testing.T) {
 	t.Helper()
 	s.c.WaitBound(t, s.ns, s.there()+stuckOn)
@@ -175,7 +175,7 @@ func (s *scene) settle(t *testing.T) {
 	s.requireRules(t)
 }
 
-// requireRules counts what stands against faultRules, by itself.
+// requireRules counts the pods against faultRules independently of Sigma.
 func (s *scene) requireRules(t *testing.T) {
 	t.Helper()
 	type app struct{ node, name string }
@@ -220,7 +220,7 @@ func (s *scene) requireRules(t *testing.T) {
 	}
 }
 
-// requireSound checks what a scheduler says of itself.
+// requireSound checks a scheduler's metrics.
 func requireSound(t *testing.T, s *e2e.Scheduler) {
 	t.Helper()
 	for _, name := range []string{"sigma_state_restarts_total", "sigma_decision_log_errors_total", "sigma_rule_conflicts_total"} {
@@ -248,14 +248,14 @@ func (s *scene) atWork(t *testing.T, n int) {
 }
 
 // The API server and etcd die, and the API server hangs, while pods are placed.
-// Bindings are on their way then, but none has arrived: one that is made without an
-// answer is another test's.
+// Bindings are under way then, but none has arrived; another test has bindings without
+// an answer.
 func TestControlPlaneFails(t *testing.T) {
 	s := newScene(t)
 	log := filepath.Join(t.TempDir(), "decisions.jsonl")
 	sigma := s.c.StartScheduler(t, scheduler, s.config(log, 40))
 	s.block(t)
-	sigma.Signal(t, syscall.SIGSTOP) // or a slow machine would have placed most by the time that all are there
+	sigma.Signal(t, syscall.SIGSTOP) // a slow machine would place most before all exist
 	s.more(t, 300)
 	sigma.Signal(t, syscall.SIGCONT)
 	for _, program := range []string{"kube-apiserver", "etcd"} {
@@ -277,8 +277,8 @@ func TestControlPlaneFails(t *testing.T) {
 	require.Greater(t, v.Decisions, 304, "no binding failed")
 }
 
-// The scheduler dies with bindings under way, of which some arrive all the same,
-// and in the middle of a line of its log.
+// The scheduler dies with bindings under way, some of which arrive, and in the middle
+// of a line of its log.
 func TestSchedulerKilledBetweenReserveAndBind(t *testing.T) {
 	s := newScene(t)
 	log := filepath.Join(t.TempDir(), "decisions.jsonl")
@@ -310,7 +310,7 @@ func TestSchedulerKilledBetweenReserveAndBind(t *testing.T) {
 	require.Zero(t, v.CutOff, "the next start removes a line that has no end")
 }
 
-// Bindings are made and the scheduler does not hear of it: it takes them for failed
+// Bindings are made but their answers are lost: the scheduler takes them for failed
 // after it has seen the pods on their nodes.
 func TestBindingAnswerLost(t *testing.T) {
 	s := newScene(t)
@@ -328,8 +328,8 @@ func TestBindingAnswerLost(t *testing.T) {
 	require.Zero(t, v.Refused)
 }
 
-// Of two schedulers the leader dies, then the next one hangs, and finds when it
-// goes on that it leads no longer.
+// The leader of two schedulers dies; then the next leader hangs, and when it continues
+// it no longer leads.
 func TestLeaderChanges(t *testing.T) {
 	s := newScene(t)
 	election := fmt.Sprintf(`
@@ -367,7 +367,7 @@ leaderElection:
 	s.more(t, 40)
 	s.proxy.WaitHeld(t, 20)
 	second.Signal(t, syscall.SIGSTOP)
-	release() // what it had sent arrives; it does not hear of it
+	release() // what it had sent arrives; the answers are lost
 	leads(first)
 	s.c.WaitBound(t, s.ns, s.made)
 	second.Signal(t, syscall.SIGCONT)
@@ -383,8 +383,7 @@ leaderElection:
 	requireLog(t, logs[1])
 }
 
-// What the API server says of pods, nodes and rules arrives late, while pods come
-// and go.
+// Events of pods, nodes and rules arrive late, while pods come and go.
 func TestWatchLag(t *testing.T) {
 	const lag = 1500 * time.Millisecond
 	churn := func(t *testing.T, s *scene) {

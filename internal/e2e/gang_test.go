@@ -20,7 +20,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
-// installPlugins makes the cluster know the kinds of a plugin of scheduler-plugins.
+// installPlugins installs the kinds of a plugin of scheduler-plugins.
 func installPlugins(t *testing.T, c *e2e.Cluster, plugin string, kinds ...string) {
 	t.Helper()
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/scheduler-plugins").Output()
@@ -31,8 +31,8 @@ func installPlugins(t *testing.T, c *e2e.Cluster, plugin string, kinds ...string
 	c.Grant(t, rbacv1.PolicyRule{APIGroups: []string{"scheduling.x-k8s.io"}, Resources: kinds, Verbs: []string{"get", "list", "watch"}})
 }
 
-// A gang goes where the policy wants each of its pods, and a gang that does not fit
-// leaves no trace: not in the cluster, not in what Sigma takes it to be.
+// A gang goes to the policy's choice for each of its pods, and a gang that does not fit
+// leaves no trace, neither in the cluster nor in Sigma's state of it.
 func TestGangByPolicy(t *testing.T) {
 	c := e2e.Shared(t)
 	installSigma(t, c)
@@ -45,7 +45,7 @@ func TestGangByPolicy(t *testing.T) {
 	}
 	c.CreateNodes(t, nodes...)
 	log := filepath.Join(t.TempDir(), "decisions.jsonl")
-	for _, name := range []string{"small", "large"} { // before their pods: the scheduler hears of both on watches of their own
+	for _, name := range []string{"small", "large"} { // before their pods: both reach the scheduler on watches of their own
 		c.Kubectl(t, fmt.Sprintf(`
 apiVersion: scheduling.x-k8s.io/v1alpha1
 kind: PodGroup
@@ -140,7 +140,7 @@ kind: ElasticQuota
 metadata: {name: quota, namespace: %s}
 spec: {max: {cpu: 10, memory: 100Gi}, min: {cpu: 10, memory: 100Gi}}
 `, ns), "apply", "-f", "-")
-	// What Trimaran's plugins ask for the load of nodes.
+	// The server that Trimaran's plugins ask for the load of nodes.
 	var asked atomic.Int32
 	watcher := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)

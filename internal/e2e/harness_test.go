@@ -88,7 +88,7 @@ func TestRolloutAndDrain(t *testing.T) {
 	c.DeleteNode(t, "b")
 	c.Cordon(t, "a", true)
 	c.Cordon(t, "c", true)
-	for i := 0; len(refused(c, ns)) == 0; i++ { // until the scheduler has heard of it
+	for i := 0; len(refused(c, ns)) == 0; i++ { // until the scheduler has seen it
 		probe := e2e.Pod(ns, fmt.Sprintf("probe-%d", i), "1m", "1Mi")
 		c.CreatePods(t, probe)
 		e2e.Wait(t, "an answer", func() (string, bool) { return "", c.Placements(ns)[probe.Name] != "" || len(refused(c, ns)) == 1 })
@@ -103,7 +103,7 @@ func TestRolloutAndDrain(t *testing.T) {
 	c.RequireFits(t)
 }
 
-// refused are the pods of a namespace that a scheduler has found no room for.
+// refused are the pods of a namespace that a scheduler found no room for.
 func refused(c *e2e.Cluster, ns string) []*v1.Pod {
 	return slices.DeleteFunc(c.Pods(ns), func(p *v1.Pod) bool {
 		return e2e.Condition(p, v1.PodScheduled).Reason != v1.PodReasonUnschedulable
@@ -197,7 +197,7 @@ func TestResizeInPlace(t *testing.T) {
 	c.Resize(t, ns, "grows", "3", "1Gi")
 	await("3", "")
 
-	// The scheduler knows: two more cores are not there until it shrinks.
+	// The scheduler knows that two more cores are not free until it shrinks.
 	c.CreatePods(t, e2e.Pod(ns, "waits", "2", "1Gi"))
 	c.WaitRefused(t, ns, 1)
 	c.Resize(t, ns, "grows", "2", "1Gi")
@@ -215,7 +215,7 @@ func TestResizeInPlace(t *testing.T) {
 	require.Zero(t, c.Pods(ns)[0].Status.ContainerStatuses[0].RestartCount)
 }
 
-// coscheduling is a profile with gangs, and what else is named.
+// coscheduling is a profile with gangs and other plugins.
 func coscheduling(plugins string) string {
 	return fmt.Sprintf(`
 profiles:
@@ -275,8 +275,8 @@ spec: {minMember: 4}
 	c.WaitBound(t, ns, 1)
 	require.Equal(t, []string{"alone"}, slices.Collect(maps.Keys(c.Placements(ns))))
 
-	// The gang comes again: of a new node Coscheduling does not tell a gang that
-	// waits, which would take the five minutes after which all pods are tried again.
+	// The gang is created again: Coscheduling does not wake a waiting gang for a new
+	// node, so it would wait the five minutes after which all pods are tried again.
 	c.Kubectl(t, "", "delete", "pods", "--all", "-n", ns)
 	c.CreateNodes(t, e2e.Node("d", "16", "64Gi"))
 	c.CreatePods(t, gang...)

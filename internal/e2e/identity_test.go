@@ -23,8 +23,8 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
-// TestLiveEqualsSimulated lets a scheduler decide with all that happens in a
-// cluster going on, and computes its decisions again from its log alone.
+// TestLiveEqualsSimulated has a scheduler decide while all that happens in a cluster
+// goes on, and computes its decisions again from its log alone.
 func TestLiveEqualsSimulated(t *testing.T) {
 	for _, size := range []struct{ nodes, pods int }{{200, 2000}, {1000, 5000}} {
 		for _, driver := range []string{"plugin", "extender"} {
@@ -77,7 +77,7 @@ metadata: {name: fail-bindings}
 spec: {policyName: fail-bindings, validationActions: [Deny]}
 `
 
-// identityPods are pods of apps that rules are about in different ways. An app is
+// identityPods are pods of apps that rules select in different ways. An app is
 // resized after its sixth pod.
 func identityPods(ns string, n int) []*v1.Pod {
 	pods := e2e.Pods(ns, 7, n)
@@ -166,8 +166,7 @@ func podsOn(c *e2e.Cluster, ns, node string) []*v1.Pod {
 	return list
 }
 
-// preemptByRule lets a pod take the place of another that is in its way by a rule
-// alone.
+// preemptByRule has a pod preempt another that keeps it off a node by a rule alone.
 func preemptByRule(t *testing.T, c *e2e.Cluster, ns string) {
 	c.Kubectl(t, `
 apiVersion: scheduling.k8s.io/v1
@@ -193,7 +192,7 @@ value: 1000
 	require.NotContains(t, c.Placements(ns), "pinned-0")
 }
 
-// requireRules counts what stands against the rules, by itself.
+// requireRules counts the pods against the rules independently of Sigma.
 func requireRules(t *testing.T, c *e2e.Cluster, ns string) {
 	t.Helper()
 	type key struct{ node, app string }
@@ -254,7 +253,7 @@ func verify(t *testing.T, driver, log string, pods int) (text []byte) {
 	require.Greater(t, v.Decisions, pods)
 	require.Equal(t, v.Causes[ledger.CausePolicy], v.Agreed)
 	require.Less(t, v.Decisions-v.Agreed, v.Decisions/100+1, "other causes: %v", v.Causes)
-	if driver == "plugin" { // an extender does not hear of failed bindings and counts the pods there for a while
+	if driver == "plugin" { // an extender does not see failed bindings and assumes the pods there for a while
 		require.Zero(t, v.Refused)
 	}
 	return text
@@ -278,7 +277,7 @@ func corrupt(t *testing.T, log string, text []byte) {
 	require.NotNil(t, v.First, "a node with other free cpu has to be noticed")
 }
 
-// moreCPU gives one node of a log twice its cpu: the one that most pods went to.
+// moreCPU doubles the cpu of the node of a log that most pods went to.
 func moreCPU(t *testing.T, log string) string {
 	most, times := "", map[string]int{}
 	for _, m := range regexp.MustCompile(`"kind":"decide","node":"([^"]*)"`).FindAllStringSubmatch(log, -1) {

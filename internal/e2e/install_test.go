@@ -29,7 +29,7 @@ func ownCluster(t *testing.T) *e2e.Cluster {
 	return c
 }
 
-// TestInstall does what docs/install.md says, as the test of its every command.
+// TestInstall runs every command of docs/install.md.
 func TestInstall(t *testing.T) {
 	c := ownCluster(t)
 	c.CreateDeployment(t, e2e.Deployment("default", "old", 12, "1", "2Gi"))
@@ -41,7 +41,8 @@ func TestInstall(t *testing.T) {
 	require.Regexp(t, `(?m)^learned +`, out)
 
 	page.run(t, "Install", 2)
-	// To the fake kubelet all pods run; those of Sigma have programs from here on.
+	// The fake kubelet reports all pods as running; those of Sigma have programs from
+	// here on.
 	runtime := startContainers(t, c)
 	require.Regexp(t, `general +linear +K1 +shadow +True +True`, page.run(t, "Install", 1))
 
@@ -81,7 +82,7 @@ func TestInstall(t *testing.T) {
 	page.run(t, "The way back", 1)
 	page.run(t, "The way back", 1)
 	awaitAll(t, c, "default", func(pod *v1.Pod) bool { return pod.Spec.SchedulerName == v1.DefaultSchedulerName })
-	// Somebody does not follow the page.
+	// A user does not follow the page.
 	for _, name := range []string{"left", "finished"} {
 		d := e2e.Deployment("default", name, 2, "100m", "128Mi")
 		d.Spec.Template.Spec.SchedulerName = "sigma"
@@ -104,8 +105,8 @@ func TestInstall(t *testing.T) {
 	require.Empty(t, page.blocks, "blocks that this test does not know of")
 }
 
-// awaitAll waits until all pods of a namespace that are not going are as wanted: what
-// kubectl has waited for the caches hear a moment later.
+// awaitAll waits until all pods of a namespace that are not being deleted are as
+// wanted: the caches follow kubectl a moment later.
 func awaitAll(t *testing.T, c *e2e.Cluster, namespace string, is func(*v1.Pod) bool) {
 	t.Helper()
 	e2e.Wait(t, "all pods", func() (string, bool) {
@@ -134,7 +135,7 @@ func setMode(t testing.TB, c *e2e.Cluster, mode string) {
 	c.Kubectl(t, "", "patch", "placementpolicy", "general", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"mode":%q}}`, mode))
 }
 
-// onSigma returns pods that Sigma is to place.
+// onSigma returns pods for Sigma to place.
 func onSigma(pods ...*v1.Pod) []*v1.Pod {
 	for _, pod := range pods {
 		pod.Spec.SchedulerName = "sigma"
@@ -143,8 +144,7 @@ func onSigma(pods ...*v1.Pod) []*v1.Pod {
 }
 
 // TestSecondScheduler: with the rights of its ServiceAccount alone the scheduler
-// does whatever kube-scheduler does, and the dashboard asks for nothing that it
-// does not tell.
+// does whatever kube-scheduler does, and it exposes every metric of the dashboard.
 func TestSecondScheduler(t *testing.T) {
 	c := ownCluster(t)
 	prepare(t, c)
@@ -228,9 +228,9 @@ func TestSecondScheduler(t *testing.T) {
 	requireNoMoreThanUpstream(t, c)
 }
 
-// TestExtenderOverlay does what docs/extender.md says: upstream's scheduler with
-// the extender places as the policy says; while the extender is down pods wait,
-// and say why.
+// TestExtenderOverlay follows docs/extender.md: upstream's scheduler with the extender
+// places by the policy; while the extender is down pods wait, with the reason in their
+// status.
 func TestExtenderOverlay(t *testing.T) {
 	c := ownCluster(t)
 	prepare(t, c)
@@ -288,7 +288,7 @@ func TestExtenderOverlay(t *testing.T) {
 	require.EqualValues(t, 1, e2e.Metric(t, "http://"+metricsAddress+"/metrics", "sigma_decisions_total", `cause="policy"`))
 }
 
-// TestReplaceScheduler does what docs/replace-scheduler.md says.
+// TestReplaceScheduler follows docs/replace-scheduler.md.
 func TestReplaceScheduler(t *testing.T) {
 	c := e2e.StartCluster(t)
 	c.CreateNodes(t, e2e.Nodes(7, 6)...)

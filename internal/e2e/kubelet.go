@@ -25,7 +25,7 @@ import (
 // Of the kubelet: enough that the API server answers before the next is asked.
 const workers = 16
 
-// Kubelet stands for the kubelets of all nodes it owns: their pods run as soon
+// Kubelet is a fake of the kubelets of all nodes it owns: their pods run as soon
 // as they are bound, go as soon as they are deleted, and are resized in place as
 // far as their node has room. A pod on a node that it does not own stays as it is.
 type Kubelet struct {
@@ -109,7 +109,7 @@ func (k *Kubelet) OOMKill(pod *v1.Pod) {
 	k.queue.Add(pod.Namespace + "/" + pod.Name)
 }
 
-// set changes what the kubelet goes by and has it look at all pods again.
+// set changes the kubelet's settings and makes it sync all pods again.
 func (k *Kubelet) set(change func()) {
 	k.mu.Lock()
 	change()
@@ -283,7 +283,7 @@ func sidecar(container v1.Container) bool {
 	return container.RestartPolicy != nil && *container.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
 
-// exceeded says which memory limit would fall below what the pod uses; "" = none.
+// exceeded is the memory limit that would fall below the pod's usage; "" = none.
 func exceeded(pod *v1.Pod, status *v1.PodStatus, usage []func(*v1.Pod) int64) (message string) {
 	var used int64
 	for _, bytes := range usage {

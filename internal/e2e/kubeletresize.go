@@ -70,7 +70,7 @@ func (k *Kubelet) resize(ctx context.Context, key string, pod *v1.Pod) error {
 	return k.update(ctx, pod, status)
 }
 
-// grant sets aside on its node what a pod asks for, or says why not, as the real
+// grant reserves what a pod asks for on its node, or returns why not, as the real
 // kubelet does.
 func (k *Kubelet) grant(pod *v1.Pod) (reason, message string) {
 	object, known, _ := k.nodes.GetStore().GetByKey(pod.Spec.NodeName)
@@ -156,7 +156,7 @@ func all(pod *v1.Pod, status *v1.PodStatus, is func(v1.Container, *v1.ContainerS
 	return yes
 }
 
-// setCondition replaces the condition of that type unless it says the same.
+// setCondition replaces the condition of that type unless it is equal.
 func setCondition(status *v1.PodStatus, condition v1.PodCondition) {
 	i := slices.IndexFunc(status.Conditions, func(c v1.PodCondition) bool { return c.Type == condition.Type })
 	switch {

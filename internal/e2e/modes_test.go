@@ -37,7 +37,7 @@ func policyYAML(t *testing.T, file, name string, replace ...string) string {
 	return strings.Replace(head, "name: "+file, "name: "+name, 1) + "\n"
 }
 
-// kubectlFails runs kubectl, which is to fail, and returns what it prints.
+// kubectlFails runs kubectl, which must fail, and returns what it prints.
 func kubectlFails(t *testing.T, c *e2e.Cluster, input string, args ...string) string {
 	t.Helper()
 	command := exec.Command(e2e.Program(t, "kubectl"), args...)
@@ -58,8 +58,7 @@ func policyStatus(t *testing.T, c *e2e.Cluster, name string) v1alpha1.PlacementP
 	return policy.Status
 }
 
-// decisions are those of a log, by pod. Of a pod that was decided on more than
-// once, the last.
+// decisions are the last decisions of a log, by pod.
 func decisions(t *testing.T, log string) map[string]*ledger.Event {
 	t.Helper()
 	file, err := os.Open(log)
@@ -79,9 +78,9 @@ func decisions(t *testing.T, log string) map[string]*ledger.Event {
 	}
 }
 
-// A policy comes, is replaced by ones that cannot be used, mended, deleted and
-// made anew, while the scheduler runs: what is in force follows within seconds,
-// and the status says so.
+// While the scheduler runs, a policy is created, replaced by unusable ones, mended,
+// deleted and created again. The policy in force follows within seconds, and so does
+// the status.
 func TestPolicyWhileRunning(t *testing.T) {
 	c := e2e.Shared(t)
 	installSigma(t, c)
@@ -150,7 +149,8 @@ func TestPolicyWhileRunning(t *testing.T) {
 		out := kubectlFails(t, c, policyYAML(t, "general-k1", "general", bad.old, bad.replaced), "replace", "-f", "-")
 		require.Contains(t, out, bad.want)
 	}
-	// What only the loader refuses is not in force either, and the status says why.
+	// A policy that only the loader refuses is not in force either, and the status says
+	// why.
 	for i, bad := range []struct{ old, replaced, want string }{
 		{"knowledge: K1", "knowledge: K1+clock", "K1+clock"},
 		{"knowledge: K1", "knowledge: K2", "K2"},
@@ -165,8 +165,8 @@ func TestPolicyWhileRunning(t *testing.T) {
 	}
 	decided(ledger.CausePolicy, first)
 
-	// The mended one, with the API server refusing what is written of statuses for
-	// a while: that does not keep it from coming into force.
+	// The mended policy comes into force although the API server refuses to write
+	// statuses for a while.
 	p.SetRefuse(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/placementpolicies/general/status") })
 	c.Kubectl(t, policyYAML(t, "general-k1", "general", "0.475388", "0.5"), "apply", "-f", "-")
 	inForce("mended, and in force", 4)
@@ -231,15 +231,15 @@ func clearPods(t *testing.T, c *e2e.Cluster, ns string) {
 	e2e.Wait(t, "pods to vanish", func() (string, bool) { n := len(c.Pods(ns)); return fmt.Sprint(n), n == 0 })
 }
 
-// A policy in shadow has no influence, and tells where it would decide otherwise;
-// live it decides. Switching takes no restart.
+// A policy in shadow has no influence and reports where it would decide otherwise; a
+// live policy decides. Switching needs no restart.
 func TestShadowThenLive(t *testing.T) {
 	c, ns := modeScene(t)
 	c.Kubectl(t, policyYAML(t, "general-k1", "general", "mode: live", "mode: shadow"), "apply", "-f", "-")
 	log := filepath.Join(t.TempDir(), "decisions.jsonl")
 	s := c.StartScheduler(t, scheduler, sigmaConfig(false, "appLabel: app, decisionLog: "+log))
 
-	// Upstream's scores prefer an empty node, as a rule, as long as there is one.
+	// Upstream's scores usually prefer an empty node as long as there is one.
 	pods := e2e.Pods(ns, 15, 30)
 	c.CreatePods(t, pods...)
 	c.WaitBound(t, ns, 30)
@@ -293,7 +293,7 @@ func TestShadowThenLive(t *testing.T) {
 func TestCanary(t *testing.T) {
 	c, _ := modeScene(t)
 	const apps, each = 80, 2
-	ns := "canary" // the share is of names
+	ns := "canary" // names decide which workloads are in the share
 	c.Kubectl(t, "", "create", "namespace", ns)
 	log := filepath.Join(t.TempDir(), "decisions.jsonl")
 	s := c.StartScheduler(t, scheduler, sigmaConfig(false, "appLabel: app, canaryPolicyName: next, decisionLog: "+log))
@@ -319,7 +319,7 @@ func TestCanary(t *testing.T) {
 			}
 			require.Equal(t, chosen[app], by, "%s: %+v", pod.Name, d.Decision)
 			if by {
-				require.Empty(t, d.Choice) // it went where the policy said
+				require.Empty(t, d.Choice) // it went to the policy's choice
 			}
 		}
 		for app, by := range chosen {

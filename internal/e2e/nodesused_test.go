@@ -17,7 +17,7 @@ import (
 )
 
 // Profiles that differ in what scores nodes. The rules hold in all of them: what
-// they forbid is Sigma's filter's to say.
+// they forbid is for Sigma's filter to check.
 const (
 	rulesOnly = `
 percentageOfNodesToScore: 100

@@ -233,8 +233,8 @@ func (c *Cluster) WaitBound(t testing.TB, namespace string, n int) {
 	})
 }
 
-// WaitMoreBound waits until n more pods of a namespace are bound than were, and returns
-// how many are. It asks the API server, of which the caches hear late once it was down.
+// WaitMoreBound waits until n more pods of a namespace are bound, and returns how many
+// are. It asks the API server: after an outage the caches are late.
 func (c *Cluster) WaitMoreBound(t testing.TB, namespace string, n int) (bound int) {
 	t.Helper()
 	least := -1 // not known
@@ -270,7 +270,7 @@ func (c *Cluster) WaitRunning(t testing.TB, namespace string, n int) {
 	})
 }
 
-// WaitRefused waits until a scheduler has said of exactly n pods of a namespace
+// WaitRefused waits until a scheduler has reported of exactly n pods of a namespace
 // that they find no room.
 func (c *Cluster) WaitRefused(t testing.TB, namespace string, n int) {
 	t.Helper()
@@ -295,7 +295,7 @@ func Condition(pod *v1.Pod, kind v1.PodConditionType) v1.PodCondition {
 }
 
 // RequireFits fails the test when the pods on a node need more than it has. It
-// counts by itself what the API server says.
+// counts what the API server has.
 func (c *Cluster) RequireFits(t testing.TB) {
 	t.Helper()
 	free := map[string]v1.ResourceList{}

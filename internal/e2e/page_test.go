@@ -15,7 +15,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/e2e"
 )
 
-// A reader does what a page of docs says: it runs the blocks marked `sh e2e`, in
+// A reader follows a page of docs: it runs the blocks marked `sh e2e`, in
 // the page's order, in a folder that holds the manifests.
 type reader struct {
 	c      *e2e.Cluster

@@ -112,7 +112,7 @@ func (p *Process) end() {
 	}
 }
 
-// Alive says whether the process is there; a stopped one is.
+// Alive reports whether the process exists; a stopped one does.
 func (p *Process) Alive() bool {
 	select {
 	case <-p.ended:

@@ -88,7 +88,7 @@ func (c *Cluster) StartProxy(t testing.TB, kubeconfig string) *APIProxy {
 		forward.ServeHTTP(w, r)
 	}))
 	server.Config.ErrorLog = quiet
-	server.StartTLS() // clients show their tokens to nobody else
+	server.StartTLS() // clients show their tokens to no other server
 	t.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()
@@ -183,7 +183,7 @@ func (p *APIProxy) answered(r *http.Response) error {
 	return nil
 }
 
-// SetLag says how long after the API server sent it an event of a watch arrives;
+// SetLag sets how long after the API server sent it an event of a watch arrives;
 // stream counts the watches of a path from 1.
 func (p *APIProxy) SetLag(lag func(path string, stream int) time.Duration) {
 	p.mu.Lock()
@@ -191,7 +191,7 @@ func (p *APIProxy) SetLag(lag func(path string, stream int) time.Duration) {
 	p.lag = lag
 }
 
-// SetRefuse says which requests are answered with an error.
+// SetRefuse sets which requests are answered with an error.
 func (p *APIProxy) SetRefuse(refuse func(*http.Request) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

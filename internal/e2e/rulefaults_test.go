@@ -19,7 +19,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 )
 
-// limitRule lets so many pods of the app web stand on a node.
+// limitRule allows so many pods of the app web on a node.
 func limitRule(most int) string {
 	return fmt.Sprintf(`
 apiVersion: sigma-scheduler.io/v1alpha1
@@ -29,9 +29,9 @@ spec: {selector: {matchLabels: {app: web}}, maxPerNode: %d}
 `, most)
 }
 
-// soon is how long what an event is to bring about may take: a second of backoff, and a
-// machine shared by many. Without the event it takes the five minutes after which all
-// pods are tried again.
+// soon is how long the effect of an event may take: a second of backoff, and a machine
+// shared by many. Without the event it takes the five minutes after which all pods are
+// tried again.
 const soon = time.Minute
 
 // within waits like [e2e.Wait], not longer than soon, and logs how long it took.
@@ -88,8 +88,8 @@ func webOn(t *testing.T, c *e2e.Cluster, ns, node string) string {
 	return ""
 }
 
-// Pods that a rule keeps waiting are woken by what may let them in, soon, and by
-// nothing else.
+// Pods that wait for a rule are woken soon by events that can open a node to them, and
+// by no others.
 func TestWhatWakesPods(t *testing.T) {
 	c := e2e.Shared(t)
 	installSigma(t, c)
@@ -113,8 +113,8 @@ func TestWhatWakesPods(t *testing.T) {
 		}
 	}
 
-	// What others do does not concern them: 30 pods come and 15 go, pods come with
-	// a node, and are relabelled.
+	// Unrelated events do not wake them: 30 pods come and 15 go, pods come with a node,
+	// and are relabelled.
 	tries := func() float64 { return s.Metric(t, "scheduler_schedule_attempts_total", `result="unschedulable"`) }
 	before := tries()
 	var others []*v1.Pod
@@ -165,7 +165,7 @@ func TestWhatWakesPods(t *testing.T) {
 	}
 	c.WaitRefused(t, ns, 4)
 	c.Kubectl(t, strings.ReplaceAll(limitRule(1), "app: web", "app: large"), "apply", "-f", "-")
-	within(t, "the new rule is known", func() (string, bool) { // nodes are heard of on another watch
+	within(t, "the new rule is known", func() (string, bool) { // nodes arrive on another watch
 		status := ruleStatus(t, c, "limit")
 		return fmt.Sprint(status), status.ObservedGeneration == 1
 	})
@@ -181,8 +181,8 @@ func TestWhatWakesPods(t *testing.T) {
 		}
 	}
 	time.Sleep(time.Second)
-	// A rule that comes where pods stand against it: nothing false is said of it
-	// before the nodes are looked at, and what is true then.
+	// A rule that comes where pods stand against it: its status has no conflicts before
+	// the nodes are read, and the right number afterwards.
 	c.Kubectl(t, limitRule(1), "apply", "-f", "-")
 	within(t, "the rule is known", func() (string, bool) {
 		status := ruleStatus(t, c, "limit")
@@ -230,8 +230,8 @@ func eventOf(t *testing.T, c *e2e.Cluster, pod *v1.Pod, reason string) string {
 	return note
 }
 
-// The scheduler hears of a rule twice, once to wake pods and once to decide by it.
-// Whichever comes late, the pods are let in.
+// A rule reaches the scheduler on two watches, one to wake pods and one to decide by
+// it. Whichever is late, the pods are placed.
 func TestRuleIsHeardLate(t *testing.T) {
 	c := e2e.Shared(t)
 	installSigma(t, c)
@@ -258,9 +258,9 @@ func TestRuleIsHeardLate(t *testing.T) {
 	}
 }
 
-// Another scheduler puts pods on the same nodes against a rule: that is seen at
-// once and told, and Sigma adds nothing to it. A second Sigma that does not lead
-// does not contradict.
+// Another scheduler places pods on the same nodes against a rule: Sigma reports it at
+// once and adds no pod there. A second Sigma that does not lead does not overwrite the
+// status.
 func TestForeignScheduler(t *testing.T) {
 	c := e2e.Shared(t)
 	installSigma(t, c)
@@ -332,18 +332,18 @@ spec: {selector: {matchLabels: {app: loud}}, excludes: [{selector: {matchLabels:
 	conflicts("limit", 2)
 	conflicts("apart", 1)
 
-	// Nothing is added, and the reason is told.
+	// No pod is added, and the reason is in its status.
 	webs(t, c, ns, 3, 1)
 	c.WaitRefused(t, ns, 1)
 	require.Contains(t, e2e.Condition(podNamed(t, c, ns, "web-3"), v1.PodScheduled).Message,
 		fmt.Sprintf("3 placement rule limit: at most 1 of %s/web on a node", ns))
-	// A new version of the rule is told of by both; the standby knows no conflicts.
+	// Both write the status of a new version; the standby knows no conflicts.
 	c.Kubectl(t, "", "patch", "placementrule", "limit", "--type=merge", "-p", `{"spec":{"spreadMin":2}}`)
 	within(t, "the new version", func() (string, bool) {
 		status := ruleStatus(t, c, "limit")
 		return fmt.Sprint(status), status.ObservedGeneration == 2
 	})
-	time.Sleep(5 * time.Second) // both have told
+	time.Sleep(5 * time.Second) // both have written
 	conflicts("limit", 2)
 	c.CreateNodes(t, e2e.Node("d", "8", "32Gi"))
 	within(t, "a node for the pod that waited", func() (string, bool) { return "", c.Placements(ns)["web-3"] == "d" })
@@ -353,7 +353,7 @@ spec: {selector: {matchLabels: {app: loud}}, excludes: [{selector: {matchLabels:
 	remove(t, c, ns, "direct")
 	remove(t, c, ns, "quiet")
 	next := 0
-	e2e.Wait(t, "the end of the conflicts", func() (string, bool) { // nodes are looked at when a pod is placed
+	e2e.Wait(t, "the end of the conflicts", func() (string, bool) { // nodes are read when a pod is placed
 		c.CreatePods(t, e2e.Pod(ns, fmt.Sprintf("next-%d", next), "10m", "16Mi"))
 		next++
 		time.Sleep(time.Second)

@@ -62,7 +62,7 @@ func (c *Cluster) StartScheduler(t testing.TB, program, config string, flags ...
 	return s
 }
 
-// WaitReady waits until the scheduler says that it is ready, after a Restart too.
+// WaitReady waits until the scheduler is ready, after a Restart too.
 func (s *Scheduler) WaitReady(t testing.TB) {
 	t.Helper()
 	Wait(t, s.Name, func() (string, bool) {

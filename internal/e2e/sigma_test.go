@@ -18,7 +18,7 @@ import (
 // repository is the module's root, seen from the tests.
 var repository = filepath.Join("..", "..")
 
-// installSigma makes the cluster know policies and rules and lets the scheduler
+// installSigma installs the kinds of policies and rules and lets the scheduler
 // read them, and what forecasts are made of.
 func installSigma(t *testing.T, c *e2e.Cluster) {
 	t.Helper()
@@ -64,7 +64,7 @@ profiles:
 `, score, args)
 }
 
-// extenderConfig lets the extender at a port outvote upstream's scores.
+// extenderConfig weighs the extender at a port above upstream's scores.
 func extenderConfig(port int) string {
 	return fmt.Sprintf(`
 percentageOfNodesToScore: 100

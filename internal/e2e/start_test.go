@@ -53,9 +53,8 @@ func TestBadArguments(t *testing.T) {
 	}
 }
 
-// Where the cluster does not know the kinds, or does not let the scheduler read
-// them or what forecasts are made of, it starts all the same, says so, and places
-// by Best-Fit.
+// If the cluster does not have the kinds, or the scheduler may not read them or the
+// workloads, it starts nevertheless, logs that, and places by Best-Fit.
 func TestNothingToRead(t *testing.T) {
 	c := e2e.Shared(t)
 	kinds := filepath.Join(repository, "manifests", "base", "crds")
