@@ -166,7 +166,7 @@ func Columns(heads, names []string) func([]Table) (Table, error) {
 	}
 }
 
-func (t *Table) columns(heads, names []string) (out Table, ok bool) {
+func (t Table) columns(heads, names []string) (out Table, ok bool) {
 	out.Heads = heads
 	var at []int
 	for i, h := range heads {
