@@ -7,7 +7,8 @@ import (
 )
 
 // An Agent says how many replicas of what size a workload should have. It may
-// remember what it saw: it is asked once for each observation, in order of time.
+// remember what it saw: the controller asks it once for each observation, in order of
+// time.
 type Agent interface {
 	Recommend(o *Observation) Recommendation
 }
@@ -39,14 +40,14 @@ func (s Spec) String() string {
 	return s.Name + "@" + s.Digest
 }
 
-// A Recommendation is what an agent would like, before any guard.
+// A Recommendation is what an agent wants, before any guard.
 type Recommendation struct {
 	// Replicas wanted; 0 = no opinion.
 	Replicas int32 `json:"replicas,omitempty"`
 	// Containers are the requests wanted, in the order of the spec's containers;
 	// nil = no opinion, as is a resource of 0.
 	Containers []Resources `json:"containers,omitempty"`
-	// Source is the agent, or the part of it, that speaks.
+	// Source is the agent, or the part of it, that recommends.
 	Source string `json:"source"`
 	// Reason why, or why not, in a few words.
 	Reason string `json:"reason"`
@@ -60,8 +61,8 @@ type Stateful interface {
 	json.Unmarshaler
 }
 
-// A Shifter is an agent that remembers times. When the clock has jumped by d, all of
-// them move by d, so that they keep their age.
+// A Shifter is an agent that remembers times. When the clock jumps by d, Shift moves all
+// of them by d, so that they keep their age.
 type Shifter interface {
 	Shift(d time.Duration)
 }

@@ -8,7 +8,7 @@ type Controller struct {
 	memory Memory
 }
 
-// NewController is a controller that has seen nothing.
+// NewController returns a controller without memory.
 func NewController(t Target, a Agent, g Guards) (*Controller, error) {
 	if err := t.Validate(); err != nil {
 		return nil, err
@@ -23,9 +23,9 @@ func NewController(t Target, a Agent, g Guards) (*Controller, error) {
 	return c, nil
 }
 
-// Decide takes an observation in and says what to do.
+// Decide passes an observation through the guards and returns what to do.
 func (c *Controller) Decide(o *Observation) Decision {
-	// A log does not keep the monotonic reading of a clock, so nothing may go by it.
+	// A log does not keep the monotonic reading of a clock, so decisions must not use it.
 	if t := o.Time.Round(0); t != o.Time {
 		plain := *o
 		plain.Time, o = t, &plain

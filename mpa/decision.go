@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// An Action changes one dimension: the number of replicas or the requests of all
-// pods. It says what there is to be, so doing it twice is doing it once.
+// An Action changes one dimension: the number of replicas, or the requests of all pods.
+// It states the result and not the difference, so it may be carried out twice.
 type Action struct {
-	Replicas   int32       `json:"replicas,omitempty"`   // 0 = as they are
-	Containers []Resources `json:"containers,omitempty"` // in the target's order; nil = as they are
+	Replicas   int32       `json:"replicas,omitempty"`   // 0 = no change
+	Containers []Resources `json:"containers,omitempty"` // in the target's order; nil = no change
 }
 
 // A State of a workload: replicas and the requests of each pod, in the order of the
@@ -20,17 +20,17 @@ type State struct {
 	Containers []Resources `json:"containers,omitempty"` // nil = not known
 }
 
-// A Decision is what came of an observation.
+// A Decision is the answer to an observation.
 type Decision struct {
 	Time        time.Time      `json:"time"`
 	Recommended Recommendation `json:"recommended"`
-	// Wanted is what was recommended within bounds, above the memory in use and below
-	// what no node can give: where the steps lead to. Zero when nothing could be said.
+	// Wanted is the recommendation within bounds, above the memory in use and below
+	// what no node can give. The steps lead there. Zero = there was no recommendation.
 	Wanted State `json:"wanted,omitzero"`
-	// Next is all that is to be when the action is done; without one, what is.
+	// Next is the workload after the action; without an action, the present one.
 	Next   State   `json:"next"`
 	Action *Action `json:"action,omitempty"` // the dimension that changes; nil = hold
-	// Guards that changed or stopped what was recommended, in order.
+	// Guards that changed or held the recommendation, in order.
 	Guards []string `json:"guards,omitempty"`
 	// Reason of the action, or of holding.
 	Reason string `json:"reason"`

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A check is a guard: it bounds a decision, or holds it by saying why. One without a name
-// is a step on the way.
+// A check is a guard: it bounds a decision, or holds it by returning the reason. Checks
+// without a name are steps between guards.
 type check struct {
 	guard string
 	run   func(x *draft) (hold string)
@@ -43,14 +43,14 @@ type draft struct {
 	Decision
 	c     *Controller
 	o     *Observation
-	guard string // whose turn it is
+	guard string // the check that runs
 
 	live  []Pod
 	now   []Resources   // requests of the pods; nil = not known
 	fresh bool          // some usage is new enough to act on
 	jump  time.Duration // of the clock
 
-	// What is to be, as the guards have left it.
+	// What the guards have left of the recommendation so far.
 	recommended Recommendation
 	replicas    int32
 	requests    []Resources
@@ -59,10 +59,10 @@ type draft struct {
 	resizes bool
 	shrinks bool
 	both    bool   // the other would change as well
-	urgent  string // why nothing that is pending counts
+	urgent  string // why the pending guards do not apply
 }
 
-// note says what the present guard changed.
+// note records what the present guard changed.
 func (x *draft) note(format string, args ...any) { x.noteAs(x.guard, format, args...) }
 
 func (x *draft) noteAs(name, format string, args ...any) {
@@ -107,8 +107,8 @@ func (x *draft) choose() string {
 	return ""
 }
 
-// escapesMemory reports whether a container that ran out of memory not long ago would get
-// more of it.
+// escapesMemory reports whether a container that recently ran out of memory would get more
+// of it.
 func (x *draft) escapesMemory() bool {
 	for i, spec := range x.c.target.Containers {
 		if x.requests[i].Memory > x.now[i].Memory && anyContainer(x.live, func(k *Container) bool {
@@ -120,7 +120,7 @@ func (x *draft) escapesMemory() bool {
 	return false
 }
 
-// order says what goes first.
+// order records which of two changes goes first.
 func (x *draft) order() string {
 	switch {
 	case x.urgent != "":
@@ -131,7 +131,7 @@ func (x *draft) order() string {
 	return ""
 }
 
-// off leaves the action out where only recommendations are wanted.
+// off drops the action in mode Off.
 func (x *draft) off() string {
 	if x.c.target.Off {
 		x.note("nothing is done; %s would be asked for", *x.Action)
@@ -140,7 +140,7 @@ func (x *draft) off() string {
 	return ""
 }
 
-// compareAll tells whether some amount is larger, and some smaller.
+// compareAll reports whether some amount is larger, and whether some is smaller.
 func compareAll(a, b []Resources) (larger, smaller bool) {
 	for i := range a {
 		larger = larger || a[i].CPU > b[i].CPU || a[i].Memory > b[i].Memory

@@ -13,7 +13,7 @@ func (x *draft) switchedOff() string {
 	return ""
 }
 
-// sane leaves out what no agent can mean.
+// sane drops recommendations that make no sense.
 func (x *draft) sane() string {
 	r := &x.recommended
 	if r.Replicas < 0 {
@@ -40,9 +40,8 @@ func (x *draft) boundReplicas() string {
 	return ""
 }
 
-// boundSizes passes each container through the guards of sizes. Wanted is within bounds
-// and above the memory that was used, requests also within a step and outside the dead
-// band.
+// boundSizes passes each container through sizeGuards. Wanted is within bounds and above
+// the memory in use; the requests are also within a step and outside the dead band.
 func (x *draft) boundSizes() string {
 	n := len(x.now)
 	wanted := make([]Resources, n)
@@ -67,7 +66,7 @@ func (x *draft) boundSizes() string {
 	return ""
 }
 
-// A size is a container's request on its way through the guards of sizes.
+// A size is a container's request on its way through sizeGuards.
 type size struct {
 	*draft
 	i               int
@@ -95,7 +94,7 @@ func (s *size) bounds() {
 	}
 }
 
-// infeasible keeps what a node could not give.
+// infeasible keeps the size below what a node could not give.
 func (s *size) infeasible() {
 	top := s.c.memory.Containers[s.i].Ceiling
 	if top == (Resources{}) {
@@ -116,8 +115,8 @@ func (s *size) pace() {
 	}
 }
 
-// step limits the change of a request and leaves small ones out, unless the request
-// has to come back within its bounds.
+// step limits the change of a request and drops small ones, unless the request is outside
+// its bounds.
 func (s *size) step(what string, now, want int64, outside bool) int64 {
 	if want == now || now == 0 {
 		return want
@@ -135,7 +134,7 @@ func (s *size) step(what string, now, want int64, outside bool) int64 {
 	return next
 }
 
-// floor keeps memory above what was used, with headroom.
+// floor keeps memory above its largest use, with headroom.
 func (s *size) floor() {
 	headroom := s.c.guards.Headroom
 	floor := min(Scale(s.c.memory.Containers[s.i].Peaks.Max(), headroom), s.now.Memory)

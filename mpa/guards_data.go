@@ -7,10 +7,10 @@ import (
 )
 
 const (
-	// What no container has and no workload is asked: numbers above are mistakes.
+	// No container is larger and no workload is asked more: higher numbers are mistakes.
 	mostCPU  = 1e9 // millicores
 	mostRate = 1e12
-	// longestWindow that usage can be averaged over.
+	// longestWindow of a usage.
 	longestWindow = 24 * time.Hour
 )
 
@@ -25,7 +25,7 @@ func (x *draft) plausible() string {
 	}
 	for i := range o.Pods {
 		p := &o.Pods[i]
-		// Pods come by name; out of order they are compared with all before.
+		// Pods are sorted by name. One out of order is compared with all before it.
 		if i > 0 && o.Pods[i-1].Name >= p.Name && slices.ContainsFunc(o.Pods[:i], func(q Pod) bool { return q.Name == p.Name }) {
 			return fmt.Sprintf("pod %s is listed twice", p.Name)
 		}
@@ -49,7 +49,7 @@ func possible(r Resources) bool {
 	return r.CPU >= 0 && r.CPU <= mostCPU && r.Memory >= 0 && r.Memory <= mostAmount
 }
 
-// implausiblePod says what of a pod cannot be true.
+// implausiblePod returns what cannot be true of a pod.
 func implausiblePod(p *Pod) string {
 	for j := range p.Containers {
 		k := &p.Containers[j]
@@ -70,7 +70,7 @@ func implausiblePod(p *Pod) string {
 	return ""
 }
 
-// remember takes the time in, and what the guards need of the observation.
+// remember adds the observation and its time to the memory of the guards.
 func (x *draft) remember() string {
 	x.Next.Containers = x.o.Requests(&x.c.target)
 	x.now, x.live = x.Next.Containers, x.o.Live()
@@ -100,7 +100,7 @@ func (x *draft) steady() string {
 	return fmt.Sprintf("%v since the last observation: what is remembered keeps its age, nothing is done at once", x.jump)
 }
 
-// stale holds without new usage, unless a container ran out of memory just now: one that
+// stale holds without fresh usage, unless a container has just run out of memory: one that
 // is killed again and again does not run for long enough to be measured.
 func (x *draft) stale() string {
 	if x.o.Replicas == 0 || x.fresh || x.killed(x.c.guards.MaxAge) {
@@ -122,7 +122,7 @@ func (x *draft) unmeasured() string {
 	return ""
 }
 
-// onlyMemory leaves more memory of what is wanted on a kill without new usage.
+// onlyMemory allows only more memory after a kill without fresh usage.
 func (x *draft) onlyMemory() string {
 	if x.fresh {
 		return ""
@@ -135,9 +135,8 @@ func (x *draft) onlyMemory() string {
 	return ""
 }
 
-// filling lets nothing shrink while usage is back for less time than there is patience,
-// or than its window is long: a rate over a window that is not filled yet tells less
-// than there is.
+// filling lets nothing shrink until usage has been back for the guards' patience, and for
+// its window if that is longer: the mean over a window that is not filled yet is too low.
 func (x *draft) filling() string {
 	long := x.c.guards.Patience
 	for i := range x.live {

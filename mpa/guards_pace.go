@@ -6,7 +6,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/guard"
 )
 
-// resizing holds while a resize is under way and may still come to an end.
+// resizing holds while a resize is under way and may still be completed.
 func (x *draft) resizing() string {
 	if x.urgent != "" {
 		return ""
@@ -16,7 +16,7 @@ func (x *draft) resizing() string {
 		if p.Resize == NoResize || p.Resize == Infeasible {
 			continue
 		}
-		// A time far ahead is of another clock and says nothing.
+		// A time far ahead is of another clock and is ignored.
 		if age := x.Time.Sub(p.ResizeSince); age < x.c.guards.Patience && age > -x.c.guards.Patience {
 			return fmt.Sprintf("pod %s is being resized", p.Name)
 		}
@@ -24,8 +24,8 @@ func (x *draft) resizing() string {
 	return ""
 }
 
-// unseen holds while what was asked for last is not there yet: the same dimension for as
-// long as there is patience, the other for a cool-down.
+// unseen holds while the last action is not observed yet: the same dimension for the
+// guards' patience, the other one for a cool-down.
 func (x *draft) unseen() string {
 	a := x.c.memory.Asked
 	if a == nil || x.urgent != "" {
@@ -38,7 +38,7 @@ func (x *draft) unseen() string {
 	return fmt.Sprintf("%s: asked for %v ago and not there yet", a.Action, age)
 }
 
-// starting holds while replicas are on their way, unless there are to be more.
+// starting holds while replicas are not ready, unless their number grows.
 func (x *draft) starting() string {
 	changes, patience := x.c.memory.ReplicaChanges, x.c.guards.Patience
 	if x.urgent != "" || !x.resizes && !x.shrinks || guard.CoolDown(patience).Over(changes, x.Time) {
@@ -56,8 +56,8 @@ func (x *draft) starting() string {
 	return ""
 }
 
-// budget keeps the number of changes in an hour, and the time between any change and one
-// that shrinks.
+// budget limits the changes in an hour, and keeps the time between any change and one that
+// shrinks.
 func (x *draft) budget() string {
 	changes, most := x.c.memory.ReplicaChanges, x.c.guards.ReplicaChanges
 	if x.resizes {

@@ -9,34 +9,34 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/guard"
 )
 
-// Memory is what the guards go by besides an observation. It is small and goes through
-// JSON, so that a controller that begins anew, elsewhere, keeps the limits. Its times
-// are exact to the nanosecond.
+// Memory is what the guards use besides an observation. It is small and can be written as
+// JSON, so that another controller, elsewhere, keeps the same limits. Its times are exact
+// to the nanosecond.
 type Memory struct {
 	Time time.Time `json:"time,omitzero"` // of the last observation
-	// Blind is when usage was missing last that had been known before. If that was the last
-	// observation, and long ago, it means all the time since.
+	// Blind is the last time at which usage that had been known was missing. Equal to Time,
+	// it stands for all the time until the next observation.
 	Blind time.Time `json:"blind,omitzero"`
-	// Changes that were decided within the last hour.
+	// Changes decided within the last hour.
 	ReplicaChanges []time.Time `json:"replicaChanges,omitempty"`
 	RequestChanges []time.Time `json:"requestChanges,omitempty"`
-	// Asked is the last action while it is not seen to be done.
+	// Asked is the last action until it is observed to be done.
 	Asked      *Asked            `json:"asked,omitempty"`
 	Containers []ContainerMemory `json:"containers,omitempty"`
 }
 
-// Asked is an action and when it was decided.
+// Asked is an action and the time of its decision.
 type Asked struct {
 	Time   time.Time `json:"time"`
 	Action Action    `json:"action"`
 }
 
-// ContainerMemory is what is remembered of a container over all pods.
+// ContainerMemory is the memory of one container over all pods.
 type ContainerMemory struct {
 	Name string `json:"name"`
 	// Peaks of memory, one an hour at most, each larger than all after it.
 	Peaks Peaks `json:"peaks,omitempty"`
-	// Ceiling is what a node gave when it could not give more, and when.
+	// Ceiling is what a pod had when its node could not give more, and when that was.
 	Ceiling     Resources `json:"ceiling,omitzero"`
 	CeilingTime time.Time `json:"ceilingTime,omitzero"`
 }
@@ -47,7 +47,7 @@ type Peak struct {
 	Memory int64     `json:"memory"` // bytes
 }
 
-// Memory is a copy of what the controller remembers.
+// Memory returns a copy of what the guards remember.
 func (c *Controller) Memory() Memory { return c.memory.clone() }
 
 func (m *Memory) clone() Memory {
@@ -65,8 +65,8 @@ func (m *Memory) clone() Memory {
 	return n
 }
 
-// Restore makes a controller that has seen nothing remember. Containers that the
-// target does not have are left out; a time after the memory's own counts as that.
+// Restore replaces what the guards remember. Containers that the target does not have are
+// dropped; times later than the memory's own time are set to it.
 func (c *Controller) Restore(m Memory) error {
 	m = m.clone()
 	for i, k := range m.Containers {
@@ -78,7 +78,7 @@ func (c *Controller) Restore(m Memory) error {
 		return errors.New("memory: changes without the time that they are remembered at")
 	}
 	if a := m.Asked; a != nil && (a.Action.Replicas < 0 || a.Action.Replicas == 0 && len(a.Action.Containers) != len(c.target.Containers)) {
-		m.Asked = nil // of a target that was another
+		m.Asked = nil // it belongs to another target
 	}
 	known := m.Containers
 	m.Containers = make([]ContainerMemory, len(c.target.Containers))
@@ -99,7 +99,7 @@ func (c *Controller) Restore(m Memory) error {
 	return nil
 }
 
-// each visits the times of what is remembered.
+// each visits all remembered times but that of the last observation.
 func (m *Memory) each(visit func(t *time.Time)) {
 	for _, list := range [][]time.Time{m.ReplicaChanges, m.RequestChanges} {
 		for i := range list {
@@ -119,7 +119,7 @@ func (m *Memory) each(visit func(t *time.Time)) {
 	}
 }
 
-// tick takes the time of an observation in and says by how much the clock jumped.
+// tick sets the time of the last observation and returns by how much the clock jumped.
 func (c *Controller) tick(now time.Time) time.Duration {
 	m := &c.memory
 	last, blind := m.Time, m.Blind.Equal(m.Time)
@@ -130,12 +130,12 @@ func (c *Controller) tick(now time.Time) time.Duration {
 		Shift(c.agent, jump)
 	}
 	if blind && !last.IsZero() && now.Sub(last) > c.guards.MaxAge {
-		m.Blind = now.Add(-time.Microsecond) // what was missing at the last look was missing until now
+		m.Blind = now.Add(-time.Microsecond) // missing since the last observation, until now
 	}
 	return jump
 }
 
-// remember keeps what the guards need of an observation.
+// remember stores what the guards need of an observation.
 func (c *Controller) remember(x *draft) {
 	m, o := &c.memory, x.o
 	m.ReplicaChanges = guard.LastHour(m.ReplicaChanges, o.Time)
@@ -156,7 +156,7 @@ func (c *Controller) remember(x *draft) {
 	}
 }
 
-// seen takes in what pods tell of a container.
+// seen adds what an observation shows of a container.
 func (m *ContainerMemory) seen(x *draft, g *Guards) {
 	most, o := int64(0), x.o
 	for i := range x.live {
@@ -183,22 +183,22 @@ func (m *ContainerMemory) seen(x *draft, g *Guards) {
 // Peaks of memory, ascending in time, each larger than all after it.
 type Peaks []Peak
 
-// Add takes in the memory seen now; 0 = none was. It keeps the peaks of a window
-// that no later one exceeds, one an hour.
+// Add adds the memory observed now; 0 = none was. It keeps the peaks of a window that no
+// later one exceeds, one an hour.
 func (p *Peaks) Add(now time.Time, memory int64, window time.Duration) {
 	old := now.Add(-window)
 	list := slices.DeleteFunc(*p, func(p Peak) bool { return !p.Time.After(old) || p.Memory <= memory })
 	switch n := len(list); {
 	case memory == 0:
 	case n > 0 && list[n-1].Time.Truncate(time.Hour).Equal(now.Truncate(time.Hour)):
-		list[n-1].Time = now // the larger of an hour stands for all of it
+		list[n-1].Time = now // the largest of an hour stands for the hour
 	default:
 		list = append(list, Peak{now, memory})
 	}
 	*p = list
 }
 
-// Max is the largest peak in bytes, 0 without one.
+// Max returns the largest peak in bytes, 0 without one.
 func (p Peaks) Max() int64 {
 	most := int64(0)
 	for _, k := range p {
@@ -207,8 +207,8 @@ func (p Peaks) Max() int64 {
 	return most
 }
 
-// done reports whether an action is seen to be done: by all pods when it is of their
-// requests.
+// done reports whether an observation shows an action as done; a change of requests, in
+// all pods.
 func (c *Controller) done(o *Observation, a *Action) bool {
 	if a.Replicas != 0 {
 		return o.Replicas == a.Replicas

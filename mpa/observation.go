@@ -10,7 +10,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/guard"
 )
 
-// A Metric is one measured number. Its zero value says that there is none.
+// A Metric is one measured number. The zero value stands for none.
 type Metric struct {
 	Value float64   `json:"value"`
 	Time  time.Time `json:"time,omitzero"` // end of the window that it was measured over
@@ -21,7 +21,7 @@ type metricJSON struct {
 	Time  time.Time `json:"time,omitzero"`
 }
 
-// MarshalJSON also writes what is no number: a log keeps what was measured.
+// MarshalJSON also writes NaN and infinite values: a log keeps what was measured.
 func (m Metric) MarshalJSON() ([]byte, error) {
 	j := metricJSON{m.Value, m.Time}
 	if math.IsNaN(m.Value) || math.IsInf(m.Value, 0) {
@@ -30,7 +30,7 @@ func (m Metric) MarshalJSON() ([]byte, error) {
 	return json.Marshal(j)
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote.
+// UnmarshalJSON reads the output of MarshalJSON.
 func (m *Metric) UnmarshalJSON(data []byte) error {
 	var j metricJSON
 	if err := json.Unmarshal(data, &j); err != nil {
@@ -50,20 +50,20 @@ func (m *Metric) UnmarshalJSON(data []byte) error {
 	return fmt.Errorf("metric value %v: want a number, NaN, +Inf or -Inf", j.Value)
 }
 
-// Known reports whether there is a number that is not older than maxAge, nor by more
-// than that of the future.
+// Known reports whether there is a number whose time lies within maxAge of now, before or
+// after.
 func (m Metric) Known(now time.Time, maxAge time.Duration) bool {
 	return guard.Freshness(maxAge).Known(m.Time, now)
 }
 
-// Usage of a container, averaged over a window. Its zero value says that there is none.
+// Usage of a container, averaged over a window. The zero value stands for none.
 type Usage struct {
 	Resources
 	Time   time.Time     `json:"time,omitzero"` // end of the window
 	Window time.Duration `json:"windowNanoseconds,omitempty"`
 }
 
-// Known reports whether there is a usage that is not older than maxAge.
+// Known reports whether there is a usage whose time lies within maxAge of now.
 func (u Usage) Known(now time.Time, maxAge time.Duration) bool {
 	return Metric{Time: u.Time}.Known(now, maxAge)
 }
@@ -78,10 +78,10 @@ const (
 	Ended   Phase = "Ended"
 )
 
-// A Resize is how far an in-place resize of a pod has come.
+// A Resize is the state of an in-place resize of a pod.
 type Resize string
 
-// What the kubelet says of a resize: nothing, under way, waiting for room on the node,
+// The states that the kubelet reports: no resize, under way, waiting for room on the node,
 // or more than the node can ever give.
 const (
 	NoResize   Resize = ""
@@ -115,19 +115,19 @@ type Pod struct {
 	ResizeSince time.Time   `json:"resizeSince,omitzero"`
 }
 
-// An Observation is all that is known of a workload at one time.
+// An Observation is what is known of a workload at one time.
 type Observation struct {
 	Time     time.Time `json:"time"`
 	Replicas int32     `json:"replicas"` // asked for in the workload's spec
 	Pods     []Pod     `json:"pods"`     // by name
-	// Rate is requests per second that come in, over all pods; Latency the SLO's
-	// percentile in seconds; Throughput requests per second that are answered.
+	// Rate is arriving requests per second, over all pods; Latency the SLO's
+	// percentile in seconds; Throughput answered requests per second.
 	Rate       Metric `json:"rate,omitzero"`
 	Latency    Metric `json:"latency,omitzero"`
 	Throughput Metric `json:"throughput,omitzero"`
 }
 
-// Live lists the pods that serve or will. Do not write to it.
+// Live returns the pods that serve or will serve. Callers must not change them.
 func (o *Observation) Live() []Pod {
 	gone := func(p Pod) bool { return p.Deleting || p.Phase == Ended }
 	if !slices.ContainsFunc(o.Pods, gone) {

@@ -6,36 +6,36 @@ import (
 	"time"
 )
 
-// Guards bound what is done of what an agent would like.
+// Guards are the settings of the guards, which bound what an agent wants.
 type Guards struct {
-	// MaxAge of the newest usage: nothing is done on older data.
+	// MaxAge of usage: the controller does not act on older data.
 	MaxAge time.Duration `json:"maxAgeNanoseconds"`
-	// Step is the largest change of a request at once, as a share of it.
+	// Step is the largest change of a request in one action, as a share of it.
 	Step float64 `json:"step"`
-	// DeadBand is the share by which a request has to differ to be changed.
+	// DeadBand is the smallest change of a request, as a share of it.
 	DeadBand float64 `json:"deadBand"`
-	// ReplicaChanges and RequestChanges are the most in any hour. Shrinking may use
-	// half of them, so that there is always one left to grow.
+	// ReplicaChanges and RequestChanges are the most changes in any hour. Shrinking may
+	// use half of them, so that there is always one left to grow.
 	ReplicaChanges int `json:"replicaChanges"`
 	RequestChanges int `json:"requestChanges"`
 	// CoolDown is the least time between two changes of requests, and between any
 	// change and one that shrinks.
 	CoolDown time.Duration `json:"coolDownNanoseconds"`
-	// Headroom over the largest memory that was seen in PeakWindow; memory is never
-	// asked for below.
+	// Headroom is the factor over the largest memory observed in PeakWindow; a request for
+	// memory never goes below that.
 	Headroom   float64       `json:"headroom"`
 	PeakWindow time.Duration `json:"peakWindowNanoseconds"`
-	// Gap between two observations from which on, as when time goes back, the clock is
-	// taken to have jumped: nothing is done at once, and the time in between counts
-	// for no limit.
+	// Gap is the longest time between two observations that does not count as a jump of
+	// the clock; going back always does. After a jump the controller holds once, and
+	// remembered times move with the clock.
 	Gap time.Duration `json:"gapNanoseconds"`
-	// Patience with pods that do not start and resizes that wait for room; then they no
-	// longer hold up the other dimension. With usage that was missing too: nothing
-	// shrinks until it has been back for that long, or for its window if that is longer.
+	// Patience is how long pods that do not start and resizes that wait for room hold back
+	// other changes. After usage was missing, nothing shrinks until it has been back for
+	// as long, or for its window if that is longer.
 	Patience time.Duration `json:"patienceNanoseconds"`
 }
 
-// DefaultGuards are those of a controller that is not told otherwise.
+// DefaultGuards returns the default settings.
 func DefaultGuards() Guards {
 	return Guards{
 		MaxAge: 2 * time.Minute, Step: .5, DeadBand: .1,

@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// A Target is what a workload promises and what it may have.
+// A Target is what a workload promises, and the bounds of its size.
 type Target struct {
 	SLO        SLO             `json:"slo"`
 	Replicas   Range           `json:"replicas"`
 	Containers []ContainerSpec `json:"containers"`
-	// Stabilisation is how long fewer replicas have to be enough before there are
-	// fewer; 0 = what the agent takes by itself.
+	// Stabilisation: scale down only after the lower count has been enough for this long;
+	// 0 = the agent's own default.
 	Stabilisation time.Duration `json:"stabilisationNanoseconds,omitempty"`
-	// Off says what would be done, and does nothing.
+	// Off: the controller recommends and never acts.
 	Off bool `json:"off,omitempty"`
 }
 
 // An SLO is what the workload promises. A zero part promises nothing.
 type SLO struct {
-	// Percentile of latency, 0 … 100, and what it has to stay below, in seconds.
+	// Percentile of latency, 0 … 100, and its upper limit in seconds.
 	Percentile float64 `json:"percentile,omitempty"`
 	Latency    float64 `json:"latency,omitempty"`
-	// Throughput in requests per second that has to be answered while it is asked for.
+	// Throughput that must be answered while it is demanded, in requests per second.
 	Throughput float64 `json:"throughput,omitempty"`
 }
 
@@ -33,10 +33,10 @@ type Range struct {
 	Max int32 `json:"max"`
 }
 
-// Clamp is the nearest number in the range.
+// Clamp returns the nearest number in the range.
 func (r Range) Clamp(n int32) int32 { return min(r.Max, max(r.Min, n)) }
 
-// A ContainerSpec is what one container may have.
+// A ContainerSpec is the bounds of one container.
 type ContainerSpec struct {
 	Name string `json:"name"`
 	// Min and Max of its requests; a Max of 0 has no limit.
@@ -47,7 +47,7 @@ type ContainerSpec struct {
 	Memory bool `json:"memory"`
 }
 
-// Clamp is the nearest size within the bounds.
+// Clamp returns the nearest size within the bounds.
 func (c ContainerSpec) Clamp(r Resources) Resources {
 	r = r.Max(c.Min)
 	if c.Max.CPU > 0 {

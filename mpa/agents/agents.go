@@ -11,7 +11,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa"
 )
 
-// A Kind of agent, by name: a rule, or a model that is made from weights.
+// A Kind of agent has a name and is a rule, or a model that is made from weights.
 type Kind struct {
 	Name string
 	// Rule makes an agent without weights. A kind has Rule or Model.
@@ -33,9 +33,9 @@ var kinds = []Kind{
 	{Name: "predictive", Rule: func(t mpa.Target) mpa.Agent { return NewPredictive(t) }},
 }
 
-// Register adds a kind for [Make] and [Names] to know. Call it before either, from
-// one goroutine. It panics when the name is taken or the kind is not one of the two.
-// Undo takes the kind out again, for tests.
+// Register adds a kind to those of [Make] and [Names]. Call it before either, from one
+// goroutine. It panics when the name is taken, or when the kind is neither rule nor model
+// or both. Tests remove the kind with undo.
 func Register(k Kind) (undo func()) {
 	if k.Name == "" || slices.Contains(Names(), k.Name) {
 		panic(fmt.Sprintf("agents: there is an agent %q already", k.Name))
@@ -49,7 +49,7 @@ func Register(k Kind) (undo func()) {
 	}
 }
 
-// Names lists the agents that [Make] knows.
+// Names returns the names that [Make] knows.
 func Names() []string {
 	names := make([]string, len(kinds))
 	for i, k := range kinds {
@@ -58,7 +58,7 @@ func Names() []string {
 	return names
 }
 
-// Weights are what is loaded for learned agents, by digest.
+// Weights are the loaded weights of learned agents, by digest.
 type Weights map[string][]byte
 
 // Add loads weights and returns their digest.
@@ -75,7 +75,7 @@ var (
 	ErrWeights = errors.New("weights are not loaded")
 )
 
-// Make makes an agent that has seen nothing.
+// Make makes an agent without memory.
 func Make(spec mpa.Spec, t mpa.Target, loaded Weights) (mpa.Agent, error) {
 	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == spec.Name })
 	if i < 0 {

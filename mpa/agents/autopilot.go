@@ -10,7 +10,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa"
 )
 
-// Autopilot sizes as the moving-window recommenders of Google's Autopilot do
+// Autopilot follows the moving-window recommenders of Google's Autopilot
 // (Rzadca et al., "Autopilot: workload autoscaling at Google", EuroSys 2020,
 // section 3.2): cpu by the 95th percentile of a histogram whose samples lose half of
 // their weight in 12 hours, memory by the largest peak of the last day, each with a
@@ -29,7 +29,7 @@ const (
 	autopilotUtilisation = .6
 )
 
-// NewAutopilot is an agent that has seen nothing.
+// NewAutopilot returns an agent without memory.
 func NewAutopilot(t mpa.Target) *Autopilot {
 	cfg := DefaultVPA()
 	cfg.Target, cfg.Lower, cfg.Upper = 1, .95, 1
@@ -57,8 +57,8 @@ func (a *Autopilot) Recommend(o *mpa.Observation) mpa.Recommendation {
 	return r
 }
 
-// workloadCPU is the cpu usage of all live pods in cores, where it is known, scaled
-// up to those where it is not, and the cpu request of one pod in millicores.
+// workloadCPU returns the cpu usage of all live pods in cores and the cpu request of one
+// pod in millicores. Pods without known usage count as the mean of the others.
 func workloadCPU(o *mpa.Observation, maxAge time.Duration) (cores float64, request int64, ok bool) {
 	running, known := 0, 0
 	for _, p := range o.Live() {
@@ -93,7 +93,7 @@ func percentileOf(list []timed[float64], p float64) float64 {
 	return quantile(values, p)
 }
 
-// quantile is the smallest value that a share p of the values do not exceed.
+// quantile returns the smallest value that a share p of the values do not exceed.
 func quantile(values []float64, p float64) float64 {
 	if len(values) == 0 {
 		return 0

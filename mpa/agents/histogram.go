@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// histogram is a distribution that forgets: the weight of a sample halves with
-// each half-life. Its buckets grow by a constant factor, as those of the Vertical
-// Pod Autoscaler do (VPA 1.8, pkg/recommender/util), with which it agrees.
+// histogram is a distribution that forgets: the weight of a sample halves with each
+// half-life. Its buckets grow by a constant factor. It agrees with that of the Vertical
+// Pod Autoscaler (VPA 1.8, pkg/recommender/util).
 type histogram struct {
 	growth, first float64 // factor between buckets; size of the first
 	starts        []float64
@@ -50,7 +50,7 @@ func (h *histogram) bucket(value float64) int {
 	return min(i, len(h.weights)-1)
 }
 
-// add takes a sample in.
+// add adds a sample.
 func (h *histogram) add(value, weight float64, t time.Time) {
 	i, w := h.bucket(value), weight*h.factor(t)
 	h.weights[i] += w
@@ -60,7 +60,7 @@ func (h *histogram) add(value, weight float64, t time.Time) {
 	}
 }
 
-// remove takes out a sample that was added with the same arguments.
+// remove removes a sample that was added with the same arguments.
 func (h *histogram) remove(value, weight float64, t time.Time) {
 	i, w := h.bucket(value), weight*h.factor(t)
 	h.weights[i] = atLeast(h.weights[i] - w)
@@ -85,7 +85,7 @@ func (h *histogram) shrink() {
 	}
 }
 
-// factor is the weight of a sample of time t next to one of the reference.
+// factor returns the weight of a sample of time t relative to one of the reference time.
 func (h *histogram) factor(t time.Time) float64 {
 	if t.After(h.reference.Add(mostHalvings * h.halfLife)) {
 		next := t.Round(h.halfLife)
@@ -102,8 +102,8 @@ func (h *histogram) factor(t time.Time) float64 {
 
 func (h *histogram) empty() bool { return h.weights[h.lo] < leastWeight }
 
-// percentile is the end of the bucket that the share p of all weight reaches; 0
-// when there is nothing.
+// percentile returns the end of the bucket in which the share p of all weight is reached;
+// 0 for an empty histogram.
 func (h *histogram) percentile(p float64) float64 {
 	if h.empty() {
 		return 0

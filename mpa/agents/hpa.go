@@ -10,18 +10,18 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/guard"
 )
 
-// HPAConfig is what the horizontal agent goes by. See the Kubernetes documentation
-// of the HorizontalPodAutoscaler, autoscaling/v2.
+// HPAConfig has the settings of the horizontal agent. See the Kubernetes documentation of
+// the HorizontalPodAutoscaler, autoscaling/v2.
 type HPAConfig struct {
-	// Utilisation of the cpu requests that it aims at, in percent; 0 = not by cpu.
+	// Utilisation is the target for cpu, in percent of the requests; 0 = none.
 	Utilisation int32
-	// RatePerPod is the requests per second that one pod should get; 0 = not by rate.
-	// With both, the larger number of replicas counts.
+	// RatePerPod is the target for requests per second and pod; 0 = none. With both
+	// targets, the larger number of replicas counts.
 	RatePerPod float64
-	// Tolerance is how far the ratio of usage to target may be from 1 without a change.
+	// Tolerance is how far usage ÷ target may be from 1 without a change.
 	Tolerance float64
-	// Initialisation is how long after its start a pod's cpu is looked at with
-	// suspicion; Readiness how long its first readiness may take.
+	// Initialisation is how long after a pod's start its cpu counts only if it was
+	// measured while the pod was ready; Readiness how long its first readiness may take.
 	Initialisation, Readiness time.Duration
 	// MaxAge of a metric.
 	MaxAge   time.Duration
@@ -30,7 +30,7 @@ type HPAConfig struct {
 
 // A Behaviour limits how fast a number of replicas changes in one direction.
 type Behaviour struct {
-	// Stabilisation is the window of which the most cautious recommendation counts.
+	// Stabilisation is the window whose most cautious recommendation counts.
 	Stabilisation time.Duration
 	Policies      []Policy
 	// Select the policy that changes the most ("Max"), the least ("Min"), or
@@ -38,14 +38,14 @@ type Behaviour struct {
 	Select string
 }
 
-// A Policy allows a change in a period: of a number of pods or of a share of them.
+// A Policy allows a change in a period, by a number of pods or by a share of them.
 type Policy struct {
 	Pods    int32
 	Percent int32 // used when Pods is 0
 	Period  time.Duration
 }
 
-// DefaultHPA is the controller's default: 80 % of the cpu requests.
+// DefaultHPA returns the default of Kubernetes: 80 % of the cpu requests.
 func DefaultHPA() HPAConfig {
 	return HPAConfig{
 		Utilisation: 80, Tolerance: .1,
@@ -59,7 +59,7 @@ func DefaultHPA() HPAConfig {
 	}
 }
 
-// At is the configuration with another utilisation, in percent.
+// At returns the settings with another utilisation, in percent.
 func (c HPAConfig) At(percent int32) HPAConfig {
 	c.Utilisation = percent
 	return c
@@ -72,14 +72,14 @@ type HPA struct {
 	cfg    HPAConfig
 	bounds mpa.Range
 	wanted []timed[int32] // recommendations of the longest window
-	// changes of the replicas, up is positive; each at the observation that it came of.
-	changes []timed[int32]
-	last    int32     // replicas asked for at the last observation; 0 = none yet
-	seen    time.Time // of the last observation
-	spoke   bool      // it had an opinion then
+	// changes of the replicas, positive is up; each with the time of the observation before it.
+	changes  []timed[int32]
+	last     int32     // replicas asked for at the last observation; 0 = none yet
+	seen     time.Time // of the last observation
+	answered bool      // it had an opinion then
 }
 
-// NewHPA is a horizontal agent that has seen nothing.
+// NewHPA returns a horizontal agent without memory.
 func NewHPA(t mpa.Target, cfg HPAConfig) *HPA {
 	if t.Stabilisation > 0 {
 		cfg.Down.Stabilisation = t.Stabilisation
@@ -118,9 +118,9 @@ func (h *HPA) Recommend(o *mpa.Observation) mpa.Recommendation {
 			take(h.byRate(o), fmt.Sprintf("%.4g requests/s, %.4g wanted per pod", o.Rate.Value, h.cfg.RatePerPod))
 		}
 	}
-	// One metric that is missing must not shrink a workload that it might have kept.
+	// The other metric alone must not shrink a workload: the missing one might have kept it.
 	if missing != nil && (want == 0 || want < o.Replicas) {
-		h.spoke = false
+		h.answered = false
 		return noOpinion("hpa", "%v", missing)
 	}
 	stable := h.stabilise(o, want)
@@ -131,12 +131,12 @@ func (h *HPA) Recommend(o *mpa.Observation) mpa.Recommendation {
 	return mpa.Recommendation{Replicas: limited, Source: "hpa", Reason: reason}
 }
 
-// podUsage is one pod as the replica calculation sees it.
+// podUsage is the cpu of one pod in the calculation of replicas.
 type podUsage struct{ usage, request int64 }
 
-// ReplicasByCPU is the number of replicas by utilisation of the cpu requests and that
-// utilisation in percent, before windows, rates and bounds. The error says which
-// metric or request is missing.
+// ReplicasByCPU returns the number of replicas by utilisation of the cpu requests, and that
+// utilisation in percent, before windows, rates and bounds. The error says which metric or
+// request is missing.
 func (h *HPA) ReplicasByCPU(o *mpa.Observation) (replicas int32, utilisation int64, err error) {
 	var measured []podUsage
 	var unready, missing []int64 // requests
@@ -179,7 +179,7 @@ func (h *HPA) ReplicasByCPU(o *mpa.Observation) (replicas int32, utilisation int
 		}
 		return ceil(ratio * float64(len(measured))), utilisation, nil
 	}
-	// What is not known is assumed to speak against the change.
+	// Pods without metrics are assumed to have the usage that argues against the change.
 	for _, request := range missing {
 		switch {
 		case ratio < 1:
@@ -202,8 +202,8 @@ func (h *HPA) ReplicasByCPU(o *mpa.Observation) (replicas int32, utilisation int
 	return n, utilisation, nil
 }
 
-// unready reports whether the cpu of a running pod says little: it starts, or was
-// measured before it was ready.
+// unready reports whether the cpu of a running pod does not count: the pod is starting, or
+// was measured before it was ready.
 func (h *HPA) unready(now time.Time, p *mpa.Pod, when time.Time, window time.Duration) bool {
 	switch {
 	case p.ReadySince.IsZero() || p.Started.IsZero():
@@ -215,7 +215,7 @@ func (h *HPA) unready(now time.Time, p *mpa.Pod, when time.Time, window time.Dur
 	}
 }
 
-// ratio of the utilisation, in whole percent, to the target.
+// ratio returns utilisation ÷ target, and the utilisation in whole percent.
 func (h *HPA) ratio(pods []podUsage) (ratio float64, utilisation int64) {
 	var usage, request int64
 	for _, p := range pods {
@@ -230,7 +230,7 @@ func (h *HPA) tolerable(ratio float64) bool {
 	return ratio >= 1-h.cfg.Tolerance && ratio <= 1+h.cfg.Tolerance
 }
 
-// byRate is the number of replicas by requests per second, an external metric per
+// byRate returns the number of replicas by requests per second, an external metric per
 // pod.
 func (h *HPA) byRate(o *mpa.Observation) int32 {
 	if h.tolerable(o.Rate.Value / (h.cfg.RatePerPod * float64(o.Replicas))) {
@@ -241,11 +241,11 @@ func (h *HPA) byRate(o *mpa.Observation) int32 {
 
 func ceil(v float64) int32 { return int32(min(math.Ceil(v), math.MaxInt32)) }
 
-// stabilise takes the most cautious recommendation of the windows. When there is none,
-// at the beginning and after metrics were missing, what there is counts as recommended.
+// stabilise returns the most cautious recommendation of the windows. Without one, at the
+// beginning and after metrics were missing, the present replicas count as recommended.
 func (h *HPA) stabilise(o *mpa.Observation, want int32) int32 {
 	h.wanted = since(h.wanted, o.Time.Add(-max(h.cfg.Up.Stabilisation, h.cfg.Down.Stabilisation)))
-	if len(h.wanted) == 0 && !h.spoke {
+	if len(h.wanted) == 0 && !h.answered {
 		h.wanted = append(h.wanted, timed[int32]{o.Time, o.Replicas})
 	}
 	low, high := want, want
@@ -257,11 +257,11 @@ func (h *HPA) stabilise(o *mpa.Observation, want int32) int32 {
 			high = max(high, w.value)
 		}
 	}
-	h.wanted, h.spoke = append(h.wanted, timed[int32]{o.Time, want}), true
+	h.wanted, h.answered = append(h.wanted, timed[int32]{o.Time, want}), true
 	return min(high, max(low, o.Replicas))
 }
 
-// limit keeps bounds and rates of change.
+// limit applies bounds and rates of change.
 func (h *HPA) limit(o *mpa.Observation, want int32) int32 {
 	longest := time.Duration(0)
 	for _, b := range []Behaviour{h.cfg.Up, h.cfg.Down} {
@@ -281,7 +281,7 @@ func (h *HPA) limit(o *mpa.Observation, want int32) int32 {
 	return h.bounds.Clamp(want)
 }
 
-// reach is the number of replicas that a behaviour allows in its direction.
+// reach returns the number of replicas that a behaviour allows in its direction.
 func (h *HPA) reach(o *mpa.Observation, b Behaviour, sign int32) int32 {
 	if b.Select == "Disabled" || len(b.Policies) == 0 {
 		return o.Replicas
@@ -316,16 +316,16 @@ func (h *HPA) Shift(d time.Duration) {
 }
 
 type hpaJSON struct {
-	Wanted  []timed[int32] `json:"wanted,omitempty"`
-	Changes []timed[int32] `json:"changes,omitempty"`
-	Last    int32          `json:"last"`
-	Seen    time.Time      `json:"seen,omitzero"`
-	Spoke   bool           `json:"spoke,omitempty"`
+	Wanted   []timed[int32] `json:"wanted,omitempty"`
+	Changes  []timed[int32] `json:"changes,omitempty"`
+	Last     int32          `json:"last"`
+	Seen     time.Time      `json:"seen,omitzero"`
+	Answered bool           `json:"spoke,omitempty"`
 }
 
 // MarshalJSON implements [mpa.Stateful].
 func (h *HPA) MarshalJSON() ([]byte, error) {
-	return json.Marshal(hpaJSON{h.wanted, h.changes, h.last, h.seen, h.spoke})
+	return json.Marshal(hpaJSON{h.wanted, h.changes, h.last, h.seen, h.answered})
 }
 
 // UnmarshalJSON implements [mpa.Stateful].
@@ -334,6 +334,6 @@ func (h *HPA) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &j); err != nil {
 		return err
 	}
-	h.wanted, h.changes, h.last, h.seen, h.spoke = j.Wanted, j.Changes, j.Last, j.Seen, j.Spoke
+	h.wanted, h.changes, h.last, h.seen, h.answered = j.Wanted, j.Changes, j.Last, j.Seen, j.Answered
 	return nil
 }

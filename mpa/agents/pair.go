@@ -16,15 +16,15 @@ type Pair struct {
 // its SLO in three of four runs of the training scenarios of mpa/sim.
 const pairUtilisation = 50
 
-// NewPair is the good pairing: replicas by cpu, size by memory. The two never look
-// at the same resource.
+// NewPair returns the good pairing: replicas by cpu, size by memory. The two never use the
+// same resource.
 func NewPair(t mpa.Target) *Pair {
 	return &Pair{horizontal: NewHPA(t, DefaultHPA().At(pairUtilisation)), vertical: NewVPA(memoryOf(t), DefaultVPA())}
 }
 
-// NewBadPair is the pairing that the documentation of the Vertical Pod Autoscaler
-// warns of: replicas and requests both by cpu. Growing requests lower the
-// utilisation that the replicas go by, and the other way round.
+// NewBadPair returns the pairing that the documentation of the Vertical Pod Autoscaler
+// warns of: replicas and requests both by cpu. Growing requests lower the utilisation that
+// decides on replicas, and the other way round.
 func NewBadPair(t mpa.Target) *Pair {
 	return &Pair{horizontal: NewHPA(t, DefaultHPA()), vertical: NewVPA(t, DefaultVPA())}
 }

@@ -14,34 +14,34 @@ import (
 // Predictive sizes a workload for what the next minutes are expected to ask of it, with
 // the least slack that keeps its SLO.
 //
-// What it is asked is requests per second times what one costs in cpu, both as measured
-// (cpu alone, where no rate is): now, along its trend, and as usual at this time of the day,
-// whichever is most. A pod with l cores of work gets l + β·√l (the square-root rule of
-// staffing: what queues is the noise around the mean). β grows when the promised percentile
-// is exceeded though there was no more to do than planned for, and shrinks while it is
-// far below.
+// The demand is requests per second times the cpu of one, both as measured (cpu alone,
+// where there is no rate). It expects the largest of the demand now, along its trend, and
+// as usual at this time of day. A pod with l cores of work gets l + β·√l (the square-root
+// rule of staffing: queues come from the noise around the mean). β, the slack, grows when
+// latency exceeds the promised percentile although the demand was as planned, and shrinks
+// while latency is far below.
 //
-// It would rather have few large pods: they share peaks. It grows and shrinks them in
-// small steps, and their number where that is not enough or too slow. Memory is the
-// largest peak of a day with a margin.
+// It prefers few large pods, which share peaks. It grows and shrinks them in small steps,
+// and changes their number where that is not enough or too slow. Memory is the largest
+// peak of a day with a margin.
 type Predictive struct {
 	target mpa.Target
 	cost   float64 // core-seconds of a request; 0 = not known
 	slack  float64 // β, in √cores
 	turned time.Time
-	// fewest pods that kept the SLO, until a time, and how many times in a row more
-	// slack was of no use.
+	// fewest pods that kept the SLO, which holds until a time, and how many times in a row
+	// more slack did not help.
 	fewest int32
 	until  time.Time
 	vain   int
 	jumped time.Time // when demand last began to jump
-	// The last minutes: cores asked for, the most that was to come; and what these need
-	// of the cores that there are.
+	// The last minutes: the demand in cores, the demand that was expected, and the share of
+	// the requested cores that the demand needed.
 	demand, work, filled []timed[float64]
-	// usual is the demand in cores by slot of the day: a mean that forgets, and its
-	// mean deviation. A slot that was never seen is NaN.
+	// usual is the demand in cores by slot of the day, a mean that forgets, and scatter its
+	// mean deviation. Slots never observed are NaN.
 	usual, scatter []float64
-	slot           int // that seen is of; −1 = none
+	slot           int // of seen; −1 = none
 	seen           []float64
 
 	memory   []mpa.ContainerMemory
@@ -58,8 +58,8 @@ const (
 	predictSlots   = int(day / predictSlot)
 	predictHorizon = 10 * time.Minute // of what is usual
 	predictForget  = .5               // weight of the newest day
-	predictTrend   = 4 * time.Minute  // that the trend is taken from,
-	predictAhead   = 90 * time.Second // and how far it is followed
+	predictTrend   = 4 * time.Minute  // from which the trend is computed,
+	predictAhead   = 90 * time.Second // and how far ahead it is used
 	predictJump    = 30 * time.Second // in which a step shows
 	predictSteep   = 1.15             // by this factor
 	predictQuiet   = 15 * time.Minute // between two steps
@@ -69,13 +69,13 @@ const (
 	slackSlow                         = 6 * time.Minute // between two steps down
 	slackQuick                        = 2 * time.Minute // between two steps up
 	slackCalm                         = .8              // of the SLO, below which there is too much
-	slackVain                         = 2               // steps up without use before there are more pods
-	slackUsed                         = .8              // of the cores needed, for that to say something
+	slackVain                         = 2               // steps up that did not help before there are more pods
+	slackUsed                         = .8              // of the cores needed, for a low latency to count
 
-	fewestHold  = 3 * time.Hour    // for how long a number of pods that was too small is not tried again
-	sizeHold    = 10 * time.Minute // whose largest need is kept when shrinking
+	fewestHold  = 3 * time.Hour    // how long a number of pods that was too small is avoided
+	sizeHold    = 10 * time.Minute // whose largest need is kept when sizes shrink
 	sizeSpare   = 1.03             // over the need, when a size changes
-	sizeLess    = .88              // of what there is, below which it shrinks
+	sizeLess    = .88              // of the present size, below which it shrinks
 	sizeStep    = 1.5              // most that pods grow at once
 	sizeResizes = 5                // in an hour, to keep one for memory
 	sizeCalm    = 20 * time.Minute // without a change, before pods become fewer and larger
@@ -85,7 +85,7 @@ const (
 	memoryTight  = .5  // of either: with less, memory grows
 )
 
-// NewPredictive is an agent that has seen nothing.
+// NewPredictive returns an agent without memory.
 func NewPredictive(t mpa.Target) *Predictive {
 	p := &Predictive{target: t, slack: slackFirst, slot: -1, usual: make([]float64, predictSlots), scatter: make([]float64, predictSlots)}
 	for i := range p.usual {
@@ -126,7 +126,7 @@ func (p *Predictive) Recommend(o *mpa.Observation) mpa.Recommendation {
 	return r
 }
 
-// cpuOf is the sum of cpu requests in cores.
+// cpuOf returns the sum of cpu requests in cores.
 func cpuOf(requests []mpa.Resources) float64 {
 	sum := int64(0)
 	for _, r := range requests {
@@ -135,7 +135,7 @@ func cpuOf(requests []mpa.Resources) float64 {
 	return float64(sum) / 1000
 }
 
-// follow notes what changed.
+// follow records changes of size and number.
 func (p *Predictive) follow(o *mpa.Observation, requests []mpa.Resources) {
 	if p.begun.IsZero() {
 		p.begun, p.changed = o.Time, o.Time
@@ -151,7 +151,7 @@ func (p *Predictive) follow(o *mpa.Observation, requests []mpa.Resources) {
 
 const predictMaxAge = 2 * time.Minute
 
-// Shift implements [mpa.Shifter]. What is usual stays with its time of day.
+// Shift implements [mpa.Shifter]. The usual demand keeps its time of day.
 func (p *Predictive) Shift(d time.Duration) {
 	for _, t := range []*time.Time{&p.turned, &p.until, &p.jumped, &p.begun, &p.changed} {
 		*t = guard.Moved(*t, d)
@@ -182,7 +182,7 @@ type predictiveJSON struct {
 	Demand   []timed[float64]      `json:"demand,omitempty"`
 	Work     []timed[float64]      `json:"work,omitempty"`
 	Filled   []timed[float64]      `json:"filled,omitempty"`
-	Slots    map[int]slotJSON      `json:"slots,omitempty"` // of the day, those that were seen
+	Slots    map[int]slotJSON      `json:"slots,omitempty"` // of the day, those observed
 	Slot     int                   `json:"slot"`
 	Seen     []float64             `json:"seen,omitempty"`
 	Memory   []mpa.ContainerMemory `json:"memory"`

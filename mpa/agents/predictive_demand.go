@@ -9,7 +9,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa"
 )
 
-// demanded is what the workload is asked now, in cores.
+// demanded returns the present demand in cores.
 func (p *Predictive) demanded(o *mpa.Observation) (cores float64, ok bool) {
 	cores, _, ok = workloadCPU(o, predictMaxAge)
 	if !ok {
@@ -18,8 +18,8 @@ func (p *Predictive) demanded(o *mpa.Observation) (cores float64, ok bool) {
 	if !o.Rate.Known(o.Time, predictMaxAge) {
 		return cores, true
 	}
-	// A request costs what it does only when all are answered: work for clients that no
-	// longer wait is not asked for.
+	// The cost of a request is measured only while all are answered: work for clients that
+	// have given up is no demand.
 	if o.Throughput.Known(o.Time, predictMaxAge) && o.Throughput.Value > 0 && o.Throughput.Value >= .95*o.Rate.Value {
 		now := cores / o.Throughput.Value
 		if p.cost == 0 {
@@ -33,13 +33,13 @@ func (p *Predictive) demanded(o *mpa.Observation) (cores float64, ok bool) {
 	return cores, true
 }
 
-// expected is the most of what is asked now, what the trend leads to and what is usual.
+// expected returns the largest of the demand now, along its trend, and as usual.
 func (p *Predictive) expected(now time.Time, demand float64) (cores float64, why string) {
 	p.demand = append(since(p.demand, now.Add(-predictTrend)), timed[float64]{now, demand})
 	p.learn(now, demand)
 	cores, why = demand, "asked for"
-	// A step climbs through the window of the rate: what came in half of it comes again.
-	// Where that happens again and again it is no step.
+	// A step enters the window of the rate bit by bit: the rise in half of the window comes
+	// once more. A rise that repeats within predictQuiet is no step.
 	for _, d := range p.demand {
 		if now.Sub(d.time) <= predictJump && demand > predictSteep*d.value {
 			if since := now.Sub(p.jumped); since > predictQuiet {
@@ -60,8 +60,8 @@ func (p *Predictive) expected(now time.Time, demand float64) (cores float64, why
 	return cores, why
 }
 
-// trend is the slope per second by least squares, where it explains more than twice
-// what is left over; else 0.
+// trend returns the slope per second by least squares if it explains more than twice the
+// residual, else 0.
 func trend(list []timed[float64]) float64 {
 	n := float64(len(list))
 	if n < 3 || list[len(list)-1].time.Sub(list[0].time) < predictTrend/2 {
@@ -106,7 +106,7 @@ func (p *Predictive) learn(now time.Time, cores float64) {
 	p.seen = append(p.seen, cores)
 }
 
-// ahead is the most that the slots up to the horizon usually need; 0 = not known.
+// ahead returns the largest usual demand of the slots up to the horizon; 0 = not known.
 func (p *Predictive) ahead(now time.Time) float64 {
 	most := 0.0
 	for d := time.Duration(0); d <= predictHorizon; d += predictSlot {

@@ -8,12 +8,12 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa"
 )
 
-// need is the cores that some work needs on n pods.
+// need returns the cores that some work needs on n pods.
 func (p *Predictive) need(work float64, n int32) float64 {
 	return work + p.slack*math.Sqrt(work*float64(n))
 }
 
-// steer moves the slack.
+// steer adapts the slack to the latency.
 func (p *Predictive) steer(o *mpa.Observation, demand, size float64) {
 	ready := int32(0)
 	for _, pod := range o.Live() {
@@ -33,11 +33,11 @@ func (p *Predictive) steer(o *mpa.Observation, demand, size float64) {
 	}
 	switch since := o.Time.Sub(p.turned); {
 	case o.Latency.Value > slo.Latency:
-		// With more to do than planned for, it is not the slack that was wrong.
+		// If the demand was higher than planned, the slack was not too small.
 		if since >= slackQuick && most < 1.05 {
 			p.slack, p.turned = min(slackMost, p.slack*slackUp), o.Time
 			if p.vain++; p.vain > slackVain && ready == o.Replicas {
-				// Something else runs short: threads, connections, a disk.
+				// Something other than cpu is short: threads, connections, a disk.
 				p.fewest, p.until, p.vain = o.Replicas+1, o.Time.Add(fewestHold), 0
 			}
 		}
@@ -49,7 +49,7 @@ func (p *Predictive) steer(o *mpa.Observation, demand, size float64) {
 	}
 }
 
-// shape is the number of pods, and the factor of their cpu, that some work asks for.
+// shape returns the number of pods for some work, and the factor for their cpu.
 func (p *Predictive) shape(o *mpa.Observation, work, size float64) (replicas int32, factor float64) {
 	n := o.Replicas
 	have := size * float64(n)
@@ -78,7 +78,7 @@ func (p *Predictive) shape(o *mpa.Observation, work, size float64) (replicas int
 	case high < sizeLess*have && mayShrink && p.may(high/float64(n)):
 		return n, high / have
 	case n > fewest && o.Time.Sub(p.changed) >= sizeCalm && !stuck && mayShrink:
-		// One pod less, of which the others take the work.
+		// One pod less, whose work the others take.
 		f := max(p.need(most, n-1)*sizeSpare/(size*float64(n-1)), 1.11)
 		if f <= sizeStep && p.may(size*f) {
 			return n, f
@@ -87,7 +87,7 @@ func (p *Predictive) shape(o *mpa.Observation, work, size float64) (replicas int
 	return n, 1
 }
 
-// atLeast is the fewest pods that there should be.
+// atLeast returns the smallest number of pods to use now.
 func (p *Predictive) atLeast(now time.Time) int32 {
 	if now.After(p.until) {
 		return p.target.Replicas.Min
@@ -95,7 +95,7 @@ func (p *Predictive) atLeast(now time.Time) int32 {
 	return p.target.Replicas.Clamp(p.fewest)
 }
 
-// pods is how many of a size in cores some work needs.
+// pods returns how many pods of a size in cores some work needs.
 func (p *Predictive) pods(work, size float64) int32 {
 	n := p.target.Replicas.Min
 	for n < p.target.Replicas.Max && p.need(work, n) > size*float64(n) {
@@ -104,7 +104,7 @@ func (p *Predictive) pods(work, size float64) int32 {
 	return n
 }
 
-// may reports whether pods of some cores are within bounds.
+// may reports whether a size in cores is within bounds.
 func (p *Predictive) may(cores float64) bool {
 	var low, high int64
 	free := false
@@ -119,7 +119,7 @@ func (p *Predictive) may(cores float64) bool {
 	return cores*1000 >= float64(low) && (free || cores*1000 <= float64(high))
 }
 
-// sizeMemory is what each container should have, in bytes: nil where that is what it has.
+// sizeMemory returns the memory that each container should have, in bytes; nil = no change.
 func (p *Predictive) sizeMemory(o *mpa.Observation, requests []mpa.Resources) []int64 {
 	var out []int64
 	set := func(i int, v int64) {
@@ -146,7 +146,7 @@ func (p *Predictive) sizeMemory(o *mpa.Observation, requests []mpa.Resources) []
 	return out
 }
 
-// sway is how far the memory of container i moves in an hour, in bytes.
+// sway returns how far the memory of container i moved in an hour, in bytes.
 func (p *Predictive) sway(i int, peak int64) float64 {
 	low := peak
 	for _, l := range p.least[i] {
@@ -155,8 +155,8 @@ func (p *Predictive) sway(i int, peak int64) float64 {
 	return float64(peak - low)
 }
 
-// used is the most memory of container i in any pod now; one that ran out of it used all
-// it had.
+// used returns the most memory of container i in any pod now. A container that ran out of
+// memory used all that it had.
 func (p *Predictive) used(o *mpa.Observation, i int) int64 {
 	most, least := int64(0), int64(math.MaxInt64)
 	for _, pod := range o.Live() {
@@ -167,7 +167,7 @@ func (p *Predictive) used(o *mpa.Observation, i int) int64 {
 			if c.Usage.Known(o.Time, predictMaxAge) {
 				most, least = max(most, c.Usage.Memory), min(least, c.Usage.Memory)
 			}
-			// Of a kill from before it began, the requests may be what came of that.
+			// After a kill from before this agent began, the requests may already be larger.
 			if c.Killed.After(p.memory[i].CeilingTime) && c.Killed.After(p.begun.Add(-predictMaxAge)) {
 				p.memory[i].CeilingTime = c.Killed
 				most = max(most, c.Request.Memory)
@@ -181,8 +181,8 @@ func (p *Predictive) used(o *mpa.Observation, i int) int64 {
 	return most
 }
 
-// merge is the requests with cpu times a factor and with some memory; nil when nothing
-// changes.
+// merge returns the requests with cpu times a factor and with some memory; nil = no
+// change.
 func (p *Predictive) merge(o *mpa.Observation, requests []mpa.Resources, factor float64, memory []int64) []mpa.Resources {
 	if factor == 1 && memory == nil {
 		return nil
@@ -194,7 +194,7 @@ func (p *Predictive) merge(o *mpa.Observation, requests []mpa.Resources, factor 
 			out[i].CPU = max(1, mpa.Scale(out[i].CPU, factor))
 		}
 		if factor > 1 && memory == nil {
-			// Larger pods have more requests inside.
+			// Larger pods serve more requests at once.
 			peak := p.memory[i].Peaks.Max()
 			out[i].Memory = max(out[i].Memory, peak+int64((factor-1+memoryTight*memorySway)*p.sway(i, peak)))
 		}

@@ -8,11 +8,10 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/guard"
 )
 
-// RateHPA is a horizontal agent by requests per second and pod, as KEDA sets one up
-// with a Prometheus trigger: the HorizontalPodAutoscaler sees a rate that is asked for
-// every 30 s. KEDA's cool-down of 300 s is for the way to 0 replicas, which bounds
-// from 1 exclude; the way down to 1 waits for the HorizontalPodAutoscaler's window of
-// as long.
+// RateHPA is a horizontal agent by requests per second and pod, as KEDA sets one up with a
+// Prometheus trigger: the HorizontalPodAutoscaler sees a rate that is polled every 30 s.
+// KEDA's cool-down of 300 s applies only to 0 replicas, which bounds from 1 exclude. Above,
+// the HorizontalPodAutoscaler's window, which is as long, applies.
 type RateHPA struct {
 	hpa  *HPA
 	rate mpa.Metric
@@ -22,7 +21,7 @@ type RateHPA struct {
 // ratePoll is KEDA's default polling interval.
 const ratePoll = 30 * time.Second
 
-// NewRateHPA is an agent that has seen nothing.
+// NewRateHPA returns an agent without memory.
 func NewRateHPA(t mpa.Target, perPod float64) *RateHPA {
 	cfg := DefaultHPA()
 	cfg.Utilisation, cfg.RatePerPod = 0, perPod
@@ -41,7 +40,7 @@ func (a *RateHPA) Recommend(o *mpa.Observation) mpa.Recommendation {
 	return r
 }
 
-// Shift implements [mpa.Shifter]. The rate is what was asked for, as old as it is.
+// Shift implements [mpa.Shifter]. The polled rate keeps its time.
 func (a *RateHPA) Shift(d time.Duration) {
 	a.hpa.Shift(d)
 	a.next = guard.Moved(a.next, d)

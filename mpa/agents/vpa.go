@@ -11,10 +11,9 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/guard"
 )
 
-// VPAConfig is what the vertical agent goes by.
+// VPAConfig has the settings of the vertical agent.
 type VPAConfig struct {
-	// Percentiles of usage, 0 … 1: what is asked for, and the range within which a
-	// request is left alone.
+	// Percentiles of usage, 0 … 1: the target, and the range within which a request stays.
 	Target, Lower, Upper float64
 	// Margin is added to usage, as a share.
 	Margin float64
@@ -22,23 +21,23 @@ type VPAConfig struct {
 	HalfLife time.Duration
 	// PeakWindow is how long one peak of memory stands for.
 	PeakWindow time.Duration
-	// Bump is how much more memory a container gets that ran out of it: the larger
-	// of a factor and an amount in bytes.
+	// A container that ran out of memory gets more: by a factor or by an amount in bytes,
+	// whichever is larger.
 	BumpFactor float64
 	BumpBytes  int64
-	// Least a pod is given, shared by its containers.
+	// Least is the smallest pod; its containers share it.
 	Least mpa.Resources
-	// Settled is how long after a change a difference of Significant, as a share, is
-	// enough for the next.
+	// Settled is how long after a change a difference of Significant, as a share, suffices
+	// for the next.
 	Settled     time.Duration
 	Significant float64
-	// Quick is how soon after its start a container has to run out of memory for such a
-	// difference to be enough at once.
+	// Quick: if a container runs out of memory this soon after its start, such a difference
+	// suffices at once.
 	Quick  time.Duration
 	MaxAge time.Duration
 }
 
-// DefaultVPA is the configuration of VPA 1.8.
+// DefaultVPA returns the settings of VPA 1.8.
 func DefaultVPA() VPAConfig {
 	return VPAConfig{
 		Target: .9, Lower: .5, Upper: .95, Margin: .15,
@@ -61,15 +60,15 @@ type VPA struct {
 	requests   []mpa.Resources
 }
 
-// usageHistory is what is known of one container over all pods.
+// usageHistory is the usage of one container over all pods.
 type usageHistory struct {
 	cpu, memory *histogram
 	first, last time.Time // of the cpu samples
 	samples     int
 }
 
-// podMemory follows the peaks of memory of one container of one pod, and which
-// samples were taken in.
+// podMemory follows the peaks of memory of one container of one pod, and which samples
+// have been added.
 type podMemory struct {
 	cpu, memory time.Time // of the last samples
 	windowEnd   time.Time
@@ -78,7 +77,7 @@ type podMemory struct {
 	quick       bool // the last kill came soon after a start
 }
 
-// NewVPA is a vertical agent that has seen nothing.
+// NewVPA returns a vertical agent without memory.
 func NewVPA(t mpa.Target, cfg VPAConfig) *VPA {
 	v := &VPA{cfg: cfg, target: t, pods: map[string][]podMemory{}}
 	for range t.Containers {
@@ -140,12 +139,12 @@ func (v *VPA) outside(now, lower, target, upper int64, settled bool) bool {
 	return settled && now > 0 && math.Abs(float64(target-now))/float64(now) >= v.cfg.Significant
 }
 
-// An Estimate is what a container should have, and the range within which its requests
-// are left alone.
+// An Estimate is the size that a container should have, and the range within which its
+// requests stay.
 type Estimate struct{ Lower, Target, Upper mpa.Resources }
 
-// Estimate is what container i of the target should have; ok is false when nothing
-// is known of it.
+// Estimate returns the size that container i of the target should have; ok is false
+// without any usage.
 func (v *VPA) Estimate(i int) (e Estimate, ok bool) {
 	u := &v.containers[i]
 	if u.cpu.empty() && u.memory.empty() {
@@ -174,7 +173,7 @@ func (v *VPA) Estimate(i int) (e Estimate, ok bool) {
 	}, true
 }
 
-// Observe takes the usage and the kills of an observation in.
+// Observe adds the usage and the kills of an observation.
 func (v *VPA) Observe(o *mpa.Observation) {
 	alive := map[string]bool{}
 	for _, p := range o.Pods {
@@ -189,7 +188,7 @@ func (v *VPA) Observe(o *mpa.Observation) {
 			for i, spec := range v.target.Containers {
 				if spec.Name == c.Name {
 					if first && c.Killed.Before(o.Time.Add(-v.cfg.MaxAge)) {
-						follow[i].killed = c.Killed // its requests may be what it got for that
+						follow[i].killed = c.Killed // its requests may already be larger for it
 					}
 					v.sample(o.Time, p.Started, i, &follow[i], &c)
 				}
@@ -213,7 +212,7 @@ func (v *VPA) quick(i int) bool {
 	return false
 }
 
-// sample takes in what is new of a container of a pod.
+// sample adds what is new of a container of a pod.
 func (v *VPA) sample(now, started time.Time, i int, f *podMemory, c *mpa.Container) {
 	u := &v.containers[i]
 	if c.Killed.After(f.killed) {
@@ -280,7 +279,7 @@ func (v *VPA) Shift(d time.Duration) {
 	for _, follow := range v.pods {
 		for i := range follow {
 			f := &follow[i]
-			// Kills are told by the pods, so their times stay.
+			// Kills are compared with the times in pods, which do not move.
 			f.cpu, f.memory, f.windowEnd = guard.Moved(f.cpu, d), guard.Moved(f.memory, d), guard.Moved(f.windowEnd, d)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 const day = 24 * time.Hour
 
-// noOpinion is the answer of an agent that cannot tell.
+// noOpinion is the answer of an agent without a recommendation.
 func noOpinion(source, format string, args ...any) mpa.Recommendation {
 	return mpa.Recommendation{Source: source, Reason: fmt.Sprintf(format, args...)}
 }
@@ -23,7 +23,7 @@ type timed[T any] struct {
 	value T
 }
 
-// since drops what is not after a time.
+// since drops the values up to a time.
 func since[T any](list []timed[T], t time.Time) []timed[T] {
 	return slices.DeleteFunc(list, func(v timed[T]) bool { return !v.time.After(t) })
 }

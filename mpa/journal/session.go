@@ -194,7 +194,7 @@ func (s *Session) learned(setup *Setup) json.RawMessage {
 func keep(a mpa.Agent) (json.RawMessage, error) {
 	k, ok := a.(mpa.Stateful)
 	if !ok {
-		return nil, fmt.Errorf("%T does not keep its memory", a)
+		return nil, fmt.Errorf("%T cannot write its state", a)
 	}
 	return k.MarshalJSON()
 }
@@ -202,7 +202,7 @@ func keep(a mpa.Agent) (json.RawMessage, error) {
 func restore(a mpa.Agent, state json.RawMessage) error {
 	k, ok := a.(mpa.Stateful)
 	if !ok {
-		return fmt.Errorf("%T does not keep its memory", a)
+		return fmt.Errorf("%T cannot write its state", a)
 	}
 	return k.UnmarshalJSON(state)
 }
