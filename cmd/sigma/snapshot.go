@@ -176,7 +176,7 @@ func (a *app) record(ctx context.Context, client *snapshot.Client, f snapshotFla
 	}
 	told := map[string]bool{}
 	err = client.Watch(ctx, r, snapshot.Watch{
-		Until: end, Tell: tell,
+		Until: end, Notify: tell,
 		Seen: func(t history.Tally) {
 			show.set(t.Arrived, fmt.Sprintf("%d gone, %s, %s, until %s", t.Left, plural(t.Nodes, "node"),
 				plural(t.Standing+t.Waiting, "pod"), end.Local().Format(time.DateTime)))

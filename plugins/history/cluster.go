@@ -16,8 +16,8 @@ type node struct {
 	uid     string
 	spec    ledger.Machine
 	gone    bool
-	start   int             // after which it was last described
-	refuses map[string]bool // by selector, as far as the log says
+	start   int             // the start after which it was last described
+	refuses map[string]bool // by selector, as far as the log has it
 }
 
 type app struct {
@@ -38,7 +38,7 @@ func (h *History) setNode(e *ledger.Event) error {
 		n = &node{name: e.Node, refuses: map[string]bool{}}
 		h.nodes[e.Node] = n
 	}
-	if !maps.Equal(n.spec.Labels, e.Machine.Labels) { // what it refused, it may take now
+	if !maps.Equal(n.spec.Labels, e.Machine.Labels) { // the node may take what it refused before
 		clear(n.refuses)
 	}
 	n.spec, n.start, n.uid = *e.Machine, h.told, cmp.Or(e.UID, n.uid)
@@ -50,7 +50,7 @@ func (h *History) setNode(e *ledger.Event) error {
 	return nil
 }
 
-// present reports whether a node is there now.
+// present reports whether a node exists now.
 func (h *History) present(n *node) bool { return !n.gone && n.start >= h.told }
 
 func (h *History) setApp(e *ledger.Event) error {
@@ -85,7 +85,7 @@ func (h *History) forget(e *ledger.Event) error {
 			return fmt.Errorf("app %q is unknown", e.App)
 		}
 		a.gone = true
-		h.endAll(func(p *pod) bool { return p.app == e.App })
+		h.endAll(func(p *stay) bool { return p.app == e.App })
 		h.forgetSelector(a.spec.Selector)
 		return nil
 	}
@@ -94,11 +94,11 @@ func (h *History) forget(e *ledger.Event) error {
 		return fmt.Errorf("node %q is unknown", e.Node)
 	}
 	n.gone = true
-	h.endAll(func(p *pod) bool { return p.node == e.Node })
+	h.endAll(func(p *stay) bool { return p.node == e.Node })
 	return nil
 }
 
-// forgetSelector notes that nodes say no more whether they refuse a selector, if no
+// forgetSelector notes that nodes no longer list a selector that they refuse, if no
 // app has it.
 func (h *History) forgetSelector(selector string) {
 	for _, a := range h.apps {
@@ -109,8 +109,8 @@ func (h *History) forgetSelector(selector string) {
 	h.selectors[selector] = 0
 }
 
-// endAll ends stays, at the present time.
-func (h *History) endAll(which func(*pod) bool) {
+// endAll ends the stays that a function selects.
+func (h *History) endAll(which func(*stay) bool) {
 	for _, uid := range slices.Sorted(maps.Keys(h.here)) {
 		if p := h.here[uid]; which(p) {
 			h.end(p)
@@ -118,8 +118,8 @@ func (h *History) endAll(which func(*pod) bool) {
 	}
 }
 
-// setRules keeps rules of groups that are not known any more: they held while the
-// groups were there.
+// setRules keeps former rules of groups that are unknown now: they held while the
+// groups existed.
 func (h *History) setRules(e *ledger.Event) {
 	if e.Reset {
 		known := h.knownGroups()
@@ -143,8 +143,8 @@ func (h *History) knownGroups() map[string]bool {
 	return known
 }
 
-// allRules lists the present rules, and those of the past whose groups are not
-// both there: of them nothing newer is known.
+// allRules lists the rules in force and the former ones of groups that are unknown
+// now.
 func (h *History) allRules() []ledger.Rule {
 	known, list := h.knownGroups(), slices.Clone(h.rules)
 	for _, r := range h.past {

@@ -12,8 +12,8 @@ import (
 
 // A History is a cluster's past, built from the events of its log in their order.
 //
-// After a start the log describes the cluster again. A pod that is described again
-// stood in between; one that is not left at that start. The same holds for nodes.
+// After a start the log describes the cluster again. A pod that it describes stood
+// in between; any other left at that start. The same holds for nodes.
 type History struct {
 	from, until int64 // ms since 1970; pods, nodes and apps that end before from are dropped
 	needsPods   bool  // a trace without any is an error
@@ -32,11 +32,11 @@ type History struct {
 
 	nodes     map[string]*node
 	apps      map[string]*app
-	selectors map[string]int // the start after which an app was described that has a selector; 0: it is gone
+	selectors map[string]int // the start after which an app with a selector was described; 0: no app has it
 	rules     []ledger.Rule  // in force
-	past      []ledger.Rule  // of groups that were unknown when the rules changed
-	pods      []*pod         // one for each stay of a pod on a node, or wait for one
-	here      map[string]*pod
+	past      []ledger.Rule  // former rules of groups that were unknown when the rules changed
+	stays     []*stay        // one for each stay of a pod on a node, or wait for one
+	here      map[string]*stay
 }
 
 // descriptionPause ends the first description of a cluster: the events of one
@@ -47,14 +47,15 @@ const descriptionPause = 500
 func New() *History {
 	return &History{
 		from: math.MinInt64, until: math.MaxInt64,
-		nodes: map[string]*node{}, apps: map[string]*app{}, selectors: map[string]int{}, here: map[string]*pod{},
+		nodes: map[string]*node{}, apps: map[string]*app{}, selectors: map[string]int{}, here: map[string]*stay{},
 	}
 }
 
 // milliseconds is a time of a log in the resolution of traces.
 func milliseconds(seconds float64) int64 { return int64(math.Round(seconds * 1e3)) }
 
-// Add takes the next event. Clocks that are set back do not turn the history back.
+// Add takes the next event. When a clock was set back, the time of the event before
+// it counts.
 func (h *History) Add(e *ledger.Event) error {
 	if len(h.starts) == 0 && e.Kind != ledger.KindStart {
 		return fmt.Errorf("%s: nothing started yet", e.Kind)
@@ -80,8 +81,8 @@ func (h *History) Add(e *ledger.Event) error {
 	return nil
 }
 
-// confirm notes that something is mentioned after the end of the window: it was
-// there at the last start before.
+// confirm takes an event after the end of the window: what it mentions existed at
+// the last start.
 func (h *History) confirm(e *ledger.Event) {
 	if n := h.nodes[e.Node]; e.Kind == ledger.KindNode && n != nil && h.told == len(h.starts) {
 		n.start = h.told
@@ -103,7 +104,7 @@ func (h *History) describe(e *ledger.Event) {
 		h.describing = false
 	case ledger.KindStart:
 		h.describing = len(h.starts) == 0
-	default: // apps, rules and policies say nothing about pods
+	default: // apps, rules and policies do not end it
 	}
 }
 
@@ -125,7 +126,7 @@ func (h *History) book(e *ledger.Event) error {
 		return h.come(e)
 	case ledger.KindFailed, ledger.KindRemove:
 		return h.leave(e)
-	case ledger.KindPolicy: // who decides does not matter here
+	case ledger.KindPolicy: // a trace has no policies
 	default:
 		return fmt.Errorf("kind %q is unknown", e.Kind)
 	}
@@ -144,7 +145,7 @@ func (h *History) begin(e *ledger.Event) error {
 
 // cut drops what ended before the window.
 func (h *History) cut() {
-	h.pods = slices.DeleteFunc(h.pods, func(p *pod) bool { return p.left >= 0 })
+	h.stays = slices.DeleteFunc(h.stays, func(p *stay) bool { return p.left >= 0 })
 	maps.DeleteFunc(h.nodes, func(_ string, n *node) bool { return n.gone })
 	maps.DeleteFunc(h.apps, func(_ string, a *app) bool { return a.gone })
 	h.past = nil
@@ -169,7 +170,7 @@ func (h *History) Tally() Tally {
 			}
 		}
 	}
-	for _, p := range h.pods {
+	for _, p := range h.stays {
 		switch {
 		case h.leftAt(p) >= 0:
 			t.Left++

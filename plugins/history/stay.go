@@ -8,21 +8,21 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
-// A pod is one stay of a pod on a node, or its wait for one. A pod that is resized
-// or moved leaves and comes again.
-type pod struct {
+// A stay is the time of a pod on one node, or its wait for a node. A pod that is
+// resized or moved has another stay.
+type stay struct {
 	uid, name, app, node string
-	seen                 int64 // when the log first has it
-	came                 int64 // onto its node; without one, when it began to wait
-	left                 int64 // negative: it is still there
-	order                int   // of the event by which it came
+	seen                 int64 // when the log first mentions the pod
+	came                 int64 // when it got its node; without a node, when it began to wait
+	left                 int64 // negative: it has not ended
+	order                int   // number of the event at came
 	leftOrder            int
 	created              int64
-	start                int  // after which it was last mentioned
+	start                int  // the start after which it was last mentioned
 	first                bool // it stood at the beginning
 }
 
-// come books a pod that asks for a node, or that has one.
+// come books a pod that asks for a node or has one.
 func (h *History) come(e *ledger.Event) error {
 	if a, ok := h.apps[e.App]; !ok || a.gone {
 		return fmt.Errorf("app %q is unknown", e.App)
@@ -39,7 +39,7 @@ func (h *History) come(e *ledger.Event) error {
 	case p.node == e.Node && p.app == e.App, e.Kind == ledger.KindArrive && p.node == "":
 		p.start = len(h.starts)
 		return nil
-	case p.node == "" && e.Node != "": // it waited; to a trace it comes now
+	case p.node == "" && e.Node != "": // it waited, and comes now
 		p.app, p.node, p.came, p.order, p.start = e.App, e.Node, h.at, h.seq, len(h.starts)
 		p.created = cmp.Or(e.Created, p.created)
 		return nil
@@ -48,11 +48,11 @@ func (h *History) come(e *ledger.Event) error {
 	default:
 		h.end(p)
 	}
-	p = &pod{
+	p = &stay{
 		uid: e.UID, name: cmp.Or(e.Pod, e.UID), app: e.App, node: e.Node, created: e.Created, start: len(h.starts),
 		seen: h.at, came: h.at, left: -1, order: h.seq, first: h.describing && e.Kind == ledger.KindPlace,
 	}
-	h.pods = append(h.pods, p)
+	h.stays = append(h.stays, p)
 	h.here[e.UID] = p
 	return nil
 }
@@ -60,23 +60,22 @@ func (h *History) come(e *ledger.Event) error {
 func (h *History) leave(e *ledger.Event) error {
 	p, ok := h.here[e.UID]
 	if !ok {
-		return nil // it left with its node, or at a start
+		return nil // it left with its node or at a start
 	}
 	h.end(p)
 	if e.Kind == ledger.KindFailed { // it waits again
-		again := &pod{
+		again := &stay{
 			uid: p.uid, name: p.name, app: p.app, created: p.created, start: len(h.starts),
 			seen: p.seen, came: h.at, left: -1, order: h.seq,
 		}
-		h.pods = append(h.pods, again)
+		h.stays = append(h.stays, again)
 		h.here[e.UID] = again
 	}
 	return nil
 }
 
-// end ends a stay now, or, of a pod that was not there at the last description, at
-// the start of that.
-func (h *History) end(p *pod) {
+// end ends a stay: now, or at the start since which the pod is lost.
+func (h *History) end(p *stay) {
 	p.left, p.leftOrder = h.at, h.seq
 	if at, lost := h.lost(p); lost {
 		p.left, p.leftOrder = at, p.order
@@ -84,17 +83,17 @@ func (h *History) end(p *pod) {
 	delete(h.here, p.uid)
 }
 
-// lost reports whether a pod was not there when the cluster was described last,
-// and since when.
-func (h *History) lost(p *pod) (at int64, ok bool) {
+// lost reports whether a pod was missing when the cluster was last described, and
+// since when.
+func (h *History) lost(p *stay) (at int64, ok bool) {
 	if p.start >= h.told {
 		return 0, false
 	}
 	return max(h.starts[p.start], p.came), true
 }
 
-// leftAt is when a stay ended; negative: it has not.
-func (h *History) leftAt(p *pod) int64 {
+// leftAt returns the end of a stay; negative: it has not ended.
+func (h *History) leftAt(p *stay) int64 {
 	if p.left < 0 {
 		if at, ok := h.lost(p); ok {
 			return at

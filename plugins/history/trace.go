@@ -37,18 +37,18 @@ func (h *History) Trace(opt Options) (t *trace.Trace, notes []string, err error)
 		return nil, nil, fmt.Errorf("the window is empty: the log ends at %s", instant(h.at))
 	}
 	w := &writer{past: h, from: max(h.from, h.began), held: map[string]bool{}, stood: map[string]bool{}, hopeless: map[string]bool{}}
-	for _, p := range h.pods {
-		stay := *p
-		stay.left = h.leftAt(p)
-		if !w.counts(&stay) {
+	for _, p := range h.stays {
+		copied := *p
+		copied.left = h.leftAt(p)
+		if !w.counts(&copied) {
 			continue
 		}
-		w.pods = append(w.pods, &stay)
-		if stay.node != "" {
-			w.held[stay.node], w.stood[stay.app] = true, true
+		w.stays = append(w.stays, &copied)
+		if copied.node != "" {
+			w.held[copied.node], w.stood[copied.app] = true, true
 		}
 	}
-	if len(w.pods) == 0 && h.needsPods {
+	if len(w.stays) == 0 && h.needsPods {
 		return nil, nil, fmt.Errorf("the window is empty: no pod stands or waits between %s and %s", instant(w.from), instant(min(h.until, h.at)))
 	}
 	fleet := cmp.Or(opt.Fleet, h.start.Fleet)
@@ -88,8 +88,8 @@ func instant(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3
 // A writer makes one trace.
 type writer struct {
 	past       *History
-	from       int64  // time 0 of the trace
-	pods       []*pod // that count
+	from       int64   // time 0 of the trace
+	stays      []*stay // that count
 	trace      *trace.Trace
 	instance   *binpack.Instance
 	held       map[string]bool // nodes that hold a pod at some time
@@ -97,7 +97,7 @@ type writer struct {
 	hopeless   map[string]bool // apps that no node can take
 	line       map[string]int32
 	app        map[string]int32
-	ordered    []*pod // by request
+	ordered    []*stay // by request
 	placements map[string]any
 	adjusted   map[string]any
 	notes      []string
@@ -107,11 +107,11 @@ type writer struct {
 func (w *writer) seconds(ms int64) float64 { return float64(max(0, ms-w.from)) / 1e3 }
 
 // initial reports whether a pod is in placed.csv.
-func (w *writer) initial(p *pod) bool { return p.node != "" && (p.first || p.came < w.from) }
+func (w *writer) initial(p *stay) bool { return p.node != "" && (p.first || p.came < w.from) }
 
 // counts reports whether a pod is in the trace: not when it was gone at the
 // beginning, nor when it began to wait and was gone in the same moment.
-func (w *writer) counts(p *pod) bool {
+func (w *writer) counts(p *stay) bool {
 	return (p.left < 0 || p.left >= w.from) && (p.node != "" || p.left != p.came)
 }
 
@@ -180,7 +180,7 @@ func (w *writer) findHopeless() (any bool) {
 		}
 	}
 	waiting := map[string]int{}
-	for _, p := range w.pods {
+	for _, p := range w.stays {
 		if w.hopeless[p.app] {
 			waiting[p.app]++
 		}
@@ -214,8 +214,8 @@ func (w *writer) letStay() {
 // makeRequests makes a request of each stay: first of those that stood, by age,
 // then of the others as they came.
 func (w *writer) makeRequests() {
-	var later []*pod
-	for _, p := range w.pods {
+	var later []*stay
+	for _, p := range w.stays {
 		switch {
 		case w.hopeless[p.app]:
 		case w.initial(p):
@@ -224,10 +224,10 @@ func (w *writer) makeRequests() {
 			later = append(later, p)
 		}
 	}
-	slices.SortStableFunc(w.ordered, func(a, b *pod) int {
+	slices.SortStableFunc(w.ordered, func(a, b *stay) int {
 		return cmp.Or(cmp.Compare(a.created, b.created), strings.Compare(a.name, b.name))
 	})
-	slices.SortFunc(later, func(a, b *pod) int { return cmp.Or(cmp.Compare(a.came, b.came), cmp.Compare(a.order, b.order)) })
+	slices.SortFunc(later, func(a, b *stay) int { return cmp.Or(cmp.Compare(a.came, b.came), cmp.Compare(a.order, b.order)) })
 	w.trace.Initial = len(w.ordered)
 	w.ordered = append(w.ordered, later...)
 
@@ -283,7 +283,7 @@ func (w *writer) makeRoom() {
 	for m := range used {
 		used[m], most[m] = make([]int64, len(inst.Dimensions)), make([]int64, len(inst.Dimensions))
 	}
-	move := func(p *pod, sign int64) {
+	move := func(p *stay, sign int64) {
 		if p.node == "" {
 			return
 		}

@@ -14,10 +14,10 @@ type Event struct {
 	App      string             `json:"app,omitempty"`
 	Spec     *App               `json:"spec,omitempty"`
 	Rules    []Rule             `json:"rules,omitempty"`
-	Reset    bool               `json:"reset,omitempty"`    // of rule: those before are forgotten
-	Expected map[string]float64 `json:"expected,omitempty"` // per app; negative = not known any more
+	Reset    bool               `json:"reset,omitempty"`    // of rule: these replace all earlier ones
+	Expected map[string]float64 `json:"expected,omitempty"` // per app; negative: unknown from now on
 	Role     Role               `json:"role,omitempty"`
-	Policy   *policy.Object     `json:"policy,omitempty"` // nil = there is none any more
+	Policy   *policy.Object     `json:"policy,omitempty"` // nil: the role has none from now on
 
 	Pod       string `json:"pod,omitempty"`     // namespace/name
 	UID       string `json:"uid,omitempty"`     // in a recording also of a node
@@ -25,44 +25,44 @@ type Event struct {
 	*Decision        // of decide
 }
 
-// Kind says what happened.
+// A Kind is what happened.
 type Kind string
 
-// The kinds of events. What each of them carries stands beside it.
+// The kinds of events, each with the fields that it has.
 const (
-	KindStart    Kind = "start"       // Start: all before is forgotten
-	KindNode     Kind = "node"        // Node, Machine: it came, or is another now
-	KindApp      Kind = "app"         // App, Spec: it came, or its constraints changed
+	KindStart    Kind = "start"       // Start: everything before is forgotten
+	KindNode     Kind = "node"        // Node, Machine: the node is new or changed
+	KindApp      Kind = "app"         // App, Spec: the app is new, or its constraints changed
 	KindForget   Kind = "forget"      // Node or App
-	KindRule     Kind = "rule"        // Rules, Reset: these are there too, or instead
-	KindForecast Kind = "forecast"    // Expected: those that changed
+	KindRule     Kind = "rule"        // Rules, Reset: more rules, or others
+	KindForecast Kind = "forecast"    // Expected: the numbers that changed
 	KindPolicy   Kind = "policy"      // Role, Policy
-	KindArrive   Kind = "arrive"      // Pod, UID, App: it asks for a machine; no news after the first time
-	KindPlace    Kind = "place"       // Pod, UID, App, Node: found there, somebody else's decision
+	KindArrive   Kind = "arrive"      // Pod, UID, App: the pod asks for a machine; only the first time counts
+	KindPlace    Kind = "place"       // Pod, UID, App, Node: the pod was found there, by another's decision
 	KindDecide   Kind = "decide"      // Pod, UID, App, Node, Decision
-	KindFailed   Kind = "bind-failed" // UID: a decision came to nothing
+	KindFailed   Kind = "bind-failed" // UID: the binding failed
 	KindRemove   Kind = "remove"      // UID: the pod is gone
 )
 
-// Role is the part that a policy plays.
+// A Role is what a policy is used for.
 type Role string
 
-// The roles. BestFit is not loaded: it is what everything falls back to.
+// The roles. BestFit is never loaded: it decides when the others cannot.
 const (
 	Primary Role = "primary"
 	Canary  Role = "canary"
 	BestFit Role = "bestfit"
 )
 
-// A Start opens a log: a scheduler's profile begins to work.
+// A Start begins a log: a profile of a scheduler begins to work.
 type Start struct {
 	Version int    `json:"version"` // of the log's format
 	Profile string `json:"profile,omitempty"`
 	Fleet   string `json:"fleet"` // open or fixed
-	// Units of the dimensions whose amounts are not whole numbers of 1: cpu is
-	// counted in m.
+	// Units are those of the dimensions that are not counted in 1: cpu is counted
+	// in m.
 	Units map[string]string `json:"units,omitempty"`
-	// AppLabel is the label whose value is a pod's app. Only recordings have it.
+	// AppLabel is the label whose value names a pod's app. Only recordings have it.
 	AppLabel string `json:"appLabel,omitempty"`
 }
 
@@ -72,17 +72,17 @@ const Version = 2
 
 // A Machine is a node as a policy sees it.
 type Machine struct {
-	// Refuses are the selectors of apps that may not use the machine.
+	// Refuses lists the selectors whose apps may not use the machine.
 	Refuses  []string         `json:"refuses,omitempty"`
-	Capacity map[string]int64 `json:"capacity"` // in units; what pods that do not move take is not part of it
+	Capacity map[string]int64 `json:"capacity"` // in units, less what pods take that never move
 	Cost     float64          `json:"cost"`
-	Cordoned bool             `json:"cordoned,omitempty"` // it takes nothing and does not count
-	// Labels are those by which people tell kinds of nodes apart: node pool,
-	// instance type, zone. No decision depends on them.
+	Cordoned bool             `json:"cordoned,omitempty"` // it takes no pods and is no candidate
+	// Labels name the kind of the node: node pool, instance type, zone. No decision
+	// depends on them.
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// NamingLabels are the labels of nodes that a Machine has, the most telling first.
+// NamingLabels are the keys of [Machine.Labels], the most specific first.
 var NamingLabels = []string{
 	"eks.amazonaws.com/nodegroup", "cloud.google.com/gke-nodepool", "kubernetes.azure.com/agentpool", "karpenter.sh/nodepool",
 	"node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type", "topology.kubernetes.io/zone",
@@ -91,7 +91,7 @@ var NamingLabels = []string{
 // An App is a set of pods of equal demand.
 type App struct {
 	Group         string           `json:"group"`
-	Selector      string           `json:"selector,omitempty"` // machines that refuse it are closed
+	Selector      string           `json:"selector,omitempty"` // a machine that refuses it takes no pod of the app
 	Demand        map[string]int64 `json:"demand"`
 	MaxPerMachine int32            `json:"maxPerMachine,omitempty"` // of its group, 0 = no limit
 	SpreadMin     int32            `json:"spreadMin,omitempty"`
@@ -105,21 +105,21 @@ type Rule struct {
 	Max   int32  `json:"max"`
 }
 
-// A Decision is what is said of a pod's placement beside where it went.
+// A Decision says how a pod's node was chosen.
 type Decision struct {
-	Request      string `json:"request,omitempty"` // the workload that asked for it
+	Request      string `json:"request,omitempty"` // the workload of the pod
 	PolicyDigest string `json:"policyDigest,omitempty"`
 	Mode         string `json:"mode,omitempty"`
 	Cause        string `json:"cause"`
-	// Infeasible are machines that our own model allowed and other filters
-	// refused, Extra those that it was the other way round.
+	// Infeasible lists the machines that our model allowed and other filters
+	// refused; Extra lists those that our model refused and other filters allowed.
 	Infeasible []string `json:"infeasible,omitempty"`
 	Extra      []string `json:"extra,omitempty"`
-	// Choice is what was chosen for a pod that went elsewhere: the policy only
-	// watches, or other scores outvoted it.
+	// Choice is the policy's machine where the pod went to another one: the policy
+	// only watches, or other scores outweighed it.
 	Choice   string `json:"choice,omitempty"`
 	RunnerUp string `json:"runnerUp,omitempty"`
-	// For people; nothing reads them.
+	// Scores are for people; no code reads them.
 	Score         float64 `json:"score,omitempty"`
 	RunnerUpScore float64 `json:"runnerUpScore,omitempty"`
 }
@@ -127,7 +127,7 @@ type Decision struct {
 // The causes of decisions. A fallback carries its reason behind the colon.
 const (
 	CausePolicy    = "policy"
-	CauseSingle    = "single"    // one node was feasible: nothing was asked
+	CauseSingle    = "single"    // one node was feasible: no policy was asked
 	CauseNominated = "nominated" // preemption had made room on a node
 	CauseNeutral   = "neutral"   // the policy does not decide on this workload
 	CauseFallback  = "fallback:"

@@ -10,14 +10,14 @@ import (
 
 // A Log appends events to a file, one line each. It serves one goroutine.
 //
-// The lines of one Write go to the system together: a process that is killed loses
-// none of them. Nothing is synced, so a machine that loses power may lose the last.
+// The lines of one Write reach the system together: a killed process loses none of
+// them. Only Sync protects them from a machine that loses power.
 type Log struct {
 	file *durable.AppendLog[*Event]
 	seq  uint64
 }
 
-// OpenLog opens a file to append to, making it if need be. A line that a kill cut
+// OpenLog opens a file to append to, and creates it if necessary. A line that a kill cut
 // off at its end is removed. One writer at a time: a file that another has open, in
 // this process or elsewhere, is an error.
 func OpenLog(path string) (*Log, error) {
@@ -34,8 +34,8 @@ func OpenLog(path string) (*Log, error) {
 	return &Log{file: file}, nil
 }
 
-// Write numbers the events and appends them, all of them or none. The numbers of
-// those that could not be written are used up: a reader sees that they are missing.
+// Write numbers the events and appends all of them or none. It does not use a
+// number twice: a reader notices events that could not be written.
 func (l *Log) Write(events ...*Event) error {
 	for _, e := range events {
 		l.seq++
@@ -44,7 +44,7 @@ func (l *Log) Write(events ...*Event) error {
 	return l.file.Append(events...)
 }
 
-// Sync makes what was written last, also when the machine loses power.
+// Sync waits until everything written is on the disk.
 func (l *Log) Sync() error { return l.file.Sync() }
 
 // Close closes the file.

@@ -19,7 +19,7 @@ type Reader struct {
 	version int    // of the last start
 	starts  int    // so far
 	seq     uint64 // of the last event
-	// CutOff counts the lines that a kill cut off: unreadable ones before a start
+	// CutOff counts the lines that a kill cut off: unreadable lines before a start
 	// or at the end of the file.
 	CutOff int
 }
@@ -32,13 +32,13 @@ func NewReader(name string, r io.Reader) *Reader {
 // Line is the number of the line that Next read last.
 func (r *Reader) Line() int { return r.line }
 
-// Continue goes on with the next file of the same log.
+// Continue reads on in the next file of the same log.
 func (r *Reader) Continue(name string, in io.Reader) {
 	r.name, r.in, r.line = name, bufio.NewReaderSize(in, 1<<16), 0
 }
 
-// Next returns the next event, or io.EOF. Errors name file and line; a log that
-// does not begin with a start, or in which lines are missing, is one.
+// Next returns the next event, or io.EOF. Errors name file and line. A log has to
+// begin with a start and must not lack a line.
 func (r *Reader) Next() (*Event, error) {
 	e, err := r.next()
 	if err != nil {

@@ -26,14 +26,14 @@ import (
 
 // Access says how to reach a cluster.
 type Access struct {
-	Kubeconfig string        // path; "" = $KUBECONFIG, ~/.kube/config, or the pod this runs in
-	Context    string        // of the kubeconfig; "" = its current one
+	Kubeconfig string        // path; "": $KUBECONFIG, ~/.kube/config, or the pod that this process runs in
+	Context    string        // of the kubeconfig; "": its current one
 	Timeout    time.Duration // of one answer
 }
 
 // A Client reads a cluster.
 type Client struct {
-	// Seen, when set, is told how many objects were read so far.
+	// Seen, if set, is called with the number of objects read so far.
 	Seen func(objects int)
 	seen int
 
@@ -42,7 +42,7 @@ type Client struct {
 	timeout time.Duration
 }
 
-// Connect prepares a client. It asks the cluster nothing yet.
+// Connect prepares a client. It does not contact the cluster yet.
 func Connect(a Access) (*Client, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = a.Kubeconfig
@@ -59,7 +59,7 @@ func Connect(a Access) (*Client, error) {
 	config.UserAgent = "sigma"
 	config.WarningHandler = rest.NoWarnings{}
 	config.QPS, config.Burst = 50, 100
-	// Only the kinds that are read: the scheme of all of them is most of a client.
+	// Only the kinds that are read: a scheme of all kinds would be most of the client.
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		v1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, autoscalingv2.AddToScheme, v1alpha1.AddToScheme,
@@ -72,7 +72,7 @@ func Connect(a Access) (*Client, error) {
 	return &Client{config: config, codecs: serializer.NewCodecFactory(scheme), timeout: a.Timeout}, nil
 }
 
-// of is the client of one group.
+// of returns the client of one group.
 func (c *Client) of(group schema.GroupVersion) (*rest.RESTClient, error) {
 	config := rest.CopyConfig(c.config)
 	config.GroupVersion = &group
@@ -88,7 +88,7 @@ func (c *Client) of(group schema.GroupVersion) (*rest.RESTClient, error) {
 	return rest.RESTClientFor(config)
 }
 
-// pageSize is how many objects the API server is asked for at a time.
+// pageSize is the number of objects in one request to the API server.
 const pageSize = 500
 
 // list reads all objects of a resource, page by page.
@@ -155,7 +155,7 @@ func (c *Client) Raw(ctx context.Context, group schema.GroupVersion, resource, n
 	return data, nil
 }
 
-// ask waits for one answer, and no longer than the timeout.
+// ask waits for one answer, at most for the timeout.
 func (c *Client) ask(ctx context.Context, request *rest.Request, into runtime.Object) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errTimeout)
 	defer cancel()
@@ -168,7 +168,8 @@ func (c *Client) ask(ctx context.Context, request *rest.Request, into runtime.Ob
 
 var errTimeout = errors.New("no answer in time")
 
-// explain says which right is missing, or that the server does not answer.
+// explain adds to an error which right is missing, or that the server does not
+// answer.
 func (c *Client) explain(verb, resource string, err error) error {
 	var at *url.Error
 	var network net.Error
@@ -189,7 +190,7 @@ func (c *Client) explain(verb, resource string, err error) error {
 	return fmt.Errorf("%s %s: %w", verb, resource, err)
 }
 
-// serves reports whether the API server knows Sigma's objects.
+// serves reports whether the API server has Sigma's API.
 func (c *Client) serves(ctx context.Context) (bool, error) {
 	client, err := c.of(v1alpha1.SchemeGroupVersion)
 	if err != nil {

@@ -126,7 +126,7 @@ func TestReadRules(t *testing.T) {
 	p, err := c.Read(t.Context())
 	require.NoError(t, err)
 	require.Len(t, p.Rules, 1)
-	require.Equal(t, []string{"the placement rule bad counts for nothing: spec.maxPerNode 0: want at least 1"}, p.Notes)
+	require.Equal(t, []string{"the placement rule bad is ignored: spec.maxPerNode 0: want at least 1"}, p.Notes)
 	known = false
 	p, err = c.Read(t.Context())
 	require.NoError(t, err)

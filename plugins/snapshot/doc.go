@@ -1,5 +1,5 @@
-// Package snapshot reads a running cluster, changing nothing, and makes a trace of
-// it: once, or of what comes and goes over hours. It also explains where one pod
-// would go. What pods and nodes are to a policy, package kube says, as it does for
-// the scheduler; what a policy would do with them, others do.
+// Package snapshot reads a running cluster, without changing it, and makes a trace
+// of it: of one moment, or of what happens over hours. It also finds where one pod
+// would go. Package kube translates pods and nodes, as it does for the scheduler;
+// package history makes the trace. The package applies no policy.
 package snapshot

@@ -23,19 +23,19 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// A Question is a pod, and the state in which a node is to be chosen for it.
+// A Question is a pod and the state in which a node is to be chosen for it.
 type Question struct {
 	Pod     string         // namespace/name
 	App     string         //
-	Node    string         // where it stands, or went; "" = it waits
+	Node    string         // where it stands, or went; "": it waits
 	State   *ledger.Ledger // without the pod
 	Allowed []int32        // machines that may take it, ascending
 
 	// Of a cluster.
 	Cordoned []string          // nodes that are no machines of the state
-	Unready  map[string]string // nodes that the model allows, with the taint that does not
-	Beyond   []string          // what of the pod only a scheduler's filters heed
-	Waits    string            // why, as its scheduler says; "" when it says nothing
+	Unready  map[string]string // nodes that only a taint closes to the pod, with the taint
+	Beyond   []string          // requirements of the pod that only a scheduler's filters check
+	Waits    string            // the scheduler's reason; "": it gave none
 	object   *v1.Pod
 	nodes    map[string]*v1.Node
 
@@ -43,10 +43,10 @@ type Question struct {
 	Line     int
 	Time     float64 // seconds since 1970
 	Decision *ledger.Decision
-	Object   *policy.Object // the policy that was in force; nil = none decided
+	Object   *policy.Object // the policy in force; nil: no policy decided
 }
 
-// Ask puts the question of a pod as it is now: where would it go if it came anew?
+// Ask asks where a pod would go now, if it did not stand anywhere yet.
 func (p *Picture) Ask(name, appLabel, fleet string) (*Question, error) {
 	at := slices.IndexFunc(p.Pods, func(o *v1.Pod) bool { return nameOf(o) == name })
 	if at < 0 {
@@ -92,8 +92,8 @@ func (p *Picture) Ask(name, appLabel, fleet string) (*Question, error) {
 	return q, nil
 }
 
-// Refusal says what of a node's taints and labels closes it to the pod; "" when
-// that is not known, as from a log.
+// Refusal says which taint or label closes a node to the pod; "" where that is
+// unknown, as in a log.
 func (q *Question) Refusal(node string) string {
 	n, ok := q.nodes[node]
 	if !ok {
@@ -105,7 +105,7 @@ func (q *Question) Refusal(node string) string {
 	return "the pod's node selector or affinity does not admit the node"
 }
 
-// taint is the first taint of a node that keeps the pod off; "" = none.
+// taint returns the first taint of a node that the pod does not tolerate; "": none.
 func (q *Question) taint(n *v1.Node) string {
 	taint, found := corev1.FindMatchingUntoleratedTaint(n.Spec.Taints, q.object.Spec.Tolerations, func(t *v1.Taint) bool {
 		return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
@@ -116,8 +116,8 @@ func (q *Question) taint(n *v1.Node) string {
 	return taint.ToString()
 }
 
-// allow finds the machines that may take the pod. The packing model does not know
-// taints that come and go with a node's condition; a scheduler's filters do.
+// allow finds the machines that may take the pod. The packing model ignores taints
+// that come and go with a node's condition; a scheduler's filters do not.
 func (q *Question) allow() {
 	q.Unready = map[string]string{}
 	for _, m := range q.State.Fits(q.State.AppIndex(q.App), nil) {
@@ -130,7 +130,7 @@ func (q *Question) allow() {
 	}
 }
 
-// beyond lists what of the pod only a scheduler's filters heed.
+// beyond lists the requirements of a pod that only a scheduler's filters check.
 func beyond(p *v1.Pod) []string {
 	var list []string
 	if slices.ContainsFunc(p.Spec.Volumes, func(v v1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil }) {
@@ -173,7 +173,7 @@ func (c *Client) Policy(ctx context.Context, name string) (*policy.Object, error
 	case err != nil:
 		return nil, fmt.Errorf("PlacementPolicy %s: %w", name, err)
 	}
-	// Of the metadata, what a policy file may carry.
+	// Only the metadata that a policy file may have.
 	object.ObjectMeta = metav1.ObjectMeta{Name: object.Name}
 	object.TypeMeta = metav1.TypeMeta{APIVersion: policy.APIVersion, Kind: policy.ObjectKind}
 	object.Status = v1alpha1.PlacementPolicyStatus{}
@@ -184,14 +184,14 @@ func (c *Client) Policy(ctx context.Context, name string) (*policy.Object, error
 	return policy.Parse("PlacementPolicy "+name, text)
 }
 
-// noPolicy says which policies there are instead.
+// noPolicy returns an error that lists the policies of the cluster.
 func (c *Client) noPolicy(ctx context.Context, name string) error {
 	objects, err := list(ctx, c, v1alpha1.SchemeGroupVersion, "placementpolicies", "", func(l *v1alpha1.PlacementPolicyList) []v1alpha1.PlacementPolicy { return l.Items })
 	if err != nil {
 		return err
 	}
 	if len(objects) == 0 {
-		return fmt.Errorf("the cluster has no PlacementPolicy %s, nor any other: give --policy", name)
+		return fmt.Errorf("the cluster has no PlacementPolicy %s and no other one: give --policy", name)
 	}
 	var names []string
 	for _, o := range objects {
@@ -200,7 +200,7 @@ func (c *Client) noPolicy(ctx context.Context, name string) error {
 	return fmt.Errorf("the cluster has no PlacementPolicy %s; with --policy-name there are %s", name, strings.Join(names, ", "))
 }
 
-// AskLog puts the question of a pod as it was at its latest decision in a log.
+// AskLog asks where a pod would go in the state of its latest decision in a log.
 func AskLog(path, name string) (*Question, error) {
 	line, err := lastDecision(path, name)
 	if err != nil {
@@ -230,7 +230,7 @@ func AskLog(path, name string) (*Question, error) {
 	}
 }
 
-// lastDecision is the line of the latest decision on a pod; 0 = none.
+// lastDecision returns the line of the latest decision on a pod; 0: none.
 func lastDecision(path, name string) (line int, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -252,11 +252,11 @@ func lastDecision(path, name string) (line int, err error) {
 	}
 }
 
-// decided takes over what the log says of the decision: which machines took the
-// pod, and which policy was asked.
+// decided sets what the log has of the decision: the machines that took the pod,
+// and the policy that was asked.
 func (q *Question) decided(e *ledger.Event) error {
 	if e.Decision == nil {
-		return fmt.Errorf("line %d: a decision that says nothing", q.Line)
+		return fmt.Errorf("line %d: the decision has no cause", q.Line)
 	}
 	q.App, q.Node, q.Time, q.Decision = e.App, e.Node, e.Time, e.Decision
 	app := q.State.AppIndex(e.App)

@@ -27,10 +27,10 @@ type Picture struct {
 	Notes    []string // what was left out, and why
 }
 
-// notEnded leaves pods out that take nothing any more.
+// notEnded selects the pods that have not ended: the others take no resources.
 const notEnded = "status.phase!=Succeeded,status.phase!=Failed"
 
-// Read reads all that matters to a placement.
+// Read reads all objects that placement depends on.
 func (c *Client) Read(ctx context.Context) (*Picture, error) {
 	p := &Picture{}
 	var err error
@@ -44,7 +44,7 @@ func (c *Client) Read(ctx context.Context) (*Picture, error) {
 	return p, c.readWorkloads(ctx, p)
 }
 
-// sort puts nodes and pods in their order, which is that of the trace.
+// sort orders nodes by name and pods by age, as the trace does.
 func (p *Picture) sort() {
 	slices.SortFunc(p.Nodes, func(a, b *v1.Node) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(p.Pods, func(a, b *v1.Pod) int {
@@ -54,7 +54,7 @@ func (p *Picture) sort() {
 
 func nameOf(p *v1.Pod) string { return p.Namespace + "/" + p.Name }
 
-// readWorkloads reads what declares pods, and rules.
+// readWorkloads reads the objects that declare pods, and the placement rules.
 func (c *Client) readWorkloads(ctx context.Context, p *Picture) error {
 	d := &kube.Declared{}
 	var err error
@@ -83,7 +83,7 @@ func (c *Client) readWorkloads(ctx context.Context, p *Picture) error {
 	return c.readRules(ctx, p)
 }
 
-// readRules reads the placement rules, if the cluster knows such objects.
+// readRules reads the placement rules, if the cluster has that API.
 func (c *Client) readRules(ctx context.Context, p *Picture) error {
 	known, err := c.serves(ctx)
 	if err != nil || !known {
@@ -100,7 +100,7 @@ func (c *Client) readRules(ctx context.Context, p *Picture) error {
 	for _, o := range objects {
 		r, err := kube.NewRule(o)
 		if err != nil {
-			p.Notes = append(p.Notes, fmt.Sprintf("the placement rule %s counts for nothing: %v", o.Name, err))
+			p.Notes = append(p.Notes, fmt.Sprintf("the placement rule %s is ignored: %v", o.Name, err))
 			continue
 		}
 		p.Rules = append(p.Rules, r)
@@ -108,7 +108,7 @@ func (c *Client) readRules(ctx context.Context, p *Picture) error {
 	return nil
 }
 
-// standing are the pods of each node.
+// standing returns the pods of each node.
 func (p *Picture) standing() map[string][]*v1.Pod {
 	on := map[string][]*v1.Pod{}
 	for _, pod := range p.Pods {
@@ -119,7 +119,7 @@ func (p *Picture) standing() map[string][]*v1.Pod {
 	return on
 }
 
-// waits reports whether a pod asks a scheduler for a node now.
+// waits reports whether a pod waits for a scheduler to choose its node.
 func waits(p *v1.Pod) bool {
 	return p.Spec.NodeName == "" && p.DeletionTimestamp == nil && len(p.Spec.SchedulingGates) == 0 && podspec.Moves(p) && !podspec.Ended(p)
 }

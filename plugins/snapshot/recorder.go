@@ -209,7 +209,7 @@ func (r *Recorder) show(p *Picture, now time.Time) {
 	}
 }
 
-// showWaiting tells the cluster which pods wait. One that was resized meanwhile
+// showWaiting gives the cluster the pods that wait. A pod that was resized meanwhile
 // leaves and comes again.
 func (r *Recorder) showWaiting(p *Picture) {
 	before := r.waiting

@@ -17,17 +17,17 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/history"
 )
 
-// A Watch says how a recording is kept up.
+// A Watch says how long to record and what to call meanwhile.
 type Watch struct {
 	Until time.Time
 	// Save is called at the beginning, from time to time, and at the end.
 	Save func() error
-	// Tell is called with what a person should know.
-	Tell func(text string)
+	// Notify is called with messages for the user.
+	Notify func(text string)
 	// Seen is called after each look at the cluster.
 	Seen func(history.Tally)
 
-	look, declared, save time.Duration // intervals; 0 = the usual ones
+	look, declared, save time.Duration // intervals; 0: the usual ones
 }
 
 const (
@@ -37,9 +37,8 @@ const (
 	restFactor    = 20 // at most a twentieth of a core
 )
 
-// Watch records until a time, or until it is interrupted, and saves what there is
-// in either case. The API server may come and go meanwhile: what changed while it
-// was away is recorded when it is back.
+// Watch records until a time or an interrupt, and saves the recording in both cases.
+// When the API server is away, Watch records what changed meanwhile once it is back.
 func (c *Client) Watch(ctx context.Context, r *Recorder, w Watch) error {
 	p, err := c.Read(ctx)
 	if err != nil {
@@ -57,7 +56,7 @@ func (c *Client) Watch(ctx context.Context, r *Recorder, w Watch) error {
 	}
 	watching, stop := context.WithDeadline(ctx, w.Until)
 	defer stop()
-	f, err := c.follow(watching, w.Tell)
+	f, err := c.follow(watching, w.Notify)
 	if err != nil {
 		return err
 	}
@@ -67,7 +66,7 @@ func (c *Client) Watch(ctx context.Context, r *Recorder, w Watch) error {
 	return errors.Join(err, w.Save())
 }
 
-// A follower keeps nodes and pods by watches.
+// A follower keeps nodes and pods up to date by watches.
 type follower struct {
 	nodes, pods cache.SharedIndexInformer
 	changed     chan struct{}
@@ -76,8 +75,8 @@ type follower struct {
 	done        chan struct{}
 }
 
-// follow starts to watch and waits until all is known.
-func (c *Client) follow(ctx context.Context, tell func(string)) (*follower, error) {
+// follow starts the watches.
+func (c *Client) follow(ctx context.Context, notify func(string)) (*follower, error) {
 	f := &follower{changed: make(chan struct{}, 1), refused: make(chan error, 2), done: make(chan struct{}, 2)}
 	client, err := c.of(v1.SchemeGroupVersion)
 	if err != nil {
@@ -90,12 +89,12 @@ func (c *Client) follow(ctx context.Context, tell func(string)) (*follower, erro
 		}
 		informer := cache.NewSharedIndexInformer(cache.NewListWatchFromClient(client, resource, "", only), object, 0, nil)
 		_, added := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { f.touch(tell) },
-			UpdateFunc: func(any, any) { f.touch(tell) },
-			DeleteFunc: func(any) { f.touch(tell) },
+			AddFunc:    func(any) { f.touch(notify) },
+			UpdateFunc: func(any, any) { f.touch(notify) },
+			DeleteFunc: func(any) { f.touch(notify) },
 		})
 		err = errors.Join(added, informer.SetTransform(dropManagedFields), informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) {
-			f.failed(c, resource, err, tell)
+			f.failed(c, resource, err, notify)
 		}))
 		if err != nil {
 			return nil, err
@@ -120,9 +119,9 @@ func dropManagedFields(object any) (any, error) {
 	return object, nil
 }
 
-func (f *follower) touch(tell func(string)) {
+func (f *follower) touch(notify func(string)) {
 	if f.away.Swap(false) {
-		tell("the API server answers again")
+		notify("the API server answers again")
 	}
 	select {
 	case f.changed <- struct{}{}:
@@ -130,8 +129,8 @@ func (f *follower) touch(tell func(string)) {
 	}
 }
 
-// failed is told of each watch or list that ended in an error; they are tried again.
-func (f *follower) failed(c *Client, resource string, err error, tell func(string)) {
+// failed handles the error of a watch or list, which client-go tries again.
+func (f *follower) failed(c *Client, resource string, err error, notify func(string)) {
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		select {
@@ -141,18 +140,18 @@ func (f *follower) failed(c *Client, resource string, err error, tell func(strin
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err): // as they do
 	default:
 		if !f.away.Swap(true) {
-			tell(fmt.Sprintf("the API server does not answer; the recording goes on when it does (%v)", err))
+			notify(fmt.Sprintf("the API server does not answer; the recording resumes when it does (%v)", err))
 		}
 	}
 }
 
-// wait waits until nothing is watched any more.
+// wait waits until both watches have ended.
 func (f *follower) wait() {
 	<-f.done
 	<-f.done
 }
 
-// record looks at the cluster again and again.
+// record records the cluster at intervals until the context ends.
 func (f *follower) record(ctx context.Context, c *Client, r *Recorder, p *Picture, w *Watch) error {
 	every := func(d, usual time.Duration) *time.Ticker {
 		if d == 0 {
@@ -191,7 +190,7 @@ func (f *follower) record(ctx context.Context, c *Client, r *Recorder, p *Pictur
 		case <-declared.C:
 			fresh := &Picture{}
 			if err := c.readWorkloads(ctx, fresh); err != nil {
-				continue // the watches tell when the API server is away
+				continue // the watches report that the API server is away
 			}
 			next.Declared, next.Rules = fresh.Declared, fresh.Rules
 		case <-save.C:
@@ -215,7 +214,7 @@ func (f *follower) record(ctx context.Context, c *Client, r *Recorder, p *Pictur
 	}
 }
 
-// again asks for another look.
+// again requests another look.
 func (f *follower) again() {
 	select {
 	case f.changed <- struct{}{}:
