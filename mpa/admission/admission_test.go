@@ -140,7 +140,7 @@ func TestPodKeepsItsSize(t *testing.T) {
 			return strings.NewReplacer(`"apps/v1"`, `"apps.kruise.io/v1beta1"`, `"ReplicaSet"`, `"StatefulSet"`, `"web-5d4f"`, `"web"`).Replace(s)
 		}, result: resultNone},
 		{
-			name: "a ReplicaSet that was deleted, and its namesake", pod: func(s string) string { return strings.Replace(s, `"uid":"r"`, `"uid":"old"`, 1) },
+			name: "a deleted ReplicaSet with the name of another", pod: func(s string) string { return strings.Replace(s, `"uid":"r"`, `"uid":"old"`, 1) },
 			result: resultFailed, warning: "ReplicaSet web-5d4f is not known yet",
 		},
 		{name: "a job's pod", pod: func(s string) string { return strings.Replace(s, `"ReplicaSet"`, `"Job"`, 1) }, result: resultNone},

@@ -228,7 +228,7 @@ func TestPodOf(t *testing.T) {
 
 func TestUsageFromTheMetricsAPI(t *testing.T) {
 	fresh := now.Add(-10 * time.Second)
-	say := func(items ...metricsv1beta1.PodMetrics) func(context.Context, metav1.ListOptions) (*metricsv1beta1.PodMetricsList, error) {
+	answer := func(items ...metricsv1beta1.PodMetrics) func(context.Context, metav1.ListOptions) (*metricsv1beta1.PodMetricsList, error) {
 		return func(context.Context, metav1.ListOptions) (*metricsv1beta1.PodMetricsList, error) {
 			return &metricsv1beta1.PodMetricsList{Items: items}, nil
 		}
@@ -242,18 +242,18 @@ func TestUsageFromTheMetricsAPI(t *testing.T) {
 		known           int // pods with usage, whatever its age
 		reason, message string
 	}{
-		{name: "all", list: say(podMetrics("web-a", "100m", "1Mi", fresh), podMetrics("web-b", "100m", "1Mi", fresh)), known: 2},
-		{name: "one of two", list: say(podMetrics("web-a", "100m", "1Mi", fresh)), known: 1, reason: "PodsMissing", message: "fresh usage of 1 of 2 running pods; not of web-b"},
-		{name: "none", list: say(), reason: "UsageMissing", message: "the metrics API has no usage of the 2 running pods of Deployment web"},
+		{name: "all", list: answer(podMetrics("web-a", "100m", "1Mi", fresh), podMetrics("web-b", "100m", "1Mi", fresh)), known: 2},
+		{name: "one of two", list: answer(podMetrics("web-a", "100m", "1Mi", fresh)), known: 1, reason: "PodsMissing", message: "fresh usage of 1 of 2 running pods; not of web-b"},
+		{name: "none", list: answer(), reason: "UsageMissing", message: "the metrics API has no usage of the 2 running pods of Deployment web"},
 		{
-			name: "old", list: say(podMetrics("web-a", "100m", "1Mi", now.Add(-10*time.Minute))), known: 1,
+			name: "old", list: answer(podMetrics("web-a", "100m", "1Mi", now.Add(-10*time.Minute))), known: 1,
 			reason: "UsageStale", message: "the newest usage that the metrics API has is 10m0s old; it counts for 2m0s",
 		},
 		{
-			name: "ahead", list: say(podMetrics("web-a", "100m", "1Mi", now.Add(time.Hour))), known: 1,
+			name: "ahead", list: answer(podMetrics("web-a", "100m", "1Mi", now.Add(time.Hour))), known: 1,
 			reason: "UsageFromTheFuture", message: "1h0m0s ahead of this clock",
 		},
-		{name: "of a namesake", list: say(podMetrics("web-a", "100m", "1Mi", now.Add(-2*time.Hour))), reason: "UsageMissing", message: "of no running pod with all its containers"},
+		{name: "of an earlier pod of that name", list: answer(podMetrics("web-a", "100m", "1Mi", now.Add(-2*time.Hour))), reason: "UsageMissing", message: "of no running pod with all its containers"},
 		{
 			name: "of another container", reason: "UsageMissing",
 			list: func(context.Context, metav1.ListOptions) (*metricsv1beta1.PodMetricsList, error) {
@@ -262,7 +262,7 @@ func TestUsageFromTheMetricsAPI(t *testing.T) {
 				return &metricsv1beta1.PodMetricsList{Items: []metricsv1beta1.PodMetrics{m}}, nil
 			},
 		},
-		{name: "negative", list: say(podMetrics("web-a", "-100m", "1Mi", fresh)), reason: "Negative", message: "container web of pod web-a uses -100m cpu"},
+		{name: "negative", list: answer(podMetrics("web-a", "-100m", "1Mi", fresh)), reason: "Negative", message: "container web of pod web-a uses -100m cpu"},
 		{name: "not installed", list: fail(apierrors.NewNotFound(metricsv1beta1.Resource("pods"), "")), reason: "MetricsAPIMissing", message: "is metrics-server installed?"},
 		{name: "forbidden", list: fail(apierrors.NewForbidden(metricsv1beta1.Resource("pods"), "", errors.New("no"))), reason: "MetricsAPIForbidden", message: "forbidden: no"},
 		{name: "unavailable", list: fail(apierrors.NewServiceUnavailable("no endpoints")), reason: "MetricsAPIFailed", message: "no endpoints"},

@@ -10,8 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -267,16 +265,10 @@ func (r *reconciler) write(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 
 // apply writes the recommender's fields if the object still has that version.
 func (r *reconciler) apply(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, version string, next *v1alpha1.MultidimPodAutoscalerStatus) error {
-	status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(next)
+	patch, err := v1alpha1.StatusPatch(o, next, version)
 	if err != nil {
 		return err
 	}
-	patch := &unstructured.Unstructured{Object: map[string]any{"status": status}}
-	patch.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind("MultidimPodAutoscaler"))
-	patch.SetNamespace(o.Namespace)
-	patch.SetName(o.Name)
-	patch.SetUID(o.UID)
-	patch.SetResourceVersion(version)
 	return r.Status().Patch(ctx, patch, client.Apply, client.FieldOwner(v1alpha1.OwnerRecommender), client.ForceOwnership)
 }
 

@@ -17,16 +17,16 @@ type meters struct {
 func newMetrics() *meters {
 	return &meters{
 		actions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sigma_mpa_actions_total", Help: "Recommendations by what they change and what became of them; Retried counts tries that failed for the moment.",
+			Name: "sigma_mpa_actions_total", Help: "Recommendations by what they change and outcome; Retried counts attempts that failed for now.",
 		}, []string{"change", "outcome"}),
 		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sigma_mpa_evictions_total", Help: "Pods that were to be evicted, by what came of it.",
+			Name: "sigma_mpa_evictions_total", Help: "Pods to evict, by outcome.",
 		}, []string{"outcome"}),
 		pods: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "sigma_mpa_resize_pods", Help: "Pods of an object by how far their resize has come.",
+			Name: "sigma_mpa_resize_pods", Help: "Pods of an object by the state of their resize.",
 		}, []string{"namespace", "name", "state"}),
 		delay: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "sigma_mpa_action_delay_seconds", Help: "From a decision until it was begun.",
+			Name: "sigma_mpa_action_delay_seconds", Help: "Time from a decision until the updater begins it.",
 			Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120},
 		}, []string{"change"}),
 	}

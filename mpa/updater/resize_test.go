@@ -130,7 +130,7 @@ func TestEviction(t *testing.T) {
 	}{
 		{name: "infeasible", reason: corev1.PodReasonInfeasible, want: 1},
 		{name: "deferred", reason: corev1.PodReasonDeferred, wait: 5 * time.Minute, want: 1},
-		{name: "deferred lately", reason: corev1.PodReasonDeferred, wait: 5*time.Minute - 1, says: "so says the node"},
+		{name: "deferred recently", reason: corev1.PodReasonDeferred, wait: 5*time.Minute - 1, says: "so says the node"},
 		{name: "another is not ready", reason: corev1.PodReasonInfeasible, prepare: func(t *testing.T, w *world) {
 			p := w.pods()[1]
 			p.Status.Conditions[0].Status = corev1.ConditionFalse
@@ -335,8 +335,8 @@ func TestNothingToSize(t *testing.T) {
 func TestPodsOfOthers(t *testing.T) {
 	for name, owners := range map[string][]metav1.OwnerReference{
 		"another controller's kind of the same name": ownedBy("example.io/v1", "ReplicaSet", "web-1", "set"),
-		"a set that was deleted, and its namesake":   ownedBy("apps/v1", "ReplicaSet", "web-1", "old"),
-		"nobody": nil,
+		"a deleted set with the name of another":     ownedBy("apps/v1", "ReplicaSet", "web-1", "old"),
+		"nobody":                                     nil,
 	} {
 		for _, mode := range []v1alpha1.Mode{v1alpha1.ModeInPlace, v1alpha1.ModeRecreate} {
 			w := newWorld(t, mode)

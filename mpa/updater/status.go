@@ -7,8 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
@@ -58,16 +56,10 @@ func (u *updater) write(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 	if own.actuation.ID > 0 {
 		status.Actuation = &own.actuation
 	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
+	patch, err := v1alpha1.StatusPatch(m, &status, version)
 	if err != nil {
 		return err
 	}
-	patch := &unstructured.Unstructured{Object: map[string]any{"status": content}}
-	patch.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind("MultidimPodAutoscaler"))
-	patch.SetNamespace(m.Namespace)
-	patch.SetName(m.Name)
-	patch.SetUID(m.UID)
-	patch.SetResourceVersion(version)
 	if err := u.client.Status().Patch(ctx, patch, client.Apply, client.FieldOwner(v1alpha1.OwnerUpdater), client.ForceOwnership); err != nil {
 		return err
 	}

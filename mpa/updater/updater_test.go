@@ -307,7 +307,7 @@ func TestOffForgets(t *testing.T) {
 	o.Spec.Mode = v1alpha1.ModeInPlace
 	require.NoError(t, w.api.Update(t.Context(), o))
 	w.settle()
-	require.Len(t, w.actuation().Resizes, 1, "nothing is counted anew")
+	require.Len(t, w.actuation().Resizes, 1, "nothing is counted again")
 }
 
 // Sizes from before a time in mode Off do not come back: nothing checked them against the

@@ -40,8 +40,8 @@ type Lookup func(controller *metav1.OwnerReference) metav1.Object
 // where it is a ReplicaSet or a Job. ok is false for a pod without a controller.
 //
 // What controls a ReplicaSet or a Job is read from the object, if lookup knows it. One
-// without a controller is itself the workload, and so is one that was deleted and whose
-// namesake lookup finds instead. If lookup is nil or does not know the object, the name
+// without a controller is itself the workload, and so is a deleted one in whose place lookup
+// finds another of the same name. If lookup is nil or does not know the object, the name
 // that the Deployment, Rollout or CronJob gave it decides, and the UID stays empty.
 func Of(pod metav1.Object, lookup Lookup) (ref Ref, ok bool) {
 	controller := metav1.GetControllerOfNoCopy(pod)

@@ -16,7 +16,7 @@ import (
 
 const crdFile = "../../../manifests/mpa/crds/multidimpodautoscalers.yaml"
 
-// fullText says all that a spec can.
+// fullText is a spec with all fields.
 const fullText = `apiVersion: autoscaling.sigma-scheduler.io/v1alpha1
 kind: MultidimPodAutoscaler
 metadata: {name: web, namespace: default}
@@ -45,7 +45,7 @@ spec:
   fallback: {algorithm: hpa, after: 1h}
 `
 
-// bad change fullText, and what the refusal says.
+// bad are changes of fullText, with the texts of their refusals.
 var bad = []struct{ name, old, replaced, want string }{
 	{"no spec", part("spec:", ""), "", "spec: Required value"},
 	{"a long name", "name: web, namespace", "name: " + strings.Repeat("x", 64) + ", namespace", "metadata.name: at most 63 characters"},

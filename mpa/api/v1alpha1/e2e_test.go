@@ -3,7 +3,6 @@
 package v1alpha1_test
 
 import (
-	"encoding/json"
 	"os"
 	"testing"
 	"time"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sigma-scheduler/sigma/internal/crdtest"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 )
 
@@ -145,14 +145,5 @@ func columns(t *testing.T, config *rest.Config, name string) map[string]any {
 	text, err := client.Get().Namespace("default").Resource(served.Resource).Name(name).
 		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Do(t.Context()).Raw()
 	require.NoError(t, err)
-	var table metav1.Table
-	require.NoError(t, json.Unmarshal(text, &table))
-	require.Len(t, table.Rows, 1)
-	cells := map[string]any{}
-	for i, column := range table.ColumnDefinitions {
-		if column.Priority == 0 && column.Name != "Age" {
-			cells[column.Name] = table.Rows[0].Cells[i]
-		}
-	}
-	return cells
+	return crdtest.Cells(t, text)
 }

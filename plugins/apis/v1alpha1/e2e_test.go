@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/internal/crdtest"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 )
 
@@ -207,14 +208,5 @@ func (s server) columns(t *testing.T, plural, name string) map[string]any {
 	text, err := s.typed.Get().Resource(plural).Name(name).
 		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Do(t.Context()).Raw()
 	require.NoError(t, err)
-	var table metav1.Table
-	require.NoError(t, json.Unmarshal(text, &table))
-	require.Len(t, table.Rows, 1)
-	cells := map[string]any{}
-	for i, column := range table.ColumnDefinitions {
-		if column.Priority == 0 && column.Name != "Age" {
-			cells[column.Name] = table.Rows[0].Cells[i]
-		}
-	}
-	return cells
+	return crdtest.Cells(t, text)
 }
