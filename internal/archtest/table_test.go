@@ -32,6 +32,7 @@ var table = []row{
 
 	{"plugins/apis/...", []string{"plugins/apis/..."}},
 	{"plugins/ledger", []string{"binpack", "binpack/policy", "binpack/rule", "internal/durable"}},
+	{"plugins/ledger/ledgertest", []string{"plugins/ledger"}},
 	{"plugins/owner", nil},
 	{"plugins/podspec", []string{"binpack", "plugins/owner"}},
 	{"plugins/podspec/podtest", nil},

@@ -22,12 +22,21 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
-const faultRules = `
+// sharedRules are of faultRules and identityRules.
+const sharedRules = `
 apiVersion: sigma-scheduler.io/v1alpha1
 kind: PlacementRule
 metadata: {name: few}
 spec: {selector: {matchLabels: {few: "yes"}}, maxPerNode: 2}
 ---
+apiVersion: sigma-scheduler.io/v1alpha1
+kind: PlacementRule
+metadata: {name: apart}
+spec: {selector: {matchLabels: {loud: "yes"}}, excludes: [{selector: {matchLabels: {quiet: "yes"}}}, {selector: {matchLabels: {few: "yes"}}, max: 1}]}
+---
+`
+
+const faultRules = sharedRules + `
 apiVersion: sigma-scheduler.io/v1alpha1
 kind: PlacementRule
 metadata: {name: one}
@@ -37,11 +46,6 @@ apiVersion: sigma-scheduler.io/v1alpha1
 kind: PlacementRule
 metadata: {name: wide}
 spec: {selector: {matchLabels: {wide: "yes"}}, spreadMin: 4}
----
-apiVersion: sigma-scheduler.io/v1alpha1
-kind: PlacementRule
-metadata: {name: apart}
-spec: {selector: {matchLabels: {loud: "yes"}}, excludes: [{selector: {matchLabels: {quiet: "yes"}}}, {selector: {matchLabels: {few: "yes"}}, max: 1}]}
 `
 
 // A scene is a cluster in which Sigma works while something fails. It has rules,

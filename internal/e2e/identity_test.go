@@ -43,22 +43,12 @@ func TestLiveEqualsSimulated(t *testing.T) {
 	}
 }
 
-// rules limit some apps, spread others and keep some apart.
-const identityRules = `
-apiVersion: sigma-scheduler.io/v1alpha1
-kind: PlacementRule
-metadata: {name: few}
-spec: {selector: {matchLabels: {few: "yes"}}, maxPerNode: 2}
----
+// identityRules limit some apps, spread others and keep some apart.
+const identityRules = sharedRules + `
 apiVersion: sigma-scheduler.io/v1alpha1
 kind: PlacementRule
 metadata: {name: one}
 spec: {selector: {matchLabels: {one: "yes"}}, maxPerNode: 1, spreadMin: 3}
----
-apiVersion: sigma-scheduler.io/v1alpha1
-kind: PlacementRule
-metadata: {name: apart}
-spec: {selector: {matchLabels: {loud: "yes"}}, excludes: [{selector: {matchLabels: {quiet: "yes"}}}, {selector: {matchLabels: {few: "yes"}}, max: 1}]}
 `
 
 // failBindings refuses the bindings of some pods.

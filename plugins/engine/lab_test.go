@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -26,6 +24,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/ledger/ledgertest"
 )
 
 // A lab is an engine with a cluster around it and a clock that stands still.
@@ -184,37 +183,21 @@ func (l *lab) decisions() []*ledger.Event {
 
 func (l *lab) verify() *ledger.Verdict {
 	l.Helper()
-	l.mu.Lock()
-	l.state.log.flush()
-	l.mu.Unlock()
-	file, err := os.Open(l.path)
-	require.NoError(l, err)
-	defer func() { require.NoError(l, file.Close()) }()
-	v, err := ledger.Verify(l.path, file)
-	require.NoError(l, err)
-	require.Nil(l, v.First, "%v", v.First)
-	require.Zero(l, v.CutOff)
-	return v
+	l.flush()
+	return ledgertest.Verify(l, l.path)
 }
 
 func (l *lab) logged(kind ledger.Kind) []*ledger.Event {
 	l.Helper()
+	l.flush()
+	return ledgertest.Events(l, l.path, kind)
+}
+
+// flush writes the decision log.
+func (l *lab) flush() {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.state.log.flush()
-	l.mu.Unlock()
-	text, err := os.ReadFile(l.path)
-	require.NoError(l, err)
-	var list []*ledger.Event
-	for r := ledger.NewReader(l.path, strings.NewReader(string(text))); ; {
-		e, err := r.Next()
-		if err != nil {
-			require.EqualError(l, err, "EOF")
-			return list
-		}
-		if e.Kind == kind || kind == "" {
-			list = append(list, e)
-		}
-	}
 }
 
 // told returns the events since its last call.

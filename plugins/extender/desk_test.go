@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -26,6 +24,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/engine"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/ledger/ledgertest"
 )
 
 // A desk is a server at which a scheduler calls, with a clock that stands still.
@@ -143,22 +142,8 @@ func (d *desk) filter(p *v1.Pod, names ...string) (passed []string, refused map[
 func (d *desk) logged(kind ledger.Kind) []*ledger.Event {
 	d.Helper()
 	require.NoError(d, d.opt.Engine.Close())
-	text, err := os.ReadFile(d.path)
-	require.NoError(d, err)
-	v, err := ledger.Verify(d.path, bytes.NewReader(text))
-	require.NoError(d, err)
-	require.Nil(d, v.First, "%v", v.First)
-	var list []*ledger.Event
-	for r := ledger.NewReader(d.path, bytes.NewReader(text)); ; {
-		e, err := r.Next()
-		if err != nil {
-			require.ErrorIs(d, err, io.EOF)
-			return list
-		}
-		if e.Kind == kind {
-			list = append(list, e)
-		}
-	}
+	ledgertest.Verify(d, d.path)
+	return ledgertest.Events(d, d.path, kind)
 }
 
 // oneWeb puts a rule in force: one pod of the app web on a node.

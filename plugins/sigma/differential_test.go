@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -25,6 +24,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/extender"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/ledger/ledgertest"
 )
 
 // An outside is an extender for the cluster that a stage has.
@@ -165,11 +165,7 @@ func TestPluginAndExtenderAgree(t *testing.T) {
 		}
 		ours := s.verify()
 		require.NoError(t, o.engine.Close())
-		text, err := os.ReadFile(o.log)
-		require.NoError(t, err)
-		v, err := ledger.Verify(o.log, bytes.NewReader(text))
-		require.NoError(t, err)
-		require.Nil(t, v.First, "%v", v.First)
+		v := ledgertest.Verify(t, o.log)
 		require.Equal(t, ours.Causes, v.Causes)
 		require.Equal(t, ours.Agreed, v.Agreed)
 	}

@@ -39,6 +39,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/ledger/ledgertest"
 )
 
 func TestMain(m *testing.M) {
@@ -288,32 +289,12 @@ func (s *stage) place(p *v1.Pod) (*cycle, *v1.Pod) {
 func (s *stage) verify() *ledger.Verdict {
 	s.Helper()
 	require.NoError(s, s.engine.Close())
-	file, err := os.Open(s.log)
-	require.NoError(s, err)
-	defer func() { require.NoError(s, file.Close()) }()
-	v, err := ledger.Verify(s.log, file)
-	require.NoError(s, err)
-	require.Nil(s, v.First, "%v", v.First)
-	require.Zero(s, v.CutOff)
-	return v
+	return ledgertest.Verify(s.TB, s.log)
 }
 
 // events are those of a kind in the decision log.
 func (s *stage) events(kind ledger.Kind) []*ledger.Event {
 	s.Helper()
 	require.NoError(s, s.engine.Close())
-	file, err := os.Open(s.log)
-	require.NoError(s, err)
-	defer func() { require.NoError(s, file.Close()) }()
-	var list []*ledger.Event
-	for r := ledger.NewReader(s.log, file); ; {
-		e, err := r.Next()
-		if err != nil {
-			require.EqualError(s, err, "EOF")
-			return list
-		}
-		if e.Kind == kind {
-			list = append(list, e)
-		}
-	}
+	return ledgertest.Events(s.TB, s.log, kind)
 }
