@@ -8,7 +8,8 @@ import (
 // A CoolDown is the least time between two changes.
 type CoolDown time.Duration
 
-// Over reports whether the last of some changes, which ascend in time, is as long ago.
+// Over reports whether the last of some changes, which ascend in time, is at least that long
+// ago.
 func (c CoolDown) Over(changes []time.Time, now time.Time) bool {
 	n := len(changes)
 	return n == 0 || !now.Before(changes[n-1].Add(time.Duration(c)))
@@ -21,8 +22,8 @@ type Budget struct {
 	CoolDown CoolDown
 }
 
-// Refuse says why there may be no change now, after those of the last hour; empty = there
-// may.
+// Refuse returns why no change is allowed now, given those of the last hour; empty = one is
+// allowed.
 func (b Budget) Refuse(changes []time.Time, now time.Time, shrinks bool) string {
 	most := b.PerHour
 	if shrinks {
@@ -37,7 +38,7 @@ func (b Budget) Refuse(changes []time.Time, now time.Time, shrinks bool) string 
 	return ""
 }
 
-// LastHour is the part of some changes, which ascend in time, that counts for a budget.
+// LastHour returns the part of some changes, which ascend in time, that counts for a budget.
 func LastHour(changes []time.Time, now time.Time) []time.Time {
 	hour := now.Add(-time.Hour)
 	for len(changes) > 0 && !changes[0].After(hour) {

@@ -2,12 +2,12 @@ package guard
 
 import "time"
 
-// Clock is the longest time between two looks, in order, that is not taken for a jump of
-// the clock.
+// Clock is the longest time between two observations that does not count as a jump of the
+// clock. Going back always does.
 type Clock time.Duration
 
-// Jump is the time from the last look to now where the clock has jumped, back or far
-// ahead, else 0. The zero time stands for no look yet.
+// Jump returns the time from the last observation to now if the clock has jumped, back or
+// far ahead, else 0. The zero time stands for no observation yet.
 func (c Clock) Jump(last, now time.Time) time.Duration {
 	d := now.Sub(last)
 	if last.IsZero() || d >= 0 && d <= time.Duration(c) {
@@ -16,7 +16,7 @@ func (c Clock) Jump(last, now time.Time) time.Duration {
 	return d
 }
 
-// Moved is t moved by d, so that it keeps its age over a jump. The zero time, which
+// Moved returns t moved by d, so that it keeps its age over a jump. The zero time, which
 // stands for none, stays.
 func Moved(t time.Time, d time.Duration) time.Time {
 	if t.IsZero() {

@@ -20,7 +20,7 @@ func (d Dist) validate() error {
 	return nil
 }
 
-// Draw is a sample of the distribution.
+// Draw returns a sample.
 func (d Dist) Draw(rng *rand.Rand) float64 { k := d.sampler(); return k.draw(rng) }
 
 // A sampler draws from a Dist.

@@ -24,8 +24,8 @@ type Engine struct {
 	tree  []int32   // [1] is the slot with the earliest event; see schedule
 	ready []int32   // slots that take requests
 
-	// script, when set, is what comes instead of arrivals at a rate, the next of it, and
-	// what each took.
+	// script, if set, replaces the arrivals at a rate; scripted is the next of it, and took
+	// has the latencies.
 	script   []Request
 	scripted int32
 	took     []float64
@@ -47,8 +47,8 @@ type Engine struct {
 // Counters of requests. Arrived = Served + Failed + those under way.
 type Counters struct {
 	Arrived int64 // new requests, tries not counted
-	Served  int64 // answered in time
-	Late    int64 // of those, above the SLO's latency
+	Served  int64 // answered before their client gave up
+	Late    int64 // of those, with a latency above [Service].Late
 	Failed  int64 // given up: by their client, refused, or lost with a pod
 	Tries   int64
 	Refused int64   // tries that found no pod or a full queue
@@ -56,14 +56,14 @@ type Counters struct {
 	Waited  float64 // seconds in queues, of all tries that left one for service
 }
 
-// New is an engine without pods at second 0. The service is prepared.
+// New returns an engine without pods at second 0. The service must be prepared.
 func New(service *Service, seed uint64, rate Arrivals) *Engine {
 	e := &Engine{service: service, rng: rand.New(rand.NewPCG(seed, 0)), rate: rate}
 	e.newRate(0)
 	return e
 }
 
-// Open adds a pod that takes requests from now on and gives its slot.
+// Open adds a pod, which takes requests from now on, and returns its slot.
 func (e *Engine) Open(p *Pod) int32 {
 	slot := int32(slices.Index(e.pods, nil))
 	if slot < 0 {
@@ -72,7 +72,7 @@ func (e *Engine) Open(p *Pod) int32 {
 	}
 	e.pods[slot] = p
 	if e.script == nil && p.Quota > 0 && p.periodEnd == 0 {
-		// The kernel begins the periods of each group at another time.
+		// The kernel starts the periods of each group at a different time.
 		p.Phase = period * e.rng.Float64()
 	}
 	p.Advance(e.now)
@@ -81,7 +81,7 @@ func (e *Engine) Open(p *Pod) int32 {
 	return slot
 }
 
-// Close lets a pod take no more requests.
+// Close stops sending requests to a pod.
 func (e *Engine) Close(slot int32) {
 	if i := slices.Index(e.ready, slot); i >= 0 {
 		e.ready = slices.Delete(e.ready, i, i+1)
@@ -94,7 +94,7 @@ func (e *Engine) Forget(slot int32) {
 	e.schedule(int(slot), math.Inf(1))
 }
 
-// Run handles all events before a time and stops there.
+// Run handles all events before a time and stops at it.
 func (e *Engine) Run(to float64) {
 	for {
 		t, kind := e.arrival, eventArrival
@@ -146,8 +146,8 @@ const (
 	eventTimeout
 )
 
-// newRate draws the next arrival at the rate that begins now: arrivals of a Poisson
-// process have no memory.
+// newRate draws the next arrival at the rate that begins now. It may draw again at each
+// change of the rate: arrivals of a Poisson process have no memory.
 func (e *Engine) newRate(t float64) {
 	e.perSec, e.until = e.rate(t)
 	e.arrival = math.Inf(1)
@@ -156,7 +156,7 @@ func (e *Engine) newRate(t float64) {
 	}
 }
 
-// follow lets the next request of the script come.
+// follow sends the next request of the script.
 func (e *Engine) follow() {
 	i := e.scripted
 	e.scripted++
@@ -174,8 +174,8 @@ func (e *Engine) Update(slot int32) {
 	e.schedule(int(slot), p.next())
 }
 
-// schedule sets a pod's next event and finds the earliest of all anew, up a tree of
-// matches between slots.
+// schedule sets a pod's next event and updates the earliest of all: a tournament tree over
+// slots.
 func (e *Engine) schedule(slot int, t float64) {
 	next, tree := e.next, e.tree
 	next[slot] = t
@@ -188,7 +188,7 @@ func (e *Engine) schedule(slot int, t float64) {
 	}
 }
 
-// grow makes room for as many slots again.
+// grow doubles the slots.
 func (e *Engine) grow() {
 	n := max(1, 2*len(e.next))
 	for len(e.next) < n {
@@ -203,7 +203,7 @@ func (e *Engine) grow() {
 	}
 }
 
-// timeout is when the next client gives up. Those that have their answer are let go.
+// timeout returns when the next client gives up. It drops clients with an answer.
 func (e *Engine) timeout() float64 {
 	for e.timeHead < len(e.timeouts) {
 		t := &e.timeouts[e.timeHead]
@@ -247,13 +247,13 @@ func (e *Engine) Kill(slot int32) {
 	e.Update(slot)
 }
 
-// Now is the time in seconds that the engine has come to.
+// Now returns the engine's time in seconds.
 func (e *Engine) Now() float64 { return e.now }
 
-// Ready is the number of pods that take requests.
+// Ready returns the number of pods that take requests.
 func (e *Engine) Ready() int { return len(e.ready) }
 
-// Pods is the number of pods, those that take no more requests included.
+// Pods returns the number of pods, those that take no more requests included.
 func (e *Engine) Pods() int {
 	n := 0
 	for _, p := range e.pods {
@@ -264,5 +264,5 @@ func (e *Engine) Pods() int {
 	return n
 }
 
-// Counters of all requests so far.
+// Counters returns those of all requests so far.
 func (e *Engine) Counters() Counters { return e.count }

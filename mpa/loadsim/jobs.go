@@ -3,15 +3,15 @@ package loadsim
 // A job is one try of a request.
 type job struct {
 	begun  float64 // first try of the request
-	queued float64 // since when it waits for a worker
-	left   float64 // core-seconds of this phase after the present turn
+	queued float64 // when it began to wait for a worker
+	left   float64 // core-seconds of this phase after this turn
 	slot   int32
 	phase  int16
 	tries  int16
 	serial uint32 // of this use of the slot in Engine.jobs
 	script int32  // index of the request in Engine.script
 	state  jobState
-	gone   bool // the client no longer waits
+	gone   bool // the client has given up
 }
 
 type jobState uint8
@@ -85,13 +85,13 @@ func (e *Engine) route() int32 {
 
 func (e *Engine) load(slot int32) int { p := e.pods[slot]; return p.inside + p.Waiting() }
 
-// admit lets a job into its pod: its first phase begins.
+// admit gives a job a worker in its pod and begins its first phase.
 func (e *Engine) admit(i int32) {
 	e.pods[e.jobs[i].slot].inside++
 	e.begin(i)
 }
 
-// begin starts a phase of a job: what it waits for, then what it computes.
+// begin starts a phase of a job: it waits, then it computes.
 func (e *Engine) begin(i int32) {
 	j := &e.jobs[i]
 	if wait := e.wait(j); wait > 0 {
@@ -115,7 +115,7 @@ func (e *Engine) compute(i int32) {
 	e.Update(j.slot)
 }
 
-// wait is what a job waits for in its phase.
+// wait returns how long a job waits in its phase.
 func (e *Engine) wait(j *job) float64 {
 	if e.script != nil {
 		return e.script[j.script].Wait[j.phase]
@@ -123,7 +123,7 @@ func (e *Engine) wait(j *job) float64 {
 	return e.service.phases[j.phase].wait.draw(e.rng)
 }
 
-// start puts a job into service, or behind those that compute.
+// start puts a job into service, or in line for its turn.
 func (e *Engine) start(i int32, demand float64) {
 	p := e.pods[e.jobs[i].slot]
 	if p.Quantum > 0 && (len(p.work) >= p.slots() || p.runnable.len() > 0) {
@@ -134,7 +134,7 @@ func (e *Engine) start(i int32, demand float64) {
 	e.turn(p, i, demand)
 }
 
-// turn lets a job compute, at most for a quantum.
+// turn puts a job into service for a quantum at most.
 func (e *Engine) turn(p *Pod, i int32, demand float64) {
 	turn := demand
 	if p.Quantum > 0 && p.Quantum < demand {
@@ -144,7 +144,7 @@ func (e *Engine) turn(p *Pod, i int32, demand float64) {
 	p.work.push(event{at: p.service + turn, job: i})
 }
 
-// cpu is what a job computes in its phase.
+// cpu returns the core-seconds of a job in its phase.
 func (e *Engine) cpu(j *job) float64 {
 	if e.script != nil {
 		return e.script[j.script].CPU[j.phase]
@@ -152,8 +152,7 @@ func (e *Engine) cpu(j *job) float64 {
 	return e.service.phases[j.phase].cpu.draw(e.rng)
 }
 
-// step is a pod's event: its first job is done with a phase, or its quota is spent or
-// begins anew.
+// step handles a pod's event: a job ends its phase, or a quota is spent or refilled.
 func (e *Engine) step(slot int) {
 	p := e.pods[slot]
 	p.Advance(e.now)
@@ -201,7 +200,7 @@ func (e *Engine) done(i int32, p *Pod) {
 	e.pull(p)
 }
 
-// pull takes the next waiting job in whose client still waits.
+// pull admits the next jobs in the queue whose clients still wait.
 func (e *Engine) pull(p *Pod) {
 	for p.Waiting() > 0 && !p.full() {
 		i := p.queue.pop()
@@ -214,7 +213,7 @@ func (e *Engine) pull(p *Pod) {
 	}
 }
 
-// wake ends a wait.
+// wake ends the wait of a job, or the pause of a client.
 func (e *Engine) wake() {
 	d := e.delays.pop()
 	j := &e.jobs[d.job]
@@ -229,7 +228,7 @@ func (e *Engine) wake() {
 	}
 }
 
-// expire lets a client give up.
+// expire makes a client give up.
 func (e *Engine) expire() {
 	j := &e.jobs[e.timeouts[e.timeHead].job]
 	j.gone = true
@@ -241,7 +240,7 @@ func (e *Engine) refuse(begun float64, tries int16, script int32) {
 	e.again(begun, tries, script)
 }
 
-// again tries a request once more after a pause, or lets it fail.
+// again retries a request after a pause, or counts it as failed.
 func (e *Engine) again(begun float64, tries int16, script int32) {
 	if int(tries) >= e.service.Retries {
 		e.count.Failed++

@@ -2,8 +2,8 @@ package loadsim
 
 import "math"
 
-// Latencies is a histogram with 32 buckets to the doubling, so that a percentile is
-// right within 2.2 %.
+// Latencies is a histogram with 32 buckets per doubling, so a percentile is right within
+// 2.2 %.
 type Latencies struct {
 	counts [buckets]int64
 	total  int64
@@ -19,12 +19,12 @@ const (
 func (l *Latencies) Add(seconds float64) {
 	l.total++
 	l.sum += seconds
-	// The exponent and the first bits of the mantissa, as they stand in the number.
+	// The exponent and the first bits of the mantissa, as stored in the float.
 	i := int(math.Float64bits(seconds)>>(52-5)) - (1023+lowest)*perOctave
 	l.counts[min(buckets-1, max(0, i))]++
 }
 
-// Percentile p, 0 … 100, is the middle of its bucket; NaN when nothing was added.
+// Percentile returns the middle of the bucket of percentile p, 0 … 100; NaN without samples.
 func (l *Latencies) Percentile(p float64) float64 {
 	if l.total == 0 {
 		return math.NaN()
@@ -54,5 +54,5 @@ func (l *Latencies) Merge(o *Latencies) {
 	l.sum += o.sum
 }
 
-// Count is the number of latencies.
+// Count returns the number of samples.
 func (l *Latencies) Count() int64 { return l.total }

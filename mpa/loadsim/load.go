@@ -9,17 +9,17 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// A Load is a rate of requests over time, constant within steps of equal length; after
-// the last it begins again.
+// A Load is a rate of requests over time, constant within steps of equal length. After the
+// last step it starts again.
 type Load struct {
 	Step   float64   // seconds
 	PerSec []float64 // rate in each step
-	// Burst is how unsteady the rate is within each step: the coefficient of variation
-	// of what it is from second to second, beyond what chance gives. nil = steady.
+	// Burst is the coefficient of variation of the rate from second to second within each
+	// step, beyond that of a Poisson process. nil = steady.
 	Burst []float64
 }
 
-// Rate is the rate at a time and how long it lasts, without bursts.
+// Rate returns the rate at a time, without bursts, and until when it lasts.
 func (l Load) Rate(t float64) (perSecond, until float64) {
 	i := l.at(t)
 	return l.PerSec[i%len(l.PerSec)], float64(i+1) * l.Step
@@ -27,12 +27,11 @@ func (l Load) Rate(t float64) (perSecond, until float64) {
 
 func (l Load) at(t float64) int { return int(math.Floor(t/l.Step + 1e-9)) }
 
-// Arrivals is a rate at a time, constant until another.
+// Arrivals is a rate over time: the rate at t, and until when it is constant.
 type Arrivals func(t float64) (perSecond, until float64)
 
-// Arrivals is the rate that requests come at: [Load.Rate] with bursts. The rates of
-// the seconds of a step are drawn from a gamma distribution and then scaled to the
-// step's mean.
+// Arrivals returns the rate with bursts. The rates of the seconds of a step are drawn from
+// a gamma distribution and then scaled to the step's mean.
 func (l Load) Arrivals(seed uint64) Arrivals {
 	if l.Burst == nil {
 		return l.Rate
@@ -64,10 +63,10 @@ func (l Load) Arrivals(seed uint64) Arrivals {
 	}
 }
 
-// Peak is the largest rate of a step.
+// Peak returns the largest rate of a step.
 func (l Load) Peak() float64 { return slices.Max(l.PerSec) }
 
-// Scale is the load with its largest rate set. A load without requests stays as it is.
+// Scale returns the load scaled to a largest rate. A load without requests stays as it is.
 func (l Load) Scale(most float64) Load {
 	high := l.Peak()
 	if high == 0 {
@@ -81,7 +80,7 @@ func (l Load) Scale(most float64) Load {
 	return out
 }
 
-// From is the load from a time on.
+// From returns the load from a time on.
 func (l Load) From(seconds float64) (Load, error) {
 	i := int(seconds / l.Step)
 	if i >= len(l.PerSec) {
@@ -94,12 +93,12 @@ func (l Load) From(seconds float64) (Load, error) {
 	return l, nil
 }
 
-// Fill draws a straight line over steps without requests: what a trace has where
-// nothing was recorded. It also says how many there were.
+// Fill replaces steps without requests, the gaps of a recording, by straight lines. It also
+// returns how many there were.
 func (l Load) Fill() (filled Load, gaps int) {
 	out := l
 	out.PerSec = slices.Clone(l.PerSec)
-	last := -1 // the step before, with requests
+	last := -1 // the last step with requests
 	for i, r := range l.PerSec {
 		if r == 0 {
 			gaps++

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// ReadLoad reads a load from a CSV file with a header line. Its columns say what it is:
+// ReadLoad reads a load from a CSV file with a header line. The columns give its kind:
 //
 //	count           requests per minute, a line a minute. With period_utc, the time of
 //	                the minute, minutes that are left out have no requests; with
@@ -22,10 +22,10 @@ import (
 //	                the load has bursts.
 //	TIMESTAMP       a line a request, as in the Azure traces of language models
 //	end_timestamp   and duration, in seconds: a line a request, as in the trace of Azure
-//	                Functions of 2021; a request comes when it begins
+//	                Functions of 2021; a request arrives when it begins
 //
-// Of lists of requests, the last minute is left out: it is not whole. Errors name file,
-// line and field.
+// The last minute of a list of requests is incomplete and left out. Errors name file, line
+// and field.
 func ReadLoad(path string) (Load, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -204,8 +204,8 @@ func (r *loadReader) requests(when func(row []string) (float64, error)) (Load, e
 // busiest second. The largest of 60 draws of mean m and variance v lies about
 // (2.32 + .73 · skewness) √v above m and scatters by .43 √v itself; Poisson counts of
 // rates that are gamma-distributed with a coefficient of variation c have
-// v = m(1 + c²m). Few requests say little, so minutes are taken together with their
-// neighbours, and those below fewest per second are taken to be steady.
+// v = m(1 + c²m). One minute is a small sample, so it is pooled with its neighbours; loads
+// below fewest per second count as steady.
 func bursts(perSecond, highs []float64) []float64 {
 	const (
 		neighbours = 30

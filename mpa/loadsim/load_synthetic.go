@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// A Family is a kind of load that is made up.
+// A Family is a kind of synthetic load.
 type Family struct {
 	Name   string
 	Help   string // one line
 	Params []Param
-	// rate without noise, at an hour.
+	// make returns the rate without noise, by hour.
 	make func(p map[string]float64, hours float64, rng *rand.Rand) func(hour float64) float64
 }
 
-// A Param is a number that changes what a [Family] makes. Rates are in requests per
+// A Param is a parameter of a [Family]. Rates are in requests per
 // second, times in hours.
 type Param struct {
 	Name              string
@@ -31,7 +31,7 @@ type Param struct {
 
 const (
 	syntheticStep = 10       // seconds
-	noiseMemory   = 10. / 60 // hours after which noise is forgotten to 1/e
+	noiseMemory   = 10. / 60 // hours in which the noise decays to 1/e
 	mostRate      = 1e6
 	mostHours     = 24 * 366
 )
@@ -152,11 +152,11 @@ var families = []Family{
 	},
 }
 
-// Families lists what [Synthetic] can make.
+// Families returns the families that [Synthetic] knows.
 func Families() []Family { return slices.Clone(families) }
 
-// Synthetic makes up a load of a family, hours long. set overrides parameters by name.
-// The same arguments give the same load.
+// Synthetic generates a load of a family, hours long. set overrides parameters by name. The
+// same arguments give the same load.
 func Synthetic(family string, set map[string]string, hours float64, seed uint64) (Load, error) {
 	i := slices.IndexFunc(families, func(f Family) bool { return f.Name == family })
 	if i < 0 {

@@ -5,16 +5,15 @@ import "math"
 // period of the CFS bandwidth controller, in seconds.
 const period = .1
 
-// look is how often the kernel looks whether a quota is spent: at its timer's ticks, 250
-// a second. What is spent until then is taken from the next period.
+// look is how often the kernel checks whether a quota is spent: at the ticks of its timer,
+// 250 a second. What is overspent until then comes off the next period.
 const look = .004
 
-// A Pod serves jobs by processor sharing: of n jobs each gets the same share of the
-// processor, and none more than one core. With a quantum they take turns instead: as
-// many as there are cores compute, each for a quantum at most, and the others wait in
-// line. A quota of c cores is spent as the CFS
-// bandwidth controller does: c · 100 ms in each period of 100 ms, then nothing until
-// the next. Jobs beyond the workers wait first come, first served.
+// A Pod serves jobs by processor sharing: each of n jobs gets the same share of the cores,
+// and at most one core. With a quantum they take turns instead: as many as there are cores
+// compute, each for a quantum at most, and the others wait in line. A quota of c cores
+// works as in the CFS bandwidth controller: c · 100 ms in each period of 100 ms, then
+// nothing until the next. Jobs beyond the workers wait first come, first served.
 type Pod struct {
 	// Settings; change them between Advance and [Engine.Update].
 	Cores   float64 // in parallel at most
@@ -23,7 +22,7 @@ type Pod struct {
 	Phase   float64 // when a period begins
 	Quantum float64 // seconds of a turn; 0 = infinitely short ones
 
-	now      float64 // up to which the pod is advanced
+	now      float64 // the time up to which the pod is advanced
 	service  float64 // attained by each job in service since the pod began
 	rate     float64 // of service per second
 	work     eventHeap
@@ -40,8 +39,8 @@ type Pod struct {
 	served int64
 }
 
-// Advance serves up to a time. No job finishes and no quota runs out on the way: the
-// caller stops at next.
+// Advance serves up to a time. The caller stops at next, so no job finishes and no quota
+// runs out before.
 func (p *Pod) Advance(t float64) {
 	if d := t - p.now; d > 0 {
 		p.service += p.rate * d
@@ -60,8 +59,8 @@ func (p *Pod) Advance(t float64) {
 	}
 }
 
-// refill begins the period that a time falls into. A debt is paid off, and what was
-// left is lost.
+// refill starts the period that contains a time. A debt is paid off; an unused rest is
+// lost.
 func (p *Pod) refill(t float64) {
 	n := math.Floor((t-p.Phase)/period + 1e-9)
 	begin := p.Phase + n*period
@@ -75,7 +74,7 @@ func (p *Pod) refill(t float64) {
 	p.throttled = p.budget <= tiny
 }
 
-// tiny core-seconds are nothing: a nanosecond, far above the rounding of long runs.
+// tiny core-seconds count as none: a nanosecond, far above the rounding of long runs.
 const tiny = 1e-9
 
 // update computes the rate after a change.
@@ -89,8 +88,8 @@ func (p *Pod) update() {
 	}
 }
 
-// next is the time of the pod's next event: a job that finishes, a quota that is
-// seen to be spent or begins anew.
+// next returns the time of the pod's next event: a job finishes, or the kernel finds the
+// quota spent or refills it.
 func (p *Pod) next() float64 {
 	if len(p.work) == 0 {
 		return math.Inf(1)
@@ -113,23 +112,23 @@ func (p *Pod) next() float64 {
 	return t
 }
 
-// slots is how many jobs can have a turn at the same time.
+// slots returns how many jobs can have a turn at the same time.
 func (p *Pod) slots() int { return max(1, int(p.Cores)) }
 
 // full reports whether a job would have to wait.
 func (p *Pod) full() bool { return p.Workers > 0 && p.inside >= p.Workers }
 
-// Waiting is the number of jobs in the queue.
+// Waiting returns the number of jobs in the queue.
 func (p *Pod) Waiting() int { return p.queue.len() }
 
-// Inside is the number of requests admitted and not done.
+// Inside returns the number of jobs admitted and not done.
 func (p *Pod) Inside() int { return p.inside }
 
-// Served is the number of requests done since the pod began.
+// Served returns the number of jobs done since the pod began.
 func (p *Pod) Served() int64 { return p.served }
 
-// Busy is the core-seconds spent up to the last event.
+// Busy returns the core-seconds spent up to the last event.
 func (p *Pod) Busy() float64 { return p.busy }
 
-// BusyAt is the core-seconds spent up to a time before the next event.
+// BusyAt returns the core-seconds spent up to a time before the next event.
 func (p *Pod) BusyAt(t float64) float64 { return p.busy + p.rate*float64(len(p.work))*(t-p.now) }

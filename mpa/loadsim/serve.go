@@ -5,8 +5,7 @@ import (
 	"math"
 )
 
-// A Request that is given: when it comes, and what it waits and computes in each
-// segment, all in seconds.
+// A Request has an arrival time, and a wait and a cpu time for each segment, in seconds.
 type Request struct {
 	At        float64
 	Wait, CPU []float64

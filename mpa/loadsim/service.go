@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// A Service is what answers requests: what one does, and how its pods take them.
+// A Service describes the requests and how its pods take them.
 type Service struct {
 	Segments []Segment
 	// Workers is how many requests a pod works on at once, 0 = any number; Queue how
@@ -25,7 +25,7 @@ type Service struct {
 	// Quantum is how long a request computes, in seconds, before others have their turn:
 	// 10 to 20 ms in a Go program. 0 = the processor is shared evenly at all times.
 	Quantum float64
-	// Wake is what a pod computes besides, in core-seconds, when it has been idle.
+	// Wake is the extra cpu in core-seconds of a request to an idle pod.
 	Wake float64
 
 	phases []phase
@@ -43,8 +43,8 @@ type Segment struct {
 
 type phase struct{ cpu, wait sampler }
 
-// Prepare checks the segments and makes the service ready for engines. A copy that runs
-// beside it needs its own.
+// Prepare checks the segments and makes the service ready for engines. Call it for each
+// copy that is simulated in parallel.
 func (s *Service) Prepare() error {
 	if len(s.Segments) == 0 {
 		return errors.New("there are no segments")
@@ -62,7 +62,7 @@ func (s *Service) Prepare() error {
 	return nil
 }
 
-// Cores that a pod can use at once.
+// Cores returns how many cores a pod can use at once.
 func (s *Service) Cores() float64 {
 	if s.Parallelism == 0 {
 		return 8
@@ -70,7 +70,7 @@ func (s *Service) Cores() float64 {
 	return s.Parallelism
 }
 
-// CPUPerRequest is the mean demand in core-seconds.
+// CPUPerRequest returns the mean demand in core-seconds.
 func (s *Service) CPUPerRequest() float64 {
 	sum := 0.0
 	for _, g := range s.Segments {
@@ -79,7 +79,7 @@ func (s *Service) CPUPerRequest() float64 {
 	return sum
 }
 
-// WaitPerRequest is the mean time in seconds that a request waits for others.
+// WaitPerRequest returns the mean wait for other services, in seconds.
 func (s *Service) WaitPerRequest() float64 {
 	sum := 0.0
 	for _, g := range s.Segments {

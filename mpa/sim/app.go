@@ -7,21 +7,21 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/loadsim"
 )
 
-// An App is the workload: what a request does, what a pod needs, and what was promised.
+// An App is the workload: its requests, its pods, and what it promises.
 type App struct {
 	Name string
 	loadsim.Service
 	// LimitRatio is limits ÷ requests, of cpu and memory; 0 = 1.
 	LimitRatio float64
 	Memory     Memory
-	// Replicas and Request that the workload begins with.
+	// Replicas and Request at the start.
 	Replicas int32
 	Request  mpa.Resources
 	Target   mpa.Target
 }
 
-// Memory of a pod in bytes: what it always has, a cache that fills with the requests
-// it has served, and what each of them leaves behind until a restart.
+// Memory of a pod in bytes: a constant base, a cache that fills with served requests, and
+// a leak by each of them until a restart.
 type Memory struct {
 	Base            float64
 	CachePerRequest float64
@@ -45,8 +45,8 @@ func (a *App) prepare() error {
 	return nil
 }
 
-// memory of a pod in bytes that has served some requests since it started and has some
-// inside.
+// memory returns the bytes of a pod that has served some requests since its start and works
+// on some.
 func (a *App) memory(served, inside float64) float64 {
 	each := 0.0
 	for _, g := range a.Segments {

@@ -151,7 +151,7 @@ func (f *appFile) app() (App, error) {
 		a.Segments = append(a.Segments, segment)
 	}
 	switch {
-	case a.Name == "" || strings.ContainsAny(a.Name, `/\`): // journals are called after it
+	case a.Name == "" || strings.ContainsAny(a.Name, `/\`): // it names journals
 		return a, fmt.Errorf("name %q: want some letters, and no slash", a.Name)
 	case a.Replicas < 1:
 		return a, fmt.Errorf("start.replicas %d: want at least 1", a.Replicas)
@@ -179,8 +179,8 @@ func (f *appFile) app() (App, error) {
 
 func (d distFile) dist() loadsim.Dist { return loadsim.Dist{Mean: float64(d.Mean), CV: d.CV} }
 
-// Profiles are segments to build applications from: bound by the processor, by memory,
-// by disks and by the network, four of each. Means of cpu and wait are in seconds.
+// Profiles are segments for applications: bound by the processor, by memory, by disks and
+// by the network, four of each. Means of cpu and wait are in seconds.
 var Profiles = profiles()
 
 func profiles() []loadsim.Segment {

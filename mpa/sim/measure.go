@@ -9,7 +9,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/loadsim"
 )
 
-// A scrape is what was measured of the workload as a whole since the one before.
+// A scrape is a measurement of the whole workload since the previous one.
 type scrape struct {
 	at              float64
 	arrived, served int64
@@ -25,7 +25,7 @@ func (s *simulation) scrape(now float64) {
 	}
 	for _, p := range s.pods {
 		if s.rng.Float64() < s.cfg.Site.Miss || p.ready < 0 {
-			continue // of a container that does not run nothing is measured
+			continue // a container that does not run is not measured
 		}
 		p.Advance(now)
 		p.seen = append(p.seen, usageSeen{now, p.Busy(), s.memory(p)})
@@ -44,7 +44,7 @@ func at(seconds float64) time.Time {
 	return epoch.Add(time.Duration(math.Round(seconds * 1e9)))
 }
 
-// observe is what a controller in a cluster would see.
+// observe returns what a controller in a cluster would see.
 func (s *simulation) observe(now float64) *mpa.Observation {
 	o := &mpa.Observation{Time: at(now), Replicas: s.replicas}
 	until := now - s.cfg.Site.Lag
@@ -89,8 +89,8 @@ func (s *simulation) observe(now float64) *mpa.Observation {
 	return o
 }
 
-// span finds the last measurement up to a time and the one a window before, or the
-// first there is.
+// span returns the last measurement up to a time, and the one a window before or else the
+// first.
 func span[T any](list []T, when func(T) float64, until, window float64) (last, first T, ok bool) {
 	i := len(list) - 1
 	for i >= 0 && when(list[i]) > until {
@@ -106,10 +106,11 @@ func span[T any](list []T, when func(T) float64, until, window float64) (last, f
 	return list[i], list[j], true
 }
 
-// sums of what was counted up to a time; a minute is the difference of two.
+// sums of the counters up to a time; a minute is the difference of two.
 type sums struct{ hours, coreHours, gibHours, busy, memorySecs, arrived float64 }
 
-// sums up to now, of which pods are not told: it would change their rounding.
+// sums returns the counters up to now. It does not advance the pods, which would change
+// their rounding.
 func (s *simulation) sums(now float64) sums {
 	busy := s.busy
 	for _, p := range s.pods {
@@ -118,7 +119,7 @@ func (s *simulation) sums(now float64) sums {
 	return sums{s.result.Hours, s.result.CoreHours, s.result.GiBHours, busy, s.memorySecs, float64(s.e.Counters().Arrived)}
 }
 
-// account adds a tick of what is held.
+// account adds a tick of the resources that pods hold.
 func (s *simulation) account() {
 	for _, p := range s.pods {
 		if p.node < 0 || p.node >= len(s.free) {

@@ -11,34 +11,33 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/loadsim"
 )
 
-// GiBPerCore is how many GiB-hours cost as much as a core-hour: between the on-demand
-// prices of the large clouds, which lie from 7 to 9.
+// GiBPerCore is how many GiB-hours cost as much as a core-hour. The on-demand prices of
+// the large clouds give 7 to 9.
 const GiBPerCore = 8
 
-// Cost of what was asked for, in core-hours.
+// Cost returns the cost of the requested resources, in core-hours.
 func (r *Result) Cost() float64 { return r.CoreHours + r.GiBHours/GiBPerCore }
 
-// Kept reports whether no more requests were late or lost than a percentile of latency
-// forgives.
+// Kept reports whether at most as many requests were late or lost as the percentile of the
+// SLO allows.
 func (r *Result) Kept(slo mpa.SLO) bool {
 	return float64(r.Violations) <= (1-slo.Percentile/100)*float64(r.Requests)
 }
 
-// A Plan is what an oracle goes by. At each of the controller's intervals it sees the
-// workload as it is, knows the rate of arrivals to come, what a request costs and
-// how long things take, and sets replicas, cpu and memory at once: no guard, no
-// window and no lag binds it, only the bounds of the target. What it does not know are
-// the single requests to come.
+// A Plan is an oracle's rule. At each of the controller's intervals it sees the workload
+// as it is, knows the coming rate of arrivals, the cost of a request and all delays, and
+// sets replicas, cpu and memory at once. Only the bounds of the target limit it: no guard,
+// no window, no lag. It does not know the single requests to come.
 type Plan struct {
-	// Size is the most millicores of a pod; there are as few pods as they allow.
+	// Size is the largest pod in millicores; the plan uses as few pods as that allows.
 	Size int64
 	// Slack is β of the square-root rule: a pod with l cores of work gets l + β·√l.
 	Slack float64
-	// Room is for requests in a pod beyond those expected, in their square roots.
+	// Room is for requests in a pod beyond the expected number, in square roots of it.
 	Room float64
 }
 
-// decide is what the plan does now.
+// decide returns the plan's decision.
 func (p *Plan) decide(s *simulation, o *mpa.Observation) mpa.Decision {
 	app, site, now := &s.cfg.App, &s.cfg.Site, s.e.Now()
 	demand := app.CPUPerRequest()
@@ -51,7 +50,7 @@ func (p *Plan) decide(s *simulation, o *mpa.Observation) mpa.Decision {
 	soon := s.most(now, site.Interval+longest(site.Resize))
 	inside, ready := s.inside()
 	pods := float64(max(1, min(ready, int(n))))
-	// What has piled up beyond what is usual is to be gone by the next decision.
+	// A backlog beyond the usual is to be served until the next decision.
 	usual := soon * (demand + app.WaitPerRequest())
 	late := max(0, inside-2*usual) * demand / site.Interval
 	request := mpa.Resources{
@@ -74,13 +73,13 @@ func (p *Plan) decide(s *simulation, o *mpa.Observation) mpa.Decision {
 	return d
 }
 
-// cores that a pod with some cores of work gets.
+// cores returns the size of a pod for some cores of work.
 func (p *Plan) cores(work float64) float64 { return work + p.Slack*math.Sqrt(work) }
 
 // most cores of a pod.
 func (p *Plan) most(app *App) float64 { return float64(p.Size) / 1000 * app.limitRatio() }
 
-// memory in bytes that no pod should exceed until the next decision.
+// memory returns the bytes that no pod should exceed until the next decision.
 func (p *Plan) memory(s *simulation, requests, usual float64) float64 {
 	most := 0.0
 	for _, pod := range s.pods {
@@ -94,10 +93,10 @@ func (p *Plan) memory(s *simulation, requests, usual float64) float64 {
 	return most
 }
 
-// longest is a time that few draws exceed.
+// longest returns a time that few samples exceed.
 func longest(d loadsim.Dist) float64 { return d.Mean * (1 + 2*d.CV) }
 
-// most is the largest rate in a span from now on.
+// most returns the largest rate in a span from now on.
 func (s *simulation) most(now, span float64) float64 {
 	most := 0.0
 	for t := now; t <= now+span; {
@@ -108,7 +107,7 @@ func (s *simulation) most(now, span float64) float64 {
 	return most
 }
 
-// inside is how many requests are in pods, and how many of these take more.
+// inside returns how many requests are in pods, and how many pods take more.
 func (s *simulation) inside() (requests float64, ready int) {
 	for _, p := range s.pods {
 		requests += float64(p.Inside() + p.Waiting())
@@ -125,19 +124,21 @@ const (
 	// planSeed turns a seed into that of a plan's first trial.
 	planSeed   = 1 << 40
 	planTrials = 2
-	// planShare of what the SLO forgives is left for the run with another seed.
+	// planShare is the share of the violations that the SLO allows which a plan may use: the
+	// run that counts has another seed.
 	planShare = .85
 )
 
-// BestPlan is the cheapest plan that keeps the SLO without a kill on seeds of its own: of
-// sizes from the largest down as long as that saves something, each with the least
-// slack, and then of several rooms. If none does, the one with the fewest violations.
+// BestPlan returns the cheapest plan that keeps the SLO without a kill, on seeds of its own.
+// It tries sizes from the largest down while that saves something, each with the least
+// slack, and then several rooms. If no plan keeps the SLO, it returns the one with the
+// fewest violations.
 func BestPlan(ctx context.Context, cfg Config) (Plan, error) {
 	if err := cfg.App.prepare(); err != nil {
 		return Plan{}, err
 	}
 	cfg.Seed, cfg.Record, cfg.Decided = cfg.Seed^planSeed, nil, nil
-	// Of the warm-up an hour is enough: a plan learns nothing.
+	// An hour of warm-up is enough: a plan does not learn.
 	if skip := cfg.Warmup - 3600; skip > 0 && cfg.Seconds <= float64(len(cfg.Load.PerSec))*cfg.Load.Step {
 		var err error
 		if cfg.Load, err = cfg.Load.From(skip); err != nil {
@@ -163,7 +164,7 @@ func BestPlan(ctx context.Context, cfg Config) (Plan, error) {
 	return search.best, nil
 }
 
-// planSizes are the sizes that are tried, in millicores.
+// planSizes returns the sizes to try, in millicores.
 func planSizes(cfg *Config) []int64 {
 	bounds := cfg.App.Target.Containers[0]
 	most := int64(0)
@@ -186,12 +187,12 @@ type planSearch struct {
 	ctx  context.Context
 	cfg  Config
 	best Plan
-	cost float64 // of the best; of one that does not keep the SLO its violations
+	cost float64 // of the best; its violations if it does not keep the SLO
 	kept bool
 }
 
-// slack finds the least slack that keeps the SLO and reports whether that gives a better
-// plan. More slack never does harm, so that halving finds it.
+// slack finds the least slack that keeps the SLO, and reports whether that gives a better
+// plan. More slack never adds violations, so bisection finds it.
 func (f *planSearch) slack(size int64, room float64) (better bool, err error) {
 	low, high := 0, slackSteps
 	for low < high {
@@ -210,7 +211,7 @@ func (f *planSearch) slack(size int64, room float64) (better bool, err error) {
 	return better, nil
 }
 
-// try runs a plan, a second time when the first says that it keeps the SLO.
+// try runs a plan, and again with another seed if it keeps the SLO.
 func (f *planSearch) try(p Plan) (kept, better bool, err error) {
 	trial := f.cfg
 	trial.Plan = &p
@@ -234,8 +235,8 @@ func (f *planSearch) try(p Plan) (kept, better bool, err error) {
 	return kept, better, nil
 }
 
-// Agents lists the names that [RunAgent] takes: those of a cluster, and those that
-// know the application or the load, in the order that a comparison lists them.
+// Agents returns the names that [RunAgent] takes, in the order of a comparison: those of a
+// cluster, and those that know the application or the load.
 func Agents() []string {
 	list := agents.Names()
 	list = slices.Insert(list, slices.Index(list, "static")+1, "static-p99")
@@ -243,8 +244,8 @@ func Agents() []string {
 	return append(list, "oracle")
 }
 
-// RunAgent simulates an agent by name. The configuration's own agent and plan are of no
-// effect.
+// RunAgent simulates an agent by name. It ignores the agent and the plan of the
+// configuration.
 func RunAgent(ctx context.Context, cfg Config, agent string) (Result, error) {
 	if err := cfg.App.prepare(); err != nil {
 		return Result{}, err
@@ -270,16 +271,16 @@ func RunAgent(ctx context.Context, cfg Config, agent string) (Result, error) {
 	return Run(ctx, cfg)
 }
 
-// knownUtilisation is what those aim at that know what a request costs, but not how
-// long it may take: a load test's rule of thumb.
+// knownUtilisation is the target of agents that know the cost of a request but not its
+// latency: a rule of thumb for load tests.
 const knownUtilisation = .6
 
-// ratePerPod is what a load test of one pod of the start size would suggest.
+// ratePerPod returns the rate that a load test of one pod of the start size would suggest.
 func (c *Config) ratePerPod() float64 {
 	return knownUtilisation * float64(c.App.Request.CPU) / 1000 / c.App.CPUPerRequest()
 }
 
-// provision is how many pods of the start size the p-th largest minute needs.
+// provision returns how many pods of the start size the p-th percentile of minutes needs.
 func (c *Config) provision(p float64) int32 {
 	var rates []float64
 	for t := c.Warmup; t < c.Seconds; t += 60 {

@@ -17,7 +17,7 @@ type instance struct {
 	node    int   // −1 = none has room
 	request mpa.Resources
 	actual  mpa.Resources
-	due     float64 // of what it waits for: start, resize, end
+	due     float64 // end of its start, resize or grace
 	created float64
 	started float64 // −1 = not yet
 	ready   float64 // since when; −1 = not ready
@@ -32,7 +32,7 @@ type instance struct {
 
 type usageSeen struct{ at, busy, memory float64 }
 
-// turn lets pods come and go.
+// turn moves each pod on by a tick: place, start, resize, restart, end.
 func (s *simulation) turn(now float64) {
 	for i := 0; i < len(s.pods); i++ {
 		p := s.pods[i]
@@ -77,8 +77,8 @@ func (s *simulation) memoryLimit(p *instance) float64 {
 	return float64(p.actual.Memory) * s.cfg.App.limitRatio()
 }
 
-// outOfMemory restarts a pod's container: the first time at once, then after pauses that
-// double up to five minutes, until it has run for ten.
+// outOfMemory restarts a pod's container: at first at once, then after pauses that double
+// up to five minutes, until the container has run for ten.
 func (s *simulation) outOfMemory(p *instance, now float64) {
 	s.result.Kills++
 	s.e.Close(p.slot)
@@ -98,8 +98,8 @@ func (s *simulation) outOfMemory(p *instance, now float64) {
 
 func (s *simulation) draw(d loadsim.Dist) float64 { return d.Draw(s.rng) }
 
-// mayEvict reports whether a resize has waited long enough, another node has the room
-// and no other pod is on its way.
+// mayEvict reports whether a resize has waited long enough, another node has room, and no
+// other pod is starting.
 func (s *simulation) mayEvict(p *instance, now float64) bool {
 	after := s.cfg.Site.EvictAfter
 	if p.resize != mpa.Deferred || after == 0 || now < p.since+after {
@@ -119,7 +119,7 @@ func (s *simulation) mayEvict(p *instance, now float64) bool {
 	})
 }
 
-// evict ends a pod; another comes in its place.
+// evict ends a pod and makes another one.
 func (s *simulation) evict(p *instance, now float64) {
 	s.result.Evictions++
 	p.ending, p.due = true, now+s.cfg.Site.Grace
@@ -133,14 +133,13 @@ func (s *simulation) open(p *instance) {
 	p.slot = s.e.Open(&p.Pod)
 }
 
-// apply sets what the pod has to compute with.
+// apply sets the pod's cores, quota and workers.
 func (s *simulation) apply(p *instance) {
 	p.Cores, p.Workers, p.Quantum = s.cfg.App.Cores(), s.cfg.App.Workers, s.cfg.App.Quantum
 	p.Quota = float64(p.actual.CPU) / 1000 * s.cfg.App.limitRatio()
 }
 
-// match makes the number of pods that which is asked for: new ones, or the youngest
-// go.
+// match makes new pods, or ends the youngest, until their number is that of the replicas.
 func (s *simulation) match() {
 	var alive []*instance
 	for _, p := range s.pods {
@@ -176,10 +175,10 @@ func (s *simulation) match() {
 	}
 }
 
-// place finds a node for a pod: the first with room.
+// place puts a pod on the first node with room.
 func (s *simulation) place(p *instance, now float64) {
 	if p.ending {
-		p.node = len(s.free) // nothing to give back
+		p.node = len(s.free) // it holds nothing
 		return
 	}
 	for i, free := range s.free {
@@ -208,7 +207,7 @@ func (s *simulation) remove(p *instance) {
 	}
 }
 
-// held is what a pod holds of its node.
+// held returns the resources that a pod holds on its node.
 func (p *instance) held() mpa.Resources {
 	if p.resize == mpa.InProgress {
 		return p.request.Max(p.actual)
@@ -216,7 +215,7 @@ func (p *instance) held() mpa.Resources {
 	return p.actual
 }
 
-// advanceResize moves a resize on, as a kubelet does.
+// advanceResize advances a resize as a kubelet does.
 func (s *simulation) advanceResize(p *instance, now float64) {
 	if p.request == p.actual {
 		p.resize = mpa.NoResize
@@ -231,9 +230,9 @@ func (s *simulation) advanceResize(p *instance, now float64) {
 	switch {
 	case p.resize == mpa.InProgress:
 		if now < p.due || float64(p.request.Memory)*s.cfg.App.limitRatio() < s.memory(p) {
-			return // under way, or a limit below what is in use
+			return // under way, or the limit would be below the memory in use
 		}
-		// The node gets back what is no longer held.
+		// The pod returns what it no longer holds.
 		s.free[p.node] = s.free[p.node].Add(subtract(p.held(), p.request))
 		p.actual = p.request
 		p.Advance(s.e.Now())
@@ -256,8 +255,8 @@ func (s *simulation) advanceResize(p *instance, now float64) {
 	}
 }
 
-// ask gives a pod a new request: one that runs is resized; one that does not yet has
-// it at once, as the admission webhook would see to.
+// ask gives a pod a new request. A running pod is resized. A pod that has not started gets
+// it at once, as from the admission webhook.
 func (s *simulation) ask(p *instance, request mpa.Resources) {
 	if p.node >= 0 && p.resize == mpa.InProgress {
 		s.free[p.node] = s.free[p.node].Add(subtract(p.held(), p.actual))

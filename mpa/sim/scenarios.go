@@ -14,11 +14,11 @@ type Scenario struct {
 	App  App
 	Name string       // of the load
 	Load loadsim.Load // at the application's peak
-	// Hours that are simulated, and how many of the first do not count.
+	// Hours to simulate, and how many of the first do not count.
 	Hours, Warmup float64
 }
 
-// Config is a simulation of the scenario on the default site.
+// Config returns a simulation of the scenario on the default site.
 func (s *Scenario) Config(seed uint64) Config {
 	return Config{
 		App: s.App, Load: s.Load, Seconds: s.Hours * 3600, Warmup: s.Warmup * 3600,
@@ -26,8 +26,8 @@ func (s *Scenario) Config(seed uint64) Config {
 	}
 }
 
-// The split into what agents may be tuned on and what they are judged by. No segment
-// profile, trace or family is on both sides. It is not to change when an agent does.
+// split has the scenarios that agents may be tuned on, and those that judge them. No segment
+// profile, trace or family is on both sides. Do not change it together with an agent.
 var split = map[string]struct {
 	apps   []splitApp
 	loads  map[string]splitLoad
@@ -123,7 +123,7 @@ var split = map[string]struct {
 type splitApp struct {
 	name     string
 	segments []string // profiles
-	peak     float64  // requests per second at the highest of a load
+	peak     float64  // requests per second at the peak of a load
 	// Memory in bytes, cpu in millicores, latency in seconds.
 	base, cacheEach, cacheMax, leak float64
 	replicas                        int32
@@ -141,8 +141,9 @@ type splitLoad struct {
 	hours, warmup float64
 }
 
-// Scenarios of a side of the split, "train" or "test". Traces are read from a folder;
-// without one ("") or where a file is not there, what needs them is left out and named.
+// Scenarios returns those of a side of the split, "train" or "test". It reads traces from a
+// folder. Scenarios whose trace is missing, or all with traces if folder is "", are left out
+// and named in skipped.
 func Scenarios(side, folder string) (list []Scenario, skipped []string, err error) {
 	s, ok := split[side]
 	if !ok {
@@ -179,7 +180,7 @@ func Scenarios(side, folder string) (list []Scenario, skipped []string, err erro
 	return list, skipped, nil
 }
 
-// load is what is simulated of a trace or a family: scaling goes by its own peak.
+// load returns the part of a trace or family to simulate, before scaling to the peak.
 func (l *splitLoad) load(path string) (loadsim.Load, error) {
 	if l.file == "" {
 		return loadsim.Synthetic(l.family, l.set, l.hours, 1)
@@ -227,5 +228,5 @@ func (a *splitApp) app() (App, error) {
 	return out, nil
 }
 
-// Sides of the split, in the order of their use.
+// Sides returns the sides of the split, in the order of their use.
 func Sides() []string { return []string{"train", "test"} }

@@ -12,36 +12,35 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/loadsim"
 )
 
-// Config is one simulation: an application, its load, and who decides.
+// Config is one simulation: an application, its load and its autoscaler.
 type Config struct {
 	App  App
 	Load loadsim.Load
-	// Seconds that are simulated, and how many of the first do not count.
+	// Seconds to simulate, and how many of the first do not count.
 	Seconds, Warmup float64
 	Seed            uint64
-	// Agent decides within Guards; its target is the app's.
+	// Agent and Guards decide; the target is the app's.
 	Agent  mpa.Agent
 	Guards mpa.Guards
-	// Plan, where set, decides in place of both.
+	// Plan, if set, decides in place of both.
 	Plan *Plan
 	Site Site
-	// Record, where set, is told of each minute that counts, in order of time. It
-	// changes nothing.
+	// Record, if set, is called with each minute that counts, in order of time.
 	Record func(Minute)
-	// Decided, where set, is told of each observation and what the controller made of
-	// it, in order of time. It changes nothing. A Plan is not told of.
+	// Decided, if set, is called with each observation and the controller's decision, in
+	// order of time; not with those of a Plan.
 	Decided func(*mpa.Observation, mpa.Decision)
 }
 
-// A Minute is what a recorder is told: means over the minute that ends at Time.
+// A Minute has means over the minute that ends at Time.
 type Minute struct {
 	Time float64 // seconds since the simulation began
-	// Rate of requests that came, per second.
+	// Rate of arriving requests, per second.
 	Rate float64
-	// Replicas asked for at its end, and pods that took requests.
+	// Replicas wanted at its end, and pods that took requests.
 	Replicas int32
 	Ready    int
-	// What the pods asked for and what they used: cores and bytes.
+	// Requested and used: cores and bytes.
 	CPU, CPUUsed       float64
 	Memory, MemoryUsed float64
 	// Percentiles of latency in seconds; NaN where nothing was answered.
@@ -50,27 +49,27 @@ type Minute struct {
 	Violated bool
 }
 
-// A Site is where the workload runs: nodes, delays and how it is measured. Times are
-// in seconds.
+// A Site is the place where the workload runs: nodes, delays and measurement. Times are in
+// seconds.
 type Site struct {
 	Nodes []mpa.Resources
-	// Interval between decisions, between scrapes, from a scrape to its being seen,
-	// and the window that usage and latency are averaged over.
+	// Interval between decisions, time between scrapes, lag until a scrape is visible, and
+	// the window over which usage and latency are averaged.
 	Interval, Scrape, Lag, Window float64
-	// Start of a pod, Resize of one, and Grace for requests of one that ends.
+	// Start and Resize of a pod, and Grace for the requests of one that ends.
 	Start, Resize loadsim.Dist
 	Grace         float64
-	// Miss is the share of a pod's scrapes that come to nothing.
+	// Miss is the share of a pod's scrapes that fail.
 	Miss float64
 	// Outages are spans of seconds in which nothing is scraped.
 	Outages [][2]float64
 	// EvictAfter is how long a resize waits for room on its node before the pod is
-	// replaced by one on another node that has it; 0 = for ever. One goes at a time, and
-	// none when it is the only one that is ready.
+	// replaced by one on a node with room; 0 = for ever. One pod at a time is replaced, and
+	// never the only ready one.
 	EvictAfter float64
 }
 
-// DefaultSite has eight nodes of 16 cores and 64 GiB and the periods of a usual cluster.
+// DefaultSite has eight nodes of 16 cores and 64 GiB and the usual periods of a cluster.
 func DefaultSite() Site {
 	nodes := make([]mpa.Resources, 8)
 	for i := range nodes {
@@ -82,18 +81,18 @@ func DefaultSite() Site {
 	}
 }
 
-// A Result is what a simulation came to, without its warm-up.
+// A Result has the figures of a simulation, without its warm-up.
 type Result struct {
 	Hours float64 `json:"hours"`
-	// Requests that came, that were answered late or not at all, and the minutes in
-	// which the promised percentile was not kept.
+	// Requests that arrived, those answered late or not at all, and the minutes in which
+	// the promised percentile was not kept.
 	Requests         int64   `json:"requests"`
 	Violations       int64   `json:"violating_requests"`
 	ViolatingMinutes int     `json:"violating_minutes"`
 	P50              float64 `json:"p50_seconds"`
 	P95              float64 `json:"p95_seconds"`
 	P99              float64 `json:"p99_seconds"`
-	// What the pods asked for, and how much of it was used.
+	// Requested resources, and the share of them that was used.
 	CoreHours      float64 `json:"core_hours"`
 	GiBHours       float64 `json:"gib_hours"`
 	CPUUtilisation float64 `json:"cpu_utilisation"`
@@ -113,14 +112,14 @@ type Result struct {
 // tick is how often pods change their state, in seconds.
 const tick = .5
 
-// siteStream is the stream of random numbers of the site: delays and scrapes. The engine
-// has the first.
+// siteStream is the stream of random numbers of the site: delays and scrapes. Stream 0 is
+// the engine's.
 const siteStream = 1
 
-// epoch is the simulation's second 0 for agents that go by the time of day.
+// epoch is the time at second 0, for agents that use the time of day.
 var epoch = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 
-// simulation is a Config that runs.
+// simulation is the state of a run.
 type simulation struct {
 	cfg       *Config
 	e         *loadsim.Engine
@@ -142,7 +141,7 @@ type simulation struct {
 	before           sums // the last minute
 }
 
-// Run simulates. The error is of a bad configuration, or the context's.
+// Run simulates. It fails on a bad configuration, or with the error of the context.
 func Run(ctx context.Context, cfg Config) (Result, error) {
 	s, err := newSimulation(&cfg)
 	if err != nil {
@@ -177,7 +176,7 @@ func newSimulation(cfg *Config) (*simulation, error) {
 	s.e.Failed = func() { s.minuteFailed++ }
 	s.e.Answered = func(latency float64) { s.minute.Add(latency) }
 	s.match()
-	// The workload stands when the simulation begins.
+	// The pods are ready when the simulation begins.
 	for _, p := range s.pods {
 		if p.node >= 0 {
 			p.started, p.ready = 0, 0
@@ -228,7 +227,7 @@ func every(now, period float64) bool {
 	return math.Mod(now+tick/2, period) < tick
 }
 
-// decide asks the controller, or the plan, and does what it says.
+// decide asks the controller or the plan, and carries the action out.
 func (s *simulation) decide(now float64) {
 	o := s.observe(now)
 	var d mpa.Decision
@@ -263,7 +262,7 @@ func (s *simulation) decide(now float64) {
 	}
 }
 
-// A window counts what happens in an hour.
+// A window counts events in a sliding hour.
 type window struct {
 	times []float64
 	most  int
