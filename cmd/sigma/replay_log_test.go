@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
@@ -14,8 +15,8 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
-// docs/decision-log.md shows lines of the example and what its replay prints, and
-// names every kind and every field that there is.
+// docs/decision-log.md shows lines of the example and what replay and convert print
+// of it, and names every kind and every field that there is.
 func TestDecisionLogPage(t *testing.T) {
 	t.Chdir("../..")
 	const example = "docs/examples/decisions.jsonl"
@@ -23,6 +24,11 @@ func TestDecisionLogPage(t *testing.T) {
 	var out, errs bytes.Buffer
 	require.Equal(t, exitOK, run(t.Context(), []string{"replay", "--log", example}, &out, &errs), errs.String())
 	require.Contains(t, page, "$ sigma replay --log "+example+"\n"+out.String()+"```\n")
+
+	recorded := filepath.Join(t.TempDir(), "recorded")
+	out.Reset()
+	require.Equal(t, exitOK, run(t.Context(), []string{"convert", "log", example, "--out", recorded}, &out, &errs), errs.String())
+	require.Contains(t, page, "$ sigma convert log "+example+" --out recorded\n"+strings.ReplaceAll(out.String(), recorded, "recorded"))
 
 	_, shown, _ := strings.Cut(page, "```json\n")
 	shown, _, _ = strings.Cut(shown, "```")

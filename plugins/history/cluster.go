@@ -32,7 +32,7 @@ func (h *History) setNode(e *ledger.Event) error {
 	if e.Node == "" || e.Machine == nil {
 		return errors.New("node or machine is missing")
 	}
-	h.told = len(h.starts)
+	h.current = len(h.starts)
 	n, ok := h.nodes[e.Node]
 	if !ok || n.gone {
 		n = &node{name: e.Node, refuses: map[string]bool{}}
@@ -41,7 +41,7 @@ func (h *History) setNode(e *ledger.Event) error {
 	if !maps.Equal(n.spec.Labels, e.Machine.Labels) { // the node may take what it refused before
 		clear(n.refuses)
 	}
-	n.spec, n.start, n.uid = *e.Machine, h.told, cmp.Or(e.UID, n.uid)
+	n.spec, n.start, n.uid = *e.Machine, h.current, cmp.Or(e.UID, n.uid)
 	for selector, start := range h.selectors {
 		if start == len(h.starts) {
 			n.refuses[selector] = slices.Contains(n.spec.Refuses, selector)
@@ -51,7 +51,7 @@ func (h *History) setNode(e *ledger.Event) error {
 }
 
 // present reports whether a node exists now.
-func (h *History) present(n *node) bool { return !n.gone && n.start >= h.told }
+func (h *History) present(n *node) bool { return !n.gone && n.start >= h.current }
 
 func (h *History) setApp(e *ledger.Event) error {
 	if e.App == "" || e.Spec == nil || e.Spec.Group == "" {
@@ -158,7 +158,7 @@ func (h *History) allRules() []ledger.Rule {
 	return slices.Compact(list)
 }
 
-// forecast keeps the first number of each app in the window: later ones would tell
+// forecast keeps the first number of each app in the window: later ones would show
 // a policy what is to come.
 func (h *History) forecast(expected map[string]float64) {
 	for name, n := range expected {

@@ -18,12 +18,12 @@ type History struct {
 	from, until int64 // ms since 1970; pods, nodes and apps that end before from are dropped
 	needsPods   bool  // a trace without any is an error
 
-	start  ledger.Start // the last one
-	starts []int64      // times of all starts
-	told   int          // the last start after which nodes were described
-	began  int64        // time of the first event
-	at     int64        // time of the last event: it never decreases
-	seq    int          // of the last event
+	start   ledger.Start // the last one
+	starts  []int64      // times of all starts
+	current int          // the last start after which nodes were described
+	began   int64        // time of the first event
+	at      int64        // time of the last event: it never decreases
+	seq     int          // of the last event
 
 	// The first description is the state at the beginning, not a change. It ends
 	// with the first event of another kind, or with a pause.
@@ -84,8 +84,8 @@ func (h *History) Add(e *ledger.Event) error {
 // confirm takes an event after the end of the window: what it mentions existed at
 // the last start.
 func (h *History) confirm(e *ledger.Event) {
-	if n := h.nodes[e.Node]; e.Kind == ledger.KindNode && n != nil && h.told == len(h.starts) {
-		n.start = h.told
+	if n := h.nodes[e.Node]; e.Kind == ledger.KindNode && n != nil && h.current == len(h.starts) {
+		n.start = h.current
 	}
 	if p := h.here[e.UID]; p != nil && p.app == e.App && p.node == e.Node {
 		p.start = len(h.starts)

@@ -170,7 +170,7 @@ func TestHistories(t *testing.T) {
 		{"a window ends before its end", []*ledger.Event{
 			pod(101, decide, "p", "web", "a"), pod(110, remove, "p", "", ""),
 		}, "", "10s", "1 create p a\n"},
-		{"who waits at the beginning of a window comes then", []*ledger.Event{
+		{"a pod that waits at the beginning of a window comes then", []*ledger.Event{
 			pod(101, arrive, "p", "web", ""), pod(110, arrive, "q", "web", ""),
 		}, "5s", "", "0 create p\n5 create q\n"},
 		{"a start just before the end of a window", []*ledger.Event{
@@ -185,7 +185,7 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// What is expected is the number at the beginning: a later one would tell a policy
+// What is expected is the number at the beginning: a later one would show a policy
 // what is to come.
 func TestExpectedIsOfTheBeginning(t *testing.T) {
 	path := write(t, start(100), node(100, "a"), app(100, "web", ""), expect(100, "web", 3), pod(101, ledger.KindDecide, "p", "web", "a"),

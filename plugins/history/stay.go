@@ -86,7 +86,7 @@ func (h *History) end(p *stay) {
 // lost reports whether a pod was missing when the cluster was last described, and
 // since when.
 func (h *History) lost(p *stay) (at int64, ok bool) {
-	if p.start >= h.told {
+	if p.start >= h.current {
 		return 0, false
 	}
 	return max(h.starts[p.start], p.came), true

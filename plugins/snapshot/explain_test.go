@@ -60,7 +60,7 @@ func TestAsk(t *testing.T) {
 	require.Equal(t, 4.0, state.Known.Expected[q.State.AppIndex(q.App)])
 	require.EqualValues(t, 1, state.Seen()[q.State.AppIndex(q.App)], "it has arrived, as in a scheduler")
 
-	// What stands is asked for as if it came anew.
+	// A pod that stands is ranked as if it were new.
 	q, err = p.Ask("shop/web-1", "", "open")
 	require.NoError(t, err)
 	require.Equal(t, "full", q.Node)

@@ -134,7 +134,7 @@ func TestRulesOfThePast(t *testing.T) {
 	require.Equal(t, 1, count(r))
 	require.NoError(t, r.Close())
 
-	r = open() // meanwhile db went: who looks now has never heard of it
+	r = open() // meanwhile db went: this process has never seen it
 	p = picture(nodes, pod("web", "web-1", "n1", "1"))
 	p.Rules = rules
 	record(t, r, 5, p)
