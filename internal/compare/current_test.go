@@ -143,11 +143,11 @@ func TestCurrentNeedsPlaces(t *testing.T) {
 // Training on a repacked trace is not training on the trace as it stands.
 func TestExposureOfRepacked(t *testing.T) {
 	tr := city()
-	anew, err := digestOf(tr.FromEmpty())
+	repacked, err := digestOf(tr.FromEmpty())
 	require.NoError(t, err)
 	o := object("K0")
 	o.Spec.Parameters = map[string]float64{"alpha": 1}
-	o.Spec.Provenance = map[string]any{"traces": []any{map[string]any{"trace": anew.Trace, "instance": anew.Instance}}, "seed": 1, "orders": 0}
+	o.Spec.Provenance = map[string]any{"traces": []any{map[string]any{"trace": repacked.Trace, "instance": repacked.Instance}}, "seed": 1, "orders": 0}
 	path := t.TempDir() + "/p.yaml"
 	require.NoError(t, o.Save(path))
 	for repack, want := range map[bool]string{true: TrainedOn, false: SameInstance} {

@@ -99,9 +99,9 @@ func TestPlanAroundWhatIsBroken(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int{1, 1}, []int{p.Machines, p.Bound.Machines})
 	require.True(t, p.Proven)
-	anew, err := NewPlan(t.Context(), tr.FromEmpty(), plan.Options{Seed: 1, Work: 1e6})
+	repacked, err := NewPlan(t.Context(), tr.FromEmpty(), plan.Options{Seed: 1, Work: 1e6})
 	require.NoError(t, err)
-	require.Equal(t, []int{3, 3}, []int{anew.Machines, anew.Bound.Machines})
+	require.Equal(t, []int{3, 3}, []int{repacked.Machines, repacked.Bound.Machines})
 }
 
 func TestMomentAndPeak(t *testing.T) {
@@ -170,8 +170,8 @@ func TestPlanAroundWhatStands(t *testing.T) {
 	around, err := NewPlan(t.Context(), &snapshot, plan.Options{Seed: 1})
 	require.NoError(t, err)
 	require.Zero(t, around.Unplaced)
-	anew, err := NewPlan(t.Context(), snapshot.FromEmpty(), plan.Options{Seed: 1})
+	repacked, err := NewPlan(t.Context(), snapshot.FromEmpty(), plan.Options{Seed: 1})
 	require.NoError(t, err)
-	require.Equal(t, around.Placed+len(snapshot.Placed), anew.Placed)
-	require.LessOrEqual(t, anew.Machines, around.Machines)
+	require.Equal(t, around.Placed+len(snapshot.Placed), repacked.Placed)
+	require.LessOrEqual(t, repacked.Machines, around.Machines)
 }
