@@ -111,10 +111,15 @@ func (h *History) forgetSelector(selector string) {
 
 // endAll ends the stays that a function selects.
 func (h *History) endAll(which func(*stay) bool) {
-	for _, uid := range slices.Sorted(maps.Keys(h.here)) {
-		if p := h.here[uid]; which(p) {
-			h.end(p)
+	var list []*stay
+	for _, p := range h.here {
+		if which(p) {
+			list = append(list, p)
 		}
+	}
+	slices.SortFunc(list, func(a, b *stay) int { return strings.Compare(a.uid, b.uid) })
+	for _, p := range list {
+		h.end(p)
 	}
 }
 
