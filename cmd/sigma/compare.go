@@ -74,7 +74,7 @@ where they are under every policy. --repack and --repack=false override this.
 			if err := checkPolicies(&catalog, names...); err != nil {
 				return err
 			}
-			if err := cmp.Or(writable("report", page), writable("curve", curve)); err != nil {
+			if err := cmp.Or(regular("report", page), regular("curve", curve)); err != nil {
 				return err
 			}
 			traces, err := loadTraces(paths)

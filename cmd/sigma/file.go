@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 )
 
-// writable reports a path that a flag gives and that no file can be written to,
-// before a long command begins.
+// writable returns why no file can be written to the path that a flag gives, before a
+// long command begins.
 func writable(flag, path string) error {
 	if path == "" {
 		return nil
@@ -18,4 +18,13 @@ func writable(flag, path string) error {
 		return usagef("--%s %s: there is no folder %s", flag, path, filepath.Dir(path))
 	}
 	return nil
+}
+
+// regular is writable for a file that is renamed when it is whole. A device or a
+// pipe cannot be replaced.
+func regular(flag, path string) error {
+	if info, err := os.Stat(path); err == nil && !info.IsDir() && !info.Mode().IsRegular() {
+		return usagef("--%s %s is not a regular file: give the name of another", flag, path)
+	}
+	return writable(flag, path)
 }

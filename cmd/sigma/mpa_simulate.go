@@ -63,7 +63,7 @@ The same flags give the same figures. ± is half of the 95 % interval over seeds
 			if err := required(cmd, "trace", "app"); err != nil {
 				return err
 			}
-			if err := cmp.Or(f.check(), writable("report", f.page)); err != nil {
+			if err := cmp.Or(f.check(), regular("report", f.page)); err != nil {
 				return err
 			}
 			load, trace, err := f.load(cmd)

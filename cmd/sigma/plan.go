@@ -74,7 +74,7 @@ After an interrupt the best plan so far is written.`,
 			if !(f.proveSeconds > 0) {
 				return usagef("--prove-seconds %g: want more than 0", f.proveSeconds)
 			}
-			if err := cmp.Or(findSolver(f.prove), writable("placements", f.placements), writable("mps", f.mps)); err != nil {
+			if err := cmp.Or(findSolver(f.prove), regular("placements", f.placements), regular("mps", f.mps)); err != nil {
 				return err
 			}
 			traces, err := loadTraces(f.paths)

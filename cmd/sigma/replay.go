@@ -56,7 +56,7 @@ the first one, and the exit code is 1.
 			if err := checkPolicies(&catalog, name); err != nil {
 				return err
 			}
-			if err := writable("placements", placements); err != nil {
+			if err := regular("placements", placements); err != nil {
 				return err
 			}
 			t, err := loadTrace(path)

@@ -74,7 +74,7 @@ what comes after. With --repack, which a snapshot needs, they arrive as well.`,
 			if err := f.check(&cfg); err != nil {
 				return err
 			}
-			out := writable
+			out := regular
 			if len(cfg.Objectives) > 0 {
 				out = writableFront
 			}
