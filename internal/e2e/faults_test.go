@@ -217,7 +217,7 @@ func (s *scene) requireRules(t *testing.T) {
 		}
 	}
 	for name, n := range nodesOf {
-		// Whoever deletes pods may leave an app on fewer nodes than it was placed on.
+		// Deletions may leave an app on fewer nodes than it was placed on.
 		if labels[name]["wide"] == "yes" && s.gone[name] == 0 {
 			require.GreaterOrEqual(t, n, min(4, podsOf[name]), name)
 		}

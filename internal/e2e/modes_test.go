@@ -114,8 +114,8 @@ func TestPolicyWhileRunning(t *testing.T) {
 			return fmt.Sprint(now), now == generation
 		})
 	}
-	// told waits until `kubectl get` has a line of these words.
-	told := func(what string, words ...string) {
+	// shows waits until `kubectl get` has a line of these words.
+	shows := func(what string, words ...string) {
 		t.Helper()
 		within(t, what, func() (string, bool) {
 			out := c.Kubectl(t, "", "get", "placementpolicies", "general")
@@ -133,7 +133,7 @@ func TestPolicyWhileRunning(t *testing.T) {
 	require.EqualValues(t, 5, s.Metric(t, "sigma_fallbacks_total", `reason="no-policy"`))
 	c.Kubectl(t, policyYAML(t, "general-k1", "general"), "apply", "-f", "-")
 	inForce("applied, and in force", 1)
-	told("applied, and its status", "general   linear   K1          live   True       True")
+	shows("applied, and its status", "general   linear   K1          live   True       True")
 	first := policyStatus(t, c, "general").Digest
 	require.NotEmpty(t, first)
 	decided(ledger.CausePolicy, first)
@@ -156,7 +156,7 @@ func TestPolicyWhileRunning(t *testing.T) {
 		{"knowledge: K1", "knowledge: K2", "K2"},
 	} {
 		c.Kubectl(t, policyYAML(t, "general-k1", "general", bad.old, bad.replaced), "apply", "-f", "-")
-		told("a policy that cannot be loaded: "+bad.want, "False      False", bad.want)
+		shows("a policy that cannot be loaded: "+bad.want, "False      False", bad.want)
 		status := policyStatus(t, c, "general")
 		require.EqualValues(t, 2+i, status.ObservedGeneration)
 		t.Log(status.Conditions)
@@ -173,7 +173,7 @@ func TestPolicyWhileRunning(t *testing.T) {
 	time.Sleep(2 * time.Second)
 	require.NotEqualValues(t, 4, policyStatus(t, c, "general").ObservedGeneration)
 	p.SetRefuse(nil)
-	told("mended, and its status", "live   True       True")
+	shows("mended, and its status", "live   True       True")
 	second := policyStatus(t, c, "general").Digest
 	require.NotEqual(t, first, second)
 	decided(ledger.CausePolicy, second)
@@ -182,18 +182,18 @@ func TestPolicyWhileRunning(t *testing.T) {
 	inForce("deleted, and out of force", 0)
 	decided(none, "")
 	c.Kubectl(t, policyYAML(t, "general-k1", "general"), "apply", "-f", "-")
-	inForce("made anew, and in force", 1)
-	told("made anew, and its status", "live   True       True")
+	inForce("created again, and in force", 1)
+	shows("created again, and its status", "live   True       True")
 	decided(ledger.CausePolicy, first)
 
 	// A scheduler that starts with a policy it cannot use has no last good one.
 	c.Kubectl(t, policyYAML(t, "general-k1", "general", "knowledge: K1", "knowledge: K2"), "apply", "-f", "-")
-	told("unusable again", "False      False")
+	shows("unusable again", "False      False")
 	s.Kill(t)
 	s.Restart(t)
 	s.WaitReady(t)
 	decided(none, "")
-	told("no last good one", "False      False")
+	shows("no last good one", "False      False")
 	within(t, "its status", func() (string, bool) {
 		status := fmt.Sprint(policyStatus(t, c, "general").Conditions)
 		return status, strings.Contains(status, "Best-Fit decides")

@@ -113,7 +113,7 @@ func (p *APIProxy) Match(match func(*http.Request) bool) {
 }
 
 // Hold makes bindings wait until the returned function is called. Of those whose
-// caller goes away meanwhile, the API server gets every other all the same: they
+// caller goes away meanwhile, the API server still gets every other: they
 // had been sent.
 func (p *APIProxy) Hold() (release func()) {
 	p.mu.Lock()

@@ -109,7 +109,7 @@ func (e *Engine) fallBack(ctx context.Context, v *Verdict, app int32, pod *v1.Po
 	r := &e.ranking
 	var err error
 	if r.ranked, err = r.order(e.state.ledger, ledger.BestFit, app, e.opt.Top, r.ranked); err != nil {
-		r.ranked = r.ranked[:0] // no preference; the pod is scheduled all the same
+		r.ranked = r.ranked[:0] // no preference; the pod is still scheduled
 	}
 }
 

@@ -178,7 +178,7 @@ func TestDecisionLogErrors(t *testing.T) {
 	l.state.log.file = nil
 }
 
-// Nobody decides after the end, but a binding may still fail.
+// Nothing is decided after Close, but a binding may still fail.
 func TestClosed(t *testing.T) {
 	l := two(t)
 	l.place(pod("p1", "web"))

@@ -196,7 +196,7 @@ func TestGuardInShadow(t *testing.T) {
 	require.Equal(t, "fallback:panic", l.decisions()[0].Cause)
 }
 
-// When Best-Fit cannot rank either, the pod is scheduled all the same.
+// When Best-Fit cannot rank either, the pod is still scheduled.
 func TestNothingRanks(t *testing.T) {
 	l := two(t)
 	l.SetPolicy(ledger.Primary, spreading())

@@ -89,7 +89,7 @@ func parallel(j *batchv1.Job) *int32 {
 	return n
 }
 
-// podOf is a pod as the controller of a template makes it, as far as a policy sees it.
+// podOf is a pod as the controller of a template makes it, with what a policy sees.
 func podOf(kind string, meta *metav1.ObjectMeta, template *v1.PodTemplateSpec) *v1.Pod {
 	return &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{

@@ -232,7 +232,7 @@ func TestIdleAppsAreForgotten(t *testing.T) {
 	require.ElementsMatch(t, []string{"default/Pod/stays@cpu=1", "default/Deployment/web@cpu=1"}, names)
 	require.Zero(t, refused(), "and their selectors")
 
-	// One that comes again is known again.
+	// An app that comes again is known again.
 	w.SetNode(n, []*v1.Pod{stays, brief[0]})
 	require.Contains(t, w.picture().apps, w.EnsureApp(brief[0]).Name())
 }

@@ -120,7 +120,7 @@ func TestLogOfTwoStarts(t *testing.T) {
 	}
 }
 
-// What a kill may not do is an error: a broken line, or one that is missing.
+// Damage that a kill cannot do is an error: a broken line, or a missing one.
 func TestDamagedLog(t *testing.T) {
 	s := newScene(t, seeded(2))
 	for range 30 {

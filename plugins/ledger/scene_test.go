@@ -46,7 +46,7 @@ var livePolicies = []string{
 	"general-k0", "general-k0-fixed", "general-k0-plain", "general-k1", "general-k1-churn", "general-k0-devices", "general-k1-devices", "hand-k0", "hand-k1",
 }
 
-// anyPolicy is a shipped one, or one that looks at everything there is.
+// anyPolicy is a shipped policy, or one with all features.
 func anyPolicy(tb testing.TB, d dice) *policy.Object {
 	if d.IntN(4) > 0 {
 		return shipped(tb, oneOf(d, livePolicies...))

@@ -294,7 +294,7 @@ func TestMalformedLogs(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			// The line after it keeps it from being taken for one that a kill cut off.
+			// Because of the line after it, it is not a line that a kill cut off.
 			_, err := ledger.Verify("d.jsonl", strings.NewReader(head+tt.line+"\n"+`{"seq":6,"kind":"rule"}`+"\n"))
 			require.ErrorContains(t, err, "d.jsonl:5: ")
 			require.ErrorContains(t, err, tt.want)

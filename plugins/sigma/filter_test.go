@@ -106,12 +106,12 @@ func TestFilter(t *testing.T) {
 			want: map[string]string{},
 		},
 		{
-			name: "excludes: whoever selects comes", pod: pod("new", "web"),
+			name: "excludes: the selected pod comes", pod: pod("new", "web"),
 			rule: v1alpha1.PlacementRuleSpec{PodSet: web, Excludes: []v1alpha1.Exclusion{{PodSet: db}}},
 			want: map[string]string{"b": fmt.Sprintf(excludes, "web", "db"), "c": fmt.Sprintf(excludes, "web", "db")},
 		},
 		{
-			name: "excludes: whoever is excluded comes", pod: pod("new", "db"),
+			name: "excludes: the excluded pod comes", pod: pod("new", "db"),
 			rule: v1alpha1.PlacementRuleSpec{PodSet: web, Excludes: []v1alpha1.Exclusion{{PodSet: db}}},
 			want: map[string]string{"a": fmt.Sprintf(excludes, "web", "db"), "b": fmt.Sprintf(excludes, "web", "db"), "d": "placement rule r: other/web excludes default/db"},
 		},
@@ -131,7 +131,7 @@ func TestFilter(t *testing.T) {
 			want: map[string]string{"d": "placement rule r: other/web excludes default/web"}, // they are two apps
 		},
 		{
-			name: "an app that nobody knows yet", pod: pod("new", "cache"),
+			name: "an unknown app", pod: pod("new", "cache"),
 			rule: v1alpha1.PlacementRuleSpec{PodSet: db, Excludes: []v1alpha1.Exclusion{{PodSet: picks("", "")}}},
 			want: map[string]string{"b": fmt.Sprintf(excludes, "db", "cache"), "c": fmt.Sprintf(excludes, "db", "cache")},
 		},
@@ -231,7 +231,7 @@ func TestQueueingHints(t *testing.T) {
 		{name: "one that excludes it goes", waits: pod("new", "db"), before: pod("web-1", "web").Node("a"), want: fwk.Queue},
 		{name: "one of its app goes, by spread", waits: pod("new", "wide"), before: pod("wide-1", "wide").Node("a"), want: fwk.Queue},
 		{name: "another app's goes", waits: pod("new", "web"), before: pod("cache-1", "cache").Node("a"), want: fwk.QueueSkip},
-		{name: "an app's goes that excludes nobody who waits", waits: pod("new", "wide"), before: pod("web-1", "web").Node("a"), want: fwk.QueueSkip},
+		{name: "a pod goes that excludes no waiting pod", waits: pod("new", "wide"), before: pod("web-1", "web").Node("a"), want: fwk.QueueSkip},
 		{name: "one goes that had no node", waits: pod("new", "web"), before: pod("web-9", "web"), want: fwk.QueueSkip},
 		{name: "one in its way is another app's now", waits: pod("new", "web"), before: pod("web-1", "web").Node("a"), relabel: "cache", want: fwk.Queue},
 		{name: "another app's becomes another", waits: pod("new", "web"), before: pod("cache-1", "cache").Node("a"), relabel: "cache2", want: fwk.QueueSkip},
