@@ -23,10 +23,10 @@ func (a *app) mpaExplain() *cobra.Command {
 	var f mpaExplainFlags
 	cmd := &cobra.Command{
 		Use:   "explain NAME | --log FILE",
-		Short: "Tell why a workload was sized, or left as it is",
-		Long: `Explain tells of one decision: what was observed, what the agent wanted and why,
-which guards changed or held it, what was done and what came of it. From a cluster it is the
-last one of a MultidimPodAutoscaler, as its status has it; from a journal any.`,
+		Short: "Show why a workload was sized, or left as it is",
+		Long: `Explain shows one decision: what was observed, what the agent wanted and why,
+which guards changed or held it, the action and its outcome. From a cluster it shows the
+last decision in the status of a MultidimPodAutoscaler, from a journal any decision.`,
 		Example: `  sigma mpa explain -n shop web
   sigma mpa explain --log journal/shop/web.jsonl --at 2026-03-02T08:15:00Z
   sigma mpa explain --log web-hpa-1.jsonl --change --format json`,
@@ -52,9 +52,9 @@ last one of a MultidimPodAutoscaler, as its status has it; from a journal any.`,
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.log, "log", "", "journal to read in place of a cluster")
-	flags.StringVar(&f.at, "at", "", "the last decision up to this time, as 2026-03-02T08:15:00Z")
-	flags.BoolVar(&f.change, "change", false, "the last decision that changed something")
+	flags.StringVar(&f.log, "log", "", "journal to read instead of a cluster")
+	flags.StringVar(&f.at, "at", "", "show the last decision up to this time, as 2026-03-02T08:15:00Z")
+	flags.BoolVar(&f.change, "change", false, "show the last decision that changed something")
 	flags.StringVar(&f.format, "format", "table", "table or json")
 	flags.StringVarP(&f.namespace, "namespace", "n", "default", "namespace of the object")
 	f.cluster.addAccess(flags)
@@ -102,7 +102,7 @@ func (f *mpaExplainFlags) explanation(cmd *cobra.Command, args []string) (*expla
 	return e, nil
 }
 
-// fromCluster explains what the status of an object says.
+// fromCluster explains the status of an object.
 func (f *mpaExplainFlags) fromCluster(ctx context.Context, name string) (*explain.Sizing, error) {
 	f.cluster.fleet = "open"
 	client, err := f.cluster.connect()

@@ -21,10 +21,10 @@ func (a *app) mpaReplay() *cobra.Command {
 		Use:   "replay FILE…",
 		Short: "Compute the decisions of journals again",
 		Long: `Replay reads journals of the recommender, or of simulate --log, computes every
-decision again from what was observed, and compares. It fails when one differs.
+decision again from its observation, and compares. It fails if one differs.
 
-Each file is replayed on its own. Where an agent is not known to this program, what it
-recommended is taken from the journal and the guards are computed.`,
+Each file is replayed on its own. If the program does not know an agent, it takes the
+recommendations from the journal and computes the guards.`,
 		Example: `  sigma mpa replay journal/shop/web.jsonl journal/shop/web.jsonl.1`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -48,14 +48,14 @@ recommended is taken from the journal and the guards are computed.`,
 				}
 			}
 			if different > 0 {
-				return fmt.Errorf("%d of %s came out otherwise", different, plural(len(args), "journal"))
+				return fmt.Errorf("%d of %s differ", different, plural(len(args), "journal"))
 			}
 			return nil
 		}),
 	}
 }
 
-// runLogged simulates an agent and keeps its journal where one is asked for.
+// runLogged simulates an agent, and writes its journal if --log asks for one.
 func (f *mpaFlags) runLogged(ctx context.Context, cfg sim.Config, agent string) (r sim.Result, err error) {
 	if f.log == "" || agent == "oracle" {
 		return sim.RunAgent(ctx, cfg, agent)

@@ -24,7 +24,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/sim"
 )
 
-// synthetic is how a load that is made up begins in --trace.
+// synthetic is the prefix of a synthetic load in --trace.
 const synthetic = "synthetic:"
 
 type mpaFlags struct {
@@ -43,14 +43,15 @@ func (a *app) mpaSimulate() *cobra.Command {
 		Use:   "simulate --trace F.csv --app F.yaml",
 		Short: "Compare autoscalers on a simulated application",
 		Long: `Simulate sends the requests of a trace to an application and lets each agent size
-it, under the guards of the controller. Requests come in open loop; pods share their
-processor under a CFS quota, start and are resized with a delay, and run out of memory;
-metrics are scraped, averaged and late. The oracle knows the load and the workload's
-state and is bound by no guard: the least that keeping the SLO can cost, where a
-core-hour is worth ` + fmt.Sprint(sim.GiBPerCore) + ` GiB-hours.
+it, within the guards of the controller. Requests arrive in open loop. Pods share their
+processor under a CFS quota, start and resize with a delay, and run out of memory.
+Metrics are scraped, averaged and late. The oracle knows the load and the workload's
+state, and no guard binds it: it shows the least cost that keeps the SLO. A core-hour
+costs as much as ` + fmt.Sprint(sim.GiBPerCore) + ` GiB-hours.
 
-A trace is a CSV file with a column count, requests per minute (with max_per_second, also
-bursts within it), or with a line a request: TIMESTAMP, or end_timestamp and duration.
+A trace is a CSV file of requests per minute, with a column count (and max_per_second,
+for bursts within the minute), or of single requests, with a column TIMESTAMP, or
+end_timestamp and duration.
 
 ` + familiesHelp() + `
 
@@ -91,16 +92,16 @@ The same flags give the same figures. ± is half of the 95 % interval over seeds
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.trace, "trace", "", "CSV file of requests, or "+synthetic+"NAME")
-	flags.StringArrayVar(&f.set, "set", nil, "name=value: a parameter of a trace that is made up (repeatable)")
+	flags.StringArrayVar(&f.set, "set", nil, "name=value: a parameter of a synthetic trace (repeatable)")
 	flags.StringVar(&f.appFile, "app", "", "application file")
-	flags.StringSliceVar(&f.agents, "agents", sim.Agents(), "who decides")
-	flags.Float64Var(&f.peak, "peak", 0, "requests per second at the trace's highest minute; 0 = as it is")
-	flags.Float64Var(&f.skip, "skip", 0, "hours of the trace to leave out at its beginning")
-	flags.BoolVar(&f.fill, "fill", false, "draw a line over minutes without requests: nothing was recorded then")
+	flags.StringSliceVar(&f.agents, "agents", sim.Agents(), "agents to compare")
+	flags.Float64Var(&f.peak, "peak", 0, "scale the trace so that its highest minute has this rate, in requests per second; 0 = no scaling")
+	flags.Float64Var(&f.skip, "skip", 0, "hours to leave out at the beginning of the trace")
+	flags.BoolVar(&f.fill, "fill", false, "interpolate minutes without requests, as gaps of the recording")
 	flags.Float64Var(&f.hours, "hours", 24, "hours to simulate")
-	flags.Float64Var(&f.warmup, "warmup", 1, "hours of these that do not count")
+	flags.Float64Var(&f.warmup, "warmup", 1, "hours at the beginning of the simulation that do not count")
 	flags.IntVar(&f.seeds, "seeds", 1, "number of runs of each agent")
-	flags.Uint64Var(&f.seed, "seed", 1, "the first of them; a trace that is made up has this one")
+	flags.Uint64Var(&f.seed, "seed", 1, "seed of the first run, and of a synthetic trace")
 	flags.IntVar(&f.workers, "workers", runtime.GOMAXPROCS(0), "simulations at the same time")
 	flags.StringVar(&f.log, "log", "", "folder for a journal of each run, APP-AGENT-SEED.jsonl; the oracle has none")
 	flags.StringVar(&f.format, "format", "table", "table or json")
@@ -109,10 +110,10 @@ The same flags give the same figures. ± is half of the 95 % interval over seeds
 	return cmd
 }
 
-// familiesHelp lists the loads that can be made up.
+// familiesHelp lists the synthetic loads.
 func familiesHelp() string {
 	var b strings.Builder
-	b.WriteString("Traces that are made up, and their parameters for --set (rates per second, times in hours):")
+	b.WriteString("Synthetic traces, and their parameters for --set (rates per second, times in hours):")
 	for _, f := range loadsim.Families() {
 		fmt.Fprintf(&b, "\n  %s%s\n      %s", synthetic, f.Name, f.Help)
 		for _, p := range f.Params {
@@ -153,7 +154,7 @@ func (f *mpaFlags) check() error {
 	return nil
 }
 
-// load reads the trace or makes it up.
+// load reads or generates the trace.
 func (f *mpaFlags) load(cmd *cobra.Command) (loadsim.Load, report.Trace, error) {
 	trace := report.Trace{Skip: f.skip, Hours: f.hours, Warmup: f.warmup, Scale: 1}
 	var load loadsim.Load
@@ -168,11 +169,11 @@ func (f *mpaFlags) load(cmd *cobra.Command) (loadsim.Load, report.Trace, error) 
 		}
 	} else {
 		if cmd.Flags().Changed("set") {
-			return load, trace, usagef("--set is of use only with --trace %sNAME", synthetic)
+			return load, trace, usagef("--set needs --trace %sNAME", synthetic)
 		}
 		load, err = loadsim.ReadLoad(f.trace)
 		if errors.Is(err, fs.ErrNotExist) && slices.ContainsFunc(loadsim.Families(), func(k loadsim.Family) bool { return k.Name == f.trace }) {
-			return load, trace, usagef("%w; the load that is made up is --trace %s%s", err, synthetic, f.trace)
+			return load, trace, usagef("%w; the synthetic load is --trace %s%s", err, synthetic, f.trace)
 		}
 		if err != nil {
 			return load, trace, err
@@ -210,7 +211,7 @@ func (f *mpaFlags) load(cmd *cobra.Command) (loadsim.Load, report.Trace, error) 
 	return load, trace, nil
 }
 
-// mpaCompare simulates every agent with every seed until it is interrupted.
+// mpaCompare simulates every agent with every seed, unless it is interrupted.
 func (a *app) mpaCompare(ctx context.Context, f *mpaFlags, load loadsim.Load, trace report.Trace, application sim.App) (*report.Comparison, error) {
 	total := len(f.agents) * f.seeds
 	show := a.newProgress(total, "simulation", f.quiet)

@@ -14,7 +14,7 @@ type Sizing struct {
 	Object string    `json:"object"`
 	From   string    `json:"from"` // file and line, or cluster
 	Time   time.Time `json:"time,omitzero"`
-	Agent  string    `json:"agent"` // asked to decide
+	Agent  string    `json:"agent"` // in charge
 	Off    bool      `json:"off"`   // recommends only
 	// What was observed.
 	Observed sizingObserved `json:"observed"`
@@ -29,10 +29,11 @@ type Sizing struct {
 	Action string       `json:"action"`
 	To     *sizingState `json:"to,omitempty"`
 	Reason string       `json:"reason"`
-	// Last is the last change, when the decision is to hold, and Outcomes what came of it.
+	// Last is the last change if the decision is to hold. Outcomes are those of the action
+	// or of Last.
 	Last     *sizingChange     `json:"last,omitempty"`
 	Outcomes []journal.Outcome `json:"outcomes"`
-	// Conditions of the object that are worth a look.
+	// Conditions of the object that are not as they should be.
 	Conditions []string `json:"conditions,omitempty"`
 }
 
@@ -72,8 +73,8 @@ type sizingChange struct {
 	Reason string       `json:"reason"`
 }
 
-// SizingLogged explains a decision in a journal: the last one up to a time, or of all
-// where that is zero; with change, the last of these that changed something.
+// SizingLogged explains the last decision in a journal up to a time; the zero time means
+// the last of all. With change, it explains the last of these that changed something.
 func SizingLogged(path string, until time.Time, change bool) (*Sizing, error) {
 	file, err := os.Open(path)
 	if err != nil {

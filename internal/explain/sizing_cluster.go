@@ -8,7 +8,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/journal"
 )
 
-// SizingInCluster explains the last decision on an object by its status.
+// SizingInCluster explains the last decision in the status of an object.
 func SizingInCluster(o *v1alpha1.MultidimPodAutoscaler) (*Sizing, error) {
 	s := &o.Status
 	e := &Sizing{

@@ -13,7 +13,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/journal"
 )
 
-// String is a state in a few words.
+// String returns a state in a few words.
 func (s *sizingState) String() string {
 	var parts []string
 	if s.Replicas != 0 {
@@ -123,7 +123,7 @@ func noEmpty(s string) []string {
 	return []string{s}
 }
 
-// share is a part in whole percent, in brackets; empty of nothing.
+// share formats a part in whole percent, in brackets; empty if the whole is 0.
 func share(part, whole int64) string {
 	if whole == 0 {
 		return ""
@@ -131,7 +131,7 @@ func share(part, whole int64) string {
 	return fmt.Sprintf(" (%d %%)", part*100/whole)
 }
 
-// SizingVerdict writes what came of replaying a journal.
+// SizingVerdict writes the result of replaying a journal.
 func SizingVerdict(out io.Writer, v *journal.Verdict) {
 	if v.First != nil {
 		fmt.Fprintf(out, "%s: %s, %d equal up to line %d, which differs\n", v.Name, report.Plural(v.Decisions, "decision"), v.Equal, v.First.Line)
@@ -139,7 +139,7 @@ func SizingVerdict(out io.Writer, v *journal.Verdict) {
 		fmt.Fprintf(out, "%s: %s, %d equal\n", v.Name, report.Plural(v.Decisions, "decision"), v.Equal)
 	}
 	if v.Recorded > 0 {
-		fmt.Fprintf(out, "  %d by an agent that is not known here: its recommendations are the journal's\n", v.Recorded)
+		fmt.Fprintf(out, "  %d by an agent that this program does not know: its recommendations are the journal's\n", v.Recorded)
 	}
 	if v.CutOff {
 		fmt.Fprintln(out, "  the last line is cut off and was left out")

@@ -1,5 +1,5 @@
-// Package journal keeps what was observed, decided and done of a workload in a file,
+// Package journal writes the observations, decisions and outcomes of a workload to a file,
 // one JSON object a line, and computes the decisions again from it.
 //
-// docs/mpa-journal.md is the format.
+// docs/mpa-journal.md describes the format.
 package journal

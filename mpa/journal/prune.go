@@ -13,9 +13,9 @@ import (
 
 var fileName = regexp.MustCompile(`^(.+\.jsonl)(\.[0-9]+|\.broken)?$`)
 
-// Prune removes the journals below a folder of which no file was written since a time,
-// and the folders that this leaves empty. One that is open stays. All are tried; the
-// error has what failed.
+// Prune removes the journals below a folder whose files were all written before a time,
+// and folders that become empty. Open journals stay. It tries all of them and returns the
+// errors together.
 func Prune(dir string, since time.Time) error {
 	files, old := map[string][]string{}, map[string]bool{}
 	var errs []error
@@ -24,7 +24,7 @@ func Prune(dir string, since time.Time) error {
 		switch {
 		case d != nil && d.IsDir() && d.Name() == "lost+found": // a volume's own, which only root may read
 			return fs.SkipDir
-		case errors.Is(err, fs.ErrNotExist): // nothing was written yet, or it is going
+		case errors.Is(err, fs.ErrNotExist): // nothing was written yet, or somebody is removing it
 			return nil
 		case err != nil:
 			errs = append(errs, err)

@@ -10,8 +10,8 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa"
 )
 
-// A Reader reads a journal. A last line without its end was cut off by a kill, and is
-// left out; CutOff says so then.
+// A Reader reads a journal. It leaves out a last line without its end, which a kill has cut
+// off; CutOff then returns true.
 type Reader struct {
 	*durable.Reader[*Record]
 	name string
@@ -49,7 +49,7 @@ func parse(line []byte) (*Record, error) {
 	return r, nil
 }
 
-// Records are all records of a journal, up to the first error.
+// Records returns all records of a journal, up to the first error.
 func (r *Reader) Records() iter.Seq2[*Record, error] {
 	return func(yield func(*Record, error) bool) {
 		for {
@@ -61,17 +61,17 @@ func (r *Reader) Records() iter.Seq2[*Record, error] {
 	}
 }
 
-// A Transition is a decision with what it led to: what a learner learns from.
+// A Transition is a decision with its consequences, for learners.
 type Transition struct {
 	Setup *Setup
 	*Decided
-	// Outcomes that were known when the next decision was taken, oldest first.
+	// Outcomes known at the next decision, oldest first.
 	Outcomes []Outcome
-	// Next is the observation after it; nil at the end, and where another setup begins.
+	// Next is the next observation; nil at the end, and before another setup.
 	Next *mpa.Observation
 }
 
-// Transitions are all decisions of a journal with what they led to, up to the first
+// Transitions returns all decisions of a journal with their consequences, up to the first
 // error.
 func (r *Reader) Transitions() iter.Seq2[Transition, error] {
 	return func(yield func(Transition, error) bool) {

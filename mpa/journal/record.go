@@ -13,7 +13,7 @@ import (
 // without a digest, is read as well.
 const Format = 2
 
-// A Record is a line: one of its parts, and which.
+// A Record is a line: a kind, and the part of that kind.
 type Record struct {
 	Kind     string   `json:"kind"`
 	Start    *Start   `json:"start,omitempty"`
@@ -28,14 +28,14 @@ const (
 	KindOutcome  = "outcome"
 )
 
-// A Start begins a file, and every change of what decides.
+// A Start begins a file, and follows every change of the setup or the memory.
 type Start struct {
 	Format int `json:"format"`
 	Setup
-	// Memory that the guards begin with.
+	// Memory of the guards at the start.
 	Memory mpa.Memory `json:"memory"`
-	// Continues: the agent goes on with what it has learned, which is State, or what
-	// came before. Otherwise it has seen nothing.
+	// Continues: the agent goes on with State or, without one, with its state in this file
+	// so far. Otherwise it begins without memory.
 	Continues bool            `json:"continues,omitempty"`
 	State     json.RawMessage `json:"state,omitempty"`
 }
@@ -50,33 +50,32 @@ type Setup struct {
 	Guards     mpa.Guards `json:"guards"`
 }
 
-// A Fallback decides when the agent has had no opinion for After.
+// A Fallback recommends when the agent has had no opinion for After.
 type Fallback struct {
 	Agent mpa.Spec      `json:"agent"`
 	After time.Duration `json:"afterNanoseconds"`
 }
 
-// Decided is an observation and what came of it.
+// Decided is an observation and its decision.
 type Decided struct {
-	// ID that the decision's action is carried out under; 0 = none.
+	// ID of the decision's action; 0 = no action.
 	ID          int64           `json:"id,omitempty"`
 	Observation mpa.Observation `json:"observation"`
 	Decision    mpa.Decision    `json:"decision"`
 }
 
-// An Outcome is what became of an action.
+// An Outcome is the result of an action.
 type Outcome struct {
 	Time time.Time `json:"time"`
-	// ID of the decision, where it had one, and its time.
+	// ID of the action, if it had one, and the time of the decision.
 	ID      int64     `json:"id,omitempty"`
 	Decided time.Time `json:"decided"`
-	// Result: Applied, Partly, Refused, Expired or Superseded, and why.
+	// Result: Applied, Partly, Refused, Expired or Superseded; Reason says why.
 	Result string `json:"result"`
 	Reason string `json:"reason,omitempty"`
 }
 
-// NewAgent makes the setup's agent, which has seen nothing, with the weights that are
-// loaded.
+// NewAgent makes the setup's agent, without memory, from the weights that are loaded.
 func (s *Setup) NewAgent(loaded agents.Weights) (mpa.Agent, error) {
 	agent, err := agents.Make(s.Agent, s.Target, loaded)
 	if err != nil || s.Fallback == nil {
@@ -89,14 +88,14 @@ func (s *Setup) NewAgent(loaded agents.Weights) (mpa.Agent, error) {
 	return &agents.Fallback{First: agent, Second: second, After: s.Fallback.After}, nil
 }
 
-// same reports whether two setups decide alike; the generation may differ.
+// same reports whether two setups are equal but for the generation.
 func (s *Setup) same(t *Setup) bool {
 	a, b := *s, *t
 	a.Generation, b.Generation = 0, 0
 	return text(a) == text(b)
 }
 
-// text is a value as the journal has it.
+// text returns a value as JSON.
 func text(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {

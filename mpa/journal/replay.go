@@ -10,28 +10,28 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/agents"
 )
 
-// A Verdict is what came of computing the decisions of a journal again.
+// A Verdict is the result of a replay.
 type Verdict struct {
 	Name      string
 	Object    string
 	Starts    int
 	Decisions int
-	// Equal decisions; the first that differs ends the replay.
+	// Equal is the number of equal decisions; the first that differs ends the replay.
 	Equal int
-	// Recorded decisions are those of agents that are not known here: what they
-	// recommended is taken from the journal, and the guards are computed.
+	// Recorded is the number of decisions by agents that this program does not know: their
+	// recommendations are taken from the journal, and the guards are computed.
 	Recorded int
 	CutOff   bool // the last line
 	First    *Difference
 }
 
-// A Difference is a decision that came out otherwise.
+// A Difference is a decision that the replay does not give again.
 type Difference struct {
 	Line             int
 	Logged, Computed mpa.Decision
 }
 
-// Error says where the decisions differ.
+// Error returns where and how the decisions differ.
 func (d *Difference) Error() string {
 	return fmt.Sprintf("line %d, %s: the journal has %s, computed is %s",
 		d.Line, d.Logged.Time.Format(timeFormat), text(d.Logged), text(d.Computed))
@@ -49,9 +49,9 @@ func ReplayFile(path string, loaded agents.Weights) (*Verdict, error) {
 	return Replay(path, file, loaded)
 }
 
-// Replay computes every decision of a journal again. The error is of a journal that
-// cannot be read, or of a learned agent whose weights are not loaded; decisions that
-// differ are part of the verdict. name is used in errors.
+// Replay computes every decision of a journal again. It fails if the journal cannot be read,
+// or if the weights of a learned agent are not loaded; decisions that differ are part of the
+// verdict. Errors begin with name.
 func Replay(name string, in io.Reader, loaded agents.Weights) (*Verdict, error) {
 	v, r, p := &Verdict{Name: name}, NewReader(name, in), replayer{weights: loaded}
 	for record, err := range r.Records() {
@@ -83,25 +83,24 @@ func Replay(name string, in io.Reader, loaded agents.Weights) (*Verdict, error) 
 	return v, nil
 }
 
-// A replayer decides as the program did that wrote a journal.
+// A replayer repeats the decisions of the program that wrote a journal.
 type replayer struct {
 	setup    *Setup
 	agent    mpa.Agent
-	recorded *recorded // the agent, where it is not known here
+	recorded *recorded // the agent, if this program does not know it
 	control  *mpa.Controller
 	lastID   int64 // of an action
 	weights  agents.Weights
-	// lenient takes the recommendations of an agent whose weights are not loaded from the
-	// journal, too.
+	// lenient: an agent whose weights are not loaded counts as unknown too.
 	lenient bool
 }
 
-// recorded recommends what the journal says.
+// recorded returns the recommendations of the journal.
 type recorded struct{ next mpa.Recommendation }
 
 func (r *recorded) Recommend(*mpa.Observation) mpa.Recommendation { return r.next }
 
-// take takes a record in; for a decision it is the one that is computed.
+// take processes a record. For a decision, it returns the computed one.
 func (p *replayer) take(r *Record) (*mpa.Decision, error) {
 	switch {
 	case r.Start != nil:

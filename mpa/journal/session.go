@@ -11,27 +11,26 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/agents"
 )
 
-// A Session is a controller whose decisions are written down before anybody hears of
-// them. It serves one goroutine.
+// A Session is a controller that writes each decision to a journal before it returns it.
+// It serves one goroutine.
 type Session struct {
 	setup   Setup
 	weights agents.Weights
 	agent   mpa.Agent
 	control *mpa.Controller
 	w       *Writer
-	missed  bool // the journal lacks something that the controller has seen
-	// Resumed says that agent and guards go on from the journal; Broken why a journal
-	// that was there is not gone on with. It is kept as NAME.broken.
+	missed  bool // the journal lacks an observation of the controller
+	// Resumed: the agent goes on from the journal. Broken is why an existing journal could
+	// not be used; it was renamed to NAME.broken.
 	Resumed bool
 	Broken  error
-	// LastID is the largest id of an action in the file that was gone on with.
+	// LastID is the largest id of an action in the file that was resumed.
 	LastID int64
 }
 
-// Begin goes on with the journal at path, or begins one. When the journal's setup is
-// of the same agents for the same containers, they learn from it what they had
-// learned. The guards go by known or by what the journal says, whichever is later. With
-// an empty path there is no file.
+// Begin resumes the journal at path, or begins one. If the journal has the same agents for
+// the same containers, they get their state back from it. The guards use known or the
+// journal's memory, whichever is later. With an empty path there is no file.
 func Begin(path string, o Options, s Setup, known mpa.Memory) (*Session, error) {
 	w, err := Open(path, o)
 	if err != nil {
@@ -54,7 +53,7 @@ func Begin(path string, o Options, s Setup, known mpa.Memory) (*Session, error) 
 		case m.Time.After(known.Time):
 			known = m
 		case known.Time.Sub(m.Time) > s.Guards.MaxAge:
-			known.Blind = known.Time // the agents have not seen what was used since
+			known.Blind = known.Time // the agents have not seen the usage since
 		}
 	}
 	if err := session.change(s, known); err != nil {
@@ -63,8 +62,8 @@ func Begin(path string, o Options, s Setup, known mpa.Memory) (*Session, error) 
 	return session, nil
 }
 
-// resume replays the last file that has something. A journal whose decisions come out
-// otherwise, because the program was another, teaches its agents all the same.
+// resume replays the last file that is not empty. Decisions that differ, as from another
+// version of the program, are no error: the agents learn from the observations.
 func resume(path string, loaded agents.Weights) (p replayer, err error) {
 	p = replayer{weights: loaded, lenient: true}
 	if path == "" {
@@ -86,8 +85,8 @@ func resume(path string, loaded agents.Weights) (p replayer, err error) {
 	return p, nil
 }
 
-// learn takes all of a journal in. What was done counts for the guards, also when they
-// would not have done it.
+// learn processes all of a journal. Actions in the journal count for the guards even if this
+// program would not have taken them.
 func (p *replayer) learn(r *Reader) error {
 	var done mpa.Memory
 	for record, err := range r.Records() {
@@ -124,7 +123,7 @@ func (p *replayer) learn(r *Reader) error {
 	return p.control.Restore(m)
 }
 
-// setAside begins an empty file in place of one that cannot be gone on with.
+// setAside renames a file that cannot be resumed and begins an empty one.
 func (s *Session) setAside(why error) error {
 	s.Broken = why
 	if err := s.w.Close(); err != nil {
@@ -136,12 +135,12 @@ func (s *Session) setAside(why error) error {
 	return s.w.open()
 }
 
-// Change goes on with another setup. Agents of the same names for the same containers
-// keep what they have learned, and the guards what they remember.
+// Change continues with another setup. Agents of the same name and digest for the same
+// containers keep their state, and the guards their memory.
 func (s *Session) Change(setup Setup) error { return s.change(setup, s.control.Memory()) }
 
-// Restore makes the guards remember something else: what they did before a decision
-// that nobody was told of, or what another program has done.
+// Restore replaces the memory of the guards: by that before a decision which was not
+// published, or by that of another program.
 func (s *Session) Restore(m mpa.Memory) error { return s.change(s.setup, m) }
 
 func (s *Session) change(setup Setup, memory mpa.Memory) error {
@@ -157,7 +156,7 @@ func (s *Session) change(setup Setup, memory mpa.Memory) error {
 		}
 		if state := s.learned(&setup); state != nil && restore(agent, state) == nil {
 			start.Continues, start.State = true, state
-		} else if agent, err = setup.NewAgent(s.weights); err != nil { // what failed half way is left
+		} else if agent, err = setup.NewAgent(s.weights); err != nil { // without the state that failed to load
 			return err
 		}
 	}
@@ -172,7 +171,8 @@ func (s *Session) change(setup Setup, memory mpa.Memory) error {
 	return nil
 }
 
-// learned is what the present agent can tell one of another setup; nil = nothing.
+// learned returns the state that the present agent can pass to one of another setup; nil =
+// none.
 func (s *Session) learned(setup *Setup) json.RawMessage {
 	fallback := func(s *Setup) mpa.Spec {
 		if s.Fallback == nil {
@@ -207,8 +207,8 @@ func restore(a mpa.Agent, state json.RawMessage) error {
 	return k.UnmarshalJSON(state)
 }
 
-// snapshot is a start that goes on from here, in a file that knows nothing else. An
-// agent that does not keep its memory begins anew.
+// snapshot returns a start that continues from here in an empty file. An agent that cannot
+// write its state is replaced by one without memory.
 func (s *Session) snapshot() (*Start, error) {
 	start := &Start{Setup: s.setup, Memory: s.control.Memory(), Continues: true}
 	state, err := keep(s.agent)
@@ -224,8 +224,8 @@ func (s *Session) snapshot() (*Start, error) {
 	return start, err
 }
 
-// Decide takes an observation in and says what to do. With an error the decision is
-// not in the journal and must not be carried out. An action is carried out under id.
+// Decide returns the decision on an observation. After an error the decision is not in the
+// journal and must not be carried out. id is that of an action.
 func (s *Session) Decide(o *mpa.Observation, id int64) (mpa.Decision, error) {
 	if s.missed {
 		start, err := s.snapshot()
@@ -248,16 +248,16 @@ func (s *Session) Decide(o *mpa.Observation, id int64) (mpa.Decision, error) {
 	return d, nil
 }
 
-// Outcome writes what became of an action.
+// Outcome writes the result of an action.
 func (s *Session) Outcome(o Outcome) error { return s.w.Outcome(o) }
 
-// Memory is what the guards remember.
+// Memory returns what the guards remember.
 func (s *Session) Memory() mpa.Memory { return s.control.Memory() }
 
-// Agent that decides.
+// Agent returns the present agent.
 func (s *Session) Agent() mpa.Agent { return s.agent }
 
-// Setup is who decides.
+// Setup returns the present setup.
 func (s *Session) Setup() Setup { return s.setup }
 
 // Close closes the journal.

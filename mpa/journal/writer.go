@@ -15,20 +15,20 @@ import (
 
 // Options of a journal's files. The zero value never rotates.
 type Options struct {
-	// MaxBytes that a file grows to before the next is begun, and Keep, how many full
-	// ones are kept: NAME.1 is the newest of them. All of a journal stays below
-	// (Keep + 1) · MaxBytes and a record for each file.
+	// MaxBytes is the size at which the next file begins, and Keep how many full ones
+	// stay: NAME.1 is the newest of them. A journal stays below (Keep + 1) · MaxBytes plus
+	// a record for each file.
 	MaxBytes int64
 	Keep     int
-	// Weights of the learned agents that a [Session] may be of.
+	// Weights of learned agents, for a [Session].
 	Weights agents.Weights
 }
 
 // A Writer appends records to a file. It serves one goroutine.
 //
-// A record goes to the system in one write: a process that is killed cuts off the last
-// line at most. Starts, outcomes and decisions with an action are synced, so that nothing is
-// done that a machine without power could forget; decisions to hold are not.
+// A record goes to the system in one write: a kill cuts off the last line at most. Starts,
+// outcomes and decisions with an action are synced, so that no action is lost when a machine
+// loses power; decisions to hold are not.
 type Writer struct {
 	path    string
 	options Options
@@ -37,9 +37,9 @@ type Writer struct {
 	begin   func() (*Start, error)      // of the next file
 }
 
-// Open opens a file to append to, making it and its folder if need be. A line that a kill cut
-// off at its end is removed. One writer at a time: a file that another has open, in
-// this process or elsewhere, is an error. With an empty path nothing is written.
+// Open opens a file to append to, and makes it and its folder if needed. It removes a last
+// line that a kill has cut off. A file has one writer at a time: a second Open, in this
+// process or elsewhere, fails. With an empty path nothing is written.
 func Open(path string, o Options) (*Writer, error) {
 	if o.MaxBytes < 0 || o.Keep < 0 {
 		return nil, fmt.Errorf("journal: maxBytes %d, keep %d: want at least 0", o.MaxBytes, o.Keep)
@@ -85,12 +85,12 @@ func (w *Writer) Start(s Start) error {
 	return w.write(&Record{Kind: KindStart, Start: &s}, true)
 }
 
-// Decision writes what was observed and what came of it; id as in [Decided].
+// Decision writes an observation and its decision; id as in [Decided].
 func (w *Writer) Decision(o *mpa.Observation, d *mpa.Decision, id int64) error {
 	return w.write(&Record{Kind: KindDecision, Decision: &Decided{id, *o, *d}}, d.Action != nil)
 }
 
-// Outcome writes what became of an action.
+// Outcome writes the result of an action.
 func (w *Writer) Outcome(o Outcome) error {
 	return w.write(&Record{Kind: KindOutcome, Outcome: &o}, true)
 }
@@ -133,7 +133,7 @@ func (w *Writer) rotate() error {
 	return errors.Join(full.Close(), w.Start(*s))
 }
 
-// age makes the present file the newest of the full ones.
+// age renames the present file to NAME.1, and the older ones accordingly.
 func (w *Writer) age() error {
 	if w.options.Keep == 0 {
 		return os.Remove(w.path)
@@ -148,7 +148,7 @@ func (w *Writer) age() error {
 
 func old(path string, i int) string { return fmt.Sprintf("%s.%d", path, i) }
 
-// Files are those of the journal at path that exist, oldest first.
+// Files returns the existing files of the journal at path, oldest first.
 func Files(path string) []string {
 	var list []string
 	for i := 1; ; i++ {

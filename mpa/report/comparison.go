@@ -17,7 +17,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/sim"
 )
 
-// A Comparison is what several agents came to on one application and load. Its JSON is
+// A Comparison has the results of several agents on one application and load. Its JSON is
 // the format of `sigma mpa simulate --format json`.
 type Comparison struct {
 	App   App   `json:"app"`
@@ -27,13 +27,13 @@ type Comparison struct {
 	Agents []Agent  `json:"agents"`
 }
 
-// An App is what is simulated.
+// An App is the simulated application.
 type App struct {
 	Name string `json:"name"`
-	// SLO is the percentile of latency that is promised, and its limit.
+	// Percentile of latency that is promised, and its limit.
 	Percentile float64 `json:"slo_percentile"`
 	Latency    float64 `json:"slo_latency_seconds"`
-	// What the workload begins with; of one pod, but for the replicas.
+	// The workload at the start; cores and GiB of one pod.
 	Replicas int32   `json:"start_replicas"`
 	Cores    float64 `json:"start_cores"`
 	GiB      float64 `json:"start_gib"`
@@ -47,22 +47,22 @@ func AppOf(a *sim.App) App {
 	}
 }
 
-// A Trace is the load: a file, or a family that is made up.
+// A Trace is the load: a file, or a synthetic family.
 type Trace struct {
 	Name   string `json:"name"`
 	Digest string `json:"digest,omitempty"` // of the file
 	// Parameters of a family that were given.
 	Parameters map[string]string `json:"parameters,omitempty"`
 	Seed       uint64            `json:"seed,omitempty"` // of a family
-	// Skip, Hours and Warmup are what was left out at the beginning, what was
-	// simulated then, and what of that does not count.
+	// Skip is left out at the beginning, Hours are simulated then, and Warmup of these
+	// does not count.
 	Skip   float64 `json:"skip_hours"`
 	Hours  float64 `json:"hours"`
 	Warmup float64 `json:"warmup_hours"`
-	// Rates of a step of the trace in what counts, in requests per second.
+	// Rates of the steps of the trace that count, in requests per second.
 	Mean float64 `json:"mean_per_second"`
 	Peak float64 `json:"peak_per_second"`
-	// Scale is what rates were multiplied with.
+	// Scale is the factor of all rates.
 	Scale float64 `json:"scale"`
 	// Filled is the number of steps without requests that were filled.
 	Filled int `json:"filled_steps,omitempty"`
@@ -72,13 +72,13 @@ type Trace struct {
 type Agent struct {
 	Name string `json:"agent"`
 	Runs []Run  `json:"runs"`
-	// Mean of the measures over the runs, by name; half of the 95 % interval where there
-	// are several.
+	// Mean of the measures over the runs, by name; Half of the 95 % interval for several
+	// runs.
 	Mean map[string]Estimate `json:"mean"`
 	// GapClosed is the share of the gap in cost between hpa+vpa and the oracle that the
-	// agent closes; absent without both, where the oracle costs no less or does
-	// not keep the promise, and of agents that
-	// save by breaking the promise more often than hpa+vpa does.
+	// agent closes. It is absent without these two, if the oracle costs no less or breaks
+	// the promise, and for agents that save by breaking the promise more often than
+	// hpa+vpa.
 	GapClosed *float64 `json:"gap_closed,omitempty"`
 
 	// Minutes of the first run, for plots.
@@ -98,7 +98,7 @@ type Estimate struct {
 	Half float64 `json:"half"`
 }
 
-// The agents that the others are measured by.
+// The agents that the others are compared with.
 const (
 	Baseline = "hpa+vpa"
 	Limit    = "oracle"
@@ -182,7 +182,7 @@ func estimate(values []float64) Estimate {
 	return e
 }
 
-// texts are the cells of a measure, by agent; what is no number is a hyphen.
+// texts returns the cells of a measure, by agent; NaN is a hyphen.
 func (c *Comparison) texts(m *measure) []string {
 	var values []float64
 	for i := range c.Agents {
@@ -204,9 +204,9 @@ func (c *Comparison) texts(m *measure) []string {
 	return texts
 }
 
-// grid is the table: its heads, what they mean, and a line for each agent.
+// grid returns the table: heads, their meaning, and a line for each agent.
 func (c *Comparison) grid() (heads, about []string, rows [][]string) {
-	heads, about = []string{"agent"}, []string{"who decides"}
+	heads, about = []string{"agent"}, []string{"autoscaler"}
 	for i := range c.Agents {
 		rows = append(rows, []string{c.Agents[i].Name})
 	}
@@ -258,7 +258,7 @@ func Table(w io.Writer, c *Comparison) error {
 	return nil
 }
 
-// about says in a line what was simulated.
+// about describes the simulation in a line.
 func (c *Comparison) about() string {
 	first := &c.Agents[0].Runs[0]
 	return fmt.Sprintf("%s on %s: %.3g hours, %d requests; %g %% of them within %g ms is promised",
@@ -273,10 +273,10 @@ func JSON(w io.Writer, c *Comparison) error {
 	return e.Encode(c)
 }
 
-// number is a float that may be none.
+// number is a float that may be NaN or infinite.
 type number float64
 
-// MarshalJSON writes null for what is no number.
+// MarshalJSON writes null for NaN and infinite values.
 func (n number) MarshalJSON() ([]byte, error) {
 	if math.IsNaN(float64(n)) || math.IsInf(float64(n), 0) {
 		return []byte("null"), nil
@@ -323,14 +323,14 @@ func (c *Comparison) acceptable(a *Agent) bool {
 	return c.kept(a) || base != nil && a.violating() <= base.violating()
 }
 
-// same reports whether two agents came to the same in every run.
+// same reports whether two agents gave the same results in every run.
 func (a *Agent) same(o *Agent) bool {
 	return slices.EqualFunc(a.Runs, o.Runs, func(x, y Run) bool {
 		return x.Cost() == y.Cost() && x.Requests == y.Requests && x.Violations == y.Violations && x.P99 == y.P99
 	})
 }
 
-// like are the agents that came to the same as one, itself included; hpa+vpa first.
+// like returns the agents with the same results as one, itself included; hpa+vpa first.
 func (c *Comparison) like(a *Agent) []*Agent {
 	var list []*Agent
 	for i := range c.Agents {
@@ -353,7 +353,7 @@ func namesOf(list []*Agent) string {
 	return strings.Join(names, ", ")
 }
 
-// groupName is a short name of agents that came to the same.
+// groupName returns a short name for agents with the same results.
 func groupName(list []*Agent) string {
 	if len(list) == 1 {
 		return list[0].Name
@@ -361,16 +361,16 @@ func groupName(list []*Agent) string {
 	return fmt.Sprintf("%s and %d more", list[0].Name, len(list)-1)
 }
 
-// notes are what to know before believing the table.
+// notes returns remarks that qualify the table.
 func (c *Comparison) notes() []string {
 	var notes []string
 	for i := range c.Agents {
 		if like := c.like(&c.Agents[i]); len(like) > 1 && like[0] == &c.Agents[i] {
-			notes = append(notes, namesOf(like)+" came to the same in every run.")
+			notes = append(notes, namesOf(like)+" gave the same results in every run.")
 		}
 	}
 	if limit := c.agent(Limit); limit != nil && !c.kept(limit) {
-		notes = append(notes, "No plan of the oracle keeps the promise: it is no limit here.")
+		notes = append(notes, "No plan of the oracle keeps the promise, so its cost is no limit here.")
 	}
 	return notes
 }

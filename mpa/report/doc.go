@@ -1,3 +1,3 @@
-// Package report writes comparisons of autoscalers, which [sim] has simulated on one
-// application and load, as table, JSON and HTML.
+// Package report writes comparisons of autoscalers on one application and load, as
+// simulated by package sim, as table, JSON and HTML.
 package report

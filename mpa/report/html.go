@@ -19,7 +19,7 @@ var pageText string
 
 var pageTemplate = sheet.Template(pageText)
 
-// HTML writes the comparison as one page that needs nothing else.
+// HTML writes the comparison as one self-contained page.
 func HTML(w io.Writer, c *Comparison) error {
 	if err := pageTemplate.Execute(w, c.page()); err != nil {
 		return fmt.Errorf("write page: %w", err)
@@ -194,7 +194,7 @@ func cores(m *sim.Minute) float64     { return m.CPU }
 func coresUsed(m *sim.Minute) float64 { return m.CPUUsed }
 func replicas(m *sim.Minute) float64  { return float64(m.Replicas) }
 
-// draw adds a chart where it shows anything.
+// draw adds a chart if it has any points.
 func draw(charts []sheet.Chart, l sheet.LineChart, caption string) []sheet.Chart {
 	svg := l.SVG()
 	if svg == "" {
@@ -209,7 +209,7 @@ func draw(charts []sheet.Chart, l sheet.LineChart, caption string) []sheet.Chart
 	return append(charts, sheet.Chart{SVG: svg, Caption: caption, Legend: legend})
 }
 
-// overview compares the agents that the summary speaks of and the cheapest of the others.
+// overview compares the agents of the summary and the cheapest of the others.
 func (c *Comparison) overview() []sheet.Chart {
 	const most, mostLatencies = 5, 3
 	var list []*Agent
@@ -253,7 +253,7 @@ func (c *Comparison) overview() []sheet.Chart {
 		ID: "all-rate", Title: "Requests over time", Axis: "requests per second", Limit: nothing,
 		Lines: []sheet.Line{line("requests", list[0].Minutes, func(m *sim.Minute) float64 { return m.Rate })},
 	}
-	charts := draw(nil, rate, "Requests that came, a minute’s mean.")
+	charts := draw(nil, rate, "Arriving requests, mean of a minute.")
 	charts = draw(charts, chart("cores", "Cores asked for over time", "cores", cores), "Cores that the pods asked for.")
 	charts = draw(charts, chart("replicas", "Replicas over time", "replicas", replicas), "Replicas asked for.")
 	late := chart("p99", "99th percentile of latency over time", "ms", func(m *sim.Minute) float64 { return 1000 * m.P99 })

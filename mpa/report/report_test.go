@@ -204,7 +204,7 @@ func TestHTML(t *testing.T) {
 				plots += 4
 			}
 			assert.Equal(t, plots, strings.Count(page, `role="img"`))
-			assert.Equal(t, name == "alike", strings.Contains(page, "came to the same in every run"))
+			assert.Equal(t, name == "alike", strings.Contains(page, "gave the same results in every run"))
 			assert.Equal(t, name == "alike", strings.Contains(page, "hpa+vpa and 1 more"))
 			if dir := os.Getenv("REPORT_PAGES"); dir != "" { // to look at them
 				require.NoError(t, os.WriteFile(filepath.Join(dir, "mpa-"+name+".html"), first.Bytes(), 0o600))

@@ -8,12 +8,12 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
-// clairvoyant agents know the load before it comes and are no rivals to the others.
+// clairvoyant agents know the load in advance and do not compete with the others.
 var clairvoyant = []string{Limit, "static-p99"}
 
-// best is the cheapest agent that is not clairvoyant and keeps the promise; where there
-// is none, one that breaks it no more often than hpa+vpa does; nil = neither. hpa+vpa
-// itself stands unless another is cheaper by half a per cent, or keeps what it does not.
+// best returns the cheapest agent that is not clairvoyant and keeps the promise; without
+// one, the cheapest that breaks it no more often than hpa+vpa; nil = neither. hpa+vpa itself
+// stays unless another is cheaper by half a per cent, or keeps a promise that it breaks.
 func (c *Comparison) best() *Agent {
 	const margin = .995
 	cheapest := func(best *Agent, good func(*Agent) bool) *Agent {
@@ -35,7 +35,7 @@ func (c *Comparison) best() *Agent {
 	return cheapest(base, c.acceptable)
 }
 
-// closest is the agent that breaks the promise least, but for the clairvoyant ones.
+// closest returns the agent that breaks the promise least, clairvoyant ones excepted.
 func (c *Comparison) closest() *Agent {
 	var closest *Agent
 	for i := range c.Agents {
@@ -47,9 +47,9 @@ func (c *Comparison) closest() *Agent {
 	return closest
 }
 
-// Summary is one sentence: what the best agent costs beside hpa+vpa, how many requests
-// each of them violates, and how many it may if that is more; how much of the way to the
-// oracle it goes.
+// Summary returns one sentence: the cost of the best agent beside that of hpa+vpa, the share
+// of requests that each violates, the share allowed if it is smaller, and how much of the
+// gap to the oracle the best agent closes.
 func (c *Comparison) Summary() string {
 	base, limit, best := c.agent(Baseline), c.agent(Limit), c.best()
 	said := false
@@ -96,7 +96,7 @@ func (c *Comparison) oracle(limit *Agent) string {
 	return fmt.Sprintf("; the oracle costs %s with %s", hours(limit.cost()), percent(limit.violating()))
 }
 
-// percent of requests, in two digits; small shares are not called none.
+// percent formats a share of requests in two digits; a small share is not shown as 0.
 func percent(v float64) string {
 	switch {
 	case math.IsNaN(v):
