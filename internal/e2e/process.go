@@ -33,7 +33,7 @@ type Process struct {
 	death   syscall.Signal // what the kernel sends when we die
 	command *exec.Cmd
 	ended   chan struct{} // closed when it is gone
-	stopped bool          // by the test
+	ending  bool          // the test ends it
 }
 
 // The kernel sends Pdeathsig when the thread that forked ends, not the process:
@@ -62,7 +62,7 @@ func StartProcess(t testing.TB, name, program string, args ...string) *Process {
 	}
 	require.NoError(t, p.start())
 	t.Cleanup(func() {
-		if !p.stopped && !p.Alive() {
+		if !p.ending && !p.Alive() {
 			t.Errorf("%s ended by itself: %v", name, p.command.ProcessState)
 		}
 		p.end()
@@ -89,7 +89,7 @@ func (p *Process) start() error {
 		return fmt.Errorf("starting %s: %w", p.Name, err)
 	}
 	command, ended := p.command, make(chan struct{})
-	p.ended, p.stopped = ended, false
+	p.ended, p.ending = ended, false
 	running.Store(p, true)
 	go func() {
 		_ = command.Wait() // its status is in ProcessState
@@ -101,7 +101,7 @@ func (p *Process) start() error {
 // end ends the process and returns when it is gone.
 func (p *Process) end() {
 	defer running.Delete(p)
-	p.stopped = true
+	p.ending = true
 	_ = p.command.Process.Signal(syscall.SIGTERM)
 	_ = p.command.Process.Signal(syscall.SIGCONT) // stopped, it could not act on the first
 	select {
@@ -148,7 +148,7 @@ func halted(pid int) bool {
 // Kill is kill -9.
 func (p *Process) Kill(t testing.TB) {
 	t.Helper()
-	p.stopped = true
+	p.ending = true
 	p.Signal(t, syscall.SIGKILL)
 	<-p.ended
 }
