@@ -41,7 +41,7 @@ var table = []row{
 	{"plugins/engine", edge},
 	{"plugins/sigma", edge},
 	{"plugins/extender", edge},
-	{"plugins/snapshot", append(edge[:len(edge):len(edge)], "internal/durable")},
+	{"plugins/snapshot", edge},
 	{"mpa", []string{"mpa/guard"}},
 	{"mpa/guard", nil},
 	{"mpa/agents", []string{"mpa", "mpa/guard", "internal/learn/..."}},
