@@ -21,7 +21,7 @@ type Options struct {
 	Method string // for the trace's source
 }
 
-// Trace makes a trace of the window. notes say what was adjusted.
+// Trace makes a trace of the window. The notes say what was adjusted.
 //
 // What stood at its beginning is placed.csv, in the order of age. Every later stay
 // on a node is a create at its beginning and a delete at its end, and the source's
@@ -30,8 +30,7 @@ type Options struct {
 //
 // A node is a machine when it is not cordoned at the end, or held pods; one that
 // was there for a while counts as there all the time, since a trace has one fleet.
-// Pods that wait for a node that there is not are left out: they would stand in the
-// way of every comparison.
+// Pods that no node can take are left out: they would spoil every comparison.
 func (h *History) Trace(opt Options) (t *trace.Trace, notes []string, err error) {
 	if h.at < h.from {
 		return nil, nil, fmt.Errorf("the window is empty: the log ends at %s", instant(h.at))
@@ -115,7 +114,7 @@ func (w *writer) counts(p *stay) bool {
 	return (p.left < 0 || p.left >= w.from) && (p.node != "" || p.left != p.came)
 }
 
-// makeInstance lets a ledger make the instance, as the scheduler's own does.
+// makeInstance builds the instance with a ledger, as the scheduler does.
 func (w *writer) makeInstance(fleet string) error {
 	l, h := ledger.New(), w.past
 	var specs []*app
@@ -172,7 +171,7 @@ func (w *writer) fits(a *binpack.App) bool {
 	})
 }
 
-// findHopeless finds apps that no node can take, nor ever took.
+// findHopeless finds the apps that no node can take and none ever took.
 func (w *writer) findHopeless() (any bool) {
 	for i := range w.instance.Apps {
 		if a := &w.instance.Apps[i]; !w.stood[a.Name] && !w.fits(a) {
@@ -191,8 +190,8 @@ func (w *writer) findHopeless() (any bool) {
 	return any
 }
 
-// letStay lets pods of an app that fits nowhere (any more) be on nodes of the types
-// where they stand.
+// letStay adds the types of the nodes where pods of an app stand to those that the
+// app may use, if it fits nowhere else.
 func (w *writer) letStay() {
 	for i := range w.instance.Apps {
 		a := &w.instance.Apps[i]
@@ -274,8 +273,8 @@ type moment struct {
 	rank, order int
 }
 
-// makeRoom raises the capacity of machines on which more stood than there is room
-// for: what a node allows may shrink under its pods.
+// makeRoom raises the capacity of machines on which more stood than they have room
+// for: the capacity of a node may shrink below what its pods take.
 func (w *writer) makeRoom() {
 	inst := w.instance
 	used := make([][]int64, len(inst.Machines))

@@ -21,8 +21,8 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 )
 
-// serve is an API server made of a function; other paths than those it knows are
-// empty lists.
+// serve starts an API server that answers by a function, and with empty lists for
+// the paths that the function does not know.
 func serve(t *testing.T, answer func(w http.ResponseWriter, r *http.Request) (object any)) *Client {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -70,11 +70,11 @@ func theCluster(t *testing.T) *cluster {
 	return c
 }
 
-// patience is what a machine shared by many may take.
+// patience is how long a test waits on a busy machine.
 const patience = 3 * time.Minute
 
-// eventually tries for a while: the API server may have been killed. What it did before
-// its answer was lost is done.
+// eventually retries for a while: the API server may have been killed. It may have
+// done what it was asked even if its answer was lost.
 func (c *cluster) eventually(f func() error) {
 	c.Helper()
 	again := false
@@ -170,7 +170,7 @@ func (c *cluster) ok(args ...string) string {
 	return stdout
 }
 
-// TestSnapshotCompareExplain is what a person does first.
+// TestSnapshotCompareExplain runs the commands that a user runs first.
 func TestSnapshotCompareExplain(t *testing.T) {
 	c := theCluster(t)
 	dir := filepath.Join(t.TempDir(), "snap")
@@ -230,7 +230,7 @@ func TestSnapshotCompareExplain(t *testing.T) {
 	require.Contains(t, stderr, "there is no pod "+c.space+"/none, or it has ended")
 }
 
-// TestRights: an account that may not list something is told what.
+// TestRights: an error names what the account may not list.
 func TestRights(t *testing.T) {
 	c := theCluster(t)
 	text, err := os.ReadFile(c.kubeconfig)
@@ -270,9 +270,9 @@ func TestRights(t *testing.T) {
 	c.kubeconfig = admin
 }
 
-// TestRecordingSurvives: pods come and go while the recording is killed, goes on,
-// loses its API server and is interrupted. What it holds at last is what is there,
-// and what was there before went.
+// TestRecordingSurvives: pods come and go while the recording is killed, resumed,
+// without its API server, and interrupted. In the end it has the pods that are there,
+// and deletes of those that left.
 func TestRecordingSurvives(t *testing.T) {
 	c := theCluster(t)
 	dir := filepath.Join(t.TempDir(), "day")
@@ -297,7 +297,7 @@ func TestRecordingSurvives(t *testing.T) {
 			_ = cmd.Process.Kill() // those that are over are not there
 		}
 	})
-	// until waits until the recording has something.
+	// until waits until the recording contains a text.
 	until := func(part string) {
 		t.Helper()
 		require.Eventually(t, func() bool {
@@ -322,7 +322,7 @@ func TestRecordingSurvives(t *testing.T) {
 	require.NoError(t, cmd.Process.Signal(syscall.SIGKILL))
 	_ = cmd.Wait()
 
-	// Meanwhile nobody looks.
+	// Nothing records meanwhile.
 	c.kill("first")
 	c.pod("third", "web", "node-2", "2")
 	c.bind("waits", "node-1")
@@ -330,7 +330,7 @@ func TestRecordingSurvives(t *testing.T) {
 	until(uid("third"))
 	require.Contains(t, errs.String(), "resuming the recording that began at ")
 
-	// The API server dies, and comes again.
+	// The API server dies and is started again.
 	controlplane := os.Getenv("CONTROLPLANE_DIR")
 	require.NotEmpty(t, controlplane, "CONTROLPLANE_DIR")
 	pid, err := os.ReadFile(filepath.Join(controlplane, "kube-apiserver.pid"))
@@ -360,11 +360,11 @@ func TestRecordingSurvives(t *testing.T) {
 	}
 	require.Equal(t, 2, went)
 
-	// What was recorded can be compared: current is what was.
+	// The recording can be compared: current repeats what happened.
 	table := c.ok("compare", "--trace", dir, "--policy", "current,bestfit")
 	require.Regexp(t, `(?m)^policy .*\ncurrent +K0 `, table)
 
-	// To its end: the file is gone.
+	// At the end of the recording its file is removed.
 	_, _, stderr = c.run("snapshot", "--out", dir)
 	require.Contains(t, stderr, "a recording of "+dir+" is not finished")
 	code, _, stderr := c.run("snapshot", "--out", dir, "--watch", "1s")
@@ -372,7 +372,7 @@ func TestRecordingSurvives(t *testing.T) {
 	require.NoFileExists(t, recording)
 }
 
-// standing is what stands at the end of a trace, with its machine.
+// standing returns the pods that stand at the end of a trace, with their machines.
 func (c *cluster) standing(tr *trace.Trace) map[string]string {
 	later, _ := tr.Source["placements"].(map[string]any)
 	at := map[string]string{}

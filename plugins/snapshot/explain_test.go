@@ -15,7 +15,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// names are those of machines.
+// names returns the names of machines.
 func names(q *Question, machines []int32) []string {
 	var list []string
 	for _, m := range machines {

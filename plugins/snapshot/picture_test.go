@@ -128,7 +128,7 @@ func (l *life) addPod() {
 	if names := slices.Sorted(maps.Keys(l.nodes)); l.IntN(4) > 0 && len(names) > 0 {
 		on = names[l.IntN(len(names))]
 	}
-	// A StatefulSet's pods come again under their name.
+	// Pods of a StatefulSet return under the same names.
 	name := fmt.Sprintf("p%02d", l.IntN(40))
 	if _, ok := l.pods[name]; ok {
 		return

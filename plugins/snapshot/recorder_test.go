@@ -22,7 +22,7 @@ import (
 
 func after(seconds float64) time.Time { return noon.Add(time.Duration(seconds * float64(time.Second))) }
 
-// record notes a picture at a time.
+// record records a picture at a time.
 func record(t *testing.T, r *Recorder, seconds float64, p *Picture) {
 	t.Helper()
 	require.NoError(t, r.Record(p, after(seconds)))
@@ -74,7 +74,7 @@ func TestRecordingByHand(t *testing.T) {
 	require.Equal(t, history.Tally{Nodes: 1, Apps: 2, Arrived: 3, Left: 5}, r.Tally())
 }
 
-// A node that is cordoned before it goes was a machine in its time.
+// A node that was cordoned before it was removed is a machine of the trace.
 func TestGoneNodesWereMachines(t *testing.T) {
 	a, b := node("a"), node("b")
 	r := NewRecorder("", noon)
@@ -92,8 +92,8 @@ func TestGoneNodesWereMachines(t *testing.T) {
 	require.NotContains(t, tr.Instance.Types, history.Cordoned)
 }
 
-// What is expected of an app is what was declared when it became known: later a
-// policy would know what came.
+// The trace has the number that was declared when the app became known: a later one
+// would show a policy what is to come.
 func TestExpectedIsOfTheBeginning(t *testing.T) {
 	nodes := []*v1.Node{node("n1")}
 	r := NewRecorder("", noon)
@@ -112,7 +112,7 @@ func TestExpectedIsOfTheBeginning(t *testing.T) {
 	require.Equal(t, map[string]float64{"shop/Deployment/web@cpu=1": 3, "shop/Deployment/late@cpu=2": 7}, expected)
 }
 
-// Rules hold between apps that are not there any more, as they did when they were.
+// The trace keeps the rules between apps that are gone.
 func TestRulesOfThePast(t *testing.T) {
 	nodes := []*v1.Node{node("n1"), node("n2")}
 	rules := []*kube.Rule{rule(t, v1alpha1.PlacementRuleSpec{PodSet: app("web"), Excludes: []v1alpha1.Exclusion{{PodSet: app("db")}}})}
@@ -149,8 +149,8 @@ func TestRulesOfThePast(t *testing.T) {
 	require.NoError(t, r.Close())
 }
 
-// TestRecordingGoesOn: a recording that is killed and goes on, again and again, is
-// the one of a process that lived, but for what it cannot have seen.
+// TestRecordingGoesOn: a recording that is killed and resumed many times equals that
+// of one process, except for what it could not see.
 func TestRecordingGoesOn(t *testing.T) {
 	for seed := range uint64(8) {
 		path := filepath.Join(t.TempDir(), "recording")
@@ -194,7 +194,7 @@ func TestRecordingGoesOn(t *testing.T) {
 		require.Equal(t, files(t, want), files(t, got), "seed %d", seed)
 		require.NoError(t, cut.Close())
 
-		// At its end stand those that stand.
+		// At its end the trace has the pods that stand.
 		alive := map[string]bool{}
 		for i, q := range want.Requests {
 			alive[q.Name] = i < want.Initial
@@ -223,7 +223,7 @@ func TestRecordingGoesOn(t *testing.T) {
 	}
 }
 
-// TestRecordingCutAnywhere: whatever a kill leaves of the file can be gone on with.
+// TestRecordingCutAnywhere: a recording can be resumed wherever a kill cut it off.
 func TestRecordingCutAnywhere(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "recording")
 	r, _, err := OpenRecorder(path, "", noon)
@@ -303,8 +303,8 @@ func TestOpenRecorderRefuses(t *testing.T) {
 
 const begun = `{"seq":1,"time":1777896000,"kind":"start","start":{"version":2,"fleet":"open"}}` + "\n"
 
-// A node that is gone was none for pods that would not have been let on it, even
-// if they came after it went.
+// A node that is gone takes no pods that it would not have admitted, even if they
+// came after it was removed.
 func TestSelectorsAfterNodes(t *testing.T) {
 	a, b := node("a"), node("b", typed("big"))
 	pinned := func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{v1.LabelInstanceTypeStable: "big"} }
@@ -324,7 +324,7 @@ func TestSelectorsAfterNodes(t *testing.T) {
 	require.NotEqual(t, inst.Machines[0].Type, inst.Machines[1].Type)
 }
 
-// A clock that is set back does not turn the recording back.
+// Times of a recording increase even when the clock is set back.
 func TestClockSetBack(t *testing.T) {
 	nodes := []*v1.Node{node("n1")}
 	r := NewRecorder("", noon)

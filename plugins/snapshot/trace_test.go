@@ -34,7 +34,7 @@ func snap(t *testing.T, p *Picture) (*trace.Trace, []string) {
 	return tr, notes
 }
 
-// files are those of a trace as they are written.
+// files returns the files of a trace.
 func files(t *testing.T, tr *trace.Trace) map[string]string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "trace")
@@ -113,8 +113,8 @@ shop/web-1,shop/Deployment/web@cpu=1,n2,1,
 	}, files(t, tr))
 }
 
-// TestTraceIsTheSchedulersState: machines, apps, limits, rules and what is free are
-// those that a scheduler decides on.
+// TestTraceIsTheSchedulersState: a trace has the machines, apps, limits, rules and
+// free amounts that a scheduler decides on.
 func TestTraceIsTheSchedulersState(t *testing.T) {
 	for seed := range uint64(40) {
 		l := newLife(seed)
@@ -161,8 +161,8 @@ func TestTraceIsTheSchedulersState(t *testing.T) {
 	}
 }
 
-// describe is all that a decision depends on, by name; of machines that were
-// adjusted, not what is free.
+// describe returns everything that a decision depends on, by name, without the free
+// amounts of machines that were adjusted.
 func describe(s *binpack.State, adjusted map[string]any) map[string]string {
 	inst := s.Instance()
 	one := func(d int, n int64) float64 { return float64(n) / float64(inst.Dimensions[d].One) }
@@ -203,7 +203,7 @@ func describe(s *binpack.State, adjusted map[string]any) map[string]string {
 	return m
 }
 
-// What a node allows may shrink under its pods.
+// The capacity of a node may shrink below what its pods take.
 func TestOvercommitted(t *testing.T) {
 	tr, notes := snap(t, picture([]*v1.Node{node("n1"), node("n2")},
 		pod("web", "web-1", "n1", "3"), pod("web", "web-2", "n1", "2500m"), pod("agent", "agent", "n2", "5", ofDaemonSet), pod("web", "web-3", "n2", "1")))
@@ -215,7 +215,7 @@ func TestOvercommitted(t *testing.T) {
 	require.Contains(t, files(t, tr)["machines.csv"], "n1,node,1,1,5500m,8Gi,10\n")
 }
 
-// It is the most that ever stood there that counts.
+// The capacity is raised to the most that ever stood there.
 func TestOvercommittedForAWhile(t *testing.T) {
 	nodes, web := []*v1.Node{node("n1")}, pod("web", "web-1", "n1", "3")
 	r := NewRecorder("", noon)
@@ -227,7 +227,7 @@ func TestOvercommittedForAWhile(t *testing.T) {
 	require.Equal(t, []string{"node n1 is overcommitted: its capacity is raised to what stands there: cpu 4 to 5"}, notes)
 }
 
-// A pod that no node can ever take would stand in the way of every comparison.
+// A trace leaves out pods that no node can take: they would spoil every comparison.
 func TestHopelessPodsAreLeftOut(t *testing.T) {
 	p := picture([]*v1.Node{node("n1"), node("g1", tainted)}, pod("web", "web-1", "n1", "1"), pod("big", "big-1", "", "64"), pod("big", "big-2", "", "64"),
 		pod("gone", "gone-1", "", "1", func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"pool": "none"} }))
@@ -240,7 +240,7 @@ func TestHopelessPodsAreLeftOut(t *testing.T) {
 	require.Contains(t, notes[1], "shop/Deployment/gone@cpu=1,sel-")
 }
 
-// Pods may stand where they might not come any more, and nowhere else fit.
+// Pods may stand on nodes that no longer admit them, and fit nowhere else.
 func TestPodsMayStay(t *testing.T) {
 	tr, notes := snap(t, picture([]*v1.Node{node("n1"), node("g1", tainted), node("old", cordoned)},
 		pod("web", "web-1", "g1", "1"), // tainted after it came
