@@ -8,7 +8,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa"
 )
 
-// A tape gives the choices of a scenario, and 0 when it is at its end.
+// A tape gives the random choices of a scenario, and 0 at its end.
 type tape struct{ data []byte }
 
 func (t *tape) upTo(n int) int {
@@ -20,19 +20,19 @@ func (t *tape) upTo(n int) int {
 	return int(b) % n
 }
 
-// A cluster is what a controller is let loose on: it does what it is told, late, in part
-// or not at all, and tells of itself what is missing, stale, absurd or of another time.
+// A cluster carries actions out late, in part or not at all. Its observations have values
+// that are missing, stale, absurd or of another time.
 type cluster struct {
 	*tape
-	now      time.Time     // by which limits are checked
-	skew     time.Duration // of the clock that the controller is told
+	now      time.Time     // for checking the limits
+	skew     time.Duration // of the clock in observations
 	replicas int
 	sizes    []mpa.Resources // of the pods
 	made     mpa.Resources   // size of new pods
 	leak     int64
 }
 
-// observe says whether anything may be done upon what it gives, or must not.
+// observe returns an observation, and why the controller must not act on it, if so.
 func (c *cluster) observe() (o *mpa.Observation, forbidden string) {
 	switch c.upTo(8) {
 	case 0:
@@ -129,7 +129,7 @@ func (c *cluster) observe() (o *mpa.Observation, forbidden string) {
 	case 19:
 		some(func(k *mpa.Container) { k.Request.CPU, forbidden = -5, "negative requests" })
 	case 20:
-		c.replicas, c.sizes = 0, nil // until someone switches it on again
+		c.replicas, c.sizes = 0, nil // until its owner switches it on again
 		o.Replicas, o.Pods, forbidden = 0, nil, "switched off"
 	case 21:
 		some(func(k *mpa.Container) { k.Usage.Window, forbidden = -time.Hour, "a window that is none" })
@@ -140,7 +140,7 @@ func (c *cluster) observe() (o *mpa.Observation, forbidden string) {
 	return o, forbidden
 }
 
-// do does what the controller says, late, in part, or not at all.
+// do carries an action out, late, in part, or not at all.
 func (c *cluster) do(a *mpa.Action) {
 	if c.replicas == 0 && c.upTo(4) == 0 {
 		c.replicas = 1 + c.upTo(6) // by its owner
@@ -160,7 +160,7 @@ func (c *cluster) do(a *mpa.Action) {
 	}
 }
 
-// told recommends what it is told.
+// told returns the recommendation that the test sets.
 type told struct{ next mpa.Recommendation }
 
 func (t *told) Recommend(*mpa.Observation) mpa.Recommendation { return t.next }

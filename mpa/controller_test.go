@@ -145,8 +145,8 @@ func TestController(t *testing.T) {
 	}
 }
 
-// After a jump nothing is done once; then it goes on, and what was done before keeps
-// its age.
+// After a jump the controller holds once. Then it continues, and earlier changes keep their
+// age.
 func TestClockJumps(t *testing.T) {
 	for _, jump := range []time.Duration{-16 * time.Second, -30 * time.Minute, -72 * time.Hour, 11 * time.Minute, 72 * time.Hour} {
 		t.Run(jump.String(), func(t *testing.T) {
@@ -180,8 +180,8 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
-// A wild agent wants anything at any time; the workload does at once what the
-// controller says, or not, or only some of it.
+// A wild agent wants anything at any time. The workload carries actions out at once, in part
+// or not at all.
 func TestGuardsHold(t *testing.T) {
 	for seed := range uint64(30) {
 		d := rand.New(rand.NewPCG(seed, 1))

@@ -66,7 +66,7 @@ func safe(t *testing.T, data []byte, steps int) (acted int) {
 			}
 			other.(*told).next = wild.next
 		}
-		if c.upTo(4) == 0 { // a controller that begins anew
+		if c.upTo(4) == 0 { // another controller takes over
 			var m mpa.Memory
 			require.NoError(t, json.Unmarshal(jsonOf(t, main.Memory()), &m))
 			restored = controller(keeper)
@@ -82,7 +82,7 @@ func safe(t *testing.T, data []byte, steps int) (acted int) {
 		require.Equal(t, string(jsonOf(t, d)), string(jsonOf(t, restored.Decide(o))), "the same memory")
 		require.LessOrEqual(t, len(jsonOf(t, main.Memory())), 8<<10)
 
-		if forbidden == "" { // what cannot be believed is no peak
+		if forbidden == "" { // an implausible observation gives no peak
 			for _, p := range o.Pods {
 				for _, k := range p.Containers {
 					if k.Name == spec.Name && !p.Deleting && k.Usage.Known(o.Time, guards.MaxAge) {
@@ -93,7 +93,7 @@ func safe(t *testing.T, data []byte, steps int) (acted int) {
 		}
 		a := d.Action
 		switch {
-		case (forbidden == "no usage" || forbidden == "stale usage" || forbidden == "usage of the future") && a != nil: // news of a kill is none of these
+		case (forbidden == "no usage" || forbidden == "stale usage" || forbidden == "usage of the future") && a != nil: // a recent kill may allow more memory
 			require.True(t, slices.ContainsFunc(o.Pods, func(p mpa.Pod) bool {
 				return slices.ContainsFunc(p.Containers, func(k mpa.Container) bool { return mpa.Metric{Time: k.Killed}.Known(o.Time, guards.MaxAge) })
 			}), "%+v", d)
@@ -140,7 +140,7 @@ func safe(t *testing.T, data []byte, steps int) (acted int) {
 
 func between(v, a, b int64) bool { return v >= min(a, b) && v <= max(a, b) }
 
-// newest is the size that a controller goes by: that of the pod that started last.
+// newest returns the size that a controller uses: that of the pod that started last.
 func newest(o *mpa.Observation) (r mpa.Resources) {
 	var at time.Time
 	first := true
@@ -164,8 +164,8 @@ func jsonOf(t *testing.T, v any) []byte {
 	return data
 }
 
-// Whatever is observed, whatever an agent wants and whatever becomes of it, the guards
-// hold; what was decided comes out again, also from a memory.
+// The guards hold for any observations, any recommendations and any fate of the actions.
+// The same observations, or a restored memory, give the same decisions.
 func TestSafety(t *testing.T) {
 	acted := 0
 	for seed := range uint64(60) {
@@ -192,7 +192,7 @@ func FuzzSafety(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { safe(t, data, 100) })
 }
 
-// Off says what there would be, and does and counts nothing.
+// In mode Off the controller recommends, and neither acts nor counts changes.
 func TestOff(t *testing.T) {
 	target := mpatest.Web()
 	target.Off = true
@@ -211,7 +211,7 @@ func TestOff(t *testing.T) {
 	assert.Empty(t, c.Memory().ReplicaChanges)
 }
 
-// What was asked for and is not there is not asked for again at once.
+// An action that was not carried out is not repeated at once.
 func TestAskedAndNotDone(t *testing.T) {
 	more := mpatest.AgentFunc(func(*mpa.Observation) mpa.Recommendation {
 		return mpa.Recommendation{Replicas: 9, Source: "test", Reason: "wished"}
@@ -231,8 +231,8 @@ func TestAskedAndNotDone(t *testing.T) {
 	assert.Equal(t, []time.Duration{0, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute}, at)
 }
 
-// Usage that has just come back shrinks nothing, also for a controller that begins anew
-// meanwhile; what never was there does not count as missing.
+// Nothing shrinks just after usage is back, also if another controller has taken over.
+// Usage that was never there does not count as missing.
 func TestUsageComesBack(t *testing.T) {
 	less := mpatest.AgentFunc(func(*mpa.Observation) mpa.Recommendation {
 		return mpa.Recommendation{Replicas: 2, Containers: []mpa.Resources{{CPU: 600, Memory: 1 << 30}}, Source: "test", Reason: "wished"}
@@ -271,13 +271,13 @@ func TestUsageComesBack(t *testing.T) {
 	}
 	require.NotNil(t, c.Decide(at(16*time.Minute)).Action)
 
-	// What was missing at the last look was missing until the next.
+	// Usage missing at one observation was missing until the next.
 	require.Nil(t, c.Decide(blind(18*time.Minute)).Action)
 	require.Nil(t, c.Decide(at(26*time.Minute)).Action)
 	require.Nil(t, c.Decide(at(30*time.Minute)).Action)
 	require.NotNil(t, c.Decide(at(31*time.Minute)).Action)
 
-	// Also for so long that no peak is remembered.
+	// Also after so long that no peak is remembered.
 	after := 32 * time.Minute
 	for ; after < 30*time.Hour; after += 5 * time.Minute {
 		require.Nil(t, c.Decide(blind(after)).Action)
@@ -300,7 +300,7 @@ func TestMemoriesThatAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorContains(t, c.Restore(mpa.Memory{ReplicaChanges: []time.Time{mpatest.Begin}}), "changes without the time")
 	require.ErrorContains(t, c.Restore(mpa.Memory{Time: mpatest.Begin, Containers: []mpa.ContainerMemory{{Name: "app", Peaks: []mpa.Peak{{Time: mpatest.Begin, Memory: -1}}}}}), "containers[0] app")
-	// Times ahead of the memory's own count as that; other containers are left out.
+	// Times later than the memory's own are set to it; unknown containers are dropped.
 	require.NoError(t, c.Restore(mpa.Memory{
 		Time: mpatest.Begin, ReplicaChanges: []time.Time{mpatest.Begin.Add(time.Hour), mpatest.Begin.Add(-time.Minute)},
 		Containers: []mpa.ContainerMemory{{Name: "gone"}, {Name: "app", Peaks: []mpa.Peak{{Time: mpatest.Begin, Memory: 5}}}},

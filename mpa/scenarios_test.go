@@ -17,26 +17,26 @@ import (
 )
 
 // The stories in testdata/scenarios are of one workload, one container a pod. Amounts are
-// in millicores and MiB. `make golden` writes what comes out.
+// in millicores and MiB. `make golden` writes the outputs.
 //
 //	workload replicas=4 cpu=1000 memory=1024 [agent=hpa] [fallback=hpa] [off]
-//	         a workload within 2 … 20 replicas; without an agent it is told what to want
+//	         a workload within 2 … 20 replicas; without an agent, `want` sets the recommendation
 //	want [replicas=6] [cpu=1500] [memory=2048] [containers=3]
 //	use [cpu=500] [memory=512] [cores=2] [rate=100]
 //	         of each pod, or cores of all together, from now on
 //	decide [after=15s] [times=1] [changes]
-//	         let time pass, observe, decide and do it; only the changes are shown
+//	         let time pass, observe, decide, act; with changes, holds are only counted
 //	blind, seen        usage is missing from now on, or back
 //	kill [pod=0]       its container runs out of memory
-//	refuse, obey       what is decided is not done, or is
+//	refuse, obey       actions are not carried out from now on, or are
 //	slow               new pods are not ready from now on
 //	resize pod=0 state=Deferred, resized
 //	         an in-place resize waits, or all are done
-//	jump by=-2h        the clock that the controller is told
+//	jump by=-2h        the clock of the observations
 //	owner replicas=0   somebody else scales
 //	restart [agent=lost] [memory=lost]
-//	         another controller goes on from what this one remembers, as JSON
-//	odd what=…         the next observation cannot be true
+//	         another controller takes over with memory and state, as JSON
+//	odd what=…         an oddity in the next observation
 //	memory             what the guards remember
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
@@ -109,7 +109,7 @@ func (s *story) controller(t *testing.T) *mpa.Controller {
 	return c
 }
 
-// scale makes pods, or lets the youngest go.
+// scale makes pods, or ends the youngest.
 func (s *story) scale(n int) {
 	for len(s.pods) < n {
 		ready := !s.slow
@@ -125,7 +125,7 @@ func (s *story) scale(n int) {
 	s.pods = s.pods[:n]
 }
 
-// clock is the time that the controller is told.
+// clock returns the time of the observations.
 func (s *story) clock() time.Time { return s.now.Add(s.skew) }
 
 func (s *story) do(t *testing.T, d *datadriven.TestData) string {
@@ -174,7 +174,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) string {
 	return ""
 }
 
-// restart hands what is remembered to another controller, through JSON as a file has it.
+// restart passes memory and state to another controller, as JSON.
 func (s *story) restart(t *testing.T, d *datadriven.TestData) string {
 	memory, err := json.Marshal(s.control.Memory())
 	require.NoError(t, err)
@@ -193,7 +193,7 @@ func (s *story) restart(t *testing.T, d *datadriven.TestData) string {
 	return ""
 }
 
-// observe is what the controller sees.
+// observe returns what the controller sees.
 func (s *story) observe(t *testing.T) *mpa.Observation {
 	now := s.clock()
 	o := &mpa.Observation{Time: now, Replicas: int32(len(s.pods))}
@@ -240,7 +240,8 @@ func (s *story) observe(t *testing.T) *mpa.Observation {
 	return o
 }
 
-// decide decides some times and tells each decision once, with its time, or from and to.
+// decide decides some times. It prints equal decisions in a row once, with first and last
+// time.
 func (s *story) decide(t *testing.T, d *datadriven.TestData) string {
 	var out strings.Builder
 	var last, from, to string
@@ -280,7 +281,7 @@ func (s *story) decide(t *testing.T, d *datadriven.TestData) string {
 	return out.String()
 }
 
-// clockText is a time of day, with its date after the first day.
+// clockText formats a time of day, with its date after the first day.
 func clockText(t time.Time) string {
 	if t.YearDay() == mpatest.Begin.YearDay() && t.Year() == mpatest.Begin.Year() {
 		return t.Format(time.TimeOnly)
@@ -288,7 +289,7 @@ func clockText(t time.Time) string {
 	return t.Format(time.DateTime)
 }
 
-// line is a decision: what changes or "hold", why, and below it what guards did.
+// line formats a decision: the change or "hold", the reason, and the guards below it.
 func (s *story) line(o *mpa.Observation, d *mpa.Decision) string {
 	text := "hold"
 	if a := d.Action; a != nil {
@@ -318,7 +319,7 @@ func (s *story) act(a *mpa.Action) {
 	}
 }
 
-// remembered is the guards' memory in a few lines.
+// remembered formats the guards' memory in a few lines.
 func (s *story) remembered() string {
 	m := s.control.Memory()
 	times := func(list []time.Time) string {
@@ -344,7 +345,7 @@ func (s *story) remembered() string {
 	return out
 }
 
-// amounts are cpu and memory, of which the one that is not given is as it was.
+// amounts returns cpu and memory; the one that is not given stays.
 func (*story) amounts(t *testing.T, d *datadriven.TestData, was mpa.Resources) mpa.Resources {
 	was.CPU = int64(number(t, d, "cpu", int(was.CPU)))
 	was.Memory = int64(number(t, d, "memory", int(was.Memory>>20))) << 20

@@ -52,7 +52,7 @@ func newObject(tb testing.TB, agent string, seed uint64) *object {
 	return o
 }
 
-// look measures the pods anew, after a while.
+// look measures the pods again, after some time.
 func (o *object) look(after time.Duration) {
 	o.seen.Time = o.seen.Time.Add(after)
 	for i := range o.seen.Pods {

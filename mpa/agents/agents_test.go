@@ -18,8 +18,8 @@ import (
 
 var size, usage = mpatest.Size, mpatest.Use
 
-// A life is a workload of four pods that is asked a rate, costs 10 ms a request, and
-// whose latency follows how busy it is; what an agent wants is done at once.
+// A life is a workload of four pods with a given rate, at 10 ms of cpu a request, and a given
+// latency. Recommendations are carried out at once.
 type life struct {
 	agent    mpa.Agent
 	now      time.Time
@@ -47,7 +47,7 @@ func (l *life) observe(rate, latency float64) *mpa.Observation {
 	return o
 }
 
-// live lets time pass and does what is wanted.
+// live lets time pass and carries recommendations out.
 func (l *life) live(d time.Duration, rate, latency float64) mpa.Recommendation {
 	var r mpa.Recommendation
 	for end := l.now.Add(d); l.now.Before(end); {
@@ -167,8 +167,8 @@ func TestVPAQuickKill(t *testing.T) {
 	}
 }
 
-// A pod tells of its last kill for as long as it lives. An agent that begins anew does not
-// take that for news: every new process would give more memory once more.
+// A pod reports its last kill for as long as it lives. An agent without memory ignores old
+// kills; otherwise every new process would add memory once more.
 func TestOldKills(t *testing.T) {
 	for _, name := range []string{"vpa", "hpa+vpa", "autopilot", "predictive"} {
 		t.Run(name, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestOldKills(t *testing.T) {
 	}
 }
 
-// The rate is asked for every 30 s.
+// The rate is polled every 30 s.
 func TestRateHPAPolls(t *testing.T) {
 	a := agents.NewRateHPA(mpatest.Web(), 10)
 	l := newLife(a)
@@ -197,7 +197,7 @@ func TestRateHPAPolls(t *testing.T) {
 	assert.Equal(t, int32(8), a.Recommend(l.observe(80, 0)).Replicas)
 }
 
-// An agent made alike goes on with what another remembers.
+// An agent of the same kind continues with another's state.
 func TestAgentsKeepTheirMemory(t *testing.T) {
 	for _, name := range agents.Names() {
 		t.Run(name, func(t *testing.T) {
@@ -225,7 +225,7 @@ func TestAgentsKeepTheirMemory(t *testing.T) {
 	}
 }
 
-// A kind that was trained is made from the weights with the digest that is asked for.
+// A learned agent is made from the weights with the digest in its spec.
 func TestMake(t *testing.T) {
 	require.Panics(t, func() {
 		agents.Register(agents.Kind{Name: "hpa", Rule: func(mpa.Target) mpa.Agent { return agents.Static{} }})

@@ -12,7 +12,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/mpatest"
 )
 
-// A step is what the agent sees, and the replicas it asks for.
+// A step is an observation and the recommended replicas.
 type step struct {
 	after    time.Duration // since the beginning
 	replicas int           // that there are
@@ -20,8 +20,8 @@ type step struct {
 	want     int32
 }
 
-// The agent goes by 10 requests per second and pod, so that a rate says what it wants
-// before windows and limits.
+// The target is 10 requests per second and pod, so a rate shows what the agent wants before
+// windows and limits.
 func TestHPAOverTime(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -92,7 +92,7 @@ func TestHPAOverTime(t *testing.T) {
 	}
 }
 
-// A metric that is missing shrinks nothing.
+// A missing metric shrinks nothing.
 func TestHPAWithOneMetric(t *testing.T) {
 	cfg := agents.DefaultHPA()
 	cfg.RatePerPod = 10
@@ -103,8 +103,7 @@ func TestHPAWithOneMetric(t *testing.T) {
 	assert.Equal(t, int32(13), h.Recommend(busy).Replicas, "cpu alone may let it grow")
 }
 
-// A target that says how long fewer must be enough is obeyed by each agent that goes by the
-// window.
+// Each agent with the window keeps the target's stabilisation.
 func TestStabilisation(t *testing.T) {
 	for _, name := range []string{"hpa", "hpa-50", "hpa+vpa", "hpa-cpu+vpa-cpu"} {
 		for window, want := range map[time.Duration]time.Duration{0: 5 * time.Minute, 20 * time.Second: 20 * time.Second} {
@@ -126,7 +125,7 @@ func TestStabilisation(t *testing.T) {
 	assert.ErrorContains(t, target.Validate(), "stabilisation")
 }
 
-// While a metric is missing the window may run empty; what there is counts then.
+// While a metric is missing the window may run empty; then the present replicas count.
 func TestStabilisationAfterAGap(t *testing.T) {
 	cfg := agents.DefaultHPA().At(80)
 	cfg.RatePerPod = 100

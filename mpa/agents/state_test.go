@@ -13,7 +13,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/mpatest"
 )
 
-// An agent that goes on from another's memory recommends the same, also after a jump.
+// An agent with another's state recommends the same, also after a jump.
 func TestKeep(t *testing.T) {
 	for _, name := range append(agents.Names(), "fallback", "rate") {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// After the clock went back agents go on learning, and growing.
+// After the clock went back, agents still learn and grow.
 func TestAgentsAfterAJump(t *testing.T) {
 	for _, name := range agents.Names() {
 		if name == "static" {
@@ -91,8 +91,8 @@ func TestAgentsAfterAJump(t *testing.T) {
 	}
 }
 
-// The second agent speaks when the first has been silent for long enough, and knows
-// what it saw meanwhile.
+// The second agent answers once the first has had no opinion for long enough, and has
+// learned meanwhile.
 func TestFallback(t *testing.T) {
 	second := agents.NewHPA(mpatest.Web(), agents.DefaultHPA())
 	f := &agents.Fallback{First: agents.NewRateHPA(mpatest.Web(), 100), Second: second, After: 3 * time.Minute}

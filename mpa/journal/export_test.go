@@ -7,7 +7,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/durable"
 )
 
-// Break lets writes fail until they are repaired.
+// Break makes writes fail until repair is called.
 func (s *Session) Break(t *testing.T) (repair func()) {
 	t.Helper()
 	closed, err := durable.OpenLog[*Record](filepath.Join(t.TempDir(), "log"), durable.Format[*Record]{}, nil)

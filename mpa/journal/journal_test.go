@@ -33,7 +33,7 @@ func setup(agent string) journal.Setup {
 	}
 }
 
-// A world does what it is told; its load has a wave of two hours and a measurement fails now and then.
+// A world carries actions out. Its load has a wave of two hours, and some measurements fail.
 type world struct {
 	now      time.Time
 	replicas int
@@ -122,9 +122,9 @@ func replay(t *testing.T, path string) *journal.Verdict {
 	return v
 }
 
-// Whatever was decided comes out again, for every agent and with restarts, other
-// bounds and files that are full in between; and a controller that goes on from its
-// journal decides as one that was never stopped.
+// Every decision is computed again, for every agent, with restarts, other bounds and full
+// files in between. A controller that resumes its journal decides as one that never
+// stopped.
 func TestReplay(t *testing.T) {
 	for _, name := range agents.Names() {
 		t.Run(name, func(t *testing.T) {
@@ -191,7 +191,7 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// A decision that was not the controller's is found, and said.
+// A replay names the first decision that is not the controller's.
 func TestDifference(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "web.jsonl")
 	s := open(t, path, journal.Options{}, setup("hpa"), mpa.Memory{})
@@ -211,7 +211,7 @@ func TestDifference(t *testing.T) {
 	assert.NotEqual(t, v.First.Logged.Action, v.First.Computed.Action)
 }
 
-// Agents that are not known here are taken at their word; the guards are computed.
+// The recommendations of unknown agents are taken from the journal; the guards are computed.
 func TestUnknownAgent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "web.jsonl")
 	s := open(t, path, journal.Options{}, setup("hpa+vpa"), mpa.Memory{})

@@ -34,7 +34,7 @@ func TestPrune(t *testing.T) {
 	}
 	session := open(t, kept[3], journal.Options{}, setup("static"), mpa.Memory{})
 	require.NoError(t, os.Chtimes(kept[3], now.Add(-40*day), now.Add(-40*day)))
-	// A volume's own folder, which only root may read, is not looked into.
+	// A volume's own folder, which only root may read, is skipped.
 	kept = append(kept, file("lost+found/a.jsonl", 40*day))
 
 	require.NoError(t, journal.Prune(dir, now.Add(-30*day)))

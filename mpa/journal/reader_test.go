@@ -17,7 +17,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/journal"
 )
 
-// A kill at any byte of the last record loses that at most.
+// A kill at any byte of the last record loses at most that record.
 func TestTornLine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "web.jsonl")
 	s := open(t, path, journal.Options{}, setup("hpa+vpa"), mpa.Memory{})
@@ -68,7 +68,7 @@ func TestReadersThatFail(t *testing.T) {
 	_, err = journal.Replay("zero", zeros{}, nil)
 	require.ErrorContains(t, err, "zero:1: a line of more than 64 MiB")
 
-	// A broken journal is put aside: a workload is not left alone for its past's sake.
+	// A broken journal is set aside: it must not stop the autoscaling of its workload.
 	broken := append([]string(nil), lines...)
 	broken[2] = broken[2][:50] + "\n"
 	require.NoError(t, os.WriteFile(path, []byte(strings.Join(broken, "")), 0o600))
@@ -89,8 +89,8 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// What the program of format 1 wrote comes out again: another agent, restarts and full
-// files; and a controller goes on from it.
+// The decisions in journals of format 1 are computed again, with another agent, restarts and
+// full files; and a controller resumes from one.
 func TestFormat1(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"web.jsonl", "web.jsonl.1", "web.jsonl.2"} {

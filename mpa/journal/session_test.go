@@ -15,8 +15,8 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/journal"
 )
 
-// Other bounds keep what was learned; another agent does not; in all cases the
-// guards remember.
+// The agent's state survives a change of bounds, but not of the agent. The memory of the
+// guards survives both.
 func TestChange(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "web.jsonl")
 	s := open(t, path, journal.Options{}, setup("hpa+vpa"), mpa.Memory{})
@@ -55,7 +55,7 @@ func TestChange(t *testing.T) {
 	assert.Equal(t, 4, v.Starts)
 	assert.Equal(t, 700, v.Decisions)
 
-	// A memory from elsewhere that is newer than the journal's wins.
+	// A memory from elsewhere wins if it is newer than the journal's.
 	known := s.Memory()
 	known.Time = known.Time.Add(time.Minute)
 	known.ReplicaChanges = append(known.ReplicaChanges, known.Time)
@@ -66,7 +66,7 @@ func TestChange(t *testing.T) {
 	require.NoError(t, s.Close())
 	replay(t, path)
 
-	// Agents that have not seen what came since the journal know no window of it.
+	// The agents have not seen the time since the journal, so it counts as blind.
 	known.Time = known.Time.Add(time.Hour)
 	s = open(t, path, journal.Options{}, fallen, known)
 	assert.True(t, s.Resumed)
@@ -75,8 +75,8 @@ func TestChange(t *testing.T) {
 	replay(t, path)
 }
 
-// A learned agent goes by the weights with the digest that the journal names; with
-// others loaded, or none, the journal is not replayed as if they were the same.
+// A learned agent needs the weights with the digest in the journal. With others loaded, or
+// none, a replay fails.
 func TestDigest(t *testing.T) {
 	defer agents.Register(agents.Kind{Name: "learned", Model: func(t mpa.Target, weights []byte) (mpa.Agent, error) {
 		percent, err := strconv.Atoi(string(weights))
@@ -103,8 +103,8 @@ func TestDigest(t *testing.T) {
 	_, err = journal.ReplayFile(path, agents.Weights{other: loaded[other]})
 	require.EqualError(t, err, path+`:1: start: agent learned: its weights are not loaded: "`+digest+`" is asked for, `+other+` are loaded`)
 
-	// The same weights go on with what they have learned; others begin, within the limits
-	// that the guards remember, also where the old ones are gone.
+	// With the same weights the agent's state survives. With others it does not, but the
+	// guards' memory does, also if the old weights are gone.
 	s = open(t, path, options, learned, mpa.Memory{})
 	assert.True(t, s.Resumed)
 	memory := s.Memory()
@@ -134,7 +134,7 @@ func TestLocked(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// What the journal says was done counts, also when this program would not have done it.
+// Actions in the journal count, even if this program would not have taken them.
 func TestResumeAfterAnotherProgram(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "web.jsonl")
 	w, err := journal.Open(path, journal.Options{})
@@ -151,7 +151,7 @@ func TestResumeAfterAnotherProgram(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// What cannot be written is an error, and what comes after can still be replayed.
+// A failed write is an error, and later decisions can still be replayed.
 func TestWritesThatFail(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "web.jsonl")
 	s := open(t, path, journal.Options{}, setup("hpa+vpa"), mpa.Memory{})
@@ -170,7 +170,7 @@ func TestWritesThatFail(t *testing.T) {
 	assert.Equal(t, 200, v.Decisions)
 }
 
-// A kill between two files loses nothing: the next begins with what the full one taught.
+// A kill between two files loses nothing: the next begins with the state of the full one.
 func TestKilledBetweenFiles(t *testing.T) {
 	for _, left := range []string{"no file", "an empty one"} {
 		path := filepath.Join(t.TempDir(), "web.jsonl")

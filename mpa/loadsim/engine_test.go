@@ -128,9 +128,9 @@ func TestConservation(t *testing.T) {
 	}
 }
 
-// A quota of half a core lets a lone request run at full speed until the kernel sees,
-// every 4 ms from the 2nd on, that its 50 ms are spent, and again when the next period
-// begins. What was too much is paid back: of the second period, 48 … 50 ms.
+// A quota of half a core lets a single request run at full speed until the kernel finds, at
+// a check every 4 ms from the 2nd on, that its 50 ms are spent, and again when the next
+// period begins. The excess is paid back: the second period has 48 … 50 ms.
 func TestQuota(t *testing.T) {
 	p := &Pod{Cores: 4, Quota: .5}
 	p.Advance(0)

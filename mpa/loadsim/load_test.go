@@ -73,7 +73,7 @@ func TestFill(t *testing.T) {
 	assert.Equal(t, []float64{0, 0}, load.PerSec)
 }
 
-// What bursts are estimated to be is what they were, and what arrivals make of them.
+// Estimated bursts agree with the true ones, and with those of the arrivals.
 func TestBursts(t *testing.T) {
 	for _, mean := range []float64{8, 60, 300} {
 		for _, cv := range []float64{0, .1, .3, .6} {
@@ -210,7 +210,7 @@ func TestSynthetic(t *testing.T) {
 	require.Error(t, err)
 }
 
-// The public traces, where they are: totals as their pages state them.
+// The public traces, if present, have the totals that their pages state.
 func TestPublicTraces(t *testing.T) {
 	dir := os.Getenv("SIGMA_DATA")
 	if dir == "" {

@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// plain is the engine without any cleverness: one heap of all events, and with each
-// event of a pod all its requests are gone through. It knows processor sharing, quotas,
-// workers, queues and timeouts, the better of two pods, and one segment.
+// plain is a simple engine: one heap of all events, and each event of a pod visits all its
+// requests. It knows processor sharing, quotas, workers, queues and timeouts, the better of
+// two pods, and one segment.
 type plain struct {
 	app    *Service
 	rng    *rand.Rand
@@ -204,7 +204,7 @@ func (e *plain) changed(p *plainPod) {
 	}
 }
 
-// busyApp is what speed is measured on: I/O, workers, a queue and a timeout.
+// busyApp is the service for measuring speed: I/O, workers, a queue and a timeout.
 func busyApp() Service {
 	return Service{
 		Segments: []Segment{{CPU: Dist{Mean: .01, CV: 1}, Wait: Dist{Mean: .01, CV: .5}}},
@@ -233,7 +233,7 @@ func runPlain(tb testing.TB, n int, seconds float64) *plain {
 	return e
 }
 
-// The twin is of the same system: the mean latency is the same.
+// The twin simulates the same system, with the same mean latency.
 func TestPlain(t *testing.T) {
 	twin := runPlain(t, 8, 400)
 	pods, rate := busyPods(8, 0)

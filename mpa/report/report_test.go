@@ -17,7 +17,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/sim"
 )
 
-// An outcome is what an agent of a made-up comparison comes to.
+// An outcome is the result of an agent in a synthetic comparison.
 type outcome struct {
 	agent     string
 	cost      float64 // core-hours

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReadApp: what is wrong with a file is said by its name, and by line or field.
+// Errors name the file, and the line or field.
 func TestReadApp(t *testing.T) {
 	const good = `name: web
 segments: [{profile: io-small}, {name: handler, cpu: {mean: 20ms, cv: 1}}]

@@ -92,8 +92,8 @@ func TestLeak(t *testing.T) {
 	assert.Less(t, grown.Kills, static.Kills)
 }
 
-// What a node cannot give at once waits for room, and what it can never give is not
-// asked for again.
+// A resize that a node cannot give at once waits for room. One that it can never give is not
+// tried again.
 func TestResize(t *testing.T) {
 	for name, test := range map[string]struct {
 		node mpa.Resources

@@ -27,8 +27,8 @@ func watch(t *testing.T, cfg Config, look func(s *simulation, o *mpa.Observation
 
 func flat(rate float64) loadsim.Load { return loadsim.Load{Step: 60, PerSec: []float64{rate}} }
 
-// A new pod is pending for as long as its start takes, and has no usage until two scrapes
-// of it are old enough to be seen.
+// A new pod is pending while it starts, and has no usage until two scrapes of it are old
+// enough to be visible.
 func TestStartAndLag(t *testing.T) {
 	site := DefaultSite()
 	site.Start, site.Lag, site.Miss = loadsim.Dist{Mean: 100}, 20, 0
@@ -65,7 +65,7 @@ func TestStartAndLag(t *testing.T) {
 	assert.InDelta(t, 15+20, measured-running, 15, "two scrapes, and their lag")
 }
 
-// While nothing is scraped, nothing is done.
+// Without scrapes there are no actions.
 func TestOutage(t *testing.T) {
 	site := DefaultSite()
 	site.Outages = [][2]float64{{600, 1500}}
@@ -91,7 +91,7 @@ func TestOutage(t *testing.T) {
 	assert.True(t, slices.ContainsFunc(acted, func(t float64) bool { return t > 1500 }))
 }
 
-// Some scrapes of a pod come to nothing: its usage is older than that of others.
+// After a failed scrape the usage of a pod is older than that of others.
 func TestMissedScrapes(t *testing.T) {
 	site := DefaultSite()
 	site.Miss = .2
@@ -112,8 +112,8 @@ func TestMissedScrapes(t *testing.T) {
 	assert.InDelta(t, .2*4*80, old, 30)
 }
 
-// A container that runs out of memory again and again restarts later and later, and is
-// not measured while it does not run.
+// A container that runs out of memory repeatedly restarts after longer and longer pauses. It
+// is not measured while it does not run.
 func TestCrashLoop(t *testing.T) {
 	app := webApp()
 	app.Memory.Base = 2 << 30 // of 1 GiB
@@ -185,7 +185,7 @@ func TestEvict(t *testing.T) {
 	}
 }
 
-// The most changes in an hour that slides.
+// The most changes in a sliding hour.
 func TestWindow(t *testing.T) {
 	var w window
 	for _, at := range []float64{0, 1800, 3599, 3600, 5400, 9000} {
@@ -240,7 +240,7 @@ func TestSplit(t *testing.T) {
 	assert.ErrorContains(t, err, "train, test")
 }
 
-// A plan keeps the target's bounds, needs no guard and is followed by none.
+// A plan keeps the target's bounds, and no guard applies to it.
 func TestPlan(t *testing.T) {
 	app := webApp()
 	app.Target.Replicas = mpa.Range{Min: 2, Max: 3}
