@@ -6,6 +6,7 @@ type Controller struct {
 	agent  Agent
 	guards Guards
 	memory Memory
+	draft  draft // of the present decision; kept to spare the allocation
 }
 
 // NewController returns a controller without memory.
@@ -30,10 +31,12 @@ func (c *Controller) Decide(o *Observation) Decision {
 		plain := *o
 		plain.Time, o = t, &plain
 	}
-	x := draft{c: c, o: o, Decision: Decision{Time: o.Time, Next: State{Replicas: o.Replicas}}}
+	x := &c.draft
+	*x = draft{c: c, o: o, Decision: Decision{Time: o.Time, Next: State{Replicas: o.Replicas}}}
+	defer func() { *x = draft{} }()
 	for _, g := range guards {
 		x.guard = g.guard
-		if why := g.run(&x); why != "" {
+		if why := g.run(x); why != "" {
 			return x.hold(why)
 		}
 	}

@@ -54,6 +54,7 @@ type draft struct {
 	recommended Recommendation
 	replicas    int32
 	requests    []Resources
+	size        size // of the container that is bounded now
 
 	// The dimension that changes: the requests, or the replicas.
 	resizes bool

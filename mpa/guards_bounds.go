@@ -47,7 +47,8 @@ func (x *draft) boundSizes() string {
 	wanted := make([]Resources, n)
 	x.requests = make([]Resources, n)
 	for i, spec := range x.c.target.Containers {
-		s := size{draft: x, i: i, spec: spec, now: x.now[i], want: x.now[i]}
+		s := &x.size
+		*s = size{draft: x, i: i, spec: spec, now: x.now[i], want: x.now[i]}
 		if i < len(x.recommended.Containers) {
 			r := x.recommended.Containers[i]
 			if r.CPU > 0 && spec.CPU {
@@ -58,7 +59,7 @@ func (x *draft) boundSizes() string {
 			}
 		}
 		for _, g := range sizeGuards {
-			g(&s)
+			g(s)
 		}
 		wanted[i], x.requests[i] = s.want, s.next
 	}
