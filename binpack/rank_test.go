@@ -126,7 +126,7 @@ func (b *bench) ranks(d dice, scorer binpack.Scorer, item binpack.Item) bool {
 	}
 	require.NoError(t, err)
 	require.Equal(t, want[0].Machine, m)
-	require.Equal(t, want[0], binpack.Ranked{Machine: e.Chosen.Machine, Score: e.Chosen.Score})
+	require.Equal(t, binpack.Ranked{Machine: e.Chosen.Machine, Score: e.Chosen.Score}, want[0])
 	require.Equal(t, len(want) > 1, e.RunnerUp != nil)
 	tied := 0
 	for _, r := range want[1:] {
@@ -136,7 +136,7 @@ func (b *bench) ranks(d dice, scorer binpack.Scorer, item binpack.Item) bool {
 	}
 	require.Equal(t, tied, e.Tied)
 	if e.RunnerUp != nil {
-		require.Equal(t, want[1], binpack.Ranked{Machine: e.RunnerUp.Machine, Score: e.RunnerUp.Score})
+		require.Equal(t, binpack.Ranked{Machine: e.RunnerUp.Machine, Score: e.RunnerUp.Score}, want[1])
 	}
 	b.narrower(d, takes)
 	return true

@@ -199,9 +199,9 @@ func (p *Peaks) Add(now time.Time, memory int64, window time.Duration) {
 }
 
 // Max returns the largest peak in bytes, 0 without one.
-func (p Peaks) Max() int64 {
+func (p *Peaks) Max() int64 {
 	most := int64(0)
-	for _, k := range p {
+	for _, k := range *p {
 		most = max(most, k.Memory)
 	}
 	return most

@@ -32,10 +32,19 @@ func TestFeatureNames(t *testing.T) {
 		at   int
 		of   string
 	}{
-		{&sum, "used", 0, ""}, {&sum, "items", 1, ""}, {&sum, "used:cpu", 0, "cpu"}, {&sum, "used:a:b", 0, "a:b"},
-		{&sum, "used:", -1, ""}, {&sum, "items:cpu", -1, ""}, {&sum, "used@small", -1, ""}, {&sum, "", -1, ""},
-		{&classes, "items@large", 1, "large"}, {&classes, "items", -1, ""}, {&classes, "items@", -1, ""},
-		{&classes, "items@huge", -1, ""}, {&classes, "used:cpu", -1, ""},
+		{&sum, "used", 0, ""},
+		{&sum, "items", 1, ""},
+		{&sum, "used:cpu", 0, "cpu"},
+		{&sum, "used:a:b", 0, "a:b"},
+		{&sum, "used:", -1, ""},
+		{&sum, "items:cpu", -1, ""},
+		{&sum, "used@small", -1, ""},
+		{&sum, "", -1, ""},
+		{&classes, "items@large", 1, "large"},
+		{&classes, "items", -1, ""},
+		{&classes, "items@", -1, ""},
+		{&classes, "items@huge", -1, ""},
+		{&classes, "used:cpu", -1, ""},
 	} {
 		at, of := c.m.Feature(c.name)
 		require.Equal(t, c.at, at, c.name)

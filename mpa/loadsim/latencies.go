@@ -16,6 +16,7 @@ const (
 	buckets   = 40 * perOctave
 )
 
+// Add counts one latency.
 func (l *Latencies) Add(seconds float64) {
 	l.total++
 	l.sum += seconds
@@ -43,6 +44,7 @@ func start(i int) float64 {
 	return math.Ldexp(1+float64(i%perOctave)/perOctave, lowest+i/perOctave)
 }
 
+// Mean returns the mean in seconds; NaN without samples.
 func (l *Latencies) Mean() float64 { return l.sum / float64(l.total) }
 
 // Merge adds another histogram.

@@ -36,10 +36,10 @@ type state struct {
 	forecastAt time.Time      // when that came; zero = never
 }
 
-func newState(opt *Options, metrics *profileMetrics) (*state, error) {
+func newState(opt *Options, measured *profileMetrics) (*state, error) {
 	s := &state{
 		start: ledger.Start{Version: ledger.Version, Profile: opt.Profile, Fleet: opt.Fleet, Units: podspec.Units},
-		now:   opt.Now, metrics: metrics, ledger: ledger.New(), log: decisionLog{errors: metrics.logErrors},
+		now:   opt.Now, metrics: measured, ledger: ledger.New(), log: decisionLog{errors: measured.logErrors},
 	}
 	s.cluster = kube.NewTranslator(opt.AppLabel, s.ledger, s.apply)
 	if opt.DecisionLog != "" {

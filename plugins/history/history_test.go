@@ -3,6 +3,7 @@ package history_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -179,7 +180,7 @@ func TestHistories(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			path := write(t, append(begin[:len(begin):len(begin)], tt.events...)...)
+			path := write(t, append(slices.Clip(begin), tt.events...)...)
 			require.Equal(t, tt.want, lines(read(t, path, tt.from, tt.until)))
 		})
 	}

@@ -184,7 +184,7 @@ func TestOneRanking(t *testing.T) {
 				require.NoError(t, err)
 				e, err := s.l.Explain(p, app, passed)
 				require.NoError(t, err)
-				require.Equal(t, ranked[0], binpack.Ranked{Machine: e.Chosen.Machine, Score: e.Chosen.Score})
+				require.Equal(t, binpack.Ranked{Machine: e.Chosen.Machine, Score: e.Chosen.Score}, ranked[0])
 				require.False(t, e.Fallback)
 				asked++
 				tied += min(1, e.Tied)

@@ -26,8 +26,8 @@ func pod(owners []metav1.OwnerReference, labels ...string) *v1.Pod {
 	return p
 }
 
-func replicaSet(name string, uid types.UID, owners []metav1.OwnerReference) metav1.Object {
-	return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: uid, OwnerReferences: owners}}
+func replicaSet(uid types.UID, owners []metav1.OwnerReference) metav1.Object {
+	return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-7d4", UID: uid, OwnerReferences: owners}}
 }
 
 func job(name string, uid types.UID, owners []metav1.OwnerReference) metav1.Object {
@@ -47,16 +47,16 @@ func TestOf(t *testing.T) {
 		want  owner.Ref     // zero for none
 	}{
 		{"Deployment, by name", pod(set, hash...), nil, owner.Ref{Group: "apps", Kind: "Deployment", Name: "web"}},
-		{"Deployment, by UID", pod(set, hash...), replicaSet("web-7d4", "set", deployment), owner.Ref{Group: "apps", Kind: "Deployment", Name: "web", UID: "d"}},
-		{"Deployment whose ReplicaSets are called otherwise", pod(set), replicaSet("web-7d4", "set", deployment), owner.Ref{Group: "apps", Kind: "Deployment", Name: "web", UID: "d"}},
+		{"Deployment, by UID", pod(set, hash...), replicaSet("set", deployment), owner.Ref{Group: "apps", Kind: "Deployment", Name: "web", UID: "d"}},
+		{"Deployment whose ReplicaSets are called otherwise", pod(set), replicaSet("set", deployment), owner.Ref{Group: "apps", Kind: "Deployment", Name: "web", UID: "d"}},
 		{"ReplicaSet alone", pod(ownedBy("apps/v1", "ReplicaSet", "web", "set")), nil, owner.Ref{Group: "apps", Kind: "ReplicaSet", Name: "web", UID: "set"}},
 		{"ReplicaSet with a hash that is not its name's", pod(set, "pod-template-hash", "9"), nil, ownSet},
 		{"ReplicaSet with an empty hash", pod(ownedBy("apps/v1", "ReplicaSet", "web-", "set"), "pod-template-hash", ""), nil, owner.Ref{Group: "apps", Kind: "ReplicaSet", Name: "web-", UID: "set"}},
-		{"ReplicaSet that lost its Deployment", pod(set, hash...), replicaSet("web-7d4", "set", nil), ownSet},
-		{"ReplicaSet that was deleted and created again", pod(set, hash...), replicaSet("web-7d4", "another", deployment), ownSet},
+		{"ReplicaSet that lost its Deployment", pod(set, hash...), replicaSet("set", nil), ownSet},
+		{"ReplicaSet that was deleted and created again", pod(set, hash...), replicaSet("another", deployment), ownSet},
 		{"ReplicaSet of another group", pod(ownedBy("example.io/v1", "ReplicaSet", "web-7d4", "set"), hash...), nil, owner.Ref{Group: "example.io", Kind: "Deployment", Name: "web"}},
 		{"Argo Rollout, by name", pod(set, "rollouts-pod-template-hash", "7d4"), nil, owner.Ref{Group: "argoproj.io", Kind: "Rollout", Name: "web"}},
-		{"Argo Rollout, by UID", pod(set, "rollouts-pod-template-hash", "7d4"), replicaSet("web-7d4", "set", ownedBy("argoproj.io/v1alpha1", "Rollout", "web", "r")), owner.Ref{Group: "argoproj.io", Kind: "Rollout", Name: "web", UID: "r"}},
+		{"Argo Rollout, by UID", pod(set, "rollouts-pod-template-hash", "7d4"), replicaSet("set", ownedBy("argoproj.io/v1alpha1", "Rollout", "web", "r")), owner.Ref{Group: "argoproj.io", Kind: "Rollout", Name: "web", UID: "r"}},
 		{"StatefulSet", pod(ownedBy("apps/v1", "StatefulSet", "db", "s")), nil, owner.Ref{Group: "apps", Kind: "StatefulSet", Name: "db", UID: "s"}},
 		{"StatefulSet of kruise", pod(ownedBy("apps.kruise.io/v1beta1", "StatefulSet", "db", "k")), nil, owner.Ref{Group: "apps.kruise.io", Kind: "StatefulSet", Name: "db", UID: "k"}},
 		{"CloneSet", pod(ownedBy("apps.kruise.io/v1alpha1", "CloneSet", "web", "c"), hash...), nil, owner.Ref{Group: "apps.kruise.io", Kind: "CloneSet", Name: "web", UID: "c"}},

@@ -73,13 +73,13 @@ func TestPlanWithDepartures(t *testing.T) {
 	tr := generated(t, "churn", 900_001, map[string]string{"scale": ".1", "days": "2"})
 	r := cerebro.NewReplayer(tr)
 	opt := cerebro.Options{Order: 1, Seed: 5, Check: true}
-	plan, err := r.Run(shippedPlan(t), opt)
+	planned, err := r.Run(shippedPlan(t), opt)
 	require.NoError(t, err)
 	fit, err := r.Run(rule.BestFit{}, opt)
 	require.NoError(t, err)
-	require.Zero(t, plan.Violations)
-	require.Zero(t, plan.Unplaced)
-	require.Less(t, plan.CostSeconds, 1.08*fit.CostSeconds)
+	require.Zero(t, planned.Violations)
+	require.Zero(t, planned.Unplaced)
+	require.Less(t, planned.CostSeconds, 1.08*fit.CostSeconds)
 }
 
 // One policy value serves many states, and each gets what it would get alone.
@@ -220,7 +220,7 @@ func TestPlanAfterReset(t *testing.T) {
 	tr := generated(t, "small", 900_004, nil)
 	totals := cerebro.NewReplayer(tr).Totals()
 	s := binpack.NewState(tr.Instance)
-	plan, fit := shippedPlan(t).Scorer(s), rule.BestFit{}.Scorer(s)
+	planned, fit := shippedPlan(t).Scorer(s), rule.BestFit{}.Scorer(s)
 	fill := func(scorer binpack.Scorer) int {
 		for _, e := range tr.Events {
 			q := tr.Requests[e.Request]
@@ -235,10 +235,10 @@ func TestPlanAfterReset(t *testing.T) {
 		return n
 	}
 	s.Known.Total = totals
-	require.Equal(t, 15, fill(plan))
-	require.Equal(t, fill(fit), fill(plan)) // Reset took the totals away
+	require.Equal(t, 15, fill(planned))
+	require.Equal(t, fill(fit), fill(planned)) // Reset took the totals away
 	s.Known.Total = totals
-	require.Equal(t, 15, fill(plan))
+	require.Equal(t, 15, fill(planned))
 }
 
 // Totals that are too low or too high still give a sensible fleet.

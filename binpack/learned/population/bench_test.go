@@ -22,7 +22,7 @@ func BenchmarkPopulation(b *testing.B) {
 		require.NoError(b, err)
 		for _, kind := range []string{"orlib", "weibull"} {
 			b.Run("kind="+kind+"/knowledge="+know.String(), func(b *testing.B) {
-				r := cerebro.NewReplayer(generated(b, kind, 900_001, nil))
+				r := cerebro.NewReplayer(generated(b, kind, 900_001))
 				rate := func(p binpack.Policy) func() {
 					placed, seconds := 0, 0.0
 					return func() {

@@ -227,7 +227,7 @@ func TestPopulationTies(t *testing.T) {
 
 // Several dimensions: Best Fit.
 func TestPopulationInSeveralDimensions(t *testing.T) {
-	tr := generated(t, "small", 1, nil)
+	tr := generated(t, "small", 1)
 	run := func(p binpack.Policy) int {
 		run, err := cerebro.NewReplayer(tr).Run(p, cerebro.Options{Check: true})
 		require.NoError(t, err)
@@ -236,7 +236,7 @@ func TestPopulationInSeveralDimensions(t *testing.T) {
 	}
 	require.Equal(t, run(rule.BestFit{}), run(population(t, binpack.K0, nil)))
 	require.ErrorContains(t, Model.Suits(nil, tr.Instance), "packs one dimension; there are cpu, memory")
-	require.NoError(t, Model.Suits(nil, generated(t, "orlib", 1, nil).Instance))
+	require.NoError(t, Model.Suits(nil, generated(t, "orlib", 1).Instance))
 }
 
 func TestPopulationRefuses(t *testing.T) {
@@ -266,7 +266,7 @@ func TestShippedPopulations(t *testing.T) {
 		for kind, most := range want {
 			bins, fit := 0, 0
 			for seed := range uint64(map[string]int{"orlib": 20, "weibull": 2}[kind]) {
-				r := cerebro.NewReplayer(generated(t, kind, 500_001+seed, nil))
+				r := cerebro.NewReplayer(generated(t, kind, 500_001+seed))
 				run, err := r.Run(p, cerebro.Options{Check: true})
 				require.NoError(t, err)
 				require.Zero(t, run.Violations+run.Unplaced)
@@ -280,9 +280,9 @@ func TestShippedPopulations(t *testing.T) {
 	}
 }
 
-func generated(t testing.TB, kind string, seed uint64, set map[string]string) *trace.Trace {
+func generated(t testing.TB, kind string, seed uint64) *trace.Trace {
 	t.Helper()
-	tr, err := generate.Generate(kind, seed, set)
+	tr, err := generate.Generate(kind, seed, nil)
 	require.NoError(t, err)
 	return tr
 }

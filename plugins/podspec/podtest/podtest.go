@@ -26,7 +26,7 @@ func OwnedBy(kind, name string) func(*v1.Pod) {
 	}
 }
 
-// Labelled gives a pod labels: name, value, name, value, …
+// Labelled gives a pod labels, in pairs of name and value.
 func Labelled(pairs ...string) func(*v1.Pod) {
 	return func(p *v1.Pod) {
 		if p.Labels == nil {
@@ -46,7 +46,7 @@ func Requests(pairs ...string) func(*v1.Pod) {
 	}
 }
 
-// List is a list of amounts: resource, quantity, resource, quantity, …
+// List is a list of amounts, in pairs of resource and quantity.
 func List(pairs ...string) v1.ResourceList {
 	l := v1.ResourceList{}
 	for i := 0; i < len(pairs); i += 2 {
