@@ -42,15 +42,6 @@ func mustOpen(t testing.TB, path string) (*durable.AppendLog[record], []record) 
 	return log, there
 }
 
-// lines are the records of these names as a log holds them.
-func lines(names ...string) string {
-	var b strings.Builder
-	for _, name := range names {
-		fmt.Fprintf(&b, "{\"name\":%q}\n", name)
-	}
-	return b.String()
-}
-
 func TestAppendLogKilledAtEachStep(t *testing.T) {
 	old, fresh := []record{{Name: "a"}, {Name: "b"}}, []record{{Name: "c"}, {Name: "d"}}
 	kills := killtest.EachStep(t,
