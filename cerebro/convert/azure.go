@@ -109,8 +109,10 @@ func (s *azureSet) read(in inputs, part string) error {
 		Source: map[string]any{
 			"origin": "azure",
 			"files":  files,
+			// This text is part of the digest that policies name as their provenance,
+			// so it keeps its words.
 			"method": "app is the flavour, a request a run of one flavour in a batch; " +
-				"a lifetime is the lower edge of its bin, a machine that outlived the end stays; hosts of 64 cpu and 448 GB",
+				"a lifetime is the lower edge of its bin, who outlived the end stays; hosts of 64 cpu and 448 GB",
 		},
 	}
 	if s.from > 0 || s.until < math.MaxInt64 {
