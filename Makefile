@@ -10,7 +10,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 
 # The race detector costs ten times the CPU: only packages that start goroutines, whose
 # tests use what the goroutines share.
-RACE := ./binpack/bound ./swarm ./internal/compare ./internal/train/... \
+RACE := ./binpack/plan ./swarm ./internal/compare ./internal/train/... \
 	./plugins/engine ./plugins/snapshot ./mpa/collect ./mpa/recommender ./mpa/updater ./mpa/admission
 
 # Total, shared evenly by all fuzz targets.

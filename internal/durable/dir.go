@@ -25,12 +25,17 @@ func WriteDir(path string, keep func(name string) bool, write func(dir string) e
 }
 
 func writeDir(path string, keep func(name string) bool, write func(dir string) error) error {
+	if path == "" {
+		return errors.New("the name is empty")
+	}
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return err
 	}
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
+	} else if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		return errors.New("is a symbolic link to what does not exist")
 	}
 	parent := filepath.Dir(path)
 	if err := os.MkdirAll(parent, 0o755); err != nil {
@@ -144,6 +149,9 @@ func (f *folder) swapInTwoSteps() error {
 // a kill before the exchange, "old" is the new folder, which has nothing to keep
 // that is not there.
 func (f *folder) discardOld() error {
+	if info, err := os.Lstat(f.old); err == nil && !info.IsDir() {
+		return os.Remove(f.old)
+	}
 	entries, err := os.ReadDir(f.old)
 	if err != nil {
 		return err

@@ -122,6 +122,19 @@ func TestWriteDirNew(t *testing.T) {
 }
 
 // Several processes may write folders side by side.
+// What cannot be replaced is refused before write is asked, and stays.
+func TestWriteDirRefuses(t *testing.T) {
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink("nowhere", link))
+	for path, want := range map[string]string{link: "is a symbolic link to what does not exist", "": "the name is empty"} {
+		err := durable.WriteDir(path, nil, func(string) error { t.Error("asked for " + path); return nil })
+		require.EqualError(t, err, "writing "+path+": "+want)
+	}
+	to, err := os.Readlink(link)
+	require.NoError(t, err)
+	require.Equal(t, "nowhere", to)
+}
+
 func TestWriteDirSideBySide(t *testing.T) {
 	parent := t.TempDir()
 	done := make(chan error)

@@ -17,8 +17,8 @@ type Format[T any] struct {
 	Encode func(b *bytes.Buffer, record T) error
 	// Decode reads a line without its end, and may not keep it; nil = [ParseJSON].
 	Decode func(line []byte) (T, error)
-	// Mine reports whether a file that begins with the text, at most its first line,
-	// can be such a log. It is asked where no record is decoded when a log is opened:
+	// Mine reports whether a file that begins with the text, at most its first line
+	// with its end, can be such a log. It is asked where no record is decoded when a log is opened:
 	// nothing is cut off other people's files. nil = the text begins like a JSON object.
 	Mine func(text []byte) bool
 	// Mode of a file that is made; 0 = 0644.
@@ -120,8 +120,10 @@ func (l *AppendLog[T]) checkMine(file io.ReaderAt) error {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("%s: %w", l.path, err)
 	}
-	line, _, _ := bytes.Cut(text[:n], []byte("\n"))
-	if !l.format.Mine(line) {
+	if end := bytes.IndexByte(text[:n], '\n'); end >= 0 {
+		n = end + 1
+	}
+	if !l.format.Mine(text[:n]) {
 		return &LineError{l.path, 1, errors.New("not the beginning of such a file")}
 	}
 	return nil

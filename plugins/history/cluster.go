@@ -53,6 +53,12 @@ func (h *History) setNode(e *ledger.Event) error {
 // present reports whether a node exists now.
 func (h *History) present(n *node) bool { return !n.gone && n.start >= h.current }
 
+// lostBefore reports whether a node was missing when the cluster was described again
+// after a start, before a time.
+func (h *History) lostBefore(n *node, at int64) bool {
+	return !n.gone && n.start < h.current && h.starts[n.start] < at
+}
+
 func (h *History) setApp(e *ledger.Event) error {
 	if e.App == "" || e.Spec == nil || e.Spec.Group == "" {
 		return errors.New("app, spec or spec.group is missing")
@@ -61,6 +67,9 @@ func (h *History) setApp(e *ledger.Event) error {
 	if !ok {
 		a = &app{name: e.App, expected: -1}
 		h.apps[e.App] = a
+	}
+	if ok && !maps.Equal(a.spec.Demand, e.Spec.Demand) { // the name of an app holds its size
+		return fmt.Errorf("the demand of %s changed, and its earlier pods would change with it", e.App)
 	}
 	before := a.spec.Selector
 	a.spec, a.start, a.gone = *e.Spec, len(h.starts), false

@@ -278,6 +278,38 @@ func TestSeveralFiles(t *testing.T) {
 	require.NoError(t, err, "a file that begins at the same time may follow")
 }
 
+// What is lost at a start that an earlier clock dates stays a moment after it came.
+func TestLostWhereTheClockIsSetBack(t *testing.T) {
+	tr := read(t, write(t, start(100), node(100, "a"), app(100, "web", ""), pod(110, ledger.KindDecide, "p", "web", "a"),
+		start(105), node(105, "a"), app(105, "web", "")), "", "")
+	require.Equal(t, "10 create p a\n10 delete p\n", lines(tr))
+}
+
+// A node that was gone before the window is no machine of it.
+func TestNodesLostBeforeTheWindow(t *testing.T) {
+	log := write(t, start(100), node(100, "a"), node(100, "b"), app(100, "web", ""), pod(110, ledger.KindPlace, "p", "web", "a"),
+		start(200), node(200, "a"), app(200, "web", ""), pod(210, ledger.KindPlace, "p", "web", "a"), pod(230, ledger.KindPlace, "q", "web", "a"))
+	names := func(from string) (list []string) {
+		for _, m := range read(t, log, from, "").Instance.Machines {
+			list = append(list, m.Name)
+		}
+		return list
+	}
+	require.Equal(t, []string{"a", "b"}, names("50s"), "it was there for a part of the window")
+	require.Equal(t, []string{"a"}, names("120s"))
+}
+
+func TestUnusableLogs(t *testing.T) {
+	larger := app(120, "web", "")
+	larger.Spec.Demand = map[string]int64{"cpu": 7}
+	log := write(t, start(100), app(100, "web", ""), larger)
+	_, err := history.Read([]string{log}, history.Time{}, history.Time{})
+	require.EqualError(t, err, log+":3: app: the demand of web changed, and its earlier pods would change with it")
+	whole := write(t, start(100), node(100, "a"))
+	_, err = history.Read([]string{whole, whole}, history.Time{}, history.Time{})
+	require.EqualError(t, err, whole+": is given twice")
+}
+
 // FuzzTrace makes traces of anything that is read as a log: what can be made can be
 // written and read back.
 func FuzzTrace(f *testing.F) {

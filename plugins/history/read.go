@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
@@ -65,6 +66,9 @@ func Read(paths []string, from, until Time) (*History, error) {
 			begins[i] = milliseconds(e.Time)
 			if i == 0 {
 				return h.open(begins[0], from, until)
+			}
+			if slices.Contains(paths[:i], path) {
+				return errors.New("is given twice")
 			}
 			if begins[i] < begins[i-1] {
 				return fmt.Errorf("begins at %s, before %s does: give the files of one log in order", instant(begins[i]), paths[i-1])

@@ -28,8 +28,9 @@ type Options struct {
 // placements, which the policy current reads, say where it was. A pod that waited
 // comes when it gets its node, and one that never got one when it began to wait.
 //
-// A node is a machine when it is not cordoned at the end, or held pods; one that
-// was there for a while counts as there all the time, since a trace has one fleet.
+// A node is a machine when it held pods, or is neither cordoned at the end nor gone
+// before the window. One that was there for a while counts as there all the time,
+// since a trace has one fleet.
 // Pods that no node can take are left out: they would spoil every comparison.
 func (h *History) Trace(opt Options) (t *trace.Trace, notes []string, err error) {
 	if h.at < h.from {
@@ -38,7 +39,9 @@ func (h *History) Trace(opt Options) (t *trace.Trace, notes []string, err error)
 	w := &writer{past: h, from: max(h.from, h.began), held: map[string]bool{}, stood: map[string]bool{}, hopeless: map[string]bool{}}
 	for _, p := range h.stays {
 		copied := *p
-		copied.left = h.leftAt(p)
+		if copied.left = h.leftAt(p); p.left < 0 {
+			copied.leftOrder = p.order // lost at a start: not before it came
+		}
 		if !w.counts(&copied) {
 			continue
 		}
@@ -127,7 +130,7 @@ func (w *writer) makeInstance(fleet string) error {
 	refusals := newRefusals(h)
 	for _, name := range slices.Sorted(maps.Keys(h.nodes)) {
 		n := h.nodes[name]
-		if h.closed(n) && !w.held[name] {
+		if (h.closed(n) || h.lostBefore(n, w.from)) && !w.held[name] {
 			continue
 		}
 		m := n.spec

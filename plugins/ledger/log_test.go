@@ -168,6 +168,19 @@ func TestOpenLog(t *testing.T) {
 	require.Error(t, err)
 }
 
+// A file that somebody else wrote keeps every byte.
+func TestOpenLogOfOthers(t *testing.T) {
+	for _, text := range []string{`{"name":"web","replicas":3}`, "{\n  \"name\": \"web\"\n}", "not JSON"} {
+		path := filepath.Join(t.TempDir(), "other.json")
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		_, err := ledger.OpenLog(path)
+		require.ErrorContains(t, err, path)
+		left, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, text, string(left))
+	}
+}
+
 func TestLogHasOneWriter(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "decisions.jsonl")
 	first, err := ledger.OpenLog(path)

@@ -57,6 +57,11 @@ func OpenRecorder(path, appLabel string, now time.Time) (r *Recorder, resumed bo
 		return nil, false, err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
+	head := make([]byte, len(oldRecording))
+	if n, _ := file.ReadAt(head, 0); bytes.Equal(head[:n], []byte(oldRecording)) {
+		return nil, false, fmt.Errorf("%s: was begun by an older version of sigma, and this one cannot go on with it. "+
+			"To begin again, delete the file and move the trace, which holds what was recorded when it was last written", path)
+	}
 	r = NewRecorder(appLabel, now)
 	if r.log, err = ledger.OpenLog(path); err != nil {
 		return nil, false, err
@@ -82,11 +87,6 @@ const oldRecording = `{"at":`
 
 // read adds the events of a recording.
 func (r *Recorder) read(path string, file *os.File) error {
-	head := make([]byte, len(oldRecording))
-	if n, _ := file.ReadAt(head, 0); bytes.Equal(head[:n], []byte(oldRecording)) {
-		return fmt.Errorf("%s: was begun by an older version of sigma, and this one cannot go on with it: delete the file to begin again. "+
-			"The trace beside it holds what was recorded when it was last written", path)
-	}
 	events := ledger.NewReader(path, file)
 	for {
 		e, err := events.Next()
