@@ -26,6 +26,9 @@ func TestArchitecture(t *testing.T) {
 	for _, v := range check(files) {
 		t.Error(v)
 	}
+	for _, u := range unused(files, table, laws) {
+		t.Error(u)
+	}
 }
 
 func TestPlantedViolations(t *testing.T) {
@@ -268,13 +271,26 @@ func check(packages map[string][]source) []string {
 
 // allowed returns what the most specific row for pkg lets it import.
 func allowed(pkg string) (may []string, known bool) {
-	longest := -1
-	for _, r := range table {
-		if matches(r.pkg, pkg) && len(r.pkg) > longest {
-			longest, may = len(r.pkg), r.may
+	i := mostSpecific(table, pkg)
+	if i < 0 {
+		return nil, false
+	}
+	return table[i].may, true
+}
+
+// mostSpecific returns the row that counts for pkg: its own before that of a family,
+// a smaller family before a larger one; -1 = there is none.
+func mostSpecific(table []row, pkg string) int {
+	best := -1
+	for i, r := range table {
+		if r.pkg == pkg {
+			return i
+		}
+		if matches(r.pkg, pkg) && (best < 0 || len(r.pkg) > len(table[best].pkg)) {
+			best = i
 		}
 	}
-	return may, longest >= 0
+	return best
 }
 
 // strangers returns the imports of ours in s that its package's row lacks.

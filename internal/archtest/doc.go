@@ -4,6 +4,7 @@
 //   - The table (table_test.go) says for each package which other packages of this
 //     module it may import. A package that the table does not know fails the test:
 //     a new package begins with a line there.
+//     A row or a name of the table that no package needs fails too (unused_test.go).
 //   - Laws forbid imports through any chain of our own packages: no Kubernetes in the
 //     core nor in the ledger, no client in what reads a pod, no k8s.io/kubernetes in
 //     cmd/sigma, swarm and cerebro without knowledge of each other, glog only below cmd/.

@@ -104,7 +104,6 @@ func (w *deviceTwin) score(app, m int32, device int) float64 {
 		class = "none"
 	case demand[2] < 1000:
 		class = "shared"
-		v["residual"] = float64(shares[device]) / 1000
 	}
 	if w.s.Instance().Fleet == binpack.Fixed {
 		for o := range int32(w.s.Size()) {

@@ -2,6 +2,7 @@ package v1alpha1_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -19,7 +20,7 @@ import (
 // level fails here until the marks say the same.
 func TestCRDHoldsTheModels(t *testing.T) {
 	d := loadCRD(t, "placementpolicies")
-	takes := func(s learned.Spec, model string) bool {
+	create := func(s learned.Spec, model string) error {
 		text, err := json.Marshal(map[string]any{
 			"apiVersion": policy.APIVersion, "kind": policy.ObjectKind, "metadata": map[string]any{"name": "p"},
 			"spec": policy.Spec{
@@ -29,7 +30,16 @@ func TestCRDHoldsTheModels(t *testing.T) {
 		})
 		require.NoError(t, err)
 		_, err = d.Create(t, text)
-		return err == nil
+		return err
+	}
+	requireTakes := func(t *testing.T, want bool, s learned.Spec, model, what string) {
+		t.Helper()
+		err := create(s, model)
+		if want {
+			require.NoError(t, err, "the marks refuse what the model %s takes: %s", model, what)
+		} else {
+			require.Error(t, err, "the marks take what the model %s refuses: %s", model, what)
+		}
 	}
 	var features []string
 	parameters := map[string]bool{}
@@ -52,16 +62,16 @@ func TestCRDHoldsTheModels(t *testing.T) {
 			for _, p := range m.Parameters {
 				everything.Parameters[p.Name] = p.Low
 			}
-			require.True(t, takes(everything, m.Name), "all that the model has")
+			requireTakes(t, true, everything, m.Name, "all its features and parameters")
 			for know := binpack.K0; know <= binpack.K2; know++ {
 				s := everything
 				s.Knowledge = know
-				require.Equal(t, m.Takes(know), takes(s, m.Name), know)
+				requireTakes(t, m.Takes(know), s, m.Name, "knowledge "+know.String())
 			}
 			for _, name := range slices.Compact(features) {
 				s := learned.Spec{Knowledge: everything.Knowledge, Features: []string{name}, Weights: []float64{0}}
 				i, _ := m.Feature(name)
-				require.Equal(t, i >= 0, takes(s, m.Name), name)
+				requireTakes(t, i >= 0, s, m.Name, "feature "+name)
 			}
 			for _, name := range slices.Sorted(maps.Keys(parameters)) {
 				p, own := m.Parameter(name)
@@ -70,7 +80,7 @@ func TestCRDHoldsTheModels(t *testing.T) {
 					math.Nextafter(p.Low, math.Inf(-1)): false, math.Nextafter(p.High, math.Inf(1)): false,
 				} {
 					s := learned.Spec{Knowledge: everything.Knowledge, Parameters: map[string]float64{name: v}}
-					require.Equal(t, want, takes(s, m.Name), "%s: %v", name, v)
+					requireTakes(t, want, s, m.Name, fmt.Sprintf("parameter %s %v", name, v))
 				}
 			}
 		})
