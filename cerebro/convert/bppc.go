@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -50,17 +49,6 @@ func convertBppc(in inputs, _ Options, emit Emit) error {
 	for _, b := range all {
 		if err := emit(b.trace(), len(all)); err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-// sortByName brings instances into the order of their names, which must differ.
-func sortByName[T any](all []T, name func(T) string) error {
-	slices.SortFunc(all, func(a, b T) int { return strings.Compare(name(a), name(b)) })
-	for i := 1; i < len(all); i++ {
-		if name(all[i]) == name(all[i-1]) {
-			return fmt.Errorf("two instances are called %s", name(all[i]))
 		}
 	}
 	return nil
@@ -144,25 +132,4 @@ func (b *bppcInstance) trace() *trace.Trace {
 		t.Instance.Rules = append(t.Instance.Rules, binpack.Rule{A: c[0], B: c[1]}, binpack.Rule{A: c[1], B: c[0]})
 	}
 	return t
-}
-
-// binsTrace returns a trace of static bin packing without items: one kind of bin,
-// without limit.
-func binsTrace(dimensions []string, capacity []int64) *trace.Trace {
-	inst := &binpack.Instance{
-		Types:    []string{"bin"},
-		Fleet:    binpack.Open,
-		Machines: []binpack.MachineLine{{Name: "bin", Count: binpack.Unlimited, Cost: 1, Capacity: capacity}},
-	}
-	for _, name := range dimensions {
-		inst.Dimensions = append(inst.Dimensions, binpack.Dimension{Name: name, One: 1})
-	}
-	return &trace.Trace{Instance: inst, MeasureFrom: math.NaN()}
-}
-
-// arrive adds a request, named by its number, and its event.
-func arrive(t *trace.Trace, at float64, app, count int32) {
-	i := int32(len(t.Requests))
-	t.Requests = append(t.Requests, trace.Request{Name: fmt.Sprintf("r%05d", i), App: app, Count: count})
-	t.Events = append(t.Events, trace.Event{Time: at, Kind: trace.Create, Request: i, Count: count})
 }

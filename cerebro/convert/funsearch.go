@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -117,46 +115,19 @@ func (s funsearchSet) trace(i int) *trace.Trace {
 	slices.Sort(sizes)
 	sizes = slices.Compact(sizes)
 
-	inst := &binpack.Instance{
-		Dimensions: []binpack.Dimension{{Name: "size", One: 1}},
-		Types:      []string{"bin"},
-		Fleet:      binpack.Open,
-		Machines: []binpack.MachineLine{{
-			Name: "bin", Count: binpack.Unlimited, Cost: 1, Capacity: []int64{instance.Capacity},
-		}},
+	t := binsTrace([]string{"size"}, []int64{instance.Capacity})
+	t.Description = fmt.Sprintf("%s, instance %s: %d items, bins of %d", s.Name, instance.Name, len(instance.Items), instance.Capacity)
+	t.Source = map[string]any{
+		"origin": "funsearch",
+		"files":  map[string]any{s.file: s.digest},
+		"method": "time is the index of an item, app its size",
 	}
 	for _, size := range sizes {
-		addApp(inst, strconv.FormatInt(size, 10), []int64{size})
-	}
-	t := &trace.Trace{
-		Description: fmt.Sprintf("%s, instance %s: %d items, bins of %d", s.Name, instance.Name, len(instance.Items), instance.Capacity),
-		Source: map[string]any{
-			"origin": "funsearch",
-			"files":  map[string]any{s.file: s.digest},
-			"method": "time is the index of an item, app its size",
-		},
-		Instance:    inst,
-		MeasureFrom: math.NaN(),
+		addApp(t.Instance, strconv.FormatInt(size, 10), []int64{size})
 	}
 	for j, size := range instance.Items {
 		app, _ := slices.BinarySearch(sizes, size)
-		t.Requests = append(t.Requests, trace.Request{Name: fmt.Sprintf("r%05d", j), App: int32(app), Count: 1})
-		t.Events = append(t.Events, trace.Event{Time: float64(j), Kind: trace.Create, Request: int32(j), Count: 1})
+		arrive(t, float64(j), int32(app), 1)
 	}
 	return t
-}
-
-var notInSlug = regexp.MustCompile(`[^a-z0-9]+`)
-
-// slug makes a name that fits a folder: "Weibull 5k" → weibull-5k.
-func slug(s string) string {
-	return strings.Trim(notInSlug.ReplaceAllString(strings.ToLower(s), "-"), "-")
-}
-
-// addApp adds an app that is a group by itself, without limit or forecast.
-func addApp(inst *binpack.Instance, name string, demand []int64) {
-	inst.Apps = append(inst.Apps, binpack.App{
-		Name: name, Group: int32(len(inst.Groups)), Demand: demand, Expected: -1, Lifetime: -1,
-	})
-	inst.Groups = append(inst.Groups, binpack.Group{Name: name})
 }

@@ -103,7 +103,7 @@ func digest(content []byte) string {
 }
 
 // rows calls each for every line of a file of comma-separated fields without
-// header. Errors of each get the file and the line.
+// header. fields is reused after each call. Errors of each get the file and the line.
 func (f input) rows(content []byte, columns []string, each func(fields []string) error) error {
 	return f.table(content, ',', func(fields []string) error {
 		if len(fields) != len(columns) {
@@ -114,8 +114,9 @@ func (f input) rows(content []byte, columns []string, each func(fields []string)
 }
 
 // named is rows for a file whose first line names its columns, separated by
-// comma. each gets the fields of the columns asked for, in their order; the last
-// optional of them may be absent, and are empty then. Other columns are skipped.
+// comma. each gets the fields of the columns asked for, in their order, in a slice that
+// is reused after each call; the last optional of them may be absent, and are empty then.
+// Other columns are skipped.
 func (f input) named(content []byte, comma rune, columns []string, optional int, each func(fields []string) error) error {
 	var at []int // of each column in the file's line; -1 = absent
 	width := 0

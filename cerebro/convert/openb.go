@@ -168,18 +168,6 @@ func (s *openbSet) pod() func(fields []string) error {
 	}
 }
 
-// readCounts reads whole numbers from 0.
-func readCounts(columns, fields []string, out []int64) error {
-	for i, text := range fields {
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || n < 0 || n > binpack.MaxValue {
-			return fmt.Errorf("%s %q: not a count", columns[i], text)
-		}
-		out[i] = n
-	}
-	return nil
-}
-
 var openbDimensions = []string{"cpu", "memory", "gpu"}
 
 func openbAmounts(cpuMilli, memoryMi, gpuMilli int64) ([]trace.Quantity, error) {
