@@ -67,7 +67,8 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// After the clock went back, agents still learn and grow.
+// After the clock went back, agents still learn and grow. Before the jump the load swings,
+// so that an agent of any threshold has something to remember.
 func TestAgentsAfterAJump(t *testing.T) {
 	for _, name := range agents.Names() {
 		if name == "static" {
@@ -78,15 +79,49 @@ func TestAgentsAfterAJump(t *testing.T) {
 			require.NoError(t, err)
 			c, err := mpa.NewController(mpatest.Web(), agent, mpa.DefaultGuards())
 			require.NoError(t, err)
-			run := func(from time.Time, n int, use mpa.Resources) (grew bool) {
+			run := func(from time.Time, n int, use ...mpa.Resources) (grew bool) {
 				for i := range n {
+					use := use[i%len(use)]
 					d := c.Decide(mpatest.Observation(from.Add(time.Duration(i)*time.Minute), 4, size, use))
 					grew = grew || d.Wanted.Replicas > 4 || d.Wanted.Containers != nil && d.Wanted.Containers[0].Memory > mpatest.Size.Memory
 				}
 				return grew
 			}
-			require.False(t, run(mpatest.Begin.Add(90*24*time.Hour), 90, mpa.Resources{CPU: 400, Memory: 500 << 20}))
+			require.False(t, run(mpatest.Begin.Add(90*24*time.Hour), 90,
+				mpa.Resources{CPU: 400, Memory: 500 << 20}, mpa.Resources{CPU: 200, Memory: 500 << 20}))
 			require.True(t, run(mpatest.Begin, 90, mpa.Resources{CPU: 1900, Memory: 1500 << 20}))
+		})
+	}
+}
+
+// An agent whose times were shifted by whole weeks recommends what it would without the jump.
+func TestShiftKeepsAges(t *testing.T) {
+	const jump = -13 * 7 * 24 * time.Hour
+	for _, name := range agents.Names() {
+		t.Run(name, func(t *testing.T) {
+			still, err := agents.Make(mpa.Spec{Name: name}, mpatest.Web(), nil)
+			require.NoError(t, err)
+			jumped, err := agents.Make(mpa.Spec{Name: name}, mpatest.Web(), nil)
+			require.NoError(t, err)
+			d := rand.New(rand.NewPCG(5, 5))
+			now := mpatest.Begin.Add(-jump)
+			for i := range 600 {
+				now = now.Add(time.Minute)
+				use := mpa.Resources{CPU: 100 + d.Int64N(1500), Memory: d.Int64N(1 << 30)}
+				observe := func(at time.Time) *mpa.Observation {
+					o := mpatest.Observation(at, 4+i/60%3, size, use)
+					o.Rate = mpa.Metric{Value: float64(use.CPU), Time: at}
+					return o
+				}
+				then := now
+				if i == 300 {
+					mpa.Shift(jumped, jump)
+				}
+				if i >= 300 {
+					then = now.Add(jump)
+				}
+				require.Equal(t, still.Recommend(observe(now)), jumped.Recommend(observe(then)), i)
+			}
 		})
 	}
 }
