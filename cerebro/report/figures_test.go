@@ -87,7 +87,7 @@ func TestSummary(t *testing.T) {
 		want       string
 	}{
 		{small(), "bestfit needs 20.2 machines, learned (K1) 15.8; 15 is the optimum: 22 % fewer."},
-		{current, "the present placement needs 47 machines, bestfit 45, learned 41, dotproduct 40; 15 is the limit: learned 8.9 % fewer than bestfit."},
+		{current, "the present placement needs 47 machines, bestfit 45, learned 41, dotproduct 40; 15 is the limit: learned needs 8.9 % fewer than bestfit."},
 		{waiting, "the present placement, in which 3 items wait, needs 47 machines, bestfit 45, learned 45; 15 is the limit: no difference from bestfit."},
 		{alone, "bestfit needs 3 machines; 2 is the limit."},
 		{worse, "bestfit needs 4 machines, mine.yaml (trained on) 5, firstfit 4; 2 is the limit: mine.yaml 25 % more."},

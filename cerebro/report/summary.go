@@ -195,17 +195,16 @@ func (k *claim) String() string {
 	}
 	if k.subject != nil {
 		s += ": "
-		if k.best != nil {
-			s += k.subject.result.Policy + " "
-		}
 		difference := k.difference()
-		s += difference
 		switch {
+		case k.current == nil && k.best == nil:
+			s += difference
 		case k.current == nil:
+			s += k.subject.result.Policy + " " + difference
 		case difference == same:
-			s += " from " + k.baseline.name
+			s += difference + " from " + k.baseline.name
 		default:
-			s += " than " + k.baseline.name
+			s += k.subject.result.Policy + " " + k.verb() + " " + difference + " than " + k.baseline.name
 		}
 	}
 	return s + k.suffix + "."
@@ -218,21 +217,34 @@ func (k *claim) part(c *claimed, first bool) string {
 	case k.rejects != "":
 		value = sheet.Figure(100*c.value, sheet.Decimals(2, []float64{100 * c.value}), false) + " %"
 		if first {
-			return c.name + " leaves out " + value + " of the " + k.rejects
+			return c.name + " " + k.verb() + " " + value + " of the " + k.rejects
 		}
 	case math.IsNaN(c.value):
 		return c.name + " -"
 	case k.ratio:
 		value = sheet.Figure(c.value, 3, false)
 		if first {
-			return c.name + " takes " + value + " times the " + k.unit + " of the bound"
+			return c.name + " " + k.verb() + " " + value + " times the " + k.unit + " of the bound"
 		}
 	case first && k.unit == "cost":
-		return c.name + " costs " + value
+		return c.name + " " + k.verb() + " " + value
 	case first:
-		return c.name + " needs " + value + " " + k.unit
+		return c.name + " " + k.verb() + " " + value + " " + k.unit
 	}
 	return c.name + " " + value
+}
+
+// verb is what a policy does with the figure of the claim.
+func (k *claim) verb() string {
+	switch {
+	case k.rejects != "":
+		return "leaves out"
+	case k.ratio:
+		return "takes"
+	case k.unit == "cost":
+		return "costs"
+	}
+	return "needs"
 }
 
 // same is the difference of equal figures.

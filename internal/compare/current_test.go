@@ -88,7 +88,7 @@ func TestStandingStays(t *testing.T) {
 
 	rows, result = compareCity(t, city(), Options{Repack: true}, "firstfit")
 	require.Equal(t, 3, rows["firstfit"].Runs[0].Machines)
-	require.Equal(t, []string{"city: the 5 items of placed.csv are placed again, in the order of its lines"}, result.Notes)
+	require.Equal(t, []string{"city: each policy places the 5 items of placed.csv again, in the order of its lines"}, result.Notes)
 }
 
 // The items of a request are numbered in the order of lines.

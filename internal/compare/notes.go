@@ -37,13 +37,17 @@ func (c *comparison) notePlaced(r *Result, i int) {
 		items += int(q.Count)
 	}
 	named := slices.ContainsFunc(c.policies[i], func(f Found) bool { return f.Name == Current })
+	the, are, them := fmt.Sprintf("the %d items of placed.csv", items), "they are", "them"
+	if items == 1 {
+		the, are, them = "the item of placed.csv", "it is", "it"
+	}
 	switch {
 	case !c.opt.Repack:
-		r.add("%s: the %d items of placed.csv stay where they are under every policy; --repack places them again", t.Name, items)
+		r.add("%s: every policy leaves %s where %s; --repack places %s again", t.Name, the, are, them)
 	case named:
-		r.add("%s: current leaves the %d items of placed.csv where they are; the other policies place them again, in the order of its lines", t.Name, items)
+		r.add("%s: current leaves %s where %s; the other policies place %s again, in the order of its lines", t.Name, the, are, them)
 	default:
-		r.add("%s: the %d items of placed.csv are placed again, in the order of its lines", t.Name, items)
+		r.add("%s: each policy places %s again, in the order of its lines", t.Name, the)
 	}
 	if !named {
 		return

@@ -53,11 +53,11 @@ func (v *Pod) decidedText() string {
 	return "as if the pod arrived now"
 }
 
-// podRemarks returns sentences about the decision.
+// podRemarks returns sentences about the decision. Positions are in the order of names.
 func (v *Pod) podRemarks() []string {
 	var list []string
 	for _, text := range v.remarks() {
-		list = append(list, strings.NewReplacer("the item", "the pod", "machine", "node").Replace(text))
+		list = append(list, strings.NewReplacer("the item", "the pod", "machine", "node", "the lowest position goes first", "the first by name is taken").Replace(text))
 	}
 	if v.Log != nil {
 		return append(list, v.logRemarks()...)

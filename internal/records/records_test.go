@@ -138,7 +138,7 @@ func TestSummary(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(docs, "results.md"))
 	require.NoError(t, err)
 	_, after, _ := strings.Cut(string(text), "\nOf ")
-	assert.Equal(t, `2 targets 1 are missed (w); 1 reach the aim.
+	assert.Equal(t, `the 2 targets with *must* and *aim*, 1 are missed (“w”); 1 reach the aim.
 
 ## T
 

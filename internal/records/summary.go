@@ -96,7 +96,7 @@ func Summarise(docs string, list []Capability) error {
 			fmt.Fprintf(&body, "\nNot measured: %s.\n", strings.Join(absent, "; "))
 		}
 	}
-	head := fmt.Sprintf("%s\nOf %d targets %d are missed", summaryHead, reached[reachAim]+reached[reachMust]+reached[missed], reached[missed])
+	head := fmt.Sprintf("%s\nOf the %d targets with *must* and *aim*, %d are missed", summaryHead, reached[reachAim]+reached[reachMust]+reached[missed], reached[missed])
 	if len(misses) > 0 {
 		head += " (" + strings.Join(misses, "; ") + ")"
 	}
@@ -116,7 +116,7 @@ func readTables(path string) ([]Table, error) {
 	return tables, nil
 }
 
-// count adds the verdicts of a page and returns the works that missed a target.
+// count adds the verdicts of a page and returns the quoted names of the works that missed a target.
 func count(tables []Table, reached map[string]int) (misses []string) {
 	for _, t := range tables {
 		at := slices.Index(t.Heads, "reached")
@@ -126,7 +126,7 @@ func count(tables []Table, reached map[string]int) (misses []string) {
 		for _, row := range t.Rows {
 			reached[row[at]]++
 			if row[at] == missed {
-				misses = append(misses, row[0])
+				misses = append(misses, "“"+row[0]+"”")
 			}
 		}
 	}

@@ -144,8 +144,8 @@ const lowestShare = .001
 
 func (c *Comparison) scatter() *sheet.Chart {
 	s := sheet.Scatter{
-		ID: "scatter", Title: "Cost against violated requests", XAxis: "cost, core-hours", YAxis: "late or lost, %",
-		XLimit: nothing, YLimit: 100 - c.App.Percentile, YLimName: fmt.Sprintf("%g %% is forgiven", 100-c.App.Percentile), Low: lowestShare,
+		ID: "scatter", Title: "Cost against violated requests", XAxis: "cost, core-hours + GiB-hours ÷ 8", YAxis: "late or lost, %",
+		XLimit: nothing, YLimit: 100 - c.App.Percentile, YLimName: fmt.Sprintf("%g %% is allowed", 100-c.App.Percentile), Low: lowestShare,
 	}
 	best := c.best()
 	var about []string

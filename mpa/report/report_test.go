@@ -74,30 +74,30 @@ func TestSummary(t *testing.T) {
 	}{
 		"better": {
 			[]outcome{{"static", 300, .01}, {"hpa+vpa", 200, .5}, {"autopilot", 150, .9}, {"predictive", 120, 1.1}, {"static-p99", 90, 0}, {"oracle", 100, .4}},
-			"hpa+vpa costs 200 core-hours with 0.5 % of requests late or lost; autopilot costs 150 core-hours with 0.9 % of requests late or lost, 25 % less: 50 % of the way to the oracle’s 100.",
+			"hpa+vpa costs 200 (core-hours + GiB-hours ÷ 8) with 0.5 % of requests late or lost; autopilot costs 150 with 0.9 % of requests late or lost, 25 % less: 50 % of the way to the oracle’s 100.",
 			"-100 0 50 - 110 100",
 		},
 		"hpa+vpa is best": {
 			[]outcome{{"static", 300, .01}, {"hpa+vpa", 200, .5}, {"hpa", 199.9, .5}, {"oracle", 100, .4}},
-			"hpa+vpa costs 200 core-hours with 0.5 % of requests late or lost, and no other agent does as well for less; the oracle costs 100 with 0.4 %.",
+			"hpa+vpa costs 200 (core-hours + GiB-hours ÷ 8) with 0.5 % of requests late or lost, and no other agent does as well for less; the oracle costs 100 with 0.4 %.",
 			"-100 0 0 100",
 		},
 		"the promise costs more": {
 			[]outcome{{"static", 300, .01}, {"hpa+vpa", 200, 2.5}, {"hpa", 150, 2.4}, {"oracle", 210, .4}},
-			"hpa+vpa costs 200 core-hours with 2.5 % of requests late or lost (1 % is forgiven); static costs 300 core-hours with 0.01 % of requests late or lost, 50 % more; the oracle costs 210 with 0.4 %.",
+			"hpa+vpa costs 200 (core-hours + GiB-hours ÷ 8) with 2.5 % of requests late or lost, where 1 % is allowed; static costs 300 with 0.01 % of requests late or lost, 50 % more; the oracle costs 210 with 0.4 %.",
 			"",
 		},
 		"nobody keeps it": {
 			[]outcome{{"static", 300, 4}, {"hpa+vpa", 200, 2.5}, {"hpa", 150, 2.4}, {"oracle", 100, .4}},
-			"hpa+vpa costs 200 core-hours with 2.5 % of requests late or lost (1 % is forgiven); hpa costs 150 core-hours with 2.4 % of requests late or lost, 25 % less: 50 % of the way to the oracle’s 100.",
+			"hpa+vpa costs 200 (core-hours + GiB-hours ÷ 8) with 2.5 % of requests late or lost, where 1 % is allowed; hpa costs 150 with 2.4 % of requests late or lost, 25 % less: 50 % of the way to the oracle’s 100.",
 			"- 0 50 100",
 		},
 		"no hpa+vpa": {
 			[]outcome{{"static", 300, .01}, {"hpa", 150, .001}},
-			"hpa costs 150 core-hours with 0.001 % of requests late or lost.", "",
+			"hpa costs 150 (core-hours + GiB-hours ÷ 8) with 0.001 % of requests late or lost.", "",
 		},
-		"alone":       {[]outcome{{"oracle", 1.234, .5}}, "oracle costs 1.23 core-hours with 0.5 % of requests late or lost.", ""},
-		"hopeless":    {[]outcome{{"hpa", 1, 50}, {"oracle", 3, 7}}, "No agent answers 99 % of the requests within 250 ms; hpa costs 1.00 core-hours with 50 % of requests late or lost; the oracle costs 3.00 with 7 %.", ""},
+		"alone":       {[]outcome{{"oracle", 1.234, .5}}, "oracle costs 1.23 (core-hours + GiB-hours ÷ 8) with 0.5 % of requests late or lost.", ""},
+		"hopeless":    {[]outcome{{"hpa", 1, 50}, {"oracle", 3, 7}}, "No agent answers 99 % of the requests within 250 ms; hpa costs 1.00 (core-hours + GiB-hours ÷ 8) with 50 % of requests late or lost; the oracle costs 3.00 with 7 %.", ""},
 		"no requests": {[]outcome{{"hpa", 1, nothing}}, "No requests came.", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -223,7 +223,7 @@ func ExampleTable() {
 		fmt.Println(strings.TrimRight(line[:min(len(line), 66)], " \n"))
 	}
 	// Output:
-	// hpa+vpa costs 200 core-hours with 0.5 % of requests late or lost;
+	// hpa+vpa costs 200 (core-hours + GiB-hours ÷ 8) with 0.5 % of requ
 	//
 	// web on load: 2 hours, 100000 requests; 99 % of them within 250 ms
 	//

@@ -52,12 +52,13 @@ func (c *Comparison) closest() *Agent {
 // gap to the oracle the best agent closes.
 func (c *Comparison) Summary() string {
 	base, limit, best := c.agent(Baseline), c.agent(Limit), c.best()
-	said := false
+	said, unit := false, " (core-hours + GiB-hours ÷ 8)"
 	claim := func(a *Agent) string {
-		s := fmt.Sprintf("%s costs %s core-hours with %s of requests late or lost", a.Name, hours(a.cost()), percent(a.violating()))
+		s := fmt.Sprintf("%s costs %s%s with %s of requests late or lost", a.Name, hours(a.cost()), unit, percent(a.violating()))
+		unit = ""
 		if !said && !c.kept(a) {
 			said = true
-			s += fmt.Sprintf(" (%s is forgiven)", percent(100-c.App.Percentile))
+			s += fmt.Sprintf(", where %s is allowed", percent(100-c.App.Percentile))
 		}
 		return s
 	}
@@ -81,7 +82,11 @@ func (c *Comparison) Summary() string {
 	case limit != nil && len(c.Agents) == 1:
 		return claim(limit) + "."
 	}
-	s := fmt.Sprintf("No agent answers %g %% of the requests within %g ms", c.App.Percentile, 1000*c.App.Latency)
+	s := "No agent"
+	if limit != nil && c.kept(limit) {
+		s += " but the oracle"
+	}
+	s += fmt.Sprintf(" answers %g %% of the requests within %g ms", c.App.Percentile, 1000*c.App.Latency)
 	said = true
 	if closest := c.closest(); closest != nil {
 		s += "; " + claim(closest)
