@@ -34,7 +34,7 @@ race: ## the race detector on the packages that start goroutines
 	go test -race -short -run ServesMany ./binpack/learned/planned
 
 .PHONY: lint
-lint: ## golangci-lint as pinned in hack/lint (built once, which takes minutes)
+lint: ## golangci-lint as pinned in hack/lint (the first run builds it and fills its cache, and may wait for minutes)
 	hack/lint/run.sh
 
 .PHONY: fuzz

@@ -102,8 +102,8 @@ func TestClasses(t *testing.T) {
 	assert.Equal(t, "7/2 7/2 8/2 1/1 2/2 ", classes(true, false, 0, 1))
 }
 
-// Nodes that all differ a little are few kinds, each of which holds what
-// any of its machines holds.
+// Nodes that differ a little are merged into few kinds; a kind holds whatever any of
+// its machines can.
 func TestCoarsen(t *testing.T) {
 	rng := rand.New(rand.NewPCG(31, 32))
 	inst := packtest.Instance([]binpack.MachineLine{packtest.Line(1, 2, 96, 512)}, []int64{4, 8}, []int64{8, 100})

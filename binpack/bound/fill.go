@@ -53,15 +53,15 @@ type table struct {
 
 const (
 	maxTables    = 3       // single dimensions, beside the mean
-	tableCells   = 1 << 21 // of one table
-	maxTableSize = 1 << 13 // of a single dimension
-	meanSize     = 1 << 9  // of the mean
-	fewestNodes  = 1 << 11 // of a branch and bound
-	nodeWork     = 40      // operations a node takes
-	mostNumbers  = 64      // of items of a class to be tried at a node, on average
-	numberWork   = 10      // operations a number takes
-	diveTries    = 256     // numbers of items of a class to be tried by a dive
-	priceOne     = 1 << 30 // of a price of 1
+	tableCells   = 1 << 21 // cells of one table
+	maxTableSize = 1 << 13 // steps of a single dimension
+	meanSize     = 1 << 9  // steps of the mean
+	fewestNodes  = 1 << 11 // nodes of a branch and bound
+	nodeWork     = 40      // operations of a node
+	mostNumbers  = 64      // counts of a class to be tried at a node, on average
+	numberWork   = 10      // operations of such a count
+	diveTries    = 256     // counts of a class to be tried by a dive
+	priceOne     = 1 << 30 // the integer that stands for a price of 1
 )
 
 func newFiller(c *cover, kind int) *filler {
@@ -388,8 +388,8 @@ func (f *filler) others(work *int64) {
 }
 
 // packing covers all classes of the kind by ways that a simple heuristic makes:
-// first comes what needs most machines yet, the larger of two equal ones. A linear
-// program that begins with them begins near its end.
+// first comes the class that still needs the most machines; on a tie the one with the
+// larger item. A linear program that begins with them begins near its end.
 func (f *filler) packing(work *int64) []way {
 	left := make([]int64, len(f.c.classes))
 	f.class, f.price = f.class[:0], f.price[:0]

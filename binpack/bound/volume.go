@@ -21,9 +21,9 @@ type Bound struct {
 	// Method is the method that gave it: MethodVolume and so on. Where the figures
 	// come from several, their names are joined by "+".
 	Method string
-	// Short means that the fleet cannot hold all items. Machines and Cost are then
-	// those of all machines that offer anything of a dimension that is short, and
-	// bound only a placement that leaves items out.
+	// Short means that the fleet cannot hold all items. Machines and Cost then count
+	// every machine with some of the scarce dimension. They bound only placements that
+	// leave items out.
 	Short bool
 	// Stopped means that the method was stopped: more work may give more.
 	Stopped bool

@@ -11,9 +11,9 @@ import (
 // typicalShare is the part of the items that typical types make up.
 const typicalShare = .95
 
-// A Mix is what FGD's fragment is an expectation over: the typical types of
-// items and their shares, from the forecast of each app, or where there is none
-// from what has arrived so far.
+// A Mix holds the typical types of items and their shares. FGD's fragment is the mean
+// over them. They come from the forecast of each app, or where there is none from what
+// has arrived so far.
 type Mix struct {
 	View
 	typeOf []int32   // per app: index into types
@@ -40,7 +40,7 @@ type Typical struct {
 type Ask struct {
 	CPU, GPU int64
 	models   string // names of the machine types; orders types that are alike otherwise
-	group    int32  // 0 but where it keeps types apart
+	group    int32  // the app's group where groups are counted apart, else 0
 }
 
 // MixOf prepares the mix of a state; Refresh fills it.
@@ -109,8 +109,7 @@ func (p *Mix) setMix(count func(app int) float64) {
 	}
 }
 
-// add puts a type into the mix, where types of several groups that ask for the same
-// are one.
+// add puts a type into the mix. Types that differ only in their group are merged.
 func (p *Mix) add(t Typical) {
 	if i := slices.IndexFunc(p.Items, func(o Typical) bool { return o.Ask == t.Ask }); i >= 0 {
 		p.Items[i].Share += t.Share

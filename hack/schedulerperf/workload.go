@@ -75,8 +75,8 @@ func (t templates) create(ctx context.Context, client kubernetes.Interface, node
 		if err := execute(t.pod, i, pod); err != nil {
 			return err
 		}
-		// GenerateName stays: it names the app of a pod without an owner. The
-		// scheduler's queue is in the order of names, since pods are listed so.
+		// GenerateName stays: it names the app of a pod without an owner. Pods
+		// are listed by name, so they are queued by name.
 		pod.Name = fmt.Sprintf("pod-%06d", i)
 		if i < nodes {
 			pod.Spec.NodeName = nodeName(i)

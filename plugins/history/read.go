@@ -45,8 +45,8 @@ func (t Time) milliseconds(began int64) int64 {
 	return t.at.UnixMilli()
 }
 
-// Read builds the history of a log from its files, in order: what happened from
-// one time until, not including, another. What stood at the first is its beginning.
+// Read builds the history of a log from its files, in order. Pods already placed at
+// `from` are its initial state; `until` is excluded.
 func Read(paths []string, from, until Time) (*History, error) {
 	h := New()
 	h.needsPods = true

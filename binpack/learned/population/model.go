@@ -21,7 +21,8 @@ var Model = learned.Model{
 	NotLive:      "it packs one dimension; a live cluster has cpu, memory and pods",
 }
 
-// learns: without a clock nothing is known of the time left, with it not of the past.
+// learns lists the parameters that training sets. `fade` needs a clock; `far` and `past`
+// stand in for it.
 func learns(k binpack.Knowledge, _ bool) []string {
 	var names []string
 	for _, p := range parameters {
