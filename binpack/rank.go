@@ -68,11 +68,8 @@ func (s *State) Choose(scorer Scorer, item Item) (int32, error) {
 	}
 	// A class that was scored by a machine that does not take the item: no score
 	// rises with the position, so that was the most the class can reach.
-	comesFirst := func(i int) bool {
-		return best < 0 || s.prefers(s.candidates[i], out[i], s.candidates[best], out[best])
-	}
 	for i, class := range s.pending {
-		if class >= 0 && comesFirst(i) && s.settle(scorer, item, i, out) && comesFirst(i) {
+		if class >= 0 && s.comesFirst(i, best, out) && s.settle(scorer, item, i, out) && s.comesFirst(i, best, out) {
 			best = i
 		}
 	}
@@ -80,6 +77,11 @@ func (s *State) Choose(scorer Scorer, item Item) (int32, error) {
 		return -1, ErrNoFit
 	}
 	return s.candidates[best], nil
+}
+
+// comesFirst reports whether candidate i comes before the best so far; -1 = none.
+func (s *State) comesFirst(i, best int, out []float64) bool {
+	return best < 0 || s.prefers(s.candidates[i], out[i], s.candidates[best], out[best])
 }
 
 // score asks the scorer for the scores of candidates; they are valid until the next

@@ -90,7 +90,7 @@ func TestRebuildingChangesNothingLater(t *testing.T) {
 		for range 7000 {
 			s.step()
 		}
-		require.Same(t, before, s.l.Columns(), "they were built anew")
+		require.Same(t, before, s.l.Columns(), "they were rebuilt")
 		require.Greater(t, before.Placements()+before.Departures(), uint64(1<<12), "the journal's length")
 		require.Greater(t, pure(s, 300), 80)
 	}

@@ -199,7 +199,7 @@ func TestPodEvents(t *testing.T) {
 	s.bound(nil, "no pod")
 	require.Empty(t, s.engine.Conflicts())
 	s.bound(pod("web-4", "web").Node("a").Obj(), pod("web-4", "web").Node("a").Obj())
-	require.Empty(t, s.engine.Conflicts(), "it is no news")
+	require.Empty(t, s.engine.Conflicts(), "nothing changed")
 	s.bound(pod("web-4", "web").Obj(), pod("web-4", "web").Node("a").Obj())
 	require.Equal(t, map[string]int{"one": 1}, s.engine.Conflicts())
 

@@ -59,7 +59,7 @@ func TestScoreByRank(t *testing.T) {
 			require.Equal(t, want, slices.Sorted(maps.Values(c.scores)))
 			s.assume(c, p, c.best())
 			v := s.verify()
-			require.Equal(t, 1, v.Agreed, "computed anew it is the same node")
+			require.Equal(t, 1, v.Agreed, "computed again, it is the same node")
 			require.Equal(t, 1, v.Decisions)
 		})
 	}
