@@ -262,8 +262,11 @@ func TestUpdaterRefusals(t *testing.T) {
 	// A quota refuses resizes, and new pods at their creation.
 	u.quota(v1.ResourceRequestsCPU, "1500m", "1")
 	id := u.recommend(v1alpha1.ChangeRequests, 2, "900m", "256Mi")
-	a := u.outcome(id, v1alpha1.OutcomePartly) // 900m + 500m
-	require.Contains(t, a.Message, "exceeded quota: tight")
+	// 900m + 500m. The action begins as Partly, without a message.
+	u.wait("partly, for the quota", func(s *v1alpha1.MultidimPodAutoscalerStatus) bool {
+		a := s.Actuation
+		return a != nil && a.ID == id && a.Outcome == v1alpha1.OutcomePartly && strings.Contains(a.Message, "exceeded quota: tight")
+	})
 	require.EqualValues(t, 1, u.wait("one resized", func(s *v1alpha1.MultidimPodAutoscalerStatus) bool { return s.Actuation.Resized == 1 }).Actuation.Resized)
 	u.c.Kubectl(t, "", "delete", "quota", "tight", "-n", u.ns)
 	u.outcome(u.recommend(v1alpha1.ChangeRequests, 2, "400m", "256Mi"), v1alpha1.OutcomeApplied)
@@ -300,7 +303,7 @@ spec: {policyName: %[1]s, validationActions: [Deny]}
 		_, err := u.c.Client.AppsV1().Deployments(u.ns).Patch(t.Context(), "web", types.MergePatchType, patch, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, "scale")
 		return fmt.Sprint(err), apierrors.IsInvalid(err) || apierrors.IsForbidden(err)
 	})
-	a = u.outcome(u.recommend(v1alpha1.ChangeReplicas, 4, "400m", "256Mi"), v1alpha1.OutcomeRefused)
+	a := u.outcome(u.recommend(v1alpha1.ChangeReplicas, 4, "400m", "256Mi"), v1alpha1.OutcomeRefused)
 	require.Contains(t, a.Message, "nobody touches these")
 	require.Contains(t, u.condition(v1alpha1.ConditionAble, metav1.ConditionFalse, "Refused"), "nobody touches these")
 	a = u.outcome(u.recommend(v1alpha1.ChangeRequests, 2, "300m", "256Mi"), v1alpha1.OutcomeRefused)
