@@ -20,7 +20,7 @@ func tiesOf(o Options) Ties { return Ties{Seed: o.Seed, ByPosition: o.TiesByPosi
 // maxNodeScore is the highest score of a kube-scheduler plugin.
 const maxNodeScore = 100
 
-// A strategy is the arithmetic of one scoring plugin of kube-scheduler 1.34
+// A strategy is the arithmetic of one scoring plugin of kube-scheduler 1.36
 // (pkg/scheduler/framework/plugins/noderesources). It gets, per dimension, what
 // would be requested of a machine with the item on it and what the machine has, and
 // returns a whole score from 0 to maxNodeScore. All dimensions have weight 1. A dimension with

@@ -257,6 +257,8 @@ func apiServer(t *testing.T) *httptest.Server {
 		switch {
 		case !ok:
 			http.NotFound(w, r)
+		case r.URL.Query().Get("sendInitialEvents") != "": // clients then list, and watch from there
+			http.Error(w, "no streaming lists", http.StatusBadRequest)
 		case r.URL.Query().Get("watch") != "":
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()

@@ -10,7 +10,6 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/version"  // version metric
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	_ "sigs.k8s.io/scheduler-plugins/apis/config/scheme" // args of its plugins
-	"sigs.k8s.io/scheduler-plugins/pkg/capacityscheduling"
 	"sigs.k8s.io/scheduler-plugins/pkg/coscheduling"
 	"sigs.k8s.io/scheduler-plugins/pkg/noderesources"
 	"sigs.k8s.io/scheduler-plugins/pkg/trimaran/loadvariationriskbalancing"
@@ -28,7 +27,6 @@ func plugins() []app.Option {
 	return []app.Option{
 		app.WithPlugin(sigma.Name, sigma.New),
 		app.WithPlugin(coscheduling.Name, coscheduling.New),
-		app.WithPlugin(capacityscheduling.Name, capacityscheduling.New),
 		app.WithPlugin(noderesources.AllocatableName, noderesources.NewAllocatable),
 		app.WithPlugin(targetloadpacking.Name, targetloadpacking.New),
 		app.WithPlugin(loadvariationriskbalancing.Name, loadvariationriskbalancing.New),

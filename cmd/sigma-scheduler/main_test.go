@@ -25,8 +25,7 @@ var answers = map[string]string{
 	"/api":  `{"kind":"APIVersions","versions":["v1"]}`,
 	"/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"scheduling.x-k8s.io","versions":[{"groupVersion":"scheduling.x-k8s.io/v1alpha1","version":"v1alpha1"}],"preferredVersion":{"groupVersion":"scheduling.x-k8s.io/v1alpha1","version":"v1alpha1"}}]}`,
 	"/apis/scheduling.x-k8s.io/v1alpha1": `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"scheduling.x-k8s.io/v1alpha1","resources":[
-		{"name":"podgroups","kind":"PodGroup","namespaced":true,"verbs":["list","watch"]},{"name":"elasticquotas","kind":"ElasticQuota","namespaced":true,"verbs":["list","watch"]}]}`,
-	"/apis/scheduling.x-k8s.io/v1alpha1/elasticquotas": `{"kind":"ElasticQuotaList","apiVersion":"scheduling.x-k8s.io/v1alpha1","metadata":{"resourceVersion":"1"},"items":[]}`,
+		{"name":"podgroups","kind":"PodGroup","namespaced":true,"verbs":["list","watch"]}]}`,
 	"/apis/sigma-scheduler.io/v1alpha1/placementrules": `{"kind":"PlacementRuleList","apiVersion":"sigma-scheduler.io/v1alpha1","metadata":{"resourceVersion":"1"},"items":[]}`,
 }
 
@@ -40,6 +39,8 @@ func setUp(t *testing.T, profile string) (*scheduler.Scheduler, error) {
 		switch {
 		case !ok:
 			http.NotFound(w, r)
+		case r.URL.Query().Get("sendInitialEvents") != "": // clients then list, and watch from there
+			http.Error(w, "no streaming lists", http.StatusBadRequest)
 		case r.URL.Query().Get("watch") != "":
 			w.WriteHeader(http.StatusOK)
 			_ = http.NewResponseController(w).Flush()
@@ -93,9 +94,8 @@ func TestProfile(t *testing.T) {
 	sched, err := setUp(t, `
   plugins:
     multiPoint:
-      enabled: [{name: Sigma, weight: 2000}, {name: Coscheduling}, {name: CapacityScheduling}]
+      enabled: [{name: Sigma, weight: 2000}, {name: Coscheduling}]
     queueSort: {disabled: [{name: "*"}], enabled: [{name: Coscheduling}]}
-    postFilter: {disabled: [{name: DefaultPreemption}]}
     score: {enabled: [{name: NodeResourcesAllocatable, weight: 1}, {name: TargetLoadPacking, weight: 1}, {name: LoadVariationRiskBalancing, weight: 1}, {name: LowRiskOverCommitment, weight: 1}]}
   pluginConfig:
   - {name: Sigma, args: {policyName: general, canaryPolicyName: next, mapping: linear, fleet: fixed}}
@@ -115,7 +115,6 @@ func TestProfile(t *testing.T) {
 	}
 	require.Equal(t, []string{"Coscheduling"}, names(plugins.QueueSort))
 	require.Contains(t, names(plugins.Permit), "Coscheduling")
-	require.Contains(t, names(plugins.PreFilter), "CapacityScheduling")
 	require.Subset(t, names(plugins.Score), []string{
 		"NodeResourcesAllocatable", "TargetLoadPacking", "LoadVariationRiskBalancing", "LowRiskOverCommitment", "NodeResourcesFit",
 	})

@@ -41,6 +41,7 @@ func TestReplicasByCPU(t *testing.T) {
 		now := time.Now()
 		cfg := agents.DefaultHPA()
 		cfg.Utilisation = []int32{30, 50, 80, 100, 150}[d.IntN(5)]
+		cfg.Up.Tolerance, cfg.Down.Tolerance = []float64{0, .05, .1, .5}[d.IntN(4)], []float64{0, .05, .1, .5}[d.IntN(4)]
 		o := mpa.Observation{Time: now, Replicas: int32(1 + d.IntN(8))}
 		store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 		known := metrics.PodMetricsInfo{}
@@ -56,7 +57,7 @@ func TestReplicasByCPU(t *testing.T) {
 			}
 		}
 		calculator := podautoscaler.NewReplicaCalculator(podMetrics{pods: known}, corelisters.NewPodLister(store), cfg.Initialisation, cfg.Readiness)
-		tolerances := [2]float64{cfg.Tolerance, cfg.Tolerance}
+		tolerances := [2]float64{cfg.Down.Tolerance, cfg.Up.Tolerance}
 		want, utilisation, _, _, wantErr := calculator.GetResourceReplicas(t.Context(), o.Replicas, cfg.Utilisation, v1.ResourceCPU,
 			*(*podautoscaler.Tolerances)(unsafe.Pointer(&tolerances)), "default", labels.Everything(), "")
 		got, gotUtilisation, err := agents.NewHPA(mpa.Target{}, cfg).ReplicasByCPU(&o)

@@ -67,7 +67,7 @@ type situation struct {
 func TestStrategies(t *testing.T) {
 	for _, strategy := range []struct {
 		policy string
-		plugin framework.ScorePlugin
+		plugin fwk.ScorePlugin
 		// what of a pod the plugin counts
 		amounts func(request) request
 	}{
@@ -98,7 +98,7 @@ func TestStrategies(t *testing.T) {
 	}
 }
 
-func fit(t *testing.T, kind config.ScoringStrategyType) framework.ScorePlugin {
+func fit(t *testing.T, kind config.ScoringStrategyType) fwk.ScorePlugin {
 	t.Helper()
 	args := &config.NodeResourcesFitArgs{ScoringStrategy: &config.ScoringStrategy{Type: kind, Resources: resources}}
 	if kind == config.RequestedToCapacityRatio {
@@ -110,17 +110,17 @@ func fit(t *testing.T, kind config.ScoringStrategyType) framework.ScorePlugin {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return plugin.(framework.ScorePlugin)
+	return plugin.(fwk.ScorePlugin)
 }
 
-func balanced(t *testing.T) framework.ScorePlugin {
+func balanced(t *testing.T) fwk.ScorePlugin {
 	t.Helper()
 	args := &config.NodeResourcesBalancedAllocationArgs{Resources: resources}
 	plugin, err := noderesources.NewBalancedAllocation(context.Background(), args, nil, feature.Features{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return plugin.(framework.ScorePlugin)
+	return plugin.(fwk.ScorePlugin)
 }
 
 // draw makes a node without overcommitment, even when pods without requests are
@@ -175,7 +175,7 @@ func draw(rng *rand.Rand) situation {
 }
 
 // theirs is the plugin's score.
-func theirs(t *testing.T, plugin framework.ScorePlugin, s situation) int64 {
+func theirs(t *testing.T, plugin fwk.ScorePlugin, s situation) int64 {
 	t.Helper()
 	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}
 	node.Status.Allocatable = list(s.node)
@@ -186,7 +186,7 @@ func theirs(t *testing.T, plugin framework.ScorePlugin, s situation) int64 {
 	info := framework.NewNodeInfo(pods...)
 	info.SetNode(node)
 	incoming, state := pod("incoming", s.pod), framework.NewCycleState()
-	if pre, ok := plugin.(framework.PreScorePlugin); ok {
+	if pre, ok := plugin.(fwk.PreScorePlugin); ok {
 		status := pre.PreScore(context.Background(), state, incoming, []fwk.NodeInfo{info})
 		if status.IsSkip() {
 			return 0 // a skipped plugin adds nothing to any node

@@ -131,15 +131,8 @@ func TestOtherPlugins(t *testing.T) {
 	c := e2e.Shared(t)
 	installSigma(t, c)
 	applyPolicy(t, c, "general-k1", "general")
-	installPlugins(t, c, "capacityscheduling", "elasticquotas")
 	ns := c.Namespace(t)
 	c.CreateNodes(t, e2e.Nodes(17, 6)...)
-	c.Kubectl(t, fmt.Sprintf(`
-apiVersion: scheduling.x-k8s.io/v1alpha1
-kind: ElasticQuota
-metadata: {name: quota, namespace: %s}
-spec: {max: {cpu: 10, memory: 100Gi}, min: {cpu: 10, memory: 100Gi}}
-`, ns), "apply", "-f", "-")
 	// The server that Trimaran's plugins ask for the load of nodes.
 	var asked atomic.Int32
 	watcher := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -155,7 +148,6 @@ spec: {max: {cpu: 10, memory: 100Gi}, min: {cpu: 10, memory: 100Gi}}
 
 	config := "percentageOfNodesToScore: 100\nprofiles:\n"
 	plugins := []struct{ name, args string }{
-		{"CapacityScheduling", ""},
 		{"NodeResourcesAllocatable", "{mode: Least, resources: [{name: cpu, weight: 1000}]}"},
 		{"TargetLoadPacking", "{watcherAddress: " + watcher.URL + ", defaultRequestsMultiplier: '1'}"},
 		{"LoadVariationRiskBalancing", "{watcherAddress: " + watcher.URL + "}"},
@@ -186,10 +178,5 @@ spec: {max: {cpu: 10, memory: 100Gi}, min: {cpu: 10, memory: 100Gi}}
 		require.EqualValues(t, 2, s.Metric(t, "sigma_decisions_total", fmt.Sprintf("profile=%q", p.name), `cause="policy"`), p.name)
 	}
 	require.GreaterOrEqual(t, asked.Load(), int32(3)) // once each when they start, and later again
-	over := e2e.Pod(ns, "over", "9", "1Gi")           // more than is left beside what this profile placed itself
-	over.Spec.SchedulerName = "CapacityScheduling"
-	c.CreatePods(t, over)
-	c.WaitRefused(t, ns, 1)
-	require.Contains(t, e2e.Condition(podNamed(t, c, ns, "over"), v1.PodScheduled).Message, "is more than Max")
 	requireSound(t, s)
 }

@@ -18,8 +18,6 @@ type HPAConfig struct {
 	// RatePerPod is the target for requests per second and pod; 0 = none. With both
 	// targets, the larger number of replicas counts.
 	RatePerPod float64
-	// Tolerance is how far usage ÷ target may be from 1 without a change.
-	Tolerance float64
 	// Initialisation is how long after a pod's start its cpu counts only if it was
 	// measured while the pod was ready; Readiness how long its first readiness may take.
 	Initialisation, Readiness time.Duration
@@ -30,6 +28,8 @@ type HPAConfig struct {
 
 // A Behaviour limits how fast a number of replicas changes in one direction.
 type Behaviour struct {
+	// Tolerance is how far usage ÷ target may be from 1, in this direction, without a change.
+	Tolerance float64
 	// Stabilisation is the window whose most cautious recommendation counts.
 	Stabilisation time.Duration
 	Policies      []Policy
@@ -48,12 +48,12 @@ type Policy struct {
 // DefaultHPA returns the default of Kubernetes: 80 % of the cpu requests.
 func DefaultHPA() HPAConfig {
 	return HPAConfig{
-		Utilisation: 80, Tolerance: .1,
+		Utilisation:    80,
 		Initialisation: 5 * time.Minute, Readiness: 30 * time.Second, MaxAge: 2 * time.Minute,
-		Up: Behaviour{Select: "Max", Policies: []Policy{
+		Up: Behaviour{Tolerance: .1, Select: "Max", Policies: []Policy{
 			{Percent: 100, Period: 15 * time.Second}, {Pods: 4, Period: 15 * time.Second},
 		}},
-		Down: Behaviour{Select: "Max", Stabilisation: 5 * time.Minute, Policies: []Policy{
+		Down: Behaviour{Tolerance: .1, Select: "Max", Stabilisation: 5 * time.Minute, Policies: []Policy{
 			{Percent: 100, Period: 15 * time.Second},
 		}},
 	}
@@ -65,7 +65,7 @@ func (c HPAConfig) At(percent int32) HPAConfig {
 	return c
 }
 
-// HPA recommends replicas as the HorizontalPodAutoscaler of Kubernetes 1.34 does:
+// HPA recommends replicas as the HorizontalPodAutoscaler of Kubernetes 1.36 does:
 // ⌈usage ÷ target · pods⌉ with a tolerance, careful assumptions about pods
 // without metrics, a stabilisation window and limits on the rate of change.
 type HPA struct {
@@ -227,7 +227,7 @@ func (h *HPA) ratio(pods []podUsage) (ratio float64, utilisation int64) {
 }
 
 func (h *HPA) tolerable(ratio float64) bool {
-	return ratio >= 1-h.cfg.Tolerance && ratio <= 1+h.cfg.Tolerance
+	return ratio >= 1-h.cfg.Down.Tolerance && ratio <= 1+h.cfg.Up.Tolerance
 }
 
 // byRate returns the number of replicas by requests per second, an external metric per

@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/component-helpers/scheduling/corev1"
 )
 
 // HasRoom reports whether a pod may find room on one of the nodes, beside the pods that
@@ -40,10 +39,7 @@ func HasRoom(pod *v1.Pod, nodes []v1.Node, pods []v1.Pod) bool {
 // unready reports whether a node's condition keeps a pod off: a temporary taint, which
 // [Selector.Admits] passes over.
 func unready(node *v1.Node, pod *v1.Pod) bool {
-	_, untolerated := corev1.FindMatchingUntoleratedTaint(node.Spec.Taints, pod.Spec.Tolerations, func(t *v1.Taint) bool {
-		return (t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute) && strings.HasPrefix(t.Key, temporary)
-	})
-	return untolerated
+	return Untolerated(node, pod.Spec.Tolerations, func(t *v1.Taint) bool { return strings.HasPrefix(t.Key, temporary) }) != nil
 }
 
 func fits(demand, capacity, used map[string]int64) bool {

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
 )
 
 // A Selector says which nodes a pod's specification admits: nodeSelector,
@@ -65,9 +66,18 @@ func (s *Selector) Admits(node *v1.Node) bool {
 	if ok, err := s.affinity.Match(node); err != nil || !ok {
 		return false
 	}
-	_, untolerated := corev1.FindMatchingUntoleratedTaint(node.Spec.Taints, s.tolerations, func(t *v1.Taint) bool {
-		return (t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute) &&
-			!strings.HasPrefix(t.Key, temporary)
-	})
-	return !untolerated
+	return Untolerated(node, s.tolerations, func(t *v1.Taint) bool { return !strings.HasPrefix(t.Key, temporary) }) == nil
+}
+
+// Untolerated returns the first taint of a node that keeps a pod with some tolerations
+// off, among those that a condition holds for; nil: none. Tolerations that compare numbers
+// count: an API server without them refuses such a pod.
+func Untolerated(node *v1.Node, tolerations []v1.Toleration, counts func(*v1.Taint) bool) *v1.Taint {
+	taint, found := corev1.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, tolerations, func(t *v1.Taint) bool {
+		return (t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute) && counts(t)
+	}, true)
+	if !found {
+		return nil
+	}
+	return &taint
 }

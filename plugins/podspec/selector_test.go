@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
@@ -39,8 +40,8 @@ func TestSelectorIsTheSchedulers(t *testing.T) {
 		for _, node := range nodes {
 			info := framework.NewNodeInfo()
 			info.SetNode(node)
-			want := affinity.(framework.FilterPlugin).Filter(t.Context(), framework.NewCycleState(), pod, info).IsSuccess() &&
-				taints.(framework.FilterPlugin).Filter(t.Context(), framework.NewCycleState(), pod, info).IsSuccess()
+			want := affinity.(fwk.FilterPlugin).Filter(t.Context(), framework.NewCycleState(), pod, info).IsSuccess() &&
+				taints.(fwk.FilterPlugin).Filter(t.Context(), framework.NewCycleState(), pod, info).IsSuccess()
 			require.Equal(t, want, s.Admits(node), "pod %v\nnode %v", pod, node)
 			if want {
 				admitted++

@@ -107,8 +107,8 @@ func benchmarkCycle(b *testing.B, nodes int, by string) {
 }
 
 type scorer interface {
-	framework.PreScorePlugin
-	framework.ScorePlugin
+	fwk.PreScorePlugin
+	fwk.ScorePlugin
 }
 
 func fitOf(b *testing.B, s *stage) scorer {

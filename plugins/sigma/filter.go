@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/util"
 
 	"github.com/sigma-scheduler/sigma/plugins/kube"
@@ -22,7 +21,7 @@ type checkState struct{ check *kube.Check }
 func (s *checkState) Clone() fwk.StateData { return &checkState{s.check.Clone()} }
 
 // PreFilter finds the rules that select the pod. Without any, Filter is skipped.
-func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*framework.PreFilterResult, *fwk.Status) {
+func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if err := p.engine.Ready(); err != nil {
 		return nil, fwk.AsStatus(err) // tried again after a while
 	}
@@ -37,15 +36,15 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	return nil, nil
 }
 
-// PreFilterExtensions implements [framework.PreFilterPlugin].
-func (p *Plugin) PreFilterExtensions() framework.PreFilterExtensions { return p }
+// PreFilterExtensions implements [fwk.PreFilterPlugin].
+func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return p }
 
-// AddPod implements [framework.PreFilterExtensions].
+// AddPod implements [fwk.PreFilterExtensions].
 func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *v1.Pod, add fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
 	return p.change(state, add.GetPod(), node, 1)
 }
 
-// RemovePod implements [framework.PreFilterExtensions].
+// RemovePod implements [fwk.PreFilterExtensions].
 func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *v1.Pod, remove fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
 	return p.change(state, remove.GetPod(), node, -1)
 }
@@ -74,7 +73,7 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, node
 // ruleEvents is how the scheduler names PlacementRules.
 const ruleEvents = fwk.EventResource("placementrules.v1alpha1.sigma-scheduler.io")
 
-// EventsToRegister implements [framework.EnqueueExtensions]: the events that can open
+// EventsToRegister implements [fwk.EnqueueExtensions]: the events that can open
 // a node to a pod that a rule refused.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	events := []fwk.ClusterEventWithHint{

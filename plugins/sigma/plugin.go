@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/util"
 
 	"github.com/sigma-scheduler/sigma/plugins/apis/config"
@@ -27,7 +26,7 @@ const Name = "Sigma"
 // Plugin is Sigma in one profile.
 type Plugin struct {
 	engine  *engine.Engine
-	handle  framework.Handle
+	handle  fwk.Handle
 	mapping string
 	rules   bool // the cluster has PlacementRules: they wake pods
 
@@ -41,17 +40,17 @@ type Plugin struct {
 var argsPath = field.NewPath("pluginConfig").Key(Name).Child("args")
 
 var (
-	_ framework.PreFilterPlugin     = &Plugin{}
-	_ framework.FilterPlugin        = &Plugin{}
-	_ framework.PreFilterExtensions = &Plugin{}
-	_ framework.PreScorePlugin      = &Plugin{}
-	_ framework.ScorePlugin         = &Plugin{}
-	_ framework.ReservePlugin       = &Plugin{}
-	_ framework.EnqueueExtensions   = &Plugin{}
+	_ fwk.PreFilterPlugin     = &Plugin{}
+	_ fwk.FilterPlugin        = &Plugin{}
+	_ fwk.PreFilterExtensions = &Plugin{}
+	_ fwk.PreScorePlugin      = &Plugin{}
+	_ fwk.ScorePlugin         = &Plugin{}
+	_ fwk.ReservePlugin       = &Plugin{}
+	_ fwk.EnqueueExtensions   = &Plugin{}
 )
 
 // New is the plugin's factory.
-func New(ctx context.Context, args runtime.Object, h framework.Handle) (framework.Plugin, error) {
+func New(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 	a, ok := args.(*config.SigmaArgs)
 	if !ok {
 		return nil, fmt.Errorf("%s: want SigmaArgs, got %T", argsPath, args)
@@ -66,7 +65,7 @@ func New(ctx context.Context, args runtime.Object, h framework.Handle) (framewor
 	e, err := engine.New(engine.Options{
 		Profile: profile, PolicyName: a.PolicyName, CanaryName: a.CanaryPolicyName, AppLabel: a.AppLabel,
 		Fleet: a.Fleet, DecisionLog: a.DecisionLog, Deadline: a.Deadline.Duration, ForecastAge: a.ForecastMaxAge.Duration,
-		Top: int(framework.MaxNodeScore), Recorder: h.EventRecorder(),
+		Top: int(fwk.MaxNodeScore), Recorder: h.EventRecorder(),
 	})
 	if err != nil { // it begins with the argument's name
 		return nil, fmt.Errorf("%s.%w", argsPath, err)
@@ -113,7 +112,7 @@ func (p *Plugin) gone(object any) {
 	}
 }
 
-// Name implements [framework.Plugin].
+// Name implements [fwk.Plugin].
 func (p *Plugin) Name() string { return Name }
 
 // sync gives the engine the nodes that changed, once a cycle: the snapshot does not

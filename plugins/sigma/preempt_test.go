@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
@@ -27,7 +26,7 @@ func TestFilterHeedsNominatedPods(t *testing.T) {
 	require.NoError(t, err)
 	s.filter(nominated.Pod) // it had a cycle before
 	require.NoError(t, s.informers.Core().V1().Pods().Informer().GetStore().Add(nominated.Pod))
-	s.queue.Add(klog.Background(), nominated.Pod)
+	s.queue.Add(s.ctx, nominated.Pod)
 	require.Contains(t, s.filter(pod("web-2", "web").Obj()).refusals(), "a")
 	require.Empty(t, s.filter(pod("db-1", "db").Obj()).refusals())
 	require.Empty(t, s.filter(pod("web-2", "web").Priority(11).Obj()).refusals(), "of higher priority than the nominated one")

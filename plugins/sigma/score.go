@@ -51,7 +51,7 @@ func (p *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 func byRank(ranked []engine.Ranked) []int64 {
 	scores := make([]int64, len(ranked))
 	for i := range ranked {
-		scores[i] = framework.MaxNodeScore - int64(i)
+		scores[i] = fwk.MaxNodeScore - int64(i)
 	}
 	return scores
 }
@@ -61,15 +61,15 @@ func linear(ranked []engine.Ranked) []int64 {
 	most, least := ranked[0].Score, ranked[len(ranked)-1].Score
 	scores := make([]int64, len(ranked))
 	for i, r := range ranked {
-		scores[i] = framework.MaxNodeScore
+		scores[i] = fwk.MaxNodeScore
 		if width := most/2 - least/2; width > 0 { // halves: the difference may be too large
-			scores[i] = int64(float64(framework.MaxNodeScore)*((r.Score/2-least/2)/width) + .5)
+			scores[i] = int64(float64(fwk.MaxNodeScore)*((r.Score/2-least/2)/width) + .5)
 		}
 	}
 	return scores
 }
 
-// Score implements [framework.ScorePlugin].
+// Score implements [fwk.ScorePlugin].
 func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
 	s := p.current
 	if s == nil || p.cycle != state { // the short cut is for one cycle at a time, as in the scheduler
@@ -82,8 +82,8 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, info 
 	return s.scores[concrete(info)], nil
 }
 
-// ScoreExtensions implements [framework.ScorePlugin]: there is nothing to normalise.
-func (p *Plugin) ScoreExtensions() framework.ScoreExtensions { return nil }
+// ScoreExtensions implements [fwk.ScorePlugin]: there is nothing to normalise.
+func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions { return nil }
 
 // Reserve notes where the pod goes.
 func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {

@@ -69,7 +69,7 @@ func newStage(t testing.TB, change func(*config.SigmaArgs), others ...tf.Registe
 	t.Cleanup(cancel)
 	s := &stage{
 		TB: t, ctx: ctx, log: filepath.Join(t.TempDir(), "decisions.jsonl"),
-		cache: internalcache.New(ctx, 0, nil), snapshot: internalcache.NewEmptySnapshot(), client: fake.NewClientset(),
+		cache: internalcache.New(ctx, nil, false), snapshot: internalcache.NewEmptySnapshot(), client: fake.NewClientset(),
 	}
 	s.informers = informers.NewSharedInformerFactory(s.client, 0)
 	s.queue = internalqueue.NewSchedulingQueue((&queuesort.PrioritySort{}).Less, s.informers)
@@ -93,12 +93,13 @@ func newStage(t testing.TB, change func(*config.SigmaArgs), others ...tf.Registe
 		frameworkruntime.WithClientSet(s.client), frameworkruntime.WithInformerFactory(s.informers),
 		frameworkruntime.WithEventRecorder(&events.FakeRecorder{}), frameworkruntime.WithSnapshotSharedLister(s.snapshot),
 		frameworkruntime.WithPodNominator(s.queue),
+		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
 		frameworkruntime.WithPodActivator(nobody{}), frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()))
 	require.NoError(t, err)
 	return s
 }
 
-func (s *stage) create(ctx context.Context, args runtime.Object, h framework.Handle) (framework.Plugin, error) {
+func (s *stage) create(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 	p, err := New(ctx, args, h)
 	s.Plugin, _ = p.(*Plugin)
 	return p, err

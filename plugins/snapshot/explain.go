@@ -14,7 +14,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
@@ -107,10 +106,8 @@ func (q *Question) Refusal(node string) string {
 
 // taint returns the first taint of a node that the pod does not tolerate; "": none.
 func (q *Question) taint(n *v1.Node) string {
-	taint, found := corev1.FindMatchingUntoleratedTaint(n.Spec.Taints, q.object.Spec.Tolerations, func(t *v1.Taint) bool {
-		return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
-	})
-	if !found {
+	taint := podspec.Untolerated(n, q.object.Spec.Tolerations, func(*v1.Taint) bool { return true })
+	if taint == nil {
 		return ""
 	}
 	return taint.ToString()

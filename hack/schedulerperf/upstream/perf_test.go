@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
+	fwk "k8s.io/kube-scheduler/framework"
 	fwkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	perf "k8s.io/kubernetes/test/integration/scheduler_perf"
 
@@ -22,7 +22,7 @@ import (
 // plugins are those that upstream does not have. The policy must be there before
 // the plugin looks for it, which is before scheduler_perf lets us do anything.
 var plugins = fwkruntime.Registry{
-	sigma.Name: func(ctx context.Context, args runtime.Object, handle framework.Handle) (framework.Plugin, error) {
+	sigma.Name: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		if err := policy.Install(ctx, handle.KubeConfig(), "../../.."); err != nil {
 			return nil, err
 		}

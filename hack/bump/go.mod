@@ -1,0 +1,12 @@
+// A type check of the other modules, in a module of its own: the product does not
+// need the loader.
+module github.com/sigma-scheduler/sigma/hack/bump
+
+go 1.26.0
+
+require golang.org/x/tools v0.52.0
+
+require (
+	golang.org/x/mod v0.42.0 // indirect
+	golang.org/x/sync v0.24.0 // indirect
+)
