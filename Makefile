@@ -79,6 +79,16 @@ controlplane: ## build etcd and Kubernetes, test that they start and stop (7 CPU
 e2e: ## schedulers against a real control plane; one test: hack/e2e.sh -run TestGang -v
 	@hack/e2e.sh
 
+# What runs on the next Kubernetes too.
+NEXT := Install|SecondScheduler|ExtenderOverlay|ReplaceScheduler|LiveEqualsSimulated|GangByPolicy|ResizeInPlace|MPAPage|MPALive|MPARecommends|UpdaterScalesAndResizes|Admission
+.PHONY: e2e-matrix
+e2e-matrix: ## the install pages, live = simulated and the autoscaler's basics on the next Kubernetes (8 CPU-minutes cold, and 10)
+	@CONTROLPLANE_LINE=next hack/e2e.sh -short -v -run '^Test($(NEXT))$$'
+
+.PHONY: bump
+bump: ## type-check all modules that import Kubernetes: the first thing after new versions (30 CPU-seconds)
+	cd hack/bump && go run . ../.. ../oracle ../schedulerperf ../controlplane
+
 .PHONY: browser
 browser: ## the reports in a headless Chromium, if there is one
 	hack/browser/run.sh

@@ -6,8 +6,10 @@
 # checksums, the toolchain, and the flags and packages below. A changed pin is a
 # changed name; an old program is never run by mistake. Folders of former pins
 # stay and may be deleted at any time.
+#
+# CONTROLPLANE_LINE=next builds the newer release that is pinned in that folder.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")"
+cd "$(dirname "${BASH_SOURCE[0]}")/${CONTROLPLANE_LINE:-.}"
 
 packages=(
 	go.etcd.io/etcd/server/v3

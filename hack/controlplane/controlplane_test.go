@@ -163,7 +163,7 @@ func TestControlPlane(t *testing.T) {
 		return out
 	}
 
-	if out := do("", "version"); !strings.Contains(out, "Server Version: v1.34.4") {
+	if out := do("", "version"); !strings.Contains(out, "Server Version: v1.36.4") {
 		t.Errorf("version: %s", out)
 	}
 	do(objects, "apply", "-f", "-")
