@@ -1,11 +1,5 @@
 // The control plane of the newest Kubernetes that Sigma is tested with. See ../go.mod
 // for the replaced modules; CONTROLPLANE_LINE=next builds this one.
-module of its own so that the API
-// server's dependencies never enter the product's.
-//
-// k8s.io/kubernetes names its libraries v0.0.0 and replaces them with folders of
-// its own repository; outside it they are these modules. Keep all of them, and
-// k8s.io/kubernetes itself, at one release: mixed ones build and misbehave.
 module github.com/sigma-scheduler/sigma/hack/controlplane/next
 
 go 1.26.0
