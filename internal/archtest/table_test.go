@@ -1,5 +1,7 @@
 package archtest
 
+import "slices"
+
 const module = "github.com/sigma-scheduler/sigma"
 
 // A row says what one package, or one family of packages, may import of ours.
@@ -41,7 +43,7 @@ var table = []row{
 	{"plugins/engine", edge},
 	{"plugins/sigma", edge},
 	{"plugins/extender", edge},
-	{"plugins/snapshot", edge},
+	{"plugins/snapshot", slices.Concat(edge, []string{"internal/durable"})},
 	{"mpa", []string{"mpa/guard"}},
 	{"mpa/guard", nil},
 	{"mpa/agents", []string{"mpa", "mpa/guard"}},

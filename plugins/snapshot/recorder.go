@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -49,19 +48,17 @@ func NewRecorder(appLabel string, now time.Time) *Recorder {
 	return &Recorder{past: history.New(), appLabel: appLabel, began: now}
 }
 
-// OpenRecorder begins a recording in a file, or goes on with the one it holds. Only
-// one process at a time may have it open.
+// OpenRecorder begins a recording in a file, or goes on with the one it holds, which
+// may be of the old format. Only one process at a time may have it open.
 func OpenRecorder(path, appLabel string, now time.Time) (r *Recorder, resumed bool, err error) {
+	if err := translateFile(path); err != nil {
+		return nil, false, err
+	}
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, false, err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	head := make([]byte, len(oldRecording))
-	if n, _ := file.ReadAt(head, 0); bytes.Equal(head[:n], []byte(oldRecording)) {
-		return nil, false, fmt.Errorf("%s: was begun by an older version of sigma, and this one cannot go on with it. "+
-			"To begin again, delete the file and move the trace, which holds what was recorded when it was last written", path)
-	}
 	r = NewRecorder(appLabel, now)
 	if r.log, err = ledger.OpenLog(path); err != nil {
 		return nil, false, err
@@ -80,10 +77,6 @@ func OpenRecorder(path, appLabel string, now time.Time) (r *Recorder, resumed bo
 	r.began = time.UnixMilli(began).UTC()
 	return r, true, nil
 }
-
-// oldRecording begins the recordings of versions before there was one format for
-// logs and recordings.
-const oldRecording = `{"at":`
 
 // read adds the events of a recording.
 func (r *Recorder) read(path string, file *os.File) error {
