@@ -8,10 +8,11 @@ import (
 
 // BalancedAllocation is kube-scheduler's NodeResourcesBalancedAllocation:
 //
-//	score = ⌊100 · (1 − σ)⌋
+//	score = 50 + ⌊(50 + ⌊100 · (1 − σ)⌋ − ⌊100 · (1 − σ₀)⌋) ÷ 2⌋
 //
-// with σ the standard deviation of requested_d ÷ allocatable_d over dimensions.
-// An item that asks for nothing scores 0 everywhere (upstream skips the plugin).
+// with σ the standard deviation of requested_d ÷ allocatable_d over dimensions, and σ₀
+// that without the item: since Kubernetes 1.36 it is the change that counts. An item
+// that asks for nothing scores 0 everywhere (upstream skips the plugin).
 type BalancedAllocation struct {
 	blind
 
@@ -23,7 +24,15 @@ func (p BalancedAllocation) Scorer(s *binpack.State) binpack.Scorer {
 	return p.Ties.scorer(s, balancedAllocation, true)
 }
 
-func balancedAllocation(requested, allocatable []int64) int64 {
+func balancedAllocation(demand, requested, allocatable []int64) int64 {
+	with := balance(requested, allocatable)
+	for d, need := range demand {
+		requested[d] -= need
+	}
+	return maxNodeScore/2 + (maxNodeScore/2+with-balance(requested, allocatable))/2
+}
+
+func balance(requested, allocatable []int64) int64 {
 	var total float64
 	count := 0
 	for d, whole := range allocatable {

@@ -17,7 +17,7 @@ func (p LeastAllocated) Scorer(s *binpack.State) binpack.Scorer {
 	return p.Ties.scorer(s, leastAllocated, false)
 }
 
-func leastAllocated(requested, allocatable []int64) int64 {
+func leastAllocated(_, requested, allocatable []int64) int64 {
 	var sum, weights int64
 	for d, whole := range allocatable {
 		if whole == 0 {

@@ -17,7 +17,7 @@ func (p MostAllocated) Scorer(s *binpack.State) binpack.Scorer {
 	return p.Ties.scorer(s, mostAllocated, false)
 }
 
-func mostAllocated(requested, allocatable []int64) int64 {
+func mostAllocated(_, requested, allocatable []int64) int64 {
 	var sum, weights int64
 	for d, whole := range allocatable {
 		if whole == 0 {

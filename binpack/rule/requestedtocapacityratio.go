@@ -24,7 +24,7 @@ func (p RequestedToCapacityRatio) Scorer(s *binpack.State) binpack.Scorer {
 	return p.Ties.scorer(s, requestedToCapacityRatio, false)
 }
 
-func requestedToCapacityRatio(requested, allocatable []int64) int64 {
+func requestedToCapacityRatio(_, requested, allocatable []int64) int64 {
 	var sum, weights int64
 	for d, whole := range allocatable {
 		if whole == 0 {

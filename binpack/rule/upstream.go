@@ -21,11 +21,11 @@ func tiesOf(o Options) Ties { return Ties{Seed: o.Seed, ByPosition: o.TiesByPosi
 const maxNodeScore = 100
 
 // A strategy is the arithmetic of one scoring plugin of kube-scheduler 1.36
-// (pkg/scheduler/framework/plugins/noderesources). It gets, per dimension, what
-// would be requested of a machine with the item on it and what the machine has, and
-// returns a whole score from 0 to maxNodeScore. All dimensions have weight 1. A dimension with
-// allocatable 0 does not count.
-type strategy func(requested, allocatable []int64) int64
+// (pkg/scheduler/framework/plugins/noderesources). It gets, per dimension, what the
+// item asks for, what would be requested of a machine with the item on it, which it may
+// overwrite, and what the machine has. It returns a whole score from 0 to maxNodeScore.
+// All dimensions have weight 1. A dimension with allocatable 0 does not count.
+type strategy func(demand, requested, allocatable []int64) int64
 
 // scorer runs a strategy on a state. With skipsNothing an item without any demand
 // scores 0 everywhere.
@@ -98,7 +98,7 @@ func (u *upstream) scoreOne(demand, requested []int64, m int32) int64 {
 			u.allocatable[d] = 0
 		}
 	}
-	return u.score(requested, u.allocatable)
+	return u.score(demand, requested, u.allocatable)
 }
 
 // isScalar reports whether kube-scheduler would treat a dimension as a scalar

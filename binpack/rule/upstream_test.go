@@ -42,14 +42,15 @@ func TestRequestedToCapacityRatio(t *testing.T) {
 }
 
 func TestBalancedAllocation(t *testing.T) {
-	// |.6 − .3|/2 = .15 → 85; |.6 − .9|/2 = .15 → 85; |.2 − .1|/2 = .05 → 95.
-	require.Equal(t, []float64{85, 85, 95}, twoDims.scores(t, rule.BalancedAllocation{Ties: byPosition}))
-	// .5, .5, 0: mean 1/3, variance (1/36 + 1/36 + 4/36)/3 = 1/18, σ = .2357 → 76.
+	// With the item |.6 − .3|/2 = .15 → 85, |.6 − .9|/2 = .15 → 85, |.2 − .1|/2 = .05 → 95;
+	// without it |.4 − .2|/2 → 90, |.5 − .8|/2 → 85, 0 → 100. 50 + (50 − 5)/2 = 72.
+	require.Equal(t, []float64{72, 75, 72}, twoDims.scores(t, rule.BalancedAllocation{Ties: byPosition}))
+	// .5, .5, 0: mean 1/3, variance (1/36 + 1/36 + 4/36)/3 = 1/18, σ = .2357 → 76, 100 without.
 	tb := table{machines: [][]int64{{4, 4, 4}}, apps: [][]int64{{2, 2, 0}}}
-	require.Equal(t, []float64{76}, tb.scores(t, rule.BalancedAllocation{Ties: byPosition}))
-	// One dimension is always in balance; an item without demand is not scored.
+	require.Equal(t, []float64{63}, tb.scores(t, rule.BalancedAllocation{Ties: byPosition}))
+	// One dimension is always in balance: nothing changes. An item without demand is not scored.
 	tb = table{machines: [][]int64{{4}}, apps: [][]int64{{1}}}
-	require.Equal(t, []float64{100}, tb.scores(t, rule.BalancedAllocation{Ties: byPosition}))
+	require.Equal(t, []float64{75}, tb.scores(t, rule.BalancedAllocation{Ties: byPosition}))
 	tb = table{machines: [][]int64{{4, 4}}, apps: [][]int64{{0, 0}}}
 	require.Equal(t, []float64{0}, tb.scores(t, rule.BalancedAllocation{Ties: byPosition}))
 }
@@ -78,10 +79,10 @@ func TestRandomTies(t *testing.T) {
 	scorer := rule.BalancedAllocation{Ties: rule.Ties{Seed: 1}}.Scorer(s)
 	for i := range uint64(draws) {
 		scorer.Score(binpack.Item{App: 2, Serial: i}, three, out)
-		for m, want := range []int{85, 85, 95} {
+		for m, want := range []int{72, 75, 72} {
 			require.Equal(t, want, int(math.Floor(out[m])))
 		}
-		if out[0] > out[1] {
+		if out[0] > out[2] {
 			first++
 		}
 	}

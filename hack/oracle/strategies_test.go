@@ -98,6 +98,11 @@ func TestStrategies(t *testing.T) {
 	}
 }
 
+// A handle of a scheduler without devices, all that the plugins ask it for.
+type handle struct{ fwk.Handle }
+
+func (handle) SharedDRAManager() fwk.SharedDRAManager { return nil }
+
 func fit(t *testing.T, kind config.ScoringStrategyType) fwk.ScorePlugin {
 	t.Helper()
 	args := &config.NodeResourcesFitArgs{ScoringStrategy: &config.ScoringStrategy{Type: kind, Resources: resources}}
@@ -106,7 +111,7 @@ func fit(t *testing.T, kind config.ScoringStrategyType) fwk.ScorePlugin {
 			Shape: []config.UtilizationShapePoint{{Utilization: 0, Score: 0}, {Utilization: 100, Score: 10}},
 		}
 	}
-	plugin, err := noderesources.NewFit(context.Background(), args, nil, feature.Features{})
+	plugin, err := noderesources.NewFit(context.Background(), args, handle{}, feature.Features{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +121,7 @@ func fit(t *testing.T, kind config.ScoringStrategyType) fwk.ScorePlugin {
 func balanced(t *testing.T) fwk.ScorePlugin {
 	t.Helper()
 	args := &config.NodeResourcesBalancedAllocationArgs{Resources: resources}
-	plugin, err := noderesources.NewBalancedAllocation(context.Background(), args, nil, feature.Features{})
+	plugin, err := noderesources.NewBalancedAllocation(context.Background(), args, handle{}, feature.Features{})
 	if err != nil {
 		t.Fatal(err)
 	}
