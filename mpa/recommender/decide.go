@@ -269,7 +269,7 @@ func (r *reconciler) apply(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 	if err != nil {
 		return err
 	}
-	return r.Status().Patch(ctx, patch, client.Apply, client.FieldOwner(v1alpha1.OwnerRecommender), client.ForceOwnership)
+	return r.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), client.FieldOwner(v1alpha1.OwnerRecommender), client.ForceOwnership)
 }
 
 // report publishes a decision as an event and in metrics.

@@ -143,7 +143,8 @@ func Setup(m manager.Manager, o Options) error {
 	now := clock.RealClock{}
 	r := &reconciler{
 		Client: m.GetClient(), live: m.GetAPIReader(), options: o, clock: now,
-		events: m.GetEventRecorderFor(v1alpha1.OwnerRecommender),
+		// The recorder that replaces it folds events of one reason and keeps the first text only.
+		events: m.GetEventRecorderFor(v1alpha1.OwnerRecommender), //nolint:staticcheck // see above
 		vpas:   &vpas{cache: m.GetCache(), mapper: m.GetRESTMapper(), clock: now},
 		collector: &collect.Collector{
 			Client: m.GetCache(), Metrics: metrics, Prometheus: collect.NewPrometheus(o.Workers/2, now.Now), Timeout: askFor,

@@ -89,8 +89,8 @@ func newWorld(t *testing.T, change ...func(*v1alpha1.MultidimPodAutoscaler)) *wo
 	}
 	b := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.MultidimPodAutoscaler{}).
 		WithObjects(deployment(2), replicaSet(), pod(0), pod(1)).
-		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			return w.patch(func() error { return c.Status().Patch(ctx, o, p, opts...) })
+		WithInterceptorFuncs(interceptor.Funcs{SubResourceApply: func(ctx context.Context, c client.Client, _ string, a runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+			return w.patch(func() error { return c.Status().Apply(ctx, a, opts...) })
 		}})
 	require.NoError(t, target.Index(t.Context(), indexer{b}))
 	c := b.Build()

@@ -60,7 +60,7 @@ func (u *updater) write(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 	if err != nil {
 		return err
 	}
-	if err := u.client.Status().Patch(ctx, patch, client.Apply, client.FieldOwner(v1alpha1.OwnerUpdater), client.ForceOwnership); err != nil {
+	if err := u.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), client.FieldOwner(v1alpha1.OwnerUpdater), client.ForceOwnership); err != nil {
 		return err
 	}
 	o.own = own.clone()

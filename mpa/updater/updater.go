@@ -81,7 +81,9 @@ func Setup(m manager.Manager, o Options) error {
 	}
 	u := &updater{
 		Options: o, client: m.GetClient(), direct: m.GetAPIReader(), clock: clock.RealClock{},
-		events: m.GetEventRecorderFor(v1alpha1.OwnerUpdater), metrics: newMetrics(), objects: map[types.NamespacedName]*object{},
+		// The recorder that replaces it folds events of one reason and keeps the first text only.
+		events:  m.GetEventRecorderFor(v1alpha1.OwnerUpdater), //nolint:staticcheck // see above
+		metrics: newMetrics(), objects: map[types.NamespacedName]*object{},
 	}
 	if err := u.metrics.register(metrics.Registry); err != nil {
 		return err

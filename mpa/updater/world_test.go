@@ -75,6 +75,9 @@ func newWorld(t *testing.T, mode v1alpha1.Mode) *world {
 				return c.SubResource(sub).Patch(ctx, o, p, opts...)
 			})
 		},
+		SubResourceApply: func(ctx context.Context, c client.Client, sub string, a runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+			return do(sub, func() error { return c.SubResource(sub).Apply(ctx, a, opts...) })
+		},
 		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
 			return do(sub, func() error { return c.SubResource(sub).Update(ctx, o, opts...) })
 		},

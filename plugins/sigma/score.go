@@ -51,7 +51,7 @@ func (p *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 func byRank(ranked []engine.Ranked) []int64 {
 	scores := make([]int64, len(ranked))
 	for i := range ranked {
-		scores[i] = fwk.MaxNodeScore - int64(i)
+		scores[i] = fwk.MaxScore - int64(i)
 	}
 	return scores
 }
@@ -61,9 +61,9 @@ func linear(ranked []engine.Ranked) []int64 {
 	most, least := ranked[0].Score, ranked[len(ranked)-1].Score
 	scores := make([]int64, len(ranked))
 	for i, r := range ranked {
-		scores[i] = fwk.MaxNodeScore
+		scores[i] = fwk.MaxScore
 		if width := most/2 - least/2; width > 0 { // halves: the difference may be too large
-			scores[i] = int64(float64(fwk.MaxNodeScore)*((r.Score/2-least/2)/width) + .5)
+			scores[i] = int64(float64(fwk.MaxScore)*((r.Score/2-least/2)/width) + .5)
 		}
 	}
 	return scores

@@ -118,8 +118,8 @@ func TestLinear(t *testing.T) {
 		}
 		got := linear(ranked)
 		for i, score := range got {
-			require.GreaterOrEqual(t, score, fwk.MinNodeScore, tt.scores)
-			require.LessOrEqual(t, score, fwk.MaxNodeScore, tt.scores)
+			require.GreaterOrEqual(t, score, fwk.MinScore, tt.scores)
+			require.LessOrEqual(t, score, fwk.MaxScore, tt.scores)
 			if tt.want != nil {
 				require.Equal(t, tt.want[i], score, tt.scores)
 			}
