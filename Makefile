@@ -85,6 +85,10 @@ NEXT := Install|SecondScheduler|ExtenderOverlay|ReplaceScheduler|LiveEqualsSimul
 e2e-matrix: ## the install pages, live = simulated and the autoscaler's basics on the next Kubernetes (8 CPU-minutes cold, and 10)
 	@CONTROLPLANE_LINE=next hack/e2e.sh -short -v -run '^Test($(NEXT))$$'
 
+.PHONY: e2e-upgrade
+e2e-upgrade: ## from the programs and manifests of BEFORE=35cf6bd to these on one control plane, and back (5 CPU-minutes cold, and 5)
+	@hack/upgrade.sh
+
 .PHONY: bump
 bump: ## type-check all modules that import Kubernetes: the first thing after new versions (30 CPU-seconds)
 	cd hack/bump && go run . ../.. ../oracle ../schedulerperf ../controlplane

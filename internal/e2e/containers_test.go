@@ -31,13 +31,15 @@ import (
 type containers struct {
 	c       *e2e.Cluster
 	pods    map[types.UID]*runningPod
-	scraper string // token
+	scraper string           // token
+	fill    func(dir string) // a pod's folder before its programs start; nil = not
 }
 
 type runningPod struct {
 	scheduler, extender *e2e.Process
 	url                 string // of the scheduler's metrics and health
 	extenderURL         string
+	dir                 string // of its files, and /var/log/sigma
 }
 
 // sync starts and ends programs as there are pods, and returns when all are ready.
@@ -72,7 +74,10 @@ func (r *containers) start(t *testing.T, pod *v1.Pod) *runningPod {
 	dir := t.TempDir()
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	r.account(t, pod.Spec.ServiceAccountName, kubeconfig)
-	running := &runningPod{}
+	running := &runningPod{dir: dir}
+	if r.fill != nil {
+		r.fill(dir)
+	}
 	callsPort, metricsPort, securePort := e2e.FreePort(t), e2e.FreePort(t), e2e.FreePort(t)
 
 	for _, container := range pod.Spec.InitContainers {
@@ -94,6 +99,7 @@ func (r *containers) start(t *testing.T, pod *v1.Pod) *runningPod {
 	require.NoError(t, err)
 	for name, text := range files.Data {
 		text = strings.Replace(text, "127.0.0.1:8443", fmt.Sprintf("127.0.0.1:%d", callsPort), 1)
+		text = strings.Replace(text, "/var/log/sigma", dir, 1)
 		text += fmt.Sprintf("clientConnection: {kubeconfig: %s}\n", kubeconfig)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
@@ -209,7 +215,10 @@ func waitOK(t *testing.T, url string) {
 // program is what runs in a container of an image.
 func program(t *testing.T, image string) string {
 	t.Helper()
-	name, _, _ := strings.Cut(path.Base(image), ":")
+	name, tag, _ := strings.Cut(path.Base(image), ":")
+	if tag == former {
+		return filepath.Join(os.Getenv(formerVariable), name)
+	}
 	return e2e.Program(t, name)
 }
 

@@ -31,9 +31,15 @@ type MPA struct {
 // StartMPA starts sigma-mpa with args, its command first, and returns when it is ready.
 func (c *Cluster) StartMPA(t testing.TB, args ...string) *MPA {
 	t.Helper()
+	return c.StartMPAProgram(t, Program(t, "sigma-mpa"), args...)
+}
+
+// StartMPAProgram is StartMPA with another build of sigma-mpa.
+func (c *Cluster) StartMPAProgram(t testing.TB, program string, args ...string) *MPA {
+	t.Helper()
 	metrics, health := fmt.Sprintf("127.0.0.1:%d", FreePort(t)), fmt.Sprintf("127.0.0.1:%d", FreePort(t))
 	m := &MPA{Metrics: "http://" + metrics + "/metrics", health: "http://" + health + "/readyz"}
-	m.Process = StartProcess(t, fmt.Sprintf("sigma-mpa-%d", processes.Add(1)), Program(t, "sigma-mpa"),
+	m.Process = StartProcess(t, fmt.Sprintf("sigma-mpa-%d", processes.Add(1)), program,
 		append(args, "--metrics-bind-address="+metrics, "--health-probe-bind-address="+health)...)
 	m.WaitReady(t)
 	return m

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd"
@@ -132,20 +133,25 @@ func (s *service) startPart(t *testing.T, c *e2e.Cluster, part string, flags ...
 	document, _, _ := strings.Cut(string(text), "\n---\n")
 	var d appsv1.Deployment
 	require.NoError(t, yaml.Unmarshal([]byte(document), &d))
-	pod := d.Spec.Template.Spec
+	return s.startPod(t, c, &d.Spec.Template.Spec, t.TempDir(), flags...)
+}
+
+// startPod starts what a pod of mpaSystem runs, with its journals in a folder.
+func (s *service) startPod(t *testing.T, c *e2e.Cluster, pod *v1.PodSpec, journals string, flags ...string) *e2e.MPA {
+	t.Helper()
 	var args []string
 	for _, arg := range pod.Containers[0].Args {
-		args = append(args, strings.Replace(arg, "/var/lib/sigma-mpa", t.TempDir(), 1))
+		args = append(args, strings.Replace(arg, "/var/lib/sigma-mpa", journals, 1))
 	}
-	args = append(args, "--kubeconfig="+accountKubeconfig(t, c, d.Namespace, pod.ServiceAccountName), "--namespace="+d.Namespace)
-	if part == "admission" || part == "all" {
+	args = append(args, "--kubeconfig="+accountKubeconfig(t, c, mpaSystem, pod.ServiceAccountName), "--namespace="+mpaSystem)
+	if args[0] == "admission" || args[0] == "all" {
 		address := fmt.Sprintf("127.0.0.1:%d", e2e.FreePort(t))
 		args = append(args, "--webhook-bind-address="+address)
 		s.mu.Lock()
 		s.replicas = append(s.replicas, address)
 		s.mu.Unlock()
 	}
-	return c.StartMPA(t, append(args, flags...)...)
+	return c.StartMPAProgram(t, program(t, pod.Containers[0].Image), append(args, flags...)...)
 }
 
 func requireAllowed(t *testing.T, programs ...*e2e.MPA) {

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -135,16 +136,22 @@ var insecure = &http.Client{
 	Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
 }
 
-// Metric reads a page of metrics and sums the series with that name and those
-// labels, each written as on the page: result="scheduled". Without any it is 0.
+// Metric reads a page of metrics and sums series of it; see [SumMetric].
 func Metric(t testing.TB, url, name string, labels ...string) float64 {
 	t.Helper()
 	response, err := insecure.Get(url)
 	require.NoError(t, err)
 	defer func() { _ = response.Body.Close() }()
 	require.Equal(t, http.StatusOK, response.StatusCode, url)
+	return SumMetric(t, response.Body, name, labels...)
+}
+
+// SumMetric sums the series of a page with that name and those labels, each written as on
+// the page: result="scheduled". Without any it is 0.
+func SumMetric(t testing.TB, page io.Reader, name string, labels ...string) float64 {
+	t.Helper()
 	var sum float64
-	lines := bufio.NewScanner(response.Body)
+	lines := bufio.NewScanner(page)
 	for lines.Scan() {
 		i := strings.LastIndexByte(lines.Text(), ' ')
 		if i < 0 {
@@ -159,6 +166,6 @@ func Metric(t testing.TB, url, name string, labels ...string) float64 {
 		require.NoError(t, err, lines.Text())
 		sum += v
 	}
-	require.NoError(t, lines.Err(), url)
+	require.NoError(t, lines.Err())
 	return sum
 }

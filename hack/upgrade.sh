@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Tests an upgrade on one control plane and the way back: from the programs and manifests
+# of a commit to those of the working tree.
+#
+#   BEFORE=35cf6bd hack/upgrade.sh
+#
+# The commit's programs are built with its own go.mod (5 CPU-minutes cold) into
+# out/upgrade/before, beside its manifests. The worktree they come from is temporary.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+commit=$(git rev-parse --short=7 --verify "${BEFORE:-35cf6bd}^{commit}") # the last on Kubernetes 1.34
+before=$PWD/out/upgrade/before
+rm -rf "$before"
+mkdir -p "$before"
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"; git worktree prune' EXIT
+git worktree add --quiet --detach "$scratch/tree" "$commit"
+(
+	cd "$scratch/tree"
+	for program in sigma sigma-scheduler sigma-mpa; do
+		go build -trimpath -ldflags '-s -w' -o "$before/$program" "./cmd/$program"
+	done
+	cp -R manifests "$before"
+)
+
+echo "before $commit, after $(git describe --always --dirty)"
+SIGMA_BEFORE=$before hack/e2e.sh -run '^TestUpgrade$' -v
