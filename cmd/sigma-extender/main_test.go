@@ -247,6 +247,7 @@ var lists = map[string]string{
 	"/apis/apps/v1/statefulsets": "StatefulSetList", "/apis/apps/v1/replicasets": "ReplicaSetList",
 	"/apis/batch/v1/jobs": "JobList", "/apis/batch/v1/cronjobs": "CronJobList",
 	"/apis/autoscaling/v2/horizontalpodautoscalers": "HorizontalPodAutoscalerList",
+	"/apis/resource.k8s.io/v1/deviceclasses":        "DeviceClassList",
 }
 
 func apiServer(t *testing.T) *httptest.Server {

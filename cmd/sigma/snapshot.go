@@ -65,7 +65,8 @@ func (a *app) snapshot() *cobra.Command {
 		Long: `Snapshot reads the nodes, pods, workloads and placement rules of a cluster and
 writes them as a trace. The account needs the verb list (with --watch also watch)
 on nodes, pods, deployments, statefulsets, replicasets, jobs, cronjobs and
-horizontalpodautoscalers, and on placementrules where there are any. Nothing is
+horizontalpodautoscalers, and on placementrules where there are any. With the verb
+list on deviceclasses it knows which extended resources drivers serve. Nothing is
 changed.
 
 Then "sigma compare --trace DIR --policy current,bestfit,learned" says how many

@@ -43,6 +43,7 @@ func TestRestart(t *testing.T) {
 	l.SetPolicy(ledger.Primary, shipped(t, "hand-k1"))
 	l.SetRules([]*kube.Rule{atMost(t, 1, "web")})
 	l.SetDeclared(&kube.Declared{})
+	l.SetServed([]string{"example.com/gpu"})
 	l.place(pod("p1", "web"))
 
 	nameless := l.stand(pod("nameless", "old", func(p *v1.Pod) { p.UID = "" }), "b")
@@ -63,6 +64,7 @@ func TestRestart(t *testing.T) {
 	check := l.Check(pod("p4", "web"))
 	require.NotNil(t, check, "the rules are in force")
 	require.NotEmpty(t, check.Refuses(l.holds("p1")))
+	require.Equal(t, []string{"example.com/gpu"}, l.state.cluster.Served())
 	l.place(pod("p4", "web"))
 	require.Equal(t, 2, l.counter(l.metrics.restarts))
 	v := l.verify()
@@ -265,4 +267,35 @@ func TestLogGoesOn(t *testing.T) {
 	info, err := os.Stat(l.path)
 	require.NoError(t, err)
 	require.NotZero(t, info.Size())
+}
+
+// Nodes that filters pass although our own model allows none, as with a resource that
+// a driver serves on some nodes and a device plugin on others: every policy ranks
+// them, and the pod is placed.
+func TestModelAllowsNoNode(t *testing.T) {
+	for _, name := range []string{"", "hand-k1", "general-k0", "general-k1", "general-k0-fixed"} {
+		t.Run(name, func(t *testing.T) {
+			l := two(t)
+			l.node("plugin", 4)
+			l.nodes["plugin"].Status.Allocatable["example.com/gpu"] = resource.MustParse("1")
+			l.stand(pod("full", "train", asks("example.com/gpu", "1")), "plugin")
+			cause := "fallback:no-policy"
+			if name != "" {
+				l.SetPolicy(ledger.Primary, shipped(t, name))
+				cause = "policy"
+			}
+			l.SetDeclared(&kube.Declared{})
+			l.SetServed([]string{"example.com/gpu"})
+			l.sync()
+			p := pod("train", "train", asks("example.com/gpu", "1"))
+			a := l.state.cluster.EnsureApp(p)
+			require.Empty(t, l.state.ledger.Fits(l.state.ledger.AppIndex(a.Name()), nil))
+			v := l.Rank(t.Context(), p, []string{"a", "b"})
+			require.True(t, v.Decides)
+			require.Equal(t, cause, v.decision.Cause)
+			require.ElementsMatch(t, []string{"a", "b"}, names(v))
+			l.Reserve(l.stand(p, v.Ranked[0].Node), v.Ranked[0].Node, v)
+			l.verify()
+		})
+	}
 }

@@ -2,8 +2,11 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
@@ -16,8 +19,10 @@ import (
 const followEvery = 5 * time.Second
 
 // Follow keeps the forecast up to date with the cluster's workloads and
-// autoscalers until ctx ends. The caller starts the factory's informers afterwards.
+// autoscalers, and the served resources with its device classes, until ctx ends. The
+// caller starts the factory's informers afterwards.
 func (e *Engine) Follow(ctx context.Context, factory informers.SharedInformerFactory) {
+	e.followClasses(ctx, factory)
 	apps, batch := factory.Apps().V1(), factory.Batch().V1()
 	scalers := factory.Autoscaling().V2().HorizontalPodAutoscalers()
 	synced := []cache.InformerSynced{
@@ -62,4 +67,32 @@ func (e *Engine) Follow(ctx context.Context, factory informers.SharedInformerFac
 			}
 		}
 	}()
+}
+
+// followClasses keeps the served resources up to date. A cluster without device
+// classes, or one that does not let us read them, serves none until that changes.
+func (e *Engine) followClasses(ctx context.Context, factory informers.SharedInformerFactory) {
+	log := klog.FromContext(ctx).WithValues("profile", e.opt.Profile)
+	classes := factory.Resource().V1().DeviceClasses()
+	var once sync.Once
+	refused := func(ctx context.Context, r *cache.Reflector, err error) {
+		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+			once.Do(func() {
+				log.Info("Device classes cannot be read; no extended resource counts as served by a driver", "err", err)
+			})
+			return
+		}
+		cache.DefaultWatchErrorHandler(ctx, r, err)
+	}
+	read := func() {
+		if list, err := classes.Lister().List(labels.Everything()); err == nil {
+			e.SetServed(kube.Served(list))
+		}
+	}
+	_, err := classes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { read() }, UpdateFunc: func(any, any) { read() }, DeleteFunc: func(any) { read() },
+	})
+	if err = errors.Join(err, classes.Informer().SetWatchErrorHandlerWithContext(refused)); err != nil {
+		log.Error(err, "Cannot follow device classes")
+	}
 }

@@ -29,6 +29,7 @@ type mail struct {
 	policies   map[ledger.Role]*policy.Object // nil value = deleted
 	rules      []*kube.Rule
 	newRules   bool
+	served     []string       // nil = nothing new
 	declared   *kube.Declared // nil = nothing new
 	declaredAt time.Time
 }
@@ -64,6 +65,13 @@ func (e *Engine) SetRules(rules []*kube.Rule) {
 	e.inbox.Lock()
 	defer e.inbox.Unlock()
 	e.inbox.rules, e.inbox.newRules = rules, true
+}
+
+// SetServed sets the extended resources that drivers serve, from the next decision on.
+func (e *Engine) SetServed(names []string) {
+	e.inbox.Lock()
+	defer e.inbox.Unlock()
+	e.inbox.served = append([]string{}, names...)
 }
 
 // SetDeclared sets the objects that the next forecast is made of.

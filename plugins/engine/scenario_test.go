@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sigma-scheduler/sigma/binpack"
@@ -61,7 +62,7 @@ func (s *stage) run(t *testing.T, d *datadriven.TestData) string {
 	}
 	commands := map[string]func(*datadriven.TestData) string{
 		"node": s.addNode, "cordon": s.cordon, "uncordon": s.cordon, "remove": s.remove,
-		"pod": s.pod, "leave": s.leaves, "rule": s.rule, "policy": s.policy, "declare": s.declare, "tick": s.tick,
+		"pod": s.pod, "leave": s.leaves, "rule": s.rule, "served": s.served, "policy": s.policy, "declare": s.declare, "tick": s.tick,
 		"rank": s.ranks, "bind": s.bind, "lose": s.lose, "restart": s.restarts,
 		"state": s.nodesState, "log": s.log, "replay": s.replay,
 	}
@@ -100,11 +101,25 @@ func (s *stage) scheduler(t *testing.T, d *datadriven.TestData) string {
 	return ""
 }
 
-// addNode is `node NAME cores=N`: 4 GiB of memory for each core, room for 110 pods.
+// addNode is `node NAME cores=N [gpus=N]`: 4 GiB of memory for each core, room for 110
+// pods.
 func (s *stage) addNode(d *datadriven.TestData) string {
 	cores := 4
 	d.MaybeScanArgs(s.T, "cores", &cores)
 	s.node(s.name(d), cores)
+	if gpus := arg(d, "gpus"); gpus != "" {
+		s.nodes[s.name(d)].Status.Allocatable["example.com/gpu"] = resource.MustParse(gpus)
+	}
+	return ""
+}
+
+// served is `served [NAME…]`: the extended resources that drivers serve.
+func (s *stage) served(d *datadriven.TestData) string {
+	var names []string
+	for _, a := range d.CmdArgs {
+		names = append(names, a.Key)
+	}
+	s.SetServed(names)
 	return ""
 }
 
@@ -129,7 +144,7 @@ func (s *stage) remove(d *datadriven.TestData) string {
 	return ""
 }
 
-// pod is `pod NAME app=A [cpu=Q] [memory=Q] [on=NODE]`. With on it stands there by
+// pod is `pod NAME app=A [cpu=Q] [memory=Q] [gpus=N] [on=NODE]`. With on it stands there by
 // somebody else's decision.
 func (s *stage) pod(d *datadriven.TestData) string {
 	cpu, memory, app, on := "1", "1Gi", "", ""
@@ -138,6 +153,9 @@ func (s *stage) pod(d *datadriven.TestData) string {
 	d.MaybeScanArgs(s.T, "memory", &memory)
 	d.MaybeScanArgs(s.T, "on", &on)
 	p := pod(s.name(d), app, asks("cpu", cpu), asks("memory", memory))
+	if gpus := arg(d, "gpus"); gpus != "" {
+		asks("example.com/gpu", gpus)(p)
+	}
 	if on != "" {
 		p = s.stand(p, on)
 	}

@@ -75,12 +75,13 @@ func (s *state) restartIfBroken() bool {
 			policies = append(policies, &ledger.Event{Kind: ledger.KindPolicy, Role: role, Policy: object})
 		}
 	}
-	rules := s.cluster.Rules()
+	rules, served := s.cluster.Rules(), s.cluster.Served()
 	s.begin()
 	for _, p := range policies {
 		s.apply(p)
 	}
 	s.cluster.SetRules(rules)
+	s.cluster.SetServed(served)
 	if s.declared != nil { // at the age it has
 		s.cluster.Forecast(s.declared, 0)
 	}
@@ -122,6 +123,9 @@ func (s *state) enter(m mail) {
 	}
 	if m.newRules {
 		s.cluster.SetRules(m.rules)
+	}
+	if m.served != nil {
+		s.cluster.SetServed(m.served)
 	}
 	if m.declared != nil {
 		since := time.Duration(0)

@@ -11,10 +11,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
@@ -388,4 +391,48 @@ func TestFollow(t *testing.T) {
 		require.Equal(t, 2, l.fallbacks("stale-forecast"))
 		l.verify()
 	})
+}
+
+// The resources that drivers serve follow the device classes. A cluster without such
+// a kind, or one that does not let us read it, serves none, until it does.
+func TestFollowClasses(t *testing.T) {
+	for name, refusal := range map[string]error{
+		"not there": apierrors.NewNotFound(schema.GroupResource{Resource: "deviceclasses"}, ""),
+		"forbidden": apierrors.NewForbidden(schema.GroupResource{Resource: "deviceclasses"}, "", nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(context.Background())
+				defer synctest.Wait()
+				defer cancel()
+				l := two(t, func(o *Options) { o.Now = nil })
+				gpu := "example.com/gpu"
+				client := fake.NewClientset(&resourcev1.DeviceClass{
+					ObjectMeta: metav1.ObjectMeta{Name: "gpu"}, Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: &gpu},
+				})
+				var open atomic.Bool
+				client.PrependReactor("list", "deviceclasses", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return !open.Load(), nil, refusal
+				})
+				factory := informers.NewSharedInformerFactory(client, time.Hour)
+				l.Follow(ctx, factory)
+				factory.Start(ctx.Done())
+				settle()
+				p := pod("train", "train", asks(v1.ResourceName(gpu), "1"))
+				l.sync()
+				require.False(t, l.state.forecastAt.IsZero(), "what is declared does not wait for classes")
+				require.Empty(t, l.state.cluster.LeftOut(p))
+				open.Store(true)
+				time.Sleep(time.Minute) // the informer tries again by and by
+				synctest.Wait()
+				l.sync()
+				require.Equal(t, []string{gpu}, l.state.cluster.LeftOut(p))
+
+				require.NoError(t, client.ResourceV1().DeviceClasses().Delete(ctx, "gpu", metav1.DeleteOptions{}))
+				synctest.Wait()
+				l.sync()
+				require.Empty(t, l.state.cluster.LeftOut(p))
+			})
+		})
+	}
 }

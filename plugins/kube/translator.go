@@ -35,7 +35,7 @@ type item struct {
 }
 
 func (t *Translator) item(p *v1.Pod) item {
-	i := item{group: podspec.Group(p, t.appLabel), demand: podspec.Demand(p), selector: podspec.NewSelector(p)}
+	i := item{group: podspec.Group(p, t.appLabel), demand: t.demand(p), selector: podspec.NewSelector(p)}
 	i.app = i.group + "@" + podspec.Size(i.demand)
 	if i.selector.ID != "" {
 		i.app += "," + i.selector.ID
@@ -139,7 +139,9 @@ func (t *Translator) setMachine(object *v1.Node, fixed map[string]int64) *ledger
 		n = t.ledger.Node(object.Name)
 	}
 	if n != nil {
+		before := n.Object
 		n.Object = object
+		t.countServed(before, object)
 	}
 	return n
 }
@@ -199,6 +201,7 @@ func (t *Translator) RemoveNode(nodeName string) {
 	if n := t.ledger.Node(nodeName); n != nil {
 		t.remove(slices.Clone(n.Pods()))
 		t.emit(&ledger.Event{Kind: ledger.KindForget, Node: nodeName})
+		t.countServed(n.Object, nil)
 	}
 }
 

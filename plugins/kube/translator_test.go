@@ -301,10 +301,11 @@ func TestIncrementalIsAtOnce(t *testing.T) {
 // A history changes a cluster at random.
 type history struct {
 	podtest.Drawer
-	nodes map[string]*v1.Node
-	pods  map[string]map[types.UID]*v1.Pod // by node
-	rules []*kube.Rule
-	made  int
+	nodes  map[string]*v1.Node
+	pods   map[string]map[types.UID]*v1.Pod // by node
+	rules  []*kube.Rule
+	served []string
+	made   int
 }
 
 func newHistory(seed uint64) *history {
@@ -325,6 +326,7 @@ func (h *history) set(w *world, name string) { w.SetNode(h.nodes[name], h.on(nam
 func (h *history) atOnce(t *testing.T) picture {
 	w := newWorld(t)
 	w.SetRules(h.rules)
+	w.SetServed(h.served)
 	names := slices.Sorted(maps.Keys(h.nodes))
 	h.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	for _, name := range names {
@@ -337,7 +339,8 @@ func (h *history) change(t *testing.T, w *world) {
 	names := slices.Sorted(maps.Keys(h.nodes))
 	if len(names) == 0 || h.Chance(.05) {
 		n := h.Node(h.IntN(20))
-		n.Status.Allocatable = list("cpu", "16", "memory", "64Gi", "pods", "110", "example.com/gpu", fmt.Sprint(h.IntN(3)))
+		gpus := []string{"0", "2"}[h.IntN(10)/9] // where there are none, a driver serves them, or nobody
+		n.Status.Allocatable = list("cpu", "16", "memory", "64Gi", "pods", "110", gpu, gpus)
 		n.Spec.Unschedulable = h.Chance(.1)
 		if h.pods[n.Name] == nil {
 			h.pods[n.Name] = map[types.UID]*v1.Pod{}
@@ -358,6 +361,10 @@ func (h *history) change(t *testing.T, w *world) {
 	case h.Chance(.03):
 		h.rules = h.someRules(t)
 		w.SetRules(h.rules)
+		return
+	case h.Chance(.03):
+		h.served = []string{gpu, "example.com/other"}[:h.IntN(3)]
+		w.SetServed(h.served)
 		return
 	case h.Chance(.05):
 		w.Forecast(&kube.Declared{}, time.Minute)
@@ -404,6 +411,9 @@ func (h *history) newPod() *v1.Pod {
 		labelled("team", podtest.Zones[h.IntN(3)])(p)
 	}
 	p.Spec.Containers = []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: list("cpu", fmt.Sprint(1+h.IntN(2)))}}}
+	if h.Chance(.2) {
+		p.Spec.Containers[0].Resources.Requests[gpu] = list(gpu, "1")[gpu]
+	}
 	if h.Chance(.2) {
 		h.Selects(p)
 	}

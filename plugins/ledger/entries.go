@@ -144,6 +144,9 @@ func (l *Ledger) NodeCount() int { return len(l.machines) }
 // Pod is the one of a UID, nil when it is unknown.
 func (l *Ledger) Pod(uid string) *Pod { return l.pods[uid] }
 
+// Pods are all pods, those that wait too, in no order.
+func (l *Ledger) Pods() iter.Seq[*Pod] { return maps.Values(l.pods) }
+
 // App is the one of a name, nil when it is unknown.
 func (l *Ledger) App(name string) *AppEntry { return l.apps[name] }
 

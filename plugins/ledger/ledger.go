@@ -30,6 +30,8 @@ type Ledger struct {
 
 	// RuleObjects are what the rules were translated from.
 	RuleObjects any
+	// ServedObjects are what demands were left out by.
+	ServedObjects any
 
 	// The columns. They are rebuilt when machines, apps or rules changed.
 	state   *binpack.State

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -131,6 +132,45 @@ func TestReadRules(t *testing.T) {
 	p, err = c.Read(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, p.Rules)
+}
+
+// Device classes say which resources drivers serve. Without them, or without the right
+// to list them, a snapshot is made all the same.
+func TestReadClasses(t *testing.T) {
+	resource := schema.GroupResource{Group: "resource.k8s.io", Resource: "deviceclasses"}
+	var answer any
+	c := serve(t, func(_ http.ResponseWriter, r *http.Request) any {
+		if r.URL.Path == "/apis/resource.k8s.io/v1/deviceclasses" {
+			return answer
+		}
+		return nil
+	})
+	for _, of := range []struct {
+		answer any
+		served []string
+		note   string
+	}{
+		{&resourcev1.DeviceClassList{
+			TypeMeta: metav1.TypeMeta{Kind: "DeviceClassList", APIVersion: resourcev1.SchemeGroupVersion.String()},
+			Items:    []resourcev1.DeviceClass{{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}, Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: new("example.com/gpu")}}},
+		}, []string{"deviceclass.resource.kubernetes.io/gpu", "example.com/gpu"}, ""},
+		{&apierrors.NewNotFound(resource, "").ErrStatus, nil, ""},
+		{&apierrors.NewForbidden(resource, "", fmt.Errorf("no")).ErrStatus, nil, "device classes cannot be read: "},
+	} {
+		answer = of.answer
+		p, err := c.Read(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, of.served, p.Served)
+		if of.note == "" {
+			require.Empty(t, p.Notes)
+		} else {
+			require.Len(t, p.Notes, 1)
+			require.Contains(t, p.Notes[0], of.note)
+		}
+	}
+	answer = &apierrors.NewInternalError(fmt.Errorf("on fire")).ErrStatus
+	_, err := c.Read(t.Context())
+	require.ErrorContains(t, err, "list deviceclasses: Internal error occurred: on fire")
 }
 
 func TestErrorsSayWhat(t *testing.T) {

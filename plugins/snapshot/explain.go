@@ -65,6 +65,7 @@ func (p *Picture) Ask(name, appLabel, fleet string) (*Question, error) {
 	take(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: fleet, Units: podspec.Units}})
 	cluster := kube.NewTranslator(appLabel, q.State, take)
 	cluster.SetRules(p.Rules)
+	cluster.SetServed(p.Served)
 	on := p.standing()
 	for _, n := range p.Nodes {
 		q.nodes[n.Name] = n
@@ -83,6 +84,9 @@ func (p *Picture) Ask(name, appLabel, fleet string) (*Question, error) {
 	q.App = app.Name()
 	q.allow()
 	q.Beyond = beyond(pod)
+	for _, name := range cluster.LeftOut(pod) {
+		q.Beyond = append(q.Beyond, "devices of "+name)
+	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
 			q.Waits = c.Message

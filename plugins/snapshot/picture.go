@@ -11,6 +11,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
@@ -24,6 +25,7 @@ type Picture struct {
 	Pods     []*v1.Pod  // that have not ended, by age
 	Rules    []*kube.Rule
 	Declared *kube.Declared
+	Served   []string // extended resources that drivers serve
 	Notes    []string // what was left out, and why
 }
 
@@ -80,7 +82,25 @@ func (c *Client) readWorkloads(ctx context.Context, p *Picture) error {
 		return err
 	}
 	p.Declared = d
+	if err := c.readClasses(ctx, p); err != nil {
+		return err
+	}
 	return c.readRules(ctx, p)
+}
+
+// readClasses reads which resources drivers serve, if the cluster has device classes
+// and lets us read them.
+func (c *Client) readClasses(ctx context.Context, p *Picture) error {
+	classes, err := list(ctx, c, resourcev1.SchemeGroupVersion, "deviceclasses", "", func(l *resourcev1.DeviceClassList) []resourcev1.DeviceClass { return l.Items })
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsForbidden(err):
+		p.Notes = append(p.Notes, "device classes cannot be read: a pod that asks for an extended resource that only a driver serves fits no node")
+		return nil
+	}
+	p.Served = kube.Served(classes)
+	return err
 }
 
 // readRules reads the placement rules, if the cluster has that API.

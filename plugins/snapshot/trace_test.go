@@ -50,6 +50,27 @@ func files(t *testing.T, tr *trace.Trace) map[string]string {
 	return texts
 }
 
+// A waiting pod that asks for what a driver serves is part of the trace, without that
+// dimension.
+func TestTraceOfServedResource(t *testing.T) {
+	p := picture([]*v1.Node{node("n1")}, pod("train", "train-1", "", "1", func(p *v1.Pod) {
+		p.Spec.Containers[0].Resources.Requests["example.com/gpu"] = resource.MustParse("1")
+	}))
+	_, notes := snap(t, p)
+	require.Len(t, notes, 1, "it fits no node")
+	p.Served = []string{"example.com/gpu"}
+	tr, notes := snap(t, p)
+	require.Empty(t, notes)
+	texts := files(t, tr)
+	require.NotContains(t, texts["trace.yaml"], "example.com/gpu")
+	require.Contains(t, texts["events.csv"], "0,create,shop/train-1,shop/Deployment/train@cpu=1,1\n")
+
+	q, err := p.Ask("shop/train-1", "", "open")
+	require.NoError(t, err)
+	require.Equal(t, []string{"n1"}, names(q, q.Allowed))
+	require.Equal(t, []string{"devices of example.com/gpu"}, q.Beyond)
+}
+
 func TestTraceByHand(t *testing.T) {
 	p := picture(
 		[]*v1.Node{

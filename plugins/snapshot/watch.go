@@ -163,7 +163,7 @@ func (f *follower) record(ctx context.Context, c *Client, r *Recorder, p *Pictur
 	defer look.Stop()
 	defer declared.Stop()
 	defer save.Stop()
-	next := &Picture{Rules: p.Rules}
+	next := &Picture{Rules: p.Rules, Served: p.Served}
 	var rest time.Time // no look before: in a large cluster one takes long
 	take := func() error {
 		begin := time.Now()
@@ -192,7 +192,7 @@ func (f *follower) record(ctx context.Context, c *Client, r *Recorder, p *Pictur
 			if err := c.readWorkloads(ctx, fresh); err != nil {
 				continue // the watches report that the API server is away
 			}
-			next.Declared, next.Rules = fresh.Declared, fresh.Rules
+			next.Declared, next.Rules, next.Served = fresh.Declared, fresh.Rules, fresh.Served
 		case <-save.C:
 			if err := w.Save(); err != nil {
 				return err
