@@ -61,10 +61,21 @@ func policyStatus(t *testing.T, c *e2e.Cluster, name string) v1alpha1.PlacementP
 // decisions are the last decisions of a log, by pod.
 func decisions(t *testing.T, log string) map[string]*ledger.Event {
 	t.Helper()
+	found := map[string]*ledger.Event{}
+	for _, e := range allDecisions(t, log) {
+		_, name, _ := strings.Cut(e.Pod, "/")
+		found[name] = e
+	}
+	return found
+}
+
+// allDecisions are the decisions in a log, in their order.
+func allDecisions(t *testing.T, log string) []*ledger.Event {
+	t.Helper()
 	file, err := os.Open(log)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, file.Close()) }()
-	found := map[string]*ledger.Event{}
+	var found []*ledger.Event
 	for r := ledger.NewReader(log, file); ; {
 		e, err := r.Next()
 		if errors.Is(err, io.EOF) {
@@ -72,8 +83,7 @@ func decisions(t *testing.T, log string) map[string]*ledger.Event {
 		}
 		require.NoError(t, err)
 		if e.Kind == ledger.KindDecide {
-			_, name, _ := strings.Cut(e.Pod, "/")
-			found[name] = e
+			found = append(found, e)
 		}
 	}
 }

@@ -128,7 +128,7 @@ type Decision struct {
 const (
 	CausePolicy    = "policy"
 	CauseSingle    = "single"    // one node was feasible: no policy was asked
-	CauseNominated = "nominated" // preemption had made room on a node
+	CauseNominated = "nominated" // the pod's status named the node, which is tried first
 	CauseNeutral   = "neutral"   // the policy does not decide on this workload
 	CauseFallback  = "fallback:"
 )
