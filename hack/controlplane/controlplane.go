@@ -178,9 +178,8 @@ func start(ctx context.Context, options Options) (_ *ControlPlane, err error) {
 		"--root-ca-file=" + file("ca.crt"),
 		"--leader-elect=false",
 		"--secure-port=0",
-		// Those that need kubelets or a cloud.
-		"--controllers=*,-node-lifecycle-controller,-node-ipam-controller,-cloud-node-lifecycle-controller," +
-			"-service-lb-controller,-node-route-controller",
+		// Those that need kubelets; without a cloud, none of a cloud's starts.
+		"--controllers=*,-node-lifecycle-controller,-node-ipam-controller",
 		// Upstream's 20 a second would take minutes to make thousands of pods.
 		"--kube-api-qps=500",
 		"--kube-api-burst=1000",
