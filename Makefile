@@ -80,7 +80,7 @@ e2e: ## schedulers against a real control plane; one test: hack/e2e.sh -run Test
 	@hack/e2e.sh
 
 # What runs on the next Kubernetes too.
-NEXT := Install|SecondScheduler|ExtenderOverlay|ReplaceScheduler|LiveEqualsSimulated|GangByPolicy|ResizeInPlace|MPAPage|MPALive|MPARecommends|UpdaterScalesAndResizes|Admission
+NEXT := Install|SecondScheduler|ExtenderOverlay|ReplaceScheduler|LiveEqualsSimulated|GangByPolicy|RejectedGang|ExtendedResourceOfDriver|ResizeInPlace|MPAPage|MPALive|MPARecommends|UpdaterScalesAndResizes|Admission
 .PHONY: e2e-matrix
 e2e-matrix: ## the install pages, live = simulated and the autoscaler's basics on the next Kubernetes (8 CPU-minutes cold, and 10)
 	@CONTROLPLANE_LINE=next hack/e2e.sh -short -v -run '^Test($(NEXT))$$'
