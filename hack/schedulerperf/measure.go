@@ -14,6 +14,7 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -258,7 +259,7 @@ var _ metrics.Gatherer = families{}
 // read takes latencies from the metrics and verifies that every pod took one
 // attempt, and that the profile's plugins and Sigma's policy decided.
 func (b *bench) read(page []byte, p profile, m *measurement) error {
-	parser := expfmt.TextParser{}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
 	parsed, err := parser.TextToMetricFamilies(bytes.NewReader(page))
 	if err != nil {
 		return err
