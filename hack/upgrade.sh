@@ -9,12 +9,15 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-commit=$(git rev-parse --short=7 --verify "${BEFORE:-35cf6bd}^{commit}") # the last on Kubernetes 1.34
+commit=$(git rev-parse --short=7 --verify "${BEFORE:-35cf6bd}^{commit}") || { # the last on Kubernetes 1.34
+	echo 'a clone with the whole history is needed: git fetch --unshallow' >&2
+	exit 1
+}
 before=$PWD/out/upgrade/before
 rm -rf "$before"
 mkdir -p "$before"
 scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"; git worktree prune' EXIT
+trap 'git worktree remove --force "$scratch/tree" 2>/dev/null; rm -rf "$scratch"' EXIT
 git worktree add --quiet --detach "$scratch/tree" "$commit"
 (
 	cd "$scratch/tree"

@@ -163,7 +163,13 @@ func TestControlPlane(t *testing.T) {
 		return out
 	}
 
-	if out := do("", "version"); !strings.Contains(out, "Server Version: v1.36.4") {
+	pins, err := os.ReadFile(filepath.Join(os.Getenv("CONTROLPLANE_LINE"), "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, release, _ := strings.Cut(string(pins), "k8s.io/kubernetes => k8s.io/kubernetes ")
+	release, _, _ = strings.Cut(release, "\n")
+	if out := do("", "version"); release == "" || !strings.Contains(out, "Server Version: "+release+"\n") {
 		t.Errorf("version: %s", out)
 	}
 	do(objects, "apply", "-f", "-")

@@ -347,7 +347,7 @@ func (u *updater) evict(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 // not grant needs another node; in mode Recreate the same node will do.
 func (u *updater) room(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, pod *corev1.Pod, w *workload, want map[string]mpa.Resources) (bool, error) {
 	next := pod.DeepCopy()
-	next.Status = corev1.PodStatus{}
+	next.Status = corev1.PodStatus{ExtendedResourceClaimStatus: pod.Status.ExtendedResourceClaimStatus}
 	plan := actuate.PlanPod(pod, &w.Template.Spec, want)
 	for i := range next.Spec.Containers {
 		if to, ok := plan.Containers[next.Spec.Containers[i].Name]; ok {

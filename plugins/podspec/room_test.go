@@ -14,6 +14,14 @@ func standsOn(node string) func(*v1.Pod) { return func(p *v1.Pod) { p.Spec.NodeN
 
 // A node of 4 CPU, 8Gi and 10 pods, with what the change makes of it and the pods that
 // stand on it: is there room for a pod of 900m and 1Gi?
+// servedByDriver asks for two devices that a driver serves the pod.
+func servedByDriver(p *v1.Pod) {
+	requests("nvidia.com/gpu", "2")(p)
+	p.Status.ExtendedResourceClaimStatus = &v1.PodExtendedResourceClaimStatus{
+		RequestMappings: []v1.ContainerExtendedResourceRequest{{ContainerName: "main", ResourceName: "nvidia.com/gpu", RequestName: "container-0-request-0"}},
+	}
+}
+
 func TestHasRoom(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -42,6 +50,8 @@ func TestHasRoom(t *testing.T) {
 		}},
 		{name: "without the label that is selected", pod: func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }},
 		{name: "without the resource", pod: requests("nvidia.com/gpu", "1")},
+		{name: "without the resource, which a driver serves", pod: servedByDriver, want: true},
+		{name: "with too little of the resource, which drivers of others serve", change: func(n *v1.Node) { n.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("1") }, pod: servedByDriver},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

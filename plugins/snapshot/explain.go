@@ -65,7 +65,7 @@ func (p *Picture) Ask(name, appLabel, fleet string) (*Question, error) {
 	take(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: fleet, Units: podspec.Units}})
 	cluster := kube.NewTranslator(appLabel, q.State, take)
 	cluster.SetRules(p.Rules)
-	cluster.SetServed(p.Served)
+	cluster.SetServed(p.unoffered())
 	on := p.standing()
 	for _, n := range p.Nodes {
 		q.nodes[n.Name] = n

@@ -88,6 +88,17 @@ func (c *Client) readWorkloads(ctx context.Context, p *Picture) error {
 	return c.readRules(ctx, p)
 }
 
+// unoffered lists the served resources that no node has in its allocatable: a policy sees
+// no others left out, and the nodes are not yet known to the translator.
+func (p *Picture) unoffered() []string {
+	return slices.DeleteFunc(slices.Clone(p.Served), func(name string) bool {
+		return slices.ContainsFunc(p.Nodes, func(n *v1.Node) bool {
+			q := n.Status.Allocatable[v1.ResourceName(name)]
+			return q.Sign() > 0
+		})
+	})
+}
+
 // readClasses reads which resources drivers serve, if the cluster has device classes
 // and lets us read them.
 func (c *Client) readClasses(ctx context.Context, p *Picture) error {

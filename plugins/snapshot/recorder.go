@@ -175,7 +175,7 @@ func inOrder(events []*ledger.Event) []*ledger.Event {
 // show gives the picture to the cluster, which emits what changed.
 func (r *Recorder) show(p *Picture, now time.Time) {
 	r.cluster.SetRules(p.Rules)
-	r.cluster.SetServed(p.Served)
+	r.cluster.SetServed(p.unoffered())
 	on := p.standing()
 	there := map[string]bool{}
 	for _, n := range p.Nodes {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,6 +70,23 @@ func TestTraceOfServedResource(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"n1"}, names(q, q.Allowed))
 	require.Equal(t, []string{"devices of example.com/gpu"}, q.Beyond)
+}
+
+// Where a node offers what drivers serve on others, each pod has one app, whichever
+// node comes first.
+func TestTraceOfMixedResource(t *testing.T) {
+	plugin := node("n1")
+	plugin.Status.Allocatable["example.com/gpu"] = resource.MustParse("4")
+	for _, nodes := range [][]*v1.Node{{plugin, node("n2")}, {node("n2"), plugin}} {
+		p := picture(nodes, pod("train", "train-1", nodes[0].Name, "1", func(p *v1.Pod) {
+			p.Spec.Containers[0].Resources.Requests["example.com/gpu"] = resource.MustParse("1")
+		}))
+		p.Served = []string{"example.com/gpu"}
+		tr, _ := snap(t, p)
+		texts := files(t, tr)
+		require.Equal(t, 2, strings.Count(texts["apps.csv"], "\n"), texts["apps.csv"])
+		require.NotContains(t, texts["events.csv"], "delete", texts["events.csv"])
+	}
 }
 
 func TestTraceByHand(t *testing.T) {
