@@ -362,7 +362,7 @@ func (h *history) change(t *testing.T, w *world) {
 		h.rules = h.someRules(t)
 		w.SetRules(h.rules)
 		return
-	case h.Chance(.03):
+	case h.Chance(.04):
 		h.served = []string{gpu, "example.com/other"}[:h.IntN(3)]
 		w.SetServed(h.served)
 		return
