@@ -346,7 +346,7 @@ func TestMemoryLimits(t *testing.T) {
 	require.Equal(t, restarts, c.Pods(ns)[0].Status.ContainerStatuses[0].RestartCount)
 }
 
-// The kubelet grants at most what the node has.
+// The API server refuses what the node never has, the kubelet defers what it has not now.
 func TestResizeOnFullNode(t *testing.T) {
 	c := e2e.Shared(t)
 	ns := c.Namespace(t)
@@ -362,8 +362,7 @@ func TestResizeOnFullNode(t *testing.T) {
 			return pending.String() + is, pending.Reason == reason && is == cpu
 		})
 	}
-	c.Resize(t, ns, "grows", "5", "1Gi")
-	await(v1.PodReasonInfeasible, "1")
+	require.ErrorContains(t, c.TryResize(t, ns, "grows", "5", "1Gi"), "node didn't have enough allocatable resources")
 	c.Resize(t, ns, "grows", "3", "1Gi")
 	await(v1.PodReasonDeferred, "1")
 	c.RequireFits(t)

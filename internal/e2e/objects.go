@@ -381,10 +381,16 @@ func (c *Cluster) DeleteNode(t testing.TB, node string) {
 // Resize asks for other requests of a pod's first container, in place.
 func (c *Cluster) Resize(t testing.TB, namespace, pod, cpu, memory string) {
 	t.Helper()
+	require.NoError(t, c.TryResize(t, namespace, pod, cpu, memory))
+}
+
+// TryResize is Resize, and returns the API server's refusal.
+func (c *Cluster) TryResize(t testing.TB, namespace, pod, cpu, memory string) error {
+	t.Helper()
 	current, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), pod, metav1.GetOptions{})
 	require.NoError(t, err)
 	patch := fmt.Appendf(nil, `{"spec":{"containers":[{"name":%q,"resources":{"requests":{"cpu":%q,"memory":%q}}}]}}`,
 		current.Spec.Containers[0].Name, cpu, memory)
 	_, err = c.Client.CoreV1().Pods(namespace).Patch(t.Context(), pod, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "resize")
-	require.NoError(t, err)
+	return err
 }
