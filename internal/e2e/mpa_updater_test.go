@@ -151,7 +151,7 @@ func TestUpdaterPendingResizes(t *testing.T) {
 	before := u.live()
 	for i, reason := range []string{v1.PodReasonDeferred, v1.PodReasonInfeasible} {
 		refusal.Store(reason)
-		id := u.recommend(v1alpha1.ChangeRequests, 2, fmt.Sprintf("%dm", 1400+i), "256Mi")
+		id := u.recommend(v1alpha1.ChangeRequests, 2, fmt.Sprintf("%dm", 1400+201*i), "256Mi")
 		u.condition(v1alpha1.ConditionResize, metav1.ConditionTrue, reason)
 		as := func(s *v1alpha1.MultidimPodAutoscalerStatus) bool {
 			if reason == v1.PodReasonDeferred {
@@ -199,7 +199,7 @@ func TestUpdaterPendingResizes(t *testing.T) {
 		return fmt.Sprintf("%d of %d", moved, ready), moved == 2
 	})
 	require.GreaterOrEqual(t, least, 1)
-	u.requireSize(2, "1401m", "256Mi")
+	u.requireSize(2, "1601m", "256Mi")
 	a := u.outcome(u.id, v1alpha1.OutcomeApplied)
 	require.EqualValues(t, 2, a.Evicted)
 	require.EqualValues(t, 2, u.program.Metric(t, "sigma_mpa_evictions_total", `outcome="Evicted"`))
@@ -209,7 +209,7 @@ func TestUpdaterPendingResizes(t *testing.T) {
 	u.c.Kubelet.RefuseResize(func(*v1.Pod) string { return v1.PodReasonInfeasible })
 	u.c.Cordon(t, "a", false)
 	u.c.Cordon(t, "b", false)
-	u.outcome(u.recommend(v1alpha1.ChangeReplicas, 1, "1401m", "256Mi"), v1alpha1.OutcomeApplied)
+	u.outcome(u.recommend(v1alpha1.ChangeReplicas, 1, "1601m", "256Mi"), v1alpha1.OutcomeApplied)
 	u.c.WaitRunning(t, u.ns, 1)
 	before = u.live()
 	aSecond()

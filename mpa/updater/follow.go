@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sigma-scheduler/sigma/mpa"
@@ -131,6 +132,17 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 	var restart []int // pods that need one
 	calm := len(pods) >= int(w.Replicas)
 	seen := map[string]bool{}
+	refuse := func(pod *corev1.Pod, last attempt) {
+		c.note(pod, "%s", last.refused)
+		if !last.infeasible {
+			c.refused++
+			return
+		}
+		c.infeasible++
+		if !isYoung(pod, s.Time.Time, spent) && m.Spec.Mode == v1alpha1.ModeInPlaceOrRecreate {
+			c.evict = append(c.evict, pod)
+		}
+	}
 	ask := func(pod *corev1.Pod, plan actuate.Plan) {
 		err := actuate.Resize(ctx, u.client, pod, plan, v1alpha1.OwnerUpdater)
 		switch {
@@ -142,9 +154,10 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 			c.waiting++
 			failed = err
 		default:
-			o.asked[pod.UID] = attempt{id: s.ID, time: now, refused: err.Error()}
-			c.refused++
-			c.note(pod, "%v", err)
+			// Since 1.36 the API server refuses what the pod's node can never grant.
+			last := attempt{id: s.ID, time: now, refused: err.Error(), infeasible: apierrors.HasStatusCause(err, nodeCapacity)}
+			o.asked[pod.UID] = last
+			refuse(pod, last)
 			u.events.Eventf(m, corev1.EventTypeWarning, "ResizeRefused", "pod %s: %v", pod.Name, err)
 		}
 	}
@@ -155,7 +168,7 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 		if pod.DeletionTimestamp != nil {
 			continue
 		}
-		young := spent || !pod.CreationTimestamp.Time.Before(s.Time.Truncate(time.Second)) // a creation time has whole seconds
+		young := isYoung(pod, s.Time.Time, spent)
 		if m.Spec.Mode == v1alpha1.ModeRecreate {
 			switch plan := actuate.PlanPod(pod, &w.Template.Spec, want); {
 			case len(plan.Containers) == 0 && len(plan.Left) > 0:
@@ -184,8 +197,7 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 		case pod.Status.Phase != corev1.PodRunning:
 			c.waiting++
 		case last.id == s.ID && last.refused != "" && now.Before(last.time.Add(retryRefused)):
-			c.refused++
-			c.note(pod, "%s", last.refused)
+			refuse(pod, last)
 		case last.id == s.ID && last.refused == "" && now.Before(last.time.Add(cacheLag)):
 			c.inProgress++
 			calm = false
@@ -210,6 +222,16 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 		}
 	}
 	return c, failed
+}
+
+// nodeCapacity is the cause that the API server's admission plugin PodResize gives when it
+// refuses a resize beyond the node's allocatable amounts.
+const nodeCapacity metav1.CauseType = "NodeCapacity"
+
+// isYoung reports whether a pod is not evicted for the size of a time: it was created since,
+// or all evictions are spent. A creation time has whole seconds.
+func isYoung(pod *corev1.Pod, size time.Time, spent bool) bool {
+	return spent || !pod.CreationTimestamp.Time.Before(size.Truncate(time.Second))
 }
 
 // count counts a pod for which every possible resize was requested.

@@ -47,9 +47,10 @@ type object struct {
 
 // An attempt to resize a pod.
 type attempt struct {
-	id      int64 // of the sizes
-	time    time.Time
-	refused string // by the API server
+	id         int64 // of the sizes
+	time       time.Time
+	refused    string // by the API server
+	infeasible bool   // refused, because its node is too small
 }
 
 // Reconcile carries out the recommendation for one object.

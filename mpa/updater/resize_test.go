@@ -188,6 +188,28 @@ func TestEviction(t *testing.T) {
 		})
 	}
 
+	// Since 1.36 the API server says so before the kubelet does.
+	for mode, evicted := range map[v1alpha1.Mode]int32{v1alpha1.ModeInPlace: 0, v1alpha1.ModeInPlaceOrRecreate: 1} {
+		w := newWorld(t, mode)
+		calls := 0
+		w.around = func(call string, next func() error) error {
+			if call == "resize" {
+				calls++
+				err := apierrors.NewForbidden(corev1.Resource("pods"), "web", fmt.Errorf("node didn't have enough allocatable resources: cpu"))
+				err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: "NodeCapacity"}}
+				return err
+			}
+			return next()
+		}
+		w.recommend(1, 2, "900m")
+		for range 3 { // nobody replaces what was evicted
+			w.settle()
+		}
+		assert.Equal(t, 2, calls, mode)
+		assert.Equal(t, 2-evicted, w.actuation().Infeasible, mode)
+		assert.Equal(t, evicted, w.actuation().Evicted, mode)
+	}
+
 	// Evictions in vain end after as many as there were pods.
 	w := newWorld(t, v1alpha1.ModeInPlaceOrRecreate)
 	w.recommend(1, 2, "900m")

@@ -188,24 +188,23 @@ func evaluate(t *testing.T, s *Server, o TrainerOptions, n int) ([]float64, erro
 // Every float arrives as it left, and no more tasks are under way than allowed.
 func TestValuesAndBackPressure(t *testing.T) {
 	s := startServer(t, Access{Token: "secret"})
-	conn := dial(t, s, s.access)
-	var most atomic.Int64
+	var answered, most atomic.Int64
 	startWorker(t, s, &Worker{Name: "w", Threads: 3, Objective: fake(func(_ context.Context, task swarm.Task) (float64, []float64, error) {
-		for name := range conn.js.StreamNames(context.Background()).Name() {
-			stream, err := conn.js.Stream(context.Background(), name)
-			if err == nil && stream.CachedInfo().Config.Subjects[0][0] == 's' {
-				most.Store(max(most.Load(), int64(stream.CachedInfo().State.Msgs)))
-			}
-		}
+		most.Store(max(most.Load(), int64(task.Index)+1-answered.Load())) // tasks go out in order
 		v := math.Sqrt(task.X[0])
 		return v, []float64{v, math.Inf(1)}, nil
 	})})
-	values, err := evaluate(t, s, TrainerOptions{InFlight: 4}, 40)
+	trainer, err := NewTrainer(t.Context(), dial(t, s, s.access), fakeJob(t), TrainerOptions{InFlight: 4})
 	require.NoError(t, err)
-	for i, v := range values {
-		require.Equal(t, math.Sqrt(float64(i)/3), v)
-	}
-	require.LessOrEqual(t, most.Load(), int64(8), "4 tasks, and their values")
+	require.NoError(t, trainer.Evaluate(t.Context(), tasks(40), func(task swarm.Task, value float64, objectives ...float64) error {
+		answered.Add(1)
+		v := math.Sqrt(float64(task.Index) / 3)
+		require.Equal(t, []float64{v, v, math.Inf(1)}, append([]float64{value}, objectives...))
+		return nil
+	}))
+	require.NoError(t, trainer.Close())
+	require.EqualValues(t, 40, answered.Load())
+	require.LessOrEqual(t, most.Load(), int64(4))
 	require.Positive(t, most.Load())
 }
 
