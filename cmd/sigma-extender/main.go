@@ -161,7 +161,6 @@ func run(ctx context.Context, o *options) error {
 		return err
 	}
 	e.Follow(ctx, factory)
-	factory.Start(ctx.Done())
 	if _, err := e.Watch(ctx, config); err != nil {
 		return err
 	}

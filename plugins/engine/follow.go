@@ -18,9 +18,14 @@ import (
 // followEvery is how often the forecast is computed.
 const followEvery = 5 * time.Second
 
+// firstForecast is how long a start waits for the first forecast. Without the right to read
+// a kind it never comes.
+const firstForecast = 2 * time.Second
+
 // Follow keeps the forecast up to date with the cluster's workloads and
-// autoscalers, and the served resources with its device classes, until ctx ends. The
-// caller starts the factory's informers afterwards.
+// autoscalers, and the served resources with its device classes, until ctx ends. It starts
+// the factory's informers and waits for the first forecast, for two seconds at most: until
+// then, the policy cannot decide.
 func (e *Engine) Follow(ctx context.Context, factory informers.SharedInformerFactory) {
 	e.followClasses(ctx, factory)
 	apps, batch := factory.Apps().V1(), factory.Batch().V1()
@@ -46,8 +51,11 @@ func (e *Engine) Follow(ctx context.Context, factory informers.SharedInformerFac
 		list(func() (err error) { d.Autoscalers, err = scalers.Lister().List(all); return })
 		return &d, err
 	}
+	factory.Start(ctx.Done())
+	log := klog.FromContext(ctx).WithValues("profile", e.opt.Profile)
+	first := make(chan struct{})
 	go func() {
-		log := klog.FromContext(ctx).WithValues("profile", e.opt.Profile)
+		done := sync.OnceFunc(func() { close(first) })
 		if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 			return
 		}
@@ -58,6 +66,7 @@ func (e *Engine) Follow(ctx context.Context, factory informers.SharedInformerFac
 				log.Error(err, "Cannot read what is declared; the forecast ages")
 			} else {
 				e.SetDeclared(d)
+				done()
 			}
 			select {
 			case <-ctx.Done():
@@ -67,6 +76,12 @@ func (e *Engine) Follow(ctx context.Context, factory informers.SharedInformerFac
 			}
 		}
 	}()
+	select {
+	case <-first:
+	case <-ctx.Done():
+	case <-time.After(firstForecast):
+		log.Info("The workloads are not read yet; decisions begin without a forecast", "waited", firstForecast)
+	}
 }
 
 // followClasses keeps the served resources up to date. A cluster without device

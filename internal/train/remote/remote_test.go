@@ -170,40 +170,34 @@ func tasks(n int) []swarm.Task {
 	return list
 }
 
-// evaluate returns the values by index.
-func evaluate(t *testing.T, s *Server, o TrainerOptions, n int) ([]float64, error) {
+// evaluate runs n tasks and checks their values.
+func evaluate(t *testing.T, s *Server, o TrainerOptions, n int, value func(swarm.Task) float64) error {
 	t.Helper()
 	trainer, err := NewTrainer(t.Context(), dial(t, s, s.access), fakeJob(t), o)
 	require.NoError(t, err)
-	values := make([]float64, n)
-	err = trainer.Evaluate(t.Context(), tasks(n), func(task swarm.Task, value float64, objectives ...float64) error {
-		require.Equal(t, []float64{value, math.Inf(1)}, objectives)
-		values[task.Index] = value
+	err = trainer.Evaluate(t.Context(), tasks(n), func(task swarm.Task, got float64, objectives ...float64) error {
+		v := value(task)
+		require.Equal(t, []float64{v, v, math.Inf(1)}, append([]float64{got}, objectives...))
 		return nil
 	})
 	require.NoError(t, trainer.Close())
-	return values, err
+	return err
 }
 
 // Every float arrives as it left, and no more tasks are under way than allowed.
 func TestValuesAndBackPressure(t *testing.T) {
 	s := startServer(t, Access{Token: "secret"})
+	root := func(task swarm.Task) float64 { return math.Sqrt(task.X[0]) }
 	var answered, most atomic.Int64
 	startWorker(t, s, &Worker{Name: "w", Threads: 3, Objective: fake(func(_ context.Context, task swarm.Task) (float64, []float64, error) {
 		most.Store(max(most.Load(), int64(task.Index)+1-answered.Load())) // tasks go out in order
-		v := math.Sqrt(task.X[0])
-		return v, []float64{v, math.Inf(1)}, nil
+		return root(task), []float64{root(task), math.Inf(1)}, nil
 	})})
-	trainer, err := NewTrainer(t.Context(), dial(t, s, s.access), fakeJob(t), TrainerOptions{InFlight: 4})
-	require.NoError(t, err)
-	require.NoError(t, trainer.Evaluate(t.Context(), tasks(40), func(task swarm.Task, value float64, objectives ...float64) error {
+	err := evaluate(t, s, TrainerOptions{InFlight: 4}, 40, func(task swarm.Task) float64 {
 		answered.Add(1)
-		v := math.Sqrt(float64(task.Index) / 3)
-		require.Equal(t, []float64{v, v, math.Inf(1)}, append([]float64{value}, objectives...))
-		return nil
-	}))
-	require.NoError(t, trainer.Close())
-	require.EqualValues(t, 40, answered.Load())
+		return root(task)
+	})
+	require.NoError(t, err)
 	require.LessOrEqual(t, most.Load(), int64(4))
 	require.Positive(t, most.Load())
 }
@@ -226,7 +220,7 @@ func TestFailingTask(t *testing.T) {
 	} {
 		s := startServer(t, Access{Token: "secret"})
 		startWorker(t, s, &Worker{Name: "w", Threads: 2, Objective: fake(f)})
-		_, err := evaluate(t, s, TrainerOptions{}, 20)
+		err := evaluate(t, s, TrainerOptions{}, 20, func(swarm.Task) float64 { return 1 })
 		require.ErrorContains(t, err, want)
 	}
 }
@@ -335,7 +329,7 @@ func TestServerForgets(t *testing.T) {
 		}
 		return 1, []float64{1, math.Inf(1)}, nil
 	})})
-	_, err := evaluate(t, s, TrainerOptions{}, 20)
+	err := evaluate(t, s, TrainerOptions{}, 20, func(swarm.Task) float64 { return 1 })
 	require.NoError(t, err)
 	require.True(t, lost.Load())
 }
