@@ -83,11 +83,17 @@ func (r *Replayer) reject(e trace.Event, item int32) {
 		u.rejected[d] += float64(need)
 	}
 	if u.opt.Retry {
-		r.waiting = append(r.waiting, waiting{e.Request, item})
+		r.waiting = append(r.waiting, waiting{e.Request, item, e.Time})
 	}
 	if u.opt.Record != nil {
 		u.opt.Record(Decision{Time: e.Time, Request: e.Request, Item: item, Kind: Unplaced, Machine: -1})
 	}
+}
+
+// wait accounts for an item that waits no longer.
+func (u *run) wait(w waiting, until float64) {
+	u.waited += until - w.since
+	u.out.LongestWaiting = max(u.out.LongestWaiting, until-w.since)
 }
 
 // place tries to place one item and reports whether it succeeded.
@@ -201,7 +207,13 @@ func (r *Replayer) delete(e trace.Event) {
 			})
 		}
 		if m < 0 {
-			r.waiting = slices.DeleteFunc(r.waiting, func(w waiting) bool { return w == waiting{e.Request, number} })
+			r.waiting = slices.DeleteFunc(r.waiting, func(w waiting) bool {
+				gone := w.request == e.Request && w.item == number
+				if gone {
+					r.run.wait(w, e.Time)
+				}
+				return gone
+			})
 			continue
 		}
 		r.state.Remove(q.App, m, r.devices[item])
@@ -218,6 +230,7 @@ func (r *Replayer) delete(e trace.Event) {
 			if !r.place(e.Time, w.request, w.item) {
 				return false
 			}
+			r.run.wait(w, e.Time)
 			r.run.out.Unplaced--
 			for d, need := range r.trace.Instance.Apps[r.trace.Requests[w.request].App].Demand {
 				r.run.rejected[d] -= float64(need)

@@ -82,7 +82,11 @@ type orderKey struct {
 	order int
 }
 
-type waiting struct{ request, item int32 }
+// A waiting item and when it arrived.
+type waiting struct {
+	request, item int32
+	since         float64
+}
 
 // NewReplayer prepares the replay of a trace.
 func NewReplayer(t *trace.Trace) *Replayer {
@@ -140,7 +144,8 @@ type run struct {
 	tally      tally
 	arrived    float64 // demand of arrived items, first dimension
 	rejected   []float64
-	refused    bool // an item was unplaced, even if it was placed later
+	refused    bool    // an item was unplaced, even if it was placed later
+	waited     float64 // seconds, of all items together
 	err        error
 }
 
@@ -237,6 +242,12 @@ func (r *Replayer) finish() Run {
 		if sum > 0 {
 			out.Rejected[d] = u.rejected[d] / sum
 		}
+	}
+	for _, w := range r.waiting {
+		u.wait(w, u.tally.last)
+	}
+	if came := out.Placed + out.Unplaced; came > 0 {
+		out.MeanWaiting = u.waited / float64(came)
 	}
 	out.ImbalanceTie = measure.MeanSquaredFree(r.state)
 	if !u.opt.Brief {

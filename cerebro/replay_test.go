@@ -160,7 +160,9 @@ func TestReplayByHand(t *testing.T) {
 	// With retry r2 takes big at 40, when b has left it, and r4 finds no place at
 	// 50: big holds 8, 3 from 40. Placed and unplaced as before, and the first
 	// item to be unplaced is still r2. Memory: r4's 1 instead of r2's.
+	// r2 waited from 20 to 40, r4 from 50 to the end: 30 seconds of seven items.
 	retry := open
+	retry.MeanWaiting, retry.LongestWaiting = 30./7, 20
 	retry.MeanAllocationRate = []float64{mean(6./8, 10./12, 13./16, 10./16, 11./12, 11./12), mean(4./16, 16./24, 18./32, 16./32, 5./24, 5./24)}
 
 	for _, tc := range []struct {

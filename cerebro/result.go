@@ -21,6 +21,10 @@ type Run struct {
 	// FirstRejection is the share of the summed first dimension that arrived before the
 	// first unplaced item; 1 without one.
 	FirstRejection float64
+	// MeanWaiting is how many seconds an item waited for its machine, or in vain until it
+	// left or the last event came: over all items that came. LongestWaiting is the most
+	// of one item. Both are 0 without Retry.
+	MeanWaiting, LongestWaiting float64
 	// Violations found by the independent checker at the end of the replay.
 	Violations int
 	// Seconds of CPU that the replay took; 0 unless timing was asked for.

@@ -136,7 +136,7 @@ func (c *Comparison) addMachines(of func(func(outcome) float64) []float64, add f
 	add(figures("max", "the worst order", 0, false, of(func(o outcome) float64 { return o.machines.max })))
 	add(figures("range", "worst − best order: how much luck there is in the order of arrival", 0, false,
 		of(func(o outcome) float64 { return o.machines.max - o.machines.min })))
-	if c.Trace.Deletes {
+	if c.Trace.Deletes && !c.Trace.Retry {
 		add(figures("machine-s", "machine-seconds ÷ those of the bound", 3, false,
 			of(func(o outcome) float64 { return o.machineSeconds })))
 	} else if c.costsDiffer() {
@@ -148,6 +148,12 @@ func (c *Comparison) addMachines(of func(func(outcome) float64) []float64, add f
 func (c *Comparison) addRejections(of func(func(outcome) float64) []float64, add func(column)) {
 	add(figures("unplaced", "items that no machine took, mean over orders", 1, false,
 		of(func(o outcome) float64 { return o.unplaced })))
+	if c.Trace.Retry {
+		add(figures("wait s", "seconds that an item waited, mean over all items and over orders", 2, false,
+			of(func(o outcome) float64 { return o.waiting })))
+		add(figures("longest s", "the most seconds that an item waited in any order", 1, false,
+			of(func(o outcome) float64 { return o.longestWaiting })))
+	}
 	if len(c.Trace.Dimensions) > 0 && (c.Trace.Fleet == "fixed" || c.leavesOut()) {
 		first := c.Trace.Dimensions[0]
 		add(figures("rejected %", first+" demand that was not placed", 2, false,

@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"encoding/json"
 	"math"
 	"slices"
 
@@ -30,6 +31,7 @@ type Trace struct {
 	Deletes  bool      `json:"-"` // items also leave: costs are integrals over time
 	Seed     uint64    `json:"-"` // of the shuffled orders
 	Orders   int       `json:"-"` // shuffled orders, N
+	Retry    bool      `json:"-"` // items may wait, so that no bound holds: the measure is how long
 	Forecast *Forecast `json:"-"` // nil = the trace has no forecast
 }
 
@@ -39,7 +41,8 @@ type Digest struct {
 	Trace    string `json:"trace"`
 }
 
-// A Bound is a lower bound that no scheduler can beat.
+// A Bound is a lower bound that no scheduler can beat. Without a method there is none, and
+// its JSON form has null for each value.
 type Bound struct {
 	Machines       int     `json:"machines"`
 	Cost           float64 `json:"cost"`
@@ -49,6 +52,15 @@ type Bound struct {
 	// Optimal is the proven least cost (machines, when all cost 1); nil without a
 	// proof.
 	Optimal *float64 `json:"optimal,omitempty"`
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (b Bound) MarshalJSON() ([]byte, error) {
+	if b.Method == "" {
+		return []byte(`{"machines": null, "cost": null, "machine_seconds": null, "cost_seconds": null, "method": null}`), nil
+	}
+	type plain Bound
+	return json.Marshal(plain(b))
 }
 
 // A Result is one policy's runs on one trace. Statistics are over the shuffled
@@ -88,6 +100,8 @@ type Run struct {
 	Unplaced           int                `json:"unplaced"`
 	Rejected           map[string]float64 `json:"rejected"`
 	FirstRejection     float64            `json:"first_rejection"`
+	MeanWaiting        *float64           `json:"mean_waiting_seconds,omitempty"` // nil = items do not wait
+	LongestWaiting     *float64           `json:"longest_waiting_seconds,omitempty"`
 	Violations         int                `json:"violations"`
 	Seconds            float64            `json:"seconds"`
 
@@ -177,7 +191,7 @@ func Violations(comparisons []Comparison) int {
 func newResult(c *Comparison, p PolicyRuns) Result {
 	r := Result{Policy: p.Policy, Digest: p.Digest, Knowledge: p.Knowledge, Exposure: p.Exposure, Runs: []Run{}, Layout: p.Layout}
 	for _, run := range p.Runs {
-		r.Runs = append(r.Runs, newRun(c.Trace.Dimensions, run))
+		r.Runs = append(r.Runs, newRun(&c.Trace, run))
 	}
 	slices.SortStableFunc(r.Runs, func(a, b Run) int { return cmp.Compare(a.Order, b.Order) })
 	counted := r.counted()
@@ -191,15 +205,16 @@ func newResult(c *Comparison, p PolicyRuns) Result {
 	}
 	r.RangeMachines = r.MaxMachines - r.MinMachines
 	r.MeanMachines = round(meanOf(counted, machines))
-	if bound := c.boundCost(); bound > 0 && meanOf(counted, unplaced) == 0 {
+	if bound := c.boundCost(); bound > 0 && !c.Trace.Retry && meanOf(counted, unplaced) == 0 {
 		gap := round(meanOf(counted, c.cost)/bound - 1)
 		r.GapToBound = &gap
 	}
 	return r
 }
 
-func newRun(dimensions []string, run cerebro.Run) Run {
-	return Run{
+func newRun(t *Trace, run cerebro.Run) Run {
+	dimensions := t.Dimensions
+	r := Run{
 		Order:              run.Order,
 		Machines:           run.Machines,
 		PeakMachines:       run.PeakMachines,
@@ -220,6 +235,11 @@ func newRun(dimensions []string, run cerebro.Run) Run {
 		Fallbacks:          run.Fallbacks,
 		Series:             run.Series,
 	}
+	if t.Retry {
+		mean, longest := round(run.MeanWaiting), round(run.LongestWaiting)
+		r.MeanWaiting, r.LongestWaiting = &mean, &longest
+	}
+	return r
 }
 
 // byName keys values by dimension. Every dimension has a key.
@@ -261,6 +281,15 @@ func (c *Comparison) boundCost() float64 {
 
 func machines(run Run) float64 { return float64(run.Machines) }
 func unplaced(run Run) float64 { return float64(run.Unplaced) }
+func waiting(run Run) float64  { return seconds(run.MeanWaiting) }
+
+// seconds is 0 for nil.
+func seconds(v *float64) float64 {
+	if v == nil {
+		return 0
+	}
+	return *v
+}
 
 // meanOf is the mean over runs, 0 without any.
 func meanOf(runs []Run, value func(Run) float64) float64 {

@@ -146,7 +146,7 @@ func (c *Comparison) facts() []sheet.Definition {
 		{Term: "dimensions", Text: dimensionText(t.Dimensions)},
 		{Term: "fleet", Text: t.Fleet},
 		{Term: "machines", Text: machineText(t.Machines)},
-		{Term: "bound", Text: c.boundText() + " (" + c.Bound.Method + ")"},
+		{Term: "bound", Text: c.boundText()},
 	}
 	if c.Bound.Optimal != nil {
 		facts = append(facts, sheet.Definition{Term: "optimum", Text: sheet.Short(*c.Bound.Optimal)})
@@ -232,6 +232,9 @@ func (c *Comparison) strip(id string) (template.HTML, string) {
 		p.title, p.axis = "Rejected "+first+" by order of arrival", axisName(first)+" demand rejected, %"
 		p.limit = nothing
 		value = func(run Run) float64 { return 100 * run.Rejected[first] }
+	case c.Trace.Retry:
+		p.title, p.axis, p.limit = "Mean waiting time by order of arrival", "seconds that an item waited", nothing
+		value = waiting
 	case c.Trace.Deletes:
 		p.title, p.axis, p.limit = "Cost above the bound by order of arrival", "cost above the bound, %", 0
 		value = func(run Run) float64 {
@@ -267,10 +270,13 @@ func overviewStrip(comparisons []Comparison) (template.HTML, string) {
 		id: "overview-strip", title: "Mean cost above the bound, by trace", axis: "cost above the bound, %",
 		each: "trace", limit: 0, limitName: "bound",
 	}
-	value := func(o outcome) float64 { return o.gap }
+	value, scale := func(o outcome) float64 { return o.gap }, 100.0
 	if slices.ContainsFunc(comparisons, func(c Comparison) bool { return c.leavesOut() }) {
 		p.title, p.axis, p.limit = "Mean demand rejected, by trace", "demand rejected, %", nothing
 		value = func(o outcome) float64 { return o.rejected }
+	} else if comparisons[0].Trace.Retry {
+		p.title, p.axis, p.limit = "Mean waiting time, by trace", "seconds that an item waited", nothing
+		value, scale = func(o outcome) float64 { return o.waiting }, 1
 	}
 	type key struct{ policy, knowledge string }
 	values := map[key][]float64{}
@@ -278,7 +284,7 @@ func overviewStrip(comparisons []Comparison) (template.HTML, string) {
 		for _, o := range comparisons[i].outcomes() {
 			if v := value(o); !math.IsNaN(v) {
 				k := key{o.result.Policy, o.result.Knowledge}
-				values[k] = append(values[k], round(100*v))
+				values[k] = append(values[k], round(scale*v))
 			}
 		}
 	}
@@ -346,7 +352,10 @@ func (c *Comparison) charts(id string) []sheet.Chart {
 		Lines: linesOf(lines, func(s cerebro.Sample) float64 { return float64(s.Machines) }),
 		Limit: float64(c.Bound.Machines), LimitName: "bound",
 	}
-	if c.Trace.Deletes {
+	switch {
+	case c.Trace.Retry:
+		machines.Limit = nothing
+	case c.Trace.Deletes:
 		machines.LimitName = "bound at the peak"
 	}
 	list := []sheet.LineChart{machines}

@@ -23,6 +23,8 @@ type outcome struct {
 	unplaced        float64
 	rejected        float64 // first dimension
 	firstRejection  float64
+	waiting         float64 // seconds, mean over items; NaN where items do not wait
+	longestWaiting  float64 // seconds, in the worst order
 	seconds         float64
 	violations      int
 	fallbacks       int
@@ -86,6 +88,8 @@ func (c *Comparison) outcome(r, best, worst *Result) outcome {
 		vsWorst:        c.versus(r, worst),
 		unplaced:       meanOf(runs, unplaced),
 		firstRejection: meanOf(runs, func(run Run) float64 { return run.FirstRejection }),
+		waiting:        nothing,
+		longestWaiting: nothing,
 		seconds:        meanOf(runs, func(run Run) float64 { return run.Seconds }),
 	}
 	if b := c.Bound.MachineSeconds; b > 0 {
@@ -93,6 +97,10 @@ func (c *Comparison) outcome(r, best, worst *Result) outcome {
 	}
 	if r.GapToBound != nil {
 		o.gap = *r.GapToBound
+	}
+	if c.Trace.Retry {
+		o.waiting = meanOf(runs, waiting)
+		o.longestWaiting = statsOf(runs, func(run Run) float64 { return seconds(run.LongestWaiting) }).max
 	}
 	for _, name := range c.Trace.Dimensions {
 		o.alloc = append(o.alloc, meanOf(runs, func(run Run) float64 {
@@ -107,6 +115,9 @@ func (c *Comparison) outcome(r, best, worst *Result) outcome {
 	}
 	limit, _ := c.limit()
 	o.atLimit = meanOf(runs, func(run Run) float64 {
+		if c.Trace.Retry {
+			return nothing
+		}
 		if run.Unplaced == 0 && c.cost(run) <= limit*(1+1e-9) {
 			return 1
 		}
@@ -132,9 +143,10 @@ func (c *Comparison) machineCount() func(Run) float64 {
 	return machines
 }
 
-// versus is a's mean cost ÷ b's − 1. Costs of incomplete placements do not compare.
+// versus is a's mean cost ÷ b's − 1. Costs do not compare where an item was left out or
+// waited: it costs nothing meanwhile.
 func (c *Comparison) versus(a, b *Result) float64 {
-	if b == nil || meanOf(a.counted(), unplaced) > 0 || meanOf(b.counted(), unplaced) > 0 {
+	if b == nil || absent(a) || absent(b) {
 		return nothing
 	}
 	base := meanOf(b.counted(), c.cost)
@@ -144,7 +156,12 @@ func (c *Comparison) versus(a, b *Result) float64 {
 	return meanOf(a.counted(), c.cost)/base - 1
 }
 
-// limit is the proven optimum, else the bound.
+// absent reports whether an item was left out or waited.
+func absent(r *Result) bool {
+	return meanOf(r.counted(), unplaced) > 0 || meanOf(r.counted(), waiting) > 0
+}
+
+// limit is the proven optimum, else the bound; 0 = none.
 func (c *Comparison) limit() (value float64, optimal bool) {
 	if c.Bound.Optimal != nil && !c.Trace.Deletes {
 		return *c.Bound.Optimal, true

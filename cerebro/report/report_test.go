@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/sigma-scheduler/sigma/cerebro"
 )
 
@@ -114,6 +116,26 @@ func churn() Comparison {
 	})
 }
 
+// waiters has items that may wait, each so many seconds under Best-Fit and under a learned
+// policy.
+func waiters(bestfit, other float64) Comparison {
+	runs := func(policy string, wait float64) PolicyRuns {
+		p := PolicyRuns{Policy: policy, Knowledge: "K0"}
+		for order := range 3 {
+			p.Runs = append(p.Runs, cerebro.Run{
+				Order: order, Machines: 1, PeakMachines: 2, Cost: 1, MachineSeconds: 75, CostSeconds: 75,
+				MeanAllocationRate: []float64{.7}, Placed: 5, FirstRejection: .5,
+				MeanWaiting: wait * float64(order), LongestWaiting: 3 * wait * float64(order),
+			})
+		}
+		return p
+	}
+	return Build(Trace{
+		Name: "waiting-900004", Digest: Digest{Instance: "sha256:" + hex, Trace: "sha256:" + hex}, Items: 5, Apps: 1,
+		Dimensions: []string{"cpu"}, Fleet: "fixed", Machines: 2, Deletes: true, Seed: 1, Orders: 2, Retry: true,
+	}, Bound{}, []PolicyRuns{runs("bestfit", bestfit), runs("learned", other)})
+}
+
 // several traces of one kind, as a test set has them.
 func several() []Comparison {
 	second := small()
@@ -135,6 +157,7 @@ func TestGolden(t *testing.T) {
 		"small":   {small()},
 		"fixed":   {fixed()},
 		"churn":   {churn()},
+		"waiting": {waiters(2, 1)},
 		"several": several(),
 		"nothing": nil,
 	} {
@@ -277,6 +300,46 @@ func TestBuild(t *testing.T) {
 	if empty.GapToBound != nil || empty.MeanMachines != 0 || empty.Runs == nil {
 		t.Errorf("no runs: %+v", empty)
 	}
+}
+
+// TestWaiting: what items that may wait make of the first line, and that no page names a
+// bound.
+func TestWaiting(t *testing.T) {
+	left := waiters(2, 1)
+	left.Results[0].Runs[1].Unplaced, left.Results[0].Runs[1].Rejected["cpu"] = 1, .2
+	present := waiters(2, 1)
+	present.Results[0].Policy = "current"
+	present.Results[1].Policy = "firstfit"
+	both := Build(present.Trace, Bound{}, []PolicyRuns{{Policy: "bestfit", Runs: []cerebro.Run{{Order: 1, MeanWaiting: 4}}}})
+	present.Results = append(present.Results, both.Results...)
+	for _, tt := range []struct {
+		comparisons []Comparison
+		want        string
+	}{
+		{[]Comparison{waiters(2, 1)}, "bestfit lets an item wait 3 s, learned 1.5 s: 50 % less."},
+		{[]Comparison{waiters(0, 0)}, "bestfit lets an item wait 0 s, learned 0 s: no difference."},
+		{[]Comparison{waiters(0, 1)}, "bestfit lets an item wait 0 s, learned 1.5 s: more."},
+		{[]Comparison{waiters(2, 1), waiters(2, 2)}, "bestfit lets an item wait 3 s, learned 2.2 s: 25 % less (means over 2 traces)."},
+		{[]Comparison{left}, "bestfit leaves out 10 % of the cpu, learned 0 %: 100 % less."},
+		{[]Comparison{present}, "the present placement lets an item wait 3 s, bestfit 4 s, firstfit 1.5 s: firstfit lets an item wait 62 % less than bestfit."},
+	} {
+		require.Contains(t, Summary(tt.comparisons), tt.want)
+		page := render(t, func(w io.Writer) error { return HTML(w, tt.comparisons, nil) })
+		require.NotContains(t, page, "bound 0")
+		require.NotContains(t, page, "above the bound")
+		require.Contains(t, page, "wait s")
+	}
+	for _, r := range waiters(2, 1).Results {
+		require.Nil(t, r.GapToBound)
+	}
+	require.Contains(t, render(t, func(w io.Writer) error { return JSON(w, []Comparison{waiters(2, 1)}) }),
+		`"bound": {
+      "machines": null,
+      "cost": null,
+      "machine_seconds": null,
+      "cost_seconds": null,
+      "method": null
+    },`)
 }
 
 func TestJSONReadsBack(t *testing.T) {

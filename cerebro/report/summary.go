@@ -14,6 +14,7 @@ type claim struct {
 	unit     string // "machines"
 	rejects  string // dimension, when items were left out: values are shares of its demand
 	ratio    bool   // values are multiples of the bound
+	waits    bool   // values are mean seconds of waiting
 	limit    float64
 	optimal  bool
 	current  *claimed
@@ -62,6 +63,8 @@ func (c *Comparison) claim() claim {
 	case c.policiesLeaveOut() && len(c.Trace.Dimensions) > 0:
 		k.rejects = c.Trace.Dimensions[0]
 		value = func(o outcome) float64 { return o.rejected }
+	case c.Trace.Retry:
+		k.waits, value = true, func(o outcome) float64 { return o.waiting }
 	case c.Trace.Deletes:
 		k.ratio, k.unit = true, "machine-seconds"
 		if c.costsDiffer() {
@@ -96,6 +99,8 @@ func claimOfMany(comparisons []Comparison) claim {
 			k.rejects = d[0]
 		}
 		value = func(r Aggregated) float64 { return r.Rejected.Mean }
+	case comparisons[0].Trace.Retry:
+		k.waits, value = true, func(r Aggregated) float64 { return r.Waiting.Mean }
 	case deletes, differ:
 		// Sums over traces of different length or price have no meaning.
 		k.ratio, k.unit = true, "cost"
@@ -187,7 +192,7 @@ func (k *claim) String() string {
 		}
 	}
 	s := strings.Join(parts, ", ")
-	if k.rejects == "" && !k.ratio && k.limit > 0 {
+	if k.rejects == "" && !k.waits && !k.ratio && k.limit > 0 {
 		s += "; " + sheet.Short(k.limit) + " is the limit"
 		if k.optimal {
 			s = strings.TrimSuffix(s, "limit") + "optimum"
@@ -221,6 +226,11 @@ func (k *claim) part(c *claimed, first bool) string {
 		}
 	case math.IsNaN(c.value):
 		return c.name + " -"
+	case k.waits:
+		value += " s"
+		if first {
+			return c.name + " " + k.verb() + " " + value
+		}
 	case k.ratio:
 		value = sheet.Figure(c.value, 3, false)
 		if first {
@@ -239,6 +249,8 @@ func (k *claim) verb() string {
 	switch {
 	case k.rejects != "":
 		return "leaves out"
+	case k.waits:
+		return "lets an item wait"
 	case k.ratio:
 		return "takes"
 	case k.unit == "cost":
@@ -252,7 +264,7 @@ const same = "no difference"
 
 func (k *claim) difference() string {
 	less, more := "less", "more"
-	if k.unit != "cost" && k.rejects == "" {
+	if k.unit != "cost" && k.rejects == "" && !k.waits {
 		less = "fewer"
 	}
 	change := 100 * (k.subject.value/k.baseline.value - 1)

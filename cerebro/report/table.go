@@ -89,7 +89,7 @@ func writeItems(b *strings.Builder, lines []string) {
 
 // head describes the trace and its bound.
 func (c *Comparison) head() []string {
-	t, limit := &c.Trace, fmt.Sprintf("bound %s (%s)", c.boundText(), c.Bound.Method)
+	t, limit := &c.Trace, "bound "+c.boundText()
 	if c.Bound.Optimal != nil {
 		limit += "  optimum " + sheet.Short(*c.Bound.Optimal)
 	}
@@ -107,8 +107,11 @@ func machineText(n int) string {
 	return fmt.Sprint(n)
 }
 
-// boundText is the bound in machines, with the cost where that differs.
+// boundText is the bound in machines, with the cost where that differs, and its method.
 func (c *Comparison) boundText() string {
+	if c.Trace.Retry {
+		return "none, since items may wait"
+	}
 	s := fmt.Sprint(c.Bound.Machines)
 	if c.Bound.Cost != float64(c.Bound.Machines) {
 		s += ", cost " + sheet.Short(c.Bound.Cost)
@@ -119,7 +122,7 @@ func (c *Comparison) boundText() string {
 			s += ", cost-seconds " + sheet.Figure(c.Bound.CostSeconds, 0, false)
 		}
 	}
-	return s
+	return s + " (" + c.Bound.Method + ")"
 }
 
 // shortDigest keeps the first twelve hexadecimal digits.

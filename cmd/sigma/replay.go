@@ -127,6 +127,11 @@ func (a *app) replayTo(ctx context.Context, t, played *trace.Trace, found compar
 	if err != nil {
 		return err
 	}
+	if head.Retry = options.Retry; !head.Retry && played == t {
+		if err := compare.Disproved(t, head.Deletes, found, run); err != nil {
+			return err
+		}
+	}
 	compare.PrintRun(a.stdout, head, compare.Bound(played, options.Seed, options.Order), found, run)
 	return violated(run.Violations)
 }

@@ -27,8 +27,8 @@ func meanBound(ctx context.Context, t *trace.Trace, deletes bool, seed uint64, o
 	mean := limit{}
 	for i := range orders {
 		l := limitOf(t, Bounds(ctx, t, seed, i+1, opt))
-		sum(&mean.best, l.best, i == 0)
-		sum(&mean.volume, l.volume, i == 0)
+		sum(&mean.best, l.best)
+		sum(&mean.volume, l.volume)
 	}
 	for _, b := range []*report.Bound{&mean.best, &mean.volume} {
 		b.Machines /= orders // rounded down, still a bound
@@ -40,15 +40,12 @@ func meanBound(ctx context.Context, t *trace.Trace, deletes bool, seed uint64, o
 }
 
 // sum adds to the figures of a bound. Of several orders' methods the longest name
-// stays: it names the most methods.
-func sum(to *report.Bound, b report.Bound, first bool) {
+// stays: it names the most methods. A stated optimum is not one of a shuffled order.
+func sum(to *report.Bound, b report.Bound) {
 	to.Machines += b.Machines
 	to.Cost += b.Cost
 	to.MachineSeconds += b.MachineSeconds
 	to.CostSeconds += b.CostSeconds
-	if first {
-		to.Optimal = b.Optimal
-	}
 	if len(b.Method) > len(to.Method) {
 		to.Method = b.Method
 	}
@@ -130,17 +127,65 @@ func ReportBound(t *trace.Trace, b bound.Bound) report.Bound {
 		Machines: b.Machines, Cost: b.Cost,
 		MachineSeconds: b.MachineSeconds, CostSeconds: b.CostSeconds, Method: b.Method,
 	}
-	switch optimal := t.Source["optimal"].(type) {
-	case int:
-		v := float64(optimal)
+	if v, ok := optimal(t); ok && v >= out.Cost { // below a proven bound it is a mistake
 		out.Optimal = &v
-	case float64:
-		out.Optimal = &optimal
-	}
-	if out.Optimal != nil && *out.Optimal < out.Cost {
-		out.Optimal = nil // below a proven bound, so it is a mistake
 	}
 	return out
+}
+
+// optimal is the least cost that a trace states.
+func optimal(t *trace.Trace) (cost float64, ok bool) {
+	switch v := t.Source["optimal"].(type) {
+	case int:
+		return float64(v), true
+	case float64:
+		return v, true
+	}
+	return 0, false
+}
+
+// Disproved returns an error if a run without retry placed every item of a trace at a cost
+// below the optimum that the trace states, which is that of the peak where items also leave.
+func Disproved(t *trace.Trace, deletes bool, found Found, run cerebro.Run) error {
+	cost := run.Cost
+	if deletes {
+		dearest := 0.0
+		for _, m := range t.Instance.Machines {
+			dearest = max(dearest, m.Cost)
+		}
+		cost = dearest * float64(run.PeakMachines) // at least the peak's
+	}
+	stated, ok := optimal(t)
+	_, past := found.Policy.(cerebro.Follower) // which need not keep the constraints
+	shuffled := deletes && run.Order > 0       // departures moved: another task
+	if !ok || past || shuffled || run.Unplaced > 0 || run.Violations > 0 {
+		return nil
+	}
+	return disproof(t, stated, cost, fmt.Sprintf("policy %s, order %d,", found.Name, run.Order))
+}
+
+// disproof returns an error if somebody needs less than the stated optimum.
+func disproof(t *trace.Trace, stated, cost float64, who string) error {
+	const tolerance = 1e-9
+	if cost >= stated*(1-tolerance) {
+		return nil
+	}
+	return fmt.Errorf("trace %s: trace.yaml: source.optimal: %g is not the least cost: %s places all items at %.10g; correct it or leave it out", t.Name, stated, who, cost)
+}
+
+// disproved is [Disproved] for all runs of a trace that was replayed as it is.
+func (c *comparison) disproved(i int, deletes bool) error {
+	if c.played[i] != c.traces[i] {
+		return nil // placed.csv again: another task
+	}
+	for p, runs := range c.runs[i] {
+		for _, run := range runs {
+			if err := Disproved(c.traces[i], deletes, c.policies[i][p], run); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func digestOf(t *trace.Trace) (report.Digest, error) {

@@ -216,6 +216,33 @@ func (w *worker) replay(t task) error {
 	return nil
 }
 
+// limit is the bound of a trace, with notes on it; none where items may wait, since a bound
+// of items at their times is none of items that came later.
+func (c *comparison) limit(ctx context.Context, i int, deletes bool, r *Result) (limit, error) {
+	name := c.traces[i].Name
+	if c.opt.Retry {
+		if c.opt.Plan {
+			r.add("%s: not planned in hindsight, since items may wait", name)
+		}
+		return limit{}, nil
+	}
+	l := meanBound(ctx, c.played[i], deletes, c.opt.Seed, c.opt.Orders, c.opt.Bound)
+	if err := c.disproved(i, deletes); err != nil {
+		return limit{}, err
+	}
+	if c.opt.Plan && deletes {
+		r.add("%s: not planned in hindsight, since items leave; sigma plan --at plans one moment", name)
+	} else if c.opt.Plan {
+		if err := c.hindsight(ctx, c.played[i], &l.best, r); err != nil {
+			return limit{}, err
+		}
+	}
+	if deletes && c.opt.Orders > 0 {
+		r.add("the bound of %s is the mean over its shuffled orders, in which departures move with their requests", name)
+	}
+	return l, nil
+}
+
 // result turns the runs into comparisons.
 func (c *comparison) result(ctx context.Context) (Result, error) {
 	var out Result
@@ -231,19 +258,12 @@ func (c *comparison) result(ctx context.Context) (Result, error) {
 				return Result{}, err
 			}
 		}
-		head.Seed, head.Orders = c.opt.Seed, c.opt.Orders
-		limit := meanBound(ctx, played, head.Deletes, c.opt.Seed, c.opt.Orders, c.opt.Bound)
-		if c.opt.Plan && head.Deletes {
-			out.add("%s: not planned in hindsight, since items leave; sigma plan --at plans one moment", t.Name)
-		} else if c.opt.Plan {
-			if err := c.hindsight(ctx, played, &limit.best, &out); err != nil {
-				return Result{}, err
-			}
+		head.Seed, head.Orders, head.Retry = c.opt.Seed, c.opt.Orders, c.opt.Retry
+		limit, err := c.limit(ctx, i, head.Deletes, &out)
+		if err != nil {
+			return Result{}, err
 		}
 		c.limits = append(c.limits, limit)
-		if head.Deletes && c.opt.Orders > 0 {
-			out.add("the bound of %s is the mean over its shuffled orders, in which departures move with their requests", t.Name)
-		}
 		out.noteOn(t)
 		var policies []report.PolicyRuns
 		for p, found := range c.policies[i] {

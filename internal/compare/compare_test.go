@@ -2,6 +2,7 @@ package compare
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"testing/fstest"
 
@@ -209,4 +210,97 @@ func TestOptimal(t *testing.T) {
 		tr.Source = map[string]any{"optimal": stated}
 		require.Nil(t, Bound(tr, 1, 0).Optimal)
 	}
+}
+
+// TestRetryHasNoBound: items that wait stand for a shorter time than the bound counts on, so
+// there is none, and the waiting is told instead.
+func TestRetryHasNoBound(t *testing.T) {
+	tr := oneApp()
+	in := tr.Instance
+	in.Fleet, in.Machines[0].Count = binpack.Fixed, 1
+	in.Machines = append(in.Machines, binpack.MachineLine{Name: "small", Count: 1, Cost: 1, Capacity: []int64{2}})
+	in.Apps[0].Demand = []int64{2}
+	in.Groups = append(in.Groups, binpack.Group{Name: "b"})
+	in.Apps = append(in.Apps, binpack.App{Name: "b", Group: 1, Demand: []int64{4}, Expected: -1, Lifetime: -1})
+	tr.Requests = []trace.Request{{Name: "x", Count: 1}, {Name: "y", App: 1, Count: 1}}
+	tr.Events = []trace.Event{
+		{Time: 0, Request: 0, Count: 1},
+		{Time: 0, Request: 1, Count: 1},
+		{Time: 30, Kind: trace.Delete, Request: 0, Count: 1},
+		{Time: 40, Kind: trace.Delete, Request: 1, Count: 1},
+	}
+	run := func(opt Options) (Result, report.Comparison) {
+		opt.Workers, opt.Plan = 1, true
+		result, err := Run(t.Context(), []*trace.Trace{tr}, []string{"firstfit"}, Catalog{}, opt)
+		require.NoError(t, err)
+		return result, result.Comparisons[0]
+	}
+	// x stands in y's way for 30 s; then y stands for 10. The bound: 2 machines for 30 s.
+	result, c := run(Options{Retry: true})
+	require.Zero(t, c.Bound)
+	require.Nil(t, c.Results[0].GapToBound)
+	r := c.Results[0].Runs[0]
+	require.InDelta(t, 40, r.MachineSeconds, 0)
+	require.InDelta(t, 15, *r.MeanWaiting, 0)
+	require.InDelta(t, 30, *r.LongestWaiting, 0)
+	require.Equal(t, []string{"one: not planned in hindsight, since items may wait"}, result.Notes)
+	require.Equal(t, "firstfit lets an item wait 15 s.", report.Summary(result.Comparisons))
+	_, c = run(Options{})
+	require.InDelta(t, 70, c.Bound.MachineSeconds, 0)
+	require.Nil(t, c.Results[0].Runs[0].MeanWaiting)
+}
+
+// TestOptimalDisproved: an optimum that a complete placement of the same task undercuts is an
+// error with both numbers, and no other placement disproves it.
+func TestOptimalDisproved(t *testing.T) {
+	stay := []trace.Event{{Request: 0, Count: 3}}
+	leave := append(slices.Clone(stay), trace.Event{Time: 5, Kind: trace.Delete, Request: 0, Count: 2})
+	tests := []struct {
+		name    string
+		stated  any
+		price   float64
+		events  []trace.Event
+		fixed   bool // two machines for three items
+		policy  string
+		opt     Options
+		message string
+	}{
+		{"machines", 9, 1, stay, false, "firstfit", Options{}, "trace one: trace.yaml: source.optimal: 9 is not the least cost: policy firstfit, order 0, places all items at 3"},
+		{"machines, right", 3, 1, stay, false, "firstfit", Options{Orders: 2}, ""},
+		{"cost", 4.5, 1.25, stay, false, "firstfit", Options{}, "4.5 is not the least cost: policy firstfit, order 0, places all items at 3.75"},
+		{"cost, right", 3.75, 1.25, stay, false, "firstfit", Options{}, ""},
+		{"in hindsight", 9, 1, stay, false, "firstfit", Options{Plan: true}, "order 0"},
+		{"an item is left out", 9, 1, stay, true, "firstfit", Options{}, ""},
+		{"an item waits", 9, 1, leave, true, "firstfit", Options{Retry: true}, ""},
+		{"the peak", 9, 1, leave, false, "firstfit", Options{}, "places all items at 3"},
+		{"the peak, right", 3, 1, leave, false, "firstfit", Options{}, ""},
+		{"nothing is stated", "9", 1, stay, false, "firstfit", Options{}, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tr := oneApp()
+			if tt.fixed {
+				tr.Instance.Fleet, tr.Instance.Machines[0].Count = binpack.Fixed, 2
+			}
+			tr.Instance.Machines[0].Cost = tt.price
+			tr.Source = map[string]any{"optimal": tt.stated}
+			tr.Requests = []trace.Request{{Name: "r", Count: 3}}
+			tr.Events = tt.events
+			tt.opt.Workers = 1
+			_, err := Run(t.Context(), []*trace.Trace{tr}, []string{tt.policy}, Catalog{}, tt.opt)
+			if tt.message == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, tt.message)
+		})
+	}
+	// What somebody else placed need not keep the constraints.
+	tr := oneApp()
+	tr.Source = map[string]any{"optimal": 9}
+	require.NoError(t, Disproved(tr, false, Found{Policy: &current{}, Name: Current}, cerebro.Run{Cost: 1}))
+	// Departures move with their requests: another task.
+	require.NoError(t, Disproved(tr, true, Found{Policy: rule.FirstFit{}}, cerebro.Run{Order: 1, PeakMachines: 1}))
+	require.Error(t, Disproved(tr, true, Found{Policy: rule.FirstFit{}}, cerebro.Run{PeakMachines: 1}))
+	require.NoError(t, Disproved(tr, false, Found{Policy: rule.FirstFit{}}, cerebro.Run{Cost: 1, Violations: 1}))
 }

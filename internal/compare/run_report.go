@@ -26,7 +26,7 @@ func Placement(t *trace.Trace, s *binpack.State, names *trace.MachineNames, d ce
 	return p
 }
 
-// PrintRun writes the summary of one replay.
+// PrintRun writes the summary of one replay, beside a bound unless items may wait.
 func PrintRun(out io.Writer, head report.Trace, bound report.Bound, found Found, run cerebro.Run) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(out, "%-12s "+format+"\n", append([]any{name}, args...)...)
@@ -41,22 +41,31 @@ func PrintRun(out io.Writer, head report.Trace, bound report.Bound, found Found,
 	line("order", "%d", run.Order)
 	line("placed", "%d", run.Placed)
 	line("unplaced", "%d", run.Unplaced)
+	if head.Retry {
+		line("waiting", "mean %.6g s, longest %.6g s", run.MeanWaiting, run.LongestWaiting)
+	}
 	for d, name := range head.Dimensions {
 		if run.Unplaced > 0 && d < 4 {
 			line("rejected", "%s %.4f", name, run.Rejected[d])
 		}
 	}
+	limit := func(text string, args ...any) string {
+		if head.Retry {
+			return "" // items may wait
+		}
+		return fmt.Sprintf(" ("+text+")", args...)
+	}
 	switch {
 	case head.Deletes:
-		line("machines", "%d at the end, %d at the peak (bound %d)", run.Machines, run.PeakMachines, bound.Machines)
-		line("cost-s", "%.6g (bound %.6g)", run.CostSeconds, bound.CostSeconds)
+		line("machines", "%d at the end, %d at the peak%s", run.Machines, run.PeakMachines, limit("bound %d", bound.Machines))
+		line("cost-s", "%.6g%s", run.CostSeconds, limit("bound %.6g", bound.CostSeconds))
 	case bound.Optimal != nil:
-		line("machines", "%d (bound %d, optimum %g)", run.Machines, bound.Machines, *bound.Optimal)
+		line("machines", "%d%s", run.Machines, limit("bound %d, optimum %g", bound.Machines, *bound.Optimal))
 	default:
-		line("machines", "%d (bound %d)", run.Machines, bound.Machines)
+		line("machines", "%d%s", run.Machines, limit("bound %d", bound.Machines))
 	}
 	if run.Cost != float64(run.Machines) {
-		line("cost", "%.6g (bound %.6g)", run.Cost, bound.Cost)
+		line("cost", "%.6g%s", run.Cost, limit("bound %.6g", bound.Cost))
 	}
 	for d, name := range head.Dimensions {
 		if d < 4 {
