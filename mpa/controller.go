@@ -56,6 +56,10 @@ func (x *draft) act() Decision {
 	} else {
 		m.ReplicaChanges = append(m.ReplicaChanges, x.Time)
 		x.Next.Replicas = x.Action.Replicas
+		// New pods are to come as the last one did, in the middle of a rollout too.
+		if last := requestsOf(newest(x.live), &x.c.target); last != nil {
+			x.Next.Containers = last
+		}
 	}
 	m.Asked = &Asked{Time: x.Time, Action: *x.Action}
 	return x.Decision

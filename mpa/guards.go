@@ -31,6 +31,7 @@ var guards = []check{
 	{"", (*draft).choose},
 	{"pending", (*draft).resizing},
 	{"pending", (*draft).unseen},
+	{"pending", (*draft).underWay},
 	{"pending", (*draft).starting},
 	{"cool-down", (*draft).budget},
 	{"cool-down", (*draft).apart},

@@ -38,6 +38,20 @@ func (x *draft) unseen() string {
 	return fmt.Sprintf("%s: asked for %v ago and not there yet", a.Action, age)
 }
 
+// underWay holds while pods are still getting the size that was asked for within the last
+// hour: the newest pod has it, most others do not.
+func (x *draft) underWay() string {
+	if !x.resizes || x.urgent != "" || len(x.c.memory.RequestChanges) == 0 || x.c.target.Newest {
+		return ""
+	}
+	for _, p := range newest(x.live) {
+		if !x.c.done(&Observation{Pods: []Pod{p}}, x.Action) {
+			return ""
+		}
+	}
+	return "the newest pod has this size, and others are to get it"
+}
+
 // starting holds while replicas are not ready, unless their number grows.
 func (x *draft) starting() string {
 	changes, patience := x.c.memory.ReplicaChanges, x.c.guards.Patience

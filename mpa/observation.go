@@ -136,30 +136,66 @@ func (o *Observation) Live() []Pod {
 	return slices.DeleteFunc(slices.Clone(o.Pods), gone)
 }
 
-// Requests returns the requests of the newest live pod, in the order of the target's
-// containers; nil when no pod has all of them.
+// Requests returns the present requests in the order of the target's containers: of each,
+// the most frequent among ready pods, or among all live ones while none is ready. Of
+// equally frequent ones those of the newest pod count. They are nil when a container is in
+// no pod. One pod may differ: a LimitRange capped it, or it came without its size.
 func (o *Observation) Requests(t *Target) []Resources {
-	var newest *Pod
-	live := o.Live()
-	for i := range live {
-		if p := &live[i]; newest == nil || p.Started.After(newest.Started) {
-			newest = p
-		}
+	pods := o.Live()
+	if ready := slices.DeleteFunc(slices.Clone(pods), func(p Pod) bool { return p.Phase != Running || !p.Ready }); len(ready) > 0 {
+		pods = ready
 	}
-	if newest == nil {
-		return nil
+	if t.Newest {
+		pods = newest(o.Live())
 	}
+	return requestsOf(pods, t)
+}
+
+func requestsOf(pods []Pod, t *Target) []Resources {
 	list := make([]Resources, len(t.Containers))
 	for i, spec := range t.Containers {
-		found := false
-		for _, c := range newest.Containers {
-			if c.Name == spec.Name {
-				list[i], found = c.Request, true
-			}
-		}
-		if !found {
+		var ok bool
+		if list[i], ok = mostFrequent(pods, spec.Name); !ok {
 			return nil
 		}
 	}
 	return list
+}
+
+// newest returns the pod that started last, if there is one.
+func newest(pods []Pod) []Pod {
+	last := 0
+	for i := range pods {
+		if pods[i].Started.After(pods[last].Started) {
+			last = i
+		}
+	}
+	return pods[min(last, len(pods)):min(last+1, len(pods))]
+}
+
+// mostFrequent returns the requests that most pods have for a container; ok is false where
+// none has it.
+func mostFrequent(pods []Pod, container string) (most Resources, ok bool) {
+	type group struct {
+		pods int
+		last time.Time // start of the newest
+	}
+	groups := map[Resources]group{}
+	var best group
+	for i := range pods {
+		for _, c := range pods[i].Containers {
+			if c.Name != container {
+				continue
+			}
+			g := groups[c.Request]
+			if g.pods++; g.pods == 1 || pods[i].Started.After(g.last) {
+				g.last = pods[i].Started
+			}
+			groups[c.Request] = g
+			if !ok || g.pods > best.pods || g.pods == best.pods && g.last.After(best.last) {
+				most, best, ok = c.Request, g, true
+			}
+		}
+	}
+	return most, ok
 }

@@ -98,7 +98,7 @@ func safe(t *testing.T, data []byte, steps int) (acted int) {
 				return slices.ContainsFunc(p.Containers, func(k mpa.Container) bool { return mpa.Metric{Time: k.Killed}.Known(o.Time, guards.MaxAge) })
 			}), "%+v", d)
 			require.Zero(t, a.Replicas)
-			require.True(t, a.Containers[0].CPU == newest(o).CPU && a.Containers[0].Memory > newest(o).Memory, "%+v", d)
+			require.True(t, a.Containers[0].CPU == present(o).CPU && a.Containers[0].Memory > present(o).Memory, "%+v", d)
 		case forbidden != "":
 			require.Nil(t, a, "%s: %+v", forbidden, d)
 		}
@@ -110,7 +110,7 @@ func safe(t *testing.T, data []byte, steps int) (acted int) {
 				require.Equal(t, a.Replicas, d.Next.Replicas)
 				scaled = append(scaled, c.now)
 			} else {
-				now, next := newest(o), a.Containers[0]
+				now, next := present(o), a.Containers[0]
 				require.Len(t, a.Containers, 1)
 				require.Equal(t, mpa.State{Replicas: o.Replicas, Containers: a.Containers}, d.Next)
 				resized = append(resized, c.now)
@@ -140,21 +140,9 @@ func safe(t *testing.T, data []byte, steps int) (acted int) {
 
 func between(v, a, b int64) bool { return v >= min(a, b) && v <= max(a, b) }
 
-// newest returns the size that a controller uses: that of the pod that started last.
-func newest(o *mpa.Observation) (r mpa.Resources) {
-	var at time.Time
-	first := true
-	for _, p := range o.Pods {
-		if !p.Deleting && (first || p.Started.After(at)) {
-			at, first = p.Started, false
-			for _, k := range p.Containers {
-				if k.Name == "app" {
-					r = k.Request
-				}
-			}
-		}
-	}
-	return r
+// present returns the size that a controller uses.
+func present(o *mpa.Observation) mpa.Resources {
+	return o.Requests(&mpa.Target{Containers: []mpa.ContainerSpec{{Name: "app"}}})[0]
 }
 
 func jsonOf(t *testing.T, v any) []byte {

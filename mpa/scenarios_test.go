@@ -34,6 +34,11 @@ import (
 //	         an in-place resize waits, or all are done
 //	jump by=-2h        the clock of the observations
 //	owner replicas=0   somebody else scales
+//	cap cpu=300 memory=512
+//	         new pods get at most that, as from a LimitRange
+//	replace            sizes come with new pods only, from now on
+//	recreate [from=0] [to=1]
+//	         these pods are made again, counted from the newest
 //	restart [agent=lost] [memory=lost]
 //	         another controller takes over with memory and state, as JSON
 //	odd what=…         an oddity in the next observation
@@ -68,6 +73,8 @@ type story struct {
 	cores, rate float64
 	blind, slow bool
 	refuse      bool
+	replace     bool          // sizes come with new pods only
+	cap         mpa.Resources // of new pods
 	odd         string
 }
 
@@ -115,7 +122,7 @@ func (s *story) scale(n int) {
 		ready := !s.slow
 		p := mpa.Pod{
 			Name: fmt.Sprintf("web-%02d", s.next), Phase: mpa.Running, Started: s.clock(), Ready: ready, ReadySince: s.clock(),
-			Containers: []mpa.Container{{Name: "app", Request: s.size, Actual: s.size}},
+			Containers: []mpa.Container{{Name: "app", Request: s.newSize(), Actual: s.newSize()}},
 		}
 		if s.next++; len(s.pods) == 0 || s.now.Equal(mpatest.Begin) {
 			p.Started, p.ReadySince = s.now.Add(-time.Hour), s.now.Add(-time.Hour)
@@ -123,6 +130,14 @@ func (s *story) scale(n int) {
 		s.pods = append(s.pods, p)
 	}
 	s.pods = s.pods[:n]
+}
+
+// newSize is that of a new pod.
+func (s *story) newSize() mpa.Resources {
+	if s.cap == (mpa.Resources{}) {
+		return s.size
+	}
+	return s.size.Min(s.cap)
 }
 
 // clock returns the time of the observations.
@@ -160,6 +175,15 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) string {
 		s.skew += span(t, d, "by", 0)
 	case "owner":
 		s.scale(number(t, d, "replicas", len(s.pods)))
+	case "cap":
+		s.cap = s.amounts(t, d, mpa.Resources{})
+	case "replace":
+		s.replace = true
+	case "recreate":
+		for i := len(s.pods) - 1 - number(t, d, "from", 0); i > len(s.pods)-1-number(t, d, "to", 1); i-- {
+			k := &s.pods[i].Containers[0]
+			k.Request, k.Actual, s.pods[i].Started = s.size, s.size, s.clock()
+		}
 	case "odd":
 		s.odd = text(t, d, "what")
 	case "restart":
@@ -314,6 +338,9 @@ func (s *story) act(a *mpa.Action) {
 		return
 	}
 	s.size = a.Containers[0]
+	if s.replace {
+		return
+	}
 	for i := range s.pods {
 		s.pods[i].Containers[0].Request, s.pods[i].Containers[0].Actual = s.size, s.size
 	}

@@ -16,6 +16,9 @@ type Target struct {
 	Stabilisation time.Duration `json:"stabilisationNanoseconds,omitempty"`
 	// Off: the controller recommends and never acts.
 	Off bool `json:"off,omitempty"`
+	// Newest: the present size is that of the newest pod, as it was when journals had
+	// format 1 or 2.
+	Newest bool `json:"-"`
 }
 
 // An SLO is what the workload promises. A zero part promises nothing.

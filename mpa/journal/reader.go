@@ -45,6 +45,8 @@ func parse(line []byte) (*Record, error) {
 		return nil, fmt.Errorf("%s: the record has none", r.Kind)
 	case r.Start != nil && (r.Start.Format < 1 || r.Start.Format > Format):
 		return nil, fmt.Errorf("start.format %d: this program reads 1 to %d", r.Start.Format, Format)
+	case r.Start != nil:
+		r.Start.Target.Newest = r.Start.Format < 3
 	}
 	return r, nil
 }

@@ -56,7 +56,7 @@ func TestReadersThatFail(t *testing.T) {
 		"web.jsonl:3: unexpected EOF":                             func(l []string) { l[2] = l[2][:50] + "\n" },
 		`web.jsonl:2: kind "dec": want start, decision or`:        func(l []string) { l[1] = strings.Replace(l[1], `"decision"`, `"dec"`, 1) },
 		"web.jsonl:1: a journal begins with a start, not with de": func(l []string) { l[0] = l[1] },
-		"web.jsonl:1: start.format 3: this program reads 1 to 2":  func(l []string) { l[0] = strings.Replace(l[0], `"format":2`, `"format":3`, 1) },
+		"web.jsonl:1: start.format 4: this program reads 1 to 3":  func(l []string) { l[0] = strings.Replace(l[0], `"format":3`, `"format":4`, 1) },
 		`web.jsonl:2: unknown field "podds"`:                      func(l []string) { l[1] = strings.Replace(l[1], `"pods"`, `"podds"`, 1) },
 	} {
 		l := append([]string(nil), lines...)
@@ -113,6 +113,34 @@ func TestFormat1(t *testing.T) {
 	w.run(t, s, 10)
 	require.NoError(t, s.Close())
 	assert.Equal(t, 15, replay(t, path).Decisions)
+}
+
+// In journals of format 2 the newest pod has the present size, though a LimitRange capped it; a
+// controller that resumes from one takes the size that most pods have.
+func TestFormat2(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("testdata", "v2", "capped.jsonl"))
+	require.NoError(t, err)
+	require.Contains(t, string(data), `"format":2,`)
+	path := filepath.Join(t.TempDir(), "web.jsonl")
+	require.NoError(t, os.WriteFile(path, data, 0o600))
+	assert.Equal(t, 12, replay(t, path).Decisions)
+
+	same := setup("hpa+vpa")
+	same.Target.Replicas = mpa.Range{Min: 3, Max: 3}
+	s := open(t, path, journal.Options{}, same, mpa.Memory{})
+	assert.True(t, s.Resumed)
+	w := newWorld(12)
+	w.now, w.replicas = s.Memory().Time, 3
+	o := w.observe()
+	capped := &o.Pods[2]
+	capped.Started, capped.Containers[0].Request.CPU = capped.Started.Add(time.Minute), 300
+	d, err := s.Decide(o, 1)
+	require.NoError(t, err)
+	assert.Equal(t, int64(1000), d.Next.Containers[0].CPU)
+	require.NoError(t, s.Close())
+	v := replay(t, path)
+	assert.Equal(t, 13, v.Decisions)
+	assert.Equal(t, 2, v.Starts)
 }
 
 func TestTransitions(t *testing.T) {

@@ -10,8 +10,9 @@ import (
 )
 
 // Format is the version of the records that are written. Version 1, which names agents
-// without a digest, is read as well.
-const Format = 2
+// without a digest, is read as well, and so is version 2: in both the size of the newest
+// pod was the present one.
+const Format = 3
 
 // A Record is a line: a kind, and the part of that kind.
 type Record struct {
@@ -92,7 +93,7 @@ func (s *Setup) NewAgent(loaded agents.Weights) (mpa.Agent, error) {
 func (s *Setup) same(t *Setup) bool {
 	a, b := *s, *t
 	a.Generation, b.Generation = 0, 0
-	return text(a) == text(b)
+	return text(a) == text(b) && a.Target.Newest == b.Target.Newest
 }
 
 // text returns a value as JSON.

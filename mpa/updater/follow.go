@@ -91,7 +91,7 @@ func (u *updater) follow(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 
 // agrees reports whether the last recommendation has the same requests, or none. A
 // recommendation of replicas repeats the requests of the newest pod, which may have been
-// created without the recommended ones: it agrees.
+// capped or created without the recommended ones: it agrees.
 func agrees(m *v1alpha1.MultidimPodAutoscaler, want map[string]mpa.Resources) bool {
 	if m.Status.Recommendation.Change == v1alpha1.ChangeReplicas {
 		return true
