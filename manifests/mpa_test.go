@@ -195,6 +195,7 @@ func TestAutoscalerRights(t *testing.T) {
 			"get,update deployments/scale.apps",
 			"get,update statefulsets/scale.apps",
 			"list nodes",
+			"list resourcequotas",
 			"list,watch deployments.apps",
 			"list,watch horizontalpodautoscalers.autoscaling",
 			"list,watch pods",

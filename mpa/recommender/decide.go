@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -174,7 +175,7 @@ func (s *object) close(ctx context.Context) {
 	s.session = nil
 }
 
-// outcome writes a new outcome of the recommendation to the journal.
+// outcome writes a new outcome of the recommendation to the journal and acts on it.
 func (r *reconciler) outcome(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object) {
 	a := o.Status.Actuation
 	if a == nil || s.recommendation == nil || a.ID != s.recommendation.ID || outcomeOf(a) == s.outcome {
@@ -188,6 +189,17 @@ func (r *reconciler) outcome(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 		return
 	}
 	s.outcome = outcomeOf(a)
+	if a.Outcome != v1alpha1.OutcomeRefused || s.recommendation.Change != v1alpha1.ChangeRequests {
+		return
+	}
+	// No pod took it: it does not count against the hour.
+	memory := s.session.Memory()
+	memory.RequestChanges = slices.DeleteFunc(memory.RequestChanges, func(t time.Time) bool {
+		return t.Truncate(time.Microsecond).Equal(s.recommendation.Time.Truncate(time.Microsecond))
+	})
+	if err := s.session.Restore(memory); err != nil {
+		log.FromContext(ctx).Error(err, "A refused change goes on counting for an hour")
+	}
 }
 
 func outcomeOf(a *v1alpha1.Actuation) string { return fmt.Sprint(a.ID, a.Outcome) }

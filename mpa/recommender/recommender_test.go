@@ -320,6 +320,39 @@ func TestMemoryOverEdits(t *testing.T) {
 	assert.Equal(t, int64(1), w.step(time.Minute).Status.Recommendation.ID)
 }
 
+// Requests that every pod was refused do not count against the hour: the seventh is
+// recommended as well. Where pods took them, the hour's are used up.
+func TestRefusedRequestsDoNotCount(t *testing.T) {
+	for outcome, most := range map[v1alpha1.Outcome]int64{v1alpha1.OutcomeRefused: 9, v1alpha1.OutcomeApplied: 6} {
+		w := newWorld(t, func(o *v1alpha1.MultidimPodAutoscaler) { o.Spec.Recommender.Algorithm = "vpa" })
+		w.options.JournalDir = t.TempDir()
+		w.usage.cpu = "900m"
+		last := int64(0)
+		for range 220 {
+			o := w.step(15 * time.Second)
+			r := o.Status.Recommendation
+			if r == nil || r.ID == last {
+				continue
+			}
+			require.Equal(t, v1alpha1.ChangeRequests, r.Change)
+			last = r.ID
+			o.Status.Actuation = &v1alpha1.Actuation{ID: r.ID, Outcome: outcome, Time: metav1.NewMicroTime(w.clock.Now())}
+			require.NoError(t, w.Status().Update(t.Context(), o))
+		}
+		assert.GreaterOrEqual(t, last, most, outcome)
+		assert.LessOrEqual(t, last, most+3, outcome)
+		for _, s := range w.objects {
+			s.close(t.Context())
+		}
+		files, err := filepath.Glob(filepath.Join(w.options.JournalDir, "shop", "*.jsonl"))
+		require.NoError(t, err)
+		require.Len(t, files, 1)
+		v, err := journal.ReplayFile(files[0], nil)
+		require.NoError(t, err)
+		require.Nil(t, v.First)
+	}
+}
+
 // A journal replays to the decisions that it has, with their outcomes.
 func TestJournal(t *testing.T) {
 	w := newWorld(t)

@@ -20,8 +20,6 @@ import (
 )
 
 const (
-	// retryRefused is when a refused resize is tried again: a quota may have changed.
-	retryRefused = 5 * time.Minute
 	// cacheLag is when the cache shows a resize at the latest; if not, somebody undid it.
 	cacheLag = 30 * time.Second
 	// evictionWait is when an eviction that had to wait is tried again, if no event comes
@@ -36,6 +34,7 @@ type count struct {
 	stuck   int // nothing about them can be changed
 	waiting int // for their resize or eviction
 	refused int
+	asked   bool // the API server, for some resize
 	why     []string
 	evict   []*corev1.Pod
 }
@@ -76,7 +75,7 @@ func (u *updater) follow(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 	a.Resized, a.InProgress, a.Deferred, a.Infeasible = c.resized, c.inProgress, c.deferred, c.infeasible
 	after := time.Duration(0)
 	if c.refused > 0 {
-		after = retryRefused
+		after = lookAtQuotas
 	}
 	if c.deferred > 0 || c.inProgress > 0 {
 		after = min(cacheLag, max(u.EvictAfter/10, time.Second))
@@ -143,7 +142,9 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 			c.evict = append(c.evict, pod)
 		}
 	}
+	u.letGo(ctx, m.Namespace, o, now)
 	ask := func(pod *corev1.Pod, plan actuate.Plan) {
+		c.asked = true
 		err := actuate.Resize(ctx, u.client, pod, plan, v1alpha1.OwnerUpdater)
 		switch {
 		case err == nil:
@@ -155,10 +156,13 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 			failed = err
 		default:
 			// Since 1.36 the API server refuses what the pod's node can never grant.
-			last := attempt{id: s.ID, time: now, refused: err.Error(), infeasible: apierrors.HasStatusCause(err, nodeCapacity)}
+			last := attempt{id: s.ID, time: now, want: want, refused: err.Error(), infeasible: apierrors.HasStatusCause(err, nodeCapacity)}
 			o.asked[pod.UID] = last
 			refuse(pod, last)
-			u.events.Eventf(m, corev1.EventTypeWarning, "ResizeRefused", "pod %s: %v", pod.Name, err)
+			if !now.Before(o.warned.Add(holdRefused)) {
+				o.warned = now
+				u.events.Eventf(m, corev1.EventTypeWarning, "ResizeRefused", "pod %s: %v", pod.Name, err)
+			}
 		}
 	}
 	for i := range pods {
@@ -196,7 +200,7 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 		switch last := o.asked[pod.UID]; {
 		case pod.Status.Phase != corev1.PodRunning:
 			c.waiting++
-		case last.id == s.ID && last.refused != "" && now.Before(last.time.Add(retryRefused)):
+		case last.holds(want, now):
 			refuse(pod, last)
 		case last.id == s.ID && last.refused == "" && now.Before(last.time.Add(cacheLag)):
 			c.inProgress++
@@ -220,6 +224,9 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 		if !seen[string(uid)] {
 			delete(o.asked, uid)
 		}
+	}
+	if c.asked && c.refused > 0 {
+		o.room, o.looked = u.roomOf(ctx, m.Namespace), now
 	}
 	return c, failed
 }
@@ -297,12 +304,23 @@ func (u *updater) judge(m *v1alpha1.MultidimPodAutoscaler, own *ownStatus, c *co
 	if a.ID != a.Sizes.ID || a.Outcome == v1alpha1.OutcomeApplied { // pods created later do not undo it
 		return
 	}
-	outcome := v1alpha1.OutcomeApplied
+	outcome, was := v1alpha1.OutcomeApplied, a.Outcome
 	switch unfit := c.refused + int(c.infeasible) + c.stuck; {
 	case c.waiting > 0 || c.inProgress > 0 || c.deferred > 0 || unfit > 0 && c.resized > 0:
 		outcome = v1alpha1.OutcomePartly
 	case unfit > 0:
 		outcome = v1alpha1.OutcomeRefused
+	}
+	// It was counted before it was tried, so that a kill in between cannot hide it.
+	switch refused := v1alpha1.OutcomeRefused; {
+	case outcome == refused && was != refused && len(a.Resizes) > 0:
+		a.Resizes = a.Resizes[:len(a.Resizes)-1]
+	case outcome != refused && was == refused:
+		a.Resizes = append(a.Resizes, metav1.NewMicroTime(u.clock.Now()))
+	}
+	if outcome == v1alpha1.OutcomeRefused && !c.asked {
+		u.conclude(m, a, outcome, message) // it is held, which was said before
+		return
 	}
 	u.end(m, a, outcome, message)
 }

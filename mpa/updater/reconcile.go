@@ -43,14 +43,10 @@ type object struct {
 	own ownStatus
 	// asked holds the pods whose resize was requested.
 	asked map[types.UID]attempt
-}
-
-// An attempt to resize a pod.
-type attempt struct {
-	id         int64 // of the sizes
-	time       time.Time
-	refused    string // by the API server
-	infeasible bool   // refused, because its node is too small
+	// room is what the quotas had left after the last refusal, looked when they were read
+	// last, and warned when an event told of a refusal last.
+	room           room
+	looked, warned time.Time
 }
 
 // Reconcile carries out the recommendation for one object.
@@ -378,21 +374,30 @@ func (u *updater) scale(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 
 // end records the outcome of a recommendation, and counts and reports it once.
 func (u *updater) end(m *v1alpha1.MultidimPodAutoscaler, a *v1alpha1.Actuation, outcome v1alpha1.Outcome, message string) {
-	message = v1alpha1.Text(message)
-	change := v1alpha1.ChangeReplicas
+	change, news := u.conclude(m, a, outcome, message)
+	if !news {
+		return
+	}
+	kind := corev1.EventTypeNormal
+	if outcome == v1alpha1.OutcomeRefused || outcome == v1alpha1.OutcomeExpired {
+		kind = corev1.EventTypeWarning
+	}
+	u.events.Eventf(m, kind, string(change)+string(outcome), "recommendation %d: %s", a.ID, a.Message)
+}
+
+// conclude is end without an event. It returns what was to change, and whether the outcome
+// is new.
+func (u *updater) conclude(m *v1alpha1.MultidimPodAutoscaler, a *v1alpha1.Actuation, outcome v1alpha1.Outcome, message string) (change v1alpha1.Change, news bool) {
+	change = v1alpha1.ChangeReplicas
 	if a.Sizes != nil && a.Sizes.ID == a.ID || m.Status.Recommendation.ID == a.ID && m.Status.Recommendation.Change == v1alpha1.ChangeRequests {
 		change = v1alpha1.ChangeRequests
 	}
-	if a.Outcome != outcome {
+	if news = a.Outcome != outcome; news {
 		a.Outcome, a.Time = outcome, metav1.NewMicroTime(u.clock.Now())
 		u.metrics.actions.WithLabelValues(string(change), string(outcome)).Inc()
-		kind := corev1.EventTypeNormal
-		if outcome == v1alpha1.OutcomeRefused || outcome == v1alpha1.OutcomeExpired {
-			kind = corev1.EventTypeWarning
-		}
-		u.events.Eventf(m, kind, string(change)+string(outcome), "recommendation %d: %s", a.ID, message)
 	}
-	a.Message = message
+	a.Message = v1alpha1.Text(message)
+	return change, news
 }
 
 // able sets the condition that says whether the last recommendation could be carried out.

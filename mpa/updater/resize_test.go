@@ -105,10 +105,10 @@ func TestRetries(t *testing.T) {
 			w.settle()
 			w.clock.Step(20 * time.Second)
 		}
-		require.Equal(t, 2, calls, "each pod once in five minutes")
+		require.Equal(t, 2, calls, "each pod once in half an hour")
 		require.Equal(t, v1alpha1.OutcomeRefused, w.actuation().Outcome)
 		require.Contains(t, w.actuation().Message, "exceeded quota: tight")
-		w.clock.Step(5 * time.Minute)
+		w.clock.Step(30 * time.Minute)
 		w.around = func(_ string, next func() error) error { return next() }
 		w.settle()
 		w.kubelet("")

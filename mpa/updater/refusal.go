@@ -1,0 +1,88 @@
+package updater
+
+import (
+	"context"
+	"maps"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+)
+
+const (
+	// holdRefused is how long a refused size, or a larger one, is not asked for again.
+	holdRefused = 30 * time.Minute
+	// lookAtQuotas is how often the quotas are read meanwhile: more room ends the hold.
+	lookAtQuotas = time.Minute
+)
+
+// An attempt to resize a pod.
+type attempt struct {
+	id         int64 // of the sizes
+	time       time.Time
+	refused    string                   // by the API server
+	infeasible bool                     // refused, because its node is too small
+	want       map[string]mpa.Resources // what was refused
+}
+
+// holds reports whether the API server refused such a size a short while ago: each amount of
+// it is as large or larger.
+func (a *attempt) holds(want map[string]mpa.Resources, now time.Time) bool {
+	if a.refused == "" || !now.Before(a.time.Add(holdRefused)) {
+		return false
+	}
+	for name, r := range a.want {
+		if w := want[name]; w.CPU < r.CPU || w.Memory < r.Memory {
+			return false
+		}
+	}
+	return true
+}
+
+// quotas reports whether the refusal may be a quota's.
+func (a *attempt) quotas() bool { return a.refused != "" && !a.infeasible }
+
+// A room is what each quota of a namespace leaves of each amount.
+type room map[string]resource.Quantity
+
+// roomOf reads the quotas. Where they cannot be read there is none, and only time ends a hold.
+func (u *updater) roomOf(ctx context.Context, namespace string) room {
+	var quotas corev1.ResourceQuotaList
+	if err := u.direct.List(ctx, &quotas, client.InNamespace(namespace)); err != nil {
+		return nil
+	}
+	left := room{}
+	for _, q := range quotas.Items {
+		for name, hard := range q.Status.Hard {
+			if strings.HasSuffix(string(name), "cpu") || strings.HasSuffix(string(name), "memory") {
+				hard.Sub(q.Status.Used[name])
+				left[q.Name+"/"+string(name)] = hard
+			}
+		}
+	}
+	return left
+}
+
+// letGo forgets refusals once a quota has more room than at the last of them, or is gone.
+func (u *updater) letGo(ctx context.Context, namespace string, o *object, now time.Time) {
+	held := false
+	for _, a := range o.asked {
+		held = held || a.quotas()
+	}
+	if !held || len(o.room) == 0 || now.Before(o.looked.Add(lookAtQuotas)) {
+		return
+	}
+	o.looked = now
+	left := u.roomOf(ctx, namespace)
+	for name, before := range o.room {
+		if is, ok := left[name]; left != nil && (!ok || is.Cmp(before) > 0) {
+			maps.DeleteFunc(o.asked, func(_ types.UID, a attempt) bool { return a.quotas() })
+			return
+		}
+	}
+}
