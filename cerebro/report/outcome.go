@@ -92,7 +92,7 @@ func (c *Comparison) outcome(r, best, worst *Result) outcome {
 		longestWaiting: nothing,
 		seconds:        meanOf(runs, func(run Run) float64 { return run.Seconds }),
 	}
-	if b := c.Bound.MachineSeconds; b > 0 {
+	if b := c.Bound.MachineSeconds; b > 0 && o.unplaced == 0 { // the bound counts all items
 		o.machineSeconds = meanOf(runs, func(run Run) float64 { return run.MachineSeconds }) / b
 	}
 	if r.GapToBound != nil {

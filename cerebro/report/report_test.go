@@ -342,6 +342,27 @@ func TestWaiting(t *testing.T) {
     },`)
 }
 
+// TestNoBoundToCompareWith: where the bound is 0 there is no gap, and the first line says what
+// policies cost, not that they do not differ. No figure is below the bound of all items.
+func TestNoBoundToCompareWith(t *testing.T) {
+	c := churn()
+	free := c.Bound
+	free.Cost, free.MachineSeconds, free.CostSeconds = 0, 0, 0
+	runs := func(policy string, seconds float64, unplaced int) PolicyRuns {
+		return PolicyRuns{Policy: policy, Knowledge: "K0", Runs: []cerebro.Run{{
+			Machines: 1, PeakMachines: 1, MachineSeconds: seconds, CostSeconds: seconds, Placed: 9, Unplaced: unplaced, FirstRejection: 1,
+		}}}
+	}
+	c = Build(c.Trace, free, []PolicyRuns{runs("bestfit", 20, 0), runs("worstfit", 30, 0)})
+	require.Equal(t, "bestfit needs 20 cost-seconds, worstfit 30: 50 % more.", c.Summary())
+	require.Equal(t, "bestfit -, worstfit - (means over 2 traces).", Summary([]Comparison{c, c}))
+
+	c = Build(c.Trace, churn().Bound, []PolicyRuns{runs("bestfit", 20, 1), runs("worstfit", 2e7, 0)})
+	text := render(t, func(w io.Writer) error { return Table(w, []Comparison{c}, Options{}) })
+	require.Regexp(t, `(?m)^bestfit .* -( .*)?$`, text)
+	require.NotContains(t, text, "0.000 ")
+}
+
 func TestJSONReadsBack(t *testing.T) {
 	want := []Comparison{fixed()}
 	var got []Comparison

@@ -65,6 +65,8 @@ func (c *Comparison) claim() claim {
 		value = func(o outcome) float64 { return o.rejected }
 	case c.Trace.Retry:
 		k.waits, value = true, func(o outcome) float64 { return o.waiting }
+	case c.Trace.Deletes && !(c.boundCost() > 0): // nothing to compare with
+		k.unit = "cost-seconds"
 	case c.Trace.Deletes:
 		k.ratio, k.unit = true, "machine-seconds"
 		if c.costsDiffer() {
@@ -198,7 +200,7 @@ func (k *claim) String() string {
 			s = strings.TrimSuffix(s, "limit") + "optimum"
 		}
 	}
-	if k.subject != nil {
+	if k.subject != nil && !math.IsNaN(k.subject.value) && !math.IsNaN(k.baseline.value) {
 		s += ": "
 		difference := k.difference()
 		switch {

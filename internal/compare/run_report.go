@@ -53,6 +53,9 @@ func PrintRun(out io.Writer, head report.Trace, bound report.Bound, found Found,
 		if head.Retry {
 			return "" // items may wait
 		}
+		if run.Unplaced > 0 {
+			text += ", of all items"
+		}
 		return fmt.Sprintf(" ("+text+")", args...)
 	}
 	switch {
