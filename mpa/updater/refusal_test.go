@@ -24,8 +24,9 @@ type tight struct {
 	calls int
 }
 
-func newTight(t *testing.T, cpu int64) *tight {
-	w := &tight{world: newWorld(t, v1alpha1.ModeInPlace), cpu: cpu}
+func newTight(t *testing.T) *tight {
+	t.Helper()
+	w := &tight{world: newWorld(t, v1alpha1.ModeInPlace), cpu: 800}
 	require.NoError(t, w.api.Create(t.Context(), &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "tight"},
 		Status:     corev1.ResourceQuotaStatus{Hard: amounts("2", "8Gi"), Used: amounts("1", "1Gi")},
@@ -68,7 +69,7 @@ func (w *tight) events(reason string) (n int) {
 // What every pod was refused does not count against the hour, so that another size gets
 // its turn.
 func TestRefusalsDoNotCount(t *testing.T) {
-	w := newTight(t, 800)
+	w := newTight(t)
 	for id := range int64(8) {
 		w.recommend(id+1, 2, fmt.Sprintf("%dm", 900+10*id))
 		w.settle()
@@ -89,7 +90,7 @@ func TestRefusalsDoNotCount(t *testing.T) {
 // A refused size, or a larger one, is not asked for again for half an hour; a smaller one at
 // once. Events do not repeat it.
 func TestRefusedSizeIsHeld(t *testing.T) {
-	w := newTight(t, 800)
+	w := newTight(t)
 	w.recommend(1, 2, "900m")
 	w.settle()
 	require.Equal(t, 2, w.calls)
@@ -109,7 +110,7 @@ func TestRefusedSizeIsHeld(t *testing.T) {
 	w.minutes(30)
 	require.Equal(t, 6, w.calls, "half an hour later")
 
-	w = newTight(t, 800)
+	w = newTight(t)
 	w.recommend(1, 2, "900m")
 	w.settle()
 	w.minutes(29)
@@ -135,7 +136,7 @@ func TestQuotaEndsTheHold(t *testing.T) {
 		"as it stood": {change: func(*corev1.ResourceQuota) {}, calls: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newTight(t, 800)
+			w := newTight(t)
 			w.recommend(1, 2, "900m")
 			w.settle()
 			w.minutes(3)
