@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"slices"
@@ -42,6 +43,7 @@ type Options struct {
 	From, Until       int64
 	Seed              int64
 	Load              float64
+	MaxUnpacked       int64 // bytes that all .gz files hold, at most; 0 = [trace.DefaultUnpacked]
 	// Warn, if set, is called for each part of the data that is left out.
 	Warn func(text string)
 }
@@ -79,7 +81,7 @@ func Convert(format string, paths []string, opt Options, emit Emit) error {
 		}
 		return fmt.Errorf("convert: unknown format %q; there are %s", format, strings.Join(names, ", "))
 	}
-	in, err := collect(paths)
+	in, err := collect(paths, cmp.Or(opt.MaxUnpacked, trace.DefaultUnpacked))
 	if err == nil {
 		err = formats[i].convert(in, opt, emit)
 	}

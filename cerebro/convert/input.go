@@ -2,7 +2,6 @@ package convert
 
 import (
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"encoding/csv"
 	"encoding/hex"
@@ -13,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
 // inputs are the files that a conversion may read.
@@ -22,16 +23,21 @@ type inputs []input
 type input struct {
 	path, name string
 	content    []byte // of a file that was in an archive; nil = to be read from path
+	unpacked   *unpacked
 }
 
+// unpacked counts what the .gz files of one conversion hold.
+type unpacked struct{ sum, limit int64 }
+
 // collect lists the files given and those directly in the folders given.
-func collect(paths []string) (inputs, error) {
+func collect(paths []string, limit int64) (inputs, error) {
 	if len(paths) == 0 {
 		return nil, errors.New("no file or folder given")
 	}
 	var in inputs
+	of := &unpacked{limit: limit}
 	add := func(path string) {
-		in = append(in, input{path: path, name: strings.TrimSuffix(filepath.Base(path), ".gz")})
+		in = append(in, input{path: path, name: strings.TrimSuffix(filepath.Base(path), ".gz"), unpacked: of})
 	}
 	for _, path := range paths {
 		info, err := os.Stat(path)
@@ -76,24 +82,49 @@ func (in inputs) one(word string) (input, error) {
 	return input{}, fmt.Errorf("several files are named like %s, give one: %s", word, strings.Join(paths, ", "))
 }
 
-// read is the whole file, decompressed.
+// read is the whole file, unpacked.
 func (f input) read() ([]byte, error) {
 	if f.content != nil {
 		return f.content, nil
 	}
-	content, err := os.ReadFile(f.path)
-	if err != nil || !strings.HasSuffix(f.path, ".gz") {
-		return content, err
+	if !strings.HasSuffix(f.path, ".gz") {
+		return os.ReadFile(f.path)
 	}
-	r, err := gzip.NewReader(bytes.NewReader(content))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", f.path, err)
-	}
-	content, err = io.ReadAll(r)
+	content, err := f.unpack()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.path, err)
 	}
 	return content, nil
+}
+
+// unpack reads a .gz file twice, at first only to count its bytes: of a file beyond the
+// limit nothing is kept.
+func (f input) unpack() ([]byte, error) {
+	file, err := os.Open(f.path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }() // only read
+	r, err := trace.Unpack(file, f.unpacked.limit-f.unpacked.sum)
+	if err != nil {
+		return nil, err
+	}
+	size, err := io.Copy(io.Discard, r)
+	if _, ok := errors.AsType[*trace.UnpackedError](err); ok { // with the files before
+		return nil, &trace.UnpackedError{Limit: f.unpacked.limit}
+	} else if err != nil {
+		return nil, err
+	}
+	f.unpacked.sum += size
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	if r, err = trace.Unpack(file, size); err != nil {
+		return nil, err
+	}
+	content := make([]byte, size)
+	_, err = io.ReadFull(r, content)
+	return content, err
 }
 
 // digest is what the source of a trace states of a file's decompressed content.
@@ -153,9 +184,10 @@ func (f input) named(content []byte, comma rune, columns []string, optional int,
 // and the line.
 func (f input) lines(content []byte, each func(text string) error) error {
 	n := 0
-	for text := range strings.Lines(string(content)) {
+	for line := range bytes.Lines(content) {
 		n++
-		if text = strings.TrimSpace(text); text == "" {
+		text := string(bytes.TrimSpace(line))
+		if text == "" {
 			continue
 		}
 		if err := each(text); err != nil {

@@ -101,6 +101,7 @@ func (in inputs) unpacked() (inputs, error) {
 		if err != nil {
 			return nil, err
 		}
+		left := int64(len(content))
 		for archive := tar.NewReader(bytes.NewReader(content)); ; {
 			head, err := archive.Next()
 			if errors.Is(err, io.EOF) {
@@ -111,6 +112,9 @@ func (in inputs) unpacked() (inputs, error) {
 			name := path.Base(head.Name)
 			if head.Typeflag != tar.TypeReg || strings.HasPrefix(name, ".") {
 				continue
+			}
+			if left -= head.Size; left < 0 {
+				return nil, fmt.Errorf("%s: %s: the files are larger than the archive: sparse files are not read", f.path, head.Name)
 			}
 			text, err := io.ReadAll(archive)
 			if err != nil {

@@ -19,7 +19,7 @@ import (
 )
 
 // tarball writes an archive with a folder of files.
-func tarball(t *testing.T, dir string, files [][2]string) {
+func tarball(t testing.TB, dir string, files [][2]string) {
 	t.Helper()
 	var buf bytes.Buffer
 	zip := gzip.NewWriter(&buf)

@@ -1,15 +1,12 @@
 package trace
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -102,57 +99,18 @@ func openRegular(name string) (*os.File, error) {
 	return os.Open(name)
 }
 
-// archiveFiles unpacks a .tar.gz into memory, since its order of files is not
-// ours. The files lie at its top or in one folder.
-func archiveFiles(r io.Reader) (files, error) {
-	unzipped, err := gzip.NewReader(r)
-	if err != nil {
-		return nil, fmt.Errorf("unpacking: %w", err)
-	}
-	f, folders := files{}, map[string]bool{}
-	for archive := tar.NewReader(unzipped); ; {
-		head, err := archive.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return nil, fmt.Errorf("unpacking: %w", err)
-		}
-		folder, name := path.Split(strings.TrimPrefix(path.Clean("/"+head.Name), "/"))
-		if head.Typeflag == tar.TypeDir || head.Typeflag == tar.TypeXGlobalHeader || beside(name) {
-			continue
-		}
-		if head.Typeflag != tar.TypeReg {
-			return nil, fmt.Errorf("%s: not a regular file", head.Name)
-		}
-		folders[folder] = true
-		if len(folders) > 1 || strings.Count(folder, "/") > 1 {
-			return nil, fmt.Errorf("%s: want all files of a trace in one folder", head.Name)
-		}
-		content, err := io.ReadAll(archive)
-		if err != nil {
-			return nil, fmt.Errorf("unpacking %s: %w", head.Name, err)
-		}
-		if err := f.add(name, inMemory(content)); err != nil {
-			return nil, err
-		}
-	}
-	// What follows the last file may still hold a broken checksum.
-	if _, err := io.Copy(io.Discard, unzipped); err != nil {
-		return nil, fmt.Errorf("unpacking: %w", err)
-	}
-	return f, unzipped.Close()
-}
+// Load reads the trace in a folder or a .tar.gz file of at most [DefaultUnpacked] bytes.
+func Load(name string) (*Trace, error) { return loadWithin(name, DefaultUnpacked) }
 
-// Load reads the trace in a folder or a .tar.gz file.
-func Load(name string) (*Trace, error) {
-	t, err := load(name)
+func loadWithin(name string, unpacked int64) (*Trace, error) {
+	t, err := load(name, unpacked)
 	if err != nil {
 		return nil, fmt.Errorf("loading trace %s: %w", name, err)
 	}
 	return t, nil
 }
 
-func load(name string) (*Trace, error) {
+func load(name string, unpacked int64) (*Trace, error) {
 	info, err := os.Stat(name)
 	if err != nil {
 		return nil, err
@@ -167,7 +125,7 @@ func load(name string) (*Trace, error) {
 			return nil, err
 		}
 		defer func() { _ = file.Close() }() // only read
-		f, err = archiveFiles(file)
+		f, err = (&archive{file, unpacked}).files()
 	default:
 		err = errors.New("neither a folder nor a " + archiveSuffix + " file")
 	}
@@ -177,9 +135,10 @@ func load(name string) (*Trace, error) {
 	return f.read()
 }
 
-// ParseArchive reads the trace in the bytes of a .tar.gz file.
-func ParseArchive(data []byte) (*Trace, error) {
-	f, err := archiveFiles(bytes.NewReader(data))
+// ParseArchive reads the trace in the bytes of a .tar.gz file, which holds at most
+// unpacked bytes.
+func ParseArchive(data []byte, unpacked int64) (*Trace, error) {
+	f, err := (&archive{bytes.NewReader(data), unpacked}).files()
 	if err != nil {
 		return nil, fmt.Errorf("reading trace: %w", err)
 	}
@@ -192,14 +151,15 @@ func ParseArchive(data []byte) (*Trace, error) {
 
 // LoadAll reads a trace, or all traces in a folder of traces in the order of
 // their file names. Hidden files, README* and LICENSE* beside them are passed
-// over; anything else that is not a trace is an error.
-func LoadAll(name string) ([]*Trace, error) {
+// over; anything else that is not a trace is an error. A .tar.gz file holds at most
+// unpacked bytes.
+func LoadAll(name string, unpacked int64) ([]*Trace, error) {
 	info, err := os.Stat(name)
 	if err != nil {
 		return nil, fmt.Errorf("loading traces: %w", err)
 	}
 	if !info.IsDir() || holdsTrace(name) {
-		t, err := Load(name)
+		t, err := loadWithin(name, unpacked)
 		if err != nil {
 			return nil, err
 		}
@@ -214,7 +174,7 @@ func LoadAll(name string) ([]*Trace, error) {
 		if beside(e.Name()) {
 			continue
 		}
-		t, err := Load(filepath.Join(name, e.Name()))
+		t, err := loadWithin(filepath.Join(name, e.Name()), unpacked)
 		if err != nil && len(traces) == 0 {
 			err = fmt.Errorf("%w (%s has no trace.yaml, so everything in it is read as a trace)", err, name)
 		}

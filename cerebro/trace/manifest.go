@@ -13,6 +13,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/dustin/go-humanize"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sigma-scheduler/sigma/binpack"
@@ -30,11 +31,16 @@ type manifest struct {
 // yamlLine finds the line in the text of an error of the YAML reader, which has no type for it.
 var yamlLine = regexp.MustCompile(`^yaml: line (\d+): `)
 
+// maxManifest is how many bytes trace.yaml may have; parsed they take a hundred times as many.
+const maxManifest = 1 << 20
+
+var errLongManifest = errors.New("longer than " + humanize.IBytes(maxManifest))
+
 // readManifest walks the parsed nodes itself: they know their lines, and
 // neither aliases nor types outside JSON reach the trace.
 func readManifest(r io.Reader) (manifest, error) {
 	m := manifest{measureFrom: math.NaN()}
-	decoder := yaml.NewDecoder(r)
+	decoder := yaml.NewDecoder(&bounded{r, maxManifest, errLongManifest})
 	var document yaml.Node
 	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
 		return m, fmt.Errorf("%s:1: empty", manifestFile)

@@ -12,12 +12,15 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/dustin/go-humanize"
 )
 
 // A table reads a CSV file with a header line row by row. Its errors name
 // file, line and column.
 type table struct {
 	file    string
+	input   bounded // to the end of the row that is read next
 	csv     *csv.Reader
 	columns []string // as asked for
 	at      []int    // at[column] is the position in the record; -1 when absent
@@ -25,14 +28,23 @@ type table struct {
 	record  []string
 }
 
+// maxRow is how many bytes of a file are read for one row, with the empty lines before it:
+// what would be a line of 1 GiB is no trace.
+const maxRow = 1 << 20
+
+var errLongRow = errors.New("the row after it has more than " + humanize.IBytes(maxRow))
+
 // newTable reads the header line: the columns in any order, each once. Those
 // named optional may be absent and then read as empty.
 func newTable(file string, r io.Reader, columns []string, optional ...string) (*table, error) {
-	t := &table{file: file, csv: csv.NewReader(bufio.NewReaderSize(r, 1<<16)), columns: columns}
+	t := &table{file: file, input: bounded{r, maxRow, errLongRow}, columns: columns}
+	t.csv = csv.NewReader(bufio.NewReaderSize(&t.input, 1<<16))
 	t.csv.ReuseRecord = true
 	header, err := t.csv.Read()
 	if err == io.EOF {
 		return nil, fmt.Errorf("%s:1: no header line", file)
+	} else if errors.Is(err, errLongRow) {
+		return nil, fmt.Errorf("%s:1: no header line within %s", file, humanize.IBytes(maxRow))
 	} else if err != nil {
 		return nil, t.located(err)
 	}
@@ -68,6 +80,8 @@ func oddHeader(header []string) string {
 
 // next reads one row; io.EOF after the last.
 func (t *table) next() error {
+	last := t.line()
+	t.input.left = maxRow
 	record, err := t.csv.Read()
 	if err == nil {
 		t.record = record
@@ -75,6 +89,9 @@ func (t *table) next() error {
 	}
 	if err == io.EOF {
 		return err
+	}
+	if errors.Is(err, errLongRow) {
+		return fmt.Errorf("%s:%d: %w", t.file, last, err)
 	}
 	if errors.Is(err, csv.ErrFieldCount) {
 		line, _ := t.csv.FieldPos(0)

@@ -40,7 +40,7 @@ optimum, that is printed too.`,
 			if err != nil {
 				return err
 			}
-			traces, err := loadTraces(paths)
+			traces, err := a.loadTraces(paths)
 			if err != nil {
 				return err
 			}
@@ -65,6 +65,7 @@ optimum, that is printed too.`,
 		}),
 	}
 	cmd.Flags().StringArrayVar(&paths, "trace", nil, "trace, or folder of traces (repeatable)")
+	a.unpackedFlag(cmd.Flags())
 	cmd.Flags().StringVar(&format, "format", "table", "table or json")
 	effortFlag(cmd, &effort, 1)
 	return cmd

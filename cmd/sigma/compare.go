@@ -77,7 +77,7 @@ where they are under every policy. --repack and --repack=false override this.
 			if err := cmp.Or(regular("report", page), regular("curve", curve)); err != nil {
 				return err
 			}
-			traces, err := loadTraces(paths)
+			traces, err := a.loadTraces(paths)
 			if err != nil {
 				return err
 			}
@@ -118,6 +118,7 @@ where they are under every policy. --repack and --repack=false override this.
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&paths, "trace", nil, "trace, or folder of traces (repeatable)")
+	a.unpackedFlag(flags)
 	flags.StringSliceVar(&names, "policy", nil, "placement policies (repeatable, or with commas)")
 	flags.IntVar(&options.Orders, "orders", 0, "shuffled orders of arrival; the figures are over these, or over the file's order when 0")
 	flags.Uint64Var(&options.Seed, "seed", 1, "of shuffles and random ties")

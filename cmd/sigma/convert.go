@@ -55,6 +55,7 @@ writes a trace. A set of several instances becomes one trace folder each.
 	cmd.AddCommand(a.convertLog())
 	flags := cmd.Flags()
 	flags.StringVar(&out, "out", "", "folder to write (a trace of the same format in it is replaced)")
+	a.unpackedFlag(flags)
 	quietFlag(flags, &quiet)
 	for _, f := range convert.Formats() {
 		f.Flags(&options).VisitAll(func(option *flag.Flag) {
@@ -76,6 +77,7 @@ func (a *app) convertTo(ctx context.Context, format string, paths []string, opti
 	show := a.newProgress(0, "trace", quiet)
 	defer func() { show.end() }()
 	show.set(0, "reading")
+	options.MaxUnpacked = int64(a.maxUnpacked)
 	options.Warn = func(text string) { show.print(a.stderr, text) }
 	err := convert.Convert(format, paths, options, func(t *trace.Trace, of int) error {
 		if ctx.Err() != nil {
@@ -90,7 +92,7 @@ func (a *app) convertTo(ctx context.Context, format string, paths []string, opti
 		return a.write(show, t, out)
 	})
 	if err != nil || !several {
-		return err
+		return unpackedHint(err)
 	}
 	show.end()
 	options.Warn = nil // the first pass has warned

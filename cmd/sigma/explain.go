@@ -71,6 +71,7 @@ decision log, with the state and the policy of that moment.
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.path, "trace", "", "trace: a folder or a .tar.gz file")
+	a.unpackedFlag(flags)
 	flags.StringVar(&f.name, "policy", "", "placement policy: a name or a policy file")
 	flags.StringVar(&f.request, "request", "", "request, as events.csv names it")
 	flags.Int32Var(&f.item, "item", 0, "item of the request, from 0")
@@ -101,7 +102,7 @@ func (a *app) explainTo(ctx context.Context, f explainFlags) error {
 	if err := checkPolicies(&catalog, f.name); err != nil {
 		return err
 	}
-	t, err := loadTrace(f.path)
+	t, err := a.loadTrace(f.path)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 func (a *app) explainPod(cmd *cobra.Command, f *explainFlags) error {
-	for _, name := range []string{"trace", "request", "item", "order", "retry", "repack"} {
+	for _, name := range []string{"trace", "request", "item", "order", "retry", "repack", "max-unpacked"} {
 		if cmd.Flags().Changed(name) {
 			return usagef("--%s does not go with --pod", name)
 		}

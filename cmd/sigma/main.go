@@ -68,7 +68,8 @@ type app struct {
 	stdout, stderr io.Writer
 	// running says that flags and arguments were accepted: errors before that
 	// come from the command line.
-	running bool
+	running     bool
+	maxUnpacked size
 }
 
 // A usageError is wrong use of a command.

@@ -77,7 +77,7 @@ After an interrupt the best plan so far is written.`,
 			if err := cmp.Or(findSolver(f.prove), regular("placements", f.placements), regular("mps", f.mps)); err != nil {
 				return err
 			}
-			traces, err := loadTraces(f.paths)
+			traces, err := a.loadTraces(f.paths)
 			if err != nil {
 				return err
 			}
@@ -94,6 +94,7 @@ After an interrupt the best plan so far is written.`,
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.paths, "trace", nil, "trace, or folder of traces (repeatable)")
+	a.unpackedFlag(flags)
 	flags.StringVar(&f.placements, "placements", "", "CSV file to write placements to, of one trace")
 	flags.StringVar(&f.at, "at", "", "plan the items that live at a time in seconds, or at the peak")
 	flags.BoolVar(&f.repack, "repack", false, "place the items of placed.csv again")

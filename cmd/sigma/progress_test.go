@@ -140,7 +140,7 @@ func TestTracesInterrupted(t *testing.T) {
 		var errs bytes.Buffer
 		require.Equal(t, exitInterrupted, run(ctx, args, out, &errs), errs.String())
 		require.Equal(t, "sigma: interrupted: 1 of 2 traces written, all complete\n", errs.String())
-		traces, err := trace.LoadAll(args[len(args)-1])
+		traces, err := trace.LoadAll(args[len(args)-1], trace.DefaultUnpacked)
 		require.NoError(t, err)
 		require.Len(t, traces, 1)
 	}
@@ -183,7 +183,7 @@ func TestNothingHalfWritten(t *testing.T) {
 
 // The progress of a replay does not change it.
 func TestReplayWithProgress(t *testing.T) {
-	tr, err := loadTrace("../../docs/examples/hello")
+	tr, err := (&app{maxUnpacked: trace.DefaultUnpacked}).loadTrace("../../docs/examples/hello")
 	require.NoError(t, err)
 	app := &app{stderr: &bytes.Buffer{}}
 	decisions := 0

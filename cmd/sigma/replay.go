@@ -59,7 +59,7 @@ the first one, and the exit code is 1.
 			if err := regular("placements", placements); err != nil {
 				return err
 			}
-			t, err := loadTrace(path)
+			t, err := a.loadTrace(path)
 			if err != nil {
 				return err
 			}
@@ -79,6 +79,7 @@ the first one, and the exit code is 1.
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&path, "trace", "", "trace: a folder or a .tar.gz file")
+	a.unpackedFlag(flags)
 	flags.StringVar(&name, "policy", "", "placement policy: a name or a policy file")
 	flags.StringVar(&log, "log", "", "decision log of a live scheduler, instead of a trace; - = standard input")
 	flags.IntVar(&order, "order", 0, "order of arrival: 0 = the file's, i = the i-th shuffle of --seed")

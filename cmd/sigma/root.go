@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sigma-scheduler/sigma/binpack"
-	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
 func (a *app) root() *cobra.Command {
@@ -124,31 +123,6 @@ func parseKnowledge(name string) (*binpack.Knowledge, error) {
 		return nil, unknown("knowledge", name, binpack.KnowledgeNames())
 	}
 	return &k, nil
-}
-
-// loadTrace reads one trace.
-func loadTrace(path string) (*trace.Trace, error) {
-	traces, err := loadTraces([]string{path})
-	if err != nil {
-		return nil, err
-	}
-	if len(traces) > 1 {
-		return nil, usagef("%s holds %d traces: say which", path, len(traces))
-	}
-	return traces[0], nil
-}
-
-// loadTraces reads the traces at paths, each a trace or a folder of traces.
-func loadTraces(paths []string) ([]*trace.Trace, error) {
-	var all []*trace.Trace
-	for _, path := range paths {
-		traces, err := trace.LoadAll(path)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, traces...)
-	}
-	return all, nil
 }
 
 func (a *app) version() *cobra.Command {

@@ -67,7 +67,7 @@ func runOnedim(b *bench) error {
 
 // compare adds the lines of one set of instances.
 func (f *family) compare(b *bench, dir, set string) error {
-	traces, err := trace.LoadAll(dir)
+	traces, err := trace.LoadAll(dir, trace.DefaultUnpacked)
 	if err != nil {
 		return err
 	}
