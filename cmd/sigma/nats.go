@@ -27,16 +27,19 @@ const (
 type natsFlags struct {
 	url                  string
 	ca, cert, key, creds string
+	fingerprint          string
 	tokenFile            string
 	user, passwordFile   string
 	listen               string // train only
-	anonymous            bool   // with listen
+	anonymous, plaintext bool   // with listen
+	keep                 string // with listen: folder for its own certificate
 }
 
 func (f *natsFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.url, "nats", "", "address of a NATS server with JetStream, nats://HOST:4222 or tls://HOST:4222")
 	flags.StringVar(&f.ca, "nats-ca", "", "PEM file of the authorities to trust")
-	flags.StringVar(&f.cert, "nats-cert", "", "PEM file of this client's certificate")
+	flags.StringVar(&f.fingerprint, "nats-fingerprint", "", "SHA-256 of the server's certificate, which is then trusted: sha256:… as \"sigma train --listen\" prints it")
+	flags.StringVar(&f.cert, "nats-cert", "", "PEM file of this side's certificate")
 	flags.StringVar(&f.key, "nats-key", "", "PEM file of its key")
 	flags.StringVar(&f.creds, "nats-creds", "", "file of NATS credentials")
 	flags.StringVar(&f.tokenFile, "nats-token-file", "", "file that holds a token (or set "+tokenVariable+")")
@@ -47,6 +50,7 @@ func (f *natsFlags) add(flags *pflag.FlagSet) {
 // addListen adds the flags of a command that runs a server.
 func (f *natsFlags) addListen(flags *pflag.FlagSet) {
 	flags.StringVar(&f.listen, "listen", "", "run a NATS server for workers in this process, at HOST:PORT; port 0 takes a free one")
+	flags.BoolVar(&f.plaintext, "allow-plaintext", false, "with --listen: serve other machines without encryption")
 	flags.BoolVar(&f.anonymous, "allow-anonymous", false, "with --listen: accept every client that can reach the port")
 }
 
@@ -58,6 +62,7 @@ func (f *natsFlags) check() error {
 	if !f.remote() {
 		for _, given := range []struct{ name, value string }{
 			{"nats-ca", f.ca},
+			{"nats-fingerprint", f.fingerprint},
 			{"nats-cert", f.cert},
 			{"nats-key", f.key},
 			{"nats-creds", f.creds},
@@ -84,12 +89,25 @@ func (f *natsFlags) check() error {
 		return usagef("--nats is for a server elsewhere, --listen for one in this process: give one of them")
 	case f.anonymous && f.listen == "":
 		return usagef("--allow-anonymous needs --listen")
+	case f.plaintext && f.listen == "":
+		return usagef("--allow-plaintext needs --listen")
+	case f.plaintext && f.cert != "":
+		return usagef("--allow-plaintext and --nats-cert: give one of them")
+	case f.fingerprint != "" && f.listen != "":
+		return usagef("--nats-fingerprint is for a server elsewhere; --listen prints its own")
+	case f.fingerprint != "" && f.ca != "":
+		return usagef("--nats-fingerprint and --nats-ca: give one of them")
 	case (f.cert == "") != (f.key == ""):
 		return usagef("--nats-cert and --nats-key go together")
 	case f.listen != "" && f.creds != "":
 		return usagef("--nats-creds is for a server elsewhere; --listen takes a token, or a user and a password")
 	case f.listen != "" && f.ca != "" && f.cert == "":
 		return usagef("--listen with --nats-ca asks clients for certificates: it needs its own, --nats-cert and --nats-key")
+	}
+	if f.fingerprint != "" {
+		if err := remote.CheckFingerprint(f.fingerprint); err != nil {
+			return usagef("--nats-fingerprint %w", err)
+		}
 	}
 	return nil
 }
@@ -98,7 +116,10 @@ func (f *natsFlags) check() error {
 // not exist. It accepts no client without a secret or a certificate, unless the flags
 // allow it.
 func (f *natsFlags) access() (remote.Access, error) {
-	a := remote.Access{CA: f.ca, Cert: f.cert, Key: f.key, Creds: f.creds}
+	a := remote.Access{
+		CA: f.ca, Cert: f.cert, Key: f.key, Creds: f.creds,
+		Fingerprint: f.fingerprint, Keep: f.keep, Plaintext: f.plaintext,
+	}
 	a.Token = os.Getenv(tokenVariable)
 	a.User, a.Password = cmp.Or(f.user, os.Getenv(userVariable)), os.Getenv(passwordVariable)
 	var err error
@@ -176,9 +197,24 @@ func (f *natsFlags) connect(ctx context.Context, access remote.Access, say func(
 		closeServer()
 		return nil, nil, err
 	}
-	say("workers may come: sigma worker --nats " + server.URL())
+	say("workers may come: " + f.workerCommand(server))
 	return conn, func() {
 		conn.Close()
 		closeServer()
 	}, nil
+}
+
+// workerCommand is what to type on another machine.
+func (f *natsFlags) workerCommand(server *remote.Server) string {
+	command := "sigma worker --nats " + server.URL()
+	if server.Fingerprint() != "" {
+		command += " --nats-fingerprint " + server.Fingerprint()
+	}
+	if f.ca != "" {
+		command += " --nats-cert CERTIFICATE --nats-key KEY"
+	}
+	if f.tokenFile != "" {
+		command += " --nats-token-file " + f.tokenFile
+	}
+	return command
 }

@@ -81,14 +81,14 @@ what comes after. With --repack, which a snapshot needs, they arrive as well.`,
 			if err := cmp.Or(out("out", f.out), writable("log", f.curve)); err != nil {
 				return err
 			}
-			traces, err := loadTraces(f.paths)
+			traces, err := a.loadTraces(f.paths)
 			if err != nil {
 				return err
 			}
 			if cfg.Traces, err = f.arriving(traces); err != nil {
 				return err
 			}
-			if traces, err = loadTraces(f.validate); err != nil {
+			if traces, err = a.loadTraces(f.validate); err != nil {
 				return err
 			}
 			if f.heldOut, err = f.arriving(traces); err != nil {
@@ -102,6 +102,7 @@ what comes after. With --repack, which a snapshot needs, they arrive as well.`,
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.paths, "trace", nil, "trace, or folder of traces (repeatable)")
+	a.unpackedFlag(flags)
 	flags.StringVar(&f.out, "out", "", "policy file to write")
 	flags.BoolVar(&f.repack, "repack", false, "the items of placed.csv arrive at the beginning")
 	flags.StringVar(&cfg.Model, "model", "linear", "model to train: "+strings.Join(policy.ModelNames(), ", "))
@@ -258,6 +259,7 @@ func (f *trainFlags) complete(cfg *train.Config) error {
 			return err
 		}
 		cfg.Checkpoint = filepath.Join(f.checkpoint, "train.checkpoint")
+		f.nats.keep = f.checkpoint // a resumed training keeps its workers
 	}
 	return nil
 }

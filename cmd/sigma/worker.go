@@ -25,8 +25,9 @@ and for the server, and works until it is interrupted. Another worker then takes
 over what it has begun. Workers may come and go: the result of a training does not
 depend on them.
 
-A worker must be the same program file as the trainer; otherwise it reports an error.`,
-		Example: `  sigma worker --nats nats://trainer:4222 --nats-token-file token
+A worker must be the same program file as the trainer. It says so of others, and waits
+for one of its own.`,
+		Example: `  sigma worker --nats tls://trainer:4222 --nats-fingerprint sha256:… --nats-token-file token
   SIGMA_NATS_TOKEN=… sigma worker --nats tls://nats.example.org:4222 --nats-ca ca.pem --workers 4`,
 		Args: noArgs,
 		RunE: a.do(func(cmd *cobra.Command, _ []string) error {

@@ -141,7 +141,7 @@ func RunFront(ctx context.Context, cfg Config) (*Front, error) {
 func (f *Front) On(ctx context.Context, traces []*trace.Trace, points []int) ([][]float64, error) {
 	cfg := f.cfg
 	cfg.Traces, cfg.Sample, cfg.Renew = traces, 0, 0
-	ev, err := newEvaluator(&cfg, f.sp)
+	ev, err := newEvaluator(ctx, &cfg, f.sp)
 	if err != nil {
 		return nil, err
 	}

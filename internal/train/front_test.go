@@ -78,7 +78,7 @@ func TestObjectives(t *testing.T) {
 	require.NoError(t, cfg.complete())
 	sp, err := newSpace(&cfg)
 	require.NoError(t, err)
-	ev, err := newEvaluator(&cfg, sp)
+	ev, err := newEvaluator(t.Context(), &cfg, sp)
 	require.NoError(t, err)
 	x := sp.box.Hi
 	value, got, err := ev.objective(t.Context(), swarm.Task{X: x})

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"context"
 	"fmt"
 	"math/bits"
 
@@ -30,7 +31,7 @@ func (g *guard) excess(rejected []float64) float64 {
 }
 
 // setGuards replays the reference once in every scenario.
-func (e *evaluator) setGuards() error {
+func (e *evaluator) setGuards(ctx context.Context) error {
 	if e.cfg.Guard == 0 {
 		return nil
 	}
@@ -45,6 +46,9 @@ func (e *evaluator) setGuards() error {
 			sc := &e.scenarios[i]
 			if sc.trace != t {
 				continue
+			}
+			if err := ctx.Err(); err != nil {
+				return err
 			}
 			sc.guard = &guard{class: class, items: items}
 			if _, sc.guard.reference, err = e.replay(r, reference, *sc); err != nil {

@@ -42,7 +42,7 @@ func TestGuard(t *testing.T) {
 		require.NoError(t, cfg.complete())
 		sp, err := newSpace(&cfg)
 		require.NoError(t, err)
-		e, err := newEvaluator(&cfg, sp)
+		e, err := newEvaluator(t.Context(), &cfg, sp)
 		require.NoError(t, err)
 		v, _, err := e.objective(context.Background(), swarm.Task{X: []float64{weight}})
 		require.NoError(t, err)

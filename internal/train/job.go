@@ -45,9 +45,9 @@ func (e *evaluator) job(s settings) (*Job, error) {
 	return job, err
 }
 
-// Objective returns the function that evaluates the job's tasks. Any number of
-// goroutines may call it.
-func (j *Job) Objective() (swarm.Objective, error) {
+// Objective returns the function that evaluates the job's tasks, or the error that ctx
+// ended. Any number of goroutines may call it.
+func (j *Job) Objective(ctx context.Context) (swarm.Objective, error) {
 	var cfg Config
 	if err := json.Unmarshal(j.Config, &cfg); err != nil {
 		return nil, fmt.Errorf("job %s: %w", j.ID, err)
@@ -56,11 +56,14 @@ func (j *Job) Objective() (swarm.Objective, error) {
 		return nil, errors.New("a job without traces")
 	}
 	cfg.Traces = j.Traces
+	if err := cfg.complete(); err != nil {
+		return nil, fmt.Errorf("job %s: %w", j.ID, err)
+	}
 	sp, err := newSpace(&cfg)
 	if err != nil {
 		return nil, err
 	}
-	ev, err := newEvaluator(&cfg, sp)
+	ev, err := newEvaluator(ctx, &cfg, sp)
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,9 @@ const FirstTestSeed = 900_000
 // scenario is added to the mean.
 const DefaultRisk = .1
 
+// maxOrders bounds the list of scenarios of a job that came over a network.
+const maxOrders = 1 << 20
+
 // Config says what is trained, on what and for how long.
 type Config struct {
 	Traces []*trace.Trace `json:"-"`
@@ -96,7 +99,7 @@ func search(ctx context.Context, cfg *Config, archive *swarm.Archive) (*evaluato
 	if err != nil {
 		return fail(err)
 	}
-	ev, err := newEvaluator(cfg, sp)
+	ev, err := newEvaluator(ctx, cfg, sp)
 	if err != nil {
 		return fail(err)
 	}
@@ -144,8 +147,8 @@ func (c *Config) complete() error {
 		return errors.New("there is no trace to train on")
 	case c.Evaluations < 1:
 		return fmt.Errorf("evaluations %d: want at least 1", c.Evaluations)
-	case c.Orders < 0:
-		return fmt.Errorf("orders %d: want at least 0", c.Orders)
+	case c.Orders < 0 || c.Orders > maxOrders:
+		return fmt.Errorf("orders %d: want from 0 to %d", c.Orders, maxOrders)
 	case c.Sample < 0 || c.Sample > len(c.Traces):
 		return fmt.Errorf("sample %d: there are %d traces", c.Sample, len(c.Traces))
 	case c.Sample > 0 && c.Renew < 1:
@@ -250,7 +253,7 @@ type evaluator struct {
 // replayers are those of one worker, by trace, made when first needed.
 type replayers struct{ byTrace []*cerebro.Replayer }
 
-func newEvaluator(cfg *Config, sp *space) (*evaluator, error) {
+func newEvaluator(ctx context.Context, cfg *Config, sp *space) (*evaluator, error) {
 	e := &evaluator{cfg: cfg, sp: sp}
 	for t, tr := range cfg.Traces {
 		e.scale = append(e.scale, scaleOf(tr))
@@ -261,7 +264,7 @@ func newEvaluator(cfg *Config, sp *space) (*evaluator, error) {
 			e.scenarios = append(e.scenarios, scenario{sc, t, nil})
 		}
 	}
-	if err := e.setGuards(); err != nil {
+	if err := e.setGuards(ctx); err != nil {
 		return nil, err
 	}
 	e.pool.New = func() any { return &replayers{byTrace: make([]*cerebro.Replayer, len(cfg.Traces))} }

@@ -211,7 +211,7 @@ func TestRisk(t *testing.T) {
 		require.NoError(t, cfg.complete())
 		sp, err := newSpace(&cfg)
 		require.NoError(t, err)
-		ev, err := newEvaluator(&cfg, sp)
+		ev, err := newEvaluator(t.Context(), &cfg, sp)
 		require.NoError(t, err)
 		value, _, err := ev.objective(context.Background(), swarm.Task{X: sp.box.Lo})
 		require.NoError(t, err)
@@ -232,7 +232,7 @@ func TestSample(t *testing.T) {
 	require.Equal(t, 4, cfg.Replays())
 	sp, err := newSpace(&cfg)
 	require.NoError(t, err)
-	ev, err := newEvaluator(&cfg, sp)
+	ev, err := newEvaluator(t.Context(), &cfg, sp)
 	require.NoError(t, err)
 	for generation, want := range map[int][]int{0: {0, 0, 3, 3}, 2: {0, 0, 3, 3}, 3: {1, 1, 4, 4}, 6: {2, 2, 5, 5}, 9: {3, 3, 0, 0}} {
 		var got []int

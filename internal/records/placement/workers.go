@@ -136,7 +136,7 @@ func (b *bench) train(args []string, n int) (wall, cpu float64, err error) {
 	lines := bufio.NewScanner(stderr)
 	for url == "" && lines.Scan() {
 		if _, after, ok := strings.Cut(lines.Text(), "sigma worker --nats "); ok {
-			url = after
+			url, _, _ = strings.Cut(after, " ")
 		}
 	}
 	var list []*records.Process

@@ -19,6 +19,9 @@ type Access struct {
 	Creds          string // file of NATS credentials; clients only
 	CA             string // PEM file of the authorities to trust
 	Cert, Key      string // PEM files of this side
+	Fingerprint    string // of the server's certificate, in place of a CA; clients only
+	Keep           string // folder for a certificate that the server makes; "" = it is forgotten
+	Plaintext      bool   // the server needs no certificate
 }
 
 // ReadSecret returns the secret that a file holds.
@@ -75,6 +78,9 @@ func (a Access) options() ([]nats.Option, error) {
 	if a.CA != "" {
 		options = append(options, nats.RootCAs(a.CA))
 	}
+	if a.Fingerprint != "" {
+		options = append(options, nats.Secure(pinned(a.Fingerprint)))
+	}
 	if a.Cert != "" {
 		if _, err := tls.LoadX509KeyPair(a.Cert, a.Key); err != nil {
 			return nil, fmt.Errorf("client certificate: %w", err)
@@ -110,6 +116,9 @@ func connect(ctx context.Context, url string, options []nats.Option, say func(st
 		if refused(err) || time.Now().After(end) {
 			if errors.Is(err, nats.ErrAuthorization) {
 				return nil, fmt.Errorf("connecting to %s: %w: the token, or the user and the password, is missing or wrong", url, err)
+			}
+			if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+				return nil, fmt.Errorf("connecting to %s: %w: give its fingerprint, or its authority", url, err)
 			}
 			return nil, fmt.Errorf("connecting to %s: %w", url, err)
 		}

@@ -25,11 +25,11 @@ const mortalURL = "SIGMA_REMOTE_MORTAL"
 
 func TestMain(m *testing.M) {
 	if url := os.Getenv(mortalURL); url != "" {
-		conn, err := Connect(context.Background(), url, Access{}, func(string) {})
+		conn, err := Connect(context.Background(), url, Access{}, func(line string) { fmt.Println(line) })
 		if err != nil {
 			panic(err)
 		}
-		w := Worker{Name: "mortal", Threads: 1, Objective: func(*train.Job) (swarm.Objective, error) {
+		w := Worker{Name: "mortal", Threads: 1, Objective: func(context.Context, *train.Job) (swarm.Objective, error) {
 			return func(_ context.Context, t swarm.Task) (float64, []float64, error) {
 				if t.Index == 7 {
 					os.Exit(1)
@@ -73,7 +73,7 @@ func startWorker(t *testing.T, s *Server, w *Worker) {
 	})
 }
 
-func config(t *testing.T) train.Config {
+func config(t testing.TB) train.Config {
 	t.Helper()
 	cfg := train.Config{Orders: 1, Knowledge: binpack.K1, Evaluations: 50, Seed: 5, Risk: -1, Workers: 2}
 	for seed := range uint64(2) {
@@ -145,7 +145,7 @@ func TestSeveralTrainings(t *testing.T) {
 }
 
 // A fake job is one with values of a function of the test's own.
-func fakeJob(t *testing.T) *train.Job {
+func fakeJob(t testing.TB) *train.Job {
 	t.Helper()
 	cfg := config(t)
 	var job *train.Job
@@ -158,8 +158,8 @@ func fakeJob(t *testing.T) *train.Job {
 	return job
 }
 
-func fake(f swarm.Objective) func(*train.Job) (swarm.Objective, error) {
-	return func(*train.Job) (swarm.Objective, error) { return f, nil }
+func fake(f swarm.Objective) func(context.Context, *train.Job) (swarm.Objective, error) {
+	return func(context.Context, *train.Job) (swarm.Objective, error) { return f, nil }
 }
 
 func tasks(n int) []swarm.Task {
@@ -286,24 +286,6 @@ func TestSilentWorker(t *testing.T) {
 	<-silent
 	require.NoError(t, trainer.Close())
 	require.LessOrEqual(t, calls.Load(), int64(4))
-}
-
-func TestOtherBuildIsRefused(t *testing.T) {
-	s := startServer(t, Access{Token: "secret"})
-	conn := dial(t, s, s.access)
-	ended := make(chan error, 1)
-	go func() { ended <- (&Worker{Name: "old", Threads: 1}).Run(t.Context(), conn) }()
-	theirs := announcement{Protocol: protocol, Run: "0123", Trainer: "x", Build: Build{Digest: "sha256:00", Version: "v9.9.9", FeatureVersion: 99}}
-	for {
-		require.NoError(t, dial(t, s, s.access).nats.Publish(runsSubject, encode(theirs)))
-		select {
-		case err := <-ended:
-			require.ErrorIs(t, err, ErrOtherBuild)
-			require.ErrorContains(t, err, "v9.9.9, features 99")
-			return
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
 }
 
 func TestTwinIsRefused(t *testing.T) {

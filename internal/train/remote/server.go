@@ -1,11 +1,13 @@
 package remote
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -17,15 +19,18 @@ import (
 // A Server is a NATS server inside this process. It forgets everything when it
 // ends: a resumed trainer sends again what is missing.
 type Server struct {
-	server *server.Server
-	store  string
-	access Access
+	server      *server.Server
+	store       string
+	access      Access
+	fingerprint string // of its certificate; "" = none
 }
 
 // StartServer listens at address, "host:port", for clients that have what
-// access holds: a token, or a user and a password. With a certificate the
-// connections are encrypted, and with a CA as well the clients need
+// access holds: a token, or a user and a password. With a CA the clients need
 // certificates of it. Without any of them everyone may connect: the caller decides.
+//
+// Connections from other machines are encrypted: without a certificate in access the
+// server makes one, which it keeps in access.Keep. access.Plaintext permits to do without.
 func StartServer(address string, access Access) (*Server, error) {
 	host, portText, err := net.SplitHostPort(address)
 	if err != nil {
@@ -42,17 +47,25 @@ func StartServer(address string, access Access) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := start(host, int(port), store, access)
-	if err != nil {
+	s := &Server{store: store, access: access}
+	if err := s.start(host, int(port)); err != nil {
 		return nil, errors.Join(fmt.Errorf("listening at %s: %w", address, err), os.RemoveAll(store))
 	}
-	return &Server{server: s, store: store, access: access}, nil
+	return s, nil
 }
 
-func start(host string, port int, store string, access Access) (*server.Server, error) {
+func (s *Server) start(host string, port int) error {
+	access := &s.access
+	if access.Cert == "" && !loopback(host) && !access.Plaintext {
+		own, err := makeCertificate(cmp.Or(access.Keep, s.store))
+		if err != nil {
+			return fmt.Errorf("making a certificate: %w", err)
+		}
+		access.Cert, access.Key = own, own
+	}
 	o := &server.Options{
 		ServerName: "sigma", Host: host, Port: port, NoSigs: true, NoLog: true,
-		JetStream: true, StoreDir: store,
+		JetStream: true, StoreDir: s.store,
 		Authorization: access.Token, Username: access.User, Password: access.Password,
 	}
 	if port == 0 {
@@ -63,32 +76,45 @@ func start(host string, port int, store string, access Access) (*server.Server, 
 			CertFile: access.Cert, KeyFile: access.Key, CaFile: access.CA, Verify: access.CA != "",
 		})
 		if err != nil {
-			return nil, err
+			return fmt.Errorf("certificate %s: %w", access.Cert, err)
 		}
 		o.TLS, o.TLSVerify, o.TLSConfig, o.TLSTimeout = true, access.CA != "", config, 5
+		s.fingerprint = fingerprint(config.Certificates[0].Certificate[0])
 	}
 	// Try here first, since the server does not report why it cannot listen.
 	free, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := free.Close(); err != nil {
-		return nil, err
+		return err
 	}
-	s, err := server.NewServer(o)
-	if err != nil {
-		return nil, err
+	if s.server, err = server.NewServer(o); err != nil {
+		return err
 	}
-	s.Start()
-	if !s.ReadyForConnections(10 * time.Second) {
-		s.Shutdown()
-		return nil, errors.New("the server did not begin to listen")
+	s.server.Start()
+	if !s.server.ReadyForConnections(10 * time.Second) {
+		s.server.Shutdown()
+		return errors.New("the server did not begin to listen")
 	}
-	return s, nil
+	return nil
 }
 
 // URL is where clients find the server.
-func (s *Server) URL() string { return s.server.ClientURL() }
+func (s *Server) URL() string {
+	u, err := url.Parse(s.server.ClientURL())
+	if err != nil {
+		return s.server.ClientURL()
+	}
+	if ip := net.ParseIP(u.Hostname()); ip != nil && ip.IsUnspecified() {
+		u.Host = net.JoinHostPort(reachable(), u.Port())
+	}
+	return u.String()
+}
+
+// Fingerprint is that of the server's certificate; empty where connections are not
+// encrypted.
+func (s *Server) Fingerprint() string { return s.fingerprint }
 
 // Close ends the server.
 func (s *Server) Close() error {

@@ -73,7 +73,7 @@ func NewTrainer(ctx context.Context, conn *Conn, job *train.Job, o TrainerOption
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("preparing the run on the server: %w", err), t.announced.Unsubscribe())
 	}
-	own, err := job.Objective()
+	own, err := job.Objective(ctx)
 	if err != nil {
 		return nil, errors.Join(err, t.announced.Unsubscribe())
 	}

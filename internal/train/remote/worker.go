@@ -3,22 +3,17 @@ package remote
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/train"
 	"github.com/sigma-scheduler/sigma/swarm"
 )
-
-// ErrOtherBuild is wrapped when a worker meets a trainer of another build.
-var ErrOtherBuild = errors.New("the trainer is another build")
 
 // jobMessage is a [train.Job] without its traces.
 type jobMessage struct {
@@ -34,16 +29,18 @@ type Worker struct {
 	// Done is called after each task, from any goroutine; may be nil.
 	Done func()
 	// Objective returns the function that evaluates a job; nil = [train.Job.Objective].
-	Objective func(*train.Job) (swarm.Objective, error)
+	Objective func(context.Context, *train.Job) (swarm.Objective, error)
 
-	conn     *Conn
-	build    Build
-	traces   map[string]*trace.Trace // by digest, those of the runs that are on
-	joined   bool                    // some run, at some time
-	reported map[string]bool         // lines that were reported, once each
+	conn       *Conn
+	build      Build
+	traces     map[string]*trace.Trace // by digest, those of the runs that are on
+	candidates map[string]*candidate   // by run
+	joining    int                     // tries that are under way
+	attempts   chan attempt            // those that ended
+	working    sync.WaitGroup
 
 	mu   sync.Mutex
-	runs []*membership
+	runs []*membership // changed by Run alone, to a new slice
 }
 
 // A membership is a worker's part in a run.
@@ -56,19 +53,19 @@ type membership struct {
 	served    int
 }
 
-// Run works until ctx ends; tasks in work go back into the queue then. The error
-// wraps [ErrOtherBuild] when the first run that it meets is not of its build; it
-// ignores later such runs.
+// Run works until ctx ends; tasks in work go back into the queue then. It joins runs
+// beside its work, so that one that cannot be joined holds up no other. Runs of another
+// build are left alone: one of its own may follow.
 func (w *Worker) Run(ctx context.Context, conn *Conn) error {
 	build, err := ThisBuild()
 	if err != nil {
 		return err
 	}
 	if w.Objective == nil {
-		w.Objective = (*train.Job).Objective
+		w.Objective = func(ctx context.Context, job *train.Job) (swarm.Objective, error) { return job.Objective(ctx) }
 	}
 	w.conn, w.build = conn, build
-	w.traces, w.reported = map[string]*trace.Trace{}, map[string]bool{}
+	w.traces, w.candidates, w.attempts = map[string]*trace.Trace{}, map[string]*candidate{}, make(chan attempt)
 	announcements := make(chan *nats.Msg, 1024)
 	subscription, err := conn.nats.ChanSubscribe(runsSubject, announcements)
 	if err != nil {
@@ -76,11 +73,10 @@ func (w *Worker) Run(ctx context.Context, conn *Conn) error {
 	}
 	defer func() { _ = subscription.Unsubscribe() }() // the connection is about to end
 	ctx, stop := context.WithCancel(ctx)
-	var working sync.WaitGroup
-	defer working.Wait()
+	defer w.working.Wait()
 	defer stop()
 	for range w.Threads {
-		working.Go(func() { w.work(ctx) })
+		w.working.Go(func() { w.work(ctx) })
 	}
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
@@ -93,118 +89,28 @@ func (w *Worker) Run(ctx context.Context, conn *Conn) error {
 			if err := json.Unmarshal(m.Data, &a); err != nil {
 				continue // not of a trainer
 			}
-			if err := w.follow(ctx, a); err != nil {
-				return err
-			}
+			w.follow(ctx, a)
+		case end := <-w.attempts:
+			w.joined(ctx, end, time.Now())
 		case <-ticker.C:
 			w.forget()
 		}
 	}
 }
 
-// follow joins a run, stays in it or leaves it.
-func (w *Worker) follow(ctx context.Context, a announcement) error {
-	w.mu.Lock()
+// follow stays in a run, leaves it, or begins to join it.
+func (w *Worker) follow(ctx context.Context, a announcement) {
 	i := slices.IndexFunc(w.runs, func(r *membership) bool { return r.run == a.Run })
-	if i >= 0 {
-		w.runs[i].announced = time.Now()
-	}
-	w.mu.Unlock()
 	switch {
-	case a.Over && i >= 0:
+	case i >= 0 && a.Over:
 		w.drop(i, "is over")
-	case a.Over || i >= 0:
-	case a.Protocol != protocol || a.Build.Digest != w.build.Digest:
-		err := fmt.Errorf("%w, so its values would not be equal: it is %v, this worker %v; use the same file for both",
-			ErrOtherBuild, a.Build, w.build)
-		if !w.joined {
-			return err
-		}
-		w.once(a.Run, fmt.Sprintf("run %s is left to others: %v", a.Run, err))
+	case i >= 0:
+		w.runs[i].announced = time.Now()
+	case a.Over:
+		w.pass(a.Run)
 	default:
-		if err := w.join(ctx, a); err != nil && ctx.Err() == nil { // the next announcement is the next try
-			w.once(a.Run+err.Error(), fmt.Sprintf("joining run %s: %v; trying again", a.Run, err))
-		}
+		w.consider(ctx, a, time.Now())
 	}
-	return nil
-}
-
-func (w *Worker) once(key, line string) {
-	if !w.reported[key] {
-		w.reported[key] = true
-		w.conn.say(line)
-	}
-}
-
-func (w *Worker) join(ctx context.Context, a announcement) error {
-	job, err := w.download(ctx, a.Run)
-	if err != nil {
-		return err
-	}
-	objective, err := w.Objective(job)
-	if err != nil {
-		return err
-	}
-	tasks, err := w.conn.js.Consumer(ctx, streamName(a.Run), tasksConsumer)
-	if err != nil {
-		return err
-	}
-	m := &membership{
-		queue:     queue{conn: w.conn, run: a.Run, worker: w.Name, tasks: tasks, objective: objective},
-		announced: time.Now(), digests: job.Digests,
-	}
-	m.ctx, m.leave = context.WithCancel(ctx)
-	w.mu.Lock()
-	w.runs = append(w.runs, m)
-	w.mu.Unlock()
-	w.joined = true
-	w.conn.say(fmt.Sprintf("run %s: joined, %d traces", a.Run, len(job.Traces)))
-	return nil
-}
-
-// download fetches a job and those of its traces that are missing here.
-func (w *Worker) download(ctx context.Context, run string) (*train.Job, error) {
-	bucket, err := w.conn.js.ObjectStore(ctx, streamName(run))
-	if err != nil {
-		return nil, err
-	}
-	data, err := bucket.GetBytes(ctx, jobObject)
-	if err != nil {
-		return nil, err
-	}
-	var m jobMessage
-	if err := json.Unmarshal(data, &m); err != nil {
-		return nil, fmt.Errorf("reading the job: %w", err)
-	}
-	if name := runName(m.ID, w.build); name != run {
-		return nil, fmt.Errorf("the job is that of run %s", name)
-	}
-	job := &train.Job{ID: m.ID, Config: m.Config, Digests: m.Digests}
-	for _, digest := range m.Digests {
-		if w.traces[digest] == nil {
-			if w.traces[digest], err = fetchTrace(ctx, bucket, digest); err != nil {
-				return nil, err
-			}
-		}
-		job.Traces = append(job.Traces, w.traces[digest])
-	}
-	return job, nil
-}
-
-func fetchTrace(ctx context.Context, bucket jetstream.ObjectStore, digest string) (*trace.Trace, error) {
-	data, err := bucket.GetBytes(ctx, digest)
-	if err != nil {
-		return nil, fmt.Errorf("trace %s: %w", digest, err)
-	}
-	t, err := trace.ParseArchive(data)
-	if err != nil {
-		return nil, fmt.Errorf("trace %s: %w", digest, err)
-	}
-	_, got, err := t.Digests()
-	if err == nil && got != digest {
-		err = fmt.Errorf("what was stored as trace %s is %s", digest, got)
-	}
-	return t, err
 }
 
 // forget leaves runs whose trainers are silent, but not while the server is away: no
@@ -217,6 +123,11 @@ func (w *Worker) forget() {
 			r.announced = now
 		case now.Sub(r.announced) > silentAfter:
 			w.drop(i, "has no trainer any more")
+		}
+	}
+	for run, c := range w.candidates {
+		if now.Sub(c.heard) > silentAfter {
+			w.pass(run)
 		}
 	}
 }

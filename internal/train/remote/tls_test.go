@@ -1,0 +1,78 @@
+package remote
+
+import (
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// openServer listens for other machines.
+func openServer(t *testing.T, access Access) (s *Server, here string) {
+	t.Helper()
+	s, err := StartServer(":0", access)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	at, err := url.Parse(s.URL())
+	require.NoError(t, err)
+	require.NotEqual(t, "0.0.0.0", at.Hostname(), "no worker can use it")
+	return s, at.Scheme + "://" + net.JoinHostPort("127.0.0.1", at.Port())
+}
+
+// A server for other machines makes a certificate, which its clients know by the
+// fingerprint alone.
+func TestOwnCertificate(t *testing.T) {
+	keep := t.TempDir()
+	access := Access{Token: "secret", Keep: keep}
+	s, here := openServer(t, access)
+	require.Regexp(t, "^tls://127", here)
+	require.NoError(t, CheckFingerprint(s.Fingerprint()))
+	try := func(url string, a Access) error {
+		conn, err := Connect(t.Context(), url, a, quiet)
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	}
+	right := Access{Token: "secret", Fingerprint: s.Fingerprint()}
+	require.NoError(t, try(here, right))
+	plain := strings.Replace(here, "tls:", "nats:", 1)
+	require.NoError(t, try(plain, right))
+	require.ErrorContains(t, try(here, Access{Token: "secret"}), "give its fingerprint, or its authority")
+	require.ErrorContains(t, try(plain, Access{Token: "secret"}), "give its fingerprint, or its authority")
+	require.ErrorContains(t, try(here, Access{Token: "guess", Fingerprint: s.Fingerprint()}), "Authorization Violation")
+	other := Access{Token: "secret", Fingerprint: fingerprint([]byte("other"))}
+	require.ErrorIs(t, try(here, other), errFingerprint)
+	require.ErrorIs(t, try(plain, other), errFingerprint)
+
+	again, _ := openServer(t, access)
+	require.Equal(t, s.Fingerprint(), again.Fingerprint())
+	info, err := os.Stat(filepath.Join(keep, ownCertificate))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	forgotten, _ := openServer(t, Access{Token: "secret"})
+	require.NotEqual(t, s.Fingerprint(), forgotten.Fingerprint())
+
+	open, here := openServer(t, Access{Token: "secret", Plaintext: true})
+	require.Empty(t, open.Fingerprint())
+	require.Regexp(t, "^nats://", here)
+	require.NoError(t, try(here, Access{Token: "secret"}))
+	require.ErrorContains(t, try(here, right), "secure connection not available")
+	require.Empty(t, startServer(t, Access{Token: "secret"}).Fingerprint(), "only this machine reaches it")
+
+	require.NoError(t, os.WriteFile(filepath.Join(keep, ownCertificate), []byte("x"), 0o600))
+	_, err = StartServer(":0", access)
+	require.ErrorContains(t, err, ownCertificate)
+}
+
+func TestCheckFingerprint(t *testing.T) {
+	good := fingerprint(nil)
+	require.NoError(t, CheckFingerprint(good))
+	for _, bad := range []string{"", "sha256:", good[:len(good)-1], good + "00", strings.ToUpper(good), strings.TrimPrefix(good, "sha256:"), "sha256:" + strings.Repeat("g", 64)} {
+		require.ErrorContains(t, CheckFingerprint(bad), "want sha256: and 64 hexadecimal digits", bad)
+	}
+}
