@@ -15,6 +15,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -175,7 +176,11 @@ func TestTraining(t *testing.T) {
 		require.False(t, *c.SecurityContext.AllowPrivilegeEscalation)
 		require.Equal(t, []corev1.Capability{"ALL"}, c.SecurityContext.Capabilities.Drop)
 		require.Len(t, c.Resources.Requests, 2)
-		require.Len(t, c.Env, 1)
+		require.NotContains(t, strings.Join(c.Args, " "), "nats://", "nothing goes in clear")
+		require.Contains(t, strings.Join(c.Args, " "), "=/tls/tls.crt")
+		require.Len(t, c.Env, 2)
+		soft := resource.MustParse(strings.TrimSuffix(c.Env[1].Value, "B")) // GOMEMLIMIT
+		require.Positive(t, c.Resources.Limits.Memory().Cmp(soft), "the collector works before the kernel kills")
 		require.Equal(t, "SIGMA_NATS_TOKEN", c.Env[0].Name)
 		require.Equal(t, "sigma-nats", c.Env[0].ValueFrom.SecretKeyRef.Name)
 	}

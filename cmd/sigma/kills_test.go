@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -50,6 +51,8 @@ type process struct {
 	cmd  *exec.Cmd
 	out  bytes.Buffer // of all its lives
 	dead chan error
+
+	stderr io.Writer // nil = out
 }
 
 func (p *process) start(t *testing.T) {
@@ -57,6 +60,9 @@ func (p *process) start(t *testing.T) {
 	exe, err := os.Executable()
 	require.NoError(t, err)
 	p.cmd = &exec.Cmd{Path: exe, Args: p.args, Stdout: &p.out, Stderr: &p.out, Env: os.Environ()}
+	if p.stderr != nil {
+		p.cmd.Stderr = p.stderr
+	}
 	require.NoError(t, p.cmd.Start())
 	p.dead = make(chan error, 1)
 	go func(cmd *exec.Cmd, dead chan error) { dead <- cmd.Wait() }(p.cmd, p.dead)

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -235,9 +236,27 @@ func parseJob(data []byte) (m jobMessage, err error) {
 	return m, err
 }
 
+// maxUnpacked is how many bytes an archive may hold.
+func maxUnpacked(archive []byte) int64 {
+	return max(unpackedAtLeast, unpackedTimes*int64(len(archive)))
+}
+
+// acceptable reports why no worker would take an archive, where left bytes of archives
+// are left to the run.
+func acceptable(archive []byte, left uint64) error {
+	if uint64(len(archive)) > left {
+		return fmt.Errorf("the archives of a run may have %d bytes", maxArchive)
+	}
+	r, err := trace.Unpack(bytes.NewReader(archive), maxUnpacked(archive))
+	if err == nil {
+		_, err = io.Copy(io.Discard, r)
+	}
+	return err
+}
+
 // parseTrace unpacks what was stored as a trace.
 func parseTrace(data []byte, digest string) (*trace.Trace, error) {
-	t, err := trace.ParseArchive(data, max(unpackedAtLeast, unpackedTimes*int64(len(data))))
+	t, err := trace.ParseArchive(data, maxUnpacked(data))
 	if err != nil {
 		return nil, err
 	}

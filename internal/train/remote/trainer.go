@@ -159,8 +159,10 @@ func (t *Trainer) upload(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	left := uint64(maxArchive)
 	for i, digest := range t.job.Digests {
-		if _, err := bucket.GetInfo(ctx, digest); err == nil {
+		if info, err := bucket.GetInfo(ctx, digest); err == nil {
+			left -= min(left, info.Size)
 			continue
 		} else if !errors.Is(err, jetstream.ErrObjectNotFound) {
 			return err
@@ -169,6 +171,10 @@ func (t *Trainer) upload(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if err := acceptable(data, left); err != nil {
+			return fmt.Errorf("trace %q: no worker takes it: %w", t.job.Traces[i].Name, err)
+		}
+		left -= uint64(len(data))
 		if _, err := bucket.PutBytes(ctx, digest, data); err != nil {
 			return err
 		}
