@@ -3,6 +3,7 @@ package train
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -254,4 +255,25 @@ func TestSample(t *testing.T) {
 	cfg.Sample = 7
 	_, err = Run(context.Background(), cfg)
 	require.ErrorContains(t, err, "sample 7: there are 6 traces")
+}
+
+// A job may come from anybody on a server: what would take all memory is refused, and
+// what takes long can be ended.
+func TestHostileJob(t *testing.T) {
+	cfg := smallConfig(1, 1)
+	cfg.Guard, cfg.Evaluations = 1, 1
+	objective := func(ctx context.Context, change func(*Config)) error {
+		c := cfg
+		change(&c)
+		text, err := json.Marshal(c)
+		require.NoError(t, err)
+		_, err = (&Job{ID: "x", Config: text, Traces: cfg.Traces}).Objective(ctx)
+		return err
+	}
+	require.NoError(t, objective(t.Context(), func(*Config) {}))
+	require.ErrorContains(t, objective(t.Context(), func(c *Config) { c.Orders = 1 << 40 }), "orders 1099511627776: want from 0 to 1048576")
+	require.ErrorContains(t, objective(t.Context(), func(c *Config) { c.Sample = 9 }), "sample 9: there are 1 traces")
+	ended, end := context.WithCancel(t.Context())
+	end()
+	require.ErrorIs(t, objective(ended, func(*Config) {}), context.Canceled)
 }
