@@ -41,11 +41,12 @@ func newTable(file string, r io.Reader, columns []string, optional ...string) (*
 	t.csv = csv.NewReader(bufio.NewReaderSize(&t.input, 1<<16))
 	t.csv.ReuseRecord = true
 	header, err := t.csv.Read()
-	if err == io.EOF {
+	switch {
+	case err == io.EOF:
 		return nil, fmt.Errorf("%s:1: no header line", file)
-	} else if errors.Is(err, errLongRow) {
+	case errors.Is(err, errLongRow):
 		return nil, fmt.Errorf("%s:1: no header line within %s", file, humanize.IBytes(maxRow))
-	} else if err != nil {
+	case err != nil:
 		return nil, t.located(err)
 	}
 	if strings.HasPrefix(header[0], "\ufeff") {

@@ -39,7 +39,7 @@ func TestPrintedCommand(t *testing.T) {
 		worker.start(t)
 		err = <-trainer.dead
 		require.NoError(t, worker.cmd.Process.Signal(os.Interrupt))
-		<-worker.dead
+		require.Error(t, <-worker.dead, "interrupted")
 		require.NoError(t, err, worker.out.String())
 		require.Contains(t, worker.out.String(), "is over: ")
 		require.NoError(t, stderr.Close())

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -88,10 +90,7 @@ func (w *Worker) consider(ctx context.Context, a announcement, now time.Time) {
 	if !c.due(now) || w.joining == joinsAtOnce {
 		return
 	}
-	have := make(map[string]*trace.Trace, len(w.traces))
-	for digest, t := range w.traces {
-		have[digest] = t
-	}
+	have := maps.Clone(w.traces)
 	var try context.Context
 	try, c.cancel = context.WithTimeout(ctx, joinWait)
 	w.joining++
@@ -126,7 +125,7 @@ func (w *Worker) joined(ctx context.Context, end attempt, now time.Time) {
 		w.traces[digest] = end.job.Traces[i]
 	}
 	w.mu.Lock()
-	w.runs = append(w.runs[:len(w.runs):len(w.runs)], m)
+	w.runs = append(slices.Clip(w.runs), m)
 	w.mu.Unlock()
 	w.conn.say(fmt.Sprintf("run %s: joined, %d traces", end.run, len(end.job.Traces)))
 }

@@ -31,8 +31,8 @@ func TestOwnCertificate(t *testing.T) {
 	s, here := openServer(t, access)
 	require.Regexp(t, "^tls://127", here)
 	require.NoError(t, CheckFingerprint(s.Fingerprint()))
-	try := func(url string, a Access) error {
-		conn, err := Connect(t.Context(), url, a, quiet)
+	try := func(at string, a Access) error {
+		conn, err := Connect(t.Context(), at, a, quiet)
 		if err == nil {
 			conn.Close()
 		}
