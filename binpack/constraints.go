@@ -20,31 +20,30 @@ type Effect struct {
 }
 
 func (s *State) compileRules() {
-	for _, r := range s.inst.Rules {
-		a, b := &s.groups[r.A], &s.groups[r.B]
-		a.out = append(a.out, r)
-		b.into = append(b.into, r)
-		a.effects = addEffect(a.effects, Effect{r.B, 1, r.Max})
-		b.effects = addEffect(b.effects, Effect{r.A, r.Max + 1, 0})
-		if r.Max > 0 {
-			b.capped = true
-		}
-	}
 	for g := range s.groups {
 		s.groups[g].simple = true
-		for _, e := range s.groups[g].effects {
-			if e.Own > 1 || e.Others > 0 {
-				s.groups[g].simple = false
-			}
-		}
+	}
+	for _, r := range s.inst.Rules {
+		s.compileRule(r)
 	}
 }
 
-func addEffect(list []Effect, e Effect) []Effect {
-	if slices.Contains(list, e) {
-		return list
+func (s *State) compileRule(r Rule) {
+	a, b := &s.groups[r.A], &s.groups[r.B]
+	a.out = append(a.out, r)
+	b.into = append(b.into, r)
+	a.addEffect(Effect{r.B, 1, r.Max})
+	b.addEffect(Effect{r.A, r.Max + 1, 0})
+	if r.Max > 0 {
+		b.capped = true
 	}
-	return append(list, e)
+}
+
+func (g *groupInfo) addEffect(e Effect) {
+	if !slices.Contains(g.effects, e) {
+		g.effects = append(g.effects, e)
+		g.simple = g.simple && e.Own <= 1 && e.Others == 0
+	}
 }
 
 func (s *State) compileTypes() {
@@ -57,21 +56,19 @@ func (s *State) compileTypes() {
 	}
 	s.typeBlocks = make([][]uint64, len(s.inst.Types))
 	for t := range s.typeBlocks {
-		row := make([]uint64, s.appWords)
+		row := make([]uint64, s.appStride)
 		for a, app := range s.inst.Apps {
-			if app.Types == nil {
-				continue
-			}
-			allowed := false
-			for _, ok := range app.Types {
-				allowed = allowed || int(ok) == t
-			}
-			if !allowed {
+			if !app.mayUse(int32(t)) {
 				row[a/64] |= 1 << (a % 64)
 			}
 		}
 		s.typeBlocks[t] = row
 	}
+}
+
+// mayUse reports whether an app may use machines of a type.
+func (a *App) mayUse(machineType int32) bool {
+	return a.Types == nil || slices.Contains(a.Types, machineType)
 }
 
 // Spread is the number of machines that hold a group.
@@ -87,7 +84,7 @@ func (s *State) Blocked(app int32) []uint64 {
 // BlockedApps is a bitset of the apps that a constraint or its type closes a
 // machine to: the transpose of Blocked. Read only.
 func (s *State) BlockedApps(m int32) []uint64 {
-	row := int(m) * s.appWords
+	row := int(m) * s.appStride
 	return s.blockedBy[row : row+s.appWords]
 }
 
@@ -130,9 +127,13 @@ func (s *State) close(group, m, count int32) {
 
 func (s *State) setBlocked(gi *groupInfo, m int32) {
 	for _, a := range gi.apps {
-		s.blocked[int(a)*s.words+int(m)/64] |= 1 << (m % 64)
-		s.blockedBy[int(m)*s.appWords+int(a)/64] |= 1 << (a % 64)
+		s.blockApp(a, m)
 	}
+}
+
+func (s *State) blockApp(a, m int32) {
+	s.blocked[int(a)*s.words+int(m)/64] |= 1 << (m % 64)
+	s.blockedBy[int(m)*s.appStride+int(a)/64] |= 1 << (a % 64)
 }
 
 // refreshBlocked computes again whether a group is blocked on a machine.
@@ -147,7 +148,7 @@ func (s *State) refreshBlocked(group, m int32) {
 			continue
 		}
 		s.blocked[int(a)*s.words+int(m)/64] &^= 1 << (m % 64)
-		s.blockedBy[int(m)*s.appWords+int(a)/64] &^= 1 << (a % 64)
+		s.blockedBy[int(m)*s.appStride+int(a)/64] &^= 1 << (a % 64)
 	}
 }
 

@@ -21,10 +21,17 @@ func (s *State) compileBlocks() {
 	s.least = make([][]int64, (dims+blockDims-1)/blockDims)
 	s.peak = make([][]int64, len(s.inst.Apps))
 	for a, app := range s.inst.Apps {
-		for block := range slices.Chunk(app.Demand, blockDims) {
-			s.peak[a] = append(s.peak[a], slices.Max(block))
-		}
+		s.peak[a] = peaks(app.Demand)
 	}
+}
+
+// peaks are the largest amounts of each block of a demand.
+func peaks(demand []int64) []int64 {
+	var list []int64
+	for block := range slices.Chunk(demand, blockDims) {
+		list = append(list, slices.Max(block))
+	}
+	return list
 }
 
 // relieve updates the least free amounts of a machine.

@@ -143,7 +143,7 @@ func (s *State) addMachine(k, line, index int32) int32 {
 		}
 	}
 	if s.typeBlocks == nil {
-		for range s.appWords {
+		for range s.appStride {
 			s.blockedBy = append(s.blockedBy, 0)
 		}
 		return m

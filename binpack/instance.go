@@ -13,7 +13,8 @@ const Unlimited = -1
 
 // An Instance is everything that is fixed before the first request: the
 // dimensions, the machines that exist or may be opened, the applications and
-// the rules between their groups. It is not changed after [NewState].
+// the rules between their groups. After [NewState] only [State.AddApp] and
+// [State.AddRules] change it.
 type Instance struct {
 	Dimensions []Dimension
 	Types      []string      // names of machine types; MachineLine.Type is an index

@@ -77,6 +77,13 @@ type ClassScorer interface {
 	ByClass()
 }
 
+// A Grower is a Scorer that follows [State.AddApp] and [State.AddRules]. Other scorers
+// must be made again after them.
+type Grower interface {
+	Scorer
+	Grows()
+}
+
 // A Shortlister is a Scorer that can tell for many machines that they will not
 // win without scoring them.
 type Shortlister interface {

@@ -47,7 +47,9 @@ type State struct {
 	blocked    []uint64
 	words      int // of a row of blocked
 	blockedBy  []uint64
-	appWords   int // of a row of blockedBy
+	appWords   int     // of a row of blockedBy that hold apps
+	appStride  int     // of a row of blockedBy; the rest is for apps to come
+	regrouped  []int32 // see Regrouped
 	groups     []groupInfo
 	typeBlocks [][]uint64 // per machine type: bits of apps that must not use it; nil = none
 
@@ -107,6 +109,7 @@ func NewState(inst *Instance) *State {
 	nApps, nGroups := len(inst.Apps), len(inst.Groups)
 	s.free = make([][]int64, len(inst.Dimensions))
 	s.appWords = (nApps + 63) / 64
+	s.appStride = s.appWords
 	s.groups = make([]groupInfo, nGroups)
 	for g, group := range inst.Groups {
 		s.groups[g].limit, s.groups[g].spread = group.Limit, group.SpreadMin

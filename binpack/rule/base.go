@@ -15,6 +15,12 @@ type byClass struct{ binpack.Scorer }
 // ByClass is the mark of [binpack.ClassScorer].
 func (byClass) ByClass() {}
 
+// growing marks a scorer that keeps nothing for each app.
+type growing struct{ byClass }
+
+// Grows is the mark of [binpack.Grower].
+func (growing) Grows() {}
+
 // Explain returns the terms of a scorer that has parts.
 func (b byClass) Explain(item binpack.Item, m int32) []binpack.Term {
 	if e, ok := b.Scorer.(binpack.Explainer); ok {

@@ -14,13 +14,13 @@ type BestFit struct{ blind }
 
 // Scorer prepares the policy for a state.
 func (BestFit) Scorer(s *binpack.State) binpack.Scorer {
-	return byClass{&bestFit{columnsOf(s)}}
+	return growing{byClass{&bestFit{columnsOf(s)}}}
 }
 
 type bestFit struct{ columns }
 
 func (p *bestFit) Score(item binpack.Item, candidates []int32, out []float64) {
-	demand := p.apps[item.App].Demand
+	demand := p.demand(item.App)
 	if len(demand) == 2 && p.oneKind() {
 		p.scoreTwo(demand[0], demand[1], candidates, out)
 		return

@@ -18,7 +18,7 @@ type bestFitCPU struct{ columns }
 
 func (p *bestFitCPU) Score(item binpack.Item, candidates []int32, out []float64) {
 	clear(out)
-	p.residual(0, p.apps[item.App].Demand[0], candidates, out)
+	p.residual(0, p.demand(item.App)[0], candidates, out)
 	for i := range out {
 		out[i] = -out[i]
 	}

@@ -19,7 +19,7 @@ type bestFitL2 struct{ columns }
 
 func (p *bestFitL2) Score(item binpack.Item, candidates []int32, out []float64) {
 	clear(out)
-	for d, need := range p.apps[item.App].Demand {
+	for d, need := range p.demand(item.App) {
 		free, capacity := p.state.Free(d), p.capacity[d]
 		for i, m := range candidates {
 			share := float64(free[m]-need) / capacity[p.state.KindOf(m)]

@@ -6,13 +6,12 @@ import "github.com/sigma-scheduler/sigma/binpack"
 // the capacity of each kind as a divisor.
 type columns struct {
 	state *binpack.State
-	apps  []binpack.App
 	// capacity[dimension][kind], see Divisors.
 	capacity [][]float64
 }
 
 func columnsOf(s *binpack.State) columns {
-	return columns{state: s, apps: s.Instance().Apps, capacity: Divisors(s)}
+	return columns{state: s, capacity: Divisors(s)}
 }
 
 // Divisors returns the capacities [dimension][kind] of a state's machines as
@@ -27,6 +26,9 @@ func Divisors(s *binpack.State) [][]float64 {
 	}
 	return capacity
 }
+
+// demand is what an item of an app needs. Apps may be added to a state.
+func (c *columns) demand(app int32) []int64 { return c.state.Instance().Apps[app].Demand }
 
 // oneKind reports whether all machines are alike.
 func (c *columns) oneKind() bool { return len(c.state.Kinds()) == 1 }
@@ -79,7 +81,7 @@ func startInOrder(s *binpack.State, candidates []int32, out []float64) {
 // now) for each dimension.
 func (c *columns) shares(item binpack.Item, m int32, name string, weight float64, value func(after, need, free float64) float64) []binpack.Term {
 	var terms []binpack.Term
-	for d, need := range c.apps[item.App].Demand {
+	for d, need := range c.demand(item.App) {
 		whole := c.capacity[d][c.state.KindOf(m)]
 		free := c.state.Free(d)[m]
 		v := value(float64(free-need)/whole, float64(need)/whole, float64(free)/whole)

@@ -21,7 +21,7 @@ type dotProduct struct{ columns }
 
 func (p *dotProduct) Score(item binpack.Item, candidates []int32, out []float64) {
 	clear(out)
-	for d, need := range p.apps[item.App].Demand {
+	for d, need := range p.demand(item.App) {
 		if need == 0 {
 			continue
 		}

@@ -21,7 +21,7 @@ type worstFit struct{ columns }
 
 func (p *worstFit) Score(item binpack.Item, candidates []int32, out []float64) {
 	clear(out)
-	for d, need := range p.apps[item.App].Demand {
+	for d, need := range p.demand(item.App) {
 		p.residual(d, need, candidates, out)
 	}
 	emptyLast(p.state, float64(len(p.capacity)), candidates, out)

@@ -17,6 +17,8 @@ var ErrNoPolicy = errors.New("no policy is loaded")
 func (l *Ledger) Columns() *binpack.State {
 	if !l.ready() {
 		l.rebuild()
+	} else if l.compiled < len(l.rules) {
+		l.addRules()
 	}
 	return l.state
 }

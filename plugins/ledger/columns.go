@@ -59,6 +59,7 @@ func (l *Ledger) rebuild() {
 	}
 	slices.SortFunc(l.appAt, func(a, b *AppEntry) int { return strings.Compare(a.name, b.name) })
 
+	l.rebuilds++
 	l.state = binpack.NewState(l.instance())
 	l.scorers = nil
 	l.stale = false
@@ -101,20 +102,13 @@ func (l *Ledger) instance() *binpack.Instance {
 	if l.start.Fleet == binpack.Fixed.String() {
 		inst.Fleet = binpack.Fixed
 	}
-	dims := l.dimensions()
-	for _, name := range dims {
+	l.dims = l.dimensions()
+	for _, name := range l.dims {
 		unit := l.start.Units[name]
 		inst.Dimensions = append(inst.Dimensions, binpack.Dimension{Name: name, Unit: unit, One: unitsInOne[unit]})
 	}
-	amounts := func(of map[string]int64) []int64 {
-		out := make([]int64, len(dims))
-		for d, name := range dims {
-			out[d] = of[name]
-		}
-		return out
-	}
 	types := map[string]int32{}
-	var refuses [][]string // by type: machines are of one type when they refuse the same
+	l.refuses = nil
 	for i, m := range l.byIndex {
 		m.index = int32(i)
 		name := "" // [""] refuses pods without tolerations, [] refuses none
@@ -126,35 +120,44 @@ func (l *Ledger) instance() *binpack.Instance {
 			t = int32(len(inst.Types))
 			types[name] = t
 			inst.Types = append(inst.Types, name)
-			refuses = append(refuses, m.spec.Refuses)
+			l.refuses = append(l.refuses, m.spec.Refuses)
 		}
 		inst.Machines = append(inst.Machines, binpack.MachineLine{
-			Name: m.name, Type: t, Count: 1, Cost: m.spec.Cost, Capacity: amounts(m.spec.Capacity),
+			Name: m.name, Type: t, Count: 1, Cost: m.spec.Cost, Capacity: l.amounts(m.spec.Capacity),
 		})
 	}
-	groups := map[string]int32{}
+	l.groupAt = map[string]int32{}
 	for i, a := range l.appAt {
 		a.index = int32(i)
-		g, ok := groups[a.spec.Group]
+		g, ok := l.groupAt[a.spec.Group]
 		if !ok {
 			g = int32(len(inst.Groups))
-			groups[a.spec.Group] = g
+			l.groupAt[a.spec.Group] = g
 			inst.Groups = append(inst.Groups, binpack.Group{Name: a.spec.Group})
 		}
 		group := &inst.Groups[g]
 		group.Limit, group.SpreadMin = max(group.Limit, a.spec.MaxPerMachine), max(group.SpreadMin, a.spec.SpreadMin)
-		item := binpack.App{Name: a.name, Group: g, Demand: amounts(a.spec.Demand), Expected: -1, Lifetime: -1}
-		item.Types = allowedTypes(a.spec.Selector, refuses)
-		inst.Apps = append(inst.Apps, item)
+		inst.Apps = append(inst.Apps, l.appOf(a, g))
 	}
-	for _, r := range l.rules {
-		a, okA := groups[r.App]
-		b, okB := groups[r.Other]
-		if okA && okB && a != b {
-			inst.Rules = append(inst.Rules, binpack.Rule{A: a, B: b, Max: r.Max})
-		}
-	}
+	l.compiled, l.dormant = 0, map[string]bool{}
+	inst.Rules = l.newRules()
 	return inst
+}
+
+// amounts are those of the columns' dimensions.
+func (l *Ledger) amounts(of map[string]int64) []int64 {
+	out := make([]int64, len(l.dims))
+	for d, name := range l.dims {
+		out[d] = of[name]
+	}
+	return out
+}
+
+func (l *Ledger) appOf(a *AppEntry, group int32) binpack.App {
+	return binpack.App{
+		Name: a.name, Group: group, Demand: l.amounts(a.spec.Demand), Expected: -1, Lifetime: -1,
+		Types: allowedTypes(a.spec.Selector, l.refuses),
+	}
 }
 
 // allowedTypes are the types of machines that do not refuse a selector; nil = all.

@@ -41,6 +41,16 @@ type Pod struct {
 	arrived bool  // it was counted as an arrival
 }
 
+// of says which app a pod is of; nil = none any more.
+func (p *Pod) of(a *AppEntry) {
+	if p.app != nil {
+		p.app.known--
+	}
+	if p.app = a; a != nil {
+		a.known++
+	}
+}
+
 // UID is the pod's.
 func (p *Pod) UID() string { return p.uid }
 
@@ -61,6 +71,7 @@ type AppEntry struct {
 	index                     int32 // in the columns
 	seen, requests, sumSquare int64
 	pods                      int // that stand
+	known                     int // pods of the app, those that wait too
 }
 
 // Name is the app's name.
@@ -82,6 +93,7 @@ type Group struct {
 	Peak float64
 
 	name   string
+	at     int         // index in the ledger's order of groups
 	apps   []*AppEntry // as they came
 	latest *AppEntry   // that a pod was placed of
 	on     map[*Node]int32
@@ -161,7 +173,16 @@ func (l *Ledger) Group(name string) *Group { return l.groups[name] }
 
 // Groups are those that have an app, in the order in which they came. The list
 // must not be changed.
-func (l *Ledger) Groups() []*Group { return l.groupOrder }
+func (l *Ledger) Groups() []*Group {
+	if l.gaps {
+		l.gaps = false
+		l.groupOrder = slices.DeleteFunc(l.groupOrder, func(g *Group) bool { return g == nil })
+		for i, g := range l.groupOrder {
+			g.at = i
+		}
+	}
+	return l.groupOrder
+}
 
 // Selector is the one of an ID, nil when no app has it.
 func (l *Ledger) Selector(id string) *Selector { return l.selectors[id] }
@@ -185,7 +206,7 @@ func (l *Ledger) describe(a *AppEntry, spec App) {
 	}
 	g, ok := l.groups[spec.Group]
 	if !ok {
-		g = &Group{name: spec.Group, on: map[*Node]int32{}}
+		g = &Group{name: spec.Group, at: len(l.groupOrder), on: map[*Node]int32{}}
 		l.groups[spec.Group] = g
 		l.groupOrder = append(l.groupOrder, g)
 	}
@@ -211,7 +232,8 @@ func (l *Ledger) unfile(a *AppEntry, selector string) {
 	}
 	if len(g.apps) == 0 {
 		delete(l.groups, g.name)
-		l.groupOrder = slices.DeleteFunc(l.groupOrder, func(b *Group) bool { return b == g })
+		l.groupOrder[g.at] = nil // a sweep forgets thousands
+		l.gaps = true
 	}
 	s := l.selectors[selector]
 	if s.apps--; s.apps == 0 {

@@ -19,6 +19,7 @@ type Ledger struct {
 	apps       map[string]*AppEntry
 	groups     map[string]*Group
 	groupOrder []*Group // as they came
+	gaps       bool     // groupOrder has some, nil
 	selectors  map[string]*Selector
 	rules      []Rule
 	expected   map[string]float64
@@ -33,12 +34,14 @@ type Ledger struct {
 	// ServedObjects are what demands were left out by.
 	ServedObjects any
 
-	// The columns. They are rebuilt when machines, apps or rules changed.
+	// The columns. They are rebuilt when machines, apps or rules changed; new apps and
+	// rules are added (see grow.go).
 	state   *binpack.State
 	stale   bool
 	byIndex []*Node     // [machine of state]
 	appAt   []*AppEntry // [app of state]
 	scorers map[Role]binpack.Scorer
+	columnsOf
 }
 
 type policyInUse struct {
@@ -164,7 +167,9 @@ func (l *Ledger) setApp(e *Event) error {
 		return nil
 	}
 	l.describe(a, *e.Spec)
-	l.stale = true
+	if ok || !l.addApp(a) {
+		l.stale = true
+	}
 	return nil
 }
 
@@ -175,9 +180,9 @@ func (l *Ledger) setRules(e *Event) error {
 		}
 	}
 	if e.Reset {
-		l.rules = nil
+		l.rules, l.stale = nil, true
 	}
-	l.rules, l.stale = append(l.rules, e.Rules...), true
+	l.rules = append(l.rules, e.Rules...)
 	return nil
 }
 
@@ -206,7 +211,11 @@ func (l *Ledger) forgetApp(name string) error {
 		return fmt.Errorf("app %q: %d of its pods stand", name, a.pods)
 	}
 	for uid, p := range l.pods {
+		if a.known == 0 {
+			break
+		}
 		if p.app == a {
+			p.of(nil)
 			delete(l.pods, uid)
 		}
 	}

@@ -18,7 +18,7 @@ func (l *Ledger) arrival(e *Event) error {
 	}
 	p := l.pod(e.UID)
 	if !p.arrived && p.node == nil {
-		p.app = a
+		p.of(a)
 		l.arrive(p)
 	}
 	return nil
@@ -53,7 +53,7 @@ func (l *Ledger) place(e *Event) error {
 		return nil
 	}
 	l.takeOff(p)
-	p.app = a
+	p.of(a)
 	if e.Kind == KindDecide && !p.arrived {
 		l.arrive(p)
 	}
@@ -93,6 +93,7 @@ func (l *Ledger) departure(e *Event) error {
 	}
 	l.takeOff(p)
 	if e.Kind == KindRemove {
+		p.of(nil)
 		delete(l.pods, e.UID)
 	}
 	return nil

@@ -80,7 +80,7 @@ type scene struct {
 	w      *world
 	events []*ledger.Event
 	// decided is called with every decision before it is applied.
-	decided  func(role ledger.Role, app int32, passed []int32)
+	decided  func(role ledger.Role, app string, passed []int32)
 	shapes   int // of machines: few make ties
 	demands  int // shapes of apps
 	nodes    int // drawn so far, as apps and pods
@@ -373,7 +373,7 @@ func (s *scene) decide() {
 	}
 	_, e.PolicyDigest = s.l.Policy(role)
 	if s.decided != nil {
-		s.decided(role, app, passed)
+		s.decided(role, name, passed)
 	}
 	ranked, err := s.l.Rank(role, app, passed, 2, nil)
 	require.NoError(s.tb, err)

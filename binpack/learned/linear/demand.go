@@ -62,8 +62,12 @@ type demand struct {
 	apps     int64 // that have come
 	repeat   int64 // share of repeated requests, in repeatSteps
 
+	alive    []int64 // items that stand, per app
+	standing []int64 // [dimension] their volume, itemBits+shareBits
+
 	forecast []float64 // [dimension] Σ m_a·share_a, in machines
-	most     []float64 // [app] cap of its forecast
+	each     float64   // cap of the forecast of each app, in 2⁻²⁶ machines
+	heaviest float64   // the largest forecast, likewise
 	volume   *volume   // with forecast and clock
 
 	target []float64 // [dimension] reference machines wanted by now
@@ -79,7 +83,7 @@ func newDemand(s *binpack.State, know binpack.Knowledge, params map[string]float
 		reference: make([]float64, dims), share: make([][]int64, dims), dominant: make([]int64, n),
 		remaining: make([]int64, n), rest: make([]int64, n), coming: make([]int64, dims),
 		seen: make([]int64, n), arrived: make([]int64, dims), forecast: make([]float64, dims),
-		most:   make([]float64, n),
+		alive: make([]int64, n), standing: make([]int64, dims),
 		target: make([]float64, dims), final: make([]float64, dims),
 	}
 	d.alpha, d.arrivals = params["alpha"]
@@ -101,20 +105,18 @@ func newDemand(s *binpack.State, know binpack.Knowledge, params map[string]float
 	for i := range d.share {
 		d.share[i] = make([]int64, n)
 		for a := range inst.Apps {
-			if d.reference[i] > 0 {
-				d.share[i][a] = int64(min(maxShare, math.Round(float64(inst.Apps[a].Demand[i])/d.reference[i]*(1<<shareBits))))
-			}
-			d.dominant[a] = max(d.dominant[a], d.share[i][a])
+			d.setShare(int32(a), i)
 		}
 	}
-	for a := range d.most {
-		d.most[a] = min(maxItems, float64(maxMachines<<shareBits/int64(n))/float64(max(1, d.dominant[a])))
-	}
+	d.each = capOfEach(n)
 	if know.Forecast() {
 		for i := range d.forecast {
 			for a := range inst.Apps {
 				d.forecast[i] += float64(max(0, d.expected(int32(a))) * float64(d.share[i][a]) / (1 << shareBits))
 			}
+		}
+		for a, m := range s.Known.Expected {
+			d.heaviest = max(d.heaviest, m*float64(max(1, d.dominant[a])))
 		}
 	}
 	if know == binpack.K1Clock {
@@ -122,6 +124,21 @@ func newDemand(s *binpack.State, know binpack.Knowledge, params map[string]float
 	}
 	return d
 }
+
+// setShare computes an app's share in a dimension.
+func (d *demand) setShare(a int32, i int) {
+	if d.reference[i] > 0 {
+		need := float64(d.s.Instance().Apps[a].Demand[i])
+		d.share[i][a] = int64(min(maxShare, math.Round(need/d.reference[i]*(1<<shareBits))))
+	}
+	d.dominant[a] = max(d.dominant[a], d.share[i][a])
+}
+
+// capOfEach is the cap of each app's forecast where there are n.
+func capOfEach(n int) float64 { return float64(maxMachines << shareBits / int64(max(1, n))) }
+
+// most is the cap of an app's forecast, in items.
+func (d *demand) most(a int32) float64 { return min(maxItems, d.each/float64(max(1, d.dominant[a]))) }
 
 // anyGiven reports whether a forecast column has a value at all.
 func anyGiven(column []float64) bool {
@@ -140,6 +157,8 @@ func (d *demand) reload() {
 	clear(d.rest)
 	clear(d.arrived)
 	clear(d.coming)
+	clear(d.alive)
+	clear(d.standing)
 	copy(d.seen, d.s.Seen())
 	for a, n := range d.seen {
 		d.items += n
@@ -215,6 +234,12 @@ func (d *demand) repeatStep() int64 {
 
 // setRemaining computes R_a and the sums it is part of.
 func (d *demand) setRemaining(a int32) {
+	if n := d.s.Alive()[a]; n != d.alive[a] {
+		for i := range d.standing {
+			d.standing[i] += (n - d.alive[a]) << itemBits * d.share[i][a]
+		}
+		d.alive[a] = n
+	}
 	if d.counts {
 		rest := d.restOf(a)
 		for i := range d.coming {
@@ -245,7 +270,7 @@ func (d *demand) restOf(a int32) int64 {
 	case d.know == binpack.K2 && d.s.Known.Total == nil:
 		return 0
 	case d.know == binpack.K2:
-		return int64(max(0, min(d.most[a], float64(d.s.Known.Total[a]))-float64(have))) << itemBits
+		return int64(max(0, min(d.most(a), float64(d.s.Known.Total[a]))-float64(have))) << itemBits
 	}
 	m := max(0, d.expected(a))
 	rest := int64(math.Round(max(0, m-float64(have)) * (1 << itemBits)))
@@ -260,7 +285,7 @@ func (d *demand) expected(a int32) float64 {
 	if d.s.Known.Expected == nil {
 		return -1
 	}
-	return min(d.most[a], d.s.Known.Expected[a])
+	return min(d.most(a), d.s.Known.Expected[a])
 }
 
 // square of an app's rest in 2⁻¹⁰ machines: a whole number, so that float sums
@@ -317,13 +342,7 @@ func (d *demand) plan() {
 	}
 }
 
-func (d *demand) living(dimension int) float64 {
-	sum := int64(0)
-	for a, n := range d.s.Alive() {
-		sum += n << itemBits * d.share[dimension][a]
-	}
-	return machinesOf(sum)
-}
+func (d *demand) living(dimension int) float64 { return machinesOf(d.standing[dimension]) }
 
 func machinesOf(v int64) float64 { return float64(v) / (1 << (itemBits + shareBits)) }
 

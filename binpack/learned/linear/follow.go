@@ -9,6 +9,7 @@ import (
 
 // sync updates the caches to the state.
 func (l *Scorer) sync() {
+	l.growApps()
 	var all bool
 	l.changes, l.seq, all = l.s.Changes(l.seq, l.changes[:0])
 	newRequests := l.s.RequestCount() - l.requests
@@ -67,9 +68,7 @@ func (l *Scorer) grow() {
 			l.sums[s] = append(make([]int64, 0, l.stride), l.sums[s]...)[:l.stride]
 		}
 		l.position = make([]int32, l.stride)
-		room := make([]uint64, l.stride*l.words)
-		copy(room, l.room)
-		l.room = room
+		l.widenRoom(l.words)
 		l.allowed = append(make([]int32, 0, l.stride), l.allowed...)
 		l.highest = append(make([]float64, 0, l.stride), l.highest...)
 		l.stamp = append(make([]uint32, 0, l.stride), l.stamp...)
@@ -143,7 +142,7 @@ func (l *Scorer) touchMachine(m int32) {
 			}
 		}
 	}
-	row := l.room[int(m)*l.words : (int(m)+1)*l.words]
+	row := l.room[int(m)*l.words:][:len(blocked)]
 	for w := range row {
 		now := uint64(0)
 		for f := fits; f != 0; f &= f - 1 {

@@ -1,6 +1,7 @@
 package linear
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -90,15 +91,18 @@ type Scorer struct {
 
 	profileOf []int32   // [app]
 	profiles  [][]int64 // demand vectors
-	columns   []column  // [profile], nil when there are too many
-	bounded   bool      // columns have bounds
-	boundFrom int       // machines; math.MaxInt where bounds do not hold
+	profileAt map[string]int32
+	key       []byte
+	columns   []column // [profile], nil when there are too many
+	bounded   bool     // columns have bounds
+	boundFrom int      // machines; math.MaxInt where bounds do not hold
 	seeds     []int32
 	// seedScores has room for all seeds of a column and one more.
 	seedScores [len(bounds{}.seeds) + 1]float64
 	position   []int32 // [machine] index among the candidates of this call
 	stride     int
 
+	grown     int       // groups of State.Regrouped that near and far know
 	near      [][]int32 // [app] apps that one more of it closes at once
 	far       [][]far   // [app] apps that it closes under conditions
 	maxDegree float64
@@ -107,18 +111,21 @@ type Scorer struct {
 	slots    bool
 	shapeOf  []int32
 	shapes   [][]int64
-	members  [][]uint64 // [shape] bitset of apps
-	room     []uint64   // [machine*words + w] apps that are allowed and fit, machines in use
-	words    int
-	places   []int32   // [app] machines in use with room for it
-	pressure []int64   // [app] p_b, pressureBits
-	strong   []int32   // apps with pressure, in no order
-	strongAt []int32   // [app] index in strong, -1
-	sums     [][]int64 // [shape][machine] Σ p_b over apps allowed there
-	table    []int64   // p_b by step
-	left     int64     // machines still to be opened
-	limits   []int64   // [app] of its group
-	fitsNew  []bool    // [app] an empty machine of some kind takes it
+	shapeAt  map[int]int32 // by step, where apps share shapes; nil = one for each profile
+	smallest int64         // dominant share, where the steps begin
+	largest  int64         // where they end
+	members  [][]uint64    // [shape] bitset of apps with a limit
+	room     []uint64      // [machine*words + w] those of them that are allowed and fit, machines in use
+	words    int           // of a row of room; some may be for apps to come
+	places   []int32       // [app] machines in use with room for it; 0 without a limit
+	pressure []int64       // [app] p_b, pressureBits
+	strong   []int32       // apps with pressure, in no order
+	strongAt []int32       // [app] index in strong, -1
+	sums     [][]int64     // [shape][machine] Σ p_b over apps allowed there
+	table    []int64       // p_b by step
+	left     int64         // machines still to be opened
+	limits   []int64       // [app] of its group
+	fitsNew  []bool        // [app] an empty machine of some kind takes it
 	dirty    []int32
 	isDirty  []bool
 
@@ -174,53 +181,56 @@ func NewScorer(p *Policy, s *binpack.State) *Scorer {
 }
 
 func (l *Scorer) compileProfiles() {
-	apps := l.s.Instance().Apps
-	l.profileOf = make([]int32, len(apps))
-	index := map[string]int32{}
-	var key []byte
-	for a := range apps {
-		key = key[:0]
-		for _, need := range apps[a].Demand {
-			for i := range 8 {
-				key = append(key, byte(need>>(8*i)))
-			}
-		}
-		at, ok := index[string(key)]
-		if !ok {
-			at = int32(len(l.profiles))
-			index[string(key)] = at
-			l.profiles = append(l.profiles, apps[a].Demand)
-		}
-		l.profileOf[a] = at
+	l.profileAt = map[string]int32{}
+	for a := range l.s.Instance().Apps {
+		l.addProfile(int32(a))
 	}
+}
+
+// addProfile finds the profile of the next app. It reports whether that is new.
+func (l *Scorer) addProfile(a int32) (isNew bool) {
+	demand := l.s.Instance().Apps[a].Demand
+	key := l.key[:0]
+	for _, need := range demand {
+		key = binary.LittleEndian.AppendUint64(key, uint64(need))
+	}
+	l.key = key
+	at, ok := l.profileAt[string(key)]
+	if !ok {
+		at = int32(len(l.profiles))
+		l.profileAt[string(key)] = at
+		l.profiles = append(l.profiles, demand)
+	}
+	l.profileOf = append(l.profileOf, at)
+	return !ok
 }
 
 func (l *Scorer) compileEffects() {
 	inst := l.s.Instance()
 	l.near = make([][]int32, len(inst.Apps))
 	l.far = make([][]far, len(inst.Apps))
-	members := make([][]int32, len(inst.Groups))
-	for a := range inst.Apps {
-		members[inst.Apps[a].Group] = append(members[inst.Apps[a].Group], int32(a))
+	for g := range inst.Groups {
+		l.compileGroup(int32(g))
 	}
-	for _, apps := range members { // the apps of a group close the same
-		if len(apps) == 0 {
-			continue
-		}
-		a := apps[0]
-		for _, e := range l.s.Effects(inst.Apps[a].Group) {
-			for _, b := range members[e.Other] {
-				if e.Own == 1 && e.Others == 0 {
-					l.near[a] = append(l.near[a], b)
-				} else {
-					l.far[a] = append(l.far[a], far{b, e.Other, e.Own, e.Others})
-				}
+	l.grown = len(l.s.Regrouped())
+}
+
+// compileGroup finds what the apps of a group close: all the same.
+func (l *Scorer) compileGroup(group int32) {
+	var near []int32
+	var farther []far
+	for _, e := range l.s.Effects(group) {
+		for _, b := range l.s.GroupApps(e.Other) {
+			if e.Own == 1 && e.Others == 0 {
+				near = append(near, b)
+			} else {
+				farther = append(farther, far{b, e.Other, e.Own, e.Others})
 			}
 		}
-		l.maxDegree = max(l.maxDegree, float64(len(l.near[a])+len(l.far[a])))
-		for _, b := range apps {
-			l.near[b], l.far[b] = l.near[a], l.far[a]
-		}
+	}
+	for _, a := range l.s.GroupApps(group) {
+		l.near[a], l.far[a] = near, farther
+		l.maxDegree = max(l.maxDegree, float64(len(near)+len(farther)))
 	}
 }
 

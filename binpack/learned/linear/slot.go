@@ -3,6 +3,7 @@ package linear
 import (
 	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/sigma-scheduler/sigma/binpack"
 )
@@ -33,9 +34,6 @@ func (l *Scorer) compileShapes() {
 	for s := range l.members {
 		l.members[s] = make([]uint64, l.words)
 	}
-	for a, s := range l.shapeOf {
-		l.members[s][a/64] |= 1 << (a % 64)
-	}
 	l.places = make([]int32, n)
 	l.pressure = make([]int64, n)
 	l.strongAt = make([]int32, n)
@@ -45,15 +43,9 @@ func (l *Scorer) compileShapes() {
 	for a := range apps {
 		l.limits[a] = int64(l.s.Instance().Groups[apps[a].Group].Limit)
 		l.strongAt[a] = -1
-		for _, k := range l.s.Kinds() {
-			ok := true
-			for d, need := range apps[a].Demand {
-				ok = ok && need <= k.Capacity[d]
-			}
-			if ok {
-				l.fitsNew[a] = true
-				break // there may be as many kinds as machines
-			}
+		l.fitsNew[a] = l.fitsEmpty(apps[a].Demand)
+		if l.limits[a] > 0 {
+			l.members[l.shapeOf[a]][a/64] |= 1 << (a % 64)
 		}
 	}
 	steps := int(math.Floor(math.Log2(maxPressure/minPressure) * pressureSteps))
@@ -64,29 +56,35 @@ func (l *Scorer) compileShapes() {
 	l.sums = make([][]int64, len(l.shapes))
 }
 
+// fitsEmpty reports whether an empty machine of some kind has room. There may be as many
+// kinds as machines.
+func (l *Scorer) fitsEmpty(demand []int64) bool {
+	return slices.ContainsFunc(l.s.Kinds(), func(k binpack.Kind) bool {
+		for d, need := range demand {
+			if need > k.Capacity[d] {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 func (l *Scorer) groupShapes() {
-	lowest := int64(math.MaxInt64)
+	l.smallest, l.largest = math.MaxInt64, 1
 	for _, c := range l.d.dominant {
 		if c > 0 {
-			lowest = min(lowest, c)
+			l.smallest = min(l.smallest, c)
 		}
+		l.largest = max(l.largest, c)
 	}
-	highest := int64(1)
-	for _, c := range l.d.dominant {
-		highest = max(highest, c)
-	}
-	ratio := math.Log(float64(highest)/float64(min(lowest, highest))) + 1e-9
-	of := map[int]int32{}
+	l.shapeAt = map[int]int32{}
 	apps := l.s.Instance().Apps
 	for a, c := range l.d.dominant {
-		step := 0
-		if c > 0 {
-			step = int(math.Log(float64(c)/float64(lowest)) / ratio * (maxShapes - 1))
-		}
-		s, ok := of[step]
+		step := l.shapeStep(c)
+		s, ok := l.shapeAt[step]
 		if !ok {
 			s = int32(len(l.shapes))
-			of[step] = s
+			l.shapeAt[step] = s
 			l.shapes = append(l.shapes, make([]int64, len(apps[a].Demand)))
 		}
 		l.shapeOf[a] = s
@@ -94,6 +92,15 @@ func (l *Scorer) groupShapes() {
 			l.shapes[s][d] = max(l.shapes[s][d], need)
 		}
 	}
+}
+
+// shapeStep is the step of a dominant share on the scale from the lowest to the highest.
+func (l *Scorer) shapeStep(c int64) int {
+	if c == 0 {
+		return 0
+	}
+	ratio := math.Log(float64(l.largest)/float64(min(l.smallest, l.largest))) + 1e-9
+	return int(math.Log(float64(c)/float64(l.smallest)) / ratio * (maxShapes - 1))
 }
 
 // lostShapes is the set of shapes that fit the machine now and not after need.

@@ -1,0 +1,177 @@
+package linear
+
+import (
+	"math"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/learned"
+)
+
+// Grows is the mark of [binpack.Grower].
+func (l *Scorer) Grows() {}
+
+// growApps follows the apps and rules that were added to the state. Where one changes what
+// the others score, as with the first limit, everything is made again.
+func (l *Scorer) growApps() {
+	apps := l.s.Instance().Apps
+	if len(apps) == len(l.profileOf) && l.grown == len(l.s.Regrouped()) {
+		return
+	}
+	for a := len(l.profileOf); a < len(apps); a++ {
+		if !l.fresh || !l.growApp(int32(a)) {
+			*l = *NewScorer(l.p, l.s)
+			return
+		}
+	}
+	l.boundFrom, l.bounded = math.MaxInt, false // bounds depend on the number of apps
+	for _, g := range l.s.Regrouped()[l.grown:] {
+		l.compileGroup(g)
+		for _, e := range l.s.Effects(g) {
+			l.compileGroup(e.Other)
+		}
+	}
+	l.grown = len(l.s.Regrouped())
+}
+
+// growApp adds an app to the caches, as one that nothing has come of.
+func (l *Scorer) growApp(a int32) bool {
+	if !l.d.grow(a) {
+		return false
+	}
+	limit := int64(l.s.Instance().Groups[l.s.Instance().Apps[a].Group].Limit)
+	if l.weights[fSlot] != 0 && !l.slots && limit > 0 {
+		return false
+	}
+	if l.addProfile(a) {
+		l.growProfile()
+	}
+	l.near, l.far = append(l.near, nil), append(l.far, nil)
+	if l.weights[fOpen] != 0 {
+		for m := range l.allowed {
+			if !l.blocks(a, int32(m)) {
+				l.allowed[m]++
+			}
+		}
+	}
+	if l.slots {
+		if !l.growShape(a, limit) {
+			return false
+		}
+		l.mark(a)
+	}
+	return true
+}
+
+func (l *Scorer) blocks(a, m int32) bool { return l.s.Blocked(a)[m>>6]>>(m&63)&1 != 0 }
+
+// growProfile makes room for a new demand.
+func (l *Scorer) growProfile() {
+	switch {
+	case l.columns == nil:
+	case len(l.profiles)*l.stride > learned.MaxCached:
+		l.columns = nil
+	default:
+		l.columns = append(l.columns, column{})
+	}
+}
+
+// growShape finds the shape of a new app and the machines with room for it. It reports
+// false where the shapes of other apps change.
+func (l *Scorer) growShape(a int32, limit int64) bool {
+	shape, ok := l.shapeFor(a)
+	if !ok {
+		return false
+	}
+	if int(a)/64 >= l.words {
+		l.widenRoom(l.words + l.words/2 + 1)
+		for s, members := range l.members {
+			l.members[s] = append(make([]uint64, 0, l.words), members...)[:l.words]
+		}
+	}
+	l.shapeOf = append(l.shapeOf, shape)
+	l.places, l.pressure = append(l.places, 0), append(l.pressure, 0)
+	l.strongAt, l.isDirty = append(l.strongAt, -1), append(l.isDirty, false)
+	l.limits, l.fitsNew = append(l.limits, limit), append(l.fitsNew, l.fitsEmpty(l.s.Instance().Apps[a].Demand))
+	if limit == 0 {
+		return true
+	}
+	l.members[shape][a/64] |= 1 << (a % 64)
+	fixed := l.s.Instance().Fleet == binpack.Fixed
+	for m := range int32(len(l.stamp)) {
+		if (fixed || l.s.Items(m) > 0) && !l.blocks(a, m) && l.hasRoom(l.shapes[shape], m) {
+			l.room[int(m)*l.words+int(a)/64] |= 1 << (a % 64)
+			l.places[a]++
+		}
+	}
+	return true
+}
+
+// shapeFor returns the shape of a new app.
+func (l *Scorer) shapeFor(a int32) (shape int32, ok bool) {
+	if l.shapeAt == nil {
+		if len(l.profiles) == len(l.shapes) {
+			return l.profileOf[a], true
+		}
+		if len(l.profiles) > maxShapes {
+			return 0, false
+		}
+		l.shapes = l.profiles
+		l.members = append(l.members, make([]uint64, l.words))
+		l.sums = append(l.sums, make([]int64, l.stride))
+		for i := range l.columns { // they do not know what fits the shape
+			l.columns[i].seq = 0
+		}
+		return l.profileOf[a], true
+	}
+	c := l.d.dominant[a]
+	if c > 0 && c < l.smallest || c > l.largest {
+		return 0, false
+	}
+	shape, ok = l.shapeAt[l.shapeStep(c)]
+	if !ok {
+		return 0, false
+	}
+	for d, need := range l.s.Instance().Apps[a].Demand {
+		ok = ok && need <= l.shapes[shape][d]
+	}
+	return shape, ok
+}
+
+func (l *Scorer) hasRoom(demand []int64, m int32) bool {
+	for d, need := range demand {
+		if need > l.s.Free(d)[m] {
+			return false
+		}
+	}
+	return true
+}
+
+// widenRoom gives the rows of room that many words, and room for new machines.
+func (l *Scorer) widenRoom(words int) {
+	room := make([]uint64, l.stride*words)
+	for m := range l.stamp {
+		copy(room[m*words:], l.room[m*l.words:(m+1)*l.words])
+	}
+	l.room, l.words = room, words
+}
+
+// grow adds an app that nothing has come of. It reports false where that changes what is
+// expected of others: a clock's estimate, and a forecast at the cap.
+func (d *demand) grow(a int32) bool {
+	d.each = capOfEach(int(a) + 1)
+	given := d.know == binpack.K1 && d.s.Known.Expected != nil && d.s.Known.Expected[a] >= 0
+	if d.know != binpack.K0 && d.know != binpack.K1 || given || d.heaviest*(1+1e-9) >= d.each {
+		return false
+	}
+	for i := range d.share {
+		d.share[i] = append(d.share[i], 0)
+	}
+	for _, column := range []*[]int64{&d.dominant, &d.remaining, &d.rest, &d.alive, &d.seen} {
+		*column = append(*column, 0)
+	}
+	for i := range d.share {
+		d.setShare(a, i)
+	}
+	d.setRemaining(a)
+	return true
+}

@@ -1,0 +1,87 @@
+package ledger
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+)
+
+// columnsOf is what the columns were made of, so that apps and rules can be added to them.
+// Columns that grew give every score that new ones would: only the order of apps differs,
+// and no score depends on it, since the apps of a group stay in the order of their names.
+type columnsOf struct {
+	dims     []string
+	groupAt  map[string]int32
+	refuses  [][]string      // by type: machines are of one type when they refuse the same
+	compiled int             // rules that the columns know
+	dormant  map[string]bool // groups of those rules that have no app
+	rebuilds int
+}
+
+// addApp adds a new app to the columns. It reports false where they have to be made
+// again.
+func (l *Ledger) addApp(a *AppEntry) bool {
+	if !l.ready() || l.dormant[a.spec.Group] {
+		return false
+	}
+	if _, expected := l.expected[a.name]; expected {
+		return false
+	}
+	for dim, n := range a.spec.Demand {
+		if n > 0 && !slices.Contains(l.dims, dim) {
+			return false
+		}
+	}
+	group := binpack.Group{Name: a.spec.Group, Limit: a.spec.MaxPerMachine, SpreadMin: a.spec.SpreadMin}
+	g, at := int32(len(l.groupAt)), 0
+	if known, ok := l.groupAt[a.spec.Group]; ok {
+		if has := l.state.Instance().Groups[known]; group.Limit > has.Limit || group.SpreadMin > has.SpreadMin {
+			return false
+		}
+		g = known
+		at, _ = slices.BinarySearchFunc(l.state.GroupApps(g), a.name, func(i int32, name string) int {
+			return strings.Compare(l.appAt[i].name, name)
+		})
+	}
+	l.groupAt[a.spec.Group] = g
+	a.index = l.state.AddApp(l.appOf(a, g), group, at)
+	l.appAt = append(l.appAt, a)
+	l.keepGrowers()
+	return true
+}
+
+// addRules adds the rules to the columns that came since.
+func (l *Ledger) addRules() {
+	if list := l.newRules(); len(list) > 0 {
+		l.state.AddRules(list)
+		l.keepGrowers()
+	}
+}
+
+// newRules are the rules that the columns do not know yet, between groups that have apps.
+func (l *Ledger) newRules() []binpack.Rule {
+	var list []binpack.Rule
+	for _, r := range l.rules[l.compiled:] {
+		a, okA := l.groupAt[r.App]
+		b, okB := l.groupAt[r.Other]
+		switch {
+		case !okA || !okB:
+			l.dormant[r.App] = l.dormant[r.App] || !okA
+			l.dormant[r.Other] = l.dormant[r.Other] || !okB
+		case a != b:
+			list = append(list, binpack.Rule{A: a, B: b, Max: r.Max})
+		}
+	}
+	l.compiled = len(l.rules)
+	return list
+}
+
+// keepGrowers forgets the scorers that do not follow new apps and rules.
+func (l *Ledger) keepGrowers() {
+	maps.DeleteFunc(l.scorers, func(_ Role, s binpack.Scorer) bool {
+		_, ok := s.(binpack.Grower)
+		return !ok
+	})
+}

@@ -1,0 +1,128 @@
+package ledger_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/binpack/packtest"
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
+)
+
+// crowd lets apps and rules come among the decisions, as a cluster that builds software
+// does: a Job for each build.
+func (s *scene) crowd() {
+	switch n := s.d.IntN(100); {
+	case n < 40:
+		s.decide()
+	case n < 50:
+		s.remove()
+	case n < 53:
+		s.find()
+	case n < 55:
+		s.forecast()
+	case n < 90:
+		s.appComes()
+	default:
+		s.moreRules()
+	}
+}
+
+// moreRules are between groups of which some have no app.
+func (s *scene) moreRules() {
+	e := &ledger.Event{Kind: ledger.KindRule}
+	for range 1 + s.d.IntN(4) {
+		e.Rules = append(e.Rules, ledger.Rule{
+			App: fmt.Sprint("g", s.d.IntN(6+s.apps)), Other: fmt.Sprint("g", s.d.IntN(6+s.apps)), Max: int32(s.d.IntN(3)),
+		})
+	}
+	s.do(e)
+}
+
+// Columns that grew give the scores of columns that were made at once, to the last bit:
+// beyond 64 apps, and beyond the shapes that a scorer distinguishes.
+func TestGrowingChangesNothing(t *testing.T) {
+	decisions, events, rebuilds := 0, 0, 0
+	for seed := range uint64(20) {
+		s := newScene(t, seeded(3000+seed))
+		if seed%3 == 0 {
+			s.demands = 60
+		}
+		decisions += pure(s, 300, s.crowd)
+		s.w.agree(t, s.l)
+		events += s.apps
+		rebuilds += s.l.Rebuilds()
+	}
+	require.Greater(t, decisions, 1200)
+	require.Less(t, rebuilds, events/2, "most apps were added")
+}
+
+// crowded is a city with many apps that have pods no more.
+func crowded(tb testing.TB, policy string, nodes, apps int) *ledger.Ledger {
+	tb.Helper()
+	l, _ := city(tb, "fixed", policy, nodes, 10*nodes)
+	for i := range apps - l.AppCount() {
+		apply(tb, l, build(i))
+	}
+	return l
+}
+
+// build is the app of one build of a CI cluster: a group of its own, of a few sizes.
+func build(i int) *ledger.Event {
+	cores := int64(1) << (i % 3)
+	return &ledger.Event{Kind: ledger.KindApp, App: fmt.Sprint("build-", i), Spec: &ledger.App{
+		Group:  fmt.Sprint("build-", i),
+		Demand: map[string]int64{"cpu": cores * 500, "memory": cores << (29 + i/3%3), "pods": 1},
+	}}
+}
+
+// rankBuild asks for the pod of a build, which makes columns and scorers follow.
+func rankBuild(tb testing.TB, l *ledger.Ledger, i int, passed []int32) {
+	tb.Helper()
+	app := l.AppIndex(fmt.Sprint("build-", i))
+	for _, role := range []ledger.Role{ledger.Primary, ledger.BestFit} {
+		ranked, err := l.Rank(role, app, passed, 2, nil)
+		require.NoError(tb, err)
+		require.NotEmpty(tb, ranked)
+	}
+}
+
+// A new app must not cost in proportion to all apps: nothing is built again while they
+// come.
+func TestManyAppsRebuildNothing(t *testing.T) {
+	for _, policy := range []string{"general-k1", "general-k0", "hand-k1"} {
+		l := crowded(t, policy, 100, 1000)
+		passed := l.Fits(l.AppIndex("app-000"), nil)
+		rankBuild(t, l, 0, passed[:1])
+		before, columns := l.Rebuilds(), l.Columns()
+		for i := 1000; i < 3000; i++ {
+			apply(t, l, build(i))
+			rankBuild(t, l, i, passed[:1])
+		}
+		require.Equal(t, before, l.Rebuilds(), policy)
+		require.Same(t, columns, l.Columns())
+	}
+}
+
+// BenchmarkAddApp is what a new app costs beside the ranking of its pod: the event, and
+// the columns and scorers that follow when one machine is scored.
+func BenchmarkAddApp(b *testing.B) {
+	for _, policy := range []string{"general-k1", "general-k0", "hand-k1"} {
+		for _, nodes := range []int{1000, 5000} {
+			b.Run(fmt.Sprintf("apps=10000/nodes=%d/policy=%s", nodes, policy), func(b *testing.B) {
+				l := crowded(b, policy, nodes, 10_000)
+				passed := l.Fits(l.AppIndex("app-000"), nil)[:1]
+				rankBuild(b, l, 0, passed)
+				i, before := 10_000, packtest.CPUTime(b)
+				b.ReportAllocs()
+				for b.Loop() {
+					apply(b, l, build(i))
+					rankBuild(b, l, i, passed)
+					i++
+				}
+				b.ReportMetric(float64((packtest.CPUTime(b)-before).Microseconds())/float64(i-10_000), "cpu-µs/app")
+			})
+		}
+	}
+}
