@@ -196,8 +196,7 @@ func (t *Translator) Conflict(p *v1.Pod) (*Rule, string) {
 	if c == nil {
 		c = &constraints{name: podspec.Group(p, t.appLabel), pod: p}
 		c.constrain(t.Rules())
-		for _, g := range t.ledger.Groups() {
-			other := constraintsOf(g)
+		for _, other := range t.others(c) {
 			c.pairs = append(append(c.pairs, between(t.Rules(), c, other)...), between(t.Rules(), other, c)...)
 		}
 	}

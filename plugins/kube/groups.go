@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
@@ -9,9 +11,10 @@ import (
 // constraints are what anti-affinity and rules require of a group. The ledger's
 // group has them as its object.
 type constraints struct {
-	name  string
-	pod   *v1.Pod // the newest of the group: its labels and terms count
-	terms []term  // its anti-affinity
+	name   string
+	number int     // as it came
+	pod    *v1.Pod // the newest of the group: its labels and terms count
+	terms  []term  // its anti-affinity
 
 	limit, spread int32 // as a policy sees them
 	limitBy       *Rule // the strictest rule with a limit; nil = none
@@ -38,14 +41,20 @@ func (p *pair) other(c *constraints) *constraints {
 }
 
 // Rules are those that were set last.
-func (t *Translator) Rules() []*Rule {
-	rules, _ := t.ledger.RuleObjects.([]*Rule)
-	return rules
+func (t *Translator) Rules() []*Rule { return t.book().rules }
+
+func (t *Translator) book() *ruleBook {
+	book, ok := t.ledger.RuleObjects.(*ruleBook)
+	if !ok {
+		book = newRuleBook(nil)
+		t.ledger.RuleObjects = book
+	}
+	return book
 }
 
 // SetRules replaces the rules.
 func (t *Translator) SetRules(rules []*Rule) {
-	t.ledger.RuleObjects = rules
+	t.ledger.RuleObjects = newRuleBook(rules)
 	t.refresh()
 }
 
@@ -62,23 +71,58 @@ func (t *Translator) ensureGroup(name string, p *v1.Pod) *constraints {
 	c := &constraints{name: name, pod: p, terms: newTerms(p)}
 	c.constrain(t.Rules())
 	var list []ledger.Rule
-	for _, other := range t.ledger.Groups() {
-		list = pairUp(t.Rules(), c, constraintsOf(other), list)
+	for _, other := range t.others(c) {
+		list = pairUp(t.Rules(), c, other, list)
 	}
+	t.book().add(c)
 	if len(list) > 0 {
 		t.emit(&ledger.Event{Kind: ledger.KindRule, Rules: list})
 	}
 	return c
 }
 
+// others are the groups that a group may be paired with.
+func (t *Translator) others(c *constraints) []*constraints {
+	return slices.DeleteFunc(t.book().related(c), func(other *constraints) bool {
+		g := t.ledger.Group(other.name)
+		return other == c || g == nil || g.Object != any(other) // the ledger forgot or refused it
+	})
+}
+
 // updateSpec takes a group's constraints from a pod.
 func (t *Translator) updateSpec(c *constraints, p *v1.Pod) {
-	same := sameConstraints(c.pod, p)
-	c.pod = p
-	if !same {
-		c.terms = newTerms(p)
-		t.refresh()
+	if sameConstraints(c.pod, p) {
+		c.pod = p
+		return
 	}
+	before, number := *c, c.number
+	t.book().remove(c)
+	c.pod, c.terms, c.pairs = p, newTerms(p), nil
+	c.constrain(t.Rules())
+	for _, other := range t.others(c) {
+		c.pairs = append(append(c.pairs, between(t.Rules(), c, other)...), between(t.Rules(), other, c)...)
+	}
+	same := c.limit == before.limit && c.spread == before.spread && c.limitBy == before.limitBy && c.spreadBy == before.spreadBy &&
+		samePairs(c.pairs, before.pairs)
+	c.limit, c.spread, c.pairs = before.limit, before.spread, before.pairs // as they were emitted
+	if !same {
+		t.refresh()
+		return
+	}
+	t.book().add(c)
+	c.number = number
+}
+
+// samePairs compares pairs in any order.
+func samePairs(a, b []pair) bool {
+	count := map[pair]int{}
+	for _, p := range a {
+		count[p]++
+	}
+	for _, p := range b {
+		count[p]--
+	}
+	return len(a) == len(b) && !slices.ContainsFunc(b, func(p pair) bool { return count[p] != 0 })
 }
 
 // leaveGroup calls reelect if a pod that stands changes its group.
@@ -115,9 +159,10 @@ func (t *Translator) reelect(leaves *ledger.Pod) {
 // refresh computes the constraints of all groups and emits them.
 func (t *Translator) refresh() {
 	rules := t.Rules()
+	book := newRuleBook(rules)
+	t.ledger.RuleObjects = book
 	var list []ledger.Rule
-	groups := t.ledger.Groups()
-	for i, g := range groups {
+	for _, g := range t.ledger.Groups() {
 		c := constraintsOf(g)
 		limit, spread := c.limit, c.spread
 		c.pairs = nil
@@ -127,9 +172,10 @@ func (t *Translator) refresh() {
 				t.emitApp(a.Name(), c, a.Spec().Selector, a.Spec().Demand)
 			}
 		}
-		for _, other := range groups[:i] {
-			list = pairUp(rules, c, constraintsOf(other), list)
+		for _, other := range t.others(c) {
+			list = pairUp(rules, c, other, list)
 		}
+		book.add(c)
 	}
 	t.emit(&ledger.Event{Kind: ledger.KindRule, Rules: list, Reset: true})
 }
@@ -179,9 +225,6 @@ func between(rules []*Rule, a, b *constraints) []pair {
 
 // pairUp adds the rules between two groups to both, and to list.
 func pairUp(rules []*Rule, a, b *constraints, list []ledger.Rule) []ledger.Rule {
-	if len(rules)+len(a.terms)+len(b.terms) == 0 { // a short cut: groups may be many
-		return list
-	}
 	for _, p := range append(between(rules, a, b), between(rules, b, a)...) {
 		a.pairs, b.pairs = append(a.pairs, p), append(b.pairs, p)
 		list = append(list, ledger.Rule{App: p.a.name, Other: p.b.name, Max: p.max})

@@ -1,7 +1,9 @@
 package kube_test
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
@@ -162,6 +164,37 @@ func TestHostnameAntiAffinity(t *testing.T) {
 			require.Equal(t, tt.limit, p.constraints()[webGroup][0])
 			require.Len(t, p.rules, tt.rules)
 		})
+	}
+}
+
+// A build whose pods have labels of their own changes nothing for the others, unless a rule
+// or a term picks by them.
+func TestLabelsOfTheirOwn(t *testing.T) {
+	w := shop(t)
+	w.SetRules([]*kube.Rule{rule(t, v1alpha1.PlacementRuleSpec{
+		PodSet: picks("team", "a"), MaxPerNode: new(int32(3)), Excludes: []v1alpha1.Exclusion{{PodSet: picks("app", "cache")}},
+	})})
+	pods := []*v1.Pod{podOf("web-1", ownedBy("Deployment", "web"), labelled("app", "web", "team", "a"), requests("cpu", "1"))}
+	w.SetNode(nodeOf("a"), pods)
+	w.emitted()
+	for i := range 3 {
+		name := fmt.Sprint("web-", 10+i)
+		pods = append(pods, podOf(name, ownedBy("Deployment", "web"), requests("cpu", "1"), created(i),
+			labelled("app", "web", "team", "a", "build", name)))
+		w.SetNode(nodeOf("a"), pods)
+		require.Equal(t, []string{"place default/" + name + " " + webGroup + "@cpu=1 a"}, w.emitted())
+	}
+	pods = append(pods, podOf("web-20", ownedBy("Deployment", "web"), requests("cpu", "1"), created(9), labelled("app", "cache")))
+	w.SetNode(nodeOf("a"), pods)
+	require.Contains(t, w.emitted(), "rule")
+	p := w.picture()
+	require.Empty(t, p.rules, "no pod of the team is left")
+}
+
+// created makes a pod so many minutes younger.
+func created(minutes int) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		p.CreationTimestamp = metav1.NewTime(time.Date(2026, 1, 1, 0, minutes, 0, 0, time.UTC))
 	}
 }
 
