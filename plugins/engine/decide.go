@@ -53,7 +53,11 @@ func (e *Engine) RankAmong(ctx context.Context, pod *v1.Pod, nodes []string, pas
 	e.inbox.track(pod)
 	a := e.state.cluster.Arrive(pod)
 	if a == nil { // no policy decides where it goes
+		e.inbox.untrack(pod.UID)
 		return v
+	}
+	if known := e.state.ledger.Pod(string(pod.UID)); known != nil {
+		known.Asked = begin
 	}
 	defer func() { e.metrics.latency.Observe(e.opt.Now().Sub(begin).Seconds()) }()
 	l, r := e.state.ledger, &e.ranking
@@ -201,5 +205,10 @@ func (e *Engine) Reserve(pod *v1.Pod, node string, v *Verdict) {
 	e.metrics.decisions.WithLabelValues(cmp.Or(d.Mode, "none"), d.Cause).Inc()
 	e.inbox.track(pod)
 	e.state.cluster.Decide(pod, node, &d)
+	if known := e.state.ledger.Pod(string(pod.UID)); known == nil { // the node is gone
+		e.inbox.untrack(pod.UID)
+	} else {
+		known.Asked = e.opt.Now()
+	}
 	e.state.log.flush()
 }

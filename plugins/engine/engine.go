@@ -38,6 +38,7 @@ type Engine struct {
 	state    *state
 	ranking  ranking
 	measured measured
+	sweptAt  time.Time
 	reported map[types.UID]reported // pods against a rule that no Sync has seen yet
 }
 
@@ -85,6 +86,7 @@ func (e *Engine) Sync(visit Visit) {
 		clear(e.reported)
 	}
 	s.enter(e.inbox.empty())
+	e.sweep()
 	first := s.fresh
 	s.fresh = false
 	visit(first, func(n Node) {

@@ -20,6 +20,7 @@ type inbox struct {
 	// tracked are the pods that a decision was asked for and that were not deleted
 	// since. The end of others is ignored: a standby sees many and decides on none.
 	tracked map[types.UID]bool
+	graves  graves
 }
 
 // mail is what came in since the last decision.
@@ -43,11 +44,23 @@ func (in *inbox) empty() mail {
 	return m
 }
 
-// track adds a pod to the tracked ones.
+// track adds a pod to the tracked ones. A pod that was deleted before it was asked about
+// leaves with the next mail.
 func (in *inbox) track(pod *v1.Pod) {
 	in.Lock()
 	defer in.Unlock()
+	if in.graves.has(pod.UID) {
+		in.deleted = append(in.deleted, pod)
+		return
+	}
 	in.tracked[pod.UID] = true
+}
+
+// untrack forgets a pod that the ledger does not have.
+func (in *inbox) untrack(uid types.UID) {
+	in.Lock()
+	defer in.Unlock()
+	delete(in.tracked, uid)
 }
 
 // SetPolicy puts a policy in force from the next decision on; nil takes it out.
@@ -93,12 +106,14 @@ func (e *Engine) BindFailed(pod *v1.Pod) {
 }
 
 // Deleted notes that a pod was deleted, with or without a node. A pod that no decision
-// was asked for is ignored.
+// was asked for is only remembered for a while: a cycle may be about to ask.
 func (e *Engine) Deleted(pod *v1.Pod) {
 	e.inbox.Lock()
 	defer e.inbox.Unlock()
 	if e.inbox.tracked[pod.UID] {
 		delete(e.inbox.tracked, pod.UID)
 		e.inbox.deleted = append(e.inbox.deleted, pod)
+		return
 	}
+	e.inbox.graves.add(pod.UID, e.opt.Now())
 }

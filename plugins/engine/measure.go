@@ -46,5 +46,7 @@ func (e *Engine) measure() {
 	e.metrics.fragment.Set(measure.Fragment(state, state.Alive()))
 	e.metrics.active.Set(float64(state.Active()))
 	e.metrics.nodes.Set(float64(state.Size()))
+	e.metrics.waiting.Set(float64(e.state.ledger.Waiting()))
+	e.metrics.apps.Set(float64(e.state.ledger.AppCount()))
 	e.state.log.flush()
 }

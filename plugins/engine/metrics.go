@@ -19,6 +19,8 @@ var (
 	fragment   = gauge("fragment", "Share of the free capacity of active nodes, in the scarcest resource, that a pod of the present mix cannot use.")
 	active     = gauge("active_nodes", "Nodes that hold a movable pod.")
 	nodes      = gauge("nodes", "Nodes that may take pods.")
+	waiting    = gauge("waiting_pods", "Pods that a policy was asked about and that stand nowhere.")
+	apps       = gauge("apps", "Apps that are known: sets of equal pods of a workload.")
 	generation = gauge("policy_generation", "Generation of the policy object in force; 0 = there is none.", "role")
 
 	decisions     = counter("decisions_total", "Pods that got a node, by the policy's mode and by what decided.", "mode", "cause")
@@ -28,6 +30,7 @@ var (
 	loadErrors    = counter("load_errors_total", "Objects that were not accepted.", "kind")
 	conflicts     = counter("rule_conflicts_total", "Pods that another scheduler placed against a rule.", "rule")
 	restarts      = counter("state_restarts_total", "Times that the packing state was rebuilt because it had refused an event.")
+	forgotten     = counter("waiting_pods_forgotten_total", "Waiting pods that were forgotten without word of their end, because they waited long or are too many.", "reason")
 	logErrors     = counter("decision_log_errors_total", "Failed writes to the decision log.")
 
 	register sync.Once
@@ -49,8 +52,9 @@ func counter(name, help string, labels ...string) *metrics.CounterVec {
 type profileMetrics struct {
 	latency                                                           metrics.ObserverMetric
 	allocation, generation                                            gauges
-	fragment, active, nodes                                           metrics.GaugeMetric
+	fragment, active, nodes, waiting, apps                            metrics.GaugeMetric
 	decisions, disagreements, opened, fallbacks, loadErrors, conflict counters
+	forgotten                                                         counters
 	logErrors, restarts                                               metrics.CounterMetric
 }
 
@@ -81,13 +85,14 @@ func (g gauges) forget(resource string) {
 
 func metricsOf(profile string) *profileMetrics {
 	register.Do(func() {
-		legacyregistry.MustRegister(latency, allocation, fragment, active, nodes, generation,
+		legacyregistry.MustRegister(latency, allocation, fragment, active, nodes, generation, waiting, apps, forgotten,
 			decisions, disagreements, opened, fallbacks, loadErrors, conflicts, logErrors, restarts)
 	})
 	return &profileMetrics{
 		latency:    latency.WithLabelValues(profile),
 		allocation: gauges{allocation, profile}, generation: gauges{generation, profile},
 		fragment: fragment.WithLabelValues(profile), active: active.WithLabelValues(profile), nodes: nodes.WithLabelValues(profile),
+		waiting: waiting.WithLabelValues(profile), apps: apps.WithLabelValues(profile), forgotten: counters{forgotten, profile},
 		decisions: counters{decisions, profile}, disagreements: counters{disagreements, profile},
 		opened: counters{opened, profile}, fallbacks: counters{fallbacks, profile},
 		loadErrors: counters{loadErrors, profile}, conflict: counters{conflicts, profile},

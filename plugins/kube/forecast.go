@@ -106,6 +106,8 @@ const (
 	peakHalfLife = 24 * time.Hour
 	// idleFor is how long an app without pods and without a forecast is remembered.
 	idleFor = time.Hour
+	// manyApps is the number above which such an app is forgotten at once.
+	manyApps = 20_000
 )
 
 // Forecast brings the expected numbers up to date with what is declared. An app
@@ -178,16 +180,20 @@ func (t *Translator) fitsSomewhere(a *ledger.App) bool {
 	return t.ledger.NodeCount() == 0
 }
 
+// Sweep does what a forecast does beside forecasting, where none comes: it forgets apps.
+func (t *Translator) Sweep(since time.Duration) { t.sweep(t.ledger.Expected(), since) }
+
 // sweep forgets the apps that had neither pods nor a forecast for long, once they
 // are many.
 func (t *Translator) sweep(expected map[string]float64, since time.Duration) {
 	var idle []string
+	tooMany := t.ledger.AppCount() > manyApps
 	for a := range t.ledger.Apps() {
 		if _, ok := expected[a.Name()]; ok || a.Pods() > 0 {
 			a.Idle = 0
 			continue
 		}
-		if a.Idle += since; a.Idle >= idleFor {
+		if a.Idle += since; a.Idle >= idleFor || tooMany && a.Known() == 0 {
 			idle = append(idle, a.Name())
 		}
 	}

@@ -237,6 +237,20 @@ func TestIdleAppsAreForgotten(t *testing.T) {
 	require.Contains(t, w.picture().apps, w.EnsureApp(brief[0]).Name())
 }
 
+// Above a number of apps those that nothing is known of go at once.
+func TestTooManyApps(t *testing.T) {
+	w := newWorld(t)
+	stays := podOf("stays")
+	w.SetNode(nodeOf("a"), []*v1.Pod{stays})
+	w.Arrive(podOf("waits"))
+	for i := range 20_000 {
+		w.EnsureApp(podOf(fmt.Sprint(i, "brief")))
+	}
+	w.Sweep(time.Minute)
+	require.Equal(t, 2, w.ledger.AppCount())
+	require.Equal(t, 1, w.ledger.Waiting())
+}
+
 // A pod may wait so long that its app is forgotten. It is gone without an event
 // then, and arrives again when it is tried again.
 func TestForgottenWhileItWaits(t *testing.T) {

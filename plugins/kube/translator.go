@@ -226,6 +226,15 @@ func (t *Translator) Leave(p *v1.Pod) {
 	}
 }
 
+// Forget emits the end of a pod that waited, and of which nothing is heard.
+func (t *Translator) Forget(known *ledger.Pod) {
+	ev := &ledger.Event{Kind: ledger.KindRemove, UID: known.UID()}
+	if p, ok := known.Object.(*v1.Pod); ok {
+		ev.Pod = name(p)
+	}
+	t.emit(ev)
+}
+
 // Decide emits our decision that a pod goes to a node. If the node is gone, nothing
 // is emitted: the pod is found elsewhere, or deleted.
 func (t *Translator) Decide(p *v1.Pod, nodeName string, d *ledger.Decision) {

@@ -33,6 +33,8 @@ func (n *Node) Pods() []*Pod { return n.pods }
 // A Pod stands on a node or waits for one.
 type Pod struct {
 	Object any
+	// Asked is when a policy was last asked about the pod.
+	Asked time.Time
 
 	uid     string
 	app     *AppEntry
@@ -82,6 +84,9 @@ func (a *AppEntry) Spec() *App { return &a.spec }
 
 // Group is the group that the app is of.
 func (a *AppEntry) Group() *Group { return a.group }
+
+// Known is the number of the app's pods, those that wait too.
+func (a *AppEntry) Known() int { return a.known }
 
 // Pods is the number of the app's pods that stand.
 func (a *AppEntry) Pods() int { return a.pods }
@@ -158,6 +163,9 @@ func (l *Ledger) Pod(uid string) *Pod { return l.pods[uid] }
 
 // Pods are all pods, those that wait too, in no order.
 func (l *Ledger) Pods() iter.Seq[*Pod] { return maps.Values(l.pods) }
+
+// Waiting is the number of pods that wait.
+func (l *Ledger) Waiting() int { return len(l.pods) - l.standing }
 
 // App is the one of a name, nil when it is unknown.
 func (l *Ledger) App(name string) *AppEntry { return l.apps[name] }

@@ -27,6 +27,7 @@ type Ledger struct {
 	policies   map[Role]*policyInUse
 	placed     uint64 // placements so far
 	departed   uint64
+	standing   int       // pods
 	last       *AppEntry // app of the latest arrival
 
 	// RuleObjects are what the rules were translated from.

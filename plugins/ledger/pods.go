@@ -60,6 +60,7 @@ func (l *Ledger) place(e *Event) error {
 	p.node, p.at = m, len(m.pods)
 	m.pods = append(m.pods, p)
 	a.pods++
+	l.standing++
 	a.group.count(m, 1)
 	a.group.latest = a
 	if !m.spec.Cordoned {
@@ -112,6 +113,7 @@ func (l *Ledger) takeOff(p *Pod) {
 	m.pods = m.pods[:len(m.pods)-1]
 	p.node = nil
 	p.app.pods--
+	l.standing--
 	p.app.group.count(m, -1)
 	if m.spec.Cordoned {
 		return
