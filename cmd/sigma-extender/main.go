@@ -160,6 +160,7 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
+	e.CompareWith(ctx, factory, server.Refresh)
 	e.Follow(ctx, factory)
 	if _, err := e.Watch(ctx, config); err != nil {
 		return err

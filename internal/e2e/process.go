@@ -31,6 +31,7 @@ type Process struct {
 	program string
 	args    []string
 	death   syscall.Signal // what the kernel sends when we die
+	mu      sync.Mutex     // of command, which a restart replaces
 	command *exec.Cmd
 	ended   chan struct{} // closed when it is gone
 	ending  bool          // the test ends it
@@ -61,6 +62,9 @@ func StartProcess(t testing.TB, name, program string, args ...string) *Process {
 		program: program, args: args, death: syscall.SIGKILL,
 	}
 	require.NoError(t, p.start())
+	if base := filepath.Base(program); base == "sigma-scheduler" || base == "sigma-extender" {
+		compareStates(t, p)
+	}
 	t.Cleanup(func() {
 		if !p.ending && !p.Alive() {
 			t.Errorf("%s ended by itself: %v", name, p.command.ProcessState)
@@ -79,16 +83,20 @@ func (p *Process) start() error {
 		return err
 	}
 	defer func() { _ = out.Close() }() // the child has its own
-	p.command = exec.Command(p.program, p.args...)
-	p.command.Stdout, p.command.Stderr = out, out
+	command := exec.Command(p.program, p.args...)
+	command.Stdout, command.Stderr = out, out
 	// A group of its own: a terminal's ^C is for us, and we end them in order.
-	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: p.death}
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: p.death}
 	started := make(chan error)
-	forks <- func() { started <- p.command.Start() }
-	if err := <-started; err != nil {
+	forks <- func() { started <- command.Start() }
+	err = <-started
+	p.mu.Lock()
+	p.command = command
+	p.mu.Unlock()
+	if err != nil {
 		return fmt.Errorf("starting %s: %w", p.Name, err)
 	}
-	command, ended := p.command, make(chan struct{})
+	ended := make(chan struct{})
 	p.ended, p.ending = ended, false
 	running.Store(p, true)
 	go func() {
@@ -96,6 +104,39 @@ func (p *Process) start() error {
 		close(ended)
 	}()
 	return nil
+}
+
+// compareStates has a program compare its packing state with its informers while the test
+// runs. A difference fails the test.
+func compareStates(t testing.TB, p *Process) {
+	t.Helper()
+	done := make(chan bool)
+	go func() {
+		tick := time.NewTicker(2 * time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				p.mu.Lock()
+				_ = p.command.Process.Signal(syscall.SIGUSR2) // it may have ended
+				p.mu.Unlock()
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		close(done)
+		log, err := os.ReadFile(p.Log)
+		if err != nil {
+			t.Errorf("log of %s: %v", p.Name, err)
+		}
+		for line := range strings.Lines(string(log)) {
+			if strings.Contains(line, "The packing state differs from the cluster") {
+				t.Errorf("sigma_state_divergence of %s is not 0: %s", p.Name, line)
+			}
+		}
+	})
 }
 
 // end ends the process and returns when it is gone.

@@ -39,6 +39,8 @@ type Engine struct {
 	ranking  ranking
 	measured measured
 	sweptAt  time.Time
+	syncedAt time.Time
+	compared compared
 	reported map[types.UID]reported // pods against a rule that no Sync has seen yet
 }
 
@@ -87,6 +89,7 @@ func (e *Engine) Sync(visit Visit) {
 	}
 	s.enter(e.inbox.empty())
 	e.sweep()
+	e.syncedAt = e.opt.Now()
 	first := s.fresh
 	s.fresh = false
 	visit(first, func(n Node) {

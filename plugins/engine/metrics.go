@@ -21,6 +21,7 @@ var (
 	nodes      = gauge("nodes", "Nodes that may take pods.")
 	waiting    = gauge("waiting_pods", "Pods that a policy was asked about and that stand nowhere.")
 	apps       = gauge("apps", "Apps that are known: sets of equal pods of a workload.")
+	divergence = gauge("state_divergence", "Differences between the packing state and the cluster as informers have it.")
 	generation = gauge("policy_generation", "Generation of the policy object in force; 0 = there is none.", "role")
 
 	decisions     = counter("decisions_total", "Pods that got a node, by the policy's mode and by what decided.", "mode", "cause")
@@ -52,7 +53,7 @@ func counter(name, help string, labels ...string) *metrics.CounterVec {
 type profileMetrics struct {
 	latency                                                           metrics.ObserverMetric
 	allocation, generation                                            gauges
-	fragment, active, nodes, waiting, apps                            metrics.GaugeMetric
+	fragment, active, nodes, waiting, apps, divergence                metrics.GaugeMetric
 	decisions, disagreements, opened, fallbacks, loadErrors, conflict counters
 	forgotten                                                         counters
 	logErrors, restarts                                               metrics.CounterMetric
@@ -85,7 +86,7 @@ func (g gauges) forget(resource string) {
 
 func metricsOf(profile string) *profileMetrics {
 	register.Do(func() {
-		legacyregistry.MustRegister(latency, allocation, fragment, active, nodes, generation, waiting, apps, forgotten,
+		legacyregistry.MustRegister(latency, allocation, fragment, active, nodes, generation, waiting, apps, forgotten, divergence,
 			decisions, disagreements, opened, fallbacks, loadErrors, conflicts, logErrors, restarts)
 	})
 	return &profileMetrics{
@@ -93,7 +94,8 @@ func metricsOf(profile string) *profileMetrics {
 		allocation: gauges{allocation, profile}, generation: gauges{generation, profile},
 		fragment: fragment.WithLabelValues(profile), active: active.WithLabelValues(profile), nodes: nodes.WithLabelValues(profile),
 		waiting: waiting.WithLabelValues(profile), apps: apps.WithLabelValues(profile), forgotten: counters{forgotten, profile},
-		decisions: counters{decisions, profile}, disagreements: counters{disagreements, profile},
+		divergence: divergence.WithLabelValues(profile),
+		decisions:  counters{decisions, profile}, disagreements: counters{disagreements, profile},
 		opened: counters{opened, profile}, fallbacks: counters{fallbacks, profile},
 		loadErrors: counters{loadErrors, profile}, conflict: counters{conflicts, profile},
 		logErrors: logErrors.WithLabelValues(profile), restarts: restarts.WithLabelValues(profile),

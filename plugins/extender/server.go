@@ -82,6 +82,16 @@ func New(opt Options, factory informers.SharedInformerFactory) (*Server, error) 
 	return s, err
 }
 
+// Refresh brings the engine up to date without a call.
+func (s *Server) Refresh() {
+	if s.Ready() != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sync("")
+}
+
 // Ready returns why the server cannot answer yet; nil when it can.
 func (s *Server) Ready() error {
 	if err := s.opt.Engine.Ready(); err != nil {

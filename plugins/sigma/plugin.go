@@ -86,6 +86,7 @@ func New(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, er
 	// the right to read a kind it would wait for ever.
 	declared := informers.NewSharedInformerFactoryWithOptions(h.ClientSet(), 0, informers.WithTransform(podspec.Slim))
 	e.Follow(ctx, declared)
+	e.CompareWith(ctx, h.SharedInformerFactory(), nil)
 	_, err = h.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { p.bound(nil, o) },
 		UpdateFunc: p.bound,

@@ -1,0 +1,28 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Free is what is free on a node by the columns, and by its capacity less what its pods
+// need; both empty while the columns do not have the node or are out of date.
+func (l *Ledger) Free(n *Node) (columns, recount string) {
+	if !l.ready() || n.index < 0 {
+		return "", ""
+	}
+	free := l.amounts(n.spec.Capacity)
+	for _, p := range n.pods {
+		for d, need := range l.state.Instance().Apps[p.app.index].Demand {
+			free[d] -= need
+		}
+	}
+	has := make([]int64, len(free))
+	for d := range has {
+		has[d] = l.state.Free(d)[n.index]
+	}
+	if slices.Equal(has, free) && int(l.state.Items(n.index)) == len(n.pods) {
+		return "", ""
+	}
+	return fmt.Sprintf("%v, %d pods", has, l.state.Items(n.index)), fmt.Sprintf("%v, %d pods", free, len(n.pods))
+}
