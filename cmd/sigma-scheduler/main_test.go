@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
@@ -128,6 +129,18 @@ func TestDefaults(t *testing.T) {
 `)
 	require.NoError(t, err)
 	require.True(t, slices.Contains(names(sched.Profiles["sigma"].ListPlugins().Score), "Sigma"))
+}
+
+// Sigma binds, and so follows up lost answers, in the shipped profile. Users who name Sigma
+// at multiPoint need not write more either.
+func TestSigmaBinds(t *testing.T) {
+	shipped, err := os.ReadFile(filepath.Join("..", "..", "manifests", "base", "config.yaml"))
+	require.NoError(t, err)
+	_, profile, ok := strings.Cut(string(shipped), "- schedulerName: sigma\n")
+	require.True(t, ok)
+	sched, err := setUp(t, profile)
+	require.NoError(t, err)
+	require.Equal(t, []string{"Sigma", "DefaultBinder"}, names(sched.Profiles["sigma"].ListPlugins().Bind))
 }
 
 // An invalid argument is an error that names its field.

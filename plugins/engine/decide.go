@@ -212,3 +212,18 @@ func (e *Engine) Reserve(pod *v1.Pod, node string, v *Verdict) {
 	}
 	e.state.log.flush()
 }
+
+// A BindingOutcome is what was found out about a binding whose answer left it open.
+type BindingOutcome string
+
+// The outcomes.
+const (
+	WasBound       BindingOutcome = "bound"
+	NotBound       BindingOutcome = "not-bound"
+	BindingUnknown BindingOutcome = "unknown" // the API server did not say
+)
+
+// BindingUnclear counts a binding whose answer left open whether it was made.
+func (e *Engine) BindingUnclear(outcome BindingOutcome) {
+	e.metrics.unclear.WithLabelValues(string(outcome)).Inc()
+}

@@ -30,6 +30,7 @@ var (
 	fallbacks     = counter("fallbacks_total", "Decisions for which Best-Fit ranked the nodes because the policy could not.", "reason")
 	loadErrors    = counter("load_errors_total", "Objects that were not accepted.", "kind")
 	conflicts     = counter("rule_conflicts_total", "Pods that another scheduler placed against a rule.", "rule")
+	unclear       = counter("unclear_bindings_total", "Bindings whose answer left open whether they were made, by what was found out.", "outcome")
 	restarts      = counter("state_restarts_total", "Times that the packing state was rebuilt because it had refused an event.")
 	forgotten     = counter("waiting_pods_forgotten_total", "Waiting pods that were forgotten without word of their end, because they waited long or are too many.", "reason")
 	logErrors     = counter("decision_log_errors_total", "Failed writes to the decision log.")
@@ -55,7 +56,7 @@ type profileMetrics struct {
 	allocation, generation                                            gauges
 	fragment, active, nodes, waiting, apps, divergence                metrics.GaugeMetric
 	decisions, disagreements, opened, fallbacks, loadErrors, conflict counters
-	forgotten                                                         counters
+	forgotten, unclear                                                counters
 	logErrors, restarts                                               metrics.CounterMetric
 }
 
@@ -87,7 +88,7 @@ func (g gauges) forget(resource string) {
 func metricsOf(profile string) *profileMetrics {
 	register.Do(func() {
 		legacyregistry.MustRegister(latency, allocation, fragment, active, nodes, generation, waiting, apps, forgotten, divergence,
-			decisions, disagreements, opened, fallbacks, loadErrors, conflicts, logErrors, restarts)
+			decisions, disagreements, opened, fallbacks, loadErrors, conflicts, unclear, logErrors, restarts)
 	})
 	return &profileMetrics{
 		latency:    latency.WithLabelValues(profile),
@@ -97,7 +98,7 @@ func metricsOf(profile string) *profileMetrics {
 		divergence: divergence.WithLabelValues(profile),
 		decisions:  counters{decisions, profile}, disagreements: counters{disagreements, profile},
 		opened: counters{opened, profile}, fallbacks: counters{fallbacks, profile},
-		loadErrors: counters{loadErrors, profile}, conflict: counters{conflicts, profile},
+		loadErrors: counters{loadErrors, profile}, conflict: counters{conflicts, profile}, unclear: counters{unclear, profile},
 		logErrors: logErrors.WithLabelValues(profile), restarts: restarts.WithLabelValues(profile),
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultbinder"
 	"k8s.io/kubernetes/pkg/scheduler/util"
 
 	"github.com/sigma-scheduler/sigma/plugins/apis/config"
@@ -27,6 +28,7 @@ const Name = "Sigma"
 type Plugin struct {
 	engine  *engine.Engine
 	handle  fwk.Handle
+	binder  fwk.BindPlugin // upstream's
 	mapping string
 	rules   bool // the cluster has PlacementRules: they wake pods
 
@@ -46,6 +48,7 @@ var (
 	_ fwk.PreScorePlugin      = &Plugin{}
 	_ fwk.ScorePlugin         = &Plugin{}
 	_ fwk.ReservePlugin       = &Plugin{}
+	_ fwk.BindPlugin          = &Plugin{}
 	_ fwk.EnqueueExtensions   = &Plugin{}
 )
 
@@ -62,6 +65,10 @@ func New(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, er
 	if named, ok := h.(interface{ ProfileName() string }); ok {
 		profile = named.ProfileName()
 	}
+	binder, err := defaultbinder.New(ctx, nil, h)
+	if err != nil {
+		return nil, err
+	}
 	e, err := engine.New(engine.Options{
 		Profile: profile, PolicyName: a.PolicyName, CanaryName: a.CanaryPolicyName, AppLabel: a.AppLabel,
 		Fleet: a.Fleet, DecisionLog: a.DecisionLog, Deadline: a.Deadline.Duration, ForecastAge: a.ForecastMaxAge.Duration,
@@ -70,7 +77,7 @@ func New(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, er
 	if err != nil { // it begins with the argument's name
 		return nil, fmt.Errorf("%s.%w", argsPath, err)
 	}
-	p := &Plugin{engine: e, handle: h, mapping: a.Mapping}
+	p := &Plugin{engine: e, handle: h, binder: binder.(fwk.BindPlugin), mapping: a.Mapping}
 	context.AfterFunc(ctx, func() {
 		if err := e.Close(); err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot close the decision log")

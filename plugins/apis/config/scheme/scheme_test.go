@@ -23,14 +23,20 @@ import (
 // load reads a configuration file as the scheduler does.
 func load(t *testing.T, pluginConfig string) (*schedconfig.KubeSchedulerConfiguration, error) {
 	t.Helper()
+	return options.LoadConfigFromFile(klog.Background(), write(t, `- schedulerName: sigma
+  plugins: {multiPoint: {enabled: [{name: Sigma, weight: 2000}]}}
+`+pluginConfig))
+}
+
+// write writes a configuration file with the profiles given.
+func write(t *testing.T, profiles string) string {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(`apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles:
-- schedulerName: sigma
-  plugins: {multiPoint: {enabled: [{name: Sigma, weight: 2000}]}}
-`+pluginConfig), 0o600))
-	return options.LoadConfigFromFile(klog.Background(), file)
+`+profiles), 0o600))
+	return file
 }
 
 func argsIn(t *testing.T, loaded *schedconfig.KubeSchedulerConfiguration) *config.SigmaArgs {
@@ -92,6 +98,27 @@ func TestLoad(t *testing.T) {
 			args = argsIn(t, again.(*schedconfig.KubeSchedulerConfiguration))
 			args.TypeMeta = metav1.TypeMeta{}
 			require.Equal(t, &tt.want, args)
+		})
+	}
+}
+
+// Sigma is named first among those that bind, unless a profile says who binds.
+func TestBindFirst(t *testing.T) {
+	for _, tt := range []struct {
+		plugins string
+		want    []schedconfig.Plugin
+	}{
+		{"multiPoint: {enabled: [{name: Sigma}]}", []schedconfig.Plugin{{Name: "Sigma"}}},
+		{"multiPoint: {enabled: [{name: Other}, {name: Sigma}], disabled: [{name: DefaultBinder}]}", []schedconfig.Plugin{{Name: "Sigma"}}},
+		{"multiPoint: {enabled: [{name: Sigma}]}, bind: {disabled: [{name: Sigma}]}", nil},
+		{"multiPoint: {enabled: [{name: Sigma}]}, bind: {enabled: [{name: Other}]}", []schedconfig.Plugin{{Name: "Other"}}},
+		{"preFilter: {enabled: [{name: Sigma}]}", nil},
+		{"", nil},
+	} {
+		t.Run(tt.plugins, func(t *testing.T) {
+			loaded, err := options.LoadConfigFromFile(klog.Background(), write(t, "- plugins: {"+tt.plugins+"}\n"))
+			require.NoError(t, err)
+			require.Equal(t, tt.want, loaded.Profiles[0].Plugins.Bind.Enabled)
 		})
 	}
 }
