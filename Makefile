@@ -89,6 +89,10 @@ e2e-matrix: ## the install pages, live = simulated and the autoscaler's basics o
 e2e-upgrade: ## from the programs and manifests of BEFORE=35cf6bd to these on one control plane, and back (5 CPU-minutes cold, and 5)
 	@hack/upgrade.sh
 
+.PHONY: e2e-faults
+e2e-faults: ## lost answers to bindings with the watch held, late or out of step, ROUNDS=20 of each (10 minutes)
+	@SIGMA_ROUNDS=$(or $(ROUNDS),20) hack/e2e.sh -v -run '^TestLostAnswers$$'
+
 .PHONY: bump
 bump: ## type-check all modules that import Kubernetes: the first thing after new versions (30 CPU-seconds)
 	cd hack/bump && go run . ../.. ../oracle ../schedulerperf ../controlplane

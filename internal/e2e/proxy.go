@@ -39,8 +39,9 @@ type APIProxy struct {
 	open    chan struct{}            // closed = they pass
 	lag     func(path string, stream int) time.Duration
 	refuse  func(*http.Request) bool
-	lose    time.Duration  // after which the answer to one that was taken is lost; 0 = not
-	watches map[string]int // Streams so far, by path
+	lose    time.Duration            // after which the answer to one that was taken is lost; 0 = not
+	watches map[string]int           // Streams so far, by path
+	kept    map[string]chan struct{} // by path; closed = its watches pass
 }
 
 var bindingPath = regexp.MustCompile(`^/api/v1/namespaces/([^/]+)/pods/([^/]+)/binding$`)
@@ -58,7 +59,7 @@ func (c *Cluster) StartProxy(t testing.TB, kubeconfig string) *APIProxy {
 	require.NoError(t, err)
 	tls, err := rest.TLSConfigFor(c.Config)
 	require.NoError(t, err)
-	p := &APIProxy{bound: map[string]int{}, match: binding, open: make(chan struct{}), watches: map[string]int{}}
+	p := &APIProxy{bound: map[string]int{}, match: binding, open: make(chan struct{}), watches: map[string]int{}, kept: map[string]chan struct{}{}}
 	close(p.open)
 	quiet := log.New(io.Discard, "", 0)
 	forward := &httputil.ReverseProxy{
@@ -191,6 +192,19 @@ func (p *APIProxy) SetLag(lag func(path string, stream int) time.Duration) {
 	p.lag = lag
 }
 
+// HoldWatches keeps back what the watches of a path say until the returned function is
+// called, or the test ends.
+func (p *APIProxy) HoldWatches(t testing.TB, path string) (release func()) {
+	t.Helper()
+	kept := make(chan struct{})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kept[path] = kept
+	release = sync.OnceFunc(func() { close(kept) })
+	t.Cleanup(release) // the proxy cannot end before
+	return release
+}
+
 // SetRefuse sets which requests are answered with an error.
 func (p *APIProxy) SetRefuse(refuse func(*http.Request) bool) {
 	p.mu.Lock()
@@ -237,10 +251,19 @@ type delayedBody struct {
 	io.Closer
 	pieces chan piece
 	now    piece
+	wait   func() // while the watches of the path are held
 }
 
 func (p *APIProxy) delayed(body io.ReadCloser, path string, stream int) io.ReadCloser {
 	d := &delayedBody{Closer: body, pieces: make(chan piece, 100_000)}
+	d.wait = func() {
+		p.mu.Lock()
+		kept := p.kept[path]
+		p.mu.Unlock()
+		if kept != nil {
+			<-kept
+		}
+	}
 	go func() {
 		defer close(d.pieces)
 		for {
@@ -272,6 +295,7 @@ func (d *delayedBody) Read(buf []byte) (int, error) {
 			return 0, io.EOF
 		}
 		time.Sleep(time.Until(next.due))
+		d.wait()
 		d.now = next
 	}
 	n := copy(buf, d.now.text)
