@@ -19,7 +19,8 @@ import (
 
 const (
 	unclearFor   = 10 * time.Minute // that an API server which does not answer is waited for
-	unclearTries = 5                // while it answers, but does not say enough
+	unclearBinds = 5                // bindings of a pod that then has no node
+	unclearReads = 15               // reads that are refused, as those of an API server that is starting are: a minute
 	readFor      = 10 * time.Second // that one read may take
 )
 
@@ -49,7 +50,7 @@ func (p *Plugin) settle(ctx context.Context, pod *v1.Pod, node string, unclear e
 	ctx, cancel := context.WithTimeout(ctx, unclearFor)
 	defer cancel()
 	pause := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: .2, Steps: 10, Cap: 5 * time.Second}
-	for tries := 1; ; {
+	for binds, refused := 1, 0; ; {
 		live, err := p.read(ctx, pod)
 		switch {
 		case apierrors.IsNotFound(err), err == nil && live.UID != pod.UID:
@@ -58,17 +59,17 @@ func (p *Plugin) settle(ctx context.Context, pod *v1.Pod, node string, unclear e
 			return engine.WasBound, nil
 		case err == nil && live.Spec.NodeName != "":
 			return engine.NotBound, fmt.Errorf("the pod is on node %s; its binding: %w", live.Spec.NodeName, unclear)
-		case err == nil && (live.DeletionTimestamp != nil || tries == unclearTries):
-			return engine.NotBound, fmt.Errorf("the pod has no node after %d tries; the last: %w", tries, unclear)
+		case err == nil && (live.DeletionTimestamp != nil || binds == unclearBinds):
+			return engine.NotBound, fmt.Errorf("the pod has no node after %d bindings; the last: %w", binds, unclear)
 		case err == nil:
 			if unclear = again(ctx); unclear == nil {
 				return engine.WasBound, nil
 			}
-			tries++
-		case refuses(err) && tries == unclearTries:
-			return engine.BindingUnknown, fmt.Errorf("the pod cannot be read, which needs the right to get pods: %w; its binding: %w", err, unclear)
+			binds++
 		case refuses(err):
-			tries++
+			if refused++; refused == unclearReads {
+				return engine.BindingUnknown, fmt.Errorf("the pod cannot be read, which needs the right to get pods: %w; its binding: %w", err, unclear)
+			}
 		}
 		select {
 		case <-ctx.Done():

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +23,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/component-base/metrics/legacyregistry"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/sigma-scheduler/sigma/plugins/apis/config"
@@ -123,6 +125,23 @@ func (c asyncCacher) BindPod(b *v1.Binding) (<-chan error, error) {
 
 func (c asyncCacher) WaitOnFinish(_ context.Context, done <-chan error) error { return <-done }
 
+// outcomes are the counts of unclear bindings so far.
+func outcomes(t *testing.T) map[string]float64 {
+	t.Helper()
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	require.NoError(t, err)
+	counts := map[string]float64{}
+	for _, family := range families {
+		if family.GetName() != "sigma_unclear_bindings_total" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			counts[m.GetLabel()[0].GetValue()] += m.GetCounter().GetValue()
+		}
+	}
+	return counts
+}
+
 // bindTo binds the pod of a store to node a.
 func bindTo(t *testing.T, ctx context.Context, s *store, async bool) *fwk.Status {
 	t.Helper()
@@ -176,9 +195,9 @@ func TestBind(t *testing.T) {
 		{name: "403", binds: []func(*store) error{not(answer(403, "forbidden"))}, want: "forbidden", bindings: 1},
 		{name: "404", binds: []func(*store) error{not(answer(404, "not found"))}, want: "not found", bindings: 1},
 		{name: "422", binds: []func(*store) error{not(answer(422, "invalid"))}, want: "invalid", bindings: 1},
-		{name: "never taken", binds: slices.Repeat([]func(*store) error{not(answer(500, "a webhook"))}, 10), want: "no node after 5 tries; the last: a webhook", bindings: 5, looked: 5},
-		{name: "reads refused at first", binds: []func(*store) error{made(away)}, reads: slices.Repeat([]func(*store) error{not(answer(403, "not yet"))}, 3), bindings: 1, looked: 4},
-		{name: "no right to read", binds: []func(*store) error{made(away)}, reads: slices.Repeat([]func(*store) error{not(answer(403, "forbidden"))}, 10), want: "needs the right to get pods: forbidden", bindings: 1, looked: 5},
+		{name: "never taken", binds: slices.Repeat([]func(*store) error{not(answer(500, "a webhook"))}, 10), want: "no node after 5 bindings; the last: a webhook", bindings: 5, looked: 5},
+		{name: "reads refused at first", binds: []func(*store) error{made(away)}, reads: slices.Repeat([]func(*store) error{not(answer(403, "not yet"))}, 14), bindings: 1, looked: 15},
+		{name: "no right to read", binds: []func(*store) error{made(away)}, reads: slices.Repeat([]func(*store) error{not(answer(403, "forbidden"))}, 20), want: "needs the right to get pods: forbidden", bindings: 1, looked: 15},
 	}
 	for _, tt := range tests {
 		for _, async := range []bool{false, true} {
@@ -189,6 +208,7 @@ func TestBind(t *testing.T) {
 						s.pod = pod("web-1", "web").Obj()
 					}
 					s.pod = s.pod.DeepCopy()
+					before := outcomes(t)
 					status := bindTo(t, t.Context(), s, async)
 					if tt.want == "" {
 						require.True(t, status.IsSuccess(), "%v", status)
@@ -197,7 +217,18 @@ func TestBind(t *testing.T) {
 						require.Equal(t, fwk.Error, status.Code())
 						require.ErrorContains(t, status.AsError(), tt.want)
 					}
-					require.Equal(t, tt.bindings, len(s.targets))
+					outcome := "not-bound"
+					switch {
+					case tt.want == "":
+						outcome = "bound"
+					case strings.Contains(tt.want, "right to get pods"):
+						outcome = "unknown"
+					}
+					after := outcomes(t)
+					after[outcome] -= float64(min(tt.looked, 1)) // an answer that is clear is not looked into
+					before[outcome] += 0
+					require.Equal(t, before, after)
+					require.Len(t, s.targets, tt.bindings)
 					require.Equal(t, tt.looked, s.looked)
 					require.Equal(t, slices.Repeat([]string{"a"}, tt.bindings), s.targets)
 					require.Equal(t, slices.Repeat([]types.UID{"web-1"}, tt.bindings), s.uids)
