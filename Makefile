@@ -8,10 +8,11 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 # Only a label in `sigma version`: a tree without git builds just as well.
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
-# The race detector costs ten times the CPU: only packages that start goroutines, whose
-# tests use what the goroutines share.
-RACE := ./binpack/plan ./swarm ./internal/compare ./internal/train/... \
-	./plugins/engine ./plugins/snapshot ./mpa/collect ./mpa/recommender ./mpa/updater ./mpa/admission
+# The race detector costs ten times the CPU: only packages that start goroutines or lock.
+# internal/archtest compares the list with the code.
+RACE := ./binpack/plan ./swarm ./internal/compare ./internal/train/... ./internal/records/... \
+	./plugins/engine ./plugins/extender ./plugins/sigma ./plugins/snapshot \
+	./mpa/collect ./mpa/recommender ./mpa/updater ./mpa/admission ./cmd/sigma-extender ./cmd/sigma-records
 
 # Total, shared evenly by all fuzz targets.
 FUZZTIME ?= 60s
@@ -32,6 +33,7 @@ test: ## the fast suite of the module (85 to 170 CPU-seconds where all is built)
 race: ## the race detector on the packages that start goroutines
 	go test -race -short $(RACE)
 	go test -race -short -run ServesMany ./binpack/learned/planned
+	go test -race -short -run '^TestProgress|Interrupted$$' ./cmd/sigma
 
 .PHONY: lint
 lint: ## golangci-lint as pinned in hack/lint (the first run builds it and fills its cache, and may wait for minutes)

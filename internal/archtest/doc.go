@@ -13,6 +13,8 @@
 //   - Limits of size (size_test.go): 450 lines a file, 4,000 lines a package without
 //     its tests. A larger package says why in its package comment, in a line that begins
 //     with "Size: ". Generated files are free.
+//   - `make race` runs the tests of every package that starts goroutines or locks
+//     (race_test.go).
 //   - No block of more than 12 equal lines stands in two places (duplicates_test.go);
 //     blank lines, imports, comments and lines of punctuation do not count. The list
 //     of exceptions gives the reason of each.

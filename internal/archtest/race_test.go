@@ -1,0 +1,141 @@
+package archtest
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// unraced are packages that start goroutines, or lock, and whose tests `make race` leaves
+// out, with the reason.
+var unraced = map[string]string{
+	"internal/e2e": "its tests need a control plane, and leave the detector out of the programs that they start",
+}
+
+// TestRaceDetectorOnGoroutines compares the Makefile's list with the code.
+func TestRaceDetectorOnGoroutines(t *testing.T) {
+	for _, problem := range checkRaced(t, tree, unraced) {
+		t.Error(problem)
+	}
+}
+
+func TestPlantedGoroutines(t *testing.T) {
+	const makefile = "RACE := ./a/... ./b \\\n\t./gone\n\nother: ./no\n\techo ./nor\n\nrace: ## help\n\tgo test $(RACE)\n\tgo test -run X ./part\n\nlast: ./this\n"
+	got := checkRaced(t, planted(map[string]string{
+		"Makefile":          makefile,
+		"a/a.go":            "package a\n\nfunc f() { go f() }\n",
+		"a/below/a.go":      "package below\n\nimport _ \"golang.org/x/sync/errgroup\"\n",
+		"b/b.go":            "package b\n\nimport _ \"fmt\"\n",
+		"c/c.go":            "package c\n\nimport \"sync\"\n\nvar mu sync.Mutex\n",
+		"d/d.go":            "package d\n\nimport \"context\"\n\nvar _ = context.AfterFunc\n",
+		"e/e_test.go":       "package e\n\nfunc f() { go f() }\n",
+		"f/f.go":            "package f\n\nfunc f() { go f() }\n",
+		"g/g.go":            "package g\n",
+		"part/x.go":         "package part\n\nimport _ \"sync/atomic\"\n",
+		"hack/x/go.mod":     "module x\n",
+		"hack/x/main.go":    "package main\n\nfunc main() { go main() }\n",
+		"c/testdata/x/x.go": "package x\n\nfunc f() { go f() }\n",
+	}), map[string]string{"f": "a reason", "g": "no reason any more"})
+	want := []string{
+		"Makefile: b is in RACE, but starts no goroutine and locks nothing: take it off",
+		"Makefile: c (c/c.go:3) is not in RACE",
+		"Makefile: d (d/d.go:5) is not in RACE",
+		"Makefile: gone is in RACE, but starts no goroutine and locks nothing: take it off",
+		"g starts no goroutine and locks nothing: take it off the exceptions",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+var (
+	raceList   = regexp.MustCompile(`(?m)^RACE := ((?:.*\\\n)*.*)$`)
+	raceRecipe = regexp.MustCompile(`(?m)^race:.*\n((?:\t.*\n)+)`)
+	folder     = regexp.MustCompile(`(?:^|\s)\./(\S+)`)
+)
+
+// checkRaced returns packages that share memory between goroutines and that `make race`
+// does not know, and packages that it need not know.
+func checkRaced(t *testing.T, tree fs.FS, except map[string]string) (problems []string) {
+	t.Helper()
+	shared := sharing(t, tree)
+	makefile, err := fs.ReadFile(tree, "Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var raced []string
+	for _, list := range []*regexp.Regexp{raceList, raceRecipe} {
+		text := list.FindSubmatch(makefile)
+		if text == nil {
+			t.Fatalf("Makefile: nothing like %s", list)
+		}
+		for _, m := range folder.FindAllSubmatch(text[1], -1) {
+			raced = append(raced, string(m[1]))
+		}
+	}
+	for _, pattern := range raced {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(shared)), func(pkg string) bool { return matches(pattern, pkg) }) {
+			problems = append(problems, fmt.Sprintf("Makefile: %s is in RACE, but starts no goroutine and locks nothing: take it off", pattern))
+		}
+	}
+	for pkg, where := range shared {
+		if !matchesAny(raced, pkg) && except[pkg] == "" {
+			problems = append(problems, fmt.Sprintf("Makefile: %s (%s) is not in RACE", pkg, where))
+		}
+	}
+	for pkg := range except {
+		if shared[pkg] == "" {
+			problems = append(problems, pkg+" starts no goroutine and locks nothing: take it off the exceptions")
+		}
+	}
+	slices.Sort(problems)
+	return problems
+}
+
+// sharing returns the packages that start a goroutine, or import what only serves several,
+// with a line that does. What a package's server or informer calls back comes by goroutines
+// of others: such a package locks.
+func sharing(t *testing.T, tree fs.FS) map[string]string {
+	t.Helper()
+	shared := map[string]string{}
+	for _, p := range readPages(t, tree) {
+		pkg := path.Dir(p.name)
+		if strings.HasSuffix(p.name, "_test.go") || strings.HasPrefix(p.name, "hack/") || shared[pkg] != "" {
+			continue
+		}
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, p.name, strings.Join(p.lines, "\n"), parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(node ast.Node) bool {
+			found := false
+			switch n := node.(type) {
+			case *ast.GoStmt:
+				found = true
+			case *ast.ImportSpec:
+				name, err := strconv.Unquote(n.Path.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				found = name == "sync" || name == "sync/atomic" || strings.HasPrefix(name, "golang.org/x/sync/")
+			case *ast.SelectorExpr:
+				found = n.Sel.Name == "AfterFunc"
+			}
+			if found && shared[pkg] == "" {
+				shared[pkg] = fmt.Sprintf("%s:%d", p.name, files.Position(node.Pos()).Line)
+			}
+			return true
+		})
+	}
+	return shared
+}
