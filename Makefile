@@ -39,6 +39,10 @@ race: ## the race detector on the packages that start goroutines
 lint: ## golangci-lint as pinned in hack/lint (the first run builds it and fills its cache, and may wait for minutes)
 	hack/lint/run.sh
 
+.PHONY: vuln
+vuln: ## known vulnerabilities in what this tree reaches; not in the gate, since it needs the database (vuln.go.dev, or VULNDB=URL)
+	hack/vuln/run.sh
+
 .PHONY: fuzz
 fuzz: ## every fuzz target in turn, FUZZTIME=60s in all
 	hack/fuzz.sh $(FUZZTIME)
