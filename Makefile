@@ -33,7 +33,7 @@ test: ## the fast suite of the module (85 to 170 CPU-seconds where all is built)
 race: ## the race detector on the packages that start goroutines
 	go test -race -short $(RACE)
 	go test -race -short -run ServesMany ./binpack/learned/planned
-	go test -race -short -run '^TestProgress|Interrupted$$' ./cmd/sigma
+	go test -race -short -run '^TestProgress' ./cmd/sigma
 
 .PHONY: lint
 lint: ## golangci-lint as pinned in hack/lint (the first run builds it and fills its cache, and may wait for minutes)

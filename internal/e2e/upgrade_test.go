@@ -81,6 +81,7 @@ type upgraded struct {
 	service  *service
 	mpa      *e2e.MPA
 	journals string
+	recorded string // folder of a recording of the cluster
 	web      *member
 	stream   *stream
 	specs    string // of the policy and the rule
@@ -98,6 +99,7 @@ func TestUpgrade(t *testing.T) {
 	}
 	u := installFormer(t)
 	u.requirePlacing()
+	u.record(former)
 
 	u.upgrade(present)
 	require.True(u, u.placesClaim("after"))
@@ -148,7 +150,7 @@ func installFormer(t *testing.T) *upgraded {
 	c := e2e.StartCluster(t)
 	u := &upgraded{
 		fleet: &fleet{T: t, c: c, ns: c.Namespace(t), members: map[string]*member{}},
-		dir:   openPage(t, c, "operations.md").dir, journals: t.TempDir(), service: startService(t),
+		dir:   openPage(t, c, "operations.md").dir, journals: t.TempDir(), recorded: t.TempDir(), service: startService(t),
 	}
 	var nodes []*v1.Node
 	for i := range 6 {
@@ -283,6 +285,7 @@ func (u *upgraded) upgrade(version string) {
 		})
 	})
 	u.requireJournal()
+	u.record(version)
 	require.Equal(u, u.specs, u.objects())
 	u.Logf("%s: the lease changed hands, no pod waited longer than %.1f s, sizes stayed", version, wait.Seconds())
 }
