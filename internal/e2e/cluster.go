@@ -172,7 +172,7 @@ func start(t testing.TB, flags ...string) *Cluster {
 	t.Helper()
 	plane := &Process{
 		Name: "controlplane", Log: filepath.Join(scratch(t), "controlplane.log"),
-		program: filepath.Join(root, "hack", "controlplane", "run.sh"), args: flags,
+		program: filepath.Join(root, "hack", "controlplane", "run.sh"), args: append(auditFlags(t), flags...),
 		death: syscall.SIGTERM, // it has children of its own to end
 	}
 	require.NoError(t, plane.start())

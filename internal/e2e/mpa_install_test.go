@@ -198,13 +198,22 @@ func TestMPARights(t *testing.T) {
 		s.startPart(t, c, "admission"),
 	}
 	rounds := func(t *testing.T, prefix string) {
-		for _, mode := range []string{"InPlace", "Recreate"} {
+		for _, round := range [][2]string{{"Deployment", "InPlace"}, {"StatefulSet", "Recreate"}} {
+			kind, mode := round[0], round[1]
 			name := prefix + strings.ToLower(mode)
-			c.CreateDeployment(t, e2e.Deployment(ns, name, 3, "100m", "128Mi"))
+			d := e2e.Deployment(ns, name, 3, "100m", "128Mi")
+			if kind == "Deployment" {
+				c.CreateDeployment(t, d)
+			} else {
+				_, err := c.Client.AppsV1().StatefulSets(ns).Create(t.Context(), &appsv1.StatefulSet{ObjectMeta: d.ObjectMeta, Spec: appsv1.StatefulSetSpec{
+					Replicas: d.Spec.Replicas, Selector: d.Spec.Selector, Template: d.Spec.Template,
+				}}, metav1.CreateOptions{})
+				require.NoError(t, err)
+			}
 			waitSizes(t, c, ns, name, map[string]int{"100m 128Mi": 3})
 			w := c.StartWorkload(t, e2e.WorkloadSpec{Namespace: ns, App: name, CPUSeconds: .01, Load: e2e.Steps(time.Hour, 10)})
 			w.FeedMetricsAPI(t)
-			text := strings.NewReplacer("NAMESPACE", ns, "NAME", name, "KIND", "Deployment", "MODE", mode,
+			text := strings.NewReplacer("NAMESPACE", ns, "NAME", name, "KIND", kind, "MODE", mode,
 				"min: 1,", "min: 4,", "maxAllowed: {cpu: \"8\", memory: 8Gi}", "minAllowed: {cpu: 300m, memory: 300Mi}").Replace(webObject)
 			c.Kubectl(t, text, "apply", "-f", "-")
 			e2e.Wait(t, name+": four pods of another size", func() (string, bool) {
@@ -219,7 +228,7 @@ func TestMPARights(t *testing.T) {
 				}
 				return fmt.Sprintf("%d of %d\n%s", large, all, statusOf(t, c, ns, name)), all >= 4 && large == all
 			})
-			c.Kubectl(t, "", "delete", "deployment", name, "-n", ns)
+			c.Kubectl(t, "", "delete", kind, name, "-n", ns)
 		}
 	}
 	rounds(t, "apart-")
