@@ -7,6 +7,8 @@
 //     A kill may leave the hidden one; the next write of NAME removes it.
 //   - [AppendLog] appends records to a file, a line each. A kill may cut off the
 //     last line; the next [OpenLog] removes it. [Reader] reads such a file.
+//   - [RotatingLog] is one that keeps full files aside and begins in new ones, also where
+//     another program renamed, removed or cut its file.
 //
 // One writer at a time: a second one gets an error, or waits (WriteDir). Locks
 // end with the process that holds them. Where the system or the file system

@@ -98,6 +98,11 @@ func isAt(file *os.File, name string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	return isNamed(mine, name)
+}
+
+// isNamed reports whether name is the name of a file.
+func isNamed(mine fs.FileInfo, name string) (bool, error) {
 	there, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil

@@ -55,3 +55,17 @@ func TestFullDisk(t *testing.T) {
 	_, there := mustOpen(t, path)
 	require.Equal(t, []record{{Name: "old"}, {Name: "next"}}, there)
 }
+
+// A log that has no room for its next file goes on in the one that it has.
+func TestRotationOnFullDisk(t *testing.T) {
+	dir := smallDisk(t)
+	path := filepath.Join(dir, "log")
+	log := mustRotate(t, path, durable.Rotation{Bytes: 1})
+	require.NoError(t, log.Append(record{Name: strings.Repeat("x", 40<<10)}))
+	before := files(t, dir)
+	require.ErrorIs(t, log.Begin(noon, record{Name: strings.Repeat("y", 40<<10)}), syscall.ENOSPC)
+	require.Equal(t, before, files(t, dir))
+	require.NoError(t, log.Append(record{Name: "a"}))
+	require.NoError(t, log.Begin(noon, record{Name: "b"}))
+	require.Equal(t, line("b"), read(t, path))
+}

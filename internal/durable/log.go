@@ -58,6 +58,7 @@ type AppendLog[T any] struct {
 // A logFile is what a log needs of an [os.File].
 type logFile interface {
 	io.Writer
+	Stat() (fs.FileInfo, error)
 	Truncate(size int64) error
 	Sync() error
 	Close() error
@@ -69,19 +70,37 @@ type logFile interface {
 // the file stays as it was. A file that another writer has open is an error.
 func OpenLog[T any](path string, format Format[T], each func(line int, record T) error) (*AppendLog[T], error) {
 	format = format.orJSON()
-	Step("open", path)
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, format.Mode)
+	file, err := openLocked(path, format.Mode)
 	if err != nil {
 		return nil, err
-	}
-	if err := TryLock(file); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: another writer has it open: %w", path, err), file.Close())
 	}
 	l := &AppendLog[T]{path: path, format: format, file: file}
 	if err := l.resume(file, each); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	return l, nil
+}
+
+// openLocked opens a file to append to, or makes it, and locks it.
+func openLocked(path string, mode fs.FileMode) (*os.File, error) {
+	for {
+		Step("open", path)
+		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, mode)
+		if err != nil {
+			return nil, err
+		}
+		if err := TryLock(file); err != nil {
+			return nil, errors.Join(fmt.Errorf("%s: another writer has it open: %w", path, err), file.Close())
+		}
+		// Between opening and locking, its writer may have put another file there.
+		same, err := isAt(file, path)
+		if err == nil && same {
+			return file, nil
+		}
+		if err := errors.Join(err, file.Close()); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // resume reads what is there and removes what a kill cut off.
@@ -167,8 +186,14 @@ func (l *AppendLog[T]) Append(records ...T) error { return l.append(false, recor
 // AppendSync appends records, all of them or none, and syncs the file.
 func (l *AppendLog[T]) AppendSync(records ...T) error { return l.append(true, records) }
 
+// mostBuffer is the most memory in bytes that a log keeps from one call to the next.
+const mostBuffer = 1 << 20
+
 func (l *AppendLog[T]) append(sync bool, records []T) error {
 	l.buf.Reset()
+	if l.buf.Cap() > mostBuffer {
+		l.buf = bytes.Buffer{}
+	}
 	for _, record := range records {
 		begin := l.buf.Len()
 		if err := l.format.Encode(&l.buf, record); err != nil {
@@ -181,6 +206,11 @@ func (l *AppendLog[T]) append(sync bool, records []T) error {
 	if err := l.mend(); err != nil {
 		return err
 	}
+	size, err := l.length()
+	if err != nil {
+		return err
+	}
+	l.size = size // less than before where another program cut the file
 	if err := l.write(sync); err != nil {
 		l.torn = true
 		return errors.Join(err, l.mend())
@@ -200,16 +230,30 @@ func (l *AppendLog[T]) write(sync bool) error {
 	return l.Sync()
 }
 
-// mend removes what a write left that failed half way.
+// mend removes what a write left that failed half way. It never makes the file longer:
+// another program may have cut it meanwhile.
 func (l *AppendLog[T]) mend() error {
 	if !l.torn {
 		return nil
 	}
-	if err := l.file.Truncate(l.size); err != nil {
+	size, err := l.length()
+	if err != nil {
+		return err
+	}
+	if err := l.file.Truncate(min(size, l.size)); err != nil {
 		return err
 	}
 	l.torn = false
 	return nil
+}
+
+// length is the size that the file has.
+func (l *AppendLog[T]) length() (int64, error) {
+	info, err := l.file.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
 }
 
 // Size is the size of the file in bytes.
