@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"slices"
 	"time"
 
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
@@ -47,62 +45,28 @@ func (t Time) milliseconds(began int64) int64 {
 
 // Read builds the history of a log from its files, in order. Pods already placed at
 // `from` are its initial state; `until` is excluded.
-func Read(paths []string, from, until Time) (*History, error) {
-	h := New()
+func Read(paths []string, from, until Time) (h *History, err error) {
+	h = New()
 	h.needsPods = true
-	var events *ledger.Reader
-	begins := make([]int64, len(paths))
-	for i, path := range paths {
-		file, err := os.Open(path)
-		if err != nil {
-			return nil, err
-		}
-		if events == nil {
-			events = ledger.NewReader(path, file)
-		} else {
-			events.Continue(path, file)
-		}
-		err = h.read(events, path, func(e *ledger.Event) error {
-			begins[i] = milliseconds(e.Time)
-			if i == 0 {
-				return h.open(begins[0], from, until)
-			}
-			if slices.Contains(paths[:i], path) {
-				return errors.New("is given twice")
-			}
-			if begins[i] < begins[i-1] {
-				return fmt.Errorf("begins at %s, before %s does: give the files of one log in order", instant(begins[i]), paths[i-1])
-			}
-			return nil
-		})
-		if err := errors.Join(err, file.Close()); err != nil {
-			return nil, err
-		}
-	}
-	if len(h.starts) == 0 {
-		return nil, fmt.Errorf("%s: nothing starts there: not a decision log", paths[0])
-	}
-	return h, nil
-}
-
-// read adds the events of one file; first is called with the first of them.
-func (h *History) read(events *ledger.Reader, path string, first func(*ledger.Event) error) error {
+	events := ledger.OpenFiles(paths...)
+	defer func() { err = errors.Join(err, events.Close()) }()
 	for {
 		e, err := events.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
+		switch {
+		case errors.Is(err, io.EOF) && len(h.starts) == 0:
+			return nil, fmt.Errorf("%s: nothing starts there: not a decision log", paths[0])
+		case errors.Is(err, io.EOF):
+			return h, nil
+		case err != nil:
+			return nil, err
 		}
-		if err != nil {
-			return err
-		}
-		if first != nil {
-			if err := first(e); err != nil {
-				return fmt.Errorf("%s: %w", path, err)
+		if len(h.starts) == 0 {
+			if err := h.open(milliseconds(e.Time), from, until); err != nil {
+				return nil, fmt.Errorf("%s: %w", events.Name(), err)
 			}
-			first = nil
 		}
 		if err := h.Add(e); err != nil {
-			return fmt.Errorf("%s:%d: %w", path, events.Line(), err)
+			return nil, fmt.Errorf("%s:%d: %w", events.Name(), events.Line(), err)
 		}
 	}
 }

@@ -22,6 +22,8 @@ type Event struct {
 	Pod       string `json:"pod,omitempty"`     // namespace/name
 	UID       string `json:"uid,omitempty"`     // in a recording also of a node
 	Created   int64  `json:"created,omitempty"` // of place and arrive: when the pod was made, in seconds since 1970
+	Arrived   *bool  `json:"arrived,omitempty"` // of place and arrive in a description: the pod's arrival was counted before; nil: as the kind says
+	Past      *Past  `json:"past,omitempty"`
 	*Decision        // of decide
 }
 
@@ -42,6 +44,7 @@ const (
 	KindDecide   Kind = "decide"      // Pod, UID, App, Node, Decision
 	KindFailed   Kind = "bind-failed" // UID: the binding failed
 	KindRemove   Kind = "remove"      // UID: the pod is gone
+	KindPast     Kind = "past"        // Past: what came before a description
 )
 
 // A Role is what a policy is used for.
@@ -82,6 +85,16 @@ type Machine struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
+// A Past is what a description of the present leaves out and policies may know: it ends
+// the description with which a log goes on, so that no decision changes.
+type Past struct {
+	Placed   uint64            `json:"placed"`             // placements
+	Departed uint64            `json:"departed"`           // pods that left their machines
+	Last     string            `json:"last,omitempty"`     // app of the latest arrival
+	Arrivals map[string]int64  `json:"arrivals,omitempty"` // per app
+	LastUsed map[string]uint64 `json:"lastUsed,omitempty"` // per node: placements when it last took a pod
+}
+
 // NamingLabels are the keys of [Machine.Labels], the most specific first.
 var NamingLabels = []string{
 	"eks.amazonaws.com/nodegroup", "cloud.google.com/gke-nodepool", "kubernetes.azure.com/agentpool", "karpenter.sh/nodepool",
@@ -115,6 +128,8 @@ type Decision struct {
 	// refused; Extra lists those that our model refused and other filters allowed.
 	Infeasible []string `json:"infeasible,omitempty"`
 	Extra      []string `json:"extra,omitempty"`
+	// InfeasibleChange stands in files only, in place of Infeasible.
+	InfeasibleChange *Change `json:"infeasibleChange,omitempty"`
 	// Choice is the policy's machine where the pod went to another one: the policy
 	// only watches, or other scores outweighed it.
 	Choice   string `json:"choice,omitempty"`
@@ -122,6 +137,13 @@ type Decision struct {
 	// Scores are for people; no code reads them.
 	Score         float64 `json:"score,omitempty"`
 	RunnerUpScore float64 `json:"runnerUpScore,omitempty"`
+}
+
+// A Change is how a list differs from that of the last decision on the same app since
+// the start.
+type Change struct {
+	Added   []string `json:"added,omitempty"`
+	Removed []string `json:"removed,omitempty"`
 }
 
 // The causes of decisions. A fallback carries its reason behind the colon.

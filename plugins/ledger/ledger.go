@@ -93,6 +93,8 @@ func (l *Ledger) Apply(e *Event) error {
 		return l.place(e)
 	case KindFailed, KindRemove:
 		return l.departure(e)
+	case KindPast:
+		return l.setPast(e)
 	}
 	return fmt.Errorf("kind %q is unknown", e.Kind)
 }

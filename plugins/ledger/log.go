@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/sigma-scheduler/sigma/internal/durable"
 )
@@ -13,36 +14,83 @@ import (
 // The lines of one Write reach the system together: a killed process loses none of
 // them. Only Sync protects them from a machine that loses power.
 type Log struct {
-	file *durable.AppendLog[*Event]
-	seq  uint64
+	file  *durable.RotatingLog[*Event]
+	seq   uint64
+	lists lists
 }
 
 // OpenLog opens a file to append to, and creates it if necessary. A line that a kill cut
 // off at its end is removed. One writer at a time: a file that another has open, in
 // this process or elsewhere, is an error.
-func OpenLog(path string) (*Log, error) {
-	encode := func(b *bytes.Buffer, e *Event) error {
-		if err := json.NewEncoder(b).Encode(e); err != nil {
-			return fmt.Errorf("event %d: %w", e.Seq, err)
-		}
-		return nil
-	}
-	file, err := durable.OpenLog(path, durable.Format[*Event]{Encode: encode, Mine: mine}, nil)
+func OpenLog(path string) (*Log, error) { return OpenRotatingLog(path, Rotation{}) }
+
+// A Rotation bounds the files of a log.
+type Rotation = durable.Rotation
+
+// ErrMoved is what [Log.Check] reports of a file that was renamed or removed. The file
+// still takes events.
+var ErrMoved = durable.ErrMoved
+
+// OpenRotatingLog is OpenLog for a log of several files.
+func OpenRotatingLog(path string, r Rotation) (*Log, error) {
+	l := &Log{}
+	file, err := durable.OpenRotatingLog(path, durable.Format[*Event]{Encode: l.encode, Mine: mine}, r)
 	if err != nil {
 		return nil, err
 	}
-	return &Log{file: file}, nil
+	l.file = file
+	return l, nil
+}
+
+func (l *Log) encode(b *bytes.Buffer, e *Event) error {
+	if err := json.NewEncoder(b).Encode(l.lists.shorten(e)); err != nil {
+		return fmt.Errorf("event %d: %w", e.Seq, err)
+	}
+	return nil
 }
 
 // Write numbers the events and appends all of them or none. It does not use a
 // number twice: a reader notices events that could not be written.
 func (l *Log) Write(events ...*Event) error {
+	l.number(events)
+	err := l.file.Append(events...)
+	if err != nil {
+		l.lists = lists{} // the next ones are written whole
+	}
+	return err
+}
+
+func (l *Log) number(events []*Event) {
 	for _, e := range events {
 		l.seq++
 		e.Seq = l.seq
 	}
-	return l.file.Append(events...)
 }
+
+// Skip uses up the numbers of events that are not written.
+func (l *Log) Skip(events int) { l.seq += uint64(events) }
+
+// Check reports what other programs did to the file, as [durable.RotatingLog.Check] does.
+func (l *Log) Check(now time.Time) error { return l.file.Check(now) }
+
+// Full reports whether the log should begin in another file.
+func (l *Log) Full() bool { return l.file.Full() }
+
+// Begin appends a description, after which the log can be read without what was before:
+// to another file, if this one is full or was moved or cut. All of it is written, or
+// nothing.
+func (l *Log) Begin(now time.Time, description []*Event) error {
+	before := l.seq
+	l.number(description)
+	err := l.file.Begin(now, description...)
+	if err != nil {
+		l.seq, l.lists = before, lists{}
+	}
+	return err
+}
+
+// Prune removes the oldest files of the log if there are too many.
+func (l *Log) Prune() error { return l.file.Prune() }
 
 // Sync waits until everything written is on the disk.
 func (l *Log) Sync() error { return l.file.Sync() }

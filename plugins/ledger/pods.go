@@ -19,7 +19,9 @@ func (l *Ledger) arrival(e *Event) error {
 	p := l.pod(e.UID)
 	if !p.arrived && p.node == nil {
 		p.of(a)
-		l.arrive(p)
+		if e.Arrived == nil || *e.Arrived {
+			l.arrive(p)
+		}
 	}
 	return nil
 }
@@ -57,6 +59,7 @@ func (l *Ledger) place(e *Event) error {
 	if e.Kind == KindDecide && !p.arrived {
 		l.arrive(p)
 	}
+	p.arrived = p.arrived || e.Arrived != nil && *e.Arrived
 	p.node, p.at = m, len(m.pods)
 	m.pods = append(m.pods, p)
 	a.pods++

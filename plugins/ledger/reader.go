@@ -19,9 +19,21 @@ type Reader struct {
 	version int    // of the last start
 	starts  int    // so far
 	seq     uint64 // of the last event
+	lists   lists
 	// CutOff counts the lines that a kill cut off: unreadable lines before a start
 	// or at the end of the file.
 	CutOff int
+	// Gaps are where the log begins again after events that it lacks.
+	Gaps []Gap
+}
+
+// A Gap is where a log begins again after events that could not be written, or whose file
+// is missing.
+type Gap struct {
+	File string
+	Line int    // of the start
+	Seq  uint64 // of the start
+	Lost uint64 // events
 }
 
 // NewReader reads a log; name is used in errors.
@@ -46,6 +58,9 @@ func (r *Reader) Next() (*Event, error) {
 	}
 	switch {
 	case e.Kind == KindStart:
+		if r.starts > 0 && e.Seq > r.seq+1 {
+			r.Gaps = append(r.Gaps, Gap{r.name, r.line, e.Seq, e.Seq - r.seq - 1})
+		}
 		r.starts++
 	case r.starts == 0:
 		return nil, fmt.Errorf("%s:%d: nothing started yet: not the beginning of a decision log", r.name, r.line)
@@ -53,6 +68,9 @@ func (r *Reader) Next() (*Event, error) {
 		return nil, fmt.Errorf("%s:%d: seq %d follows %d: lines are missing", r.name, r.line, e.Seq, r.seq)
 	}
 	r.seq = e.Seq
+	if err := r.lists.complete(e); err != nil {
+		return nil, fmt.Errorf("%s:%d: %w", r.name, r.line, err)
+	}
 	return e, nil
 }
 

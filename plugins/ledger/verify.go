@@ -16,11 +16,13 @@ type Verdict struct {
 	Agreed    int            // of those with the cause policy
 	Refused   int            // pods on a machine that our own model did not allow
 	CutOff    int            // lines that a kill cut off
+	Gaps      []Gap          // where events are missing
 	First     *Difference    // nil = all agree
 }
 
 // A Difference is a decision whose computed node is not the logged one.
 type Difference struct {
+	File           string
 	Line           int
 	Pod, App       string
 	Logged         string
@@ -46,14 +48,18 @@ func orNone(name string) string {
 // first difference, which is part of the verdict; an error means that the log is
 // invalid.
 func Verify(name string, in io.Reader) (*Verdict, error) {
-	r := NewReader(name, in)
+	return VerifyFiles(&Files{Reader: NewReader(name, in), file: io.NopCloser(in)})
+}
+
+// VerifyFiles is [Verify] for a log of several files.
+func VerifyFiles(r *Files) (*Verdict, error) {
 	v := &Verdict{Causes: map[string]int{}}
 	l := New()
 	for {
 		e, err := r.Next()
-		v.CutOff = r.CutOff
+		v.CutOff, v.Gaps = r.CutOff, r.Gaps
 		if errors.Is(err, io.EOF) {
-			return v, v.complete(name)
+			return v, v.complete(r.Name())
 		}
 		if err != nil {
 			return v, err
@@ -63,15 +69,15 @@ func Verify(name string, in io.Reader) (*Verdict, error) {
 			v.Starts++
 		}
 		if e.Kind == KindDecide {
-			if err := v.check(l, e, r.Line()); err != nil {
-				return v, fmt.Errorf("%s:%d: decide: %w", name, r.Line(), err)
+			if err := v.check(l, e, r); err != nil {
+				return v, fmt.Errorf("%s:%d: decide: %w", r.Name(), r.Line(), err)
 			}
 			if v.First != nil {
 				return v, nil //nolint:nilerr // a difference is part of the verdict
 			}
 		}
 		if err := l.Apply(e); err != nil {
-			return v, fmt.Errorf("%s:%d: %s: %w", name, r.Line(), e.Kind, err)
+			return v, fmt.Errorf("%s:%d: %s: %w", r.Name(), r.Line(), e.Kind, err)
 		}
 	}
 }
@@ -85,7 +91,7 @@ func (v *Verdict) complete(name string) error {
 }
 
 // check computes a decision and compares; it sets v.First where they differ.
-func (v *Verdict) check(l *Ledger, e *Event, line int) error {
+func (v *Verdict) check(l *Ledger, e *Event, at *Files) error {
 	if e.Decision == nil || e.Cause == "" {
 		return errors.New("cause is missing")
 	}
@@ -105,7 +111,7 @@ func (v *Verdict) check(l *Ledger, e *Event, line int) error {
 	if err != nil {
 		return err
 	}
-	d := &Difference{Line: line, Pod: e.Pod, App: e.App, Logged: e.Node}
+	d := &Difference{File: at.Name(), Line: at.Line(), Pod: e.Pod, App: e.App, Logged: e.Node}
 	if e.Choice != "" {
 		d.Logged = e.Choice
 	}

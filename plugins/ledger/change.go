@@ -1,0 +1,129 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// lists are the infeasible nodes of the last decision on each app since the start, by
+// name. A file says of a list whole or how it changed.
+type lists struct {
+	byApp map[string][]string
+	names int // in all lists
+}
+
+// mostNames bounds the memory of a writer: a cluster of 5,000 nodes has lists of at
+// most 200 apps. A writer may write any list whole.
+const mostNames = 1 << 20
+
+// follow notes what an event does to the lists.
+func (l *lists) follow(e *Event) {
+	switch {
+	case e.Kind == KindStart:
+		*l = lists{}
+	case e.Kind == KindForget && e.App != "":
+		l.set(e.App, nil)
+	case e.Kind == KindDecide && e.Decision != nil:
+		l.set(e.App, byName(e.Infeasible))
+	}
+}
+
+func byName(list []string) []string {
+	if slices.IsSorted(list) {
+		return list
+	}
+	return slices.Sorted(slices.Values(list))
+}
+
+func (l *lists) set(app string, list []string) {
+	l.names += len(list) - len(l.byApp[app])
+	if len(list) == 0 {
+		delete(l.byApp, app)
+		return
+	}
+	if l.byApp == nil {
+		l.byApp = map[string][]string{}
+	}
+	l.byApp[app] = list
+}
+
+// shortLists are written whole, for readers that know no other.
+const shortLists = 16
+
+// shorten returns the event as a file says it: with the change of its list, where that
+// is shorter.
+func (l *lists) shorten(e *Event) *Event {
+	before := l.byApp[e.App]
+	l.follow(e)
+	if l.names > mostNames {
+		*l = lists{}
+	}
+	if e.Kind != KindDecide || e.Decision == nil || len(before) == 0 || len(e.Infeasible) < shortLists {
+		return e
+	}
+	c := changeOf(before, byName(e.Infeasible))
+	if len(c.Added)+len(c.Removed) >= len(e.Infeasible) {
+		return e
+	}
+	short, decision := *e, *e.Decision
+	decision.Infeasible, decision.InfeasibleChange = nil, c
+	short.Decision = &decision
+	return &short
+}
+
+// complete gives a decision of a file its whole list.
+func (l *lists) complete(e *Event) error {
+	if e.Decision != nil && e.InfeasibleChange != nil {
+		if len(e.Infeasible) > 0 {
+			return errors.New("infeasible and infeasibleChange are both there")
+		}
+		list, err := e.InfeasibleChange.applied(l.byApp[e.App])
+		if err != nil {
+			return fmt.Errorf("infeasibleChange: %w in the list of the last decision on app %q", err, e.App)
+		}
+		e.Infeasible, e.InfeasibleChange = list, nil
+	}
+	l.follow(e)
+	return nil
+}
+
+// changeOf is how two sorted lists differ.
+func changeOf(before, now []string) *Change {
+	c := &Change{}
+	for len(before) > 0 || len(now) > 0 {
+		switch {
+		case len(before) == 0 || len(now) > 0 && now[0] < before[0]:
+			c.Added, now = append(c.Added, now[0]), now[1:]
+		case len(now) == 0 || before[0] < now[0]:
+			c.Removed, before = append(c.Removed, before[0]), before[1:]
+		default:
+			before, now = before[1:], now[1:]
+		}
+	}
+	return c
+}
+
+// applied returns a sorted list after the change.
+func (c *Change) applied(before []string) ([]string, error) {
+	for _, name := range c.Removed {
+		if _, ok := slices.BinarySearch(before, name); !ok {
+			return nil, fmt.Errorf("removed %s is not", name)
+		}
+	}
+	for _, name := range c.Added {
+		if _, ok := slices.BinarySearch(before, name); ok {
+			return nil, fmt.Errorf("added %s is already", name)
+		}
+	}
+	gone := byName(c.Removed)
+	var now []string
+	for _, name := range before {
+		if _, ok := slices.BinarySearch(gone, name); !ok {
+			now = append(now, name)
+		}
+	}
+	now = append(now, c.Added...)
+	slices.Sort(now)
+	return now, nil
+}

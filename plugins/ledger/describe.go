@@ -1,0 +1,113 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Describe returns the events after which an empty ledger decides as this one does from
+// here on. identify says what the events of a pod hold beside its UID: its name, and
+// when it was made, in seconds since 1970.
+func (l *Ledger) Describe(identify func(*Pod) (name string, created int64)) []*Event {
+	start := l.start
+	list := []*Event{{Kind: KindStart, Start: &start}}
+	for _, role := range []Role{Primary, Canary} {
+		if p, ok := l.policies[role]; ok {
+			list = append(list, &Event{Kind: KindPolicy, Role: role, Policy: p.object})
+		}
+	}
+	nodes := slices.SortedFunc(l.Nodes(), func(a, b *Node) int { return strings.Compare(a.name, b.name) })
+	for _, n := range nodes {
+		spec := n.spec
+		list = append(list, &Event{Kind: KindNode, Node: n.name, Machine: &spec})
+	}
+	past := &Past{Placed: l.placed, Departed: l.departed, Arrivals: map[string]int64{}, LastUsed: map[string]uint64{}}
+	if l.last != nil {
+		past.Last = l.last.name
+	}
+	for _, a := range slices.SortedFunc(l.Apps(), func(a, b *AppEntry) int { return strings.Compare(a.name, b.name) }) {
+		spec := a.spec
+		list = append(list, &Event{Kind: KindApp, App: a.name, Spec: &spec})
+		if a.seen > 0 {
+			past.Arrivals[a.name] = a.seen
+		}
+	}
+	if len(l.rules) > 0 {
+		list = append(list, &Event{Kind: KindRule, Rules: slices.Clone(l.rules), Reset: true})
+	}
+	if len(l.expected) > 0 {
+		list = append(list, &Event{Kind: KindForecast, Expected: maps.Clone(l.expected)})
+	}
+	pods := func(of []*Pod) {
+		slices.SortFunc(of, func(a, b *Pod) int { return strings.Compare(a.uid, b.uid) })
+		for _, p := range of {
+			list = append(list, p.describe(identify))
+		}
+	}
+	for _, n := range nodes {
+		pods(slices.Clone(n.pods))
+		if n.last > 0 {
+			past.LastUsed[n.name] = n.last
+		}
+	}
+	pods(l.waiting())
+	return append(list, &Event{Kind: KindPast, Past: past})
+}
+
+// waiting are the pods that stand nowhere.
+func (l *Ledger) waiting() (list []*Pod) {
+	for _, p := range l.pods {
+		if p.node == nil {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// describe returns the event that puts a pod where it is. A pod that stands was counted
+// as an arrival if we decided where; one that waits almost always was.
+func (p *Pod) describe(identify func(*Pod) (name string, created int64)) *Event {
+	e := &Event{Kind: KindArrive, UID: p.uid, App: p.app.name}
+	if p.node != nil {
+		e.Kind, e.Node = KindPlace, p.node.name
+	}
+	if p.arrived != (e.Kind == KindArrive) {
+		e.Arrived = new(p.arrived)
+	}
+	e.Pod, e.Created = identify(p)
+	return e
+}
+
+// setPast restores what was counted before a description.
+func (l *Ledger) setPast(e *Event) error {
+	if e.Past == nil {
+		return errors.New("past is missing")
+	}
+	p := e.Past
+	for _, name := range slices.Sorted(maps.Keys(p.Arrivals)) {
+		if l.apps[name] == nil || p.Arrivals[name] < 0 {
+			return fmt.Errorf("past.arrivals.%s %d: the app is unknown, or the number negative", name, p.Arrivals[name])
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.LastUsed)) {
+		if l.machines[name] == nil {
+			return fmt.Errorf("past.lastUsed.%s: the node is unknown", name)
+		}
+	}
+	last := l.apps[p.Last]
+	if last == nil && p.Last != "" {
+		return fmt.Errorf("past.last %q: the app is unknown", p.Last)
+	}
+	l.placed, l.departed, l.last, l.stale = p.Placed, p.Departed, last, true
+	for name, a := range l.apps {
+		n := p.Arrivals[name]
+		a.seen, a.requests, a.sumSquare = n, n, n
+	}
+	for name, m := range l.machines {
+		m.last = p.LastUsed[name]
+	}
+	return nil
+}
