@@ -85,6 +85,9 @@ func addEngineFlags(flags *pflag.FlagSet, o *engine.Options) {
 	flags.StringVar(&o.AppLabel, "app-label", "", "label whose value is a pod's app; empty: the app is the pod's topmost controller")
 	flags.StringVar(&o.Fleet, "fleet", "open", "open: empty nodes stay empty as long as possible; fixed: all nodes are candidates")
 	flags.StringVar(&o.DecisionLog, "decision-log", "", "file to append decisions to")
+	o.DecisionLogBytes = 256 << 20
+	flags.Var((*bytesValue)(&o.DecisionLogBytes), "decision-log-bytes", "size at which the decision log is kept aside and begins in another file; 0: never")
+	flags.IntVar(&o.DecisionLogFiles, "decision-log-files", 8, "former files of the decision log that are kept; 0: all")
 	flags.DurationVar(&o.Deadline, "deadline", 0, "how long one pod's scores may take before Best-Fit decides; 0: no limit")
 	flags.DurationVar(&o.ForecastAge, "forecast-max-age", 5*time.Minute, "age at which a forecast is stale and Best-Fit decides")
 }
@@ -101,6 +104,10 @@ func (o *options) validate() error {
 		return fmt.Errorf("--deadline %v: want 0 or more", o.engine.Deadline)
 	case o.engine.ForecastAge <= 0:
 		return fmt.Errorf("--forecast-max-age %v: want more than 0", o.engine.ForecastAge)
+	case o.engine.DecisionLogBytes != 0 && o.engine.DecisionLogBytes < 64<<10:
+		return fmt.Errorf("--decision-log-bytes %d: want at least 64Ki, or 0: no limit", o.engine.DecisionLogBytes)
+	case o.engine.DecisionLogFiles < 0:
+		return fmt.Errorf("--decision-log-files %d: want 0 or more", o.engine.DecisionLogFiles)
 	case o.assumeTTL <= 0:
 		return fmt.Errorf("--assume-ttl %v: want more than 0", o.assumeTTL)
 	case o.maxRequestBytes <= 0:

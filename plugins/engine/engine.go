@@ -18,11 +18,15 @@ type Options struct {
 	AppLabel    string
 	Fleet       string // open or fixed
 	DecisionLog string // path; "" = none
-	Deadline    time.Duration
-	ForecastAge time.Duration // at which a forecast is stale
-	Top         int           // nodes to rank
-	Recorder    events.EventRecorder
-	Now         func() time.Time
+	// DecisionLogBytes is the size at which the log begins in another file, 0 = never;
+	// DecisionLogFiles is how many former files are kept, 0 = all.
+	DecisionLogBytes int64
+	DecisionLogFiles int
+	Deadline         time.Duration
+	ForecastAge      time.Duration // at which a forecast is stale
+	Top              int           // nodes to rank
+	Recorder         events.EventRecorder
+	Now              func() time.Time
 }
 
 // An Engine serves one profile of a scheduler, or one extender. Its methods may be
@@ -84,6 +88,7 @@ func (e *Engine) Sync(visit Visit) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := e.state
+	s.log.look()
 	if s.restartIfBroken() {
 		clear(e.reported)
 	}

@@ -34,6 +34,7 @@ var (
 	restarts      = counter("state_restarts_total", "Times that the packing state was rebuilt because it had refused an event.")
 	forgotten     = counter("waiting_pods_forgotten_total", "Waiting pods that were forgotten without word of their end, because they waited long or are too many.", "reason")
 	logErrors     = counter("decision_log_errors_total", "Failed writes to the decision log.")
+	logLost       = counter("decision_log_lost_events_total", "Events that are missing in the decision log, because they could not be written.")
 
 	register sync.Once
 )
@@ -57,7 +58,7 @@ type profileMetrics struct {
 	fragment, active, nodes, waiting, apps, divergence                metrics.GaugeMetric
 	decisions, disagreements, opened, fallbacks, loadErrors, conflict counters
 	forgotten, unclear                                                counters
-	logErrors, restarts                                               metrics.CounterMetric
+	logErrors, logLost, restarts                                      metrics.CounterMetric
 }
 
 // counters and gauges are those of one profile.
@@ -88,7 +89,7 @@ func (g gauges) forget(resource string) {
 func metricsOf(profile string) *profileMetrics {
 	register.Do(func() {
 		legacyregistry.MustRegister(latency, allocation, fragment, active, nodes, generation, waiting, apps, forgotten, divergence,
-			decisions, disagreements, opened, fallbacks, loadErrors, conflicts, unclear, logErrors, restarts)
+			decisions, disagreements, opened, fallbacks, loadErrors, conflicts, unclear, logErrors, logLost, restarts)
 	})
 	return &profileMetrics{
 		latency:    latency.WithLabelValues(profile),
@@ -99,6 +100,6 @@ func metricsOf(profile string) *profileMetrics {
 		decisions:  counters{decisions, profile}, disagreements: counters{disagreements, profile},
 		opened: counters{opened, profile}, fallbacks: counters{fallbacks, profile},
 		loadErrors: counters{loadErrors, profile}, conflict: counters{conflicts, profile}, unclear: counters{unclear, profile},
-		logErrors: logErrors.WithLabelValues(profile), restarts: restarts.WithLabelValues(profile),
+		logErrors: logErrors.WithLabelValues(profile), logLost: logLost.WithLabelValues(profile), restarts: restarts.WithLabelValues(profile),
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
 	"github.com/sigma-scheduler/sigma/plugins/kube"
@@ -39,16 +38,14 @@ type state struct {
 func newState(opt *Options, measured *profileMetrics) (*state, error) {
 	s := &state{
 		start: ledger.Start{Version: ledger.Version, Profile: opt.Profile, Fleet: opt.Fleet, Units: podspec.Units},
-		now:   opt.Now, metrics: measured, ledger: ledger.New(), log: decisionLog{errors: measured.logErrors},
+		now:   opt.Now, metrics: measured, ledger: ledger.New(),
 	}
 	s.cluster = kube.NewTranslator(opt.AppLabel, s.ledger, s.apply)
-	if opt.DecisionLog != "" {
-		file, err := ledger.OpenLog(opt.DecisionLog)
-		if err != nil {
-			return nil, fmt.Errorf("decisionLog: %w", err)
-		}
-		s.log.file = file
+	file, err := openLog(opt)
+	if err != nil {
+		return nil, fmt.Errorf("decisionLog: %w", err)
 	}
+	s.log = decisionLog{file: file, now: opt.Now, describe: s.cluster.Describe, failures: measured.logErrors, lost: measured.logLost}
 	s.begin()
 	return s, s.broken
 }
@@ -98,7 +95,7 @@ func (s *state) apply(ev *ledger.Event) {
 		}
 		return
 	}
-	s.log.add(ev, s.now)
+	s.log.add(ev)
 }
 
 // enter applies what came in since the last decision.
@@ -135,42 +132,4 @@ func (s *state) enter(m mail) {
 		s.declared, s.forecastAt = m.declared, m.declaredAt
 		s.cluster.Forecast(m.declared, since)
 	}
-}
-
-// A decisionLog holds events until they are written. Without a file it drops them.
-type decisionLog struct {
-	file   *ledger.Log
-	lines  []*ledger.Event
-	errors metrics.CounterMetric
-}
-
-func (l *decisionLog) add(ev *ledger.Event, now func() time.Time) {
-	if l.file != nil {
-		ev.Time = float64(now().UnixMicro()) / 1e6
-		l.lines = append(l.lines, ev)
-	}
-}
-
-// flush writes what is waiting.
-func (l *decisionLog) flush() {
-	if l.file == nil || len(l.lines) == 0 {
-		return
-	}
-	if err := l.file.Write(l.lines...); err != nil {
-		l.errors.Inc()
-		klog.ErrorS(err, "Cannot write the decision log")
-	}
-	clear(l.lines)
-	l.lines = l.lines[:0]
-}
-
-// close writes what is waiting and closes the file. Later events are dropped.
-func (l *decisionLog) close() error {
-	if l.file == nil {
-		return nil
-	}
-	l.flush()
-	file := l.file
-	l.file = nil
-	return file.Close()
 }

@@ -14,6 +14,9 @@ const (
 	FleetFixed = "fixed" // all
 )
 
+// MinDecisionLogBytes is the least limit of a file of the decision log.
+const MinDecisionLogBytes = 64 << 10
+
 // SigmaArgs are the arguments of the plugin Sigma.
 //
 // +kubebuilder:object:root=true
@@ -34,6 +37,11 @@ type SigmaArgs struct {
 	Fleet string
 	// DecisionLog is the path of a file to which decisions are appended; empty: none.
 	DecisionLog string
+	// DecisionLogBytes is the size at which DecisionLog is kept aside and begins in
+	// another file; 0: never.
+	DecisionLogBytes int64
+	// DecisionLogFiles is how many former files of DecisionLog are kept; 0: all.
+	DecisionLogFiles int32
 	// Deadline is how long one pod's scores may take before Best-Fit decides; 0: no
 	// limit.
 	Deadline metav1.Duration

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
@@ -54,10 +55,11 @@ func argsIn(t *testing.T, loaded *schedconfig.KubeSchedulerConfiguration) *confi
 func TestLoad(t *testing.T) {
 	defaults := config.SigmaArgs{
 		PolicyName: "general", Mapping: "rank", Fleet: "open", ForecastMaxAge: metav1.Duration{Duration: 5 * time.Minute},
+		DecisionLogBytes: 256 << 20, DecisionLogFiles: 8,
 	}
 	all := config.SigmaArgs{
 		PolicyName: "a", CanaryPolicyName: "b", AppLabel: "example.org/app", Mapping: "linear", Fleet: "fixed",
-		DecisionLog: "/var/log/d.jsonl", Deadline: metav1.Duration{Duration: 2 * time.Millisecond}, ForecastMaxAge: metav1.Duration{Duration: time.Hour},
+		DecisionLog: "/var/log/d.jsonl", DecisionLogBytes: 1 << 30, DecisionLogFiles: 3, Deadline: metav1.Duration{Duration: 2 * time.Millisecond}, ForecastMaxAge: metav1.Duration{Duration: time.Hour},
 	}
 	for _, tt := range []struct {
 		name, pluginConfig string
@@ -76,10 +78,12 @@ func TestLoad(t *testing.T) {
       mapping: linear
       fleet: fixed
       decisionLog: /var/log/d.jsonl
+      decisionLogBytes: 1Gi
+      decisionLogFiles: 3
       deadline: 2ms
       forecastMaxAge: 1h`, all},
 		{
-			"nothing where there is a default", `  pluginConfig: [{name: Sigma, args: {policyName: "", forecastMaxAge: 0s}}]`,
+			"nothing where there is a default", `  pluginConfig: [{name: Sigma, args: {policyName: "", forecastMaxAge: 0s, decisionLogBytes: 0, decisionLogFiles: 0}}]`,
 			config.SigmaArgs{Mapping: "rank", Fleet: "open"},
 		},
 	} {
@@ -129,6 +133,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"a field twice", "{mapping: rank, mapping: rank}", `key "mapping" already set`},
 		{"a number for a name", "{policyName: 1}", "SigmaArgs.policyName of type string"},
 		{"a number for a duration", "{deadline: 1}", "SigmaArgs.deadline of type string"},
+		{"no amount", "{decisionLogBytes: much}", "decoding args for plugin Sigma: quantities must match the regular expression"},
 		{"no duration", "{deadline: soon}", `decoding .profiles[0].pluginConfig[0]: decoding args for plugin Sigma: time: invalid duration "soon"`},
 		{"arguments of another plugin", "{kind: VolumeBindingArgs, apiVersion: kubescheduler.config.k8s.io/v1}", "args for plugin Sigma were not of type SigmaArgs"},
 	} {
@@ -141,7 +146,13 @@ func TestLoadRefuses(t *testing.T) {
 
 // TestRoundTrip: no field is lost between the versions, in JSON, or in a copy.
 func TestRoundTrip(t *testing.T) {
-	fill := randfill.NewWithSeed(1).NilChance(0).Funcs(func(m *metav1.TypeMeta, _ randfill.Continue) { *m = metav1.TypeMeta{} })
+	fill := randfill.NewWithSeed(1).NilChance(0).Funcs(
+		func(m *metav1.TypeMeta, _ randfill.Continue) { *m = metav1.TypeMeta{} },
+		func(n *int64, c randfill.Continue) { *n = c.Int63n(1 << 50) },
+		func(q *resource.Quantity, c randfill.Continue) {
+			*q = *resource.NewQuantity(c.Int63n(1<<50), resource.BinarySI)
+		},
+	)
 	codec := schedscheme.Codecs.LegacyCodec(v1.SchemeGroupVersion)
 	for range 200 {
 		var internal config.SigmaArgs

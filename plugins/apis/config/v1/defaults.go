@@ -3,6 +3,7 @@ package v1
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sigma-scheduler/sigma/plugins/apis/config"
@@ -14,6 +15,9 @@ const (
 	DefaultMapping        = config.MappingRank
 	DefaultFleet          = config.FleetOpen
 	DefaultForecastMaxAge = 5 * time.Minute
+
+	DefaultDecisionLogBytes = 256 << 20
+	DefaultDecisionLogFiles = 8
 )
 
 // SetDefaults_SigmaArgs fills in what a file leaves out. defaulter-gen knows it
@@ -27,6 +31,8 @@ func SetDefaults_SigmaArgs(args *SigmaArgs) {
 	fill(&args.Mapping, DefaultMapping)
 	fill(&args.Fleet, DefaultFleet)
 	fill(&args.DecisionLog, "")
+	fill(&args.DecisionLogBytes, *resource.NewQuantity(DefaultDecisionLogBytes, resource.BinarySI))
+	fill(&args.DecisionLogFiles, DefaultDecisionLogFiles)
 	fill(&args.Deadline, metav1.Duration{})
 	fill(&args.ForecastMaxAge, metav1.Duration{Duration: DefaultForecastMaxAge})
 }

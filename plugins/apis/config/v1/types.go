@@ -1,6 +1,9 @@
 package v1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // SigmaArgs are the arguments of the plugin Sigma.
 //
@@ -25,6 +28,11 @@ type SigmaArgs struct {
 	// DecisionLog is the absolute path of a file to which decisions are appended
 	// (none).
 	DecisionLog *string `json:"decisionLog,omitempty"`
+	// DecisionLogBytes is the size at which decisionLog is kept aside and begins in
+	// another file (256Mi; 0: never).
+	DecisionLogBytes *resource.Quantity `json:"decisionLogBytes,omitempty"`
+	// DecisionLogFiles is how many former files of decisionLog are kept (8; 0: all).
+	DecisionLogFiles *int32 `json:"decisionLogFiles,omitempty"`
 	// Deadline is how long one pod's scores may take before Best-Fit decides (0: no
 	// limit).
 	Deadline *metav1.Duration `json:"deadline,omitempty"`

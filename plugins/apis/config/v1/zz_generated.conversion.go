@@ -7,6 +7,7 @@ package v1
 
 import (
 	config "github.com/sigma-scheduler/sigma/plugins/apis/config"
+	resource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	conversion "k8s.io/apimachinery/pkg/conversion"
 	runtime "k8s.io/apimachinery/pkg/runtime"
@@ -26,6 +27,16 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}
 	if err := s.AddGeneratedConversionFunc((*config.SigmaArgs)(nil), (*SigmaArgs)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_config_SigmaArgs_To_v1_SigmaArgs(a.(*config.SigmaArgs), b.(*SigmaArgs), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddConversionFunc((**resource.Quantity)(nil), (*int64)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_Pointer_resource_Quantity_To_int64(a.(**resource.Quantity), b.(*int64), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddConversionFunc((*int64)(nil), (**resource.Quantity)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_int64_To_Pointer_resource_Quantity(a.(*int64), b.(**resource.Quantity), scope)
 	}); err != nil {
 		return err
 	}
@@ -49,6 +60,12 @@ func autoConvert_v1_SigmaArgs_To_config_SigmaArgs(in *SigmaArgs, out *config.Sig
 		return err
 	}
 	if err := metav1.Convert_Pointer_string_To_string(&in.DecisionLog, &out.DecisionLog, s); err != nil {
+		return err
+	}
+	if err := Convert_Pointer_resource_Quantity_To_int64(&in.DecisionLogBytes, &out.DecisionLogBytes, s); err != nil {
+		return err
+	}
+	if err := metav1.Convert_Pointer_int32_To_int32(&in.DecisionLogFiles, &out.DecisionLogFiles, s); err != nil {
 		return err
 	}
 	if err := metav1.Convert_Pointer_v1_Duration_To_v1_Duration(&in.Deadline, &out.Deadline, s); err != nil {
@@ -82,6 +99,12 @@ func autoConvert_config_SigmaArgs_To_v1_SigmaArgs(in *config.SigmaArgs, out *Sig
 		return err
 	}
 	if err := metav1.Convert_string_To_Pointer_string(&in.DecisionLog, &out.DecisionLog, s); err != nil {
+		return err
+	}
+	if err := Convert_int64_To_Pointer_resource_Quantity(&in.DecisionLogBytes, &out.DecisionLogBytes, s); err != nil {
+		return err
+	}
+	if err := metav1.Convert_int32_To_Pointer_int32(&in.DecisionLogFiles, &out.DecisionLogFiles, s); err != nil {
 		return err
 	}
 	if err := metav1.Convert_v1_Duration_To_Pointer_v1_Duration(&in.Deadline, &out.Deadline, s); err != nil {

@@ -43,6 +43,16 @@ func (in *SigmaArgs) DeepCopyInto(out *SigmaArgs) {
 		*out = new(string)
 		**out = **in
 	}
+	if in.DecisionLogBytes != nil {
+		in, out := &in.DecisionLogBytes, &out.DecisionLogBytes
+		x := (*in).DeepCopy()
+		*out = &x
+	}
+	if in.DecisionLogFiles != nil {
+		in, out := &in.DecisionLogFiles, &out.DecisionLogFiles
+		*out = new(int32)
+		**out = **in
+	}
 	if in.Deadline != nil {
 		in, out := &in.Deadline, &out.Deadline
 		*out = new(metav1.Duration)

@@ -50,6 +50,12 @@ func ValidateSigmaArgs(path *field.Path, args *config.SigmaArgs) error {
 	if file := args.DecisionLog; file != "" && (!filepath.IsAbs(file) || strings.HasSuffix(file, "/")) {
 		invalid("decisionLog", file, "must be the absolute path of a file")
 	}
+	if n := args.DecisionLogBytes; n != 0 && n < config.MinDecisionLogBytes {
+		invalid("decisionLogBytes", n, "must be at least 64Ki, or 0: no limit")
+	}
+	if args.DecisionLogFiles < 0 {
+		invalid("decisionLogFiles", args.DecisionLogFiles, "must not be negative; 0 keeps all")
+	}
 	if args.Deadline.Duration < 0 {
 		invalid("deadline", args.Deadline.Duration.String(), "must not be negative; 0 is none")
 	}

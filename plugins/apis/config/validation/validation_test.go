@@ -32,6 +32,7 @@ func TestValidateSigmaArgs(t *testing.T) {
 		{"everything", func(a *config.SigmaArgs) {
 			a.PolicyName, a.CanaryPolicyName, a.AppLabel = "a.b-c", "next", "app.kubernetes.io/name"
 			a.Mapping, a.Fleet, a.DecisionLog = "linear", "fixed", "/d.jsonl"
+			a.DecisionLogBytes, a.DecisionLogFiles = 64<<10, 1
 			a.Deadline.Duration, a.ForecastMaxAge.Duration = 1, 1
 		}, ""},
 		{"no policy", func(a *config.SigmaArgs) { a.PolicyName = "" }, "args.policyName: Required value"},
@@ -45,6 +46,10 @@ func TestValidateSigmaArgs(t *testing.T) {
 		{"fleet", func(a *config.SigmaArgs) { a.Fleet = "closed" }, `args.fleet: Unsupported value: "closed": supported values: "open", "fixed"`},
 		{"a relative path", func(a *config.SigmaArgs) { a.DecisionLog = "d.jsonl" }, `args.decisionLog: Invalid value: "d.jsonl": must be the absolute path of a file`},
 		{"a folder", func(a *config.SigmaArgs) { a.DecisionLog = "/var/log/" }, `args.decisionLog: Invalid value: "/var/log/"`},
+		{"no rotation", func(a *config.SigmaArgs) { a.DecisionLogBytes, a.DecisionLogFiles = 0, 0 }, ""},
+		{"a small log", func(a *config.SigmaArgs) { a.DecisionLogBytes = 65535 }, `args.decisionLogBytes: Invalid value: 65535: must be at least 64Ki, or 0: no limit`},
+		{"less than no log", func(a *config.SigmaArgs) { a.DecisionLogBytes = -1 }, `args.decisionLogBytes: Invalid value: -1`},
+		{"less than no file", func(a *config.SigmaArgs) { a.DecisionLogFiles = -1 }, `args.decisionLogFiles: Invalid value: -1: must not be negative; 0 keeps all`},
 		{"a deadline in the past", func(a *config.SigmaArgs) { a.Deadline.Duration = -time.Second }, `args.deadline: Invalid value: "-1s"`},
 		{"no age", func(a *config.SigmaArgs) { a.ForecastMaxAge.Duration = 0 }, `args.forecastMaxAge: Invalid value: "0s"`},
 		{"two things", func(a *config.SigmaArgs) { a.Fleet, a.Mapping = "a", "b" }, "[args.mapping: "},

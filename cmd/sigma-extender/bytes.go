@@ -1,0 +1,20 @@
+package main
+
+import "k8s.io/apimachinery/pkg/api/resource"
+
+// A bytesValue is a flag for an amount, such as 256Mi.
+type bytesValue int64
+
+func (b *bytesValue) String() string {
+	return resource.NewQuantity(int64(*b), resource.BinarySI).String()
+}
+
+// Set reads an amount.
+func (b *bytesValue) Set(text string) error {
+	q, err := resource.ParseQuantity(text)
+	*b = bytesValue(q.Value())
+	return err
+}
+
+// Type is what help calls such a value.
+func (b *bytesValue) Type() string { return "quantity" }

@@ -1,0 +1,27 @@
+package v1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/conversion"
+)
+
+// Convert_Pointer_resource_Quantity_To_int64 rounds up. conversion-gen knows it by its
+// name.
+//
+//nolint:revive // var-naming: the generator wants the underscores
+func Convert_Pointer_resource_Quantity_To_int64(in **resource.Quantity, out *int64, _ conversion.Scope) error {
+	*out = 0
+	if *in != nil {
+		*out = (*in).Value()
+	}
+	return nil
+}
+
+// Convert_int64_To_Pointer_resource_Quantity is exact. conversion-gen knows it by its
+// name.
+//
+//nolint:revive // var-naming: the generator wants the underscores
+func Convert_int64_To_Pointer_resource_Quantity(in *int64, out **resource.Quantity, _ conversion.Scope) error {
+	*out = resource.NewQuantity(*in, resource.BinarySI)
+	return nil
+}
