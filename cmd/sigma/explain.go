@@ -23,8 +23,9 @@ type explainFlags struct {
 	options                     cerebro.Options
 	choice                      policyFlags
 
-	pod, policyName, log string
-	cluster              clusterFlags
+	pod, policyName string
+	logs            []string
+	cluster         clusterFlags
 }
 
 func (a *app) explain() *cobra.Command {
@@ -45,7 +46,8 @@ With --pod, explain reads a cluster as "sigma snapshot" does and says where the 
 would go now. For a pod that waits it says why; a pod on a node is treated as if it
 arrived now. The policy is the PlacementPolicy named by --policy-name, or the one given
 by --policy. With --log, explain takes the pod's latest decision from a scheduler's
-decision log, with the state and the policy of that moment.
+decision log, with the state and the policy of that moment. A log of several files is
+given in order.
 
 ` + policiesHelp,
 		Example: `  sigma explain --trace small-1 --policy learned --request r00003
@@ -53,8 +55,9 @@ decision log, with the state and the policy of that moment.
   sigma explain --pod shop/web-7bfdcd89cf-77xgr
   sigma explain --pod shop/web-7bfdcd89cf-77xgr --policy bestfit
   sigma explain --pod shop/web-7bfdcd89cf-77xgr --log decisions.jsonl`,
-		Args: noArgs,
-		RunE: a.do(func(cmd *cobra.Command, _ []string) error {
+		Args: moreFilesOf("log"),
+		RunE: a.do(func(cmd *cobra.Command, more []string) error {
+			f.logs = append(f.logs, more...)
 			if cmd.Flags().Changed("pod") {
 				return a.explainPod(cmd, &f)
 			}
@@ -83,7 +86,7 @@ decision log, with the state and the policy of that moment.
 	f.choice.add(flags)
 	flags.StringVar(&f.pod, "pod", "", "pod of a cluster, as namespace/name")
 	flags.StringVar(&f.policyName, "policy-name", "general", "PlacementPolicy of the cluster that explains --pod")
-	flags.StringVar(&f.log, "log", "", "decision log that holds the decision on --pod")
+	flags.StringArrayVar(&f.logs, "log", nil, "decision log that holds the decision on --pod (repeatable: its files in order)")
 	f.cluster.add(flags)
 	return cmd
 }

@@ -48,8 +48,8 @@ func (a *app) explainPod(cmd *cobra.Command, f *explainFlags) error {
 
 // question returns the decision to explain, and the policy to ask.
 func (f *explainFlags) question(ctx context.Context, catalog *compare.Catalog) (*snapshot.Question, compare.Found, error) {
-	if f.log != "" {
-		q, err := snapshot.AskLog(f.log, f.pod)
+	if len(f.logs) > 0 {
+		q, err := snapshot.AskLog(f.logs, f.pod)
 		if err != nil {
 			return nil, compare.Found{}, err
 		}

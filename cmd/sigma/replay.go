@@ -15,14 +15,15 @@ import (
 
 func (a *app) replay() *cobra.Command {
 	var (
-		path, name, placements, log string
-		order                       int
-		seed                        uint64
-		retry, repack, quiet        bool
-		choice                      policyFlags
+		path, name, placements string
+		logs                   []string
+		order                  int
+		seed                   uint64
+		retry, repack, quiet   bool
+		choice                 policyFlags
 	)
 	cmd := &cobra.Command{
-		Use:   "replay --trace DIR --policy P | --log FILE",
+		Use:   "replay --trace DIR --policy P | --log FILE [FILE…]",
 		Short: "Place a trace's items under one policy, or check a scheduler's decision log",
 		Long: `Replay places the items of a trace one by one, as a scheduler with this policy
 would, checks every placement with an independent checker, and prints a summary.
@@ -32,16 +33,17 @@ left out.
 With --log it reads the decision log of a live scheduler instead ("-" is standard
 input). It builds the cluster's state from the log, computes every decision of a
 policy again without reading a score, and compares. If a decision differs, it prints
-the first one, and the exit code is 1.
+the first one, and the exit code is 1. A log of several files is given in order.
 
 ` + policiesHelp,
 		Example: `  sigma replay --trace small-1 --policy bestfit --placements placements.csv
   sigma replay --trace small-1 --policy learned --order 3 --seed 7
-  sigma replay --log decisions.jsonl`,
-		Args: noArgs,
-		RunE: a.do(func(cmd *cobra.Command, _ []string) error {
+  sigma replay --log decisions.jsonl
+  sigma replay --log decisions.jsonl.2* decisions.jsonl`,
+		Args: moreFilesOf("log"),
+		RunE: a.do(func(cmd *cobra.Command, more []string) error {
 			if cmd.Flags().Changed("log") {
-				return a.replayLog(cmd, log)
+				return a.replayLog(cmd, append(logs, more...))
 			}
 			if err := required(cmd, "trace", "policy"); err != nil {
 				return err
@@ -81,7 +83,7 @@ the first one, and the exit code is 1.
 	flags.StringVar(&path, "trace", "", "trace: a folder or a .tar.gz file")
 	a.unpackedFlag(flags)
 	flags.StringVar(&name, "policy", "", "placement policy: a name or a policy file")
-	flags.StringVar(&log, "log", "", "decision log of a live scheduler, instead of a trace; - = standard input")
+	flags.StringArrayVar(&logs, "log", nil, "decision log of a live scheduler, instead of a trace (repeatable: its files in order); - = standard input")
 	flags.IntVar(&order, "order", 0, "order of arrival: 0 = the file's, i = the i-th shuffle of --seed")
 	flags.Uint64Var(&seed, "seed", 1, "of shuffles and random ties")
 	flags.BoolVar(&repack, "repack", false, "place the items of placed.csv again, in the order of its lines")

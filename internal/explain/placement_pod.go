@@ -21,6 +21,7 @@ type Pod struct {
 	Node     string           `json:"node"` // where it stands, or went; empty = it waits
 	Waits    string           `json:"waits,omitempty"`
 	Log      *ledger.Decision `json:"log,omitempty"`
+	LogFile  string           `json:"logFile,omitempty"` // of a log of several
 	Line     int              `json:"line,omitempty"`
 	Time     string           `json:"time,omitempty"`
 	Mode     string           `json:"mode,omitempty"` // of the policy
@@ -38,7 +39,7 @@ func OfPod(q *snapshot.Question, found compare.Found) (*Pod, error) {
 	}
 	e := &cerebro.Explanation{App: app, Machines: state.Active(), Offered: state.Size(), Explanation: ranking}
 	v := &Pod{
-		Pod: q.Pod, Node: q.Node, Waits: q.Waits, Log: q.Decision, Line: q.Line, Filters: q.Beyond,
+		Pod: q.Pod, Node: q.Node, Waits: q.Waits, Log: q.Decision, LogFile: q.File, Line: q.Line, Filters: q.Beyond,
 		Compared: e.Candidates, decision: decisionOf(state.Instance(), e),
 	}
 	v.Candidates = len(q.Allowed)

@@ -46,7 +46,7 @@ func (v *Pod) stateText() string {
 func (v *Pod) decidedText() string {
 	switch {
 	case v.Log != nil:
-		return fmt.Sprintf("at %s (line %d of the log), mode %s, cause %s", v.Time, v.Line, cmp.Or(v.Mode, "none"), v.Log.Cause)
+		return fmt.Sprintf("at %s (line %d of %s), mode %s, cause %s", v.Time, v.Line, cmp.Or(v.LogFile, "the log"), cmp.Or(v.Mode, "none"), v.Log.Cause)
 	case v.Node == "":
 		return "as it would be now"
 	}

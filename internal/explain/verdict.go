@@ -10,6 +10,9 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
+// mostGaps are printed one by one.
+const mostGaps = 10
+
 // Verdict prints the summary of a decision log whose decisions were computed again.
 func Verdict(out io.Writer, name string, v *ledger.Verdict) {
 	causes, width := slices.Sorted(maps.Keys(v.Causes)), 12
@@ -37,10 +40,20 @@ func Verdict(out io.Writer, name string, v *ledger.Verdict) {
 	}
 	line("refused", "%s went where our own model does not allow", report.Plural(v.Refused, "pod"))
 	line("cut off", "%s", report.Plural(v.CutOff, "line"))
+	for i, g := range v.Gaps {
+		if i == mostGaps {
+			line("", "and %s more", report.Plural(len(v.Gaps)-i, "gap"))
+			break
+		}
+		line("gap", "log begins again at seq %d (%s:%d), %s were not written, or their file is missing", g.Seq, g.File, g.Line, report.Plural(int(g.Lost), "event"))
+	}
 	if v.First == nil {
 		return
 	}
-	d := v.First
+	d, in := v.First, ""
+	if v.First.File != name {
+		in = " of " + v.First.File
+	}
 	score := func(of *float64) string {
 		if of == nil {
 			return ""
@@ -48,7 +61,7 @@ func Verdict(out io.Writer, name string, v *ledger.Verdict) {
 		return fmt.Sprintf("  score %v", *of)
 	}
 	fmt.Fprintln(out)
-	line("line", "%d", d.Line)
+	line("line", "%d%s", d.Line, in)
 	line("pod", "%s, app %s", d.Pod, d.App)
 	line("in the log", "%s%s", d.Logged, score(d.LoggedComputed))
 	if d.Computed != "" {

@@ -1,13 +1,12 @@
 package snapshot
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"math"
 	"slices"
 	"strings"
 
@@ -39,6 +38,7 @@ type Question struct {
 	nodes    map[string]*v1.Node
 
 	// Of a decision log.
+	File     string // of a log of several
 	Line     int
 	Time     float64 // seconds since 1970
 	Decision *ledger.Decision
@@ -201,56 +201,60 @@ func (c *Client) noPolicy(ctx context.Context, name string) error {
 	return fmt.Errorf("the cluster has no PlacementPolicy %s; with --policy-name there are %s", name, strings.Join(names, ", "))
 }
 
-// AskLog asks where a pod would go in the state of its latest decision in a log.
-func AskLog(path, name string) (*Question, error) {
-	line, err := lastDecision(path, name)
+// AskLog asks where a pod would go in the state of its latest decision in a log, of
+// which paths are the files in order.
+func AskLog(paths []string, name string) (*Question, error) {
+	last, err := lastDecision(paths, name)
 	if err != nil {
 		return nil, err
 	}
-	if line == 0 {
-		return nil, fmt.Errorf("%s: no decision on pod %s", path, name)
+	if last == 0 {
+		return nil, fmt.Errorf("%s: no decision on pod %s", strings.Join(paths, ", "), name)
 	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }() // only read
-	events := ledger.NewReader(path, bufio.NewReader(file))
-	q := &Question{Pod: name, State: ledger.New(), Line: line}
-	for {
-		e, err := events.Next()
-		if err != nil {
-			return nil, err
-		}
-		if events.Line() == line {
-			return q, q.decided(e)
+	q := &Question{Pod: name, State: ledger.New()}
+	err = eachEvent(paths, func(n int, e *ledger.Event, at *ledger.Files) error {
+		if n == last {
+			if q.Line = at.Line(); len(paths) > 1 {
+				q.File = at.Name()
+			}
+			return q.decided(e)
 		}
 		if err := q.State.Apply(e); err != nil {
-			return nil, fmt.Errorf("%s:%d: %s: %w", path, events.Line(), e.Kind, err)
+			return fmt.Errorf("%s:%d: %s: %w", at.Name(), at.Line(), e.Kind, err)
 		}
-	}
+		return nil
+	}, last)
+	return q, err
 }
 
-// lastDecision returns the line of the latest decision on a pod; 0: none.
-func lastDecision(path, name string) (line int, err error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = file.Close() }() // only read
-	events := ledger.NewReader(path, file)
-	for {
+// lastDecision returns the number of the latest decision on a pod; 0: none.
+func lastDecision(paths []string, name string) (last int, err error) {
+	err = eachEvent(paths, func(n int, e *ledger.Event, _ *ledger.Files) error {
+		if e.Kind == ledger.KindDecide && e.Pod == name {
+			last = n
+		}
+		return nil
+	}, math.MaxInt)
+	return last, err
+}
+
+// eachEvent calls do for the events of a log up to a number, numbered from 1.
+func eachEvent(paths []string, do func(n int, e *ledger.Event, at *ledger.Files) error, until int) (err error) {
+	events := ledger.OpenFiles(paths...)
+	defer func() { err = errors.Join(err, events.Close()) }()
+	for n := 1; n <= until; n++ {
 		e, err := events.Next()
 		if errors.Is(err, io.EOF) {
-			return line, nil
+			return nil
 		}
 		if err != nil {
-			return 0, err
+			return err
 		}
-		if e.Kind == ledger.KindDecide && e.Pod == name {
-			line = events.Line()
+		if err := do(n, e, events); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // decided sets what the log has of the decision: the machines that took the pod,

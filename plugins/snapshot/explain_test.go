@@ -112,7 +112,7 @@ func TestAskLog(t *testing.T) {
 	require.NoError(t, failed)
 	require.NoError(t, log.Close())
 
-	q, err := AskLog(path, "shop/two")
+	q, err := AskLog([]string{path}, "shop/two")
 	require.NoError(t, err)
 	require.Equal(t, "c", q.Node, "the latest decision")
 	require.Equal(t, []string{"a", "c"}, names(q, q.Allowed))
@@ -120,11 +120,11 @@ func TestAskLog(t *testing.T) {
 	require.EqualValues(t, 1, q.State.Columns().AliveTotal(), "one stands, three is not there yet")
 	require.Empty(t, q.Refusal("a"), "a log does not say")
 
-	_, err = AskLog(path, "shop/four")
+	_, err = AskLog([]string{path}, "shop/four")
 	require.EqualError(t, err, path+": no decision on pod shop/four")
 	require.NoError(t, os.WriteFile(path, []byte(begun+"{\n{}\n"), 0o600))
-	_, err = AskLog(path, "shop/four")
+	_, err = AskLog([]string{path}, "shop/four")
 	require.ErrorContains(t, err, path+":2: ")
-	_, err = AskLog(path+"x", "shop/four")
+	_, err = AskLog([]string{path + "x"}, "shop/four")
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
