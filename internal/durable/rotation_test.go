@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -221,4 +222,34 @@ func TestRotationFails(t *testing.T) {
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, ".log.new")))
 	require.NoError(t, log.Begin(noon, record{Name: "d"}))
 	require.Equal(t, []string{line("a") + line("c"), line("d")}, rotated(t, path))
+}
+
+// A second writer is refused at each moment of a rotation.
+func TestRotationIsLockedThroughout(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	log := mustRotate(t, path, durable.Rotation{Bytes: 1, Files: 1})
+	done := make(chan struct{})
+	var tries sync.WaitGroup
+	tries.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				if other, _, err := open(path); err == nil {
+					t.Error("a second writer was let in")
+					_ = other.Close()
+					return
+				}
+			}
+		}
+	})
+	for i := range 300 {
+		require.NoError(t, log.Append(record{Name: "a"}))
+		require.NoError(t, log.Begin(noon.Add(time.Duration(i)*time.Second), record{Name: "b"}))
+		require.NoError(t, log.Prune())
+	}
+	close(done)
+	tries.Wait()
+	require.Equal(t, []string{line("b") + line("a"), line("b")}, rotated(t, path))
 }

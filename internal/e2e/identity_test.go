@@ -19,6 +19,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sigma-scheduler/sigma/internal/durable"
 	"github.com/sigma-scheduler/sigma/internal/e2e"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
@@ -101,7 +102,7 @@ func liveRun(t *testing.T, driver, log string, nodes, n int) {
 	c.CreateNodes(t, all[:nodes]...)
 	pods := identityPods(ns, n)
 	if driver == "plugin" {
-		c.StartScheduler(t, scheduler, sigmaConfig(false, "appLabel: app, decisionLog: "+log))
+		c.StartScheduler(t, scheduler, sigmaConfig(false, "appLabel: app, decisionLogBytes: 64Ki, decisionLog: "+log))
 	} else {
 		startExtender(t, c, log)
 	}
@@ -219,7 +220,7 @@ func startExtender(t *testing.T, c *e2e.Cluster, log string) {
 	t.Helper()
 	port, metrics := e2e.FreePort(t), e2e.FreePort(t)
 	e2e.StartProcess(t, "sigma-extender", e2e.Program(t, "sigma-extender"),
-		"--kubeconfig="+filepath.Join(c.Dir, "kubeconfig"), "--app-label=app", "--decision-log="+log,
+		"--kubeconfig="+filepath.Join(c.Dir, "kubeconfig"), "--app-label=app", "--decision-log="+log, "--decision-log-bytes=64Ki",
 		fmt.Sprintf("--bind-address=127.0.0.1:%d", port), fmt.Sprintf("--metrics-bind-address=127.0.0.1:%d", metrics))
 	e2e.Wait(t, "the extender", func() (string, bool) {
 		response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/readyz", metrics))
@@ -231,15 +232,26 @@ func startExtender(t *testing.T, c *e2e.Cluster, log string) {
 	c.StartScheduler(t, scheduler, extenderConfig(port))
 }
 
-// verify computes a log's decisions again.
+// verify computes the decisions in the files of a log again. text is that of all files.
 func verify(t *testing.T, driver, log string, pods int) (text []byte) {
 	t.Helper()
-	text, err := os.ReadFile(log)
+	files, err := durable.Aside(log)
 	require.NoError(t, err)
+	require.NotEmpty(t, files, "the log rotates")
+	files = append(files, log)
+	for _, file := range files {
+		part, err := os.ReadFile(file)
+		require.NoError(t, err)
+		text = append(text, part...)
+	}
+	out, err := exec.Command(e2e.Program(t, "sigma"), append([]string{"replay", "--log"}, files...)...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	t.Logf("%s", out)
 	v, err := ledger.Verify(log, bytes.NewReader(text))
 	require.NoError(t, err)
 	require.Nil(t, v.First, "%v", v.First)
 	t.Logf("%d events, decisions by cause %v, agreed %d, refused by the model %d", v.Events, v.Causes, v.Agreed, v.Refused)
+	require.Empty(t, v.Gaps)
 	require.Greater(t, v.Decisions, pods)
 	require.Equal(t, v.Causes[ledger.CausePolicy], v.Agreed)
 	require.Less(t, v.Decisions-v.Agreed, v.Decisions/100+1, "other causes: %v", v.Causes)
@@ -252,10 +264,6 @@ func verify(t *testing.T, driver, log string, pods int) (text []byte) {
 // corrupt changes a log where it must not matter and where it must.
 func corrupt(t *testing.T, log string, text []byte) {
 	t.Helper()
-	out, err := exec.Command(e2e.Program(t, "sigma"), "replay", "--log", log).CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	t.Logf("%s", out)
-
 	scores := regexp.MustCompile(`"(score|runnerUpScore)":[^,}]*`)
 	require.Regexp(t, scores, string(text))
 	v, err := ledger.Verify(log, bytes.NewReader(scores.ReplaceAll(text, []byte(`"$1":123.25`))))
