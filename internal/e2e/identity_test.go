@@ -102,7 +102,7 @@ func liveRun(t *testing.T, driver, log string, nodes, n int) {
 	c.CreateNodes(t, all[:nodes]...)
 	pods := identityPods(ns, n)
 	if driver == "plugin" {
-		c.StartScheduler(t, scheduler, sigmaConfig(false, "appLabel: app, decisionLogBytes: 64Ki, decisionLog: "+log))
+		c.StartScheduler(t, scheduler, sigmaConfig(false, "appLabel: app, decisionLogBytes: 64Ki, decisionLogFiles: 0, decisionLog: "+log))
 	} else {
 		startExtender(t, c, log)
 	}
@@ -220,7 +220,7 @@ func startExtender(t *testing.T, c *e2e.Cluster, log string) {
 	t.Helper()
 	port, metrics := e2e.FreePort(t), e2e.FreePort(t)
 	e2e.StartProcess(t, "sigma-extender", e2e.Program(t, "sigma-extender"),
-		"--kubeconfig="+filepath.Join(c.Dir, "kubeconfig"), "--app-label=app", "--decision-log="+log, "--decision-log-bytes=64Ki",
+		"--kubeconfig="+filepath.Join(c.Dir, "kubeconfig"), "--app-label=app", "--decision-log="+log, "--decision-log-bytes=64Ki", "--decision-log-files=0",
 		fmt.Sprintf("--bind-address=127.0.0.1:%d", port), fmt.Sprintf("--metrics-bind-address=127.0.0.1:%d", metrics))
 	e2e.Wait(t, "the extender", func() (string, bool) {
 		response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/readyz", metrics))
