@@ -51,6 +51,10 @@ fuzz: ## every fuzz target in turn, FUZZTIME=60s in all
 bench: ## speed of the packing core as Markdown: ratios to plain twins and rates by size (4 CPU-minutes)
 	@hack/bench.sh
 
+.PHONY: soak
+soak: ## 10^6 events through engine, extender and recommender: what they hold, to docs/results/soak.md (15 CPU-minutes)
+	@hack/soak.sh
+
 .PHONY: mpa-bench
 mpa-bench: ## speed of the autoscaler's simulator and decisions as Markdown (2 CPU-minutes)
 	@hack/bench.sh mpa
