@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/golang/glog"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,9 +27,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/sigma-scheduler/sigma/internal/serve"
 	"github.com/sigma-scheduler/sigma/mpa/admission"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/recommender"
@@ -42,6 +45,9 @@ const (
 	partAdmission   = "admission"
 )
 
+// none is an address that is not served.
+const none = "0"
+
 // version is set by the linker: -ldflags '-X main.version=…'.
 var version string
 
@@ -54,6 +60,7 @@ func programVersion() string {
 
 type options struct {
 	kubeconfig, metricsBind, probeBind, namespace string
+	pages                                         serve.Pages
 	leaderElect                                   bool
 	verbosity                                     int
 
@@ -112,8 +119,9 @@ func command() *cobra.Command {
 
 func (o *options) addFlags(flags *pflag.FlagSet, parts []string) {
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the pod's service account")
-	flags.StringVar(&o.metricsBind, "metrics-bind-address", ":8080", "address of /metrics, in plain HTTP; 0: none")
-	flags.StringVar(&o.probeBind, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
+	flags.StringVar(&o.metricsBind, "metrics-bind-address", ":8080", "address of /metrics, over HTTPS and for accounts with the right to it; 0: none")
+	flags.StringVar(&o.probeBind, "health-probe-bind-address", ":8081", "address of /healthz and /readyz, over HTTPS; 0: none")
+	o.pages.AddFlags(flags)
 	flags.StringVar(&o.namespace, "namespace", "", "namespace of the lease and the webhook's Secret; empty: the pod's")
 	flags.IntVarP(&o.verbosity, "v", "v", 0, "verbosity of the log")
 	if slices.Contains(parts, partRecommender) {
@@ -134,6 +142,13 @@ func (o *options) addFlags(flags *pflag.FlagSet, parts []string) {
 func (o *options) complete(parts []string) error {
 	if o.verbosity < 0 {
 		return fmt.Errorf("--v %d: want 0 or more", o.verbosity)
+	}
+	for flag, address := range map[string]string{"--metrics-bind-address": o.metricsBind, "--health-probe-bind-address": o.probeBind} {
+		if address != none {
+			if err := o.pages.Validate(flag, address); err != nil {
+				return err
+			}
+		}
 	}
 	check := map[string]func() error{
 		partRecommender: o.recommender.Validate, partUpdater: o.updater.Validate, partAdmission: o.admission.Validate,
@@ -171,7 +186,7 @@ func run(ctx context.Context, o *options, name string, parts []string) error {
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	grace := 10 * time.Second
 	m, err := ctrl.NewManager(rest.AddUserAgent(config, "sigma-mpa-"+name), ctrl.Options{
-		Scheme: scheme, Metrics: server.Options{BindAddress: o.metricsBind}, HealthProbeBindAddress: o.probeBind,
+		Scheme: scheme, Metrics: server.Options{BindAddress: none}, HealthProbeBindAddress: none, // ours: addPages
 		LeaderElection: o.leaderElect, LeaderElectionID: "sigma-mpa-" + name, LeaderElectionNamespace: o.namespace,
 		LeaderElectionReleaseOnCancel: true, GracefulShutdownTimeout: &grace,
 	})
@@ -188,21 +203,47 @@ func run(ctx context.Context, o *options, name string, parts []string) error {
 			return fmt.Errorf("updater: %w", err)
 		}
 	}
+	webhook := func() error { return nil }
 	if slices.Contains(parts, partAdmission) {
-		if err := admission.Setup(m, o.admission); err != nil {
+		if webhook, err = admission.Setup(m, o.admission); err != nil {
 			return fmt.Errorf("admission: %w", err)
 		}
 	}
-	if err := m.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return err
-	}
-	if err := m.AddReadyzCheck("caches", func(r *http.Request) error {
-		if !m.GetCache().WaitForCacheSync(r.Context()) {
-			return errors.New("caches are not filled yet")
-		}
-		return nil
-	}); err != nil {
+	if err := o.addPages(m, webhook); err != nil {
 		return err
 	}
 	return m.Start(ctx)
+}
+
+// addPages adds metrics and health to a manager, whose own server of health knows no HTTPS,
+// and whose server of metrics waits for ever for slow callers.
+func (o *options) addPages(m manager.Manager, webhook func() error) error {
+	add := func(address string, pages http.Handler) error {
+		if address == none {
+			return nil
+		}
+		s, err := o.pages.Server(address, pages)
+		if err != nil {
+			return err
+		}
+		return m.Add(s)
+	}
+	metrics, err := o.pages.Metrics(m.GetConfig(), promhttp.HandlerFor(ctrlmetrics.Registry, promhttp.HandlerOpts{}))
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", metrics)
+	if err := add(o.metricsBind, mux); err != nil {
+		return err
+	}
+	mux = http.NewServeMux()
+	mux.Handle("GET /healthz", serve.Health(func(context.Context) error { return nil }))
+	mux.Handle("GET /readyz", serve.Health(func(ctx context.Context) error {
+		if !m.GetCache().WaitForCacheSync(ctx) {
+			return errors.New("caches are not filled yet")
+		}
+		return webhook()
+	}))
+	return add(o.probeBind, mux)
 }

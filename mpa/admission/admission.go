@@ -20,6 +20,7 @@ package admission
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,6 +47,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	ctrladmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/sigma-scheduler/sigma/internal/serve"
 	"github.com/sigma-scheduler/sigma/mpa/actuate"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/target"
@@ -106,42 +108,53 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// Setup adds the webhook to a manager.
-func Setup(m manager.Manager, o Options) error {
+// patience is how long the API server may take to send a request. It has [limit] and a
+// little more for all of it.
+const patience = 5 * time.Second
+
+// What the webhook serves at a time: API servers have a few connections each, but every pod
+// may connect.
+const (
+	connections      = 512
+	turns            = 4
+	maxRequestValues = 1 << 16
+	maxRequestBytes  = 7 << 20 // as controller-runtime: an object has 3 MiB at most, and there may be two
+)
+
+// Setup adds the webhook to a manager; ready says why it cannot answer.
+func Setup(m manager.Manager, o Options) (ready func() error, err error) {
 	if err := m.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.MultidimPodAutoscaler{}, targetIndex, targetOf); err != nil {
-		return err
+		return nil, err
 	}
 	for _, object := range []client.Object{&v1.LimitRange{}, &v1.ResourceQuota{}} { // filled before the first request
 		if _, err := m.GetCache().GetInformer(context.Background(), object); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	r, err := newRevisions(m)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c, err := kubernetes.NewForConfigAndClient(m.GetConfig(), m.GetHTTPClient())
 	if err != nil {
-		return err
-	}
-	host, port, err := net.SplitHostPort(o.Bind)
-	if err != nil {
-		return err
-	}
-	n, err := strconv.Atoi(port)
-	if err != nil {
-		return err
+		return nil, err
 	}
 	certificates := &rotation{client: c, namespace: o.Namespace, secret: o.Secret, configuration: o.Configuration, life: o.Life, now: clock.RealClock{}.Now}
 	if err := m.Add(certificates); err != nil {
-		return err
+		return nil, err
 	}
-	s := webhook.NewServer(webhook.Options{Host: host, Port: n, TLSOpts: certificates.tls()})
-	s.Register(Path, &webhook.Admission{Handler: &handler{objects: m.GetCache(), revisions: r, limit: limit}})
-	if err := m.Add(s); err != nil {
-		return err
+	hook := &webhook.Admission{Handler: &handler{objects: m.GetCache(), revisions: r, limit: limit}}
+	return certificates.ready, m.Add(server(o.Bind, hook, certificates.tls(), patience))
+}
+
+// server serves the webhook. That of controller-runtime waits for ever for a slow caller.
+func server(address string, hook http.Handler, config *tls.Config, patience time.Duration) *serve.Server {
+	mux := http.NewServeMux()
+	webhook.NewServer(webhook.Options{WebhookMux: mux}).Register(Path, hook) // with its metrics; it is not started
+	return &serve.Server{
+		Address: address, Handler: serve.NewBodies(maxRequestBytes, maxRequestValues, turns).Handler(mux), TLS: config,
+		Connections: connections, Patience: patience,
 	}
-	return m.AddReadyzCheck("webhook", func(*http.Request) error { return certificates.ready() })
 }
 
 func targetOf(object client.Object) []string {

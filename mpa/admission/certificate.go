@@ -58,16 +58,13 @@ type rotation struct {
 // NeedLeaderElection is false: every replica serves.
 func (*rotation) NeedLeaderElection() bool { return false }
 
-// tls makes a server serve the certificate.
-func (r *rotation) tls() []func(*tls.Config) {
-	return []func(*tls.Config){func(c *tls.Config) {
-		c.MinVersion = tls.VersionTLS12
-		c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			if p := r.served.Load(); p != nil {
-				return p, nil
-			}
-			return nil, errors.New("there is no certificate yet")
+// tls is the configuration of a server with the certificate.
+func (r *rotation) tls() *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		if p := r.served.Load(); p != nil {
+			return p, nil
 		}
+		return nil, errors.New("there is no certificate yet")
 	}}
 }
 

@@ -45,13 +45,9 @@ func call(t *testing.T, r *rotation, c *fake.Clientset, host string) (*x509.Cert
 	require.NotNil(t, configuration.Webhooks[0].ClientConfig.Service, "the rest stays")
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(configuration.Webhooks[0].ClientConfig.CABundle)
-	var config tls.Config
-	for _, option := range r.tls() {
-		option(&config)
-	}
 	here, there := net.Pipe()
 	defer func() { _, _ = here.Close(), there.Close() }()
-	server := tls.Server(there, &config)
+	server := tls.Server(there, r.tls())
 	go func() { _ = server.HandshakeContext(t.Context()) }()
 	client := tls.Client(here, &tls.Config{RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS12})
 	if err := client.HandshakeContext(t.Context()); err != nil {
