@@ -7,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -17,6 +16,7 @@ import (
 	"github.com/golang/glog"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -27,6 +27,7 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/version" // version metric
 	"k8s.io/klog/v2"
 
+	"github.com/sigma-scheduler/sigma/internal/serve"
 	"github.com/sigma-scheduler/sigma/plugins/engine"
 	"github.com/sigma-scheduler/sigma/plugins/extender"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
@@ -34,7 +35,8 @@ import (
 
 type options struct {
 	kubeconfig, bind, metricsBind string
-	cert, key, clientCA           string
+	clientCA                      string
+	pages                         serve.Pages
 	maxRequestBytes               int64
 	assumeTTL                     time.Duration
 	verbosity                     int
@@ -67,12 +69,11 @@ func command(o *options) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the pod's service account")
-	flags.StringVar(&o.bind, "bind-address", ":8443", "address of /filter and /prioritize")
-	flags.StringVar(&o.metricsBind, "metrics-bind-address", ":8080", "address of /metrics, /healthz and /readyz, in plain HTTP")
-	flags.StringVar(&o.cert, "tls-cert-file", "", "certificate, read again when it changes; without it only loopback addresses are served")
-	flags.StringVar(&o.key, "tls-private-key-file", "", "key of the certificate")
-	flags.StringVar(&o.clientCA, "client-ca-file", "", "authority of the callers' certificates; empty: callers need no certificate")
-	flags.Int64Var(&o.maxRequestBytes, "max-request-bytes", 64<<20, "largest request")
+	flags.StringVar(&o.bind, "bind-address", ":8443", "address of /filter and /prioritize; beyond loopback it needs --tls-cert-file and --client-ca-file")
+	flags.StringVar(&o.metricsBind, "metrics-bind-address", ":8080", "address of /metrics, for accounts with the right to it, and of /healthz and /readyz, over HTTPS")
+	o.pages.AddFlags(flags)
+	flags.StringVar(&o.clientCA, "client-ca-file", "", "authority of the callers' certificates")
+	flags.Int64Var(&o.maxRequestBytes, "max-request-bytes", 4<<20, "largest request")
 	flags.DurationVar(&o.assumeTTL, "assume-ttl", 30*time.Second, "how long a pod is assumed to be on its node before the cluster shows it there")
 	flags.IntVarP(&o.verbosity, "v", "v", 0, "verbosity of the log")
 	addEngineFlags(flags, &o.engine)
@@ -112,20 +113,14 @@ func (o *options) validate() error {
 		return fmt.Errorf("--assume-ttl %v: want more than 0", o.assumeTTL)
 	case o.maxRequestBytes <= 0:
 		return fmt.Errorf("--max-request-bytes %d: want more than 0", o.maxRequestBytes)
-	case (o.cert == "") != (o.key == ""):
-		return errors.New("--tls-cert-file and --tls-private-key-file need each other")
-	case o.clientCA != "" && o.cert == "":
+	case o.clientCA != "" && o.pages.CertFile == "":
 		return errors.New("--client-ca-file needs --tls-cert-file")
-	case o.cert == "" && !loopback(o.bind):
+	case o.pages.CertFile == "" && !serve.Loopback(o.bind):
 		return fmt.Errorf("--bind-address %s without --tls-cert-file: only a loopback address is served in plain HTTP", o.bind)
+	case o.clientCA == "" && !serve.Loopback(o.bind):
+		return fmt.Errorf("--bind-address %s without --client-ca-file: beyond loopback only callers with a certificate are served", o.bind)
 	}
-	return nil
-}
-
-func loopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	ip := net.ParseIP(host)
-	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
+	return o.pages.Validate("--metrics-bind-address", o.metricsBind)
 }
 
 // run serves until ctx ends.
@@ -172,45 +167,30 @@ func run(ctx context.Context, o *options) error {
 	if _, err := e.Watch(ctx, config); err != nil {
 		return err
 	}
-	return serve(ctx, o, server)
+	return serveAll(ctx, o, server, config)
 }
 
-// serve answers until ctx ends, then finishes the calls that are under way.
-func serve(ctx context.Context, o *options, s *extender.Server) error {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", legacyregistry.Handler())
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := s.Ready(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		_, _ = w.Write([]byte("ok"))
-	})
-	config, err := tlsConfig(o)
+// serveAll answers until ctx ends, then finishes the calls that are under way.
+func serveAll(ctx context.Context, o *options, s *extender.Server, config *rest.Config) error {
+	metrics, err := o.pages.Metrics(config, legacyregistry.Handler())
 	if err != nil {
 		return err
 	}
-	calls := &http.Server{
-		Addr: o.bind, Handler: s.Handler(), TLSConfig: config,
-		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 5 * time.Minute,
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", metrics)
+	mux.Handle("GET /healthz", serve.Health(func(context.Context) error { return nil }))
+	mux.Handle("GET /readyz", serve.Health(func(context.Context) error { return s.Ready() }))
+	pages, err := o.pages.Server(o.metricsBind, mux)
+	if err != nil {
+		return err
 	}
-	plain := &http.Server{Addr: o.metricsBind, Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second}
-	failed := make(chan error, 2)
-	go func() { failed <- plain.ListenAndServe() }()
-	go func() {
-		if config != nil {
-			failed <- calls.ListenAndServeTLS("", "")
-		} else {
-			failed <- calls.ListenAndServe()
-		}
-	}()
+	calls := &serve.Server{Address: o.bind, Handler: s.Handler(), Connections: 128, Patience: 10 * time.Second}
+	if calls.TLS, err = tlsConfig(o); err != nil {
+		return err
+	}
 	glog.Infof("answering on %s, metrics on %s", o.bind, o.metricsBind)
-	select {
-	case err = <-failed:
-	case <-ctx.Done():
-	}
-	finish, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	return errors.Join(err, calls.Shutdown(finish), plain.Shutdown(finish))
+	both, ctx := errgroup.WithContext(ctx) // when one cannot serve, both end
+	both.Go(func() error { return calls.Start(ctx) })
+	both.Go(func() error { return pages.Start(ctx) })
+	return both.Wait()
 }

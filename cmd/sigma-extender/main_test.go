@@ -22,7 +22,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/internal/serve"
 )
 
 func TestFlags(t *testing.T) {
@@ -31,7 +34,11 @@ func TestFlags(t *testing.T) {
 		{plain, ""},
 		{"--bind-address=localhost:1", ""},
 		{"--bind-address=[::1]:1", ""},
-		{"--tls-cert-file=c --tls-private-key-file=k", ""},
+		{"--tls-cert-file=c --tls-private-key-file=k", "--bind-address :8443 without --client-ca-file: beyond loopback only callers with a certificate are served"},
+		{plain + " --tls-cert-file=c --tls-private-key-file=k", ""},
+		{plain + " --metrics-plain-http", "--metrics-bind-address :8080 with --metrics-plain-http: only a loopback address is served in plain HTTP"},
+		{plain + " --metrics-plain-http --metrics-bind-address=127.0.0.1:2", ""},
+		{plain + " --metrics-bind-address=8080", `--metrics-bind-address "8080": want host:port or :port`},
 		{"--tls-cert-file=c --tls-private-key-file=k --client-ca-file=a --bind-address=:8443", ""},
 		{plain + " --canary-policy-name=next --fleet=fixed --deadline=10ms --forecast-max-age=1m --assume-ttl=1s --max-request-bytes=1 -v=2 --app-label=app", ""},
 		{"", "--bind-address :8443 without --tls-cert-file: only a loopback address is served in plain HTTP"},
@@ -169,7 +176,7 @@ func handshake(t *testing.T, address string, config *tls.Config) (string, error)
 func TestCertificateIsReadAgain(t *testing.T) {
 	a, f := newAuthority(t), folder{t, t.TempDir()}
 	cert, key := a.issue(t, "first")
-	o := &options{cert: f.put("tls.crt", cert), key: f.put("tls.key", key)}
+	o := &options{pages: serve.Pages{CertFile: f.put("tls.crt", cert), KeyFile: f.put("tls.key", key)}}
 	config, err := tlsConfig(o)
 	require.NoError(t, err)
 	address := serveTLS(t, config)
@@ -184,12 +191,12 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	at := time.Now().Add(time.Second)
 	cert, key = a.issue(t, "second")
 	f.put("tls.crt", cert)
-	require.NoError(t, os.Chtimes(o.cert, at, at))
+	require.NoError(t, os.Chtimes(o.pages.CertFile, at, at))
 	require.Equal(t, "first", name())
 	f.put("tls.key", key)
 	require.Equal(t, "second", name())
 
-	require.NoError(t, os.Remove(o.cert))
+	require.NoError(t, os.Remove(o.pages.CertFile))
 	require.Equal(t, "second", name(), "what was read last")
 	f.put("tls.crt", []byte("garbage"))
 	require.Equal(t, "second", name())
@@ -204,7 +211,7 @@ func TestClientCA(t *testing.T) {
 	ours, theirs, f := newAuthority(t), newAuthority(t), folder{t, t.TempDir()}
 	cert, key := ours.issue(t, "extender")
 	o := &options{
-		cert: f.put("tls.crt", cert), key: f.put("tls.key", key),
+		pages:    serve.Pages{CertFile: f.put("tls.crt", cert), KeyFile: f.put("tls.key", key)},
 		clientCA: f.put("ca.crt", pemOf("CERTIFICATE", ours.cert.Raw)),
 	}
 	config, err := tlsConfig(o)
@@ -229,14 +236,14 @@ func TestClientCA(t *testing.T) {
 func TestBadTLSFiles(t *testing.T) {
 	a, f := newAuthority(t), folder{t, t.TempDir()}
 	cert, key := a.issue(t, "x")
-	good := options{cert: f.put("tls.crt", cert), key: f.put("tls.key", key)}
+	good := serve.Pages{CertFile: f.put("tls.crt", cert), KeyFile: f.put("tls.key", key)}
 	missing, garbage := filepath.Join(f.path, "missing"), f.put("garbage", []byte("garbage"))
 	for want, o := range map[string]options{
-		"missing: no such file or directory":                     {cert: missing, key: good.key},
-		"failed to find any PEM data in certificate input":       {cert: garbage, key: good.key},
-		"failed to find any PEM data in key input":               {cert: good.cert, key: garbage},
-		"open " + missing + ": no such file or directory":        {cert: good.cert, key: good.key, clientCA: missing},
-		"--client-ca-file " + garbage + ": no certificate in it": {cert: good.cert, key: good.key, clientCA: garbage},
+		"missing: no such file or directory":                     {pages: serve.Pages{CertFile: missing, KeyFile: good.KeyFile}},
+		"failed to find any PEM data in certificate input":       {pages: serve.Pages{CertFile: garbage, KeyFile: good.KeyFile}},
+		"failed to find any PEM data in key input":               {pages: serve.Pages{CertFile: good.CertFile, KeyFile: garbage}},
+		"open " + missing + ": no such file or directory":        {pages: good, clientCA: missing},
+		"--client-ca-file " + garbage + ": no certificate in it": {pages: good, clientCA: garbage},
 	} {
 		_, err := tlsConfig(&o)
 		require.ErrorContains(t, err, want)
@@ -260,7 +267,17 @@ func apiServer(t *testing.T) *httptest.Server {
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		kind, ok := lists[r.URL.Path]
+		sent, err := io.ReadAll(r.Body)
+		if !assert.NoError(t, err) {
+			return
+		}
 		switch {
+		case strings.HasSuffix(r.URL.Path, "/tokenreviews"):
+			_, _ = fmt.Fprintf(w, `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","status":{"authenticated":%t,"user":{"username":"x"}}}`,
+				strings.Contains(string(sent), "of-prometheus"))
+		case strings.HasSuffix(r.URL.Path, "/subjectaccessreviews"):
+			_, _ = fmt.Fprintf(w, `{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":%t}}`,
+				strings.Contains(string(sent), "/metrics"))
 		case !ok:
 			http.NotFound(w, r)
 		case r.URL.Query().Get("sendInitialEvents") != "": // clients then list, and watch from there
@@ -289,25 +306,31 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// The whole program: it becomes ready, answers, serves its metrics, and ends on a
-// signal.
+// The whole program: it becomes ready, answers, serves its metrics to those who have a token, and
+// ends on a signal.
 func TestRun(t *testing.T) {
 	api := apiServer(t)
 	f := folder{t, t.TempDir()}
 	kubeconfig := f.put("kubeconfig", fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: x, clusters: [{name: x, cluster: {server: %q}}],
 contexts: [{name: x, context: {cluster: x, user: x}}], users: [{name: x, user: {}}]}`, api.URL))
-	calls, plain := freePort(t), freePort(t)
+	calls, pages := freePort(t), freePort(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := command(&options{})
-	cmd.SetArgs([]string{"--kubeconfig", kubeconfig, "--bind-address", calls, "--metrics-bind-address", plain, "--app-label=app", "--fleet=fixed"})
+	cmd.SetArgs([]string{"--kubeconfig", kubeconfig, "--bind-address", calls, "--metrics-bind-address", pages, "--app-label=app", "--fleet=fixed"})
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.ExecuteContext(ctx) }()
 	defer cancel()
 
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // of its own making
+	defer client.CloseIdleConnections()
+	token := ""
 	ask := func(method, url, body string) (int, string) {
-		request, err := http.NewRequestWithContext(t.Context(), method, "http://"+url, strings.NewReader(body))
+		request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 		require.NoError(t, err)
-		response, err := http.DefaultClient.Do(request)
+		if token != "" {
+			request.Header.Set("Authorization", "Bearer "+token)
+		}
+		response, err := client.Do(request)
 		if err != nil {
 			return 0, err.Error()
 		}
@@ -317,20 +340,28 @@ contexts: [{name: x, context: {cluster: x, user: x}}], users: [{name: x, user: {
 		return response.StatusCode, string(text)
 	}
 	require.Eventually(t, func() bool {
-		status, _ := ask(http.MethodGet, plain+"/readyz", "")
+		status, _ := ask(http.MethodGet, "https://"+pages+"/readyz", "")
 		return status == http.StatusOK
 	}, 20*time.Second, 10*time.Millisecond)
-	status, text := ask(http.MethodGet, plain+"/healthz", "")
+	status, text := ask(http.MethodGet, "https://"+pages+"/healthz", "")
 	require.Equal(t, http.StatusOK, status, text)
-	status, text = ask(http.MethodPost, calls+"/prioritize", `{"Pod":{"metadata":{"name":"x","uid":"x"}},"NodeNames":["a","b"]}`)
+	status, text = ask(http.MethodPost, "http://"+calls+"/prioritize", `{"Pod":{"metadata":{"name":"x","uid":"x"}},"NodeNames":["a","b"]}`)
 	require.Equal(t, http.StatusOK, status, text)
 	require.JSONEq(t, `[{"Host":"a","Score":10},{"Host":"b","Score":0}]`, text)
-	status, text = ask(http.MethodGet, plain+"/metrics", "")
+	for _, token = range []string{"", "made-up"} {
+		status, text = ask(http.MethodGet, "https://"+pages+"/metrics", "")
+		require.Equal(t, http.StatusUnauthorized, status)
+		require.NotContains(t, text, "sigma_")
+	}
+	status, _ = ask(http.MethodGet, "http://"+pages+"/metrics", "")
+	require.Equal(t, http.StatusBadRequest, status, "HTTP on a port for HTTPS")
+	token = "of-prometheus"
+	status, text = ask(http.MethodGet, "https://"+pages+"/metrics", "")
 	require.Equal(t, http.StatusOK, status)
 	require.Regexp(t, `sigma_extender_requests_total{code="200",verb="prioritize"} [1-9]`, text)
 	require.Regexp(t, `sigma_fallbacks_total{profile="extender",reason="no-policy"} [1-9]`, text)
 	require.Contains(t, text, `sigma_nodes{profile="extender"} 1`)
-	status, _ = ask(http.MethodGet, calls+"/metrics", "")
+	status, _ = ask(http.MethodGet, "http://"+calls+"/metrics", "")
 	require.Equal(t, http.StatusNotFound, status)
 
 	// The port is taken: that ends another one at once.

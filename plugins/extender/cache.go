@@ -2,11 +2,13 @@ package extender
 
 import (
 	"maps"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
@@ -14,6 +16,9 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/engine"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
+
+// maxUnseen is the size, in bytes, of the pods that are taken before the cluster shows them.
+const maxUnseen = 32 << 20
 
 // view is the cluster as the informers have it, with the assumed pods.
 type view struct {
@@ -28,11 +33,23 @@ type view struct {
 	dirty   map[string]bool                  // nodes that changed since the last visit
 	assumed map[types.UID]assumption
 	left    map[types.UID]assumption // pods whose node the scheduler chooses, not seen since
-	seen    chan struct{}            // closed when one of those is seen
+	waiting map[types.UID]bool       // pods without a node
+	// unseen are pods that were asked about and that the cluster does not show; unseenBytes is
+	// the size of all.
+	unseen      map[types.UID]ghost
+	unseenBytes int
+	seen        chan struct{} // closed when one of those is seen
 }
 
 type assumption struct {
 	pod     *v1.Pod // with its node, if that is known
+	expires time.Time
+}
+
+// A ghost is a pod that the cluster does not show.
+type ghost struct {
+	pod     *v1.Pod // its names only
+	bytes   int
 	expires time.Time
 }
 
@@ -41,6 +58,7 @@ func newView(e *engine.Engine, ttl time.Duration, now func() time.Time) *view {
 		engine: e, ttl: ttl, now: now,
 		nodes: map[string]*v1.Node{}, pods: map[types.UID]*v1.Pod{}, on: map[string]map[types.UID]*v1.Pod{},
 		dirty: map[string]bool{}, assumed: map[types.UID]assumption{}, left: map[types.UID]assumption{}, seen: make(chan struct{}),
+		waiting: map[types.UID]bool{}, unseen: map[types.UID]ghost{},
 	}
 }
 
@@ -94,11 +112,15 @@ func (v *view) removeNode(name string) {
 
 // setPod notes where a pod is, and drops what was assumed of it.
 func (v *view) setPod(p *v1.Pod) {
-	if p.Spec.NodeName == "" {
-		return
-	}
 	ended := podspec.Ended(p)
 	v.mu.Lock()
+	v.show(p.UID)
+	if p.Spec.NodeName == "" {
+		v.waiting[p.UID] = true
+		v.mu.Unlock()
+		return
+	}
+	delete(v.waiting, p.UID)
 	news := v.pods[p.UID] == nil
 	v.drop(p.UID)
 	if !ended {
@@ -115,7 +137,36 @@ func (v *view) removePod(p *v1.Pod) {
 	v.engine.Deleted(p)
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.show(p.UID)
+	delete(v.waiting, p.UID)
 	v.drop(p.UID)
+}
+
+// ask notes that a pod is asked about. Only so many are taken that the cluster does not
+// show: nobody would tell of their end.
+func (v *view) ask(p *v1.Pod) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.pods[p.UID] != nil || v.waiting[p.UID] {
+		return nil
+	}
+	v.show(p.UID)
+	g := ghost{
+		pod:   &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID}},
+		bytes: p.Size() + 1<<10, expires: v.now().Add(v.ttl),
+	}
+	if v.unseenBytes+g.bytes > maxUnseen {
+		return &httpError{http.StatusServiceUnavailable, "too many pods were asked about that the cluster does not show"}
+	}
+	v.unseen[p.UID] = g
+	v.unseenBytes += g.bytes
+	return nil
+}
+
+// show notes that the cluster shows a pod, or that nobody waits for that.
+func (v *view) show(uid types.UID) {
+	v.unseenBytes -= v.unseen[uid].bytes
+	delete(v.unseen, uid)
 }
 
 // put notes a pod on its node.
@@ -190,7 +241,7 @@ func (v *view) assume(p *v1.Pod, node string) {
 }
 
 // expire drops assumptions that are too old, and the one of the pod that is asked
-// about: its binding failed.
+// about: its binding failed. A pod that the cluster has not shown by then is gone.
 func (v *view) expire(asked types.UID) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -206,6 +257,23 @@ func (v *view) expire(asked types.UID) {
 			v.settle(uid)
 		}
 	}
+	for uid, g := range v.unseen {
+		if now.After(g.expires) {
+			v.engine.Deleted(g.pod)
+			v.show(uid)
+		}
+	}
+}
+
+// known reports which of the nodes the cluster has.
+func (v *view) known(names []string) []bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	known := make([]bool, len(names))
+	for i, name := range names {
+		_, known[i] = v.nodes[name]
+	}
+	return known
 }
 
 // visit gives the engine the nodes that changed.

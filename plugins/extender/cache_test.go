@@ -187,7 +187,8 @@ func TestNodesGo(t *testing.T) {
 	}
 	require.Equal(t, 1, refused())
 	d.view.removeNode("a")
-	require.Equal(t, 0, refused())
+	_, why := d.filter(pod("new", "web"), "a", "b")
+	require.Equal(t, map[string]string{"a": unknownNode}, why)
 	require.Equal(t, map[string]int64{"a": 0, "b": 10}, d.prioritize(pod("other", "other"), "a", "b"))
 	d.view.setNode(node("a", 4))
 	require.Equal(t, 1, refused())
@@ -225,8 +226,10 @@ func TestInformers(t *testing.T) {
 	refused := func() string {
 		_, r := d.filter(pod("new", "web"), "a", "b")
 		var names []string
-		for name := range r {
-			names = append(names, name)
+		for name, why := range r {
+			if why != unknownNode {
+				names = append(names, name)
+			}
 		}
 		slices.Sort(names)
 		return strings.Join(names, " ")

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -22,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
+	"github.com/sigma-scheduler/sigma/internal/serve"
 	"github.com/sigma-scheduler/sigma/plugins/engine"
 )
 
@@ -31,6 +31,9 @@ const Levels = int(extenderv1.MaxExtenderPriority)
 
 // patience is well below a scheduler's timeout for an extender (httpTimeout).
 const patience = time.Second
+
+// unknownNode is why a node is refused that the view does not have.
+const unknownNode = "the extender does not know this node"
 
 // Options of a server.
 type Options struct {
@@ -49,6 +52,7 @@ type Server struct {
 	view   *view
 	synced []cache.InformerSynced
 	ready  atomic.Bool
+	bodies *serve.Bodies
 	// patience is how long a call waits for the nodes of other pods.
 	patience time.Duration
 	// One call at a time: what one decides, the next has to see.
@@ -76,7 +80,11 @@ func New(opt Options, factory informers.SharedInformerFactory) (*Server, error) 
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	s := &Server{opt: opt, view: newView(opt.Engine, opt.AssumeTTL, opt.Now), patience: patience}
+	s := &Server{
+		opt: opt, view: newView(opt.Engine, opt.AssumeTTL, opt.Now), patience: patience,
+		// One is decoded while another is decided.
+		bodies: serve.NewBodies(opt.MaxRequestBytes, 0, 2),
+	}
 	var err error
 	s.synced, err = s.view.follow(factory)
 	return s, err
@@ -126,10 +134,18 @@ type httpError struct {
 func (e *httpError) Error() string { return e.text }
 
 // answer reads a call, answers it, and counts the result.
-func (s *Server) answer(verb string, do func(*http.Request, *extenderv1.ExtenderArgs) (any, error)) http.Handler {
+func (s *Server) answer(verb string, do func(context.Context, *args) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begin := s.opt.Now()
-		result, err := s.call(w, r, do)
+		text, done, err := s.bodies.Read(w, r)
+		defer done()
+		if e := (*serve.BodyError)(nil); errors.As(err, &e) {
+			err = &httpError{e.Status, e.Text}
+		}
+		var answer []byte
+		if err == nil {
+			answer, err = s.call(r.Context(), text, do)
+		}
 		status := http.StatusOK
 		if err != nil {
 			status = http.StatusInternalServerError
@@ -140,7 +156,7 @@ func (s *Server) answer(verb string, do func(*http.Request, *extenderv1.Extender
 			http.Error(w, err.Error(), status)
 		} else {
 			w.Header().Set("Content-Type", "application/json")
-			if err := json.NewEncoder(w).Encode(result); err != nil {
+			if _, err := w.Write(answer); err != nil {
 				klog.FromContext(r.Context()).Error(err, "Cannot send an answer", "verb", verb)
 			}
 		}
@@ -149,7 +165,9 @@ func (s *Server) answer(verb string, do func(*http.Request, *extenderv1.Extender
 	})
 }
 
-func (s *Server) call(w http.ResponseWriter, r *http.Request, do func(*http.Request, *extenderv1.ExtenderArgs) (any, error)) (result any, err error) {
+// call decodes a call, decides it, and encodes the answer. Nothing that a caller can
+// make large or slow happens under the lock.
+func (s *Server) call(ctx context.Context, text []byte, do func(context.Context, *args) (any, error)) (answer []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)
@@ -158,80 +176,79 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, do func(*http.Requ
 	if err := s.Ready(); err != nil {
 		return nil, &httpError{http.StatusServiceUnavailable, err.Error()}
 	}
-	var args extenderv1.ExtenderArgs
-	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.opt.MaxRequestBytes))
-	if err == nil {
-		err = json.Unmarshal(text, &args)
-	}
-	if e := (*http.MaxBytesError)(nil); errors.As(err, &e) {
-		return nil, &httpError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is larger than %d bytes", e.Limit)}
-	}
+	done, err := s.bodies.Turn(ctx)
+	defer done()
 	if err != nil {
-		return nil, &httpError{http.StatusBadRequest, "the request is no ExtenderArgs: " + err.Error()}
+		return nil, &httpError{http.StatusServiceUnavailable, err.Error()}
 	}
-	switch {
-	case args.Pod == nil:
-		return nil, &httpError{http.StatusBadRequest, "Pod is missing"}
-	case args.Pod.UID == "":
-		return nil, &httpError{http.StatusBadRequest, "Pod.metadata.uid is missing"}
-	case args.NodeNames == nil && args.Nodes == nil:
-		return nil, &httpError{http.StatusBadRequest, "NodeNames and Nodes are missing"}
+	a, err := decode(text)
+	if err != nil {
+		return nil, &httpError{http.StatusBadRequest, err.Error()}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return do(r, &args)
+	a.pod.ManagedFields = nil // as in the informers: it is large, and never read
+	result, err := s.decide(ctx, a, do)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(result)
 }
 
-// namesOf are the names of the nodes that a call is about.
-func namesOf(args *extenderv1.ExtenderArgs) []string {
-	if args.NodeNames != nil {
-		return *args.NodeNames
+func (s *Server) decide(ctx context.Context, a *args, do func(context.Context, *args) (any, error)) (any, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sync(a.pod.UID)
+	if err := s.view.ask(a.pod); err != nil {
+		return nil, err
 	}
-	names := make([]string, len(args.Nodes.Items))
-	for i := range args.Nodes.Items {
-		names[i] = args.Nodes.Items[i].Name
-	}
-	return names
+	return do(ctx, a)
 }
 
 // filter refuses the nodes that a rule closes to the pod. It says that preemption
 // does not help there, since upstream does not ask an extender what would.
-func (s *Server) filter(r *http.Request, args *extenderv1.ExtenderArgs) (any, error) {
-	s.sync(args.Pod.UID)
-	check := s.opt.Engine.Check(args.Pod)
+//
+// Nodes that the view does not know are refused too: a pod is assumed nowhere else. Where
+// no other node is left the call fails, and is made again soon, as the view may lag.
+func (s *Server) filter(ctx context.Context, a *args) (any, error) {
+	check := s.opt.Engine.Check(a.pod)
 	if check != nil {
-		if err := s.await(r.Context(), args.Pod); err != nil {
+		if err := s.await(ctx, a.pod); err != nil {
 			return nil, err
 		}
-		s.sync(args.Pod.UID)
-		check = s.opt.Engine.Check(args.Pod)
+		s.sync(a.pod.UID)
+		check = s.opt.Engine.Check(a.pod)
 	}
-	result := &extenderv1.ExtenderFilterResult{FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{}}
-	open := map[string]bool{}
-	names := make([]string, 0, len(namesOf(args)))
-	for _, name := range namesOf(args) {
+	result := &filterResult{FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{}}
+	names := make([]string, 0, len(a.names))
+	nodes := []sentNode{}
+	known, unknown := s.view.known(a.names), ""
+	for i, name := range a.names {
+		why := ""
 		if check != nil {
-			if why := check.Refuses(name); why != "" {
-				result.FailedAndUnresolvableNodes[name] = why
-				continue
-			}
+			why = check.Refuses(name)
 		}
-		open[name] = true
+		if !known[i] {
+			why, unknown = unknownNode, name
+		}
+		if why != "" {
+			result.FailedAndUnresolvableNodes[name] = why
+			continue
+		}
 		names = append(names, name)
+		if a.nodes != nil {
+			nodes = append(nodes, a.nodes[i])
+		}
+	}
+	if len(names) == 0 && unknown != "" {
+		return nil, &httpError{http.StatusServiceUnavailable, fmt.Sprintf("node %q is not known yet, and no other is left", unknown)}
 	}
 	if len(names) == 1 { // it goes there, and we are not asked again
-		s.opt.Engine.Reserve(args.Pod, names[0], nil)
-		s.view.assume(args.Pod, names[0])
+		s.opt.Engine.Reserve(a.pod, names[0], nil)
+		s.view.assume(a.pod, names[0])
 	}
-	if args.NodeNames != nil {
+	if a.nodes == nil {
 		result.NodeNames = &names
-		return result, nil
-	}
-	result.Nodes = &v1.NodeList{Items: []v1.Node{}}
-	for i := range args.Nodes.Items {
-		if open[args.Nodes.Items[i].Name] {
-			result.Nodes.Items = append(result.Nodes.Items, args.Nodes.Items[i])
-		}
+	} else {
+		result.Nodes = &sentNodes{Items: nodes}
 	}
 	return result, nil
 }
@@ -257,22 +274,21 @@ func (s *Server) await(ctx context.Context, pod *v1.Pod) error {
 }
 
 // prioritize ranks the nodes and assumes that the pod goes to the first.
-func (s *Server) prioritize(r *http.Request, args *extenderv1.ExtenderArgs) (any, error) {
-	s.sync(args.Pod.UID)
-	names := namesOf(args)
-	v := s.opt.Engine.Rank(r.Context(), args.Pod, names)
+func (s *Server) prioritize(ctx context.Context, a *args) (any, error) {
+	names := a.names
+	v := s.opt.Engine.Rank(ctx, a.pod, names)
 	scores := make(map[string]int64, Levels)
 	if v.Decides {
 		for i, ranked := range v.Ranked[:min(len(v.Ranked), Levels)] {
 			scores[ranked.Node] = extenderv1.MaxExtenderPriority - int64(i)
 		}
 		if len(v.Ranked) > 0 {
-			s.opt.Engine.Reserve(args.Pod, v.Ranked[0].Node, v)
-			s.view.assume(args.Pod, v.Ranked[0].Node)
+			s.opt.Engine.Reserve(a.pod, v.Ranked[0].Node, v)
+			s.view.assume(a.pod, v.Ranked[0].Node)
 		}
 	}
 	if !v.Decides || len(v.Ranked) == 0 {
-		s.view.leave(args.Pod)
+		s.view.leave(a.pod)
 	}
 	out := make(extenderv1.HostPriorityList, len(names))
 	for i, name := range names {

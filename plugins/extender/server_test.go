@@ -30,8 +30,10 @@ func TestFilter(t *testing.T) {
 	}
 	d.view.setPod(at(pod("web-1", "web"), "b"))
 	passed, refused := d.filter(pod("web-2", "web"), "c", "b", "a", "unheard-of")
-	require.Equal(t, []string{"c", "a", "unheard-of"}, passed, "in their order")
-	require.Equal(t, map[string]string{"b": "placement rule few: at most 1 of default/web on a node"}, refused)
+	require.Equal(t, []string{"c", "a"}, passed, "in their order")
+	require.Equal(t, map[string]string{
+		"b": "placement rule few: at most 1 of default/web on a node", "unheard-of": unknownNode,
+	}, refused)
 	passed, refused = d.filter(pod("db-1", "db"), "a", "b")
 	require.Equal(t, []string{"a", "b"}, passed)
 	require.Empty(t, refused)
@@ -164,54 +166,4 @@ func TestConflicts(t *testing.T) {
 	require.Empty(t, d.opt.Engine.Conflicts(), "our own")
 	d.view.setPod(at(pod("web-2", "web"), "a"))
 	require.Equal(t, map[string]int{"few": 1}, d.opt.Engine.Conflicts())
-}
-
-// Whatever a caller sends, it is answered, with 200 only what could be read whole.
-func FuzzPrioritize(f *testing.F) {
-	names := []string{"a", "b"}
-	for _, args := range []extenderv1.ExtenderArgs{
-		{Pod: pod("x", "web"), NodeNames: &names},
-		{Pod: pod("x", "web"), Nodes: &v1.NodeList{Items: []v1.Node{*node("a", 4), *node("c", 2)}}},
-		{Pod: at(pod("y", "db"), "a"), NodeNames: &[]string{""}},
-		{},
-	} {
-		text, err := json.Marshal(args)
-		require.NoError(f, err)
-		f.Add(text)
-		f.Add(text[:len(text)/2])
-	}
-	f.Add([]byte(`{"Pod":{"metadata":{"uid":"z"},"spec":{"nodeSelector":{"a":"b"},"overhead":{"cpu":"-1"},"containers":[{"resources":{"requests":{"cpu":"9e99","x":"-3"}}}]}},"NodeNames":["a","b","a"]}`))
-	f.Add([]byte(`{"Pod":{"metadata":{"uid":"z","ownerReferences":[{"kind":"DaemonSet","controller":true}]},"spec":{"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"","operator":"Gt"}]}]}}}}},"NodeNames":null,"Nodes":{}}`))
-	f.Fuzz(func(t *testing.T, body []byte) {
-		d := newDesk(t)
-		d.decideBy(filling)
-		d.oneWeb()
-		d.view.setNode(node("a", 4))
-		d.view.setNode(node("b", 8))
-		d.view.setPod(at(pod("web-1", "web"), "a"))
-		for _, verb := range []string{"/filter", "/prioritize", "/prioritize"} {
-			status, answer := d.post(verb, body)
-			switch status {
-			case http.StatusOK:
-				require.True(t, json.Valid(body), "%q", body)
-				require.True(t, json.Valid(answer), "%q", answer)
-				var args extenderv1.ExtenderArgs
-				require.NoError(t, json.Unmarshal(body, &args))
-				if verb == "/filter" {
-					continue
-				}
-				var list extenderv1.HostPriorityList
-				require.NoError(t, json.Unmarshal(answer, &list))
-				require.Len(t, list, len(namesOf(&args)))
-				for _, h := range list {
-					require.GreaterOrEqual(t, h.Score, extenderv1.MinExtenderPriority)
-					require.LessOrEqual(t, h.Score, extenderv1.MaxExtenderPriority)
-				}
-			case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
-			default:
-				t.Fatalf("%d: %s", status, answer)
-			}
-		}
-		d.logged(ledger.KindDecide)
-	})
 }
