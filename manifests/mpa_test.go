@@ -114,7 +114,11 @@ func TestAutoscalerPods(t *testing.T) {
 			require.False(t, *c.SecurityContext.AllowPrivilegeEscalation)
 			require.Equal(t, []corev1.Capability{"ALL"}, c.SecurityContext.Capabilities.Drop)
 			require.Len(t, c.Resources.Requests, 2)
-			require.Empty(t, c.Resources.Limits)
+			require.Len(t, c.Resources.Limits, 1)
+			require.False(t, c.Resources.Limits.Memory().IsZero())
+			for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
+				require.Equal(t, corev1.URISchemeHTTPS, probe.HTTPGet.Scheme)
+			}
 			decides := parts[i] == "all" || parts[i] == "recommender"
 			require.Equal(t, decides, len(template.Spec.Volumes) == 1 && len(c.VolumeMounts) == 1)
 			if decides {
@@ -161,7 +165,9 @@ func TestAutoscalerRights(t *testing.T) {
 	rights := func(rules []rbacv1.PolicyRule) []string {
 		var all []string
 		for _, r := range rules {
-			require.Empty(t, r.NonResourceURLs)
+			for _, url := range r.NonResourceURLs {
+				all = append(all, strings.Join(r.Verbs, ",")+" "+url)
+			}
 			for _, group := range r.APIGroups {
 				for _, resource := range r.Resources {
 					text := strings.Join(r.Verbs, ",") + " " + strings.TrimSuffix(resource+"."+group, ".")
@@ -212,6 +218,7 @@ func TestAutoscalerRights(t *testing.T) {
 			"list,watch replicasets.apps",
 			"list,watch resourcequotas",
 		},
+		"ClusterRole/sigma-mpa-metrics-reader": {"get /metrics"}, // of others
 		"Role/sigma-mpa-leases": {
 			"create leases.coordination.k8s.io",
 			"create,patch events",
@@ -234,7 +241,9 @@ func TestAutoscalerRights(t *testing.T) {
 	// An account has the role of its name; sigma-mpa, all in one process, has all.
 	has := map[string][]string{}
 	bind := func(ref rbacv1.RoleRef, subjects []rbacv1.Subject) {
-		require.Contains(t, roles, ref.Kind+"/"+ref.Name)
+		if ref.Name != "system:auth-delegator" { // of Kubernetes: who may read metrics?
+			require.Contains(t, roles, ref.Kind+"/"+ref.Name)
+		}
 		for _, s := range subjects {
 			require.Equal(t, "sigma-mpa", s.Namespace)
 			require.Contains(t, objects, "ServiceAccount/"+s.Name)
@@ -248,10 +257,10 @@ func TestAutoscalerRights(t *testing.T) {
 		bind(b.RoleRef, b.Subjects)
 	}
 	require.Equal(t, map[string][]string{
-		"sigma-mpa":             {"admission", "recommender", "updater", "certificate", "leases"},
-		"sigma-mpa-recommender": {"recommender", "leases"},
-		"sigma-mpa-updater":     {"updater", "leases"},
-		"sigma-mpa-admission":   {"admission", "certificate"},
+		"sigma-mpa":             {"admission", "system:auth-delegator", "recommender", "updater", "certificate", "leases"},
+		"sigma-mpa-recommender": {"system:auth-delegator", "recommender", "leases"},
+		"sigma-mpa-updater":     {"system:auth-delegator", "updater", "leases"},
+		"sigma-mpa-admission":   {"admission", "system:auth-delegator", "certificate"},
 	}, has)
 }
 

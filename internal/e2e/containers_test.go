@@ -82,7 +82,7 @@ func (r *containers) start(t *testing.T, pod *v1.Pod) *runningPod {
 
 	for _, container := range pod.Spec.InitContainers {
 		require.Equal(t, "extender", container.Name)
-		running.extenderURL = fmt.Sprintf("http://127.0.0.1:%d", metricsPort)
+		running.extenderURL = fmt.Sprintf("https://127.0.0.1:%d", metricsPort)
 		args := []string{"--kubeconfig=" + kubeconfig}
 		for _, arg := range container.Args {
 			arg = strings.Replace(arg, "127.0.0.1:8443", fmt.Sprintf("127.0.0.1:%d", callsPort), 1)
@@ -148,7 +148,7 @@ func (r *containers) leader(t *testing.T) *runningPod {
 	return leader
 }
 
-// metrics reads a scheduler's page as an account that may.
+// metrics reads a program's page as an account that may.
 func (r *containers) metrics(t *testing.T, url string) string {
 	t.Helper()
 	if r.scraper == "" {
@@ -203,7 +203,7 @@ func scrape(t *testing.T, url, token string) (status int, page string) {
 func waitOK(t *testing.T, url string) {
 	t.Helper()
 	e2e.Wait(t, url, func() (string, bool) {
-		response, err := http.Get(url)
+		response, err := anyCertificate.Get(url)
 		if err != nil {
 			return err.Error(), false
 		}

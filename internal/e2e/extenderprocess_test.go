@@ -30,6 +30,7 @@ func newExtenderAt(t *testing.T, port int, kubeconfig string, flags ...string) *
 	x.Process = e2e.StartProcess(t, fmt.Sprintf("extender-%d", x.port), e2e.Program(t, "sigma-extender"), append([]string{
 		"--kubeconfig=" + kubeconfig,
 		fmt.Sprintf("--bind-address=127.0.0.1:%d", x.port), fmt.Sprintf("--metrics-bind-address=127.0.0.1:%d", metrics),
+		"--metrics-plain-http", // read also while the API server cannot say who may
 	}, flags...)...)
 	x.waitReady(t)
 	return x

@@ -221,7 +221,8 @@ func startExtender(t *testing.T, c *e2e.Cluster, log string) {
 	port, metrics := e2e.FreePort(t), e2e.FreePort(t)
 	e2e.StartProcess(t, "sigma-extender", e2e.Program(t, "sigma-extender"),
 		"--kubeconfig="+filepath.Join(c.Dir, "kubeconfig"), "--app-label=app", "--decision-log="+log, "--decision-log-bytes=64Ki", "--decision-log-files=0",
-		fmt.Sprintf("--bind-address=127.0.0.1:%d", port), fmt.Sprintf("--metrics-bind-address=127.0.0.1:%d", metrics))
+		fmt.Sprintf("--bind-address=127.0.0.1:%d", port), fmt.Sprintf("--metrics-bind-address=127.0.0.1:%d", metrics),
+		"--metrics-plain-http")
 	e2e.Wait(t, "the extender", func() (string, bool) {
 		response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/readyz", metrics))
 		if err != nil {

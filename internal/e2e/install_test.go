@@ -242,7 +242,10 @@ func TestExtenderOverlay(t *testing.T) {
 	c.WaitRunning(t, "default", 60)
 	c.RequireFits(t)
 	// A call that comes too late for the scheduler is made again.
-	require.GreaterOrEqual(t, e2e.Metric(t, leader.extenderURL+"/metrics", "sigma_decisions_total", `cause="policy"`), 60.)
+	status, _ := scrape(t, leader.extenderURL, "")
+	require.Equal(t, http.StatusUnauthorized, status)
+	placed := e2e.SumMetric(t, strings.NewReader(runtime.metrics(t, leader.extenderURL)), "sigma_decisions_total", `cause="policy"`)
+	require.GreaterOrEqual(t, placed, 60.)
 
 	leader.extender.Kill(t)
 	c.CreatePods(t, onSigma(e2e.Pod("default", "waits", "10m", "16Mi"))...)
@@ -258,8 +261,7 @@ func TestExtenderOverlay(t *testing.T) {
 	require.Len(t, c.Placements("default"), 60)
 	leader.extender.Restart(t)
 	c.WaitRunning(t, "default", 61)
-	_, metrics := scrape(t, leader.extenderURL, "")
-	requireMetrics(t, metrics, func(name string) bool { return strings.HasPrefix(name, "sigma_extender_") })
+	requireMetrics(t, runtime.metrics(t, leader.extenderURL), func(name string) bool { return strings.HasPrefix(name, "sigma_extender_") })
 	runtime.requireAllowed(t)
 
 	// Apart, with TLS: other schedulers, other pods.
@@ -277,7 +279,7 @@ func TestExtenderOverlay(t *testing.T) {
 		"--bind-address="+address, "--metrics-bind-address="+metricsAddress,
 		"--tls-cert-file="+filepath.Join(page.dir, "tls.crt"), "--tls-private-key-file="+filepath.Join(page.dir, "tls.key"),
 		"--client-ca-file="+filepath.Join(page.dir, "ca.crt"))
-	waitOK(t, "http://"+metricsAddress+"/readyz")
+	waitOK(t, "https://"+metricsAddress+"/readyz")
 	config := strings.NewReplacer("sigma-extender.sigma-system.svc:8443", address, "/etc/sigma-extender", page.dir).
 		Replace(yamlOf(t, "extender.md", "extenders:"))
 	c.StartScheduler(t, "kube-scheduler", "profiles: [{schedulerName: apart}]\n"+config)
@@ -285,7 +287,7 @@ func TestExtenderOverlay(t *testing.T) {
 	pod.Spec.SchedulerName = "apart"
 	c.CreatePods(t, pod)
 	c.WaitRunning(t, "default", 62)
-	require.EqualValues(t, 1, e2e.Metric(t, "http://"+metricsAddress+"/metrics", "sigma_decisions_total", `cause="policy"`))
+	require.EqualValues(t, 1, e2e.SumMetric(t, strings.NewReader(runtime.metrics(t, "https://"+metricsAddress)), "sigma_decisions_total", `cause="policy"`))
 }
 
 // TestReplaceScheduler follows docs/replace-scheduler.md.

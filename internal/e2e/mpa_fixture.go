@@ -24,8 +24,9 @@ import (
 // MPA is sigma-mpa under test.
 type MPA struct {
 	*Process
-	Metrics string // URL of its metrics
-	health  string
+	metrics, health string // addresses
+	scheme          string // https, or http of a former build
+	token           string // with which it is asked for its metrics
 }
 
 // StartMPA starts sigma-mpa with args, its command first, and returns when it is ready.
@@ -38,7 +39,7 @@ func (c *Cluster) StartMPA(t testing.TB, args ...string) *MPA {
 func (c *Cluster) StartMPAProgram(t testing.TB, program string, args ...string) *MPA {
 	t.Helper()
 	metrics, health := fmt.Sprintf("127.0.0.1:%d", FreePort(t)), fmt.Sprintf("127.0.0.1:%d", FreePort(t))
-	m := &MPA{Metrics: "http://" + metrics + "/metrics", health: "http://" + health + "/readyz"}
+	m := &MPA{metrics: metrics, health: health, scheme: "https", token: c.Config.BearerToken}
 	m.Process = StartProcess(t, fmt.Sprintf("sigma-mpa-%d", processes.Add(1)), program,
 		append(args, "--metrics-bind-address="+metrics, "--health-probe-bind-address="+health)...)
 	m.WaitReady(t)
@@ -52,8 +53,11 @@ func (m *MPA) WaitReady(t testing.TB) {
 		if !m.Alive() {
 			t.Fatalf("%s ended before it was ready", m.Name)
 		}
-		response, err := insecure.Get(m.health)
+		response, err := insecure.Get(m.scheme + "://" + m.health + "/readyz")
 		if err != nil {
+			if strings.Contains(err.Error(), "HTTP response to HTTPS client") {
+				m.scheme = "http"
+			}
 			return err.Error(), false
 		}
 		_ = response.Body.Close()
@@ -64,7 +68,7 @@ func (m *MPA) WaitReady(t testing.TB) {
 // Metric is the sum of the series with that name and those labels; see [Metric].
 func (m *MPA) Metric(t testing.TB, name string, labels ...string) float64 {
 	t.Helper()
-	return Metric(t, m.Metrics, name, labels...)
+	return MetricWith(t, m.scheme+"://"+m.metrics+"/metrics", m.token, name, labels...)
 }
 
 // Load is requests per second at a time since the workload's start.

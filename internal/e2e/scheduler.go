@@ -139,7 +139,18 @@ var insecure = &http.Client{
 // Metric reads a page of metrics and sums series of it; see [SumMetric].
 func Metric(t testing.TB, url, name string, labels ...string) float64 {
 	t.Helper()
-	response, err := insecure.Get(url)
+	return MetricWith(t, url, "", name, labels...)
+}
+
+// MetricWith is Metric with a bearer token.
+func MetricWith(t testing.TB, url, token, name string, labels ...string) float64 {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	require.NoError(t, err)
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := insecure.Do(request)
 	require.NoError(t, err)
 	defer func() { _ = response.Body.Close() }()
 	require.Equal(t, http.StatusOK, response.StatusCode, url)
