@@ -44,6 +44,7 @@ var hostile = map[string]struct{ begin, part, end string }{
 	"names":      {`{"Pod":{"metadata":{"uid":"u"}},"NodeNames":[`, `"",`, `""]}`},
 	"names*":     {`{"Pod":{"metadata":{"uid":"u"}},"NodeNames":[`, `"` + strings.Repeat("x", 62) + `",`, `"n0"]}`},
 	"containers": {`{"NodeNames":["n0"],"Pod":{"metadata":{"uid":"u"},"spec":{"containers":[`, `null,`, `null]}}}`},
+	"dense+":     {`{"NodeNames":["n0"],"Pod":{"metadata":{"uid":"u"},"spec":{"containers":[`, `null,`, `null]}}}`},
 	// As many as are allowed.
 	"containers*": {`{"NodeNames":["n0"],"Pod":{"metadata":{"uid":"u"},"spec":{"containers":[`, strings.Repeat(" ", 253) + `null,`, `null]}}}`},
 	"nodes*":      {`{"Pod":{"metadata":{"uid":"u"}},"Nodes":{"items":[`, strings.Repeat(" ", 60) + `null,`, `null]}}`},
@@ -84,14 +85,15 @@ func (r *repeated) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// press makes 64 callers send a body each. The names with a star are of bodies within the
-// limit: those cost CPU, and no more than a few are read at a time, so fewer callers send them.
+// press makes 64 callers send a body each. Names with a star or plus are of bodies within the
+// limit; those with a star are answered. They cost CPU, and no more than a few are read at a
+// time, so fewer callers send them.
 func press(t *testing.T, address, name string) (answers map[int]int) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	size, callers := 64<<20, 64
-	if strings.HasSuffix(name, "*") {
+	if strings.HasSuffix(name, "*") || strings.HasSuffix(name, "+") {
 		size, callers = limit, 12
 	}
 	answers = map[int]int{}
