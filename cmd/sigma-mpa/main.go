@@ -143,9 +143,9 @@ func (o *options) complete(parts []string) error {
 	if o.verbosity < 0 {
 		return fmt.Errorf("--v %d: want 0 or more", o.verbosity)
 	}
-	for flag, address := range map[string]string{"--metrics-bind-address": o.metricsBind, "--health-probe-bind-address": o.probeBind} {
+	for name, address := range map[string]string{"--metrics-bind-address": o.metricsBind, "--health-probe-bind-address": o.probeBind} {
 		if address != none {
-			if err := o.pages.Validate(flag, address); err != nil {
+			if err := o.pages.Validate(name, address); err != nil {
 				return err
 			}
 		}

@@ -3,8 +3,8 @@ package extender
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -34,26 +34,29 @@ func decode(text []byte) (*args, error) {
 		Nodes     *sentNodes
 		NodeNames *[]string
 	}
-	no := func(err error) error { return fmt.Errorf("the request is no ExtenderArgs: %w", err) }
+	no := func(format string, parts ...any) error {
+		return &httpError{http.StatusBadRequest, fmt.Sprintf(format, parts...)}
+	}
+	const other = "the request is no ExtenderArgs: %v"
 	if err := json.Unmarshal(text, &sent); err != nil {
-		return nil, no(err)
+		return nil, no(other, err)
 	}
 	a := &args{}
 	if n := bytes.Count(sent.Pod, []byte(",")); n >= maxPodValues {
-		return nil, fmt.Errorf("the pod has more than %d values", maxPodValues)
+		return nil, no("the pod has more than %d values", maxPodValues)
 	}
 	if sent.Pod != nil {
 		if err := json.Unmarshal(sent.Pod, &a.pod); err != nil {
-			return nil, no(err)
+			return nil, no(other, err)
 		}
 	}
 	switch {
 	case a.pod == nil:
-		return nil, errors.New("Pod is missing")
+		return nil, no("Pod is missing")
 	case a.pod.UID == "":
-		return nil, errors.New("Pod.metadata.uid is missing")
+		return nil, no("Pod.metadata.uid is missing")
 	case sent.NodeNames == nil && sent.Nodes == nil:
-		return nil, errors.New("NodeNames and Nodes are missing")
+		return nil, no("NodeNames and Nodes are missing")
 	case sent.NodeNames != nil:
 		a.names = *sent.NodeNames
 	default:
@@ -63,7 +66,7 @@ func decode(text []byte) (*args, error) {
 		}
 	}
 	if len(a.names) > maxNodes {
-		return nil, fmt.Errorf("%d nodes are more than %d", len(a.names), maxNodes)
+		return nil, no("%d nodes are more than %d", len(a.names), maxNodes)
 	}
 	return a, nil
 }

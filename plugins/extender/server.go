@@ -183,7 +183,7 @@ func (s *Server) call(ctx context.Context, text []byte, do func(context.Context,
 	}
 	a, err := decode(text)
 	if err != nil {
-		return nil, &httpError{http.StatusBadRequest, err.Error()}
+		return nil, err
 	}
 	a.pod.ManagedFields = nil // as in the informers: it is large, and never read
 	result, err := s.decide(ctx, a, do)

@@ -71,7 +71,7 @@ func (c Caller) Cut(t *testing.T, l *Listener) time.Duration {
 	if conn == nil {
 		return 0
 	}
-	begin := time.Now()
+	begin := time.Now() //nolint:forbidigo // the time of the test's bubble
 	if c.TLS {
 		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // whose it is does not matter here
 	}
@@ -80,12 +80,12 @@ func (c Caller) Cut(t *testing.T, l *Listener) time.Duration {
 		defer close(said)
 		_, err := io.WriteString(conn, c.Begin)
 		for i := 0; i < len(c.Drip) && err == nil; i++ {
-			time.Sleep(c.Every)
+			time.Sleep(c.Every) //nolint:forbidigo // the time of the test's bubble
 			_, err = io.WriteString(conn, c.Drip[i:i+1])
 		}
 	}()
 	_, _ = io.Copy(io.Discard, conn)
-	cut := time.Since(begin)
+	cut := time.Since(begin) //nolint:forbidigo // the time of the test's bubble
 	_ = conn.Close()
 	<-said
 	return cut
