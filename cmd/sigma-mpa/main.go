@@ -122,7 +122,7 @@ func (o *options) addFlags(flags *pflag.FlagSet, parts []string) {
 	flags.StringVar(&o.metricsBind, "metrics-bind-address", ":8080", "address of /metrics, over HTTPS and for accounts with the right to it; 0: none")
 	flags.StringVar(&o.probeBind, "health-probe-bind-address", ":8081", "address of /healthz and /readyz, over HTTPS; 0: none")
 	o.pages.AddFlags(flags)
-	flags.StringVar(&o.namespace, "namespace", "", "namespace of the lease and the webhook's Secret; empty: the pod's")
+	flags.StringVar(&o.namespace, "namespace", "", "namespace of the lease and the webhook's Secret, whose objects are ignored; empty: the pod's")
 	flags.IntVarP(&o.verbosity, "v", "v", 0, "verbosity of the log")
 	if slices.Contains(parts, partRecommender) {
 		o.recommender.AddFlags(flags)
@@ -158,14 +158,14 @@ func (o *options) complete(parts []string) error {
 			return err
 		}
 	}
-	if o.namespace == "" && (o.leaderElect || slices.Contains(parts, partAdmission)) {
+	if o.namespace == "" {
 		text, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-		if err != nil {
+		if err != nil && (o.leaderElect || slices.Contains(parts, partAdmission)) {
 			return fmt.Errorf("--namespace is empty, and this process is not in a pod: %w", err)
 		}
 		o.namespace = strings.TrimSpace(string(text))
 	}
-	o.admission.Namespace = o.namespace
+	o.recommender.Namespace, o.updater.Namespace, o.admission.Namespace = o.namespace, o.namespace, o.namespace
 	return nil
 }
 

@@ -72,7 +72,7 @@ const targetIndex = "admission.target"
 
 // Options of the admission.
 type Options struct {
-	// Namespace of the Secret.
+	// Namespace of the Secret, the autoscaler's own. Its pods keep their size.
 	Namespace string
 	// Bind is the address of the webhook.
 	Bind string
@@ -143,7 +143,7 @@ func Setup(m manager.Manager, o Options) (ready func() error, err error) {
 	if err := m.Add(certificates); err != nil {
 		return nil, err
 	}
-	hook := &webhook.Admission{Handler: &handler{objects: m.GetCache(), revisions: r, limit: limit}}
+	hook := &webhook.Admission{Handler: &handler{objects: m.GetCache(), revisions: r, limit: limit, namespace: o.Namespace}}
 	return certificates.ready, m.Add(server(o.Bind, hook, certificates.tls(), patience))
 }
 
@@ -189,6 +189,7 @@ func init() { metrics.Registry.MustRegister(pods, seconds) }
 type handler struct {
 	objects, revisions client.Reader
 	limit              time.Duration
+	namespace          string // the autoscaler's own
 }
 
 // Handle implements [ctrladmission.Handler].
@@ -282,7 +283,7 @@ func merge(raw []byte, pod *v1.Pod) ([]byte, error) {
 // size gives a pod the size recommended for its workload.
 func (h *handler) size(ctx context.Context, pod *v1.Pod, namespace string) (string, error) {
 	workload, ok := owner.Of(pod, nil)
-	if !ok {
+	if !ok || target.Ignores(namespace, h.namespace) {
 		return resultNone, nil
 	}
 	var found v1alpha1.MultidimPodAutoscalerList

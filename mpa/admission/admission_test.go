@@ -99,6 +99,22 @@ func TestPodGetsItsSize(t *testing.T) {
 	require.Equal(t, before+1, testutil.ToFloat64(pods.WithLabelValues(resultSized)))
 }
 
+// TestIgnoredNamespaces: where the webhook is called all the same, pods of the cluster's
+// components and of the autoscaler keep their size.
+func TestIgnoredNamespaces(t *testing.T) {
+	for namespace, want := range map[string]string{"shop": resultSized, "kube-system": resultNone, "ours": resultNone} {
+		o, rs := object(t, "", ""), replicaSet(t, "web-5d4f", "1", "2026-01-01T00:00:00Z", "500m")
+		o.Namespace, rs.Namespace = namespace, namespace
+		r := reader(t, o, rs)
+		h := &handler{objects: r, revisions: r, limit: time.Second, namespace: "ours"}
+		var pod v1.Pod
+		require.NoError(t, json.Unmarshal([]byte(podText), &pod))
+		result, err := h.size(t.Context(), &pod, namespace)
+		require.NoError(t, err)
+		require.Equal(t, want, result, namespace)
+	}
+}
+
 // TestPodKeepsItsSize: the cases in which a pod stays as it is, and their results.
 func TestPodKeepsItsSize(t *testing.T) {
 	second := object(t, "", "")

@@ -60,9 +60,11 @@ type Options struct {
 	JournalDir   string
 	JournalBytes int64
 	JournalAge   time.Duration
+	// Namespace is the autoscaler's own. Its objects are ignored.
+	Namespace string
 }
 
-// AddFlags adds the flags of the options, with their defaults.
+// AddFlags adds the flags of all options but the namespace, with their defaults.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Name, "recommender-name", "default", "decide for the objects with this spec.recommender.name")
 	flags.DurationVar(&o.Interval, "interval", 15*time.Second, "time from one decision to the next, for each object")
@@ -187,6 +189,10 @@ type reconciler struct {
 
 // Reconcile decides for one object when it is due.
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	if target.Ignores(request.Namespace, r.options.Namespace) {
+		log.FromContext(ctx).V(1).Info("Ignored: the autoscaler leaves this namespace alone")
+		return ctrl.Result{}, nil
+	}
 	o := &v1alpha1.MultidimPodAutoscaler{}
 	err := r.Get(ctx, request.NamespacedName, o)
 	if apierrors.IsNotFound(err) || err == nil && (o.DeletionTimestamp != nil || o.Spec.Recommender.Name != r.options.Name) {

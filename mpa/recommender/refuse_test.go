@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
@@ -155,6 +156,23 @@ type noList struct{}
 
 func (noList) List(context.Context, string) ([]unstructured.Unstructured, error) {
 	return nil, errors.New("forbidden")
+}
+
+// TestIgnoredNamespaces: nothing is decided, and nothing written, in the namespaces of the
+// cluster's components and of the autoscaler.
+func TestIgnoredNamespaces(t *testing.T) {
+	w := newWorld(t)
+	w.options.Namespace = "shop"
+	before := w.read()
+	assert.Equal(t, before, w.step(time.Minute))
+	system := web()
+	system.Namespace = "kube-system"
+	require.NoError(t, w.Create(t.Context(), system))
+	_, err := w.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(system)})
+	require.NoError(t, err)
+	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(system), system))
+	assert.Zero(t, system.Status)
+	assert.Empty(t, w.objects)
 }
 
 func TestObjectsOfOthersAreLeftAlone(t *testing.T) {

@@ -34,6 +34,12 @@ func RefOf(ref *v1alpha1.TargetReference) owner.Ref {
 	return owner.Ref{Group: appsv1.GroupName, Kind: ref.Kind, Name: ref.Name}
 }
 
+// Ignores reports whether the autoscaler leaves the objects and pods of a namespace alone: its
+// own, and that of the cluster's components. What it needs itself must not depend on it.
+func Ignores(namespace, own string) bool {
+	return namespace == metav1.NamespaceSystem || namespace == own
+}
+
 // Find returns the target of an object; the error is NotFound where there is none. It reads
 // replicas and selector from the workload itself, which a cache has, and not from the scale
 // subresource.

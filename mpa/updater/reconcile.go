@@ -20,6 +20,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/mpa/actuate"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
 type updater struct {
@@ -51,6 +52,9 @@ type object struct {
 
 // Reconcile carries out the recommendation for one object.
 func (u *updater) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	if target.Ignores(request.Namespace, u.Namespace) {
+		return reconcile.Result{}, nil
+	}
 	m := &v1alpha1.MultidimPodAutoscaler{}
 	if err := u.client.Get(ctx, request.NamespacedName, m); err != nil || m.DeletionTimestamp != nil {
 		if err == nil || apierrors.IsNotFound(err) {

@@ -51,9 +51,11 @@ type Options struct {
 	EvictAfter time.Duration
 	// Workers is how many objects are updated at a time.
 	Workers int
+	// Namespace is the autoscaler's own. Its objects are ignored.
+	Namespace string
 }
 
-// AddFlags adds the options, with their defaults, to a command.
+// AddFlags adds all options but the namespace, with their defaults, to a command.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.Scalings, "max-scalings-per-hour", 12, "most changes of replicas of one object in an hour, from all recommenders together")
 	flags.IntVar(&o.Resizes, "max-resizes-per-hour", 6, "most changes of requests of one object in an hour, from all recommenders together")

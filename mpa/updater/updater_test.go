@@ -15,9 +15,32 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 )
+
+// TestIgnoredNamespaces: nothing is carried out, and nothing written, in the namespaces of the
+// cluster's components and of the autoscaler.
+func TestIgnoredNamespaces(t *testing.T) {
+	w := newWorld(t, v1alpha1.ModeInPlaceOrRecreate)
+	w.recommend(1, 5, "")
+	w.Namespace = "shop"
+	w.settle()
+	assert.Empty(t, w.changes)
+	assert.Nil(t, w.object().Status.Actuation)
+	system := w.object()
+	system.Namespace, system.ResourceVersion = "kube-system", ""
+	require.NoError(t, w.api.Create(t.Context(), system))
+	_, err := w.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(system)})
+	require.NoError(t, err)
+	require.NoError(t, w.api.Get(t.Context(), client.ObjectKeyFromObject(system), system))
+	assert.Nil(t, system.Status.Actuation)
+	assert.Empty(t, w.objects)
+	w.Namespace = ""
+	w.settle()
+	assert.EqualValues(t, 5, w.replicas(), "the same recommendation, elsewhere")
+}
 
 // An updater that is killed before or after any of its writes leaves a state from which the
 // next one reaches the same end, with everything done once.
