@@ -23,6 +23,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sigma-scheduler/sigma/mpa/admission"
+	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/collect"
 )
 
 // autoscaler returns the objects of a folder's files, by kind and name, each as
@@ -34,6 +36,7 @@ func autoscaler(t *testing.T, folders ...string) map[string]metav1.Object {
 		"ResourceQuota":                func() metav1.Object { return &corev1.ResourceQuota{} },
 		"ServiceAccount":               func() metav1.Object { return &corev1.ServiceAccount{} },
 		"Secret":                       func() metav1.Object { return &corev1.Secret{} },
+		"ConfigMap":                    func() metav1.Object { return &corev1.ConfigMap{} },
 		"Service":                      func() metav1.Object { return &corev1.Service{} },
 		"NetworkPolicy":                func() metav1.Object { return &networkingv1.NetworkPolicy{} },
 		"Deployment":                   func() metav1.Object { return &appsv1.Deployment{} },
@@ -120,8 +123,12 @@ func TestAutoscalerPods(t *testing.T) {
 				require.Equal(t, corev1.URISchemeHTTPS, probe.HTTPGet.Scheme)
 			}
 			decides := parts[i] == "all" || parts[i] == "recommender"
-			require.Equal(t, decides, len(template.Spec.Volumes) == 1 && len(c.VolumeMounts) == 1)
+			require.Equal(t, decides, len(template.Spec.Volumes) == 2 && len(c.VolumeMounts) == 2)
 			if decides {
+				list := template.Spec.Volumes[1].ConfigMap
+				require.Equal(t, template.Spec.Volumes[1].Name, c.VolumeMounts[1].Name)
+				require.Contains(t, objects, "ConfigMap/"+list.Name)
+				require.Contains(t, c.Args, "--prometheus-servers="+c.VolumeMounts[1].MountPath+"/servers.yaml")
 				require.Contains(t, c.Args, "--journal-dir="+c.VolumeMounts[0].MountPath)
 				require.NotNil(t, template.Spec.SecurityContext.FSGroup)
 			}
@@ -134,6 +141,28 @@ func TestAutoscalerPods(t *testing.T) {
 			require.Equal(t, answers, has)
 			require.True(t, labels.SelectorFromSet(objects["Service/sigma-mpa"].(*corev1.Service).Spec.Selector).Matches(labels.Set(template.Labels)))
 		}
+	}
+}
+
+// TestPrometheusServers: the list is one that the recommender reads, and has the server that
+// the sample names; no pod may reach more than the API server, DNS and that list.
+func TestPrometheusServers(t *testing.T) {
+	objects := autoscaler(t, "base")
+	path := filepath.Join(t.TempDir(), "servers.yaml")
+	text := objects["ConfigMap/sigma-mpa-prometheus"].(*corev1.ConfigMap).Data["servers.yaml"]
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	servers, err := collect.ReadServers(path)
+	require.NoError(t, err)
+	sample, err := os.ReadFile("mpa/samples/slo.yaml")
+	require.NoError(t, err)
+	var o v1alpha1.MultidimPodAutoscaler
+	require.NoError(t, yaml.UnmarshalStrict(sample, &o))
+	require.Equal(t, o.Spec.Metrics.Prometheus.Server, servers[0].Name)
+	way := objects["NetworkPolicy/sigma-mpa-prometheus"].(*networkingv1.NetworkPolicy).Spec
+	require.Equal(t, objects["NetworkPolicy/sigma-mpa"].(*networkingv1.NetworkPolicy).Spec.PodSelector, way.PodSelector)
+	for _, rule := range way.Egress {
+		require.NotEmpty(t, rule.To)
+		require.NotEmpty(t, rule.Ports)
 	}
 }
 

@@ -32,6 +32,8 @@ func TestFlags(t *testing.T) {
 		{"recommender --patience=-1s", "--patience -1s: want 0s to 1h"},
 		{"recommender --downscale-stabilisation=0", "--downscale-stabilisation 0s: want 1s to 1h"},
 		{"all --recommender-name=", "--recommender-name is empty"},
+		{"recommender --prometheus-servers=missing", "--prometheus-servers: open missing: no such file or directory"},
+		{"updater --prometheus-servers=missing", "unknown flag: --prometheus-servers"},
 		{"all --journal-age=1m", "--journal-age 1m0s: want at least 1h"},
 		{"updater --evict-after=-1s", "--evict-after -1s: want at least 0"},
 		{"updater --updater-workers=0", "--updater-workers 0: want at least 1"},

@@ -105,7 +105,7 @@ func newCollector(t *testing.T, a metricsAPI, objects ...client.Object) *Collect
 	require.NoError(t, clientgoscheme.AddToScheme(scheme))
 	b := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...)
 	require.NoError(t, target.Index(t.Context(), indexer{b}))
-	return &Collector{Client: b.Build(), Metrics: a, Prometheus: NewPrometheus(4, clock), Timeout: 200 * time.Millisecond}
+	return &Collector{Client: b.Build(), Metrics: a, Prometheus: allow(t, 4, clock), Timeout: 200 * time.Millisecond}
 }
 
 // cluster has a Deployment with two sets of pods, and pods of others.

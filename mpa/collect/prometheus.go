@@ -5,15 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/model"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
@@ -29,10 +28,12 @@ const (
 type question struct {
 	source, field string
 	query
-	by           string // labels that distinguish the answer's series
+	by           string         // labels that distinguish the answer's series
+	asked        map[place]bool // where by is pod and container: those that are observed
 	value, fresh model.Vector
 	problem      *Problem
-	answered     bool // at least in part, if only with a refusal
+	cause        error // of the problem, in the server's words
+	answered     bool  // at least in part, if only with a refusal
 }
 
 // measure runs all queries of an object. The usages are nil when they are not queried or
@@ -49,7 +50,7 @@ func (p *Prometheus) measure(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 			problems = append(problems, problem)
 		}
 	}
-	s, err := p.enter(o.Spec.Metrics.Prometheus.Address)
+	s, err := p.enter(o.Spec.Metrics.Prometheus)
 	if problem := (*Problem)(nil); errors.As(err, &problem) {
 		for _, q := range questions {
 			fail(q, *problem)
@@ -64,10 +65,11 @@ func (p *Prometheus) measure(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 	}
 	all.Wait()
 	var silent *Problem
+	var cause error
 	for _, q := range questions {
 		if q.problem != nil {
 			if !q.answered && len(q.selectors) > 0 {
-				silent = q.problem
+				silent, cause = q.problem, q.cause
 			}
 			fail(q, *q.problem)
 		}
@@ -75,6 +77,9 @@ func (p *Prometheus) measure(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 	// A single query that takes too long is the object's fault, not the server's.
 	if slices.ContainsFunc(questions, func(q *question) bool { return q.answered }) {
 		silent = nil
+	}
+	if silent != nil {
+		log.FromContext(ctx).Info("A Prometheus does not answer", "server", s.Name, "why", short(cause))
 	}
 	p.leave(s, silent)
 	used, more := answers(questions, ob)
@@ -87,11 +92,17 @@ func questionsOf(o *v1alpha1.MultidimPodAutoscaler, ob *mpa.Observation) []*ques
 	for i, pod := range ob.Pods {
 		names[i] = strings.ReplaceAll(pod.Name, ".", "[.]") // in any kind of quotes
 	}
+	asked := map[place]bool{}
+	for _, pod := range ob.Pods {
+		for _, k := range pod.Containers {
+			asked[place{pod.Name, k.Name}] = true
+		}
+	}
 	fill := strings.NewReplacer("$namespace", o.Namespace, "$name", o.Spec.ScaleTargetRef.Name, "$pods", strings.Join(names, "|"))
 	var list []*question
 	add := func(source, field, by, expression string) {
 		if expression != "" {
-			list = append(list, &question{source: source, field: field, by: by, query: readQuery(fill.Replace(expression))})
+			list = append(list, &question{source: source, field: field, by: by, asked: asked, query: readQuery(fill.Replace(expression))})
 		}
 	}
 	queries := o.Spec.Metrics.Prometheus.Queries
@@ -123,11 +134,18 @@ func (s *server) ask(ctx context.Context, q *question) {
 		return
 	}
 	var fresh promAnswer
+	api := s.api(q.mostBytes())
 	var both sync.WaitGroup
-	both.Go(func() { fresh = s.query(ctx, q.freshness(q.by)) })
-	value := s.query(ctx, q.text)
+	both.Go(func() { fresh = evaluate(ctx, api, q.freshness(q.by)) })
+	value := evaluate(ctx, api, q.text)
 	both.Wait()
 	q.answered = !value.silent() || !fresh.silent()
+	for _, a := range []*promAnswer{&value, &fresh} {
+		if q.cause == nil && a.cause != nil {
+			q.cause = a.cause
+			log.FromContext(ctx).V(1).Info("A query has no answer", "server", s.Name, "query", q.field, "why", short(a.cause))
+		}
+	}
 	switch {
 	case value.reason != "":
 		q.fail(value.reason, "%s", value.message)
@@ -138,64 +156,20 @@ func (s *server) ask(ctx context.Context, q *question) {
 	}
 }
 
-type promAnswer struct {
-	vector          model.Vector
-	reason, message string
+// mostBytes is how large an answer may be. Its author pays nothing for a query that answers
+// with all that the server has, so that an answer has room in proportion to what is asked for.
+func (q *question) mostBytes() int64 {
+	if q.by == "" {
+		return leastAnswer
+	}
+	return min(mostAnswer, leastAnswer+answerEach*int64(len(q.asked)))
 }
 
-// silent reports whether the server did not answer.
-func (a *promAnswer) silent() bool {
-	return a.reason == "PrometheusUnreachable" || a.reason == "PrometheusTimeout"
-}
-
-// query evaluates an expression at the server's present time.
-func (s *server) query(ctx context.Context, expression string) promAnswer {
-	value, warnings, err := s.api.Query(ctx, expression, time.Time{})
-	if err != nil {
-		reason, message := explain(ctx, err)
-		return promAnswer{reason: reason, message: message}
-	}
-	// Until Prometheus 2.54, notes arrive as warnings: that a name is not a counter's, say.
-	warnings = slices.DeleteFunc(warnings, func(w string) bool { return strings.HasPrefix(w, "PromQL info: ") })
-	if len(warnings) > 0 {
-		// A part of the data is missing, for example.
-		return promAnswer{reason: "QueryWarning", message: "Prometheus warns: " + strings.Join(warnings, "; ")}
-	}
-	switch v := value.(type) {
-	case model.Vector:
-		if slices.Contains(v, nil) {
-			return promAnswer{reason: "PrometheusGarbled", message: "what answers is not Prometheus: its answer has a series that is null"}
-		}
-		return promAnswer{vector: v}
-	case *model.Scalar:
-		return promAnswer{vector: model.Vector{{Metric: model.Metric{}, Value: v.Value, Timestamp: v.Timestamp}}}
-	default:
-		return promAnswer{reason: "QueryInvalid", message: fmt.Sprintf("its answer is a %s, want an instant vector: is a function around a range missing?", value.Type())}
-	}
-}
-
-// explain translates an error for the people who run the server.
-func explain(ctx context.Context, err error) (reason, message string) {
-	var e *promv1.Error
-	var large *http.MaxBytesError
-	switch {
-	case errors.As(err, &large):
-		return "QueryFailed", fmt.Sprintf("its answer is larger than %d MiB", large.Limit>>20)
-	case ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded):
-		return "PrometheusTimeout", "Prometheus did not answer in time"
-	case !errors.As(err, &e):
-		return "PrometheusUnreachable", "Prometheus cannot be reached: " + err.Error()
-	case e.Type == promv1.ErrBadData:
-		return "QueryInvalid", "Prometheus refuses it: " + e.Msg
-	case e.Type == promv1.ErrTimeout:
-		return "PrometheusTimeout", "Prometheus gave up on it: " + e.Msg
-	case e.Type == promv1.ErrBadResponse:
-		return "PrometheusGarbled", "what answers is not Prometheus, or breaks off: " + e.Msg
-	default:
-		detail := strings.TrimSpace(e.Detail)
-		return "QueryFailed", strings.TrimSpace(fmt.Sprintf("Prometheus: %s: %s %s", e.Type, e.Msg, detail[:min(len(detail), 200)]))
-	}
-}
+const (
+	leastAnswer = 256 << 10
+	mostAnswer  = 16 << 20
+	answerEach  = 4 << 10 // for each container
+)
 
 // answers writes the numbers to the observation and returns the usages.
 func answers(questions []*question, ob *mpa.Observation) (usages, []Problem) {
@@ -235,7 +209,7 @@ func (q *question) number() mpa.Metric {
 		q.fail("NoSeries", "Prometheus has no answer: no series match, or none is fresh")
 		return mpa.Metric{}
 	case len(q.value) > 1:
-		q.fail("SeveralSeries", "Prometheus answers with %d series, such as %v and %v; one number is wanted: sum or max over them", len(q.value), q.value[0].Metric, q.value[1].Metric)
+		q.fail("SeveralSeries", "Prometheus answers with %d series; one number is wanted: sum or max over them", len(q.value))
 		return mpa.Metric{}
 	}
 	s := q.value[0]
@@ -250,11 +224,12 @@ func (q *question) number() mpa.Metric {
 	return mpa.Metric{Value: float64(s.Value), Time: t}
 }
 
-// plausible reports whether a sample is a finite number of at least 0.
+// plausible reports whether a sample is a finite number of at least 0. Its labels are not for
+// everybody, but for those of an observed container.
 func (q *question) plausible(s *model.Sample) bool {
 	of := ""
-	if len(s.Metric) > 0 {
-		of = " for " + s.Metric.String()
+	if at := placeOf(s); q.by != "" && q.asked[at] {
+		of = fmt.Sprintf(" for container %s of pod %s", at.container, at.pod)
 	}
 	switch v := float64(s.Value); {
 	case s.Histogram != nil:
@@ -340,15 +315,19 @@ const mostAmount = 1e15
 
 type place struct{ pod, container string }
 
-// byContainer returns the numbers of a question for one number a container. A wrong one is
-// left out, and becomes the question's problem; the others count.
+func placeOf(s *model.Sample) place {
+	return place{string(s.Metric["pod"]), string(s.Metric["container"])}
+}
+
+// byContainer returns the numbers of a question for one number a container, of those that are
+// observed. A wrong one is left out, and becomes the question's problem; the others count.
 func (q *question) byContainer() map[place]mpa.Metric {
-	numbers, unlabelled := map[place]mpa.Metric{}, model.Metric(nil)
+	numbers, labelled := map[place]mpa.Metric{}, false
 	twice := map[place]bool{}
 	for _, s := range q.value {
-		at := place{string(s.Metric["pod"]), string(s.Metric["container"])}
-		if at.pod == "" || at.container == "" {
-			unlabelled = s.Metric
+		at := placeOf(s)
+		labelled = labelled || at.pod != "" && at.container != ""
+		if !q.asked[at] {
 			continue
 		}
 		if twice[at] {
@@ -364,8 +343,8 @@ func (q *question) byContainer() map[place]mpa.Metric {
 			numbers[at] = mpa.Metric{Value: float64(s.Value), Time: t}
 		}
 	}
-	if len(twice) == 0 && unlabelled != nil {
-		q.fail("LabelsMissing", "the series that Prometheus answers with, such as %v, lack the labels pod and container", unlabelled)
+	if len(q.value) > 0 && !labelled {
+		q.fail("LabelsMissing", "the series that Prometheus answers with lack the labels pod and container")
 	}
 	return numbers
 }

@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,14 @@ func prom(value string, ages ...float64) http.HandlerFunc {
 		}
 		_, _ = fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":%s}}`, value)
 	}
+}
+
+// allow returns a list of servers.
+func allow(t *testing.T, limit int, clock func() time.Time, servers ...Server) *Prometheus {
+	t.Helper()
+	p, err := NewPrometheus(servers, limit, clock)
+	require.NoError(t, err)
+	return p
 }
 
 func one(value string) string {
@@ -93,7 +102,7 @@ func TestNumberFromPrometheus(t *testing.T) {
 		{name: "no series", answer: prom("[]", 5), reason: "NoSeries", message: "no series match"},
 		{
 			name: "several series", answer: prom(`[{"metric":{"pod":"a"},"value":[1,"1"]},{"metric":{"pod":"b"},"value":[1,"1"]}]`, 5),
-			reason: "SeveralSeries", message: `2 series, such as {pod="a"} and {pod="b"}; one number is wanted: sum or max`,
+			reason: "SeveralSeries", message: "2 series; one number is wanted: sum or max",
 		},
 		{name: "NaN", answer: prom(one("NaN"), 5), reason: "NotANumber", message: "0 ÷ 0"},
 		{name: "infinite", answer: prom(one("+Inf"), 5), reason: "Infinite", message: "+Inf"},
@@ -109,23 +118,23 @@ func TestNumberFromPrometheus(t *testing.T) {
 			answer: code(200, `{"status":"success","data":{"resultType":"matrix","result":[]}}`),
 		},
 		{
-			name: "a query that is refused", reason: "QueryInvalid", message: "queries.latency: Prometheus refuses it: 1:5: parse error",
+			name: "a query that is refused", reason: "QueryInvalid", message: "queries.latency: Prometheus refuses it with status code 400",
 			answer: code(400, `{"status":"error","errorType":"bad_data","error":"1:5: parse error"}`),
 		},
 		{
-			name: "a query that fails", reason: "QueryFailed", message: "execution: too many samples",
+			name: "a query that fails", reason: "QueryFailed", message: "status code 422",
 			answer: code(422, `{"status":"error","errorType":"execution","error":"too many samples"}`),
 		},
 		{
-			name: "a query that takes the server too long", reason: "QueryFailed", message: "query timed out",
+			name: "a query that takes the server too long", reason: "QueryFailed", message: "status code 503",
 			answer: code(503, `{"status":"error","errorType":"timeout","error":"query timed out"}`),
 		},
-		{name: "a server error", answer: code(502, "bad gateway"), reason: "QueryFailed", message: "server_error: server error: 502"},
-		{name: "not found", answer: code(404, "nothing"), reason: "QueryFailed", message: "client_error: client error: 404"},
+		{name: "a server error", answer: code(502, "bad gateway"), reason: "QueryFailed", message: "status code 502"},
+		{name: "not found", answer: code(404, "nothing"), reason: "QueryFailed", message: "status code 404"},
 		{name: "not Prometheus", answer: code(200, "<html>"), reason: "PrometheusGarbled", message: "is not Prometheus"},
 		{name: "broken off", answer: code(200, `{"status":"success","data":{"resultTy`), reason: "PrometheusGarbled", message: "breaks off"},
 		{
-			name: "a warning", reason: "QueryWarning", message: "Prometheus warns: a store is down",
+			name: "a warning", reason: "QueryWarning", message: "Prometheus answers with a warning",
 			answer: code(200, `{"status":"success","data":{"resultType":"vector","result":`+one("1")+`},"warnings":["a store is down"]}`),
 		},
 		{name: "a note as a warning", want: 1, age: 5 * time.Second, answer: func(w http.ResponseWriter, r *http.Request) {
@@ -136,12 +145,20 @@ func TestNumberFromPrometheus(t *testing.T) {
 		{name: "null", answer: code(200, `{"status":"success","data":{"resultType":"vector","result":[null]}}`), reason: "PrometheusGarbled", message: "is null"},
 		{name: "the connection ends", answer: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, reason: "PrometheusUnreachable", message: "cannot be reached"},
 		{name: "slow", answer: hang, reason: "PrometheusTimeout", message: "did not answer in time"},
+		{name: "a bomb", answer: func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			packed := gzip.NewWriter(w)
+			for range 8 * mostAnswer / 4096 {
+				_, _ = packed.Write(make([]byte, 4096))
+			}
+			_ = packed.Close()
+		}, reason: "QueryFailed", message: "its answer is larger than 256 KiB"},
 		{name: "endless", answer: func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte(`"`))
 			for range mostAnswer / 4096 {
 				_, _ = w.Write(make([]byte, 4096))
 			}
-		}, reason: "QueryFailed", message: "its answer is larger than 16 MiB"},
+		}, reason: "QueryFailed", message: "its answer is larger than 256 KiB"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := httptest.NewServer(test.answer)
@@ -151,11 +168,12 @@ func TestNumberFromPrometheus(t *testing.T) {
 			c := newCollector(t, metricsAPI{list: func(context.Context, metav1.ListOptions) (*metricsv1beta1.PodMetricsList, error) {
 				return &metricsv1beta1.PodMetricsList{Items: []metricsv1beta1.PodMetrics{podMetrics("web-a", "1", "1Gi", fresh), podMetrics("web-b", "1", "1Gi", fresh)}}, nil
 			}}, cluster()...)
-			if test.name == "endless" {
+			c.Prometheus = allow(t, 4, clock, Server{Name: "main", URL: s.URL})
+			if test.name == "endless" || test.name == "a bomb" {
 				c.Timeout = time.Minute
 			}
 			ob, problems := observe(t, c, object(func(o *v1alpha1.MultidimPodAutoscaler) {
-				o.Spec.Metrics.Prometheus = &v1alpha1.Prometheus{Address: s.URL, Queries: v1alpha1.Queries{Latency: or(test.query, q)}}
+				o.Spec.Metrics.Prometheus = &v1alpha1.Prometheus{Server: "main", Queries: v1alpha1.Queries{Latency: or(test.query, q)}}
 			}))
 			requireProblem(t, problems, Latency, test.reason, test.message)
 			if test.reason != "" && test.reason != "Stale" {
@@ -179,10 +197,10 @@ func TestQueriesAreFilledIn(t *testing.T) {
 	}))
 	t.Cleanup(s.Close)
 	o := object(func(o *v1alpha1.MultidimPodAutoscaler) {
-		o.Spec.Metrics.Prometheus = &v1alpha1.Prometheus{Address: s.URL, Queries: v1alpha1.Queries{Rate: `a{b="$namespace/$name/$pods"}`}}
+		o.Spec.Metrics.Prometheus = &v1alpha1.Prometheus{Server: "main", Queries: v1alpha1.Queries{Rate: `a{b="$namespace/$name/$pods"}`}}
 	})
 	ob := &mpa.Observation{Time: now, Pods: []mpa.Pod{{Name: "web-a"}, {Name: "web.b-0"}}}
-	_, problems, err := NewPrometheus(1, clock).measure(t.Context(), o, ob)
+	_, problems, err := allow(t, 1, clock, Server{Name: "main", URL: s.URL}).measure(t.Context(), o, ob)
 	require.NoError(t, err)
 	require.Empty(t, problems)
 	assert.ElementsMatch(t, []string{
@@ -212,11 +230,11 @@ func TestUsageFromPrometheus(t *testing.T) {
 		reason, message    string
 	}{
 		{name: "both", cpu: cpu, memory: memory, fresh: both, a: a, b: b},
-		{name: "more than was asked for", cpu: append(cpu, sample("x", "y", "NaN")), memory: append(memory, sample("", "", "1")), fresh: both, a: a, b: b, reason: "NotANumber", message: `pod="x"`},
+		{name: "more than was asked for", cpu: append(cpu, sample("x", "y", "NaN")), memory: append(memory, sample("", "", "1")), fresh: both, a: a, b: b},
 		{name: "a pod that has gone", cpu: cpu, memory: memory, fresh: []string{both[0], fresh("web-b", "web", 250)}, a: a, b: used(334, 2<<20, 250*time.Second), reason: "PodsMissing", message: "not of web-b"},
 		{name: "all have gone", cpu: cpu, memory: memory, fresh: []string{fresh("web-a", "web", 250), fresh("web-b", "web", 240)}, a: used(250, 1<<20, 250*time.Second), b: used(334, 2<<20, 240*time.Second), reason: "UsageStale", message: "Prometheus has is 4m0s old"},
 		{name: "no memory of one", cpu: cpu, memory: memory[:1], fresh: both, a: a, reason: "PodsMissing", message: "not of web-b"},
-		{name: "NaN of one", cpu: []string{cpu[0], sample("web-b", "web", "NaN")}, memory: memory, fresh: both, a: a, reason: "NotANumber", message: "queries.cpu"},
+		{name: "NaN of one", cpu: []string{cpu[0], sample("web-b", "web", "NaN")}, memory: memory, fresh: both, a: a, reason: "NotANumber", message: "queries.cpu: Prometheus answers NaN for container web of pod web-b"},
 		{name: "negative", cpu: cpu, memory: []string{memory[0], sample("web-b", "web", "-5")}, fresh: both, a: a, reason: "Negative", message: "queries.memory"},
 		{name: "twice", cpu: append(cpu, cpu[1]), memory: memory, fresh: both, a: a, reason: "SeveralSeries", message: "several series for container web of pod web-b"},
 		{name: "no labels", cpu: []string{`{"metric":{"name":"web"},"value":[1,"1"]}`}, memory: memory, fresh: both, reason: "LabelsMissing", message: "lack the labels pod and container"},
@@ -235,8 +253,9 @@ func TestUsageFromPrometheus(t *testing.T) {
 			}))
 			t.Cleanup(s.Close)
 			c := newCollector(t, metricsAPI{}, cluster()...)
+			c.Prometheus = allow(t, 4, clock, Server{Name: "main", URL: s.URL})
 			ob, problems := observe(t, c, object(func(o *v1alpha1.MultidimPodAutoscaler) {
-				o.Spec.Metrics = v1alpha1.Metrics{Usage: v1alpha1.UsagePrometheus, Prometheus: &v1alpha1.Prometheus{Address: s.URL}}
+				o.Spec.Metrics = v1alpha1.Metrics{Usage: v1alpha1.UsagePrometheus, Prometheus: &v1alpha1.Prometheus{Server: "main"}}
 			}))
 			requireProblem(t, problems, Usage, test.reason, test.message)
 			assert.Equal(t, test.a, ob.Pods[0].Containers[0].Usage)
@@ -256,10 +275,10 @@ func TestSlowQueryIsItsObjects(t *testing.T) {
 		prom(one("1"), 1)(w, r)
 	}))
 	t.Cleanup(s.Close)
-	p := NewPrometheus(3, func() time.Time { return now })
+	p := allow(t, 3, clock, Server{Name: "main", URL: s.URL})
 	for _, step := range []struct{ query, reason string }{{"slow", "PrometheusTimeout"}, {"quick", ""}, {"slow", "PrometheusTimeout"}} {
 		o := object(func(o *v1alpha1.MultidimPodAutoscaler) {
-			o.Spec.Metrics.Prometheus = &v1alpha1.Prometheus{Address: s.URL, Queries: v1alpha1.Queries{Rate: step.query}}
+			o.Spec.Metrics.Prometheus = &v1alpha1.Prometheus{Server: "main", Queries: v1alpha1.Queries{Rate: step.query}}
 		})
 		patience := 300 * time.Millisecond
 		if step.reason == "" {
@@ -292,9 +311,9 @@ func TestSlowServerHoldsNobodyUp(t *testing.T) {
 		prom(one("1"), 1)(w, r)
 	}))
 	t.Cleanup(s.Close)
-	p := NewPrometheus(3, tick)
+	p := allow(t, 3, tick, Server{Name: "main", URL: s.URL})
 	o := object(func(o *v1alpha1.MultidimPodAutoscaler) {
-		o.Spec.Metrics.Prometheus = &v1alpha1.Prometheus{Address: s.URL, Queries: v1alpha1.Queries{Rate: "a"}}
+		o.Spec.Metrics.Prometheus = &v1alpha1.Prometheus{Server: "main", Queries: v1alpha1.Queries{Rate: "a"}}
 	})
 	ask := func() ([]Problem, error) {
 		patience := 50 * time.Millisecond

@@ -1,95 +1,100 @@
 package collect
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/api"
 	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
+
+	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 )
 
 const (
-	// mostAnswer is the largest answer that is read, in bytes.
-	mostAnswer = 16 << 20
 	// leastPause and mostPause bound the pause between two attempts at a server that does
 	// not answer; each pause is twice the one before.
 	leastPause = 5 * time.Second
 	mostPause  = time.Minute
-	// forgetAfter is how long an unused server is remembered.
-	forgetAfter = time.Hour
 )
 
-// Prometheus queries servers, each with a limited number of queries at a time. A server that
-// does not answer is left alone for a while, so that it does not delay other objects.
+// Prometheus queries the servers that the administrator allows, each with a limited number
+// of queries at a time. A server that does not answer is left alone for a while, so that it
+// does not delay other objects.
 type Prometheus struct {
 	limit int
 	clock func() time.Time
 
 	mu      sync.Mutex
-	servers map[string]*server
+	servers []*server
 }
 
 type server struct {
-	api    promv1.API
+	*Server
+	urls api.Client // only for the URLs of its API
+	http *http.Client
+
 	active int
-	used   time.Time
 	pause  time.Duration // 0 = it answers
 	again  time.Time     // the next attempt
 	why    string
 }
 
-// NewPrometheus lets at most limit objects query a server at a time.
-func NewPrometheus(limit int, clock func() time.Time) *Prometheus {
-	return &Prometheus{limit: max(1, limit), clock: clock, servers: map[string]*server{}}
+// NewPrometheus lets at most limit objects query a server at a time. It fails where a file
+// of a server cannot be read.
+func NewPrometheus(servers []Server, limit int, clock func() time.Time) (*Prometheus, error) {
+	p := &Prometheus{limit: max(1, limit), clock: clock}
+	for i := range servers {
+		s, err := servers[i].open()
+		if err != nil {
+			return nil, fmt.Errorf("servers[%d] %q: %w", i, servers[i].Name, err)
+		}
+		p.servers = append(p.servers, s)
+	}
+	return p, nil
 }
 
-// transport is shared: the same addresses are queried repeatedly.
-var transport = func() http.RoundTripper {
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.MaxIdleConnsPerHost, t.IdleConnTimeout = 16, time.Minute
-	return limited{t}
-}()
-
-// limited fails the reading of an answer that is too large.
-type limited struct{ http.RoundTripper }
-
-func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
-	answer, err := l.RoundTripper.RoundTrip(r)
-	if err == nil {
-		answer.Body = struct {
-			io.Reader
-			io.Closer
-		}{http.MaxBytesReader(nil, answer.Body, mostAnswer), answer.Body}
+// find returns the server that an object names. Before there were names it had an address,
+// which must be that of a server in the list.
+func (p *Prometheus) find(o *v1alpha1.Prometheus) (*server, *Problem) {
+	var names []string
+	var found []*server
+	for _, s := range p.servers {
+		names = append(names, s.Name)
+		if o.Server == s.Name || o.Server == "" && strings.TrimRight(o.Address, "/") == strings.TrimRight(s.URL, "/") {
+			found = append(found, s)
+		}
 	}
-	return answer, err
+	known := "it has " + strings.Join(names, ", ")
+	if len(names) == 0 {
+		known = "it has none"
+	}
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case o.Server != "":
+		return nil, &Problem{Reason: "PrometheusServer", Message: fmt.Sprintf("metrics.prometheus.server: the recommender's list of servers has no %q: %s", o.Server, known)}
+	default:
+		// Without the address: it may have a password.
+		return nil, &Problem{Reason: "PrometheusAddress", Message: "metrics.prometheus.address is not that of exactly one server in the recommender's list: replace it by metrics.prometheus.server with a name from there: " + known}
+	}
 }
 
 // enter takes a place at a server. The caller gives it back by leave, with the problem if
 // the server did not answer.
-func (p *Prometheus) enter(address string) (*server, error) {
-	now := p.clock()
+func (p *Prometheus) enter(o *v1alpha1.Prometheus) (*server, error) {
+	s, problem := p.find(o)
+	if problem != nil {
+		return nil, problem
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for a, s := range p.servers {
-		if s.active == 0 && now.Sub(s.used) > forgetAfter {
-			delete(p.servers, a)
-		}
-	}
-	s := p.servers[address]
-	if s == nil {
-		client, err := api.NewClient(api.Config{Address: address, RoundTripper: transport})
-		if err != nil {
-			return nil, &Problem{Reason: "PrometheusAddress", Message: fmt.Sprintf("metrics.prometheus.address %q: %v", address, err)}
-		}
-		s = &server{api: promv1.NewAPI(client)}
-		p.servers[address] = s
-	}
-	s.used = now
 	switch {
-	case s.pause > 0 && (now.Before(s.again) || s.active > 0): // one attempt at a time
+	case s.pause > 0 && (p.clock().Before(s.again) || s.active > 0): // one attempt at a time
 		return nil, &Problem{Reason: "PrometheusUnreachable", Message: s.why}
 	case s.active >= p.limit:
 		return nil, ErrBusy
@@ -112,3 +117,35 @@ func (p *Prometheus) leave(s *server, silent *Problem) {
 	}
 	s.why = silent.Message
 }
+
+// api returns the server's API, whose answers have at most that many bytes.
+func (s *server) api(most int64) promv1.API { return promv1.NewAPI(bounded{s.urls, s.http, most}) }
+
+// bounded reads answers of a limited size. What another status than success says does not
+// get further than the error: it is not for those who only asked.
+type bounded struct {
+	api.Client
+	http *http.Client
+	most int64
+}
+
+func (b bounded) Do(ctx context.Context, r *http.Request) (*http.Response, []byte, error) {
+	answer, err := b.http.Do(r.WithContext(ctx))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(http.MaxBytesReader(nil, answer.Body, b.most))
+	if err == nil && answer.StatusCode/100 != 2 {
+		err = &refused{answer.StatusCode, string(body)}
+	}
+	return answer, body, err
+}
+
+// refused is an answer with another status code than success.
+type refused struct {
+	code int
+	body string
+}
+
+func (r *refused) Error() string { return fmt.Sprintf("status code %d: %s", r.code, r.body) }

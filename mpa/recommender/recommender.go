@@ -60,6 +60,8 @@ type Options struct {
 	JournalDir   string
 	JournalBytes int64
 	JournalAge   time.Duration
+	// Servers is a file with the Prometheus servers that may be asked; empty = none.
+	Servers string
 	// Namespace is the autoscaler's own. Its objects are ignored.
 	Namespace string
 }
@@ -75,6 +77,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.Stabilisation, "downscale-stabilisation", agents.DefaultHPA().Down.Stabilisation, "scale down only after the lower count has been enough for this long")
 	flags.StringVar(&o.JournalDir, "journal-dir", "", "folder for a journal of each object's observations and decisions, from which a restarted process continues; empty: none")
 	flags.Int64Var(&o.JournalBytes, "journal-bytes", 256<<20, "size of an object's journal; the oldest of its 8 files is dropped")
+	flags.StringVar(&o.Servers, "prometheus-servers", "", "YAML file with the Prometheus servers that objects may name, and their credentials; no other is asked")
 	flags.DurationVar(&o.JournalAge, "journal-age", 30*24*time.Hour, "a journal without new lines for this long, such as that of a deleted object, is removed")
 }
 
@@ -96,7 +99,24 @@ func (o *Options) Validate() error {
 	case o.JournalAge < time.Hour:
 		return fmt.Errorf("--journal-age %v: want at least 1h", o.JournalAge)
 	}
-	return nil
+	_, err := o.prometheus(nil)
+	return err
+}
+
+// prometheus returns the servers that may be asked.
+func (o *Options) prometheus(now func() time.Time) (*collect.Prometheus, error) {
+	var servers []collect.Server
+	var err error
+	if o.Servers != "" {
+		if servers, err = collect.ReadServers(o.Servers); err != nil {
+			return nil, fmt.Errorf("--prometheus-servers: %w", err)
+		}
+	}
+	p, err := collect.NewPrometheus(servers, o.Workers/2, now)
+	if err != nil {
+		return nil, fmt.Errorf("--prometheus-servers: %s: %w", o.Servers, err)
+	}
+	return p, nil
 }
 
 // set applies the options to a setup.
@@ -143,13 +163,17 @@ func Setup(m manager.Manager, o Options) error {
 		return err
 	}
 	now := clock.RealClock{}
+	prometheus, err := o.prometheus(now.Now)
+	if err != nil {
+		return err
+	}
 	r := &reconciler{
 		Client: m.GetClient(), live: m.GetAPIReader(), options: o, clock: now,
 		// The recorder that replaces it folds events of one reason and keeps the first text only.
 		events: m.GetEventRecorderFor(v1alpha1.OwnerRecommender), //nolint:staticcheck // see above
 		vpas:   &vpas{cache: m.GetCache(), mapper: m.GetRESTMapper(), clock: now},
 		collector: &collect.Collector{
-			Client: m.GetCache(), Metrics: metrics, Prometheus: collect.NewPrometheus(o.Workers/2, now.Now), Timeout: askFor,
+			Client: m.GetCache(), Metrics: metrics, Prometheus: prometheus, Timeout: askFor,
 		},
 		objects: map[types.NamespacedName]*object{},
 	}

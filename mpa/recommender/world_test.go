@@ -94,10 +94,12 @@ func newWorld(t *testing.T, change ...func(*v1alpha1.MultidimPodAutoscaler)) *wo
 		}})
 	require.NoError(t, target.Index(t.Context(), indexer{b}))
 	c := b.Build()
+	prometheus, err := collect.NewPrometheus(nil, 2, w.clock.Now)
+	require.NoError(t, err)
 	w.reconciler = &reconciler{
 		Client: c, live: c, options: defaults(), clock: w.clock, events: w.events,
 		vpas:      vpaList{},
-		collector: &collect.Collector{Client: c, Metrics: w.usage, Prometheus: collect.NewPrometheus(2, w.clock.Now), Timeout: time.Second},
+		collector: &collect.Collector{Client: c, Metrics: w.usage, Prometheus: prometheus, Timeout: time.Second},
 		objects:   map[types.NamespacedName]*object{},
 	}
 	o := web()

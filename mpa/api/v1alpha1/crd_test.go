@@ -29,7 +29,7 @@ spec:
   metrics:
     usage: Prometheus
     prometheus:
-      address: https://prometheus.example.org:9090/prefix
+      server: main
       queries: {rate: a, latency: b, throughput: c, cpu: d, memory: e}
     maxAge: 1m30s
   constraints:
@@ -66,16 +66,20 @@ var bad = []struct{ name, old, replaced, want string }{
 	{"a throughput of nothing", "target: 1k", "target: 0", "spec.slo.throughput.target: Invalid value: 0: want more than 0"},
 	{"a negative throughput", "target: 1k", "target: -5", "spec.slo.throughput.target: Invalid value: -5: want more than 0"},
 	{"usage from nowhere", "usage: Prometheus", "usage: Datadog", "spec.metrics.usage: Unsupported value: \"Datadog\": supported values: \"MetricsAPI\", \"Prometheus\""},
-	{"a promise nobody measures", "    prometheus:\n      address: https://prometheus.example.org:9090/prefix\n      queries: {rate: a, latency: b, throughput: c, cpu: d, memory: e}\n", "", "spec.metrics: Invalid value: an SLO is measured by Prometheus: metrics.prometheus is missing"},
-	{"usage from a Prometheus without an address", "    prometheus:\n      address: https://prometheus.example.org:9090/prefix\n      queries: {rate: a, latency: b, throughput: c, cpu: d, memory: e}\n", "", "spec.metrics.prometheus: Invalid value: usage from Prometheus needs its address"},
+	{"a promise nobody measures", "    prometheus:\n      server: main\n      queries: {rate: a, latency: b, throughput: c, cpu: d, memory: e}\n", "", "spec.metrics: Invalid value: an SLO is measured by Prometheus: metrics.prometheus is missing"},
+	{"usage from a Prometheus that is not named", "    prometheus:\n      server: main\n      queries: {rate: a, latency: b, throughput: c, cpu: d, memory: e}\n", "", "spec.metrics.prometheus: Invalid value: usage from Prometheus needs its server"},
 	{"no query for the latency", "latency: b, ", "", "spec.metrics: Invalid value: slo.latency needs metrics.prometheus.queries.latency"},
 	{"no query for the throughput", "throughput: c, ", "", "spec.metrics: Invalid value: slo.throughput needs metrics.prometheus.queries.throughput"},
 	{"an empty query", "rate: a", `rate: ""`, "spec.metrics.prometheus.queries.rate: Invalid value: \"\""},
 	{"a long query", "rate: a", "rate: " + strings.Repeat("a", 4097), "spec.metrics.prometheus.queries.rate: Too long"},
 	{"a query of another name", "rate: a", "rates: a", "spec.metrics.prometheus.queries.rates"},
-	{"no address", "      address: https://prometheus.example.org:9090/prefix\n", "", "spec.metrics.prometheus.address: Required value"},
-	{"an address without a scheme", "https://prometheus.example.org:9090/prefix", "prometheus:9090", "spec.metrics.prometheus.address: Invalid value: \"prometheus:9090\": want an http or https URL"},
-	{"an address of a file", "https://prometheus.example.org:9090/prefix", "file:///etc/passwd", "spec.metrics.prometheus.address: Invalid value: \"file:///etc/passwd\": want an http or https URL"},
+	{"no server", "      server: main\n", "", "spec.metrics.prometheus: Invalid value: want server or its predecessor address"},
+	{"a server without a name", "server: main", `server: ""`, "spec.metrics.prometheus.server: Invalid value: \"\""},
+	{"a server and an address", "server: main", "server: main\n      address: http://prometheus:9090", "spec.metrics.prometheus: Invalid value: want server or its predecessor address"},
+	{"an address with a user", "server: main", "address: http://user@prometheus:9090", "no user belongs there; name a server that has the credentials"},
+	{"an address with a password", "server: main", "address: https://user:pass@prometheus:9090/prefix", "no user belongs there; name a server that has the credentials"},
+	{"an address without a scheme", "server: main", "address: prometheus:9090", "spec.metrics.prometheus.address: Invalid value: \"prometheus:9090\": want an http or https URL"},
+	{"an address of a file", "server: main", "address: file:///etc/passwd", "spec.metrics.prometheus.address: Invalid value: \"file:///etc/passwd\": want an http or https URL"},
 	{"old measurements", "maxAge: 1m30s", "maxAge: 11m", "spec.metrics.maxAge: Invalid value: \"11m\": want 10s to 10m"},
 	{"measurements of this moment", "maxAge: 1m30s", "maxAge: 1s", "spec.metrics.maxAge: Invalid value: \"1s\": want 10s to 10m"},
 	{"no constraints", part("  constraints:", "  recommender:"), "", "spec.constraints: Required value"},

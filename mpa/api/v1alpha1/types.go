@@ -149,7 +149,7 @@ type ThroughputSLO struct {
 
 // Metrics says how usage and load are measured.
 //
-// +kubebuilder:validation:XValidation:fieldPath=".prometheus",rule="self.usage != 'Prometheus' || has(self.prometheus)",message="usage from Prometheus needs its address"
+// +kubebuilder:validation:XValidation:fieldPath=".prometheus",rule="self.usage != 'Prometheus' || has(self.prometheus)",message="usage from Prometheus needs its server"
 type Metrics struct {
 	// Usage of containers comes from the metrics API or from Prometheus.
 	// +optional
@@ -177,12 +177,22 @@ const (
 )
 
 // Prometheus is a server and the queries for it.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.server) != has(self.address)",message="want server or its predecessor address"
 type Prometheus struct {
-	// Address, such as http://prometheus.monitoring:9090.
-	// +required
+	// Server is the name of a server in the recommender's list (--prometheus-servers), which
+	// has its address and credentials.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Server string `json:"server,omitempty"`
+	// Address is deprecated: use server. It is read for one more version, if it is the URL of
+	// a server in that list.
+	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHost() != ''",message="want an http or https URL"
-	Address string `json:"address"`
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^[^/]*//[^/?#]*@')",message="no user belongs there; name a server that has the credentials"
+	Address string `json:"address,omitempty"`
 	// +optional
 	// +default={}
 	Queries Queries `json:"queries,omitempty"`
