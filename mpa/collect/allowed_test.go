@@ -154,17 +154,20 @@ func TestNoRedirectAndNoForeignWord(t *testing.T) {
 		code(http.StatusBadRequest, `{"status":"error","errorType":"bad_data","error":"`+secret+`"}`)(w, nil)
 	}))
 	t.Cleanup(private.Close)
+	moved := func(status int) http.HandlerFunc { return http.RedirectHandler(private.URL, status).ServeHTTP }
 	vector := `{"status":"success","data":{"resultType":"vector","result":%s}%s}`
-	series := func(labels, value string) string { return fmt.Sprintf(`{"metric":{%s},"value":[1,"%s"]}`, labels, value) }
+	series := func(labels, value string) string {
+		return fmt.Sprintf(`{"metric":{%s},"value":[1,"%s"]}`, labels, value)
+	}
 	for _, test := range []struct {
 		name            string
 		answer          http.HandlerFunc
 		reason, message string
 	}{
-		{"moved", http.RedirectHandler(private.URL, 301).ServeHTTP, "PrometheusRefused", "status code 301"},
-		{"found", http.RedirectHandler(private.URL, 302).ServeHTTP, "PrometheusRefused", "status code 302, and redirects are not followed"},
-		{"temporary", http.RedirectHandler(private.URL, 307).ServeHTTP, "PrometheusRefused", "status code 307"},
-		{"permanent", http.RedirectHandler(private.URL, 308).ServeHTTP, "PrometheusRefused", "status code 308"},
+		{"moved", moved(301), "PrometheusRefused", "status code 301"},
+		{"found", moved(302), "PrometheusRefused", "status code 302, and redirects are not followed"},
+		{"temporary", moved(307), "PrometheusRefused", "status code 307"},
+		{"permanent", moved(308), "PrometheusRefused", "status code 308"},
 		{"bad data", code(400, `{"status":"error","errorType":"bad_data","error":"geheim"}`), "QueryInvalid", "status code 400"},
 		{"a type of its own", code(422, `{"status":"error","errorType":"geheim","error":"geheim"}`), "QueryFailed", "status code 422"},
 		{"an error that succeeds", code(200, `{"status":"error","errorType":"geheim","error":"geheim"}`), "PrometheusGarbled", ""},
