@@ -93,16 +93,20 @@ func TestMPAMetricsFaults(t *testing.T) {
 	}
 	prometheus := e2e.StartPrometheus(t, targets...)
 	f.c.WaitRunning(t, f.ns, 2*len(all))
-	f.startAll()
+	servers := map[string]string{}
 	for _, m := range all {
 		spec := specs[m]
 		if spec.usage == v1alpha1.UsageMetricsAPI {
 			m.feed = m.load.FeedMetricsAPI(t)
-		} else {
-			m.proxy = e2e.StartFaultProxy(t, prometheus.URL)
-			spec.prometheus = m.proxy.URL
+			continue
 		}
-		f.autoscale(m.name, spec)
+		m.proxy = e2e.StartFaultProxy(t, prometheus.URL)
+		spec.prometheus, servers[m.name] = m.name, m.proxy.URL
+		specs[m] = spec
+	}
+	f.startAll(e2e.PrometheusServers(t, servers))
+	for _, m := range all {
+		f.autoscale(m.name, specs[m])
 	}
 	measured := func(_ *member, s *v1alpha1.MultidimPodAutoscalerStatus) bool {
 		return hasCondition(s, v1alpha1.ConditionMetrics, metav1.ConditionTrue, "Fresh")
@@ -152,9 +156,10 @@ func TestMPATargetFaults(t *testing.T) {
 	for _, m := range all {
 		targets = append(targets, m.load.Target)
 	}
-	spec.prometheus = e2e.StartPrometheus(t, targets...).URL
+	spec.prometheus = "main"
+	servers := e2e.PrometheusServers(t, map[string]string{"main": e2e.StartPrometheus(t, targets...).URL})
 	f.c.WaitRunning(t, f.ns, 2*len(all))
-	f.startAll()
+	f.startAll(servers)
 	for _, m := range all {
 		f.autoscale(m.name, spec)
 	}
@@ -248,9 +253,8 @@ spec: {hard: {requests.memory: %dMi}}
 		}
 		return ""
 	})
-	grows.prometheus = e2e.StartPrometheus(t, targets...).URL
-	unasked.prometheus = grows.prometheus
-	f.startAll()
+	grows.prometheus, unasked.prometheus = "main", "main"
+	f.startAll(e2e.PrometheusServers(t, map[string]string{"main": e2e.StartPrometheus(t, targets...).URL}))
 	before := uids(slices.Concat(f.c.Pods(f.ns), f.c.Pods(g.ns)))
 	for _, m := range slices.Concat(deferred, infeasible) {
 		f.autoscale(m.name, grows)
@@ -333,14 +337,15 @@ func TestMPAKills(t *testing.T) {
 	spec := unscaled(v1alpha1.UsagePrometheus)
 	spec.max = 18
 	apart, whole := f.add("apart", spec), f.add("whole", spec)
-	spec.prometheus = e2e.StartPrometheus(t, apart.load.Target, whole.load.Target).URL
+	spec.prometheus = "main"
+	servers := e2e.PrometheusServers(t, map[string]string{"main": e2e.StartPrometheus(t, apart.load.Target, whole.load.Target).URL})
 	f.c.WaitRunning(t, f.ns, 4)
 	// A little less than the load for n pods. Each step is two more, of which one may be
 	// omitted: from seven pods on, one more is within the agent's tolerance.
 	rate := func(n int32) float64 { return 40*float64(n) - 10 }
 
 	t.Run("API server", func(t *testing.T) {
-		m := f.startAll("--leader-elect=true")
+		m := f.startAll("--leader-elect=true", servers)
 		f.autoscale("whole", spec)
 		f.await("measures", []*member{whole}, func(_ *member, s *v1alpha1.MultidimPodAutoscalerStatus) bool { return s.Summary == "OK" })
 		for range times {
@@ -367,9 +372,9 @@ func TestMPAKills(t *testing.T) {
 		doing.Match(func(r *http.Request) bool {
 			return r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/apart/scale")
 		})
-		recommender := f.c.StartMPA(t, slices.Concat([]string{"recommender", "--kubeconfig=" + deciding.Kubeconfig, "--leader-elect=false"}, quick)...)
+		recommender := f.c.StartMPA(t, slices.Concat([]string{"recommender", "--kubeconfig=" + deciding.Kubeconfig, "--leader-elect=false", servers}, quick)...)
 		updater := f.c.StartMPA(t, "updater", "--kubeconfig="+doing.Kubeconfig, "--leader-elect=false")
-		f.c.StartMPA(t, append([]string{"admission", "--kubeconfig=" + filepath.Join(f.c.Dir, "kubeconfig"), "--namespace=" + f.ns}, f.webhook()...)...)
+		f.c.StartMPA(t, append([]string{"admission", "--kubeconfig=" + filepath.Join(f.c.Dir, "kubeconfig")}, f.webhook()...)...)
 		f.autoscale("apart", spec)
 		f.await("measures", []*member{apart}, func(_ *member, s *v1alpha1.MultidimPodAutoscalerStatus) bool { return s.Summary == "OK" })
 		for range times {

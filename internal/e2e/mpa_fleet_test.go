@@ -158,7 +158,7 @@ func (f *fleet) autoscale(name string, s memberSpec) {
 	metrics := map[string]any{"usage": s.usage, "maxAge": "10s"}
 	var slo map[string]any
 	if s.prometheus != "" {
-		metrics["prometheus"] = map[string]any{"address": s.prometheus, "queries": map[string]any{
+		metrics["prometheus"] = map[string]any{"server": s.prometheus, "queries": map[string]any{
 			"rate":    `sum(rate(http_requests_total{namespace="$namespace", app="$name"}[5s]))`,
 			"latency": `histogram_quantile(.95, sum by (le) (rate(http_request_duration_seconds_bucket{namespace="$namespace", app="$name"}[5s])))`,
 			"cpu":     `sum by (pod, container) (rate(container_cpu_usage_seconds_total{namespace="$namespace", pod=~"$pods"}[5s]))`,
@@ -358,22 +358,23 @@ func (f *fleet) waiting(m *member) (list []string) {
 	return list
 }
 
-// startAll starts sigma-mpa with all its parts and a webhook for the namespace.
+// startAll starts sigma-mpa with all its parts, in a namespace of its own, and a webhook for
+// the fleet's.
 func (f *fleet) startAll(flags ...string) *e2e.MPA {
 	f.Helper()
 	hook := f.webhook()
-	args := slices.Concat([]string{"all", "--kubeconfig=" + filepath.Join(f.c.Dir, "kubeconfig"), "--namespace=" + f.ns}, quick, hook, flags)
+	args := slices.Concat([]string{"all", "--kubeconfig=" + filepath.Join(f.c.Dir, "kubeconfig")}, quick, hook, flags)
 	return f.c.StartMPA(f, args...)
 }
 
 // webhook creates what the admission part needs, and returns its flags.
 func (f *fleet) webhook() []string {
 	f.Helper()
-	port := e2e.FreePort(f)
+	port, own := e2e.FreePort(f), f.c.Namespace(f)
 	f.c.Kubectl(f, fmt.Sprintf(`
 apiVersion: v1
 kind: Secret
-metadata: {name: sigma-mpa-webhook, namespace: %[1]s}
+metadata: {name: sigma-mpa-webhook, namespace: %[4]s}
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingWebhookConfiguration
@@ -387,7 +388,7 @@ webhooks:
   sideEffects: None
   failurePolicy: Ignore
   timeoutSeconds: 10
-`, f.ns, v1alpha1.GroupName, port), "apply", "-f", "-")
+`, f.ns, v1alpha1.GroupName, port, own), "apply", "-f", "-")
 	f.Cleanup(func() { f.c.Kubectl(f, "", "delete", "mutatingwebhookconfiguration", f.ns, "--ignore-not-found") })
-	return []string{fmt.Sprintf("--webhook-bind-address=127.0.0.1:%d", port), "--webhook-configuration=" + f.ns}
+	return []string{fmt.Sprintf("--webhook-bind-address=127.0.0.1:%d", port), "--webhook-configuration=" + f.ns, "--namespace=" + own}
 }

@@ -139,9 +139,26 @@ func (s *service) startPart(t *testing.T, c *e2e.Cluster, part string, flags ...
 // startPod starts what a pod of mpaSystem runs, with its journals in a folder.
 func (s *service) startPod(t *testing.T, c *e2e.Cluster, pod *v1.PodSpec, journals string, flags ...string) *e2e.MPA {
 	t.Helper()
+	folders := []string{"/var/lib/sigma-mpa", journals}
+	for _, volume := range pod.Volumes {
+		if volume.ConfigMap == nil {
+			continue
+		}
+		config, err := c.Client.CoreV1().ConfigMaps(mpaSystem).Get(t.Context(), volume.ConfigMap.Name, metav1.GetOptions{})
+		require.NoError(t, err)
+		dir := t.TempDir()
+		for name, text := range config.Data {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+		}
+		for _, mount := range pod.Containers[0].VolumeMounts {
+			if mount.Name == volume.Name {
+				folders = append(folders, mount.MountPath, dir)
+			}
+		}
+	}
 	var args []string
 	for _, arg := range pod.Containers[0].Args {
-		args = append(args, strings.Replace(arg, "/var/lib/sigma-mpa", journals, 1))
+		args = append(args, strings.NewReplacer(folders...).Replace(arg))
 	}
 	args = append(args, "--kubeconfig="+accountKubeconfig(t, c, mpaSystem, pod.ServiceAccountName), "--namespace="+mpaSystem)
 	if args[0] == "admission" || args[0] == "all" {

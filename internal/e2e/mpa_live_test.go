@@ -40,10 +40,10 @@ func TestMPALive(t *testing.T) {
 	web, cup := f.add("web", size), f.add("cup", day)
 	web.feed = web.load.FeedMetricsAPI(t)
 	prometheus := e2e.StartPrometheus(t, web.load.Target, cup.load.Target)
-	size.prometheus, day.prometheus = prometheus.URL, prometheus.URL
+	size.prometheus, day.prometheus = "main", "main"
 	f.c.WaitRunning(t, f.ns, 4)
 	journals := t.TempDir()
-	m := f.startAll("--journal-dir=" + journals)
+	m := f.startAll("--journal-dir="+journals, e2e.PrometheusServers(t, map[string]string{"main": prometheus.URL}))
 	before := uids(f.pods(web))
 	f.autoscale("web", size)
 	f.autoscale("cup", day)

@@ -90,7 +90,7 @@ type memberSpec struct {
 	mode                   v1alpha1.Mode
 	algorithm              string
 	usage                  v1alpha1.UsageSource
-	prometheus             string // URL
+	prometheus             string // name of its server
 	cpu, memory, maxMemory string
 	edit                   func(*appsv1.Deployment)
 }

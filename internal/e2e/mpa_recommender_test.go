@@ -22,6 +22,17 @@ import (
 // a load of 1.8 cores, and a recommender that decides every second.
 func startRecommender(t *testing.T, flags ...string) (*e2e.Cluster, string, *e2e.Workload, *e2e.MPA) {
 	t.Helper()
+	c, ns, w := startWeb(t)
+	return c, ns, w, runRecommender(t, c, flags...)
+}
+
+func runRecommender(t *testing.T, c *e2e.Cluster, flags ...string) *e2e.MPA {
+	t.Helper()
+	return c.StartMPA(t, append([]string{"recommender", "--kubeconfig=" + filepath.Join(c.Dir, "kubeconfig"), "--leader-elect=false", "--interval=1s"}, flags...)...)
+}
+
+func startWeb(t *testing.T) (*e2e.Cluster, string, *e2e.Workload) {
+	t.Helper()
 	c := e2e.Shared(t)
 	c.Kubectl(t, "", "apply", "-k", filepath.Join(repository, "manifests", "mpa", "crds"))
 	c.Kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/multidimpodautoscalers.autoscaling.sigma-scheduler.io")
@@ -32,8 +43,7 @@ func startRecommender(t *testing.T, flags ...string) (*e2e.Cluster, string, *e2e
 	c.CreateDeployment(t, e2e.Deployment(ns, "web", 2, "1", "1Gi"))
 	c.WaitRunning(t, ns, 2)
 	w := c.StartWorkload(t, e2e.WorkloadSpec{Namespace: ns, App: "web", CPUSeconds: .01, Load: e2e.Steps(time.Hour, 180)})
-	m := c.StartMPA(t, append([]string{"recommender", "--kubeconfig=" + filepath.Join(c.Dir, "kubeconfig"), "--leader-elect=false", "--interval=1s"}, flags...)...)
-	return c, ns, w, m
+	return c, ns, w
 }
 
 // applyMPA creates the object web, or changes it. more is further YAML of its spec.
@@ -145,19 +155,20 @@ func TestMPARecommends(t *testing.T) {
 // Each fault of Prometheus is reported, nothing is recommended during it, and everything
 // recovers after it.
 func TestMPAPrometheusFaults(t *testing.T) {
-	c, ns, w, _ := startRecommender(t)
+	c, ns, w := startWeb(t)
 	p := e2e.StartPrometheus(t, w.Target)
 	proxy := e2e.StartFaultProxy(t, p.URL)
-	spec := fmt.Sprintf(`
+	runRecommender(t, c, e2e.PrometheusServers(t, map[string]string{"main": proxy.URL}))
+	spec := `
   metrics:
     usage: Prometheus
     maxAge: 10s
     prometheus:
-      address: %s
+      server: main
       queries:
         cpu: sum by (pod, container) (rate(container_cpu_usage_seconds_total{namespace="$namespace", pod=~"$pods"}[1m]))
         memory: sum by (pod, container) (container_memory_working_set_bytes{namespace="$namespace", pod=~"$pods"})
-`, proxy.URL)
+`
 	awaitNear(t, p.URL, strings.ReplaceAll(cpuQuery, "[5s]", "[1m]"), 1.8, .1)
 	for _, test := range []struct {
 		name   string

@@ -29,11 +29,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Prometheus is a real server that scrapes once a second. It keeps its data over
-// a Restart.
+// Prometheus is a real server that scrapes once a second, and wants a password. It keeps
+// its data over a Restart.
 type Prometheus struct {
 	*Process
-	URL string // of its API
+	URL string // of its API, with the user and the password
 }
 
 var prometheusProgram = sync.OnceValues(func() (string, error) {
@@ -54,6 +54,35 @@ scrape_configs:
   static_configs: [{targets: %s}]
 `
 
+const (
+	prometheusUser     = "e2e"
+	prometheusPassword = "e2e"
+	// The hash of the password costs little time.
+	prometheusWeb = `basic_auth_users: {e2e: "$2a$04$RRAkOLbPP/HybWBBtBYnm.IKhRvZg3ao43py/DeHL/b5STGFUG2di"}`
+)
+
+// PrometheusServers returns the recommender's flag for a list of servers: URLs by name, each
+// with its user and password.
+func PrometheusServers(t testing.TB, urls map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	secret, list := filepath.Join(dir, "password"), filepath.Join(dir, "servers.yaml")
+	require.NoError(t, os.WriteFile(secret, []byte(prometheusPassword), 0o600))
+	servers := []any{}
+	for name, address := range urls {
+		u, err := url.Parse(address)
+		require.NoError(t, err)
+		u.User = nil
+		servers = append(servers, map[string]any{
+			"name": name, "url": u.String(), "basic": map[string]any{"username": prometheusUser, "passwordFile": secret},
+		})
+	}
+	text, err := json.Marshal(map[string]any{"servers": servers})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(list, text, 0o600))
+	return "--prometheus-servers=" + list
+}
+
 // StartPrometheus starts a Prometheus that scrapes /metrics of the targets,
 // host:port, and returns when it is ready.
 func StartPrometheus(t testing.TB, targets ...string) *Prometheus {
@@ -65,12 +94,14 @@ func StartPrometheus(t testing.TB, targets ...string) *Prometheus {
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	list, err := json.Marshal(targets)
 	require.NoError(t, err)
-	config := filepath.Join(dir, "prometheus.yml")
+	config, web := filepath.Join(dir, "prometheus.yml"), filepath.Join(dir, "web.yml")
 	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, prometheusConfig, list), 0o600))
+	require.NoError(t, os.WriteFile(web, []byte(prometheusWeb), 0o600))
 	address := fmt.Sprintf("127.0.0.1:%d", FreePort(t))
-	p := &Prometheus{URL: "http://" + address}
+	p := &Prometheus{URL: fmt.Sprintf("http://%s:%s@%s", prometheusUser, prometheusPassword, address)}
 	p.Process = StartProcess(t, name, program,
 		"--config.file="+config,
+		"--web.config.file="+web,
 		"--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+address,
 	)
@@ -114,7 +145,7 @@ func Query(ctx context.Context, address, expression string) (float64, error) {
 
 // A FaultProxy stands before Prometheus.
 type FaultProxy struct {
-	URL string
+	URL string // with the user and the password of the server
 
 	fault atomic.Pointer[Fault]
 	met   atomic.Int64
@@ -157,7 +188,10 @@ func StartFaultProxy(t testing.TB, target string) *FaultProxy {
 		server.CloseClientConnections()
 		server.Close()
 	})
-	p.URL = server.URL
+	own, err := url.Parse(server.URL)
+	require.NoError(t, err)
+	own.User = to.User
+	p.URL = own.String()
 	return p
 }
 
