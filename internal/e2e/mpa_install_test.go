@@ -194,6 +194,8 @@ func TestMPAPage(t *testing.T) {
 	c.Kubectl(t, "", "delete", "mpa", "web")
 	c.Kubectl(t, "", "apply", "-f", filepath.Join(page.dir, "manifests", "mpa", "samples"))
 	page.run(t, "When something is down", 1)
+	page.shell(t, "mkdir servers; cat > servers/kustomization.yaml <<'EOF'\nresources: [../autoscaler]\n"+yamlOf(t, "mpa.md", "# servers, in")+"EOF")
+	require.Contains(t, page.shell(t, "kubectl apply -k servers --dry-run=server -o yaml"), "X-Scope-OrgID")
 	// The page's volume is used, and applying again loses nothing.
 	page.shell(t, "cat >> autoscaler/kustomization.yaml <<'EOF'\n"+yamlOf(t, "mpa.md", "# in the kustomization")+"EOF\nkubectl apply -k autoscaler")
 	require.Contains(t, c.Kubectl(t, "", "get", "deployment", "sigma-mpa", "-n", mpaSystem, "-o", "yaml"), "claimName: sigma-mpa-journal")
