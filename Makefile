@@ -53,7 +53,7 @@ bench: ## speed of the packing core as Markdown: ratios to plain twins and rates
 
 .PHONY: soak
 soak: ## 10^6 events through engine, extender and recommender: what they hold, to docs/results/soak.md (15 CPU-minutes)
-	@hack/soak.sh
+	@hack/soak/run.sh
 
 .PHONY: mpa-bench
 mpa-bench: ## speed of the autoscaler's simulator and decisions as Markdown (2 CPU-minutes)

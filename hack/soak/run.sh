@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs the servers' soak tests for EVENTS events (1000000 by default) and writes what
-# they held to docs/results/soak.md.
+# they held to docs/results/soak.md and soak.svg.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 events=${1:-1000000}
 samples=$(mktemp -d)
@@ -11,20 +11,26 @@ commit=$(git rev-parse --short HEAD)
 SIGMA_SOAK=$samples SIGMA_SOAK_EVENTS=$events go test -count=1 -timeout 60m -run '^TestSoak$' \
 	./plugins/engine ./plugins/extender ./mpa/recommender >&2
 
-page=$samples/soak.md
+(cd hack/soak && go run . "$samples") >"$samples/soak.svg"
 {
 	echo "# A million events"
 	echo
 	echo "\`make soak\` at commit $commit: the heap after a garbage collection, the open files and the goroutines of the test"
 	echo "process, sampled 50 times in $events events; of the recommender a twentieth, as the API server in its test is slow. The gate runs"
 	echo "a fiftieth of it. The test fails where the last quarter holds more than the one before it."
+	echo
+	echo "![heap, open files and goroutines over the events](soak.svg)"
+	echo
+	echo "| server | events | heap, MiB: first quarter | last quarter | open files | goroutines |"
+	echo "|---|---:|---:|---:|---:|---:|"
 	for csv in "$samples"/*.csv; do
-		echo
-		echo "## $(basename "$csv" .csv)"
-		echo
-		echo "| events | heap, MiB | open files | goroutines |"
-		echo "|---:|---:|---:|---:|"
-		sed 's/,/ | /g; s/^/| /; s/$/ |/' "$csv"
+		awk -F, -v server="$(basename "$csv" .csv)" '
+			function wide(least, most) { return least == most ? least : least " … " most }
+			{ heap[NR] = $2; events = $1
+			  if (NR == 1 || $3 < f0) f0 = $3; if ($3 > f1) f1 = $3; if (NR == 1 || $4 < g0) g0 = $4; if ($4 > g1) g1 = $4 }
+			END { n = int(NR / 4)
+			  for (i = 1; i <= n; i++) { first = heap[i] > first ? heap[i] : first; last = heap[NR + 1 - i] > last ? heap[NR + 1 - i] : last }
+			  printf "| %s | %d | ≤ %.1f | ≤ %.1f | %s | %s |\n", server, events, first, last, wide(f0, f1), wide(g0, g1) }' "$csv"
 	done
-} >"$page"
-mv "$page" docs/results/soak.md
+} >"$samples/soak.md"
+mv "$samples/soak.md" "$samples/soak.svg" docs/results
