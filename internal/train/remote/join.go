@@ -25,7 +25,7 @@ const (
 	unpackedTimes   = 200       // how many times its own size an archive may hold,
 	unpackedAtLeast = 64 << 20  // or this many bytes
 
-	joinWait    = 2 * time.Minute
+	joinWait    = 2 * time.Minute // of the first try; then twice as long each time
 	joinTries   = 8
 	joinsAtOnce = 4
 	joinPause   = time.Second // after the first failure; then twice as long each time
@@ -46,6 +46,10 @@ type candidate struct {
 func (c *candidate) due(now time.Time) bool {
 	return c.cancel == nil && c.tries < joinTries && !now.Before(c.next)
 }
+
+// patience is how long the next try may take: a large run may need longer than the first
+// may, and what a try has fetched is lost with it.
+func (c *candidate) patience() time.Duration { return joinWait << c.tries }
 
 // failed counts a try, and returns what follows.
 func (c *candidate) failed(now time.Time) string {
@@ -92,7 +96,7 @@ func (w *Worker) consider(ctx context.Context, a announcement, now time.Time) {
 	}
 	have := maps.Clone(w.traces)
 	var try context.Context
-	try, c.cancel = context.WithTimeout(ctx, joinWait)
+	try, c.cancel = context.WithTimeout(ctx, c.patience())
 	w.joining++
 	w.working.Go(func() {
 		end := attempt{candidate: c, run: a.Run}

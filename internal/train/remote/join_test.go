@@ -64,7 +64,7 @@ func TestBadRunStarvesNone(t *testing.T) {
 	require.NoError(t, trainer.Close())
 }
 
-// Tries become rarer and end, until another trainer announces the run.
+// Tries become rarer, may take longer, and end, until another trainer announces the run.
 func TestTriesToJoin(t *testing.T) {
 	var c candidate
 	now := time.Unix(0, 0)
@@ -80,6 +80,8 @@ func TestTriesToJoin(t *testing.T) {
 	require.Equal(t, []time.Duration{s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 64 * s}, pauses)
 	require.Equal(t, "given up until another trainer announces it", c.failed(now))
 	require.False(t, c.due(now.Add(24*time.Hour)))
+	require.Equal(t, joinWait, (&candidate{}).patience())
+	require.Equal(t, 8*joinWait, (&candidate{tries: 3}).patience())
 
 	build := Build{Digest: "sha256:11"}
 	heard := announcement{Protocol: protocol, Run: "0123", Trainer: "one", Build: build}
