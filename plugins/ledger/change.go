@@ -1,16 +1,19 @@
 package ledger
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 )
 
 // lists are the infeasible nodes of the last decision on each app since the start, by
-// name. A file says of a list whole or how it changed.
+// name. A file says a list whole or how it changed. A decision whose list is a change of
+// another app's takes that app's place.
 type lists struct {
 	byApp map[string][]string
-	names int // in all lists
+	names int    // in all lists
+	last  string // app whose list was set last
 }
 
 // mostNames bounds the memory of a writer: a cluster of 5,000 nodes has lists of at
@@ -45,25 +48,32 @@ func (l *lists) set(app string, list []string) {
 	if l.byApp == nil {
 		l.byApp = map[string][]string{}
 	}
-	l.byApp[app] = list
+	l.byApp[app], l.last = list, app
 }
 
-// shortLists are written whole, for readers that know no other.
-const shortLists = 16
+const (
+	// shortLists are written whole, for readers that know no other.
+	shortLists = 16
+	// muchShorter is how many times the change of another app's list is shorter.
+	muchShorter = 8
+)
 
-// shorten returns the event as a file says it: with the change of its list, where that
-// is shorter.
+// shorten returns the event as a file says it: with the change of a list, where that is
+// shorter.
 func (l *lists) shorten(e *Event) *Event {
-	before := l.byApp[e.App]
-	l.follow(e)
-	if l.names > mostNames {
-		*l = lists{}
-	}
-	if e.Kind != KindDecide || e.Decision == nil || len(before) == 0 || len(e.Infeasible) < shortLists {
+	if e.Kind != KindDecide || e.Decision == nil {
+		l.follow(e)
 		return e
 	}
-	c := changeOf(before, byName(e.Infeasible))
-	if len(c.Added)+len(c.Removed) >= len(e.Infeasible) {
+	list, app := byName(e.Infeasible), e.App
+	c := l.shortest(app, list)
+	if c != nil && c.Of != "" {
+		app = c.Of
+	}
+	if l.set(app, list); l.names > mostNames {
+		*l = lists{}
+	}
+	if c == nil {
 		return e
 	}
 	short, decision := *e, *e.Decision
@@ -72,19 +82,45 @@ func (l *lists) shorten(e *Event) *Event {
 	return &short
 }
 
+// shortest is the change that says what an app's list is; nil = the list is shorter. A new
+// app's is a change of the last one: where each pod has an app of its own, no list is
+// written whole.
+func (l *lists) shortest(app string, list []string) *Change {
+	of, least := "", 1
+	if len(l.byApp[app]) == 0 {
+		app, of, least = l.last, l.last, muchShorter
+	}
+	before := l.byApp[app]
+	if len(before) == 0 || len(list) < shortLists {
+		return nil
+	}
+	c := changeOf(before, list)
+	if least*(len(c.Added)+len(c.Removed)) >= len(list) {
+		return nil
+	}
+	c.Of = of
+	return c
+}
+
 // complete gives a decision of a file its whole list.
 func (l *lists) complete(e *Event) error {
-	if e.Decision != nil && e.InfeasibleChange != nil {
-		if len(e.Infeasible) > 0 {
-			return errors.New("infeasible and infeasibleChange are both there")
-		}
-		list, err := e.InfeasibleChange.applied(l.byApp[e.App])
-		if err != nil {
-			return fmt.Errorf("infeasibleChange: %w in the list of the last decision on app %q", err, e.App)
-		}
-		e.Infeasible, e.InfeasibleChange = list, nil
+	if e.Decision == nil || e.InfeasibleChange == nil {
+		l.follow(e)
+		return nil
 	}
-	l.follow(e)
+	if len(e.Infeasible) > 0 {
+		return errors.New("infeasible and infeasibleChange are both there")
+	}
+	app := cmp.Or(e.InfeasibleChange.Of, e.App)
+	if app != e.App && len(l.byApp[app]) == 0 {
+		return fmt.Errorf("infeasibleChange.of %q: there is no list of it", app)
+	}
+	list, err := e.InfeasibleChange.applied(l.byApp[app])
+	if err != nil {
+		return fmt.Errorf("infeasibleChange: %w in the list of app %q", err, app)
+	}
+	e.Infeasible, e.InfeasibleChange = list, nil
+	l.set(app, list)
 	return nil
 }
 

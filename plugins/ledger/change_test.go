@@ -47,6 +47,11 @@ func TestListsAreReadAsTheyWere(t *testing.T) {
 				lists[app] = slices.DeleteFunc(slices.Clone(lists[app]), func(other string) bool { return other == name })
 			}
 		}
+		if d.IntN(4) == 0 { // a new app, with almost the list of another
+			of := app
+			app = fmt.Sprint("new", i)
+			lists[app] = append(slices.Clone(lists[of]), fmt.Sprint("m", i))
+		}
 		e := &ledger.Event{Kind: ledger.KindDecide, App: app, Decision: &ledger.Decision{Cause: ledger.CausePolicy, Infeasible: lists[app]}}
 		require.NoError(t, log.Write(e))
 		require.Equal(t, lists[app], e.Infeasible, "the caller's event stays as it is")
@@ -57,6 +62,7 @@ func TestListsAreReadAsTheyWere(t *testing.T) {
 	require.NoError(t, err)
 	changes := strings.Count(string(text), `"infeasibleChange"`)
 	require.Greater(t, changes, 100)
+	require.Greater(t, strings.Count(string(text), `"infeasibleChange":{"of"`), 10)
 	require.Greater(t, strings.Count(string(text), `"infeasible":`), 50)
 	var got [][]string
 	for _, e := range readAll(t, string(text)) {
@@ -71,6 +77,7 @@ func TestListsAreReadAsTheyWere(t *testing.T) {
 		`"infeasibleChange":{"removed":["x"]}`:                    "removed x is not in the list",
 		`"infeasibleChange":{"added":["a"]}`:                      "added a is already in the list",
 		`"infeasible":["a"],"infeasibleChange":{"removed":["a"]}`: "infeasible and infeasibleChange are both there",
+		`"infeasibleChange":{"of":"db","added":["c"]}`:            `infeasibleChange.of "db": there is no list of it`,
 		`"infeasibleChange":{"added":["c"],"removed":["c"]}`:      "removed c is not in the list",
 	} {
 		text := `{"seq":1,"time":1,"kind":"start","start":{"version":2,"fleet":"open"}}

@@ -139,9 +139,10 @@ type Decision struct {
 	RunnerUpScore float64 `json:"runnerUpScore,omitempty"`
 }
 
-// A Change is how a list differs from that of the last decision on the same app since
-// the start.
+// A Change is how a list differs from the last one of an app since the start: one that a
+// decision on the app says, or a change of the app's list.
 type Change struct {
+	Of      string   `json:"of,omitempty"` // the app; empty = that of the decision
 	Added   []string `json:"added,omitempty"`
 	Removed []string `json:"removed,omitempty"`
 }
