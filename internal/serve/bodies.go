@@ -14,6 +14,8 @@ const (
 	// small is what every call may send before it waits for one of the large ones:
 	// the names of 5,000 nodes.
 	small = 256 << 10
+	// A body of fewBytes with fewer than fewValues is decoded without a turn.
+	fewBytes, fewValues = 64 << 10, 512
 	// large is how many calls may hold more than that.
 	large = 4
 	// turnPatience is how long a call waits for other ones. Its caller does not wait longer.
@@ -88,12 +90,13 @@ func take(ctx context.Context, places chan struct{}) (done func(), err error) {
 	}
 }
 
-// Handler passes calls on whose bodies are read, in turn.
+// Handler passes calls on whose bodies are read: large ones in turn, and small ones at once,
+// so that they never wait for what next waits for.
 func (b *Bodies) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, done, err := b.Read(w, r)
 		defer done()
-		if err == nil {
+		if err == nil && (len(text) > fewBytes || bytes.Count(text, []byte(",")) >= fewValues) {
 			var end func()
 			end, err = b.Turn(r.Context())
 			defer end()

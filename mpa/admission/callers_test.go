@@ -63,6 +63,33 @@ func TestSlowCallers(t *testing.T) {
 	})
 }
 
+// Pods that wait for a ReplicaSet that nobody knows keep no other pod waiting.
+func TestPodsThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := reader(t, object(t, "", ""), replicaSet(t, "web-5d4f", "1", "2026-01-01T00:00:00Z", "500m"))
+		hook := &webhook.Admission{Handler: &handler{objects: r, revisions: r, limit: limit}}
+		ctx, cancel := context.WithCancel(t.Context())
+		l, ended := servetest.Listen(), make(chan error)
+		go func() { ended <- server("", hook, nil, patience).Serve(ctx, l) }()
+		begin := time.Now()
+		var all sync.WaitGroup
+		for range 10 * turns {
+			all.Go(func() {
+				_, text := servetest.Post(t, l, "http://x"+Path, review(t, strings.Replace(podText, `"uid":"r"`, `"uid":"another"`, 1)))
+				require.Contains(t, text, "is not known yet")
+				require.Equal(t, limit, time.Since(begin))
+			})
+		}
+		synctest.Wait()
+		_, text := servetest.Post(t, l, "http://x"+Path, review(t, podText))
+		require.Contains(t, text, `"patch":`)
+		require.Zero(t, time.Since(begin))
+		all.Wait()
+		cancel()
+		require.NoError(t, <-ended)
+	})
+}
+
 // Whatever is sent, no pod is refused, and what comes back is an AdmissionReview or an
 // HTTP error.
 func FuzzReview(f *testing.F) {
