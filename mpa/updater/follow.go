@@ -311,11 +311,13 @@ func (u *updater) judge(m *v1alpha1.MultidimPodAutoscaler, own *ownStatus, c *co
 	case unfit > 0:
 		outcome = v1alpha1.OutcomeRefused
 	}
-	// It was counted before it was tried, so that a kill in between cannot hide it.
-	switch refused := v1alpha1.OutcomeRefused; {
-	case outcome == refused && was != refused && len(a.Resizes) > 0:
-		a.Resizes = a.Resizes[:len(a.Resizes)-1]
-	case outcome != refused && was == refused:
+	// It was counted before it was tried, so that a kill in between cannot hide it. What
+	// another refusal interrupted, such as a second autoscaler, is counted still.
+	n, refused := len(a.Resizes), v1alpha1.OutcomeRefused
+	switch isCounted := n > 0 && !a.Resizes[n-1].Time.Before(counted(m.Status.Recommendation, a.Sizes.Time.Time).Time); {
+	case outcome == refused && was != refused && n > 0:
+		a.Resizes = a.Resizes[:n-1]
+	case outcome != refused && was == refused && !isCounted:
 		a.Resizes = append(a.Resizes, metav1.NewMicroTime(u.clock.Now()))
 	}
 	if outcome == v1alpha1.OutcomeRefused && !c.asked {

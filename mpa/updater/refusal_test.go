@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -159,4 +160,27 @@ func TestQuotaEndsTheHold(t *testing.T) {
 			require.Len(t, w.actuation().Resizes, c.calls/4)
 		})
 	}
+}
+
+// A resize that something interrupts counts once.
+func TestInterruptedResizeCountsOnce(t *testing.T) {
+	w := newTight(t)
+	w.recommend(1, 2, "700m")
+	w.settle()
+	require.Equal(t, v1alpha1.OutcomePartly, w.actuation().Outcome)
+	other := &autoscalingv2.HorizontalPodAutoscaler{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}, MaxReplicas: 3,
+		},
+	}
+	require.NoError(t, w.api.Create(t.Context(), other))
+	w.minutes(1)
+	require.Equal(t, v1alpha1.OutcomeRefused, w.actuation().Outcome)
+	require.Len(t, w.actuation().Resizes, 1)
+	require.NoError(t, w.api.Delete(t.Context(), other))
+	w.kubelet("")
+	w.settle()
+	require.Equal(t, v1alpha1.OutcomeApplied, w.actuation().Outcome)
+	require.Len(t, w.actuation().Resizes, 1)
 }
