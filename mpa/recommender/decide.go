@@ -189,17 +189,35 @@ func (r *reconciler) outcome(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 		return
 	}
 	s.outcome = outcomeOf(a)
-	if a.Outcome != v1alpha1.OutcomeRefused || s.recommendation.Change != v1alpha1.ChangeRequests {
+	if s.recommendation.Change != v1alpha1.ChangeRequests {
 		return
 	}
-	// No pod took it: it does not count against the hour.
-	memory := s.session.Memory()
-	memory.RequestChanges = slices.DeleteFunc(memory.RequestChanges, func(t time.Time) bool {
-		return t.Truncate(time.Microsecond).Equal(s.recommendation.Time.Truncate(time.Microsecond))
-	})
-	if err := s.session.Restore(memory); err != nil {
-		log.FromContext(ctx).Error(err, "A refused change goes on counting for an hour")
+	if err := s.recount(a, r.clock.Now()); err != nil {
+		log.FromContext(ctx).Error(err, "Cannot correct what counts against the hour")
 	}
+}
+
+// recount takes over from the updater whether a change of requests counts against the hour:
+// one that no pod took does not, unless a pod takes it later.
+func (s *object) recount(a *v1alpha1.Actuation, now time.Time) error {
+	decided := s.recommendation.Time.Truncate(time.Microsecond)
+	since := func(t time.Time) bool { return !t.Truncate(time.Microsecond).Before(decided) }
+	memory := s.session.Memory()
+	counts := slices.ContainsFunc(memory.RequestChanges, since)
+	n := len(a.Resizes)
+	switch taken := n > 0 && since(a.Resizes[n-1].Time); {
+	case a.Outcome == v1alpha1.OutcomeRefused && counts && !taken:
+		memory.RequestChanges = slices.DeleteFunc(memory.RequestChanges, since)
+	case a.Outcome != v1alpha1.OutcomeRefused && !counts && taken:
+		last := a.Resizes[n-1].UTC()
+		if last.After(now) { // the clocks differ
+			last = now
+		}
+		memory.RequestChanges = append(memory.RequestChanges, last)
+	default:
+		return nil
+	}
+	return s.session.Restore(memory)
 }
 
 func outcomeOf(a *v1alpha1.Actuation) string { return fmt.Sprint(a.ID, a.Outcome) }
