@@ -186,7 +186,7 @@ func requireAllowed(t *testing.T, programs ...*e2e.MPA) {
 func TestMPAPage(t *testing.T) {
 	c := ownCluster(t)
 	page := openPage(t, c, "mpa.md")
-	page.run(t, "Install", 1)
+	page.run(t, "Install", 2)
 	require.Len(t, c.Pods(mpaSystem), 2)
 	require.Regexp(t, `(?m)^web +Off `, page.run(t, "A first object", 1))
 	page.run(t, "A first object", 1)
