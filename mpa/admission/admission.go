@@ -144,11 +144,11 @@ func Setup(m manager.Manager, o Options) (ready func() error, err error) {
 		return nil, err
 	}
 	hook := &webhook.Admission{Handler: &handler{objects: m.GetCache(), revisions: r, limit: limit, namespace: o.Namespace}}
-	return certificates.ready, m.Add(server(o.Bind, hook, certificates.tls(), patience))
+	return certificates.ready, m.Add(server(o.Bind, hook, certificates.tls()))
 }
 
 // server serves the webhook. That of controller-runtime waits for ever for a slow caller.
-func server(address string, hook http.Handler, config *tls.Config, patience time.Duration) *serve.Server {
+func server(address string, hook http.Handler, config *tls.Config) *serve.Server {
 	mux := http.NewServeMux()
 	webhook.NewServer(webhook.Options{WebhookMux: mux}).Register(Path, hook) // with its metrics; it is not started
 	return &serve.Server{

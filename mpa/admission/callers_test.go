@@ -38,7 +38,7 @@ func TestSlowCallers(t *testing.T) {
 		hook := &webhook.Admission{Handler: &handler{objects: r, revisions: r, limit: limit}}
 		ctx, cancel := context.WithCancel(t.Context())
 		l, ended := servetest.Listen(), make(chan error)
-		go func() { ended <- server("", hook, nil, patience).Serve(ctx, l) }()
+		go func() { ended <- server("", hook, nil).Serve(ctx, l) }()
 		var all sync.WaitGroup
 		call := func(n int, c servetest.Caller) {
 			for range n {
@@ -70,7 +70,7 @@ func TestPodsThatWait(t *testing.T) {
 		hook := &webhook.Admission{Handler: &handler{objects: r, revisions: r, limit: limit}}
 		ctx, cancel := context.WithCancel(t.Context())
 		l, ended := servetest.Listen(), make(chan error)
-		go func() { ended <- server("", hook, nil, patience).Serve(ctx, l) }()
+		go func() { ended <- server("", hook, nil).Serve(ctx, l) }()
 		begin := time.Now()
 		var all sync.WaitGroup
 		for range 10 * turns {
@@ -101,7 +101,7 @@ func FuzzReview(f *testing.F) {
 	f.Add([]byte(`{"request":{"object":[]}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r := reader(t, object(t, "", ""), replicaSet(t, "web-5d4f", "1", "2026-01-01T00:00:00Z", "500m"))
-		s := server("", &webhook.Admission{Handler: &handler{objects: r, revisions: r, limit: limit}}, nil, patience)
+		s := server("", &webhook.Admission{Handler: &handler{objects: r, revisions: r, limit: limit}}, nil)
 		w := answerOf(t, s.Handler, body)
 		if w.Code != http.StatusOK {
 			return
