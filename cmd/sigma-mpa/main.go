@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -209,24 +210,23 @@ func run(ctx context.Context, o *options, name string, parts []string) error {
 			return fmt.Errorf("admission: %w", err)
 		}
 	}
-	if err := o.addPages(m, webhook); err != nil {
-		return err
-	}
-	return m.Start(ctx)
+	return o.start(ctx, m, webhook)
 }
 
-// addPages adds metrics and health to a manager, whose own server of health knows no HTTPS,
-// and whose server of metrics waits for ever for slow callers.
-func (o *options) addPages(m manager.Manager, webhook func() error) error {
+// start runs a manager beside metrics and health: its own server of health knows no HTTPS,
+// its server of metrics waits for ever for slow callers, and other servers it starts when
+// its caches are filled, which takes longer than a liveness probe waits.
+func (o *options) start(ctx context.Context, m manager.Manager, webhook func() error) error {
+	all, ctx := errgroup.WithContext(ctx) // when one ends, all do
 	add := func(address string, pages http.Handler) error {
 		if address == none {
 			return nil
 		}
 		s, err := o.pages.Server(address, pages)
-		if err != nil {
-			return err
+		if err == nil {
+			all.Go(func() error { return s.Start(ctx) })
 		}
-		return m.Add(s)
+		return err
 	}
 	metrics, err := o.pages.Metrics(m.GetConfig(), promhttp.HandlerFor(ctrlmetrics.Registry, promhttp.HandlerOpts{}))
 	if err != nil {
@@ -245,5 +245,9 @@ func (o *options) addPages(m manager.Manager, webhook func() error) error {
 		}
 		return webhook()
 	}))
-	return add(o.probeBind, mux)
+	if err := add(o.probeBind, mux); err != nil {
+		return err
+	}
+	all.Go(func() error { return m.Start(ctx) })
+	return all.Wait()
 }
