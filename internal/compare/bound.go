@@ -165,12 +165,12 @@ func Disproved(t *trace.Trace, deletes bool, found Found, run cerebro.Run) error
 }
 
 // disproof returns an error if somebody needs less than the stated optimum.
-func disproof(t *trace.Trace, stated, cost float64, who string) error {
+func disproof(t *trace.Trace, stated, cost float64, by string) error {
 	const tolerance = 1e-9
 	if cost >= stated*(1-tolerance) {
 		return nil
 	}
-	return fmt.Errorf("trace %s: trace.yaml: source.optimal: %g is not the least cost: %s places all items at %.10g; correct it or leave it out", t.Name, stated, who, cost)
+	return fmt.Errorf("trace %s: trace.yaml: source.optimal: %g is not the least cost: %s places all items at %.10g; correct it or leave it out", t.Name, stated, by, cost)
 }
 
 // disproved is [Disproved] for all runs of a trace that was replayed as it is.
