@@ -57,16 +57,29 @@ func (r *containers) sync(t *testing.T) {
 	}
 	for uid, running := range r.pods {
 		if !there[uid] {
-			running.scheduler.Stop(t)
-			if running.extender != nil {
-				running.extender.Stop(t)
-			}
-			delete(r.pods, uid)
+			r.stop(t, uid, running)
 		}
 	}
 	for _, running := range r.pods {
 		(&e2e.Scheduler{Process: running.scheduler, URL: running.url}).WaitReady(t)
 	}
+}
+
+// stopAll ends all programs, before their rights are deleted with them.
+func (r *containers) stopAll(t *testing.T) {
+	t.Helper()
+	for uid, running := range r.pods {
+		r.stop(t, uid, running)
+	}
+}
+
+func (r *containers) stop(t *testing.T, uid types.UID, running *runningPod) {
+	t.Helper()
+	running.scheduler.Stop(t)
+	if running.extender != nil {
+		running.extender.Stop(t)
+	}
+	delete(r.pods, uid)
 }
 
 func (r *containers) start(t *testing.T, pod *v1.Pod) *runningPod {

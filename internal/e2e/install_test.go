@@ -94,6 +94,7 @@ func TestInstall(t *testing.T) {
 	require.NotContains(t, out, "default/web\n")
 	page.shell(t, "kubectl delete deployment finished")
 	runtime.requireAllowed(t)
+	runtime.stopAll(t)
 	page.run(t, "The way back", 1)
 	runtime.sync(t)
 	require.Empty(t, runtime.pods)

@@ -193,6 +193,8 @@ func TestMPAPage(t *testing.T) {
 	require.Contains(t, c.Kubectl(t, "", "get", "mpa", "web"), "InPlaceOrRecreate")
 	c.Kubectl(t, "", "delete", "mpa", "web")
 	c.Kubectl(t, "", "apply", "-f", filepath.Join(page.dir, "manifests", "mpa", "samples"))
+	page.shell(t, "echo secret | tee ca.crt token password")
+	page.run(t, "Prometheus", 1)
 	page.run(t, "When something is down", 1)
 	page.shell(t, "mkdir servers; cat > servers/kustomization.yaml <<'EOF'\nresources: [../autoscaler]\n"+yamlOf(t, "mpa.md", "# servers, in")+"EOF")
 	require.Contains(t, page.shell(t, "kubectl apply -k servers --dry-run=server -o yaml"), "X-Scope-OrgID")

@@ -20,8 +20,9 @@ import (
 // rare are rights that some account needs where no test, or not every run of it, goes, with
 // the reason.
 var rare = map[string]string{
-	"patch events": "of an event that repeats",
-	"list events":  "why a StatefulSet's pods are not made",
+	"patch events":        "of an event that repeats",
+	"list resourcequotas": "of a namespace in which a resize was refused",
+	"list events":         "why a StatefulSet's pods are not made",
 	"get multidimpodautoscalers.autoscaling.sigma-scheduler.io":                  "reads an object again whose status somebody else has written",
 	"list verticalpodautoscalers.autoscaling.k8s.io":                             "where a cluster has that kind",
 	"watch verticalpodautoscalers.autoscaling.k8s.io":                            "where a cluster has that kind",
