@@ -142,6 +142,9 @@ func TestMemoryCeiling(t *testing.T) {
 		require.NoError(t, err)
 		return
 	}
+	if testing.Short() {
+		t.Skip("the race detector, whose tests are short, takes memory too")
+	}
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMemoryCeiling$") //nolint:gosec // this test
 	child.Env = append(os.Environ(), "SIGMA_CEILING=1")
 	in, err := child.StdinPipe()
