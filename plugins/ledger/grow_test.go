@@ -91,24 +91,28 @@ func rankBuild(tb testing.TB, l *ledger.Ledger, i int, passed []int32) {
 // A new app must not cost in proportion to all apps: nothing is built again while they
 // come.
 func TestManyAppsRebuildNothing(t *testing.T) {
-	for _, policy := range []string{"general-k1", "general-k0", "hand-k1"} {
+	for _, policy := range crowdPolicies {
 		l := crowded(t, policy, 100, 1000)
 		passed := l.Fits(l.AppIndex("app-000"), nil)
 		rankBuild(t, l, 0, passed[:1])
-		before, columns := l.Rebuilds(), l.Columns()
+		before, columns, scorer := l.Rebuilds(), l.Columns(), l.Scorer(ledger.Primary)
 		for i := 1000; i < 3000; i++ {
 			apply(t, l, build(i))
 			rankBuild(t, l, i, passed[:1])
 		}
 		require.Equal(t, before, l.Rebuilds(), policy)
 		require.Same(t, columns, l.Columns())
+		require.True(t, scorer == l.Scorer(ledger.Primary), "%s: the scorer was made again", policy)
 	}
 }
+
+// crowdPolicies are those that the benchmarks of new apps take.
+var crowdPolicies = []string{"general-k1", "general-k0", "hand-k1", "general-k1-devices", "general-k0-devices"}
 
 // BenchmarkAddApp is what a new app costs beside the ranking of its pod: the event, and
 // the columns and scorers that follow when one machine is scored.
 func BenchmarkAddApp(b *testing.B) {
-	for _, policy := range []string{"general-k1", "general-k0", "hand-k1"} {
+	for _, policy := range crowdPolicies {
 		for _, nodes := range []int{1000, 5000} {
 			b.Run(fmt.Sprintf("apps=10000/nodes=%d/policy=%s", nodes, policy), func(b *testing.B) {
 				l := crowded(b, policy, nodes, 10_000)

@@ -3,8 +3,11 @@
 package devices
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -57,4 +60,54 @@ func shippedDevices(tb testing.TB, level string) binpack.Policy {
 	p, err := New(packtest.Shipped(tb, "general-"+level+"-devices"))
 	require.NoError(tb, err)
 	return p
+}
+
+// BenchmarkAddApp is what a new app costs that is ranked once, on 1,000 machines with
+// GPUs, beside the ranking of an app that is known.
+func BenchmarkAddApp(b *testing.B) {
+	for _, level := range []string{"k1", "k0"} {
+		for _, app := range []string{"new", "known"} {
+			b.Run(fmt.Sprintf("apps=10000/nodes=1000/policy=general-%s-devices/app=%s", level, app), func(b *testing.B) {
+				rng := rand.New(rand.NewPCG(1, 6))
+				inst := deviceInstance(rng, binpack.Fixed)
+				for i := range inst.Machines {
+					inst.Machines[i].Count = 25
+				}
+				some, none := inst.Apps, binpack.Group{}
+				s := binpack.NewState(inst)
+				if level == "k1" {
+					s.Known.Expected = slices.Repeat([]float64{10}, len(some))
+				}
+				l := shippedDevices(b, level).Scorer(s)
+				i := 0
+				add := func() {
+					next := some[i%len(some)]
+					next.Group = int32(len(inst.Groups))
+					s.AddApp(next, none, 0)
+					i++
+				}
+				for len(inst.Apps) < 10_000 {
+					add()
+					s.Arrive(int32(len(inst.Apps))-1, 1)
+				}
+				machines := make([]int32, s.Size())
+				for m := range machines {
+					machines[m] = int32(m)
+				}
+				out, before := make([]float64, len(machines)), packtest.CPUTime(b)
+				b.ReportAllocs()
+				for b.Loop() {
+					item := binpack.Item{App: int32(i % 10_000)}
+					if app == "new" {
+						item.App = int32(len(inst.Apps))
+						add()
+					}
+					i++
+					s.Arrive(item.App, 1)
+					l.Score(item, machines, out)
+				}
+				b.ReportMetric(float64((packtest.CPUTime(b)-before).Microseconds())/float64(b.N), "cpu-µs/app")
+			})
+		}
+	}
 }

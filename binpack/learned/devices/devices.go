@@ -42,11 +42,8 @@ func (p *Policy) Knowledge() binpack.Knowledge { return p.know }
 // Scorer implements [binpack.Policy].
 func (p *Policy) Scorer(s *binpack.State) binpack.Scorer {
 	l := &scorer{fragments: newFragments(s), p: p, epoch: 1}
-	of, needs := l.Classes()
-	l.columnOf, l.columns = of, make([]column, len(needs))
-	for i, need := range needs {
-		l.columns[i] = column{cpu: need[0], gpu: need[1], class: classOf(need[1], l.One)}
-	}
+	l.columnAt = map[[2]int64]int32{}
+	l.growApps()
 	devices := 0
 	for _, dim := range s.Instance().Dimensions {
 		if dim.Device {
@@ -69,7 +66,8 @@ type scorer struct {
 	fragments
 
 	p        *Policy
-	columnOf []int32 // per app
+	columnOf []int32            // per app
+	columnAt map[[2]int64]int32 // by cpu and GPUs
 	columns  []column
 	epoch    uint32       // changes with the mix
 	now      []machineNow // per machine
@@ -99,6 +97,24 @@ type machineNow struct {
 	fragment, stranded float64
 }
 
+// Grows is the mark of [binpack.Grower].
+func (l *scorer) Grows() {}
+
+// growApps follows the apps that were added to the state.
+func (l *scorer) growApps() {
+	l.Grow()
+	for a := len(l.columnOf); a < len(l.Apps); a++ {
+		cpu, gpu := l.Need(int32(a))
+		at, ok := l.columnAt[[2]int64{cpu, gpu}]
+		if !ok {
+			at = int32(len(l.columns))
+			l.columnAt[[2]int64{cpu, gpu}] = at
+			l.columns = append(l.columns, column{cpu: cpu, gpu: gpu, class: classOf(gpu, l.One)})
+		}
+		l.columnOf = append(l.columnOf, at)
+	}
+}
+
 // Score implements [binpack.Scorer]. A cluster may ask about a candidate without
 // room, which comes last.
 func (l *scorer) Score(item binpack.Item, candidates []int32, out []float64) {
@@ -116,7 +132,7 @@ func (l *scorer) Score(item binpack.Item, candidates []int32, out []float64) {
 // ChooseDevices returns the GPU with the best score for a share; among equals the
 // one with the least share left, then the lowest index.
 func (l *scorer) ChooseDevices(item binpack.Item, m int32, dimension int, free []int64, devices []int32) []int32 {
-	need, one := l.Apps[item.App].Demand[dimension], l.State.Instance().Dimensions[dimension].One
+	need, one := l.State.Instance().Apps[item.App].Demand[dimension], l.State.Instance().Dimensions[dimension].One
 	if dimension != l.GPU || need >= one {
 		return binpack.SmallestDevices(free, need, one, devices)
 	}
@@ -127,7 +143,7 @@ func (l *scorer) ChooseDevices(item binpack.Item, m int32, dimension int, free [
 
 // Contenders implements [binpack.Shortlister]: the machines with the highest score.
 func (l *scorer) Contenders(item binpack.Item, buf []int32) (contenders []int32, known bool) {
-	app := &l.Apps[item.App]
+	app := &l.State.Instance().Apps[item.App]
 	if !l.shortlists || l.State.Spread(app.Group) < l.State.Instance().Groups[app.Group].SpreadMin {
 		return buf, false
 	}
@@ -176,6 +192,7 @@ func (c *column) highest(w int) float64 {
 // column updates the scores of an app's demand. kept is false where there are too
 // many to cache.
 func (l *scorer) column(app int32) (col *column, kept bool) {
+	l.growApps()
 	if l.p.mixed && l.Refresh() {
 		l.compile()
 		l.epoch++
