@@ -55,12 +55,14 @@ type demand struct {
 
 	departed bool    // an item has left: what lives is counted instead of what came
 	seen     []int64 // items that have come, per app
-	arrived  []int64 // [dimension] their volume, itemBits+shareBits
-	items    int64
-	squares  int64 // Σ of squared request sizes
-	requests int64
-	apps     int64 // that have come
-	repeat   int64 // share of repeated requests, in repeatSteps
+	// sumSquares are the squared sizes of their requests, per app.
+	sumSquares []int64
+	arrived    []int64 // [dimension] their volume, itemBits+shareBits
+	items      int64
+	squares    int64 // Σ of squared request sizes
+	requests   int64
+	apps       int64 // that have come
+	repeat     int64 // share of repeated requests, in repeatSteps
 
 	alive    []int64 // items that stand, per app
 	standing []int64 // [dimension] their volume, itemBits+shareBits
@@ -82,7 +84,7 @@ func newDemand(s *binpack.State, know binpack.Knowledge, params map[string]float
 		counts:    know == binpack.K1 || know == binpack.K2,
 		reference: make([]float64, dims), share: make([][]int64, dims), dominant: make([]int64, n),
 		remaining: make([]int64, n), rest: make([]int64, n), coming: make([]int64, dims),
-		seen: make([]int64, n), arrived: make([]int64, dims), forecast: make([]float64, dims),
+		seen: make([]int64, n), sumSquares: make([]int64, n), arrived: make([]int64, dims), forecast: make([]float64, dims),
 		alive: make([]int64, n), standing: make([]int64, dims),
 		target: make([]float64, dims), final: make([]float64, dims),
 	}
@@ -160,6 +162,7 @@ func (d *demand) reload() {
 	clear(d.alive)
 	clear(d.standing)
 	copy(d.seen, d.s.Seen())
+	copy(d.sumSquares, d.s.SumSquares())
 	for a, n := range d.seen {
 		d.items += n
 		d.squares += d.s.SumSquares()[a]
@@ -188,20 +191,13 @@ func (d *demand) reload() {
 // departure changes what counts for every app.
 func (d *demand) stale() bool { return d.departed != (d.s.Departures() > 0) }
 
-// arrive follows the requests of one app that came since the last call. It
-// reports whether the R_b of every app may have changed, not only this one's.
-func (d *demand) arrive(a int32) (everything bool) {
-	if d.seen[a] == 0 {
-		d.apps++
+// arrive follows the requests that came since the last call, of these apps. It reports
+// whether the R_b of every app may have changed, not only theirs.
+func (d *demand) arrive(apps []int32) (everything bool) {
+	for _, a := range apps {
+		d.count(a)
 	}
-	n := d.s.Seen()[a] - d.seen[a]
-	d.seen[a] += n
-	d.items += n
-	d.squares += n * n // one request since the last call
 	d.requests = d.s.RequestCount()
-	for i := range d.arrived {
-		d.arrived[i] += n << itemBits * d.share[i][a]
-	}
 	if d.know == binpack.K1 {
 		if step := d.repeatStep(); step != d.repeat {
 			d.repeat = step
@@ -211,11 +207,28 @@ func (d *demand) arrive(a int32) (everything bool) {
 			return true
 		}
 	}
-	d.setRemaining(a)
-	if d.volume != nil {
-		d.volume.add(d, a, n, n*n)
+	for _, a := range apps {
+		d.setRemaining(a)
 	}
 	return false
+}
+
+// count adds what came of an app.
+func (d *demand) count(a int32) {
+	if d.seen[a] == 0 {
+		d.apps++
+	}
+	n, squares := d.s.Seen()[a]-d.seen[a], d.s.SumSquares()[a]-d.sumSquares[a]
+	d.seen[a] += n
+	d.sumSquares[a] += squares
+	d.items += n
+	d.squares += squares
+	for i := range d.arrived {
+		d.arrived[i] += n << itemBits * d.share[i][a]
+	}
+	if d.volume != nil {
+		d.volume.add(d, a, n, squares)
+	}
 }
 
 // coarse is the dominant share of an item in 2⁻¹⁰ machines, at least one.

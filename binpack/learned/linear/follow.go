@@ -14,12 +14,12 @@ func (l *Scorer) sync() {
 	l.changes, l.seq, all = l.s.Changes(l.seq, l.changes[:0])
 	newRequests := l.s.RequestCount() - l.requests
 	l.requests = l.s.RequestCount()
-	if !l.fresh || all || newRequests > 1 || l.d.stale() {
+	if !l.fresh || all || l.d.stale() {
 		l.reload()
 		return
 	}
 	l.grow()
-	everything := newRequests == 1 && l.arrived()
+	everything := newRequests > 0 && l.arrived(newRequests == 1)
 	left := l.left
 	for _, c := range l.changes {
 		if c.App >= 0 {
@@ -46,12 +46,23 @@ func (l *Scorer) planFleet() {
 	}
 }
 
-// arrived finds the app of the one request that came since the last call.
-func (l *Scorer) arrived() (everything bool) {
-	a := l.s.LastArrival()
-	everything = l.d.arrive(a)
-	l.mark(a)
-	return everything
+// arrived finds the apps of the requests that came since the last call, mostly one. A
+// scorer that shares the pods with another, as of a canary, misses some.
+func (l *Scorer) arrived(one bool) (everything bool) {
+	l.came = l.came[:0]
+	if one {
+		l.came = append(l.came, l.s.LastArrival())
+	} else {
+		for a, n := range l.s.Seen() {
+			if n != l.d.seen[a] {
+				l.came = append(l.came, int32(a))
+			}
+		}
+	}
+	for _, a := range l.came {
+		l.mark(a)
+	}
+	return l.d.arrive(l.came)
 }
 
 // grow makes room for new machines.

@@ -166,7 +166,7 @@ func (d *demand) grow(a int32) bool {
 	for i := range d.share {
 		d.share[i] = append(d.share[i], 0)
 	}
-	for _, column := range []*[]int64{&d.dominant, &d.remaining, &d.rest, &d.alive, &d.seen} {
+	for _, column := range []*[]int64{&d.dominant, &d.remaining, &d.rest, &d.alive, &d.seen, &d.sumSquares} {
 		*column = append(*column, 0)
 	}
 	for i := range d.share {

@@ -138,6 +138,7 @@ type Scorer struct {
 	fresh         bool
 	more          bool
 	touched       []int32
+	came          []int32  // apps with new requests
 	stamp         []uint32 // [machine] version seen by touched
 	scratch       column
 	columnChanges []binpack.Change

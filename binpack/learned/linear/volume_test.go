@@ -59,7 +59,7 @@ func volumeErrors(t *testing.T, seed uint64, factor float64) (first, half, late 
 		q := tr.Requests[e.Request]
 		s.Known.Elapsed = (e.Time - begin) / (end - begin)
 		s.Arrive(q.App, q.Count)
-		d.arrive(q.App)
+		d.arrive([]int32{q.App})
 		d.plan()
 		off := d.final[0]/truth - 1
 		if s.Known.Elapsed >= .5 && math.Abs(off) > math.Abs(half) {
