@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -127,6 +128,48 @@ func BenchmarkAddApp(b *testing.B) {
 				}
 				b.ReportMetric(float64((packtest.CPUTime(b)-before).Microseconds())/float64(i-10_000), "cpu-µs/app")
 			})
+		}
+	}
+}
+
+// BenchmarkFirstRank is what a new app costs together with the first ranking of its pod
+// among all machines, beside the same pod of an app that is known: for a demand that others
+// have, with a limit, and for a demand that is new.
+func BenchmarkFirstRank(b *testing.B) {
+	for _, policy := range crowdPolicies {
+		for _, nodes := range []int{1000, 5000} {
+			for _, kind := range []string{"known", "new", "limit", "demand"} {
+				b.Run(fmt.Sprintf("apps=10000/nodes=%d/policy=%s/app=%s", nodes, policy, kind), func(b *testing.B) {
+					l := crowded(b, policy, nodes, 10_000)
+					passed := l.Fits(l.AppIndex("app-000"), nil)
+					rankBuild(b, l, 0, passed)
+					i, used := 10_000, time.Duration(0)
+					b.ReportAllocs()
+					for b.Loop() {
+						e := build(i)
+						switch kind {
+						case "known":
+							e = build(i % 1000)
+						case "limit":
+							e.Spec.MaxPerMachine = 1
+						case "demand":
+							e.Spec.Demand["cpu"]++
+							e.Spec.Demand["memory"] = 1<<30 + int64(i*7919%10_007)<<12
+						}
+						before := packtest.CPUTime(b)
+						apply(b, l, e, &ledger.Event{Kind: ledger.KindArrive, UID: fmt.Sprint(i), App: e.App})
+						ranked, err := l.Rank(ledger.Primary, l.AppIndex(e.App), passed, 2, nil)
+						used += packtest.CPUTime(b) - before
+						require.NoError(b, err)
+						apply(b, l, &ledger.Event{
+							Kind: ledger.KindDecide, UID: fmt.Sprint(i), App: e.App, Node: l.NodeName(ranked[0].Machine),
+							Decision: &ledger.Decision{Cause: ledger.CausePolicy},
+						}, &ledger.Event{Kind: ledger.KindRemove, UID: fmt.Sprint(i)})
+						i++
+					}
+					b.ReportMetric(float64(used.Microseconds())/float64(i-10_000), "cpu-µs/app")
+				})
+			}
 		}
 	}
 }
