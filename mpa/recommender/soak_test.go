@@ -105,14 +105,19 @@ func newProgram(t *testing.T, api *apiServer) (r *reconciler, clock *testclock.F
 	require.NoError(t, err)
 	require.NoError(t, target.Index(t.Context(), c.GetFieldIndexer()))
 	versions := make(chan string, 1)
+	ctx, cancel := context.WithCancel(t.Context())
 	informer, err := c.GetCache().GetInformer(t.Context(), &v1alpha1.MultidimPodAutoscaler{}, cache.BlockUntilSynced(false))
 	require.NoError(t, err)
-	tell := func(o any) { versions <- o.(client.Object).GetResourceVersion() }
+	tell := func(o any) {
+		select {
+		case versions <- o.(client.Object).GetResourceVersion():
+		case <-ctx.Done():
+		}
+	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: tell, UpdateFunc: func(_, o any) { tell(o) }, DeleteFunc: tell,
 	})
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- c.Start(ctx) }()
 	t.Cleanup(func() {
