@@ -38,6 +38,7 @@ type lab struct {
 	on      map[string][]*v1.Pod
 	dirty   map[string]bool
 	events  chan string
+	hasty   bool // it does not wait for the decision log
 }
 
 // profile is a name that no other test and no other run of this one has: metrics
@@ -149,7 +150,10 @@ func (l *lab) visit(all bool, set func(Node), gone func(string)) {
 	clear(l.dirty)
 }
 
-func (l *lab) sync() { l.Sync(l.visit) }
+func (l *lab) sync() {
+	l.settle()
+	l.Sync(l.visit)
+}
 
 // rank begins a cycle with all nodes that are not cordoned.
 func (l *lab) rank(p *v1.Pod) *Verdict {
@@ -195,9 +199,21 @@ func (l *lab) logged(kind ledger.Kind) []*ledger.Event {
 
 // flush writes the decision log.
 func (l *lab) flush() {
+	l.settle()
+	l.mu.Lock()
+	l.state.log.flush()
+	l.mu.Unlock()
+	l.settle()
+}
+
+// settle waits until no beginning of the log is under way.
+func (l *lab) settle() {
+	if l.hasty {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.state.log.flush()
+	l.state.log.await()
 }
 
 // told returns the events since its last call.

@@ -17,26 +17,36 @@ const (
 	retryEvery = 10 * time.Second
 	// reportEvery is the least time between two reports of errors.
 	reportEvery = time.Minute
+	// mostQueued bounds the memory of the lines that wait while the log begins again, in bytes.
+	mostQueued = 64 << 20
 )
 
 // A decisionLog holds events until they are written. Without a file it drops them.
 //
 // Where lines cannot follow those in the file, because a write failed or another program
 // exchanged the file, the log begins again with a description of the cluster. So it does
-// in the next file when one is full. The ledger does not change by that.
+// in the next file when one is full. The ledger does not change by that. The description
+// is encoded and written beside, while decisions go on: their lines follow it.
 type decisionLog struct {
-	file     *ledger.Log
+	file     *ledger.Log // while a beginning is under way, only that uses it
 	now      func() time.Time
 	describe func() []*ledger.Event
 	lines    []*ledger.Event
 
+	beginning chan begun // nil = none is under way
+	queued    int        // bytes of lines since it began, about
+
 	broken  bool      // lines were lost: the log has to begin again
+	skipped int       // lines lost that have not used up their numbers yet
 	retryAt time.Time // not before
 
 	failures, lost metrics.CounterMetric
 	reportedAt     time.Time // the last error; zero = never
 	unreported     int       // errors since
 }
+
+// begun is how a beginning ended.
+type begun struct{ begin, prune error }
 
 func openLog(opt *Options) (*ledger.Log, error) {
 	if opt.DecisionLog == "" {
@@ -46,20 +56,39 @@ func openLog(opt *Options) (*ledger.Log, error) {
 }
 
 func (l *decisionLog) add(ev *ledger.Event) {
-	if l.file != nil {
-		ev.Time = seconds(l.now())
-		l.lines = append(l.lines, ev)
+	if l.file == nil {
+		return
 	}
+	ev.Time = seconds(l.now())
+	l.lines = append(l.lines, ev)
+	if l.beginning == nil {
+		return
+	}
+	if l.queued += memory(ev); l.queued > mostQueued {
+		if l.skipped == 0 {
+			l.failed(errors.New("it takes so long to begin again that more came than is kept"))
+		}
+		l.drop()
+	}
+}
+
+// memory is about what an event holds, in bytes.
+func memory(ev *ledger.Event) int {
+	bytes := 1024 + 64*(len(ev.Expected)+len(ev.Rules))
+	if d := ev.Decision; d != nil {
+		bytes += 16 * (len(d.Infeasible) + len(d.Extra))
+	}
+	return bytes
 }
 
 func seconds(at time.Time) float64 { return float64(at.UnixMicro()) / 1e6 }
 
-// flush writes what is waiting.
+// flush writes what is waiting, unless a beginning is under way.
 func (l *decisionLog) flush() {
-	if l.file == nil {
+	l.look()
+	if l.file == nil || l.beginning != nil {
 		return
 	}
-	l.look()
 	if len(l.lines) > 0 && !l.broken {
 		l.write()
 	}
@@ -72,10 +101,16 @@ func (l *decisionLog) flush() {
 	}
 }
 
-// look finds out whether another program exchanged the file. What waits still belongs to
-// a file that was moved, and cannot follow where one was cut.
+// look finds out whether a beginning has ended, and whether another program exchanged the
+// file. What waits still belongs to a file that was moved, and cannot follow where one was
+// cut.
 func (l *decisionLog) look() {
-	if l.file == nil || l.broken {
+	select {
+	case b := <-l.beginning:
+		l.end(b)
+	default:
+	}
+	if l.file == nil || l.beginning != nil || l.broken {
 		return
 	}
 	err := l.file.Check(l.now())
@@ -106,7 +141,7 @@ func (l *decisionLog) write() {
 
 // drop counts what is waiting as lost.
 func (l *decisionLog) drop() {
-	l.file.Skip(len(l.lines))
+	l.skipped += len(l.lines)
 	l.lost.Add(float64(len(l.lines)))
 	l.forget()
 }
@@ -116,21 +151,36 @@ func (l *decisionLog) forget() {
 	l.lines = l.lines[:0]
 }
 
-// begin writes a description of the cluster, behind which lines may follow. Where that
-// fails, a log that is only full goes on in the same file.
+// begin describes the cluster, and writes that beside. Nothing waits: lines that come from
+// here on follow the description.
 func (l *decisionLog) begin() {
-	now, description := l.now(), l.describe()
-	for _, ev := range description {
-		ev.Time = seconds(now)
-	}
-	if err := l.file.Begin(now, description); err != nil {
-		l.failed(fmt.Errorf("it cannot begin again: %w", err))
-		l.retryAt = now.Add(retryEvery)
+	now, description, file, done := l.now(), l.describe(), l.file, make(chan begun, 1)
+	file.Skip(l.skipped)
+	l.beginning, l.queued, l.skipped = done, 0, 0
+	go func() {
+		for _, ev := range description {
+			ev.Time = seconds(now)
+		}
+		var b begun
+		if b.begin = file.Begin(now, description); b.begin == nil {
+			b.prune = file.Prune()
+		}
+		done <- b
+	}()
+}
+
+// end is called when a beginning has ended. Where it failed, a log that was only full goes
+// on in the same file. Where more lines came than are kept, the log begins once more.
+func (l *decisionLog) end(b begun) {
+	l.beginning = nil
+	if b.begin != nil {
+		l.failed(fmt.Errorf("it cannot begin again: %w", b.begin))
+		l.broken, l.retryAt = l.broken || l.skipped > 0, l.now().Add(retryEvery)
 		return
 	}
-	l.broken = false
-	if err := l.file.Prune(); err != nil {
-		l.failed(err)
+	l.broken = l.skipped > 0
+	if b.prune != nil {
+		l.failed(b.prune)
 	}
 }
 
@@ -151,8 +201,17 @@ func (l *decisionLog) close() error {
 	if l.file == nil {
 		return nil
 	}
+	l.await()
 	l.flush()
+	l.await()
 	file := l.file
 	l.file = nil
 	return file.Close()
+}
+
+// await waits until no beginning is under way.
+func (l *decisionLog) await() {
+	if l.beginning != nil {
+		l.end(<-l.beginning)
+	}
 }

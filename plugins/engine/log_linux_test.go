@@ -17,14 +17,14 @@ import (
 )
 
 // onSmallDisk is a lab whose log is on a file system of 512 KiB.
-func onSmallDisk(t *testing.T) (l *lab, dir string) {
+func onSmallDisk(t *testing.T, changes ...func(*Options)) (l *lab, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	if err := syscall.Mount("sigma", dir, "tmpfs", 0, "size=512k"); err != nil {
 		t.Skipf("a small file system cannot be mounted here: %v", err)
 	}
 	t.Cleanup(func() { require.NoError(t, syscall.Unmount(dir, syscall.MNT_DETACH)) })
-	l = busy(t, func(o *Options) { o.DecisionLog = filepath.Join(dir, "decisions.jsonl") })
+	l = busy(t, append(changes, func(o *Options) { o.DecisionLog = filepath.Join(dir, "decisions.jsonl") })...)
 	l.path = l.options.DecisionLog
 	return l, dir
 }
@@ -124,4 +124,42 @@ func TestLogOnReadOnlyVolume(t *testing.T) {
 	v := l.verify()
 	require.Equal(t, 2, v.Starts)
 	require.Len(t, v.Gaps, 1, fmt.Sprint(v.Gaps))
+}
+
+// The disk is full when the description is written. A log that was only full of lines goes
+// on in the same file, when there is room again at once, else it begins again later.
+func TestLogBeginsOnFullDisk(t *testing.T) {
+	for _, soon := range []bool{true, false} {
+		t.Run(fmt.Sprint("room soon=", soon), func(t *testing.T) {
+			l, dir := onSmallDisk(t, func(o *Options) { o.DecisionLogBytes = 30 << 10 })
+			rng := rand.New(rand.NewPCG(6, 6))
+			s := stallAt(l, "append to", ".new")
+			s.reach(rng)
+			l.live(rng, 50)
+			filler := filepath.Join(dir, "filler")
+			_ = os.WriteFile(filler, make([]byte, 1<<20), 0o600) // as much of it as there is room for
+			_ = reports(t, func() {
+				s.end()
+				if !soon {
+					l.live(rng, 20)
+					require.Positive(t, l.counter(l.metrics.logLost))
+				}
+				require.NoError(t, os.Remove(filler))
+				l.flush()
+			})
+			require.Positive(t, l.counter(l.metrics.logErrors))
+			l.now = l.now.Add(retryEvery)
+			l.live(rng, 50)
+			v := l.verifyFiles(l.files()...)
+			require.GreaterOrEqual(t, v.Starts, 2)
+			if soon {
+				require.Equal(t, 1, l.counter(l.metrics.logErrors))
+				require.Zero(t, l.counter(l.metrics.logLost))
+				require.Empty(t, v.Gaps)
+				return
+			}
+			require.Len(t, v.Gaps, 1)
+			require.EqualValues(t, l.counter(l.metrics.logLost), v.Gaps[0].Lost)
+		})
+	}
 }

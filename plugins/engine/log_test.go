@@ -32,6 +32,7 @@ func (l *lab) files() []string {
 // verifyFiles computes the decisions in all files of the log again.
 func (l *lab) verifyFiles(paths ...string) *ledger.Verdict {
 	l.Helper()
+	l.settle()
 	files := ledger.OpenFiles(paths...)
 	v, err := ledger.VerifyFiles(files)
 	require.NoError(l, err)
@@ -39,6 +40,20 @@ func (l *lab) verifyFiles(paths ...string) *ledger.Verdict {
 	require.Nil(l, v.First, "%v", v.First)
 	require.Zero(l, v.CutOff)
 	return v
+}
+
+// decided are the decisions in files.
+func decided(paths ...string) (list []string) {
+	files := ledger.OpenFiles(paths...)
+	for {
+		e, err := files.Next()
+		if err != nil {
+			return list
+		}
+		if e.Kind == ledger.KindDecide {
+			list = append(list, fmt.Sprint(e.Time, e.Pod, e.App, e.Node, *e.Decision))
+		}
+	}
 }
 
 // live lets pods come, fail, wait and go, in a cluster with rules, a forecast and a
@@ -79,6 +94,7 @@ func (l *lab) live(rng *rand.Rand, steps int) {
 			l.Reserve(l.stand(p, node), node, v)
 		}
 	}
+	l.settle()
 }
 
 func busy(t *testing.T, changes ...func(*Options)) *lab {
@@ -112,19 +128,7 @@ func TestLogRotates(t *testing.T) {
 	require.Equal(t, len(paths), v.Starts)
 	require.Empty(t, v.Gaps)
 	require.Zero(t, small.counter(small.metrics.logErrors))
-	decisions := func(paths ...string) (list []string) {
-		files := ledger.OpenFiles(paths...)
-		for {
-			e, err := files.Next()
-			if err != nil {
-				return list
-			}
-			if e.Kind == ledger.KindDecide {
-				list = append(list, fmt.Sprint(e.Pod, e.App, e.Node, *e.Decision))
-			}
-		}
-	}
-	require.Equal(t, decisions(whole.path), decisions(paths...))
+	require.Equal(t, decided(whole.path), decided(paths...))
 	agreed := 0
 	for _, path := range paths {
 		agreed += small.verifyFiles(path).Agreed
