@@ -18,6 +18,7 @@ type Kind struct {
 	Name   string
 	Help   string // one line
 	Params []Param
+	check  func(p values) error // of parameters together; may be nil
 	make   func(seed uint64, p values) *trace.Trace
 }
 
@@ -33,7 +34,7 @@ type Param struct {
 }
 
 // Adding a kind is one file and one line here.
-var kinds = []Kind{small, large, large2d, large3d, fixed, churn, weibull, orlib}
+var kinds = []Kind{small, large, large2d, large3d, fixed, churn, kubernetes, weibull, orlib}
 
 // Kinds lists what [Generate] can make.
 func Kinds() []Kind { return slices.Clone(kinds) }
@@ -98,6 +99,11 @@ func (k Kind) parse(set map[string]string) (values, error) {
 		}
 		p[name] = v
 	}
+	if k.check != nil {
+		if err := k.check(p); err != nil {
+			return nil, fmt.Errorf("generate %s: %w", k.Name, err)
+		}
+	}
 	return p, nil
 }
 
@@ -134,7 +140,8 @@ const (
 	streamCounts               // true counts around their means
 	streamForecast             // errors of the forecast
 	streamRequests             // sizes, order and times of requests
-	streamLifetimes            //
+	streamLifetimes            // also scaling and roll-outs
+	streamFleet                // sizes of nodes
 )
 
 func stream(seed, purpose uint64) *rand.Rand {

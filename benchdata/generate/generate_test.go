@@ -30,6 +30,8 @@ func tiny(kind string) map[string]string {
 		return nil
 	case "weibull", "orlib":
 		return map[string]string{"n": "50"}
+	case "kubernetes":
+		return map[string]string{"nodes": "20", "days": ".5", "fleet": "fixed"}
 	}
 	return map[string]string{"scale": ".1"}
 }
@@ -40,7 +42,7 @@ func TestErrors(t *testing.T) {
 		set  map[string]string
 		want string
 	}{
-		{"huge", nil, `generate: unknown kind "huge"; there are small, large, large2d, large3d, fixed, churn, weibull, orlib`},
+		{"huge", nil, `generate: unknown kind "huge"; there are small, large, large2d, large3d, fixed, churn, kubernetes, weibull, orlib`},
 		{"small", map[string]string{"scale": "1"}, `generate small: unknown parameter "scale"; there are sigma, total`},
 		{"small", map[string]string{"total": "1"}, `generate small: total="1": want unknown or known`},
 		{"fixed", map[string]string{"f": "x"}, `generate fixed: f="x" is not a number`},

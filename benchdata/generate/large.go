@@ -55,9 +55,14 @@ var (
 )
 
 func largeParams() []Param {
-	return []Param{
+	return append([]Param{
 		{Name: "scale", Default: 1, Min: .05, Max: 50, Help: "volume: items, largest apps and largest requests ∝ scale, apps ∝ √scale"},
 		{Name: "burst", Default: 40, Min: 1, Max: 1000, Help: "largest request of the 20 largest apps, at scale 1"},
+	}, forecastParams()...)
+}
+
+func forecastParams() []Param {
+	return []Param{
 		{Name: "forecast", Default: 1, Min: .01, Max: 100, Help: "factor on every expected count"},
 		{Name: "noise", Default: 0, Max: 3, Help: "error of the forecast: standard deviation of its logarithm, per app"},
 	}
