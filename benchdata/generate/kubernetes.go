@@ -122,8 +122,16 @@ func drawWorkloads(rng *rand.Rand, p values, fleet *nodePools) []workload {
 	jobs := int(math.Round(float64(len(work)) * (.1 + .15*rng.Float64())))
 	shape := .9 + .7*rng.Float64()
 	for i := range work {
-		work[i] = workload{demand: fleet.draw(rng, rng.Float64() < p["gpus"]), replicas: 1}
-		work[i].weight = math.Pow(1-rng.Float64(), -1/shape)
+		w := workload{replicas: 1, weight: math.Pow(1-rng.Float64(), -1/shape)}
+		if rng.Float64() < p["gpus"] {
+			w.demand = fleet.drawGPU(rng)
+		} else {
+			w.demand = fleet.draw(rng, false)
+		}
+		if rng.Float64() < .4 {
+			w.amplitude = .3 + 1.2*rng.Float64()
+		}
+		work[i] = w
 	}
 	// A small cluster has fewer apps, not apps beyond its size.
 	for len(work) > kubernetesLeast && fleet.volume(work) > fleet.target/2 {
@@ -131,15 +139,15 @@ func drawWorkloads(rng *rand.Rand, p values, fleet *nodePools) []workload {
 	}
 	jobs = min(jobs, len(work)/4)
 	fleet.fill(work)
+	for i := fleet.crowded(work); i >= 0; i = fleet.crowded(work) {
+		work[i].demand = fleet.draw(rng, true)
+		fleet.fill(work)
+	}
 	for i := range work {
-		w := &work[i]
-		if rng.Float64() < .4 {
-			w.amplitude = .3 + 1.2*rng.Float64()
-		}
-		constrain(rng, w, fleet)
+		constrain(rng, &work[i], fleet)
 	}
 	for range jobs {
-		w := workload{demand: fleet.draw(rng, false), replicas: 1, period: 60 * cronPeriods[rng.IntN(len(cronPeriods))]}
+		w := workload{demand: fleet.draw(rng, true), replicas: 1, period: 60 * cronPeriods[rng.IntN(len(cronPeriods))]}
 		if rng.Float64() < .3 {
 			w.replicas = 2 + rng.IntN(3)
 		}
@@ -162,7 +170,7 @@ func constrain(rng *rand.Rand, w *workload, fleet *nodePools) {
 	case u < .35:
 		w.spread = spread
 	}
-	if fleet.needed(w) > kubernetesLimited*fleet.target || w.demand[len(w.demand)-1] > 0 && len(w.demand) > 2 {
+	if fleet.needed(w) > kubernetesLimited*fleet.target || onGPU(w.demand) {
 		w.limit = 0
 	}
 }
@@ -205,7 +213,7 @@ const startUp = 300. // seconds
 
 // target is how many replicas the workload has at a time.
 func (w *workload) target(peak, at float64) int {
-	swing := 1 + w.amplitude*math.Cos(2*math.Pi*(at-peak)/day)
+	swing := 1 + w.amplitude*(.5+.5*math.Cos(2*math.Pi*(at-peak)/day))
 	return max(1, int(math.Round(float64(w.replicas)*swing)))
 }
 

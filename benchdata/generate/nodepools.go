@@ -13,6 +13,10 @@ import (
 const (
 	gpuDimension = "nvidia.com/gpu"
 	mib          = gib >> 10
+
+	// nodePoolsFull of the nodes of some sizes is the most that the pods fill which fit
+	// no other size.
+	nodePoolsFull = .7
 )
 
 // A nodeSize is what a cloud sells: cores, GiB of memory, GPUs.
@@ -27,7 +31,6 @@ var (
 // nodes with GPUs, if there are any, is the last.
 type nodePools struct {
 	open     bool
-	smallest bool // every pod without GPUs fits every size without
 	factor   float64
 	target   float64 // nodes that the declared replicas fill
 	gpus     bool
@@ -39,7 +42,7 @@ type nodePools struct {
 
 func newNodePools(rng *rand.Rand, p values) *nodePools {
 	f := &nodePools{
-		open: p["fleet"] != kubernetesFixed, smallest: p["fleet"] == kubernetesFixed,
+		open:   p["fleet"] != kubernetesFixed,
 		target: 20 * math.Pow(10, rng.Float64()), factor: 1.01 + .09*rng.Float64(), gpus: p["gpus"] > 0,
 	}
 	if p["nodes"] > 0 {
@@ -88,33 +91,82 @@ func (f *nodePools) dimensions() int {
 	return 2
 }
 
-// draw draws what a pod asks for, again and again until it fits a node: in a fixed
-// fleet a node of every size, so that every pod has a place while the volume does.
-func (f *nodePools) draw(rng *rand.Rand, gpus bool) []int64 {
+// draw draws what a pod without GPUs asks for, again and again until it fits a node
+// of some size, or of every size.
+func (f *nodePools) draw(rng *rand.Rand, every bool) []int64 {
+	all := 1<<len(f.shares) - 1
 	for {
-		d := make([]int64, f.dimensions())
-		d[0] = pick(rng, cpuRequests).cpu
-		perCore := 2 * math.Pow(4, rng.Float64()) * lognormal(rng, .7) // GiB
-		d[1] = max(32, int64(math.Round(float64(d[0])/1000*perCore*1024))) * mib
-		if gpus {
-			d[2] = []int64{1, 1, 1, 1, 1, 1, 1, 2, 2, 4}[rng.IntN(10)]
-			c := f.capacity[len(f.sizes)-1]
-			// Its share of the node, so that GPUs run out first.
-			if d[0]*c[2] <= c[0]*d[2] && d[1]*c[2] <= c[1]*d[2] {
-				return d
-			}
-			continue
-		}
-		fitting := 0
-		for i := range f.shares {
-			if d[0] <= f.capacity[i][0] && d[1] <= f.capacity[i][1] {
-				fitting++
-			}
-		}
-		if fitting == len(f.shares) || fitting > 0 && !f.smallest {
+		d := f.drawPlain(rng)
+		if fits := f.fits(d); fits == all || fits > 0 && !every {
 			return d
 		}
 	}
+}
+
+func (f *nodePools) drawPlain(rng *rand.Rand) []int64 {
+	d := make([]int64, f.dimensions())
+	d[0] = pick(rng, cpuRequests).cpu
+	perCore := 2 * math.Pow(4, rng.Float64()) * lognormal(rng, .7) // GiB
+	d[1] = max(32, int64(math.Round(float64(d[0])/1000*perCore*1024))) * mib
+	return d
+}
+
+// drawGPU draws what a pod with GPUs asks for: at most its share of the node's cores
+// and memory, so that GPUs run out first.
+func (f *nodePools) drawGPU(rng *rand.Rand) []int64 {
+	c := f.capacity[len(f.sizes)-1]
+	gpus := []int64{1, 1, 1, 1, 1, 1, 1, 2, 2, 4}[rng.IntN(10)]
+	for {
+		d := f.drawPlain(rng)
+		if d[0]*c[2] <= c[0]*gpus && d[1]*c[2] <= c[1]*gpus {
+			d[2] = gpus
+			return d
+		}
+	}
+}
+
+// fits is the set of sizes without GPUs that hold such a pod.
+func (f *nodePools) fits(demand []int64) (set int) {
+	for i := range f.shares {
+		if demand[0] <= f.capacity[i][0] && demand[1] <= f.capacity[i][1] {
+			set |= 1 << i
+		}
+	}
+	return set
+}
+
+// crowded returns the largest workload of those that fit only some of the sizes, where
+// together they would fill more than a fixed fleet has of these, or -1.
+func (f *nodePools) crowded(work []workload) int {
+	for set := 1; !f.open && set < 1<<len(f.shares)-1; set++ {
+		share := 0.
+		var room, load [2]float64
+		largest := -1
+		for i, c := range f.capacity[:len(f.shares)] {
+			share += f.shares[i]
+			for d := range room {
+				if set>>i&1 == 1 {
+					room[d] += nodePoolsFull * f.target * f.shares[i] * float64(c[d])
+				}
+			}
+		}
+		for i := range work {
+			w := &work[i]
+			if onGPU(w.demand) || f.fits(w.demand)&^set != 0 {
+				continue
+			}
+			for d := range load {
+				load[d] += w.most() * float64(w.demand[d]) * share
+			}
+			if largest < 0 || w.most()*f.volumeOf(w.demand) > work[largest].most()*f.volumeOf(work[largest].demand) {
+				largest = i
+			}
+		}
+		if load[0] > room[0] || load[1] > room[1] {
+			return largest
+		}
+	}
+	return -1
 }
 
 // volumeOf is how many nodes one pod fills.
