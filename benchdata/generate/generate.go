@@ -27,10 +27,11 @@ type Param struct {
 	Name              string
 	Default, Min, Max float64
 	Integer           bool
-	// Words name the values 0, 1, …; such a parameter is given by word, and a
-	// trace states it only when it is not the default.
+	// Words name the values 0, 1, …; such a parameter is given by word.
 	Words []string
-	Help  string // one line
+	// Unstated means that a trace states the parameter only when it is not the default.
+	Unstated bool
+	Help     string // one line
 }
 
 // Adding a kind is one file and one line here.
@@ -113,10 +114,9 @@ func (p values) numbers(params []Param) map[string]any {
 	for _, q := range params {
 		v := p[q.Name]
 		switch {
+		case q.Unstated && v == q.Default:
 		case q.Words != nil:
-			if v != q.Default {
-				out[q.Name] = q.Words[int(v)]
-			}
+			out[q.Name] = q.Words[int(v)]
 		case v == math.Trunc(v):
 			out[q.Name] = int(v) // as a YAML reader gives it back
 		default:
@@ -156,7 +156,7 @@ func lognormal(rng *rand.Rand, sigma float64) float64 {
 
 // totalParam belongs to kinds whose forecast can be exact in total, though not per app.
 var totalParam = Param{
-	Name: "total", Words: []string{"unknown", "known"},
+	Name: "total", Words: []string{"unknown", "known"}, Unstated: true,
 	Help: "known: every expected count is scaled by one factor, so that together they ask for the true total of cpu",
 }
 

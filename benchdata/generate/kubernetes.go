@@ -44,15 +44,24 @@ const (
 )
 
 const (
-	kubernetesLeast   = 30  // Deployments
-	kubernetesTop     = .2  // largest share of the volume that one Deployment declares
-	kubernetesSurge   = .25 // of the replicas come at once in a roll-out
-	kubernetesLimited = .5  // largest share of the nodes that a limit may ask for
-	kubernetesPair    = 25  // Deployments to one exclusion
+	kubernetesLeast   = 30   // Deployments
+	kubernetesTop     = .2   // largest share of the volume that one Deployment declares
+	kubernetesLimited = .5   // largest share of the nodes that a limit may ask for
+	kubernetesPair    = 25   // Deployments to one exclusion
+	kubernetesPaired  = .8   // largest share of the nodes that an exclusion may ask for
+	kubernetesPods    = 4500 // declared at most, where the number of nodes is drawn
 )
 
 // cpuRequests are what pods ask for, in thousandths of a core.
-var cpuRequests = []spec{{cpu: 50, share: .2}, {cpu: 100, share: .22}, {cpu: 250, share: .22}, {cpu: 500, share: .16}, {cpu: 1000, share: .12}, {cpu: 2000, share: .06}, {cpu: 4000, share: .02}}
+var cpuRequests = []spec{
+	{cpu: 50, share: .2},
+	{cpu: 100, share: .22},
+	{cpu: 250, share: .22},
+	{cpu: 500, share: .16},
+	{cpu: 1000, share: .12},
+	{cpu: 2000, share: .06},
+	{cpu: 4000, share: .02},
+}
 
 var cronPeriods = []float64{15, 30, 60, 120, 180, 360} // minutes
 
@@ -69,7 +78,7 @@ type workload struct {
 
 // most is the largest number of pods alive at the same time, nearly.
 func (w *workload) most() float64 {
-	return math.Ceil(float64(w.replicas) * (1 + w.amplitude) * (1 + kubernetesSurge))
+	return math.Ceil(float64(w.replicas) * (1 + w.amplitude) * (1 + surgeShare))
 }
 
 func makeKubernetes(seed uint64, p values) *trace.Trace {
@@ -90,17 +99,16 @@ func makeKubernetes(seed uint64, p values) *trace.Trace {
 		addApp(inst, name, w.demand, int(w.limit), math.Round(expected*100)/100, -1)
 		inst.Groups[i].SpreadMin = w.spread
 		inst.Apps[i].Types = fleet.types(w.demand)
-		need[i] = fleet.needed(&w)
+		need[i] = fleet.share(&w)
 	}
 	rng := stream(seed, streamCounts)
-	addExclusions(inst, excludePairs(rng, int(math.Round(float64(deployments)/kubernetesPair)), need[:deployments], .8*fleet.target))
+	addExclusions(inst, excludePairs(rng, int(math.Round(float64(deployments)/kubernetesPair)), need[:deployments], kubernetesPaired))
 
 	end := p["days"] * day
 	life := stream(seed, streamLifetimes)
 	var arrivals []arrival
 	for i, w := range work {
-		pods := w.life(life, end)
-		for _, pod := range pods {
+		for _, pod := range w.life(life, end) {
 			pod.app = int32(i)
 			arrivals = append(arrivals, pod)
 		}
@@ -139,6 +147,10 @@ func drawWorkloads(rng *rand.Rand, p values, fleet *nodePools) []workload {
 	}
 	jobs = min(jobs, len(work)/4)
 	fleet.fill(work)
+	if pods := declared(work); p["nodes"] == 0 && pods > kubernetesPods {
+		fleet.target *= kubernetesPods / pods
+		fleet.fill(work)
+	}
 	for i := fleet.crowded(work); i >= 0; i = fleet.crowded(work) {
 		work[i].demand = fleet.draw(rng, true)
 		fleet.fill(work)
@@ -157,6 +169,13 @@ func drawWorkloads(rng *rand.Rand, p values, fleet *nodePools) []workload {
 	return work
 }
 
+func declared(work []workload) (pods float64) {
+	for i := range work {
+		pods += float64(work[i].replicas)
+	}
+	return pods
+}
+
 // constrain gives a Deployment its limit or its spread, unless the limit would ask
 // for too many nodes.
 func constrain(rng *rand.Rand, w *workload, fleet *nodePools) {
@@ -170,7 +189,7 @@ func constrain(rng *rand.Rand, w *workload, fleet *nodePools) {
 	case u < .35:
 		w.spread = spread
 	}
-	if fleet.needed(w) > kubernetesLimited*fleet.target || onGPU(w.demand) {
+	if fleet.share(w) > kubernetesLimited {
 		w.limit = 0
 	}
 }
@@ -189,9 +208,8 @@ func (w *workload) life(rng *rand.Rand, end float64) []arrival {
 	if w.amplitude > 0 {
 		scale = startUp + step*(1-rng.Float64())
 	}
-	rolls := rng.Float64() < .7
-	if rolls {
-		rollout = startUp + day/.7*rng.ExpFloat64()
+	if rng.Float64() < .7 {
+		rollout = startUp + rollOutEvery*rng.ExpFloat64()
 	}
 	for min(scale, rollout) < end {
 		if scale <= rollout {
@@ -203,15 +221,19 @@ func (w *workload) life(rng *rand.Rand, end float64) []arrival {
 		for scale <= done {
 			scale += step
 		}
-		rollout = done + day/.7*rng.ExpFloat64()
+		rollout = done + rollOutEvery*rng.ExpFloat64()
 	}
 	return d.pods
 }
 
-// startUp is the time in which the pods appear that live when the trace begins.
-const startUp = 300. // seconds
+const (
+	// startUp is the time in which the pods appear that live when the trace begins.
+	startUp      = 300.     // seconds
+	rollOutEvery = day / .7 // mean
+)
 
-// target is how many replicas the workload has at a time.
+// target is how many replicas the workload has at a time: those declared at night,
+// 1 + amplitude times as many at the peak.
 func (w *workload) target(peak, at float64) int {
 	swing := 1 + w.amplitude*(.5+.5*math.Cos(2*math.Pi*(at-peak)/day))
 	return max(1, int(math.Round(float64(w.replicas)*swing)))
@@ -240,7 +262,7 @@ type deployment struct {
 
 func (d *deployment) create(at float64) {
 	d.living = append(d.living, len(d.pods))
-	d.pods = append(d.pods, arrival{time: milliseconds(at), deletes: []float64{math.Inf(1)}})
+	d.pods = append(d.pods, newArrival(at, 0, 1))
 }
 
 func (d *deployment) remove(pods []int, at float64) {
@@ -261,14 +283,13 @@ func (d *deployment) scaleTo(n int, at float64) {
 // rollOut replaces all pods in batches and returns when it is over: the old pods
 // of a batch leave when the new ones are ready.
 func (d *deployment) rollOut(at float64) float64 {
-	n := len(d.living)
-	batch := max(1, int(math.Ceil(kubernetesSurge*float64(n))))
-	for left := n; left > 0; left -= batch {
+	batch := surge(len(d.living))
+	for left := len(d.living); left > 0; left -= batch {
 		now := min(batch, left)
 		for range now {
 			d.create(at)
 		}
-		at += 20 + 70*d.rng.Float64()
+		at += ready(d.rng)
 		d.remove(d.living[:now], at)
 		d.living = slices.Delete(d.living, 0, now)
 	}

@@ -64,6 +64,9 @@ func newNodePools(rng *rand.Rand, p values) *nodePools {
 		f.shares = append(f.shares, share)
 		sum += share
 	}
+	for i := range f.shares {
+		f.shares[i] /= sum
+	}
 	if f.gpus {
 		f.sizes = append(f.sizes, gpuNode)
 	}
@@ -76,7 +79,7 @@ func newNodePools(rng *rand.Rand, p values) *nodePools {
 		for d := range c {
 			c[d] = whole[d] - daemons[d]
 			if i < len(f.shares) {
-				f.mean[d] += f.shares[i] / sum * float64(c[d])
+				f.mean[d] += f.shares[i] * float64(c[d])
 			}
 		}
 		f.capacity = append(f.capacity, c)
@@ -139,11 +142,9 @@ func (f *nodePools) fits(demand []int64) (set int) {
 // together they would fill more than a fixed fleet has of these, or -1.
 func (f *nodePools) crowded(work []workload) int {
 	for set := 1; !f.open && set < 1<<len(f.shares)-1; set++ {
-		share := 0.
 		var room, load [2]float64
 		largest := -1
 		for i, c := range f.capacity[:len(f.shares)] {
-			share += f.shares[i]
 			for d := range room {
 				if set>>i&1 == 1 {
 					room[d] += nodePoolsFull * f.target * f.shares[i] * float64(c[d])
@@ -156,7 +157,7 @@ func (f *nodePools) crowded(work []workload) int {
 				continue
 			}
 			for d := range load {
-				load[d] += w.most() * float64(w.demand[d]) * share
+				load[d] += w.most() * float64(w.demand[d])
 			}
 			if largest < 0 || w.most()*f.volumeOf(w.demand) > work[largest].most()*f.volumeOf(work[largest].demand) {
 				largest = i
@@ -216,13 +217,23 @@ func (f *nodePools) fill(work []workload) {
 	}
 }
 
-// needed is how many nodes a workload needs by its volume and its limit.
-func (f *nodePools) needed(w *workload) float64 {
-	n := w.most() * f.volumeOf(w.demand)
-	if w.limit > 0 {
-		n = max(n, math.Ceil(w.most()/float64(w.limit)))
+// share is the part that a workload needs of the nodes that hold it, by its volume
+// and its limit. Nodes with GPUs are too few to count on.
+func (f *nodePools) share(w *workload) float64 {
+	if onGPU(w.demand) {
+		return math.Inf(1)
 	}
-	return n
+	nodes := 0.
+	for i, share := range f.shares {
+		if f.fits(w.demand)>>i&1 == 1 {
+			nodes += share * f.target
+		}
+	}
+	need := w.most() * f.volumeOf(w.demand)
+	if w.limit > 0 {
+		need = max(need, math.Ceil(w.most()/float64(w.limit)))
+	}
+	return need / nodes
 }
 
 // types are the sizes that a pod may use; nil where all are alike to it.
@@ -274,14 +285,8 @@ func (f *nodePools) size(t *trace.Trace) {
 	if f.gpus {
 		lines[len(lines)-1].Count = int(math.Ceil(f.factor * gpu[2] / float64(gpuNode.gpus)))
 	}
-	sum := make([]float64, f.dimensions())
-	for i, share := range f.shares {
-		for d := range sum {
-			sum[d] += share * float64(f.capacity[i][d])
-		}
-	}
 	// The largest mix in these shares that is not too large, then the smallest nodes.
-	scale := f.factor * max(plain[0]/sum[0], plain[1]/sum[1])
+	scale := f.factor * max(plain[0]/f.mean[0], plain[1]/f.mean[1])
 	left := []float64{f.factor * plain[0], f.factor * plain[1]}
 	smallest := 0
 	add := func(i, n int) {
