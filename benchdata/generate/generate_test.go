@@ -103,7 +103,7 @@ func TestPinned(t *testing.T) {
 		"churn":   "7ff6a7882f4621cc",
 		"weibull": "7f797ffe23b9d33f",
 
-		"kubernetes": "1eaf398629a292d4",
+		"kubernetes": "c6abca0df3c21991",
 		"orlib":   "e8c5f66b5fe1bbc0",
 	}
 	got := map[string]string{}

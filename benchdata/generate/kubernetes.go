@@ -155,9 +155,7 @@ func drawWorkloads(rng *rand.Rand, p values, fleet *nodePools) []workload {
 		work[i].demand = fleet.draw(rng, true)
 		fleet.fill(work)
 	}
-	for i := range work {
-		constrain(rng, &work[i], fleet)
-	}
+	constrain(rng, work, fleet)
 	for range jobs {
 		w := workload{demand: fleet.draw(rng, true), replicas: 1, period: 60 * cronPeriods[rng.IntN(len(cronPeriods))]}
 		if rng.Float64() < .3 {
@@ -176,21 +174,31 @@ func declared(work []workload) (pods float64) {
 	return pods
 }
 
-// constrain gives a Deployment its limit or its spread, unless the limit would ask
-// for too many nodes.
-func constrain(rng *rand.Rand, w *workload, fleet *nodePools) {
-	u := rng.Float64()
-	spread := int32(2 + rng.IntN(2))
-	switch {
-	case u < .15:
-		w.limit = 1
-	case u < .22:
-		w.limit = 2
-	case u < .35:
-		w.spread = spread
-	}
-	if fleet.share(w) > kubernetesLimited {
-		w.limit = 0
+// constrain gives Deployments their limits and spreads. Where a limit would ask for too
+// many nodes, a later Deployment without one has it instead.
+func constrain(rng *rand.Rand, work []workload, fleet *nodePools) {
+	var owed []int32
+	for i := range work {
+		w := &work[i]
+		u, spread := rng.Float64(), int32(2+rng.IntN(2))
+		switch {
+		case u < .15:
+			owed = append(owed, 1)
+		case u < .22:
+			owed = append(owed, 2)
+		case u < .35:
+			w.spread = spread
+			continue
+		}
+		if len(owed) == 0 {
+			continue
+		}
+		w.limit = owed[0]
+		if fleet.share(w) <= kubernetesLimited {
+			owed = owed[1:]
+		} else {
+			w.limit = 0
+		}
 	}
 }
 
