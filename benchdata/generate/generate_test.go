@@ -104,7 +104,7 @@ func TestPinned(t *testing.T) {
 		"weibull": "7f797ffe23b9d33f",
 
 		"kubernetes": "c6abca0df3c21991",
-		"orlib":   "e8c5f66b5fe1bbc0",
+		"orlib":      "e8c5f66b5fe1bbc0",
 	}
 	got := map[string]string{}
 	for _, k := range Kinds() {
