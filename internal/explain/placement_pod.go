@@ -48,7 +48,7 @@ func OfPod(q *snapshot.Question, found compare.Found) (*Pod, error) {
 	if q.Decision != nil {
 		v.Time, v.Mode = time.UnixMicro(int64(q.Time*1e6)).UTC().Format(time.RFC3339), q.Decision.Mode
 	} else if found.Object != nil {
-		v.Mode = string(cmp.Or(found.Object.Spec.Mode, policy.Live))
+		v.Mode = string(cmp.Or(found.Object.Spec.Mode, policy.DefaultMode))
 	}
 	return v, nil
 }

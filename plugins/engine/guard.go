@@ -35,7 +35,7 @@ func (e *Engine) decider(group string) (role ledger.Role, mode policy.Mode, deci
 	}
 }
 
-func modeOf(o *policy.Object) policy.Mode { return cmp.Or(o.Spec.Mode, policy.Live) }
+func modeOf(o *policy.Object) policy.Mode { return cmp.Or(o.Spec.Mode, policy.DefaultMode) }
 
 func percentOf(o *policy.Object) int {
 	if o.Spec.CanaryPercent == nil {

@@ -288,7 +288,7 @@ func usable(object *policy.Object) (binpack.Policy, error) {
 	if k := p.Knowledge(); k.Clock() || k == binpack.K2 {
 		return nil, fmt.Errorf("spec.knowledge %s: a live cluster has no end and no known totals; K0 and K1 work there", k)
 	}
-	if m := policy.ModelOf(object.Spec.Model); m.NotLive != "" {
+	if m := policy.ModelOf(object.Spec.Model); m != nil && m.NotLive != "" {
 		return nil, fmt.Errorf("spec.model %s: %s", m.Name, m.NotLive)
 	}
 	return p, nil
