@@ -36,7 +36,8 @@ func TestSplitMarks(t *testing.T) {
 		one, others    binpack.Policy
 		byClass, grows bool
 	}{
-		{rule.BestFit{}, rule.WorstFit{}, true, true},
+		{rule.BestFit{}, rule.BestFit{}, true, true},
+		{rule.BestFit{}, rule.WorstFit{}, true, false},
 		{most, rule.BestFit{}, true, false},
 		{rule.BestFit{}, rule.NextFit{}, false, false},
 	} {
