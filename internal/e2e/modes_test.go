@@ -23,13 +23,14 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
-// policyYAML is a shipped policy under another name, with fields of its spec
-// replaced: "mode: live" by "mode: shadow" and so on.
+// policyYAML is a shipped policy under another name, live, with fields of its spec
+// replaced: "mode: live" by "mode: canary" and so on.
 func policyYAML(t *testing.T, file, name string, replace ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(repository, "benchdata", "policies", file+".yaml"))
 	require.NoError(t, err)
 	head, _, _ := strings.Cut(string(text), "\n  provenance:")
+	replace = append([]string{"mode: shadow", "mode: live"}, replace...)
 	for i := 0; i < len(replace); i += 2 {
 		require.Contains(t, head, replace[i])
 		head = strings.Replace(head, replace[i], replace[i+1], 1)

@@ -107,8 +107,12 @@ func (w *watcher) describePolicy(s *statement, k *known) {
 	case role == "":
 		s.add(v1alpha1.ConditionActive, metav1.ConditionFalse, "NotReferenced", "No profile names it as policyName or canaryPolicyName.")
 	case k.err == nil:
+		message := fmt.Sprintf("In force in profile %s as %s.", w.engine.opt.Profile, role)
+		if modeOf(k.policy) == policy.Shadow {
+			message += " It decides nothing until spec.mode, shadow unless set, is canary or live."
+		}
 		reason := map[policy.Mode]string{policy.Shadow: "Shadow", policy.Canary: "Canary", policy.Live: "Live"}[modeOf(k.policy)]
-		s.add(v1alpha1.ConditionActive, metav1.ConditionTrue, reason, fmt.Sprintf("In force in profile %s as %s.", w.engine.opt.Profile, role))
+		s.add(v1alpha1.ConditionActive, metav1.ConditionTrue, reason, message)
 	case w.generations[role] > 0:
 		s.add(v1alpha1.ConditionActive, metav1.ConditionFalse, "NotAccepted", fmt.Sprintf("Generation %d, the last that was accepted, stays in force.", w.generations[role]))
 	default:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/benchdata/policies"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
@@ -46,13 +47,17 @@ var livePolicies = []string{
 	"general-k0", "general-k0-fixed", "general-k0-plain", "general-k1", "general-k1-churn", "general-k0-devices", "general-k1-devices", "hand-k0", "hand-k1",
 }
 
-// anyPolicy is a shipped policy, or one with all features.
+// anyPolicy is a shipped policy, a rule with settings, or one with all features.
 func anyPolicy(tb testing.TB, d dice) *policy.Object {
 	if d.IntN(4) > 0 {
 		return shipped(tb, oneOf(d, livePolicies...))
 	}
 	object := shipped(tb, "general-k1")
 	object.Metadata.Name = "drawn"
+	if d.IntN(2) == 0 {
+		object.Spec = policy.Spec{FeatureVersion: policy.FeatureVersion, Model: policy.RuleModel, Knowledge: "K0", Rule: anyRule(d)}
+		return object
+	}
 	object.Spec.Knowledge = oneOf(d, "K0", "K1")
 	object.Spec.Features = policy.ModelOf("linear").FeatureNames()
 	for i, name := range object.Spec.Features {
@@ -69,6 +74,21 @@ func anyPolicy(tb testing.TB, d dice) *policy.Object {
 		object.Spec.Parameters["alpha"] = 1
 	}
 	return object
+}
+
+// anyRule is any rule that a policy file may name, or two.
+func anyRule(d dice) *rule.Settings {
+	one, two := rule.Choice{Name: oneOf(d, rule.SettableNames()...)}, rule.Choice{Name: oneOf(d, rule.SettableNames()...)}
+	switch d.IntN(3) {
+	case 0:
+		return &rule.Settings{Choice: one}
+	case 1:
+		return &rule.Settings{OnePerNode: &one, Others: &two}
+	}
+	return &rule.Settings{Choice: rule.Choice{
+		Name: "requestedtocapacityratio", Resources: map[string]int64{"cpu": 1 + int64(d.IntN(9)), "disk": 1},
+		Shape: [][]int64{{int64(d.IntN(50)), int64(d.IntN(11))}, {int64(50 + d.IntN(50)), int64(d.IntN(11))}},
+	}}
 }
 
 // A scene is a cluster that lives: random things happen to it, and a live loop
