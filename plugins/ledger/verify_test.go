@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
@@ -226,7 +227,11 @@ func TestVerifyFindsChangedEvents(t *testing.T) {
 				if e.Policy == nil {
 					continue
 				}
-				events[i].Policy.Spec.Weights[0] += .5
+				if settings := events[i].Policy.Spec.Rule; settings != nil {
+					*settings = rule.Settings{Choice: rule.Choice{Name: "leastallocated"}}
+				} else {
+					events[i].Policy.Spec.Weights[0] += .5
+				}
 			default:
 				continue
 			}
