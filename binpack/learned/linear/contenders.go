@@ -96,11 +96,14 @@ func (l *Scorer) beyond(a int32) float64 {
 func (l *Scorer) Contenders(item binpack.Item, buf []int32) (contenders []int32, known bool) {
 	a := item.App
 	group := l.s.Instance().Apps[a].Group
-	if !l.bounded || l.s.Spread(group) < l.s.Instance().Groups[group].SpreadMin {
+	if l.s.Spread(group) < l.s.Instance().Groups[group].SpreadMin {
 		return buf, false
 	}
 	l.sync()
-	if l.columns == nil {
+	if l.ladder != nil {
+		return l.shortlist(a, buf), true
+	}
+	if !l.bounded || l.columns == nil {
 		return buf, false
 	}
 	col, _ := l.column(l.profileOf[a], nil)

@@ -64,7 +64,8 @@ func (l *Scorer) values(a, m int32) [featureCount]float64 {
 		dims++
 	}
 	v[fMean] = sum / max(1, float64(dims))
-	v[fRise] = v[fUtil] - l.highestUsed(m)
+	before, _ := l.highestUsed(m)
+	v[fRise] = v[fUtil] - before
 	v[fFull] = learned.Indicator(least == 0)
 	v[fFrag] = learned.Indicator(least > 0 && least < smallShare)
 	v[fEmpty] = learned.Indicator(s.Items(m) == 0)
@@ -116,7 +117,7 @@ func (l *Scorer) closes(a, m int32) (apps, demand float64) {
 // lostPressure is Σ p_b over the apps b ≠ a that are allowed on m and fit now
 // but not after.
 func (l *Scorer) lostPressure(a, m int32) float64 {
-	lost := l.lostShapes(l.s.Instance().Apps[a].Demand, m)
+	lost := l.lostShapes(l.s.Instance().Apps[a].Demand, m, allShapes)
 	blocked := l.s.BlockedApps(m)
 	sum := int64(0)
 	for b, p := range l.pressure {

@@ -4,7 +4,6 @@ import (
 	"math/bits"
 
 	"github.com/sigma-scheduler/sigma/binpack"
-	"github.com/sigma-scheduler/sigma/binpack/learned"
 )
 
 // sync updates the caches to the state.
@@ -72,7 +71,7 @@ func (l *Scorer) grow() {
 		l.stride = max(64, n+n/2)
 		l.columns = nil
 		l.bounded = l.stride >= l.boundFrom
-		if len(l.profiles)*l.stride <= learned.MaxCached {
+		if len(l.profiles)*l.stride <= l.maxCached {
 			l.columns = make([]column, len(l.profiles))
 		}
 		for s := range l.sums {
@@ -83,11 +82,18 @@ func (l *Scorer) grow() {
 		l.allowed = append(make([]int32, 0, l.stride), l.allowed...)
 		l.highest = append(make([]float64, 0, l.stride), l.highest...)
 		l.stamp = append(make([]uint32, 0, l.stride), l.stamp...)
+		l.fits = append(make([]uint64, 0, l.stride), l.fits...)
+		l.tightest = append(make([]int32, 0, l.stride), l.tightest...)
+		l.rows = append(make([]int64, 0, l.stride*len(l.s.Instance().Dimensions)), l.rows...)
+		l.makeLadder()
 	}
 	for len(l.allowed) < n {
 		l.allowed = append(l.allowed, 0)
 		l.highest = append(l.highest, 0)
 		l.stamp = append(l.stamp, 0)
+		l.fits = append(l.fits, 0)
+		l.tightest = append(l.tightest, 0)
+		l.rows = l.rows[:len(l.rows)+len(l.s.Instance().Dimensions)]
 	}
 }
 
@@ -98,6 +104,9 @@ func (l *Scorer) reload() {
 	l.d.reload()
 	l.planFleet()
 	clear(l.stamp)
+	if l.ladder != nil {
+		l.ladder.clear()
+	}
 	clear(l.room)
 	clear(l.places)
 	l.changes = l.changes[:0]
@@ -126,6 +135,10 @@ func (l *Scorer) touch() {
 }
 
 func (l *Scorer) touchMachine(m int32) {
+	row := l.row(m)
+	for d := range row {
+		row[d] = l.s.Free(d)[m]
+	}
 	blocked := l.s.BlockedApps(m)
 	if l.weights[fOpen] != 0 {
 		n := len(l.profileOf)
@@ -134,33 +147,33 @@ func (l *Scorer) touchMachine(m int32) {
 		}
 		l.allowed[m] = int32(n)
 	}
-	if l.weights[fRise] != 0 {
-		l.highest[m] = l.highestUsed(m)
+	if l.weights[fRise] != 0 || l.ladder != nil {
+		l.highest[m], l.tightest[m] = l.highestUsed(m)
+	}
+	if l.ladder != nil {
+		l.ladder.put(l, m)
 	}
 	if !l.slots {
 		return
 	}
-	counts := l.s.Items(m) > 0 || l.s.Instance().Fleet == binpack.Fixed
 	fits := uint64(0)
-	if counts {
-		for s, shape := range l.shapes {
-			ok := true
-			for d, n := range shape {
-				ok = ok && n <= l.s.Free(d)[m]
-			}
-			if ok {
-				fits |= 1 << s
-			}
+	for s, shape := range l.shapes {
+		if hasRoom(shape, row) {
+			fits |= 1 << s
 		}
 	}
-	row := l.room[int(m)*l.words:][:len(blocked)]
-	for w := range row {
+	l.fits[m] = fits
+	if l.s.Items(m) == 0 && l.s.Instance().Fleet == binpack.Open {
+		fits = 0
+	}
+	room := l.room[int(m)*l.words:][:len(blocked)]
+	for w := range room {
 		now := uint64(0)
 		for f := fits; f != 0; f &= f - 1 {
 			now |= l.members[bits.TrailingZeros64(f)][w]
 		}
 		now &^= blocked[w]
-		for diff := now ^ row[w]; diff != 0; diff &= diff - 1 {
+		for diff := now ^ room[w]; diff != 0; diff &= diff - 1 {
 			a := int32(w*64 + bits.TrailingZeros64(diff))
 			if now>>(a%64)&1 != 0 {
 				l.places[a]++
@@ -169,17 +182,30 @@ func (l *Scorer) touchMachine(m int32) {
 			}
 			l.mark(a)
 		}
-		row[w] = now
+		room[w] = now
 	}
 }
 
 // highestUsed is the largest used ÷ capacity of a machine.
-func (l *Scorer) highestUsed(m int32) float64 {
-	used := 0.0
+func (l *Scorer) highestUsed(m int32) (used float64, dimension int32) {
+	row := l.row(m)
 	for d, inv := range l.inverse[l.s.KindOf(m)] {
-		if inv != 0 {
-			used = max(used, 1-float64(float64(l.s.Free(d)[m])*inv))
+		if inv == 0 {
+			continue
+		}
+		if share := 1 - float64(float64(row[d])*inv); share > used {
+			used, dimension = share, int32(d)
 		}
 	}
-	return used
+	return used, dimension
+}
+
+func hasRoom(demand, row []int64) bool {
+	row = row[:len(demand)]
+	for d, need := range demand {
+		if need > row[d] {
+			return false
+		}
+	}
+	return true
 }

@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"github.com/sigma-scheduler/sigma/binpack"
-	"github.com/sigma-scheduler/sigma/binpack/learned"
 )
 
 // Grows is the mark of [binpack.Grower].
@@ -68,8 +67,9 @@ func (l *Scorer) blocks(a, m int32) bool { return l.s.Blocked(a)[m>>6]>>(m&63)&1
 func (l *Scorer) growProfile() {
 	switch {
 	case l.columns == nil:
-	case len(l.profiles)*l.stride > learned.MaxCached:
+	case len(l.profiles)*l.stride > l.maxCached:
 		l.columns = nil
+		l.makeLadder()
 	default:
 		l.columns = append(l.columns, column{})
 	}
@@ -98,7 +98,7 @@ func (l *Scorer) growShape(a int32, limit int64) bool {
 	l.members[shape][a/64] |= 1 << (a % 64)
 	fixed := l.s.Instance().Fleet == binpack.Fixed
 	for m := range int32(len(l.stamp)) {
-		if (fixed || l.s.Items(m) > 0) && !l.blocks(a, m) && l.hasRoom(l.shapes[shape], m) {
+		if (fixed || l.s.Items(m) > 0) && !l.blocks(a, m) && hasRoom(l.shapes[shape], l.row(m)) {
 			l.room[int(m)*l.words+int(a)/64] |= 1 << (a % 64)
 			l.places[a]++
 		}
@@ -118,6 +118,11 @@ func (l *Scorer) shapeFor(a int32) (shape int32, ok bool) {
 		l.shapes = l.profiles
 		l.members = append(l.members, make([]uint64, l.words))
 		l.sums = append(l.sums, make([]int64, l.stride))
+		for m := range l.stamp {
+			if hasRoom(l.shapes[len(l.shapes)-1], l.row(int32(m))) {
+				l.fits[m] |= 1 << (len(l.shapes) - 1)
+			}
+		}
 		for i := range l.columns { // they do not know what fits the shape
 			l.columns[i].seq = 0
 		}
@@ -135,15 +140,6 @@ func (l *Scorer) shapeFor(a int32) (shape int32, ok bool) {
 		ok = ok && need <= l.shapes[shape][d]
 	}
 	return shape, ok
-}
-
-func (l *Scorer) hasRoom(demand []int64, m int32) bool {
-	for d, need := range demand {
-		if need > l.s.Free(d)[m] {
-			return false
-		}
-	}
-	return true
 }
 
 // widenRoom gives the rows of room that many words, and room for new machines.

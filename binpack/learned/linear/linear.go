@@ -94,6 +94,8 @@ type Scorer struct {
 	profileAt map[string]int32
 	key       []byte
 	columns   []column // [profile], nil when there are too many
+	maxCached int      // entries of columns
+	ladder    *ladder  // instead of columns with bounds
 	bounded   bool     // columns have bounds
 	boundFrom int      // machines; math.MaxInt where bounds do not hold
 	seeds     []int32
@@ -129,7 +131,13 @@ type Scorer struct {
 	dirty    []int32
 	isDirty  []bool
 
-	allowed []int32   // [machine] apps that limits, rules and types allow
+	strongOf     [maxShapes]int32 // [shape] apps with pressure
+	strongShapes uint64           // shapes with such apps
+	fits         []uint64         // [machine] shapes that have room
+
+	rows     []int64   // [machine*dimensions + dimension] free amounts
+	tightest []int32   // [machine] the dimension of highest
+	allowed  []int32   // [machine] apps that limits, rules and types allow
 	highest []float64 // [machine] the largest used ÷ capacity, for rise
 
 	seq           uint64
@@ -167,6 +175,7 @@ func NewScorer(p *Policy, s *binpack.State) *Scorer {
 			l.utilDims[d] = p.dimWeights[dim.Name]
 		}
 	}
+	l.maxCached = learned.MaxCached
 	l.compileProfiles()
 	l.compileEffects()
 	l.slots = p.weights[fSlot] != 0 && anyLimit(inst)

@@ -301,6 +301,12 @@ type onlyScores struct{ binpack.Scorer }
 // TestContenders replays generated traces: with contenders alone scored and with
 // all machines, Choose decides the same.
 func TestContenders(t *testing.T) {
+	for _, ladder := range []bool{false, true} {
+		t.Run(fmt.Sprintf("ladder=%t", ladder), func(t *testing.T) { testContenders(t, ladder) })
+	}
+}
+
+func testContenders(t *testing.T, ladder bool) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	shortlisted, scored := 0, 0
 	for _, tc := range []struct {
@@ -327,20 +333,24 @@ func TestContenders(t *testing.T) {
 				}
 				p.weights[fSlot] = -math.Abs(p.weights[fSlot])
 			}
-			a, b := contenders(t, tr, p, rng)
+			a, b := contenders(t, tr, p, rng, ladder)
 			shortlisted, scored = shortlisted+a, scored+b
 		}
 	}
+	t.Log(shortlisted, scored)
 	require.Less(t, float64(shortlisted), .8*float64(scored), "bounds save nothing")
 }
 
-func contenders(t *testing.T, tr *trace.Trace, p *Policy, rng *rand.Rand) (shortlisted, scored int) {
+func contenders(t *testing.T, tr *trace.Trace, p *Policy, rng *rand.Rand, ladder bool) (shortlisted, scored int) {
 	t.Helper()
 	s := binpack.NewState(tr.Instance)
 	s.Known = knownOf(tr, p.know)
 	scorer := NewScorer(p, s)
 	require.Equal(t, boundsPay, scorer.boundFrom)
 	scorer.boundFrom = 0
+	if ladder {
+		scorer.maxCached = 0
+	}
 	plain := onlyScores{NewScorer(p, s)}
 	where := map[int32][]int32{} // request → machines
 	for i, e := range tr.Events[:min(len(tr.Events), 1500)] {
