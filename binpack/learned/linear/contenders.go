@@ -100,7 +100,7 @@ func (l *Scorer) Contenders(item binpack.Item, buf []int32) (contenders []int32,
 		return buf, false
 	}
 	l.sync()
-	if l.ladder != nil {
+	if l.grid != nil {
 		return l.shortlist(a, buf), true
 	}
 	if !l.bounded || l.columns == nil {

@@ -85,7 +85,7 @@ func (l *Scorer) grow() {
 		l.fits = append(make([]uint64, 0, l.stride), l.fits...)
 		l.tightest = append(make([]int32, 0, l.stride), l.tightest...)
 		l.rows = append(make([]int64, 0, l.stride*len(l.s.Instance().Dimensions)), l.rows...)
-		l.makeLadder()
+		l.makeGrid()
 	}
 	for len(l.allowed) < n {
 		l.allowed = append(l.allowed, 0)
@@ -104,8 +104,8 @@ func (l *Scorer) reload() {
 	l.d.reload()
 	l.planFleet()
 	clear(l.stamp)
-	if l.ladder != nil {
-		l.ladder.clear()
+	if l.grid != nil {
+		l.grid.clear()
 	}
 	clear(l.room)
 	clear(l.places)
@@ -147,11 +147,11 @@ func (l *Scorer) touchMachine(m int32) {
 		}
 		l.allowed[m] = int32(n)
 	}
-	if l.weights[fRise] != 0 || l.ladder != nil {
+	if l.weights[fRise] != 0 || l.grid != nil {
 		l.highest[m], l.tightest[m] = l.highestUsed(m)
 	}
-	if l.ladder != nil {
-		l.ladder.put(l, m)
+	if l.grid != nil {
+		l.grid.put(l, m)
 	}
 	if !l.slots {
 		return

@@ -69,7 +69,7 @@ func (l *Scorer) growProfile() {
 	case l.columns == nil:
 	case len(l.profiles)*l.stride > l.maxCached:
 		l.columns = nil
-		l.makeLadder()
+		l.makeGrid()
 	default:
 		l.columns = append(l.columns, column{})
 	}

@@ -95,7 +95,7 @@ type Scorer struct {
 	key       []byte
 	columns   []column // [profile], nil when there are too many
 	maxCached int      // entries of columns
-	ladder    *ladder  // instead of columns with bounds
+	grid      *grid    // instead of columns with bounds
 	bounded   bool     // columns have bounds
 	boundFrom int      // machines; math.MaxInt where bounds do not hold
 	seeds     []int32
@@ -138,7 +138,7 @@ type Scorer struct {
 	rows     []int64   // [machine*dimensions + dimension] free amounts
 	tightest []int32   // [machine] the dimension of highest
 	allowed  []int32   // [machine] apps that limits, rules and types allow
-	highest []float64 // [machine] the largest used ÷ capacity, for rise
+	highest  []float64 // [machine] the largest used ÷ capacity, for rise
 
 	seq           uint64
 	requests      int64

@@ -301,12 +301,12 @@ type onlyScores struct{ binpack.Scorer }
 // TestContenders replays generated traces: with contenders alone scored and with
 // all machines, Choose decides the same.
 func TestContenders(t *testing.T) {
-	for _, ladder := range []bool{false, true} {
-		t.Run(fmt.Sprintf("ladder=%t", ladder), func(t *testing.T) { testContenders(t, ladder) })
+	for _, grid := range []bool{false, true} {
+		t.Run(fmt.Sprintf("grid=%t", grid), func(t *testing.T) { testContenders(t, grid) })
 	}
 }
 
-func testContenders(t *testing.T, ladder bool) {
+func testContenders(t *testing.T, grid bool) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	shortlisted, scored := 0, 0
 	for _, tc := range []struct {
@@ -333,7 +333,7 @@ func testContenders(t *testing.T, ladder bool) {
 				}
 				p.weights[fSlot] = -math.Abs(p.weights[fSlot])
 			}
-			a, b := contenders(t, tr, p, rng, ladder)
+			a, b := contenders(t, tr, p, rng, grid)
 			shortlisted, scored = shortlisted+a, scored+b
 		}
 	}
@@ -341,14 +341,14 @@ func testContenders(t *testing.T, ladder bool) {
 	require.Less(t, float64(shortlisted), .8*float64(scored), "bounds save nothing")
 }
 
-func contenders(t *testing.T, tr *trace.Trace, p *Policy, rng *rand.Rand, ladder bool) (shortlisted, scored int) {
+func contenders(t *testing.T, tr *trace.Trace, p *Policy, rng *rand.Rand, grid bool) (shortlisted, scored int) {
 	t.Helper()
 	s := binpack.NewState(tr.Instance)
 	s.Known = knownOf(tr, p.know)
 	scorer := NewScorer(p, s)
 	require.Equal(t, boundsPay, scorer.boundFrom)
 	scorer.boundFrom = 0
-	if ladder {
+	if grid {
 		scorer.maxCached = 0
 	}
 	plain := onlyScores{NewScorer(p, s)}
