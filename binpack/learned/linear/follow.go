@@ -20,7 +20,10 @@ func (l *Scorer) sync() {
 	l.grow()
 	everything := newRequests > 0 && l.arrived(newRequests == 1)
 	left := l.left
+	l.freed = l.departures != l.s.Departures()
+	l.departures = l.s.Departures()
 	for _, c := range l.changes {
+		l.freed = l.freed || c.App < 0
 		if c.App >= 0 {
 			l.d.setRemaining(c.App)
 			l.mark(c.App)
@@ -29,8 +32,11 @@ func (l *Scorer) sync() {
 	l.planFleet()
 	l.touch()
 	if l.slots {
+		before := len(l.strong)
 		l.press(everything || left != l.left)
-		l.sumTouched()
+		if before+len(l.strong) > 0 { // else all sums are zero
+			l.sumTouched()
+		}
 	}
 }
 
@@ -83,6 +89,7 @@ func (l *Scorer) grow() {
 		l.highest = append(make([]float64, 0, l.stride), l.highest...)
 		l.stamp = append(make([]uint32, 0, l.stride), l.stamp...)
 		l.fits = append(make([]uint64, 0, l.stride), l.fits...)
+		l.counted = append(make([]uint64, 0, l.stride), l.counted...)
 		l.tightest = append(make([]int32, 0, l.stride), l.tightest...)
 		l.rows = append(make([]int64, 0, l.stride*len(l.s.Instance().Dimensions)), l.rows...)
 		l.makeGrid()
@@ -91,7 +98,7 @@ func (l *Scorer) grow() {
 		l.allowed = append(l.allowed, 0)
 		l.highest = append(l.highest, 0)
 		l.stamp = append(l.stamp, 0)
-		l.fits = append(l.fits, 0)
+		l.fits, l.counted = append(l.fits, 0), append(l.counted, 0)
 		l.tightest = append(l.tightest, 0)
 		l.rows = l.rows[:len(l.rows)+len(l.s.Instance().Dimensions)]
 	}
@@ -109,6 +116,8 @@ func (l *Scorer) reload() {
 	}
 	clear(l.room)
 	clear(l.places)
+	clear(l.counted)
+	l.freed, l.departures = true, l.s.Departures()
 	l.changes = l.changes[:0]
 	for m := range int32(l.s.Size()) {
 		l.changes = append(l.changes, binpack.Change{Machine: m, App: -1})
@@ -156,9 +165,14 @@ func (l *Scorer) touchMachine(m int32) {
 	if !l.slots {
 		return
 	}
+	l.touchRoom(m, row, blocked)
+}
+
+// touchRoom follows which apps with a limit a machine has room for.
+func (l *Scorer) touchRoom(m int32, free []int64, blocked []uint64) {
 	fits := uint64(0)
 	for s, shape := range l.shapes {
-		if hasRoom(shape, row) {
+		if hasRoom(shape, free) {
 			fits |= 1 << s
 		}
 	}
@@ -166,23 +180,48 @@ func (l *Scorer) touchMachine(m int32) {
 	if l.s.Items(m) == 0 && l.s.Instance().Fleet == binpack.Open {
 		fits = 0
 	}
+	old := l.counted[m]
+	l.counted[m] = fits
 	room := l.room[int(m)*l.words:][:len(blocked)]
-	for w := range room {
+	if !l.freed && fits&^old == 0 { // nothing has left: apps can only lose a place
+		for w, before := range room {
+			now := before &^ blocked[w]
+			for lost := old &^ fits; lost != 0; lost &= lost - 1 {
+				now &^= l.members[bits.TrailingZeros64(lost)][w]
+			}
+			room[w] = now
+			for gone := before &^ now; gone != 0; gone &= gone - 1 {
+				l.losePlace(int32(w*64 + bits.TrailingZeros64(gone)))
+			}
+		}
+		return
+	}
+	for w, before := range room {
 		now := uint64(0)
 		for f := fits; f != 0; f &= f - 1 {
 			now |= l.members[bits.TrailingZeros64(f)][w]
 		}
 		now &^= blocked[w]
-		for diff := now ^ room[w]; diff != 0; diff &= diff - 1 {
-			a := int32(w*64 + bits.TrailingZeros64(diff))
-			if now>>(a%64)&1 != 0 {
-				l.places[a]++
-			} else {
-				l.places[a]--
-			}
-			l.mark(a)
-		}
 		room[w] = now
+		for gone := before &^ now; gone != 0; gone &= gone - 1 {
+			l.losePlace(int32(w*64 + bits.TrailingZeros64(gone)))
+		}
+		for came := now &^ before; came != 0; came &= came - 1 {
+			a := int32(w*64 + bits.TrailingZeros64(came))
+			l.places[a]++
+			if l.pressure[a] != 0 {
+				l.mark(a)
+			}
+		}
+	}
+}
+
+// losePlace counts one place less for an app. That gives it no pressure where no more
+// than a few items are to come, or fewer than all places.
+func (l *Scorer) losePlace(a int32) {
+	l.places[a]--
+	if l.pressure[a] != 0 || l.d.remaining[a] >= minRemaining<<itemBits {
+		l.mark(a)
 	}
 }
 

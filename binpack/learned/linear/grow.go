@@ -96,9 +96,8 @@ func (l *Scorer) growShape(a int32, limit int64) bool {
 		return true
 	}
 	l.members[shape][a/64] |= 1 << (a % 64)
-	fixed := l.s.Instance().Fleet == binpack.Fixed
 	for m := range int32(len(l.stamp)) {
-		if (fixed || l.s.Items(m) > 0) && !l.blocks(a, m) && hasRoom(l.shapes[shape], l.row(m)) {
+		if l.counted[m]>>shape&1 != 0 && !l.blocks(a, m) {
 			l.room[int(m)*l.words+int(a)/64] |= 1 << (a % 64)
 			l.places[a]++
 		}
@@ -116,11 +115,15 @@ func (l *Scorer) shapeFor(a int32) (shape int32, ok bool) {
 			return 0, false
 		}
 		l.shapes = l.profiles
+		fixed := l.s.Instance().Fleet == binpack.Fixed
 		l.members = append(l.members, make([]uint64, l.words))
 		l.sums = append(l.sums, make([]int64, l.stride))
 		for m := range l.stamp {
 			if hasRoom(l.shapes[len(l.shapes)-1], l.row(int32(m))) {
 				l.fits[m] |= 1 << (len(l.shapes) - 1)
+				if fixed || l.s.Items(int32(m)) > 0 {
+					l.counted[m] |= 1 << (len(l.shapes) - 1)
+				}
 			}
 		}
 		for i := range l.columns { // they do not know what fits the shape

@@ -134,6 +134,9 @@ type Scorer struct {
 	strongOf     [maxShapes]int32 // [shape] apps with pressure
 	strongShapes uint64           // shapes with such apps
 	fits         []uint64         // [machine] shapes that have room
+	counted      []uint64         // [machine] those of them in places
+	departures   uint64           // of the state
+	freed        bool             // machines may have more room than at the last touch
 
 	rows     []int64   // [machine*dimensions + dimension] free amounts
 	tightest []int32   // [machine] the dimension of highest

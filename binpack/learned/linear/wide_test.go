@@ -4,6 +4,7 @@ package linear
 
 import (
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -95,4 +96,43 @@ func wideTrace(t testing.TB, distinct bool) *trace.Trace {
 		inst.Apps[a].Expected = float64(items[a])
 	}
 	return tr
+}
+
+func TestWideHash(t *testing.T) {
+	n := 0
+	fmt.Sscan(os.Getenv("N"), &n)
+	for name, tr := range wideTraces(t) {
+		if name != os.Getenv("T") {
+			continue
+		}
+		for _, pol := range []string{"general-k0-fixed", "general-k1", "general-k0"} {
+			p, err := New(packtest.Shipped(t, pol))
+			require.NoError(t, err)
+			s := binpack.NewState(tr.Instance)
+			s.Known = knownOf(tr, p.know)
+			sc := p.Scorer(s)
+			h := fnv.New64()
+			i := 0
+			before := packtest.CPUTime(t)
+			fails := 0
+		all:
+			for _, e := range tr.Events {
+				q := tr.Requests[e.Request]
+				s.Arrive(q.App, q.Count)
+				for range q.Count {
+					m, err := s.Choose(sc, binpack.Item{App: q.App})
+					fmt.Fprintln(h, m)
+					if err == nil {
+						s.Place(binpack.Item{App: q.App}, m, nil)
+					} else {
+						fails++
+					}
+					if i++; i == n {
+						break all
+					}
+				}
+			}
+			fmt.Println(name, pol, i, fails, h.Sum64(), float64(i)/(packtest.CPUTime(t)-before).Seconds(), s.Active())
+		}
+	}
 }
