@@ -10,7 +10,7 @@ import (
 
 const (
 	// steps is the number of steps of the shares that a grid tells apart.
-	steps = 24
+	steps = 48
 	// maxClasses is the number of kinds that a grid tells apart.
 	maxClasses = 8
 	// tiny is far more than rounding does to a share.
@@ -53,6 +53,7 @@ type cell struct {
 	machines    []int32 // in no order
 	least, most float64 // that a machine in it had as largest used ÷ capacity
 	at          int32   // index in occupied
+	limit       float64 // for the item of this call
 }
 
 type cellLimit struct {
@@ -204,7 +205,7 @@ func (g *grid) bidOf(need []int64, class int) bid {
 	return b
 }
 
-// range_ is how full a machine becomes at least and at most, whose largest share and shares
+// becomes is how full a machine becomes at least and at most, whose largest share and shares
 // of the pivots are in ranges.
 func (b *bid) becomes(least, most float64, low, high [2]float64, exact bool) (from, to float64) {
 	p, q := low[0]+b.pivotLeast[0], low[1]+b.pivotLeast[1]
@@ -215,23 +216,29 @@ func (b *bid) becomes(least, most float64, low, high [2]float64, exact bool) (fr
 	return from, most + b.most
 }
 
+// none is the score of a machine without room.
 var none = math.Inf(-1)
 
 // A tender is what the search for the best machine knows of the item.
 type tender struct {
-	app, group         int32
-	need               []int64
-	singl, open, slot  float64
-	shapes             uint64 // that apps with pressure have
-	util, upper, rise  float64
-	recent             float64
-	fixed, closing     float64
-	near               []int32
-	far                []far
-	nearMost, farMost  float64
-	allowed            float64 // the most that open can be
-	size               float64
-	frag, full, spared float64
+	app, group        int32
+	need              []int64
+	singl, open, slot float64 // weights, as far as they are the item's
+	shapes            uint64  // that apps with pressure have
+	util, upper, rise float64 // weights: of the largest share; of what it limits and what raises a score; of rise
+	frag, full        float64
+	spared            float64 // the most for an empty machine
+	recent            float64
+	fixed, closing    float64 // see closingWeights
+	near              []int32
+	far               []far
+	nearMost, farMost float64 // the most that they can raise a score
+	beyond            float64 // the most for recent and far
+	allowed           float64 // the most for open
+	size              float64 // of all of these together
+
+	found       []int32
+	best, slack float64
 }
 
 func (l *Scorer) newTender(a int32) tender {
@@ -250,16 +257,20 @@ func (l *Scorer) newTender(a int32) tender {
 		t.allowed = t.open * float64(l.grid.fewest-1)
 	}
 	t.fixed, t.closing = l.closingWeights()
+	if t.fixed == 0 && t.closing == 0 {
+		t.near, t.far = nil, nil
+	}
 	for _, b := range t.near {
-		v := l.closes1(&t, b)
+		v := t.closes(l, b)
 		t.nearMost += max(0, -v)
 		t.size += math.Abs(v)
 	}
 	for _, f := range t.far {
-		v := l.closes1(&t, f.app)
+		v := t.closes(l, f.app)
 		t.farMost += max(0, v)
 		t.size += math.Abs(v)
 	}
+	t.beyond = max(0, t.recent) + t.farMost
 	if l.slots && len(l.strong) > 0 {
 		t.slot = l.weights[fSlot] * .25 / (1 << pressureBits)
 		t.shapes = l.strongShapes
@@ -267,14 +278,15 @@ func (l *Scorer) newTender(a int32) tender {
 	return t
 }
 
-func (l *Scorer) closes1(t *tender, b int32) float64 {
+// closes is what it adds that the item closes a machine to an app.
+func (t *tender) closes(l *Scorer, b int32) float64 {
 	return t.fixed + float64(t.closing*float64(l.d.remaining[b]*l.d.dominant[b]))
 }
 
 // openOf is what a number of apps that are allowed adds.
 func (t *tender) openOf(allowed int32) float64 { return t.open * float64(allowed-1) }
 
-// limit is the most that what depends on amounts can be where the largest used ÷ capacity
+// limit is the most that the score can be without open where the largest used ÷ capacity
 // after the placement is between two values. rise is how much it can rise.
 func (t *tender) limit(least, most, rise float64) float64 {
 	const edge = 1 - smallShare
@@ -289,7 +301,7 @@ func (t *tender) limit(least, most, rise float64) float64 {
 	if most >= 1-tiny {
 		top = max(top, t.full+t.between(max(least, 1-tiny), most))
 	}
-	return top + t.spared + t.rise*(rise+tiny)
+	return top + t.spared + t.rise*(rise+tiny) + t.beyond
 }
 
 func (t *tender) between(least, most float64) float64 {
@@ -304,60 +316,92 @@ func (l *Scorer) notClosed(t *tender, m int32) float64 {
 	sum := 0.0
 	for _, b := range t.near {
 		if l.blocks(b, m) {
-			sum -= l.closes1(t, b)
+			sum -= t.closes(l, b)
 		}
 	}
 	return sum
 }
 
-// shortlist appends to buf the machines that may have the highest score, in no order.
+// shortlist appends to buf the machines that may have the highest score, by index.
 func (l *Scorer) shortlist(a int32, buf []int32) []int32 {
-	t := l.newTender(a)
-	g := l.grid
-	offered, blocked := l.s.Offered(), l.s.Blocked(a)
-	closed := g.findClosed(l, &t, offered, blocked)
-	start, best := len(buf), none
-	g.scores = g.scores[:0]
-	slack := 2 * tiny * t.size // far more than rounding can do: weights are at most 100
-	try := func(m int32, delta float64) {
-		Tried++
-		if v := l.tenderScore(&t, m, best-slack-delta) + delta; v >= best-slack && v > none {
-			buf, g.scores = append(buf, m), append(g.scores, v)
-			if l.s.Items(m) > 0 || !l.keepBack() {
-				best = max(best, v)
-			}
+	t, g := l.newTender(a), l.grid
+	g.findClosed(l, &t)
+	start := len(buf)
+	t.found, t.best, g.scores = buf, none, g.scores[:0]
+	t.slack = 2 * tiny * t.size // far more than rounding can do: weights are at most 100
+	for c := range g.high {
+		g.bids[c] = g.bidOf(t.need, c)
+	}
+	l.searchUnused(&t)
+	l.boundCells(&t)
+	l.searchCells(&t)
+	l.searchClosed(&t)
+	n := start
+	for i, v := range g.scores {
+		if t.mayWin(v) {
+			t.found[n] = t.found[start+i]
+			n++
 		}
 	}
+	slices.Sort(t.found[start:n])
+	return t.found[:n]
+}
+
+// mayWin reports whether a score of at most v is not certainly below the best.
+func (t *tender) mayWin(v float64) bool { return v >= t.best-t.slack }
+
+// try scores a machine, with what the score is higher for what is closed there.
+func (l *Scorer) try(t *tender, m int32) {
+	closed := l.notClosed(t, m)
+	v := l.tenderScore(t, m, t.best-t.slack-closed) + closed
+	if v == none || !t.mayWin(v) {
+		return
+	}
+	t.found, l.grid.scores = append(t.found, m), append(l.grid.scores, v)
+	if l.s.Items(m) > 0 || !l.keepBack() {
+		t.best = max(t.best, v)
+	}
+}
+
+// searchUnused scores one unused machine of each kind.
+func (l *Scorer) searchUnused(t *tender) {
+	g := l.grid
 	for k, list := range g.unused {
 		for g.first[k] < len(list) && g.cellOf[list[g.first[k]]] != unused {
 			g.first[k]++
 		}
-		if g.first[k] < len(list) {
-			if m := list[g.first[k]]; !l.blocks(a, m) {
-				try(m, l.notClosed(&t, m))
-			}
+		if g.first[k] < len(list) && !l.blocks(t.app, list[g.first[k]]) {
+			l.try(t, list[g.first[k]])
 		}
 	}
-	for c := range g.high {
-		g.bids[c] = g.bidOf(t.need, c)
-	}
-	beyond := max(0, t.recent) + t.farMost
+}
+
+// boundCells finds the cells whose machines may win, and by how much at most.
+func (l *Scorer) boundCells(t *tender) {
+	g := l.grid
 	g.limits = g.limits[:0]
 	for _, at := range g.occupied {
 		b, c := &g.bids[at/(steps*steps)], &g.cells[at]
 		low := [2]float64{float64(at/steps%steps) / steps, float64(at%steps) / steps}
 		from, to := b.becomes(c.least, c.most, low, [2]float64{low[0] + 1./steps, low[1] + 1./steps}, g.exact)
-		if from > 1+tiny {
+		if c.limit = none; from > 1+tiny {
 			continue
 		}
-		if limit := t.limit(from, to, b.most) + beyond + t.allowed; limit >= best-slack {
-			g.limits = append(g.limits, cellLimit{at, limit})
+		if c.limit = t.limit(from, to, b.most) + t.allowed; t.mayWin(c.limit) {
+			g.limits = append(g.limits, cellLimit{at, c.limit})
 		}
 	}
-	for len(g.limits) > 0 {
+}
+
+// searchCells scores the machines that are closed to no app that the item closes one to,
+// from the most promising cell down.
+func (l *Scorer) searchCells(t *tender) {
+	g := l.grid
+	offered, blocked := l.s.Offered(), l.s.Blocked(t.app)
+	for {
 		top, n := 0, 0
-		for _, c := range g.limits { // those that are still of interest, the best first
-			if c.limit < best-slack {
+		for _, c := range g.limits { // those that are still of interest
+			if !t.mayWin(c.limit) {
 				continue
 			}
 			if g.limits[n] = c; c.limit > g.limits[top].limit {
@@ -366,48 +410,47 @@ func (l *Scorer) shortlist(a int32, buf []int32) []int32 {
 			n++
 		}
 		if n == 0 {
-			break
+			return
 		}
 		at := g.limits[top].cell
 		g.limits[top] = g.limits[n-1]
 		g.limits = g.limits[:n-1]
-		b := &g.bids[at/(steps*steps)]
 		for _, m := range g.cells[at].machines {
-			if w := m >> 6; (offered[w]&^blocked[w]&^closed[w])>>(m&63)&1 == 0 {
-				continue
-			}
-			from, to := b.becomes(l.highest[m], l.highest[m], g.pivot[m], g.pivot[m], g.exact)
-			if from <= 1+tiny && t.limit(from, to, b.most)+beyond+t.openOf(l.allowed[m]) >= best-slack {
-				try(m, 0)
+			w := m >> 6
+			if (offered[w]&^blocked[w]&^g.closed[w])>>(m&63)&1 != 0 && t.mayWin(l.most(t, m)) {
+				l.try(t, m)
 			}
 		}
 	}
-	for w, word := range closed {
-		for ; word != 0; word &= word - 1 {
-			m := int32(w*64 + bits.TrailingZeros64(word))
-			if g.cellOf[m] < 0 {
-				continue // closed by its type, as all of its kind
-			}
-			b := &g.bids[g.classOf[l.s.KindOf(m)]]
-			from, to := b.becomes(l.highest[m], l.highest[m], g.pivot[m], g.pivot[m], g.exact)
-			if from > 1+tiny || t.limit(from, to, b.most)+beyond+t.openOf(l.allowed[m])+t.nearMost < best-slack {
-				continue
-			}
-			try(m, l.notClosed(&t, m))
-		}
-	}
-	n := start
-	for i, v := range g.scores {
-		if v >= best-slack {
-			buf[n] = buf[start+i]
-			n++
-		}
-	}
-	buf = buf[:n]
-	slices.Sort(buf[start:])
-	return buf
 }
 
+// searchClosed scores the machines that searchCells leaves out.
+func (l *Scorer) searchClosed(t *tender) {
+	g := l.grid
+	for w, word := range g.closed {
+		for ; word != 0; word &= word - 1 {
+			m := int32(w*64 + bits.TrailingZeros64(word))
+			// Unused machines are closed by their type, as all of the kind.
+			if g.cellOf[m] >= 0 && t.mayWin(g.cells[g.cellOf[m]].limit+t.nearMost) && t.mayWin(l.most(t, m)+t.nearMost) {
+				l.try(t, m)
+			}
+		}
+	}
+}
+
+// most is the most that the score of a machine can be without what is closed there;
+// minus infinity where the item does not fit.
+func (l *Scorer) most(t *tender, m int32) float64 {
+	g := l.grid
+	b := &g.bids[g.classOf[l.s.KindOf(m)]]
+	from, to := b.becomes(l.highest[m], l.highest[m], g.pivot[m], g.pivot[m], g.exact)
+	if from > 1+tiny {
+		return none
+	}
+	return t.limit(from, to, b.most) + t.openOf(l.allowed[m])
+}
+
+// share is the largest share of a demand.
 func share(need []int64, inverse []float64) float64 {
 	top := 0.0
 	for d, n := range need {
@@ -419,12 +462,10 @@ func share(need []int64, inverse []float64) float64 {
 }
 
 // findClosed finds the machines that are closed to an app that the item closes one to.
-func (g *grid) findClosed(l *Scorer, t *tender, offered, blocked []uint64) []uint64 {
+func (g *grid) findClosed(l *Scorer, t *tender) {
+	offered, blocked := l.s.Offered(), l.s.Blocked(t.app)
 	g.closed = slices.Grow(g.closed[:0], len(offered))[:len(offered)]
 	clear(g.closed)
-	if t.fixed == 0 && t.closing == 0 {
-		t.near = nil
-	}
 	for _, b := range t.near {
 		for w, word := range l.s.Blocked(b) {
 			g.closed[w] |= word
@@ -433,7 +474,6 @@ func (g *grid) findClosed(l *Scorer, t *tender, offered, blocked []uint64) []uin
 	for w := range g.closed {
 		g.closed[w] &= offered[w] &^ blocked[w]
 	}
-	return g.closed
 }
 
 // tenderScore is the score of a machine without what the item closes in most machines; minus
@@ -460,7 +500,7 @@ func (l *Scorer) tenderScore(t *tender, m int32, least float64) float64 {
 	}
 	for _, f := range t.far {
 		if !l.blocks(f.app, m) && l.s.Count(t.group, m)+1 >= f.own && l.s.Count(f.group, m) >= f.others {
-			v += l.closes1(t, f.app)
+			v += t.closes(l, f.app)
 		}
 	}
 	if v < least || t.shapes == 0 {
@@ -476,5 +516,3 @@ func (l *Scorer) tenderScore(t *tender, m int32, least float64) float64 {
 	}
 	return v + t.slot*float64(sum)
 }
-
-var Tried int
