@@ -24,7 +24,7 @@ func (l *Ledger) Describe(identify func(*Pod) (name string, created int64)) []*E
 		spec := n.spec
 		list = append(list, &Event{Kind: KindNode, Node: n.name, Machine: &spec})
 	}
-	past := &Past{Placed: l.placed, Departed: l.departed, Arrivals: map[string]int64{}, LastUsed: map[string]uint64{}}
+	past := &Past{Placed: l.placed, Departed: l.departed, Arrivals: map[string]int64{}, LastUsed: map[string]uint64{}, Opened: map[string]uint64{}}
 	if l.last != nil {
 		past.Last = l.last.name
 	}
@@ -50,7 +50,7 @@ func (l *Ledger) Describe(identify func(*Pod) (name string, created int64)) []*E
 	for _, n := range nodes {
 		pods(slices.Clone(n.pods))
 		if n.last > 0 {
-			past.LastUsed[n.name] = n.last
+			past.LastUsed[n.name], past.Opened[n.name] = n.last, n.opened
 		}
 	}
 	pods(l.waiting())
@@ -97,6 +97,11 @@ func (l *Ledger) setPast(e *Event) error {
 			return fmt.Errorf("past.lastUsed.%s: the node is unknown", name)
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(p.Opened)) {
+		if l.machines[name] == nil {
+			return fmt.Errorf("past.opened.%s: the node is unknown", name)
+		}
+	}
 	last := l.apps[p.Last]
 	if last == nil && p.Last != "" {
 		return fmt.Errorf("past.last %q: the app is unknown", p.Last)
@@ -107,7 +112,7 @@ func (l *Ledger) setPast(e *Event) error {
 		a.seen, a.requests, a.sumSquare = n, n, n
 	}
 	for name, m := range l.machines {
-		m.last = p.LastUsed[name]
+		m.last, m.opened = p.LastUsed[name], p.Opened[name]
 	}
 	return nil
 }

@@ -93,6 +93,7 @@ type Past struct {
 	Last     string            `json:"last,omitempty"`     // app of the latest arrival
 	Arrivals map[string]int64  `json:"arrivals,omitempty"` // per app
 	LastUsed map[string]uint64 `json:"lastUsed,omitempty"` // per node: placements when it last took a pod
+	Opened   map[string]uint64 `json:"opened,omitempty"`   // per node: placements when it last took one while empty
 }
 
 // NamingLabels are the keys of [Machine.Labels], the most specific first.

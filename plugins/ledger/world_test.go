@@ -21,7 +21,7 @@ type world struct {
 	expected map[string]float64
 
 	placed, departed uint64
-	lastUsed         map[string]uint64 // by node
+	lastUsed, opened map[string]uint64 // by node
 	seen             map[string]int64  // by app
 	last             string            // app that arrived last
 }
@@ -78,6 +78,7 @@ func (w *world) forget(e *ledger.Event) {
 	if e.App == "" {
 		delete(w.nodes, e.Node)
 		delete(w.lastUsed, e.Node)
+		delete(w.opened, e.Node)
 		return
 	}
 	delete(w.apps, e.App)
@@ -106,6 +107,9 @@ func (w *world) place(e *ledger.Event) {
 		w.placed++
 	}
 	w.lastUsed[e.Node] = w.placed
+	if w.count(e.Node, func(string) bool { return true }) == 1 {
+		w.opened[e.Node] = w.placed
+	}
 }
 
 func (w *world) arrive(e *ledger.Event) {
@@ -216,6 +220,7 @@ func (w *world) agree(tb testing.TB, l *ledger.Ledger) {
 		items := w.count(name, func(string) bool { return true })
 		require.Equal(tb, items, state.Items(m), name)
 		require.Equal(tb, w.lastUsed[name], state.LastUsed(m), name)
+		require.Equal(tb, w.opened[name], state.Opened(m), name)
 		for d, dim := range state.Instance().Dimensions {
 			require.Equal(tb, w.free(name, dim.Name), state.Free(d)[m], "%s of %s", dim.Name, name)
 		}

@@ -70,7 +70,7 @@ type bid struct {
 // makeGrid makes the grid of all machines that the caches know.
 func (l *Scorer) makeGrid() {
 	l.grid = nil
-	if l.columns != nil || !l.boundsHold() {
+	if l.columns != nil || l.standing || !l.boundsHold() {
 		return
 	}
 	kinds := l.s.Kinds()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/learned"
@@ -97,6 +98,7 @@ type Scorer struct {
 	maxCached int      // entries of columns
 	grid      *grid    // instead of columns with bounds
 	bounded   bool     // columns have bounds
+	standing  bool     // age, crowd, own or size has a weight
 	boundFrom int      // machines; math.MaxInt where bounds do not hold
 	seeds     []int32
 	// seedScores has room for all seeds of a column and one more.
@@ -179,6 +181,7 @@ func NewScorer(p *Policy, s *binpack.State) *Scorer {
 		}
 	}
 	l.maxCached = learned.MaxCached
+	l.standing = slices.ContainsFunc(l.weights[fAge:fSize+1], func(w float64) bool { return w != 0 })
 	l.compileProfiles()
 	l.compileEffects()
 	l.slots = p.weights[fSlot] != 0 && anyLimit(inst)
@@ -299,6 +302,9 @@ func (l *Scorer) Score(item binpack.Item, candidates []int32, out []float64) {
 	}
 	if w := l.weights[fRecent]; w != 0 {
 		l.addRecent(w, candidates, out)
+	}
+	if l.standing {
+		l.addStanding(a, keepBack, candidates, out)
 	}
 	l.addClosing(a, open, candidates, out)
 }
