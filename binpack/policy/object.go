@@ -141,7 +141,8 @@ func (s *Spec) Suits(inst *binpack.Instance) error {
 }
 
 // Digest identifies what the policy does: sha256 over model, knowledge,
-// features, weights, parameters and rule, not over name, mode or provenance.
+// features, weights, parameters and rule, not over name, mode or provenance; of a model that
+// has contents also over these.
 func (o *Object) Digest() string {
 	core := Spec{
 		FeatureVersion: o.Spec.FeatureVersion, Model: o.Spec.Model, Knowledge: o.Spec.Knowledge,
@@ -152,6 +153,9 @@ func (o *Object) Digest() string {
 	text, err := yaml.Marshal(core)
 	if err != nil {
 		panic(fmt.Sprintf("policy: marshal spec: %v", err)) // plain strings and numbers
+	}
+	if m := ModelOf(core.Model); m != nil && m.Contents != nil {
+		text = append(text, m.Contents()...)
 	}
 	sum := sha256.Sum256(text)
 	return "sha256:" + hex.EncodeToString(sum[:])

@@ -19,7 +19,7 @@ var table = []row{
 	{"binpack/learned", []string{"binpack"}},
 	{"binpack/learned/...", []string{"binpack", "binpack/gpus", "binpack/rule", "binpack/learned/..."}},
 	{"binpack/learned/planned", []string{"binpack", "binpack/rule", "binpack/learned", "binpack/bound", "binpack/plan"}},
-	{"binpack/policy", []string{"binpack", "binpack/rule", "binpack/learned/...", "internal/durable"}},
+	{"binpack/policy", []string{"binpack", "binpack/rule", "binpack/learned/...", "benchdata/policies", "internal/durable"}},
 	{"binpack/measure", []string{"binpack"}},
 	{"binpack/bound", []string{"binpack", "binpack/measure"}},
 	{"binpack/plan", []string{"binpack", "binpack/bound"}},

@@ -279,7 +279,7 @@ func (c *comparison) result(ctx context.Context) (Result, error) {
 			for _, run := range runs.Runs {
 				out.Violations += run.Violations
 			}
-			out.note(found, t)
+			out.note(found, t, runs.Runs)
 			if c.opt.Curves {
 				for order, points := range c.points[i][p] {
 					out.Curves = append(out.Curves, Curve{found.Name, order, head.Dimensions, points})

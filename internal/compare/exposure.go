@@ -1,6 +1,8 @@
 package compare
 
 import (
+	"slices"
+
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/cerebro/report"
 )
@@ -12,12 +14,24 @@ const (
 	TrainedOn    = "trained on"
 )
 
+// exposures are in the order in which one of a file outweighs that of another.
+var exposures = []string{HeldOut, "", SameInstance, TrainedOn}
+
 // Exposure compares a policy's provenance with a trace that is replayed in
 // orders 1…orders of seed (0 = only the file's order). It is empty for a
 // built-in and for a file without the traces of its training.
 func Exposure(object *policy.Object, digest report.Digest, seed uint64, orders int) string {
 	if object == nil {
 		return ""
+	}
+	if object.Spec.Model == policy.ShippedModel { // what any of its files has seen
+		worst := HeldOut
+		for _, f := range policy.ShippedFiles() {
+			if e := Exposure(f.Object, digest, seed, orders); slices.Index(exposures, e) > slices.Index(exposures, worst) {
+				worst = e
+			}
+		}
+		return worst
 	}
 	provenance := object.Spec.Provenance
 	traces, ok := provenance["traces"].([]any)

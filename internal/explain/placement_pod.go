@@ -43,7 +43,7 @@ func OfPod(q *snapshot.Question, found compare.Found) (*Pod, error) {
 		Compared: e.Candidates, decision: decisionOf(state.Instance(), e),
 	}
 	v.Candidates = len(q.Allowed)
-	v.Policy, v.File, v.Knowledge = found.Name, found.File, found.Policy.Knowledge().String()
+	v.Policy, v.File, v.Knowledge = found.Name, cmp.Or(found.File, v.File), found.Policy.Knowledge().String()
 	v.Rejected = podRejections(q)
 	if q.Decision != nil {
 		v.Time, v.Mode = time.UnixMicro(int64(q.Time*1e6)).UTC().Format(time.RFC3339), q.Decision.Mode

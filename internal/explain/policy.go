@@ -24,6 +24,13 @@ func Policy(out io.Writer, o *policy.Object) error {
 	fmt.Fprintf(w, "knowledge\t%s\n", s.Knowledge)
 	fmt.Fprintf(w, "mode\t%s\n", cmp.Or(s.Mode, policy.DefaultMode))
 	model := policy.ModelOf(s.Model)
+	if s.Model == policy.ShippedModel {
+		fmt.Fprintln(w, "\nfile that it may choose\tknowledge\tdigest")
+		for _, f := range policy.ShippedFiles() {
+			fmt.Fprintf(w, "%s\t%s\t%s\n", f.Name, f.Object.Spec.Knowledge, f.Object.Digest())
+		}
+		return w.Flush()
+	}
 	if s.Rule != nil {
 		fmt.Fprintf(w, "rule\t%s\n", s.Rule)
 	} else {

@@ -161,8 +161,8 @@ func (c *Config) complete() error {
 	if c.Model == "" {
 		c.Model = "linear"
 	}
-	if policy.ModelOf(c.Model) == nil {
-		return fmt.Errorf("unknown model %q: there are %s", c.Model, strings.Join(policy.ModelNames(), ", "))
+	if !slices.Contains(policy.TrainableNames(), c.Model) {
+		return fmt.Errorf("unknown model %q: there are %s", c.Model, strings.Join(policy.TrainableNames(), ", "))
 	}
 	if c.Reference == "" {
 		c.Reference = "bestfit"

@@ -74,8 +74,40 @@ func (e *Engine) RankAmong(ctx context.Context, pod *v1.Pod, nodes []string, pas
 	if e.state.log.file != nil {
 		v.decision.Infeasible, v.decision.Extra = l.Differ(app, r.passed)
 	}
+	e.choose(role)
 	e.decide(ctx, v, pod, app, role, begin)
 	return v
+}
+
+// choose enters what a policy that chooses among files leaves the decision to, if that changed.
+func (e *Engine) choose(role ledger.Role) {
+	l := e.state.ledger
+	defer func() {
+		if recover() != nil { // the ranking meets it again, and says so
+			l.Invalidate()
+		}
+	}()
+	if ev := l.Choose(role); ev != nil {
+		e.state.apply(ev)
+		klog.V(2).InfoS("The placement policy decides by another shipped file", "profile", e.opt.Profile, "role", role, "file", ev.Chosen.Name)
+	}
+	e.noteChoice(role)
+}
+
+// noteChoice reports the file in the metrics and to the status of the policy.
+func (e *Engine) noteChoice(role ledger.Role) {
+	name := e.state.ledger.Chosen(role)
+	was, _ := e.chosen.Load(role)
+	if was == name || was == nil && name == "" {
+		return
+	}
+	if was != nil && was != "" {
+		e.metrics.chosen.WithLabelValues(string(role), was.(string)).Set(0)
+	}
+	if name != "" {
+		e.metrics.chosen.WithLabelValues(string(role), name).Set(1)
+	}
+	e.chosen.Store(role, name)
 }
 
 // decide ranks the machines that passed by the policy of a role, or by Best-Fit

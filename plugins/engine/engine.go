@@ -37,6 +37,7 @@ type Engine struct {
 	events  *eventSink
 	watcher atomic.Pointer[watcher] // of rules; nil = the cluster has none
 	inbox   inbox
+	chosen  sync.Map // [ledger.Role] file that decides; "" = the policy does not choose
 
 	mu       sync.Mutex
 	state    *state

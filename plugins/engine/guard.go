@@ -64,9 +64,7 @@ func (e *Engine) reason(role ledger.Role, err error) string {
 	case err != nil:
 		return "error"
 	}
-	object, _ := e.state.ledger.Policy(role)
-	know, _ := binpack.ParseKnowledge(object.Spec.Knowledge)
-	if know.Forecast() && (e.state.forecastAt.IsZero() || e.opt.ForecastAge > 0 && e.opt.Now().Sub(e.state.forecastAt) > e.opt.ForecastAge) {
+	if e.state.ledger.Decides(role).Forecast() && (e.state.forecastAt.IsZero() || e.opt.ForecastAge > 0 && e.opt.Now().Sub(e.state.forecastAt) > e.opt.ForecastAge) {
 		return "stale-forecast"
 	}
 	return ""

@@ -112,6 +112,9 @@ func (w *watcher) describePolicy(s *statement, k *known) {
 			message += " It decides nothing until spec.mode, shadow unless set, is canary or live."
 		}
 		reason := map[policy.Mode]string{policy.Shadow: "Shadow", policy.Canary: "Canary", policy.Live: "Live"}[modeOf(k.policy)]
+		if file, _ := w.engine.chosen.Load(role); file != nil && file != "" {
+			message += fmt.Sprintf(" The file that decides now: %s.", file)
+		}
 		s.add(v1alpha1.ConditionActive, metav1.ConditionTrue, reason, message)
 	case w.generations[role] > 0:
 		s.add(v1alpha1.ConditionActive, metav1.ConditionFalse, "NotAccepted", fmt.Sprintf("Generation %d, the last that was accepted, stays in force.", w.generations[role]))

@@ -54,7 +54,13 @@ func (l *Ledger) Describe(identify func(*Pod) (name string, created int64)) []*E
 		}
 	}
 	pods(l.waiting())
-	return append(list, &Event{Kind: KindPast, Past: past})
+	list = append(list, &Event{Kind: KindPast, Past: past})
+	for _, role := range []Role{Primary, Canary} {
+		if c := l.choice(role); c != nil {
+			list = append(list, &Event{Kind: KindChoose, Role: role, Chosen: c})
+		}
+	}
+	return list
 }
 
 // waiting are the pods that stand nowhere.

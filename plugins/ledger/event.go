@@ -18,6 +18,7 @@ type Event struct {
 	Expected map[string]float64 `json:"expected,omitempty"` // per app; negative: unknown from now on
 	Role     Role               `json:"role,omitempty"`
 	Policy   *policy.Object     `json:"policy,omitempty"` // nil: the role has none from now on
+	Chosen   *Chosen            `json:"chosen,omitempty"`
 
 	Pod       string `json:"pod,omitempty"`     // namespace/name
 	UID       string `json:"uid,omitempty"`     // in a recording also of a node
@@ -39,6 +40,7 @@ const (
 	KindRule     Kind = "rule"        // Rules, Reset: more rules, or others
 	KindForecast Kind = "forecast"    // Expected: the numbers that changed
 	KindPolicy   Kind = "policy"      // Role, Policy
+	KindChoose   Kind = "choose"      // Role, Chosen: the policy leaves decisions to that file from now on
 	KindArrive   Kind = "arrive"      // Pod, UID, App: the pod asks for a machine; only the first time counts
 	KindPlace    Kind = "place"       // Pod, UID, App, Node: the pod was found there, by another's decision
 	KindDecide   Kind = "decide"      // Pod, UID, App, Node, Decision
@@ -94,6 +96,17 @@ type Past struct {
 	Arrivals map[string]int64  `json:"arrivals,omitempty"` // per app
 	LastUsed map[string]uint64 `json:"lastUsed,omitempty"` // per node: placements when it last took a pod
 	Opened   map[string]uint64 `json:"opened,omitempty"`   // per node: placements when it last took one while empty
+}
+
+// A Chosen file is what a policy that chooses among files leaves its decisions to.
+type Chosen struct {
+	Name   string `json:"name"`
+	Digest string `json:"digest"` // of the file
+	By     string `json:"by"`     // digest of the policy that chooses
+	// EmptyLast: in a fixed fleet, too, empty machines wait.
+	EmptyLast bool `json:"emptyLast,omitempty"`
+	// Policy is the file, for programs that ship others.
+	Policy *policy.Object `json:"policy"`
 }
 
 // NamingLabels are the keys of [Machine.Labels], the most specific first.

@@ -49,6 +49,10 @@ type policyInUse struct {
 	object *policy.Object
 	digest string
 	policy binpack.Policy
+	// Of a policy that chooses among files: the last choice of the log, nil = none yet; and
+	// whether the files are not those of this build.
+	chosen  *Chosen
+	foreign bool
 }
 
 // New is an empty ledger; the first event is a start.
@@ -87,6 +91,8 @@ func (l *Ledger) Apply(e *Event) error {
 		return l.forecast(e.Expected)
 	case KindPolicy:
 		return l.setPolicy(e)
+	case KindChoose:
+		return l.setChosen(e)
 	case KindArrive:
 		return l.arrival(e)
 	case KindPlace, KindDecide:
@@ -275,7 +281,7 @@ func (l *Ledger) setPolicy(e *Event) error {
 	if err != nil {
 		return fmt.Errorf("policy: %w", err)
 	}
-	l.policies[e.Role] = &policyInUse{e.Policy, e.Policy.Digest(), p}
+	l.policies[e.Role] = &policyInUse{object: e.Policy, digest: e.Policy.Digest(), policy: p}
 	delete(l.scorers, e.Role)
 	return nil
 }

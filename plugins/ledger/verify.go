@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +26,7 @@ type Difference struct {
 	File           string
 	Line           int
 	Pod, App       string
+	Choice         bool // of a file, not of a node
 	Logged         string
 	Computed       string // "" = no machine
 	ComputedScore  float64
@@ -33,6 +35,9 @@ type Difference struct {
 }
 
 func (d *Difference) Error() string {
+	if d.Choice {
+		return fmt.Sprintf("line %d: the log has %s, computed is %s: the state chooses the policy's file", d.Line, cmp.Or(d.Logged, "no choice"), d.Computed)
+	}
 	return fmt.Sprintf("line %d: pod %s: the log has %s, computed is %s: %s", d.Line, d.Pod, d.Logged, orNone(d.Computed), d.Why)
 }
 
@@ -67,6 +72,9 @@ func VerifyFiles(r *Files) (*Verdict, error) {
 		v.Events++
 		if e.Kind == KindStart {
 			v.Starts++
+		}
+		if e.Kind == KindChoose && !v.checkChoice(l, e.Role, e.Chosen, r) {
+			return v, nil
 		}
 		if e.Kind == KindDecide {
 			if err := v.check(l, e, r); err != nil {
@@ -111,6 +119,9 @@ func (v *Verdict) check(l *Ledger, e *Event, at *Files) error {
 	if err != nil {
 		return err
 	}
+	if !v.checkChoice(l, role, l.policies[role].chosen, at) {
+		return nil
+	}
 	d := &Difference{File: at.Name(), Line: at.Line(), Pod: e.Pod, App: e.App, Logged: e.Node}
 	if e.Choice != "" {
 		d.Logged = e.Choice
@@ -121,6 +132,19 @@ func (v *Verdict) check(l *Ledger, e *Event, at *Files) error {
 		v.First = d
 	}
 	return nil
+}
+
+// checkChoice computes which file a policy chooses and compares; it sets v.First where they
+// differ.
+func (v *Verdict) checkChoice(l *Ledger, role Role, logged *Chosen, at *Files) bool {
+	computed, ok := l.checkChoice(role, logged)
+	if !ok {
+		v.First = &Difference{File: at.Name(), Line: at.Line(), Choice: true, Computed: computed, Why: "the state says so"}
+		if logged != nil {
+			v.First.Logged = logged.Name
+		}
+	}
+	return ok
 }
 
 // compute fills in what a policy chooses, and why where the log has another node. It

@@ -135,6 +135,9 @@ func (l *Scorer) ExplainFleet() binpack.FleetTarget {
 	l.sync()
 	t := binpack.FleetTarget{KeptBack: l.keepBack()}
 	switch {
+	case l.s.Instance().Fleet == binpack.Fixed && t.KeptBack:
+		t.Why = "the fleet has room to spare: an empty machine waits until no other takes the item"
+		return t
 	case l.s.Instance().Fleet == binpack.Fixed:
 		t.Why = "the fleet is fixed: empty machines are candidates like any other"
 		return t

@@ -22,6 +22,15 @@ type Policy struct {
 	params     map[string]float64
 	eta        float64
 	anyEmpty   bool // an empty machine is an ordinary candidate
+	emptyLast  bool // in a fixed fleet, too, empty machines are kept back
+}
+
+// EmptyLast returns the policy that keeps empty machines of a fixed fleet back, too, until
+// no machine in use takes the item.
+func (p *Policy) EmptyLast() binpack.Policy {
+	last := *p
+	last.emptyLast = true
+	return &last
 }
 
 // New builds the policy of a spec.
@@ -310,10 +319,11 @@ func (l *Scorer) Score(item binpack.Item, candidates []int32, out []float64) {
 }
 
 // keepBack reports whether empty machines wait until no other machine takes the
-// item: in an open fleet, when the target is reached or there is none.
+// item: in an open fleet, when the target is reached or there is none; in a fixed fleet
+// when the policy says so.
 func (l *Scorer) keepBack() bool {
 	if l.s.Instance().Fleet == binpack.Fixed {
-		return false
+		return l.p.emptyLast
 	}
 	if l.d.fleet {
 		return !l.more

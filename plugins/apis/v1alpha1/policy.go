@@ -49,6 +49,9 @@ type PlacementPolicy struct {
 // +kubebuilder:validation:XValidation:fieldPath=".features",rule="self.model != 'plan' || self.features.size() == 0",message="the model plan has no features"
 // +kubebuilder:validation:XValidation:fieldPath=".knowledge",rule="self.model != 'population' || self.knowledge in ['K0', 'K0+clock']",message="the model population needs K0 or K0+clock"
 // +kubebuilder:validation:XValidation:fieldPath=".features",rule="self.model != 'population' || self.features.size() == 0",message="the model population has no features"
+// +kubebuilder:validation:XValidation:fieldPath=".knowledge",rule="self.model != 'shipped' || self.knowledge == 'K1'",message="the model shipped needs K1"
+// +kubebuilder:validation:XValidation:fieldPath=".features",rule="self.model != 'shipped' || self.features.size() == 0",message="the model shipped has no features"
+// +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'shipped' || self.parameters.size() == 0",message="the model shipped has no parameters"
 // +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'linear' || self.parameters.all(p, p in ['alpha', 'beta', 'eta', 'q', 'rho', 'z'])",message="the model linear has alpha, beta, eta, q, rho, z"
 // +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'plan' || self.parameters.all(p, p in ['reserve', 'slack', 'steps'])",message="the model plan has reserve, slack, steps"
 // +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'rollout' || self.parameters.all(p, p in ['alpha', 'beta', 'effort', 'eta', 'futures', 'margin', 'q', 'rho', 'scenarios', 'seed', 'sigma', 'trust', 'z'])",message="the model rollout has alpha, beta, effort, eta, futures, margin, q, rho, scenarios, seed, sigma, trust, z"
@@ -72,9 +75,9 @@ type PlacementPolicySpec struct {
 	// the devices they ask for. population: what machines with equal room are
 	// expected to waste; one resource only. rollout: requests that
 	// are whole apps go where sampled futures end best, others as by linear. rule: a
-	// built-in rule.
+	// built-in rule. shipped: chooses among the files that Sigma ships.
 	// +required
-	// +kubebuilder:validation:Enum=linear;plan;devices;population;rollout;rule
+	// +kubebuilder:validation:Enum=linear;plan;devices;population;rollout;rule;shipped
 	Model string `json:"model"`
 
 	// What the policy knows. K0: the pod, the nodes, the rules and the past.
