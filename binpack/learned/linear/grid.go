@@ -12,6 +12,9 @@ const (
 	steps = 48
 	// maxClasses is the number of kinds that a grid tells apart.
 	maxClasses = 8
+	// span is the number of neighbouring dimensions that a grid takes together where
+	// there are many: those of a curve differ little.
+	span = 16
 	// tiny is far more than rounding does to a share.
 	tiny = 1e-9
 
@@ -31,6 +34,8 @@ type grid struct {
 	pivots    [2]int      // the two dimensions
 	exact     bool        // there are no others
 
+	spans    int          // of all dimensions; 0 = there are few
+	spanUsed [][2]float64 // [machine*spans + span] the least and the most used ÷ capacity
 	cells    []cell
 	cellOf   []int32      // [machine] index in cells, or nowhere, or unused
 	at       []int32      // [machine] index in the cell
@@ -64,7 +69,12 @@ type cellLimit struct {
 type bid struct {
 	least, most           float64 // the largest over dimensions
 	pivotLeast, pivotMost [2]float64
+	spans                 []spanBid
 }
+
+// A spanBid is what an item needs of a span: the least, and the most by the largest and by
+// the smallest capacity of the class.
+type spanBid struct{ least, most, mostHigh float64 }
 
 // makeGrid makes the grid of all machines that the caches know.
 func (l *Scorer) makeGrid() {
@@ -91,6 +101,13 @@ func (l *Scorer) makeGrid() {
 		}
 	}
 	g.choosePivots(l.profiles)
+	if dims := len(g.high[0]); dims >= 2*span {
+		g.spans = (dims + span - 1) / span
+		g.spanUsed = make([][2]float64, l.stride*g.spans)
+		for c := range g.high {
+			g.bids[c].spans = make([]spanBid, g.spans)
+		}
+	}
 	g.cells = make([]cell, len(g.high)*steps*steps)
 	g.clear()
 	l.grid = g
@@ -157,6 +174,7 @@ func (g *grid) put(l *Scorer, m int32) {
 		return
 	}
 	row, at := l.row(m), g.classOf[k]
+	g.setSpans(m, row, l.inverse[k])
 	for i, d := range g.pivots {
 		used := 0.0
 		if inv := l.inverse[k][d]; inv != 0 {
@@ -194,14 +212,62 @@ func (g *grid) drop(m int32) {
 	}
 }
 
-// bidOf is what a demand needs of a class.
-func (g *grid) bidOf(need []int64, class int) bid {
-	low, high := g.low[class], g.high[class]
-	b := bid{least: share(need, low), most: share(need, high)}
+// setBid computes what a demand needs of a class.
+func (g *grid) setBid(need []int64, class int) {
+	low, high, b := g.low[class], g.high[class], &g.bids[class]
+	b.least, b.most = share(need, low), share(need, high)
 	for i, d := range g.pivots {
 		b.pivotLeast[i], b.pivotMost[i] = float64(need[d])*low[d], float64(need[d])*high[d]
 	}
-	return b
+	for i := range b.spans {
+		from, to := i*span, min((i+1)*span, len(need))
+		least := math.Inf(1)
+		for d, n := range need[from:to] {
+			if v := float64(n) * low[from+d]; v < least {
+				least = v
+			}
+		}
+		b.spans[i] = spanBid{least, share(need[from:to], low[from:to]), share(need[from:to], high[from:to])}
+	}
+}
+
+// setSpans computes how full a machine is by span.
+func (g *grid) setSpans(m int32, row []int64, inverse []float64) {
+	for i := range g.spans {
+		from := i * span
+		least, most := 1., 0.
+		for d, inv := range inverse[from:min(from+span, len(inverse))] {
+			if inv == 0 {
+				continue
+			}
+			used := 1 - float64(row[from+d])*inv
+			if used < least {
+				least = used
+			}
+			if used > most {
+				most = used
+			}
+		}
+		g.spanUsed[int(m)*g.spans+i] = [2]float64{min(least, most), most}
+	}
+}
+
+// bySpans narrows how full a machine becomes at least and at most.
+func (g *grid) bySpans(b *bid, m int32, from, to float64) (narrowFrom, narrowTo float64) {
+	most := 0.0
+	for i, used := range g.spanUsed[int(m)*g.spans:][:len(b.spans)] {
+		need := &b.spans[i]
+		if v := used[1] + need.least; v > from {
+			from = v
+		}
+		if v := used[0] + need.most; v > from {
+			from = v
+		}
+		if v := used[1] + need.mostHigh; v > most {
+			most = v
+		}
+	}
+	return from, min(to, most)
 }
 
 // becomes is how full a machine becomes at least and at most, whose largest share and shares

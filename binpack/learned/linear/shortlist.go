@@ -120,7 +120,7 @@ func (l *Scorer) shortlist(a int32, buf []int32) []int32 {
 	t.found, t.best, g.scores = buf, none, g.scores[:0]
 	t.slack = 2 * tiny * t.size // far more than rounding can do: weights are at most 100
 	for c := range g.high {
-		g.bids[c] = g.bidOf(t.need, c)
+		g.setBid(t.need, c)
 	}
 	l.searchUnused(&t)
 	l.boundCells(&t)
@@ -141,8 +141,7 @@ func (l *Scorer) shortlist(a int32, buf []int32) []int32 {
 func (t *tender) mayWin(v float64) bool { return v >= t.best-t.slack }
 
 // try scores a machine, with what the score is higher for what is closed there.
-func (l *Scorer) try(t *tender, m int32) {
-	closed := l.notClosed(t, m)
+func (l *Scorer) try(t *tender, m int32, closed float64) {
 	v := l.tenderScore(t, m, t.best-t.slack-closed) + closed
 	if v == none || !t.mayWin(v) {
 		return
@@ -160,8 +159,11 @@ func (l *Scorer) searchUnused(t *tender) {
 		for g.first[k] < len(list) && g.cellOf[list[g.first[k]]] != unused {
 			g.first[k]++
 		}
-		if g.first[k] < len(list) && !l.blocks(t.app, list[g.first[k]]) {
-			l.try(t, list[g.first[k]])
+		if g.first[k] == len(list) {
+			continue
+		}
+		if m := list[g.first[k]]; !l.blocks(t.app, m) {
+			l.try(t, m, l.notClosed(t, m))
 		}
 	}
 }
@@ -207,8 +209,8 @@ func (l *Scorer) searchCells(t *tender) {
 		g.limits = g.limits[:n-1]
 		for _, m := range g.cells[at].machines {
 			w := m >> 6
-			if (offered[w]&^blocked[w]&^g.closed[w])>>(m&63)&1 != 0 && t.mayWin(l.most(t, m)) {
-				l.try(t, m)
+			if (offered[w]&^blocked[w]&^g.closed[w])>>(m&63)&1 != 0 && t.mayWin(l.most(t, m, 0)) {
+				l.try(t, m, 0)
 			}
 		}
 	}
@@ -221,20 +223,31 @@ func (l *Scorer) searchClosed(t *tender) {
 		for ; word != 0; word &= word - 1 {
 			m := int32(w*64 + bits.TrailingZeros64(word))
 			// Unused machines are closed by their type, as all of the kind.
-			if g.cellOf[m] >= 0 && t.mayWin(g.cells[g.cellOf[m]].limit+t.nearMost) && t.mayWin(l.most(t, m)+t.nearMost) {
-				l.try(t, m)
+			if g.cellOf[m] < 0 || !t.mayWin(g.cells[g.cellOf[m]].limit+t.nearMost) {
+				continue
+			}
+			if closed := l.notClosed(t, m); t.mayWin(l.most(t, m, closed) + closed) {
+				l.try(t, m, closed)
 			}
 		}
 	}
 }
 
-// most is the most that the score of a machine can be without what is closed there;
+// most is the most that the score of a machine can be without what is closed there,
+// exactly enough to tell whether that with closed more may win;
 // minus infinity where the item does not fit.
-func (l *Scorer) most(t *tender, m int32) float64 {
+func (l *Scorer) most(t *tender, m int32, closed float64) float64 {
 	g := l.grid
 	b := &g.bids[g.classOf[l.s.KindOf(m)]]
 	from, to := b.becomes(l.highest[m], l.highest[m], g.pivot[m], g.pivot[m], g.exact)
 	if from > 1+tiny {
+		return none
+	}
+	most := t.limit(from, to, b.most) + t.openOf(l.allowed[m])
+	if g.spans == 0 || !t.mayWin(most+closed) {
+		return most
+	}
+	if from, to = g.bySpans(b, m, from, to); from > 1+tiny {
 		return none
 	}
 	return t.limit(from, to, b.most) + t.openOf(l.allowed[m])
