@@ -48,7 +48,7 @@ fuzz: ## every fuzz target in turn, FUZZTIME=60s in all
 	hack/fuzz.sh $(FUZZTIME)
 
 .PHONY: bench
-bench: ## speed of the packing core as Markdown: ratios to plain twins and rates by size (4 CPU-minutes)
+bench: ## speed of the packing core as Markdown: ratios to plain twins and rates by size (5 CPU-minutes)
 	@hack/bench.sh
 
 .PHONY: soak

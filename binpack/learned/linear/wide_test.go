@@ -89,6 +89,9 @@ func speedAtWidth(t *testing.T, out io.Writer) {
 				fmt.Sprintf("%s, %d dimensions", name, len(tr.Instance.Dimensions)), newTreadmill(tr, p.know, p.Scorer), twin,
 				len(tr.Events) / 3, len(tr.Events) / 4, 100, 3, 1,
 			}
+			if len(tr.Instance.Dimensions) > 2 { // a millisecond each
+				r.from, r.items, r.twinItems = 2000, 1000, 50
+			}
 			r.run(t, out)
 		}
 	}
