@@ -33,7 +33,7 @@ var table = []row{
 	{"benchdata/generate", []string{"binpack", "binpack/bound", "cerebro/trace"}},
 
 	{"plugins/apis/...", []string{"plugins/apis/..."}},
-	{"plugins/ledger", []string{"binpack", "binpack/policy", "binpack/rule", "internal/durable"}},
+	{"plugins/ledger", []string{"benchdata/policies", "binpack", "binpack/policy", "binpack/rule", "internal/durable"}},
 	{"plugins/ledger/ledgertest", []string{"plugins/ledger"}},
 	{"plugins/owner", nil},
 	{"plugins/podspec", []string{"binpack", "plugins/owner"}},

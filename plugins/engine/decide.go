@@ -63,11 +63,13 @@ func (e *Engine) RankAmong(ctx context.Context, pod *v1.Pod, nodes []string, pas
 	l, r := e.state.ledger, &e.ranking
 	role, mode, decides := e.decider(a.Group().Name())
 	v.Decides, v.decision.Mode = decides, string(mode)
-	_, v.decision.PolicyDigest = l.Policy(role)
 	if role == "" {
 		return v
 	}
 	app := l.AppIndex(a.Name())
+	l.SetClock(seconds(begin))
+	_, asked := l.Asked(role, app)
+	v.decision.PolicyDigest, v.decision.Clock = asked.PolicyDigest, asked.Clock
 	if r.mark(nodes, passed, l); len(r.passed) == 0 { // only cordoned nodes
 		return v
 	}
@@ -75,6 +77,7 @@ func (e *Engine) RankAmong(ctx context.Context, pod *v1.Pod, nodes []string, pas
 		v.decision.Infeasible, v.decision.Extra = l.Differ(app, r.passed)
 	}
 	e.choose(role)
+	v.decision.Cause = asked.Cause
 	e.decide(ctx, v, pod, app, role, begin)
 	return v
 }
@@ -118,7 +121,6 @@ func (e *Engine) decide(ctx context.Context, v *Verdict, pod *v1.Pod, app int32,
 	if r.bestFit, err = r.order(l, ledger.BestFit, app, 1, r.bestFit); err != nil {
 		klog.FromContext(ctx).Error(err, "Best-Fit cannot rank nodes", "pod", klog.KObj(pod))
 	}
-	v.decision.Cause = ledger.CausePolicy
 	r.ranked, err = r.order(l, role, app, e.opt.Top, r.ranked)
 	reason := e.reason(role, err)
 	if reason == "" && e.opt.Deadline > 0 && e.opt.Now().Sub(begin) > e.opt.Deadline {
@@ -128,7 +130,7 @@ func (e *Engine) decide(ctx context.Context, v *Verdict, pod *v1.Pod, app int32,
 		e.fallBack(ctx, v, app, pod, reason, err)
 	}
 	v.rank(r, l)
-	if v.decision.Cause == ledger.CausePolicy {
+	if v.decision.ByPolicy() {
 		e.compare(v, pod, role)
 		e.watchCanary(app, pod)
 	}

@@ -47,6 +47,7 @@ type Engine struct {
 	syncedAt time.Time
 	compared compared
 	reported map[types.UID]reported // pods against a rule that no Sync has seen yet
+	faulty   map[string]bool        // faults of annotations that were told
 }
 
 // A Node is a node of the cluster with its pods, the assumed ones included.
@@ -94,6 +95,7 @@ func (e *Engine) Sync(visit Visit) {
 		clear(e.reported)
 	}
 	s.enter(e.inbox.empty())
+	e.tellFaults()
 	e.sweep()
 	e.syncedAt = e.opt.Now()
 	first := s.fresh

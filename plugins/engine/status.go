@@ -115,12 +115,21 @@ func (w *watcher) describePolicy(s *statement, k *known) {
 		if file, _ := w.engine.chosen.Load(role); file != nil && file != "" {
 			message += fmt.Sprintf(" The file that decides now: %s.", file)
 		}
-		s.add(v1alpha1.ConditionActive, metav1.ConditionTrue, reason, message)
+		s.add(v1alpha1.ConditionActive, metav1.ConditionTrue, reason, message+outsideText(k.policy))
 	case w.generations[role] > 0:
 		s.add(v1alpha1.ConditionActive, metav1.ConditionFalse, "NotAccepted", fmt.Sprintf("Generation %d, the last that was accepted, stays in force.", w.generations[role]))
 	default:
 		s.add(v1alpha1.ConditionActive, metav1.ConditionFalse, "NotAccepted", "No version was accepted; Best-Fit decides.")
 	}
+}
+
+// outsideText says what takes the place of a policy that reads a clock.
+func outsideText(object *policy.Object) string {
+	know, clock := strings.CutSuffix(object.Spec.Knowledge, "+clock")
+	if !clock {
+		return ""
+	}
+	return fmt.Sprintf(" It reads a clock: outside of the windows of workloads, the shipped policy for %s decides.", know)
 }
 
 // describeRule adds the state of a rule in this profile. A standby does not know the

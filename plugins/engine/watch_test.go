@@ -52,7 +52,7 @@ func TestWatchPolicy(t *testing.T) {
 			{func(s map[string]any) { s["features"] = []any{"mean", "luck"} }, `spec.weights has 1 numbers for 2 features`},
 			{func(s map[string]any) { s["features"] = []any{"luck"} }, `spec.features[0] "luck": known are`},
 			{func(s map[string]any) { s["weights"] = []any{"many"} }, "cannot unmarshal !!str `many` into float64"},
-			{func(s map[string]any) { s["knowledge"] = "K2" }, "spec.knowledge K2: a live cluster has no end"},
+			{func(s map[string]any) { s["knowledge"] = "K2" }, "spec.knowledge K2: a live cluster has no known totals"},
 			{func(s map[string]any) { s["weights"] = []any{1e9} }, "spec.weights[0] 1e+09"},
 			{func(s map[string]any) { clear(s) }, "spec.featureVersion 0"},
 			{func(s map[string]any) {

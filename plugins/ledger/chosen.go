@@ -50,11 +50,7 @@ func (l *Ledger) choice(role Role) *Chosen {
 		return nil
 	}
 	l.Columns()
-	scorer, err := l.scorer(role)
-	if err != nil {
-		return nil
-	}
-	choice, ok := binpack.ChoiceOf(scorer)
+	choice, ok := binpack.ChoiceOf(l.scorer(p))
 	if !ok {
 		return p.chosen // of another version's files: the log says what it chose
 	}
@@ -78,7 +74,7 @@ func (l *Ledger) setChosen(e *Event) error {
 			return fmt.Errorf("chosen.policy: %w", err)
 		}
 		p.digest, p.policy, p.foreign = c.By, decides, true
-		delete(l.scorers, e.Role)
+		delete(l.scorers, p)
 	}
 	p.chosen = e.Chosen
 	return nil

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/sigma-scheduler/sigma/binpack/policy"
 )
 
 // Describe returns the events after which an empty ledger decides as this one does from
@@ -16,7 +18,7 @@ func (l *Ledger) Describe(identify func(*Pod) (name string, created int64)) []*E
 	list := []*Event{{Kind: KindStart, Start: &start}}
 	for _, role := range []Role{Primary, Canary} {
 		if p, ok := l.policies[role]; ok {
-			list = append(list, &Event{Kind: KindPolicy, Role: role, Policy: p.object})
+			list = append(list, &Event{Kind: KindPolicy, Role: role, Policy: p.object, Outside: p.outsideObject()})
 		}
 	}
 	nodes := slices.SortedFunc(l.Nodes(), func(a, b *Node) int { return strings.Compare(a.name, b.name) })
@@ -41,6 +43,13 @@ func (l *Ledger) Describe(identify func(*Pod) (name string, created int64)) []*E
 	if len(l.expected) > 0 {
 		list = append(list, &Event{Kind: KindForecast, Expected: maps.Clone(l.expected)})
 	}
+	if len(l.windows) > 0 {
+		e := &Event{Kind: KindWindow, Windows: map[string]*Window{}}
+		for group, w := range l.windows {
+			e.Windows[group] = &w
+		}
+		list = append(list, e)
+	}
 	pods := func(of []*Pod) {
 		slices.SortFunc(of, func(a, b *Pod) int { return strings.Compare(a.uid, b.uid) })
 		for _, p := range of {
@@ -61,6 +70,13 @@ func (l *Ledger) Describe(identify func(*Pod) (name string, created int64)) []*E
 		}
 	}
 	return list
+}
+
+func (p *policyInUse) outsideObject() *policy.Object {
+	if p.outside == nil {
+		return nil
+	}
+	return p.outside.object
 }
 
 // waiting are the pods that stand nowhere.

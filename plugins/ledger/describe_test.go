@@ -18,7 +18,7 @@ func byUID(p *ledger.Pod) (string, int64) { return "ns/" + p.UID(), 0 }
 func TestDescriptionGoesOn(t *testing.T) {
 	agreed := 0
 	for seed := range uint64(60) {
-		s := newScene(t, seeded(7000+seed))
+		s := newSceneOf(t, seeded(7000+seed), seed%2 == 1)
 		for range 80 {
 			s.step()
 		}

@@ -110,10 +110,13 @@ type scene struct {
 	failures []string // pods that wait to be tried again
 	time     float64
 	busy     bool // machines, apps and rules change, too
+	timed    bool // there are windows, and policies that read a clock
 }
 
-func newScene(tb testing.TB, d dice) *scene {
-	s := &scene{tb: tb, d: d, l: ledger.New(), busy: true, shapes: 2 + d.IntN(4), demands: 2 + d.IntN(4), time: 1.7e9}
+func newScene(tb testing.TB, d dice) *scene { return newSceneOf(tb, d, false) }
+
+func newSceneOf(tb testing.TB, d dice, timed bool) *scene {
+	s := &scene{tb: tb, d: d, l: ledger.New(), busy: true, timed: timed, shapes: 2 + d.IntN(4), demands: 2 + d.IntN(4), time: 1.7e9}
 	s.begin(oneOf(d, "open", "fixed"))
 	return s
 }
@@ -152,6 +155,9 @@ func (s *scene) do(e *ledger.Event) {
 }
 
 func (s *scene) step() {
+	if s.timed && s.d.IntN(8) == 0 {
+		s.windows()
+	}
 	switch n := s.d.IntN(100); {
 	case n < 50:
 		s.decide()
@@ -313,8 +319,12 @@ func (s *scene) forecast() {
 
 func (s *scene) policy(role ledger.Role) {
 	e := &ledger.Event{Kind: ledger.KindPolicy, Role: role, Policy: anyPolicy(s.tb, s.d)}
+	if s.timed && s.d.IntN(4) > 0 {
+		e.Policy = shipped(s.tb, oneOf(s.d, clockPolicies...))
+	}
+	e.Outside = ledger.OutsideOf(e.Policy)
 	if role == ledger.Canary && s.d.IntN(3) == 0 {
-		e.Policy = nil
+		e.Policy, e.Outside = nil, nil
 	}
 	s.do(e)
 }
@@ -391,7 +401,9 @@ func (s *scene) decide() {
 	if object, _ := s.l.Policy(ledger.Canary); object != nil && s.d.IntN(3) == 0 {
 		role = ledger.Canary
 	}
-	_, e.PolicyDigest = s.l.Policy(role)
+	s.l.SetClock(s.time)
+	_, asked := s.l.Asked(role, app)
+	e.Cause, e.PolicyDigest, e.Clock = asked.Cause, asked.PolicyDigest, asked.Clock
 	if s.decided != nil {
 		s.decided(role, name, passed)
 	}

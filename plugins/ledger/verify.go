@@ -14,7 +14,7 @@ type Verdict struct {
 	Starts    int // of the scheduler
 	Decisions int
 	Causes    map[string]int // of all decisions
-	Agreed    int            // of those with the cause policy
+	Agreed    int            // of those that a policy ranked
 	Refused   int            // pods on a machine that our own model did not allow
 	CutOff    int            // lines that a kill cut off
 	Gaps      []Gap          // where events are missing
@@ -112,7 +112,7 @@ func (v *Verdict) check(l *Ledger, e *Event, at *Files) error {
 	if m := l.MachineIndex(e.Node); m >= 0 && !l.state.Fits(app, m) {
 		v.Refused++
 	}
-	if e.Cause != CausePolicy {
+	if !e.ByPolicy() {
 		return nil
 	}
 	role, err := l.roleOf(e)
@@ -150,6 +150,11 @@ func (v *Verdict) checkChoice(l *Ledger, role Role, logged *Chosen, at *Files) b
 // compute fills in what a policy chooses, and why where the log has another node. It
 // reports whether the two agree.
 func (l *Ledger) compute(d *Difference, role Role, app int32, logged *Decision) bool {
+	l.SetClock(logged.Clock)
+	if _, asked := l.Asked(role, app); asked.Cause != logged.Cause {
+		d.Why = fmt.Sprintf("the log has the cause %s, but by its windows it is %s at the clock %v", logged.Cause, asked.Cause, logged.Clock)
+		return false
+	}
 	passed, why := l.passed(app, logged)
 	if why != "" {
 		d.Why = why
@@ -190,10 +195,18 @@ func (l *Ledger) whyNot(role Role, app int32, d *Difference, passed []int32) str
 	return "its score is higher"
 }
 
-// roleOf is the role whose policy has the digest of the decision.
+// ByPolicy reports whether a policy ranked the machines, so that the decision can be
+// computed again.
+func (d *Decision) ByPolicy() bool { return d.Cause == CausePolicy || d.Cause == CauseNoWindow }
+
+// roleOf is the role whose policy, or the one in its place, has the digest of the decision.
 func (l *Ledger) roleOf(e *Event) (Role, error) {
 	for _, role := range []Role{Primary, Canary} {
-		if p, ok := l.policies[role]; ok && p.digest == e.PolicyDigest {
+		p := l.policies[role]
+		if p != nil && e.Cause == CauseNoWindow {
+			p = p.outside
+		}
+		if p != nil && p.digest == e.PolicyDigest {
 			return role, nil
 		}
 	}
