@@ -41,6 +41,14 @@ type Run struct {
 	Choices []Choice
 	// Series is the time series, when the caller asked for one.
 	Series []Sample
+	// Marks are the sums at the times that the caller asked for.
+	Marks []Mark
+}
+
+// A Mark has the integrals of a run up to a time, from the trace's MeasureFrom.
+type Mark struct {
+	CostSeconds    float64
+	WaitingSeconds float64 // of all items that wait for a machine; 0 without Retry
 }
 
 // A Choice is what a [binpack.Switch] left some items in a row to.

@@ -56,6 +56,7 @@ var table = []row{
 	{"mpa/report", []string{"mpa", "mpa/sim", "internal/sheet/..."}},
 
 	{"internal/train/...", []string{"binpack/...", "swarm", "cerebro/...", "benchdata/generate", "internal/train/...", "internal/durable"}},
+	{"internal/tune", []string{"binpack/...", "cerebro/...", "internal/train", "internal/compare", "internal/sheet"}},
 	{"internal/durable", nil},
 	{"internal/durable/killtest", []string{"internal/durable"}},
 	{"internal/serve", nil},

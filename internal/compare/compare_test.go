@@ -111,6 +111,11 @@ func TestExposure(t *testing.T) {
 			"traces": []any{map[string]any{"trace": traceDigest, "instance": instance}}, "seed": seed, "orders": orders,
 		}
 	}
+	until := func(traceDigest string, time any) map[string]any {
+		p := seen(traceDigest, "i1", 1, 0)
+		p["traces"].([]any)[0].(map[string]any)["until"] = time
+		return p
+	}
 	tests := []struct {
 		name       string
 		provenance map[string]any
@@ -118,6 +123,10 @@ func TestExposure(t *testing.T) {
 		want       string
 	}{
 		{"says nothing", nil, 3, ""},
+		{"the days before", until("t1", 50), 0, LaterDays},
+		{"earlier days of another recording", until("t2", 49.5), 0, LaterDays},
+		{"the days before, shuffled", until("t1", 50), 3, SameInstance},
+		{"this day too", until("t1", 51), 0, TrainedOn},
 		{"another instance", seen("t2", "i2", 1, 3), 3, HeldOut},
 		{"the same apps, other events", seen("t2", "i1", 1, 3), 3, SameInstance},
 		{"the same shuffles", seen("t1", "i1", 1, 3), 9, TrainedOn},
@@ -132,10 +141,10 @@ func TestExposure(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			o := object("K0")
 			o.Spec.Provenance = tt.provenance
-			require.Equal(t, tt.want, Exposure(o, digest, 1, tt.orders))
+			require.Equal(t, tt.want, Exposure(o, digest, 50, 1, tt.orders))
 		})
 	}
-	require.Empty(t, Exposure(nil, digest, 1, 3))
+	require.Empty(t, Exposure(nil, digest, 50, 1, 3))
 }
 
 // Two requests of one item each, of half a machine: x for 4 seconds from 0, y
