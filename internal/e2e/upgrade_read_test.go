@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,51 +20,107 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
-// requireJournal checks that the present autoscaler continues the journal of the other one,
-// and that both versions compute the same decisions from it.
-func (u *upgraded) requireJournal() {
+// requireJournal checks that the present autoscaler continues the former's journal, and
+// computes the same decisions from it. The former sets the present one's aside, which it
+// refuses to read, and begins another.
+func (u *upgraded) requireJournal(version string) {
 	u.Helper()
-	files, err := filepath.Glob(filepath.Join(u.journals, u.ns, "web.*.jsonl"))
+	files, err := filepath.Glob(filepath.Join(u.journals, u.ns, "web.*"))
 	require.NoError(u, err)
-	require.Len(u, files, 1)
-	text, err := os.ReadFile(files[0])
-	require.NoError(u, err)
-	starts := regexp.MustCompile(`(?m)^\{"kind":"start".*$`).FindAllString(string(text), -1)
-	require.NotEmpty(u, starts)
-	for _, start := range starts[1:] {
-		require.Contains(u, start, `"continues":true`)
+	require.Len(u, files, map[string]int{present: 1, former: 2}[version], "%v", files)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(u, err)
+		starts := regexp.MustCompile(`(?m)^\{"kind":"start".*$`).FindAllString(string(text), -1)
+		require.NotEmpty(u, starts)
+		for _, start := range starts[1:] {
+			require.Contains(u, start, `"continues":true`)
+		}
+		name := "journal" + strings.TrimPrefix(filepath.Ext(file), ".jsonl")
+		later := strings.Contains(string(text), `"format":3`)
+		require.Equal(u, version == present || name != "journal", later, name)
+		for _, reader := range []string{former, present} {
+			out, err := u.sigma(reader, "mpa", "replay", file)
+			if reader == former && later {
+				require.Error(u, err, out)
+				require.Regexp(u, `jsonl(\.broken)?:\d+: start.format 3: this program reads 1 to 2`, out)
+				u.Logf("%s of %d starts: the version %s refuses format 3, with its line", name, len(starts), reader)
+				continue
+			}
+			require.NoError(u, err, out)
+			counts := regexp.MustCompile(`(\d+) decisions, (\d+) equal`).FindStringSubmatch(out)
+			require.Len(u, counts, 3, out)
+			require.Equal(u, counts[1], counts[2], "sigma %s", reader)
+			u.Logf("%s of %d starts, read by the version %s: %s decisions, %s equal", name, len(starts), reader, counts[1], counts[2])
+		}
 	}
-	for _, version := range []string{former, present} {
-		out := u.sigmaOf(version, "mpa", "replay", files[0])
-		counts := regexp.MustCompile(`(\d+) decisions, (\d+) equal`).FindStringSubmatch(out)
-		require.Len(u, counts, 3, out)
-		require.Equal(u, counts[1], counts[2], "sigma %s", version)
-		u.Logf("journal of %d starts, read by the version %s: %s decisions, %s equal", len(starts), version, counts[1], counts[2])
-	}
+}
+
+// nameServer applies the sample of a version that names a Prometheus server: the former ones
+// by its address, which both accept.
+func (u *upgraded) nameServer(version string) {
+	u.Helper()
+	field := map[string]string{former: "address", present: "server"}[version]
+	u.page().shell(u.T, "kubectl apply -f autoscaler/manifests/mpa/samples/slo.yaml")
+	require.NotEmpty(u, u.c.Kubectl(u, "", "get", "mpa", "shop", "-o", "jsonpath={.spec.metrics.prometheus."+field+"}"))
+}
+
+// moveLog takes the leader's decision log away, and waits for the next.
+func (u *upgraded) moveLog() {
+	u.Helper()
+	log := filepath.Join(u.leader.dir, "decisions.jsonl")
+	require.NoError(u, os.Rename(log, log+".moved"))
+	at := slices.Index(u.logs, log)
+	require.GreaterOrEqual(u, at, 0)
+	u.logs = slices.Insert(u.logs, at, log+".moved")
+	e2e.Wait(u, "a log that goes on in a new file", func() (string, bool) {
+		text, err := os.ReadFile(log)
+		return fmt.Sprint(err), err == nil && bytes.Contains(text, []byte(`"kind":"past"`))
+	})
+}
+
+// sigma runs the command-line program of a version.
+func (u *upgraded) sigma(version string, args ...string) (string, error) {
+	u.Helper()
+	out, err := exec.Command(program(u.T, "sigma:"+version), args...).CombinedOutput()
+	return string(out), err
 }
 
 func (u *upgraded) sigmaOf(version string, args ...string) string {
 	u.Helper()
-	out, err := exec.Command(program(u.T, "sigma:"+version), args...).CombinedOutput()
+	out, err := u.sigma(version, args...)
 	require.NoError(u, err, "sigma %v of version %s: %s", args, version, out)
-	return string(out)
+	return out
 }
 
+// laterFields are those of decision logs that the former version does not know.
+var laterFields = regexp.MustCompile(`"(past|arrived|infeasibleChange)":`)
+
 // requireLogs replays all decision logs with both versions, and checks that the last decision
-// on every pod of the stream is where it went.
+// on every pod of the stream is where it went. The former version refuses a log with fields
+// that it does not know.
 func (u *upgraded) requireLogs() {
 	u.Helper()
-	require.GreaterOrEqual(u, len(u.logs), 6)
-	decided := map[string]string{}
+	require.GreaterOrEqual(u, len(u.logs), 7)
+	decided, refused := map[string]string{}, 0
 	for i, log := range u.logs {
+		text, err := os.ReadFile(log)
+		require.NoError(u, err)
 		for _, version := range []string{former, present} {
-			out := u.sigmaOf(version, "replay", "--log", log)
+			out, err := u.sigma(version, "replay", "--log", log)
+			if version == former && laterFields.Match(text) {
+				require.Error(u, err, out)
+				found := regexp.MustCompile(`decisions\.jsonl:\d+: unknown field .*`).FindString(out)
+				require.NotEmpty(u, found, out)
+				u.Logf("decision log %d is refused by the version %s: %s", i, version, found)
+				refused++
+				continue
+			}
+			require.NoError(u, err, out)
 			require.Regexp(u, `agreed +\d+ of \d+ = 100 %|decisions +0\n`, out) // a replica that never led decided nothing
 			require.Regexp(u, `refused +0 pods`, out)
 			u.Logf("decision log %d, read by the version %s: %s", i, version, strings.Join(strings.Fields(out)[2:], " "))
 		}
-		text, err := os.ReadFile(log)
-		require.NoError(u, err)
 		for line := range bytes.Lines(text) {
 			var e ledger.Event
 			if json.Unmarshal(line, &e) == nil && e.Kind == ledger.KindDecide {
@@ -71,6 +128,7 @@ func (u *upgraded) requireLogs() {
 			}
 		}
 	}
+	require.Positive(u, refused, "the log that went on in a new file")
 	for name, b := range u.stream.bound {
 		require.Equal(u, b.node, decided[b.uid], name)
 	}

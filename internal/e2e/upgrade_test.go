@@ -74,7 +74,7 @@ spec:
 // and go and a workload is sized.
 type upgraded struct {
 	*fleet
-	dir      string // the user's: the manifests of the version, and kustomizations of their own
+	dir      string // the user's: manifests of one version or both, and kustomizations of their own
 	runtime  *containers
 	leader   *runningPod
 	logs     []string // decision logs, in the order of the schedulers' starts
@@ -103,14 +103,15 @@ func TestUpgrade(t *testing.T) {
 
 	u.upgrade(present)
 	require.True(u, u.placesClaim("after"))
+	u.moveLog()
 	u.grow(150, 4, 5)
 
-	// The way back is the former tag.
+	// The way back is the former tag, with the former manifests for the autoscaler.
 	u.upgrade(former)
 	require.True(u, u.placesClaim("back"))
 	u.grow(250, 6, 8)
 
-	// The former manifests on present objects.
+	// The former manifests of the scheduler on present objects.
 	u.write(former, former)
 	page := u.page()
 	page.run(t, "Upgrade", 1)
@@ -172,6 +173,7 @@ kubectl apply -k manifests/mpa/crds
 kubectl wait --for=condition=Established --timeout=60s crd/multidimpodautoscalers.autoscaling.sigma-scheduler.io
 kubectl apply -k autoscaler
 kubectl -n sigma-system rollout status deployment/sigma-scheduler --timeout=5m`)
+	u.nameServer(former)
 	setMode(t, c, "live")
 	c.Kubectl(t, keptApart, "apply", "-f", "-")
 	c.Kubectl(t, journalVolume, "apply", "-f", "-")
@@ -201,17 +203,18 @@ kubectl -n sigma-system rollout status deployment/sigma-scheduler --timeout=5m`)
 	return u
 }
 
-// write puts the manifests of a version into the user's folder, and a tag into the
-// kustomizations. The scheduler writes a decision log; of the autoscaler one replica runs,
-// with a volume for its journals.
+// write puts a tag into the user's kustomizations, and beside them the manifests that they
+// name: a version's for the scheduler, and for the autoscaler those of the tag. The
+// scheduler writes a decision log; of the autoscaler one replica runs, with a volume for its
+// journals.
 func (u *upgraded) write(tag, version string) {
 	u.Helper()
-	manifests := filepath.Join(repository, "manifests")
-	if version == former {
-		manifests = filepath.Join(os.Getenv(formerVariable), "manifests")
+	folder := map[string]string{former: filepath.Join(os.Getenv(formerVariable), "manifests"), present: filepath.Join(repository, "manifests")}
+	manifests := folder[version]
+	for name, from := range map[string]string{"manifests": manifests, "autoscaler/manifests": folder[tag]} {
+		require.NoError(u, os.RemoveAll(filepath.Join(u.dir, name)))
+		require.NoError(u, os.CopyFS(filepath.Join(u.dir, name), os.DirFS(from)))
 	}
-	require.NoError(u, os.RemoveAll(filepath.Join(u.dir, "manifests")))
-	require.NoError(u, os.CopyFS(filepath.Join(u.dir, "manifests"), os.DirFS(manifests)))
 	config, err := os.ReadFile(filepath.Join(manifests, "base", "config.yaml"))
 	require.NoError(u, err)
 	for name, text := range map[string]string{
@@ -224,7 +227,7 @@ images:
 - {name: sigma-scheduler, newName: registry.example.org/sigma-scheduler, newTag: ` + tag + `}
 `,
 		"autoscaler/kustomization.yaml": `
-resources: [../manifests/mpa]
+resources: [manifests/mpa]
 images:
 - {name: sigma-mpa, newName: registry.example.org/sigma-mpa, newTag: ` + tag + `}
 ` + yamlOf(u.T, "mpa.md", "# in the kustomization") + fmt.Sprintf(`
@@ -277,14 +280,18 @@ func (u *upgraded) upgrade(version string) {
 
 	// The autoscaler: nothing changes while it is replaced, nor because of it.
 	u.requireUnchanged([]*member{u.web}, func() {
+		if version == former {
+			u.nameServer(former)
+		}
 		page.shell(u.T, "kubectl apply -k autoscaler")
+		u.nameServer(version)
 		u.startMPA(version)
 		e2e.Wait(u, "decisions of the other version", func() (string, bool) {
 			n := u.mpa.Metric(u, "sigma_mpa_decisions_total", `name="web"`)
 			return fmt.Sprint(n), n >= 20
 		})
 	})
-	u.requireJournal()
+	u.requireJournal(version)
 	u.record(version)
 	require.Equal(u, u.specs, u.objects())
 	u.Logf("%s: the lease changed hands, no pod waited longer than %.1f s, sizes stayed", version, wait.Seconds())
