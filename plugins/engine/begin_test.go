@@ -108,13 +108,15 @@ func TestDecisionsWhileTheLogBegins(t *testing.T) {
 	require.NoError(t, whole.Close())
 
 	paths := l.files()
-	require.Len(t, paths, 5)
+	require.GreaterOrEqual(t, len(paths), 5) // a slow writer's last file may be full as well
 	v := l.verifyFiles(paths...)
-	require.Equal(t, 5, v.Starts)
+	require.Len(t, paths, v.Starts)
 	require.Empty(t, v.Gaps)
 	require.Equal(t, decided(whole.path), decided(paths...))
-	for _, path := range paths {
-		require.Positive(t, l.verifyFiles(path).Decisions, "each file replays by itself")
+	for i, path := range paths {
+		alone := l.verifyFiles(path)
+		require.Equal(t, 1, alone.Starts, "each file replays by itself")
+		require.True(t, alone.Decisions > 0 || i >= 5)
 	}
 	require.Zero(t, l.counter(l.metrics.logErrors))
 	require.Zero(t, l.counter(l.metrics.logLost))
