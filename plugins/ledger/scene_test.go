@@ -446,10 +446,3 @@ func (s *scene) filter(app int32) []int32 {
 	}
 	return passed
 }
-
-func newWorld() *world {
-	return &world{
-		nodes: map[string]*ledger.Machine{}, apps: map[string]*ledger.App{}, pods: map[string]*standing{},
-		expected: map[string]float64{}, lastUsed: map[string]uint64{}, opened: map[string]uint64{}, seen: map[string]int64{},
-	}
-}

@@ -310,3 +310,10 @@ func (w *world) agreeEntries(tb testing.TB, l *ledger.Ledger) {
 		}
 	}
 }
+
+func newWorld() *world {
+	return &world{
+		nodes: map[string]*ledger.Machine{}, apps: map[string]*ledger.App{}, pods: map[string]*standing{},
+		expected: map[string]float64{}, lastUsed: map[string]uint64{}, opened: map[string]uint64{}, seen: map[string]int64{},
+	}
+}
