@@ -75,7 +75,7 @@ func TestRuleIsTheBuiltIn(t *testing.T) {
 // TestMalformedRule: the error names file, line and field.
 func TestMalformedRule(t *testing.T) {
 	for _, tc := range []struct{ name, text, old, replaced, want string }{
-		{"no rule", ruleText, ruleText[strings.Index(ruleText, "  rule:"):], "", "p.yaml:5: spec.rule is missing: the model rule needs it"},
+		{"no rule", ruleText, from(ruleText, "  rule:"), "", "p.yaml:5: spec.rule is missing: the model rule needs it"},
 		{"a rule of another model", ruleText, "model: rule", "model: plan", "p.yaml:9: spec.rule: the model plan has none; the model rule has"},
 		{"knowledge", ruleText, "K0", "K1", `p.yaml:7: spec.knowledge "K1": the model rule needs K0`},
 		{"features", ruleText, "  rule:", "  features: [util]\n  rule:", `p.yaml:8: spec.features[0] "util": the model rule has no features`},
@@ -94,7 +94,7 @@ func TestMalformedRule(t *testing.T) {
 		{"a weight above", ruleText, "gpu: 3", "gpu: 101", "p.yaml:10: spec.rule.resources.example.com/gpu 101: want 1 to 100"},
 		{"a weight in parts", ruleText, "cpu: 1", "cpu: 1.5", "p.yaml:9: spec.rule 1.5: want a whole number"},
 		{"no resources", ruleText, "{cpu: 1, example.com/gpu: 3}", "{}", "p.yaml:10: spec.rule.resources has 0 entries: want 1 to 64"},
-		{"no points", ruleText, ruleText[strings.Index(ruleText, "\n      -"):], " []\n", "p.yaml:11: spec.rule.shape has no point"},
+		{"no points", ruleText, from(ruleText, "\n      -"), " []\n", "p.yaml:11: spec.rule.shape has no point"},
 		{"a score in parts", ruleText, "100, 10", "100, 9.5", "p.yaml:9: spec.rule 9.5: want a whole number"},
 		{"half a point", ruleText, "100, 10", "100", "p.yaml:13: spec.rule.shape[1] [100]: want a utilisation and a score"},
 		{"a utilisation above", ruleText, "100, 10", "101, 10", "p.yaml:13: spec.rule.shape[1] [101 10]: want a utilisation from 0 to 100"},
@@ -128,4 +128,10 @@ func TestRuleSuits(t *testing.T) {
 	o, err = Parse("p.yaml", []byte(splitOf(strings.Replace(splitText, "memory:", "memroy:", 1))))
 	require.NoError(t, err)
 	require.EqualError(t, o.Spec.Suits(inst), "rule.others.resources.memroy: there is no such dimension")
+}
+
+// from is the end of a text, from where it has a part.
+func from(text, part string) string {
+	_, rest, _ := strings.Cut(text, part)
+	return part + rest
 }

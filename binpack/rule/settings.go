@@ -57,7 +57,7 @@ func settable(name string) error {
 // Policy builds the rule. An error begins with the field at fault, below field.
 func (s *Settings) Policy(field string) (binpack.Policy, error) {
 	if s.OnePerNode == nil && s.Others == nil {
-		return s.Choice.policy(field)
+		return s.policy(field)
 	}
 	switch {
 	case s.Name != "":

@@ -62,7 +62,7 @@ func (w *world) apply(e *ledger.Event) {
 	case ledger.KindRemove:
 		w.takeOff(w.pods[e.UID])
 		delete(w.pods, e.UID)
-	case ledger.KindStart, ledger.KindPolicy, ledger.KindWindow, ledger.KindPast:
+	case ledger.KindStart, ledger.KindPolicy, ledger.KindChoose, ledger.KindWindow, ledger.KindPast:
 	}
 }
 
