@@ -59,13 +59,13 @@ k1() {
 		--trace "$work/k1-small" --trace "$work/k1-large" --trace "$work/k1-large2d"
 }
 
-# The better of seeds 1 and 2 by other clusters, seeds from 41.
+# Seed 1 was better than 2 on 32 other clusters (seeds 41 to 56, one size and several): fewer of them worse than the best rule.
 kubernetes-k0() {
 	traces kubernetes-one kubernetes 10 fleet=one
 	traces kubernetes-open kubernetes 10 fleet=open
 	echo '== kubernetes-k0' >&2
 	bin/sigma train --features util,mean,full,frag,recent,empty,age,crowd,own,size --knowledge K0 --optimizer cmaes --evaluations 400 \
-		--seed SEED --trace "$work/kubernetes-one" --trace "$work/kubernetes-open" --out benchdata/policies/kubernetes-k0.yaml
+		--seed 1 --trace "$work/kubernetes-one" --trace "$work/kubernetes-open" --out benchdata/policies/kubernetes-k0.yaml
 }
 
 k1-churn() {

@@ -35,9 +35,9 @@ func TestShippedTable(t *testing.T) {
 		{"a few leave", binpack.Open, []float64{5, 5}, 1, false, false, 31, "general-k1.yaml"},
 		{"many leave", binpack.Open, []float64{5, 5}, 1, false, false, 32, "kubernetes-k0.yaml"},
 		{"fixed, many leave", binpack.Fixed, []float64{40, 5}, 1, false, false, 32, "large-k0.yaml"},
-		{"fixed, no forecast", binpack.Fixed, nil, 1, false, false, 0, "general-k0-fixed.yaml"},
-		{"fixed and loose", binpack.Fixed, []float64{5, 5}, 1, false, false, 0, "general-k0-fixed.yaml, empty machines last"},
-		{"fixed and tight", binpack.Fixed, []float64{40, 5}, 1, false, false, 0, "general-k0-fixed.yaml"},
+		{"fixed, no forecast", binpack.Fixed, nil, 1, false, false, 0, "large-k0.yaml"},
+		{"fixed and loose", binpack.Fixed, []float64{5, 5}, 1, false, false, 0, "large-k0.yaml, empty machines last"},
+		{"fixed and tight", binpack.Fixed, []float64{40, 5}, 1, false, false, 0, "large-k0.yaml"},
 		{"devices", binpack.Fixed, []float64{5, 5}, 1, false, true, 0, "general-k1-devices.yaml"},
 		{"devices, no forecast", binpack.Open, nil, 1, false, true, 0, "general-k0-devices.yaml"},
 	} {
@@ -174,7 +174,7 @@ func TestShippedEmptyLast(t *testing.T) {
 		require.Equal(t, int32(0), ranked[1].Machine, "then the empty ones")
 		e, err := s.Explain(scorer, scorer, binpack.Item{App: app}, all)
 		require.NoError(t, err)
-		require.Equal(t, "general-k0-fixed.yaml, empty machines last", e.Choice.Name)
+		require.Equal(t, "large-k0.yaml, empty machines last", e.Choice.Name)
 		require.True(t, e.Fleet.KeptBack)
 		sum := 0.0
 		for _, term := range e.RunnerUp.Terms {

@@ -31,7 +31,7 @@ func TestInstalledPolicyChooses(t *testing.T) {
 		l.SetPolicy(ledger.Primary, installed(m))
 		l.live(rand.New(rand.NewPCG(1, 1)), 600)
 		digest := policy.Shipped().Digest()
-		require.InDelta(t, 1, l.gauge(l.metrics.chosen.WithLabelValues("primary", "large-k0.yaml")), 0)
+		require.InDelta(t, 1, l.gauge(l.metrics.chosen.WithLabelValues("primary", "kubernetes-k0.yaml")), 0)
 		require.InDelta(t, 0, l.gauge(l.metrics.chosen.WithLabelValues("primary", "general-k0.yaml")), 0)
 		require.NoError(t, l.Close())
 		paths := l.files()
@@ -49,7 +49,7 @@ func TestInstalledPolicyChooses(t *testing.T) {
 			}
 		}
 		require.Equal(t, v.Agreed, agreed)
-		require.Equal(t, []string{"general-k0-plain.yaml", "general-k0.yaml", "large-k0.yaml"}, slices.Sorted(maps.Keys(files)))
+		require.Equal(t, []string{"general-k0-plain.yaml", "general-k0.yaml", "kubernetes-k0.yaml"}, slices.Sorted(maps.Keys(files)))
 
 		// Another choice than the state's, or none, is found.
 		last := paths[len(paths)-1]
@@ -60,8 +60,8 @@ func TestInstalledPolicyChooses(t *testing.T) {
 			require.NoError(t, err)
 			return v
 		}
-		v = verify(bytes.Replace(text, []byte(`"name":"large-k0.yaml"`), []byte(`"name":"general-k1.yaml"`), 1))
-		require.ErrorContains(t, v.First, "the log has general-k1.yaml, computed is large-k0.yaml")
+		v = verify(bytes.Replace(text, []byte(`"name":"kubernetes-k0.yaml"`), []byte(`"name":"general-k1.yaml"`), 1))
+		require.ErrorContains(t, v.First, "the log has general-k1.yaml, computed is kubernetes-k0.yaml")
 		// A program that ships other files takes the choice, with the file, from the log.
 		other := "sha256:" + strings.Repeat("0", 64)
 		v = verify(bytes.ReplaceAll(text, []byte(digest), []byte(other)))
@@ -79,5 +79,5 @@ func TestInstalledPolicyWithoutForecast(t *testing.T) {
 	require.True(t, l.state.forecastAt.IsZero())
 	v := l.rank(pod("p", "web"))
 	require.Equal(t, ledger.CausePolicy, v.decision.Cause)
-	require.Equal(t, "general-k0-fixed.yaml", l.state.ledger.Chosen(ledger.Primary))
+	require.Equal(t, "large-k0.yaml", l.state.ledger.Chosen(ledger.Primary))
 }

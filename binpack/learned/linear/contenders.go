@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/sigma-scheduler/sigma/binpack"
-	"github.com/sigma-scheduler/sigma/binpack/learned"
 )
 
 // boundsPay is the number of machines from which bounds save more than they
@@ -57,11 +56,7 @@ func (l *Scorer) setBound(col *column, prof, m int32) {
 	} else {
 		col.fits[w] &^= 1 << (m % 64)
 	}
-	base := col.base[m]
-	if l.p.emptyLast && l.s.Items(m) == 0 && l.s.Instance().Fleet == binpack.Fixed {
-		base = -learned.EmptyPenalty // always kept back
-	}
-	col.bound[m] = base + l.openWeight()*float64(l.allowed[m]-1)
+	col.bound[m] = col.base[m] + l.openWeight()*float64(l.allowed[m]-1)
 	col.stale[w/64] |= 1 << (w % 64)
 }
 
