@@ -44,6 +44,7 @@ const (
 	builtIn  = "rule"
 	settings = "rule with settings"
 	inForce  = "in force"
+	shipped  = "shipped"
 	trained  = "trained"
 )
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"slices"
 
+	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
 // An Entry is a candidate.
@@ -34,7 +36,11 @@ func (r *run) choose(ctx context.Context, free []*candidate, reference *candidat
 		if err != nil {
 			return nil, err
 		}
-		rivals = append(rivals, current)
+		ready, err := shippedFiles(r.traces)
+		if err != nil {
+			return nil, err
+		}
+		rivals = append(append(rivals, ready...), current)
 	} else {
 		// The free alternative is the choice that every cluster has.
 		at := slices.IndexFunc(free, func(c *candidate) bool { return c.name == r.cfg.Target.safe() })
@@ -91,6 +97,22 @@ func (r *run) choose(ctx context.Context, free []*candidate, reference *candidat
 	test[chosen].Chosen = true
 	r.out.Test = test
 	return r.finish(ctx, reference, rival, better)
+}
+
+// shippedFiles are those that the installed policy may choose, each by itself.
+func shippedFiles(traces []*trace.Trace) (list []*candidate, err error) {
+	for _, f := range policy.ShippedFiles() {
+		know, _ := binpack.ParseKnowledge(f.Object.Spec.Knowledge)
+		if know.Forecast() && !forecast(traces) || checkSuits(f.Name, f.Object, traces) != nil {
+			continue
+		}
+		p, err := f.Object.Policy()
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, &candidate{name: f.Name, kind: shipped, policy: p, object: f.Object})
+	}
+	return list, nil
 }
 
 // inForce is the policy that the cluster has.

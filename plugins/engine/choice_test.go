@@ -32,7 +32,7 @@ func TestInstalledPolicyChooses(t *testing.T) {
 		l.live(rand.New(rand.NewPCG(1, 1)), 600)
 		digest := policy.Shipped().Digest()
 		require.InDelta(t, 1, l.gauge(l.metrics.chosen.WithLabelValues("primary", "kubernetes-k0.yaml")), 0)
-		require.InDelta(t, 0, l.gauge(l.metrics.chosen.WithLabelValues("primary", "general-k0.yaml")), 0)
+		require.InDelta(t, 0, l.gauge(l.metrics.chosen.WithLabelValues("primary", "large-k0.yaml")), 0)
 		require.NoError(t, l.Close())
 		paths := l.files()
 		require.Greater(t, len(paths), 3)
@@ -49,7 +49,7 @@ func TestInstalledPolicyChooses(t *testing.T) {
 			}
 		}
 		require.Equal(t, v.Agreed, agreed)
-		require.Equal(t, []string{"general-k0-plain.yaml", "general-k0.yaml", "kubernetes-k0.yaml"}, slices.Sorted(maps.Keys(files)))
+		require.Equal(t, []string{"general-k0-plain.yaml", "kubernetes-k0.yaml", "large-k0.yaml"}, slices.Sorted(maps.Keys(files)))
 
 		// Another choice than the state's, or none, is found.
 		last := paths[len(paths)-1]
