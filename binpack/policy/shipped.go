@@ -30,7 +30,7 @@ var shippedTable = []struct {
 	{with: shipped.Departures, file: "kubernetes-k0.yaml"},
 	{with: shipped.Plain | shipped.OneDimension, file: "general-k0-plain-1d.yaml"},
 	{with: shipped.Plain, file: "general-k0-plain.yaml"},
-	// With a right forecast general-k1 is a little better, with a wrong one much worse.
+	{with: shipped.Forecast, file: "general-k1.yaml"},
 	{file: "large-k0.yaml"},
 }
 

@@ -26,13 +26,13 @@ func TestShippedTable(t *testing.T) {
 		leave    int
 		want     string
 	}{
-		{"open", binpack.Open, []float64{5, 5}, 1, false, false, 0, "large-k0.yaml"},
+		{"open", binpack.Open, []float64{5, 5}, 1, false, false, 0, "general-k1.yaml"},
 		{"open, no forecast", binpack.Open, nil, 1, false, false, 0, "large-k0.yaml"},
 		{"a forecast of nothing", binpack.Open, []float64{-1, -1}, 1, false, false, 0, "large-k0.yaml"},
-		{"a forecast of zeros", binpack.Open, []float64{0, 0}, 1, false, false, 0, "large-k0.yaml"},
+		{"a forecast of zeros", binpack.Open, []float64{0, 0}, 1, false, false, 0, "general-k1.yaml"},
 		{"no limits", binpack.Open, []float64{5, 5}, 0, false, false, 0, "general-k0-plain.yaml"},
 		{"no limits, one dimension", binpack.Open, nil, 0, true, false, 0, "general-k0-plain-1d.yaml"},
-		{"a few leave", binpack.Open, []float64{5, 5}, 1, false, false, 31, "large-k0.yaml"},
+		{"a few leave", binpack.Open, []float64{5, 5}, 1, false, false, 31, "general-k1.yaml"},
 		{"many leave", binpack.Open, []float64{5, 5}, 1, false, false, 32, "kubernetes-k0.yaml"},
 		{"fixed, many leave", binpack.Fixed, []float64{40, 5}, 1, false, false, 32, "large-k0.yaml"},
 		{"fixed, no forecast", binpack.Fixed, nil, 1, false, false, 0, "large-k0.yaml"},
