@@ -10,7 +10,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 
 # The race detector costs ten times the CPU: only packages that start goroutines or lock.
 # internal/archtest compares the list with the code.
-RACE := ./binpack/plan ./swarm ./internal/compare ./internal/train/... ./internal/records/... \
+RACE := ./binpack/plan ./binpack/policy ./swarm ./internal/compare ./internal/train/... ./internal/tune ./internal/records/... \
 	./plugins/engine ./plugins/extender ./plugins/sigma ./plugins/snapshot \
 	./internal/serve/... ./mpa/collect ./mpa/recommender ./mpa/updater ./mpa/admission ./cmd/sigma-extender ./cmd/sigma-mpa ./cmd/sigma-records
 
@@ -48,7 +48,7 @@ fuzz: ## every fuzz target in turn, FUZZTIME=60s in all
 	hack/fuzz.sh $(FUZZTIME)
 
 .PHONY: bench
-bench: ## speed of the packing core as Markdown: ratios to plain twins and rates by size (4 CPU-minutes)
+bench: ## speed of the packing core as Markdown: ratios to plain twins and rates by size (5 CPU-minutes)
 	@hack/bench.sh
 
 .PHONY: soak

@@ -127,7 +127,8 @@ type Explainer interface {
 
 // An Explanation takes a ranking apart.
 type Explanation struct {
-	Candidates int // machines that were compared
+	Candidates int     // machines that were compared
+	Choice     *Choice // of a [Switch]; nil = the scorer is none
 	// Chosen is nil when there was none to choose, RunnerUp when there was one.
 	Chosen, RunnerUp *Candidate
 	Tied             int // other candidates with the score of the chosen one
@@ -151,6 +152,9 @@ type Candidate struct {
 // not finite, and takes the first two apart.
 func (s *State) Explain(scorer, fallback Scorer, item Item, candidates []int32) (Explanation, error) {
 	e := Explanation{Candidates: len(candidates)}
+	if choice, ok := ChoiceOf(scorer); ok {
+		e.Choice, scorer = &choice, deciding(scorer)
+	}
 	ranked, err := s.Rank(scorer, item, candidates, len(candidates), nil)
 	if errors.Is(err, ErrNotFinite) {
 		e.Fallback, scorer = true, fallback

@@ -130,6 +130,7 @@ func (s *State) addMachine(k, line, index int32) int32 {
 	}
 	s.version = append(s.version, uint32(s.journalSeq))
 	s.lastUsed = append(s.lastUsed, 0)
+	s.opened = append(s.opened, 0)
 	s.byLine[line] = append(s.byLine[line], m)
 	s.line = append(s.line, line)
 	s.index = append(s.index, index)

@@ -85,7 +85,7 @@ func sampleAt(n int64) bool { return n&(n-1) == 0 && bits.TrailingZeros64(uint64
 // A History is what a state knows of the past beyond what stands.
 type History struct {
 	Seen, Requests, SumSquares []int64  // per app
-	LastUsed                   []uint64 // per machine
+	LastUsed, Opened           []uint64 // per machine
 	Placements, Departures     uint64
 	LastArrival                int32
 }
@@ -97,6 +97,7 @@ func (s *State) Restore(h History) {
 	copy(s.requests, h.Requests)
 	copy(s.sumSq, h.SumSquares)
 	copy(s.lastUsed, h.LastUsed)
+	copy(s.opened, h.Opened)
 	clear(s.sampled) // until the next sample
 	s.serial, s.departures, s.lastArrival = h.Placements, h.Departures, h.LastArrival
 	s.requestsAll, s.seenAll, s.sampledAt = 0, 0, 0

@@ -77,6 +77,39 @@ type ClassScorer interface {
 	ByClass()
 }
 
+// A Switch is a Scorer that leaves each decision to one of several others. Which one is a
+// function of the state alone.
+type Switch interface {
+	Scorer
+	// Deciding returns the scorer that decides in the present state, and what it is.
+	Deciding() (Scorer, Choice)
+}
+
+// A Choice is what a [Switch] leaves a decision to.
+type Choice struct {
+	Name      string
+	Digest    string // of the policy
+	Knowledge Knowledge
+}
+
+// ChoiceOf is the present choice of a scorer; false where it is no [Switch].
+func ChoiceOf(scorer Scorer) (Choice, bool) {
+	s, ok := scorer.(Switch)
+	if !ok {
+		return Choice{}, false
+	}
+	_, choice := s.Deciding()
+	return choice, true
+}
+
+// deciding is the scorer that decides in the present state.
+func deciding(scorer Scorer) Scorer {
+	if s, ok := scorer.(Switch); ok {
+		scorer, _ = s.Deciding()
+	}
+	return scorer
+}
+
 // A Grower is a Scorer that follows [State.AddApp] and [State.AddRules]. Other scorers
 // must be made again after them.
 type Grower interface {

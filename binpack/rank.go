@@ -25,7 +25,7 @@ func (s *State) prefers(a int32, x float64, b int32, y float64) bool {
 // Every placement is the first of a ranking. A scheduler that has the last word
 // on where a pod goes asks for more than the first; a replay asks [State.Choose].
 func (s *State) Rank(scorer Scorer, item Item, candidates []int32, top int, buf []Ranked) ([]Ranked, error) {
-	buf = buf[:0]
+	buf, scorer = buf[:0], deciding(scorer)
 	// A heap of the best so far, the last of them on top.
 	for i, score := range s.score(scorer, item, candidates) {
 		if score-score != 0 { // NaN or an infinity
@@ -49,6 +49,7 @@ func (s *State) Rank(scorer Scorer, item Item, candidates []int32, top int, buf 
 // leaves out machines that cannot come first, where the scorer tells which those
 // are ([ClassScorer], [Shortlister]). The error is ErrNoFit or ErrNotFinite.
 func (s *State) Choose(scorer Scorer, item Item) (int32, error) {
+	scorer = deciding(scorer)
 	s.candidates, s.pending = s.contenders(scorer, item, s.candidates[:0], s.pending[:0])
 	if len(s.candidates) == 0 {
 		return -1, ErrNoFit

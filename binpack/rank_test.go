@@ -204,6 +204,7 @@ func TestBookAndRestore(t *testing.T) {
 		for m := range int32(lived.state.Size()) { // machines come into being in the same order
 			require.Equal(t, m, restored.state.MachineAt(lived.state.Position(m)))
 			history.LastUsed = append(history.LastUsed, lived.state.LastUsed(m))
+			history.Opened = append(history.Opened, lived.state.Opened(m))
 		}
 		for _, p := range slices.Backward(restored.world.items) {
 			restored.state.Book(p.app, restored.state.MachineAt(p.line, p.index))
@@ -228,6 +229,7 @@ func TestBookAndRestore(t *testing.T) {
 			require.Equal(t, picture(lived.state, size), picture(restored.state, size))
 			for m := range int32(size) {
 				require.Equal(t, lived.state.LastUsed(m), restored.state.LastUsed(m))
+				require.Equal(t, lived.state.Opened(m), restored.state.Opened(m))
 			}
 			item := binpack.Item{App: int32(d.IntN(len(lived.inst.Apps)))}
 			m, err := lived.state.Choose(scorer, item)

@@ -26,6 +26,7 @@ type State struct {
 	contents [][]Entry
 	version  []uint32  // changes with every change of the machine
 	lastUsed []uint64  // placements made when it last took an item; 0 = never
+	opened   []uint64  // placements made when it last took an item while empty; 0 = never
 	line     []int32   // of machines.csv
 	index    []int32   // within the line
 	byLine   [][]int32 // the machines of each line, by index
@@ -155,7 +156,8 @@ func (s *State) Reset() {
 	for m := range n {
 		s.contents[m] = s.contents[m][:0]
 	}
-	s.kind, s.items, s.version, s.lastUsed = s.kind[:0], s.items[:0], s.version[:0], s.lastUsed[:0]
+	s.kind, s.items, s.version = s.kind[:0], s.items[:0], s.version[:0]
+	s.lastUsed, s.opened = s.lastUsed[:0], s.opened[:0]
 	s.line, s.index, s.devices = s.line[:0], s.index[:0], s.devices[:0]
 	for line := range s.byLine {
 		s.byLine[line] = s.byLine[line][:0]
@@ -214,6 +216,10 @@ func (s *State) Version(m int32) uint32 { return s.version[m] }
 // LastUsed is the number of placements up to the last one on the machine, that one
 // included; 0 = none.
 func (s *State) LastUsed(m int32) uint64 { return s.lastUsed[m] }
+
+// Opened is the number of placements that had been made when the first of the items that
+// stand on a machine, or stood there last, came; 0 if none ever did.
+func (s *State) Opened(m int32) uint64 { return s.opened[m] }
 
 // Position gives the line of machines.csv and the index within it; machines
 // are ordered by the two.
@@ -313,6 +319,7 @@ func (s *State) put(app, m int32) {
 	s.alive[app]++
 	s.totalAlive++
 	if s.items[m] == 1 {
+		s.opened[m] = s.serial
 		s.machines++
 		k := s.kind[m]
 		s.held[k]++

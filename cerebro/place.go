@@ -106,6 +106,9 @@ func (r *Replayer) place(now float64, request, number int32) bool {
 	if u.opt.watch != nil {
 		u.opt.watch(request, number, item)
 	}
+	if choice, ok := binpack.ChoiceOf(u.scorer); ok {
+		u.noteChoice(now, choice)
+	}
 	m, err := r.state.Choose(u.scorer, item)
 	chooser := u.chooser
 	if errors.Is(err, binpack.ErrNotFinite) {
@@ -125,6 +128,16 @@ func (r *Replayer) place(now float64, request, number int32) bool {
 	}
 	r.notePlaced(now, request, number, m, devices)
 	return true
+}
+
+// noteChoice counts an item for the choice that decides on it.
+func (u *run) noteChoice(now float64, c binpack.Choice) {
+	list := u.out.Choices
+	if n := len(list); n == 0 || list[n-1].Choice != c {
+		list = append(list, Choice{Since: now, Choice: c})
+	}
+	list[len(list)-1].Items++
+	u.out.Choices = list
 }
 
 // notePlaced notes the placement of an item.

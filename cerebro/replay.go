@@ -27,6 +27,8 @@ type Options struct {
 	Brief bool
 	// Samples is the number of points of the time series; 0 = none.
 	Samples int
+	// Marks are times, not decreasing, at which Run.Marks has the sums.
+	Marks []float64
 	// Record, when set, is called for every decision in order.
 	Record func(Decision)
 	// watch, when set, is called before an item is decided.

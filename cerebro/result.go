@@ -1,5 +1,7 @@
 package cerebro
 
+import "github.com/sigma-scheduler/sigma/binpack"
+
 // A Run has the results of one replay. Slices have one value per dimension.
 type Run struct {
 	Order        int
@@ -34,8 +36,26 @@ type Run struct {
 	ImbalanceTie float64
 	// Fallbacks counts items that the policy did not decide, by cause.
 	Fallbacks map[string]int
+	// Choices are what a [binpack.Switch] left the items to, in order; one that followed
+	// itself is not repeated.
+	Choices []Choice
 	// Series is the time series, when the caller asked for one.
 	Series []Sample
+	// Marks are the sums at the times that the caller asked for.
+	Marks []Mark
+}
+
+// A Mark has the integrals of a run up to a time, from the trace's MeasureFrom.
+type Mark struct {
+	CostSeconds    float64
+	WaitingSeconds float64 // of all items that wait for a machine; 0 without Retry
+}
+
+// A Choice is what a [binpack.Switch] left some items in a row to.
+type Choice struct {
+	Since float64 // time of the first of them
+	Items int
+	binpack.Choice
 }
 
 // A Sample is one point of the time series of a run.

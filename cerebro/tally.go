@@ -20,6 +20,7 @@ type tally struct {
 	events   int
 	seen     int
 	capacity []float64 // of a fixed fleet
+	waiting  float64   // integral of the items that wait
 }
 
 // wide is a signed 128-bit sum: demands summed over a fleet may pass 2⁶².
@@ -73,11 +74,9 @@ func (t *tally) begin(r *Replayer, events []trace.Event) {
 // advance accounts for the time up to an event, before the event.
 func (t *tally) advance(r *Replayer, now float64) {
 	t.seen++
-	if now > t.last && now > t.from {
-		from := max(t.last, t.from)
-		t.integrate(r, now-from)
-	}
-	if math.IsNaN(t.last) || now > t.last {
+	t.mark(r, now)
+	t.reach(r, now)
+	if math.IsNaN(t.last) {
 		t.last = now
 	}
 	if t.perEvent && t.seen > 1 {
@@ -89,6 +88,25 @@ func (t *tally) advance(r *Replayer, now float64) {
 	}
 }
 
+// reach accounts for the time from the last step up to now.
+func (t *tally) reach(r *Replayer, now float64) {
+	if now > t.last && now > t.from {
+		t.integrate(r, now-max(t.last, t.from))
+	}
+	if now > t.last {
+		t.last = now
+	}
+}
+
+// mark notes the sums at the marks before a time.
+func (t *tally) mark(r *Replayer, before float64) {
+	u := &r.run
+	for len(u.out.Marks) < len(u.opt.Marks) && u.opt.Marks[len(u.out.Marks)] < before {
+		t.reach(r, u.opt.Marks[len(u.out.Marks)])
+		u.out.Marks = append(u.out.Marks, Mark{u.out.CostSeconds, t.waiting})
+	}
+}
+
 func (t *tally) integrate(r *Replayer, dt float64) {
 	out := &r.run.out
 	out.MachineSeconds += float64(r.state.Active()) * dt
@@ -96,6 +114,7 @@ func (t *tally) integrate(r *Replayer, dt float64) {
 		out.CostSeconds += float64(n) * r.state.Kinds()[k].Cost * dt
 	}
 	t.span += dt
+	t.waiting += float64(len(r.waiting)) * dt
 	if r.run.opt.Brief {
 		return
 	}
@@ -154,6 +173,9 @@ func (t *tally) finish(r *Replayer) {
 		t.step(r)
 	}
 	out := &r.run.out
+	for len(out.Marks) < len(r.run.opt.Marks) { // after the last event
+		out.Marks = append(out.Marks, Mark{out.CostSeconds, t.waiting})
+	}
 	out.MeanAllocationRate = make([]float64, len(t.alloc))
 	for d, sum := range t.alloc {
 		switch {

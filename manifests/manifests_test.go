@@ -4,7 +4,6 @@ package manifests_test
 
 import (
 	"encoding/json"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,7 +21,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sigma-scheduler/sigma/benchdata/policies"
+	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/plugins/apis/config"
 	_ "github.com/sigma-scheduler/sigma/plugins/apis/config/scheme"
 )
@@ -72,29 +71,12 @@ func TestExtenderConfig(t *testing.T) {
 	require.False(t, c.Extenders[0].Ignorable, "rules would be broken while the extender is down")
 }
 
-// TestPolicy: the policy that is installed is the shipped one, in shadow.
+// TestPolicy: the policy that is installed is what the command line calls learned, in shadow.
 func TestPolicy(t *testing.T) {
-	type object struct {
-		Metadata struct {
-			Name string `json:"name"`
-		} `json:"metadata"`
-		Spec map[string]any `json:"spec"`
-	}
-	read := func(text []byte, err error) object {
-		t.Helper()
-		require.NoError(t, err)
-		var o object
-		require.NoError(t, yaml.Unmarshal(text, &o))
-		return o
-	}
-	shipped := read(fs.ReadFile(policies.Files, "general-k1.yaml"))
-	installed := read(os.ReadFile("policy.yaml"))
-	require.Equal(t, "general", installed.Metadata.Name)
-	require.Equal(t, "shadow", installed.Spec["mode"])
-	delete(installed.Spec, "mode")
-	delete(shipped.Spec, "mode")
-	delete(shipped.Spec, "provenance")
-	require.Equal(t, shipped.Spec, installed.Spec)
+	installed, err := policy.Load("policy.yaml")
+	require.NoError(t, err)
+	require.Equal(t, policy.Shipped(), installed)
+	require.Equal(t, policy.Shadow, installed.Spec.Mode)
 }
 
 // TestDashboards: no panel lies over another, and each has a query.

@@ -106,7 +106,7 @@ func addArrivals(t *trace.Trace, arrivals []arrival, end float64) {
 		requests = append(requests, trace.Request{App: a.app, Count: int32(len(a.deletes))})
 		times = append(times, a.time)
 		for _, at := range a.deletes {
-			if at < end {
+			if at < end { // never for one that stays
 				deletes = append(deletes, trace.Event{Time: at, Kind: trace.Delete, Request: int32(i), Count: 1})
 			}
 		}

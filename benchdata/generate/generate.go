@@ -18,6 +18,7 @@ type Kind struct {
 	Name   string
 	Help   string // one line
 	Params []Param
+	check  func(p values) error // of parameters together; may be nil
 	make   func(seed uint64, p values) *trace.Trace
 }
 
@@ -26,14 +27,15 @@ type Param struct {
 	Name              string
 	Default, Min, Max float64
 	Integer           bool
-	// Words name the values 0, 1, …; such a parameter is given by word, and a
-	// trace states it only when it is not the default.
+	// Words name the values 0, 1, …; such a parameter is given by word.
 	Words []string
-	Help  string // one line
+	// Unstated means that a trace states the parameter only when it is not the default.
+	Unstated bool
+	Help     string // one line
 }
 
 // Adding a kind is one file and one line here.
-var kinds = []Kind{small, large, large2d, large3d, fixed, churn, weibull, orlib}
+var kinds = []Kind{small, large, large2d, large3d, fixed, churn, kubernetes, weibull, orlib}
 
 // Kinds lists what [Generate] can make.
 func Kinds() []Kind { return slices.Clone(kinds) }
@@ -98,6 +100,11 @@ func (k Kind) parse(set map[string]string) (values, error) {
 		}
 		p[name] = v
 	}
+	if k.check != nil {
+		if err := k.check(p); err != nil {
+			return nil, fmt.Errorf("generate %s: %w", k.Name, err)
+		}
+	}
 	return p, nil
 }
 
@@ -107,10 +114,9 @@ func (p values) numbers(params []Param) map[string]any {
 	for _, q := range params {
 		v := p[q.Name]
 		switch {
+		case q.Unstated && v == q.Default:
 		case q.Words != nil:
-			if v != q.Default {
-				out[q.Name] = q.Words[int(v)]
-			}
+			out[q.Name] = q.Words[int(v)]
 		case v == math.Trunc(v):
 			out[q.Name] = int(v) // as a YAML reader gives it back
 		default:
@@ -134,7 +140,8 @@ const (
 	streamCounts               // true counts around their means
 	streamForecast             // errors of the forecast
 	streamRequests             // sizes, order and times of requests
-	streamLifetimes            //
+	streamLifetimes            // also scaling and roll-outs
+	streamFleet                // sizes of nodes
 )
 
 func stream(seed, purpose uint64) *rand.Rand {
@@ -149,7 +156,7 @@ func lognormal(rng *rand.Rand, sigma float64) float64 {
 
 // totalParam belongs to kinds whose forecast can be exact in total, though not per app.
 var totalParam = Param{
-	Name: "total", Words: []string{"unknown", "known"},
+	Name: "total", Words: []string{"unknown", "known"}, Unstated: true,
 	Help: "known: every expected count is scaled by one factor, so that together they ask for the true total of cpu",
 }
 

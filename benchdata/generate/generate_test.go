@@ -30,6 +30,8 @@ func tiny(kind string) map[string]string {
 		return nil
 	case "weibull", "orlib":
 		return map[string]string{"n": "50"}
+	case "kubernetes":
+		return map[string]string{"nodes": "20", "days": ".5", "fleet": "fixed"}
 	}
 	return map[string]string{"scale": ".1"}
 }
@@ -40,12 +42,16 @@ func TestErrors(t *testing.T) {
 		set  map[string]string
 		want string
 	}{
-		{"huge", nil, `generate: unknown kind "huge"; there are small, large, large2d, large3d, fixed, churn, weibull, orlib`},
+		{"huge", nil, `generate: unknown kind "huge"; there are small, large, large2d, large3d, fixed, churn, kubernetes, weibull, orlib`},
 		{"small", map[string]string{"scale": "1"}, `generate small: unknown parameter "scale"; there are sigma, total`},
 		{"small", map[string]string{"total": "1"}, `generate small: total="1": want unknown or known`},
 		{"fixed", map[string]string{"f": "x"}, `generate fixed: f="x" is not a number`},
 		{"large", map[string]string{"scale": "0"}, `generate large: scale=0 is not within 0.05 and 50`},
 		{"large", map[string]string{"scale": "NaN"}, `generate large: scale=NaN is not within 0.05 and 50`},
+		{"kubernetes", map[string]string{"f": "1.1"}, `generate kubernetes: f is for fleet=fixed`},
+		{"kubernetes", map[string]string{"fleet": "two"}, `generate kubernetes: fleet="two": want one or open or fixed`},
+		{"kubernetes", map[string]string{"nodes": "5001"}, `generate kubernetes: nodes=5001 is not within 0 and 5000`},
+		{"large", map[string]string{"departures": "1.5"}, `generate large: departures=1.5 is not within 0 and 1`},
 		{"orlib", map[string]string{"n": "1.5"}, `generate orlib: n=1.5 is not a whole number`},
 	}
 	for _, tt := range tests {
@@ -96,7 +102,9 @@ func TestPinned(t *testing.T) {
 		"fixed":   "9cef840170f7024f",
 		"churn":   "7ff6a7882f4621cc",
 		"weibull": "7f797ffe23b9d33f",
-		"orlib":   "e8c5f66b5fe1bbc0",
+
+		"kubernetes": "c6abca0df3c21991",
+		"orlib":      "e8c5f66b5fe1bbc0",
 	}
 	got := map[string]string{}
 	for _, k := range Kinds() {
@@ -119,6 +127,8 @@ func TestForecastHasItsOwnStream(t *testing.T) {
 		"small": {"sigma": ".7"},
 		"large": {"forecast": "1.3", "noise": ".7"},
 		"churn": {"forecast": "1.3", "noise": ".7"},
+
+		"kubernetes": {"forecast": "1.3", "noise": ".7"},
 	} {
 		plain, other := tiny(kind), map[string]string{}
 		maps.Copy(other, plain)

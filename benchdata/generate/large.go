@@ -17,7 +17,7 @@ var (
 	large = Kind{
 		Name:   "large",
 		Help:   "400 apps, about 5,000 containers in about 3,000 requests over a day; machines of 96c/512Gi, cpu binds",
-		Params: append(largeParams(), totalParam),
+		Params: append(largeParams(), totalParam, departuresParam),
 		make: func(seed uint64, p values) *trace.Trace {
 			return makeLarge(seed, p, largeMix, false)
 		},
@@ -25,7 +25,7 @@ var (
 	large2d = Kind{
 		Name:   "large2d",
 		Help:   "large with specs of 2 to 8Gi a core: memory binds too",
-		Params: append(largeParams(), totalParam),
+		Params: append(largeParams(), totalParam, departuresParam),
 		make: func(seed uint64, p values) *trace.Trace {
 			return makeLarge(seed, p, large2dMix, false)
 		},
@@ -33,7 +33,7 @@ var (
 	large3d = Kind{
 		Name:   "large3d",
 		Help:   "large2d with 20 to 400Gi of disk per container on machines of 4Ti",
-		Params: append(largeParams(), totalParam),
+		Params: append(largeParams(), totalParam, departuresParam),
 		make: func(seed uint64, p values) *trace.Trace {
 			return makeLarge(seed, p, large2dMix, true)
 		},
@@ -41,7 +41,7 @@ var (
 	fixed = Kind{
 		Name: "fixed",
 		Help: "large on a fixed fleet, a little above the volume bound: what does not fit is rejected",
-		Params: append(largeParams(), totalParam,
+		Params: append(largeParams(), totalParam, departuresParam,
 			Param{Name: "f", Default: 1.02, Min: .1, Max: 10, Help: "machines ÷ volume bound, rounded up"}),
 		make: func(seed uint64, p values) *trace.Trace {
 			t := makeLarge(seed, p, largeMix, false)
@@ -55,9 +55,14 @@ var (
 )
 
 func largeParams() []Param {
-	return []Param{
+	return append([]Param{
 		{Name: "scale", Default: 1, Min: .05, Max: 50, Help: "volume: items, largest apps and largest requests ∝ scale, apps ∝ √scale"},
 		{Name: "burst", Default: 40, Min: 1, Max: 1000, Help: "largest request of the 20 largest apps, at scale 1"},
+	}, forecastParams()...)
+}
+
+func forecastParams() []Param {
+	return []Param{
 		{Name: "forecast", Default: 1, Min: .01, Max: 100, Help: "factor on every expected count"},
 		{Name: "noise", Default: 0, Max: 3, Help: "error of the forecast: standard deviation of its logarithm, per app"},
 	}
@@ -269,7 +274,14 @@ func makeLarge(seed uint64, p values, mix []spec, disk bool) *trace.Trace {
 	t := &trace.Trace{Instance: inst, MeasureFrom: math.NaN(), Source: map[string]any{
 		"method": "app means ∝ rank^-0.8; expected is the mean before noise and volume factor",
 	}}
-	addRequests(t, requests, times)
+	arrivals := make([]arrival, len(requests))
+	for i, r := range requests {
+		arrivals[i] = newArrival(times[i], r.App, int(r.Count))
+	}
+	if p["departures"] > 0 {
+		arrivals = rollOuts(stream(seed, streamLifetimes), arrivals, len(inst.Apps), p["departures"])
+	}
+	addArrivals(t, arrivals, math.Inf(1))
 	return t
 }
 
@@ -291,11 +303,15 @@ func clip(inst *binpack.Instance, counts []int64) {
 	}
 }
 
-// items are the containers per app that a trace without deletes creates.
+// items are the containers per app that a trace leaves at its end.
 func items(t *trace.Trace) []int64 {
 	n := make([]int64, len(t.Instance.Apps))
-	for _, r := range t.Requests {
-		n[r.App] += int64(r.Count)
+	for _, e := range t.Events {
+		count := int64(e.Count)
+		if e.Kind == trace.Delete {
+			count = -count
+		}
+		n[t.Requests[e.Request].App] += count
 	}
 	return n
 }

@@ -35,6 +35,8 @@ type Model struct {
 	// Build makes the policy of a spec that has passed Check. It refuses what fields
 	// say together; Check looks at one field at a time.
 	Build func(Spec) (binpack.Policy, error)
+	// Contents is what decides beside the spec, as text for the digest; nil = nothing does.
+	Contents func() string
 	// NotLive says why a live cluster cannot use the model; empty = it can.
 	NotLive string
 }

@@ -19,6 +19,18 @@ var models = []*learned.Model{
 	&rollout.Model,
 	&devices.Model,
 	&population.Model,
+	&shippedModel,
+}
+
+// TrainableNames lists the names of the models that have numbers to train.
+func TrainableNames() []string {
+	var names []string
+	for _, m := range models {
+		if m.Learns != nil {
+			names = append(names, m.Name)
+		}
+	}
+	return names
 }
 
 // Models lists the models that a policy file may name.

@@ -39,6 +39,12 @@ func TestModels(t *testing.T) {
 				if !m.Takes(know) {
 					continue
 				}
+				if m.Learns == nil {
+					p, err := m.Build(learned.Spec{Knowledge: know})
+					require.NoError(t, err)
+					require.Equal(t, know, p.Knowledge())
+					continue
+				}
 				for _, fixed := range []bool{false, true} {
 					spec := learned.Spec{Knowledge: know, Parameters: map[string]float64{}}
 					for _, name := range m.Learns(know, fixed) {

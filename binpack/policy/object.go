@@ -18,6 +18,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/learned"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/internal/durable"
 )
 
@@ -31,7 +32,7 @@ const (
 	ObjectKind = "PlacementPolicy"
 )
 
-// An Object is a learned policy as a Kubernetes object: what training writes
+// An Object is a policy as a Kubernetes object: what training writes
 // is what kubectl applies. A status, which a cluster adds, is read and saved
 // but changes nothing.
 type Object struct {
@@ -57,12 +58,13 @@ type Spec struct {
 	Features       []string           `yaml:"features,flow" json:"features"`
 	Weights        []float64          `yaml:"weights,flow" json:"weights"`
 	Parameters     map[string]float64 `yaml:"parameters,flow,omitempty" json:"parameters,omitempty"`
+	Rule           *rule.Settings     `yaml:"rule,omitempty" json:"rule,omitempty"` // of the model rule alone
 	Mode           Mode               `yaml:"mode,omitempty" json:"mode,omitempty"`
 	CanaryPercent  *int               `yaml:"canaryPercent,omitempty" json:"canaryPercent,omitempty"`
 	Provenance     map[string]any     `yaml:"provenance,omitempty" json:"provenance,omitempty"`
 }
 
-// Mode is how much a policy decides; "" is live.
+// Mode is how much a policy decides; "" is [DefaultMode].
 type Mode string
 
 // The modes.
@@ -70,12 +72,17 @@ const (
 	Shadow Mode = "shadow" // it is computed and compared, and decides nothing
 	Canary Mode = "canary" // it decides for a share of the workloads
 	Live   Mode = "live"   // it decides
+
+	DefaultMode = Shadow
 )
 
 // Policy builds the policy that the object describes.
 func (o *Object) Policy() (binpack.Policy, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
+	}
+	if o.Spec.Model == RuleModel {
+		return o.Spec.buildRule()
 	}
 	return ModelOf(o.Spec.Model).Build(o.Spec.learned())
 }
@@ -92,8 +99,10 @@ func (o *Object) Validate() error {
 		return errors.New("metadata.name is empty")
 	case s.FeatureVersion != FeatureVersion:
 		return fmt.Errorf("spec.featureVersion %d: this build knows %d", s.FeatureVersion, FeatureVersion)
-	case ModelOf(s.Model) == nil:
+	case s.Model != RuleModel && ModelOf(s.Model) == nil:
 		return s.unknownModel()
+	case s.Model != RuleModel && s.Rule != nil:
+		return fmt.Errorf("%s: the model %s has none; the model rule has", ruleField, s.Model)
 	case !slices.Contains([]Mode{"", Shadow, Canary, Live}, s.Mode):
 		return fmt.Errorf("spec.mode %q: want shadow, canary or live", s.Mode)
 	case s.CanaryPercent != nil && (*s.CanaryPercent < 0 || *s.CanaryPercent > 100):
@@ -101,6 +110,10 @@ func (o *Object) Validate() error {
 	}
 	if _, ok := binpack.ParseKnowledge(s.Knowledge); !ok {
 		return fmt.Errorf("spec.knowledge %q: known are %s", s.Knowledge, strings.Join(binpack.KnowledgeNames(), ", "))
+	}
+	if s.Model == RuleModel {
+		_, err := s.buildRule()
+		return err
 	}
 	return ModelOf(s.Model).Check(s.learned())
 }
@@ -112,11 +125,14 @@ func (s *Spec) learned() learned.Spec {
 }
 
 func (s *Spec) unknownModel() error {
-	return fmt.Errorf("spec.model %q: known are %s", s.Model, strings.Join(ModelNames(), ", "))
+	return fmt.Errorf("spec.model %q: known are %s, %s", s.Model, strings.Join(ModelNames(), ", "), RuleModel)
 }
 
 // Suits reports why the policy cannot serve an instance; nil = it can.
 func (s *Spec) Suits(inst *binpack.Instance) error {
+	if s.Model == RuleModel {
+		return s.Rule.Suits("rule", inst)
+	}
 	m := ModelOf(s.Model)
 	if m == nil {
 		return s.unknownModel()
@@ -125,16 +141,21 @@ func (s *Spec) Suits(inst *binpack.Instance) error {
 }
 
 // Digest identifies what the policy does: sha256 over model, knowledge,
-// features, weights and parameters, not over name, mode or provenance.
+// features, weights, parameters and rule, not over name, mode or provenance; of a model that
+// has contents also over these.
 func (o *Object) Digest() string {
 	core := Spec{
 		FeatureVersion: o.Spec.FeatureVersion, Model: o.Spec.Model, Knowledge: o.Spec.Knowledge,
 		Features: o.Spec.Features, Weights: o.Spec.Weights, Parameters: o.Spec.Parameters,
+		Rule: o.Spec.Rule,
 	}
 	core.unsignZeros()
 	text, err := yaml.Marshal(core)
 	if err != nil {
 		panic(fmt.Sprintf("policy: marshal spec: %v", err)) // plain strings and numbers
+	}
+	if m := ModelOf(core.Model); m != nil && m.Contents != nil {
+		text = append(text, m.Contents()...)
 	}
 	sum := sha256.Sum256(text)
 	return "sha256:" + hex.EncodeToString(sum[:])
@@ -165,8 +186,12 @@ func Parse(name string, text []byte) (*Object, error) {
 
 // wholeNumbers refuses fractions, which the decoder cuts off.
 func wholeNumbers(text []byte) error {
-	for _, field := range []string{"spec.featureVersion", "spec.canaryPercent"} {
-		if at, found := nodeOf(text, field); found && at.Tag == "!!float" {
+	for _, field := range []string{"spec.featureVersion", "spec.canaryPercent", ruleField} {
+		at, found := nodeOf(text, field)
+		if !found {
+			continue
+		}
+		if at := fraction(at); at != nil {
 			return fmt.Errorf("%s %s: want a whole number", field, at.Value)
 		}
 	}

@@ -203,6 +203,8 @@ func FuzzLoadPolicy(f *testing.F) {
 	f.Add([]byte(strings.Replace(objectText, "K1+clock", "K1", 1)))
 	f.Add([]byte(strings.Replace(objectText, "K1+clock", "K2", 1)))
 	f.Add([]byte(strings.Replace(strings.Replace(objectText, "K1+clock", "K0+clock", 1), "z:", "alpha: 2\n    z:", 1)))
+	f.Add([]byte(ruleText))
+	f.Add([]byte(splitOf(splitText)))
 	f.Add([]byte("a: &a [*a]\n"))
 	f.Add([]byte("{apiVersion: sigma-scheduler.io/v1alpha1, kind: PlacementPolicy, metadata: {name: x}, spec: {featureVersion: 1, model: linear, knowledge: K0, features: [], weights: []}}"))
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -21,10 +21,10 @@ type BalancedAllocation struct {
 
 // Scorer prepares the policy for a state.
 func (p BalancedAllocation) Scorer(s *binpack.State) binpack.Scorer {
-	return p.Ties.scorer(s, balancedAllocation, true)
+	return p.Ties.scorer(s, balancedAllocation, nil, true)
 }
 
-func balancedAllocation(demand, requested, allocatable []int64) int64 {
+func balancedAllocation(demand, requested, allocatable, _ []int64) int64 {
 	with := balance(requested, allocatable)
 	for d, need := range demand {
 		requested[d] -= need

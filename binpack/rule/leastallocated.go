@@ -5,29 +5,31 @@ import "github.com/sigma-scheduler/sigma/binpack"
 // LeastAllocated is kube-scheduler's NodeResourcesFit with the LeastAllocated
 // strategy, its default:
 //
-//	score = ⌊Σ ⌊100 · (allocatable_d − requested_d) ÷ allocatable_d⌋ ÷ dimensions⌋
+//	score = ⌊Σ weight_d · ⌊100 · (allocatable_d − requested_d) ÷ allocatable_d⌋ ÷ Σ weight_d⌋
 type LeastAllocated struct {
 	blind
 
 	Ties Ties
+	// Resources are the dimensions that count, with their weights; nil = all, with weight 1.
+	Resources map[string]int64
 }
 
 // Scorer prepares the policy for a state.
 func (p LeastAllocated) Scorer(s *binpack.State) binpack.Scorer {
-	return p.Ties.scorer(s, leastAllocated, false)
+	return p.Ties.scorer(s, leastAllocated, p.Resources, false)
 }
 
-func leastAllocated(_, requested, allocatable []int64) int64 {
-	var sum, weights int64
+func leastAllocated(_, requested, allocatable, weights []int64) int64 {
+	var sum, total int64
 	for d, whole := range allocatable {
 		if whole == 0 {
 			continue
 		}
-		sum += max(whole-requested[d], 0) * maxNodeScore / whole
-		weights++
+		sum += max(whole-requested[d], 0) * maxNodeScore / whole * weights[d]
+		total += weights[d]
 	}
-	if weights == 0 {
+	if total == 0 {
 		return 0
 	}
-	return sum / weights
+	return sum / total
 }

@@ -23,16 +23,21 @@ const maxNodeScore = 100
 // A strategy is the arithmetic of one scoring plugin of kube-scheduler 1.36
 // (pkg/scheduler/framework/plugins/noderesources). It gets, per dimension, what the
 // item asks for, what would be requested of a machine with the item on it, which it may
-// overwrite, and what the machine has. It returns a whole score from 0 to maxNodeScore.
-// All dimensions have weight 1. A dimension with allocatable 0 does not count.
-type strategy func(demand, requested, allocatable []int64) int64
+// overwrite, what the machine has, and the weight. It returns a whole score from 0 to
+// maxNodeScore. A dimension with allocatable 0 does not count.
+type strategy func(demand, requested, allocatable, weights []int64) int64
 
-// scorer runs a strategy on a state. With skipsNothing an item without any demand
-// scores 0 everywhere.
-func (t Ties) scorer(s *binpack.State, score strategy, skipsNothing bool) binpack.Scorer {
+// scorer runs a strategy on a state. resources are the dimensions that count, with
+// their weights; nil = all, with weight 1. With skipsNothing an item without any demand scores 0
+// everywhere.
+func (t Ties) scorer(s *binpack.State, score strategy, resources map[string]int64, skipsNothing bool) binpack.Scorer {
 	u := &upstream{state: s, ties: t, score: score, skipsNothing: skipsNothing}
 	for _, dim := range s.Instance().Dimensions {
-		u.scalar = append(u.scalar, isScalar(dim))
+		weight := int64(1)
+		if resources != nil {
+			weight = resources[dim.Name]
+		}
+		u.scalar, u.weights = append(u.scalar, isScalar(dim)), append(u.weights, weight)
 	}
 	n := len(u.scalar)
 	u.requested, u.allocatable = make([]int64, gather*n), make([]int64, n)
@@ -44,10 +49,11 @@ func (t Ties) scorer(s *binpack.State, score strategy, skipsNothing bool) binpac
 
 // upstream runs a strategy over candidates.
 type upstream struct {
-	state  *binpack.State
-	ties   Ties
-	score  strategy
-	scalar []bool // per dimension
+	state   *binpack.State
+	ties    Ties
+	score   strategy
+	scalar  []bool  // per dimension
+	weights []int64 // per dimension; 0 = it does not count
 
 	skipsNothing bool
 
@@ -94,11 +100,11 @@ func (u *upstream) scoreOne(demand, requested []int64, m int32) int64 {
 		u.allocatable[d] = capacity[d]
 		requested[d] += capacity[d]
 		// A scalar resource that the pod does not ask for does not count.
-		if need == 0 && u.scalar[d] {
+		if need == 0 && u.scalar[d] || u.weights[d] == 0 {
 			u.allocatable[d] = 0
 		}
 	}
-	return u.score(demand, requested, u.allocatable)
+	return u.score(demand, requested, u.allocatable, u.weights)
 }
 
 // isScalar reports whether kube-scheduler would treat a dimension as a scalar

@@ -41,6 +41,40 @@ func TestRequestedToCapacityRatio(t *testing.T) {
 	require.Equal(t, []float64{41}, tb.scores(t, rule.MostAllocated{Ties: byPosition}))
 }
 
+// TestResources: dimensions count by their weights, and those without one not at all.
+func TestResources(t *testing.T) {
+	weights := map[string]int64{"d0": 3, "d1": 1}
+	// (3·60 + 30)/4 = 52, (3·60 + 90)/4 = 67, (3·20 + 10)/4 = 17.
+	require.Equal(t, []float64{52, 67, 17}, twoDims.scores(t, rule.MostAllocated{Ties: byPosition, Resources: weights}))
+	// (3·40 + 70)/4 = 47, (3·40 + 10)/4 = 32, (3·80 + 90)/4 = 82.
+	require.Equal(t, []float64{47, 32, 82}, twoDims.scores(t, rule.LeastAllocated{Ties: byPosition, Resources: weights}))
+	// 52.5 and 67.5 round up, and 17.5.
+	require.Equal(t, []float64{53, 68, 18}, twoDims.scores(t, rule.RequestedToCapacityRatio{Ties: byPosition, Resources: weights}))
+	only := map[string]int64{"d1": 7, "d9": 1}
+	require.Equal(t, []float64{30, 90, 10}, twoDims.scores(t, rule.MostAllocated{Ties: byPosition, Resources: only}))
+	nothing := map[string]int64{"d9": 1}
+	require.Equal(t, []float64{0, 0, 0}, twoDims.scores(t, rule.MostAllocated{Ties: byPosition, Resources: nothing}))
+}
+
+// TestShape: utilisations of 60 and 30, 60 and 90, 20 and 10 percent.
+func TestShape(t *testing.T) {
+	for _, tt := range []struct {
+		shape [][]int64
+		want  []float64
+	}{
+		{[][]int64{{0, 0}, {100, 10}}, []float64{45, 75, 15}},
+		{[][]int64{{0, 10}, {100, 0}}, []float64{55, 25, 85}},
+		{[][]int64{{50, 7}}, []float64{70, 70, 70}},
+		// Flat 20 up to 30, then 20 + 80·(60 − 30)/60 = 60, flat 100 from 90: 40, 80, 20.
+		{[][]int64{{30, 2}, {90, 10}}, []float64{40, 80, 20}},
+		// Down from 100 at 0 to 0 at 30: 100 − 100·20/30 = 100 − 66 = 34, 100 − 33 = 67; 0
+		// does not count. 34 and 67 are 50.5.
+		{[][]int64{{0, 10}, {30, 0}}, []float64{0, 0, 51}},
+	} {
+		require.Equal(t, tt.want, twoDims.scores(t, rule.RequestedToCapacityRatio{Ties: byPosition, Shape: tt.shape}), tt.shape)
+	}
+}
+
 func TestBalancedAllocation(t *testing.T) {
 	// With the item |.6 − .3|/2 = .15 → 85, |.6 − .9|/2 = .15 → 85, |.2 − .1|/2 = .05 → 95;
 	// without it |.4 − .2|/2 → 90, |.5 − .8|/2 → 85, 0 → 100. 50 + (50 − 5)/2 = 72.

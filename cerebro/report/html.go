@@ -97,6 +97,7 @@ var levels = []sheet.Definition{
 
 var exposures = []sheet.Definition{
 	{Term: "held out", Text: "training has not seen this trace."},
+	{Term: "later days", Text: "training has seen the days before: the figure is of days that it has not seen, on the same cluster."},
 	{Term: "same instance, other orders", Text: "training has seen the same items in other orders."},
 	{Term: "trained on", Text: "training has seen this very trace: the figure shows how well the policy fits it, not how well it generalises."},
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -72,6 +73,7 @@ func (f *explainFlags) question(ctx context.Context, catalog *compare.Catalog) (
 	if err != nil {
 		return nil, compare.Found{}, err
 	}
+	q.State.SetClock(float64(time.Now().UnixMicro()) / 1e6)
 	if f.name != "" {
 		found, err := explain.PolicyNamed(catalog, f.name, q)
 		return q, found, err

@@ -108,13 +108,13 @@ func kindsHelp() string {
 	var b strings.Builder
 	b.WriteString("Kinds, and their parameters for --set:")
 	for _, k := range generate.Kinds() {
-		fmt.Fprintf(&b, "\n  %-9s %s", k.Name, k.Help)
+		fmt.Fprintf(&b, "\n  %-10s %s", k.Name, k.Help)
 		for _, p := range k.Params {
 			value := any(p.Default)
 			if p.Words != nil {
 				value = p.Words[int(p.Default)]
 			}
-			fmt.Fprintf(&b, "\n  %-9s   %s=%v  %s", "", p.Name, value, p.Help)
+			fmt.Fprintf(&b, "\n  %-10s   %s=%v  %s", "", p.Name, value, p.Help)
 		}
 	}
 	return b.String()

@@ -98,8 +98,11 @@ func (a *app) validatePolicies(_ *cobra.Command, paths []string) error {
 			fmt.Fprintln(a.stderr, err)
 			continue
 		}
-		fmt.Fprintf(a.stdout, "%s: %s, %s, %s, %s\n", path,
-			o.Metadata.Name, o.Spec.Model, o.Spec.Knowledge, plural(len(o.Spec.Features), "feature"))
+		what := plural(len(o.Spec.Features), "feature")
+		if o.Spec.Rule != nil {
+			what = o.Spec.Rule.String()
+		}
+		fmt.Fprintf(a.stdout, "%s: %s, %s, %s, %s\n", path, o.Metadata.Name, o.Spec.Model, o.Spec.Knowledge, what)
 	}
 	if bad > 0 {
 		return fmt.Errorf("%s of %d cannot be used", plural(bad, "policy file"), len(paths))

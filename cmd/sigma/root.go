@@ -24,7 +24,8 @@ policies, and trains policies that need fewer.
 It works on traces: folders of plain files that hold a fleet, its applications
 and the requests over time. Make one of a running cluster with "sigma snapshot", or
 with "sigma generate" or "sigma convert", see what is possible with "sigma compare",
-improve with "sigma train".`,
+improve with "sigma tune", which learns from a recorded history and says whether it is
+worth it, or with "sigma train".`,
 		Example: `  sigma snapshot --out snap
   sigma compare --trace snap --policy current,bestfit,learned
   sigma generate small --seed 1 --out small-1
@@ -36,7 +37,7 @@ improve with "sigma train".`,
 	}
 	a.group(root)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(a.generate(), a.convert(), a.snapshot(), a.replay(), a.explain(), a.compare(), a.train(), a.worker(), a.bound(), a.plan(), a.policy(), a.mpa(), a.version())
+	root.AddCommand(a.generate(), a.convert(), a.snapshot(), a.replay(), a.explain(), a.compare(), a.train(), a.tune(), a.worker(), a.bound(), a.plan(), a.policy(), a.mpa(), a.version())
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
 		if cmd.Name() == "completion" {

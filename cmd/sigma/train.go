@@ -105,7 +105,7 @@ what comes after. With --repack, which a snapshot needs, they arrive as well.`,
 	a.unpackedFlag(flags)
 	flags.StringVar(&f.out, "out", "", "policy file to write")
 	flags.BoolVar(&f.repack, "repack", false, "the items of placed.csv arrive at the beginning")
-	flags.StringVar(&cfg.Model, "model", "linear", "model to train: "+strings.Join(policy.ModelNames(), ", "))
+	flags.StringVar(&cfg.Model, "model", "linear", "model to train: "+strings.Join(policy.TrainableNames(), ", "))
 	flags.StringVar(&f.knowledge, "knowledge", "", "what the policy may know of the future (default K1 where the traces give forecasts, else K0)")
 	flags.IntVar(&cfg.Evaluations, "evaluations", 2000, "budget: positions to evaluate")
 	flags.IntVar(&cfg.Orders, "orders", 0, "shuffled orders per trace in an evaluation; 0 = the file's order")
@@ -136,7 +136,7 @@ what comes after. With --repack, which a snapshot needs, they arrive as well.`,
 
 // check refuses wrong names and numbers before traces are read.
 func (f *trainFlags) check(cfg *train.Config) error {
-	if err := oneOf("model", cfg.Model, policy.ModelNames()...); err != nil {
+	if err := oneOf("model", cfg.Model, policy.TrainableNames()...); err != nil {
 		return err
 	}
 	if err := oneOf("optimizer", cfg.Optimizer, train.Optimizers()...); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -28,7 +29,9 @@ const (
 
 var (
 	resources = []config.ResourceSpec{{Name: "cpu", Weight: 1}, {Name: "memory", Weight: 1}, {Name: string(gpu), Weight: 1}}
-	names     = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, gpu}
+	// forPacking is the shape of the documentation for bin packing.
+	forPacking = []config.UtilizationShapePoint{{Utilization: 0, Score: 0}, {Utilization: 100, Score: 10}}
+	names      = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, gpu}
 )
 
 // An amount of a resource in a pod; missing is not the same as zero.
@@ -71,9 +74,9 @@ func TestStrategies(t *testing.T) {
 		// what of a pod the plugin counts
 		amounts func(request) request
 	}{
-		{"mostallocated", fit(t, config.MostAllocated), request.counted},
-		{"leastallocated", fit(t, config.LeastAllocated), request.counted},
-		{"requestedtocapacityratio", fit(t, config.RequestedToCapacityRatio), request.counted},
+		{"mostallocated", fit(t, config.MostAllocated, resources, nil), request.counted},
+		{"leastallocated", fit(t, config.LeastAllocated, resources, nil), request.counted},
+		{"requestedtocapacityratio", fit(t, config.RequestedToCapacityRatio, resources, forPacking), request.counted},
 		{"balancedallocation", balanced(t), request.real},
 	} {
 		t.Run(strategy.policy, func(t *testing.T) {
@@ -98,18 +101,56 @@ func TestStrategies(t *testing.T) {
 	}
 }
 
+// TestSettings: random weights of resources and random shapes.
+func TestSettings(t *testing.T) {
+	for _, strategy := range []config.ScoringStrategyType{config.MostAllocated, config.LeastAllocated, config.RequestedToCapacityRatio} {
+		t.Run(string(strategy), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(2, 34))
+			seen := map[int64]bool{}
+			for i := range cases {
+				settings := rule.Settings{Choice: rule.Choice{Name: strings.ToLower(string(strategy)), Resources: map[string]int64{}}}
+				var weighted []config.ResourceSpec
+				for _, at := range rng.Perm(len(resources))[rng.IntN(len(resources)):] {
+					weight := 1 + rng.Int64N(100)
+					settings.Resources[resources[at].Name] = weight
+					weighted = append(weighted, config.ResourceSpec{Name: resources[at].Name, Weight: weight})
+				}
+				var shape []config.UtilizationShapePoint
+				if strategy == config.RequestedToCapacityRatio {
+					for at := rng.Int32N(60); at <= 100; at += 1 + rng.Int32N(60) {
+						score := rng.Int32N(11)
+						settings.Shape = append(settings.Shape, []int64{int64(at), int64(score)})
+						shape = append(shape, config.UtilizationShapePoint{Utilization: at, Score: score})
+					}
+				}
+				pol, err := settings.Policy("rule")
+				if err != nil {
+					t.Fatal(err)
+				}
+				s := draw(rng)
+				want := theirs(t, fit(t, strategy, weighted, shape), s)
+				if got := ours(t, pol, s, request.counted); got != float64(want) {
+					t.Fatalf("case %d, %s, %+v: upstream %d, ours %v", i, &settings, s, want, got)
+				}
+				seen[want] = true
+			}
+			if len(seen) < 40 {
+				t.Errorf("only %d different scores in %d cases", len(seen), cases)
+			}
+		})
+	}
+}
+
 // A handle of a scheduler without devices, all that the plugins ask it for.
 type handle struct{ fwk.Handle }
 
 func (handle) SharedDRAManager() fwk.SharedDRAManager { return nil }
 
-func fit(t *testing.T, kind config.ScoringStrategyType) fwk.ScorePlugin {
+func fit(t *testing.T, kind config.ScoringStrategyType, resources []config.ResourceSpec, shape []config.UtilizationShapePoint) fwk.ScorePlugin {
 	t.Helper()
 	args := &config.NodeResourcesFitArgs{ScoringStrategy: &config.ScoringStrategy{Type: kind, Resources: resources}}
-	if kind == config.RequestedToCapacityRatio {
-		args.ScoringStrategy.RequestedToCapacityRatio = &config.RequestedToCapacityRatioParam{
-			Shape: []config.UtilizationShapePoint{{Utilization: 0, Score: 0}, {Utilization: 100, Score: 10}},
-		}
+	if shape != nil {
+		args.ScoringStrategy.RequestedToCapacityRatio = &config.RequestedToCapacityRatioParam{Shape: shape}
 	}
 	plugin, err := noderesources.NewFit(context.Background(), args, handle{}, feature.Features{})
 	if err != nil {

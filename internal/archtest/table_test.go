@@ -19,7 +19,7 @@ var table = []row{
 	{"binpack/learned", []string{"binpack"}},
 	{"binpack/learned/...", []string{"binpack", "binpack/gpus", "binpack/rule", "binpack/learned/..."}},
 	{"binpack/learned/planned", []string{"binpack", "binpack/rule", "binpack/learned", "binpack/bound", "binpack/plan"}},
-	{"binpack/policy", []string{"binpack", "binpack/learned/...", "internal/durable"}},
+	{"binpack/policy", []string{"binpack", "binpack/rule", "binpack/learned/...", "benchdata/policies", "internal/durable"}},
 	{"binpack/measure", []string{"binpack"}},
 	{"binpack/bound", []string{"binpack", "binpack/measure"}},
 	{"binpack/plan", []string{"binpack", "binpack/bound"}},
@@ -33,7 +33,7 @@ var table = []row{
 	{"benchdata/generate", []string{"binpack", "binpack/bound", "cerebro/trace"}},
 
 	{"plugins/apis/...", []string{"plugins/apis/..."}},
-	{"plugins/ledger", []string{"binpack", "binpack/policy", "binpack/rule", "internal/durable"}},
+	{"plugins/ledger", []string{"benchdata/policies", "binpack", "binpack/policy", "binpack/rule", "internal/durable"}},
 	{"plugins/ledger/ledgertest", []string{"plugins/ledger"}},
 	{"plugins/owner", nil},
 	{"plugins/podspec", []string{"binpack", "plugins/owner"}},
@@ -56,6 +56,7 @@ var table = []row{
 	{"mpa/report", []string{"mpa", "mpa/sim", "internal/sheet/..."}},
 
 	{"internal/train/...", []string{"binpack/...", "swarm", "cerebro/...", "benchdata/generate", "internal/train/...", "internal/durable"}},
+	{"internal/tune", []string{"binpack/...", "cerebro/...", "internal/train", "internal/compare", "internal/sheet"}},
 	{"internal/durable", nil},
 	{"internal/durable/killtest", []string{"internal/durable"}},
 	{"internal/serve", nil},

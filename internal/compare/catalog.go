@@ -17,8 +17,8 @@ import (
 type Catalog struct {
 	// Shipped holds the files that the names learned and hand choose from.
 	Shipped fs.FS
-	// Knowledge selects among the shipped files; nil = K1 if the trace has a forecast
-	// for an app, else K0.
+	// Knowledge selects among the shipped files; nil = learned is the model shipped, and
+	// hand knows K1 if the trace has a forecast for an app, else K0.
 	Knowledge *binpack.Knowledge
 	// Options of the built-in policies.
 	Options rule.Options
@@ -55,6 +55,11 @@ type Found struct {
 	File string
 }
 
+// chooses reports whether the policy chooses among shipped files by itself.
+func (f *Found) chooses() bool {
+	return f.Object != nil && f.Object.Spec.Model == policy.ShippedModel
+}
+
 // IsFile reports whether a name is that of a policy file.
 func IsFile(name string) bool {
 	return strings.Contains(name, "/") || strings.HasSuffix(name, ".yaml")
@@ -77,6 +82,9 @@ func (c *Catalog) Check(names []string) error {
 // Find finds the policy of a name for a trace. current reads placed.csv, so it needs the
 // trace before a repack.
 func (c *Catalog) Find(name string, t *trace.Trace) (Found, error) {
+	if name == "learned" && c.Knowledge == nil {
+		return found(name, "", policy.Shipped(), t)
+	}
 	for _, f := range families {
 		if f.name == name {
 			return c.shipped(name, f.file, t)

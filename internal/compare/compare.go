@@ -3,6 +3,7 @@ package compare
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -270,7 +271,7 @@ func (c *comparison) result(ctx context.Context) (Result, error) {
 			runs := report.PolicyRuns{Policy: found.Name, Knowledge: found.Policy.Knowledge().String(), Runs: c.runs[i][p]}
 			if found.Object != nil {
 				runs.Digest = found.Object.Digest()
-				runs.Exposure = Exposure(found.Object, digest, c.opt.Seed, c.opt.Orders)
+				runs.Exposure = Exposure(found.Object, digest, measuredFrom(played), c.opt.Seed, c.opt.Orders)
 			}
 			if i == 0 {
 				runs.Layout = c.layouts[p]
@@ -279,7 +280,7 @@ func (c *comparison) result(ctx context.Context) (Result, error) {
 			for _, run := range runs.Runs {
 				out.Violations += run.Violations
 			}
-			out.note(found, t)
+			out.note(found, t, runs.Runs)
 			if c.opt.Curves {
 				for order, points := range c.points[i][p] {
 					out.Curves = append(out.Curves, Curve{found.Name, order, head.Dimensions, points})
@@ -291,4 +292,15 @@ func (c *comparison) result(ctx context.Context) (Result, error) {
 	}
 	c.noteBounds(&out)
 	return out, ctx.Err()
+}
+
+// measuredFrom is the time from which the figures of a trace count.
+func measuredFrom(t *trace.Trace) float64 {
+	switch {
+	case !math.IsNaN(t.MeasureFrom):
+		return t.MeasureFrom
+	case len(t.Events) > 0:
+		return t.Events[0].Time
+	}
+	return math.Inf(-1)
 }

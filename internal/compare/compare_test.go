@@ -49,29 +49,28 @@ func TestShippedFile(t *testing.T) {
 	} {
 		files[name] = &fstest.MapFile{Data: object(knowledge).Bytes()}
 	}
-	clock := binpack.K1Clock
-	k2 := binpack.K2
+	k0, k1, k2, clock := binpack.K0, binpack.K1, binpack.K2, binpack.K1Clock
 	tests := []struct {
 		name, policy string
 		knowledge    *binpack.Knowledge
 		change       func(in *binpack.Instance)
 		want         string
 	}{
-		{"no forecast", "learned", nil, func(*binpack.Instance) {}, "general-k0.yaml"},
-		{"no limits, no rules", "learned", nil, func(in *binpack.Instance) { in.Apps[0].Expected = 3 }, "general-k1-plain.yaml"},
-		{"limits", "learned", nil, func(in *binpack.Instance) { in.Apps[0].Expected = 3; in.Groups[0].Limit = 1 }, "general-k1.yaml"},
-		{"fixed", "learned", nil, func(in *binpack.Instance) { in.Apps[0].Expected = 3; in.Fleet = binpack.Fixed }, "general-k1-fixed.yaml"},
-		{"devices", "learned", nil, func(in *binpack.Instance) {
+		{"no forecast", "learned", &k0, func(in *binpack.Instance) { in.Groups[0].Limit = 1 }, "general-k0.yaml"},
+		{"no limits, no rules", "learned", &k1, func(in *binpack.Instance) { in.Apps[0].Expected = 3 }, "general-k1-plain.yaml"},
+		{"limits", "learned", &k1, func(in *binpack.Instance) { in.Apps[0].Expected = 3; in.Groups[0].Limit = 1 }, "general-k1.yaml"},
+		{"fixed", "learned", &k1, func(in *binpack.Instance) { in.Apps[0].Expected = 3; in.Fleet = binpack.Fixed }, "general-k1-fixed.yaml"},
+		{"devices", "learned", &k1, func(in *binpack.Instance) {
 			in.Apps[0].Expected, in.Fleet, in.Dimensions[0].Device = 3, binpack.Fixed, true
 		}, "general-k1-devices.yaml"},
-		{"devices without a forecast", "learned", nil, func(in *binpack.Instance) { in.Dimensions[0].Device = true }, "general-k0-devices.yaml"},
+		{"devices without a forecast", "learned", &k0, func(in *binpack.Instance) { in.Dimensions[0].Device = true }, "general-k0-devices.yaml"},
 		{"knowledge given", "learned", &clock, func(in *binpack.Instance) { in.Groups[0].Limit = 1 }, "general-k1-clock.yaml"},
 		{"a trait at a lower level", "learned", &clock, func(in *binpack.Instance) {
 			in.Dimensions = append(in.Dimensions, binpack.Dimension{Name: "memory", One: 1})
 		}, "general-k1-plain.yaml"},
 		{"one dimension", "learned", &clock, func(*binpack.Instance) {}, "general-k0-clock-plain-1d.yaml"},
 		{"one dimension, fixed", "learned", &clock, func(in *binpack.Instance) { in.Fleet = binpack.Fixed }, "general-k1-fixed.yaml"},
-		{"a trait that is not shipped", "learned", nil, func(in *binpack.Instance) {
+		{"a trait that is not shipped", "learned", &k1, func(in *binpack.Instance) {
 			in.Apps[0].Expected, in.Apps[0].Lifetime, in.Groups[0].Limit = 3, 60, 1
 		}, "general-k1.yaml"},
 		{"hand", "hand", nil, func(in *binpack.Instance) { in.Apps[0].Expected = 3 }, "hand-k1.yaml"},
@@ -91,6 +90,18 @@ func TestShippedFile(t *testing.T) {
 			require.Equal(t, tt.want, got.File)
 		})
 	}
+
+	c := Catalog{Shipped: files}
+	got, err := c.Find("learned", oneApp())
+	require.NoError(t, err)
+	require.Equal(t, policy.Shipped(), got.Object, "without a level it is the policy of the manifests")
+	run := cerebro.Run{Choices: []cerebro.Choice{{Items: 5, Choice: binpack.Choice{Name: "a.yaml", Knowledge: binpack.K0}}}}
+	var result Result
+	result.note(got, oneApp(), []cerebro.Run{run})
+	require.Equal(t, []string{"learned is a.yaml (K0)"}, result.Notes)
+	run.Choices = append(run.Choices, cerebro.Choice{Items: 15, Choice: binpack.Choice{Name: "b.yaml", Knowledge: binpack.K1}})
+	result.note(got, oneApp(), []cerebro.Run{run})
+	require.Contains(t, result.Notes[1], "learned is a.yaml (K0) for 25 % of the items, b.yaml (K1) for 75 % of the items")
 }
 
 func TestExposure(t *testing.T) {
@@ -100,6 +111,11 @@ func TestExposure(t *testing.T) {
 			"traces": []any{map[string]any{"trace": traceDigest, "instance": instance}}, "seed": seed, "orders": orders,
 		}
 	}
+	until := func(traceDigest string, time any) map[string]any {
+		p := seen(traceDigest, "i1", 1, 0)
+		p["traces"].([]any)[0].(map[string]any)["until"] = time
+		return p
+	}
 	tests := []struct {
 		name       string
 		provenance map[string]any
@@ -107,6 +123,10 @@ func TestExposure(t *testing.T) {
 		want       string
 	}{
 		{"says nothing", nil, 3, ""},
+		{"the days before", until("t1", 50), 0, LaterDays},
+		{"earlier days of another recording", until("t2", 49.5), 0, LaterDays},
+		{"the days before, shuffled", until("t1", 50), 3, SameInstance},
+		{"this day too", until("t1", 51), 0, TrainedOn},
 		{"another instance", seen("t2", "i2", 1, 3), 3, HeldOut},
 		{"the same apps, other events", seen("t2", "i1", 1, 3), 3, SameInstance},
 		{"the same shuffles", seen("t1", "i1", 1, 3), 9, TrainedOn},
@@ -121,10 +141,10 @@ func TestExposure(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			o := object("K0")
 			o.Spec.Provenance = tt.provenance
-			require.Equal(t, tt.want, Exposure(o, digest, 1, tt.orders))
+			require.Equal(t, tt.want, Exposure(o, digest, 50, 1, tt.orders))
 		})
 	}
-	require.Empty(t, Exposure(nil, digest, 1, 3))
+	require.Empty(t, Exposure(nil, digest, 50, 1, 3))
 }
 
 // Two requests of one item each, of half a machine: x for 4 seconds from 0, y

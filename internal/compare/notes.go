@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
@@ -98,15 +99,44 @@ func (c *comparison) noteBounds(r *Result) {
 	}
 }
 
-// note notes which shipped file was chosen, and where a policy lacks its forecast.
-func (r *Result) note(found Found, t *trace.Trace) {
+// note notes which shipped files were chosen, and where a policy lacks its forecast.
+func (r *Result) note(found Found, t *trace.Trace, runs []cerebro.Run) {
 	if found.File != "" {
 		r.add("%s is %s (%s)", found.Name, found.File, found.Object.Spec.Knowledge)
+	}
+	if found.chooses() {
+		switch names, shares := choices(runs); len(names) {
+		case 0:
+		case 1:
+			r.add("%s is %s", found.Name, names[0])
+		default:
+			r.add("%s: %s is %s", t.Name, found.Name, strings.Join(shares, ", "))
+		}
+		return
 	}
 	if found.Policy.Knowledge().Forecast() && !expects(t.Instance) {
 		r.add("%s gives no forecast (expected in apps.csv): %s, a policy of %s, assumes that nothing will arrive",
 			t.Name, found.Name, found.Policy.Knowledge())
 	}
+}
+
+// choices lists what decided on items, in the order of its first one, and its share of them.
+func choices(runs []cerebro.Run) (names, shares []string) {
+	items, all := map[string]int{}, 0
+	for _, run := range runs {
+		for _, c := range run.Choices {
+			name := fmt.Sprintf("%s (%s)", c.Name, c.Knowledge)
+			if items[name] == 0 {
+				names = append(names, name)
+			}
+			items[name] += c.Items
+			all += c.Items
+		}
+	}
+	for _, name := range names {
+		shares = append(shares, fmt.Sprintf("%s for %.2g %% of the items", name, 100*float64(items[name])/float64(all)))
+	}
+	return names, shares
 }
 
 // tooLarge lists the apps whose items no empty machine can hold.

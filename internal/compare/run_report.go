@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/cerebro"
@@ -38,6 +39,11 @@ func PrintRun(out io.Writer, head report.Trace, bound report.Bound, found Found,
 		which = "  " + found.File
 	}
 	line("policy", "%s%s  %s", found.Name, which, found.Policy.Knowledge())
+	if names, shares := choices([]cerebro.Run{run}); len(names) == 1 {
+		line("chosen", "%s", names[0])
+	} else if len(names) > 1 {
+		line("chosen", "%s", strings.Join(shares, ", "))
+	}
 	line("order", "%d", run.Order)
 	line("placed", "%d", run.Placed)
 	line("unplaced", "%d", run.Unplaced)

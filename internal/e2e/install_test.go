@@ -44,7 +44,7 @@ func TestInstall(t *testing.T) {
 	// The fake kubelet reports all pods as running; those of Sigma have programs from
 	// here on.
 	runtime := startContainers(t, c)
-	require.Regexp(t, `general +linear +K1 +shadow +True +True`, page.run(t, "Install", 1))
+	require.Regexp(t, `general +shipped +K1 +shadow +True +True`, page.run(t, "Install", 1))
 
 	leader := runtime.leader(t)
 	page.edit = func(text string) string { // what port-forward does

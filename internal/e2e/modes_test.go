@@ -23,13 +23,14 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
-// policyYAML is a shipped policy under another name, with fields of its spec
-// replaced: "mode: live" by "mode: shadow" and so on.
+// policyYAML is a shipped policy under another name, live, with fields of its spec
+// replaced: "mode: live" by "mode: canary" and so on.
 func policyYAML(t *testing.T, file, name string, replace ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(repository, "benchdata", "policies", file+".yaml"))
 	require.NoError(t, err)
 	head, _, _ := strings.Cut(string(text), "\n  provenance:")
+	replace = append([]string{"mode: shadow", "mode: live"}, replace...)
 	for i := 0; i < len(replace); i += 2 {
 		require.Contains(t, head, replace[i])
 		head = strings.Replace(head, replace[i], replace[i+1], 1)
@@ -162,7 +163,7 @@ func TestPolicyWhileRunning(t *testing.T) {
 	// A policy that only the loader refuses is not in force either, and the status says
 	// why.
 	for i, bad := range []struct{ old, replaced, want string }{
-		{"knowledge: K1", "knowledge: K1+clock", "K1+clock"},
+		{"model: linear", "model: rollout", "rollout"},
 		{"knowledge: K1", "knowledge: K2", "K2"},
 	} {
 		c.Kubectl(t, policyYAML(t, "general-k1", "general", bad.old, bad.replaced), "apply", "-f", "-")

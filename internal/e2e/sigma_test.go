@@ -4,12 +4,9 @@ package e2e_test
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/sigma-scheduler/sigma/internal/e2e"
@@ -35,12 +32,10 @@ func installSigma(t *testing.T, c *e2e.Cluster) {
 	)
 }
 
-// applyPolicy makes a shipped policy the cluster's, under a name of its own.
+// applyPolicy makes a shipped policy the cluster's, live, under a name of its own.
 func applyPolicy(t *testing.T, c *e2e.Cluster, file, name string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(repository, "benchdata", "policies", file+".yaml"))
-	require.NoError(t, err)
-	c.Kubectl(t, strings.Replace(string(text), "name: "+file, "name: "+name, 1), "apply", "-f", "-")
+	c.Kubectl(t, policyYAML(t, file, name), "apply", "-f", "-")
 }
 
 // sigmaConfig is a profile for the default scheduler's pods that Sigma decides in,

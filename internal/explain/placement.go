@@ -106,7 +106,7 @@ func OfItem(t *trace.Trace, found compare.Found, opt cerebro.Options, e *cerebro
 		Trace: t.Name, Request: t.Requests[e.Request].Name, Item: e.Item, Time: e.Time,
 		Order: opt.Order, Seed: opt.Seed, decision: decisionOf(t.Instance, e),
 	}
-	v.Policy, v.File, v.Knowledge = found.Name, found.File, found.Policy.Knowledge().String()
+	v.Policy, v.File, v.Knowledge = found.Name, cmp.Or(found.File, v.File), found.Policy.Knowledge().String()
 	app := t.Instance.Apps[e.App]
 	v.Rejected = rejectionsOf(t.Instance, app, e.Rejected)
 	for _, i := range app.Types {
@@ -133,6 +133,9 @@ func decisionOf(inst *binpack.Instance, e *cerebro.Explanation) decision {
 		if r.A == app.Group || r.B == app.Group {
 			v.Rules = append(v.Rules, ruleView{inst.Groups[r.A].Name, inst.Groups[r.B].Name, r.Max})
 		}
+	}
+	if e.Choice != nil {
+		v.File = e.Choice.Name
 	}
 	v.Chosen, v.RunnerUp = choiceOf(inst, app, e.Chosen), choiceOf(inst, app, e.RunnerUp)
 	v.Terms = append(v.Terms, termsOf(e.Chosen, e.RunnerUp)...)

@@ -17,22 +17,31 @@ import (
 
 // A Pod says why a pod went where it did, or would go.
 type Pod struct {
-	Pod      string           `json:"pod"`
-	Node     string           `json:"node"` // where it stands, or went; empty = it waits
-	Waits    string           `json:"waits,omitempty"`
-	Log      *ledger.Decision `json:"log,omitempty"`
-	LogFile  string           `json:"logFile,omitempty"` // of a log of several
-	Line     int              `json:"line,omitempty"`
-	Time     string           `json:"time,omitempty"`
-	Mode     string           `json:"mode,omitempty"` // of the policy
-	Filters  []string         `json:"filters,omitempty"`
-	Compared int              `json:"compared"` // candidates: in an open fleet one empty node of each kind
+	Pod     string           `json:"pod"`
+	Node    string           `json:"node"` // where it stands, or went; empty = it waits
+	Waits   string           `json:"waits,omitempty"`
+	Log     *ledger.Decision `json:"log,omitempty"`
+	LogFile string           `json:"logFile,omitempty"` // of a log of several
+	Line    int              `json:"line,omitempty"`
+	Time    string           `json:"time,omitempty"`
+	Mode    string           `json:"mode,omitempty"` // of the policy
+	// Of a policy that reads a clock: the share of the workload's window that is over; or,
+	// where none is in force, the policy's name: another one takes its place.
+	Elapsed  *float64 `json:"elapsed,omitempty"`
+	NoWindow string   `json:"noWindow,omitempty"`
+	Filters  []string `json:"filters,omitempty"`
+	Compared int      `json:"compared"` // candidates: in an open fleet one empty node of each kind
 	decision
 }
 
 // OfPod explains where a policy would place a pod.
 func OfPod(q *snapshot.Question, found compare.Found) (*Pod, error) {
 	app, state := q.State.AppIndex(q.App), q.State.Columns()
+	object := found.Object
+	found, elapsed, noWindow, err := inWindow(q, found)
+	if err != nil {
+		return nil, err
+	}
 	ranking, err := q.State.Explain(found.Policy, app, q.Allowed)
 	if err != nil {
 		return nil, err
@@ -42,15 +51,28 @@ func OfPod(q *snapshot.Question, found compare.Found) (*Pod, error) {
 		Pod: q.Pod, Node: q.Node, Waits: q.Waits, Log: q.Decision, LogFile: q.File, Line: q.Line, Filters: q.Beyond,
 		Compared: e.Candidates, decision: decisionOf(state.Instance(), e),
 	}
-	v.Candidates = len(q.Allowed)
-	v.Policy, v.File, v.Knowledge = found.Name, found.File, found.Policy.Knowledge().String()
+	v.Candidates, v.Elapsed, v.NoWindow = len(q.Allowed), elapsed, noWindow
+	v.Policy, v.File, v.Knowledge = found.Name, cmp.Or(found.File, v.File), found.Policy.Knowledge().String()
 	v.Rejected = podRejections(q)
 	if q.Decision != nil {
 		v.Time, v.Mode = time.UnixMicro(int64(q.Time*1e6)).UTC().Format(time.RFC3339), q.Decision.Mode
-	} else if found.Object != nil {
-		v.Mode = string(cmp.Or(found.Object.Spec.Mode, policy.Live))
+	} else if object != nil {
+		v.Mode = string(cmp.Or(object.Spec.Mode, policy.DefaultMode))
 	}
 	return v, nil
+}
+
+// inWindow is the policy that decides on the question's pod in place of a file that reads a
+// clock, where no window is in force.
+func inWindow(q *snapshot.Question, found compare.Found) (by compare.Found, elapsed *float64, without string, err error) {
+	if found.Object == nil || !found.Policy.Knowledge().Clock() {
+		return found, nil, "", nil
+	}
+	if t := q.State.Elapsed(q.State.AppIndex(q.App)); t >= 0 {
+		return found, &t, "", nil
+	}
+	by, err = PolicyOf(ledger.OutsideOf(found.Object), q)
+	return by, nil, found.Name, err
 }
 
 // podRejections counts the nodes that do not take a pod by the first reason: reasons of

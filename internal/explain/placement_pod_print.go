@@ -59,6 +59,12 @@ func (v *Pod) podRemarks() []string {
 	for _, text := range v.remarks() {
 		list = append(list, strings.NewReplacer("the item", "the pod", "machine", "node", "the lowest position goes first", "the first by name is taken").Replace(text))
 	}
+	switch {
+	case v.Elapsed != nil:
+		list = append(list, fmt.Sprintf("%.0f %% of the workload's window has passed.", 100**v.Elapsed))
+	case v.NoWindow != "":
+		list = append(list, fmt.Sprintf("No window of the workload is in force, so %s takes the place of %s, which reads a clock.", v.Policy, v.NoWindow))
+	}
 	if v.Log != nil {
 		return append(list, v.logRemarks()...)
 	}
@@ -90,6 +96,9 @@ func (v *Pod) podRemarks() []string {
 func (v *Pod) logRemarks() []string {
 	first := cmp.Or(v.Log.Choice, v.Node)
 	var list []string
+	if v.Log.Cause == ledger.CauseNoWindow {
+		list = append(list, "The policy in force reads a clock, and no window of the workload was in force: the policy for that case ranked the nodes.")
+	}
 	switch {
 	case v.Log.Cause == ledger.CauseSingle:
 		list = append(list, "Only one node was feasible, so no policy was asked: this is how it would have ranked the nodes that the packing model allows.")

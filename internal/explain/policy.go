@@ -22,11 +22,20 @@ func Policy(out io.Writer, o *policy.Object) error {
 	fmt.Fprintf(w, "digest\t%s\n", o.Digest())
 	fmt.Fprintf(w, "model\t%s (feature version %d)\n", s.Model, s.FeatureVersion)
 	fmt.Fprintf(w, "knowledge\t%s\n", s.Knowledge)
-	if s.Mode != "" {
-		fmt.Fprintf(w, "mode\t%s\n", s.Mode)
-	}
+	fmt.Fprintf(w, "mode\t%s\n", cmp.Or(s.Mode, policy.DefaultMode))
 	model := policy.ModelOf(s.Model)
-	fmt.Fprintln(w, "\nfeature\tweight\trange\twhat it is")
+	if s.Model == policy.ShippedModel {
+		fmt.Fprintln(w, "\nfile that it may choose\tknowledge\tdigest")
+		for _, f := range policy.ShippedFiles() {
+			fmt.Fprintf(w, "%s\t%s\t%s\n", f.Name, f.Object.Spec.Knowledge, f.Object.Digest())
+		}
+		return w.Flush()
+	}
+	if s.Rule != nil {
+		fmt.Fprintf(w, "rule\t%s\n", s.Rule)
+	} else {
+		fmt.Fprintln(w, "\nfeature\tweight\trange\twhat it is")
+	}
 	for i, name := range s.Features {
 		at, _ := model.Feature(name)
 		f := model.Features[at]
@@ -76,7 +85,10 @@ func fieldsOf(o *policy.Object) []field {
 		{"featureVersion", fmt.Sprint(s.FeatureVersion)},
 		{"model", s.Model},
 		{"knowledge", s.Knowledge},
-		{"mode", string(s.Mode)},
+		{"mode", string(cmp.Or(s.Mode, policy.DefaultMode))},
+	}
+	if s.Rule != nil {
+		fields = append(fields, field{"rule", s.Rule.String()})
 	}
 	if s.CanaryPercent != nil {
 		fields = append(fields, field{"canaryPercent", fmt.Sprint(*s.CanaryPercent)})

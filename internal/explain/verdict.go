@@ -29,7 +29,7 @@ func Verdict(out io.Writer, name string, v *ledger.Verdict) {
 	for _, cause := range causes {
 		line("  "+cause, "%d = %s", v.Causes[cause], percent(v.Causes[cause], v.Decisions))
 	}
-	asked := v.Causes[ledger.CausePolicy]
+	asked := v.Causes[ledger.CausePolicy] + v.Causes[ledger.CauseNoWindow]
 	switch {
 	case v.First != nil:
 		line("agreed", "%d of %d up to the first difference", v.Agreed, asked)
@@ -62,9 +62,15 @@ func Verdict(out io.Writer, name string, v *ledger.Verdict) {
 	}
 	fmt.Fprintln(out)
 	line("line", "%d%s", d.Line, in)
-	line("pod", "%s, app %s", d.Pod, d.App)
+	if d.Choice {
+		line("choice", "of the policy's file")
+	} else {
+		line("pod", "%s, app %s", d.Pod, d.App)
+	}
 	line("in the log", "%s%s", d.Logged, score(d.LoggedComputed))
-	if d.Computed != "" {
+	if d.Choice {
+		line("computed", "%s", d.Computed)
+	} else if d.Computed != "" {
 		line("computed", "%s%s", d.Computed, score(&d.ComputedScore))
 	}
 	line("because", "%s", d.Why)

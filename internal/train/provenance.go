@@ -29,6 +29,7 @@ type settings struct {
 	Untied      bool            `json:"untied,omitempty"`
 	Sample      int             `json:"sample,omitempty"`
 	Renew       int             `json:"renew,omitempty"`
+	Retry       bool            `json:"retry,omitempty"`
 	Traces      []traceIdentity `json:"traces"`
 }
 
@@ -43,7 +44,7 @@ func (e *evaluator) settings(sp *space) (settings, error) {
 	s := settings{
 		Model: sp.model, Knowledge: sp.knowledge.String(), Features: sp.features, Parameters: sp.parameters,
 		Objectives: c.Objectives, Optimizer: c.Optimizer, Evaluations: c.Evaluations, Particles: c.Particles,
-		Orders: c.Orders, Snapshots: c.Snapshots, Seed: c.Seed, Risk: c.Risk, Reach: c.Reach, Untied: c.Untied,
+		Orders: c.Orders, Snapshots: c.Snapshots, Seed: c.Seed, Risk: c.Risk, Reach: c.Reach, Untied: c.Untied, Retry: c.Retry,
 	}
 	if c.Sample > 0 {
 		s.Sample, s.Renew = c.Sample, c.Renew
@@ -94,6 +95,9 @@ func (e *evaluator) provenance(s settings, r swarm.Result) map[string]any {
 	}
 	if s.Untied {
 		p["untied"] = true
+	}
+	if s.Retry {
+		p["retry"] = true
 	}
 	if s.Reach > 0 {
 		p["reach"] = s.Reach

@@ -64,7 +64,7 @@ func (sp *space) object(x []float64) *policy.Object {
 	o.Metadata.Name = "particle"
 	o.Spec = policy.Spec{
 		FeatureVersion: policy.FeatureVersion, Model: sp.model, Knowledge: sp.knowledge.String(),
-		Features: sp.features, Weights: []float64{}, Mode: "live",
+		Features: sp.features, Weights: []float64{}, Mode: policy.DefaultMode,
 	}
 	for i := range sp.features {
 		o.Spec.Weights = append(o.Spec.Weights, round(x[i]))

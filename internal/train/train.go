@@ -52,22 +52,30 @@ type Config struct {
 	// Renew generations it replays others, and evaluates the remembered positions again.
 	Sample, Renew int
 	Objectives    []string // see [RunFront]; nil = the fitness
-	Optimizer     string   // swarm (default), cmaes, random
-	Evaluations   int
-	Seed          uint64
-	Workers       int     `json:"-"`
-	Risk          float64 // negative = DefaultRisk
-	Particles     int     // 0 = the swarm's default
+	// Retry keeps items that find no place and tries them again after each delete.
+	Retry       bool   `json:",omitempty"`
+	Optimizer   string // swarm (default), cmaes, random
+	Evaluations int
+	Seed        uint64
+	Workers     int     `json:"-"`
+	Risk        float64 // negative = DefaultRisk
+	Particles   int     // 0 = the swarm's default
 	// Guard is the price of each share of a class of items (see classesOf) that
 	// is rejected beyond what Reference, a policy's name, rejects; 0 = none.
-	Guard      float64
-	Reference  string            // "" = bestfit
-	Name       string            `json:"-"` // of the policy object
-	Checkpoint string            `json:"-"` // file; "" = none
-	Progress   func(swarm.Stats) `json:"-"`
+	Guard     float64
+	Reference string // "" = bestfit
+	Name      string `json:"-"` // of the policy object
+	// OwnHistory says that the traces are the earlier days of a history and that the
+	// policy is judged on its later days: then test seeds are no test data.
+	OwnHistory bool        `json:"-"`
+	Checkpoint string      `json:"-"` // file; "" = none
+	Progress   func(Stats) `json:"-"`
 	// Distribute, if set, makes what evaluates the tasks; else Workers goroutines do.
 	Distribute func(context.Context, *Job) (Distributor, error) `json:"-"`
 }
+
+// Stats are how far a search is.
+type Stats = swarm.Stats
 
 // Optimizers lists the names that Config.Optimizer takes.
 func Optimizers() []string { return []string{"swarm", "cmaes", "random"} }
@@ -161,8 +169,8 @@ func (c *Config) complete() error {
 	if c.Model == "" {
 		c.Model = "linear"
 	}
-	if policy.ModelOf(c.Model) == nil {
-		return fmt.Errorf("unknown model %q: there are %s", c.Model, strings.Join(policy.ModelNames(), ", "))
+	if !slices.Contains(policy.TrainableNames(), c.Model) {
+		return fmt.Errorf("unknown model %q: there are %s", c.Model, strings.Join(policy.TrainableNames(), ", "))
 	}
 	if c.Reference == "" {
 		c.Reference = "bestfit"
@@ -180,7 +188,7 @@ func (c *Config) complete() error {
 		c.Name = "trained"
 	}
 	for _, t := range c.Traces {
-		if seed, ok := TestSeed(t); ok {
+		if seed, ok := TestSeed(t); ok && !c.OwnHistory {
 			return fmt.Errorf("trace %q has the test seed %d: seeds from %d up are never trained on",
 				t.Name, seed, FirstTestSeed)
 		}

@@ -24,13 +24,12 @@ type stall struct {
 	reached, release chan struct{}
 }
 
-// stallAt stops the writer before it does next with a file whose name ends so. The lab does
-// not wait for it.
-func stallAt(l *lab, next, suffix string) *stall {
+// stallAt stops the writer before each write to a file that begins. The lab does not wait for it.
+func stallAt(l *lab) *stall {
 	s := &stall{l, make(chan struct{}, 1), make(chan struct{})}
 	before := durable.Step
 	durable.Step = func(step, path string) {
-		if step != next || !strings.HasSuffix(path, suffix) {
+		if step != "append to" || !strings.HasSuffix(path, ".new") {
 			return
 		}
 		select {
@@ -92,7 +91,7 @@ func (s *stall) end() {
 // missing, also where the log is closed in the middle.
 func TestDecisionsWhileTheLogBegins(t *testing.T) {
 	l := busy(t, func(o *Options) { o.DecisionLogBytes = 30 << 10 })
-	s, rng, steps := stallAt(l, "append to", ".new"), rand.New(rand.NewPCG(1, 1)), 0
+	s, rng, steps := stallAt(l), rand.New(rand.NewPCG(1, 1)), 0
 	for i := range 4 {
 		steps += s.reach(rng)
 		l.live(rng, 40)
@@ -148,7 +147,7 @@ func TestOthersWhileTheLogBegins(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			l := busy(t, func(o *Options) { o.DecisionLogBytes = 30 << 10 })
 			rng := rand.New(rand.NewPCG(8, 8))
-			s := stallAt(l, "append to", ".new")
+			s := stallAt(l)
 			s.reach(rng)
 			l.live(rng, 40)
 			if tt.do != nil {
@@ -183,7 +182,7 @@ func TestOthersWhileTheLogBegins(t *testing.T) {
 func TestLogBeginsTooSlowly(t *testing.T) {
 	l := busy(t, func(o *Options) { o.DecisionLogBytes = 30 << 10 })
 	rng := rand.New(rand.NewPCG(9, 9))
-	s := stallAt(l, "append to", ".new")
+	s := stallAt(l)
 	s.reach(rng)
 	l.live(rng, 10)
 	l.mu.Lock()

@@ -63,19 +63,54 @@ func (e *Engine) RankAmong(ctx context.Context, pod *v1.Pod, nodes []string, pas
 	l, r := e.state.ledger, &e.ranking
 	role, mode, decides := e.decider(a.Group().Name())
 	v.Decides, v.decision.Mode = decides, string(mode)
-	_, v.decision.PolicyDigest = l.Policy(role)
 	if role == "" {
 		return v
 	}
 	app := l.AppIndex(a.Name())
+	l.SetClock(seconds(begin))
+	_, asked := l.Asked(role, app)
+	v.decision.PolicyDigest, v.decision.Clock = asked.PolicyDigest, asked.Clock
 	if r.mark(nodes, passed, l); len(r.passed) == 0 { // only cordoned nodes
 		return v
 	}
 	if e.state.log.file != nil {
 		v.decision.Infeasible, v.decision.Extra = l.Differ(app, r.passed)
 	}
+	e.choose(role)
+	v.decision.Cause = asked.Cause
 	e.decide(ctx, v, pod, app, role, begin)
 	return v
+}
+
+// choose enters what a policy that chooses among files leaves the decision to, if that changed.
+func (e *Engine) choose(role ledger.Role) {
+	l := e.state.ledger
+	defer func() {
+		if recover() != nil { // the ranking meets it again, and says so
+			l.Invalidate()
+		}
+	}()
+	if ev := l.Choose(role); ev != nil {
+		e.state.apply(ev)
+		klog.V(2).InfoS("The placement policy decides by another shipped file", "profile", e.opt.Profile, "role", role, "file", ev.Chosen.Name)
+	}
+	e.noteChoice(role)
+}
+
+// noteChoice reports the file in the metrics and to the status of the policy.
+func (e *Engine) noteChoice(role ledger.Role) {
+	name := e.state.ledger.Chosen(role)
+	was, _ := e.chosen.Load(role)
+	if was == name || was == nil && name == "" {
+		return
+	}
+	if was != nil && was != "" {
+		e.metrics.chosen.WithLabelValues(string(role), was.(string)).Set(0)
+	}
+	if name != "" {
+		e.metrics.chosen.WithLabelValues(string(role), name).Set(1)
+	}
+	e.chosen.Store(role, name)
 }
 
 // decide ranks the machines that passed by the policy of a role, or by Best-Fit
@@ -86,7 +121,6 @@ func (e *Engine) decide(ctx context.Context, v *Verdict, pod *v1.Pod, app int32,
 	if r.bestFit, err = r.order(l, ledger.BestFit, app, 1, r.bestFit); err != nil {
 		klog.FromContext(ctx).Error(err, "Best-Fit cannot rank nodes", "pod", klog.KObj(pod))
 	}
-	v.decision.Cause = ledger.CausePolicy
 	r.ranked, err = r.order(l, role, app, e.opt.Top, r.ranked)
 	reason := e.reason(role, err)
 	if reason == "" && e.opt.Deadline > 0 && e.opt.Now().Sub(begin) > e.opt.Deadline {
@@ -96,7 +130,7 @@ func (e *Engine) decide(ctx context.Context, v *Verdict, pod *v1.Pod, app int32,
 		e.fallBack(ctx, v, app, pod, reason, err)
 	}
 	v.rank(r, l)
-	if v.decision.Cause == ledger.CausePolicy {
+	if v.decision.ByPolicy() {
 		e.compare(v, pod, role)
 		e.watchCanary(app, pod)
 	}

@@ -37,6 +37,7 @@ type Engine struct {
 	events  *eventSink
 	watcher atomic.Pointer[watcher] // of rules; nil = the cluster has none
 	inbox   inbox
+	chosen  sync.Map // [ledger.Role] file that decides; "" = the policy does not choose
 
 	mu       sync.Mutex
 	state    *state
@@ -46,6 +47,7 @@ type Engine struct {
 	syncedAt time.Time
 	compared compared
 	reported map[types.UID]reported // pods against a rule that no Sync has seen yet
+	faulty   map[string]bool        // faults of annotations that were told
 }
 
 // A Node is a node of the cluster with its pods, the assumed ones included.
@@ -93,6 +95,7 @@ func (e *Engine) Sync(visit Visit) {
 		clear(e.reported)
 	}
 	s.enter(e.inbox.empty())
+	e.tellFaults()
 	e.sweep()
 	e.syncedAt = e.opt.Now()
 	first := s.fresh

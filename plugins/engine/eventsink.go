@@ -4,11 +4,11 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 )
 
-// An eventSink emits Kubernetes events of pods: a burst of them at first, then one
+// An eventSink emits Kubernetes events of pods and workloads: a burst of them at first, then one
 // each two seconds.
 type eventSink struct {
 	recorder events.EventRecorder // nil = there are no events
@@ -20,8 +20,8 @@ func newEventSink(recorder events.EventRecorder, now func() time.Time) *eventSin
 	return &eventSink{recorder, rate.NewLimiter(rate.Every(2*time.Second), 20), now}
 }
 
-func (s *eventSink) emit(pod *v1.Pod, kind, reason, text string) {
+func (s *eventSink) emit(about runtime.Object, kind, reason, text string) {
 	if s.recorder != nil && s.limiter.AllowN(s.now(), 1) {
-		s.recorder.Eventf(pod, nil, kind, reason, "Scheduling", "%s", text)
+		s.recorder.Eventf(about, nil, kind, reason, "Scheduling", "%s", text)
 	}
 }

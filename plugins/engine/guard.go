@@ -35,7 +35,7 @@ func (e *Engine) decider(group string) (role ledger.Role, mode policy.Mode, deci
 	}
 }
 
-func modeOf(o *policy.Object) policy.Mode { return cmp.Or(o.Spec.Mode, policy.Live) }
+func modeOf(o *policy.Object) policy.Mode { return cmp.Or(o.Spec.Mode, policy.DefaultMode) }
 
 func percentOf(o *policy.Object) int {
 	if o.Spec.CanaryPercent == nil {
@@ -64,9 +64,7 @@ func (e *Engine) reason(role ledger.Role, err error) string {
 	case err != nil:
 		return "error"
 	}
-	object, _ := e.state.ledger.Policy(role)
-	know, _ := binpack.ParseKnowledge(object.Spec.Knowledge)
-	if know.Forecast() && (e.state.forecastAt.IsZero() || e.opt.ForecastAge > 0 && e.opt.Now().Sub(e.state.forecastAt) > e.opt.ForecastAge) {
+	if e.state.ledger.Decides(role).Forecast() && (e.state.forecastAt.IsZero() || e.opt.ForecastAge > 0 && e.opt.Now().Sub(e.state.forecastAt) > e.opt.ForecastAge) {
 		return "stale-forecast"
 	}
 	return ""

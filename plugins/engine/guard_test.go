@@ -26,7 +26,7 @@ func TestModes(t *testing.T) {
 		first           string
 	}{
 		{"live", spreading(mode("live")), nil, true, "live", "policy", "primary", "c"},
-		{"no mode is live", spreading(mode("")), nil, true, "live", "policy", "primary", "c"},
+		{"no mode is shadow", spreading(mode("")), nil, false, "shadow", "policy", "primary", "c"},
 		{"shadow", spreading(mode("shadow")), nil, false, "shadow", "policy", "primary", "c"},
 		{"canary for all", spreading(all), nil, true, "canary", "policy", "primary", "c"},
 		{"canary for none", spreading(none), nil, false, "canary", "neutral", "", ""},

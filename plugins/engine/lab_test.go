@@ -248,13 +248,14 @@ func (l *lab) fallbacks(reason string) int {
 	return l.counter(l.metrics.fallbacks.WithLabelValues(reason))
 }
 
-// shipped is a policy that Sigma ships, with changes.
+// shipped is a policy that Sigma ships, live, with changes.
 func shipped(t testing.TB, name string, changes ...func(*policy.Spec)) *policy.Object {
 	t.Helper()
 	text, err := shippedpolicies.Files.ReadFile(name + ".yaml")
 	require.NoError(t, err)
 	object, err := policy.Parse(name, text)
 	require.NoError(t, err)
+	object.Spec.Mode = policy.Live
 	for _, change := range changes {
 		change(&object.Spec)
 	}
@@ -270,10 +271,10 @@ func mode(mode policy.Mode, percent ...int) func(*policy.Spec) {
 	}
 }
 
-// spreading prefers the emptiest node, which Best-Fit never does.
+// spreading is live and prefers the emptiest node, which Best-Fit never does.
 func spreading(changes ...func(*policy.Spec)) *policy.Object {
 	o := &policy.Object{APIVersion: policy.APIVersion, Kind: policy.ObjectKind, Metadata: policy.Metadata{Name: "spreading"}, Spec: policy.Spec{
-		FeatureVersion: 1, Model: "linear", Knowledge: "K0", Features: []string{"mean"}, Weights: []float64{-1},
+		FeatureVersion: 1, Model: "linear", Knowledge: "K0", Features: []string{"mean"}, Weights: []float64{-1}, Mode: policy.Live,
 	}}
 	for _, change := range changes {
 		change(&o.Spec)

@@ -133,7 +133,7 @@ func TestLogBeginsOnFullDisk(t *testing.T) {
 		t.Run(fmt.Sprint("room soon=", soon), func(t *testing.T) {
 			l, dir := onSmallDisk(t, func(o *Options) { o.DecisionLogBytes = 30 << 10 })
 			rng := rand.New(rand.NewPCG(6, 6))
-			s := stallAt(l, "append to", ".new")
+			s := stallAt(l)
 			s.reach(rng)
 			l.live(rng, 50)
 			filler := filepath.Join(dir, "filler")

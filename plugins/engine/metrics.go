@@ -24,6 +24,8 @@ var (
 	divergence = gauge("state_divergence", "Differences between the packing state and the cluster as informers have it.")
 	generation = gauge("policy_generation", "Generation of the policy object in force; 0 = there is none.", "role")
 
+	chosen = gauge("policy_choice", "1 for the shipped file by which a policy decides that chooses among files, 0 for those it decided by before.", "role", "file")
+
 	decisions     = counter("decisions_total", "Pods that got a node, by the policy's mode and by what decided.", "mode", "cause")
 	disagreements = counter("disagreements_total", "Decisions in which policy and Best-Fit prefer different nodes.", "role")
 	opened        = counter("nodes_opened_total", "Decisions that take an empty node: by the policy, by Best-Fit asked in the same cycles, by a canary in shadow.", "by")
@@ -54,7 +56,7 @@ func counter(name, help string, labels ...string) *metrics.CounterVec {
 // profileMetrics are the metrics of one profile.
 type profileMetrics struct {
 	latency                                                           metrics.ObserverMetric
-	allocation, generation                                            gauges
+	allocation, generation, chosen                                    gauges
 	fragment, active, nodes, waiting, apps, divergence                metrics.GaugeMetric
 	decisions, disagreements, opened, fallbacks, loadErrors, conflict counters
 	forgotten, unclear                                                counters
@@ -88,12 +90,12 @@ func (g gauges) forget(resource string) {
 
 func metricsOf(profile string) *profileMetrics {
 	register.Do(func() {
-		legacyregistry.MustRegister(latency, allocation, fragment, active, nodes, generation, waiting, apps, forgotten, divergence,
+		legacyregistry.MustRegister(latency, allocation, fragment, active, nodes, generation, waiting, apps, forgotten, divergence, chosen,
 			decisions, disagreements, opened, fallbacks, loadErrors, conflicts, unclear, logErrors, logLost, restarts)
 	})
 	return &profileMetrics{
 		latency:    latency.WithLabelValues(profile),
-		allocation: gauges{allocation, profile}, generation: gauges{generation, profile},
+		allocation: gauges{allocation, profile}, generation: gauges{generation, profile}, chosen: gauges{chosen, profile},
 		fragment: fragment.WithLabelValues(profile), active: active.WithLabelValues(profile), nodes: nodes.WithLabelValues(profile),
 		waiting: waiting.WithLabelValues(profile), apps: apps.WithLabelValues(profile), forgotten: counters{forgotten, profile},
 		divergence: divergence.WithLabelValues(profile),

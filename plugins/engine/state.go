@@ -33,6 +33,7 @@ type state struct {
 
 	declared   *kube.Declared // the last one; a restart forecasts from it
 	forecastAt time.Time      // when that came; zero = never
+	faults     []kube.Fault   // in its annotations
 }
 
 func newState(opt *Options, measured *profileMetrics) (*state, error) {
@@ -69,7 +70,7 @@ func (s *state) restartIfBroken() bool {
 	var policies []*ledger.Event
 	for _, role := range roles {
 		if object, _ := s.ledger.Policy(role); object != nil {
-			policies = append(policies, &ledger.Event{Kind: ledger.KindPolicy, Role: role, Policy: object})
+			policies = append(policies, &ledger.Event{Kind: ledger.KindPolicy, Role: role, Policy: object, Outside: ledger.OutsideOf(object)})
 		}
 	}
 	rules, served := s.cluster.Rules(), s.cluster.Served()
@@ -111,12 +112,13 @@ func (s *state) enter(m mail) {
 		if !ok {
 			continue
 		}
+		ev := &ledger.Event{Kind: ledger.KindPolicy, Role: role}
 		if object != nil { // provenance has no effect, and is long
 			plain := *object
 			plain.Spec.Provenance, plain.Status = nil, nil
-			object = &plain
+			ev.Policy, ev.Outside = &plain, ledger.OutsideOf(object)
 		}
-		s.apply(&ledger.Event{Kind: ledger.KindPolicy, Role: role, Policy: object})
+		s.apply(ev)
 	}
 	if m.newRules {
 		s.cluster.SetRules(m.rules)
@@ -130,6 +132,6 @@ func (s *state) enter(m mail) {
 			since = m.declaredAt.Sub(s.forecastAt)
 		}
 		s.declared, s.forecastAt = m.declared, m.declaredAt
-		s.cluster.Forecast(m.declared, since)
+		s.faults = s.cluster.Forecast(m.declared, since)
 	}
 }

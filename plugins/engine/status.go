@@ -107,13 +107,29 @@ func (w *watcher) describePolicy(s *statement, k *known) {
 	case role == "":
 		s.add(v1alpha1.ConditionActive, metav1.ConditionFalse, "NotReferenced", "No profile names it as policyName or canaryPolicyName.")
 	case k.err == nil:
+		message := fmt.Sprintf("In force in profile %s as %s.", w.engine.opt.Profile, role)
+		if modeOf(k.policy) == policy.Shadow {
+			message += " It decides nothing until spec.mode, shadow unless set, is canary or live."
+		}
 		reason := map[policy.Mode]string{policy.Shadow: "Shadow", policy.Canary: "Canary", policy.Live: "Live"}[modeOf(k.policy)]
-		s.add(v1alpha1.ConditionActive, metav1.ConditionTrue, reason, fmt.Sprintf("In force in profile %s as %s.", w.engine.opt.Profile, role))
+		if file, _ := w.engine.chosen.Load(role); file != nil && file != "" {
+			message += fmt.Sprintf(" The file that decides now: %s.", file)
+		}
+		s.add(v1alpha1.ConditionActive, metav1.ConditionTrue, reason, message+outsideText(k.policy))
 	case w.generations[role] > 0:
 		s.add(v1alpha1.ConditionActive, metav1.ConditionFalse, "NotAccepted", fmt.Sprintf("Generation %d, the last that was accepted, stays in force.", w.generations[role]))
 	default:
 		s.add(v1alpha1.ConditionActive, metav1.ConditionFalse, "NotAccepted", "No version was accepted; Best-Fit decides.")
 	}
+}
+
+// outsideText says what takes the place of a policy that reads a clock.
+func outsideText(object *policy.Object) string {
+	know, clock := strings.CutSuffix(object.Spec.Knowledge, "+clock")
+	if !clock {
+		return ""
+	}
+	return fmt.Sprintf(" It reads a clock: outside of the windows of workloads, the shipped policy for %s decides.", know)
 }
 
 // describeRule adds the state of a rule in this profile. A standby does not know the

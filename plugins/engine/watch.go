@@ -219,7 +219,7 @@ func (w *watcher) setPolicy(o *unstructured.Unstructured) {
 		w.generations[role] = o.GetGeneration()
 		w.engine.SetPolicy(role, object)
 		w.engine.metrics.generation.WithLabelValues(string(role)).Set(float64(o.GetGeneration()))
-		w.log.Info("Policy is in force", "policy", o.GetName(), "role", role, "generation", o.GetGeneration(), "digest", object.Digest())
+		w.log.Info("Policy is in force", "policy", o.GetName(), "role", role, "generation", o.GetGeneration(), "digest", object.Digest(), "mode", modeOf(object))
 	}
 }
 

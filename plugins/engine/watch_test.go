@@ -14,6 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	builtin "github.com/sigma-scheduler/sigma/binpack/rule"
 )
 
 func TestWatchPolicy(t *testing.T) {
@@ -49,9 +52,13 @@ func TestWatchPolicy(t *testing.T) {
 			{func(s map[string]any) { s["features"] = []any{"mean", "luck"} }, `spec.weights has 1 numbers for 2 features`},
 			{func(s map[string]any) { s["features"] = []any{"luck"} }, `spec.features[0] "luck": known are`},
 			{func(s map[string]any) { s["weights"] = []any{"many"} }, "cannot unmarshal !!str `many` into float64"},
-			{func(s map[string]any) { s["knowledge"] = "K2" }, "spec.knowledge K2: a live cluster has no end"},
+			{func(s map[string]any) { s["knowledge"] = "K2" }, "spec.knowledge K2: a live cluster has no known totals"},
 			{func(s map[string]any) { s["weights"] = []any{1e9} }, "spec.weights[0] 1e+09"},
 			{func(s map[string]any) { clear(s) }, "spec.featureVersion 0"},
+			{func(s map[string]any) {
+				clear(s)
+				s["featureVersion"], s["model"], s["knowledge"], s["rule"] = int64(1), "rule", "K0", map[string]any{"name": "random"}
+			}, `spec.rule.name "random": a rule that draws at random is no policy file`},
 			{func(s map[string]any) {
 				many := 100_000
 				if testing.Short() {
@@ -82,7 +89,8 @@ func TestWatchPolicy(t *testing.T) {
 		s.apply(policies, "general", specOf(t, spreading(mode("shadow"))))
 		settle()
 		require.False(t, l.rank(pod("new", "web")).Decides)
-		require.Equal(t, "True Shadow 10", s.status(policies, "general")["Active"])
+		require.Equal(t, "True Shadow 11", s.status(policies, "general")["Active"])
+		require.Contains(t, s.message(policies, "general", "Active"), "It decides nothing until spec.mode, shadow unless set, is canary or live.")
 
 		// Deleted, and made again with the wrong version first.
 		s.remove(policies, "general")
@@ -107,6 +115,17 @@ func TestWatchPolicy(t *testing.T) {
 		s.remove(policies, "canary")
 		synctest.Wait()
 		require.Equal(t, "policy c", first())
+
+		// A built-in rule decides as any other policy.
+		for name, want := range map[string]string{"mostallocated": "policy a", "leastallocated": "policy c"} {
+			s.apply(policies, "general", specOf(t, spreading(func(s *policy.Spec) {
+				s.Model, s.Features, s.Weights = policy.RuleModel, nil, nil
+				s.Rule = &builtin.Settings{Choice: builtin.Choice{Name: name, Resources: map[string]int64{"cpu": 1}}}
+			})))
+			settle()
+			require.Equal(t, want, first())
+			require.Regexp(t, "^True Valid", s.status(policies, "general")["Accepted"])
+		}
 		l.verify()
 	})
 }

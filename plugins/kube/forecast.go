@@ -28,6 +28,7 @@ type Declared struct {
 // A workload is a number of pods of one template. An autoscaler may change the
 // number within its bounds.
 type workload struct {
+	plan
 	pod         *v1.Pod // as its controller will make it
 	replicas    int32
 	scaled      bool
@@ -44,15 +45,19 @@ func (d *Declared) workloads() []workload {
 		bounds[target{h.Namespace, h.Spec.ScaleTargetRef.Kind, h.Spec.ScaleTargetRef.Name}] = h
 	}
 	var list []workload
-	add := func(kind string, meta *metav1.ObjectMeta, template *v1.PodTemplateSpec, replicas *int32) {
+	add := func(version, kind string, meta *metav1.ObjectMeta, template *v1.PodTemplateSpec, replicas *int32) {
 		if metav1.GetControllerOf(meta) != nil && kind != "Job" {
 			return
 		}
-		w := workload{pod: podOf(kind, meta, template), replicas: 1}
-		if replicas != nil {
+		w := workload{plan: planOf(version, kind, meta), pod: podOf(kind, meta, template), replicas: 1}
+		h, scaled := bounds[target{meta.Namespace, kind, meta.Name}]
+		switch {
+		case w.expected != nil: // whatever an autoscaler does
+			w.replicas = *w.expected
+		case replicas != nil:
 			w.replicas = *replicas
 		}
-		if h, ok := bounds[target{meta.Namespace, kind, meta.Name}]; ok {
+		if scaled && w.expected == nil {
 			w.scaled, w.least, w.most = true, 1, h.Spec.MaxReplicas
 			if h.Spec.MinReplicas != nil {
 				w.least = *h.Spec.MinReplicas
@@ -61,20 +66,20 @@ func (d *Declared) workloads() []workload {
 		list = append(list, w)
 	}
 	for _, o := range d.Deployments {
-		add("Deployment", &o.ObjectMeta, &o.Spec.Template, o.Spec.Replicas)
+		add("apps/v1", "Deployment", &o.ObjectMeta, &o.Spec.Template, o.Spec.Replicas)
 	}
 	for _, o := range d.StatefulSets {
-		add("StatefulSet", &o.ObjectMeta, &o.Spec.Template, o.Spec.Replicas)
+		add("apps/v1", "StatefulSet", &o.ObjectMeta, &o.Spec.Template, o.Spec.Replicas)
 	}
 	for _, o := range d.ReplicaSets {
-		add("ReplicaSet", &o.ObjectMeta, &o.Spec.Template, o.Spec.Replicas)
+		add("apps/v1", "ReplicaSet", &o.ObjectMeta, &o.Spec.Template, o.Spec.Replicas)
 	}
 	for _, o := range d.CronJobs {
-		add("CronJob", &o.ObjectMeta, &o.Spec.JobTemplate.Spec.Template, o.Spec.JobTemplate.Spec.Parallelism)
+		add("batch/v1", "CronJob", &o.ObjectMeta, &o.Spec.JobTemplate.Spec.Template, o.Spec.JobTemplate.Spec.Parallelism)
 	}
 	for _, o := range d.Jobs {
 		if o.Status.CompletionTime == nil && (o.Spec.Suspend == nil || !*o.Spec.Suspend) && metav1.GetControllerOf(o) == nil {
-			add("Job", &o.ObjectMeta, &o.Spec.Template, parallel(o))
+			add("batch/v1", "Job", &o.ObjectMeta, &o.Spec.Template, parallel(o))
 		}
 	}
 	return list
@@ -113,9 +118,11 @@ const (
 // Forecast brings the expected numbers up to date with what is declared. An app
 // that nothing declares is expected as often as its fading peak: the most pods at a
 // time. An app with an autoscaler likewise, within the autoscaler's bounds. since is
-// the time since the last call. Apps without pods for long are forgotten.
-func (t *Translator) Forecast(declared *Declared, since time.Duration) {
+// the time since the last call. Apps without pods for long are forgotten. The windows of
+// planned roll-outs are brought up to date too. The faults are those of annotations.
+func (t *Translator) Forecast(declared *Declared, since time.Duration) []Fault {
 	expected := map[string]float64{}
+	plans := map[string][]plan{}
 	named := map[*ledger.Group]bool{}
 	for _, w := range declared.workloads() {
 		if !podspec.Moves(w.pod) {
@@ -126,6 +133,7 @@ func (t *Translator) Forecast(declared *Declared, since time.Duration) {
 			continue
 		}
 		named[a.Group()] = true
+		plans[a.Group().Name()] = append(plans[a.Group().Name()], w.plan)
 		if !t.fitsSomewhere(a.Spec()) { // no policy should make room for pods that cannot come
 			continue
 		}
@@ -147,6 +155,12 @@ func (t *Translator) Forecast(declared *Declared, since time.Duration) {
 		}
 	}
 	t.sweep(expected, since)
+	t.setExpected(expected)
+	return t.setWindows(plans)
+}
+
+// setExpected emits the numbers that changed.
+func (t *Translator) setExpected(expected map[string]float64) {
 	changed := map[string]float64{}
 	before := t.ledger.Expected()
 	for name, n := range expected {

@@ -90,7 +90,7 @@ func told(t *trace.Trace, object *policy.Object) []*ledger.Event {
 	}
 	events = append(events, rules, &ledger.Event{Kind: ledger.KindForecast, Expected: expected})
 	if object != nil {
-		events = append(events, &ledger.Event{Kind: ledger.KindPolicy, Role: ledger.Primary, Policy: object})
+		events = append(events, &ledger.Event{Kind: ledger.KindPolicy, Role: ledger.Primary, Policy: object, Outside: ledger.OutsideOf(object)})
 	}
 	return events
 }
@@ -99,8 +99,15 @@ func told(t *trace.Trace, object *policy.Object) []*ledger.Event {
 // the ledger for every item.
 func beside(tb testing.TB, t *trace.Trace, object *policy.Object) (asked, agreed int) {
 	tb.Helper()
+	return besideAt(tb, t, object, 0)
+}
+
+// besideAt is beside with a clock, which begins at a time.
+func besideAt(tb testing.TB, t *trace.Trace, object *policy.Object, begin float64, more ...*ledger.Event) (asked, agreed int) {
+	tb.Helper()
 	l := ledger.New()
 	apply(tb, l, told(t, object)...)
+	apply(tb, l, more...)
 	var p binpack.Policy = rule.BestFit{}
 	role := ledger.BestFit
 	if object != nil {
@@ -125,6 +132,7 @@ func beside(tb testing.TB, t *trace.Trace, object *policy.Object) (asked, agreed
 			return
 		}
 		apply(tb, l, &ledger.Event{Kind: ledger.KindArrive, UID: q.Name, App: name})
+		l.SetClock(begin + d.Time)
 		ranked, err := l.Rank(role, app, l.Fits(app, nil), 1, nil)
 		require.NoError(tb, err)
 		asked++

@@ -55,44 +55,54 @@ func (l *Ledger) Policy(role Role) (object *policy.Object, digest string) {
 
 // Rank replaces buf by the machines that a policy would take for a pod of an app,
 // in the order of its preference, the first top of them. allowed are the machines
-// that take the pod.
+// that take the pod. A policy that reads a clock knows what [Ledger.SetClock] said.
 func (l *Ledger) Rank(role Role, app int32, allowed []int32, top int, buf []binpack.Ranked) ([]binpack.Ranked, error) {
 	state := l.Columns()
-	scorer, err := l.scorer(role)
-	if err != nil || len(allowed) == 0 {
-		return buf[:0], err
+	p := bestFit
+	if role != BestFit {
+		if p, _ = l.asked(role, app); p == nil {
+			return buf[:0], fmt.Errorf("%s: %w", role, ErrNoPolicy)
+		}
 	}
-	return state.Rank(scorer, l.item(app), state.Candidates(allowed), top, buf)
+	if len(allowed) == 0 {
+		return buf[:0], nil
+	}
+	l.tellTime(p.policy, app)
+	return state.Rank(l.scorer(p), l.item(app), state.Candidates(allowed), top, buf)
 }
 
 // Explain takes apart how a policy, which need not be loaded, would rank the
 // machines that take a pod of an app.
 func (l *Ledger) Explain(p binpack.Policy, app int32, allowed []int32) (binpack.Explanation, error) {
 	state := l.Columns()
+	l.tellTime(p, app)
 	return state.Explain(p.Scorer(state), rule.Fallback{}.Scorer(state), l.item(app), state.Candidates(allowed))
 }
 
 // item is the next pod of an app.
 func (l *Ledger) item(app int32) binpack.Item { return binpack.Item{App: app, Serial: l.placed} }
 
-func (l *Ledger) scorer(role Role) (binpack.Scorer, error) {
-	if s, ok := l.scorers[role]; ok {
-		return s, nil
+// tellTime gives the state the elapsed share that a policy may know.
+func (l *Ledger) tellTime(p binpack.Policy, app int32) {
+	l.state.Known.Elapsed = -1
+	if p.Knowledge().Clock() {
+		l.state.Known.Elapsed = l.Elapsed(app)
 	}
-	var p binpack.Policy = rule.Fallback{}
-	if role != BestFit {
-		in, ok := l.policies[role]
-		if !ok {
-			return nil, fmt.Errorf("%s: %w", role, ErrNoPolicy)
+}
+
+// bestFit decides when no policy can.
+var bestFit = &policyInUse{policy: rule.Fallback{}}
+
+func (l *Ledger) scorer(p *policyInUse) binpack.Scorer {
+	s, ok := l.scorers[p]
+	if !ok {
+		if l.scorers == nil {
+			l.scorers = map[*policyInUse]binpack.Scorer{}
 		}
-		p = in.policy
+		s = p.policy.Scorer(l.state)
+		l.scorers[p] = s
 	}
-	if l.scorers == nil {
-		l.scorers = map[Role]binpack.Scorer{}
-	}
-	s := p.Scorer(l.state)
-	l.scorers[role] = s
-	return s, nil
+	return s
 }
 
 // Usable reports why a policy cannot decide in a live cluster; nil when it can.

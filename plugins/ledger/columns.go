@@ -88,6 +88,7 @@ func (l *Ledger) history() binpack.History {
 	}
 	for _, m := range l.byIndex {
 		h.LastUsed = append(h.LastUsed, m.last)
+		h.Opened = append(h.Opened, m.opened)
 	}
 	if l.last != nil {
 		h.LastArrival = l.last.index

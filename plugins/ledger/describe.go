@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/sigma-scheduler/sigma/binpack/policy"
 )
 
 // Describe returns the events after which an empty ledger decides as this one does from
@@ -16,7 +18,7 @@ func (l *Ledger) Describe(identify func(*Pod) (name string, created int64)) []*E
 	list := []*Event{{Kind: KindStart, Start: &start}}
 	for _, role := range []Role{Primary, Canary} {
 		if p, ok := l.policies[role]; ok {
-			list = append(list, &Event{Kind: KindPolicy, Role: role, Policy: p.object})
+			list = append(list, &Event{Kind: KindPolicy, Role: role, Policy: p.object, Outside: p.outsideObject()})
 		}
 	}
 	nodes := slices.SortedFunc(l.Nodes(), func(a, b *Node) int { return strings.Compare(a.name, b.name) })
@@ -24,7 +26,7 @@ func (l *Ledger) Describe(identify func(*Pod) (name string, created int64)) []*E
 		spec := n.spec
 		list = append(list, &Event{Kind: KindNode, Node: n.name, Machine: &spec})
 	}
-	past := &Past{Placed: l.placed, Departed: l.departed, Arrivals: map[string]int64{}, LastUsed: map[string]uint64{}}
+	past := &Past{Placed: l.placed, Departed: l.departed, Arrivals: map[string]int64{}, LastUsed: map[string]uint64{}, Opened: map[string]uint64{}}
 	if l.last != nil {
 		past.Last = l.last.name
 	}
@@ -41,6 +43,13 @@ func (l *Ledger) Describe(identify func(*Pod) (name string, created int64)) []*E
 	if len(l.expected) > 0 {
 		list = append(list, &Event{Kind: KindForecast, Expected: maps.Clone(l.expected)})
 	}
+	if len(l.windows) > 0 {
+		e := &Event{Kind: KindWindow, Windows: map[string]*Window{}}
+		for group, w := range l.windows {
+			e.Windows[group] = &w
+		}
+		list = append(list, e)
+	}
 	pods := func(of []*Pod) {
 		slices.SortFunc(of, func(a, b *Pod) int { return strings.Compare(a.uid, b.uid) })
 		for _, p := range of {
@@ -50,11 +59,24 @@ func (l *Ledger) Describe(identify func(*Pod) (name string, created int64)) []*E
 	for _, n := range nodes {
 		pods(slices.Clone(n.pods))
 		if n.last > 0 {
-			past.LastUsed[n.name] = n.last
+			past.LastUsed[n.name], past.Opened[n.name] = n.last, n.opened
 		}
 	}
 	pods(l.waiting())
-	return append(list, &Event{Kind: KindPast, Past: past})
+	list = append(list, &Event{Kind: KindPast, Past: past})
+	for _, role := range []Role{Primary, Canary} {
+		if c := l.choice(role); c != nil {
+			list = append(list, &Event{Kind: KindChoose, Role: role, Chosen: c})
+		}
+	}
+	return list
+}
+
+func (p *policyInUse) outsideObject() *policy.Object {
+	if p.outside == nil {
+		return nil
+	}
+	return p.outside.object
 }
 
 // waiting are the pods that stand nowhere.
@@ -97,6 +119,11 @@ func (l *Ledger) setPast(e *Event) error {
 			return fmt.Errorf("past.lastUsed.%s: the node is unknown", name)
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(p.Opened)) {
+		if l.machines[name] == nil {
+			return fmt.Errorf("past.opened.%s: the node is unknown", name)
+		}
+	}
 	last := l.apps[p.Last]
 	if last == nil && p.Last != "" {
 		return fmt.Errorf("past.last %q: the app is unknown", p.Last)
@@ -107,7 +134,7 @@ func (l *Ledger) setPast(e *Event) error {
 		a.seen, a.requests, a.sumSquare = n, n, n
 	}
 	for name, m := range l.machines {
-		m.last = p.LastUsed[name]
+		m.last, m.opened = p.LastUsed[name], p.Opened[name]
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ func byUID(p *ledger.Pod) (string, int64) { return "ns/" + p.UID(), 0 }
 func TestDescriptionGoesOn(t *testing.T) {
 	agreed := 0
 	for seed := range uint64(60) {
-		s := newScene(t, seeded(7000+seed))
+		s := newSceneOf(t, seeded(7000+seed), seed%2 == 1)
 		for range 80 {
 			s.step()
 		}
@@ -59,6 +59,7 @@ func TestPastIsChecked(t *testing.T) {
 		{&ledger.Past{Last: "gone"}, `past.last "gone": the app is unknown`},
 		{&ledger.Past{Arrivals: map[string]int64{"gone": 1}}, "past.arrivals.gone 1: the app is unknown"},
 		{&ledger.Past{LastUsed: map[string]uint64{"gone": 1}}, "past.lastUsed.gone: the node is unknown"},
+		{&ledger.Past{Opened: map[string]uint64{"gone": 1}}, "past.opened.gone: the node is unknown"},
 	} {
 		require.ErrorContains(t, s.l.Apply(&ledger.Event{Kind: ledger.KindPast, Past: tt.past}), tt.want)
 	}

@@ -14,11 +14,12 @@ import (
 type Node struct {
 	Object any
 
-	name  string
-	spec  Machine
-	index int32  // in the columns, -1 = not there
-	pods  []*Pod // that stand on it
-	last  uint64 // placements made when it last took a pod
+	name   string
+	spec   Machine
+	index  int32  // in the columns, -1 = not there
+	pods   []*Pod // that stand on it
+	last   uint64 // placements made when it last took a pod
+	opened uint64 // placements made when it last took one while empty
 }
 
 // Name is the node's name.

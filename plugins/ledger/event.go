@@ -17,7 +17,10 @@ type Event struct {
 	Reset    bool               `json:"reset,omitempty"`    // of rule: these replace all earlier ones
 	Expected map[string]float64 `json:"expected,omitempty"` // per app; negative: unknown from now on
 	Role     Role               `json:"role,omitempty"`
-	Policy   *policy.Object     `json:"policy,omitempty"` // nil: the role has none from now on
+	Policy   *policy.Object     `json:"policy,omitempty"`  // nil: the role has none from now on
+	Outside  *policy.Object     `json:"outside,omitempty"` // takes its place outside of windows, where it reads a clock
+	Chosen   *Chosen            `json:"chosen,omitempty"`
+	Windows  map[string]*Window `json:"windows,omitempty"` // per group; nil: none from now on
 
 	Pod       string `json:"pod,omitempty"`     // namespace/name
 	UID       string `json:"uid,omitempty"`     // in a recording also of a node
@@ -38,7 +41,9 @@ const (
 	KindForget   Kind = "forget"      // Node or App
 	KindRule     Kind = "rule"        // Rules, Reset: more rules, or others
 	KindForecast Kind = "forecast"    // Expected: the numbers that changed
-	KindPolicy   Kind = "policy"      // Role, Policy
+	KindWindow   Kind = "window"      // Windows: those that changed
+	KindPolicy   Kind = "policy"      // Role, Policy, Outside
+	KindChoose   Kind = "choose"      // Role, Chosen: the policy leaves decisions to that file from now on
 	KindArrive   Kind = "arrive"      // Pod, UID, App: the pod asks for a machine; only the first time counts
 	KindPlace    Kind = "place"       // Pod, UID, App, Node: the pod was found there, by another's decision
 	KindDecide   Kind = "decide"      // Pod, UID, App, Node, Decision
@@ -93,6 +98,18 @@ type Past struct {
 	Last     string            `json:"last,omitempty"`     // app of the latest arrival
 	Arrivals map[string]int64  `json:"arrivals,omitempty"` // per app
 	LastUsed map[string]uint64 `json:"lastUsed,omitempty"` // per node: placements when it last took a pod
+	Opened   map[string]uint64 `json:"opened,omitempty"`   // per node: placements when it last took one while empty
+}
+
+// A Chosen file is what a policy that chooses among files leaves its decisions to.
+type Chosen struct {
+	Name   string `json:"name"`
+	Digest string `json:"digest"` // of the file
+	By     string `json:"by"`     // digest of the policy that chooses
+	// EmptyLast: in a fixed fleet, too, empty machines wait.
+	EmptyLast bool `json:"emptyLast,omitempty"`
+	// Policy is the file, for programs that ship others.
+	Policy *policy.Object `json:"policy"`
 }
 
 // NamingLabels are the keys of [Machine.Labels], the most specific first.
@@ -124,6 +141,9 @@ type Decision struct {
 	PolicyDigest string `json:"policyDigest,omitempty"`
 	Mode         string `json:"mode,omitempty"`
 	Cause        string `json:"cause"`
+	// Clock is the time, in seconds since 1970, at which a policy that reads a clock was
+	// asked: its window gives the elapsed share.
+	Clock float64 `json:"clock,omitempty"`
 	// Infeasible lists the machines that our model allowed and other filters
 	// refused; Extra lists those that our model refused and other filters allowed.
 	Infeasible []string `json:"infeasible,omitempty"`

@@ -9,4 +9,4 @@ func (l *Ledger) Forget() { l.stale = true }
 func (l *Ledger) Rebuilds() int { return l.rebuilds }
 
 // Scorer is the scorer of a role, nil when it has to be made.
-func (l *Ledger) Scorer(role Role) binpack.Scorer { return l.scorers[role] }
+func (l *Ledger) Scorer(role Role) binpack.Scorer { return l.scorers[l.policies[role]] }

@@ -80,7 +80,7 @@ func (l *Ledger) newRules() []binpack.Rule {
 
 // keepGrowers forgets the scorers that do not follow new apps and rules.
 func (l *Ledger) keepGrowers() {
-	maps.DeleteFunc(l.scorers, func(_ Role, s binpack.Scorer) bool {
+	maps.DeleteFunc(l.scorers, func(_ *policyInUse, s binpack.Scorer) bool {
 		_, ok := s.(binpack.Grower)
 		return !ok
 	})

@@ -103,7 +103,7 @@ func TestManyAppsRebuildNothing(t *testing.T) {
 		}
 		require.Equal(t, before, l.Rebuilds(), policy)
 		require.Same(t, columns, l.Columns())
-		require.True(t, scorer == l.Scorer(ledger.Primary), "%s: the scorer was made again", policy)
+		require.Same(t, scorer, l.Scorer(ledger.Primary), "%s: the scorer was made again", policy)
 	}
 }
 

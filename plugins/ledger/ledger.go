@@ -23,7 +23,9 @@ type Ledger struct {
 	selectors  map[string]*Selector
 	rules      []Rule
 	expected   map[string]float64
-	pods       map[string]*Pod // by UID; those that stand, and those that wait
+	windows    map[string]Window // by group
+	clock      float64           // of the question
+	pods       map[string]*Pod   // by UID; those that stand, and those that wait
 	policies   map[Role]*policyInUse
 	placed     uint64 // placements so far
 	departed   uint64
@@ -41,7 +43,7 @@ type Ledger struct {
 	stale   bool
 	byIndex []*Node     // [machine of state]
 	appAt   []*AppEntry // [app of state]
-	scorers map[Role]binpack.Scorer
+	scorers map[*policyInUse]binpack.Scorer
 	columnsOf
 }
 
@@ -49,6 +51,12 @@ type policyInUse struct {
 	object *policy.Object
 	digest string
 	policy binpack.Policy
+	// Of a policy that chooses among files: the last choice of the log, nil = none yet; and
+	// whether the files are not those of this build.
+	chosen  *Chosen
+	foreign bool
+	// outside takes its place outside of windows; nil = it reads no clock.
+	outside *policyInUse
 }
 
 // New is an empty ledger; the first event is a start.
@@ -62,7 +70,7 @@ func (l *Ledger) reset(start Start) {
 	*l = Ledger{
 		start: start, machines: map[string]*Node{}, apps: map[string]*AppEntry{}, expected: map[string]float64{},
 		groups: map[string]*Group{}, selectors: map[string]*Selector{},
-		pods: map[string]*Pod{}, policies: map[Role]*policyInUse{}, stale: true,
+		windows: map[string]Window{}, pods: map[string]*Pod{}, policies: map[Role]*policyInUse{}, stale: true,
 	}
 }
 
@@ -85,8 +93,12 @@ func (l *Ledger) Apply(e *Event) error {
 		return l.setRules(e)
 	case KindForecast:
 		return l.forecast(e.Expected)
+	case KindWindow:
+		return l.setWindows(e)
 	case KindPolicy:
 		return l.setPolicy(e)
+	case KindChoose:
+		return l.setChosen(e)
 	case KindArrive:
 		return l.arrival(e)
 	case KindPlace, KindDecide:
@@ -253,11 +265,9 @@ func (l *Ledger) forecast(expected map[string]float64) error {
 	if !changed || !l.ready() {
 		return nil
 	}
-	for role, p := range l.policies { // a scorer reads the forecast when it is made
-		if p.policy.Knowledge().Forecast() {
-			delete(l.scorers, role)
-		}
-	}
+	maps.DeleteFunc(l.scorers, func(p *policyInUse, _ binpack.Scorer) bool { // it reads the forecast when it is made
+		return p.policy.Knowledge().Forecast()
+	})
 	l.state.Known.Expected = l.known()
 	return nil
 }
@@ -267,17 +277,28 @@ func (l *Ledger) setPolicy(e *Event) error {
 		return fmt.Errorf("role %q: want %s or %s", e.Role, Primary, Canary)
 	}
 	if e.Policy == nil {
-		delete(l.policies, e.Role)
-		delete(l.scorers, e.Role)
+		l.dropPolicy(e.Role)
 		return nil
 	}
-	p, err := usable(e.Policy)
+	p, err := inUse(e.Policy)
+	if err == nil {
+		err = p.useOutside(e.Outside)
+	}
 	if err != nil {
 		return fmt.Errorf("policy: %w", err)
 	}
-	l.policies[e.Role] = &policyInUse{e.Policy, e.Policy.Digest(), p}
-	delete(l.scorers, e.Role)
+	l.dropPolicy(e.Role)
+	l.policies[e.Role] = p
 	return nil
+}
+
+// dropPolicy forgets the policy of a role, and the scorers made of it.
+func (l *Ledger) dropPolicy(role Role) {
+	if p, ok := l.policies[role]; ok {
+		delete(l.scorers, p)
+		delete(l.scorers, p.outside)
+		delete(l.policies, role)
+	}
 }
 
 func usable(object *policy.Object) (binpack.Policy, error) {
@@ -285,10 +306,10 @@ func usable(object *policy.Object) (binpack.Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	if k := p.Knowledge(); k.Clock() || k == binpack.K2 {
-		return nil, fmt.Errorf("spec.knowledge %s: a live cluster has no end and no known totals; K0 and K1 work there", k)
+	if p.Knowledge() == binpack.K2 {
+		return nil, errors.New("spec.knowledge K2: a live cluster has no known totals; K0 and K1 work there, and K0+clock and K1+clock in windows")
 	}
-	if m := policy.ModelOf(object.Spec.Model); m.NotLive != "" {
+	if m := policy.ModelOf(object.Spec.Model); m != nil && m.NotLive != "" {
 		return nil, fmt.Errorf("spec.model %s: %s", m.Name, m.NotLive)
 	}
 	return p, nil

@@ -54,6 +54,8 @@ func pure(s *scene, steps int, step func()) (decisions int) {
 			require.NoError(s.tb, always.Apply(s.events[fed]))
 			require.NoError(s.tb, sometimes.Apply(s.events[fed]))
 		}
+		always.SetClock(s.time)
+		sometimes.SetClock(s.time)
 		always.Forget()
 		if decisions%5 == 0 {
 			sometimes.Forget()
@@ -163,7 +165,7 @@ func TestNoPolicy(t *testing.T) {
 	require.Same(t, want, object)
 	require.Equal(t, want.Digest(), digest)
 	require.ErrorContains(t, l.Apply(&ledger.Event{Kind: ledger.KindPolicy, Role: ledger.Primary, Policy: shipped(t, "general-k2")}), "spec.knowledge K2")
-	require.ErrorContains(t, ledger.Usable(shipped(t, "hand-k1-clock")), "spec.knowledge K1+clock")
+	require.ErrorContains(t, ledger.Usable(shipped(t, "hand-k2")), "spec.knowledge K2")
 	object, _ = l.Policy(ledger.Primary)
 	require.Same(t, want, object, "the last good one stays")
 

@@ -62,6 +62,7 @@ func (l *Ledger) place(e *Event) error {
 	p.arrived = p.arrived || e.Arrived != nil && *e.Arrived
 	p.node, p.at = m, len(m.pods)
 	m.pods = append(m.pods, p)
+	first := len(m.pods) == 1
 	a.pods++
 	l.standing++
 	a.group.count(m, 1)
@@ -73,6 +74,9 @@ func (l *Ledger) place(e *Event) error {
 		}
 	}
 	m.last = l.placed
+	if first {
+		m.opened = l.placed
+	}
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/benchdata/policies"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
@@ -46,13 +47,17 @@ var livePolicies = []string{
 	"general-k0", "general-k0-fixed", "general-k0-plain", "general-k1", "general-k1-churn", "general-k0-devices", "general-k1-devices", "hand-k0", "hand-k1",
 }
 
-// anyPolicy is a shipped policy, or one with all features.
+// anyPolicy is a shipped policy, a rule with settings, or one with all features.
 func anyPolicy(tb testing.TB, d dice) *policy.Object {
 	if d.IntN(4) > 0 {
 		return shipped(tb, oneOf(d, livePolicies...))
 	}
 	object := shipped(tb, "general-k1")
 	object.Metadata.Name = "drawn"
+	if d.IntN(2) == 0 {
+		object.Spec = policy.Spec{FeatureVersion: policy.FeatureVersion, Model: policy.RuleModel, Knowledge: "K0", Rule: anyRule(d)}
+		return object
+	}
 	object.Spec.Knowledge = oneOf(d, "K0", "K1")
 	object.Spec.Features = policy.ModelOf("linear").FeatureNames()
 	for i, name := range object.Spec.Features {
@@ -69,6 +74,21 @@ func anyPolicy(tb testing.TB, d dice) *policy.Object {
 		object.Spec.Parameters["alpha"] = 1
 	}
 	return object
+}
+
+// anyRule is any rule that a policy file may name, or two.
+func anyRule(d dice) *rule.Settings {
+	one, two := rule.Choice{Name: oneOf(d, rule.SettableNames()...)}, rule.Choice{Name: oneOf(d, rule.SettableNames()...)}
+	switch d.IntN(3) {
+	case 0:
+		return &rule.Settings{Choice: one}
+	case 1:
+		return &rule.Settings{OnePerNode: &one, Others: &two}
+	}
+	return &rule.Settings{Choice: rule.Choice{
+		Name: "requestedtocapacityratio", Resources: map[string]int64{"cpu": 1 + int64(d.IntN(9)), "disk": 1},
+		Shape: [][]int64{{int64(d.IntN(50)), int64(d.IntN(11))}, {int64(50 + d.IntN(50)), int64(d.IntN(11))}},
+	}}
 }
 
 // A scene is a cluster that lives: random things happen to it, and a live loop
@@ -90,10 +110,13 @@ type scene struct {
 	failures []string // pods that wait to be tried again
 	time     float64
 	busy     bool // machines, apps and rules change, too
+	timed    bool // there are windows, and policies that read a clock
 }
 
-func newScene(tb testing.TB, d dice) *scene {
-	s := &scene{tb: tb, d: d, l: ledger.New(), busy: true, shapes: 2 + d.IntN(4), demands: 2 + d.IntN(4), time: 1.7e9}
+func newScene(tb testing.TB, d dice) *scene { return newSceneOf(tb, d, false) }
+
+func newSceneOf(tb testing.TB, d dice, timed bool) *scene {
+	s := &scene{tb: tb, d: d, l: ledger.New(), busy: true, timed: timed, shapes: 2 + d.IntN(4), demands: 2 + d.IntN(4), time: 1.7e9}
 	s.begin(oneOf(d, "open", "fixed"))
 	return s
 }
@@ -132,6 +155,9 @@ func (s *scene) do(e *ledger.Event) {
 }
 
 func (s *scene) step() {
+	if s.timed && s.d.IntN(8) == 0 {
+		s.windows()
+	}
 	switch n := s.d.IntN(100); {
 	case n < 50:
 		s.decide()
@@ -293,8 +319,12 @@ func (s *scene) forecast() {
 
 func (s *scene) policy(role ledger.Role) {
 	e := &ledger.Event{Kind: ledger.KindPolicy, Role: role, Policy: anyPolicy(s.tb, s.d)}
+	if s.timed && s.d.IntN(4) > 0 {
+		e.Policy = shipped(s.tb, oneOf(s.d, clockPolicies...))
+	}
+	e.Outside = ledger.OutsideOf(e.Policy)
 	if role == ledger.Canary && s.d.IntN(3) == 0 {
-		e.Policy = nil
+		e.Policy, e.Outside = nil, nil
 	}
 	s.do(e)
 }
@@ -371,7 +401,9 @@ func (s *scene) decide() {
 	if object, _ := s.l.Policy(ledger.Canary); object != nil && s.d.IntN(3) == 0 {
 		role = ledger.Canary
 	}
-	_, e.PolicyDigest = s.l.Policy(role)
+	s.l.SetClock(s.time)
+	_, asked := s.l.Asked(role, app)
+	e.Cause, e.PolicyDigest, e.Clock = asked.Cause, asked.PolicyDigest, asked.Clock
 	if s.decided != nil {
 		s.decided(role, name, passed)
 	}
@@ -413,11 +445,4 @@ func (s *scene) filter(app int32) []int32 {
 		}
 	}
 	return passed
-}
-
-func newWorld() *world {
-	return &world{
-		nodes: map[string]*ledger.Machine{}, apps: map[string]*ledger.App{}, pods: map[string]*standing{},
-		expected: map[string]float64{}, lastUsed: map[string]uint64{}, seen: map[string]int64{},
-	}
 }

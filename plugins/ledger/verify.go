@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +14,7 @@ type Verdict struct {
 	Starts    int // of the scheduler
 	Decisions int
 	Causes    map[string]int // of all decisions
-	Agreed    int            // of those with the cause policy
+	Agreed    int            // of those that a policy ranked
 	Refused   int            // pods on a machine that our own model did not allow
 	CutOff    int            // lines that a kill cut off
 	Gaps      []Gap          // where events are missing
@@ -25,6 +26,7 @@ type Difference struct {
 	File           string
 	Line           int
 	Pod, App       string
+	Choice         bool // of a file, not of a node
 	Logged         string
 	Computed       string // "" = no machine
 	ComputedScore  float64
@@ -33,6 +35,9 @@ type Difference struct {
 }
 
 func (d *Difference) Error() string {
+	if d.Choice {
+		return fmt.Sprintf("line %d: the log has %s, computed is %s: the state chooses the policy's file", d.Line, cmp.Or(d.Logged, "no choice"), d.Computed)
+	}
 	return fmt.Sprintf("line %d: pod %s: the log has %s, computed is %s: %s", d.Line, d.Pod, d.Logged, orNone(d.Computed), d.Why)
 }
 
@@ -67,6 +72,9 @@ func VerifyFiles(r *Files) (*Verdict, error) {
 		v.Events++
 		if e.Kind == KindStart {
 			v.Starts++
+		}
+		if e.Kind == KindChoose && !v.checkChoice(l, e.Role, e.Chosen, r) {
+			return v, nil
 		}
 		if e.Kind == KindDecide {
 			if err := v.check(l, e, r); err != nil {
@@ -104,12 +112,15 @@ func (v *Verdict) check(l *Ledger, e *Event, at *Files) error {
 	if m := l.MachineIndex(e.Node); m >= 0 && !l.state.Fits(app, m) {
 		v.Refused++
 	}
-	if e.Cause != CausePolicy {
+	if !e.ByPolicy() {
 		return nil
 	}
 	role, err := l.roleOf(e)
 	if err != nil {
 		return err
+	}
+	if !v.checkChoice(l, role, l.policies[role].chosen, at) {
+		return nil
 	}
 	d := &Difference{File: at.Name(), Line: at.Line(), Pod: e.Pod, App: e.App, Logged: e.Node}
 	if e.Choice != "" {
@@ -123,9 +134,27 @@ func (v *Verdict) check(l *Ledger, e *Event, at *Files) error {
 	return nil
 }
 
+// checkChoice computes which file a policy chooses and compares; it sets v.First where they
+// differ.
+func (v *Verdict) checkChoice(l *Ledger, role Role, logged *Chosen, at *Files) bool {
+	computed, ok := l.checkChoice(role, logged)
+	if !ok {
+		v.First = &Difference{File: at.Name(), Line: at.Line(), Choice: true, Computed: computed, Why: "the state says so"}
+		if logged != nil {
+			v.First.Logged = logged.Name
+		}
+	}
+	return ok
+}
+
 // compute fills in what a policy chooses, and why where the log has another node. It
 // reports whether the two agree.
 func (l *Ledger) compute(d *Difference, role Role, app int32, logged *Decision) bool {
+	l.SetClock(logged.Clock)
+	if _, asked := l.Asked(role, app); asked.Cause != logged.Cause {
+		d.Why = fmt.Sprintf("the log has the cause %s, but by its windows it is %s at the clock %v", logged.Cause, asked.Cause, logged.Clock)
+		return false
+	}
 	passed, why := l.passed(app, logged)
 	if why != "" {
 		d.Why = why
@@ -166,10 +195,18 @@ func (l *Ledger) whyNot(role Role, app int32, d *Difference, passed []int32) str
 	return "its score is higher"
 }
 
-// roleOf is the role whose policy has the digest of the decision.
+// ByPolicy reports whether a policy ranked the machines, so that the decision can be
+// computed again.
+func (d *Decision) ByPolicy() bool { return d.Cause == CausePolicy || d.Cause == CauseNoWindow }
+
+// roleOf is the role whose policy, or the one in its place, has the digest of the decision.
 func (l *Ledger) roleOf(e *Event) (Role, error) {
 	for _, role := range []Role{Primary, Canary} {
-		if p, ok := l.policies[role]; ok && p.digest == e.PolicyDigest {
+		p := l.policies[role]
+		if p != nil && e.Cause == CauseNoWindow {
+			p = p.outside
+		}
+		if p != nil && p.digest == e.PolicyDigest {
 			return role, nil
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
@@ -198,8 +199,8 @@ func TestVerifyLeavesOtherCauses(t *testing.T) {
 func TestVerifyFindsChangedEvents(t *testing.T) {
 	found := map[ledger.Kind]int{}
 	tried := map[ledger.Kind]int{}
-	for seed := range uint64(8) {
-		s := newScene(t, seeded(5000+seed))
+	for seed := range uint64(11) {
+		s := newSceneOf(t, seeded(5000+seed), seed >= 8)
 		for range 120 {
 			s.step()
 		}
@@ -218,6 +219,8 @@ func TestVerifyFindsChangedEvents(t *testing.T) {
 				for app := range e.Expected {
 					events[i].Expected[app] = 1000
 				}
+			case ledger.KindWindow:
+				events[i].Windows = nil
 			case ledger.KindRule:
 				events[i].Rules = nil
 			case ledger.KindApp:
@@ -226,7 +229,11 @@ func TestVerifyFindsChangedEvents(t *testing.T) {
 				if e.Policy == nil {
 					continue
 				}
-				events[i].Policy.Spec.Weights[0] += .5
+				if settings := events[i].Policy.Spec.Rule; settings != nil {
+					*settings = rule.Settings{Choice: rule.Choice{Name: "leastallocated"}}
+				} else {
+					events[i].Policy.Spec.Weights[0] += .5
+				}
 			default:
 				continue
 			}
@@ -271,6 +278,7 @@ func TestMalformedLogs(t *testing.T) {
 		{"a limit as version 1 names it", `{"seq":5,"kind":"app","app":"b","spec":{"group":"b","max_per_machine":1}}`, `unknown field "max_per_machine"`},
 		{"a rule without a group", `{"seq":5,"kind":"rule","rules":[{"app":"a","other":"b","max":0},{"app":"a","max":1}]}`, "rule: rules[1]"},
 		{"a negative rule", `{"seq":5,"kind":"rule","rules":[{"app":"a","other":"b","max":-1}]}`, "rule: rules[0]"},
+		{"a window that ends before it starts", `{"seq":5,"kind":"window","windows":{"a":{"start":5,"end":4}}}`, "window: windows.a from 5 to 4: want an end"},
 		{"too high a forecast", `{"seq":5,"kind":"forecast","expected":{"a":1e300}}`, "forecast: expected.a 1e+300"},
 		{"a role", `{"seq":5,"kind":"policy","role":"bestfit"}`, `policy: role "bestfit"`},
 		{"no policy", `{"seq":5,"kind":"policy","role":"primary","policy":{"apiVersion":"v1"}}`, "policy: policy: apiVersion"},

@@ -21,7 +21,7 @@ type world struct {
 	expected map[string]float64
 
 	placed, departed uint64
-	lastUsed         map[string]uint64 // by node
+	lastUsed, opened map[string]uint64 // by node
 	seen             map[string]int64  // by app
 	last             string            // app that arrived last
 }
@@ -62,7 +62,7 @@ func (w *world) apply(e *ledger.Event) {
 	case ledger.KindRemove:
 		w.takeOff(w.pods[e.UID])
 		delete(w.pods, e.UID)
-	case ledger.KindStart, ledger.KindPolicy, ledger.KindPast:
+	case ledger.KindStart, ledger.KindPolicy, ledger.KindChoose, ledger.KindWindow, ledger.KindPast:
 	}
 }
 
@@ -78,6 +78,7 @@ func (w *world) forget(e *ledger.Event) {
 	if e.App == "" {
 		delete(w.nodes, e.Node)
 		delete(w.lastUsed, e.Node)
+		delete(w.opened, e.Node)
 		return
 	}
 	delete(w.apps, e.App)
@@ -106,6 +107,9 @@ func (w *world) place(e *ledger.Event) {
 		w.placed++
 	}
 	w.lastUsed[e.Node] = w.placed
+	if w.count(e.Node, func(string) bool { return true }) == 1 {
+		w.opened[e.Node] = w.placed
+	}
 }
 
 func (w *world) arrive(e *ledger.Event) {
@@ -216,6 +220,7 @@ func (w *world) agree(tb testing.TB, l *ledger.Ledger) {
 		items := w.count(name, func(string) bool { return true })
 		require.Equal(tb, items, state.Items(m), name)
 		require.Equal(tb, w.lastUsed[name], state.LastUsed(m), name)
+		require.Equal(tb, w.opened[name], state.Opened(m), name)
 		for d, dim := range state.Instance().Dimensions {
 			require.Equal(tb, w.free(name, dim.Name), state.Free(d)[m], "%s of %s", dim.Name, name)
 		}
@@ -303,5 +308,12 @@ func (w *world) agreeEntries(tb testing.TB, l *ledger.Ledger) {
 			require.Equal(tb, p.node, entry.Node().Name())
 			require.Contains(tb, entry.Node().Pods(), entry)
 		}
+	}
+}
+
+func newWorld() *world {
+	return &world{
+		nodes: map[string]*ledger.Machine{}, apps: map[string]*ledger.App{}, pods: map[string]*standing{},
+		expected: map[string]float64{}, lastUsed: map[string]uint64{}, opened: map[string]uint64{}, seen: map[string]int64{},
 	}
 }

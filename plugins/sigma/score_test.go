@@ -224,7 +224,7 @@ func TestSkipsWhereItDoesNotDecide(t *testing.T) {
 		{"canary for nobody", func(o *policy.Spec) { o.Mode, o.CanaryPercent = "canary", new(0) }, true, "canary", ledger.CauseNeutral},
 		{"canary for all", func(o *policy.Spec) { o.Mode, o.CanaryPercent = "canary", new(100) }, false, "canary", ledger.CausePolicy},
 		{"live", func(o *policy.Spec) { o.Mode = "live" }, false, "live", ledger.CausePolicy},
-		{"mode left out", func(o *policy.Spec) { o.Mode = "" }, false, "live", ledger.CausePolicy},
+		{"mode left out", func(o *policy.Spec) { o.Mode = "" }, true, "shadow", ledger.CausePolicy},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -119,13 +119,14 @@ type nobody struct{}
 
 func (nobody) Activate(klog.Logger, map[string]*v1.Pod) {}
 
-// shipped is a policy that Sigma ships, with changes.
+// shipped is a policy that Sigma ships, live, with changes.
 func shipped(t testing.TB, name string, changes ...func(*policy.Spec)) *policy.Object {
 	t.Helper()
 	text, err := policies.Files.ReadFile(name + ".yaml")
 	require.NoError(t, err)
 	object, err := policy.Parse(name, text)
 	require.NoError(t, err)
+	object.Spec.Mode = policy.Live
 	for _, change := range changes {
 		change(&object.Spec)
 	}

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -277,8 +278,9 @@ func (q *Question) decided(e *ledger.Event) error {
 		}
 	}
 	slices.Sort(q.Allowed)
+	q.State.SetClock(cmp.Or(e.Clock, e.Time))
 	for _, role := range []ledger.Role{ledger.Primary, ledger.Canary} {
-		if object, digest := q.State.Policy(role); object != nil && digest == e.PolicyDigest {
+		if object, d := q.State.Asked(role, app); object != nil && d.PolicyDigest == e.PolicyDigest {
 			q.Object = object
 		}
 	}

@@ -33,6 +33,7 @@ type Recorder struct {
 	cluster  *kube.Translator
 	waiting  map[types.UID]waiter
 	forecast time.Time       // the last one; zero: none
+	faults   []kube.Fault    // in annotations, at this look
 	events   []*ledger.Event // of this look
 	err      error
 }
@@ -199,7 +200,7 @@ func (r *Recorder) show(p *Picture, now time.Time) {
 			since = now.Sub(r.forecast)
 		}
 		r.forecast = now
-		r.cluster.Forecast(p.Declared, since)
+		r.faults = r.cluster.Forecast(p.Declared, since)
 	}
 }
 
@@ -231,9 +232,13 @@ func (r *Recorder) showWaiting(p *Picture) {
 }
 
 // Trace makes a trace of what was recorded; fleet is open or fixed. notes say what
-// was adjusted.
+// was adjusted or ignored.
 func (r *Recorder) Trace(name, fleet string) (t *trace.Trace, notes []string, err error) {
-	return r.past.Trace(history.Options{Name: name, Fleet: fleet, Method: "sigma snapshot"})
+	t, notes, err = r.past.Trace(history.Options{Name: name, Fleet: fleet, Method: "sigma snapshot"})
+	for i := range r.faults {
+		notes = append(notes, r.faults[i].String())
+	}
+	return t, notes, err
 }
 
 // Tally is what was seen so far.

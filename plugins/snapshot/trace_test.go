@@ -89,6 +89,32 @@ func TestTraceOfMixedResource(t *testing.T) {
 	}
 }
 
+// The number that a workload's annotation declares is its forecast; one that says nothing
+// usable is left out, with a note.
+func TestTraceOfDeclaredNumbers(t *testing.T) {
+	web, db := deployment("web", 5, "1"), deployment("db", 3, "2")
+	web.Annotations = map[string]string{kube.ExpectedAnnotation: "40", kube.WindowAnnotation: "2026-05-04T08:00:00Z/2026-05-04T09:00:00Z"}
+	db.Annotations = map[string]string{kube.ExpectedAnnotation: "many", kube.WindowAnnotation: "now"}
+	p := picture([]*v1.Node{node("n1")}, pod("web", "web-1", "n1", "1"), pod("db", "db-1", "n1", "2"))
+	p.Declared.Deployments = []*appsv1.Deployment{web, db}
+	tr, notes := snap(t, p)
+	require.Equal(t, []string{
+		`shop/Deployment/db: the annotation sigma-scheduler.io/expected "many" is ignored: want a whole number from 1 to 2147483647`,
+		`shop/Deployment/db: the annotation sigma-scheduler.io/window "now" is ignored: want START/END, each a time like 2026-05-04T08:00:00Z`,
+	}, notes)
+	expected := map[string]float64{}
+	for _, a := range tr.Instance.Apps {
+		expected[a.Name] = a.Expected
+	}
+	require.Equal(t, map[string]float64{"shop/Deployment/web@cpu=1": 40, "shop/Deployment/db@cpu=2": 3}, expected)
+
+	// In a cluster the window counts now.
+	q, err := p.Ask("shop/web-1", "", "open")
+	require.NoError(t, err)
+	q.State.SetClock(float64(time.Date(2026, 5, 4, 8, 15, 0, 0, time.UTC).Unix()))
+	require.InDelta(t, .25, q.State.Elapsed(q.State.AppIndex(q.App)), 0)
+}
+
 func TestTraceByHand(t *testing.T) {
 	p := picture(
 		[]*v1.Node{

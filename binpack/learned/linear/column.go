@@ -24,7 +24,7 @@ func (l *Scorer) column(prof int32, candidates []int32) (col *column, own bool) 
 		}
 		col.base, col.util, col.lost = col.base[:n], col.util[:n], col.lost[:n]
 		for i, m := range candidates {
-			l.compute(col, int32(i), prof, m)
+			l.compute(col, int32(i), prof, m, l.strongShapes)
 		}
 		return col, true
 	}
@@ -54,29 +54,52 @@ func (l *Scorer) column(prof int32, candidates []int32) (col *column, own bool) 
 }
 
 // emptyBit marks an empty machine in column.lost.
-const emptyBit = 1 << 63
+const (
+	emptyBit  = 1 << 63
+	allShapes = emptyBit - 1
+)
 
 // follow updates a machine's entry in a profile's column.
 func (l *Scorer) follow(col *column, prof, m int32) {
-	l.compute(col, m, prof, m)
+	l.compute(col, m, prof, m, allShapes)
 	if l.bounded {
 		l.setBound(col, prof, m)
 	}
 }
 
-// compute fills one entry of a column.
-func (l *Scorer) compute(col *column, at, prof, m int32) {
-	inv := l.inverse[l.s.KindOf(m)]
+// compute fills one entry of a column. It finds out which of some shapes are lost.
+func (l *Scorer) compute(col *column, at, prof, m int32, shapes uint64) {
 	need := l.profiles[prof]
-	top, sum, least, base := 0.0, 0.0, math.Inf(1), 0.0
+	base, top := l.amounts(need, l.row(m), m)
+	lost := uint64(0)
+	if l.slots {
+		lost = l.lostShapes(need, m, shapes)
+	}
+	if l.s.Items(m) == 0 {
+		lost |= emptyBit
+	}
+	col.base[at], col.util[at], col.lost[at] = base, top, lost
+}
+
+// amounts is the part of the score of a machine with these free amounts that depends on
+// amounts alone, and how full the item makes the machine.
+func (l *Scorer) amounts(need, row []int64, m int32) (base, top float64) {
+	inv := l.inverse[l.s.KindOf(m)][:len(need)]
+	row = row[:len(need)]
+	sum, least := 0.0, math.Inf(1)
 	dims := 0
 	for d, n := range need {
 		if inv[d] == 0 {
 			continue
 		}
-		free := float64(l.s.Free(d)[m]-n) * inv[d]
+		free := float64(row[d]-n) * inv[d]
 		used := 1 - free
-		top, least = max(top, used), min(least, free)
+		if used > top {
+			top = used
+		}
+		if free < least {
+			least = free
+		}
 		sum += used
 		dims++
 		if l.utilDims != nil {
@@ -93,13 +116,8 @@ func (l *Scorer) compute(col *column, at, prof, m int32) {
 	case least < smallShare:
 		base += l.weights[fFrag]
 	}
-	lost := uint64(0)
-	if l.slots {
-		lost = l.lostShapes(need, m)
-	}
 	if l.s.Items(m) == 0 {
 		base += l.weights[fEmpty]
-		lost |= emptyBit
 	}
-	col.base[at], col.util[at], col.lost[at] = base, top, lost
+	return base, top
 }

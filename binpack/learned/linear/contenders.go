@@ -77,6 +77,9 @@ func (b *bounds) highest(w int) float64 {
 // beyond is the most that a score can be above the bound of its machine.
 func (l *Scorer) beyond(a int32) float64 {
 	most := max(0, l.singlWeight(a)) + max(0, l.weights[fRecent]) // util and recent are at most 1
+	for _, w := range l.weights[fAge : fSize+1] {                 // these are at most 1 too
+		most += max(0, w)
+	}
 	fixed, closing := l.closingWeights()
 	size := 1.0
 	for _, b := range l.near[a] {
@@ -96,11 +99,14 @@ func (l *Scorer) beyond(a int32) float64 {
 func (l *Scorer) Contenders(item binpack.Item, buf []int32) (contenders []int32, known bool) {
 	a := item.App
 	group := l.s.Instance().Apps[a].Group
-	if !l.bounded || l.s.Spread(group) < l.s.Instance().Groups[group].SpreadMin {
+	if l.s.Spread(group) < l.s.Instance().Groups[group].SpreadMin {
 		return buf, false
 	}
 	l.sync()
-	if l.columns == nil {
+	if l.grid != nil {
+		return l.shortlist(a, buf), true
+	}
+	if !l.bounded || l.columns == nil {
 		return buf, false
 	}
 	col, _ := l.column(l.profileOf[a], nil)

@@ -110,6 +110,9 @@ func newDemand(s *binpack.State, know binpack.Knowledge, params map[string]float
 			d.setShare(int32(a), i)
 		}
 	}
+	if !d.fleet { // nobody asks for sums by dimension
+		d.coming, d.arrived, d.standing, d.target, d.final = nil, nil, nil, nil, nil
+	}
 	d.each = capOfEach(n)
 	if know.Forecast() {
 		for i := range d.forecast {

@@ -28,7 +28,7 @@ func (l *Scorer) Explain(item binpack.Item, m int32) []binpack.Term {
 			continue
 		}
 		// An empty machine has its penalty instead of what depends on amounts.
-		amounts := f <= fEmpty || f == fSingl
+		amounts := f <= fEmpty || f == fSingl || f == fSize
 		add(features[f].Name, weight, value[f], !heldBack || !amounts)
 	}
 	for d, weight := range l.utilDims {
@@ -64,7 +64,8 @@ func (l *Scorer) values(a, m int32) [featureCount]float64 {
 		dims++
 	}
 	v[fMean] = sum / max(1, float64(dims))
-	v[fRise] = v[fUtil] - l.highestUsed(m)
+	before, _ := l.highestUsed(m)
+	v[fRise] = v[fUtil] - before
 	v[fFull] = learned.Indicator(least == 0)
 	v[fFrag] = learned.Indicator(least > 0 && least < smallShare)
 	v[fEmpty] = learned.Indicator(s.Items(m) == 0)
@@ -72,6 +73,8 @@ func (l *Scorer) values(a, m int32) [featureCount]float64 {
 	if last := s.LastUsed(m); last > 0 {
 		v[fRecent] = 1 / (1 + (float64(s.Placements())-float64(last))/active)
 	}
+	v[fAge], v[fCrowd], v[fOwn] = l.standingOf(a, m)
+	v[fSize] = v[fUtil] * l.largestShare(a, m)
 	closed, demand := l.closes(a, m)
 	v[fClose] = closed / max(1, l.maxDegree)
 	v[fClosing] = 4 * demand / (float64(l.d.sumRC)/(1<<(itemBits+shareBits)) + 1)
@@ -116,7 +119,7 @@ func (l *Scorer) closes(a, m int32) (apps, demand float64) {
 // lostPressure is Σ p_b over the apps b ≠ a that are allowed on m and fit now
 // but not after.
 func (l *Scorer) lostPressure(a, m int32) float64 {
-	lost := l.lostShapes(l.s.Instance().Apps[a].Demand, m)
+	lost := l.lostShapes(l.s.Instance().Apps[a].Demand, m, allShapes)
 	blocked := l.s.BlockedApps(m)
 	sum := int64(0)
 	for b, p := range l.pressure {
@@ -132,6 +135,9 @@ func (l *Scorer) ExplainFleet() binpack.FleetTarget {
 	l.sync()
 	t := binpack.FleetTarget{KeptBack: l.keepBack()}
 	switch {
+	case l.s.Instance().Fleet == binpack.Fixed && t.KeptBack:
+		t.Why = "the fleet has room to spare: an empty machine waits until no other takes the item"
+		return t
 	case l.s.Instance().Fleet == binpack.Fixed:
 		t.Why = "the fleet is fixed: empty machines are candidates like any other"
 		return t

@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"github.com/sigma-scheduler/sigma/binpack"
-	"github.com/sigma-scheduler/sigma/binpack/learned"
 )
 
 // Grows is the mark of [binpack.Grower].
@@ -68,8 +67,9 @@ func (l *Scorer) blocks(a, m int32) bool { return l.s.Blocked(a)[m>>6]>>(m&63)&1
 func (l *Scorer) growProfile() {
 	switch {
 	case l.columns == nil:
-	case len(l.profiles)*l.stride > learned.MaxCached:
+	case len(l.profiles)*l.stride > l.maxCached:
 		l.columns = nil
+		l.makeGrid()
 	default:
 		l.columns = append(l.columns, column{})
 	}
@@ -96,9 +96,8 @@ func (l *Scorer) growShape(a int32, limit int64) bool {
 		return true
 	}
 	l.members[shape][a/64] |= 1 << (a % 64)
-	fixed := l.s.Instance().Fleet == binpack.Fixed
 	for m := range int32(len(l.stamp)) {
-		if (fixed || l.s.Items(m) > 0) && !l.blocks(a, m) && l.hasRoom(l.shapes[shape], m) {
+		if l.counted[m]>>shape&1 != 0 && !l.blocks(a, m) {
 			l.room[int(m)*l.words+int(a)/64] |= 1 << (a % 64)
 			l.places[a]++
 		}
@@ -116,8 +115,17 @@ func (l *Scorer) shapeFor(a int32) (shape int32, ok bool) {
 			return 0, false
 		}
 		l.shapes = l.profiles
+		fixed := l.s.Instance().Fleet == binpack.Fixed
 		l.members = append(l.members, make([]uint64, l.words))
 		l.sums = append(l.sums, make([]int64, l.stride))
+		for m := range l.stamp {
+			if hasRoom(l.shapes[len(l.shapes)-1], l.row(int32(m))) {
+				l.fits[m] |= 1 << (len(l.shapes) - 1)
+				if fixed || l.s.Items(int32(m)) > 0 {
+					l.counted[m] |= 1 << (len(l.shapes) - 1)
+				}
+			}
+		}
 		for i := range l.columns { // they do not know what fits the shape
 			l.columns[i].seq = 0
 		}
@@ -135,15 +143,6 @@ func (l *Scorer) shapeFor(a int32) (shape int32, ok bool) {
 		ok = ok && need <= l.shapes[shape][d]
 	}
 	return shape, ok
-}
-
-func (l *Scorer) hasRoom(demand []int64, m int32) bool {
-	for d, need := range demand {
-		if need > l.s.Free(d)[m] {
-			return false
-		}
-	}
-	return true
 }
 
 // widenRoom gives the rows of room that many words, and room for new machines.

@@ -88,6 +88,26 @@ var features = []learned.Feature{
 		Unit:    "share of a machine", Range: "0 … 1", Normaliser: "active machines + 1",
 	},
 	{
+		Name: "age", Meaning: "the machine has been in use for long, and will be",
+		Formula: "p ÷ (p + 10·(active machines + 1)), p = placements since the first of its present items came; 0 if it holds nothing",
+		Unit:    "share", Range: "0 … 1", Normaliser: "10·(active machines + 1)",
+	},
+	{
+		Name: "crowd", Meaning: "the machine holds many items, so that it will not be empty soon",
+		Formula: "n ÷ (n + (items alive + 1) ÷ (active machines + 1)), n = items on it before the placement",
+		Unit:    "share", Range: "0 … 1", Normaliser: "items of an active machine",
+	},
+	{
+		Name: "own", Meaning: "the machine holds items of the app's group, which a roll-out is about to remove",
+		Formula: "1 if it does before the placement, else 0",
+		Unit:    "yes or no", Range: "0, 1",
+	},
+	{
+		Name: "size", Meaning: "a large item goes to a full machine",
+		Formula: "util · the item's largest share of the machine over dimensions",
+		Unit:    "share of a machine, squared", Range: "0 … 1", Normaliser: "the machine's capacity",
+	},
+	{
 		Name: "slot", Meaning: "places lost to apps that are about to run out of them",
 		Formula: "¼·Σ p_b over b ≠ a that are allowed and fit now and do not fit after; p_b = min(x, 1.6)^eta if b has a limit, x > .3 and R_b ≥ 3, else 0; x = R_b ÷ limit_b ÷ (places_b + 1) on a scale of 8 steps to the doubling; places_b = machines in use with room for b, and those still to be opened, to four leading bits",
 		Unit:    "pressure", Range: "0 …", Normaliser: "limit_b · (places_b + 1)",
@@ -106,6 +126,10 @@ const (
 	fClosing
 	fOpen
 	fSingl
+	fAge
+	fCrowd
+	fOwn
+	fSize
 	fSlot
 	featureCount
 )

@@ -103,21 +103,25 @@ func (l *Scorer) shapeStep(c int64) int {
 	return int(math.Log(float64(c)/float64(l.smallest)) / ratio * (maxShapes - 1))
 }
 
-// lostShapes is the set of shapes that fit the machine now and not after need.
-func (l *Scorer) lostShapes(need []int64, m int32) uint64 {
-	lost := uint64(0)
-	for s, shape := range l.shapes {
-		now, after := true, true
-		for d, n := range shape {
-			free := l.s.Free(d)[m]
-			now = now && n <= free
-			after = after && n <= free-need[d]
-		}
-		if now && !after {
-			lost |= 1 << s
+// lostShapes is the set of those of some shapes that fit the machine now and not after need.
+func (l *Scorer) lostShapes(need []int64, m int32, among uint64) uint64 {
+	lost, row := uint64(0), l.row(m)
+	for among &= l.fits[m]; among != 0; among &= among - 1 {
+		s := bits.TrailingZeros64(among)
+		for d, n := range l.shapes[s] {
+			if n > row[d]-need[d] {
+				lost |= 1 << s
+				break
+			}
 		}
 	}
 	return lost
+}
+
+// row is the free amounts of a machine by dimension.
+func (l *Scorer) row(m int32) []int64 {
+	dims := len(l.s.Instance().Dimensions)
+	return l.rows[int(m)*dims:][:dims:dims]
 }
 
 func (l *Scorer) mark(a int32) {
@@ -156,7 +160,12 @@ func (l *Scorer) setPressure(a int32) {
 	case old == 0:
 		l.strongAt[a] = int32(len(l.strong))
 		l.strong = append(l.strong, a)
+		l.strongOf[l.shapeOf[a]]++
+		l.strongShapes |= 1 << l.shapeOf[a]
 	case p == 0:
+		if l.strongOf[l.shapeOf[a]]--; l.strongOf[l.shapeOf[a]] == 0 {
+			l.strongShapes &^= 1 << l.shapeOf[a]
+		}
 		at, last := l.strongAt[a], l.strong[len(l.strong)-1]
 		l.strong[at], l.strongAt[last] = last, at
 		l.strong = l.strong[:len(l.strong)-1]

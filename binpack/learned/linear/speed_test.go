@@ -37,6 +37,7 @@ func TestSpeed(t *testing.T) {
 	defer func() { require.NoError(t, out.Close()) }()
 	before := packtest.CPUTime(t)
 	speedAgainstTwins(t, out)
+	speedAtWidth(t, out)
 	speedBySize(t, out)
 	speedOfChurn(t, out)
 	fmt.Fprintf(out, "\nAll of this took %.0f CPU-seconds.\n", (packtest.CPUTime(t) - before).Seconds())

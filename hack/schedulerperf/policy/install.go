@@ -43,6 +43,9 @@ func Install(ctx context.Context, config *rest.Config, root string) error {
 	if err != nil {
 		return err
 	}
+	if err := unstructured.SetNestedField(object.Object, "live", "spec", "mode"); err != nil {
+		return err
+	}
 	object.SetName(configv1.DefaultPolicyName)
 	return create(ctx, client.Resource(v1alpha1.SchemeGroupVersion.WithResource("placementpolicies")), object)
 }

@@ -99,6 +99,9 @@ func TestShippedPolicies(t *testing.T) {
 	d := loadCRD(t, "placementpolicies")
 	files := shippedPolicies(t)
 	files["policyText"] = []byte(policyText)
+	for i, settings := range goodSettings {
+		files[fmt.Sprint("goodSettings ", i)] = []byte(settingsHead + settings)
+	}
 	for name, text := range files {
 		stored, err := d.Create(t, text)
 		require.NoError(t, err, name)
@@ -109,7 +112,7 @@ func TestShippedPolicies(t *testing.T) {
 		asJSON, err := json.Marshal(stored)
 		require.NoError(t, err)
 		require.NoError(t, json.Unmarshal(asJSON, &typed))
-		require.Equal(t, was.Spec.Weights, typed.Spec.Weights, name)
+		require.Equal(t, append([]float64{}, was.Spec.Weights...), typed.Spec.Weights, name)
 		require.Equal(t, string(was.Spec.Mode), typed.Spec.Mode, name)
 
 		stored["spec"] = typed.Spec // also through the Go type
@@ -165,7 +168,7 @@ spec: {featureVersion: 1, model: plan, knowledge: K2, mode: null, features: null
 	require.Equal(t, map[string]any{
 		"featureVersion": int64(1), "model": "plan", "knowledge": "K2",
 		"features": []any{}, "weights": []any{}, "parameters": map[string]any{},
-		"mode": "live", "canaryPercent": int64(10),
+		"mode": "shadow", "canaryPercent": int64(10),
 	}, stored["spec"])
 }
 

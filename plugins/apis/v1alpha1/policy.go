@@ -49,6 +49,9 @@ type PlacementPolicy struct {
 // +kubebuilder:validation:XValidation:fieldPath=".features",rule="self.model != 'plan' || self.features.size() == 0",message="the model plan has no features"
 // +kubebuilder:validation:XValidation:fieldPath=".knowledge",rule="self.model != 'population' || self.knowledge in ['K0', 'K0+clock']",message="the model population needs K0 or K0+clock"
 // +kubebuilder:validation:XValidation:fieldPath=".features",rule="self.model != 'population' || self.features.size() == 0",message="the model population has no features"
+// +kubebuilder:validation:XValidation:fieldPath=".knowledge",rule="self.model != 'shipped' || self.knowledge == 'K1'",message="the model shipped needs K1"
+// +kubebuilder:validation:XValidation:fieldPath=".features",rule="self.model != 'shipped' || self.features.size() == 0",message="the model shipped has no features"
+// +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'shipped' || self.parameters.size() == 0",message="the model shipped has no parameters"
 // +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'linear' || self.parameters.all(p, p in ['alpha', 'beta', 'eta', 'q', 'rho', 'z'])",message="the model linear has alpha, beta, eta, q, rho, z"
 // +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'plan' || self.parameters.all(p, p in ['reserve', 'slack', 'steps'])",message="the model plan has reserve, slack, steps"
 // +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'rollout' || self.parameters.all(p, p in ['alpha', 'beta', 'effort', 'eta', 'futures', 'margin', 'q', 'rho', 'scenarios', 'seed', 'sigma', 'trust', 'z'])",message="the model rollout has alpha, beta, effort, eta, futures, margin, q, rho, scenarios, seed, sigma, trust, z"
@@ -56,6 +59,10 @@ type PlacementPolicy struct {
 // +kubebuilder:validation:XValidation:fieldPath=".features",rule="self.features.all(f, (self.model == 'devices') == (f.contains('@') && !f.startsWith('util:')))",message="features with @ are those of the model devices, and it has no others"
 // +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'population' || self.parameters.all(p, p.matches('^((kappa|rivals|crowd|excess)[1-6]|busy|fade|bend|start|base|prior|small|large|far|past)$'))",message="the model population has base, bend, busy, fade, far, large, past, prior, small, start, and crowd, excess, kappa, rivals with a number from 1 to 6"
 // +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.weights.size() != self.features.size() || !(self.knowledge in ['K0', 'K0+clock']) || 'alpha' in self.parameters || ['closing', 'slot', 'singl'].all(f, !(f in self.features) || self.weights[self.features.indexOf(f)] == 0.0)",message="alpha is needed: without a forecast, closing, slot and singl count arrivals"
+// +kubebuilder:validation:XValidation:fieldPath=".rule",rule="(self.model == 'rule') == has(self.rule)",message="the model rule has a rule, and no other model has one"
+// +kubebuilder:validation:XValidation:fieldPath=".knowledge",rule="self.model != 'rule' || self.knowledge == 'K0'",message="the model rule needs K0"
+// +kubebuilder:validation:XValidation:fieldPath=".features",rule="self.model != 'rule' || self.features.size() == 0",message="the model rule has no features"
+// +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'rule' || self.parameters.size() == 0",message="the model rule has no parameters"
 type PlacementPolicySpec struct {
 	// Version of the table of features (docs/features.md) that the weights were
 	// trained with.
@@ -67,9 +74,10 @@ type PlacementPolicySpec struct {
 	// come is packed beforehand. devices: a weighted sum for each class of pods by
 	// the devices they ask for. population: what machines with equal room are
 	// expected to waste; one resource only. rollout: requests that
-	// are whole apps go where sampled futures end best, others as by linear.
+	// are whole apps go where sampled futures end best, others as by linear. rule: a
+	// built-in rule. shipped: chooses among the files that Sigma ships.
 	// +required
-	// +kubebuilder:validation:Enum=linear;plan;devices;population;rollout
+	// +kubebuilder:validation:Enum=linear;plan;devices;population;rollout;rule;shipped
 	Model string `json:"model"`
 
 	// What the policy knows. K0: the pod, the nodes, the rules and the past.
@@ -86,7 +94,7 @@ type PlacementPolicySpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=128
 	// +kubebuilder:validation:items:MaxLength=320
-	// +kubebuilder:validation:items:Pattern=`^(util|mean|full|frag|empty|recent|close|closing|open|singl|slot|rise|util:(.|\n)+|(fragment|stranded|gpu|cpu|rank)@(none|shared|whole))$`
+	// +kubebuilder:validation:items:Pattern=`^(util|mean|full|frag|empty|recent|close|closing|open|singl|age|crowd|own|size|slot|rise|util:(.|\n)+|(fragment|stranded|gpu|cpu|rank)@(none|shared|whole))$`
 	// +kubebuilder:validation:XValidation:rule="self.all(f, self.exists_one(g, f == g))",messageExpression="'listed twice: ' + self.filter(f, !self.exists_one(g, f == g))[0]"
 	Features []string `json:"features"`
 
@@ -135,10 +143,14 @@ type PlacementPolicySpec struct {
 	// +kubebuilder:validation:XValidation:fieldPath=".seed",rule="!('seed' in self) || self.seed >= 0.0 && self.seed <= 1000000.0",message="want 0 to 1000000"
 	Parameters map[string]float64 `json:"parameters,omitempty"`
 
+	// The rule of the model rule.
+	// +optional
+	Rule *RuleSettings `json:"rule,omitempty"`
+
 	// shadow: computed and compared, decides nothing. canary: decides for a
 	// share of the workloads. live: decides.
 	// +optional
-	// +default="live"
+	// +default="shadow"
 	// +kubebuilder:validation:Enum=shadow;canary;live
 	Mode string `json:"mode,omitempty"`
 

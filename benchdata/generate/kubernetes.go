@@ -1,0 +1,305 @@
+package generate
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+)
+
+// kubernetes is a small cluster as a snapshot has it: Deployments that scale over
+// the day and roll out, and cron jobs. One pod is one request.
+var kubernetes = Kind{
+	Name: "kubernetes",
+	Help: "a small Kubernetes cluster: Deployments that scale over the day and roll out, and cron jobs; measured from hour 24",
+	Params: append([]Param{
+		{Name: "nodes", Max: 5000, Integer: true, Help: "nodes that the declared replicas fill by volume; 0: drawn from 20 to 200"},
+		{Name: "days", Default: 2, Min: .1, Max: 60, Help: "length; time integrals start after one day, or half-way if that is earlier"},
+		{
+			Name: "fleet", Words: []string{"one", "open", "fixed"},
+			Help: "one: elastic, one node size; open: elastic, 2 or 3 sizes; fixed: as many nodes of 2 or 3 sizes as hold f times the peak volume",
+		},
+		{Name: "f", Max: 10, Help: "node volume ÷ peak volume of fleet=fixed; 0: drawn from 1.01 to 1.1"},
+		{Name: "gpus", Max: 1, Help: "share of the Deployments that ask for GPUs; they run on nodes of their own"},
+	}, forecastParams()...),
+	check: func(p values) error {
+		if p["f"] != 0 && p["fleet"] != kubernetesFixed {
+			return errors.New("f is for fleet=fixed")
+		}
+		return nil
+	},
+	make: makeKubernetes,
+}
+
+// Values of the parameter fleet.
+const (
+	kubernetesOne = iota
+	_             // open
+	kubernetesFixed
+)
+
+const (
+	kubernetesLeast   = 30   // Deployments
+	kubernetesTop     = .2   // largest share of the volume that one Deployment declares
+	kubernetesLimited = .5   // largest share of the nodes that a limit may ask for
+	kubernetesPair    = 25   // Deployments to one exclusion
+	kubernetesPaired  = .8   // largest share of the nodes that an exclusion may ask for
+	kubernetesPods    = 4500 // declared at most, where the number of nodes is drawn
+)
+
+// cpuRequests are what pods ask for, in thousandths of a core.
+var cpuRequests = []spec{
+	{cpu: 50, share: .2},
+	{cpu: 100, share: .22},
+	{cpu: 250, share: .22},
+	{cpu: 500, share: .16},
+	{cpu: 1000, share: .12},
+	{cpu: 2000, share: .06},
+	{cpu: 4000, share: .02},
+}
+
+var cronPeriods = []float64{15, 30, 60, 120, 180, 360} // minutes
+
+// A workload is a Deployment or, with a period, a cron job.
+type workload struct {
+	demand        []int64 // thousandths of a core, bytes, GPUs
+	weight        float64 // Pareto
+	replicas      int     // declared
+	amplitude     float64 // of the daily scaling; 0 = none
+	limit, spread int32
+	period        float64 // seconds
+	duration      float64 // seconds, mean
+}
+
+// most is the largest number of pods alive at the same time, nearly.
+func (w *workload) most() float64 {
+	return math.Ceil(float64(w.replicas) * (1 + w.amplitude) * (1 + surgeShare))
+}
+
+func makeKubernetes(seed uint64, p values) *trace.Trace {
+	fleet := newNodePools(stream(seed, streamFleet), p)
+	work := drawWorkloads(stream(seed, streamApps), p, fleet)
+	inst := fleet.instance()
+	forecast := stream(seed, streamForecast)
+	need := make([]float64, len(work))
+	deployments := 0
+	for i, w := range work {
+		name := fmt.Sprintf("deploy-%03d", i)
+		if w.period > 0 {
+			name = fmt.Sprintf("cron-%03d", i-deployments)
+		} else {
+			deployments++
+		}
+		expected := float64(w.replicas) * p["forecast"] * lognormal(forecast, p["noise"])
+		addApp(inst, name, w.demand, int(w.limit), math.Round(expected*100)/100, -1)
+		inst.Groups[i].SpreadMin = w.spread
+		inst.Apps[i].Types = fleet.types(w.demand)
+		need[i] = fleet.share(&w)
+	}
+	rng := stream(seed, streamCounts)
+	addExclusions(inst, excludePairs(rng, int(math.Round(float64(deployments)/kubernetesPair)), need[:deployments], kubernetesPaired))
+
+	end := p["days"] * day
+	life := stream(seed, streamLifetimes)
+	var arrivals []arrival
+	for i, w := range work {
+		for _, pod := range w.life(life, end) {
+			pod.app = int32(i)
+			arrivals = append(arrivals, pod)
+		}
+	}
+	slices.SortStableFunc(arrivals, func(a, b arrival) int { return cmp.Compare(a.time, b.time) })
+	t := &trace.Trace{Instance: inst, MeasureFrom: min(day, end/2)}
+	addArrivals(t, arrivals, end)
+	t.Source = map[string]any{"method": "Deployments with Pareto replicas, daily scaling and roll-outs; cron jobs; one pod a request; expected is the declared replicas"}
+	if inst.Fleet == binpack.Fixed {
+		fleet.size(t)
+	}
+	return t
+}
+
+// drawWorkloads draws the Deployments, so many replicas of them that they fill the
+// target, and the cron jobs beside them.
+func drawWorkloads(rng *rand.Rand, p values, fleet *nodePools) []workload {
+	work := make([]workload, int(math.Round(kubernetesLeast*math.Pow(10, rng.Float64()))))
+	jobs := int(math.Round(float64(len(work)) * (.1 + .15*rng.Float64())))
+	shape := .9 + .7*rng.Float64()
+	for i := range work {
+		w := workload{replicas: 1, weight: math.Pow(1-rng.Float64(), -1/shape)}
+		if rng.Float64() < p["gpus"] {
+			w.demand = fleet.drawGPU(rng)
+		} else {
+			w.demand = fleet.draw(rng, false)
+		}
+		if rng.Float64() < .4 {
+			w.amplitude = .3 + 1.2*rng.Float64()
+		}
+		work[i] = w
+	}
+	// A small cluster has fewer apps, not apps beyond its size.
+	for len(work) > kubernetesLeast && fleet.volume(work) > fleet.target/2 {
+		work = work[:len(work)-1]
+	}
+	jobs = min(jobs, len(work)/4)
+	fleet.fill(work)
+	if pods := declared(work); p["nodes"] == 0 && pods > kubernetesPods {
+		fleet.target *= kubernetesPods / pods
+		fleet.fill(work)
+	}
+	for i := fleet.crowded(work); i >= 0; i = fleet.crowded(work) {
+		work[i].demand = fleet.draw(rng, true)
+		fleet.fill(work)
+	}
+	constrain(rng, work, fleet)
+	for range jobs {
+		w := workload{demand: fleet.draw(rng, true), replicas: 1, period: 60 * cronPeriods[rng.IntN(len(cronPeriods))]}
+		if rng.Float64() < .3 {
+			w.replicas = 2 + rng.IntN(3)
+		}
+		w.duration = 120 * math.Pow(20, rng.Float64()) // 2 to 40 minutes
+		work = append(work, w)
+	}
+	return work
+}
+
+func declared(work []workload) (pods float64) {
+	for i := range work {
+		pods += float64(work[i].replicas)
+	}
+	return pods
+}
+
+// constrain gives Deployments their limits and spreads. Where a limit would ask for too
+// many nodes, a later Deployment without one has it instead.
+func constrain(rng *rand.Rand, work []workload, fleet *nodePools) {
+	var owed []int32
+	for i := range work {
+		w := &work[i]
+		u, spread := rng.Float64(), int32(2+rng.IntN(2))
+		switch {
+		case u < .15:
+			owed = append(owed, 1)
+		case u < .22:
+			owed = append(owed, 2)
+		case u < .35:
+			w.spread = spread
+			continue
+		}
+		if len(owed) == 0 {
+			continue
+		}
+		w.limit = owed[0]
+		if fleet.share(w) <= kubernetesLimited {
+			owed = owed[1:]
+		} else {
+			w.limit = 0
+		}
+	}
+}
+
+// life draws the pods of a workload until end, each with the time that it leaves.
+func (w *workload) life(rng *rand.Rand, end float64) []arrival {
+	if w.period > 0 {
+		return w.runs(rng, end)
+	}
+	d := deployment{workload: w, rng: rng, peak: 3600 * (12.5 + 3*rng.Float64())}
+	for range w.target(d.peak, 0) {
+		d.create(milliseconds(startUp * rng.Float64()))
+	}
+	step := 60 * (15 + 30*rng.Float64())
+	scale, rollout := math.Inf(1), math.Inf(1)
+	if w.amplitude > 0 {
+		scale = startUp + step*(1-rng.Float64())
+	}
+	if rng.Float64() < .7 {
+		rollout = startUp + rollOutEvery*rng.ExpFloat64()
+	}
+	for min(scale, rollout) < end {
+		if scale <= rollout {
+			d.scaleTo(w.target(d.peak, scale), scale)
+			scale += step
+			continue
+		}
+		done := d.rollOut(rollout)
+		for scale <= done {
+			scale += step
+		}
+		rollout = done + rollOutEvery*rng.ExpFloat64()
+	}
+	return d.pods
+}
+
+const (
+	// startUp is the time in which the pods appear that live when the trace begins.
+	startUp      = 300.     // seconds
+	rollOutEvery = day / .7 // mean
+)
+
+// target is how many replicas the workload has at a time: those declared at night,
+// 1 + amplitude times as many at the peak.
+func (w *workload) target(peak, at float64) int {
+	swing := 1 + w.amplitude*(.5+.5*math.Cos(2*math.Pi*(at-peak)/day))
+	return max(1, int(math.Round(float64(w.replicas)*swing)))
+}
+
+// runs are the pods of a cron job.
+func (w *workload) runs(rng *rand.Rand, end float64) []arrival {
+	var pods []arrival
+	for at := 60 * math.Floor(w.period/60*rng.Float64()); at < end; at += w.period {
+		for range w.replicas {
+			leaves := at + max(1, w.duration*lognormal(rng, .4))
+			pods = append(pods, arrival{time: at, deletes: []float64{milliseconds(leaves)}})
+		}
+	}
+	return pods
+}
+
+// A deployment is followed through time.
+type deployment struct {
+	*workload
+	rng    *rand.Rand
+	peak   float64 // time of day
+	pods   []arrival
+	living []int // of pods, oldest first
+}
+
+func (d *deployment) create(at float64) {
+	d.living = append(d.living, len(d.pods))
+	d.pods = append(d.pods, newArrival(at, 0, 1))
+}
+
+func (d *deployment) remove(pods []int, at float64) {
+	for _, i := range pods {
+		d.pods[i].deletes[0] = milliseconds(at)
+	}
+}
+
+// scaleTo creates pods, or lets the newest leave.
+func (d *deployment) scaleTo(n int, at float64) {
+	for len(d.living) < n {
+		d.create(at)
+	}
+	d.remove(d.living[n:], at)
+	d.living = d.living[:n]
+}
+
+// rollOut replaces all pods in batches and returns when it is over: the old pods
+// of a batch leave when the new ones are ready.
+func (d *deployment) rollOut(at float64) float64 {
+	batch := surge(len(d.living))
+	for left := len(d.living); left > 0; left -= batch {
+		now := min(batch, left)
+		for range now {
+			d.create(at)
+		}
+		at += ready(d.rng)
+		d.remove(d.living[:now], at)
+		d.living = slices.Delete(d.living, 0, now)
+	}
+	return at
+}

@@ -1,0 +1,57 @@
+package linear
+
+// ageScale is the number of placements for each machine in use after which age is ½.
+const ageScale = 10
+
+// addStanding adds what depends on the items that stand on a machine: age, crowd, own
+// and size. Empty machines that are kept back are all alike.
+func (l *Scorer) addStanding(a int32, keepBack bool, candidates []int32, out []float64) {
+	wAge, wCrowd, wOwn, wSize := l.weights[fAge], l.weights[fCrowd], l.weights[fOwn], l.weights[fSize]
+	for i, m := range candidates {
+		if keepBack && l.s.Items(m) == 0 {
+			continue
+		}
+		age, crowd, own := l.standingOf(a, m)
+		v := float64(wAge*age) + float64(wCrowd*crowd) + float64(wOwn*own)
+		if wSize != 0 {
+			v += float64(wSize * float64(l.utilAfter(a, m)*l.largestShare(a, m)))
+		}
+		out[i] += v
+	}
+}
+
+// standingOf are the features age, crowd and own; the last only where it has a weight.
+func (l *Scorer) standingOf(a, m int32) (age, crowd, own float64) {
+	n := l.s.Items(m)
+	if n == 0 {
+		return 0, 0, 0
+	}
+	active, items := float64(l.s.Active()+1), float64(n)
+	placed := float64(l.s.Placements() - l.s.Opened(m))
+	age = placed / (placed + float64(ageScale*active))
+	crowd = items / (items + float64(l.s.AliveTotal()+1)/active)
+	if l.weights[fOwn] != 0 && l.s.Count(l.s.Instance().Apps[a].Group, m) > 0 {
+		own = 1
+	}
+	return age, crowd, own
+}
+
+// utilAfter is the feature util.
+func (l *Scorer) utilAfter(a, m int32) float64 {
+	util := 0.0
+	for d, inv := range l.inverse[l.s.KindOf(m)] {
+		if inv != 0 {
+			util = max(util, 1-float64(float64(l.s.Free(d)[m]-l.s.Instance().Apps[a].Demand[d])*inv))
+		}
+	}
+	return util
+}
+
+// largestShare is an item's largest share of a machine over dimensions.
+func (l *Scorer) largestShare(a, m int32) float64 {
+	most := 0.0
+	for d, inv := range l.inverse[l.s.KindOf(m)] {
+		most = max(most, float64(l.s.Instance().Apps[a].Demand[d])*inv)
+	}
+	return most
+}

@@ -1,0 +1,171 @@
+package shipped
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+)
+
+// A Fact is what a row asks of a state. Facts are a set of bits.
+type Fact uint8
+
+// The facts.
+const (
+	Fixed        Fact = 1 << iota // the fleet is fixed, else open
+	Loose                         // the fleet is fixed and has room to spare
+	Devices                       // a dimension is one of devices
+	OneDimension                  //
+	Plain                         // there are no limits per machine and no rules
+	Forecast                      // something is expected of an app
+	Departures                    // items leave
+	allFacts     = 1<<iota - 1
+)
+
+const (
+	// looseLoad is the share of a fixed fleet, in the dimension that binds, below which it is
+	// loose. Online rules need up to a fifth more than the volume (docs/results), and
+	// a fleet that is tight needs every machine.
+	looseLoad = .8
+	// leastDepartures and departureBits: one deleted pod, or one roll-out of a small workload,
+	// does not say that items leave; one item in 2⁶ does.
+	leastDepartures = 32
+	departureBits   = 6
+)
+
+// facts follows a state. Every answer is a function of the state alone.
+type facts struct {
+	s        *binpack.State
+	always   Fact // as long as the state lives
+	groups   int  // that were looked at
+	limited  bool
+	expected []float64 // the forecast that given was computed of
+	given    bool
+	load     *load // of a fixed fleet
+}
+
+func newFacts(s *binpack.State) facts {
+	inst := s.Instance()
+	f := facts{s: s}
+	if inst.Fleet == binpack.Fixed {
+		f.always, f.load = Fixed, newLoad(s)
+	}
+	if slices.ContainsFunc(inst.Dimensions, func(d binpack.Dimension) bool { return d.Device }) {
+		f.always |= Devices
+	}
+	if len(inst.Dimensions) == 1 {
+		f.always |= OneDimension
+	}
+	return f
+}
+
+// now are the facts that hold.
+func (f *facts) now() Fact {
+	facts, inst := f.always, f.s.Instance()
+	for ; f.groups < len(inst.Groups); f.groups++ {
+		f.limited = f.limited || inst.Groups[f.groups].Limit > 0
+	}
+	if !f.limited && len(inst.Rules) == 0 {
+		facts |= Plain
+	}
+	known := f.s.Known.Expected
+	if !same(f.expected, known) {
+		f.expected = known
+		f.given = slices.ContainsFunc(known, func(n float64) bool { return n >= 0 })
+	}
+	if f.given {
+		facts |= Forecast
+	}
+	if itemsLeave(f.s) {
+		facts |= Departures
+	}
+	if f.load != nil && f.load.highest() < looseBelow {
+		facts |= Loose
+	}
+	return facts
+}
+
+// same reports whether two forecasts are one slice: drivers replace it, and new apps, of which
+// nothing is expected, come at its end.
+func same(a, b []float64) bool {
+	return len(a) == 0 && len(b) == 0 || len(a) > 0 && len(b) > 0 && &a[0] == &b[0]
+}
+
+// itemsLeave compares departures with placements. These are rounded up to a power of two, so
+// that a share near the limit changes the answer twice while the placements double, not
+// with every item.
+func itemsLeave(s *binpack.State) bool {
+	n := s.Departures()
+	return n >= leastDepartures && n >= 1<<bits.Len64(s.Placements())>>departureBits
+}
+
+const (
+	wholeFleet = 1 << 40 // a dimension of the whole fleet in the units of load
+	looseBelow = wholeFleet / 1000 * (looseLoad * 1000)
+	maxShare   = 2 * wholeFleet
+)
+
+// load is, per dimension, what is expected or lives ÷ the capacity of the fleet. Sums are of
+// whole numbers, so that they do not depend on the order of the changes.
+type load struct {
+	s        *binpack.State
+	unit     []float64 // per dimension: wholeFleet ÷ capacity
+	seq      uint64
+	changes  []binpack.Change
+	expected []float64
+	counted  []float64 // items, per app
+	sum      []int64   // per dimension
+}
+
+func newLoad(s *binpack.State) *load {
+	inst := s.Instance()
+	l := &load{s: s, unit: make([]float64, len(inst.Dimensions)), sum: make([]int64, len(inst.Dimensions))}
+	for d := range l.unit {
+		capacity := 0.0
+		for _, line := range inst.Machines {
+			capacity += float64(float64(line.Count) * float64(line.Capacity[d]))
+		}
+		if capacity > 0 {
+			l.unit[d] = wholeFleet / capacity
+		}
+	}
+	return l
+}
+
+// highest is the load in the dimension that binds.
+func (l *load) highest() int64 {
+	changes, next, all := l.s.Changes(l.seq, l.changes[:0])
+	l.changes, l.seq = changes, next
+	if known := l.s.Known.Expected; all || !same(l.expected, known) {
+		l.expected = known
+		l.counted = l.counted[:0]
+		clear(l.sum)
+	} else {
+		for _, c := range changes {
+			if c.App >= 0 && int(c.App) < len(l.counted) {
+				l.count(c.App)
+			}
+		}
+	}
+	for a := len(l.counted); a < len(l.s.Alive()); a++ {
+		l.counted = append(l.counted, 0)
+		l.count(int32(a))
+	}
+	return slices.Max(l.sum)
+}
+
+// count brings the share of an app up to date.
+func (l *load) count(a int32) {
+	n, was := float64(l.s.Alive()[a]), l.counted[a]
+	if known := l.s.Known.Expected; int(a) < len(known) {
+		n = max(n, known[a])
+	}
+	if n == was {
+		return
+	}
+	l.counted[a] = n
+	for d, need := range l.s.Instance().Apps[a].Demand {
+		each := float64(need) * l.unit[d]
+		l.sum[d] += int64(min(maxShare, n*each)) - int64(min(maxShare, was*each))
+	}
+}

@@ -1,0 +1,138 @@
+package policy
+
+import (
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+
+	"github.com/sigma-scheduler/sigma/benchdata/policies"
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/learned"
+	"github.com/sigma-scheduler/sigma/binpack/learned/shipped"
+)
+
+// ShippedModel is the name of the model that chooses among shipped files.
+const ShippedModel = "shipped"
+
+// shippedTable says which shipped file decides where. The first row that suits counts.
+var shippedTable = []struct {
+	with, without shipped.Fact
+	file          string
+	emptyLast     bool // empty machines of a fixed fleet stay empty
+}{
+	{with: shipped.Devices | shipped.Forecast, file: "general-k1-devices.yaml"},
+	{with: shipped.Devices, file: "general-k0-devices.yaml"},
+	// Without a forecast every fleet looks loose at the beginning; with departures what is
+	// loose at night may be tight at noon.
+	{with: shipped.Loose | shipped.Forecast, without: shipped.Departures, file: "large-k0.yaml", emptyLast: true},
+	{with: shipped.Fixed, file: "large-k0.yaml"},
+	{with: shipped.Departures, file: "kubernetes-k0.yaml"},
+	{with: shipped.Plain | shipped.OneDimension, file: "general-k0-plain-1d.yaml"},
+	{with: shipped.Plain, file: "general-k0-plain.yaml"},
+	{with: shipped.Forecast, file: "general-k1.yaml"},
+	{file: "large-k0.yaml"},
+}
+
+// shippedModel chooses among the shipped files.
+var shippedModel = learned.Model{
+	Name: ShippedModel, Knowledge: []binpack.Knowledge{binpack.K1},
+	Basis: "what a file knows that its name says; a forecast counts where there is one",
+}
+
+func init() { // the files name models, so the list of models cannot be initialised with it
+	shippedModel.Contents = func() string { return loadShipped().contents }
+	shippedModel.Build = func(learned.Spec) (binpack.Policy, error) { return loadShipped().policy, nil }
+}
+
+type shippedFiles struct {
+	policy   *shipped.Policy
+	files    []ShippedFile
+	contents string
+}
+
+// A ShippedFile is a file that the model [ShippedModel] may choose.
+type ShippedFile struct {
+	Name   string
+	Object *Object
+}
+
+// loadShipped reads the files of the table, once. A fault is one of the build.
+var loadShipped = sync.OnceValue(func() shippedFiles {
+	var all shippedFiles
+	var contents strings.Builder
+	rows := make([]shipped.Row, len(shippedTable))
+	objects := map[string]*Object{}
+	for i, line := range shippedTable {
+		object, ok := objects[line.file]
+		if !ok {
+			object = mustShip(line.file)
+			objects[line.file] = object
+			all.files = append(all.files, ShippedFile{line.file, object})
+		}
+		know, _ := binpack.ParseKnowledge(object.Spec.Knowledge)
+		row := shipped.Row{
+			With: line.with, Without: line.without, Policy: must(object.Chosen(line.emptyLast)),
+			Choice: binpack.Choice{Name: line.file, Digest: object.Digest(), Knowledge: know},
+		}
+		if line.emptyLast {
+			row.Choice.Name += emptyLastSuffix
+		}
+		rows[i] = row
+		fmt.Fprintln(&contents, row.With, row.Without, row.Choice.Name, row.Choice.Digest)
+	}
+	all.policy, all.contents = must(shipped.New(rows)), contents.String()
+	return all
+})
+
+func mustShip(file string) *Object { return must(Parse(file, must(fs.ReadFile(policies.Files, file)))) }
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(fmt.Sprintf("policy: the shipped policies: %v", err))
+	}
+	return v
+}
+
+// ShippedFiles lists the files that the model [ShippedModel] may choose, in the order of its table.
+func ShippedFiles() []ShippedFile { return loadShipped().files }
+
+// ShippedChoice is the file of a choice, without provenance, and whether empty machines of a
+// fixed fleet are kept back.
+func ShippedChoice(c binpack.Choice) (object *Object, emptyLast bool) {
+	file, emptyLast := strings.CutSuffix(c.Name, emptyLastSuffix)
+	for _, f := range ShippedFiles() {
+		if f.Name == file {
+			plain := *f.Object
+			plain.Spec.Provenance, plain.Spec.Mode = nil, ""
+			object = &plain
+		}
+	}
+	return object, emptyLast
+}
+
+const emptyLastSuffix = ", empty machines last"
+
+// Chosen is the policy of a file that was chosen.
+func (o *Object) Chosen(emptyLast bool) (binpack.Policy, error) {
+	p, err := o.Policy()
+	if err != nil || !emptyLast {
+		return p, err
+	}
+	last, ok := p.(interface{ EmptyLast() binpack.Policy })
+	if !ok {
+		return nil, fmt.Errorf("spec.model %s cannot keep empty machines back", o.Spec.Model)
+	}
+	return last.EmptyLast(), nil
+}
+
+// Shipped is the object that leaves the choice to the model [ShippedModel].
+func Shipped() *Object {
+	return &Object{
+		APIVersion: APIVersion, Kind: ObjectKind, Metadata: Metadata{Name: "general"},
+		Spec: Spec{
+			FeatureVersion: FeatureVersion, Model: ShippedModel, Knowledge: binpack.K1.String(),
+			Mode: Shadow,
+		},
+	}
+}

@@ -1,0 +1,210 @@
+package policy_test
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+)
+
+// TestShippedTable: each situation has its file.
+func TestShippedTable(t *testing.T) {
+	p, err := policy.Shipped().Policy()
+	require.NoError(t, err)
+	require.Equal(t, binpack.K1, p.Knowledge())
+	for _, c := range []struct {
+		name     string
+		fleet    binpack.Fleet
+		expected []float64
+		limit    int32
+		one      bool // dimension
+		device   bool
+		leave    int
+		want     string
+	}{
+		{"open", binpack.Open, []float64{5, 5}, 1, false, false, 0, "general-k1.yaml"},
+		{"open, no forecast", binpack.Open, nil, 1, false, false, 0, "large-k0.yaml"},
+		{"a forecast of nothing", binpack.Open, []float64{-1, -1}, 1, false, false, 0, "large-k0.yaml"},
+		{"a forecast of zeros", binpack.Open, []float64{0, 0}, 1, false, false, 0, "general-k1.yaml"},
+		{"no limits", binpack.Open, []float64{5, 5}, 0, false, false, 0, "general-k0-plain.yaml"},
+		{"no limits, one dimension", binpack.Open, nil, 0, true, false, 0, "general-k0-plain-1d.yaml"},
+		{"a few leave", binpack.Open, []float64{5, 5}, 1, false, false, 31, "general-k1.yaml"},
+		{"many leave", binpack.Open, []float64{5, 5}, 1, false, false, 32, "kubernetes-k0.yaml"},
+		{"fixed, many leave", binpack.Fixed, []float64{40, 5}, 1, false, false, 32, "large-k0.yaml"},
+		{"fixed, no forecast", binpack.Fixed, nil, 1, false, false, 0, "large-k0.yaml"},
+		{"fixed and loose", binpack.Fixed, []float64{5, 5}, 1, false, false, 0, "large-k0.yaml, empty machines last"},
+		{"fixed and tight", binpack.Fixed, []float64{40, 5}, 1, false, false, 0, "large-k0.yaml"},
+		{"devices", binpack.Fixed, []float64{5, 5}, 1, false, true, 0, "general-k1-devices.yaml"},
+		{"devices, no forecast", binpack.Open, nil, 1, false, true, 0, "general-k0-devices.yaml"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inst := &binpack.Instance{
+				Fleet: c.fleet, Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}, {Name: "gpu", One: 1, Device: c.device}},
+				Types:    []string{""},
+				Machines: []binpack.MachineLine{{Name: "m", Count: 10, Cost: 1, Capacity: []int64{9, 9}}},
+				Groups:   []binpack.Group{{Name: "a", Limit: c.limit}, {Name: "b"}},
+				Apps: []binpack.App{
+					{Name: "a", Demand: []int64{2, 1}, Expected: -1, Lifetime: -1},
+					{Name: "b", Group: 1, Demand: []int64{1, 1}, Expected: -1, Lifetime: -1},
+				},
+			}
+			if c.one {
+				inst.Dimensions, inst.Machines[0].Capacity = inst.Dimensions[:1], []int64{9}
+				inst.Apps[0].Demand, inst.Apps[1].Demand = []int64{2}, []int64{1}
+			}
+			s := binpack.NewState(inst)
+			s.Known.Expected = c.expected
+			scorer := p.Scorer(s)
+			for range c.leave {
+				s.Arrive(0, 1)
+				s.Place(binpack.Item{}, 0, nil)
+				s.Remove(0, 0, nil)
+			}
+			choice, ok := binpack.ChoiceOf(scorer)
+			require.True(t, ok)
+			require.Equal(t, c.want, choice.Name)
+			fresh, _ := binpack.ChoiceOf(p.Scorer(s))
+			require.Equal(t, choice, fresh)
+			object, last := policy.ShippedChoice(choice)
+			require.Equal(t, choice.Digest, object.Digest())
+			require.Equal(t, strings.HasSuffix(c.want, "last"), last)
+		})
+	}
+}
+
+// TestShippedIsPure: a scorer that followed the state chooses the file and the machine that one
+// made now does, whatever the number of apps and rules that came meanwhile, and it is the
+// machine that the file itself chooses.
+func TestShippedIsPure(t *testing.T) {
+	p, err := policy.Shipped().Policy()
+	require.NoError(t, err)
+	for _, fleet := range []binpack.Fleet{binpack.Open, binpack.Fixed} {
+		rng := rand.New(rand.NewPCG(1, uint64(fleet)))
+		inst := &binpack.Instance{
+			Fleet: fleet, Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}, {Name: "memory", One: 1}}, Types: []string{""},
+			Machines: []binpack.MachineLine{{Name: "m", Count: 60, Cost: 1, Capacity: []int64{96, 100}}},
+		}
+		s := binpack.NewState(inst)
+		s.Known.Expected = []float64{}
+		grown := p.Scorer(s)
+		app := func() {
+			a := int32(len(inst.Apps))
+			s.AddApp(binpack.App{
+				Group: a, Demand: []int64{4 + rng.Int64N(12), 4 + rng.Int64N(12)}, Expected: -1, Lifetime: -1,
+			}, binpack.Group{Limit: min(1, a/6)}, 0)
+		}
+		app()
+		type stay struct{ app, machine int32 }
+		var live []stay
+		chosen := map[string]bool{}
+		for step := range 1500 {
+			switch {
+			case step%25 == 24 && len(inst.Apps) < 30:
+				app()
+			case step == 400: // a forecast comes
+				s.Known.Expected = make([]float64, len(inst.Apps))
+				for a := range s.Known.Expected {
+					s.Known.Expected[a] = float64(rng.IntN(12))
+				}
+				grown = p.Scorer(s)
+			case step == 300:
+				s.AddRules([]binpack.Rule{{A: 0, B: 1}})
+			}
+			leave := .05
+			if step > 700 {
+				leave = .45
+			}
+			if len(live) > 0 && rng.Float64() < leave {
+				i := rng.IntN(len(live))
+				s.Remove(live[i].app, live[i].machine, nil)
+				live[i] = live[len(live)-1]
+				live = live[:len(live)-1]
+				continue
+			}
+			a := int32(rng.IntN(len(inst.Apps)))
+			s.Arrive(a, 1)
+			choice, _ := binpack.ChoiceOf(grown)
+			now, _ := binpack.ChoiceOf(p.Scorer(s))
+			require.Equal(t, now, choice, "step %d", step)
+			chosen[choice.Name] = true
+			item := binpack.Item{App: a, Serial: uint64(step)}
+			m, err := s.Choose(grown, item)
+			object, last := policy.ShippedChoice(choice)
+			file, fault := object.Chosen(last)
+			require.NoError(t, fault)
+			want, wantErr := s.Choose(file.Scorer(s), item)
+			require.Equal(t, wantErr, err)
+			require.Equal(t, want, m, "step %d", step)
+			if err != nil {
+				continue
+			}
+			s.Place(item, m, nil)
+			live = append(live, stay{a, m})
+		}
+		require.Greater(t, len(chosen), 1+int(fleet), // Open is 1
+			"too few files had their turn: %v", chosen)
+	}
+}
+
+// TestShippedEmptyLast: on a fleet with room to spare an empty machine comes after all machines
+// in use, and is ranked all the same.
+func TestShippedEmptyLast(t *testing.T) {
+	p, err := policy.Shipped().Policy()
+	require.NoError(t, err)
+	s := binpack.NewState(&binpack.Instance{
+		Fleet: binpack.Fixed, Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}}, Types: []string{""},
+		Machines: []binpack.MachineLine{{Name: "m", Count: 6, Cost: 1, Capacity: []int64{10}}},
+		Groups:   []binpack.Group{{Name: "a"}, {Name: "b", Limit: 1}},
+		Apps:     []binpack.App{{Name: "a", Demand: []int64{3}}, {Name: "b", Group: 1, Demand: []int64{1}}},
+	})
+	s.Known.Expected = []float64{4, 2}
+	scorer := p.Scorer(s)
+	s.Arrive(0, 1)
+	s.Place(binpack.Item{}, 4, nil)
+	for app := range int32(2) {
+		all := []int32{0, 1, 2, 3, 4, 5}
+		ranked, err := s.Rank(scorer, binpack.Item{App: app}, all, len(all), nil)
+		require.NoError(t, err)
+		require.Len(t, ranked, len(all))
+		require.Equal(t, int32(4), ranked[0].Machine, "the machine in use")
+		require.Equal(t, int32(0), ranked[1].Machine, "then the empty ones")
+		e, err := s.Explain(scorer, scorer, binpack.Item{App: app}, all)
+		require.NoError(t, err)
+		require.Equal(t, "large-k0.yaml, empty machines last", e.Choice.Name)
+		require.True(t, e.Fleet.KeptBack)
+		sum := 0.0
+		for _, term := range e.RunnerUp.Terms {
+			sum += term.Contribution
+		}
+		require.InDelta(t, e.RunnerUp.Score, sum, 1e-6)
+	}
+}
+
+// TestShippedDigest: the digest covers the files and the table, and each file can be used where
+// the table has it.
+func TestShippedDigest(t *testing.T) {
+	digest := policy.Shipped().Digest()
+	plain := policy.ModelOf(policy.ShippedModel).Contents
+	text := plain()
+	for _, f := range policy.ShippedFiles() {
+		require.Contains(t, text, f.Name+" "+f.Object.Digest()+"\n")
+	}
+	t.Cleanup(func() { policy.ModelOf(policy.ShippedModel).Contents = plain })
+	policy.ModelOf(policy.ShippedModel).Contents = func() string { return text + "." }
+	require.NotEqual(t, digest, policy.Shipped().Digest())
+	o, err := policy.Parse("shipped", policy.Shipped().Bytes())
+	require.NoError(t, err)
+	require.Equal(t, policy.Shipped().Digest(), o.Digest())
+	for field, text := range map[string]string{
+		"spec.features[0]": "model: shipped, knowledge: K1, features: [util], weights: [1]",
+		"spec.parameters":  "model: shipped, knowledge: K1, features: [], weights: [], parameters: {z: 1}",
+		"spec.knowledge":   "model: shipped, knowledge: K0, features: [], weights: []",
+	} {
+		_, err := policy.Parse("p", []byte("{apiVersion: sigma-scheduler.io/v1alpha1, kind: PlacementPolicy, metadata: {name: a}, spec: {featureVersion: 1, "+text+"}}"))
+		require.ErrorContains(t, err, field)
+	}
+}

@@ -1,0 +1,255 @@
+package tune
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+)
+
+// A Target is what is to run the policy.
+type Target string
+
+// The targets.
+const (
+	Live          Target = "live"           // Sigma's scheduler or extender
+	Offline       Target = "offline"        // a replay, which also knows the clock
+	KubeScheduler Target = "kube-scheduler" // a profile of upstream's scheduler
+	EKS           Target = "eks"            // the packing choice of the managed cluster
+	AKS           Target = "aks"
+)
+
+// Targets lists the targets.
+func Targets() []string {
+	return []string{string(Live), string(Offline), string(KubeScheduler), string(EKS), string(AKS)}
+}
+
+// runsFiles reports whether the target runs policy files.
+func (t Target) runsFiles() bool { return t == Live || t == Offline }
+
+// safe is the rule to take where nothing can be learned.
+func (t Target) safe() string {
+	if t.runsFiles() {
+		return "bestfit"
+	}
+	return "mostallocated"
+}
+
+// The kinds of candidates.
+const (
+	builtIn  = "rule"
+	settings = "rule with settings"
+	inForce  = "in force"
+	shipped  = "shipped"
+	trained  = "trained"
+)
+
+// A candidate is a policy that may be chosen.
+type candidate struct {
+	name   string
+	kind   string
+	policy binpack.Policy
+	object *policy.Object // nil = built in
+	how    method         // of a trained one
+	seed   uint64
+}
+
+// forGPUs are the rules that look at devices alone.
+var forGPUs = []string{"bestfit-fgd", "dotproduct-min", "gpupacking", "gpuclustering"}
+
+// spreading are rules to which it does not matter how full a machine is. An open fleet always
+// offers them an empty machine, which no autoscaler would have started for them.
+var spreading = []string{"leastallocated", "balancedallocation"}
+
+// leavesOut reports a rule that an instance has no use for.
+func leavesOut(name string, inst *binpack.Instance) bool {
+	return slices.Contains(forGPUs, name) && !devices(inst) || slices.Contains(spreading, name) && inst.Fleet == binpack.Open
+}
+
+// rules are the candidates that need no training.
+func rules(target Target, inst *binpack.Instance, seed uint64) ([]candidate, error) {
+	var list []candidate
+	names := rule.SettableNames()
+	switch target {
+	case KubeScheduler:
+		names = []string{"mostallocated", "leastallocated", "requestedtocapacityratio"}
+	case EKS, AKS:
+		names = []string{"mostallocated", "leastallocated"}
+	default:
+		slices.SortStableFunc(names, func(a, b string) int { return first(a) - first(b) })
+	}
+	for _, name := range names {
+		if leavesOut(name, inst) {
+			continue
+		}
+		p, err := rule.ByName(name, rule.Options{Seed: seed, TiesByPosition: target.runsFiles()})
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, candidate{name: name, kind: builtIn, policy: p})
+	}
+	if target == EKS || target == AKS {
+		return list, nil
+	}
+	for _, s := range shapes(target, inst) {
+		object := policy.Object{APIVersion: policy.APIVersion, Kind: policy.ObjectKind, Metadata: policy.Metadata{Name: "rule"}}
+		object.Spec = policy.Spec{
+			FeatureVersion: policy.FeatureVersion, Model: policy.RuleModel, Knowledge: binpack.K0.String(), Rule: &s, Mode: policy.DefaultMode,
+		}
+		p, err := object.Policy()
+		if err != nil {
+			return nil, err
+		}
+		if !target.runsFiles() {
+			p = upstreamTies(p, seed)
+		}
+		list = append(list, candidate{name: s.String(), kind: settings, policy: p, object: &object})
+	}
+	return list, nil
+}
+
+// first puts Best-Fit before the others: of equals the first is taken.
+func first(name string) int {
+	if name == "bestfit" {
+		return 0
+	}
+	return 1
+}
+
+// upstreamTies makes a rule of a file break ties as kube-scheduler does.
+func upstreamTies(p binpack.Policy, seed uint64) binpack.Policy {
+	switch p := p.(type) {
+	case rule.MostAllocated:
+		p.Ties = rule.Ties{Seed: seed}
+		return p
+	case rule.RequestedToCapacityRatio:
+		p.Ties = rule.Ties{Seed: seed}
+		return p
+	}
+	return p
+}
+
+// shapes are rules with settings: weighted resources, shapes, and one rule for items
+// that stand alone with another for the rest.
+func shapes(target Target, inst *binpack.Instance) []rule.Settings {
+	var list []rule.Settings
+	var names []string
+	for _, d := range inst.Dimensions {
+		if !d.Device {
+			names = append(names, d.Name)
+		}
+	}
+	if len(names) > 1 {
+		for i := range 2 {
+			weights := map[string]int64{names[i]: 3, names[1-i]: 1}
+			list = append(list,
+				rule.Settings{Choice: rule.Choice{Name: "mostallocated", Resources: weights}},
+				rule.Settings{Choice: rule.Choice{Name: "requestedtocapacityratio", Resources: weights}})
+		}
+	}
+	for _, shape := range [][][]int64{{{0, 0}, {80, 2}, {100, 10}}, {{0, 0}, {50, 8}, {100, 10}}} {
+		list = append(list, rule.Settings{Choice: rule.Choice{Name: "requestedtocapacityratio", Shape: shape}})
+	}
+	alone := slices.ContainsFunc(inst.Groups, func(g binpack.Group) bool { return g.Limit == 1 })
+	if target.runsFiles() && alone {
+		for _, pair := range [][2]string{{"bestfit", "worstfit"}, {"worstfit", "bestfit"}, {"bestfit", "dotproduct"}} {
+			list = append(list, rule.Settings{OnePerNode: &rule.Choice{Name: pair[0]}, Others: &rule.Choice{Name: pair[1]}})
+		}
+	}
+	return list
+}
+
+func devices(inst *binpack.Instance) bool {
+	return slices.ContainsFunc(inst.Dimensions, func(d binpack.Dimension) bool { return d.Device })
+}
+
+// A method is a model with what it learns.
+type method struct {
+	model     string
+	knowledge binpack.Knowledge
+	features  []string // nil = the model's own
+}
+
+func (m method) String() string {
+	name := m.model + " " + m.knowledge.String()
+	if m.features != nil && !slices.Contains(m.features, "empty") {
+		name += " without empty"
+	}
+	return name
+}
+
+// file is the method in a file's name.
+func (m method) file() string {
+	return strings.ToLower(strings.ReplaceAll(m.String(), " ", "-"))
+}
+
+// leaving are the features for clusters where pods leave. They are chosen on generated
+// clusters (kubernetes, seeds below 900000). With starting, the policy also decides when
+// to start a machine and of which kind; without, that is left to the order of machines.
+var (
+	leaving  = []string{"util", "mean", "full", "frag", "recent"}
+	starting = append(slices.Clone(leaving), "empty")
+	coming   = append(slices.Clone(starting), "closing") // with a forecast
+)
+
+// methods are what is trained for a target on traces.
+func methods(target Target, traces []*trace.Trace) []method {
+	if !target.runsFiles() {
+		return nil
+	}
+	inst := traces[0].Instance
+	list := []method{{"linear", binpack.K0, starting}}
+	if inst.Fleet == binpack.Open && len(inst.Machines) > 1 {
+		list = append(list, method{"linear", binpack.K0, leaving})
+	}
+	know := forecast(traces)
+	if know {
+		list = append(list, method{"linear", binpack.K1, coming})
+	}
+	if devices(inst) && policy.ModelOf("devices").Takes(binpack.K0) {
+		list = append(list, method{"devices", binpack.K0, nil})
+	}
+	if target == Offline {
+		clock := binpack.K0Clock
+		if know {
+			clock = binpack.K1Clock
+		}
+		list = append(list, method{"linear", clock, nil})
+	}
+	return slices.DeleteFunc(list, func(m method) bool {
+		spec := policy.Spec{Model: m.model, Features: m.features}
+		return slices.ContainsFunc(traces, func(t *trace.Trace) bool { return spec.Suits(t.Instance) != nil })
+	})
+}
+
+// forecast reports whether each trace expects items of some app.
+func forecast(traces []*trace.Trace) bool {
+	return !slices.ContainsFunc(traces, func(t *trace.Trace) bool {
+		return !slices.ContainsFunc(t.Instance.Apps, func(a binpack.App) bool { return a.Expected > 0 })
+	})
+}
+
+// zeros reports a forecast that is 0 wherever it is given.
+func zeros(traces []*trace.Trace) bool {
+	given := slices.ContainsFunc(traces, func(t *trace.Trace) bool {
+		return slices.ContainsFunc(t.Instance.Apps, func(a binpack.App) bool { return a.Expected >= 0 })
+	})
+	return given && !forecast(traces)
+}
+
+// checkSuits refuses a policy in force that cannot serve a trace.
+func checkSuits(name string, object *policy.Object, traces []*trace.Trace) error {
+	if object == nil {
+		return nil
+	}
+	for _, t := range traces {
+		if err := object.Spec.Suits(t.Instance); err != nil {
+			return fmt.Errorf("policy %s for trace %q: %w", name, t.Name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,179 @@
+package tune
+
+import (
+	"context"
+	"slices"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+)
+
+// An Entry is a candidate.
+type Entry struct {
+	Policy    string `json:"policy"`
+	Kind      string `json:"kind"`
+	Knowledge string `json:"knowledge"`
+	Digest    string `json:"digest"` // "" = built in
+}
+
+// A Row is what a candidate needs on a part. Saving is against the best rule.
+type Row struct {
+	Policy       string   `json:"policy"`
+	Kind         string   `json:"kind"`
+	CostHours    float64  `json:"cost_hours"`
+	WaitingHours float64  `json:"waiting_hours"`
+	Saving       Interval `json:"saving_percent"`
+	Chosen       bool     `json:"chosen"`
+}
+
+// choose chooses on the validation part, judges once on test, and trains the chosen kind
+// once more on the whole history.
+func (r *run) choose(ctx context.Context, free []*candidate, reference *candidate, learned []*candidate) (*Result, error) {
+	rivals := learned
+	if r.cfg.Target.runsFiles() {
+		current, err := r.inForce()
+		if err != nil {
+			return nil, err
+		}
+		ready, err := shippedFiles(r.traces)
+		if err != nil {
+			return nil, err
+		}
+		rivals = append(append(rivals, ready...), current)
+	} else {
+		// The free alternative is the choice that every cluster has.
+		at := slices.IndexFunc(free, func(c *candidate) bool { return c.name == r.cfg.Target.safe() })
+		if reference != free[at] {
+			rivals = []*candidate{reference}
+		} else {
+			rivals = slices.DeleteFunc(slices.Clone(free), func(c *candidate) bool { return c == reference })
+		}
+		reference = free[at]
+	}
+	all := slices.Concat(free, rivals)
+	if !r.cfg.Target.runsFiles() {
+		all = free
+	}
+	rows, found, err := r.rows(ctx, r.split.validate, all, reference)
+	if err != nil {
+		return nil, err
+	}
+	best := -1 // among all: the rival with the largest saving
+	for i, c := range all {
+		if slices.Contains(rivals, c) && found[i] && (best < 0 || rows[i].Saving.Mean > rows[best].Saving.Mean) {
+			best = i
+		}
+	}
+	r.out.Validation = rows
+	r.out.Parts = "Trained on " + r.hours(r.split.train) + ", chosen on " + r.hours(r.split.validate) + ", judged on " + r.hours(r.split.test)
+	for _, c := range all {
+		e := Entry{Policy: c.name, Kind: c.kind, Knowledge: c.policy.Knowledge().String()}
+		if c.object != nil {
+			e.Digest = c.object.Digest()
+		}
+		r.out.Candidates = append(r.out.Candidates, e)
+	}
+	if best < 0 {
+		return r.finish(ctx, reference, nil, false)
+	}
+	rival := all[best]
+	judged := []*candidate{reference, rival}
+	for _, c := range all {
+		if (c.kind == inForce || c.name == r.cfg.Target.safe()) && !slices.Contains(judged, c) {
+			judged = append(judged, c)
+		}
+	}
+	test, ok, err := r.rows(ctx, r.split.test, judged, reference)
+	if err != nil {
+		return nil, err
+	}
+	r.out.Saving = &test[1].Saving
+	better := rows[best].Saving.Low > 0 && ok[1] && test[1].Saving.Low > 0
+	chosen := 0
+	if better {
+		chosen = 1
+	}
+	test[chosen].Chosen = true
+	r.out.Test = test
+	return r.finish(ctx, reference, rival, better)
+}
+
+// shippedFiles are those that the installed policy may choose, each by itself.
+func shippedFiles(traces []*trace.Trace) (list []*candidate, err error) {
+	for _, f := range policy.ShippedFiles() {
+		know, _ := binpack.ParseKnowledge(f.Object.Spec.Knowledge)
+		if know.Forecast() && !forecast(traces) || checkSuits(f.Name, f.Object, traces) != nil {
+			continue
+		}
+		p, err := f.Object.Policy()
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, &candidate{name: f.Name, kind: shipped, policy: p, object: f.Object})
+	}
+	return list, nil
+}
+
+// inForce is the policy that the cluster has.
+func (r *run) inForce() (*candidate, error) {
+	found, err := r.cfg.Catalog.Find(r.cfg.InForce, r.traces[0])
+	if err != nil {
+		return nil, err
+	}
+	if err := checkSuits(r.cfg.InForce, found.Object, r.traces); err != nil {
+		return nil, err
+	}
+	return &candidate{name: r.cfg.InForce, kind: inForce, policy: found.Policy, object: found.Object}, nil
+}
+
+// rows judges candidates on a part. ok says which leave no more waiting than the
+// reference.
+func (r *run) rows(ctx context.Context, part []span, candidates []*candidate, reference *candidate) (rows []Row, ok []bool, err error) {
+	all, err := judge(ctx, r.traces, part, candidates, variants, r.cfg.Seed, r.cfg.Workers)
+	if err != nil {
+		return nil, nil, err
+	}
+	against := all[slices.Index(candidates, reference)]
+	for i, c := range candidates {
+		sum := all[i].sum()
+		rows = append(rows, Row{
+			Policy: c.name, Kind: c.kind, CostHours: round(sum.cost / hour / variants), WaitingHours: round(sum.waiting / hour / variants),
+			Saving: r.measure.saving(all[i], against, r.cfg.Seed),
+		})
+		ok = append(ok, r.allows(all[i], against))
+	}
+	return rows, ok, nil
+}
+
+// finish completes the result.
+func (r *run) finish(ctx context.Context, reference, rival *candidate, better bool) (*Result, error) {
+	out := &r.out
+	out.Better, out.Against = better, reference.name
+	chosen := reference
+	if better {
+		chosen = rival
+	}
+	switch {
+	case chosen.kind == trained:
+		name := chosen.how.file() + "-whole"
+		object, err := r.learn(ctx, chosen.how, r.split.all, chosen.seed, chosen.object, name)
+		if err != nil {
+			return nil, err
+		}
+		out.Object = object
+	case chosen.object != nil:
+		object := *chosen.object
+		out.Object = &object
+	default:
+		out.Chosen = chosen.name
+	}
+	if out.Object != nil {
+		out.Object.Metadata.Name = r.cfg.Name
+		out.Object.Spec.Mode = policy.DefaultMode
+		if err := r.provenance(out.Object, chosen); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}

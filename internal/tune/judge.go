@@ -1,0 +1,144 @@
+package tune
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/sigma-scheduler/sigma/binpack/rule"
+	"github.com/sigma-scheduler/sigma/cerebro"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+)
+
+// A loss is what a policy costs in one block of one order.
+type loss struct{ cost, waiting float64 }
+
+// Losses are those of one policy on a part, by block and order.
+type losses [][]loss
+
+func (l losses) sum() (total loss) {
+	for _, orders := range l {
+		for _, o := range orders {
+			total.cost += o.cost
+			total.waiting += o.waiting
+		}
+	}
+	return total
+}
+
+// judge replays each candidate on the spans in some orders (see [ledIn]).
+func judge(ctx context.Context, traces []*trace.Trace, spans []span, candidates []*candidate, orders int, seed uint64, workers int) ([]losses, error) {
+	var parts [][]*trace.Trace // by order
+	for order := range orders {
+		parts = append(parts, ledIn(traces, spans, seed, order, orders))
+	}
+	out, errs := make([]losses, len(candidates)), make([]error, len(candidates))
+	var next atomic.Int64
+	var group sync.WaitGroup
+	for range min(workers, len(candidates)) {
+		group.Go(func() {
+			replayers := map[*trace.Trace]*cerebro.Replayer{}
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(candidates) {
+					return
+				}
+				out[i], errs[i] = candidates[i].losses(ctx, replayers, parts, spans)
+			}
+		})
+	}
+	group.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, ctx.Err()
+}
+
+func (c *candidate) losses(ctx context.Context, replayers map[*trace.Trace]*cerebro.Replayer, parts [][]*trace.Trace, spans []span) (losses, error) {
+	var all losses
+	for order, part := range parts {
+		block := 0
+		for i, t := range part {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			if replayers[t] == nil {
+				replayers[t] = cerebro.NewReplayer(t)
+			}
+			run, err := replayers[t].Run(c.policy, cerebro.Options{
+				Retry: true, Brief: true, Fallback: rule.Fallback{}, Marks: spans[i].marks,
+			})
+			if err != nil {
+				return nil, fmt.Errorf("trace %q, policy %s: %w", t.Name, c.name, err)
+			}
+			before := cerebro.Mark{}
+			for _, m := range run.Marks {
+				if order == 0 {
+					all = append(all, nil)
+				}
+				all[block] = append(all[block], loss{m.CostSeconds - before.CostSeconds, m.WaitingSeconds - before.WaitingSeconds})
+				before = m
+				block++
+			}
+		}
+	}
+	return all, nil
+}
+
+// An Interval is a figure and where 95 % of its bootstrap lie.
+type Interval struct {
+	Mean float64 `json:"mean"`
+	Low  float64 `json:"low"`
+	High float64 `json:"high"`
+}
+
+// resamples is the number of draws of a bootstrap.
+const resamples = 2000
+
+// saving is how many percent less a policy costs than another, by a paired bootstrap over
+// blocks and the orders within them.
+func (m measure) saving(own, other losses, seed uint64) Interval {
+	rng := rand.New(rand.NewPCG(seed, uint64(len(own))))
+	draws := make([]float64, resamples)
+	for i := range draws {
+		a, b := 0., 0.
+		for range own {
+			block := rng.IntN(len(own))
+			for range own[block] {
+				order := rng.IntN(len(own[block]))
+				a += m.of(own[block][order])
+				b += m.of(other[block][order])
+			}
+		}
+		draws[i] = percent(a, b)
+	}
+	slices.Sort(draws)
+	return Interval{percent(m.of(own.sum()), m.of(other.sum())), draws[resamples/40], draws[resamples-1-resamples/40]}
+}
+
+// percent is how many percent a is below b, of the larger where b is 0.
+func percent(a, b float64) float64 {
+	switch {
+	case a == b:
+		return 0
+	case b == 0:
+		return -100
+	}
+	return max(-100, 100*(1-a/b))
+}
+
+// A measure is what counts: the cost of machines, or on a fixed fleet that is tight the
+// time that items wait for one.
+type measure struct{ waiting bool }
+
+func (m measure) of(l loss) float64 {
+	if m.waiting {
+		return l.waiting
+	}
+	return l.cost
+}

@@ -1,0 +1,65 @@
+package tune
+
+import (
+	"maps"
+	"math"
+
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+)
+
+// provenance notes in a file on what history it was chosen, and why.
+func (r *run) provenance(o *policy.Object, chosen *candidate) error {
+	p := maps.Clone(o.Spec.Provenance)
+	if p == nil {
+		p = map[string]any{}
+	}
+	var history []any
+	for i, t := range r.cfg.Traces {
+		instance, whole, err := t.Digests()
+		if err != nil {
+			return err
+		}
+		for _, s := range r.split.all {
+			if s.trace == i {
+				history = append(history, map[string]any{"name": t.Name, "trace": whole, "instance": instance, "from": s.from, "until": s.until})
+			}
+		}
+	}
+	if chosen.kind == trained {
+		p["traces"] = history
+	}
+	verdict := map[string]any{
+		"verdict": r.out.verdict(), "chosen": chosen.name, "against": r.out.Against, "measure": r.what(), "history": history,
+		"train": r.hours(r.split.train), "validate": r.hours(r.split.validate), "test": r.hours(r.split.test),
+		"seed": r.cfg.Seed, "seeds": r.cfg.Seeds, "evaluations": r.cfg.Evaluations, "exposure": "later days",
+	}
+	if s := r.out.Saving; s != nil {
+		verdict["savingPercent"] = map[string]any{"mean": round(s.Mean), "low": round(s.Low), "high": round(s.High)}
+	}
+	p["tune"] = verdict
+	o.Spec.Provenance = p
+	return nil
+}
+
+// what names the measure in plain words.
+func (r *run) what() string {
+	if r.measure.waiting {
+		return "fewer pod-hours of waiting"
+	}
+	machines := r.traces[0].Instance.Machines
+	for _, m := range machines {
+		if m.Cost != machines[0].Cost {
+			return "lower cost of nodes"
+		}
+	}
+	return "fewer node-hours"
+}
+
+// round keeps six significant digits.
+func round(v float64) float64 {
+	if v == 0 || math.IsInf(v, 0) {
+		return v
+	}
+	scale := math.Pow(10, 5-math.Floor(math.Log10(math.Abs(v))))
+	return math.Round(v*scale) / scale
+}

@@ -1,0 +1,148 @@
+package tune
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/compare"
+)
+
+// Config says what a policy is learned from and for what.
+type Config struct {
+	Traces []*trace.Trace // days, or one long history, in order of time
+	// From and Until cut the history, in seconds after its first event; Until 0 = its end.
+	From, Until float64
+	Target      Target
+	InForce     string // the name of the policy in force
+	Catalog     compare.Catalog
+	Evaluations int // of each training
+	Seeds       int // trainings of each method
+	Seed        uint64
+	Workers     int
+	Name        string // of the policy object
+	Checkpoint  string // folder; "" = none
+	// Progress gets the evaluations that are done and all of them.
+	Progress func(done, of int, note string)
+}
+
+// A Result is the verdict and what it rests on.
+type Result struct {
+	Better  bool
+	Chosen  string         // a built-in name, "" where Object is to be written
+	Object  *policy.Object // nil where Chosen is built in
+	Against string
+	Saving  *Interval // percent, on test; nil where nothing was measured
+	Reason  string    // why nothing was learned; "" = a comparison decided
+	Notes   []string
+	Measure string // what is saved
+	Parts   string // the hours of train, validation and test
+
+	target Target
+
+	Candidates       []Entry
+	Validation, Test []Row
+}
+
+// run is one tuning.
+type run struct {
+	cfg     Config
+	traces  []*trace.Trace
+	split   split
+	done    int // evaluations of trainings that are over
+	of      int
+	measure measure
+	out     Result
+}
+
+// variants is how many replays judge a part (see [ledIn]).
+const variants = 4
+
+// Run learns a policy, judges it and chooses.
+func Run(ctx context.Context, cfg Config) (*Result, error) {
+	r := &run{cfg: cfg, traces: cfg.Traces, out: Result{target: cfg.Target}}
+	if err := r.begin(); err != nil {
+		if no, ok := errors.AsType[*nothingError](err); ok {
+			r.safe(no.Error())
+			return &r.out, nil
+		}
+		return nil, err
+	}
+	free, reference, err := r.bestRule(ctx)
+	if err != nil {
+		return nil, err
+	}
+	learned, err := r.trainAll(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return r.choose(ctx, free, reference, learned)
+}
+
+// bestRule judges every rule on validation and test and returns all, and the best: the safe
+// one, unless another is really better. Rules need no training, so the learned policy has
+// to beat the best in hindsight.
+func (r *run) bestRule(ctx context.Context) (all []*candidate, best *candidate, err error) {
+	list, err := rules(r.cfg.Target, r.traces[0].Instance, r.cfg.Seed)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range list {
+		if checkSuits(list[i].name, list[i].object, r.traces) == nil {
+			all = append(all, &list[i])
+		}
+	}
+	later := slices.Concat(r.split.validate, r.split.test)
+	found, err := judge(ctx, r.traces, later, all, variants, r.cfg.Seed, r.cfg.Workers)
+	if err != nil {
+		return nil, nil, err
+	}
+	if r.fixed() { // tight where every rule lets items wait
+		r.measure.waiting = !slices.ContainsFunc(found, func(l losses) bool { return l.sum().waiting == 0 })
+	}
+	r.out.Measure = r.what()
+	safe := slices.IndexFunc(all, func(c *candidate) bool { return c.name == r.cfg.Target.safe() })
+	at, most := safe, 0.
+	for i := range all {
+		if s := r.measure.saving(found[i], found[safe], r.cfg.Seed); r.allows(found[i], found[safe]) && s.Low > 0 && s.Mean > most {
+			at, most = i, s.Mean
+		}
+	}
+	return all, all[at], nil
+}
+
+// allows reports whether a policy lets items wait no longer than another.
+func (r *run) allows(own, other losses) bool {
+	return r.measure.waiting || own.sum().waiting <= other.sum().waiting
+}
+
+// trainAll trains every method with every seed on the train part.
+func (r *run) trainAll(ctx context.Context) ([]*candidate, error) {
+	var list []*candidate
+	for _, m := range methods(r.cfg.Target, r.traces) {
+		for i := range r.cfg.Seeds {
+			seed := r.cfg.Seed + uint64(i)
+			object, err := r.learn(ctx, m, r.split.train, seed, nil, fmt.Sprintf("%s-%d", m.file(), seed))
+			if err != nil {
+				return nil, err
+			}
+			p, err := object.Policy()
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, &candidate{name: fmt.Sprintf("%s, seed %d", m, seed), kind: trained, policy: p, object: object, how: m, seed: seed})
+		}
+	}
+	return list, nil
+}
+
+func (r *run) progress(done int, note string) {
+	if r.cfg.Progress != nil {
+		r.cfg.Progress(r.done+done, r.of, note)
+	}
+}
+
+func (r *run) finished() { r.done += r.cfg.Evaluations }

@@ -1,0 +1,224 @@
+package tune
+
+import (
+	"bytes"
+	"context"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
+	"github.com/sigma-scheduler/sigma/cerebro"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/sheet/sheettest"
+)
+
+// lasting is a trace of some hours with an arrival every ten minutes.
+func lasting(hours float64) *trace.Trace {
+	one := binpack.Dimension{Name: "cpu", One: 1}
+	t := &trace.Trace{Name: "lasting", MeasureFrom: math.NaN(), Instance: &binpack.Instance{
+		Fleet:      binpack.Open,
+		Dimensions: []binpack.Dimension{one}, Types: []string{"m"},
+		Machines: []binpack.MachineLine{{Name: "m", Capacity: []int64{4}, Count: binpack.Unlimited, Cost: 1}},
+		Groups:   []binpack.Group{{Name: "a"}, {Name: "b"}},
+		Apps:     []binpack.App{{Name: "a", Group: 0, Demand: []int64{1}, Expected: -1}, {Name: "b", Group: 1, Demand: []int64{3}, Expected: 7}},
+	}}
+	for at := 0.; at < hours*hour; at += 600 {
+		n := int32(len(t.Requests))
+		t.Requests = append(t.Requests, trace.Request{Name: string('a' + n), App: n % 2, Count: 1})
+		t.Events = append(t.Events, trace.Event{Time: at, Kind: trace.Create, Request: n, Count: 1})
+		if n >= 6 {
+			t.Events = append(t.Events, trace.Event{Time: at, Kind: trace.Delete, Request: n - 6, Count: 1})
+		}
+	}
+	return t
+}
+
+func split1(t *testing.T, traces ...*trace.Trace) split {
+	t.Helper()
+	until, err := ends(traces)
+	require.NoError(t, err)
+	s, err := splitByTime(traces, until)
+	require.NoError(t, err)
+	return s
+}
+
+// hoursOf are the hours of a part and its blocks.
+func hoursOf(spans []span) (hours float64, blocks int) {
+	for _, s := range spans {
+		hours += (s.until - s.from) / hour
+		blocks += len(s.marks)
+	}
+	return math.Round(hours), blocks
+}
+
+func TestSplit(t *testing.T) {
+	for _, tc := range []struct {
+		days                    []float64 // hours of each trace
+		train, validate, test   float64
+		blocks1, blocks2, block int
+	}{
+		{[]float64{12}, 4, 4, 4, 1, 1, 1},
+		{[]float64{24}, 8, 4, 12, 2, 1, 3},
+		{[]float64{48}, 16, 8, 24, 4, 2, 6},
+		{[]float64{24, 24}, 16, 8, 24, 4, 2, 6},
+		{[]float64{240}, 144, 48, 48, 6, 2, 2},
+		{[]float64{24, 24, 24, 24, 24, 24, 24, 24, 24, 24}, 144, 48, 48, 6, 2, 2},
+		{[]float64{26}, 8, 4, 14, 2, 1, 3}, // the rest belongs to the last block
+	} {
+		var traces []*trace.Trace
+		for _, h := range tc.days {
+			traces = append(traces, lasting(h))
+		}
+		s := split1(t, traces...)
+		for _, part := range []struct {
+			spans []span
+			hours float64
+			n     int
+		}{{s.train, tc.train, tc.blocks1}, {s.validate, tc.validate, tc.blocks2}, {s.test, tc.test, tc.block}} {
+			hours, n := hoursOf(part.spans)
+			require.InDelta(t, part.hours, hours, 1.5, "%v", tc.days)
+			require.Equal(t, part.n, n, "%v", tc.days)
+		}
+	}
+	short := lasting(11)
+	until, err := ends([]*trace.Trace{short})
+	require.NoError(t, err)
+	_, err = splitByTime([]*trace.Trace{short}, until)
+	require.ErrorContains(t, err, "the history has 8 hours in blocks of four")
+}
+
+// A replay that is led in counts from its part; blocks add up to the whole.
+func TestBlocksAddUp(t *testing.T) {
+	tr := lasting(24)
+	s := split1(t, tr)
+	c := candidate{name: "bestfit", policy: rule.BestFit{}}
+	found, err := judge(t.Context(), []*trace.Trace{tr}, s.test, []*candidate{&c, &c}, 4, 1, 2)
+	require.NoError(t, err)
+	require.Equal(t, found[0], found[1])
+	require.Len(t, found[0], 3)
+	for order := range 4 {
+		w := ledIn([]*trace.Trace{tr}, s.test, 1, order, 4)[0]
+		require.Equal(t, 12*hour, w.MeasureFrom)
+		require.Equal(t, float64(order)*3*hour, w.Events[0].Time, "led in later")
+		run, err := cerebro.NewReplayer(w).Run(rule.BestFit{}, cerebro.Options{})
+		require.NoError(t, err)
+		require.Zero(t, run.Unplaced)
+		sum := 0.
+		for _, block := range found[0] {
+			sum += block[order].cost
+		}
+		require.InEpsilon(t, run.CostSeconds, sum, 1e-12)
+	}
+}
+
+// The interval of a paired difference is narrow where blocks differ and policies do not.
+func TestSaving(t *testing.T) {
+	var own, other losses
+	for _, size := range []float64{10, 1000, 30} {
+		own = append(own, []loss{{cost: .9 * size, waiting: 5}})
+		other = append(other, []loss{{cost: size}})
+	}
+	got := measure{}.saving(own, other, 1)
+	for _, v := range []float64{got.Mean, got.Low, got.High} {
+		require.InDelta(t, 10, v, 1e-9)
+	}
+	require.Equal(t, Interval{-100, -100, -100}, measure{waiting: true}.saving(own, other, 1))
+	require.Equal(t, Interval{}, measure{waiting: true}.saving(other, other, 1))
+	other[1][0].cost = 800 // worse in the largest block
+	got = measure{}.saving(own, other, 1)
+	require.Less(t, got.Low, 0.)
+	require.Greater(t, got.High, 0.)
+}
+
+// Forecasts are wrong by one factor and by app; what is not forecast stays so.
+func TestWrongForecasts(t *testing.T) {
+	tr := lasting(1)
+	many := make([]*trace.Trace, 200)
+	for i := range many {
+		many[i] = tr
+	}
+	low, high := math.Inf(1), 0.
+	for _, w := range wrong(many, 1) {
+		require.Equal(t, -1., w.Instance.Apps[0].Expected)
+		low, high = min(low, w.Instance.Apps[1].Expected), max(high, w.Instance.Apps[1].Expected)
+	}
+	require.Equal(t, 7., tr.Instance.Apps[1].Expected, "the history stays as it is")
+	require.Less(t, low, .6*7)
+	require.Greater(t, high, 1.6*7)
+}
+
+// Best-Fit as a linear policy places as Best-Fit does.
+func TestBestFitStart(t *testing.T) {
+	tr := lasting(12)
+	for _, m := range methods(Live, []*trace.Trace{tr}) {
+		p, err := m.bestFit().Policy()
+		require.NoError(t, err)
+		r := cerebro.NewReplayer(tr)
+		got, err := r.Run(p, cerebro.Options{})
+		require.NoError(t, err)
+		want, err := r.Run(rule.BestFit{}, cerebro.Options{})
+		require.NoError(t, err)
+		require.Equal(t, want.CostSeconds, got.CostSeconds)
+	}
+}
+
+// Each target has the candidates that it can run.
+func TestTargets(t *testing.T) {
+	inst := lasting(1).Instance
+	inst.Dimensions = append(inst.Dimensions, binpack.Dimension{Name: "memory", One: 1})
+	names := func(target Target) (list []string) {
+		found, err := rules(target, inst, 1)
+		require.NoError(t, err)
+		for _, c := range found {
+			list = append(list, c.name)
+		}
+		return list
+	}
+	require.Equal(t, "bestfit", names(Live)[0])
+	require.Contains(t, names(Live), "mostallocated, cpu × 3, memory × 1")
+	require.NotContains(t, names(Live), "gpupacking")
+	for _, name := range names(KubeScheduler) {
+		require.Regexp(t, "^(mostallocated|leastallocated|requestedtocapacityratio)(,|$)", name)
+	}
+	require.Equal(t, []string{"mostallocated"}, names(AKS))
+	require.NotContains(t, names(Live), "balancedallocation")
+	inst.Fleet = binpack.Fixed
+	require.Equal(t, []string{"mostallocated", "leastallocated"}, names(AKS))
+	require.Contains(t, names(Live), "balancedallocation")
+	require.Empty(t, methods(KubeScheduler, []*trace.Trace{lasting(1)}))
+	require.Contains(t, methods(Offline, []*trace.Trace{lasting(1)}), method{"linear", binpack.K1Clock, nil})
+}
+
+// A tuning that was stopped goes on from its checkpoints and ends as one that was not, for
+// any number of workers.
+func TestResume(t *testing.T) {
+	cfg := Config{
+		Traces: []*trace.Trace{lasting(24)}, Target: Live, InForce: "worstfit", Evaluations: 25, Seeds: 2, Seed: 1, Workers: 1, Name: "p",
+	}
+	want, err := Run(t.Context(), cfg)
+	require.NoError(t, err)
+
+	cfg.Checkpoint = t.TempDir()
+	for _, stop := range []int{10, 60} {
+		ctx, cancel := context.WithCancel(t.Context())
+		cfg.Progress = func(done, of int, _ string) {
+			require.LessOrEqual(t, done, of)
+			if done >= stop {
+				cancel()
+			}
+		}
+		_, err = Run(ctx, cfg)
+		require.ErrorIs(t, err, context.Canceled)
+	}
+	cfg.Workers, cfg.Progress = 3, nil
+	got, err := Run(t.Context(), cfg)
+	require.NoError(t, err)
+	var a, b bytes.Buffer
+	require.NoError(t, want.HTML(&a))
+	require.NoError(t, got.HTML(&b))
+	require.Equal(t, a.String(), b.String())
+	sheettest.Check(t, a.String())
+}

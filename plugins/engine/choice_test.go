@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"bytes"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/ledger/ledgertest"
+)
+
+// installed is the policy of the manifests.
+func installed(m policy.Mode) *policy.Object {
+	o := policy.Shipped()
+	o.Spec.Mode = m
+	return o
+}
+
+// The installed policy changes its file when pods leave. Each file of the log says which one
+// decides, gives the same choices and decisions alone, and so does the whole log.
+func TestInstalledPolicyChooses(t *testing.T) {
+	for _, m := range []policy.Mode{policy.Shadow, policy.Live} {
+		l := busy(t, func(o *Options) { o.Fleet, o.DecisionLogBytes = "open", 30<<10 })
+		l.SetPolicy(ledger.Primary, installed(m))
+		l.live(rand.New(rand.NewPCG(1, 1)), 600)
+		digest := policy.Shipped().Digest()
+		require.InDelta(t, 1, l.gauge(l.metrics.chosen.WithLabelValues("primary", "kubernetes-k0.yaml")), 0)
+		require.InDelta(t, 0, l.gauge(l.metrics.chosen.WithLabelValues("primary", "large-k0.yaml")), 0)
+		require.NoError(t, l.Close())
+		paths := l.files()
+		require.Greater(t, len(paths), 3)
+		v := l.verifyFiles(paths...)
+		require.Greater(t, v.Agreed, 200)
+		agreed, files := 0, map[string]bool{}
+		for _, path := range paths {
+			agreed += l.verifyFiles(path).Agreed
+			list := ledgertest.Events(t, path, ledger.KindChoose)
+			require.NotEmpty(t, list, "the file does not say what decides in it")
+			for _, e := range list {
+				require.Equal(t, digest, e.Chosen.By)
+				files[e.Chosen.Name] = true
+			}
+		}
+		require.Equal(t, v.Agreed, agreed)
+		require.Equal(t, []string{"general-k0-plain.yaml", "kubernetes-k0.yaml", "large-k0.yaml"}, slices.Sorted(maps.Keys(files)))
+
+		// Another choice than the state's, or none, is found.
+		last := paths[len(paths)-1]
+		text, err := os.ReadFile(last)
+		require.NoError(t, err)
+		verify := func(text []byte) *ledger.Verdict {
+			v, err := ledger.Verify(last, bytes.NewReader(text))
+			require.NoError(t, err)
+			return v
+		}
+		v = verify(bytes.Replace(text, []byte(`"name":"kubernetes-k0.yaml"`), []byte(`"name":"general-k1.yaml"`), 1))
+		require.ErrorContains(t, v.First, "the log has general-k1.yaml, computed is kubernetes-k0.yaml")
+		// A program that ships other files takes the choice, with the file, from the log.
+		other := "sha256:" + strings.Repeat("0", 64)
+		v = verify(bytes.ReplaceAll(text, []byte(digest), []byte(other)))
+		require.Nil(t, v.First)
+		require.NotZero(t, v.Agreed)
+	}
+}
+
+// Without a forecast a file decides that reads none; Best-Fit does not have to.
+func TestInstalledPolicyWithoutForecast(t *testing.T) {
+	l := newLab(t)
+	l.node("a", 8)
+	l.node("b", 8)
+	l.SetPolicy(ledger.Primary, installed(policy.Live))
+	require.True(t, l.state.forecastAt.IsZero())
+	v := l.rank(pod("p", "web"))
+	require.Equal(t, ledger.CausePolicy, v.decision.Cause)
+	require.Equal(t, "large-k0.yaml", l.state.ledger.Chosen(ledger.Primary))
+}

@@ -1,0 +1,24 @@
+package engine
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+)
+
+// tellFaults reports the annotations of workloads that are ignored, each once until it is
+// mended: by a line, an event on the workload, and the metric of objects not accepted.
+func (e *Engine) tellFaults() {
+	told := e.faulty
+	e.faulty = map[string]bool{}
+	for i := range e.state.faults {
+		f := &e.state.faults[i]
+		e.faulty[f.String()] = true
+		if told[f.String()] {
+			continue
+		}
+		klog.ErrorS(nil, "An annotation is ignored", "profile", e.opt.Profile, "kind", f.Workload.Kind,
+			"workload", klog.KRef(f.Workload.Namespace, f.Workload.Name), "fault", f.Text)
+		e.metrics.loadErrors.WithLabelValues("workloads").Inc()
+		e.events.emit(&f.Workload, v1.EventTypeWarning, "AnnotationIgnored", f.Text)
+	}
+}

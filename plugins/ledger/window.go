@@ -1,0 +1,138 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/sigma-scheduler/sigma/benchdata/policies"
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+)
+
+// A Window is the time in which a workload is planned to roll out, in seconds since 1970.
+type Window struct {
+	Start float64 `json:"start"`
+	End   float64 `json:"end"`
+}
+
+// Elapsed is the share of the window that is over at a time; negative outside of it.
+func (w *Window) Elapsed(at float64) float64 {
+	if w == nil || at < w.Start || at > w.End {
+		return -1
+	}
+	return (at - w.Start) / (w.End - w.Start)
+}
+
+// CauseNoWindow is the cause of decisions by the policy that takes the place of one that
+// reads a clock: no window of the workload was in force.
+const CauseNoWindow = "no-window"
+
+func (l *Ledger) setWindows(e *Event) error {
+	for _, group := range slices.Sorted(maps.Keys(e.Windows)) {
+		if w := e.Windows[group]; w != nil && !(w.Start < w.End && w.End-w.Start <= float64(binpack.MaxValue)) {
+			return fmt.Errorf("windows.%s from %v to %v: want an end behind the start", group, w.Start, w.End)
+		}
+	}
+	for group, w := range e.Windows {
+		if w == nil {
+			delete(l.windows, group)
+		} else {
+			l.windows[group] = *w
+		}
+	}
+	return nil
+}
+
+// Windows are those of workloads, by group. They must not be changed.
+func (l *Ledger) Windows() map[string]Window { return l.windows }
+
+// SetClock says what time it is, in seconds since 1970, for the questions that follow. It
+// is part of the question, not of the state.
+func (l *Ledger) SetClock(now float64) { l.clock = now }
+
+// Elapsed is the share of the window of an app's workload that is over by the clock;
+// negative outside of it.
+func (l *Ledger) Elapsed(app int32) float64 {
+	l.Columns()
+	if w, ok := l.windows[l.appAt[app].spec.Group]; ok {
+		return w.Elapsed(l.clock)
+	}
+	return -1
+}
+
+// Asked is the policy that ranks machines for an app in a role, by the clock: the role's,
+// or where that reads a clock and no window is in force, the one in its place. The decision
+// has cause, digest and clock. object is nil when no policy is loaded.
+func (l *Ledger) Asked(role Role, app int32) (object *policy.Object, d Decision) {
+	p, cause := l.asked(role, app)
+	if p == nil {
+		return nil, Decision{Cause: cause}
+	}
+	d = Decision{Cause: cause, PolicyDigest: p.digest}
+	if l.policies[role].outside != nil {
+		d.Clock = l.clock
+	}
+	return p.object, d
+}
+
+func (l *Ledger) asked(role Role, app int32) (p *policyInUse, cause string) {
+	p = l.policies[role]
+	if p != nil && p.outside != nil && l.Elapsed(app) < 0 {
+		return p.outside, CauseNoWindow
+	}
+	return p, CausePolicy
+}
+
+// OutsideOf is the shipped policy that takes the place of one that reads a clock, outside
+// of windows; nil for one that reads none.
+func OutsideOf(object *policy.Object) *policy.Object {
+	name := ""
+	switch object.Spec.Knowledge {
+	case binpack.K0Clock.String():
+		name = "general-k0"
+	case binpack.K1Clock.String():
+		name = "general-k1"
+	default:
+		return nil
+	}
+	text, err := policies.Files.ReadFile(name + ".yaml")
+	if err != nil {
+		panic("ledger: " + err.Error()) // it is compiled in
+	}
+	outside, err := policy.Parse(name, text)
+	if err != nil {
+		panic("ledger: " + err.Error())
+	}
+	outside.Spec.Provenance = nil // long, and without effect
+	return outside
+}
+
+// useOutside loads the policy that takes the place of p outside of windows.
+func (p *policyInUse) useOutside(object *policy.Object) (err error) {
+	clock := p.policy.Knowledge().Clock()
+	switch {
+	case object == nil && clock:
+		return fmt.Errorf("outside is missing: the policy knows %s", p.policy.Knowledge())
+	case object == nil:
+		return nil
+	case !clock:
+		return fmt.Errorf("outside goes with a policy that reads a clock, not with %s", p.policy.Knowledge())
+	}
+	if p.outside, err = inUse(object); err != nil {
+		return fmt.Errorf("outside: %w", err)
+	}
+	if p.outside.policy.Knowledge().Clock() {
+		return errors.New("outside: it reads a clock itself")
+	}
+	return nil
+}
+
+func inUse(object *policy.Object) (*policyInUse, error) {
+	p, err := usable(object)
+	if err != nil {
+		return nil, err
+	}
+	return &policyInUse{object: object, digest: object.Digest(), policy: p}, nil
+}
