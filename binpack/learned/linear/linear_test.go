@@ -367,6 +367,7 @@ func testContenders(t *testing.T, grid bool) {
 			if round%4 > 0 { // what stands on a machine is bounded loosely
 				clear(p.weights[fAge : fSize+1])
 			}
+			p.emptyLast = round%3 == 1
 			a, b := contenders(t, tr, p, rng, grid)
 			shortlisted, scored = shortlisted+a, scored+b
 		}
@@ -423,4 +424,27 @@ func contenders(t *testing.T, tr *trace.Trace, p *Policy, rng *rand.Rand, grid b
 		}
 	}
 	return shortlisted, scored
+}
+
+// Empty machines of a fixed fleet are kept back only while those in use have room to spare.
+func TestSpareRoom(t *testing.T) {
+	p, err := New(learned.Spec{Features: []string{"util"}, Weights: []float64{-1}})
+	require.NoError(t, err)
+	for demand, want := range map[int64]int32{5: 0, 8: 0, 9: 1} {
+		s := binpack.NewState(&binpack.Instance{
+			Fleet: binpack.Fixed, Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}}, Types: []string{""},
+			Machines: []binpack.MachineLine{{Name: "m", Count: 3, Cost: 1, Capacity: []int64{10}}},
+			Groups:   []binpack.Group{{Name: "a"}, {Name: "b"}},
+			Apps: []binpack.App{
+				{Name: "a", Demand: []int64{demand}, Expected: -1, Lifetime: -1},
+				{Name: "b", Group: 1, Demand: []int64{1}, Expected: -1, Lifetime: -1},
+			},
+		})
+		scorer := p.EmptyLast().Scorer(s)
+		s.Arrive(0, 1)
+		s.Place(binpack.Item{}, 0, nil)
+		m, err := s.Choose(scorer, binpack.Item{App: 1})
+		require.NoError(t, err)
+		require.Equal(t, want, m, "%d of 10 in use", demand)
+	}
 }
