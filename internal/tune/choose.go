@@ -103,7 +103,7 @@ func (r *run) choose(ctx context.Context, free []*candidate, reference *candidat
 func shippedFiles(traces []*trace.Trace) (list []*candidate, err error) {
 	for _, f := range policy.ShippedFiles() {
 		know, _ := binpack.ParseKnowledge(f.Object.Spec.Knowledge)
-		if know.Forecast() && !forecast(traces) || checkSuits(f.Name, f.Object, traces) != nil {
+		if f.Object.Spec.Model == "devices" && !devices(traces[0].Instance) || know.Forecast() && !forecast(traces) || checkSuits(f.Name, f.Object, traces) != nil {
 			continue
 		}
 		p, err := f.Object.Policy()
