@@ -68,6 +68,21 @@ kubernetes-k0() {
 		--seed 1 --trace "$work/kubernetes-one" --trace "$work/kubernetes-open" --out benchdata/policies/kubernetes-k0.yaml
 }
 
+# Weights of how full a machine becomes and of how much of that is new: nothing where an item's peaks are not the machine's.
+# Curves want the last above all, independent dimensions want full machines.
+wide-k0() {
+	traces wide-curves wide 8 n=1500 d=40
+	echo '== wide-k0' >&2
+	bin/sigma train --features util,mean,rise --knowledge K0 --optimizer cmaes --orders 0 --evaluations 160 --seed 1 \
+		--trace "$work/wide-curves" --out benchdata/policies/wide-k0.yaml
+}
+vectors-k0() {
+	for d in 3 5 10; do traces "vectors-$d" wide 8 n=200 "d=$d" shape=vectors; done
+	echo '== vectors-k0' >&2
+	bin/sigma train --features util,mean,rise --knowledge K0 --optimizer cmaes --orders 2 --evaluations 400 --seed 1 \
+		--trace "$work/vectors-3" --trace "$work/vectors-5" --trace "$work/vectors-10" --out benchdata/policies/vectors-k0.yaml
+}
+
 k1-churn() {
 	traces k1-churn churn 5 scale=.2
 	train k1-churn util,full,frag,close,closing,slot,open,singl,recent,eta --knowledge K1 --orders 0 --evaluations 300 --seed 1 \
@@ -218,6 +233,6 @@ azure-k0() {
 	public azure-k0 util,full,frag,recent,empty --knowledge K0 --orders 0 --evaluations 80 --trace "$work/azure"
 }
 
-for policy in "${@:-k0 k0-plain k0-fixed k1 k1-churn k1-clock k0-clock large-k0 large-total-mean large-total-stable k1-devices k0-devices k0-plain-1d k0-clock-plain-1d orlib-k0 orlib-k0-clock weibull-k0 weibull-k0-clock tianchi-k0 triplet-k0-even triplet-k0-odd triplet-k0-clock-even triplet-k0-clock-odd azure-k0 kubernetes-k0}"; do
+for policy in "${@:-k0 k0-plain k0-fixed k1 k1-churn k1-clock k0-clock large-k0 large-total-mean large-total-stable k1-devices k0-devices k0-plain-1d k0-clock-plain-1d orlib-k0 orlib-k0-clock weibull-k0 weibull-k0-clock tianchi-k0 triplet-k0-even triplet-k0-odd triplet-k0-clock-even triplet-k0-clock-odd azure-k0 kubernetes-k0 wide-k0 vectors-k0}"; do
 	for p in $policy; do "$p"; done
 done

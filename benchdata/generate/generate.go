@@ -35,7 +35,7 @@ type Param struct {
 }
 
 // Adding a kind is one file and one line here.
-var kinds = []Kind{small, large, large2d, large3d, fixed, churn, kubernetes, weibull, orlib}
+var kinds = []Kind{small, large, large2d, large3d, fixed, churn, kubernetes, weibull, orlib, wide}
 
 // Kinds lists what [Generate] can make.
 func Kinds() []Kind { return slices.Clone(kinds) }

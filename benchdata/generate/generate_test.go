@@ -28,7 +28,7 @@ func tiny(kind string) map[string]string {
 	switch kind {
 	case "small":
 		return nil
-	case "weibull", "orlib":
+	case "weibull", "orlib", "wide":
 		return map[string]string{"n": "50"}
 	case "kubernetes":
 		return map[string]string{"nodes": "20", "days": ".5", "fleet": "fixed"}
@@ -42,7 +42,7 @@ func TestErrors(t *testing.T) {
 		set  map[string]string
 		want string
 	}{
-		{"huge", nil, `generate: unknown kind "huge"; there are small, large, large2d, large3d, fixed, churn, kubernetes, weibull, orlib`},
+		{"huge", nil, `generate: unknown kind "huge"; there are small, large, large2d, large3d, fixed, churn, kubernetes, weibull, orlib, wide`},
 		{"small", map[string]string{"scale": "1"}, `generate small: unknown parameter "scale"; there are sigma, total`},
 		{"small", map[string]string{"total": "1"}, `generate small: total="1": want unknown or known`},
 		{"fixed", map[string]string{"f": "x"}, `generate fixed: f="x" is not a number`},
@@ -105,6 +105,7 @@ func TestPinned(t *testing.T) {
 
 		"kubernetes": "c6abca0df3c21991",
 		"orlib":      "e8c5f66b5fe1bbc0",
+		"wide":       "4266aa2311d0b6bc",
 	}
 	got := map[string]string{}
 	for _, k := range Kinds() {

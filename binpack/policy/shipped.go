@@ -26,9 +26,11 @@ var shippedTable = []struct {
 	// Without a forecast every fleet looks loose at the beginning; with departures what is
 	// loose at night may be tight at noon.
 	{with: shipped.Loose | shipped.Forecast, without: shipped.Departures, file: "large-k0.yaml", emptyLast: true},
+	{with: shipped.Wide, without: shipped.Fixed | shipped.Departures, file: "wide-k0.yaml"},
 	{with: shipped.Fixed, file: "large-k0.yaml"},
 	{with: shipped.Departures, file: "kubernetes-k0.yaml"},
 	{with: shipped.Plain | shipped.OneDimension, file: "general-k0-plain-1d.yaml"},
+	{with: shipped.Plain | shipped.Several, file: "vectors-k0.yaml"},
 	{with: shipped.Plain, file: "general-k0-plain.yaml"},
 	{with: shipped.Forecast, file: "general-k1.yaml"},
 	{file: "large-k0.yaml"},

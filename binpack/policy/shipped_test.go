@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -21,25 +22,31 @@ func TestShippedTable(t *testing.T) {
 		fleet    binpack.Fleet
 		expected []float64
 		limit    int32
-		one      bool // dimension
+		dims     int
 		device   bool
 		leave    int
 		want     string
 	}{
-		{"open", binpack.Open, []float64{5, 5}, 1, false, false, 0, "general-k1.yaml"},
-		{"open, no forecast", binpack.Open, nil, 1, false, false, 0, "large-k0.yaml"},
-		{"a forecast of nothing", binpack.Open, []float64{-1, -1}, 1, false, false, 0, "large-k0.yaml"},
-		{"a forecast of zeros", binpack.Open, []float64{0, 0}, 1, false, false, 0, "general-k1.yaml"},
-		{"no limits", binpack.Open, []float64{5, 5}, 0, false, false, 0, "general-k0-plain.yaml"},
-		{"no limits, one dimension", binpack.Open, nil, 0, true, false, 0, "general-k0-plain-1d.yaml"},
-		{"a few leave", binpack.Open, []float64{5, 5}, 1, false, false, 31, "general-k1.yaml"},
-		{"many leave", binpack.Open, []float64{5, 5}, 1, false, false, 32, "kubernetes-k0.yaml"},
-		{"fixed, many leave", binpack.Fixed, []float64{40, 5}, 1, false, false, 32, "large-k0.yaml"},
-		{"fixed, no forecast", binpack.Fixed, nil, 1, false, false, 0, "large-k0.yaml"},
-		{"fixed and loose", binpack.Fixed, []float64{5, 5}, 1, false, false, 0, "large-k0.yaml, empty machines last"},
-		{"fixed and tight", binpack.Fixed, []float64{40, 5}, 1, false, false, 0, "large-k0.yaml"},
-		{"devices", binpack.Fixed, []float64{5, 5}, 1, false, true, 0, "general-k1-devices.yaml"},
-		{"devices, no forecast", binpack.Open, nil, 1, false, true, 0, "general-k0-devices.yaml"},
+		{"open", binpack.Open, []float64{5, 5}, 1, 2, false, 0, "general-k1.yaml"},
+		{"open, no forecast", binpack.Open, nil, 1, 2, false, 0, "large-k0.yaml"},
+		{"a forecast of nothing", binpack.Open, []float64{-1, -1}, 1, 2, false, 0, "large-k0.yaml"},
+		{"a forecast of zeros", binpack.Open, []float64{0, 0}, 1, 2, false, 0, "general-k1.yaml"},
+		{"no limits", binpack.Open, []float64{5, 5}, 0, 2, false, 0, "general-k0-plain.yaml"},
+		{"no limits, one dimension", binpack.Open, nil, 0, 1, false, 0, "general-k0-plain-1d.yaml"},
+		{"a few leave", binpack.Open, []float64{5, 5}, 1, 2, false, 31, "general-k1.yaml"},
+		{"many leave", binpack.Open, []float64{5, 5}, 1, 2, false, 32, "kubernetes-k0.yaml"},
+		{"fixed, many leave", binpack.Fixed, []float64{40, 5}, 1, 2, false, 32, "large-k0.yaml"},
+		{"fixed, no forecast", binpack.Fixed, nil, 1, 2, false, 0, "large-k0.yaml"},
+		{"fixed and loose", binpack.Fixed, []float64{5, 5}, 1, 2, false, 0, "large-k0.yaml, empty machines last"},
+		{"fixed and tight", binpack.Fixed, []float64{40, 5}, 1, 2, false, 0, "large-k0.yaml"},
+		{"curves", binpack.Open, []float64{5, 5}, 1, 16, false, 0, "wide-k0.yaml"},
+		{"curves, no limits", binpack.Open, nil, 0, 200, false, 31, "wide-k0.yaml"},
+		{"curves, many leave", binpack.Open, nil, 1, 16, false, 32, "kubernetes-k0.yaml"},
+		{"curves, fixed", binpack.Fixed, nil, 1, 16, false, 0, "large-k0.yaml"},
+		{"no limits, several dimensions", binpack.Open, nil, 0, 3, false, 0, "vectors-k0.yaml"},
+		{"several dimensions", binpack.Open, nil, 1, 15, false, 0, "large-k0.yaml"},
+		{"devices", binpack.Fixed, []float64{5, 5}, 1, 2, true, 0, "general-k1-devices.yaml"},
+		{"devices, no forecast", binpack.Open, nil, 1, 2, true, 0, "general-k0-devices.yaml"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inst := &binpack.Instance{
@@ -52,9 +59,14 @@ func TestShippedTable(t *testing.T) {
 					{Name: "b", Group: 1, Demand: []int64{1, 1}, Expected: -1, Lifetime: -1},
 				},
 			}
-			if c.one {
+			if c.dims == 1 {
 				inst.Dimensions, inst.Machines[0].Capacity = inst.Dimensions[:1], []int64{9}
 				inst.Apps[0].Demand, inst.Apps[1].Demand = []int64{2}, []int64{1}
+			}
+			for d := 2; d < c.dims; d++ {
+				inst.Dimensions = append(inst.Dimensions, binpack.Dimension{Name: fmt.Sprint("d", d), One: 1})
+				inst.Machines[0].Capacity = append(inst.Machines[0].Capacity, 9)
+				inst.Apps[0].Demand, inst.Apps[1].Demand = append(inst.Apps[0].Demand, 1), append(inst.Apps[1].Demand, 1)
 			}
 			s := binpack.NewState(inst)
 			s.Known.Expected = c.expected

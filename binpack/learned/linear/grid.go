@@ -36,6 +36,7 @@ type grid struct {
 
 	spans    int          // of all dimensions; 0 = there are few
 	spanUsed [][2]float64 // [machine*spans + span] the least and the most used ÷ capacity
+	meanUsed []float64    // [machine] the mean used ÷ capacity, where there are spans
 	cells    []cell
 	cellOf   []int32      // [machine] index in cells, or nowhere, or unused
 	at       []int32      // [machine] index in the cell
@@ -70,6 +71,8 @@ type bid struct {
 	least, most           float64 // the largest over dimensions
 	pivotLeast, pivotMost [2]float64
 	spans                 []spanBid
+	mean                  float64 // what it adds to the mean, where there are spans
+	lacks                 bool    // it needs what no machine of the class has
 }
 
 // A spanBid is what an item needs of a span: the least, and the most by the largest and by
@@ -103,7 +106,7 @@ func (l *Scorer) makeGrid() {
 	g.choosePivots(l.profiles)
 	if dims := len(g.high[0]); dims >= 2*span {
 		g.spans = (dims + span - 1) / span
-		g.spanUsed = make([][2]float64, l.stride*g.spans)
+		g.spanUsed, g.meanUsed = make([][2]float64, l.stride*g.spans), make([]float64, l.stride)
 		for c := range g.high {
 			g.bids[c].spans = make([]spanBid, g.spans)
 		}
@@ -165,6 +168,8 @@ func (l *Scorer) neverUsed(m int32) bool {
 // put finds a machine's cell.
 func (g *grid) put(l *Scorer, m int32) {
 	k := l.s.KindOf(m)
+	row, at := l.row(m), g.classOf[k]
+	g.setSpans(m, row, l.inverse[k])
 	old := g.cellOf[m]
 	if old < 0 && l.neverUsed(m) {
 		if old == nowhere {
@@ -173,8 +178,6 @@ func (g *grid) put(l *Scorer, m int32) {
 		}
 		return
 	}
-	row, at := l.row(m), g.classOf[k]
-	g.setSpans(m, row, l.inverse[k])
 	for i, d := range g.pivots {
 		used := 0.0
 		if inv := l.inverse[k][d]; inv != 0 {
@@ -219,20 +222,30 @@ func (g *grid) setBid(need []int64, class int) {
 	for i, d := range g.pivots {
 		b.pivotLeast[i], b.pivotMost[i] = float64(need[d])*low[d], float64(need[d])*high[d]
 	}
+	b.mean, b.lacks = 0, false
+	dims := 0
 	for i := range b.spans {
 		from, to := i*span, min((i+1)*span, len(need))
 		least := math.Inf(1)
 		for d, n := range need[from:to] {
-			if v := float64(n) * low[from+d]; v < least {
+			v := float64(n) * low[from+d]
+			if v < least {
 				least = v
+			}
+			b.mean += v
+			b.lacks = b.lacks || n > 0 && high[from+d] == 0
+			if high[from+d] != 0 {
+				dims++
 			}
 		}
 		b.spans[i] = spanBid{least, share(need[from:to], low[from:to]), share(need[from:to], high[from:to])}
 	}
+	b.mean /= max(1, float64(dims))
 }
 
 // setSpans computes how full a machine is by span.
 func (g *grid) setSpans(m int32, row []int64, inverse []float64) {
+	sum, dims := 0., 0
 	for i := range g.spans {
 		from := i * span
 		least, most := 1., 0.
@@ -247,8 +260,13 @@ func (g *grid) setSpans(m int32, row []int64, inverse []float64) {
 			if used > most {
 				most = used
 			}
+			sum += used
+			dims++
 		}
 		g.spanUsed[int(m)*g.spans+i] = [2]float64{min(least, most), most}
+	}
+	if g.spans > 0 {
+		g.meanUsed[m] = sum / max(1, float64(dims))
 	}
 }
 

@@ -25,6 +25,7 @@ type tender struct {
 	nearMost, farMost float64 // the most that they can raise a score
 	beyond            float64 // the most for recent and far
 	allowed           float64 // the most for open
+	bySpans           bool    // spans tell how full a machine becomes, and the kind of a machine is its class
 	size              float64 // of all of these together
 
 	found       []int32
@@ -38,6 +39,7 @@ func (l *Scorer) newTender(a int32) tender {
 		frag: l.weights[fFrag], full: l.weights[fFull], spared: max(0, l.weights[fEmpty]),
 		rise: max(0, l.weights[fRise]), upper: max(0, l.weights[fMean]), recent: l.weights[fRecent],
 	}
+	t.bySpans = l.grid.spans > 0 && l.utilDims == nil && len(l.s.Kinds()) <= maxClasses
 	t.util = l.weights[fUtil] + t.singl
 	for _, w := range l.utilDims {
 		t.upper += max(0, w)
@@ -240,6 +242,10 @@ func (l *Scorer) most(t *tender, m int32, closed float64) float64 {
 	g := l.grid
 	b := &g.bids[g.classOf[l.s.KindOf(m)]]
 	from, to := b.becomes(l.highest[m], l.highest[m], g.pivot[m], g.pivot[m], g.exact)
+	if !g.exact { // pivots say less of a machine than the dimension that is tightest there
+		d := l.tightest[m]
+		from = max(from, l.highest[m]+float64(t.need[d])*g.low[g.classOf[l.s.KindOf(m)]][d])
+	}
 	if from > 1+tiny {
 		return none
 	}
@@ -282,16 +288,10 @@ func (g *grid) findClosed(l *Scorer, t *tender) {
 // tenderScore is the score of a machine without what the item closes in most machines; minus
 // infinity where the item does not fit or the score is below least.
 func (l *Scorer) tenderScore(t *tender, m int32, least float64) float64 {
-	row := l.row(m)
-	if t.need[l.tightest[m]] > row[l.tightest[m]] {
+	base, top, ok := l.tenderAmounts(t, m)
+	if !ok {
 		return none
 	}
-	for i, n := range t.need {
-		if n > row[i] {
-			return none
-		}
-	}
-	base, top := l.amounts(t.need, row, m)
 	v := base + t.singl*top + t.openOf(l.allowed[m])
 	if t.recent != 0 {
 		if last := l.s.LastUsed(m); last > 0 {
@@ -309,13 +309,5 @@ func (l *Scorer) tenderScore(t *tender, m int32, least float64) float64 {
 	if v < least || t.shapes == 0 {
 		return v
 	}
-	sum := int64(0)
-	lost := l.lostShapes(t.need, m, t.shapes)
-	if lost>>l.shapeOf[t.app]&1 != 0 {
-		sum = -l.pressure[t.app]
-	}
-	for ; lost != 0; lost &= lost - 1 {
-		sum += l.sums[bits.TrailingZeros64(lost)][m]
-	}
-	return v + t.slot*float64(sum)
+	return l.lessSlot(t, m, v, least)
 }

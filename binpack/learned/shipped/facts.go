@@ -8,7 +8,7 @@ import (
 )
 
 // A Fact is what a row asks of a state. Facts are a set of bits.
-type Fact uint8
+type Fact uint16
 
 // The facts.
 const (
@@ -19,6 +19,8 @@ const (
 	Plain                         // there are no limits per machine and no rules
 	Forecast                      // something is expected of an app
 	Departures                    // items leave
+	Several                       // there are three dimensions or more
+	Wide                          // there are so many dimensions that they are steps of curves
 	allFacts     = 1<<iota - 1
 )
 
@@ -31,6 +33,9 @@ const (
 	// does not say that items leave; one item in 2⁶ does.
 	leastDepartures = 32
 	departureBits   = 6
+
+	severalFrom = 3
+	wideFrom    = 16 // a cluster has cpu, memory, disk and a few more
 )
 
 // facts follows a state. Every answer is a function of the state alone.
@@ -53,8 +58,13 @@ func newFacts(s *binpack.State) facts {
 	if slices.ContainsFunc(inst.Dimensions, func(d binpack.Dimension) bool { return d.Device }) {
 		f.always |= Devices
 	}
-	if len(inst.Dimensions) == 1 {
+	switch n := len(inst.Dimensions); {
+	case n == 1:
 		f.always |= OneDimension
+	case n >= wideFrom:
+		f.always |= Wide | Several
+	case n >= severalFrom:
+		f.always |= Several
 	}
 	return f
 }
