@@ -25,9 +25,9 @@ var shippedTable = []struct {
 	{with: shipped.Devices, file: "general-k0-devices.yaml"},
 	// Without a forecast every fleet looks loose at the beginning; with departures what is
 	// loose at night may be tight at noon.
-	{with: shipped.Loose | shipped.Forecast, without: shipped.Departures, file: "large-k0.yaml", emptyLast: true},
+	{with: shipped.Loose | shipped.Forecast, without: shipped.Departures, file: "kubernetes-k0-fixed.yaml", emptyLast: true},
 	{with: shipped.Wide, without: shipped.Fixed | shipped.Departures, file: "wide-k0.yaml"},
-	{with: shipped.Fixed, file: "large-k0.yaml"},
+	{with: shipped.Fixed, file: "kubernetes-k0-fixed.yaml"},
 	{with: shipped.Departures, file: "kubernetes-k0.yaml"},
 	{with: shipped.Plain | shipped.OneDimension, file: "general-k0-plain-1d.yaml"},
 	{with: shipped.Plain | shipped.Several, file: "vectors-k0.yaml"},

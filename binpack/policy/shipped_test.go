@@ -35,14 +35,14 @@ func TestShippedTable(t *testing.T) {
 		{"no limits, one dimension", binpack.Open, nil, 0, 1, false, 0, "general-k0-plain-1d.yaml"},
 		{"a few leave", binpack.Open, []float64{5, 5}, 1, 2, false, 31, "general-k1.yaml"},
 		{"many leave", binpack.Open, []float64{5, 5}, 1, 2, false, 32, "kubernetes-k0.yaml"},
-		{"fixed, many leave", binpack.Fixed, []float64{40, 5}, 1, 2, false, 32, "large-k0.yaml"},
-		{"fixed, no forecast", binpack.Fixed, nil, 1, 2, false, 0, "large-k0.yaml"},
-		{"fixed and loose", binpack.Fixed, []float64{5, 5}, 1, 2, false, 0, "large-k0.yaml, empty machines last"},
-		{"fixed and tight", binpack.Fixed, []float64{40, 5}, 1, 2, false, 0, "large-k0.yaml"},
+		{"fixed, many leave", binpack.Fixed, []float64{40, 5}, 1, 2, false, 32, "kubernetes-k0-fixed.yaml"},
+		{"fixed, no forecast", binpack.Fixed, nil, 1, 2, false, 0, "kubernetes-k0-fixed.yaml"},
+		{"fixed and loose", binpack.Fixed, []float64{5, 5}, 1, 2, false, 0, "kubernetes-k0-fixed.yaml, empty machines last"},
+		{"fixed and tight", binpack.Fixed, []float64{40, 5}, 1, 2, false, 0, "kubernetes-k0-fixed.yaml"},
 		{"curves", binpack.Open, []float64{5, 5}, 1, 16, false, 0, "wide-k0.yaml"},
 		{"curves, no limits", binpack.Open, nil, 0, 200, false, 31, "wide-k0.yaml"},
 		{"curves, many leave", binpack.Open, nil, 1, 16, false, 32, "kubernetes-k0.yaml"},
-		{"curves, fixed", binpack.Fixed, nil, 1, 16, false, 0, "large-k0.yaml"},
+		{"curves, fixed", binpack.Fixed, nil, 1, 16, false, 0, "kubernetes-k0-fixed.yaml"},
 		{"no limits, several dimensions", binpack.Open, nil, 0, 3, false, 0, "vectors-k0.yaml"},
 		{"several dimensions", binpack.Open, nil, 1, 15, false, 0, "large-k0.yaml"},
 		{"devices", binpack.Fixed, []float64{5, 5}, 1, 2, true, 0, "general-k1-devices.yaml"},
@@ -186,7 +186,7 @@ func TestShippedEmptyLast(t *testing.T) {
 		require.Equal(t, int32(0), ranked[1].Machine, "then the empty ones")
 		e, err := s.Explain(scorer, scorer, binpack.Item{App: app}, all)
 		require.NoError(t, err)
-		require.Equal(t, "large-k0.yaml, empty machines last", e.Choice.Name)
+		require.Equal(t, "kubernetes-k0-fixed.yaml, empty machines last", e.Choice.Name)
 		require.True(t, e.Fleet.KeptBack)
 		sum := 0.0
 		for _, term := range e.RunnerUp.Terms {

@@ -28,7 +28,7 @@ func (l *Scorer) Explain(item binpack.Item, m int32) []binpack.Term {
 			continue
 		}
 		// An empty machine has its penalty instead of what depends on amounts.
-		amounts := f <= fEmpty || f == fSingl || f == fSize
+		amounts := f <= fEmpty || f == fSingl || f == fSize || f == fPrice
 		add(features[f].Name, weight, value[f], !heldBack || !amounts)
 	}
 	for d, weight := range l.utilDims {
@@ -75,6 +75,10 @@ func (l *Scorer) values(a, m int32) [featureCount]float64 {
 	}
 	v[fAge], v[fCrowd], v[fOwn] = l.standingOf(a, m)
 	v[fSize] = v[fUtil] * l.largestShare(a, m)
+	if l.prices != nil {
+		l.compare()
+		v[fPrice] = l.prices[s.KindOf(m)]
+	}
 	closed, demand := l.closes(a, m)
 	v[fClose] = closed / max(1, l.maxDegree)
 	v[fClosing] = 4 * demand / (float64(l.d.sumRC)/(1<<(itemBits+shareBits)) + 1)

@@ -103,12 +103,13 @@ type Scorer struct {
 	profiles  [][]int64 // demand vectors
 	profileAt map[string]int32
 	key       []byte
-	columns   []column // [profile], nil when there are too many
-	maxCached int      // entries of columns
-	grid      *grid    // instead of columns with bounds
-	bounded   bool     // columns have bounds
-	standing  bool     // age, crowd, own or size has a weight
-	boundFrom int      // machines; math.MaxInt where bounds do not hold
+	columns   []column  // [profile], nil when there are too many
+	maxCached int       // entries of columns
+	grid      *grid     // instead of columns with bounds
+	bounded   bool      // columns have bounds
+	standing  bool      // age, crowd, own, size or price has a weight
+	prices    []float64 // [kind] of the feature price; nil = not needed
+	boundFrom int       // machines; math.MaxInt where bounds do not hold
 	seeds     []int32
 	// seedScores has room for all seeds of a column and one more.
 	seedScores [len(bounds{}.seeds) + 1]float64
@@ -190,10 +191,13 @@ func NewScorer(p *Policy, s *binpack.State) *Scorer {
 		}
 	}
 	l.maxCached = learned.MaxCached
-	if p.emptyLast && inst.Fleet == binpack.Fixed {
+	if l.weights[fPrice] != 0 {
+		l.prices = make([]float64, len(s.Kinds()))
+	}
+	if p.emptyLast && inst.Fleet == binpack.Fixed || l.prices != nil {
 		l.d.standing = make([]int64, len(inst.Dimensions))
 	}
-	l.standing = slices.ContainsFunc(l.weights[fAge:fSize+1], func(w float64) bool { return w != 0 })
+	l.standing = slices.ContainsFunc(l.weights[fAge:fPrice+1], func(w float64) bool { return w != 0 })
 	l.compileProfiles()
 	l.compileEffects()
 	l.slots = p.weights[fSlot] != 0 && anyLimit(inst)
@@ -325,7 +329,7 @@ func (l *Scorer) Score(item binpack.Item, candidates []int32, out []float64) {
 // an empty one is kept back. On fleets of 1.5 times the volume bound it takes 1.7 % more machines
 // than Best-Fit (seeds 600000 to 600003, 3 orders). With less, pods that come later find no place:
 // on 16 fixed clusters of kubernetes (seeds 41 to 56) 34 with 1.18, 103 with 1.17.
-const spareShare = 1.18
+const spareShare = 1.15
 
 // spare reports whether the machines in use have enough room beyond what stands on them.
 func (l *Scorer) spare() bool {

@@ -147,7 +147,7 @@ func (t *linearTwin) Score(item binpack.Item, candidates []int32, out []float64)
 // standing adds what depends on the items of a machine, and size.
 func (t *linearTwin) standing(a, m int32, top float64) float64 {
 	s, w := t.s, t.p.weights
-	if w[fAge] == 0 && w[fCrowd] == 0 && w[fOwn] == 0 && w[fSize] == 0 {
+	if w[fAge] == 0 && w[fCrowd] == 0 && w[fOwn] == 0 && w[fSize] == 0 && w[fPrice] == 0 {
 		return 0
 	}
 	v := 0.0
@@ -168,7 +168,39 @@ func (t *linearTwin) standing(a, m int32, top float64) float64 {
 			share = max(share, float64(need)*(1/float64(c)))
 		}
 	}
-	return v + float64(w[fSize]*float64(top*share))
+	v += float64(w[fSize] * float64(top*share))
+	if w[fPrice] != 0 {
+		v += float64(w[fPrice] * t.price(s.KindOf(m)))
+	}
+	return v
+}
+
+// price is the feature of that name, from what stands on the machines.
+func (t *linearTwin) price(kind int32) float64 {
+	s := t.s
+	volume := make([]float64, len(s.Instance().Dimensions))
+	for d := range volume {
+		for a, n := range s.Alive() {
+			volume[d] += float64(n) * float64(t.l.d.share[d][a]) / (1 << shareBits)
+		}
+	}
+	least, own := math.Inf(1), 0.0
+	for k, kd := range s.Kinds() {
+		most := 0.0
+		for d, c := range kd.Capacity {
+			if c > 0 {
+				most = max(most, volume[d]*(t.l.d.reference[d]/float64(c)))
+			}
+		}
+		least = min(least, kd.Cost*most)
+		if int32(k) == kind {
+			own = kd.Cost * most
+		}
+	}
+	if own == 0 {
+		return 0
+	}
+	return 1 - least/own
 }
 
 // close adds what the placement closes the machine to.
@@ -209,7 +241,7 @@ func everyFeature(t testing.TB, know binpack.Knowledge, arrivals bool) *Policy {
 	spec := learned.Spec{
 		Knowledge:  know,
 		Features:   append(Model.FeatureNames(), "util:cpu"),
-		Weights:    []float64{-.31, .17, -.37, -.2, .3, -.05, .11, -.8, .5, .13, .041, -.023, .019, .067, .07, -.9, .021},
+		Weights:    []float64{-.31, .17, -.37, -.2, .3, -.05, .11, -.8, .5, .13, .041, -.023, .019, .067, .07, -.083, -.9, .021},
 		Parameters: map[string]float64{"eta": 1.7, "z": -.1, "q": 1.2},
 	}
 	if arrivals {
@@ -365,7 +397,7 @@ func testContenders(t *testing.T, grid bool) {
 				p.weights[fSlot] = -math.Abs(p.weights[fSlot])
 			}
 			if round%4 > 0 { // what stands on a machine is bounded loosely
-				clear(p.weights[fAge : fSize+1])
+				clear(p.weights[fAge : fPrice+1])
 			}
 			p.emptyLast = round%3 == 1
 			a, b := contenders(t, tr, p, rng, grid)

@@ -108,6 +108,11 @@ var features = []learned.Feature{
 		Unit:    "share of a machine, squared", Range: "0 … 1", Normaliser: "the machine's capacity",
 	},
 	{
+		Name: "price", Meaning: "another kind of machine holds what the cluster holds for less",
+		Formula: "1 − (least p over kinds) ÷ p of the machine's kind; p_k = cost_k · (largest over dimensions of volume alive ÷ capacity_k)",
+		Unit:    "share of the cost", Range: "0 … 1", Normaliser: "the cost of the machine's kind",
+	},
+	{
 		Name: "slot", Meaning: "places lost to apps that are about to run out of them",
 		Formula: "¼·Σ p_b over b ≠ a that are allowed and fit now and do not fit after; p_b = min(x, 1.6)^eta if b has a limit, x > .3 and R_b ≥ 3, else 0; x = R_b ÷ limit_b ÷ (places_b + 1) on a scale of 8 steps to the doubling; places_b = machines in use with room for b, and those still to be opened, to four leading bits",
 		Unit:    "pressure", Range: "0 …", Normaliser: "limit_b · (places_b + 1)",
@@ -130,6 +135,7 @@ const (
 	fCrowd
 	fOwn
 	fSize
+	fPrice
 	fSlot
 	featureCount
 )

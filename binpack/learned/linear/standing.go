@@ -1,5 +1,7 @@
 package linear
 
+import "math"
+
 // ageScale is the number of placements for each machine in use after which age is ½.
 const ageScale = 10
 
@@ -7,6 +9,7 @@ const ageScale = 10
 // and size. Empty machines that are kept back are all alike.
 func (l *Scorer) addStanding(a int32, keepBack bool, candidates []int32, out []float64) {
 	wAge, wCrowd, wOwn, wSize := l.weights[fAge], l.weights[fCrowd], l.weights[fOwn], l.weights[fSize]
+	l.compare()
 	for i, m := range candidates {
 		if keepBack && l.s.Items(m) == 0 {
 			continue
@@ -15,6 +18,9 @@ func (l *Scorer) addStanding(a int32, keepBack bool, candidates []int32, out []f
 		v := float64(wAge*age) + float64(wCrowd*crowd) + float64(wOwn*own)
 		if wSize != 0 {
 			v += float64(wSize * float64(l.utilAfter(a, m)*l.largestShare(a, m)))
+		}
+		if l.prices != nil {
+			v += float64(l.weights[fPrice] * l.prices[l.s.KindOf(m)])
 		}
 		out[i] += v
 	}
@@ -54,4 +60,25 @@ func (l *Scorer) largestShare(a, m int32) float64 {
 		most = max(most, float64(l.s.Instance().Apps[a].Demand[d])*inv)
 	}
 	return most
+}
+
+// compare computes the feature price of each kind.
+func (l *Scorer) compare() {
+	least := math.Inf(1)
+	for k := range l.prices {
+		kind, most := &l.s.Kinds()[k], 0.0
+		for d, c := range kind.Capacity {
+			if c > 0 {
+				most = max(most, l.d.living(d)*(l.d.reference[d]/float64(c)))
+			}
+		}
+		l.prices[k] = kind.Cost * most
+		least = min(least, l.prices[k])
+	}
+	for k, price := range l.prices {
+		l.prices[k] = 0
+		if price > 0 {
+			l.prices[k] = 1 - least/price
+		}
+	}
 }
