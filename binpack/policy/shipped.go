@@ -32,6 +32,8 @@ var shippedTable = []struct {
 	{with: shipped.Plain | shipped.OneDimension, file: "general-k0-plain-1d.yaml"},
 	{with: shipped.Plain | shipped.Several, file: "vectors-k0.yaml"},
 	{with: shipped.Plain, file: "general-k0-plain.yaml"},
+	// The order in which apps come again tells how wrong a forecast is.
+	{with: shipped.Forecast | shipped.Again, file: "large-k1.yaml"},
 	{with: shipped.Forecast, file: "general-k1.yaml"},
 	{file: "large-k0.yaml"},
 }

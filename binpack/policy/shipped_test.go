@@ -25,28 +25,31 @@ func TestShippedTable(t *testing.T) {
 		dims     int
 		device   bool
 		leave    int
+		again    bool
 		want     string
 	}{
-		{"open", binpack.Open, []float64{5, 5}, 1, 2, false, 0, "general-k1.yaml"},
-		{"open, no forecast", binpack.Open, nil, 1, 2, false, 0, "large-k0.yaml"},
-		{"a forecast of nothing", binpack.Open, []float64{-1, -1}, 1, 2, false, 0, "large-k0.yaml"},
-		{"a forecast of zeros", binpack.Open, []float64{0, 0}, 1, 2, false, 0, "general-k1.yaml"},
-		{"no limits", binpack.Open, []float64{5, 5}, 0, 2, false, 0, "general-k0-plain.yaml"},
-		{"no limits, one dimension", binpack.Open, nil, 0, 1, false, 0, "general-k0-plain-1d.yaml"},
-		{"a few leave", binpack.Open, []float64{5, 5}, 1, 2, false, 31, "general-k1.yaml"},
-		{"many leave", binpack.Open, []float64{5, 5}, 1, 2, false, 32, "kubernetes-k0.yaml"},
-		{"fixed, many leave", binpack.Fixed, []float64{40, 5}, 1, 2, false, 32, "kubernetes-k0-fixed.yaml"},
-		{"fixed, no forecast", binpack.Fixed, nil, 1, 2, false, 0, "kubernetes-k0-fixed.yaml"},
-		{"fixed and loose", binpack.Fixed, []float64{5, 5}, 1, 2, false, 0, "kubernetes-k0-fixed.yaml, empty machines last"},
-		{"fixed and tight", binpack.Fixed, []float64{40, 5}, 1, 2, false, 0, "kubernetes-k0-fixed.yaml"},
-		{"curves", binpack.Open, []float64{5, 5}, 1, 16, false, 0, "wide-k0.yaml"},
-		{"curves, no limits", binpack.Open, nil, 0, 200, false, 31, "wide-k0.yaml"},
-		{"curves, many leave", binpack.Open, nil, 1, 16, false, 32, "kubernetes-k0.yaml"},
-		{"curves, fixed", binpack.Fixed, nil, 1, 16, false, 0, "kubernetes-k0-fixed.yaml"},
-		{"no limits, several dimensions", binpack.Open, nil, 0, 3, false, 0, "vectors-k0.yaml"},
-		{"several dimensions", binpack.Open, nil, 1, 15, false, 0, "large-k0.yaml"},
-		{"devices", binpack.Fixed, []float64{5, 5}, 1, 2, true, 0, "general-k1-devices.yaml"},
-		{"devices, no forecast", binpack.Open, nil, 1, 2, true, 0, "general-k0-devices.yaml"},
+		{"open", binpack.Open, []float64{5, 5}, 1, 2, false, 0, false, "general-k1.yaml"},
+		{"open, no forecast", binpack.Open, nil, 1, 2, false, 0, false, "large-k0.yaml"},
+		{"a forecast of nothing", binpack.Open, []float64{-1, -1}, 1, 2, false, 0, false, "large-k0.yaml"},
+		{"a forecast of zeros", binpack.Open, []float64{0, 0}, 1, 2, false, 0, false, "general-k1.yaml"},
+		{"no limits", binpack.Open, []float64{5, 5}, 0, 2, false, 0, false, "general-k0-plain.yaml"},
+		{"no limits, one dimension", binpack.Open, nil, 0, 1, false, 0, false, "general-k0-plain-1d.yaml"},
+		{"an app comes again", binpack.Open, []float64{5, 5}, 1, 2, false, 0, true, "large-k1.yaml"},
+		{"an app comes again, no forecast", binpack.Open, nil, 1, 2, false, 0, true, "large-k0.yaml"},
+		{"a few leave", binpack.Open, []float64{5, 5}, 1, 2, false, 31, false, "large-k1.yaml"},
+		{"many leave", binpack.Open, []float64{5, 5}, 1, 2, false, 32, false, "kubernetes-k0.yaml"},
+		{"fixed, many leave", binpack.Fixed, []float64{40, 5}, 1, 2, false, 32, false, "kubernetes-k0-fixed.yaml"},
+		{"fixed, no forecast", binpack.Fixed, nil, 1, 2, false, 0, false, "kubernetes-k0-fixed.yaml"},
+		{"fixed and loose", binpack.Fixed, []float64{5, 5}, 1, 2, false, 0, false, "kubernetes-k0-fixed.yaml, empty machines last"},
+		{"fixed and tight", binpack.Fixed, []float64{40, 5}, 1, 2, false, 0, false, "kubernetes-k0-fixed.yaml"},
+		{"curves", binpack.Open, []float64{5, 5}, 1, 16, false, 0, false, "wide-k0.yaml"},
+		{"curves, no limits", binpack.Open, nil, 0, 200, false, 31, false, "wide-k0.yaml"},
+		{"curves, many leave", binpack.Open, nil, 1, 16, false, 32, false, "kubernetes-k0.yaml"},
+		{"curves, fixed", binpack.Fixed, nil, 1, 16, false, 0, false, "kubernetes-k0-fixed.yaml"},
+		{"no limits, several dimensions", binpack.Open, nil, 0, 3, false, 0, false, "vectors-k0.yaml"},
+		{"several dimensions", binpack.Open, nil, 1, 15, false, 0, false, "large-k0.yaml"},
+		{"devices", binpack.Fixed, []float64{5, 5}, 1, 2, true, 0, false, "general-k1-devices.yaml"},
+		{"devices, no forecast", binpack.Open, nil, 1, 2, true, 0, false, "general-k0-devices.yaml"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inst := &binpack.Instance{
@@ -71,6 +74,9 @@ func TestShippedTable(t *testing.T) {
 			s := binpack.NewState(inst)
 			s.Known.Expected = c.expected
 			scorer := p.Scorer(s)
+			if s.Arrive(1, 3); c.again {
+				s.Arrive(1, 2)
+			}
 			for range c.leave {
 				s.Arrive(0, 1)
 				s.Place(binpack.Item{}, 0, nil)

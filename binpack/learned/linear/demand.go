@@ -70,7 +70,8 @@ type demand struct {
 	forecast []float64 // [dimension] Σ m_a·share_a, in machines
 	each     float64   // cap of the forecast of each app, in 2⁻²⁶ machines
 	heaviest float64   // the largest forecast, likewise
-	volume   *volume   // with forecast and clock
+	volume   *volume   // with forecast and clock, or pace
+	pace     float64   // how many times the error of the estimate counts
 
 	target []float64 // [dimension] reference machines wanted by now
 	final  []float64 // [dimension] reference machines wanted in the end
@@ -124,7 +125,9 @@ func newDemand(s *binpack.State, know binpack.Knowledge, params map[string]float
 			d.heaviest = max(d.heaviest, m*float64(max(1, d.dominant[a])))
 		}
 	}
-	if know == binpack.K1Clock {
+	var paced bool
+	d.pace, paced = params["pace"]
+	if know == binpack.K1Clock || know == binpack.K1 && paced && d.fleet {
 		d.volume = newVolume(d, d.rho)
 	}
 	return d
@@ -318,7 +321,8 @@ func (d *demand) plan() {
 	if !d.fleet {
 		return
 	}
-	if d.know.Clock() && d.s.Departures() > 0 { // what came is not what stays
+	paced := d.paced()
+	if (paced || d.know.Clock()) && d.s.Departures() > 0 { // what came is not what stays
 		clear(d.target)
 		clear(d.final)
 		return
@@ -329,16 +333,22 @@ func (d *demand) plan() {
 		n := float64(d.items) + 1
 		sd = math.Sqrt(min(1, (1-max(0, d.s.Known.Elapsed))*float64(d.squares)/n/n))
 	case binpack.K1Clock:
-		sd = d.volume.estimate(d.s.Known.Elapsed, d.final)
+		t := d.s.Known.Elapsed
+		sd = d.volume.estimate(t, max(min(1, t), minElapsed), d.final)
+	case binpack.K1:
+		if paced {
+			t, sdShare := d.volume.pace()
+			sd = min(1, d.pace*math.Hypot(d.volume.estimate(t, 1, d.final), sdShare))
+		}
 	default:
 	}
 	for i := range d.target {
 		arrived := machinesOf(d.arrived[i])
 		v := 0.0
-		switch d.know {
-		case binpack.K0Clock:
+		switch {
+		case d.know == binpack.K0Clock:
 			v = arrived / max(d.s.Known.Elapsed, minElapsed)
-		case binpack.K1Clock:
+		case paced, d.know == binpack.K1Clock:
 			v = d.final[i]
 		default:
 			v = arrived + machinesOf(d.coming[i])
@@ -357,6 +367,10 @@ func (d *demand) plan() {
 		d.target[i] = (1 + .2*d.z) * max(v*(1-d.q*sd), min(arrived, v))
 	}
 }
+
+// paced reports whether the elapsed share is estimated. Where apps come whole, each that has
+// come is complete: that says more.
+func (d *demand) paced() bool { return d.volume != nil && d.know == binpack.K1 && d.repeat > 0 }
 
 func (d *demand) living(dimension int) float64 { return machinesOf(d.standing[dimension]) }
 

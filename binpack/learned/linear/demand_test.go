@@ -78,6 +78,9 @@ func followDemand(t *testing.T, know binpack.Knowledge, seed uint64) {
 	inst := demandInstance(fleet, []int64{3, 2}, []int64{1, 7}, []int64{4, 0}, []int64{0, 0}, []int64{2, 20}, []int64{11, 1})
 	s := binpack.NewState(inst)
 	p := everyFeature(t, know, seed%3 == 0 || !know.Forecast() && know != binpack.K2)
+	if seed%4 < 2 {
+		p.params["pace"] = .8
+	}
 	if know.Forecast() {
 		s.Known.Expected = []float64{20, 3.7, -1, 5, 12, 0}
 		if seed%5 == 4 {

@@ -154,6 +154,9 @@ func (l *Scorer) ExplainFleet() binpack.FleetTarget {
 	case l.d.know.Clock() && l.s.Departures() > 0:
 		t.Why = "there is no target once items leave: the clock does not say how long they stay"
 		return t
+	case l.d.paced() && l.s.Departures() > 0:
+		t.Why = "there is no target once items leave: how evenly they came does not say how long they stay"
+		return t
 	case t.KeptBack:
 		t.Why = "as many machines are open as are wanted by now"
 	default:
@@ -165,6 +168,9 @@ func (l *Scorer) ExplainFleet() binpack.FleetTarget {
 		binpack.K1Clock: "the forecast, and what came and the elapsed share",
 		binpack.K2:      "what came and the rest of the true numbers",
 	}[l.d.know]
+	if l.d.paced() {
+		t.By = "the forecast, and what came and how evenly"
+	}
 	for d, target := range l.d.target {
 		w := binpack.FleetWanted{
 			Volume: l.d.final[d] / (1 + .2*l.d.z), Arrived: machinesOf(l.d.arrived[d]), Target: target,

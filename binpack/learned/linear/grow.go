@@ -172,5 +172,8 @@ func (d *demand) grow(a int32) bool {
 		d.setShare(a, i)
 	}
 	d.setRemaining(a)
+	if d.volume != nil {
+		d.volume.grow()
+	}
 	return true
 }

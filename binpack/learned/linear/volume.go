@@ -43,20 +43,22 @@ type volume struct {
 
 	forecast        []int64 // [app] m_a, itemBits
 	seen            []int64 // [app] n_a
-	squares         int64   // Σ n_a² over the apps with a forecast
-	cross           int64   // Σ n_a·m_a, itemBits
 	forecastSquares float64 // Σ m_a² in 2⁻²⁰, whole numbers
 }
 
 // A volumeClass holds apps whose forecasts are of similar size. Shares are
 // dominant ones, in 2⁻¹⁰ machines.
 type volumeClass struct {
+	apps          int       // with a forecast
 	machines      []float64 // [dimension] the forecast in reference machines
 	mass          float64   // Σ m_a
+	massSquares   float64   // Σ m_a²
 	share, square float64   // Σ m_a·c_a, Σ (m_a·c_a)²
 
 	arrived            []int64 // [dimension] itemBits+shareBits
 	items, itemSquares int64   // Σ B, Σ B²
+	squares            int64   // Σ n_a² over the apps with a forecast
+	cross              int64   // Σ n_a·m_a over them, itemBits
 	came, cameSquares  int64   // Σ B·c, Σ (B·c)²
 }
 
@@ -77,7 +79,9 @@ func newVolume(d *demand, rho float64) *volume {
 		v.forecastSquares += float64(v.forecast[a]) * float64(v.forecast[a])
 		k := &v.classes[v.classOf[a]]
 		share := m * float64(d.coarse(int32(a)))
+		k.apps++
 		k.mass += m
+		k.massSquares += float64(m * m)
 		k.share += share
 		k.square += float64(share * share)
 		for i := range k.machines {
@@ -90,11 +94,10 @@ func newVolume(d *demand, rho float64) *volume {
 // reset forgets what has come.
 func (v *volume) reset() {
 	clear(v.seen)
-	v.squares, v.cross = 0, 0
 	for k := range v.classes {
 		c := &v.classes[k]
 		clear(c.arrived)
-		c.items, c.itemSquares, c.came, c.cameSquares = 0, 0, 0, 0
+		c.items, c.itemSquares, c.squares, c.cross, c.came, c.cameSquares = 0, 0, 0, 0, 0, 0
 	}
 }
 
@@ -113,8 +116,8 @@ func (v *volume) add(d *demand, a int32, n, squares int64) {
 	if v.forecast[a] > 0 {
 		have := v.seen[a]
 		v.seen[a] += n
-		v.squares += v.seen[a]*v.seen[a] - have*have
-		v.cross += n * v.forecast[a]
+		k.squares += v.seen[a]*v.seen[a] - have*have
+		k.cross += n * v.forecast[a]
 	}
 }
 
@@ -128,7 +131,10 @@ func (v *volume) add(d *demand, a int32, n, squares int64) {
 // requests alone explains.
 func (v *volume) scatter(t float64) float64 {
 	items, itemSquares, mass := 0.0, 0.0, 0.0
+	squares, cross := int64(0), int64(0)
 	for k := 1; k < volumeClasses; k++ {
+		squares += v.classes[k].squares
+		cross += v.classes[k].cross
 		items += float64(v.classes[k].items)
 		itemSquares += float64(v.classes[k].itemSquares)
 		mass += v.classes[k].mass
@@ -146,13 +152,13 @@ func (v *volume) scatter(t float64) float64 {
 	r := items / mass
 	chance *= (1 - t) * r
 	own := r * r * v.forecastSquares / (unit * unit)
-	around := float64(v.squares) - float64(2*r*float64(v.cross)/unit) + own
+	around := float64(squares) - float64(2*r*float64(cross)/unit) + own
 	return min(maxCV*maxCV, max(appCV*appCV, (around-chanceShare*chance)/own))
 }
 
 // estimate gives V per dimension, in reference machines, and its relative
-// standard deviation.
-func (v *volume) estimate(t float64, out []float64) (sd float64) {
+// standard deviation. What has come of apps without a forecast is divided by elapsed.
+func (v *volume) estimate(t, elapsed float64, out []float64) (sd float64) {
 	came, cameSquares, share, mass, square := 0.0, 0.0, 0.0, 0.0, 0.0
 	for k := range v.classes {
 		c := &v.classes[k]
@@ -212,7 +218,7 @@ func (v *volume) estimate(t float64, out []float64) (sd float64) {
 		spread += float64(around * (1 - follow*t))
 		lever += float64(c.share * (1 - follow*t))
 	}
-	c, elapsed := &v.classes[0], max(t, minElapsed)
+	c := &v.classes[0]
 	for i, a := range c.arrived {
 		out[i] += machinesOf(a) / elapsed
 	}

@@ -21,6 +21,7 @@ const (
 	Departures                    // items leave
 	Several                       // there are three dimensions or more
 	Wide                          // there are so many dimensions that they are steps of curves
+	Again                         // an app has come in more than one request
 	allFacts     = 1<<iota - 1
 )
 
@@ -46,6 +47,8 @@ type facts struct {
 	limited  bool
 	expected []float64 // the forecast that given was computed of
 	given    bool
+	requests int64 // that were looked at
+	again    bool
 	load     *load // of a fixed fleet
 }
 
@@ -89,6 +92,9 @@ func (f *facts) now() Fact {
 	if itemsLeave(f.s) {
 		facts |= Departures
 	}
+	if f.comeAgain() {
+		facts |= Again
+	}
 	if f.load != nil && f.load.highest() < looseBelow {
 		facts |= Loose
 	}
@@ -107,6 +113,20 @@ func same(a, b []float64) bool {
 func itemsLeave(s *binpack.State) bool {
 	n := s.Departures()
 	return n >= leastDepartures && n >= 1<<bits.Len64(s.Placements())>>departureBits
+}
+
+// comeAgain counts until it is true, which it then remains.
+func (f *facts) comeAgain() bool {
+	if n := f.s.RequestCount(); !f.again && n != f.requests {
+		f.requests = n
+		for _, items := range f.s.Seen() {
+			if items > 0 {
+				n--
+			}
+		}
+		f.again = n > 0
+	}
+	return f.again
 }
 
 const (

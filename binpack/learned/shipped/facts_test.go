@@ -1,0 +1,38 @@
+package shipped
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+)
+
+// TestAgain: an app comes again with its second request, not with a large one, and a scorer
+// made later sees the same.
+func TestAgain(t *testing.T) {
+	inst := &binpack.Instance{
+		Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}}, Types: []string{""},
+		Machines: []binpack.MachineLine{{Name: "m", Count: binpack.Unlimited, Cost: 1, Capacity: []int64{9}}},
+	}
+	s := binpack.NewState(inst)
+	for a := range int32(3) {
+		s.AddApp(binpack.App{Group: a, Demand: []int64{1}, Expected: -1, Lifetime: -1}, binpack.Group{}, 0)
+	}
+	followed := newFacts(s)
+	again := func() bool {
+		fresh := newFacts(s)
+		require.Equal(t, fresh.now(), followed.now())
+		return followed.now()&Again != 0
+	}
+	require.False(t, again())
+	for a := range int32(3) {
+		s.Arrive(a, 4)
+		require.False(t, again(), "app %d", a)
+	}
+	s.Arrive(1, 1)
+	require.True(t, again())
+	s.AddApp(binpack.App{Group: 3, Demand: []int64{1}, Expected: -1, Lifetime: -1}, binpack.Group{}, 0)
+	s.Arrive(3, 2)
+	require.True(t, again(), "it remains so")
+}
