@@ -71,6 +71,10 @@ bench-scheduler: ## pods per CPU-second of scheduler profiles, with Sigma and wi
 records: build ## placement figures against their targets: writes docs/results (SECTION=name: one part; all of it: an hour of CPU)
 	go run ./cmd/sigma-records placement $(SECTION)
 
+.PHONY: tune-records
+tune-records: ## what `sigma tune` saves on unseen clusters: writes docs/results/tune.md (20 CPU-minutes)
+	@hack/tune-records.sh
+
 .PHONY: mpa-records
 mpa-records: ## autoscaling agents on train and test scenarios: writes docs/results (SIDE=train: one part; all of it: half an hour of CPU)
 	go run ./cmd/sigma-records autoscaler $(SIDE)

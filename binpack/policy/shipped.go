@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"sync"
 
@@ -59,6 +60,8 @@ type shippedFiles struct {
 type ShippedFile struct {
 	Name   string
 	Object *Object
+	// Departures says that the table has it for fleets whose items leave, Fixed for fixed fleets.
+	Departures, Fixed bool
 }
 
 // loadShipped reads the files of the table, once. A fault is one of the build.
@@ -72,8 +75,11 @@ var loadShipped = sync.OnceValue(func() shippedFiles {
 		if !ok {
 			object = mustShip(line.file)
 			objects[line.file] = object
-			all.files = append(all.files, ShippedFile{line.file, object})
+			all.files = append(all.files, ShippedFile{Name: line.file, Object: object})
 		}
+		file := &all.files[slices.IndexFunc(all.files, func(f ShippedFile) bool { return f.Name == line.file })]
+		file.Departures = file.Departures || line.with&shipped.Departures != 0
+		file.Fixed = file.Fixed || line.with&shipped.Fixed != 0
 		know, _ := binpack.ParseKnowledge(object.Spec.Knowledge)
 		row := shipped.Row{
 			With: line.with, Without: line.without, Policy: must(object.Chosen(line.emptyLast)),

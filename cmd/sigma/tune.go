@@ -34,13 +34,14 @@ func (a *app) tune() *cobra.Command {
 		Short: "Learn a policy from a recorded history, and say whether it is worth it",
 		Long: `Tune splits a history by time. It trains policies on the first part, chooses on the
 second, beside every rule that the target can run and the policy in force, and judges
-once on the third. Its verdict is one sentence: the learned policy is worth it, or no
-better than a rule, and then how to use the rule. After that it trains the chosen kind
+once on the third. Its verdict is one sentence: the learned policy is worth it, likely
+worth it, or no better than a rule, and then how to use the rule. After that it trains the chosen kind
 once more on the whole history and writes that policy, in mode shadow.
 
 With ten days or more, 60 % of them train, 20 % choose and 20 % judge. A shorter history
 is cut into blocks of four hours: a third trains, a sixth chooses and half judges, so
-two days are 16, 8 and 24 hours. Less than twelve hours teach nothing.
+two days are 16, 8 and 24 hours. Less than twelve hours teach nothing. Of three traces or
+more in which nothing leaves each is a block.
 
 The same flags give the same bytes for any number of workers. With --checkpoint the same
 command resumes after an interrupt. Without a file to write, the answer is the name of
@@ -120,7 +121,7 @@ a built-in rule.`,
 	flags.DurationVar(&from, "from", 0, "leave out what came before this time after the first event")
 	flags.DurationVar(&until, "until", 0, "leave out what came later than this after the first event, for instance 24h")
 	flags.IntVar(&cfg.Evaluations, "evaluations", 200, "budget of each training: positions to evaluate")
-	flags.IntVar(&cfg.Seeds, "seeds", 3, "trainings of each kind")
+	flags.IntVar(&cfg.Seeds, "seeds", 2, "trainings of each kind")
 	flags.Uint64Var(&cfg.Seed, "seed", 1, "of trainings, shuffles and draws")
 	flags.IntVar(&cfg.Workers, "workers", runtime.GOMAXPROCS(0), "evaluations at the same time")
 	flags.StringVar(&cfg.Checkpoint, "checkpoint", "", "folder that keeps every evaluation, to resume from")

@@ -33,13 +33,13 @@ func (r *run) begin() error {
 		}
 		return err
 	}
-	if reason := r.silentPart(); reason != "" {
+	if reason := r.silentPart(); reason != "" && !fillUps(r.traces) {
 		return &nothingError{reason}
 	}
 	if zeros(r.traces) {
 		r.note("the forecast is 0 for every app: no policy with a forecast (K1) is trained")
 	}
-	r.of = r.cfg.Evaluations * (r.cfg.Seeds*len(methods(r.cfg.Target, r.traces)) + 1)
+	r.of = r.cfg.Evaluations * (r.cfg.Seeds*len(methods(r.cfg.Target, r.traces)) + 2)
 	return nil
 }
 
@@ -136,6 +136,10 @@ func (r *run) silentPart() string {
 func (r *run) hours(spans []span) string {
 	var parts []string
 	for _, s := range spans {
+		if s.whole {
+			parts = append(parts, fmt.Sprintf("trace %d", s.trace+1))
+			continue
+		}
 		text := ""
 		start := r.traces[s.trace].Events[0].Time
 		if len(r.traces) > 1 {

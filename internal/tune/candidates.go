@@ -2,6 +2,7 @@ package tune
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -176,7 +177,10 @@ type method struct {
 
 func (m method) String() string {
 	name := m.model + " " + m.knowledge.String()
-	if m.features != nil && !slices.Contains(m.features, "empty") {
+	switch {
+	case slices.Contains(m.features, "slot"):
+		name += " with slots"
+	case slices.Contains(m.features, "recent") && !slices.Contains(m.features, "empty"):
 		name += " without empty"
 	}
 	return name
@@ -187,14 +191,55 @@ func (m method) file() string {
 	return strings.ToLower(strings.ReplaceAll(m.String(), " ", "-"))
 }
 
-// leaving are the features for clusters where pods leave. They are chosen on generated
-// clusters (kubernetes, seeds below 900000). With starting, the policy also decides when
-// to start a machine and of which kind; without, that is left to the order of machines.
-var (
-	leaving  = []string{"util", "mean", "full", "frag", "recent"}
-	starting = append(slices.Clone(leaving), "empty")
-	coming   = append(slices.Clone(starting), "closing") // with a forecast
-)
+// features are those for clusters where pods leave: six that were chosen on generated clusters
+// (kubernetes, seeds below 900000), and what the files have that are shipped for such
+// clusters. With empty, the policy also decides when to start a machine and of which kind;
+// without, that is left to the order of machines.
+func features() []string {
+	list := []string{"util", "mean", "full", "frag", "recent", "empty"}
+	for _, o := range forLeaving() {
+		for _, name := range o.Spec.Features {
+			if !slices.Contains(list, name) {
+				list = append(list, name)
+			}
+		}
+	}
+	return list
+}
+
+// forLeaving are the shipped files, weighted sums without a forecast and without parameters,
+// for clusters where pods leave.
+func forLeaving() (list []*policy.Object) {
+	for _, f := range policy.ShippedFiles() {
+		s := f.Object.Spec
+		if f.Departures && s.Model == "linear" && s.Knowledge == binpack.K0.String() && len(s.Parameters) == 0 {
+			list = append(list, f.Object)
+		}
+	}
+	return list
+}
+
+// forFixed learn what the shipped weighted sums for fixed fleets have.
+func forFixed() (list []method) {
+	for _, f := range policy.ShippedFiles() {
+		if s := f.Object.Spec; f.Fixed && s.Model == "linear" && s.Knowledge == binpack.K0.String() {
+			list = append(list, method{"linear", binpack.K0, slices.Concat(s.Features, slices.Sorted(maps.Keys(s.Parameters)))})
+		}
+	}
+	return list
+}
+
+// forFillUps is what the first shipped weighted sum with a knowledge has, for clusters where
+// nothing leaves: features, then parameters.
+func forFillUps(know binpack.Knowledge) []string {
+	for _, f := range policy.ShippedFiles() {
+		s := f.Object.Spec
+		if !f.Departures && s.Model == "linear" && s.Knowledge == know.String() {
+			return slices.Concat(s.Features, slices.Sorted(maps.Keys(s.Parameters)))
+		}
+	}
+	return nil
+}
 
 // methods are what is trained for a target on traces.
 func methods(target Target, traces []*trace.Trace) []method {
@@ -202,13 +247,26 @@ func methods(target Target, traces []*trace.Trace) []method {
 		return nil
 	}
 	inst := traces[0].Instance
-	list := []method{{"linear", binpack.K0, starting}}
-	if inst.Fleet == binpack.Open && len(inst.Machines) > 1 {
-		list = append(list, method{"linear", binpack.K0, leaving})
-	}
 	know := forecast(traces)
-	if know {
-		list = append(list, method{"linear", binpack.K1, coming})
+	var list []method
+	if fillUps(traces) {
+		list = []method{{"linear", binpack.K0, forFillUps(binpack.K0)}}
+		if know {
+			list = append(list, method{"linear", binpack.K1, forFillUps(binpack.K1)})
+		}
+	} else {
+		starting := features()
+		list = []method{{"linear", binpack.K0, starting}}
+		if inst.Fleet == binpack.Open && len(inst.Machines) > 1 {
+			leaving := slices.DeleteFunc(slices.Clone(starting), func(name string) bool { return name == "empty" })
+			list = append(list, method{"linear", binpack.K0, leaving})
+		}
+		if inst.Fleet == binpack.Fixed {
+			list = append(list, forFixed()...)
+		}
+		if know {
+			list = append(list, method{"linear", binpack.K1, append(slices.Clone(starting), "closing")})
+		}
 	}
 	if devices(inst) && policy.ModelOf("devices").Takes(binpack.K0) {
 		list = append(list, method{"devices", binpack.K0, nil})

@@ -46,7 +46,7 @@ func judge(ctx context.Context, traces []*trace.Trace, spans []span, candidates 
 				if i >= len(candidates) {
 					return
 				}
-				out[i], errs[i] = candidates[i].losses(ctx, replayers, parts, spans)
+				out[i], errs[i] = candidates[i].losses(ctx, replayers, parts, spans, seed)
 			}
 		})
 	}
@@ -59,7 +59,7 @@ func judge(ctx context.Context, traces []*trace.Trace, spans []span, candidates 
 	return out, ctx.Err()
 }
 
-func (c *candidate) losses(ctx context.Context, replayers map[*trace.Trace]*cerebro.Replayer, parts [][]*trace.Trace, spans []span) (losses, error) {
+func (c *candidate) losses(ctx context.Context, replayers map[*trace.Trace]*cerebro.Replayer, parts [][]*trace.Trace, spans []span, seed uint64) (losses, error) {
 	var all losses
 	for order, part := range parts {
 		block := 0
@@ -70,11 +70,16 @@ func (c *candidate) losses(ctx context.Context, replayers map[*trace.Trace]*cere
 			if replayers[t] == nil {
 				replayers[t] = cerebro.NewReplayer(t)
 			}
-			run, err := replayers[t].Run(c.policy, cerebro.Options{
-				Retry: true, Brief: true, Fallback: rule.Fallback{}, Marks: spans[i].marks,
-			})
+			opt := cerebro.Options{Retry: true, Brief: true, Fallback: rule.Fallback{}, Marks: spans[i].marks}
+			if spans[i].whole {
+				opt.Retry, opt.Marks, opt.Order, opt.Seed = false, nil, order, seed
+			}
+			run, err := replayers[t].Run(c.policy, opt)
 			if err != nil {
 				return nil, fmt.Errorf("trace %q, policy %s: %w", t.Name, c.name, err)
+			}
+			if spans[i].whole {
+				run.Marks = []cerebro.Mark{atEnd(&run)}
 			}
 			before := cerebro.Mark{}
 			for _, m := range run.Marks {
@@ -90,22 +95,30 @@ func (c *candidate) losses(ctx context.Context, replayers map[*trace.Trace]*cere
 	return all, nil
 }
 
+// atEnd is what a fill-up costs: its machines for one hour, and for one hour the items that were
+// left out, by their share of the demand.
+func atEnd(run *cerebro.Run) cerebro.Mark {
+	return cerebro.Mark{CostSeconds: hour * run.Cost, WaitingSeconds: hour * slices.Max(run.Rejected) * float64(run.Placed+run.Unplaced)}
+}
+
 // An Interval is a figure and where 95 % of its bootstrap lie.
 type Interval struct {
 	Mean float64 `json:"mean"`
 	Low  float64 `json:"low"`
 	High float64 `json:"high"`
+
+	least float64 // of all draws
 }
 
 // resamples is the number of draws of a bootstrap.
 const resamples = 2000
 
 // saving is how many percent less a policy costs than another, by a paired bootstrap over
-// blocks and the orders within them.
+// blocks and the orders within them. Draws in which neither costs anything say nothing.
 func (m measure) saving(own, other losses, seed uint64) Interval {
 	rng := rand.New(rand.NewPCG(seed, uint64(len(own))))
-	draws := make([]float64, resamples)
-	for i := range draws {
+	var draws []float64
+	for range resamples {
 		a, b := 0., 0.
 		for range own {
 			block := rng.IntN(len(own))
@@ -115,10 +128,16 @@ func (m measure) saving(own, other losses, seed uint64) Interval {
 				b += m.of(other[block][order])
 			}
 		}
-		draws[i] = percent(a, b)
+		if a > 0 || b > 0 {
+			draws = append(draws, percent(a, b))
+		}
+	}
+	n := len(draws)
+	if n == 0 {
+		return Interval{}
 	}
 	slices.Sort(draws)
-	return Interval{percent(m.of(own.sum()), m.of(other.sum())), draws[resamples/40], draws[resamples-1-resamples/40]}
+	return Interval{percent(m.of(own.sum()), m.of(other.sum())), draws[n/40], draws[n-1-n/40], draws[0]}
 }
 
 // percent is how many percent a is below b, of the larger where b is 0.

@@ -43,7 +43,11 @@ func (r *run) provenance(o *policy.Object, chosen *candidate) error {
 
 // what names the measure in plain words.
 func (r *run) what() string {
+	whole := fillUps(r.traces)
 	if r.measure.waiting {
+		if whole {
+			return "less demand left out"
+		}
 		return "fewer pod-hours of waiting"
 	}
 	machines := r.traces[0].Instance.Machines
@@ -51,6 +55,9 @@ func (r *run) what() string {
 		if m.Cost != machines[0].Cost {
 			return "lower cost of nodes"
 		}
+	}
+	if whole {
+		return "fewer nodes"
 	}
 	return "fewer node-hours"
 }

@@ -33,7 +33,10 @@ func orEmpty[T any](list []T) []T {
 }
 
 func (out *Result) verdict() string {
-	if out.Better {
+	switch {
+	case out.Likely:
+		return "likely better"
+	case out.Better:
 		return "better"
 	}
 	return "no better"
@@ -44,6 +47,8 @@ func (out *Result) Sentence() string {
 	switch {
 	case out.Reason != "":
 		return fmt.Sprintf("nothing learned, use %s: %s.", out.Chosen, out.Reason)
+	case out.Likely:
+		return fmt.Sprintf("likely worth it: %s %s than %s; a longer history would tell.", out.Saving.text(), out.Measure, out.Against)
 	case out.Better:
 		return fmt.Sprintf("worth it: %s %s than %s.", out.Saving.text(), out.Measure, out.Against)
 	case out.Saving == nil:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
@@ -22,31 +23,45 @@ type span struct {
 	trace       int
 	from, until float64
 	marks       []float64 // ends of the blocks, the last is until
+	whole       bool      // the trace is one block (see [fillUps])
 }
 
 // A split is a history cut by time.
 type split struct {
 	all, train, validate, test []span
-	unit                       float64 // seconds of a block
+	before                     []span  // train and validate
+	unit                       float64 // seconds of a block; 0 = each trace is one
 }
 
 // A shortError says that a history has too few blocks.
 type shortError struct{ hours float64 }
 
 func (e *shortError) Error() string {
-	return fmt.Sprintf("the history has %.3g hours in blocks of four; twelve (three blocks) are the least that can be learned from, chosen on and judged on", e.hours)
+	return fmt.Sprintf("the history has %.3g hours in blocks of four; twelve (three blocks), or three traces in which nothing leaves, are the least that can be learned from, chosen on and judged on", e.hours)
+}
+
+// fillUps reports a history of traces in which nothing leaves: clusters that only fill up.
+// Hours say nothing of them, what they need at the end does, so each trace is a block.
+func fillUps(traces []*trace.Trace) bool {
+	return len(traces) >= fewest && !slices.ContainsFunc(traces, func(t *trace.Trace) bool {
+		return slices.ContainsFunc(t.Events, func(e trace.Event) bool { return e.Kind == trace.Delete })
+	})
 }
 
 // splitByTime cuts traces into blocks and shares them out: with ten days or more the
 // blocks are days, of which 60 % train, 20 % validate and 20 % test; else blocks of four
-// hours, of which a third trains, a sixth validates and half tests.
+// hours or traces (see [fillUps]), of which a third trains, a sixth validates and half tests.
 func splitByTime(traces []*trace.Trace, until []float64) (split, error) {
 	days := 0
 	for i, t := range traces {
 		days += blocks(t, until[i], day)
 	}
 	s := split{unit: shortBlock}
-	if days >= manyDays {
+	whole := fillUps(traces)
+	switch {
+	case whole:
+		s.unit = 0
+	case days >= manyDays:
 		s.unit = day
 	}
 	type block struct {
@@ -55,8 +70,12 @@ func splitByTime(traces []*trace.Trace, until []float64) (split, error) {
 	}
 	var all []block
 	for i, t := range traces {
-		n := blocks(t, until[i], s.unit)
 		start := t.Events[0].Time
+		if whole {
+			all = append(all, block{i, start, until[i]})
+			continue
+		}
+		n := blocks(t, until[i], s.unit)
 		for b := range n {
 			from := start + float64(b)*s.unit
 			end := from + s.unit
@@ -78,7 +97,7 @@ func splitByTime(traces []*trace.Trace, until []float64) (split, error) {
 		var out []span
 		for _, b := range blocks {
 			if k := len(out); k == 0 || out[k-1].trace != b.trace {
-				out = append(out, span{trace: b.trace, from: b.from})
+				out = append(out, span{trace: b.trace, from: b.from, whole: whole})
 			}
 			last := &out[len(out)-1]
 			last.until, last.marks = b.until, append(last.marks, b.until)
@@ -87,6 +106,7 @@ func splitByTime(traces []*trace.Trace, until []float64) (split, error) {
 	}
 	at := n - testing - validating
 	s.all, s.train, s.validate, s.test = stretch(all), stretch(all[:at]), stretch(all[at:at+validating]), stretch(all[at+validating:])
+	s.before = stretch(all[:at+validating])
 	return s, nil
 }
 
@@ -131,14 +151,18 @@ func shuffle(seed uint64, order int) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, uint64(order)))
 }
 
-// ledIn are windows that begin before their span, at most a day and in each order later,
-// and are measured from the span's beginning. Policies place alike what stands at one
-// instant: they differ by what hours of arrivals and departures leave behind.
+// ledIn are windows that begin before their span, at most a day and in each order a twelfth
+// of that later (where there are four), and are measured from the span's beginning. Policies place alike what stands at one
+// instant: they differ by what hours of arrivals and departures leave behind. A fill-up stays as it is.
 func ledIn(traces []*trace.Trace, spans []span, seed uint64, order, orders int) []*trace.Trace {
 	var list []*trace.Trace
 	for _, s := range spans {
 		t := traces[s.trace]
-		lead := min(day, s.from-t.Events[0].Time) * float64(orders-order) / float64(orders)
+		if s.whole {
+			list = append(list, t)
+			continue
+		}
+		lead := min(day, s.from-t.Events[0].Time) * (1 - float64(order)/float64(3*orders))
 		w := t.Window(s.from-lead, s.until, shuffle(seed, order))
 		w.MeasureFrom = max(w.MeasureFrom, s.from)
 		list = append(list, w)

@@ -15,16 +15,61 @@ import (
 )
 
 // scenarios are windows of a part to train on: days that overlap by half, or the whole of
-// what is shorter.
+// what is shorter, or fill-ups as they are.
 func scenarios(traces []*trace.Trace, spans []span) []*trace.Trace {
 	var cut []span
+	var whole []*trace.Trace
 	for _, s := range spans {
+		if s.whole {
+			whole = append(whole, traces[s.trace])
+			continue
+		}
 		length := min(s.until-s.from, day)
 		for from := s.from; from+length <= s.until+1; from += length / 2 {
 			cut = append(cut, span{trace: s.trace, from: from, until: from + length})
 		}
 	}
-	return windows(traces, cut)
+	return append(whole, windows(traces, cut)...)
+}
+
+// starts are the policies that trainings of a method begin with, in turn: Best-Fit, and the
+// shipped files that its features can say. A list without one means anywhere.
+func (m method) starts(fixed bool) []*policy.Object {
+	var list []*policy.Object
+	if o := m.bestFit(); o != nil {
+		list = append(list, o)
+	}
+	names := m.features
+	if names == nil {
+		names = policy.ModelOf(m.model).Learns(m.knowledge, fixed)
+	}
+	for _, f := range policy.ShippedFiles() {
+		s := f.Object.Spec
+		know, _ := binpack.ParseKnowledge(s.Knowledge)
+		if s.Model == m.model && (know == m.knowledge || know == binpack.K0 && len(s.Parameters) == 0) && says(names, &s) {
+			list = append(list, f.Object)
+		}
+	}
+	return list
+}
+
+// says reports whether what is learned includes all that a file has, and the file has all
+// parameters that are learned.
+func says(learned []string, s *policy.Spec) bool {
+	model := policy.ModelOf(s.Model)
+	for _, name := range learned {
+		if _, ok := model.Parameter(name); ok {
+			if _, ok = s.Parameters[name]; !ok {
+				return false
+			}
+		}
+	}
+	for name := range s.Parameters {
+		if !slices.Contains(learned, name) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(s.Features, func(name string) bool { return !slices.Contains(learned, name) })
 }
 
 // bestFit is Best-Fit as a linear policy of a method; nil where its features cannot say it.
@@ -34,7 +79,11 @@ func (m method) bestFit() *policy.Object {
 	for _, name := range m.features {
 		o.Spec.Weights = append(o.Spec.Weights, map[string]float64{"mean": 1, "empty": -1}[name])
 	}
-	if m.model != "linear" || !slices.Contains(m.features, "mean") {
+	parameter := func(name string) bool {
+		_, ok := policy.ModelOf(m.model).Parameter(name)
+		return ok
+	}
+	if m.model != "linear" || !slices.Contains(m.features, "mean") || slices.ContainsFunc(m.features, parameter) {
 		return nil
 	}
 	return o
@@ -62,19 +111,70 @@ func wrong(traces []*trace.Trace, seed uint64) []*trace.Trace {
 	return list
 }
 
-// learn trains a policy by a method on a part.
+// spare is how much larger than the peak volume of a window the fleet is that it trains on.
+const spare = 1.02
+
+// tightened are windows of a fixed fleet without the machines that their own peak does not
+// need: where there is room for all, every policy places all, and there is nothing to learn.
+func tightened(traces []*trace.Trace) []*trace.Trace {
+	var list []*trace.Trace
+	for _, t := range traces {
+		keep := spare * peakShare(t)
+		if keep < 1 {
+			w, inst := *t, *t.Instance
+			inst.Machines = slices.Clone(inst.Machines)
+			before := 0
+			for i := range inst.Machines { // of lines with one machine each every so many-th goes
+				n := inst.Machines[i].Count
+				inst.Machines[i].Count = int(math.Ceil(float64(before+n)*keep)) - int(math.Ceil(float64(before)*keep))
+				before += n
+			}
+			inst.Machines = slices.DeleteFunc(inst.Machines, func(m binpack.MachineLine) bool { return m.Count == 0 })
+			w.Instance = &inst
+			t = &w
+		}
+		list = append(list, t)
+	}
+	return list
+}
+
+// peakShare is the largest share of a fixed fleet that lives at one time, in the dimension
+// that binds.
+func peakShare(t *trace.Trace) float64 {
+	peak := 0.
+	for d := range t.Instance.Dimensions {
+		capacity, used, most := 0., 0., 0.
+		for _, m := range t.Instance.Machines {
+			capacity += float64(m.Count) * float64(m.Capacity[d])
+		}
+		for _, e := range t.Events {
+			demand := float64(e.Count) * float64(t.Instance.Apps[t.Requests[e.Request].App].Demand[d])
+			if e.Kind == trace.Delete {
+				demand = -demand
+			}
+			used += demand
+			most = max(most, used)
+		}
+		if capacity > 0 {
+			peak = max(peak, most/capacity)
+		}
+	}
+	return peak
+}
+
+// learn trains a policy by a method on a part, from start or from anywhere where it is nil.
 func (r *run) learn(ctx context.Context, m method, spans []span, seed uint64, start *policy.Object, name string) (*policy.Object, error) {
 	traces := scenarios(r.traces, spans)
+	if r.fixed() && !fillUps(r.traces) {
+		traces = tightened(traces)
+	}
 	if m.knowledge.Forecast() {
 		traces = wrong(traces, r.cfg.Seed)
-	}
-	if start == nil {
-		start = m.bestFit()
 	}
 	cfg := train.Config{
 		Traces: traces, Model: m.model, Knowledge: m.knowledge, Features: m.features, Start: start,
 		Evaluations: r.cfg.Evaluations, Seed: seed, Workers: r.cfg.Workers, Risk: train.DefaultRisk,
-		Retry: r.fixed(), OwnHistory: true, Name: r.cfg.Name,
+		Retry: r.fixed() && !fillUps(r.traces), OwnHistory: true, Name: r.cfg.Name,
 		Progress: func(s train.Stats) { r.progress(s.Evaluations, name) },
 	}
 	if len(traces) > perEvaluation {

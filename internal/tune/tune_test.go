@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sigma-scheduler/sigma/benchdata/generate"
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
@@ -90,6 +92,51 @@ func TestSplit(t *testing.T) {
 	require.ErrorContains(t, err, "the history has 8 hours in blocks of four")
 }
 
+// TestFillUps: traces in which nothing leaves are judged by what they need at the end, each in
+// several orders, and the rule that packs them best is found.
+func TestFillUps(t *testing.T) {
+	var history []*trace.Trace
+	for seed := uint64(600201); seed < 600205; seed++ {
+		tr, err := generate.Generate("small", seed, nil)
+		require.NoError(t, err)
+		history = append(history, tr)
+	}
+	cfg := Config{Traces: history, Target: Live, InForce: "bestfit", Evaluations: 20, Seeds: 1, Seed: 1, Workers: 1, Name: "p"}
+	out, err := Run(t.Context(), cfg)
+	require.NoError(t, err)
+	require.Empty(t, out.Reason)
+	require.Equal(t, "Trained on trace 1, chosen on trace 2, judged on trace 3, trace 4", out.Parts)
+	require.Equal(t, "fewer nodes", out.Measure)
+	require.NotEqual(t, "bestfit", out.Chosen, "it needs a fifth more")
+	run, err := cerebro.NewReplayer(history[1]).Run(rule.BestFit{}, cerebro.Options{})
+	require.NoError(t, err)
+	at := slices.IndexFunc(out.Validation, func(r Row) bool { return r.Policy == "bestfit" })
+	require.InDelta(t, run.Cost, out.Validation[at].CostHours, 2, "the mean over orders")
+
+	cfg.Traces = history[:2]
+	out, err = Run(t.Context(), cfg)
+	require.NoError(t, err)
+	require.Contains(t, out.Reason, "three traces in which nothing leaves")
+	require.Equal(t, "bestfit", out.Chosen)
+}
+
+// TestStarts: trainings begin with Best-Fit and with the files that their features can say.
+func TestStarts(t *testing.T) {
+	starts := methods(Live, []*trace.Trace{lasting(12)})[0].starts(false)
+	require.Equal(t, "bestfit", starts[0].Metadata.Name)
+	require.NotEmpty(t, forLeaving())
+	require.Subset(t, starts[1:], forLeaving())
+	tr, err := generate.Generate("small", 1, nil)
+	require.NoError(t, err)
+	for _, m := range methods(Live, []*trace.Trace{tr, tr, tr}) { // nothing leaves
+		starts := m.starts(false)
+		require.NotEmpty(t, starts, m.String())
+		for _, o := range starts {
+			require.Len(t, o.Spec.Parameters, len(starts[0].Spec.Parameters), "%s lacks one", o.Metadata.Name)
+		}
+	}
+}
+
 // A replay that is led in counts from its part; blocks add up to the whole.
 func TestBlocksAddUp(t *testing.T) {
 	tr := lasting(24)
@@ -102,7 +149,7 @@ func TestBlocksAddUp(t *testing.T) {
 	for order := range 4 {
 		w := ledIn([]*trace.Trace{tr}, s.test, 1, order, 4)[0]
 		require.Equal(t, 12*hour, w.MeasureFrom)
-		require.Equal(t, float64(order)*3*hour, w.Events[0].Time, "led in later")
+		require.Equal(t, float64(order)*hour, w.Events[0].Time, "led in later")
 		run, err := cerebro.NewReplayer(w).Run(rule.BestFit{}, cerebro.Options{})
 		require.NoError(t, err)
 		require.Zero(t, run.Unplaced)
@@ -125,12 +172,44 @@ func TestSaving(t *testing.T) {
 	for _, v := range []float64{got.Mean, got.Low, got.High} {
 		require.InDelta(t, 10, v, 1e-9)
 	}
-	require.Equal(t, Interval{-100, -100, -100}, measure{waiting: true}.saving(own, other, 1))
+	require.Equal(t, Interval{-100, -100, -100, -100}, measure{waiting: true}.saving(own, other, 1))
 	require.Equal(t, Interval{}, measure{waiting: true}.saving(other, other, 1))
+	rare := losses{{{}}, {{}}, {{waiting: 3}}} // in one block of three somebody waits
+	require.Equal(t, Interval{100, 100, 100, 100}, measure{waiting: true}.saving(losses{{{}}, {{}}, {{}}}, rare, 1))
 	other[1][0].cost = 800 // worse in the largest block
 	got = measure{}.saving(own, other, 1)
 	require.Less(t, got.Low, 0.)
 	require.Greater(t, got.High, 0.)
+	own, other = nil, nil
+	for _, cost := range []float64{90, 90, 90, 110} { // two bad ones of four draws or more: 26 %, four: .4 %
+		own, other = append(own, []loss{{cost: cost}}), append(other, []loss{{cost: 100}})
+	}
+	got = measure{}.saving(own, other, 1)
+	require.InDelta(t, -5, got.Low, 1e-9)
+	require.InDelta(t, -10, got.least, 1e-9)
+}
+
+// TestLikely: where a history is short, what is known of learned policies counts, and the verdict
+// says so. Of rules nothing else is known.
+func TestLikely(t *testing.T) {
+	r := run{split: split{unit: shortBlock}}
+	require.True(t, r.knownElsewhere(&candidate{kind: trained}))
+	require.True(t, r.knownElsewhere(&candidate{kind: shipped}))
+	require.False(t, r.knownElsewhere(&candidate{kind: inForce}), "a built-in rule")
+	require.False(t, r.knownElsewhere(&candidate{kind: settings}))
+	r.split.unit = day
+	require.False(t, r.knownElsewhere(&candidate{kind: trained}))
+	out := Result{Better: true, Likely: true, Against: "bestfit", Measure: "fewer nodes", Saving: &Interval{Mean: 1, Low: -.5, High: 2.5}}
+	require.Equal(t, "likely worth it: 1.0 % ± 1.5 fewer nodes than bestfit; a longer history would tell.", out.Sentence())
+	require.Equal(t, "likely better", out.verdict())
+}
+
+// TestKinds: a kind is chosen by the mean over its trainings.
+func TestKinds(t *testing.T) {
+	lucky, steady := method{model: "linear"}, method{model: "devices"}
+	all := []*candidate{{kind: trained, how: lucky}, {kind: trained, how: lucky}, {kind: trained, how: steady}, {kind: shipped, name: "a"}}
+	rows := []Row{{Saving: Interval{Mean: 5}}, {Saving: Interval{Mean: -3}}, {Saving: Interval{Mean: 2}}, {Saving: Interval{Mean: 1}}}
+	require.Equal(t, []float64{1, 1, 2, 1}, savingOfKinds(all, rows))
 }
 
 // Forecasts are wrong by one factor and by app; what is not forecast stays so.
@@ -148,6 +227,28 @@ func TestWrongForecasts(t *testing.T) {
 	require.Equal(t, 7., tr.Instance.Apps[1].Expected, "the history stays as it is")
 	require.Less(t, low, .6*7)
 	require.Greater(t, high, 1.6*7)
+}
+
+// TestTightened: a loose fleet keeps the machines that its peak needs, evenly of all lines.
+func TestTightened(t *testing.T) {
+	tr := lasting(4) // 6 requests live: 3 of 1 and 3 of 3 cpu
+	inst := *tr.Instance
+	tr.Instance = &inst
+	inst.Fleet, inst.Machines = binpack.Fixed, nil
+	for range 10 {
+		inst.Machines = append(inst.Machines, binpack.MachineLine{Name: "m", Capacity: []int64{4}, Count: 2, Cost: 1})
+	}
+	require.InDelta(t, 15./80, peakShare(tr), 1e-9) // a seventh comes before the first leaves: 12 + 3
+	got := tightened([]*trace.Trace{tr})[0]
+	machines := 0
+	for _, m := range got.Instance.Machines {
+		machines += m.Count
+	}
+	require.Equal(t, 4, machines) // 20 · 1.02 · 15 / 80 = 3.8
+	require.Greater(t, len(got.Instance.Machines), 2)
+	require.Len(t, inst.Machines, 10, "the history stays as it is")
+	inst.Machines = inst.Machines[:2]
+	require.Equal(t, inst.Machines, tightened([]*trace.Trace{tr})[0].Instance.Machines, "none to spare")
 }
 
 // Best-Fit as a linear policy places as Best-Fit does.
