@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -158,16 +159,49 @@ func run(ctx context.Context, o *options) error {
 		}
 	}()
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(podspec.Slim))
-	server, err := extender.New(extender.Options{Engine: e, AssumeTTL: o.assumeTTL, MaxRequestBytes: o.maxRequestBytes}, factory)
+	var read atomic.Bool
+	waiting := func() error {
+		if !read.Load() {
+			return fmt.Errorf("policies, rules and workloads are not read yet from the API server %s", config.Host)
+		}
+		return nil
+	}
+	server, err := extender.New(extender.Options{Engine: e, AssumeTTL: o.assumeTTL, MaxRequestBytes: o.maxRequestBytes, Waiting: waiting}, factory)
 	if err != nil {
 		return err
 	}
 	e.CompareWith(ctx, factory, server.Refresh)
-	e.Follow(ctx, factory)
-	if _, err := e.Watch(ctx, config); err != nil {
+	all, ctx := errgroup.WithContext(ctx) // when one cannot go on, all end
+	all.Go(func() error {                 // calls meanwhile are answered with what is missing
+		e.Follow(ctx, factory)
+		_, err := e.Watch(ctx, config)
+		read.Store(err == nil)
 		return err
+	})
+	all.Go(func() error { return serveAll(ctx, o, server, config) })
+	go tellWaiting(ctx, tellEvery, server.Ready)
+	return all.Wait()
+}
+
+// tellEvery is how often the log says what a start still waits for.
+const tellEvery = 5 * time.Second
+
+// tellWaiting logs what is missing until nothing is, or ctx ends.
+func tellWaiting(ctx context.Context, every time.Duration, ready func() error) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := ready()
+		if err == nil {
+			return
+		}
+		glog.Warningf("calls are answered with 503: %v", err)
 	}
-	return serveAll(ctx, o, server, config)
 }
 
 // serveAll answers until ctx ends, then finishes the calls that are under way.

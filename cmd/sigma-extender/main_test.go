@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"math/big"
@@ -19,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -379,4 +381,51 @@ contexts: [{name: x, context: {cluster: x, user: x}}], users: [{name: x, user: {
 	missing := command(&options{})
 	missing.SetArgs([]string{"--kubeconfig", filepath.Join(f.path, "missing"), "--bind-address", calls})
 	require.ErrorContains(t, missing.ExecuteContext(t.Context()), "missing: no such file or directory")
+}
+
+// Without an API server, calls and the page of readiness are answered at once, with what is
+// missing, and the log says it without flags.
+func TestNoAPIServer(t *testing.T) {
+	nobody := freePort(t)
+	f := folder{t, t.TempDir()}
+	kubeconfig := f.put("kubeconfig", fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: x, clusters: [{name: x, cluster: {server: "http://%s"}}],
+contexts: [{name: x, context: {cluster: x, user: x}}], users: [{name: x, user: {}}]}`, nobody))
+	calls := freePort(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cmd := command(&options{})
+	cmd.SetArgs([]string{"--kubeconfig", kubeconfig, "--bind-address", calls, "--metrics-bind-address", freePort(t)})
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.ExecuteContext(ctx) }()
+	defer func() { cancel(); require.NoError(t, <-ended) }()
+	begin, text, status := time.Now(), "", 0
+	require.Eventually(t, func() bool {
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+calls+"/filter", strings.NewReader("{}"))
+		require.NoError(t, err)
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return false
+		}
+		defer func() { _ = response.Body.Close() }()
+		body, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		status, text = response.StatusCode, string(body)
+		return true
+	}, 8*time.Second, 10*time.Millisecond)
+	require.Less(t, time.Since(begin), 8*time.Second, "a start waits twelve seconds for the cluster")
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.Contains(t, text, "are not read yet from the API server http://"+nobody)
+
+	var told atomic.Int64
+	waited, stop := context.WithCancel(t.Context())
+	go func() {
+		tellWaiting(waited, time.Millisecond, func() error {
+			if told.Add(1) > 1 {
+				return nil
+			}
+			return errors.New("not yet")
+		})
+		stop()
+	}()
+	<-waited.Done()
+	require.EqualValues(t, 2, told.Load(), "until nothing is missing")
 }

@@ -56,6 +56,29 @@ func TestOwnClusterExample(t *testing.T) {
 	require.Contains(t, readText(t, "../../docs/own-cluster.md"), "```\n"+out.String()+"```\n")
 }
 
+// docs/first-day.md fits one page, and its commands lead from a generated day, of a tenth
+// of the nodes, to a policy file that says shadow. The commands that need a cluster are
+// those of internal/e2e.TestFirstDay.
+func TestFirstDay(t *testing.T) {
+	page := readText(t, "../../docs/first-day.md")
+	require.LessOrEqual(t, strings.Count(page, "\n"), 60, "one page")
+	t.Chdir(t.TempDir())
+	var said []string
+	for _, m := range regexp.MustCompile(`(?m)^sigma (generate|tune) .*$`).FindAllString(page, -1) {
+		args := strings.Fields(strings.Replace(m, "nodes=200", "nodes=10", 1))[1:]
+		var out, errs bytes.Buffer
+		require.Equal(t, exitOK, run(t.Context(), args, &out, &errs), "%s: %s", m, errs.String())
+		said = append(said, out.String())
+	}
+	require.Len(t, said, 2)
+	require.Regexp(t, `^worth it: [0-9.]+ % ± [0-9.]+ lower cost of nodes than [^.]+\.\n`, said[1])
+	require.Regexp(t, "\n\\| `worth it: [0-9.]+ % ± [0-9.]+ lower cost of nodes than .*` \\| install", page)
+	require.FileExists(t, "verdict.html")
+	object, err := policy.Load("general.yaml")
+	require.NoError(t, err)
+	require.Equal(t, policy.Shadow, object.Spec.Mode)
+}
+
 func readText(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)

@@ -112,13 +112,24 @@ func (f *natsFlags) check() error {
 	return nil
 }
 
-// access reads the secrets. A server in this process makes a token when its file does
+// access reads the secrets, and checks the other files. A server in this process makes a token when its file does
 // not exist. It accepts no client without a secret or a certificate, unless the flags
 // allow it.
 func (f *natsFlags) access() (remote.Access, error) {
 	a := remote.Access{
 		CA: f.ca, Cert: f.cert, Key: f.key, Creds: f.creds,
 		Fingerprint: f.fingerprint, Keep: f.keep, Plaintext: f.plaintext,
+	}
+	for _, file := range []struct {
+		name, path string
+		check      func(path string) error
+	}{{"nats-ca", f.ca, remote.CheckAuthorities}, {"nats-creds", f.creds, remote.CheckCredentials}} {
+		if file.path == "" {
+			continue
+		}
+		if err := file.check(file.path); err != nil {
+			return a, fmt.Errorf("--%s: %w", file.name, err)
+		}
 	}
 	a.Token = os.Getenv(tokenVariable)
 	a.User, a.Password = cmp.Or(f.user, os.Getenv(userVariable)), os.Getenv(passwordVariable)

@@ -115,7 +115,7 @@ func nodesUsed(t *testing.T, tr *trace.Trace, items []int64, config string) int 
 	return len(used)
 }
 
-// rulesOf writes limits and exclusions down as PlacementRules.
+// rulesOf writes limits, spread and exclusions down as PlacementRules.
 func rulesOf(tr *trace.Trace) string {
 	var out strings.Builder
 	name := func(g int32) string { return strings.ToLower(tr.Instance.Groups[g].Name) }
@@ -123,6 +123,9 @@ func rulesOf(tr *trace.Trace) string {
 		spec := ""
 		if group.Limit > 0 {
 			spec = fmt.Sprintf(", maxPerNode: %d", group.Limit)
+		}
+		if group.SpreadMin > 1 {
+			spec += fmt.Sprintf(", spreadMin: %d", group.SpreadMin)
 		}
 		var others []string
 		for _, r := range tr.Instance.Rules {

@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -118,6 +119,30 @@ func (s *Server) check() error {
 	return nil
 }
 
+// readFiles reads the server's files once; an error names the field.
+func (s *Server) readFiles() error {
+	files := map[string]string{"bearerTokenFile": s.BearerTokenFile}
+	if s.Basic != nil {
+		files["basic.passwordFile"] = s.Basic.PasswordFile
+	}
+	if s.TLS != nil {
+		files["tls.caFile"], files["tls.certFile"], files["tls.keyFile"] = s.TLS.CAFile, s.TLS.CertFile, s.TLS.KeyFile
+	}
+	for _, field := range slices.Sorted(maps.Keys(files)) {
+		if files[field] == "" {
+			continue
+		}
+		text, err := os.ReadFile(files[field])
+		if err == nil && field == "tls.caFile" && !x509.NewCertPool().AppendCertsFromPEM(text) {
+			err = fmt.Errorf("%s: no certificate in PEM", files[field])
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", field, err)
+		}
+	}
+	return nil
+}
+
 // open reads the server's files and returns its API.
 func (s *Server) open() (*server, error) {
 	// Because of the protocols, the transport is not http.DefaultTransport.
@@ -126,10 +151,10 @@ func (s *Server) open() (*server, error) {
 		c.TLS.CAFile, c.TLS.CertFile, c.TLS.KeyFile, c.TLS.ServerName = t.CAFile, t.CertFile, t.KeyFile, t.ServerName
 		c.TLS.ReloadCAFiles, c.TLS.ReloadTLSFiles = true, true
 	}
-	through, err := transport.New(c)
-	if err == nil && s.Basic != nil {
-		_, err = s.Basic.password()
+	if err := s.readFiles(); err != nil {
+		return nil, err
 	}
+	through, err := transport.New(c)
 	if err != nil {
 		return nil, err
 	}

@@ -96,14 +96,16 @@ servers:
 	_, err = ReadServers("missing")
 	require.ErrorContains(t, err, "missing: no such file")
 	for field, s := range map[string]Server{
-		"token": {BearerTokenFile: "missing"}, "password": {Basic: &Basic{"u", "missing"}}, "authority": {TLS: &TLS{CAFile: "missing"}},
-		"certificate": {TLS: &TLS{CertFile: "missing", KeyFile: "missing"}},
+		"bearerTokenFile": {BearerTokenFile: "missing"}, "basic.passwordFile": {Basic: &Basic{"u", "missing"}},
+		"tls.caFile": {TLS: &TLS{CAFile: "missing"}}, "tls.certFile": {TLS: &TLS{CertFile: "missing", KeyFile: "missing"}},
 	} {
 		s.Name, s.URL = "a", "https://a"
 		_, err := NewPrometheus([]Server{s}, 1, clock)
-		require.ErrorContains(t, err, `servers[0] "a": `, field)
-		require.ErrorContains(t, err, "missing", field)
+		require.ErrorContains(t, err, `servers[0] "a": `+field+": open missing: ")
 	}
+	empty := file(t, "nothing")
+	_, err = NewPrometheus([]Server{{Name: "a", URL: "https://a", TLS: &TLS{CAFile: empty}}}, 1, clock)
+	require.ErrorContains(t, err, `servers[0] "a": tls.caFile: `+empty+": no certificate in PEM")
 }
 
 // TestOnlyServersOfTheList: an object names a server; its own address counts only where it is one

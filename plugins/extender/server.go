@@ -43,7 +43,10 @@ type Options struct {
 	AssumeTTL time.Duration
 	// MaxRequestBytes is the size above which a request is refused.
 	MaxRequestBytes int64
-	Now             func() time.Time // nil = the clock
+	// Waiting returns what must be read before the first answer; nil = nothing any more.
+	// Without it, nodes, pods and rules are waited for.
+	Waiting func() error
+	Now     func() time.Time // nil = the clock
 }
 
 // A Server answers an extender's calls.
@@ -102,6 +105,11 @@ func (s *Server) Refresh() {
 
 // Ready returns why the server cannot answer yet; nil when it can.
 func (s *Server) Ready() error {
+	if s.opt.Waiting != nil {
+		if err := s.opt.Waiting(); err != nil {
+			return err
+		}
+	}
 	if err := s.opt.Engine.Ready(); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -36,6 +37,14 @@ type Conn struct {
 	js   jetstream.JetStream
 	say  func(string)
 	own  bool // of a [Server] in this process
+}
+
+// hopeless returns why a connection that was lost cannot come back; nil while it may.
+func (c *Conn) hopeless() error {
+	if err := c.nats.LastError(); !c.nats.IsConnected() && refused(err) {
+		return fmt.Errorf("connecting to %s again: %w", c.nats.Opts.Url, err)
+	}
+	return nil
 }
 
 // Connect waits up to half a minute for the server at url. say receives, from
@@ -91,12 +100,22 @@ func (a Access) options() ([]nats.Option, error) {
 }
 
 func connect(ctx context.Context, url string, options []nats.Option, say func(string)) (*Conn, error) {
-	lost := func(_ *nats.Conn, err error) {
-		if err != nil {
-			say(fmt.Sprintf("lost the server: %v; trying again", err))
+	var mu sync.Mutex
+	said := ""
+	once := func(line string) { // not what was said last
+		mu.Lock()
+		defer mu.Unlock()
+		if line != said {
+			said = line
+			say(line)
 		}
 	}
-	back := func(c *nats.Conn) { say("connected again") }
+	lost := func(_ *nats.Conn, err error) {
+		if err != nil {
+			once(fmt.Sprintf("lost the server: %v; trying again", err))
+		}
+	}
+	back := func(c *nats.Conn) { once("connected again") }
 	quiet := func(*nats.Conn, *nats.Subscription, error) {} // the caller of each request retries it
 	options = append(options, nats.DisconnectErrHandler(lost), nats.ReconnectHandler(back), nats.ErrorHandler(quiet))
 	end := time.Now().Add(patience)
@@ -135,7 +154,7 @@ func connect(ctx context.Context, url string, options []nats.Option, say func(st
 func refused(err error) bool {
 	for _, e := range []error{
 		nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrTLS,
-		nats.ErrSecureConnRequired, nats.ErrSecureConnWanted,
+		nats.ErrSecureConnRequired, nats.ErrSecureConnWanted, errFingerprint,
 	} {
 		if errors.Is(err, e) {
 			return true

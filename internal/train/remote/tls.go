@@ -20,6 +20,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/nats-io/nkeys"
 )
 
 // ownCertificate is the file of a [Server]'s own certificate and key.
@@ -41,6 +43,29 @@ func CheckFingerprint(text string) error {
 	digits, ok := strings.CutPrefix(text, fingerprintPrefix)
 	if sum, err := hex.DecodeString(digits); !ok || err != nil || len(sum) != sha256.Size || strings.ToLower(digits) != digits {
 		return fmt.Errorf("%q: want %s and %d hexadecimal digits in lower case", text, fingerprintPrefix, 2*sha256.Size)
+	}
+	return nil
+}
+
+// CheckAuthorities returns what is wrong with a file that should hold the certificates of
+// authorities.
+func CheckAuthorities(path string) error {
+	text, err := os.ReadFile(path)
+	if err == nil && !x509.NewCertPool().AppendCertsFromPEM(text) {
+		err = fmt.Errorf("%s: no certificate in PEM", path)
+	}
+	return err
+}
+
+// CheckCredentials returns what is wrong with a file that should hold NATS credentials: a
+// user's JWT and seed.
+func CheckCredentials(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if _, err := nkeys.ParseDecoratedUserNKey(text); err != nil {
+		return fmt.Errorf("%s: no NATS credentials: %w", path, err)
 	}
 	return nil
 }

@@ -6,7 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -67,6 +69,41 @@ func TestOwnCertificate(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(keep, ownCertificate), []byte("x"), 0o600))
 	_, err = StartServer(":0", access)
 	require.ErrorContains(t, err, ownCertificate)
+}
+
+// A trainer that comes back with another certificate ends its workers, who would never
+// trust it.
+func TestCertificateChanges(t *testing.T) {
+	s, here := openServer(t, Access{Token: "secret"})
+	var mu sync.Mutex
+	said := map[string]int{}
+	conn, err := Connect(t.Context(), here, Access{Token: "secret", Fingerprint: s.Fingerprint()}, func(line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		said[line]++
+	})
+	require.NoError(t, err)
+	defer conn.Close()
+	ended := make(chan error, 1)
+	go func() { ended <- (&Worker{Name: "w", Threads: 1}).Run(t.Context(), conn) }()
+	require.NoError(t, s.Close())
+	at, err := url.Parse(here)
+	require.NoError(t, err)
+	other, err := StartServer(":"+at.Port(), Access{Token: "secret"})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, other.Close()) }()
+	select {
+	case err := <-ended:
+		require.ErrorIs(t, err, errFingerprint)
+		require.ErrorContains(t, err, other.Fingerprint())
+	case <-time.After(20 * time.Second):
+		t.Fatal("it tries for ever")
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for line, times := range said {
+		require.Equal(t, 1, times, line)
+	}
 }
 
 func TestCheckFingerprint(t *testing.T) {

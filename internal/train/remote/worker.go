@@ -53,7 +53,8 @@ type membership struct {
 	served    int
 }
 
-// Run works until ctx ends; tasks in work go back into the queue then. It joins runs
+// Run works until ctx ends, or until the server has another certificate or refuses this side;
+// tasks in work go back into the queue then. It joins runs
 // beside its work, so that one that cannot be joined holds up no other. Runs of another
 // build are left alone: one of its own may follow.
 func (w *Worker) Run(ctx context.Context, conn *Conn) error {
@@ -93,6 +94,9 @@ func (w *Worker) Run(ctx context.Context, conn *Conn) error {
 		case end := <-w.attempts:
 			w.joined(ctx, end, time.Now())
 		case <-ticker.C:
+			if err := conn.hopeless(); err != nil {
+				return err
+			}
 			w.forget()
 		}
 	}
