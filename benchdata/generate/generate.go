@@ -100,6 +100,9 @@ func (k Kind) parse(set map[string]string) (values, error) {
 		}
 		p[name] = v
 	}
+	if factor, ok := p["forecast"]; ok && factor == 0 && p["total"] != 0 {
+		return nil, fmt.Errorf("generate %s: total=known scales a forecast, and forecast=0 is none", k.Name)
+	}
 	if k.check != nil {
 		if err := k.check(p); err != nil {
 			return nil, fmt.Errorf("generate %s: %w", k.Name, err)

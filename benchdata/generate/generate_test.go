@@ -52,6 +52,7 @@ func TestErrors(t *testing.T) {
 		{"kubernetes", map[string]string{"fleet": "two"}, `generate kubernetes: fleet="two": want one or open or fixed`},
 		{"kubernetes", map[string]string{"nodes": "5001"}, `generate kubernetes: nodes=5001 is not within 0 and 5000`},
 		{"large", map[string]string{"departures": "1.5"}, `generate large: departures=1.5 is not within 0 and 1`},
+		{"large", map[string]string{"forecast": "0", "total": "known"}, `generate large: total=known scales a forecast, and forecast=0 is none`},
 		{"orlib", map[string]string{"n": "1.5"}, `generate orlib: n=1.5 is not a whole number`},
 	}
 	for _, tt := range tests {
@@ -191,6 +192,20 @@ func TestForecastFactorAndNoise(t *testing.T) {
 	n := float64(len(a.Instance.Apps))
 	assert.InDelta(t, -.125, logs/n, .08) // −.5²/2
 	assert.InDelta(t, .5, math.Sqrt(squares/n-logs/n*logs/n), .06)
+}
+
+// Without a forecast the requests are the same, and nothing is expected.
+func TestNoForecast(t *testing.T) {
+	for _, kind := range []string{"large", "kubernetes"} {
+		some, none := tiny(kind), tiny(kind)
+		none["forecast"] = "0"
+		a, b := generate(t, kind, 3, some), generate(t, kind, 3, none)
+		assert.Equal(t, a.Events, b.Events, kind)
+		for i, app := range b.Instance.Apps {
+			assert.Positive(t, a.Instance.Apps[i].Expected, kind)
+			assert.InDelta(t, -1, app.Expected, 0, kind)
+		}
+	}
 }
 
 func TestChurn(t *testing.T) {

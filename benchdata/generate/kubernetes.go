@@ -95,8 +95,7 @@ func makeKubernetes(seed uint64, p values) *trace.Trace {
 		} else {
 			deployments++
 		}
-		expected := float64(w.replicas) * p["forecast"] * lognormal(forecast, p["noise"])
-		addApp(inst, name, w.demand, int(w.limit), math.Round(expected*100)/100, -1)
+		addApp(inst, name, w.demand, int(w.limit), p.expected(float64(w.replicas), forecast), -1)
 		inst.Groups[i].SpreadMin = w.spread
 		inst.Apps[i].Types = fleet.types(w.demand)
 		need[i] = fleet.share(&w)

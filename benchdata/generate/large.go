@@ -63,9 +63,18 @@ func largeParams() []Param {
 
 func forecastParams() []Param {
 	return []Param{
-		{Name: "forecast", Default: 1, Min: .01, Max: 100, Help: "factor on every expected count"},
+		{Name: "forecast", Default: 1, Max: 100, Help: "factor on every expected count; 0: no forecast"},
 		{Name: "noise", Default: 0, Max: 3, Help: "error of the forecast: standard deviation of its logarithm, per app"},
 	}
+}
+
+// expected is the forecast of a true count: a negative one says that there is none.
+func (p values) expected(count float64, rng *rand.Rand) float64 {
+	n := count * p["forecast"] * lognormal(rng, p["noise"])
+	if p["forecast"] == 0 {
+		return -1
+	}
+	return math.Round(n*100) / 100
 }
 
 var (
@@ -225,12 +234,12 @@ func (w population) instance(rng *rand.Rand, p values, lifetimes []float64) *bin
 		if w.disks != nil {
 			demand = append(demand, w.disks[i]*gib)
 		}
-		expected := w.means[i] * p["forecast"] * lognormal(rng, p["noise"])
+		expected := p.expected(w.means[i], rng)
 		lifetime := -1.
 		if lifetimes != nil {
 			lifetime = math.Round(lifetimes[i])
 		}
-		addApp(inst, fmt.Sprintf("a%03d", i), demand, w.limits[i], math.Round(expected*100)/100, lifetime)
+		addApp(inst, fmt.Sprintf("a%03d", i), demand, w.limits[i], expected, lifetime)
 	}
 	addExclusions(inst, w.exclusions)
 	return inst

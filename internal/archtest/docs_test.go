@@ -57,6 +57,27 @@ func TestLengthOfReadme(t *testing.T) {
 	}
 }
 
+// The front page shows what the demo printed: hack/readme-table.sh writes both pages.
+func TestDemoTables(t *testing.T) {
+	root := filepath.Join("..", "..")
+	var blocks []string
+	for _, name := range []string{"README.md", "docs/results/demo.md"} {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, ok := strings.Cut(string(text), "<!-- demo:cluster -->\n")
+		block, _, ends := strings.Cut(rest, "<!-- demo:end -->\n")
+		if !ok || !ends || !strings.Contains(block, "sigma tune: ") {
+			t.Fatalf("%s: no block demo:cluster with a verdict", name)
+		}
+		blocks = append(blocks, block)
+	}
+	if blocks[0] != blocks[1] {
+		t.Error("README.md and docs/results/demo.md differ in the block demo:cluster: run make demo, then hack/readme-table.sh")
+	}
+}
+
 // Pages that readers find by docs/README.md must all be there, and what they link to
 // must exist.
 func TestPagesAreLinked(t *testing.T) {

@@ -47,9 +47,9 @@ func (p *Page) List(items []string) {
 	}
 }
 
-// Commands ends a page with what made it.
-func (p *Page) Commands(seconds float64, maker string, commands []string) {
-	fmt.Fprintf(&p.b, "\n%.0f CPU-seconds, `%s`:\n", seconds, maker)
+// Commands ends a page with what made it, and the version that was measured.
+func (p *Page) Commands(seconds float64, maker, version string, commands []string) {
+	fmt.Fprintf(&p.b, "\n%.0f CPU-seconds, `%s`, %s:\n", seconds, maker, version)
 	p.Code(commands)
 }
 

@@ -124,12 +124,13 @@ func TestSummary(t *testing.T) {
 		}
 		require.NoError(t, p.Save(filepath.Join(docs, name)))
 	}
-	save("a.md", line(Line{Work: "w", Figure: "f", Value: 3, Must: AtMost(2), Peers: "peer 4.00"}), line(Line{Work: "x", Figure: "f", Value: 1, Aim: AtMost(2)}))
+	off := Line{Work: "off", Figure: "f", Value: 5}
+	save("a.md", line(off), line(Line{Work: "w", Figure: "f", Value: 3, Must: AtMost(2), Peers: "peer 4.00"}), line(Line{Work: "x", Figure: "f", Value: 1, Aim: AtMost(2)}))
 	save("b.md", Table{Heads: []string{"agent", "cost", "other"}, Right: []int{1}, Rows: [][]string{{"one", "1", "a"}, {"two", "2", "b"}}})
 	list := []Capability{{
 		Title: "T", About: "About.",
 		Parts: []Highlight{
-			{Name: "a", Page: "a.md", Maker: "make NAME", Lines: []Pick{{Work: "w", Figure: "f", As: "as", Limit: "0"}, {Work: "gone", Figure: "f", As: "a figure that is gone"}}},
+			{Name: "a", Page: "a.md", Maker: "make NAME", Lines: []Pick{{Work: "off", Figure: "f", As: "clock", Offline: true}, {Work: "w", Figure: "f", As: "as", Limit: "0"}, {Work: "gone", Figure: "f", As: "a figure that is gone"}}},
 			{Name: "b", Page: "b.md", Maker: "make NAME", Table: Columns([]string{"agent", "cost"}, []string{"two"})},
 			{Name: "c", Page: "c.md", Maker: "make NAME"},
 		},
@@ -147,6 +148,7 @@ About.
 | figure | Sigma | peers | limit | must | aim | reached |
 | --- | ---: | --- | ---: | ---: | ---: | --- |
 | as | 3.00 | peer 4.00 | 0 | ≤ 2.00 |  | **missed** |
+| clock (offline only) | 5.00 |  |  |  |  |  |
 
 | agent | cost |
 | --- | ---: |

@@ -135,6 +135,16 @@ func (r *Runner) Loop(command string, run func() error) error {
 	return run()
 }
 
+// Version is the version of the command line that is measured: the commit that it was
+// built from. It is no command of a section.
+func (r *Runner) Version(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, r.Sigma, "version").Output()
+	if err != nil {
+		return "", fmt.Errorf("%s version: %w", r.Sigma, err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
 // Noted returns the commands in the order in which they were run.
 func (r *Runner) Noted() []string { return r.noted }
 

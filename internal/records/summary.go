@@ -32,6 +32,7 @@ type Pick struct {
 	Work, Figure string
 	As           string // what the summary calls it
 	Limit        string // the bound or the optimum
+	Offline      bool   // a live scheduler refuses such policies, or runs them in a planned window alone
 }
 
 const summaryHead = `# Results
@@ -40,6 +41,8 @@ Every figure is measured on instances, orders or data sets that no policy was tr
 same run. *Limit* is a bound that no scheduler can beat, or the optimum. *Must* is what the product promises, *aim*
 is where it wants to be. ± is the standard error over instances unless the section's page says otherwise.
 K0 knows only the past; +clock also the elapsed share of the arrival period; K1 a forecast per app; K2 the true counts.
+*Offline only*: a live scheduler refuses the policy, as those of K2, roll-outs and plans, or decides with it only inside
+[planned windows](windows.md), as with +clock.
 The pages of the sections have all figures and the commands that made them. [The demo](results/demo.md) has figures too.
 `
 
@@ -81,6 +84,7 @@ func Summarise(docs string, list []Capability) error {
 			}
 			others = append(others, t)
 		}
+		slices.SortStableFunc(lines.Rows, func(a, b []string) int { return offline(a) - offline(b) })
 		for _, t := range append([]Table{lines}, others...) {
 			if len(t.Rows) > 0 {
 				body.WriteString("\n" + t.Markdown())
@@ -125,12 +129,22 @@ func count(tables []Table, reached map[string]int) (misses []string) {
 		}
 		for _, row := range t.Rows {
 			reached[row[at]]++
-			if row[at] == missed {
+			if row[at] == missed && !slices.Contains(misses, "“"+row[0]+"”") {
 				misses = append(misses, "“"+row[0]+"”")
 			}
 		}
 	}
 	return misses
+}
+
+// offlineOnly marks the rows of policies that a live scheduler refuses, which come last.
+const offlineOnly = " (offline only)"
+
+func offline(row []string) int {
+	if strings.HasSuffix(row[0], offlineOnly) {
+		return 1
+	}
+	return 0
 }
 
 // pickLines returns the rows of the summary and the names of those that no table has.
@@ -148,7 +162,11 @@ func pickLines(tables []Table, picks []Pick) (rows [][]string, absent []string) 
 			absent = append(absent, p.As)
 			continue
 		}
-		rows = append(rows, []string{p.As, row[2], row[3], p.Limit, row[4], row[5], row[6]})
+		as := p.As
+		if p.Offline {
+			as += offlineOnly
+		}
+		rows = append(rows, []string{as, row[2], row[3], p.Limit, row[4], row[5], row[6]})
 	}
 	return rows, absent
 }

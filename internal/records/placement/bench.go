@@ -41,7 +41,7 @@ func (b *bench) note(format string, args ...any) {
 	b.notes = append(b.notes, fmt.Sprintf(format, args...))
 }
 
-func (b *bench) page(s *Section) *records.Page {
+func (b *bench) page(s *Section, version string) *records.Page {
 	p := records.NewPage(s.title)
 	p.Text(s.about)
 	p.Table(b.table)
@@ -54,7 +54,7 @@ func (b *bench) page(s *Section) *records.Page {
 		}
 	}
 	p.List(b.notes)
-	p.Commands(b.runner.Seconds(), s.Command(), b.runner.Noted())
+	p.Commands(b.runner.Seconds(), s.Command(), version, b.runner.Noted())
 	return p
 }
 
@@ -127,6 +127,8 @@ type Section struct {
 
 // Sections in the order in which they are run. Each is a variable of a file of its own.
 var Sections = []*Section{
+	&cluster,
+	&ownDay,
 	&large,
 	&optimizers,
 	&plan,
@@ -176,7 +178,11 @@ func (s *Section) Run(ctx context.Context, cfg Config) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return b.page(s).Save(filepath.Join(cfg.Docs, s.Page()))
+	version, err := runner.Version(ctx)
+	if err != nil {
+		return err
+	}
+	return b.page(s, version).Save(filepath.Join(cfg.Docs, s.Page()))
 }
 
 // leftOut notes that the public sets were not measured.

@@ -28,6 +28,15 @@ func configure(t *testing.T, program string) Config {
 	}
 }
 
+// buildSigma builds the command line.
+func buildSigma(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "sigma")
+	out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", program, "../../../cmd/sigma").CombinedOutput()
+	require.NoError(t, err, string(out))
+	return program
+}
+
 // tiny measures two instances as the sections do.
 var tiny = Section{
 	Name: "tiny", title: "Tiny", about: "Two instances.",
@@ -60,10 +69,7 @@ var tiny = Section{
 
 // A section runs the real program, and its page has figures, verdicts and commands.
 func TestSection(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "sigma")
-	out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", program, "../../../cmd/sigma").CombinedOutput()
-	require.NoError(t, err, string(out))
-	cfg := configure(t, program)
+	cfg := configure(t, buildSigma(t))
 	require.NoError(t, tiny.Run(t.Context(), cfg))
 	text, err := os.ReadFile(filepath.Join(cfg.Docs, "results", "tiny.md"))
 	require.NoError(t, err)
@@ -83,7 +89,7 @@ func TestSection(t *testing.T) {
 
 	assert.Contains(t, page, "# Tiny\n\nTwo instances.\n")
 	assert.Contains(t, page, "\n- or3: left out, SIGMA_DATA is not set\n")
-	assert.Regexp(t, "\n[0-9]+ CPU-seconds, `make records SECTION=tiny`:\n", page)
+	assert.Regexp(t, "\n[0-9]+ CPU-seconds, `make records SECTION=tiny`, sigma \\S+ go.*:\n", page)
 	assert.Contains(t, page, "\nbin/sigma generate small --seed 950000 --count 2 --out out/tiny/small\n")
 	assert.Contains(t, page, "\nbin/sigma compare --trace out/tiny/small --policy bestfit,firstfit,learned --orders 2 --seed 7 --format json --knowledge K1\n")
 }
@@ -124,7 +130,7 @@ func TestShow(t *testing.T) {
 	runner := &records.Runner{Sigma: echo, Log: &bytes.Buffer{}}
 	b := &bench{ctx: t.Context(), runner: runner, dir: "dir", table: records.LineTable()}
 	require.NoError(t, b.show("part", knows("small", "bestfit", 2, "K0", "K1")))
-	page := b.page(&shipped).String()
+	page := b.page(&shipped, "sigma 1").String()
 	assert.Contains(t, page, "\n## part\n\n```\nbin/sigma compare --trace dir/small --policy bestfit --orders 2 --seed 7 --format markdown --knowledge K0\n```\n\ntext\n\n### trace\n\n| a |\n| --- |\n\n```\nbin/sigma compare")
 }
 
