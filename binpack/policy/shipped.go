@@ -26,7 +26,7 @@ var shippedTable = []struct {
 	{with: shipped.Devices, file: "general-k0-devices.yaml"},
 	// Without a forecast every fleet looks loose at the beginning; with departures what is
 	// loose at night may be tight at noon.
-	{with: shipped.Loose | shipped.Forecast, without: shipped.Departures, file: "kubernetes-k0-fixed.yaml", emptyLast: true},
+	{with: shipped.Loose | shipped.Forecast | shipped.Batches, without: shipped.Departures, file: "kubernetes-k0-fixed.yaml", emptyLast: true},
 	{with: shipped.Wide, without: shipped.Fixed | shipped.Departures, file: "wide-k0.yaml"},
 	{with: shipped.Fixed, file: "kubernetes-k0-fixed.yaml"},
 	{with: shipped.Departures, file: "kubernetes-k0.yaml"},
@@ -34,9 +34,11 @@ var shippedTable = []struct {
 	{with: shipped.Plain | shipped.Several, file: "vectors-k0.yaml"},
 	{with: shipped.Plain, file: "general-k0-plain.yaml"},
 	// The order in which apps come again tells how wrong a forecast is.
-	{with: shipped.Forecast | shipped.Again, file: "large-k1.yaml"},
-	{with: shipped.Forecast, file: "general-k1.yaml"},
-	{file: "large-k0.yaml"},
+	{with: shipped.Forecast | shipped.Again | shipped.Batches, file: "large-k1.yaml"},
+	{with: shipped.Forecast | shipped.Batches, file: "general-k1.yaml"},
+	{with: shipped.Batches, file: "large-k0.yaml"},
+	// One item at a time is a cluster, even before the first one leaves.
+	{file: "kubernetes-k0.yaml"},
 }
 
 // shippedModel chooses among the shipped files.

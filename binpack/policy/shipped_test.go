@@ -26,30 +26,34 @@ func TestShippedTable(t *testing.T) {
 		device   bool
 		leave    int
 		again    bool
+		single   bool // every request asks for one item
 		want     string
 	}{
-		{"open", binpack.Open, []float64{5, 5}, 1, 2, false, 0, false, "general-k1.yaml"},
-		{"open, no forecast", binpack.Open, nil, 1, 2, false, 0, false, "large-k0.yaml"},
-		{"a forecast of nothing", binpack.Open, []float64{-1, -1}, 1, 2, false, 0, false, "large-k0.yaml"},
-		{"a forecast of zeros", binpack.Open, []float64{0, 0}, 1, 2, false, 0, false, "general-k1.yaml"},
-		{"no limits", binpack.Open, []float64{5, 5}, 0, 2, false, 0, false, "general-k0-plain.yaml"},
-		{"no limits, one dimension", binpack.Open, nil, 0, 1, false, 0, false, "general-k0-plain-1d.yaml"},
-		{"an app comes again", binpack.Open, []float64{5, 5}, 1, 2, false, 0, true, "large-k1.yaml"},
-		{"an app comes again, no forecast", binpack.Open, nil, 1, 2, false, 0, true, "large-k0.yaml"},
-		{"a few leave", binpack.Open, []float64{5, 5}, 1, 2, false, 31, false, "large-k1.yaml"},
-		{"many leave", binpack.Open, []float64{5, 5}, 1, 2, false, 32, false, "kubernetes-k0.yaml"},
-		{"fixed, many leave", binpack.Fixed, []float64{40, 5}, 1, 2, false, 32, false, "kubernetes-k0-fixed.yaml"},
-		{"fixed, no forecast", binpack.Fixed, nil, 1, 2, false, 0, false, "kubernetes-k0-fixed.yaml"},
-		{"fixed and loose", binpack.Fixed, []float64{5, 5}, 1, 2, false, 0, false, "kubernetes-k0-fixed.yaml, empty machines last"},
-		{"fixed and tight", binpack.Fixed, []float64{40, 5}, 1, 2, false, 0, false, "kubernetes-k0-fixed.yaml"},
-		{"curves", binpack.Open, []float64{5, 5}, 1, 16, false, 0, false, "wide-k0.yaml"},
-		{"curves, no limits", binpack.Open, nil, 0, 200, false, 31, false, "wide-k0.yaml"},
-		{"curves, many leave", binpack.Open, nil, 1, 16, false, 32, false, "kubernetes-k0.yaml"},
-		{"curves, fixed", binpack.Fixed, nil, 1, 16, false, 0, false, "kubernetes-k0-fixed.yaml"},
-		{"no limits, several dimensions", binpack.Open, nil, 0, 3, false, 0, false, "vectors-k0.yaml"},
-		{"several dimensions", binpack.Open, nil, 1, 15, false, 0, false, "large-k0.yaml"},
-		{"devices", binpack.Fixed, []float64{5, 5}, 1, 2, true, 0, false, "general-k1-devices.yaml"},
-		{"devices, no forecast", binpack.Open, nil, 1, 2, true, 0, false, "general-k0-devices.yaml"},
+		{"open", binpack.Open, []float64{5, 5}, 1, 2, false, 0, false, false, "general-k1.yaml"},
+		{"open, no forecast", binpack.Open, nil, 1, 2, false, 0, false, false, "large-k0.yaml"},
+		{"a forecast of nothing", binpack.Open, []float64{-1, -1}, 1, 2, false, 0, false, false, "large-k0.yaml"},
+		{"a forecast of zeros", binpack.Open, []float64{0, 0}, 1, 2, false, 0, false, false, "general-k1.yaml"},
+		{"no limits", binpack.Open, []float64{5, 5}, 0, 2, false, 0, false, false, "general-k0-plain.yaml"},
+		{"no limits, one dimension", binpack.Open, nil, 0, 1, false, 0, false, false, "general-k0-plain-1d.yaml"},
+		{"an app comes again", binpack.Open, []float64{5, 5}, 1, 2, false, 0, true, false, "large-k1.yaml"},
+		{"an app comes again, no forecast", binpack.Open, nil, 1, 2, false, 0, true, false, "large-k0.yaml"},
+		{"a few leave", binpack.Open, []float64{5, 5}, 1, 2, false, 31, false, false, "large-k1.yaml"},
+		{"many leave", binpack.Open, []float64{5, 5}, 1, 2, false, 32, false, false, "kubernetes-k0.yaml"},
+		{"fixed, many leave", binpack.Fixed, []float64{40, 5}, 1, 2, false, 32, false, false, "kubernetes-k0-fixed.yaml"},
+		{"fixed, no forecast", binpack.Fixed, nil, 1, 2, false, 0, false, false, "kubernetes-k0-fixed.yaml"},
+		{"fixed and loose", binpack.Fixed, []float64{5, 5}, 1, 2, false, 0, false, false, "kubernetes-k0-fixed.yaml, empty machines last"},
+		{"fixed and tight", binpack.Fixed, []float64{40, 5}, 1, 2, false, 0, false, false, "kubernetes-k0-fixed.yaml"},
+		{"curves", binpack.Open, []float64{5, 5}, 1, 16, false, 0, false, false, "wide-k0.yaml"},
+		{"curves, no limits", binpack.Open, nil, 0, 200, false, 31, false, false, "wide-k0.yaml"},
+		{"curves, many leave", binpack.Open, nil, 1, 16, false, 32, false, false, "kubernetes-k0.yaml"},
+		{"curves, fixed", binpack.Fixed, nil, 1, 16, false, 0, false, false, "kubernetes-k0-fixed.yaml"},
+		{"no limits, several dimensions", binpack.Open, nil, 0, 3, false, 0, false, false, "vectors-k0.yaml"},
+		{"several dimensions", binpack.Open, nil, 1, 15, false, 0, false, false, "large-k0.yaml"},
+		{"one at a time", binpack.Open, []float64{5, 5}, 1, 2, false, 0, true, true, "kubernetes-k0.yaml"},
+		{"one at a time, fixed", binpack.Fixed, []float64{5, 5}, 1, 2, false, 0, true, true, "kubernetes-k0-fixed.yaml"},
+		{"one at a time, no limits", binpack.Open, []float64{5, 5}, 0, 2, false, 0, true, true, "general-k0-plain.yaml"},
+		{"devices", binpack.Fixed, []float64{5, 5}, 1, 2, true, 0, false, false, "general-k1-devices.yaml"},
+		{"devices, no forecast", binpack.Open, nil, 1, 2, true, 0, false, false, "general-k0-devices.yaml"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inst := &binpack.Instance{
@@ -74,8 +78,12 @@ func TestShippedTable(t *testing.T) {
 			s := binpack.NewState(inst)
 			s.Known.Expected = c.expected
 			scorer := p.Scorer(s)
-			if s.Arrive(1, 3); c.again {
-				s.Arrive(1, 2)
+			count := int32(3)
+			if c.single {
+				count = 1
+			}
+			if s.Arrive(1, count); c.again {
+				s.Arrive(1, 1)
 			}
 			for range c.leave {
 				s.Arrive(0, 1)
@@ -144,7 +152,11 @@ func TestShippedIsPure(t *testing.T) {
 				continue
 			}
 			a := int32(rng.IntN(len(inst.Apps)))
-			s.Arrive(a, 1)
+			count := int32(1)
+			if step > 420 {
+				count = 2 // from here on there are batches
+			}
+			s.Arrive(a, count)
 			choice, _ := binpack.ChoiceOf(grown)
 			now, _ := binpack.ChoiceOf(p.Scorer(s))
 			require.Equal(t, now, choice, "step %d", step)
@@ -181,7 +193,7 @@ func TestShippedEmptyLast(t *testing.T) {
 	})
 	s.Known.Expected = []float64{4, 2}
 	scorer := p.Scorer(s)
-	s.Arrive(0, 1)
+	s.Arrive(0, 2)
 	s.Place(binpack.Item{}, 4, nil)
 	for app := range int32(2) {
 		all := []int32{0, 1, 2, 3, 4, 5}

@@ -32,7 +32,7 @@ func TestInstalledPolicyChooses(t *testing.T) {
 		l.live(rand.New(rand.NewPCG(1, 1)), 600)
 		digest := policy.Shipped().Digest()
 		require.InDelta(t, 1, l.gauge(l.metrics.chosen.WithLabelValues("primary", "kubernetes-k0.yaml")), 0)
-		require.InDelta(t, 0, l.gauge(l.metrics.chosen.WithLabelValues("primary", "large-k0.yaml")), 0)
+		require.InDelta(t, 0, l.gauge(l.metrics.chosen.WithLabelValues("primary", "vectors-k0.yaml")), 0)
 		require.NoError(t, l.Close())
 		paths := l.files()
 		require.Greater(t, len(paths), 3)
@@ -49,7 +49,7 @@ func TestInstalledPolicyChooses(t *testing.T) {
 			}
 		}
 		require.Equal(t, v.Agreed, agreed)
-		require.Equal(t, []string{"general-k0-plain.yaml", "kubernetes-k0.yaml", "large-k0.yaml"}, slices.Sorted(maps.Keys(files)))
+		require.Equal(t, []string{"kubernetes-k0.yaml", "vectors-k0.yaml"}, slices.Sorted(maps.Keys(files)))
 
 		// Another choice than the state's, or none, is found.
 		last := paths[len(paths)-1]
@@ -79,5 +79,5 @@ func TestInstalledPolicyWithoutForecast(t *testing.T) {
 	require.True(t, l.state.forecastAt.IsZero())
 	v := l.rank(pod("p", "web"))
 	require.Equal(t, ledger.CausePolicy, v.decision.Cause)
-	require.Equal(t, "large-k0.yaml", l.state.ledger.Chosen(ledger.Primary))
+	require.Equal(t, "kubernetes-k0-fixed.yaml", l.state.ledger.Chosen(ledger.Primary))
 }

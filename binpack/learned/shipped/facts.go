@@ -22,6 +22,7 @@ const (
 	Several                       // there are three dimensions or more
 	Wide                          // there are so many dimensions that they are steps of curves
 	Again                         // an app has come in more than one request
+	Batches                       // a request has asked for several items
 	allFacts     = 1<<iota - 1
 )
 
@@ -94,6 +95,9 @@ func (f *facts) now() Fact {
 	}
 	if f.comeAgain() {
 		facts |= Again
+	}
+	if f.s.SeenTotal() > f.s.RequestCount() {
+		facts |= Batches
 	}
 	if f.load != nil && f.load.highest() < looseBelow {
 		facts |= Loose

@@ -52,9 +52,9 @@ type PlacementPolicy struct {
 // +kubebuilder:validation:XValidation:fieldPath=".knowledge",rule="self.model != 'shipped' || self.knowledge == 'K1'",message="the model shipped needs K1"
 // +kubebuilder:validation:XValidation:fieldPath=".features",rule="self.model != 'shipped' || self.features.size() == 0",message="the model shipped has no features"
 // +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'shipped' || self.parameters.size() == 0",message="the model shipped has no parameters"
-// +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'linear' || self.parameters.all(p, p in ['alpha', 'beta', 'eta', 'q', 'rho', 'z'])",message="the model linear has alpha, beta, eta, q, rho, z"
+// +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'linear' || self.parameters.all(p, p in ['alpha', 'beta', 'eta', 'pace', 'q', 'rho', 'z'])",message="the model linear has alpha, beta, eta, pace, q, rho, z"
 // +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'plan' || self.parameters.all(p, p in ['reserve', 'slack', 'steps'])",message="the model plan has reserve, slack, steps"
-// +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'rollout' || self.parameters.all(p, p in ['alpha', 'beta', 'effort', 'eta', 'futures', 'margin', 'q', 'rho', 'scenarios', 'seed', 'sigma', 'trust', 'z'])",message="the model rollout has alpha, beta, effort, eta, futures, margin, q, rho, scenarios, seed, sigma, trust, z"
+// +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'rollout' || self.parameters.all(p, p in ['alpha', 'beta', 'effort', 'eta', 'futures', 'margin', 'pace', 'q', 'rho', 'scenarios', 'seed', 'sigma', 'trust', 'z'])",message="the model rollout has alpha, beta, effort, eta, futures, margin, pace, q, rho, scenarios, seed, sigma, trust, z"
 // +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'devices' || self.parameters.size() == 0",message="the model devices has no parameters"
 // +kubebuilder:validation:XValidation:fieldPath=".features",rule="self.features.all(f, (self.model == 'devices') == (f.contains('@') && !f.startsWith('util:')))",message="features with @ are those of the model devices, and it has no others"
 // +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'population' || self.parameters.all(p, p.matches('^((kappa|rivals|crowd|excess)[1-6]|busy|fade|bend|start|base|prior|small|large|far|past)$'))",message="the model population has base, bend, busy, fade, far, large, past, prior, small, start, and crowd, excess, kappa, rivals with a number from 1 to 6"
@@ -94,7 +94,7 @@ type PlacementPolicySpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=128
 	// +kubebuilder:validation:items:MaxLength=320
-	// +kubebuilder:validation:items:Pattern=`^(util|mean|full|frag|empty|recent|close|closing|open|singl|age|crowd|own|size|slot|rise|util:(.|\n)+|(fragment|stranded|gpu|cpu|rank)@(none|shared|whole))$`
+	// +kubebuilder:validation:items:Pattern=`^(util|mean|full|frag|empty|recent|close|closing|open|singl|age|crowd|own|size|price|slot|rise|util:(.|\n)+|(fragment|stranded|gpu|cpu|rank)@(none|shared|whole))$`
 	// +kubebuilder:validation:XValidation:rule="self.all(f, self.exists_one(g, f == g))",messageExpression="'listed twice: ' + self.filter(f, !self.exists_one(g, f == g))[0]"
 	Features []string `json:"features"`
 
@@ -111,11 +111,12 @@ type PlacementPolicySpec struct {
 	// +optional
 	// +default={}
 	// +mapType=atomic
-	// +kubebuilder:validation:MaxProperties=34
+	// +kubebuilder:validation:MaxProperties=35
 	// +kubebuilder:validation:XValidation:fieldPath=".eta",rule="!('eta' in self) || self.eta >= 0.1 && self.eta <= 7.9",message="want 0.1 to 7.9"
 	// +kubebuilder:validation:XValidation:fieldPath=".alpha",rule="!('alpha' in self) || self.alpha >= 0.0 && self.alpha <= 2.0",message="want 0 to 2"
 	// +kubebuilder:validation:XValidation:fieldPath=".beta",rule="!('beta' in self) || self.beta >= 0.0 && self.beta <= 2.0",message="want 0 to 2"
 	// +kubebuilder:validation:XValidation:fieldPath=".rho",rule="!('rho' in self) || self.rho >= 0.0 && self.rho <= 1.0",message="want 0 to 1"
+	// +kubebuilder:validation:XValidation:fieldPath=".pace",rule="!('pace' in self) || self.pace >= 0.0 && self.pace <= 4.0",message="want 0 to 4"
 	// +kubebuilder:validation:XValidation:fieldPath=".z",rule="!('z' in self) || self.z >= -1.0 && self.z <= 1.0",message="want -1 to 1"
 	// +kubebuilder:validation:XValidation:fieldPath=".q",rule="!('q' in self) || self.q >= 0.0 && self.q <= 2.5",message="want 0 to 2.5"
 	// +kubebuilder:validation:XValidation:fieldPath=".steps",rule="!('steps' in self) || self.steps >= 0.0 && self.steps <= 100000.0",message="want 0 to 100000"
