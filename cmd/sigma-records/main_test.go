@@ -30,7 +30,7 @@ func TestExitCodes(t *testing.T) {
 		code   int
 		stderr string
 	}{
-		{t.Context(), []string{"placement", "smal"}, 2, `unknown section "smal": want one of cluster, tuned, large,`},
+		{t.Context(), []string{"placement", "smal"}, 2, `unknown section "smal": want one of cluster, large,`},
 		{t.Context(), []string{"autoscaler", "tests"}, 2, `unknown side "tests": want one of train, test`},
 		{t.Context(), []string{"validate", "all"}, 2, `unknown command "all"`},
 		{t.Context(), []string{"--no"}, 2, "unknown flag"},

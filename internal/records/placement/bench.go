@@ -128,7 +128,6 @@ type Section struct {
 // Sections in the order in which they are run. Each is a variable of a file of its own.
 var Sections = []*Section{
 	&cluster,
-	&ownDay,
 	&large,
 	&optimizers,
 	&plan,

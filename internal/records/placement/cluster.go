@@ -1,10 +1,8 @@
 package placement
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
-	"path/filepath"
 	"strings"
 
 	"gonum.org/v1/gonum/stat"
@@ -26,15 +24,6 @@ The first day of a cluster is not measured. The best rule in hindsight is the be
 	}.run,
 }
 
-var ownDay = Section{
-	Name:  "tuned",
-	title: "In a cluster: tuned on its own first day",
-	about: `Each Kubernetes cluster (seeds from 910,000) gives its first day to ` + "`sigma tune`" + `, and its second day judges what
-that chose: a policy, or a rule where the verdict is “no better”. Beside it are the rules and the installed policy (` + "`" + installed + "`" + `).
-Fleets of *one* node size and *open* with two or three; the best rule in hindsight is the best of ` + strings.ReplaceAll(clusterRules, ",", ", ") + ` on that cluster and day.`,
-	run: clusterSize{clusters: 12, nodes: "0"}.own,
-}
-
 const (
 	installed    = "manifests/policy.yaml"
 	clusterRules = "bestfit,mostallocated,worstfit,dotproduct"
@@ -47,7 +36,6 @@ type clusterSize struct {
 	clusters          int // of each fleet
 	scale, wide       string
 	nodes             string
-	tune              []string // more flags of tune
 }
 
 func (c clusterSize) run(b *bench) error {
@@ -257,94 +245,6 @@ func percent(part, whole float64) float64 {
 		return math.Inf(1)
 	}
 	return 0
-}
-
-// own: each cluster trains on its first day, and its second day judges. A verdict of
-// "no better" names a rule, and then that rule is judged.
-func (c clusterSize) own(b *bench) error {
-	for _, s := range []struct {
-		fleet     string
-		must, aim float64
-	}{{"one", -1.5, -2.7}, {"open", -1, -2}} {
-		dir, err := b.generate(s.fleet, "kubernetes", clusterSeed, c.clusters, "nodes="+c.nodes, "fleet="+s.fleet)
-		if err != nil {
-			return err
-		}
-		k, seconds, won := &block{}, 0., 0
-		loop := fmt.Sprintf("for t in %s/*; do bin/sigma tune --trace $t --until 24h --out %s --format json --quiet > verdict.json; "+
-			"bin/sigma compare --trace $t --policy %s,%s,$(jq -r .chosen verdict.json) --orders 0 --seed 7 --format json; done",
-			dir, b.path("tuned.yaml"), clusterRules, installed)
-		err = b.runner.Loop(loop, func() error {
-			for i := range c.clusters {
-				one, chosen, cpu, err := c.tuneOne(b, filepath.Join(dir, fmt.Sprintf("kubernetes-%d", clusterSeed+i)), b.path("tuned.yaml"))
-				if err != nil {
-					return err
-				}
-				seconds += cpu / float64(c.clusters)
-				if chosen {
-					won++
-				}
-				k.traces = append(k.traces, one.traces...)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		work := fmt.Sprintf("kubernetes, %s, tuned on its first day, %d clusters", s.fleet, c.clusters)
-		k.elasticLines(b, work, tuned, targets{records.AtMost(s.must), records.AtMost(s.aim)}, targets{})
-		b.line(records.Line{
-			Work: work, Figure: "clusters in % that cost > 1 % more than with bestfit", Value: k.behindBestFit(tuned), Format: "%.1f",
-			Must: records.AtMost(5), Aim: records.AtMost(0),
-		})
-		b.line(records.Line{Work: work, Figure: "CPU-seconds of sigma tune, mean", Value: seconds, Format: "%.1f", Must: records.AtMost(120), Aim: records.AtMost(30)})
-		b.note("%s: the verdict is “worth it” on %d of %d", work, won, c.clusters)
-	}
-	return nil
-}
-
-// tuned is the name of each cluster's own policy in a block.
-const tuned = "tuned"
-
-// tuneOne tunes on the first day of a trace and compares what was chosen with the rules.
-func (c clusterSize) tuneOne(b *bench, dir, file string) (k *block, learned bool, seconds float64, err error) {
-	out, seconds, err := b.sigma(append([]string{"tune", "--trace", dir, "--until", "24h", "--out", file, "--format", "json", "--quiet"}, c.tune...)...)
-	if err != nil {
-		return nil, false, 0, err
-	}
-	var verdict struct{ Verdict, Chosen string }
-	if err := json.Unmarshal(out, &verdict); err != nil {
-		return nil, false, 0, fmt.Errorf("read the verdict on %s: %w", dir, err)
-	}
-	policies := clusterRules + "," + installed
-	if !strings.Contains(","+policies+",", ","+verdict.Chosen+",") {
-		policies += "," + verdict.Chosen
-	}
-	if k, err = b.compare(dir, policies, 0); err != nil {
-		return nil, false, 0, err
-	}
-	for i := range k.traces {
-		for _, r := range k.traces[i].Results {
-			if r.Policy == verdict.Chosen {
-				r.Policy = tuned
-				k.traces[i].Results = append(k.traces[i].Results, r)
-				break
-			}
-		}
-	}
-	return k, verdict.Verdict == "better", seconds, nil
-}
-
-// behindBestFit is the share of clusters in %, on which a policy costs over 1 % more
-// than Best-Fit.
-func (k *block) behindBestFit(policy string) (share float64) {
-	peer := k.costs("bestfit")
-	for i, own := range k.costs(policy) {
-		if own > 1.01*peer[i] {
-			share += 100 / float64(len(peer))
-		}
-	}
-	return share
 }
 
 const wideWork = "fixed fleet of about 6,000 machines, 1,900 apps, 100,000 containers"

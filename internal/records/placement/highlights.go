@@ -104,11 +104,3 @@ func clusterPicks() []records.Pick {
 		{Work: wideWork, Figure: rate, As: "decisions per CPU-second on 6,000 machines"},
 	}
 }
-
-// ownPicks are the rows of clusters that train policies of their own.
-func ownPicks() []records.Pick {
-	return []records.Pick{
-		{Work: "kubernetes, one, tuned on its first day, 12 clusters", Figure: against, As: "tuned on the first day, one node size: cost of day two against bestfit, %"},
-		{Work: "kubernetes, open, tuned on its first day, 12 clusters", Figure: against, As: "tuned on the first day, several node sizes: the same"},
-	}
-}
