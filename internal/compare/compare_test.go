@@ -100,6 +100,7 @@ func TestShippedFile(t *testing.T) {
 	result.note(got, oneApp(), []cerebro.Run{run})
 	require.Equal(t, []string{"learned is a.yaml (K0)"}, result.Notes)
 	run.Choices = append(run.Choices, cerebro.Choice{Items: 15, Choice: binpack.Choice{Name: "b.yaml", Knowledge: binpack.K1}})
+	run.Choices = append(run.Choices, cerebro.Choice{Items: 0, Choice: binpack.Choice{Name: "c.yaml", Knowledge: binpack.K1}})
 	result.note(got, oneApp(), []cerebro.Run{run})
 	require.Contains(t, result.Notes[1], "learned is a.yaml (K0) for 25 % of the items, b.yaml (K1) for 75 % of the items")
 }

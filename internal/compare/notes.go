@@ -120,7 +120,8 @@ func (r *Result) note(found Found, t *trace.Trace, runs []cerebro.Run) {
 	}
 }
 
-// choices lists what decided on items, in the order of its first one, and its share of them.
+// choices lists what decided on at least one item in a hundred, in the order of its first one, and
+// its share of them.
 func choices(runs []cerebro.Run) (names, shares []string) {
 	items, all := map[string]int{}, 0
 	for _, run := range runs {
@@ -133,8 +134,9 @@ func choices(runs []cerebro.Run) (names, shares []string) {
 			all += c.Items
 		}
 	}
+	names = slices.DeleteFunc(names, func(name string) bool { return 100*items[name] < all })
 	for _, name := range names {
-		shares = append(shares, fmt.Sprintf("%s for %.2g %% of the items", name, 100*float64(items[name])/float64(all)))
+		shares = append(shares, fmt.Sprintf("%s for %.3g %% of the items", name, 100*float64(items[name])/float64(all)))
 	}
 	return names, shares
 }

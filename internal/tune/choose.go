@@ -100,7 +100,7 @@ func (r *run) choose(ctx context.Context, free []*candidate, reference *candidat
 	}
 	r.out.Saving = &test[1].Saving
 	better := ok[1] && test[1].Saving.Low > 0
-	r.out.Likely = ok[1] && !better && test[1].Saving.Mean > 0 && r.knownElsewhere(rival)
+	r.out.Likely = ok[1] && test[1].Saving.likely() && r.knownElsewhere(rival)
 	better = better || r.out.Likely
 	chosen := 0
 	if better {

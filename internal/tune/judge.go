@@ -110,6 +110,10 @@ type Interval struct {
 	least float64 // of all draws
 }
 
+// likely reports a saving that may be none, but at worst costs less than it saves on average.
+func (i Interval) likely() bool { return i.Low <= 0 && i.Low > -i.Mean }
+
+
 // resamples is the number of draws of a bootstrap.
 const resamples = 2000
 

@@ -199,6 +199,11 @@ func TestLikely(t *testing.T) {
 	require.False(t, r.knownElsewhere(&candidate{kind: settings}))
 	r.split.unit = day
 	require.False(t, r.knownElsewhere(&candidate{kind: trained}))
+	for i, want := range map[Interval]bool{
+		{Mean: 1, Low: -.5, High: 2.5}: true, {Mean: .04, Low: -.3, High: .4}: false, {Mean: 1, Low: .1, High: 2}: false, {Mean: -1, Low: -2}: false,
+	} {
+		require.Equal(t, want, i.likely(), "%v", i)
+	}
 	out := Result{Better: true, Likely: true, Against: "bestfit", Measure: "fewer nodes", Saving: &Interval{Mean: 1, Low: -.5, High: 2.5}}
 	require.Equal(t, "likely worth it: 1.0 % ± 1.5 fewer nodes than bestfit; a longer history would tell.", out.Sentence())
 	require.Equal(t, "likely better", out.verdict())
