@@ -95,6 +95,21 @@ kubernetes-k0-fixed() {
 		--trace "$work/kubernetes-.97" --trace "$work/kubernetes-1" --trace "$work/kubernetes-1.03"
 }
 
+# Weights of how full a machine becomes and of how much of that is new: nothing where an item's peaks are not the machine's.
+# Curves want the last above all, independent dimensions want full machines.
+wide-k0() {
+	traces wide-curves wide 8 n=1500 d=40
+	echo '== wide-k0' >&2
+	bin/sigma train --features util,mean,rise --knowledge K0 --optimizer cmaes --orders 0 --evaluations 160 --seed 1 \
+		--trace "$work/wide-curves" --out benchdata/policies/wide-k0.yaml
+}
+vectors-k0() {
+	for d in 3 5 10; do traces "vectors-$d" wide 8 n=200 "d=$d" shape=vectors; done
+	echo '== vectors-k0' >&2
+	bin/sigma train --features util,mean,rise --knowledge K0 --optimizer cmaes --orders 2 --evaluations 400 --seed 1 \
+		--trace "$work/vectors-3" --trace "$work/vectors-5" --trace "$work/vectors-10" --out benchdata/policies/vectors-k0.yaml
+}
+
 k1-churn() {
 	traces k1-churn churn 5 scale=.2
 	train k1-churn util,full,frag,close,closing,slot,open,singl,recent,eta --knowledge K1 --orders 0 --evaluations 300 --seed 1 \

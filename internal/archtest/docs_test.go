@@ -78,6 +78,42 @@ func TestDemoTables(t *testing.T) {
 	}
 }
 
+// Each name that hack/policies.sh trains by default is a function there, and each shipped file but
+// those set by hand has one.
+func TestShippedPoliciesAreMade(t *testing.T) {
+	root := filepath.Join("..", "..")
+	text, err := os.ReadFile(filepath.Join(root, "hack", "policies.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^([a-z0-9-]+)\(\) \{`).FindAllSubmatch(text, -1) {
+		made[string(m[1])] = true
+	}
+	_, list, _ := strings.Cut(string(text), `for policy in "${@:-`)
+	list, _, ok := strings.Cut(list, `}"`)
+	if !ok {
+		t.Fatal("hack/policies.sh: no list of all policies")
+	}
+	names := strings.Fields(list)
+	for _, name := range names {
+		if !made[name] {
+			t.Errorf("hack/policies.sh: %s is in the list, and no function makes it", name)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(root, "benchdata", "policies", "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		byHand := strings.HasPrefix(name, "hand-") || strings.HasPrefix(name, "rollout-") || name == "general-k2"
+		if !byHand && !slices.Contains(names, strings.TrimPrefix(name, "general-")) {
+			t.Errorf("hack/policies.sh: nothing makes %s.yaml", name)
+		}
+	}
+}
+
 // Pages that readers find by docs/README.md must all be there, and what they link to
 // must exist.
 func TestPagesAreLinked(t *testing.T) {
