@@ -62,11 +62,17 @@ func (s *State) LastArrival() int32 { return s.lastArrival }
 // RequestCount is the number of requests that arrived.
 func (s *State) RequestCount() int64 { return s.requestsAll }
 
+// Came is the number of apps that a request has come of.
+func (s *State) Came() int64 { return s.came }
+
 // Arrive records that a request for count items of an app has arrived. Drivers
 // call it before the request's first item is placed.
 func (s *State) Arrive(app, count int32) {
 	s.lastArrival = app
 	s.seen[app] += int64(count)
+	if s.requests[app] == 0 {
+		s.came++
+	}
 	s.requests[app]++
 	s.sumSq[app] += int64(count) * int64(count)
 	s.requestsAll++
@@ -100,8 +106,11 @@ func (s *State) Restore(h History) {
 	copy(s.opened, h.Opened)
 	clear(s.sampled) // until the next sample
 	s.serial, s.departures, s.lastArrival = h.Placements, h.Departures, h.LastArrival
-	s.requestsAll, s.seenAll, s.sampledAt = 0, 0, 0
+	s.requestsAll, s.came, s.seenAll, s.sampledAt = 0, 0, 0, 0
 	for a, n := range s.requests {
+		if n > 0 {
+			s.came++
+		}
 		s.requestsAll += n
 		s.seenAll += s.seen[a]
 	}

@@ -89,6 +89,7 @@ type State struct {
 	deviceOut   []int32
 	totalAlive  int64
 	requestsAll int64
+	came        int64 // apps that a request has come of
 	seenAll     int64
 	sampled     []int64 // per app: seen at the last sample
 	sampledAt   int64   // requests then
@@ -178,7 +179,7 @@ func (s *State) Reset() {
 	clear(s.held)
 	clear(s.onGroup)
 	s.serial, s.machines, s.totalAlive, s.requestsAll = 0, 0, 0, 0
-	s.departures, s.seenAll, s.sampledAt = 0, 0, 0
+	s.departures, s.came, s.seenAll, s.sampledAt = 0, 0, 0, 0
 	// Versions stay unique, and readers of the journal learn that all is new.
 	s.journalSeq += journalSize + 1
 	s.Known = Known{Elapsed: -1}

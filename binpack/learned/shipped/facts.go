@@ -48,8 +48,6 @@ type facts struct {
 	limited  bool
 	expected []float64 // the forecast that given was computed of
 	given    bool
-	requests int64 // that were looked at
-	again    bool
 	load     *load // of a fixed fleet
 }
 
@@ -93,7 +91,7 @@ func (f *facts) now() Fact {
 	if itemsLeave(f.s) {
 		facts |= Departures
 	}
-	if f.comeAgain() {
+	if f.s.RequestCount() > f.s.Came() {
 		facts |= Again
 	}
 	if f.s.SeenTotal() > f.s.RequestCount() {
@@ -117,20 +115,6 @@ func same(a, b []float64) bool {
 func itemsLeave(s *binpack.State) bool {
 	n := s.Departures()
 	return n >= leastDepartures && n >= 1<<bits.Len64(s.Placements())>>departureBits
-}
-
-// comeAgain counts until it is true, which it then remains.
-func (f *facts) comeAgain() bool {
-	if n := f.s.RequestCount(); !f.again && n != f.requests {
-		f.requests = n
-		for _, items := range f.s.Seen() {
-			if items > 0 {
-				n--
-			}
-		}
-		f.again = n > 0
-	}
-	return f.again
 }
 
 const (

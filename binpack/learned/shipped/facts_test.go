@@ -35,4 +35,14 @@ func TestAgain(t *testing.T) {
 	s.AddApp(binpack.App{Group: 3, Demand: []int64{1}, Expected: -1, Lifetime: -1}, binpack.Group{}, 0)
 	s.Arrive(3, 2)
 	require.True(t, again(), "it remains so")
+	h := binpack.History{Seen: []int64{4, 5, 4, 2}, Requests: []int64{1, 2, 1, 1}, SumSquares: []int64{16, 17, 16, 4}}
+	s.Restore(h)
+	require.True(t, again(), "of a restored state, too")
+	h.Seen[1], h.Requests[1], h.SumSquares[1] = 4, 1, 16
+	s.Restore(h)
+	require.False(t, again(), "in this past none has")
+	s.Arrive(2, 1)
+	require.True(t, again())
+	s.Reset()
+	require.False(t, again(), "a state that is used once more")
 }
