@@ -131,7 +131,7 @@ func TestPaceByHand(t *testing.T) {
 // TestPaceAtTheEdges: nothing has come, apps without a forecast, and forecasts of nothing give
 // a share and an error that are finite.
 func TestPaceAtTheEdges(t *testing.T) {
-	for _, expected := range [][]float64{{4, 4}, {-1, 4}, {0, 0}, {1e-300, math.MaxFloat64}} {
+	for _, expected := range [][]float64{{4, 4}, {-1, 4}, {0, 0}, {1e-300, math.MaxFloat64}, {1e-300, -1}, {1e-300, 1e-300}, {.0003, .0004}} {
 		s := binpack.NewState(demandInstance(binpack.Open, []int64{3, 2}, []int64{3, 7}))
 		s.Known.Expected = expected
 		d := newDemand(s, binpack.K1, map[string]float64{"z": 0, "q": 1, "pace": 1})

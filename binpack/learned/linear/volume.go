@@ -70,12 +70,12 @@ func newVolume(d *demand, rho float64) *volume {
 	}
 	for a := range v.classOf {
 		m := d.expected(int32(a))
-		if m <= 0 {
+		v.forecast[a] = int64(math.Round(max(0, m) * (1 << itemBits)))
+		if v.forecast[a] == 0 { // also where it is too small for sums of it to be finite
 			continue
 		}
 		_, exponent := math.Frexp(m)
 		v.classOf[a] = uint8(min(volumeClasses-1, max(1, exponent+3)))
-		v.forecast[a] = int64(math.Round(m * (1 << itemBits)))
 		v.forecastSquares += float64(v.forecast[a]) * float64(v.forecast[a])
 		k := &v.classes[v.classOf[a]]
 		share := m * float64(d.coarse(int32(a)))
