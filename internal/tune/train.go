@@ -120,7 +120,7 @@ func tightened(traces []*trace.Trace) []*trace.Trace {
 	var list []*trace.Trace
 	for _, t := range traces {
 		keep := spare * peakShare(t)
-		if keep < 1 {
+		if keep > 0 && keep < 1 { // 0: nothing asks for anything
 			w, inst := *t, *t.Instance
 			inst.Machines = slices.Clone(inst.Machines)
 			before := 0

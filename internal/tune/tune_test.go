@@ -254,6 +254,11 @@ func TestTightened(t *testing.T) {
 	require.Len(t, inst.Machines, 10, "the history stays as it is")
 	inst.Machines = inst.Machines[:2]
 	require.Equal(t, inst.Machines, tightened([]*trace.Trace{tr})[0].Instance.Machines, "none to spare")
+	inst.Apps = slices.Clone(inst.Apps)
+	for a := range inst.Apps {
+		inst.Apps[a].Demand = []int64{0}
+	}
+	require.Equal(t, inst.Machines, tightened([]*trace.Trace{tr})[0].Instance.Machines, "pods that ask for nothing need one")
 }
 
 // Best-Fit as a linear policy places as Best-Fit does.
