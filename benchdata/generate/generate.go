@@ -100,7 +100,12 @@ func (k Kind) parse(set map[string]string) (values, error) {
 		}
 		p[name] = v
 	}
-	if factor, ok := p["forecast"]; ok && factor == 0 && p["total"] != 0 {
+	factor, ok := p["forecast"]
+	switch {
+	case !ok:
+	case factor > 0 && factor < leastForecast: // expected counts have two decimals
+		return nil, fmt.Errorf("generate %s: forecast=%v: want 0, which is none, or .01 to 100", k.Name, factor)
+	case factor == 0 && p["total"] != 0:
 		return nil, fmt.Errorf("generate %s: total=known scales a forecast, and forecast=0 is none", k.Name)
 	}
 	if k.check != nil {

@@ -53,6 +53,8 @@ func TestErrors(t *testing.T) {
 		{"kubernetes", map[string]string{"nodes": "5001"}, `generate kubernetes: nodes=5001 is not within 0 and 5000`},
 		{"large", map[string]string{"departures": "1.5"}, `generate large: departures=1.5 is not within 0 and 1`},
 		{"large", map[string]string{"forecast": "0", "total": "known"}, `generate large: total=known scales a forecast, and forecast=0 is none`},
+		{"large", map[string]string{"forecast": ".0001", "total": "known"}, `generate large: forecast=0.0001: want 0, which is none, or .01 to 100`},
+		{"kubernetes", map[string]string{"forecast": ".009"}, `generate kubernetes: forecast=0.009: want 0, which is none, or .01 to 100`},
 		{"orlib", map[string]string{"n": "1.5"}, `generate orlib: n=1.5 is not a whole number`},
 	}
 	for _, tt := range tests {

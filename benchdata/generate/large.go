@@ -61,9 +61,12 @@ func largeParams() []Param {
 	}, forecastParams()...)
 }
 
+// leastForecast is the least factor of a forecast that is not none.
+const leastForecast = .01
+
 func forecastParams() []Param {
 	return []Param{
-		{Name: "forecast", Default: 1, Max: 100, Help: "factor on every expected count; 0: no forecast"},
+		{Name: "forecast", Default: 1, Max: 100, Help: "factor on every expected count, at least .01; 0: no forecast"},
 		{Name: "noise", Default: 0, Max: 3, Help: "error of the forecast: standard deviation of its logarithm, per app"},
 	}
 }
