@@ -16,6 +16,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/internal/compare"
+	"github.com/sigma-scheduler/sigma/internal/tune"
 	"github.com/sigma-scheduler/sigma/mpa/loadsim"
 )
 
@@ -77,6 +78,21 @@ func TestFirstDay(t *testing.T) {
 	object, err := policy.Load("general.yaml")
 	require.NoError(t, err)
 	require.Equal(t, policy.Shadow, object.Spec.Mode)
+}
+
+// docs/first-day.md says what to do with each verdict that tune may give.
+func TestFirstDayVerdicts(t *testing.T) {
+	page := readText(t, "../../docs/first-day.md")
+	for _, out := range []tune.Result{
+		{Better: true, Against: "bestfit", Saving: &tune.Interval{}},
+		{Better: true, Likely: true, Against: "bestfit", Saving: &tune.Interval{}},
+		{Against: "bestfit"},
+		{Reason: "it is short", Chosen: "bestfit"},
+	} {
+		verdict, _, found := strings.Cut(out.Sentence(), ":")
+		require.True(t, found)
+		require.Contains(t, page, "\n| `"+verdict+": ")
+	}
 }
 
 func readText(t *testing.T, path string) string {
