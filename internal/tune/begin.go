@@ -88,6 +88,8 @@ func (r *run) teachesNothing() string {
 		return "each pod can go to one machine only: no policy changes anything"
 	case one:
 		return "the history has one app only: there is no mix to learn"
+	case nothingLeaves(r.traces) && !fillUps(r.traces):
+		return "the history only fills up: three traces in which nothing leaves are the least that can be learned from, chosen on and judged on"
 	}
 	return ""
 }

@@ -37,13 +37,15 @@ type split struct {
 type shortError struct{ hours float64 }
 
 func (e *shortError) Error() string {
-	return fmt.Sprintf("the history has %.3g hours in blocks of four; twelve (three blocks), or three traces in which nothing leaves, are the least that can be learned from, chosen on and judged on", e.hours)
+	return fmt.Sprintf("the history has %.3g hours in blocks of four; twelve (three blocks) are the least that can be learned from, chosen on and judged on", e.hours)
 }
 
 // fillUps reports a history of traces in which nothing leaves: clusters that only fill up.
 // Hours say nothing of them, what they need at the end does, so each trace is a block.
-func fillUps(traces []*trace.Trace) bool {
-	return len(traces) >= fewest && !slices.ContainsFunc(traces, func(t *trace.Trace) bool {
+func fillUps(traces []*trace.Trace) bool { return len(traces) >= fewest && nothingLeaves(traces) }
+
+func nothingLeaves(traces []*trace.Trace) bool {
+	return !slices.ContainsFunc(traces, func(t *trace.Trace) bool {
 		return slices.ContainsFunc(t.Events, func(e trace.Event) bool { return e.Kind == trace.Delete })
 	})
 }

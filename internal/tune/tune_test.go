@@ -113,6 +113,14 @@ func TestFillUps(t *testing.T) {
 	at := slices.IndexFunc(out.Validation, func(r Row) bool { return r.Policy == "bestfit" })
 	require.InDelta(t, run.Cost, out.Validation[at].CostHours, 2, "the mean over orders")
 
+	long, err := generate.Generate("large", 600201, map[string]string{"scale": ".1"}) // of a day
+	require.NoError(t, err)
+	cfg.Traces = []*trace.Trace{long}
+	out, err = Run(t.Context(), cfg)
+	require.NoError(t, err)
+	require.Contains(t, out.Reason, "three traces in which nothing leaves", "hours say nothing of it")
+	require.Equal(t, "bestfit", out.Chosen)
+
 	cfg.Traces = history[:2]
 	out, err = Run(t.Context(), cfg)
 	require.NoError(t, err)
