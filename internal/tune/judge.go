@@ -111,7 +111,7 @@ type Interval struct {
 }
 
 // likely reports a saving that may be none, but at worst costs less than it saves on average.
-func (i Interval) likely() bool { return i.Low <= 0 && i.Low > -i.Mean }
+func (i *Interval) likely() bool { return i.Low <= 0 && i.Low > -i.Mean }
 
 // resamples is the number of draws of a bootstrap.
 const resamples = 2000
