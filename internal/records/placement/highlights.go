@@ -13,7 +13,8 @@ func Capabilities() []records.Capability {
 	return []records.Capability{
 		{
 			Title: "In a cluster",
-			About: "What [manifests/policy.yaml](../manifests/policy.yaml) does once it is live, without another edit.",
+			About: "What [manifests/policy.yaml](../manifests/policy.yaml) does, as it is. On *large* and on loose fixed fleets requests ask for\n" +
+				"several items, and [the rows for batches](policies.md#shipped) decide, which a live scheduler never comes to.",
 			Parts: []records.Highlight{cluster.highlight(clusterPicks()...)},
 		},
 		{
