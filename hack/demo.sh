@@ -67,7 +67,7 @@ for fleet in $fleets; do
 		--out "$dir/tuned-$fleet.yaml" --report "$dir/verdict-$fleet.html" >"$dir/tune-$fleet.txt"
 	# Without a file, the verdict names a built-in rule.
 	chosen=$dir/tuned-$fleet.yaml
-	[[ -f $chosen ]] || chosen=$(sed -n '1s/^no better than \([a-z0-9-]*\):.*/\1/p' "$dir/tune-$fleet.txt")
+	[[ -f $chosen ]] || chosen=$(sed -nE '1s/^no(thing learned, use| better than) ([a-z0-9-]*):.*/\2/p' "$dir/tune-$fleet.txt")
 	[[ ,$all, == *,$chosen,* ]] || all+=,$chosen
 	"$sigma" compare --trace "$dir/$fleet" --policy "$all" "${flags[@]}" --quiet \
 		--report "$dir/report-$fleet.html" >"$dir/compare-$fleet.txt"
