@@ -19,7 +19,8 @@ scheduler knows, and no row needs more than that. K1: a forecast per app, in a c
 Instances of 400 apps and about 5,000 containers have seeds from 970,000, Kubernetes clusters (roll-outs, daily scaling, jobs,
 DaemonSets; fleets of *one* node size, *open* with two or three, *fixed*) from 910,000. No policy was trained or chosen on them.
 The first day of a cluster is not measured. On *large* and on loose fixed fleets a request asks for several items, and
-the table's rows for batches decide; a live scheduler gets pods one by one, and never comes to these rows. The best rule in hindsight is the best of ` + strings.ReplaceAll(clusterRules, ",", ", ") + ` on that cluster and day.`,
+the table's rows for batches decide; a live scheduler gets pods one by one, and never comes to these rows: split into single pods a
+loose fleet (seed 600,000) takes 363 machines where Best-Fit takes 245, *large* 246 where it takes 245. The best rule in hindsight is the best of ` + strings.ReplaceAll(clusterRules, ",", ", ") + ` on that cluster and day.`,
 	run: clusterSize{
 		instances: 12, orders: 10, clusters: 40, scale: "1", wide: "22", nodes: "0",
 	}.run,
