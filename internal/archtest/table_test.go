@@ -23,6 +23,7 @@ var table = []row{
 	{"binpack/measure", []string{"binpack"}},
 	{"binpack/bound", []string{"binpack", "binpack/measure"}},
 	{"binpack/plan", []string{"binpack", "binpack/bound"}},
+	{"binpack/plan/moves", []string{"binpack", "binpack/rule"}},
 	{"binpack/packtest", []string{"binpack", "binpack/learned", "benchdata/policies"}},
 	{"swarm", []string{"internal/durable"}},
 	{"cerebro", []string{"binpack", "binpack/measure", "cerebro/trace"}},

@@ -110,10 +110,13 @@ func loosened(t *trace.Trace) *binpack.Instance {
 			app.Types = append(slices.Clone(app.Types), typ)
 		}
 	}
+	rules := map[int32][]*binpack.Rule{} // by A
 	for i := range in.Rules {
-		r := &in.Rules[i]
-		for groups := range maps.Values(on) {
-			if groups[r.A] > 0 {
+		rules[in.Rules[i].A] = append(rules[in.Rules[i].A], &in.Rules[i])
+	}
+	for groups := range maps.Values(on) {
+		for a := range groups {
+			for _, r := range rules[a] {
 				r.Max = max(r.Max, groups[r.B])
 			}
 		}

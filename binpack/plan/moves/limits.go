@@ -1,0 +1,53 @@
+package moves
+
+import "slices"
+
+// withinLimits reports whether the whole sequence keeps the budget, and the caps per app.
+func (s *search) withinLimits() bool {
+	if s.paid > s.opt.Budget+1e-9 {
+		return false
+	}
+	if s.opt.AppShare >= 1 {
+		return true
+	}
+	moved, seen := make([]int32, len(s.cap)), map[int32]bool{}
+	for _, m := range s.sequence {
+		if m.from >= 0 && !seen[m.item] {
+			seen[m.item] = true
+			if app := s.items[m.item].App; moved[app] >= s.cap[app] {
+				return false
+			} else {
+				moved[app]++
+			}
+		}
+	}
+	return true
+}
+
+// priceOf is the price of all items on a machine; ok is false if one of them must stay.
+func (s *search) priceOf(m int32) (price float64, ok bool) {
+	return s.load[m].price, s.load[m].fixed == 0
+}
+
+// count adds sign items like one to what a machine holds.
+func (s *search) count(i, m int32, sign int32) {
+	it, l := &s.items[i], &s.load[m]
+	l.price += float64(sign) * it.Price
+	if it.Fixed {
+		l.fixed += sign
+	}
+	if m == s.origin[i] {
+		l.firstPrice += float64(sign) * it.Price
+	}
+}
+
+// leastPrices are the prices of all items of the machines that can be emptied, ascending.
+func (s *search) leastPrices() (prices []float64) {
+	for _, m := range s.machines {
+		if price, ok := s.priceOf(m); ok && len(s.on[m]) > 0 {
+			prices = append(prices, price)
+		}
+	}
+	slices.Sort(prices)
+	return prices
+}

@@ -1,0 +1,335 @@
+package moves
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+)
+
+const (
+	// maxSteps is the most ejections of an attempt, beside the items that it begins with.
+	maxSteps = 100
+	// maxTries is the number of attempts to empty a machine.
+	maxTries = 150
+	// maxFailures and failuresPerMachine limit consecutive attempts without success.
+	maxFailures, failuresPerMachine = 200, 4
+	// patience is the number of attempts to empty a machine for less than the others promise.
+	patience = 12
+	// roomAttempts is the number of attempts to let in an item.
+	roomAttempts = 4
+	// look is the number of machines that an ejection looks at, more if there is nothing.
+	look = 512
+	// lookPairs is the same for ejections of two items.
+	lookPairs = 64
+	// home is the advantage of the machine where an item stood at the beginning.
+	home = .5
+)
+
+// search is the engine: items on machines, a pool of items without one, and penalties
+// that items keep between attempts.
+type search struct {
+	inst     *binpack.Instance
+	state    *binpack.State
+	items    []Item
+	opt      Options
+	rng      *rand.Rand
+	machines []int32 // that may be used, by index
+	usable   []bool  // items may land there
+	emptied  []bool
+	tight    []int // dimensions, the tightest first
+
+	origin  []int32 // per item: machine at the beginning; -1 = none
+	at      []int32 // per item: machine now; -1 = none
+	devices [][]binpack.Device
+	on      [][]int32        // per machine: items
+	load    []load           // per machine
+	pen     []float64        // per item: how hard it was to place
+	size    []float64        // per app: largest share of a machine over dimensions
+	into    [][]binpack.Rule // per group: rules (A, group, k)
+	out     [][]binpack.Rule // per group: rules (group, B, k)
+	cap     []int32          // per app: items that may move
+	moved   []int32          // per app: items away from their first machine
+	slow    bool             // there are devices
+
+	pool     []int32
+	spent    float64 // price of the items away from their first machine
+	attempts int
+	tries    []int
+	extra    []float64 // per machine: extra price of the last attempt
+
+	// Since the mark.
+	spentAtMark float64
+	touched     []int32
+	stamp       []int // per item: attempt that touched it
+	before      []int32
+	beforeUsed  [][]binpack.Device
+	sequenceWas []Move
+	paidWas     float64
+
+	sequence []Move
+	paid     float64
+	longest  int // moves of the last attempt that was carried out, before merges
+
+	buf   []int32
+	short []shortage
+}
+
+// A load is what a machine holds.
+type load struct {
+	price      float64 // of moves of all its items
+	firstPrice float64 // of those that stood here at the beginning: moves of the others may become one
+	fixed      int32   // items that must stay
+}
+
+func (s *search) begin(inst *binpack.Instance, items []Item, opt Options) error {
+	s.inst, s.items, s.opt = inst, slices.Clone(items), opt
+	s.state = binpack.NewState(inst)
+	s.rng = rand.New(rand.NewPCG(opt.Seed, 0))
+	n := len(items)
+	s.origin, s.at, s.before = make([]int32, n), make([]int32, n), make([]int32, n)
+	s.devices, s.beforeUsed = make([][]binpack.Device, n), make([][]binpack.Device, n)
+	s.pen, s.stamp = make([]float64, n), make([]int, n)
+	s.cap, s.moved = make([]int32, len(inst.Apps)), make([]int32, len(inst.Apps))
+	for i := range s.items {
+		it := &s.items[i]
+		s.origin[i], s.at[i] = -1, -1
+		if it.Price == 0 {
+			it.Price = 1
+		}
+		if !(it.Price > 0) || math.IsInf(it.Price, 0) {
+			return fmt.Errorf("item %d: a price of %g: want more than 0", i, it.Price)
+		}
+		if it.App < 0 || int(it.App) >= len(inst.Apps) {
+			return fmt.Errorf("item %d: there is no app %d", i, it.App)
+		}
+		s.cap[it.App]++
+		if it.Line < 0 {
+			continue
+		}
+		if err := s.stand(int32(i)); err != nil {
+			return fmt.Errorf("item %d, of %s: %w", i, inst.Apps[it.App].Name, err)
+		}
+	}
+	for a := range s.cap {
+		s.cap[a] = max(1, int32(math.Floor(opt.AppShare*float64(s.cap[a])+1e-9)))
+	}
+	s.compile()
+	return nil
+}
+
+// stand books an item where it stands at the beginning.
+func (s *search) stand(i int32) error {
+	it := &s.items[i]
+	m := int32(-1)
+	if int(it.Line) < len(s.inst.Machines) {
+		m = s.state.MachineAt(it.Line, it.Index)
+	}
+	if m < 0 {
+		return fmt.Errorf("there is no machine %d of line %d", it.Index, it.Line)
+	}
+	if err := s.state.PlaceAs(it.App, m, it.Devices); err != nil {
+		return fmt.Errorf("machine %d of %s has no room: %w", it.Index, s.inst.Machines[it.Line].Name, err)
+	}
+	s.origin[i], s.at[i] = m, m
+	s.devices[i] = slices.Clone(it.Devices)
+	return nil
+}
+
+func (s *search) compile() {
+	n := s.state.Size()
+	s.usable, s.emptied, s.on, s.load = make([]bool, n), make([]bool, n), make([][]int32, n), make([]load, n)
+	for m := range int32(n) {
+		s.machines = append(s.machines, m)
+	}
+	for i, m := range s.at {
+		if m >= 0 {
+			s.on[m] = append(s.on[m], int32(i))
+			s.count(int32(i), m, 1)
+		}
+	}
+	most := make([]float64, len(s.inst.Dimensions))
+	for _, k := range s.state.Kinds() {
+		for d, c := range k.Capacity {
+			most[d] = max(most[d], float64(c))
+		}
+	}
+	for d, dim := range s.inst.Dimensions {
+		s.slow = s.slow || dim.Device
+		s.tight = append(s.tight, d)
+	}
+	for _, app := range s.inst.Apps {
+		size := 1e-9
+		for d, need := range app.Demand {
+			if most[d] > 0 {
+				size = max(size, float64(need)/most[d])
+			}
+		}
+		s.size = append(s.size, size)
+	}
+	s.into, s.out = make([][]binpack.Rule, len(s.inst.Groups)), make([][]binpack.Rule, len(s.inst.Groups))
+	for _, r := range s.inst.Rules {
+		s.into[r.B], s.out[r.A] = append(s.into[r.B], r), append(s.out[r.A], r)
+	}
+	s.sortDimensions()
+}
+
+// sortDimensions puts the dimensions first of which the machines in use have the least
+// left: they refuse most.
+func (s *search) sortDimensions() {
+	free := make([]float64, len(s.tight))
+	for d := range free {
+		have, left := 1e-9, 0.0
+		for _, m := range s.machines {
+			if s.state.Items(m) > 0 {
+				have += float64(s.state.Capacity(m)[d])
+				left += float64(s.state.Free(d)[m])
+			}
+		}
+		free[d] = left / have
+	}
+	slices.SortStableFunc(s.tight, func(a, b int) int { return cmp.Compare(free[a], free[b]) })
+}
+
+func (s *search) app(i int32) *binpack.App { return &s.inst.Apps[s.items[i].App] }
+
+// mark begins an attempt that undo can take back.
+func (s *search) mark() {
+	s.touched = s.touched[:0]
+	s.spentAtMark, s.paidWas = s.spent, s.paid
+	s.sequenceWas = append(s.sequenceWas[:0], s.sequence...)
+}
+
+// touch remembers where an item stood at the mark.
+func (s *search) touch(i int32) {
+	if s.stamp[i] != s.attempts {
+		s.stamp[i] = s.attempts
+		s.touched = append(s.touched, i)
+		s.before[i], s.beforeUsed[i] = s.at[i], s.devices[i]
+	}
+}
+
+// lift takes an item off its machine.
+func (s *search) lift(i int32) {
+	m := s.at[i]
+	s.touch(i)
+	s.state.Remove(s.items[i].App, m, s.devices[i])
+	list := s.on[m]
+	at := slices.Index(list, i)
+	s.on[m] = slices.Delete(list, at, at+1)
+	if m == s.origin[i] {
+		s.spent += s.items[i].Price
+		s.moved[s.items[i].App]++
+	}
+	s.count(i, m, -1)
+	s.at[i], s.devices[i] = -1, nil
+}
+
+// put places an item on a machine that takes it.
+func (s *search) put(i, m int32) {
+	s.touch(i)
+	used := s.state.Place(binpack.Item{App: s.items[i].App, Serial: uint64(i)}, m, nil)
+	s.landed(i, m, slices.Clone(used))
+}
+
+func (s *search) landed(i, m int32, used []binpack.Device) {
+	s.on[m] = append(s.on[m], i)
+	s.at[i], s.devices[i] = m, used
+	s.count(i, m, 1)
+	if m == s.origin[i] {
+		s.spent -= s.items[i].Price
+		s.moved[s.items[i].App]--
+	}
+}
+
+// rewind puts all items that the attempt touched back to where they stood at the mark.
+func (s *search) rewind() {
+	for _, i := range s.touched {
+		if s.at[i] >= 0 {
+			s.lift(i)
+		}
+	}
+	for _, i := range s.touched {
+		m := s.before[i]
+		if m < 0 {
+			continue
+		}
+		if err := s.state.PlaceAs(s.items[i].App, m, s.beforeUsed[i]); err != nil {
+			panic(fmt.Sprintf("moves: an item does not go back: %v", err))
+		}
+		s.landed(i, m, s.beforeUsed[i])
+	}
+}
+
+// undo takes back all since the mark.
+func (s *search) undo() {
+	s.rewind()
+	s.sequence = append(s.sequence[:0], s.sequenceWas...)
+	s.paid = s.paidWas
+}
+
+// settle finds places for the items of the pool, the largest first, and reports whether
+// it did, for at most limit more than the price at the mark.
+func (s *search) settle(limit float64) bool {
+	for steps := maxSteps + len(s.pool); len(s.pool) > 0; steps-- {
+		if steps == 0 || s.spent-s.spentAtMark > limit+1e-9 {
+			return false
+		}
+		at := 0
+		for k, i := range s.pool {
+			if s.size[s.items[i].App] > s.size[s.items[s.pool[at]].App] {
+				at = k
+			}
+		}
+		i := s.pool[at]
+		s.pool = slices.Delete(s.pool, at, at+1)
+		if s.insert(i) {
+			continue
+		}
+		s.pen[i]++
+		if !s.eject(i) {
+			s.pool = append(s.pool, i)
+			return false
+		}
+	}
+	return s.spent-s.spentAtMark <= limit+1e-9
+}
+
+// insert puts an item on the machine that it leaves fullest and evenly full, if one has
+// room: the least of mean free share − ½ · least free share.
+func (s *search) insert(i int32) bool {
+	app := s.app(i)
+	s.buf = s.state.Feasible(s.items[i].App, s.buf[:0])
+	best, least := int32(-1), math.Inf(1)
+	for _, m := range s.buf {
+		if !s.takes(m) {
+			continue
+		}
+		mean, low, n := 0.0, 1.0, 0.0
+		for d, c := range s.state.Capacity(m) {
+			if c > 0 {
+				share := float64(s.state.Free(d)[m]-app.Demand[d]) / float64(c)
+				mean, low, n = mean+share, min(low, share), n+1
+			}
+		}
+		score := mean/max(n, 1) - low/2
+		if m == s.origin[i] {
+			score -= home
+		}
+		if score < least {
+			best, least = m, score
+		}
+	}
+	if best < 0 {
+		return false
+	}
+	s.put(i, best)
+	return true
+}
+
+// takes reports whether items may land on a machine. An open fleet brings machines into being
+// of which the search knows nothing.
+func (s *search) takes(m int32) bool { return int(m) < len(s.usable) && s.usable[m] }

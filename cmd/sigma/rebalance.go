@@ -1,0 +1,149 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sigma-scheduler/sigma/internal/compare"
+	"github.com/sigma-scheduler/sigma/internal/durable"
+)
+
+type rebalanceFlags struct {
+	path, placements, out, format string
+	moves, objective              string
+	quiet                         bool
+	compare.Rebalance
+}
+
+func (a *app) rebalance() *cobra.Command {
+	var f rebalanceFlags
+	cmd := &cobra.Command{
+		Use:   "rebalance --trace DIR --out plan.csv",
+		Short: "Empty machines, or make room, with a few moves of what stands on them",
+		Long: `Rebalance looks for a few moves that empty machines. The items stand where placed.csv
+says, or where --placements says: the file of "sigma replay". An item may take the
+place of another, which moves on in turn. Nothing is moved in a cluster: the moves
+are a file. Each is valid when its turn comes, so one may stop after any of them. An
+independent checker checks every step before anything is written.
+
+The table shows the machines freed after so many moves, those that a drain without
+swaps frees (fewest items first, Best-Fit), and those that so many moves can free at
+most. Without --moves, --machines and --until-bound the budget is 2% of the items.
+
+With --make-room the items that wait get a place first, each with at most 8 moves of
+others: what the file of placements left out, or what a snapshot's events.csv asks
+for. Alone it empties no machine.`,
+		Example: `  sigma rebalance --trace snap --moves 1% --out plan.csv
+  sigma replay --trace large-1 --policy bestfit --placements start.csv
+  sigma rebalance --trace large-1 --placements start.csv --until-bound --out plan.csv --format json`,
+		Args: noArgs,
+		RunE: a.do(func(cmd *cobra.Command, _ []string) error {
+			if err := required(cmd, "trace", "out"); err != nil {
+				return err
+			}
+			if err := f.complete(cmd); err != nil {
+				return err
+			}
+			if err := cmp.Or(regular("out", f.out), oneOf("format", f.format, "table", "json")); err != nil {
+				return err
+			}
+			t, err := a.loadTrace(f.path)
+			if err != nil {
+				return err
+			}
+			var start *compare.Start
+			if f.placements != "" {
+				start, err = compare.ReadStart(t, f.placements)
+			} else {
+				start, err = compare.NewStart(t)
+			}
+			if err != nil {
+				return err
+			}
+			return a.rebalanceFrom(cmd.Context(), start, f)
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.path, "trace", "", "trace: a folder or a .tar.gz file")
+	a.unpackedFlag(flags)
+	flags.StringVar(&f.placements, "placements", "", "start from these placements of a replay instead of placed.csv")
+	flags.StringVar(&f.moves, "moves", "", "most moves: a number, or a share of the items that stand such as 2%")
+	flags.IntVar(&f.Machines, "machines", 0, "stop when so many machines are in use")
+	flags.BoolVar(&f.UntilBound, "until-bound", false, "stop at the lower bound")
+	cmd.MarkFlagsMutuallyExclusive("moves", "machines", "until-bound")
+	flags.BoolVar(&f.MakeRoom, "make-room", false, "first let in the items that wait")
+	flags.StringVar(&f.objective, "objective", "machines", "machines, or cost: empty the dearest machines")
+	flags.StringVar(&f.out, "out", "", "CSV file to write the moves to")
+	flags.Uint64Var(&f.Seed, "seed", 1, "of the search")
+	flags.StringVar(&f.format, "format", "table", "table or json")
+	quietFlag(flags, &f.quiet)
+	return cmd
+}
+
+// complete checks the flags and reads the budget.
+func (f *rebalanceFlags) complete(cmd *cobra.Command) error {
+	if err := oneOf("objective", f.objective, "machines", "cost"); err != nil {
+		return err
+	}
+	f.ByCost = f.objective == "cost"
+	if cmd.Flags().Changed("machines") && f.Machines < 1 {
+		return usagef("--machines %d: want at least 1", f.Machines)
+	}
+	f.Share, f.Count = -1, -1
+	if f.moves == "" && !f.MakeRoom && !f.UntilBound && f.Machines == 0 {
+		f.moves = "2%"
+	}
+	if f.moves == "" {
+		return nil
+	}
+	if text, ok := strings.CutSuffix(f.moves, "%"); ok {
+		percent, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(percent >= 0 && percent <= 100) {
+			return usagef("--moves %s: want 0%% to 100%%", f.moves)
+		}
+		f.Share = percent / 100
+		return nil
+	}
+	n, err := strconv.ParseUint(f.moves, 10, 31)
+	if err != nil {
+		return usagef("--moves %s: want a number, or a share such as 2%%", f.moves)
+	}
+	f.Count = int(n)
+	return nil
+}
+
+func (a *app) rebalanceFrom(ctx context.Context, start *compare.Start, f rebalanceFlags) error {
+	show := a.newProgress(0, "attempt", f.quiet)
+	defer show.end()
+	f.Watch = func(attempts, moves, freed int) {
+		show.set(attempts, fmt.Sprintf("%s, %s freed", plural(moves, "move"), plural(freed, "machine")))
+	}
+	r, err := compare.NewRebalance(ctx, start, f.Rebalance)
+	show.end()
+	if err != nil {
+		return err
+	}
+	if err := durable.WriteFile(f.out, r.WriteMoves); err != nil {
+		return err
+	}
+	if f.format == "json" {
+		err = a.json(r)
+	} else {
+		err = r.Print(a.stdout)
+	}
+	if err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return interrupted("%s holds the moves found so far", f.out)
+	}
+	if r.Reason != "" {
+		fmt.Fprintln(a.stderr, r.Reason)
+	}
+	return nil
+}

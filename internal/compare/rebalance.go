@@ -1,0 +1,292 @@
+package compare
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"text/tabwriter"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/bound"
+	"github.com/sigma-scheduler/sigma/binpack/plan/moves"
+	"github.com/sigma-scheduler/sigma/cerebro/report"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+)
+
+// A Rebalance says what to move. Of Share, Count, Machines and UntilBound one is set, or none
+// with MakeRoom.
+type Rebalance struct {
+	Share      float64 // most moves ÷ items that stand; negative = not set
+	Count      int     // most moves; negative = not set
+	Machines   int     // number of machines to stop at; 0 = not set
+	UntilBound bool
+	MakeRoom   bool // first let in the items that wait
+	ByCost     bool // empty the dearest machines
+	Seed       uint64
+	Watch      func(attempts, moves, freed int) // may be nil
+}
+
+// Rebalanced are the figures of a rebalance.
+type Rebalanced struct {
+	MachinesBefore int          `json:"machines_before"`
+	MachinesAfter  int          `json:"machines_after"`
+	Bound          int          `json:"bound"` // no placement of the items needs fewer machines
+	Moves          int          `json:"moves"`
+	MovesPercent   float64      `json:"moves_percent"` // of the items that stood
+	LeastMoves     int          `json:"least_moves"`   // lower bound, for as many machines freed
+	Curve          []CurvePoint `json:"curve"`
+	LetIn          *int         `json:"let_in,omitempty"` // with --make-room: waiting items that got a place
+	LeftOut        *int         `json:"left_out,omitempty"`
+
+	Items  int    `json:"-"` // that stood
+	Method string `json:"-"` // of the bound
+	Reason string `json:"-"` // why there are no moves, or why the target is not reached
+
+	start *Start
+	list  []moves.Move
+	most  func(moves int) int // machines that so many moves can free at most
+}
+
+// A CurvePoint says how many machines are free after a number of moves, here and by a drain
+// without swaps.
+type CurvePoint struct {
+	Moves      int `json:"moves"`
+	Freed      int `json:"freed"`
+	DrainFreed int `json:"drain_freed"`
+}
+
+// NewRebalance looks for moves from a start. The slow checker confirms each step before
+// anything is returned. When the context ends, it returns what it has found.
+func NewRebalance(ctx context.Context, start *Start, opt Rebalance) (*Rebalanced, error) {
+	standing := start.standing()
+	budget := float64(opt.Count)
+	if opt.Share >= 0 {
+		budget = math.Floor(opt.Share*float64(standing) + 1e-9)
+	} else if opt.Count < 0 {
+		budget = math.Inf(1)
+	}
+	r := &Rebalanced{Items: standing, start: start, Curve: []CurvePoint{}}
+	p, err := moves.New(start.t.Instance, start.Items, moves.Options{
+		Seed: opt.Seed, Budget: budget, ByCost: opt.ByCost, Watch: opt.Watch,
+	})
+	if err != nil {
+		return nil, err
+	}
+	_, r.MachinesBefore = p.Machines()
+	made := 0
+	if opt.MakeRoom {
+		left := p.MakeRoom(ctx)
+		out, in := len(left), len(start.Items)-standing-len(left)
+		r.LetIn, r.LeftOut = &in, &out
+		made = len(p.Moves())
+	}
+	now := start.after(p.Moves())
+	b := now.bound()
+	r.Bound, r.Method = b.Machines, b.Method
+	if opt.Machines > 0 && opt.Machines < b.Machines {
+		return nil, fmt.Errorf("no placement of these items needs fewer than %d machines (%s): %d cannot be reached", b.Machines, b.Method, opt.Machines)
+	}
+	only := opt.MakeRoom && opt.Share < 0 && opt.Count < 0 && opt.Machines == 0 && !opt.UntilBound
+	if !only {
+		p.Rebalance(ctx, max(opt.Machines, b.Machines))
+	}
+	r.list = p.Moves()
+	if err := moves.Check(start.t.Instance, start.Items, r.list); err != nil {
+		return nil, fmt.Errorf("a move breaks a constraint: this is a bug, please report it with the trace: %w", err)
+	}
+	r.MachinesAfter, _ = p.Machines()
+	for _, m := range r.list {
+		if m.From != moves.Nowhere {
+			r.Moves++
+		}
+	}
+	if standing > 0 {
+		r.MovesPercent = math.Round(1e6*float64(r.Moves)/float64(standing)) / 1e4
+	}
+	if freed := r.MachinesBefore - r.MachinesAfter; freed > 0 {
+		r.LeastMoves = int(p.LeastMoves(freed))
+	}
+	r.most = func(n int) int {
+		k := 0
+		for p.LeastMoves(k+1) <= float64(n) {
+			k++
+		}
+		return k
+	}
+	r.Reason = reason(r, opt, only, budget)
+	return r, r.draw(now, r.list[made:])
+}
+
+// reason says why there are no moves, or why the target is not reached.
+func reason(r *Rebalanced, opt Rebalance, only bool, budget float64) string {
+	target := max(opt.Machines, r.Bound)
+	switch {
+	case r.Items == 0:
+		return "no item stands on a machine"
+	case only:
+		return ""
+	case r.MachinesBefore <= target:
+		return fmt.Sprintf("no moves: the target of %s is met", report.Plural(target, "machine"))
+	case budget == 0:
+		return "no moves: the budget is 0"
+	case r.Moves == 0 && r.most(int(min(budget, math.MaxInt32))) == 0:
+		return "no moves: to empty the machine with the fewest items takes more"
+	case r.Moves == 0:
+		return "no moves: no machine could be emptied"
+	case (opt.Machines > 0 || opt.UntilBound) && r.MachinesAfter > target:
+		return fmt.Sprintf("%d machines are not reached: the search ends at %d", target, r.MachinesAfter)
+	}
+	return ""
+}
+
+// draw makes the curve of the moves that empty machines, beside a drain without swaps.
+func (r *Rebalanced) draw(now *Start, list []moves.Move) error {
+	drain, err := moves.Greedy(now.t.Instance, now.Items)
+	if err != nil {
+		return err
+	}
+	on := map[moves.Position]int{}
+	for _, it := range now.Items {
+		if it.Line >= 0 {
+			on[moves.Position{Line: it.Line, Index: it.Index}]++
+		}
+	}
+	before := len(on)
+	at := map[int]CurvePoint{}
+	for k, m := range list {
+		if on[m.From]--; on[m.From] == 0 {
+			delete(on, m.From)
+		}
+		on[m.To]++
+		at[k+1] = CurvePoint{Moves: k + 1, Freed: before - len(on)}
+	}
+	last := CurvePoint{}
+	end := len(list)
+	if n := len(drain); n > 0 {
+		end = max(end, drain[n-1].Moves)
+	}
+	for k := 1; k <= end; k++ {
+		next := last
+		if p, ok := at[k]; ok {
+			next = p
+		}
+		next.Moves, next.DrainFreed = k, last.DrainFreed
+		for len(drain) > 0 && drain[0].Moves <= k {
+			next.DrainFreed, drain = drain[0].Freed, drain[1:]
+		}
+		if next.Freed != last.Freed || next.DrainFreed != last.DrainFreed {
+			r.Curve = append(r.Curve, next)
+		}
+		last = next
+	}
+	return nil
+}
+
+// bound is the lower bound of the items that stand.
+func (s *Start) bound() bound.Bound {
+	standing := *s.t
+	standing.Placed = nil
+	var changes []bound.Change
+	for k, it := range s.Items {
+		if it.Line >= 0 {
+			standing.Placed = append(standing.Placed, trace.Placed{Request: s.request[k], Line: it.Line, Index: it.Index, Count: 1})
+			changes = append(changes, bound.Change{App: it.App, Count: 1})
+		}
+	}
+	if len(changes) == 0 {
+		return bound.Bound{Method: "volume"}
+	}
+	return bound.BestOverTime(context.Background(), loosened(&standing), changes, math.NaN(), bound.Options{}).Bound
+}
+
+// WriteMoves writes the moves as CSV, one a line. The lines of a step leave together.
+func (r *Rebalanced) WriteMoves(out io.Writer) error {
+	s, in := r.start, r.start.t.Instance
+	w := csv.NewWriter(out)
+	_ = w.Write([]string{"step", "request", "item", "app", "from", "to", "devices"}) // the writer keeps its error
+	for _, m := range r.list {
+		from := ""
+		if m.From != moves.Nowhere {
+			from = s.t.MachineName(m.From.Line, m.From.Index)
+		}
+		_ = w.Write([]string{
+			strconv.Itoa(m.Step + 1), s.t.Requests[s.request[m.Item]].Name, strconv.Itoa(int(s.number[m.Item])),
+			in.Apps[s.Items[m.Item].App].Name, from, s.t.MachineName(m.To.Line, m.To.Index),
+			trace.FormatDevices(in, traceDevices(m.Devices)),
+		})
+	}
+	w.Flush()
+	return w.Error()
+}
+
+// after is the start with moves carried out.
+func (s *Start) after(list []moves.Move) *Start {
+	next := *s
+	next.Items = slices.Clone(s.Items)
+	for _, m := range list {
+		it := &next.Items[m.Item]
+		it.Line, it.Index, it.Devices = m.To.Line, m.To.Index, m.Devices
+	}
+	return &next
+}
+
+func (s *Start) standing() (n int) {
+	for _, it := range s.Items {
+		if it.Line >= 0 {
+			n++
+		}
+	}
+	return n
+}
+
+var errNoStart = errors.New("nothing says where items stand: it has no placed.csv; give --placements with the file of sigma replay")
+
+// needed is the number of devices of a dimension that an item of an app uses.
+func needed(in *binpack.Instance, app int32, d int) int {
+	need := in.Apps[app].Demand[d]
+	if !in.Dimensions[d].Device || need == 0 {
+		return 0
+	}
+	return int(max(1, need/in.Dimensions[d].One))
+}
+
+// shares are the rows of the table: moves as percent of the items that stood.
+var shares = []float64{.1, .2, .5, 1, 2, 3, 5, 10, 20, 50}
+
+// Print writes the figures, and machines freed against items moved.
+func (r *Rebalanced) Print(out io.Writer) error {
+	fmt.Fprintf(out, "machines  %d → %d (bound %d, %s)\n", r.MachinesBefore, r.MachinesAfter, r.Bound, r.Method)
+	fmt.Fprintf(out, "moves     %d, %.2f %% of %d items; at least %d\n", r.Moves, r.MovesPercent, r.Items, r.LeastMoves)
+	if r.LetIn != nil {
+		fmt.Fprintf(out, "let in    %d of %d waiting items\n", *r.LetIn, *r.LetIn+*r.LeftOut)
+	}
+	if len(r.Curve) == 0 {
+		return nil
+	}
+	fmt.Fprintln(out)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "moves\t% of items\tfreed\tdrain without swaps\tat most")
+	row := func(n int) {
+		p := CurvePoint{}
+		for _, q := range r.Curve {
+			if q.Moves <= n {
+				p = q
+			}
+		}
+		fmt.Fprintf(w, "%d\t%.2f\t%d\t%d\t%d\n", n, 100*float64(n)/float64(r.Items), p.Freed, p.DrainFreed, r.most(n))
+	}
+	end, last := r.Curve[len(r.Curve)-1].Moves, 0
+	for _, share := range shares {
+		if n := int(share / 100 * float64(r.Items)); n > last && n < end {
+			row(n)
+			last = n
+		}
+	}
+	row(end)
+	return w.Flush()
+}
