@@ -112,6 +112,11 @@ func compareStates(t testing.TB, p *Process) {
 	t.Helper()
 	done := make(chan bool)
 	go func() {
+		select { // until a program listens for it, the signal ends it
+		case <-done:
+			return
+		case <-time.After(10 * time.Second):
+		}
 		tick := time.NewTicker(2 * time.Second)
 		defer tick.Stop()
 		for {

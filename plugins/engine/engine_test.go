@@ -116,6 +116,7 @@ func TestGaugesAndCounters(t *testing.T) {
 	}
 	require.NotContains(t, l.exposed(), `resource="example.com/gpu"`, "nobody asks for it any more")
 
+	require.Contains(t, l.exposed(), "sigma_disagreements_total", "a dashboard shows 0 before the first one")
 	l.SetPolicy(ledger.Primary, spreading())
 	l.place(pod("p1", "web"))
 	require.Equal(t, 0, l.counter(l.metrics.opened.WithLabelValues("bestfit")))

@@ -5,6 +5,8 @@ import (
 
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
 const subsystem = "sigma"
@@ -93,7 +95,7 @@ func metricsOf(profile string) *profileMetrics {
 		legacyregistry.MustRegister(latency, allocation, fragment, active, nodes, generation, waiting, apps, forgotten, divergence, chosen,
 			decisions, disagreements, opened, fallbacks, loadErrors, conflicts, unclear, logErrors, logLost, restarts)
 	})
-	return &profileMetrics{
+	m := &profileMetrics{
 		latency:    latency.WithLabelValues(profile),
 		allocation: gauges{allocation, profile}, generation: gauges{generation, profile}, chosen: gauges{chosen, profile},
 		fragment: fragment.WithLabelValues(profile), active: active.WithLabelValues(profile), nodes: nodes.WithLabelValues(profile),
@@ -104,4 +106,6 @@ func metricsOf(profile string) *profileMetrics {
 		loadErrors: counters{loadErrors, profile}, conflict: counters{conflicts, profile}, unclear: counters{unclear, profile},
 		logErrors: logErrors.WithLabelValues(profile), logLost: logLost.WithLabelValues(profile), restarts: restarts.WithLabelValues(profile),
 	}
+	m.disagreements.WithLabelValues(string(ledger.Primary)) // a page has it before the first one
+	return m
 }
