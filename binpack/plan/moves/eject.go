@@ -2,6 +2,7 @@ package moves
 
 import (
 	"math"
+	"slices"
 
 	"github.com/sigma-scheduler/sigma/binpack"
 )
@@ -74,16 +75,7 @@ func (s *search) lacks(i, m int32) (ok bool) {
 }
 
 func (s *search) typeAllowed(app *binpack.App, m int32) bool {
-	if app.Types == nil {
-		return true
-	}
-	typ := s.state.Kinds()[s.state.KindOf(m)].Type
-	for _, t := range app.Types {
-		if t == typ {
-			return true
-		}
-	}
-	return false
+	return app.Types == nil || slices.Contains(app.Types, s.state.Kinds()[s.state.KindOf(m)].Type)
 }
 
 // cost of an ejection of j for i; infinite where j must stay.
