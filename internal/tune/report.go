@@ -11,17 +11,23 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
-// MarshalJSON writes the keys that the documents name.
+// MarshalJSON writes the keys that the documents name. The verdict is better also where it is
+// only likely.
 func (out *Result) MarshalJSON() ([]byte, error) {
+	verdict := "no better"
+	if out.Better {
+		verdict = "better"
+	}
 	return json.Marshal(struct {
 		Verdict    string    `json:"verdict"`
+		Likely     bool      `json:"likely"`
 		Chosen     string    `json:"chosen"`
 		Against    string    `json:"against"`
 		Saving     *Interval `json:"saving_percent"`
 		Validation []Row     `json:"validation"`
 		Test       []Row     `json:"test"`
 		Candidates []Entry   `json:"candidates"`
-	}{out.verdict(), out.Chosen, out.Against, out.Saving, orEmpty(out.Validation), orEmpty(out.Test), orEmpty(out.Candidates)})
+	}{verdict, out.Likely, out.Chosen, out.Against, out.Saving, orEmpty(out.Validation), orEmpty(out.Test), orEmpty(out.Candidates)})
 }
 
 // orEmpty writes a list without elements as [].

@@ -3,6 +3,7 @@ package tune
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"math"
 	"slices"
 	"testing"
@@ -215,6 +216,9 @@ func TestLikely(t *testing.T) {
 	out := Result{Better: true, Likely: true, Against: "bestfit", Measure: "fewer nodes", Saving: &Interval{Mean: 1, Low: -.5, High: 2.5}}
 	require.Equal(t, "likely worth it: 1.0 % ± 1.5 fewer nodes than bestfit; a longer history would tell.", out.Sentence())
 	require.Equal(t, "likely better", out.verdict())
+	text, err := json.Marshal(&out)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `{"verdict":"better","likely":true,`)
 }
 
 // TestKinds: a kind is chosen by the mean over its trainings.
