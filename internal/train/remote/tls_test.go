@@ -71,7 +71,7 @@ func TestOwnCertificate(t *testing.T) {
 	require.ErrorContains(t, err, ownCertificate)
 }
 
-// A trainer that comes back with another certificate ends its workers, who would never
+// A trainer that comes back with another certificate ends its workers, which would never
 // trust it.
 func TestCertificateChanges(t *testing.T) {
 	s, here := openServer(t, Access{Token: "secret"})
