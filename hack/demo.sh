@@ -52,7 +52,7 @@ say "a Kubernetes cluster with roll-outs, daily scaling and jobs, as three kinds
 for fleet in $fleets; do
 	tight=()
 	[[ $fleet != fixed ]] || tight=(--set f=1.02) # of the peak volume, as on the page of results
-	"$sigma" generate kubernetes --seed 300000 "${cluster[@]}" --set "fleet=$fleet" "${tight[@]}" --out "$dir/$fleet" | tail -n 1
+	"$sigma" generate kubernetes --seed 300000 "${cluster[@]}" --set "fleet=$fleet" ${tight[@]+"${tight[@]}"} --out "$dir/$fleet" | tail -n 1
 done
 about_one='an autoscaler adds nodes of one size'
 about_open='an autoscaler adds nodes of several sizes'
@@ -69,7 +69,7 @@ for fleet in $fleets; do
 	chosen=$dir/tuned-$fleet.yaml
 	[[ -f $chosen ]] || chosen=$(sed -nE '1s/^no(thing learned, use| better than) ([a-z0-9-]*):.*/\2/p' "$dir/tune-$fleet.txt")
 	[[ ,$all, == *,$chosen,* ]] || all+=,$chosen
-	"$sigma" compare --trace "$dir/$fleet" --policy "$all" "${flags[@]}" --quiet \
+	"$sigma" compare --trace "$dir/$fleet" --policy "$all" ${flags[@]+"${flags[@]}"} --quiet \
 		--report "$dir/report-$fleet.html" >"$dir/compare-$fleet.txt"
 	[[ $fleet != open ]] || cp "$dir/report-open.html" out/report.html
 	{
