@@ -29,7 +29,7 @@ func (f Format) Flags(o *Options) *flag.FlagSet {
 }
 
 // Adding a format is one file and one line here.
-var formats = []Format{tianchi, openb, azure, vbp, bppc, funsearch}
+var formats = []Format{tianchi, openb, azure, vbp, bppc, funsearch, roadef}
 
 // Formats lists what [Convert] understands.
 func Formats() []Format { return slices.Clone(formats) }
