@@ -17,7 +17,7 @@ type Options struct {
 
 const (
 	swapShare = .8     // of the steps
-	cold      = 1e-5   // last temperature ÷ mean rise of a valid step
+	cold      = 1e-7   // last temperature ÷ mean rise of a valid step
 	cooling   = 1024   // steps at a temperature
 	enough    = 20_000 // steps for each process and machine: what is more is spent on further rounds
 	maxRounds = 8
@@ -26,7 +26,7 @@ const (
 
 // cooled are the parts of a round, each from the best so far: their share of the steps and their first temperature ÷
 // mean rise. The first stays near the start, the second leaves it, the others polish.
-var cooled = []struct{ share, hot float64 }{{.1, .3}, {.6, 10}, {.15, .3}, {.15, .03}}
+var cooled = []struct{ share, hot float64 }{{.1, .3}, {.5, 10}, {.2, 1}, {.2, .1}}
 
 // Search improves the assignment of the start by simulated annealing over moves of a process and swaps of
 // two. Every assignment on its way is valid. The same seed and steps give the same assignment; when the context
