@@ -17,7 +17,7 @@ var (
 	large = Kind{
 		Name:   "large",
 		Help:   "400 apps, about 5,000 containers in about 3,000 requests over a day; machines of 96c/512Gi, cpu binds",
-		Params: append(largeParams(), totalParam, departuresParam),
+		Params: append(largeParams(), totalParam, departuresParam, singleParam),
 		make: func(seed uint64, p values) *trace.Trace {
 			return makeLarge(seed, p, largeMix, false)
 		},
@@ -25,7 +25,7 @@ var (
 	large2d = Kind{
 		Name:   "large2d",
 		Help:   "large with specs of 2 to 8Gi a core: memory binds too",
-		Params: append(largeParams(), totalParam, departuresParam),
+		Params: append(largeParams(), totalParam, departuresParam, singleParam),
 		make: func(seed uint64, p values) *trace.Trace {
 			return makeLarge(seed, p, large2dMix, false)
 		},
@@ -33,7 +33,7 @@ var (
 	large3d = Kind{
 		Name:   "large3d",
 		Help:   "large2d with 20 to 400Gi of disk per container on machines of 4Ti",
-		Params: append(largeParams(), totalParam, departuresParam),
+		Params: append(largeParams(), totalParam, departuresParam, singleParam),
 		make: func(seed uint64, p values) *trace.Trace {
 			return makeLarge(seed, p, large2dMix, true)
 		},
@@ -41,7 +41,7 @@ var (
 	fixed = Kind{
 		Name: "fixed",
 		Help: "large on a fixed fleet, a little above the volume bound: what does not fit is rejected",
-		Params: append(largeParams(), totalParam, departuresParam,
+		Params: append(largeParams(), totalParam, departuresParam, singleParam,
 			Param{Name: "f", Default: 1.02, Min: .1, Max: 10, Help: "machines ÷ volume bound, rounded up"}),
 		make: func(seed uint64, p values) *trace.Trace {
 			t := makeLarge(seed, p, largeMix, false)
@@ -292,6 +292,9 @@ func makeLarge(seed uint64, p values, mix []spec, disk bool) *trace.Trace {
 	}
 	if p["departures"] > 0 {
 		arrivals = rollOuts(stream(seed, streamLifetimes), arrivals, len(inst.Apps), p["departures"])
+	}
+	if p["single"] == 1 {
+		arrivals = singles(arrivals)
 	}
 	addArrivals(t, arrivals, math.Inf(1))
 	return t

@@ -27,6 +27,8 @@ var shippedTable = []struct {
 	// Without a forecast every fleet looks loose at the beginning; with departures what is
 	// loose at night may be tight at noon.
 	{with: shipped.Loose | shipped.Forecast | shipped.Batches, without: shipped.Departures, file: "kubernetes-k0-fixed.yaml", emptyLast: true},
+	// One pod at a time is a cluster: what is declared is less than the peak of a day.
+	{with: shipped.Roomy | shipped.Forecast, file: "kubernetes-k0-fixed.yaml", emptyLast: true},
 	{with: shipped.Wide, without: shipped.Fixed | shipped.Departures, file: "wide-k0.yaml"},
 	{with: shipped.Fixed, file: "kubernetes-k0-fixed.yaml"},
 	{with: shipped.Departures, file: "kubernetes-k0.yaml"},

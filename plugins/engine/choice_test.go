@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -10,8 +11,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 	"github.com/sigma-scheduler/sigma/plugins/ledger/ledgertest"
 )
@@ -80,4 +84,35 @@ func TestInstalledPolicyWithoutForecast(t *testing.T) {
 	v := l.rank(pod("p", "web"))
 	require.Equal(t, ledger.CausePolicy, v.decision.Cause)
 	require.Equal(t, "kubernetes-k0-fixed.yaml", l.state.ledger.Chosen(ledger.Primary))
+}
+
+// Pods that come one by one leave nodes of a roomy fleet empty, and what has been placed by then
+// is more than the forecast: from .65 of the fleet on every node counts.
+func TestInstalledPolicyKeepsNodesEmpty(t *testing.T) {
+	l := newLab(t)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		l.node(name, 8)
+	}
+	l.SetPolicy(ledger.Primary, installed(policy.Live))
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
+	d.Spec.Replicas, d.Spec.Template.Labels = new(int32(6)), map[string]string{"app": "web"}
+	d.Spec.Template.Spec = pod("", "web").Spec
+	l.SetDeclared(&kube.Declared{Deployments: []*appsv1.Deployment{d}})
+	place := func(from, to int) {
+		for i := from; i < to; i++ {
+			require.Equal(t, ledger.CausePolicy, l.place(pod(fmt.Sprint("p", i), "web")).decision.Cause)
+		}
+	}
+	busy := func() (n int) {
+		for _, pods := range l.on {
+			n += min(1, len(pods))
+		}
+		return n
+	}
+	place(0, 6)
+	require.Equal(t, "kubernetes-k0-fixed.yaml, empty machines last", l.state.ledger.Chosen(ledger.Primary))
+	require.Equal(t, 1, busy())
+	place(6, 22) // 21 of 32 cores before the last one
+	require.Equal(t, "kubernetes-k0-fixed.yaml", l.state.ledger.Chosen(ledger.Primary))
+	require.Equal(t, 22, l.verify().Agreed)
 }

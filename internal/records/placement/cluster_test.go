@@ -4,6 +4,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,6 +34,11 @@ func TestCluster(t *testing.T) {
 		rows = append(rows, [2]string{row[0], row[1]})
 		assert.NotContains(t, strings.Join(row, " "), "NaN")
 	}
+	for _, work := range []string{"fixed, 1.02 × bound, K1, single pods, 2", "fixed, 1.5 × bound, K1, single pods, 2",
+		"large, open, K1, single pods, forecast × 1, 2", "kubernetes, fixed, 1.5 × the peak, K1, 2 clusters"} {
+		assert.True(t, slices.ContainsFunc(rows, func(row [2]string) bool { return row[0] == work }), work)
+	}
+	assert.Contains(t, string(text), "--set f=1.5 --set single=1 --out")
 	small := strings.NewReplacer("12 × 10", "2 × 2", "40 clusters", "2 clusters")
 	for _, p := range clusterPicks() {
 		assert.Contains(t, rows, [2]string{small.Replace(p.Work), p.Figure})
