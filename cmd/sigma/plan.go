@@ -29,6 +29,7 @@ type planFlags struct {
 	mps, prove string
 	// proveSeconds limits the solver.
 	proveSeconds float64
+	object       planObjectFlags
 	plan.Options
 }
 
@@ -52,9 +53,13 @@ bound, so that no plan costs less. Otherwise a better plan may exist: more --ste
 Where items also leave, --at names the moment to plan: a time in seconds, or peak, the
 time of the largest demand. The items that live then are packed.
 
+With --object the plan of a snapshot's waiting pods is an object PlacementPlan, by which
+Sigma in the cluster lands them.
+
 After an interrupt the best plan so far is written.`,
 		Example: `  sigma plan --trace small-1 --placements placements.csv
   sigma plan --trace snap --repack
+  sigma plan --trace snap --object site.yaml --deadline 2026-05-04T08:00:00Z
   sigma plan --trace churn-1 --at peak
   sigma plan --trace large-1 --starts 8 --steps 100000 --format json`,
 		Args: noArgs,
@@ -62,7 +67,7 @@ After an interrupt the best plan so far is written.`,
 			if err := required(cmd, "trace"); err != nil {
 				return err
 			}
-			if err := cmp.Or(oneOf("format", f.format, "table", "json"), onlyWith(cmd, "prove-seconds", "prove")); err != nil {
+			if err := cmp.Or(oneOf("format", f.format, "table", "json"), onlyWith(cmd, "prove-seconds", "prove"), onlyWith(cmd, "deadline", "object")); err != nil {
 				return err
 			}
 			if f.Steps < 1 || f.Starts < 1 || f.Workers < 1 {
@@ -74,15 +79,15 @@ After an interrupt the best plan so far is written.`,
 			if !(f.proveSeconds > 0) {
 				return usagef("--prove-seconds %g: want more than 0", f.proveSeconds)
 			}
-			if err := cmp.Or(findSolver(f.prove), regular("placements", f.placements), regular("mps", f.mps)); err != nil {
+			if err := cmp.Or(findSolver(f.prove), regular("placements", f.placements), regular("mps", f.mps), f.object.check(f.repack)); err != nil {
 				return err
 			}
 			traces, err := a.loadTraces(f.paths)
 			if err != nil {
 				return err
 			}
-			if f.placements+f.mps != "" && len(traces) > 1 {
-				return usagef("--placements and --mps take one trace, not %d", len(traces))
+			if f.placements+f.mps+f.object.path != "" && len(traces) > 1 {
+				return usagef("--placements, --object and --mps take one trace, not %d", len(traces))
 			}
 			work, err := workOf(f.effort)
 			if err != nil {
@@ -96,6 +101,8 @@ After an interrupt the best plan so far is written.`,
 	flags.StringArrayVar(&f.paths, "trace", nil, "trace, or folder of traces (repeatable)")
 	a.unpackedFlag(flags)
 	flags.StringVar(&f.placements, "placements", "", "CSV file to write placements to, of one trace")
+	flags.StringVar(&f.object.path, "object", "", "YAML file to write a PlacementPlan to, of one trace; it begins as a dry run, and has the file's name")
+	flags.StringVar(&f.object.deadline, "deadline", "", "with --object: when its reservations end, as 2026-05-04T08:00:00Z")
 	flags.StringVar(&f.at, "at", "", "plan the items that live at a time in seconds, or at the peak")
 	flags.BoolVar(&f.repack, "repack", false, "place the items of placed.csv again")
 	flags.Uint64Var(&f.Seed, "seed", 1, "of the search")
@@ -172,6 +179,11 @@ func (a *app) planOne(ctx context.Context, t *trace.Trace, f planFlags) (compare
 		out.Plan.Seconds = processSeconds() - began
 	}
 	show.end()
+	if f.object.path != "" {
+		if err := f.object.write(t, p.Placements); err != nil {
+			return compare.PlanReport{}, err
+		}
+	}
 	if f.placements == "" {
 		return out, nil
 	}

@@ -241,7 +241,7 @@ func requireLog(t *testing.T, log string) *ledger.Verdict {
 	v, err := ledger.Verify(log, bytes.NewReader(text))
 	require.NoError(t, err)
 	require.Nil(t, v.First, "%v", v.First)
-	require.Equal(t, v.Causes[ledger.CausePolicy]+v.Causes[ledger.CauseNoWindow], v.Agreed)
+	require.Equal(t, v.Causes[ledger.CausePolicy]+v.Causes[ledger.CauseNoWindow]+v.Causes[ledger.CausePlanned], v.Agreed)
 	t.Logf("%s: %d starts, %d lines cut off, decisions by cause %v", filepath.Base(log), v.Starts, v.CutOff, v.Causes)
 	return v
 }

@@ -166,7 +166,7 @@ configMapGenerator:
 - {name: sigma-scheduler-config, namespace: sigma-system, behavior: replace, files: [config.yaml]}
 `)
 	page.shell(t, `kubectl apply -k manifests/base/crds
-kubectl wait --for=condition=Established crd/placementpolicies.sigma-scheduler.io crd/placementrules.sigma-scheduler.io
+kubectl wait --for=condition=Established crd/placementpolicies.sigma-scheduler.io crd/placementrules.sigma-scheduler.io crd/placementplans.sigma-scheduler.io
 kubectl apply -f manifests/policy.yaml
 kubectl apply -k sigma`)
 	runtime := startContainers(t, c)

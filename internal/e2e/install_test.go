@@ -64,6 +64,16 @@ func TestInstall(t *testing.T) {
 	require.NotRegexp(t, `(?m)^sigma_fallbacks_total`, out)
 	require.Regexp(t, `node-\d+`, page.run(t, "Canary, then live", 1))
 
+	c.Kubectl(t, `
+apiVersion: sigma-scheduler.io/v1alpha1
+kind: PlacementPlan
+metadata: {name: site}
+spec:
+  deadline: "2200-01-01T00:00:00Z"
+  workloads: [{namespace: default, kind: Deployment, name: coming, requests: {cpu: 100m}, nodes: [{node: node-0000, pods: 2}]}]
+`, "apply", "-f", "-")
+	c.Kubectl(t, "", "wait", "--for=jsonpath={.status.conditions[?(@.type==\"Active\")].reason}=DryRun", "--timeout=60s", "placementplan/site")
+
 	// An upgrade, with more memory requested; the policy stays in force.
 	upgrade := openPage(t, c, "operations.md")
 	upgrade.dir = page.dir
@@ -126,7 +136,7 @@ func prepare(t testing.TB, c *e2e.Cluster) {
 	manifests := filepath.Join(repository, "manifests")
 	c.Kubectl(t, "", "apply", "-k", filepath.Join(manifests, "base", "crds"))
 	c.Kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s",
-		"crd/placementpolicies.sigma-scheduler.io", "crd/placementrules.sigma-scheduler.io")
+		"crd/placementpolicies.sigma-scheduler.io", "crd/placementrules.sigma-scheduler.io", "crd/placementplans.sigma-scheduler.io")
 	c.Kubectl(t, "", "apply", "-f", filepath.Join(manifests, "policy.yaml"))
 	setMode(t, c, "live")
 }

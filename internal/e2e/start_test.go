@@ -60,7 +60,7 @@ func TestNothingToRead(t *testing.T) {
 	kinds := filepath.Join(repository, "manifests", "base", "crds")
 	grantKinds := func(t *testing.T) {
 		c.Grant(t, rbacv1.PolicyRule{
-			APIGroups: []string{"sigma-scheduler.io"}, Resources: []string{"placementpolicies", "placementrules"}, Verbs: []string{"list", "watch"},
+			APIGroups: []string{"sigma-scheduler.io"}, Resources: []string{"placementpolicies", "placementrules", "placementplans"}, Verbs: []string{"list", "watch"},
 		})
 	}
 	for _, tt := range []struct {
@@ -76,7 +76,7 @@ func TestNothingToRead(t *testing.T) {
 		{"no rights", func(t *testing.T) {
 			c.Kubectl(t, "", "apply", "-k", kinds)
 			c.Kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s",
-				"crd/placementpolicies.sigma-scheduler.io", "crd/placementrules.sigma-scheduler.io")
+				"crd/placementpolicies.sigma-scheduler.io", "crd/placementrules.sigma-scheduler.io", "crd/placementplans.sigma-scheduler.io")
 			applyPolicy(t, c, "general-k1", "general")
 		}, "forbidden", "no-policy"},
 		{"no rights to what is declared", func(t *testing.T) {

@@ -104,6 +104,8 @@ func (v *Pod) logRemarks() []string {
 		list = append(list, "Only one node was feasible, so no policy was asked: this is how it would have ranked the nodes that the packing model allows.")
 	case v.Log.Cause == ledger.CauseNominated:
 		list = append(list, "The pod's status named the node, which is tried first, so no policy was asked: preemption had made room there, or the pod had it at an earlier attempt. This is how the policy would have ranked the nodes.")
+	case v.Log.Cause == ledger.CausePlanned:
+		list = append(list, "Room was reserved there for a pod of its workload, so no policy was asked. This is how the policy would have ranked the nodes.")
 	case v.Log.Cause == ledger.CauseNeutral:
 		list = append(list, "The policy does not decide on this workload; its scores are shown as if it did.")
 	case v.Chosen != nil && v.Chosen.Machine != first:

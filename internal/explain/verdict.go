@@ -29,7 +29,7 @@ func Verdict(out io.Writer, name string, v *ledger.Verdict) {
 	for _, cause := range causes {
 		line("  "+cause, "%d = %s", v.Causes[cause], percent(v.Causes[cause], v.Decisions))
 	}
-	asked := v.Causes[ledger.CausePolicy] + v.Causes[ledger.CauseNoWindow]
+	asked := v.Causes[ledger.CausePolicy] + v.Causes[ledger.CauseNoWindow] + v.Causes[ledger.CausePlanned]
 	switch {
 	case v.First != nil:
 		line("agreed", "%d of %d up to the first difference", v.Agreed, asked)

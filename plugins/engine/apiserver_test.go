@@ -53,6 +53,7 @@ func newAPIServer(t *testing.T) *apiServer {
 	s := &apiServer{T: t, writes: map[string]int{}}
 	s.FakeDynamicClient = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
 		policies: "PlacementPolicyList", rules: "PlacementRuleList",
+		plans: "PlacementPlanList",
 	})
 	s.PrependReactor("patch", "*", s.patch)
 	return s
@@ -109,7 +110,7 @@ func (s *apiServer) apply(resource schema.GroupVersionResource, name string, spe
 		o = now.(*unstructured.Unstructured).DeepCopy()
 	} else {
 		o.SetAPIVersion(v1alpha1.SchemeGroupVersion.String())
-		o.SetKind(map[schema.GroupVersionResource]string{policies: "PlacementPolicy", rules: "PlacementRule"}[resource])
+		o.SetKind(map[schema.GroupVersionResource]string{policies: "PlacementPolicy", rules: "PlacementRule", plans: "PlacementPlan"}[resource])
 		o.SetName(name)
 		o.SetUID(types.UID(fmt.Sprint(name, s.version)))
 	}
@@ -190,10 +191,10 @@ func inBubble(t *testing.T, f func(l *lab, s *apiServer, watch func(*lab) bool))
 		l := two(t, func(o *Options) { o.Now = nil })
 		f(l, s, func(l *lab) bool {
 			// Without resync an informer waits on a channel that is not the bubble's.
-			hasRules, err := l.watch(ctx, s, dynamicinformer.NewDynamicSharedInformerFactory(s, time.Hour))
+			has, err := l.watch(ctx, s, dynamicinformer.NewDynamicSharedInformerFactory(s, time.Hour))
 			require.NoError(t, err)
 			synctest.Wait()
-			return hasRules
+			return has.Rules
 		})
 	})
 }

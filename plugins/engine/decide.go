@@ -63,10 +63,17 @@ func (e *Engine) RankAmong(ctx context.Context, pod *v1.Pod, nodes []string, pas
 	l, r := e.state.ledger, &e.ranking
 	role, mode, decides := e.decider(a.Group().Name())
 	v.Decides, v.decision.Mode = decides, string(mode)
+	app := l.AppIndex(a.Name())
+	if l.Holds() {
+		r.mark(nodes, passed, l)
+		if m := l.Planned(app, r.passed); m >= 0 {
+			e.land(v, app, m)
+			return v
+		}
+	}
 	if role == "" {
 		return v
 	}
-	app := l.AppIndex(a.Name())
 	l.SetClock(seconds(begin))
 	_, asked := l.Asked(role, app)
 	v.decision.PolicyDigest, v.decision.Clock = asked.PolicyDigest, asked.Clock

@@ -39,15 +39,16 @@ type Engine struct {
 	inbox   inbox
 	chosen  sync.Map // [ledger.Role] file that decides; "" = the policy does not choose
 
-	mu       sync.Mutex
-	state    *state
-	ranking  ranking
-	measured measured
-	sweptAt  time.Time
-	syncedAt time.Time
-	compared compared
-	reported map[types.UID]reported // pods against a rule that no Sync has seen yet
-	faulty   map[string]bool        // faults of annotations that were told
+	mu         sync.Mutex
+	state      *state
+	ranking    ranking
+	measured   measured
+	sweptAt    time.Time
+	syncedAt   time.Time
+	reviewedAt time.Time // the plans
+	compared   compared
+	reported   map[types.UID]reported // pods against a rule that no Sync has seen yet
+	faulty     map[string]bool        // faults of annotations that were told
 }
 
 // A Node is a node of the cluster with its pods, the assumed ones included.
@@ -106,5 +107,6 @@ func (e *Engine) Sync(visit Visit) {
 			e.findConflicts(found)
 		}
 	}, s.cluster.RemoveNode)
+	e.reviewPlans()
 	e.measure()
 }

@@ -30,6 +30,8 @@ type mail struct {
 	policies   map[ledger.Role]*policy.Object // nil value = deleted
 	rules      []*kube.Rule
 	newRules   bool
+	plans      []*kube.Plan
+	newPlans   bool
 	served     []string       // nil = nothing new
 	declared   *kube.Declared // nil = nothing new
 	declaredAt time.Time

@@ -73,13 +73,14 @@ func (s *state) restartIfBroken() bool {
 			policies = append(policies, &ledger.Event{Kind: ledger.KindPolicy, Role: role, Policy: object, Outside: ledger.OutsideOf(object)})
 		}
 	}
-	rules, served := s.cluster.Rules(), s.cluster.Served()
+	rules, served, plans := s.cluster.Rules(), s.cluster.Served(), s.cluster.Plans()
 	s.begin()
 	for _, p := range policies {
 		s.apply(p)
 	}
 	s.cluster.SetRules(rules)
 	s.cluster.SetServed(served)
+	s.cluster.SetPlans(plans, seconds(s.now()))
 	if s.declared != nil { // at the age it has
 		s.cluster.Forecast(s.declared, 0)
 	}
@@ -122,6 +123,9 @@ func (s *state) enter(m mail) {
 	}
 	if m.newRules {
 		s.cluster.SetRules(m.rules)
+	}
+	if m.newPlans {
+		s.cluster.SetPlans(m.plans, seconds(s.now()))
 	}
 	if m.served != nil {
 		s.cluster.SetServed(m.served)

@@ -18,13 +18,14 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
 )
 
 // statusEvery is how often statuses are checked without an event: conflicts come and
 // go without one.
 const statusEvery = 2 * time.Second
 
-// writeStatuses keeps the statuses of policies and rules up to date until ctx ends. It
+// writeStatuses keeps the statuses of policies, rules and plans up to date until ctx ends. It
 // does not run in an informer: a slow API server must not delay a rule.
 func (w *watcher) writeStatuses(ctx context.Context) {
 	tick := time.NewTicker(statusEvery)
@@ -41,14 +42,14 @@ func (w *watcher) writeStatuses(ctx context.Context) {
 }
 
 func (w *watcher) writeDue(ctx context.Context) {
-	conflicts := w.engine.knownConflicts()
+	now := present{w.engine.knownConflicts(), w.engine.planReports()}
 	w.mu.Lock()
 	var due []statement
 	keys := slices.SortedFunc(maps.Keys(w.known), func(a, b key) int {
 		return strings.Compare(a.resource.Resource+"/"+a.name, b.resource.Resource+"/"+b.name)
 	})
 	for _, of := range keys {
-		s := w.statement(of, conflicts)
+		s := w.statement(of, now)
 		if k := w.known[of]; s.text != k.written && !s.written() {
 			due = append(due, s)
 		}
@@ -77,14 +78,23 @@ func (s *statement) add(kind string, status metav1.ConditionStatus, reason, mess
 	})
 }
 
-// statement is the status of an object. conflicts is nil while they are unknown.
-func (w *watcher) statement(of key, conflicts map[string]int) statement {
+// present is the state of rules and plans, by name; nil while it is unknown.
+type present struct {
+	conflicts map[string]int
+	reports   map[string]kube.PlanReport
+}
+
+// statement is the status of an object.
+func (w *watcher) statement(of key, now present) statement {
 	k := w.known[of]
 	s := statement{of: of, object: k.object, fields: map[string]any{"observedGeneration": k.object.GetGeneration()}}
-	if of.resource == policies {
+	switch of.resource {
+	case policies:
 		w.describePolicy(&s, k)
-	} else {
-		w.describeRule(&s, k, conflicts)
+	case rules:
+		w.describeRule(&s, k, now.conflicts)
+	default:
+		w.describePlan(&s, k, now.reports)
 	}
 	s.text = fmt.Sprint(k.object.GetGeneration(), s.fields, s.conditions)
 	return s

@@ -31,12 +31,13 @@ import (
 var (
 	policies = v1alpha1.SchemeGroupVersion.WithResource("placementpolicies")
 	rules    = v1alpha1.SchemeGroupVersion.WithResource("placementrules")
+	plans    = v1alpha1.SchemeGroupVersion.WithResource("placementplans")
 )
 
 // syncPatience is how long a start waits for the objects to be read.
 const syncPatience = 10 * time.Second
 
-// watcher follows PlacementPolicies and PlacementRules and writes their statuses.
+// watcher follows PlacementPolicies, PlacementRules and PlacementPlans and writes their statuses.
 type watcher struct {
 	engine    *Engine
 	rulesRead cache.InformerSynced // nil = there are none to read
@@ -59,26 +60,29 @@ type key struct {
 type known struct {
 	object  *unstructured.Unstructured
 	policy  *policy.Object
+	plan    *kube.Plan
 	err     error  // why it is not accepted
 	written string // the status that was written
 }
 
-// Watch follows the cluster's PlacementPolicies and PlacementRules until ctx ends.
-// It returns when they have been read or that takes too long, see [Engine.Ready].
-// hasRules is false when the cluster has no such kind or does not let us read it; then
-// no rule is in force.
-func (e *Engine) Watch(ctx context.Context, config *rest.Config) (hasRules bool, err error) {
+// Kinds are the kinds of objects that a cluster has and lets us read. Without one, no object
+// of it is in force.
+type Kinds struct{ Rules, Plans bool }
+
+// Watch follows the cluster's PlacementPolicies, PlacementRules and PlacementPlans until ctx
+// ends. It returns when they have been read or that takes too long, see [Engine.Ready].
+func (e *Engine) Watch(ctx context.Context, config *rest.Config) (has Kinds, err error) {
 	config = rest.CopyConfig(config)
 	config.ContentType = "application/json" // custom resources have no other
 	config.AcceptContentTypes = "application/json"
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return false, err
+		return Kinds{}, err
 	}
 	return e.watch(ctx, client, dynamicinformer.NewDynamicSharedInformerFactory(client, 0))
 }
 
-func (e *Engine) watch(ctx context.Context, client dynamic.Interface, factory dynamicinformer.DynamicSharedInformerFactory) (hasRules bool, err error) {
+func (e *Engine) watch(ctx context.Context, client dynamic.Interface, factory dynamicinformer.DynamicSharedInformerFactory) (has Kinds, err error) {
 	w := &watcher{
 		engine: e, client: client, log: klog.FromContext(ctx).WithValues("profile", e.opt.Profile), wake: make(chan struct{}, 1),
 		rules: map[string]*kube.Rule{}, generations: map[ledger.Role]int64{}, known: map[key]*known{},
@@ -88,30 +92,33 @@ func (e *Engine) watch(ctx context.Context, client dynamic.Interface, factory dy
 		resource schema.GroupVersionResource
 		set      func(*unstructured.Unstructured)
 		gone     func(*unstructured.Unstructured)
-	}{{policies, w.setPolicy, w.policyGone}, {rules, w.setRule, w.ruleGone}} {
+	}{{policies, w.setPolicy, w.policyGone}, {rules, w.setRule, w.ruleGone}, {plans, w.setPlan, w.planGone}} {
 		if !w.served(ctx, of.resource) {
 			continue
 		}
 		informer := factory.ForResource(of.resource).Informer()
 		registration, err := informer.AddEventHandler(handler(of.set, of.gone))
 		if err != nil {
-			return false, err
+			return Kinds{}, err
 		}
 		synced = append(synced, registration.HasSynced)
-		if of.resource == rules {
-			hasRules = true
+		switch of.resource {
+		case rules:
+			has.Rules = true
 			w.rulesRead = registration.HasSynced
 			e.watcher.Store(w)
+		case plans:
+			has.Plans = true
 		}
 	}
 	factory.Start(ctx.Done())
 	wait, cancel := context.WithTimeout(ctx, syncPatience)
 	defer cancel()
 	if !cache.WaitForCacheSync(wait.Done(), synced...) {
-		w.log.Info("Policies and rules are not read yet")
+		w.log.Info("Policies, rules and plans are not read yet")
 	}
 	go w.writeStatuses(ctx)
-	return hasRules, nil
+	return has, nil
 }
 
 var errNotRead = errors.New("placement rules are not read yet")

@@ -211,7 +211,7 @@ func (s *Server) decide(ctx context.Context, a *args, do func(context.Context, *
 	return do(ctx, a)
 }
 
-// filter refuses the nodes that a rule closes to the pod. It says that preemption
+// filter refuses the nodes that a rule or a reservation closes to the pod. It says that preemption
 // does not help there, since upstream does not ask an extender what would.
 //
 // Nodes that the view does not know are refused too: a pod is assumed nowhere else. Where

@@ -8,12 +8,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/metrics/testutil"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
+	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
@@ -166,4 +171,37 @@ func TestConflicts(t *testing.T) {
 	require.Empty(t, d.opt.Engine.Conflicts(), "our own")
 	d.view.setPod(at(pod("web-2", "web"), "a"))
 	require.Equal(t, map[string]int{"few": 1}, d.opt.Engine.Conflicts())
+}
+
+// Room that a plan reserves is closed to other pods, and the planned ones go there.
+func TestPlanInTheExtender(t *testing.T) {
+	d := newDesk(t)
+	d.opt.Engine.SetPolicy(ledger.Primary, policyOf(spreading, "shadow"))
+	for _, name := range []string{"a", "b", "c"} {
+		d.view.setNode(node(name, 4))
+	}
+	plan, err := kube.NewPlan(&v1alpha1.PlacementPlan{ObjectMeta: metav1.ObjectMeta{Name: "site"}, Spec: v1alpha1.PlacementPlanSpec{
+		Mode: v1alpha1.PlanEnabled, Deadline: metav1.NewTime(time.Now().Add(time.Hour)),
+		Workloads: []v1alpha1.PlannedWorkload{{
+			Namespace: "default", Name: "web", Nodes: []v1alpha1.PlannedNode{{Node: "b", Pods: 1}, {Node: "c", Pods: 1}},
+			Requests: map[string]resource.Quantity{"cpu": resource.MustParse("4"), "memory": resource.MustParse("1Gi")},
+		}},
+	}}, "app")
+	require.NoError(t, err)
+	d.opt.Engine.SetPlans([]*kube.Plan{plan})
+	passed, refused := d.filter(pod("db-1", "db"), "a", "b", "c")
+	require.Equal(t, []string{"a"}, passed)
+	const why = "PlacementPlan/site: cpu is reserved for other pods"
+	require.Equal(t, map[string]string{"b": why, "c": why}, refused)
+
+	passed, _ = d.filter(pod("web-1", "web"), "a", "b", "c")
+	require.Equal(t, []string{"a", "b", "c"}, passed)
+	require.Equal(t, map[string]int64{"a": 0, "b": 10, "c": 0}, d.prioritize(pod("web-1", "web"), "c", "b", "a"))
+	require.Equal(t, map[string]int64{"a": 0, "b": 0, "c": 10}, d.prioritize(pod("web-2", "web"), "c", "b", "a"))
+	require.Equal(t, map[string]int64{"a": 0, "b": 0, "c": 0}, d.prioritize(pod("web-3", "web"), "c", "b", "a"), "the policy is in shadow")
+	causes := map[string]int{}
+	for _, e := range d.logged(ledger.KindDecide) {
+		causes[e.Cause]++
+	}
+	require.Equal(t, map[string]int{"single": 1, "planned": 2}, causes)
 }

@@ -126,7 +126,8 @@ func (h *History) book(e *ledger.Event) error {
 		return h.come(e)
 	case ledger.KindFailed, ledger.KindRemove:
 		return h.leave(e)
-	case ledger.KindPolicy, ledger.KindChoose, ledger.KindWindow, ledger.KindPast: // a trace has no policies and no windows, and counts by itself
+	case ledger.KindPolicy, ledger.KindChoose, ledger.KindWindow, ledger.KindPast,
+		ledger.KindReserve, ledger.KindRelease: // a trace has no policies, windows and reservations, and counts by itself
 	default:
 		return fmt.Errorf("kind %q is unknown", e.Kind)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// A Check says which nodes PlacementRules close to one pod. Anti-affinity is not
-// part of it: upstream's filter checks that.
+// A Check says which nodes PlacementRules and reservations for others close to one pod.
+// Anti-affinity between pods that are there is not part of it: upstream's filter checks that.
 type Check struct {
 	own    *constraints
 	limit  *Rule
@@ -20,6 +20,8 @@ type Check struct {
 	pairs  []pair
 	on     map[string]tally // by node, where the pod's app or one of a pair stands
 	nodes  int32            // on which the pod's app stands
+	demand map[string]int64 // of the pod
+	held   map[string]held  // by node with reservations
 }
 
 // tally counts the pods on a node that matter to a check.
@@ -28,10 +30,10 @@ type tally struct {
 	others map[*constraints]int32 // of pairs
 }
 
-// Check returns the check of a pod; nil when no rule selects the pod, or no
-// scheduler decides where it goes.
+// Check returns the check of a pod; nil when no rule selects the pod and nothing is
+// reserved for others, or no scheduler decides where it goes.
 func (t *Translator) Check(p *v1.Pod) *Check {
-	if len(t.Rules()) == 0 || !podspec.Moves(p) {
+	if len(t.Rules()) == 0 && !t.ledger.Holds() || !podspec.Moves(p) {
 		return nil
 	}
 	a := t.EnsureApp(p)
@@ -39,13 +41,13 @@ func (t *Translator) Check(p *v1.Pod) *Check {
 		return nil
 	}
 	own := constraintsOf(a.Group())
-	k := &Check{own: own, limit: own.limitBy, spread: own.spreadBy}
+	k := &Check{own: own, limit: own.limitBy, spread: own.spreadBy, demand: a.Spec().Demand, held: t.holdings(a)}
 	for _, pair := range own.pairs {
 		if pair.by != nil {
 			k.pairs = append(k.pairs, pair)
 		}
 	}
-	if k.limit == nil && k.spread == nil && len(k.pairs) == 0 {
+	if k.limit == nil && k.spread == nil && len(k.pairs) == 0 && k.held == nil {
 		return nil
 	}
 	k.on = make(map[string]tally, a.Group().Nodes())
@@ -90,6 +92,9 @@ func (k *Check) add(nodeName string, c *constraints, count int32) {
 
 // With changes a check as if a pod came to a node, or with count -1 left it.
 func (t *Translator) With(k *Check, p *v1.Pod, nodeName string, count int32) {
+	if h, ok := k.held[nodeName]; ok && podspec.Moves(p) {
+		k.held[nodeName] = h.with(t.demandOf(p), count)
+	}
 	c := t.find(p)
 	if c == nil || c != k.own && !slices.ContainsFunc(k.pairs, func(p pair) bool { return p.other(k.own) == c }) {
 		return
@@ -100,21 +105,21 @@ func (t *Translator) With(k *Check, p *v1.Pod, nodeName string, count int32) {
 // Clone is a copy that may be changed.
 func (k *Check) Clone() *Check {
 	c := *k
-	c.on = maps.Clone(k.on)
+	c.on, c.held = maps.Clone(k.on), maps.Clone(k.held)
 	return &c
 }
 
 // Refuses returns why a node is closed to the pod; "" when it is open.
 func (k *Check) Refuses(nodeName string) string {
-	t, ok := k.on[nodeName]
-	if !ok {
-		return ""
+	if t, ok := k.on[nodeName]; ok {
+		if rule, text := violation(k.own, t, k.limit, k.spread, k.pairs, k.nodes, 1); rule != nil {
+			return fmt.Sprintf("placement rule %s: %s", rule.Name, text)
+		}
 	}
-	rule, text := violation(k.own, t, k.limit, k.spread, k.pairs, k.nodes, 1)
-	if rule == nil {
-		return ""
+	if h, ok := k.held[nodeName]; ok {
+		return h.refuses(k.demand)
 	}
-	return fmt.Sprintf("placement rule %s: %s", rule.Name, text)
+	return ""
 }
 
 // violation is the first rule that a node violates for a group if more pods of the

@@ -203,7 +203,7 @@ func (t *Translator) sweep(expected map[string]float64, since time.Duration) {
 	var idle []string
 	tooMany := t.ledger.AppCount() > manyApps
 	for a := range t.ledger.Apps() {
-		if _, ok := expected[a.Name()]; ok || a.Pods() > 0 {
+		if _, ok := expected[a.Name()]; ok || a.Pods() > 0 || a.Reserved() > 0 {
 			a.Idle = 0
 			continue
 		}

@@ -124,6 +124,7 @@ func (t *Translator) SetNode(object *v1.Node, pods []*v1.Pod) (found []*v1.Pod) 
 	if len(n.Pods()) != count {
 		t.removeOthers(n, pods)
 	}
+	t.settle(n, nil)
 	return found
 }
 
@@ -251,13 +252,18 @@ func (t *Translator) Decide(p *v1.Pod, nodeName string, d *ledger.Decision) {
 		Kind: ledger.KindDecide, Pod: name(p), UID: string(p.UID), App: a.Name(), Node: nodeName, Decision: d,
 	})
 	t.remember(p)
+	if n := t.ledger.Node(nodeName); n != nil {
+		t.settle(n, nil)
+	}
 }
 
 // Undo emits that a binding failed: the pod waits again.
 func (t *Translator) Undo(p *v1.Pod) {
 	if known := t.ledger.Pod(string(p.UID)); known != nil && known.Node() != nil {
+		n := known.Node()
 		t.reelect(known)
 		t.emit(&ledger.Event{Kind: ledger.KindFailed, Pod: name(p), UID: string(p.UID)})
+		t.settle(n, nil)
 	}
 }
 

@@ -120,7 +120,7 @@ func (l *Ledger) Invalidate() { l.stale = true }
 func (l *Ledger) Fits(app int32, buf []int32) []int32 {
 	state := l.Columns()
 	for m := range int32(state.Size()) {
-		if state.Fits(app, m) {
+		if l.allows(app, m) {
 			buf = append(buf, m)
 		}
 	}

@@ -74,6 +74,11 @@ func (l *Ledger) rebuild() {
 		for _, p := range m.pods {
 			l.state.Book(p.app.index, m.index)
 		}
+		for _, r := range m.reserved {
+			for range r.Pods {
+				l.state.Book(r.App.index, m.index)
+			}
+		}
 	}
 	l.state.Restore(l.history())
 	l.state.Known.Expected = l.known()

@@ -63,6 +63,11 @@ func (l *Ledger) Describe(identify func(*Pod) (name string, created int64)) []*E
 		}
 	}
 	pods(l.waiting())
+	for _, n := range nodes {
+		for _, r := range n.reserved {
+			list = append(list, &Event{Kind: KindReserve, Node: n.name, App: r.App.name, Reserved: &Reserved{Pods: r.Pods, Until: r.Until, By: r.By}})
+		}
+	}
 	list = append(list, &Event{Kind: KindPast, Past: past})
 	for _, role := range []Role{Primary, Canary} {
 		if c := l.choice(role); c != nil {

@@ -19,6 +19,7 @@ func TestDescriptionGoesOn(t *testing.T) {
 	agreed := 0
 	for seed := range uint64(60) {
 		s := newSceneOf(t, seeded(7000+seed), seed%2 == 1)
+		s.reserves = seed%3 == 2
 		for range 80 {
 			s.step()
 		}

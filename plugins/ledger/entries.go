@@ -14,12 +14,13 @@ import (
 type Node struct {
 	Object any
 
-	name   string
-	spec   Machine
-	index  int32  // in the columns, -1 = not there
-	pods   []*Pod // that stand on it
-	last   uint64 // placements made when it last took a pod
-	opened uint64 // placements made when it last took one while empty
+	name     string
+	spec     Machine
+	index    int32         // in the columns, -1 = not there
+	pods     []*Pod        // that stand on it
+	reserved []Reservation // by the names of their apps
+	last     uint64        // placements made when it last took a pod
+	opened   uint64        // placements made when it last took one while empty
 }
 
 // Name is the node's name.
@@ -75,6 +76,7 @@ type AppEntry struct {
 	seen, requests, sumSquare int64
 	pods                      int // that stand
 	known                     int // pods of the app, those that wait too
+	reserved                  int // pods that room is reserved for
 }
 
 // Name is the app's name.

@@ -21,6 +21,7 @@ type Event struct {
 	Outside  *policy.Object     `json:"outside,omitempty"` // takes its place outside of windows, where it reads a clock
 	Chosen   *Chosen            `json:"chosen,omitempty"`
 	Windows  map[string]*Window `json:"windows,omitempty"` // per group; nil: none from now on
+	Reserved *Reserved          `json:"reserved,omitempty"`
 
 	Pod       string `json:"pod,omitempty"`     // namespace/name
 	UID       string `json:"uid,omitempty"`     // in a recording also of a node
@@ -49,6 +50,8 @@ const (
 	KindDecide   Kind = "decide"      // Pod, UID, App, Node, Decision
 	KindFailed   Kind = "bind-failed" // UID: the binding failed
 	KindRemove   Kind = "remove"      // UID: the pod is gone
+	KindReserve  Kind = "reserve"     // Node, App, Reserved: room is kept for so many more pods
+	KindRelease  Kind = "release"     // Node, App, Reserved: it no longer is, for so many
 	KindPast     Kind = "past"        // Past: what came before a description
 )
 
@@ -170,6 +173,7 @@ type Change struct {
 // The causes of decisions. A fallback carries its reason behind the colon.
 const (
 	CausePolicy    = "policy"
+	CausePlanned   = "planned"   // room is reserved for the pod there
 	CauseSingle    = "single"    // one node was feasible: no policy was asked
 	CauseNominated = "nominated" // the pod's status named the node, which is tried first
 	CauseNeutral   = "neutral"   // the policy does not decide on this workload

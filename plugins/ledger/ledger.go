@@ -29,13 +29,16 @@ type Ledger struct {
 	policies   map[Role]*policyInUse
 	placed     uint64 // placements so far
 	departed   uint64
-	standing   int       // pods
-	last       *AppEntry // app of the latest arrival
+	standing   int            // pods
+	held       map[*Node]bool // that have reservations
+	last       *AppEntry      // app of the latest arrival
 
 	// RuleObjects are what the rules were translated from.
 	RuleObjects any
 	// ServedObjects are what demands were left out by.
 	ServedObjects any
+	// PlanObjects are what reservations are made by.
+	PlanObjects any
 
 	// The columns. They are rebuilt when machines, apps or rules changed; new apps and
 	// rules are added (see grow.go).
@@ -70,7 +73,7 @@ func (l *Ledger) reset(start Start) {
 	*l = Ledger{
 		start: start, machines: map[string]*Node{}, apps: map[string]*AppEntry{}, expected: map[string]float64{},
 		groups: map[string]*Group{}, selectors: map[string]*Selector{},
-		windows: map[string]Window{}, pods: map[string]*Pod{}, policies: map[Role]*policyInUse{}, stale: true,
+		windows: map[string]Window{}, pods: map[string]*Pod{}, policies: map[Role]*policyInUse{}, held: map[*Node]bool{}, stale: true,
 	}
 }
 
@@ -105,6 +108,10 @@ func (l *Ledger) Apply(e *Event) error {
 		return l.place(e)
 	case KindFailed, KindRemove:
 		return l.departure(e)
+	case KindReserve:
+		return l.reserve(e)
+	case KindRelease:
+		return l.release(e)
 	case KindPast:
 		return l.setPast(e)
 	}
@@ -213,6 +220,9 @@ func (l *Ledger) forget(e *Event) error {
 	for len(m.pods) > 0 { // the pods stay known until they are removed
 		l.takeOff(m.pods[len(m.pods)-1])
 	}
+	for len(m.reserved) > 0 {
+		l.keep(m, 0, -m.reserved[0].Pods)
+	}
 	delete(l.machines, e.Node)
 	return nil
 }
@@ -224,6 +234,9 @@ func (l *Ledger) forgetApp(name string) error {
 	}
 	if a.pods > 0 {
 		return fmt.Errorf("app %q: %d of its pods stand", name, a.pods)
+	}
+	if a.reserved > 0 {
+		return fmt.Errorf("app %q: room is reserved for %d of its pods", name, a.reserved)
 	}
 	for uid, p := range l.pods {
 		if a.known == 0 {

@@ -62,7 +62,7 @@ func (l *Ledger) place(e *Event) error {
 	p.arrived = p.arrived || e.Arrived != nil && *e.Arrived
 	p.node, p.at = m, len(m.pods)
 	m.pods = append(m.pods, p)
-	first := len(m.pods) == 1
+	first := len(m.pods) == 1 && len(m.reserved) == 0
 	a.pods++
 	l.standing++
 	a.group.count(m, 1)

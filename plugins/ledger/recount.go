@@ -6,7 +6,7 @@ import (
 )
 
 // Free is what is free on a node by the columns, and by its capacity less what its pods
-// need; both empty while the columns do not have the node or are out of date.
+// and reservations need; both empty while the columns do not have the node or are out of date.
 func (l *Ledger) Free(n *Node) (columns, recount string) {
 	if !l.ready() || n.index < 0 {
 		return "", ""
@@ -17,12 +17,19 @@ func (l *Ledger) Free(n *Node) (columns, recount string) {
 			free[d] -= need
 		}
 	}
+	pods := len(n.pods)
+	for _, r := range n.reserved {
+		pods += int(r.Pods)
+		for d, need := range l.state.Instance().Apps[r.App.index].Demand {
+			free[d] -= need * int64(r.Pods)
+		}
+	}
 	has := make([]int64, len(free))
 	for d := range has {
 		has[d] = l.state.Free(d)[n.index]
 	}
-	if slices.Equal(has, free) && int(l.state.Items(n.index)) == len(n.pods) {
+	if slices.Equal(has, free) && int(l.state.Items(n.index)) == pods {
 		return "", ""
 	}
-	return fmt.Sprintf("%v, %d pods", has, l.state.Items(n.index)), fmt.Sprintf("%v, %d pods", free, len(n.pods))
+	return fmt.Sprintf("%v, %d pods", has, l.state.Items(n.index)), fmt.Sprintf("%v, %d pods", free, pods)
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/sigma-scheduler/sigma/benchdata/policies"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
-	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
@@ -76,21 +75,6 @@ func anyPolicy(tb testing.TB, d dice) *policy.Object {
 	return object
 }
 
-// anyRule is any rule that a policy file may name, or two.
-func anyRule(d dice) *rule.Settings {
-	one, two := rule.Choice{Name: oneOf(d, rule.SettableNames()...)}, rule.Choice{Name: oneOf(d, rule.SettableNames()...)}
-	switch d.IntN(3) {
-	case 0:
-		return &rule.Settings{Choice: one}
-	case 1:
-		return &rule.Settings{OnePerNode: &one, Others: &two}
-	}
-	return &rule.Settings{Choice: rule.Choice{
-		Name: "requestedtocapacityratio", Resources: map[string]int64{"cpu": 1 + int64(d.IntN(9)), "disk": 1},
-		Shape: [][]int64{{int64(d.IntN(50)), int64(d.IntN(11))}, {int64(50 + d.IntN(50)), int64(d.IntN(11))}},
-	}}
-}
-
 // A scene is a cluster that lives: random things happen to it, and a live loop
 // decides, as the scheduler's does.
 type scene struct {
@@ -111,6 +95,7 @@ type scene struct {
 	time     float64
 	busy     bool // machines, apps and rules change, too
 	timed    bool // there are windows, and policies that read a clock
+	reserves bool // room is reserved
 }
 
 func newScene(tb testing.TB, d dice) *scene { return newSceneOf(tb, d, false) }
@@ -157,6 +142,9 @@ func (s *scene) do(e *ledger.Event) {
 func (s *scene) step() {
 	if s.timed && s.d.IntN(8) == 0 {
 		s.windows()
+	}
+	if s.reserves && s.d.IntN(5) == 0 {
+		s.reserve()
 	}
 	switch n := s.d.IntN(100); {
 	case n < 50:
@@ -292,6 +280,7 @@ func (s *scene) appGoes() {
 			s.do(&ledger.Event{Kind: ledger.KindRemove, UID: uid})
 		}
 	}
+	s.releaseAll(name)
 	s.do(&ledger.Event{Kind: ledger.KindForget, App: name})
 	s.gone = append(s.gone, name)
 	s.failures = slices.DeleteFunc(s.failures, func(uid string) bool { return s.w.pods[uid] == nil })
@@ -406,6 +395,10 @@ func (s *scene) decide() {
 	e.Cause, e.PolicyDigest, e.Clock = asked.Cause, asked.PolicyDigest, asked.Clock
 	if s.decided != nil {
 		s.decided(role, name, passed)
+	}
+	if m := s.l.Planned(app, passed); m >= 0 {
+		s.take(e, m)
+		return
 	}
 	ranked, err := s.l.Rank(role, app, passed, 2, nil)
 	require.NoError(s.tb, err)

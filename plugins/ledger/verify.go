@@ -109,18 +109,20 @@ func (v *Verdict) check(l *Ledger, e *Event, at *Files) error {
 	if app < 0 {
 		return fmt.Errorf("app %q is unknown", e.App)
 	}
-	if m := l.MachineIndex(e.Node); m >= 0 && !l.state.Fits(app, m) {
+	if m := l.MachineIndex(e.Node); m >= 0 && !l.allows(app, m) {
 		v.Refused++
 	}
-	if !e.ByPolicy() {
+	if !e.ByPolicy() && e.Cause != CausePlanned {
 		return nil
 	}
-	role, err := l.roleOf(e)
-	if err != nil {
-		return err
-	}
-	if !v.checkChoice(l, role, l.policies[role].chosen, at) {
-		return nil
+	role, err := Role(""), error(nil)
+	if e.ByPolicy() {
+		if role, err = l.roleOf(e); err != nil {
+			return err
+		}
+		if !v.checkChoice(l, role, l.policies[role].chosen, at) {
+			return nil
+		}
 	}
 	d := &Difference{File: at.Name(), Line: at.Line(), Pod: e.Pod, App: e.App, Logged: e.Node}
 	if e.Choice != "" {
@@ -151,6 +153,9 @@ func (v *Verdict) checkChoice(l *Ledger, role Role, logged *Chosen, at *Files) b
 // reports whether the two agree.
 func (l *Ledger) compute(d *Difference, role Role, app int32, logged *Decision) bool {
 	l.SetClock(logged.Clock)
+	if logged.Cause == CausePlanned {
+		return l.computePlanned(d, app, logged)
+	}
 	if _, asked := l.Asked(role, app); asked.Cause != logged.Cause {
 		d.Why = fmt.Sprintf("the log has the cause %s, but by its windows it is %s at the clock %v", logged.Cause, asked.Cause, logged.Clock)
 		return false
@@ -158,6 +163,10 @@ func (l *Ledger) compute(d *Difference, role Role, app int32, logged *Decision) 
 	passed, why := l.passed(app, logged)
 	if why != "" {
 		d.Why = why
+		return false
+	}
+	if m := l.Planned(app, passed); m >= 0 {
+		d.Computed, d.Why = l.NodeName(m), "room is reserved there"
 		return false
 	}
 	ranked, err := l.Rank(role, app, passed, 1, nil)
@@ -175,6 +184,20 @@ func (l *Ledger) compute(d *Difference, role Role, app int32, logged *Decision) 
 	}
 	d.Why = l.whyNot(role, app, d, passed)
 	return false
+}
+
+// computePlanned fills in where room is reserved, and why where the log has another node.
+func (l *Ledger) computePlanned(d *Difference, app int32, logged *Decision) bool {
+	passed, why := l.passed(app, logged)
+	if why != "" {
+		d.Why = why
+		return false
+	}
+	d.Why = "no room is reserved for it there"
+	if m := l.Planned(app, passed); m >= 0 {
+		d.Computed, d.Why = l.NodeName(m), "it is the first by name that room is reserved on"
+	}
+	return d.Computed == d.Logged
 }
 
 // whyNot returns why the logged machine is not the computed one.
@@ -221,20 +244,20 @@ func (l *Ledger) passed(app int32, d *Decision) (list []int32, why string) {
 	flips := make([]bool, state.Size())
 	for _, name := range d.Infeasible {
 		m := l.MachineIndex(name)
-		if m < 0 || !state.Fits(app, m) {
+		if m < 0 || !l.allows(app, m) {
 			return nil, fmt.Sprintf("by the log only other filters refused %s, but our own model refuses it", name)
 		}
 		flips[m] = true
 	}
 	for _, name := range d.Extra {
 		m := l.MachineIndex(name)
-		if m < 0 || state.Fits(app, m) {
+		if m < 0 || l.allows(app, m) {
 			return nil, fmt.Sprintf("by the log our own model refused %s, but it does not", name)
 		}
 		flips[m] = true
 	}
 	for m, flip := range flips {
-		if state.Fits(app, int32(m)) != flip {
+		if l.allows(app, int32(m)) != flip {
 			list = append(list, int32(m))
 		}
 	}
@@ -247,7 +270,7 @@ func (l *Ledger) passed(app int32, d *Decision) (list []int32, why string) {
 func (l *Ledger) Differ(app int32, passed []int32) (infeasible, extra []string) {
 	state, i := l.Columns(), 0
 	for m := range int32(state.Size()) {
-		ours := state.Fits(app, m)
+		ours := l.allows(app, m)
 		theirs := i < len(passed) && passed[i] == m
 		if theirs {
 			i++

@@ -361,3 +361,18 @@ func FuzzVerify(f *testing.F) {
 		require.Equal(t, err, other)
 	})
 }
+
+// anyRule is any rule that a policy file may name, or two.
+func anyRule(d dice) *rule.Settings {
+	one, two := rule.Choice{Name: oneOf(d, rule.SettableNames()...)}, rule.Choice{Name: oneOf(d, rule.SettableNames()...)}
+	switch d.IntN(3) {
+	case 0:
+		return &rule.Settings{Choice: one}
+	case 1:
+		return &rule.Settings{OnePerNode: &one, Others: &two}
+	}
+	return &rule.Settings{Choice: rule.Choice{
+		Name: "requestedtocapacityratio", Resources: map[string]int64{"cpu": 1 + int64(d.IntN(9)), "disk": 1},
+		Shape: [][]int64{{int64(d.IntN(50)), int64(d.IntN(11))}, {int64(50 + d.IntN(50)), int64(d.IntN(11))}},
+	}}
+}

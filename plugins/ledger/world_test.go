@@ -24,6 +24,8 @@ type world struct {
 	lastUsed, opened map[string]uint64 // by node
 	seen             map[string]int64  // by app
 	last             string            // app that arrived last
+
+	reserved map[[2]string]int32 // by node and app
 }
 
 type standing struct {
@@ -62,6 +64,13 @@ func (w *world) apply(e *ledger.Event) {
 	case ledger.KindRemove:
 		w.takeOff(w.pods[e.UID])
 		delete(w.pods, e.UID)
+	case ledger.KindReserve:
+		w.reserved[[2]string{e.Node, e.App}] += e.Reserved.Pods
+	case ledger.KindRelease:
+		at := [2]string{e.Node, e.App}
+		if w.reserved[at] -= e.Reserved.Pods; w.reserved[at] == 0 {
+			delete(w.reserved, at)
+		}
 	case ledger.KindStart, ledger.KindPolicy, ledger.KindChoose, ledger.KindWindow, ledger.KindPast:
 	}
 }
@@ -76,6 +85,7 @@ func (w *world) forget(e *ledger.Event) {
 		}
 	}
 	if e.App == "" {
+		maps.DeleteFunc(w.reserved, func(at [2]string, _ int32) bool { return at[0] == e.Node })
 		delete(w.nodes, e.Node)
 		delete(w.lastUsed, e.Node)
 		delete(w.opened, e.Node)
@@ -107,7 +117,7 @@ func (w *world) place(e *ledger.Event) {
 		w.placed++
 	}
 	w.lastUsed[e.Node] = w.placed
-	if w.count(e.Node, func(string) bool { return true }) == 1 {
+	if w.booked(e.Node, func(string) bool { return true }) == 1 {
 		w.opened[e.Node] = w.placed
 	}
 }
@@ -148,6 +158,17 @@ func (w *world) count(node string, match func(app string) bool) int32 {
 	return n
 }
 
+// booked counts the reservations too.
+func (w *world) booked(node string, match func(app string) bool) int32 {
+	n := w.count(node, match)
+	for at, pods := range w.reserved {
+		if at[0] == node && match(at[1]) {
+			n += pods
+		}
+	}
+	return n
+}
+
 func (w *world) of(group string) func(app string) bool {
 	return func(app string) bool { return w.apps[app].Group == group }
 }
@@ -157,6 +178,11 @@ func (w *world) free(node, dim string) int64 {
 	for _, p := range w.pods {
 		if p.node == node {
 			free -= w.apps[p.app].Demand[dim]
+		}
+	}
+	for at, pods := range w.reserved {
+		if at[0] == node {
+			free -= int64(pods) * w.apps[at[1]].Demand[dim]
 		}
 	}
 	return free
@@ -173,7 +199,7 @@ func (w *world) fits(app, node string) bool {
 			return false
 		}
 	}
-	own := w.count(node, w.of(a.Group))
+	own := w.booked(node, w.of(a.Group))
 	limit, spread := int32(0), int32(0)
 	for _, other := range w.apps {
 		if other.Group == a.Group {
@@ -186,8 +212,8 @@ func (w *world) fits(app, node string) bool {
 	for _, r := range w.rules {
 		switch {
 		case r.App == r.Other:
-		case r.App == a.Group && w.count(node, w.of(r.Other)) > r.Max,
-			r.Other == a.Group && w.count(node, w.of(r.App)) > 0 && own+1 > r.Max:
+		case r.App == a.Group && w.booked(node, w.of(r.Other)) > r.Max,
+			r.Other == a.Group && w.booked(node, w.of(r.App)) > 0 && own+1 > r.Max:
 			return false
 		}
 	}
@@ -196,7 +222,7 @@ func (w *world) fits(app, node string) bool {
 	}
 	on := int32(0)
 	for _, other := range w.names() {
-		if w.count(other, w.of(a.Group)) > 0 {
+		if w.booked(other, w.of(a.Group)) > 0 {
 			on++
 		}
 	}
@@ -217,7 +243,7 @@ func (w *world) agree(tb testing.TB, l *ledger.Ledger) {
 		require.Equal(tb, name, l.NodeName(m))
 		line, _ := state.Position(m)
 		require.Equal(tb, i, int(line), "position of %s", name)
-		items := w.count(name, func(string) bool { return true })
+		items := w.booked(name, func(string) bool { return true })
 		require.Equal(tb, items, state.Items(m), name)
 		require.Equal(tb, w.lastUsed[name], state.LastUsed(m), name)
 		require.Equal(tb, w.opened[name], state.Opened(m), name)
@@ -241,7 +267,7 @@ func (w *world) agree(tb testing.TB, l *ledger.Ledger) {
 		requests += w.seen[name]
 		alive := int64(0)
 		for _, node := range names {
-			alive += int64(w.count(node, func(app string) bool { return app == name }))
+			alive += int64(w.booked(node, func(app string) bool { return app == name }))
 		}
 		require.Equal(tb, alive, state.Alive()[a], name)
 		for _, node := range names {
@@ -315,5 +341,6 @@ func newWorld() *world {
 	return &world{
 		nodes: map[string]*ledger.Machine{}, apps: map[string]*ledger.App{}, pods: map[string]*standing{},
 		expected: map[string]float64{}, lastUsed: map[string]uint64{}, opened: map[string]uint64{}, seen: map[string]int64{},
+		reserved: map[[2]string]int32{},
 	}
 }

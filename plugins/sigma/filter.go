@@ -20,7 +20,8 @@ type checkState struct{ check *kube.Check }
 // Clone implements [fwk.StateData].
 func (s *checkState) Clone() fwk.StateData { return &checkState{s.check.Clone()} }
 
-// PreFilter finds the rules that select the pod. Without any, Filter is skipped.
+// PreFilter finds the rules that select the pod and the reservations for others. Without any,
+// Filter is skipped.
 func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if err := p.engine.Ready(); err != nil {
 		return nil, fwk.AsStatus(err) // tried again after a while
@@ -58,7 +59,7 @@ func (p *Plugin) change(state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo, co
 	return nil
 }
 
-// Filter refuses the nodes that a rule closes to the pod.
+// Filter refuses the nodes that a rule or a reservation closes to the pod.
 func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, node fwk.NodeInfo) *fwk.Status {
 	data, err := state.Read(checkKey)
 	if err != nil {
@@ -70,25 +71,31 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, node
 	return nil
 }
 
-// ruleEvents is how the scheduler names PlacementRules.
-const ruleEvents = fwk.EventResource("placementrules.v1alpha1.sigma-scheduler.io")
+// How the scheduler names PlacementRules and PlacementPlans.
+const (
+	ruleEvents = fwk.EventResource("placementrules.v1alpha1.sigma-scheduler.io")
+	planEvents = fwk.EventResource("placementplans.v1alpha1.sigma-scheduler.io")
+)
 
 // EventsToRegister implements [fwk.EnqueueExtensions]: the events that can open
 // a node to a pod that a rule refused.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	events := []fwk.ClusterEventWithHint{
 		{
-			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Add | fwk.Delete | fwk.UpdatePodLabel},
+			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Add | fwk.Delete | fwk.UpdatePodLabel | fwk.UpdatePodScaleDown},
 			QueueingHintFn: p.afterPod,
 		},
 		{Event: fwk.ClusterEvent{
 			Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeLabel | fwk.UpdateNodeTaint | fwk.UpdateNodeAllocatable,
 		}},
 	}
-	if p.rules {
+	if p.has.Rules {
 		events = append(events, fwk.ClusterEventWithHint{
 			Event: fwk.ClusterEvent{Resource: ruleEvents, ActionType: fwk.All}, QueueingHintFn: p.afterRule,
 		})
+	}
+	if p.has.Plans { // its status says that reservations ended
+		events = append(events, fwk.ClusterEventWithHint{Event: fwk.ClusterEvent{Resource: planEvents, ActionType: fwk.All}})
 	}
 	return events, nil
 }
@@ -105,7 +112,7 @@ func (p *Plugin) afterRule(_ klog.Logger, _ *v1.Pod, before, after any) (fwk.Que
 }
 
 // afterPod wakes a pod when the pod itself changed, when a pod that a rule keeps it
-// away from left or changed, and when a pod of its app, which has to spread, came to
+// away from left or changed or one left a node with reservations, and when a pod of its app, which has to spread, came to
 // a node.
 func (p *Plugin) afterPod(_ klog.Logger, waits *v1.Pod, before, after any) (fwk.QueueingHint, error) {
 	old, now, err := util.As[*v1.Pod](before, after)
@@ -120,7 +127,7 @@ func (p *Plugin) afterPod(_ klog.Logger, waits *v1.Pod, before, after any) (fwk.
 		wake = now.Spec.NodeName != "" && p.engine.Spreads(waits, now)
 	case old.Spec.NodeName == "": // it kept no pod off a node
 	default:
-		wake = p.engine.Related(waits, old)
+		wake = p.engine.Related(waits, old) || p.engine.Holds(old.Spec.NodeName)
 	}
 	if wake {
 		return fwk.Queue, nil

@@ -255,7 +255,7 @@ func TestQueueingHints(t *testing.T) {
 	require.Len(t, events, 2, "without a cluster there are no rules to watch")
 	podEvent := events[0]
 	require.Equal(t, fwk.Pod, podEvent.Event.Resource)
-	require.Equal(t, fwk.Add|fwk.Delete|fwk.UpdatePodLabel, podEvent.Event.ActionType)
+	require.Equal(t, fwk.Add|fwk.Delete|fwk.UpdatePodLabel|fwk.UpdatePodScaleDown, podEvent.Event.ActionType)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var before, after any
@@ -282,7 +282,7 @@ func TestQueueingHints(t *testing.T) {
 	for _, action := range []fwk.ActionType{fwk.Add, fwk.UpdateNodeLabel, fwk.UpdateNodeTaint, fwk.UpdateNodeAllocatable} {
 		require.NotZero(t, events[1].Event.ActionType&action)
 	}
-	s.rules = true
+	s.has.Rules = true
 	events, err = s.EventsToRegister(t.Context())
 	require.NoError(t, err)
 	require.Len(t, events, 3)

@@ -30,7 +30,7 @@ type Plugin struct {
 	handle  fwk.Handle
 	binder  fwk.BindPlugin // upstream's
 	mapping string
-	rules   bool // the cluster has PlacementRules: they wake pods
+	has     engine.Kinds // in the cluster: changes of rules and plans wake pods
 
 	nodes nodes
 
@@ -86,7 +86,7 @@ func New(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, er
 	if h.KubeConfig() == nil { // a test without a cluster
 		return p, nil
 	}
-	if p.rules, err = e.Watch(ctx, h.KubeConfig()); err != nil {
+	if p.has, err = e.Watch(ctx, h.KubeConfig()); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
 	// Informers of our own: the scheduler waits for all of its informers, and without

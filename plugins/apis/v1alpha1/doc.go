@@ -1,6 +1,6 @@
 // Package v1alpha1 holds the objects that configure placement in a cluster. A
 // PlacementPolicy chooses among the nodes on which a pod may run; a PlacementRule
-// forbids nodes. Both are cluster-scoped. The package knows only their shape:
+// forbids nodes; a PlacementPlan says which nodes pods land on. All are cluster-scoped. The package knows only their shape:
 // binpack/policy computes a policy, plugins/sigma applies it.
 //
 // # PlacementPolicy
@@ -41,6 +41,21 @@
 // Condition Accepted: the selectors could be parsed. Condition Conflicting: on
 // status.conflicts nodes the rule does not hold at present, because other schedulers
 // placed pods there, labels changed, or the rule is younger than the pods.
+//
+// # PlacementPlan
+//
+// A PlacementPlan gives the pods of workloads their nodes, by a number of pods on each; the
+// pods that stand there already count. `sigma plan --object` writes one. While it is Enabled
+// (a new one is not), the scheduler reserves the room of what is still to come: it counts as
+// used for all other pods. A pod of a listed workload goes to the first node by name with
+// room reserved for it that passes the filters; where there is none, the policy decides. A
+// reservation ends when a pod takes it, at the deadline, when the workload has all its pods,
+// and when the node goes, is cordoned or has no room left, since what stands there grew: the
+// pods that stand come first. Where room, node or pod changes before the deadline,
+// it is made again.
+//
+// Condition Accepted: the plan could be read, and no older plan has one of its workloads.
+// Condition Active: it reserves; the message says how far it is, and why no further.
 //
 // Deep copies and the CustomResourceDefinitions in manifests/base/crds are
 // generated: hack/codegen/run.sh.

@@ -5,11 +5,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Condition types of both kinds.
+// Condition types.
 const (
 	// ConditionAccepted: the object could be loaded; the message says why not.
 	ConditionAccepted = "Accepted"
-	// ConditionActive: the policy decides, or in shadow mode is computed, now.
+	// ConditionActive: the policy decides, or in shadow mode is computed, now; the plan reserves.
 	ConditionActive = "Active"
 	// ConditionConflicting: a node holds pods against a rule.
 	ConditionConflicting = "Conflicting"

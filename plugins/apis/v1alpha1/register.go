@@ -26,6 +26,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
 		&PlacementPolicy{}, &PlacementPolicyList{},
 		&PlacementRule{}, &PlacementRuleList{},
+		&PlacementPlan{}, &PlacementPlanList{},
 	)
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil

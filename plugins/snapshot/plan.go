@@ -1,0 +1,80 @@
+package snapshot
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+)
+
+// PlannedWorkloads are the workloads that a plan places items of, by name, each with its nodes
+// by name. The items that stand count.
+func PlannedWorkloads(t *trace.Trace, placements []trace.Placement) ([]v1alpha1.PlannedWorkload, error) {
+	in := t.Instance
+	apps := map[string]int32{}
+	for a := range in.Apps {
+		apps[in.Apps[a].Name] = int32(a)
+	}
+	nodes := map[int32]map[string]int32{} // by group
+	of := map[int32]int32{}               // the app that is planned of a group
+	for _, p := range placements {
+		if p.Machine == "" {
+			continue
+		}
+		a := apps[p.App]
+		g := in.Apps[a].Group
+		if other, ok := of[g]; ok && !slices.Equal(in.Apps[a].Demand, in.Apps[other].Demand) {
+			return nil, fmt.Errorf("items of %s and %s are planned: a plan has pods of one size for the workload %s", in.Apps[other].Name, p.App, in.Groups[g].Name)
+		}
+		if of[g] = a; nodes[g] == nil {
+			nodes[g] = map[string]int32{}
+		}
+		nodes[g][p.Machine]++
+	}
+	for _, p := range t.Placed {
+		if on := nodes[in.Apps[t.Requests[p.Request].App].Group]; on != nil {
+			on[t.MachineName(p.Line, p.Index)] += p.Count
+		}
+	}
+	list := make([]v1alpha1.PlannedWorkload, 0, len(nodes))
+	for _, g := range slices.SortedFunc(maps.Keys(nodes), func(a, b int32) int { return cmp.Compare(in.Groups[a].Name, in.Groups[b].Name) }) {
+		w, err := workloadOf(in.Groups[g].Name)
+		if err != nil {
+			return nil, err
+		}
+		w.Requests = map[string]resource.Quantity{}
+		for d, need := range in.Apps[of[g]].Demand {
+			if dim := in.Dimensions[d]; need > 0 && dim.Name != "pods" {
+				w.Requests[dim.Name] = resource.MustParse(trace.FormatQuantity(need, dim))
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(nodes[g])) {
+			w.Nodes = append(w.Nodes, v1alpha1.PlannedNode{Node: name, Pods: nodes[g][name]})
+		}
+		list = append(list, w)
+	}
+	if len(list) == 0 {
+		return nil, errors.New("nothing is placed, so there is nothing to plan")
+	}
+	return list, nil
+}
+
+// workloadOf reads the name of a group, as a snapshot writes it.
+func workloadOf(group string) (v1alpha1.PlannedWorkload, error) {
+	parts := strings.Split(group, "/")
+	if len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") {
+		return v1alpha1.PlannedWorkload{}, fmt.Errorf("group %q is no workload of a cluster: want NAMESPACE/KIND/NAME or NAMESPACE/NAME, as sigma snapshot writes", group)
+	}
+	w := v1alpha1.PlannedWorkload{Namespace: parts[0], Name: parts[len(parts)-1]}
+	if len(parts) == 3 {
+		w.Kind = parts[1]
+	}
+	return w, nil
+}
