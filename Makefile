@@ -72,7 +72,7 @@ records: build ## placement figures against their targets: writes docs/results (
 	go run ./cmd/sigma-records placement $(SECTION)
 
 .PHONY: tune-records
-tune-records: ## what `sigma tune` saves on unseen clusters: writes docs/results/tune.md (20 CPU-minutes)
+tune-records: ## what `sigma tune` saves on unseen clusters: writes docs/results/tune.md (40 CPU-minutes)
 	@hack/tune-records.sh
 
 .PHONY: mpa-records

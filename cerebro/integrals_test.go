@@ -143,3 +143,27 @@ func TestWideSums(t *testing.T) {
 	assert.InDelta(t, .25, run.Rejected[0], 1e-12)
 	assert.InDelta(t, .75, run.FirstRejection, 1e-12)
 }
+
+// TestMarks: sums up to a time count from MeasureFrom, refusals too, also of what has its place later.
+func TestMarks(t *testing.T) {
+	tr := &trace.Trace{
+		MeasureFrom: 2,
+		Instance: &binpack.Instance{
+			Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}}, Types: []string{""}, Fleet: binpack.Fixed,
+			Machines: []binpack.MachineLine{{Name: "m", Count: 1, Cost: 1, Capacity: []int64{2}}},
+			Groups:   []binpack.Group{{Name: "a"}},
+			Apps:     []binpack.App{{Name: "a", Demand: []int64{1}, Expected: -1, Lifetime: -1}},
+		},
+		Requests: []trace.Request{{Name: "r", Count: 2}, {Name: "s", Count: 1}, {Name: "t", Count: 3}},
+		Events: []trace.Event{
+			{Time: 0, Request: 0, Count: 2},
+			{Time: 1, Request: 1, Count: 1}, // refused before
+			{Time: 5, Kind: trace.Delete, Request: 0, Count: 1},
+			{Time: 6, Request: 2, Count: 3},
+			{Time: 8, Kind: trace.Delete, Request: 0, Count: 1},
+		},
+	}
+	run, err := cerebro.NewReplayer(tr).Run(lowest, cerebro.Options{Retry: true, Marks: []float64{4, 7, 9}})
+	require.NoError(t, err)
+	require.Equal(t, []cerebro.Mark{{CostSeconds: 2, WaitingSeconds: 2}, {CostSeconds: 5, WaitingSeconds: 6, Refused: 3}, {CostSeconds: 6, WaitingSeconds: 9, Refused: 3}}, run.Marks)
+}

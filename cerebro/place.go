@@ -77,6 +77,9 @@ func (r *Replayer) reject(e trace.Event, item int32) {
 		u.out.FirstRejection = u.arrived / r.total[0]
 	}
 	u.refused = true
+	if u.tally.from <= e.Time {
+		u.tally.refused++
+	}
 	u.out.Unplaced++
 	app := r.trace.Requests[e.Request].App
 	for d, need := range r.trace.Instance.Apps[app].Demand {

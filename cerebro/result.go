@@ -45,10 +45,11 @@ type Run struct {
 	Marks []Mark
 }
 
-// A Mark has the integrals of a run up to a time, from the trace's MeasureFrom.
+// A Mark has the sums of a run up to a time, from the trace's MeasureFrom.
 type Mark struct {
 	CostSeconds    float64
 	WaitingSeconds float64 // of all items that wait for a machine; 0 without Retry
+	Refused        int     // items that found no machine when they came
 }
 
 // A Choice is what a [binpack.Switch] left some items in a row to.

@@ -21,6 +21,7 @@ type tally struct {
 	seen     int
 	capacity []float64 // of a fixed fleet
 	waiting  float64   // integral of the items that wait
+	refused  int       // items that found no machine when they came
 }
 
 // wide is a signed 128-bit sum: demands summed over a fleet may pass 2⁶².
@@ -103,7 +104,7 @@ func (t *tally) mark(r *Replayer, before float64) {
 	u := &r.run
 	for len(u.out.Marks) < len(u.opt.Marks) && u.opt.Marks[len(u.out.Marks)] < before {
 		t.reach(r, u.opt.Marks[len(u.out.Marks)])
-		u.out.Marks = append(u.out.Marks, Mark{u.out.CostSeconds, t.waiting})
+		u.out.Marks = append(u.out.Marks, Mark{u.out.CostSeconds, t.waiting, t.refused})
 	}
 }
 
@@ -174,7 +175,7 @@ func (t *tally) finish(r *Replayer) {
 	}
 	out := &r.run.out
 	for len(out.Marks) < len(r.run.opt.Marks) { // after the last event
-		out.Marks = append(out.Marks, Mark{out.CostSeconds, t.waiting})
+		out.Marks = append(out.Marks, Mark{out.CostSeconds, t.waiting, t.refused})
 	}
 	out.MeanAllocationRate = make([]float64, len(t.alloc))
 	for d, sum := range t.alloc {

@@ -25,13 +25,13 @@ trap 'rm -f "$page"' EXIT
 	echo
 	echo "## Tight fixed fleets"
 	echo
-	echo "The same on fixed fleets of 1.01 to 1.034 times the peak volume, with \`--retry\`: pods that find no place at once on day two."
+	echo "The same on fixed fleets of 1.01 times the peak volume, the least that the generator draws, with \`--retry\`: pods that find no place at once on day two."
 	echo
 	measure Fixed
 	echo
 	echo "## Other kinds of clusters"
 	echo
-	echo "Six fill-ups (seeds from 600201; churn: one history of two days) are the history, three others (seeds from 981000, three orders each)"
+	echo "Six fill-ups (seeds from 600201; churn: three of two days each) are the history, three others (seeds from 981000, three orders each)"
 	echo "the test. \`tune\` has 40 evaluations and one seed."
 	echo "The gap is to the volume bound, on fixed the rejected cpu, in %. The last two columns are the best of six rules in hindsight."
 	echo

@@ -39,7 +39,11 @@ func (r *run) begin() error {
 	if zeros(r.traces) {
 		r.note("the forecast is 0 for every app: no policy with a forecast (K1) is trained")
 	}
-	r.of = r.cfg.Evaluations * (r.cfg.Seeds*len(methods(r.cfg.Target, r.traces)) + 2)
+	list, again := methods(r.cfg.Target, r.traces), 2
+	if slices.ContainsFunc(list, r.averages) {
+		again *= r.cfg.Seeds
+	}
+	r.of = r.cfg.Evaluations * (r.cfg.Seeds*len(list) + again)
 	return nil
 }
 

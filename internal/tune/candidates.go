@@ -57,6 +57,8 @@ type candidate struct {
 	object *policy.Object // nil = built in
 	how    method         // of a trained one
 	seed   uint64
+	// members are the trainings that an average is of, by seed; nil = one training.
+	members []*policy.Object
 }
 
 // forGPUs are the rules that look at devices alone.

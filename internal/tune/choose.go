@@ -24,6 +24,7 @@ type Row struct {
 	Kind         string   `json:"kind"`
 	CostHours    float64  `json:"cost_hours"`
 	WaitingHours float64  `json:"waiting_hours"`
+	LeftOut      float64  `json:"left_out"` // items without a place at once
 	Saving       Interval `json:"saving_percent"`
 	Chosen       bool     `json:"chosen"`
 }
@@ -58,17 +59,17 @@ func (r *run) choose(ctx context.Context, free []*candidate, reference *candidat
 	}
 	part := r.split.validate
 	rows, found, err := r.rows(ctx, part, all, reference)
-	if at := slices.Index(all, reference); err == nil && r.measure.waiting && rows[at].WaitingHours == 0 {
-		part = r.split.before // where nothing waits there is no choice
+	if at := slices.Index(all, reference); err == nil && r.measure == byLeftOut && rows[at].LeftOut == 0 {
+		part = r.split.before // where all find a place there is no choice
 		rows, found, err = r.rows(ctx, part, all, reference)
 	}
 	if err != nil {
 		return nil, err
 	}
 	best := -1 // among all
-	kinds := savingOfKinds(all, rows)
+	kinds := savingOfKinds(all, rows, found)
 	for i, c := range all {
-		if slices.Contains(rivals, c) && found[i] && (best < 0 || cmp.Or(cmp.Compare(kinds[i], kinds[best]), cmp.Compare(rows[i].Saving.Mean, rows[best].Saving.Mean)) > 0) {
+		if slices.Contains(rivals, c) && found[i] && (best < 0 || cmp.Or(cmp.Compare(kinds[i], kinds[best]), rows[i].compare(&rows[best])) > 0) {
 			best = i
 		}
 	}
@@ -84,7 +85,7 @@ func (r *run) choose(ctx context.Context, free []*candidate, reference *candidat
 	if best < 0 {
 		return r.finish(ctx, reference, nil, false)
 	}
-	rival, err := r.refit(ctx, all[best])
+	rival, err := r.refit(ctx, all[best], r.split.before, "before")
 	if err != nil {
 		return nil, err
 	}
@@ -95,20 +96,38 @@ func (r *run) choose(ctx context.Context, free []*candidate, reference *candidat
 		}
 	}
 	test, ok, err := r.rows(ctx, r.split.test, judged, reference)
+	for err == nil && r.measure != byCost && test[1].Saving.Mean == 0 {
+		r.measure--
+		test, ok, err = r.rows(ctx, r.split.test, judged, reference)
+	}
 	if err != nil {
 		return nil, err
 	}
-	r.out.Saving = &test[1].Saving
-	better := ok[1] && test[1].Saving.Low > 0
-	r.out.Likely = ok[1] && test[1].Saving.likely() && r.knownElsewhere(rival)
-	better = better || r.out.Likely
-	chosen := 0
-	if better {
-		chosen = 1
+	r.out.Measure = r.what()
+	chosen, likely := r.decide(judged, test, ok)
+	r.out.Saving, r.out.Likely = &test[max(1, chosen)].Saving, likely
+	if chosen > 0 {
+		rival = judged[chosen]
 	}
 	test[chosen].Chosen = true
 	r.out.Test = test
-	return r.finish(ctx, reference, rival, better)
+	return r.finish(ctx, reference, rival, chosen > 0)
+}
+
+// decide gives the place among the judged of the policy to take; the reference is the first, the chosen
+// rival the second. Where that is no better, the policy in force, which needs no choice, may be.
+func (r *run) decide(judged []*candidate, test []Row, ok []bool) (at int, likely bool) {
+	for i, c := range judged {
+		if i == 0 || i > 1 && c.kind != inForce || !ok[i] {
+			continue
+		}
+		saving := &test[i].Saving
+		likely = saving.likely(fillUps(r.traces)) && r.knownElsewhere(c)
+		if likely || saving.Low > 0 {
+			return i, likely
+		}
+	}
+	return 0, false
 }
 
 // knownElsewhere reports a policy of which more is known than a short history says. A few blocks of
@@ -118,9 +137,15 @@ func (r *run) knownElsewhere(c *candidate) bool {
 	return r.split.unit < day && (c.kind == trained || c.kind == shipped || c.kind == inForce && c.object != nil)
 }
 
-// savingOfKinds is what each candidate saves, of a trained one the mean over the trainings of its
-// kind: a kind is chosen before a seed, since the best of many seeds is lucky.
-func savingOfKinds(all []*candidate, rows []Row) []float64 {
+// compare is above 0 where a candidate is better than another: by what it saves, then by the time
+// that items wait, then by cost.
+func (r *Row) compare(other *Row) int {
+	return cmp.Or(cmp.Compare(r.Saving.Mean, other.Saving.Mean), cmp.Compare(other.WaitingHours, r.WaitingHours), cmp.Compare(other.CostHours, r.CostHours))
+}
+
+// savingOfKinds is what each candidate saves, of a trained one the mean over those trainings of its
+// kind that may be chosen: a kind is chosen before a seed, since the best of many seeds is lucky.
+func savingOfKinds(all []*candidate, rows []Row, found []bool) []float64 {
 	sum, n := map[string]float64{}, map[string]float64{}
 	key := func(c *candidate) string {
 		if c.kind == trained {
@@ -129,8 +154,10 @@ func savingOfKinds(all []*candidate, rows []Row) []float64 {
 		return c.kind + " " + c.name
 	}
 	for i, c := range all {
-		sum[key(c)] += rows[i].Saving.Mean
-		n[key(c)]++
+		if found[i] {
+			sum[key(c)] += rows[i].Saving.Mean
+			n[key(c)]++
+		}
 	}
 	list := make([]float64, len(all))
 	for i, c := range all {
@@ -139,15 +166,17 @@ func savingOfKinds(all []*candidate, rows []Row) []float64 {
 	return list
 }
 
-// refit trains the chosen kind once more on all that comes before the judging part: more hours
-// generalise better.
-func (r *run) refit(ctx context.Context, c *candidate) (*candidate, error) {
+// refit trains a trained candidate once more on a part: more hours generalise better.
+func (r *run) refit(ctx context.Context, c *candidate, part []span, name string) (*candidate, error) {
 	if c.kind != trained {
 		return c, nil
 	}
+	if c.members != nil {
+		return r.average(ctx, c.how, part, c.members, "-"+name)
+	}
 	again := *c
 	var err error
-	if again.object, err = r.learn(ctx, c.how, r.split.before, c.seed, c.object, c.how.file()+"-before"); err != nil {
+	if again.object, err = r.learn(ctx, c.how, part, c.seed, c.object, c.how.file()+"-"+name); err != nil {
 		return nil, err
 	}
 	again.policy, err = again.object.Policy()
@@ -203,7 +232,7 @@ func (r *run) rows(ctx context.Context, part []span, candidates []*candidate, re
 		sum := all[i].sum()
 		rows = append(rows, Row{
 			Policy: c.name, Kind: c.kind, CostHours: round(sum.cost / hour / variants), WaitingHours: round(sum.waiting / hour / variants),
-			Saving: r.measure.saving(all[i], against, r.cfg.Seed),
+			LeftOut: round(sum.refused / variants), Saving: r.measure.saving(all[i], against, r.cfg.Seed),
 		})
 		ok = append(ok, r.allows(all[i], against))
 	}
@@ -220,12 +249,11 @@ func (r *run) finish(ctx context.Context, reference, rival *candidate, better bo
 	}
 	switch {
 	case chosen.kind == trained:
-		name := chosen.how.file() + "-whole"
-		object, err := r.learn(ctx, chosen.how, r.split.all, chosen.seed, chosen.object, name)
+		last, err := r.refit(ctx, chosen, r.split.all, "whole")
 		if err != nil {
 			return nil, err
 		}
-		out.Object = object
+		out.Object = last.object
 	case chosen.object != nil:
 		object := *chosen.object
 		out.Object = &object

@@ -14,7 +14,10 @@ import (
 )
 
 // A loss is what a policy costs in one block of one order.
-type loss struct{ cost, waiting float64 }
+type loss struct {
+	cost, waiting float64
+	refused       float64 // items that found no machine when they came
+}
 
 // Losses are those of one policy on a part, by block and order.
 type losses [][]loss
@@ -24,6 +27,7 @@ func (l losses) sum() (total loss) {
 		for _, o := range orders {
 			total.cost += o.cost
 			total.waiting += o.waiting
+			total.refused += o.refused
 		}
 	}
 	return total
@@ -78,16 +82,15 @@ func (c *candidate) losses(ctx context.Context, replayers map[*trace.Trace]*cere
 			if err != nil {
 				return nil, fmt.Errorf("trace %q, policy %s: %w", t.Name, c.name, err)
 			}
+			parts := byMark(run.Marks)
 			if spans[i].whole {
-				run.Marks = []cerebro.Mark{atEnd(&run)}
+				parts = []loss{atEnd(&run)}
 			}
-			before := cerebro.Mark{}
-			for _, m := range run.Marks {
+			for _, l := range parts {
 				if order == 0 {
 					all = append(all, nil)
 				}
-				all[block] = append(all[block], loss{m.CostSeconds - before.CostSeconds, m.WaitingSeconds - before.WaitingSeconds})
-				before = m
+				all[block] = append(all[block], l)
 				block++
 			}
 		}
@@ -95,10 +98,21 @@ func (c *candidate) losses(ctx context.Context, replayers map[*trace.Trace]*cere
 	return all, nil
 }
 
+// byMark are the losses between marks.
+func byMark(marks []cerebro.Mark) (list []loss) {
+	before := cerebro.Mark{}
+	for _, m := range marks {
+		list = append(list, loss{m.CostSeconds - before.CostSeconds, m.WaitingSeconds - before.WaitingSeconds, float64(m.Refused - before.Refused)})
+		before = m
+	}
+	return list
+}
+
 // atEnd is what a fill-up costs: its machines for one hour, and for one hour the items that were
 // left out, by their share of the demand.
-func atEnd(run *cerebro.Run) cerebro.Mark {
-	return cerebro.Mark{CostSeconds: hour * run.Cost, WaitingSeconds: hour * slices.Max(run.Rejected) * float64(run.Placed+run.Unplaced)}
+func atEnd(run *cerebro.Run) loss {
+	refused := slices.Max(run.Rejected) * float64(run.Placed+run.Unplaced)
+	return loss{hour * run.Cost, hour * refused, refused}
 }
 
 // An Interval is a figure and where 95 % of its bootstrap lie.
@@ -110,8 +124,11 @@ type Interval struct {
 	least float64 // of all draws
 }
 
-// likely reports a saving that may be none, but at worst costs less than it saves on average.
-func (i *Interval) likely() bool { return i.Low <= 0 && i.Low > -i.Mean }
+// likely reports a saving that may be none. Where a loss may be large, as of a forecast that was right in
+// some fill-ups alone, it at worst costs less than it saves on average.
+func (i *Interval) likely(large bool) bool {
+	return i.Low <= 0 && i.Mean > 0 && (!large || i.Low > -i.Mean)
+}
 
 // resamples is the number of draws of a bootstrap.
 const resamples = 2000
@@ -154,13 +171,35 @@ func percent(a, b float64) float64 {
 	return max(-100, 100*(1-a/b))
 }
 
-// A measure is what counts: the cost of machines, or on a fixed fleet that is tight the
-// time that items wait for one.
-type measure struct{ waiting bool }
+// A measure is what counts. On a fixed fleet that is tight it is the items that find no machine when
+// they come; policies that are alike there are told apart by the next measure.
+type measure int
+
+const (
+	byCost measure = iota
+	byWaiting
+	byLeftOut
+)
 
 func (m measure) of(l loss) float64 {
-	if m.waiting {
-		return l.waiting
+	return [...]float64{l.cost, l.waiting, l.refused}[m]
+}
+
+// onEach reports whether a policy loses less than another on each trace of some spans.
+func (m measure) onEach(spans []span, own, other losses) bool {
+	saved, block := map[int]float64{}, 0
+	for _, s := range spans {
+		for range s.marks {
+			for order := range own[block] {
+				saved[s.trace] += m.of(other[block][order]) - m.of(own[block][order])
+			}
+			block++
+		}
 	}
-	return l.cost
+	for _, v := range saved {
+		if v <= 0 {
+			return false
+		}
+	}
+	return true
 }

@@ -44,10 +44,12 @@ func (r *run) provenance(o *policy.Object, chosen *candidate) error {
 // what names the measure in plain words.
 func (r *run) what() string {
 	whole := fillUps(r.traces)
-	if r.measure.waiting {
-		if whole {
-			return "less demand left out"
-		}
+	switch {
+	case r.measure != byCost && whole:
+		return "less demand left out"
+	case r.measure == byLeftOut:
+		return "fewer pods without a place at once"
+	case r.measure == byWaiting:
 		return "fewer pod-hours of waiting"
 	}
 	machines := r.traces[0].Instance.Machines

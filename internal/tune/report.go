@@ -74,7 +74,7 @@ func (out *Result) Table(w io.Writer) error {
 		fmt.Fprintf(w, "\n%s. saving %%: %s less than %s, with the ends of its 95 %% interval.\n", out.Parts, out.Measure, out.Against)
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		for _, part := range out.parts() {
-			fmt.Fprintf(t, "\n%s\tkind\tcost-hours\twaiting-hours\tsaving %%\tfrom\tto\n", part.name)
+			fmt.Fprintf(t, "\n%s\tkind\tcost-hours\twaiting-hours\tleft out\tsaving %%\tfrom\tto\n", part.name)
 			for _, r := range part.rows {
 				fmt.Fprintln(t, strings.Join(r.cells(), "\t"))
 			}
@@ -109,7 +109,7 @@ func (r *Row) cells() []string {
 	if r.Chosen {
 		name += " *"
 	}
-	return []string{name, r.Kind, sheet.Short(r.CostHours), sheet.Short(r.WaitingHours), digits(r.Saving.Mean), digits(r.Saving.Low), digits(r.Saving.High)}
+	return []string{name, r.Kind, sheet.Short(r.CostHours), sheet.Short(r.WaitingHours), sheet.Short(r.LeftOut), digits(r.Saving.Mean), digits(r.Saving.Low), digits(r.Saving.High)}
 }
 
 //go:embed page.html
@@ -139,6 +139,7 @@ func (out *Result) HTML(w io.Writer) error {
 			{Text: "kind", Words: true},
 			{Text: "cost-hours"},
 			{Text: "waiting-hours"},
+			{Text: "left out", About: "pods without a place at once"},
 			{Text: "saving\u00a0%", About: out.Measure + " less than " + out.Against},
 			{Text: "from"},
 			{Text: "to"},

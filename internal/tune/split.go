@@ -153,7 +153,7 @@ func shuffle(seed uint64, order int) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, uint64(order)))
 }
 
-// ledIn are windows that begin before their span, at most a day and in each order a twelfth
+// ledIn are windows that begin before their span, at most a day and in each order a forty-eighth
 // of that later (where there are four), and are measured from the span's beginning. Policies place alike what stands at one
 // instant: they differ by what hours of arrivals and departures leave behind. A fill-up stays as it is.
 func ledIn(traces []*trace.Trace, spans []span, seed uint64, order, orders int) []*trace.Trace {
@@ -164,7 +164,7 @@ func ledIn(traces []*trace.Trace, spans []span, seed uint64, order, orders int) 
 			list = append(list, t)
 			continue
 		}
-		lead := min(day, s.from-t.Events[0].Time) * (1 - float64(order)/float64(3*orders))
+		lead := min(day, s.from-t.Events[0].Time) * (1 - float64(order)/float64(12*orders))
 		w := t.Window(s.from-lead, s.until, shuffle(seed, order))
 		w.MeasureFrom = max(w.MeasureFrom, s.from)
 		list = append(list, w)

@@ -39,14 +39,18 @@ func (m method) starts(fixed bool) []*policy.Object {
 	if o := m.bestFit(); o != nil {
 		list = append(list, o)
 	}
-	names := m.features
-	if names == nil {
-		names = policy.ModelOf(m.model).Learns(m.knowledge, fixed)
+	if m.features == nil {
+		m.features = policy.ModelOf(m.model).Learns(m.knowledge, fixed)
 	}
+	return append(list, m.files()...)
+}
+
+// files are the shipped files that the features of a method can say.
+func (m method) files() (list []*policy.Object) {
 	for _, f := range policy.ShippedFiles() {
 		s := f.Object.Spec
 		know, _ := binpack.ParseKnowledge(s.Knowledge)
-		if s.Model == m.model && (know == m.knowledge || know == binpack.K0 && len(s.Parameters) == 0) && says(names, &s) {
+		if s.Model == m.model && (know == m.knowledge || know == binpack.K0 && len(s.Parameters) == 0) && says(m.features, &s) {
 			list = append(list, f.Object)
 		}
 	}

@@ -85,7 +85,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 
 // bestRule judges every rule on validation and test and returns all, and the best: the safe
 // one, unless another is better in every draw of the bootstrap (of dozens of rules one is
-// better in 95 % by luck). Rules need no training, so the learned policy has to beat the
+// better in 95 % by luck) and on each trace (each may be a cluster of its own). Rules need no training, so the learned policy has to beat the
 // best in hindsight.
 func (r *run) bestRule(ctx context.Context) (all []*candidate, best *candidate, err error) {
 	list, err := rules(r.cfg.Target, r.traces[0].Instance, r.cfg.Seed)
@@ -103,11 +103,13 @@ func (r *run) bestRule(ctx context.Context) (all []*candidate, best *candidate, 
 		return nil, nil, err
 	}
 	safe := slices.IndexFunc(all, func(c *candidate) bool { return c.name == r.cfg.Target.safe() })
-	r.measure.waiting = r.fixed() && found[safe].sum().waiting > 0
+	if r.fixed() && found[safe].sum().refused > 0 {
+		r.measure = byLeftOut
+	}
 	r.out.Measure = r.what()
 	at, most := safe, 0.
 	for i := range all {
-		if s := r.measure.saving(found[i], found[safe], r.cfg.Seed); r.allows(found[i], found[safe]) && s.least > 0 && s.Mean > most {
+		if s := r.measure.saving(found[i], found[safe], r.cfg.Seed); r.allows(found[i], found[safe]) && s.least > 0 && r.measure.onEach(later, found[i], found[safe]) && s.Mean > most {
 			at, most = i, s.Mean
 		}
 	}
@@ -116,7 +118,7 @@ func (r *run) bestRule(ctx context.Context) (all []*candidate, best *candidate, 
 
 // allows reports whether a policy lets items wait no longer than another.
 func (r *run) allows(own, other losses) bool {
-	return r.measure.waiting || own.sum().waiting <= other.sum().waiting
+	return r.measure != byCost || own.sum().waiting <= other.sum().waiting
 }
 
 // trainAll trains every method with every seed on the train part.
@@ -124,12 +126,24 @@ func (r *run) trainAll(ctx context.Context) ([]*candidate, error) {
 	var list []*candidate
 	for _, m := range methods(r.cfg.Target, r.traces) {
 		starts := m.starts(r.fixed())
+		var members []*policy.Object
 		for i := range r.cfg.Seeds {
-			seed := r.cfg.Seed + uint64(i)
-			var start *policy.Object
 			if len(starts) > 0 {
-				start = starts[i%len(starts)]
+				members = append(members, starts[i%len(starts)])
+			} else {
+				members = append(members, nil)
 			}
+		}
+		if r.averages(m) {
+			c, err := r.average(ctx, m, r.split.train, members, "")
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, c)
+			continue
+		}
+		for i, start := range members {
+			seed := r.cfg.Seed + uint64(i)
 			object, err := r.learn(ctx, m, r.split.train, seed, start, fmt.Sprintf("%s-%d", m.file(), seed))
 			if err != nil {
 				return nil, err

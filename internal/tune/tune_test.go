@@ -12,6 +12,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/benchdata/generate"
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
@@ -158,7 +159,7 @@ func TestBlocksAddUp(t *testing.T) {
 	for order := range 4 {
 		w := ledIn([]*trace.Trace{tr}, s.test, 1, order, 4)[0]
 		require.Equal(t, 12*hour, w.MeasureFrom)
-		require.Equal(t, float64(order)*hour, w.Events[0].Time, "led in later")
+		require.Equal(t, float64(order)*hour/4, w.Events[0].Time, "led in later")
 		run, err := cerebro.NewReplayer(w).Run(rule.BestFit{}, cerebro.Options{})
 		require.NoError(t, err)
 		require.Zero(t, run.Unplaced)
@@ -174,28 +175,38 @@ func TestBlocksAddUp(t *testing.T) {
 func TestSaving(t *testing.T) {
 	var own, other losses
 	for _, size := range []float64{10, 1000, 30} {
-		own = append(own, []loss{{cost: .9 * size, waiting: 5}})
+		own = append(own, []loss{{cost: .9 * size, refused: 5}})
 		other = append(other, []loss{{cost: size}})
 	}
-	got := measure{}.saving(own, other, 1)
+	got := byCost.saving(own, other, 1)
 	for _, v := range []float64{got.Mean, got.Low, got.High} {
 		require.InDelta(t, 10, v, 1e-9)
 	}
-	require.Equal(t, Interval{-100, -100, -100, -100}, measure{waiting: true}.saving(own, other, 1))
-	require.Equal(t, Interval{}, measure{waiting: true}.saving(other, other, 1))
-	rare := losses{{{}}, {{}}, {{waiting: 3}}} // in one block of three somebody waits
-	require.Equal(t, Interval{100, 100, 100, 100}, measure{waiting: true}.saving(losses{{{}}, {{}}, {{}}}, rare, 1))
+	require.Equal(t, 5., byLeftOut.of(loss{1, 3, 5}))
+	require.Equal(t, 3., byWaiting.of(loss{1, 3, 5}))
+	require.Equal(t, Interval{-100, -100, -100, -100}, byLeftOut.saving(own, other, 1))
+	require.Equal(t, Interval{}, byLeftOut.saving(other, other, 1))
+	rare := losses{{{}}, {{}}, {{refused: 3}}} // in one block of three somebody waits
+	require.Equal(t, Interval{100, 100, 100, 100}, byLeftOut.saving(losses{{{}}, {{}}, {{}}}, rare, 1))
 	other[1][0].cost = 800 // worse in the largest block
-	got = measure{}.saving(own, other, 1)
+	got = byCost.saving(own, other, 1)
 	require.Less(t, got.Low, 0.)
 	require.Greater(t, got.High, 0.)
 	own, other = nil, nil
 	for _, cost := range []float64{90, 90, 90, 110} { // two bad ones of four draws or more: 26 %, four: .4 %
 		own, other = append(own, []loss{{cost: cost}}), append(other, []loss{{cost: 100}})
 	}
-	got = measure{}.saving(own, other, 1)
+	got = byCost.saving(own, other, 1)
 	require.InDelta(t, -5, got.Low, 1e-9)
 	require.InDelta(t, -10, got.least, 1e-9)
+}
+
+// A rule that is much better on one trace and a little worse on another is not better on each.
+func TestOnEach(t *testing.T) {
+	spans := []span{{trace: 0, marks: []float64{1, 2}}, {trace: 1, marks: []float64{1}}, {trace: 0, marks: []float64{3}}}
+	other := losses{{{cost: 100}}, {{cost: 100}}, {{cost: 100}}, {{cost: 100}}}
+	require.True(t, byCost.onEach(spans, losses{{{cost: 50}}, {{cost: 101}}, {{cost: 99}}, {{cost: 101}}}, other))
+	require.False(t, byCost.onEach(spans, losses{{{cost: 50}}, {{cost: 50}}, {{cost: 101}}, {{cost: 50}}}, other))
 }
 
 // TestLikely: where a history is short, what is known of learned policies counts, and the verdict
@@ -209,10 +220,12 @@ func TestLikely(t *testing.T) {
 	r.split.unit = day
 	require.False(t, r.knownElsewhere(&candidate{kind: trained}))
 	for i, want := range map[Interval]bool{
-		{Mean: 1, Low: -.5, High: 2.5}: true, {Mean: .04, Low: -.3, High: .4}: false, {Mean: 1, Low: .1, High: 2}: false, {Mean: -1, Low: -2}: false,
+		{Mean: 1, Low: -.5, High: 2.5}: true, {Mean: .04, Low: -.3, High: .4}: true, {Mean: 1, Low: .1, High: 2}: false, {Mean: -1, Low: -2}: false, {Mean: 0, Low: 0}: false,
 	} {
-		require.Equal(t, want, i.likely(), "%v", i)
+		require.Equal(t, want, i.likely(false), "%v", i)
 	}
+	require.True(t, (&Interval{Mean: 1, Low: -.5}).likely(true))
+	require.False(t, (&Interval{Mean: 1, Low: -2}).likely(true))
 	out := Result{Better: true, Likely: true, Against: "bestfit", Measure: "fewer nodes", Saving: &Interval{Mean: 1, Low: -.5, High: 2.5}}
 	require.Equal(t, "likely worth it: 1.0 % ± 1.5 fewer nodes than bestfit; a longer history would tell.", out.Sentence())
 	require.Equal(t, "likely better", out.verdict())
@@ -221,12 +234,57 @@ func TestLikely(t *testing.T) {
 	require.Contains(t, string(text), `{"verdict":"better","likely":true,`)
 }
 
+// TestDecide: the policy in force has a chance where the chosen rival is no better, other rules have none.
+func TestDecide(t *testing.T) {
+	r := run{split: split{unit: shortBlock}}
+	judged := []*candidate{{name: "bestfit"}, {kind: trained}, {kind: builtIn}, {kind: inForce, object: &policy.Object{}}}
+	good, unsure, bad := Interval{Mean: 2, Low: 1}, Interval{Mean: 1, Low: -1}, Interval{Mean: -1, Low: -2}
+	for _, tc := range []struct {
+		own, inForce Interval
+		allowed      bool
+		at           int
+		likely       bool
+	}{
+		{good, good, true, 1, false}, {unsure, good, true, 1, true}, {bad, unsure, true, 3, true}, {bad, good, true, 3, false},
+		{good, bad, false, 0, false}, {bad, bad, true, 0, false},
+	} {
+		at, likely := r.decide(judged, []Row{{}, {Saving: tc.own}, {Saving: good}, {Saving: tc.inForce}}, []bool{true, tc.allowed, true, true})
+		require.Equal(t, tc.at, at)
+		require.Equal(t, tc.likely, likely)
+	}
+}
+
 // TestKinds: a kind is chosen by the mean over its trainings.
 func TestKinds(t *testing.T) {
 	lucky, steady := method{model: "linear"}, method{model: "devices"}
 	all := []*candidate{{kind: trained, how: lucky}, {kind: trained, how: lucky}, {kind: trained, how: steady}, {kind: shipped, name: "a"}}
 	rows := []Row{{Saving: Interval{Mean: 5}}, {Saving: Interval{Mean: -3}}, {Saving: Interval{Mean: 2}}, {Saving: Interval{Mean: 1}}}
-	require.Equal(t, []float64{1, 1, 2, 1}, savingOfKinds(all, rows))
+	require.Equal(t, []float64{1, 1, 2, 1}, savingOfKinds(all, rows, []bool{true, true, true, true}))
+	require.Equal(t, []float64{5, 5, 2, 1}, savingOfKinds(all, rows, []bool{true, false, true, true}), "a seed that was ruled out says nothing")
+	equal := Row{Saving: Interval{Mean: 1}, WaitingHours: 2, CostHours: 3}
+	for _, worse := range []Row{{WaitingHours: 0}, {Saving: Interval{Mean: 1}, WaitingHours: 3}, {Saving: Interval{Mean: 1}, WaitingHours: 2, CostHours: 4}} {
+		require.Positive(t, equal.compare(&worse), "by what is saved, then waiting, then cost")
+	}
+}
+
+// TestMean: an average takes the direction of each member, whatever the order of its features, and
+// trainings with several seeds make one candidate.
+func TestMean(t *testing.T) {
+	m := method{"linear", binpack.K0, []string{"util", "mean", "full"}}
+	a := &policy.Object{Spec: policy.Spec{Features: m.features, Weights: []float64{3, 0, 4}, Provenance: map[string]any{"seed": 1}}}
+	b := &policy.Object{Spec: policy.Spec{Features: []string{"full", "mean"}, Weights: []float64{0, .01}}}
+	got := mean(m, []*policy.Object{a, b})
+	require.Equal(t, m.features, got.Spec.Features)
+	require.Equal(t, []float64{.3, .5, .4}, got.Spec.Weights)
+	require.Equal(t, []any{a.Digest(), b.Digest()}, got.Spec.Provenance["average"])
+	require.NotContains(t, a.Spec.Provenance, "average", "the member stays as it is")
+
+	cfg := Config{Traces: []*trace.Trace{lasting(12)}, Target: Live, InForce: "bestfit", Evaluations: 20, Seeds: 2, Seed: 1, Workers: 1, Name: "p"}
+	out, err := Run(t.Context(), cfg)
+	require.NoError(t, err)
+	at := slices.IndexFunc(out.Candidates, func(e Entry) bool { return e.Policy == "linear K0, average" })
+	require.GreaterOrEqual(t, at, 0)
+	require.False(t, slices.ContainsFunc(out.Candidates, func(e Entry) bool { return e.Policy == "linear K0, seed 1" }))
 }
 
 // Forecasts are wrong by one factor and by app; what is not forecast stays so.
