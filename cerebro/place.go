@@ -37,6 +37,7 @@ func (r *Replayer) placeInitial() error {
 			next[p.Request]++
 			r.where[item] = m
 			r.keepDevices(item, devices)
+			r.run.mover.came(r, item, q.App, m)
 			if r.run.checker != nil {
 				if err := r.run.checker.Initial(q.App, p.Line, p.Index, devices); err != nil {
 					return fmt.Errorf("placed.csv:%d: %w", i+2, err)
@@ -118,6 +119,9 @@ func (r *Replayer) place(now float64, request, number int32) bool {
 		m, err = r.fallBack(item)
 		chooser, _ = u.fallback.(binpack.DeviceChooser)
 	}
+	if r.opens(item.App, m, err) && r.rescue(now, request, number) {
+		return true
+	}
 	if err != nil {
 		if !errors.Is(err, binpack.ErrNoFit) {
 			u.err = fmt.Errorf("request %q: %w", r.trace.Requests[request].Name, err)
@@ -130,6 +134,7 @@ func (r *Replayer) place(now float64, request, number int32) bool {
 		u.out.Violations += violations(u.checker.Place(item.App, line, index, devices))
 	}
 	r.notePlaced(now, request, number, m, devices)
+	u.mover.came(r, r.base[request]+number, item.App, m)
 	return true
 }
 
@@ -232,13 +237,8 @@ func (r *Replayer) delete(e trace.Event) {
 			})
 			continue
 		}
-		r.state.Remove(q.App, m, r.devices[item])
-		if r.run.checker != nil {
-			line, index := r.state.Position(m)
-			r.run.out.Violations += violations(r.run.checker.Remove(q.App, line, index, r.devices[item]))
-		}
-		delete(r.devices, item)
-		r.where[item] = -1
+		r.clear(q.App, item)
+		r.run.mover.left(item)
 		r.run.tally.moved(r, q.App, -1)
 	}
 	if len(r.waiting) > 0 {

@@ -17,6 +17,10 @@ type Options struct {
 	// Retry keeps unplaced items in arrival order and tries them again after
 	// each delete; without it they are dropped.
 	Retry bool
+	// Repair, when set, lets items that fit nowhere make room.
+	Repair *Repair
+	// Rebalance, when set, empties machines from time to time.
+	Rebalance *Rebalance
 	// Fallback decides where the policy's score is not finite; nil = the lowest
 	// position.
 	Fallback binpack.Policy
@@ -53,9 +57,10 @@ const (
 	Place DecisionKind = iota
 	Remove
 	Unplaced
+	Move // to Machine
 )
 
-func (k DecisionKind) String() string { return [...]string{"place", "remove", "unplaced"}[k] }
+func (k DecisionKind) String() string { return [...]string{"place", "remove", "unplaced", "move"}[k] }
 
 // A Replayer replays one trace any number of times, keeping its memory. It
 // serves one goroutine.
@@ -141,6 +146,7 @@ type run struct {
 	fallback   binpack.Scorer
 	follower   Follower // nil = the policy decides
 	checker    *binpack.Checker
+	mover      *mover // nil = items stay
 	know       binpack.Knowledge
 	out        Run
 	tally      tally
@@ -163,6 +169,7 @@ func (r *Replayer) Run(policy binpack.Policy, opt Options) (Run, error) {
 	span := r.lastTime - r.firstTime
 	creates := r.beginSnapshot()
 	for _, e := range events {
+		r.rebalance(e.Time)
 		u.tally.advance(r, e.Time)
 		if u.know.Clock() && span > 0 {
 			r.state.Known.Elapsed = min(1, max(0, (e.Time-r.firstTime)/span)) // deletes may lie outside
@@ -218,6 +225,7 @@ func (r *Replayer) begin(policy binpack.Policy, opt Options) {
 	u.scorer = policy.Scorer(r.state)
 	u.chooser, _ = u.scorer.(binpack.DeviceChooser)
 	u.follower, _ = policy.(Follower)
+	r.beginMoves()
 	u.fallback = equal{}
 	if opt.Fallback != nil {
 		u.fallback = opt.Fallback.Scorer(r.state)

@@ -18,6 +18,8 @@ type Run struct {
 	// Fragment, Balance and Spread: see package measure. At the end.
 	Fragment, Balance, Spread float64
 	Placed, Unplaced          int
+	// Moves of items from machine to machine.
+	Moves int
 	// Rejected is unplaced demand ÷ all demand.
 	Rejected []float64
 	// FirstRejection is the share of the summed first dimension that arrived before the

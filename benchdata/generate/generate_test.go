@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/bound"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
@@ -43,7 +44,7 @@ func TestErrors(t *testing.T) {
 		want string
 	}{
 		{"huge", nil, `generate: unknown kind "huge"; there are small, large, large2d, large3d, fixed, churn, kubernetes, weibull, orlib, wide`},
-		{"small", map[string]string{"scale": "1"}, `generate small: unknown parameter "scale"; there are sigma, total`},
+		{"small", map[string]string{"scale": "1"}, `generate small: unknown parameter "scale"; there are sigma, fleet, total`},
 		{"small", map[string]string{"total": "1"}, `generate small: total="1": want unknown or known`},
 		{"fixed", map[string]string{"f": "x"}, `generate fixed: f="x" is not a number`},
 		{"large", map[string]string{"scale": "0"}, `generate large: scale=0 is not within 0.05 and 50`},
@@ -123,6 +124,15 @@ func TestPinned(t *testing.T) {
 		got[k.Name] = fmt.Sprintf("%x", sum.Sum(nil)[:8])
 	}
 	assert.Equal(t, pinned, got)
+}
+
+// A fixed fleet changes the machines and nothing else.
+func TestSmallFixed(t *testing.T) {
+	open, fixed := generate(t, "small", 3, nil), generate(t, "small", 3, map[string]string{"fleet": "fixed"})
+	assert.Equal(t, binpack.Fixed, fixed.Instance.Fleet)
+	assert.Equal(t, 15, fixed.Instance.Machines[0].Count)
+	assert.Equal(t, open.Instance.Apps, fixed.Instance.Apps)
+	assert.Equal(t, open.Events, fixed.Events)
 }
 
 // The forecast's parameters change expected and nothing else.

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
@@ -18,6 +19,7 @@ var small = Kind{
 	Help: "30 apps, whole-app requests, 1,360 cpu; the optimum is 15 machines of 96c/512Gi",
 	Params: []Param{
 		{Name: "sigma", Default: .2, Max: 3, Help: "error of the forecast: standard deviation of its logarithm, per app"},
+		{Name: "fleet", Words: []string{"open", "fixed"}, Unstated: true, Help: "fixed: the 15 machines are all there are"},
 		totalParam,
 	},
 	make: makeSmall,
@@ -44,6 +46,9 @@ func (a smallApp) need() int { return (a.items + a.limit - 1) / a.limit }
 func makeSmall(seed uint64, p values) *trace.Trace {
 	apps, pairs := plantSmall(stream(seed, streamApps), stream(seed, streamPacking))
 	inst := cluster(false)
+	if p["fleet"] == 1 {
+		inst.Fleet, inst.Machines[0].Count = binpack.Fixed, smallMachines
+	}
 	forecast := stream(seed, streamForecast)
 	counts := make([]int64, len(apps))
 	for i, a := range apps {

@@ -23,6 +23,7 @@ type Aggregated struct {
 	Unplaced          Estimate
 	Rejected          Estimate // demand of the first dimension
 	FirstRejection    Estimate
+	Moves, MovesShare Estimate // the share is of the items placed
 	Waiting           Estimate // seconds, mean over items
 	Violations        int
 	Fallbacks         int
@@ -128,6 +129,8 @@ func aggregateOf(list []outcome) Aggregated {
 		Unplaced:       of(func(o outcome) float64 { return o.unplaced }),
 		Rejected:       of(func(o outcome) float64 { return o.rejected }),
 		FirstRejection: of(func(o outcome) float64 { return o.firstRejection }),
+		Moves:          of(func(o outcome) float64 { return o.moves }),
+		MovesShare:     of(func(o outcome) float64 { return o.movesShare }),
 		Waiting:        of(func(o outcome) float64 { return o.waiting }),
 	}
 	var exposures []string
@@ -190,6 +193,8 @@ func overview(comparisons []Comparison) grid {
 	addIf("vs worstfit %", "cost against Worst-Fit on the same trace"+mean, 2, true, 100,
 		of(func(r Aggregated) Estimate { return r.VsWorstFit }))
 	addIf("unplaced", "items that no machine took"+mean, 1, false, 1, of(func(r Aggregated) Estimate { return r.Unplaced }))
+	addIf("moves", "moves of items from machine to machine"+mean, 1, false, 1, of(func(r Aggregated) Estimate { return r.Moves }))
+	addIf("moves %", "moves ÷ items placed"+mean, 2, false, 100, of(func(r Aggregated) Estimate { return r.MovesShare }))
 	addIf("wait s", "seconds that an item waited, mean over items and orders"+mean, 2, false, 1, of(func(r Aggregated) Estimate { return r.Waiting }))
 	if fixed {
 		addIf("rejected %", "demand of the first dimension that was not placed"+mean, 2, false, 100,

@@ -148,6 +148,11 @@ func (c *Comparison) addMachines(of func(func(outcome) float64) []float64, add f
 func (c *Comparison) addRejections(of func(func(outcome) float64) []float64, add func(column)) {
 	add(figures("unplaced", "items that no machine took, mean over orders", 1, false,
 		of(func(o outcome) float64 { return o.unplaced })))
+	if c.Trace.Moving {
+		add(figures("moves", "moves of items from machine to machine, mean over orders", 1, false,
+			of(func(o outcome) float64 { return o.moves })))
+		add(figures("moves %", "moves ÷ items placed", 2, false, percent(of(func(o outcome) float64 { return o.movesShare }))))
+	}
 	if c.Trace.Retry {
 		add(figures("wait s", "seconds that an item waited, mean over all items and over orders", 2, false,
 			of(func(o outcome) float64 { return o.waiting })))

@@ -32,6 +32,7 @@ type Trace struct {
 	Seed     uint64    `json:"-"` // of the shuffled orders
 	Orders   int       `json:"-"` // shuffled orders, N
 	Retry    bool      `json:"-"` // items may wait, so that no bound holds: the measure is how long
+	Moving   bool      `json:"-"` // the replay may move items
 	Forecast *Forecast `json:"-"` // nil = the trace has no forecast
 }
 
@@ -98,6 +99,7 @@ type Run struct {
 	Spread             float64            `json:"spread"`
 	Placed             int                `json:"placed"`
 	Unplaced           int                `json:"unplaced"`
+	Moves              int                `json:"moves"` // of items from machine to machine
 	Rejected           map[string]float64 `json:"rejected"`
 	FirstRejection     float64            `json:"first_rejection"`
 	MeanWaiting        *float64           `json:"mean_waiting_seconds,omitempty"` // nil = items do not wait
@@ -228,6 +230,7 @@ func newRun(t *Trace, run cerebro.Run) Run {
 		Spread:             round(run.Spread),
 		Placed:             run.Placed,
 		Unplaced:           run.Unplaced,
+		Moves:              run.Moves,
 		Rejected:           byName(dimensions, run.Rejected),
 		FirstRejection:     round(run.FirstRejection),
 		Violations:         run.Violations,
@@ -281,6 +284,7 @@ func (c *Comparison) boundCost() float64 {
 
 func machines(run Run) float64 { return float64(run.Machines) }
 func unplaced(run Run) float64 { return float64(run.Unplaced) }
+func moved(run Run) float64    { return float64(run.Moves) }
 func waiting(run Run) float64  { return seconds(run.MeanWaiting) }
 
 // seconds is 0 for nil.

@@ -23,6 +23,8 @@ type outcome struct {
 	unplaced        float64
 	rejected        float64 // first dimension
 	firstRejection  float64
+	moves           float64 // NaN where items stay
+	movesShare      float64 // of the items placed
 	waiting         float64 // seconds, mean over items; NaN where items do not wait
 	longestWaiting  float64 // seconds, in the worst order
 	seconds         float64
@@ -88,6 +90,8 @@ func (c *Comparison) outcome(r, best, worst *Result) outcome {
 		vsWorst:        c.versus(r, worst),
 		unplaced:       meanOf(runs, unplaced),
 		firstRejection: meanOf(runs, func(run Run) float64 { return run.FirstRejection }),
+		moves:          nothing,
+		movesShare:     nothing,
 		waiting:        nothing,
 		longestWaiting: nothing,
 		seconds:        meanOf(runs, func(run Run) float64 { return run.Seconds }),
@@ -97,6 +101,10 @@ func (c *Comparison) outcome(r, best, worst *Result) outcome {
 	}
 	if r.GapToBound != nil {
 		o.gap = *r.GapToBound
+	}
+	if c.Trace.Moving {
+		o.moves = meanOf(runs, moved)
+		o.movesShare = meanOf(runs, func(run Run) float64 { return moved(run) / math.Max(1, float64(run.Placed)) })
 	}
 	if c.Trace.Retry {
 		o.waiting = meanOf(runs, waiting)

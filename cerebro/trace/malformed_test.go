@@ -127,6 +127,7 @@ var malformedTraces = map[string]malformed{
 	"hexadecimal time":  {"events.csv", "\n1,create", "\n0x1p4,create", `events.csv:2: time "0x1p4": not a finite decimal number`},
 	"no time":           {"events.csv", "\n1,create", "\n,create", `events.csv:2: time "": not a finite decimal number`},
 	"back in time":      {"events.csv", "\n3,delete", "\n1.5,delete", `events.csv:5: time "1.5": before 2 in the line above`},
+	"a move":            {"events.csv", "1,create", "1,move", `events.csv:2: kind "move": want create or delete`},
 	"unknown kind":      {"events.csv", "1,create", "1,Create", `events.csv:2: kind "Create": want create or delete`},
 	"request twice":     {"events.csv", "create,r2", "create,r1", `events.csv:4: request "r1": duplicate request`},
 	"no request":        {"events.csv", "create,r2", "create,", `events.csv:4: request "": empty`},

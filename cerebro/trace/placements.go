@@ -18,6 +18,7 @@ const (
 	Place    = "place"    // the item is put on the machine
 	Remove   = "remove"   // the item is deleted; without a machine when it was not placed
 	Unplaced = "unplaced" // no machine takes the item
+	Move     = "move"     // the item leaves its machine and stands on the machine
 )
 
 // A Placement is one line of placements.csv, the result of a replay.
@@ -179,6 +180,11 @@ func placementKindOf(rows *table) (string, error) {
 			return "", rows.bad(placementMachine, errors.New("placed on no machine"))
 		}
 		return Place, nil
+	case Move:
+		if machine == "" {
+			return "", rows.bad(placementMachine, errors.New("moved to no machine"))
+		}
+		return Move, nil
 	case Remove:
 		return Remove, nil
 	case Unplaced:
@@ -187,7 +193,7 @@ func placementKindOf(rows *table) (string, error) {
 		}
 		return Unplaced, nil
 	}
-	return "", rows.badf(placementKind, "want %s, %s or %s", Place, Remove, Unplaced)
+	return "", rows.badf(placementKind, "want %s, %s, %s or %s", Place, Remove, Unplaced, Move)
 }
 
 // ReadPlacements reads a file of placements.

@@ -17,7 +17,8 @@ const placementsText = `time,request,item,app,machine,devices,kind
 0.1,r1,0,web,m-00000,,place
 0.30000000000000004,r2,1,train,m-00001,0|1,place
 1e15,"a,b",0,web,,,unplaced
-1000000000000000,r1,0,web,m-00000,,remove
+1000000000000000,r1,0,web,m-00001,,move
+1000000000000000,r1,0,web,m-00001,,remove
 `
 
 func readAll(text string) ([]Placement, error) {
@@ -42,7 +43,8 @@ func TestPlacements(t *testing.T) {
 		{0.1, "r1", 0, "web", "m-00000", "", Place},
 		{0.30000000000000004, "r2", 1, "train", "m-00001", "0|1", Place},
 		{1e15, "a,b", 0, "web", "", "", Unplaced},
-		{1e15, "r1", 0, "web", "m-00000", "", Remove},
+		{1e15, "r1", 0, "web", "m-00001", "", Move},
+		{1e15, "r1", 0, "web", "m-00001", "", Remove},
 	}
 	got, err := readAll(placementsText)
 	require.NoError(t, err)
@@ -93,7 +95,8 @@ func TestPlacementsRefuses(t *testing.T) {
 		{"r1,0,web", "r1,x,web", `placements.csv:2: item "x": not a whole number`},
 		{"r1,0,web", "r1,0,", `placements.csv:2: app "": empty`},
 		{"m-00000,,place", ",,place", `placements.csv:2: machine "": placed on no machine`},
-		{"m-00000,,place", "m-00000,,put", `placements.csv:2: kind "put": want place, remove or unplaced`},
+		{"m-00000,,place", "m-00000,,put", `placements.csv:2: kind "put": want place, remove, unplaced or move`},
+		{"m-00000,,place", ",,move", `placements.csv:2: machine "": moved to no machine`},
 		{"m-00000,,place", "m-00000,,unplaced", `placements.csv:2: machine "m-00000": an unplaced item has no machine`},
 		{"0|1", "0|", `placements.csv:3: devices "0|": device "": not an index`},
 		{"0|1", "gpu:x", `placements.csv:3: devices "gpu:x": device "gpu:x": not an index`},

@@ -31,6 +31,7 @@ func (a *app) compare() *cobra.Command {
 		format, page string
 		curve        string
 		choice       policyFlags
+		moving       movingFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "compare --trace DIR --policy P,P…",
@@ -67,6 +68,9 @@ where they are under every policy. --repack and --repack=false override this.
 				return err
 			}
 			options.Bound.Work = work
+			if options.Repair, options.Rebalance, err = moving.read(cmd.Flags()); err != nil {
+				return err
+			}
 			catalog, err := choice.catalog(options.Seed)
 			if err != nil {
 				return err
@@ -124,6 +128,7 @@ where they are under every policy. --repack and --repack=false override this.
 	flags.Uint64Var(&options.Seed, "seed", 1, "of shuffles and random ties")
 	flags.IntVar(&options.Workers, "workers", runtime.GOMAXPROCS(0), "replays at the same time")
 	flags.BoolVar(&options.Retry, "retry", false, "try items that were left out again after each delete")
+	moving.add(flags)
 	flags.BoolVar(&options.Repack, "repack", false, "place the items of placed.csv again (default: when current is among the policies)")
 	effortFlag(cmd, &effort, 0)
 	flags.BoolVar(&options.Plan, "plan", false, "also plan each trace without deletes at once (see sigma plan): the optimum in hindsight, where it is proven")

@@ -21,6 +21,7 @@ func (a *app) replay() *cobra.Command {
 		seed                   uint64
 		retry, repack, quiet   bool
 		choice                 policyFlags
+		moving                 movingFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "replay --trace DIR --policy P | --log FILE [FILE…]",
@@ -51,6 +52,10 @@ the first one, and the exit code is 1. A log of several files is given in order.
 			if order < 0 {
 				return usagef("--order %d: want 0 (the file's) or a positive number", order)
 			}
+			repair, rebalance, err := moving.read(cmd.Flags())
+			if err != nil {
+				return err
+			}
 			catalog, err := choice.catalog(seed)
 			if err != nil {
 				return err
@@ -75,6 +80,7 @@ the first one, and the exit code is 1. A log of several files is given in order.
 			}
 			options := cerebro.Options{
 				Order: order, Seed: seed, Retry: retry, Check: true, Fallback: rule.Fallback{},
+				Repair: repair, Rebalance: rebalance,
 			}
 			return a.replayTo(cmd.Context(), t, played, found, options, placements, quiet)
 		}),
@@ -88,6 +94,7 @@ the first one, and the exit code is 1. A log of several files is given in order.
 	flags.Uint64Var(&seed, "seed", 1, "of shuffles and random ties")
 	flags.BoolVar(&repack, "repack", false, "place the items of placed.csv again, in the order of its lines")
 	flags.BoolVar(&retry, "retry", false, "try items that were left out again after each delete")
+	moving.add(flags)
 	flags.StringVar(&placements, "placements", "", "CSV file to write placements to")
 	quietFlag(flags, &quiet)
 	choice.add(flags)
@@ -130,6 +137,7 @@ func (a *app) replayTo(ctx context.Context, t, played *trace.Trace, found compar
 	if err != nil {
 		return err
 	}
+	head.Moving = options.Repair != nil || options.Rebalance != nil
 	if head.Retry = options.Retry; !head.Retry && played == t {
 		if err := compare.Disproved(t, head.Deletes, found, run); err != nil {
 			return err
@@ -149,7 +157,7 @@ func (a *app) runUntil(ctx context.Context, r *cerebro.Replayer, p binpack.Polic
 	defer show.end()
 	record := options.Record
 	options.Record = func(d cerebro.Decision) {
-		if d.Kind != cerebro.Remove {
+		if d.Kind == cerebro.Place || d.Kind == cerebro.Unplaced {
 			show.add()
 		}
 		if record != nil {

@@ -27,7 +27,7 @@ var table = []row{
 	{"binpack/plan/reassign", nil},
 	{"binpack/packtest", []string{"binpack", "binpack/learned", "benchdata/policies"}},
 	{"swarm", []string{"internal/durable"}},
-	{"cerebro", []string{"binpack", "binpack/measure", "cerebro/trace"}},
+	{"cerebro", []string{"binpack", "binpack/measure", "binpack/plan/moves", "cerebro/trace"}},
 	{"cerebro/trace", []string{"binpack", "internal/durable"}},
 	{"cerebro/convert", []string{"binpack", "binpack/plan/reassign", "cerebro/trace"}},
 	{"cerebro/report", []string{"binpack", "binpack/measure", "binpack/bound", "cerebro", "cerebro/trace", "internal/sheet/..."}},

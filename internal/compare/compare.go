@@ -18,16 +18,19 @@ import (
 
 // Options of a comparison.
 type Options struct {
-	Orders  int           // shuffled orders beside the file's
-	Seed    uint64        // of the shuffles
-	Workers int           // at least 1
-	Retry   bool          // try unplaced items again after each delete
-	Repack  bool          // the items of placed.csv arrive at the beginning, and are placed again
-	Samples int           // points of the time series of the first order that counts; 0 = none
-	Curves  bool          // record allocation against the arrived load
-	Layouts bool          // keep the contents of the machines of the first trace after the first order that counts
-	Bound   bound.Options // of a trace, all its orders together
-	Plan    bool          // plan each trace without departures at once, for the optimum in hindsight
+	Orders  int    // shuffled orders beside the file's
+	Seed    uint64 // of the shuffles
+	Workers int    // at least 1
+	Retry   bool   // try unplaced items again after each delete
+	// Repair and Rebalance, when set, let replays move items.
+	Repair    *cerebro.Repair
+	Rebalance *cerebro.Rebalance
+	Repack    bool          // the items of placed.csv arrive at the beginning, and are placed again
+	Samples   int           // points of the time series of the first order that counts; 0 = none
+	Curves    bool          // record allocation against the arrived load
+	Layouts   bool          // keep the contents of the machines of the first trace after the first order that counts
+	Bound     bound.Options // of a trace, all its orders together
+	Plan      bool          // plan each trace without departures at once, for the optimum in hindsight
 	// Clock returns the CPU seconds of the calling thread; nil = runs report no time.
 	Clock func() float64
 	// Progress, when set, gets the number of finished replays and of all; one call at a
@@ -186,6 +189,7 @@ func (w *worker) replay(t task) error {
 	}
 	options := cerebro.Options{
 		Order: t.order, Seed: w.opt.Seed, Retry: w.opt.Retry, Check: true, Fallback: rule.Fallback{},
+		Repair: w.opt.Repair, Rebalance: w.opt.Rebalance,
 	}
 	if t.order == min(1, w.opt.Orders) {
 		options.Samples = w.opt.Samples
@@ -260,6 +264,7 @@ func (c *comparison) result(ctx context.Context) (Result, error) {
 			}
 		}
 		head.Seed, head.Orders, head.Retry = c.opt.Seed, c.opt.Orders, c.opt.Retry
+		head.Moving = c.opt.Repair != nil || c.opt.Rebalance != nil
 		limit, err := c.limit(ctx, i, head.Deletes, &out)
 		if err != nil {
 			return Result{}, err

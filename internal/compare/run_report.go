@@ -50,6 +50,9 @@ func PrintRun(out io.Writer, head report.Trace, bound report.Bound, found Found,
 	if head.Retry {
 		line("waiting", "mean %.6g s, longest %.6g s", run.MeanWaiting, run.LongestWaiting)
 	}
+	if head.Moving {
+		line("moves", "%d", run.Moves)
+	}
 	for d, name := range head.Dimensions {
 		if run.Unplaced > 0 && d < 4 {
 			line("rejected", "%s %.4f", name, run.Rejected[d])

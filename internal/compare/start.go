@@ -134,6 +134,12 @@ func (r *startReader) read(p trace.Placement) error {
 		}
 		*it = startItem{}
 		return nil
+	case trace.Move:
+		if !it.stands {
+			return fmt.Errorf("item %d of request %q moves, and stands nowhere", p.Item, p.Request)
+		}
+		r.state.Remove(q.App, r.state.MachineAt(it.line, it.index), it.devices)
+		it.stands = false
 	}
 	if it.stands {
 		return fmt.Errorf("item %d of request %q has two places: %s and %s", p.Item, p.Request, r.t.MachineName(it.line, it.index), p.Machine)

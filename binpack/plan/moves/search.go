@@ -11,22 +11,29 @@ import (
 )
 
 const (
-	// maxSteps is the most ejections of an attempt, beside the items that it begins with.
-	maxSteps = 100
-	// maxTries is the number of attempts to empty a machine.
-	maxTries = 150
-	// maxFailures and failuresPerMachine limit consecutive attempts without success.
-	maxFailures, failuresPerMachine = 200, 4
 	// patience is the number of attempts to empty a machine for less than the others promise.
 	patience = 12
-	// roomAttempts is the number of attempts to let in an item.
-	roomAttempts = 4
-	// look is the number of machines that an ejection looks at, more if there is nothing.
-	look = 512
-	// lookPairs is the same for ejections of two items.
-	lookPairs = 64
 	// home is the advantage of the machine where an item stood at the beginning.
 	home = .5
+)
+
+// An effort limits a search.
+type effort struct {
+	steps      int // ejections of an attempt, beside the items that it begins with
+	look       int // machines that an ejection looks at, more if there is nothing
+	lookPairs  int // the same for ejections of two items
+	pairs      int // two items may go where one could, one time in so many; 0 = never
+	room       int // attempts to let in an item
+	tries      int // attempts to empty a machine
+	failures   int // consecutive attempts to empty one without success, …
+	perMachine int // … and more for each machine in use
+}
+
+var (
+	// thorough is for a plan that somebody waits for.
+	thorough = effort{steps: 100, look: 512, lookPairs: 64, room: 4, tries: 150, failures: 200, perMachine: 4}
+	// quick is for a search after each item.
+	quick = effort{steps: 40, look: 96, lookPairs: 24, pairs: 3, room: 4, tries: 4, failures: 24}
 )
 
 // search is the engine: items on machines, a pool of items without one, and penalties
@@ -54,10 +61,14 @@ type search struct {
 	cap     []int32          // per app: items that may move
 	moved   []int32          // per app: items away from their first machine
 	slow    bool             // there are devices
+	ordered bool             // on keeps the order of items
+	hard    []int32          // items with a penalty
 
+	inUse    int // machines, at the beginning
 	pool     []int32
 	spent    float64 // price of the items away from their first machine
 	attempts int
+	effort   effort
 	tries    []int
 	extra    []float64 // per machine: extra price of the last attempt
 
@@ -87,7 +98,7 @@ type load struct {
 
 func (s *search) begin(inst *binpack.Instance, items []Item, opt Options) error {
 	s.inst, s.items, s.opt = inst, slices.Clone(items), opt
-	s.state = binpack.NewState(inst)
+	s.state, s.effort = binpack.NewState(inst), thorough
 	s.rng = rand.New(rand.NewPCG(opt.Seed, 0))
 	n := len(items)
 	s.origin, s.at, s.before = make([]int32, n), make([]int32, n), make([]int32, n)
@@ -236,13 +247,23 @@ func (s *search) put(i, m int32) {
 }
 
 func (s *search) landed(i, m int32, used []binpack.Device) {
-	s.on[m] = append(s.on[m], i)
+	if s.ordered {
+		s.on[m] = insertInto(s.on[m], i)
+	} else {
+		s.on[m] = append(s.on[m], i)
+	}
 	s.at[i], s.devices[i] = m, used
 	s.count(i, m, 1)
 	if m == s.origin[i] {
 		s.spent -= s.items[i].Price
 		s.moved[s.items[i].App]--
 	}
+}
+
+// insertInto adds an item to an ascending list.
+func insertInto(list []int32, i int32) []int32 {
+	at, _ := slices.BinarySearch(list, i)
+	return slices.Insert(list, at, i)
 }
 
 // rewind puts all items that the attempt touched back to where they stood at the mark.
@@ -274,7 +295,7 @@ func (s *search) undo() {
 // settle finds places for the items of the pool, the largest first, and reports whether
 // it did, for at most limit more than the price at the mark.
 func (s *search) settle(limit float64) bool {
-	for steps := maxSteps + len(s.pool); len(s.pool) > 0; steps-- {
+	for steps := s.effort.steps + len(s.pool); len(s.pool) > 0; steps-- {
 		if steps == 0 || s.spent-s.spentAtMark > limit+1e-9 {
 			return false
 		}
@@ -289,7 +310,9 @@ func (s *search) settle(limit float64) bool {
 		if s.insert(i) {
 			continue
 		}
-		s.pen[i]++
+		if s.pen[i]++; s.pen[i] == 1 {
+			s.hard = append(s.hard, i)
+		}
 		if !s.eject(i) {
 			s.pool = append(s.pool, i)
 			return false

@@ -1,0 +1,169 @@
+package moves
+
+import (
+	"context"
+	"math"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+)
+
+// open says where items may land: on machines in use and, in a fixed fleet or if empty
+// says so, on others that were not emptied.
+func (s *search) open(empty bool) {
+	for m := int32(len(s.machines)); int(m) < s.state.Size(); m++ {
+		s.machines, s.usable = append(s.machines, m), append(s.usable, false)
+		s.emptied, s.on, s.load = append(s.emptied, false), append(s.on, nil), append(s.load, load{})
+	}
+	empty = empty || s.inst.Fleet == binpack.Fixed
+	for _, m := range s.machines {
+		s.usable[m] = !s.emptied[m] && (empty || s.state.Items(m) > 0)
+	}
+}
+
+// drain empties machines until no more than target are in use, the budget is used up, too many
+// attempts fail one after the other, or the context ends. Items move to machines that are in use.
+func (s *search) drain(ctx context.Context, target int) {
+	s.open(false)
+	s.tries, s.extra = make([]int, len(s.machines)), make([]float64, len(s.machines))
+	for _, m := range s.machines {
+		s.usable[m] = s.state.Items(m) > 0
+	}
+	failed, round, best := 0, 0, math.Inf(1)
+	for s.state.Active() > target && ctx.Err() == nil {
+		m, next := s.cheapest()
+		if m < 0 || failed > s.effort.failures+s.effort.perMachine*s.state.Active() {
+			return
+		}
+		// Another machine may be cheaper than what this attempt takes.
+		enough := next
+		if round++; round > patience {
+			enough = max(next, best)
+		}
+		if round > 2*patience {
+			enough = math.Inf(1)
+		}
+		price, done := s.empty(m, enough)
+		switch {
+		case done:
+			s.bringHome()
+			failed, round, best = 0, 0, math.Inf(1)
+		case math.IsInf(price, 1):
+			failed++
+		default:
+			best = min(best, price)
+		}
+		if s.opt.Watch != nil {
+			s.opt.Watch(s.attempts, len(s.sequence), s.inUse-s.state.Active())
+		}
+	}
+}
+
+// cheapest is the machine that promises the least price of moves, -1 = none, and the price
+// that the second promises.
+func (s *search) cheapest() (best int32, next float64) {
+	best, least := int32(-1), math.Inf(1)
+	next = least
+	for _, m := range s.machines {
+		if !s.usable[m] || s.state.Items(m) == 0 || s.tries[m] >= s.effort.tries {
+			continue
+		}
+		price, ok := s.priceOf(m)
+		if !ok || s.load[m].firstPrice > s.left()+1e-9 {
+			continue
+		}
+		price = s.worth(m, price+s.extra[m])
+		if price < least {
+			best, least, next = m, price, least
+		} else {
+			next = min(next, price)
+		}
+	}
+	return best, next
+}
+
+// worth is a price, or a price for each unit of a machine's cost.
+func (s *search) worth(m int32, price float64) float64 {
+	if s.opt.ByCost {
+		price /= max(s.state.Kinds()[s.state.KindOf(m)].Cost, 1e-9)
+	}
+	return price
+}
+
+// empty tries to empty a machine for no more than enough and reports whether it is done. The price
+// is infinite where it is not possible.
+func (s *search) empty(m int32, enough float64) (price float64, done bool) {
+	s.attempts++
+	s.tries[m]++
+	if !s.roomWithout(m) {
+		s.tries[m] = s.effort.tries
+		return math.Inf(1), false
+	}
+	s.mark()
+	s.usable[m] = false
+	s.pool = s.pool[:0]
+	own, _ := s.priceOf(m)
+	for len(s.on[m]) > 0 {
+		i := s.on[m][len(s.on[m])-1]
+		s.pool = append(s.pool, i)
+		s.lift(i)
+	}
+	ok := s.settle(s.left())
+	s.extra[m] = max(0, s.spent-s.spentAtMark-own)
+	price = math.Inf(1)
+	if ok && s.carryOut() && s.withinLimits() {
+		if price = s.worth(m, s.paid-s.paidWas); price <= enough {
+			s.emptied[m] = true
+			return price, true
+		}
+		s.extra[m] = max(0, s.paid-s.paidWas-own)
+		s.tries[m]--
+	}
+	s.undo()
+	s.usable[m] = true
+	return price, false
+}
+
+// bringHome takes back moves that are no longer needed.
+func (s *search) bringHome() {
+	for i := range s.items {
+		i := int32(i)
+		home := s.origin[i]
+		if home < 0 || s.at[i] == home || !s.usable[home] || !s.state.Fits(s.items[i].App, home) {
+			continue
+		}
+		s.attempts++
+		s.mark()
+		s.lift(i)
+		if s.state.Fits(s.items[i].App, home) {
+			s.put(i, home)
+			if s.carryOut() && s.paid < s.paidWas {
+				continue
+			}
+		}
+		s.undo()
+	}
+}
+
+// roomWithout reports whether the other machines have as much room as the items of a machine
+// take, in each dimension.
+func (s *search) roomWithout(m int32) bool {
+	for d := range s.inst.Dimensions {
+		column := s.state.Free(d)
+		need := s.state.Capacity(m)[d] - column[m]
+		for _, other := range s.machines {
+			if need <= 0 {
+				break
+			}
+			if other != m && s.usable[other] {
+				need -= column[other]
+			}
+		}
+		if need > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// left is what of the budget is left.
+func (s *search) left() float64 { return s.opt.Budget - s.paid }

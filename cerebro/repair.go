@@ -1,0 +1,201 @@
+package cerebro
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/plan/moves"
+)
+
+// A Repair lets an item that fits on no machine in use make room by a chain of moves of
+// others.
+type Repair struct {
+	// Budget is the most moves for each item placed so far.
+	Budget float64
+	// Chain is the most moves for one item.
+	Chain int
+}
+
+// A Rebalance empties machines from time to time.
+type Rebalance struct {
+	Every float64 // seconds
+	// Moves is the most moves at a time, as a share of the items that stand.
+	Moves float64
+}
+
+// A mover keeps the model that finds moves in step with the replay.
+type mover struct {
+	model *moves.Model
+	slot  []int32 // per item: its number in the model; -1 = none
+	item  []int32 // per number in the model
+	fits  []int32
+
+	repaired  int     // moves of repair alone
+	first     float64 // time of the first event
+	ticks     float64 // of rebalancing that are over
+	unchanged uint64  // changes of the model when nothing was found; 0 = something was
+}
+
+// beginMoves prepares the model, if items may be moved. A follower decides where items stand.
+func (r *Replayer) beginMoves() {
+	u := &r.run
+	if u.opt.Repair == nil && u.opt.Rebalance == nil || u.follower != nil {
+		return
+	}
+	u.mover = &mover{model: moves.NewModel(r.trace.Instance, u.opt.Seed+uint64(u.opt.Order)<<32), slot: make([]int32, len(r.where))}
+	for i := range u.mover.slot {
+		u.mover.slot[i] = -1
+	}
+}
+
+// came tells the model of an item that was placed.
+func (m *mover) came(r *Replayer, item, app, at int32) {
+	if m == nil {
+		return
+	}
+	line, index := r.state.Position(at)
+	slot, err := m.model.Add(app, line, index, r.devices[item])
+	if err != nil {
+		panic("cerebro: the model of the moves is not the replay: " + err.Error())
+	}
+	m.note(item, slot)
+}
+
+func (m *mover) note(item, slot int32) {
+	m.slot[item] = slot
+	for int(slot) >= len(m.item) {
+		m.item = append(m.item, -1)
+	}
+	m.item[slot] = item
+}
+
+// left tells the model of an item that was removed.
+func (m *mover) left(item int32) {
+	if m != nil {
+		m.model.Remove(m.slot[item])
+		m.slot[item] = -1
+	}
+}
+
+// rescue places an item by moves of others and reports whether it did.
+func (r *Replayer) rescue(now float64, request, number int32) bool {
+	u := &r.run
+	if u.opt.Repair == nil || u.mover == nil {
+		return false
+	}
+	most := min(float64(u.opt.Repair.Chain), math.Floor(u.opt.Repair.Budget*float64(u.out.Placed))-float64(u.mover.repaired))
+	if most < 1 {
+		return false
+	}
+	list, ok := u.mover.model.MakeRoom(r.trace.Requests[request].App, int(most))
+	if !ok {
+		return false
+	}
+	u.mover.repaired += len(list) - 1
+	for _, m := range list {
+		if m.From != moves.Nowhere {
+			r.move(now, m)
+			continue
+		}
+		item := binpack.Item{App: r.trace.Requests[request].App}
+		u.mover.note(r.base[request]+number, int32(m.Item))
+		r.stand(item.App, m.To, m.Devices)
+		r.notePlaced(now, request, number, r.state.MachineAt(m.To.Line, m.To.Index), m.Devices)
+	}
+	return true
+}
+
+// rebalance empties machines at all ticks before a time.
+func (r *Replayer) rebalance(before float64) {
+	u := &r.run
+	m, opt := u.mover, u.opt.Rebalance
+	if m == nil || opt == nil {
+		return
+	}
+	if math.IsNaN(u.tally.last) {
+		m.first = before
+		return
+	}
+	for {
+		now := m.first + (m.ticks+1)*opt.Every
+		if now >= before {
+			return
+		}
+		m.ticks++
+		if m.unchanged == m.model.Changes()+1 { // the same search finds the same: nothing
+			m.ticks = max(m.ticks, math.Ceil((before-m.first)/opt.Every)-1)
+			continue
+		}
+		u.tally.mark(r, now)
+		u.tally.reach(r, now)
+		list := m.model.Drain(context.Background(), int(opt.Moves*float64(r.state.AliveTotal())))
+		for _, one := range list {
+			r.move(now, one)
+		}
+		m.unchanged = 0
+		if len(list) == 0 {
+			m.unchanged = m.model.Changes() + 1
+		}
+	}
+}
+
+// move carries out a move of the model.
+func (r *Replayer) move(now float64, m moves.Move) {
+	u := &r.run
+	item := u.mover.item[m.Item]
+	at, _ := slices.BinarySearch(r.base, item+1)
+	request := int32(at - 1)
+	app := r.trace.Requests[request].App
+	r.clear(app, item)
+	r.stand(app, m.To, m.Devices)
+	r.where[item] = r.state.MachineAt(m.To.Line, m.To.Index)
+	r.keepDevices(item, m.Devices)
+	u.out.Moves++
+	if u.opt.Record != nil {
+		u.opt.Record(Decision{
+			Time: now, Request: request, Item: item - r.base[request], Kind: Move, Machine: r.where[item], Devices: m.Devices,
+		})
+	}
+}
+
+// stand books an item where a move takes it.
+func (r *Replayer) stand(app int32, to moves.Position, devices []binpack.Device) {
+	m := r.state.MachineAt(to.Line, to.Index)
+	if !r.state.Fits(app, m) {
+		panic("cerebro: a move to a machine that does not take the item")
+	}
+	if err := r.state.PlaceAs(app, m, devices); err != nil {
+		panic("cerebro: " + err.Error())
+	}
+	if r.run.checker != nil {
+		r.run.out.Violations += violations(r.run.checker.Place(app, to.Line, to.Index, devices))
+	}
+}
+
+// clear removes an item from its machine.
+func (r *Replayer) clear(app, item int32) {
+	m := r.where[item]
+	r.state.Remove(app, m, r.devices[item])
+	if r.run.checker != nil {
+		line, index := r.state.Position(m)
+		r.run.out.Violations += violations(r.run.checker.Remove(app, line, index, r.devices[item]))
+	}
+	delete(r.devices, item)
+	r.where[item] = -1
+}
+
+// opens reports whether an item opens a machine because it fits on none in use.
+func (r *Replayer) opens(app, m int32, err error) bool {
+	if err != nil {
+		return errors.Is(err, binpack.ErrNoFit)
+	}
+	u := &r.run
+	if u.mover == nil || r.trace.Instance.Fleet == binpack.Fixed || r.state.Items(m) > 0 {
+		return false
+	}
+	u.mover.fits = r.state.Feasible(app, u.mover.fits[:0])
+	return !slices.ContainsFunc(u.mover.fits, func(m int32) bool { return r.state.Items(m) > 0 })
+}

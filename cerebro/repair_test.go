@@ -1,0 +1,198 @@
+package cerebro_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
+	"github.com/sigma-scheduler/sigma/cerebro"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+)
+
+type history struct{ lines []cerebro.Decision }
+
+func (h *history) record(d cerebro.Decision) {
+	d.Devices = slices.Clone(d.Devices)
+	h.lines = append(h.lines, d)
+}
+
+// recountMoves carries out a history with a second checker. It returns the moves, and the most
+// of them before one placement.
+func recountMoves(t *testing.T, tr *trace.Trace, s *binpack.State, h *history, budget float64) (moved, longest int) {
+	t.Helper()
+	c := binpack.NewChecker(tr.Instance)
+	type item struct{ request, number int32 }
+	type place struct {
+		line, index int32
+		devices     []binpack.Device
+	}
+	at := map[item]place{}
+	placed, chain := 0, 0
+	for _, d := range h.lines {
+		it, app := item{d.Request, d.Item}, tr.Requests[d.Request].App
+		old, stands := at[it]
+		if stands {
+			require.NotEqual(t, cerebro.Place, d.Kind)
+			require.NoError(t, c.Remove(app, old.line, old.index, old.devices))
+			delete(at, it)
+		}
+		if d.Kind == cerebro.Move {
+			require.True(t, stands, "what moves stands")
+			moved++
+			chain++
+			require.LessOrEqual(t, float64(moved), budget*float64(placed)+1e-9)
+		} else {
+			longest, chain = max(longest, chain), 0
+		}
+		if d.Kind == cerebro.Place {
+			placed++
+		}
+		if d.Kind == cerebro.Place || d.Kind == cerebro.Move {
+			line, index := s.Position(d.Machine)
+			require.False(t, stands && old.line == line && old.index == index, "a move to where it stands")
+			require.NoError(t, c.Place(app, line, index, d.Devices))
+			at[it] = place{line, index, d.Devices}
+		}
+	}
+	require.Equal(t, s.Active(), c.Machines())
+	return moved, longest
+}
+
+// TestRepairKeepsConstraints replays random traces in which all constraints meet and checks every
+// state on the way.
+func TestRepairKeepsConstraints(t *testing.T) {
+	moves, more, fewer, opened := 0, 0, 0, 0
+	for seed := range uint64(150) {
+		rng := rand.New(rand.NewPCG(seed, 21))
+		tr := randomTrace(rng, rng.IntN(3) == 0)
+		list := policies(t)
+		p := list[rng.IntN(len(list))]
+		opt := cerebro.Options{Order: rng.IntN(3), Seed: seed, Check: true, Retry: rng.IntN(2) == 0}
+		r := cerebro.NewReplayer(tr)
+		plain, err := r.Run(p, opt)
+		require.NoError(t, err)
+		require.Zero(t, plain.Moves)
+
+		opt.Repair = &cerebro.Repair{Budget: oneOf(rng, .02, .5, 1), Chain: oneOf(rng, 1, 2, 8)}
+		var h history
+		opt.Record = h.record
+		run, err := r.Run(p, opt)
+		require.NoError(t, err)
+		require.Zero(t, run.Violations, "seed %d, %s", seed, p.name)
+		moved, longest := recountMoves(t, tr, r.State(), &h, opt.Repair.Budget)
+		require.Equal(t, run.Moves, moved)
+		require.LessOrEqual(t, longest, opt.Repair.Chain)
+		require.Equal(t, plain.Placed+plain.Unplaced, run.Placed+run.Unplaced)
+		moves += moved
+		more += max(0, run.Placed-plain.Placed)
+		fewer += max(0, plain.Placed-run.Placed)
+		if tr.Instance.Fleet == binpack.Open && run.PeakMachines < plain.PeakMachines {
+			opened++
+		}
+
+		var again history
+		opt.Record = again.record
+		second, err := cerebro.NewReplayer(tr).Run(p, opt)
+		require.NoError(t, err)
+		require.Equal(t, run, second)
+		require.Equal(t, h, again, "the same seed gives the same moves")
+	}
+	assert.Positive(t, moves)
+	assert.Greater(t, more, fewer, "repair lets in more than it keeps out")
+	assert.Positive(t, opened, "repair needs fewer machines of open fleets")
+}
+
+// TestRebalanceKeepsConstraints moves at the ticks alone, no more than the share, and checks every
+// state on the way.
+func TestRebalanceKeepsConstraints(t *testing.T) {
+	moves, cheaper, dearer := 0, 0, 0
+	for seed := range uint64(120) {
+		rng := rand.New(rand.NewPCG(seed, 22))
+		tr := randomTrace(rng, rng.IntN(3) == 0)
+		opt := cerebro.Options{Order: rng.IntN(3), Seed: seed, Check: true, Retry: rng.IntN(2) == 0, Marks: []float64{4, 11, 25}}
+		r := cerebro.NewReplayer(tr)
+		plain, err := r.Run(rule.BestFit{}, opt)
+		require.NoError(t, err)
+		opt.Rebalance = &cerebro.Rebalance{Every: oneOf(rng, .5, 2, 7.25), Moves: oneOf(rng, .1, .5, 1)}
+		var h history
+		opt.Record = h.record
+		run, err := r.Run(rule.BestFit{}, opt)
+		require.NoError(t, err)
+		require.Zero(t, run.Violations)
+		moved, _ := recountMoves(t, tr, r.State(), &h, 1e9)
+		require.Equal(t, run.Moves, moved)
+		moves += moved
+		living, at := 0, map[float64]int{}
+		for _, d := range h.lines {
+			switch {
+			case d.Kind == cerebro.Place:
+				living++
+			case d.Kind == cerebro.Remove && d.Machine >= 0:
+				living--
+			case d.Kind == cerebro.Move:
+				at[d.Time]++
+				require.LessOrEqual(t, float64(at[d.Time]), opt.Rebalance.Moves*float64(living))
+				ticks := (d.Time - h.lines[0].Time) / opt.Rebalance.Every
+				require.InDelta(t, math.Round(ticks), ticks, 1e-9, "a move between ticks")
+			}
+		}
+		require.Len(t, run.Marks, 3)
+		if tr.Instance.Fleet == binpack.Open {
+			cheaper += b2i(run.CostSeconds < plain.CostSeconds)
+			dearer += b2i(run.CostSeconds > plain.CostSeconds)
+		}
+		opt.Repair = &cerebro.Repair{Budget: 1, Chain: 4}
+		var both history
+		opt.Record = both.record
+		run, err = r.Run(rule.BestFit{}, opt)
+		require.NoError(t, err)
+		require.Zero(t, run.Violations)
+		moved, _ = recountMoves(t, tr, r.State(), &both, 1e9)
+		require.Equal(t, run.Moves, moved)
+	}
+	assert.Positive(t, moves)
+	assert.Greater(t, cheaper, 2*dearer)
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// TestRebalanceCostsTime: the machine that a tick frees costs nothing from then on.
+func TestRebalanceCostsTime(t *testing.T) {
+	tr := &trace.Trace{
+		Name: "ticks", MeasureFrom: math.NaN(),
+		Instance: &binpack.Instance{
+			Fleet: binpack.Open, Types: []string{""}, Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}},
+			Machines: []binpack.MachineLine{{Name: "m", Count: binpack.Unlimited, Cost: 1, Capacity: []int64{10}}},
+			Groups:   []binpack.Group{{Name: "a"}, {Name: "b"}},
+			Apps:     []binpack.App{{Name: "a", Demand: []int64{6}, Expected: -1, Lifetime: -1}, {Name: "b", Group: 1, Demand: []int64{4}, Expected: -1, Lifetime: -1}},
+		},
+		Requests: []trace.Request{{Name: "a", Count: 1}, {Name: "a2", Count: 1}, {Name: "b", App: 1, Count: 1}, {Name: "b2", App: 1, Count: 1}},
+		Events: []trace.Event{
+			{Request: 0, Count: 1}, {Request: 1, Count: 1}, {Request: 2, Count: 1}, {Request: 3, Count: 1},
+			{Time: 5, Kind: trace.Delete, Request: 1, Count: 1}, {Time: 15, Kind: trace.Delete, Request: 2, Count: 1},
+			{Time: 105, Kind: trace.Delete, Request: 0, Count: 1},
+		},
+	}
+	// Two machines hold 6 and 4 each; from second 15 on one of them holds 6 and the other 4.
+	rebalance := &cerebro.Rebalance{Every: 20, Moves: .4} // less than one of two items
+	run, err := cerebro.NewReplayer(tr).Run(rule.BestFit{}, cerebro.Options{Rebalance: rebalance})
+	require.NoError(t, err)
+	require.Zero(t, run.Moves)
+	require.InDelta(t, 210, run.CostSeconds, 1e-9)
+	rebalance.Moves = .5
+	run, err = cerebro.NewReplayer(tr).Run(rule.BestFit{}, cerebro.Options{Rebalance: rebalance})
+	require.NoError(t, err)
+	require.Equal(t, 1, run.Moves)
+	require.InDelta(t, 210-85, run.CostSeconds, 1e-9)
+}
