@@ -7,13 +7,10 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/yaml"
 
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/durable"
-	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
 )
 
@@ -44,17 +41,9 @@ func (f *planObjectFlags) name() string {
 // write writes the placements of a plan as a PlacementPlan.
 func (f *planObjectFlags) write(t *trace.Trace, placements []trace.Placement) error {
 	deadline, _ := time.Parse(time.RFC3339, f.deadline) // was checked
-	workloads, err := snapshot.PlannedWorkloads(t, placements)
+	text, err := snapshot.PlanObject(t, placements, f.name(), deadline)
 	if err != nil {
 		return fmt.Errorf("--object: trace %s: %w", t.Name, err)
-	}
-	text, err := yaml.Marshal(map[string]any{
-		"apiVersion": v1alpha1.SchemeGroupVersion.String(), "kind": "PlacementPlan",
-		"metadata": map[string]any{"name": f.name()},
-		"spec":     v1alpha1.PlacementPlanSpec{Mode: v1alpha1.PlanDryRun, Deadline: metav1.NewTime(deadline), Workloads: workloads},
-	})
-	if err != nil {
-		return err
 	}
 	return durable.WriteFile(f.path, func(w io.Writer) error {
 		_, err := w.Write(text)

@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -98,19 +96,16 @@ func (f *rebalanceFlags) complete(cmd *cobra.Command) error {
 	if err := oneOf("objective", f.objective, "machines", "cost", "roadef"); err != nil {
 		return err
 	}
+	if f.steps < 1 || f.objective != "roadef" && cmd.Flags().Changed("steps") {
+		return usagef("--steps %d: want a number from 1 on, and --objective roadef", f.steps)
+	}
 	if f.objective == "roadef" {
 		for _, name := range []string{"moves", "machines", "until-bound", "make-room"} {
 			if cmd.Flags().Changed(name) {
 				return usagef("--%s: not with --objective roadef, which weighs moves by their price", name)
 			}
 		}
-		if f.steps < 1 {
-			return usagef("--steps %d: want at least 1", f.steps)
-		}
 		return nil
-	}
-	if cmd.Flags().Changed("steps") {
-		return usagef("--steps: only with --objective roadef")
 	}
 	f.ByCost = f.objective == "cost"
 	if cmd.Flags().Changed("machines") && f.Machines < 1 {
@@ -120,27 +115,14 @@ func (f *rebalanceFlags) complete(cmd *cobra.Command) error {
 	if f.moves == "" && !f.MakeRoom && !f.UntilBound && f.Machines == 0 {
 		f.moves = "2%"
 	}
-	if f.moves == "" {
-		return nil
+	if err := f.SetMoves(f.moves); f.moves != "" && err != nil {
+		return usagef("--moves %s: %w", f.moves, err)
 	}
-	if text, ok := strings.CutSuffix(f.moves, "%"); ok {
-		percent, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(percent >= 0 && percent <= 100) {
-			return usagef("--moves %s: want 0%% to 100%%", f.moves)
-		}
-		f.Share = percent / 100
-		return nil
-	}
-	n, err := strconv.ParseUint(f.moves, 10, 31)
-	if err != nil {
-		return usagef("--moves %s: want a number, or a share such as 2%%", f.moves)
-	}
-	f.Count = int(n)
 	return nil
 }
 
 func (a *app) rebalanceFrom(ctx context.Context, start *compare.Start, f rebalanceFlags) error {
-	r, reason, err := a.search(ctx, start, f)
+	r, err := a.search(ctx, start, f)
 	if err != nil {
 		return err
 	}
@@ -158,7 +140,7 @@ func (a *app) rebalanceFrom(ctx context.Context, start *compare.Start, f rebalan
 	if ctx.Err() != nil {
 		return interrupted("%s holds the moves found so far", f.out)
 	}
-	if reason != "" {
+	if reason := r.Why(); reason != "" {
 		fmt.Fprintln(a.stderr, reason)
 	}
 	return nil
@@ -168,29 +150,22 @@ func (a *app) rebalanceFrom(ctx context.Context, start *compare.Start, f rebalan
 type moved interface {
 	WriteMoves(io.Writer) error
 	Print(io.Writer) error
+	Why() string
 }
 
-// search looks for moves by the objective; the reason says why there are none.
-func (a *app) search(ctx context.Context, start *compare.Start, f rebalanceFlags) (m moved, reason string, err error) {
+// search looks for moves by the objective.
+func (a *app) search(ctx context.Context, start *compare.Start, f rebalanceFlags) (moved, error) {
 	if f.objective == "roadef" {
 		show := a.newProgress(f.steps, "step", f.quiet)
 		defer show.end()
-		r, err := compare.NewReassign(ctx, start, reassign.Options{Seed: f.Seed, Steps: f.steps, Watch: func(steps int, least int64) {
+		return compare.NewReassign(ctx, start, reassign.Options{Seed: f.Seed, Steps: f.steps, Watch: func(steps int, least int64) {
 			show.set(steps, fmt.Sprintf("cost %d", least))
 		}})
-		if err != nil {
-			return nil, "", err
-		}
-		return r, r.Reason, nil
 	}
 	show := a.newProgress(0, "attempt", f.quiet)
 	defer show.end()
 	f.Watch = func(attempts, moves, freed int) {
 		show.set(attempts, fmt.Sprintf("%s, %s freed", plural(moves, "move"), plural(freed, "machine")))
 	}
-	r, err := compare.NewRebalance(ctx, start, f.Rebalance)
-	if err != nil {
-		return nil, "", err
-	}
-	return r, r.Reason, nil
+	return compare.NewRebalance(ctx, start, f.Rebalance)
 }

@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/sigma-scheduler/sigma/binpack"
@@ -29,6 +30,24 @@ type Rebalance struct {
 	ByCost     bool // empty the dearest machines
 	Seed       uint64
 	Watch      func(attempts, moves, freed int) // may be nil
+}
+
+// SetMoves reads the most moves: a number, or a share of the items that stand such as 2%.
+func (r *Rebalance) SetMoves(text string) error {
+	if number, ok := strings.CutSuffix(text, "%"); ok {
+		percent, err := strconv.ParseFloat(number, 64)
+		if err != nil || !(percent >= 0 && percent <= 100) {
+			return errors.New("want 0% to 100%")
+		}
+		r.Share = percent / 100
+		return nil
+	}
+	n, err := strconv.ParseUint(text, 10, 31)
+	if err != nil {
+		return errors.New("want a number, or a share such as 2%")
+	}
+	r.Count = int(n)
+	return nil
 }
 
 // Rebalanced are the figures of a rebalance.
@@ -121,6 +140,9 @@ func NewRebalance(ctx context.Context, start *Start, opt Rebalance) (*Rebalanced
 	r.Reason = reason(r, opt, only, budget)
 	return r, r.draw(now, r.list[made:])
 }
+
+// Why says why there are no moves, or why the target is not reached; empty otherwise.
+func (r *Rebalanced) Why() string { return r.Reason }
 
 // reason says why there are no moves, or why the target is not reached.
 func reason(r *Rebalanced, opt Rebalance, only bool, budget float64) string {

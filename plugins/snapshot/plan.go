@@ -7,16 +7,19 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 )
 
-// PlannedWorkloads are the workloads that a plan places items of, by name, each with its nodes
+// plannedWorkloads are the workloads that a plan places items of, by name, each with its nodes
 // by name. The items that stand count.
-func PlannedWorkloads(t *trace.Trace, placements []trace.Placement) ([]v1alpha1.PlannedWorkload, error) {
+func plannedWorkloads(t *trace.Trace, placements []trace.Placement) ([]v1alpha1.PlannedWorkload, error) {
 	in := t.Instance
 	apps := map[string]int32{}
 	for a := range in.Apps {
@@ -77,4 +80,17 @@ func workloadOf(group string) (v1alpha1.PlannedWorkload, error) {
 		w.Kind = parts[1]
 	}
 	return w, nil
+}
+
+// PlanObject is the PlacementPlan, as YAML, that gives the placements their nodes. It is in DryRun.
+func PlanObject(t *trace.Trace, placements []trace.Placement, name string, deadline time.Time) ([]byte, error) {
+	workloads, err := plannedWorkloads(t, placements)
+	if err != nil {
+		return nil, err
+	}
+	return yaml.Marshal(map[string]any{
+		"apiVersion": v1alpha1.SchemeGroupVersion.String(), "kind": "PlacementPlan",
+		"metadata": map[string]any{"name": name},
+		"spec":     v1alpha1.PlacementPlanSpec{Mode: v1alpha1.PlanDryRun, Deadline: metav1.NewTime(deadline), Workloads: workloads},
+	})
 }

@@ -1,0 +1,76 @@
+package cerebro
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sigma-scheduler/sigma/binpack/plan/moves"
+)
+
+// ParseRepair reads a [Repair] such as "budget=2%,chain=8"; what is left out has these values.
+func ParseRepair(text string) (*Repair, error) {
+	r := &Repair{Budget: .02, Chain: moves.DefaultChain}
+	return r, settings(text, map[string]func(string) error{
+		"budget": shareOf(&r.Budget),
+		"chain": func(text string) (err error) {
+			if r.Chain, err = strconv.Atoi(text); err != nil || r.Chain < 1 {
+				return errors.New("want a number of moves from 1 on")
+			}
+			return nil
+		},
+	})
+}
+
+// ParseRebalance reads a [Rebalance] such as "every=15m,moves=.5%"; what is left out has these values.
+func ParseRebalance(text string) (*Rebalance, error) {
+	r := &Rebalance{Every: 15 * time.Minute.Seconds(), Moves: .005}
+	return r, settings(text, map[string]func(string) error{
+		"moves": shareOf(&r.Moves),
+		"every": func(text string) error {
+			d, err := time.ParseDuration(text)
+			if err != nil || d <= 0 {
+				return errors.New("want a time above 0 with its unit, such as 15m or 1h30m")
+			}
+			r.Every = d.Seconds()
+			return nil
+		},
+	})
+}
+
+// settings reads name=value,name=value.
+func settings(text string, set map[string]func(string) error) error {
+	given := map[string]bool{}
+	for part := range strings.SplitSeq(text, ",") {
+		name, value, ok := strings.Cut(part, "=")
+		f := set[name]
+		if !ok || f == nil {
+			return fmt.Errorf("%q: want name=value with a name of %s", part, strings.Join(slices.Sorted(maps.Keys(set)), ", "))
+		}
+		if given[name] {
+			return fmt.Errorf("%s is given twice", name)
+		}
+		given[name] = true
+		if err := f(value); err != nil {
+			return fmt.Errorf("%s %q: %w", name, value, err)
+		}
+	}
+	return nil
+}
+
+// shareOf reads a percentage above 0, at most 100.
+func shareOf(share *float64) func(string) error {
+	return func(text string) error {
+		number, ok := strings.CutSuffix(text, "%")
+		percent, err := strconv.ParseFloat(number, 64)
+		if !ok || err != nil || !(percent > 0 && percent <= 100) {
+			return errors.New("want a percentage above 0% and up to 100%, such as 2%")
+		}
+		*share = percent / 100
+		return nil
+	}
+}
