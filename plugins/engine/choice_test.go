@@ -87,7 +87,7 @@ func TestInstalledPolicyWithoutForecast(t *testing.T) {
 }
 
 // Pods that come one by one leave nodes of a roomy fleet empty, and what has been placed by then
-// is more than the forecast: from .65 of the fleet on every node counts.
+// is more than the forecast: from .6 of the fleet on every node counts.
 func TestInstalledPolicyKeepsNodesEmpty(t *testing.T) {
 	l := newLab(t)
 	for _, name := range []string{"a", "b", "c", "d"} {
