@@ -98,6 +98,8 @@ a built-in rule.`,
 					return err
 				}
 				result.Chosen = out
+			} else if _, err := os.Stat(out); err == nil {
+				fmt.Fprintf(a.stderr, "nothing was written: %s is from an earlier run\n", out)
 			}
 			if page != "" {
 				if err := durable.WriteFile(page, result.HTML); err != nil {

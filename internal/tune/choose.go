@@ -66,11 +66,15 @@ func (r *run) choose(ctx context.Context, free []*candidate, reference *candidat
 	if err != nil {
 		return nil, err
 	}
-	best := -1 // among all
 	kinds := savingOfKinds(all, rows, found)
-	for i, c := range all {
-		if slices.Contains(rivals, c) && found[i] && (best < 0 || cmp.Or(cmp.Compare(kinds[i], kinds[best]), rows[i].compare(&rows[best])) > 0) {
-			best = i
+	best := choice(all, rows, kinds, func(i int) bool { return found[i] && slices.Contains(rivals, all[i]) })
+	if best >= 0 && !fillUps(r.traces) && all[best].kind == trained && all[best].policy.Knowledge() != binpack.K0 {
+		// What is declared changes while pods come and go, and a history has one number for each app.
+		without := choice(all, rows, kinds, func(i int) bool {
+			return found[i] && slices.Contains(rivals, all[i]) && all[i].policy.Knowledge() == binpack.K0 && kinds[i] >= rows[best].Saving.Low
+		})
+		if without >= 0 {
+			best = without
 		}
 	}
 	r.out.Validation = rows
@@ -135,6 +139,17 @@ func (r *run) decide(judged []*candidate, test []Row, ok []bool) (at int, likely
 // or shipped for them saved afterwards also where the interval included 0.
 func (r *run) knownElsewhere(c *candidate) bool {
 	return r.split.unit < day && (c.kind == trained || c.kind == shipped || c.kind == inForce && c.object != nil)
+}
+
+// choice is the best candidate that may be taken, by its kind and then by itself; -1 = none.
+func choice(all []*candidate, rows []Row, kinds []float64, may func(i int) bool) int {
+	best := -1
+	for i := range all {
+		if may(i) && (best < 0 || cmp.Or(cmp.Compare(kinds[i], kinds[best]), rows[i].compare(&rows[best])) > 0) {
+			best = i
+		}
+	}
+	return best
 }
 
 // compare is above 0 where a candidate is better than another: by what it saves, then by the time

@@ -9,13 +9,22 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/rule"
 )
 
+// installedName is the policy that the manifests' scheduler follows.
+const installedName = "general"
+
 // How says how to use what was chosen.
 func (out *Result) How() string {
 	switch {
 	case out.target.runsFiles() && out.Object != nil:
-		return fmt.Sprintf("To use it: kubectl apply -f %s. It is in shadow: it decides nothing before its spec.mode is canary or live.\n", out.Chosen)
+		text := fmt.Sprintf("To use it: kubectl apply -f %s. It is in shadow: it decides nothing before its spec.mode is canary or live.\n", out.Chosen)
+		if name := out.Object.Metadata.Name; name != installedName {
+			text += fmt.Sprintf("The manifests' scheduler follows the policy %s: write the file to %s.yaml, or give the scheduler the policyName %s.\n", installedName, installedName, name)
+		}
+		return text
 	case out.target.runsFiles():
-		return fmt.Sprintf("To use it, this is the spec of a PlacementPolicy:\n  featureVersion: 1\n  model: rule\n  knowledge: K0\n  features: []\n  weights: []\n  rule: {name: %s}\n", out.Chosen)
+		return fmt.Sprintf("To use it, apply this file:\n"+
+			"  apiVersion: sigma-scheduler.io/v1alpha1\n  kind: PlacementPolicy\n  metadata: {name: %s}\n"+
+			"  spec: {featureVersion: 1, model: rule, knowledge: K0, features: [], weights: [], rule: {name: %s}, mode: shadow}\n", installedName, out.Chosen)
 	case out.target == KubeScheduler:
 		return "To use it, in the configuration of kube-scheduler:\n" + profile(out.choice())
 	case out.Chosen == "leastallocated":

@@ -71,7 +71,7 @@ func (i *Interval) text() string {
 func (out *Result) Table(w io.Writer) error {
 	fmt.Fprintln(w, out.Sentence())
 	if len(out.Validation) > 0 {
-		fmt.Fprintf(w, "\n%s. saving %%: %s less than %s, with the ends of its 95 %% interval.\n", out.Parts, out.Measure, out.Against)
+		fmt.Fprintf(w, "\n%s. saving %%: against %s, in %s, with the ends of its 95 %% interval.\n", out.Parts, out.Against, strings.TrimPrefix(strings.TrimPrefix(out.Measure, "fewer "), "lower "))
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		for _, part := range out.parts() {
 			fmt.Fprintf(t, "\n%s\tkind\tcost-hours\twaiting-hours\tleft out\tsaving %%\tfrom\tto\n", part.name)

@@ -267,6 +267,16 @@ func TestKinds(t *testing.T) {
 	}
 }
 
+// TestChoice: the best kind that may be taken, and of it the best.
+func TestChoice(t *testing.T) {
+	all := make([]*candidate, 3)
+	rows := []Row{{Saving: Interval{Mean: 1}}, {Saving: Interval{Mean: 3}}, {Saving: Interval{Mean: 4}}}
+	kinds := []float64{2, 2, 1}
+	require.Equal(t, 1, choice(all, rows, kinds, func(int) bool { return true }))
+	require.Equal(t, 0, choice(all, rows, kinds, func(i int) bool { return i != 1 }))
+	require.Equal(t, -1, choice(all, rows, kinds, func(int) bool { return false }))
+}
+
 // TestMean: an average takes the direction of each member, whatever the order of its features, and
 // trainings with several seeds make one candidate.
 func TestMean(t *testing.T) {
