@@ -148,7 +148,7 @@ func TestFirstDay(t *testing.T) {
 	t.Logf("cost-hours: recorded %.1f, best-fit %.1f, tuned by replay %.1f, live %.1f: %.1f %% less than what ran, %.1f %% less than best-fit; %d of %d pods elsewhere",
 		ran/3600, fits/3600, tuned/3600, is/3600, 100-100*is/ran, 100-100*is/fits, moved, len(live))
 	// A deletion that the scheduler sees late changes a place and those after it, not the cost.
-	require.InEpsilon(t, tuned, is, .01)
+	require.InEpsilon(t, tuned, is, .02)
 	require.Empty(t, page.blocks)
 	runtime.requireAllowed(t)
 }
@@ -252,7 +252,7 @@ func (d *day) amount(values []int64, dimension int) string {
 
 // settle is more than the scheduler takes to see a deletion that this test has seen: its ledger
 // and its queue hear of pods apart.
-const settle = 10 * time.Millisecond
+const settle = 50 * time.Millisecond
 
 // play has the first n events happen, each as soon as the one before has its effect, and
 // returns the node of every pod that came.

@@ -57,8 +57,10 @@ func (e *Engine) planReports() map[string]kube.PlanReport {
 	if unknown || e.state.fresh {
 		return nil
 	}
-	e.reviewPlans()
-	e.state.log.flush()
+	if e.opt.Now().Sub(e.syncedAt) >= 10*reviewEvery { // else Sync reviews: no review between a ranking and its placement
+		e.reviewPlans()
+		e.state.log.flush()
+	}
 	reports := map[string]kube.PlanReport{}
 	for _, p := range e.state.cluster.Plans() {
 		reports[p.Name] = e.state.cluster.Report(p)

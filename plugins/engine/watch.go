@@ -62,6 +62,7 @@ type known struct {
 	policy  *policy.Object
 	plan    *kube.Plan
 	err     error  // why it is not accepted
+	refused error  // why the newest version of a plan is not accepted
 	written string // the status that was written
 }
 

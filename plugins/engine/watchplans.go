@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,22 +15,24 @@ import (
 )
 
 func (w *watcher) setPlan(o *unstructured.Unstructured) {
-	defer w.wakeUp()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	k, news := w.record(key{plans, o.GetName()}, o)
 	if !news {
 		return
 	}
+	defer w.wakeUp()
 	var object v1alpha1.PlacementPlan
-	k.err = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &object)
-	if k.err == nil {
-		k.plan, k.err = kube.NewPlan(&object, w.engine.opt.AppLabel)
+	k.refused = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &object)
+	if k.refused == nil {
+		var plan *kube.Plan
+		if plan, k.refused = kube.NewPlan(&object, w.engine.opt.AppLabel); k.refused == nil {
+			k.plan = plan
+		}
 	}
-	if k.err != nil {
-		k.plan = nil
+	if k.refused != nil {
 		w.engine.metrics.loadErrors.WithLabelValues(plans.Resource).Inc()
-		w.log.Error(k.err, "Plan is not accepted, and not in force", "plan", o.GetName(), "generation", o.GetGeneration())
+		w.log.Error(k.refused, "Plan is not accepted; its version before, if any, stays in force", "plan", o.GetName(), "generation", o.GetGeneration())
 	}
 	w.putPlans()
 }
@@ -77,8 +80,12 @@ func (w *watcher) putPlans() {
 
 // describePlan adds the state of a plan in this profile.
 func (w *watcher) describePlan(s *statement, k *known, reports map[string]kube.PlanReport) {
-	if k.err != nil {
-		s.add(v1alpha1.ConditionAccepted, metav1.ConditionFalse, "Invalid", k.err.Error())
+	if err := cmp.Or(k.refused, k.err); err != nil {
+		s.add(v1alpha1.ConditionAccepted, metav1.ConditionFalse, "Invalid", err.Error())
+		if k.plan != nil && k.err == nil {
+			s.add(v1alpha1.ConditionActive, metav1.ConditionTrue, "FormerVersion", "The version before stays in force.")
+			return
+		}
 		s.add(v1alpha1.ConditionActive, metav1.ConditionFalse, "NotAccepted", "Nothing is reserved.")
 		return
 	}

@@ -42,6 +42,7 @@ func (t *Translator) Check(p *v1.Pod) *Check {
 	}
 	own := constraintsOf(a.Group())
 	k := &Check{own: own, limit: own.limitBy, spread: own.spreadBy, demand: a.Spec().Demand, held: t.holdings(a)}
+	delete(k.held, p.Status.NominatedNodeName) // preemption made room there
 	for _, pair := range own.pairs {
 		if pair.by != nil {
 			k.pairs = append(k.pairs, pair)

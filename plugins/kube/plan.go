@@ -203,8 +203,8 @@ func (t *Translator) settle(n *ledger.Node, ended map[string]string) {
 	due := map[string]bool{} // apps
 	room := t.room(n)
 	for _, w := range asks {
-		due[w.app] = true
 		t.settleOne(n, w, room)
+		due[w.app] = true
 	}
 	for _, r := range slices.Clone(n.Reservations()) {
 		if !due[r.App.Name()] {
@@ -238,7 +238,9 @@ func (t *Translator) settleOne(n *ledger.Node, w *planned, room map[string]int64
 	}
 	a := t.ledger.App(w.app)
 	if a == nil && want > 0 {
-		a = t.EnsureApp(w.pod)
+		if a = t.EnsureApp(w.pod); a != nil { // resources that have come meanwhile make it another app
+			w.app, w.demand = a.Name(), a.Spec().Demand
+		}
 	}
 	if a == nil {
 		return
@@ -314,6 +316,13 @@ func (t *Translator) Report(p *Plan) PlanReport {
 			r.Reserved += reserved
 			if rooms[n] == nil {
 				rooms[n] = t.room(n)
+				for _, other := range n.Reservations() {
+					for dim, need := range other.App.Spec().Demand {
+						if other.By != p.source() {
+							rooms[n][dim] -= need * int64(other.Pods)
+						}
+					}
+				}
 			}
 			fits := want
 			for dim, need := range w.demand {

@@ -186,6 +186,17 @@ func TestPlanNotEnabled(t *testing.T) {
 	w.SetPlans([]*kube.Plan{plan}, 1000)
 	require.Empty(t, w.reserved())
 	require.Equal(t, kube.PlanReport{Pods: 3, HasRoom: 2, NoRoom: 1}, w.Report(plan))
+
+	// What another plan has reserved is no room.
+	db := webOn(v1alpha1.PlannedNode{Node: "a", Pods: 1})
+	db.Name = "db"
+	first := planObject(db)
+	first.Name = "first"
+	enabled, err := kube.NewPlan(first, "")
+	require.NoError(t, err)
+	w.SetPlans([]*kube.Plan{enabled, plan}, 1000)
+	require.Len(t, w.reserved(), 1)
+	require.Equal(t, kube.PlanReport{Pods: 3, HasRoom: 1, NoRoom: 2}, w.Report(plan))
 }
 
 // What is reserved is closed to all other pods, and to them only where they would fit without
@@ -209,6 +220,9 @@ func TestReservationsCloseNodes(t *testing.T) {
 	require.Equal(t, why, refuses(other("1500m"), "a"))
 	require.Equal(t, why, refuses(other("3"), "a"))
 	require.Empty(t, refuses(other("3500m"), "a"), "it is too large without the reservation too: the other filters say so")
+	nominated := other("1500m")
+	nominated.Status.NominatedNodeName = "a"
+	require.Empty(t, refuses(nominated, "a"), "preemption made room there")
 	require.Empty(t, refuses(other("4"), "b"))
 	require.Empty(t, refuses(podOf("web-9", ownedBy("Deployment", "web"), requests("cpu", "3")), "a"), "it is for this one")
 
