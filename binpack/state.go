@@ -66,6 +66,7 @@ type State struct {
 	alive      []int64 // per app: items that stand on a machine
 	serial     uint64  // placements made
 	departures uint64  // items removed
+	moves      uint64  // of items: each is a departure that nobody asked for
 	machines   int     // that hold an item
 	held       []int64 // per kind: machines that hold an item
 	onGroup    []int32 // per group: machines that hold it
@@ -179,7 +180,7 @@ func (s *State) Reset() {
 	clear(s.held)
 	clear(s.onGroup)
 	s.serial, s.machines, s.totalAlive, s.requestsAll = 0, 0, 0, 0
-	s.departures, s.came, s.seenAll, s.sampledAt = 0, 0, 0, 0
+	s.departures, s.moves, s.came, s.seenAll, s.sampledAt = 0, 0, 0, 0, 0
 	// Versions stay unique, and readers of the journal learn that all is new.
 	s.journalSeq += journalSize + 1
 	s.Known = Known{Elapsed: -1}
@@ -231,6 +232,12 @@ func (s *State) Placements() uint64 { return s.serial }
 
 // Departures is the number of items removed so far.
 func (s *State) Departures() uint64 { return s.departures }
+
+// Left is Departures without the items that moved.
+func (s *State) Left() uint64 { return s.departures - s.moves }
+
+// Moved says that the last item that was removed comes back on another machine.
+func (s *State) Moved() { s.moves++ }
 
 // Active is the number of machines that hold an item.
 func (s *State) Active() int { return s.machines }

@@ -125,6 +125,9 @@ func (r *Replayer) rebalance(before float64) {
 			return
 		}
 		m.ticks++
+		if m.first+(m.ticks+1)*opt.Every <= now {
+			return // the time between two is nothing beside the times of the events
+		}
 		if m.unchanged == m.model.Changes()+1 { // the same search finds the same: nothing
 			m.ticks = max(m.ticks, math.Ceil((before-m.first)/opt.Every)-1)
 			continue
@@ -150,6 +153,7 @@ func (r *Replayer) move(now float64, m moves.Move) {
 	request := int32(at - 1)
 	app := r.trace.Requests[request].App
 	r.clear(app, item)
+	r.state.Moved()
 	r.stand(app, m.To, m.Devices)
 	r.where[item] = r.state.MachineAt(m.To.Line, m.To.Index)
 	r.keepDevices(item, m.Devices)

@@ -118,7 +118,7 @@ func (c *recorder) record(d cerebro.Decision) {
 	case d.Kind == cerebro.Remove && d.Machine >= 0:
 		add(c.used, demand, -1)
 	}
-	if d.Kind == cerebro.Remove || d.Item != c.next[d.Request] { // the item left, or is tried again
+	if d.Kind == cerebro.Remove || d.Kind == cerebro.Move || d.Item != c.next[d.Request] { // the item left, or is tried again
 		return
 	}
 	c.next[d.Request]++

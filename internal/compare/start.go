@@ -60,7 +60,7 @@ func ReadStart(t *trace.Trace, path string) (*Start, error) {
 	r := newStartReader(t)
 	again := map[int32]bool{} // requests of placed.csv that the file places again
 	for _, p := range placements {
-		if q, ok := r.byName[p.Request]; ok && int(q) < t.Initial && p.Kind != trace.Remove {
+		if q, ok := r.byName[p.Request]; ok && int(q) < t.Initial && (p.Kind == trace.Place || p.Kind == trace.Unplaced) {
 			again[q] = true
 		}
 	}

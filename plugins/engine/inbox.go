@@ -46,6 +46,15 @@ func (in *inbox) empty() mail {
 	return m
 }
 
+// takePlans returns new plans and removes them.
+func (in *inbox) takePlans() (plans []*kube.Plan, news bool) {
+	in.Lock()
+	defer in.Unlock()
+	plans, news = in.plans, in.newPlans
+	in.plans, in.newPlans = nil, false
+	return plans, news
+}
+
 // track adds a pod to the tracked ones. A pod that was deleted before it was asked about
 // leaves with the next mail.
 func (in *inbox) track(pod *v1.Pod) {

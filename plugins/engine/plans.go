@@ -11,6 +11,9 @@ import (
 // decision or a changed node means for that node's reservations is entered at once.
 const reviewEvery = time.Second
 
+// idle is longer than a pod takes from its ranking to its placement.
+const idle = 10 * time.Second
+
 // SetPlans puts plans in force from the next decision on. No two may have the same workload.
 func (e *Engine) SetPlans(plans []*kube.Plan) {
 	e.inbox.Lock()
@@ -46,20 +49,27 @@ func (e *Engine) reviewPlans() {
 }
 
 // planReports says how far each plan is, by name; nil while that is unknown: a standby has
-// read no nodes, and new plans are not in force before the next Sync. A deadline needs no
-// Sync.
+// read no nodes, and new plans are not in force. Where pods come, that is the next Sync's
+// business: nothing may change between a ranking and its placement. In an idle cluster it
+// is done here.
 func (e *Engine) planReports() map[string]kube.PlanReport {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.state.fresh || e.state.broken != nil {
+		return nil
+	}
+	if e.opt.Now().Sub(e.syncedAt) >= idle {
+		if plans, news := e.inbox.takePlans(); news {
+			e.state.cluster.SetPlans(plans, seconds(e.opt.Now()))
+		}
+		e.reviewPlans()
+		e.state.log.flush()
+	}
 	e.inbox.Lock()
 	unknown := e.inbox.newPlans
 	e.inbox.Unlock()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if unknown || e.state.fresh {
+	if unknown {
 		return nil
-	}
-	if e.opt.Now().Sub(e.syncedAt) >= 10*reviewEvery { // else Sync reviews: no review between a ranking and its placement
-		e.reviewPlans()
-		e.state.log.flush()
 	}
 	reports := map[string]kube.PlanReport{}
 	for _, p := range e.state.cluster.Plans() {

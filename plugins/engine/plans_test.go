@@ -147,6 +147,13 @@ func TestPlanBegins(t *testing.T) {
 		synctest.Wait()
 		l.sync()
 		require.False(t, l.Holds("b"))
+
+		// No pod comes: the plan begins by itself.
+		s.apply(plans, "late", planSpec("Enabled", "web", map[string]int64{"b": 1}))
+		time.Sleep(2 * idle)
+		settle()
+		require.True(t, l.Holds("b"))
+		require.Equal(t, "True Reserving 1", s.status(plans, "late")["Active"])
 		l.verify()
 	})
 }

@@ -179,7 +179,7 @@ func (d *demand) reload() {
 			d.arrived[i] += n << itemBits * d.share[i][a]
 		}
 	}
-	d.departed = d.s.Departures() > 0
+	d.departed = d.s.Left() > 0
 	d.requests = d.s.RequestCount()
 	d.repeat = d.repeatStep()
 	for a := range d.seen {
@@ -195,7 +195,7 @@ func (d *demand) reload() {
 
 // stale reports whether following the state app by app is not enough: the first
 // departure changes what counts for every app.
-func (d *demand) stale() bool { return d.departed != (d.s.Departures() > 0) }
+func (d *demand) stale() bool { return d.departed != (d.s.Left() > 0) }
 
 // arrive follows the requests that came since the last call, of these apps. It reports
 // whether the R_b of every app may have changed, not only theirs.
@@ -322,7 +322,7 @@ func (d *demand) plan() {
 		return
 	}
 	paced := d.paced()
-	if (paced || d.know.Clock()) && d.s.Departures() > 0 { // what came is not what stays
+	if (paced || d.know.Clock()) && d.s.Left() > 0 { // what came is not what stays
 		clear(d.target)
 		clear(d.final)
 		return
@@ -352,7 +352,7 @@ func (d *demand) plan() {
 			v = d.final[i]
 		default:
 			v = arrived + machinesOf(d.coming[i])
-			if d.s.Departures() > 0 {
+			if d.s.Left() > 0 {
 				v = d.living(i) + machinesOf(d.coming[i])
 			}
 			if v > 0 && d.know == binpack.K1 {

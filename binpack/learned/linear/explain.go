@@ -151,10 +151,10 @@ func (l *Scorer) ExplainFleet() binpack.FleetTarget {
 	case !l.d.fleet:
 		t.Why = "there is no target for the fleet: an empty machine waits until no other takes the item"
 		return t
-	case l.d.know.Clock() && l.s.Departures() > 0:
+	case l.d.know.Clock() && l.s.Left() > 0:
 		t.Why = "there is no target once items leave: the clock does not say how long they stay"
 		return t
-	case l.d.paced() && l.s.Departures() > 0:
+	case l.d.paced() && l.s.Left() > 0:
 		t.Why = "there is no target once items leave: how evenly they came does not say how long they stay"
 		return t
 	case t.KeptBack:
@@ -175,7 +175,7 @@ func (l *Scorer) ExplainFleet() binpack.FleetTarget {
 		w := binpack.FleetWanted{
 			Volume: l.d.final[d] / (1 + .2*l.d.z), Arrived: machinesOf(l.d.arrived[d]), Target: target,
 		}
-		if l.s.Departures() > 0 {
+		if l.s.Left() > 0 {
 			w.Arrived = l.d.living(d) // the estimate begins with it then
 		}
 		for k, n := range l.s.Held() {

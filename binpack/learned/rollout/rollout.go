@@ -126,7 +126,7 @@ func (l *scorer) models() bool {
 // rolls reports whether the current request is placed by roll-outs.
 func (l *scorer) rolls(a int32) bool {
 	s := l.s
-	if l.f == nil || s.Known.Expected == nil || s.Departures() > 0 || s.Requests()[a] != 1 || s.Alive()[a] > s.Seen()[a] {
+	if l.f == nil || s.Known.Expected == nil || s.Left() > 0 || s.Requests()[a] != 1 || s.Alive()[a] > s.Seen()[a] {
 		return false // the last: some items were there from the beginning
 	}
 	apps, volume := int64(0), 0.0

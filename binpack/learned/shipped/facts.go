@@ -124,7 +124,7 @@ func same(a, b []float64) bool {
 // that a share near the limit changes the answer twice while the placements double, not
 // with every item.
 func itemsLeave(s *binpack.State) bool {
-	n := s.Departures()
+	n := s.Left()
 	return n >= leastDepartures && n >= 1<<bits.Len64(s.Placements())>>departureBits
 }
 

@@ -1,6 +1,7 @@
 package reassign
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -105,7 +106,7 @@ func (w *words) end() error {
 }
 
 const (
-	maxAmount = 1 << 40 // of a number in a file: sums of products stay exact
+	maxAmount = 1 << 40 // of a number in a file
 	maxCount  = 1 << 20
 )
 
@@ -117,6 +118,9 @@ func Read(model, assignment string) (p *Problem, file string, err error) {
 	p.read(w)
 	if err := w.end(); err != nil {
 		return nil, "model", err
+	}
+	if p.highest() > 1<<62 {
+		return nil, "model", errors.New("1: weights and amounts may cost more than 2⁶²")
 	}
 	w = newWords(assignment)
 	for i := range p.Processes {
@@ -183,16 +187,48 @@ func (p *Problem) read(w *words) {
 }
 
 func (p *Problem) index() {
-	for _, m := range p.Machines {
-		p.locations = max(p.locations, int(m.Location)+1)
-		p.neighbourhoods = max(p.neighbourhoods, int(m.Neighbourhood)+1)
+	locations, neighbourhoods := map[int32]int32{}, map[int32]int32{}
+	for i := range p.Machines {
+		m := &p.Machines[i]
+		m.Location, m.Neighbourhood = number(locations, m.Location), number(neighbourhoods, m.Neighbourhood)
 	}
+	p.locations, p.neighbourhoods = len(locations), len(neighbourhoods)
 	p.dependents = make([][]int32, len(p.Services))
 	for s, service := range p.Services {
 		for _, need := range service.Needs {
 			p.dependents[need] = append(p.dependents[need], int32(s))
 		}
 	}
+}
+
+// number gives names numbers from 0 on, in the order in which they come.
+func number(numbers map[int32]int32, name int32) int32 {
+	n, ok := numbers[name]
+	if !ok {
+		n = int32(len(numbers))
+		numbers[name] = n
+	}
+	return n
+}
+
+// highest is more than any assignment costs.
+func (p *Problem) highest() (sum float64) {
+	move := 0.
+	for _, m := range p.Machines {
+		for r, weight := range p.LoadWeight {
+			sum += float64(weight) * float64(m.Capacity[r])
+		}
+		for _, b := range p.Balances {
+			sum += float64(b.Weight) * (float64(b.Target)*float64(m.Capacity[b.A]) + float64(m.Capacity[b.B]))
+		}
+		for _, price := range m.Move {
+			move = max(move, float64(price))
+		}
+	}
+	for _, process := range p.Processes {
+		sum += float64(p.ProcessWeight)*float64(process.Move) + float64(p.ServiceWeight) + float64(p.MachineWeight)*move
+	}
+	return sum
 }
 
 // A Cost is what an assignment costs, in its parts with their weights.

@@ -66,6 +66,7 @@ func TestBadFiles(t *testing.T) {
 		"spread":                {"", "", "1 2 1", "assignment", "service 0 is in 1 locations, fewer than 2"},
 		"dependency":            {"", "", "0 1 2", "assignment", "service 1 runs in neighbourhood 1 without service 0"},
 		"overfull":              {"0 0 10 12", "0 0 5 12", "0 1 0", "assignment", "machine 0 holds 6 of resource 0, more than its 5"},
+		"costs pass the limit":  {"0 1 2\n10", "0 1 2147483647\n2147483647", "0 1 0", "model", "1: weights and amounts may cost more than 2⁶²"},
 		"a billion of machines": {"\n3\n0", "\n1000000000\n0", "0 1 0", "model", "4: the number of machines"},
 	} {
 		t.Run(name, func(t *testing.T) {
