@@ -33,7 +33,7 @@ func recountMoves(t *testing.T, tr *trace.Trace, s *binpack.State, h *history, b
 		devices     []binpack.Device
 	}
 	at := map[item]place{}
-	placed, chain := 0, 0
+	placed, chain, left := 0, 0, uint64(0)
 	for _, d := range h.lines {
 		it, app := item{d.Request, d.Item}, tr.Requests[d.Request].App
 		old, stands := at[it]
@@ -53,6 +53,9 @@ func recountMoves(t *testing.T, tr *trace.Trace, s *binpack.State, h *history, b
 		if d.Kind == cerebro.Place {
 			placed++
 		}
+		if d.Kind == cerebro.Remove && stands {
+			left++
+		}
 		if d.Kind == cerebro.Place || d.Kind == cerebro.Move {
 			line, index := s.Position(d.Machine)
 			require.False(t, stands && old.line == line && old.index == index, "a move to where it stands")
@@ -61,6 +64,7 @@ func recountMoves(t *testing.T, tr *trace.Trace, s *binpack.State, h *history, b
 		}
 	}
 	require.Equal(t, s.Active(), c.Machines())
+	require.Equal(t, left, s.Left(), "what moves does not leave")
 	return moved, longest
 }
 
