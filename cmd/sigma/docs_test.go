@@ -85,7 +85,6 @@ func TestFirstDayVerdicts(t *testing.T) {
 	page := readText(t, "../../docs/first-day.md")
 	for _, out := range []tune.Result{
 		{Better: true, Against: "bestfit", Saving: &tune.Interval{}},
-		{Better: true, Likely: true, Against: "bestfit", Saving: &tune.Interval{}},
 		{Against: "bestfit"},
 		{Reason: "it is short", Chosen: "bestfit"},
 	} {

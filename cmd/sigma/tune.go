@@ -34,8 +34,8 @@ func (a *app) tune() *cobra.Command {
 		Short: "Learn a policy from a recorded history, and say whether it is worth it",
 		Long: `Tune splits a history by time. It trains policies on the first part, chooses on the
 second, beside every rule that the target can run and the policy in force, and judges
-once on the third. Its verdict is one sentence: the learned policy is worth it, likely
-worth it, or no better than a rule, and then how to use the rule. After that it trains the chosen kind
+once on the third. Its verdict is one sentence: the learned policy is worth it,
+or no better than a rule, and then how to use the rule. After that it trains the chosen kind
 once more on the whole history and writes that policy, in mode shadow.
 
 With ten days or more, 60 % of them train, 20 % choose and 20 % judge. A shorter history

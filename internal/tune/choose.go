@@ -108,8 +108,8 @@ func (r *run) choose(ctx context.Context, free []*candidate, reference *candidat
 		return nil, err
 	}
 	r.out.Measure = r.what()
-	chosen, likely := r.decide(judged, test, ok)
-	r.out.Saving, r.out.Likely = &test[max(1, chosen)].Saving, likely
+	chosen := decide(judged, test, ok)
+	r.out.Saving = &test[max(1, chosen)].Saving
 	if chosen > 0 {
 		rival = judged[chosen]
 	}
@@ -120,25 +120,13 @@ func (r *run) choose(ctx context.Context, free []*candidate, reference *candidat
 
 // decide gives the place among the judged of the policy to take; the reference is the first, the chosen
 // rival the second. Where that is no better, the policy in force, which needs no choice, may be.
-func (r *run) decide(judged []*candidate, test []Row, ok []bool) (at int, likely bool) {
+func decide(judged []*candidate, test []Row, ok []bool) int {
 	for i, c := range judged {
-		if i == 0 || i > 1 && c.kind != inForce || !ok[i] {
-			continue
-		}
-		saving := &test[i].Saving
-		likely = saving.likely(fillUps(r.traces)) && r.knownElsewhere(c)
-		if likely || saving.Low > 0 {
-			return i, likely
+		if ok[i] && (i == 1 || i > 1 && c.kind == inForce) && test[i].Saving.Low > 0 {
+			return i
 		}
 	}
-	return 0, false
-}
-
-// knownElsewhere reports a policy of which more is known than a short history says. A few blocks of
-// four hours, or fill-ups, are too few to prove some percent; on generated clusters what is learned
-// or shipped for them saved afterwards also where the interval included 0.
-func (r *run) knownElsewhere(c *candidate) bool {
-	return r.split.unit < day && (c.kind == trained || c.kind == shipped || c.kind == inForce && c.object != nil)
+	return 0
 }
 
 // choice is the best candidate that may be taken, by its kind and then by itself; -1 = none.

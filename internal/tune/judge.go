@@ -124,12 +124,6 @@ type Interval struct {
 	least float64 // of all draws
 }
 
-// likely reports a saving that may be none. Where a loss may be large, as of a forecast that was right in
-// some fill-ups alone, it at worst costs less than it saves on average.
-func (i *Interval) likely(large bool) bool {
-	return i.Low <= 0 && i.Mean > 0 && (!large || i.Low > -i.Mean)
-}
-
 // resamples is the number of draws of a bootstrap.
 const resamples = 2000
 

@@ -11,23 +11,17 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
-// MarshalJSON writes the keys that the documents name. The verdict is better also where it is
-// only likely.
+// MarshalJSON writes the keys that the documents name.
 func (out *Result) MarshalJSON() ([]byte, error) {
-	verdict := "no better"
-	if out.Better {
-		verdict = "better"
-	}
 	return json.Marshal(struct {
 		Verdict    string    `json:"verdict"`
-		Likely     bool      `json:"likely"`
 		Chosen     string    `json:"chosen"`
 		Against    string    `json:"against"`
 		Saving     *Interval `json:"saving_percent"`
 		Validation []Row     `json:"validation"`
 		Test       []Row     `json:"test"`
 		Candidates []Entry   `json:"candidates"`
-	}{verdict, out.Likely, out.Chosen, out.Against, out.Saving, orEmpty(out.Validation), orEmpty(out.Test), orEmpty(out.Candidates)})
+	}{out.verdict(), out.Chosen, out.Against, out.Saving, orEmpty(out.Validation), orEmpty(out.Test), orEmpty(out.Candidates)})
 }
 
 // orEmpty writes a list without elements as [].
@@ -39,10 +33,7 @@ func orEmpty[T any](list []T) []T {
 }
 
 func (out *Result) verdict() string {
-	switch {
-	case out.Likely:
-		return "likely better"
-	case out.Better:
+	if out.Better {
 		return "better"
 	}
 	return "no better"
@@ -53,8 +44,6 @@ func (out *Result) Sentence() string {
 	switch {
 	case out.Reason != "":
 		return fmt.Sprintf("nothing learned, use %s: %s.", out.Chosen, out.Reason)
-	case out.Likely:
-		return fmt.Sprintf("likely worth it: %s %s than %s; a longer history would tell.", out.Saving.text(), out.Measure, out.Against)
 	case out.Better:
 		return fmt.Sprintf("worth it: %s %s than %s.", out.Saving.text(), out.Measure, out.Against)
 	case out.Saving == nil:

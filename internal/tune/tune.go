@@ -32,7 +32,6 @@ type Config struct {
 // A Result is the verdict and what it rests on.
 type Result struct {
 	Better  bool
-	Likely  bool           // better, but the interval includes 0
 	Chosen  string         // a built-in name, "" where Object is to be written
 	Object  *policy.Object // nil where Chosen is built in
 	Against string

@@ -3,7 +3,6 @@ package tune
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"math"
 	"slices"
 	"testing"
@@ -209,48 +208,18 @@ func TestOnEach(t *testing.T) {
 	require.False(t, byCost.onEach(spans, losses{{{cost: 50}}, {{cost: 50}}, {{cost: 101}}, {{cost: 50}}}, other))
 }
 
-// TestLikely: where a history is short, what is known of learned policies counts, and the verdict
-// says so. Of rules nothing else is known.
-func TestLikely(t *testing.T) {
-	r := run{split: split{unit: shortBlock}}
-	require.True(t, r.knownElsewhere(&candidate{kind: trained}))
-	require.True(t, r.knownElsewhere(&candidate{kind: shipped}))
-	require.False(t, r.knownElsewhere(&candidate{kind: inForce}), "a built-in rule")
-	require.False(t, r.knownElsewhere(&candidate{kind: settings}))
-	r.split.unit = day
-	require.False(t, r.knownElsewhere(&candidate{kind: trained}))
-	for i, want := range map[Interval]bool{
-		{Mean: 1, Low: -.5, High: 2.5}: true, {Mean: .04, Low: -.3, High: .4}: true, {Mean: 1, Low: .1, High: 2}: false, {Mean: -1, Low: -2}: false, {Mean: 0, Low: 0}: false,
-	} {
-		require.Equal(t, want, i.likely(false), "%v", i)
-	}
-	require.True(t, (&Interval{Mean: 1, Low: -.5}).likely(true))
-	require.False(t, (&Interval{Mean: 1, Low: -2}).likely(true))
-	out := Result{Better: true, Likely: true, Against: "bestfit", Measure: "fewer nodes", Saving: &Interval{Mean: 1, Low: -.5, High: 2.5}}
-	require.Equal(t, "likely worth it: 1.0 % ± 1.5 fewer nodes than bestfit; a longer history would tell.", out.Sentence())
-	require.Equal(t, "likely better", out.verdict())
-	text, err := json.Marshal(&out)
-	require.NoError(t, err)
-	require.Contains(t, string(text), `{"verdict":"better","likely":true,`)
-}
-
 // TestDecide: the policy in force has a chance where the chosen rival is no better, other rules have none.
 func TestDecide(t *testing.T) {
-	r := run{split: split{unit: shortBlock}}
 	judged := []*candidate{{name: "bestfit"}, {kind: trained}, {kind: builtIn}, {kind: inForce, object: &policy.Object{}}}
 	good, unsure, bad := Interval{Mean: 2, Low: 1}, Interval{Mean: 1, Low: -1}, Interval{Mean: -1, Low: -2}
 	for _, tc := range []struct {
 		own, inForce Interval
 		allowed      bool
 		at           int
-		likely       bool
 	}{
-		{good, good, true, 1, false}, {unsure, good, true, 1, true}, {bad, unsure, true, 3, true}, {bad, good, true, 3, false},
-		{good, bad, false, 0, false}, {bad, bad, true, 0, false},
+		{good, good, true, 1}, {unsure, good, true, 3}, {bad, unsure, true, 0}, {unsure, unsure, true, 0}, {good, bad, false, 0},
 	} {
-		at, likely := r.decide(judged, []Row{{}, {Saving: tc.own}, {Saving: good}, {Saving: tc.inForce}}, []bool{true, tc.allowed, true, true})
-		require.Equal(t, tc.at, at)
-		require.Equal(t, tc.likely, likely)
+		require.Equal(t, tc.at, decide(judged, []Row{{}, {Saving: tc.own}, {Saving: good}, {Saving: tc.inForce}}, []bool{true, tc.allowed, true, true}))
 	}
 }
 
