@@ -301,8 +301,8 @@ func TestStatusCannotBeWritten(t *testing.T) {
 		require.Equal(t, "True Live 1", s.status(policies, "general")["Active"])
 
 		s.refuse(apierrors.NewForbidden(policies.GroupResource(), "general", nil))
-		s.apply(policies, "general", specOf(t, shipped(t, "hand-k0")))
 		before := len(s.Actions())
+		s.apply(policies, "general", specOf(t, shipped(t, "hand-k0")))
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Len(t, s.Actions(), before+1, "it is asked for once")
