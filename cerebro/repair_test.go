@@ -183,8 +183,12 @@ func TestRebalanceCostsTime(t *testing.T) {
 		},
 		Requests: []trace.Request{{Name: "a", Count: 1}, {Name: "a2", Count: 1}, {Name: "b", App: 1, Count: 1}, {Name: "b2", App: 1, Count: 1}},
 		Events: []trace.Event{
-			{Request: 0, Count: 1}, {Request: 1, Count: 1}, {Request: 2, Count: 1}, {Request: 3, Count: 1},
-			{Time: 5, Kind: trace.Delete, Request: 1, Count: 1}, {Time: 15, Kind: trace.Delete, Request: 2, Count: 1},
+			{Request: 0, Count: 1},
+			{Request: 1, Count: 1},
+			{Request: 2, Count: 1},
+			{Request: 3, Count: 1},
+			{Time: 5, Kind: trace.Delete, Request: 1, Count: 1},
+			{Time: 15, Kind: trace.Delete, Request: 2, Count: 1},
 			{Time: 105, Kind: trace.Delete, Request: 0, Count: 1},
 		},
 	}

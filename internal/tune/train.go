@@ -39,10 +39,11 @@ func (m method) starts(fixed bool) []*policy.Object {
 	if o := m.bestFit(); o != nil {
 		list = append(list, o)
 	}
-	if m.features == nil {
-		m.features = policy.ModelOf(m.model).Learns(m.knowledge, fixed)
+	all := m
+	if all.features == nil {
+		all.features = policy.ModelOf(m.model).Learns(m.knowledge, fixed)
 	}
-	return append(list, m.files()...)
+	return append(list, all.files()...)
 }
 
 // files are the shipped files that the features of a method can say.

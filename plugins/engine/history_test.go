@@ -266,7 +266,7 @@ func replayed(t *testing.T, tr *trace.Trace, at []time.Duration) []map[string]st
 			where[name(d.Request)] = tr.MachineName(r.State().Position(d.Machine))
 		case cerebro.Remove:
 			delete(where, name(d.Request))
-		case cerebro.Unplaced:
+		case cerebro.Unplaced, cerebro.Move:
 		}
 	}})
 	require.NoError(t, err)

@@ -59,7 +59,7 @@ func (w *watcher) putPlans() {
 	}
 	slices.SortFunc(all, func(a, b *known) int {
 		if x, y := a.object.GetCreationTimestamp(), b.object.GetCreationTimestamp(); !x.Equal(&y) {
-			return x.Time.Compare(y.Time)
+			return x.Compare(y.Time)
 		}
 		return strings.Compare(a.plan.Name, b.plan.Name)
 	})

@@ -246,7 +246,7 @@ func TestReservationsAndRules(t *testing.T) {
 	w.SetPlans([]*kube.Plan{planOf(t, webOn(v1alpha1.PlannedNode{Node: "a", Pods: 1}))}, 1000)
 	w.SetNode(sized("b", 4), []*v1.Pod{podOf("web-1", ownedBy("Deployment", "web"), labelled("app", "web"), requests("cpu", "1"))})
 	hermit := podOf("hermit", ownedBy("Deployment", "hermit"), apart("kubernetes.io/hostname", "app", "web"))
-	require.Equal(t, "", w.Check(podOf("x", ownedBy("Deployment", "x"))).Refuses("a"))
+	require.Empty(t, w.Check(podOf("x", ownedBy("Deployment", "x"))).Refuses("a"))
 	w.SetPlans([]*kube.Plan{planOf(t, webOn(v1alpha1.PlannedNode{Node: "a", Pods: 1}, v1alpha1.PlannedNode{Node: "b", Pods: 1}))}, 1000)
 	require.Equal(t, "PlacementPlan/site: room is reserved for pods that exclude this one", w.Check(hermit).Refuses("a"))
 }

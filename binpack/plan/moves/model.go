@@ -15,12 +15,11 @@ import (
 // serves one goroutine.
 type Model struct {
 	search
-	source   *rand.PCG
-	seed     uint64
-	spare    []int32  // slots without an item
-	followed int      // machines that follow has seen
-	changes  uint64   // items that came, went or moved
-	failed   []uint64 // per app: changes when it was last refused, and 1
+	source  *rand.PCG
+	seed    uint64
+	spare   []int32  // slots without an item
+	changes uint64   // items that came, went or moved
+	failed  []uint64 // per app: changes when it was last refused, and 1
 }
 
 // NewModel is a cluster without items.

@@ -34,7 +34,7 @@ func (w *witness) come(t *testing.T, it Item) {
 func (w *witness) leave(t *testing.T, slot int32) {
 	t.Helper()
 	it := w.where[slot]
-	w.Model.Remove(slot)
+	w.Remove(slot)
 	require.NoError(t, w.checker.Remove(it.App, it.Line, it.Index, it.Devices))
 	delete(w.where, slot)
 }

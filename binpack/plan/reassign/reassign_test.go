@@ -205,7 +205,7 @@ func unpacked(t *testing.T, data, name string) string {
 	t.Helper()
 	f, err := os.Open(filepath.Join(data, "roadef2012-a", fmt.Sprintf("%s.txt.gz", name)))
 	require.NoError(t, err)
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	z, err := gzip.NewReader(f)
 	require.NoError(t, err)
 	text, err := io.ReadAll(z)

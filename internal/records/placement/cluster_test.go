@@ -34,8 +34,10 @@ func TestCluster(t *testing.T) {
 		rows = append(rows, [2]string{row[0], row[1]})
 		assert.NotContains(t, strings.Join(row, " "), "NaN")
 	}
-	for _, work := range []string{"fixed, 1.02 × bound, K1, single pods, 2", "fixed, 1.5 × bound, K1, single pods, 2",
-		"large, open, K1, single pods, forecast × 1, 2", "kubernetes, fixed, 1.5 × the peak, K1, 2 clusters"} {
+	for _, work := range []string{
+		"fixed, 1.02 × bound, K1, single pods, 2", "fixed, 1.5 × bound, K1, single pods, 2",
+		"large, open, K1, single pods, forecast × 1, 2", "kubernetes, fixed, 1.5 × the peak, K1, 2 clusters",
+	} {
 		assert.True(t, slices.ContainsFunc(rows, func(row [2]string) bool { return row[0] == work }), work)
 	}
 	assert.Contains(t, string(text), "--set f=1.5 --set single=1 --out")
