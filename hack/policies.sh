@@ -84,7 +84,7 @@ kubernetes-k0() {
 
 # The mean of two. The first began with large-k0: three searches of cmaes (300, 300 and 240 evaluations, --reach .2 and .15) on
 # the ten clusters of each size with the fewest events, the last also on fixed (seeds 1 to 3, scale .3, f 1 and 1.02). The
-# second began with it: 192 evaluations (--reach .2) on 16 larger clusters of each size (seeds 101 to 160). Of six it left out the
+# second began with it: 192 evaluations (--reach .2) on 16 larger clusters of each size (seeds 101 to 160). Of eight it left out the
 # fewest on 140 other clusters (seeds 301 to 440) without losing more than .02 points on fixed (seeds 600000 to 600003).
 kubernetes-k0-fixed() {
 	local f seed=101

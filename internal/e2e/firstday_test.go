@@ -32,8 +32,8 @@ import (
 // TestFirstDay runs docs/first-day.md on a cluster with the manifests as they are, but for
 // the decision log. A generated day is recorded under the shipped policy in shadow; the
 // policy tuned on it is in shadow, canary and live; under it the same day happens once
-// more. Pod by pod it places as the replay of the recorded day says, and it saves what that
-// replay says.
+// more, and it saves what the replay of the recorded day says, within 3 %. Which pods stand
+// elsewhere is logged, not required.
 func TestFirstDay(t *testing.T) {
 	tr, err := generate.Generate("kubernetes", 3012, map[string]string{"nodes": "10", "days": "1", "fleet": "open"})
 	require.NoError(t, err)
