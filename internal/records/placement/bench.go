@@ -139,6 +139,7 @@ var Sections = []*Section{
 	&sharing,
 	&onedim,
 	&shipped,
+	&moves,
 }
 
 // Page is the section's page below the folder of documents.

@@ -1,0 +1,296 @@
+package placement
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strconv"
+
+	"github.com/sigma-scheduler/sigma/cerebro/report"
+	"github.com/sigma-scheduler/sigma/internal/records"
+)
+
+var moves = Section{
+	Name:  "moves",
+	title: "A few moves: what they are worth",
+	about: `Items move from machine to machine: in a replay to let in what fits nowhere (` + "`--repair`" + `) or at each tick to empty machines
+(` + "`--rebalance`" + `), and after the fact by ` + "`sigma rebalance`" + `. Moves in % are of the items placed, or of those that stood. Bounds know nothing of moves, and hold with them.
+Instances have seeds from 983,000, Kubernetes clusters from 910,000. "Drain" empties the machines with the fewest items by Best-Fit, as
+cluster-autoscaler and Karpenter do it.`,
+	run: movesSize{instances: 12, orders: 10, drained: 6, clusters: 40, scale: "1", wide: "15", nodes: "0"}.run,
+}
+
+const movesSeed = 983_001
+
+// movesSize says how much the section measures.
+type movesSize struct {
+	instances, orders int // that fill up
+	drained           int // instances that are emptied afterwards
+	clusters          int // of each fleet
+	scale, wide       string
+	nodes             string
+}
+
+func (m movesSize) run(b *bench) error {
+	for _, part := range []func(*bench) error{m.fixed, m.open, m.small, m.drain, m.wideDrain, m.azure, m.elastic} {
+		if err := part(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// movesShare is the mean of moves ÷ items placed, in %.
+func (k *block) movesShare(policy string) (mean, se float64) {
+	return k.of(policy, func(_ report.Comparison, r report.Run) float64 { return percent(float64(r.Moves), float64(r.Placed)) })
+}
+
+func (k *block) rejectedCPU(policy string) (mean, se float64) {
+	return k.of(policy, func(_ report.Comparison, r report.Run) float64 { return 100 * r.Rejected["cpu"] })
+}
+
+// allPlaced is the share of runs in % that leave nothing out.
+func (k *block) allPlaced(policy string) (mean, se float64) {
+	return k.of(policy, func(_ report.Comparison, r report.Run) float64 {
+		if r.Unplaced > 0 {
+			return 0
+		}
+		return 100
+	})
+}
+
+// With and without moves.
+type pair struct {
+	work         string
+	moved, plain *block
+}
+
+func (m movesSize) pair(b *bench, name, kind string, orders int, flags []string, sets ...string) (p pair, err error) {
+	dir, err := b.generate(name, kind, movesSeed, m.instances, sets...)
+	if err != nil {
+		return p, err
+	}
+	p.work = fmt.Sprintf("%d × %d, Best-Fit, %s %s", m.instances, orders, flags[0], flags[1])
+	if p.plain, err = b.compare(dir, "bestfit,worstfit", orders); err != nil {
+		return p, err
+	}
+	p.moved, err = b.compare(dir, "bestfit", orders, flags...)
+	return p, err
+}
+
+// line is a figure of Best-Fit with moves beside the rules without.
+func (p *pair) line(work, figure, format string, f func(k *block) func(policy string) (mean, se float64), must, aim records.Target) records.Line {
+	l := records.Line{
+		Work: work + p.work, Figure: figure, Format: format, Must: must, Aim: aim,
+		Peers: "without moves: " + peers(f(p.plain), format, "bestfit", "worstfit"),
+	}
+	l.Value, l.SE = f(p.moved)("bestfit")
+	return l
+}
+
+func (p *pair) movesLine(work string, must, aim records.Target) records.Line {
+	l := records.Line{Work: work + p.work, Figure: "moves, %", Must: must, Aim: aim}
+	l.Value, l.SE = p.moved.movesShare("bestfit")
+	return l
+}
+
+// fixed: a fleet of exactly the volume bound.
+func (m movesSize) fixed(b *bench) error {
+	p, err := m.pair(b, "fixed", "fixed", m.orders, []string{"--repair", "budget=3%,chain=8"}, "scale="+m.scale, "f=1")
+	if err != nil {
+		return err
+	}
+	const work = "fixed, 1.00 × bound, K0, "
+	b.line(p.line(work, "rejected cpu, %", "%.4f", func(k *block) func(string) (float64, float64) { return k.rejectedCPU }, records.AtMost(.02), records.AtMost(0)))
+	b.line(p.movesLine(work, records.AtMost(3), records.AtMost(1.2)))
+	return nil
+}
+
+// open: a machine is added only where moves do not help.
+func (m movesSize) open(b *bench) error {
+	p, err := m.pair(b, "large", "large", m.orders, []string{"--repair", "budget=100%,chain=8"}, "scale="+m.scale)
+	if err != nil {
+		return err
+	}
+	const work = "large, open, K0, "
+	b.line(p.line(work, "gap to the bound, %", "%.2f", func(k *block) func(string) (float64, float64) { return k.gap }, records.AtMost(.5), records.AtMost(0)))
+	b.line(p.line(work, "range over the orders, machines", "%.2f", func(k *block) func(string) (float64, float64) { return k.width }, records.AtMost(1), records.AtMost(0)))
+	b.line(p.movesLine(work, records.Target{}, records.Target{}))
+	return nil
+}
+
+// small: 15 machines, which the items fit on exactly.
+func (m movesSize) small(b *bench) error {
+	p, err := m.pair(b, "small", "small", m.orders, []string{"--repair", "budget=100%,chain=8"}, "fleet=fixed")
+	if err != nil {
+		return err
+	}
+	const work = "small, fixed, 15 machines, K0, "
+	b.line(p.line(work, "orders with nothing left out, %", "%.1f", func(k *block) func(string) (float64, float64) { return k.allPlaced }, records.AtLeast(80), records.AtLeast(95)))
+	b.line(p.movesLine(work, records.Target{}, records.Target{}))
+	return nil
+}
+
+// rebalanced is what sigma rebalance prints as JSON.
+type rebalanced struct {
+	Before int     `json:"machines_before"`
+	After  int     `json:"machines_after"`
+	Bound  int     `json:"bound"`
+	Moves  int     `json:"moves"`
+	Share  float64 `json:"moves_percent"` // of the items that stood
+	Curve  []point `json:"curve"`
+}
+
+type point struct {
+	Moves int `json:"moves"`
+	Freed int `json:"freed"`
+	Drain int `json:"drain_freed"`
+}
+
+// freed is the number of machines that so many moves free, and a drain without swaps.
+func (r *rebalanced) freed(moves int) (own, drain int) {
+	for _, p := range r.Curve {
+		if p.Moves <= moves {
+			own, drain = p.Freed, p.Drain
+		}
+	}
+	return own, drain
+}
+
+// items is the number of items that stood.
+func (r *rebalanced) items() int { return int(math.Round(100 * float64(r.Moves) / r.Share)) }
+
+// rebalance places a trace by Best-Fit and rebalances it.
+func (b *bench) rebalance(trace string, flags ...string) (r *rebalanced, seconds float64, err error) {
+	start := trace + "-start.csv"
+	if _, _, err := b.sigma("replay", "--trace", trace, "--policy", "bestfit", "--placements", start, "--quiet"); err != nil {
+		return nil, 0, err
+	}
+	out, seconds, err := b.sigma(append([]string{"rebalance", "--trace", trace, "--placements", start, "--out", trace + "-moves.csv", "--format", "json", "--quiet"}, flags...)...)
+	if err != nil {
+		return nil, 0, err
+	}
+	r = &rebalanced{}
+	return r, seconds, json.Unmarshal(out, r)
+}
+
+// drain: after Best-Fit, as far as the bound.
+func (m movesSize) drain(b *bench) error {
+	dir, err := b.generate("drained", "large", movesSeed, m.drained, "scale="+m.scale)
+	if err != nil {
+		return err
+	}
+	var over, shares, ratios []float64
+	for i := range m.drained {
+		r, _, err := b.rebalance(filepath.Join(dir, fmt.Sprintf("large-%d", movesSeed+i)), "--until-bound")
+		if err != nil {
+			return err
+		}
+		over, shares = append(over, float64(r.After-r.Bound)), append(shares, r.Share)
+		own, drain := r.freed(r.items() / 100)
+		ratios = append(ratios, float64(own)/float64(max(drain, 1)))
+	}
+	work := fmt.Sprintf("after Best-Fit, large × %d", m.drained)
+	line := records.Line{Work: work, Figure: "machines over the bound at the end", Must: records.AtMost(1), Aim: records.AtMost(0)}
+	line.Value, line.SE = meanSE(over)
+	b.line(line)
+	line = records.Line{Work: work, Figure: "moves to the end, %", Must: records.AtMost(4), Aim: records.AtMost(2.5)}
+	line.Value, line.SE = meanSE(shares)
+	b.line(line)
+	line = records.Line{Work: work, Figure: "machines freed at 1 % of moves ÷ drain's", Must: records.AtLeast(3), Aim: records.AtLeast(4.5)}
+	line.Value, line.SE = meanSE(ratios)
+	b.line(line)
+	return nil
+}
+
+// wideDrain: 79,145 pods on 4,546 nodes.
+func (m movesSize) wideDrain(b *bench) error {
+	dir, err := b.generate("wide", "large", 980_004, 1, "scale="+m.wide)
+	if err != nil {
+		return err
+	}
+	trace := filepath.Join(dir, "large-980004")
+	r, seconds, err := b.rebalance(trace, "--moves", ".5%")
+	if err != nil {
+		return err
+	}
+	work := fmt.Sprintf("after Best-Fit, %d items on %d machines", r.items(), r.Before)
+	own, drain := r.freed(r.items() / 200)
+	b.line(records.Line{
+		Work: work, Figure: "machines freed by .5 % of moves", Value: float64(own), Format: "%.0f",
+		Peers: fmt.Sprintf("drain %d; %.1f CPU-s in all", drain, seconds), Must: records.AtLeast(140), Aim: records.AtLeast(164),
+	})
+	r, seconds, err = b.rebalance(trace, "--machines", strconv.Itoa(r.Bound+1))
+	if err != nil {
+		return err
+	}
+	b.line(records.Line{
+		Work: work, Figure: "moves to bound + 1, %", Value: r.Share,
+		Peers: fmt.Sprintf("ends at %d, bound %d; %.1f CPU-s in all", r.After, r.Bound, seconds), Must: records.AtMost(1.2), Aim: records.AtMost(.9),
+	})
+	return nil
+}
+
+// azure: departures, and drains at each tick.
+func (m movesSize) azure(b *bench) error {
+	dir, err := b.convert("azure", "azure", []string{"azure-v1-flavors"}, "--from", "1950000", "--quiet")
+	if err != nil {
+		b.leftOut("Azure")
+		return nil
+	}
+	plain, err := b.compare(dir, "bestfit", 0)
+	if err != nil {
+		return err
+	}
+	limit := plain.traces[0].Bound.CostSeconds
+	worst, _ := plain.costSeconds("bestfit")
+	for _, s := range []struct {
+		every, moves string
+		must, aim    float64
+	}{{"1h", ".05%", 35, 45}, {"15m", ".1%", 60, 75}} {
+		k, err := b.compare(dir, "bestfit", 0, "--rebalance", "every="+s.every+",moves="+s.moves)
+		if err != nil {
+			return err
+		}
+		cost, _ := k.costSeconds("bestfit")
+		share, _ := k.movesShare("bestfit")
+		b.line(records.Line{
+			Work: "azure, rows from 1,950,000 s on, Best-Fit, --rebalance every=" + s.every + ",moves=" + s.moves, Figure: "gap to the bound that is closed, %",
+			Value: 100 * (worst - cost) / (worst - limit), Format: "%.1f", Peers: fmt.Sprintf("%.2f %% of items moved", share),
+			Must: records.AtLeast(s.must), Aim: records.AtLeast(s.aim),
+		})
+	}
+	return nil
+}
+
+// elastic: an autoscaler removes what the moves empty.
+func (m movesSize) elastic(b *bench) error {
+	for _, fleet := range []string{"one", "open"} {
+		dir, err := b.generate("kubernetes-"+fleet, "kubernetes", clusterSeed, m.clusters, "nodes="+m.nodes, "fleet="+fleet)
+		if err != nil {
+			return err
+		}
+		plain, err := b.compare(dir, "bestfit", 0)
+		if err != nil {
+			return err
+		}
+		k, err := b.compare(dir, "bestfit", 0, "--rebalance", "every=15m,moves=.5%")
+		if err != nil {
+			return err
+		}
+		var less []float64
+		own, peer := k.costs("bestfit"), plain.costs("bestfit")
+		for i := range own {
+			less = append(less, 100*(own[i]/peer[i]-1))
+		}
+		share, _ := k.movesShare("bestfit")
+		line := records.Line{
+			Work: fmt.Sprintf("kubernetes, %s, %d clusters, Best-Fit, --rebalance every=15m,moves=.5%%", fleet, m.clusters), Figure: against, Format: "%+.2f",
+			Peers: fmt.Sprintf("%.2f %% of items moved", share), Must: records.AtMost(-5), Aim: records.AtMost(-7),
+		}
+		line.Value, line.SE = meanSE(less)
+		b.line(line)
+	}
+	return nil
+}
