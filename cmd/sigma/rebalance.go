@@ -14,10 +14,10 @@ import (
 )
 
 type rebalanceFlags struct {
-	path, placements, out, format string
-	moves, objective              string
-	steps                         int
-	quiet                         bool
+	path, placements, out, format, picture string
+	moves, objective                       string
+	steps                                  int
+	quiet                                  bool
 	compare.Rebalance
 }
 
@@ -54,19 +54,14 @@ a minute of CPU.`,
 			if err := f.complete(cmd); err != nil {
 				return err
 			}
-			if err := cmp.Or(regular("out", f.out), oneOf("format", f.format, "table", "json")); err != nil {
+			if err := cmp.Or(regular("out", f.out), regular("picture", f.picture), oneOf("format", f.format, "table", "json")); err != nil {
 				return err
 			}
 			t, err := a.loadTrace(f.path)
 			if err != nil {
 				return err
 			}
-			var start *compare.Start
-			if f.placements != "" {
-				start, err = compare.ReadStart(t, f.placements)
-			} else {
-				start, err = compare.NewStart(t)
-			}
+			start, err := compare.ReadStart(t, f.placements)
 			if err != nil {
 				return err
 			}
@@ -85,6 +80,7 @@ a minute of CPU.`,
 	flags.StringVar(&f.objective, "objective", "machines", "machines; cost: empty the dearest machines; roadef: the cost of that challenge")
 	flags.IntVar(&f.steps, "steps", 600_000_000, "roadef: moves and swaps that are tried")
 	flags.StringVar(&f.out, "out", "", "CSV file to write the moves to")
+	flags.StringVar(&f.picture, "picture", "", "SVG file to draw the machines freed against the items moved in")
 	flags.Uint64Var(&f.Seed, "seed", 1, "of the search")
 	flags.StringVar(&f.format, "format", "table", "table or json")
 	quietFlag(flags, &f.quiet)
@@ -100,7 +96,7 @@ func (f *rebalanceFlags) complete(cmd *cobra.Command) error {
 		return usagef("--steps %d: want a number from 1 on, and --objective roadef", f.steps)
 	}
 	if f.objective == "roadef" {
-		for _, name := range []string{"moves", "machines", "until-bound", "make-room"} {
+		for _, name := range []string{"moves", "machines", "until-bound", "make-room", "picture"} {
 			if cmd.Flags().Changed(name) {
 				return usagef("--%s: not with --objective roadef, which weighs moves by their price", name)
 			}
@@ -133,6 +129,9 @@ func (a *app) rebalanceFrom(ctx context.Context, start *compare.Start, f rebalan
 		err = a.json(r)
 	} else {
 		err = r.Print(a.stdout)
+	}
+	if drawn, ok := r.(*compare.Rebalanced); ok && f.picture != "" && err == nil {
+		err = durable.WriteFile(f.picture, drawn.WritePicture)
 	}
 	if err != nil {
 		return err

@@ -294,15 +294,10 @@ func (r *Rebalanced) Print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "moves\t% of items\tfreed\tdrain without swaps\tat most")
 	row := func(n int) {
-		p := CurvePoint{}
-		for _, q := range r.Curve {
-			if q.Moves <= n {
-				p = q
-			}
-		}
-		fmt.Fprintf(w, "%d\t%.2f\t%d\t%d\t%d\n", n, 100*float64(n)/float64(r.Items), p.Freed, p.DrainFreed, r.most(n))
+		p := r.at(n)
+		fmt.Fprintf(w, "%d\t%.2f\t%d\t%d\t%d\n", n, r.percent(n), p.Freed, p.DrainFreed, r.most(n))
 	}
-	end, last := r.Curve[len(r.Curve)-1].Moves, 0
+	end, last := r.end(), 0
 	for _, share := range shares {
 		if n := int(share / 100 * float64(r.Items)); n > last && n < end {
 			row(n)
@@ -311,4 +306,28 @@ func (r *Rebalanced) Print(out io.Writer) error {
 	}
 	row(end)
 	return w.Flush()
+}
+
+// end is the number of moves after which nothing more is freed, 0 = nothing is.
+func (r *Rebalanced) end() int {
+	if n := len(r.Curve); n > 0 {
+		return r.Curve[n-1].Moves
+	}
+	return 0
+}
+
+// at is the point of the curve after a number of moves.
+func (r *Rebalanced) at(moves int) CurvePoint {
+	p := CurvePoint{}
+	for _, q := range r.Curve {
+		if q.Moves <= moves {
+			p = q
+		}
+	}
+	return p
+}
+
+// percent is a number of moves in % of the items that stood.
+func (r *Rebalanced) percent(moves int) float64 {
+	return 100 * float64(moves) / float64(max(r.Items, 1))
 }

@@ -51,8 +51,12 @@ func NewStart(t *trace.Trace) (*Start, error) {
 }
 
 // ReadStart is the situation after the placements in a file, which a replay has
-// written. The items of placed.csv that are not in it stand where they were.
+// written; with an empty path it is that of [NewStart]. The items of placed.csv that are not
+// in the file stand where they were.
 func ReadStart(t *trace.Trace, path string) (*Start, error) {
+	if path == "" {
+		return NewStart(t)
+	}
 	placements, err := trace.ReadPlacements(path)
 	if err != nil {
 		return nil, err

@@ -62,7 +62,7 @@ func (p *Page) Code(lines []string) {
 func (p *Page) String() string { return p.b.String() }
 
 // Save replaces a page whole: an interrupted run leaves the old one.
-func (p *Page) Save(path string) error { return replace(path, p.String()) }
+func (p *Page) Save(path string) error { return Replace(path, p.String()) }
 
 // Insert replaces what stands on a page between the lines "<!-- name -->" and
 // "<!-- end of name -->".
@@ -77,11 +77,11 @@ func Insert(path, name, text string) error {
 	if !ok || !ends {
 		return fmt.Errorf("%s: want a line %q and after it %q", path, strings.TrimSpace(first), strings.TrimSpace(last))
 	}
-	return replace(path, before+first+"\n"+strings.TrimSpace(text)+"\n\n"+last+after)
+	return Replace(path, before+first+"\n"+strings.TrimSpace(text)+"\n\n"+last+after)
 }
 
-// replace replaces a file whole.
-func replace(path, text string) error {
+// Replace replaces a file whole, and makes its folder.
+func Replace(path, text string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}

@@ -105,7 +105,7 @@ func Summarise(docs string, list []Capability) error {
 		head += " (" + strings.Join(misses, "; ") + ")"
 	}
 	head += fmt.Sprintf("; %d reach the aim.\n", reached[reachAim])
-	return replace(filepath.Join(docs, "results.md"), head+body.String())
+	return Replace(filepath.Join(docs, "results.md"), head+body.String())
 }
 
 func readTables(path string) ([]Table, error) {

@@ -24,6 +24,7 @@ type bench struct {
 	table  records.Table
 	parts  []part
 	notes  []string
+	files  []string // beside the page
 }
 
 // A part of a page has its own heading.
@@ -182,7 +183,17 @@ func (s *Section) Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	return b.page(s, version).Save(filepath.Join(cfg.Docs, s.Page()))
+	page := filepath.Join(cfg.Docs, s.Page())
+	for _, from := range b.files {
+		text, err := os.ReadFile(from)
+		if err != nil {
+			return err
+		}
+		if err := records.Replace(filepath.Join(filepath.Dir(page), filepath.Base(from)), string(text)); err != nil {
+			return err
+		}
+	}
+	return b.page(s, version).Save(page)
 }
 
 // leftOut notes that the public sets were not measured.

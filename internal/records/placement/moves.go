@@ -183,7 +183,11 @@ func (m movesSize) drain(b *bench) error {
 	}
 	var over, shares, ratios []float64
 	for i := range m.drained {
-		r, _, err := b.rebalance(filepath.Join(dir, fmt.Sprintf("large-%d", movesSeed+i)), "--until-bound")
+		flags := []string{"--until-bound"}
+		if i == 0 {
+			flags = append(flags, "--picture", b.path("moves.svg"))
+		}
+		r, _, err := b.rebalance(filepath.Join(dir, fmt.Sprintf("large-%d", movesSeed+i)), flags...)
 		if err != nil {
 			return err
 		}
@@ -191,6 +195,8 @@ func (m movesSize) drain(b *bench) error {
 		own, drain := r.freed(r.items() / 100)
 		ratios = append(ratios, float64(own)/float64(max(drain, 1)))
 	}
+	b.files = append(b.files, b.path("moves.svg"))
+	b.parts = append(b.parts, part{fmt.Sprintf("Seed %d", movesSeed), "![machines freed against items moved](moves.svg)"})
 	work := fmt.Sprintf("after Best-Fit, large × %d", m.drained)
 	line := records.Line{Work: work, Figure: "machines over the bound at the end", Must: records.AtMost(1), Aim: records.AtMost(0)}
 	line.Value, line.SE = meanSE(over)

@@ -34,6 +34,8 @@ func TestMoves(t *testing.T) {
 			assert.Contains(t, rows, [2]string{small.Replace(p.Work), p.Figure})
 		}
 	}
+	assert.Contains(t, string(text), "](moves.svg)")
+	assert.FileExists(t, filepath.Join(cfg.Docs, "results", "moves.svg"))
 	assert.Contains(t, string(text), "- Azure: left out, SIGMA_DATA is not set\n")
 }
 
