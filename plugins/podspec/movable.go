@@ -1,0 +1,102 @@
+package podspec
+
+import (
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// What owners write on pods that must stay. Karpenter and cluster-autoscaler obey them too.
+const (
+	doNotDisrupt  = "karpenter.sh/do-not-disrupt"                                  // "true"
+	safeToEvict   = "cluster-autoscaler.kubernetes.io/safe-to-evict"               // "false", or "true" for one with local storage
+	volumesToLose = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes" // their names
+)
+
+// Movable returns why a pod must not be evicted in order that its replacement lands on a
+// planned node; "" when it may. It reads the pod alone: disruption budgets and the number of
+// replicas are the caller's business. Constraints that our model of a node does not have make
+// a pod immovable, since its replacement might not land.
+func Movable(pod *v1.Pod) (reason string) {
+	switch controller := metav1.GetControllerOfNoCopy(pod); {
+	case !Moves(pod):
+		return "it is part of its node"
+	case controller == nil:
+		return "it has no controller that would replace it"
+	case Ended(pod):
+		return "it has ended"
+	case pod.DeletionTimestamp != nil:
+		return "it is being deleted"
+	case !ready(pod):
+		return "it is not ready"
+	case pod.Spec.RestartPolicy == v1.RestartPolicyNever || pod.Spec.RestartPolicy == v1.RestartPolicyOnFailure:
+		return "its work would begin again"
+	case pod.Annotations[doNotDisrupt] == "true":
+		return "its annotation forbids it: " + doNotDisrupt
+	case pod.Annotations[safeToEvict] == "false":
+		return "its annotation forbids it: " + safeToEvict
+	case localStorage(pod):
+		return "it has local storage"
+	}
+	if what := unknownConstraint(pod); what != "" {
+		return "where it may go depends on " + what
+	}
+	return ""
+}
+
+func ready(pod *v1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == v1.PodReady && c.Status == v1.ConditionTrue
+	})
+}
+
+// localStorage reports whether a pod loses data when it moves, as cluster-autoscaler reads
+// it: memory is none, and annotations say what may be lost.
+func localStorage(pod *v1.Pod) bool {
+	if pod.Annotations[safeToEvict] == "true" {
+		return false
+	}
+	lost := strings.Split(pod.Annotations[volumesToLose], ",")
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool {
+		local := v.HostPath != nil || v.EmptyDir != nil && v.EmptyDir.Medium != v1.StorageMediumMemory
+		return local && !slices.Contains(lost, v.Name)
+	})
+}
+
+// unknownConstraint names what the scheduler heeds for a pod and our model does not know; "" =
+// nothing.
+func unknownConstraint(pod *v1.Pod) string {
+	s := &pod.Spec
+	if slices.ContainsFunc(s.Volumes, func(v v1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.CSI != nil }) {
+		return "its volumes"
+	}
+	if len(s.ResourceClaims) > 0 {
+		return "its resource claims"
+	}
+	if pod.Status.ExtendedResourceClaimStatus != nil {
+		return "the devices that a driver serves it"
+	}
+	for _, list := range [][]v1.Container{s.Containers, s.InitContainers} {
+		for i := range list {
+			if slices.ContainsFunc(list[i].Ports, func(p v1.ContainerPort) bool { return p.HostPort > 0 }) {
+				return "its host ports"
+			}
+		}
+	}
+	if slices.ContainsFunc(s.TopologySpreadConstraints, func(c v1.TopologySpreadConstraint) bool { return c.WhenUnsatisfiable == v1.DoNotSchedule }) {
+		return "its topology spread"
+	}
+	if a := s.Affinity; a != nil {
+		if a.PodAffinity != nil && len(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
+			return "its pod affinity"
+		}
+		if a.PodAntiAffinity != nil && slices.ContainsFunc(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, func(t v1.PodAffinityTerm) bool {
+			return t.TopologyKey != v1.LabelHostname
+		}) {
+			return "its anti-affinity by zone or the like"
+		}
+	}
+	return ""
+}
