@@ -22,6 +22,7 @@ type Plan struct {
 	Until     float64 // seconds since 1970
 	pods      int32
 	workloads []*planned
+	by        string // of a chain: what asks for its places
 }
 
 // planned is a workload of a plan.
@@ -31,6 +32,7 @@ type planned struct {
 	pod   *v1.Pod // one of the workload's, as far as the plan says
 	pods  int32
 	nodes map[string]int32
+	stood map[string]bool // of a chain: UIDs of the pods that stood on the node before
 	// As of the last review: what a policy sees of the pod.
 	app    string
 	demand map[string]int64
@@ -128,8 +130,9 @@ func (p *Plan) Clash(other *Plan) string {
 
 // A planBook is the plans, and what they say of each node. The ledger has it as an object.
 type planBook struct {
-	plans []*Plan
-	on    map[string][]*planned // of the enabled ones, in the order of plans and workloads
+	plans  []*Plan
+	chains []*Chain
+	on     map[string][]*planned // of the enabled ones, in the order of plans and workloads, then of chains and places
 }
 
 func (t *Translator) plans() *planBook {
@@ -144,10 +147,16 @@ var noPlans planBook
 // Plans are those that were set last.
 func (t *Translator) Plans() []*Plan { return t.plans().plans }
 
-// SetPlans replaces the plans, of which no two may have the same workload. now is the time
-// in seconds since 1970.
+// SetPlans replaces the plans, of which no two may have the same workload. A chain that has a
+// workload of one of them ends. now is the time in seconds since 1970.
 func (t *Translator) SetPlans(plans []*Plan, now float64) {
-	t.ledger.PlanObjects = &planBook{plans: plans}
+	book := &planBook{plans: plans}
+	for _, c := range t.plans().chains {
+		if !slices.ContainsFunc(plans, func(p *Plan) bool { return p.Enabled && p.Clash(&c.plan) != "" }) {
+			book.chains = append(book.chains, c)
+		}
+	}
+	t.ledger.PlanObjects = book
 	t.ReviewPlans(now)
 }
 
@@ -160,7 +169,7 @@ func (t *Translator) ReviewPlans(now float64) {
 	}
 	book.on = map[string][]*planned{}
 	ended := map[string]string{} // plans, with the reason
-	for _, p := range book.plans {
+	for _, p := range book.all() {
 		for _, w := range p.workloads {
 			item := t.item(w.pod)
 			w.app, w.demand = item.app, item.demand
@@ -177,6 +186,7 @@ func (t *Translator) ReviewPlans(now float64) {
 			}
 		}
 	}
+	book.chains = slices.DeleteFunc(book.chains, func(c *Chain) bool { return c.plan.Until <= now })
 	names := map[string]bool{}
 	for name := range book.on {
 		names[name] = true
@@ -191,7 +201,8 @@ func (t *Translator) ReviewPlans(now float64) {
 	}
 }
 
-func (p *Plan) source() string { return "PlacementPlan/" + p.Name }
+// source is what reservations name as the one that asked for them.
+func (p *Plan) source() string { return cmp.Or(p.by, "PlacementPlan/"+p.Name) }
 
 // settle brings the reservations on a node up to date. ended are plans whose end has
 // another reason than that nobody asks for it.
@@ -201,8 +212,12 @@ func (t *Translator) settle(n *ledger.Node, ended map[string]string) {
 		return
 	}
 	due := map[string]bool{} // apps
-	room := t.room(n)
+	room, left := t.room(n), false
 	for _, w := range asks {
+		if w.stood != nil && !left {
+			t.addLeaving(n, room)
+			left = true
+		}
 		t.settleOne(n, w, room)
 		due[w.app] = true
 	}
@@ -263,6 +278,9 @@ func (t *Translator) settleOne(n *ledger.Node, w *planned, room map[string]int64
 // wanted is the number of pods of a workload that are still to come to a node, by what
 // stands, and why no more are.
 func (t *Translator) wanted(n *ledger.Node, w *planned) (pods int32, reason string) {
+	if w.stood != nil {
+		return t.toCome(n, w)
+	}
 	here, all := int32(0), 0
 	if g := t.ledger.Group(w.group); g != nil {
 		here, all = g.CountOn(n), g.Pods()

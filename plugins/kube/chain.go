@@ -1,0 +1,163 @@
+package kube
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
+)
+
+// A Chain keeps the places of pods that are evicted one after the other, and of the pod that
+// they make room for. All places are reserved at once: those in which others still stand too.
+type Chain struct{ plan Plan }
+
+// A Place is a node that one more pod is to come to: a pod that waits, or the replacement of
+// one that is evicted. No two places of a chain are of one workload or on one node.
+type Place struct {
+	Pod  *v1.Pod
+	Node string
+}
+
+// NewChain returns a chain with places in the order in which they are taken. by is what asks
+// for them, until the deadline in seconds since 1970; appLabel is the label that names a
+// pod's app.
+func NewChain(by string, until float64, places []Place, appLabel string) *Chain {
+	c := &Chain{Plan{Enabled: true, Until: until, by: by}}
+	for _, p := range places {
+		c.plan.workloads = append(c.plan.workloads, &planned{
+			plan: &c.plan, group: podspec.Group(p.Pod, appLabel), pod: p.Pod, pods: 1, nodes: map[string]int32{p.Node: 1},
+		})
+	}
+	return c
+}
+
+// all are the plans and those of the chains.
+func (b *planBook) all() []*Plan {
+	all := slices.Clone(b.plans)
+	for _, c := range b.chains {
+		all = append(all, &c.plan)
+	}
+	return all
+}
+
+// Engaged reports whether an enabled plan or a chain has a workload.
+func (t *Translator) Engaged(group string) bool {
+	return slices.ContainsFunc(t.plans().all(), func(p *Plan) bool {
+		return p.Enabled && slices.ContainsFunc(p.workloads, func(w *planned) bool { return w.group == group })
+	})
+}
+
+// Begin reserves what the chain's places need and there is room for. No plan and no chain may
+// have a workload of it. now is the time in seconds since 1970.
+func (t *Translator) Begin(c *Chain, now float64) {
+	for _, w := range c.plan.workloads {
+		w.stood = map[string]bool{}
+		for node := range w.nodes {
+			for _, uid := range t.standing(node, w.group) {
+				w.stood[uid] = true
+			}
+		}
+	}
+	book := t.plans()
+	t.ledger.PlanObjects = &planBook{plans: book.plans, chains: append(slices.Clone(book.chains), c)}
+	t.ReviewPlans(now)
+}
+
+// End releases what a chain has reserved.
+func (t *Translator) End(c *Chain, now float64) {
+	book := t.plans()
+	if i := slices.Index(book.chains, c); i >= 0 {
+		book.chains = slices.Delete(book.chains, i, i+1)
+		t.ReviewPlans(now)
+	}
+}
+
+// UnderWay reports whether a chain has neither ended nor met its deadline or a plan for one of its
+// workloads.
+func (t *Translator) UnderWay(c *Chain) bool { return slices.Contains(t.plans().chains, c) }
+
+// A PlaceState is how far a place of a chain is.
+type PlaceState int
+
+// The states of places.
+const (
+	PlaceLost     PlaceState = iota // nothing is reserved: the room or the node is gone, or the chain has ended
+	PlaceOccupied                   // it is reserved, and another pod of the chain still stands in it
+	PlaceFree                       // it is reserved and free
+	PlaceTaken                      // a pod of the workload has come
+)
+
+// PlaceOf says how far the place of a number is. An earlier pod of the chain may stand in it.
+func (t *Translator) PlaceOf(c *Chain, number int) PlaceState {
+	w := c.plan.workloads[number]
+	state := PlaceLost
+	for node := range w.nodes {
+		n := t.ledger.Node(node)
+		if n == nil || !t.UnderWay(c) {
+			return PlaceLost
+		}
+		if want, reason := t.toCome(n, w); want == 0 && reason == ledger.ReleaseTaken {
+			return PlaceTaken
+		}
+		if slices.ContainsFunc(n.Reservations(), func(r ledger.Reservation) bool {
+			return r.By == c.plan.by && r.App.Group().Name() == w.group
+		}) {
+			state = PlaceFree
+		}
+		if state == PlaceFree && slices.ContainsFunc(c.plan.workloads[:number], func(w *planned) bool { return t.leaves(w, n) != nil }) {
+			state = PlaceOccupied
+		}
+	}
+	return state
+}
+
+// leaves returns the pod of a chain's place that is to leave a node and still stands there; nil =
+// none.
+func (t *Translator) leaves(w *planned, n *ledger.Node) *ledger.Pod {
+	if p := t.ledger.Pod(string(w.pod.UID)); p != nil && p.Node() == n && w.pod.Spec.NodeName == n.Name() {
+		return p
+	}
+	return nil
+}
+
+// addLeaving adds what the pods take that chains will evict from a node: whoever is to have
+// their room has reserved it before they leave.
+func (t *Translator) addLeaving(n *ledger.Node, room map[string]int64) {
+	for _, c := range t.plans().chains {
+		for _, w := range c.plan.workloads {
+			if p := t.leaves(w, n); p != nil {
+				for dim, need := range p.App().Spec().Demand {
+					room[dim] += need
+				}
+			}
+		}
+	}
+}
+
+// toCome is wanted for a place of a chain: one pod, unless one has come that did not stand
+// there before.
+func (t *Translator) toCome(n *ledger.Node, w *planned) (pods int32, reason string) {
+	if slices.ContainsFunc(t.standing(n.Name(), w.group), func(uid string) bool { return !w.stood[uid] }) {
+		return 0, ledger.ReleaseTaken
+	}
+	if n.Machine().Cordoned {
+		return 0, ledger.ReleaseCordoned
+	}
+	return w.nodes[n.Name()], ledger.ReleaseTaken
+}
+
+// standing are the UIDs of a group's pods on a node.
+func (t *Translator) standing(node, group string) (uids []string) {
+	n, g := t.ledger.Node(node), t.ledger.Group(group)
+	if n == nil || g == nil || g.CountOn(n) == 0 {
+		return nil
+	}
+	for _, p := range n.Pods() {
+		if p.App().Group() == g {
+			uids = append(uids, p.UID())
+		}
+	}
+	return uids
+}
