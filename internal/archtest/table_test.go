@@ -42,6 +42,7 @@ var table = []row{
 	{"plugins/podspec/podtest", nil},
 	{"plugins/kube", []string{"binpack", "plugins/ledger", "plugins/apis/...", "plugins/podspec"}},
 	{"plugins/history", []string{"binpack", "cerebro/trace", "plugins/ledger"}},
+	{"plugins/makeroom", []string{"binpack", "binpack/plan/moves", "plugins/ledger", "plugins/podspec"}},
 	{"plugins/engine", edge},
 	{"plugins/sigma", edge},
 	{"plugins/extender", slices.Concat(edge, []string{"internal/serve"})},

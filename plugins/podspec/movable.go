@@ -40,7 +40,7 @@ func Movable(pod *v1.Pod) (reason string) {
 	case localStorage(pod):
 		return "it has local storage"
 	}
-	if what := unknownConstraint(pod); what != "" {
+	if what := UnknownConstraint(pod); what != "" {
 		return "where it may go depends on " + what
 	}
 	return ""
@@ -65,9 +65,9 @@ func localStorage(pod *v1.Pod) bool {
 	})
 }
 
-// unknownConstraint names what the scheduler heeds for a pod and our model does not know; "" =
+// UnknownConstraint names what the scheduler heeds for a pod and our model does not know; "" =
 // nothing.
-func unknownConstraint(pod *v1.Pod) string {
+func UnknownConstraint(pod *v1.Pod) string {
 	s := &pod.Spec
 	if slices.ContainsFunc(s.Volumes, func(v v1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.CSI != nil }) {
 		return "its volumes"
