@@ -61,6 +61,7 @@ type Spec struct {
 	Rule           *rule.Settings     `yaml:"rule,omitempty" json:"rule,omitempty"` // of the model rule alone
 	Mode           Mode               `yaml:"mode,omitempty" json:"mode,omitempty"`
 	CanaryPercent  *int               `yaml:"canaryPercent,omitempty" json:"canaryPercent,omitempty"`
+	Repair         *Repair            `yaml:"repair,omitempty" json:"repair,omitempty"`
 	Provenance     map[string]any     `yaml:"provenance,omitempty" json:"provenance,omitempty"`
 }
 
@@ -108,6 +109,9 @@ func (o *Object) Validate() error {
 	case s.CanaryPercent != nil && (*s.CanaryPercent < 0 || *s.CanaryPercent > 100):
 		return fmt.Errorf("spec.canaryPercent %d: want 0 to 100", *s.CanaryPercent)
 	}
+	if err := s.Repair.validate(); err != nil {
+		return err
+	}
 	if _, ok := binpack.ParseKnowledge(s.Knowledge); !ok {
 		return fmt.Errorf("spec.knowledge %q: known are %s", s.Knowledge, strings.Join(binpack.KnowledgeNames(), ", "))
 	}
@@ -141,7 +145,7 @@ func (s *Spec) Suits(inst *binpack.Instance) error {
 }
 
 // Digest identifies what the policy does: sha256 over model, knowledge,
-// features, weights, parameters and rule, not over name, mode or provenance; of a model that
+// features, weights, parameters and rule, not over name, mode, repair or provenance; of a model that
 // has contents also over these.
 func (o *Object) Digest() string {
 	core := Spec{
@@ -186,7 +190,7 @@ func Parse(name string, text []byte) (*Object, error) {
 
 // wholeNumbers refuses fractions, which the decoder cuts off.
 func wholeNumbers(text []byte) error {
-	for _, field := range []string{"spec.featureVersion", "spec.canaryPercent", ruleField} {
+	for _, field := range []string{"spec.featureVersion", "spec.canaryPercent", "spec.repair", ruleField} {
 		at, found := nodeOf(text, field)
 		if !found {
 			continue

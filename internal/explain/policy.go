@@ -93,6 +93,9 @@ func fieldsOf(o *policy.Object) []field {
 	if s.CanaryPercent != nil {
 		fields = append(fields, field{"canaryPercent", fmt.Sprint(*s.CanaryPercent)})
 	}
+	if s.Repair != nil {
+		fields = append(fields, field{"repair", s.Repair.String()})
+	}
 	for i, name := range s.Features {
 		fields = append(fields, field{"weight " + name, fmt.Sprint(s.Weights[i])})
 	}

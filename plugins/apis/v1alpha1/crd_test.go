@@ -39,6 +39,7 @@ const policyText = policyHead + `spec:
   parameters: {eta: 7.9, z: -1}
   mode: canary
   canaryPercent: 0
+  repair: {mode: DryRun, chain: 32, movesPerHour: 1, minReplicas: 1000}
   provenance: {seeds: [1, 2.5], replays: 10000, digest: {trace: "sha256:00", none: null}}
 status: {observedGeneration: 7}
 `
@@ -76,6 +77,11 @@ var badPolicies = []struct{ name, old, replaced, want string }{
 	{"no version", "  featureVersion: 1\n", "", "spec.featureVersion: Required value"},
 	{"more than all", "canaryPercent: 0", "canaryPercent: 101", "spec.canaryPercent: Invalid value: 101"},
 	{"a part of a percent", "canaryPercent: 0", "canaryPercent: 0.5", "spec.canaryPercent: Invalid value: \"float64\""},
+	{"an unknown mode of repair", "mode: DryRun", "mode: Auto", "spec.repair.mode: Unsupported value: \"Auto\""},
+	{"a chain too long", "chain: 32", "chain: 33", "spec.repair.chain: Invalid value: 33"},
+	{"no moves", "movesPerHour: 1,", "movesPerHour: 0,", "spec.repair.movesPerHour: Invalid value: 0"},
+	{"a part of a replica", "minReplicas: 1000", "minReplicas: 1.5", "spec.repair.minReplicas: Invalid value: \"float64\""},
+	{"an unknown field of repair", "chain: 32", "chains: 32", "spec.repair.chains"},
 	{"an unknown field", "  mode: canary", "  made: canary", "spec.made"},
 	{"no spec", policyText[len(policyHead):], "", "spec: Required value"},
 }
@@ -240,7 +246,7 @@ func TestDoorAgreesWithLoader(t *testing.T) {
 		}
 		spec["parameters"] = numbers
 		if rng.IntN(3) == 0 { // one thing that may be wrong
-			switch rng.IntN(8) {
+			switch rng.IntN(9) {
 			case 0:
 				spec["featureVersion"] = pick[any](rng, 0, 2, "1", nil)
 			case 1:
@@ -257,6 +263,11 @@ func TestDoorAgreesWithLoader(t *testing.T) {
 				delete(spec, pick(rng, "features", "weights", "parameters", "model"))
 			case 7:
 				spec["provenance"] = pick[any](rng, nil, map[string]any{"a": []any{1, nil, "b"}}, []any{1}, "a")
+			case 8:
+				spec["repair"] = map[string]any{
+					"mode": pick[any](rng, "Disabled", "DryRun", "Enabled", "Auto", 1), "chain": pick[any](rng, 1, 8, 32, 0, 33, "8"),
+					"movesPerHour": pick[any](rng, 1, 10_000, 0, 10_001), "minReplicas": pick[any](rng, 1, 1000, 0, 1001),
+				}
 			}
 		}
 		text, err := json.Marshal(map[string]any{

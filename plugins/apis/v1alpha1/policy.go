@@ -11,6 +11,8 @@ const (
 	ConditionAccepted = "Accepted"
 	// ConditionActive: the policy decides, or in shadow mode is computed, now; the plan reserves.
 	ConditionActive = "Active"
+	// ConditionRepair: chains of moves make room for pods that fit on no node.
+	ConditionRepair = "Repair"
 	// ConditionConflicting: a node holds pods against a rule.
 	ConditionConflicting = "Conflicting"
 )
@@ -162,10 +164,50 @@ type PlacementPolicySpec struct {
 	// +kubebuilder:validation:Maximum=100
 	CanaryPercent *int32 `json:"canaryPercent,omitempty"`
 
+	// What may be done for a pod that fits on no node: a short chain of moves of other pods
+	// makes room. By kube-scheduler with the plugin Sigma, not by the extender.
+	// +optional
+	Repair *RepairSettings `json:"repair,omitempty"`
+
 	// Where the numbers come from; without effect.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Provenance *runtime.RawExtension `json:"provenance,omitempty"`
+}
+
+// RepairMode says what a repair does.
+//
+// +kubebuilder:validation:Enum=Disabled;DryRun;Enabled
+type RepairMode string
+
+// RepairSettings are when and how far pods may move for one that fits on no node.
+type RepairSettings struct {
+	// DryRun only says, in an event of the pod that waits, which pods would move. Enabled
+	// evicts them one after the other and reserves the places of their replacements.
+	// +optional
+	// +default="Disabled"
+	Mode RepairMode `json:"mode,omitempty"`
+
+	// The most pods that move for one that waits.
+	// +optional
+	// +default=8
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=32
+	Chain *int32 `json:"chain,omitempty"`
+
+	// The most pods that move in an hour, for all that wait.
+	// +optional
+	// +default=20
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	MovesPerHour *int32 `json:"movesPerHour,omitempty"`
+
+	// No pod moves of a workload of which fewer stand.
+	// +optional
+	// +default=2
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	MinReplicas *int32 `json:"minReplicas,omitempty"`
 }
 
 // PlacementPolicyStatus is what the scheduler reports of a policy.
@@ -178,7 +220,7 @@ type PlacementPolicyStatus struct {
 	// +optional
 	Digest string `json:"digest,omitempty"`
 
-	// Accepted and Active.
+	// Accepted, Active, and Repair where the policy asks for one.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
