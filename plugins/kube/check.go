@@ -21,7 +21,12 @@ type Check struct {
 	on     map[string]tally // by node, where the pod's app or one of a pair stands
 	nodes  int32            // on which the pod's app stands
 	demand map[string]int64 // of the pod
-	held   map[string]held  // by node with reservations
+
+	holds     map[string]*hold // by node with reservations
+	closed    map[string]bool  // of these
+	changed   map[string]held  // of these, with pods that the check was changed by
+	group     *ledger.Group    // of the pod
+	nominated string           // the pod's nominated node
 }
 
 // tally counts the pods on a node that matter to a check.
@@ -41,14 +46,14 @@ func (t *Translator) Check(p *v1.Pod) *Check {
 		return nil
 	}
 	own := constraintsOf(a.Group())
-	k := &Check{own: own, limit: own.limitBy, spread: own.spreadBy, demand: a.Spec().Demand, held: t.holdings(a)}
-	delete(k.held, p.Status.NominatedNodeName) // preemption made room there
+	k := &Check{own: own, limit: own.limitBy, spread: own.spreadBy, demand: a.Spec().Demand, holds: t.holds(),
+		closed: t.closedTo(a), group: a.Group(), nominated: p.Status.NominatedNodeName}
 	for _, pair := range own.pairs {
 		if pair.by != nil {
 			k.pairs = append(k.pairs, pair)
 		}
 	}
-	if k.limit == nil && k.spread == nil && len(k.pairs) == 0 && k.held == nil {
+	if k.limit == nil && k.spread == nil && len(k.pairs) == 0 && len(k.holds) == 0 {
 		return nil
 	}
 	k.on = make(map[string]tally, a.Group().Nodes())
@@ -93,8 +98,11 @@ func (k *Check) add(nodeName string, c *constraints, count int32) {
 
 // With changes a check as if a pod came to a node, or with count -1 left it.
 func (t *Translator) With(k *Check, p *v1.Pod, nodeName string, count int32) {
-	if h, ok := k.held[nodeName]; ok && podspec.Moves(p) {
-		k.held[nodeName] = h.with(t.demandOf(p), count)
+	if h, ok := k.heldOn(nodeName); ok && podspec.Moves(p) {
+		if k.changed == nil {
+			k.changed = map[string]held{}
+		}
+		k.changed[nodeName] = h.with(t.demandOf(p), count)
 	}
 	c := t.find(p)
 	if c == nil || c != k.own && !slices.ContainsFunc(k.pairs, func(p pair) bool { return p.other(k.own) == c }) {
@@ -106,7 +114,7 @@ func (t *Translator) With(k *Check, p *v1.Pod, nodeName string, count int32) {
 // Clone is a copy that may be changed.
 func (k *Check) Clone() *Check {
 	c := *k
-	c.on, c.held = maps.Clone(k.on), maps.Clone(k.held)
+	c.on, c.changed = maps.Clone(k.on), maps.Clone(k.changed)
 	return &c
 }
 
@@ -117,7 +125,7 @@ func (k *Check) Refuses(nodeName string) string {
 			return fmt.Sprintf("placement rule %s: %s", rule.Name, text)
 		}
 	}
-	if h, ok := k.held[nodeName]; ok {
+	if h, ok := k.heldOn(nodeName); ok {
 		return h.refuses(k.demand)
 	}
 	return ""

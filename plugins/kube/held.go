@@ -3,6 +3,7 @@ package kube
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -17,27 +18,82 @@ type held struct {
 	closed bool             // a rule or anti-affinity keeps the pod off them
 }
 
-// holdings are the nodes on which a pod of an app may meet reservations for others. A node
-// with a reservation for the pod itself is not among them: it takes that.
-func (t *Translator) holdings(a *ledger.AppEntry) map[string]held {
-	var on map[string]held
-	for n := range t.ledger.Held() {
-		if n.Reserves(a.Group()) {
-			continue
+// A hold is what the reservations on a node hold, for whomever they are. It does not change.
+type hold struct {
+	held
+	node    *ledger.Node
+	groups  []*ledger.Group // that may take them
+	changes uint64          // of the node so far
+}
+
+// holds are those of all nodes with reservations. The ledger has them as an object. A list does not
+// change, so that checks can share it: only what happened to a node makes another one.
+func (t *Translator) holds() map[string]*hold {
+	list, _ := t.ledger.HeldObjects.(map[string]*hold)
+	nodes, shared := 0, true
+	change := func() {
+		if shared {
+			list, shared = maps.Clone(list), false
 		}
-		h := held{by: n.Reservations()[0].By, amount: map[string]int64{}, free: t.room(n), closed: t.keptOff(a, n)}
-		for _, r := range n.Reservations() {
-			for dim, need := range r.App.Spec().Demand {
-				h.amount[dim] += need * int64(r.Pods)
-				h.free[dim] -= need * int64(r.Pods)
-			}
+		if list == nil {
+			list = map[string]*hold{}
 		}
-		if on == nil {
-			on = map[string]held{}
-		}
-		on[n.Name()] = h
 	}
-	return on
+	for n := range t.ledger.Held() {
+		nodes++
+		if known := list[n.Name()]; known == nil || known.node != n || known.changes != n.Changes() {
+			change()
+			list[n.Name()] = t.holdOn(n)
+		}
+	}
+	if len(list) > nodes {
+		change()
+		maps.DeleteFunc(list, func(name string, _ *hold) bool { return !t.Holds(name) })
+	}
+	t.ledger.HeldObjects = list
+	return list
+}
+
+func (t *Translator) holdOn(n *ledger.Node) *hold {
+	h := &hold{held: held{by: n.Reservations()[0].By, amount: map[string]int64{}, free: t.room(n)}, node: n, changes: n.Changes()}
+	for _, r := range n.Reservations() {
+		h.groups = append(h.groups, r.App.Group())
+		for dim, need := range r.App.Spec().Demand {
+			h.amount[dim] += need * int64(r.Pods)
+			h.free[dim] -= need * int64(r.Pods)
+		}
+	}
+	return h
+}
+
+// closedTo are the nodes with reservations that a rule or anti-affinity closes to a pod of an
+// app because of the pods to come.
+func (t *Translator) closedTo(a *ledger.AppEntry) map[string]bool {
+	if len(constraintsOf(a.Group()).pairs) == 0 {
+		return nil
+	}
+	closed := map[string]bool{}
+	for n := range t.ledger.Held() {
+		if t.keptOff(a, n) {
+			closed[n.Name()] = true
+		}
+	}
+	return closed
+}
+
+// heldOn is what is held on a node for others than the pod of a check. A pod for which room is
+// reserved there takes that, and preemption made room on the node that it nominated.
+func (k *Check) heldOn(nodeName string) (h held, ok bool) {
+	if h, ok := k.changed[nodeName]; ok {
+		return h, true
+	}
+	of := k.holds[nodeName]
+	if of == nil || nodeName == k.nominated || slices.Contains(of.groups, k.group) {
+		return held{}, false
+	}
+	h = of.held
+	h.closed = k.closed[nodeName]
+	return h, true
 }
 
 // keptOff reports whether a pod of an app may stand on a node, but not beside the pods that

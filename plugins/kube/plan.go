@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -22,7 +23,8 @@ type Plan struct {
 	Until     float64 // seconds since 1970
 	pods      int32
 	workloads []*planned
-	by        string // of a chain: what asks for its places
+	by        string          // of a chain: what asks for its places
+	seen      map[string]bool // its nodes that were there, and open
 }
 
 // planned is a workload of a plan.
@@ -31,8 +33,9 @@ type planned struct {
 	group string
 	pod   *v1.Pod // one of the workload's, as far as the plan says
 	pods  int32
-	nodes map[string]int32
-	stood map[string]bool // of a chain: UIDs of the pods that stood on the node before
+	nodes map[string]int32 // as they are planned now
+	again map[string]int32 // of these, pods that were planned again, by node
+	stood map[string]bool  // of a chain: UIDs of the pods that stood on the node before
 	// As of the last review: what a policy sees of the pod.
 	app    string
 	demand map[string]int64
@@ -53,7 +56,7 @@ func NewPlan(p *v1alpha1.PlacementPlan, appLabel string) (*Plan, error) {
 	if len(p.Spec.Workloads) == 0 {
 		return nil, errors.New("spec.workloads is empty")
 	}
-	out := &Plan{Name: p.Name, Enabled: p.Spec.Mode == v1alpha1.PlanEnabled, Until: seconds(p.Spec.Deadline.Time)}
+	out := &Plan{Name: p.Name, Enabled: p.Spec.Mode == v1alpha1.PlanEnabled, Until: seconds(p.Spec.Deadline.Time), seen: map[string]bool{}}
 	first := map[string]int{}
 	for i := range p.Spec.Workloads {
 		w, err := newPlanned(&p.Spec.Workloads[i], appLabel)
@@ -99,7 +102,7 @@ func newPlanned(p *v1alpha1.PlannedWorkload, appLabel string) (*planned, error) 
 		requests[v1.ResourceName(name)] = q
 	}
 	pod.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: requests}}}
-	w := &planned{group: podspec.Group(pod, appLabel), pod: pod, nodes: map[string]int32{}}
+	w := &planned{group: podspec.Group(pod, appLabel), pod: pod, nodes: map[string]int32{}, again: map[string]int32{}}
 	if len(p.Nodes) == 0 {
 		return nil, errors.New("nodes is empty")
 	}
@@ -133,6 +136,7 @@ type planBook struct {
 	plans  []*Plan
 	chains []*Chain
 	on     map[string][]*planned // of the enabled ones, in the order of plans and workloads, then of chains and places
+	failed failure               // of the last try to plan again
 }
 
 func (t *Translator) plans() *planBook {
@@ -151,6 +155,13 @@ func (t *Translator) Plans() []*Plan { return t.plans().plans }
 // workload of one of them ends. now is the time in seconds since 1970.
 func (t *Translator) SetPlans(plans []*Plan, now float64) {
 	book := &planBook{plans: plans}
+	for _, p := range plans {
+		for _, before := range t.Plans() {
+			if before.Name == p.Name { // what its former version saw is gone for this one too
+				maps.Copy(p.seen, before.seen)
+			}
+		}
+	}
 	for _, c := range t.plans().chains {
 		if !slices.ContainsFunc(plans, func(p *Plan) bool { return p.Enabled && p.Clash(&c.plan) != "" }) {
 			book.chains = append(book.chains, c)
@@ -160,43 +171,59 @@ func (t *Translator) SetPlans(plans []*Plan, now float64) {
 	t.ReviewPlans(now)
 }
 
-// ReviewPlans reserves what plans ask for and there is room for, and ends what is no longer
-// due at a time, in seconds since 1970.
+// ReviewPlans reserves what plans ask for and there is room for, ends what is no longer
+// due at a time, in seconds since 1970, and plans pods again that have lost their places.
 func (t *Translator) ReviewPlans(now float64) {
 	book, ok := t.ledger.PlanObjects.(*planBook)
 	if !ok {
 		return
 	}
-	book.on = map[string][]*planned{}
 	ended := map[string]string{} // plans, with the reason
 	for _, p := range book.all() {
 		for _, w := range p.workloads {
 			item := t.item(w.pod)
 			w.app, w.demand = item.app, item.demand
 		}
-		switch {
-		case !p.Enabled:
-		case p.Until <= now:
+		if p.Enabled && p.Until <= now {
 			ended[p.source()] = ledger.ReleaseDeadline
-		default:
-			for _, w := range p.workloads {
-				for name := range w.nodes {
-					book.on[name] = append(book.on[name], w)
-				}
-			}
 		}
 	}
+	t.settleAll(book, now, ended)
 	book.chains = slices.DeleteFunc(book.chains, func(c *Chain) bool { return c.plan.Until <= now })
+	t.replan(book, now)
+}
+
+// inForce reports whether a plan reserves anything at a time.
+func (p *Plan) inForce(now float64) bool { return p.Enabled && p.Until > now }
+
+// settleAll brings all reservations up to date.
+func (t *Translator) settleAll(book *planBook, now float64, ended map[string]string) {
+	book.on = map[string][]*planned{}
 	names := map[string]bool{}
-	for name := range book.on {
-		names[name] = true
+	for _, p := range book.all() {
+		if !p.inForce(now) {
+			continue
+		}
+		for _, w := range p.workloads {
+			for name := range w.nodes {
+				book.on[name] = append(book.on[name], w)
+				names[name] = true
+			}
+		}
 	}
 	for n := range t.ledger.Held() {
 		names[n.Name()] = true
 	}
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if n := t.ledger.Node(name); n != nil {
-			t.settle(n, ended)
+	// What a node releases, one before it may reserve.
+	for range 2 {
+		released := false
+		for _, name := range slices.Sorted(maps.Keys(names)) {
+			if n := t.ledger.Node(name); n != nil {
+				released = t.settle(n, ended) || released
+			}
+		}
+		if !released {
+			return
 		}
 	}
 }
@@ -204,12 +231,12 @@ func (t *Translator) ReviewPlans(now float64) {
 // source is what reservations name as the one that asked for them.
 func (p *Plan) source() string { return cmp.Or(p.by, "PlacementPlan/"+p.Name) }
 
-// settle brings the reservations on a node up to date. ended are plans whose end has
-// another reason than that nobody asks for it.
-func (t *Translator) settle(n *ledger.Node, ended map[string]string) {
+// settle brings the reservations on a node up to date, and reports whether some ended. ended
+// are plans whose end has another reason than that nobody asks for it.
+func (t *Translator) settle(n *ledger.Node, ended map[string]string) (released bool) {
 	asks := t.plans().on[n.Name()]
 	if len(asks) == 0 && len(n.Reservations()) == 0 {
-		return
+		return false
 	}
 	due := map[string]bool{} // apps
 	room, left := t.room(n), false
@@ -218,14 +245,16 @@ func (t *Translator) settle(n *ledger.Node, ended map[string]string) {
 			t.addLeaving(n, room)
 			left = true
 		}
-		t.settleOne(n, w, room)
+		released = t.settleOne(n, w, room, ended[w.plan.source()]) || released
 		due[w.app] = true
 	}
 	for _, r := range slices.Clone(n.Reservations()) {
 		if !due[r.App.Name()] {
 			t.release(n, r.App, r.Pods, cmp.Or(ended[r.By], ledger.ReleaseWithdrawn))
+			released = true
 		}
 	}
+	return released
 }
 
 // room is what is free on a node beside the pods that stand there.
@@ -240,8 +269,8 @@ func (t *Translator) room(n *ledger.Node) map[string]int64 {
 }
 
 // settleOne brings the reservation of a workload on a node up to date, and takes it off the
-// room.
-func (t *Translator) settleOne(n *ledger.Node, w *planned, room map[string]int64) {
+// room. shift is the reason when the plan itself changed. It reports whether some ended.
+func (t *Translator) settleOne(n *ledger.Node, w *planned, room map[string]int64, shift string) (released bool) {
 	want, reason := t.wanted(n, w)
 	for dim, need := range w.demand {
 		if k := max(0, room[dim]) / max(1, need); need > 0 && k < int64(want) {
@@ -253,17 +282,15 @@ func (t *Translator) settleOne(n *ledger.Node, w *planned, room map[string]int64
 	}
 	a := t.ledger.App(w.app)
 	if a == nil && want > 0 {
-		if a = t.EnsureApp(w.pod); a != nil { // resources that have come meanwhile make it another app
-			w.app, w.demand = a.Name(), a.Spec().Demand
-		}
+		a = t.ensurePlanned(w)
 	}
 	if a == nil {
-		return
+		return false
 	}
 	has := n.ReservedFor(a)
 	if has.Pods > 0 && (has.Until != w.plan.Until || has.By != w.plan.source()) {
 		t.release(n, a, has.Pods, ledger.ReleaseWithdrawn)
-		has.Pods = 0
+		has.Pods, released = 0, true
 	}
 	switch {
 	case want > has.Pods:
@@ -271,93 +298,74 @@ func (t *Translator) settleOne(n *ledger.Node, w *planned, room map[string]int64
 			Pods: want - has.Pods, Until: w.plan.Until, By: w.plan.source(),
 		}})
 	case want < has.Pods:
-		t.release(n, a, has.Pods-want, reason)
+		t.release(n, a, has.Pods-want, cmp.Or(shift, reason))
+		released = true
 	}
+	return released
+}
+
+// ensurePlanned returns the app of a planned workload; nil = the ledger refused it.
+func (t *Translator) ensurePlanned(w *planned) *ledger.AppEntry {
+	a := t.EnsureApp(w.pod)
+	if a != nil { // resources that have come meanwhile make it another app
+		w.app, w.demand = a.Name(), a.Spec().Demand
+	}
+	return a
 }
 
 // wanted is the number of pods of a workload that are still to come to a node, by what
-// stands, and why no more are.
+// stands and is reserved elsewhere, and why no more are.
 func (t *Translator) wanted(n *ledger.Node, w *planned) (pods int32, reason string) {
 	if w.stood != nil {
 		return t.toCome(n, w)
 	}
-	here, all := int32(0), 0
-	if g := t.ledger.Group(w.group); g != nil {
-		here, all = g.CountOn(n), g.Pods()
-	}
 	switch {
 	case n.Machine().Cordoned:
 		return 0, ledger.ReleaseCordoned
-	case here < w.nodes[n.Name()] && all >= int(w.pods):
-		return 0, ledger.ReleaseElsewhere
+	case unready(n):
+		return 0, ledger.ReleaseRefused
 	}
-	return max(0, w.nodes[n.Name()]-here), ledger.ReleaseTaken
+	here, left := int32(0), w.pods
+	g, a := t.ledger.Group(w.group), t.ledger.App(w.app)
+	if g != nil {
+		here, left = g.CountOn(n), left-int32(g.Pods())
+	}
+	if a != nil {
+		left -= int32(a.Reserved()) - n.ReservedFor(a).Pods
+	}
+	pods, reason = max(0, w.nodes[n.Name()]-here), ledger.ReleaseTaken
+	if left < pods {
+		pods, reason = max(0, left), ledger.ReleaseElsewhere
+	}
+	if g != nil && pods > 0 {
+		if most := t.most(g, n); most < pods {
+			pods, reason = most, ledger.ReleaseRefused
+		}
+	}
+	return pods, reason
+}
+
+// most is how many more pods of a group rules, anti-affinity and selectors allow on a node.
+func (t *Translator) most(g *ledger.Group, n *ledger.Node) int32 {
+	if latest := g.Latest(); latest != nil && slices.Contains(n.Machine().Refuses, latest.Spec().Selector) {
+		return 0
+	}
+	c, here, most := constraintsOf(g), g.CountOn(n), int32(math.MaxInt32)
+	if c.limit > 0 {
+		most = max(0, c.limit-here)
+	}
+	for i := range c.pairs {
+		p := &c.pairs[i]
+		switch others := t.countOn(p.other(c), n); {
+		case p.a == c && others > p.max:
+			return 0
+		case p.b == c && others > 0:
+			most = min(most, max(0, p.max-here))
+		}
+	}
+	return most
 }
 
 func (t *Translator) release(n *ledger.Node, a *ledger.AppEntry, pods int32, reason string) {
 	t.emit(&ledger.Event{Kind: ledger.KindRelease, Node: n.Name(), App: a.Name(), Reserved: &ledger.Reserved{Pods: pods, Reason: reason}})
-}
-
-// A PlanReport says how far a plan is, in pods.
-type PlanReport struct {
-	Pods, Landed, Reserved, Elsewhere int32
-	// Of those that are still to come: with a place that there is room for now (in a plan
-	// that is not enabled), on nodes that are not there, that are cordoned, without room.
-	HasRoom, NoNode, Cordoned, NoRoom int32
-}
-
-// Report says how far a plan is.
-func (t *Translator) Report(p *Plan) PlanReport {
-	r := PlanReport{Pods: p.pods}
-	rooms := map[*ledger.Node]map[string]int64{}
-	for _, w := range p.workloads {
-		landed := int32(0)
-		a, g := t.ledger.App(w.app), t.ledger.Group(w.group)
-		for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
-			n := t.ledger.Node(name)
-			if n == nil {
-				r.NoNode += w.nodes[name]
-				continue
-			}
-			if g != nil {
-				landed += min(g.CountOn(n), w.nodes[name])
-			}
-			want, reason := t.wanted(n, w)
-			if reason == ledger.ReleaseCordoned {
-				r.Cordoned += w.nodes[name]
-				continue
-			}
-			reserved := int32(0)
-			if a != nil {
-				reserved = n.ReservedFor(a).Pods
-			}
-			r.Reserved += reserved
-			if rooms[n] == nil {
-				rooms[n] = t.room(n)
-				for _, other := range n.Reservations() {
-					for dim, need := range other.App.Spec().Demand {
-						if other.By != p.source() {
-							rooms[n][dim] -= need * int64(other.Pods)
-						}
-					}
-				}
-			}
-			fits := want
-			for dim, need := range w.demand {
-				if need > 0 {
-					fits = min(fits, int32(min(max(0, rooms[n][dim])/need, int64(want))))
-				}
-			}
-			for dim, need := range w.demand {
-				rooms[n][dim] -= need * int64(fits)
-			}
-			r.HasRoom += fits
-			r.NoRoom += want - fits
-		}
-		r.Landed += landed
-		if g != nil {
-			r.Elsewhere += int32(g.Pods()) - landed
-		}
-	}
-	return r
 }

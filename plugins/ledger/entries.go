@@ -19,6 +19,7 @@ type Node struct {
 	index    int32         // in the columns, -1 = not there
 	pods     []*Pod        // that stand on it
 	reserved []Reservation // by the names of their apps
+	changes  uint64        // of what it is, its pods and reservations
 	last     uint64        // placements made when it last took a pod
 	opened   uint64        // placements made when it last took one while empty
 }
@@ -31,6 +32,9 @@ func (n *Node) Machine() *Machine { return &n.spec }
 
 // Pods are those that stand on the node, in no order.
 func (n *Node) Pods() []*Pod { return n.pods }
+
+// Changes counts what happened to the node: to what it is, to its pods and reservations.
+func (n *Node) Changes() uint64 { return n.changes }
 
 // A Pod stands on a node or waits for one.
 type Pod struct {

@@ -39,6 +39,8 @@ type Ledger struct {
 	ServedObjects any
 	// PlanObjects are what reservations are made by.
 	PlanObjects any
+	// HeldObjects are what was found of the nodes with reservations.
+	HeldObjects any
 
 	// The columns. They are rebuilt when machines, apps or rules changed; new apps and
 	// rules are added (see grow.go).
@@ -158,6 +160,7 @@ func (l *Ledger) setMachine(e *Event) error {
 		return nil
 	}
 	m.spec, l.stale = *e.Machine, true
+	m.changes++
 	return nil
 }
 

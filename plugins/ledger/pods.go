@@ -62,6 +62,7 @@ func (l *Ledger) place(e *Event) error {
 	p.arrived = p.arrived || e.Arrived != nil && *e.Arrived
 	p.node, p.at = m, len(m.pods)
 	m.pods = append(m.pods, p)
+	m.changes++
 	first := len(m.pods) == 1 && len(m.reserved) == 0
 	a.pods++
 	l.standing++
@@ -118,6 +119,7 @@ func (l *Ledger) takeOff(p *Pod) {
 	m.pods[p.at], last.at = last, p.at
 	m.pods[len(m.pods)-1] = nil
 	m.pods = m.pods[:len(m.pods)-1]
+	m.changes++
 	p.node = nil
 	p.app.pods--
 	l.standing--

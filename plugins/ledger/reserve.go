@@ -28,6 +28,8 @@ const (
 	ReleaseCordoned  = "cordoned"
 	ReleaseDeadline  = "deadline"
 	ReleaseWithdrawn = "withdrawn" // the object that asked for it is gone, changed or not enabled
+	ReleaseRefused   = "refused"   // a rule, a taint or anti-affinity keeps the pods off
+	ReleaseReplanned = "replanned" // the pods are planned again, on other nodes
 )
 
 // A Reservation keeps room on a node for pods to come. For all others it counts as if pods
@@ -147,6 +149,7 @@ func (l *Ledger) keep(n *Node, at int, by int32) {
 	r.Pods += by
 	r.App.reserved += int(by)
 	l.stale = true
+	n.changes++
 	if r.Pods == 0 {
 		n.reserved = slices.Delete(n.reserved, at, at+1)
 	}
