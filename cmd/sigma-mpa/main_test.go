@@ -36,6 +36,7 @@ func TestFlags(t *testing.T) {
 		{"updater --prometheus-servers=missing", "unknown flag: --prometheus-servers"},
 		{"all --journal-age=1m", "--journal-age 1m0s: want at least 1h"},
 		{"updater --evict-after=-1s", "--evict-after -1s: want at least 0"},
+		{"updater --max-evictions-per-node=-1", "--max-evictions-per-hour 1000, --max-evictions-per-namespace 200, --max-evictions-per-node -1: want at least 0"},
 		{"updater --updater-workers=0", "--updater-workers 0: want at least 1"},
 		{"all --namespace=x --kubeconfig=missing", "missing: no such file or directory"},
 		{"updater --leader-elect=false --kubeconfig=missing", "missing: no such file or directory"},

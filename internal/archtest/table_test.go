@@ -38,6 +38,7 @@ var table = []row{
 	{"plugins/ledger", []string{"benchdata/policies", "binpack", "binpack/policy", "binpack/rule", "internal/durable"}},
 	{"plugins/ledger/ledgertest", []string{"plugins/ledger"}},
 	{"plugins/owner", nil},
+	{"plugins/evict", []string{"plugins/owner"}},
 	{"plugins/podspec", []string{"binpack", "plugins/owner"}},
 	{"plugins/podspec/podtest", nil},
 	{"plugins/kube", []string{"binpack", "binpack/plan", "plugins/ledger", "plugins/apis/...", "plugins/podspec"}},
@@ -54,7 +55,7 @@ var table = []row{
 	{"mpa/sim", []string{"mpa", "mpa/agents", "mpa/loadsim"}},
 	{"mpa/journal", []string{"mpa", "mpa/agents", "internal/durable"}},
 	{"mpa/mpatest", []string{"mpa"}},
-	{"mpa/...", []string{"mpa/...", "plugins/podspec", "plugins/owner"}},
+	{"mpa/...", []string{"mpa/...", "plugins/podspec", "plugins/owner", "plugins/evict"}},
 	{"mpa/admission", []string{"mpa/...", "plugins/owner", "internal/serve"}},
 	{"mpa/report", []string{"mpa", "mpa/sim", "internal/sheet/..."}},
 

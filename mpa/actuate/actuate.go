@@ -8,9 +8,7 @@ import (
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -88,25 +86,4 @@ func Resize(ctx context.Context, c client.Client, pod *corev1.Pod, plan Plan, ow
 		return err
 	}
 	return c.SubResource("resize").Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(owner))
-}
-
-// Evict evicts a pod, if its UID is still the same. Where a disruption budget forbids it, the
-// error is TooManyRequests.
-func Evict(ctx context.Context, c client.Client, pod *corev1.Pod) error {
-	return c.SubResource("eviction").Create(ctx, pod.DeepCopy(), &policyv1.Eviction{
-		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}},
-	})
-}
-
-// Passing reports whether an error of the API server may not come again at the next try.
-func Passing(err error) bool {
-	switch apierrors.ReasonForError(err) {
-	case metav1.StatusReasonUnknown, // the connection, or a proxy
-		metav1.StatusReasonConflict, metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout,
-		metav1.StatusReasonTooManyRequests, metav1.StatusReasonInternalError, metav1.StatusReasonServiceUnavailable:
-		return true
-	default:
-		return false
-	}
 }

@@ -2,6 +2,7 @@ package updater
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/actuate"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/evict"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
@@ -151,7 +153,7 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 			o.asked[pod.UID] = attempt{id: s.ID, time: now}
 			c.inProgress++
 		case apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err), apierrors.IsConflict(err): // the pod is gone, or another has its name
-		case actuate.Passing(err):
+		case evict.Passing(err):
 			c.waiting++
 			failed = err
 		default:
@@ -368,14 +370,15 @@ func (u *updater) evict(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 	if err := u.write(ctx, m, o, *own, ""); err != nil {
 		return err
 	}
-	err = actuate.Evict(ctx, u.client, victim)
+	err = u.evictor.Evict(ctx, victim)
+	var uncertain *evict.UncertainError
 	switch {
 	case err == nil:
 		u.metrics.evictions.WithLabelValues("Evicted").Inc()
 		u.events.Eventf(m, corev1.EventTypeNormal, "Evicted", "pod %s, for recommendation %d", victim.Name, a.Sizes.ID)
 		c.note(victim, "evicted")
 		return nil
-	case actuate.Passing(err) && !apierrors.IsTooManyRequests(err) && !apierrors.IsConflict(err):
+	case errors.As(err, &uncertain):
 		u.metrics.evictions.WithLabelValues("Retried").Inc()
 		return err // counted: it may have happened
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/actuate"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/target"
+	"github.com/sigma-scheduler/sigma/plugins/evict"
 )
 
 type updater struct {
@@ -28,6 +29,7 @@ type updater struct {
 	client  client.Client
 	direct  client.Reader // reads from the API server, not from a cache
 	clock   clock.PassiveClock
+	evictor *evict.Evictor
 	events  record.EventRecorder
 	metrics *meters
 
@@ -366,7 +368,7 @@ func (u *updater) scale(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 		u.end(m, a, v1alpha1.OutcomeApplied, message)
 	case errors.As(err, &changed):
 		u.end(m, a, v1alpha1.OutcomeSuperseded, err.Error())
-	case actuate.Passing(err):
+	case evict.Passing(err):
 		u.metrics.actions.WithLabelValues(string(v1alpha1.ChangeReplicas), "Retried").Inc()
 		a.Message = v1alpha1.Text(err.Error())
 		return err

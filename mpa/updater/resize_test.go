@@ -15,7 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sigma-scheduler/sigma/mpa/actuate"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/evict"
 )
 
 // Errors that may pass are tried again, while the decision is fresh.
@@ -168,6 +170,13 @@ func TestEviction(t *testing.T) {
 			p.Status.ContainerStatuses = nil
 			require.NoError(t, w.api.Create(t.Context(), p))
 		}, says: "no other node has room"},
+		{name: "moves by the scheduler", reason: corev1.PodReasonInfeasible, prepare: func(t *testing.T, w *world) {
+			db := deployment(9)
+			db.Name, db.UID = "db", "db"
+			db.Annotations = map[string]string{evict.Annotation: w.clock.Now().Add(-time.Minute).Format(time.RFC3339) + "/rebalance/a"}
+			require.NoError(t, w.api.Create(t.Context(), db))
+			w.evictor = evict.New(actuate.Cluster(w.theirs, w.theirs), evict.Updater, evict.Limits{PerNode: 1}, w.clock)
+		}, says: "not evicted: limit of the node a: 1 evictions within an hour, at most 1 are allowed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, v1alpha1.ModeInPlaceOrRecreate)

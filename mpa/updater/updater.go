@@ -36,8 +36,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/sigma-scheduler/sigma/mpa/actuate"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/target"
+	"github.com/sigma-scheduler/sigma/plugins/evict"
 	"github.com/sigma-scheduler/sigma/plugins/owner"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
@@ -49,6 +51,9 @@ type Options struct {
 	// EvictAfter is how long a resize may be deferred before its pod is evicted, where
 	// the mode allows that.
 	EvictAfter time.Duration
+	// Evictions limits the pods that are evicted within an hour, those of the scheduler's moves
+	// included.
+	Evictions evict.Limits
 	// Workers is how many objects are updated at a time.
 	Workers int
 	// Namespace is the autoscaler's own. Its objects are ignored.
@@ -60,6 +65,9 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.Scalings, "max-scalings-per-hour", 12, "most changes of replicas of one object in an hour, from all recommenders together")
 	flags.IntVar(&o.Resizes, "max-resizes-per-hour", 6, "most changes of requests of one object in an hour, from all recommenders together")
 	flags.DurationVar(&o.EvictAfter, "evict-after", 5*time.Minute, "how long a resize may be deferred before its pod is evicted, in modes that evict")
+	flags.IntVar(&o.Evictions.PerHour, "max-evictions-per-hour", 1000, "most pods evicted within an hour, the scheduler's moves included; 0: no limit")
+	flags.IntVar(&o.Evictions.PerNamespace, "max-evictions-per-namespace", 200, "most of them from one namespace; 0: no limit")
+	flags.IntVar(&o.Evictions.PerNode, "max-evictions-per-node", 110, "most of them from one node; 0: no limit")
 	flags.IntVar(&o.Workers, "updater-workers", 4, "objects that are updated at a time")
 }
 
@@ -70,6 +78,9 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--max-scalings-per-hour %d, --max-resizes-per-hour %d: want 0 to 1000", o.Scalings, o.Resizes)
 	case o.EvictAfter < 0:
 		return fmt.Errorf("--evict-after %v: want at least 0", o.EvictAfter)
+	case o.Evictions.PerHour < 0 || o.Evictions.PerNamespace < 0 || o.Evictions.PerNode < 0:
+		return fmt.Errorf("--max-evictions-per-hour %d, --max-evictions-per-namespace %d, --max-evictions-per-node %d: want at least 0",
+			o.Evictions.PerHour, o.Evictions.PerNamespace, o.Evictions.PerNode)
 	case o.Workers < 1:
 		return fmt.Errorf("--updater-workers %d: want at least 1", o.Workers)
 	}
@@ -87,6 +98,7 @@ func Setup(m manager.Manager, o Options) error {
 		events:  m.GetEventRecorderFor(v1alpha1.OwnerUpdater), //nolint:staticcheck // see above
 		metrics: newMetrics(), objects: map[types.NamespacedName]*object{},
 	}
+	u.evictor = evict.New(actuate.Cluster(u.client, u.direct), evict.Updater, o.Evictions, u.clock)
 	if err := u.metrics.register(metrics.Registry); err != nil {
 		return err
 	}

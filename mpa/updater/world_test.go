@@ -24,7 +24,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/sigma-scheduler/sigma/mpa/actuate"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/evict"
 )
 
 var start = time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC)
@@ -40,7 +42,7 @@ type world struct {
 	api    client.WithWatch // for all but the updater
 	theirs client.Client    // for the updater
 	// around wraps each of the updater's calls that change something: status, scale,
-	// resize, eviction.
+	// resize, record (of an eviction), eviction.
 	around  func(call string, next func() error) error
 	changes []string // the calls that succeeded, but those to status
 }
@@ -58,7 +60,7 @@ func newWorld(t *testing.T, mode v1alpha1.Mode) *world {
 	do := func(call string, next func() error) error {
 		return w.around(call, func() error {
 			err := next()
-			if err == nil && call != "status" {
+			if err == nil && call != "status" && call != "record" {
 				w.changes = append(w.changes, call)
 			}
 			return err
@@ -68,8 +70,12 @@ func newWorld(t *testing.T, mode v1alpha1.Mode) *world {
 		WithObjects(deployment(2), replicaSet(), pod(0), pod(1), node("a"), node("b")).Build()
 	w.theirs = interceptor.NewClient(w.api, interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			return do(sub, func() error {
-				if sub == "resize" {
+			call := sub
+			if o.GetObjectKind().GroupVersionKind().Kind == "Deployment" {
+				call = "record"
+			}
+			return do(call, func() error {
+				if call == "resize" || call == "record" { // which this API server does not know
 					return c.Patch(ctx, o, p)
 				}
 				return c.SubResource(sub).Patch(ctx, o, p, opts...)
@@ -94,7 +100,8 @@ func newWorld(t *testing.T, mode v1alpha1.Mode) *world {
 func (w *world) restart() {
 	w.updater = &updater{
 		Options: Options{Scalings: 12, Resizes: 6, EvictAfter: 5 * time.Minute, Workers: 1}, client: w.theirs, direct: w.theirs, clock: w.clock,
-		events: record.NewFakeRecorder(1000), metrics: newMetrics(), objects: map[types.NamespacedName]*object{},
+		evictor: evict.New(actuate.Cluster(w.theirs, w.theirs), evict.Updater, evict.Limits{}, w.clock),
+		events:  record.NewFakeRecorder(1000), metrics: newMetrics(), objects: map[types.NamespacedName]*object{},
 	}
 }
 

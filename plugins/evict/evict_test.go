@@ -1,0 +1,420 @@
+package evict
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	testclock "k8s.io/utils/clock/testing"
+)
+
+var start = time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC)
+
+var resource = schema.GroupResource{Group: "apps", Resource: "deployments"}
+
+// A site is an API server with Deployments, where a patch of an older version conflicts.
+type site struct {
+	mu      sync.Mutex
+	objects map[string]*unstructured.Unstructured // namespace/name
+	evicted []string
+	// before is called before each call, without the lock.
+	before func(call string) error
+}
+
+// deployment adds a Deployment in namespace/name with so many replicas, all ready.
+func (s *site) deployment(name string, replicas int64) {
+	namespace, name, _ := strings.Cut(name, "/")
+	o := &unstructured.Unstructured{Object: map[string]any{
+		"spec": map[string]any{"replicas": replicas}, "status": map[string]any{"readyReplicas": replicas},
+	}}
+	o.SetGroupVersionKind(Kinds[0])
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	o.SetUID(types.UID(namespace + name))
+	o.SetResourceVersion("1")
+	s.objects[namespace+"/"+name] = o
+}
+
+func (s *site) enter(call string) (func(), error) {
+	var err error
+	if s.before != nil {
+		err = s.before(call)
+	}
+	s.mu.Lock()
+	return s.mu.Unlock, err
+}
+
+func (s *site) Workload(_ context.Context, kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
+	unlock, err := s.enter("get")
+	defer unlock()
+	o := s.objects[namespace+"/"+name]
+	switch {
+	case err != nil:
+		return nil, err
+	case o == nil || o.GroupVersionKind() != kind:
+		return nil, apierrors.NewNotFound(resource, name)
+	}
+	return o.DeepCopy(), nil
+}
+
+func (s *site) Workloads(_ context.Context, kind schema.GroupVersionKind, label string) ([]metav1.PartialObjectMetadata, error) {
+	unlock, err := s.enter("list")
+	defer unlock()
+	var list []metav1.PartialObjectMetadata
+	for _, o := range s.objects {
+		if _, has := o.GetLabels()[label]; (has || label == "") && o.GroupVersionKind() == kind {
+			list = append(list, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+				Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), Annotations: o.GetAnnotations(),
+			}})
+		}
+	}
+	return list, err
+}
+
+func (s *site) Patch(_ context.Context, _ schema.GroupVersionKind, namespace, name string, patch []byte) error {
+	unlock, err := s.enter("patch")
+	defer unlock()
+	if err != nil {
+		return err
+	}
+	var p struct {
+		Metadata struct {
+			UID             types.UID
+			ResourceVersion string
+			Annotations     map[string]*string
+		}
+	}
+	if err := json.Unmarshal(patch, &p); err != nil {
+		return err
+	}
+	o := s.objects[namespace+"/"+name]
+	if o.GetResourceVersion() != p.Metadata.ResourceVersion || o.GetUID() != p.Metadata.UID {
+		return apierrors.NewConflict(resource, name, errors.New("changed"))
+	}
+	notes := map[string]string{}
+	if text := p.Metadata.Annotations[Annotation]; text != nil {
+		notes[Annotation] = *text
+	}
+	o.SetAnnotations(notes)
+	s.touch(o)
+	return nil
+}
+
+func (s *site) touch(o *unstructured.Unstructured) {
+	n, _ := strconv.Atoi(o.GetResourceVersion())
+	o.SetResourceVersion(strconv.Itoa(n + 1))
+}
+
+func (s *site) Evict(_ context.Context, e *policyv1.Eviction) error {
+	unlock, err := s.enter("evict")
+	defer unlock()
+	if err == nil {
+		s.evicted = append(s.evicted, e.Namespace+"/"+e.Name+" "+string(*e.DeleteOptions.Preconditions.UID))
+	}
+	return err
+}
+
+// annotation of a workload; "" where there is none.
+func (s *site) annotation(name string) string { return s.objects[name].GetAnnotations()[Annotation] }
+
+func pod(workload, node string) *v1.Pod {
+	namespace, name, _ := strings.Cut(workload, "/")
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: name + "-7d4-x", UID: "pod", Labels: map[string]string{"pod-template-hash": "7d4"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: name + "-7d4", UID: "set", Controller: new(true)}},
+	}}
+	p.Spec.NodeName = node
+	return p
+}
+
+func newSite(names ...string) (*site, *testclock.FakePassiveClock) {
+	s := &site{objects: map[string]*unstructured.Unstructured{}}
+	for _, name := range names {
+		s.deployment(name, 4)
+	}
+	return s, testclock.NewFakePassiveClock(start)
+}
+
+// An eviction is recorded before it happens, with the pod's UID, and forgotten an hour later.
+func TestRecord(t *testing.T) {
+	s, clock := newSite("shop/web")
+	s.before = func(call string) error {
+		if call == "evict" {
+			assert.Equal(t, "2026-05-04T10:00:00Z/rebalance/a", s.annotation("shop/web"))
+		}
+		return nil
+	}
+	e := New(s, Rebalance, Limits{}, clock)
+	require.NoError(t, e.Evict(t.Context(), pod("shop/web", "a")))
+	assert.Equal(t, []string{"shop/web-7d4-x pod"}, s.evicted)
+	s.before = nil
+	clock.SetTime(start.Add(time.Hour - time.Second))
+	require.NoError(t, e.Evict(t.Context(), pod("shop/web", "b")))
+	assert.Equal(t, "2026-05-04T10:00:00Z/rebalance/a,2026-05-04T10:59:59Z/rebalance/b", s.annotation("shop/web"))
+	clock.SetTime(start.Add(time.Hour))
+	require.NoError(t, e.Evict(t.Context(), pod("shop/web", "c")))
+	assert.Equal(t, "2026-05-04T10:59:59Z/rebalance/b,2026-05-04T11:00:00Z/rebalance/c", s.annotation("shop/web"))
+}
+
+// Each limit counts the evictions of all sources, and frees an hour after the oldest.
+func TestLimits(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		limits Limits
+		second string // the workload of the second pod
+		node   string // and its node
+		want   string // the limit; "" for none
+	}{
+		{"none", Limits{}, "shop/web", "a", ""},
+		{"workload of 4: 1", Limits{WorkloadPercent: 10}, "shop/web", "b", "workload apps/Deployment/shop/web"},
+		{"workload of 4: 2", Limits{WorkloadPercent: 50}, "shop/web", "b", ""},
+		{"another workload", Limits{WorkloadPercent: 10}, "shop/db", "a", ""},
+		{"namespace", Limits{PerNamespace: 1}, "shop/db", "b", "namespace shop"},
+		{"another namespace", Limits{PerNamespace: 1}, "bank/db", "b", ""},
+		{"node", Limits{PerNode: 1}, "bank/db", "a", "node a"},
+		{"another node", Limits{PerNode: 1}, "shop/web", "b", ""},
+		{"cluster", Limits{PerHour: 1}, "bank/db", "b", "cluster"},
+		{"a cluster of two", Limits{PerHour: 2}, "bank/db", "b", ""},
+		{"a moment ago", Limits{OneAtATime: true}, "shop/web", "b", "workload apps/Deployment/shop/web"},
+		{"another, a moment ago", Limits{OneAtATime: true}, "shop/db", "b", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, clock := newSite("shop/web", "shop/db", "bank/db")
+			require.NoError(t, New(s, Updater, Limits{}, clock).Evict(t.Context(), pod("shop/web", "a")))
+			e := New(s, MakeRoom, c.limits, clock)
+			err := e.Evict(t.Context(), pod(c.second, c.node))
+			if c.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			var limit *LimitError
+			require.ErrorAs(t, err, &limit)
+			assert.Equal(t, c.want, limit.Limit)
+			assert.Len(t, s.evicted, 1)
+			assert.NotContains(t, s.annotation(c.second), string(MakeRoom))
+			clock.SetTime(limit.Until)
+			require.NoError(t, e.Evict(t.Context(), pod(c.second, c.node)), "at %v", limit.Until)
+		})
+	}
+}
+
+// TestUnready: one pod of a workload at a time.
+func TestUnready(t *testing.T) {
+	s, clock := newSite("shop/web")
+	s.objects["shop/web"].Object["status"] = map[string]any{"readyReplicas": int64(3)}
+	err := New(s, Rebalance, Defaults, clock).Evict(t.Context(), pod("shop/web", "a"))
+	require.EqualError(t, err, "limit of the workload apps/Deployment/shop/web: 3 of 4 replicas are ready")
+	require.NoError(t, New(s, Updater, Limits{}, clock).Evict(t.Context(), pod("shop/web", "a")), "who looks for itself")
+}
+
+// Eight processes that evict at once never exceed a limit, and use all of it that they can
+// without harm.
+func TestRace(t *testing.T) {
+	s, clock := newSite()
+	var names []string
+	for i := range 8 {
+		names = append(names, fmt.Sprintf("shop/web%d", i))
+		s.deployment(names[i], 4)
+	}
+	var all sync.WaitGroup
+	for i := range 8 {
+		e := New(s, MakeRoom, Limits{PerNamespace: 3}, clock)
+		all.Go(func() {
+			for range 5 {
+				_ = e.Evict(t.Context(), pod(names[i], "a"))
+			}
+		})
+	}
+	all.Wait()
+	assert.LessOrEqual(t, len(s.evicted), 3)
+	records := 0
+	for _, name := range names {
+		records += strings.Count(s.annotation(name), "make-room")
+	}
+	assert.Len(t, s.evicted, records, "what was not done is withdrawn")
+}
+
+// TestOther sees what another process writes between check and record.
+func TestOther(t *testing.T) {
+	s, clock := newSite("shop/web", "shop/db")
+	other := New(s, Updater, Limits{}, clock)
+	s.before = func(call string) error {
+		if call == "patch" {
+			s.before = nil
+			require.NoError(t, other.Evict(t.Context(), pod("shop/db", "b")))
+		}
+		return nil
+	}
+	err := New(s, MakeRoom, Limits{PerNamespace: 1}, clock).Evict(t.Context(), pod("shop/web", "a"))
+	var limit *LimitError
+	require.ErrorAs(t, err, &limit)
+	assert.Len(t, s.evicted, 1)
+	assert.Empty(t, s.annotation("shop/web"))
+}
+
+// A workload that others change all the time is written by its newest version only.
+func TestConflict(t *testing.T) {
+	for conflicts, want := range map[int]bool{maxTries - 1: true, maxTries: false} {
+		s, clock := newSite("shop/web")
+		n := 0
+		s.before = func(call string) error {
+			if call == "patch" && n < conflicts {
+				n++
+				s.touch(s.objects["shop/web"])
+			}
+			return nil
+		}
+		err := New(s, MakeRoom, Limits{}, clock).Evict(t.Context(), pod("shop/web", "a"))
+		if want {
+			require.NoError(t, err)
+		} else {
+			require.True(t, apierrors.IsConflict(err), err)
+			assert.Empty(t, s.evicted)
+		}
+	}
+}
+
+// What the API server answers, and whether the record stays.
+func TestAnswers(t *testing.T) {
+	budget := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+	budget.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause}}
+	for _, c := range []struct {
+		name   string
+		answer error
+		is     func(error) bool
+		stays  bool
+	}{
+		{"budget", budget, func(err error) bool { r, ok := errors.AsType[*RefusedError](err); return ok && r.Budget }, false},
+		{"forbidden", apierrors.NewForbidden(resource, "x", errors.New("no")), func(err error) bool { r, ok := errors.AsType[*RefusedError](err); return ok && !r.Budget }, false},
+		{"busy", apierrors.NewTooManyRequests("busy", 1), apierrors.IsTooManyRequests, false},
+		{"gone", apierrors.NewNotFound(resource, "x"), func(err error) bool { return errors.Is(err, ErrGone) }, false},
+		{"another of its name", apierrors.NewConflict(resource, "x", errors.New("uid")), func(err error) bool { return errors.Is(err, ErrGone) }, false},
+		{"a lost answer", errors.New("EOF"), func(err error) bool { _, ok := errors.AsType[*UncertainError](err); return ok }, true},
+		{"timeout", apierrors.NewTimeoutError("late", 1), func(err error) bool { _, ok := errors.AsType[*UncertainError](err); return ok }, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, clock := newSite("shop/web")
+			s.before = func(call string) error {
+				if call == "evict" {
+					return c.answer
+				}
+				return nil
+			}
+			err := New(s, MakeRoom, Limits{}, clock).Evict(t.Context(), pod("shop/web", "a"))
+			require.True(t, c.is(err), "%T %v", err, err)
+			assert.Equal(t, c.stays, s.annotation("shop/web") != "")
+		})
+	}
+}
+
+// Nothing is evicted where the record cannot be written or read again.
+func TestNoRecord(t *testing.T) {
+	for _, fault := range []string{"get", "list", "patch"} {
+		s, clock := newSite("shop/web")
+		s.before = func(call string) error {
+			if call == fault {
+				return errors.New("EOF")
+			}
+			return nil
+		}
+		require.ErrorContains(t, New(s, MakeRoom, Limits{}, clock).Evict(t.Context(), pod("shop/web", "a")), "EOF")
+		assert.Empty(t, s.evicted)
+	}
+}
+
+// TestOwners: pods whose workload keeps no record are not evicted.
+func TestOwners(t *testing.T) {
+	s, clock := newSite("shop/web")
+	e := New(s, MakeRoom, Limits{}, clock)
+	controlled := func(apiVersion, kind, name string) *v1.Pod {
+		p := pod("shop/web", "a")
+		p.Labels = nil
+		p.OwnerReferences[0].APIVersion, p.OwnerReferences[0].Kind, p.OwnerReferences[0].Name = apiVersion, kind, name
+		return p
+	}
+	bare := pod("shop/web", "a")
+	bare.OwnerReferences = nil
+	for p, want := range map[*v1.Pod]string{
+		bare: "pod shop/web-7d4-x has no controller that would replace it",
+		controlled("apps/v1", "DaemonSet", "agent"):     "pod shop/web-7d4-x belongs to apps/DaemonSet/agent, a kind whose evictions are not recorded",
+		controlled("apps/v1", "StatefulSet", "missing"): "no apps/StatefulSet/missing in namespace shop, which should replace the pod",
+	} {
+		var refused *RefusedError
+		err := e.Evict(t.Context(), p)
+		require.ErrorAs(t, err, &refused)
+		require.ErrorContains(t, err, want)
+	}
+	assert.Empty(t, s.evicted)
+	rollout := pod("shop/web", "a")
+	rollout.Labels = map[string]string{"rollouts-pod-template-hash": "7d4"}
+	_, ref, err := recordedAt(rollout)
+	require.NoError(t, err)
+	assert.Equal(t, "apps/ReplicaSet/web-7d4", ref.String(), "whose Rollout keeps no records")
+}
+
+// Garbage stops its own namespace and no other.
+func TestGarbage(t *testing.T) {
+	for text, want := range map[string]string{
+		"x":                                "annotation sigma-scheduler.io/evictions: entry 1 \"x\": want time/source/node",
+		"2026-05-04T09:59:00Z/updater/a,":  "entry 2 \"\": want time/source/node",
+		"2026-05-04T09:59:00Z//a":          "want time/source/node",
+		"yesterday/updater/a":              "entry 1: time \"yesterday\": want the form 2006-01-02T15:04:05Z",
+		"2126-05-04T09:59:00Z/updater/a":   "entry 1: time 2126-05-04T09:59:00Z is more than a day from now",
+		strings.Repeat("x", maxLength+1):   "65537 bytes, want at most 65536",
+		"2026-05-04T09:59:00Z/updater/a/b": "want time/source/node",
+	} {
+		s, clock := newSite("shop/web", "shop/db", "bank/db")
+		s.objects["shop/web"].SetAnnotations(map[string]string{Annotation: text})
+		e := New(s, MakeRoom, Limits{}, clock)
+		for _, name := range []string{"shop/web", "shop/db"} {
+			err := e.Evict(t.Context(), pod(name, "a"))
+			var limit *LimitError
+			require.ErrorAs(t, err, &limit, name)
+			require.ErrorContains(t, err, want)
+		}
+		require.NoError(t, e.Evict(t.Context(), pod("bank/db", "a")))
+		assert.Len(t, s.evicted, 1)
+	}
+}
+
+// After the clock was set back an eviction counts as now, for an hour and not for longer.
+func TestClockBack(t *testing.T) {
+	s, clock := newSite("shop/web", "shop/db")
+	e := New(s, MakeRoom, Limits{PerNamespace: 2}, clock)
+	require.NoError(t, e.Evict(t.Context(), pod("shop/web", "a")))
+	clock.SetTime(start.Add(-3 * time.Hour))
+	require.NoError(t, e.Evict(t.Context(), pod("shop/web", "b")))
+	assert.Equal(t, "2026-05-04T07:00:00Z/make-room/a,2026-05-04T07:00:00Z/make-room/b", s.annotation("shop/web"))
+	require.Error(t, e.Evict(t.Context(), pod("shop/db", "b")))
+	clock.SetTime(start.Add(-2 * time.Hour))
+	require.NoError(t, e.Evict(t.Context(), pod("shop/db", "b")))
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("2026-05-04T09:59:00Z/updater/a,2026-05-04T10:59:00Z/rebalance/")
+	f.Add("2026-05-04T09:59:00+02:00/x/y")
+	f.Fuzz(func(t *testing.T, text string) {
+		list, err := parse(text, start)
+		if err != nil {
+			return
+		}
+		again, err := parse(format(list), start)
+		require.NoError(t, err)
+		require.Equal(t, format(list), format(again))
+	})
+}

@@ -1,0 +1,121 @@
+package evict
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sigma-scheduler/sigma/plugins/owner"
+)
+
+// Limits bound the evictions within any hour, those of other sources included. 0 is no
+// limit.
+type Limits struct {
+	// WorkloadPercent of a workload's replicas, rounded down, but at least one pod.
+	WorkloadPercent int
+	// OneAtATime refuses a workload whose pods are not all ready, and one of which a pod
+	// was evicted within the last 5 s, which its status may not show yet.
+	OneAtATime bool
+	// PerNamespace, PerNode and PerHour count pods of a namespace, from a node, and in all.
+	PerNamespace, PerNode, PerHour int
+}
+
+// Defaults are the limits of make-room and Rebalance where their objects do not set lower
+// ones: a node of 110 pods, the kubelet's default, takes two hours to empty.
+var Defaults = Limits{WorkloadPercent: 10, OneAtATime: true, PerNamespace: 60, PerNode: 60, PerHour: 240}
+
+// statusLag is how long a workload's status may not show an eviction.
+const statusLag = 5 * time.Second
+
+// A LimitError says that a limit forbids an eviction now. Nothing was evicted.
+type LimitError struct {
+	Limit string    // whose: workload apps/Deployment/shop/web, namespace shop, node a, cluster
+	Why   string    // what is counted against it
+	Until time.Time // when to ask again; zero: it is not known
+}
+
+// Error implements error.
+func (e *LimitError) Error() string { return "limit of the " + e.Limit + ": " + e.Why }
+
+// A workload is where evictions are recorded, and what its status says.
+type workload struct {
+	ref       owner.Ref
+	namespace string
+	records   []record
+	broken    error // the records cannot be read
+	// replicas it asks for and ready ones; -1 where its kind has no such number.
+	replicas, ready int
+}
+
+func (w *workload) String() string {
+	return fmt.Sprintf("%s/%s/%s/%s", w.ref.Group, w.ref.Kind, w.namespace, w.ref.Name)
+}
+
+// settled returns why a workload cannot spare a pod at this moment.
+func (l *Limits) settled(w *workload, now time.Time) error {
+	if !l.OneAtATime {
+		return nil
+	}
+	name := "workload " + w.String()
+	if w.ready < w.replicas {
+		return &LimitError{Limit: name, Why: fmt.Sprintf("%d of %d replicas are ready", max(w.ready, 0), w.replicas), Until: now.Add(statusLag)}
+	}
+	for _, r := range w.records {
+		if free := r.at.Add(statusLag); free.After(now) {
+			return &LimitError{Limit: name, Why: "a pod was evicted a moment ago", Until: free}
+		}
+	}
+	return nil
+}
+
+// check returns the limit that would be broken by so many more evictions of a pod of w from
+// a node. all are all workloads with records, w among them.
+func (l *Limits) check(w *workload, node string, all []*workload, more int, now time.Time) error {
+	var namespace, cluster, onNode []record
+	for _, o := range all {
+		if o.broken != nil {
+			if o.namespace == w.namespace {
+				return &LimitError{Limit: "namespace " + w.namespace, Why: fmt.Sprintf("%v: %v; remove the annotation once an hour has passed", o, o.broken)}
+			}
+			continue
+		}
+		cluster = append(cluster, o.records...)
+		if o.namespace == w.namespace {
+			namespace = append(namespace, o.records...)
+		}
+		for _, r := range o.records {
+			if r.node == node {
+				onNode = append(onNode, r)
+			}
+		}
+	}
+	share := 0
+	if l.WorkloadPercent > 0 {
+		share = max(1, w.replicas*l.WorkloadPercent/100)
+	}
+	for _, c := range []struct {
+		name string
+		most int
+		have []record
+	}{
+		{"workload " + w.String(), share, w.records},
+		{"namespace " + w.namespace, l.PerNamespace, namespace},
+		{"node " + node, l.PerNode, onNode},
+		{"cluster", l.PerHour, cluster},
+	} {
+		if c.most > 0 && len(c.have)+more > c.most {
+			return &LimitError{Limit: c.name, Why: fmt.Sprintf("%d evictions within an hour, at most %d are allowed", len(c.have)+more-1, c.most), Until: freeAt(c.have, now)}
+		}
+	}
+	return nil
+}
+
+// freeAt is when the oldest record of a full limit is an hour old.
+func freeAt(list []record, now time.Time) time.Time {
+	first := now
+	for _, r := range list {
+		if r.at.Before(first) {
+			first = r.at
+		}
+	}
+	return first.Add(window)
+}

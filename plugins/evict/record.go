@@ -1,0 +1,85 @@
+package evict
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Annotation holds the evictions of a workload's pods within the last hour, oldest first:
+// time/source/node, separated by commas. A workload that has ever had one also has a label
+// of this name, so that a list finds it; the label's value says nothing. A Deployment has
+// none, since its status does not take labels; its ReplicaSets may show a copy of the
+// annotation, which does not count.
+const Annotation = "sigma-scheduler.io/evictions"
+
+const (
+	window = time.Hour
+	// maxAhead is how far in the future a clock that was set back may have left a record.
+	maxAhead = 24 * time.Hour
+	// maxLength of an annotation that is read, in bytes; an hour of a workload is far below.
+	maxLength = 64 << 10
+)
+
+// A Source is who evicts.
+type Source string
+
+// The sources.
+const (
+	MakeRoom  Source = "make-room"
+	Rebalance Source = "rebalance"
+	Updater   Source = "updater"
+)
+
+// A record is one eviction.
+type record struct {
+	at   time.Time // whole seconds
+	by   Source
+	node string
+}
+
+func (r record) String() string {
+	return r.at.UTC().Format(time.RFC3339) + "/" + string(r.by) + "/" + r.node
+}
+
+// parse reads an annotation. It drops what is older than an hour, and what is in the
+// future becomes now. The error says what cannot be read.
+func parse(text string, now time.Time) ([]record, error) {
+	if len(text) > maxLength {
+		return nil, fmt.Errorf("annotation %s: %d bytes, want at most %d", Annotation, len(text), maxLength)
+	}
+	if text == "" {
+		return nil, nil
+	}
+	var list []record
+	for i, field := range strings.Split(text, ",") {
+		parts := strings.Split(field, "/")
+		if len(parts) != 3 || parts[1] == "" {
+			return nil, fmt.Errorf("annotation %s: entry %d %.80q: want time/source/node", Annotation, i+1, field)
+		}
+		at, err := time.Parse(time.RFC3339, parts[0])
+		if err != nil {
+			return nil, fmt.Errorf("annotation %s: entry %d: time %.40q: want the form 2006-01-02T15:04:05Z", Annotation, i+1, parts[0])
+		}
+		if at.After(now.Add(maxAhead)) {
+			return nil, fmt.Errorf("annotation %s: entry %d: time %s is more than a day from now", Annotation, i+1, parts[0])
+		}
+		if at.After(now) {
+			at = now.UTC().Truncate(time.Second)
+		}
+		if at.After(now.Add(-window)) {
+			list = append(list, record{at, Source(parts[1]), parts[2]})
+		}
+	}
+	return list, nil
+}
+
+func format(list []record) string {
+	slices.SortStableFunc(list, func(a, b record) int { return a.at.Compare(b.at) })
+	text := make([]string, len(list))
+	for i, r := range list {
+		text[i] = r.String()
+	}
+	return strings.Join(text, ",")
+}
