@@ -56,6 +56,7 @@ func (e *Engine) RankAmong(ctx context.Context, pod *v1.Pod, nodes []string, pas
 		e.inbox.untrack(pod.UID)
 		return v
 	}
+	e.inbox.ranked(pod.UID)
 	if known := e.state.ledger.Pod(string(pod.UID)); known != nil {
 		known.Asked = begin
 	}
@@ -230,6 +231,7 @@ func (e *Engine) emitDisagreement(pod *v1.Pod, machine int32) {
 func (e *Engine) Reserve(pod *v1.Pod, node string, v *Verdict) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	defer e.inbox.placed(pod)
 	if !podspec.Moves(pod) { // it is part of its node
 		return
 	}

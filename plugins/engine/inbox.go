@@ -21,6 +21,12 @@ type inbox struct {
 	// since. The end of others is ignored: a standby sees many and decides on none.
 	tracked map[types.UID]bool
 	graves  graves
+
+	planned bool                   // plans were set, and there are some
+	nodes   map[string]changedNode // that changed since, while there are plans
+	// ranking is the pod that was ranked and not yet placed; "" = none. Until it is placed, nothing
+	// may be entered: the log says what it was placed by.
+	ranking types.UID
 }
 
 // mail is what came in since the last decision.
@@ -42,17 +48,58 @@ func (in *inbox) empty() mail {
 	in.Lock()
 	defer in.Unlock()
 	m := in.mail
-	in.mail = mail{}
+	in.mail, in.ranking = mail{}, "" // the next cycle begins
 	return m
 }
 
-// takePlans returns new plans and removes them.
-func (in *inbox) takePlans() (plans []*kube.Plan, news bool) {
+// takePlans returns new plans and changed nodes, and removes them.
+func (in *inbox) takePlans() (plans []*kube.Plan, news bool, nodes map[string]changedNode) {
 	in.Lock()
 	defer in.Unlock()
-	plans, news = in.plans, in.newPlans
-	in.plans, in.newPlans = nil, false
-	return plans, news
+	plans, news, nodes = in.plans, in.newPlans, in.nodes
+	in.plans, in.newPlans, in.nodes = nil, false, nil
+	return plans, news, nodes
+}
+
+// note keeps a node that changed or went, if there are plans.
+func (in *inbox) note(before, after *v1.Node) bool {
+	in.Lock()
+	defer in.Unlock()
+	if !in.planned {
+		return false
+	}
+	if in.nodes == nil {
+		in.nodes = map[string]changedNode{}
+	}
+	if after == nil {
+		in.nodes[before.Name] = changedNode{before, true}
+	} else {
+		in.nodes[after.Name] = changedNode{after, false}
+	}
+	return true
+}
+
+// ranked notes that a pod is between its ranking and its placement.
+func (in *inbox) ranked(uid types.UID) {
+	in.Lock()
+	defer in.Unlock()
+	in.ranking = uid
+}
+
+// placed notes that a pod is not between the two any more.
+func (in *inbox) placed(pod *v1.Pod) {
+	in.Lock()
+	defer in.Unlock()
+	if in.ranking == pod.UID {
+		in.ranking = ""
+	}
+}
+
+// ranks reports whether a pod is between its ranking and its placement.
+func (in *inbox) ranks() bool {
+	in.Lock()
+	defer in.Unlock()
+	return in.ranking != ""
 }
 
 // track adds a pod to the tracked ones. A pod that was deleted before it was asked about
@@ -111,6 +158,9 @@ func (e *Engine) BindFailed(pod *v1.Pod) {
 	e.inbox.Lock()
 	defer e.inbox.Unlock()
 	e.inbox.failed = append(e.inbox.failed, pod)
+	if e.inbox.ranking == pod.UID {
+		e.inbox.ranking = ""
+	}
 	if !e.inbox.tracked[pod.UID] {
 		e.inbox.deleted = append(e.inbox.deleted, pod)
 	}

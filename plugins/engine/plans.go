@@ -1,7 +1,12 @@
 package engine
 
 import (
+	"maps"
+	"reflect"
+	"slices"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
@@ -11,14 +16,18 @@ import (
 // decision or a changed node means for that node's reservations is entered at once.
 const reviewEvery = time.Second
 
-// idle is longer than a pod takes from its ranking to its placement.
-const idle = 10 * time.Second
+// idle is how long after a Sync plans are reviewed without one: pods that come soon after one
+// another bring their own.
+const idle = 500 * time.Millisecond
 
 // SetPlans puts plans in force from the next decision on. No two may have the same workload.
 func (e *Engine) SetPlans(plans []*kube.Plan) {
 	e.inbox.Lock()
 	defer e.inbox.Unlock()
 	e.inbox.plans, e.inbox.newPlans = plans, true
+	if e.inbox.planned = len(plans) > 0; !e.inbox.planned {
+		e.inbox.nodes = nil
+	}
 }
 
 // Holds reports whether room is reserved on a node.
@@ -49,17 +58,18 @@ func (e *Engine) reviewPlans() {
 }
 
 // planReports says how far each plan is, by name; nil while that is unknown: a standby has
-// read no nodes, and new plans are not in force. Where pods come, that is the next Sync's
-// business: nothing may change between a ranking and its placement. In an idle cluster it
-// is done here.
+// read no nodes, and new plans are not in force. Where pods come, the next Sync puts them in
+// force; in an idle cluster that is done here.
 func (e *Engine) planReports() map[string]kube.PlanReport {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.state.fresh || e.state.broken != nil {
 		return nil
 	}
-	if e.opt.Now().Sub(e.syncedAt) >= idle {
-		if plans, news := e.inbox.takePlans(); news {
+	if !e.inbox.ranks() && e.opt.Now().Sub(e.syncedAt) >= idle {
+		plans, news, nodes := e.inbox.takePlans()
+		e.enterNodes(nodes)
+		if news {
 			e.state.cluster.SetPlans(plans, seconds(e.opt.Now()))
 		}
 		e.reviewPlans()
@@ -76,4 +86,45 @@ func (e *Engine) planReports() map[string]kube.PlanReport {
 		reports[p.Name] = e.state.cluster.Report(p)
 	}
 	return reports
+}
+
+// enterNodes enters nodes that changed while no pod came. A node that is gone counts at once.
+func (e *Engine) enterNodes(nodes map[string]changedNode) {
+	for _, name := range slices.Sorted(maps.Keys(nodes)) {
+		if c := nodes[name]; c.gone {
+			e.state.cluster.LoseNode(c.node)
+		} else {
+			e.state.cluster.ChangeNode(c.node)
+		}
+	}
+}
+
+// A changedNode is a node as an informer saw it last.
+type changedNode struct {
+	node *v1.Node
+	gone bool
+}
+
+// NodeChanged tells of a node that an informer saw change or, where after is nil, go. A Sync
+// brings the same with the pods; where plans are in force and no pod comes, this is
+// what their pods are planned again by.
+func (e *Engine) NodeChanged(before, after *v1.Node) {
+	w := e.watcher.Load()
+	if w == nil || !e.inbox.note(before, after) {
+		return
+	}
+	if after == nil || before == nil || !reflect.DeepEqual(before.Spec, after.Spec) {
+		w.wakeUp()
+	}
+}
+
+// Left says that nobody will tell where a pod goes that was ranked.
+func (e *Engine) Left(pod *v1.Pod) { e.inbox.placed(pod) }
+
+// PlanChanged puts a plan in force that an informer of the scheduler saw change, as
+// [Engine.RuleChanged] does with a rule.
+func (e *Engine) PlanChanged(before, after any) {
+	if w := e.watcher.Load(); w != nil {
+		w.changed(before, after, w.setPlan, w.planGone)
+	}
 }

@@ -47,7 +47,7 @@ func TestPodsLandAsPlanned(t *testing.T) {
 				l.sync()
 				settle()
 				require.Equal(t, map[string]string{
-					"Accepted": "True Valid 1", "Active": "True Reserving 1", "observedGeneration": "1", "pods": "3", "landed": "0", "reserved": "3", "elsewhere": "0",
+					"Accepted": "True Valid 1", "Active": "True Reserving 1", "observedGeneration": "1", "pods": "3", "landed": "0", "reserved": "3", "elsewhere": "0", "replanned": "0",
 				}, s.status(plans, "site"))
 				require.True(t, l.Holds("b"))
 				require.False(t, l.Holds("a"))
@@ -102,7 +102,7 @@ func TestPlanIsLeft(t *testing.T) {
 		l.sync()
 		settle()
 		require.Equal(t, "1 1 0", fmt.Sprint(s.status(plans, "site")["elsewhere"], " ", s.status(plans, "site")["reserved"], " ", s.status(plans, "site")["landed"]))
-		require.Equal(t, "0 of 2 pods landed as planned, 1 stand elsewhere, 1 are planned on nodes that are not there.", s.message(plans, "site", "Active"))
+		require.Equal(t, "0 of 2 pods landed as planned, 1 stand elsewhere.", s.message(plans, "site", "Active"))
 		require.Equal(t, "c", l.place(pod("web-1", "web")).Ranked[0].Node)
 		l.verify()
 	})

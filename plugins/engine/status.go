@@ -22,8 +22,8 @@ import (
 )
 
 // statusEvery is how often statuses are checked without an event: conflicts come and
-// go without one.
-const statusEvery = 2 * time.Second
+// go without one, and in an idle cluster plans are reviewed with their statuses.
+const statusEvery = time.Second
 
 // writeStatuses keeps the statuses of policies, rules and plans up to date until ctx ends. It
 // does not run in an informer: a slow API server must not delay a rule.

@@ -107,11 +107,11 @@ func (e *Engine) watch(ctx context.Context, client dynamic.Interface, factory dy
 		case rules:
 			has.Rules = true
 			w.rulesRead = registration.HasSynced
-			e.watcher.Store(w)
 		case plans:
 			has.Plans = true
 		}
 	}
+	e.watcher.Store(w)
 	factory.Start(ctx.Done())
 	wait, cancel := context.WithTimeout(ctx, syncPatience)
 	defer cancel()
@@ -127,7 +127,7 @@ var errNotRead = errors.New("placement rules are not read yet")
 // Ready returns why nothing can be decided yet; nil when it can. Rules must be read
 // first.
 func (e *Engine) Ready() error {
-	if w := e.watcher.Load(); w != nil && !w.rulesRead() {
+	if w := e.watcher.Load(); w != nil && w.rulesRead != nil && !w.rulesRead() {
 		return errNotRead
 	}
 	return nil
@@ -263,14 +263,17 @@ func parsePolicy(o *unstructured.Unstructured) (*policy.Object, error) {
 // is nil for a new rule, after for a deleted one. The scheduler wakes pods by that
 // informer, which may be ahead of ours, and a woken pod must meet the new rule.
 func (e *Engine) RuleChanged(before, after any) {
-	w := e.watcher.Load()
-	if w == nil {
-		return
+	if w := e.watcher.Load(); w != nil {
+		w.changed(before, after, w.setRule, w.ruleGone)
 	}
+}
+
+// changed passes on an object that changed or went.
+func (w *watcher) changed(before, after any, set, gone func(*unstructured.Unstructured)) {
 	if o := unwrap(after); o != nil {
-		w.setRule(o)
+		set(o)
 	} else if o := unwrap(before); o != nil {
-		w.ruleGone(o)
+		gone(o)
 	}
 }
 

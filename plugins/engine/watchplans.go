@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -96,6 +97,7 @@ func (w *watcher) describePlan(s *statement, k *known, reports map[string]kube.P
 	}
 	s.fields["pods"], s.fields["landed"] = int64(r.Pods), int64(r.Landed)
 	s.fields["reserved"], s.fields["elsewhere"] = int64(r.Reserved), int64(r.Elsewhere)
+	s.fields["replanned"] = int64(r.Replanned())
 	text := missing(r)
 	switch {
 	case k.plan.Until <= seconds(w.engine.opt.Now()):
@@ -104,13 +106,13 @@ func (w *watcher) describePlan(s *statement, k *known, reports map[string]kube.P
 		s.add(v1alpha1.ConditionActive, metav1.ConditionFalse, "DryRun", fmt.Sprintf(
 			"Nothing is reserved until spec.mode is Enabled; there is room for %d of the pods to come. %s", r.HasRoom, text))
 	case r.Landed == r.Pods:
-		s.add(v1alpha1.ConditionActive, metav1.ConditionTrue, "Complete", "All pods stand where the plan has them.")
+		s.add(v1alpha1.ConditionActive, metav1.ConditionTrue, "Complete", "All pods stand where the plan has them."+again(r))
 	default:
 		s.add(v1alpha1.ConditionActive, metav1.ConditionTrue, "Reserving", text)
 	}
 }
 
-// missing says how far a plan is, and why it is no further.
+// missing says how far a plan is, why it is no further, and what was planned again.
 func missing(r kube.PlanReport) string {
 	parts := []string{fmt.Sprintf("%d of %d pods landed as planned", r.Landed, r.Pods)}
 	add := func(n int32, text string) {
@@ -122,5 +124,23 @@ func missing(r kube.PlanReport) string {
 	add(r.NoNode, " are planned on nodes that are not there")
 	add(r.Cordoned, " on cordoned nodes")
 	add(r.NoRoom, " on nodes without room")
-	return strings.Join(parts, ", ") + "."
+	add(r.Refused, " on nodes that refuse them")
+	return strings.Join(parts, ", ") + "." + again(r)
+}
+
+// again says where pods were planned again: the nodes by name, a few of many.
+func again(r kube.PlanReport) string {
+	const most = 20
+	if len(r.Again) == 0 {
+		return ""
+	}
+	var nodes []string
+	for _, name := range slices.Sorted(maps.Keys(r.Again)) {
+		nodes = append(nodes, fmt.Sprintf("%s (%d)", name, r.Again[name]))
+	}
+	more := ""
+	if n := len(nodes) - most; n > 0 {
+		nodes, more = nodes[:most], fmt.Sprintf(" and %d more nodes", n)
+	}
+	return fmt.Sprintf(" %d were planned again, on %s%s.", r.Replanned(), strings.Join(nodes, ", "), more)
 }

@@ -99,6 +99,7 @@ func last(o any) any {
 func (v *view) setNode(n *v1.Node) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.engine.NodeChanged(v.nodes[n.Name], n)
 	v.nodes[n.Name] = n
 	v.dirty[n.Name] = true
 }
@@ -106,6 +107,9 @@ func (v *view) setNode(n *v1.Node) {
 func (v *view) removeNode(name string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if n := v.nodes[name]; n != nil {
+		v.engine.NodeChanged(n, nil)
+	}
 	delete(v.nodes, name)
 	v.dirty[name] = true
 }
@@ -198,6 +202,7 @@ func (v *view) drop(uid types.UID) {
 
 // leave notes that the scheduler chooses a pod's node.
 func (v *view) leave(p *v1.Pod) {
+	v.engine.Left(p)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.pods[p.UID] == nil {

@@ -206,6 +206,28 @@ func (t *Translator) RemoveNode(nodeName string) {
 	}
 }
 
+// LoseNode is RemoveNode for one that an informer saw go. Another one of its name stays.
+func (t *Translator) LoseNode(object *v1.Node) {
+	if n := t.ledger.Node(object.Name); n != nil && n.Object.(*v1.Node).UID == object.UID {
+		t.RemoveNode(object.Name)
+	}
+}
+
+// ChangeNode brings a known node up to date as far as can be without its pods.
+func (t *Translator) ChangeNode(object *v1.Node) {
+	n := t.ledger.Node(object.Name)
+	if n == nil || n.Object == any(object) || n.Object.(*v1.Node).UID != object.UID {
+		return
+	}
+	fixed := podspec.Amounts(n.Object.(*v1.Node).Status.Allocatable)
+	for dim, amount := range n.Machine().Capacity {
+		fixed[dim] -= amount
+	}
+	if t.setMachine(object, fixed) != nil {
+		t.settle(n, nil)
+	}
+}
+
 // Arrive emits that a policy is about to be asked about a pod, and returns the
 // pod's app; nil = no scheduler decides where it goes, or the ledger refused it.
 func (t *Translator) Arrive(p *v1.Pod) *ledger.AppEntry {

@@ -94,8 +94,10 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 			Event: fwk.ClusterEvent{Resource: ruleEvents, ActionType: fwk.All}, QueueingHintFn: p.afterRule,
 		})
 	}
-	if p.has.Plans { // its status says that reservations ended
-		events = append(events, fwk.ClusterEventWithHint{Event: fwk.ClusterEvent{Resource: planEvents, ActionType: fwk.All}})
+	if p.has.Plans {
+		events = append(events, fwk.ClusterEventWithHint{
+			Event: fwk.ClusterEvent{Resource: planEvents, ActionType: fwk.All}, QueueingHintFn: p.afterPlan,
+		})
 	}
 	return events, nil
 }
@@ -108,6 +110,13 @@ func (p *Plugin) afterRule(_ klog.Logger, _ *v1.Pod, before, after any) (fwk.Que
 	if err == nil && old != nil && now != nil && old.GetUID() == now.GetUID() && old.GetGeneration() == now.GetGeneration() {
 		return fwk.QueueSkip, nil
 	}
+	return fwk.Queue, nil
+}
+
+// afterPlan puts the plan in force and wakes every pod, also when only the plan's status
+// changed: that says that reservations ended.
+func (p *Plugin) afterPlan(_ klog.Logger, _ *v1.Pod, before, after any) (fwk.QueueingHint, error) {
+	p.engine.PlanChanged(before, after)
 	return fwk.Queue, nil
 }
 

@@ -84,5 +84,7 @@ func TestPlanWakesPods(t *testing.T) {
 	require.Len(t, events, 3)
 	gvr, _ := schema.ParseResourceArg(string(events[2].Event.Resource))
 	require.Equal(t, v1alpha1.SchemeGroupVersion.WithResource("placementplans"), *gvr)
-	require.Nil(t, events[2].QueueingHintFn)
+	hint, err := events[2].QueueingHintFn(klog.Background(), pod("new", "other").Obj(), nil, nil)
+	require.NoError(t, err)
+	require.Equal(t, fwk.Queue, hint)
 }

@@ -99,7 +99,30 @@ func New(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, er
 		UpdateFunc: p.bound,
 		DeleteFunc: p.gone,
 	})
+	if err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	_, err = h.SharedInformerFactory().Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: p.nodeChanged,
+		DeleteFunc: func(o any) { p.nodeChanged(o, nil) },
+	})
 	return p, err
+}
+
+// nodeChanged passes on nodes that change and, with after nil, nodes that go.
+func (p *Plugin) nodeChanged(before, after any) {
+	old, now, err := util.As[*v1.Node](last(before), after)
+	if err == nil && old != nil {
+		p.engine.NodeChanged(old, now)
+	}
+}
+
+// last is the last known state of a deleted object.
+func last(object any) any {
+	if final, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		return final.Obj
+	}
+	return object
 }
 
 // bound passes on pods that get a node, from any scheduler.
@@ -111,10 +134,7 @@ func (p *Plugin) bound(before, after any) {
 }
 
 func (p *Plugin) gone(object any) {
-	if final, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = final.Obj
-	}
-	if pod, ok := object.(*v1.Pod); ok {
+	if pod, ok := last(object).(*v1.Pod); ok {
 		p.engine.Deleted(pod)
 	}
 }

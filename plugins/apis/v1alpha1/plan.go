@@ -122,7 +122,7 @@ type PlacementPlanStatus struct {
 	// +optional
 	Pods int32 `json:"pods"`
 
-	// Of these, the pods that stand where the plan has them.
+	// Of these, the pods that stand where the plan has them, or where they were planned again.
 	// +optional
 	Landed int32 `json:"landed"`
 
@@ -133,6 +133,11 @@ type PlacementPlanStatus struct {
 	// Pods of the workloads that stand where the plan has none, or no more.
 	// +optional
 	Elsewhere int32 `json:"elsewhere"`
+
+	// Pods that lost their place and were planned again, on other nodes. The message of the
+	// condition Active names these.
+	// +optional
+	Replanned int32 `json:"replanned"`
 
 	// Accepted and Active.
 	// +optional
