@@ -29,7 +29,7 @@ type planFlags struct {
 	mps, prove string
 	// proveSeconds limits the solver.
 	proveSeconds float64
-	object       planObjectFlags
+	site         planSite
 	plan.Options
 }
 
@@ -54,12 +54,14 @@ Where items also leave, --at names the moment to plan: a time in seconds, or pea
 time of the largest demand. The items that live then are packed.
 
 With --object the plan of a snapshot's waiting pods is an object PlacementPlan, by which
-Sigma in the cluster lands them.
+Sigma in the cluster lands them. With --manifests the pods of these workloads come too,
+also where they do not exist yet.
 
 After an interrupt the best plan so far is written.`,
 		Example: `  sigma plan --trace small-1 --placements placements.csv
   sigma plan --trace snap --repack
   sigma plan --trace snap --object site.yaml --deadline 2026-05-04T08:00:00Z
+  sigma plan --trace snap --manifests shop/ --object site.yaml --deadline 2026-05-04T08:00:00Z
   sigma plan --trace churn-1 --at peak
   sigma plan --trace large-1 --starts 8 --steps 100000 --format json`,
 		Args: noArgs,
@@ -67,7 +69,7 @@ After an interrupt the best plan so far is written.`,
 			if err := required(cmd, "trace"); err != nil {
 				return err
 			}
-			if err := cmp.Or(oneOf("format", f.format, "table", "json"), onlyWith(cmd, "prove-seconds", "prove"), onlyWith(cmd, "deadline", "object")); err != nil {
+			if err := cmp.Or(oneOf("format", f.format, "table", "json"), onlyWith(cmd, "prove-seconds", "prove"), onlyWith(cmd, "deadline", "object"), onlyWith(cmd, "namespace", "manifests"), onlyWith(cmd, "app-label", "manifests")); err != nil {
 				return err
 			}
 			if f.Steps < 1 || f.Starts < 1 || f.Workers < 1 {
@@ -79,15 +81,18 @@ After an interrupt the best plan so far is written.`,
 			if !(f.proveSeconds > 0) {
 				return usagef("--prove-seconds %g: want more than 0", f.proveSeconds)
 			}
-			if err := cmp.Or(findSolver(f.prove), regular("placements", f.placements), regular("mps", f.mps), f.object.check(f.repack)); err != nil {
+			if err := cmp.Or(findSolver(f.prove), regular("placements", f.placements), regular("mps", f.mps), f.site.check(f.repack)); err != nil {
 				return err
 			}
 			traces, err := a.loadTraces(f.paths)
 			if err != nil {
 				return err
 			}
-			if f.placements+f.mps+f.object.path != "" && len(traces) > 1 {
-				return usagef("--placements, --object and --mps take one trace, not %d", len(traces))
+			if (f.placements+f.mps+f.site.object.Path != "" || len(f.site.manifests) > 0) && len(traces) > 1 {
+				return usagef("--placements, --object, --manifests and --mps take one trace, not %d", len(traces))
+			}
+			if err := a.addManifests(traces, &f.site); err != nil {
+				return err
 			}
 			work, err := workOf(f.effort)
 			if err != nil {
@@ -101,8 +106,11 @@ After an interrupt the best plan so far is written.`,
 	flags.StringArrayVar(&f.paths, "trace", nil, "trace, or folder of traces (repeatable)")
 	a.unpackedFlag(flags)
 	flags.StringVar(&f.placements, "placements", "", "CSV file to write placements to, of one trace")
-	flags.StringVar(&f.object.path, "object", "", "YAML file to write a PlacementPlan to, of one trace; it begins as a dry run, and has the file's name")
-	flags.StringVar(&f.object.deadline, "deadline", "", "with --object: when its reservations end, as 2026-05-04T08:00:00Z")
+	flags.StringVar(&f.site.object.Path, "object", "", "YAML file to write a PlacementPlan to, of one trace; it begins as a dry run, and has the file's name")
+	flags.StringVar(&f.site.object.Deadline, "deadline", "", "with --object: when its reservations end, as 2026-05-04T08:00:00Z")
+	flags.StringArrayVar(&f.site.manifests, "manifests", nil, "manifests of what is to come: file, or folder of .yaml and .json files (repeatable)")
+	flags.StringVar(&f.site.Namespace, "namespace", "default", "with --manifests: namespace of objects that name none")
+	flags.StringVar(&f.site.AppLabel, "app-label", "", "with --manifests: as for the snapshot, the label whose value is a pod's app")
 	flags.StringVar(&f.at, "at", "", "plan the items that live at a time in seconds, or at the peak")
 	flags.BoolVar(&f.repack, "repack", false, "place the items of placed.csv again")
 	flags.Uint64Var(&f.Seed, "seed", 1, "of the search")
@@ -179,8 +187,8 @@ func (a *app) planOne(ctx context.Context, t *trace.Trace, f planFlags) (compare
 		out.Plan.Seconds = processSeconds() - began
 	}
 	show.end()
-	if f.object.path != "" {
-		if err := f.object.write(t, p.Placements); err != nil {
+	if f.site.object.Path != "" {
+		if err := f.site.object.Write(t, p.Placements); err != nil {
 			return compare.PlanReport{}, err
 		}
 	}

@@ -2,51 +2,41 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"path/filepath"
-	"strings"
-	"time"
-
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
-	"github.com/sigma-scheduler/sigma/internal/durable"
+	"github.com/sigma-scheduler/sigma/plugins/manifest"
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
 )
 
-// planObjectFlags are those of the object that a plan is written to.
-type planObjectFlags struct{ path, deadline string }
+// planSite is what a plan is made of beside a trace, and the object that it is written to.
+type planSite struct {
+	manifests []string
+	manifest.Options
+	object snapshot.PlanFile
+}
 
-func (f *planObjectFlags) check(repack bool) error {
-	if f.path == "" {
+func (f *planSite) check(repack bool) error {
+	switch {
+	case f.object.Path == "":
 		return nil
-	}
-	if repack {
+	case repack:
 		return usagef("--object and --repack: an object moves no pods that stand")
 	}
-	if _, err := time.Parse(time.RFC3339, f.deadline); err != nil {
-		return usagef("--deadline %s: want a time like 2026-05-04T08:00:00Z", f.deadline)
+	if err := f.object.Check(); err != nil {
+		return &usageError{err}
 	}
-	if problems := validation.IsDNS1123Subdomain(f.name()); len(problems) > 0 {
-		return usagef("--object %s: the file's name is that of the object: %s", f.path, problems[0])
-	}
-	return regular("object", f.path)
+	return regular("object", f.object.Path)
 }
 
-// name is that of the object.
-func (f *planObjectFlags) name() string {
-	return strings.TrimSuffix(filepath.Base(f.path), filepath.Ext(f.path))
-}
-
-// write writes the placements of a plan as a PlacementPlan.
-func (f *planObjectFlags) write(t *trace.Trace, placements []trace.Placement) error {
-	deadline, _ := time.Parse(time.RFC3339, f.deadline) // was checked
-	text, err := snapshot.PlanObject(t, placements, f.name(), deadline)
-	if err != nil {
-		return fmt.Errorf("--object: trace %s: %w", t.Name, err)
+// addManifests adds to a trace what is to come of the manifests.
+func (a *app) addManifests(traces []*trace.Trace, f *planSite) (err error) {
+	if len(f.manifests) == 0 {
+		return nil
 	}
-	return durable.WriteFile(f.path, func(w io.Writer) error {
-		_, err := w.Write(text)
-		return err
-	})
+	var notes []string
+	traces[0], notes, err = manifest.Add(traces[0], f.manifests, f.Options)
+	for _, note := range notes {
+		fmt.Fprintln(a.stderr, note)
+	}
+	return err
 }

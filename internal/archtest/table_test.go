@@ -48,6 +48,7 @@ var table = []row{
 	{"plugins/sigma", edge},
 	{"plugins/extender", slices.Concat(edge, []string{"internal/serve"})},
 	{"plugins/snapshot", slices.Concat(edge, []string{"internal/durable"})},
+	{"plugins/manifest", []string{"binpack", "cerebro/trace", "plugins/apis/...", "plugins/history", "plugins/kube", "plugins/ledger", "plugins/podspec"}},
 	{"mpa", []string{"mpa/guard"}},
 	{"mpa/guard", nil},
 	{"mpa/agents", []string{"mpa", "mpa/guard"}},

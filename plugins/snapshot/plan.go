@@ -4,16 +4,20 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/durable"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 )
 
@@ -82,15 +86,44 @@ func workloadOf(group string) (v1alpha1.PlannedWorkload, error) {
 	return w, nil
 }
 
-// PlanObject is the PlacementPlan, as YAML, that gives the placements their nodes. It is in DryRun.
-func PlanObject(t *trace.Trace, placements []trace.Placement, name string, deadline time.Time) ([]byte, error) {
+// A PlanFile is the YAML file of a PlacementPlan, which has the file's name.
+type PlanFile struct {
+	Path     string
+	Deadline string // of its reservations, as in RFC 3339
+}
+
+func (f *PlanFile) name() string {
+	return strings.TrimSuffix(filepath.Base(f.Path), filepath.Ext(f.Path))
+}
+
+// Check returns what is wrong with the path or the deadline.
+func (f *PlanFile) Check() error {
+	if _, err := time.Parse(time.RFC3339, f.Deadline); err != nil {
+		return fmt.Errorf("--deadline %s: want a time like 2026-05-04T08:00:00Z", f.Deadline)
+	}
+	if problems := validation.IsDNS1123Subdomain(f.name()); len(problems) > 0 {
+		return fmt.Errorf("--object %s: the file's name is that of the object: %s", f.Path, problems[0])
+	}
+	return nil
+}
+
+// Write writes the PlacementPlan that gives the placements their nodes. It is in DryRun.
+func (f *PlanFile) Write(t *trace.Trace, placements []trace.Placement) error {
 	workloads, err := plannedWorkloads(t, placements)
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("--object: trace %s: %w", t.Name, err)
 	}
-	return yaml.Marshal(map[string]any{
+	deadline, err := time.Parse(time.RFC3339, f.Deadline)
+	if err != nil {
+		return err
+	}
+	text, err := yaml.Marshal(map[string]any{
 		"apiVersion": v1alpha1.SchemeGroupVersion.String(), "kind": "PlacementPlan",
-		"metadata": map[string]any{"name": name},
+		"metadata": map[string]any{"name": f.name()},
 		"spec":     v1alpha1.PlacementPlanSpec{Mode: v1alpha1.PlanDryRun, Deadline: metav1.NewTime(deadline), Workloads: workloads},
 	})
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(f.Path, func(w io.Writer) error { _, err := w.Write(text); return err })
 }
