@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,6 +19,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/apis/config"
 	"github.com/sigma-scheduler/sigma/plugins/apis/config/validation"
 	"github.com/sigma-scheduler/sigma/plugins/engine"
+	"github.com/sigma-scheduler/sigma/plugins/mover"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
@@ -31,6 +33,7 @@ type Plugin struct {
 	binder  fwk.BindPlugin // upstream's
 	mapping string
 	has     engine.Kinds // in the cluster: changes of rules and plans wake pods
+	mover   *mover.Mover // nil = a test without a cluster
 
 	nodes nodes
 
@@ -45,6 +48,7 @@ var (
 	_ fwk.PreFilterPlugin     = &Plugin{}
 	_ fwk.FilterPlugin        = &Plugin{}
 	_ fwk.PreFilterExtensions = &Plugin{}
+	_ fwk.PostFilterPlugin    = &Plugin{}
 	_ fwk.PreScorePlugin      = &Plugin{}
 	_ fwk.ScorePlugin         = &Plugin{}
 	_ fwk.ReservePlugin       = &Plugin{}
@@ -72,7 +76,7 @@ func New(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, er
 	e, err := engine.New(engine.Options{
 		Profile: profile, PolicyName: a.PolicyName, CanaryName: a.CanaryPolicyName, AppLabel: a.AppLabel,
 		Fleet: a.Fleet, DecisionLog: a.DecisionLog, DecisionLogBytes: a.DecisionLogBytes, DecisionLogFiles: int(a.DecisionLogFiles), Deadline: a.Deadline.Duration, ForecastAge: a.ForecastMaxAge.Duration,
-		Top: int(fwk.MaxScore), Recorder: h.EventRecorder(),
+		Top: int(fwk.MaxScore), Recorder: h.EventRecorder(), Repairs: true,
 	})
 	if err != nil { // it begins with the argument's name
 		return nil, fmt.Errorf("%s.%w", argsPath, err)
@@ -94,6 +98,11 @@ func New(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, er
 	declared := informers.NewSharedInformerFactoryWithOptions(h.ClientSet(), 0, informers.WithTransform(podspec.Slim))
 	e.Follow(ctx, declared)
 	e.CompareWith(ctx, h.SharedInformerFactory(), nil)
+	cluster, err := newMoverCluster(h, h.KubeConfig())
+	if err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	p.mover = mover.New(ctx, e, cluster, time.Now)
 	_, err = h.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { p.bound(nil, o) },
 		UpdateFunc: p.bound,
@@ -130,12 +139,21 @@ func (p *Plugin) bound(before, after any) {
 	old, now, err := util.As[*v1.Pod](before, after)
 	if err == nil && now.Spec.NodeName != "" && (old == nil || old.Spec.NodeName == "") {
 		p.engine.Bound(now)
+		p.left(now)
 	}
 }
 
 func (p *Plugin) gone(object any) {
 	if pod, ok := last(object).(*v1.Pod); ok {
 		p.engine.Deleted(pod)
+		p.left(pod)
+	}
+}
+
+// left tells the mover of a pod that waits no more.
+func (p *Plugin) left(pod *v1.Pod) {
+	if p.mover != nil {
+		p.mover.Gone(pod)
 	}
 }
 

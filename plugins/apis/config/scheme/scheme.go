@@ -2,7 +2,8 @@
 // configuration file is then decoded with Sigma's arguments checked field by
 // field, and a profile without them gets the defaults. In a profile that has Sigma at
 // all extension points (multiPoint) and does not say which plugins bind, Sigma's Bind
-// comes before upstream's.
+// comes before upstream's; and its PostFilter before preemption, where the profile does not name
+// plugins for that.
 package scheme
 
 import (
@@ -33,15 +34,21 @@ func setDefaults(object any) {
 	c := object.(*upstreamv1.KubeSchedulerConfiguration)
 	upstream.SetObjectDefaults_KubeSchedulerConfiguration(c)
 	for _, profile := range c.Profiles {
-		bindFirst(profile.Plugins)
+		comeFirst(profile.Plugins)
 	}
 }
 
-// bindFirst puts Sigma's Bind before that of DefaultBinder, which leaves no pod to a
-// plugin after it. By multiPoint alone upstream's plugins come first.
-func bindFirst(plugins *upstreamv1.Plugins) {
+// comeFirst puts Sigma's Bind before that of DefaultBinder, which leaves no pod to a
+// plugin after it, and its PostFilter before DefaultPreemption, which would evict pods for one that
+// moves can make room for. By multiPoint alone upstream's plugins come first.
+func comeFirst(plugins *upstreamv1.Plugins) {
 	sigma := func(p upstreamv1.Plugin) bool { return p.Name == "Sigma" }
-	if slices.ContainsFunc(plugins.MultiPoint.Enabled, sigma) && len(plugins.Bind.Enabled)+len(plugins.Bind.Disabled) == 0 {
-		plugins.Bind.Enabled = []upstreamv1.Plugin{{Name: "Sigma"}}
+	if !slices.ContainsFunc(plugins.MultiPoint.Enabled, sigma) {
+		return
+	}
+	for _, set := range []*upstreamv1.PluginSet{&plugins.Bind, &plugins.PostFilter} {
+		if len(set.Enabled)+len(set.Disabled) == 0 {
+			set.Enabled = []upstreamv1.Plugin{{Name: "Sigma"}}
+		}
 	}
 }

@@ -3,6 +3,7 @@ package scheme_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -106,8 +107,9 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// Sigma is named first among those that bind, unless a profile says who binds.
-func TestBindFirst(t *testing.T) {
+// Sigma is named first among those that bind, and those that follow when a pod fits nowhere,
+// unless a profile names plugins for that.
+func TestComeFirst(t *testing.T) {
 	for _, tt := range []struct {
 		plugins string
 		want    []schedconfig.Plugin
@@ -123,6 +125,9 @@ func TestBindFirst(t *testing.T) {
 			loaded, err := options.LoadConfigFromFile(klog.Background(), write(t, "- plugins: {"+tt.plugins+"}\n"))
 			require.NoError(t, err)
 			require.Equal(t, tt.want, loaded.Profiles[0].Plugins.Bind.Enabled)
+			loaded, err = options.LoadConfigFromFile(klog.Background(), write(t, "- plugins: {"+strings.ReplaceAll(tt.plugins, "bind:", "postFilter:")+"}\n"))
+			require.NoError(t, err)
+			require.Equal(t, tt.want, loaded.Profiles[0].Plugins.PostFilter.Enabled)
 		})
 	}
 }

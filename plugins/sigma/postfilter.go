@@ -1,0 +1,125 @@
+package sigma
+
+import (
+	"context"
+	"errors"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/dynamic"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	policylisters "k8s.io/client-go/listers/policy/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	"k8s.io/utils/clock"
+
+	"github.com/sigma-scheduler/sigma/plugins/evict"
+	"github.com/sigma-scheduler/sigma/plugins/mover"
+)
+
+// PostFilter makes room for a pod that fits on no node. It succeeds, with the node that is to
+// take the pod, while a chain of moves is under way for it; otherwise preemption follows.
+func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	node := ""
+	if p.mover != nil && p.sync(state) == nil {
+		node = p.mover.MakeRoom(pod, func() []string { return p.short(statuses) }, func(node string, gone []*v1.Pod) bool {
+			return p.takes(ctx, state, pod, node, gone)
+		})
+	}
+	if node == "" {
+		return nil, fwk.NewStatus(fwk.Unschedulable)
+	}
+	return framework.NewPostFilterResultWithNominatedNode(node), nil
+}
+
+// short are the nodes that lack room for the pod of a cycle, or that a rule or a reservation closes.
+func (p *Plugin) short(statuses fwk.NodeToStatusReader) (list []string) {
+	for _, name := range p.nodes.names {
+		s := statuses.Get(name)
+		if s.Code() == fwk.Unschedulable && (s.Plugin() == names.NodeResourcesFit || s.Plugin() == Name) {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// takes reports whether all filters would let a pod to a node once some pods are gone from it.
+func (p *Plugin) takes(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string, gone []*v1.Pod) bool {
+	info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(node)
+	if err != nil {
+		return false
+	}
+	info, state = info.Snapshot(), state.Clone()
+	for _, g := range gone {
+		leaves, err := framework.NewPodInfo(g)
+		if err != nil || info.RemovePod(klog.FromContext(ctx), g) != nil || !p.handle.RunPreFilterExtensionRemovePod(ctx, state, pod, leaves, info).IsSuccess() {
+			return false
+		}
+	}
+	return p.handle.RunFilterPluginsWithNominatedPods(ctx, state, pod, info).IsSuccess()
+}
+
+// moverCluster is the cluster of a mover.
+type moverCluster struct {
+	pods    corelisters.PodLister
+	budgets policylisters.PodDisruptionBudgetLister
+	handle  fwk.Handle
+	evictor *evict.Evictor
+}
+
+// newMoverCluster takes pods and budgets from the scheduler's informers.
+func newMoverCluster(h fwk.Handle, config *rest.Config) (*moverCluster, error) {
+	config = rest.CopyConfig(config)
+	config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	heads, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return &moverCluster{
+		pods: h.SharedInformerFactory().Core().V1().Pods().Lister(), budgets: h.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
+		handle: h, evictor: evict.New(evict.Clients(objects, heads, h.ClientSet()), evict.MakeRoom, evict.Defaults, clock.RealClock{}),
+	}, nil
+}
+
+// Pod implements [mover.Cluster].
+func (c *moverCluster) Pod(namespace, name string) *v1.Pod {
+	pod, err := c.pods.Pods(namespace).Get(name)
+	if err != nil {
+		return nil
+	}
+	return pod
+}
+
+// Stays implements [mover.Cluster]. Where budgets cannot be read, all pods stay.
+func (c *moverCluster) Stays() func(*v1.Pod) bool {
+	list, err := c.budgets.List(labels.Everything())
+	if err != nil {
+		return func(*v1.Pod) bool { return true }
+	}
+	return mover.Budgets(list)
+}
+
+// Activate implements [mover.Cluster].
+func (c *moverCluster) Activate(pods ...*v1.Pod) {
+	byName := make(map[string]*v1.Pod, len(pods))
+	for _, pod := range pods {
+		byName[pod.Namespace+"/"+pod.Name] = pod
+	}
+	c.handle.Activate(klog.Background(), byName)
+}
+
+// Evict implements [mover.Cluster].
+func (c *moverCluster) Evict(ctx context.Context, pod *v1.Pod) error {
+	if err := c.evictor.Evict(ctx, pod); !errors.Is(err, evict.ErrGone) {
+		return err
+	}
+	return nil
+}

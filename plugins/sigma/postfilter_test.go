@@ -1,0 +1,143 @@
+package sigma
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodeaffinity"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
+
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
+	"github.com/sigma-scheduler/sigma/plugins/mover"
+)
+
+// quiet is a cluster in which pods are evicted and nothing follows.
+type quiet struct {
+	evicted chan string
+	pods    map[string]*v1.Pod
+	stays   bool
+}
+
+func (q *quiet) Pod(_, name string) *v1.Pod               { return q.pods[name] }
+func (q *quiet) Stays() func(*v1.Pod) bool                { return func(*v1.Pod) bool { return q.stays } }
+func (q *quiet) Activate(...*v1.Pod)                      {}
+func (q *quiet) Evict(_ context.Context, p *v1.Pod) error { q.evicted <- p.Name; return nil }
+func registerRoom(r *frameworkruntime.Registry, p *schedulerconfig.KubeSchedulerProfile) {
+	// In front of preemption, as the defaults of a configuration have it.
+	p.Plugins.PostFilter.Enabled = append([]schedulerconfig.Plugin{{Name: Name}}, p.Plugins.PostFilter.Enabled...)
+}
+
+func registerAffinity(registry *frameworkruntime.Registry, profile *schedulerconfig.KubeSchedulerProfile) {
+	tf.RegisterPluginAsExtensions(nodeaffinity.Name, func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+		return nodeaffinity.New(ctx, &schedulerconfig.NodeAffinityArgs{}, h, feature.Features{})
+	}, "PreFilter", "Filter")(registry, profile)
+}
+
+// moving is a ready pod of a ReplicaSet.
+func moving(name, app string) *st.PodWrapper {
+	w := pod(name, app)
+	w.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: app, Controller: new(true)}}
+	w.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}
+	return w
+}
+
+// roomStage has nodes of 8 cores: on a stand db with 5 and log with 2, on b cache with 3. large, of 6 cores, fits once
+// db has moved.
+func roomStage(t *testing.T, mode policy.RepairMode) (s *stage, q *quiet, large *st.PodWrapper) {
+	s = newStage(t, nil, registerAffinity, registerPreemption, registerRoom)
+	s.addNodes(node("a", 8).Label("kind", "x"), node("b", 8).Label("kind", "y"))
+	pods := []*v1.Pod{
+		moving("db-1", "db").Priority(5).Node("a").Req(cores("4")).Obj(), moving("log-1", "log").Priority(100).Node("a").Obj(),
+		moving("cache-1", "cache").Priority(100).Node("b").Req(cores("2")).Obj(),
+	}
+	large = pod("large", "large").Priority(5).Req(cores("5"))
+	s.addPods(pods...)
+	s.inform(append(pods, large.Obj())...)
+	q = &quiet{evicted: make(chan string, 10), pods: map[string]*v1.Pod{"large": large.Obj()}}
+	for _, p := range pods {
+		q.pods[p.Name] = p
+	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	s.mover = mover.New(ctx, s.engine, q, time.Now)
+	t.Cleanup(func() { cancel(); s.mover.Wait() })
+	s.decideBy(shipped(t, "hand-k0", func(spec *policy.Spec) { spec.Repair = &policy.Repair{Mode: mode, MinReplicas: new(1)} }))
+	return s, q, large
+}
+
+// A chain comes before preemption, and its node stays nominated while it is under way.
+func TestMakeRoomComesFirst(t *testing.T) {
+	s, q, large := roomStage(t, policy.RepairEnabled)
+	large.Priority(50) // it could preempt db
+	c := s.filter(large.Obj())
+	require.Empty(t, c.feasible)
+	nominated, status := s.preempt(c, large.Obj())
+	require.True(t, status.IsSuccess(), "%v", status)
+	require.Equal(t, "a", nominated)
+	require.Empty(t, s.deleted())
+	require.Equal(t, "db-1", <-q.evicted)
+
+	again := large.NominatedNodeName("a").Obj()
+	nominated, status = s.preempt(s.filter(again), again)
+	require.Equal(t, "a", nominated, "%v", status)
+	require.Empty(t, s.deleted())
+	const why = "PlacementPolicy/general make-room default/large: cpu is reserved for other pods"
+	require.Equal(t, why, s.filter(pod("other", "other").Obj()).refused["b"].Message())
+
+	_, assumed := s.place(moving("db-2", "db").Priority(5).Req(cores("4")).Obj())
+	require.Equal(t, "b", assumed.Spec.NodeName)
+	s.verify()
+}
+
+// Where there is no chain, preemption follows, or the pod waits as before.
+func TestPreemptionFollows(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		mode   policy.RepairMode
+		change func(*stage, *quiet, *st.PodWrapper)
+	}{
+		{"disabled", policy.RepairDisabled, nil},
+		{"DryRun", policy.RepairDryRun, nil},
+		{"a budget", policy.RepairEnabled, func(_ *stage, q *quiet, _ *st.PodWrapper) { q.stays = true }},
+		{"another filter refuses the node", policy.RepairEnabled, func(_ *stage, _ *quiet, large *st.PodWrapper) { large.NodeSelector(map[string]string{"kind": "y"}) }},
+		{"the place is reserved", policy.RepairEnabled, func(s *stage, _ *quiet, _ *st.PodWrapper) { s.planWeb("b") }},
+		{"preemption has made room", policy.RepairEnabled, func(_ *stage, _ *quiet, large *st.PodWrapper) { large.NominatedNodeName("b") }},
+		{"a rule keeps it off", policy.RepairEnabled, func(s *stage, _ *quiet, _ *st.PodWrapper) {
+			s.engine.SetRules([]*kube.Rule{rule(s.TB, "r", v1alpha1.PlacementRuleSpec{PodSet: picks("app", "large"), Excludes: []v1alpha1.Exclusion{{PodSet: picks("app", "log")}}})})
+		}},
+	} {
+		for _, important := range []bool{false, true} {
+			t.Run(tt.name, func(t *testing.T) {
+				s, q, large := roomStage(t, tt.mode)
+				if tt.change != nil {
+					tt.change(s, q, large)
+				}
+				if important {
+					large.Priority(1000)
+				}
+				p := large.Obj()
+				nominated, status := s.preempt(s.filter(p), p)
+				require.Empty(t, q.evicted)
+				if important {
+					require.NotEmpty(t, nominated, "%v", status)
+					require.NotEmpty(t, s.deleted())
+				} else {
+					require.Empty(t, nominated)
+					require.Equal(t, fwk.Unschedulable, status.Code())
+				}
+				s.verify()
+			})
+		}
+	}
+}
