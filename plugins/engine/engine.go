@@ -8,6 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+
+	"github.com/sigma-scheduler/sigma/binpack/policy"
 )
 
 // Options configure an engine. A duration of 0 turns its limit off.
@@ -25,6 +27,7 @@ type Options struct {
 	Deadline         time.Duration
 	ForecastAge      time.Duration // at which a forecast is stale
 	Top              int           // nodes to rank
+	Repairs          bool          // a caller carries rescues out
 	Recorder         events.EventRecorder
 	Now              func() time.Time
 }
@@ -37,7 +40,10 @@ type Engine struct {
 	events  *eventSink
 	watcher atomic.Pointer[watcher] // of rules; nil = the cluster has none
 	inbox   inbox
-	chosen  sync.Map // [ledger.Role] file that decides; "" = the policy does not choose
+	repair  atomic.Pointer[policy.Repair]
+
+	repairChanged atomic.Pointer[func()]
+	chosen        sync.Map // [ledger.Role] file that decides; "" = the policy does not choose
 
 	mu         sync.Mutex
 	state      *state

@@ -38,6 +38,7 @@ type mail struct {
 	newRules   bool
 	plans      []*kube.Plan
 	newPlans   bool
+	ended      []*kube.Chain
 	served     []string       // nil = nothing new
 	declared   *kube.Declared // nil = nothing new
 	declaredAt time.Time
@@ -129,6 +130,9 @@ func (e *Engine) SetPolicy(role ledger.Role, object *policy.Object) {
 		e.inbox.policies = map[ledger.Role]*policy.Object{}
 	}
 	e.inbox.policies[role] = object
+	if role == ledger.Primary {
+		e.setRepair(object)
+	}
 }
 
 // SetRules puts rules in force from the next decision on.

@@ -17,6 +17,11 @@ var (
 		Help:    "Time to rank the nodes for a pod.",
 		Buckets: metrics.ExponentialBuckets(0.00001, 2, 16),
 	}, []string{"profile"})
+	repairSearch = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Subsystem: subsystem, Name: "repair_search_duration_seconds", StabilityLevel: metrics.ALPHA,
+		Help:    "Time to look for a chain of moves that lets in a pod that fits on no node.",
+		Buckets: metrics.ExponentialBuckets(0.0001, 2, 16),
+	}, []string{"profile"})
 	allocation = gauge("allocation_rate", "Requested share of the capacity of the nodes that hold a movable pod.", "resource")
 	fragment   = gauge("fragment", "Share of the free capacity of active nodes, in the scarcest resource, that a pod of the present mix cannot use.")
 	active     = gauge("active_nodes", "Nodes that hold a movable pod.")
@@ -34,6 +39,9 @@ var (
 	fallbacks     = counter("fallbacks_total", "Decisions for which Best-Fit ranked the nodes because the policy could not.", "reason")
 	loadErrors    = counter("load_errors_total", "Objects that were not accepted.", "kind")
 	conflicts     = counter("rule_conflicts_total", "Pods that another scheduler placed against a rule.", "rule")
+	chainsBegun   = counter("repair_chains_begun_total", "Chains of moves for a pod that fits on no node: begun, or in DryRun only told.", "mode")
+	chainsEnded   = counter("repair_chains_ended_total", "Chains of moves that ended, by what became of them.", "outcome")
+	repairMoves   = counter("repair_moves_total", "Pods that a chain was to evict, by what became of it.", "outcome")
 	unclear       = counter("unclear_bindings_total", "Bindings whose answer left open whether they were made, by what was found out.", "outcome")
 	restarts      = counter("state_restarts_total", "Times that the packing state was rebuilt because it had refused an event.")
 	forgotten     = counter("waiting_pods_forgotten_total", "Waiting pods that were forgotten without word of their end, because they waited long or are too many.", "reason")
@@ -57,11 +65,11 @@ func counter(name, help string, labels ...string) *metrics.CounterVec {
 
 // profileMetrics are the metrics of one profile.
 type profileMetrics struct {
-	latency                                                           metrics.ObserverMetric
+	latency, repairSearch                                             metrics.ObserverMetric
 	allocation, generation, chosen                                    gauges
 	fragment, active, nodes, waiting, apps, divergence                metrics.GaugeMetric
 	decisions, disagreements, opened, fallbacks, loadErrors, conflict counters
-	forgotten, unclear                                                counters
+	forgotten, unclear, chainsBegun, chainsEnded, repairMoves         counters
 	logErrors, logLost, restarts                                      metrics.CounterMetric
 }
 
@@ -92,11 +100,12 @@ func (g gauges) forget(resource string) {
 
 func metricsOf(profile string) *profileMetrics {
 	register.Do(func() {
-		legacyregistry.MustRegister(latency, allocation, fragment, active, nodes, generation, waiting, apps, forgotten, divergence, chosen,
+		legacyregistry.MustRegister(latency, repairSearch, chainsBegun, chainsEnded, repairMoves, allocation, fragment, active, nodes, generation, waiting, apps, forgotten, divergence, chosen,
 			decisions, disagreements, opened, fallbacks, loadErrors, conflicts, unclear, logErrors, logLost, restarts)
 	})
 	m := &profileMetrics{
-		latency:    latency.WithLabelValues(profile),
+		latency: latency.WithLabelValues(profile), repairSearch: repairSearch.WithLabelValues(profile),
+		chainsBegun: counters{chainsBegun, profile}, chainsEnded: counters{chainsEnded, profile}, repairMoves: counters{repairMoves, profile},
 		allocation: gauges{allocation, profile}, generation: gauges{generation, profile}, chosen: gauges{chosen, profile},
 		fragment: fragment.WithLabelValues(profile), active: active.WithLabelValues(profile), nodes: nodes.WithLabelValues(profile),
 		waiting: waiting.WithLabelValues(profile), apps: apps.WithLabelValues(profile), forgotten: counters{forgotten, profile},

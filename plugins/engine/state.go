@@ -108,15 +108,18 @@ func (s *state) enter(m mail) {
 	for _, pod := range m.deleted {
 		s.cluster.Leave(pod)
 	}
+	for _, chain := range m.ended {
+		s.cluster.End(chain, seconds(s.now()))
+	}
 	for _, role := range roles {
 		object, ok := m.policies[role]
 		if !ok {
 			continue
 		}
 		ev := &ledger.Event{Kind: ledger.KindPolicy, Role: role}
-		if object != nil { // provenance has no effect, and is long
+		if object != nil { // provenance has no effect, and is long; repair has none on decisions
 			plain := *object
-			plain.Spec.Provenance, plain.Status = nil, nil
+			plain.Spec.Provenance, plain.Spec.Repair, plain.Status = nil, nil, nil
 			ev.Policy, ev.Outside = &plain, ledger.OutsideOf(object)
 		}
 		s.apply(ev)

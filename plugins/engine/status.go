@@ -106,6 +106,9 @@ func (w *watcher) describePolicy(s *statement, k *known) {
 		s.fields["digest"] = k.policy.Digest()
 	}
 	role := w.roleOf(s.of.name)
+	if role != "" {
+		w.describeRepair(s, k.policy, role)
+	}
 	if k.err != nil {
 		s.add(v1alpha1.ConditionAccepted, metav1.ConditionFalse, "Invalid", k.err.Error())
 	} else {

@@ -1,0 +1,173 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/makeroom"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
+)
+
+// A Rescue is a chain of moves that makes room for a pod.
+type Rescue struct {
+	Pod   *v1.Pod
+	Node  string          // that it opens
+	Moves []makeroom.Move // in the order in which they are carried out
+	chain *kube.Chain
+}
+
+// String says what moves: 2 pods make room on node n7: shop/web-1 moves to n3, shop/web-2 to n4.
+func (r *Rescue) String() string {
+	var b strings.Builder
+	noun := "pods make"
+	if len(r.Moves) == 1 {
+		noun = "pod makes"
+	}
+	fmt.Fprintf(&b, "%d %s room on node %s:", len(r.Moves), noun, r.Node)
+	for i, m := range r.Moves {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, " %s/%s moves from %s to %s", m.Pod.Namespace, m.Pod.Name, m.Pod.Spec.NodeName, m.To)
+	}
+	return b.String()
+}
+
+// Repair is what the policy of the profile asks for. In shadow mode, in which a policy decides
+// nothing, it says at most what it would do.
+func (e *Engine) Repair() policy.Repair {
+	if r := e.repair.Load(); r != nil {
+		return *r
+	}
+	return (*policy.Repair)(nil).Complete()
+}
+
+// setRepair takes a policy's repair.
+func (e *Engine) setRepair(object *policy.Object) {
+	var r policy.Repair
+	if object == nil {
+		r = (*policy.Repair)(nil).Complete()
+	} else if r = object.Spec.Repair.Complete(); r.Mode == policy.RepairEnabled && modeOf(object) == policy.Shadow {
+		r.Mode = policy.RepairDryRun
+	}
+	before := e.Repair()
+	e.repair.Store(&r)
+	if f := e.repairChanged.Load(); f != nil && before.Mode != r.Mode {
+		go (*f)()
+	}
+}
+
+// WhenRepairChanges has a function called when the mode of repair changes.
+func (e *Engine) WhenRepairChanges(f func()) { e.repairChanged.Store(&f) }
+
+// FindRoom looks for a chain with at most so many moves that opens one of some nodes, which lack
+// room or which a rule closes, to a pod. stays reports which pods must not be evicted now. nil = there is no such chain. It is called
+// within the pod's cycle.
+func (e *Engine) FindRoom(pod *v1.Pod, nodes []string, most int, stays func(*v1.Pod) bool) *Rescue {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.state.broken != nil || !podspec.Moves(pod) {
+		return nil
+	}
+	a := e.state.cluster.EnsureApp(pod)
+	if a == nil {
+		return nil
+	}
+	begin := e.opt.Now()
+	defer func() { e.metrics.repairSearch.Observe(e.opt.Now().Sub(begin).Seconds()) }()
+	list, node := makeroom.Find(e.state.ledger, makeroom.Request{
+		Pod: pod, App: a.Name(), Nodes: nodes, Chain: most, MinReplicas: *e.Repair().MinReplicas, Stays: stays, Engaged: e.state.cluster.Engaged,
+	})
+	if node == "" {
+		return nil
+	}
+	return &Rescue{Pod: pod, Node: node, Moves: list}
+}
+
+// Begin reserves the places of a rescue until a time, in seconds since 1970. It is called
+// in the cycle in which the rescue was found.
+func (e *Engine) Begin(r *Rescue, until float64) {
+	places := make([]kube.Place, 0, len(r.Moves)+1)
+	for _, m := range r.Moves {
+		places = append(places, kube.Place{Pod: m.Pod, Node: m.To})
+	}
+	places = append(places, kube.Place{Pod: r.Pod, Node: r.Node})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r.chain = kube.NewChain(fmt.Sprintf("PlacementPolicy/%s make-room %s/%s", e.opt.PolicyName, r.Pod.Namespace, r.Pod.Name), until, places, e.opt.AppLabel)
+	e.state.cluster.Begin(r.chain, seconds(e.opt.Now()))
+	e.state.log.flush()
+}
+
+// End releases what is reserved for a rescue, before the next decision.
+func (e *Engine) End(r *Rescue) {
+	e.inbox.Lock()
+	defer e.inbox.Unlock()
+	e.inbox.ended = append(e.inbox.ended, r.chain)
+}
+
+// PlaceOf says how far the place of a move is, by its number; that of the pod itself comes after
+// the last. It knows of what left a node once the next cycle has begun.
+func (e *Engine) PlaceOf(r *Rescue, number int) kube.PlaceState {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.state.cluster.PlaceOf(r.chain, number)
+}
+
+// TellBegun counts a rescue that begins, or in DryRun would begin, and says so in an event of the
+// pod.
+func (e *Engine) TellBegun(r *Rescue, mode policy.RepairMode) {
+	e.metrics.chainsBegun.WithLabelValues(string(mode)).Inc()
+	if mode == policy.RepairEnabled {
+		e.events.emit(r.Pod, v1.EventTypeNormal, "MakingRoom", r.String()+".")
+	} else {
+		e.events.emit(r.Pod, v1.EventTypeNormal, "CouldMakeRoom", "Were repair enabled: "+r.String()+".")
+	}
+}
+
+// TellEnded counts a rescue that ended. An event says why, unless the pod got its place.
+func (e *Engine) TellEnded(r *Rescue, outcome string, why error) {
+	e.metrics.chainsEnded.WithLabelValues(outcome).Inc()
+	if why != nil {
+		e.events.emit(r.Pod, v1.EventTypeNormal, "NoRoomMade", "No more pods move for it: "+why.Error()+".")
+	}
+}
+
+// TellMove counts a move of a rescue.
+func (e *Engine) TellMove(outcome string) { e.metrics.repairMoves.WithLabelValues(outcome).Inc() }
+
+// describeRepair adds what becomes of the repair that a policy asks for.
+func (w *watcher) describeRepair(s *statement, object *policy.Object, role ledger.Role) {
+	if object == nil {
+		return
+	}
+	full := object.Spec.Repair.Complete()
+	if full.Mode == policy.RepairDisabled && meta.FindStatusCondition(conditionsOf(s.object), v1alpha1.ConditionRepair) == nil {
+		return
+	}
+	add := func(status metav1.ConditionStatus, reason, message string) {
+		s.add(v1alpha1.ConditionRepair, status, reason, message)
+	}
+	switch {
+	case full.Mode == policy.RepairDisabled:
+		add(metav1.ConditionFalse, "Disabled", "No pod moves.")
+	case !w.engine.opt.Repairs:
+		add(metav1.ConditionFalse, "ExtenderCannot", "The extender moves no pods: only kube-scheduler with the plugin Sigma does.")
+	case role != ledger.Primary:
+		add(metav1.ConditionFalse, "NotPrimary", "Only the policy that a profile names as policyName moves pods.")
+	case full.Mode == policy.RepairEnabled && modeOf(object) == policy.Shadow:
+		add(metav1.ConditionFalse, "Shadow", "It only says what it would do, as with DryRun: spec.mode is shadow.")
+	case full.Mode == policy.RepairEnabled:
+		add(metav1.ConditionTrue, "Enabled", fmt.Sprintf("At most %d pods move for one that fits on no node, at most %d an hour.", *full.Chain, *full.MovesPerHour))
+	default:
+		add(metav1.ConditionFalse, "DryRun", "It says in events what it would do.")
+	}
+}

@@ -1,0 +1,171 @@
+package mover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/plugins/engine"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
+)
+
+// What becomes of a chain, as metrics have it.
+const (
+	done      = "done"       // the pod stands on the node
+	notNeeded = "not-needed" // the pod is gone, or stands elsewhere
+	disabled  = "disabled"   // the policy no longer asks for it
+	refused   = "refused"    // an eviction: by a disruption budget, a limit, the API server
+	lost      = "lost"       // room or node: others have it, or it is cordoned, gone, planned
+	changed   = "changed"    // a pod that was to move
+	late      = "late"       // a pod did not end, or its replacement did not come
+	stopped   = "stopped"    // with the scheduler
+)
+
+// An ended error is the end of a chain before its pod stands.
+type ended struct {
+	outcome string
+	why     error
+}
+
+// Error implements error.
+func (e *ended) Error() string { return e.why.Error() }
+
+func end(outcome, text string, args ...any) error { return &ended{outcome, fmt.Errorf(text, args...)} }
+
+// carryOut makes the moves of a chain and waits for the pod. The error is why the pod has not its place; nil where
+// there is nothing to say.
+func (m *Mover) carryOut(c *chain) (outcome string, why error) {
+	err := m.moves(c)
+	if err == nil {
+		err = m.await(c, len(c.Moves), patience(c.Moves[len(c.Moves)-1].Pod), kube.PlaceTaken)
+	}
+	var e *ended
+	switch {
+	case err == nil:
+		return done, nil
+	case errors.As(err, &e) && e.outcome == notNeeded:
+		return notNeeded, nil
+	case errors.As(err, &e):
+		return e.outcome, e.why
+	}
+	return lost, err
+}
+
+// moves makes the moves one after the other. A move that has begun is waited for.
+func (m *Mover) moves(c *chain) error {
+	before := slack // for what stands in the first place
+	for i, move := range c.Moves {
+		if err := m.await(c, i, before, kube.PlaceFree); err != nil {
+			return err
+		}
+		if err := m.mayGoOn(c, move.Pod); err != nil {
+			return err
+		}
+		m.mu.Lock()
+		m.moved = append(m.moved, m.now())
+		m.mu.Unlock()
+		if err := m.cluster.Evict(m.ctx, move.Pod); err != nil {
+			m.engine.TellMove(refused)
+			return end(refused, "%s/%s is not evicted: %w", move.Pod.Namespace, move.Pod.Name, err)
+		}
+		before = patience(move.Pod)
+		if err := m.await(c, i, before, kube.PlaceTaken); err != nil {
+			m.engine.TellMove(late)
+			return err
+		}
+		m.engine.TellMove(done)
+	}
+	return nil
+}
+
+// mayGoOn returns why a pod must not be evicted any more.
+func (m *Mover) mayGoOn(c *chain, pod *v1.Pod) error {
+	if err := m.needed(c); err != nil {
+		return err
+	}
+	now := m.cluster.Pod(pod.Namespace, pod.Name)
+	switch {
+	case m.engine.Repair().Mode != policy.RepairEnabled:
+		return end(disabled, "the policy no longer enables repair")
+	case now == nil || now.UID != pod.UID:
+		return end(changed, "%s/%s is gone", pod.Namespace, pod.Name)
+	}
+	if reason := podspec.Movable(now); reason != "" {
+		return end(changed, "%s/%s must stay: %s", pod.Namespace, pod.Name, reason)
+	}
+	if m.cluster.Stays()(now) {
+		return end(refused, "a disruption budget keeps %s/%s", pod.Namespace, pod.Name)
+	}
+	return nil
+}
+
+// needed returns an error where the pod does not wait any more.
+func (m *Mover) needed(c *chain) error {
+	pod := m.cluster.Pod(c.Pod.Namespace, c.Pod.Name)
+	if pod == nil || pod.UID != c.Pod.UID || pod.DeletionTimestamp != nil || pod.Spec.NodeName != "" && pod.Spec.NodeName != c.Node {
+		return end(notNeeded, "the pod does not wait any more")
+	}
+	return nil
+}
+
+// await waits until a place is free or taken. What left a node is known once a cycle begins, so
+// the pod that waits is tried when the pods that stood in the way are gone.
+func (m *Mover) await(c *chain, number int, most time.Duration, want kube.PlaceState) error {
+	ctx, cancel := context.WithTimeout(m.ctx, most)
+	defer cancel()
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		state := m.engine.PlaceOf(c.Rescue, number)
+		switch {
+		case state == want:
+			return nil
+		case state == kube.PlaceTaken: // by another pod of the workload, before the move
+			return end(changed, "a pod has come to the place of another")
+		case state == kube.PlaceLost:
+			if err := m.needed(c); err != nil {
+				return err
+			}
+			return end(lost, "the room on node %s is gone", placeOf(c.Rescue, number))
+		}
+		if number == len(c.Moves) || want == kube.PlaceFree {
+			if err := m.needed(c); err != nil {
+				return err
+			}
+			if m.gone(c, number) {
+				m.cluster.Activate(c.Pod)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			if m.ctx.Err() != nil {
+				return &ended{stopped, errStopped}
+			}
+			return end(late, "nothing came to node %s in %v", placeOf(c.Rescue, number), most)
+		case <-tick.C:
+		case <-c.wake:
+		}
+	}
+}
+
+func placeOf(r *engine.Rescue, number int) string {
+	if number < len(r.Moves) {
+		return r.Moves[number].To
+	}
+	return r.Node
+}
+
+// gone reports whether the pods of the moves before a number are gone.
+func (m *Mover) gone(c *chain, number int) bool {
+	for _, move := range c.Moves[:number] {
+		if p := m.cluster.Pod(move.Pod.Namespace, move.Pod.Name); p != nil && p.UID == move.Pod.UID {
+			return false
+		}
+	}
+	return true
+}

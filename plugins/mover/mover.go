@@ -1,0 +1,235 @@
+package mover
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/plugins/engine"
+)
+
+const (
+	// mostChains are under way at a time.
+	mostChains = 4
+	// searchShare is the part of the time that searches may take: one that took d is followed
+	// by none for searchShare × d.
+	searchShare = 10
+	// mostAway are tried at once when a chain ends.
+	mostAway = 1000
+	// againAfter is when a pod is tried again whose chain came to nothing, or for which there
+	// was none.
+	againAfter = time.Minute
+	// slack is what a step may take beside the time in which the pod may end.
+	slack = time.Minute
+	// lookEvery is how often a chain looks at its places.
+	lookEvery = time.Second
+)
+
+// A Cluster is what a mover asks the scheduler and the API server.
+type Cluster interface {
+	// Pod is one as an informer has it; nil = gone.
+	Pod(namespace, name string) *v1.Pod
+	// Stays returns which pods a disruption budget keeps where they are now.
+	Stays() func(*v1.Pod) bool
+	// Activate lets the scheduler try pods at once.
+	Activate(...*v1.Pod)
+	// Evict evicts a pod. A pod that is gone is no error.
+	Evict(context.Context, *v1.Pod) error
+}
+
+// A Mover serves one profile. Its methods may be called concurrently.
+type Mover struct {
+	engine  *engine.Engine
+	cluster Cluster
+	now     func() time.Time
+	ctx     context.Context // of the scheduler: chains end with it
+
+	mu       sync.Mutex
+	chains   map[types.UID]*chain    // by the pod that waits
+	rest     map[types.UID]time.Time // pods for which nothing is tried before
+	told     map[types.UID]bool      // pods of which DryRun has told
+	away     map[types.UID]*v1.Pod   // pods without a chain: tried when one ends, and when the mode changes
+	moved    []time.Time             // of the last hour
+	searchAt time.Time               // of the next search
+	running  sync.WaitGroup
+}
+
+type chain struct {
+	*engine.Rescue
+	wake chan struct{}
+}
+
+// New returns a mover that ends with ctx.
+func New(ctx context.Context, e *engine.Engine, c Cluster, now func() time.Time) *Mover {
+	m := &Mover{
+		engine: e, cluster: c, now: now, ctx: ctx, chains: map[types.UID]*chain{}, rest: map[types.UID]time.Time{},
+		told: map[types.UID]bool{}, away: map[types.UID]*v1.Pod{},
+	}
+	e.WhenRepairChanges(m.modeChanged)
+	return m
+}
+
+// modeChanged tries the pods that wait once more.
+func (m *Mover) modeChanged() {
+	m.mu.Lock()
+	clear(m.rest)
+	clear(m.told)
+	pods := m.takeAway()
+	m.mu.Unlock()
+	m.cluster.Activate(pods...)
+}
+
+// takeAway returns the pods without a chain and forgets them.
+func (m *Mover) takeAway() []*v1.Pod {
+	pods := slices.Collect(maps.Values(m.away))
+	clear(m.away)
+	return pods
+}
+
+// MakeRoom begins a chain for a pod that fits on no node, or goes on with one, and returns the
+// node that it opens; "" = no chain is under way. It is called in the pod's cycle. nodes returns
+// those that lack room or that a rule or a reservation closes; open asks the other filters whether they
+// would take the pod there once some pods are gone.
+func (m *Mover) MakeRoom(pod *v1.Pod, nodes func() []string, open func(node string, gone []*v1.Pod) bool) (node string) {
+	r := m.engine.Repair()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c := m.chains[pod.UID]; c != nil {
+		c.poke()
+		return c.Node
+	}
+	if len(m.away) < mostAway {
+		m.away[pod.UID] = pod
+	}
+	if r.Mode == policy.RepairDisabled || m.told[pod.UID] && r.Mode == policy.RepairDryRun || pod.Status.NominatedNodeName != "" { // preemption made room
+		return ""
+	}
+	if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever {
+		return ""
+	}
+	now := m.now()
+	most := min(*r.Chain, m.left(now, *r.MovesPerHour))
+	if most < 1 || len(m.chains) >= mostChains || now.Before(m.searchAt) || now.Before(m.rest[pod.UID]) {
+		return ""
+	}
+	rescue := m.engine.FindRoom(pod, nodes(), most, m.cluster.Stays())
+	m.searchAt = now.Add(searchShare * m.now().Sub(now))
+	if rescue == nil || !open(rescue.Node, leaving(rescue)) {
+		m.restFor(pod.UID)
+		return ""
+	}
+	if r.Mode == policy.RepairDryRun {
+		m.told[pod.UID] = true
+		m.engine.TellBegun(rescue, r.Mode)
+		return ""
+	}
+	delete(m.away, pod.UID)
+	m.begin(rescue)
+	return rescue.Node
+}
+
+// left is how many moves the last hour leaves.
+func (m *Mover) left(now time.Time, perHour int) int {
+	m.moved = slices.DeleteFunc(m.moved, func(at time.Time) bool { return now.Sub(at) >= time.Hour })
+	for _, c := range m.chains {
+		perHour -= len(c.Moves) // all may still come
+	}
+	return perHour - len(m.moved)
+}
+
+// leaving are the pods that leave the node that a rescue opens.
+func leaving(r *engine.Rescue) (gone []*v1.Pod) {
+	for _, move := range r.Moves {
+		if move.Pod.Spec.NodeName == r.Node {
+			gone = append(gone, move.Pod)
+		}
+	}
+	return gone
+}
+
+// restFor keeps a pod from another try for a while.
+func (m *Mover) restFor(uid types.UID) {
+	if len(m.rest) > 10_000 {
+		clear(m.rest)
+	}
+	m.rest[uid] = m.now().Add(againAfter)
+}
+
+func (m *Mover) begin(r *engine.Rescue) {
+	until := m.now().Add(slack)
+	for _, move := range r.Moves {
+		until = until.Add(2 * patience(move.Pod)) // to be free, to be taken
+	}
+	m.engine.Begin(r, float64(until.UnixMicro())/1e6)
+	m.engine.TellBegun(r, policy.RepairEnabled)
+	c := &chain{r, make(chan struct{}, 1)}
+	m.chains[r.Pod.UID] = c
+	m.running.Go(func() { m.run(c) })
+}
+
+// patience is how long a step may take: the pod ends, its replacement stands.
+func patience(pod *v1.Pod) time.Duration {
+	grace := int64(v1.DefaultTerminationGracePeriodSeconds)
+	if g := pod.Spec.TerminationGracePeriodSeconds; g != nil {
+		grace = *g
+	}
+	return time.Duration(grace)*time.Second + 2*slack
+}
+
+func (c *chain) poke() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run carries a chain out and ends it.
+func (m *Mover) run(c *chain) {
+	outcome, err := m.carryOut(c)
+	log := klog.FromContext(m.ctx).WithValues("pod", klog.KObj(c.Pod), "outcome", outcome)
+	if err != nil {
+		log.Info("A chain of moves ended early", "why", err.Error())
+	}
+	m.engine.End(c.Rescue)
+	m.engine.TellEnded(c.Rescue, outcome, err)
+	m.mu.Lock()
+	delete(m.chains, c.Pod.UID)
+	pods := append(m.takeAway(), c.Pod)
+	if err != nil {
+		m.restFor(c.Pod.UID)
+	}
+	m.mu.Unlock()
+	m.cluster.Activate(pods...)
+	if err != nil {
+		time.AfterFunc(againAfter, func() {
+			if m.ctx.Err() == nil {
+				m.cluster.Activate(c.Pod)
+			}
+		})
+	}
+}
+
+// Gone notes that a pod waits no more: it was deleted, or got a node.
+func (m *Mover) Gone(pod *v1.Pod) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.told, pod.UID)
+	delete(m.rest, pod.UID)
+	delete(m.away, pod.UID)
+	for _, c := range m.chains {
+		c.poke()
+	}
+}
+
+// Wait returns when no chain is under way any more. None begins afterwards.
+func (m *Mover) Wait() { m.running.Wait() }
+
+var errStopped = errors.New("the scheduler stops")
