@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -141,6 +142,45 @@ func NewRebalance(ctx context.Context, start *Start, opt Rebalance) (*Rebalanced
 	return r, r.draw(now, r.list[made:])
 }
 
+// An Emptied machine is free after so many of the moves.
+type Emptied struct {
+	Machine string
+	Moves   int
+}
+
+// Emptied returns the machines that the moves free, in the order in which they become free.
+func (r *Rebalanced) Emptied() (list []Emptied) {
+	on := map[moves.Position]int{}
+	at := map[moves.Position]int{} // the moves after which it became free
+	for _, it := range r.start.Items {
+		if it.Line >= 0 {
+			on[moves.Position{Line: it.Line, Index: it.Index}]++
+		}
+	}
+	for k, m := range r.list {
+		on[m.To]++
+		delete(at, m.To)
+		if on[m.From]--; on[m.From] == 0 {
+			at[m.From] = k + 1
+		}
+	}
+	for p, k := range at {
+		list = append(list, Emptied{r.start.t.MachineName(p.Line, p.Index), k})
+	}
+	slices.SortFunc(list, func(a, b Emptied) int { return cmp.Compare(a.Moves, b.Moves) })
+	return list
+}
+
+// Fixed is the number of items that must not move.
+func (r *Rebalanced) Fixed() (n int) {
+	for _, it := range r.start.Items {
+		if it.Fixed {
+			n++
+		}
+	}
+	return n
+}
+
 // Why says why there are no moves, or why the target is not reached; empty otherwise.
 func (r *Rebalanced) Why() string { return r.Reason }
 
@@ -154,6 +194,8 @@ func reason(r *Rebalanced, opt Rebalance, only bool, budget float64) string {
 		return ""
 	case r.MachinesBefore <= target:
 		return fmt.Sprintf("no moves: the target of %s is met", report.Plural(target, "machine"))
+	case r.Fixed() == r.Items:
+		return "no moves: no item may move"
 	case budget == 0:
 		return "no moves: the budget is 0"
 	case r.Moves == 0 && r.most(int(min(budget, math.MaxInt32))) == 0:

@@ -47,7 +47,7 @@ func NewStart(t *trace.Trace) (*Start, error) {
 			it.waits = e.Kind == trace.Create && !it.stands
 		}
 	}
-	return r.start(), nil
+	return r.start()
 }
 
 // ReadStart is the situation after the placements in a file, which a replay has
@@ -78,7 +78,7 @@ func ReadStart(t *trace.Trace, path string) (*Start, error) {
 			return nil, fmt.Errorf("%s:%d: %w", path, i+2, err)
 		}
 	}
-	return r.start(), nil
+	return r.start()
 }
 
 func newStartReader(t *trace.Trace) *startReader {
@@ -171,8 +171,16 @@ func (r *startReader) read(p trace.Placement) error {
 	return r.stand(request, int32(p.Item), line, index, devices)
 }
 
-func (r *startReader) start() *Start {
+// Fixed is the key of a trace's source under which the requests of placed.csv stand that
+// must not move, each with the reason.
+const Fixed = "fixed"
+
+func (r *startReader) start() (*Start, error) {
 	s := &Start{t: r.t}
+	fixed, ok := r.t.Source[Fixed].(map[string]any)
+	if r.t.Source[Fixed] != nil && !ok {
+		return nil, fmt.Errorf("trace.yaml: source.%s: want requests, each with the reason", Fixed)
+	}
 	for request, items := range r.items {
 		for number, it := range items {
 			if !it.stands && !it.waits {
@@ -180,11 +188,12 @@ func (r *startReader) start() *Start {
 			}
 			item := moves.Item{App: r.t.Requests[request].App, Line: -1, Index: -1}
 			if it.stands {
+				item.Fixed = request < r.t.Initial && fixed[r.t.Requests[request].Name] != nil
 				item.Line, item.Index, item.Devices = it.line, it.index, it.devices
 			}
 			s.Items = append(s.Items, item)
 			s.request, s.number = append(s.request, int32(request)), append(s.number, int32(number))
 		}
 	}
-	return s
+	return s, nil
 }

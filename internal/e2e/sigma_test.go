@@ -21,11 +21,11 @@ func installSigma(t *testing.T, c *e2e.Cluster) {
 	t.Helper()
 	c.Kubectl(t, "", "apply", "-k", filepath.Join(repository, "manifests", "base", "crds"))
 	c.Kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s",
-		"crd/placementpolicies.sigma-scheduler.io", "crd/placementrules.sigma-scheduler.io", "crd/placementplans.sigma-scheduler.io")
+		"crd/placementpolicies.sigma-scheduler.io", "crd/placementrules.sigma-scheduler.io", "crd/placementplans.sigma-scheduler.io", "crd/rebalances.sigma-scheduler.io")
 	read := []string{"get", "list", "watch"}
 	c.Grant(t,
-		rbacv1.PolicyRule{APIGroups: []string{"sigma-scheduler.io"}, Resources: []string{"placementpolicies", "placementrules", "placementplans"}, Verbs: read},
-		rbacv1.PolicyRule{APIGroups: []string{"sigma-scheduler.io"}, Resources: []string{"placementpolicies/status", "placementrules/status", "placementplans/status"}, Verbs: []string{"patch"}},
+		rbacv1.PolicyRule{APIGroups: []string{"sigma-scheduler.io"}, Resources: []string{"placementpolicies", "placementrules", "placementplans", "rebalances"}, Verbs: read},
+		rbacv1.PolicyRule{APIGroups: []string{"sigma-scheduler.io"}, Resources: []string{"placementpolicies/status", "placementrules/status", "placementplans/status", "rebalances/status"}, Verbs: []string{"patch"}},
 		rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: read},
 		rbacv1.PolicyRule{APIGroups: []string{"batch"}, Resources: []string{"jobs", "cronjobs"}, Verbs: read},
 		rbacv1.PolicyRule{APIGroups: []string{"autoscaling"}, Resources: []string{"horizontalpodautoscalers"}, Verbs: read},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -21,6 +22,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/engine"
 	"github.com/sigma-scheduler/sigma/plugins/mover"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
+	"github.com/sigma-scheduler/sigma/plugins/rebalance"
 )
 
 // Name of the plugin in a scheduler's configuration.
@@ -40,6 +42,10 @@ type Plugin struct {
 	cycle   fwk.CycleState // of the last sync
 	current *verdictState  // of that cycle; nil = not yet
 }
+
+// rebalancing is true while a profile of this process carries out Rebalances: one does, the
+// first.
+var rebalancing atomic.Bool
 
 // argsPath is where the arguments stand in a scheduler's configuration.
 var argsPath = field.NewPath("pluginConfig").Key(Name).Child("args")
@@ -92,6 +98,14 @@ func New(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, er
 	}
 	if p.has, err = e.Watch(ctx, h.KubeConfig()); err != nil {
 		return nil, errors.Join(err, e.Close())
+	}
+	if rebalancing.CompareAndSwap(false, true) {
+		go func() {
+			defer rebalancing.Store(false)
+			if err := rebalance.Run(ctx, h.KubeConfig(), rebalance.Options{AppLabel: a.AppLabel, Fleet: a.Fleet, Recorder: h.EventRecorder()}); err != nil {
+				klog.FromContext(ctx).Error(err, "Cannot carry out Rebalances")
+			}
+		}()
 	}
 	// Informers of our own: the scheduler waits for all of its informers, and without
 	// the right to read a kind it would wait for ever.

@@ -60,6 +60,12 @@ func Connect(a Access) (*Client, error) {
 	config.UserAgent = "sigma"
 	config.WarningHandler = rest.NoWarnings{}
 	config.QPS, config.Burst = 50, 100
+	return NewClient(config, a.Timeout)
+}
+
+// NewClient prepares a client of a cluster that others have connected to; timeout is of one
+// answer.
+func NewClient(config *rest.Config, timeout time.Duration) (*Client, error) {
 	// Only the kinds that are read: a scheme of all kinds would be most of the client.
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -70,7 +76,7 @@ func Connect(a Access) (*Client, error) {
 		}
 	}
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
-	return &Client{config: config, codecs: serializer.NewCodecFactory(scheme), timeout: a.Timeout}, nil
+	return &Client{config: config, codecs: serializer.NewCodecFactory(scheme), timeout: timeout}, nil
 }
 
 // of returns the client of one group.

@@ -183,6 +183,7 @@ func TestOldRecordingGoesOn(t *testing.T) {
 	require.NoError(t, resumed.Close())
 	want, _, err := whole.Trace("x", "open")
 	require.NoError(t, err)
+	delete(want.Source, "fixed") // only of one look
 	resumed, got := openOld(t, path)
 	sameLines(t, files(t, want), got)
 	require.NoError(t, resumed.Close())

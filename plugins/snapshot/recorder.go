@@ -24,6 +24,11 @@ import (
 // decision log, without decisions. In a file they can be gone on with after the
 // process was killed.
 type Recorder struct {
+	// MinReplicas may be changed before the first picture: a pod of a workload with fewer on
+	// nodes is marked as one that must not move.
+	MinReplicas int
+
+	fixed    map[string]string // pods of the last picture that must not move, and why
 	past     *history.History
 	log      *ledger.Log // nil: in memory only
 	appLabel string
@@ -46,7 +51,7 @@ type waiter struct {
 
 // NewRecorder begins in memory.
 func NewRecorder(appLabel string, now time.Time) *Recorder {
-	return &Recorder{past: history.New(), appLabel: appLabel, began: now}
+	return &Recorder{past: history.New(), appLabel: appLabel, began: now, MinReplicas: MinReplicas}
 }
 
 // OpenRecorder begins a recording in a file, or goes on with the one it holds, which
@@ -107,6 +112,7 @@ func (r *Recorder) Record(p *Picture, now time.Time) error {
 		}})
 	}
 	r.show(p, now)
+	r.fixed = p.fixed(r.MinReplicas)
 	if r.err != nil {
 		return r.err
 	}
@@ -235,6 +241,17 @@ func (r *Recorder) showWaiting(p *Picture) {
 // was adjusted or ignored.
 func (r *Recorder) Trace(name, fleet string) (t *trace.Trace, notes []string, err error) {
 	t, notes, err = r.past.Trace(history.Options{Name: name, Fleet: fleet, Method: "sigma snapshot"})
+	if err == nil && r.log == nil { // a recording is of the past, and knows too little of it
+		fixed := map[string]any{}
+		for i := range t.Initial {
+			if why := r.fixed[t.Requests[i].Name]; why != "" {
+				fixed[t.Requests[i].Name] = why
+			}
+		}
+		if len(fixed) > 0 {
+			t.Source["fixed"] = fixed
+		}
+	}
 	for i := range r.faults {
 		notes = append(notes, r.faults[i].String())
 	}

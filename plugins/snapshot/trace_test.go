@@ -148,6 +148,10 @@ dimensions: [cpu, memory, pods, example.com/gpu]
 devices: []
 fleet: open
 source:
+  fixed:
+    shop/db-1: it is not ready
+    shop/web-1: it is not ready
+    shop/web-2: it is not ready
   method: sigma snapshot
   nodes: 5
   origin: Kubernetes cluster

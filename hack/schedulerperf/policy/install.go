@@ -30,7 +30,7 @@ func Install(ctx context.Context, config *rest.Config, root string) error {
 		return err
 	}
 	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	for _, file := range []string{"placementpolicies.yaml", "placementrules.yaml", "placementplans.yaml"} {
+	for _, file := range []string{"placementpolicies.yaml", "placementrules.yaml", "placementplans.yaml", "rebalances.yaml"} {
 		object, err := read(filepath.Join(root, "manifests", "base", "crds", file))
 		if err != nil {
 			return err

@@ -1,6 +1,7 @@
 // Package v1alpha1 holds the objects that configure placement in a cluster. A
 // PlacementPolicy chooses among the nodes on which a pod may run; a PlacementRule
-// forbids nodes; a PlacementPlan says which nodes pods land on. All are cluster-scoped. The package knows only their shape:
+// forbids nodes; a PlacementPlan says which nodes pods land on; a Rebalance asks which nodes
+// a few moves would free. All are cluster-scoped. The package knows only their shape:
 // binpack/policy computes a policy, plugins/sigma applies it.
 //
 // # PlacementPolicy
@@ -56,6 +57,16 @@
 //
 // Condition Accepted: the plan could be read, and no older plan has one of its workloads.
 // Condition Active: it reserves; the message says how far it is, and why no further.
+//
+// # Rebalance
+//
+// A Rebalance asks every so often which nodes a few moves of pods would free. The answer is
+// that of `sigma rebalance --moves M` on a `sigma snapshot` of the same moment: both run the
+// same code on the same objects, with seed 1. Which pods must not move is read from the pods,
+// see docs/rebalance.md.
+//
+// Condition Accepted: the spec could be read. Condition Planned: status.plan is of the
+// present spec and the newest that was due; the message says why not.
 //
 // Deep copies and the CustomResourceDefinitions in manifests/base/crds are
 // generated: hack/codegen/run.sh.

@@ -13,6 +13,8 @@ const (
 	ConditionActive = "Active"
 	// ConditionRepair: chains of moves make room for pods that fit on no node.
 	ConditionRepair = "Repair"
+	// ConditionPlanned: the plan in the status is of the present spec.
+	ConditionPlanned = "Planned"
 	// ConditionConflicting: a node holds pods against a rule.
 	ConditionConflicting = "Conflicting"
 )

@@ -27,6 +27,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&PlacementPolicy{}, &PlacementPolicyList{},
 		&PlacementRule{}, &PlacementRuleList{},
 		&PlacementPlan{}, &PlacementPlanList{},
+		&Rebalance{}, &RebalanceList{},
 	)
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil

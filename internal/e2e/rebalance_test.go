@@ -1,0 +1,154 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sigma-scheduler/sigma/internal/e2e"
+	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+)
+
+// TestRebalance: the plan of a Rebalance is what sigma rebalance finds in a snapshot of the
+// same moment, pods that must not move included. Of two schedulers one makes it, and nothing is
+// moved.
+func TestRebalance(t *testing.T) {
+	c := e2e.Shared(t)
+	installSigma(t, c)
+	ns := c.Namespace(t)
+	c.CreateNodes(t, e2e.Nodes(5, 200)...)
+	s := c.StartScheduler(t, scheduler, sigmaConfig(true, ""))
+	const apps, replicas = 100, 20
+	for i := range apps {
+		d := e2e.Deployment(ns, fmt.Sprintf("app-%02d", i), replicas, fmt.Sprintf("%dm", 300+100*(i%9)), fmt.Sprintf("%dMi", 256+128*(i%5)))
+		if i%10 == 0 {
+			d.Spec.Template.Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "true"}
+		}
+		c.CreateDeployment(t, d)
+	}
+	c.WaitRunning(t, ns, apps*replicas)
+	bare := e2e.Pods(ns, 3, 20)
+	c.CreatePods(t, bare...)
+	c.WaitBound(t, ns, apps*replicas+len(bare))
+	for i := range apps { // holes
+		if i%3 == 1 {
+			c.Kubectl(t, "", "scale", "-n", ns, "deployment", fmt.Sprintf("app-%02d", i), fmt.Sprintf("--replicas=%d", 1+i%8))
+		}
+	}
+	pods := len(bare)
+	for i := range apps {
+		if i%3 == 1 {
+			pods += 1 + i%8
+		} else {
+			pods += replicas
+		}
+	}
+	e2e.Wait(t, "the pods that stay", func() (string, bool) { n := len(c.Pods(ns)); return fmt.Sprint(n), n == pods })
+	before := c.Placements(ns)
+	other := c.StartScheduler(t, scheduler, sigmaConfig(true, ""))
+
+	rebalance := func(spec string) (r v1alpha1.Rebalance) {
+		c.Kubectl(t, "{apiVersion: sigma-scheduler.io/v1alpha1, kind: Rebalance, metadata: {name: nightly}, spec: {"+spec+"}}", "apply", "-f", "-")
+		e2e.Wait(t, "a plan", func() (string, bool) {
+			text := c.Kubectl(t, "", "get", "rebalance", "nightly", "-o", "json")
+			r = v1alpha1.Rebalance{}
+			require.NoError(t, json.Unmarshal([]byte(text), &r))
+			planned := conditionOf(r.Status.Conditions, v1alpha1.ConditionPlanned)
+			return text, planned.ObservedGeneration == r.Generation && planned.Message != ""
+		})
+		return r
+	}
+	dir := t.TempDir()
+	sigma := func(args ...string) string {
+		command := exec.Command(e2e.Program(t, "sigma"), args...)
+		command.Dir = dir
+		command.Stderr = os.Stderr
+		out, err := command.Output()
+		require.NoError(t, err, "sigma %v", args)
+		return string(out)
+	}
+	for i, moves := range []string{"2%", "10%"} {
+		r := rebalance(fmt.Sprintf("moves: %q", moves))
+		plan := r.Status.Plan
+		require.NotNil(t, plan, "%+v", r.Status)
+		require.EqualValues(t, pods, plan.Pods)
+		require.Greater(t, int(plan.Fixed), len(bare)+replicas*apps/20)
+		require.Positive(t, plan.Freed)
+
+		snap := fmt.Sprint("snap", i)
+		sigma("snapshot", "--out", snap, "--kubeconfig", filepath.Join(c.Dir, "kubeconfig"))
+		var cli struct {
+			Before     int32 `json:"machines_before"`
+			After      int32 `json:"machines_after"`
+			Bound      int32
+			Moves      int32
+			LeastMoves int32 `json:"least_moves"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(sigma("rebalance", "--trace", snap, "--moves", moves, "--out", "plan.csv", "--format=json", "--quiet")), &cli))
+		require.Equal(t, []int32{cli.Before, cli.Before - cli.After, cli.Bound, cli.Moves, cli.LeastMoves},
+			[]int32{plan.Nodes, plan.Freed, plan.Bound, plan.Moves, plan.LeastMoves})
+		require.Equal(t, emptied(t, filepath.Join(dir, "plan.csv"), before), plan.Empties)
+		t.Logf("%s of %d pods: %d moves free %d of %d nodes, %d pods are fixed", moves, pods, plan.Moves, plan.Freed, plan.Nodes, plan.Fixed)
+	}
+	made := func() float64 {
+		const name = "sigma_rebalance_plans_total"
+		return s.Metric(t, name, `outcome="planned"`) + other.Metric(t, name, `outcome="planned"`)
+	}
+	require.EqualValues(t, 2, made(), "one of the schedulers makes each plan")
+	require.Contains(t, c.Kubectl(t, "", "get", "events", "-A", "--field-selector=involvedObject.kind=Rebalance", "-o", "jsonpath={.items[*].note}{.items[*].message}"), "nodes")
+
+	r := rebalance(`moves: "5%", suspend: true`)
+	require.Equal(t, "Suspended", conditionOf(r.Status.Conditions, v1alpha1.ConditionPlanned).Reason)
+	require.NotNil(t, r.Status.Plan, "the last plan stays")
+	require.EqualValues(t, 2, made())
+	require.Equal(t, before, c.Placements(ns), "nothing is moved")
+}
+
+func conditionOf(list []metav1.Condition, kind string) metav1.Condition {
+	for _, c := range list {
+		if c.Type == kind {
+			return c
+		}
+	}
+	return metav1.Condition{}
+}
+
+// emptied are the nodes that the moves of a file free, in their order, at most 50.
+func emptied(t *testing.T, path string, placements map[string]string) (list []v1alpha1.EmptiedNode) {
+	t.Helper()
+	file, err := os.Open(path)
+	require.NoError(t, err)
+	defer file.Close()
+	rows, err := csv.NewReader(file).ReadAll()
+	require.NoError(t, err)
+	on := map[string]int{}
+	for _, node := range placements {
+		on[node]++
+	}
+	at := map[string]int{}
+	for i, row := range rows[1:] {
+		from, to := row[4], row[5]
+		on[to]++
+		delete(at, to)
+		if on[from]--; on[from] == 0 {
+			at[from] = i + 1
+		}
+	}
+	for i := range rows[1:] {
+		for node, last := range at {
+			if last == i+1 && len(list) < 50 {
+				list = append(list, v1alpha1.EmptiedNode{Node: node, Moves: int32(last)})
+			}
+		}
+	}
+	return list
+}

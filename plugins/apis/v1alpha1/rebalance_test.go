@@ -1,0 +1,53 @@
+package v1alpha1_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+)
+
+// An empty spec is a dry run with the defaults, and what cannot be done is refused with the
+// field.
+func TestRebalances(t *testing.T) {
+	d := loadCRD(t, "rebalances")
+	create := func(spec string) (*v1alpha1.Rebalance, error) {
+		stored, err := d.Create(t, fmt.Appendf(nil, "{apiVersion: sigma-scheduler.io/v1alpha1, kind: Rebalance, metadata: {name: r}, spec: {%s}}", spec))
+		if err != nil {
+			return nil, err
+		}
+		text, err := json.Marshal(stored)
+		require.NoError(t, err)
+		r := &v1alpha1.Rebalance{}
+		dec := json.NewDecoder(strings.NewReader(string(text)))
+		dec.DisallowUnknownFields()
+		require.NoError(t, dec.Decode(r), "the Go type lacks a field")
+		return r, nil
+	}
+	r, err := create("")
+	require.NoError(t, err)
+	require.Equal(t, v1alpha1.RebalanceSpec{Mode: v1alpha1.RebalanceDryRun, Every: "1h", Moves: "1%", MinReplicas: 2}, r.Spec)
+	for _, moves := range []string{"0%", ".", "100%", "99.5%", "0", "50", "999999"} {
+		_, err = create(fmt.Sprintf("moves: %q", moves))
+		require.Equal(t, moves != ".", err == nil, "%s: %v", moves, err)
+	}
+	for spec, want := range map[string]string{
+		"mode: Auto":        `spec.mode: Unsupported value: "Auto"`,
+		"every: 59s":        "spec.every: Invalid value",
+		"every: 169h":       "spec.every: Invalid value",
+		"every: hourly":     "spec.every",
+		`moves: "101%"`:     "spec.moves: Invalid value",
+		`moves: "-1"`:       "spec.moves: Invalid value",
+		`moves: "1000000"`:  "spec.moves: Invalid value",
+		"minReplicas: 0":    "spec.minReplicas: Invalid value",
+		"nodeSelector: [a]": "spec.nodeSelector",
+		"movesPerHour: 3":   "movesPerHour",
+	} {
+		_, err := create(spec)
+		require.ErrorContains(t, err, want, spec)
+	}
+}

@@ -1,0 +1,235 @@
+package rebalance
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/snapshot"
+)
+
+const (
+	// lookEvery is how often the objects are listed, and lookRarely where there are none to
+	// read: the kind is missing, or the right.
+	lookEvery  = 5 * time.Second
+	lookRarely = time.Minute
+	// timeout of one answer of the API server.
+	timeout = 30 * time.Second
+	// maxMessage is the API server's limit for a condition's message, in bytes.
+	maxMessage = 32 << 10
+)
+
+var resource = v1alpha1.SchemeGroupVersion.WithResource("rebalances")
+
+var (
+	freed = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Subsystem: "sigma", Name: "rebalance_nodes_freed", StabilityLevel: metrics.ALPHA,
+		Help: "Nodes that the last plan of a Rebalance would free.",
+	}, []string{"rebalance"})
+	moves = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Subsystem: "sigma", Name: "rebalance_moves", StabilityLevel: metrics.ALPHA,
+		Help: "Moves of the last plan of a Rebalance.",
+	}, []string{"rebalance"})
+	plans = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: "sigma", Name: "rebalance_plans_total", StabilityLevel: metrics.ALPHA,
+		Help: "Plans of Rebalances that were begun, by outcome: planned, unreadable, failed.",
+	}, []string{"outcome"})
+	register = sync.OnceFunc(func() { legacyregistry.MustRegister(freed, moves, plans) })
+)
+
+// Options of the controller.
+type Options struct {
+	AppLabel, Fleet string // as the scheduler's
+	Recorder        events.EventRecorder
+}
+
+type controller struct {
+	Options
+	objects dynamic.Interface
+	cluster *snapshot.Client
+	clock   clock.PassiveClock
+	log     klog.Logger
+	named   map[string]bool // with metrics
+}
+
+// Run makes the plans that are due until ctx ends.
+func Run(ctx context.Context, config *rest.Config, o Options) error {
+	config = rest.CopyConfig(config)
+	config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
+	config.Timeout = timeout
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	cluster, err := snapshot.NewClient(config, timeout)
+	if err != nil {
+		return err
+	}
+	register()
+	c := &controller{Options: o, objects: objects, cluster: cluster, clock: clock.RealClock{}, log: klog.FromContext(ctx), named: map[string]bool{}}
+	for {
+		wait := lookEvery
+		if err := c.look(ctx); apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+			wait = lookRarely
+			c.log.V(2).Info("There are no Rebalances to read", "why", err.Error())
+		} else if err != nil && ctx.Err() == nil {
+			c.log.Error(err, "Cannot carry out Rebalances; it is tried again")
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+	}
+}
+
+// look lists the objects and makes the plans that are due.
+func (c *controller) look(ctx context.Context) error {
+	list, err := c.objects.Resource(resource).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	there := map[string]bool{}
+	for i := range list.Items {
+		there[list.Items[i].GetName()] = true
+		if err := c.handle(ctx, &list.Items[i]); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("rebalance %s: %w", list.Items[i].GetName(), err)
+		}
+	}
+	for name := range c.named {
+		if !there[name] {
+			freed.DeleteLabelValues(name)
+			moves.DeleteLabelValues(name)
+			delete(c.named, name)
+		}
+	}
+	return nil
+}
+
+// handle makes the plan of one object, if it is due. The error is Conflict where the object changed
+// meanwhile: it is looked at again.
+func (c *controller) handle(ctx context.Context, u *unstructured.Unstructured) error {
+	o := &v1alpha1.Rebalance{}
+	err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, o)
+	o.TypeMeta = metav1.TypeMeta{APIVersion: u.GetAPIVersion(), Kind: u.GetKind()}
+	was := o.Status.DeepCopy()
+	var s setting
+	if err == nil {
+		s, err = newSetting(&o.Spec)
+	}
+	if err != nil {
+		o.Status.ObservedGeneration = o.Generation
+		set(o, v1alpha1.ConditionAccepted, false, "Invalid", err.Error())
+		set(o, v1alpha1.ConditionPlanned, false, "NotAccepted", "The spec could not be read.")
+		return c.write(ctx, o, was)
+	}
+	set(o, v1alpha1.ConditionAccepted, true, "Valid", "The spec could be read.")
+	now := c.clock.Now()
+	switch {
+	case o.Spec.Suspend:
+		o.Status.ObservedGeneration = o.Generation
+		set(o, v1alpha1.ConditionPlanned, false, "Suspended", "No new plan is made: spec.suspend is set.")
+		return c.write(ctx, o, was)
+	case !s.due(&o.Status, o.Generation, now):
+		c.show(o)
+		return nil
+	}
+	o.Status.ObservedGeneration, o.Status.LastTime = o.Generation, new(metav1.NewMicroTime(now))
+	if err := c.write(ctx, o, was); err != nil {
+		return err
+	}
+	was = o.Status.DeepCopy()
+	picture, err := c.cluster.Read(ctx)
+	if err != nil {
+		plans.WithLabelValues("unreadable").Inc()
+		set(o, v1alpha1.ConditionPlanned, false, "Unreadable", err.Error())
+		return c.write(ctx, o, was)
+	}
+	plan, reason, err := s.plan(ctx, picture, c.AppLabel, c.Fleet, now)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		plans.WithLabelValues("failed").Inc()
+		set(o, v1alpha1.ConditionPlanned, false, "Failed", err.Error())
+		c.Recorder.Eventf(o, nil, v1.EventTypeWarning, "PlanFailed", "Plan", "%v", err)
+		return c.write(ctx, o, was)
+	}
+	plans.WithLabelValues("planned").Inc()
+	o.Status.Plan = plan
+	text := fmt.Sprintf("%d moves would free %d of %d nodes; so many take at least %d.", plan.Moves, plan.Freed, plan.Nodes, plan.LeastMoves)
+	if plan.Freed == 0 {
+		text = "No node would be free: " + reason + "."
+	}
+	set(o, v1alpha1.ConditionPlanned, true, "Planned", text)
+	if was.Plan == nil || was.Plan.Freed != plan.Freed || was.Plan.Moves != plan.Moves {
+		c.Recorder.Eventf(o, nil, v1.EventTypeNormal, "Planned", "Plan", "%s", text)
+	}
+	c.log.Info("A Rebalance has a plan", "rebalance", o.Name, "generation", o.Generation, "moves", plan.Moves, "freed", plan.Freed, "nodes", plan.Nodes, "pods", plan.Pods, "fixed", plan.Fixed)
+	c.show(o)
+	return c.write(ctx, o, was)
+}
+
+// show sets the metrics of an object.
+func (c *controller) show(o *v1alpha1.Rebalance) {
+	if o.Status.Plan != nil {
+		c.named[o.Name] = true
+		freed.WithLabelValues(o.Name).Set(float64(o.Status.Plan.Freed))
+		moves.WithLabelValues(o.Name).Set(float64(o.Status.Plan.Moves))
+	}
+}
+
+func set(o *v1alpha1.Rebalance, kind string, is bool, reason, message string) {
+	status := metav1.ConditionFalse
+	if is {
+		status = metav1.ConditionTrue
+	}
+	if len(message) > maxMessage {
+		message = message[:maxMessage]
+	}
+	meta.SetStatusCondition(&o.Status.Conditions, metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: o.Generation,
+	})
+}
+
+// write writes an object's status, if it differs and the object is still the same.
+func (c *controller) write(ctx context.Context, o *v1alpha1.Rebalance, was *v1alpha1.RebalanceStatus) error {
+	before, err := json.Marshal(was)
+	if err != nil {
+		return err
+	}
+	after, err := json.Marshal(o.Status)
+	if err != nil || string(before) == string(after) {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": o.UID, "resourceVersion": o.ResourceVersion},
+		"status":   json.RawMessage(after),
+	})
+	if err != nil {
+		return err
+	}
+	written, err := c.objects.Resource(resource).Patch(ctx, o.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "sigma-scheduler"}, "status")
+	if err == nil {
+		o.ResourceVersion = written.GetResourceVersion()
+	}
+	return err
+}

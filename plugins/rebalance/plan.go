@@ -1,0 +1,101 @@
+package rebalance
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/sigma-scheduler/sigma/internal/compare"
+	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/snapshot"
+)
+
+const (
+	// seed is the default of sigma rebalance.
+	seed = 1
+	// mostEmpties are the nodes that a status names.
+	mostEmpties = 50
+)
+
+// A setting is a spec that could be read.
+type setting struct {
+	spec   *v1alpha1.RebalanceSpec
+	every  time.Duration
+	search compare.Rebalance
+}
+
+// newSetting reads a spec. The API server has refused most of what is wrong, and has filled
+// in the defaults; an object from before a change of the definition may still be wrong.
+func newSetting(spec *v1alpha1.RebalanceSpec) (s setting, err error) {
+	s = setting{spec: spec, search: compare.Rebalance{Share: -1, Count: -1, Seed: seed}}
+	if spec.Mode != v1alpha1.RebalanceDryRun {
+		return s, fmt.Errorf("spec.mode: %q: want DryRun", spec.Mode)
+	}
+	if s.every, err = time.ParseDuration(spec.Every); err != nil || s.every < time.Minute {
+		return s, fmt.Errorf("spec.every: %q: want a duration from 1m on", spec.Every)
+	}
+	if err := s.search.SetMoves(spec.Moves); err != nil {
+		return s, fmt.Errorf("spec.moves: %q: %w", spec.Moves, err)
+	}
+	if spec.MinReplicas < 1 {
+		return s, fmt.Errorf("spec.minReplicas: %d: want at least 1", spec.MinReplicas)
+	}
+	return s, nil
+}
+
+// due reports whether the next plan is to be made. A last time in the future is of a clock that
+// was set back.
+func (s *setting) due(status *v1alpha1.RebalanceStatus, generation int64, now time.Time) bool {
+	last := status.LastTime
+	return !s.spec.Suspend && (last == nil || status.ObservedGeneration != generation || last.After(now) || !now.Before(last.Add(s.every)))
+}
+
+// plan looks for moves in a picture, which it changes. The reason says why there are none.
+func (s *setting) plan(ctx context.Context, p *snapshot.Picture, appLabel, fleet string, now time.Time) (plan *v1alpha1.RebalancePlan, reason string, err error) {
+	s.narrow(p)
+	r := snapshot.NewRecorder(appLabel, now)
+	r.MinReplicas = int(s.spec.MinReplicas)
+	if err := r.Record(p, now); err != nil {
+		return nil, "", err
+	}
+	plan = &v1alpha1.RebalancePlan{Time: metav1.NewMicroTime(now)}
+	if r.Tally().Standing == 0 {
+		return plan, "no pod stands on a node", nil
+	}
+	t, _, err := r.Trace("rebalance", fleet)
+	if err != nil {
+		return nil, "", err
+	}
+	start, err := compare.NewStart(t)
+	if err != nil {
+		return nil, "", err
+	}
+	found, err := compare.NewRebalance(ctx, start, s.search)
+	if err != nil {
+		return nil, "", err
+	}
+	plan.Nodes, plan.Freed, plan.Bound = int32(found.MachinesBefore), int32(found.MachinesBefore-found.MachinesAfter), int32(found.Bound)
+	plan.Moves, plan.LeastMoves = int32(found.Moves), int32(found.LeastMoves)
+	plan.Pods, plan.Fixed = int32(found.Items), int32(found.Fixed())
+	emptied := found.Emptied()
+	for _, e := range emptied[:min(len(emptied), mostEmpties)] {
+		plan.Empties = append(plan.Empties, v1alpha1.EmptiedNode{Node: e.Machine, Moves: int32(e.Moves)})
+	}
+	return plan, found.Why(), nil
+}
+
+// narrow leaves the selected nodes, what stands on them, and what waits.
+func (s *setting) narrow(p *snapshot.Picture) {
+	selector := labels.SelectorFromSet(s.spec.NodeSelector)
+	out := map[string]bool{}
+	p.Nodes = slices.DeleteFunc(p.Nodes, func(n *v1.Node) bool {
+		out[n.Name] = !selector.Matches(labels.Set(n.Labels))
+		return out[n.Name]
+	})
+	p.Pods = slices.DeleteFunc(p.Pods, func(pod *v1.Pod) bool { return out[pod.Spec.NodeName] })
+}

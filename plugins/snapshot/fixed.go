@@ -1,0 +1,42 @@
+package snapshot
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/sigma-scheduler/sigma/plugins/owner"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
+)
+
+// MinReplicas is the number of pods that a workload has at least on nodes where one of them
+// may move, unless something else is asked for.
+const MinReplicas = 2
+
+// fixed returns the pods on nodes that must not move, each with the reason, by namespace/name.
+func (p *Picture) fixed(minReplicas int) map[string]string {
+	workload := func(pod *v1.Pod) string {
+		ref, _ := owner.Of(pod, nil)
+		return pod.Namespace + "/" + ref.String()
+	}
+	stand := map[string]int{}
+	for _, pod := range p.Pods {
+		if pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil {
+			stand[workload(pod)]++
+		}
+	}
+	fixed := map[string]string{}
+	for _, pod := range p.Pods {
+		if pod.Spec.NodeName == "" {
+			continue
+		}
+		why := podspec.Movable(pod)
+		if n := stand[workload(pod)]; why == "" && n < minReplicas {
+			why = fmt.Sprintf("its workload has %d of the %d pods that it should keep", n, minReplicas)
+		}
+		if why != "" {
+			fixed[nameOf(pod)] = why
+		}
+	}
+	return fixed
+}

@@ -1,0 +1,35 @@
+package snapshot
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+)
+
+// TestFixed: the trace says which pods must not move: what the pods say, and those of
+// workloads with few pods.
+func TestFixed(t *testing.T) {
+	ready := func(p *v1.Pod) {
+		p.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}
+	}
+	pinned := func(p *v1.Pod) { p.Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "true"} }
+	p := picture([]*v1.Node{node("n1"), node("n2")},
+		pod("web", "web-1", "n1", "1", ready), pod("web", "web-2", "n2", "1", ready), pod("web", "web-3", "n2", "1", ready, pinned),
+		pod("db", "db-1", "n1", "1", ready), pod("db", "db-2", "", "1"),
+		pod("new", "new-1", "n1", "1"),
+	)
+	tr, _ := snap(t, p)
+	require.Equal(t, map[string]any{
+		"shop/web-3": "its annotation forbids it: karpenter.sh/do-not-disrupt",
+		"shop/db-1":  "its workload has 1 of the 2 pods that it should keep",
+		"shop/new-1": "it is not ready",
+	}, tr.Source["fixed"])
+
+	r := NewRecorder("", noon)
+	r.MinReplicas = 1
+	require.NoError(t, r.Record(p, noon))
+	tr, _, err := r.Trace("snap", "open")
+	require.NoError(t, err)
+	require.Len(t, tr.Source["fixed"], 2)
+}
