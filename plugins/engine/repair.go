@@ -158,7 +158,7 @@ func (w *watcher) describeRepair(s *statement, object *policy.Object, role ledge
 	}
 	switch {
 	case full.Mode == policy.RepairDisabled:
-		add(metav1.ConditionFalse, "Disabled", "No pod moves.")
+		add(metav1.ConditionTrue, "Disabled", "No pod moves.")
 	case !w.engine.opt.Repairs:
 		add(metav1.ConditionFalse, "ExtenderCannot", "The extender moves no pods: only kube-scheduler with the plugin Sigma does.")
 	case role != ledger.Primary:
@@ -168,6 +168,6 @@ func (w *watcher) describeRepair(s *statement, object *policy.Object, role ledge
 	case full.Mode == policy.RepairEnabled:
 		add(metav1.ConditionTrue, "Enabled", fmt.Sprintf("At most %d pods move for one that fits on no node, at most %d an hour.", *full.Chain, *full.MovesPerHour))
 	default:
-		add(metav1.ConditionFalse, "DryRun", "It says in events what it would do.")
+		add(metav1.ConditionTrue, "DryRun", "No pod moves; events of the pods that wait say which would.")
 	}
 }

@@ -11,7 +11,7 @@ const (
 	ConditionAccepted = "Accepted"
 	// ConditionActive: the policy decides, or in shadow mode is computed, now; the plan reserves.
 	ConditionActive = "Active"
-	// ConditionRepair: chains of moves make room for pods that fit on no node.
+	// ConditionRepair: what spec.repair asks for is done.
 	ConditionRepair = "Repair"
 	// ConditionPlanned: the plan in the status is of the present spec.
 	ConditionPlanned = "Planned"
