@@ -3,6 +3,8 @@
 package e2e_test
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,38 +13,80 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sigma-scheduler/sigma/internal/e2e"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/ledger/ledgertest"
 )
 
-// TestPlan plans workloads that wait, from a snapshot, and lets the cluster land them while
-// other pods come. A node that goes leaves its pods to the policy, and the status says so. The log
-// gives the same decisions.
-func TestPlan(t *testing.T) {
-	c := e2e.Shared(t)
-	installSigma(t, c)
-	applyPolicy(t, c, "general-k1", "general")
-	ns := c.Namespace(t)
-	c.CreateNodes(t, e2e.Nodes(5, 30)...)
-	const workloads, replicas = 12, 10
-	for i := range workloads {
-		c.CreateDeployment(t, e2e.Deployment(ns, fmt.Sprint("planned-", i), replicas, "2", "3Gi"))
+// A site is what the test of plans has: deployments of replicas, half of which exist when it
+// is planned. SIGMA_PLAN makes another size, as 1000x50x100.
+type site struct{ nodes, deployments, replicas int }
+
+func siteSize(t *testing.T) site {
+	var s site
+	_, err := fmt.Sscanf(cmp.Or(os.Getenv("SIGMA_PLAN"), "30x12x10"), "%dx%dx%d", &s.nodes, &s.deployments, &s.replicas)
+	require.NoError(t, err, "SIGMA_PLAN")
+	return s
+}
+
+// deployment is the one of a number.
+func (s site) deployment(ns string, i int) *appsv1.Deployment {
+	d := e2e.Deployment(ns, fmt.Sprint("planned-", i), int32(s.replicas), []string{"2", "1500m", "2500m"}[i%3], "3Gi")
+	d.TypeMeta = metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}
+	return d
+}
+
+// plan writes the site's plan from a snapshot, on which half of the pods wait, and manifests
+// of the other half.
+func (s site) plan(t *testing.T, c *e2e.Cluster, ns, dir string) *v1alpha1.PlacementPlan {
+	t.Helper()
+	for i := range s.deployments / 2 {
+		c.CreateDeployment(t, s.deployment(ns, i))
 	}
-	e2e.Wait(t, "the pods", func() (string, bool) { n := len(c.Pods(ns)); return fmt.Sprint(n), n == workloads*replicas })
-	dir := t.TempDir()
-	sigma := func(args ...string) {
-		t.Helper()
+	waiting := s.deployments / 2 * s.replicas
+	e2e.Wait(t, "the pods", func() (string, bool) { n := len(c.Pods(ns)); return fmt.Sprint(n), n == waiting })
+	var manifests bytes.Buffer
+	for i := s.deployments / 2; i < s.deployments; i++ {
+		text, err := yaml.Marshal(s.deployment(ns, i))
+		require.NoError(t, err)
+		manifests.WriteString("---\n" + string(text))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "coming.yaml"), manifests.Bytes(), 0o600))
+	for _, args := range [][]string{
+		{"snapshot", "--out", "snap", "--kubeconfig", filepath.Join(c.Dir, "kubeconfig")},
+		{"plan", "--trace", "snap", "--manifests", "coming.yaml", "--object", "site.yaml", "--deadline", time.Now().Add(time.Hour).UTC().Format(time.RFC3339), "--quiet"},
+	} {
 		command := exec.Command(e2e.Program(t, "sigma"), args...)
 		command.Dir = dir
 		out, err := command.CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		t.Logf("sigma %v\n%s", args, out)
 	}
-	sigma("snapshot", "--out", "snap", "--kubeconfig", filepath.Join(c.Dir, "kubeconfig"))
-	sigma("plan", "--trace", "snap", "--object", "site.yaml", "--deadline", time.Now().Add(time.Hour).UTC().Format(time.RFC3339), "--quiet")
+	text, err := os.ReadFile(filepath.Join(dir, "site.yaml"))
+	require.NoError(t, err)
+	var plan v1alpha1.PlacementPlan
+	require.NoError(t, yaml.UnmarshalStrict(text, &plan))
+	require.Equal(t, v1alpha1.PlanDryRun, plan.Spec.Mode)
+	require.Len(t, plan.Spec.Workloads, s.deployments)
+	return &plan
+}
+
+// TestPlan plans workloads that wait, and others that do not exist yet, from a snapshot and
+// manifests, and lets the cluster land them while other pods come. Then a node goes: its pods are
+// planned again within two seconds, and their replacements land there. The log gives the same
+// decisions.
+func TestPlan(t *testing.T) {
+	c := e2e.Shared(t)
+	installSigma(t, c)
+	applyPolicy(t, c, "general-k1", "general")
+	ns, dir, size := c.Namespace(t), t.TempDir(), siteSize(t)
+	c.CreateNodes(t, e2e.Nodes(5, size.nodes)...)
+	plan := size.plan(t, c, ns, dir)
 	c.Kubectl(t, "", "apply", "-f", filepath.Join(dir, "site.yaml"))
 	log := filepath.Join(dir, "decisions.jsonl")
 
@@ -50,18 +94,20 @@ func TestPlan(t *testing.T) {
 	others := e2e.Pods(ns, 3, 60)
 	c.CreatePods(t, others...)
 	s := c.StartScheduler(t, scheduler, sigmaConfig(false, "decisionLog: "+log))
-	c.WaitBound(t, ns, workloads*replicas+len(others))
-	within(t, "all landed as planned", func() (string, bool) {
+	for i := size.deployments / 2; i < size.deployments; i++ {
+		c.CreateDeployment(t, size.deployment(ns, i))
+	}
+	pods := size.deployments * size.replicas
+	for n := 500; n < pods; n += 500 {
+		c.WaitBound(t, ns, n)
+	}
+	c.WaitBound(t, ns, pods+len(others))
+	complete := func() (string, bool) {
 		status := c.Kubectl(t, "", "get", "placementplan", "site", "-o", `jsonpath={.status}`)
-		return status, c.Kubectl(t, "", "get", "placementplan", "site", "-o", `jsonpath={.status.landed}/{.status.pods} {.status.conditions[?(@.type=="Active")].reason}`) == fmt.Sprintf("%d/%[1]d Complete", workloads*replicas)
-	})
-	text, err := os.ReadFile(filepath.Join(dir, "site.yaml"))
-	require.NoError(t, err)
-	var plan v1alpha1.PlacementPlan
-	require.NoError(t, yaml.UnmarshalStrict(text, &plan))
-	require.Equal(t, v1alpha1.PlanDryRun, plan.Spec.Mode)
-	require.Len(t, plan.Spec.Workloads, workloads)
-	on := map[string]map[string]int32{}
+		return status, c.Kubectl(t, "", "get", "placementplan", "site", "-o", `jsonpath={.status.landed}/{.status.pods} {.status.conditions[?(@.type=="Active")].reason}`) == fmt.Sprintf("%d/%[1]d Complete", pods)
+	}
+	within(t, "all landed as planned", complete)
+	on, total := map[string]map[string]int32{}, map[string]int{}
 	for _, pod := range c.Pods(ns) {
 		app := pod.Labels["app"]
 		if on[app] == nil {
@@ -72,20 +118,48 @@ func TestPlan(t *testing.T) {
 	for _, w := range plan.Spec.Workloads {
 		for _, n := range w.Nodes {
 			require.Equal(t, n.Pods, on[w.Name][n.Node], "%s on %s", w.Name, n.Node)
+			total[n.Node] += int(n.Pods)
 		}
 	}
-	require.EqualValues(t, workloads*replicas, s.Metric(t, "sigma_decisions_total", `cause="planned"`))
+	require.EqualValues(t, pods, s.Metric(t, "sigma_decisions_total", `cause="planned"`))
 	c.RequireFits(t)
+	t.Logf("%d of %d pods landed as planned, on %d of %d nodes", pods, pods, len(total), size.nodes)
 
-	lost := plan.Spec.Workloads[0].Nodes[0].Node
+	lost := ""
+	for node, n := range total {
+		if lost == "" || n < total[lost] || n == total[lost] && node < lost {
+			lost = node
+		}
+	}
+	deleted := time.Now()
 	c.DeleteNode(t, lost)
-	e2e.Wait(t, "the pods of the lost node elsewhere", func() (string, bool) { // it takes a minute until its pods are deleted
-		status := c.Kubectl(t, "", "get", "placementplan", "site", "-o", `jsonpath={.status.elsewhere} {.status.conditions[?(@.type=="Active")].message}`)
-		var elsewhere, landed, pods, gone int
-		_, err := fmt.Sscanf(status, "%d %d of %d pods landed as planned, %d stand elsewhere, %d are planned on nodes that are not there.", &elsewhere, &landed, &pods, new(int), &gone)
-		return status, err == nil && elsewhere > 0 && elsewhere == gone && landed+elsewhere == pods
+	within(t, "the pods of the lost node are planned again", func() (string, bool) {
+		again := c.Kubectl(t, "", "get", "placementplan", "site", "-o", `jsonpath={.status.replanned}`)
+		return again, again == fmt.Sprint(total[lost])
 	})
+	c.Kubectl(t, "", "delete", "pods", "-n", ns, "--field-selector", "spec.nodeName="+lost, "--force", "--grace-period=0") // it takes a minute by itself
+	within(t, "their replacements land as planned", complete)
 	requireSound(t, s)
 	s.Stop(t)
-	require.GreaterOrEqual(t, requireLog(t, log).Causes[ledger.CausePlanned], workloads*replicas)
+	require.Equal(t, pods+total[lost], requireLog(t, log).Causes[ledger.CausePlanned])
+	requirePlannedAgain(t, log, lost, deleted, total[lost])
+}
+
+// requirePlannedAgain finds in a log that room for the pods of a lost node was reserved within two
+// seconds.
+func requirePlannedAgain(t *testing.T, log, lost string, deleted time.Time, pods int) {
+	t.Helper()
+	gone, reserved, last := false, 0, 0.
+	for _, e := range ledgertest.Events(t, log, "") {
+		switch {
+		case e.Kind == ledger.KindForget && e.Node == lost:
+			gone = true
+		case gone && e.Kind == ledger.KindReserve && reserved < pods:
+			reserved, last = reserved+int(e.Reserved.Pods), e.Time
+		}
+	}
+	require.Equal(t, pods, reserved)
+	took := last - float64(deleted.UnixMicro())/1e6
+	t.Logf("node %s lost: room for its %d pods reserved on other nodes after %.2f s", lost, pods, took)
+	require.Less(t, took, 2.)
 }
