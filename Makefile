@@ -107,6 +107,10 @@ e2e-upgrade: ## from the programs and manifests of BEFORE=35cf6bd to these on on
 e2e-faults: ## lost answers to bindings with the watch held, late or out of step, ROUNDS=20 of each (10 minutes)
 	@SIGMA_ROUNDS=$(or $(ROUNDS),20) hack/e2e.sh -v -run '^TestLostAnswers$$'
 
+.PHONY: e2e-plan
+e2e-plan: ## a plan of 5,000 pods into 1,000 nodes, and a lost node planned again (docs/results/plan-live.md)
+	@SIGMA_PLAN=$(or $(SIZE),1000x50x100) hack/e2e.sh -v -run '^TestPlan$$'
+
 .PHONY: bump
 bump: ## type-check all modules that import Kubernetes: the first thing after new versions (30 CPU-seconds)
 	cd hack/bump && go run . ../.. ../oracle ../schedulerperf ../controlplane

@@ -127,7 +127,7 @@ func TestPlan(t *testing.T) {
 
 	lost := ""
 	for node, n := range total {
-		if lost == "" || n < total[lost] || n == total[lost] && node < lost {
+		if n > total[lost] || n == total[lost] && node < lost {
 			lost = node
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
@@ -178,4 +179,35 @@ func TestPlanKeepsWhatCanCome(t *testing.T) {
 	w.SetNode(sized("z", 20), elsewhere[2:])
 	w.ReviewPlans(1001)
 	require.Equal(t, map[string]string{"a": webs(3)}, w.reserved())
+}
+
+// The same cluster gives the same places, whatever the order of maps.
+func TestPlannedAgainAlike(t *testing.T) {
+	var first []string
+	for range 5 {
+		w := newWorld(t)
+		var places, large []v1alpha1.PlannedNode
+		for i := range 30 {
+			name := fmt.Sprintf("n-%02d", i)
+			w.SetNode(sized(name, int64(3+i%3)), []*v1.Pod{sizedPod(name, fmt.Sprint("db-", i%7), "1", name)})
+			places = append(places, on(name, 1))
+		}
+		for i := range 5 {
+			name := fmt.Sprintf("x-%d", i)
+			w.SetNode(sized(name, 9), nil)
+			large = append(large, on(name, 2))
+		}
+		bigger := webOn(large...)
+		bigger.Name, bigger.Requests = "large", map[string]resource.Quantity{"cpu": resource.MustParse("4")}
+		w.SetPlans([]*kube.Plan{planOf(t, webOn(places...), bigger)}, 1000)
+		w.RemoveNode("x-1")
+		w.RemoveNode("n-03")
+		w.ReviewPlans(1001)
+		require.NotEmpty(t, w.Report(w.Plans()[0]).Again)
+		if got := w.emitted(); first == nil {
+			first = got
+		} else {
+			require.Equal(t, first, got)
+		}
+	}
 }
