@@ -153,3 +153,50 @@ func TestMakeRoom(t *testing.T) {
 	s.Stop(t)
 	require.Equal(t, 1, requireLog(t, log).Causes[ledger.CauseNominated])
 }
+
+// TestMakeRoomInACrowd has 36 nodes with a little room on each, pods of 2.5 cores that fit on none of them, and others
+// that come and go meanwhile. Every pod that is evicted stands again where the chain has it.
+func TestMakeRoomInACrowd(t *testing.T) {
+	c := e2e.Shared(t)
+	installSigma(t, c)
+	grantRepair(t, c)
+	c.Kubectl(t, `{apiVersion: sigma-scheduler.io/v1alpha1, kind: PlacementPolicy, metadata: {name: general}, spec: {featureVersion: 1, model: rule, knowledge: K0, rule: {name: worstfit}, mode: live,
+  repair: {mode: Enabled, movesPerHour: 200}}}`, "apply", "-f", "-")
+	ns, log := c.Namespace(t), filepath.Join(t.TempDir(), "decisions.jsonl")
+	s := c.StartScheduler(t, scheduler, sigmaConfig(false, "decisionLog: "+log))
+	const nodes, workloads, replicas, large, others = 36, 60, 4, 8, 50
+	for i := range nodes {
+		c.CreateNodes(t, e2e.Node(fmt.Sprintf("n%02d", i), "8", "64Gi"))
+	}
+	for i := range workloads {
+		name := fmt.Sprint("app-", i)
+		c.CreateDeployment(t, e2e.Deployment(ns, name, replicas, fmt.Sprint(500+250*(i%5), "m"), "1Gi"))
+		c.Kubectl(t, "", "create", "poddisruptionbudget", name, "-n", ns, "--selector=app="+name, "--max-unavailable=1")
+	}
+	c.WaitRunning(t, ns, workloads*replicas)
+	c.CreateDeployment(t, e2e.Deployment(ns, "large", large, "2500m", "1Gi"))
+	c.CreateDeployment(t, e2e.Deployment(ns, "others", others, "50m", "1Mi"))
+	e2e.Wait(t, "room for all", func() (string, bool) {
+		is := 0
+		for _, p := range c.Pods(ns) {
+			if p.Labels["app"] == "large" && p.Spec.NodeName != "" {
+				is++
+			}
+		}
+		return fmt.Sprint(is), is == large
+	})
+	c.WaitRunning(t, ns, workloads*replicas+large+others)
+	e2e.Wait(t, "the end of all chains", func() (string, bool) {
+		begun, ended := s.Metric(t, "sigma_repair_chains_begun_total"), s.Metric(t, "sigma_repair_chains_ended_total")
+		return fmt.Sprint(begun, ended), begun == ended
+	})
+	t.Logf("chains %v, of these done %v; moves %v, of these as planned %v; searches %v in %.3f s",
+		s.Metric(t, "sigma_repair_chains_begun_total"), s.Metric(t, "sigma_repair_chains_ended_total", `outcome="done"`),
+		s.Metric(t, "sigma_repair_moves_total"), s.Metric(t, "sigma_repair_moves_total", `outcome="done"`),
+		s.Metric(t, "sigma_repair_search_duration_seconds_count"), s.Metric(t, "sigma_repair_search_duration_seconds_sum"))
+	require.Positive(t, s.Metric(t, "sigma_repair_moves_total", `outcome="done"`))
+	c.RequireFits(t)
+	requireSound(t, s)
+	s.Stop(t)
+	requireLog(t, log)
+}

@@ -83,6 +83,13 @@ type model struct {
 	inst  *binpack.Instance
 	items []moves.Item
 	pods  []*ledger.Pod // by item; nil = room that is reserved, or the pod that waits
+	apps  map[*ledger.AppEntry]kind
+}
+
+// A kind is what the search has to know of an app.
+type kind struct {
+	index int32
+	stays bool // all its pods
 }
 
 // newModel is the ledger's problem with some changes. The fleet is fixed. Each type of
@@ -102,7 +109,7 @@ func newModel(l *ledger.Ledger, r *Request, app *ledger.AppEntry) *model {
 	for _, name := range r.Nodes {
 		may[name] = true
 	}
-	m := &model{inst: &inst}
+	m := &model{inst: &inst, apps: map[*ledger.AppEntry]kind{}}
 	closed := make([]bool, len(inst.Machines))
 	inst.Machines = slices.Clone(inst.Machines)
 	nothing := make([]int64, len(inst.Dimensions))
@@ -157,7 +164,12 @@ func (m *model) addPods(l *ledger.Ledger, r *Request, app *ledger.AppEntry, line
 	n := l.Node(m.inst.Machines[line].Name)
 	pods := slices.SortedFunc(slices.Values(n.Pods()), func(a, b *ledger.Pod) int { return strings.Compare(a.UID(), b.UID()) })
 	for _, p := range pods {
-		m.add(moves.Item{App: l.AppIndex(p.App().Name()), Line: line, Fixed: !r.mayMove(p, app)}, p)
+		k, ok := m.apps[p.App()]
+		if !ok {
+			k = kind{l.AppIndex(p.App().Name()), r.stays(p.App(), app)}
+			m.apps[p.App()] = k
+		}
+		m.add(moves.Item{App: k.index, Line: line, Fixed: k.stays || !r.mayMove(p)}, p)
 	}
 	for _, held := range n.Reservations() {
 		for range held.Pods {
@@ -166,20 +178,20 @@ func (m *model) addPods(l *ledger.Ledger, r *Request, app *ledger.AppEntry, line
 	}
 }
 
-// mayMove reports whether a pod may be evicted for the one that waits, and its replacement is as
-// the pod is.
-func (r *Request) mayMove(p *ledger.Pod, waits *ledger.AppEntry) bool {
+// stays reports whether no pod of an app may move, because of its workload, or since a replacement
+// might not be as the pod is.
+func (r *Request) stays(a, waits *ledger.AppEntry) bool {
+	g := a.Group()
+	return g == waits.Group() || g.Latest() != a || a.Spec().SpreadMin > 1 || g.Pods() < r.MinReplicas || r.engaged(g)
+}
+
+// mayMove reports whether a pod may be evicted for the one that waits.
+func (r *Request) mayMove(p *ledger.Pod) bool {
 	object, ok := p.Object.(*v1.Pod)
-	g := p.App().Group()
-	switch {
-	case !ok || object.Spec.NodeName != p.Node().Name(): // its binding is under way
-		return false
-	case corev1.PodPriority(object) > corev1.PodPriority(r.Pod), g == waits.Group(), g.Latest() != p.App(), p.App().Spec().SpreadMin > 1:
-		return false
-	case g.Pods() < r.MinReplicas || podspec.Movable(object) != "" || r.engaged(g):
+	if !ok || object.Spec.NodeName != p.Node().Name() { // its binding is under way
 		return false
 	}
-	return r.Stays == nil || !r.Stays(object)
+	return corev1.PodPriority(object) <= corev1.PodPriority(r.Pod) && podspec.Movable(object) == "" && (r.Stays == nil || !r.Stays(object))
 }
 
 // overfull reports whether the pods on a machine take more than it has.

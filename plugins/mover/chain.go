@@ -68,6 +68,7 @@ func (m *Mover) moves(c *chain) error {
 		}
 		m.mu.Lock()
 		m.moved = append(m.moved, m.now())
+		c.begun++
 		m.mu.Unlock()
 		if err := m.cluster.Evict(m.ctx, move.Pod); err != nil {
 			m.engine.TellMove(refused)

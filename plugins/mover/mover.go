@@ -64,7 +64,8 @@ type Mover struct {
 
 type chain struct {
 	*engine.Rescue
-	wake chan struct{}
+	wake  chan struct{}
+	begun int // moves; the mover's lock guards it
 }
 
 // New returns a mover that ends with ctx.
@@ -140,7 +141,7 @@ func (m *Mover) MakeRoom(pod *v1.Pod, nodes func() []string, open func(node stri
 func (m *Mover) left(now time.Time, perHour int) int {
 	m.moved = slices.DeleteFunc(m.moved, func(at time.Time) bool { return now.Sub(at) >= time.Hour })
 	for _, c := range m.chains {
-		perHour -= len(c.Moves) // all may still come
+		perHour -= len(c.Moves) - c.begun // all may still come
 	}
 	return perHour - len(m.moved)
 }
@@ -170,7 +171,7 @@ func (m *Mover) begin(r *engine.Rescue) {
 	}
 	m.engine.Begin(r, float64(until.UnixMicro())/1e6)
 	m.engine.TellBegun(r, policy.RepairEnabled)
-	c := &chain{r, make(chan struct{}, 1)}
+	c := &chain{Rescue: r, wake: make(chan struct{}, 1)}
 	m.chains[r.Pod.UID] = c
 	m.running.Go(func() { m.run(c) })
 }
