@@ -99,7 +99,7 @@ func (s *search) ejectOne(i, m int32, best *ejection) {
 	if !s.lacks(i, m) {
 		return
 	}
-	blocked := s.blocked(i, m)
+	s.listBars(i, m)
 	last, lastCost, lastFits := int32(-1), math.Inf(1), false
 	for _, j := range s.on[m] {
 		cost := s.cost(i, j)
@@ -107,7 +107,7 @@ func (s *search) ejectOne(i, m int32, best *ejection) {
 			continue
 		}
 		if app := s.items[j].App; app != last || cost < lastCost { // items of an app are alike
-			last, lastCost, lastFits = app, cost, s.makesRoom(i, m, blocked, j, -1)
+			last, lastCost, lastFits = app, cost, s.makesRoom(i, m, j, -1)
 		}
 		if lastFits && cost < best.cost {
 			*best = ejection{machine: m, out: [2]int32{j, -1}, cost: cost}
@@ -119,77 +119,95 @@ func (s *search) ejectTwo(i, m int32, best *ejection) {
 	if !s.lacks(i, m) {
 		return
 	}
-	blocked := s.blocked(i, m)
+	s.listBars(i, m)
 	for k, j := range s.on[m] {
 		one := s.cost(i, j)
 		if one >= best.cost {
 			continue
 		}
 		for _, other := range s.on[m][k+1:] {
-			if cost := one + s.cost(i, other); cost < best.cost && s.makesRoom(i, m, blocked, j, other) {
+			if cost := one + s.cost(i, other); cost < best.cost && s.makesRoom(i, m, j, other) {
 				*best = ejection{machine: m, out: [2]int32{j, other}, cost: cost}
 			}
 		}
 	}
 }
 
-// blocked reports whether limits or rules close a machine to an item.
-func (s *search) blocked(i, m int32) bool {
-	return s.state.Blocked(s.items[i].App)[m/64]>>(m%64)&1 != 0
-}
-
 // makesRoom reports whether an item fits on a machine without one or two others (-1 = one).
-func (s *search) makesRoom(i, m int32, blocked bool, j, other int32) bool {
-	for _, lack := range s.short {
-		have := s.app(j).Demand[lack.dimension]
+func (s *search) makesRoom(i, m, j, other int32) bool {
+	for k, lack := range s.short {
+		need := s.need[lack.dimension]
+		have := need[s.items[j].App]
 		if other >= 0 {
-			have += s.app(other).Demand[lack.dimension]
+			have += need[s.items[other].App]
 		}
 		if have < lack.amount {
+			s.short[0], s.short[k] = lack, s.short[0] // it may well refuse the next ones too
 			return false
 		}
 	}
-	group := s.app(i).Group
-	if s.slow || s.inst.Groups[group].SpreadMin > 1 {
+	if s.slow || s.inst.Groups[s.app(i).Group].SpreadMin > 1 {
 		return s.trial(i, m, j, other)
 	}
-	if !blocked {
-		return true
-	}
-	gone := [2]int32{s.app(j).Group, -1}
-	if other >= 0 {
-		gone[1] = s.app(other).Group
-	}
-	return !s.blockedWithout(group, m, gone)
+	return s.opened(j, other)
 }
 
-// blockedWithout reports whether limit or rules close a machine to one more item of a group
-// when an item of each of two other groups (-1 = none) is gone.
-func (s *search) blockedWithout(group, m int32, gone [2]int32) bool {
-	count := func(g int32) int32 {
-		n := s.state.Count(g, m)
-		for _, x := range gone {
-			if x == g {
-				n--
+// A bar is a limit or a rule that closes a machine to an item: so many items of a group, or
+// so many of the item's own, have to go.
+type bar struct {
+	group, gone int32
+	own         int32
+}
+
+// listBars lists what closes a machine to an item. Only limits and rules that are broken
+// count, since items that leave break none.
+func (s *search) listBars(i, m int32) {
+	s.bars, s.barred = s.bars[:0], s.app(i).Group
+	if s.state.Blocked(s.items[i].App)[m/64]>>(m%64)&1 == 0 {
+		return
+	}
+	for _, e := range s.state.Contents(m) {
+		s.counts[e.Group] += e.Count
+	}
+	own := s.counts[s.barred]
+	if limit := s.inst.Groups[s.barred].Limit; limit > 0 && own >= limit {
+		s.bars = append(s.bars, bar{s.barred, own - limit + 1, own + 1})
+	}
+	for _, r := range s.into[s.barred] {
+		if n := s.counts[r.A]; n > 0 && own >= r.Max {
+			s.bars = append(s.bars, bar{r.A, n, own - r.Max + 1})
+		}
+	}
+	for _, r := range s.out[s.barred] {
+		if n := s.counts[r.B]; n > r.Max {
+			s.bars = append(s.bars, bar{r.B, n - r.Max, own + 1})
+		}
+	}
+	for _, e := range s.state.Contents(m) {
+		s.counts[e.Group] = 0
+	}
+}
+
+// opened reports whether no bar is left when an item and another (-1 = none) are gone.
+func (s *search) opened(j, other int32) bool {
+	for _, b := range s.bars {
+		group, own := int32(0), int32(0)
+		for _, x := range [2]int32{j, other} {
+			if x < 0 {
+				continue
+			}
+			switch s.app(x).Group {
+			case b.group:
+				group++
+			case s.barred:
+				own++
 			}
 		}
-		return n
-	}
-	own := count(group)
-	if limit := s.inst.Groups[group].Limit; limit > 0 && own >= limit {
-		return true
-	}
-	for _, r := range s.into[group] {
-		if own >= r.Max && count(r.A) > 0 {
-			return true
+		if group < b.gone && own < b.own {
+			return false
 		}
 	}
-	for _, r := range s.out[group] {
-		if count(r.B) > r.Max {
-			return true
-		}
-	}
-	return false
+	return true
 }
 
 // trial is makesRoom by doing it: with devices and spread it is the exact way.

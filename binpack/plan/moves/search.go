@@ -87,6 +87,11 @@ type search struct {
 
 	buf   []int32
 	short []shortage
+
+	bars   []bar
+	barred int32     // the group that they close a machine to
+	counts []int32   // per group; 0 between calls
+	need   [][]int64 // [dimension][app]: what items ask for
 }
 
 // A load is what a machine holds.
@@ -171,6 +176,11 @@ func (s *search) compile() {
 	for d, dim := range s.inst.Dimensions {
 		s.slow = s.slow || dim.Device
 		s.tight = append(s.tight, d)
+		column := make([]int64, len(s.inst.Apps))
+		for a := range s.inst.Apps {
+			column[a] = s.inst.Apps[a].Demand[d]
+		}
+		s.need = append(s.need, column)
 	}
 	for _, app := range s.inst.Apps {
 		size := 1e-9
@@ -181,6 +191,7 @@ func (s *search) compile() {
 		}
 		s.size = append(s.size, size)
 	}
+	s.counts = make([]int32, len(s.inst.Groups))
 	s.into, s.out = make([][]binpack.Rule, len(s.inst.Groups)), make([][]binpack.Rule, len(s.inst.Groups))
 	for _, r := range s.inst.Rules {
 		s.into[r.B], s.out[r.A] = append(s.into[r.B], r), append(s.out[r.A], r)
