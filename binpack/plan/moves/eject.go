@@ -23,11 +23,16 @@ type ejection struct {
 // eject puts an item in the place of the one that costs least, of another app: the penalty of
 // the other, its size beside the item's, its price if it stands where it stood at the
 // beginning, and a little chance. Where no single item makes room, two do; in a quick search,
-// which has few moves to spare, now and then also where two are cheaper.
+// which has few moves to spare, now and then also where two are cheaper, and always where the one
+// would find no room either.
 func (s *search) eject(i int32) bool {
 	best := ejection{machine: -1, cost: math.Inf(1)}
+	s.hole = math.MaxInt64
+	if s.narrow {
+		s.hole = s.largestHole()
+	}
 	s.each(s.effort.look, &best, func(m int32) { s.ejectOne(i, m, &best) })
-	if best.machine < 0 || s.effort.pairs > 0 && s.rng.IntN(s.effort.pairs) == 0 {
+	if best.machine < 0 || s.homeless(best.out[0]) || s.effort.pairs > 0 && s.rng.IntN(s.effort.pairs) == 0 {
 		s.each(s.effort.lookPairs, &best, func(m int32) { s.ejectTwo(i, m, &best) })
 	}
 	if best.machine < 0 {
@@ -41,6 +46,25 @@ func (s *search) eject(i int32) bool {
 	}
 	s.put(i, best.machine)
 	return true
+}
+
+// homelessWeight is the weight of the size of an item for which no machine has room, 2 of others.
+// Where all room is in holes that are too small, two small items are then cheaper than one as
+// large as the item that takes their place, which gains nothing.
+const homelessWeight = 6
+
+// homeless reports whether an item is larger than the largest hole.
+func (s *search) homeless(j int32) bool { return s.app(j).Demand[s.tight[0]] > s.hole }
+
+// largestHole is the most that a machine has free of the tightest dimension.
+func (s *search) largestHole() int64 {
+	most, column := int64(0), s.state.Free(s.tight[0])
+	for _, m := range s.machines {
+		if s.usable[m] {
+			most = max(most, column[m])
+		}
+	}
+	return most
 }
 
 // each calls f for a number of machines from a random one on, and for more until there is
@@ -85,7 +109,11 @@ func (s *search) cost(i, j int32) float64 {
 	if b.Fixed || a.App == b.App {
 		return math.Inf(1)
 	}
-	cost := s.pen[j] + 2*s.size[b.App]/s.size[a.App] + .3*s.rng.Float64()
+	weight := 2.
+	if s.homeless(j) {
+		weight = homelessWeight
+	}
+	cost := s.pen[j] + weight*s.size[b.App]/s.size[a.App] + .3*s.rng.Float64()
 	if s.at[j] == s.origin[j] {
 		if s.moved[b.App] >= s.cap[b.App] {
 			return math.Inf(1)

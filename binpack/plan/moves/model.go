@@ -126,6 +126,9 @@ const steadyWork, mostAttempts = 3000, 40
 // letIn tries a few times to let in an item of an app.
 func (m *Model) letIn(app int32, most int) bool {
 	m.prepare()
+	m.sortDimensions()
+	m.narrow = true
+	defer func() { m.narrow = false }()
 	i := m.slot(app)
 	for k := range max(m.effort.room, min(mostAttempts, steadyWork/len(m.machines))) {
 		limit := min(most, 1<<k) // a short chain first

@@ -158,3 +158,38 @@ func TestModelKeepsConstraints(t *testing.T) {
 	}
 	require.Positive(t, found)
 }
+
+// TestMakeRoomOutOfSmallHoles: where every hole is 3 wide, an item of 8 gets in when a 4 and a 1
+// leave a machine, the 4 takes the place of a 1, and both 1s fill
+// holes: three moves of others.
+func TestMakeRoomOutOfSmallHoles(t *testing.T) {
+	inst := &binpack.Instance{
+		Types: []string{""}, Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}},
+		Machines: []binpack.MachineLine{{Name: "m", Count: 200, Cost: 1, Capacity: []int64{12}}},
+	}
+	for _, size := range []int64{8, 4, 1} {
+		name := fmt.Sprint("of", size)
+		inst.Groups = append(inst.Groups, binpack.Group{Name: name})
+		inst.Apps = append(inst.Apps, binpack.App{Name: name, Group: int32(len(inst.Apps)), Demand: []int64{size}, Expected: -1, Lifetime: -1})
+	}
+	inst.Groups, inst.Apps = append(inst.Groups, binpack.Group{Name: "new"}),
+		append(inst.Apps, binpack.App{Name: "new", Group: 3, Demand: []int64{8}, Expected: -1, Lifetime: -1})
+	found := 0
+	for seed := range uint64(50) {
+		w := newWitness(inst, seed)
+		for m := range int32(200) {
+			apps := []int32{0, 2} // 8 and 1
+			if m%40 == 7 {
+				apps = []int32{1, 1, 2} // 4, 4 and 1
+			}
+			for _, app := range apps {
+				w.come(t, Item{App: app, Line: 0, Index: m})
+			}
+		}
+		if moves, ok := w.MakeRoom(3, 3); ok {
+			w.carry(t, 3, moves)
+			found++
+		}
+	}
+	require.GreaterOrEqual(t, found, 45)
+}

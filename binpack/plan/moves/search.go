@@ -63,6 +63,8 @@ type search struct {
 	slow    bool             // there are devices
 	ordered bool             // on keeps the order of items
 	hard    []int32          // items with a penalty
+	narrow  bool             // room is short: what finds no room is dear to eject
+	hole    int64            // the largest that is free of the tightest dimension, if it is
 
 	inUse    int // machines, at the beginning
 	pool     []int32
@@ -213,7 +215,7 @@ func (s *search) sortDimensions() {
 		}
 		free[d] = left / have
 	}
-	slices.SortStableFunc(s.tight, func(a, b int) int { return cmp.Compare(free[a], free[b]) })
+	slices.SortFunc(s.tight, func(a, b int) int { return cmp.Or(cmp.Compare(free[a], free[b]), cmp.Compare(a, b)) })
 }
 
 func (s *search) app(i int32) *binpack.App { return &s.inst.Apps[s.items[i].App] }
