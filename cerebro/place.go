@@ -238,6 +238,7 @@ func (r *Replayer) delete(e trace.Event) {
 			continue
 		}
 		r.clear(q.App, item)
+		r.returned(e.Time, item)
 		r.run.mover.left(item)
 		r.run.tally.moved(r, q.App, -1)
 	}

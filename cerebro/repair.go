@@ -17,6 +17,7 @@ type Repair struct {
 	Budget float64
 	// Chain is the most moves for one item.
 	Chain int
+	Pace
 }
 
 // A Rebalance empties machines from time to time.
@@ -24,6 +25,7 @@ type Rebalance struct {
 	Every float64 // seconds
 	// Moves is the most moves at a time, as a share of the items that stand.
 	Moves float64
+	Pace
 }
 
 // A mover keeps the model that finds moves in step with the replay.
@@ -35,6 +37,13 @@ type mover struct {
 
 	repaired  int     // moves of repair alone
 	first     float64 // time of the first event
+	repairs   allowance
+	drains    allowance
+	busy      float64 // until then the moves of the last tick are carried out
+	tried     int     // most moves when nothing was found
+	away      []away
+	back      []int32 // scratch of returned
+	leaving   []leaving
 	ticks     float64 // of rebalancing that are over
 	unchanged uint64  // changes of the model when nothing was found; 0 = something was
 }
@@ -87,21 +96,28 @@ func (r *Replayer) rescue(now float64, request, number int32) bool {
 		return false
 	}
 	most := min(float64(u.opt.Repair.Chain), math.Floor(u.opt.Repair.Budget*float64(u.out.Placed))-float64(u.mover.repaired))
+	most = min(most, u.mover.repairs.left(now, u.opt.Repair.PerHour))
 	if most < 1 {
 		return false
 	}
+	r.returned(now, -1)
 	list, ok := u.mover.model.MakeRoom(r.trace.Requests[request].App, int(most))
 	if !ok {
 		return false
 	}
 	u.mover.repaired += len(list) - 1
+	u.mover.repairs.spend(len(list) - 1)
+	start := now
 	for _, m := range list {
 		if m.From != moves.Nowhere {
+			r.send(u.mover.item[m.Item], start, start+u.opt.Repair.Takes)
+			start += u.opt.Repair.Takes
 			r.move(now, m)
 			continue
 		}
 		item := binpack.Item{App: r.trace.Requests[request].App}
 		u.mover.note(r.base[request]+number, int32(m.Item))
+		r.send(r.base[request]+number, now, start)
 		r.stand(item.App, m.To, m.Devices)
 		r.notePlaced(now, request, number, r.state.MachineAt(m.To.Line, m.To.Index), m.Devices)
 	}
@@ -112,11 +128,14 @@ func (r *Replayer) rescue(now float64, request, number int32) bool {
 func (r *Replayer) rebalance(before float64) {
 	u := &r.run
 	m, opt := u.mover, u.opt.Rebalance
-	if m == nil || opt == nil {
+	if m == nil {
 		return
 	}
 	if math.IsNaN(u.tally.last) {
-		m.first = before
+		m.first, m.repairs.since, m.drains.since = before, before, before
+		return
+	}
+	if opt == nil {
 		return
 	}
 	for {
@@ -128,17 +147,30 @@ func (r *Replayer) rebalance(before float64) {
 		if m.first+(m.ticks+1)*opt.Every <= now {
 			return // the time between two is nothing beside the times of the events
 		}
-		if m.unchanged == m.model.Changes()+1 { // the same search finds the same: nothing
-			m.ticks = max(m.ticks, math.Ceil((before-m.first)/opt.Every)-1)
+		most := int(min(opt.Moves*float64(r.state.AliveTotal()), m.drains.left(now, opt.PerHour)))
+		if m.unchanged == m.model.Changes()+1 && most <= m.tried { // the same search finds the same: nothing
+			if opt.PerHour == 0 {
+				m.ticks = max(m.ticks, math.Ceil((before-m.first)/opt.Every)-1)
+			}
+			continue
+		}
+		if now < m.busy {
 			continue
 		}
 		u.tally.mark(r, now)
 		u.tally.reach(r, now)
-		list := m.model.Drain(context.Background(), int(opt.Moves*float64(r.state.AliveTotal())))
+		r.returned(now, -1)
+		list := m.model.Drain(context.Background(), most)
+		m.drains.spend(len(list))
+		m.busy = now
 		for _, one := range list {
+			r.send(m.item[one.Item], m.busy, m.busy+opt.Takes)
+			m.busy += opt.Takes
+			from := r.where[m.item[one.Item]]
 			r.move(now, one)
+			m.vacate(from, m.busy)
 		}
-		m.unchanged = 0
+		m.unchanged, m.tried = 0, most
 		if len(list) == 0 {
 			m.unchanged = m.model.Changes() + 1
 		}

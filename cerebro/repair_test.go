@@ -170,37 +170,3 @@ func b2i(b bool) int {
 	}
 	return 0
 }
-
-// TestRebalanceCostsTime: the machine that a tick frees costs nothing from then on.
-func TestRebalanceCostsTime(t *testing.T) {
-	tr := &trace.Trace{
-		Name: "ticks", MeasureFrom: math.NaN(),
-		Instance: &binpack.Instance{
-			Fleet: binpack.Open, Types: []string{""}, Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}},
-			Machines: []binpack.MachineLine{{Name: "m", Count: binpack.Unlimited, Cost: 1, Capacity: []int64{10}}},
-			Groups:   []binpack.Group{{Name: "a"}, {Name: "b"}},
-			Apps:     []binpack.App{{Name: "a", Demand: []int64{6}, Expected: -1, Lifetime: -1}, {Name: "b", Group: 1, Demand: []int64{4}, Expected: -1, Lifetime: -1}},
-		},
-		Requests: []trace.Request{{Name: "a", Count: 1}, {Name: "a2", Count: 1}, {Name: "b", App: 1, Count: 1}, {Name: "b2", App: 1, Count: 1}},
-		Events: []trace.Event{
-			{Request: 0, Count: 1},
-			{Request: 1, Count: 1},
-			{Request: 2, Count: 1},
-			{Request: 3, Count: 1},
-			{Time: 5, Kind: trace.Delete, Request: 1, Count: 1},
-			{Time: 15, Kind: trace.Delete, Request: 2, Count: 1},
-			{Time: 105, Kind: trace.Delete, Request: 0, Count: 1},
-		},
-	}
-	// Two machines hold 6 and 4 each; from second 15 on one of them holds 6 and the other 4.
-	rebalance := &cerebro.Rebalance{Every: 20, Moves: .4} // less than one of two items
-	run, err := cerebro.NewReplayer(tr).Run(rule.BestFit{}, cerebro.Options{Rebalance: rebalance})
-	require.NoError(t, err)
-	require.Zero(t, run.Moves)
-	require.InDelta(t, 210, run.CostSeconds, 1e-9)
-	rebalance.Moves = .5
-	run, err = cerebro.NewReplayer(tr).Run(rule.BestFit{}, cerebro.Options{Rebalance: rebalance})
-	require.NoError(t, err)
-	require.Equal(t, 1, run.Moves)
-	require.InDelta(t, 210-85, run.CostSeconds, 1e-9)
-}

@@ -242,6 +242,7 @@ func (r *Replayer) CheckPlaced() error {
 func (r *Replayer) finish() Run {
 	u := &r.run
 	u.tally.finish(r)
+	r.allReturned()
 	out := &u.out
 	out.Machines = r.state.Active()
 	for k, n := range r.state.Held() {

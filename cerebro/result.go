@@ -20,6 +20,9 @@ type Run struct {
 	Placed, Unplaced          int
 	// Moves of items from machine to machine.
 	Moves int
+	// AwaySeconds is the sum over items of the seconds that they were away while they moved, or
+	// waited for the moves that made room for them. It is 0 where moves take no time.
+	AwaySeconds float64
 	// Rejected is unplaced demand ÷ all demand.
 	Rejected []float64
 	// FirstRejection is the share of the summed first dimension that arrived before the

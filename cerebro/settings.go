@@ -16,7 +16,9 @@ import (
 func ParseRepair(text string) (*Repair, error) {
 	r := &Repair{Budget: .02, Chain: moves.DefaultChain}
 	return r, settings(text, map[string]func(string) error{
-		"budget": shareOf(&r.Budget),
+		"takes":   r.setTakes,
+		"perhour": r.setPerHour,
+		"budget":  shareOf(&r.Budget),
 		"chain": func(text string) (err error) {
 			if r.Chain, err = strconv.Atoi(text); err != nil || r.Chain < 1 {
 				return errors.New("want a number of moves from 1 on")
@@ -30,7 +32,9 @@ func ParseRepair(text string) (*Repair, error) {
 func ParseRebalance(text string) (*Rebalance, error) {
 	r := &Rebalance{Every: 15 * time.Minute.Seconds(), Moves: .005}
 	return r, settings(text, map[string]func(string) error{
-		"moves": shareOf(&r.Moves),
+		"takes":   r.setTakes,
+		"perhour": r.setPerHour,
+		"moves":   shareOf(&r.Moves),
 		"every": func(text string) error {
 			d, err := time.ParseDuration(text)
 			if err != nil || d <= 0 {
@@ -40,6 +44,22 @@ func ParseRebalance(text string) (*Rebalance, error) {
 			return nil
 		},
 	})
+}
+
+func (p *Pace) setTakes(text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return errors.New("want a time with its unit, such as 60s; 0s is at once")
+	}
+	p.Takes = d.Seconds()
+	return nil
+}
+
+func (p *Pace) setPerHour(text string) (err error) {
+	if p.PerHour, err = strconv.ParseFloat(text, 64); err != nil || !(p.PerHour > 0 && p.PerHour <= 1e9) {
+		return errors.New("want a number of moves above 0")
+	}
+	return nil
 }
 
 // settings reads name=value,name=value.

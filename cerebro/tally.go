@@ -92,7 +92,7 @@ func (t *tally) advance(r *Replayer, now float64) {
 // reach accounts for the time from the last step up to now.
 func (t *tally) reach(r *Replayer, now float64) {
 	if now > t.last && now > t.from {
-		t.integrate(r, now-max(t.last, t.from))
+		t.integrate(r, now, now-max(t.last, t.from))
 	}
 	if now > t.last {
 		t.last = now
@@ -108,12 +108,16 @@ func (t *tally) mark(r *Replayer, before float64) {
 	}
 }
 
-func (t *tally) integrate(r *Replayer, dt float64) {
+func (t *tally) integrate(r *Replayer, now, dt float64) {
 	out := &r.run.out
 	out.MachineSeconds += float64(r.state.Active()) * dt
 	for k, n := range r.state.Held() {
 		out.CostSeconds += float64(n) * r.state.Kinds()[k].Cost * dt
 	}
+	r.run.mover.unfinished(r, now-dt, now, func(m int32, seconds float64) {
+		out.MachineSeconds += seconds
+		out.CostSeconds += r.state.Kinds()[r.state.KindOf(m)].Cost * seconds
+	})
 	t.span += dt
 	t.waiting += float64(len(r.waiting)) * dt
 	if r.run.opt.Brief {

@@ -24,6 +24,7 @@ type Aggregated struct {
 	Rejected          Estimate // demand of the first dimension
 	FirstRejection    Estimate
 	Moves, MovesShare Estimate // the share is of the items placed
+	Away              Estimate // item-hours
 	Waiting           Estimate // seconds, mean over items
 	Violations        int
 	Fallbacks         int
@@ -131,6 +132,7 @@ func aggregateOf(list []outcome) Aggregated {
 		FirstRejection: of(func(o outcome) float64 { return o.firstRejection }),
 		Moves:          of(func(o outcome) float64 { return o.moves }),
 		MovesShare:     of(func(o outcome) float64 { return o.movesShare }),
+		Away:           of(func(o outcome) float64 { return o.away }),
 		Waiting:        of(func(o outcome) float64 { return o.waiting }),
 	}
 	var exposures []string
@@ -195,6 +197,7 @@ func overview(comparisons []Comparison) grid {
 	addIf("unplaced", "items that no machine took"+mean, 1, false, 1, of(func(r Aggregated) Estimate { return r.Unplaced }))
 	addIf("moves", "moves of items from machine to machine"+mean, 1, false, 1, of(func(r Aggregated) Estimate { return r.Moves }))
 	addIf("moves %", "moves ÷ items placed"+mean, 2, false, 100, of(func(r Aggregated) Estimate { return r.MovesShare }))
+	addIf("away h", "item-hours for which items were away because of moves"+mean, 2, false, 1, of(func(r Aggregated) Estimate { return r.Away }))
 	addIf("wait s", "seconds that an item waited, mean over items and orders"+mean, 2, false, 1, of(func(r Aggregated) Estimate { return r.Waiting }))
 	if fixed {
 		addIf("rejected %", "demand of the first dimension that was not placed"+mean, 2, false, 100,

@@ -152,6 +152,9 @@ func (c *Comparison) addRejections(of func(func(outcome) float64) []float64, add
 		add(figures("moves", "moves of items from machine to machine, mean over orders", 1, false,
 			of(func(o outcome) float64 { return o.moves })))
 		add(figures("moves %", "moves ÷ items placed", 2, false, percent(of(func(o outcome) float64 { return o.movesShare }))))
+		if hours := of(func(o outcome) float64 { return o.away }); positive(hours) {
+			add(figures("away h", "item-hours for which items were away because of moves, mean over orders", 2, false, hours))
+		}
 	}
 	if c.Trace.Retry {
 		add(figures("wait s", "seconds that an item waited, mean over all items and over orders", 2, false,

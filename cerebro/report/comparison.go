@@ -100,6 +100,7 @@ type Run struct {
 	Placed             int                `json:"placed"`
 	Unplaced           int                `json:"unplaced"`
 	Moves              int                `json:"moves"` // of items from machine to machine
+	AwaySeconds        float64            `json:"away_seconds"`
 	Rejected           map[string]float64 `json:"rejected"`
 	FirstRejection     float64            `json:"first_rejection"`
 	MeanWaiting        *float64           `json:"mean_waiting_seconds,omitempty"` // nil = items do not wait
@@ -231,6 +232,7 @@ func newRun(t *Trace, run cerebro.Run) Run {
 		Placed:             run.Placed,
 		Unplaced:           run.Unplaced,
 		Moves:              run.Moves,
+		AwaySeconds:        round(run.AwaySeconds),
 		Rejected:           byName(dimensions, run.Rejected),
 		FirstRejection:     round(run.FirstRejection),
 		Violations:         run.Violations,
@@ -285,6 +287,7 @@ func (c *Comparison) boundCost() float64 {
 func machines(run Run) float64 { return float64(run.Machines) }
 func unplaced(run Run) float64 { return float64(run.Unplaced) }
 func moved(run Run) float64    { return float64(run.Moves) }
+func away(run Run) float64     { return run.AwaySeconds / 3600 }
 func waiting(run Run) float64  { return seconds(run.MeanWaiting) }
 
 // seconds is 0 for nil.

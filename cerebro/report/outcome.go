@@ -25,6 +25,7 @@ type outcome struct {
 	firstRejection  float64
 	moves           float64 // NaN where items stay
 	movesShare      float64 // of the items placed
+	away            float64 // item-hours; NaN where moves take no time
 	waiting         float64 // seconds, mean over items; NaN where items do not wait
 	longestWaiting  float64 // seconds, in the worst order
 	seconds         float64
@@ -92,6 +93,7 @@ func (c *Comparison) outcome(r, best, worst *Result) outcome {
 		firstRejection: meanOf(runs, func(run Run) float64 { return run.FirstRejection }),
 		moves:          nothing,
 		movesShare:     nothing,
+		away:           nothing,
 		waiting:        nothing,
 		longestWaiting: nothing,
 		seconds:        meanOf(runs, func(run Run) float64 { return run.Seconds }),
@@ -105,6 +107,9 @@ func (c *Comparison) outcome(r, best, worst *Result) outcome {
 	if c.Trace.Moving {
 		o.moves = meanOf(runs, moved)
 		o.movesShare = meanOf(runs, func(run Run) float64 { return moved(run) / math.Max(1, float64(run.Placed)) })
+	}
+	if h := meanOf(runs, away); h > 0 {
+		o.away = h
 	}
 	if c.Trace.Retry {
 		o.waiting = meanOf(runs, waiting)

@@ -209,7 +209,7 @@ const contract = `[{"trace": {"name": "", "digest": {"instance": "sha256:x", "tr
   "results": [{"policy": "bestfit", "digest": "", "knowledge": "K0", "exposure": "held out",
     "runs": [{"order": 1, "machines": 20, "peak_machines": 20, "cost": 20, "machine_seconds": 0, "cost_seconds": 0,
               "allocation_rate": {"cpu": 0.7083}, "mean_allocation_rate": {"cpu": 0.0}, "fragment": 0.0, "balance": 0.0, "spread": 0.0,
-              "placed": 222, "unplaced": 0, "moves": 0, "rejected": {"cpu": 0.0}, "first_rejection": 1.0, "violations": 0, "seconds": 0}],
+              "placed": 222, "unplaced": 0, "moves": 0, "away_seconds": 0, "rejected": {"cpu": 0.0}, "first_rejection": 1.0, "violations": 0, "seconds": 0}],
     "mean_machines": 20.1, "min_machines": 18, "max_machines": 23, "range_machines": 5, "gap_to_bound": 0.34}]}]`
 
 func TestJSONKeys(t *testing.T) {

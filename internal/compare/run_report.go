@@ -53,6 +53,9 @@ func PrintRun(out io.Writer, head report.Trace, bound report.Bound, found Found,
 	if head.Moving {
 		line("moves", "%d", run.Moves)
 	}
+	if run.AwaySeconds > 0 {
+		line("away", "%.6g item-seconds", run.AwaySeconds)
+	}
 	for d, name := range head.Dimensions {
 		if run.Unplaced > 0 && d < 4 {
 			line("rejected", "%s %.4f", name, run.Rejected[d])

@@ -67,6 +67,17 @@ func (m *Model) Remove(slot int32) {
 	m.changes++
 }
 
+// Hold says whether an item must stay for now.
+func (m *Model) Hold(slot int32, hold bool) {
+	if m.items[slot].Fixed == hold {
+		return
+	}
+	m.count(slot, m.at[slot], -1)
+	m.items[slot].Fixed = hold
+	m.count(slot, m.at[slot], 1)
+	m.changes++
+}
+
 // slot is a number for a new item.
 func (m *Model) slot(app int32) int32 {
 	var i int32

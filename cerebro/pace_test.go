@@ -1,0 +1,173 @@
+package cerebro_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
+	"github.com/sigma-scheduler/sigma/cerebro"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+)
+
+// ticks has two machines that hold 6 and 4 each; from second 15 on one of them holds 6 and the other 4.
+func ticks() *trace.Trace {
+	return &trace.Trace{
+		Name: "ticks", MeasureFrom: math.NaN(),
+		Instance: &binpack.Instance{
+			Fleet: binpack.Open, Types: []string{""}, Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}},
+			Machines: []binpack.MachineLine{{Name: "m", Count: binpack.Unlimited, Cost: 1, Capacity: []int64{10}}},
+			Groups:   []binpack.Group{{Name: "a"}, {Name: "b"}},
+			Apps:     []binpack.App{{Name: "a", Demand: []int64{6}, Expected: -1, Lifetime: -1}, {Name: "b", Group: 1, Demand: []int64{4}, Expected: -1, Lifetime: -1}},
+		},
+		Requests: []trace.Request{{Name: "a", Count: 1}, {Name: "a2", Count: 1}, {Name: "b", App: 1, Count: 1}, {Name: "b2", App: 1, Count: 1}},
+		Events: []trace.Event{
+			{Request: 0, Count: 1},
+			{Request: 1, Count: 1},
+			{Request: 2, Count: 1},
+			{Request: 3, Count: 1},
+			{Time: 5, Kind: trace.Delete, Request: 1, Count: 1},
+			{Time: 15, Kind: trace.Delete, Request: 2, Count: 1},
+			{Time: 105, Kind: trace.Delete, Request: 0, Count: 1},
+		},
+	}
+}
+
+// TestRebalanceCostsTime: the machine that a tick frees costs nothing from then on.
+func TestRebalanceCostsTime(t *testing.T) {
+	tr := ticks()
+	rebalance := &cerebro.Rebalance{Every: 20, Moves: .4} // less than one of two items
+	run, err := cerebro.NewReplayer(tr).Run(rule.BestFit{}, cerebro.Options{Rebalance: rebalance})
+	require.NoError(t, err)
+	require.Zero(t, run.Moves)
+	require.InDelta(t, 210, run.CostSeconds, 1e-9)
+	rebalance.Moves = .5
+	run, err = cerebro.NewReplayer(tr).Run(rule.BestFit{}, cerebro.Options{Rebalance: rebalance})
+	require.NoError(t, err)
+	require.Equal(t, 1, run.Moves)
+	require.InDelta(t, 210-85, run.CostSeconds, 1e-9)
+}
+
+// TestMovesTakeTime: a machine counts until the last item has left it, and the item is away meanwhile.
+func TestMovesTakeTime(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		takes, from float64
+		perHour     float64
+		cost, away  float64
+		leaves      float64 // time
+	}{
+		{name: "at once", from: math.NaN(), cost: 210 - 85},
+		{name: "ten seconds", takes: 10, from: math.NaN(), cost: 210 - 75, away: 10},
+		{name: "measured from within", takes: 10, from: 24, cost: 81 + 6, away: 6},
+		{name: "the end comes first", takes: 1000, from: math.NaN(), cost: 210, away: 85},
+		{name: "the item leaves first", takes: 40, from: math.NaN(), cost: 40 + 85 + 40, away: 30, leaves: 50},
+		{name: "one move a minute", perHour: 60, from: math.NaN(), cost: 210 - 45},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tr := ticks()
+			tr.MeasureFrom = c.from
+			if c.leaves > 0 {
+				// The item of 6 moves to that of 4.
+				tr.Events = append(tr.Events[:6:6],
+					trace.Event{Time: c.leaves, Kind: trace.Delete, Request: 0, Count: 1}, trace.Event{Time: 105, Kind: trace.Delete, Request: 3, Count: 1})
+			}
+			rebalance := &cerebro.Rebalance{Every: 20, Moves: .5, Pace: cerebro.Pace{Takes: c.takes, PerHour: c.perHour}}
+			run, err := cerebro.NewReplayer(tr).Run(rule.BestFit{}, cerebro.Options{Rebalance: rebalance, Check: true})
+			require.NoError(t, err)
+			require.Equal(t, 1, run.Moves)
+			require.InDelta(t, c.away, run.AwaySeconds, 1e-9)
+			require.InDelta(t, c.cost, run.CostSeconds, 1e-9)
+		})
+	}
+}
+
+// TestRescueTakesTime: the item waits for the moves that make room for it.
+func TestRescueTakesTime(t *testing.T) {
+	tr := ticks()
+	tr.Instance.Fleet, tr.Instance.Machines[0].Count = binpack.Fixed, 2
+	// An item of 7 comes when two machines of 9 hold an item of 3 each.
+	tr.Instance.Apps[0].Demand[0], tr.Instance.Apps[1].Demand[0] = 7, 3
+	tr.Instance.Machines[0].Capacity[0] = 9
+	tr.Requests = []trace.Request{{Name: "b", App: 1, Count: 1}, {Name: "b2", App: 1, Count: 1}, {Name: "b3", App: 1, Count: 1}, {Name: "b4", App: 1, Count: 1}, {Name: "a", Count: 1}}
+	tr.Events = []trace.Event{
+		{Request: 0, Count: 1},
+		{Request: 1, Count: 1},
+		{Request: 2, Count: 1},
+		{Request: 3, Count: 1},
+		{Time: 1, Kind: trace.Delete, Request: 0, Count: 1},
+		{Time: 1, Kind: trace.Delete, Request: 1, Count: 1},
+		{Time: 2, Request: 4, Count: 1},
+		{Time: 100, Kind: trace.Delete, Request: 3, Count: 1},
+	}
+	repair := &cerebro.Repair{Budget: 1, Chain: 8, Pace: cerebro.Pace{Takes: 10}}
+	run, err := cerebro.NewReplayer(tr).Run(rule.BestFit{}, cerebro.Options{Repair: repair, Check: true})
+	require.NoError(t, err)
+	require.Equal(t, []int{1, 0}, []int{run.Moves, run.Unplaced})
+	require.InDelta(t, 20, run.AwaySeconds, 1e-9, "ten seconds of the one that moves, ten of the one that waits")
+	repair.PerHour = 1
+	run, err = cerebro.NewReplayer(tr).Run(rule.BestFit{}, cerebro.Options{Repair: repair, Check: true})
+	require.NoError(t, err)
+	require.Equal(t, []int{0, 1}, []int{run.Moves, run.Unplaced}, "in two seconds nothing is allowed")
+}
+
+// TestPaceHolds replays random traces: the moves of a tick are over before those of the next, an item does
+// not move while it is away, and the moves so far are within the allowance.
+func TestPaceHolds(t *testing.T) {
+	moved, again := 0, 0
+	for seed := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, 23))
+		tr := randomTrace(rng, rng.IntN(3) == 0)
+		takes, perHour := oneOf(rng, 0.0, .5, 3), oneOf(rng, 0.0, 1800, 7200)
+		opt := cerebro.Options{
+			Order: rng.IntN(3), Seed: seed, Check: true, Retry: rng.IntN(2) == 0,
+			Rebalance: &cerebro.Rebalance{Every: oneOf(rng, .5, 2), Moves: oneOf(rng, .1, 1), Pace: cerebro.Pace{Takes: takes, PerHour: perHour}},
+		}
+		if rng.IntN(2) == 0 {
+			opt.Repair = &cerebro.Repair{Budget: 1, Chain: 8, Pace: cerebro.Pace{Takes: takes}}
+		}
+		var h history
+		opt.Record = h.record
+		run, err := cerebro.NewReplayer(tr).Run(rule.BestFit{}, opt)
+		require.NoError(t, err)
+		require.Zero(t, run.Violations)
+		require.LessOrEqual(t, run.AwaySeconds, takes*float64(run.Moves)*9+1e-9)
+		if takes == 0 {
+			require.Zero(t, run.AwaySeconds)
+		}
+		before := map[[2]int32]float64{}
+		for k, n := 0, 0; k < len(h.lines); k++ {
+			d := h.lines[k]
+			if d.Kind != cerebro.Move {
+				continue
+			}
+			item := [2]int32{d.Request, d.Item}
+			if was, ok := before[item]; ok && was != d.Time { // in one tick an item may move on
+				require.GreaterOrEqual(t, d.Time, was+takes-1e-9, "seed %d: an item moves while it is away", seed)
+				again++
+			}
+			before[item] = d.Time
+			moved++
+			if n++; opt.Repair == nil {
+				if perHour > 0 {
+					require.LessOrEqual(t, float64(n), perHour*(d.Time-h.lines[0].Time)/3600+1e-6)
+				}
+				end := k
+				for end+1 < len(h.lines) && h.lines[end+1].Kind == cerebro.Move && h.lines[end+1].Time == d.Time {
+					end++
+				}
+				for _, later := range h.lines[end+1:] {
+					if later.Kind == cerebro.Move {
+						require.GreaterOrEqual(t, later.Time, d.Time+takes*float64(end-k+1)-1e-9, "a tick before the moves of the last are over")
+						break
+					}
+				}
+			}
+		}
+	}
+	require.Positive(t, moved)
+	require.Positive(t, again, "no item moved twice")
+}
