@@ -170,3 +170,17 @@ func b2i(b bool) int {
 	}
 	return 0
 }
+
+// TestSettingsSpeak: what a policy file says of a setting can be given again.
+func TestSettingsSpeak(t *testing.T) {
+	for _, text := range []string{"budget=2%,chain=8", "budget=0.125%,chain=3", "budget=33.3%,chain=1", "budget=2%,chain=8,takes=30s"} {
+		r, err := cerebro.ParseRepair(text)
+		require.NoError(t, err)
+		require.Equal(t, text, r.String())
+	}
+	for _, text := range []string{"every=15m0s,moves=0.5%", "every=100ms,moves=7%", "every=1h0m0s,moves=1%,takes=1m0s,perhour=2.5"} {
+		r, err := cerebro.ParseRebalance(text)
+		require.NoError(t, err)
+		require.Equal(t, text, r.String())
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +27,11 @@ func ParseRepair(text string) (*Repair, error) {
 			return nil
 		},
 	})
+}
+
+// String is what [ParseRepair] reads.
+func (r Repair) String() string {
+	return fmt.Sprintf("budget=%s,chain=%d%s", percent(r.Budget), r.Chain, r.Pace)
 }
 
 // ParseRebalance reads a [Rebalance] such as "every=15m,moves=.5%"; what is left out has these values.
@@ -62,6 +68,27 @@ func (p *Pace) setPerHour(text string) (err error) {
 	return nil
 }
 
+// String is what [ParseRebalance] reads.
+func (r Rebalance) String() string {
+	return fmt.Sprintf("every=%s,moves=%s%s", duration(r.Every), percent(r.Moves), r.Pace)
+}
+
+// String is empty for moves that are instant and without a limit an hour.
+func (p Pace) String() string {
+	text := ""
+	if p.Takes > 0 {
+		text += ",takes=" + duration(p.Takes).String()
+	}
+	if p.PerHour > 0 {
+		text += ",perhour=" + strconv.FormatFloat(p.PerHour, 'g', -1, 64)
+	}
+	return text
+}
+
+func duration(seconds float64) time.Duration {
+	return time.Duration(math.Round(seconds * float64(time.Second)))
+}
+
 // settings reads name=value,name=value.
 func settings(text string, set map[string]func(string) error) error {
 	given := map[string]bool{}
@@ -94,3 +121,5 @@ func shareOf(share *float64) func(string) error {
 		return nil
 	}
 }
+
+func percent(share float64) string { return strconv.FormatFloat(100*share, 'g', 10, 64) + "%" }

@@ -35,6 +35,7 @@ type trainFlags struct {
 	validate               []string
 	heldOut                []*trace.Trace // of validate
 	nats                   natsFlags
+	moving                 movingFlags
 }
 
 func (a *app) train() *cobra.Command {
@@ -71,7 +72,9 @@ what comes after. With --repack, which a snapshot needs, they arrive as well.`,
 			if err := cmp.Or(required(cmd, "trace", "out"), onlyWith(cmd, "renew", "sample"), onlyWith(cmd, "reference", "guard")); err != nil {
 				return err
 			}
-			if err := f.check(&cfg); err != nil {
+			var err error
+			cfg.Repair, cfg.Rebalance, err = f.moving.read(cmd.Flags())
+			if err = cmp.Or(err, f.check(&cfg), f.nats.check()); err != nil {
 				return err
 			}
 			out := regular
@@ -128,6 +131,8 @@ what comes after. With --repack, which a snapshot needs, they arrive as well.`,
 	flags.StringSliceVar(&cfg.Objectives, "objectives", nil, "several objectives, of "+strings.Join(train.Objectives(), ", ")+": --out is a folder for policies of the front")
 	flags.IntVar(&f.points, "points", 0, "with --objectives: policies to write (default the knee and the best by each objective)")
 	flags.StringArrayVar(&f.validate, "validate", nil, "with --objectives: trace, or folder of traces, on which to measure them as well (repeatable)")
+	f.moving.add(flags)
+	flags.Float64Var(&cfg.MovePrice, "move-price", 0, "with --repair or --rebalance: what a move costs, in machines")
 	f.nats.add(flags)
 	f.nats.addListen(flags)
 	quietFlag(flags, &f.quiet)
@@ -160,10 +165,7 @@ func (f *trainFlags) check(cfg *train.Config) error {
 			return usagef("--%s %d: want at least 1%s", name, n, map[string]string{"workers": ", or 0 with --listen or --nats"}[name])
 		}
 	}
-	if err := f.nats.check(); err != nil {
-		return err
-	}
-	switch {
+	switch err := train.CheckObjectives(cfg.Objectives); {
 	case len(cfg.Objectives) == 0 && (f.points != 0 || len(f.validate) > 0):
 		return usagef("--points and --validate need --objectives")
 	case f.points < 0:
@@ -172,25 +174,21 @@ func (f *trainFlags) check(cfg *train.Config) error {
 		return usagef("--untied does not go with --objectives: none of them has a tie-breaker")
 	case len(cfg.Objectives) > 0 && cfg.Optimizer == "cmaes":
 		return usagef("--optimizer cmaes knows one objective only; take swarm or random")
-	}
-	if len(cfg.Objectives) > 0 {
-		if err := train.CheckObjectives(cfg.Objectives); err != nil {
-			return usagef("--objectives: %w", err)
-		}
-	}
-	if cfg.Orders < 0 || !(cfg.Risk >= 0) {
+	case len(cfg.Objectives) > 0 && err != nil:
+		return usagef("--objectives: %w", err)
+	case cfg.Orders < 0 || !(cfg.Risk >= 0):
 		return usagef("--orders %d --risk %v: want at least 0", cfg.Orders, cfg.Risk)
-	}
-	if !(cfg.Guard >= 0 && cfg.Guard <= math.MaxInt32) {
+	case !(cfg.Guard >= 0 && cfg.Guard <= math.MaxInt32):
 		return usagef("--guard %v: want at least 0", cfg.Guard)
-	}
-	if !(cfg.Reach >= 0 && cfg.Reach <= 1) {
+	case !(cfg.MovePrice >= 0 && cfg.MovePrice <= math.MaxInt32):
+		return usagef("--move-price %v: want at least 0", cfg.MovePrice)
+	case cfg.MovePrice > 0 && cfg.Repair == nil && cfg.Rebalance == nil:
+		return usagef("--move-price needs --repair or --rebalance: without them nothing moves")
+	case !(cfg.Reach >= 0 && cfg.Reach <= 1):
 		return usagef("--reach %v: want a share from 0 to 1", cfg.Reach)
-	}
-	if cfg.Sample < 0 || cfg.Renew < 1 {
+	case cfg.Sample < 0 || cfg.Renew < 1:
 		return usagef("--sample %d --renew %d: want at least 0 and 1", cfg.Sample, cfg.Renew)
-	}
-	if !(cfg.Snapshots >= 0 && cfg.Snapshots < 1) {
+	case !(cfg.Snapshots >= 0 && cfg.Snapshots < 1):
 		return usagef("--snapshots %v: want a share from 0 to below 1", cfg.Snapshots)
 	}
 	return nil

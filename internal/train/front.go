@@ -78,13 +78,14 @@ func CheckObjectives(names []string) error {
 
 // costs returns the cost of a run: one number, or one for each objective.
 func (e *evaluator) costs(r *cerebro.Replayer, run cerebro.Run, s scale) []float64 {
+	moves := e.cfg.MovePrice * float64(run.Moves) / s.machines
 	if len(e.cfg.Objectives) == 0 {
-		return []float64{Cost(r, run, s.cost, e.cfg.Untied)}
+		return []float64{Cost(r, run, s.cost, e.cfg.Untied) + moves}
 	}
 	list := make([]float64, len(e.cfg.Objectives))
 	for i, name := range e.cfg.Objectives {
 		at := slices.IndexFunc(objectives, func(o objective) bool { return o.name == name })
-		list[i] = objectives[at].of(r, run, s) + penalty(run)
+		list[i] = objectives[at].of(r, run, s) + penalty(run) + moves
 	}
 	return list
 }

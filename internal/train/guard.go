@@ -63,7 +63,7 @@ func (e *evaluator) setGuards(ctx context.Context) error {
 // that was left out.
 func (e *evaluator) replay(r *cerebro.Replayer, p binpack.Policy, sc scenario) (run cerebro.Run, rejected []float64, err error) {
 	opt := cerebro.Options{
-		Order: sc.Order, Seed: e.cfg.Seed, Brief: true, Retry: e.cfg.Retry,
+		Order: sc.Order, Seed: e.cfg.Seed, Brief: true, Retry: e.cfg.Retry, Repair: e.cfg.Repair, Rebalance: e.cfg.Rebalance,
 		Snapshot: sc.Snapshot, Before: rule.BestFit{},
 	}
 	if g := sc.guard; g != nil {

@@ -30,6 +30,9 @@ type settings struct {
 	Sample      int             `json:"sample,omitempty"`
 	Renew       int             `json:"renew,omitempty"`
 	Retry       bool            `json:"retry,omitempty"`
+	Repair      string          `json:"repair,omitempty"`
+	Rebalance   string          `json:"rebalance,omitempty"`
+	MovePrice   float64         `json:"move_price,omitempty"`
 	Traces      []traceIdentity `json:"traces"`
 }
 
@@ -45,6 +48,7 @@ func (e *evaluator) settings(sp *space) (settings, error) {
 		Model: sp.model, Knowledge: sp.knowledge.String(), Features: sp.features, Parameters: sp.parameters,
 		Objectives: c.Objectives, Optimizer: c.Optimizer, Evaluations: c.Evaluations, Particles: c.Particles,
 		Orders: c.Orders, Snapshots: c.Snapshots, Seed: c.Seed, Risk: c.Risk, Reach: c.Reach, Untied: c.Untied, Retry: c.Retry,
+		MovePrice: c.MovePrice,
 	}
 	if c.Sample > 0 {
 		s.Sample, s.Renew = c.Sample, c.Renew
@@ -57,6 +61,12 @@ func (e *evaluator) settings(sp *space) (settings, error) {
 	}
 	if c.Guard > 0 {
 		s.Guard, s.Reference = c.Guard, c.Reference
+	}
+	if c.Repair != nil {
+		s.Repair = c.Repair.String()
+	}
+	if c.Rebalance != nil {
+		s.Rebalance = c.Rebalance.String()
 	}
 	for _, t := range c.Traces {
 		instance, whole, err := t.Digests()
@@ -98,6 +108,15 @@ func (e *evaluator) provenance(s settings, r swarm.Result) map[string]any {
 	}
 	if s.Retry {
 		p["retry"] = true
+	}
+	if s.Repair != "" {
+		p["repair"] = s.Repair
+	}
+	if s.Rebalance != "" {
+		p["rebalance"] = s.Rebalance
+	}
+	if s.MovePrice > 0 {
+		p["move_price"] = s.MovePrice
 	}
 	if s.Reach > 0 {
 		p["reach"] = s.Reach
