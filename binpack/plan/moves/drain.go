@@ -28,29 +28,20 @@ func (s *search) drain(ctx context.Context, target int) {
 	for _, m := range s.machines {
 		s.usable[m] = s.state.Items(m) > 0
 	}
-	failed, round, best := 0, 0, math.Inf(1)
+	failed, round := 0, 0
 	for s.state.Active() > target && ctx.Err() == nil {
 		m, next := s.cheapest()
 		if m < 0 || failed > s.effort.failures+s.effort.perMachine*s.state.Active() {
 			return
 		}
-		// Another machine may be cheaper than what this attempt takes.
-		enough := next
-		if round++; round > patience {
-			enough = max(next, best)
-		}
-		if round > 2*patience {
-			enough = math.Inf(1)
-		}
-		price, done := s.empty(m, enough)
-		switch {
-		case done:
+		// Another machine may be cheaper than what this attempt takes: it may take what the
+		// second promises, and a little more from attempt to attempt.
+		switch round++; {
+		case s.empty(m, next*(1+patience*float64(round))):
 			s.bringHome()
-			failed, round, best = 0, 0, math.Inf(1)
-		case math.IsInf(price, 1):
-			failed++
+			failed, round = 0, 0
 		default:
-			best = min(best, price)
+			failed++
 		}
 		if s.opt.Watch != nil {
 			s.opt.Watch(s.attempts, len(s.sequence), s.inUse-s.state.Active())
@@ -84,19 +75,22 @@ func (s *search) cheapest() (best int32, next float64) {
 // worth is a price, or a price for each unit of a machine's cost.
 func (s *search) worth(m int32, price float64) float64 {
 	if s.opt.ByCost {
-		price /= max(s.state.Kinds()[s.state.KindOf(m)].Cost, 1e-9)
+		price /= s.costOf(m)
 	}
 	return price
 }
 
-// empty tries to empty a machine for no more than enough and reports whether it is done. The price
-// is infinite where it is not possible.
-func (s *search) empty(m int32, enough float64) (price float64, done bool) {
+func (s *search) costOf(m int32) float64 {
+	return max(s.state.Kinds()[s.state.KindOf(m)].Cost, 1e-9)
+}
+
+// empty tries to empty a machine for no more than enough and reports whether it is done.
+func (s *search) empty(m int32, enough float64) bool {
 	s.attempts++
 	s.tries[m]++
 	if !s.roomWithout(m) {
 		s.tries[m] = s.effort.tries
-		return math.Inf(1), false
+		return false
 	}
 	s.mark()
 	s.usable[m] = false
@@ -107,20 +101,22 @@ func (s *search) empty(m int32, enough float64) (price float64, done bool) {
 		s.pool = append(s.pool, i)
 		s.lift(i)
 	}
-	ok := s.settle(s.left())
+	if s.opt.ByCost {
+		enough *= s.costOf(m)
+	}
+	ok := s.settle(min(s.left(), enough))
 	s.extra[m] = max(0, s.spent-s.spentAtMark-own)
-	price = math.Inf(1)
 	if ok && s.carryOut() && s.withinLimits() {
-		if price = s.worth(m, s.paid-s.paidWas); price <= enough {
+		if s.paid-s.paidWas <= enough {
 			s.emptied[m] = true
-			return price, true
+			return true
 		}
 		s.extra[m] = max(0, s.paid-s.paidWas-own)
 		s.tries[m]--
 	}
 	s.undo()
 	s.usable[m] = true
-	return price, false
+	return false
 }
 
 // bringHome takes back moves that are no longer needed.

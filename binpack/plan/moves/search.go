@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// patience is the number of attempts to empty a machine for less than the others promise.
-	patience = 12
+	// patience is by what share an attempt to empty a machine may take more than the one before.
+	patience = .02
 	// home is the advantage of the machine where an item stood at the beginning.
 	home = .5
 )
