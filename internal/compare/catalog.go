@@ -2,6 +2,7 @@ package compare
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -101,7 +102,7 @@ func (c *Catalog) Find(name string, t *trace.Trace) (Found, error) {
 		return Found{Policy: p, Name: name}, nil
 	}
 	if IsFile(name) {
-		object, err := policy.Load(name)
+		object, err := c.load(name)
 		if err != nil {
 			return Found{}, err
 		}
@@ -112,6 +113,19 @@ func (c *Catalog) Find(name string, t *trace.Trace) (Found, error) {
 		return Found{}, &UnknownError{name}
 	}
 	return Found{Policy: p, Name: name}, nil
+}
+
+// load reads a policy file, or a shipped one where there is no file of a bare name.
+func (c *Catalog) load(name string) (*policy.Object, error) {
+	object, err := policy.Load(name)
+	if !errors.Is(err, fs.ErrNotExist) || c.Shipped == nil || strings.Contains(name, "/") {
+		return object, err
+	}
+	text, missing := fs.ReadFile(c.Shipped, name)
+	if missing != nil {
+		return nil, err
+	}
+	return policy.Parse(name, text)
 }
 
 // found returns a policy file for a trace. A trace, if there is one, must suit the file.

@@ -1,13 +1,16 @@
 package compare
 
 import (
+	"io/fs"
 	"math"
+	"os"
 	"slices"
 	"testing"
 	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sigma-scheduler/sigma/benchdata/policies"
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/bound"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
@@ -324,4 +327,20 @@ func TestOptimalDisproved(t *testing.T) {
 	require.NoError(t, Disproved(tr, true, Found{Policy: rule.FirstFit{}}, cerebro.Run{Order: 1, PeakMachines: 1}))
 	require.Error(t, Disproved(tr, true, Found{Policy: rule.FirstFit{}}, cerebro.Run{PeakMachines: 1}))
 	require.NoError(t, Disproved(tr, false, Found{Policy: rule.FirstFit{}}, cerebro.Run{Cost: 1, Violations: 1}))
+}
+
+// TestShippedByFileName: a shipped file is found by its bare name where the folder has none of that name.
+func TestShippedByFileName(t *testing.T) {
+	t.Chdir(t.TempDir())
+	c := Catalog{Shipped: policies.Files}
+	found, err := c.Find("kubernetes-k0.yaml", nil)
+	require.NoError(t, err)
+	require.NotNil(t, found.Object)
+	_, err = c.Find("./kubernetes-k0.yaml", nil)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	_, err = c.Find("nosuch.yaml", nil)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.NoError(t, os.WriteFile("kubernetes-k0.yaml", []byte("x: 1\n"), 0o600))
+	_, err = c.Find("kubernetes-k0.yaml", nil)
+	require.Error(t, err, "the folder's file comes first")
 }

@@ -69,6 +69,8 @@ type Rebalanced struct {
 
 	start *Start
 	list  []moves.Move
+	inUse int                 // machines, once room was made
+	ends  int                 // moves that empty machines
 	most  func(moves int) int // machines that so many moves can free at most
 }
 
@@ -111,6 +113,7 @@ func NewRebalance(ctx context.Context, start *Start, opt Rebalance) (*Rebalanced
 	if opt.Machines > 0 && opt.Machines < b.Machines {
 		return nil, fmt.Errorf("no placement of these items needs fewer than %d machines (%s): %d cannot be reached", b.Machines, b.Method, opt.Machines)
 	}
+	r.inUse, _ = p.Machines()
 	only := opt.MakeRoom && opt.Share < 0 && opt.Count < 0 && opt.Machines == 0 && !opt.UntilBound
 	if !only {
 		p.Rebalance(ctx, max(opt.Machines, b.Machines))
@@ -131,9 +134,10 @@ func NewRebalance(ctx context.Context, start *Start, opt Rebalance) (*Rebalanced
 	if freed := r.MachinesBefore - r.MachinesAfter; freed > 0 {
 		r.LeastMoves = int(p.LeastMoves(freed))
 	}
+	spare := max(0, r.inUse-b.Machines)
 	r.most = func(n int) int {
 		k := 0
-		for p.LeastMoves(k+1) <= float64(n) {
+		for k < spare && p.LeastMoves(k+1) <= float64(n) {
 			k++
 		}
 		return k
@@ -221,6 +225,7 @@ func (r *Rebalanced) draw(now *Start, list []moves.Move) error {
 		}
 	}
 	before := len(on)
+	r.ends = len(list)
 	at := map[int]CurvePoint{}
 	for k, m := range list {
 		if on[m.From]--; on[m.From] == 0 {
@@ -329,7 +334,7 @@ func (r *Rebalanced) Print(out io.Writer) error {
 	if r.LetIn != nil {
 		fmt.Fprintf(out, "let in    %d of %d waiting items\n", *r.LetIn, *r.LetIn+*r.LeftOut)
 	}
-	if len(r.Curve) == 0 {
+	if r.ends == 0 {
 		return nil
 	}
 	fmt.Fprintln(out)
@@ -339,23 +344,15 @@ func (r *Rebalanced) Print(out io.Writer) error {
 		p := r.at(n)
 		fmt.Fprintf(w, "%d\t%.2f\t%d\t%d\t%d\n", n, r.percent(n), p.Freed, p.DrainFreed, r.most(n))
 	}
-	end, last := r.end(), 0
+	last := 0
 	for _, share := range shares {
-		if n := int(share / 100 * float64(r.Items)); n > last && n < end {
+		if n := int(share / 100 * float64(r.Items)); n > last && n < r.ends {
 			row(n)
 			last = n
 		}
 	}
-	row(end)
+	row(r.ends)
 	return w.Flush()
-}
-
-// end is the number of moves after which nothing more is freed, 0 = nothing is.
-func (r *Rebalanced) end() int {
-	if n := len(r.Curve); n > 0 {
-		return r.Curve[n-1].Moves
-	}
-	return 0
 }
 
 // at is the point of the curve after a number of moves.

@@ -17,7 +17,7 @@ import (
 func (r *Rebalanced) WritePicture(out io.Writer) error {
 	const points = 500
 	var lines [3]plotter.XYs
-	for _, n := range steps(r.end(), points) {
+	for _, n := range steps(r.ends, points) {
 		p := r.at(n)
 		for i, freed := range []int{p.Freed, p.DrainFreed, r.most(n)} {
 			lines[i] = append(lines[i], plotter.XY{X: r.percent(n), Y: float64(freed)})

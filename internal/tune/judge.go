@@ -154,7 +154,7 @@ func (m measure) saving(own, other losses, seed uint64) Interval {
 	return Interval{percent(m.of(own.sum()), m.of(other.sum())), draws[n/40], draws[n-1-n/40], draws[0]}
 }
 
-// percent is how many percent a is below b, of the larger where b is 0.
+// percent is how many percent a is below b, less than 0 where it is above; -100 where b is 0.
 func percent(a, b float64) float64 {
 	switch {
 	case a == b:
@@ -162,7 +162,7 @@ func percent(a, b float64) float64 {
 	case b == 0:
 		return -100
 	}
-	return max(-100, 100*(1-a/b))
+	return 100 * (1 - a/b)
 }
 
 // A measure is what counts. On a fixed fleet that is tight it is the items that find no machine when

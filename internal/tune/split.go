@@ -34,10 +34,13 @@ type split struct {
 }
 
 // A shortError says that a history has too few blocks.
-type shortError struct{ hours float64 }
+type shortError struct {
+	hours  float64
+	blocks int
+}
 
 func (e *shortError) Error() string {
-	return fmt.Sprintf("the history has %.3g hours in blocks of four; twelve (three blocks) are the least that can be learned from, chosen on and judged on", e.hours)
+	return fmt.Sprintf("the history has %.3g hours, of which %d blocks of four hours can be made; three blocks are the least that can be learned from, chosen on and judged on", e.hours, e.blocks)
 }
 
 // fillUps reports a history of traces in which nothing leaves: clusters that only fill up.
@@ -89,7 +92,11 @@ func splitByTime(traces []*trace.Trace, until []float64) (split, error) {
 	}
 	n := len(all)
 	if n < fewest {
-		return split{}, &shortError{float64(n) * shortBlock / hour}
+		length := 0.0
+		for i, t := range traces {
+			length += until[i] - t.Events[0].Time
+		}
+		return split{}, &shortError{length / hour, n}
 	}
 	testing, validating := n/2, max(1, (n+3)/6)
 	if s.unit == day {

@@ -90,7 +90,7 @@ func TestSplit(t *testing.T) {
 	until, err := ends([]*trace.Trace{short})
 	require.NoError(t, err)
 	_, err = splitByTime([]*trace.Trace{short}, until)
-	require.ErrorContains(t, err, "the history has 8 hours in blocks of four")
+	require.ErrorContains(t, err, "the history has 10.8 hours, of which 2 blocks of four hours can be made; three blocks")
 }
 
 // TestFillUps: traces in which nothing leaves are judged by what they need at the end, each in
