@@ -112,7 +112,10 @@ func (e *Engine) Sync(visit Visit) {
 		if !first && len(s.cluster.Rules()) > 0 {
 			e.findConflicts(found)
 		}
-	}, s.cluster.RemoveNode)
+	}, func(name string) {
+		s.cluster.RemoveNode(name)
+		e.reviewedAt = time.Time{} // its pods are planned again before another one is placed
+	})
 	e.reviewPlans()
 	e.measure()
 }

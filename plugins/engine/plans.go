@@ -96,6 +96,7 @@ func (e *Engine) enterNodes(nodes map[string]changedNode) {
 		} else {
 			e.state.cluster.ChangeNode(c.node)
 		}
+		e.reviewedAt = time.Time{} // it is due
 	}
 }
 
