@@ -72,7 +72,7 @@ func TestChainEnds(t *testing.T) {
 		name    string
 		end     func(*world, *kube.Chain)
 		reasons []string
-		left    map[string]string // reserved
+		left    map[string]string // reserved; its places that still are
 	}{
 		{"given up", func(w *world, c *kube.Chain) { w.End(c, 1001) }, []string{"a 1 withdrawn", "b 1 withdrawn"}, map[string]string{}},
 		{"deadline", func(w *world, _ *kube.Chain) { w.ReviewPlans(deadline) }, []string{"a 1 deadline", "b 1 deadline"}, map[string]string{}},
@@ -101,6 +101,7 @@ func TestChainEnds(t *testing.T) {
 			w.Begin(other, 1000)
 			w.reasons()
 			tt.end(w, chain)
+			require.Equal(t, len(tt.left) > 0, w.UnderWay(chain))
 			tt.left["d"] = "1 default/Deployment/o@cpu=1;"
 			require.Equal(t, tt.reasons, w.reasons())
 			require.Equal(t, tt.left, w.reserved())
@@ -110,6 +111,21 @@ func TestChainEnds(t *testing.T) {
 			require.Equal(t, map[string]string{"d": "1 default/Deployment/o@cpu=1;"}, w.reserved())
 		})
 	}
+}
+
+// A pod of the workload that stands on the node before is not the one that is to come.
+func TestChainToWhereOthersStand(t *testing.T) {
+	w := newWorld(t)
+	db := sizedPod("db-1", "db", "3", "a")
+	w.SetNode(sized("a", 4), []*v1.Pod{db})
+	w.SetNode(sized("b", 8), []*v1.Pod{sizedPod("db-0", "db", "3", "b")})
+	chain := kube.NewChain("x", deadline, []kube.Place{{Pod: db, Node: "b"}, {Pod: sizedPod("large-1", "large", "4", ""), Node: "a"}}, "")
+	w.Begin(chain, 1000)
+	require.Equal(t, kube.PlaceFree, w.PlaceOf(chain, 0))
+	w.SetNode(sized("b", 8), nil) // that one leaves
+	require.Equal(t, kube.PlaceFree, w.PlaceOf(chain, 0))
+	w.SetNode(sized("b", 8), []*v1.Pod{sizedPod("db-2", "db", "3", "b")})
+	require.Equal(t, kube.PlaceTaken, w.PlaceOf(chain, 0))
 }
 
 // Plans that are set again leave the chains of other workloads alone.

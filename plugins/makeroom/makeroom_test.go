@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 	"github.com/sigma-scheduler/sigma/plugins/makeroom"
@@ -52,7 +53,7 @@ func (c *cluster) node(name string, cores int, changes ...func(*v1.Node)) {
 // pod is a ready one of a Deployment, on a node unless that is empty.
 func (c *cluster) pod(name, workload, cores, node string, changes ...func(*v1.Pod)) *v1.Pod {
 	p := &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), OwnerReferences: []metav1.OwnerReference{{Kind: "Deployment", Name: workload, Controller: new(true)}}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), Labels: map[string]string{"app": workload}, OwnerReferences: []metav1.OwnerReference{{Kind: "Deployment", Name: workload, Controller: new(true)}}},
 		Spec:       v1.PodSpec{NodeName: node, Containers: []v1.Container{{Resources: v1.ResourceRequirements{Requests: quantities(cores)}}}},
 		Status:     v1.PodStatus{Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}},
 	}
@@ -159,6 +160,39 @@ func TestFindLeavesNodesAlone(t *testing.T) {
 	}
 }
 
+// What the ledger says of a workload keeps its pods where they are.
+func TestFindLeavesWorkloadsAlone(t *testing.T) {
+	const moved = "db-1 a→b, large-1 a"
+	spread := func(workload string) func(*cluster) {
+		return func(c *cluster) {
+			r, err := kube.NewRule(&v1alpha1.PlacementRule{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Spec: v1alpha1.PlacementRuleSpec{
+				PodSet: v1alpha1.PodSet{Selector: metav1.LabelSelector{MatchLabels: map[string]string{"app": workload}}}, SpreadMin: new(int32(2)),
+			}})
+			require.NoError(c, err)
+			c.SetRules([]*kube.Rule{r})
+		}
+	}
+	for _, tt := range []struct {
+		name   string
+		change func(*cluster)
+		want   string
+	}{
+		{"as it is", func(*cluster) {}, moved},
+		{"it has to spread", spread("db"), ""},
+		{"the one that waits has to spread", spread("large"), ""},
+		{"another has to spread", spread("web"), moved},
+		{"a roll-out changes its size", func(c *cluster) { c.node("c", 1); c.pod("db-2", "db", "1", "c") }, ""},
+		{"it is the workload of the one that waits", func(c *cluster) { c.on["a"][0].OwnerReferences[0].Name = "large" }, ""},
+		{"another node is overfull", func(c *cluster) { c.node("c", 1); c.pod("x-1", "x", "2", "c") }, moved},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := twoNodes(t)
+			tt.change(c)
+			require.Equal(t, tt.want, c.find(c.pod("large-1", "large", "2500m", "")))
+		})
+	}
+}
+
 // Room that is reserved is none, and a rule of the ledger keeps a replacement off.
 func TestFindHeedsWhatTheLedgerKnows(t *testing.T) {
 	c := twoNodes(t)
@@ -206,12 +240,14 @@ func TestFindOnRandomClusters(t *testing.T) {
 		found++
 		steps := strings.Split(text, ", ")
 		longest = max(longest, len(steps)-1)
-		workloads := map[string]bool{}
+		workloads, nodes := map[string]bool{}, map[string]bool{strings.Fields(steps[len(steps)-1])[1]: true}
 		for _, step := range steps[:len(steps)-1] {
 			var name, from, to string
 			parts := strings.Fields(step)
 			name = parts[0]
 			from, to, _ = strings.Cut(parts[1], "→")
+			require.False(t, nodes[to], text)
+			nodes[to] = true
 			var cores int
 			for _, p := range c.on[from] {
 				if p.Name == name {

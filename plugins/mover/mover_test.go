@@ -371,6 +371,64 @@ func TestSecondMoveRefused(t *testing.T) {
 	}
 }
 
+// What changes between two evictions is heeded before the second.
+func TestSecondMoveIsNotMade(t *testing.T) {
+	for name, meddle := range map[string]func(w *world, other string){
+		"a budget": func(w *world, other string) { w.staying[other] = true },
+		"it must stay": func(w *world, other string) {
+			w.pods[other].Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "true"}
+		},
+		"it is gone":            func(w *world, other string) { delete(w.pods, other) },
+		"repair is disabled":    func(w *world, _ string) { w.set(policy.RepairDisabled) },
+		"the pod does not wait": func(w *world, _ string) { w.pods["large-1"].DeletionTimestamp = &metav1.Time{Time: time.Now()} },
+		"the pod stands elsewhere": func(w *world, _ string) {
+			p := w.pods["large-1"].DeepCopy()
+			p.Spec.NodeName = "a"
+			w.pods["large-1"] = p
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, policy.RepairEnabled)
+				w.nodes["a"], w.nodes["b"], w.nodes["c"] = nil, nil, nil
+				w.add("p-1", "p", "2", "a")
+				w.add("q-1", "q", "1500m", "b")
+				w.add("r-1", "r", "1500m", "b")
+				w.add("s-1", "s", "2500m", "c")
+				w.staying["p-1"], w.staying["s-1"] = true, true
+				large := w.add("large-1", "large", "4", "")
+				w.cycle(large)
+				synctest.Wait() // the first pod is evicted
+				require.Len(t, w.evicted, 1)
+				other := map[string]string{"q-1": "r-1", "r-1": "q-1"}[w.evicted[0]]
+				w.mu.Lock()
+				meddle(w, other)
+				w.mu.Unlock()
+				w.run(20 * time.Second)
+				require.Len(t, w.evicted, 1)
+				require.Empty(t, w.chains)
+			})
+		})
+	}
+}
+
+// No more chains than a few are under way.
+func TestMostChains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := stuck(t, policy.RepairEnabled)
+		for i := range mostChains {
+			w.chains[types.UID(fmt.Sprint(i))] = &chain{Rescue: &engine.Rescue{}}
+		}
+		w.run(time.Second)
+		require.Empty(t, w.evicted)
+		delete(w.chains, "0")
+		w.Activate(w.pods["large-1"])
+		w.run(time.Second)
+		require.Len(t, w.evicted, 1)
+		clear(w.chains)
+	})
+}
+
 // A pod that must not preempt, and one that preemption has made room for, move nobody.
 func TestNoChainFor(t *testing.T) {
 	for name, change := range map[string]func(*v1.Pod){

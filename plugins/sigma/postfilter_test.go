@@ -112,6 +112,11 @@ func TestPreemptionFollows(t *testing.T) {
 		{"a budget", policy.RepairEnabled, func(_ *stage, q *quiet, _ *st.PodWrapper) { q.stays = true }},
 		{"another filter refuses the node", policy.RepairEnabled, func(_ *stage, _ *quiet, large *st.PodWrapper) { large.NodeSelector(map[string]string{"kind": "y"}) }},
 		{"the place is reserved", policy.RepairEnabled, func(s *stage, _ *quiet, _ *st.PodWrapper) { s.planWeb("b") }},
+		{"another pod is to come to the node", policy.RepairEnabled, func(s *stage, _ *quiet, _ *st.PodWrapper) {
+			soon := pod("soon", "soon").Priority(2000).Req(cores("4")).NominatedNodeName("a").Obj()
+			s.inform(soon)
+			s.queue.Add(s.ctx, soon)
+		}},
 		{"preemption has made room", policy.RepairEnabled, func(_ *stage, _ *quiet, large *st.PodWrapper) { large.NominatedNodeName("b") }},
 		{"a rule keeps it off", policy.RepairEnabled, func(s *stage, _ *quiet, _ *st.PodWrapper) {
 			s.engine.SetRules([]*kube.Rule{rule(s.TB, "r", v1alpha1.PlacementRuleSpec{PodSet: picks("app", "large"), Excludes: []v1alpha1.Exclusion{{PodSet: picks("app", "log")}}})})
