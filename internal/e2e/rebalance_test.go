@@ -152,3 +152,30 @@ func emptied(t *testing.T, path string, placements map[string]string) (list []v1
 	}
 	return list
 }
+
+// TestRebalanceGoesOn: plans come at their times while a scheduler is killed and the API server
+// is restarted.
+func TestRebalanceGoesOn(t *testing.T) {
+	c := e2e.Shared(t)
+	installSigma(t, c)
+	ns := c.Namespace(t)
+	c.CreateNodes(t, e2e.Nodes(5, 10)...)
+	first := c.StartScheduler(t, scheduler, sigmaConfig(false, ""))
+	c.CreateDeployment(t, e2e.Deployment(ns, "web", 20, "1", "1Gi"))
+	c.WaitRunning(t, ns, 20)
+	c.Kubectl(t, "{apiVersion: sigma-scheduler.io/v1alpha1, kind: Rebalance, metadata: {name: nightly}, spec: {every: 1m}}", "apply", "-f", "-")
+	after := func(past, what string) (last string) {
+		e2e.Wait(t, what, func() (string, bool) {
+			last = c.Kubectl(t, "", "get", "rebalance", "nightly", "-o", "jsonpath={.status.plan.time}")
+			return last, last > past
+		})
+		return last
+	}
+	last := after("", "a plan")
+	c.StartScheduler(t, scheduler, sigmaConfig(false, ""))
+	first.Kill(t)
+	last = after(last, "another's plan")
+	c.RestartAPIServer(t)
+	after(last, "a plan after the API server is back")
+	require.Equal(t, "True", c.Kubectl(t, "", "get", "rebalance", "nightly", "-o", `jsonpath={.status.conditions[?(@.type=="Planned")].status}`))
+}

@@ -72,7 +72,7 @@ func (e *RefusedError) Error() string { return e.Err.Error() }
 // Unwrap returns the API server's error, if it was that.
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// ErrGone says that the pod is gone, or that another pod has its name.
+// ErrGone says that the pod is gone or being deleted, or that another pod has its name.
 var ErrGone = errors.New("the pod is gone")
 
 // Passing reports whether an error of the API server may not come again at the next try.
@@ -103,6 +103,9 @@ func (e *UncertainError) Unwrap() error { return e.Err }
 func (e *Evictor) Evict(ctx context.Context, pod *v1.Pod) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if pod.DeletionTimestamp != nil {
+		return fmt.Errorf("pod %s/%s is being deleted: %w", pod.Namespace, pod.Name, ErrGone)
+	}
 	kind, ref, err := recordedAt(pod)
 	if err != nil {
 		return err

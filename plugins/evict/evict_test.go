@@ -359,6 +359,10 @@ func TestOwners(t *testing.T) {
 		require.ErrorAs(t, err, &refused)
 		require.ErrorContains(t, err, want)
 	}
+	ending := pod("shop/web", "a")
+	ending.DeletionTimestamp = &metav1.Time{Time: start}
+	require.ErrorIs(t, e.Evict(t.Context(), ending), ErrGone)
+	assert.Empty(t, s.annotation("shop/web"))
 	assert.Empty(t, s.evicted)
 	rollout := pod("shop/web", "a")
 	rollout.Labels = map[string]string{"rollouts-pod-template-hash": "7d4"}

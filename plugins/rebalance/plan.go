@@ -18,6 +18,9 @@ import (
 const (
 	// seed is the default of sigma rebalance.
 	seed = 1
+	// again is when a plan that came to nothing is begun again: the cluster could not be read, or
+	// its scheduler was killed.
+	again = 10 * time.Minute
 	// mostEmpties are the nodes that a status names.
 	mostEmpties = 50
 )
@@ -51,8 +54,17 @@ func newSetting(spec *v1alpha1.RebalanceSpec) (s setting, err error) {
 // due reports whether the next plan is to be made. A last time in the future is of a clock that
 // was set back.
 func (s *setting) due(status *v1alpha1.RebalanceStatus, generation int64, now time.Time) bool {
-	last := status.LastTime
-	return !s.spec.Suspend && (last == nil || status.ObservedGeneration != generation || last.After(now) || !now.Before(last.Add(s.every)))
+	last, every := status.LastTime, s.every
+	if s.spec.Suspend {
+		return false
+	}
+	if last == nil || status.ObservedGeneration != generation || last.After(now) {
+		return true
+	}
+	if status.Plan == nil || !status.Plan.Time.Equal(last) {
+		every = min(every, again)
+	}
+	return !now.Before(last.Add(every))
 }
 
 // plan looks for moves in a picture, which it changes. The reason says why there are none.

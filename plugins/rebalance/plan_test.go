@@ -140,13 +140,21 @@ func TestDue(t *testing.T) {
 	s, err := newSetting(defaults())
 	require.NoError(t, err)
 	at := func(d time.Duration) *v1alpha1.RebalanceStatus {
-		return &v1alpha1.RebalanceStatus{ObservedGeneration: 1, LastTime: new(metav1.NewMicroTime(noon.Add(d)))}
+		last := metav1.NewMicroTime(noon.Add(d))
+		return &v1alpha1.RebalanceStatus{ObservedGeneration: 1, LastTime: &last, Plan: &v1alpha1.RebalancePlan{Time: last}}
 	}
 	require.True(t, s.due(&v1alpha1.RebalanceStatus{}, 1, noon), "the first")
 	require.False(t, s.due(at(-time.Hour+1), 1, noon))
 	require.True(t, s.due(at(-time.Hour), 1, noon))
 	require.True(t, s.due(at(0), 2, noon), "another spec")
 	require.True(t, s.due(at(time.Second), 1, noon), "the clock was set back")
+	for age, want := range map[time.Duration]bool{again - 1: false, again: true} {
+		begun := at(-age)
+		begun.Plan.Time = metav1.NewMicroTime(noon.Add(-time.Hour))
+		require.Equal(t, want, s.due(begun, 1, noon), "begun %v ago without an end", age)
+		begun.Plan = nil
+		require.Equal(t, want, s.due(begun, 1, noon), "the first")
+	}
 	s.spec.Suspend = true
 	require.False(t, s.due(&v1alpha1.RebalanceStatus{}, 1, noon))
 }
