@@ -55,6 +55,10 @@ bench: ## speed of the packing core as Markdown: ratios to plain twins and rates
 soak: ## 10^6 events through engine, extender and recommender: what they hold, to docs/results/soak.md (15 CPU-minutes)
 	@hack/soak/run.sh
 
+.PHONY: moves-properties
+moves-properties: ## every step of 10^6 random sequences of moves, to docs/results/moves-properties.md (20 CPU-minutes; goes on after a stop)
+	@hack/moves-properties.sh
+
 .PHONY: mpa-bench
 mpa-bench: ## speed of the autoscaler's simulator and decisions as Markdown (2 CPU-minutes)
 	@hack/bench.sh mpa

@@ -31,7 +31,7 @@ func (s *search) drain(ctx context.Context, target int) {
 	failed, round := 0, 0
 	for s.state.Active() > target && ctx.Err() == nil {
 		m, next := s.cheapest()
-		if m < 0 || failed > s.effort.failures+s.effort.perMachine*s.state.Active() {
+		if m < 0 || failed > s.effort.failures {
 			return
 		}
 		// Another machine may be cheaper than what this attempt takes: it may take what the

@@ -160,20 +160,31 @@ func judge(t *testing.T, r riddle, where []Position, used [][]binpack.Device) in
 	return len(loads)
 }
 
-// TestSequencesKeepAllConstraints checks every prefix of random sequences.
-// SIGMA_MOVES_SEQUENCES sets their number.
-func TestSequencesKeepAllConstraints(t *testing.T) {
-	n := 250
-	if text := os.Getenv("SIGMA_MOVES_SEQUENCES"); text != "" {
-		var err error
-		n, err = strconv.Atoi(text)
-		require.NoError(t, err)
+// number reads a number from the environment.
+func number(t *testing.T, name string, otherwise uint64) uint64 {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
 	}
+	n, err := strconv.ParseUint(text, 10, 32)
+	require.NoError(t, err, name)
+	return n
+}
+
+// TestSequencesKeepAllConstraints checks every prefix of random sequences. SIGMA_MOVES_SEQUENCES
+// sets their number, SIGMA_MOVES_FIRST the first seed; beyond the usual seeds the search is a quick one.
+func TestSequencesKeepAllConstraints(t *testing.T) {
+	const usual = 250
+	first, n := number(t, "SIGMA_MOVES_FIRST", 0), number(t, "SIGMA_MOVES_SEQUENCES", usual)
 	freed, chained, letIn, joint := 0, 0, 0, 0
-	for seed := range uint64(n) {
+	for seed := first; seed < first+n; seed++ {
 		r := newRiddle(seed)
 		p, err := New(r.inst, r.items, r.opt)
 		require.NoError(t, err)
+		if seed >= usual {
+			p.effort = quick
+		}
 		waiting := len(p.waiting)
 		left := p.MakeRoom(t.Context())
 		letIn += waiting - len(left)
@@ -186,6 +197,7 @@ func TestSequencesKeepAllConstraints(t *testing.T) {
 			joint++
 		}
 	}
+	t.Logf("%d sequences: %d moves, %d machines emptied, %d items let in, %d sequences with moves at the same time", n, chained, freed, letIn, joint)
 	require.Positive(t, freed)
 	require.Positive(t, letIn)
 	require.Positive(t, chained)

@@ -19,19 +19,18 @@ const (
 
 // An effort limits a search.
 type effort struct {
-	steps      int // ejections of an attempt, beside the items that it begins with
-	look       int // machines that an ejection looks at, more if there is nothing
-	lookPairs  int // the same for ejections of two items
-	pairs      int // two items may go where one could, one time in so many; 0 = never
-	room       int // attempts to let in an item
-	tries      int // attempts to empty a machine
-	failures   int // consecutive attempts to empty one without success, …
-	perMachine int // … and more for each machine in use
+	steps     int // ejections of an attempt, beside the items that it begins with
+	look      int // machines that an ejection looks at, more if there is nothing
+	lookPairs int // the same for ejections of two items
+	pairs     int // two items may go where one could, one time in so many; 0 = never
+	room      int // attempts to let in an item
+	tries     int // attempts to empty a machine
+	failures  int // consecutive attempts to empty one without success
 }
 
 var (
 	// thorough is for a plan that somebody waits for.
-	thorough = effort{steps: 100, look: 512, lookPairs: 64, room: 4, tries: 150, failures: 200, perMachine: 4}
+	thorough = effort{steps: 100, look: 512, lookPairs: 64, room: 4, tries: 150, failures: 500}
 	// quick is for a search after each item.
 	quick = effort{steps: 40, look: 96, lookPairs: 24, pairs: 3, room: 4, tries: 4, failures: 24}
 )
