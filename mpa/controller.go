@@ -52,6 +52,9 @@ func (x *draft) act() Decision {
 	m := &x.c.memory
 	if x.resizes {
 		m.RequestChanges = append(m.RequestChanges, x.Time)
+		if x.onlyCPU() {
+			m.CPUChanges = append(m.CPUChanges, x.Time)
+		}
 		x.Next.Containers = x.Action.Containers
 	} else {
 		m.ReplicaChanges = append(m.ReplicaChanges, x.Time)

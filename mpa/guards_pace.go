@@ -2,6 +2,7 @@ package mpa
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/sigma-scheduler/sigma/mpa/guard"
 )
@@ -74,10 +75,46 @@ func (x *draft) starting() string {
 // shrinks.
 func (x *draft) budget() string {
 	changes, most := x.c.memory.ReplicaChanges, x.c.guards.ReplicaChanges
-	if x.resizes {
-		changes, most = x.c.memory.RequestChanges, x.c.guards.RequestChanges
+	switch {
+	case !x.resizes:
+	case x.onlyCPU():
+		changes, most = x.c.memory.CPUChanges, x.c.guards.CPUChanges
+	default:
+		changes, most = x.c.memory.otherRequests(), x.c.guards.RequestChanges
 	}
 	return guard.Budget{PerHour: most, CoolDown: guard.CoolDown(x.c.guards.CoolDown)}.Refuse(changes, x.Time, x.shrinks)
+}
+
+// onlyCPU reports whether the action changes cpu alone and the guards have a budget for
+// that: in place it restarts nothing.
+func (x *draft) onlyCPU() bool {
+	if x.c.guards.CPUChanges == 0 || !x.resizes {
+		return false
+	}
+	for i := range x.requests {
+		if x.requests[i].Memory != x.now[i].Memory {
+			return false
+		}
+	}
+	return true
+}
+
+// otherRequests returns the changes of requests that did not change cpu alone.
+func (m *Memory) otherRequests() []time.Time {
+	if len(m.CPUChanges) == 0 {
+		return m.RequestChanges
+	}
+	cpu, i := m.CPUChanges, 0
+	var list []time.Time
+	for _, t := range m.RequestChanges {
+		for i < len(cpu) && cpu[i].Before(t) {
+			i++
+		}
+		if i == len(cpu) || !cpu[i].Equal(t) {
+			list = append(list, t)
+		}
+	}
+	return list
 }
 
 // apart keeps the time between two changes of requests.

@@ -20,6 +20,9 @@ type Memory struct {
 	// Changes decided within the last hour.
 	ReplicaChanges []time.Time `json:"replicaChanges,omitempty"`
 	RequestChanges []time.Time `json:"requestChanges,omitempty"`
+	// CPUChanges are those of RequestChanges that changed cpu alone, where the guards have a
+	// budget of their own for them.
+	CPUChanges []time.Time `json:"cpuChanges,omitempty"`
 	// Asked is the last action until it is observed to be done.
 	Asked      *Asked            `json:"asked,omitempty"`
 	Containers []ContainerMemory `json:"containers,omitempty"`
@@ -53,6 +56,7 @@ func (c *Controller) Memory() Memory { return c.memory.clone() }
 func (m *Memory) clone() Memory {
 	n := *m
 	n.ReplicaChanges, n.RequestChanges = slices.Clone(m.ReplicaChanges), slices.Clone(m.RequestChanges)
+	n.CPUChanges = slices.Clone(m.CPUChanges)
 	if m.Asked != nil {
 		asked := *m.Asked
 		asked.Action.Containers = slices.Clone(asked.Action.Containers)
@@ -74,7 +78,7 @@ func (c *Controller) Restore(m Memory) error {
 			return fmt.Errorf("memory: containers[%d] %s: an amount is negative or more than any machine has", i, k.Name)
 		}
 	}
-	if m.Time.IsZero() && (len(m.ReplicaChanges) > 0 || len(m.RequestChanges) > 0) {
+	if m.Time.IsZero() && len(m.ReplicaChanges)+len(m.RequestChanges)+len(m.CPUChanges) > 0 {
 		return errors.New("memory: changes without the time that they are remembered at")
 	}
 	if a := m.Asked; a != nil && (a.Action.Replicas < 0 || a.Action.Replicas == 0 && len(a.Action.Containers) != len(c.target.Containers)) {
@@ -95,13 +99,14 @@ func (c *Controller) Restore(m Memory) error {
 	})
 	slices.SortFunc(m.ReplicaChanges, time.Time.Compare)
 	slices.SortFunc(m.RequestChanges, time.Time.Compare)
+	slices.SortFunc(m.CPUChanges, time.Time.Compare)
 	c.memory = m
 	return nil
 }
 
 // each visits all remembered times but that of the last observation.
 func (m *Memory) each(visit func(t *time.Time)) {
-	for _, list := range [][]time.Time{m.ReplicaChanges, m.RequestChanges} {
+	for _, list := range [][]time.Time{m.ReplicaChanges, m.RequestChanges, m.CPUChanges} {
 		for i := range list {
 			visit(&list[i])
 		}
@@ -140,6 +145,7 @@ func (c *Controller) remember(x *draft) {
 	m, o := &c.memory, x.o
 	m.ReplicaChanges = guard.LastHour(m.ReplicaChanges, o.Time)
 	m.RequestChanges = guard.LastHour(m.RequestChanges, o.Time)
+	m.CPUChanges = guard.LastHour(m.CPUChanges, o.Time)
 	if m.Asked != nil && (c.done(o, &m.Asked.Action) || !o.Time.Before(m.Asked.Time.Add(c.guards.Patience))) {
 		m.Asked = nil
 	}

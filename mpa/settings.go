@@ -18,6 +18,10 @@ type Guards struct {
 	// use half of them, so that there is always one left to grow.
 	ReplicaChanges int `json:"replicaChanges"`
 	RequestChanges int `json:"requestChanges"`
+	// CPUChanges are the most changes of cpu alone in any hour: carried out in place, they
+	// restart nothing. RequestChanges are then the most of all others. 0, as in journals
+	// from before it was known = changes of cpu count among RequestChanges.
+	CPUChanges int `json:"cpuChanges,omitempty"`
 	// CoolDown is the least time between two changes of requests, and between any
 	// change and one that shrinks.
 	CoolDown time.Duration `json:"coolDownNanoseconds"`
@@ -39,7 +43,7 @@ type Guards struct {
 func DefaultGuards() Guards {
 	return Guards{
 		MaxAge: 2 * time.Minute, Step: .5, DeadBand: .1,
-		ReplicaChanges: 12, RequestChanges: 6, CoolDown: time.Minute,
+		ReplicaChanges: 12, RequestChanges: 6, CPUChanges: 30, CoolDown: time.Minute,
 		Headroom: 1.2, PeakWindow: 24 * time.Hour, Gap: 10 * time.Minute, Patience: 5 * time.Minute,
 	}
 }
@@ -55,8 +59,8 @@ func (g *Guards) Validate() error {
 		return fmt.Errorf("guards: step %v, deadBand %v: want more than 0, at least 0", g.Step, g.DeadBand)
 	case !(g.Headroom >= 0 && g.Headroom <= math.MaxFloat64):
 		return fmt.Errorf("guards: headroom %v: want a number from 0 up", g.Headroom)
-	case g.ReplicaChanges < 0 || g.RequestChanges < 0:
-		return fmt.Errorf("guards: replicaChanges %d, requestChanges %d: want at least 0", g.ReplicaChanges, g.RequestChanges)
+	case g.ReplicaChanges < 0 || g.RequestChanges < 0 || g.CPUChanges < 0:
+		return fmt.Errorf("guards: replicaChanges %d, requestChanges %d, cpuChanges %d: want at least 0", g.ReplicaChanges, g.RequestChanges, g.CPUChanges)
 	}
 	return nil
 }

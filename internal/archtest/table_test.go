@@ -53,7 +53,8 @@ var table = []row{
 	{"plugins/manifest", []string{"binpack", "cerebro/trace", "plugins/apis/...", "plugins/history", "plugins/kube", "plugins/ledger", "plugins/podspec"}},
 	{"mpa", []string{"mpa/guard"}},
 	{"mpa/guard", nil},
-	{"mpa/agents", []string{"mpa", "mpa/guard"}},
+	{"mpa/agents", []string{"mpa", "mpa/guard", "mpa/learned"}},
+	{"mpa/learned", []string{"mpa", "mpa/guard"}},
 	{"mpa/loadsim", nil},
 	{"mpa/sim", []string{"mpa", "mpa/agents", "mpa/loadsim"}},
 	{"mpa/journal", []string{"mpa", "mpa/agents", "internal/durable"}},
@@ -102,7 +103,7 @@ var laws = []law{
 	},
 	{
 		text:      "the autoscaler's decisions know no cluster",
-		in:        []string{"mpa", "mpa/agents/...", "mpa/guard/...", "mpa/loadsim/...", "mpa/sim/...", "mpa/journal/..."},
+		in:        []string{"mpa", "mpa/agents/...", "mpa/guard/...", "mpa/learned/...", "mpa/loadsim/...", "mpa/sim/...", "mpa/journal/..."},
 		tests:     true,
 		forbidden: []string{"k8s.io/api/...", "k8s.io/client-go/...", "sigs.k8s.io/controller-runtime/..."},
 	},

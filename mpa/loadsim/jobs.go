@@ -108,6 +108,9 @@ func (e *Engine) compute(i int32) {
 	p := e.pods[j.slot]
 	p.Advance(e.now)
 	demand := e.cpu(j)
+	if p.Factor > 0 {
+		demand *= p.Factor
+	}
 	if len(p.work) == 0 {
 		demand += e.service.Wake
 	}

@@ -21,6 +21,7 @@ type Pod struct {
 	Workers int     // jobs at the same time; 0 = any number
 	Phase   float64 // when a period begins
 	Quantum float64 // seconds of a turn; 0 = infinitely short ones
+	Factor  float64 // of the cpu that its requests take; 0 = 1
 
 	now      float64 // the time up to which the pod is advanced
 	service  float64 // attained by each job in service since the pod began

@@ -208,6 +208,7 @@ func (s *object) recount(a *v1alpha1.Actuation, now time.Time) error {
 	switch taken := n > 0 && since(a.Resizes[n-1].Time); {
 	case a.Outcome == v1alpha1.OutcomeRefused && counts && !taken:
 		memory.RequestChanges = slices.DeleteFunc(memory.RequestChanges, since)
+		memory.CPUChanges = slices.DeleteFunc(memory.CPUChanges, since)
 	case a.Outcome != v1alpha1.OutcomeRefused && !counts && taken:
 		last := a.Resizes[n-1].UTC()
 		if last.After(now) { // the clocks differ
@@ -229,6 +230,9 @@ func setupOf(o *v1alpha1.MultidimPodAutoscaler, target mpa.Target) journal.Setup
 		Agent: mpa.Spec{Name: o.Spec.Recommender.Algorithm}, Guards: mpa.DefaultGuards(),
 	}
 	s.Guards.MaxAge = collect.MaxAge(o)
+	if o.Spec.Mode == v1alpha1.ModeRecreate {
+		s.Guards.CPUChanges = 0 // every change of requests evicts
+	}
 	if f := o.Spec.Fallback; f != nil {
 		s.Fallback = &journal.Fallback{Agent: mpa.Spec{Name: f.Algorithm}, After: 3 * time.Minute}
 		if f.After != nil {

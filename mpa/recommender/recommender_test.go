@@ -424,7 +424,7 @@ func TestMemoryGoesThroughTheStatus(t *testing.T) {
 	}
 	target := mpa.Target{Containers: []mpa.ContainerSpec{{Name: "app", CPU: true, Memory: true}}}
 	memory := mpa.Memory{
-		Time: at(30), Blind: at(29), ReplicaChanges: []time.Time{at(1), at(2)}, RequestChanges: []time.Time{at(3)},
+		Time: at(30), Blind: at(29), ReplicaChanges: []time.Time{at(1), at(2)}, RequestChanges: []time.Time{at(3)}, CPUChanges: []time.Time{at(3)},
 		Asked: &mpa.Asked{Time: at(28), Action: mpa.Action{Replicas: 5}},
 		Containers: []mpa.ContainerMemory{{
 			Name: "app", Peaks: []mpa.Peak{{Time: at(4), Memory: 5 << 20}},

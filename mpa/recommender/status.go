@@ -63,7 +63,7 @@ func memoryOf(o *v1alpha1.MultidimPodAutoscaler, t *mpa.Target) (memory mpa.Memo
 		}
 		return out
 	}
-	memory = mpa.Memory{Time: m.Time.UTC(), ReplicaChanges: times(m.ReplicaChanges), RequestChanges: times(m.RequestChanges)}
+	memory = mpa.Memory{Time: m.Time.UTC(), ReplicaChanges: times(m.ReplicaChanges), RequestChanges: times(m.RequestChanges), CPUChanges: times(m.CPUChanges)}
 	if m.Blind != nil {
 		memory.Blind = m.Blind.UTC()
 	}
@@ -116,6 +116,7 @@ func remembered(m mpa.Memory) *v1alpha1.Memory {
 	out := &v1alpha1.Memory{
 		Time: micro(m.Time), Asked: m.Asked != nil,
 		ReplicaChanges: times(m.ReplicaChanges), RequestChanges: times(m.RequestChanges),
+		CPUChanges: times(m.CPUChanges),
 	}
 	if !m.Blind.IsZero() {
 		out.Blind = new(micro(m.Blind))

@@ -28,6 +28,7 @@ type instance struct {
 	crashes int     // in a row
 	seen    []usageSeen
 	base    int64 // served before the last restart
+	version int   // of the application
 }
 
 type usageSeen struct{ at, busy, memory float64 }
@@ -70,7 +71,11 @@ func (s *simulation) turn(now float64) {
 
 // memory of a pod in bytes.
 func (s *simulation) memory(p *instance) float64 {
-	return s.cfg.App.memory(float64(p.Served()-p.base), float64(p.Inside()))
+	inside := float64(p.Inside())
+	if p.version > 0 {
+		inside *= s.cfg.memoryOf(p.version)
+	}
+	return s.cfg.App.memory(float64(p.Served()-p.base), inside)
 }
 
 func (s *simulation) memoryLimit(p *instance) float64 {
@@ -137,6 +142,7 @@ func (s *simulation) open(p *instance) {
 func (s *simulation) apply(p *instance) {
 	p.Cores, p.Workers, p.Quantum = s.cfg.App.Cores(), s.cfg.App.Workers, s.cfg.App.Quantum
 	p.Quota = float64(p.actual.CPU) / 1000 * s.cfg.App.limitRatio()
+	p.Factor = s.cfg.cpuOf(p.version)
 }
 
 // match makes new pods, or ends the youngest, until their number is that of the replicas.
@@ -148,13 +154,7 @@ func (s *simulation) match() {
 		}
 	}
 	for n := len(alive); n < int(s.replicas); n++ {
-		p := &instance{
-			name: fmt.Sprintf("%s-%05d", s.cfg.App.Name, s.made), slot: -1, node: -1, created: s.e.Now(),
-			request: s.requests[0], actual: s.requests[0], started: -1, ready: -1, killed: -1,
-		}
-		s.made++
-		s.pods = append(s.pods, p)
-		s.place(p, s.e.Now())
+		s.make()
 	}
 	// Those that are not ready first, then the youngest.
 	slices.SortStableFunc(alive, func(a, b *instance) int {
@@ -173,6 +173,17 @@ func (s *simulation) match() {
 			s.e.Close(p.slot)
 		}
 	}
+}
+
+// make adds a pod.
+func (s *simulation) make() {
+	p := &instance{
+		name: fmt.Sprintf("%s-%05d", s.cfg.App.Name, s.made), slot: -1, node: -1, created: s.e.Now(),
+		request: s.requests[0], actual: s.requests[0], started: -1, ready: -1, killed: -1, version: s.version,
+	}
+	s.made++
+	s.pods = append(s.pods, p)
+	s.place(p, s.e.Now())
 }
 
 // place puts a pod on the first node with room.

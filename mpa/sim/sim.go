@@ -25,6 +25,8 @@ type Config struct {
 	// Plan, if set, decides in place of both.
 	Plan *Plan
 	Site Site
+	// Updates of the application, in order of time.
+	Updates []Update
 	// Record, if set, is called with each minute that counts, in order of time.
 	Record func(Minute)
 	// Decided, if set, is called with each observation and the controller's decision, in
@@ -102,6 +104,8 @@ type Result struct {
 	// The most changes of each kind in any hour, the warm-up's included.
 	MostReplicaChanges int `json:"most_replica_changes"`
 	MostRequestChanges int `json:"most_request_changes"`
+	// Those of MostRequestChanges' kind that changed cpu alone.
+	MostCPUChanges int `json:"most_cpu_changes"`
 	// Containers that ran out of memory, and pods that made room for larger ones.
 	Kills        int     `json:"oom_kills"`
 	Evictions    int     `json:"evictions"`
@@ -128,10 +132,11 @@ type simulation struct {
 	requests  []mpa.Resources // of new pods; one container
 	made      int
 	rng       *rand.Rand      // of the site: delays and scrapes
-	changes   [2]window       // of replicas and of requests
+	changes   [3]window       // of replicas, of requests, and of their cpu alone
 	free      []mpa.Resources // of each node
 	control   *mpa.Controller
 	scrapes   []scrape
+	version   int // how many updates there were
 	decisions func(*mpa.Observation, mpa.Decision)
 
 	result           Result
@@ -162,6 +167,9 @@ func newSimulation(cfg *Config) (*simulation, error) {
 	}
 	if len(cfg.Load.PerSec) == 0 || !(cfg.Load.Step > 0) {
 		return nil, fmt.Errorf("the load has no steps")
+	}
+	if err := checkUpdates(cfg.Updates); err != nil {
+		return nil, err
 	}
 	control, err := mpa.NewController(cfg.App.Target, cfg.Agent, cfg.Guards)
 	if err != nil {
@@ -204,6 +212,7 @@ func (s *simulation) run(ctx context.Context) error {
 			s.before = s.sums(s.e.Now())
 		}
 		s.turn(now)
+		s.update(now)
 		s.account()
 		if every(now, 60) {
 			if err := ctx.Err(); err != nil {
@@ -245,6 +254,9 @@ func (s *simulation) decide(now float64) {
 		return
 	}
 	if c := d.Action.Containers; c != nil {
+		if c[0].Memory == s.requests[0].Memory {
+			s.changes[2].add(now)
+		}
 		s.requests = c
 		s.result.RequestChanges++
 		s.changes[1].add(now)
@@ -290,4 +302,5 @@ func (s *simulation) finish(before loadsim.Counters) {
 	r.MemUtilisation = s.memorySecs / r.GiBHours
 	r.MeanReplicas *= tick / 3600 / r.Hours
 	r.MostReplicaChanges, r.MostRequestChanges = s.changes[0].most, s.changes[1].most
+	r.MostCPUChanges = s.changes[2].most
 }

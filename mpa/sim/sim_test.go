@@ -66,7 +66,8 @@ func TestAgents(t *testing.T) {
 		assert.True(t, r.CPUUtilisation > 0 && r.CPUUtilisation <= 1)
 		if name != "oracle" {
 			assert.LessOrEqual(t, r.MostReplicaChanges, 12)
-			assert.LessOrEqual(t, r.MostRequestChanges, 6)
+			assert.LessOrEqual(t, r.MostRequestChanges, 36)
+			assert.LessOrEqual(t, r.MostCPUChanges, 30)
 		}
 		results[name] = r
 	}

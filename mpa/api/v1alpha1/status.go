@@ -186,6 +186,10 @@ type Memory struct {
 	// +optional
 	// +listType=atomic
 	RequestChanges []metav1.MicroTime `json:"requestChanges,omitempty"`
+	// CPUChanges are those of RequestChanges that changed cpu alone.
+	// +optional
+	// +listType=atomic
+	CPUChanges []metav1.MicroTime `json:"cpuChanges,omitempty"`
 	// Asked is true until the recommendation is seen to be carried out.
 	// +optional
 	Asked bool `json:"asked,omitempty"`

@@ -271,6 +271,13 @@ func (in *Memory) DeepCopyInto(out *Memory) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.CPUChanges != nil {
+		in, out := &in.CPUChanges, &out.CPUChanges
+		*out = make([]v1.MicroTime, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
+	}
 	if in.Containers != nil {
 		in, out := &in.Containers, &out.Containers
 		*out = make([]ContainerMemory, len(*in))

@@ -1,0 +1,17 @@
+package agents
+
+import (
+	"time"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/learned"
+)
+
+// learnedPatience is how long hpa+vpa waits for the learned agent to have an opinion.
+const learnedPatience = 3 * time.Minute
+
+// NewLearned returns the agent of a policy, which falls back to hpa+vpa while it has no
+// opinion.
+func NewLearned(t mpa.Target, v learned.Values) *Fallback {
+	return &Fallback{First: learned.New(t, v), Second: NewPair(t), After: learnedPatience}
+}

@@ -1,0 +1,258 @@
+package learned
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/guard"
+)
+
+// Agent sizes a workload by a policy.
+type Agent struct {
+	// Ahead, if set, tells the largest rates to come: until more pods could be there, and
+	// for as long as a shrink holds. They take the place of what is expected.
+	Ahead func(now time.Time) (soon, later float64)
+
+	target mpa.Target
+	v      Values
+	s      state
+}
+
+// state is what an agent remembers.
+type state struct {
+	Begun time.Time `json:"begun,omitzero"`
+	// Cost of a request in core-seconds; 0 = not known.
+	Cost float64 `json:"cost,omitempty"`
+	// Demand in cores of the last minutes, its maxima, and those of what it needed.
+	Recent []sample `json:"recent,omitempty"`
+	Ten    maxima   `json:"ten,omitempty"`
+	Hour   maxima   `json:"hour,omitempty"`
+	Held   maxima   `json:"held,omitempty"`
+	// Usual demand by slot of the day, and the largest of the present slot.
+	Usual map[int]float64 `json:"usual,omitempty"`
+	Slot  int             `json:"slot"`
+	Seen  float64         `json:"seen"`
+	// Beta is the slack; Up and Down its last steps; Vain, steps up that did not help.
+	Beta float64   `json:"beta"`
+	Up   time.Time `json:"up,omitzero"`
+	Down time.Time `json:"down,omitzero"`
+	Vain int       `json:"vain,omitempty"`
+	// Late and Asked give the share of the error budget that is spent: both forget.
+	Late  float64 `json:"late"`
+	Asked float64 `json:"asked"`
+	// Filled is the need ÷ what the pods have, its maxima and those of its negative.
+	Filled maxima `json:"filled,omitempty"`
+	Empty  maxima `json:"empty,omitempty"`
+	// Short is the rate per pod at which something other than cpu ran short, until a time.
+	Short      float64   `json:"short,omitempty"`
+	ShortUntil time.Time `json:"shortUntil,omitzero"`
+	// Memory by container, and the largest work per pod of an hour, in cores.
+	Memory []memory `json:"memory"`
+	Work   maxima   `json:"work,omitempty"`
+	// Requests and Replicas of the last observation, and their changes.
+	Requests []mpa.Resources `json:"requests,omitempty"`
+	Replicas int32           `json:"replicas"`
+	Changed  time.Time       `json:"changed,omitzero"`
+	CPU      []time.Time     `json:"cpu,omitempty"`
+	Other    []time.Time     `json:"other,omitempty"`
+	// Wants is since when it has wanted larger pods and has not got them.
+	Wants time.Time `json:"wants,omitzero"`
+}
+
+// A sample is a value at a time.
+type sample struct {
+	Time  time.Time `json:"time"`
+	Value float64   `json:"value"`
+}
+
+// maxima of a window: ascending in time, each larger than all after it.
+type maxima []sample
+
+// add adds a value, and drops those older than a window.
+func (m *maxima) add(now time.Time, v float64, window time.Duration) {
+	list := *m
+	for len(list) > 0 && list[len(list)-1].Value <= v {
+		list = list[:len(list)-1]
+	}
+	list = append(list, sample{now, v})
+	old := 0
+	for now.Sub(list[old].Time) > window {
+		old++
+	}
+	*m = slices.Delete(list, 0, old)
+}
+
+// most returns the largest; 0 without any.
+func (m maxima) most() float64 {
+	if len(m) == 0 {
+		return 0
+	}
+	return m[0].Value
+}
+
+const (
+	maxAge     = 2 * time.Minute
+	day        = 24 * time.Hour
+	recentSpan = 5 * time.Minute
+	// A guard lets 30 changes of cpu alone and 6 others pass in an hour, half of either to
+	// shrink. One is kept.
+	cpuGrow, cpuShrink     = 29, 14
+	otherGrow, otherShrink = 5, 2
+	patience               = 75 * time.Second // until larger pods that do not come become more pods
+)
+
+// New returns an agent without memory.
+func New(t mpa.Target, v Values) *Agent {
+	a := &Agent{target: t, v: v, s: state{Beta: v[betaFirst], Slot: -1}}
+	for range t.Containers {
+		a.s.Memory = append(a.s.Memory, memory{})
+	}
+	return a
+}
+
+func (a *Agent) span(i int) time.Duration { return time.Duration(a.v[i] * float64(time.Second)) }
+
+// Recommend implements [mpa.Agent].
+func (a *Agent) Recommend(o *mpa.Observation) mpa.Recommendation {
+	r := mpa.Recommendation{Source: "learned"}
+	requests := o.Requests(&a.target)
+	switch {
+	case requests == nil:
+		r.Reason = "no pod to tell the present requests from"
+		return r
+	case a.target.SLO.Latency == 0:
+		r.Reason = "no latency is promised"
+		return r
+	}
+	a.follow(o, requests)
+	w := a.look(o, requests)
+	a.seeMemory(o)
+	if !w.known {
+		r.Reason = w.missing
+		if a.killed(o) {
+			r.Containers = a.merge(requests, 1, a.memoryFor(o, requests, 1))
+			r.Reason += "; more memory: a container ran out of it"
+		}
+		return r
+	}
+	expected, why := a.expected(o.Time, &w)
+	a.steer(o, &w)
+	n, factor, shape := a.shape(o, &w, expected)
+	r.Reason = fmt.Sprintf("%.3g cores %s, %.3g as a slack of %.2g gives: %s", expected, why, a.need(expected, n, w.unit), a.slack(), shape)
+	memory := a.memoryFor(o, requests, a.growth(expected, n))
+	if memory != nil && n < o.Replicas && larger(memory, requests) {
+		n = o.Replicas // the pods that stay take over requests: memory first
+	}
+	if n != o.Replicas {
+		r.Replicas = n
+	}
+	r.Containers = a.merge(requests, factor, memory)
+	if r.Replicas == 0 && r.Containers == nil {
+		r.Replicas = o.Replicas // it has an opinion: this is enough
+	}
+	return r
+}
+
+// follow records changes of size and number.
+func (a *Agent) follow(o *mpa.Observation, requests []mpa.Resources) {
+	s := &a.s
+	if s.Begun.IsZero() {
+		s.Begun, s.Changed = o.Time, o.Time
+	} else if !slices.Equal(requests, s.Requests) {
+		s.Changed, s.Wants = o.Time, time.Time{}
+		if slices.EqualFunc(requests, s.Requests, func(a, b mpa.Resources) bool { return a.Memory == b.Memory }) {
+			s.CPU = append(s.CPU, o.Time)
+		} else {
+			s.Other = append(s.Other, o.Time)
+		}
+	}
+	if o.Replicas != s.Replicas {
+		s.Changed = o.Time
+	}
+	s.Requests, s.Replicas = requests, o.Replicas
+	s.CPU, s.Other = guard.LastHour(s.CPU, o.Time), guard.LastHour(s.Other, o.Time)
+}
+
+// merge returns the requests with cpu times a factor and with some memory; nil = as they
+// are.
+func (a *Agent) merge(requests []mpa.Resources, factor float64, memory []int64) []mpa.Resources {
+	if factor == 1 && memory == nil {
+		return nil
+	}
+	out := slices.Clone(requests)
+	for i := range out {
+		if factor != 1 && a.target.Containers[i].CPU {
+			out[i].CPU = max(1, mpa.Scale(out[i].CPU, factor))
+		}
+		if memory != nil {
+			out[i].Memory = memory[i]
+		}
+	}
+	return out
+}
+
+func larger(memory []int64, requests []mpa.Resources) bool {
+	for i, m := range memory {
+		if m > requests[i].Memory {
+			return true
+		}
+	}
+	return false
+}
+
+// Shift implements [mpa.Shifter]. The usual demand keeps its time of day.
+func (a *Agent) Shift(d time.Duration) {
+	s := &a.s
+	for _, t := range []*time.Time{&s.Begun, &s.Up, &s.Down, &s.ShortUntil, &s.Changed, &s.Wants} {
+		*t = guard.Moved(*t, d)
+	}
+	lists := [][]sample{s.Recent, s.Ten, s.Hour, s.Held, s.Filled, s.Empty, s.Work}
+	for i := range s.Memory {
+		m := &s.Memory[i]
+		lists = append(lists, m.Low)
+		for j := range m.Peaks {
+			m.Peaks[j].Time = guard.Moved(m.Peaks[j].Time, d)
+		}
+		m.Killed = guard.Moved(m.Killed, d)
+	}
+	for _, list := range lists {
+		for i := range list {
+			list[i].Time = guard.Moved(list[i].Time, d)
+		}
+	}
+	for _, list := range [][]time.Time{s.CPU, s.Other} {
+		for i := range list {
+			list[i] = guard.Moved(list[i], d)
+		}
+	}
+	s.Slot, s.Seen = -1, 0
+}
+
+// MarshalJSON implements [mpa.Stateful].
+func (a *Agent) MarshalJSON() ([]byte, error) { return json.Marshal(a.s) }
+
+// UnmarshalJSON implements [mpa.Stateful].
+func (a *Agent) UnmarshalJSON(data []byte) error {
+	s := state{Slot: -1}
+	if err := json.Unmarshal(data, &s); err != nil {
+		return err
+	}
+	switch {
+	case len(s.Memory) != len(a.target.Containers):
+		return fmt.Errorf("learned: memory of %d containers, want %d", len(s.Memory), len(a.target.Containers))
+	case !(s.Beta >= min(a.v[betaLeast], a.v[betaFirst]) && s.Beta <= max(a.v[betaMost], a.v[betaFirst])):
+		return fmt.Errorf("learned: beta %v is not within %v and %v", s.Beta, a.v[betaLeast], a.v[betaMost])
+	case !(s.Cost >= 0 && s.Late >= 0 && s.Asked >= 0 && s.Short >= 0):
+		return fmt.Errorf("learned: cost %v, late %v, asked %v, short %v: want at least 0", s.Cost, s.Late, s.Asked, s.Short)
+	case s.Slot < -1 || s.Slot >= slots:
+		return fmt.Errorf("learned: slot %d of %d", s.Slot, slots)
+	case math.IsNaN(s.Seen):
+		return fmt.Errorf("learned: seen %v", s.Seen)
+	}
+	a.s = s
+	return nil
+}

@@ -1,0 +1,221 @@
+package learned
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+)
+
+// A workload is what an observation shows of one.
+type workload struct {
+	known   bool
+	missing string
+	rate    float64 // 0 = not known
+	cores   float64 // in use
+	demand  float64 // in cores
+	size    float64 // of a pod, in cores
+	ready   float64 // pods
+	// unit is u: the cores that one request of the promised percentile needs to be in time.
+	unit float64
+	// latency ÷ the promised one; 0 = not known.
+	latency float64
+	// lost is the share of the requests asked for that are not answered.
+	lost float64
+}
+
+const (
+	answered = .95 // of the rate, from which on all requests count as answered
+	busyFull = .85 // of the cpu, above which a backlog may hide in it
+)
+
+// look identifies the workload.
+func (a *Agent) look(o *mpa.Observation, requests []mpa.Resources) (w workload) {
+	running, measured := 0, 0
+	for i := range o.Pods {
+		p := &o.Pods[i]
+		if p.Deleting || p.Phase != mpa.Running {
+			continue
+		}
+		running++
+		if p.Ready {
+			w.ready++
+		}
+		known, cores := len(p.Containers) > 0, 0.0
+		for j := range p.Containers {
+			c := &p.Containers[j]
+			known = known && c.Usage.Known(o.Time, maxAge)
+			cores += float64(c.Usage.CPU) / 1000
+		}
+		if known {
+			measured++
+			w.cores += cores
+		}
+	}
+	for _, r := range requests {
+		w.size += float64(r.CPU) / 1000
+	}
+	if measured == 0 || w.size == 0 || o.Replicas == 0 {
+		w.missing = "cpu usage is missing or stale"
+		return w
+	}
+	w.known, w.ready = true, max(1, w.ready)
+	w.cores *= float64(running) / float64(measured)
+	if o.Latency.Known(o.Time, maxAge) {
+		w.latency = o.Latency.Value / a.target.SLO.Latency
+	}
+	w.demand = w.cores
+	if o.Rate.Known(o.Time, maxAge) {
+		w.rate = o.Rate.Value
+		a.identify(o, &w)
+	}
+	if cost := a.s.Cost; cost > 0 {
+		if w.rate > 0 {
+			w.demand = w.rate * cost
+		}
+		w.unit = cost * math.Log(100/(100-a.target.SLO.Percentile)) / a.target.SLO.Latency
+	}
+	return w
+}
+
+// identify learns the cpu of a request while all are answered in time, or while the pods
+// have cpu to spare: work for clients that have given up is no demand, nor is a backlog.
+func (a *Agent) identify(o *mpa.Observation, w *workload) {
+	if !o.Throughput.Known(o.Time, maxAge) || w.rate == 0 {
+		return
+	}
+	done := o.Throughput.Value
+	w.lost = max(0, 1-done/w.rate)
+	if done < answered*w.rate || done == 0 {
+		return
+	}
+	if w.latency > 1 && w.cores > busyFull*w.size*w.ready {
+		return
+	}
+	now := w.cores / done
+	if a.s.Cost == 0 {
+		a.s.Cost = now
+	}
+	a.s.Cost += a.v[costNewest] * (now - a.s.Cost)
+}
+
+// expected returns the largest of what the next minutes may ask for, in cores, and which of
+// them it is. It also remembers what is to be held.
+func (a *Agent) expected(now time.Time, w *workload) (cores float64, why string) {
+	s, d := &a.s, w.demand
+	for len(s.Recent) > 0 && now.Sub(s.Recent[0].Time) > recentSpan {
+		s.Recent = s.Recent[1:]
+	}
+	s.Recent = append(s.Recent, sample{now, d})
+	s.Ten.add(now, d, 10*time.Minute)
+	s.Hour.add(now, d, time.Hour)
+	usual := a.usual(now, d)
+	cores, why = d, "asked for"
+	take := func(v float64, text string) {
+		if v > cores {
+			cores, why = v, text
+		}
+	}
+	if a.Ahead != nil && s.Cost > 0 {
+		soon, later := a.Ahead(now)
+		s.Held = maxima{{now, max(soon, later) * s.Cost}}
+		return soon * s.Cost, "to come"
+	}
+	take(d+a.jump(now, d), "and rising fast")
+	mean, deviation, slope := statistics(s.Recent)
+	take(d+slope*a.v[trendAhead], "along the trend")
+	take(a.v[recentShare]*s.Ten.most(), "as a share of 10 min")
+	take(a.v[hourShare]*s.Hour.most(), "as a share of an hour")
+	take(mean+a.v[noiseDeviations]*deviation, "with the usual noise")
+	take(a.v[usualShare]*usual, "usual within 10 min")
+	s.Held.add(now, cores, a.span(holdSeconds))
+	return cores, why
+}
+
+// jump returns what a step adds that enters the window of the rate bit by bit.
+func (a *Agent) jump(now time.Time, d float64) float64 {
+	for _, r := range a.s.Recent {
+		if now.Sub(r.Time) <= 30*time.Second {
+			if d > a.v[jumpFrom]*r.Value {
+				return a.v[jumpGain] * (d - r.Value)
+			}
+			break
+		}
+	}
+	return 0
+}
+
+// statistics returns mean and standard deviation, and the slope per second of the last four
+// minutes where it explains more than twice the residual, else 0.
+func statistics(list []sample) (mean, deviation, slope float64) {
+	n := float64(len(list))
+	var sum, squares float64
+	for _, e := range list {
+		sum += e.Value
+		squares += e.Value * e.Value
+	}
+	mean = sum / n
+	deviation = math.Sqrt(max(0, squares/n-mean*mean))
+	last := list[len(list)-1].Time
+	for len(list) > 0 && last.Sub(list[0].Time) > 4*time.Minute {
+		list = list[1:]
+	}
+	if len(list) < 3 || last.Sub(list[0].Time) < 2*time.Minute {
+		return mean, deviation, 0
+	}
+	n = float64(len(list))
+	var t, v float64
+	for _, e := range list {
+		t -= last.Sub(e.Time).Seconds() / n
+		v += e.Value / n
+	}
+	var tv, tt, vv float64
+	for _, e := range list {
+		x := -last.Sub(e.Time).Seconds() - t
+		tv += x * (e.Value - v)
+		tt += x * x
+		vv += (e.Value - v) * (e.Value - v)
+	}
+	if explained := tv * tv / tt; explained > 2*(vv-explained) {
+		slope = tv / tt
+	}
+	return mean, deviation, slope
+}
+
+const (
+	slotSpan    = 5 * time.Minute
+	slots       = int(day / slotSpan)
+	usualNewest = .5 // weight of the newest day
+)
+
+// usual returns the usual demand of the next 10 min of the day, 0 = not known, and learns
+// from the present one.
+func (a *Agent) usual(now time.Time, d float64) float64 {
+	s := &a.s
+	slot := slotOf(now)
+	if slot != s.Slot && s.Slot >= 0 {
+		if s.Usual == nil {
+			s.Usual = map[int]float64{}
+		}
+		old, ok := s.Usual[s.Slot]
+		if !ok {
+			old = s.Seen
+		}
+		s.Usual[s.Slot] = old + usualNewest*(s.Seen-old)
+		s.Seen = 0
+	}
+	s.Slot, s.Seen = slot, max(s.Seen, d)
+	most := 0.0
+	for i := range 3 {
+		most = max(most, s.Usual[(slot+i)%slots])
+	}
+	return most
+}
+
+func slotOf(t time.Time) int { return int(t.Sub(t.Truncate(day)) / slotSpan) }
+
+// String is a workload in a few words, for tests.
+func (w *workload) String() string {
+	return fmt.Sprintf("%.3g requests/s, %.3g of %.3g × %.3g cores, u %.3g", w.rate, w.cores, w.ready, w.size, w.unit)
+}

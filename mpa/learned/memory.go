@@ -1,0 +1,110 @@
+package learned
+
+import (
+	"math"
+	"time"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+)
+
+// memory of a container over all pods.
+type memory struct {
+	Peaks mpa.Peaks `json:"peaks,omitempty"`
+	// Low has maxima of the negative of the leanest pod's bytes, of an hour.
+	Low maxima `json:"low,omitempty"`
+	// Killed is the last kill that was counted.
+	Killed time.Time `json:"killed,omitzero"`
+}
+
+const (
+	memoryLess = .85              // of the present memory, below which it shrinks
+	memoryRest = 30 * time.Minute // between a change of memory and one that shrinks it
+)
+
+// seeMemory adds what an observation shows. A container that ran out of memory used more
+// than it had.
+func (a *Agent) seeMemory(o *mpa.Observation) {
+	for i := range a.s.Memory {
+		m, name := &a.s.Memory[i], a.target.Containers[i].Name
+		most, least := int64(0), int64(math.MaxInt64)
+		for j := range o.Pods {
+			p := &o.Pods[j]
+			if p.Deleting || p.Phase == mpa.Ended {
+				continue
+			}
+			for k := range p.Containers {
+				c := &p.Containers[k]
+				if c.Name != name {
+					continue
+				}
+				if c.Usage.Known(o.Time, maxAge) {
+					most, least = max(most, c.Usage.Memory), min(least, c.Usage.Memory)
+				}
+				// Kills from before this agent began say nothing of the present size.
+				if c.Killed.After(m.Killed) && c.Killed.After(a.s.Begun.Add(-maxAge)) {
+					m.Killed = c.Killed
+					most = max(most, mpa.Scale(c.Request.Memory, a.v[memoryKill]))
+				}
+			}
+		}
+		m.Peaks.Add(o.Time, most, day)
+		if least != math.MaxInt64 {
+			m.Low.add(o.Time, -float64(least), time.Hour)
+		}
+	}
+}
+
+// killed reports whether a container ran out of memory a short while ago.
+func (a *Agent) killed(o *mpa.Observation) bool {
+	for i := range a.s.Memory {
+		if (mpa.Metric{Time: a.s.Memory[i].Killed}).Known(o.Time, maxAge) {
+			return true
+		}
+	}
+	return false
+}
+
+// growth returns the factor by which the work of a pod grows beyond that of the last hour,
+// and remembers the present one.
+func (a *Agent) growth(work float64, n int32) float64 {
+	s := &a.s
+	if len(s.Recent) == 0 {
+		return 1
+	}
+	last := s.Recent[len(s.Recent)-1]
+	s.Work.add(last.Time, last.Value/float64(max(1, s.Replicas)), time.Hour)
+	if most := s.Work.most(); most > 0 {
+		return max(1, work/float64(max(1, n))/most)
+	}
+	return 1
+}
+
+// memoryFor returns the bytes that each container should have where the work of a pod grows
+// by a factor; nil = as they are.
+func (a *Agent) memoryFor(o *mpa.Observation, requests []mpa.Resources, growth float64) []int64 {
+	s := &a.s
+	out := make([]int64, len(requests))
+	changes, grows := false, false
+	for i := range requests {
+		m, now := &s.Memory[i], requests[i].Memory
+		out[i] = now
+		peak := float64(m.Peaks.Max())
+		if peak == 0 || !a.target.Containers[i].Memory {
+			continue
+		}
+		sway := max(0, peak+m.Low.most()) // Low is negative
+		margin := max((a.v[memoryMargin]-1)*peak, a.v[memorySway]*sway*math.Pow(growth, a.v[memoryGrowth]))
+		want := mpa.Amount(peak + margin)
+		switch {
+		case peak+a.v[memoryTight]*margin > float64(now):
+			out[i], changes, grows = want, true, true
+		case o.Time.Sub(s.Begun) >= a.span(memoryWait) && want < mpa.Scale(now, memoryLess):
+			out[i], changes = want, true
+		}
+	}
+	rests := len(s.Other) > 0 && o.Time.Sub(s.Other[len(s.Other)-1]) < memoryRest
+	if !changes || !grows && (rests || len(s.Other) >= otherShrink) || len(s.Other) >= otherGrow && !a.killed(o) {
+		return nil
+	}
+	return out
+}
