@@ -25,6 +25,8 @@ type Agent struct {
 // state is what an agent remembers.
 type state struct {
 	Begun time.Time `json:"begun,omitzero"`
+	// First is what the pods had at first, in cores.
+	First float64 `json:"first"`
 	// Cost of a request in core-seconds; 0 = not known.
 	Cost float64 `json:"cost,omitempty"`
 	// Demand in cores of the last minutes, its maxima, and those of what it needed.
@@ -59,6 +61,7 @@ type state struct {
 	Changed  time.Time       `json:"changed,omitzero"`
 	CPU      []time.Time     `json:"cpu,omitempty"`
 	Other    []time.Time     `json:"other,omitempty"`
+	Scaled   []time.Time     `json:"scaled,omitempty"`
 	// Wants is since when it has wanted larger pods and has not got them.
 	Wants time.Time `json:"wants,omitzero"`
 }
@@ -98,10 +101,11 @@ const (
 	maxAge     = 2 * time.Minute
 	day        = 24 * time.Hour
 	recentSpan = 5 * time.Minute
-	// A guard lets 30 changes of cpu alone and 6 others pass in an hour, half of either to
-	// shrink. One is kept.
+	// Guards let 30 changes of cpu alone, 6 others and 12 of replicas pass in an hour, half of
+	// each to shrink.
 	cpuGrow, cpuShrink     = 29, 14
 	otherGrow, otherShrink = 5, 2
+	scaleShrink            = 6
 	patience               = 75 * time.Second // until larger pods that do not come become more pods
 )
 
@@ -130,7 +134,7 @@ func (a *Agent) Recommend(o *mpa.Observation) mpa.Recommendation {
 	}
 	a.follow(o, requests)
 	w := a.look(o, requests)
-	a.seeMemory(o)
+	a.seeMemory(o, requests)
 	if !w.known {
 		r.Reason = w.missing
 		if a.killed(o) {
@@ -162,6 +166,9 @@ func (a *Agent) follow(o *mpa.Observation, requests []mpa.Resources) {
 	s := &a.s
 	if s.Begun.IsZero() {
 		s.Begun, s.Changed = o.Time, o.Time
+		for _, r := range requests {
+			s.First += float64(r.CPU) / 1000 * float64(o.Replicas)
+		}
 	} else if !slices.Equal(requests, s.Requests) {
 		s.Changed, s.Wants = o.Time, time.Time{}
 		if slices.EqualFunc(requests, s.Requests, func(a, b mpa.Resources) bool { return a.Memory == b.Memory }) {
@@ -170,11 +177,11 @@ func (a *Agent) follow(o *mpa.Observation, requests []mpa.Resources) {
 			s.Other = append(s.Other, o.Time)
 		}
 	}
-	if o.Replicas != s.Replicas {
-		s.Changed = o.Time
+	if o.Replicas != s.Replicas && s.Replicas != 0 {
+		s.Changed, s.Scaled = o.Time, append(s.Scaled, o.Time)
 	}
 	s.Requests, s.Replicas = requests, o.Replicas
-	s.CPU, s.Other = guard.LastHour(s.CPU, o.Time), guard.LastHour(s.Other, o.Time)
+	s.CPU, s.Other, s.Scaled = guard.LastHour(s.CPU, o.Time), guard.LastHour(s.Other, o.Time), guard.LastHour(s.Scaled, o.Time)
 }
 
 // merge returns the requests with cpu times a factor and with some memory; nil = as they
@@ -217,6 +224,9 @@ func (a *Agent) Shift(d time.Duration) {
 		for j := range m.Peaks {
 			m.Peaks[j].Time = guard.Moved(m.Peaks[j].Time, d)
 		}
+		for j := range m.Needed {
+			m.Needed[j].Time = guard.Moved(m.Needed[j].Time, d)
+		}
 		m.Killed = guard.Moved(m.Killed, d)
 	}
 	for _, list := range lists {
@@ -224,7 +234,7 @@ func (a *Agent) Shift(d time.Duration) {
 			list[i].Time = guard.Moved(list[i].Time, d)
 		}
 	}
-	for _, list := range [][]time.Time{s.CPU, s.Other} {
+	for _, list := range [][]time.Time{s.CPU, s.Other, s.Scaled} {
 		for i := range list {
 			list[i] = guard.Moved(list[i], d)
 		}
@@ -246,7 +256,7 @@ func (a *Agent) UnmarshalJSON(data []byte) error {
 		return fmt.Errorf("learned: memory of %d containers, want %d", len(s.Memory), len(a.target.Containers))
 	case !(s.Beta >= min(a.v[betaLeast], a.v[betaFirst]) && s.Beta <= max(a.v[betaMost], a.v[betaFirst])):
 		return fmt.Errorf("learned: beta %v is not within %v and %v", s.Beta, a.v[betaLeast], a.v[betaMost])
-	case !(s.Cost >= 0 && s.Late >= 0 && s.Asked >= 0 && s.Short >= 0):
+	case !(s.Cost >= 0 && s.First >= 0 && s.Late >= 0 && s.Asked >= 0 && s.Short >= 0):
 		return fmt.Errorf("learned: cost %v, late %v, asked %v, short %v: want at least 0", s.Cost, s.Late, s.Asked, s.Short)
 	case s.Slot < -1 || s.Slot >= slots:
 		return fmt.Errorf("learned: slot %d of %d", s.Slot, slots)

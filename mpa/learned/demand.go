@@ -122,26 +122,38 @@ func (a *Agent) expected(now time.Time, w *workload) (cores float64, why string)
 		s.Held = maxima{{now, max(soon, later) * s.Cost}}
 		return soon * s.Cost, "to come"
 	}
-	take(d+a.jump(now, d), "and rising fast")
+	take(a.jump(now, d), "and rising fast")
 	mean, deviation, slope := statistics(s.Recent)
 	take(d+slope*a.v[trendAhead], "along the trend")
 	take(a.v[recentShare]*s.Ten.most(), "as a share of 10 min")
 	take(a.v[hourShare]*s.Hour.most(), "as a share of an hour")
+	if now.Sub(s.Begun) < day {
+		take(a.v[firstShare]*s.First, "as a share of what it began with")
+	}
 	take(mean+a.v[noiseDeviations]*deviation, "with the usual noise")
 	take(a.v[usualShare]*usual, "usual within 10 min")
 	s.Held.add(now, cores, a.span(holdSeconds))
 	return cores, why
 }
 
-// jump returns what a step adds that enters the window of the rate bit by bit.
+// jump returns the demand at the end of the window of the rate, which a step enters bit by
+// bit: what it was a window ago, and the last rise as steeply as it came; 0 = no jump.
 func (a *Agent) jump(now time.Time, d float64) float64 {
-	for _, r := range a.s.Recent {
-		if now.Sub(r.Time) <= 30*time.Second {
-			if d > a.v[jumpFrom]*r.Value {
-				return a.v[jumpGain] * (d - r.Value)
-			}
+	list := a.s.Recent
+	if len(list) < 2 {
+		return 0
+	}
+	last := list[len(list)-2]
+	old := last.Value
+	for _, r := range list {
+		if now.Sub(r.Time) <= time.Minute {
+			old = min(old, r.Value)
 			break
 		}
+	}
+	rise := (d - last.Value) * min(1, 15/max(1, now.Sub(last.Time).Seconds()))
+	if end := old + a.v[jumpGain]*rise; end > a.v[jumpFrom]*d {
+		return end
 	}
 	return 0
 }

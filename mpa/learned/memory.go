@@ -12,6 +12,10 @@ type memory struct {
 	Peaks mpa.Peaks `json:"peaks,omitempty"`
 	// Low has maxima of the negative of the leanest pod's bytes, of an hour.
 	Low maxima `json:"low,omitempty"`
+	// Needed is the least that was not enough: what containers had that ran out of memory.
+	Needed mpa.Peaks `json:"needed,omitempty"`
+	// First is what pods had at first, in bytes.
+	First int64 `json:"first,omitempty"`
 	// Killed is the last kill that was counted.
 	Killed time.Time `json:"killed,omitzero"`
 }
@@ -19,14 +23,15 @@ type memory struct {
 const (
 	memoryLess = .85              // of the present memory, below which it shrinks
 	memoryRest = 30 * time.Minute // between a change of memory and one that shrinks it
+	mostGrowth = 3                // of the work of a pod, that its memory prepares for
 )
 
 // seeMemory adds what an observation shows. A container that ran out of memory used more
 // than it had.
-func (a *Agent) seeMemory(o *mpa.Observation) {
+func (a *Agent) seeMemory(o *mpa.Observation, requests []mpa.Resources) {
 	for i := range a.s.Memory {
 		m, name := &a.s.Memory[i], a.target.Containers[i].Name
-		most, least := int64(0), int64(math.MaxInt64)
+		most, needed, least := int64(0), int64(0), int64(math.MaxInt64)
 		for j := range o.Pods {
 			p := &o.Pods[j]
 			if p.Deleting || p.Phase == mpa.Ended {
@@ -43,11 +48,15 @@ func (a *Agent) seeMemory(o *mpa.Observation) {
 				// Kills from before this agent began say nothing of the present size.
 				if c.Killed.After(m.Killed) && c.Killed.After(a.s.Begun.Add(-maxAge)) {
 					m.Killed = c.Killed
-					most = max(most, mpa.Scale(c.Request.Memory, a.v[memoryKill]))
+					most, needed = max(most, c.Request.Memory), max(needed, c.Request.Memory)
 				}
 			}
 		}
+		if m.First == 0 {
+			m.First = requests[i].Memory
+		}
 		m.Peaks.Add(o.Time, most, day)
+		m.Needed.Add(o.Time, needed, day)
 		if least != math.MaxInt64 {
 			m.Low.add(o.Time, -float64(least), time.Hour)
 		}
@@ -74,7 +83,7 @@ func (a *Agent) growth(work float64, n int32) float64 {
 	last := s.Recent[len(s.Recent)-1]
 	s.Work.add(last.Time, last.Value/float64(max(1, s.Replicas)), time.Hour)
 	if most := s.Work.most(); most > 0 {
-		return max(1, work/float64(max(1, n))/most)
+		return min(mostGrowth, max(1, work/float64(max(1, n))/most))
 	}
 	return 1
 }
@@ -88,18 +97,25 @@ func (a *Agent) memoryFor(o *mpa.Observation, requests []mpa.Resources, growth f
 	for i := range requests {
 		m, now := &s.Memory[i], requests[i].Memory
 		out[i] = now
-		peak := float64(m.Peaks.Max())
+		peak, needed := float64(m.Peaks.Max()), float64(m.Needed.Max())*a.v[memoryKill]
 		if peak == 0 || !a.target.Containers[i].Memory {
 			continue
 		}
+		if needed > 0 {
+			peak = min(peak, needed/a.v[memoryMargin]) // what was in use at a kill swayed no further
+		}
 		sway := max(0, peak+m.Low.most()) // Low is negative
 		margin := max((a.v[memoryMargin]-1)*peak, a.v[memorySway]*sway*math.Pow(growth, a.v[memoryGrowth]))
-		want := mpa.Amount(peak + margin)
+		want := mpa.Amount(max(peak+margin, needed))
+		least := int64(0)
+		if o.Time.Sub(s.Begun) < day {
+			least = mpa.Scale(m.First, a.v[memoryStart])
+		}
 		switch {
-		case peak+a.v[memoryTight]*margin > float64(now):
+		case max(peak+a.v[memoryTight]*margin, needed) > float64(now):
 			out[i], changes, grows = want, true, true
-		case o.Time.Sub(s.Begun) >= a.span(memoryWait) && want < mpa.Scale(now, memoryLess):
-			out[i], changes = want, true
+		case o.Time.Sub(s.Begun) >= a.span(memoryWait) && max(want, least) < mpa.Scale(now, memoryLess):
+			out[i], changes = max(want, least), true
 		}
 	}
 	rests := len(s.Other) > 0 && o.Time.Sub(s.Other[len(s.Other)-1]) < memoryRest

@@ -18,6 +18,7 @@ const (
 	trendAhead
 	recentShare
 	hourShare
+	firstShare
 	noiseDeviations
 	usualShare
 	betaFirst
@@ -38,26 +39,29 @@ const (
 	lessShare
 	growMost
 	fewerSeconds
+	fewerShare
 	memoryMargin
 	memorySway
 	memoryTight
 	memoryGrowth
 	memoryWait
 	memoryKill
+	memoryStart
 	numbers
 )
 
 // Numbers describes the numbers of a policy, in their order.
 var Numbers = [numbers]Number{
 	costNewest:      {Name: "costNewest", Unit: "share", Min: .01, Max: .5, Default: .08, Help: "weight of the newest cpu per request"},
-	jumpFrom:        {Name: "jumpFrom", Unit: "factor", Min: 1.02, Max: 2, Default: 1.15, Help: "demand ÷ that of 30 s ago, above which it jumps"},
-	jumpGain:        {Name: "jumpGain", Unit: "factor", Min: 0, Max: 3, Default: 1, Help: "what is added at a jump ÷ its rise within 30 s"},
+	jumpFrom:        {Name: "jumpFrom", Unit: "factor", Min: 1.05, Max: 3, Default: 1.3, Help: "demand at the end of the window ÷ its mean, above which it jumps"},
+	jumpGain:        {Name: "jumpGain", Unit: "factor", Min: 0, Max: 6, Default: 4, Help: "window of the rate ÷ 15 s: a rise within 15 s is that many times as steep"},
 	trendAhead:      {Name: "trendAhead", Unit: "s", Min: 0, Max: 300, Default: 90, Help: "how far ahead the trend of 4 min is followed"},
 	recentShare:     {Name: "recentShare", Unit: "share", Min: 0, Max: 1, Default: .5, Help: "of the largest demand of 10 min that is always expected"},
 	hourShare:       {Name: "hourShare", Unit: "share", Min: 0, Max: 1, Default: .2, Help: "of the largest demand of an hour that is always expected"},
+	firstShare:      {Name: "firstShare", Unit: "share", Min: 0, Max: 1, Default: .3, Help: "of the cores that the pods had at first, that are always expected within a day"},
 	noiseDeviations: {Name: "noiseDeviations", Unit: "sd", Min: 0, Max: 3, Default: 1, Help: "over the mean demand of 5 min that are expected"},
 	usualShare:      {Name: "usualShare", Unit: "share", Min: 0, Max: 1.2, Default: 1, Fixed: true, Help: "of the usual demand of the next 10 min of the day that is expected"},
-	betaFirst:       {Name: "betaFirst", Unit: "–", Min: .1, Max: 3, Default: .8, Help: "slack β with which it begins"},
+	betaFirst:       {Name: "betaFirst", Unit: "–", Min: .1, Max: 3, Default: .7, Help: "slack β with which it begins"},
 	betaLeast:       {Name: "betaLeast", Unit: "–", Min: .02, Max: 1, Default: .25, Help: "least slack"},
 	betaMost:        {Name: "betaMost", Unit: "–", Min: 1, Max: 6, Default: 3, Help: "largest slack"},
 	kappa:           {Name: "kappa", Unit: "–", Min: 0, Max: 2, Default: .7, Help: "share κ of u that each pod has beside its work"},
@@ -75,12 +79,14 @@ var Numbers = [numbers]Number{
 	lessShare:       {Name: "lessShare", Unit: "share", Min: .5, Max: .89, Default: .87, Help: "of the present cpu below which pods shrink"},
 	growMost:        {Name: "growMost", Unit: "factor", Min: 1.1, Max: 1.5, Default: 1.5, Help: "by which pods grow at most before there are more of them"},
 	fewerSeconds:    {Name: "fewerSeconds", Unit: "s", Min: 120, Max: 3600, Default: 900, Help: "without a change, before pods become fewer and larger"},
+	fewerShare:      {Name: "fewerShare", Unit: "share", Min: .5, Max: .99, Default: .85, Help: "of the present number of pods that must be enough before there are fewer"},
 	memoryMargin:    {Name: "memoryMargin", Unit: "factor", Min: 1.2, Max: 3, Default: 1.5, Help: "of the largest memory of a day that pods have"},
 	memorySway:      {Name: "memorySway", Unit: "factor", Min: 0, Max: 4, Default: 1.5, Help: "of what memory moves by, over the largest"},
 	memoryTight:     {Name: "memoryTight", Unit: "share", Min: .2, Max: 1, Default: .5, Help: "of the margin, with less of which memory grows"},
 	memoryGrowth:    {Name: "memoryGrowth", Unit: "power", Min: 0, Max: 2, Default: 1, Help: "of the growth of a pod's work, by which the sway grows"},
 	memoryWait:      {Name: "memoryWait", Unit: "s", Min: 900, Max: 14400, Default: 2700, Help: "before memory first shrinks"},
-	memoryKill:      {Name: "memoryKill", Unit: "factor", Min: 1, Max: 3, Default: 1.3, Help: "of what a container had when it ran out of memory, that counts as used"},
+	memoryKill:      {Name: "memoryKill", Unit: "factor", Min: 1, Max: 3, Default: 1.3, Help: "of what a container had when it ran out of memory, that counts as needed"},
+	memoryStart:     {Name: "memoryStart", Unit: "share", Min: 0, Max: 1, Default: .6, Help: "of the memory that pods had at first, that they keep for a day"},
 }
 
 // Values are the numbers of a policy.

@@ -122,7 +122,7 @@ func (a *Agent) shape(o *mpa.Observation, w *workload, work float64) (replicas i
 	switch {
 	case o.Time.Sub(s.Begun) < a.span(holdSeconds):
 		return n, 1, "still learning"
-	case fits < n:
+	case fits < n && float64(fits) <= a.v[fewerShare]*float64(n) && len(s.Scaled) < scaleShrink:
 		return fits, 1, "fewer pods"
 	case target < a.v[lessShare]*have && mayShrink && a.may(target/float64(n)):
 		return n, target / have, "smaller pods"

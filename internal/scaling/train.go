@@ -1,0 +1,275 @@
+package scaling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sigma-scheduler/sigma/mpa/learned"
+	"github.com/sigma-scheduler/sigma/mpa/sim"
+	"github.com/sigma-scheduler/sigma/swarm"
+)
+
+// Training says what a search for the numbers of a policy does. It knows the train side
+// only.
+type Training struct {
+	Name   string // of the policy
+	Method string // one of [Methods]
+	Seed   uint64 // of the search
+	// Scenarios are generated from the seed First on. Those with a family or a profile that
+	// is held out are for validation, the others are searched on.
+	First       uint64
+	Scenarios   int
+	Evaluations int
+	Particles   int
+	Workers     int
+	Traces      string // folder, "" = synthetic loads only
+	Checkpoint  string // file, "" = none
+	// Progress is called after each generation.
+	Progress func(swarm.Stats)
+}
+
+// Methods returns the names of optimisers: the swarm, and its controls at equal budget.
+func Methods() []string { return []string{"swarm", "cmaes", "random"} }
+
+// What is held out of the search inside the train side: it chooses among the best of the
+// generations.
+var (
+	heldFamilies = []string{"diurnal", "doubling", "azure-llm-code"}
+	heldProfile  = "io-medium"
+)
+
+const (
+	// allowedUse is the share of the error budget that costs nothing: half of it is left for
+	// what the train side's loads do not show.
+	allowedUse = .5
+	// brokenPrice is the price of each e-fold of used above it. A promise that is just
+	// broken costs 1.04 times what hpa+vpa does, so no saving pays for it.
+	brokenPrice = 1.5
+	killPrice   = .5
+	searchReach = .3 // of the box, from the numbers set by hand
+)
+
+// price returns the objective of a run: its cost ÷ that of hpa+vpa, and what it broke.
+func price(s *sim.Scenario, r, pair *sim.Result) float64 {
+	p := r.Cost() / pair.Cost()
+	if over := used(s, r) - max(allowedUse, used(s, pair)); over > 0 {
+		p += brokenPrice * math.Log1p(over/allowedUse)
+	}
+	if more := r.Kills + r.Evictions - pair.Kills - pair.Evictions; more > 0 {
+		p += killPrice * (1 + math.Log(float64(more)))
+	}
+	return p
+}
+
+// A split is scenarios with what hpa+vpa does on them.
+type split struct {
+	scenarios []sim.Scenario
+	seeds     []uint64
+	pair      []sim.Result
+}
+
+func (s *split) add(scenario sim.Scenario, seed uint64) {
+	s.scenarios, s.seeds = append(s.scenarios, scenario), append(s.seeds, seed)
+}
+
+func (s *split) run(ctx context.Context, a Agent, workers int) ([]sim.Result, error) {
+	results := make([]sim.Result, len(s.scenarios))
+	group, inner := errgroup.WithContext(ctx)
+	group.SetLimit(max(1, workers))
+	for i := range s.scenarios {
+		group.Go(func() (err error) {
+			results[i], err = a.Run(inner, s.scenarios[i].Config(s.seeds[i]))
+			return err
+		})
+	}
+	return results, group.Wait()
+}
+
+// judge returns the mean price of some numbers, and their figures.
+func (s *split) judge(ctx context.Context, v learned.Values, workers int) (float64, Figures, error) {
+	results, err := s.run(ctx, Agent{Name: "learned", Policy: &learned.Policy{Values: v}}, workers)
+	if err != nil {
+		return 0, Figures{}, err
+	}
+	sum := 0.0
+	for i := range results {
+		sum += price(&s.scenarios[i], &results[i], &s.pair[i])
+	}
+	return sum / float64(len(results)), figures(s.scenarios, 0, results, s.pair), nil
+}
+
+// A Trained policy with its figures on the validation split.
+type Trained struct {
+	Policy *learned.Policy
+	// Start are the figures of the numbers set by hand, Found those of the policy, and Pair
+	// those of hpa+vpa.
+	Start, Found, Pair Figures
+	Searched           int // scenarios
+}
+
+// Run searches. After an interrupt it returns the best so far with the context's error, or
+// nil before there is one.
+func (t *Training) Run(ctx context.Context) (*Trained, error) {
+	search, validation, err := t.splits(ctx)
+	if err != nil {
+		return nil, err
+	}
+	opt, err := t.optimizer()
+	if err != nil {
+		return nil, err
+	}
+	var options swarm.Options
+	options.Budget = t.Evaluations
+	if t.Checkpoint != "" {
+		settings := *t
+		settings.Progress, settings.Workers, settings.Checkpoint = nil, 0, ""
+		options.Checkpoint, err = swarm.OpenCheckpoint(t.Checkpoint, struct {
+			Training      string
+			Numbers, Held any
+		}{fmt.Sprintf("%+v", settings), learned.Numbers, []any{heldFamilies, heldProfile, allowedUse, brokenPrice, killPrice}})
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = options.Checkpoint.Close() }() // each record is synced when it is made
+	}
+	bests := [][]float64{startOf()}
+	options.Progress = func(s swarm.Stats) {
+		if s.BestPosition != nil && !slices.Equal(bests[len(bests)-1], s.BestPosition) {
+			bests = append(bests, slices.Clone(s.BestPosition))
+		}
+		if t.Progress != nil {
+			t.Progress(s)
+		}
+	}
+	evaluate := swarm.Parallel(t.Workers, func(ctx context.Context, task swarm.Task) (float64, []float64, error) {
+		value, _, err := search.judge(ctx, valuesOf(task.X), 1)
+		return value, nil, err
+	})
+	found, stopped := swarm.Minimize(ctx, opt, evaluate, options)
+	if stopped != nil && (!errors.Is(stopped, ctx.Err()) || found.Position == nil) {
+		return nil, stopped
+	}
+	return t.choose(context.WithoutCancel(ctx), validation, bests, found, len(search.scenarios), stopped)
+}
+
+// choose takes the best of the generations by the validation split: none that keeps fewer
+// promises than hpa+vpa, if there is one that does not.
+func (t *Training) choose(ctx context.Context, validation *split, bests [][]float64, found swarm.Result, searched int, stopped error) (*Trained, error) {
+	out := &Trained{Searched: searched, Pair: figures(validation.scenarios, 0, validation.pair, validation.pair)}
+	best := math.Inf(1)
+	for i, x := range bests {
+		value, f, err := validation.judge(ctx, valuesOf(x), t.Workers)
+		if err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			out.Start = f
+		}
+		if f.Kept < out.Pair.Kept {
+			value += 1e6 * float64(out.Pair.Kept-f.Kept)
+		}
+		if value < best {
+			best, out.Found = value, f
+			out.Policy = &learned.Policy{Name: t.Name, Values: valuesOf(x), Provenance: learned.Provenance{
+				Method: t.Method, Evaluations: found.Evaluations, Seed: t.Seed,
+				FirstScenario: t.First, Scenarios: t.Scenarios, Traces: t.Traces != "",
+				Objective: found.Value, Cost: f.Ratio, Kept: f.Kept, PairKept: out.Pair.Kept,
+			}}
+		}
+	}
+	return out, stopped
+}
+
+// splits generates the scenarios and runs hpa+vpa on them.
+func (t *Training) splits(ctx context.Context) (search, validation *split, err error) {
+	generator, err := sim.NewGenerator("train", t.Traces)
+	if err != nil {
+		return nil, nil, err
+	}
+	search, validation = &split{}, &split{}
+	for i := range t.Scenarios {
+		seed := t.First + uint64(i)
+		s, err := generator.Generate(seed)
+		if err != nil {
+			return nil, nil, err
+		}
+		held := slices.Contains(heldFamilies, s.Name)
+		for _, g := range s.App.Segments {
+			held = held || g.Name == heldProfile
+		}
+		if held {
+			validation.add(s, seed)
+		} else {
+			search.add(s, seed)
+		}
+	}
+	if len(search.scenarios) == 0 || len(validation.scenarios) == 0 {
+		return nil, nil, fmt.Errorf("%d scenarios: %d to search on, %d to validate: want more", t.Scenarios, len(search.scenarios), len(validation.scenarios))
+	}
+	for _, s := range []*split{search, validation} {
+		if s.pair, err = s.run(ctx, Agent{Name: "hpa+vpa"}, t.Workers); err != nil {
+			return nil, nil, err
+		}
+	}
+	return search, validation, nil
+}
+
+// startOf returns the numbers set by hand, as a position.
+func startOf() []float64 {
+	var x []float64
+	for _, n := range learned.Numbers {
+		if !n.Fixed {
+			x = append(x, n.Default)
+		}
+	}
+	return x
+}
+
+// valuesOf returns the numbers of a position.
+func valuesOf(x []float64) learned.Values {
+	v, i := learned.Defaults(), 0
+	for k, n := range learned.Numbers {
+		if !n.Fixed {
+			v[k] = x[i]
+			i++
+		}
+	}
+	return v
+}
+
+func (t *Training) optimizer() (swarm.Optimizer, error) {
+	search := swarm.Search{Seed: t.Seed, Size: t.Particles, Reach: searchReach}
+	for _, n := range learned.Numbers {
+		if !n.Fixed {
+			search.Box.Lo, search.Box.Hi = append(search.Box.Lo, n.Min), append(search.Box.Hi, n.Max)
+		}
+	}
+	search.Start = [][]float64{startOf()}
+	switch t.Method {
+	case "swarm":
+		return swarm.NewPSO(search, swarm.DefaultPSO())
+	case "cmaes":
+		return swarm.NewCMAES(search)
+	case "random":
+		return swarm.NewRandomSearch(search)
+	}
+	return nil, fmt.Errorf("unknown method %q: there are %v", t.Method, Methods())
+}
+
+// Print writes what the search found.
+func (t *Trained) Print(w io.Writer) {
+	fmt.Fprintf(w, "searched on %d scenarios, objective %.4g; on the %d of the train side that were held out:\n",
+		t.Searched, t.Policy.Provenance.Objective, len(t.Pair.Runs))
+	for _, row := range []struct {
+		name string
+		Figures
+	}{{"hpa+vpa", t.Pair}, {"by hand", t.Start}, {"found", t.Found}} {
+		fmt.Fprintf(w, "  %-8s cost %.3f ± %.3f, worst %.2f, kept %d, kills %d\n", row.name, row.Ratio, row.Half, row.Worst, row.Kept, row.Kills)
+	}
+}

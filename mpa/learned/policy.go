@@ -1,0 +1,159 @@
+package learned
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// The head of a policy file.
+const (
+	APIVersion = "autoscaling.sigma-scheduler.io/v1alpha1"
+	Kind       = "ScalingPolicy"
+	// Version of the numbers' meaning.
+	Version = 1
+)
+
+// A Policy is a ScalingPolicy: the numbers of the agent, and where they come from.
+type Policy struct {
+	Name       string
+	Values     Values
+	Provenance Provenance
+	// Digest of the file.
+	Digest string
+}
+
+// A Provenance says how numbers were found. The zero value stands for numbers set by hand.
+type Provenance struct {
+	Method      string `yaml:"method"`
+	Evaluations int    `yaml:"evaluations"`
+	Seed        uint64 `yaml:"seed"`
+	// FirstScenario and Scenarios are the seeds of the generated scenarios of the train side
+	// that were searched and validated on.
+	FirstScenario uint64 `yaml:"firstScenario"`
+	Scenarios     int    `yaml:"scenarios"`
+	// Traces were read beside synthetic loads.
+	Traces bool `yaml:"traces"`
+	// Objective of the search; Cost and Kept (÷ those of hpa+vpa) of the validation split.
+	Objective float64 `yaml:"objective"`
+	Cost      float64 `yaml:"validationCost"`
+	Kept      int     `yaml:"validationKept"`
+	PairKept  int     `yaml:"validationKeptByPair"`
+	Module    string  `yaml:"module,omitempty"`
+}
+
+// Seen reports whether a scenario of the train side was used in training.
+func (p *Provenance) Seen(seed uint64) bool {
+	return seed >= p.FirstScenario && seed-p.FirstScenario < uint64(p.Scenarios)
+}
+
+type policyFile struct {
+	APIVersion string `yaml:"apiVersion"`
+	Kind       string `yaml:"kind"`
+	Metadata   struct {
+		Name string `yaml:"name"`
+	} `yaml:"metadata"`
+	Spec struct {
+		Version    int         `yaml:"version"`
+		Numbers    yaml.Node   `yaml:"numbers"`
+		Provenance *Provenance `yaml:"provenance,omitempty"`
+	} `yaml:"spec"`
+}
+
+// Parse reads a policy. Errors begin with the name of its file, and name line and field.
+func Parse(name string, data []byte) (*Policy, error) {
+	p, err := parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return p, nil
+}
+
+func parse(data []byte) (*Policy, error) {
+	var f policyFile
+	dec := yaml.NewDecoder(strings.NewReader(string(data)))
+	dec.KnownFields(true)
+	if err := dec.Decode(&f); err != nil {
+		return nil, err
+	}
+	switch {
+	case f.APIVersion != APIVersion || f.Kind != Kind:
+		return nil, fmt.Errorf("apiVersion %q, kind %q: want %s, %s", f.APIVersion, f.Kind, APIVersion, Kind)
+	case f.Metadata.Name == "":
+		return nil, errors.New("metadata.name is empty")
+	case f.Spec.Version != Version:
+		return nil, fmt.Errorf("spec.version %d: this program knows %d", f.Spec.Version, Version)
+	case f.Spec.Numbers.Kind != yaml.MappingNode:
+		return nil, errors.New("spec.numbers: want a number for each name")
+	}
+	p := &Policy{Name: f.Metadata.Name, Digest: fmt.Sprintf("sha256:%x", sha256.Sum256(data))}
+	if f.Spec.Provenance != nil {
+		p.Provenance = *f.Spec.Provenance
+	}
+	if p.Provenance.Scenarios < 0 || p.Provenance.FirstScenario+uint64(max(0, p.Provenance.Scenarios)) > FirstTestSeed {
+		return nil, fmt.Errorf("spec.provenance: trained on scenarios from %d up, which are for tests", FirstTestSeed)
+	}
+	return p, p.numbers(f.Spec.Numbers.Content)
+}
+
+// FirstTestSeed is the first seed of scenarios that judge agents.
+const FirstTestSeed = 900_000
+
+// numbers reads pairs of name and value.
+func (p *Policy) numbers(pairs []*yaml.Node) error {
+	var given [numbers]bool
+	for i := 0; i+1 < len(pairs); i += 2 {
+		key, value := pairs[i], pairs[i+1]
+		field := "spec.numbers." + key.Value
+		at := slices.IndexFunc(Numbers[:], func(n Number) bool { return n.Name == key.Value })
+		if at < 0 {
+			return fmt.Errorf("line %d: %s: there is no such number", key.Line, field)
+		}
+		if given[at] {
+			return fmt.Errorf("line %d: %s is given twice", key.Line, field)
+		}
+		n := Numbers[at]
+		v, err := strconv.ParseFloat(value.Value, 64)
+		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Errorf("line %d: %s: %q is not a finite number", value.Line, field, value.Value)
+		}
+		if v < n.Min || v > n.Max {
+			return fmt.Errorf("line %d: %s: %v is not within %v and %v", value.Line, field, v, n.Min, n.Max)
+		}
+		given[at], p.Values[at] = true, v
+	}
+	for i, n := range Numbers {
+		if !given[i] {
+			return fmt.Errorf("spec.numbers.%s is missing", n.Name)
+		}
+	}
+	return nil
+}
+
+// Marshal returns the policy as a file.
+func (p *Policy) Marshal() ([]byte, error) {
+	f := policyFile{APIVersion: APIVersion, Kind: Kind}
+	f.Metadata.Name, f.Spec.Version = p.Name, Version
+	f.Spec.Numbers.Kind = yaml.MappingNode
+	for i, n := range Numbers {
+		f.Spec.Numbers.Content = append(f.Spec.Numbers.Content,
+			&yaml.Node{Kind: yaml.ScalarNode, Value: n.Name},
+			&yaml.Node{Kind: yaml.ScalarNode, Tag: "!!float", Value: strconv.FormatFloat(p.Values[i], 'g', -1, 64)})
+	}
+	if p.Provenance != (Provenance{}) {
+		f.Spec.Provenance = &p.Provenance
+	}
+	var b strings.Builder
+	enc := yaml.NewEncoder(&b)
+	enc.SetIndent(2)
+	if err := enc.Encode(f); err != nil {
+		return nil, err
+	}
+	return []byte(b.String()), enc.Close()
+}
