@@ -66,6 +66,7 @@ var table = []row{
 	{"internal/train/...", []string{"binpack/...", "swarm", "cerebro/...", "benchdata/generate", "internal/train/...", "internal/durable"}},
 	{"internal/tune", []string{"binpack/...", "cerebro/...", "internal/train", "internal/compare", "internal/sheet"}},
 	{"internal/learn/nn", nil},
+	{"internal/learn/rl", []string{"internal/learn/nn"}},
 	{"internal/durable", nil},
 	{"internal/durable/killtest", []string{"internal/durable"}},
 	{"internal/serve", nil},

@@ -1,0 +1,85 @@
+package rl
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// filled is an agent with 5,000 random transitions, as large as the autoscaler's.
+func filled(t testing.TB, c Config) *DDPG {
+	t.Helper()
+	d, err := New(c)
+	require.NoError(t, err)
+	rng := rand.New(rand.NewPCG(c.Seed, 7))
+	for i := range 5000 {
+		require.NoError(t, d.Observe(randomTransition(rng, c, i)))
+	}
+	return d
+}
+
+func randomTransition(rng *rand.Rand, c Config, i int) Transition {
+	numbers := func(n int) []float32 {
+		out := make([]float32, n)
+		for j := range out {
+			out[j] = float32(2*rng.Float64() - 1)
+		}
+		return out
+	}
+	t := Transition{State: numbers(c.State), Action: numbers(c.Action), Reward: float32(rng.NormFloat64()), Next: numbers(c.State), Demonstrated: i%3 == 0}
+	switch {
+	case i%50 == 49:
+		t.End = TimeLimit
+	case i%70 == 69:
+		t.End = Terminal
+	}
+	return t
+}
+
+func cpu(t testing.TB) time.Duration {
+	t.Helper()
+	var use syscall.Rusage
+	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &use))
+	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
+}
+
+// The figure is updates a CPU second. Beside it stands the peer of peer_test.go, plain
+// loops in float64, on the same batches; the two take turns.
+func BenchmarkUpdate(b *testing.B) {
+	for _, hidden := range []int{40, 64} {
+		for _, twin := range []bool{false, true} {
+			b.Run(fmt.Sprintf("hidden=2x%d/twin=%v", hidden, twin), func(b *testing.B) {
+				c := AWARE(10, 3, 1)
+				c.Hidden, c.Twin = []int{hidden, hidden}, twin
+				d := filled(b, c)
+				slow := newPeer(d)
+				b.ReportAllocs()
+				var ours, theirs time.Duration
+				n, m := 0, 0
+				for b.Loop() {
+					start := cpu(b)
+					for range 100 {
+						_, err := d.Update()
+						require.NoError(b, err)
+					}
+					n += 100
+					middle := cpu(b)
+					for range 5 {
+						slow.update(&d.batch)
+					}
+					m += 5
+					ours += middle - start
+					theirs += cpu(b) - middle
+				}
+				fast, plain := float64(n)/ours.Seconds(), float64(m)/theirs.Seconds()
+				b.ReportMetric(fast, "updates/CPU-s")
+				b.ReportMetric(plain, "plain-loop-updates/CPU-s")
+				b.ReportMetric(fast/plain, "ratio")
+			})
+		}
+	}
+}
