@@ -67,6 +67,7 @@ var table = []row{
 	{"internal/tune", []string{"binpack/...", "cerebro/...", "internal/train", "internal/compare", "internal/sheet"}},
 	{"internal/learn/nn", nil},
 	{"internal/learn/rl", []string{"internal/learn/nn"}},
+	{"internal/learn/drift", nil},
 	{"internal/durable", nil},
 	{"internal/durable/killtest", []string{"internal/durable"}},
 	{"internal/serve", nil},
