@@ -7,7 +7,7 @@ func (a *app) mpa() *cobra.Command {
 		Use:   "mpa",
 		Short: "Size workloads: replicas and requests together",
 	}
-	cmd.AddCommand(a.mpaReplay(), a.mpaExplain(), a.mpaSimulate())
+	cmd.AddCommand(a.mpaReplay(), a.mpaExplain(), a.mpaSimulate(), a.mpaTrain())
 	a.group(cmd)
 	return cmd
 }

@@ -1,23 +1,18 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sigma-scheduler/sigma/internal/explain"
-	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/internal/scaling"
 	"github.com/sigma-scheduler/sigma/mpa/journal"
-	"github.com/sigma-scheduler/sigma/mpa/sim"
 )
 
 func (a *app) mpaReplay() *cobra.Command {
-	return &cobra.Command{
+	var policies []string
+	cmd := &cobra.Command{
 		Use:   "replay FILE…",
 		Short: "Compute the decisions of journals again",
 		Long: `Replay reads journals of the recommender, or of simulate --log, computes every
@@ -34,10 +29,14 @@ recommendations from the journal and computes the guards.`,
 		},
 		RunE: a.do(func(cmd *cobra.Command, args []string) error {
 			different := 0
+			weights, err := scaling.Weights(policies)
+			if err != nil {
+				return err
+			}
 			for _, path := range args {
 				var v *journal.Verdict
 				if err := until(cmd.Context(), func() (err error) {
-					v, err = journal.ReplayFile(path, nil)
+					v, err = journal.ReplayFile(path, weights)
 					return err
 				}); err != nil {
 					return err
@@ -53,43 +52,6 @@ recommendations from the journal and computes the guards.`,
 			return nil
 		}),
 	}
-}
-
-// runLogged simulates an agent, and writes its journal if --log asks for one.
-func (f *mpaFlags) runLogged(ctx context.Context, cfg sim.Config, agent string) (r sim.Result, err error) {
-	if f.log == "" || agent == "oracle" {
-		return sim.RunAgent(ctx, cfg, agent)
-	}
-	path := filepath.Join(f.log, fmt.Sprintf("%s-%s-%d.jsonl", cfg.App.Name, agent, cfg.Seed))
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return r, err
-	}
-	w, err := journal.Open(path, journal.Options{})
-	if err != nil {
-		return r, err
-	}
-	defer func() { err = errors.Join(err, w.Close()) }()
-	var failed error
-	note := func(err error) {
-		if failed == nil {
-			failed = err
-		}
-	}
-	setup := journal.Setup{Object: "simulated/" + cfg.App.Name, Target: cfg.App.Target, Agent: mpa.Spec{Name: agent}, Guards: cfg.Guards}
-	note(w.Start(journal.Start{Setup: setup}))
-	id := int64(0)
-	cfg.Decided = func(o *mpa.Observation, d mpa.Decision) {
-		if failed != nil {
-			return
-		}
-		if d.Action == nil {
-			note(w.Decision(o, &d, 0))
-			return
-		}
-		id++
-		note(w.Decision(o, &d, id))
-		note(w.Outcome(journal.Outcome{Time: o.Time, ID: id, Decided: d.Time, Result: "Applied"}))
-	}
-	r, err = sim.RunAgent(ctx, cfg, agent)
-	return r, errors.Join(err, failed)
+	cmd.Flags().StringArrayVar(&policies, "policy", nil, "ScalingPolicy of a learned agent in the journals; the shipped one is known (repeatable)")
+	return cmd
 }

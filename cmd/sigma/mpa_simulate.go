@@ -3,33 +3,27 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/sigma-scheduler/sigma/internal/durable"
-	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/internal/scaling"
 	"github.com/sigma-scheduler/sigma/mpa/loadsim"
 	"github.com/sigma-scheduler/sigma/mpa/report"
 	"github.com/sigma-scheduler/sigma/mpa/sim"
 )
 
-// synthetic is the prefix of a synthetic load in --trace.
-const synthetic = "synthetic:"
-
 type mpaFlags struct {
 	trace, appFile, format, page, log string
 	set, agents                       []string
+	generated, traces, policy         string
+	count                             int
+	list                              []scaling.Agent
 	peak, hours, skip                 float64
 	warmup                            float64
 	fill, quiet                       bool
@@ -53,19 +47,25 @@ A trace is a CSV file of requests per minute, with a column count (and max_per_s
 for bursts within the minute), or of single requests, with a column TIMESTAMP, or
 end_timestamp and duration.
 
-` + familiesHelp() + `
+` + scaling.FamiliesHelp() + `
 
 The same flags give the same figures. ± is half of the 95 % interval over seeds.`,
 		Example: `  sigma mpa simulate --trace worldcup98_rpm.csv --app web.yaml --peak 400 --skip 1500 --hours 24
   sigma mpa simulate --trace synthetic:flash-crowd --set high=300 --app web.yaml --hours 6 --report report.html
-  sigma mpa simulate --trace load.csv --app web.yaml --agents hpa,hpa+vpa,oracle --seeds 5 --format json`,
+  sigma mpa simulate --trace load.csv --app web.yaml --agents hpa,hpa+vpa,oracle --seeds 5 --format json
+  sigma mpa simulate --generated test --seed 900000 --count 24 --agents hpa+vpa,learned,policy.yaml`,
 		Args: noArgs,
 		RunE: a.do(func(cmd *cobra.Command, _ []string) error {
-			if err := required(cmd, "trace", "app"); err != nil {
+			if f.generated == "" {
+				if err := required(cmd, "trace", "app"); err != nil {
+					return err
+				}
+			}
+			if err := cmp.Or(f.check(cmd), regular("report", f.page)); err != nil {
 				return err
 			}
-			if err := cmp.Or(f.check(), regular("report", f.page)); err != nil {
-				return err
+			if f.generated != "" {
+				return a.mpaGenerated(cmd.Context(), &f)
 			}
 			load, trace, err := f.load(cmd)
 			if err != nil {
@@ -91,10 +91,14 @@ The same flags give the same figures. ± is half of the 95 % interval over seeds
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.trace, "trace", "", "CSV file of requests, or "+synthetic+"NAME")
+	flags.StringVar(&f.trace, "trace", "", "CSV file of requests, or "+scaling.Synthetic+"NAME")
 	flags.StringArrayVar(&f.set, "set", nil, "name=value: a parameter of a synthetic trace (repeatable)")
 	flags.StringVar(&f.appFile, "app", "", "application file")
-	flags.StringSliceVar(&f.agents, "agents", sim.Agents(), "agents to compare")
+	flags.StringSliceVar(&f.agents, "agents", sim.Agents(), "agents to compare; also learned, foresight and files of ScalingPolicies")
+	flags.StringVar(&f.policy, "policy", "", "ScalingPolicy of the agents learned and foresight (default the shipped one)")
+	flags.StringVar(&f.generated, "generated", "", "compare on generated scenarios of a side, "+strings.Join(sim.Sides(), " or ")+", in place of --trace and --app")
+	flags.IntVar(&f.count, "count", 24, "generated scenarios, from --seed on")
+	flags.StringVar(&f.traces, "traces", "", "folder with the traces of the side; without it generated loads are synthetic")
 	flags.Float64Var(&f.peak, "peak", 0, "scale the trace so that its highest minute has this rate, in requests per second; 0 = no scaling")
 	flags.Float64Var(&f.skip, "skip", 0, "hours to leave out at the beginning of the trace")
 	flags.BoolVar(&f.fill, "fill", false, "interpolate minutes without requests, as gaps of the recording")
@@ -110,38 +114,29 @@ The same flags give the same figures. ± is half of the 95 % interval over seeds
 	return cmd
 }
 
-// familiesHelp lists the synthetic loads.
-func familiesHelp() string {
-	var b strings.Builder
-	b.WriteString("Synthetic traces, and their parameters for --set (rates per second, times in hours):")
-	for _, f := range loadsim.Families() {
-		fmt.Fprintf(&b, "\n  %s%s\n      %s", synthetic, f.Name, f.Help)
-		for _, p := range f.Params {
-			value := fmt.Sprintf("%.3g", p.Default)
-			if p.Share {
-				value += " of the length"
-			}
-			fmt.Fprintf(&b, "\n      %s=%s  %s", p.Name, value, p.Help)
-		}
-	}
-	return b.String()
-}
-
-func (f *mpaFlags) check() error {
+func (f *mpaFlags) check(cmd *cobra.Command) (err error) {
 	if err := oneOf("format", f.format, "table", "json"); err != nil {
 		return err
 	}
-	for i, name := range f.agents {
-		if !slices.Contains(sim.Agents(), name) {
-			return unknown("agent", name, sim.Agents())
+	if f.generated != "" {
+		if err := oneOf("generated", f.generated, sim.Sides()...); err != nil {
+			return err
 		}
-		if slices.Contains(f.agents[:i], name) {
-			return usagef("--agents: %s is listed twice", name)
+		for _, name := range []string{"trace", "app", "set", "peak", "skip", "fill", "hours", "warmup", "seeds", "log", "report"} {
+			if cmd.Flags().Changed(name) {
+				return usagef("--%s does not go with --generated", name)
+			}
 		}
 	}
+	if err := cmp.Or(onlyWith(cmd, "count", "generated"), onlyWith(cmd, "traces", "generated")); err != nil {
+		return err
+	}
+	if f.list, err = scaling.Agents(f.agents, f.policy); err != nil {
+		return usagef("--agents: %w", err)
+	}
 	switch {
-	case len(f.agents) == 0:
-		return usagef("--agents is empty; there are %s", strings.Join(sim.Agents(), ", "))
+	case f.count < 1:
+		return usagef("--count %d: want at least 1", f.count)
 	case !(f.hours > 0 && f.hours <= 24*366):
 		return usagef("--hours %v: want more than 0 and at most a year", f.hours)
 	case !(f.warmup >= 0 && f.warmup < f.hours):
@@ -159,7 +154,7 @@ func (f *mpaFlags) load(cmd *cobra.Command) (loadsim.Load, report.Trace, error) 
 	trace := report.Trace{Skip: f.skip, Hours: f.hours, Warmup: f.warmup, Scale: 1}
 	var load loadsim.Load
 	var err error
-	if family, ok := strings.CutPrefix(f.trace, synthetic); ok {
+	if family, ok := strings.CutPrefix(f.trace, scaling.Synthetic); ok {
 		trace.Name, trace.Seed = f.trace, f.seed
 		if trace.Parameters, err = parseSet(f.set); err != nil {
 			return load, trace, err
@@ -169,21 +164,14 @@ func (f *mpaFlags) load(cmd *cobra.Command) (loadsim.Load, report.Trace, error) 
 		}
 	} else {
 		if cmd.Flags().Changed("set") {
-			return load, trace, usagef("--set needs --trace %sNAME", synthetic)
+			return load, trace, usagef("--set needs --trace %sNAME", scaling.Synthetic)
 		}
-		load, err = loadsim.ReadLoad(f.trace)
-		if errors.Is(err, fs.ErrNotExist) && slices.ContainsFunc(loadsim.Families(), func(k loadsim.Family) bool { return k.Name == f.trace }) {
-			return load, trace, usagef("%w; the synthetic load is --trace %s%s", err, synthetic, f.trace)
+		if load, trace.Name, trace.Digest, err = scaling.ReadTrace(f.trace); errors.Is(err, scaling.ErrSynthetic) {
+			return load, trace, &usageError{err}
 		}
 		if err != nil {
 			return load, trace, err
 		}
-		trace.Name = strings.TrimSuffix(filepath.Base(f.trace), ".csv")
-		text, err := os.ReadFile(f.trace)
-		if err != nil {
-			return load, trace, err
-		}
-		trace.Digest = fmt.Sprintf("sha256:%x", sha256.Sum256(text))
 	}
 	if load, err = load.From(f.skip * 3600); err != nil {
 		return load, trace, usagef("--skip %v: %v", f.skip, err)
@@ -198,56 +186,34 @@ func (f *mpaFlags) load(cmd *cobra.Command) (loadsim.Load, report.Trace, error) 
 		trace.Scale = f.peak / load.Peak()
 		load = load.Scale(f.peak)
 	}
-	seconds := 0.0
-	for t, until := f.warmup*3600, 0.0; t < f.hours*3600; t = until {
-		var rate float64
-		rate, until = load.Rate(t)
-		until = min(until, f.hours*3600)
-		trace.Mean += rate * (until - t)
-		trace.Peak = max(trace.Peak, rate)
-		seconds += until - t
-	}
-	trace.Mean /= seconds
+	trace.Mean, trace.Peak = scaling.Rates(load, f.warmup, f.hours)
 	return load, trace, nil
 }
 
 // mpaCompare simulates every agent with every seed, unless it is interrupted.
 func (a *app) mpaCompare(ctx context.Context, f *mpaFlags, load loadsim.Load, trace report.Trace, application sim.App) (*report.Comparison, error) {
-	total := len(f.agents) * f.seeds
+	total := len(f.list) * f.seeds
 	show := a.newProgress(total, "simulation", f.quiet)
 	defer show.end()
-	seeds := make([]uint64, f.seeds)
-	for s := range seeds {
-		seeds[s] = f.seed + uint64(s)
+	c, err := scaling.Simulate(ctx, &scaling.Simulation{
+		App: application, Load: load, Trace: trace, Hours: f.hours, Warmup: f.warmup, Seed: f.seed, Seeds: f.seeds,
+		Agents: f.list, Workers: f.workers, Log: f.log, Minutes: f.page != "", Done: show.add,
+	})
+	if err != nil && ctx.Err() != nil {
+		return nil, interrupted("%d of %s done, and nothing written", show.count(), plural(total, "simulation"))
 	}
-	results, minutes := make([][]sim.Result, len(f.agents)), make([][]sim.Minute, len(f.agents))
-	group, inner := errgroup.WithContext(ctx)
-	group.SetLimit(f.workers)
-	for i, name := range f.agents {
-		results[i] = make([]sim.Result, f.seeds)
-		for s, seed := range seeds {
-			group.Go(func() error {
-				cfg := sim.Config{
-					App: application, Load: load, Seconds: f.hours * 3600, Warmup: f.warmup * 3600,
-					Seed: seed, Guards: mpa.DefaultGuards(), Site: sim.DefaultSite(),
-				}
-				if s == 0 && f.page != "" {
-					cfg.Record = func(m sim.Minute) { minutes[i] = append(minutes[i], m) }
-				}
-				r, err := f.runLogged(inner, cfg, name)
-				results[i][s] = r
-				if err == nil {
-					show.add()
-				}
-				return err
-			})
-		}
+	return c, err
+}
+
+// mpaGenerated compares agents on generated scenarios.
+func (a *app) mpaGenerated(ctx context.Context, f *mpaFlags) error {
+	total := len(f.list) * f.count
+	show := a.newProgress(total, "simulation", f.quiet)
+	defer show.end()
+	g := scaling.Generated{Side: f.generated, Seed: f.seed, Count: f.count, Traces: f.traces, Agents: f.list, Workers: f.workers, Done: show.add}
+	c, err := g.Compare(ctx)
+	if show.end(); ctx.Err() != nil {
+		return interrupted("%d of %s done", show.count(), plural(total, "simulation"))
 	}
-	if err := group.Wait(); err != nil {
-		if ctx.Err() != nil {
-			return nil, interrupted("%d of %s done, and nothing written", show.count(), plural(total, "simulation"))
-		}
-		return nil, err
-	}
-	return report.New(report.AppOf(&application), trace, seeds, f.agents, results, minutes), nil
+	return cmp.Or(err, c.Write(a.stdout, f.format))
 }

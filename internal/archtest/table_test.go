@@ -68,6 +68,7 @@ var table = []row{
 	{"internal/learn/nn", nil},
 	{"internal/learn/rl", []string{"internal/learn/nn"}},
 	{"internal/learn/drift", nil},
+	{"internal/scaling", []string{"mpa", "mpa/agents", "mpa/journal", "mpa/learned", "mpa/loadsim", "mpa/report", "mpa/sim", "swarm", "internal/durable"}},
 	{"internal/durable", nil},
 	{"internal/durable/killtest", []string{"internal/durable"}},
 	{"internal/serve", nil},

@@ -60,6 +60,20 @@ func Agents(names []string, policy string) (list []Agent, err error) {
 	return list, nil
 }
 
+// Weights returns the shipped policy and those in files, for a replay.
+func Weights(paths []string) (agents.Weights, error) {
+	w := agents.Weights{}
+	w.Add(learned.GeneralFile())
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		w.Add(data)
+	}
+	return w, nil
+}
+
 // Names returns the names of agents that [Agents] knows.
 func Names() []string { return append(sim.Agents(), "learned", "foresight") }
 

@@ -148,15 +148,22 @@ func figures(scenarios []sim.Scenario, seed uint64, results, reference []sim.Res
 	return f
 }
 
-// JSON writes the comparison as one object.
-func (c *Comparison) JSON(w io.Writer) error {
+// json writes the comparison as one object.
+func (c *Comparison) json(w io.Writer) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	return enc.Encode(c)
 }
 
-// Table writes a line an agent.
-func (c *Comparison) Table(w io.Writer) error {
+// Write writes the comparison in a format, "table" with a line an agent, or "json". It
+// writes nothing of no comparison.
+func (c *Comparison) Write(w io.Writer, format string) error {
+	switch {
+	case c == nil:
+		return nil
+	case format == "json":
+		return c.json(w)
+	}
 	fmt.Fprintf(w, "%d generated scenarios of the %s side, from seed %d; cost is ÷ that of %s\n", c.Count, c.Side, c.Seed, c.Reference)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "agent\tcost\t±\tof sums\tworst\tkept\tkills\tevictions\tmore kills in")

@@ -6,10 +6,14 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sigma-scheduler/sigma/internal/durable"
 	"github.com/sigma-scheduler/sigma/mpa/learned"
 	"github.com/sigma-scheduler/sigma/mpa/sim"
 	"github.com/sigma-scheduler/sigma/swarm"
@@ -18,7 +22,6 @@ import (
 // Training says what a search for the numbers of a policy does. It knows the train side
 // only.
 type Training struct {
-	Name   string // of the policy
 	Method string // one of [Methods]
 	Seed   uint64 // of the search
 	// Scenarios are generated from the seed First on. Those with a family or a profile that
@@ -29,7 +32,7 @@ type Training struct {
 	Particles   int
 	Workers     int
 	Traces      string // folder, "" = synthetic loads only
-	Checkpoint  string // file, "" = none
+	Checkpoint  string // folder, "" = none
 	// Progress is called after each generation.
 	Progress func(swarm.Stats)
 }
@@ -129,7 +132,10 @@ func (t *Training) Run(ctx context.Context) (*Trained, error) {
 	if t.Checkpoint != "" {
 		settings := *t
 		settings.Progress, settings.Workers, settings.Checkpoint = nil, 0, ""
-		options.Checkpoint, err = swarm.OpenCheckpoint(t.Checkpoint, struct {
+		if err := os.MkdirAll(t.Checkpoint, 0o755); err != nil {
+			return nil, err
+		}
+		options.Checkpoint, err = swarm.OpenCheckpoint(filepath.Join(t.Checkpoint, "train.checkpoint"), struct {
 			Training      string
 			Numbers, Held any
 		}{fmt.Sprintf("%+v", settings), learned.Numbers, []any{heldFamilies, heldProfile, allowedUse, brokenPrice, killPrice}})
@@ -176,7 +182,7 @@ func (t *Training) choose(ctx context.Context, validation *split, bests [][]floa
 		}
 		if value < best {
 			best, out.Found = value, f
-			out.Policy = &learned.Policy{Name: t.Name, Values: valuesOf(x), Provenance: learned.Provenance{
+			out.Policy = &learned.Policy{Values: valuesOf(x), Provenance: learned.Provenance{
 				Method: t.Method, Evaluations: found.Evaluations, Seed: t.Seed,
 				FirstScenario: t.First, Scenarios: t.Scenarios, Traces: t.Traces != "",
 				Objective: found.Value, Cost: f.Ratio, Kept: f.Kept, PairKept: out.Pair.Kept,
@@ -184,6 +190,20 @@ func (t *Training) choose(ctx context.Context, validation *split, bests [][]floa
 		}
 	}
 	return out, stopped
+}
+
+// DefaultParticles is the number of particles.
+const DefaultParticles = 12
+
+// Check reports the first setting that is wrong.
+func (t *Training) Check() error {
+	switch {
+	case t.Scenarios < 1 || t.Evaluations < 1 || t.Particles < 1 || t.Workers < 1:
+		return fmt.Errorf("scenarios %d, evaluations %d, particles %d, workers %d: want at least 1", t.Scenarios, t.Evaluations, t.Particles, t.Workers)
+	case t.First >= sim.FirstTestSeed || t.First+uint64(t.Scenarios) > sim.FirstTestSeed:
+		return fmt.Errorf("scenarios %d … %d: seeds from %d up are for tests", t.First, t.First+uint64(t.Scenarios)-1, sim.FirstTestSeed)
+	}
+	return nil
 }
 
 // splits generates the scenarios and runs hpa+vpa on them.
@@ -262,8 +282,19 @@ func (t *Training) optimizer() (swarm.Optimizer, error) {
 	return nil, fmt.Errorf("unknown method %q: there are %v", t.Method, Methods())
 }
 
-// Print writes what the search found.
-func (t *Trained) Print(w io.Writer) {
+// Write writes the policy to a file, and prints what the search found.
+func (t *Trained) Write(w io.Writer, path string) error {
+	t.Policy.Name = strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+	data, err := t.Policy.Marshal()
+	if err != nil {
+		return err
+	}
+	if err := durable.WriteFile(path, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	}); err != nil {
+		return err
+	}
 	fmt.Fprintf(w, "searched on %d scenarios, objective %.4g; on the %d of the train side that were held out:\n",
 		t.Searched, t.Policy.Provenance.Objective, len(t.Pair.Runs))
 	for _, row := range []struct {
@@ -272,4 +303,6 @@ func (t *Trained) Print(w io.Writer) {
 	}{{"hpa+vpa", t.Pair}, {"by hand", t.Start}, {"found", t.Found}} {
 		fmt.Fprintf(w, "  %-8s cost %.3f ± %.3f, worst %.2f, kept %d, kills %d\n", row.name, row.Ratio, row.Half, row.Worst, row.Kept, row.Kills)
 	}
+	_, err = fmt.Fprintf(w, "%s is written, after %d evaluations\n", path, t.Policy.Provenance.Evaluations)
+	return err
 }

@@ -31,13 +31,14 @@ var kinds = []Kind{
 	{Name: "hpa-cpu+vpa-cpu", Rule: func(t mpa.Target) mpa.Agent { return NewBadPair(t) }},
 	{Name: "autopilot", Rule: func(t mpa.Target) mpa.Agent { return NewAutopilot(t) }},
 	{Name: "predictive", Rule: func(t mpa.Target) mpa.Agent { return NewPredictive(t) }},
+	{Name: "learned", Model: makeLearned},
 }
 
 // Register adds a kind to those of [Make] and [Names]. Call it before either, from one
 // goroutine. It panics when the name is taken, or when the kind is neither rule nor model
 // or both. Tests remove the kind with undo.
 func Register(k Kind) (undo func()) {
-	if k.Name == "" || slices.Contains(Names(), k.Name) {
+	if k.Name == "" || slices.ContainsFunc(kinds, func(other Kind) bool { return other.Name == k.Name }) {
 		panic(fmt.Sprintf("agents: there is an agent %q already", k.Name))
 	}
 	if (k.Rule == nil) == (k.Model == nil) {
@@ -49,11 +50,13 @@ func Register(k Kind) (undo func()) {
 	}
 }
 
-// Names returns the names that [Make] knows.
+// Names returns the names of the rules that [Make] knows: of those, a name is enough.
 func Names() []string {
-	names := make([]string, len(kinds))
-	for i, k := range kinds {
-		names[i] = k.Name
+	var names []string
+	for _, k := range kinds {
+		if k.Rule != nil {
+			names = append(names, k.Name)
+		}
 	}
 	return names
 }

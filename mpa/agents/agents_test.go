@@ -231,7 +231,7 @@ func TestMake(t *testing.T) {
 		agents.Register(agents.Kind{Name: "hpa", Rule: func(mpa.Target) mpa.Agent { return agents.Static{} }})
 	})
 	require.Panics(t, func() { agents.Register(agents.Kind{Name: "neither"}) })
-	defer agents.Register(agents.Kind{Name: "learned", Model: func(t mpa.Target, weights []byte) (mpa.Agent, error) {
+	defer agents.Register(agents.Kind{Name: "taught", Model: func(t mpa.Target, weights []byte) (mpa.Agent, error) {
 		if string(weights) == "broken" {
 			return nil, errors.New("no weights")
 		}
@@ -245,11 +245,11 @@ func TestMake(t *testing.T) {
 		err    string
 	}{
 		{spec: mpa.Spec{Name: "hpa"}},
-		{spec: mpa.Spec{Name: "learned", Digest: one}, loaded: loaded},
+		{spec: mpa.Spec{Name: "taught", Digest: one}, loaded: loaded},
 		{spec: mpa.Spec{Name: "hpa", Digest: one}, loaded: loaded, err: "agent hpa is a rule and has no weights, but sha256:"},
-		{spec: mpa.Spec{Name: "learned", Digest: broken}, loaded: loaded, err: "agent learned, weights " + broken + ": no weights"},
-		{spec: mpa.Spec{Name: "learned", Digest: one}, err: `agent learned: its weights are not loaded: "` + one + `" is asked for, none are loaded`},
-		{spec: mpa.Spec{Name: "learned"}, loaded: loaded, err: `agent learned: its weights are not loaded: "" is asked for, sha256:`},
+		{spec: mpa.Spec{Name: "taught", Digest: broken}, loaded: loaded, err: "agent taught, weights " + broken + ": no weights"},
+		{spec: mpa.Spec{Name: "taught", Digest: one}, err: `agent taught: its weights are not loaded: "` + one + `" is asked for, none are loaded`},
+		{spec: mpa.Spec{Name: "taught"}, loaded: loaded, err: `agent taught: its weights are not loaded: "" is asked for, sha256:`},
 		{spec: mpa.Spec{Name: "hap"}, err: `unknown agent "hap": there are static, hpa`},
 	} {
 		_, err := agents.Make(test.spec, mpatest.Web(), test.loaded)

@@ -15,3 +15,12 @@ const learnedPatience = 3 * time.Minute
 func NewLearned(t mpa.Target, v learned.Values) *Fallback {
 	return &Fallback{First: learned.New(t, v), Second: NewPair(t), After: learnedPatience}
 }
+
+// makeLearned makes the agent of a policy file.
+func makeLearned(t mpa.Target, weights []byte) (mpa.Agent, error) {
+	p, err := learned.Parse("policy", weights)
+	if err != nil {
+		return nil, err
+	}
+	return NewLearned(t, p.Values), nil
+}

@@ -1,9 +1,15 @@
 package learned
 
-import _ "embed"
+import (
+	_ "embed"
+	"slices"
+)
 
 //go:embed general.yaml
 var general []byte
+
+// GeneralFile returns the file of the shipped policy.
+func GeneralFile() []byte { return slices.Clone(general) }
 
 // General returns the shipped policy.
 func General() *Policy {

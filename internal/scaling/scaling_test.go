@@ -1,0 +1,161 @@
+package scaling
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/mpa/learned"
+	"github.com/sigma-scheduler/sigma/mpa/sim"
+	"github.com/sigma-scheduler/sigma/swarm"
+)
+
+func small() Training {
+	return Training{Method: "random", Seed: 3, First: 21, Scenarios: 5, Evaluations: 3, Particles: 2, Workers: 2}
+}
+
+// The same settings give the same bytes for any number of workers, and after an interrupt.
+func TestTrainingIsReproducible(t *testing.T) {
+	write := func(tr *Trained) string {
+		var b bytes.Buffer
+		path := filepath.Join(t.TempDir(), "found.yaml")
+		require.NoError(t, tr.Write(&b, path))
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		p, err := learned.Parse(path, text)
+		require.NoError(t, err)
+		assert.Equal(t, "found", p.Name)
+		assert.True(t, p.Provenance.Seen(25) && !p.Provenance.Seen(26))
+		return string(text)
+	}
+	one := small()
+	one.Workers = 1
+	first, err := one.Run(t.Context())
+	require.NoError(t, err)
+
+	stopped := small()
+	stopped.Checkpoint = t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped.Progress = func(swarm.Stats) { cancel() }
+	best, err := stopped.Run(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	require.NotNil(t, best, "the best so far")
+	stopped.Progress = nil
+	resumed, err := stopped.Run(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, write(first), write(resumed))
+	stopped.Seed++
+	_, err = stopped.Run(t.Context())
+	require.ErrorIs(t, err, swarm.ErrSettings)
+}
+
+func TestTrainingRefuses(t *testing.T) {
+	tr := small()
+	tr.First = sim.FirstTestSeed - 2
+	require.ErrorContains(t, tr.Check(), "seeds from 900000 up are for tests")
+	tr = small()
+	tr.Scenarios = 1
+	_, err := tr.Run(t.Context())
+	require.ErrorContains(t, err, "want more")
+	tr = small()
+	tr.Method = "gradient"
+	_, err = tr.Run(t.Context())
+	require.ErrorContains(t, err, `unknown method "gradient"`)
+}
+
+// No saving pays for a promise that is just broken, nor for a kill more than hpa+vpa has,
+// and there is no cap.
+func TestPrice(t *testing.T) {
+	s := sim.Scenario{}
+	s.App.Target.SLO.Percentile = 99
+	pair := sim.Result{CoreHours: 10, Requests: 10_000}
+	free := sim.Result{Requests: 10_000}
+	assert.Zero(t, price(&s, &free, &pair))
+	free.Violations = 50 // half of what is forgiven
+	assert.Zero(t, price(&s, &free, &pair))
+	free.Violations = 100
+	assert.Greater(t, price(&s, &free, &pair), 1.0)
+	much := free
+	much.Violations = 10_000
+	assert.Greater(t, price(&s, &much, &pair), 5.0)
+	pair.Violations = 100
+	assert.Zero(t, price(&s, &free, &pair), "not worse than hpa+vpa")
+	free.Kills = 1
+	assert.InDelta(t, killPrice, price(&s, &free, &pair), 1e-9)
+}
+
+func TestCompareGenerated(t *testing.T) {
+	list, err := Agents([]string{"hpa+vpa", "learned"}, "")
+	require.NoError(t, err)
+	g := Generated{Side: "test", Seed: sim.FirstTestSeed + 5000, Count: 2, Agents: list, Workers: 2}
+	c, err := g.Compare(t.Context())
+	require.NoError(t, err)
+	var b bytes.Buffer
+	require.NoError(t, c.Write(&b, "json"))
+	var back Comparison
+	require.NoError(t, json.Unmarshal(b.Bytes(), &back))
+	assert.Equal(t, *c, back)
+	assert.InDelta(t, 1, c.Agents[0].Ratio, 1e-12)
+	assert.Equal(t, learned.General().Digest, c.Agents[1].Digest)
+	require.NoError(t, c.Write(&b, "table"))
+	g.Side = "train"
+	_, err = g.Compare(t.Context())
+	require.ErrorContains(t, err, "is not of the train side")
+	// A policy does not judge itself.
+	p := learned.Policy{Provenance: learned.Provenance{FirstScenario: 40, Scenarios: 10}}
+	g.Seed, g.Agents = 49, []Agent{{Name: "mine", Policy: &p}}
+	_, err = g.Compare(t.Context())
+	require.ErrorContains(t, err, "policy mine was trained on scenario 49")
+}
+
+func TestAgents(t *testing.T) {
+	_, err := Agents([]string{"hpa", "hpa"}, "")
+	require.EqualError(t, err, "hpa is listed twice")
+	_, err = Agents([]string{"hap"}, "")
+	require.ErrorContains(t, err, `unknown agent "hap"`)
+	path := filepath.Join(t.TempDir(), "p.yaml")
+	require.NoError(t, os.WriteFile(path, []byte("kind: X\n"), 0o600))
+	_, err = Agents([]string{path}, "")
+	require.ErrorContains(t, err, path+": apiVersion")
+	_, err = Agents([]string{"foresight"}, path)
+	require.ErrorContains(t, err, path+": apiVersion")
+	require.NoError(t, os.WriteFile(path, learned.GeneralFile(), 0o600))
+	list, err := Agents([]string{path, "learned"}, "")
+	require.NoError(t, err)
+	assert.Equal(t, list[0].Policy.Digest, list[1].Policy.Digest)
+}
+
+// What trains names no other side than train: neither the word nor a profile, family or
+// trace of the test side.
+func TestTrainingKnowsTheTrainSideOnly(t *testing.T) {
+	text, err := os.ReadFile("train.go")
+	require.NoError(t, err)
+	source := string(text)
+	assert.Equal(t, 1, strings.Count(source, "sim.NewGenerator("))
+	assert.Contains(t, source, `sim.NewGenerator("train", t.Traces)`)
+	assert.NotContains(t, source, "sim.Scenarios(")
+	train, err := sim.NewGenerator("train", "")
+	require.NoError(t, err)
+	seen := map[string]bool{}
+	for seed := range uint64(200) {
+		s, err := train.Generate(seed)
+		require.NoError(t, err)
+		seen[s.Name] = true
+		for _, g := range s.App.Segments {
+			seen[g.Name] = true
+		}
+	}
+	for _, name := range heldFamilies {
+		assert.True(t, seen[name] || name == "azure-llm-code", "%s is not of the train side", name)
+	}
+	assert.True(t, seen[heldProfile])
+	// FirstTestSeed of a policy is that of the generator.
+	assert.Equal(t, sim.FirstTestSeed, learned.FirstTestSeed)
+}

@@ -1,0 +1,76 @@
+package mpa_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/mpatest"
+)
+
+// In an hour an agent wants another cpu every minute, and every fourth time more memory as
+// well. It is done at once.
+func TestCPUChanges(t *testing.T) {
+	run := func(t *testing.T, g mpa.Guards, memory bool) (cpu, other int) {
+		t.Helper()
+		size := mpatest.Size
+		minute := 0
+		agent := mpatest.AgentFunc(func(*mpa.Observation) mpa.Recommendation {
+			next := mpa.Resources{CPU: size.CPU + size.CPU/8, Memory: size.Memory}
+			if size.CPU > 3000 {
+				next.CPU = 1500
+			}
+			if memory && minute%4 == 0 {
+				next.Memory += size.Memory / 8
+			}
+			return mpa.Recommendation{Containers: []mpa.Resources{next}}
+		})
+		c, err := mpa.NewController(mpatest.Web(), agent, g)
+		require.NoError(t, err)
+		for ; minute < 60; minute++ {
+			d := c.Decide(mpatest.Observation(mpatest.Begin.Add(time.Duration(minute)*time.Minute), 4, size, mpatest.Use))
+			if d.Action == nil {
+				continue
+			}
+			if d.Action.Containers[0].Memory == size.Memory {
+				cpu++
+			} else {
+				other++
+			}
+			size = d.Action.Containers[0]
+			// The memory of the guards goes through JSON.
+			text, err := json.Marshal(c.Memory())
+			require.NoError(t, err)
+			var m mpa.Memory
+			require.NoError(t, json.Unmarshal(text, &m))
+			require.NoError(t, c.Restore(m))
+		}
+		return cpu, other
+	}
+	g := mpa.DefaultGuards()
+	cpu, other := run(t, g, false)
+	assert.Equal(t, g.CPUChanges, cpu)
+	assert.Zero(t, other)
+	cpu, other = run(t, g, true)
+	assert.Equal(t, g.CPUChanges, cpu, "others do not take from its budget")
+	assert.Equal(t, g.RequestChanges, other, "nor it from theirs")
+
+	// Guards of a journal from before it was known.
+	var old mpa.Guards
+	text, err := json.Marshal(g)
+	require.NoError(t, err)
+	var fields map[string]any
+	require.NoError(t, json.Unmarshal(text, &fields))
+	delete(fields, "cpuChanges")
+	text, err = json.Marshal(fields)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &old))
+	cpu, other = run(t, old, false)
+	assert.Equal(t, g.RequestChanges, cpu+other)
+	g.CPUChanges = -1
+	require.ErrorContains(t, g.Validate(), "cpuChanges -1")
+}

@@ -1,0 +1,236 @@
+package learned_test
+
+import (
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/learned"
+	"github.com/sigma-scheduler/sigma/mpa/mpatest"
+)
+
+// A life is a workload whose recommendations are carried out at once. A request costs 10 ms
+// of cpu unless cost says otherwise.
+type life struct {
+	agent    *learned.Agent
+	now      time.Time
+	replicas int32
+	size     mpa.Resources
+	memory   int64
+	cost     float64
+	served   float64 // share of the rate
+	killed   time.Time
+}
+
+func newLife() *life {
+	return &life{
+		agent: learned.New(mpatest.Web(), learned.Defaults()), now: mpatest.Begin, replicas: 4,
+		size: mpa.Resources{CPU: 1000, Memory: 1 << 30}, memory: 200 << 20, cost: .01, served: 1,
+	}
+}
+
+func (l *life) observe(rate, latency float64) *mpa.Observation {
+	l.now = l.now.Add(15 * time.Second)
+	cores := min(rate*l.served*l.cost, l.cores())
+	o := mpatest.Observation(l.now, int(l.replicas), l.size, mpa.Resources{CPU: int64(1000 * cores / float64(l.replicas)), Memory: l.memory})
+	o.Pods[0].Containers[0].Killed = l.killed
+	o.Rate, o.Latency = mpa.Metric{Value: rate, Time: l.now}, mpa.Metric{Value: latency, Time: l.now}
+	o.Throughput = mpa.Metric{Value: rate * l.served, Time: l.now}
+	return o
+}
+
+func (l *life) cores() float64 { return float64(l.replicas) * float64(l.size.CPU) / 1000 }
+
+func (l *life) live(d time.Duration, rate, latency float64) (r mpa.Recommendation) {
+	for end := l.now.Add(d); l.now.Before(end); {
+		r = l.agent.Recommend(l.observe(rate, latency))
+		if r.Replicas != 0 {
+			l.replicas = mpatest.Web().Replicas.Clamp(r.Replicas)
+		}
+		if r.Containers != nil {
+			l.size = mpatest.Web().Containers[0].Clamp(r.Containers[0])
+		}
+	}
+	return r
+}
+
+func TestAgent(t *testing.T) {
+	t.Run("little slack while latency is low, more when it is not", func(t *testing.T) {
+		l := newLife()
+		l.live(3*time.Hour, 200, .05)
+		calm := l.cores()
+		assert.True(t, calm > 2.2 && calm < 3.6, "%v cores for 2 of work", calm)
+		l.live(20*time.Minute, 200, .3) // of .2 promised
+		assert.Greater(t, l.cores(), 1.1*calm)
+	})
+	t.Run("grows at once with a step", func(t *testing.T) {
+		l := newLife()
+		l.live(2*time.Hour, 100, .05)
+		l.live(30*time.Second, 400, .05)
+		assert.Greater(t, l.cores(), 4.0)
+	})
+	// Work for a backlog and for retries is no cost of a request.
+	t.Run("overload teaches nothing", func(t *testing.T) {
+		l := newLife()
+		l.live(time.Hour, 100, .1)
+		before := l.cores()
+		l.cost, l.served = .04, .5
+		for range 8 {
+			l.agent.Recommend(l.observe(100, .1)) // nothing is carried out
+		}
+		l.cost, l.served = .01, 1
+		l.live(15*time.Minute, 100, .1)
+		assert.Less(t, l.cores(), 1.6*before)
+	})
+	// Pods smaller than one request needs are not helped by more of them.
+	t.Run("bounded when nothing helps", func(t *testing.T) {
+		l := newLife()
+		l.cost = .001
+		l.live(time.Hour, 50, .05)
+		for range 400 {
+			r := l.agent.Recommend(l.observe(50, 2))
+			if r.Replicas != 0 {
+				l.replicas = r.Replicas
+			}
+			assert.LessOrEqual(t, float64(l.replicas), max(2, 50/.6), "replicas")
+		}
+		assert.LessOrEqual(t, l.replicas, int32(20))
+	})
+	t.Run("memory is raised when it is tight or ran out", func(t *testing.T) {
+		l := newLife()
+		l.live(2*time.Hour, 100, .1)
+		l.memory = l.size.Memory - 1<<20
+		small := l.size.Memory
+		l.live(time.Minute, 100, .1)
+		assert.Greater(t, l.size.Memory, small)
+		small, l.killed = l.size.Memory, l.now
+		l.live(time.Minute, 100, .1)
+		assert.Greater(t, l.size.Memory, small)
+	})
+	// The pods that stay take over requests.
+	t.Run("memory first, fewer pods next", func(t *testing.T) {
+		l := newLife()
+		l.replicas, l.memory = 12, 800<<20
+		for range 1000 {
+			o := l.observe(100, .1)
+			o.Pods[1].Containers[0].Usage.Memory = 300 << 20 // memory sways
+			r := l.agent.Recommend(o)
+			if r.Replicas != 0 && r.Replicas < l.replicas {
+				require.True(t, r.Containers == nil || r.Containers[0].Memory <= l.size.Memory, "%+v", r)
+				l.replicas = r.Replicas
+			}
+			if r.Containers != nil {
+				l.size = r.Containers[0]
+			}
+		}
+		assert.Less(t, l.replicas, int32(12))
+		assert.Greater(t, l.size.Memory, int64(1<<30))
+	})
+	t.Run("no opinion without cpu, pods or a promise", func(t *testing.T) {
+		l := newLife()
+		o := l.observe(100, .1)
+		o.Pods = nil
+		assert.Zero(t, l.agent.Recommend(o).Replicas)
+		o = l.observe(100, .1)
+		for i := range o.Pods {
+			o.Pods[i].Containers[0].Usage = mpa.Usage{}
+		}
+		r := l.agent.Recommend(o)
+		assert.Zero(t, r.Replicas)
+		assert.Nil(t, r.Containers)
+		target := mpatest.Web()
+		target.SLO = mpa.SLO{}
+		assert.Equal(t, "no latency is promised", learned.New(target, learned.Defaults()).Recommend(l.observe(100, .1)).Reason)
+	})
+}
+
+// The state goes through JSON, and ages survive a jump of the clock of whole weeks.
+func TestState(t *testing.T) {
+	const jump = -13 * 7 * 24 * time.Hour
+	one, jumped := newLife().agent, newLife().agent
+	d := rand.New(rand.NewPCG(5, 5))
+	now := mpatest.Begin
+	for i := range 2000 {
+		now = now.Add(15 * time.Second)
+		rate, latency, use := 50+300*d.Float64(), .05+.3*d.Float64(), mpa.Resources{CPU: 100 + d.Int64N(900), Memory: d.Int64N(1 << 30)}
+		kill := i%333 == 332
+		observe := func(at time.Time) *mpa.Observation {
+			o := mpatest.Observation(at, 4+i/60%3, mpa.Resources{CPU: 1000 + int64(i/90%3)*100, Memory: 1 << 30}, use)
+			o.Rate, o.Throughput, o.Latency = mpa.Metric{Value: rate, Time: at}, mpa.Metric{Value: rate, Time: at}, mpa.Metric{Value: latency, Time: at}
+			if kill {
+				o.Pods[0].Containers[0].Killed = at
+			}
+			return o
+		}
+		then := now
+		if i == 1000 {
+			jumped.Shift(jump)
+		}
+		if i >= 1000 {
+			then = now.Add(jump)
+		}
+		if i%100 == 99 {
+			state, err := one.MarshalJSON()
+			require.NoError(t, err)
+			next := newLife().agent
+			require.NoError(t, next.UnmarshalJSON(state))
+			again, err := next.MarshalJSON()
+			require.NoError(t, err)
+			require.JSONEq(t, string(state), string(again))
+			one = next
+		}
+		require.Equal(t, one.Recommend(observe(now)), jumped.Recommend(observe(then)), i)
+	}
+}
+
+func TestStateRefuses(t *testing.T) {
+	state, err := newLife().agent.MarshalJSON()
+	require.NoError(t, err)
+	for field, value := range map[string]any{"beta": 99, "slot": 288, "cost": -1, "memory": []any{}} {
+		var all map[string]any
+		require.NoError(t, json.Unmarshal(state, &all))
+		all[field] = value
+		text, err := json.Marshal(all)
+		require.NoError(t, err)
+		require.ErrorContains(t, newLife().agent.UnmarshalJSON(text), field)
+	}
+}
+
+// Whatever is observed, the recommendation is a number.
+func TestFinite(t *testing.T) {
+	d := rand.New(rand.NewPCG(7, 7))
+	l := newLife()
+	odd := []float64{0, 1e-9, 1, 1e12, math.NaN(), math.Inf(1)}
+	for range 3000 {
+		o := l.observe(100, .1)
+		o.Rate.Value, o.Latency.Value, o.Throughput.Value = odd[d.IntN(4)], odd[d.IntN(4)], odd[d.IntN(4)]
+		r := l.agent.Recommend(o)
+		require.GreaterOrEqual(t, r.Replicas, int32(0))
+		require.LessOrEqual(t, r.Replicas, int32(20))
+		for _, c := range r.Containers {
+			require.True(t, c.CPU >= 0 && c.Memory >= 0)
+		}
+		_, err := l.agent.MarshalJSON()
+		require.NoError(t, err)
+	}
+}
+
+func BenchmarkRecommend(b *testing.B) {
+	l := newLife()
+	l.live(time.Hour, 100, .1)
+	o := l.observe(100, .1)
+	for b.Loop() {
+		o.Time = o.Time.Add(15 * time.Second)
+		for i := range o.Pods {
+			o.Pods[i].Containers[0].Usage.Time = o.Time
+		}
+		o.Rate.Time, o.Latency.Time, o.Throughput.Time = o.Time, o.Time, o.Time
+		l.agent.Recommend(o)
+	}
+}

@@ -1,0 +1,49 @@
+package learned_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/mpa/learned"
+)
+
+func TestPolicy(t *testing.T) {
+	p := learned.Policy{Name: "mine", Values: learned.Defaults(), Provenance: learned.Provenance{Method: "swarm", FirstScenario: 7, Scenarios: 3}}
+	text, err := p.Marshal()
+	require.NoError(t, err)
+	again, err := learned.Parse("mine.yaml", text)
+	require.NoError(t, err)
+	assert.Equal(t, p.Values, again.Values)
+	assert.Equal(t, p.Provenance, again.Provenance)
+	assert.True(t, again.Provenance.Seen(9) && !again.Provenance.Seen(10) && !again.Provenance.Seen(6))
+	assert.NotEmpty(t, again.Digest)
+	for _, test := range []struct{ from, to, err string }{
+		{"    kappa: ", "    kapa: ", "x.yaml: line 20: spec.numbers.kapa: there is no such number"},
+		{"    kappa: ", "    recentShare: ", "line 20: spec.numbers.recentShare is given twice"},
+		{"    kappa: 0.7", "    kappa: 7", "x.yaml: line 20: spec.numbers.kappa: 7 is not within 0 and 2"},
+		{"    kappa: 0.7", "    kappa: .nan", `line 20: spec.numbers.kappa: ".nan" is not a finite number`},
+		{"    kappa: 0.7\n", "", "spec.numbers.kappa is missing"},
+		{"version: 1", "version: 2", "spec.version 2: this program knows 1"},
+		{"kind: ScalingPolicy", "kind: PlacementPolicy", "kind \"PlacementPolicy\": want"},
+		{"name: mine", "name: \"\"", "metadata.name is empty"},
+		{"firstScenario: 7", "firstScenario: 899999", "trained on scenarios from 900000 up"},
+		{"spec:", "specs:", "line 5: field specs not found"},
+	} {
+		require.Contains(t, string(text), test.from)
+		_, err := learned.Parse("x.yaml", []byte(strings.Replace(string(text), test.from, test.to, 1)))
+		require.ErrorContains(t, err, test.err)
+	}
+}
+
+func TestShippedPolicy(t *testing.T) {
+	assert.Equal(t, "general", learned.General().Name)
+}
+
+func TestNumbers(t *testing.T) {
+	for _, n := range learned.Numbers {
+		assert.True(t, n.Name != "" && n.Unit != "" && n.Help != "" && n.Min < n.Max && n.Default >= n.Min && n.Default <= n.Max, "%+v", n)
+	}
+}
