@@ -234,7 +234,7 @@ func TestRefusedStates(t *testing.T) {
 }
 
 func TestThresholds(t *testing.T) {
-	w, err := NewRewardWatch(Thresholds{Window: 3, Mean: 1, Deviation: 2})
+	w, err := NewRewardWatch(Thresholds{Window: 3, Mean: 1, Deviation: 3})
 	require.NoError(t, err)
 	for _, step := range []struct {
 		reward float64
@@ -246,7 +246,9 @@ func TestThresholds(t *testing.T) {
 		{2, false}, // 1, 1, 2
 		{0, false}, // mean 1
 		{0, true},  // mean 2/3
-		{7, true},  // 0, 0, 7: mean 2.3, deviation 3.3
+		{7, true},  // 0, 0, 7: mean 2.3, deviation 3.30
+		{1, true},  // 0, 7, 1: mean 2.7, deviation 3.09
+		{1, false}, // 7, 1, 1: mean 3, deviation 2.83
 	} {
 		got, err := w.Observe(step.reward)
 		require.NoError(t, err)
