@@ -1,6 +1,8 @@
 package learned_test
 
 import (
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -46,4 +48,24 @@ func TestNumbers(t *testing.T) {
 	for _, n := range learned.Numbers {
 		assert.True(t, n.Name != "" && n.Unit != "" && n.Help != "" && n.Min < n.Max && n.Default >= n.Min && n.Default <= n.Max, "%+v", n)
 	}
+}
+
+// The table of docs/mpa-learned.md is that of the code.
+func TestNumbersInTheDocs(t *testing.T) {
+	text, err := os.ReadFile("../../docs/mpa-learned.md")
+	require.NoError(t, err)
+	var b strings.Builder
+	b.WriteString("| number | unit | box | by hand | what it is |\n|---|---|---|---|---|\n")
+	for _, n := range learned.Numbers {
+		note := ""
+		if n.Fixed {
+			note = " (not searched)"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %v … %v | %v | %s%s |\n", n.Name, n.Unit, n.Min, n.Max, n.Default, n.Help, note)
+	}
+	_, table, ok := strings.Cut(string(text), "<!-- numbers:start -->\n")
+	require.True(t, ok)
+	table, _, ok = strings.Cut(table, "<!-- numbers:end -->")
+	require.True(t, ok)
+	require.Equal(t, b.String(), table)
 }
