@@ -20,23 +20,24 @@ func sizedPod(name, workload, cores, node string) *v1.Pod {
 
 // chainWorld has two nodes of 4 cores: on a stand db with 3 and log with 1, on b web with 1.
 // The chain moves db to b, and large with 3 cores follows to a.
-func chainWorld(t *testing.T) (w *world, db, logs, web *v1.Pod, chain *kube.Chain) {
+func chainWorld(t *testing.T) (w *world, logs, web *v1.Pod, chain *kube.Chain) {
 	w = newWorld(t)
-	db, logs, web = sizedPod("db-1", "db", "3", "a"), sizedPod("log-1", "log", "1", "a"), sizedPod("web-1", "web", "1", "b")
+	db := sizedPod("db-1", "db", "3", "a")
+	logs, web = sizedPod("log-1", "log", "1", "a"), sizedPod("web-1", "web", "1", "b")
 	w.SetNode(sized("a", 4), []*v1.Pod{db, logs})
 	w.SetNode(sized("b", 4), []*v1.Pod{web})
 	chain = kube.NewChain("PlacementPolicy/general make-room default/large-1", deadline, []kube.Place{
 		{Pod: db, Node: "b"}, {Pod: sizedPod("large-1", "large", "3", ""), Node: "a"},
 	}, "")
 	w.Begin(chain, 1000)
-	return w, db, logs, web, chain
+	return w, logs, web, chain
 }
 
 const dbToB, largeToA = "1 default/Deployment/db@cpu=3;", "1 default/Deployment/large@cpu=3;"
 
 // All places are reserved at once, and closed to others at every step.
 func TestChainIsCarriedOut(t *testing.T) {
-	w, _, logs, web, chain := chainWorld(t)
+	w, logs, web, chain := chainWorld(t)
 	refused := func(cpu, node string) bool {
 		k := w.Check(podOf("new", ownedBy("Deployment", "other"), requests("cpu", cpu)))
 		return k != nil && k.Refuses(node) != ""
@@ -95,7 +96,7 @@ func TestChainEnds(t *testing.T) {
 		}, []string{"b 1 cordoned"}, map[string]string{"a": largeToA}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w, _, _, _, chain := chainWorld(t)
+			w, _, _, chain := chainWorld(t)
 			w.SetNode(sized("d", 4), nil)
 			other := kube.NewChain("another", 2*deadline, []kube.Place{{Pod: sizedPod("o-1", "o", "1", ""), Node: "d"}}, "")
 			w.Begin(other, 1000)
@@ -130,7 +131,7 @@ func TestChainToWhereOthersStand(t *testing.T) {
 
 // Plans that are set again leave the chains of other workloads alone.
 func TestPlansLeaveChains(t *testing.T) {
-	w, _, _, _, chain := chainWorld(t)
+	w, _, _, chain := chainWorld(t)
 	w.SetPlans([]*kube.Plan{planOf(t, webOn(v1alpha1.PlannedNode{Node: "c", Pods: 1}))}, 1001)
 	require.True(t, w.UnderWay(chain))
 	require.Len(t, w.Plans(), 1)

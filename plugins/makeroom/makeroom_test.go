@@ -40,14 +40,10 @@ func quantities(cores string) v1.ResourceList {
 	return v1.ResourceList{"cpu": resource.MustParse(cores), "memory": resource.MustParse("1Gi"), "pods": resource.MustParse("1")}
 }
 
-func (c *cluster) node(name string, cores int, changes ...func(*v1.Node)) {
-	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeStatus{Allocatable: v1.ResourceList{
+func (c *cluster) node(name string, cores int) {
+	c.nodes = append(c.nodes, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeStatus{Allocatable: v1.ResourceList{
 		"cpu": *resource.NewQuantity(int64(cores), resource.DecimalSI), "memory": resource.MustParse("64Gi"), "pods": resource.MustParse("110"),
-	}}}
-	for _, change := range changes {
-		change(n)
-	}
-	c.nodes = append(c.nodes, n)
+	}}})
 }
 
 // pod is a ready one of a Deployment, on a node unless that is empty.
@@ -96,13 +92,13 @@ func (c *cluster) find(p *v1.Pod, changes ...func(*makeroom.Request)) string {
 
 func priority(n int32) func(*v1.Pod) { return func(p *v1.Pod) { p.Spec.Priority = &n } }
 
-// twoNodes are a with db (3 cores) and log (1), and b with 1 of 4 cores in use: large, of 3 cores, gets in
+// twoNodes are a with db (2 cores) and log (1.5), and b with 2 of 4 cores in use: large, of 2.5 cores, gets in
 // where db is.
-func twoNodes(t testing.TB, db ...func(*v1.Pod)) *cluster {
+func twoNodes(t testing.TB) *cluster {
 	c := newCluster(t)
 	c.node("a", 4)
 	c.node("b", 4)
-	c.pod("db-1", "db", "2", "a", db...)
+	c.pod("db-1", "db", "2", "a")
 	c.pod("log-1", "log", "1500m", "a", priority(100))
 	c.pod("web-1", "web", "2", "b", priority(100))
 	return c

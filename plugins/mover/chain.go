@@ -123,12 +123,12 @@ func (m *Mover) await(c *chain, number int, most time.Duration, want kube.PlaceS
 	defer tick.Stop()
 	for {
 		state := m.engine.PlaceOf(c.Rescue, number)
-		switch {
-		case state == want:
+		switch state {
+		case want:
 			return nil
-		case state == kube.PlaceTaken: // by another pod of the workload, before the move
+		case kube.PlaceTaken: // by another pod of the workload, before the move
 			return end(changed, "a pod has come to the place of another")
-		case state == kube.PlaceLost:
+		case kube.PlaceLost:
 			if err := m.needed(c); err != nil {
 				return err
 			}

@@ -44,7 +44,7 @@ type world struct {
 	active      map[string]bool // pods to be tried
 }
 
-func newWorld(t *testing.T, mode policy.RepairMode, change ...func(*policy.Repair)) *world {
+func newWorld(t *testing.T, mode policy.RepairMode) *world {
 	w := &world{
 		T: t, log: filepath.Join(t.TempDir(), "d.jsonl"), nodes: map[string]*v1.Pod{}, pods: map[string]*v1.Pod{}, cordoned: map[string]bool{},
 		staying: map[string]bool{}, refuses: map[string]error{}, dies: 5 * time.Second, active: map[string]bool{},
@@ -58,15 +58,12 @@ func newWorld(t *testing.T, mode policy.RepairMode, change ...func(*policy.Repai
 		w.Wait()
 		require.NoError(t, e.Close())
 	})
-	w.set(mode, change...)
+	w.set(mode)
 	return w
 }
 
-func (w *world) set(mode policy.RepairMode, change ...func(*policy.Repair)) {
+func (w *world) set(mode policy.RepairMode) {
 	r := &policy.Repair{Mode: mode, MinReplicas: new(1)}
-	for _, f := range change {
-		f(r)
-	}
 	w.engine.SetPolicy(ledger.Primary, &policy.Object{
 		APIVersion: policy.APIVersion, Kind: policy.ObjectKind, Metadata: policy.Metadata{Name: "general"},
 		Spec: policy.Spec{FeatureVersion: 1, Model: "linear", Knowledge: "K0", Features: []string{"util"}, Weights: []float64{1}, Mode: policy.Live, Repair: r},
@@ -254,8 +251,8 @@ func (w *world) requireNothingHeld() {
 }
 
 // stuck has three nodes. large, with 3 cores, fits once db has moved from a to b.
-func stuck(t *testing.T, mode policy.RepairMode, change ...func(*policy.Repair)) *world {
-	w := newWorld(t, mode, change...)
+func stuck(t *testing.T, mode policy.RepairMode) *world {
+	w := newWorld(t, mode)
 	w.nodes["a"], w.nodes["b"] = nil, nil
 	w.add("db-1", "db", "2", "a")
 	w.add("log-1", "log", "1", "a")
