@@ -59,6 +59,7 @@ type Rebalanced struct {
 	Moves          int          `json:"moves"`
 	MovesPercent   float64      `json:"moves_percent"` // of the items that stood
 	LeastMoves     int          `json:"least_moves"`   // lower bound, for as many machines freed
+	Fixed          int          `json:"fixed,omitempty"` // items that must not move
 	Curve          []CurvePoint `json:"curve"`
 	LetIn          *int         `json:"let_in,omitempty"` // with --make-room: waiting items that got a place
 	LeftOut        *int         `json:"left_out,omitempty"`
@@ -93,6 +94,11 @@ func NewRebalance(ctx context.Context, start *Start, opt Rebalance) (*Rebalanced
 		budget = math.Inf(1)
 	}
 	r := &Rebalanced{Items: standing, start: start, Curve: []CurvePoint{}}
+	for _, it := range start.Items {
+		if it.Fixed {
+			r.Fixed++
+		}
+	}
 	p, err := moves.New(start.t.Instance, start.Items, moves.Options{
 		Seed: opt.Seed, Budget: budget, ByCost: opt.ByCost, Watch: opt.Watch,
 	})
@@ -175,16 +181,6 @@ func (r *Rebalanced) Emptied() (list []Emptied) {
 	return list
 }
 
-// Fixed is the number of items that must not move.
-func (r *Rebalanced) Fixed() (n int) {
-	for _, it := range r.start.Items {
-		if it.Fixed {
-			n++
-		}
-	}
-	return n
-}
-
 // Why says why there are no moves, or why the target is not reached; empty otherwise.
 func (r *Rebalanced) Why() string { return r.Reason }
 
@@ -198,7 +194,7 @@ func reason(r *Rebalanced, opt Rebalance, only bool, budget float64) string {
 		return ""
 	case r.MachinesBefore <= target:
 		return fmt.Sprintf("no moves: the target of %s is met", report.Plural(target, "machine"))
-	case r.Fixed() == r.Items:
+	case r.Fixed == r.Items:
 		return "no moves: no item may move"
 	case budget == 0:
 		return "no moves: the budget is 0"
@@ -331,6 +327,9 @@ var shares = []float64{.1, .2, .5, 1, 2, 3, 5, 10, 20, 50}
 func (r *Rebalanced) Print(out io.Writer) error {
 	fmt.Fprintf(out, "machines  %d → %d (bound %d, %s)\n", r.MachinesBefore, r.MachinesAfter, r.Bound, r.Method)
 	fmt.Fprintf(out, "moves     %d, %.2f %% of %d items; at least %d\n", r.Moves, r.MovesPercent, r.Items, r.LeastMoves)
+	if r.Fixed > 0 {
+		fmt.Fprintf(out, "fixed     %d items must not move\n", r.Fixed)
+	}
 	if r.LetIn != nil {
 		fmt.Fprintf(out, "let in    %d of %d waiting items\n", *r.LetIn, *r.LetIn+*r.LeftOut)
 	}

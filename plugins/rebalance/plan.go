@@ -93,7 +93,7 @@ func (s *setting) plan(ctx context.Context, p *snapshot.Picture, appLabel, fleet
 	}
 	plan.Nodes, plan.Freed, plan.Bound = int32(found.MachinesBefore), int32(found.MachinesBefore-found.MachinesAfter), int32(found.Bound)
 	plan.Moves, plan.LeastMoves = int32(found.Moves), int32(found.LeastMoves)
-	plan.Pods, plan.Fixed = int32(found.Items), int32(found.Fixed())
+	plan.Pods, plan.Fixed = int32(found.Items), int32(found.Fixed)
 	emptied := found.Emptied()
 	for _, e := range emptied[:min(len(emptied), mostEmpties)] {
 		plan.Empties = append(plan.Empties, v1alpha1.EmptiedNode{Node: e.Machine, Moves: int32(e.Moves)})
