@@ -15,7 +15,7 @@ import (
 
 type rebalanceFlags struct {
 	path, placements, out, format, picture string
-	moves, objective                       string
+	moves, objective, prices               string
 	steps                                  int
 	quiet                                  bool
 	compare.Rebalance
@@ -41,8 +41,7 @@ others: what the file of placements left out, or what a snapshot's events.csv as
 for. Alone it empties no machine.
 
 With --objective roadef, on a trace of "sigma convert roadef", the moves lower the cost
-of the ROADEF/EURO challenge 2012: load, balance and moves. Six hundred million steps take less than
-a minute of CPU.`,
+of the ROADEF/EURO challenge 2012 (600 million steps: less than a minute of CPU).`,
 		Example: `  sigma rebalance --trace snap --moves 1% --out plan.csv
   sigma replay --trace large-1 --policy bestfit --placements start.csv
   sigma rebalance --trace large-1 --placements start.csv --until-bound --out plan.csv --format json`,
@@ -61,7 +60,7 @@ a minute of CPU.`,
 			if err != nil {
 				return err
 			}
-			start, err := compare.ReadStart(t, f.placements)
+			start, err := compare.OpenStart(t, f.placements, f.prices)
 			if err != nil {
 				return err
 			}
@@ -76,6 +75,8 @@ a minute of CPU.`,
 	flags.IntVar(&f.Machines, "machines", 0, "stop when so many machines are in use")
 	flags.BoolVar(&f.UntilBound, "until-bound", false, "stop at the lower bound")
 	cmd.MarkFlagsMutuallyExclusive("moves", "machines", "until-bound")
+	flags.IntVar(&f.InFlight, "in-flight", 1, "most items that are away at once; from 2 on items can change places")
+	flags.StringVar(&f.prices, "prices", "", "CSV file of what moves cost and what must not move: app,request,fixed,price,cap")
 	flags.BoolVar(&f.MakeRoom, "make-room", false, "first let in the items that wait")
 	flags.StringVar(&f.objective, "objective", "machines", "machines; cost: empty the dearest machines; roadef: the cost of that challenge")
 	flags.IntVar(&f.steps, "steps", 600_000_000, "roadef: moves and swaps that are tried")
@@ -96,7 +97,7 @@ func (f *rebalanceFlags) complete(cmd *cobra.Command) error {
 		return usagef("--steps %d: want a number from 1 on, and --objective roadef", f.steps)
 	}
 	if f.objective == "roadef" {
-		for _, name := range []string{"moves", "machines", "until-bound", "make-room", "picture"} {
+		for _, name := range []string{"moves", "machines", "until-bound", "make-room", "in-flight", "prices", "picture"} {
 			if cmd.Flags().Changed(name) {
 				return usagef("--%s: not with --objective roadef, which weighs moves by their price", name)
 			}
@@ -104,8 +105,8 @@ func (f *rebalanceFlags) complete(cmd *cobra.Command) error {
 		return nil
 	}
 	f.ByCost = f.objective == "cost"
-	if cmd.Flags().Changed("machines") && f.Machines < 1 {
-		return usagef("--machines %d: want at least 1", f.Machines)
+	if cmd.Flags().Changed("machines") && f.Machines < 1 || f.InFlight < 1 {
+		return usagef("--machines and --in-flight: want at least 1")
 	}
 	f.Share, f.Count = -1, -1
 	if f.moves == "" && !f.MakeRoom && !f.UntilBound && f.Machines == 0 {

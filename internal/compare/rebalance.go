@@ -29,6 +29,7 @@ type Rebalance struct {
 	UntilBound bool
 	MakeRoom   bool // first let in the items that wait
 	ByCost     bool // empty the dearest machines
+	InFlight   int  // items that are away at once; 0 = 1
 	Seed       uint64
 	Watch      func(attempts, moves, freed int) // may be nil
 }
@@ -100,7 +101,7 @@ func NewRebalance(ctx context.Context, start *Start, opt Rebalance) (*Rebalanced
 		}
 	}
 	p, err := moves.New(start.t.Instance, start.Items, moves.Options{
-		Seed: opt.Seed, Budget: budget, ByCost: opt.ByCost, Watch: opt.Watch,
+		Seed: opt.Seed, Budget: budget, ByCost: opt.ByCost, Watch: opt.Watch, InFlight: opt.InFlight, Caps: start.caps,
 	})
 	if err != nil {
 		return nil, err
@@ -137,13 +138,14 @@ func NewRebalance(ctx context.Context, start *Start, opt Rebalance) (*Rebalanced
 	if standing > 0 {
 		r.MovesPercent = math.Round(1e6*float64(r.Moves)/float64(standing)) / 1e4
 	}
+	least := start.leastMoves()
 	if freed := r.MachinesBefore - r.MachinesAfter; freed > 0 {
-		r.LeastMoves = int(p.LeastMoves(freed))
+		r.LeastMoves = least[freed-1]
 	}
 	spare := max(0, r.inUse-b.Machines)
 	r.most = func(n int) int {
 		k := 0
-		for k < spare && p.LeastMoves(k+1) <= float64(n) {
+		for k < min(spare, len(least)) && least[k] <= n {
 			k++
 		}
 		return k

@@ -14,6 +14,7 @@ type Start struct {
 	t       *trace.Trace
 	request []int32 // per item
 	number  []int32 // per item: within its request
+	caps    []int32 // per app: items that may move; nil = all
 }
 
 // a startReader books items on machines, so that an item for which there is no room is an

@@ -7,7 +7,7 @@ func (s *search) withinLimits() bool {
 	if s.paid > s.opt.Budget+1e-9 {
 		return false
 	}
-	if s.opt.AppShare >= 1 {
+	if s.opt.AppShare >= 1 && s.opt.Caps == nil {
 		return true
 	}
 	moved, seen := make([]int32, len(s.cap)), map[int32]bool{}

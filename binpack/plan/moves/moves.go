@@ -54,6 +54,8 @@ type Options struct {
 	// AppShare is the largest share of an app's items that may move; 0 = all. At least one
 	// item of each app may.
 	AppShare float64
+	// Caps are the most items of each app that may move; nil = as AppShare says.
+	Caps []int32
 	// Watch, when set, is called after each attempt with the number of attempts, moves and
 	// machines emptied so far.
 	Watch func(attempts, moves, freed int)

@@ -63,10 +63,16 @@ func newRiddle(seed uint64) riddle {
 			in.Rules = append(in.Rules, binpack.Rule{A: a, B: b, Max: int32(r.IntN(3))})
 		}
 	}
-	return riddle{in, scatter(r, in), Options{
+	found := riddle{in, scatter(r, in), Options{
 		Seed: seed, Budget: pick(r, 0, 3, 10, 1e9), ByCost: r.IntN(2) == 0, Chain: pick(r, 1, 2, 8),
 		InFlight: pick(r, 1, 1, 2, 3), AppShare: pick(r, 1, 1, .5),
 	}}
+	if r.IntN(3) == 0 {
+		for range in.Apps {
+			found.opt.Caps = append(found.opt.Caps, pick[int32](r, 0, 1, 2, 1000))
+		}
+	}
+	return found
 }
 
 // scatter places items where they fit at random: the prefixes of that are valid.
@@ -236,6 +242,9 @@ func checkResult(t *testing.T, r riddle, p *Planner, left []int) {
 	}
 	for app, list := range moved {
 		require.LessOrEqual(t, len(list), max(1, int(r.opt.AppShare*float64(total[app]))))
+		if r.opt.Caps != nil {
+			require.LessOrEqual(t, len(list), int(r.opt.Caps[app]))
+		}
 	}
 }
 

@@ -133,6 +133,9 @@ func (s *search) begin(inst *binpack.Instance, items []Item, opt Options) error 
 	}
 	for a := range s.cap {
 		s.cap[a] = max(1, int32(math.Floor(opt.AppShare*float64(s.cap[a])+1e-9)))
+		if opt.Caps != nil {
+			s.cap[a] = min(s.cap[a], opt.Caps[a])
+		}
 	}
 	s.compile()
 	return nil

@@ -1,0 +1,87 @@
+package compare
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/plan/moves"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+)
+
+// OpenStart is [ReadStart] with the prices of a file; "" = none.
+func OpenStart(t *trace.Trace, placements, prices string) (*Start, error) {
+	s, err := ReadStart(t, placements)
+	if err != nil || prices == "" {
+		return s, err
+	}
+	return s, s.readPrices(prices)
+}
+
+// readPrices says what it costs to move items. A line of a request comes before that of its app.
+func (s *Start) readPrices(path string) error {
+	list, err := trace.ReadPrices(path)
+	if err != nil {
+		return fmt.Errorf("reading prices: %w", err)
+	}
+	apps, requests := map[string]*trace.Price{}, map[string]*trace.Price{}
+	for i := range list {
+		p := &list[i]
+		byName, what, name := apps, "app", p.App
+		known := slices.ContainsFunc(s.t.Instance.Apps, func(a binpack.App) bool { return a.Name == name })
+		if p.Request != "" {
+			byName, what, name = requests, "request", p.Request
+			known = slices.ContainsFunc(s.t.Requests, func(q trace.Request) bool { return q.Name == name })
+		}
+		if !known {
+			return fmt.Errorf("%s:%d: %s %q: the trace has none", filepath.Base(path), p.Line, what, name)
+		}
+		if other := byName[name]; other != nil {
+			return fmt.Errorf("%s:%d: %s %q: line %d has it already", filepath.Base(path), p.Line, what, name, other.Line)
+		}
+		byName[name] = p
+	}
+	s.caps = make([]int32, len(s.t.Instance.Apps))
+	for a, app := range s.t.Instance.Apps {
+		s.caps[a] = math.MaxInt32
+		if p := apps[app.Name]; p != nil && p.Cap >= 0 {
+			s.caps[a] = p.Cap
+		}
+	}
+	for k := range s.Items {
+		it := &s.Items[k]
+		p := requests[s.t.Requests[s.request[k]].Name]
+		if p == nil {
+			p = apps[s.t.Instance.Apps[it.App].Name]
+		}
+		if p != nil {
+			it.Fixed, it.Price = it.Fixed || p.Fixed, p.Price
+		}
+		it.Fixed = it.Fixed || s.caps[it.App] == 0
+	}
+	return nil
+}
+
+// leastMoves are the items on machines that can be emptied, summed from the machine with the fewest
+// on: so many moves free so many machines at least.
+func (s *Start) leastMoves() (sums []int) {
+	on, stays := map[moves.Position]int{}, map[moves.Position]bool{}
+	for _, it := range s.Items {
+		if p := (moves.Position{Line: it.Line, Index: it.Index}); it.Line >= 0 {
+			on[p]++
+			stays[p] = stays[p] || it.Fixed
+		}
+	}
+	for p, n := range on {
+		if !stays[p] {
+			sums = append(sums, n)
+		}
+	}
+	slices.Sort(sums)
+	for k := 1; k < len(sums); k++ {
+		sums[k] += sums[k-1]
+	}
+	return sums
+}
