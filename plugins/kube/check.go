@@ -46,8 +46,10 @@ func (t *Translator) Check(p *v1.Pod) *Check {
 		return nil
 	}
 	own := constraintsOf(a.Group())
-	k := &Check{own: own, limit: own.limitBy, spread: own.spreadBy, demand: a.Spec().Demand, holds: t.holds(),
-		closed: t.closedTo(a), group: a.Group(), nominated: p.Status.NominatedNodeName}
+	k := &Check{
+		own: own, limit: own.limitBy, spread: own.spreadBy, demand: a.Spec().Demand,
+		holds: t.holds(), closed: t.closedTo(a), group: a.Group(), nominated: p.Status.NominatedNodeName,
+	}
 	for _, pair := range own.pairs {
 		if pair.by != nil {
 			k.pairs = append(k.pairs, pair)

@@ -65,7 +65,15 @@ func TestPlannedAgain(t *testing.T) {
 			b.Spec.Unschedulable = true
 			w.SetNode(b, nil)
 		}, []string{"b 2 cordoned"}, map[string]string{"a": webs(1), "c": webs(2)}, map[string]int32{"c": 2}},
-		"not heard from": {tainted(v1.TaintNodeUnreachable), []string{"b 2 refused"}, map[string]string{"a": webs(1), "c": webs(2)}, map[string]int32{"c": 2}},
+		"not heard from":          {tainted(v1.TaintNodeUnreachable), []string{"b 2 refused"}, map[string]string{"a": webs(1), "c": webs(2)}, map[string]int32{"c": 2}},
+		"a taint of another kind": {tainted("team"), []string{"b 2 refused"}, map[string]string{"a": webs(1), "c": webs(2)}, map[string]int32{"c": 2}},
+		"anti-affinity of a pod there": {func(w *world) {
+			w.SetNode(sized("b", 2), []*v1.Pod{podOf("hermit", ownedBy("Deployment", "hermit"), apart("kubernetes.io/hostname", "app", "web"))})
+		}, []string{"b 2 refused"}, map[string]string{"a": webs(1), "c": webs(2)}, map[string]int32{"c": 2}},
+		"a rule about a pod there": {func(w *world) {
+			w.SetRules([]*kube.Rule{rule(w.t, v1alpha1.PlacementRuleSpec{PodSet: picks("app", "web"), Excludes: []v1alpha1.Exclusion{{PodSet: picks("app", "x")}}})})
+			w.SetNode(sized("b", 2), []*v1.Pod{podOf("x-1", ownedBy("Deployment", "x"), labelled("app", "x"))})
+		}, []string{"b 2 refused"}, map[string]string{"a": webs(1), "c": webs(2)}, map[string]int32{"c": 2}},
 		"no room for one": {func(w *world) {
 			w.SetNode(sized("b", 2), []*v1.Pod{sizedPod("x-1", "x", "1", "b")})
 		}, []string{"b 1 no-room"}, map[string]string{"a": webs(1), "b": webs(1), "c": webs(1)}, map[string]int32{"c": 1}},

@@ -109,12 +109,11 @@ func filesOf(path string) (files []string, err error) {
 }
 
 func (s *set) readFile(path string) error {
-	file, err := os.Open(path)
+	all, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	defer file.Close()
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(file))
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(all)))
 	for n := 1; ; n++ {
 		text, err := documents.Read()
 		if errors.Is(err, io.EOF) {
