@@ -23,8 +23,7 @@ type ejection struct {
 // eject puts an item in the place of the one that costs least, of another app: the penalty of
 // the other, its size beside the item's, its price if it stands where it stood at the
 // beginning, and a little chance. Where no single item makes room, two do; in a quick search,
-// which has few moves to spare, now and then also where two are cheaper, and always where the one
-// would find no room either.
+// which has few moves to spare, now and then also where two are cheaper.
 func (s *search) eject(i int32) bool {
 	best := ejection{machine: -1, cost: math.Inf(1)}
 	s.hole = math.MaxInt64
@@ -32,7 +31,7 @@ func (s *search) eject(i int32) bool {
 		s.hole = s.largestHole()
 	}
 	s.each(s.effort.look, &best, func(m int32) { s.ejectOne(i, m, &best) })
-	if best.machine < 0 || s.homeless(best.out[0]) || s.effort.pairs > 0 && s.rng.IntN(s.effort.pairs) == 0 {
+	if best.machine < 0 || s.effort.pairs > 0 && s.rng.IntN(s.effort.pairs) == 0 {
 		s.each(s.effort.lookPairs, &best, func(m int32) { s.ejectTwo(i, m, &best) })
 	}
 	if best.machine < 0 {
