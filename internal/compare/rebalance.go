@@ -58,8 +58,8 @@ type Rebalanced struct {
 	MachinesAfter  int          `json:"machines_after"`
 	Bound          int          `json:"bound"` // no placement of the items needs fewer machines
 	Moves          int          `json:"moves"`
-	MovesPercent   float64      `json:"moves_percent"` // of the items that stood
-	LeastMoves     int          `json:"least_moves"`   // lower bound, for as many machines freed
+	MovesPercent   float64      `json:"moves_percent"`   // of the items that stood
+	LeastMoves     int          `json:"least_moves"`     // lower bound, for as many machines freed
 	Fixed          int          `json:"fixed,omitempty"` // items that must not move
 	Curve          []CurvePoint `json:"curve"`
 	LetIn          *int         `json:"let_in,omitempty"` // with --make-room: waiting items that got a place
