@@ -12,24 +12,22 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/mpatest"
 )
 
-// In an hour an agent wants another cpu every minute, and every fourth time more memory as
+// In an hour an agent wants more cpu every minute, and every fourth time more memory as
 // well. It is done at once.
 func TestCPUChanges(t *testing.T) {
 	run := func(t *testing.T, g mpa.Guards, memory bool) (cpu, other int) {
 		t.Helper()
-		size := mpatest.Size
+		size, target := mpatest.Size, mpatest.Web()
+		target.Containers[0].Max.CPU = 1 << 20
 		minute := 0
 		agent := mpatest.AgentFunc(func(*mpa.Observation) mpa.Recommendation {
 			next := mpa.Resources{CPU: size.CPU + size.CPU/8, Memory: size.Memory}
-			if size.CPU > 3000 {
-				next.CPU = 1500
-			}
 			if memory && minute%4 == 0 {
 				next.Memory += size.Memory / 8
 			}
 			return mpa.Recommendation{Containers: []mpa.Resources{next}}
 		})
-		c, err := mpa.NewController(mpatest.Web(), agent, g)
+		c, err := mpa.NewController(target, agent, g)
 		require.NoError(t, err)
 		for ; minute < 60; minute++ {
 			d := c.Decide(mpatest.Observation(mpatest.Begin.Add(time.Duration(minute)*time.Minute), 4, size, mpatest.Use))

@@ -1,7 +1,6 @@
 package learned
 
 import (
-	"fmt"
 	"math"
 	"time"
 
@@ -226,8 +225,3 @@ func (a *Agent) usual(now time.Time, d float64) float64 {
 }
 
 func slotOf(t time.Time) int { return int(t.Sub(t.Truncate(day)) / slotSpan) }
-
-// String is a workload in a few words, for tests.
-func (w *workload) String() string {
-	return fmt.Sprintf("%.3g requests/s, %.3g of %.3g × %.3g cores, u %.3g", w.rate, w.cores, w.ready, w.size, w.unit)
-}

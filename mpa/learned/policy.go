@@ -144,7 +144,7 @@ func (p *Policy) Marshal() ([]byte, error) {
 	for i, n := range Numbers {
 		f.Spec.Numbers.Content = append(f.Spec.Numbers.Content,
 			&yaml.Node{Kind: yaml.ScalarNode, Value: n.Name},
-			&yaml.Node{Kind: yaml.ScalarNode, Tag: "!!float", Value: strconv.FormatFloat(p.Values[i], 'g', -1, 64)})
+			&yaml.Node{Kind: yaml.ScalarNode, Value: strconv.FormatFloat(p.Values[i], 'g', -1, 64)})
 	}
 	if p.Provenance != (Provenance{}) {
 		f.Spec.Provenance = &p.Provenance

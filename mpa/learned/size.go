@@ -1,7 +1,6 @@
 package learned
 
 import (
-	"fmt"
 	"math"
 	"time"
 
@@ -168,9 +167,4 @@ func (a *Agent) may(cores float64) bool {
 		}
 	}
 	return cores*1000 >= float64(low) && (free || cores*1000 <= float64(high))
-}
-
-// String describes the agent, for tests.
-func (a *Agent) String() string {
-	return fmt.Sprintf("β %.3g, used %.3g, cost %.3g", a.s.Beta, a.used(), a.s.Cost)
 }
