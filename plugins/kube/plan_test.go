@@ -236,6 +236,11 @@ func TestReservationsCloseNodes(t *testing.T) {
 
 	require.True(t, w.Holds("a"))
 	require.False(t, w.Holds("b"))
+
+	// A check is of its moment: filters ask it at the same time as others change what is reserved.
+	w.SetPlans(nil, 1001)
+	require.Empty(t, refuses(other("2"), "a"))
+	require.Equal(t, why, k.Refuses("a"))
 }
 
 // A rule about pods that are still to come holds too.
