@@ -2,6 +2,7 @@ package placement
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -241,9 +242,12 @@ func (m movesSize) wideDrain(b *bench) error {
 // tianchi: 200 dimensions and 13,144 rules.
 func (m movesSize) tianchi(b *bench) error {
 	dir, err := b.convert("tianchi", "tianchi", []string{"tianchi2018-common", "tianchi2018-prelim-b"}, "--large-first", "--empty")
-	if err != nil {
+	if errors.Is(err, errNoData) {
 		b.leftOut("Tianchi")
 		return nil
+	}
+	if err != nil {
+		return err
 	}
 	const target = 2330
 	r, seconds, err := b.rebalance(dir, "dotproduct", "--machines", strconv.Itoa(target))
@@ -260,9 +264,12 @@ func (m movesSize) tianchi(b *bench) error {
 // azure: departures, and drains at each tick.
 func (m movesSize) azure(b *bench) error {
 	dir, err := b.convert("azure", "azure", []string{"azure-v1-flavors"}, "--from", "1950000", "--quiet")
-	if err != nil {
+	if errors.Is(err, errNoData) {
 		b.leftOut("Azure")
 		return nil
+	}
+	if err != nil {
+		return err
 	}
 	plain, err := b.compare(dir, "bestfit", 0)
 	if err != nil {
