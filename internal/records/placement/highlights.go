@@ -113,7 +113,7 @@ func clusterPicks() []records.Pick {
 
 // movesPicks are the rows of moves.
 func movesPicks() []records.Pick {
-	const fixed, emptied = "fixed, 1.00 × bound, K0, 12 × 10, Best-Fit, --repair budget=3%,chain=8", "after Best-Fit, large × 6"
+	const fixed, emptied = "fixed, 1.00 × bound, K0, 12 × 10, repair-k0-fixed.yaml, --repair budget=3%,chain=8", "after Best-Fit, large × 6"
 	return []records.Pick{
 		{Work: fixed, Figure: "rejected cpu, %", As: "fixed fleet of the volume bound, make room: rejected cpu, %", Limit: "0"},
 		{Work: fixed, Figure: "moves, %", As: "the same: moves, % of items placed"},

@@ -7,6 +7,7 @@ import (
 	"math"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/internal/records"
@@ -22,7 +23,10 @@ cluster-autoscaler and Karpenter do it.`,
 	run: movesSize{instances: 12, orders: 10, drained: 6, clusters: 40, scale: "1", wide: "15", nodes: "0"}.run,
 }
 
-const movesSeed = 983_001
+const (
+	movesSeed    = 983_001
+	repairPolicy = "repair-k0-fixed.yaml"
+)
 
 // movesSize says how much the section measures.
 type movesSize struct {
@@ -76,24 +80,40 @@ func (m movesSize) pair(b *bench, name, kind string, orders int, flags []string,
 	if p.plain, err = b.compare(dir, "bestfit,worstfit", orders); err != nil {
 		return p, err
 	}
-	p.moved, err = b.compare(dir, "bestfit", orders, flags...)
+	p.moved, err = b.compare(dir, "bestfit,"+repairPolicy, orders, append(flags, "--knowledge", "K0")...)
 	return p, err
 }
 
-// line is a figure of Best-Fit with moves beside the rules without.
+// line is a figure of Best-Fit with moves beside the rules without, and beside the policy that is
+// trained with moves.
 func (p *pair) line(work, figure, format string, f func(k *block) func(policy string) (mean, se float64), must, aim records.Target) records.Line {
 	l := records.Line{
 		Work: work + p.work, Figure: figure, Format: format, Must: must, Aim: aim,
-		Peers: "without moves: " + peers(f(p.plain), format, "bestfit", "worstfit"),
+		Peers: peers(f(p.moved), format, repairPolicy) + "; without moves: " + peers(f(p.plain), format, "bestfit", "worstfit"),
 	}
 	l.Value, l.SE = f(p.moved)("bestfit")
 	return l
 }
 
 func (p *pair) movesLine(work string, must, aim records.Target) records.Line {
-	l := records.Line{Work: work + p.work, Figure: "moves, %", Must: must, Aim: aim}
+	l := records.Line{Work: work + p.work, Figure: "moves, %", Must: must, Aim: aim, Peers: peers(p.moved.movesShare, "%.2f", repairPolicy)}
 	l.Value, l.SE = p.moved.movesShare("bestfit")
 	return l
+}
+
+// trained are the lines of the policy that is trained with moves.
+func (p *pair) trained(b *bench, work string) {
+	work += strings.Replace(p.work, "Best-Fit", repairPolicy, 1)
+	l := records.Line{Work: work, Figure: "rejected cpu, %", Format: "%.4f", Must: records.AtMost(.02), Aim: records.AtMost(0)}
+	l.Value, l.SE = p.moved.rejectedCPU(repairPolicy)
+	b.line(l)
+	l = records.Line{Work: work, Figure: "moves, %", Must: records.AtMost(3), Aim: records.AtMost(1.2)}
+	l.Value, l.SE = p.moved.movesShare(repairPolicy)
+	b.line(l)
+	peer, _ := p.moved.movesShare("bestfit")
+	b.line(records.Line{
+		Work: work, Figure: "moves against bestfit with moves, %", Format: "%+.0f", Value: percent(l.Value, peer) - 100, Must: records.AtMost(-20), Aim: records.AtMost(-50),
+	})
 }
 
 // fixed: a fleet of exactly the volume bound.
@@ -105,6 +125,7 @@ func (m movesSize) fixed(b *bench) error {
 	const work = "fixed, 1.00 × bound, K0, "
 	b.line(p.line(work, "rejected cpu, %", "%.4f", func(k *block) func(string) (float64, float64) { return k.rejectedCPU }, records.AtMost(.02), records.AtMost(0)))
 	b.line(p.movesLine(work, records.AtMost(3), records.AtMost(1.2)))
+	p.trained(b, work)
 	return nil
 }
 
