@@ -9,11 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -139,10 +141,37 @@ func TestPlan(t *testing.T) {
 	})
 	c.Kubectl(t, "", "delete", "pods", "-n", ns, "--field-selector", "spec.nodeName="+lost, "--force", "--grace-period=0") // it takes a minute by itself
 	within(t, "their replacements land as planned", complete)
+	keptOut(t, c, ns)
 	requireSound(t, s)
 	s.Stop(t)
 	require.Equal(t, pods+total[lost], requireLog(t, log).Causes[ledger.CausePlanned])
 	requirePlannedAgain(t, log, lost, deleted, total[lost])
+}
+
+// keptOut reserves an empty node, but for a little, for pods that never come. A pod that
+// is kept off it gets it when the plan is deleted, long before the scheduler tries all pods again.
+func keptOut(t *testing.T, c *e2e.Cluster, ns string) {
+	t.Helper()
+	used := map[string]bool{}
+	for _, node := range c.Placements(ns) {
+		used[node] = true
+	}
+	free := c.Nodes()[slices.IndexFunc(c.Nodes(), func(n *v1.Node) bool { return !used[n.Name] })]
+	c.Kubectl(t, fmt.Sprintf(`{apiVersion: sigma-scheduler.io/v1alpha1, kind: PlacementPlan, metadata: {name: never}, spec: {mode: Enabled, deadline: %q, workloads: [{namespace: %s, kind: Deployment, name: never, requests: {cpu: 2500m}, nodes: [{node: %s, pods: %d}]}]}}`,
+		time.Now().Add(time.Hour).UTC().Format(time.RFC3339), ns, free.Name, free.Status.Allocatable.Cpu().MilliValue()/2500), "apply", "-f", "-")
+	within(t, "the node is reserved", func() (string, bool) {
+		status := c.Kubectl(t, "", "get", "placementplan", "never", "-o", `jsonpath={.status.reserved}`)
+		return status, status != "" && status != "0"
+	})
+	pod := e2e.Pod(ns, "kept-out", "2500m", "1Gi")
+	pod.Spec.NodeSelector = map[string]string{v1.LabelHostname: free.Name}
+	c.CreatePods(t, pod)
+	c.WaitRefused(t, ns, 1)
+	c.Kubectl(t, "", "delete", "placementplan", "never")
+	within(t, "the pod that was kept out", func() (string, bool) {
+		i := slices.IndexFunc(c.Pods(ns), func(p *v1.Pod) bool { return p.Name == "kept-out" && p.Spec.NodeName == free.Name })
+		return fmt.Sprint(i), i >= 0
+	})
 }
 
 // requirePlannedAgain finds in a log that room for the pods of a lost node was reserved within two
