@@ -40,13 +40,13 @@ func FamiliesHelp() string {
 }
 
 // ErrSynthetic says that a synthetic load is named without its prefix.
-var ErrSynthetic = errors.New("it is synthetic")
+var ErrSynthetic = errors.New("the synthetic load is --trace")
 
 // ReadTrace reads a load from a file, and returns the load's name and the file's digest.
 func ReadTrace(path string) (load loadsim.Load, name, digest string, err error) {
 	load, err = loadsim.ReadLoad(path)
 	if errors.Is(err, fs.ErrNotExist) && slices.ContainsFunc(loadsim.Families(), func(k loadsim.Family) bool { return k.Name == path }) {
-		err = fmt.Errorf("%w; %w: the load is --trace %s%s", err, ErrSynthetic, Synthetic, path)
+		err = fmt.Errorf("%w; %w %s%s", err, ErrSynthetic, Synthetic, path)
 	}
 	if err != nil {
 		return load, "", "", err

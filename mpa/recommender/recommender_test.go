@@ -321,10 +321,13 @@ func TestMemoryOverEdits(t *testing.T) {
 }
 
 // Requests that every pod was refused do not count against the hour: the seventh is
-// recommended as well. Where pods took them, the hour's are used up.
+// recommended as well. Where pods took them, the hour's are used up; in mode Recreate, so that
+// those of cpu alone count too.
 func TestRefusedRequestsDoNotCount(t *testing.T) {
 	for outcome, most := range map[v1alpha1.Outcome]int64{v1alpha1.OutcomeRefused: 9, v1alpha1.OutcomeApplied: 6} {
-		w := newWorld(t, func(o *v1alpha1.MultidimPodAutoscaler) { o.Spec.Recommender.Algorithm = "vpa" })
+		w := newWorld(t, func(o *v1alpha1.MultidimPodAutoscaler) {
+			o.Spec.Recommender.Algorithm, o.Spec.Mode = "vpa", v1alpha1.ModeRecreate
+		})
 		w.options.JournalDir = t.TempDir()
 		w.usage.cpu = "900m"
 		last := int64(0)
