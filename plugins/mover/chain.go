@@ -72,8 +72,10 @@ func (m *Mover) moves(c *chain) error {
 		m.mu.Unlock()
 		if err := m.cluster.Evict(m.ctx, move.Pod); err != nil {
 			m.engine.TellMove(refused)
+			m.keep(move.Pod, refusedFor)
 			return end(refused, "%s/%s is not evicted: %w", move.Pod.Namespace, move.Pod.Name, err)
 		}
+		m.keep(move.Pod, stillFor)
 		before = patience(move.Pod)
 		if err := m.await(c, i, before, kube.PlaceTaken); err != nil {
 			m.engine.TellMove(late)

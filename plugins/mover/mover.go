@@ -9,6 +9,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -24,6 +25,12 @@ const (
 	searchShare = 10
 	// mostAway are tried at once when a chain ends.
 	mostAway = 1000
+	// mostWoken are tried when time has passed, and soon is when those are for which there was
+	// no time to search.
+	mostWoken, soon = 100, 10 * time.Second
+	// stillFor is how long no second pod of a workload moves: the limits of evictions allow
+	// most workloads one an hour. refusedFor is the same after a refusal.
+	stillFor, refusedFor = time.Hour, 10 * time.Minute
 	// againAfter is when a pod is tried again whose chain came to nothing, or for which there
 	// was none.
 	againAfter = time.Minute
@@ -57,8 +64,10 @@ type Mover struct {
 	rest     map[types.UID]time.Time // pods for which nothing is tried before
 	told     map[types.UID]bool      // pods of which DryRun has told
 	away     map[types.UID]*v1.Pod   // pods without a chain: tried when one ends, and when the mode changes
+	still    map[string]time.Time    // workloads of which no pod moves before
 	moved    []time.Time             // of the last hour
 	searchAt time.Time               // of the next search
+	wakeAt   time.Time               // of the next try of pods without a chain; zero = none is due
 	running  sync.WaitGroup
 }
 
@@ -72,7 +81,7 @@ type chain struct {
 func New(ctx context.Context, e *engine.Engine, c Cluster, now func() time.Time) *Mover {
 	m := &Mover{
 		engine: e, cluster: c, now: now, ctx: ctx, chains: map[types.UID]*chain{}, rest: map[types.UID]time.Time{},
-		told: map[types.UID]bool{}, away: map[types.UID]*v1.Pod{},
+		told: map[types.UID]bool{}, still: map[string]time.Time{}, away: map[types.UID]*v1.Pod{},
 	}
 	e.WhenRepairChanges(m.modeChanged)
 	return m
@@ -83,16 +92,41 @@ func (m *Mover) modeChanged() {
 	m.mu.Lock()
 	clear(m.rest)
 	clear(m.told)
-	pods := m.takeAway()
+	pods := m.takeAway(mostAway)
 	m.mu.Unlock()
 	m.cluster.Activate(pods...)
 }
 
-// takeAway returns the pods without a chain and forgets them.
-func (m *Mover) takeAway() []*v1.Pod {
-	pods := slices.Collect(maps.Values(m.away))
-	clear(m.away)
+// takeAway returns some of the pods without a chain and forgets these.
+func (m *Mover) takeAway(most int) (pods []*v1.Pod) {
+	for uid, p := range m.away {
+		if len(pods) == most {
+			break
+		}
+		pods = append(pods, p)
+		delete(m.away, uid)
+	}
 	return pods
+}
+
+// wakeIn has some pods without a chain tried after a while.
+func (m *Mover) wakeIn(d time.Duration) {
+	at := m.now().Add(d)
+	if !m.wakeAt.IsZero() && !at.Before(m.wakeAt) {
+		return
+	}
+	m.wakeAt = at
+	time.AfterFunc(d, func() {
+		m.mu.Lock()
+		if !m.now().Before(m.wakeAt) {
+			m.wakeAt = time.Time{}
+		}
+		pods := m.takeAway(mostWoken)
+		m.mu.Unlock()
+		if m.ctx.Err() == nil && len(pods) > 0 {
+			m.cluster.Activate(pods...)
+		}
+	})
 }
 
 // MakeRoom begins a chain for a pod that fits on no node, or goes on with one, and returns the
@@ -118,13 +152,24 @@ func (m *Mover) MakeRoom(pod *v1.Pod, nodes func() []string, open func(node stri
 	}
 	now := m.now()
 	most := min(*r.Chain, m.left(now, *r.MovesPerHour))
-	if most < 1 || len(m.chains) >= mostChains || now.Before(m.searchAt) || now.Before(m.rest[pod.UID]) {
+	switch {
+	case len(m.chains) >= mostChains: // the end of one wakes it
+		return ""
+	case most < 1:
+		m.wakeIn(againAfter)
+		return ""
+	case now.Before(m.rest[pod.UID]):
+		m.wakeIn(m.rest[pod.UID].Sub(now))
+		return ""
+	case now.Before(m.searchAt):
+		m.wakeIn(soon)
 		return ""
 	}
-	rescue := m.engine.FindRoom(pod, nodes(), most, m.cluster.Stays())
+	rescue := m.engine.FindRoom(pod, nodes(), most, m.stays(now))
 	m.searchAt = now.Add(searchShare * m.now().Sub(now))
 	if rescue == nil || !open(rescue.Node, leaving(rescue)) {
 		m.restFor(pod.UID)
+		m.wakeIn(againAfter)
 		return ""
 	}
 	if r.Mode == policy.RepairDryRun {
@@ -135,6 +180,30 @@ func (m *Mover) MakeRoom(pod *v1.Pod, nodes func() []string, open func(node stri
 	delete(m.away, pod.UID)
 	m.begin(rescue)
 	return rescue.Node
+}
+
+// stays reports which pods must not be evicted: because of disruption budgets, and since one of the
+// workload was lately.
+func (m *Mover) stays(now time.Time) func(*v1.Pod) bool {
+	maps.DeleteFunc(m.still, func(_ string, until time.Time) bool { return !now.Before(until) })
+	budgets := m.cluster.Stays()
+	return func(p *v1.Pod) bool { return !m.still[controller(p)].IsZero() || budgets(p) }
+}
+
+// keep keeps the pods of a workload where they are for a while.
+func (m *Mover) keep(p *v1.Pod, d time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if until := m.now().Add(d); until.After(m.still[controller(p)]) {
+		m.still[controller(p)] = until
+	}
+}
+
+func controller(p *v1.Pod) string {
+	if c := metav1.GetControllerOfNoCopy(p); c != nil {
+		return p.Namespace + "/" + c.Kind + "/" + c.Name
+	}
+	return p.Namespace + "/" + p.Name
 }
 
 // left is how many moves the last hour leaves.
@@ -203,19 +272,13 @@ func (m *Mover) run(c *chain) {
 	m.engine.TellEnded(c.Rescue, outcome, err)
 	m.mu.Lock()
 	delete(m.chains, c.Pod.UID)
-	pods := append(m.takeAway(), c.Pod)
+	pods := append(m.takeAway(mostAway), c.Pod)
+	clear(m.rest) // the end of a chain may open what it kept
 	if err != nil {
 		m.restFor(c.Pod.UID)
 	}
 	m.mu.Unlock()
 	m.cluster.Activate(pods...)
-	if err != nil {
-		time.AfterFunc(againAfter, func() {
-			if m.ctx.Err() == nil {
-				m.cluster.Activate(c.Pod)
-			}
-		})
-	}
 }
 
 // Gone notes that a pod waits no more: it was deleted, or got a node.

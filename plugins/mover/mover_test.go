@@ -280,6 +280,8 @@ func TestMoves(t *testing.T) {
 			}
 		}
 		require.Equal(t, 1, stand, "there is room for one beside the chain")
+		require.True(t, w.stays(time.Now())(w.pods["db-new-1"]), "limits allow no second one")
+		require.False(t, w.stays(time.Now().Add(time.Hour))(w.pods["db-new-1"]))
 		w.requireNothingHeld()
 	})
 }
@@ -408,37 +410,16 @@ func TestSecondMoveIsNotMade(t *testing.T) {
 	}
 }
 
-// No more chains than a few are under way.
-func TestMostChains(t *testing.T) {
+// A pod for which there was no chain is looked at again after a while.
+func TestTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := stuck(t, policy.RepairEnabled)
-		for i := range mostChains {
-			w.chains[types.UID(fmt.Sprint(i))] = &chain{Rescue: &engine.Rescue{}}
-		}
-		w.run(time.Second)
+		w.staying["db-1"] = true
+		w.run(10 * time.Second)
 		require.Empty(t, w.evicted)
-		delete(w.chains, "0")
-		w.Activate(w.pods["large-1"])
-		w.run(time.Second)
-		require.Len(t, w.evicted, 1)
-		clear(w.chains)
+		w.staying["db-1"] = false // a budget allows it again: no event of the scheduler says so
+		w.run(2 * time.Minute)
+		require.Equal(t, []string{"a"}, w.where("large-1"))
+		w.requireNothingHeld()
 	})
-}
-
-// A pod that must not preempt, and one that preemption has made room for, move nobody.
-func TestNoChainFor(t *testing.T) {
-	for name, change := range map[string]func(*v1.Pod){
-		"never preempts": func(p *v1.Pod) { p.Spec.PreemptionPolicy = new(v1.PreemptNever) },
-		"nominated":      func(p *v1.Pod) { p.Status.NominatedNodeName = "b" },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := stuck(t, policy.RepairEnabled)
-				change(w.pods["large-1"])
-				w.run(time.Second)
-				require.Empty(t, w.evicted)
-				w.requireNothingHeld()
-			})
-		})
-	}
 }
