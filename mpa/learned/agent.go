@@ -90,11 +90,11 @@ func (m *maxima) add(now time.Time, v float64, window time.Duration) {
 }
 
 // most returns the largest; 0 without any.
-func (m maxima) most() float64 {
-	if len(m) == 0 {
+func (m *maxima) most() float64 {
+	if len(*m) == 0 {
 		return 0
 	}
-	return m[0].Value
+	return (*m)[0].Value
 }
 
 const (

@@ -47,9 +47,9 @@ func (l *life) observe(rate, latency float64) *mpa.Observation {
 
 func (l *life) cores() float64 { return float64(l.replicas) * float64(l.size.CPU) / 1000 }
 
-func (l *life) live(d time.Duration, rate, latency float64) (r mpa.Recommendation) {
+func (l *life) live(d time.Duration, rate, latency float64) {
 	for end := l.now.Add(d); l.now.Before(end); {
-		r = l.agent.Recommend(l.observe(rate, latency))
+		r := l.agent.Recommend(l.observe(rate, latency))
 		if r.Replicas != 0 {
 			l.replicas = mpatest.Web().Replicas.Clamp(r.Replicas)
 		}
@@ -57,7 +57,6 @@ func (l *life) live(d time.Duration, rate, latency float64) (r mpa.Recommendatio
 			l.size = mpatest.Web().Containers[0].Clamp(r.Containers[0])
 		}
 	}
-	return r
 }
 
 func TestAgent(t *testing.T) {

@@ -59,7 +59,7 @@ func TestGenerate(t *testing.T) {
 		assert.True(t, work > .499 && work < 4.001, "%v cores at the peak", work)
 		assert.True(t, s.Load.Peak() >= 15 && s.Load.Peak() <= 40)
 		assert.True(t, fits(&s.App, DefaultSite().Nodes))
-		assert.NoError(t, s.App.Target.Validate())
+		require.NoError(t, s.App.Target.Validate())
 	}
 	_, err = NewGenerator("tset", "")
 	require.EqualError(t, err, `unknown side "tset": there are train, test`)
