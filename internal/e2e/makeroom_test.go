@@ -154,17 +154,17 @@ func TestMakeRoom(t *testing.T) {
 	require.Equal(t, 1, requireLog(t, log).Causes[ledger.CauseNominated])
 }
 
-// TestMakeRoomInACrowd has 36 nodes with a little room on each, pods of 2.5 cores that fit on none of them, and others
+// TestMakeRoomInACrowd has 36 nodes with a little room on each, pods of four cores that fit on none of them, and others
 // that come and go meanwhile. Every pod that is evicted stands again where the chain has it.
 func TestMakeRoomInACrowd(t *testing.T) {
 	c := e2e.Shared(t)
 	installSigma(t, c)
 	grantRepair(t, c)
-	c.Kubectl(t, `{apiVersion: sigma-scheduler.io/v1alpha1, kind: PlacementPolicy, metadata: {name: general}, spec: {featureVersion: 1, model: rule, knowledge: K0, rule: {name: worstfit}, mode: live,
+	c.Kubectl(t, `{apiVersion: sigma-scheduler.io/v1alpha1, kind: PlacementPolicy, metadata: {name: general}, spec: {featureVersion: 1, model: rule, knowledge: K0, rule: {name: leastallocated}, mode: live,
   repair: {mode: Enabled, movesPerHour: 200}}}`, "apply", "-f", "-")
 	ns, log := c.Namespace(t), filepath.Join(t.TempDir(), "decisions.jsonl")
-	s := c.StartScheduler(t, scheduler, sigmaConfig(false, "decisionLog: "+log))
-	const nodes, workloads, replicas, large, others = 36, 60, 4, 8, 50
+	s := c.StartScheduler(t, scheduler, sigmaConfig(false, "fleet: fixed, decisionLog: "+log))
+	const nodes, workloads, replicas, large, others = 36, 60, 4, 6, 50
 	for i := range nodes {
 		c.CreateNodes(t, e2e.Node(fmt.Sprintf("n%02d", i), "8", "64Gi"))
 	}
@@ -174,7 +174,8 @@ func TestMakeRoomInACrowd(t *testing.T) {
 		c.Kubectl(t, "", "create", "poddisruptionbudget", name, "-n", ns, "--selector=app="+name, "--max-unavailable=1")
 	}
 	c.WaitRunning(t, ns, workloads*replicas)
-	c.CreateDeployment(t, e2e.Deployment(ns, "large", large, "2500m", "1Gi"))
+	t.Log(room(c))
+	c.CreateDeployment(t, e2e.Deployment(ns, "large", large, "4", "1Gi"))
 	c.CreateDeployment(t, e2e.Deployment(ns, "others", others, "50m", "1Mi"))
 	e2e.Wait(t, "room for all", func() (string, bool) {
 		is := 0
@@ -194,9 +195,23 @@ func TestMakeRoomInACrowd(t *testing.T) {
 		s.Metric(t, "sigma_repair_chains_begun_total"), s.Metric(t, "sigma_repair_chains_ended_total", `outcome="done"`),
 		s.Metric(t, "sigma_repair_moves_total"), s.Metric(t, "sigma_repair_moves_total", `outcome="done"`),
 		s.Metric(t, "sigma_repair_search_duration_seconds_count"), s.Metric(t, "sigma_repair_search_duration_seconds_sum"))
-	require.Positive(t, s.Metric(t, "sigma_repair_moves_total", `outcome="done"`))
+	moves := s.Metric(t, "sigma_repair_moves_total")
+	require.Positive(t, moves)
+	require.Equal(t, moves, s.Metric(t, "sigma_repair_moves_total", `outcome="done"`))
 	c.RequireFits(t)
 	requireSound(t, s)
 	s.Stop(t)
 	requireLog(t, log)
+}
+
+// room lists the millicores that are free on each node.
+func room(c *e2e.Cluster) map[string]int64 {
+	free := map[string]int64{}
+	for _, n := range c.Nodes() {
+		free[n.Name] = n.Status.Allocatable.Cpu().MilliValue()
+	}
+	for _, p := range c.Pods("") {
+		free[p.Spec.NodeName] -= p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()
+	}
+	return free
 }
