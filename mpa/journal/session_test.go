@@ -78,13 +78,13 @@ func TestChange(t *testing.T) {
 // A learned agent needs the weights with the digest in the journal. With others loaded, or
 // none, a replay fails.
 func TestDigest(t *testing.T) {
-	defer agents.Register(agents.Kind{Name: "learned", Model: func(t mpa.Target, weights []byte) (mpa.Agent, error) {
+	defer agents.Register(agents.Kind{Name: "taught", Model: func(t mpa.Target, weights []byte) (mpa.Agent, error) {
 		percent, err := strconv.Atoi(string(weights))
 		return agents.NewHPA(t, agents.DefaultHPA().At(int32(percent))), err
 	}})()
 	loaded := agents.Weights{}
 	digest, other := loaded.Add([]byte("70")), loaded.Add([]byte("40"))
-	learned := setup("learned")
+	learned := setup("taught")
 	learned.Agent.Digest = digest
 	path := filepath.Join(t.TempDir(), "web.jsonl")
 	options := journal.Options{Weights: loaded}
@@ -99,9 +99,9 @@ func TestDigest(t *testing.T) {
 	assert.Equal(t, 200, v.Equal)
 	assert.Zero(t, v.Recorded)
 	_, err = journal.ReplayFile(path, nil)
-	require.EqualError(t, err, path+`:1: start: agent learned: its weights are not loaded: "`+digest+`" is asked for, none are loaded`)
+	require.EqualError(t, err, path+`:1: start: agent taught: its weights are not loaded: "`+digest+`" is asked for, none are loaded`)
 	_, err = journal.ReplayFile(path, agents.Weights{other: loaded[other]})
-	require.EqualError(t, err, path+`:1: start: agent learned: its weights are not loaded: "`+digest+`" is asked for, `+other+` are loaded`)
+	require.EqualError(t, err, path+`:1: start: agent taught: its weights are not loaded: "`+digest+`" is asked for, `+other+` are loaded`)
 
 	// With the same weights the agent's state survives. With others it does not, but the
 	// guards' memory does, also if the old weights are gone.
