@@ -135,6 +135,7 @@ func (m *Mover) await(c *chain, number int, most time.Duration, want kube.PlaceS
 				return err
 			}
 			return end(lost, "the room on node %s is gone", placeOf(c.Rescue, number))
+		case kube.PlaceFree, kube.PlaceOccupied: // not yet as it is to be
 		}
 		if number == len(c.Moves) || want == kube.PlaceFree {
 			if err := m.needed(c); err != nil {
