@@ -30,8 +30,8 @@ func ParseRepair(text string) (*Repair, error) {
 }
 
 // String is what [ParseRepair] reads.
-func (r Repair) String() string {
-	return fmt.Sprintf("budget=%s,chain=%d%s", percent(r.Budget), r.Chain, r.Pace)
+func (r *Repair) String() string {
+	return fmt.Sprintf("budget=%s,chain=%d%s", percent(r.Budget), r.Chain, r.Pace.String())
 }
 
 // ParseRebalance reads a [Rebalance] such as "every=15m,moves=.5%"; what is left out has these values.
@@ -69,12 +69,12 @@ func (p *Pace) setPerHour(text string) (err error) {
 }
 
 // String is what [ParseRebalance] reads.
-func (r Rebalance) String() string {
-	return fmt.Sprintf("every=%s,moves=%s%s", duration(r.Every), percent(r.Moves), r.Pace)
+func (r *Rebalance) String() string {
+	return fmt.Sprintf("every=%s,moves=%s%s", duration(r.Every), percent(r.Moves), r.Pace.String())
 }
 
 // String is empty for moves that are instant and without a limit an hour.
-func (p Pace) String() string {
+func (p *Pace) String() string {
 	text := ""
 	if p.Takes > 0 {
 		text += ",takes=" + duration(p.Takes).String()

@@ -357,10 +357,10 @@ func (r *Rebalanced) Print(out io.Writer) error {
 }
 
 // at is the point of the curve after a number of moves.
-func (r *Rebalanced) at(moves int) CurvePoint {
+func (r *Rebalanced) at(n int) CurvePoint {
 	p := CurvePoint{}
 	for _, q := range r.Curve {
-		if q.Moves <= moves {
+		if q.Moves <= n {
 			p = q
 		}
 	}
@@ -368,6 +368,6 @@ func (r *Rebalanced) at(moves int) CurvePoint {
 }
 
 // percent is a number of moves in % of the items that stood.
-func (r *Rebalanced) percent(moves int) float64 {
-	return 100 * float64(moves) / float64(max(r.Items, 1))
+func (r *Rebalanced) percent(n int) float64 {
+	return 100 * float64(n) / float64(max(r.Items, 1))
 }
