@@ -54,10 +54,14 @@ func stallAt(l *lab) *stall {
 func (s *stall) reach(rng *rand.Rand) (steps int) {
 	s.Helper()
 	for ; steps < 1000; steps++ {
+		wait := time.Duration(0)
+		if s.state.log.beginning != nil { // the writer needs its time, however fast decisions are
+			wait = 5 * time.Millisecond
+		}
 		select {
 		case <-s.reached:
 			return steps
-		default:
+		case <-time.After(wait):
 			s.live(rng, 1)
 		}
 	}
