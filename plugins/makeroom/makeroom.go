@@ -191,6 +191,9 @@ func (r *Request) mayMove(p *ledger.Pod) bool {
 	if !ok || object.Spec.NodeName != p.Node().Name() { // its binding is under way
 		return false
 	}
+	if object.Spec.SchedulerName != r.Pod.Spec.SchedulerName { // another one decides where its replacement goes
+		return false
+	}
 	return corev1.PodPriority(object) <= corev1.PodPriority(r.Pod) && podspec.Movable(object) == "" && (r.Stays == nil || !r.Stays(object))
 }
 

@@ -117,6 +117,7 @@ func TestFind(t *testing.T) {
 		{"of higher priority", priority(6), nil, ""},
 		{"no controller", func(p *v1.Pod) { p.OwnerReferences = nil }, nil, ""},
 		{"not ready", func(p *v1.Pod) { p.Status.Conditions = nil }, nil, ""},
+		{"of another scheduler", func(p *v1.Pod) { p.Spec.SchedulerName = "other" }, nil, ""},
 		{"its binding is under way", func(p *v1.Pod) { p.Spec.NodeName = "" }, nil, ""},
 		{"must stay", nil, func(r *makeroom.Request) { r.Stays = func(p *v1.Pod) bool { return p.Name == "db-1" } }, ""},
 		{"others must stay", nil, func(r *makeroom.Request) { r.Stays = func(p *v1.Pod) bool { return p.Name != "db-1" } }, moved},
