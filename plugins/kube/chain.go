@@ -145,6 +145,9 @@ func (t *Translator) toCome(n *ledger.Node, w *planned) (pods int32, reason stri
 	if n.Machine().Cordoned {
 		return 0, ledger.ReleaseCordoned
 	}
+	if a := t.ledger.App(w.app); unready(n) || a != nil && slices.Contains(n.Machine().Refuses, a.Spec().Selector) {
+		return 0, ledger.ReleaseRefused
+	}
 	return w.nodes[n.Name()], ledger.ReleaseTaken
 }
 

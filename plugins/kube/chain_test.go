@@ -69,6 +69,13 @@ func TestChainIsCarriedOut(t *testing.T) {
 
 // A chain that ends leaves nothing reserved, whatever ends it. Another one goes on.
 func TestChainEnds(t *testing.T) {
+	tainted := func(key string) func(*world, *kube.Chain) {
+		return func(w *world, _ *kube.Chain) {
+			b := sized("b", 4)
+			b.Spec.Taints = []v1.Taint{{Key: key, Effect: v1.TaintEffectNoSchedule}}
+			w.SetNode(b, []*v1.Pod{sizedPod("web-1", "web", "1", "b")})
+		}
+	}
 	for _, tt := range []struct {
 		name    string
 		end     func(*world, *kube.Chain)
@@ -94,6 +101,8 @@ func TestChainEnds(t *testing.T) {
 			b.Spec.Unschedulable = true
 			w.SetNode(b, []*v1.Pod{sizedPod("web-1", "web", "1", "b")})
 		}, []string{"b 1 cordoned"}, map[string]string{"a": largeToA}},
+		{"not heard from", tainted(v1.TaintNodeUnreachable), []string{"b 1 refused"}, map[string]string{"a": largeToA}},
+		{"a taint of another kind", tainted("team"), []string{"b 1 refused"}, map[string]string{"a": largeToA}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w, _, _, chain := chainWorld(t)
