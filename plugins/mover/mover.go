@@ -48,7 +48,7 @@ type Cluster interface {
 	Stays() func(*v1.Pod) bool
 	// Activate lets the scheduler try pods at once.
 	Activate(...*v1.Pod)
-	// Evict evicts a pod. A pod that is gone is no error.
+	// Evict evicts a pod. A pod that is gone is no error, nor is an answer that was lost.
 	Evict(context.Context, *v1.Pod) error
 }
 

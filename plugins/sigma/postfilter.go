@@ -116,10 +116,12 @@ func (c *moverCluster) Activate(pods ...*v1.Pod) {
 	c.handle.Activate(klog.Background(), byName)
 }
 
-// Evict implements [mover.Cluster].
+// Evict implements [mover.Cluster]. Where the answer was lost the pod may be gone: its replacement
+// keeps its place until the chain has waited for it.
 func (c *moverCluster) Evict(ctx context.Context, pod *v1.Pod) error {
-	if err := c.evictor.Evict(ctx, pod); !errors.Is(err, evict.ErrGone) {
-		return err
+	err := c.evictor.Evict(ctx, pod)
+	if _, uncertain := errors.AsType[*evict.UncertainError](err); uncertain || errors.Is(err, evict.ErrGone) {
+		return nil
 	}
-	return nil
+	return err
 }

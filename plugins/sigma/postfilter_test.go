@@ -2,13 +2,18 @@ package sigma
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
@@ -16,9 +21,11 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
+	"k8s.io/utils/clock"
 
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/evict"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/mover"
 )
@@ -144,5 +151,50 @@ func TestPreemptionFollows(t *testing.T) {
 				s.verify()
 			})
 		}
+	}
+}
+
+// away is an API server with one Deployment, whose answer to an Eviction is an error.
+type away struct{ err error }
+
+func (a *away) Workload(_ context.Context, kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
+	o := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"readyReplicas": int64(1)}}}
+	o.SetGroupVersionKind(kind)
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	return o, nil
+}
+
+func (a *away) Workloads(_ context.Context, kind schema.GroupVersionKind, _ string) ([]metav1.PartialObjectMetadata, error) {
+	if kind.Kind != "ReplicaSet" {
+		return nil, nil
+	}
+	return []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db", Annotations: map[string]string{
+		evict.Annotation: time.Now().UTC().Format(time.RFC3339) + "/make-room/a",
+	}}}}, nil
+}
+
+func (a *away) Patch(context.Context, schema.GroupVersionKind, string, string, []byte) error {
+	return nil
+}
+func (a *away) Evict(context.Context, *policyv1.Eviction) error { return a.err }
+
+// A pod that may have been evicted is one that was: its replacement needs its place.
+func TestEvictionWithoutAnswer(t *testing.T) {
+	for name, tt := range map[string]struct {
+		err  error
+		ends bool
+	}{
+		"a lost answer": {errors.New("EOF"), false},
+		"gone":          {apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "db-1"), false},
+		"refused":       {apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "db-1", nil), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := moving("db-1", "db").Node("a").Namespace("default").Obj()
+			p.OwnerReferences[0].APIVersion = "apps/v1"
+			c := &moverCluster{evictor: evict.New(&away{tt.err}, evict.MakeRoom, evict.Defaults, clock.RealClock{})}
+			err := c.Evict(t.Context(), p)
+			require.Equal(t, tt.ends, err != nil, "%v", err)
+		})
 	}
 }
