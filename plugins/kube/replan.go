@@ -93,7 +93,7 @@ func (t *Translator) losses(book *planBook, now float64) (list []loss, pods int3
 // plans again too. What finds no place then is tried again later.
 func (t *Translator) replan(book *planBook, now float64) {
 	lost, pods := t.losses(book, now)
-	if pods == 0 || pods == book.failed.pods && now < book.failed.at+retryAfter {
+	if pods == 0 || pods == book.failed.pods && now >= book.failed.at && now < book.failed.at+retryAfter {
 		return
 	}
 	lost = slices.DeleteFunc(lost, func(l loss) bool { return t.ledger.App(l.w.app) == nil && t.ensurePlanned(l.w) == nil })

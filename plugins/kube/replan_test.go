@@ -149,6 +149,19 @@ func TestNoPlaceToPlanAgain(t *testing.T) {
 	require.Equal(t, map[string]string{"a": webs(1), "d": webs(2)}, w.reserved())
 }
 
+// A clock that is set back puts off no try.
+func TestPlanAgainWithClockBack(t *testing.T) {
+	w, _ := plannedWorld(t)
+	full := func(name string) { w.SetNode(sized(name, 2), []*v1.Pod{sizedPod("x-"+name, "x", "2", name)}) }
+	full("c")
+	full("d")
+	w.RemoveNode("b")
+	w.ReviewPlans(1001)
+	w.SetNode(sized("d", 2), nil)
+	w.ReviewPlans(500)
+	require.Equal(t, map[string]string{"a": webs(1), "d": webs(2)}, w.reserved())
+}
+
 // What is reserved for small pods makes way on a few nodes where that lets in a large one.
 func TestSmallRepack(t *testing.T) {
 	w := newWorld(t)
