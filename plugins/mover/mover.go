@@ -65,6 +65,7 @@ type Mover struct {
 	told     map[types.UID]bool      // pods of which DryRun has told
 	away     map[types.UID]*v1.Pod   // pods without a chain: tried when one ends, and when the mode changes
 	still    map[string]time.Time    // workloads of which no pod moves before
+	nodes    map[types.UID]string    // that chains have nominated, by the pod that waits
 	moved    []time.Time             // of the last hour
 	searchAt time.Time               // of the next search
 	wakeAt   time.Time               // of the next try of pods without a chain; zero = none is due
@@ -81,7 +82,7 @@ type chain struct {
 func New(ctx context.Context, e *engine.Engine, c Cluster, now func() time.Time) *Mover {
 	m := &Mover{
 		engine: e, cluster: c, now: now, ctx: ctx, chains: map[types.UID]*chain{}, rest: map[types.UID]time.Time{},
-		told: map[types.UID]bool{}, still: map[string]time.Time{}, away: map[types.UID]*v1.Pod{},
+		told: map[types.UID]bool{}, still: map[string]time.Time{}, away: map[types.UID]*v1.Pod{}, nodes: map[types.UID]string{},
 	}
 	e.WhenRepairChanges(m.modeChanged)
 	return m
@@ -182,6 +183,19 @@ func (m *Mover) MakeRoom(pod *v1.Pod, nodes func() []string, open func(node stri
 	return rescue.Node
 }
 
+// TakesBack reports, once, whether a pod's nomination is that of a chain that has ended. The caller
+// takes it back: the scheduler would keep others off the node.
+func (m *Mover) TakesBack(pod *v1.Pod) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	node := m.nodes[pod.UID]
+	if m.chains[pod.UID] != nil || node == "" || node != pod.Status.NominatedNodeName {
+		return false
+	}
+	delete(m.nodes, pod.UID)
+	return true
+}
+
 // stays reports which pods must not be evicted: because of disruption budgets, and since one of the
 // workload was lately.
 func (m *Mover) stays(now time.Time) func(*v1.Pod) bool {
@@ -241,7 +255,7 @@ func (m *Mover) begin(r *engine.Rescue) {
 	m.engine.Begin(r, float64(until.UnixMicro())/1e6)
 	m.engine.TellBegun(r, policy.RepairEnabled)
 	c := &chain{Rescue: r, wake: make(chan struct{}, 1)}
-	m.chains[r.Pod.UID] = c
+	m.chains[r.Pod.UID], m.nodes[r.Pod.UID] = c, r.Node
 	m.running.Go(func() { m.run(c) })
 }
 
@@ -288,6 +302,7 @@ func (m *Mover) Gone(pod *v1.Pod) {
 	delete(m.told, pod.UID)
 	delete(m.rest, pod.UID)
 	delete(m.away, pod.UID)
+	delete(m.nodes, pod.UID)
 	for _, c := range m.chains {
 		c.poke()
 	}

@@ -30,7 +30,10 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 			return p.takes(ctx, state, pod, node, gone)
 		})
 	}
-	if node == "" {
+	switch {
+	case node == "" && p.mover != nil && p.mover.TakesBack(pod):
+		return framework.NewPostFilterResultWithNominatedNode(""), fwk.NewStatus(fwk.Unschedulable)
+	case node == "":
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
 	return framework.NewPostFilterResultWithNominatedNode(node), nil

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodeaffinity"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -35,12 +36,14 @@ type quiet struct {
 	evicted chan string
 	pods    map[string]*v1.Pod
 	stays   bool
+	refuses error // evictions
 }
 
 func (q *quiet) Pod(_, name string) *v1.Pod               { return q.pods[name] }
 func (q *quiet) Stays() func(*v1.Pod) bool                { return func(*v1.Pod) bool { return q.stays } }
 func (q *quiet) Activate(...*v1.Pod)                      {}
-func (q *quiet) Evict(_ context.Context, p *v1.Pod) error { q.evicted <- p.Name; return nil }
+func (q *quiet) Evict(_ context.Context, p *v1.Pod) error { q.evicted <- p.Name; return q.refuses }
+
 func registerRoom(r *frameworkruntime.Registry, p *schedulerconfig.KubeSchedulerProfile) {
 	// In front of preemption, as the defaults of a configuration have it.
 	p.Plugins.PostFilter.Enabled = append([]schedulerconfig.Plugin{{Name: Name}}, p.Plugins.PostFilter.Enabled...)
@@ -105,6 +108,29 @@ func TestMakeRoomComesFirst(t *testing.T) {
 	_, assumed := s.place(moving("db-2", "db").Priority(5).Req(cores("4")).Obj())
 	require.Equal(t, "b", assumed.Spec.NodeName)
 	s.verify()
+}
+
+// The nomination of a chain that came to nothing is taken back, also where nobody preempts: the
+// scheduler would keep others off the node. That of preemption stays.
+func TestNominationEnds(t *testing.T) {
+	s, q, large := roomStage(t, policy.RepairEnabled)
+	q.refuses = errors.New("429")
+	c := s.filter(large.Obj())
+	nominated, status := s.preempt(c, large.Obj())
+	require.True(t, status.IsSuccess(), "%v", status)
+	require.Equal(t, "a", nominated)
+	s.mover.Wait()
+	for node, clears := range map[string]bool{"a": true, "b": false} {
+		p := large.NominatedNodeName(node).Obj()
+		c := s.filter(p)
+		result, status := s.PostFilter(s.ctx, c.state, p, framework.NewDefaultNodeToStatus())
+		require.Equal(t, fwk.Unschedulable, status.Code())
+		require.Equal(t, clears, result != nil, node)
+		if clears {
+			require.Equal(t, fwk.ModeOverride, result.Mode())
+			require.Empty(t, result.NominatedNodeName)
+		}
+	}
 }
 
 // Where there is no chain, preemption follows, or the pod waits as before.
