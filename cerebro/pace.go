@@ -13,12 +13,15 @@ type Pace struct {
 	// machine that a tick empties counts as in use until the last move from it is over.
 	Takes float64
 	// PerHour is the most moves for each hour since the first event; 0 = no limit. What is
-	// not spent lapses after a day.
+	// not spent lapses after a day, but for one move.
 	PerHour float64
 }
 
 // lapse is how many hours a move that was not made may still be made.
 const lapse = 24
+
+// mostSaved is the most moves that may be left of an allowance.
+func mostSaved(perHour float64) float64 { return max(1, lapse*perHour) }
 
 // An allowance is how many moves may be made by now.
 type allowance struct {
@@ -31,12 +34,20 @@ func (a *allowance) left(now, perHour float64) float64 {
 	if perHour == 0 {
 		return math.Inf(1)
 	}
-	a.saved = min(a.saved+(now-a.since)/3600*perHour, lapse*perHour)
+	a.saved = min(a.saved+(now-a.since)/3600*perHour, mostSaved(perHour))
 	a.since = now
 	return math.Floor(a.saved + 1e-9)
 }
 
 func (a *allowance) spend(moves int) { a.saved -= float64(moves) }
+
+// reaches is the time when so many moves are left, if none is made.
+func (a *allowance) reaches(moves, perHour float64) float64 {
+	if moves > mostSaved(perHour) {
+		return math.Inf(1)
+	}
+	return a.since + (moves-a.saved)/perHour*3600
+}
 
 // An away item has no running copy between two times.
 type away struct {

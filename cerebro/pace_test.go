@@ -171,3 +171,67 @@ func TestPaceHolds(t *testing.T) {
 	require.Positive(t, moved)
 	require.Positive(t, again, "no item moved twice")
 }
+
+// TestFewMovesAnHour: less than a move a day still comes to a move.
+func TestFewMovesAnHour(t *testing.T) {
+	tr := ticks()
+	tr.Events[6].Time = 40 * 3600
+	rebalance := &cerebro.Rebalance{Every: 3600, Moves: .5, Pace: cerebro.Pace{PerHour: 1. / 30}}
+	run, err := cerebro.NewReplayer(tr).Run(rule.BestFit{}, cerebro.Options{Rebalance: rebalance})
+	require.NoError(t, err)
+	require.Equal(t, 1, run.Moves)
+	require.InDelta(t, 5*2+10*2+(30*3600-15)*2+10*3600, run.CostSeconds, 1e-6)
+}
+
+// TestTicksWithoutEnd: ticks on which nothing can happen take no work, however many there are.
+func TestTicksWithoutEnd(t *testing.T) {
+	for _, pace := range []cerebro.Pace{{Takes: 40}, {PerHour: 60}, {PerHour: 1}, {Takes: 40, PerHour: 60}} {
+		rebalance := &cerebro.Rebalance{Every: 1e-12, Moves: .5, Pace: pace}
+		_, err := cerebro.NewReplayer(ticks()).Run(rule.BestFit{}, cerebro.Options{Rebalance: rebalance})
+		require.NoError(t, err)
+	}
+}
+
+// TestTickAfterChain: a tick that found nothing while items were away looks again when they are back.
+func TestTickAfterChain(t *testing.T) {
+	tr := ticks()
+	tr.Instance.Fleet, tr.Instance.Machines[0].Count = binpack.Fixed, 2
+	tr.Instance.Apps[0].Demand[0], tr.Instance.Apps[1].Demand[0] = 7, 3
+	tr.Instance.Machines[0].Capacity[0] = 9
+	tr.Requests = nil
+	for _, name := range []string{"b", "b2", "b3", "b4", "a", "e", "e2", "e3"} {
+		app := int32(1)
+		if name == "a" {
+			app = 0
+		}
+		tr.Requests = append(tr.Requests, trace.Request{Name: name, App: app, Count: 1})
+	}
+	gone := func(time float64, request int32) trace.Event {
+		return trace.Event{Time: time, Kind: trace.Delete, Request: request, Count: 1}
+	}
+	tr.Events = []trace.Event{
+		{Request: 0, Count: 1}, {Request: 1, Count: 1}, {Request: 2, Count: 1}, {Request: 3, Count: 1}, gone(1, 0), gone(1, 1),
+		{Time: 2, Request: 4, Count: 1}, // b4 moves to b3, until 12
+		gone(3, 4),
+		{Time: 4, Request: 5, Count: 1}, {Time: 4, Request: 6, Count: 1}, {Time: 4, Request: 7, Count: 1}, // beside both, and two alone
+		gone(5, 2), gone(5, 5), // the one that moved is alone
+		gone(100, 6),
+	}
+	opt := cerebro.Options{
+		Check:     true,
+		Repair:    &cerebro.Repair{Budget: 1, Chain: 8, Pace: cerebro.Pace{Takes: 10}},
+		Rebalance: &cerebro.Rebalance{Every: 7, Moves: .34},
+	}
+	var h history
+	opt.Record = h.record
+	_, err := cerebro.NewReplayer(tr).Run(rule.BestFit{}, opt)
+	require.NoError(t, err)
+	var times []float64
+	for _, d := range h.lines {
+		if d.Kind == cerebro.Move {
+			times = append(times, d.Time)
+			require.Equal(t, int32(3), d.Request)
+		}
+	}
+	require.Equal(t, []float64{2, 14}, times)
+}

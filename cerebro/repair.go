@@ -147,19 +147,19 @@ func (r *Replayer) rebalance(before float64) {
 		if m.first+(m.ticks+1)*opt.Every <= now {
 			return // the time between two is nothing beside the times of the events
 		}
-		most := int(min(opt.Moves*float64(r.state.AliveTotal()), m.drains.left(now, opt.PerHour)))
-		if m.unchanged == m.model.Changes()+1 && most <= m.tried { // the same search finds the same: nothing
-			if opt.PerHour == 0 {
-				m.ticks = max(m.ticks, math.Ceil((before-m.first)/opt.Every)-1)
-			}
+		if now < m.busy {
+			m.skip(min(before, m.busy), opt.Every)
 			continue
 		}
-		if now < m.busy {
+		r.returned(now, -1)
+		share := opt.Moves * float64(r.state.AliveTotal())
+		most := int(min(share, m.drains.left(now, opt.PerHour)))
+		if m.unchanged == m.model.Changes()+1 && most <= m.tried { // the same search finds the same: nothing
+			m.skip(m.changes(before, share, opt.PerHour), opt.Every)
 			continue
 		}
 		u.tally.mark(r, now)
 		u.tally.reach(r, now)
-		r.returned(now, -1)
 		list := m.model.Drain(context.Background(), most)
 		m.drains.spend(len(list))
 		m.busy = now
@@ -175,6 +175,22 @@ func (r *Replayer) rebalance(before float64) {
 			m.unchanged = m.model.Changes() + 1
 		}
 	}
+}
+
+// skip passes over the ticks before a time, but for the last, since times are rounded.
+func (m *mover) skip(until, every float64) {
+	m.ticks = max(m.ticks, math.Ceil((until-m.first)/every)-2)
+}
+
+// changes is the first time up to which a search that found nothing finds nothing again.
+func (m *mover) changes(before, share, perHour float64) float64 {
+	if more := float64(m.tried) + 1; perHour > 0 && share >= more {
+		before = min(before, m.drains.reaches(more, perHour))
+	}
+	for _, a := range m.away {
+		before = min(before, a.till)
+	}
+	return before
 }
 
 // move carries out a move of the model.
