@@ -63,10 +63,12 @@ func (s *search) cheapest() (best int32, next float64) {
 			continue
 		}
 		price = s.worth(m, price+s.extra[m])
-		if price < least {
+		switch {
+		case price >= next || s.capped(m):
+		case price < least:
 			best, least, next = m, price, least
-		} else {
-			next = min(next, price)
+		default:
+			next = price
 		}
 	}
 	return best, next

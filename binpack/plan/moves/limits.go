@@ -24,6 +24,26 @@ func (s *search) withinLimits() bool {
 	return true
 }
 
+// capped reports whether more items of an app than may still move would leave a machine for the first
+// time if it were emptied.
+func (s *search) capped(m int32) (over bool) {
+	if s.opt.AppShare >= 1 && s.opt.Caps == nil {
+		return false
+	}
+	for _, i := range s.on[m] {
+		if app := s.items[i].App; s.origin[i] == m {
+			s.moved[app]++
+			over = over || s.moved[app] > s.cap[app]
+		}
+	}
+	for _, i := range s.on[m] {
+		if s.origin[i] == m {
+			s.moved[s.items[i].App]--
+		}
+	}
+	return over
+}
+
 // priceOf is the price of all items on a machine; ok is false if one of them must stay.
 func (s *search) priceOf(m int32) (price float64, ok bool) {
 	return s.load[m].price, s.load[m].fixed == 0

@@ -97,6 +97,26 @@ func TestByCostEmptiesTheDear(t *testing.T) {
 	require.Equal(t, Position{1, 0}, r.solve(t).Moves()[0].From)
 }
 
+// TestCapsLeaveTheRest: of each machine of the pairs both items would have to move and one may; they are cheap, many, and
+// not tried.
+func TestCapsLeaveTheRest(t *testing.T) {
+	in := packtest.Instance([]binpack.MachineLine{packtest.Line(12, 1, 10)}, []int64{1}, []int64{1})
+	var items []Item
+	for m := range int32(12) {
+		for range 2 + m/8 {
+			items = append(items, Item{App: m / 8, Index: m})
+		}
+	}
+	for name, opt := range map[string]Options{"cap": {Budget: 9, Caps: []int32{1, 99}}, "share": {Budget: 9, AppShare: .75, Caps: []int32{1, 99}}} {
+		t.Run(name, func(t *testing.T) {
+			p := riddle{in, items, opt}.solve(t)
+			now, _ := p.Machines()
+			require.Equal(t, 9, now)
+			require.Len(t, p.Moves(), 9)
+		})
+	}
+}
+
 func TestTogether(t *testing.T) {
 	// The machines are full: two items can change places only while both are away.
 	in := packtest.Instance([]binpack.MachineLine{packtest.Line(2, 1, 6)}, []int64{6}, []int64{6})
