@@ -235,3 +235,33 @@ func TestTickAfterChain(t *testing.T) {
 	}
 	require.Equal(t, []float64{2, 14}, times)
 }
+
+// TestFixedStays: what the trace marks does not move in a replay, and its machine stays in use.
+func TestFixedStays(t *testing.T) {
+	for name, c := range map[string]struct {
+		fixed any
+		moves int
+	}{"none": {nil, 1}, "one": {map[string]any{"a": "pinned"}, 1}, "both": {map[string]any{"a": "pinned", "b": "pinned"}, 0}} {
+		t.Run(name, func(t *testing.T) {
+			tr := ticks()
+			tr.Instance.Fleet, tr.Instance.Machines[0].Count = binpack.Fixed, 2
+			tr.Source = map[string]any{"fixed": c.fixed}
+			tr.Requests = []trace.Request{{Name: "a", Count: 1}, {Name: "b", App: 1, Count: 1}, {Name: "b2", App: 1, Count: 1}}
+			tr.Initial, tr.Placed = 2, []trace.Placed{{Request: 0, Count: 1}, {Request: 1, Index: 1, Count: 1}}
+			tr.Events = []trace.Event{{Request: 2, Count: 1}, {Time: 5, Kind: trace.Delete, Request: 2, Count: 1}, {Time: 50, Kind: trace.Delete, Request: 0, Count: 1}}
+			var h history
+			run, err := cerebro.NewReplayer(tr).Run(rule.BestFit{}, cerebro.Options{
+				Check: true, Record: h.record, Rebalance: &cerebro.Rebalance{Every: 20, Moves: 1, Pace: cerebro.Pace{Takes: 1}},
+			})
+			require.NoError(t, err)
+			require.Equal(t, c.moves, run.Moves)
+			for _, d := range h.lines {
+				require.False(t, d.Kind == cerebro.Move && name == "one" && d.Request == 0)
+			}
+		})
+	}
+	tr := ticks()
+	tr.Source = map[string]any{"fixed": []any{"a"}}
+	_, err := cerebro.NewReplayer(tr).Run(rule.BestFit{}, cerebro.Options{Rebalance: &cerebro.Rebalance{Every: 20, Moves: 1}})
+	require.EqualError(t, err, "trace.yaml: source.fixed: want requests, each with the reason")
+}

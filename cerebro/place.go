@@ -21,6 +21,10 @@ type Follower interface {
 // placeInitial books the items of placed.csv as they were found.
 func (r *Replayer) placeInitial() error {
 	next := make([]int32, r.trace.Initial)
+	fixed, err := r.trace.Fixed()
+	if err != nil && r.run.mover != nil {
+		return err
+	}
 	for i, p := range r.trace.Placed {
 		q := r.trace.Requests[p.Request]
 		m := r.state.MachineAt(p.Line, p.Index)
@@ -38,6 +42,9 @@ func (r *Replayer) placeInitial() error {
 			r.where[item] = m
 			r.keepDevices(item, devices)
 			r.run.mover.came(r, item, q.App, m)
+			if fixed[q.Name] != nil {
+				r.run.mover.fix(item)
+			}
 			if r.run.checker != nil {
 				if err := r.run.checker.Initial(q.App, p.Line, p.Index, devices); err != nil {
 					return fmt.Errorf("placed.csv:%d: %w", i+2, err)

@@ -73,6 +73,13 @@ func (m *mover) came(r *Replayer, item, app, at int32) {
 	m.note(item, slot)
 }
 
+// fix tells the model of an item that must not move.
+func (m *mover) fix(item int32) {
+	if m != nil {
+		m.model.Hold(m.slot[item], true)
+	}
+}
+
 func (m *mover) note(item, slot int32) {
 	m.slot[item] = slot
 	for int(slot) >= len(m.item) {

@@ -1,6 +1,10 @@
 package trace
 
-import "github.com/sigma-scheduler/sigma/binpack"
+import (
+	"errors"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+)
 
 // A replay holds these in memory one by one. They are bounded, so that a wrong
 // number in a file is an error with a line and does not exhaust the memory.
@@ -29,6 +33,16 @@ type Trace struct {
 	Placed  []Placed
 	// Events in file order. Times do not decrease.
 	Events []Event
+}
+
+// Fixed returns the requests of placed.csv that must not move, each with the reason: the source's
+// fixed.
+func (t *Trace) Fixed() (map[string]any, error) {
+	fixed, ok := t.Source["fixed"].(map[string]any)
+	if t.Source["fixed"] != nil && !ok {
+		return nil, errors.New("trace.yaml: source.fixed: want requests, each with the reason")
+	}
+	return fixed, nil
 }
 
 // A Request asks for Count items of one app, numbered from 0.

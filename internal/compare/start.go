@@ -172,15 +172,11 @@ func (r *startReader) read(p trace.Placement) error {
 	return r.stand(request, int32(p.Item), line, index, devices)
 }
 
-// Fixed is the key of a trace's source under which the requests of placed.csv stand that
-// must not move, each with the reason.
-const Fixed = "fixed"
-
 func (r *startReader) start() (*Start, error) {
 	s := &Start{t: r.t}
-	fixed, ok := r.t.Source[Fixed].(map[string]any)
-	if r.t.Source[Fixed] != nil && !ok {
-		return nil, fmt.Errorf("trace.yaml: source.%s: want requests, each with the reason", Fixed)
+	fixed, err := r.t.Fixed()
+	if err != nil {
+		return nil, err
 	}
 	for request, items := range r.items {
 		for number, it := range items {
