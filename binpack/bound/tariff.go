@@ -89,7 +89,7 @@ func (f *follower) tariff() Bound {
 			b.Cost = max(b.Cost, t.costs(f.exact))
 		}
 	}
-	if f.uniform {
+	if f.uniform && b.Machines > 0 {
 		b.Cost = float64(b.Machines) * f.inst.Machines[0].Cost
 	}
 	return b

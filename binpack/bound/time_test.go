@@ -70,3 +70,12 @@ func TestOverTimeOfAGroup(t *testing.T) {
 	changes[0].Count = 7
 	assert.True(t, BestOverTime(t.Context(), inst, changes, math.NaN(), Options{}).Short)
 }
+
+// TestNoMachines: a cluster may have no node yet.
+func TestNoMachines(t *testing.T) {
+	inst := packtest.Instance([]binpack.MachineLine{packtest.Line(1, 1, 10)}, []int64{6})
+	inst.Machines = nil
+	b := BestOverTime(t.Context(), inst, []Change{{Count: 2}, {Time: 5, Count: -1}}, math.NaN(), Options{}).Bound
+	require.Zero(t, b.Machines)
+	require.Zero(t, b.Cost)
+}

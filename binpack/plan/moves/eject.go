@@ -69,6 +69,9 @@ func (s *search) largestHole() int64 {
 // each calls f for a number of machines from a random one on, and for more until there is
 // an ejection.
 func (s *search) each(number int, best *ejection, f func(m int32)) {
+	if len(s.machines) == 0 {
+		return
+	}
 	start := s.rng.IntN(len(s.machines))
 	for k := range s.machines {
 		m := s.machines[(start+k)%len(s.machines)]

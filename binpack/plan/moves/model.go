@@ -141,7 +141,7 @@ func (m *Model) letIn(app int32, most int) bool {
 	m.narrow = true
 	defer func() { m.narrow = false }()
 	i := m.slot(app)
-	for k := range max(m.effort.room, min(mostAttempts, steadyWork/len(m.machines))) {
+	for k := range max(m.effort.room, min(mostAttempts, steadyWork/max(1, len(m.machines)))) {
 		limit := min(most, 1<<k) // a short chain first
 		m.attempts++
 		m.mark()

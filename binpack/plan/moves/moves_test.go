@@ -97,6 +97,18 @@ func TestByCostEmptiesTheDear(t *testing.T) {
 	require.Equal(t, Position{1, 0}, r.solve(t).Moves()[0].From)
 }
 
+// TestNoMachines: a cluster may have no node yet.
+func TestNoMachines(t *testing.T) {
+	in := packtest.Instance([]binpack.MachineLine{packtest.Line(1, 1, 10)}, []int64{6}, []int64{0})
+	in.Machines, in.Fleet = nil, binpack.Fixed
+	waits := []Item{{App: 0, Line: -1, Index: -1}, {App: 1, Line: -1, Index: -1}}
+	require.Empty(t, riddle{in, waits, Options{Budget: 5}}.solve(t).Moves())
+	for app := range int32(2) {
+		_, ok := NewModel(in, 1).MakeRoom(app, 8)
+		require.False(t, ok)
+	}
+}
+
 // TestCapsLeaveTheRest: of each machine of the pairs both items would have to move and one may; they are cheap, many, and
 // not tried.
 func TestCapsLeaveTheRest(t *testing.T) {
