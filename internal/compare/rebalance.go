@@ -96,7 +96,7 @@ func NewRebalance(ctx context.Context, start *Start, opt Rebalance) (*Rebalanced
 	}
 	r := &Rebalanced{Items: standing, start: start, Curve: []CurvePoint{}}
 	for _, it := range start.Items {
-		if it.Fixed {
+		if it.Fixed && it.Line >= 0 {
 			r.Fixed++
 		}
 	}

@@ -31,7 +31,7 @@ func Check(inst *binpack.Instance, items []Item, moves []Move) error {
 			if where[m.Item] != m.From {
 				return fmt.Errorf("step %d: item %d stands elsewhere", m.Step, m.Item)
 			}
-			if items[m.Item].Fixed {
+			if items[m.Item].Fixed && m.From != Nowhere {
 				return fmt.Errorf("step %d: item %d must not move", m.Step, m.Item)
 			}
 			if m.From == Nowhere {

@@ -14,7 +14,7 @@ type Item struct {
 	App         int32
 	Line, Index int32 // of its machine: line of machines.csv and index within it; Line -1 = it waits
 	Devices     []binpack.Device
-	Fixed       bool    // it must not move
+	Fixed       bool    // it must not move; a waiting one lands, and stays
 	Price       float64 // of a move; 0 = 1
 }
 
