@@ -150,7 +150,7 @@ func NewRebalance(ctx context.Context, start *Start, opt Rebalance) (*Rebalanced
 		}
 		return k
 	}
-	r.Reason = reason(r, opt, only, budget)
+	r.Reason = reason(r, opt, only, budget, p.LeastMoves(1))
 	return r, r.draw(now, r.list[made:])
 }
 
@@ -187,7 +187,7 @@ func (r *Rebalanced) Emptied() (list []Emptied) {
 func (r *Rebalanced) Why() string { return r.Reason }
 
 // reason says why there are no moves, or why the target is not reached.
-func reason(r *Rebalanced, opt Rebalance, only bool, budget float64) string {
+func reason(r *Rebalanced, opt Rebalance, only bool, budget, least float64) string {
 	target := max(opt.Machines, r.Bound)
 	switch {
 	case r.Items == 0:
@@ -200,8 +200,8 @@ func reason(r *Rebalanced, opt Rebalance, only bool, budget float64) string {
 		return "no moves: no item may move"
 	case budget == 0:
 		return "no moves: the budget is 0"
-	case r.Moves == 0 && r.most(int(min(budget, math.MaxInt32))) == 0:
-		return "no moves: to empty the machine with the fewest items takes more"
+	case r.Moves == 0 && least > budget && !math.IsInf(least, 1):
+		return "no moves: to empty the cheapest machine takes more"
 	case r.Moves == 0:
 		return "no moves: no machine could be emptied"
 	case (opt.Machines > 0 || opt.UntilBound) && r.MachinesAfter > target:
