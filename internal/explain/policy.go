@@ -23,6 +23,9 @@ func Policy(out io.Writer, o *policy.Object) error {
 	fmt.Fprintf(w, "model\t%s (feature version %d)\n", s.Model, s.FeatureVersion)
 	fmt.Fprintf(w, "knowledge\t%s\n", s.Knowledge)
 	fmt.Fprintf(w, "mode\t%s\n", cmp.Or(s.Mode, policy.DefaultMode))
+	if s.Repair != nil {
+		fmt.Fprintf(w, "repair\t%s\n", s.Repair)
+	}
 	model := policy.ModelOf(s.Model)
 	if s.Model == policy.ShippedModel {
 		fmt.Fprintln(w, "\nfile that it may choose\tknowledge\tdigest")
