@@ -187,7 +187,9 @@ func TestBadManifests(t *testing.T) {
 		{text: change("replicas: 5", "replicas: -1"), want: "w.yaml, document 1: Deployment web: spec.replicas -1: want 0 to 1048576"},
 		{text: change("replicas: 5", "replica: 5"), want: `w.yaml, document 1: Deployment: strict decoding error: unknown field "spec.replica"`},
 		{text: change("cpu: 1}", "cpu: -1}"), want: "Deployment web: spec.template.spec.containers[0].resources.requests.cpu -1: want 0 or more"},
-		{text: change("cpu: 1}", "cpu: lots}"), want: "w.yaml, document 1: Deployment: "},
+		{text: change("cpu: 1}", "cpu: lots}"), want: `w.yaml, document 1: Deployment: spec.template.spec.containers[0].resources.requests.cpu "lots": want a quantity such as 500m or 1Gi`},
+		{text: change("name: web, ", "name: Web_1, "), want: `w.yaml, document 1: Deployment: metadata.name "Web_1": a lowercase`},
+		{text: change("namespace: shop", "namespace: a.b"), want: `w.yaml, document 1: Deployment web: metadata.namespace "a.b": must not contain dots`},
 		{text: change("[{name: main, image: i, resources: {requests: {cpu: 1}}}]", "[]"), want: "spec.template.spec.containers is empty"},
 		{text: change("name: web, ", ""), want: "w.yaml, document 1: Deployment: metadata.name is missing"},
 		{text: change("kind: Deployment\n", ""), want: "w.yaml, document 1: kind is missing"},
@@ -214,4 +216,6 @@ func TestBadManifests(t *testing.T) {
 	require.ErrorContains(t, err, "there is no .yaml, .yml or .json file")
 	_, _, err = Add(snap(), []string{"none"}, Options{})
 	require.ErrorContains(t, err, "none: no such file")
+	_, _, err = Add(snap(), []string{"none"}, Options{Namespace: "Shop"})
+	require.ErrorContains(t, err, `namespace "Shop": a lowercase`)
 }

@@ -18,9 +18,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/validation"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
@@ -66,6 +68,9 @@ func read(paths []string, opt Options) (*set, error) {
 	}
 	s := &set{opt: opt, codecs: serializer.NewCodecFactory(scheme, serializer.EnableStrict), nodes: map[string]*v1.Node{}, skipped: map[string]int{}}
 	s.opt.Namespace = cmp.Or(opt.Namespace, metav1.NamespaceDefault)
+	if problems := validation.IsDNS1123Label(s.opt.Namespace); len(problems) > 0 {
+		return nil, fmt.Errorf("namespace %q: %s", s.opt.Namespace, problems[0])
+	}
 	for _, path := range paths {
 		files, err := filesOf(path)
 		if err != nil {
@@ -177,10 +182,18 @@ func (s *set) readObject(at string, text []byte) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", e.Kind, err)
+		var fields map[string]any
+		_ = json.Unmarshal(text, &fields) // was read once
+		return fmt.Errorf("%s: %w", e.Kind, cmp.Or(badQuantity(fields, "", false), err))
 	}
 	if e.Metadata.Name == "" {
 		return fmt.Errorf("%s: metadata.name is missing", e.Kind)
+	}
+	if problems := validation.IsDNS1123Subdomain(e.Metadata.Name); len(problems) > 0 {
+		return fmt.Errorf("%s: metadata.name %q: %s", e.Kind, e.Metadata.Name, problems[0])
+	}
+	if problems := validation.IsDNS1123Label(e.Metadata.Namespace); e.Metadata.Namespace != "" && len(problems) > 0 {
+		return fmt.Errorf("%s %s: metadata.namespace %q: %s", e.Kind, e.Metadata.Name, e.Metadata.Namespace, problems[0])
 	}
 	if above := metav1.GetControllerOf(&e.Metadata); above != nil && e.Kind != "Node" {
 		s.note("%s: %s %s is skipped: it belongs to %s %s", at, e.Kind, e.Metadata.Name, above.Kind, above.Name)
@@ -188,6 +201,33 @@ func (s *set) readObject(at string, text []byte) error {
 	}
 	if err := s.add(at, object, &e); err != nil {
 		return fmt.Errorf("%s %s: %w", e.Kind, e.Metadata.Name, err)
+	}
+	return nil
+}
+
+// badQuantity names the first field, by name, of requests, limits and the like that is no
+// quantity: the decoder's error does not say which one. amounts says that the fields of value
+// itself are quantities.
+func badQuantity(value any, at string, amounts bool) error {
+	switch v := value.(type) {
+	case []any:
+		for i, item := range v {
+			if err := badQuantity(item, fmt.Sprintf("%s[%d]", at, i), false); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			field := strings.TrimPrefix(at+"."+key, ".")
+			if text, ok := v[key].(string); ok && amounts {
+				if _, err := resource.ParseQuantity(text); err != nil {
+					return fmt.Errorf("%s %q: want a quantity such as 500m or 1Gi", field, text)
+				}
+			}
+			if err := badQuantity(v[key], field, slices.Contains([]string{"requests", "limits", "overhead", "allocatable", "capacity"}, key)); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

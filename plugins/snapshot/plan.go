@@ -98,6 +98,9 @@ func (f *PlanFile) name() string {
 
 // Check returns what is wrong with the path or the deadline.
 func (f *PlanFile) Check() error {
+	if f.Deadline == "" {
+		return errors.New("--object needs --deadline: when its reservations end, as 2026-05-04T08:00:00Z")
+	}
 	if _, err := time.Parse(time.RFC3339, f.Deadline); err != nil {
 		return fmt.Errorf("--deadline %s: want a time like 2026-05-04T08:00:00Z", f.Deadline)
 	}
