@@ -20,7 +20,8 @@ decision again from its observation, and compares. It fails if one differs.
 
 Each file is replayed on its own. If the program does not know an agent, it takes the
 recommendations from the journal and computes the guards.`,
-		Example: `  sigma mpa replay journal/shop/web.jsonl journal/shop/web.jsonl.1`,
+		Example: `  sigma mpa replay journal/shop/web.jsonl journal/shop/web.jsonl.1
+  sigma mpa replay --policy policy.yaml web-policy-1.jsonl`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usagef("no journal is given; see sigma mpa replay --help")

@@ -132,7 +132,7 @@ func (f *mpaFlags) check(cmd *cobra.Command) (err error) {
 		return err
 	}
 	if f.list, err = scaling.Agents(f.agents, f.policy); err != nil {
-		return usagef("--agents: %w", err)
+		return usagef("--agents, --policy: %w", err)
 	}
 	switch {
 	case f.count < 1:

@@ -54,8 +54,11 @@ func Agents(names []string, policy string) (list []Agent, err error) {
 		}
 		list = append(list, a)
 	}
-	if len(list) == 0 {
+	switch {
+	case len(list) == 0:
 		return nil, errors.New("no agents")
+	case policy != "" && !slices.Contains(names, "learned") && !slices.Contains(names, "foresight"):
+		return nil, fmt.Errorf("policy %s is for the agents learned and foresight, of which none is listed", policy)
 	}
 	return list, nil
 }
@@ -67,6 +70,9 @@ func Weights(paths []string) (agents.Weights, error) {
 	for _, path := range paths {
 		data, err := os.ReadFile(path)
 		if err != nil {
+			return nil, err
+		}
+		if _, err := learned.Parse(path, data); err != nil {
 			return nil, err
 		}
 		w.Add(data)

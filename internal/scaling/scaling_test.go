@@ -54,6 +54,7 @@ func TestTrainingIsReproducible(t *testing.T) {
 	stopped.Seed++
 	_, err = stopped.Run(t.Context())
 	require.ErrorIs(t, err, swarm.ErrSettings)
+	require.ErrorContains(t, err, ": seed is 3 in the file, 4 now")
 }
 
 func TestTrainingRefuses(t *testing.T) {
@@ -129,6 +130,11 @@ func TestAgents(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, learned.GeneralFile(), 0o600))
 	list, err := Agents([]string{path, "learned"}, "")
 	require.NoError(t, err)
+	_, err = Agents([]string{path, "hpa"}, path)
+	require.ErrorContains(t, err, "of which none is listed")
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	_, err = Weights([]string{path})
+	require.ErrorContains(t, err, path+": the file is empty")
 	assert.Equal(t, list[0].Policy.Digest, list[1].Policy.Digest)
 }
 

@@ -22,19 +22,19 @@ import (
 // Training says what a search for the numbers of a policy does. It knows the train side
 // only.
 type Training struct {
-	Method string // one of [Methods]
-	Seed   uint64 // of the search
+	Method string `json:"method"` // one of [Methods]
+	Seed   uint64 `json:"seed"`   // of the search
 	// Scenarios are generated from the seed First on. Those with a family or a profile that
 	// is held out are for validation, the others are searched on.
-	First       uint64
-	Scenarios   int
-	Evaluations int
-	Particles   int
-	Workers     int
-	Traces      string // folder, "" = synthetic loads only
-	Checkpoint  string // folder, "" = none
+	First       uint64 `json:"first"`
+	Scenarios   int    `json:"scenarios"`
+	Evaluations int    `json:"evaluations"`
+	Particles   int    `json:"particles"`
+	Workers     int    `json:"-"`
+	Traces      string `json:"traces"` // folder, "" = synthetic loads only
+	Checkpoint  string `json:"-"`      // folder, "" = none
 	// Progress is called after each generation.
-	Progress func(swarm.Stats)
+	Progress func(swarm.Stats) `json:"-"`
 }
 
 // Methods returns the names of optimisers: the swarm, and its controls at equal budget.
@@ -130,15 +130,13 @@ func (t *Training) Run(ctx context.Context) (*Trained, error) {
 	var options swarm.Options
 	options.Budget = t.Evaluations
 	if t.Checkpoint != "" {
-		settings := *t
-		settings.Progress, settings.Workers, settings.Checkpoint = nil, 0, ""
 		if err := os.MkdirAll(t.Checkpoint, 0o755); err != nil {
 			return nil, err
 		}
 		options.Checkpoint, err = swarm.OpenCheckpoint(filepath.Join(t.Checkpoint, "train.checkpoint"), struct {
-			Training      string
+			*Training
 			Numbers, Held any
-		}{fmt.Sprintf("%+v", settings), learned.Numbers, []any{heldFamilies, heldProfile, allowedUse, brokenPrice, killPrice}})
+		}{t, learned.Numbers, []any{heldFamilies, heldProfile, allowedUse, brokenPrice, killPrice}})
 		if err != nil {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -79,7 +80,13 @@ func parse(data []byte) (*Policy, error) {
 	var f policyFile
 	dec := yaml.NewDecoder(strings.NewReader(string(data)))
 	dec.KnownFields(true)
-	if err := dec.Decode(&f); err != nil {
+	var wrong *yaml.TypeError
+	switch err := dec.Decode(&f); {
+	case errors.Is(err, io.EOF):
+		return nil, errors.New("the file is empty")
+	case errors.As(err, &wrong):
+		return nil, errors.New(strings.Join(wrong.Errors, "; "))
+	case err != nil:
 		return nil, err
 	}
 	switch {

@@ -32,12 +32,14 @@ func TestPolicy(t *testing.T) {
 		{"kind: ScalingPolicy", "kind: PlacementPolicy", "kind \"PlacementPolicy\": want"},
 		{"name: mine", "name: \"\"", "metadata.name is empty"},
 		{"firstScenario: 7", "firstScenario: 899999", "trained on scenarios from 900000 up"},
-		{"spec:", "specs:", "line 5: field specs not found"},
+		{"spec:", "specs:", "x.yaml: line 5: field specs not found"},
 	} {
 		require.Contains(t, string(text), test.from)
 		_, err := learned.Parse("x.yaml", []byte(strings.Replace(string(text), test.from, test.to, 1)))
 		require.ErrorContains(t, err, test.err)
 	}
+	_, err = learned.Parse("x.yaml", []byte("# nothing\n"))
+	require.EqualError(t, err, "x.yaml: the file is empty")
 }
 
 func TestShippedPolicy(t *testing.T) {
