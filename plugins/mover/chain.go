@@ -66,15 +66,15 @@ func (m *Mover) moves(c *chain) error {
 		if err := m.mayGoOn(c, move.Pod); err != nil {
 			return err
 		}
-		m.mu.Lock()
-		m.moved = append(m.moved, m.now())
-		c.begun++
-		m.mu.Unlock()
 		if err := m.cluster.Evict(m.ctx, move.Pod); err != nil {
 			m.engine.TellMove(refused)
 			m.keep(move.Pod, refusedFor)
 			return end(refused, "%s/%s is not evicted: %w", move.Pod.Namespace, move.Pod.Name, err)
 		}
+		m.mu.Lock()
+		m.moved = append(m.moved, m.now())
+		c.begun++
+		m.mu.Unlock()
 		m.keep(move.Pod, stillFor)
 		before = patience(move.Pod)
 		if err := m.await(c, i, before, kube.PlaceTaken); err != nil {

@@ -1,0 +1,47 @@
+package mover
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+)
+
+// What is refused is no move, and the next chain leaves that workload alone.
+func TestRefusedMoveDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := stuck(t, policy.RepairEnabled)
+		w.nodes["c"] = nil
+		w.add("q-1", "q", "2", "c")
+		w.staying["q-1"] = true // db, or it, makes room
+		w.refuses["db-1"] = errors.New("a limit")
+		w.run(time.Second)
+		require.Empty(t, w.evicted)
+		require.Empty(t, w.moved)
+		w.staying["q-1"] = false
+		w.run(2 * time.Minute)
+		require.Equal(t, []string{"q-1"}, w.evicted)
+		require.Equal(t, []string{"c"}, w.where("large-1"))
+		require.Len(t, w.moved, 1)
+		w.requireNothingHeld()
+	})
+}
+
+// A pod that came while no search was allowed is tried once one is.
+func TestSearchIsMadeUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := stuck(t, policy.RepairEnabled)
+		w.add("huge-1", "huge", "3500m", "") // comes first, and there is no chain for it
+		w.searchAt = time.Now().Add(3 * time.Second)
+		w.run(time.Second)
+		require.Empty(t, w.evicted)
+		w.run(15 * time.Second)
+		require.Equal(t, []string{"db-1"}, w.evicted)
+		w.run(time.Minute)
+		w.requireNothingHeld()
+	})
+}
