@@ -21,6 +21,7 @@ type Rescue struct {
 	Pod   *v1.Pod
 	Node  string          // that it opens
 	Moves []makeroom.Move // in the order in which they are carried out
+	By    string          // what its reservations name as the one that asked for them
 	chain *kube.Chain
 }
 
@@ -102,7 +103,8 @@ func (e *Engine) Begin(r *Rescue, until float64) {
 	places = append(places, kube.Place{Pod: r.Pod, Node: r.Node})
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r.chain = kube.NewChain(fmt.Sprintf("PlacementPolicy/%s make-room %s/%s", e.opt.PolicyName, r.Pod.Namespace, r.Pod.Name), until, places, e.opt.AppLabel)
+	r.By = fmt.Sprintf("PlacementPolicy/%s make-room %s/%s", e.opt.PolicyName, r.Pod.Namespace, r.Pod.Name)
+	r.chain = kube.NewChain(r.By, until, places, e.opt.AppLabel)
 	e.state.cluster.Begin(r.chain, seconds(e.opt.Now()))
 	e.state.log.flush()
 }

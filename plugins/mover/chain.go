@@ -107,11 +107,14 @@ func (m *Mover) mayGoOn(c *chain, pod *v1.Pod) error {
 	return nil
 }
 
-// needed returns an error where the pod does not wait any more.
+// needed returns an error where the pod does not wait any more, or gives way.
 func (m *Mover) needed(c *chain) error {
 	pod := m.cluster.Pod(c.Pod.Namespace, c.Pod.Name)
 	if pod == nil || pod.UID != c.Pod.UID || pod.DeletionTimestamp != nil || pod.Spec.NodeName != "" && pod.Spec.NodeName != c.Node {
 		return end(notNeeded, "the pod does not wait any more")
+	}
+	if c.gives.Load() && pod.Spec.NodeName == "" {
+		return end(lost, "a pod of higher priority needs the room")
 	}
 	return nil
 }

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 
 	"github.com/sigma-scheduler/sigma/binpack/policy"
@@ -75,7 +78,8 @@ type Mover struct {
 type chain struct {
 	*engine.Rescue
 	wake  chan struct{}
-	begun int // moves; the mover's lock guards it
+	begun int         // moves; the mover's lock guards it
+	gives atomic.Bool // way to a pod of higher priority
 }
 
 // New returns a mover that ends with ctx.
@@ -194,6 +198,24 @@ func (m *Mover) TakesBack(pod *v1.Pod) bool {
 	}
 	delete(m.nodes, pod.UID)
 	return true
+}
+
+// GiveWay ends the chains, once a move that has begun is done, whose reservations keep off a pod of
+// higher priority for which there is no other room. why returns the reason why our filter refuses a node; "" = it does not.
+func (m *Mover) GiveWay(pod *v1.Pod, why func(node string) string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range m.chains {
+		if corev1.PodPriority(c.Pod) >= corev1.PodPriority(pod) {
+			continue
+		}
+		for number := range len(c.Moves) + 1 {
+			if strings.HasPrefix(why(placeOf(c.Rescue, number)), c.By+": ") {
+				c.gives.Store(true)
+				c.poke()
+			}
+		}
+	}
 }
 
 // stays reports which pods must not be evicted: because of disruption budgets, and since one of the

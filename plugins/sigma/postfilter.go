@@ -30,6 +30,14 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 			return p.takes(ctx, state, pod, node, gone)
 		})
 	}
+	if node == "" && p.mover != nil {
+		p.mover.GiveWay(pod, func(node string) string {
+			if s := statuses.Get(node); s.Plugin() == Name {
+				return s.Message()
+			}
+			return ""
+		})
+	}
 	switch {
 	case node == "" && p.mover != nil && p.mover.TakesBack(pod):
 		return framework.NewPostFilterResultWithNominatedNode(""), fwk.NewStatus(fwk.Unschedulable)

@@ -133,6 +133,33 @@ func TestNominationEnds(t *testing.T) {
 	}
 }
 
+// A chain gives way to a pod of higher priority that only its reservations keep off a node.
+func TestChainGivesWay(t *testing.T) {
+	for priority, gives := range map[int32]bool{5: false, 6: true} {
+		s, q, large := roomStage(t, policy.RepairEnabled)
+		nominated, status := s.preempt(s.filter(large.Obj()), large.Obj())
+		require.Equal(t, "a", nominated, "%v", status)
+		require.Equal(t, "db-1", <-q.evicted)
+		_, assumed := s.place(moving("db-2", "db").Priority(5).Req(cores("4")).Obj())
+		require.Equal(t, "b", assumed.Spec.NodeName)
+
+		other := pod("other", "other").Priority(priority).Req(cores("1")).Obj()
+		c := s.filter(other)
+		require.Contains(t, c.refused["a"].Message(), "reserved for other pods")
+		s.preempt(c, other)
+		ended := make(chan struct{})
+		go func() { s.mover.Wait(); close(ended) }()
+		select {
+		case <-ended:
+			require.True(t, gives)
+			s.place(other)
+		case <-time.After(3 * time.Second):
+			require.False(t, gives)
+		}
+		s.verify()
+	}
+}
+
 // Where there is no chain, preemption follows, or the pod waits as before.
 func TestPreemptionFollows(t *testing.T) {
 	for _, tt := range []struct {
