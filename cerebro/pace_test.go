@@ -210,7 +210,12 @@ func TestTickAfterChain(t *testing.T) {
 		return trace.Event{Time: time, Kind: trace.Delete, Request: request, Count: 1}
 	}
 	tr.Events = []trace.Event{
-		{Request: 0, Count: 1}, {Request: 1, Count: 1}, {Request: 2, Count: 1}, {Request: 3, Count: 1}, gone(1, 0), gone(1, 1),
+		{Request: 0, Count: 1},
+		{Request: 1, Count: 1},
+		{Request: 2, Count: 1},
+		{Request: 3, Count: 1},
+		gone(1, 0),
+		gone(1, 1),
 		{Time: 2, Request: 4, Count: 1}, // b4 moves to b3, until 12
 		gone(3, 4),
 		{Time: 4, Request: 5, Count: 1}, {Time: 4, Request: 6, Count: 1}, {Time: 4, Request: 7, Count: 1}, // beside both, and two alone

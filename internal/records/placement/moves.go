@@ -20,7 +20,7 @@ var moves = Section{
 (` + "`--rebalance`" + `), and after the fact by ` + "`sigma rebalance`" + `. Moves in % are of the items placed, or of those that stood. Bounds know nothing of moves, and hold with them.
 Instances have seeds from 983,000, Kubernetes clusters from 910,000. "Drain" empties the machines with the fewest items by Best-Fit, as
 cluster-autoscaler and Karpenter do it.`,
-	run: movesSize{instances: 12, orders: 10, drained: 6, clusters: 40, scale: "1", wide: "15", nodes: "0"}.run,
+	run: movesSize{instances: 12, orders: 10, opens: 4, openOrders: 3, drained: 6, clusters: 40, scale: "1", wide: "15", nodes: "0"}.run,
 }
 
 const (
@@ -31,6 +31,7 @@ const (
 // movesSize says how much the section measures.
 type movesSize struct {
 	instances, orders int // that fill up
+	opens, openOrders int // that fill up an open fleet, which takes many moves
 	drained           int // instances that are emptied afterwards
 	clusters          int // of each fleet
 	scale, wide       string
@@ -71,12 +72,12 @@ type pair struct {
 	moved, plain *block
 }
 
-func (m movesSize) pair(b *bench, name, kind string, orders int, flags []string, sets ...string) (p pair, err error) {
-	dir, err := b.generate(name, kind, movesSeed, m.instances, sets...)
+func (b *bench) pair(name, kind string, instances, orders int, flags []string, sets ...string) (p pair, err error) {
+	dir, err := b.generate(name, kind, movesSeed, instances, sets...)
 	if err != nil {
 		return p, err
 	}
-	p.work = fmt.Sprintf("%d × %d, Best-Fit, %s %s", m.instances, orders, flags[0], flags[1])
+	p.work = fmt.Sprintf("%d × %d, Best-Fit, %s %s", instances, orders, flags[0], flags[1])
 	if p.plain, err = b.compare(dir, "bestfit,worstfit", orders); err != nil {
 		return p, err
 	}
@@ -118,7 +119,7 @@ func (p *pair) trained(b *bench, work string) {
 
 // fixed: a fleet of exactly the volume bound.
 func (m movesSize) fixed(b *bench) error {
-	p, err := m.pair(b, "fixed", "fixed", m.orders, []string{"--repair", "budget=3%,chain=8"}, "scale="+m.scale, "f=1")
+	p, err := b.pair("fixed", "fixed", m.instances, m.orders, []string{"--repair", "budget=3%,chain=8"}, "scale="+m.scale, "f=1")
 	if err != nil {
 		return err
 	}
@@ -131,7 +132,7 @@ func (m movesSize) fixed(b *bench) error {
 
 // open: a machine is added only where moves do not help.
 func (m movesSize) open(b *bench) error {
-	p, err := m.pair(b, "large", "large", m.orders, []string{"--repair", "budget=100%,chain=8"}, "scale="+m.scale)
+	p, err := b.pair("large", "large", m.opens, m.openOrders, []string{"--repair", "budget=100%,chain=8"}, "scale="+m.scale)
 	if err != nil {
 		return err
 	}
@@ -144,7 +145,7 @@ func (m movesSize) open(b *bench) error {
 
 // small: 15 machines, which the items fit on exactly.
 func (m movesSize) small(b *bench) error {
-	p, err := m.pair(b, "small", "small", m.orders, []string{"--repair", "budget=100%,chain=8"}, "fleet=fixed")
+	p, err := b.pair("small", "small", m.instances, m.orders, []string{"--repair", "budget=100%,chain=8"}, "fleet=fixed")
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 // The section runs whole at small counts, and the summary finds its rows there.
 func TestMoves(t *testing.T) {
 	cfg := configure(t, buildSigma(t))
-	size := movesSize{instances: 2, orders: 2, drained: 2, clusters: 2, scale: ".1", wide: ".2", nodes: "20"}
+	size := movesSize{instances: 2, orders: 2, opens: 1, openOrders: 2, drained: 2, clusters: 2, scale: ".1", wide: ".2", nodes: "20"}
 	section := Section{Name: "moves", run: size.run}
 	require.NoError(t, section.Run(t.Context(), cfg))
 	text, err := os.ReadFile(filepath.Join(cfg.Docs, "results", "moves.md"))

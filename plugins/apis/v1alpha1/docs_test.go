@@ -27,7 +27,7 @@ func TestObjectsOfDocs(t *testing.T) {
 		require.NoError(t, err)
 		for _, block := range strings.Split(string(text), "```yaml\n")[1:] {
 			block, _, _ = strings.Cut(block, "```")
-			for _, object := range strings.Split(block, "\n---\n") {
+			for object := range strings.SplitSeq(block, "\n---\n") {
 				var head struct{ Kind string }
 				if yaml.Unmarshal([]byte(object), &head) != nil || crds[head.Kind] == nil {
 					continue // a part, or of another program
