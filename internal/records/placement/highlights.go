@@ -36,11 +36,6 @@ func Capabilities() []records.Capability {
 			},
 		},
 		{
-			Title: "A few moves",
-			About: "What moving a few items is worth, to let in what fits nowhere or to empty machines ([docs/rebalance.md](rebalance.md)).",
-			Parts: []records.Highlight{moves.highlight(movesPicks()...)},
-		},
-		{
 			Title: "Public sets",
 			About: "Sets that others have published, with their optimum, their bound or the best peer.",
 			Parts: []records.Highlight{
@@ -108,17 +103,5 @@ func clusterPicks() []records.Pick {
 		{Work: "kubernetes, open, K1, 40 clusters", Figure: behind, As: "the same: clusters in % behind the best rule in hindsight by > 1 %", Limit: "0"},
 		{Work: "kubernetes, fixed, K1, 40 clusters", Figure: never, As: "Kubernetes clusters, fixed: pods never placed, % of bestfit's", Limit: "0"},
 		{Work: wideWork, Figure: rate, As: "decisions per CPU-second on 6,000 machines"},
-	}
-}
-
-// movesPicks are the rows of moves.
-func movesPicks() []records.Pick {
-	const fixed, emptied = "fixed, 1.00 × bound, K0, 12 × 10, repair-k0-fixed.yaml, --repair budget=3%,chain=8", "after Best-Fit, large × 6"
-	return []records.Pick{
-		{Work: fixed, Figure: "rejected cpu, %", As: "fixed fleet of the volume bound, make room: rejected cpu, %", Limit: "0"},
-		{Work: fixed, Figure: "moves, %", As: "the same: moves, % of items placed"},
-		{Work: emptied, Figure: "moves to the end, %", As: "emptying machines after Best-Fit down to the bound: moves, % of items"},
-		{Work: emptied, Figure: "machines freed at 1 % of moves ÷ drain's", As: "machines freed by 1 % of moves ÷ those of a drain without swaps"},
-		{Work: "after Best-Fit, 79145 items on 4546 machines", Figure: "machines freed by .5 % of moves", As: "79,145 items on 4,546 machines: machines freed by .5 % of moves"},
 	}
 }
