@@ -218,8 +218,13 @@ func TestTickAfterChain(t *testing.T) {
 		gone(1, 1),
 		{Time: 2, Request: 4, Count: 1}, // b4 moves to b3, until 12
 		gone(3, 4),
-		{Time: 4, Request: 5, Count: 1}, {Time: 4, Request: 6, Count: 1}, {Time: 4, Request: 7, Count: 1}, // beside both, and two alone
-		gone(5, 2), gone(5, 5), // the one that moved is alone
+		// beside both, and two alone
+		{Time: 4, Request: 5, Count: 1},
+		{Time: 4, Request: 6, Count: 1},
+		{Time: 4, Request: 7, Count: 1},
+		// the one that moved is alone
+		gone(5, 2),
+		gone(5, 5),
 		gone(100, 6),
 	}
 	opt := cerebro.Options{
