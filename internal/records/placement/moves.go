@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/sigma-scheduler/sigma/cerebro/report"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/records"
 )
 
@@ -160,9 +160,9 @@ type rebalanced struct {
 	Before int     `json:"machines_before"`
 	After  int     `json:"machines_after"`
 	Bound  int     `json:"bound"`
-	Moves  int     `json:"moves"`
 	Share  float64 `json:"moves_percent"` // of the items that stood
 	Curve  []point `json:"curve"`
+	items  int     // that stood
 }
 
 type point struct {
@@ -181,20 +181,21 @@ func (r *rebalanced) freed(moves int) (own, drain int) {
 	return own, drain
 }
 
-// items is the number of items that stood.
-func (r *rebalanced) items() int { return int(math.Round(100 * float64(r.Moves) / r.Share)) }
-
 // rebalance places a trace by Best-Fit and rebalances it.
-func (b *bench) rebalance(trace, from string, flags ...string) (r *rebalanced, seconds float64, err error) {
-	start := trace + "-start.csv"
-	if _, _, err := b.sigma("replay", "--trace", trace, "--policy", from, "--placements", start, "--quiet"); err != nil {
+func (b *bench) rebalance(path, from string, flags ...string) (r *rebalanced, seconds float64, err error) {
+	start := path + "-start.csv"
+	if _, _, err := b.sigma("replay", "--trace", path, "--policy", from, "--placements", start, "--quiet"); err != nil {
 		return nil, 0, err
 	}
-	out, seconds, err := b.sigma(append([]string{"rebalance", "--trace", trace, "--placements", start, "--out", trace + "-moves.csv", "--format", "json", "--quiet"}, flags...)...)
+	out, seconds, err := b.sigma(append([]string{"rebalance", "--trace", path, "--placements", start, "--out", path + "-moves.csv", "--format", "json", "--quiet"}, flags...)...)
 	if err != nil {
 		return nil, 0, err
 	}
-	r = &rebalanced{}
+	placed, err := trace.ReadPlacements(start)
+	if err != nil {
+		return nil, 0, err
+	}
+	r = &rebalanced{items: len(placed)} // each item has one line, and none is left out
 	return r, seconds, json.Unmarshal(out, r)
 }
 
@@ -215,7 +216,7 @@ func (m movesSize) drain(b *bench) error {
 			return err
 		}
 		over, shares = append(over, float64(r.After-r.Bound)), append(shares, r.Share)
-		own, drain := r.freed(r.items() / 100)
+		own, drain := r.freed(r.items / 100)
 		ratios = append(ratios, float64(own)/float64(max(drain, 1)))
 	}
 	b.files = append(b.files, b.path("moves.svg"))
@@ -239,18 +240,18 @@ func (m movesSize) wideDrain(b *bench) error {
 	if err != nil {
 		return err
 	}
-	trace := filepath.Join(dir, "large-980004")
-	r, seconds, err := b.rebalance(trace, "bestfit", "--moves", ".5%")
+	path := filepath.Join(dir, "large-980004")
+	r, seconds, err := b.rebalance(path, "bestfit", "--moves", ".5%")
 	if err != nil {
 		return err
 	}
-	work := fmt.Sprintf("after Best-Fit, %d items on %d machines", r.items(), r.Before)
-	own, drain := r.freed(r.items() / 200)
+	work := fmt.Sprintf("after Best-Fit, %d items on %d machines", r.items, r.Before)
+	own, drain := r.freed(r.items / 200)
 	b.line(records.Line{
 		Work: work, Figure: "machines freed by .5 % of moves", Value: float64(own), Format: "%.0f",
 		Peers: fmt.Sprintf("drain %d; %.1f CPU-s in all", drain, seconds), Must: records.AtLeast(140), Aim: records.AtLeast(164),
 	})
-	r, seconds, err = b.rebalance(trace, "bestfit", "--machines", strconv.Itoa(r.Bound+1))
+	r, seconds, err = b.rebalance(path, "bestfit", "--machines", strconv.Itoa(r.Bound+1))
 	if err != nil {
 		return err
 	}

@@ -35,8 +35,7 @@ func TestMoves(t *testing.T) {
 }
 
 func TestFreed(t *testing.T) {
-	r := rebalanced{Moves: 20, Share: 2, Curve: []point{{10, 3, 1}, {20, 5, 1}}}
-	assert.Equal(t, 1000, r.items())
+	r := rebalanced{Curve: []point{{10, 3, 1}, {20, 5, 1}}}
 	own, drain := r.freed(10)
 	assert.Equal(t, [2]int{3, 1}, [2]int{own, drain})
 	own, _ = r.freed(9)
