@@ -20,11 +20,14 @@ import (
 // rare are rights that some account needs where no test, or not every run of it, goes, with
 // the reason.
 var rare = map[string]string{
-	"patch events":                   "of an event that repeats",
-	"get statefulsets.apps":          ofStatefulSet,
-	"patch statefulsets/status.apps": ofStatefulSet,
-	"list resourcequotas":            "of a namespace in which a resize was refused",
-	"list events":                    "why a StatefulSet's pods are not made",
+	"patch events":                               "of an event that repeats",
+	"get deployments.apps":                       ofWorkload,
+	"get statefulsets.apps":                      ofWorkload,
+	"patch deployments.apps/status":              ofWorkload,
+	"patch statefulsets.apps/status":             ofWorkload,
+	"patch rebalances.sigma-scheduler.io/status": "where a cluster has a Rebalance",
+	"list resourcequotas":                        "of a namespace in which a resize was refused",
+	"list events":                                "why a StatefulSet's pods are not made",
 	"get multidimpodautoscalers.autoscaling.sigma-scheduler.io":                  "reads an object again whose status somebody else has written",
 	"list verticalpodautoscalers.autoscaling.k8s.io":                             "where a cluster has that kind",
 	"watch verticalpodautoscalers.autoscaling.k8s.io":                            "where a cluster has that kind",
@@ -40,7 +43,7 @@ var rare = map[string]string{
 
 const (
 	oneForAll     = "one Role names the leases of all parts"
-	ofStatefulSet = "records the eviction of a StatefulSet's pod"
+	ofWorkload    = "records the eviction of a pod of such a workload"
 	noCertificate = "the first webhook makes the certificate for all"
 )
 
