@@ -92,3 +92,19 @@ func (t *Target) Validate() error {
 	}
 	return nil
 }
+
+// MayHave reports whether a pod may have so many cores: the agent sizes the cpu of all containers,
+// and the sum of their bounds allows it.
+func (t *Target) MayHave(cores float64) bool {
+	var low, high int64
+	free := false
+	for _, c := range t.Containers {
+		low += c.Min.CPU
+		high += c.Max.CPU
+		free = free || c.Max.CPU == 0
+		if !c.CPU {
+			return false
+		}
+	}
+	return cores*1000 >= float64(low) && (free || cores*1000 <= float64(high))
+}

@@ -67,7 +67,7 @@ func (p *Predictive) shape(o *mpa.Observation, work, size float64) (replicas int
 		return fewest, 1
 	case p.need(work, n) > have:
 		f := max(p.need(work, n)*sizeSpare/have, 1.11)
-		if !stuck && f <= sizeStep && p.may(size*f) {
+		if !stuck && f <= sizeStep && p.target.MayHave(size*f) {
 			return n, f
 		}
 		return max(n, p.pods(work*sizeSpare, size)), 1
@@ -75,12 +75,12 @@ func (p *Predictive) shape(o *mpa.Observation, work, size float64) (replicas int
 		return n, 1
 	case max(fits, fewest) < n:
 		return max(fits, fewest), 1
-	case high < sizeLess*have && mayShrink && p.may(high/float64(n)):
+	case high < sizeLess*have && mayShrink && p.target.MayHave(high/float64(n)):
 		return n, high / have
 	case n > fewest && o.Time.Sub(p.changed) >= sizeCalm && !stuck && mayShrink:
 		// One pod less, whose work the others take.
 		f := max(p.need(most, n-1)*sizeSpare/(size*float64(n-1)), 1.11)
-		if f <= sizeStep && p.may(size*f) {
+		if f <= sizeStep && p.target.MayHave(size*f) {
 			return n, f
 		}
 	}
@@ -102,21 +102,6 @@ func (p *Predictive) pods(work, size float64) int32 {
 		n++
 	}
 	return n
-}
-
-// may reports whether a size in cores is within bounds.
-func (p *Predictive) may(cores float64) bool {
-	var low, high int64
-	free := false
-	for _, c := range p.target.Containers {
-		low += c.Min.CPU
-		high += c.Max.CPU
-		free = free || c.Max.CPU == 0
-		if !c.CPU {
-			return false
-		}
-	}
-	return cores*1000 >= float64(low) && (free || cores*1000 <= float64(high))
 }
 
 // sizeMemory returns the memory that each container should have, in bytes; nil = no change.

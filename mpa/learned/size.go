@@ -107,11 +107,11 @@ func (a *Agent) shape(o *mpa.Observation, w *workload, work float64) (replicas i
 			s.Wants = o.Time
 		}
 		switch {
-		case !stuck && f <= a.v[growMost] && a.may(w.size*f):
+		case !stuck && f <= a.v[growMost] && a.target.MayHave(w.size*f):
 			return n, f, "larger pods"
 		case more > n:
 			return more, 1, "more pods"
-		case len(s.CPU) < cpuGrow && a.may(w.size*min(f, a.v[growMost])):
+		case len(s.CPU) < cpuGrow && a.target.MayHave(w.size*min(f, a.v[growMost])):
 			return n, min(f, a.v[growMost]), "larger pods: one request alone needs them"
 		}
 		return n, 1, "no larger pods are allowed"
@@ -123,12 +123,12 @@ func (a *Agent) shape(o *mpa.Observation, w *workload, work float64) (replicas i
 		return n, 1, "still learning"
 	case fits < n && float64(fits) <= a.v[fewerShare]*float64(n) && len(s.Scaled) < scaleShrink:
 		return fits, 1, "fewer pods"
-	case target < a.v[lessShare]*have && mayShrink && a.may(target/float64(n)):
+	case target < a.v[lessShare]*have && mayShrink && a.target.MayHave(target/float64(n)):
 		return n, target / have, "smaller pods"
 	case n > fewest && o.Time.Sub(s.Changed) >= a.span(fewerSeconds) && !stuck:
 		// One pod less, whose work the others take.
 		f := max(a.need(high, n-1, w.unit)*a.v[spare]/(w.size*float64(n-1)), leastChange)
-		if f <= a.v[growMost] && a.may(w.size*f) && a.need(high, n-1, w.unit) < have {
+		if f <= a.v[growMost] && a.target.MayHave(w.size*f) && a.need(high, n-1, w.unit) < have {
 			return n, f, "larger pods, to be fewer"
 		}
 	}
@@ -152,19 +152,4 @@ func waiting(o *mpa.Observation) bool {
 		}
 	}
 	return false
-}
-
-// may reports whether a size in cores is within bounds.
-func (a *Agent) may(cores float64) bool {
-	var low, high int64
-	free := false
-	for _, c := range a.target.Containers {
-		low += c.Min.CPU
-		high += c.Max.CPU
-		free = free || c.Max.CPU == 0
-		if !c.CPU {
-			return false
-		}
-	}
-	return cores*1000 >= float64(low) && (free || cores*1000 <= float64(high))
 }

@@ -198,7 +198,7 @@ func TestExplore(t *testing.T) {
 	require.InDelta(t, .1/math.Sqrt(.75), math.Sqrt(squares), .003)
 	require.NotZero(t, d.noise[0])
 	require.NoError(t, d.Observe(Transition{State: []float32{0}, Action: action, Next: []float32{0}, End: TimeLimit}))
-	require.Zero(t, d.noise[0], "noise begins anew with an episode")
+	require.Zero(t, d.noise[0], "each episode begins without noise")
 }
 
 func TestNoAllocation(t *testing.T) {
