@@ -64,6 +64,19 @@ func (s *Start) readPrices(path string) error {
 	return nil
 }
 
+// CapShares lets at most a share of the items of each app that stand move, but at least one.
+func (s *Start) CapShares(share float64) {
+	s.caps = make([]int32, len(s.t.Instance.Apps))
+	for _, it := range s.Items {
+		if it.Line >= 0 {
+			s.caps[it.App]++
+		}
+	}
+	for a, n := range s.caps {
+		s.caps[a] = max(1, int32(share*float64(n)))
+	}
+}
+
 // leastMoves are the items on machines that can be emptied, summed from the machine with the fewest
 // on: so many moves free so many machines at least.
 func (s *Start) leastMoves() (sums []int) {

@@ -154,6 +154,21 @@ func NewRebalance(ctx context.Context, start *Start, opt Rebalance) (*Rebalanced
 	return r, r.draw(now, r.list[made:])
 }
 
+// A Moved item, by the name of its request, leaves one machine for another.
+type Moved struct{ Request, From, To string }
+
+// Sequence returns the moves in their order. From is empty where an item did not stand.
+func (r *Rebalanced) Sequence() []Moved {
+	list := make([]Moved, len(r.list))
+	for k, m := range r.list {
+		list[k] = Moved{r.start.t.Requests[r.start.request[m.Item]].Name, "", r.start.t.MachineName(m.To.Line, m.To.Index)}
+		if m.From != moves.Nowhere {
+			list[k].From = r.start.t.MachineName(m.From.Line, m.From.Index)
+		}
+	}
+	return list
+}
+
 // An Emptied machine is free after so many of the moves.
 type Emptied struct {
 	Machine string

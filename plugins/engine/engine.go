@@ -101,7 +101,8 @@ func (e *Engine) Sync(visit Visit) {
 	if s.restartIfBroken() {
 		clear(e.reported)
 	}
-	s.enter(e.inbox.empty())
+	m := e.inbox.empty()
+	s.enter(m)
 	e.tellFaults()
 	e.sweep()
 	e.syncedAt = e.opt.Now()
@@ -116,6 +117,9 @@ func (e *Engine) Sync(visit Visit) {
 		s.cluster.RemoveNode(name)
 		e.reviewedAt = time.Time{} // its pods are planned again before another one is placed
 	})
+	for _, chain := range m.begun { // beside the pods that stand by now
+		s.cluster.Begin(chain, seconds(e.opt.Now()))
+	}
 	e.reviewPlans()
 	e.measure()
 }

@@ -38,6 +38,7 @@ type mail struct {
 	newRules   bool
 	plans      []*kube.Plan
 	newPlans   bool
+	begun      []*kube.Chain
 	ended      []*kube.Chain
 	served     []string       // nil = nothing new
 	declared   *kube.Declared // nil = nothing new

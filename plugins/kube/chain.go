@@ -14,7 +14,8 @@ import (
 type Chain struct{ plan Plan }
 
 // A Place is a node that one more pod is to come to: a pod that waits, or the replacement of
-// one that is evicted. No two places of a chain are of one workload or on one node.
+// one that is evicted. A chain whose places are asked for by [Translator.PlaceOf] has no two of
+// one workload or on one node.
 type Place struct {
 	Pod  *v1.Pod
 	Node string
@@ -26,8 +27,14 @@ type Place struct {
 func NewChain(by string, until float64, places []Place, appLabel string) *Chain {
 	c := &Chain{Plan{Enabled: true, Until: until, by: by}}
 	for _, p := range places {
+		group := podspec.Group(p.Pod, appLabel)
+		if i := slices.IndexFunc(c.plan.workloads, func(w *planned) bool { return w.group == group && w.nodes[p.Node] > 0 }); i >= 0 {
+			c.plan.workloads[i].pods++
+			c.plan.workloads[i].nodes[p.Node]++
+			continue
+		}
 		c.plan.workloads = append(c.plan.workloads, &planned{
-			plan: &c.plan, group: podspec.Group(p.Pod, appLabel), pod: p.Pod, pods: 1, nodes: map[string]int32{p.Node: 1},
+			plan: &c.plan, group: group, pod: p.Pod, pods: 1, nodes: map[string]int32{p.Node: 1},
 		})
 	}
 	return c
@@ -43,9 +50,13 @@ func (b *planBook) all() []*Plan {
 }
 
 // Engaged reports whether an enabled plan or a chain has a workload.
-func (t *Translator) Engaged(group string) bool {
+func (t *Translator) Engaged(group string) bool { return t.EngagedBeside(group, nil) }
+
+// EngagedBeside reports whether an enabled plan or a chain other than some has a workload.
+func (t *Translator) EngagedBeside(group string, others []*Chain) bool {
 	return slices.ContainsFunc(t.plans().all(), func(p *Plan) bool {
-		return p.Enabled && slices.ContainsFunc(p.workloads, func(w *planned) bool { return w.group == group })
+		other := slices.ContainsFunc(others, func(c *Chain) bool { return &c.plan == p })
+		return p.Enabled && !other && slices.ContainsFunc(p.workloads, func(w *planned) bool { return w.group == group })
 	})
 }
 
@@ -136,19 +147,22 @@ func (t *Translator) addLeaving(n *ledger.Node, room map[string]int64) {
 	}
 }
 
-// toCome is wanted for a place of a chain: one pod, unless one has come that did not stand
+// toCome is wanted for a place of a chain: its pods, less those that have come and did not stand
 // there before.
 func (t *Translator) toCome(n *ledger.Node, w *planned) (pods int32, reason string) {
-	if slices.ContainsFunc(t.standing(n.Name(), w.group), func(uid string) bool { return !w.stood[uid] }) {
-		return 0, ledger.ReleaseTaken
+	pods = w.nodes[n.Name()]
+	for _, uid := range t.standing(n.Name(), w.group) {
+		if !w.stood[uid] {
+			pods--
+		}
 	}
-	if n.Machine().Cordoned {
+	if pods > 0 && n.Machine().Cordoned {
 		return 0, ledger.ReleaseCordoned
 	}
 	if a := t.ledger.App(w.app); unready(n) || a != nil && slices.Contains(n.Machine().Refuses, a.Spec().Selector) {
 		return 0, ledger.ReleaseRefused
 	}
-	return w.nodes[n.Name()], ledger.ReleaseTaken
+	return max(0, pods), ledger.ReleaseTaken
 }
 
 // standing are the UIDs of a group's pods on a node.

@@ -146,3 +146,22 @@ func TestPlansLeaveChains(t *testing.T) {
 	require.Len(t, w.Plans(), 1)
 	require.Equal(t, map[string]string{"a": largeToA, "b": dbToB}, w.reserved())
 }
+
+// Several places on one node for one workload are taken one after the other.
+func TestPlacesForAWorkload(t *testing.T) {
+	w := newWorld(t)
+	one, two := sizedPod("web-1", "web", "1", "a"), sizedPod("web-2", "web", "1", "a")
+	stood := sizedPod("web-0", "web", "1", "b")
+	w.SetNode(sized("a", 4), []*v1.Pod{one, two})
+	w.SetNode(sized("b", 8), []*v1.Pod{stood})
+	chain := kube.NewChain("Rebalance/tidy", deadline, []kube.Place{{Pod: one, Node: "b"}, {Pod: two, Node: "b"}}, "")
+	w.Begin(chain, 1000)
+	require.Equal(t, map[string]string{"b": "2 default/Deployment/web@cpu=1;"}, w.reserved())
+	first := sizedPod("web-3", "web", "1", "b")
+	w.Decide(sizedPod("web-3", "web", "1", ""), "b", &ledger.Decision{Cause: ledger.CausePlanned})
+	require.Equal(t, map[string]string{"b": "1 default/Deployment/web@cpu=1;"}, w.reserved())
+	w.SetNode(sized("b", 8), []*v1.Pod{stood, first, sizedPod("web-4", "web", "1", "b")})
+	require.Empty(t, w.reserved())
+	w.End(chain, 1001)
+	require.False(t, w.UnderWay(chain))
+}

@@ -3,6 +3,7 @@ package rebalance
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -31,6 +32,8 @@ const (
 	// read: the kind is missing, or the right.
 	lookEvery  = 5 * time.Second
 	lookRarely = time.Minute
+	// stepEvery is the time between two steps of a plan that is carried out.
+	stepEvery = time.Second
 	// timeout of one answer of the API server.
 	timeout = 30 * time.Second
 	// maxMessage is the API server's limit for a condition's message, in bytes.
@@ -52,25 +55,44 @@ var (
 		Subsystem: "sigma", Name: "rebalance_plans_total", StabilityLevel: metrics.ALPHA,
 		Help: "Plans of Rebalances that were begun, by outcome: planned, unreadable, failed.",
 	}, []string{"outcome"})
-	register = sync.OnceFunc(func() { legacyregistry.MustRegister(freed, moves, plans) })
+	made = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: "sigma", Name: "rebalance_moves_made_total", StabilityLevel: metrics.ALPHA,
+		Help: "Moves of Rebalances in mode Auto, by outcome: done, refused.",
+	}, []string{"outcome"})
+	emptyNodes = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: "sigma", Name: "rebalance_nodes_total", StabilityLevel: metrics.ALPHA,
+		Help: "Nodes that Rebalances in mode Auto were to empty, by outcome: freed, given-up.",
+	}, []string{"outcome"})
+	register = sync.OnceFunc(func() { legacyregistry.MustRegister(freed, moves, plans, made, emptyNodes) })
 )
 
 // Options of the controller.
 type Options struct {
 	AppLabel, Fleet string // as the scheduler's
+	Profile         string // only its pods are moved
 	Recorder        events.EventRecorder
+	Site            Site
+	Holder          Holder
+	Prometheus      string // the address of the server that stopWhen may ask; "" = none
 }
 
 type controller struct {
 	Options
 	objects dynamic.Interface
-	cluster *snapshot.Client
+	read    func(context.Context) (*snapshot.Picture, error)
 	clock   clock.PassiveClock
 	log     klog.Logger
 	named   map[string]bool // with metrics
+	leads   func() bool
+
+	works  map[string]*work       // by object: the one under way, or the last
+	moved  map[string][]time.Time // pods evicted within the last hour, by object
+	answer answer                 // to the last query
+	lookAt time.Time              // not before
+	listed time.Time              // the objects, for the last time
 }
 
-// Run makes the plans that are due until ctx ends.
+// Run makes the plans that are due, and carries them out, until ctx ends.
 func Run(ctx context.Context, config *rest.Config, o Options) error {
 	config = rest.CopyConfig(config)
 	config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
@@ -84,21 +106,37 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 		return err
 	}
 	register()
-	c := &controller{Options: o, objects: objects, cluster: cluster, clock: clock.RealClock{}, log: klog.FromContext(ctx), named: map[string]bool{}}
+	c := newController(o, clock.RealClock{})
+	c.objects, c.read, c.log = objects, cluster.Read, klog.FromContext(ctx)
 	for {
-		wait := lookEvery
+		c.tick(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(stepEvery):
+		}
+	}
+}
+
+func newController(o Options, now clock.PassiveClock) *controller {
+	return &controller{
+		Options: o, clock: now, named: map[string]bool{}, leads: func() bool { return leads(legacyregistry.DefaultGatherer, o.Holder.Decides) },
+		works: map[string]*work{}, moved: map[string][]time.Time{},
+	}
+}
+
+// tick looks at the objects, if that is due, and makes a step.
+func (c *controller) tick(ctx context.Context) {
+	if now := c.clock.Now(); !now.Before(c.lookAt) || c.lookAt.Sub(now) > lookRarely {
+		c.lookAt = now.Add(lookEvery)
 		if err := c.look(ctx); apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-			wait = lookRarely
+			c.lookAt = now.Add(lookRarely)
 			c.log.V(2).Info("There are no Rebalances to read", "why", err.Error())
 		} else if err != nil && ctx.Err() == nil {
 			c.log.Error(err, "Cannot carry out Rebalances; it is tried again")
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(wait):
-		}
 	}
+	c.carryOn(ctx)
 }
 
 // look lists the objects and makes the plans that are due.
@@ -107,26 +145,38 @@ func (c *controller) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	there := map[string]bool{}
+	c.listed = c.clock.Now()
+	there := map[string]*v1alpha1.Rebalance{}
+	var failed []error
 	for i := range list.Items {
-		there[list.Items[i].GetName()] = true
-		if err := c.handle(ctx, &list.Items[i]); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("rebalance %s: %w", list.Items[i].GetName(), err)
+		o, err := c.handle(ctx, &list.Items[i])
+		there[list.Items[i].GetName()] = o
+		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			failed = append(failed, fmt.Errorf("rebalance %s: %w", list.Items[i].GetName(), err))
+		}
+	}
+	for name, w := range c.works {
+		if there[name] != nil && there[name].UID == w.object.UID {
+			continue
+		}
+		if w.gone = true; w.over {
+			delete(c.works, name)
+			delete(c.moved, name)
 		}
 	}
 	for name := range c.named {
-		if !there[name] {
+		if there[name] == nil {
 			freed.DeleteLabelValues(name)
 			moves.DeleteLabelValues(name)
 			delete(c.named, name)
 		}
 	}
-	return nil
+	return errors.Join(append(failed, c.uncordon(ctx, there))...)
 }
 
 // handle makes the plan of one object, if it is due. The error is Conflict where the object changed
 // meanwhile: it is looked at again.
-func (c *controller) handle(ctx context.Context, u *unstructured.Unstructured) error {
+func (c *controller) handle(ctx context.Context, u *unstructured.Unstructured) (*v1alpha1.Rebalance, error) {
 	o := &v1alpha1.Rebalance{}
 	err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, o)
 	o.TypeMeta = metav1.TypeMeta{APIVersion: u.GetAPIVersion(), Kind: u.GetKind()}
@@ -135,35 +185,56 @@ func (c *controller) handle(ctx context.Context, u *unstructured.Unstructured) e
 	if err == nil {
 		s, err = newSetting(&o.Spec)
 	}
+	if w := c.works[o.Name]; w != nil && w.object.UID == o.UID {
+		w.object = o
+	}
 	if err != nil {
 		o.Status.ObservedGeneration = o.Generation
 		set(o, v1alpha1.ConditionAccepted, false, "Invalid", err.Error())
 		set(o, v1alpha1.ConditionPlanned, false, "NotAccepted", "The spec could not be read.")
-		return c.write(ctx, o, was)
+		return o, c.write(ctx, o, was)
 	}
 	set(o, v1alpha1.ConditionAccepted, true, "Valid", "The spec could be read.")
-	now := c.clock.Now()
 	switch {
+	case !s.auto():
+		meta.RemoveStatusCondition(&o.Status.Conditions, v1alpha1.ConditionProgressing)
+		meta.RemoveStatusCondition(&o.Status.Conditions, v1alpha1.ConditionStopped)
+	case !c.leads():
+		return o, nil // the one that leads plans and says how far it is
+	default:
+		c.describe(o)
+	}
+	switch w := c.underWay(); {
 	case o.Spec.Suspend:
 		o.Status.ObservedGeneration = o.Generation
 		set(o, v1alpha1.ConditionPlanned, false, "Suspended", "No new plan is made: spec.suspend is set.")
-		return c.write(ctx, o, was)
-	case !s.due(&o.Status, o.Generation, now):
+		if s.auto() {
+			set(o, v1alpha1.ConditionProgressing, false, "Stopped", "No more pods are evicted.")
+			set(o, v1alpha1.ConditionStopped, true, "Suspended", "spec.suspend is set.")
+		}
+		return o, c.write(ctx, o, was)
+	case !s.due(&o.Status, o.Generation, c.clock.Now()), s.auto() && w != nil: // one at a time
 		c.show(o)
-		return nil
+		return o, c.write(ctx, o, was)
 	}
+	return o, c.plan(ctx, o, &s, was)
+}
+
+// plan makes the plan of an object, and in mode Auto begins to carry it out.
+func (c *controller) plan(ctx context.Context, o *v1alpha1.Rebalance, s *setting, was *v1alpha1.RebalanceStatus) error {
+	now := c.clock.Now()
 	o.Status.ObservedGeneration, o.Status.LastTime = o.Generation, new(metav1.NewMicroTime(now))
 	if err := c.write(ctx, o, was); err != nil {
 		return err
 	}
 	was = o.Status.DeepCopy()
-	picture, err := c.cluster.Read(ctx)
+	picture, err := c.read(ctx)
 	if err != nil {
 		plans.WithLabelValues("unreadable").Inc()
 		set(o, v1alpha1.ConditionPlanned, false, "Unreadable", err.Error())
 		return c.write(ctx, o, was)
 	}
-	plan, reason, err := s.plan(ctx, picture, c.AppLabel, c.Fleet, now)
+	plan, found, err := s.plan(ctx, picture, c.AppLabel, c.Fleet, now, c.stays(picture))
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -176,8 +247,10 @@ func (c *controller) handle(ctx context.Context, u *unstructured.Unstructured) e
 	plans.WithLabelValues("planned").Inc()
 	o.Status.Plan = plan
 	text := fmt.Sprintf("%d moves would free %d of %d nodes; so many take at least %d.", plan.Moves, plan.Freed, plan.Nodes, plan.LeastMoves)
-	if plan.Freed == 0 {
-		text = "No node would be free: " + reason + "."
+	if found == nil {
+		text = "No node would be free: no pod stands on a node."
+	} else if plan.Freed == 0 {
+		text = "No node would be free: " + found.Why() + "."
 	}
 	set(o, v1alpha1.ConditionPlanned, true, "Planned", text)
 	if was.Plan == nil || was.Plan.Freed != plan.Freed || was.Plan.Moves != plan.Moves {
@@ -185,7 +258,19 @@ func (c *controller) handle(ctx context.Context, u *unstructured.Unstructured) e
 	}
 	c.log.Info("A Rebalance has a plan", "rebalance", o.Name, "generation", o.Generation, "moves", plan.Moves, "freed", plan.Freed, "nodes", plan.Nodes, "pods", plan.Pods, "fixed", plan.Fixed)
 	c.show(o)
-	return c.write(ctx, o, was)
+	var w *work
+	if s.auto() {
+		w = c.newWork(ctx, o, found, picture.Pods, now)
+		before := c.works[o.Name]
+		c.works[o.Name] = w
+		c.describe(o)
+		c.works[o.Name] = before
+	}
+	if err := c.write(ctx, o, was); err != nil || w == nil {
+		return err
+	}
+	c.works[o.Name] = w
+	return nil
 }
 
 // show sets the metrics of an object.

@@ -1,11 +1,17 @@
 // Package rebalance carries out Rebalance objects in the scheduler: every so often it looks
-// which nodes a few moves of pods would free, and writes the answer to the object's status.
-// It moves nothing.
+// which nodes a few moves of pods would free, and writes the answer to the object's status. In
+// mode Auto it makes the moves too.
 //
 // The answer is that of sigma rebalance on a sigma snapshot of the same moment: both read the
 // same objects with plugins/snapshot, mark the same pods as fixed, and search with the same
-// seed. Nothing is read between two plans but the list of Rebalances.
+// seed. In mode Auto more pods are fixed, and of a workload no more move than may be evicted within an hour.
 //
 // Each scheduler, also a standby, looks for plans that are due. The one that writes the time
-// of the plan to the status first makes it; the write fails where the object changed.
+// of the plan to the status first makes it; the write fails where the object changed. In mode Auto
+// only the scheduler that leads does, since it alone holds places for replacements.
+//
+// A unit is a node with the moves that empty it. Its state machine gets what can be seen, from
+// informers, and returns what is to be done: cordon, hold all places, evict one pod after the other,
+// mark the node as empty. Nothing is stored but annotations of nodes: whoever leads uncordons what
+// nobody empties any more.
 package rebalance

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/evict"
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
 )
 
@@ -36,8 +37,8 @@ type setting struct {
 // in the defaults; an object from before a change of the definition may still be wrong.
 func newSetting(spec *v1alpha1.RebalanceSpec) (s setting, err error) {
 	s = setting{spec: spec, search: compare.Rebalance{Share: -1, Count: -1, Seed: seed}}
-	if spec.Mode != v1alpha1.RebalanceDryRun {
-		return s, fmt.Errorf("spec.mode: %q: want DryRun", spec.Mode)
+	if spec.Mode != v1alpha1.RebalanceDryRun && spec.Mode != v1alpha1.RebalanceAuto {
+		return s, fmt.Errorf("spec.mode: %q: want DryRun or Auto", spec.Mode)
 	}
 	if s.every, err = time.ParseDuration(spec.Every); err != nil || s.every < time.Minute {
 		return s, fmt.Errorf("spec.every: %q: want a duration from 1m on", spec.Every)
@@ -48,8 +49,13 @@ func newSetting(spec *v1alpha1.RebalanceSpec) (s setting, err error) {
 	if spec.MinReplicas < 1 {
 		return s, fmt.Errorf("spec.minReplicas: %d: want at least 1", spec.MinReplicas)
 	}
+	if s.auto() && (spec.MovesPerHour < 1 || spec.InFlight < 1) {
+		return s, fmt.Errorf("spec.movesPerHour: %d, spec.inFlight: %d: want at least 1", spec.MovesPerHour, spec.InFlight)
+	}
 	return s, nil
 }
+
+func (s *setting) auto() bool { return s.spec.Mode == v1alpha1.RebalanceAuto }
 
 // due reports whether the next plan is to be made. A last time in the future is of a clock that
 // was set back.
@@ -67,29 +73,37 @@ func (s *setting) due(status *v1alpha1.RebalanceStatus, generation int64, now ti
 	return !now.Before(last.Add(every))
 }
 
-// plan looks for moves in a picture, which it changes. The reason says why there are none.
-func (s *setting) plan(ctx context.Context, p *snapshot.Picture, appLabel, fleet string, now time.Time) (plan *v1alpha1.RebalancePlan, reason string, err error) {
+// plan looks for moves in a picture, which it changes. found is nil where no pod stands. In mode
+// Auto, stays says which pods must not move besides those that never may, and of a workload no
+// more pods move than may be evicted within an hour.
+func (s *setting) plan(ctx context.Context, p *snapshot.Picture, appLabel, fleet string, now time.Time, stays func(*v1.Pod) string) (plan *v1alpha1.RebalancePlan, found *compare.Rebalanced, err error) {
 	s.narrow(p)
 	r := snapshot.NewRecorder(appLabel, now)
+	if s.auto() {
+		r.Stays = stays
+	}
 	r.MinReplicas = int(s.spec.MinReplicas)
 	if err := r.Record(p, now); err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
 	plan = &v1alpha1.RebalancePlan{Time: metav1.NewMicroTime(now)}
 	if r.Tally().Standing == 0 {
-		return plan, "no pod stands on a node", nil
+		return plan, nil, nil
 	}
 	t, _, err := r.Trace("rebalance", fleet)
 	if err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
 	start, err := compare.NewStart(t)
 	if err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
-	found, err := compare.NewRebalance(ctx, start, s.search)
+	if s.auto() {
+		start.CapShares(float64(evict.Defaults.WorkloadPercent) / 100)
+	}
+	found, err = compare.NewRebalance(ctx, start, s.search)
 	if err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
 	plan.Nodes, plan.Freed, plan.Bound = int32(found.MachinesBefore), int32(found.MachinesBefore-found.MachinesAfter), int32(found.Bound)
 	plan.Moves, plan.LeastMoves = int32(found.Moves), int32(found.LeastMoves)
@@ -98,15 +112,16 @@ func (s *setting) plan(ctx context.Context, p *snapshot.Picture, appLabel, fleet
 	for _, e := range emptied[:min(len(emptied), mostEmpties)] {
 		plan.Empties = append(plan.Empties, v1alpha1.EmptiedNode{Node: e.Machine, Moves: int32(e.Moves)})
 	}
-	return plan, found.Why(), nil
+	return plan, found, nil
 }
 
-// narrow leaves the selected nodes, what stands on them, and what waits.
+// narrow leaves the selected nodes, what stands on them, and what waits. In mode Auto, nodes
+// that take no pods are left out too.
 func (s *setting) narrow(p *snapshot.Picture) {
 	selector := labels.SelectorFromSet(s.spec.NodeSelector)
 	out := map[string]bool{}
 	p.Nodes = slices.DeleteFunc(p.Nodes, func(n *v1.Node) bool {
-		out[n.Name] = !selector.Matches(labels.Set(n.Labels))
+		out[n.Name] = !selector.Matches(labels.Set(n.Labels)) || s.auto() && (n.Spec.Unschedulable || !isReady(n))
 		return out[n.Name]
 	})
 	p.Pods = slices.DeleteFunc(p.Pods, func(pod *v1.Pod) bool { return out[pod.Spec.NodeName] })

@@ -61,9 +61,12 @@ func planOf(t *testing.T, spec *v1alpha1.RebalanceSpec, p *snapshot.Picture) (*v
 	t.Helper()
 	s, err := newSetting(spec)
 	require.NoError(t, err)
-	plan, reason, err := s.plan(t.Context(), p, "", "open", noon)
+	plan, found, err := s.plan(t.Context(), p, "", "open", noon, nil)
 	require.NoError(t, err)
-	return plan, reason
+	if found == nil {
+		return plan, "no pod stands on a node"
+	}
+	return plan, found.Why()
 }
 
 // TestPlanIsTheCommandLines compares a plan with what sigma rebalance finds in the files of
@@ -162,7 +165,7 @@ func TestDue(t *testing.T) {
 // TestBadSpec: what an older definition let through.
 func TestBadSpec(t *testing.T) {
 	for want, edit := range map[string]func(*v1alpha1.RebalanceSpec){
-		`spec.mode: "Auto": want DryRun`:               func(s *v1alpha1.RebalanceSpec) { s.Mode = "Auto" },
+		`spec.mode: "Full": want DryRun or Auto`:       func(s *v1alpha1.RebalanceSpec) { s.Mode = "Full" },
 		`spec.every: "1s": want a duration from 1m on`: func(s *v1alpha1.RebalanceSpec) { s.Every = "1s" },
 		`spec.moves: "all": want a number, or a share`: func(s *v1alpha1.RebalanceSpec) { s.Moves = "all" },
 		"spec.minReplicas: 0: want at least 1":         func(s *v1alpha1.RebalanceSpec) { s.MinReplicas = 0 },

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -22,7 +21,6 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/engine"
 	"github.com/sigma-scheduler/sigma/plugins/mover"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
-	"github.com/sigma-scheduler/sigma/plugins/rebalance"
 )
 
 // Name of the plugin in a scheduler's configuration.
@@ -42,10 +40,6 @@ type Plugin struct {
 	cycle   fwk.CycleState // of the last sync
 	current *verdictState  // of that cycle; nil = not yet
 }
-
-// rebalancing is true while a profile of this process carries out Rebalances: one does, the
-// first.
-var rebalancing atomic.Bool
 
 // argsPath is where the arguments stand in a scheduler's configuration.
 var argsPath = field.NewPath("pluginConfig").Key(Name).Child("args")
@@ -99,14 +93,6 @@ func New(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, er
 	if p.has, err = e.Watch(ctx, h.KubeConfig()); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
-	if rebalancing.CompareAndSwap(false, true) {
-		go func() {
-			defer rebalancing.Store(false)
-			if err := rebalance.Run(ctx, h.KubeConfig(), rebalance.Options{AppLabel: a.AppLabel, Fleet: a.Fleet, Recorder: h.EventRecorder()}); err != nil {
-				klog.FromContext(ctx).Error(err, "Cannot carry out Rebalances")
-			}
-		}()
-	}
 	// Informers of our own: the scheduler waits for all of its informers, and without
 	// the right to read a kind it would wait for ever.
 	declared := informers.NewSharedInformerFactoryWithOptions(h.ClientSet(), 0, informers.WithTransform(podspec.Slim))
@@ -117,6 +103,9 @@ func New(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, er
 		return nil, errors.Join(err, e.Close())
 	}
 	p.mover = mover.New(ctx, e, cluster, time.Now)
+	if err := p.rebalance(ctx, a, profile); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
 	_, err = h.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { p.bound(nil, o) },
 		UpdateFunc: p.bound,

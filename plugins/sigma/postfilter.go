@@ -84,6 +84,14 @@ type moverCluster struct {
 
 // newMoverCluster takes pods and budgets from the scheduler's informers.
 func newMoverCluster(h fwk.Handle, config *rest.Config) (*moverCluster, error) {
+	evictor, err := newEvictor(h, config, evict.MakeRoom)
+	return &moverCluster{
+		pods: h.SharedInformerFactory().Core().V1().Pods().Lister(), budgets: h.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
+		handle: h, evictor: evictor,
+	}, err
+}
+
+func newEvictor(h fwk.Handle, config *rest.Config, by evict.Source) (*evict.Evictor, error) {
 	config = rest.CopyConfig(config)
 	config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
 	objects, err := dynamic.NewForConfig(config)
@@ -94,10 +102,7 @@ func newMoverCluster(h fwk.Handle, config *rest.Config) (*moverCluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &moverCluster{
-		pods: h.SharedInformerFactory().Core().V1().Pods().Lister(), budgets: h.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
-		handle: h, evictor: evict.New(evict.Clients(objects, heads, h.ClientSet()), evict.MakeRoom, evict.Defaults, clock.RealClock{}),
-	}, nil
+	return evict.New(evict.Clients(objects, heads, h.ClientSet()), by, evict.Defaults, clock.RealClock{}), nil
 }
 
 // Pod implements [mover.Cluster].

@@ -14,7 +14,8 @@ import (
 const MinReplicas = 2
 
 // fixed returns the pods on nodes that must not move, each with the reason, by namespace/name.
-func (p *Picture) fixed(minReplicas int) map[string]string {
+// stays, if not nil, names reasons of its own.
+func (p *Picture) fixed(minReplicas int, stays func(*v1.Pod) string) map[string]string {
 	workload := func(pod *v1.Pod) string {
 		ref, _ := owner.Of(pod, nil)
 		return pod.Namespace + "/" + ref.String()
@@ -31,6 +32,9 @@ func (p *Picture) fixed(minReplicas int) map[string]string {
 			continue
 		}
 		why := podspec.Movable(pod)
+		if why == "" && stays != nil {
+			why = stays(pod)
+		}
 		if n := stand[workload(pod)]; why == "" && n < minReplicas {
 			why = fmt.Sprintf("its workload has %d of the %d pods that it should keep", n, minReplicas)
 		}

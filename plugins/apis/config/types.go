@@ -47,4 +47,7 @@ type SigmaArgs struct {
 	Deadline metav1.Duration
 	// ForecastMaxAge is the age at which a forecast is stale and Best-Fit decides.
 	ForecastMaxAge metav1.Duration
+	// RebalancePrometheus is the URL of the Prometheus that the queries of Rebalances go to;
+	// empty: none.
+	RebalancePrometheus string
 }

@@ -15,6 +15,10 @@ const (
 	ConditionRepair = "Repair"
 	// ConditionPlanned: the plan in the status is of the present spec.
 	ConditionPlanned = "Planned"
+	// ConditionProgressing: pods are moved as planned, or will be.
+	ConditionProgressing = "Progressing"
+	// ConditionStopped: pods are not moved, or no more; the reason says what stops it.
+	ConditionStopped = "Stopped"
 	// ConditionConflicting: a node holds pods against a rule.
 	ConditionConflicting = "Conflicting"
 )

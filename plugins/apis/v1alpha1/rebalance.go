@@ -2,7 +2,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Rebalance asks which nodes a few moves of pods would free.
+// Rebalance asks which nodes a few moves of pods would free, and in mode Auto makes the moves.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster
@@ -29,20 +29,25 @@ type Rebalance struct {
 
 // RebalanceMode says what is done with a plan.
 //
-// +kubebuilder:validation:Enum=DryRun
+// +kubebuilder:validation:Enum=DryRun;Auto
 type RebalanceMode string
 
-// RebalanceDryRun writes the plan to the status and moves nothing. It is the only mode.
-const RebalanceDryRun RebalanceMode = "DryRun"
+// RebalanceDryRun writes the plan to the status and moves nothing; RebalanceAuto carries it out.
+const (
+	RebalanceDryRun RebalanceMode = "DryRun"
+	RebalanceAuto   RebalanceMode = "Auto"
+)
 
 // RebalanceSpec says what to look for, and how often.
 type RebalanceSpec struct {
-	// DryRun writes what would be done to the status. Nothing is moved.
+	// DryRun writes what would be done to the status. Nothing is moved. Auto carries it out, node
+	// by node.
 	// +optional
 	// +kubebuilder:default=DryRun
 	Mode RebalanceMode `json:"mode,omitempty"`
 
-	// No new plan is made. The last one stays.
+	// No new plan is made. The last one stays. In mode Auto no more pods are evicted, and nodes
+	// that were cordoned are uncordoned.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
@@ -74,6 +79,52 @@ type RebalanceSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+
+	// In mode Auto, the most pods that are evicted within an hour, in a scheduler since it leads.
+	// The limits of all evictions hold beside it.
+	// +optional
+	// +kubebuilder:default=20
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	MovesPerHour int32 `json:"movesPerHour,omitempty"`
+
+	// In mode Auto, the most pods that are away at a time: evicted, and not ready in their new
+	// places.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10
+	InFlight int32 `json:"inFlight,omitempty"`
+
+	// When mode Auto stops by itself, until the next plan.
+	// +optional
+	// +kubebuilder:default={}
+	StopWhen RebalanceStop `json:"stopWhen,omitempty"`
+}
+
+// RebalanceStop says when mode Auto stops: no more pods are evicted, and all nodes that were
+// cordoned are uncordoned.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.query) == has(self.threshold)",message="query and threshold go together"
+type RebalanceStop struct {
+	// So many pods wait that fit on no node.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	PendingPods int32 `json:"pendingPods,omitempty"`
+
+	// A query of the Prometheus that the scheduler's argument rebalancePrometheus names. It
+	// stops where a value of the answer is above the threshold, and where there is no answer or no
+	// value.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Query string `json:"query,omitempty"`
+
+	// The most that the query may return.
+	// +optional
+	Threshold *float64 `json:"threshold,omitempty"`
 }
 
 // RebalanceStatus is what the scheduler found.
@@ -91,7 +142,11 @@ type RebalanceStatus struct {
 	// +optional
 	Plan *RebalancePlan `json:"plan,omitempty"`
 
-	// Accepted and Planned.
+	// How far mode Auto is with a plan. A scheduler that starts again goes on with none.
+	// +optional
+	Progress *RebalanceProgress `json:"progress,omitempty"`
+
+	// Accepted and Planned; in mode Auto also Progressing and Stopped.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -137,6 +192,30 @@ type RebalancePlan struct {
 	// +nullable
 	// +listType=atomic
 	Empties []EmptiedNode `json:"empties"` // null takes the last ones out of the object
+}
+
+// RebalanceProgress is how far mode Auto is with a plan.
+type RebalanceProgress struct {
+	// When the plan was begun.
+	// +required
+	Time metav1.MicroTime `json:"time"`
+
+	// The node that is being emptied.
+	// +optional
+	// +nullable
+	Node *string `json:"node"` // null takes the last one out of the object
+
+	// Nodes that were emptied.
+	// +required
+	Freed int32 `json:"freed"`
+
+	// Pods that stand, ready, where the plan has them.
+	// +required
+	Moved int32 `json:"moved"`
+
+	// Nodes that were given up, and uncordoned.
+	// +required
+	GivenUp int32 `json:"givenUp"`
 }
 
 // EmptiedNode is a node that a plan frees.

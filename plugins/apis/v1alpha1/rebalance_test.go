@@ -30,13 +30,18 @@ func TestRebalances(t *testing.T) {
 	}
 	r, err := create("")
 	require.NoError(t, err)
-	require.Equal(t, v1alpha1.RebalanceSpec{Mode: v1alpha1.RebalanceDryRun, Every: "1h", Moves: "1%", MinReplicas: 2}, r.Spec)
+	require.Equal(t, v1alpha1.RebalanceSpec{
+		Mode: v1alpha1.RebalanceDryRun, Every: "1h", Moves: "1%", MinReplicas: 2, MovesPerHour: 20, InFlight: 1, StopWhen: v1alpha1.RebalanceStop{PendingPods: 1},
+	}, r.Spec)
+	r, err = create("mode: Auto, movesPerHour: 100, inFlight: 2, stopWhen: {pendingPods: 5, query: up, threshold: 0.5}")
+	require.NoError(t, err)
+	require.Equal(t, v1alpha1.RebalanceStop{PendingPods: 5, Query: "up", Threshold: new(0.5)}, r.Spec.StopWhen)
 	for _, moves := range []string{"0%", ".", "100%", "99.5%", "0", "50", "999999"} {
 		_, err = create(fmt.Sprintf("moves: %q", moves))
 		require.Equal(t, moves != ".", err == nil, "%s: %v", moves, err)
 	}
 	for spec, want := range map[string]string{
-		"mode: Auto":        `spec.mode: Unsupported value: "Auto"`,
+		"mode: Full":        `spec.mode: Unsupported value: "Full"`,
 		"every: 59s":        "spec.every: Invalid value",
 		"every: 169h":       "spec.every: Invalid value",
 		"every: hourly":     "spec.every",
@@ -45,7 +50,15 @@ func TestRebalances(t *testing.T) {
 		`moves: "1000000"`:  "spec.moves: Invalid value",
 		"minReplicas: 0":    "spec.minReplicas: Invalid value",
 		"nodeSelector: [a]": "spec.nodeSelector",
-		"movesPerHour: 3":   "movesPerHour",
+		"chain: 3":          "chain",
+		"movesPerHour: 0":   "spec.movesPerHour: Invalid value",
+		"inFlight: 11":      "spec.inFlight: Invalid value",
+
+		"stopWhen: {pendingPods: 0}":            "spec.stopWhen.pendingPods: Invalid value",
+		"stopWhen: {query: up}":                 "query and threshold go together",
+		"stopWhen: {threshold: 1}":              "query and threshold go together",
+		`stopWhen: {query: "", threshold: 1}`:   "spec.stopWhen.query: Invalid value",
+		`stopWhen: {query: up, threshold: "1"}`: "spec.stopWhen.threshold",
 	} {
 		_, err := create(spec)
 		require.ErrorContains(t, err, want, spec)

@@ -61,6 +61,7 @@ func TestLoad(t *testing.T) {
 	all := config.SigmaArgs{
 		PolicyName: "a", CanaryPolicyName: "b", AppLabel: "example.org/app", Mapping: "linear", Fleet: "fixed",
 		DecisionLog: "/var/log/d.jsonl", DecisionLogBytes: 1 << 30, DecisionLogFiles: 3, Deadline: metav1.Duration{Duration: 2 * time.Millisecond}, ForecastMaxAge: metav1.Duration{Duration: time.Hour},
+		RebalancePrometheus: "https://prometheus.monitoring",
 	}
 	for _, tt := range []struct {
 		name, pluginConfig string
@@ -82,7 +83,8 @@ func TestLoad(t *testing.T) {
       decisionLogBytes: 1Gi
       decisionLogFiles: 3
       deadline: 2ms
-      forecastMaxAge: 1h`, all},
+      forecastMaxAge: 1h
+      rebalancePrometheus: https://prometheus.monitoring`, all},
 		{
 			"nothing where there is a default", `  pluginConfig: [{name: Sigma, args: {policyName: "", forecastMaxAge: 0s, decisionLogBytes: 0, decisionLogFiles: 0}}]`,
 			config.SigmaArgs{Mapping: "rank", Fleet: "open"},

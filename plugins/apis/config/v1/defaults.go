@@ -34,6 +34,7 @@ func SetDefaults_SigmaArgs(args *SigmaArgs) {
 	fill(&args.DecisionLogBytes, *resource.NewQuantity(DefaultDecisionLogBytes, resource.BinarySI))
 	fill(&args.DecisionLogFiles, DefaultDecisionLogFiles)
 	fill(&args.Deadline, metav1.Duration{})
+	fill(&args.RebalancePrometheus, "")
 	fill(&args.ForecastMaxAge, metav1.Duration{Duration: DefaultForecastMaxAge})
 }
 

@@ -39,4 +39,7 @@ type SigmaArgs struct {
 	// ForecastMaxAge is the age at which a forecast is stale and Best-Fit decides
 	// (5m).
 	ForecastMaxAge *metav1.Duration `json:"forecastMaxAge,omitempty"`
+	// RebalancePrometheus is the URL of the Prometheus that the queries of Rebalances go to
+	// (none).
+	RebalancePrometheus *string `json:"rebalancePrometheus,omitempty"`
 }

@@ -2,6 +2,7 @@
 package validation
 
 import (
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -61,6 +62,11 @@ func ValidateSigmaArgs(path *field.Path, args *config.SigmaArgs) error {
 	}
 	if args.ForecastMaxAge.Duration <= 0 {
 		invalid("forecastMaxAge", args.ForecastMaxAge.Duration.String(), "must be positive")
+	}
+	if address := args.RebalancePrometheus; address != "" {
+		if u, err := url.Parse(address); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+			invalid("rebalancePrometheus", address, "must be a URL such as http://prometheus.monitoring:9090")
+		}
 	}
 	return wrong.ToAggregate()
 }

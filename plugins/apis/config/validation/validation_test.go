@@ -34,6 +34,7 @@ func TestValidateSigmaArgs(t *testing.T) {
 			a.Mapping, a.Fleet, a.DecisionLog = "linear", "fixed", "/d.jsonl"
 			a.DecisionLogBytes, a.DecisionLogFiles = 64<<10, 1
 			a.Deadline.Duration, a.ForecastMaxAge.Duration = 1, 1
+			a.RebalancePrometheus = "http://prometheus.monitoring:9090/path"
 		}, ""},
 		{"no policy", func(a *config.SigmaArgs) { a.PolicyName = "" }, "args.policyName: Required value"},
 		{"no name of a policy", func(a *config.SigmaArgs) { a.PolicyName = "a/b" }, `args.policyName: Invalid value: "a/b": a lowercase RFC 1123 subdomain`},
@@ -52,6 +53,9 @@ func TestValidateSigmaArgs(t *testing.T) {
 		{"less than no file", func(a *config.SigmaArgs) { a.DecisionLogFiles = -1 }, `args.decisionLogFiles: Invalid value: -1: must not be negative; 0 keeps all`},
 		{"a deadline in the past", func(a *config.SigmaArgs) { a.Deadline.Duration = -time.Second }, `args.deadline: Invalid value: "-1s"`},
 		{"no age", func(a *config.SigmaArgs) { a.ForecastMaxAge.Duration = 0 }, `args.forecastMaxAge: Invalid value: "0s"`},
+		{"no address", func(a *config.SigmaArgs) { a.RebalancePrometheus = "prometheus:9090" }, `args.rebalancePrometheus: Invalid value: "prometheus:9090": must be a URL`},
+		{"no host", func(a *config.SigmaArgs) { a.RebalancePrometheus = "http:///x" }, `args.rebalancePrometheus: Invalid value`},
+		{"a query", func(a *config.SigmaArgs) { a.RebalancePrometheus = "http://x/?query=up" }, `args.rebalancePrometheus: Invalid value`},
 		{"two things", func(a *config.SigmaArgs) { a.Fleet, a.Mapping = "a", "b" }, "[args.mapping: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,0 +1,146 @@
+package rebalance
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+)
+
+// What is written on a node that is cordoned. cluster-autoscaler and Karpenter remove an empty
+// node whether it is cordoned or not; nothing here tells them not to.
+const (
+	cordonedBy    = "sigma-scheduler.io/cordoned-by"    // the Rebalance
+	cordonedUntil = "sigma-scheduler.io/cordoned-until" // any scheduler uncordons it then
+	emptiedAt     = "sigma-scheduler.io/emptied"        // no pod that could move stands there
+)
+
+// maxAhead is how far in the future a deadline is taken for one that a clock left which was set
+// back.
+const maxAhead = 7 * 24 * time.Hour
+
+// staying are annotations of nodes that must not be removed, and so are not emptied.
+var staying = []string{"cluster-autoscaler.kubernetes.io/scale-down-disabled", "karpenter.sh/do-not-disrupt"}
+
+func mustStay(n *v1.Node) bool {
+	return slices.ContainsFunc(staying, func(name string) bool { return n.Annotations[name] == "true" })
+}
+
+func isReady(n *v1.Node) bool {
+	return !slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool {
+		return c.Type == v1.NodeReady && c.Status != v1.ConditionTrue
+	})
+}
+
+// ours reports whether a node is cordoned by a Rebalance.
+func ours(n *v1.Node, name string) bool {
+	return n.Spec.Unschedulable && n.Annotations[cordonedBy] == name
+}
+
+// overdue returns why a cordon of ours is to be taken back; "" = it stays. underWay is the node that
+// this scheduler is emptying, and keeps says why the emptied nodes of a Rebalance are not kept any
+// more. A scheduler that does not lead knows neither, and heeds the deadline alone.
+func overdue(n *v1.Node, now time.Time, leads bool, underWay string, keeps func(rebalance string) string) string {
+	name, is := n.Annotations[cordonedBy]
+	if !is || n.Name == underWay {
+		return ""
+	}
+	until, err := time.Parse(time.RFC3339, n.Annotations[cordonedUntil])
+	switch {
+	case err != nil:
+		return "its deadline cannot be read"
+	case !now.Before(until):
+		return "nobody has removed it until its deadline"
+	case until.Sub(now) > maxAhead:
+		return "its deadline is more than a week ahead"
+	case !leads:
+		return ""
+	case !n.Spec.Unschedulable:
+		return "somebody has uncordoned it"
+	case n.Annotations[emptiedAt] == "":
+		return "nobody empties it any more"
+	}
+	return keeps(name)
+}
+
+// patchOf is a merge patch of a node, which fails where the node has changed: null takes a value
+// away.
+func patchOf(n *v1.Node, unschedulable any, annotations map[string]any) ([]byte, error) {
+	patch := map[string]any{"metadata": map[string]any{"uid": n.UID, "resourceVersion": n.ResourceVersion, "annotations": annotations}}
+	if unschedulable != unchanged {
+		patch["spec"] = map[string]any{"unschedulable": unschedulable}
+	}
+	return json.Marshal(patch)
+}
+
+const unchanged = "unchanged"
+
+func cordonPatch(n *v1.Node, name string, until time.Time) ([]byte, error) {
+	return patchOf(n, true, map[string]any{cordonedBy: name, cordonedUntil: until.UTC().Format(time.RFC3339), emptiedAt: nil})
+}
+
+func emptyPatch(n *v1.Node, now time.Time) ([]byte, error) {
+	return patchOf(n, unchanged, map[string]any{
+		emptiedAt: now.UTC().Format(time.RFC3339), cordonedUntil: now.Add(keepEmpty).UTC().Format(time.RFC3339),
+	})
+}
+
+func uncordonPatch(n *v1.Node) ([]byte, error) {
+	return patchOf(n, nil, map[string]any{cordonedBy: nil, cordonedUntil: nil, emptiedAt: nil})
+}
+
+// uncordon takes back the cordons that nothing keeps any more, those of schedulers that were
+// killed among them.
+func (c *controller) uncordon(ctx context.Context, objects map[string]*v1alpha1.Rebalance) error {
+	now, under := c.clock.Now(), ""
+	w := c.underWay()
+	if w != nil && w.unit() != nil {
+		under = w.unit().node
+	}
+	var pods []*v1.Pod
+	keeps := func(name string) string {
+		o := objects[name]
+		switch {
+		case o == nil:
+			return "the Rebalance is gone"
+		case o.Spec.Suspend:
+			return "the Rebalance is suspended"
+		case o.Spec.Mode != v1alpha1.RebalanceAuto:
+			return "the Rebalance is not in mode Auto"
+		}
+		if pods == nil {
+			pods = c.Site.Pods()
+		}
+		var away []string
+		if w != nil && w.unit() != nil {
+			for _, m := range w.unit().moves {
+				away = append(away, m.group)
+			}
+		}
+		return c.spares(ctx, &o.Spec.StopWhen, now, pods, away).message
+	}
+	var all []error
+	leading := c.leads()
+	for _, n := range c.Site.Nodes() {
+		why := overdue(n, now, leading, under, keeps)
+		if why == "" {
+			continue
+		}
+		patch, err := uncordonPatch(n)
+		if err == nil {
+			err = c.Site.PatchNode(ctx, n.Name, patch)
+		}
+		klog.InfoS("A node is uncordoned", "node", n.Name, "rebalance", n.Annotations[cordonedBy], "why", why, "error", err)
+		if err != nil {
+			all = append(all, fmt.Errorf("uncordon node %s: %w", n.Name, err))
+		}
+	}
+	return errors.Join(all...)
+}

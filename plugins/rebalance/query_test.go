@@ -1,0 +1,80 @@
+package rebalance
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+)
+
+func TestLargest(t *testing.T) {
+	text, asked := "", ""
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = r.URL.Path + " " + r.URL.Query().Get("query")
+		_, _ = w.Write([]byte(text))
+	}))
+	defer server.Close()
+	for answer, want := range map[string]any{
+		`{"status":"success","data":{"resultType":"scalar","result":[1,"0.5"]}}`:                             .5,
+		`{"status":"success","data":{"resultType":"vector","result":[{"value":[1,"2"]},{"value":[1,"7"]}]}}`: 7.,
+		`{"status":"success","data":{"resultType":"vector","result":[]}}`:                                    "the answer has no value",
+		`{"status":"success","data":{"resultType":"vector","result":[{"value":[1,"NaN"]}]}}`:                 "no number",
+		`{"status":"success","data":{"resultType":"matrix","result":[]}}`:                                    "want a vector or a scalar",
+		`{"status":"error","error":"parse error"}`:                                                           "the server says: parse error",
+		`<html>`: "cannot be read",
+	} {
+		text = answer
+		value, err := prometheus(server.URL+"/prom/").largest(t.Context(), `max(up{job="a"})`)
+		require.Equal(t, `/prom/api/v1/query max(up{job="a"})`, asked)
+		if why, refused := want.(string); refused {
+			require.ErrorContains(t, err, why, answer)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, want, value)
+	}
+	server.Close()
+	_, err := prometheus(server.URL).largest(t.Context(), "up")
+	require.Error(t, err)
+	_, err = prometheus("").largest(t.Context(), "up")
+	require.ErrorContains(t, err, "the scheduler has no argument rebalancePrometheus")
+}
+
+// Nodes are spared while few pods wait and the query's answer is below its threshold.
+func TestSpares(t *testing.T) {
+	c := newController(Options{}, nil)
+	waiting := pod("web", 1, 0, "1")
+	waiting.Spec.NodeName = ""
+	waiting.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable}}
+	gated := waiting.DeepCopy()
+	gated.Status.Conditions[0].Reason = v1.PodReasonSchedulingGated
+	spares := func(when *v1alpha1.RebalanceStop, away []string, pods ...*v1.Pod) string {
+		return c.spares(t.Context(), when, noon, pods, away).reason
+	}
+	one := &v1alpha1.RebalanceStop{PendingPods: 1}
+	require.Empty(t, spares(one, nil, gated, pod("web", 2, 0, "1")))
+	require.Equal(t, "PodsWait", spares(one, nil, waiting))
+	require.Empty(t, spares(one, []string{"shop/Deployment/web", "shop/ReplicaSet/web-7d4"}, waiting), "it is away")
+	require.Empty(t, spares(&v1alpha1.RebalanceStop{PendingPods: 2}, nil, waiting))
+
+	asks := &v1alpha1.RebalanceStop{PendingPods: 1, Query: "q", Threshold: new(2.)}
+	for _, a := range []struct {
+		answer answer
+		want   string
+	}{
+		{answer{value: 2}, ""}, {answer{value: 2.1}, "Query"}, {answer{err: errors.New("timeout")}, "Query"},
+	} {
+		a.answer.query, a.answer.at = "q", noon.Add(-askEvery+time.Second)
+		c.answer = a.answer
+		require.Equal(t, a.want, spares(asks, nil))
+	}
+	c.answer = answer{query: "q", at: noon.Add(-askEvery)} // it is old, and nobody answers
+	require.Equal(t, "Query", spares(asks, nil))
+	require.ErrorContains(t, c.answer.err, "rebalancePrometheus")
+}

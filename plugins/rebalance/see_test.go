@@ -1,0 +1,266 @@
+package rebalance
+
+import (
+	"errors"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
+	"github.com/sigma-scheduler/sigma/plugins/snapshot"
+)
+
+// seen is what can be seen of the first unit.
+func (c *cluster) seen(w *work) evidence {
+	nodes := maps.Clone(c.nodes)
+	return c.see(w, w.units[0], c.Pods(), nodes)
+}
+
+// change replaces a node by a changed copy.
+func (c *cluster) change(name string, change func(*v1.Node)) {
+	n := c.nodes[name].DeepCopy()
+	change(n)
+	c.nodes[name] = n
+}
+
+func notReady(n *v1.Node) {
+	n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionUnknown}}
+}
+
+// What has changed since the plan was made is seen before the first eviction, and what changes
+// meanwhile before the next.
+func TestLost(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		stage stage
+		tell  func(c *cluster, u *unit)
+		want  string
+	}{
+		{"nothing", starting, func(*cluster, *unit) {}, ""},
+		{"nothing, later", held, func(*cluster, *unit) {}, ""},
+		{"the node is gone", held, func(c *cluster, u *unit) { delete(c.nodes, u.node) }, "the node is gone"},
+		{"the node is not ready", held, func(c *cluster, u *unit) { c.change(u.node, notReady) }, "the node is not ready"},
+		{"the node must stay", held, func(c *cluster, u *unit) {
+			c.change(u.node, func(n *v1.Node) {
+				n.Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "true", cordonedBy: "tidy"}
+			})
+		}, "an annotation forbids to remove the node"},
+		{"somebody else has cordoned it", starting, func(c *cluster, u *unit) {
+			c.change(u.node, func(n *v1.Node) { n.Spec.Unschedulable, n.Annotations = true, nil })
+		}, "the node is cordoned by somebody else"},
+		{"somebody has uncordoned it", cordoned, func(c *cluster, u *unit) {
+			c.change(u.node, func(n *v1.Node) { n.Spec.Unschedulable = false })
+		}, "somebody has uncordoned the node"},
+		{"a pod has come", held, func(c *cluster, u *unit) {
+			p := pod("xx", 50, 0, "1")
+			p.Spec.NodeName = u.node
+			c.pods[p.UID] = p
+		}, "shop/xx-7d4-50 has come to the node"},
+		{"a pod of a DaemonSet has come", held, func(c *cluster, u *unit) {
+			p := pod("xx", 50, 0, "1")
+			p.Spec.NodeName, p.OwnerReferences[0].Kind = u.node, "DaemonSet"
+			c.pods[p.UID] = p
+		}, ""},
+		{"its pod is gone", held, func(c *cluster, u *unit) { delete(c.pods, u.moves[0].item.pod.UID) }, "is gone"},
+		{"its pod must stay by now", held, func(c *cluster, u *unit) {
+			p := u.moves[0].item.pod.DeepCopy()
+			p.Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "true"}
+			c.pods[p.UID] = p
+		}, "must stay: its annotation forbids it"},
+		{"another scheduler's", held, func(c *cluster, u *unit) {
+			p := u.moves[0].item.pod.DeepCopy()
+			p.Spec.SchedulerName = "other"
+			c.pods[p.UID] = p
+		}, "is of the scheduler other"},
+		{"the workload was scaled down", held, func(c *cluster, u *unit) {
+			m := u.moves[0]
+			for uid, p := range c.pods {
+				if uid != m.item.pod.UID && podspec.Group(p, "") == m.group {
+					delete(c.pods, uid)
+				}
+			}
+		}, "is one of 1 pods of its workload"},
+		{"a plan has the workload", starting, func(c *cluster, u *unit) {
+			c.engine.Hold("PlacementPlan/x", float64(time.Now().Add(time.Hour).Unix()), []kube.Place{{Pod: u.moves[0].item.pod, Node: u.moves[0].to}})
+			c.sync()
+		}, "a plan or make-room moves pods of shop/"},
+		{"the room is taken", starting, func(c *cluster, u *unit) {
+			p := pod("xx", 50, 0, "2500m")
+			p.Spec.NodeName = u.moves[0].to
+			c.pods[p.UID] = p
+		}, "lacks cpu for"},
+		{"there is room for one of two", starting, func(c *cluster, u *unit) {
+			u.moves[1].to = u.moves[0].to
+			p := pod("xx", 50, 0, "500m")
+			p.Spec.NodeName = u.moves[0].to
+			c.pods[p.UID] = p
+		}, "lacks cpu for"},
+		{"where it goes is cordoned before", starting, func(c *cluster, u *unit) {
+			c.change(u.moves[1].to, func(n *v1.Node) { n.Spec.Unschedulable = true })
+		}, "is gone, cordoned or not ready"},
+		{"where it goes is cordoned", held, func(c *cluster, u *unit) {
+			c.change(u.moves[1].to, func(n *v1.Node) { n.Spec.Unschedulable = true })
+		}, "is gone, cordoned or not ready"},
+		{"where it goes is not ready", held, func(c *cluster, u *unit) { c.change(u.moves[1].to, notReady) }, "is gone, cordoned or not ready"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				w := c.begin()
+				u := w.units[0]
+				if u.stage = tt.stage; u.stage > starting {
+					c.change(u.node, func(n *v1.Node) {
+						n.Spec.Unschedulable, n.Annotations = true, map[string]string{cordonedBy: "tidy"}
+					})
+				}
+				tt.tell(c, u)
+				lost := c.seen(w).lost
+				require.Contains(c, lost, tt.want)
+				require.Equal(c, tt.want == "", lost == "", lost)
+			})
+		})
+	}
+}
+
+// What may be over soon is waited for.
+func TestBlocked(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		w := c.begin()
+		m := w.units[0].moves[0]
+		require.Empty(c, c.seen(w).blocked(m))
+		c.staying[workloadOf(m.item.pod)] = true
+		require.Equal(c, "a disruption budget keeps "+nameOf(m.item.pod), c.seen(w).blocked(m))
+		clear(c.staying)
+		c.change(m.to, func(n *v1.Node) { n.Spec.Taints = []v1.Taint{{Key: "x", Effect: v1.TaintEffectNoSchedule}} })
+		require.Contains(c, c.seen(w).blocked(m), "does not admit")
+		c.change(m.to, func(n *v1.Node) { n.Spec.Taints = nil })
+		p := pod("xx", 50, 0, "1500m") // it ends
+		p.Spec.NodeName, p.DeletionTimestamp = m.to, &metav1.Time{Time: time.Now()}
+		c.pods[p.UID] = p
+		require.Contains(c, c.seen(w).blocked(m), "lacks cpu")
+		delete(c.pods, p.UID)
+		w.units[0].inFlight = 2
+		other := w.units[0].moves[1] // it is away, and goes to the same node
+		other.to, other.begun = m.to, true
+		c.change(m.to, func(n *v1.Node) { n.Status.Allocatable["cpu"] = apiresource.MustParse("3500m") })
+		require.Contains(c, c.seen(w).blocked(m), "lacks cpu")
+	})
+}
+
+// A plan in mode Auto leaves more pods where they are than a dry run.
+func TestStays(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.change("n05", func(n *v1.Node) {
+			n.Annotations = map[string]string{"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"}
+		})
+		c.staying["w1"] = true
+		engaged := pod("w2", 0, 0, "1")
+		c.engine.Hold("x", float64(time.Now().Add(time.Hour).Unix()), []kube.Place{{Pod: engaged, Node: "n04"}})
+		c.sync()
+		stays := c.stays(&snapshot.Picture{Nodes: c.Nodes()})
+		foreign := pod("w3", 0, 0, "1")
+		foreign.Spec.SchedulerName = "other"
+		require.Equal(c, []string{
+			"", "its node must not be removed", "a disruption budget keeps it", "a plan or make-room moves pods of its workload", "another scheduler places it",
+		}, []string{stays(pod("w3", 0, 0, "1")), stays(pod("w3", 0, 5, "1")), stays(pod("w1", 0, 0, "1")), stays(engaged), stays(foreign)})
+
+		w := c.begin()
+		for _, u := range w.units {
+			require.NotEqual(c, "n05", u.node)
+			for _, m := range u.moves {
+				require.NotContains(c, []string{"w1", "w2"}, workloadOf(m.item.pod))
+			}
+		}
+		c.change("n04", func(n *v1.Node) { n.Spec.Unschedulable = true })
+		for _, u := range c.begin().units {
+			require.NotEqual(c, "n04", u.node, "it is cordoned")
+			for _, m := range u.moves {
+				require.NotEqual(c, "n04", m.to)
+			}
+		}
+	})
+}
+
+func TestStops(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		w := c.begin()
+		c.listed = time.Now()
+		reason := func() string { return c.stops(c.Context(), w, time.Now(), nil).reason }
+		require.Empty(c, reason())
+		c.listed = time.Now().Add(-time.Minute - 1)
+		require.Equal(c, "Unreadable", reason())
+		c.listed = time.Now()
+		c.leads = func() bool { return false }
+		require.Equal(c, "NotLeading", reason())
+		w.object = w.object.DeepCopy()
+		w.object.Generation = 2
+		require.Equal(c, "Changed", reason())
+		w.object.Spec.Suspend = true
+		require.Equal(c, "Suspended", reason())
+		w.gone = true
+		require.Equal(c, "Deleted", reason())
+	})
+}
+
+// Pods that wait stop the whole plan, also when they wait no more.
+func TestStopIsForGood(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		w := c.begin()
+		c.onEvict = func() {
+			c.onEvict = nil
+			p := c.add("xl")
+			p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = apiresource.MustParse("8")
+			c.later(2*time.Second, func() { delete(c.pods, p.UID) })
+		}
+		c.run(10 * time.Minute)
+		require.Equal(c, "PodsWait", w.stop.reason)
+		require.True(c, w.over)
+		require.Len(c, c.evicted, 1)
+		require.Empty(c, c.cordons())
+		c.requireAllStand(12)
+	})
+}
+
+// One node that is refused is given up, and the next is tried.
+func TestOneIsRefused(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		w := c.begin()
+		c.refuses[workloadOf(w.units[0].moves[0].item.pod)] = errors.New("429")
+		c.refuses[workloadOf(w.units[1].moves[0].item.pod)] = errors.New("429")
+		c.run(10 * time.Minute)
+		require.Equal(c, "Refused", w.stop.reason)
+		require.EqualValues(c, 2, w.givenUp, "the third is not tried")
+
+		clear(c.refuses)
+		w = c.begin()
+		c.refuses[workloadOf(w.units[0].moves[0].item.pod)] = errors.New("429")
+		c.run(10 * time.Minute)
+		require.Empty(c, w.stop.reason)
+		require.EqualValues(c, 1, w.givenUp)
+		require.Positive(c, w.freed)
+		c.requireAllStand(12)
+	})
+}
+
+// Of several Rebalances, one is carried out at a time.
+func TestOneAtATime(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.serve()
+		c.apply(func(*v1alpha1.Rebalance) {})
+		first := c.object.DeepCopy()
+		c.apply(func(o *v1alpha1.Rebalance) { o.Name, o.UID = "other", "o" })
+		c.run(10 * time.Second)
+		require.Len(c, c.works, 1)
+		c.run(5 * time.Minute)
+		require.Len(c, c.works, 2, "the other comes after it")
+		c.object = first
+		require.Len(c, c.evicted, 6)
+		c.requireAllStand(12)
+	})
+}

@@ -1,0 +1,264 @@
+package rebalance
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sigma-scheduler/sigma/plugins/evict"
+)
+
+const (
+	// stuck is how long a unit may wait for something to show: its cordon, room, a limit that ends
+	// soon. A replacement has that long beside the time in which the evicted pod may end.
+	stuck = 5 * time.Minute
+	// keepEmpty is how long an emptied node stays cordoned, for somebody to remove it.
+	keepEmpty = time.Hour
+)
+
+// An item is a pod that moves, and after a move its replacement.
+type item struct{ pod *v1.Pod }
+
+// A move has a pod evicted, whose replacement is to land on a node.
+type move struct {
+	item        *item
+	to, group   string
+	begun, done bool
+	at          time.Time // of the eviction
+}
+
+func (m *move) away() bool { return m.begun && !m.done }
+
+// patience is how long a move may take.
+func (m *move) patience() time.Duration {
+	grace := int64(v1.DefaultTerminationGracePeriodSeconds)
+	if g := m.item.pod.Spec.TerminationGracePeriodSeconds; g != nil {
+		grace = *g
+	}
+	return time.Duration(grace)*time.Second + stuck
+}
+
+type stage int
+
+const (
+	starting stage = iota
+	cordoned
+	held // and its pods move
+	ending
+	emptied
+	givenUp
+)
+
+// A unit is a node with the moves that empty it, in their order. It knows nothing but what step is
+// told.
+type unit struct {
+	node     string
+	moves    []*move
+	inFlight int
+
+	stage   stage
+	since   time.Time // of the last progress
+	again   time.Time // no eviction before
+	last    *move     // that was evicted
+	why     string    // it is given up
+	refused bool      // by a budget, a limit or the API server
+}
+
+// Evidence is what can be seen of a unit.
+type evidence struct {
+	stop     string             // why nothing more may begin
+	lost     string             // why the moves cannot be made any more
+	cordoned bool               // by us
+	held     bool               // places are asked for
+	marked   bool               // the node is marked as empty
+	empty    bool               // nothing that could move stands on the node
+	arrived  []arrival          // pods that came to places of the unit since they are held
+	blocked  func(*move) string // why a pod cannot be evicted at this moment
+	err      error              // of the last action
+}
+
+type arrival struct {
+	pod   *v1.Pod
+	group string
+	ready bool
+}
+
+type act int
+
+const (
+	wait    act = iota
+	cordon      // the node
+	hold        // all places
+	evictIt     // the pod of unit.last
+	mark        // the node as empty
+	release     // places, and uncordon
+)
+
+// step takes what can be seen at a time and returns what is to be done next.
+func (u *unit) step(now time.Time, e evidence) act {
+	if u.over() {
+		return wait
+	}
+	if u.since.IsZero() || now.Before(u.since) { // it begins, or the clock was set back
+		u.since = now
+	}
+	late := ""
+	for _, m := range u.moves {
+		if m.away() && now.Before(m.at) {
+			m.at = now
+		}
+	}
+	u.heed(now, e.err)
+	foreign := u.arrive(now, e.arrived)
+	for _, m := range u.moves {
+		if m.away() && now.Sub(m.at) >= m.patience() {
+			late = fmt.Sprintf("no replacement of %s was ready on node %s in %v", nameOf(m.item.pod), m.to, m.patience())
+		}
+	}
+	if u.stage < ending {
+		if why := cmp.Or(late, e.stop, e.lost, foreign); why != "" {
+			u.end(why, false)
+		}
+	}
+	if u.stage == ending {
+		if u.count((*move).away) > 0 && late == "" {
+			return wait
+		}
+		u.stage = givenUp
+		return release
+	}
+	a, what := u.next(now, e)
+	if a != evictIt && u.count((*move).away) == 0 && now.Sub(u.since) >= stuck {
+		u.end(fmt.Sprintf("%s, for %v", what, stuck), u.stage == held)
+		u.stage = givenUp
+		return release
+	}
+	return a
+}
+
+// next is what is to be done where nothing ends the unit, and what it waits for.
+func (u *unit) next(now time.Time, e evidence) (a act, what string) {
+	switch {
+	case u.stage == starting && !e.cordoned:
+		if now.Before(u.again) {
+			return wait, "it could not be cordoned"
+		}
+		u.again = now.Add(10 * time.Second)
+		return cordon, "it could not be cordoned"
+	case u.stage == starting:
+		u.stage, u.since = cordoned, now
+		return hold, ""
+	case u.stage == cordoned && !e.held:
+		return hold, ""
+	case u.stage == cordoned:
+		u.stage, u.since, u.again = held, now, time.Time{}
+	}
+	i := slices.IndexFunc(u.moves, func(m *move) bool { return !m.begun })
+	switch {
+	case i < 0 && u.count((*move).away) > 0:
+		return wait, "replacements are not ready"
+	case i < 0 && !e.empty:
+		return wait, "pods are still ending on it"
+	case i < 0 && e.marked:
+		u.stage = emptied
+		return wait, ""
+	case i < 0:
+		return mark, "it could not be marked as empty"
+	}
+	m := u.moves[i]
+	same := slices.ContainsFunc(u.moves, func(o *move) bool { return o.away() && o.group == m.group })
+	if u.count((*move).away) >= u.inFlight || same || now.Before(u.again) {
+		return wait, "an eviction of " + nameOf(m.item.pod) + " was refused"
+	}
+	if why := e.blocked(m); why != "" {
+		return wait, why
+	}
+	u.last, m.begun, m.at, u.since = m, true, now, now
+	return evictIt, ""
+}
+
+// heed takes the error of the last action. An answer that was lost may be of an eviction that
+// was made: it is waited for.
+func (u *unit) heed(now time.Time, err error) {
+	var limit *evict.LimitError
+	var unsure *evict.UncertainError
+	if err == nil || u.stage >= ending || errors.As(err, &unsure) {
+		return
+	}
+	if u.stage != held {
+		if !evict.Passing(err) {
+			u.end(err.Error(), true)
+		}
+		return
+	}
+	if u.last == nil || !u.last.away() { // marking the node: it is tried again
+		return
+	}
+	u.last.begun = false
+	if errors.As(err, &limit) && !limit.Until.IsZero() && limit.Until.Sub(now) < stuck {
+		u.again = limit.Until
+		return
+	}
+	u.end(fmt.Sprintf("%s is not evicted: %v", nameOf(u.last.item.pod), err), true)
+}
+
+// arrive notes the replacements that are ready. Those of one workload may take each other's places. It
+// returns which pod has come that replaces none.
+func (u *unit) arrive(now time.Time, list []arrival) (foreign string) {
+	known := map[types.UID]bool{}
+	for _, m := range u.moves {
+		known[m.item.pod.UID] = m.done
+	}
+	waits := map[string]int{} // replacements that may come, by group
+	for _, m := range u.moves {
+		if m.away() {
+			waits[m.group]++
+		}
+	}
+	for _, a := range list {
+		if known[a.pod.UID] {
+			continue
+		}
+		if waits[a.group]--; waits[a.group] < 0 {
+			return fmt.Sprintf("%s took a place on node %s that was for another pod", nameOf(a.pod), a.pod.Spec.NodeName)
+		}
+		if !a.ready {
+			continue
+		}
+		at := func(want func(*move) bool) *move {
+			if i := slices.IndexFunc(u.moves, func(m *move) bool { return !m.done && m.group == a.group && want(m) }); i >= 0 {
+				return u.moves[i]
+			}
+			return nil
+		}
+		m := at(func(m *move) bool { return m.begun && m.to == a.pod.Spec.NodeName })
+		if m == nil {
+			m = at((*move).away)
+			if o := at(func(m *move) bool { return m.to == a.pod.Spec.NodeName }); o != nil {
+				m.to, o.to = o.to, m.to
+			}
+		}
+		m.done, m.item.pod, u.since = true, a.pod, now
+	}
+	return ""
+}
+
+func (u *unit) end(why string, refused bool) { u.stage, u.why, u.refused = ending, why, refused }
+
+func (u *unit) over() bool { return u.stage >= emptied }
+
+func (u *unit) count(is func(*move) bool) (n int) {
+	for _, m := range u.moves {
+		if is(m) {
+			n++
+		}
+	}
+	return n
+}
+
+func nameOf(p *v1.Pod) string { return p.Namespace + "/" + p.Name }

@@ -1,0 +1,305 @@
+package rebalance
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/sigma-scheduler/sigma/plugins/evict"
+)
+
+// A story tells a unit what can be seen, and says what it is to do.
+type story struct {
+	*testing.T
+	u   *unit
+	now time.Time
+	e   evidence
+	n   int
+}
+
+// newStory has a node a with pods of workloads, which are to go to b, c and so on.
+func newStory(t *testing.T, inFlight int, workloads ...string) *story {
+	u := &unit{node: "n00", inFlight: inFlight}
+	for i, workload := range workloads {
+		u.moves = append(u.moves, &move{item: &item{pod(workload, i, 0, "1")}, to: fmt.Sprintf("n%02d", i+1), group: workload})
+	}
+	return &story{t, u, noon, evidence{blocked: func(*move) string { return "" }}, 100}
+}
+
+// after lets time pass and requires what the unit does then. What it asks for is seen the next time.
+func (s *story) after(d time.Duration, want act) {
+	s.Helper()
+	s.now = s.now.Add(d)
+	is := s.u.step(s.now, s.e)
+	s.e.err = nil
+	require.Equal(s, want, is, "stage %d, why %q", s.u.stage, s.u.why)
+	s.e.cordoned = s.e.cordoned || is == cordon
+	s.e.held = s.e.held || is == hold
+	s.e.marked = s.e.marked || is == mark
+}
+
+// comes has a replacement come to a node.
+func (s *story) comes(workload string, on int, ready bool) {
+	s.n++
+	s.e.arrived = append(s.e.arrived, arrival{pod(workload, s.n, on, "1"), workload, ready})
+}
+
+// evicting has the first pod evicted.
+func (s *story) evicting() *story {
+	s.Helper()
+	s.after(0, cordon)
+	s.after(time.Second, hold)
+	s.after(time.Second, evictIt)
+	return s
+}
+
+func (s *story) givenUp(why string, refused bool) {
+	s.Helper()
+	require.Equal(s, givenUp, s.u.stage)
+	require.Contains(s, s.u.why, why)
+	require.Equal(s, refused, s.u.refused)
+	s.after(time.Hour, wait) // and that is all
+}
+
+func TestNodeIsEmptied(t *testing.T) {
+	s := newStory(t, 1, "web", "db").evicting()
+	s.after(time.Second, wait)
+	s.comes("web", 1, false)
+	s.after(time.Second, wait) // it is not ready
+	s.e.arrived[0].ready = true
+	s.after(time.Second, evictIt)
+	require.Equal(t, "db", s.u.last.group)
+	s.comes("db", 2, true)
+	s.after(time.Second, wait) // the old pod still ends
+	s.e.empty = true
+	s.after(time.Second, mark)
+	s.after(time.Second, wait)
+	require.Equal(t, emptied, s.u.stage)
+	s.after(time.Hour, wait)
+}
+
+// As many pods as asked for are away at once, but only one of a workload.
+func TestInFlight(t *testing.T) {
+	s := newStory(t, 2, "web", "db", "log").evicting()
+	s.after(time.Second, evictIt)
+	s.after(time.Second, wait)
+	s.comes("db", 2, true)
+	s.after(time.Second, evictIt)
+	require.Equal(t, "log", s.u.last.group)
+
+	s = newStory(t, 2, "web", "web", "db").evicting()
+	s.after(time.Second, wait)
+	s.comes("web", 1, true)
+	s.after(time.Second, evictIt)
+}
+
+// A replacement may take the place of the next of its workload, which then takes its place.
+func TestPlacesOfAWorkloadAreEqual(t *testing.T) {
+	s := newStory(t, 1, "web", "web").evicting()
+	s.comes("web", 2, true)
+	s.after(time.Second, evictIt)
+	require.Equal(t, []string{"n02", "n01"}, []string{s.u.moves[0].to, s.u.moves[1].to})
+	s.comes("web", 1, true)
+	s.e.empty = true
+	s.after(time.Second, mark)
+}
+
+func TestUnitIsGivenUp(t *testing.T) {
+	limit := func(in time.Duration) error {
+		return &evict.LimitError{Limit: "cluster", Why: "240 evictions within an hour", Until: noon.Add(in)}
+	}
+	for _, tt := range []struct {
+		name    string
+		tell    func(s *story)
+		why     string
+		refused bool
+	}{
+		{"the replacement never comes", func(s *story) {
+			s.evicting()
+			s.after(5*time.Minute+29*time.Second, wait)
+			s.after(time.Second, release)
+		}, "no replacement of shop/web-7d4-00 was ready on node n01 in 5m30s", false},
+		{"the replacement is never ready", func(s *story) {
+			s.evicting().comes("web", 1, false)
+			s.after(6*time.Minute, release)
+		}, "no replacement of shop/web-7d4-00 was ready", false},
+		{"the node dies before the first eviction", func(s *story) {
+			s.after(0, cordon)
+			s.e.lost = "the node is gone"
+			s.after(time.Second, release)
+		}, "the node is gone", false},
+		{"the node dies while a pod is away", func(s *story) {
+			s.evicting()
+			s.e.lost = "the node is gone"
+			s.after(time.Second, wait)
+			s.comes("web", 1, true)
+			s.after(time.Second, release)
+		}, "the node is gone", false},
+		{"a foreign pod takes the room before the eviction", func(s *story) {
+			s.after(0, cordon)
+			s.after(time.Second, hold)
+			s.e.blocked = func(*move) string { return "node n01 lacks cpu for shop/web-7d4-00" }
+			s.after(time.Second, wait)
+			s.after(5*time.Minute, release)
+		}, "node n01 lacks cpu for shop/web-7d4-00, for 5m0s", true},
+		{"a foreign pod takes the room after it, and the replacement stands elsewhere", func(s *story) {
+			s.evicting()
+			s.after(6*time.Minute, release)
+		}, "no replacement", false},
+		{"another pod of the workload takes the place", func(s *story) {
+			s.after(0, cordon)
+			s.after(time.Second, hold)
+			s.comes("web", 1, true)
+			s.after(time.Second, release)
+		}, "took a place on node n01 that was for another pod", false},
+		{"a budget becomes tighter, and is seen", func(s *story) {
+			s.evicting().comes("web", 1, true)
+			s.e.blocked = func(*move) string { return "a disruption budget keeps shop/db-7d4-01" }
+			s.after(time.Second, wait)
+			s.after(5*time.Minute, release)
+		}, "a disruption budget keeps shop/db-7d4-01", true},
+		{"a budget becomes tighter, and is not seen", func(s *story) {
+			s.evicting()
+			s.e.err = &evict.RefusedError{Budget: true, Err: errors.New("it would violate the budget")}
+			s.after(time.Second, release)
+		}, "shop/web-7d4-00 is not evicted: it would violate the budget", true},
+		{"a limit for an hour", func(s *story) {
+			s.evicting()
+			s.e.err = limit(time.Hour)
+			s.after(time.Second, release)
+		}, "limit of the cluster", true},
+		{"a limit that ends soon, again and again", func(s *story) {
+			s.evicting()
+			for range 4 {
+				s.e.err = limit(s.now.Sub(noon) + 2*time.Minute)
+				s.after(time.Second, wait)
+				s.after(2*time.Minute, evictIt)
+			}
+			s.e.err = limit(s.now.Sub(noon) + 10*time.Minute)
+			s.after(time.Second, release)
+		}, "limit of the cluster", true},
+		{"no right to cordon", func(s *story) {
+			s.after(0, cordon)
+			s.e.cordoned, s.e.err = false, apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "n00", nil)
+			s.after(time.Second, release)
+		}, "forbidden", true},
+		{"the cordon does not show", func(s *story) {
+			s.after(0, cordon)
+			s.e.cordoned = false
+			s.after(time.Second, wait)
+			s.after(10*time.Second, cordon)
+			s.e.cordoned = false
+			s.after(time.Second, wait)
+			s.now = s.now.Add(5 * time.Minute)
+			s.u.again = s.now.Add(time.Second)
+			s.after(0, release)
+		}, "it could not be cordoned, for 5m0s", false},
+		{"the right to mark it is taken away", func(s *story) {
+			s.u.moves = s.u.moves[:1]
+			s.evicting().comes("web", 1, true)
+			s.e.empty = true
+			s.after(time.Second, mark)
+			s.e.marked = false
+			s.after(time.Second, mark)
+			s.e.marked = false
+			s.after(5*time.Minute, release)
+		}, "it could not be marked as empty", true},
+		{"it is told to stop while a pod is away", func(s *story) {
+			s.evicting()
+			s.e.stop = "pods wait"
+			s.after(time.Second, wait)
+			s.comes("web", 1, true)
+			s.after(time.Second, release)
+			require.Equal(s, 1, s.u.count(func(m *move) bool { return m.begun }))
+		}, "pods wait", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStory(t, 1, "web", "db")
+			tt.tell(s)
+			s.givenUp(tt.why, tt.refused)
+		})
+	}
+}
+
+// An answer that is lost may be of an eviction that was made: the pod counts as away.
+func TestLostAnswer(t *testing.T) {
+	s := newStory(t, 1, "web", "db").evicting()
+	s.e.err = &evict.UncertainError{Err: errors.New("EOF")}
+	s.after(time.Second, wait)
+	s.comes("web", 1, true)
+	s.after(time.Second, evictIt)
+}
+
+// A clock that is set back makes the unit wait as long as before, and no longer.
+func TestClockIsSetBack(t *testing.T) {
+	s := newStory(t, 1, "web").evicting()
+	s.after(-24*time.Hour, wait)
+	s.after(5*time.Minute, wait)
+	s.after(30*time.Second, release)
+	s.givenUp("no replacement", false)
+}
+
+// Killed at any step: what the next leader finds on the node is taken back, unless the node was
+// empty. A scheduler that does not lead waits for the deadline.
+func TestKilledAtEveryStep(t *testing.T) {
+	read := func(patch []byte, err error) *v1.Node {
+		require.NoError(t, err)
+		return patched(t, node(0, "a"), patch)
+	}
+	keeps := func(string) string { return "" }
+	for name, n := range map[string]*v1.Node{
+		"before the cordon": node(0, "a"),
+		"after the cordon":  read(cordonPatch(node(0, "a"), "nightly", noon.Add(time.Hour))),
+	} {
+		t.Run(name, func(t *testing.T) {
+			ours := n.Annotations[cordonedBy] != ""
+			require.Equal(t, ours, overdue(n, noon, true, "", keeps) != "", "a new leader")
+			require.Empty(t, overdue(n, noon, true, "n00", keeps), "its own")
+			require.Empty(t, overdue(n, noon, false, "", keeps), "a standby")
+			require.Equal(t, ours, overdue(n, noon.Add(time.Hour), false, "", keeps) != "", "a standby, at the deadline")
+			require.Equal(t, ours, overdue(n, noon.Add(-30*24*time.Hour), false, "", keeps) != "", "the clock was set back")
+		})
+	}
+	n := read(cordonPatch(node(0, "a"), "nightly", noon.Add(2*time.Hour)))
+	patch, err := emptyPatch(n, noon)
+	require.NoError(t, err)
+	n = patched(t, n, patch)
+	require.True(t, n.Spec.Unschedulable)
+	require.Empty(t, overdue(n, noon.Add(keepEmpty-time.Second), true, "", keeps), "it is empty")
+	require.NotEmpty(t, overdue(n, noon.Add(keepEmpty), false, "", keeps), "nobody removed it")
+	require.Equal(t, "nightly", overdue(n, noon, true, "", func(name string) string { return name }), "as its Rebalance says")
+	n.Annotations[cordonedUntil] = "soon"
+	require.NotEmpty(t, overdue(n, noon, false, "", keeps))
+	n.Annotations[cordonedUntil] = noon.Add(time.Hour).Format(time.RFC3339)
+	n.Spec.Unschedulable = false
+	require.Equal(t, "somebody has uncordoned it", overdue(n, noon, true, "", keeps))
+	patch, err = uncordonPatch(n)
+	require.NoError(t, err)
+	n = patched(t, n, patch)
+	require.Empty(t, n.Annotations)
+	require.False(t, n.Spec.Unschedulable)
+
+	foreign := node(1, "a")
+	foreign.Spec.Unschedulable = true
+	require.Empty(t, overdue(foreign, noon.Add(1000*time.Hour), true, "", func(string) string { return "no" }), "it is not ours")
+}
+
+// patched is a node after a merge patch.
+func patched(t *testing.T, n *v1.Node, patch []byte) *v1.Node {
+	t.Helper()
+	before, err := json.Marshal(n)
+	require.NoError(t, err)
+	after, err := jsonpatch.MergePatch(before, patch)
+	require.NoError(t, err)
+	out := &v1.Node{}
+	require.NoError(t, json.Unmarshal(after, out))
+	return out
+}

@@ -1,0 +1,347 @@
+package rebalance
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/sigma-scheduler/sigma/internal/compare"
+	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
+	"github.com/sigma-scheduler/sigma/plugins/snapshot"
+)
+
+// A Holder keeps places for replacements: an engine.
+type Holder interface {
+	Hold(by string, until float64, places []kube.Place) *kube.Chain
+	Release(*kube.Chain)
+	Engaged(group string) bool
+	Decides() bool
+}
+
+// A Site is the cluster as the scheduler's informers have it, and what may be done to it.
+type Site interface {
+	Pods() []*v1.Pod
+	Nodes() []*v1.Node
+	// Stays returns which pods a disruption budget keeps where they are now.
+	Stays() func(*v1.Pod) bool
+	// Evict evicts a pod within the limits of all evictions.
+	Evict(context.Context, *v1.Pod) error
+	// PatchNode makes a merge patch.
+	PatchNode(ctx context.Context, name string, patch []byte) error
+	// Lacks returns which right is missing to carry out a plan; "" = none.
+	Lacks(context.Context) (string, error)
+}
+
+// A work is a plan that is carried out, node by node.
+type work struct {
+	object     *v1alpha1.Rebalance // as it was read last
+	gone       bool
+	name       string
+	generation int64
+	began      time.Time
+	units      []*unit
+	at         int
+	over       bool
+	waits      string // why the next node is not begun; "" = it is
+	stop       stop
+	refusals   int // in a row
+	freed      int32
+	moved      int32
+	givenUp    int32
+
+	// Of the unit that is under way.
+	chain *kube.Chain
+	stood map[types.UID]bool // pods when places were asked for
+	err   error              // of the last action
+}
+
+// unitsOf divides the moves of a plan: each unit ends with the move that empties a node. What
+// comes after the last of them is left out.
+func unitsOf(list []compare.Moved, empties []compare.Emptied, pods []*v1.Pod, appLabel string, inFlight int) (units []*unit, err error) {
+	items := map[string]*item{}
+	for _, p := range pods {
+		if p.Spec.NodeName != "" {
+			items[nameOf(p)] = &item{p}
+		}
+	}
+	from := 0
+	for _, e := range empties {
+		u := &unit{node: e.Machine, inFlight: inFlight}
+		for _, m := range list[from:e.Moves] {
+			it := items[m.Request]
+			if it == nil {
+				return nil, fmt.Errorf("the plan moves %s, which is no pod on a node", m.Request)
+			}
+			u.moves = append(u.moves, &move{item: it, to: m.To, group: podspec.Group(it.pod, appLabel)})
+		}
+		from = e.Moves
+		units = append(units, u)
+	}
+	return units, nil
+}
+
+// newWork is what is to be carried out of a plan; found may be nil.
+func (c *controller) newWork(ctx context.Context, o *v1alpha1.Rebalance, found *compare.Rebalanced, pods []*v1.Pod, now time.Time) *work {
+	w := &work{object: o, name: o.Name, generation: o.Generation, began: now}
+	if found == nil || len(found.Emptied()) == 0 {
+		w.over = true
+		return w
+	}
+	lacks, err := c.Site.Lacks(ctx)
+	if err == nil && lacks == "" {
+		w.units, err = unitsOf(found.Sequence(), found.Emptied(), pods, c.AppLabel, int(o.Spec.InFlight))
+	}
+	switch {
+	case err != nil:
+		w.stop = stop{"Failed", "The plan cannot be carried out: " + err.Error() + "."}
+	case lacks != "":
+		w.stop = stop{"NoRights", "The scheduler has no right to " + lacks + ": apply the components repair and rebalance of its manifests."}
+	}
+	if w.stop.reason != "" {
+		c.finish(w)
+	}
+	return w
+}
+
+// stays returns why pods stay in mode Auto that might move in a dry run.
+func (c *controller) stays(p *snapshot.Picture) func(*v1.Pod) string {
+	budgets, forbidden, engaged := c.Site.Stays(), map[string]bool{}, map[string]bool{}
+	for _, n := range p.Nodes {
+		forbidden[n.Name] = mustStay(n)
+	}
+	return func(pod *v1.Pod) string {
+		group := podspec.Group(pod, c.AppLabel)
+		if _, known := engaged[group]; !known {
+			engaged[group] = c.Holder.Engaged(group)
+		}
+		switch {
+		case pod.Spec.SchedulerName != c.Profile:
+			return "another scheduler places it"
+		case forbidden[pod.Spec.NodeName]:
+			return "its node must not be removed"
+		case budgets(pod):
+			return "a disruption budget keeps it"
+		case engaged[group]:
+			return "a plan or make-room moves pods of its workload"
+		}
+		return ""
+	}
+}
+
+// unit is the one that is next or under way; nil = none is left.
+func (w *work) unit() *unit {
+	if w.over || w.at >= len(w.units) {
+		return nil
+	}
+	return w.units[w.at]
+}
+
+// by is what the reservations of a work name.
+func (w *work) by() string { return "Rebalance/" + w.name }
+
+// deadline is when a unit is over in any case.
+func (u *unit) deadline(now time.Time) time.Time {
+	for _, m := range u.moves {
+		now = now.Add(m.patience() + stuck)
+	}
+	return now.Add(2 * stuck)
+}
+
+// carryOn makes the next step of the work that is under way.
+func (c *controller) carryOn(ctx context.Context) {
+	w := c.underWay()
+	if w == nil {
+		return
+	}
+	now, pods, nodes := c.clock.Now(), c.Site.Pods(), map[string]*v1.Node{}
+	for _, n := range c.Site.Nodes() {
+		nodes[n.Name] = n
+	}
+	u := w.unit()
+	if w.stop.reason == "" {
+		w.stop = c.stops(ctx, w, now, pods)
+	}
+	if u != nil && u.stage == starting && u.since.IsZero() {
+		if w.stop.reason != "" {
+			c.finish(w)
+			return
+		}
+		if w.waits = c.affords(w, u, now); w.waits != "" {
+			return
+		}
+	}
+	if u == nil {
+		c.finish(w)
+		return
+	}
+	e := c.see(w, u, pods, nodes)
+	moved := u.count(func(m *move) bool { return m.done })
+	a := u.step(now, e)
+	if n := u.count(func(m *move) bool { return m.done }) - moved; n > 0 {
+		w.moved += int32(n)
+		made.WithLabelValues("done").Add(float64(n))
+	}
+	w.err = c.do(ctx, w, u, a, nodes[u.node], pods, now)
+	if u.over() {
+		c.close(w, u)
+	}
+}
+
+// affords returns why a unit is not begun yet. One that can never be begun is given up.
+func (c *controller) affords(w *work, u *unit, now time.Time) string {
+	recent := c.moved[w.name][:0]
+	for _, at := range c.moved[w.name] {
+		if at.After(now) { // the clock was set back
+			at = now
+		}
+		if now.Sub(at) < time.Hour {
+			recent = append(recent, at)
+		}
+	}
+	c.moved[w.name] = recent
+	most := int(w.object.Spec.MovesPerHour)
+	if len(u.moves) > most {
+		u.end(fmt.Sprintf("it takes %d moves, and movesPerHour is %d", len(u.moves), most), false)
+	}
+	seen := map[*item]bool{}
+	for _, m := range u.moves {
+		if seen[m.item] {
+			u.end("a pod would move twice: "+nameOf(m.item.pod), false)
+		}
+		seen[m.item] = true
+	}
+	if left := most - len(c.moved[w.name]); u.stage == starting && len(u.moves) > left {
+		return fmt.Sprintf("node %s takes %d moves, and movesPerHour leaves %d", u.node, len(u.moves), max(0, left))
+	}
+	return ""
+}
+
+// do does what a step asks for.
+func (c *controller) do(ctx context.Context, w *work, u *unit, a act, n *v1.Node, pods []*v1.Pod, now time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	patch := func(patch []byte, err error) error {
+		if err != nil || n == nil {
+			return err
+		}
+		return c.Site.PatchNode(ctx, n.Name, patch)
+	}
+	switch a {
+	case cordon:
+		return patch(cordonPatch(n, w.name, u.deadline(now)))
+	case hold:
+		w.stood = map[types.UID]bool{}
+		for _, p := range pods {
+			w.stood[p.UID] = true
+		}
+		var places []kube.Place
+		for _, m := range u.moves {
+			places = append(places, kube.Place{Pod: m.item.pod, Node: m.to})
+		}
+		w.chain = c.Holder.Hold(w.by(), float64(u.deadline(now).UnixMicro())/1e6, places)
+	case evictIt:
+		c.moved[w.name] = append(c.moved[w.name], now)
+		err := c.Site.Evict(ctx, u.last.item.pod)
+		if err != nil {
+			made.WithLabelValues("refused").Inc()
+		}
+		return err
+	case mark:
+		return patch(emptyPatch(n, now))
+	case wait, release: // the places with the end of the unit
+	}
+	return nil
+}
+
+// close ends a unit. A node that was given up is uncordoned with the next look at all cordons.
+func (c *controller) close(w *work, u *unit) {
+	if w.chain != nil {
+		c.Holder.Release(w.chain)
+	}
+	w.chain, w.stood, w.err = nil, nil, nil
+	w.at++
+	c.lookAt = time.Time{}
+	if u.stage == emptied {
+		w.freed++
+		w.refusals = 0
+		emptyNodes.WithLabelValues("freed").Inc()
+		c.tell(w, v1.EventTypeNormal, "Emptied", "Node %s is empty after %d moves, and cordoned until %s.", u.node, len(u.moves), c.clock.Now().Add(keepEmpty).UTC().Format(time.RFC3339))
+		return
+	}
+	w.givenUp++
+	emptyNodes.WithLabelValues("given-up").Inc()
+	c.tell(w, v1.EventTypeWarning, "GivenUp", "Node %s is not emptied: %s.", u.node, u.why)
+	if w.refusals++; !u.refused {
+		w.refusals = 0
+	}
+	if w.refusals == 2 {
+		w.stop = stop{"Refused", "Two nodes in a row were given up since evictions were refused; at last: " + u.why + "."}
+		c.finish(w)
+	}
+}
+
+// finish ends a work.
+func (c *controller) finish(w *work) {
+	w.over, c.lookAt = true, time.Time{}
+	if w.stop.reason != "" {
+		c.tell(w, v1.EventTypeWarning, "Stopped", "%s", w.stop.message)
+	}
+}
+
+func (c *controller) tell(w *work, kind, reason, text string, args ...any) {
+	klog.InfoS("A Rebalance is carried out", "rebalance", w.name, "event", reason, "what", fmt.Sprintf(text, args...))
+	if c.Recorder != nil {
+		c.Recorder.Eventf(w.object, nil, kind, reason, "Rebalance", text, args...)
+	}
+}
+
+// underWay is the work that is carried out; nil = none. There is one at a time.
+func (c *controller) underWay() *work {
+	for _, w := range c.works {
+		if !w.over {
+			return w
+		}
+	}
+	return nil
+}
+
+// describe adds how far a work is to the status of its object.
+func (c *controller) describe(o *v1alpha1.Rebalance) {
+	w := c.works[o.Name]
+	if w == nil {
+		if meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionProgressing) {
+			if o.Status.Progress != nil {
+				o.Status.Progress.Node = nil
+			}
+			set(o, v1alpha1.ConditionProgressing, false, "Interrupted", "The scheduler has started again. Nodes that were not empty are uncordoned, and another plan comes at its time.")
+		}
+		return
+	}
+	p := &v1alpha1.RebalanceProgress{Time: metav1.NewMicroTime(w.began), Freed: w.freed, Moved: w.moved, GivenUp: w.givenUp}
+	o.Status.Progress = p
+	u := w.unit()
+	switch {
+	case w.stop.reason != "":
+		set(o, v1alpha1.ConditionProgressing, false, "Stopped", "No more pods are evicted.")
+	case u == nil:
+		set(o, v1alpha1.ConditionProgressing, false, "Done", fmt.Sprintf("Of %d nodes %d were emptied and %d given up.", len(w.units), w.freed, w.givenUp))
+	case w.waits != "":
+		set(o, v1alpha1.ConditionProgressing, true, "Waiting", w.waits+".")
+	default:
+		p.Node = &u.node
+		set(o, v1alpha1.ConditionProgressing, true, "Emptying", fmt.Sprintf("Node %s is being emptied, number %d of %d.", u.node, w.at+1, len(w.units)))
+	}
+	if w.stop.reason == "" {
+		set(o, v1alpha1.ConditionStopped, false, "NotStopped", "Nothing stops it.")
+	} else {
+		set(o, v1alpha1.ConditionStopped, true, w.stop.reason, w.stop.message)
+	}
+}

@@ -1,0 +1,100 @@
+package sigma
+
+import (
+	"context"
+	"sync/atomic"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/sigma-scheduler/sigma/plugins/apis/config"
+	"github.com/sigma-scheduler/sigma/plugins/evict"
+	"github.com/sigma-scheduler/sigma/plugins/rebalance"
+)
+
+// rebalancing is true while a profile of this process carries out Rebalances: one does, the
+// first.
+var rebalancing atomic.Bool
+
+// rebalance carries out Rebalances until ctx ends, unless another profile does.
+func (p *Plugin) rebalance(ctx context.Context, a *config.SigmaArgs, profile string) error {
+	h := p.handle
+	cluster, err := newMoverCluster(h, h.KubeConfig())
+	if err != nil {
+		return err
+	}
+	if cluster.evictor, err = newEvictor(h, h.KubeConfig(), evict.Rebalance); err != nil {
+		return err
+	}
+	if !rebalancing.CompareAndSwap(false, true) {
+		return nil
+	}
+	o := rebalance.Options{
+		AppLabel: a.AppLabel, Fleet: a.Fleet, Profile: profile, Recorder: h.EventRecorder(), Prometheus: a.RebalancePrometheus,
+		Site: &rebalanceSite{cluster, h.SharedInformerFactory().Core().V1().Nodes().Lister()}, Holder: p.engine,
+	}
+	go func() {
+		defer rebalancing.Store(false)
+		if err := rebalance.Run(ctx, h.KubeConfig(), o); err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot carry out Rebalances")
+		}
+	}()
+	return nil
+}
+
+// rebalanceSite is the cluster of Rebalances.
+type rebalanceSite struct {
+	*moverCluster
+	nodes corelisters.NodeLister
+}
+
+// Pods implements [rebalance.Site].
+func (s *rebalanceSite) Pods() []*v1.Pod {
+	list, _ := s.pods.List(labels.Everything()) // of an informer's store: it does not fail
+	return list
+}
+
+// Nodes implements [rebalance.Site].
+func (s *rebalanceSite) Nodes() []*v1.Node {
+	list, _ := s.nodes.List(labels.Everything())
+	return list
+}
+
+// Evict implements [rebalance.Site].
+func (s *rebalanceSite) Evict(ctx context.Context, pod *v1.Pod) error {
+	return s.evictor.Evict(ctx, pod)
+}
+
+// PatchNode implements [rebalance.Site].
+func (s *rebalanceSite) PatchNode(ctx context.Context, name string, patch []byte) error {
+	_, err := s.handle.ClientSet().CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "sigma-scheduler"})
+	return err
+}
+
+// Lacks implements [rebalance.Site]. It asks the API server, which anybody may.
+func (s *rebalanceSite) Lacks(ctx context.Context) (string, error) {
+	for _, right := range []struct {
+		name string
+		authorizationv1.ResourceAttributes
+	}{
+		{"patch nodes", authorizationv1.ResourceAttributes{Verb: "patch", Version: "v1", Resource: "nodes"}},
+		{"create evictions of pods", authorizationv1.ResourceAttributes{Verb: "create", Version: "v1", Resource: "pods", Subresource: "eviction"}},
+		{"patch the status of deployments", authorizationv1.ResourceAttributes{Verb: "patch", Group: "apps", Version: "v1", Resource: "deployments", Subresource: "status"}},
+	} {
+		review, err := s.handle.ClientSet().AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right.ResourceAttributes},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return "", err
+		}
+		if !review.Status.Allowed {
+			return right.name, nil
+		}
+	}
+	return "", nil
+}
