@@ -14,6 +14,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
@@ -77,6 +78,20 @@ func TestPolicy(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, policy.Shipped(), installed)
 	require.Equal(t, policy.Shadow, installed.Spec.Mode)
+}
+
+// TestComponents: who applies the component rebalance needs no other.
+func TestComponents(t *testing.T) {
+	rules := func(component string) []rbacv1.PolicyRule {
+		text, err := os.ReadFile(filepath.Join("components", component, "rbac.yaml"))
+		require.NoError(t, err)
+		var role rbacv1.ClusterRole
+		first, _, _ := strings.Cut(string(text), "\n---\n")
+		require.NoError(t, yaml.UnmarshalStrict([]byte(first), &role))
+		require.NotEmpty(t, role.Rules)
+		return role.Rules
+	}
+	require.Subset(t, rules("rebalance"), rules("repair"))
 }
 
 // TestDashboards: no panel lies over another, and each has a query.

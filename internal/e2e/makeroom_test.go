@@ -22,7 +22,13 @@ import (
 // grantRepair gives the scheduler the rights of the component repair.
 func grantRepair(t *testing.T, c *e2e.Cluster) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(repository, "manifests", "components", "repair", "rbac.yaml"))
+	grant(t, c, "repair")
+}
+
+// grant gives the scheduler the rights of a component of the manifests.
+func grant(t *testing.T, c *e2e.Cluster, component string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(repository, "manifests", "components", component, "rbac.yaml"))
 	require.NoError(t, err)
 	var role rbacv1.ClusterRole
 	first, _, _ := strings.Cut(string(text), "\n---\n")

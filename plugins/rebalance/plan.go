@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -19,8 +20,8 @@ import (
 const (
 	// seed is the default of sigma rebalance.
 	seed = 1
-	// again is when a plan that came to nothing is begun again: the cluster could not be read, or
-	// its scheduler was killed.
+	// again is when a plan that came to nothing is begun again: the cluster could not be read,
+	// rights were missing, or its scheduler was killed.
 	again = 10 * time.Minute
 	// mostEmpties are the nodes that a status names.
 	mostEmpties = 50
@@ -67,7 +68,8 @@ func (s *setting) due(status *v1alpha1.RebalanceStatus, generation int64, now ti
 	if last == nil || status.ObservedGeneration != generation || last.After(now) {
 		return true
 	}
-	if status.Plan == nil || !status.Plan.Time.Equal(last) {
+	stopped := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionStopped)
+	if status.Plan == nil || !status.Plan.Time.Equal(last) || stopped != nil && stopped.Reason == noRights {
 		every = min(every, again)
 	}
 	return !now.Before(last.Add(every))
