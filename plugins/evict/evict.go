@@ -101,6 +101,36 @@ func (e *UncertainError) Unwrap() error { return e.Err }
 // the same. The error is a [LimitError], a [RefusedError], [ErrGone], an [UncertainError], or
 // another error of the API server. Only after an UncertainError may the pod be evicted.
 func (e *Evictor) Evict(ctx context.Context, pod *v1.Pod) error {
+	return e.evict(ctx, pod, e.by, e.limits)
+}
+
+// EvictAs evicts as [Evictor.Evict] does, in the name of a source of its own. Of that source at
+// most so many pods are evicted within any hour, by whatever process; 0 is no limit.
+func (e *Evictor) EvictAs(ctx context.Context, by Source, most int, pod *v1.Pod) error {
+	l := e.limits
+	l.ofSource = most
+	return e.evict(ctx, pod, by, l)
+}
+
+// Count returns how many pods were evicted in the name of a source within the last hour, by the
+// records. What was evicted of workloads that are gone, it does not know.
+func (e *Evictor) Count(ctx context.Context, by Source) (int, error) {
+	all, err := e.workloads(ctx)
+	return len(recordsOf(all, by)), err
+}
+
+func recordsOf(all []*workload, by Source) (list []record) {
+	for _, w := range all {
+		for _, r := range w.records {
+			if r.by == by {
+				list = append(list, r)
+			}
+		}
+	}
+	return list
+}
+
+func (e *Evictor) evict(ctx context.Context, pod *v1.Pod, by Source, l Limits) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if pod.DeletionTimestamp != nil {
@@ -110,12 +140,12 @@ func (e *Evictor) Evict(ctx context.Context, pod *v1.Pod) error {
 	if err != nil {
 		return err
 	}
-	done := record{at: e.clock.Now().UTC().Truncate(time.Second), by: e.by, node: pod.Spec.NodeName}
-	replicas, err := e.write(ctx, kind, pod.Namespace, ref, done)
+	done := record{at: e.clock.Now().UTC().Truncate(time.Second), by: by, node: pod.Spec.NodeName}
+	replicas, err := e.write(ctx, kind, pod.Namespace, ref, done, &l)
 	if err != nil {
 		return err
 	}
-	if err := e.again(ctx, pod, ref, replicas); err != nil {
+	if err := e.again(ctx, pod, ref, replicas, by, &l); err != nil {
 		return errors.Join(err, e.withdraw(ctx, kind, pod.Namespace, ref, done))
 	}
 	err = e.cluster.Evict(ctx, &policyv1.Eviction{
@@ -167,7 +197,7 @@ const maxTries = 10
 
 // write adds a record to a workload, where the limits allow it, and returns the workload's
 // replicas.
-func (e *Evictor) write(ctx context.Context, kind schema.GroupVersionKind, namespace string, ref owner.Ref, r record) (replicas int, err error) {
+func (e *Evictor) write(ctx context.Context, kind schema.GroupVersionKind, namespace string, ref owner.Ref, r record, l *Limits) (replicas int, err error) {
 	for tries := 1; ; tries++ {
 		object, err := e.cluster.Workload(ctx, kind, namespace, ref.Name)
 		switch {
@@ -184,14 +214,14 @@ func (e *Evictor) write(ctx context.Context, kind schema.GroupVersionKind, names
 		if w.broken != nil {
 			return 0, &LimitError{Limit: "workload " + w.String(), Why: w.broken.Error() + "; remove the annotation once an hour has passed"}
 		}
-		if err := e.limits.settled(w, now); err != nil {
+		if err := l.settled(w, now); err != nil {
 			return 0, err
 		}
 		all, err := e.workloads(ctx)
 		if err != nil {
 			return 0, err
 		}
-		if err := e.limits.check(w, r.node, all, 1, now); err != nil {
+		if err := l.check(w, r.node, r.by, all, 1, now); err != nil {
 			return 0, err
 		}
 		err = e.patch(ctx, kind, object, append(w.records, r))
@@ -202,7 +232,7 @@ func (e *Evictor) write(ctx context.Context, kind schema.GroupVersionKind, names
 }
 
 // again checks the limits once the record is written and everybody else can see it.
-func (e *Evictor) again(ctx context.Context, pod *v1.Pod, ref owner.Ref, replicas int) error {
+func (e *Evictor) again(ctx context.Context, pod *v1.Pod, ref owner.Ref, replicas int, by Source, l *Limits) error {
 	all, err := e.workloads(ctx)
 	if err != nil {
 		return err
@@ -212,7 +242,7 @@ func (e *Evictor) again(ctx context.Context, pod *v1.Pod, ref owner.Ref, replica
 		return fmt.Errorf("the record in %s was removed at once", ref)
 	}
 	all[i].replicas = replicas
-	return e.limits.check(all[i], pod.Spec.NodeName, all, 0, e.clock.Now())
+	return l.check(all[i], pod.Spec.NodeName, by, all, 0, e.clock.Now())
 }
 
 // withdraw removes a record. Where that fails it counts for an hour, though nothing was

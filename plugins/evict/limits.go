@@ -17,6 +17,8 @@ type Limits struct {
 	OneAtATime bool
 	// PerNamespace, PerNode and PerHour count pods of a namespace, from a node, and in all.
 	PerNamespace, PerNode, PerHour int
+	// ofSource counts those in the name of the same source.
+	ofSource int
 }
 
 // Defaults are the limits of make-room and Rebalance where their objects do not set lower
@@ -68,8 +70,8 @@ func (l *Limits) settled(w *workload, now time.Time) error {
 }
 
 // check returns the limit that would be broken by so many more evictions of a pod of w from
-// a node. all are all workloads with records, w among them.
-func (l *Limits) check(w *workload, node string, all []*workload, more int, now time.Time) error {
+// a node, by a source. all are all workloads with records, w among them.
+func (l *Limits) check(w *workload, node string, by Source, all []*workload, more int, now time.Time) error {
 	var namespace, cluster, onNode []record
 	for _, o := range all {
 		if o.broken != nil {
@@ -101,6 +103,7 @@ func (l *Limits) check(w *workload, node string, all []*workload, more int, now 
 		{"namespace " + w.namespace, l.PerNamespace, namespace},
 		{"node " + node, l.PerNode, onNode},
 		{"cluster", l.PerHour, cluster},
+		{"source " + string(by), l.ofSource, recordsOf(all, by)},
 	} {
 		if c.most > 0 && len(c.have)+more > c.most {
 			return &LimitError{Limit: c.name, Why: fmt.Sprintf("%d evictions within an hour, at most %d are allowed", len(c.have)+more-1, c.most), Until: freeAt(c.have, now)}

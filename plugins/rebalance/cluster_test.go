@@ -18,6 +18,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/engine"
+	"github.com/sigma-scheduler/sigma/plugins/evict"
 	"github.com/sigma-scheduler/sigma/plugins/ledger/ledgertest"
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
 )
@@ -35,13 +36,15 @@ type cluster struct {
 	pods   map[types.UID]*v1.Pod
 	made   int
 
-	barren  bool             // workloads make no pods
-	refuses map[string]error // evictions, by workload
-	staying map[string]bool  // workloads that a budget keeps
-	lacks   string
-	evicted []string // workloads
-	onEvict func()
-	due     []event
+	barren    bool             // workloads make no pods
+	refuses   map[string]error // evictions, by workload
+	staying   map[string]bool  // workloads that a budget keeps
+	lacks     string
+	uncounted error       // when evictions are counted
+	evicted   []string    // workloads
+	written   []time.Time // evictions, in the workloads
+	onEvict   func()
+	due       []event
 }
 
 // An event comes at its time.
@@ -214,11 +217,15 @@ func (c *cluster) PatchNode(_ context.Context, name string, patch []byte) error 
 }
 
 // Evict implements [Site].
-func (c *cluster) Evict(_ context.Context, p *v1.Pod) error {
+func (c *cluster) Evict(ctx context.Context, rebalance string, perHour int, p *v1.Pod) error {
 	workload := workloadOf(p)
 	if err := c.refuses[workload]; err != nil {
 		return err
 	}
+	if n, _ := c.Evicted(ctx, rebalance); n >= perHour {
+		return &evict.LimitError{Limit: "source"}
+	}
+	c.written = append(c.written, time.Now())
 	c.evicted = append(c.evicted, workload)
 	ends := c.pods[p.UID].DeepCopy()
 	ends.DeletionTimestamp = &metav1.Time{Time: time.Now()}
@@ -234,6 +241,17 @@ func (c *cluster) Evict(_ context.Context, p *v1.Pod) error {
 		c.onEvict()
 	}
 	return nil
+}
+
+// Evicted implements [Site].
+func (c *cluster) Evicted(_ context.Context, rebalance string) (n int, err error) {
+	require.Equal(c, c.object.Name, rebalance)
+	for _, at := range c.written {
+		if time.Since(at) < time.Hour {
+			n++
+		}
+	}
+	return n, c.uncounted
 }
 
 // add makes a pod of a workload that waits.

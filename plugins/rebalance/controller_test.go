@@ -149,3 +149,26 @@ func TestObjectAfterARestart(t *testing.T) {
 		c.requireAllStand(12)
 	})
 }
+
+// Whoever grants the rights need not wait until the next plan is due.
+func TestRightsCome(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.serve()
+		c.lacks = "patch nodes"
+		c.apply(func(*v1alpha1.Rebalance) {})
+		c.run(time.Minute)
+		c.requireCondition(v1alpha1.ConditionStopped, metav1.ConditionTrue, "NoRights")
+		c.lacks = ""
+		c.run(again + 2*time.Minute)
+		c.requireCondition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, "Done")
+		require.Len(c, c.evicted, 6)
+	})
+}
+
+// Missing rights are told also where nothing would move.
+func TestRightsOfAnEmptyPlan(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.lacks, c.object.Spec.Moves = "patch nodes", "0"
+		require.Equal(c, "NoRights", c.begin().stop.reason)
+	})
+}

@@ -2,6 +2,7 @@ package rebalance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/evict"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
@@ -32,8 +34,11 @@ type Site interface {
 	Nodes() []*v1.Node
 	// Stays returns which pods a disruption budget keeps where they are now.
 	Stays() func(*v1.Pod) bool
-	// Evict evicts a pod within the limits of all evictions.
-	Evict(context.Context, *v1.Pod) error
+	// Evict evicts a pod for a Rebalance, within the limits of all evictions, if so many at most
+	// were evicted for it within the hour.
+	Evict(ctx context.Context, rebalance string, perHour int, pod *v1.Pod) error
+	// Evicted is how many pods were evicted for a Rebalance within the hour, by whatever scheduler.
+	Evicted(ctx context.Context, rebalance string) (int, error)
 	// PatchNode makes a merge patch.
 	PatchNode(ctx context.Context, name string, patch []byte) error
 	// Lacks returns which right is missing to carry out a plan; "" = none.
@@ -50,7 +55,8 @@ type work struct {
 	units      []*unit
 	at         int
 	over       bool
-	waits      string // why the next node is not begun; "" = it is
+	waits      string    // why the next node is not begun; "" = it is
+	counted    time.Time // when evictions were counted for the next node; zero = not yet
 	stop       stop
 	refusals   int // in a row
 	freed      int32
@@ -91,19 +97,17 @@ func unitsOf(list []compare.Moved, empties []compare.Emptied, pods []*v1.Pod, ap
 // newWork is what is to be carried out of a plan; found may be nil.
 func (c *controller) newWork(ctx context.Context, o *v1alpha1.Rebalance, found *compare.Rebalanced, pods []*v1.Pod, now time.Time) *work {
 	w := &work{object: o, name: o.Name, generation: o.Generation, began: now}
-	if found == nil || len(found.Emptied()) == 0 {
-		w.over = true
-		return w
-	}
 	lacks, err := c.Site.Lacks(ctx)
-	if err == nil && lacks == "" {
+	if err == nil && lacks == "" && found != nil {
 		w.units, err = unitsOf(found.Sequence(), found.Emptied(), pods, c.AppLabel, int(o.Spec.InFlight))
 	}
 	switch {
 	case err != nil:
 		w.stop = stop{"Failed", "The plan cannot be carried out: " + err.Error() + "."}
 	case lacks != "":
-		w.stop = stop{"NoRights", "The scheduler has no right to " + lacks + ": apply the components repair and rebalance of its manifests."}
+		w.stop = stop{noRights, "The scheduler has no right to " + lacks + ": apply the component rebalance of its manifests."}
+	case len(w.units) == 0:
+		w.over = true
 	}
 	if w.stop.reason != "" {
 		c.finish(w)
@@ -174,7 +178,7 @@ func (c *controller) carryOn(ctx context.Context) {
 			c.finish(w)
 			return
 		}
-		if w.waits = c.affords(w, u, now); w.waits != "" {
+		if w.waits = c.affords(ctx, w, u, now); w.waits != "" {
 			return
 		}
 	}
@@ -193,35 +197,6 @@ func (c *controller) carryOn(ctx context.Context) {
 	if u.over() {
 		c.close(w, u)
 	}
-}
-
-// affords returns why a unit is not begun yet. One that can never be begun is given up.
-func (c *controller) affords(w *work, u *unit, now time.Time) string {
-	recent := c.moved[w.name][:0]
-	for _, at := range c.moved[w.name] {
-		if at.After(now) { // the clock was set back
-			at = now
-		}
-		if now.Sub(at) < time.Hour {
-			recent = append(recent, at)
-		}
-	}
-	c.moved[w.name] = recent
-	most := int(w.object.Spec.MovesPerHour)
-	if len(u.moves) > most {
-		u.end(fmt.Sprintf("it takes %d moves, and movesPerHour is %d", len(u.moves), most), false)
-	}
-	seen := map[*item]bool{}
-	for _, m := range u.moves {
-		if seen[m.item] {
-			u.end("a pod would move twice: "+nameOf(m.item.pod), false)
-		}
-		seen[m.item] = true
-	}
-	if left := most - len(c.moved[w.name]); u.stage == starting && len(u.moves) > left {
-		return fmt.Sprintf("node %s takes %d moves, and movesPerHour leaves %d", u.node, len(u.moves), max(0, left))
-	}
-	return ""
 }
 
 // do does what a step asks for.
@@ -248,9 +223,10 @@ func (c *controller) do(ctx context.Context, w *work, u *unit, a act, n *v1.Node
 		}
 		w.chain = c.Holder.Hold(w.by(), float64(u.deadline(now).UnixMicro())/1e6, places)
 	case evictIt:
-		c.moved[w.name] = append(c.moved[w.name], now)
-		err := c.Site.Evict(ctx, u.last.item.pod)
-		if err != nil {
+		err := c.Site.Evict(ctx, w.name, int(w.object.Spec.MovesPerHour), u.last.item.pod)
+		if unsure := (*evict.UncertainError)(nil); err == nil || errors.As(err, &unsure) {
+			c.moved[w.name] = append(c.moved[w.name], now)
+		} else {
 			made.WithLabelValues("refused").Inc()
 		}
 		return err
@@ -266,7 +242,7 @@ func (c *controller) close(w *work, u *unit) {
 	if w.chain != nil {
 		c.Holder.Release(w.chain)
 	}
-	w.chain, w.stood, w.err = nil, nil, nil
+	w.chain, w.stood, w.err, w.counted = nil, nil, nil, time.Time{}
 	w.at++
 	c.lookAt = time.Time{}
 	if u.stage == emptied {

@@ -210,3 +210,33 @@ func TestSchedulerIsKilled(t *testing.T) {
 		})
 	}
 }
+
+// A scheduler that starts again, or leads after another, counts what was evicted before, by the
+// records in the workloads; what it evicted itself counts also where a record is gone.
+func TestHour(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.object.Spec.MovesPerHour = 2
+		c.begin()
+		c.run(time.Minute)
+		require.Len(c, c.evicted, 2)
+		require.NoError(c, c.engine.Close())
+		c.start()
+		w := c.begin()
+		c.run(50 * time.Minute)
+		require.Len(c, c.evicted, 2, "after a restart")
+		require.Contains(c, w.waits, "takes 2 moves, and movesPerHour leaves 0")
+		c.uncounted = errors.New("503")
+		c.run(20 * time.Minute)
+		require.Len(c, c.evicted, 2, "what cannot be counted may be full")
+		require.Contains(c, w.waits, "cannot be counted: 503")
+		c.uncounted = nil
+		c.run(time.Minute)
+		require.Len(c, c.evicted, 4, "an hour later")
+		c.written = nil
+		c.run(50 * time.Minute)
+		require.Len(c, c.evicted, 4, "the records are gone")
+		c.run(20 * time.Minute)
+		require.Len(c, c.evicted, 6)
+		require.True(c, w.over)
+	})
+}

@@ -65,9 +65,17 @@ func (s *rebalanceSite) Nodes() []*v1.Node {
 	return list
 }
 
+// sourceOf names a Rebalance in the records of evictions.
+func sourceOf(rebalance string) evict.Source { return evict.Rebalance + ":" + evict.Source(rebalance) }
+
 // Evict implements [rebalance.Site].
-func (s *rebalanceSite) Evict(ctx context.Context, pod *v1.Pod) error {
-	return s.evictor.Evict(ctx, pod)
+func (s *rebalanceSite) Evict(ctx context.Context, rebalance string, perHour int, pod *v1.Pod) error {
+	return s.evictor.EvictAs(ctx, sourceOf(rebalance), perHour, pod)
+}
+
+// Evicted implements [rebalance.Site].
+func (s *rebalanceSite) Evicted(ctx context.Context, rebalance string) (int, error) {
+	return s.evictor.Count(ctx, sourceOf(rebalance))
 }
 
 // PatchNode implements [rebalance.Site].

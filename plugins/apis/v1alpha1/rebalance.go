@@ -80,8 +80,8 @@ type RebalanceSpec struct {
 	// +kubebuilder:validation:MaxProperties=16
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 
-	// In mode Auto, the most pods that are evicted within an hour, in a scheduler since it leads.
-	// The limits of all evictions hold beside it.
+	// In mode Auto, the most pods that are evicted for this object within an hour, by whatever
+	// scheduler. The limits of all evictions hold beside it.
 	// +optional
 	// +kubebuilder:default=20
 	// +kubebuilder:validation:Minimum=1
