@@ -51,10 +51,11 @@ func (f *clusterFlags) connect() (*snapshot.Client, error) {
 
 // snapshotFlags are the flags of snapshot.
 type snapshotFlags struct {
-	cluster clusterFlags
-	out     string
-	watch   time.Duration
-	quiet   bool
+	cluster   clusterFlags
+	out       string
+	scheduler string
+	watch     time.Duration
+	quiet     bool
 }
 
 func (a *app) snapshot() *cobra.Command {
@@ -102,7 +103,9 @@ in .tar.gz is one file.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.out, "out", "", "folder, or .tar.gz file, to write the trace to")
+	flags.StringVar(&f.scheduler, "scheduler", "", "mark the pods of all other schedulerNames as ones that must not move (default: none)")
 	flags.DurationVar(&f.watch, "watch", 0, "also record arrivals and departures for this long")
+	cmd.MarkFlagsMutuallyExclusive("scheduler", "watch") // a recording marks nothing
 	quietFlag(flags, &f.quiet)
 	f.cluster.add(flags)
 	return cmd
@@ -125,6 +128,7 @@ func (a *app) snap(ctx context.Context, client *snapshot.Client, f snapshotFlags
 		return errors.New("the cluster has no nodes")
 	}
 	r := snapshot.NewRecorder(f.cluster.appLabel, time.Now())
+	r.Scheduler = f.scheduler
 	if err := r.Record(picture, time.Now()); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/internal/e2e"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/evict"
 )
 
 // TestRebalanceAuto runs the commands of docs/rebalance.md: without rights mode Auto says so and
@@ -99,6 +101,13 @@ func TestRebalanceAuto(t *testing.T) {
 	}
 	require.Len(t, stands, pods)
 	require.EqualValues(t, moved, r.Status.Progress.Moved)
+	written := 0
+	workloads, err := c.Client.AppsV1().Deployments(ns).List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	for _, d := range workloads.Items {
+		written += strings.Count(d.Annotations[evict.Annotation], "/rebalance:tidy/")
+	}
+	require.Equal(t, moved, written, "what another leader would count")
 	page.run(t, section, 1)
 	require.Empty(t, page.blocks)
 	e2e.Wait(t, "all nodes uncordoned", func() (string, bool) { is := cordoned(); return fmt.Sprint(is), len(is) == 0 })

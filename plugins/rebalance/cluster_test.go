@@ -91,7 +91,7 @@ func (c *cluster) begin() *work {
 	s, err := newSetting(&c.object.Spec)
 	require.NoError(c, err)
 	picture := &snapshot.Picture{Nodes: c.Nodes(), Pods: c.Pods()}
-	_, found, err := s.plan(c.Context(), picture, "", "open", time.Now(), c.stays(picture))
+	_, found, err := s.plan(c.Context(), picture, &c.Options, time.Now(), c.stays(picture))
 	require.NoError(c, err)
 	w := c.newWork(c.Context(), c.object, found, picture.Pods, time.Now())
 	c.works[c.object.Name] = w

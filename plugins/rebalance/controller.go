@@ -188,6 +188,9 @@ func (c *controller) handle(ctx context.Context, u *unstructured.Unstructured) (
 	if w := c.works[o.Name]; w != nil && w.object.UID == o.UID {
 		w.object = o
 	}
+	if !c.leads() {
+		return o, nil // the one that leads plans and says how far it is
+	}
 	if err != nil {
 		o.Status.ObservedGeneration = o.Generation
 		set(o, v1alpha1.ConditionAccepted, false, "Invalid", err.Error())
@@ -195,14 +198,11 @@ func (c *controller) handle(ctx context.Context, u *unstructured.Unstructured) (
 		return o, c.write(ctx, o, was)
 	}
 	set(o, v1alpha1.ConditionAccepted, true, "Valid", "The spec could be read.")
-	switch {
-	case !s.auto():
+	if s.auto() {
+		c.describe(o)
+	} else {
 		meta.RemoveStatusCondition(&o.Status.Conditions, v1alpha1.ConditionProgressing)
 		meta.RemoveStatusCondition(&o.Status.Conditions, v1alpha1.ConditionStopped)
-	case !c.leads():
-		return o, nil // the one that leads plans and says how far it is
-	default:
-		c.describe(o)
 	}
 	switch w := c.underWay(); {
 	case o.Spec.Suspend:
@@ -234,7 +234,7 @@ func (c *controller) plan(ctx context.Context, o *v1alpha1.Rebalance, s *setting
 		set(o, v1alpha1.ConditionPlanned, false, "Unreadable", err.Error())
 		return c.write(ctx, o, was)
 	}
-	plan, found, err := s.plan(ctx, picture, c.AppLabel, c.Fleet, now, c.stays(picture))
+	plan, found, err := s.plan(ctx, picture, &c.Options, now, c.stays(picture))
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()

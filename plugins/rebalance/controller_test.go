@@ -69,7 +69,11 @@ func (c *cluster) requireCondition(kind string, status metav1.ConditionStatus, r
 func TestObject(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.serve()
+		c.leads = func() bool { return false }
 		c.apply(func(o *v1alpha1.Rebalance) { o.Spec.Mode = v1alpha1.RebalanceDryRun })
+		c.run(time.Minute)
+		require.Equal(c, v1alpha1.RebalanceStatus{}, c.status(), "a standby plans nothing")
+		c.leads = func() bool { return true }
 		c.run(time.Minute)
 		plan := c.status().Plan
 		require.EqualValues(c, 3, plan.Freed)

@@ -6,9 +6,9 @@
 // same objects with plugins/snapshot, mark the same pods as fixed, and search with the same
 // seed. In mode Auto more pods are fixed, and of a workload no more move than may be evicted within an hour.
 //
-// Each scheduler, also a standby, looks for plans that are due. The one that writes the time
-// of the plan to the status first makes it; the write fails where the object changed. In mode Auto
-// only the scheduler that leads does, since it alone holds places for replacements.
+// Only the scheduler that leads makes plans: it alone holds places for replacements. It first writes
+// the time of the plan to the status, which fails where the object changed, so that of two that
+// take themselves for the leader one makes it.
 //
 // A unit is a node with the moves that empty it. Its state machine gets what can be seen, from
 // informers, and returns what is to be done: cordon, hold all places, evict one pod after the other,

@@ -75,12 +75,13 @@ func (s *setting) due(status *v1alpha1.RebalanceStatus, generation int64, now ti
 	return !now.Before(last.Add(every))
 }
 
-// plan looks for moves in a picture, which it changes. found is nil where no pod stands. In mode
+// plan looks for moves of the profile's pods in a picture, which it changes. found is nil where no pod stands. In mode
 // Auto, stays says which pods must not move besides those that never may, and of a workload no
 // more pods move than may be evicted within an hour.
-func (s *setting) plan(ctx context.Context, p *snapshot.Picture, appLabel, fleet string, now time.Time, stays func(*v1.Pod) string) (plan *v1alpha1.RebalancePlan, found *compare.Rebalanced, err error) {
+func (s *setting) plan(ctx context.Context, p *snapshot.Picture, o *Options, now time.Time, stays func(*v1.Pod) string) (plan *v1alpha1.RebalancePlan, found *compare.Rebalanced, err error) {
 	s.narrow(p)
-	r := snapshot.NewRecorder(appLabel, now)
+	r := snapshot.NewRecorder(o.AppLabel, now)
+	r.Scheduler = o.Profile
 	if s.auto() {
 		r.Stays = stays
 	}
@@ -92,7 +93,7 @@ func (s *setting) plan(ctx context.Context, p *snapshot.Picture, appLabel, fleet
 	if r.Tally().Standing == 0 {
 		return plan, nil, nil
 	}
-	t, _, err := r.Trace("rebalance", fleet)
+	t, _, err := r.Trace("rebalance", o.Fleet)
 	if err != nil {
 		return nil, nil, err
 	}

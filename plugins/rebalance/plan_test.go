@@ -61,7 +61,7 @@ func planOf(t *testing.T, spec *v1alpha1.RebalanceSpec, p *snapshot.Picture) (*v
 	t.Helper()
 	s, err := newSetting(spec)
 	require.NoError(t, err)
-	plan, found, err := s.plan(t.Context(), p, "", "open", noon, nil)
+	plan, found, err := s.plan(t.Context(), p, &Options{Fleet: "open"}, noon, nil)
 	require.NoError(t, err)
 	if found == nil {
 		return plan, "no pod stands on a node"
@@ -137,6 +137,22 @@ func TestPlanObeysTheSpec(t *testing.T) {
 	still, reason = planOf(t, spec, site())
 	require.Zero(t, still.Moves)
 	require.Equal(t, "no moves: the budget is 0", reason)
+}
+
+// Sigma can only land what it places: in any mode, pods of other schedulers stay.
+func TestPlanMovesItsOwnPods(t *testing.T) {
+	for _, mode := range []v1alpha1.RebalanceMode{v1alpha1.RebalanceDryRun, v1alpha1.RebalanceAuto} {
+		spec, p := defaults(), site()
+		spec.Mode, spec.MovesPerHour, spec.InFlight = mode, 1, 1
+		for i, pod := range p.Pods {
+			pod.Spec.SchedulerName = []string{"sigma", "other"}[i%2]
+		}
+		s, err := newSetting(spec)
+		require.NoError(t, err)
+		plan, _, err := s.plan(t.Context(), p, &Options{Fleet: "open", Profile: "sigma"}, noon, func(*v1.Pod) string { return "" })
+		require.NoError(t, err)
+		require.Equal(t, plan.Pods/2, plan.Fixed, mode)
+	}
 }
 
 func TestDue(t *testing.T) {

@@ -127,8 +127,6 @@ func (c *controller) stays(p *snapshot.Picture) func(*v1.Pod) string {
 			engaged[group] = c.Holder.Engaged(group)
 		}
 		switch {
-		case pod.Spec.SchedulerName != c.Profile:
-			return "another scheduler places it"
 		case forbidden[pod.Spec.NodeName]:
 			return "its node must not be removed"
 		case budgets(pod):

@@ -15,7 +15,7 @@ const MinReplicas = 2
 
 // fixed returns the pods on nodes that must not move, each with the reason, by namespace/name.
 // stays, if not nil, names reasons of its own.
-func (p *Picture) fixed(minReplicas int, stays func(*v1.Pod) string) map[string]string {
+func (p *Picture) fixed(minReplicas int, scheduler string, stays func(*v1.Pod) string) map[string]string {
 	workload := func(pod *v1.Pod) string {
 		ref, _ := owner.Of(pod, nil)
 		return pod.Namespace + "/" + ref.String()
@@ -32,6 +32,9 @@ func (p *Picture) fixed(minReplicas int, stays func(*v1.Pod) string) map[string]
 			continue
 		}
 		why := podspec.Movable(pod)
+		if why == "" && scheduler != "" && pod.Spec.SchedulerName != scheduler {
+			why = "another scheduler places it: " + pod.Spec.SchedulerName
+		}
 		if why == "" && stays != nil {
 			why = stays(pod)
 		}

@@ -32,4 +32,15 @@ func TestFixed(t *testing.T) {
 	tr, _, err := r.Trace("snap", "open")
 	require.NoError(t, err)
 	require.Len(t, tr.Source["fixed"], 2)
+
+	for _, pod := range p.Pods {
+		pod.Spec.SchedulerName = map[string]string{"web-1": "sigma", "web-2": "other"}[pod.Name]
+	}
+	r = NewRecorder("", noon)
+	r.MinReplicas, r.Scheduler = 1, "sigma"
+	require.NoError(t, r.Record(p, noon))
+	tr, _, err = r.Trace("snap", "open")
+	require.NoError(t, err)
+	require.Equal(t, "another scheduler places it: other", tr.Source["fixed"].(map[string]any)["shop/web-2"])
+	require.NotContains(t, tr.Source["fixed"], "shop/web-1")
 }

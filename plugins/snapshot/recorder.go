@@ -27,6 +27,9 @@ type Recorder struct {
 	// MinReplicas may be changed before the first picture: a pod of a workload with fewer on
 	// nodes is marked as one that must not move.
 	MinReplicas int
+	// Scheduler may be set before the first picture: the only schedulerName whose pods may move; "" =
+	// all may.
+	Scheduler string
 	// Stays may be set before the first picture: it returns why else a pod must not move, "" where
 	// it may.
 	Stays func(*v1.Pod) string
@@ -115,7 +118,7 @@ func (r *Recorder) Record(p *Picture, now time.Time) error {
 		}})
 	}
 	r.show(p, now)
-	r.fixed = p.fixed(r.MinReplicas, r.Stays)
+	r.fixed = p.fixed(r.MinReplicas, r.Scheduler, r.Stays)
 	if r.err != nil {
 		return r.err
 	}
