@@ -79,7 +79,7 @@ func TestRebalanceAuto(t *testing.T) {
 	plan := get("tidy").Status.Plan
 	require.NotNil(t, plan)
 	require.Positive(t, plan.Freed)
-	page.run(t, section, 1)
+	shown := page.run(t, section, 1)
 	r := get("tidy")
 	t.Logf("%+v", *r.Status.Progress)
 	require.Equal(t, "Done", conditionOf(r.Status.Conditions, v1alpha1.ConditionProgressing).Reason)
@@ -87,6 +87,10 @@ func TestRebalanceAuto(t *testing.T) {
 	require.EqualValues(t, r.Status.Progress.Freed, s.Metric(t, "sigma_rebalance_nodes_total", `outcome="freed"`))
 	empty := cordoned()
 	require.Len(t, empty, int(r.Status.Progress.Freed))
+	for _, name := range empty {
+		require.Regexp(t, name+` +tidy +20`, shown)
+		require.Contains(t, shown, "Node "+name+" is empty after")
+	}
 	moved := 0
 	stands := map[string]bool{}
 	for _, p := range c.Pods(ns) {

@@ -28,6 +28,7 @@ type Options struct {
 	ForecastAge      time.Duration // at which a forecast is stale
 	Top              int           // nodes to rank
 	Repairs          bool          // a caller carries rescues out
+	Peers            *Peers        // of the process; nil = there are none
 	Recorder         events.EventRecorder
 	Now              func() time.Time
 }
@@ -73,15 +74,18 @@ func New(opt Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Engine{
+	e := &Engine{
 		opt: opt, metrics: metrics, events: newEventSink(opt.Recorder, opt.Now),
 		inbox: inbox{tracked: map[types.UID]bool{}}, state: state, ranking: ranking{rankBy: state.ledger.Rank},
 		measured: measured{every: measureEvery}, reported: map[types.UID]reported{},
-	}, nil
+	}
+	opt.Peers.join(e)
+	return e, nil
 }
 
 // Close closes the decision log.
 func (e *Engine) Close() error {
+	e.opt.Peers.leave(e)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.state.log.close()

@@ -11,14 +11,24 @@ import (
 // workload of theirs: see [Engine.Engaged].
 func (e *Engine) Hold(by string, until float64, places []kube.Place) *kube.Chain {
 	chain := kube.NewChain(by, until, places, e.opt.AppLabel)
+	e.hold(chain)
+	e.opt.Peers.begin(e, chain, by, until, places)
+	return chain
+}
+
+func (e *Engine) hold(chain *kube.Chain) {
 	e.inbox.Lock()
 	defer e.inbox.Unlock()
 	e.inbox.begun = append(e.inbox.begun, chain)
-	return chain
 }
 
 // Release ends what is held, before the next decision.
 func (e *Engine) Release(chain *kube.Chain) {
+	e.release(chain)
+	e.opt.Peers.end(chain)
+}
+
+func (e *Engine) release(chain *kube.Chain) {
 	e.inbox.Lock()
 	defer e.inbox.Unlock()
 	if i := slices.Index(e.inbox.begun, chain); i >= 0 {

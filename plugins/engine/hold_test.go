@@ -5,7 +5,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
@@ -41,4 +44,50 @@ func TestHold(t *testing.T) {
 	l.sync()
 	require.False(t, l.Holds("a"))
 	require.Equal(t, 1, l.verify().Causes[ledger.CausePlanned])
+}
+
+// What one profile reserves, the others of its process keep free too, until it is released.
+func TestPeers(t *testing.T) {
+	peers := &Peers{}
+	var labs [2]*lab
+	var db *v1.Pod
+	for i := range labs {
+		l := newLab(t, func(o *Options) { o.Peers = peers })
+		l.node("a", 4)
+		l.node("b", 4)
+		db = l.stand(pod("db-1", "db", asks("cpu", "2"), func(p *v1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "x", Controller: new(true)}}
+			p.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}
+		}), "a")
+		l.sync()
+		labs[i] = l
+	}
+	l, other := labs[0], labs[1]
+	refuses := func(node, cpu string) bool { // that node a has free, or b
+		other.sync()
+		k := other.Check(pod("new", "new", asks("cpu", cpu)))
+		return k != nil && k.Refuses(node) != ""
+	}
+	until := seconds(l.now.Add(time.Hour))
+	h := l.Hold("Rebalance/tidy", until, []kube.Place{{Pod: db, Node: "b"}})
+	require.True(t, refuses("b", "4"))
+	require.True(t, other.Engaged(podspec.Group(db, l.opt.AppLabel)))
+	l.Release(h)
+	require.False(t, refuses("b", "4"))
+
+	l.SetPolicy(ledger.Primary, repairing(policy.RepairEnabled))
+	l.stand(pod("web-1", "web", asks("cpu", "1500m")), "b")
+	l.sync()
+	r := l.FindRoom(pod("waits", "waits", asks("cpu", "3")), []string{"a", "b"}, 8, nil)
+	require.NotNil(t, r)
+	l.Begin(r, until)
+	require.True(t, refuses("a", "2"))
+	l.End(r)
+	require.False(t, refuses("a", "2"))
+	require.Empty(t, peers.twins)
+	require.NoError(t, other.Close())
+	l.Release(l.Hold("Rebalance/tidy", until, []kube.Place{{Pod: db, Node: "b"}}))
+	require.Len(t, peers.engines, 1)
+	l.verify()
+	other.verify()
 }

@@ -107,14 +107,11 @@ func (e *Engine) Begin(r *Rescue, until float64) {
 	r.chain = kube.NewChain(r.By, until, places, e.opt.AppLabel)
 	e.state.cluster.Begin(r.chain, seconds(e.opt.Now()))
 	e.state.log.flush()
+	e.opt.Peers.begin(e, r.chain, r.By, until, places)
 }
 
 // End releases what is reserved for a rescue, before the next decision.
-func (e *Engine) End(r *Rescue) {
-	e.inbox.Lock()
-	defer e.inbox.Unlock()
-	e.inbox.ended = append(e.inbox.ended, r.chain)
-}
+func (e *Engine) End(r *Rescue) { e.Release(r.chain) }
 
 // PlaceOf says how far the place of a move is, by its number; that of the pod itself comes after
 // the last. It knows of what left a node once the next cycle has begun.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -56,6 +57,19 @@ var (
 	_ fwk.EnqueueExtensions   = &Plugin{}
 )
 
+// peers are the engines of schedulers by what their profiles share: the informers.
+var peers sync.Map
+
+func peersOf(ctx context.Context, h fwk.Handle) *engine.Peers {
+	if h.KubeConfig() == nil { // a test without a cluster
+		return nil
+	}
+	shared := h.SharedInformerFactory()
+	is, _ := peers.LoadOrStore(shared, &engine.Peers{})
+	context.AfterFunc(ctx, func() { peers.Delete(shared) })
+	return is.(*engine.Peers)
+}
+
 // New is the plugin's factory.
 func New(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 	a, ok := args.(*config.SigmaArgs)
@@ -76,7 +90,7 @@ func New(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, er
 	e, err := engine.New(engine.Options{
 		Profile: profile, PolicyName: a.PolicyName, CanaryName: a.CanaryPolicyName, AppLabel: a.AppLabel,
 		Fleet: a.Fleet, DecisionLog: a.DecisionLog, DecisionLogBytes: a.DecisionLogBytes, DecisionLogFiles: int(a.DecisionLogFiles), Deadline: a.Deadline.Duration, ForecastAge: a.ForecastMaxAge.Duration,
-		Top: int(fwk.MaxScore), Recorder: h.EventRecorder(), Repairs: true,
+		Top: int(fwk.MaxScore), Recorder: h.EventRecorder(), Repairs: true, Peers: peersOf(ctx, h),
 	})
 	if err != nil { // it begins with the argument's name
 		return nil, fmt.Errorf("%s.%w", argsPath, err)
