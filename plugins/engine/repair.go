@@ -121,6 +121,14 @@ func (e *Engine) PlaceOf(r *Rescue, number int) kube.PlaceState {
 	return e.state.cluster.PlaceOf(r.chain, number)
 }
 
+// Came returns the pod that has come to the place of a move, by its number, as it was seen last; nil = none
+// has.
+func (e *Engine) Came(r *Rescue, number int) *v1.Pod {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.state.cluster.Came(r.chain, number)
+}
+
 // TellBegun counts a rescue that begins, or in DryRun would begin, and says so in an event of the
 // pod.
 func (e *Engine) TellBegun(r *Rescue, mode policy.RepairMode) {

@@ -124,6 +124,19 @@ func (t *Translator) PlaceOf(c *Chain, number int) PlaceState {
 	return state
 }
 
+// Came returns a pod that has come to the place of a number, as it was seen last; nil = none has.
+func (t *Translator) Came(c *Chain, number int) *v1.Pod {
+	w := c.plan.workloads[number]
+	for node := range w.nodes {
+		for _, uid := range t.standing(node, w.group) {
+			if pod, ok := t.ledger.Pod(uid).Object.(*v1.Pod); ok && !w.stood[uid] {
+				return pod
+			}
+		}
+	}
+	return nil
+}
+
 // leaves returns the pod of a chain's place that is to leave a node and still stands there; nil =
 // none.
 func (t *Translator) leaves(w *planned, n *ledger.Node) *ledger.Pod {

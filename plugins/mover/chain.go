@@ -22,7 +22,7 @@ const (
 	refused   = "refused"    // an eviction: by a disruption budget, a limit, the API server
 	lost      = "lost"       // room or node: others have it, or it is cordoned, gone, planned
 	changed   = "changed"    // a pod that was to move
-	late      = "late"       // a pod did not end, or its replacement did not come
+	late      = "late"       // a pod did not end, or its replacement did not come or is not ready
 	stopped   = "stopped"    // with the scheduler
 )
 
@@ -82,8 +82,48 @@ func (m *Mover) moves(c *chain) error {
 			return err
 		}
 		m.engine.TellMove(done)
+		if i+1 < len(c.Moves) {
+			if err := m.ready(c, i, before); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
+}
+
+// ready waits until the replacement in a place is ready: only then may the next pod be away.
+func (m *Mover) ready(c *chain, number int, most time.Duration) error {
+	tooLate := end(late, "the replacement on node %s is not ready after %v", placeOf(c.Rescue, number), most)
+	return m.poll(c, most, tooLate, func() (bool, error) {
+		if came := m.engine.Came(c.Rescue, number); came != nil {
+			if now := m.cluster.Pod(came.Namespace, came.Name); now != nil && now.UID == came.UID && podspec.Ready(now) {
+				return true, nil
+			}
+		}
+		return false, m.needed(c)
+	})
+}
+
+// poll asks, whenever something may have changed, until the answer is yes or an error.
+func (m *Mover) poll(c *chain, most time.Duration, tooLate error, ask func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(m.ctx, most)
+	defer cancel()
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		if yes, err := ask(); yes || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			if m.ctx.Err() != nil {
+				return &ended{stopped, errStopped}
+			}
+			return tooLate
+		case <-tick.C:
+		case <-c.wake:
+		}
+	}
 }
 
 // mayGoOn returns why a pod must not be evicted any more.
@@ -122,42 +162,30 @@ func (m *Mover) needed(c *chain) error {
 // await waits until a place is free or taken. What left a node is known once a cycle begins, so
 // the pod that waits is tried when the pods that stood in the way are gone.
 func (m *Mover) await(c *chain, number int, most time.Duration, want kube.PlaceState) error {
-	ctx, cancel := context.WithTimeout(m.ctx, most)
-	defer cancel()
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for {
-		state := m.engine.PlaceOf(c.Rescue, number)
-		switch state {
+	tooLate := end(late, "nothing came to node %s in %v", placeOf(c.Rescue, number), most)
+	return m.poll(c, most, tooLate, func() (bool, error) {
+		switch m.engine.PlaceOf(c.Rescue, number) {
 		case want:
-			return nil
+			return true, nil
 		case kube.PlaceTaken: // by another pod of the workload, before the move
-			return end(changed, "a pod has come to the place of another")
+			return false, end(changed, "a pod has come to the place of another")
 		case kube.PlaceLost:
 			if err := m.needed(c); err != nil {
-				return err
+				return false, err
 			}
-			return end(lost, "the room on node %s is gone", placeOf(c.Rescue, number))
+			return false, end(lost, "the room on node %s is gone", placeOf(c.Rescue, number))
 		case kube.PlaceFree, kube.PlaceOccupied: // not yet as it is to be
 		}
 		if number == len(c.Moves) || want == kube.PlaceFree {
 			if err := m.needed(c); err != nil {
-				return err
+				return false, err
 			}
 			if m.gone(c, number) {
 				m.cluster.Activate(c.Pod)
 			}
 		}
-		select {
-		case <-ctx.Done():
-			if m.ctx.Err() != nil {
-				return &ended{stopped, errStopped}
-			}
-			return end(late, "nothing came to node %s in %v", placeOf(c.Rescue, number), most)
-		case <-tick.C:
-		case <-c.wake:
-		}
-	}
+		return false, nil
+	})
 }
 
 func placeOf(r *engine.Rescue, number int) string {

@@ -1,7 +1,7 @@
 // Package mover makes room for pods that fit on no node: it begins a chain of moves in the
 // pod's scheduling cycle, and carries it out beside the cycles. All places are reserved
 // before the first pod is evicted. One pod of a chain is away at a time: the next is evicted
-// when the replacement of the one before stands on its planned node.
+// when the replacement of the one before is ready on its planned node.
 //
 // Whatever ends a chain releases its places. What was moved until then stands as well as
 // before. Nothing is stored: a scheduler that starts again knows of no chain, and the

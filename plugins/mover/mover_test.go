@@ -338,18 +338,24 @@ func TestChainEndsEarly(t *testing.T) {
 	}
 }
 
+// inTwo has three nodes. large, with 4 cores, fits once q and r have moved from b to a and c.
+func inTwo(t *testing.T) *world {
+	w := newWorld(t, policy.RepairEnabled)
+	w.nodes["a"], w.nodes["b"], w.nodes["c"] = nil, nil, nil
+	w.add("p-1", "p", "2", "a") // 2 free
+	w.add("q-1", "q", "1500m", "b")
+	w.add("r-1", "r", "1500m", "b") // 1 free
+	w.add("s-1", "s", "2500m", "c") // 1.5 free
+	w.staying["p-1"], w.staying["s-1"] = true, true
+	w.add("large-1", "large", "4", "")
+	return w
+}
+
 // A chain of two: where the second eviction is refused, the first pod stands as well as before.
 func TestSecondMoveRefused(t *testing.T) {
 	for _, refused := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, policy.RepairEnabled)
-			w.nodes["a"], w.nodes["b"], w.nodes["c"] = nil, nil, nil
-			w.add("p-1", "p", "2", "a") // 2 free
-			w.add("q-1", "q", "1500m", "b")
-			w.add("r-1", "r", "1500m", "b") // 1 free
-			w.add("s-1", "s", "2500m", "c") // 1.5 free
-			w.staying["p-1"], w.staying["s-1"] = true, true
-			w.add("large-1", "large", "4", "")
+			w := inTwo(t)
 			if refused {
 				w.most = 1
 			}
@@ -387,15 +393,8 @@ func TestSecondMoveIsNotMade(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, policy.RepairEnabled)
-				w.nodes["a"], w.nodes["b"], w.nodes["c"] = nil, nil, nil
-				w.add("p-1", "p", "2", "a")
-				w.add("q-1", "q", "1500m", "b")
-				w.add("r-1", "r", "1500m", "b")
-				w.add("s-1", "s", "2500m", "c")
-				w.staying["p-1"], w.staying["s-1"] = true, true
-				large := w.add("large-1", "large", "4", "")
-				w.cycle(large)
+				w := inTwo(t)
+				w.cycle(w.pods["large-1"])
 				synctest.Wait() // the first pod is evicted
 				require.Len(t, w.evicted, 1)
 				other := map[string]string{"q-1": "r-1", "r-1": "q-1"}[w.evicted[0]]

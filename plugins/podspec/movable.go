@@ -29,7 +29,7 @@ func Movable(pod *v1.Pod) (reason string) {
 		return "it has ended"
 	case pod.DeletionTimestamp != nil:
 		return "it is being deleted"
-	case !ready(pod):
+	case !Ready(pod):
 		return "it is not ready"
 	case pod.Spec.RestartPolicy == v1.RestartPolicyNever || pod.Spec.RestartPolicy == v1.RestartPolicyOnFailure:
 		return "its work would begin again"
@@ -46,7 +46,8 @@ func Movable(pod *v1.Pod) (reason string) {
 	return ""
 }
 
-func ready(pod *v1.Pod) bool {
+// Ready reports whether a pod's condition Ready is true.
+func Ready(pod *v1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool {
 		return c.Type == v1.PodReady && c.Status == v1.ConditionTrue
 	})
