@@ -31,8 +31,9 @@ type Process struct {
 	program string
 	args    []string
 	death   syscall.Signal // what the kernel sends when we die
-	mu      sync.Mutex     // of command, which a restart replaces
+	mu      sync.Mutex     // of command and begun, which a restart replaces
 	command *exec.Cmd
+	begun   time.Time
 	ended   chan struct{} // closed when it is gone
 	ending  bool          // the test ends it
 }
@@ -91,7 +92,7 @@ func (p *Process) start() error {
 	forks <- func() { started <- command.Start() }
 	err = <-started
 	p.mu.Lock()
-	p.command = command
+	p.command, p.begun = command, time.Now()
 	p.mu.Unlock()
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", p.Name, err)
@@ -112,11 +113,6 @@ func compareStates(t testing.TB, p *Process) {
 	t.Helper()
 	done := make(chan bool)
 	go func() {
-		select { // until a program listens for it, the signal ends it
-		case <-done:
-			return
-		case <-time.After(10 * time.Second):
-		}
 		tick := time.NewTicker(2 * time.Second)
 		defer tick.Stop()
 		for {
@@ -125,7 +121,9 @@ func compareStates(t testing.TB, p *Process) {
 				return
 			case <-tick.C:
 				p.mu.Lock()
-				_ = p.command.Process.Signal(syscall.SIGUSR2) // it may have ended
+				if time.Since(p.begun) > 10*time.Second { // until a program listens for it, the signal ends it
+					_ = p.command.Process.Signal(syscall.SIGUSR2) // it may have ended
+				}
 				p.mu.Unlock()
 			}
 		}
