@@ -72,7 +72,8 @@ func (m *Mover) moves(c *chain) error {
 			return end(refused, "%s/%s is not evicted: %w", move.Pod.Namespace, move.Pod.Name, err)
 		}
 		m.mu.Lock()
-		m.moved = append(m.moved, m.now())
+		c.evicted = m.now()
+		m.moved = append(m.moved, c.evicted)
 		c.begun++
 		m.mu.Unlock()
 		m.keep(move.Pod, stillFor)
@@ -175,6 +176,12 @@ func (m *Mover) await(c *chain, number int, most time.Duration, want kube.PlaceS
 			}
 			return false, end(lost, "the room on node %s is gone", placeOf(c.Rescue, number))
 		case kube.PlaceFree, kube.PlaceOccupied: // not yet as it is to be
+		}
+		if want == kube.PlaceTaken && number < len(c.Moves) && m.now().Sub(c.evicted) > unseen {
+			pod := c.Moves[number].Pod
+			if now := m.cluster.Pod(pod.Namespace, pod.Name); now != nil && now.UID == pod.UID && now.DeletionTimestamp == nil {
+				return false, end(refused, "%s/%s is not evicted: the answer was lost", pod.Namespace, pod.Name)
+			}
 		}
 		if number == len(c.Moves) || want == kube.PlaceFree {
 			if err := m.needed(c); err != nil {

@@ -39,6 +39,8 @@ const (
 	againAfter = time.Minute
 	// slack is what a step may take beside the time in which the pod may end.
 	slack = time.Minute
+	// unseen is how long an informer may not show that a pod is being deleted.
+	unseen = 15 * time.Second
 	// lookEvery is how often a chain looks at its places.
 	lookEvery = time.Second
 )
@@ -77,9 +79,10 @@ type Mover struct {
 
 type chain struct {
 	*engine.Rescue
-	wake  chan struct{}
-	begun int         // moves; the mover's lock guards it
-	gives atomic.Bool // way to a pod of higher priority
+	wake    chan struct{}
+	begun   int         // moves; the mover's lock guards it
+	evicted time.Time   // when the last of them was
+	gives   atomic.Bool // way to a pod of higher priority
 }
 
 // New returns a mover that ends with ctx.

@@ -38,6 +38,7 @@ type world struct {
 	refuses     map[string]error // evictions, by pod
 	dies        time.Duration    // how long a pod takes to end
 	barren      bool             // Deployments make no pods
+	deaf        bool             // evictions do not arrive, and the answers are lost
 	evicted     []string
 	replaced    int
 	most        int             // evictions that are allowed; 0 = all
@@ -120,6 +121,9 @@ func (w *world) Evict(_ context.Context, p *v1.Pod) error {
 	}
 	if w.most > 0 && len(w.evicted) == w.most {
 		return errors.New("429")
+	}
+	if w.deaf {
+		return nil
 	}
 	w.evicted = append(w.evicted, p.Name)
 	time.AfterFunc(w.dies, func() { w.remove(p.Name) })

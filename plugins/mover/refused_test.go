@@ -45,3 +45,17 @@ func TestSearchIsMadeUp(t *testing.T) {
 		w.requireNothingHeld()
 	})
 }
+
+// An eviction whose answer was lost, and which did not happen, ends the chain long before a replacement would be late.
+func TestEvictionThatDidNotHappen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := stuck(t, policy.RepairEnabled)
+		w.deaf = true
+		w.run(unseen - time.Second)
+		require.Len(t, w.chains, 1, "an informer may be late")
+		w.run(3 * time.Second)
+		require.Empty(t, w.chains)
+		require.Equal(t, []string{"a", ""}, w.where("db-1", "large-1"))
+		w.requireNothingHeld()
+	})
+}
