@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,6 +43,7 @@ type world struct {
 	evicted     []string
 	replaced    int
 	most        int             // evictions that are allowed; 0 = all
+	skew        atomic.Int64    // how far the engine's clock was set, in ns: it has no other that could be
 	active      map[string]bool // pods to be tried
 }
 
@@ -50,7 +52,8 @@ func newWorld(t *testing.T, mode policy.RepairMode) *world {
 		T: t, log: filepath.Join(t.TempDir(), "d.jsonl"), nodes: map[string]*v1.Pod{}, pods: map[string]*v1.Pod{}, cordoned: map[string]bool{},
 		staying: map[string]bool{}, refuses: map[string]error{}, dies: 5 * time.Second, active: map[string]bool{},
 	}
-	e, err := engine.New(engine.Options{Profile: t.Name(), PolicyName: "general", Fleet: "open", DecisionLog: w.log, Top: 10, Repairs: true})
+	e, err := engine.New(engine.Options{Profile: t.Name(), PolicyName: "general", Fleet: "open", DecisionLog: w.log, Top: 10, Repairs: true,
+		Now: func() time.Time { return time.Now().Add(time.Duration(w.skew.Load())) }})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	w.Mover = New(ctx, e, w, time.Now)

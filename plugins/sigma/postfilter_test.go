@@ -153,7 +153,7 @@ func TestChainGivesWay(t *testing.T) {
 		case <-ended:
 			require.True(t, gives)
 			s.place(other)
-		case <-time.After(3 * time.Second):
+		case <-time.After(map[bool]time.Duration{false: 300 * time.Millisecond, true: 10 * time.Second}[gives]): // giving way wakes it at once
 			require.False(t, gives)
 		}
 		s.verify()
