@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -18,8 +19,13 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/e2e"
 )
 
-// roundsVariable is how often TestLostAnswers repeats each fault; once by default.
-const roundsVariable = "SIGMA_ROUNDS"
+// roundsOf is how often a test repeats each fault: SIGMA_ROUNDS, or once.
+func roundsOf(t *testing.T) int {
+	t.Helper()
+	rounds, err := strconv.Atoi(cmp.Or(os.Getenv("SIGMA_ROUNDS"), "1"))
+	require.NoError(t, err, "SIGMA_ROUNDS")
+	return rounds
+}
 
 const podsPath, nodesPath = "/api/v1/pods", "/api/v1/nodes"
 
@@ -86,12 +92,7 @@ func (r *aRound) makeRoom(t *testing.T) {
 // late, or pods and nodes in another order than they came about. A scheduler that takes
 // the bindings for failed puts the other pods on the nodes that are taken.
 func TestLostAnswers(t *testing.T) {
-	rounds := 1
-	if text := os.Getenv(roundsVariable); text != "" {
-		var err error
-		rounds, err = strconv.Atoi(text)
-		require.NoError(t, err, roundsVariable)
-	}
+	rounds := roundsOf(t)
 	c := e2e.Shared(t)
 	installSigma(t, c)
 	applyPolicy(t, c, "general-k1", "general")

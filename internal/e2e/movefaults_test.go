@@ -4,10 +4,8 @@ package e2e_test
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -218,12 +216,7 @@ func (l *moveLab) settle(t *testing.T, s *moveSite, ends string) (in bool, surpl
 // watch sees every change of every pod. SIGMA_ROUNDS has more than one
 // round of each fault, at one moment after the other; the scheduler is killed at all of them in each.
 func TestMoveFaults(t *testing.T) {
-	rounds := 1
-	if text := os.Getenv(roundsVariable); text != "" {
-		var err error
-		rounds, err = strconv.Atoi(text)
-		require.NoError(t, err, roundsVariable)
-	}
+	rounds := roundsOf(t)
 	c := e2e.Shared(t)
 	installSigma(t, c)
 	grantRepair(t, c)

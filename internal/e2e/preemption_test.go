@@ -6,8 +6,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -180,12 +178,7 @@ func countDisrupted(t *testing.T, c *e2e.Cluster) func() (preempted, evicted int
 // upstream's, and no more pods are preempted; none, where the pods come one after the other and a chain makes room for each.
 // SIGMA_ROUNDS has more seeds.
 func TestPreemptionBesideMakeRoom(t *testing.T) {
-	rounds := 1
-	if text := os.Getenv(roundsVariable); text != "" {
-		var err error
-		rounds, err = strconv.Atoi(text)
-		require.NoError(t, err, roundsVariable)
-	}
+	rounds := roundsOf(t)
 	c := e2e.Shared(t)
 	c.Kubectl(t, "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: crowd}, value: 10}", "apply", "-f", "-")
 	defer c.Kubectl(t, "", "delete", "priorityclass", "crowd")
