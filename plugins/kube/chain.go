@@ -49,14 +49,15 @@ func (b *planBook) all() []*Plan {
 	return all
 }
 
-// Engaged reports whether an enabled plan or a chain has a workload.
+// Engaged reports whether a plan that is in force, as of the last review, or a chain has a workload.
 func (t *Translator) Engaged(group string) bool { return t.EngagedBeside(group, nil) }
 
-// EngagedBeside reports whether an enabled plan or a chain other than some has a workload.
+// EngagedBeside is Engaged, for chains other than some.
 func (t *Translator) EngagedBeside(group string, others []*Chain) bool {
-	return slices.ContainsFunc(t.plans().all(), func(p *Plan) bool {
+	book := t.plans()
+	return slices.ContainsFunc(book.all(), func(p *Plan) bool {
 		other := slices.ContainsFunc(others, func(c *Chain) bool { return &c.plan == p })
-		return p.Enabled && !other && slices.ContainsFunc(p.workloads, func(w *planned) bool { return w.group == group })
+		return p.inForce(book.reviewed) && !other && slices.ContainsFunc(p.workloads, func(w *planned) bool { return w.group == group })
 	})
 }
 

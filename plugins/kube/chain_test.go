@@ -67,6 +67,20 @@ func TestChainIsCarriedOut(t *testing.T) {
 	require.Empty(t, w.reasons())
 }
 
+// A plan has its workloads until its deadline: then chains may move their pods, and go on.
+func TestPlanThatIsOver(t *testing.T) {
+	for _, over := range []bool{false, true} {
+		w, _, _, _ := chainWorld(t)
+		chain := kube.NewChain("later", 3*deadline, []kube.Place{{Pod: sizedPod("o-1", "o", "500m", ""), Node: "b"}}, "")
+		w.Begin(chain, 1000)
+		web, o := webOn(v1alpha1.PlannedNode{Node: "c", Pods: 1}), webOn(v1alpha1.PlannedNode{Node: "c", Pods: 1})
+		o.Name = "o"
+		w.SetPlans([]*kube.Plan{planOf(w.t, web, o)}, map[bool]float64{false: 1001, true: 2 * deadline}[over])
+		require.Equal(t, !over, w.Engaged("default/Deployment/web"))
+		require.Equal(t, over, w.UnderWay(chain))
+	}
+}
+
 // A chain that ends leaves nothing reserved, whatever ends it. Another one goes on.
 func TestChainEnds(t *testing.T) {
 	tainted := func(key string) func(*world, *kube.Chain) {

@@ -137,6 +137,8 @@ type planBook struct {
 	chains []*Chain
 	on     map[string][]*planned // of the enabled ones, in the order of plans and workloads, then of chains and places
 	failed failure               // of the last try to plan again
+	// reviewed is when it was, in seconds since 1970.
+	reviewed float64
 }
 
 func (t *Translator) plans() *planBook {
@@ -163,7 +165,7 @@ func (t *Translator) SetPlans(plans []*Plan, now float64) {
 		}
 	}
 	for _, c := range t.plans().chains {
-		if !slices.ContainsFunc(plans, func(p *Plan) bool { return p.Enabled && p.Clash(&c.plan) != "" }) {
+		if !slices.ContainsFunc(plans, func(p *Plan) bool { return p.inForce(now) && p.Clash(&c.plan) != "" }) {
 			book.chains = append(book.chains, c)
 		}
 	}
@@ -178,6 +180,7 @@ func (t *Translator) ReviewPlans(now float64) {
 	if !ok {
 		return
 	}
+	book.reviewed = now
 	ended := map[string]string{} // plans, with the reason
 	for _, p := range book.all() {
 		for _, w := range p.workloads {
