@@ -219,9 +219,11 @@ func TestAutoscalerRights(t *testing.T) {
 			"list,watch horizontalpodautoscalers.autoscaling",
 			"list,watch pods",
 			"list,watch replicasets.apps",
+			"list,watch scalingpolicies.autoscaling.sigma-scheduler.io",
 			"list,watch statefulsets.apps",
 			"list,watch verticalpodautoscalers.autoscaling.k8s.io",
 			"patch multidimpodautoscalers/status.autoscaling.sigma-scheduler.io",
+			"patch scalingpolicies/status.autoscaling.sigma-scheduler.io",
 		},
 		"ClusterRole/sigma-mpa-updater": {
 			"create pods/eviction",

@@ -28,8 +28,10 @@ for kind in placementpolicies placementrules placementplans rebalances; do
 done
 tool controller-gen object crd:allowDangerousTypes=true paths=./mpa/api/... output:crd:dir=manifests/mpa/crds
 # Quantities have no limit either.
-sed -E 's/^( *)x-kubernetes-int-or-string: true$/&\n\1maxLength: 32/' manifests/mpa/crds/autoscaling.sigma-scheduler.io_multidimpodautoscalers.yaml >manifests/mpa/crds/multidimpodautoscalers.yaml
-rm manifests/mpa/crds/autoscaling.sigma-scheduler.io_multidimpodautoscalers.yaml
+for kind in multidimpodautoscalers scalingpolicies; do
+	sed -E 's/^( *)x-kubernetes-int-or-string: true$/&\n\1maxLength: 32/' "manifests/mpa/crds/autoscaling.sigma-scheduler.io_$kind.yaml" >"manifests/mpa/crds/$kind.yaml"
+	rm "manifests/mpa/crds/autoscaling.sigma-scheduler.io_$kind.yaml"
+done
 (cd "$here" && go run ./sortrules "$copy"/manifests/{base,mpa}/crds/*.yaml)
 v1=./plugins/apis/config/v1
 tool conversion-gen --output-file zz_generated.conversion.go --go-header-file /dev/null $v1

@@ -63,19 +63,32 @@ func Agents(names []string, policy string) (list []Agent, err error) {
 	return list, nil
 }
 
-// Weights returns the shipped policy and those in files, for a replay.
+// Weights returns the shipped policy and those in files, for a replay: as the files have
+// them, and as a cluster has them that got them by kubectl apply.
 func Weights(paths []string) (agents.Weights, error) {
 	w := agents.Weights{}
-	w.Add(learned.GeneralFile())
+	add := func(name string, data []byte) error {
+		p, err := learned.Parse(name, data)
+		if err != nil {
+			return err
+		}
+		w.Add(data)
+		if data, err = p.Marshal(); err == nil {
+			w.Add(data)
+		}
+		return err
+	}
+	if err := add("general.yaml", learned.GeneralFile()); err != nil {
+		return nil, err
+	}
 	for _, path := range paths {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			return nil, err
 		}
-		if _, err := learned.Parse(path, data); err != nil {
+		if err := add(path, data); err != nil {
 			return nil, err
 		}
-		w.Add(data)
 	}
 	return w, nil
 }

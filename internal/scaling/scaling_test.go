@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sigma-scheduler/sigma/mpa/agents"
 	"github.com/sigma-scheduler/sigma/mpa/learned"
 	"github.com/sigma-scheduler/sigma/mpa/sim"
 	"github.com/sigma-scheduler/sigma/swarm"
@@ -164,4 +165,20 @@ func TestTrainingKnowsTheTrainSideOnly(t *testing.T) {
 	assert.True(t, seen[heldProfile])
 	// FirstTestSeed of a policy is that of the generator.
 	assert.Equal(t, sim.FirstTestSeed, learned.FirstTestSeed)
+}
+
+// A journal of a cluster names the policy as the cluster has it, without the file's comments.
+func TestWeightsOfACluster(t *testing.T) {
+	text := append([]byte("# by hand\n"), learned.GeneralFile()...)
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(string(text), "kappa: .7", "kappa: .70", 1)), 0o600))
+	shipped, err := Weights(nil)
+	require.NoError(t, err)
+	both, err := Weights([]string{file})
+	require.NoError(t, err)
+	canonical, err := learned.General().Marshal()
+	require.NoError(t, err)
+	require.Contains(t, shipped, agents.Weights{}.Add(learned.GeneralFile()))
+	require.Contains(t, shipped, agents.Weights{}.Add(canonical))
+	require.Len(t, both, 3, "in a cluster the two are the same")
 }

@@ -76,11 +76,15 @@ type Outcome struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// NewAgent makes the setup's agent, without memory, from the weights that are loaded.
+// NewAgent makes the setup's agent, without memory, from the weights that are loaded. The
+// setup's fallback takes the place of one that the agent has of its own.
 func (s *Setup) NewAgent(loaded agents.Weights) (mpa.Agent, error) {
 	agent, err := agents.Make(s.Agent, s.Target, loaded)
 	if err != nil || s.Fallback == nil {
 		return agent, err
+	}
+	if own, ok := agent.(*agents.Fallback); ok {
+		agent = own.First
 	}
 	second, err := agents.Make(s.Fallback.Agent, s.Target, loaded)
 	if err != nil {

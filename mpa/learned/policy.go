@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -94,19 +95,73 @@ func parse(data []byte) (*Policy, error) {
 		return nil, fmt.Errorf("apiVersion %q, kind %q: want %s, %s", f.APIVersion, f.Kind, APIVersion, Kind)
 	case f.Metadata.Name == "":
 		return nil, errors.New("metadata.name is empty")
-	case f.Spec.Version != Version:
-		return nil, fmt.Errorf("spec.version %d: this program knows %d", f.Spec.Version, Version)
 	case f.Spec.Numbers.Kind != yaml.MappingNode:
 		return nil, errors.New("spec.numbers: want a number for each name")
 	}
-	p := &Policy{Name: f.Metadata.Name, Digest: fmt.Sprintf("sha256:%x", sha256.Sum256(data))}
+	p := &Policy{Name: f.Metadata.Name, Digest: digest(data)}
 	if f.Spec.Provenance != nil {
 		p.Provenance = *f.Spec.Provenance
 	}
-	if p.Provenance.Scenarios < 0 || p.Provenance.FirstScenario+uint64(max(0, p.Provenance.Scenarios)) > FirstTestSeed {
-		return nil, fmt.Errorf("spec.provenance: trained on scenarios from %d up, which are for tests", FirstTestSeed)
+	if err := p.head(f.Spec.Version); err != nil {
+		return nil, err
 	}
 	return p, p.numbers(f.Spec.Numbers.Content)
+}
+
+// Read returns a policy of numbers by name, as a cluster has it, and its file. The digest is
+// the file's. Errors name the field.
+func Read(name string, version int, numbers map[string]float64, from Provenance) (*Policy, []byte, error) {
+	p := &Policy{Name: name, Provenance: from}
+	if err := p.head(version); err != nil {
+		return nil, nil, err
+	}
+	for _, key := range slices.Sorted(maps.Keys(numbers)) {
+		at, err := indexOf(key)
+		if err == nil {
+			err = within(at, numbers[key])
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("spec.numbers.%s: %w", key, err)
+		}
+		p.Values[at] = numbers[key]
+	}
+	for _, n := range Numbers {
+		if _, ok := numbers[n.Name]; !ok {
+			return nil, nil, fmt.Errorf("spec.numbers.%s is missing", n.Name)
+		}
+	}
+	data, err := p.Marshal()
+	p.Digest = digest(data)
+	return p, data, err
+}
+
+func digest(data []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(data)) }
+
+// head checks what stands beside the numbers.
+func (p *Policy) head(version int) error {
+	switch {
+	case version != Version:
+		return fmt.Errorf("spec.version %d: this program knows %d", version, Version)
+	case p.Provenance.Scenarios < 0 || p.Provenance.FirstScenario > FirstTestSeed || p.Provenance.FirstScenario+uint64(p.Provenance.Scenarios) > FirstTestSeed:
+		return fmt.Errorf("spec.provenance: trained on scenarios from %d up, which are for tests", FirstTestSeed)
+	}
+	return nil
+}
+
+func indexOf(name string) (int, error) {
+	at := slices.IndexFunc(Numbers[:], func(n Number) bool { return n.Name == name })
+	if at < 0 {
+		return 0, errors.New("there is no such number")
+	}
+	return at, nil
+}
+
+// within checks that a number is in its box.
+func within(at int, v float64) error {
+	if n := Numbers[at]; !(v >= n.Min && v <= n.Max) {
+		return fmt.Errorf("%v is not within %v and %v", v, n.Min, n.Max)
+	}
+	return nil
 }
 
 // FirstTestSeed is the first seed of scenarios that judge agents.
@@ -118,20 +173,19 @@ func (p *Policy) numbers(pairs []*yaml.Node) error {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		key, value := pairs[i], pairs[i+1]
 		field := "spec.numbers." + key.Value
-		at := slices.IndexFunc(Numbers[:], func(n Number) bool { return n.Name == key.Value })
-		if at < 0 {
-			return fmt.Errorf("line %d: %s: there is no such number", key.Line, field)
+		at, err := indexOf(key.Value)
+		if err != nil {
+			return fmt.Errorf("line %d: %s: %w", key.Line, field, err)
 		}
 		if given[at] {
 			return fmt.Errorf("line %d: %s is given twice", key.Line, field)
 		}
-		n := Numbers[at]
 		v, err := strconv.ParseFloat(value.Value, 64)
 		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
 			return fmt.Errorf("line %d: %s: %q is not a finite number", value.Line, field, value.Value)
 		}
-		if v < n.Min || v > n.Max {
-			return fmt.Errorf("line %d: %s: %v is not within %v and %v", value.Line, field, v, n.Min, n.Max)
+		if err := within(at, v); err != nil {
+			return fmt.Errorf("line %d: %s: %w", value.Line, field, err)
 		}
 		given[at], p.Values[at] = true, v
 	}

@@ -2,6 +2,7 @@ package learned_test
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -40,6 +41,47 @@ func TestPolicy(t *testing.T) {
 	}
 	_, err = learned.Parse("x.yaml", []byte("# nothing\n"))
 	require.EqualError(t, err, "x.yaml: the file is empty")
+}
+
+// What a cluster has is the file that was applied.
+func TestRead(t *testing.T) {
+	p := learned.Policy{Name: "mine", Values: learned.Defaults(), Provenance: learned.Provenance{Method: "swarm", FirstScenario: 7, Scenarios: 3, Objective: .1 + .2}}
+	text, err := p.Marshal()
+	require.NoError(t, err)
+	file, err := learned.Parse("mine.yaml", text)
+	require.NoError(t, err)
+	numbers := func() map[string]float64 {
+		m := map[string]float64{}
+		for i, n := range learned.Numbers {
+			m[n.Name] = p.Values[i]
+		}
+		return m
+	}
+	again, data, err := learned.Read("mine", learned.Version, numbers(), p.Provenance)
+	require.NoError(t, err)
+	assert.Equal(t, file, again)
+	assert.Equal(t, string(text), string(data))
+	for _, test := range []struct {
+		change  func(m map[string]float64)
+		version int
+		from    learned.Provenance
+		err     string
+	}{
+		{version: 2, err: "spec.version 2: this program knows 1"},
+		{version: 1, from: learned.Provenance{FirstScenario: learned.FirstTestSeed, Scenarios: 1}, err: "spec.provenance: trained on scenarios from 900000 up"},
+		{version: 1, from: learned.Provenance{FirstScenario: math.MaxUint64, Scenarios: 1}, err: "spec.provenance: trained on scenarios from 900000 up"},
+		{version: 1, change: func(m map[string]float64) { m["kapa"] = 1 }, err: "spec.numbers.kapa: there is no such number"},
+		{version: 1, change: func(m map[string]float64) { m["kappa"] = 7 }, err: "spec.numbers.kappa: 7 is not within 0 and 2"},
+		{version: 1, change: func(m map[string]float64) { m["kappa"] = math.NaN() }, err: "spec.numbers.kappa: NaN is not within 0 and 2"},
+		{version: 1, change: func(m map[string]float64) { delete(m, "kappa") }, err: "spec.numbers.kappa is missing"},
+	} {
+		m := numbers()
+		if test.change != nil {
+			test.change(m)
+		}
+		_, _, err := learned.Read("mine", test.version, m, test.from)
+		require.ErrorContains(t, err, test.err)
+	}
 }
 
 func TestShippedPolicy(t *testing.T) {

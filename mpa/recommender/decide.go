@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/agents"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/collect"
 	"github.com/sigma-scheduler/sigma/mpa/journal"
@@ -31,6 +32,10 @@ type object struct {
 	session *journal.Session // nil = begins from the status
 	id      int64            // the largest known
 	outcome string           // the last in the journal
+
+	weights  agents.Weights // shared with the session
+	policy   *served        // nil = none
+	accepted *acceptance    // nil = the algorithm needs no policy
 
 	recommendation *v1alpha1.Recommendation // the last written
 	lastWritten    string                   // the digest of the status that was written last
@@ -82,18 +87,19 @@ func (r *reconciler) prepare(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 	}
 	setup := setupOf(o, target)
 	r.options.set(&setup)
+	r.usePolicy(ctx, o, s, &setup)
 	foreign := lastID(&o.Status) > s.id
 	switch {
 	case s.session == nil:
-		if _, err := setup.NewAgent(nil); err != nil {
+		if _, err := setup.NewAgent(s.weights); err != nil {
 			return refuse("AlgorithmUnknown", "%v", err)
 		}
 		err = r.begin(ctx, o, s, setup)
 	case foreign:
 		err = s.session.Restore(memoryOf(o, &target))
 	}
-	if err == nil && s.session.Setup().Generation != o.Generation {
-		if _, err := setup.NewAgent(nil); err != nil {
+	if err == nil && (s.session.Setup().Generation != o.Generation || s.session.Setup().Agent != setup.Agent) {
+		if _, err := setup.NewAgent(s.weights); err != nil {
 			return refuse("AlgorithmUnknown", "%v", err)
 		}
 		err = s.session.Change(setup)
@@ -105,6 +111,7 @@ func (r *reconciler) prepare(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 		s.close(ctx)
 		return refuse("JournalFailed", "%v", err)
 	}
+	s.dropWeights()
 	if foreign || s.recommendation == nil {
 		s.recommendation, s.id = o.Status.Recommendation.DeepCopy(), max(s.id, lastID(&o.Status))
 	}
@@ -133,7 +140,7 @@ func (r *reconciler) begin(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 	if r.options.JournalDir != "" {
 		path = filepath.Join(r.options.JournalDir, o.Namespace, fmt.Sprintf("%s.%s.jsonl", o.Name, o.UID))
 	}
-	options := journal.Options{MaxBytes: max(1, r.options.JournalBytes/journalFiles), Keep: journalFiles - 1}
+	options := journal.Options{MaxBytes: max(1, r.options.JournalBytes/journalFiles), Keep: journalFiles - 1, Weights: s.weights}
 	session, err := journal.Begin(path, options, setup, known)
 	if err != nil {
 		return err

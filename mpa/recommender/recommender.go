@@ -151,7 +151,7 @@ func Setup(m manager.Manager, o Options) error {
 		return err
 	}
 	// All caches are filled before the first decision.
-	for _, kind := range []client.Object{&corev1.Pod{}, &appsv1.Deployment{}, &appsv1.StatefulSet{}, &autoscalingv2.HorizontalPodAutoscaler{}} {
+	for _, kind := range []client.Object{&v1alpha1.ScalingPolicy{}, &corev1.Pod{}, &appsv1.Deployment{}, &appsv1.StatefulSet{}, &autoscalingv2.HorizontalPodAutoscaler{}} {
 		if _, err := m.GetCache().GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
 			return err
 		}
@@ -181,6 +181,11 @@ func Setup(m manager.Manager, o Options) error {
 		if err := m.Add(manager.RunnableFunc(r.prune)); err != nil {
 			return err
 		}
+	}
+	if err := ctrl.NewControllerManagedBy(m).Named("mpa-policies").
+		For(&v1alpha1.ScalingPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Complete(&policies{m.GetClient()}); err != nil {
+		return err
 	}
 	return ctrl.NewControllerManagedBy(m).Named("mpa-recommender").
 		For(&v1alpha1.MultidimPodAutoscaler{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -272,7 +277,7 @@ func (r *reconciler) object(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 	if s != nil { // a deleted object of the same name
 		s.close(ctx)
 	}
-	s = &object{uid: o.UID}
+	s = &object{uid: o.UID, weights: agents.Weights{}}
 	if o.Status.ObservedGeneration == o.Generation {
 		s.generation, s.next = o.Generation, r.slot(o, now.Add(-r.options.Interval/2))
 	}

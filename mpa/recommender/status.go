@@ -167,6 +167,10 @@ func begin(o *v1alpha1.MultidimPodAutoscaler, s *object) *v1alpha1.MultidimPodAu
 		switch c.Type {
 		case v1alpha1.ConditionRecommendation, v1alpha1.ConditionMetrics, v1alpha1.ConditionActive, v1alpha1.ConditionLimited, v1alpha1.ConditionFallback:
 			next.Conditions = append(next.Conditions, c)
+		case v1alpha1.ConditionAccepted:
+			if o.Spec.Recommender.Algorithm == algorithmLearned {
+				next.Conditions = append(next.Conditions, c)
+			}
 		}
 	}
 	return next
@@ -211,6 +215,7 @@ func statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *mpa.Observation,
 	next := begin(o, s)
 	next.Observed = observed(o, ob)
 	next.Decision = decision(&setup.Target, d)
+	next.Decision.PolicyDigest = setup.Agent.Digest
 	next.Memory = remembered(s.session.Memory())
 	if d.Action != nil {
 		next.Recommendation = &v1alpha1.Recommendation{
@@ -225,6 +230,11 @@ func statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *mpa.Observation,
 	silent := d.Recommended.Replicas == 0 && d.Recommended.Containers == nil
 	fallback, _ := s.session.Agent().(*agents.Fallback)
 	instead := fallback != nil && fallback.Active() && !blind
+	second, noPolicy := defaultFallback, s.accepted != nil && !s.accepted.serves
+	if setup.Fallback != nil {
+		second = setup.Fallback.Agent.String()
+	}
+	s.setAccepted(o, next)
 
 	if o.Spec.Mode == v1alpha1.ModeOff {
 		set(o, next, v1alpha1.ConditionActive, metav1.ConditionTrue, "RecommendsOnly", "%s recommends; in mode Off nothing is changed.", setup.Agent)
@@ -254,17 +264,19 @@ func statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *mpa.Observation,
 		set(o, next, v1alpha1.ConditionLimited, metav1.ConditionFalse, "NotLimited", "What is wanted is within bounds and guards.")
 	}
 	switch {
+	case noPolicy:
+		set(o, next, v1alpha1.ConditionFallback, metav1.ConditionTrue, s.accepted.reason, "%s decides: %v", setup.Agent, s.accepted.err)
 	case instead:
-		set(o, next, v1alpha1.ConditionFallback, metav1.ConditionTrue, "NoOpinion", "%s decides: %s", setup.Fallback.Agent, d.Recommended.Reason)
+		set(o, next, v1alpha1.ConditionFallback, metav1.ConditionTrue, "NoOpinion", "%s decides: %s", second, d.Recommended.Reason)
 	case fallback == nil:
 		set(o, next, v1alpha1.ConditionFallback, metav1.ConditionFalse, "NoFallback", "The spec names none.")
 	default:
-		set(o, next, v1alpha1.ConditionFallback, metav1.ConditionFalse, "NotNeeded", "%s decides, or decided less than %v ago.", setup.Agent, setup.Fallback.After)
+		set(o, next, v1alpha1.ConditionFallback, metav1.ConditionFalse, "NotNeeded", "%s decides, or decided less than %v ago.", setup.Agent, fallback.After)
 	}
 	switch {
 	case blind && (o.Status.Decision == nil || o.Status.Phase == v1alpha1.PhaseStarting):
 		next.Phase = v1alpha1.PhaseStarting
-	case instead:
+	case instead || noPolicy:
 		next.Phase = v1alpha1.PhaseFallback
 	case o.Spec.Mode == v1alpha1.ModeOff:
 		next.Phase = v1alpha1.PhaseRecommending
@@ -308,6 +320,7 @@ func summary(o *v1alpha1.MultidimPodAutoscaler, next *v1alpha1.MultidimPodAutosc
 		status metav1.ConditionStatus
 	}{
 		{next, v1alpha1.ConditionActive, metav1.ConditionFalse},
+		{next, v1alpha1.ConditionAccepted, metav1.ConditionFalse},
 		{next, v1alpha1.ConditionMetrics, metav1.ConditionFalse},
 		{updater, v1alpha1.ConditionAble, metav1.ConditionFalse},
 		{updater, v1alpha1.ConditionResize, metav1.ConditionTrue},
@@ -410,7 +423,7 @@ func digestOf(s *v1alpha1.MultidimPodAutoscalerStatus) string {
 		fmt.Fprint(&b, " ", o.Replicas, o.Ready, ratio > 1)
 	}
 	if d := s.Decision; d != nil {
-		fmt.Fprint(&b, " ", d.Action, d.Source, d.Replicas)
+		fmt.Fprint(&b, " ", d.Action, d.Source, d.PolicyDigest, d.Replicas)
 		for _, k := range d.Containers {
 			fmt.Fprint(&b, " ", k.Name, k.CPU, k.Memory)
 		}

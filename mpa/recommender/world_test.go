@@ -87,7 +87,7 @@ func newWorld(t *testing.T, change ...func(*v1alpha1.MultidimPodAutoscaler)) *wo
 		usage: &usage{pods: 2, cpu: "480m", memory: "300Mi", at: start},
 		patch: func(next func() error) error { return next() },
 	}
-	b := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.MultidimPodAutoscaler{}).
+	b := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.MultidimPodAutoscaler{}, &v1alpha1.ScalingPolicy{}).
 		WithObjects(deployment(2), replicaSet(), pod(0), pod(1)).
 		WithInterceptorFuncs(interceptor.Funcs{SubResourceApply: func(ctx context.Context, c client.Client, _ string, a runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
 			return w.patch(func() error { return c.Status().Apply(ctx, a, opts...) })

@@ -104,6 +104,8 @@ var bad = []struct{ name, old, replaced, want string }{
 	{"memory as a long text", "memory: 4Gi", "memory: \"" + strings.Repeat("1", 33) + "\"", "spec.constraints.containers[0].maxAllowed.memory: Too long"},
 	{"an unknown amount", "memory: 4Gi", "gpu: 1", "spec.constraints.containers[0].maxAllowed.gpu"},
 	{"a recommender without a name", "name: ours", `name: ""`, "spec.recommender.name: Invalid value: \"\""},
+	{"a policy of a rule", "algorithm: autopilot", "algorithm: autopilot, policy: general", "spec.recommender.algorithm: Invalid value: a policy is for the algorithm learned"},
+	{"a policy without a name", "algorithm: autopilot", `algorithm: learned, policy: ""`, "spec.recommender.policy: Invalid value: \"\""},
 	{"an algorithm without a name", "algorithm: autopilot", `algorithm: ""`, "spec.recommender.algorithm: Invalid value: \"\""},
 	{"a fallback after a day", "after: 1h", "after: 24h", "spec.fallback.after: Invalid value: \"24h\": want 0s to 1h"},
 	{"an unknown field", "  fallback:", "  fallbacks:", "spec.fallbacks"},
@@ -146,6 +148,7 @@ func good(t *testing.T) map[string][]byte {
 		"one size of cpu":       changed(t, "cpu: 4,", `cpu: "0.1",`),
 		"16 containers":         changed(t, "    - name: log\n", many(14)+"    - name: log\n"),
 		"amounts as numbers":    changed(t, "memory: 4Gi", "memory: 4294967296"),
+		"a policy":              changed(t, "algorithm: autopilot", "algorithm: learned, policy: general"),
 		"at once":               changed(t, "after: 1h", "after: 0s"),
 	}
 	files, err := filepath.Glob("../../../manifests/mpa/samples/*.yaml")
@@ -260,6 +263,6 @@ func TestColumnsAreThere(t *testing.T) {
 		"Target .spec.scaleTargetRef.name", "Mode .spec.mode", "Phase .status.phase", "Source .status.decision.source",
 		"Replicas .status.observed.replicas", "Desired .status.decision.replicas",
 		"CPU .status.decision.containers[0].cpu", "Memory .status.decision.containers[0].memory",
-		"SLO .status.observed.sloRatio", "Condition .status.summary", "Age .metadata.creationTimestamp",
+		"SLO .status.observed.sloRatio", "Condition .status.summary", "Policy .spec.recommender.policy", "Age .metadata.creationTimestamp",
 	}, columns)
 }

@@ -23,7 +23,7 @@ func Resource(resource string) schema.GroupResource {
 }
 
 func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(SchemeGroupVersion, &MultidimPodAutoscaler{}, &MultidimPodAutoscalerList{})
+	scheme.AddKnownTypes(SchemeGroupVersion, &MultidimPodAutoscaler{}, &MultidimPodAutoscalerList{}, &ScalingPolicy{}, &ScalingPolicyList{})
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil
 }

@@ -114,6 +114,9 @@ type Decision struct {
 	// Source is the algorithm, or the part of it, that decided.
 	// +optional
 	Source string `json:"source,omitempty"`
+	// PolicyDigest is that of the ScalingPolicy with which the algorithm learned decided.
+	// +optional
+	PolicyDigest string `json:"policyDigest,omitempty"`
 	// Replicas and Containers are the wanted state, within bounds and guards.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`

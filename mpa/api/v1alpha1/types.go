@@ -27,6 +27,7 @@ const (
 // +kubebuilder:printcolumn:name="Memory",type=string,JSONPath=`.status.decision.containers[0].memory`,description="Of the first container"
 // +kubebuilder:printcolumn:name="SLO",type=string,JSONPath=`.status.observed.sloRatio`,description="Latency as a share of what is promised; above 1 the promise is broken"
 // +kubebuilder:printcolumn:name="Condition",type=string,JSONPath=`.status.summary`
+// +kubebuilder:printcolumn:name="Policy",type=string,JSONPath=`.spec.recommender.policy`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name: at most 63 characters"
 type MultidimPodAutoscaler struct {
@@ -302,6 +303,8 @@ type UpperAmounts struct {
 }
 
 // Recommender names what decides.
+//
+// +kubebuilder:validation:XValidation:fieldPath=".algorithm",rule="!has(self.policy) || self.algorithm == 'learned'",message="a policy is for the algorithm learned"
 type Recommender struct {
 	// Name of the recommender that decides for this object. Sigma's own is "default"; it
 	// ignores objects that name another program, which then writes status.recommendation.
@@ -316,6 +319,11 @@ type Recommender struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Algorithm string `json:"algorithm,omitempty"`
+	// Policy is the name of the ScalingPolicy of the algorithm learned.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Policy string `json:"policy,omitempty"`
 }
 
 // Fallback decides while the algorithm has no opinion, because it lacks its input or is
