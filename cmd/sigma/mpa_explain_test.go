@@ -46,6 +46,7 @@ func TestMPAExplainFromCluster(t *testing.T) {
 			Actuation: &v1alpha1.Actuation{ID: 7, Outcome: v1alpha1.OutcomeRefused, Message: "quota exceeded", Time: metav1.NewMicroTime(at.Add(-10*time.Minute + time.Second))},
 			Conditions: []metav1.Condition{
 				{Type: v1alpha1.ConditionActive, Status: metav1.ConditionTrue, Reason: "Active"},
+				{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "PolicyValid"},
 				{Type: v1alpha1.ConditionAble, Status: metav1.ConditionFalse, Reason: "QuotaExceeded", Message: "quota exceeded"},
 			},
 		},
@@ -95,6 +96,9 @@ conditions AbleToScale=False, QuotaExceeded: quota exceeded
 	object.Status.Decision.Action = "Scale"
 	out, _, _ = sigma("-n", "shop", "web")
 	assert.Contains(t, out, "done       scale: 4 replicas\n")
+	object.Spec.Recommender.Algorithm, object.Status.Decision.PolicyDigest = "learned", "sha256:12"
+	out, _, _ = sigma("-n", "shop", "web")
+	assert.Contains(t, out, "agent      learned@sha256:12, by hpa\n")
 
 	_, stderr, code = sigma("web")
 	assert.Equal(t, exitFailed, code)

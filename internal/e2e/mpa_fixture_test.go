@@ -415,7 +415,7 @@ func TestProxyMatch(t *testing.T) {
 func TestMPAStarts(t *testing.T) {
 	c := e2e.Shared(t)
 	c.Kubectl(t, "", "apply", "-k", filepath.Join(repository, "manifests", "mpa", "crds"))
-	c.Kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/multidimpodautoscalers.autoscaling.sigma-scheduler.io")
+	c.Kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/multidimpodautoscalers.autoscaling.sigma-scheduler.io", "crd/scalingpolicies.autoscaling.sigma-scheduler.io")
 	m := c.StartMPA(t, "updater", "--kubeconfig="+filepath.Join(c.Dir, "kubeconfig"), "--leader-elect=false")
 	require.Positive(t, m.Metric(t, "go_goroutines"))
 	m.Kill(t)

@@ -52,7 +52,7 @@ func startFleet(t *testing.T, nodes ...*v1.Node) *fleet {
 	t.Helper()
 	c := e2e.Shared(t)
 	c.Kubectl(t, "", "apply", "-k", filepath.Join(repository, "manifests", "mpa", "crds"))
-	c.Kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/"+autoscalers.Resource+"."+autoscalers.Group)
+	c.Kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/"+autoscalers.Resource+"."+autoscalers.Group, "crd/scalingpolicies."+autoscalers.Group)
 	f := &fleet{T: t, c: c, ns: c.Namespace(t), members: map[string]*member{}}
 	if len(nodes) == 0 {
 		nodes = []*v1.Node{e2e.Node("a", "200", "800Gi"), e2e.Node("b", "200", "800Gi")} // room for 220 pods

@@ -102,7 +102,7 @@ func (s *service) forward(caller net.Conn) {
 func installMPA(t *testing.T, c *e2e.Cluster, folder string) *service {
 	t.Helper()
 	c.Kubectl(t, "", "apply", "-k", filepath.Join(repository, "manifests", folder))
-	c.Kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/multidimpodautoscalers.autoscaling.sigma-scheduler.io")
+	c.Kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/multidimpodautoscalers.autoscaling.sigma-scheduler.io", "crd/scalingpolicies.autoscaling.sigma-scheduler.io")
 	s := startService(t)
 	c.Kubectl(t, "", "patch", "mutatingwebhookconfiguration", "sigma-mpa", "--type=json", "-p",
 		fmt.Sprintf(`[{"op":"replace","path":"/webhooks/0/clientConfig","value":{"url":"https://%s/size-pod"}}]`, s.address))

@@ -35,7 +35,7 @@ func startWeb(t *testing.T) (*e2e.Cluster, string, *e2e.Workload) {
 	t.Helper()
 	c := e2e.Shared(t)
 	c.Kubectl(t, "", "apply", "-k", filepath.Join(repository, "manifests", "mpa", "crds"))
-	c.Kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/multidimpodautoscalers.autoscaling.sigma-scheduler.io")
+	c.Kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/multidimpodautoscalers.autoscaling.sigma-scheduler.io", "crd/scalingpolicies.autoscaling.sigma-scheduler.io")
 	c.InstallMetricsAPI(t)
 	ns := c.Namespace(t)
 	c.CreateNodes(t, e2e.Node("a", "8", "32Gi"))

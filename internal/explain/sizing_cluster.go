@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/journal"
 )
@@ -18,7 +19,7 @@ func SizingInCluster(o *v1alpha1.MultidimPodAutoscaler) (*Sizing, error) {
 	for _, c := range s.Conditions {
 		bad := c.Status == "True"
 		switch c.Type {
-		case v1alpha1.ConditionRecommendation, v1alpha1.ConditionMetrics, v1alpha1.ConditionActive, v1alpha1.ConditionAble:
+		case v1alpha1.ConditionRecommendation, v1alpha1.ConditionMetrics, v1alpha1.ConditionActive, v1alpha1.ConditionAccepted, v1alpha1.ConditionAble:
 			bad = c.Status != "True"
 		}
 		if bad {
@@ -53,6 +54,7 @@ func SizingInCluster(o *v1alpha1.MultidimPodAutoscaler) (*Sizing, error) {
 		return e, nil
 	}
 	e.Time, e.Source, e.Reason = d.Time.Time, d.Source, d.Reason
+	e.Agent = mpa.Spec{Name: e.Agent, Digest: d.PolicyDigest}.String()
 	e.Guards = append(e.Guards, d.Guards...)
 	e.Wanted = &sizingState{d.Replicas, sized(d.Containers)}
 	if d.Action != "Hold" {

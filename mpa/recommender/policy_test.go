@@ -210,12 +210,16 @@ func TestFallbackOfLearned(t *testing.T) {
 	}
 }
 
-// A recommender that restarts after the policy is gone has no policy: the fallback decides.
+// A recommender that restarts goes on with the policy that is there; after it is gone the
+// fallback decides.
 func TestPolicyGoneOverRestart(t *testing.T) {
 	w := newWorld(t, learns)
 	w.options.JournalDir = t.TempDir()
 	require.NoError(t, w.Create(t.Context(), general("a")))
-	require.NotEmpty(t, w.step(0).Status.Decision.PolicyDigest)
+	digest := w.step(0).Status.Decision.PolicyDigest
+	w.restart()
+	assert.Equal(t, digest, w.step(15*time.Second).Status.Decision.PolicyDigest)
+	assert.True(t, w.objects[key].session.Resumed, "the agent has its memory from the journal")
 	require.NoError(t, w.Delete(t.Context(), general("a")))
 	w.restart()
 	o := w.step(15 * time.Second)
@@ -245,7 +249,7 @@ func TestPolicyStatus(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, agents.Weights{}.Add(file), s.Digest)
 	for _, test := range []struct {
-		break_  func(p *v1alpha1.ScalingPolicy)
+		spoil   func(p *v1alpha1.ScalingPolicy)
 		message string
 	}{
 		{func(p *v1alpha1.ScalingPolicy) { p.Spec.Numbers["kapa"] = 1 }, "spec.numbers.kapa: there is no such number"},
@@ -257,7 +261,7 @@ func TestPolicyStatus(t *testing.T) {
 		}, "spec.provenance: trained on scenarios from 900000 up"},
 		{func(p *v1alpha1.ScalingPolicy) { p.Spec.Provenance = &v1alpha1.ScalingProvenance{FirstScenario: -1} }, "spec.provenance: trained"},
 	} {
-		w.edit(test.break_)
+		w.edit(test.spoil)
 		s = reconcile()
 		require.Len(t, s.Conditions, 1)
 		assert.Equal(t, metav1.ConditionFalse, s.Conditions[0].Status)
