@@ -2,6 +2,9 @@ package recommender
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -226,6 +229,64 @@ func TestPolicyGoneOverRestart(t *testing.T) {
 	assert.Equal(t, v1alpha1.PhaseFallback, o.Status.Phase)
 	assert.Equal(t, "hpa+vpa", w.objects[key].session.Setup().Agent.Name)
 	assert.NoError(t, w.objects[key].session.Broken)
+}
+
+// However policies come and go between restarts and failed writes, a decision has the digest
+// of a policy that was accepted or none, and the journal gives all decisions again.
+func TestPoliciesComeAndGo(t *testing.T) {
+	for seed := range uint64(5) {
+		d := rand.New(rand.NewPCG(seed, 17))
+		w := newWorld(t, learns)
+		w.options.JournalDir = t.TempDir()
+		fails := false
+		w.patch = func(next func() error) error {
+			if fails {
+				return errors.New("the API server is away")
+			}
+			return next()
+		}
+		weights, with, without := agents.Weights{}, 0, 0
+		for range 150 {
+			p := general(types.UID(fmt.Sprint(d.Uint64())))
+			p.Spec.Numbers["kappa"] = float64(d.IntN(6)) / 2 // 2.5 is too large
+			switch d.IntN(12) {
+			case 0:
+				require.NoError(t, client.IgnoreNotFound(w.Delete(t.Context(), p)))
+			case 1:
+				if w.Create(t.Context(), p) != nil {
+					w.edit(func(old *v1alpha1.ScalingPolicy) { old.Spec = p.Spec })
+				}
+			case 2:
+				w.restart()
+			}
+			if _, file, err := policyOf(p); err == nil {
+				weights.Add(file)
+			}
+			w.clock.Step(15 * time.Second)
+			w.usage.at = w.clock.Now()
+			w.usage.cpu = fmt.Sprintf("%dm", 50+d.IntN(450))
+			fails = d.IntN(8) == 0
+			_, err := w.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+			require.True(t, err == nil || fails, "%v", err)
+			decision := w.read().Status.Decision
+			switch {
+			case decision == nil:
+			case decision.PolicyDigest == "":
+				without++
+			default:
+				with++
+				require.Contains(t, weights, decision.PolicyDigest)
+			}
+		}
+		require.True(t, with > 20 && without > 5, "%d decisions with a policy, %d without", with, without)
+		w.restart()
+		v, err := journal.ReplayFile(filepath.Join(w.options.JournalDir, "shop", "web.mpa.jsonl"), weights)
+		require.NoError(t, err)
+		require.Nil(t, v.First)
+		require.Greater(t, v.Equal, 50)
+		require.Zero(t, v.Recorded)
+		require.NoFileExists(t, filepath.Join(w.options.JournalDir, "shop", "web.mpa.jsonl.broken"))
+	}
 }
 
 // The status of a policy says what is wrong with it.
