@@ -182,6 +182,9 @@ func (f *fleet) autoscale(name string, s memberSpec) {
 	if slo != nil {
 		spec["slo"] = slo
 	}
+	if s.policy != "" {
+		spec["recommender"].(map[string]any)["policy"] = s.policy
+	}
 	text, err := json.Marshal(map[string]any{
 		"apiVersion": v1alpha1.SchemeGroupVersion.String(), "kind": "MultidimPodAutoscaler",
 		"metadata": map[string]any{"name": name, "namespace": f.ns}, "spec": spec,

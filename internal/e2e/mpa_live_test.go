@@ -21,6 +21,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/internal/e2e"
 	"github.com/sigma-scheduler/sigma/mpa/admission"
+	"github.com/sigma-scheduler/sigma/mpa/agents"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/journal"
 )
@@ -98,7 +99,7 @@ func TestMPALive(t *testing.T) {
 	why := f.sigma("mpa", "explain", "--kubeconfig="+filepath.Join(f.c.Dir, "kubeconfig"), "-n", f.ns, "web")
 	require.Contains(t, why, f.ns+"/web")
 	require.Regexp(t, `of its requests, \d+ % wanted`, why)
-	f.requireReplayed(m, journals, "web", "cup")
+	f.requireReplayed(m, journals, replayed{}, "web", "cup")
 }
 
 func uids(pods []*v1.Pod) map[types.UID]bool {
@@ -140,16 +141,23 @@ func (f *fleet) sigma(args ...string) string {
 	return string(out)
 }
 
+// replayed has the weights that journals name, and the flags by which the command line gets
+// them.
+type replayed struct {
+	weights agents.Weights
+	flags   []string
+}
+
 // requireReplayed replays the members' journals: they have every decision that the metrics
 // count, and give the same ones again. It ends sigma-mpa.
-func (f *fleet) requireReplayed(m *e2e.MPA, dir string, names ...string) {
+func (f *fleet) requireReplayed(m *e2e.MPA, dir string, with replayed, names ...string) {
 	f.Helper()
 	for _, name := range names {
 		files, err := filepath.Glob(filepath.Join(dir, f.ns, name+".*.jsonl"))
 		require.NoError(f, err)
 		require.Len(f, files, 1, "%s", name)
 		decisions := func() int {
-			v, err := journal.ReplayFile(files[0], nil)
+			v, err := journal.ReplayFile(files[0], with.weights)
 			require.NoError(f, err)
 			require.Nil(f, v.First)
 			require.Equal(f, v.Decisions, v.Equal)
@@ -160,7 +168,7 @@ func (f *fleet) requireReplayed(m *e2e.MPA, dir string, names ...string) {
 			before, counted := decisions(), int(m.Metric(f, "sigma_mpa_decisions_total", `name="`+name+`"`))
 			return fmt.Sprintf("%s: %d and %d", name, before, counted), before == counted && before == decisions() && before > 20
 		})
-		printed := f.sigma("mpa", "replay", files[0])
+		printed := f.sigma(slices.Concat([]string{"mpa", "replay"}, with.flags, files)...)
 		counts := regexp.MustCompile(`(\d+) decisions, (\d+) equal`).FindStringSubmatch(printed)
 		require.Len(f, counts, 3, printed)
 		require.Equal(f, counts[1], counts[2])

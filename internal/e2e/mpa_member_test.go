@@ -88,7 +88,7 @@ type memberSpec struct {
 	rate                   float64
 	load                   e2e.Load // instead of the rate, if not nil
 	mode                   v1alpha1.Mode
-	algorithm              string
+	algorithm, policy      string
 	usage                  v1alpha1.UsageSource
 	prometheus             string // name of its server
 	cpu, memory, maxMemory string
