@@ -51,6 +51,8 @@ type Recommendation struct {
 	Source string `json:"source"`
 	// Reason why, or why not, in a few words.
 	Reason string `json:"reason"`
+	// Learning is set where a candidate goes through its phases.
+	Learning *Learning `json:"learning,omitempty"`
 }
 
 // A Stateful agent writes what it remembers as JSON. An agent of the same [Spec] and

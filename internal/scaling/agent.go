@@ -14,6 +14,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/agents"
 	"github.com/sigma-scheduler/sigma/mpa/journal"
 	"github.com/sigma-scheduler/sigma/mpa/learned"
+	"github.com/sigma-scheduler/sigma/mpa/phases"
 	"github.com/sigma-scheduler/sigma/mpa/sim"
 )
 
@@ -23,23 +24,32 @@ type Agent struct {
 	Name string
 	// Policy of a learned agent, nil for the others.
 	Policy *learned.Policy
+	// Begin is the phase in which it begins beside hpa+vpa; empty = it acts without phases.
+	Begin mpa.LearningPhase
+	file  []byte // of the policy
 }
 
 // Agents returns the agents of some names. The policy of "learned" and "foresight" is that
 // of a file or, without one, the shipped one; a name that ends in .yaml or .yml is a policy's
-// path.
+// path. With @PHASE behind either, as in learned@OfflineTraining, the policy goes through its
+// phases, from that one on.
 func Agents(names []string, policy string) (list []Agent, err error) {
 	for i, name := range names {
 		a, path := Agent{Name: name}, policy
-		switch {
-		case slices.Contains(names[:i], name):
+		if slices.Contains(names[:i], name) {
 			return nil, fmt.Errorf("%s is listed twice", name)
-		case name == "learned" || name == "foresight":
-			a.Policy = learned.General()
+		}
+		if at := strings.LastIndex(name, "@"); at >= 0 && slices.Contains(mpa.LearningPhases(), mpa.LearningPhase(name[at+1:])) {
+			name, a.Begin = name[:at], mpa.LearningPhase(name[at+1:])
+		}
+		switch {
+		case name == "learned" || name == "foresight" && a.Begin == "":
+			a.Policy, a.file = learned.General(), learned.GeneralFile()
 		case strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml"):
 			path = name
-		case !slices.Contains(sim.Agents(), name):
-			return nil, fmt.Errorf("unknown agent %q: there are %s, and policy files", name, strings.Join(Names(), ", "))
+		case a.Begin != "" || !slices.Contains(sim.Agents(), name):
+			return nil, fmt.Errorf("unknown agent %q: there are %s, policy files, and learned and policy files with @ and one of %v",
+				a.Name, strings.Join(Names(), ", "), mpa.LearningPhases())
 		default:
 			path = ""
 		}
@@ -51,13 +61,16 @@ func Agents(names []string, policy string) (list []Agent, err error) {
 			if a.Policy, err = learned.Parse(path, data); err != nil {
 				return nil, err
 			}
+			a.file = data
 		}
 		list = append(list, a)
 	}
 	switch {
 	case len(list) == 0:
 		return nil, errors.New("no agents")
-	case policy != "" && !slices.Contains(names, "learned") && !slices.Contains(names, "foresight"):
+	case policy != "" && !slices.ContainsFunc(names, func(n string) bool {
+		return n == "foresight" || n == "learned" || strings.HasPrefix(n, "learned@")
+	}):
 		return nil, fmt.Errorf("policy %s is for the agents learned and foresight, of which none is listed", policy)
 	}
 	return list, nil
@@ -101,6 +114,15 @@ func (a *Agent) Run(ctx context.Context, cfg sim.Config) (sim.Result, error) {
 	if a.Policy == nil {
 		return sim.RunAgent(ctx, cfg, a.Name)
 	}
+	if a.Begin != "" {
+		setup, weights := a.setup(&cfg), agents.Weights{}
+		weights.Add(a.file)
+		var err error
+		if cfg.Agent, err = setup.NewAgent(weights); err != nil {
+			return sim.Result{}, err
+		}
+		return sim.Run(ctx, cfg)
+	}
 	pair := agents.NewLearned(cfg.App.Target, a.Policy.Values)
 	if a.Name == "foresight" {
 		pair.First.(*learned.Agent).Ahead = cfg.Told
@@ -109,15 +131,25 @@ func (a *Agent) Run(ctx context.Context, cfg sim.Config) (sim.Result, error) {
 	return sim.Run(ctx, cfg)
 }
 
+// setup says what decides in a simulation.
+func (a *Agent) setup(cfg *sim.Config) journal.Setup {
+	s := journal.Setup{Object: "simulated/" + cfg.App.Name, Target: cfg.App.Target, Agent: mpa.Spec{Name: a.Name}, Guards: cfg.Guards}
+	if a.Policy != nil {
+		s.Agent = mpa.Spec{Name: "learned", Digest: a.Policy.Digest}
+	}
+	if a.Begin != "" {
+		settings := phases.DefaultSettings()
+		settings.Begin = a.Begin
+		s.Learning = &settings
+	}
+	return s
+}
+
 // RunLogged is Run with a journal in a folder, APP-AGENT-SEED.jsonl. Agents that know what
 // no journal has, "oracle" and "foresight", have none.
 func (a *Agent) RunLogged(ctx context.Context, cfg sim.Config, folder string) (r sim.Result, err error) {
 	if folder == "" || a.Name == "oracle" || a.Name == "foresight" {
 		return a.Run(ctx, cfg)
-	}
-	spec := mpa.Spec{Name: a.Name}
-	if a.Policy != nil {
-		spec = mpa.Spec{Name: "learned", Digest: a.Policy.Digest}
 	}
 	name := strings.TrimSuffix(filepath.Base(a.Name), filepath.Ext(a.Name))
 	path := filepath.Join(folder, fmt.Sprintf("%s-%s-%d.jsonl", cfg.App.Name, name, cfg.Seed))
@@ -135,8 +167,7 @@ func (a *Agent) RunLogged(ctx context.Context, cfg sim.Config, folder string) (r
 			failed = err
 		}
 	}
-	setup := journal.Setup{Object: "simulated/" + cfg.App.Name, Target: cfg.App.Target, Agent: spec, Guards: cfg.Guards}
-	note(w.Start(journal.Start{Setup: setup}))
+	note(w.Start(journal.Start{Setup: a.setup(&cfg)}))
 	id := int64(0)
 	cfg.Decided = func(o *mpa.Observation, d mpa.Decision) {
 		if failed != nil {

@@ -114,11 +114,6 @@ func (g *Generated) Compare(ctx context.Context) (*Comparison, error) {
 	return c, nil
 }
 
-// used returns the share of the forgiven requests that were late or lost.
-func used(s *sim.Scenario, r *sim.Result) float64 {
-	return float64(r.Violations) / (float64(max(1, r.Requests)) * (1 - s.App.Target.SLO.Percentile/100))
-}
-
 func figures(scenarios []sim.Scenario, seed uint64, results, reference []sim.Result) Figures {
 	var f Figures
 	var cost, other, squares float64
@@ -126,7 +121,7 @@ func figures(scenarios []sim.Scenario, seed uint64, results, reference []sim.Res
 		s, r, ref := &scenarios[i], &results[i], &reference[i]
 		run := Run{
 			Seed: seed + uint64(i), Load: s.Name, Ratio: r.Cost() / ref.Cost(), Cost: r.Cost(),
-			Kept: r.Kept(s.App.Target.SLO), Used: used(s, r), Result: *r,
+			Kept: r.Kept(s.App.Target.SLO), Used: r.Used(s.App.Target.SLO), Result: *r,
 		}
 		f.Runs = append(f.Runs, run)
 		cost, other = cost+run.Cost, other+ref.Cost()

@@ -72,27 +72,6 @@ func TestTrainingRefuses(t *testing.T) {
 	require.ErrorContains(t, err, `unknown method "gradient"`)
 }
 
-// No saving pays for a promise that is just broken, nor for a kill more than hpa+vpa has,
-// and there is no cap.
-func TestPrice(t *testing.T) {
-	s := sim.Scenario{}
-	s.App.Target.SLO.Percentile = 99
-	pair := sim.Result{CoreHours: 10, Requests: 10_000}
-	free := sim.Result{Requests: 10_000}
-	assert.Zero(t, price(&s, &free, &pair))
-	free.Violations = 50 // half of what is forgiven
-	assert.Zero(t, price(&s, &free, &pair))
-	free.Violations = 100
-	assert.Greater(t, price(&s, &free, &pair), 1.0)
-	much := free
-	much.Violations = 10_000
-	assert.Greater(t, price(&s, &much, &pair), 5.0)
-	pair.Violations = 100
-	assert.Zero(t, price(&s, &free, &pair), "not worse than hpa+vpa")
-	free.Kills = 1
-	assert.InDelta(t, killPrice, price(&s, &free, &pair), 1e-9)
-}
-
 func TestCompareGenerated(t *testing.T) {
 	list, err := Agents([]string{"hpa+vpa", "learned"}, "")
 	require.NoError(t, err)

@@ -47,28 +47,7 @@ var (
 	heldProfile  = "io-medium"
 )
 
-const (
-	// allowedUse is the share of the error budget that costs nothing: half of it is left for
-	// what the train side's loads do not show.
-	allowedUse = .5
-	// brokenPrice is the price of each e-fold of used above it. A promise that is just
-	// broken costs 1.04 times what hpa+vpa does, so no saving pays for it.
-	brokenPrice = 1.5
-	killPrice   = .5
-	searchReach = .3 // of the box, from the numbers set by hand
-)
-
-// price returns the objective of a run: its cost ÷ that of hpa+vpa, and what it broke.
-func price(s *sim.Scenario, r, pair *sim.Result) float64 {
-	p := r.Cost() / pair.Cost()
-	if over := used(s, r) - max(allowedUse, used(s, pair)); over > 0 {
-		p += brokenPrice * math.Log1p(over/allowedUse)
-	}
-	if more := r.Kills + r.Evictions - pair.Kills - pair.Evictions; more > 0 {
-		p += killPrice * (1 + math.Log(float64(more)))
-	}
-	return p
-}
+const searchReach = .3 // of the box, from the numbers set by hand
 
 // A split is scenarios with what hpa+vpa does on them.
 type split struct {
@@ -102,7 +81,7 @@ func (s *split) judge(ctx context.Context, v learned.Values, workers int) (float
 	}
 	sum := 0.0
 	for i := range results {
-		sum += price(&s.scenarios[i], &results[i], &s.pair[i])
+		sum += results[i].Objective(s.scenarios[i].App.Target.SLO, &s.pair[i])
 	}
 	return sum / float64(len(results)), figures(s.scenarios, 0, results, s.pair), nil
 }
@@ -136,7 +115,7 @@ func (t *Training) Run(ctx context.Context) (*Trained, error) {
 		options.Checkpoint, err = swarm.OpenCheckpoint(filepath.Join(t.Checkpoint, "train.checkpoint"), struct {
 			*Training
 			Numbers, Held any
-		}{t, learned.Numbers, []any{heldFamilies, heldProfile, allowedUse, brokenPrice, killPrice}})
+		}{t, learned.Numbers, []any{heldFamilies, heldProfile, sim.ObjectiveSettings()}})
 		if err != nil {
 			return nil, err
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/agents"
+	"github.com/sigma-scheduler/sigma/mpa/phases"
 )
 
 // Format is the version of the records that are written. Version 1, which names agents
@@ -49,6 +50,8 @@ type Setup struct {
 	Agent      mpa.Spec   `json:"agent"`
 	Fallback   *Fallback  `json:"fallback,omitempty"`
 	Guards     mpa.Guards `json:"guards"`
+	// Learning: the agent is a candidate in its phases, the fallback's or hpa+vpa the rules.
+	Learning *phases.Settings `json:"learning,omitempty"`
 }
 
 // A Fallback recommends when the agent has had no opinion for After.
@@ -80,17 +83,44 @@ type Outcome struct {
 // setup's fallback takes the place of one that the agent has of its own.
 func (s *Setup) NewAgent(loaded agents.Weights) (mpa.Agent, error) {
 	agent, err := agents.Make(s.Agent, s.Target, loaded)
-	if err != nil || s.Fallback == nil {
+	if err != nil || s.Fallback == nil && s.Learning == nil {
 		return agent, err
 	}
-	if own, ok := agent.(*agents.Fallback); ok {
-		agent = own.First
-	}
-	second, err := agents.Make(s.Fallback.Agent, s.Target, loaded)
-	if err != nil {
+	rules, after := s.rules()
+	second, err := agents.Make(rules, s.Target, loaded)
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("fallback: %w", err)
+	case s.Learning == nil:
+		return &agents.Fallback{First: alone(agent), Second: second, After: after}, nil
 	}
-	return &agents.Fallback{First: agent, Second: second, After: s.Fallback.After}, nil
+	again := func(spec mpa.Spec) func(mpa.Target) mpa.Agent {
+		own := agents.Weights{spec.Digest: loaded[spec.Digest]} // which may be unloaded later
+		return func(t mpa.Target) mpa.Agent {
+			a, err := agents.Make(spec, t, own)
+			if err != nil {
+				panic(err) // it has just been made
+			}
+			return alone(a)
+		}
+	}
+	return phases.New(s.Target, *s.Learning, s.Guards, phases.Makers{Rules: again(rules), Candidate: again(s.Agent), After: after})
+}
+
+// alone returns an agent without the fallback that it has of its own.
+func alone(a mpa.Agent) mpa.Agent {
+	if own, ok := a.(*agents.Fallback); ok {
+		return own.First
+	}
+	return a
+}
+
+// rules returns what acts in the place of the agent, and after how long without an opinion.
+func (s *Setup) rules() (mpa.Spec, time.Duration) {
+	if s.Fallback != nil {
+		return s.Fallback.Agent, s.Fallback.After
+	}
+	return mpa.Spec{Name: "hpa+vpa"}, 3 * time.Minute
 }
 
 // same reports whether two setups are equal but for the generation.

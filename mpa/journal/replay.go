@@ -8,6 +8,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/agents"
+	"github.com/sigma-scheduler/sigma/mpa/phases"
 )
 
 // A Verdict is the result of a replay.
@@ -110,6 +111,9 @@ func (p *replayer) take(r *Record) (*mpa.Decision, error) {
 	}
 	if p.recorded != nil {
 		p.recorded.next = r.Decision.Decision.Recommended
+	}
+	if k, ok := p.agent.(*phases.Agent); ok && p.lenient && r.Decision.Decision.Recommended.Learning != nil {
+		k.Recall(r.Decision.Decision.Recommended.Learning)
 	}
 	d := p.control.Decide(&r.Decision.Observation)
 	return &d, nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/agents"
+	"github.com/sigma-scheduler/sigma/mpa/phases"
 )
 
 // A Session is a controller that writes each decision to a journal before it returns it.
@@ -158,6 +159,8 @@ func (s *Session) change(setup Setup, memory mpa.Memory) error {
 			start.Continues, start.State = true, state
 		} else if agent, err = setup.NewAgent(s.weights); err != nil { // without the state that failed to load
 			return err
+		} else if start.State = s.inherited(&setup, agent); start.State != nil {
+			start.Continues = true
 		}
 	}
 	control, err := newController(&setup, agent, memory)
@@ -180,8 +183,7 @@ func (s *Session) learned(setup *Setup) json.RawMessage {
 		}
 		return s.Fallback.Agent
 	}
-	if s.agent == nil || s.setup.Agent != setup.Agent || fallback(&s.setup) != fallback(setup) ||
-		!slices.EqualFunc(s.setup.Target.Containers, setup.Target.Containers, func(a, b mpa.ContainerSpec) bool { return a.Name == b.Name }) {
+	if s.agent == nil || s.setup.Agent != setup.Agent || fallback(&s.setup) != fallback(setup) || !s.sizes(setup) {
 		return nil
 	}
 	state, err := keep(s.agent)
@@ -189,6 +191,61 @@ func (s *Session) learned(setup *Setup) json.RawMessage {
 		return nil
 	}
 	return state
+}
+
+// sizes reports whether another setup has the same containers.
+func (s *Session) sizes(setup *Setup) bool {
+	return slices.EqualFunc(s.setup.Target.Containers, setup.Target.Containers, func(a, b mpa.ContainerSpec) bool { return a.Name == b.Name })
+}
+
+// inherited gives an agent the memory of the rules where both setups have the same ones, with
+// or without a candidate beside them. It returns the agent's state; nil = it has no memory.
+func (s *Session) inherited(setup *Setup, agent mpa.Agent) json.RawMessage {
+	if s.agent == nil || !s.sizes(setup) {
+		return nil
+	}
+	from, was := rulesIn(&s.setup, s.agent)
+	to, is := rulesIn(setup, agent)
+	if from == nil || to == nil || was != is {
+		return nil
+	}
+	state, err := keep(from)
+	if err != nil || restore(to, state) != nil {
+		return nil
+	}
+	if state, err = keep(agent); err != nil {
+		return nil
+	}
+	return state
+}
+
+// rulesIn returns the rules of an agent that a candidate is in phases beside, or an agent that
+// is alone.
+func rulesIn(s *Setup, a mpa.Agent) (mpa.Agent, mpa.Spec) {
+	if k, ok := a.(*phases.Agent); ok {
+		spec, _ := s.rules()
+		return k.Rules(), spec
+	}
+	if s.Fallback != nil {
+		return nil, mpa.Spec{}
+	}
+	return a, s.Agent
+}
+
+// Place puts a candidate in its phases where another process left it.
+func (s *Session) Place(p phases.Progress) error {
+	k, ok := s.agent.(*phases.Agent)
+	if !ok {
+		return fmt.Errorf("%s has no phases", s.setup.Agent)
+	}
+	if err := k.Place(p); err != nil {
+		return err
+	}
+	start, err := s.snapshot()
+	if err != nil {
+		return err
+	}
+	return s.w.Start(*start)
 }
 
 func keep(a mpa.Agent) (json.RawMessage, error) {

@@ -63,7 +63,7 @@ func (r *reconciler) decide(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 	if err != nil {
 		return err
 	}
-	memory := s.session.Memory()
+	memory, before := s.session.Memory(), s.progress()
 	begin := r.clock.Now()
 	d, err := s.session.Decide(ob, s.id+1)
 	decisionSeconds.Observe(r.clock.Since(begin).Seconds())
@@ -76,6 +76,7 @@ func (r *reconciler) decide(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 		return err
 	}
 	r.report(o, s, ob, &d, problems)
+	r.announce(o, before, s.progress())
 	return nil
 }
 
@@ -88,7 +89,7 @@ func (r *reconciler) prepare(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 	setup := setupOf(o, target)
 	r.options.set(&setup)
 	r.usePolicy(ctx, o, s, &setup)
-	foreign := lastID(&o.Status) > s.id
+	foreign, begun := lastID(&o.Status) > s.id, s.session == nil
 	switch {
 	case s.session == nil:
 		if _, err := setup.NewAgent(s.weights); err != nil {
@@ -98,11 +99,14 @@ func (r *reconciler) prepare(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 	case foreign:
 		err = s.session.Restore(memoryOf(o, &target))
 	}
-	if err == nil && (s.session.Setup().Generation != o.Generation || s.session.Setup().Agent != setup.Agent) {
+	if err == nil && (s.session.Setup().Generation != o.Generation || !sameAgents(new(s.session.Setup()), &setup)) {
 		if _, err := setup.NewAgent(s.weights); err != nil {
 			return refuse("AlgorithmUnknown", "%v", err)
 		}
 		err = s.session.Change(setup)
+	}
+	if err == nil {
+		err = s.catchUp(o, begun)
 	}
 	if err == nil {
 		err = r.absent(s, now)

@@ -93,7 +93,7 @@ func (r *reconciler) usePolicy(ctx context.Context, o *v1alpha1.MultidimPodAutos
 	a.reason, a.err = r.readPolicy(ctx, name, s)
 	s.accepted = a
 	if a.serves = s.policy != nil; a.serves {
-		setup.Agent.Digest = s.policy.digest
+		setup.Agent.Digest, setup.Learning = s.policy.digest, phasesOf(o, a.reason != "")
 		return
 	}
 	setup.Agent = mpa.Spec{Name: defaultFallback}
@@ -139,10 +139,10 @@ func (s *object) setAccepted(o *v1alpha1.MultidimPodAutoscaler, next *v1alpha1.M
 	switch a := s.accepted; {
 	case a == nil:
 	case a.reason == "":
-		set(o, next, v1alpha1.ConditionAccepted, metav1.ConditionTrue, "PolicyValid", "ScalingPolicy %s, %s, decides.", s.policy.name, s.policy.digest)
+		set(o, next, v1alpha1.ConditionAccepted, metav1.ConditionTrue, "PolicyValid", "ScalingPolicy %s, %s, is in use.", s.policy.name, s.policy.digest)
 	case a.serves:
 		set(o, next, v1alpha1.ConditionAccepted, metav1.ConditionFalse, a.reason,
-			"%v; the last one, %s, goes on until the recommender restarts", a.err, s.policy.digest)
+			"%v; the last one, %s, goes on until the recommender restarts, in the shadow of the rules unless it is Serving", a.err, s.policy.digest)
 	default:
 		set(o, next, v1alpha1.ConditionAccepted, metav1.ConditionFalse, a.reason, "%v; the fallback decides", a.err)
 	}

@@ -40,6 +40,7 @@ func general(uid types.UID) *v1alpha1.ScalingPolicy {
 // learns is an object whose algorithm needs a policy, and promises a latency.
 func learns(o *v1alpha1.MultidimPodAutoscaler) {
 	o.Spec.Recommender.Algorithm, o.Spec.Recommender.Policy = "learned", "general"
+	o.Spec.Recommender.Learning = &v1alpha1.Learning{Begin: "Serving"}
 	o.Spec.SLO = &v1alpha1.SLO{Latency: &v1alpha1.LatencySLO{Percentile: 95, Target: metav1.Duration{Duration: 200 * time.Millisecond}}}
 	o.Spec.Metrics.Prometheus = &v1alpha1.Prometheus{Server: "main", Queries: v1alpha1.Queries{Latency: "a"}}
 }

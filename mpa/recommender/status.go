@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sigma-scheduler/sigma/mpa"
-	"github.com/sigma-scheduler/sigma/mpa/agents"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/collect"
 	"github.com/sigma-scheduler/sigma/mpa/target"
@@ -193,7 +192,7 @@ func condition(s *v1alpha1.MultidimPodAutoscalerStatus, kind string) metav1.Cond
 // refusedStatus returns the status of a refused object. The guards' memory stays.
 func refusedStatus(o *v1alpha1.MultidimPodAutoscaler, s *object, w *target.Workload, no *refusal, now time.Time) *v1alpha1.MultidimPodAutoscalerStatus {
 	next := begin(o, s)
-	next.Phase = v1alpha1.PhaseRefused
+	next.Phase, next.Learning = v1alpha1.PhaseRefused, o.Status.Learning
 	if next.Memory = o.Status.Memory; s.session != nil {
 		next.Memory = remembered(s.session.Memory())
 	}
@@ -216,6 +215,7 @@ func statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *mpa.Observation,
 	next.Observed = observed(o, ob)
 	next.Decision = decision(&setup.Target, d)
 	next.Decision.PolicyDigest = setup.Agent.Digest
+	next.Learning = s.learning(d)
 	next.Memory = remembered(s.session.Memory())
 	if d.Action != nil {
 		next.Recommendation = &v1alpha1.Recommendation{
@@ -228,12 +228,10 @@ func statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *mpa.Observation,
 	}
 	blind := slices.ContainsFunc(problems, func(p collect.Problem) bool { return p.Source == collect.Usage }) && d.Wanted.Replicas == 0
 	silent := d.Recommended.Replicas == 0 && d.Recommended.Containers == nil
-	fallback, _ := s.session.Agent().(*agents.Fallback)
+	fallback, _ := s.session.Agent().(interface{ Active() bool })
 	instead := fallback != nil && fallback.Active() && !blind
-	second, noPolicy := defaultFallback, s.accepted != nil && !s.accepted.serves
-	if setup.Fallback != nil {
-		second = setup.Fallback.Agent.String()
-	}
+	second, after := fallbackOf(&setup)
+	noPolicy := s.accepted != nil && !s.accepted.serves
 	s.setAccepted(o, next)
 
 	if o.Spec.Mode == v1alpha1.ModeOff {
@@ -268,10 +266,12 @@ func statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *mpa.Observation,
 		set(o, next, v1alpha1.ConditionFallback, metav1.ConditionTrue, s.accepted.reason, "%s decides: %v", setup.Agent, s.accepted.err)
 	case instead:
 		set(o, next, v1alpha1.ConditionFallback, metav1.ConditionTrue, "NoOpinion", "%s decides: %s", second, d.Recommended.Reason)
+	case next.Learning != nil && next.Learning.Phase == string(mpa.OfflineTraining):
+		set(o, next, v1alpha1.ConditionFallback, metav1.ConditionFalse, "OfflineTraining", "%s decides, %s is asked beside it.", second, setup.Agent)
 	case fallback == nil:
 		set(o, next, v1alpha1.ConditionFallback, metav1.ConditionFalse, "NoFallback", "The spec names none.")
 	default:
-		set(o, next, v1alpha1.ConditionFallback, metav1.ConditionFalse, "NotNeeded", "%s decides, or decided less than %v ago.", setup.Agent, fallback.After)
+		set(o, next, v1alpha1.ConditionFallback, metav1.ConditionFalse, "NotNeeded", "%s decides, or decided less than %v ago.", setup.Agent, after)
 	}
 	switch {
 	case blind && (o.Status.Decision == nil || o.Status.Phase == v1alpha1.PhaseStarting):
@@ -417,6 +417,9 @@ func digestOf(s *v1alpha1.MultidimPodAutoscalerStatus) string {
 	}
 	if r := s.Recommendation; r != nil {
 		fmt.Fprint(&b, " ", r.ID)
+	}
+	if l := s.Learning; l != nil {
+		fmt.Fprint(&b, " ", l.Phase, l.Changes, l.Judged)
 	}
 	if o := s.Observed; o != nil {
 		ratio, _ := strconv.ParseFloat(o.SLORatio, 64)

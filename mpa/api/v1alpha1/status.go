@@ -65,6 +65,9 @@ type MultidimPodAutoscalerStatus struct {
 	// The last decision.
 	// +optional
 	Decision *Decision `json:"decision,omitempty"`
+	// How far the policy of the algorithm learned is trusted.
+	// +optional
+	Learning *LearningStatus `json:"learning,omitempty"`
 	// The last change that was decided, for the updater and the admission webhook.
 	// +optional
 	Recommendation *Recommendation `json:"recommendation,omitempty"`
@@ -131,6 +134,62 @@ type Decision struct {
 	// +optional
 	// +listType=atomic
 	Guards []string `json:"guards,omitempty"`
+}
+
+// LearningStatus says how far a policy is trusted, and why. Objectives are costs ÷ that of the
+// rules plus a price of what was broken, lower is better.
+type LearningStatus struct {
+	// +kubebuilder:validation:Enum=OfflineTraining;OnlineTraining;Serving
+	Phase string `json:"phase"`
+	// Since is when the phase began, and Changes how many changes of it there were.
+	// +optional
+	Since metav1.MicroTime `json:"since,omitempty"`
+	// +optional
+	Changes int64 `json:"changes,omitempty"`
+	// PolicyDigest is that of the ScalingPolicy.
+	// +optional
+	PolicyDigest string `json:"policyDigest,omitempty"`
+	// Window whose load judges.
+	// +optional
+	Window *metav1.Duration `json:"window,omitempty"`
+	// Judged is when the policy was last compared with the rules.
+	// +optional
+	Judged *metav1.MicroTime `json:"judged,omitempty"`
+	// Missing says why it could not be compared then.
+	// +optional
+	Missing string `json:"missing,omitempty"`
+	// Rules and Policy are the mean objectives of Runs simulations.
+	// +optional
+	Rules string `json:"rules,omitempty"`
+	// +optional
+	Policy string `json:"policy,omitempty"`
+	// RulesBroken and PolicyBroken are in how many of the runs the promise was broken.
+	// +optional
+	RulesBroken int32 `json:"rulesBroken,omitempty"`
+	// +optional
+	PolicyBroken int32 `json:"policyBroken,omitempty"`
+	// +optional
+	Runs int32 `json:"runs,omitempty"`
+	// Shadow is what the agent wants that does not act.
+	// +optional
+	Shadow *Shadow `json:"shadow,omitempty"`
+}
+
+// Shadow is a recommendation that does not act.
+type Shadow struct {
+	// Source is the algorithm.
+	// +optional
+	Source string `json:"source,omitempty"`
+	// Replicas wanted; 0 = no other number.
+	// +optional
+	Replicas int32 `json:"replicas,omitempty"`
+	// Containers are the requests wanted; none = no others.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Containers []ContainerRequests `json:"containers,omitempty"`
+	// +optional
+	Reason string `json:"reason,omitempty"`
 }
 
 // ContainerRequests are the requests of one container.

@@ -21,6 +21,7 @@ const (
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Source",type=string,JSONPath=`.status.decision.source`
+// +kubebuilder:printcolumn:name="Learning",type=string,JSONPath=`.status.learning.phase`,description="How far the policy of the algorithm learned is trusted"
 // +kubebuilder:printcolumn:name="Replicas",type=integer,JSONPath=`.status.observed.replicas`
 // +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.status.decision.replicas`
 // +kubebuilder:printcolumn:name="CPU",type=string,JSONPath=`.status.decision.containers[0].cpu`,description="Of the first container"
@@ -305,6 +306,7 @@ type UpperAmounts struct {
 // Recommender names what decides.
 //
 // +kubebuilder:validation:XValidation:fieldPath=".algorithm",rule="!has(self.policy) || self.algorithm == 'learned'",message="a policy is for the algorithm learned"
+// +kubebuilder:validation:XValidation:fieldPath=".algorithm",rule="!has(self.learning) || self.algorithm == 'learned'",message="learning is for the algorithm learned"
 type Recommender struct {
 	// Name of the recommender that decides for this object. Sigma's own is "default"; it
 	// ignores objects that name another program, which then writes status.recommendation.
@@ -324,6 +326,26 @@ type Recommender struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Policy string `json:"policy,omitempty"`
+	// Learning says how far the policy is trusted.
+	// +optional
+	Learning *Learning `json:"learning,omitempty"`
+}
+
+// Learning says in which phase a new policy begins, and what judges it.
+type Learning struct {
+	// Begin is the phase of a new policy: OfflineTraining (the fallback, or hpa+vpa, acts and
+	// the policy is asked beside it), OnlineTraining (the policy acts within half of the
+	// capacity that the fallback wants) or Serving.
+	// +optional
+	// +default="OfflineTraining"
+	// +kubebuilder:validation:Enum=OfflineTraining;OnlineTraining;Serving
+	Begin string `json:"begin,omitempty"`
+	// Window whose load is simulated with both to compare them.
+	// +optional
+	// +default="3h"
+	// +kubebuilder:validation:Format=duration
+	// +kubebuilder:validation:XValidation:rule="self >= duration('1m') && self <= duration('24h')",message="want 1m to 24h"
+	Window *metav1.Duration `json:"window,omitempty"`
 }
 
 // Fallback decides while the algorithm has no opinion, because it lacks its input or is

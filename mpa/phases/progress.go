@@ -1,0 +1,90 @@
+package phases
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+)
+
+// Settings of the phases.
+type Settings struct {
+	// Begin is the phase of a new candidate.
+	Begin mpa.LearningPhase `json:"begin"`
+	// Window whose load judges, and the least time before the next phase.
+	Window time.Duration `json:"windowNanoseconds"`
+	// Withdrawn: the candidate's policy is gone. It acts only if it is already serving.
+	Withdrawn bool `json:"withdrawn,omitempty"`
+}
+
+// DefaultSettings begin in the shadow of the rules. 3 h are as long as the scenarios of training.
+func DefaultSettings() Settings { return Settings{mpa.OfflineTraining, 3 * time.Hour, false} }
+
+// LeastWindow is the shortest window.
+const LeastWindow = time.Minute
+
+// Validate reports the first thing that is wrong with settings.
+func (s *Settings) Validate() error {
+	switch {
+	case !slices.Contains(mpa.LearningPhases(), s.Begin):
+		return fmt.Errorf("learning.begin %q: want one of %v", s.Begin, mpa.LearningPhases())
+	case s.Window < LeastWindow || s.Window > 24*time.Hour:
+		return fmt.Errorf("learning.window %v: want %v to 24h", s.Window, LeastWindow)
+	}
+	return nil
+}
+
+const (
+	// The candidate's objective ÷ that of the rules (R1 and R2 of AWARE): up to forward it
+	// may go on, above back it goes back.
+	forward, back = 1.02, 1.1
+	// judgings of a window: it slides by a third.
+	judgings = 3
+)
+
+// A Progress is where a candidate is.
+type Progress struct {
+	Phase mpa.LearningPhase `json:"phase"`
+	// Since is when the phase began.
+	Since time.Time `json:"since,omitzero"`
+	// Changes of the phase so far: of two states of a candidate, that with more is the later.
+	Changes int64 `json:"changes,omitempty"`
+	// Judged is when the last verdict was due.
+	Judged time.Time `json:"judged,omitzero"`
+	// Verdict is the last one; nil = none yet.
+	Verdict *mpa.Verdict `json:"verdict,omitempty"`
+}
+
+// Judge takes a verdict into account: it changes the phase by at most one step. One step
+// forward takes a whole window in the phase, one back does not.
+func (p *Progress) Judge(v mpa.Verdict, s *Settings) {
+	p.Judged, p.Verdict = v.Time, &v
+	if v.Missing != "" {
+		return
+	}
+	all := mpa.LearningPhases()
+	i := slices.Index(all, p.Phase)
+	// What is not a number is worse.
+	worse := !(v.Candidate <= back*v.Rules) || v.CandidateBroken > v.RulesBroken
+	better := v.Candidate <= forward*v.Rules && v.CandidateBroken <= v.RulesBroken
+	switch {
+	case worse && i > 0:
+		p.enter(all[i-1], v.Time)
+	case better && i < len(all)-1 && !s.Withdrawn && v.Time.Sub(p.Since) >= s.Window:
+		p.enter(all[i+1], v.Time)
+	}
+}
+
+func (p *Progress) enter(phase mpa.LearningPhase, now time.Time) {
+	p.Phase, p.Since = phase, now
+	p.Changes++
+}
+
+// due reports whether the window is to be judged: at first when it is full.
+func (p *Progress) due(now time.Time, s *Settings) bool {
+	if p.Judged.IsZero() {
+		return now.Sub(p.Since) >= s.Window
+	}
+	return now.Sub(p.Judged) >= s.Window/judgings
+}
