@@ -182,8 +182,12 @@ func (f *fleet) autoscale(name string, s memberSpec) {
 	if slo != nil {
 		spec["slo"] = slo
 	}
+	recommender := spec["recommender"].(map[string]any)
 	if s.policy != "" {
-		spec["recommender"].(map[string]any)["policy"] = s.policy
+		recommender["policy"] = s.policy
+	}
+	if s.learning != nil {
+		recommender["learning"] = s.learning
 	}
 	text, err := json.Marshal(map[string]any{
 		"apiVersion": v1alpha1.SchemeGroupVersion.String(), "kind": "MultidimPodAutoscaler",

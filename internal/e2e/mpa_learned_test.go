@@ -18,19 +18,20 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/learned"
 )
 
-// generalPath is the shipped ScalingPolicy, which is in the cluster for this test only.
-func (f *fleet) generalPath() string {
+// applyPolicy puts a ScalingPolicy into the cluster for this test only.
+func (f *fleet) applyPolicy(name, path string) {
 	f.Helper()
-	path := filepath.Join(repository, "mpa", "learned", "general.yaml")
 	f.c.Kubectl(f, "", "apply", "-f", path)
-	f.Cleanup(func() { f.c.Kubectl(f, "", "delete", "scalingpolicy", "general", "--ignore-not-found") })
-	return path
+	f.Cleanup(func() { f.c.Kubectl(f, "", "delete", "scalingpolicy", name, "--ignore-not-found") })
 }
 
+func generalPath() string { return filepath.Join(repository, "mpa", "learned", "general.yaml") }
+
 // changedPolicy writes the shipped policy with another number, as kubectl and replays read it.
-func changedPolicy(t *testing.T, number string, value float64) (path, digest string) {
+func changedPolicy(t *testing.T, name, number string, value float64) (path, digest string) {
 	t.Helper()
 	p := learned.General()
+	p.Name = name
 	for i, n := range learned.Numbers {
 		if n.Name == number {
 			p.Values[i] = value
@@ -53,15 +54,15 @@ func TestMPALearned(t *testing.T) {
 	f := startFleet(t)
 	size := memberSpec{
 		replicas: 2, max: 8, rate: 60, mode: v1alpha1.ModeInPlaceOrRecreate, algorithm: "learned", policy: "general",
-		usage: v1alpha1.UsagePrometheus, prometheus: "main", memory: "256Mi", maxMemory: "1Gi",
+		learning: map[string]any{"begin": "Serving"}, usage: v1alpha1.UsagePrometheus, prometheus: "main", memory: "256Mi", maxMemory: "1Gi",
 	}
 	without := size
-	without.policy = ""
+	without.policy, without.learning = "", nil
 	web, bare := f.add("web", size), f.add("bare", without)
 	prometheus := e2e.StartPrometheus(t, web.load.Target, bare.load.Target)
 	f.c.WaitRunning(t, f.ns, 4)
 	journals := t.TempDir()
-	f.generalPath()
+	f.applyPolicy("general", generalPath())
 	m := f.startAll("--journal-dir="+journals, e2e.PrometheusServers(t, map[string]string{"main": prometheus.URL}))
 	f.autoscale("web", size)
 	f.autoscale("bare", without)
@@ -108,11 +109,11 @@ func TestMPALearned(t *testing.T) {
 		})
 	}
 	// Another version of the policy decides from the next decision on.
-	changed, digest := changedPolicy(t, "betaFirst", 1)
+	changed, digest := changedPolicy(t, "general", "betaFirst", 1)
 	f.c.Kubectl(t, "", "apply", "-f", changed)
 	accepted(metav1.ConditionTrue, "PolicyValid", digest)
 	// A number outside its box is refused by name, and the last version goes on.
-	wrong, _ := changedPolicy(t, "kappa", 99)
+	wrong, _ := changedPolicy(t, "general", "kappa", 99)
 	f.c.Kubectl(t, "", "apply", "-f", wrong)
 	accepted(metav1.ConditionFalse, "PolicyInvalid", digest)
 	e2e.Wait(t, "the policy's own condition", func() (string, bool) {
@@ -125,7 +126,7 @@ func TestMPALearned(t *testing.T) {
 	f.await("decisions without the object", []*member{web}, func(_ *member, s *v1alpha1.MultidimPodAutoscalerStatus) bool {
 		return s.Observed.Time.After(before.Time) && s.Decision.PolicyDigest == digest && s.Decision.Source == "learned"
 	})
-	f.c.Kubectl(t, "", "apply", "-f", filepath.Join(repository, "mpa", "learned", "general.yaml"))
+	f.c.Kubectl(t, "", "apply", "-f", generalPath())
 	accepted(metav1.ConditionTrue, "PolicyValid", p.Digest)
 	f.requireCalm(web, bare)
 

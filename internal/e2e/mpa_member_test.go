@@ -89,6 +89,7 @@ type memberSpec struct {
 	load                   e2e.Load // instead of the rate, if not nil
 	mode                   v1alpha1.Mode
 	algorithm, policy      string
+	learning               map[string]any
 	usage                  v1alpha1.UsageSource
 	prometheus             string // name of its server
 	cpu, memory, maxMemory string
