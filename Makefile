@@ -63,6 +63,10 @@ moves-properties: ## every step of 10^6 random sequences of moves, to docs/resul
 mpa-bench: ## speed of the autoscaler's simulator and decisions as Markdown (2 CPU-minutes)
 	@hack/bench.sh mpa
 
+.PHONY: mpa-drift
+mpa-drift: ## how soon `learned` finds a changed workload, and how often one that has not changed (SIDE=test; 1 CPU-minute)
+	go test ./internal/scaling -count=1 -v -run '^TestDriftIsFound$$' -drift-runs 60 -drift-days 30 -drift-side $(or $(SIDE),train)
+
 .PHONY: mpa-validate
 mpa-validate: ## the autoscaler's simulator against theory and a real server (10 minutes, root, a quiet machine)
 	go run ./cmd/sigma-records validate

@@ -53,6 +53,9 @@ type Recommendation struct {
 	Reason string `json:"reason"`
 	// Learning is set where a candidate goes through its phases.
 	Learning *Learning `json:"learning,omitempty"`
+	// Drift says what of the workload an agent has just found to have changed: its model of
+	// it, and perhaps its weights, are to be learned again. Empty = nothing new.
+	Drift string `json:"drift,omitempty"`
 }
 
 // A Stateful agent writes what it remembers as JSON. An agent of the same [Spec] and

@@ -54,7 +54,7 @@ var table = []row{
 	{"mpa", []string{"mpa/guard"}},
 	{"mpa/guard", nil},
 	{"mpa/agents", []string{"mpa", "mpa/guard", "mpa/learned"}},
-	{"mpa/learned", []string{"mpa", "mpa/guard"}},
+	{"mpa/learned", []string{"mpa", "mpa/guard", "internal/learn/drift"}},
 	{"mpa/loadsim", nil},
 	{"mpa/sim", []string{"mpa", "mpa/agents", "mpa/loadsim"}},
 	{"mpa/phases", []string{"mpa", "mpa/guard", "mpa/agents", "mpa/loadsim", "mpa/sim"}},

@@ -30,6 +30,7 @@ func (f *Fallback) Recommend(o *mpa.Observation) mpa.Recommendation {
 	silent := o.Time.Sub(f.answered)
 	if f.second = silent > 0 && silent >= f.After; f.second {
 		other.Reason = fmt.Sprintf("%s has had no opinion for %v (%s): %s", r.Source, silent, r.Reason, other.Reason)
+		other.Drift = r.Drift
 		return other
 	}
 	return r

@@ -29,6 +29,10 @@ type state struct {
 	First float64 `json:"first"`
 	// Cost of a request in core-seconds; 0 = not known.
 	Cost float64 `json:"cost,omitempty"`
+	// Fresh counts measurements since the workload changed, while they weigh more; 0 = it has not.
+	Fresh int `json:"fresh,omitempty"`
+	// Watches for such changes.
+	Watches watches `json:"watches"`
 	// Demand in cores of the last minutes, its maxima, and those of what it needed.
 	Recent []sample `json:"recent,omitempty"`
 	Ten    maxima   `json:"ten,omitempty"`
@@ -111,7 +115,7 @@ const (
 
 // New returns an agent without memory.
 func New(t mpa.Target, v Values) *Agent {
-	a := &Agent{target: t, v: v, s: state{Beta: v[betaFirst], Slot: -1}}
+	a := &Agent{target: t, v: v, s: state{Beta: v[betaFirst], Slot: -1, Watches: newWatches()}}
 	for range t.Containers {
 		a.s.Memory = append(a.s.Memory, memory{})
 	}
@@ -135,6 +139,9 @@ func (a *Agent) Recommend(o *mpa.Observation) mpa.Recommendation {
 	a.follow(o, requests)
 	w := a.look(o, requests)
 	a.seeMemory(o, requests)
+	if w.known {
+		r.Drift = a.watch(o, &w)
+	}
 	if !w.known {
 		r.Reason = w.missing
 		if a.killed(o) {
@@ -214,7 +221,7 @@ func larger(memory []int64, requests []mpa.Resources) bool {
 // Shift implements [mpa.Shifter]. The usual demand keeps its time of day.
 func (a *Agent) Shift(d time.Duration) {
 	s := &a.s
-	for _, t := range []*time.Time{&s.Begun, &s.Up, &s.Down, &s.ShortUntil, &s.Changed, &s.Wants} {
+	for _, t := range []*time.Time{&s.Begun, &s.Up, &s.Down, &s.ShortUntil, &s.Changed, &s.Wants, &s.Watches.Last} {
 		*t = guard.Moved(*t, d)
 	}
 	lists := [][]sample{s.Recent, s.Ten, s.Hour, s.Held, s.Filled, s.Empty, s.Work}
@@ -247,7 +254,7 @@ func (a *Agent) MarshalJSON() ([]byte, error) { return json.Marshal(a.s) }
 
 // UnmarshalJSON implements [mpa.Stateful].
 func (a *Agent) UnmarshalJSON(data []byte) error {
-	s := state{Slot: -1}
+	s := state{Slot: -1, Watches: newWatches()}
 	if err := json.Unmarshal(data, &s); err != nil {
 		return err
 	}
@@ -260,8 +267,13 @@ func (a *Agent) UnmarshalJSON(data []byte) error {
 		return fmt.Errorf("learned: cost %v, late %v, asked %v, short %v: want at least 0", s.Cost, s.Late, s.Asked, s.Short)
 	case s.Slot < -1 || s.Slot >= slots:
 		return fmt.Errorf("learned: slot %d of %d", s.Slot, slots)
+	case s.Fresh < 0:
+		return fmt.Errorf("learned: fresh %d", s.Fresh)
 	case math.IsNaN(s.Seen):
 		return fmt.Errorf("learned: seen %v", s.Seen)
+	}
+	if err := s.Watches.check(); err != nil {
+		return err
 	}
 	a.s = s
 	return nil

@@ -191,10 +191,17 @@ func TestState(t *testing.T) {
 func TestStateRefuses(t *testing.T) {
 	state, err := newLife().agent.MarshalJSON()
 	require.NoError(t, err)
-	for field, value := range map[string]any{"beta": 99, "slot": 288, "cost": -1, "memory": []any{}} {
+	for field, value := range map[string]any{
+		"beta": 99, "slot": 288, "cost": -1, "memory": []any{}, "fresh": -1, "detector": map[string]any{"cpu": map[string]any{"detector": nil}},
+		"watches.cpu": map[string]any{"cpu": map[string]any{"count": 31}}, "watches.latency": map[string]any{"latency": map[string]any{"count": 61}},
+	} {
 		var all map[string]any
 		require.NoError(t, json.Unmarshal(state, &all))
-		all[field] = value
+		if w, ok := value.(map[string]any); ok {
+			all["watches"] = w
+		} else {
+			all[field] = value
+		}
 		text, err := json.Marshal(all)
 		require.NoError(t, err)
 		require.ErrorContains(t, newLife().agent.UnmarshalJSON(text), field)

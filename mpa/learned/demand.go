@@ -27,6 +27,8 @@ type workload struct {
 const (
 	answered = .95 // of the rate, from which on all requests count as answered
 	busyFull = .85 // of the cpu, above which a backlog may hide in it
+	// The cpu per request of an alarm, of three minutes, counts as so many measurements.
+	freshPrior = 12
 )
 
 // look identifies the workload.
@@ -96,7 +98,17 @@ func (a *Agent) identify(o *mpa.Observation, w *workload) {
 	if a.s.Cost == 0 {
 		a.s.Cost = now
 	}
-	a.s.Cost += a.v[costNewest] * (now - a.s.Cost)
+	weight := a.v[costNewest]
+	if a.s.Fresh > 0 {
+		// The mean of what was measured since the workload changed.
+		a.s.Fresh++
+		if mean := 1 / float64(a.s.Fresh); mean > weight {
+			weight = mean
+		} else {
+			a.s.Fresh = 0
+		}
+	}
+	a.s.Cost += weight * (now - a.s.Cost)
 }
 
 // expected returns the largest of what the next minutes may ask for, in cores, and which of

@@ -94,7 +94,11 @@ func (e *Engine) admit(i int32) {
 // begin starts a phase of a job: it waits, then it computes.
 func (e *Engine) begin(i int32) {
 	j := &e.jobs[i]
-	if wait := e.wait(j); wait > 0 {
+	wait := e.wait(j)
+	if slower := e.pods[j.slot].Slower; slower > 0 {
+		wait *= slower
+	}
+	if wait > 0 {
 		j.state = delayed
 		e.delays.push(event{e.now + wait, i, j.serial})
 		return

@@ -22,6 +22,7 @@ type Pod struct {
 	Phase   float64 // when a period begins
 	Quantum float64 // seconds of a turn; 0 = infinitely short ones
 	Factor  float64 // of the cpu that its requests take; 0 = 1
+	Slower  float64 // factor of the time that its requests wait for others; 0 = 1
 
 	now      float64 // the time up to which the pod is advanced
 	service  float64 // attained by each job in service since the pod began

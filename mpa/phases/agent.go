@@ -100,7 +100,7 @@ func (a *Agent) Recommend(o *mpa.Observation) mpa.Recommendation {
 		acts = banded(o, &a.target, candidate, rules)
 	}
 	learning.Phase, learning.Shadow = s.Phase, &shadow
-	acts.Learning = learning
+	acts.Learning, acts.Drift = learning, candidate.Drift
 	return acts
 }
 

@@ -90,7 +90,12 @@ func TestUpdates(t *testing.T) {
 	assert.InEpsilon(t, 1.5*plain.CPUUtilisation, updated.CPUUtilisation, .04)
 	assert.Greater(t, updated.MemUtilisation, plain.MemUtilisation)
 	assert.Less(t, updated.Violations, updated.Requests/50)
-	cfg.Updates[0].At = 60
+	cfg.Updates[0] = Update{CPU: 1, Memory: 1, Wait: 3}
+	slower, err := RunAgent(t.Context(), cfg, "static")
+	require.NoError(t, err)
+	assert.Greater(t, slower.P50, 1.3*plain.P50)
+	assert.InEpsilon(t, plain.CPUUtilisation, slower.CPUUtilisation, .04)
+	cfg.Updates[0] = Update{At: 60, CPU: 1.5, Memory: 2}
 	var names []string
 	cfg.Decided = func(o *mpa.Observation, _ mpa.Decision) {
 		for _, p := range o.Pods {
@@ -106,7 +111,7 @@ func TestUpdates(t *testing.T) {
 	assert.Len(t, slices.Compact(names), 8)
 	cfg.Updates[0].CPU = -1
 	_, err = RunAgent(t.Context(), cfg, "static")
-	require.EqualError(t, err, "updates[0]: at 60, cpu -1, memory 2: want a time from 0 and factors above 0")
+	require.EqualError(t, err, "updates[0]: at 60, cpu -1, memory 2, wait 0: want a time from 0 and factors above 0")
 }
 
 func BenchmarkGenerated(b *testing.B) {

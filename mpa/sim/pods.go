@@ -142,7 +142,7 @@ func (s *simulation) open(p *instance) {
 func (s *simulation) apply(p *instance) {
 	p.Cores, p.Workers, p.Quantum = s.cfg.App.Cores(), s.cfg.App.Workers, s.cfg.App.Quantum
 	p.Quota = float64(p.actual.CPU) / 1000 * s.cfg.App.limitRatio()
-	p.Factor = s.cfg.cpuOf(p.version)
+	p.Factor, p.Slower = s.cfg.cpuOf(p.version), s.cfg.waitOf(p.version)
 }
 
 // match makes new pods, or ends the youngest, until their number is that of the replicas.

@@ -8,12 +8,13 @@ import "fmt"
 type Update struct {
 	At          float64 // seconds
 	CPU, Memory float64 // factors of what the first version needs
+	Wait        float64 // factor of the time that requests wait for others; 0 = 1
 }
 
 func checkUpdates(list []Update) error {
 	for i, u := range list {
-		if !(u.At >= 0 && u.CPU > 0 && u.CPU < 1e6 && u.Memory > 0 && u.Memory < 1e6) {
-			return fmt.Errorf("updates[%d]: at %v, cpu %v, memory %v: want a time from 0 and factors above 0", i, u.At, u.CPU, u.Memory)
+		if !(u.At >= 0 && u.CPU > 0 && u.CPU < 1e6 && u.Memory > 0 && u.Memory < 1e6 && u.Wait >= 0 && u.Wait < 1e6) {
+			return fmt.Errorf("updates[%d]: at %v, cpu %v, memory %v, wait %v: want a time from 0 and factors above 0", i, u.At, u.CPU, u.Memory, u.Wait)
 		}
 		if i > 0 && u.At < list[i-1].At {
 			return fmt.Errorf("updates[%d]: at %v: it is before the one above", i, u.At)
@@ -22,12 +23,19 @@ func checkUpdates(list []Update) error {
 	return nil
 }
 
-// cpuOf and memoryOf return the factors of a version.
+// cpuOf, waitOf and memoryOf return the factors of a version.
 func (c *Config) cpuOf(version int) float64 {
 	if version == 0 {
 		return 1
 	}
 	return c.Updates[version-1].CPU
+}
+
+func (c *Config) waitOf(version int) float64 {
+	if version == 0 {
+		return 1
+	}
+	return c.Updates[version-1].Wait
 }
 
 func (c *Config) memoryOf(version int) float64 {
