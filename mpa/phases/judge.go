@@ -16,9 +16,10 @@ import (
 const (
 	// known is the share of the window's steps that must have a sample.
 	known = .9
-	// runs of each agent, with the same requests for both. The first part of each does not count.
-	runs   = 3
-	warmup = 1. / 6
+	// runs of each agent, with the same requests for both.
+	runs = 3
+	// warmup before the window, at its first rate: it does not count, and is as long as in training.
+	warmup = 30 * time.Minute
 	// sliceRate: above it, in requests per second, a slice of the workload is simulated: a
 	// whole part of the rate on as large a part of the pods.
 	sliceRate = 100.
@@ -26,6 +27,8 @@ const (
 	mostRequests = 2e6
 	// unloaded is the quantile of latency that is taken for that of a single request.
 	unloaded = .25
+	// leastWorkers of a pod: how many there are is not known.
+	leastWorkers = 16
 )
 
 // Judge simulates both agents on the load of a window that ends now. The same window gives
@@ -82,8 +85,11 @@ func (w Window) config(now time.Time, window time.Duration, t *mpa.Target, g mpa
 		}
 	}
 	// A rate holds until the next, for a while.
-	seen, holds, age := 0, int(min(maxAge, window/10)/step), samples
-	sum, last := 0.0, -1.0
+	seen, holds, age := 0, int(min(maxAge, window/10)/step), len(load.PerSec)
+	sum, last := 0.0, 0.0
+	if len(w) > 0 {
+		last = w[0].Rate
+	}
 	for i, r := range load.PerSec {
 		if age++; r >= 0 {
 			last, age = r, 0
@@ -91,7 +97,7 @@ func (w Window) config(now time.Time, window time.Duration, t *mpa.Target, g mpa
 		if age <= holds {
 			seen++
 		}
-		load.PerSec[i] = max(0, last)
+		load.PerSec[i] = last
 		sum += load.PerSec[i]
 	}
 	if share := float64(seen) / float64(len(load.PerSec)); share < known {
@@ -117,18 +123,19 @@ func (w Window) config(now time.Time, window time.Duration, t *mpa.Target, g mpa
 	if sum*load.Step > mostRequests {
 		return sim.Config{}, fmt.Errorf("%.3g requests are too many to simulate, of so few pods", sum*load.Step)
 	}
+	load.PerSec = append(slices.Repeat(load.PerSec[:1], int(warmup/step)), load.PerSec...)
 	site := sim.DefaultSite()
 	for i := range site.Nodes {
 		site.Nodes[i] = mpa.Resources{CPU: 1e9, Memory: 1 << 50} // that a node is full is not known
 	}
 	return sim.Config{
-		App: app, Load: load, Seconds: window.Seconds(), Warmup: math.Round(window.Seconds() * warmup), Guards: g, Site: site,
+		App: app, Load: load, Seconds: (warmup + window).Seconds(), Warmup: warmup.Seconds(), Guards: g, Site: site,
 	}, nil
 }
 
 // app returns the application that the samples show: a cpu demand and a wait.
 func (w Window) app(t *mpa.Target) (sim.App, error) {
-	var cores, rate float64
+	var cores, rate, peak float64 // the peak of a pod
 	var latencies []float64
 	app := sim.App{Name: "window", Replicas: t.Replicas.Clamp(w[0].Replicas), Request: w[0].Request, Target: *t}
 	for i := range w {
@@ -136,6 +143,7 @@ func (w Window) app(t *mpa.Target) (sim.App, error) {
 			cores, rate = cores+s.Cores, rate+s.Rate
 			latencies = append(latencies, s.Latency)
 		}
+		peak = max(peak, w[i].Rate/float64(max(1, w[i].Replicas)))
 		app.Memory.Base = max(app.Memory.Base, float64(w[i].Memory))
 	}
 	switch {
@@ -147,11 +155,13 @@ func (w Window) app(t *mpa.Target) (sim.App, error) {
 	slices.Sort(latencies)
 	cost, single := cores/rate, latencies[int(unloaded*float64(len(latencies)))]
 	stretched := cost * max(1, 1000/float64(max(1, w[0].Request.CPU)))
-	g := loadsim.Segment{Name: "window", CPU: loadsim.Dist{Mean: cost, CV: 1}}
-	if g.Wait.Mean = single - stretched*math.Log(100/(100-t.SLO.Percentile)); g.Wait.Mean < 0 {
-		g.CPU.CV, g.Wait.Mean = 0, max(0, single-stretched)
+	g := loadsim.Segment{Name: "window", CPU: loadsim.Dist{Mean: cost, CV: variation(single/stretched, t.SLO.Percentile)}}
+	if g.CPU.CV == 1 || g.CPU.CV == 0 {
+		g.Wait.Mean = max(0, single-stretched*tail(g.CPU.CV, t.SLO.Percentile))
 	}
-	app.Service = loadsim.Service{Segments: []loadsim.Segment{g}, Timeout: 5 * t.SLO.Latency, Retries: 1}
+	// Requests that wait for a worker wait in turn, as in the generated applications.
+	workers := int(math.Ceil(max(leastWorkers, 2*peak*single)))
+	app.Service = loadsim.Service{Segments: []loadsim.Segment{g}, Workers: workers, Queue: 100, Timeout: 5 * t.SLO.Latency, Retries: 1}
 	app.Target.Off = false
 	all := mpa.ContainerSpec{Name: "window", CPU: true, Memory: true}
 	for _, c := range t.Containers {
@@ -169,4 +179,34 @@ func (w Window) app(t *mpa.Target) (sim.App, error) {
 	app.Target.Containers = []mpa.ContainerSpec{all}
 	app.Parallelism = max(8, float64(app.Request.CPU)/1000, float64(all.Max.CPU)/1000)
 	return app, nil
+}
+
+// tail returns a percentile of a demand ÷ its mean: constant, exponential or lognormal by
+// its coefficient of variation.
+func tail(cv, percentile float64) float64 {
+	switch cv {
+	case 0:
+		return 1
+	case 1:
+		return math.Log(100 / (100 - percentile))
+	}
+	s2 := math.Log(1 + cv*cv)
+	return math.Exp(math.Sqrt(2*s2)*math.Erfinv(2*percentile/100-1) - s2/2)
+}
+
+// variation returns the coefficient of variation, 0 to 1, with which a percentile of a demand
+// has some ratio to its mean, or the nearest.
+func variation(ratio, percentile float64) float64 {
+	if ratio >= tail(1, percentile) {
+		return 1
+	}
+	low, high := 0., 1.
+	for range 20 {
+		if mid := (low + high) / 2; tail(mid, percentile) < ratio {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	return low
 }

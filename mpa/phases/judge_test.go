@@ -2,12 +2,14 @@ package phases
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/sim"
 )
 
 // constant returns a window of an hour of constant load, with a change of each sample.
@@ -66,6 +68,35 @@ func TestVerdict(t *testing.T) {
 	require.Contains(t, judge(busy, promise()).Missing, "1.8e+07 requests are too many")
 }
 
+// Verdicts on what was observed while the rules acted foretell what the candidate does on
+// the true application.
+func TestForetells(t *testing.T) {
+	g, err := sim.NewGenerator("train", "")
+	require.NoError(t, err)
+	for _, seed := range []uint64{304, 310} {
+		_, _, decisions, _ := simulated(t, mpa.OfflineTraining, seed, candidate)
+		require.Equal(t, mpa.LearningPhases(), phasesIn(decisions), "%d", seed)
+		scenario, err := g.Generate(seed)
+		require.NoError(t, err)
+		var results []sim.Result
+		for _, a := range []mpa.Agent{pair(scenario.App.Target), candidate(scenario.App.Target)} {
+			cfg := scenario.Config(seed)
+			cfg.Agent = a
+			r, err := sim.Run(t.Context(), cfg)
+			require.NoError(t, err)
+			results = append(results, r)
+		}
+		want := results[1].Objective(scenario.App.Target.SLO, &results[0])
+		sum, n := 0., 0.
+		for _, d := range decisions {
+			if l := d.Recommended.Learning; l != nil && l.Verdict != nil {
+				sum, n = sum+l.Verdict.Candidate, n+1
+			}
+		}
+		require.InDelta(t, want, sum/n, .15, "%d", seed)
+	}
+}
+
 // The application that is simulated costs, waits and answers as the observed one.
 func TestIdentified(t *testing.T) {
 	target := promise()
@@ -76,15 +107,26 @@ func TestIdentified(t *testing.T) {
 	require.InDelta(t, .3-2*.05*math.Log(20), g.Wait.Mean, 1e-9, "on half a core a request takes twice its cpu")
 	require.Equal(t, float64(200<<20), cfg.App.Memory.Base)
 	require.Equal(t, 20., cfg.Load.Peak())
-	require.Equal(t, 3600., cfg.Seconds)
-	require.Equal(t, 600., cfg.Warmup)
+	require.Equal(t, 5400., cfg.Seconds)
+	require.Equal(t, 1800., cfg.Warmup)
+	require.Len(t, cfg.Load.PerSec, 540)
 
-	// Less than exponential demands would have: they are constant.
+	// Where the window begins without a sample, the first rate is the rate before it.
+	cfg, err = constant(nil)[20:].config(start, time.Hour, &target, mpa.DefaultGuards())
+	require.NoError(t, err)
+	require.Equal(t, slices.Repeat([]float64{20}, 540), cfg.Load.PerSec)
+
+	// Less than exponential demands would have: they vary less.
 	quick := constant(func(_ int, s *Sample) { s.Latency = .15 })
 	cfg, err = quick.config(start, time.Hour, &target, mpa.DefaultGuards())
 	require.NoError(t, err)
-	require.Zero(t, cfg.App.Segments[0].CPU.CV)
-	require.InDelta(t, .05, cfg.App.Segments[0].Wait.Mean, 1e-9)
+	require.InDelta(t, .273, cfg.App.Segments[0].CPU.CV, .01)
+	require.InDelta(t, .15, .1*tail(cfg.App.Segments[0].CPU.CV, 95), 1e-4)
+	require.Zero(t, cfg.App.Segments[0].Wait.Mean)
+	quick = constant(func(_ int, s *Sample) { s.Latency = .08 })
+	cfg, err = quick.config(start, time.Hour, &target, mpa.DefaultGuards())
+	require.NoError(t, err)
+	require.InDelta(t, 0, cfg.App.Segments[0].CPU.CV, 1e-5)
 
 	// Many requests on many pods: an equal part of both.
 	target.Replicas = mpa.Range{Min: 30, Max: 1000}

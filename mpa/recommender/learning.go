@@ -68,7 +68,10 @@ func (s *object) catchUp(o *v1alpha1.MultidimPodAutoscaler, begun bool) error {
 
 // progressOf is the inverse of learning.
 func progressOf(l *v1alpha1.LearningStatus) phases.Progress {
-	p := phases.Progress{Phase: mpa.LearningPhase(l.Phase), Since: l.Since.UTC(), Changes: l.Changes}
+	p := phases.Progress{Phase: mpa.LearningPhase(l.Phase), Changes: l.Changes}
+	if l.Since != nil {
+		p.Since = l.Since.UTC()
+	}
 	if l.Judged != nil {
 		p.Judged = l.Judged.UTC()
 		v := mpa.Verdict{Time: p.Judged, Missing: l.Missing, RulesBroken: int(l.RulesBroken), CandidateBroken: int(l.PolicyBroken), Runs: int(l.Runs)}
@@ -90,7 +93,7 @@ func (s *object) learning(d *mpa.Decision) *v1alpha1.LearningStatus {
 		Phase: string(p.Phase), Changes: p.Changes, PolicyDigest: setup.Agent.Digest, Window: &metav1.Duration{Duration: setup.Learning.Window},
 	}
 	if !p.Since.IsZero() {
-		l.Since = micro(p.Since)
+		l.Since = new(micro(p.Since))
 	}
 	if v := p.Verdict; v != nil {
 		l.Judged, l.Missing = new(micro(v.Time)), v1alpha1.Text(v.Missing)

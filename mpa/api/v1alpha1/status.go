@@ -143,7 +143,7 @@ type LearningStatus struct {
 	Phase string `json:"phase"`
 	// Since is when the phase began, and Changes how many changes of it there were.
 	// +optional
-	Since metav1.MicroTime `json:"since,omitempty"`
+	Since *metav1.MicroTime `json:"since,omitempty"`
 	// +optional
 	Changes int64 `json:"changes,omitempty"`
 	// PolicyDigest is that of the ScalingPolicy.
