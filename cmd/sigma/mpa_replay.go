@@ -53,6 +53,6 @@ recommendations from the journal and computes the guards.`,
 			return nil
 		}),
 	}
-	cmd.Flags().StringArrayVar(&policies, "policy", nil, "ScalingPolicy of a learned agent in the journals; the shipped one is known (repeatable)")
+	cmd.Flags().StringArrayVar(&policies, "policy", nil, "ScalingPolicy or network of a learned agent in the journals; the shipped policy is known (repeatable)")
 	return cmd
 }

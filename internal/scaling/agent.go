@@ -10,8 +10,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sigma-scheduler/sigma/internal/learn/nn"
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/agents"
+	"github.com/sigma-scheduler/sigma/mpa/ddpg"
 	"github.com/sigma-scheduler/sigma/mpa/journal"
 	"github.com/sigma-scheduler/sigma/mpa/learned"
 	"github.com/sigma-scheduler/sigma/mpa/phases"
@@ -20,19 +22,25 @@ import (
 
 // An Agent of a comparison.
 type Agent struct {
-	// Name of a rule, "oracle", "learned", "foresight" or the path of a policy.
+	// Name of a rule, "oracle", "learned", "foresight" or the path of a policy or a network.
 	Name string
 	// Policy of a learned agent, nil for the others.
 	Policy *learned.Policy
 	// Begin is the phase in which it begins beside hpa+vpa; empty = it acts without phases.
 	Begin mpa.LearningPhase
 	file  []byte // of the policy
+	// Network of an agent "ddpg", nil for the others, with the digest of its file.
+	Network *nn.MLP[float32]
+	Digest  string
+	// Band keeps the network within a band around hpa+vpa.
+	Band bool
 }
 
 // Agents returns the agents of some names. The policy of "learned" and "foresight" is that
 // of a file or, without one, the shipped one; a name that ends in .yaml or .yml is a policy's
-// path. With @PHASE behind either, as in learned@OfflineTraining, the policy goes through its
-// phases, from that one on.
+// path, one that ends in .json that of a network of the agent "ddpg". With @PHASE behind a
+// policy's, as in learned@OfflineTraining, the policy goes through its phases, from that one
+// on.
 func Agents(names []string, policy string) (list []Agent, err error) {
 	for i, name := range names {
 		a, path := Agent{Name: name}, policy
@@ -47,8 +55,13 @@ func Agents(names []string, policy string) (list []Agent, err error) {
 			a.Policy, a.file = learned.General(), learned.GeneralFile()
 		case strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml"):
 			path = name
+		case strings.HasSuffix(name, ".json") && a.Begin == "":
+			if err := a.readNetwork(); err != nil {
+				return nil, err
+			}
+			path = ""
 		case a.Begin != "" || !slices.Contains(sim.Agents(), name):
-			return nil, fmt.Errorf("unknown agent %q: there are %s, policy files, and learned and policy files with @ and one of %v",
+			return nil, fmt.Errorf("unknown agent %q: there are %s, files of policies and networks, and learned and policy files with @ and one of %v",
 				a.Name, strings.Join(Names(), ", "), mpa.LearningPhases())
 		default:
 			path = ""
@@ -76,8 +89,20 @@ func Agents(names []string, policy string) (list []Agent, err error) {
 	return list, nil
 }
 
-// Weights returns the shipped policy and those in files, for a replay: as the files have
-// them, and as a cluster has them that got them by kubectl apply.
+// readNetwork reads the network that the agent's name is the path of.
+func (a *Agent) readNetwork() error {
+	data, err := os.ReadFile(a.Name)
+	if err != nil {
+		return err
+	}
+	a.Digest = agents.Weights{}.Add(data)
+	a.Network, err = ddpg.Parse(a.Name, data)
+	return err
+}
+
+// Weights returns the shipped policy and those in files, and networks in files, for a
+// replay: policies as the files have them, and as a cluster has them that got them by
+// kubectl apply.
 func Weights(paths []string) (agents.Weights, error) {
 	w := agents.Weights{}
 	add := func(name string, data []byte) error {
@@ -99,7 +124,13 @@ func Weights(paths []string) (agents.Weights, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := add(path, data); err != nil {
+		if strings.HasSuffix(path, ".json") {
+			_, err = ddpg.Parse(path, data)
+			w.Add(data)
+		} else {
+			err = add(path, data)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -111,7 +142,15 @@ func Names() []string { return append(sim.Agents(), "learned", "foresight") }
 
 // Run simulates an agent. It ignores the agent of the configuration.
 func (a *Agent) Run(ctx context.Context, cfg sim.Config) (sim.Result, error) {
-	if a.Policy == nil {
+	switch {
+	case a.Network != nil:
+		var network mpa.Agent = ddpg.New(cfg.App.Target, a.Network)
+		if a.Band {
+			network = ddpg.NewBand(cfg.App.Target, network, agents.NewPair(cfg.App.Target))
+		}
+		cfg.Agent = agents.NewNetwork(cfg.App.Target, network)
+		return sim.Run(ctx, cfg)
+	case a.Policy == nil:
 		return sim.RunAgent(ctx, cfg, a.Name)
 	}
 	if a.Begin != "" {
@@ -136,6 +175,9 @@ func (a *Agent) setup(cfg *sim.Config) journal.Setup {
 	s := journal.Setup{Object: "simulated/" + cfg.App.Name, Target: cfg.App.Target, Agent: mpa.Spec{Name: a.Name}, Guards: cfg.Guards}
 	if a.Policy != nil {
 		s.Agent = mpa.Spec{Name: "learned", Digest: a.Policy.Digest}
+	}
+	if a.Network != nil {
+		s.Agent = mpa.Spec{Name: ddpg.Source, Digest: a.Digest}
 	}
 	if a.Begin != "" {
 		settings := phases.DefaultSettings()

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/ddpg"
 )
 
 // A Kind of agent has a name and is a rule, or a model that is made from weights.
@@ -32,6 +33,7 @@ var kinds = []Kind{
 	{Name: "autopilot", Rule: func(t mpa.Target) mpa.Agent { return NewAutopilot(t) }},
 	{Name: "predictive", Rule: func(t mpa.Target) mpa.Agent { return NewPredictive(t) }},
 	{Name: "learned", Model: makeLearned},
+	{Name: ddpg.Source, Model: makeNetwork},
 }
 
 // Register adds a kind to those of [Make] and [Names]. Call it before either, from one
