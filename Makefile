@@ -87,6 +87,10 @@ tune-records: ## what `sigma tune` saves on unseen clusters: writes docs/results
 mpa-records: ## autoscaling agents on train and test scenarios: writes docs/results (SIDE=train: one part; all of it: half an hour of CPU)
 	go run ./cmd/sigma-records autoscaler $(SIDE)
 
+.PHONY: aware-records
+aware-records: build ## AWARE's claims and agent on the simulator: writes docs/aware-records.md and networks (at most 30 CPU-minutes)
+	go run ./cmd/sigma-records aware
+
 .PHONY: oracle
 oracle: ## differential tests against other people's implementations, where they exist
 	cd hack/oracle && go test ./...

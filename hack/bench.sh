@@ -4,7 +4,7 @@
 # placements by machines, dimensions and items; at most 5 CPU-minutes. SIGMA_DATA
 # adds tianchi-prelim-b.
 #   make bench > tables.md, or hack/bench.sh --doc to renew docs/performance.md
-# With mpa: the speed of the autoscaler's simulator and decisions, 2 CPU-minutes.
+# With mpa: the speed of the autoscaler's simulator, decisions and training, 2 CPU-minutes.
 #   make mpa-bench > tables.md, or hack/bench.sh mpa --doc
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -17,7 +17,7 @@ if [[ -z ${SIGMA_DATA:-} && -d ../shared/data ]]; then
 fi
 target=bench packages=./binpack/learned/linear
 if [[ ${1:-} == mpa ]]; then
-  target=mpa-bench packages='./mpa/loadsim ./mpa'
+  target=mpa-bench packages='./mpa/loadsim ./mpa ./internal/learn/rl'
   shift
 fi
 # One package at a time: they write to the same file.

@@ -4,6 +4,7 @@
 //
 //	sigma-records placement [SECTION…]     figures about placement policies; without names all
 //	sigma-records autoscaler [SIDE…]       autoscalers on simulated workloads
+//	sigma-records aware                    what AWARE claims, measured
 //	sigma-records validate                 the simulator beside theory and a real server
 //	sigma-records summary                  docs/results.md from the pages, nothing is measured
 //
@@ -26,9 +27,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/sigma-scheduler/sigma/internal/records"
 	"github.com/sigma-scheduler/sigma/internal/records/autoscaler"
+	"github.com/sigma-scheduler/sigma/internal/records/aware"
 	"github.com/sigma-scheduler/sigma/internal/records/placement"
 	"github.com/sigma-scheduler/sigma/internal/records/simcheck"
 	"github.com/sigma-scheduler/sigma/mpa/sim"
@@ -77,7 +80,7 @@ func (p *program) root() *cobra.Command {
 	root.PersistentFlags().StringVar(&p.sigma, "sigma", "bin/sigma", "command line that is measured")
 	root.PersistentFlags().StringVar(&p.docs, "docs", "docs", "folder of the pages")
 	root.PersistentFlags().StringVar(&p.out, "out", "out/records", "folder of traces, policies and every run")
-	root.AddCommand(p.placement(), p.autoscaler(), p.validate(), p.summary())
+	root.AddCommand(p.placement(), p.autoscaler(), p.aware(), p.validate(), p.summary())
 	return root
 }
 
@@ -159,6 +162,27 @@ func (p *program) autoscaler() *cobra.Command {
 	cmd.Flags().StringSliceVar(&cfg.Agents, "agents", sim.Agents(), "agents that are compared")
 	cmd.Flags().BoolVar(&printed, "print", false, "print the page and leave the documents as they are")
 	cmd.Flags().IntVar(&cfg.Workers, "workers", runtime.GOMAXPROCS(0), "simulations at the same time")
+	return cmd
+}
+
+func (p *program) aware() *cobra.Command {
+	var cfg aware.Config
+	cmd := &cobra.Command{
+		Use: "aware", Short: "What AWARE claims of bootstrapping, retraining and adaptation, measured", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			p.running = true
+			cfg.Docs, cfg.Out = p.docs, p.out
+			if f, ok := p.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+				cfg.Progress = p.stderr
+			}
+			runner := p.runner()
+			if cfg.Version, err = runner.Version(cmd.Context()); err != nil {
+				return fmt.Errorf("%w: make build makes it", err)
+			}
+			return aware.Run(cmd.Context(), cfg)
+		},
+	}
+	cmd.Flags().IntVar(&cfg.Workers, "workers", runtime.GOMAXPROCS(0), "applications at the same time")
 	return cmd
 }
 

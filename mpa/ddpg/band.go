@@ -131,7 +131,9 @@ type bandJSON struct {
 }
 
 // MarshalJSON implements [mpa.Stateful].
-func (b *Band) MarshalJSON() ([]byte, error) { return json.Marshal(bandJSON{b.candidate, b.rules, &b.edges}) }
+func (b *Band) MarshalJSON() ([]byte, error) {
+	return json.Marshal(bandJSON{b.candidate, b.rules, &b.edges})
+}
 
 // UnmarshalJSON implements [mpa.Stateful].
 func (b *Band) UnmarshalJSON(data []byte) error {

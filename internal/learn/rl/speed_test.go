@@ -3,6 +3,8 @@ package rl
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -81,5 +83,35 @@ func BenchmarkUpdate(b *testing.B) {
 				b.ReportMetric(fast/plain, "ratio")
 			})
 		}
+	}
+}
+
+// TestSpeed writes updates a CPU second of the paper's agent; see hack/bench.sh.
+func TestSpeed(t *testing.T) {
+	path := os.Getenv("SIGMA_BENCH")
+	if path == "" {
+		t.Skip("SIGMA_BENCH, the file to write the table to, is not set; see `make mpa-bench`")
+	}
+	out, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, out.Close()) }()
+	fmt.Fprintf(out, "\n| DDPG, batch of 64 | updates/CPU-s, median of 5 (least … most) | must | aim |\n|---|---:|---:|---:|\n")
+	for _, size := range []struct{ hidden, must, aim int }{{40, 1000, 2000}, {64, 700, 1200}} {
+		c := AWARE(10, 3, 1)
+		c.Hidden = []int{size.hidden, size.hidden}
+		d := filled(t, c)
+		rates := make([]float64, 5)
+		for r := range rates {
+			const updates = 1000
+			start := cpu(t)
+			for range updates {
+				_, err := d.Update()
+				require.NoError(t, err)
+			}
+			rates[r] = updates / (cpu(t) - start).Seconds()
+		}
+		slices.Sort(rates)
+		fmt.Fprintf(out, "| 2 × %d | %.0f (%.0f … %.0f) | ≥ %d | ≥ %d |\n", size.hidden, rates[2], rates[0], rates[4], size.must, size.aim)
+		require.Greater(t, rates[2], float64(size.must), "2 × %d", size.hidden)
 	}
 }

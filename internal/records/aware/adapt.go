@@ -16,13 +16,9 @@ import (
 )
 
 const (
-	unseenFirst   = 640_000
-	unseenApps    = 5
-	adaptEpisodes = 60
-	adaptEvery    = 5    // episodes between two evaluations
-	evaluations   = 4    // episodes that nobody trains on
-	evaluated     = 1000 // the first of them
-	reached       = .95  // of the trained optimum
+	unseenFirst = 640_000
+	evaluated   = 1000 // the first of the episodes that nobody trains on
+	reached     = .95  // of the trained optimum
 )
 
 // adapted is how fast ways of transfer adapt to an unseen application.
@@ -35,7 +31,7 @@ type adapted struct {
 }
 
 func (x *experiments) adapt(ctx context.Context) error {
-	apps, err := applications(unseenFirst, unseenApps, true)
+	apps, err := x.applications(unseenFirst, x.unseenApps, true)
 	if err != nil {
 		return err
 	}
@@ -43,7 +39,7 @@ func (x *experiments) adapt(ctx context.Context) error {
 	embeddings := make([][][]float32, len(apps))
 	for i, a := range apps {
 		for _, t := range transfers {
-			c, err := t.constants(x.pooled, a)
+			c, err := t.constants(ctx, x.pooled, a)
 			if err != nil {
 				return err
 			}
@@ -68,7 +64,7 @@ func (x *experiments) adapt(ctx context.Context) error {
 // adaptTo trains each way on an application.
 func (x *experiments) adaptTo(ctx context.Context, a *application, constants [][]float32) (*adapted, error) {
 	out := &adapted{seed: a.seed}
-	marks := make([]*sim.Result, evaluations)
+	marks := make([]*sim.Result, x.evaluations)
 	for i := range marks {
 		r, err := a.run(ctx, evaluated+i, x.rules(a))
 		if err != nil {
@@ -82,7 +78,7 @@ func (x *experiments) adaptTo(ctx context.Context, a *application, constants [][
 			if err != nil {
 				return 0, err
 			}
-			sum += a.objective(&r, marks[i]) / evaluations
+			sum += a.objective(&r, marks[i]) / float64(x.evaluations)
 		}
 		return sum, nil
 	}
@@ -102,14 +98,14 @@ func (x *experiments) adaptTo(ctx context.Context, a *application, constants [][
 		}
 		var curve []float64
 		for k := 0; ; k++ {
-			if k%adaptEvery == 0 {
+			if k%x.adaptEvery == 0 {
 				value, err := judge(func() mpa.Agent { return network(learner, a, known) })
 				if err != nil {
 					return nil, err
 				}
 				curve = append(curve, value)
 			}
-			if k == adaptEpisodes {
+			if k == x.adaptEpisodes {
 				break
 			}
 			student := &ddpg.Student{Target: a.scenario.App.Target, Learner: learner, Reward: ddpg.Promise, Constants: known}
@@ -124,10 +120,13 @@ func (x *experiments) adaptTo(ctx context.Context, a *application, constants [][
 		curves = append(curves, curve)
 	}
 	out.optimum = slices.Min(curves[0])
-	for _, curve := range curves {
+	for i, curve := range curves {
 		hours := math.Inf(1)
 		if at := slices.IndexFunc(curve, func(v float64) bool { return v <= out.optimum/reached }); at >= 0 {
-			hours = float64(at*adaptEvery) * episodeHours
+			hours = float64(at*x.adaptEvery) * x.hours
+		}
+		if i > 0 && transfers[i-1].size == embeddingSize {
+			hours += x.hours // under rules, for the embedding to be read from
 		}
 		out.hours, out.last = append(out.hours, hours), append(out.last, curve[len(curve)-1])
 	}
@@ -142,9 +141,9 @@ func (x *experiments) units(ctx context.Context, a *application, out *adapted, j
 		return err
 	}
 	hours := math.Inf(1)
-	for _, until := range []float64{.5, 1, episodeHours} {
+	for _, until := range []float64{x.hours / 3, x.hours * 2 / 3, x.hours} {
 		sum := 0.0
-		for i := range evaluations {
+		for i := range x.evaluations {
 			cfg, err := a.episode(evaluated + i)
 			if err != nil {
 				return err
@@ -160,7 +159,7 @@ func (x *experiments) units(ctx context.Context, a *application, out *adapted, j
 			if err != nil {
 				return err
 			}
-			sum += a.objective(&r, &rules) / evaluations
+			sum += a.objective(&r, &rules) / float64(x.evaluations)
 		}
 		if sum <= out.optimum/reached {
 			hours = until
@@ -216,7 +215,7 @@ func (x *experiments) adaptPage(p *records.Page) {
 the pool, by turns. All have the reward by promise, no band and %d episodes. TL+ also knows the mean rate ÷ cores and its variation, the meta-learner's agent a GRU's memory of %d numbers of an episode under rules.
 After every %d episodes each is judged without exploration on %d others, by cost ÷ rules + 1.5·ln(1 + over ÷ .5), over being late or lost ÷ forgiven beyond .5 or the rules'. The *trained optimum* is the best that scratch ever reaches;
 the time is until an objective of at most that ÷ %.2f. `+"`learned`"+` trains nothing: its time is the first half hour, hour or episode that is as good, from the first second that it sees of the application.`,
-		unseenApps, heldProfiles[0], heldProfiles[1], poolEpisodes, poolApps, adaptEpisodes, embeddingSize, adaptEvery, evaluations, reached))
+		x.unseenApps, heldProfiles[0], heldProfiles[1], x.poolEpisodes, x.poolApps, x.adaptEpisodes, embeddingSize, x.adaptEvery, x.evaluations, reached))
 	names := []string{"scratch"}
 	for _, t := range transfers {
 		names = append(names, t.name)
@@ -231,7 +230,7 @@ the time is until an objective of at most that ÷ %.2f. `+"`learned`"+` trains n
 	medians := make([]float64, len(names))
 	show := func(hours float64) string {
 		if math.IsInf(hours, 1) {
-			return fmt.Sprintf("> %.0f", adaptEpisodes*episodeHours)
+			return fmt.Sprintf("> %.0f", float64(x.adaptEpisodes)*x.hours)
 		}
 		return fmt.Sprintf("%.1f", hours)
 	}
@@ -246,15 +245,15 @@ the time is until an objective of at most that ÷ %.2f. `+"`learned`"+` trains n
 		t.Rows = append(t.Rows, append(row, show(medians[i])))
 	}
 	p.Table(t)
-	least := func(h float64) float64 { return min(h, adaptEpisodes*episodeHours) }
+	least := func(h float64) float64 { return min(h, float64(x.adaptEpisodes)*x.hours) }
 	units := max(least(medians[4]), 1./60)
 	table := records.LineTable()
 	for _, l := range []records.Line{
 		lineOf("unseen applications, medians", "minutes until `learned` is there", 60*least(medians[4]), "", records.AtMost(30), records.AtMost(10)),
 		lineOf("unseen applications, medians", "hours of TL ÷ `learned`", least(medians[1])/units, "AWARE 5.5", records.AtLeast(5), records.Target{}),
 		lineOf("unseen applications, medians", "hours of TL+ ÷ `learned`", least(medians[2])/units, "AWARE 4.6", records.AtLeast(5), records.Target{}),
-		lineOf("unseen applications, medians", "hours of TL ÷ embedding", least(medians[1])/max(least(medians[3]), episodeHours), "AWARE 5.5", records.Target{}, records.Target{}),
-		lineOf("unseen applications, medians", "hours of TL+ ÷ embedding", least(medians[2])/max(least(medians[3]), episodeHours), "AWARE 4.6", records.Target{}, records.Target{}),
+		lineOf("unseen applications, medians", "hours of TL ÷ embedding", least(medians[1])/max(least(medians[3]), x.hours), "AWARE 5.5", records.Target{}, records.Target{}),
+		lineOf("unseen applications, medians", "hours of TL+ ÷ embedding", least(medians[2])/max(least(medians[3]), x.hours), "AWARE 4.6", records.Target{}, records.Target{}),
 	} {
 		table.Rows = append(table.Rows, l.Row())
 	}

@@ -29,9 +29,38 @@ const PageName = "aware-records.md"
 
 const command = "make aware-records"
 
+// A size says how much is measured.
+type size struct {
+	bootApps, episodes, retraining, served   int // of bootstrapping and retraining
+	poolApps, poolEpisodes, poolWatch        int // episodes of a learner, over all applications in turn
+	unseenApps, adaptEpisodes, adaptEvery    int
+	evaluations, embeddingUpdates, scenarios int
+	hours                                    float64  // of an episode
+	limits                                   []string // agents that show what more could be had
+}
+
+// full is the size of the page.
+var full = size{
+	bootApps: 5, episodes: 100, retraining: 30, served: 10, poolApps: 10, poolEpisodes: 120, poolWatch: 40,
+	unseenApps: 5, adaptEpisodes: 50, adaptEvery: 5, evaluations: 4, embeddingUpdates: 400, scenarios: 24,
+	hours: 1.5, limits: []string{"foresight", "oracle"},
+}
+
+// blocks are the episodes of a row of the first table: from, to.
+func (s *size) blocks() [][2]int {
+	third := s.episodes * 3 / 10
+	return [][2]int{{0, third}, {third, 2 * third}, {2 * third, s.episodes}}
+}
+
+// total is how often step is called.
+func (s *size) total() int {
+	return s.bootApps*len(ways)*s.episodes + (len(transfers)+2)*s.poolEpisodes + s.unseenApps*(len(transfers)+1)*s.adaptEpisodes
+}
+
 // experiments are all measurements. Each has its own seeds, so that their order does not
 // matter.
 type experiments struct {
+	size
 	cfg    Config
 	policy *learned.Policy
 
@@ -52,11 +81,8 @@ func (x *experiments) step() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.done++
-	fmt.Fprintf(x.cfg.Progress, "\r%d of %d episodes", x.done, total)
+	fmt.Fprintf(x.cfg.Progress, "\r%d of %d episodes", x.done, x.total())
 }
-
-// total is how often step is called.
-const total = bootApps*3*episodes + 5*poolEpisodes + unseenApps*4*adaptEpisodes
 
 // rules are what acts where nothing is learned.
 func (x *experiments) rules(a *application) mpa.Agent { return agents.NewPair(a.scenario.App.Target) }
@@ -68,18 +94,21 @@ func (x *experiments) learned(a *application) mpa.Agent {
 
 // Run measures and replaces the page. Where it fails or is interrupted, the old one stays.
 func Run(ctx context.Context, cfg Config) error {
-	x := &experiments{cfg: cfg, policy: learned.General()}
+	return (&experiments{size: full, cfg: cfg, policy: learned.General()}).run(ctx)
+}
+
+func (x *experiments) run(ctx context.Context) error {
 	if err := x.measure(ctx); err != nil {
 		return err
 	}
-	if cfg.Progress != nil {
-		fmt.Fprintln(cfg.Progress)
+	if x.cfg.Progress != nil {
+		fmt.Fprintln(x.cfg.Progress)
 	}
-	return x.page().Save(filepath.Join(cfg.Docs, PageName))
+	return x.page().Save(filepath.Join(x.cfg.Docs, PageName))
 }
 
 func (x *experiments) measure(ctx context.Context) error {
-	apps, err := applications(bootFirst, bootApps, false)
+	apps, err := x.applications(bootFirst, x.bootApps, false)
 	if err != nil {
 		return err
 	}

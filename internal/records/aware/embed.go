@@ -13,7 +13,7 @@ import (
 const watchedEach = 3 // episodes of an application that the embedder learns from
 
 // trainEmbedder trains on episodes of the pool in which rules acted.
-func trainEmbedder(ctx context.Context, apps []*application) (*embedder, error) {
+func trainEmbedder(ctx context.Context, apps []*application, updates int) (*embedder, error) {
 	var seen [][]rl.Transition
 	for _, a := range apps {
 		for k := range watchedEach {
@@ -40,7 +40,7 @@ func trainEmbedder(ctx context.Context, apps []*application) (*embedder, error) 
 	x, want, loss := nn.NewMatrix[float32](rows, embeddingInputs), nn.NewMatrix[float32](rows, ddpg.StateSize), nn.NewMatrix[float32](rows, ddpg.StateSize)
 	gruGrad, headGrad := make([]float32, len(gru.Params())), make([]float32, len(head.Params()))
 	gruAdam, headAdam := nn.NewAdam[float32](3e-3, len(gruGrad)), nn.NewAdam[float32](3e-3, len(headGrad))
-	for range embeddingUpdates {
+	for range updates {
 		for b := range embeddingBatch {
 			list := seen[rng.IntN(len(seen))]
 			from := rng.IntN(len(list) - embeddingSteps)

@@ -11,23 +11,20 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/sim"
 )
 
-// Scenarios of the test side. Nothing here trains.
-const judgedScenarios = 24
-
-// judge compares agents on the test side.
+// judge compares agents on the test side. Nothing in this file trains.
 func (x *experiments) judge(ctx context.Context) error {
 	paths, err := x.pooled.write(filepath.Join(x.cfg.Out, "aware"))
 	if err != nil {
 		return err
 	}
 	names := append([]string{rules, "learned"}, paths...)
-	list, err := scaling.Agents(append(names, "foresight", "oracle"), "")
+	list, err := scaling.Agents(append(names, x.limits...), "")
 	if err != nil {
 		return err
 	}
 	at := slices.IndexFunc(list, func(a scaling.Agent) bool { return a.Name == paths[2] })
 	list[at].Band = true
-	g := scaling.Generated{Side: "test", Seed: sim.FirstTestSeed, Count: judgedScenarios, Agents: list, Workers: x.cfg.Workers}
+	g := scaling.Generated{Side: "test", Seed: sim.FirstTestSeed, Count: x.scenarios, Agents: list, Workers: x.cfg.Workers}
 	x.test, err = g.Compare(ctx)
 	return err
 }
@@ -36,12 +33,15 @@ func (x *experiments) judge(ctx context.Context) error {
 func (x *experiments) judgePage(p *records.Page) {
 	p.Heading("On applications and loads of the test side")
 	p.Text(fmt.Sprintf(`%d generated scenarios of 3 hours from seed %d. The networks were trained on the %d applications of the pool, %d episodes each, and do not learn any more. The last two rows are
-limits: `+"`foresight`"+` is `+"`learned`"+` that is told the load to come and acts inside the guards; the oracle is bound by no guard, window or lag.`, judgedScenarios, uint64(sim.FirstTestSeed), poolApps, poolEpisodes))
+limits: `+"`foresight`"+` is `+"`learned`"+` that is told the load to come and acts inside the guards; the oracle is bound by no guard, window or lag.`, x.scenarios, uint64(sim.FirstTestSeed), x.poolApps, x.poolEpisodes))
 	t := records.Table{
 		Heads: []string{"agent", "cost ÷ rules", "of sums", "worst", "late or lost ÷ forgiven", "cpu %", "memory %", "SLO kept", "kills"},
 		Right: []int{1, 2, 3, 4, 5, 6, 7, 8},
 	}
-	names := []string{"rules (`" + rules + "`)", "`learned`", ways[0].name, ways[1].name, ways[2].name + ", in its band", "limit: `foresight`", "limit: oracle"}
+	names := []string{"rules (`" + rules + "`)", "`learned`", ways[0].name, ways[1].name, ways[2].name + ", in its band"}
+	for _, name := range x.limits {
+		names = append(names, "limit: `"+name+"`")
+	}
 	for i, f := range x.test.Agents {
 		var used float64
 		var all tally

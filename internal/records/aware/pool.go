@@ -18,29 +18,25 @@ import (
 )
 
 const (
-	poolFirst    = 630_000
-	poolApps     = 10
-	poolEpisodes = 150 // of a learner, over all applications in turn
-	poolWatch    = 50  // of those, in which rules act for the bootstrapped learner
-	poolSeed     = 1
+	poolFirst = 630_000
+	poolSeed  = 1
 )
 
 // A transfer is what learners on the pool know of an application besides its state.
 type transfer struct {
 	name      string
-	constants func(p *pooled, a *application) ([]float32, error)
+	constants func(ctx context.Context, p *pooled, a *application) ([]float32, error)
 	size      int
 }
 
 var transfers = []transfer{
-	{name: "transfer (TL)", constants: func(*pooled, *application) ([]float32, error) { return nil, nil }},
-	{name: "transfer with load features (TL+)", constants: func(_ *pooled, a *application) ([]float32, error) { return a.loadFeatures() }, size: 2},
-	{name: "meta-learner's embedding", constants: (*pooled).embeddingOf, size: embeddingSize},
+	{name: "transfer (TL)", constants: func(context.Context, *pooled, *application) ([]float32, error) { return nil, nil }},
+	{name: "transfer with load features (TL+)", constants: func(_ context.Context, _ *pooled, a *application) ([]float32, error) { return a.loadFeatures() }, size: 2},
+	{name: "meta-learner's embedding", constants: embeddingOf, size: embeddingSize},
 }
 
 // pooled is what was learned on the pool of applications.
 type pooled struct {
-	ctx       context.Context
 	apps      []*application
 	embedder  *embedder
 	transfers [][]byte // whole trainings, by transfer
@@ -56,18 +52,18 @@ type pooled struct {
 // pool trains on the pool: the transfers, and the general networks that the test side
 // judges.
 func (x *experiments) pool(ctx context.Context, group *errgroup.Group) error {
-	apps, err := applications(poolFirst, poolApps, false)
+	apps, err := x.applications(poolFirst, x.poolApps, false)
 	if err != nil {
 		return err
 	}
-	p := &pooled{ctx: ctx, apps: apps, transfers: make([][]byte, len(transfers))}
+	p := &pooled{apps: apps, transfers: make([][]byte, len(transfers))}
 	x.pooled = p
 	group.Go(func() (err error) {
-		if p.embedder, err = trainEmbedder(ctx, apps); err != nil {
+		if p.embedder, err = trainEmbedder(ctx, apps, x.embeddingUpdates); err != nil {
 			return err
 		}
 		for i, t := range transfers {
-			learner, err := p.train(x, ways[1], t)
+			learner, err := p.train(ctx, x, ways[1], t)
 			if err != nil {
 				return err
 			}
@@ -78,34 +74,34 @@ func (x *experiments) pool(ctx context.Context, group *errgroup.Group) error {
 		return nil
 	})
 	group.Go(func() (err error) {
-		p.paper, err = p.train(x, ways[0], transfers[0])
+		p.paper, err = p.train(ctx, x, ways[0], transfers[0])
 		return err
 	})
 	group.Go(func() (err error) {
-		p.band, err = p.train(x, ways[2], transfers[0])
+		p.band, err = p.train(ctx, x, ways[2], transfers[0])
 		return err
 	})
 	return nil
 }
 
 // train trains one learner on all applications in turn.
-func (p *pooled) train(x *experiments, w way, t transfer) (*rl.DDPG, error) {
+func (p *pooled) train(ctx context.Context, x *experiments, w way, t transfer) (*rl.DDPG, error) {
 	learner, err := rl.New(w.config(t.size, poolSeed))
 	if err != nil {
 		return nil, err
 	}
-	for k := range poolEpisodes {
+	for k := range x.poolEpisodes {
 		a := p.apps[k%len(p.apps)]
-		constants, err := t.constants(p, a)
+		constants, err := t.constants(ctx, p, a)
 		if err != nil {
 			return nil, err
 		}
 		target := a.scenario.App.Target
 		student := &ddpg.Student{Target: target, Learner: learner, Reward: w.reward, Constants: constants}
 		if w.bootstrap {
-			student.Rules, student.Watch = agents.NewPair(target), k < poolWatch
+			student.Rules, student.Watch = agents.NewPair(target), k < x.poolWatch
 		}
-		if _, err := a.run(p.ctx, k, student); err != nil {
+		if _, err := a.run(ctx, k, student); err != nil {
 			return nil, err
 		}
 		if err := student.End(); err != nil {
@@ -194,12 +190,11 @@ type embedder struct {
 }
 
 const (
-	embeddingSize    = 8
-	embeddingInputs  = ddpg.StateSize + ddpg.ActionSize + 1
-	embeddingSteps   = 60 // half an hour
-	embeddingBatch   = 16
-	embeddingUpdates = 400
-	embeddingStream  = 0xe3b
+	embeddingSize   = 8
+	embeddingInputs = ddpg.StateSize + ddpg.ActionSize + 1
+	embeddingSteps  = 60 // half an hour
+	embeddingBatch  = 16
+	embeddingStream = 0xe3b
 )
 
 func fill(row []float32, t *rl.Transition) {
@@ -231,9 +226,9 @@ func (e *embedder) embed(list []rl.Transition) ([]float32, error) {
 	return out, nil
 }
 
-func (p *pooled) embeddingOf(a *application) ([]float32, error) {
+func embeddingOf(ctx context.Context, p *pooled, a *application) ([]float32, error) {
 	if a.embedding == nil {
-		list, err := a.watched(p.ctx, 0)
+		list, err := a.watched(ctx, 0)
 		if err != nil {
 			return nil, err
 		}

@@ -14,8 +14,6 @@ import (
 )
 
 const (
-	episodeHours = 1.5
-	episodeSteps = 180
 	// Streams of random numbers of episodes.
 	episodeStream = 0xe915
 	rules         = "hpa+vpa"
@@ -27,6 +25,7 @@ type application struct {
 	scenario sim.Scenario
 	seed     uint64
 	factor   float64 // of the cpu of a request, 1 until an update
+	hours    float64 // of an episode
 	// What the rules did in the episodes so far. One goroutine uses it.
 	rules []sim.Result
 	// embedding of its first episode, once it is made.
@@ -35,7 +34,7 @@ type application struct {
 
 // applications draws so many whose profiles are kept from the pool, or the others.
 // Trainers know the train side only.
-func applications(first uint64, count int, unseen bool) ([]*application, error) {
+func (x *experiments) applications(first uint64, count int, unseen bool) ([]*application, error) {
 	generator, err := sim.NewGenerator("train", "")
 	if err != nil {
 		return nil, err
@@ -48,7 +47,7 @@ func applications(first uint64, count int, unseen bool) ([]*application, error) 
 		}
 		held := slices.ContainsFunc(s.App.Segments, func(g loadsim.Segment) bool { return slices.Contains(heldProfiles, g.Name) })
 		if held == unseen {
-			list = append(list, &application{scenario: s, seed: seed, factor: 1})
+			list = append(list, &application{scenario: s, seed: seed, factor: 1, hours: x.hours})
 		}
 	}
 	return list, nil
@@ -63,12 +62,12 @@ func (a *application) episode(k int) (sim.Config, error) {
 	within := func(low, high float64) string { return fmt.Sprintf("%g", low+(high-low)*rng.Float64()) }
 	load, err := loadsim.Synthetic("diurnal", map[string]string{
 		"low": within(.1, .5), "high": "1", "period": fmt.Sprintf("%g", .5*math.Pow(8, rng.Float64())), "peak": within(0, 3), "noise": within(.05, .2),
-	}, episodeHours, rng.Uint64())
+	}, a.hours, rng.Uint64())
 	if err != nil {
 		return sim.Config{}, err
 	}
 	cfg := a.scenario.Config(1000*a.seed + uint64(k))
-	cfg.Load, cfg.Seconds, cfg.Warmup = load.Scale(a.scenario.Load.Peak()), episodeHours*3600, 0
+	cfg.Load, cfg.Seconds, cfg.Warmup = load.Scale(a.scenario.Load.Peak()), a.hours*3600, 0
 	if a.factor != 1 {
 		cfg.App.Segments = slices.Clone(cfg.App.Segments)
 		for i := range cfg.App.Segments {
