@@ -21,16 +21,18 @@ var target = mpa.Target{
 	Containers: []mpa.ContainerSpec{{Name: "web", CPU: true, Memory: true}},
 }
 
+func size(cpu, memory int64) mpa.Resources { return mpa.Resources{CPU: cpu, Memory: memory} }
+
 var begin = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 
 // observed is a workload of two pods of a core and a GiB, half of which they use.
 func observed(seconds int) *mpa.Observation {
 	now := begin.Add(time.Duration(seconds) * time.Second)
-	o := &mpa.Observation{Time: now, Replicas: 2, Rate: mpa.Metric{100, now}, Throughput: mpa.Metric{100, now}, Latency: mpa.Metric{.1, now}}
+	o := &mpa.Observation{Time: now, Replicas: 2, Rate: mpa.Metric{Value: 100, Time: now}, Throughput: mpa.Metric{Value: 100, Time: now}, Latency: mpa.Metric{Value: .1, Time: now}}
 	for i := range 2 {
 		o.Pods = append(o.Pods, mpa.Pod{Name: fmt.Sprint(i), Phase: mpa.Running, Ready: true, Containers: []mpa.Container{{
-			Name: "web", Request: mpa.Resources{1000, 1 << 30}, Actual: mpa.Resources{1000, 1 << 30},
-			Usage: mpa.Usage{Resources: mpa.Resources{500, 1 << 29}, Time: now, Window: time.Minute},
+			Name: "web", Request: size(1000, 1<<30), Actual: size(1000, 1<<30),
+			Usage: mpa.Usage{Resources: size(500, 1<<29), Time: now, Window: time.Minute},
 		}}})
 	}
 	return o
@@ -44,7 +46,7 @@ func network(t *testing.T, inputs int) *nn.MLP[float32] {
 }
 
 func seen(o *mpa.Observation) view {
-	first := start{2, []mpa.Resources{{1000, 1 << 30}}}
+	first := start{2, []mpa.Resources{size(1000, 1<<30)}}
 	return first.look(o, &target, o.Requests(&target))
 }
 
@@ -66,7 +68,7 @@ func TestState(t *testing.T) {
 // The paper's reward is the same whether requests are answered or lost; the promise's
 // is not.
 func TestRewards(t *testing.T) {
-	first := start{2, []mpa.Resources{{1000, 1 << 30}}}
+	first := start{2, []mpa.Resources{size(1000, 1<<30)}}
 	reward := func(r Reward, change func(o *mpa.Observation)) (float64, bool) {
 		o := observed(0)
 		change(o)
@@ -102,9 +104,9 @@ func TestRewards(t *testing.T) {
 }
 
 func TestActions(t *testing.T) {
-	first := start{2, []mpa.Resources{{1000, 1 << 30}}}
+	first := start{2, []mpa.Resources{size(1000, 1<<30)}}
 	r := first.size([]float32{1, -1, -1}, &target)
-	assert.Equal(t, mpa.Recommendation{Replicas: 2, Containers: []mpa.Resources{{4000, 1 << 28}}}, r)
+	assert.Equal(t, mpa.Recommendation{Replicas: 2, Containers: []mpa.Resources{size(4000, 1<<28)}}, r)
 	assert.EqualValues(t, 12, first.size([]float32{0, 0, 1}, &target).Replicas, "the target's bound")
 	for _, action := range [][]float32{{0, 0, -1}, {.5, -.5, 0}, {-1, 1, .1111}} {
 		r := first.size(action, &target)
@@ -153,7 +155,7 @@ func TestNetworkOfOtherSizes(t *testing.T) {
 }
 
 func TestBound(t *testing.T) {
-	rules := mpa.Recommendation{Replicas: 4, Containers: []mpa.Resources{{1000, 1 << 30}}}
+	rules := mpa.Recommendation{Replicas: 4, Containers: []mpa.Resources{size(1000, 1<<30)}}
 	for _, c := range []struct {
 		name   string
 		n      int32
@@ -161,12 +163,12 @@ func TestBound(t *testing.T) {
 		want   int32
 		become mpa.Resources
 	}{
-		{"inside", 3, mpa.Resources{1500, 1 << 30}, 3, mpa.Resources{1500, 1 << 30}},
-		{"too much: fewer pods", 12, mpa.Resources{1000, 1 << 30}, 6, mpa.Resources{1000, 1 << 30}},
-		{"a large pod: as large as the band allows", 2, mpa.Resources{7000, 1 << 30}, 2, mpa.Resources{1500, 1 << 30}},
-		{"a tiny pod: as small, and more of them", 1, mpa.Resources{100, 1 << 30}, 4, mpa.Resources{500, 1 << 30}},
-		{"memory", 4, mpa.Resources{1000, 1 << 20}, 4, mpa.Resources{1000, 1 << 30}},
-		{"much memory", 4, mpa.Resources{1000, 1 << 34}, 4, mpa.Resources{1000, 3 << 29}},
+		{"inside", 3, size(1500, 1<<30), 3, size(1500, 1<<30)},
+		{"too much: fewer pods", 12, size(1000, 1<<30), 6, size(1000, 1<<30)},
+		{"a large pod: as large as the band allows", 2, size(7000, 1<<30), 2, size(1500, 1<<30)},
+		{"a tiny pod: as small, and more of them", 1, size(100, 1<<30), 4, size(500, 1<<30)},
+		{"memory", 4, size(1000, 1<<20), 4, size(1000, 1<<30)},
+		{"much memory", 4, size(1000, 1<<34), 4, size(1000, 3<<29)},
 	} {
 		got := within(mpa.Recommendation{Replicas: c.n, Containers: []mpa.Resources{c.each}}, rules, .5, 1000, &target)
 		assert.Equal(t, c.want, got.Replicas, c.name)
@@ -174,8 +176,8 @@ func TestBound(t *testing.T) {
 	}
 	// Few replicas of pods that the candidate made four times as large are no more than the
 	// rules' least, as they were at first.
-	least := mpa.Recommendation{Replicas: 1, Containers: []mpa.Resources{{4000, 1 << 30}}}
-	got := within(mpa.Recommendation{Replicas: 3, Containers: []mpa.Resources{{1000, 1 << 30}}}, least, .5, 1000, &target)
+	least := mpa.Recommendation{Replicas: 1, Containers: []mpa.Resources{size(4000, 1<<30)}}
+	got := within(mpa.Recommendation{Replicas: 3, Containers: []mpa.Resources{size(1000, 1<<30)}}, least, .5, 1000, &target)
 	assert.EqualValues(t, 1, got.Replicas)
 	assert.EqualValues(t, 1000, got.Containers[0].CPU)
 }
@@ -187,9 +189,9 @@ func (f fixed) Recommend(*mpa.Observation) mpa.Recommendation { return mpa.Recom
 
 func TestBand(t *testing.T) {
 	rules := fixed{Replicas: 4, Source: "rules"}
-	all := fixed{Replicas: 12, Containers: []mpa.Resources{{1000, 1 << 30}}}
+	all := fixed{Replicas: 12, Containers: []mpa.Resources{size(1000, 1<<30)}}
 	assert.EqualValues(t, 6, NewBand(target, all, rules).Recommend(observed(0)).Replicas)
-	few := fixed{Replicas: 1, Containers: []mpa.Resources{{1000, 1 << 30}}}
+	few := fixed{Replicas: 1, Containers: []mpa.Resources{size(1000, 1<<30)}}
 	assert.EqualValues(t, 2, NewBand(target, few, rules).Recommend(observed(0)).Replicas)
 	slow := observed(0)
 	slow.Latency.Value = .15
