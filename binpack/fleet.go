@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// A Kind is a set of machines that are alike: equal type, capacity and cost.
+// A Kind is a set of machines that are alike: equal type, capacity, cost and zone.
 type Kind struct {
 	Type     int32
 	Cost     float64
@@ -34,6 +34,7 @@ func (s *State) compileKinds() {
 		for _, c := range ml.Capacity {
 			key = binary.LittleEndian.AppendUint64(key, uint64(c))
 		}
+		key = append(key, ml.Zone...)
 		k, ok := index[string(key)]
 		if !ok {
 			k = int32(len(s.kinds))

@@ -15,6 +15,7 @@ func (s *State) AddApp(app App, group Group, at int) int32 {
 		s.inst.Groups = append(s.inst.Groups, group)
 		s.groups = append(s.groups, groupInfo{limit: group.Limit, spread: group.SpreadMin, simple: true})
 		s.onGroup = append(s.onGroup, 0)
+		s.zones.addGroup()
 	}
 	s.groups[app.Group].apps = slices.Insert(s.groups[app.Group].apps, at, a)
 	if s.least != nil {
@@ -30,6 +31,9 @@ func (s *State) AddApp(app App, group Group, at int) int32 {
 func (s *State) addHistory() {
 	for _, column := range []*[]int64{&s.seen, &s.requests, &s.sumSq, &s.alive, &s.sampled} {
 		*column = append(*column, 0)
+	}
+	if s.Declared != nil {
+		s.Declared = append(s.Declared, -1)
 	}
 	known := &s.Known
 	if known.Expected != nil {

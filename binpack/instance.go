@@ -23,6 +23,8 @@ type Instance struct {
 	Groups     []Group       // limits and rules count per group
 	Apps       []App         //
 	Rules      []Rule        //
+	// MaxShareOfApp is as in [Care], for policies that state none; 0 = 1, no limit.
+	MaxShareOfApp float64
 }
 
 // A Dimension is one resource.
@@ -64,6 +66,7 @@ type MachineLine struct {
 	Count    int     // Unlimited in open fleets only
 	Cost     float64 // of one machine
 	Capacity []int64 // per dimension, in units
+	Zone     string  // "" = none
 }
 
 // A Group is a set of apps whose items are counted together by limits, spread
@@ -82,6 +85,7 @@ type App struct {
 	Demand   []int64 // per dimension, in units
 	Expected float64 // items alive at the same time, as forecast; negative = not given
 	Lifetime float64 // mean seconds, as forecast; negative = not given
+	Soft     []SoftTerm
 }
 
 // A Rule (A, B, Max) forbids a placement after which a machine holds at least

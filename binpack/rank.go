@@ -22,10 +22,15 @@ func (s *State) prefers(a int32, x float64, b int32, y float64) bool {
 // Candidates take the item (see [State.Candidates]); they may come in any order.
 // The error is ErrNotFinite: one such score spoils the whole ranking.
 //
+// Only machines that the items of the app prefer are ranked, where [State.Care] says so.
+//
 // Every placement is the first of a ranking. A scheduler that has the last word
 // on where a pod goes asks for more than the first; a replay asks [State.Choose].
 func (s *State) Rank(scorer Scorer, item Item, candidates []int32, top int, buf []Ranked) ([]Ranked, error) {
 	buf, scorer = buf[:0], deciding(scorer)
+	if s.cares(item.App) {
+		candidates = s.preferred(item.App, candidates)
+	}
 	// A heap of the best so far, the last of them on top.
 	for i, score := range s.score(scorer, item, candidates) {
 		if score-score != 0 { // NaN or an infinity
@@ -50,6 +55,9 @@ func (s *State) Rank(scorer Scorer, item Item, candidates []int32, top int, buf 
 // are ([ClassScorer], [Shortlister]). The error is ErrNoFit or ErrNotFinite.
 func (s *State) Choose(scorer Scorer, item Item) (int32, error) {
 	scorer = deciding(scorer)
+	if s.cares(item.App) { // what tells who will not win knows no preferences
+		return s.chooseAmong(scorer, item)
+	}
 	s.candidates, s.pending = s.contenders(scorer, item, s.candidates[:0], s.pending[:0])
 	if len(s.candidates) == 0 {
 		return -1, ErrNoFit
@@ -80,6 +88,20 @@ func (s *State) Choose(scorer Scorer, item Item) (int32, error) {
 	return s.candidates[best], nil
 }
 
+// chooseAmong is Choose for an app whose preferences count.
+func (s *State) chooseAmong(scorer Scorer, item Item) (int32, error) {
+	s.candidates = s.Feasible(item.App, s.candidates[:0])
+	if len(s.candidates) == 0 {
+		return -1, ErrNoFit
+	}
+	var first [1]Ranked
+	ranked, err := s.Rank(scorer, item, s.candidates, 1, first[:0])
+	if err != nil {
+		return -1, err
+	}
+	return ranked[0].Machine, nil
+}
+
 // comesFirst reports whether candidate i comes before the best so far; -1 = none.
 func (s *State) comesFirst(i, best int, out []float64) bool {
 	return best < 0 || s.prefers(s.candidates[i], out[i], s.candidates[best], out[best])
@@ -95,6 +117,11 @@ func (s *State) score(scorer Scorer, item Item, candidates []int32) []float64 {
 	out := s.scores[:n]
 	if n > 0 {
 		scorer.Score(item, candidates, out)
+	}
+	if s.Care.Mode == SoftTrade && s.hasTerms(item.App) {
+		for i, soft := range s.softScores(item.App, candidates) {
+			out[i] += s.Care.Price * soft
+		}
 	}
 	return out
 }

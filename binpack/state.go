@@ -58,6 +58,7 @@ type State struct {
 	pools []pool
 
 	classes classes
+	zones   zones
 
 	// History.
 	seen       []int64 // per app: items that arrived
@@ -73,6 +74,11 @@ type State struct {
 
 	// Known is what the policy may know beyond the past; the driver fills it.
 	Known Known
+	// Care is how far preferences bind the policy; the driver fills it.
+	Care Care
+	// Declared is what a share of an app is of, per app: the expected items, at every level of
+	// knowledge. Scorers do not read it; the driver fills it.
+	Declared []float64
 
 	journal    []Change
 	journalSeq uint64
@@ -85,8 +91,10 @@ type State struct {
 	candidates  []int32
 	pending     []int32 // beside candidates: the class to search, -1 = none
 	scores      []float64
-	lowest      []int32 // per kind, of Candidates
-	allowed     []int32 // of Candidates
+	soft        []float64 // of softScores
+	kept        []int32   // of preferred
+	lowest      []int32   // per kind, of Candidates
+	allowed     []int32   // of Candidates
 	deviceOut   []int32
 	totalAlive  int64
 	requestsAll int64
@@ -131,6 +139,7 @@ func NewState(inst *Instance) *State {
 	s.maxDevices = make([]int, len(s.deviceDims))
 	s.compileTypes()
 	s.compileKinds()
+	s.zones.compile(inst)
 	s.seen = make([]int64, nApps)
 	s.requests = make([]int64, nApps)
 	s.sumSq = make([]int64, nApps)
@@ -179,11 +188,12 @@ func (s *State) Reset() {
 	clear(s.sampled)
 	clear(s.held)
 	clear(s.onGroup)
+	s.zones.reset()
 	s.serial, s.machines, s.totalAlive, s.requestsAll = 0, 0, 0, 0
 	s.departures, s.moves, s.came, s.seenAll, s.sampledAt = 0, 0, 0, 0, 0
 	// Versions stay unique, and readers of the journal learn that all is new.
 	s.journalSeq += journalSize + 1
-	s.Known = Known{Elapsed: -1}
+	s.Known, s.Care, s.Declared = Known{Elapsed: -1}, Care{}, nil
 	s.populate()
 }
 
@@ -320,6 +330,7 @@ func (s *State) put(app, m int32) {
 	if count == 1 {
 		s.onGroup[a.Group]++
 	}
+	s.zones.add(s.line[m], a.Group, 1)
 	s.close(a.Group, m, count)
 	s.items[m]++
 	s.serial++
@@ -363,6 +374,7 @@ func (s *State) addEntry(app, group, m int32) int32 {
 func (s *State) Remove(app, m int32, devices []Device) {
 	a := &s.inst.Apps[app]
 	s.dropEntry(app, m)
+	s.zones.add(s.line[m], a.Group, -1)
 	for d, need := range a.Demand {
 		s.free[d][m] += need
 	}

@@ -207,7 +207,7 @@ func (r *Replayer) begin(policy binpack.Policy, opt Options) {
 	r.state.Reset()
 	r.run = run{opt: opt, know: policy.Knowledge(), rejected: make([]float64, len(r.total))}
 	u := &r.run
-	r.state.Known = r.grant(u.know)
+	r.state.Known, r.state.Declared, r.state.Care = r.grant(u.know), r.known.Expected, binpack.CareOf(policy)
 	for i, q := range r.trace.Requests {
 		r.left[i] = q.Count
 	}

@@ -150,6 +150,7 @@ const (
 	streamRequests             // sizes, order and times of requests
 	streamLifetimes            // also scaling and roll-outs
 	streamFleet                // sizes of nodes
+	streamSoft                 // what pods prefer
 )
 
 func stream(seed, purpose uint64) *rand.Rand {

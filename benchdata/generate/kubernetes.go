@@ -26,6 +26,8 @@ var kubernetes = Kind{
 		},
 		{Name: "f", Max: 10, Help: "node volume ÷ peak volume of fleet=fixed; 0: drawn from 1.01 to 1.1"},
 		{Name: "gpus", Max: 1, Help: "share of the Deployments that ask for GPUs; they run on nodes of their own"},
+		{Name: "soft", Max: 1, Unstated: true, Help: "share of the Deployments whose pods prefer different nodes, an even spread over zones (without zones: nodes), or both"},
+		{Name: "zones", Max: 9, Integer: true, Unstated: true, Help: "zones, with nodes of every size; 0: none"},
 	}, forecastParams()...),
 	check: func(p values) error {
 		if p["f"] != 0 && p["fleet"] != kubernetesFixed {
@@ -119,6 +121,8 @@ func makeKubernetes(seed uint64, p values) *trace.Trace {
 	if inst.Fleet == binpack.Fixed {
 		fleet.size(t)
 	}
+	preferSoftly(stream(seed, streamSoft), inst, deployments, p)
+	inst.Machines = inZones(inst.Machines, int(p["zones"]))
 	return t
 }
 

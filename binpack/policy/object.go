@@ -62,6 +62,8 @@ type Spec struct {
 	Mode           Mode               `yaml:"mode,omitempty" json:"mode,omitempty"`
 	CanaryPercent  *int               `yaml:"canaryPercent,omitempty" json:"canaryPercent,omitempty"`
 	Repair         *Repair            `yaml:"repair,omitempty" json:"repair,omitempty"`
+	Soft           *Soft              `yaml:"soft,omitempty" json:"soft,omitempty"`
+	MaxShareOfApp  *float64           `yaml:"maxShareOfApp,omitempty" json:"maxShareOfApp,omitempty"`
 	Provenance     map[string]any     `yaml:"provenance,omitempty" json:"provenance,omitempty"`
 }
 
@@ -82,10 +84,18 @@ func (o *Object) Policy() (binpack.Policy, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	if o.Spec.Model == RuleModel {
-		return o.Spec.buildRule()
+	p, err := o.Spec.build()
+	if care := o.Spec.Care(); err == nil && care != (binpack.Care{}) {
+		return careful{p, care}, nil
 	}
-	return ModelOf(o.Spec.Model).Build(o.Spec.learned())
+	return p, err
+}
+
+func (s *Spec) build() (binpack.Policy, error) {
+	if s.Model == RuleModel {
+		return s.buildRule()
+	}
+	return ModelOf(s.Model).Build(s.learned())
 }
 
 // Validate reports the first fault of the object.
@@ -109,7 +119,7 @@ func (o *Object) Validate() error {
 	case s.CanaryPercent != nil && (*s.CanaryPercent < 0 || *s.CanaryPercent > 100):
 		return fmt.Errorf("spec.canaryPercent %d: want 0 to 100", *s.CanaryPercent)
 	}
-	if err := s.Repair.validate(); err != nil {
+	if err := cmp.Or(s.Repair.validate(), s.validateCare()); err != nil {
 		return err
 	}
 	if _, ok := binpack.ParseKnowledge(s.Knowledge); !ok {
@@ -145,7 +155,8 @@ func (s *Spec) Suits(inst *binpack.Instance) error {
 }
 
 // Digest identifies what the policy does: sha256 over model, knowledge,
-// features, weights, parameters and rule, not over name, mode, repair or provenance; of a model that
+// features, weights, parameters and rule, not over name, provenance or
+// settings of use (mode, repair, soft, maxShareOfApp); of a model that
 // has contents also over these.
 func (o *Object) Digest() string {
 	core := Spec{

@@ -21,7 +21,7 @@ type content struct {
 func (t *Trace) canonical() ([]content, error) {
 	m := manifest{
 		name: t.Name, description: t.Description, fleet: t.Instance.Fleet,
-		measureFrom: t.MeasureFrom, source: t.Source,
+		measureFrom: t.MeasureFrom, maxShareOfApp: t.Instance.MaxShareOfApp, source: t.Source,
 	}
 	for _, dim := range t.Instance.Dimensions {
 		m.dimensions = append(m.dimensions, dim.Name)
@@ -158,10 +158,18 @@ func dimensionNames(in *binpack.Instance) []string {
 
 func (t *Trace) encodeMachines() []byte {
 	in := t.Instance
-	l := newLine(append(slices.Clip(machineColumns), dimensionNames(in)...)...)
+	zoned := slices.ContainsFunc(in.Machines, func(m binpack.MachineLine) bool { return m.Zone != "" })
+	columns := slices.Clone(machineColumns)
+	if zoned {
+		columns = slices.Insert(columns, machineCount, zoneColumn)
+	}
+	l := newLine(append(columns, dimensionNames(in)...)...)
 	for _, m := range in.Machines {
 		l.text(m.Name)
 		l.text(in.Types[m.Type])
+		if zoned {
+			l.text(m.Zone)
+		}
 		l.intUnless(int64(m.Count), binpack.Unlimited)
 		l.float(m.Cost)
 		l.quantities(m.Capacity, in.Dimensions)
@@ -174,6 +182,10 @@ func (t *Trace) encodeApps() []byte {
 	in := t.Instance
 	columns := append([]string{}, appColumns[:appBeforeDimensions]...)
 	columns = append(append(columns, dimensionNames(in)...), appColumns[appBeforeDimensions:]...)
+	soft := slices.ContainsFunc(in.Apps, func(a binpack.App) bool { return len(a.Soft) > 0 })
+	if soft {
+		columns = append(columns, softColumn)
+	}
 	l := newLine(columns...)
 	for _, app := range in.Apps {
 		group := in.Groups[app.Group]
@@ -193,9 +205,25 @@ func (t *Trace) encodeApps() []byte {
 		l.intUnless(int64(group.SpreadMin), 0)
 		l.forecast(app.Expected)
 		l.forecast(app.Lifetime)
+		if soft {
+			l.text(softText(in, &app))
+		}
 		l.end()
 	}
 	return l.buf
+}
+
+// softText is what an app prefers, as apps.csv has it.
+func softText(in *binpack.Instance, app *binpack.App) string {
+	var terms []string
+	for _, term := range app.Soft {
+		group := ""
+		if term.Group != app.Group {
+			group = in.Groups[term.Group].Name
+		}
+		terms = append(terms, term.Text(group))
+	}
+	return strings.Join(terms, "|")
 }
 
 func (t *Trace) encodeRules() []byte {

@@ -25,6 +25,7 @@ type manifest struct {
 	dimensions, devices []string
 	fleet               binpack.Fleet
 	measureFrom         float64
+	maxShareOfApp       float64 // 0 = not given
 	source              map[string]any
 }
 
@@ -116,6 +117,16 @@ func (m *manifest) set(key string, value *yaml.Node) (err error) {
 				err = fmt.Errorf("%q: %w", s, err)
 			}
 		}
+	case "maxShareOfApp":
+		var s string
+		if s, err = scalar(value); err == nil && s != "" {
+			if m.maxShareOfApp, err = parseFloat(s); err == nil && !(m.maxShareOfApp > 0 && m.maxShareOfApp <= 1) {
+				err = errors.New("want a number above 0, up to 1")
+			}
+			if err != nil {
+				err = fmt.Errorf("%q: %w", s, err)
+			}
+		}
 	case "source":
 		var source any
 		if source, err = sourceValue(value); err == nil && source != nil {
@@ -145,7 +156,7 @@ func checkDimensions(dimensions []string) error {
 		if strings.ContainsAny(name, ":|,\"'[]") || strings.ContainsFunc(name, unicode.IsSpace) {
 			return fmt.Errorf("%q: space, quote, bracket, comma, colon or bar in a name", name)
 		}
-		if slices.Contains(machineColumns, name) || slices.Contains(appColumns, name) {
+		if slices.Contains(machineColumns, name) || slices.Contains(appColumns, name) || name == zoneColumn || name == softColumn {
 			return fmt.Errorf("%q: is the name of another column", name)
 		}
 	}
@@ -256,6 +267,9 @@ func (m *manifest) encode() ([]byte, error) {
 	add("fleet", stringNode(m.fleet.String()))
 	if !math.IsNaN(m.measureFrom) {
 		add("measureFrom", &yaml.Node{Kind: yaml.ScalarNode, Value: string(appendFloat(nil, m.measureFrom))})
+	}
+	if m.maxShareOfApp != 0 {
+		add("maxShareOfApp", &yaml.Node{Kind: yaml.ScalarNode, Value: string(appendFloat(nil, m.maxShareOfApp))})
 	}
 	if len(m.source) > 0 {
 		source, err := sourceNode(reflect.ValueOf(m.source))

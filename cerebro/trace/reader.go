@@ -14,9 +14,11 @@ import (
 var (
 	machineColumns = []string{"machine", "type", "count", "cost"}
 	appColumns     = []string{"app", "group", "types", "max_per_machine", "spread_min", "expected", "lifetime"}
-	ruleColumns    = []string{"app", "other", "max"}
-	placedColumns  = []string{"request", "app", "machine", "count", "devices"}
-	eventColumns   = []string{"time", "kind", "request", "app", "count"}
+	// Written only where some value is set, and read behind the dimensions.
+	zoneColumn, softColumn = "zone", "soft"
+	ruleColumns            = []string{"app", "other", "max"}
+	placedColumns          = []string{"request", "app", "machine", "count", "devices"}
+	eventColumns           = []string{"time", "kind", "request", "app", "count"}
 )
 
 // Positions in machineColumns.
@@ -110,11 +112,12 @@ type builder struct {
 	instance *binpack.Instance
 	manifest manifest
 
-	items    int64 // placed
-	types    map[string]int32
-	groups   map[string]int32
-	apps     map[string]int32
-	requests map[string]int32
+	items     int64 // placed
+	types     map[string]int32
+	groups    map[string]int32
+	apps      map[string]int32
+	requests  map[string]int32
+	preferred []groupOfTerm // of apps.csv, for when all groups are known
 
 	// quantities[dimension] are those of the machines, then those of the apps;
 	// lines says where they stand. The unit of a dimension follows from all.
@@ -129,6 +132,7 @@ func (b *builder) readManifest(r io.Reader) error {
 	}
 	b.trace.Name, b.trace.Description = b.manifest.name, b.manifest.description
 	b.trace.Source, b.trace.MeasureFrom = b.manifest.source, b.manifest.measureFrom
+	b.instance.MaxShareOfApp = b.manifest.maxShareOfApp
 	b.instance.Fleet = b.manifest.fleet
 	b.quantities = make([][]Quantity, len(b.manifest.dimensions))
 	return nil

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -10,8 +11,8 @@ import (
 )
 
 func (b *builder) readApps(r io.Reader) error {
-	rows, err := newTable(appsFile, r, slices.Concat(appColumns, b.manifest.dimensions),
-		"group", "types", "max_per_machine", "spread_min", "expected", "lifetime")
+	rows, err := newTable(appsFile, r, slices.Concat(appColumns, b.manifest.dimensions, []string{softColumn}),
+		"group", "types", "max_per_machine", "spread_min", "expected", "lifetime", softColumn)
 	if err != nil {
 		return err
 	}
@@ -31,7 +32,44 @@ func (b *builder) readApps(r io.Reader) error {
 	if !errors.Is(err, io.EOF) {
 		return err
 	}
+	for _, p := range b.preferred {
+		i, ok := b.groups[p.group]
+		if !ok {
+			return fmt.Errorf("%s:%d: %s: unknown group %q", appsFile, p.line, softColumn, p.group)
+		}
+		p.term.Group = i
+	}
 	return b.setDimensions()
+}
+
+// A groupOfTerm is a soft term whose group may come in a later line.
+type groupOfTerm struct {
+	term  *binpack.SoftTerm
+	group string
+	line  int
+}
+
+// soft are the row's preferences.
+func (b *builder) soft(rows *table, app *binpack.App) error {
+	column := appFields + len(b.manifest.dimensions)
+	text := rows.field(column)
+	if text == "" {
+		return nil
+	}
+	parts := strings.Split(text, "|")
+	app.Soft = make([]binpack.SoftTerm, len(parts))
+	for i, part := range parts {
+		term, group, err := binpack.ParseSoftTerm(part)
+		if err != nil {
+			return rows.bad(column, err)
+		}
+		term.Group = app.Group
+		app.Soft[i] = term
+		if group != "" {
+			b.preferred = append(b.preferred, groupOfTerm{&app.Soft[i], strings.Clone(group), rows.line()})
+		}
+	}
+	return nil
 }
 
 func (b *builder) app(rows *table) (app binpack.App, err error) {
@@ -46,6 +84,9 @@ func (b *builder) app(rows *table) (app binpack.App, err error) {
 		return app, err
 	}
 	if app.Types, err = b.typesOf(rows); err != nil {
+		return app, err
+	}
+	if err = b.soft(rows, &app); err != nil {
 		return app, err
 	}
 	if app.Expected, err = rows.amountOr(appExpected, -1); err != nil {

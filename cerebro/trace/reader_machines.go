@@ -12,7 +12,7 @@ import (
 )
 
 func (b *builder) readMachines(r io.Reader) error {
-	rows, err := newTable(machinesFile, r, slices.Concat(machineColumns, b.manifest.dimensions), "cost")
+	rows, err := newTable(machinesFile, r, slices.Concat(machineColumns, b.manifest.dimensions, []string{zoneColumn}), "cost", zoneColumn)
 	if err != nil {
 		return err
 	}
@@ -56,6 +56,13 @@ func (b *builder) machine(rows *table) (m binpack.MachineLine, err error) {
 	}
 	if m.Cost, err = rows.amountOr(machineCost, 1); err != nil {
 		return m, err
+	}
+	zone := machineFields + len(b.manifest.dimensions)
+	if text := rows.field(zone); text != "" {
+		if err := checkName(text); err != nil {
+			return m, rows.bad(zone, err)
+		}
+		m.Zone = strings.Clone(text)
 	}
 	if rows.field(machineCount) == "" {
 		if b.instance.Fleet != binpack.Open {

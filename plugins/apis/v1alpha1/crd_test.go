@@ -40,6 +40,8 @@ const policyText = policyHead + `spec:
   mode: canary
   canaryPercent: 0
   repair: {mode: DryRun, chain: 32, movesPerHour: 1, minReplicas: 1000}
+  soft: {mode: keep, loss: 0.5}
+  maxShareOfApp: 1
   provenance: {seeds: [1, 2.5], replays: 10000, digest: {trace: "sha256:00", none: null}}
 status: {observedGeneration: 7}
 `
@@ -81,6 +83,13 @@ var badPolicies = []struct{ name, old, replaced, want string }{
 	{"a chain too long", "chain: 32", "chain: 33", "spec.repair.chain: Invalid value: 33"},
 	{"no moves", "movesPerHour: 1,", "movesPerHour: 0,", "spec.repair.movesPerHour: Invalid value: 0"},
 	{"a part of a replica", "minReplicas: 1000", "minReplicas: 1.5", "spec.repair.minReplicas: Invalid value: \"float64\""},
+	{"an unknown mode of soft", "mode: keep", "mode: Keep", "spec.soft.mode: Unsupported value: \"Keep\""},
+	{"a gain", "loss: 0.5", "loss: -0.5", "spec.soft.loss: Invalid value: -0.5"},
+	{"ignore with a loss", "mode: keep", "mode: ignore", "spec.soft.loss: Invalid value: keep has a loss, the other modes have none"},
+	{"trade for nothing", "mode: keep, loss: 0.5", "mode: trade", "spec.soft.price: Invalid value: the mode trade has a price above 0, the others none"},
+	{"keep for a price", "loss: 0.5", "price: 1", "spec.soft.price: Invalid value: the mode trade has a price above 0, the others none"},
+	{"no share", "maxShareOfApp: 1", "maxShareOfApp: 0", "spec.maxShareOfApp: Invalid value: 0"},
+	{"more than an app", "maxShareOfApp: 1", "maxShareOfApp: 1.1", "spec.maxShareOfApp: Invalid value: 1.1"},
 	{"an unknown field of repair", "chain: 32", "chains: 32", "spec.repair.chains"},
 	{"an unknown field", "  mode: canary", "  made: canary", "spec.made"},
 	{"no spec", policyText[len(policyHead):], "", "spec: Required value"},
@@ -246,7 +255,7 @@ func TestDoorAgreesWithLoader(t *testing.T) {
 		}
 		spec["parameters"] = numbers
 		if rng.IntN(3) == 0 { // one thing that may be wrong
-			switch rng.IntN(9) {
+			switch rng.IntN(11) {
 			case 0:
 				spec["featureVersion"] = pick[any](rng, 0, 2, "1", nil)
 			case 1:
@@ -268,6 +277,11 @@ func TestDoorAgreesWithLoader(t *testing.T) {
 					"mode": pick[any](rng, "Disabled", "DryRun", "Enabled", "Auto", 1), "chain": pick[any](rng, 1, 8, 32, 0, 33, "8"),
 					"movesPerHour": pick[any](rng, 1, 10_000, 0, 10_001), "minReplicas": pick[any](rng, 1, 1000, 0, 1001),
 				}
+			case 9:
+				spec["soft"] = map[string]any{"mode": pick[any](rng, "keep", "trade", "ignore", "Keep"), "price": pick[any](rng, 0, .1, 1e6, -1)}
+			case 10:
+				spec["soft"] = map[string]any{"loss": pick[any](rng, 0, .1, 1e6, -1, 1e7, "1"), "mode": pick[any](rng, "keep", "ignore")}
+				spec["maxShareOfApp"] = pick[any](rng, 0, .1, 1, 1.1, nil)
 			}
 		}
 		text, err := json.Marshal(map[string]any{

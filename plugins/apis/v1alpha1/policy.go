@@ -175,10 +175,48 @@ type PlacementPolicySpec struct {
 	// +optional
 	Repair *RepairSettings `json:"repair,omitempty"`
 
+	// What counts of what pods prefer: their own preferred (anti-)affinity and their topology
+	// spread with ScheduleAnyway, by host and zone.
+	// +optional
+	Soft *SoftSettings `json:"soft,omitempty"`
+
+	// At most that share of a workload's declared pods, rounded up and at least one, stand on a
+	// node while another one takes the pod. Without it there is no such limit.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:ExclusiveMinimum=true
+	// +kubebuilder:validation:Maximum=1
+	MaxShareOfApp *float64 `json:"maxShareOfApp,omitempty"`
+
 	// Where the numbers come from; without effect.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Provenance *runtime.RawExtension `json:"provenance,omitempty"`
+}
+
+// SoftSettings say what the preferences of pods count.
+//
+// +kubebuilder:validation:XValidation:fieldPath=".loss",rule="!has(self.loss) || self.loss == 0.0 || !has(self.mode) || self.mode == 'keep'",message="keep has a loss, the other modes have none"
+// +kubebuilder:validation:XValidation:fieldPath=".price",rule="(has(self.price) && self.price > 0.0) == (has(self.mode) && self.mode == 'trade')",message="the mode trade has a price above 0, the others none"
+type SoftSettings struct {
+	// keep: the policy decides among the nodes of the best soft score. trade: the soft score is
+	// part of the policy's. ignore: the policy decides alone.
+	// +optional
+	// +default="keep"
+	// +kubebuilder:validation:Enum=keep;trade;ignore
+	Mode string `json:"mode,omitempty"`
+
+	// Of keep: how far below the best soft score a node may be.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
+	Loss *float64 `json:"loss,omitempty"`
+
+	// Of trade: what a soft score of 1 is in the policy's score.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
+	Price *float64 `json:"price,omitempty"`
 }
 
 // RepairMode says what a repair does.

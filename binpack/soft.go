@@ -1,0 +1,275 @@
+package binpack
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A SoftTerm is something that the items of an app prefer. It never leaves an item
+// without a machine.
+type SoftTerm struct {
+	Kind   SoftKind
+	Zone   bool  // it looks at zones, not at machines
+	Weight int32 // 1 to 100
+	Group  int32 // whose items count
+}
+
+// SoftKind is what a [SoftTerm] prefers.
+type SoftKind uint8
+
+// The kinds of terms. A term that holds on a machine adds its weight to the machine's
+// soft score.
+const (
+	Apart SoftKind = iota // holds where the machine or zone has no item of the group
+	Near                  // holds where it has one
+	Even                  // takes off the weight for each item of the group beyond the least that a candidate's has
+)
+
+var softKinds, softScopes = []string{"apart", "near", "even"}, []string{"machine", "zone"}
+
+// ParseSoftTerm reads kind:scope:weight[:group], as apps.csv and decision logs have it.
+// The group is its name; "" = the app's own.
+func ParseSoftTerm(text string) (term SoftTerm, group string, err error) {
+	parts := strings.SplitN(text, ":", 4)
+	if len(parts) < 3 {
+		return term, "", fmt.Errorf("%q: want kind:scope:weight or kind:scope:weight:group", text)
+	}
+	kind, scope := slices.Index(softKinds, parts[0]), slices.Index(softScopes, parts[1])
+	weight, err := strconv.Atoi(parts[2])
+	switch {
+	case kind < 0:
+		return term, "", fmt.Errorf("%q: kind %q: want apart, near or even", text, parts[0])
+	case scope < 0:
+		return term, "", fmt.Errorf("%q: scope %q: want machine or zone", text, parts[1])
+	case err != nil || weight < 1 || weight > 100:
+		return term, "", fmt.Errorf("%q: weight %q: want 1 to 100", text, parts[2])
+	}
+	if len(parts) == 4 {
+		if group = parts[3]; group == "" {
+			return term, "", fmt.Errorf("%q: the group is empty", text)
+		}
+	}
+	return SoftTerm{Kind: SoftKind(kind), Zone: scope == 1, Weight: int32(weight)}, group, nil
+}
+
+// Text is what [ParseSoftTerm] reads.
+func (t SoftTerm) Text(group string) string {
+	scope := softScopes[0]
+	if t.Zone {
+		scope = softScopes[1]
+	}
+	text := fmt.Sprintf("%s:%s:%d", softKinds[t.Kind], scope, t.Weight)
+	if group != "" {
+		text += ":" + group
+	}
+	return text
+}
+
+// SoftMode is what a policy does with preferences; "" is [SoftKeep].
+type SoftMode string
+
+// The modes.
+const (
+	SoftKeep   SoftMode = "keep"   // the policy decides among the machines of the best soft score
+	SoftTrade  SoftMode = "trade"  // the soft score is part of the policy's
+	SoftIgnore SoftMode = "ignore" // the policy decides alone
+)
+
+// Care is how far preferences bind a policy. The zero value keeps them all.
+type Care struct {
+	Mode  SoftMode
+	Loss  float64 // of keep: how far below the best soft score a machine may be
+	Price float64 // of trade: a soft score of 1 in the policy's score
+	// MaxShareOfApp is the share of a group's declared items that one machine holds, at least
+	// one, while another that takes the item holds less; 0 = the instance's.
+	MaxShareOfApp float64
+}
+
+// Validate reports the first fault, with its field.
+func (c Care) Validate() error {
+	switch {
+	case !slices.Contains([]SoftMode{"", SoftKeep, SoftTrade, SoftIgnore}, c.Mode):
+		return fmt.Errorf("soft.mode %q: want keep, trade or ignore", c.Mode)
+	case !(c.Loss >= 0 && c.Loss <= 1e6):
+		return fmt.Errorf("soft.loss %v: want 0 to 1e6", c.Loss)
+	case c.Loss > 0 && c.Mode != "" && c.Mode != SoftKeep:
+		return fmt.Errorf("soft.loss %v: the mode %s has none; keep has", c.Loss, c.Mode)
+	case !(c.Price >= 0 && c.Price <= 1e6):
+		return fmt.Errorf("soft.price %v: want 0 to 1e6", c.Price)
+	case (c.Price > 0) != (c.Mode == SoftTrade):
+		return fmt.Errorf("soft.price %v: the mode trade has one above 0, the others none", c.Price)
+	case !(c.MaxShareOfApp >= 0 && c.MaxShareOfApp <= 1):
+		return fmt.Errorf("maxShareOfApp %v: want a number above 0, up to 1", c.MaxShareOfApp)
+	}
+	return nil
+}
+
+// CareOf is what a policy states; the zero value where it states nothing.
+func CareOf(p Policy) Care {
+	if c, ok := p.(interface{ Care() Care }); ok {
+		return c.Care()
+	}
+	return Care{}
+}
+
+// zones counts the items of each group in each zone. Machines without a zone are in one
+// of their own.
+type zones struct {
+	ofLine []int32   // nil = no machine has a zone
+	count  [][]int32 // [zone][group]
+}
+
+func (z *zones) compile(inst *Instance) {
+	if !slices.ContainsFunc(inst.Machines, func(m MachineLine) bool { return m.Zone != "" }) {
+		return
+	}
+	index := map[string]int32{}
+	for _, m := range inst.Machines {
+		i, ok := index[m.Zone]
+		if !ok {
+			i = int32(len(index))
+			index[m.Zone] = i
+			z.count = append(z.count, make([]int32, len(inst.Groups)))
+		}
+		z.ofLine = append(z.ofLine, i)
+	}
+}
+
+// add counts items of a group that came to a machine of a line, or left it.
+func (z *zones) add(line, group, items int32) {
+	if z.ofLine != nil {
+		z.count[z.ofLine[line]][group] += items
+	}
+}
+
+func (z *zones) addGroup() {
+	for i := range z.count {
+		z.count[i] = append(z.count[i], 0)
+	}
+}
+
+func (z *zones) reset() {
+	for _, row := range z.count {
+		clear(row)
+	}
+}
+
+// countNear is the number of items that a term counts on a machine or in its zone. Without
+// zones all machines are in one.
+func (s *State) countNear(t SoftTerm, m int32) int32 {
+	switch {
+	case !t.Zone:
+		return s.Count(t.Group, m)
+	case s.zones.ofLine == nil:
+		n := int32(0)
+		for _, a := range s.groups[t.Group].apps {
+			n += int32(s.alive[a])
+		}
+		return n
+	}
+	return s.zones.count[s.zones.ofLine[s.line[m]]][t.Group]
+}
+
+// cares reports whether preferences bear on where an item of an app goes.
+func (s *State) cares(app int32) bool {
+	return s.hasTerms(app) || s.shareLimit(app) > 0
+}
+
+// hasTerms reports whether soft terms bear on where an item of an app goes.
+func (s *State) hasTerms(app int32) bool {
+	return len(s.inst.Apps[app].Soft) > 0 && s.Care.Mode != SoftIgnore
+}
+
+// shareLimit is how many items of an app's group a machine should hold at most; 0 = any
+// number.
+func (s *State) shareLimit(app int32) int32 {
+	share := s.Care.MaxShareOfApp
+	if share == 0 {
+		share = s.inst.MaxShareOfApp
+	}
+	if share == 0 || share == 1 || s.Declared == nil {
+		return 0
+	}
+	declared := 0.
+	for _, a := range s.groups[s.inst.Apps[app].Group].apps {
+		declared += max(0, s.Declared[a])
+	}
+	if declared == 0 {
+		return 0
+	}
+	return int32(min(math.MaxInt32, max(1, math.Ceil(share*declared-1e-9))))
+}
+
+// preferred returns those of the candidates among which the policy decides: machines that
+// hold less than the share of the app, then those of the best soft score. It is never empty
+// where candidates are not, and valid until the next call.
+func (s *State) preferred(app int32, candidates []int32) []int32 {
+	if limit := s.shareLimit(app); limit > 0 {
+		group := s.inst.Apps[app].Group
+		s.kept = s.kept[:0]
+		for _, m := range candidates {
+			if s.Count(group, m) < limit {
+				s.kept = append(s.kept, m)
+			}
+		}
+		if len(s.kept) > 0 {
+			candidates = s.kept
+		}
+	}
+	if !s.hasTerms(app) || s.Care.Mode == SoftTrade || len(candidates) < 2 {
+		return candidates
+	}
+	scores := s.softScores(app, candidates)
+	least := math.Inf(-1)
+	for i, m := range candidates {
+		if s.there(m) {
+			least = max(least, scores[i])
+		}
+	}
+	if math.IsInf(least, -1) {
+		least = slices.Max(scores)
+	}
+	least -= s.Care.Loss
+	kept := s.kept[:0] // a machine is written no later than it was read
+	for i, m := range candidates {
+		if scores[i] >= least {
+			kept = append(kept, m)
+		}
+	}
+	s.kept = kept
+	return kept
+}
+
+// there reports whether a machine need not be added first. An empty machine of a line without
+// limit is one that an autoscaler would add, and no autoscaler adds one for a preference.
+func (s *State) there(m int32) bool {
+	return s.items[m] > 0 || s.inst.Machines[s.line[m]].Count != Unlimited
+}
+
+// softScores are the soft scores of candidates, valid until the next call.
+func (s *State) softScores(app int32, candidates []int32) []float64 {
+	s.soft = slices.Grow(s.soft[:0], len(candidates))[:len(candidates)]
+	clear(s.soft)
+	for _, t := range s.inst.Apps[app].Soft {
+		least := int32(0)
+		if t.Kind == Even && len(candidates) > 0 {
+			least = math.MaxInt32
+			for _, m := range candidates {
+				least = min(least, s.countNear(t, m))
+			}
+		}
+		for i, m := range candidates {
+			n := s.countNear(t, m)
+			switch {
+			case t.Kind == Even:
+				s.soft[i] -= float64(t.Weight) * float64(n-least)
+			case (n > 0) == (t.Kind == Near):
+				s.soft[i] += float64(t.Weight)
+			}
+		}
+	}
+	return s.soft
+}

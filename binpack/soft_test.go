@@ -1,0 +1,218 @@
+package binpack
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// noise scores machines at random, by what the test may compute too.
+type noise struct{}
+
+func (noise) Score(item Item, candidates []int32, out []float64) {
+	for i, m := range candidates {
+		out[i] = noiseOf(item, m)
+	}
+}
+
+func noiseOf(item Item, m int32) float64 { return float64((uint64(m)*7919 + item.Serial*104729) % 13) }
+
+// softModel is the definition of preferences in maps and loops: what stands where, by name.
+type softModel struct {
+	inst  *Instance
+	care  Care
+	stand map[int32][]int32 // apps by machine
+}
+
+func (w *softModel) count(group int32, where func(machine int32) bool) (n int) {
+	for m, apps := range w.stand {
+		for _, a := range apps {
+			if where(m) && w.inst.Apps[a].Group == group {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func (w *softModel) near(t SoftTerm, m int32) int {
+	zone := w.inst.Machines[m].Zone
+	return w.count(t.Group, func(o int32) bool { return o == m || t.Zone && w.inst.Machines[o].Zone == zone })
+}
+
+func (w *softModel) score(app, m int32, all []int32) (sum float64) {
+	for _, t := range w.inst.Apps[app].Soft {
+		n := w.near(t, m)
+		switch {
+		case t.Kind == Apart && n == 0, t.Kind == Near && n > 0:
+			sum += float64(t.Weight)
+		case t.Kind == Even:
+			least := math.MaxInt
+			for _, o := range all {
+				least = min(least, w.near(t, o))
+			}
+			sum -= float64(t.Weight) * float64(n-least)
+		}
+	}
+	return sum
+}
+
+// choose is the machine that the definition names for an item, of those that take it.
+func (w *softModel) choose(item Item, all []int32) int32 {
+	group := w.inst.Apps[item.App].Group
+	declared := 0.
+	for _, a := range w.inst.Apps {
+		if a.Group == group {
+			declared += a.Expected
+		}
+	}
+	if w.care.MaxShareOfApp > 0 && w.care.MaxShareOfApp < 1 && declared > 0 {
+		most := max(1, int(math.Ceil(w.care.MaxShareOfApp*declared)))
+		var below []int32
+		for _, m := range all {
+			if w.count(group, func(o int32) bool { return o == m }) < most {
+				below = append(below, m)
+			}
+		}
+		if len(below) > 0 {
+			all = below
+		}
+	}
+	best := math.Inf(-1)
+	for _, m := range all {
+		best = max(best, w.score(item.App, m, all))
+	}
+	chosen, most := int32(-1), math.Inf(-1)
+	for _, m := range all {
+		soft, score := w.score(item.App, m, all), noiseOf(item, m)
+		switch w.care.Mode {
+		case "", SoftKeep:
+			if soft < best-w.care.Loss {
+				continue
+			}
+		case SoftTrade:
+			score += w.care.Price * soft
+		}
+		if score > most {
+			chosen, most = m, score
+		}
+	}
+	return chosen
+}
+
+// The state chooses as the definition says, and its ranking begins with that choice; 10⁵
+// placements and removals of random apps with and without preferences.
+func TestPreferencesFollowTheirDefinition(t *testing.T) {
+	placed := 0
+	for seed := uint64(0); placed < 100_000; seed++ {
+		rng := rand.New(rand.NewPCG(seed, 18))
+		inst := &Instance{Dimensions: []Dimension{{Name: "cpu", One: 1}}, Types: []string{""}, Fleet: Fixed}
+		zones := 1 + rng.IntN(4)
+		for i := range 4 + rng.IntN(9) {
+			line := MachineLine{Name: fmt.Sprint(i), Count: 1, Capacity: []int64{int64(4 + rng.IntN(20))}}
+			if z := rng.IntN(zones); z > 0 {
+				line.Zone = fmt.Sprint(z)
+			}
+			inst.Machines = append(inst.Machines, line)
+		}
+		groups := 2 + rng.IntN(3)
+		for g := range groups {
+			inst.Groups = append(inst.Groups, Group{Name: fmt.Sprint(g)})
+		}
+		for a := range groups + 2 {
+			app := App{Name: fmt.Sprint(a), Group: int32(a % groups), Demand: []int64{int64(1 + rng.IntN(3))}, Expected: float64(rng.IntN(9))}
+			for range rng.IntN(4) {
+				app.Soft = append(app.Soft, SoftTerm{Kind: SoftKind(rng.IntN(3)), Zone: rng.IntN(2) > 0, Weight: int32(1 + rng.IntN(100)), Group: int32(rng.IntN(groups))})
+			}
+			inst.Apps = append(inst.Apps, app)
+		}
+		care := []Care{{}, {Loss: 30}, {Mode: SoftTrade, Price: .1}, {Mode: SoftIgnore}}[rng.IntN(4)]
+		care.MaxShareOfApp = []float64{0, .25, .5, 1}[rng.IntN(4)]
+		s, w := NewState(inst), &softModel{inst, care, map[int32][]int32{}}
+		s.Care = care
+		for _, a := range inst.Apps {
+			s.Declared = append(s.Declared, a.Expected)
+		}
+		for range 200 {
+			item := Item{App: int32(rng.IntN(len(inst.Apps))), Serial: rng.Uint64N(1 << 20)}
+			if all := s.Feasible(item.App, nil); len(all) > 0 && rng.IntN(3) > 0 {
+				want := w.choose(item, all)
+				got, err := s.Choose(noise{}, item)
+				ranked, _ := s.Rank(noise{}, item, all, 3, nil)
+				if err != nil || got != want || ranked[0].Machine != want {
+					t.Fatalf("seed %d, %+v: app %+v goes to machine %d, %v, and first in the ranking is %d; the definition says %d", seed, care, inst.Apps[item.App], got, err, ranked[0].Machine, want)
+				}
+				s.Place(item, got, nil)
+				w.stand[got] = append(w.stand[got], item.App)
+				placed++
+				continue
+			}
+			m := int32(rng.IntN(len(inst.Machines)))
+			if apps := w.stand[m]; len(apps) > 0 {
+				s.Remove(apps[0], m, nil)
+				w.stand[m] = apps[1:]
+			}
+		}
+	}
+}
+
+// An app that comes later counts in its zones as one of the instance does.
+func TestAddedAppsHaveZones(t *testing.T) {
+	inst := &Instance{
+		Dimensions: []Dimension{{Name: "cpu", One: 1}}, Types: []string{""},
+		Machines: []MachineLine{
+			{Name: "a", Count: 1, Capacity: []int64{9}, Zone: "x"}, {Name: "b", Count: 1, Capacity: []int64{9}, Zone: "x"},
+			{Name: "c", Count: 1, Capacity: []int64{9}, Zone: "y"},
+		},
+	}
+	s := NewState(inst)
+	a := s.AddApp(App{Name: "late", Demand: []int64{1}, Soft: []SoftTerm{{Kind: Apart, Zone: true, Weight: 1}}}, Group{Name: "late"}, 0)
+	for _, want := range []int32{0, 2} {
+		m, err := s.Choose(firstOnly{}, Item{App: a})
+		if err != nil || m != want {
+			t.Fatalf("machine %d, %v; want %d", m, err, want)
+		}
+		s.Place(Item{App: a}, m, nil)
+	}
+}
+
+// No preference adds a machine to a line without limit while a machine that is there takes the
+// item; an empty one of a line with a count is there.
+func TestPreferencesAddNoMachine(t *testing.T) {
+	for count, want := range map[int][]int32{Unlimited: {0, 0, 0}, 9: {0, 1, 2}} {
+		s := NewState(&Instance{
+			Dimensions: []Dimension{{Name: "cpu", One: 1}}, Types: []string{""}, Fleet: Open, Groups: []Group{{Name: "a"}},
+			Machines: []MachineLine{{Name: "m", Count: count, Capacity: []int64{9}}},
+			Apps:     []App{{Name: "a", Demand: []int64{1}, Expected: -1, Soft: []SoftTerm{{Kind: Apart, Weight: 100}}}},
+		})
+		for i := range want {
+			m, err := s.Choose(firstOnly{}, Item{})
+			if err != nil || m != want[i] {
+				t.Fatalf("count %d: item %d goes to machine %d, %v; want %d", count, i, m, err, want[i])
+			}
+			s.Place(Item{}, m, nil)
+		}
+	}
+}
+
+type firstOnly struct{}
+
+func (firstOnly) Score(_ Item, _ []int32, out []float64) { clear(out) }
+
+func TestSoftTermsThatAreWrong(t *testing.T) {
+	for _, text := range []string{"apart", "apart:machine", "apart:rack:1", "far:zone:1", "near:zone:0", "near:zone:101", "near:zone:x", "even:zone:1:"} {
+		if _, _, err := ParseSoftTerm(text); err == nil {
+			t.Errorf("%q is taken", text)
+		}
+	}
+	term, group, err := ParseSoftTerm("near:zone:7:db:x")
+	if err != nil || group != "db:x" || term != (SoftTerm{Kind: Near, Zone: true, Weight: 7}) || term.Text(group) != "near:zone:7:db:x" {
+		t.Error(term, group, err)
+	}
+	for _, c := range []Care{{Mode: "Keep"}, {Loss: -1}, {Loss: math.NaN()}, {Mode: SoftIgnore, Loss: 1}, {Price: 1}, {Mode: SoftTrade}, {Mode: SoftTrade, Price: math.Inf(1)}, {MaxShareOfApp: 1.5}, {MaxShareOfApp: math.NaN()}} {
+		if c.Validate() == nil {
+			t.Errorf("%+v is taken", c)
+		}
+	}
+}
