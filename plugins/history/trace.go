@@ -134,7 +134,7 @@ func (w *writer) makeInstance(fleet string) error {
 			continue
 		}
 		m := n.spec
-		m.Cordoned, m.Labels, m.Refuses = false, nil, refusals.of(n)
+		m.Cordoned, m.Refuses = false, refusals.of(n)
 		events = append(events, &ledger.Event{Kind: ledger.KindNode, Node: name, Machine: &m})
 	}
 	for _, a := range specs {

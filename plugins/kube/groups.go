@@ -17,6 +17,7 @@ type constraints struct {
 	terms  []term  // its anti-affinity
 
 	limit, spread int32 // as a policy sees them
+	soft          []string
 	limitBy       *Rule // the strictest rule with a limit; nil = none
 	spreadBy      *Rule
 	pairs         []pair // rules with other groups that the group is part of
@@ -102,9 +103,9 @@ func (t *Translator) updateSpec(c *constraints, p *v1.Pod) {
 	for _, other := range t.others(c) {
 		c.pairs = append(append(c.pairs, between(t.Rules(), c, other)...), between(t.Rules(), other, c)...)
 	}
-	same := c.limit == before.limit && c.spread == before.spread && c.limitBy == before.limitBy && c.spreadBy == before.spreadBy &&
+	same := slices.Equal(c.soft, before.soft) && c.limit == before.limit && c.spread == before.spread && c.limitBy == before.limitBy && c.spreadBy == before.spreadBy &&
 		samePairs(c.pairs, before.pairs)
-	c.limit, c.spread, c.pairs = before.limit, before.spread, before.pairs // as they were emitted
+	c.limit, c.spread, c.soft, c.pairs = before.limit, before.spread, before.soft, before.pairs // as they were emitted
 	if !same {
 		t.refresh()
 		return
@@ -164,10 +165,10 @@ func (t *Translator) refresh() {
 	var list []ledger.Rule
 	for _, g := range t.ledger.Groups() {
 		c := constraintsOf(g)
-		limit, spread := c.limit, c.spread
+		limit, spread, soft := c.limit, c.spread, c.soft
 		c.pairs = nil
 		c.constrain(rules)
-		if c.limit != limit || c.spread != spread {
+		if c.limit != limit || c.spread != spread || !slices.Equal(c.soft, soft) {
 			for _, a := range g.Apps() {
 				t.emitApp(a.Name(), c, a.Spec().Selector, a.Spec().Demand)
 			}
@@ -180,9 +181,10 @@ func (t *Translator) refresh() {
 	t.emit(&ledger.Event{Kind: ledger.KindRule, Rules: list, Reset: true})
 }
 
-// constrain finds a group's limit and spread.
+// constrain finds a group's limit, spread and preferences.
 func (c *constraints) constrain(rules []*Rule) {
 	c.limit, c.spread, c.limitBy, c.spreadBy = 0, 0, nil, nil
+	c.soft = softTerms(c.pod)
 	for _, r := range rules {
 		if !r.pods.picks(c.pod) {
 			continue

@@ -84,22 +84,29 @@ type term struct {
 func newTerms(pod *v1.Pod) []term {
 	var out []term
 	for _, t := range antiAffinity(pod) {
-		selector, err := metav1.LabelSelectorAsSelector(t.LabelSelector)
-		if err != nil {
-			continue // the API server admits no such selector
-		}
 		if len(t.MatchLabelKeys)+len(t.MismatchLabelKeys) > 0 {
 			continue // of one revision: left to upstream's filter
 		}
-		namespaces := t.Namespaces
-		if len(namespaces) == 0 {
-			namespaces = []string{pod.Namespace}
+		if own, ok := newTerm(pod, &t); ok {
+			out = append(out, own)
 		}
-		// A selector of namespaces by their labels is left to upstream's filter.
-		anywhere := t.NamespaceSelector != nil && len(t.NamespaceSelector.MatchLabels)+len(t.NamespaceSelector.MatchExpressions) == 0
-		out = append(out, term{selector, namespaces, anywhere})
 	}
 	return out
+}
+
+// newTerm is what a pod's term selects. false: the API server admits no such selector.
+func newTerm(pod *v1.Pod, t *v1.PodAffinityTerm) (term, bool) {
+	selector, err := metav1.LabelSelectorAsSelector(t.LabelSelector)
+	if err != nil {
+		return term{}, false
+	}
+	namespaces := t.Namespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{pod.Namespace}
+	}
+	// A selector of namespaces by their labels is left to upstream's filter.
+	anywhere := t.NamespaceSelector != nil && len(t.NamespaceSelector.MatchLabels)+len(t.NamespaceSelector.MatchExpressions) == 0
+	return term{selector, namespaces, anywhere}, true
 }
 
 func (t *term) matches(pod *v1.Pod) bool {

@@ -72,7 +72,7 @@ func told(t *trace.Trace, object *policy.Object) []*ledger.Event {
 		for i := range ml.Count {
 			events = append(events, &ledger.Event{
 				Kind: ledger.KindNode, Node: t.MachineName(int32(line), int32(i)),
-				Machine: &ledger.Machine{Capacity: withPods(amounts(ml.Capacity), 1e6), Cost: ml.Cost},
+				Machine: &ledger.Machine{Capacity: withPods(amounts(ml.Capacity), 1e6), Cost: ml.Cost, Labels: zoneLabels(ml.Zone)},
 			})
 		}
 	}
@@ -80,7 +80,7 @@ func told(t *trace.Trace, object *policy.Object) []*ledger.Event {
 	for _, a := range inst.Apps {
 		g := inst.Groups[a.Group]
 		events = append(events, &ledger.Event{Kind: ledger.KindApp, App: a.Name, Spec: &ledger.App{
-			Group: g.Name, MaxPerMachine: g.Limit, SpreadMin: g.SpreadMin, Demand: withPods(amounts(a.Demand), 0),
+			Group: g.Name, MaxPerMachine: g.Limit, SpreadMin: g.SpreadMin, Demand: withPods(amounts(a.Demand), 0), Soft: softTexts(a.Soft),
 		}})
 		expected[a.Name] = a.Expected
 	}
@@ -93,6 +93,20 @@ func told(t *trace.Trace, object *policy.Object) []*ledger.Event {
 		events = append(events, &ledger.Event{Kind: ledger.KindPolicy, Role: ledger.Primary, Policy: object, Outside: ledger.OutsideOf(object)})
 	}
 	return events
+}
+
+func zoneLabels(zone string) map[string]string {
+	if zone == "" {
+		return nil
+	}
+	return map[string]string{"topology.kubernetes.io/zone": zone}
+}
+
+func softTexts(terms []binpack.SoftTerm) (texts []string) {
+	for _, term := range terms {
+		texts = append(texts, term.Text(""))
+	}
+	return texts
 }
 
 // beside replays a trace in Cerebro, enters the same placements in a ledger, and asks

@@ -68,6 +68,7 @@ func (l *Ledger) Rank(role Role, app int32, allowed []int32, top int, buf []binp
 		return buf[:0], nil
 	}
 	l.tellTime(p.policy, app)
+	state.Care = l.care(role)
 	return state.Rank(l.scorer(p), l.item(app), state.Candidates(allowed), top, buf)
 }
 
@@ -76,6 +77,7 @@ func (l *Ledger) Rank(role Role, app int32, allowed []int32, top int, buf []binp
 func (l *Ledger) Explain(p binpack.Policy, app int32, allowed []int32) (binpack.Explanation, error) {
 	state := l.Columns()
 	l.tellTime(p, app)
+	state.Care = binpack.CareOf(p)
 	return state.Explain(p.Scorer(state), rule.Fallback{}.Scorer(state), l.item(app), state.Candidates(allowed))
 }
 

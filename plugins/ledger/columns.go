@@ -81,7 +81,7 @@ func (l *Ledger) rebuild() {
 		}
 	}
 	l.state.Restore(l.history())
-	l.state.Known.Expected = l.known()
+	l.tellForecast()
 }
 
 func (l *Ledger) history() binpack.History {
@@ -115,6 +115,7 @@ func (l *Ledger) instance() *binpack.Instance {
 	}
 	types := map[string]int32{}
 	l.refuses = nil
+	l.zoned = slices.ContainsFunc(l.appAt, func(a *AppEntry) bool { return a.spec.byZone() })
 	for i, m := range l.byIndex {
 		m.index = int32(i)
 		name := "" // [""] refuses pods without tolerations, [] refuses none
@@ -129,7 +130,7 @@ func (l *Ledger) instance() *binpack.Instance {
 			l.refuses = append(l.refuses, m.spec.Refuses)
 		}
 		inst.Machines = append(inst.Machines, binpack.MachineLine{
-			Name: m.name, Type: t, Count: 1, Cost: m.spec.Cost, Capacity: l.amounts(m.spec.Capacity),
+			Name: m.name, Type: t, Count: 1, Cost: m.spec.Cost, Capacity: l.amounts(m.spec.Capacity), Zone: l.zone(m),
 		})
 	}
 	l.groupAt = map[string]int32{}
@@ -162,7 +163,7 @@ func (l *Ledger) amounts(of map[string]int64) []int64 {
 func (l *Ledger) appOf(a *AppEntry, group int32) binpack.App {
 	return binpack.App{
 		Name: a.name, Group: group, Demand: l.amounts(a.spec.Demand), Expected: -1, Lifetime: -1,
-		Types: allowedTypes(a.spec.Selector, l.refuses),
+		Types: allowedTypes(a.spec.Selector, l.refuses), Soft: a.spec.terms(group),
 	}
 }
 

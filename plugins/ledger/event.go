@@ -88,8 +88,8 @@ type Machine struct {
 	Capacity map[string]int64 `json:"capacity"` // in units, less what pods take that never move
 	Cost     float64          `json:"cost"`
 	Cordoned bool             `json:"cordoned,omitempty"` // it takes no pods and is no candidate
-	// Labels name the kind of the node: node pool, instance type, zone. No decision
-	// depends on them.
+	// Labels name the kind of the node: node pool, instance type, zone. Decisions depend on
+	// the zone alone, where an app has a soft term by zone.
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
@@ -118,7 +118,7 @@ type Chosen struct {
 // NamingLabels are the keys of [Machine.Labels], the most specific first.
 var NamingLabels = []string{
 	"eks.amazonaws.com/nodegroup", "cloud.google.com/gke-nodepool", "kubernetes.azure.com/agentpool", "karpenter.sh/nodepool",
-	"node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type", "topology.kubernetes.io/zone",
+	"node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type", zoneLabel,
 }
 
 // An App is a set of pods of equal demand.
@@ -128,6 +128,9 @@ type App struct {
 	Demand        map[string]int64 `json:"demand"`
 	MaxPerMachine int32            `json:"maxPerMachine,omitempty"` // of its group, 0 = no limit
 	SpreadMin     int32            `json:"spreadMin,omitempty"`
+	// Soft is what the pods prefer among those of their group: kind:scope:weight, as in
+	// apps.csv of a trace. A machine's zone is its label topology.kubernetes.io/zone.
+	Soft []string `json:"soft,omitempty"`
 }
 
 // A Rule forbids a placement after which a machine holds at least one of App and

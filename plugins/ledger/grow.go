@@ -17,13 +17,14 @@ type columnsOf struct {
 	refuses  [][]string      // by type: machines are of one type when they refuse the same
 	compiled int             // rules that the columns know
 	dormant  map[string]bool // groups of those rules that have no app
+	zoned    bool            // the columns know zones: some app has a term by zone
 	rebuilds int
 }
 
 // addApp adds a new app to the columns. It reports false where they have to be made
 // again.
 func (l *Ledger) addApp(a *AppEntry) bool {
-	if !l.ready() || l.dormant[a.spec.Group] {
+	if !l.ready() || l.dormant[a.spec.Group] || a.spec.byZone() && !l.zoned {
 		return false
 	}
 	if _, expected := l.expected[a.name]; expected {

@@ -184,6 +184,13 @@ func (l *Ledger) setApp(e *Event) error {
 	if s := e.Spec; s.MaxPerMachine < 0 || s.SpreadMin < 0 {
 		return fmt.Errorf("spec.maxPerMachine %d, spec.spreadMin %d: want 0 or more", s.MaxPerMachine, s.SpreadMin)
 	}
+	for i, text := range e.Spec.Soft {
+		if _, group, err := binpack.ParseSoftTerm(text); err != nil {
+			return fmt.Errorf("spec.soft[%d] %w", i, err)
+		} else if group != "" {
+			return fmt.Errorf("spec.soft[%d] %q: want no group", i, text)
+		}
+	}
 	a, ok := l.apps[e.App]
 	if !ok {
 		a = &AppEntry{name: e.App, index: -1}
@@ -284,7 +291,7 @@ func (l *Ledger) forecast(expected map[string]float64) error {
 	maps.DeleteFunc(l.scorers, func(p *policyInUse, _ binpack.Scorer) bool { // it reads the forecast when it is made
 		return p.policy.Knowledge().Forecast()
 	})
-	l.state.Known.Expected = l.known()
+	l.tellForecast()
 	return nil
 }
 

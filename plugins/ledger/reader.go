@@ -136,9 +136,8 @@ func parseVersion1(text []byte) (*Event, error) {
 	if err := decodeStrictly(text, &line); err != nil {
 		return nil, err
 	}
-	if line.Spec != nil {
-		spec := App(*line.Spec)
-		line.Event.Spec = &spec
+	if s := line.Spec; s != nil {
+		line.Event.Spec = &App{Group: s.Group, Selector: s.Selector, Demand: s.Demand, MaxPerMachine: s.MaxPerMachine, SpreadMin: s.SpreadMin}
 	}
 	return line.Event, nil
 }

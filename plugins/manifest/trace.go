@@ -306,9 +306,13 @@ func (m *merger) addApps() {
 			}
 		}
 		types = slices.DeleteFunc(m.allowed(types, 1), func(t int32) bool { return m.closed[t] })
+		soft := slices.Clone(app.Soft)
+		for i := range soft {
+			soft[i].Group = m.groups[m.more.Groups[soft[i].Group].Name]
+		}
 		m.apps[app.Name] = int32(len(m.out.Apps))
 		m.out.Apps = append(m.out.Apps, binpack.App{
-			Name: app.Name, Group: m.groups[m.more.Groups[app.Group].Name], Types: types, Demand: demand, Expected: -1, Lifetime: -1,
+			Name: app.Name, Group: m.groups[m.more.Groups[app.Group].Name], Types: types, Demand: demand, Expected: -1, Lifetime: -1, Soft: soft,
 		})
 	}
 }

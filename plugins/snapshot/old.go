@@ -188,7 +188,10 @@ func (t *translation) book(l *oldLine) error {
 		pod.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: l.Selector.Affinity}}
 		t.selectors[l.Selector.ID] = podspec.NewSelector(pod)
 	case l.Spec != nil && t.selectors[l.Spec.Selector] != nil:
-		spec := ledger.App(*l.Spec)
+		spec := ledger.App{
+			Group: l.Spec.Group, Selector: l.Spec.Selector, Demand: l.Spec.Demand,
+			MaxPerMachine: l.Spec.MaxPerMachine, SpreadMin: l.Spec.SpreadMin,
+		}
 		t.known[l.App] = true
 		t.apps = append(t.apps, &ledger.Event{Kind: ledger.KindApp, App: l.App, Spec: &spec})
 	case l.Rules != nil:
