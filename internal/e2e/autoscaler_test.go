@@ -183,6 +183,20 @@ func TestAutoscalerSeesRules(t *testing.T) {
 			first: app{"db", 2}, apps: []app{{"web", 3}}, wait: 3, add: 1,
 			event: "2 placement rule apart: NS/Deployment/web excludes NS/Deployment/db", native: "2 node(s) didn't match pod anti-affinity rules",
 		},
+		{
+			name: "two-a-zone", spec: "{selector: {matchLabels: {app: web}}, topologyKey: topology.kubernetes.io/zone, maxPerNode: 2}",
+			apps: []app{{"web", 5}}, wait: 1, add: 1,
+			event: "2 placement rule two-a-zone: at most 2 of NS/Deployment/web in a zone", native: "2 node(s) didn't match pod topology spread constraints",
+		},
+		{
+			name: "zones-apart", spec: "{selector: {matchLabels: {app: web}}, topologyKey: topology.kubernetes.io/zone, excludes: [{selector: {matchLabels: {app: db}}}]}",
+			first: app{"db", 2}, apps: []app{{"web", 3}}, wait: 3, add: 1,
+			event: "2 placement rule zones-apart: NS/Deployment/web excludes NS/Deployment/db in a zone", native: "2 node(s) didn't match pod anti-affinity rules",
+		},
+	}
+	in := func(zone string, node *v1.Node) *v1.Node {
+		node.Labels[v1.LabelTopologyZone] = zone
+		return node
 	}
 	run := func(t *testing.T, native bool) {
 		for _, s := range cases {
@@ -196,8 +210,8 @@ func TestAutoscalerSeesRules(t *testing.T) {
 						return "", spec.Affinity != nil || spec.TopologySpreadConstraints != nil
 					})
 				}
-				a := newAutoscaler(t, c, func(i int) *v1.Node { return e2e.Node(fmt.Sprintf("new-%d", i), "8", "32Gi") })
-				c.CreateNodes(t, e2e.Node("a", "8", "32Gi"), e2e.Node("b", "8", "32Gi"))
+				a := newAutoscaler(t, c, func(i int) *v1.Node { return in("new", e2e.Node(fmt.Sprintf("new-%d", i), "8", "32Gi")) })
+				c.CreateNodes(t, in("a", e2e.Node("a", "8", "32Gi")), in("b", e2e.Node("b", "8", "32Gi")))
 				stands := 0
 				if s.first.replicas > 0 {
 					d := e2e.Deployment(ns, s.first.name, s.first.replicas, "100m", "64Mi")
@@ -301,6 +315,16 @@ func TestNativeRules(t *testing.T) {
 	// A deleted rule, and one of every kind of selector.
 	c.Kubectl(t, "", "delete", "placementrule", "limit")
 	wait("no rule", func(pod *v1.Pod) bool { return pod.Spec.TopologySpreadConstraints == nil })
+	c.Kubectl(t, limitRule(1)+"\n", "apply", "-f", "-")
+	wait("one a node again", func(pod *v1.Pod) bool { return len(terms(pod)) == 1 })
+	c.Kubectl(t, "", "patch", "placementrule", "limit", "--type=merge", "-p", `{"spec": {"afterMinutes": 5}}`)
+	wait("a rule that gives way", func(pod *v1.Pod) bool { return len(terms(pod)) == 0 })
+	c.Kubectl(t, "", "patch", "placementrule", "limit", "--type=merge", "-p", `{"spec": {"afterMinutes": null, "topologyKey": "topology.kubernetes.io/zone"}}`)
+	wait("one a zone", func(pod *v1.Pod) bool {
+		s := pod.Spec.TopologySpreadConstraints
+		return len(terms(pod)) == 0 && len(s) == 1 && s[0].TopologyKey == v1.LabelTopologyZone && s[0].MaxSkew == 1
+	})
+	c.Kubectl(t, "", "delete", "placementrule", "limit")
 	c.Kubectl(t, fmt.Sprintf(`
 apiVersion: sigma-scheduler.io/v1alpha1
 kind: PlacementRule

@@ -246,6 +246,9 @@ func (e *Engine) Reserve(pod *v1.Pod, node string, v *Verdict) {
 		d.Cause = ledger.CauseNominated
 	}
 	e.metrics.decisions.WithLabelValues(cmp.Or(d.Mode, "none"), d.Cause).Inc()
+	if text := e.state.cluster.GaveWay(pod, node, e.opt.Now()); text != "" {
+		e.events.emit(pod, v1.EventTypeWarning, "RuleGaveWay", "It waited as long as the rule demands, and is placed against "+text+".")
+	}
 	e.inbox.track(pod)
 	e.state.cluster.Decide(pod, node, &d)
 	if known := e.state.ledger.Pod(string(pod.UID)); known == nil { // the node is gone

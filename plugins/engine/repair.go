@@ -85,7 +85,7 @@ func (e *Engine) FindRoom(pod *v1.Pod, nodes []string, most int, stays func(*v1.
 	begin := e.opt.Now()
 	defer func() { e.metrics.repairSearch.Observe(e.opt.Now().Sub(begin).Seconds()) }()
 	list, node := makeroom.Find(e.state.ledger, makeroom.Request{
-		Pod: pod, App: a.Name(), Nodes: nodes, Chain: most, MinReplicas: *e.Repair().MinReplicas, Stays: stays, Engaged: e.state.cluster.Engaged,
+		Pod: pod, App: a.Name(), Nodes: nodes, Chain: most, MinReplicas: *e.Repair().MinReplicas, Stays: stays, Engaged: func(group string) bool { return e.state.cluster.Engaged(group) || e.state.cluster.ByZone(group) },
 	})
 	if node == "" {
 		return nil

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
@@ -74,6 +75,33 @@ func TestRepairChanges(t *testing.T) {
 	l.SetPolicy(ledger.Primary, nil)
 	<-heard
 	require.Empty(t, heard)
+}
+
+// Pods that a rule by zone binds do not move to make room, and no chain makes room for one.
+func TestNoRescueByZone(t *testing.T) {
+	moving := func(p *v1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "x", Controller: new(true)}}
+		p.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}
+	}
+	for app, found := range map[string]bool{"": true, "other": true, "db": false, "large": false} {
+		l := newLab(t)
+		l.SetPolicy(ledger.Primary, repairing(policy.RepairEnabled))
+		l.node("a", 4)
+		l.node("b", 4)
+		if app != "" {
+			r, err := kube.NewRule(&v1alpha1.PlacementRule{ObjectMeta: metav1.ObjectMeta{Name: "zones"}, Spec: v1alpha1.PlacementRuleSpec{
+				PodSet:      v1alpha1.PodSet{Selector: metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
+				TopologyKey: v1.LabelTopologyZone, MaxPerNode: new(int32(9)),
+			}})
+			require.NoError(t, err)
+			l.SetRules([]*kube.Rule{r})
+		}
+		l.stand(pod("db-1", "db", asks("cpu", "2"), moving), "a")
+		l.stand(pod("log-1", "log", asks("cpu", "1")), "a")
+		l.stand(pod("web-1", "web", asks("cpu", "1500m")), "b")
+		l.sync()
+		require.Equal(t, found, l.FindRoom(pod("large", "large", asks("cpu", "3")), []string{"a", "b"}, 8, nil) != nil, app)
+	}
 }
 
 // A rescue is reserved in the cycle in which it was found, and released at the beginning of another. The log, which

@@ -20,7 +20,7 @@ type reported struct {
 func (e *Engine) Check(pod *v1.Pod) *kube.Check {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.state.cluster.Check(pod)
+	return e.state.cluster.Check(pod, e.opt.Now())
 }
 
 // With changes a check as if a pod came to a node, or with count -1 left it.

@@ -163,8 +163,11 @@ func (w *watcher) describeRule(s *statement, k *known, conflicts map[string]int)
 	count := conflicts[s.of.name]
 	s.fields["conflicts"] = int64(count)
 	if count > 0 {
-		s.add(v1alpha1.ConditionConflicting, metav1.ConditionTrue, "PodsAgainstRule",
-			fmt.Sprintf("It does not hold on %d nodes; no pod of it is added there.", count))
+		where := fmt.Sprintf("on %d nodes", count)
+		if w.rules[s.of.name].Zoned() {
+			where = fmt.Sprintf("in %d zones", count)
+		}
+		s.add(v1alpha1.ConditionConflicting, metav1.ConditionTrue, "PodsAgainstRule", "It does not hold "+where+"; no pod of it is added there.")
 	} else {
 		s.add(v1alpha1.ConditionConflicting, metav1.ConditionFalse, "None", "The rule holds on all nodes.")
 	}

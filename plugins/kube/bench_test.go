@@ -3,6 +3,7 @@ package kube_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
@@ -76,7 +77,7 @@ func BenchmarkCheck(b *testing.B) {
 					b.Fatal("all have landed")
 				}
 				b.StartTimer()
-				if w.Check(other).Refuses(places[nodes-1].Node) == "" {
+				if w.Check(other, time.Time{}).Refuses(places[nodes-1].Node) == "" {
 					b.Fatal("it is not refused")
 				}
 			}

@@ -2,6 +2,7 @@ package kube_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
@@ -39,7 +40,7 @@ const dbToB, largeToA = "1 default/Deployment/db@cpu=3;", "1 default/Deployment/
 func TestChainIsCarriedOut(t *testing.T) {
 	w, logs, web, chain := chainWorld(t)
 	refused := func(cpu, node string) bool {
-		k := w.Check(podOf("new", ownedBy("Deployment", "other"), requests("cpu", cpu)))
+		k := w.Check(podOf("new", ownedBy("Deployment", "other"), requests("cpu", cpu)), time.Time{})
 		return k != nil && k.Refuses(node) != ""
 	}
 	require.Equal(t, map[string]string{"a": largeToA, "b": dbToB}, w.reserved())

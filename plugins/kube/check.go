@@ -1,9 +1,11 @@
 package kube
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -15,12 +17,10 @@ import (
 // Anti-affinity between pods that are there is not part of it: upstream's filter checks that.
 type Check struct {
 	own    *constraints
-	limit  *Rule
-	spread *Rule
-	pairs  []pair
-	on     map[string]tally // by node, where the pod's app or one of a pair stands
-	nodes  int32            // on which the pod's app stands
-	demand map[string]int64 // of the pod
+	by     [domains]tallies
+	zones  map[string]string // by node; nil where no rule by zone binds the pod
+	demand map[string]int64  // of the pod
+	strict *Check            // with the rules that gave way to the pod; nil = none did
 
 	holds     map[string]*hold // by node with reservations
 	closed    map[string]bool  // of these
@@ -29,15 +29,24 @@ type Check struct {
 	nominated string           // the pod's nominated node
 }
 
-// tally counts the pods on a node that matter to a check.
+// tallies are the rules of a check by one kind of domain, and what they count.
+type tallies struct {
+	strictest
+	pairs []pair
+	on    map[string]tally // by domain, where the pod's app or one of a pair stands
+	holds int32            // domains that hold the pod's app
+}
+
+// tally counts the pods in a domain that matter to a check.
 type tally struct {
 	own    int32
 	others map[*constraints]int32 // of pairs
 }
 
 // Check returns the check of a pod; nil when no rule selects the pod and nothing is
-// reserved for others, or no scheduler decides where it goes.
-func (t *Translator) Check(p *v1.Pod) *Check {
+// reserved for others, or no scheduler decides where it goes. A rule with afterMinutes is
+// left out once that time has passed since the pod was created.
+func (t *Translator) Check(p *v1.Pod, now time.Time) *Check {
 	if len(t.Rules()) == 0 && !t.ledger.Holds() || !podspec.Moves(p) {
 		return nil
 	}
@@ -45,31 +54,65 @@ func (t *Translator) Check(p *v1.Pod) *Check {
 	if a == nil {
 		return nil
 	}
+	all := t.check(a, p, t.Rules())
+	gone := func(r *Rule) bool { return r.gaveWay(p, now) }
+	if all == nil || !slices.ContainsFunc(t.Rules(), gone) {
+		return all
+	}
+	k := t.check(a, p, slices.DeleteFunc(slices.Clone(t.Rules()), gone))
+	if k == nil { // its rules all gave way
+		k = &Check{own: all.own}
+	}
+	k.strict = all
+	return k
+}
+
+// check is the check of a pod by some of the rules.
+func (t *Translator) check(a *ledger.AppEntry, p *v1.Pod, rules []*Rule) *Check {
 	own := constraintsOf(a.Group())
+	whole := len(rules) == len(t.Rules())
 	k := &Check{
-		own: own, limit: own.limitBy, spread: own.spreadBy, demand: a.Spec().Demand,
+		own: own, demand: a.Spec().Demand,
 		holds: t.holds(), closed: t.closedTo(a), group: a.Group(), nominated: p.Status.NominatedNodeName,
 	}
+	bound := len(k.holds) > 0
 	for _, pair := range own.pairs {
-		if pair.by != nil {
-			k.pairs = append(k.pairs, pair)
+		if pair.by != nil && (whole || slices.Contains(rules, pair.by)) {
+			of := &k.by[pair.domain()]
+			of.pairs = append(of.pairs, pair)
+			bound = true
 		}
 	}
-	if k.limit == nil && k.spread == nil && len(k.pairs) == 0 && len(k.holds) == 0 {
+	strict := own.by
+	if !whole {
+		strict = among(rules, own.pod)
+	}
+	for d := range k.by {
+		k.by[d].strictest = strict[d]
+		bound = bound || strict[d] != strictest{}
+	}
+	if !bound {
 		return nil
 	}
-	k.on = make(map[string]tally, a.Group().Nodes())
+	k.by[node].on = make(map[string]tally, a.Group().Nodes())
+	if k.by[zone].binds() {
+		k.by[zone].on, k.zones = map[string]tally{}, t.zones()
+	}
 	k.addAll(own, a.Group())
 	counted := map[*constraints]bool{own: true}
-	for i := range k.pairs {
-		other := k.pairs[i].other(own)
-		if !counted[other] {
-			counted[other] = true
-			k.addAll(other, t.ledger.Group(other.name))
+	for d := range k.by {
+		for i := range k.by[d].pairs {
+			other := k.by[d].pairs[i].other(own)
+			if !counted[other] {
+				counted[other] = true
+				k.addAll(other, t.ledger.Group(other.name))
+			}
 		}
 	}
 	return k
 }
+
+func (l *tallies) binds() bool { return l.limit != nil || l.spread != nil || len(l.pairs) > 0 }
 
 func (k *Check) addAll(c *constraints, g *ledger.Group) {
 	for n, count := range g.On() {
@@ -78,15 +121,22 @@ func (k *Check) addAll(c *constraints, g *ledger.Group) {
 }
 
 func (k *Check) add(nodeName string, c *constraints, count int32) {
-	t := k.on[nodeName]
-	if c == k.own {
+	k.by[node].add(nodeName, c, count, c == k.own)
+	if in := k.zones[nodeName]; in != "" {
+		k.by[zone].add(in, c, count, c == k.own)
+	}
+}
+
+func (l *tallies) add(at string, c *constraints, count int32, own bool) {
+	t := l.on[at]
+	if own {
 		had := t.own > 0
 		t.own += count
 		switch {
 		case !had && t.own > 0:
-			k.nodes++
+			l.holds++
 		case had && t.own <= 0:
-			k.nodes--
+			l.holds--
 		}
 	} else {
 		t.others = maps.Clone(t.others) // a copy of the check may share it
@@ -95,7 +145,7 @@ func (k *Check) add(nodeName string, c *constraints, count int32) {
 		}
 		t.others[c] += count
 	}
-	k.on[nodeName] = t
+	l.on[at] = t
 }
 
 // With changes a check as if a pod came to a node, or with count -1 left it.
@@ -107,25 +157,26 @@ func (t *Translator) With(k *Check, p *v1.Pod, nodeName string, count int32) {
 		k.changed[nodeName] = h.with(t.demandOf(p), count)
 	}
 	c := t.find(p)
-	if c == nil || c != k.own && !slices.ContainsFunc(k.pairs, func(p pair) bool { return p.other(k.own) == c }) {
-		return
+	relates := func(p pair) bool { return p.other(k.own) == c }
+	if c != nil && (c == k.own || slices.ContainsFunc(k.by[node].pairs, relates) || slices.ContainsFunc(k.by[zone].pairs, relates)) {
+		k.add(nodeName, c, count)
 	}
-	k.add(nodeName, c, count)
 }
 
 // Clone is a copy that may be changed.
 func (k *Check) Clone() *Check {
 	c := *k
-	c.on, c.changed = maps.Clone(k.on), maps.Clone(k.changed)
+	c.changed = maps.Clone(k.changed)
+	for d := range c.by {
+		c.by[d].on = maps.Clone(k.by[d].on)
+	}
 	return &c
 }
 
 // Refuses returns why a node is closed to the pod; "" when it is open.
 func (k *Check) Refuses(nodeName string) string {
-	if t, ok := k.on[nodeName]; ok {
-		if rule, text := violation(k.own, t, k.limit, k.spread, k.pairs, k.nodes, 1); rule != nil {
-			return fmt.Sprintf("placement rule %s: %s", rule.Name, text)
-		}
+	if text := k.closedBy(nodeName); text != "" {
+		return text
 	}
 	if h, ok := k.heldOn(nodeName); ok {
 		return h.refuses(k.demand)
@@ -133,138 +184,83 @@ func (k *Check) Refuses(nodeName string) string {
 	return ""
 }
 
-// violation is the first rule that a node violates for a group if more pods of the
-// group come there.
-func violation(own *constraints, t tally, limit, spread *Rule, pairs []pair, nodes, more int32) (*Rule, string) {
-	if limit != nil && t.own+more > limit.maxPerNode {
-		return limit, fmt.Sprintf("at most %d of %s on a node", limit.maxPerNode, own.name)
+// closedBy returns the rule that closes a node to the pod, with its text; "" = none.
+func (k *Check) closedBy(nodeName string) string {
+	if text := k.by[node].refuses(k.own, nodeName, node); text != "" || !k.by[zone].binds() {
+		return text
 	}
-	for i := range pairs {
-		p := &pairs[i]
+	return k.by[zone].refuses(k.own, k.zones[nodeName], zone)
+}
+
+// GaveWay returns the rule that would close a node to a pod and no longer binds it, with its
+// text; "" = none.
+func (t *Translator) GaveWay(p *v1.Pod, nodeName string, now time.Time) string {
+	if !slices.ContainsFunc(t.Rules(), func(r *Rule) bool { return r.gaveWay(p, now) }) {
+		return ""
+	}
+	if k := t.Check(p, now); k != nil && k.strict != nil && k.closedBy(nodeName) == "" {
+		return k.strict.closedBy(nodeName)
+	}
+	return ""
+}
+
+// GivesWay is when the next rule gives way to the pod of the check; false = none will.
+func (k *Check) GivesWay(p *v1.Pod) (at time.Time, ok bool) {
+	soon := func(r *Rule) {
+		if r == nil || r.after == 0 || p.CreationTimestamp.IsZero() {
+			return
+		}
+		if when := p.CreationTimestamp.Add(r.after); !ok || when.Before(at) {
+			at, ok = when, true
+		}
+	}
+	for d := range k.by {
+		soon(k.by[d].limit)
+		soon(k.by[d].spread)
+		for i := range k.by[d].pairs {
+			soon(k.by[d].pairs[i].by)
+		}
+	}
+	return at, ok
+}
+
+// refuses returns the text of the rule that closes a domain to a pod; "" when it is open. A node
+// without the label is in no domain: a pod whose app is limited or has to spread must know where
+// it comes, one that only excludes others shares none with them.
+func (l *tallies) refuses(own *constraints, at string, d domain) string {
+	if at == "" {
+		if by := cmp.Or(l.limit, l.spread); by != nil {
+			return fmt.Sprintf("placement rule %s: the node has no label %s", by.Name, v1.LabelTopologyZone)
+		}
+		return ""
+	}
+	if t, ok := l.on[at]; ok {
+		if rule, text := l.violation(own, t, 1, d); rule != nil {
+			return fmt.Sprintf("placement rule %s: %s", rule.Name, text)
+		}
+	}
+	return ""
+}
+
+// violation is the first rule that a domain violates for a group if more pods of the
+// group come there.
+func (l *tallies) violation(own *constraints, t tally, more int32, d domain) (*Rule, string) {
+	where := [domains]string{"", " in a zone"}[d]
+	if l.limit != nil && t.own+more > l.limit.maxPerNode {
+		return l.limit, fmt.Sprintf("at most %d of %s %s", l.limit.maxPerNode, own.name, [domains]string{"on a node", "in a zone"}[d])
+	}
+	for i := range l.pairs {
+		p := &l.pairs[i]
 		others := t.others[p.other(own)]
 		switch {
 		case p.a == own && others > p.max:
-			return p.by, fmt.Sprintf("%s excludes %s", own.name, p.b.name)
+			return p.by, fmt.Sprintf("%s excludes %s%s", own.name, p.b.name, where)
 		case p.b == own && others > 0 && t.own+more > p.max:
-			return p.by, fmt.Sprintf("%s excludes %s", p.a.name, own.name)
+			return p.by, fmt.Sprintf("%s excludes %s%s", p.a.name, own.name, where)
 		}
 	}
-	if spread != nil && more > 0 && t.own > 0 && nodes < spread.spreadMin {
-		return spread, fmt.Sprintf("%s stands on %d nodes and has to stand on %d before two share one", own.name, nodes, spread.spreadMin)
+	if l.spread != nil && more > 0 && t.own > 0 && l.holds < l.spread.spreadMin {
+		return l.spread, fmt.Sprintf("%s stands %s and has to stand on %d before two share one", own.name, fmt.Sprintf([domains]string{"on %d nodes", "in %d zones"}[d], l.holds), l.spread.spreadMin)
 	}
 	return nil, ""
-}
-
-// find returns the constraints of a pod's group, nil when the group is unknown. It
-// emits nothing.
-func (t *Translator) find(p *v1.Pod) *constraints {
-	g := (*ledger.Group)(nil)
-	if known := t.ledger.Pod(string(p.UID)); known != nil && known.Node() != nil && known.Object == any(p) {
-		g = known.App().Group()
-	} else if podspec.Moves(p) {
-		g = t.ledger.Group(podspec.Group(p, t.appLabel))
-	}
-	if g == nil {
-		return nil
-	}
-	return constraintsOf(g)
-}
-
-// Related reports whether a rule lets a pod that stands keep a waiting pod off its
-// node.
-func (t *Translator) Related(waits, stands *v1.Pod) bool {
-	g, o := t.find(waits), t.find(stands)
-	switch {
-	case o == nil: // no rule counts it
-		return false
-	case g == nil: // forgotten meanwhile
-		return true
-	case g == o:
-		return g.limitBy != nil || g.spreadBy != nil || len(g.pairs) > 0
-	}
-	for i := range g.pairs {
-		if p := &g.pairs[i]; p.by != nil && p.other(g) == o {
-			return true
-		}
-	}
-	return false
-}
-
-// Spreads reports whether the arrival of a pod on a node can open other nodes to a
-// waiting pod of the same app: the app has to spread.
-func (t *Translator) Spreads(waits, came *v1.Pod) bool {
-	g := t.find(waits)
-	return g != nil && g.spreadBy != nil && t.find(came) == g
-}
-
-// Conflict returns the rule that a pod of another scheduler violates on its node,
-// with its text; nil when all rules hold. The pod need not be known. Conflict emits
-// nothing.
-func (t *Translator) Conflict(p *v1.Pod) (*Rule, string) {
-	n := t.ledger.Node(p.Spec.NodeName)
-	if n == nil || !podspec.Moves(p) || podspec.Ended(p) || len(t.Rules()) == 0 {
-		return nil, ""
-	}
-	if known := t.ledger.Pod(string(p.UID)); known != nil && known.Node() == n {
-		return t.conflict(constraintsOf(known.App().Group()), n, 0)
-	}
-	c := t.find(p)
-	if c == nil {
-		c = &constraints{name: podspec.Group(p, t.appLabel), pod: p}
-		c.constrain(t.Rules())
-		for _, other := range t.others(c) {
-			c.pairs = append(append(c.pairs, between(t.Rules(), c, other)...), between(t.Rules(), other, c)...)
-		}
-	}
-	return t.conflict(c, n, 1)
-}
-
-// Stands reports whether a pod is known to stand on its node.
-func (t *Translator) Stands(p *v1.Pod) bool {
-	known := t.ledger.Pod(string(p.UID))
-	return known != nil && known.Node() != nil && known.Node().Name() == p.Spec.NodeName
-}
-
-// conflict is the rule that a node violates if more pods of a group come there.
-func (t *Translator) conflict(c *constraints, n *ledger.Node, more int32) (*Rule, string) {
-	on := tally{own: t.countOn(c, n), others: map[*constraints]int32{}}
-	var pairs []pair
-	for _, p := range c.pairs {
-		if other := p.other(c); p.by != nil && t.countOn(other, n) > 0 {
-			pairs = append(pairs, p)
-			on.others[other] = t.countOn(other, n)
-		}
-	}
-	return violation(c, on, c.limitBy, nil, pairs, 0, more)
-}
-
-// countOn is the number of a group's pods on a node.
-func (t *Translator) countOn(c *constraints, n *ledger.Node) int32 {
-	if g := t.ledger.Group(c.name); g != nil {
-		return g.CountOn(n)
-	}
-	return 0
-}
-
-// Conflicts counts for each rule the nodes that violate it.
-func (t *Translator) Conflicts() map[string]int {
-	type where struct {
-		rule *Rule
-		node *ledger.Node
-	}
-	seen := map[where]bool{}
-	counts := map[string]int{}
-	for _, g := range t.ledger.Groups() {
-		c := constraintsOf(g)
-		if c.limitBy == nil && len(c.pairs) == 0 {
-			continue
-		}
-		for n := range g.On() {
-			if r, _ := t.conflict(c, n, 0); r != nil && !seen[where{r, n}] {
-				seen[where{r, n}] = true
-				counts[r.Name]++
-			}
-		}
-	}
-	return counts
 }

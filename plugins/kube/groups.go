@@ -18,9 +18,34 @@ type constraints struct {
 
 	limit, spread int32 // as a policy sees them
 	soft          []string
-	limitBy       *Rule // the strictest rule with a limit; nil = none
-	spreadBy      *Rule
+	by            [domains]strictest
 	pairs         []pair // rules with other groups that the group is part of
+}
+
+// strictest are the rules that bind a group most, of one kind of domain; nil = none.
+type strictest struct{ limit, spread *Rule }
+
+// among finds the strictest of the rules that pick a pod, by domain.
+func among(rules []*Rule, pod *v1.Pod) (by [domains]strictest) {
+	for _, r := range rules {
+		s := &by[r.domain]
+		limits, spreads := r.maxPerNode > 0 && (s.limit == nil || r.maxPerNode < s.limit.maxPerNode), r.spreadMin > 0 && (s.spread == nil || r.spreadMin > s.spread.spreadMin)
+		if !limits && !spreads || !r.pods.picks(pod) {
+			continue
+		}
+		if limits {
+			s.limit = r
+		}
+		if spreads {
+			s.spread = r
+		}
+	}
+	return by
+}
+
+// zoned reports whether a rule by zone binds the group.
+func (c *constraints) zoned() bool {
+	return c.by[zone] != strictest{} || slices.ContainsFunc(c.pairs, func(p pair) bool { return p.domain() == zone })
 }
 
 func constraintsOf(g *ledger.Group) *constraints { return g.Object.(*constraints) }
@@ -31,6 +56,14 @@ type pair struct {
 	a, b *constraints
 	max  int32
 	by   *Rule
+}
+
+// domain is what the pods of a pair do not share.
+func (p *pair) domain() domain {
+	if p.by == nil {
+		return node
+	}
+	return p.by.domain
 }
 
 // other is the group of a pair that is not c.
@@ -103,7 +136,7 @@ func (t *Translator) updateSpec(c *constraints, p *v1.Pod) {
 	for _, other := range t.others(c) {
 		c.pairs = append(append(c.pairs, between(t.Rules(), c, other)...), between(t.Rules(), other, c)...)
 	}
-	same := slices.Equal(c.soft, before.soft) && c.limit == before.limit && c.spread == before.spread && c.limitBy == before.limitBy && c.spreadBy == before.spreadBy &&
+	same := slices.Equal(c.soft, before.soft) && c.limit == before.limit && c.spread == before.spread && c.by == before.by &&
 		samePairs(c.pairs, before.pairs)
 	c.limit, c.spread, c.soft, c.pairs = before.limit, before.spread, before.soft, before.pairs // as they were emitted
 	if !same {
@@ -183,18 +216,13 @@ func (t *Translator) refresh() {
 
 // constrain finds a group's limit, spread and preferences.
 func (c *constraints) constrain(rules []*Rule) {
-	c.limit, c.spread, c.limitBy, c.spreadBy = 0, 0, nil, nil
+	c.limit, c.spread, c.by = 0, 0, among(rules, c.pod)
 	c.soft = softTerms(c.pod)
-	for _, r := range rules {
-		if !r.pods.picks(c.pod) {
-			continue
-		}
-		if r.maxPerNode > 0 && (c.limit == 0 || r.maxPerNode < c.limit) {
-			c.limit, c.limitBy = r.maxPerNode, r
-		}
-		if r.spreadMin > c.spread {
-			c.spread, c.spreadBy = r.spreadMin, r
-		}
+	if r := c.by[node].limit; r != nil {
+		c.limit = r.maxPerNode
+	}
+	if r := c.by[node].spread; r != nil {
+		c.spread = r.spreadMin
 	}
 	for i := range c.terms {
 		if c.terms[i].matches(c.pod) {
@@ -229,7 +257,9 @@ func between(rules []*Rule, a, b *constraints) []pair {
 func pairUp(rules []*Rule, a, b *constraints, list []ledger.Rule) []ledger.Rule {
 	for _, p := range append(between(rules, a, b), between(rules, b, a)...) {
 		a.pairs, b.pairs = append(a.pairs, p), append(b.pairs, p)
-		list = append(list, ledger.Rule{App: p.a.name, Other: p.b.name, Max: p.max})
+		if p.domain() == node {
+			list = append(list, ledger.Rule{App: p.a.name, Other: p.b.name, Max: p.max})
+		}
 	}
 	return list
 }

@@ -209,7 +209,7 @@ func TestReservationsCloseNodes(t *testing.T) {
 	w.SetPlans([]*kube.Plan{planOf(t, webOn(v1alpha1.PlannedNode{Node: "a", Pods: 2}))}, 1000)
 	other := func(cpu string) *v1.Pod { return podOf("new", ownedBy("Deployment", "other"), requests("cpu", cpu)) }
 	refuses := func(p *v1.Pod, node string) string {
-		k := w.Check(p)
+		k := w.Check(p, time.Time{})
 		if k == nil {
 			return ""
 		}
@@ -226,7 +226,7 @@ func TestReservationsCloseNodes(t *testing.T) {
 	require.Empty(t, refuses(other("4"), "b"))
 	require.Empty(t, refuses(podOf("web-9", ownedBy("Deployment", "web"), requests("cpu", "3")), "a"), "it is for this one")
 
-	k := w.Check(other("2"))
+	k := w.Check(other("2"), time.Time{})
 	less := k.Clone()
 	w.With(less, stands, "a", -1)
 	require.Empty(t, less.Refuses("a"))
@@ -251,7 +251,7 @@ func TestReservationsAndRules(t *testing.T) {
 	w.SetPlans([]*kube.Plan{planOf(t, webOn(v1alpha1.PlannedNode{Node: "a", Pods: 1}))}, 1000)
 	w.SetNode(sized("b", 4), []*v1.Pod{podOf("web-1", ownedBy("Deployment", "web"), labelled("app", "web"), requests("cpu", "1"))})
 	hermit := podOf("hermit", ownedBy("Deployment", "hermit"), apart("kubernetes.io/hostname", "app", "web"))
-	require.Empty(t, w.Check(podOf("x", ownedBy("Deployment", "x"))).Refuses("a"))
+	require.Empty(t, w.Check(podOf("x", ownedBy("Deployment", "x")), time.Time{}).Refuses("a"))
 	w.SetPlans([]*kube.Plan{planOf(t, webOn(v1alpha1.PlannedNode{Node: "a", Pods: 1}, v1alpha1.PlannedNode{Node: "b", Pods: 1}))}, 1000)
-	require.Equal(t, "PlacementPlan/site: room is reserved for pods that exclude this one", w.Check(hermit).Refuses("a"))
+	require.Equal(t, "PlacementPlan/site: room is reserved for pods that exclude this one", w.Check(hermit, time.Time{}).Refuses("a"))
 }

@@ -14,6 +14,7 @@ import (
 // is not compared with thousands of others. The ledger has it as an object.
 type ruleBook struct {
 	rules    []*Rule
+	zones    map[string]string             // of nodes with that label; nil = to be listed again
 	subjects map[*Rule][]*constraints      // that a rule with exclusions picks
 	excluded map[*exclusion][]*constraints // that an exclusion picks
 	labelled map[label][]*constraints      // by the labels of their pods

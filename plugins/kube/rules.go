@@ -3,6 +3,7 @@ package kube
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,10 +16,21 @@ import (
 type Rule struct {
 	Name       string
 	pods       podSet
-	maxPerNode int32 // 0 = no limit
+	domain     domain
+	after      time.Duration // that it binds a waiting pod; 0 = for ever
+	maxPerNode int32         // 0 = no limit
 	spreadMin  int32
 	excludes   []exclusion
 }
+
+// A domain is what a rule counts pods on.
+type domain int
+
+const (
+	node domain = iota
+	zone
+	domains
+)
 
 type exclusion struct {
 	pods podSet
@@ -37,6 +49,19 @@ func NewRule(r *v1alpha1.PlacementRule) (*Rule, error) {
 		return nil, fmt.Errorf("spec.%w", err)
 	}
 	out := &Rule{Name: r.Name, pods: pods}
+	switch r.Spec.TopologyKey {
+	case "", v1.LabelHostname:
+	case v1.LabelTopologyZone:
+		out.domain = zone
+	default:
+		return nil, fmt.Errorf("spec.topologyKey %q: want %s or %s", r.Spec.TopologyKey, v1.LabelHostname, v1.LabelTopologyZone)
+	}
+	if minutes := r.Spec.AfterMinutes; minutes != nil {
+		if *minutes < 1 {
+			return nil, fmt.Errorf("spec.afterMinutes %d: want at least 1", *minutes)
+		}
+		out.after = time.Duration(*minutes) * time.Minute
+	}
 	if r.Spec.MaxPerNode != nil {
 		if out.maxPerNode = *r.Spec.MaxPerNode; out.maxPerNode < 1 {
 			return nil, fmt.Errorf("spec.maxPerNode %d: want at least 1", out.maxPerNode)
@@ -59,6 +84,19 @@ func NewRule(r *v1alpha1.PlacementRule) (*Rule, error) {
 		out.excludes = append(out.excludes, exclusion{pods, e.Max})
 	}
 	return out, nil
+}
+
+// Zoned reports whether the rule counts in zones.
+func (r *Rule) Zoned() bool { return r.domain == zone }
+
+// ByZone reports whether the rule is about the zones of a pod, or of pods that it excludes.
+func (r *Rule) ByZone(p *v1.Pod) bool {
+	return r.domain == zone && (r.pods.picks(p) || slices.ContainsFunc(r.excludes, func(e exclusion) bool { return e.pods.picks(p) }))
+}
+
+// gaveWay reports whether a rule no longer binds a pod that waits.
+func (r *Rule) gaveWay(p *v1.Pod, now time.Time) bool {
+	return r.after > 0 && !p.CreationTimestamp.IsZero() && !now.Before(p.CreationTimestamp.Add(r.after))
 }
 
 func newPodSet(s *v1alpha1.PodSet) (podSet, error) {

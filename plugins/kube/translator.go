@@ -142,6 +142,9 @@ func (t *Translator) setMachine(object *v1.Node, fixed map[string]int64) *ledger
 	if n != nil {
 		before := n.Object
 		n.Object = object
+		if old, ok := before.(*v1.Node); !ok || old.Labels[v1.LabelTopologyZone] != object.Labels[v1.LabelTopologyZone] {
+			t.book().zones = nil
+		}
 		t.countServed(before, object)
 	}
 	return n

@@ -104,6 +104,11 @@ apiVersion: apps/v1
 kind: DaemonSet
 metadata: {name: agent}
 spec: {selector: {matchLabels: {app: agent}}, template: {spec: {containers: [{name: main, image: i}]}}}
+---
+apiVersion: sigma-scheduler.io/v1alpha1
+kind: PlacementRule
+metadata: {name: zones}
+spec: {selector: {}, maxPerNode: 1, topologyKey: topology.kubernetes.io/zone}
 `,
 		"b/jobs.json": `{"apiVersion": "v1", "kind": "List", "items": [
 			{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "load"}, "spec": {"parallelism": 4, "completions": 3, "template": {"spec": {"containers": [{"name": "main"}]}}}},
@@ -127,6 +132,7 @@ spec: {selector: {matchLabels: {app: agent}}, template: {spec: {containers: [{na
 	require.Equal(t, []int64{4000, 8 << 30, 10}, tr.Instance.Machines[0].Capacity, "cpu in m, as its demands need")
 	require.Equal(t, []string{
 		dir + "/a.yaml, document 6: DaemonSet agent is skipped: its pods have their nodes; what it takes there is not planned for",
+		dir + "/a.yaml, document 7: PlacementRule zones is skipped: it is about zones, of which a plan knows nothing; the scheduler enforces it",
 		dir + "/b/jobs.json, document 1: ReplicaSet web-5d4 is skipped: it belongs to Deployment web",
 		"Service: has no pods; skipped: 1",
 		"the placement rules of the manifests are applied to their workloads; a trace has no labels of pods that stand",

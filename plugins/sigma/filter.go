@@ -2,6 +2,7 @@ package sigma
 
 import (
 	"context"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -69,6 +70,23 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, node
 		return fwk.NewStatus(fwk.Unschedulable, why)
 	}
 	return nil
+}
+
+// tryAgain has the scheduler try a pod again when a rule gives way to it.
+func (p *Plugin) tryAgain(ctx context.Context, state fwk.CycleState, pod *v1.Pod) {
+	data, err := state.Read(checkKey)
+	if err != nil {
+		return // no rule binds it
+	}
+	at, ok := data.(*checkState).check.GivesWay(pod)
+	if known, waits := p.waking.Load(pod.UID); !ok || waits && !at.Before(known.(time.Time)) {
+		return
+	}
+	p.waking.Store(pod.UID, at)
+	time.AfterFunc(time.Until(at), func() {
+		p.waking.CompareAndDelete(pod.UID, at)
+		p.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
+	})
 }
 
 // How the scheduler names PlacementRules and PlacementPlans.

@@ -36,7 +36,8 @@ type Plugin struct {
 	has     engine.Kinds // in the cluster: changes of rules and plans wake pods
 	mover   *mover.Mover // nil = a test without a cluster
 
-	nodes nodes
+	nodes  nodes
+	waking sync.Map // when a rule will give way, by UID of a pod that waits
 
 	cycle   fwk.CycleState // of the last sync
 	current *verdictState  // of that cycle; nil = not yet

@@ -24,6 +24,7 @@ import (
 // PostFilter makes room for a pod that fits on no node. It succeeds, with the node that is to
 // take the pod, while a chain of moves is under way for it; otherwise preemption follows.
 func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	p.tryAgain(ctx, state, pod)
 	node := ""
 	if p.mover != nil && p.sync(state) == nil {
 		node = p.mover.MakeRoom(pod, func() []string { return p.short(statuses) }, func(node string, gone []*v1.Pod) bool {

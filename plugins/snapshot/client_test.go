@@ -118,6 +118,8 @@ func TestReadRules(t *testing.T) {
 				TypeMeta: metav1.TypeMeta{Kind: "PlacementRuleList", APIVersion: v1alpha1.SchemeGroupVersion.String()},
 				Items: []v1alpha1.PlacementRule{
 					{ObjectMeta: metav1.ObjectMeta{Name: "good"}, Spec: v1alpha1.PlacementRuleSpec{PodSet: app("web"), MaxPerNode: new(int32(1))}},
+					{ObjectMeta: metav1.ObjectMeta{Name: "zones"}, Spec: v1alpha1.PlacementRuleSpec{PodSet: app("web"), MaxPerNode: new(int32(1)), TopologyKey: "topology.kubernetes.io/zone"}},
+					{ObjectMeta: metav1.ObjectMeta{Name: "racks"}, Spec: v1alpha1.PlacementRuleSpec{PodSet: app("web"), MaxPerNode: new(int32(1)), TopologyKey: "rack"}},
 					{ObjectMeta: metav1.ObjectMeta{Name: "bad"}, Spec: v1alpha1.PlacementRuleSpec{PodSet: app("web"), MaxPerNode: new(int32(0))}},
 				},
 			}
@@ -126,8 +128,12 @@ func TestReadRules(t *testing.T) {
 	})
 	p, err := c.Read(t.Context())
 	require.NoError(t, err)
-	require.Len(t, p.Rules, 1)
-	require.Equal(t, []string{"the placement rule bad is ignored: spec.maxPerNode 0: want at least 1"}, p.Notes)
+	require.Len(t, p.Rules, 2)
+	require.Equal(t, []string{
+		"the placement rule bad is ignored: spec.maxPerNode 0: want at least 1",
+		`the placement rule racks is ignored: spec.topologyKey "rack": want kubernetes.io/hostname or topology.kubernetes.io/zone`,
+		"the placement rule zones is about zones: a trace has no such rule, and the pods that it binds are marked as fixed",
+	}, p.Notes)
 	known = false
 	p, err = c.Read(t.Context())
 	require.NoError(t, err)

@@ -41,6 +41,11 @@ func (p *Picture) fixed(minReplicas int, scheduler string, stays func(*v1.Pod) s
 		if n := stand[workload(pod)]; why == "" && n < minReplicas {
 			why = fmt.Sprintf("its workload has %d of the %d pods that it should keep", n, minReplicas)
 		}
+		for _, r := range p.Rules {
+			if why == "" && r.ByZone(pod) {
+				why = "the placement rule " + r.Name + " is about zones"
+			}
+		}
 		if why != "" {
 			fixed[nameOf(pod)] = why
 		}

@@ -5,6 +5,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
 )
 
 // TestFixed: the trace says which pods must not move: what the pods say, and those of
@@ -25,6 +28,20 @@ func TestFixed(t *testing.T) {
 		"shop/db-1":  "its workload has 1 of the 2 pods that it should keep",
 		"shop/new-1": "it is not ready",
 	}, tr.Source["fixed"])
+
+	// A trace has no rules by zone: what they bind stays.
+	p.Rules = []*kube.Rule{rule(t, v1alpha1.PlacementRuleSpec{
+		PodSet: app("db"), TopologyKey: v1.LabelTopologyZone, Excludes: []v1alpha1.Exclusion{{PodSet: app("web")}},
+	})}
+	tr, _ = snap(t, p)
+	require.Equal(t, map[string]any{
+		"shop/web-1": "the placement rule rule is about zones",
+		"shop/web-2": "the placement rule rule is about zones",
+		"shop/web-3": "its annotation forbids it: karpenter.sh/do-not-disrupt",
+		"shop/db-1":  "its workload has 1 of the 2 pods that it should keep",
+		"shop/new-1": "it is not ready",
+	}, tr.Source["fixed"])
+	p.Rules = nil
 
 	r := NewRecorder("", noon)
 	r.MinReplicas = 1

@@ -311,6 +311,8 @@ var goodRules = []string{
 	`selector: {matchLabels: {tier: db}}, namespaces: [shop, shop-2], spreadMin: 1`,
 	`selector: {matchExpressions: [{key: a, operator: In, values: [b]}, {key: c, operator: Exists}]}, excludes: [{selector: {matchLabels: {tier: batch}}}]`,
 	`selector: {}, maxPerNode: 2147483647, spreadMin: 2147483647, excludes: [{selector: {}, max: 2147483647}]`,
+	`selector: {}, topologyKey: kubernetes.io/hostname, maxPerNode: 1, afterMinutes: 1`,
+	`selector: {}, topologyKey: topology.kubernetes.io/zone, spreadMin: 2, afterMinutes: 10080`,
 	`selector: {}, excludes: [` + strings.Repeat(`{selector: {}, namespaces: [a]},`, 31) + `{selector: {}}]`,
 }
 
@@ -333,6 +335,9 @@ var badRules = []struct{ name, spec, want string }{
 	{"an unknown operator", `selector: {matchExpressions: [{key: a, operator: Equals, values: [b]}]}, maxPerNode: 1`, "spec.selector.matchExpressions: Invalid value: want the operator"},
 	{"In nothing", `selector: {}, excludes: [{selector: {matchExpressions: [{key: a, operator: In}]}}]`, "spec.excludes[0].selector.matchExpressions: Invalid value: want the operator"},
 	{"Exists with a value", `selector: {matchExpressions: [{key: a, operator: Exists, values: [b]}]}, maxPerNode: 1`, "spec.selector.matchExpressions: Invalid value: want the operator"},
+	{"a rack", `selector: {}, topologyKey: rack, maxPerNode: 1`, "spec.topologyKey: Unsupported value: \"rack\""},
+	{"at once", `selector: {}, maxPerNode: 1, afterMinutes: 0`, "spec.afterMinutes: Invalid value: 0"},
+	{"after more than a week", `selector: {}, maxPerNode: 1, afterMinutes: 10081`, "spec.afterMinutes: Invalid value: 10081"},
 	{"an unknown field", `selector: {}, maxPerNodes: 1, spreadMin: 1`, "spec.maxPerNodes"},
 }
 

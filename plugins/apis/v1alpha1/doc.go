@@ -35,12 +35,18 @@
 //     and more than max B. So either arrival can be refused. A pod that both
 //     selectors pick counts as both.
 //
+// With topologyKey topology.kubernetes.io/zone they count in zones in place of nodes. A node
+// without that label is in no zone: it takes no pod that maxPerNode or spreadMin binds, and
+// excludes keep no pod off it. Where a node's label changes, its pods count in the other zone
+// from then on. With afterMinutes m a rule no longer binds a pod that was created m minutes
+// ago and still waits; what stands against the rule then shows as a conflict.
+//
 // plugins/podspec defines which app a pod is of; pods of different size that share
 // an app count together. Native anti-affinity and topology spread stay in force
 // beside the rules. Where several rules select a pod, all of them hold.
 //
 // Condition Accepted: the selectors could be parsed. Condition Conflicting: on
-// status.conflicts nodes the rule does not hold at present, because other schedulers
+// status.conflicts nodes, or zones, the rule does not hold at present, because other schedulers
 // placed pods there, labels changed, or the rule is younger than the pods.
 //
 // # PlacementPlan

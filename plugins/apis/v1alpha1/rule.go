@@ -9,6 +9,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Max-Per-Node",type=integer,JSONPath=`.spec.maxPerNode`
 // +kubebuilder:printcolumn:name="Spread-Min",type=integer,JSONPath=`.spec.spreadMin`
+// +kubebuilder:printcolumn:name="By",type=string,JSONPath=`.spec.topologyKey`,priority=1
 // +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
 // +kubebuilder:printcolumn:name="Conflicts",type=integer,JSONPath=`.status.conflicts`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].message`
@@ -32,6 +33,21 @@ type PlacementRule struct {
 // +kubebuilder:validation:XValidation:rule="has(self.maxPerNode) || has(self.spreadMin) || has(self.excludes) && self.excludes.size() > 0",message="a rule needs maxPerNode, spreadMin or excludes"
 type PlacementRuleSpec struct {
 	PodSet `json:",inline"`
+
+	// The label of nodes whose values are the domains that maxPerNode, spreadMin and
+	// excludes are about: kubernetes.io/hostname, a node by itself, or
+	// topology.kubernetes.io/zone, all nodes of a zone.
+	// +optional
+	// +default="kubernetes.io/hostname"
+	// +kubebuilder:validation:Enum=kubernetes.io/hostname;topology.kubernetes.io/zone
+	TopologyKey string `json:"topologyKey,omitempty"`
+
+	// The rule no longer binds a pod that was created so many minutes ago and still waits;
+	// without it, the rule binds for ever.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10080
+	AfterMinutes *int32 `json:"afterMinutes,omitempty"`
 
 	// Most pods of one app on a node, for every app of which the selector picks pods.
 	// +optional
@@ -87,7 +103,7 @@ type PlacementRuleStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Nodes on which the rule does not hold at present.
+	// Nodes, or zones, on which the rule does not hold at present.
 	// +optional
 	Conflicts int32 `json:"conflicts"`
 

@@ -351,6 +351,11 @@ func (in *PlacementRuleList) DeepCopyObject() runtime.Object {
 func (in *PlacementRuleSpec) DeepCopyInto(out *PlacementRuleSpec) {
 	*out = *in
 	in.PodSet.DeepCopyInto(&out.PodSet)
+	if in.AfterMinutes != nil {
+		in, out := &in.AfterMinutes, &out.AfterMinutes
+		*out = new(int32)
+		**out = **in
+	}
 	if in.MaxPerNode != nil {
 		in, out := &in.MaxPerNode, &out.MaxPerNode
 		*out = new(int32)

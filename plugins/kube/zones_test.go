@@ -1,0 +1,257 @@
+package kube_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
+)
+
+func inZone(name string) func(*v1.Node) {
+	return func(n *v1.Node) {
+		if name != "" {
+			n.Labels = map[string]string{v1.LabelTopologyZone: name}
+		}
+	}
+}
+
+// byZone makes a rule count in zones.
+func byZone(spec v1alpha1.PlacementRuleSpec) v1alpha1.PlacementRuleSpec {
+	spec.TopologyKey = v1.LabelTopologyZone
+	return spec
+}
+
+func TestRulesByZone(t *testing.T) {
+	w := newWorld(t)
+	pod := func(app, name string) *v1.Pod { return podOf(name, ownedBy("Deployment", app), labelled("app", app)) }
+	w.SetNode(nodeOf("a1", inZone("a")), []*v1.Pod{pod("web", "web-1"), pod("web", "web-2")})
+	w.SetNode(nodeOf("a2", inZone("a")), []*v1.Pod{pod("db", "db-1")})
+	w.SetNode(nodeOf("b1", inZone("b")), nil)
+	w.SetNode(nodeOf("none"), nil)
+	why := func(app string, nodes ...string) (list []string) {
+		k := w.Check(pod(app, "new"), time.Time{})
+		require.NotNil(t, k)
+		for _, n := range nodes {
+			list = append(list, k.Refuses(n))
+		}
+		return list
+	}
+	const unknown = "placement rule r: the node has no label topology.kubernetes.io/zone"
+
+	w.SetRules([]*kube.Rule{rule(t, byZone(v1alpha1.PlacementRuleSpec{PodSet: picks("app", "web"), MaxPerNode: new(int32(2))}))})
+	full := "placement rule r: at most 2 of default/Deployment/web in a zone"
+	require.Equal(t, []string{full, full, "", unknown}, why("web", "a1", "a2", "b1", "none"))
+	require.Empty(t, w.Conflicts())
+	for _, app := range w.picture().apps {
+		require.Zero(t, app.limit, "a limit of a zone is none of a machine")
+	}
+
+	// A label that changes: the zone's pods are others, the rule does not hold in b, and nothing is added there.
+	w.SetNode(nodeOf("b1", inZone("b")), []*v1.Pod{pod("web", "web-3")})
+	w.SetNode(nodeOf("a1", inZone("b")), []*v1.Pod{pod("web", "web-1"), pod("web", "web-2")})
+	require.Equal(t, []string{full, "", full}, why("web", "a1", "a2", "b1"))
+	require.Equal(t, map[string]int{"r": 1}, w.Conflicts())
+	_, text := w.Conflict(func() *v1.Pod { p := pod("web", "web-4"); p.Spec.NodeName = "b1"; return p }())
+	require.Equal(t, "at most 2 of default/Deployment/web in a zone", text)
+	w.SetNode(nodeOf("a1", inZone("a")), []*v1.Pod{pod("web", "web-1"), pod("web", "web-2")})
+	w.SetNode(nodeOf("b1", inZone("b")), nil)
+
+	w.SetRules([]*kube.Rule{rule(t, byZone(v1alpha1.PlacementRuleSpec{PodSet: picks("app", "web"), SpreadMin: new(int32(2))}))})
+	narrow := "placement rule r: default/Deployment/web stands in 1 zones and has to stand on 2 before two share one"
+	require.Equal(t, []string{narrow, narrow, "", unknown}, why("web", "a1", "a2", "b1", "none"))
+
+	w.SetRules([]*kube.Rule{rule(t, byZone(v1alpha1.PlacementRuleSpec{
+		PodSet: picks("app", "web"), Excludes: []v1alpha1.Exclusion{{PodSet: picks("app", "db")}, {PodSet: picks("app", "job"), Max: 1}},
+	}))})
+	excludes := "placement rule r: default/Deployment/web excludes default/Deployment/db in a zone"
+	require.Equal(t, []string{excludes, excludes, "", ""}, why("web", "a1", "a2", "b1", "none"))
+	require.Equal(t, []string{excludes, excludes, "", ""}, why("db", "a1", "a2", "b1", "none"))
+	require.Equal(t, []string{"", "", "", ""}, why("job", "a1", "a2", "b1", "none"))
+	require.Empty(t, w.picture().rules)
+
+	// Preemption: without the pods in the way, also those on other nodes of the zone.
+	k := w.Check(pod("web", "new"), time.Time{})
+	less := k.Clone()
+	w.With(less, pod("db", "db-1"), "a2", -1)
+	require.Empty(t, less.Refuses("a1"))
+	require.Equal(t, excludes, k.Refuses("a1"))
+}
+
+// A rule with afterMinutes no longer binds a pod that has waited so long, and others do.
+func TestRulesGiveWay(t *testing.T) {
+	w := newWorld(t)
+	born := time.Unix(1e9, 0)
+	pod := func(name string) *v1.Pod {
+		return podOf(name, ownedBy("Deployment", "web"), labelled("app", "web"), func(p *v1.Pod) { p.CreationTimestamp = metav1.NewTime(born) })
+	}
+	w.SetNode(nodeOf("a"), []*v1.Pod{pod("web-1")})
+	w.SetNode(nodeOf("b"), []*v1.Pod{pod("web-2"), pod("web-3")})
+	soft := func(most, minutes int32) *kube.Rule {
+		r, err := kube.NewRule(&v1alpha1.PlacementRule{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("r", most)}, Spec: v1alpha1.PlacementRuleSpec{
+			PodSet: picks("app", "web"), MaxPerNode: new(most), AfterMinutes: new(minutes),
+		}})
+		require.NoError(t, err)
+		return r
+	}
+	w.SetRules([]*kube.Rule{soft(1, 5), rule(t, v1alpha1.PlacementRuleSpec{PodSet: picks("app", "web"), MaxPerNode: new(int32(2))})})
+	one, two := "placement rule r1: at most 1 of default/Deployment/web on a node", "placement rule r: at most 2 of default/Deployment/web on a node"
+	for minutes, want := range map[int][3]string{0: {one, one, ""}, 4: {one, one, ""}, 5: {"", two, one}, 60: {"", two, one}} {
+		now := born.Add(time.Duration(minutes) * time.Minute)
+		k := w.Check(pod("new"), now)
+		require.Equal(t, want, [3]string{k.Refuses("a"), k.Refuses("b"), w.GaveWay(pod("new"), "a", now)}, minutes)
+		require.Empty(t, w.GaveWay(pod("new"), "b", now))
+		at, ok := k.GivesWay(pod("new"))
+		require.Equal(t, minutes < 5, ok)
+		if ok {
+			require.Equal(t, born.Add(5*time.Minute), at)
+		}
+	}
+	w.SetRules([]*kube.Rule{soft(1, 5)})
+	k := w.Check(pod("new"), born.Add(time.Hour))
+	require.Equal(t, [2]string{"", one}, [2]string{k.Refuses("b"), w.GaveWay(pod("new"), "b", born.Add(time.Hour))})
+}
+
+// plainRules is what rules forbid, counted from the pods that stand.
+type plainRules struct {
+	rules []v1alpha1.PlacementRuleSpec
+	on    map[string][]*v1.Pod // by node
+	zones map[string]string    // by node
+}
+
+func (m *plainRules) picks(s v1alpha1.PodSet, app string) bool {
+	return s.Selector.MatchLabels["app"] == "" || s.Selector.MatchLabels["app"] == app
+}
+
+// allows reports whether a pod of an app may come to a node.
+func (m *plainRules) allows(app, to string) bool {
+	for _, r := range m.rules {
+		domain := func(node string) string { return node }
+		if r.TopologyKey == v1.LabelTopologyZone {
+			domain = func(node string) string { return m.zones[node] }
+		}
+		count := map[string]int32{} // of each app in the domain
+		where := map[string]bool{}  // domains of the app
+		for node, pods := range m.on {
+			for _, p := range pods {
+				if domain(node) == domain(to) && domain(to) != "" {
+					count[p.Labels["app"]]++
+				}
+				if p.Labels["app"] == app && domain(node) != "" {
+					where[domain(node)] = true
+				}
+			}
+		}
+		picked := m.picks(r.PodSet, app)
+		if picked && (r.MaxPerNode != nil || r.SpreadMin != nil) && domain(to) == "" ||
+			picked && r.MaxPerNode != nil && count[app]+1 > *r.MaxPerNode ||
+			picked && r.SpreadMin != nil && count[app] > 0 && int32(len(where)) < *r.SpreadMin {
+			return false
+		}
+		for _, e := range r.Excludes {
+			for other, n := range count {
+				if other != app && (picked && m.picks(e.PodSet, other) && n > e.Max || m.picks(e.PodSet, app) && m.picks(r.PodSet, other) && count[app]+1 > e.Max) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// A check opens exactly the nodes that rules by node and by zone leave open, however pods come, go
+// and move, rules and zones change, and whatever is reserved for chains of moves.
+func TestChecksAgreeWithPlainRules(t *testing.T) {
+	apps, zones := []string{"web", "db", "job", "api"}, []string{"a", "b", "c", ""}
+	asked, refused, byZones := 0, 0, 0
+	for seed := range uint64(100) {
+		rng := rand.New(rand.NewPCG(seed, 18))
+		w := newWorld(t)
+		m := &plainRules{on: map[string][]*v1.Pod{}, zones: map[string]string{}}
+		var nodes []string
+		set := func(n string) { w.SetNode(nodeOf(n, inZone(m.zones[n])), m.on[n]) }
+		for i := range 8 {
+			n := fmt.Sprint("n", i)
+			nodes, m.zones[n] = append(nodes, n), zones[rng.IntN(4)]
+			set(n)
+		}
+		some := func() v1alpha1.PodSet {
+			if rng.IntN(4) == 0 {
+				return picks()
+			}
+			return picks("app", apps[rng.IntN(4)])
+		}
+		for step := range 300 {
+			n := nodes[rng.IntN(8)]
+			switch rng.IntN(12) {
+			case 0:
+				if step%40 > 3 {
+					continue
+				}
+				m.rules = nil
+				var list []*kube.Rule
+				for range 1 + rng.IntN(3) {
+					s := v1alpha1.PlacementRuleSpec{PodSet: some(), TopologyKey: []string{"", v1.LabelHostname, v1.LabelTopologyZone, v1.LabelTopologyZone}[rng.IntN(4)]}
+					switch rng.IntN(3) {
+					case 0:
+						s.MaxPerNode = new(int32(1 + rng.IntN(4)))
+					case 1:
+						s.SpreadMin = new(int32(1 + rng.IntN(4)))
+					default:
+						s.Excludes = []v1alpha1.Exclusion{{PodSet: some(), Max: int32(rng.IntN(3))}}
+					}
+					m.rules, list = append(m.rules, s), append(list, rule(t, s))
+				}
+				w.SetRules(list)
+			case 1:
+				m.zones[n] = zones[rng.IntN(4)]
+				set(n)
+			case 2, 3, 4:
+				if len(m.on[n]) > 0 {
+					m.on[n] = slices.Delete(slices.Clone(m.on[n]), 0, 1)
+					set(n)
+				}
+			case 5:
+				p := podOf("chain", ownedBy("Deployment", "web"), labelled("app", "web"), requests("cpu", "1m"))
+				c := kube.NewChain("test", 1e9, []kube.Place{{Pod: p, Node: n}}, "")
+				w.Begin(c, float64(step))
+				defer w.End(c, 1e9)
+			default:
+				app := apps[rng.IntN(4)]
+				p := podOf(fmt.Sprint(app, "-", seed, "-", step), ownedBy("Deployment", app), labelled("app", app), requests("cpu", "1m"))
+				k := w.Check(p, time.Time{})
+				for _, n := range nodes {
+					asked++
+					open := k == nil || !strings.HasPrefix(k.Refuses(n), "placement rule ") // but perhaps reserved
+					require.Equal(t, m.allows(app, n), open, "seed %d step %d: %s on %s: %v", seed, step, app, n, m.rules)
+					if !open {
+						refused++
+						if !(&plainRules{rules: slices.DeleteFunc(slices.Clone(m.rules), func(r v1alpha1.PlacementRuleSpec) bool { return r.TopologyKey != v1.LabelTopologyZone }), on: m.on, zones: m.zones}).allows(app, n) {
+							byZones++
+						}
+					}
+				}
+				if k == nil || k.Refuses(n) == "" {
+					m.on[n] = append(slices.Clone(m.on[n]), at(p, n))
+					set(n)
+				}
+			}
+		}
+	}
+	t.Logf("%d asked, %d refused, %d by a zone", asked, refused, byZones)
+	require.Greater(t, byZones, 1000)
+}
+
+func at(p *v1.Pod, node string) *v1.Pod {
+	p = p.DeepCopy()
+	p.Spec.NodeName = node
+	return p
+}
