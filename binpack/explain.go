@@ -134,6 +134,8 @@ type Explanation struct {
 	Tied             int // other candidates with the score of the chosen one
 	// Fleet says whether empty machines were kept back; nil = the policy never does.
 	Fleet *FleetTarget
+	// Preferences is nil where the item prefers nothing and no share of its app counts.
+	Preferences *Preferences
 	// Fallback: a score was not finite, and the fallback's ranking is shown.
 	Fallback bool
 }
@@ -169,10 +171,12 @@ func (s *State) Explain(scorer, fallback Scorer, item Item, candidates []int32) 
 	}
 	if len(ranked) > 0 {
 		e.Chosen = s.describe(scorer, item, ranked[0])
+		e.Preferences = s.explainPreferences(scorer, item, candidates, ranked[0])
 	}
 	if len(ranked) > 1 {
 		e.RunnerUp = s.describe(scorer, item, ranked[1])
 	}
+	s.explainTrade(item, &e, candidates)
 	for e.Tied+1 < len(ranked) && ranked[e.Tied+1].Score == ranked[0].Score {
 		e.Tied++
 	}

@@ -249,6 +249,27 @@ func (s *State) there(m int32) bool {
 	return s.items[m] > 0 || s.inst.Machines[s.line[m]].Count != Unlimited
 }
 
+// EmptyPenalty is what learned policies take off the score of an empty machine that they keep
+// back: more than any score.
+const EmptyPenalty = 1e6
+
+// sellKeptBack gives machines that are kept back a score that preferences can outweigh: 1 less
+// than the least of the others, where there are any. Machines that would have to be added first
+// are not for sale.
+func (s *State) sellKeptBack(candidates []int32, scores []float64) {
+	least := math.Inf(1)
+	for _, score := range scores {
+		if score > -EmptyPenalty/2 {
+			least = min(least, score)
+		}
+	}
+	for i, score := range scores {
+		if score <= -EmptyPenalty/2 && !math.IsInf(least, 1) && s.there(candidates[i]) {
+			scores[i] = least - 1
+		}
+	}
+}
+
 // softScores are the soft scores of candidates, valid until the next call.
 func (s *State) softScores(app int32, candidates []int32) []float64 {
 	s.soft = slices.Grow(s.soft[:0], len(candidates))[:len(candidates)]

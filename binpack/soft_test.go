@@ -86,7 +86,7 @@ func (w *softModel) choose(item Item, all []int32) int32 {
 	chosen, most := int32(-1), math.Inf(-1)
 	for _, m := range all {
 		soft, score := w.score(item.App, m, all), noiseOf(item, m)
-		switch w.care.Mode {
+		switch w.care.Mode { //nolint:exhaustive // ignore has no terms
 		case "", SoftKeep:
 			if soft < best-w.care.Loss {
 				continue
@@ -174,6 +174,38 @@ func TestAddedAppsHaveZones(t *testing.T) {
 			t.Fatalf("machine %d, %v; want %d", m, err, want)
 		}
 		s.Place(Item{App: a}, m, nil)
+	}
+}
+
+// Where preferences are traded a machine that is kept back is 1 below the worst other, so that
+// they can outweigh it; not so one that would have to be added.
+func TestKeptBackIsForSale(t *testing.T) {
+	for _, c := range []struct {
+		price float64
+		count int
+		want  int32
+	}{{.005, 2, 0}, {.02, 2, 1}, {.02, Unlimited, 0}} { // 100·price against 1
+		s := NewState(&Instance{
+			Dimensions: []Dimension{{Name: "cpu", One: 1}}, Types: []string{""}, Groups: []Group{{Name: "a"}},
+			Machines: []MachineLine{{Name: "m", Count: c.count, Capacity: []int64{9}}}, Fleet: Open,
+			Apps: []App{{Name: "a", Demand: []int64{1}, Soft: []SoftTerm{{Kind: Apart, Weight: 100}}}},
+		})
+		s.Care = Care{Mode: SoftTrade, Price: c.price}
+		s.Place(Item{}, 0, nil)
+		if m, err := s.Choose(keepsBack{s}, Item{}); err != nil || m != c.want {
+			t.Errorf("%+v: machine %d, %v", c, m, err)
+		}
+	}
+}
+
+type keepsBack struct{ s *State }
+
+func (k keepsBack) Score(_ Item, candidates []int32, out []float64) {
+	for i, m := range candidates {
+		out[i] = 0
+		if k.s.Items(m) == 0 {
+			out[i] = -EmptyPenalty
+		}
 	}
 }
 

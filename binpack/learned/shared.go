@@ -5,7 +5,7 @@ import "github.com/sigma-scheduler/sigma/binpack"
 const (
 	// EmptyPenalty is subtracted from the score of an empty machine that is kept
 	// back until no machine in use takes the item. Weights cannot outweigh it.
-	EmptyPenalty = 1e6
+	EmptyPenalty = binpack.EmptyPenalty
 	// MaxCached bounds the scores that a scorer keeps: demands × machines.
 	MaxCached = 1 << 22
 	// maxLeft: one item in so many may leave, see ItemsLeave.

@@ -68,8 +68,8 @@ metadata: {name: fail-bindings}
 spec: {policyName: fail-bindings, validationActions: [Deny]}
 `
 
-// identityPods are pods of apps that rules select in different ways. An app is
-// resized after its sixth pod.
+// identityPods are pods of apps that rules select in different ways, or that prefer something
+// of nodes and zones. An app is resized after its sixth pod.
 func identityPods(ns string, n int) []*v1.Pod {
 	pods := e2e.Pods(ns, 7, n)
 	for i, pod := range pods {
@@ -87,6 +87,12 @@ func identityPods(ns string, n int) []*v1.Pod {
 			pod.Labels["loud"] = "yes"
 		case 3:
 			pod.Labels["quiet"] = "yes"
+		case 4:
+			preferApart(&pod.Spec, pod.Labels)
+		case 5:
+			pod.Spec.Affinity = &v1.Affinity{PodAffinity: &v1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []v1.WeightedPodAffinityTerm{{
+				Weight: 30, PodAffinityTerm: v1.PodAffinityTerm{TopologyKey: v1.LabelTopologyZone, LabelSelector: &metav1.LabelSelector{MatchLabels: pod.Labels}},
+			}}}}
 		}
 	}
 	return pods

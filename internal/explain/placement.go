@@ -46,6 +46,8 @@ type decision struct {
 	Fallback   bool         `json:"fallback"`
 	Terms      []termView   `json:"terms"`
 	Empties    *emptiesView `json:"empties"` // null = the policy never keeps any back
+	// Preferences is null where the item prefers nothing and no share of its app counts.
+	Preferences *preferencesView `json:"preferences"`
 }
 
 type amountView struct {
@@ -138,6 +140,7 @@ func decisionOf(inst *binpack.Instance, e *cerebro.Explanation) decision {
 		v.File = e.Choice.Name
 	}
 	v.Chosen, v.RunnerUp = choiceOf(inst, app, e.Chosen), choiceOf(inst, app, e.RunnerUp)
+	v.Preferences = preferencesOf(inst, &app, e.Preferences)
 	v.Terms = append(v.Terms, termsOf(e.Chosen, e.RunnerUp)...)
 	if e.Fleet != nil {
 		v.Empties = &emptiesView{KeptBack: e.Fleet.KeptBack, Why: e.Fleet.Why, By: e.Fleet.By}

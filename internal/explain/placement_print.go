@@ -39,6 +39,7 @@ func (v *decision) about(line func(name, format string, args ...any)) {
 	line("needs", "%s", amounts(v.Demand))
 	line("limits", "%s", v.limitsText())
 	line("rules", "%s", v.rulesText())
+	line("prefers", "%s", v.Preferences.text())
 }
 
 func (v *decision) printRejected(w io.Writer, machines string) {
@@ -182,6 +183,9 @@ func (v *decision) remarks() []string {
 	}
 	if v.Chosen != nil && len(v.Terms) == 0 {
 		list = append(list, "The score of this policy has no parts; docs/policies.md has its formula.")
+	}
+	if v.Preferences != nil && v.Chosen != nil {
+		list = append(list, v.Preferences.remark())
 	}
 	if v.Fallback {
 		list = append(list, "The policy's score was not finite: Best-Fit decided, and its score is shown.")

@@ -23,7 +23,8 @@ const followEvery = 5 * time.Second
 const firstForecast = 2 * time.Second
 
 // Follow keeps the forecast up to date with the cluster's workloads and
-// autoscalers, and the served resources with its device classes, until ctx ends. It starts
+// autoscalers, and the served resources with its device classes, until ctx ends. A workload
+// that is new is expected at once: its pods do not wait for the next forecast. Follow starts
 // the factory's informers and waits for the first forecast, for two seconds at most: until
 // then, the policy cannot decide.
 func (e *Engine) Follow(ctx context.Context, factory informers.SharedInformerFactory) {
@@ -50,6 +51,19 @@ func (e *Engine) Follow(ctx context.Context, factory informers.SharedInformerFac
 		list(func() (err error) { d.CronJobs, err = batch.CronJobs().Lister().List(all); return })
 		list(func() (err error) { d.Autoscalers, err = scalers.Lister().List(all); return })
 		return &d, err
+	}
+	for _, informer := range []cache.SharedIndexInformer{
+		apps.Deployments().Informer(), apps.StatefulSets().Informer(), apps.ReplicaSets().Informer(),
+		batch.Jobs().Informer(), batch.CronJobs().Informer(),
+	} {
+		_, err := informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{AddFunc: func(o any, isInInitialList bool) {
+			if !isInInitialList {
+				e.addDeclared(o)
+			}
+		}})
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot follow new workloads; the next forecast has them", "profile", e.opt.Profile)
+		}
 	}
 	factory.Start(ctx.Done())
 	log := klog.FromContext(ctx).WithValues("profile", e.opt.Profile)

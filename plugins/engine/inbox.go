@@ -43,6 +43,7 @@ type mail struct {
 	served     []string       // nil = nothing new
 	declared   *kube.Declared // nil = nothing new
 	declaredAt time.Time
+	fresh      kube.Declared // workloads that came since; the next forecast knows them
 }
 
 // empty returns what came in and removes it.
@@ -154,7 +155,14 @@ func (e *Engine) SetServed(names []string) {
 func (e *Engine) SetDeclared(d *kube.Declared) {
 	e.inbox.Lock()
 	defer e.inbox.Unlock()
-	e.inbox.declared, e.inbox.declaredAt = d, e.opt.Now()
+	e.inbox.declared, e.inbox.declaredAt, e.inbox.fresh = d, e.opt.Now(), kube.Declared{}
+}
+
+// addDeclared notes a workload that is new: its pods come before the next forecast.
+func (e *Engine) addDeclared(workload any) {
+	e.inbox.Lock()
+	defer e.inbox.Unlock()
+	e.inbox.fresh.Add(workload)
 }
 
 // BindFailed takes back a decision: the pod's binding failed. The pod waits again,

@@ -29,7 +29,7 @@ func wary(p *v1.Pod) {
 // Nine nodes of 16 cores in three zones and one of 96: where nine replicas go. The log gives
 // the same decisions again.
 func TestNineReplicas(t *testing.T) {
-	share := .5
+	all, third := 1., .3
 	for _, tt := range []struct {
 		name         string
 		wary         bool
@@ -40,10 +40,11 @@ func TestNineReplicas(t *testing.T) {
 	}{
 		{name: "wary, keep", wary: true, nodes: 9, zones: 3, most: 1},
 		{name: "wary, trade", wary: true, soft: &policy.Soft{Mode: "trade", Price: 1}, nodes: 9, zones: 3, most: 1},
-		{name: "wary, ignore", wary: true, soft: &policy.Soft{Mode: "ignore"}, nodes: 1, zones: 1, most: 9},
-		{name: "plain", nodes: 1, zones: 1, most: 9},
-		{name: "plain, share", share: &share, nodes: 2, zones: 1, most: 5},
-		{name: "wary, ignore, share", wary: true, soft: &policy.Soft{Mode: "ignore"}, share: &share, nodes: 2, zones: 1, most: 5},
+		{name: "wary, ignore", wary: true, soft: &policy.Soft{Mode: "ignore"}, share: &all, nodes: 1, zones: 1, most: 9},
+		{name: "plain", nodes: 2, zones: 1, most: 5},
+		{name: "plain, share 1", share: &all, nodes: 1, zones: 1, most: 9},
+		{name: "plain, share .3", share: &third, nodes: 3, zones: 1, most: 3},
+		{name: "wary, ignore, share .5", wary: true, soft: &policy.Soft{Mode: "ignore"}, nodes: 2, zones: 1, most: 5},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := newLab(t)

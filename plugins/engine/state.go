@@ -38,7 +38,7 @@ type state struct {
 
 func newState(opt *Options, measured *profileMetrics) (*state, error) {
 	s := &state{
-		start: ledger.Start{Version: ledger.Version, Profile: opt.Profile, Fleet: opt.Fleet, Units: podspec.Units},
+		start: ledger.Start{Version: ledger.Version, Profile: opt.Profile, Fleet: opt.Fleet, Units: podspec.Units, MaxShareOfApp: ledger.MaxShareOfApp},
 		now:   opt.Now, metrics: measured, ledger: ledger.New(),
 	}
 	s.cluster = kube.NewTranslator(opt.AppLabel, s.ledger, s.apply)
@@ -141,4 +141,5 @@ func (s *state) enter(m mail) {
 		s.declared, s.forecastAt = m.declared, m.declaredAt
 		s.faults = s.cluster.Forecast(m.declared, since)
 	}
+	s.cluster.ForecastNew(&m.fresh)
 }

@@ -126,7 +126,9 @@ func (w *writer) makeInstance(fleet string) error {
 			specs = append(specs, h.apps[name])
 		}
 	}
-	events := []*ledger.Event{{Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: fleet, Units: h.start.Units}}}
+	events := []*ledger.Event{{Kind: ledger.KindStart, Start: &ledger.Start{
+		Version: ledger.Version, Fleet: fleet, Units: h.start.Units, MaxShareOfApp: h.start.MaxShareOfApp,
+	}}}
 	refusals := newRefusals(h)
 	for _, name := range slices.Sorted(maps.Keys(h.nodes)) {
 		n := h.nodes[name]

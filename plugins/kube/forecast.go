@@ -25,6 +25,22 @@ type Declared struct {
 	Autoscalers  []*autoscalingv2.HorizontalPodAutoscaler
 }
 
+// Add adds a workload; other objects are ignored.
+func (d *Declared) Add(object any) {
+	switch o := object.(type) {
+	case *appsv1.Deployment:
+		d.Deployments = append(d.Deployments, o)
+	case *appsv1.StatefulSet:
+		d.StatefulSets = append(d.StatefulSets, o)
+	case *appsv1.ReplicaSet:
+		d.ReplicaSets = append(d.ReplicaSets, o)
+	case *batchv1.Job:
+		d.Jobs = append(d.Jobs, o)
+	case *batchv1.CronJob:
+		d.CronJobs = append(d.CronJobs, o)
+	}
+}
+
 // A workload is a number of pods of one template. An autoscaler may change the
 // number within its bounds.
 type workload struct {
@@ -157,6 +173,27 @@ func (t *Translator) Forecast(declared *Declared, since time.Duration) []Fault {
 	t.sweep(expected, since)
 	t.setExpected(expected)
 	return t.setWindows(plans)
+}
+
+// ForecastNew says how many pods new workloads declare, where nothing is expected of their
+// apps yet. The next forecast has what it leaves out: autoscalers and windows.
+func (t *Translator) ForecastNew(declared *Declared) {
+	known, expected := t.ledger.Expected(), map[string]float64{}
+	for _, w := range declared.workloads() {
+		if !podspec.Moves(w.pod) {
+			continue
+		}
+		a := t.EnsureApp(w.pod)
+		if a == nil || !t.fitsSomewhere(a.Spec()) {
+			continue
+		}
+		if _, ok := known[a.Name()]; !ok {
+			expected[a.Name()] += float64(w.replicas)
+		}
+	}
+	if len(expected) > 0 {
+		t.emit(&ledger.Event{Kind: ledger.KindForecast, Expected: expected})
+	}
 }
 
 // setExpected emits the numbers that changed.

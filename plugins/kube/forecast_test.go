@@ -110,6 +110,24 @@ func TestForecastIsOfTheSameApp(t *testing.T) {
 	require.Contains(t, w.expected(), w.EnsureApp(made).Name())
 }
 
+// A new workload is expected at once, where nothing is yet; what a forecast has said stays.
+func TestForecastOfNewWorkloads(t *testing.T) {
+	w := newWorld(t)
+	w.Forecast(&kube.Declared{Deployments: []*appsv1.Deployment{deployment("web", new(int32(3)))}}, 0)
+	require.Len(t, w.expected(), 1)
+	var fresh kube.Declared
+	fresh.Add(deployment("web", new(int32(9))))
+	fresh.Add(deployment("api", new(int32(5))))
+	fresh.Add(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "job"}, Spec: batchv1.JobSpec{Parallelism: new(int32(4)), Template: template("1")}})
+	fresh.Add(&v1.Pod{})
+	w.ForecastNew(&fresh)
+	var counts []float64
+	for _, n := range w.expected() {
+		counts = append(counts, n)
+	}
+	require.ElementsMatch(t, []float64{3, 5, 4}, counts)
+}
+
 // Pods that fit no node, even an empty one, are not expected until one comes that
 // holds them.
 func TestForecastOfWhatFitsNowhere(t *testing.T) {

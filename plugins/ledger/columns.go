@@ -104,7 +104,7 @@ func (l *Ledger) history() binpack.History {
 // instance is the packing problem of the present machines, apps and rules, in the
 // order of their names. It sets their indices.
 func (l *Ledger) instance() *binpack.Instance {
-	inst := &binpack.Instance{Fleet: binpack.Open}
+	inst := &binpack.Instance{Fleet: binpack.Open, MaxShareOfApp: l.start.MaxShareOfApp}
 	if l.start.Fleet == binpack.Fixed.String() {
 		inst.Fleet = binpack.Fixed
 	}

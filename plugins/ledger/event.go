@@ -75,7 +75,13 @@ type Start struct {
 	Units map[string]string `json:"units,omitempty"`
 	// AppLabel is the label whose value names a pod's app. Only recordings have it.
 	AppLabel string `json:"appLabel,omitempty"`
+	// MaxShareOfApp is the share of a group's expected pods that one node should hold at most,
+	// for policies that state none; 0 = no limit, as in logs that are older than the field.
+	MaxShareOfApp float64 `json:"maxShareOfApp,omitempty"`
 }
+
+// MaxShareOfApp is what schedulers and snapshots start with.
+const MaxShareOfApp = .5
 
 // Version is the format of the logs that this package writes. It reads version 1
 // too, which names the limits of apps max_per_machine and spread_min.

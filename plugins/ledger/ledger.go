@@ -138,6 +138,9 @@ func (l *Ledger) begin(e *Event) error {
 			return fmt.Errorf("start.units.%s %q: want m, u or n", dim, unit)
 		}
 	}
+	if s := e.Start.MaxShareOfApp; !(s >= 0 && s <= 1) {
+		return fmt.Errorf("start.maxShareOfApp %v: want a number above 0, up to 1", s)
+	}
 	l.reset(*e.Start)
 	return nil
 }

@@ -63,7 +63,9 @@ func (p *Picture) Ask(name, appLabel, fleet string) (*Question, error) {
 			failed = fmt.Errorf("%s %s%s%s: %w", e.Kind, e.Node, e.App, e.Pod, err)
 		}
 	}
-	take(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: fleet, Units: podspec.Units}})
+	take(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{
+		Version: ledger.Version, Fleet: fleet, Units: podspec.Units, MaxShareOfApp: ledger.MaxShareOfApp,
+	}})
 	cluster := kube.NewTranslator(appLabel, q.State, take)
 	cluster.SetRules(p.Rules)
 	cluster.SetServed(p.unoffered())

@@ -114,7 +114,7 @@ func (r *Recorder) Record(p *Picture, now time.Time) error {
 		r.ledger, r.waiting = ledger.New(), map[types.UID]waiter{}
 		r.cluster = kube.NewTranslator(r.appLabel, r.ledger, r.onEvent)
 		r.onEvent(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{
-			Version: ledger.Version, Fleet: "open", Units: podspec.Units, AppLabel: r.appLabel,
+			Version: ledger.Version, Fleet: "open", Units: podspec.Units, AppLabel: r.appLabel, MaxShareOfApp: ledger.MaxShareOfApp,
 		}})
 	}
 	r.show(p, now)

@@ -147,6 +147,7 @@ func TestTraceByHand(t *testing.T) {
 dimensions: [cpu, memory, pods, example.com/gpu]
 devices: []
 fleet: open
+maxShareOfApp: 0.5
 source:
   fixed:
     shop/db-1: it is not ready
