@@ -120,7 +120,7 @@ func (s *State) score(scorer Scorer, item Item, candidates []int32) []float64 {
 	}
 	if s.Care.Mode == SoftTrade && s.hasTerms(item.App) {
 		s.sellKeptBack(candidates, out)
-		for i, soft := range s.softScores(item.App, candidates) {
+		for i, soft := range s.tradedScores(item.App, candidates) {
 			out[i] += s.Care.Price * soft
 		}
 	}

@@ -270,6 +270,23 @@ func (s *State) sellKeptBack(candidates []int32, scores []float64) {
 	}
 }
 
+// tradedScores are the soft scores of candidates where they are part of the policy's: no machine
+// is added for a preference, so that one that is not there has at most the best of those that are.
+func (s *State) tradedScores(app int32, candidates []int32) []float64 {
+	scores, best := s.softScores(app, candidates), math.Inf(-1)
+	for i, m := range candidates {
+		if s.there(m) {
+			best = max(best, scores[i])
+		}
+	}
+	for i, m := range candidates {
+		if !s.there(m) && !math.IsInf(best, -1) {
+			scores[i] = min(scores[i], best)
+		}
+	}
+	return scores
+}
+
 // softScores are the soft scores of candidates, valid until the next call.
 func (s *State) softScores(app int32, candidates []int32) []float64 {
 	s.soft = slices.Grow(s.soft[:0], len(candidates))[:len(candidates)]

@@ -75,7 +75,7 @@ func (s *State) explainTrade(item Item, e *Explanation, candidates []int32) {
 		return
 	}
 	among := slices.Clone(s.preferred(item.App, candidates))
-	scores := s.softScores(item.App, among)
+	scores := s.tradedScores(item.App, among)
 	for _, c := range []*Candidate{e.Chosen, e.RunnerUp} {
 		if c != nil {
 			soft := scores[slices.Index(among, c.Machine)]

@@ -184,7 +184,7 @@ func TestKeptBackIsForSale(t *testing.T) {
 		price float64
 		count int
 		want  int32
-	}{{.005, 2, 0}, {.02, 2, 1}, {.02, Unlimited, 0}} { // 100·price against 1
+	}{{.005, 2, 0}, {.02, 2, 1}, {.02, Unlimited, 0}, {9, Unlimited, 0}} { // 100·price against 1
 		s := NewState(&Instance{
 			Dimensions: []Dimension{{Name: "cpu", One: 1}}, Types: []string{""}, Groups: []Group{{Name: "a"}},
 			Machines: []MachineLine{{Name: "m", Count: c.count, Capacity: []int64{9}}}, Fleet: Open,

@@ -26,6 +26,8 @@ type Options struct {
 	Fallback binpack.Policy
 	// Check replays every placement through the independent slow checker.
 	Check bool
+	// Care, when set, takes the place of what the policy says of preferences.
+	Care *binpack.Care
 	// Brief leaves out what training does not use: mean allocation, fragment, balance
 	// and spread.
 	Brief bool
@@ -208,6 +210,9 @@ func (r *Replayer) begin(policy binpack.Policy, opt Options) {
 	r.run = run{opt: opt, know: policy.Knowledge(), rejected: make([]float64, len(r.total))}
 	u := &r.run
 	r.state.Known, r.state.Declared, r.state.Care = r.grant(u.know), r.known.Expected, binpack.CareOf(policy)
+	if opt.Care != nil {
+		r.state.Care = *opt.Care
+	}
 	for i, q := range r.trace.Requests {
 		r.left[i] = q.Count
 	}

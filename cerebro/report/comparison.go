@@ -81,6 +81,10 @@ type Result struct {
 	// leave; nil when an item was unplaced or there is no bound.
 	GapToBound *float64 `json:"gap_to_bound"`
 
+	// Care is nil where the apps prefer nothing, or the policy ignores it, and no share of an app
+	// counts.
+	Care *Care `json:"care,omitempty"`
+
 	Layout *Layout `json:"-"` // after one of the runs, when asked for
 }
 
@@ -120,6 +124,7 @@ type PolicyRuns struct {
 	Exposure  string // "held out", "same instance, other orders", "trained on"; empty for built-ins
 	Runs      []cerebro.Run
 	Layout    *Layout // after one of the runs; nil = not kept
+	Ignoring  *Ignoring
 }
 
 // A Forecast is the quality of a trace's expected counts, which policies of knowledge K1
@@ -212,6 +217,7 @@ func newResult(c *Comparison, p PolicyRuns) Result {
 		gap := round(meanOf(counted, c.cost)/bound - 1)
 		r.GapToBound = &gap
 	}
+	r.Care = c.careOf(p.Ignoring, counted)
 	return r
 }
 

@@ -93,16 +93,18 @@ type comparison struct {
 	played   []*trace.Trace // as replayed
 	policies [][]Found      // by trace
 	opt      Options
-	runs     [][][]cerebro.Run // by trace, policy, order
-	points   [][][][]Point     // the same
-	layouts  []*report.Layout  // of the first trace, by policy
-	limits   []limit           // by trace
+	runs     [][][]cerebro.Run           // by trace, policy, order
+	points   [][][][]Point               // the same
+	layouts  []*report.Layout            // of the first trace, by policy
+	limits   []limit                     // by trace
+	ignored  map[[2]int]*report.Ignoring // by trace and policy; nil = nothing to ignore
 }
 
 // replayAll does all tasks. It stores runs by index, so that nothing depends on which
 // worker does which task. The error is that of the first task that failed.
 func (c *comparison) replayAll(ctx context.Context) error {
 	tasks := c.tasks()
+	c.makeIgnored()
 	if len(c.policies) > 0 {
 		c.layouts = make([]*report.Layout, len(c.policies[0]))
 	}
@@ -218,6 +220,9 @@ func (w *worker) replay(t task) error {
 	if curve != nil {
 		w.points[t.trace][t.policy][t.order] = curve.points()
 	}
+	if err := w.ignoring(t, options); err != nil {
+		return fmt.Errorf("trace %q, policy %s without preferences, order %d: %w", tr.Name, found.Name, t.order, err)
+	}
 	return nil
 }
 
@@ -273,7 +278,7 @@ func (c *comparison) result(ctx context.Context) (Result, error) {
 		out.noteOn(t)
 		var policies []report.PolicyRuns
 		for p, found := range c.policies[i] {
-			runs := report.PolicyRuns{Policy: found.Name, Knowledge: found.Policy.Knowledge().String(), Runs: c.runs[i][p]}
+			runs := report.PolicyRuns{Policy: found.Name, Knowledge: found.Policy.Knowledge().String(), Runs: c.runs[i][p], Ignoring: c.ignored[[2]int{i, p}]}
 			if found.Object != nil {
 				runs.Digest = found.Object.Digest()
 				runs.Exposure = Exposure(found.Object, digest, measuredFrom(played), c.opt.Seed, c.opt.Orders)
@@ -292,7 +297,9 @@ func (c *comparison) result(ctx context.Context) (Result, error) {
 				}
 			}
 		}
-		out.Comparisons = append(out.Comparisons, report.Build(head, limit.best, policies))
+		built := report.Build(head, limit.best, policies)
+		out.noteCare(built)
+		out.Comparisons = append(out.Comparisons, built)
 		c.notePlaced(&out, i)
 	}
 	c.noteBounds(&out)
