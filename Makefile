@@ -29,6 +29,19 @@ build: ## bin/sigma, the command line (a minute cold)
 test: ## the fast suite of the module (85 to 170 CPU-seconds where all is built)
 	go test ./...
 
+.PHONY: images
+images: ## images of the programs for amd64 and arm64 in out/images, without Docker; PROGRAMS=sigma,sigma-mpa (10 CPU-minutes cold)
+	cd hack/release && go run . images --source ../.. --out ../../out/images --version '$(VERSION)' \
+		--revision "$$(git rev-parse HEAD 2>/dev/null)" $(if $(PROGRAMS),--program '$(PROGRAMS)')
+
+.PHONY: push
+push: ## push the images of out/images to REGISTRY/PROGRAM:VERSION, with the credentials that Docker or Podman keeps
+	@cd hack/release && go run . push --from ../../out/images '$(REGISTRY)'
+
+.PHONY: release-test
+release-test: ## build, push, pull and run every image of this architecture (4 CPU-minutes cold)
+	cd hack/release && go test ./...
+
 .PHONY: race
 race: ## the race detector on the packages that start goroutines
 	go test -race -short $(RACE)

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -44,6 +45,9 @@ type options struct {
 	engine                        engine.Options
 }
 
+// version is set by the linker: -ldflags '-X main.version=…'.
+var version string
+
 func main() { os.Exit(start()) }
 
 func start() (code int) {
@@ -63,6 +67,7 @@ func command(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "sigma-extender",
 		Short:         "Answers kube-scheduler's extender calls by a placement policy",
+		Version:       cmp.Or(version, "unknown"),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
