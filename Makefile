@@ -38,8 +38,12 @@ images: ## images of the programs for amd64 and arm64 in out/images, without Doc
 push: ## push the images of out/images to REGISTRY/PROGRAM:VERSION, with the credentials that Docker or Podman keeps
 	@cd hack/release && go run . push --from ../../out/images '$(REGISTRY)'
 
+.PHONY: chart
+chart: ## a Helm chart of the manifests in out/chart/sigma
+	@cd hack/release && go run . chart --source ../.. --out ../../out/chart/sigma --version '$(VERSION)'
+
 .PHONY: release-test
-release-test: ## build, push, pull and run every image of this architecture (4 CPU-minutes cold)
+release-test: ## build, push, pull and run every image of this architecture; the chart's objects are kustomize's (4 CPU-minutes cold)
 	cd hack/release && go test ./...
 
 .PHONY: race

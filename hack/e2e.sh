@@ -21,6 +21,8 @@ for program in sigma sigma-scheduler sigma-extender sigma-mpa; do
 		go build -ldflags '-s -w' -o "out/e2e/$program" "./cmd/$program"
 	fi
 done
+# The chart as users get it, and Helm to install it.
+(cd hack/release && go build -o ../../out/e2e/helm helm.sh/helm/v3/cmd/helm && go run . chart --source ../.. --out ../../out/e2e/chart --version test >/dev/null)
 go test -tags e2e -c -o out/e2e/e2e.test ./internal/e2e
 
 # The packages whose tests need an API server only.

@@ -112,7 +112,7 @@ func (s *source) image(ctx context.Context, program, arch string, roots v1.Layer
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(tmp)
+	defer func() { _ = os.RemoveAll(tmp) }()
 	binary := filepath.Join(tmp, program)
 	if err := s.build(ctx, program, "linux", arch, binary); err != nil {
 		return nil, err

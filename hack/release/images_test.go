@@ -159,7 +159,7 @@ func configName(t *testing.T, img v1.Image) string {
 func unpack(t *testing.T, img v1.Image, root string) []string {
 	t.Helper()
 	content := mutate.Extract(img)
-	defer content.Close()
+	defer func() { require.NoError(t, content.Close()) }()
 	var paths []string
 	for r := tar.NewReader(content); ; {
 		h, err := r.Next()

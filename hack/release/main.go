@@ -1,7 +1,9 @@
-// Command release builds what users install: images of the programs, without Docker.
+// Command release builds what users install: images of the programs, without Docker, and a
+// Helm chart of the manifests.
 //
-//	go run . images --out ../../out/images
+//	go run . images --source ../.. --out ../../out/images
 //	go run . push --from ../../out/images REGISTRY
+//	go run . chart --source ../.. --out ../../out/chart/sigma
 package main
 
 import (
@@ -14,18 +16,21 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func main() {
+func main() { os.Exit(start()) }
+
+func start() (code int) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	root := &cobra.Command{
 		Use: "release", Short: "Build what users install",
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	root.AddCommand(imagesCommand(), pushCommand())
+	root.AddCommand(imagesCommand(), pushCommand(), chartCommand())
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
-		os.Exit(1)
+		return 1
 	}
+	return 0
 }
 
 func imagesCommand() *cobra.Command {
@@ -62,5 +67,24 @@ func pushCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&from, "from", "out/images", "folder that `images` wrote")
 	c.Flags().StringVar(&tag, "tag", "", "tag; by default the version that the images state")
+	return c
+}
+
+func chartCommand() *cobra.Command {
+	var source, out, version string
+	c := &cobra.Command{
+		Use: "chart", Short: "A Helm chart of the manifests",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := writeChart(source, out, version); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintln(c.OutOrStdout(), out)
+			return err
+		},
+	}
+	c.Flags().StringVar(&source, "source", ".", "root of the checkout")
+	c.Flags().StringVar(&out, "out", "out/chart/sigma", "folder to write; what is there goes")
+	c.Flags().StringVar(&version, "version", "dev", "version of the chart, and default tag of the images")
 	return c
 }

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	"sigs.k8s.io/yaml"
+)
+
+// TestChart: with everything switched on the chart's objects are kustomize's.
+func TestChart(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "sigma")
+	require.NoError(t, writeChart("../..", dir, testVersion))
+	got, err := render(dir, `
+image: {tag: dev}
+repair: {enabled: true}
+networkPolicy: {enabled: true}
+monitoring: {enabled: true}
+mpa: {enabled: true}`)
+	require.NoError(t, err)
+
+	objects, err := manifests("../..")
+	require.NoError(t, err)
+	want := map[string]any{}
+	for _, o := range objects {
+		s, err := o.String()
+		require.NoError(t, err)
+		key, v := normal(t, s)
+		if !strings.HasPrefix(key, "Namespace ") {
+			want[key] = v
+		}
+	}
+	key, v := normal(t, read(t, "../../manifests/policy.yaml"))
+	want[key] = v
+	hard := want["ResourceQuota critical-pods"].(map[string]any)["spec"].(map[string]any)["hard"].(map[string]any)
+	hard["pods"] = "30" // 10 for the scheduler and 20 for the autoscaler
+	for key := range want {
+		assert.Empty(t, cmp.Diff(want[key], got[key]), key)
+	}
+	assert.Len(t, got, len(want))
+}
+
+// TestChartValues: what is off by default is not there, and what each value does.
+func TestChartValues(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "sigma")
+	require.NoError(t, writeChart("../..", dir, "v1.2.3"))
+	for values, want := range map[string]map[string][]string{
+		"": {
+			"with":    {`"image":"sigma-scheduler:v1.2.3"`, `"mode":"shadow"`, `"name":"sigma-dashboard"`},
+			"without": {"NetworkPolicy", "ServiceMonitor", "PrometheusRule", "pods/eviction", "MutatingWebhookConfiguration", "/var/lib/sigma", "imagePullSecrets"},
+		},
+		"image: {registry: registry.example.com/x/, tag: v9}\nimagePullSecrets: [{name: pull}]": {
+			"with": {`"image":"registry.example.com/x/sigma-scheduler:v9"`, `"imagePullSecrets":[{"name":"pull"}]`},
+		},
+		"policy: {mode: canary, canaryPercent: 25}":                 {"with": {`"mode":"canary"`, `"canaryPercent":25`}},
+		"policy: {name: mine, mode: live}":                          {"with": {`"mode":"live"`, `policyName: mine`, `"name":"mine"`}, "without": {`"canaryPercent":1`}},
+		"policy: {create: false}":                                   {"without": {`"PlacementPolicy general"`}},
+		"scheduler: {replicas: 3, resources: {requests: {cpu: 2}}}": {"with": {`"replicas":3`, `"cpu":2`}},
+		"decisionLog: {enabled: true, volume: {persistentVolumeClaim: {claimName: log}}}": {
+			"with": {"decisionLog: /var/lib/sigma/decisions.jsonl", `"subPathExpr":"$(POD_NAME)"`, `"persistentVolumeClaim":{"claimName":"log"}`, `"fsGroup":65532`},
+		},
+		"mpa: {enabled: true, prometheus: [{name: a, url: \"http://b:1\"}]}": {
+			"with": {"MutatingWebhookConfiguration", `- name: a\n  url: http://b:1\n`, `"emptyDir":{"sizeLimit":"2Gi"}`},
+		},
+	} {
+		got, err := render(dir, values)
+		require.NoError(t, err, values)
+		all, err := json.Marshal(got)
+		require.NoError(t, err)
+		for _, w := range want["with"] {
+			assert.True(t, strings.Contains(string(all), w), "%s: want %s", values, w)
+		}
+		for _, w := range want["without"] {
+			assert.False(t, strings.Contains(string(all), w), "%s: unwanted %s", values, w)
+		}
+	}
+}
+
+func TestChartBadValues(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "sigma")
+	require.NoError(t, writeChart("../..", dir, testVersion))
+	for values, want := range map[string]string{
+		"polcy: {}":                             "polcy",
+		"policy: {mode: lve}":                   "/policy/mode",
+		"scheduler: {replicas: 0}":              "/scheduler/replicas",
+		"networkPolicy: {enable: true}":         "enable",
+		"mpa: {prometheus: []}":                 "/mpa/prometheus",
+		"decisionLog: {volume: {a: {}, b: {}}}": "/decisionLog/volume",
+		"policy: {canaryPercent: 101}":          "/policy/canaryPercent",
+		"image: {tag: 12}":                      "/image/tag",
+		"mpa: {journal: {volume: \"pvc\"}}":     "/mpa/journal/volume",
+	} {
+		_, err := render(dir, values)
+		assert.ErrorContains(t, err, want, values)
+	}
+}
+
+// TestChartKeepsOthers: what is no chart is not removed.
+func TestChartKeepsOthers(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "mine"), nil, 0o600))
+	require.ErrorContains(t, writeChart("../..", dir, testVersion), "something else than a chart")
+	assert.FileExists(t, filepath.Join(dir, "mine"))
+}
+
+// render is `helm template` of a chart in namespace sigma-system: objects by normal's key.
+func render(dir, values string) (map[string]any, error) {
+	c, err := loader.Load(dir)
+	if err != nil {
+		return nil, err
+	}
+	v, err := chartutil.ReadValues([]byte(values))
+	if err != nil {
+		return nil, err
+	}
+	v, err = chartutil.ToRenderValues(c, v, chartutil.ReleaseOptions{Name: "sigma", Namespace: "sigma-system", IsInstall: true}, nil)
+	if err != nil {
+		return nil, err
+	}
+	files, err := engine.Render(c, v)
+	if err != nil {
+		return nil, err
+	}
+	objects := map[string]any{}
+	for _, crd := range c.CRDObjects() {
+		files[crd.Filename] = string(crd.File.Data)
+	}
+	for name, content := range files {
+		if !strings.HasSuffix(name, ".yaml") || strings.TrimSpace(content) == "" {
+			continue
+		}
+		key, o, err := normalise(content)
+		if err != nil {
+			return nil, err
+		}
+		objects[key] = o
+	}
+	return objects, nil
+}
+
+func normal(t *testing.T, s string) (string, any) {
+	t.Helper()
+	key, o, err := normalise(s)
+	require.NoError(t, err)
+	return key, o
+}
+
+// normalise reads an object and takes out what may differ: kustomize's digest in the name of
+// the configuration for Helm's in an annotation, and the autoscaler's own namespace.
+func normalise(s string) (key string, o map[string]any, err error) {
+	if err := yaml.Unmarshal([]byte(s), &o); err != nil {
+		return "", nil, err
+	}
+	meta := o["metadata"].(map[string]any)
+	meta["name"] = unhashed(meta["name"].(string))
+	o = walk(o).(map[string]any)
+	key = o["kind"].(string) + " " + meta["name"].(string)
+	return key, o, nil
+}
+
+func walk(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		delete(v, "checksum/config")
+		for k := range v {
+			if k == "namespace" && v[k] == "sigma-mpa" {
+				v[k] = "sigma-system"
+			}
+			v[k] = walk(v[k])
+			if m, ok := v[k].(map[string]any); ok && k == "annotations" && len(m) == 0 {
+				delete(v, k)
+			}
+		}
+		if c, ok := v["configMap"].(map[string]any); ok {
+			c["name"] = unhashed(c["name"].(string))
+		}
+	case []any:
+		for i := range v {
+			v[i] = walk(v[i])
+		}
+		if slices.Contains(v, any("sigma-system")) {
+			return slices.DeleteFunc(v, func(x any) bool { return x == "sigma-mpa" })
+		}
+	}
+	return v
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(b)
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"sigs.k8s.io/kustomize/kyaml/yaml"
+)
+
+const (
+	scheduler = "sigma-scheduler"
+	config    = "sigma-scheduler-config"
+	mpa       = "sigma-mpa"
+)
+
+// edit puts an expression of the chart into an object of the manifests.
+type edit struct {
+	kind, name string
+	path       []string // of an existing field; "[name=x]" is the list's item x
+	as         how
+	old        string // with within: what the expression replaces
+	expression string
+}
+
+type how int
+
+const (
+	value   how = iota // the expression is the field's value
+	field              // the expression is lines of further fields of the mapping
+	item               // the expression is lines of further items of the list
+	within             // the expression replaces a part of the text
+	rewrite            // the expression is the whole text, in lines
+)
+
+var (
+	pod       = []string{"spec", "template", "spec"}
+	container = append(pod[:3:3], "containers", "[name=scheduler]")
+	agent     = append(pod[:3:3], "containers", "[name=mpa]")
+)
+
+const placement = `{{- with .Values.imagePullSecrets }}
+imagePullSecrets: {{ toJson . }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{ toJson . }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{ toJson . }}
+{{- end }}`
+
+// edits are all that a value of the chart changes.
+var edits = []edit{
+	{"Deployment", scheduler, []string{"spec", "replicas"}, value, "", "{{ .Values.scheduler.replicas }}"},
+	{"Deployment", scheduler, append(container[:5:5], "image"), value, "", `{{ include "sigma.image" (list . "sigma-scheduler") }}`},
+	{"Deployment", scheduler, append(container[:5:5], "resources"), value, "", `{{- toYaml .Values.scheduler.resources | nindent 12 }}`},
+	{"Deployment", scheduler, pod, field, "", placement},
+	// A changed configuration causes a rollout, as the digest in its name does under kustomize.
+	{"Deployment", scheduler, []string{"spec", "template", "metadata"}, field, "", `annotations:
+  checksum/config: {{ include (print $.Template.BasePath "/configmap-` + config + `.yaml") . | sha256sum }}`},
+	{"Deployment", scheduler, append(pod[:3:3], "volumes", "[name=config]", "configMap", "name"), value, "", config},
+	{"Deployment", scheduler, append(pod[:3:3], "securityContext"), field, "", `{{- if .Values.decisionLog.enabled }}
+fsGroup: 65532
+{{- end }}`},
+	{"Deployment", scheduler, container, field, "", `{{- if .Values.decisionLog.enabled }}
+env:
+- {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+{{- end }}`},
+	{"Deployment", scheduler, append(container[:5:5], "volumeMounts"), item, "", `{{- if .Values.decisionLog.enabled }}
+- {name: decisions, mountPath: /var/lib/sigma, subPathExpr: $(POD_NAME)}
+{{- end }}`},
+	{"Deployment", scheduler, append(pod[:3:3], "volumes"), item, "", `{{- if .Values.decisionLog.enabled }}
+- {{ toJson (merge (dict "name" "decisions") (.Values.decisionLog.volume | default (dict "emptyDir" (dict "sizeLimit" "4Gi")))) }}
+{{- end }}`},
+	{"ConfigMap", config, []string{"metadata", "name"}, value, "", config},
+	{"ConfigMap", config, []string{"data", "config.yaml"}, within, "resourceNamespace: sigma-system", "resourceNamespace: {{ .Release.Namespace }}"},
+	{"ConfigMap", config, []string{"data", "config.yaml"}, within, "policyName: general", `policyName: {{ .Values.policy.name }}
+{{- if .Values.decisionLog.enabled }}
+decisionLog: /var/lib/sigma/decisions.jsonl
+{{- end }}`},
+	{"PlacementPolicy", "general", []string{"metadata", "name"}, value, "", "{{ .Values.policy.name }}"},
+	{"PlacementPolicy", "general", []string{"spec", "mode"}, value, "", "{{ .Values.policy.mode }}"},
+	{"PlacementPolicy", "general", []string{"spec"}, field, "", `{{- if eq .Values.policy.mode "canary" }}
+canaryPercent: {{ .Values.policy.canaryPercent }}
+{{- end }}`},
+	{"Deployment", mpa, []string{"spec", "replicas"}, value, "", "{{ .Values.mpa.replicas }}"},
+	{"Deployment", mpa, append(agent[:5:5], "image"), value, "", `{{ include "sigma.image" (list . "sigma-mpa") }}`},
+	{"Deployment", mpa, append(agent[:5:5], "resources"), value, "", `{{- toYaml .Values.mpa.resources | nindent 12 }}`},
+	{"Deployment", mpa, pod, field, "", placement},
+	{"Deployment", mpa, append(pod[:3:3], "volumes", "[name=journal]"), value, "", `- {{ toJson (merge (dict "name" "journal") (.Values.mpa.journal.volume | default (dict "emptyDir" (dict "sizeLimit" "2Gi")))) }}`},
+	{"ConfigMap", mpa + "-prometheus", []string{"data", "servers.yaml"}, rewrite, "", `servers:{{ toYaml .Values.mpa.prometheus | nindent 4 }}`},
+	// Scheduler and autoscaler share a namespace, so one quota has to do for both.
+	{"ResourceQuota", "critical-pods", []string{"spec", "hard", "pods"}, value, "", `"{{ if .Values.mpa.enabled }}30{{ else }}10{{ end }}"`},
+	// The autoscaler sizes neither its own pods nor those that a cluster depends on.
+	{
+		"MutatingWebhookConfiguration", mpa, []string{"webhooks", "[name=pods.autoscaling.sigma-scheduler.io]", "namespaceSelector", "matchExpressions", "[key=kubernetes.io/metadata.name]", "values"},
+		value, "", `{{ toJson (list .Release.Namespace "kube-system") }}`,
+	},
+}
+
+// apply marks where the expression goes; fill puts it there.
+func (e *edit) apply(object *yaml.RNode, place func(string) string) error {
+	n, err := object.Pipe(yaml.Lookup(e.path...))
+	if err != nil {
+		return err
+	}
+	if n == nil {
+		return fmt.Errorf("no field %s", strings.Join(e.path, "."))
+	}
+	y := n.YNode()
+	switch e.as {
+	case value:
+		*y = *yaml.NewStringRNode(place(e.expression)).YNode()
+	case field:
+		y.Style &^= yaml.FlowStyle
+		y.Content = append(y.Content, yaml.NewStringRNode(place(e.expression)).YNode(), &yaml.Node{Kind: yaml.ScalarNode, Tag: yaml.NodeTagNull, Value: "null"})
+	case item:
+		y.Style &^= yaml.FlowStyle
+		y.Content = append(y.Content, yaml.NewStringRNode(place(e.expression)).YNode())
+	case within:
+		if strings.Count(y.Value, e.old) != 1 {
+			return fmt.Errorf("%s: %d times %q", strings.Join(e.path, "."), strings.Count(y.Value, e.old), e.old)
+		}
+		y.Value = strings.Replace(y.Value, e.old, place(e.expression), 1)
+	case rewrite:
+		y.Value, y.Style = place(e.expression)+"\n", yaml.LiteralStyle
+	}
+	return nil
+}
