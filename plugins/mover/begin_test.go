@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sigma-scheduler/sigma/binpack/policy"
@@ -33,18 +34,32 @@ func TestMostChains(t *testing.T) {
 
 // A pod that must not preempt, and one that preemption has made room for, move nobody.
 func TestNoChainFor(t *testing.T) {
-	for name, change := range map[string]func(*v1.Pod){
-		"never preempts": func(p *v1.Pod) { p.Spec.PreemptionPolicy = new(v1.PreemptNever) },
-		"nominated":      func(p *v1.Pod) { p.Status.NominatedNodeName = "b" },
+	for name, change := range map[string]func(*world, *v1.Pod){
+		"never preempts": func(_ *world, p *v1.Pod) { p.Spec.PreemptionPolicy = new(v1.PreemptNever) },
+		"nominated": func(w *world, p *v1.Pod) {
+			p.Status.NominatedNodeName = "b"
+			w.pods["web-1"].DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := stuck(t, policy.RepairEnabled)
-				change(w.pods["large-1"])
+				change(w, w.pods["large-1"])
 				w.run(time.Second)
 				require.Empty(t, w.evicted)
 				w.requireNothingHeld()
 			})
 		})
 	}
+}
+
+// A nomination that is left over, of a chain that ended with its scheduler, keeps no pod from another chain.
+func TestNominationLeftOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := stuck(t, policy.RepairEnabled)
+		w.pods["large-1"].Status.NominatedNodeName = "b"
+		w.run(time.Minute)
+		require.Equal(t, []string{"a"}, w.where("large-1"))
+		w.requireNothingHeld()
+	})
 }

@@ -51,6 +51,8 @@ type Cluster interface {
 	Pod(namespace, name string) *v1.Pod
 	// Stays returns which pods a disruption budget keeps where they are now.
 	Stays() func(*v1.Pod) bool
+	// Ends reports whether a pod on a node is being deleted. It is called in a pod's cycle.
+	Ends(node string) bool
 	// Activate lets the scheduler try pods at once.
 	Activate(...*v1.Pod)
 	// Evict evicts a pod. A pod that is gone is no error, nor is an answer that was lost.
@@ -152,7 +154,10 @@ func (m *Mover) MakeRoom(pod *v1.Pod, nodes func() []string, open func(node stri
 	if len(m.away) < mostAway {
 		m.away[pod.UID] = pod
 	}
-	if r.Mode == policy.RepairDisabled || m.told[pod.UID] && r.Mode == policy.RepairDryRun || pod.Status.NominatedNodeName != "" { // preemption made room
+	if r.Mode == policy.RepairDisabled || m.told[pod.UID] && r.Mode == policy.RepairDryRun {
+		return ""
+	}
+	if on := pod.Status.NominatedNodeName; on != "" && m.cluster.Ends(on) { // preemption makes room: else the nomination is out of date
 		return ""
 	}
 	if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever {

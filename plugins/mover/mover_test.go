@@ -106,6 +106,18 @@ func (w *world) Stays() func(*v1.Pod) bool {
 	}
 }
 
+// Ends implements [Cluster].
+func (w *world) Ends(node string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.pods {
+		if p.Spec.NodeName == node && p.DeletionTimestamp != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // Activate implements [Cluster].
 func (w *world) Activate(pods ...*v1.Pod) {
 	w.mu.Lock()

@@ -3,6 +3,7 @@ package sigma
 import (
 	"context"
 	"errors"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -122,6 +123,12 @@ func (c *moverCluster) Stays() func(*v1.Pod) bool {
 		return func(*v1.Pod) bool { return true }
 	}
 	return mover.Budgets(list)
+}
+
+// Ends implements [mover.Cluster].
+func (c *moverCluster) Ends(node string) bool {
+	info, err := c.handle.SnapshotSharedLister().NodeInfos().Get(node)
+	return err == nil && slices.ContainsFunc(info.GetPods(), func(p fwk.PodInfo) bool { return p.GetPod().DeletionTimestamp != nil })
 }
 
 // Activate implements [mover.Cluster].

@@ -33,6 +33,7 @@ import (
 
 // quiet is a cluster in which pods are evicted and nothing follows.
 type quiet struct {
+	handle  fwk.Handle
 	evicted chan string
 	pods    map[string]*v1.Pod
 	stays   bool
@@ -40,6 +41,7 @@ type quiet struct {
 }
 
 func (q *quiet) Pod(_, name string) *v1.Pod               { return q.pods[name] }
+func (q *quiet) Ends(node string) bool                    { return (&moverCluster{handle: q.handle}).Ends(node) }
 func (q *quiet) Stays() func(*v1.Pod) bool                { return func(*v1.Pod) bool { return q.stays } }
 func (q *quiet) Activate(...*v1.Pod)                      {}
 func (q *quiet) Evict(_ context.Context, p *v1.Pod) error { q.evicted <- p.Name; return q.refuses }
@@ -75,7 +77,7 @@ func roomStage(t *testing.T, mode policy.RepairMode) (s *stage, q *quiet, large 
 	large = pod("large", "large").Priority(5).Req(cores("5"))
 	s.addPods(pods...)
 	s.inform(append(pods, large.Obj())...)
-	q = &quiet{evicted: make(chan string, 10), pods: map[string]*v1.Pod{"large": large.Obj()}}
+	q = &quiet{handle: s.framework, evicted: make(chan string, 10), pods: map[string]*v1.Pod{"large": large.Obj()}}
 	for _, p := range pods {
 		q.pods[p.Name] = p
 	}
@@ -133,6 +135,19 @@ func TestNominationEnds(t *testing.T) {
 	}
 }
 
+// A nomination counts while preemption makes room on the node; one that is left over keeps no pod from a chain.
+func TestNominatedByPreemption(t *testing.T) {
+	for _, ends := range []bool{true, false} {
+		s, _, large := roomStage(t, policy.RepairEnabled)
+		if ends {
+			s.addPods(pod("victim", "victim").Node("a").Terminating().Obj())
+		}
+		p := large.NominatedNodeName("a").Obj()
+		nominated, _ := s.preempt(s.filter(p), p)
+		require.Equal(t, map[bool]string{true: "", false: "a"}[ends], nominated)
+	}
+}
+
 // A chain gives way to a pod of higher priority that only its reservations keep off a node.
 func TestChainGivesWay(t *testing.T) {
 	for priority, gives := range map[int32]bool{5: false, 6: true} {
@@ -177,7 +192,6 @@ func TestPreemptionFollows(t *testing.T) {
 			s.inform(soon)
 			s.queue.Add(s.ctx, soon)
 		}},
-		{"preemption has made room", policy.RepairEnabled, func(_ *stage, _ *quiet, large *st.PodWrapper) { large.NominatedNodeName("b") }},
 		{"a rule keeps it off", policy.RepairEnabled, func(s *stage, _ *quiet, _ *st.PodWrapper) {
 			s.engine.SetRules([]*kube.Rule{rule(s.TB, "r", v1alpha1.PlacementRuleSpec{PodSet: picks("app", "large"), Excludes: []v1alpha1.Exclusion{{PodSet: picks("app", "log")}}})})
 		}},
