@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -55,6 +56,9 @@ of the ROADEF/EURO challenge 2012 (600 million steps: less than a minute of CPU)
 			}
 			if err := cmp.Or(regular("out", f.out), regular("picture", f.picture), oneOf("format", f.format, "table", "json")); err != nil {
 				return err
+			}
+			if f.picture != "" && filepath.Clean(f.picture) == filepath.Clean(f.out) {
+				return usagef("--out and --picture name the same file %s", f.out)
 			}
 			t, err := a.loadTrace(f.path)
 			if err != nil {
