@@ -52,8 +52,10 @@ func newWorld(t *testing.T, mode policy.RepairMode) *world {
 		T: t, log: filepath.Join(t.TempDir(), "d.jsonl"), nodes: map[string]*v1.Pod{}, pods: map[string]*v1.Pod{}, cordoned: map[string]bool{},
 		staying: map[string]bool{}, refuses: map[string]error{}, dies: 5 * time.Second, active: map[string]bool{},
 	}
-	e, err := engine.New(engine.Options{Profile: t.Name(), PolicyName: "general", Fleet: "open", DecisionLog: w.log, Top: 10, Repairs: true,
-		Now: func() time.Time { return time.Now().Add(time.Duration(w.skew.Load())) }})
+	e, err := engine.New(engine.Options{
+		Profile: t.Name(), PolicyName: "general", Fleet: "open", DecisionLog: w.log, Top: 10, Repairs: true,
+		Now: func() time.Time { return time.Now().Add(time.Duration(w.skew.Load())) },
+	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	w.Mover = New(ctx, e, w, time.Now)

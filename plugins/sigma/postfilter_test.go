@@ -41,10 +41,12 @@ type quiet struct {
 }
 
 func (q *quiet) Pod(_, name string) *v1.Pod               { return q.pods[name] }
-func (q *quiet) Ends(node string) bool                    { return (&moverCluster{handle: q.handle}).Ends(node) }
 func (q *quiet) Stays() func(*v1.Pod) bool                { return func(*v1.Pod) bool { return q.stays } }
 func (q *quiet) Activate(...*v1.Pod)                      {}
 func (q *quiet) Evict(_ context.Context, p *v1.Pod) error { q.evicted <- p.Name; return q.refuses }
+
+// Ends implements [mover.Cluster].
+func (q *quiet) Ends(node string) bool { return (&moverCluster{handle: q.handle}).Ends(node) }
 
 func registerRoom(r *frameworkruntime.Registry, p *schedulerconfig.KubeSchedulerProfile) {
 	// In front of preemption, as the defaults of a configuration have it.
