@@ -141,12 +141,8 @@ e2e-plan: ## a plan of 5,000 pods into 1,000 nodes, and a lost node planned agai
 	@SIGMA_PLAN=$(or $(SIZE),1000x50x100) hack/e2e.sh -v -run '^TestPlan$$'
 
 .PHONY: e2e-moves
-e2e-moves: ## faults of chains of moves at every moment, ROUNDS=5 of each, and preemption beside make-room (15 minutes; docs/results/move-faults.md)
+e2e-moves: ## faults of chains of moves at every moment, ROUNDS=5 of each, and preemption beside make-room (20 minutes)
 	@SIGMA_ROUNDS=$(or $(ROUNDS),5) hack/e2e.sh -v -run '^Test(MoveFaults|PreemptionBesideMakeRoom)$$'
-
-.PHONY: e2e-rebalance
-e2e-rebalance: ## the plan of a Rebalance of 1,000 nodes and 5,000 pods beside `sigma rebalance` (docs/results/rebalance-live.md)
-	@SIGMA_REBALANCE=$(or $(SIZE),1000x340) hack/e2e.sh -v -run '^TestRebalance$$'
 
 .PHONY: bump
 bump: ## type-check all modules that import Kubernetes: the first thing after new versions (30 CPU-seconds)
