@@ -66,16 +66,16 @@ func (s *rebalanceSite) Nodes() []*v1.Node {
 }
 
 // sourceOf names a Rebalance in the records of evictions.
-func sourceOf(rebalance string) evict.Source { return evict.Rebalance + ":" + evict.Source(rebalance) }
+func sourceOf(name string) evict.Source { return evict.Rebalance + ":" + evict.Source(name) }
 
 // Evict implements [rebalance.Site].
-func (s *rebalanceSite) Evict(ctx context.Context, rebalance string, perHour int, pod *v1.Pod) error {
-	return s.evictor.EvictAs(ctx, sourceOf(rebalance), perHour, pod)
+func (s *rebalanceSite) Evict(ctx context.Context, name string, perHour int, pod *v1.Pod) error {
+	return s.evictor.EvictAs(ctx, sourceOf(name), perHour, pod)
 }
 
 // Evicted implements [rebalance.Site].
-func (s *rebalanceSite) Evicted(ctx context.Context, rebalance string) (int, error) {
-	return s.evictor.Count(ctx, sourceOf(rebalance))
+func (s *rebalanceSite) Evicted(ctx context.Context, name string) (int, error) {
+	return s.evictor.Count(ctx, sourceOf(name))
 }
 
 // PatchNode implements [rebalance.Site].
