@@ -41,7 +41,7 @@ func TestRebalance(t *testing.T) {
 	c.CreatePods(t, bare...)
 	c.WaitBound(t, ns, apps*replicas+len(bare))
 	foreign := e2e.Deployment(ns, "foreign", 2, "100m", "64Mi") // whoever places it
-	foreign.Spec.Template.Spec.SchedulerName, foreign.Spec.Template.Spec.NodeName = "other", "node-0199"
+	foreign.Spec.Template.Spec.SchedulerName, foreign.Spec.Template.Spec.NodeName = "other", "node-0003"
 	c.CreateDeployment(t, foreign)
 	for i := range apps { // holes
 		if i%3 == 1 {
