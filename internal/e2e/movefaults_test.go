@@ -49,7 +49,7 @@ type moveLab struct {
 var moveFaults = []moveFault{
 	{"nothing fails", []moment{evictingFirst}, func(_ *testing.T, _ *moveLab, _ *moveSite, goOn func()) { goOn() }, getsIn},
 	{"the target dies", []moment{evictingFirst, evictingSecond}, func(t *testing.T, _ *moveLab, s *moveSite, goOn func()) {
-		s.lose(t, s.to[0])
+		s.lose(t, s.target(t))
 		goOn()
 	}, "?"},
 	{"the pod's node dies", []moment{bindingFirst, evictingSecond}, func(t *testing.T, _ *moveLab, s *moveSite, goOn func()) {
@@ -57,7 +57,7 @@ var moveFaults = []moveFault{
 		goOn()
 	}, "is gone|has come to the place of another"},
 	{"a foreign pod takes the target", []moment{evictingFirst}, func(t *testing.T, _ *moveLab, s *moveSite, goOn func()) {
-		s.bare(t, "foreign", s.to[0], "1500m")
+		s.bare(t, "foreign", s.target(t), "1500m")
 		goOn()
 	}, "the room on node .* is gone"},
 	{"a foreign pod takes the pod's room", []moment{endingSecond}, func(t *testing.T, _ *moveLab, s *moveSite, goOn func()) {

@@ -31,7 +31,6 @@ type moveSite struct {
 	watch *moveWatch
 	ns    string
 	from  string
-	to    []string // where the pods move, in the order of the moves; once the chain has begun
 }
 
 // The workloads of a site, and how many pods each has: one on the first node, one that stays.
@@ -138,18 +137,24 @@ func (s *moveSite) reach(t *testing.T, at moment) (goOn func()) {
 			return fmt.Sprint(n), n == map[moment]int{endingFirst: 1, endingSecond: 2}[at]
 		})
 	}
-	e2e.Wait(t, "the event", func() (string, bool) {
-		s.to = nil
-		for _, m := range regexp.MustCompile(`moves (?:from \S+ )?to (\S+?)[,.]`).FindAllStringSubmatch(s.events(t, "MakingRoom"), -1) {
-			s.to = append(s.to, m[1])
-		}
-		return fmt.Sprint(s.to), len(s.to) >= 2
-	})
 	return func() {
 		s.gate.hold(s.ns, 0)
 		release()
 		s.c.Kubelet.Own(s.from)
 	}
+}
+
+// target is where the first pod of the chain is to go.
+func (s *moveSite) target(t *testing.T) (node string) {
+	t.Helper()
+	e2e.Wait(t, "the event", func() (string, bool) {
+		text := s.events(t, "MakingRoom")
+		if m := regexp.MustCompile(`moves from \S+ to (\S+?)[,.]`).FindStringSubmatch(text); m != nil {
+			node = m[1]
+		}
+		return text, node != ""
+	})
+	return node
 }
 
 func (s *moveSite) events(t *testing.T, reason string) string {
