@@ -1,6 +1,9 @@
 package mpa
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // A LearningPhase says how far a candidate is trusted.
 type LearningPhase string
@@ -43,4 +46,13 @@ type Verdict struct {
 	RulesBroken     int `json:"rulesBroken,omitempty"`
 	CandidateBroken int `json:"candidateBroken,omitempty"`
 	Runs            int `json:"runs,omitempty"`
+}
+
+// String is the verdict in one clause.
+func (v *Verdict) String() string {
+	if v.Missing != "" {
+		return "not compared: " + v.Missing
+	}
+	return fmt.Sprintf("objective %.3f, of the rules %.3f; promises broken in %d and %d of %d runs",
+		v.Candidate, v.Rules, v.CandidateBroken, v.RulesBroken, v.Runs)
 }

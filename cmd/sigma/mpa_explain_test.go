@@ -99,6 +99,13 @@ conditions AbleToScale=False, QuotaExceeded: quota exceeded
 	object.Spec.Recommender.Algorithm, object.Status.Decision.PolicyDigest = "learned", "sha256:12"
 	out, _, _ = sigma("-n", "shop", "web")
 	assert.Contains(t, out, "agent      learned@sha256:12, by hpa\n")
+	object.Status.Learning = &v1alpha1.LearningStatus{Phase: "OfflineTraining", Shadow: &v1alpha1.Shadow{Source: "learned", Replicas: 3, Reason: "less"}}
+	out, _, _ = sigma("-n", "shop", "web")
+	assert.Contains(t, out, "learning   OfflineTraining; not judged yet\nshadow     learned: 3 replicas\nbecause    less\nwanted ")
+	judged := metav1.NewMicroTime(at)
+	object.Status.Learning.Judged, object.Status.Learning.Rules, object.Status.Learning.Policy, object.Status.Learning.Runs = &judged, "1.000", "1.250", 3
+	out, _, _ = sigma("-n", "shop", "web")
+	assert.Contains(t, out, "OfflineTraining; objective 1.250, of the rules 1.000; promises broken in 0 and 0 of 3 runs\n")
 
 	_, stderr, code = sigma("web")
 	assert.Equal(t, exitFailed, code)

@@ -24,7 +24,9 @@ type Sizing struct {
 	Recommended *sizingState `json:"recommended,omitempty"`
 	Because     string       `json:"because,omitempty"`
 	Wanted      *sizingState `json:"wanted,omitempty"`
-	Guards      []string     `json:"guards"`
+	// Learning is set where a policy goes through its phases.
+	Learning *sizingLearning `json:"learning,omitempty"`
+	Guards   []string        `json:"guards"`
 	// Action: hold, scale or resize; To what, and the reason.
 	Action string       `json:"action"`
 	To     *sizingState `json:"to,omitempty"`
@@ -83,6 +85,7 @@ func SizingLogged(path string, until time.Time, change bool) (*Sizing, error) {
 	defer func() { _ = file.Close() }() // it was only read
 	var setup, decider *journal.Setup
 	var found, last *journal.Decided
+	var verdict, judged *mpa.Verdict
 	var outcomes []journal.Outcome
 	line := 0
 	r := journal.NewReader(path, file)
@@ -92,6 +95,9 @@ func SizingLogged(path string, until time.Time, change bool) (*Sizing, error) {
 		}
 		switch {
 		case record.Start != nil:
+			if next := &record.Start.Setup; setup != nil && setup.Agent != next.Agent {
+				verdict = nil // it was of another policy
+			}
 			setup = &record.Start.Setup
 		case record.Outcome != nil:
 			if last != nil && record.Outcome.Decided.Equal(last.Decision.Time) {
@@ -99,12 +105,15 @@ func SizingLogged(path string, until time.Time, change bool) (*Sizing, error) {
 			}
 		case !until.IsZero() && record.Decision.Decision.Time.After(until):
 		default:
+			if l := record.Decision.Decision.Recommended.Learning; l != nil && l.Verdict != nil {
+				verdict = l.Verdict
+			}
 			if record.Decision.Decision.Action != nil {
 				last, outcomes = record.Decision, nil
 			} else if change {
 				continue
 			}
-			found, decider, line = record.Decision, setup, r.Line()
+			found, decider, judged, line = record.Decision, setup, verdict, r.Line()
 		}
 	}
 	if found == nil {
@@ -119,6 +128,7 @@ func SizingLogged(path string, until time.Time, change bool) (*Sizing, error) {
 	}
 	e := ofDecided(decider, found)
 	e.From = fmt.Sprintf("%s:%d", path, line)
+	e.Learning = learningLogged(&decider.Target, found.Decision.Recommended.Learning, judged)
 	e.Outcomes = append(e.Outcomes, outcomes...)
 	if last != nil && last != found {
 		e.Last = &sizingChange{last.Decision.Time, actionState(&decider.Target, last.Decision.Action), last.Decision.Reason}

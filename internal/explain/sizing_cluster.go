@@ -54,6 +54,7 @@ func SizingInCluster(o *v1alpha1.MultidimPodAutoscaler) (*Sizing, error) {
 		return e, nil
 	}
 	e.Time, e.Source, e.Reason = d.Time.Time, d.Source, d.Reason
+	e.Learning = learningInCluster(s.Learning)
 	e.Agent = mpa.Spec{Name: e.Agent, Digest: d.PolicyDigest}.String()
 	e.Guards = append(e.Guards, d.Guards...)
 	e.Wanted = &sizingState{d.Replicas, sized(d.Containers)}

@@ -79,6 +79,7 @@ func (e *Sizing) Print(w io.Writer) {
 	default:
 		line("agent", "%s", agent)
 	}
+	e.Learning.print(line)
 	if e.Wanted != nil {
 		line("wanted", "%s", e.Wanted)
 	}

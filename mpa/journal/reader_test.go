@@ -81,6 +81,23 @@ func TestReadersThatFail(t *testing.T) {
 	replay(t, path)
 }
 
+// A journal of another workload, such as a copied one, is set aside.
+func TestJournalOfAnother(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "web.jsonl")
+	s := open(t, path, journal.Options{}, setup("hpa"), mpa.Memory{})
+	newWorld(3).run(t, s, 5)
+	require.NoError(t, s.Close())
+	other := setup("hpa")
+	other.Object = "shop/cart"
+	s, err := journal.Begin(path, journal.Options{}, other, mpa.Memory{})
+	require.NoError(t, err)
+	require.ErrorContains(t, s.Broken, "web.jsonl is the journal of shop/web, not of shop/cart")
+	assert.False(t, s.Resumed)
+	assert.Zero(t, s.Memory().Time)
+	require.NoError(t, s.Close())
+	assert.Equal(t, 5, replay(t, path+".broken").Decisions)
+}
+
 // zeros never end.
 type zeros struct{}
 

@@ -40,6 +40,9 @@ func Begin(path string, o Options, s Setup, known mpa.Memory) (*Session, error) 
 	session := &Session{w: w, weights: o.Weights}
 	w.begin = session.snapshot
 	past, err := resume(path, o.Weights)
+	if err == nil && past.setup != nil && past.setup.Object != s.Object {
+		past, err = replayer{}, fmt.Errorf("%s is the journal of %s, not of %s", path, past.setup.Object, s.Object)
+	}
 	if err != nil {
 		if err := session.setAside(err); err != nil {
 			return nil, errors.Join(err, w.Close())

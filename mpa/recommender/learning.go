@@ -117,8 +117,7 @@ func (r *reconciler) announce(o *v1alpha1.MultidimPodAutoscaler, before, after *
 	}
 	why := "its ScalingPolicy is gone"
 	if v := after.Verdict; v != nil && v.Time.Equal(after.Since) {
-		why = "objective " + strconv.FormatFloat(v.Candidate, 'f', 3, 64) + ", of the rules " + strconv.FormatFloat(v.Rules, 'f', 3, 64) +
-			"; promises broken in " + strconv.Itoa(v.CandidateBroken) + " and " + strconv.Itoa(v.RulesBroken) + " of " + strconv.Itoa(v.Runs) + " runs"
+		why = v.String()
 	}
 	r.events.Eventf(o, corev1.EventTypeNormal, "LearningPhase", "%s after %s: %s", after.Phase, before.Phase, why)
 }
