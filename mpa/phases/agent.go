@@ -79,7 +79,7 @@ func (a *Agent) Recommend(o *mpa.Observation) mpa.Recommendation {
 	if s.Since.IsZero() {
 		s.Since = o.Time
 	}
-	s.Window.add(o, &a.target, a.settings.Window)
+	s.Window = s.Window.with(o, &a.target, a.settings.Window)
 	learning := &mpa.Learning{Verdict: a.verdict(o.Time)}
 	if a.settings.Withdrawn && s.Phase == mpa.OnlineTraining {
 		s.enter(mpa.OfflineTraining, o.Time)

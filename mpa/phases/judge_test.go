@@ -74,7 +74,7 @@ func TestForetells(t *testing.T) {
 	g, err := sim.NewGenerator("train", "")
 	require.NoError(t, err)
 	for _, seed := range []uint64{304, 310} {
-		_, _, decisions, _ := simulated(t, mpa.OfflineTraining, seed, candidate)
+		_, _, decisions := simulated(t, mpa.OfflineTraining, seed, candidate)
 		require.Equal(t, mpa.LearningPhases(), phasesIn(decisions), "%d", seed)
 		scenario, err := g.Generate(seed)
 		require.NoError(t, err)
@@ -165,7 +165,7 @@ func TestWindow(t *testing.T) {
 		if change != nil {
 			change(o)
 		}
-		w.add(o, &target, time.Hour)
+		w = w.with(o, &target, time.Hour)
 	}
 	see(0, nil)
 	require.Equal(t, Window{{start, 10, .5, .5, 70, 2, mpa.Resources{CPU: 500, Memory: 100}}}, w)

@@ -81,7 +81,7 @@ func (starver) UnmarshalJSON([]byte) error   { return nil }
 
 // simulated runs an agent on a generated scenario of the train side, and returns its
 // observations and decisions.
-func simulated(t *testing.T, begin mpa.LearningPhase, seed uint64, c func(mpa.Target) mpa.Agent) (*Agent, []*mpa.Observation, []mpa.Decision, sim.Result) {
+func simulated(t *testing.T, begin mpa.LearningPhase, seed uint64, c func(mpa.Target) mpa.Agent) (*Agent, []*mpa.Observation, []mpa.Decision) {
 	t.Helper()
 	g, err := sim.NewGenerator("train", "")
 	require.NoError(t, err)
@@ -94,9 +94,9 @@ func simulated(t *testing.T, begin mpa.LearningPhase, seed uint64, c func(mpa.Ta
 	var decisions []mpa.Decision
 	cfg.Decided = func(o *mpa.Observation, d mpa.Decision) { seen, decisions = append(seen, o), append(decisions, d) }
 	cfg.Agent = a
-	r, err := sim.Run(t.Context(), cfg)
+	_, err = sim.Run(t.Context(), cfg)
 	require.NoError(t, err)
-	return a, seen, decisions, r
+	return a, seen, decisions
 }
 
 // phasesIn returns the phases of decisions, without repetitions.
@@ -112,11 +112,11 @@ func phasesIn(decisions []mpa.Decision) (list []mpa.LearningPhase) {
 // A good candidate goes through all phases, a bad one never acts, and one that acts before
 // it is judged is stopped.
 func TestPhasesInSimulation(t *testing.T) {
-	_, _, decisions, _ := simulated(t, mpa.OfflineTraining, 304, candidate)
+	_, _, decisions := simulated(t, mpa.OfflineTraining, 304, candidate)
 	require.Equal(t, mpa.LearningPhases(), phasesIn(decisions))
 
 	bad := func(mpa.Target) mpa.Agent { return starver{} }
-	a, seen, decisions, _ := simulated(t, mpa.OfflineTraining, 304, bad)
+	a, seen, decisions := simulated(t, mpa.OfflineTraining, 304, bad)
 	require.Equal(t, []mpa.LearningPhase{mpa.OfflineTraining}, phasesIn(decisions))
 	require.Positive(t, a.Progress().Verdict.CandidateBroken)
 	// What acts are the rules and nothing else.
@@ -129,14 +129,14 @@ func TestPhasesInSimulation(t *testing.T) {
 			require.Equal(t, want, is)
 		}
 	}
-	_, _, decisions, _ = simulated(t, mpa.Serving, 304, bad)
+	_, _, decisions = simulated(t, mpa.Serving, 304, bad)
 	require.Equal(t, []mpa.LearningPhase{mpa.Serving, mpa.OnlineTraining, mpa.OfflineTraining}, phasesIn(decisions))
 }
 
 // An agent that is written and read in the middle, and one whose clock has jumped, recommend
 // what the first does.
 func TestStateOfPhases(t *testing.T) {
-	first, seen, decisions, _ := simulated(t, mpa.OfflineTraining, 304, candidate)
+	first, seen, decisions := simulated(t, mpa.OfflineTraining, 304, candidate)
 	fresh := func() *Agent {
 		a, err := New(first.target, first.settings, first.guards, first.make)
 		require.NoError(t, err)
@@ -218,7 +218,7 @@ func shifted(o *mpa.Observation, d time.Duration) *mpa.Observation {
 
 // Another beginning in the settings counts, and a withdrawn policy acts only where it serves.
 func TestSettingsChange(t *testing.T) {
-	first, seen, _, _ := simulated(t, mpa.OnlineTraining, 303, candidate)
+	first, seen, _ := simulated(t, mpa.OnlineTraining, 303, candidate)
 	first.s.Progress = Progress{Phase: mpa.OnlineTraining, Since: seen[0].Time, Changes: 3}
 	data, err := json.Marshal(first)
 	require.NoError(t, err)
@@ -244,7 +244,7 @@ func TestSettingsChange(t *testing.T) {
 
 // Where an acting candidate has no opinion for a while, the rules act.
 func TestSilentCandidate(t *testing.T) {
-	_, seen, _, _ := simulated(t, mpa.OfflineTraining, 303, candidate)
+	_, seen, _ := simulated(t, mpa.OfflineTraining, 303, candidate)
 	for _, begin := range []mpa.LearningPhase{mpa.OnlineTraining, mpa.Serving} {
 		a, err := New(observedTarget(t), Settings{begin, 24 * time.Hour, false}, mpa.DefaultGuards(),
 			Makers{pair, func(mpa.Target) mpa.Agent { return blind{} }, 3 * time.Minute})

@@ -38,12 +38,12 @@ type Sample struct {
 // space returns the time between two samples.
 func space(window time.Duration) time.Duration { return max(leastSpace, window/samples) }
 
-// add adds an observation, and drops those from before the window.
-func (w *Window) add(o *mpa.Observation, t *mpa.Target, window time.Duration) {
+// with returns the window with an observation, and without those from before it.
+func (w Window) with(o *mpa.Observation, t *mpa.Target, window time.Duration) Window {
 	requests := o.Requests(t)
 	// What is not a number or negative is not known.
 	if requests == nil || !o.Rate.Known(o.Time, maxAge) || !(o.Rate.Value >= 0 && o.Rate.Value < 1e9) {
-		return
+		return w
 	}
 	s := Sample{Time: o.Time, Rate: o.Rate.Value, Replicas: o.Replicas}
 	for _, r := range requests {
@@ -73,16 +73,15 @@ func (w *Window) add(o *mpa.Observation, t *mpa.Target, window time.Duration) {
 	if pods > 0 && !late && !lost {
 		s.Cores, s.Latency = cores, o.Latency.Value
 	}
-	list := *w
 	step := space(window)
-	if n := len(list); n > 0 && s.Time.Truncate(step).Equal(list[n-1].Time.Truncate(step)) {
-		list[n-1] = s
+	if n := len(w); n > 0 && s.Time.Truncate(step).Equal(w[n-1].Time.Truncate(step)) {
+		w[n-1] = s
 	} else {
-		list = append(list, s)
+		w = append(w, s)
 	}
 	old := 0
-	for s.Time.Sub(list[old].Time) >= window {
+	for s.Time.Sub(w[old].Time) >= window {
 		old++
 	}
-	*w = slices.Delete(list, 0, old)
+	return slices.Delete(w, 0, old)
 }

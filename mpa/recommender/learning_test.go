@@ -155,7 +155,9 @@ func TestBeginChanges(t *testing.T) {
 	w.restart()
 	change("OnlineTraining")
 	for range 3 {
-		requirePhase(t, w.step(15*time.Second), "OnlineTraining")
+		o := w.step(15 * time.Second)
+		requirePhase(t, o, "OnlineTraining")
+		require.Equal(t, int64(2), o.Status.Learning.Changes)
 	}
 }
 
