@@ -106,6 +106,10 @@ var bad = []struct{ name, old, replaced, want string }{
 	{"a recommender without a name", "name: ours", `name: ""`, "spec.recommender.name: Invalid value: \"\""},
 	{"a policy of a rule", "algorithm: autopilot", "algorithm: autopilot, policy: general", "spec.recommender.algorithm: Invalid value: a policy is for the algorithm learned"},
 	{"a policy without a name", "algorithm: autopilot", `algorithm: learned, policy: ""`, "spec.recommender.policy: Invalid value: \"\""},
+	{"phases of a rule", "algorithm: autopilot", "algorithm: autopilot, learning: {}", "spec.recommender.algorithm: Invalid value: learning is for the algorithm learned"},
+	{"an unknown phase", "algorithm: autopilot", "algorithm: learned, learning: {begin: Trained}", "spec.recommender.learning.begin: Unsupported value: \"Trained\": supported values: \"OfflineTraining\", \"OnlineTraining\", \"Serving\""},
+	{"a short window", "algorithm: autopilot", "algorithm: learned, learning: {window: 59s}", "spec.recommender.learning.window: Invalid value: \"59s\": want 1m to 24h"},
+	{"a window that is no duration", "algorithm: autopilot", "algorithm: learned, learning: {window: long}", "spec.recommender.learning.window: Invalid value: \"long\""},
 	{"an algorithm without a name", "algorithm: autopilot", `algorithm: ""`, "spec.recommender.algorithm: Invalid value: \"\""},
 	{"a fallback after a day", "after: 1h", "after: 24h", "spec.fallback.after: Invalid value: \"24h\": want 0s to 1h"},
 	{"an unknown field", "  fallback:", "  fallbacks:", "spec.fallbacks"},
@@ -260,7 +264,7 @@ func TestColumnsAreThere(t *testing.T) {
 		columns = append(columns, c.Name+" "+c.JSONPath)
 	}
 	require.Equal(t, []string{
-		"Target .spec.scaleTargetRef.name", "Mode .spec.mode", "Phase .status.phase", "Source .status.decision.source",
+		"Target .spec.scaleTargetRef.name", "Mode .spec.mode", "Phase .status.phase", "Source .status.decision.source", "Learning .status.learning.phase",
 		"Replicas .status.observed.replicas", "Desired .status.decision.replicas",
 		"CPU .status.decision.containers[0].cpu", "Memory .status.decision.containers[0].memory",
 		"SLO .status.observed.sloRatio", "Condition .status.summary", "Policy .spec.recommender.policy", "Age .metadata.creationTimestamp",
