@@ -193,7 +193,12 @@ func (a *Agent) RunLogged(ctx context.Context, cfg sim.Config, folder string) (r
 	if folder == "" || a.Name == "oracle" || a.Name == "foresight" {
 		return a.Run(ctx, cfg)
 	}
-	name := strings.TrimSuffix(filepath.Base(a.Name), filepath.Ext(a.Name))
+	name, phase := filepath.Base(a.Name), ""
+	if a.Begin != "" {
+		phase = "@" + string(a.Begin)
+		name = strings.TrimSuffix(name, phase)
+	}
+	name = strings.TrimSuffix(name, filepath.Ext(name)) + phase
 	path := filepath.Join(folder, fmt.Sprintf("%s-%s-%d.jsonl", cfg.App.Name, name, cfg.Seed))
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return r, err

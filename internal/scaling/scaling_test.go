@@ -12,7 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/agents"
+	"github.com/sigma-scheduler/sigma/mpa/journal"
 	"github.com/sigma-scheduler/sigma/mpa/learned"
 	"github.com/sigma-scheduler/sigma/mpa/sim"
 	"github.com/sigma-scheduler/sigma/swarm"
@@ -116,6 +118,37 @@ func TestAgents(t *testing.T) {
 	_, err = Weights([]string{path})
 	require.ErrorContains(t, err, path+": the file is empty")
 	assert.Equal(t, list[0].Policy.Digest, list[1].Policy.Digest)
+}
+
+// A policy goes through its phases in the simulator, and the journal gives all of it again.
+func TestPhasesInJournal(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "p.yaml")
+	require.NoError(t, os.WriteFile(path, learned.GeneralFile(), 0o600))
+	list, err := Agents([]string{"learned", "learned@OfflineTraining", path + "@Serving"}, "")
+	require.NoError(t, err)
+	assert.Equal(t, []mpa.LearningPhase{"", mpa.OfflineTraining, mpa.Serving}, []mpa.LearningPhase{list[0].Begin, list[1].Begin, list[2].Begin})
+	g, err := sim.NewGenerator("train", "")
+	require.NoError(t, err)
+	s, err := g.Generate(310)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	for i := range list {
+		_, err := list[i].RunLogged(t.Context(), s.Config(310), dir)
+		require.NoError(t, err)
+	}
+	weights, err := Weights(nil)
+	require.NoError(t, err)
+	for _, name := range []string{"learned", "learned@OfflineTraining", "p@Serving"} {
+		v, err := journal.ReplayFile(filepath.Join(dir, s.App.Name+"-"+name+"-310.jsonl"), weights)
+		require.NoError(t, err)
+		assert.Nil(t, v.First)
+		assert.Equal(t, 720, v.Equal, name)
+	}
+	for _, name := range []string{"hpa@Serving", "foresight@Serving", "learned@Later", "oracle@OfflineTraining"} {
+		_, err := Agents([]string{name}, "")
+		require.ErrorContains(t, err, "unknown agent \""+name+"\"")
+		require.ErrorContains(t, err, "with @ and one of [OfflineTraining OnlineTraining Serving]")
+	}
 }
 
 // What trains names no other side than train: neither the word nor a profile, family or
