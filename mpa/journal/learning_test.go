@@ -58,7 +58,7 @@ func TestLearning(t *testing.T) {
 	set := learningSetup(weights.Add(learned.GeneralFile()), 10*time.Minute)
 	s, w := open(t, path, options, set, mpa.Memory{}), newWorld(5)
 	seen := map[mpa.LearningPhase]bool{}
-	for i := range 60 {
+	for i := range 30 {
 		w.promised(t, s, 10)
 		p := progressOf(t, s)
 		seen[p.Phase] = true
@@ -69,7 +69,7 @@ func TestLearning(t *testing.T) {
 		s = open(t, path, options, set, mpa.Memory{})
 		require.True(t, s.Resumed)
 		require.Equal(t, asJSON(t, p), asJSON(t, progressOf(t, s)), "%d", i)
-		if jump := time.Duration(i-30) * time.Hour; i%12 == 0 {
+		if jump := time.Duration(i-15) * time.Hour; i%12 == 0 {
 			w.now = w.now.Add(jump)
 			w.promised(t, s, 1)
 			next := progressOf(t, s)
@@ -84,7 +84,7 @@ func TestLearning(t *testing.T) {
 	v, err := journal.ReplayFile(path, weights)
 	require.NoError(t, err)
 	require.Nil(t, v.First)
-	require.Equal(t, 605, v.Equal)
+	require.Equal(t, 303, v.Equal)
 
 	// A resumed process takes the verdicts from the journal, a replay simulates again.
 	data, err := os.ReadFile(path)
