@@ -24,7 +24,8 @@ func (a *app) mpaTrain() *cobra.Command {
 		Long: `Train searches for the numbers of a ScalingPolicy with a particle swarm (or, as
 controls, CMA-ES or random search), on generated scenarios of the train side. One
 evaluation simulates all of them once. Scenarios with a family or a profile that is held
-out choose among the best of the generations; the figures printed are theirs.
+out choose among the best of the generations; the figures printed are theirs. With --journal
+it searches on one's own workloads as well, and writes only what is better than --serving.
 
 The same flags give the same bytes for any number of workers. After an interrupt the best
 so far is written; with --checkpoint the same command resumes. Seeds for tests are refused.`,
@@ -65,6 +66,8 @@ so far is written; with --checkpoint the same command resumes. Seeds for tests a
 	flags.IntVar(&t.Particles, "particles", scaling.DefaultParticles, "sets of numbers in a generation")
 	flags.Uint64Var(&t.Seed, "seed", 1, "of the search")
 	flags.IntVar(&t.Workers, "workers", runtime.GOMAXPROCS(0), "evaluations at the same time")
+	flags.StringVar(&t.Journals, "journal", "", "folder with journals of one's own workloads")
+	flags.StringVar(&t.Serving, "serving", "", "policy that serves, to begin with and to beat (default the shipped one)")
 	flags.StringVar(&t.Checkpoint, "checkpoint", "", "folder that records evaluations, to resume from")
 	quietFlag(flags, &quiet)
 	return cmd

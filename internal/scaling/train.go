@@ -33,6 +33,12 @@ type Training struct {
 	Workers     int    `json:"-"`
 	Traces      string `json:"traces"` // folder, "" = synthetic loads only
 	Checkpoint  string `json:"-"`      // folder, "" = none
+	// Journals is a folder with journals of one's own workloads, "" = none: their pieces are
+	// searched on beside the generated scenarios, and the last ones of each are for judging.
+	Journals string `json:"journals,omitempty"`
+	// Serving is the file of the policy that serves, "" = the shipped one. The search begins
+	// with it, and what is found must be better than it on the journaled workloads.
+	Serving string `json:"serving,omitempty"`
 	// Progress is called after each generation.
 	Progress func(swarm.Stats) `json:"-"`
 }
@@ -47,7 +53,7 @@ var (
 	heldProfile  = "io-medium"
 )
 
-const searchReach = .3 // of the box, from the numbers set by hand
+const searchReach = .3 // of the box, from the numbers that serve
 
 // A split is scenarios with what hpa+vpa does on them.
 type split struct {
@@ -58,6 +64,10 @@ type split struct {
 
 func (s *split) add(scenario sim.Scenario, seed uint64) {
 	s.scenarios, s.seeds = append(s.scenarios, scenario), append(s.seeds, seed)
+}
+
+func (s *split) join(other *split) {
+	s.scenarios, s.seeds, s.pair = append(s.scenarios, other.scenarios...), append(s.seeds, other.seeds...), append(s.pair, other.pair...)
 }
 
 func (s *split) run(ctx context.Context, a Agent, workers int) ([]sim.Result, error) {
@@ -89,10 +99,11 @@ func (s *split) judge(ctx context.Context, v learned.Values, workers int) (float
 // A Trained policy with its figures on the validation split.
 type Trained struct {
 	Policy *learned.Policy
-	// Start are the figures of the numbers set by hand, Found those of the policy, and Pair
+	// Start are the figures of the numbers that serve, Found those of the policy, and Pair
 	// those of hpa+vpa.
 	Start, Found, Pair Figures
-	Searched           int // scenarios
+	Searched           int  // scenarios
+	Own                *Own // nil = without journals
 }
 
 // Run searches. After an interrupt it returns the best so far with the context's error, or
@@ -102,7 +113,20 @@ func (t *Training) Run(ctx context.Context) (*Trained, error) {
 	if err != nil {
 		return nil, err
 	}
-	opt, err := t.optimizer()
+	serving, err := t.serving()
+	if err != nil {
+		return nil, err
+	}
+	var own *journaled
+	if t.Journals != "" {
+		if own, err = t.journals(ctx); err != nil {
+			return nil, err
+		}
+		search.join(&own.search)
+		validation.join(&own.later)
+	}
+	start := positionOf(serving)
+	opt, err := t.optimizer(start)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +145,7 @@ func (t *Training) Run(ctx context.Context) (*Trained, error) {
 		}
 		defer func() { _ = options.Checkpoint.Close() }() // each record is synced when it is made
 	}
-	bests := [][]float64{startOf()}
+	bests := [][]float64{start}
 	options.Progress = func(s swarm.Stats) {
 		if s.BestPosition != nil && !slices.Equal(bests[len(bests)-1], s.BestPosition) {
 			bests = append(bests, slices.Clone(s.BestPosition))
@@ -138,7 +162,16 @@ func (t *Training) Run(ctx context.Context) (*Trained, error) {
 	if stopped != nil && (!errors.Is(stopped, ctx.Err()) || found.Position == nil) {
 		return nil, stopped
 	}
-	return t.choose(context.WithoutCancel(ctx), validation, bests, found, len(search.scenarios), stopped)
+	ctx = context.WithoutCancel(ctx)
+	out, stopped := t.choose(ctx, validation, bests, found, len(search.scenarios), stopped)
+	if out == nil || own == nil {
+		return out, stopped
+	}
+	out.Policy.Provenance.Journaled = len(own.search.scenarios)
+	if err := out.compareOwn(ctx, own, serving, t.Workers); err != nil {
+		return nil, err
+	}
+	return out, stopped
 }
 
 // choose takes the best of the generations by the validation split: none that keeps fewer
@@ -217,12 +250,42 @@ func (t *Training) splits(ctx context.Context) (search, validation *split, err e
 	return search, validation, nil
 }
 
-// startOf returns the numbers set by hand, as a position.
-func startOf() []float64 {
+// journals returns the journaled workloads, with what hpa+vpa does on them.
+func (t *Training) journals(ctx context.Context) (*journaled, error) {
+	j, err := readJournals(t.Journals)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range []*split{&j.search, &j.later} {
+		if s.pair, err = s.run(ctx, Agent{Name: "hpa+vpa"}, t.Workers); err != nil {
+			return nil, err
+		}
+	}
+	return j, nil
+}
+
+// serving returns the numbers that serve.
+func (t *Training) serving() (learned.Values, error) {
+	if t.Serving == "" {
+		return learned.General().Values, nil
+	}
+	data, err := os.ReadFile(t.Serving)
+	if err != nil {
+		return learned.Values{}, err
+	}
+	p, err := learned.Parse(t.Serving, data)
+	if err != nil {
+		return learned.Values{}, err
+	}
+	return p.Values, nil
+}
+
+// positionOf returns numbers as a position, those that are not searched left out.
+func positionOf(v learned.Values) []float64 {
 	var x []float64
-	for _, n := range learned.Numbers {
+	for i, n := range learned.Numbers {
 		if !n.Fixed {
-			x = append(x, n.Default)
+			x = append(x, v[i])
 		}
 	}
 	return x
@@ -240,14 +303,14 @@ func valuesOf(x []float64) learned.Values {
 	return v
 }
 
-func (t *Training) optimizer() (swarm.Optimizer, error) {
+func (t *Training) optimizer(start []float64) (swarm.Optimizer, error) {
 	search := swarm.Search{Seed: t.Seed, Size: t.Particles, Reach: searchReach}
 	for _, n := range learned.Numbers {
 		if !n.Fixed {
 			search.Box.Lo, search.Box.Hi = append(search.Box.Lo, n.Min), append(search.Box.Hi, n.Max)
 		}
 	}
-	search.Start = [][]float64{startOf()}
+	search.Start = [][]float64{start}
 	switch t.Method {
 	case "swarm":
 		return swarm.NewPSO(search, swarm.DefaultPSO())
@@ -261,6 +324,12 @@ func (t *Training) optimizer() (swarm.Optimizer, error) {
 
 // Write writes the policy to a file, and prints what the search found.
 func (t *Trained) Write(w io.Writer, path string) error {
+	if t.Own != nil {
+		t.Own.print(w)
+		if !t.Own.better {
+			return ErrNotBetter
+		}
+	}
 	t.Policy.Name = strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 	data, err := t.Policy.Marshal()
 	if err != nil {
@@ -277,8 +346,8 @@ func (t *Trained) Write(w io.Writer, path string) error {
 	for _, row := range []struct {
 		name string
 		Figures
-	}{{"hpa+vpa", t.Pair}, {"by hand", t.Start}, {"found", t.Found}} {
-		fmt.Fprintf(w, "  %-8s cost %.3f ± %.3f, worst %.2f, kept %d, kills %d\n", row.name, row.Ratio, row.Half, row.Worst, row.Kept, row.Kills)
+	}{{"hpa+vpa", t.Pair}, {"start", t.Start}, {"found", t.Found}} {
+		row.line(w, row.name)
 	}
 	_, err = fmt.Fprintf(w, "%s is written, after %d evaluations\n", path, t.Policy.Provenance.Evaluations)
 	return err

@@ -42,6 +42,8 @@ type Provenance struct {
 	Scenarios     int    `yaml:"scenarios"`
 	// Traces were read beside synthetic loads.
 	Traces bool `yaml:"traces"`
+	// Journaled pieces of the user's own workloads, of three hours, were searched on as well.
+	Journaled int `yaml:"journaledPieces,omitempty"`
 	// Objective of the search; Cost and Kept (÷ those of hpa+vpa) of the validation split.
 	Objective float64 `yaml:"objective"`
 	Cost      float64 `yaml:"validationCost"`

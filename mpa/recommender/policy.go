@@ -29,7 +29,7 @@ func policyOf(o *v1alpha1.ScalingPolicy) (p *learned.Policy, data []byte, err er
 	if f := o.Spec.Provenance; f != nil {
 		from = learned.Provenance{
 			Method: f.Method, Evaluations: int(f.Evaluations), Seed: uint64(f.Seed),
-			FirstScenario: uint64(f.FirstScenario), Scenarios: int(f.Scenarios), Traces: f.Traces,
+			FirstScenario: uint64(f.FirstScenario), Scenarios: int(f.Scenarios), Traces: f.Traces, Journaled: int(f.JournaledPieces),
 			Objective: f.Objective, Cost: f.ValidationCost, Kept: int(f.ValidationKept), PairKept: int(f.ValidationKeptByPair),
 			Module: f.Module,
 		}

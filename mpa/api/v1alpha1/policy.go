@@ -72,6 +72,10 @@ type ScalingProvenance struct {
 	// Traces were read beside synthetic loads.
 	// +optional
 	Traces bool `json:"traces,omitempty"`
+	// JournaledPieces of the user's own workloads, of three hours, were searched on as well.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	JournaledPieces int64 `json:"journaledPieces,omitempty"`
 	// Objective of the search; lower is better.
 	// +optional
 	Objective float64 `json:"objective,omitempty"`
