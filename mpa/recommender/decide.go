@@ -37,6 +37,8 @@ type object struct {
 	policy   *served        // nil = none
 	accepted *acceptance    // nil = the algorithm needs no policy
 
+	drift string // what had changed at the last alarm; empty = the status has it
+
 	recommendation *v1alpha1.Recommendation // the last written
 	lastWritten    string                   // the digest of the status that was written last
 	written        time.Time
@@ -270,6 +272,7 @@ func lastID(s *v1alpha1.MultidimPodAutoscalerStatus) int64 {
 func (r *reconciler) write(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object, next *v1alpha1.MultidimPodAutoscalerStatus, now time.Time) error {
 	digest := digestOf(next)
 	if age := now.Sub(s.written); digest == s.lastWritten && age >= 0 && age < refreshEvery {
+		s.drift = ""
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeFor)
@@ -291,7 +294,7 @@ func (r *reconciler) write(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 	if err != nil {
 		return fmt.Errorf("write the status: %w", err)
 	}
-	s.lastWritten, s.written = digest, now
+	s.lastWritten, s.written, s.drift = digest, now, ""
 	if s.recommendation = next.Recommendation; s.recommendation != nil {
 		s.id = max(s.id, s.recommendation.ID)
 	}
@@ -321,6 +324,9 @@ func (r *reconciler) apply(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 func (r *reconciler) report(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *mpa.Observation, d *mpa.Decision, problems []collect.Problem) {
 	key := client.ObjectKeyFromObject(o)
 	measured(key, o, ob, d, problems)
+	if d.Recommended.Drift != "" {
+		r.events.Event(o, corev1.EventTypeNormal, "WorkloadChanged", v1alpha1.Text(d.Recommended.Drift))
+	}
 	if d.Action != nil {
 		r.events.Eventf(o, corev1.EventTypeNormal, "Recommended", "%s instead of what there is: %s", d.Action, d.Reason)
 		recommended(key, s.recommendation)

@@ -166,7 +166,7 @@ func begin(o *v1alpha1.MultidimPodAutoscaler, s *object) *v1alpha1.MultidimPodAu
 		switch c.Type {
 		case v1alpha1.ConditionRecommendation, v1alpha1.ConditionMetrics, v1alpha1.ConditionActive, v1alpha1.ConditionLimited, v1alpha1.ConditionFallback:
 			next.Conditions = append(next.Conditions, c)
-		case v1alpha1.ConditionAccepted:
+		case v1alpha1.ConditionAccepted, v1alpha1.ConditionRetraining:
 			if o.Spec.Recommender.Algorithm == algorithmLearned {
 				next.Conditions = append(next.Conditions, c)
 			}
@@ -233,6 +233,10 @@ func statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *mpa.Observation,
 	second, after := fallbackOf(&setup)
 	noPolicy := s.accepted != nil && !s.accepted.serves
 	s.setAccepted(o, next)
+	if d.Recommended.Drift != "" {
+		s.drift = d.Recommended.Drift
+	}
+	setRetraining(o, next, setup.Agent, s.drift)
 
 	if o.Spec.Mode == v1alpha1.ModeOff {
 		set(o, next, v1alpha1.ConditionActive, metav1.ConditionTrue, "RecommendsOnly", "%s recommends; in mode Off nothing is changed.", setup.Agent)

@@ -19,6 +19,9 @@ const (
 	ConditionLimited = "ScalingLimited"
 	// ConditionFallback: the fallback's algorithm decides.
 	ConditionFallback = "FallbackActive"
+	// ConditionRetraining: the workload has changed since the policy of the algorithm learned
+	// serves it, so that one that is trained on its journal may serve it better.
+	ConditionRetraining = "Retraining"
 
 	// ConditionAble: the last recommendation could be carried out; if the API server refused,
 	// the message is the server's.
