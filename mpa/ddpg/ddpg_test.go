@@ -65,6 +65,25 @@ func TestState(t *testing.T) {
 	}
 }
 
+// What is no number is as if it had not been measured: a state is finite.
+func TestStateIsFinite(t *testing.T) {
+	o := observed(0)
+	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1} {
+		o.Rate.Value, o.Throughput.Value, o.Latency.Value = v, v, v
+		seen := seen(o)
+		state := make([]float32, StateSize)
+		seen.state(50, state)
+		for i, x := range state {
+			assert.False(t, math.IsNaN(float64(x)) || math.IsInf(float64(x), 0), "%v: number %d is %v", v, i, x)
+		}
+		first := start{2, []mpa.Resources{size(1000, 1<<30)}}
+		for _, r := range []Reward{Paper, Promise} {
+			reward, _ := r.of(&seen, &target, &first)
+			assert.False(t, math.IsNaN(reward) || math.IsInf(reward, 0), "%v: reward %v", v, reward)
+		}
+	}
+}
+
 // The paper's reward is the same whether requests are answered or lost; the promise's
 // is not.
 func TestRewards(t *testing.T) {

@@ -37,8 +37,7 @@ func (a *Student) Recommend(o *mpa.Observation) mpa.Recommendation {
 	}
 	v, why := a.s.look(o, &a.Target)
 	if why != "" || a.failed != nil {
-		rules.Reason = why
-		return rules
+		return rules // none where there are no rules
 	}
 	if v != nil {
 		a.step(v, o, rules)

@@ -68,13 +68,13 @@ func (s *start) look(o *mpa.Observation, t *mpa.Target, requests []mpa.Resources
 		}
 	}
 	v.cpuUsed, v.memoryUsed = min(1, ratio(used.CPU, asked.CPU)), min(1, ratio(used.Memory, asked.Memory))
-	if o.Rate.Known(o.Time, maxAge) && o.Rate.Value > 0 {
+	if o.Rate.Known(o.Time, maxAge) && o.Rate.Value > 0 && o.Rate.Value <= math.MaxFloat64 {
 		v.rate, v.answered = o.Rate.Value, 0
-		if o.Throughput.Known(o.Time, maxAge) {
+		if o.Throughput.Known(o.Time, maxAge) && o.Throughput.Value > 0 {
 			v.answered = min(1, o.Throughput.Value/v.rate)
 		}
 	}
-	if o.Latency.Known(o.Time, maxAge) && t.SLO.Latency > 0 {
+	if o.Latency.Known(o.Time, maxAge) && o.Latency.Value > 0 && t.SLO.Latency > 0 {
 		v.latency = o.Latency.Value / t.SLO.Latency
 	}
 	return v
