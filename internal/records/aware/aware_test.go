@@ -126,6 +126,13 @@ func TestTrainersKnowTheTrainSideOnly(t *testing.T) {
 	assert.Equal(t, 1, generators)
 	_, err = (&experiments{}).applications(sim.FirstTestSeed, 1, false)
 	require.ErrorContains(t, err, "not of the train side")
+	for _, first := range []uint64{bootFirst, poolFirst, unseenFirst} {
+		list, err := (&experiments{size: full}).applications(first, 1, first == unseenFirst)
+		require.NoError(t, err)
+		cfg, err := list[0].episode(evaluated + full.evaluations)
+		require.NoError(t, err)
+		assert.Less(t, cfg.Seed, uint64(sim.FirstTestSeed))
+	}
 	_, err = scaling.Agents([]string{"ddpg"}, "")
 	require.ErrorContains(t, err, "files of policies and networks", "a network is named by its file")
 }

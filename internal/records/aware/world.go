@@ -66,7 +66,7 @@ func (a *application) episode(k int) (sim.Config, error) {
 	if err != nil {
 		return sim.Config{}, err
 	}
-	cfg := a.scenario.Config(1000*a.seed + uint64(k))
+	cfg := a.scenario.Config(a.seed + uint64(k))
 	cfg.Load, cfg.Seconds, cfg.Warmup = load.Scale(a.scenario.Load.Peak()), a.hours*3600, 0
 	if a.factor != 1 {
 		cfg.App.Segments = slices.Clone(cfg.App.Segments)
