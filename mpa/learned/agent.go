@@ -42,11 +42,13 @@ type state struct {
 	Usual map[int]float64 `json:"usual,omitempty"`
 	Slot  int             `json:"slot"`
 	Seen  float64         `json:"seen"`
-	// Beta is the slack; Up and Down its last steps; Vain, steps up that did not help.
-	Beta float64   `json:"beta"`
-	Up   time.Time `json:"up,omitzero"`
-	Down time.Time `json:"down,omitzero"`
-	Vain int       `json:"vain,omitempty"`
+	// Beta is the slack; Up and Down its last steps; Vain, steps up that did not help, and
+	// Before the slack before them.
+	Beta   float64   `json:"beta"`
+	Up     time.Time `json:"up,omitzero"`
+	Down   time.Time `json:"down,omitzero"`
+	Vain   int       `json:"vain,omitempty"`
+	Before float64   `json:"before,omitempty"`
 	// Late and Asked give the share of the error budget that is spent: both forget.
 	Late  float64 `json:"late"`
 	Asked float64 `json:"asked"`
@@ -263,6 +265,8 @@ func (a *Agent) UnmarshalJSON(data []byte) error {
 		return fmt.Errorf("learned: memory of %d containers, want %d", len(s.Memory), len(a.target.Containers))
 	case !(s.Beta >= min(a.v[betaLeast], a.v[betaFirst]) && s.Beta <= max(a.v[betaMost], a.v[betaFirst])):
 		return fmt.Errorf("learned: beta %v is not within %v and %v", s.Beta, a.v[betaLeast], a.v[betaMost])
+	case s.Before > max(a.v[betaMost], a.v[betaFirst]) || s.Vain > 0 && !(s.Before >= min(a.v[betaLeast], a.v[betaFirst])):
+		return fmt.Errorf("learned: before %v is not within %v and %v", s.Before, a.v[betaLeast], a.v[betaMost])
 	case !(s.Cost >= 0 && s.First >= 0 && s.Late >= 0 && s.Asked >= 0 && s.Short >= 0):
 		return fmt.Errorf("learned: cost %v, late %v, asked %v, short %v: want at least 0", s.Cost, s.Late, s.Asked, s.Short)
 	case s.Slot < -1 || s.Slot >= slots:

@@ -101,6 +101,34 @@ func TestAgent(t *testing.T) {
 		}
 		assert.LessOrEqual(t, l.replicas, int32(20))
 	})
+	// Late at little cpu: more pods, and the slack is what it was.
+	t.Run("something other than cpu runs short", func(t *testing.T) {
+		l := newLife()
+		l.live(4*time.Hour, 100, .1)
+		pods, before := l.replicas, l.cores()/float64(l.replicas)
+		l.live(20*time.Minute, 100, .3)
+		assert.Greater(t, l.replicas, pods)
+		l.live(10*time.Minute, 100, .19)
+		assert.Less(t, l.cores()/float64(l.replicas), 1.2*before)
+		// A peak each 6 minutes is no reason to go up and down.
+		l.live(time.Minute, 150, .19)
+		pods = l.replicas
+		for range 4 {
+			l.live(5*time.Minute, 110, .19)
+			assert.Equal(t, pods, l.replicas)
+			l.live(time.Minute, 150, .19)
+			assert.Equal(t, pods, l.replicas)
+		}
+	})
+	// What is late after a peak is its backlog.
+	t.Run("a backlog is no shortage", func(t *testing.T) {
+		l := newLife()
+		l.live(2*time.Hour, 20, .1)
+		pods := l.replicas
+		l.live(time.Minute, 60, .1)
+		l.live(8*time.Minute, 20, .3)
+		assert.LessOrEqual(t, l.replicas, pods)
+	})
 	t.Run("memory is raised when it is tight or ran out", func(t *testing.T) {
 		l := newLife()
 		l.live(2*time.Hour, 100, .1)

@@ -10,7 +10,9 @@ import (
 const (
 	budgetForget = .9985 // a step: 2.8 h of 15 s
 	vainSteps    = 3     // steps up that did not help, before something other than cpu is short
+	afterPeak    = .8    // of the largest demand of 10 min
 	shortHold    = time.Hour
+	calmSteps    = 2 // steps down more where latency is nothing, fewer the nearer it is to calm
 	filledSpan   = 2 * time.Minute
 	mostPods     = 1.6 // × work ÷ size + 1
 	leastChange  = 1.11
@@ -75,15 +77,21 @@ func (a *Agent) steer(o *mpa.Observation, w *workload) {
 		if now.Sub(s.Up) < a.span(upSeconds) || s.Filled.most() > 1.05 {
 			return
 		}
+		if s.Vain == 0 {
+			s.Before = s.Beta
+		}
 		s.Beta, s.Up = min(a.v[betaMost], s.Beta*a.v[betaUp]), now
-		if s.Vain++; s.Vain > vainSteps && w.cores < a.v[shortBusy]*have && int32(w.ready) == o.Replicas {
+		// After a peak its backlog is late, at a rate that explains nothing.
+		if s.Vain++; s.Vain > vainSteps && w.cores < a.v[shortBusy]*have && int32(w.ready) == o.Replicas && w.demand > afterPeak*s.Ten.most() {
 			s.Short, s.ShortUntil, s.Vain = w.rate/w.ready*a.v[shortShare], now.Add(shortHold), 0
+			s.Beta = s.Before // more of it did not help
 		}
 	default:
 		s.Vain = 0
 		calm := a.v[calmShare] + .1*max(0, 1-a.used())
 		if w.latency < min(.98, calm) && now.Sub(s.Down) >= a.span(downSeconds) && now.Sub(s.Up) >= a.span(downSeconds) && -s.Empty.most() > .7 {
-			s.Beta, s.Down = max(a.v[betaLeast], s.Beta*a.v[betaDown]), now
+			steps := 1 + calmSteps*(1-w.latency/min(.98, calm))
+			s.Beta, s.Down = max(a.v[betaLeast], s.Beta*math.Pow(a.v[betaDown], steps)), now
 		}
 	}
 }
@@ -94,7 +102,7 @@ func (a *Agent) shape(o *mpa.Observation, w *workload, work float64) (replicas i
 	have := w.size * float64(n)
 	stuck := len(s.CPU) >= cpuGrow || waiting(o) || !s.Wants.IsZero() && o.Time.Sub(s.Wants) > patience
 	high := max(work, s.Held.most())
-	fewest := a.fewest(o.Time, w.rate)
+	fewest := a.fewest(o.Time, high)
 	fits := max(fewest, a.pods(high*a.v[spare], w.size, w.unit))
 	mayShrink := len(s.CPU) < cpuShrink && !waiting(o)
 	if n < fewest {
@@ -135,13 +143,13 @@ func (a *Agent) shape(o *mpa.Observation, w *workload, work float64) (replicas i
 	return n, 1, "enough"
 }
 
-// fewest returns the least number of pods.
-func (a *Agent) fewest(now time.Time, rate float64) int32 {
+// fewest returns the least number of pods for some work.
+func (a *Agent) fewest(now time.Time, work float64) int32 {
 	bounds := a.target.Replicas
-	if a.s.Short == 0 || now.After(a.s.ShortUntil) {
+	if a.s.Short == 0 || a.s.Cost == 0 || now.After(a.s.ShortUntil) {
 		return bounds.Min
 	}
-	return bounds.Clamp(int32(min(1e6, math.Ceil(rate/a.s.Short))))
+	return bounds.Clamp(int32(min(1e6, math.Ceil(work/a.s.Cost/a.s.Short))))
 }
 
 // waiting reports whether a resize waits for room on its node.
