@@ -26,7 +26,7 @@ type mpaFlags struct {
 	list                              []scaling.Agent
 	peak, hours, skip                 float64
 	warmup                            float64
-	fill, quiet                       bool
+	fill, hostile, quiet              bool
 	seeds, workers                    int
 	seed                              uint64
 }
@@ -98,6 +98,7 @@ The same flags give the same figures. ± is half of the 95 % interval over seeds
 	flags.StringVar(&f.policy, "policy", "", "ScalingPolicy of the agents learned and foresight (default the shipped one)")
 	flags.StringVar(&f.generated, "generated", "", "compare on generated scenarios of a side, "+strings.Join(sim.Sides(), " or ")+", in place of --trace and --app")
 	flags.IntVar(&f.count, "count", 24, "generated scenarios, from --seed on")
+	flags.BoolVar(&f.hostile, "hostile", false, "make generated scenarios hostile: steps of ten, no traffic, noise, missing or stale metrics, retries that double the load")
 	flags.StringVar(&f.traces, "traces", "", "folder with the traces of the side; without it generated loads are synthetic")
 	flags.Float64Var(&f.peak, "peak", 0, "scale the trace so that its highest minute has this rate, in requests per second; 0 = no scaling")
 	flags.Float64Var(&f.skip, "skip", 0, "hours to leave out at the beginning of the trace")
@@ -128,7 +129,7 @@ func (f *mpaFlags) check(cmd *cobra.Command) (err error) {
 			}
 		}
 	}
-	if err := cmp.Or(onlyWith(cmd, "count", "generated"), onlyWith(cmd, "traces", "generated")); err != nil {
+	if err := cmp.Or(onlyWith(cmd, "count", "generated"), onlyWith(cmd, "traces", "generated"), onlyWith(cmd, "hostile", "generated")); err != nil {
 		return err
 	}
 	if f.list, err = scaling.Agents(f.agents, f.policy); err != nil {
@@ -210,7 +211,7 @@ func (a *app) mpaGenerated(ctx context.Context, f *mpaFlags) error {
 	total := len(f.list) * f.count
 	show := a.newProgress(total, "simulation", f.quiet)
 	defer show.end()
-	g := scaling.Generated{Side: f.generated, Seed: f.seed, Count: f.count, Traces: f.traces, Agents: f.list, Workers: f.workers, Done: show.add}
+	g := scaling.Generated{Side: f.generated, Seed: f.seed, Count: f.count, Traces: f.traces, Hostile: f.hostile, Agents: f.list, Workers: f.workers, Done: show.add}
 	c, err := g.Compare(ctx)
 	if show.end(); ctx.Err() != nil {
 		return interrupted("%d of %s done", show.count(), plural(total, "simulation"))

@@ -19,7 +19,9 @@ type Generated struct {
 	Seed   uint64 // of the first
 	Count  int
 	Traces string // folder of the side's traces, "" = synthetic loads only
-	Agents []Agent
+	// Hostile scenarios are those of [sim.Generator.Hostile].
+	Hostile bool
+	Agents  []Agent
 	// Workers is how many simulations run at the same time; Done is called after each.
 	Workers int
 	Done    func()
@@ -31,6 +33,7 @@ type Comparison struct {
 	Seed      uint64    `json:"seed"`
 	Count     int       `json:"count"`
 	Traces    bool      `json:"traces"`
+	Hostile   bool      `json:"hostile"`
 	Reference string    `json:"reference"` // what costs are divided by
 	Agents    []Figures `json:"agents"`
 }
@@ -69,21 +72,9 @@ type Run struct {
 // Compare simulates each agent on each scenario. The first agent is the reference. It
 // refuses a policy that was trained on one of the scenarios.
 func (g *Generated) Compare(ctx context.Context) (*Comparison, error) {
-	generator, err := sim.NewGenerator(g.Side, g.Traces)
+	scenarios, err := g.scenarios()
 	if err != nil {
 		return nil, err
-	}
-	scenarios := make([]sim.Scenario, g.Count)
-	for i := range scenarios {
-		seed := g.Seed + uint64(i)
-		if scenarios[i], err = generator.Generate(seed); err != nil {
-			return nil, err
-		}
-		for _, a := range g.Agents {
-			if a.Policy != nil && a.Policy.Provenance.Seen(seed) {
-				return nil, fmt.Errorf("policy %s was trained on scenario %d, which would judge it", a.Name, seed)
-			}
-		}
 	}
 	results := make([][]sim.Result, len(g.Agents))
 	group, inner := errgroup.WithContext(ctx)
@@ -103,7 +94,7 @@ func (g *Generated) Compare(ctx context.Context) (*Comparison, error) {
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	c := &Comparison{Side: g.Side, Seed: g.Seed, Count: g.Count, Traces: g.Traces != "", Reference: g.Agents[0].Name}
+	c := &Comparison{Side: g.Side, Seed: g.Seed, Count: g.Count, Traces: g.Traces != "", Hostile: g.Hostile, Reference: g.Agents[0].Name}
 	for k, a := range g.Agents {
 		f := figures(scenarios, g.Seed, results[k], results[0])
 		if f.Agent = a.Name; a.Policy != nil {
@@ -112,6 +103,31 @@ func (g *Generated) Compare(ctx context.Context) (*Comparison, error) {
 		c.Agents = append(c.Agents, f)
 	}
 	return c, nil
+}
+
+// scenarios generates them. It refuses one that an agent's policy was trained on.
+func (g *Generated) scenarios() ([]sim.Scenario, error) {
+	generator, err := sim.NewGenerator(g.Side, g.Traces)
+	if err != nil {
+		return nil, err
+	}
+	generate := generator.Generate
+	if g.Hostile {
+		generate = generator.Hostile
+	}
+	scenarios := make([]sim.Scenario, g.Count)
+	for i := range scenarios {
+		seed := g.Seed + uint64(i)
+		if scenarios[i], err = generate(seed); err != nil {
+			return nil, err
+		}
+		for _, a := range g.Agents {
+			if a.Policy != nil && a.Policy.Provenance.Seen(seed) {
+				return nil, fmt.Errorf("policy %s was trained on scenario %d, which would judge it", a.Name, seed)
+			}
+		}
+	}
+	return scenarios, nil
 }
 
 func figures(scenarios []sim.Scenario, seed uint64, results, reference []sim.Result) Figures {
@@ -159,7 +175,11 @@ func (c *Comparison) Write(w io.Writer, format string) error {
 	case format == "json":
 		return c.json(w)
 	}
-	fmt.Fprintf(w, "%d generated scenarios of the %s side, from seed %d; cost is ÷ that of %s\n", c.Count, c.Side, c.Seed, c.Reference)
+	kind := "generated"
+	if c.Hostile {
+		kind = "hostile"
+	}
+	fmt.Fprintf(w, "%d %s scenarios of the %s side, from seed %d; cost is ÷ that of %s\n", c.Count, kind, c.Side, c.Seed, c.Reference)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "agent\tcost\t±\tof sums\tworst\tkept\tkills\tevictions\tmore kills in")
 	for _, f := range c.Agents {

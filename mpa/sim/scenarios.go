@@ -16,13 +16,19 @@ type Scenario struct {
 	Load loadsim.Load // at the application's peak
 	// Hours to simulate, and how many of the first do not count.
 	Hours, Warmup float64
+	Site          *Site // nil = the default one
 }
 
-// Config returns a simulation of the scenario on the default site.
+// Config returns a simulation of the scenario.
 func (s *Scenario) Config(seed uint64) Config {
+	site := s.Site
+	if site == nil {
+		usual := DefaultSite()
+		site = &usual
+	}
 	return Config{
 		App: s.App, Load: s.Load, Seconds: s.Hours * 3600, Warmup: s.Warmup * 3600,
-		Seed: seed, Guards: mpa.DefaultGuards(), Site: DefaultSite(),
+		Seed: seed, Guards: mpa.DefaultGuards(), Site: *site,
 	}
 }
 
