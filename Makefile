@@ -108,6 +108,10 @@ mpa-records: ## autoscaling agents on train and test scenarios: writes docs/resu
 aware-records: build ## AWARE's claims and agent on the simulator: writes docs/aware-records.md and networks (at most 30 CPU-minutes)
 	go run ./cmd/sigma-records aware
 
+.PHONY: mpa-safety
+mpa-safety: ## the agent learned on 1,000 generated test scenarios, 300 of them hostile: writes docs/results/mpa-safety.md (4 CPU-minutes)
+	go run ./cmd/sigma-records safety
+
 .PHONY: oracle
 oracle: ## differential tests against other people's implementations, where they exist
 	cd hack/oracle && go test ./...

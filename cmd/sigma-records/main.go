@@ -5,6 +5,7 @@
 //	sigma-records placement [SECTION…]     figures about placement policies; without names all
 //	sigma-records autoscaler [SIDE…]       autoscalers on simulated workloads
 //	sigma-records aware                    what AWARE claims, measured
+//	sigma-records safety                   the agent learned on hostile workloads, and others
 //	sigma-records validate                 the simulator beside theory and a real server
 //	sigma-records summary                  docs/results.md from the pages, nothing is measured
 //
@@ -80,7 +81,7 @@ func (p *program) root() *cobra.Command {
 	root.PersistentFlags().StringVar(&p.sigma, "sigma", "bin/sigma", "command line that is measured")
 	root.PersistentFlags().StringVar(&p.docs, "docs", "docs", "folder of the pages")
 	root.PersistentFlags().StringVar(&p.out, "out", "out/records", "folder of traces, policies and every run")
-	root.AddCommand(p.placement(), p.autoscaler(), p.aware(), p.validate(), p.summary())
+	root.AddCommand(p.placement(), p.autoscaler(), p.aware(), p.safety(), p.validate(), p.summary())
 	return root
 }
 
@@ -183,6 +184,27 @@ func (p *program) aware() *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVar(&cfg.Workers, "workers", runtime.GOMAXPROCS(0), "applications at the same time")
+	return cmd
+}
+
+func (p *program) safety() *cobra.Command {
+	cfg := autoscaler.Config{Data: os.Getenv("SIGMA_DATA"), Seconds: cpuSeconds}
+	var runs, hostile int
+	printed := false
+	cmd := &cobra.Command{
+		Use: "safety", Short: "The agent learned on hostile workloads, and others", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p.running = true
+			if cfg.Docs = p.docs; printed {
+				cfg.Print = p.stdout
+			}
+			return autoscaler.Safety(cmd.Context(), runs, hostile, cfg)
+		},
+	}
+	cmd.Flags().IntVar(&runs, "runs", 1000, "generated scenarios of the test side")
+	cmd.Flags().IntVar(&hostile, "hostile", 300, "of them, those that are hostile")
+	cmd.Flags().BoolVar(&printed, "print", false, "print the page and leave the documents as they are")
+	cmd.Flags().IntVar(&cfg.Workers, "workers", runtime.GOMAXPROCS(0), "simulations at the same time")
 	return cmd
 }
 

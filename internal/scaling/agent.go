@@ -215,8 +215,11 @@ func (a *Agent) RunLogged(ctx context.Context, cfg sim.Config, folder string) (r
 		}
 	}
 	note(w.Start(journal.Start{Setup: a.setup(&cfg)}))
-	id := int64(0)
+	id, decided := int64(0), cfg.Decided
 	cfg.Decided = func(o *mpa.Observation, d mpa.Decision) {
+		if decided != nil {
+			decided(o, d)
+		}
 		if failed != nil {
 			return
 		}
