@@ -137,8 +137,10 @@ func (g *Generated) safety(ctx context.Context, weights agents.Weights, s *sim.S
 		yes   bool
 		count *int
 	}{
-		{!rules.Kept(slo), &out.Rules}, {!r.Kept(slo), &out.Broke},
-		{r.Kills+r.Evictions > rules.Kills+rules.Evictions, &out.Kills}, {w.swings(), &out.Swinging},
+		{!rules.Kept(slo), &out.Rules},
+		{!r.Kept(slo), &out.Broke},
+		{r.Kills+r.Evictions > rules.Kills+rules.Evictions, &out.Kills},
+		{w.swings(), &out.Swinging},
 	} {
 		if n.yes {
 			*n.count++
