@@ -14,7 +14,7 @@ func (s *State) AddApp(app App, group Group, at int) int32 {
 	if int(app.Group) == len(s.groups) {
 		s.inst.Groups = append(s.inst.Groups, group)
 		s.groups = append(s.groups, groupInfo{limit: group.Limit, spread: group.SpreadMin, simple: true})
-		s.onGroup = append(s.onGroup, 0)
+		s.onGroup, s.holders = append(s.onGroup, 0), append(s.holders, nil)
 		s.zones.addGroup()
 	}
 	s.groups[app.Group].apps = slices.Insert(s.groups[app.Group].apps, at, a)

@@ -118,11 +118,13 @@ func CareOf(p Policy) Care {
 // zones counts the items of each group in each zone. Machines without a zone are in one
 // of their own.
 type zones struct {
-	ofLine []int32   // nil = no machine has a zone
-	count  [][]int32 // [zone][group]
+	ofLine  []int32   // nil = no machine has a zone
+	elastic bool      // a line has no limit
+	count   [][]int32 // [zone][group]
 }
 
 func (z *zones) compile(inst *Instance) {
+	z.elastic = slices.ContainsFunc(inst.Machines, func(m MachineLine) bool { return m.Count == Unlimited })
 	if !slices.ContainsFunc(inst.Machines, func(m MachineLine) bool { return m.Zone != "" }) {
 		return
 	}
@@ -157,20 +159,16 @@ func (z *zones) reset() {
 	}
 }
 
-// countNear is the number of items that a term counts on a machine or in its zone. Without
-// zones all machines are in one.
-func (s *State) countNear(t SoftTerm, m int32) int32 {
-	switch {
-	case !t.Zone:
-		return s.Count(t.Group, m)
-	case s.zones.ofLine == nil:
-		n := int32(0)
-		for _, a := range s.groups[t.Group].apps {
-			n += int32(s.alive[a])
-		}
-		return n
+// countIn is the number of items of a group in a zone. Without zones all machines are in one.
+func (s *State) countIn(group, zone int32) int32 {
+	if s.zones.ofLine != nil {
+		return s.zones.count[zone][group]
 	}
-	return s.zones.count[s.zones.ofLine[s.line[m]]][t.Group]
+	n := int32(0)
+	for _, a := range s.groups[group].apps {
+		n += int32(s.alive[a])
+	}
+	return n
 }
 
 // cares reports whether preferences bear on where an item of an app goes.
@@ -209,26 +207,26 @@ func (s *State) shareLimit(app int32) int32 {
 func (s *State) preferred(app int32, candidates []int32) []int32 {
 	if limit := s.shareLimit(app); limit > 0 {
 		group := s.inst.Apps[app].Group
-		s.kept = s.kept[:0]
-		for _, m := range candidates {
-			if s.Count(group, m) < limit {
-				s.kept = append(s.kept, m)
+		if full := s.full(group, limit); len(full) > 0 {
+			s.kept = s.kept[:0]
+			for _, m := range candidates {
+				if s.onMachine[m] == 0 {
+					s.kept = append(s.kept, m)
+				}
 			}
-		}
-		if len(s.kept) > 0 {
-			candidates = s.kept
+			if len(s.kept) > 0 {
+				candidates = s.kept
+			}
+			for _, m := range full {
+				s.onMachine[m] = 0
+			}
 		}
 	}
 	if !s.hasTerms(app) || s.Care.Mode == SoftTrade || len(candidates) < 2 {
 		return candidates
 	}
 	scores := s.softScores(app, candidates)
-	least := math.Inf(-1)
-	for i, m := range candidates {
-		if s.there(m) {
-			least = max(least, scores[i])
-		}
-	}
+	least := s.bestThere(candidates, scores)
 	if math.IsInf(least, -1) {
 		least = slices.Max(scores)
 	}
@@ -243,10 +241,23 @@ func (s *State) preferred(app int32, candidates []int32) []int32 {
 	return kept
 }
 
+// full lists the machines that hold limit items of a group or more, and marks them in onMachine.
+func (s *State) full(group, limit int32) []int32 {
+	s.marked = s.marked[:0]
+	s.onMachine = extend(s.onMachine, len(s.kind))
+	for _, m := range s.holders[group] {
+		if s.Count(group, m) >= limit {
+			s.marked = append(s.marked, m)
+			s.onMachine[m] = 1
+		}
+	}
+	return s.marked
+}
+
 // there reports whether a machine need not be added first. An empty machine of a line without
 // limit is one that an autoscaler would add, and no autoscaler adds one for a preference.
 func (s *State) there(m int32) bool {
-	return s.items[m] > 0 || s.inst.Machines[s.line[m]].Count != Unlimited
+	return !s.zones.elastic || s.items[m] > 0 || s.inst.Machines[s.line[m]].Count != Unlimited
 }
 
 // EmptyPenalty is what learned policies take off the score of an empty machine that they keep
@@ -270,15 +281,22 @@ func (s *State) sellKeptBack(candidates []int32, scores []float64) {
 	}
 }
 
+// bestThere is the best score of the machines that are there; −∞ where none is.
+func (s *State) bestThere(candidates []int32, scores []float64) float64 {
+	best := math.Inf(-1)
+	for i, m := range candidates {
+		if scores[i] > best && s.there(m) {
+			best = scores[i]
+		}
+	}
+	return best
+}
+
 // tradedScores are the soft scores of candidates where they are part of the policy's: no machine
 // is added for a preference, so that one that is not there has at most the best of those that are.
 func (s *State) tradedScores(app int32, candidates []int32) []float64 {
-	scores, best := s.softScores(app, candidates), math.Inf(-1)
-	for i, m := range candidates {
-		if s.there(m) {
-			best = max(best, scores[i])
-		}
-	}
+	scores := s.softScores(app, candidates)
+	best := s.bestThere(candidates, scores)
 	for i, m := range candidates {
 		if !s.there(m) && !math.IsInf(best, -1) {
 			scores[i] = min(scores[i], best)
@@ -287,27 +305,84 @@ func (s *State) tradedScores(app int32, candidates []int32) []float64 {
 	return scores
 }
 
-// softScores are the soft scores of candidates, valid until the next call.
+// softScores are the soft scores of candidates, valid until the next call. They are sums of
+// whole numbers: what all candidates have, and what some machines and zones have beyond that.
 func (s *State) softScores(app int32, candidates []int32) []float64 {
 	s.soft = slices.Grow(s.soft[:0], len(candidates))[:len(candidates)]
-	clear(s.soft)
-	for _, t := range s.inst.Apps[app].Soft {
+	terms := s.inst.Apps[app].Soft
+	s.onMachine = extend(s.onMachine, len(s.kind))
+	s.inZone = extend(s.inZone, max(1, len(s.zones.count)))
+	clear(s.inZone)
+	all := 0.0
+	for _, t := range terms {
 		least := int32(0)
-		if t.Kind == Even && len(candidates) > 0 {
-			least = math.MaxInt32
-			for _, m := range candidates {
-				least = min(least, s.countNear(t, m))
-			}
+		if t.Kind == Even {
+			least = s.fewest(t, candidates)
 		}
-		for i, m := range candidates {
-			n := s.countNear(t, m)
-			switch {
-			case t.Kind == Even:
-				s.soft[i] -= float64(t.Weight) * float64(n-least)
-			case (n > 0) == (t.Kind == Near):
-				s.soft[i] += float64(t.Weight)
+		if t.Zone {
+			for z := range s.inZone {
+				s.inZone[z] += t.score(s.countIn(t.Group, int32(z)), least)
+			}
+			continue
+		}
+		none := t.score(0, least)
+		all += none
+		for _, m := range s.holders[t.Group] {
+			s.onMachine[m] += t.score(s.Count(t.Group, m), least) - none
+		}
+	}
+	soft, onMachine, inZone, line, ofLine := s.soft, s.onMachine, s.inZone, s.line, s.zones.ofLine
+	for i, m := range candidates {
+		z := int32(0)
+		if ofLine != nil {
+			z = ofLine[line[m]]
+		}
+		soft[i] = all + onMachine[m] + inZone[z]
+	}
+	for _, t := range terms {
+		if !t.Zone {
+			for _, m := range s.holders[t.Group] {
+				s.onMachine[m] = 0
 			}
 		}
 	}
 	return s.soft
+}
+
+// extend appends zeros up to a length.
+func extend(list []float64, n int) []float64 {
+	if n > len(list) {
+		list = append(list, make([]float64, n-len(list))...)
+	}
+	return list
+}
+
+// score is what a term adds where n items are that it looks at, and nowhere fewer than least.
+func (t SoftTerm) score(n, least int32) float64 {
+	switch {
+	case t.Kind == Even:
+		return -float64(t.Weight) * float64(n-least)
+	case (n > 0) == (t.Kind == Near):
+		return float64(t.Weight)
+	}
+	return 0
+}
+
+// fewest is the fewest items that a term counts on, or in the zone of, any candidate.
+func (s *State) fewest(t SoftTerm, candidates []int32) int32 {
+	least := int32(math.MaxInt32)
+	for _, m := range candidates {
+		n := int32(0)
+		if t.Zone && s.zones.ofLine != nil {
+			n = s.countIn(t.Group, s.zones.ofLine[s.line[m]])
+		} else if t.Zone {
+			return s.countIn(t.Group, 0)
+		} else {
+			n = s.Count(t.Group, m)
+		}
+		if least = min(least, n); least == 0 {
+			break
+		}
+	}
+	return least
 }

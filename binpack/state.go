@@ -1,6 +1,9 @@
 package binpack
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // An Entry says how many items of an app stand on a machine.
 type Entry struct {
@@ -61,16 +64,17 @@ type State struct {
 	zones   zones
 
 	// History.
-	seen       []int64 // per app: items that arrived
-	requests   []int64 // per app: requests that arrived
-	sumSq      []int64 // per app: sum of squared request sizes
-	alive      []int64 // per app: items that stand on a machine
-	serial     uint64  // placements made
-	departures uint64  // items removed
-	moves      uint64  // of items: each is a departure that nobody asked for
-	machines   int     // that hold an item
-	held       []int64 // per kind: machines that hold an item
-	onGroup    []int32 // per group: machines that hold it
+	seen       []int64   // per app: items that arrived
+	requests   []int64   // per app: requests that arrived
+	sumSq      []int64   // per app: sum of squared request sizes
+	alive      []int64   // per app: items that stand on a machine
+	serial     uint64    // placements made
+	departures uint64    // items removed
+	moves      uint64    // of items: each is a departure that nobody asked for
+	machines   int       // that hold an item
+	held       []int64   // per kind: machines that hold an item
+	onGroup    []int32   // per group: machines that hold it
+	holders    [][]int32 // per group: those machines, in no order
 
 	// Known is what the policy may know beyond the past; the driver fills it.
 	Known Known
@@ -93,6 +97,9 @@ type State struct {
 	scores      []float64
 	soft        []float64 // of softScores
 	kept        []int32   // of preferred
+	onMachine   []float64 // of softScores and full, by machine; 0 between two calls
+	inZone      []float64 // of softScores
+	marked      []int32   // of full
 	lowest      []int32   // per kind, of Candidates
 	allowed     []int32   // of Candidates
 	deviceOut   []int32
@@ -145,7 +152,7 @@ func NewState(inst *Instance) *State {
 	s.sumSq = make([]int64, nApps)
 	s.alive = make([]int64, nApps)
 	s.sampled = make([]int64, nApps)
-	s.onGroup = make([]int32, nGroups)
+	s.onGroup, s.holders = make([]int32, nGroups), make([][]int32, nGroups)
 	s.held = make([]int64, len(s.kinds))
 	s.byLine = make([][]int32, len(inst.Machines))
 	s.journal = make([]Change, journalSize)
@@ -188,6 +195,9 @@ func (s *State) Reset() {
 	clear(s.sampled)
 	clear(s.held)
 	clear(s.onGroup)
+	for g := range s.holders {
+		s.holders[g] = s.holders[g][:0]
+	}
 	s.zones.reset()
 	s.serial, s.machines, s.totalAlive, s.requestsAll = 0, 0, 0, 0
 	s.departures, s.moves, s.came, s.seenAll, s.sampledAt = 0, 0, 0, 0, 0
@@ -329,6 +339,7 @@ func (s *State) put(app, m int32) {
 	count := s.addEntry(app, a.Group, m)
 	if count == 1 {
 		s.onGroup[a.Group]++
+		s.holders[a.Group] = append(s.holders[a.Group], m)
 	}
 	s.zones.add(s.line[m], a.Group, 1)
 	s.close(a.Group, m, count)
@@ -382,6 +393,9 @@ func (s *State) Remove(app, m int32, devices []Device) {
 	s.giveBack(a, m, devices)
 	if s.Count(a.Group, m) == 0 {
 		s.onGroup[a.Group]--
+		list := s.holders[a.Group]
+		list[slices.Index(list, m)] = list[len(list)-1]
+		s.holders[a.Group] = list[:len(list)-1]
 	}
 	s.refreshBlocked(a.Group, m)
 	for _, e := range s.groups[a.Group].effects {

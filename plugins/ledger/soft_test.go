@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -78,4 +79,61 @@ func TestPreferencesOfAnAppThatAreWrong(t *testing.T) {
 		err := l.Apply(&ledger.Event{Kind: ledger.KindApp, App: "a", Spec: &ledger.App{Group: "a", Soft: []string{"near:zone:1", text}}})
 		require.ErrorContains(t, err, "spec.soft[1]")
 	}
+}
+
+// BenchmarkPreferences is what a decision costs on 1,000 nodes in three zones, without
+// preferences and where every second app prefers different nodes and an even spread over zones
+// and half of an app is the most that a node should hold: the median of the rankings alone.
+func BenchmarkPreferences(b *testing.B) {
+	for _, fleet := range []string{"fixed", "open"} {
+		for _, what := range []string{"none", "keep"} {
+			b.Run(fleet+"/"+what, func(b *testing.B) {
+				l, apps := city(b, fleet, "general-k1", 1000, 10_000)
+				if what == "keep" {
+					preferring(b, l, apps)
+				}
+				passed := make([][]int32, len(apps))
+				for i, name := range apps {
+					passed[i] = l.Fits(l.AppIndex(name), nil)
+				}
+				var took []time.Duration
+				var ranked []binpack.Ranked
+				for i := 0; b.Loop(); i++ {
+					a := i % len(apps)
+					uid := fmt.Sprint("new-", i)
+					apply(b, l, &ledger.Event{Kind: ledger.KindArrive, UID: uid, App: apps[a]})
+					app, began := l.AppIndex(apps[a]), time.Now()
+					var err error
+					if ranked, err = l.Rank(ledger.Primary, app, passed[a], 2, ranked); err != nil {
+						b.Fatal(err)
+					}
+					took = append(took, time.Since(began))
+					apply(b, l, &ledger.Event{Kind: ledger.KindDecide, UID: uid, App: apps[a], Node: l.NodeName(ranked[0].Machine), Decision: &ledger.Decision{Cause: ledger.CausePolicy}},
+						&ledger.Event{Kind: ledger.KindRemove, UID: uid})
+				}
+				slices.Sort(took)
+				b.ReportMetric(float64(took[len(took)/2].Nanoseconds()), "p50-ns")
+			})
+		}
+	}
+}
+
+func preferring(b *testing.B, l *ledger.Ledger, apps []string) {
+	b.Helper()
+	var events []*ledger.Event
+	i := 0
+	for n := range l.Nodes() {
+		m := *n.Machine()
+		m.Labels = zoneLabels(fmt.Sprint("zone-", i%3))
+		i++
+		events = append(events, &ledger.Event{Kind: ledger.KindNode, Node: n.Name(), Machine: &m})
+	}
+	for _, name := range apps[:len(apps)/2] {
+		spec := *l.App(name).Spec()
+		spec.Soft = []string{"apart:machine:100", "even:zone:100"}
+		events = append(events, &ledger.Event{Kind: ledger.KindApp, App: name, Spec: &spec})
+	}
+	object, share := *shipped(b, "general-k1"), .5
+	object.Spec.MaxShareOfApp = &share
+	apply(b, l, append(events, &ledger.Event{Kind: ledger.KindPolicy, Role: ledger.Primary, Policy: &object})...)
 }
