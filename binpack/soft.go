@@ -372,15 +372,15 @@ func (t SoftTerm) score(n, least int32) float64 {
 func (s *State) fewest(t SoftTerm, candidates []int32) int32 {
 	least := int32(math.MaxInt32)
 	for _, m := range candidates {
-		n := int32(0)
-		if t.Zone && s.zones.ofLine != nil {
-			n = s.countIn(t.Group, s.zones.ofLine[s.line[m]])
-		} else if t.Zone {
+		switch {
+		case t.Zone && s.zones.ofLine == nil:
 			return s.countIn(t.Group, 0)
-		} else {
-			n = s.Count(t.Group, m)
+		case t.Zone:
+			least = min(least, s.countIn(t.Group, s.zones.ofLine[s.line[m]]))
+		default:
+			least = min(least, s.Count(t.Group, m))
 		}
-		if least = min(least, n); least == 0 {
+		if least == 0 {
 			break
 		}
 	}

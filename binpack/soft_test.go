@@ -162,7 +162,8 @@ func TestAddedAppsHaveZones(t *testing.T) {
 	inst := &Instance{
 		Dimensions: []Dimension{{Name: "cpu", One: 1}}, Types: []string{""},
 		Machines: []MachineLine{
-			{Name: "a", Count: 1, Capacity: []int64{9}, Zone: "x"}, {Name: "b", Count: 1, Capacity: []int64{9}, Zone: "x"},
+			{Name: "a", Count: 1, Capacity: []int64{9}, Zone: "x"},
+			{Name: "b", Count: 1, Capacity: []int64{9}, Zone: "x"},
 			{Name: "c", Count: 1, Capacity: []int64{9}, Zone: "y"},
 		},
 	}
