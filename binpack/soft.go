@@ -225,7 +225,7 @@ func (s *State) preferred(app int32, candidates []int32) []int32 {
 	if !s.hasTerms(app) || s.Care.Mode == SoftTrade || len(candidates) < 2 {
 		return candidates
 	}
-	scores := s.softScores(app, candidates)
+	scores := s.softScores(s.inst.Apps[app].Soft, candidates)
 	least := s.bestThere(candidates, scores)
 	if math.IsInf(least, -1) {
 		least = slices.Max(scores)
@@ -295,7 +295,7 @@ func (s *State) bestThere(candidates []int32, scores []float64) float64 {
 // tradedScores are the soft scores of candidates where they are part of the policy's: no machine
 // is added for a preference, so that one that is not there has at most the best of those that are.
 func (s *State) tradedScores(app int32, candidates []int32) []float64 {
-	scores := s.softScores(app, candidates)
+	scores := s.softScores(s.inst.Apps[app].Soft, candidates)
 	best := s.bestThere(candidates, scores)
 	for i, m := range candidates {
 		if !s.there(m) && !math.IsInf(best, -1) {
@@ -307,9 +307,8 @@ func (s *State) tradedScores(app int32, candidates []int32) []float64 {
 
 // softScores are the soft scores of candidates, valid until the next call. They are sums of
 // whole numbers: what all candidates have, and what some machines and zones have beyond that.
-func (s *State) softScores(app int32, candidates []int32) []float64 {
+func (s *State) softScores(terms []SoftTerm, candidates []int32) []float64 {
 	s.soft = slices.Grow(s.soft[:0], len(candidates))[:len(candidates)]
-	terms := s.inst.Apps[app].Soft
 	s.onMachine = extend(s.onMachine, len(s.kind))
 	s.inZone = extend(s.inZone, max(1, len(s.zones.count)))
 	clear(s.inZone)

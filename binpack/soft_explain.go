@@ -40,15 +40,12 @@ func (s *State) explainPreferences(scorer Scorer, item Item, candidates []int32,
 	if s.cares(item.App) {
 		p.Kept = len(s.preferred(item.App, candidates))
 	}
-	all := app.Soft
-	for _, t := range all {
-		app.Soft = []SoftTerm{t}
+	for i := range app.Soft {
 		if at >= 0 {
-			p.Terms = append(p.Terms, TermHeld{t, s.softScores(item.App, below)[at]})
+			p.Terms = append(p.Terms, TermHeld{app.Soft[i], s.softScores(app.Soft[i:i+1], below)[at]})
 		}
 	}
-	app.Soft = all
-	scores := s.softScores(item.App, below)
+	scores := s.softScores(app.Soft, below)
 	if p.Best = slices.Max(scores); at >= 0 {
 		p.Soft = scores[at]
 	}

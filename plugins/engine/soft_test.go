@@ -80,3 +80,53 @@ func TestNineReplicas(t *testing.T) {
 		})
 	}
 }
+
+// A node without a zone counts as a zone of its own kind; a zone label that changes counts from
+// the next decision on; terms that contradict each other leave the choice to the policy. Every
+// pod gets a node, and the log gives the same decisions again.
+func TestOddTopologies(t *testing.T) {
+	l := newLab(t)
+	for name, zone := range map[string]string{"a": "x", "b": "y", "c": ""} {
+		l.node(name, 16)
+		if zone != "" {
+			l.nodes[name].Labels = map[string]string{v1.LabelTopologyZone: zone}
+		}
+	}
+	l.SetPolicy(ledger.Primary, shipped(t, "general-k0"))
+	place := func(name, app string, change func(*v1.Pod)) string {
+		p := pod(name, app)
+		change(p)
+		v := l.place(p)
+		require.Equal(t, ledger.CausePolicy, v.decision.Cause)
+		return v.Ranked[0].Node
+	}
+	even := func(p *v1.Pod) {
+		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: v1.LabelTopologyZone, WhenUnsatisfiable: v1.ScheduleAnyway,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: p.Labels},
+		}}
+	}
+	on := map[string]bool{}
+	for i := range 3 {
+		on[place(fmt.Sprint("even-", i), "even", even)] = true
+	}
+	require.Equal(t, map[string]bool{"a": true, "b": true, "c": true}, on)
+
+	n := l.nodes["b"].DeepCopy()
+	n.Labels[v1.LabelTopologyZone] = "x" // has two pods now, no zone has one
+	l.nodes["b"], l.dirty["b"] = n, true
+	require.Equal(t, "c", place("even-3", "even", even))
+
+	torn := func(p *v1.Pod) {
+		term := []v1.WeightedPodAffinityTerm{{Weight: 50, PodAffinityTerm: v1.PodAffinityTerm{
+			TopologyKey: v1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: p.Labels},
+		}}}
+		p.Spec.Affinity = &v1.Affinity{
+			PodAffinity:     &v1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: term},
+			PodAntiAffinity: &v1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: term},
+		}
+	}
+	first := place("torn-0", "torn", torn)
+	require.Equal(t, first, place("torn-1", "torn", torn), "the policy packs")
+	require.Equal(t, 6, l.verify().Agreed)
+}

@@ -137,3 +137,14 @@ func preferring(b *testing.B, l *ledger.Ledger, apps []string) {
 	object.Spec.MaxShareOfApp = &share
 	apply(b, l, append(events, &ledger.Event{Kind: ledger.KindPolicy, Role: ledger.Primary, Policy: &object})...)
 }
+
+func TestShareOfAStartThatIsWrong(t *testing.T) {
+	for share, ok := range map[float64]bool{0: true, .5: true, 1: true, -.1: false, 1.1: false} {
+		err := ledger.New().Apply(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: "fixed", MaxShareOfApp: share}})
+		if ok {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, "start.maxShareOfApp")
+		}
+	}
+}
