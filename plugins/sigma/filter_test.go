@@ -3,9 +3,11 @@ package sigma
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
@@ -299,4 +301,44 @@ func TestQueueingHints(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, tt.want, hint)
 	}
+}
+
+func TestFilterByZone(t *testing.T) {
+	s := newStage(t, nil)
+	s.addNodes(node("a1", 4).Label(v1.LabelTopologyZone, "a"), node("a2", 4).Label(v1.LabelTopologyZone, "a"), node("b1", 4).Label(v1.LabelTopologyZone, "b"), node("c1", 4))
+	s.addPods(pod("web-1", "web").Node("a1").Obj())
+	s.engine.SetRules([]*kube.Rule{rule(t, "zones", v1alpha1.PlacementRuleSpec{PodSet: picks("app", "web"), MaxPerNode: new(int32(1)), TopologyKey: v1.LabelTopologyZone})})
+	full, none := "placement rule zones: at most 1 of default/web in a zone", "placement rule zones: the node has no label topology.kubernetes.io/zone"
+	require.Equal(t, map[string]string{"a1": full, "a2": full, "c1": none}, s.filter(pod("web-2", "web").Obj()).refusals())
+
+	require.NotNil(t, s.cache.UpdateNode(klog.Background(), node("c1", 4).Obj(), node("c1", 4).Label(v1.LabelTopologyZone, "c").Obj()))
+	require.Equal(t, map[string]string{"a1": full, "a2": full}, s.filter(pod("web-2", "web").Obj()).refusals())
+}
+
+// A pod that a rule refuses is tried again once the rule gives way, and not because of another rule.
+func TestTriedAgain(t *testing.T) {
+	s := newStage(t, nil)
+	s.addNodes(node("a", 4))
+	s.addPods(pod("web-1", "web").Node("a").Obj(), pod("db-1", "db").Node("a").Obj())
+	s.engine.SetRules([]*kube.Rule{
+		rule(t, "few", v1alpha1.PlacementRuleSpec{PodSet: picks("app", "web"), MaxPerNode: new(int32(1)), AfterMinutes: new(int32(1))}),
+		rule(t, "strict", v1alpha1.PlacementRuleSpec{PodSet: picks("app", "db"), MaxPerNode: new(int32(1))}),
+	})
+	waits := func(name, app string) *v1.Pod {
+		p := pod(name, app).Obj()
+		p.CreationTimestamp = metav1.NewTime(time.Now().Add(200*time.Millisecond - time.Minute))
+		c := s.filter(p)
+		require.Len(t, c.refusals(), 1)
+		for range 2 {
+			_, _ = s.PostFilter(s.ctx, c.state, p, framework.NewDefaultNodeToStatus())
+		}
+		return p
+	}
+	waits("db-2", "db")
+	web := waits("web-2", "web")
+	require.Eventually(t, func() bool { return len(s.activated) > 0 }, 10*time.Second, 10*time.Millisecond)
+	require.Equal(t, "default/web-2", <-s.activated)
+	require.Empty(t, s.filter(web).refusals())
+	time.Sleep(100 * time.Millisecond)
+	require.Empty(t, s.activated, "each once")
 }

@@ -58,6 +58,7 @@ type stage struct {
 	informers informers.SharedInformerFactory
 	queue     internalqueue.SchedulingQueue
 	client    *fake.Clientset
+	activated activated
 	framework framework.Framework
 	*Plugin
 }
@@ -70,6 +71,7 @@ func newStage(t testing.TB, change func(*config.SigmaArgs), others ...tf.Registe
 	s := &stage{
 		TB: t, ctx: ctx, log: filepath.Join(t.TempDir(), "decisions.jsonl"),
 		cache: internalcache.New(ctx, nil, false), snapshot: internalcache.NewEmptySnapshot(), client: fake.NewClientset(),
+		activated: make(activated, 100),
 	}
 	s.informers = informers.NewSharedInformerFactory(s.client, 0)
 	s.queue = internalqueue.NewSchedulingQueue((&queuesort.PrioritySort{}).Less, s.informers)
@@ -94,7 +96,7 @@ func newStage(t testing.TB, change func(*config.SigmaArgs), others ...tf.Registe
 		frameworkruntime.WithEventRecorder(&events.FakeRecorder{}), frameworkruntime.WithSnapshotSharedLister(s.snapshot),
 		frameworkruntime.WithPodNominator(s.queue),
 		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
-		frameworkruntime.WithPodActivator(nobody{}), frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()))
+		frameworkruntime.WithPodActivator(s.activated), frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()))
 	require.NoError(t, err)
 	return s
 }
@@ -115,9 +117,14 @@ func registerPreemption(registry *frameworkruntime.Registry, profile *schedulerc
 	profile.Plugins.PostFilter.Enabled = append(profile.Plugins.PostFilter.Enabled, schedulerconfig.Plugin{Name: defaultpreemption.Name})
 }
 
-type nobody struct{}
+// activated are the pods that the scheduler was asked to try again.
+type activated chan string
 
-func (nobody) Activate(klog.Logger, map[string]*v1.Pod) {}
+func (a activated) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
+	for name := range pods {
+		a <- name
+	}
+}
 
 // shipped is a policy that Sigma ships, live, with changes.
 func shipped(t testing.TB, name string, changes ...func(*policy.Spec)) *policy.Object {
