@@ -128,7 +128,11 @@ func writeChart(root, dir, version string) error {
 		if content == nil {
 			continue
 		}
-		if err := writeFile(filepath.Join(dir, path), content); err != nil {
+		path = filepath.Join(dir, path)
+		if _, err := os.Stat(path); err == nil {
+			return fmt.Errorf("%s %s: there is a %s already", o.GetKind(), o.GetName(), path)
+		}
+		if err := writeFile(path, content); err != nil {
 			return err
 		}
 	}
@@ -187,6 +191,9 @@ func writeFile(path string, content []byte) error {
 // template is an object as a file of the chart; its content is nil if the chart has none.
 func (o object) template(used map[*edit]bool) (path string, content []byte, err error) {
 	name := strings.ToLower(o.GetKind()) + "-" + unhashed(o.GetName()) + ".yaml"
+	if ns := o.GetNamespace(); ns != "" && ns != "sigma-system" && ns != "sigma-mpa" {
+		name = ns + "-" + name
+	}
 	switch o.GetKind() {
 	case "Namespace": // the one that the user names
 		return "", nil, nil

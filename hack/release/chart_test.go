@@ -165,6 +165,9 @@ func normalise(s string) (key string, o map[string]any, err error) {
 	meta["name"] = unhashed(meta["name"].(string))
 	o = walk(o).(map[string]any)
 	key = o["kind"].(string) + " " + meta["name"].(string)
+	if ns, ok := meta["namespace"].(string); ok && ns != "sigma-system" {
+		key += " in " + ns
+	}
 	return key, o, nil
 }
 
