@@ -30,6 +30,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/sigma-scheduler/sigma/internal/cputime"
 	"github.com/sigma-scheduler/sigma/internal/records"
 	"github.com/sigma-scheduler/sigma/internal/records/autoscaler"
 	"github.com/sigma-scheduler/sigma/internal/records/aware"
@@ -132,7 +133,7 @@ func (p *program) placement() *cobra.Command {
 }
 
 func (p *program) autoscaler() *cobra.Command {
-	cfg := autoscaler.Config{Data: os.Getenv("SIGMA_DATA"), Seconds: cpuSeconds}
+	cfg := autoscaler.Config{Data: os.Getenv("SIGMA_DATA"), Seconds: cputime.Process}
 	printed := false
 	cmd := &cobra.Command{
 		Use: "autoscaler [SIDE…]", Short: "Autoscalers on simulated workloads: " + strings.Join(sim.Sides(), ", "),
@@ -188,7 +189,7 @@ func (p *program) aware() *cobra.Command {
 }
 
 func (p *program) safety() *cobra.Command {
-	cfg := autoscaler.Config{Data: os.Getenv("SIGMA_DATA"), Seconds: cpuSeconds}
+	cfg := autoscaler.Config{Data: os.Getenv("SIGMA_DATA"), Seconds: cputime.Process}
 	var runs, hostile int
 	printed := false
 	cmd := &cobra.Command{
@@ -268,13 +269,4 @@ The oracle knows the load to come and is the limit of cost. The gap is what ` + 
 The second table checks the simulator.`,
 		Parts: append(autoscaler.Highlights(), simcheck.Highlight()),
 	})
-}
-
-// cpuSeconds that this process has spent.
-func cpuSeconds() float64 {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err) // it has no way to fail
-	}
-	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }

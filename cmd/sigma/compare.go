@@ -14,6 +14,7 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/compare"
+	"github.com/sigma-scheduler/sigma/internal/cputime"
 	"github.com/sigma-scheduler/sigma/internal/durable"
 )
 
@@ -96,7 +97,7 @@ where they are under every policy. --repack and --repack=false override this.
 				options.Samples, options.Layouts = samples, true
 			}
 			if timing {
-				options.Clock = threadSeconds
+				options.Clock = cputime.Thread
 			}
 			result, err := a.compareUntil(cmd.Context(), traces, names, catalog, options, quiet)
 			if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/compare"
+	"github.com/sigma-scheduler/sigma/internal/cputime"
 )
 
 type planFlags struct {
@@ -174,7 +175,7 @@ func (a *app) planOne(ctx context.Context, t *trace.Trace, f planFlags) (compare
 	f.Watch = func(p plan.Progress) {
 		show.set(p.Steps, fmt.Sprintf("%s, %s without a place", plural(p.Machines, "machine"), report.Plural(int(p.Waiting), "item")))
 	}
-	began := processSeconds()
+	began := cputime.Process()
 	p, err := compare.NewPlan(ctx, t, f.Options)
 	if err != nil {
 		return compare.PlanReport{}, err
@@ -184,7 +185,7 @@ func (a *app) planOne(ctx context.Context, t *trace.Trace, f planFlags) (compare
 	}
 	out := p.Report(head)
 	if f.timing {
-		out.Plan.Seconds = processSeconds() - began
+		out.Plan.Seconds = cputime.Process() - began
 	}
 	show.end()
 	if f.site.object.Path != "" {
