@@ -25,7 +25,10 @@ var static embed.FS
 // resources and components are what the chart holds: the manifests as kustomize builds them.
 var (
 	resources  = []string{"manifests/overlays/second-scheduler", "manifests/mpa"}
-	components = []string{"manifests/components/servicemonitor", "manifests/mpa/monitoring", "manifests/components/repair"}
+	components = []string{
+		"manifests/components/servicemonitor", "manifests/mpa/monitoring", "manifests/components/repair",
+		"manifests/components/rebalance", "manifests/components/native-rules", "manifests/components/namespaces",
+	}
 )
 
 // object is one object of the manifests.
@@ -248,8 +251,10 @@ func (o object) condition() string {
 		c = append(c, ".Values.mpa.enabled")
 	}
 	switch {
-	case o.component == "repair":
-		c = append(c, ".Values.repair.enabled")
+	case o.component == "native-rules":
+		c = append(c, ".Values.nativeRules.enabled")
+	case o.component == "repair" || o.component == "rebalance" || o.component == "namespaces":
+		c = append(c, ".Values."+o.component+".enabled")
 	case o.GetKind() == "NetworkPolicy":
 		c = append(c, ".Values.networkPolicy.enabled")
 	case o.GetKind() == "ServiceMonitor" || o.GetKind() == "PrometheusRule":

@@ -24,6 +24,9 @@ func TestChart(t *testing.T) {
 	got, err := render(dir, `
 image: {tag: dev}
 repair: {enabled: true}
+rebalance: {enabled: true}
+nativeRules: {enabled: true}
+namespaces: {enabled: true}
 networkPolicy: {enabled: true}
 monitoring: {enabled: true}
 mpa: {enabled: true}`)
@@ -57,7 +60,7 @@ func TestChartValues(t *testing.T) {
 	for values, want := range map[string]map[string][]string{
 		"": {
 			"with":    {`"image":"sigma-scheduler:v1.2.3"`, `"mode":"shadow"`, `"name":"sigma-dashboard"`},
-			"without": {"NetworkPolicy", "ServiceMonitor", "PrometheusRule", "pods/eviction", "MutatingWebhookConfiguration", "/var/lib/sigma", "imagePullSecrets"},
+			"without": {"NetworkPolicy", "ServiceMonitor", "PrometheusRule", "pods/eviction", "MutatingAdmissionPolicy", "MutatingWebhookConfiguration", "/var/lib/sigma", "imagePullSecrets"},
 		},
 		"image: {registry: registry.example.com/x/, tag: v9}\nimagePullSecrets: [{name: pull}]": {
 			"with": {`"image":"registry.example.com/x/sigma-scheduler:v9"`, `"imagePullSecrets":[{"name":"pull"}]`},

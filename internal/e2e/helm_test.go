@@ -53,7 +53,7 @@ func TestHelm(t *testing.T) {
 	})
 	require.Contains(t, page.shell(t, "kubectl get placementpolicy general"), " live ")
 
-	page.shell(t, "kubectl delete deployment web")
+	page.shell(t, "kubectl delete deployment/web clusterrolebinding/scraper") // the test's own
 	runtime.stopAll(t)
 	page.run(t, "The way back", 1)
 	require.Empty(t, page.blocks, "blocks that this test does not know of")
