@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,67 +26,33 @@ func TestRebalanceAuto(t *testing.T) {
 	c := e2e.Shared(t)
 	installSigma(t, c)
 	ns := c.Namespace(t)
-	var nodes []*v1.Node
-	for i := range 16 {
-		nodes = append(nodes, e2e.Node(fmt.Sprintf("node-%02d", i), "8", "32Gi"))
-	}
-	c.CreateNodes(t, nodes...)
 	log := filepath.Join(t.TempDir(), "decisions.jsonl")
 	s := c.StartScheduler(t, scheduler, sigmaConfig(true, "decisionLog: "+log))
-	const apps, replicas = 30, 4
-	for i := range apps {
-		c.CreateDeployment(t, e2e.Deployment(ns, fmt.Sprintf("app-%02d", i), replicas, fmt.Sprintf("%dm", 800+100*(i%3)), "256Mi"))
-	}
-	c.WaitRunning(t, ns, apps*replicas)
-	pods := apps * replicas
-	for i := range apps { // holes
-		if i%2 == 0 {
-			c.Kubectl(t, "", "scale", "-n", ns, "deployment", fmt.Sprintf("app-%02d", i), "--replicas=2")
-			pods -= 2
-		}
-	}
-	e2e.Wait(t, "the pods that stay", func() (string, bool) { n := len(c.Pods(ns)); return fmt.Sprint(n), n == pods })
+	pods := halfFull(t, c, ns)
 	before := c.Placements(ns)
-	get := func(name string) (r v1alpha1.Rebalance) {
-		require.NoError(t, json.Unmarshal([]byte(c.Kubectl(t, "", "get", "rebalance", name, "-o", "json")), &r))
-		return r
-	}
-	cordoned := func() (names []string) {
-		list, err := c.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-		require.NoError(t, err)
-		for _, n := range list.Items {
-			if n.Spec.Unschedulable {
-				require.Contains(t, n.Annotations, "sigma-scheduler.io/emptied", n.Name)
-				names = append(names, n.Name)
-			}
-		}
-		return names
-	}
-
 	c.Kubectl(t, "{apiVersion: sigma-scheduler.io/v1alpha1, kind: Rebalance, metadata: {name: early}, spec: {mode: Auto, moves: 10%}}", "apply", "-f", "-")
 	e2e.Wait(t, "what it lacks", func() (string, bool) {
-		is := conditionOf(get("early").Status.Conditions, v1alpha1.ConditionStopped)
-		planned := conditionOf(get("early").Status.Conditions, v1alpha1.ConditionPlanned)
-		return is.Reason + ": " + is.Message + " " + planned.Message, is.Reason == "NoRights"
+		is := conditionOf(rebalanceOf(t, c, "early").Status.Conditions, v1alpha1.ConditionStopped)
+		return is.Reason + ": " + is.Message, is.Reason == "NoRights"
 	})
 	require.Equal(t, before, c.Placements(ns))
-	require.Empty(t, cordoned())
+	require.Empty(t, cordoned(t, c))
 	c.Kubectl(t, "", "delete", "rebalance", "early")
 
 	page := openPage(t, c, "rebalance.md")
 	const section = "Free nodes in an hour"
 	page.run(t, section, 2)
 	grant(t, c, "rebalance")
-	plan := get("tidy").Status.Plan
+	plan := rebalanceOf(t, c, "tidy").Status.Plan
 	require.NotNil(t, plan)
 	require.Positive(t, plan.Freed)
 	shown := page.run(t, section, 1)
-	r := get("tidy")
+	r := rebalanceOf(t, c, "tidy")
 	t.Logf("%+v", *r.Status.Progress)
 	require.Equal(t, "Done", conditionOf(r.Status.Conditions, v1alpha1.ConditionProgressing).Reason)
 	require.Positive(t, r.Status.Progress.Freed)
 	require.EqualValues(t, r.Status.Progress.Freed, s.Metric(t, "sigma_rebalance_nodes_total", `outcome="freed"`))
-	empty := cordoned()
+	empty := cordoned(t, c)
 	require.Len(t, empty, int(r.Status.Progress.Freed))
 	for _, name := range empty {
 		require.Regexp(t, name+` +tidy +20`, shown)
@@ -114,9 +81,114 @@ func TestRebalanceAuto(t *testing.T) {
 	require.Equal(t, moved, written, "what another leader would count")
 	page.run(t, section, 1)
 	require.Empty(t, page.blocks)
-	e2e.Wait(t, "all nodes uncordoned", func() (string, bool) { is := cordoned(); return fmt.Sprint(is), len(is) == 0 })
+	e2e.Wait(t, "all nodes uncordoned", func() (string, bool) { is := cordoned(t, c); return fmt.Sprint(is), len(is) == 0 })
 	c.RequireFits(t)
 	requireSound(t, s)
 	s.Stop(t)
 	requireLog(t, log)
+}
+
+// halfFull makes nodes and pods and takes a quarter of the pods away, so that some moves free a node.
+// It returns how many pods stay.
+func halfFull(t *testing.T, c *e2e.Cluster, ns string) (pods int) {
+	t.Helper()
+	var nodes []*v1.Node
+	for i := range 16 {
+		nodes = append(nodes, e2e.Node(fmt.Sprintf("node-%02d", i), "8", "32Gi"))
+	}
+	c.CreateNodes(t, nodes...)
+	const apps, replicas = 30, 4
+	for i := range apps {
+		c.CreateDeployment(t, e2e.Deployment(ns, fmt.Sprintf("app-%02d", i), replicas, fmt.Sprintf("%dm", 800+100*(i%3)), "256Mi"))
+	}
+	c.WaitRunning(t, ns, apps*replicas)
+	pods = apps * replicas
+	for i := range apps { // holes
+		if i%2 == 0 {
+			c.Kubectl(t, "", "scale", "-n", ns, "deployment", fmt.Sprintf("app-%02d", i), "--replicas=2")
+			pods -= 2
+		}
+	}
+	e2e.Wait(t, "the pods that stay", func() (string, bool) { n := len(c.Pods(ns)); return fmt.Sprint(n), n == pods })
+	return pods
+}
+
+func rebalanceOf(t *testing.T, c *e2e.Cluster, name string) (r v1alpha1.Rebalance) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal([]byte(c.Kubectl(t, "", "get", "rebalance", name, "-o", "json")), &r))
+	return r
+}
+
+// cordoned are the nodes that are cordoned. All of them are empty.
+func cordoned(t *testing.T, c *e2e.Cluster) (names []string) {
+	t.Helper()
+	list, err := c.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	for _, n := range list.Items {
+		if n.Spec.Unschedulable {
+			require.Contains(t, n.Annotations, "sigma-scheduler.io/emptied", n.Name)
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+// TestRebalanceStops: a query of a real Prometheus above its threshold, and a pod that fits on no
+// node, each stop mode Auto before anything moves. Without them it goes on with at most two pods away, and
+// uncordons what is empty once a pod waits.
+func TestRebalanceStops(t *testing.T) {
+	c := e2e.Shared(t)
+	installSigma(t, c)
+	grant(t, c, "rebalance")
+	ns := c.Namespace(t)
+	prometheus := e2e.StartPrometheus(t)
+	prometheus.WaitReady(t)
+	s := c.StartScheduler(t, scheduler, sigmaConfig(true, fmt.Sprintf("rebalancePrometheus: %q", prometheus.URL)))
+	pods := halfFull(t, c, ns)
+	before := c.Placements(ns)
+	stops := func(reason, message string) {
+		e2e.Wait(t, "the stop "+reason, func() (string, bool) {
+			is := conditionOf(rebalanceOf(t, c, "tidy").Status.Conditions, v1alpha1.ConditionStopped)
+			return is.Reason + ": " + is.Message, is.Reason == reason && strings.Contains(is.Message, message)
+		})
+	}
+	away, most := 0, 0
+	look := func() {
+		away = pods
+		for _, p := range c.Pods(ns) {
+			if p.DeletionTimestamp == nil && slices.ContainsFunc(p.Status.Conditions, func(k v1.PodCondition) bool { return k.Type == v1.PodReady && k.Status == v1.ConditionTrue }) {
+				away--
+			}
+		}
+		most = max(most, away)
+	}
+
+	c.Kubectl(t, `{apiVersion: sigma-scheduler.io/v1alpha1, kind: Rebalance, metadata: {name: tidy}, spec: {
+  mode: Auto, moves: 10%, movesPerHour: 60, inFlight: 2, stopWhen: {query: vector(2), threshold: 1.5}}}`, "apply", "-f", "-")
+	stops("Query", "returns 2, more than 1.5")
+	large := e2e.Pod(ns, "large", "100", "1Gi")
+	c.CreatePods(t, large)
+	c.WaitRefused(t, ns, 1)
+	c.Kubectl(t, "", "patch", "rebalance", "tidy", "--type=merge", "-p", `{"spec":{"stopWhen":{"query":"vector(1)"}}}`)
+	stops("PodsWait", ns+"/large")
+	c.Kubectl(t, "", "delete", "pod", "large", "-n", ns)
+	require.Equal(t, before, c.Placements(ns))
+	require.Empty(t, cordoned(t, c))
+
+	c.Kubectl(t, "", "patch", "rebalance", "tidy", "--type=merge", "-p", `{"spec":{"movesPerHour":50}}`)
+	e2e.Wait(t, "the end", func() (string, bool) {
+		look()
+		is := rebalanceOf(t, c, "tidy")
+		done := conditionOf(is.Status.Conditions, v1alpha1.ConditionProgressing)
+		return fmt.Sprint(done), done.ObservedGeneration == 3 && done.Reason == "Done"
+	})
+	require.Zero(t, away)
+	t.Logf("%d pods were away at a time", most)
+	require.LessOrEqual(t, most, 2)
+	require.NotEmpty(t, cordoned(t, c))
+	large.ResourceVersion, large.UID = "", ""
+	c.CreatePods(t, large)
+	e2e.Wait(t, "all nodes uncordoned", func() (string, bool) { is := cordoned(t, c); return fmt.Sprint(is), len(is) == 0 })
+	c.RequireFits(t)
+	requireSound(t, s)
 }
