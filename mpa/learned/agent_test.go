@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -266,5 +267,20 @@ func BenchmarkRecommend(b *testing.B) {
 		}
 		o.Rate.Time, o.Latency.Time, o.Throughput.Time = o.Time, o.Time, o.Time
 		l.agent.Recommend(o)
+	}
+}
+
+// A rise is taken to go on only where no gap is behind it: after one it comes at once.
+func TestJumpAfterGap(t *testing.T) {
+	for gap, want := range map[time.Duration]bool{0: true, 3 * time.Minute: false, 15 * time.Minute: false} {
+		l := newLife()
+		l.live(20*time.Minute, 50, .05)
+		l.now = l.now.Add(gap)
+		l.live(time.Minute, 50, .05)
+		reason := l.agent.Recommend(l.observe(200, .05)).Reason
+		assert.Equal(t, want, strings.Contains(reason, "rising fast"), "%v: %s", gap, reason)
+		l.live(3*time.Minute, 50, .05)
+		reason = l.agent.Recommend(l.observe(200, .05)).Reason
+		assert.Contains(t, reason, "rising fast", gap)
 	}
 }

@@ -29,6 +29,8 @@ const (
 	busyFull = .85 // of the cpu, above which a backlog may hide in it
 	// The cpu per request of an alarm, of three minutes, counts as so many measurements.
 	freshPrior = 12
+	// refill is after a gap how long until rates are again those of a window alone.
+	refill = 2 * time.Minute
 )
 
 // look identifies the workload.
@@ -148,11 +150,21 @@ func (a *Agent) expected(now time.Time, w *workload) (cores float64, why string)
 }
 
 // jump returns the demand at the end of the window of the rate, which a step enters bit by
-// bit: what it was a window ago, and the last rise as steeply as it came; 0 = no jump.
+// bit: what it was a window ago, and the last rise as steeply as it came; 0 = no jump. After a
+// gap there is none for a while: what rose meanwhile comes at once.
 func (a *Agent) jump(now time.Time, d float64) float64 {
 	list := a.s.Recent
 	if len(list) < 2 {
 		return 0
+	}
+	for i := len(list) - 1; i >= 0 && now.Sub(list[i].Time) < refill; i-- {
+		before := a.s.Begun // where the samples before it are too old to be kept
+		if i > 0 {
+			before = list[i-1].Time
+		}
+		if list[i].Time.Sub(before) > time.Minute {
+			return 0
+		}
 	}
 	last := list[len(list)-2]
 	old := last.Value
