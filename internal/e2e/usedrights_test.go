@@ -31,7 +31,7 @@ var rare = map[string]string{
 	"get multidimpodautoscalers.autoscaling.sigma-scheduler.io":                  "reads an object again whose status somebody else has written",
 	"list verticalpodautoscalers.autoscaling.k8s.io":                             "where a cluster has that kind",
 	"watch verticalpodautoscalers.autoscaling.k8s.io":                            "where a cluster has that kind",
-	"patch scalingpolicies/status.autoscaling.sigma-scheduler.io":                "where a cluster has a ScalingPolicy",
+	"patch scalingpolicies.autoscaling.sigma-scheduler.io/status":                "where a cluster has a ScalingPolicy",
 	"patch mutatingwebhookconfigurations.admissionregistration.k8s.io sigma-mpa": noCertificate,
 	"update secrets sigma-mpa-webhook":                                           noCertificate,
 	"get leases.coordination.k8s.io sigma-mpa-all":                               oneForAll,
