@@ -144,6 +144,10 @@ e2e-faults: ## lost answers to bindings with the watch held, late or out of step
 e2e-plan: ## a plan of 5,000 pods into 1,000 nodes, and a lost node planned again (docs/results/plan-live.md)
 	@SIGMA_PLAN=$(or $(SIZE),1000x50x100) hack/e2e.sh -v -run '^TestPlan$$'
 
+.PHONY: e2e-rebalance
+e2e-rebalance: ## the plan of a Rebalance beside the command's, 5,000 pods on 1,000 nodes (docs/results/rebalance-live.md)
+	@SIGMA_REBALANCE=$(or $(SIZE),1000x336x4) hack/e2e.sh -v -run '^TestRebalance$$'
+
 .PHONY: e2e-moves
 e2e-moves: ## faults of chains of moves at every moment, ROUNDS=5 of each, and preemption beside make-room (20 minutes)
 	@SIGMA_ROUNDS=$(or $(ROUNDS),5) hack/e2e.sh -v -run '^Test(MoveFaults|PreemptionBesideMakeRoom)$$'

@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -18,37 +19,53 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 )
 
+// A stand is what TestRebalance has: nodes, deployments of 20 pods each, a third of which shrink, and
+// by how much a pod is larger than 300m to 1.1 cores. SIGMA_REBALANCE makes another size, as 1000x336x4.
+type stand struct{ nodes, apps, factor int }
+
+func standSize(t *testing.T) stand {
+	t.Helper()
+	var s stand
+	_, err := fmt.Sscanf(cmp.Or(os.Getenv("SIGMA_REBALANCE"), "200x100x1"), "%dx%dx%d", &s.nodes, &s.apps, &s.factor)
+	require.NoError(t, err, "SIGMA_REBALANCE")
+	return s
+}
+
 // TestRebalance: the plan of a Rebalance is what sigma rebalance finds in a snapshot of the
 // same moment, pods that must not move included, and those of other schedulers. Of two schedulers the
 // one that leads makes it, and nothing is moved.
 func TestRebalance(t *testing.T) {
 	c := e2e.Shared(t)
 	installSigma(t, c)
-	ns := c.Namespace(t)
-	c.CreateNodes(t, e2e.Nodes(5, 200)...)
+	ns, size := c.Namespace(t), standSize(t)
+	c.CreateNodes(t, e2e.Nodes(5, size.nodes)...)
 	config := sigmaConfig(true, "") + fmt.Sprintf("leaderElection: {leaderElect: true, resourceNamespace: %s}\n", ns)
 	s := c.StartScheduler(t, scheduler, config)
-	const apps, replicas = 100, 20
+	const others, replicas = 2, 20
+	foreign := e2e.Deployment(ns, "foreign", others, "100m", "64Mi") // whoever places it
+	foreign.Spec.Template.Spec.SchedulerName, foreign.Spec.Template.Spec.NodeName = "other", "node-0003"
+	c.CreateDeployment(t, foreign)
+	apps := size.apps
 	for i := range apps {
-		d := e2e.Deployment(ns, fmt.Sprintf("app-%02d", i), replicas, fmt.Sprintf("%dm", 300+100*(i%9)), fmt.Sprintf("%dMi", 256+128*(i%5)))
+		d := e2e.Deployment(ns, fmt.Sprintf("app-%02d", i), replicas, fmt.Sprintf("%dm", size.factor*(300+100*(i%9))), fmt.Sprintf("%dMi", size.factor*(256+128*(i%5))))
 		if i%10 == 0 {
 			d.Spec.Template.Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "true"}
 		}
 		c.CreateDeployment(t, d)
+		if i%25 == 24 {
+			c.WaitBound(t, ns, i*replicas)
+		}
 	}
-	c.WaitRunning(t, ns, apps*replicas)
+	c.WaitRunning(t, ns, apps*replicas+others)
 	bare := e2e.Pods(ns, 3, 20)
 	c.CreatePods(t, bare...)
-	c.WaitBound(t, ns, apps*replicas+len(bare))
-	foreign := e2e.Deployment(ns, "foreign", 2, "100m", "64Mi") // whoever places it
-	foreign.Spec.Template.Spec.SchedulerName, foreign.Spec.Template.Spec.NodeName = "other", "node-0003"
-	c.CreateDeployment(t, foreign)
+	c.WaitBound(t, ns, apps*replicas+others+len(bare))
 	for i := range apps { // holes
 		if i%3 == 1 {
 			c.Kubectl(t, "", "scale", "-n", ns, "deployment", fmt.Sprintf("app-%02d", i), fmt.Sprintf("--replicas=%d", 1+i%8))
 		}
 	}
-	pods := len(bare) + 2
+	pods := len(bare) + others
 	for i := range apps {
 		if i%3 == 1 {
 			pods += 1 + i%8
@@ -102,7 +119,7 @@ func TestRebalance(t *testing.T) {
 		require.Equal(t, []int32{cli.Before, cli.Before - cli.After, cli.Bound, cli.Moves, cli.LeastMoves, cli.Fixed},
 			[]int32{plan.Nodes, plan.Freed, plan.Bound, plan.Moves, plan.LeastMoves, plan.Fixed})
 		require.Equal(t, emptied(t, filepath.Join(dir, "plan.csv"), before), plan.Empties)
-		t.Logf("%s of %d pods: %d moves free %d of %d nodes, %d pods are fixed", moves, pods, plan.Moves, plan.Freed, plan.Nodes, plan.Fixed)
+		t.Logf("%s of %d pods on %d nodes: %d moves free %d of %d nodes in use, %d pods are fixed", moves, pods, size.nodes, plan.Moves, plan.Freed, plan.Nodes, plan.Fixed)
 	}
 	made := func(s *e2e.Scheduler) float64 { return s.Metric(t, "sigma_rebalance_plans_total", `outcome="planned"`) }
 	require.EqualValues(t, 2, made(s), "it leads")
