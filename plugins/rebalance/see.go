@@ -28,6 +28,9 @@ func (c *controller) see(w *work, u *unit, pods []*v1.Pod, nodes map[string]*v1.
 		}) {
 			e.arrived = append(e.arrived, arrival{p, s.group[p], serves(p)})
 		}
+		if waits(p) && s.away[s.group[p]] && !s.ending[s.group[p]] {
+			e.stranded = nameOf(p)
+		}
 	}
 	stays := c.Site.Stays()
 	e.blocked = func(m *move) string {
@@ -96,6 +99,7 @@ type scene struct {
 	group    map[*v1.Pod]string
 	stand    map[string]int // pods by group
 	away     map[string]bool
+	ending   map[string]bool             // groups with a pod that has a node and is being deleted
 	taken    map[string]map[string]int64 // by node that a pod is to come to, and dimension
 	due      map[string]map[string]int64 // of that, what is to come: begun and not there
 	occupied bool                        // a pod that could move stands on the unit's node
@@ -103,7 +107,7 @@ type scene struct {
 }
 
 func newScene(u *unit, pods []*v1.Pod, appLabel string) *scene {
-	s := &scene{byUID: map[types.UID]*v1.Pod{}, group: map[*v1.Pod]string{}, stand: map[string]int{}, away: map[string]bool{}, taken: map[string]map[string]int64{}, due: map[string]map[string]int64{}}
+	s := &scene{byUID: map[types.UID]*v1.Pod{}, group: map[*v1.Pod]string{}, stand: map[string]int{}, away: map[string]bool{}, ending: map[string]bool{}, taken: map[string]map[string]int64{}, due: map[string]map[string]int64{}}
 	groups, spaces, known := map[string]bool{}, map[string]bool{}, map[types.UID]bool{}
 	for _, m := range u.moves {
 		groups[m.group], spaces[m.item.pod.Namespace], known[m.item.pod.UID] = true, true, true
@@ -132,6 +136,8 @@ func newScene(u *unit, pods []*v1.Pod, appLabel string) *scene {
 				if p.Spec.NodeName != "" {
 					s.stand[g]++
 				}
+			} else if p.Spec.NodeName != "" {
+				s.ending[g] = true
 			}
 		}
 	}

@@ -153,6 +153,27 @@ func TestBlocked(t *testing.T) {
 	})
 }
 
+// A replacement is stranded once the scheduler has found no node for it, and no pod of its workload
+// is still ending.
+func TestStranded(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		w := c.begin()
+		m := w.units[0].moves[0]
+		p := c.add(workloadOf(m.item.pod))
+		p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable}}
+		require.Empty(c, c.seen(w).stranded, "it is one more pod")
+		m.begun = true
+		require.Equal(c, nameOf(p), c.seen(w).stranded)
+		ends := m.item.pod.DeepCopy()
+		ends.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		c.pods[ends.UID] = ends
+		require.Empty(c, c.seen(w).stranded)
+		delete(c.pods, ends.UID)
+		p.Status.Conditions = nil
+		require.Empty(c, c.seen(w).stranded, "it has not been tried yet")
+	})
+}
+
 // A plan in mode Auto leaves more pods where they are than a dry run.
 func TestStays(t *testing.T) {
 	inCluster(t, func(c *cluster) {

@@ -17,6 +17,9 @@ const (
 	// stuck is how long a unit may wait for something to show: its cordon, room, a limit that ends
 	// soon. A replacement has that long beside the time in which the evicted pod may end.
 	stuck = 5 * time.Minute
+	// strands is how long a replacement may fit on no node: the scheduler tries it several times. Its place
+	// is gone, and the node that is emptied may have the only room.
+	strands = 15 * time.Second
 	// keepEmpty is how long an emptied node stays cordoned, for somebody to remove it.
 	keepEmpty = time.Hour
 )
@@ -64,6 +67,7 @@ type unit struct {
 	stage   stage
 	since   time.Time // of the last progress
 	again   time.Time // no eviction before
+	nowhere time.Time // since when a replacement fits on no node; zero = there is none
 	last    *move     // that was evicted
 	why     string    // it is given up
 	refused bool      // by a budget, a limit or the API server
@@ -77,6 +81,7 @@ type evidence struct {
 	held     bool               // places are asked for
 	marked   bool               // the node is marked as empty
 	empty    bool               // nothing that could move stands on the node
+	stranded string             // a replacement that fits on no node
 	arrived  []arrival          // pods that came to places of the unit since they are held
 	blocked  func(*move) string // why a pod cannot be evicted at this moment
 	err      error              // of the last action
@@ -119,6 +124,14 @@ func (u *unit) step(now time.Time, e evidence) act {
 		if m.away() && now.Sub(m.at) >= m.patience() {
 			late = fmt.Sprintf("no replacement of %s was ready on node %s in %v", nameOf(m.item.pod), m.to, m.patience())
 		}
+	}
+	switch {
+	case e.stranded == "":
+		u.nowhere = time.Time{}
+	case u.nowhere.IsZero() || now.Before(u.nowhere):
+		u.nowhere = now
+	case now.Sub(u.nowhere) >= strands:
+		late = cmp.Or(late, fmt.Sprintf("%s, which replaces a pod, has fit on no node for %v", e.stranded, strands))
 	}
 	if u.stage < ending {
 		if why := cmp.Or(late, e.stop, e.lost, foreign); why != "" {

@@ -127,6 +127,23 @@ func TestUnitIsGivenUp(t *testing.T) {
 			s.after(5*time.Minute+29*time.Second, wait)
 			s.after(time.Second, release)
 		}, "no replacement of shop/web-7d4-00 was ready on node n01 in 5m30s", false},
+		{"the replacement fits on no node", func(s *story) {
+			s.evicting()
+			s.e.stranded = "shop/web-7d4-07"
+			s.after(time.Second, wait)
+			s.e.stranded = "" // it is tried again
+			s.after(20*time.Second, wait)
+			s.e.stranded = "shop/web-7d4-07"
+			s.after(time.Second, wait)
+			s.after(15*time.Second-1, wait)
+			s.after(1, release)
+		}, "shop/web-7d4-07, which replaces a pod, has fit on no node for 15s", false},
+		{"the replacement fits on no node since its place is gone", func(s *story) {
+			s.evicting()
+			s.e.stranded, s.e.lost = "shop/web-7d4-07", "node n01 is gone"
+			s.after(time.Second, wait)
+			s.after(15*time.Second, release)
+		}, "node n01 is gone", false},
 		{"the replacement is never ready", func(s *story) {
 			s.evicting().comes("web", 1, false)
 			s.after(6*time.Minute, release)
