@@ -21,7 +21,11 @@ func (c *controller) see(w *work, u *unit, pods []*v1.Pod, nodes map[string]*v1.
 		e.marked = e.cordoned && n.Annotations[emptiedAt] != ""
 	}
 	s := newScene(u, pods, c.AppLabel)
-	e.empty = !s.occupied
+	e.empty, e.stands = !s.occupied, map[types.UID]bool{}
+	for _, m := range u.moves {
+		p := s.byUID[m.item.pod.UID]
+		e.stands[m.item.pod.UID] = p != nil && p.DeletionTimestamp == nil
+	}
 	for _, p := range s.ofGroups {
 		if w.stood != nil && !w.stood[p.UID] && p.Spec.NodeName != "" && slices.ContainsFunc(u.moves, func(m *move) bool {
 			return m.group == s.group[p] && m.to == p.Spec.NodeName

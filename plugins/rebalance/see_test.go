@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
@@ -171,6 +172,8 @@ func TestStranded(t *testing.T) {
 		delete(c.pods, ends.UID)
 		p.Status.Conditions = nil
 		require.Empty(c, c.seen(w).stranded, "it has not been tried yet")
+
+		require.Equal(c, map[types.UID]bool{m.item.pod.UID: false, w.units[0].moves[1].item.pod.UID: true}, c.seen(w).stands)
 	})
 }
 

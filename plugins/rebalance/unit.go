@@ -20,6 +20,8 @@ const (
 	// strands is how long a replacement may fit on no node: the scheduler tries it several times. Its place
 	// is gone, and the node that is emptied may have the only room.
 	strands = 15 * time.Second
+	// unseen is how long a pod must stand after its eviction lost its answer: it was not evicted.
+	unseen = 15 * time.Second
 	// keepEmpty is how long an emptied node stays cordoned, for somebody to remove it.
 	keepEmpty = time.Hour
 )
@@ -32,6 +34,7 @@ type move struct {
 	item        *item
 	to, group   string
 	begun, done bool
+	unsure      bool      // the answer to the eviction was lost
 	at          time.Time // of the eviction
 }
 
@@ -82,6 +85,7 @@ type evidence struct {
 	marked   bool               // the node is marked as empty
 	empty    bool               // nothing that could move stands on the node
 	stranded string             // a replacement that fits on no node
+	stands   map[types.UID]bool // pods that are to move, and are not being deleted
 	arrived  []arrival          // pods that came to places of the unit since they are held
 	blocked  func(*move) string // why a pod cannot be evicted at this moment
 	err      error              // of the last action
@@ -121,6 +125,10 @@ func (u *unit) step(now time.Time, e evidence) act {
 	u.heed(now, e.err)
 	foreign := u.arrive(now, e.arrived)
 	for _, m := range u.moves {
+		if m.away() && m.unsure && e.stands[m.item.pod.UID] && now.Sub(m.at) >= unseen {
+			m.begun = false
+			late = fmt.Sprintf("the answer to the eviction of %s was lost, and the pod still stands after %v", nameOf(m.item.pod), unseen)
+		}
 		if m.away() && now.Sub(m.at) >= m.patience() {
 			late = fmt.Sprintf("no replacement of %s was ready on node %s in %v", nameOf(m.item.pod), m.to, m.patience())
 		}
@@ -191,7 +199,7 @@ func (u *unit) next(now time.Time, e evidence) (a act, what string) {
 	if why := e.blocked(m); why != "" {
 		return wait, why
 	}
-	u.last, m.begun, m.at, u.since = m, true, now, now
+	u.last, m.begun, m.unsure, m.at, u.since = m, true, false, now, now
 	return evictIt, ""
 }
 
@@ -200,6 +208,9 @@ func (u *unit) next(now time.Time, e evidence) (a act, what string) {
 func (u *unit) heed(now time.Time, err error) {
 	var limit *evict.LimitError
 	var unsure *evict.UncertainError
+	if errors.As(err, &unsure) && u.last != nil {
+		u.last.unsure = true
+	}
 	if err == nil || u.stage >= ending || errors.As(err, &unsure) {
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sigma-scheduler/sigma/plugins/evict"
 )
@@ -127,6 +128,14 @@ func TestUnitIsGivenUp(t *testing.T) {
 			s.after(5*time.Minute+29*time.Second, wait)
 			s.after(time.Second, release)
 		}, "no replacement of shop/web-7d4-00 was ready on node n01 in 5m30s", false},
+		{"the answer is lost, and the pod stands", func(s *story) {
+			s.evicting()
+			s.e.err = &evict.UncertainError{Err: errors.New("EOF")}
+			s.e.stands = map[types.UID]bool{s.u.moves[0].item.pod.UID: true}
+			s.after(time.Second, wait)
+			s.after(13*time.Second, wait)
+			s.after(time.Second, release)
+		}, "the answer to the eviction of shop/web-7d4-00 was lost, and the pod still stands after 15s", false},
 		{"the replacement fits on no node", func(s *story) {
 			s.evicting()
 			s.e.stranded = "shop/web-7d4-07"
@@ -251,6 +260,7 @@ func TestLostAnswer(t *testing.T) {
 	s := newStory(t, 1, "web", "db").evicting()
 	s.e.err = &evict.UncertainError{Err: errors.New("EOF")}
 	s.after(time.Second, wait)
+	s.after(time.Minute, wait) // the pod ends, or is gone
 	s.comes("web", 1, true)
 	s.after(time.Second, evictIt)
 }
