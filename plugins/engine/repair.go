@@ -129,6 +129,13 @@ func (e *Engine) Came(r *Rescue, number int) *v1.Pod {
 	return e.state.cluster.Came(r.chain, number)
 }
 
+// Standing are the pods of a pod's workload that have a node, as they were seen last, in no order.
+func (e *Engine) Standing(pod *v1.Pod) []*v1.Pod {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.state.cluster.Standing(pod)
+}
+
 // TellBegun counts a rescue that begins, or in DryRun would begin, and says so in an event of the
 // pod.
 func (e *Engine) TellBegun(r *Rescue, mode policy.RepairMode) {

@@ -138,6 +138,22 @@ func (t *Translator) Came(c *Chain, number int) *v1.Pod {
 	return nil
 }
 
+// Standing are the pods of a pod's group that have a node, as they were seen last, in no order.
+func (t *Translator) Standing(pod *v1.Pod) (pods []*v1.Pod) {
+	g := t.ledger.Group(podspec.Group(pod, t.appLabel))
+	if g == nil {
+		return nil
+	}
+	for n := range g.On() {
+		for _, uid := range t.standing(n.Name(), g.Name()) {
+			if p, ok := t.ledger.Pod(uid).Object.(*v1.Pod); ok {
+				pods = append(pods, p)
+			}
+		}
+	}
+	return pods
+}
+
 // leaves returns the pod of a chain's place that is to leave a node and still stands there; nil =
 // none.
 func (t *Translator) leaves(w *planned, n *ledger.Node) *ledger.Pod {

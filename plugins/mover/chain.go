@@ -66,13 +66,14 @@ func (m *Mover) moves(c *chain) error {
 		if err := m.mayGoOn(c, move.Pod); err != nil {
 			return err
 		}
+		gap := m.gapOf(move.Pod)
 		if err := m.cluster.Evict(m.ctx, move.Pod); err != nil {
 			m.engine.TellMove(refused)
 			m.keep(move.Pod, refusedFor)
 			return end(refused, "%s/%s is not evicted: %w", move.Pod.Namespace, move.Pod.Name, err)
 		}
 		m.mu.Lock()
-		c.evicted = m.now()
+		c.gap, c.evicted = gap, m.now()
 		m.moved = append(m.moved, c.evicted)
 		c.begun++
 		m.mu.Unlock()
@@ -87,6 +88,7 @@ func (m *Mover) moves(c *chain) error {
 			if err := m.ready(c, i, before); err != nil {
 				return err
 			}
+			c.gap = nil
 		}
 	}
 	return nil
@@ -180,6 +182,7 @@ func (m *Mover) await(c *chain, number int, most time.Duration, want kube.PlaceS
 		if want == kube.PlaceTaken && number < len(c.Moves) && m.now().Sub(c.evicted) > unseen {
 			pod := c.Moves[number].Pod
 			if now := m.cluster.Pod(pod.Namespace, pod.Name); now != nil && now.UID == pod.UID && now.DeletionTimestamp == nil {
+				c.gap = nil
 				return false, end(refused, "%s/%s is not evicted: the answer was lost", pod.Namespace, pod.Name)
 			}
 		}

@@ -68,6 +68,7 @@ type Mover struct {
 
 	mu       sync.Mutex
 	chains   map[types.UID]*chain    // by the pod that waits
+	gaps     map[types.UID]*gap      // that chains have left, by the pod that waited
 	rest     map[types.UID]time.Time // pods for which nothing is tried before
 	told     map[types.UID]bool      // pods of which DryRun has told
 	away     map[types.UID]*v1.Pod   // pods without a chain: tried when one ends, and when the mode changes
@@ -84,13 +85,14 @@ type chain struct {
 	wake    chan struct{}
 	begun   int         // moves; the mover's lock guards it
 	evicted time.Time   // when the last of them was
+	gap     *gap        // of the last move that has begun; nil = its replacement is ready
 	gives   atomic.Bool // way to a pod of higher priority
 }
 
 // New returns a mover that ends with ctx.
 func New(ctx context.Context, e *engine.Engine, c Cluster, now func() time.Time) *Mover {
 	m := &Mover{
-		engine: e, cluster: c, now: now, ctx: ctx, chains: map[types.UID]*chain{}, rest: map[types.UID]time.Time{},
+		engine: e, cluster: c, now: now, ctx: ctx, chains: map[types.UID]*chain{}, gaps: map[types.UID]*gap{}, rest: map[types.UID]time.Time{},
 		told: map[types.UID]bool{}, still: map[string]time.Time{}, away: map[types.UID]*v1.Pod{}, nodes: map[types.UID]string{},
 	}
 	e.WhenRepairChanges(m.modeChanged)
@@ -166,7 +168,7 @@ func (m *Mover) MakeRoom(pod *v1.Pod, nodes func() []string, open func(node stri
 	now := m.now()
 	most := min(*r.Chain, m.left(now, *r.MovesPerHour))
 	switch {
-	case len(m.chains) >= mostChains: // the end of one wakes it
+	case len(m.chains)+len(m.gaps) >= mostChains || m.gaps[pod.UID] != nil: // the end of one wakes it
 		return ""
 	case most < 1:
 		m.wakeIn(againAfter)
@@ -226,12 +228,14 @@ func (m *Mover) GiveWay(pod *v1.Pod, why func(node string) string) {
 	}
 }
 
-// stays reports which pods must not be evicted: because of disruption budgets, and since one of the
-// workload was lately.
+// stays reports which pods must not be evicted: because of disruption budgets, since one of the
+// workload was lately, and since a replacement in the namespace is awaited.
 func (m *Mover) stays(now time.Time) func(*v1.Pod) bool {
 	maps.DeleteFunc(m.still, func(_ string, until time.Time) bool { return !now.Before(until) })
 	budgets := m.cluster.Stays()
-	return func(p *v1.Pod) bool { return !m.still[controller(p)].IsZero() || budgets(p) }
+	return func(p *v1.Pod) bool {
+		return !m.still[controller(p)].IsZero() || m.leavesGap(p.Namespace) || budgets(p)
+	}
 }
 
 // keep keeps the pods of a workload where they are for a while.
@@ -316,6 +320,11 @@ func (m *Mover) run(c *chain) {
 	m.engine.TellEnded(c.Rescue, outcome, err)
 	m.mu.Lock()
 	delete(m.chains, c.Pod.UID)
+	if outcome == done {
+		c.gap = nil // its place is taken
+	} else if c.gap != nil {
+		m.gaps[c.Pod.UID] = c.gap
+	}
 	pods := append(m.takeAway(mostAway), c.Pod)
 	clear(m.rest) // the end of a chain may open what it kept
 	if err != nil {
@@ -323,6 +332,9 @@ func (m *Mover) run(c *chain) {
 	}
 	m.mu.Unlock()
 	m.cluster.Activate(pods...)
+	if c.gap != nil {
+		m.waitOut(c)
+	}
 }
 
 // Gone notes that a pod waits no more: it was deleted, or got a node.
@@ -338,7 +350,7 @@ func (m *Mover) Gone(pod *v1.Pod) {
 	}
 }
 
-// Wait returns when no chain is under way any more. None begins afterwards.
+// Wait returns when no chain is under way any more and no replacement of one is awaited.
 func (m *Mover) Wait() { m.running.Wait() }
 
 var errStopped = errors.New("the scheduler stops")

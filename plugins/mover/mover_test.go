@@ -165,7 +165,7 @@ func (w *world) remove(name string) {
 // sync brings the engine up to date.
 func (w *world) sync() {
 	w.engine.Sync(func(_ bool, set func(engine.Node), gone func(string)) {
-		for _, name := range []string{"a", "b", "c"} {
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
 			if _, ok := w.nodes[name]; !ok {
 				gone(name)
 				continue
