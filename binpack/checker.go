@@ -33,18 +33,24 @@ type checkedMachine struct {
 type checkedGroup struct {
 	living   int32              // items on machines
 	machines map[position]int32 // items per machine
+	zones    map[string]int32   // items per zone
 	rules    []Rule             // that name the group, on either side
+	byZone   []Rule             // the same, of the rules by zone
 }
 
 // NewChecker starts with empty machines.
 func NewChecker(inst *Instance) *Checker {
 	c := &Checker{inst: inst, machines: map[position]*checkedMachine{}, groups: make([]checkedGroup, len(inst.Groups))}
 	for g := range c.groups {
-		c.groups[g].machines = map[position]int32{}
+		c.groups[g].machines, c.groups[g].zones = map[position]int32{}, map[string]int32{}
 	}
 	for _, r := range inst.Rules {
 		c.groups[r.A].rules = append(c.groups[r.A].rules, r)
 		c.groups[r.B].rules = append(c.groups[r.B].rules, r)
+	}
+	for _, r := range inst.ZoneRules {
+		c.groups[r.A].byZone = append(c.groups[r.A].byZone, r)
+		c.groups[r.B].byZone = append(c.groups[r.B].byZone, r)
 	}
 	return c
 }
@@ -83,6 +89,7 @@ func (c *Checker) Place(app, line, index int32, devices []Device) error {
 	bad = append(bad, c.judgeLimit(app, at)...)
 	bad = append(bad, c.judgeRules(app, at)...)
 	bad = append(bad, c.judgeSpread(app, at)...)
+	bad = append(bad, c.judgeZone(app, at)...)
 	if len(bad) == 0 {
 		return nil
 	}
@@ -148,6 +155,7 @@ func (c *Checker) book(app int32, at position, devices []Device, sign int32) {
 	g := &c.groups[group]
 	g.living += sign
 	g.machines[at] += sign
+	g.zones[c.inst.Machines[at.line].Zone] += sign
 	if g.machines[at] == 0 {
 		delete(g.machines, at)
 	}

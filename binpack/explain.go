@@ -9,8 +9,9 @@ import (
 type Reason struct {
 	Kind ReasonKind
 	// Index is the dimension of TooSmall and NoDevice, and of RuleForbids the
-	// rule's place in Instance.Rules.
+	// rule's place in Instance.Rules, or in ZoneRules.
 	Index int
+	Zone  bool // the constraint is about the machine's zone
 }
 
 // ReasonKind is the constraint that forbids it.
@@ -25,6 +26,8 @@ const (
 	LimitReached
 	RuleForbids
 	SpreadWanted // the group must stand on more machines first
+	NoZone       // the machine has none
+	Uneven       // the zone would hold too many more than another one
 )
 
 // Why is the first reason, in the order of kinds, dimensions and rules, for
@@ -66,12 +69,12 @@ func (s *State) why(app, m int32, rules []int) Reason {
 	a := &s.inst.Apps[app]
 	for d, need := range a.Demand {
 		if need > s.free[d][m] {
-			return Reason{TooSmall, d}
+			return Reason{Kind: TooSmall, Index: d}
 		}
 	}
 	for _, d := range s.deviceDims {
 		if !s.deviceFits(a.Demand[d], m, d) {
-			return Reason{NoDevice, d}
+			return Reason{Kind: NoDevice, Index: d}
 		}
 	}
 	if s.typeBlocks != nil && s.typeBlocks[s.kinds[s.kind[m]].Type][app/64]>>(app%64)&1 != 0 {
@@ -85,13 +88,13 @@ func (s *State) why(app, m int32, rules []int) Reason {
 		// With the item there: some of A, and more than Max of B.
 		r := s.inst.Rules[i]
 		if r.A == a.Group && s.Count(r.B, m) > r.Max || r.B == a.Group && count >= r.Max && s.Count(r.A, m) > 0 {
-			return Reason{RuleForbids, i}
+			return Reason{Kind: RuleForbids, Index: i}
 		}
 	}
 	if !s.spreadAllows(app, m) {
 		return Reason{Kind: SpreadWanted}
 	}
-	return Reason{}
+	return s.whyZone(app, m)
 }
 
 // deviceFits reports whether the devices of one dimension serve a demand.

@@ -52,7 +52,7 @@ func (w *world) why(app int32, at spot) binpack.Reason {
 	if !w.spreads(a.Group, here) {
 		return binpack.Reason{Kind: binpack.SpreadWanted}
 	}
-	return binpack.Reason{}
+	return w.whyZone(a, ml.Zone)
 }
 
 // TestWhy: the reason is the first clause of the definition that fails, none

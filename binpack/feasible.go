@@ -51,7 +51,7 @@ func (s *State) Fits(app, m int32) bool {
 	if s.blocked[int(app)*s.words+int(m)/64]>>(m%64)&1 != 0 {
 		return false
 	}
-	return s.hasRoom(&s.inst.Apps[app], m) && s.spreadAllows(app, m)
+	return s.hasRoom(&s.inst.Apps[app], m) && s.spreadAllows(app, m) && s.whyZone(app, m).Kind == Accepted
 }
 
 func (s *State) hasRoom(app *App, m int32) bool {
@@ -70,6 +70,16 @@ func (s *State) hasRoom(app *App, m int32) bool {
 // Feasible appends to buf the machines on offer that take one more item of an
 // app, by ascending index.
 func (s *State) Feasible(app int32, buf []int32) []int32 {
+	if !s.ByZone(s.inst.Apps[app].Group) {
+		return s.feasible(app, buf)
+	}
+	start := len(buf)
+	buf = s.feasible(app, buf)
+	return buf[:start+len(s.openZones(app, buf[start:]))]
+}
+
+// feasible is Feasible without the rules by zone.
+func (s *State) feasible(app int32, buf []int32) []int32 {
 	a := &s.inst.Apps[app]
 	blocked := s.Blocked(app)
 	narrow := s.narrow(a.Group)

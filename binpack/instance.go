@@ -22,7 +22,8 @@ type Instance struct {
 	Machines   []MachineLine // in file order, which is position order
 	Groups     []Group       // limits and rules count per group
 	Apps       []App         //
-	Rules      []Rule        //
+	Rules      []Rule        // about a machine
+	ZoneRules  []Rule        // about a zone
 	// MaxShareOfApp is as in [Care], for policies that state none; 0 = 1, no limit.
 	MaxShareOfApp float64
 }
@@ -66,7 +67,7 @@ type MachineLine struct {
 	Count    int     // Unlimited in open fleets only
 	Cost     float64 // of one machine
 	Capacity []int64 // per dimension, in units
-	Zone     string  // "" = none
+	Zone     string  // "" = none: it takes nothing that [ZoneLimits] bind
 }
 
 // A Group is a set of apps whose items are counted together by limits, spread
@@ -75,6 +76,7 @@ type Group struct {
 	Name      string
 	Limit     int32 // items per machine; 0 = no limit
 	SpreadMin int32 // distinct machines before any machine takes a second; 0 or 1 = none
+	Zone      ZoneLimits
 }
 
 // An App is a set of items with equal demand.
@@ -88,7 +90,7 @@ type App struct {
 	Soft     []SoftTerm
 }
 
-// A Rule (A, B, Max) forbids a placement after which a machine holds at least
+// A Rule (A, B, Max) forbids a placement after which a machine, or a zone, holds at least
 // one item of group A and more than Max items of group B. A and B differ.
 type Rule struct {
 	A, B int32

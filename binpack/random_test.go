@@ -165,7 +165,7 @@ func (w *world) offered() []spot {
 
 func seen(kinds []binpack.MachineLine, ml binpack.MachineLine) bool {
 	for _, k := range kinds {
-		if k.Type == ml.Type && k.Cost == ml.Cost && fmt.Sprint(k.Capacity) == fmt.Sprint(ml.Capacity) {
+		if k.Type == ml.Type && k.Cost == ml.Cost && k.Zone == ml.Zone && fmt.Sprint(k.Capacity) == fmt.Sprint(ml.Capacity) {
 			return true
 		}
 	}
@@ -203,7 +203,7 @@ func (w *world) takes(app int32, at spot) bool {
 			return false
 		}
 	}
-	return w.takesDevices(app, at) && w.allows(a.Group, here) && w.spreads(a.Group, here)
+	return w.takesDevices(app, at) && w.allows(a.Group, here) && w.spreads(a.Group, here) && w.whyZone(a, ml.Zone) == binpack.Reason{}
 }
 
 func (w *world) takesDevices(app int32, at spot) bool {

@@ -131,6 +131,9 @@ func (s *State) score(scorer Scorer, item Item, candidates []int32) []float64 {
 // the scorer ranks first. Those that stand for a class are noted in pending, see
 // representatives; it is empty when there are none.
 func (s *State) contenders(scorer Scorer, item Item, buf, pending []int32) (machines, classes []int32) {
+	if s.ByZone(s.inst.Apps[item.App].Group) { // what tells who will not win knows no zones
+		return s.Feasible(item.App, buf), pending
+	}
 	switch scorer := scorer.(type) {
 	case ClassScorer:
 		if s.useClasses() {

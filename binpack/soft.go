@@ -115,62 +115,6 @@ func CareOf(p Policy) Care {
 	return Care{}
 }
 
-// zones counts the items of each group in each zone. Machines without a zone are in one
-// of their own.
-type zones struct {
-	ofLine  []int32   // nil = no machine has a zone
-	elastic bool      // a line has no limit
-	count   [][]int32 // [zone][group]
-}
-
-func (z *zones) compile(inst *Instance) {
-	z.elastic = slices.ContainsFunc(inst.Machines, func(m MachineLine) bool { return m.Count == Unlimited })
-	if !slices.ContainsFunc(inst.Machines, func(m MachineLine) bool { return m.Zone != "" }) {
-		return
-	}
-	index := map[string]int32{}
-	for _, m := range inst.Machines {
-		i, ok := index[m.Zone]
-		if !ok {
-			i = int32(len(index))
-			index[m.Zone] = i
-			z.count = append(z.count, make([]int32, len(inst.Groups)))
-		}
-		z.ofLine = append(z.ofLine, i)
-	}
-}
-
-// add counts items of a group that came to a machine of a line, or left it.
-func (z *zones) add(line, group, items int32) {
-	if z.ofLine != nil {
-		z.count[z.ofLine[line]][group] += items
-	}
-}
-
-func (z *zones) addGroup() {
-	for i := range z.count {
-		z.count[i] = append(z.count[i], 0)
-	}
-}
-
-func (z *zones) reset() {
-	for _, row := range z.count {
-		clear(row)
-	}
-}
-
-// countIn is the number of items of a group in a zone. Without zones all machines are in one.
-func (s *State) countIn(group, zone int32) int32 {
-	if s.zones.ofLine != nil {
-		return s.zones.count[zone][group]
-	}
-	n := int32(0)
-	for _, a := range s.groups[group].apps {
-		n += int32(s.alive[a])
-	}
-	return n
-}
-
 // cares reports whether preferences bear on where an item of an app goes.
 func (s *State) cares(app int32) bool {
 	return s.hasTerms(app) || s.shareLimit(app) > 0

@@ -69,6 +69,10 @@ type Packing struct {
 	// are what comes to them; then those to be opened, each at the lowest
 	// position of its kind that is left.
 	Machines []Machine
+	// Order has an order of the items in which each constraint holds after every one, where limits
+	// or rules by zone bind a group; else nil: then the first of each group on each machine come
+	// before the others.
+	Order []Spot
 	// LeftOut is the number of items per app that found no place.
 	LeftOut []int64
 	// Cost of all machines that hold something, standing ones included.
@@ -98,7 +102,8 @@ func (p *Packing) Complete() bool {
 // one is an open one with counts.
 //
 // The packing respects capacity, devices, types, limits, rules and spread, and
-// can be placed in some order. Same seed, same packing. When the context ends, the
+// can be placed in some order. The search does not know zones: what
+// breaks a limit or rule by zone moves at the end. Same seed, same packing. When the context ends, the
 // search ends with the best so far.
 func Pack(ctx context.Context, inst *binpack.Instance, items []int64, opt Options) Packing {
 	if len(items) != len(inst.Apps) {
@@ -123,6 +128,10 @@ func Pack(ctx context.Context, inst *binpack.Instance, items []int64, opt Option
 		}
 	}
 	out := best.packing(items, opt.Standing)
+	if byZone(inst) {
+		out = keepZones(inst, items, opt.Standing, out)
+	}
+	numberKinds(inst, &out)
 	out.Bound = s.least
 	if !out.Complete() {
 		out.Bound = bound.Best(ctx, opt.Loosened, s.all(nil), bound.Options{}).Bound

@@ -182,6 +182,12 @@ func (t *Trace) encodeApps() []byte {
 	in := t.Instance
 	columns := append([]string{}, appColumns[:appBeforeDimensions]...)
 	columns = append(append(columns, dimensionNames(in)...), appColumns[appBeforeDimensions:]...)
+	zoneLimits := usedZoneLimits(in)
+	for i, of := range zoneLimits {
+		if of != nil {
+			columns = append(columns, zoneLimitColumns[i])
+		}
+	}
 	soft := slices.ContainsFunc(in.Apps, func(a binpack.App) bool { return len(a.Soft) > 0 })
 	if soft {
 		columns = append(columns, softColumn)
@@ -205,12 +211,32 @@ func (t *Trace) encodeApps() []byte {
 		l.intUnless(int64(group.SpreadMin), 0)
 		l.forecast(app.Expected)
 		l.forecast(app.Lifetime)
+		for _, of := range zoneLimits {
+			if of != nil {
+				l.intUnless(int64(of(&group.Zone)), 0)
+			}
+		}
 		if soft {
 			l.text(softText(in, &app))
 		}
 		l.end()
 	}
 	return l.buf
+}
+
+// usedZoneLimits are those of zoneLimitColumns that some group has; nil where none does.
+func usedZoneLimits(in *binpack.Instance) (used [3]func(*binpack.ZoneLimits) int32) {
+	all := [3]func(*binpack.ZoneLimits) int32{
+		func(z *binpack.ZoneLimits) int32 { return z.Limit },
+		func(z *binpack.ZoneLimits) int32 { return z.SpreadMin },
+		func(z *binpack.ZoneLimits) int32 { return z.Skew },
+	}
+	for i, of := range all {
+		if slices.ContainsFunc(in.Groups, func(g binpack.Group) bool { return of(&g.Zone) != 0 }) {
+			used[i] = of
+		}
+	}
+	return used
 }
 
 // softText is what an app prefers, as apps.csv has it.
@@ -227,12 +253,25 @@ func softText(in *binpack.Instance, app *binpack.App) string {
 }
 
 func (t *Trace) encodeRules() []byte {
-	l := newLine(ruleColumns...)
-	for _, r := range t.Instance.Rules {
+	columns, scoped := ruleColumns, len(t.Instance.ZoneRules) > 0
+	if scoped {
+		columns = append(slices.Clone(columns), scopeColumn)
+	}
+	l := newLine(columns...)
+	rule := func(r binpack.Rule, scope string) {
 		l.text(t.Instance.Groups[r.A].Name)
 		l.text(t.Instance.Groups[r.B].Name)
 		l.int(int64(r.Max))
+		if scoped {
+			l.text(scope)
+		}
 		l.end()
+	}
+	for _, r := range t.Instance.Rules {
+		rule(r, "")
+	}
+	for _, r := range t.Instance.ZoneRules {
+		rule(r, zoneScope)
 	}
 	return l.buf
 }

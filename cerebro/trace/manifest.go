@@ -156,7 +156,7 @@ func checkDimensions(dimensions []string) error {
 		if strings.ContainsAny(name, ":|,\"'[]") || strings.ContainsFunc(name, unicode.IsSpace) {
 			return fmt.Errorf("%q: space, quote, bracket, comma, colon or bar in a name", name)
 		}
-		if slices.Contains(machineColumns, name) || slices.Contains(appColumns, name) || name == zoneColumn || name == softColumn {
+		if slices.Contains(machineColumns, name) || slices.Contains(appColumns, name) || slices.Contains(zoneLimitColumns, name) || name == zoneColumn || name == softColumn {
 			return fmt.Errorf("%q: is the name of another column", name)
 		}
 	}

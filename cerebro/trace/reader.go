@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/sigma-scheduler/sigma/binpack"
@@ -16,7 +17,9 @@ var (
 	appColumns     = []string{"app", "group", "types", "max_per_machine", "spread_min", "expected", "lifetime"}
 	// Written only where some value is set, and read behind the dimensions.
 	zoneColumn, softColumn = "zone", "soft"
+	zoneLimitColumns       = []string{"max_per_zone", "zone_spread_min", "zone_skew"}
 	ruleColumns            = []string{"app", "other", "max"}
+	scopeColumn            = "scope"
 	placedColumns          = []string{"request", "app", "machine", "count", "devices"}
 	eventColumns           = []string{"time", "kind", "request", "app", "count"}
 )
@@ -191,8 +194,10 @@ func (b *builder) setDimensions() error {
 	return nil
 }
 
+const zoneScope = "zone"
+
 func (b *builder) readRules(r io.Reader) error {
-	rows, err := newTable(rulesFile, r, ruleColumns)
+	rows, err := newTable(rulesFile, r, append(slices.Clone(ruleColumns), scopeColumn), scopeColumn)
 	if err != nil {
 		return err
 	}
@@ -212,12 +217,19 @@ func (b *builder) readRules(r io.Reader) error {
 			return err
 		}
 		if rule.A == rule.B {
-			return rows.badf(1, "a rule between a group and itself: use max_per_machine")
+			return rows.badf(1, "a rule between a group and itself: use max_per_machine, or max_per_zone")
 		}
 		if rule.Max, err = rows.count(2, 0); err != nil {
 			return err
 		}
-		b.instance.Rules = append(b.instance.Rules, rule)
+		switch rows.field(len(ruleColumns)) {
+		case "", "machine":
+			b.instance.Rules = append(b.instance.Rules, rule)
+		case zoneScope:
+			b.instance.ZoneRules = append(b.instance.ZoneRules, rule)
+		default:
+			return rows.badf(len(ruleColumns), "want machine or zone")
+		}
 	}
 	if !errors.Is(err, io.EOF) {
 		return err

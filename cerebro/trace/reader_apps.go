@@ -11,8 +11,8 @@ import (
 )
 
 func (b *builder) readApps(r io.Reader) error {
-	rows, err := newTable(appsFile, r, slices.Concat(appColumns, b.manifest.dimensions, []string{softColumn}),
-		"group", "types", "max_per_machine", "spread_min", "expected", "lifetime", softColumn)
+	rows, err := newTable(appsFile, r, slices.Concat(appColumns, b.manifest.dimensions, []string{softColumn}, zoneLimitColumns),
+		append([]string{"group", "types", "max_per_machine", "spread_min", "expected", "lifetime", softColumn}, zoneLimitColumns...)...)
 	if err != nil {
 		return err
 	}
@@ -105,27 +105,41 @@ func (b *builder) group(rows *table, app string) (int32, error) {
 		}
 		name = strings.Clone(text)
 	}
-	limit, err := rows.countOr(appLimit, 0)
-	if err != nil {
-		return 0, err
+	zone := appFields + len(b.manifest.dimensions) + 1 // behind the preferences
+	limits := []limitOf{
+		{appLimit, func(g *binpack.Group) *int32 { return &g.Limit }},
+		{appSpread, func(g *binpack.Group) *int32 { return &g.SpreadMin }},
+		{zone, func(g *binpack.Group) *int32 { return &g.Zone.Limit }},
+		{zone + 1, func(g *binpack.Group) *int32 { return &g.Zone.SpreadMin }},
+		{zone + 2, func(g *binpack.Group) *int32 { return &g.Zone.Skew }},
 	}
-	spread, err := rows.countOr(appSpread, 0)
-	if err != nil {
-		return 0, err
+	group := binpack.Group{Name: name}
+	for _, l := range limits {
+		n, err := rows.countOr(l.column, 0)
+		if err != nil {
+			return 0, err
+		}
+		*l.of(&group) = n
 	}
 	i, ok := b.groups[name]
 	if !ok {
 		i = int32(len(b.instance.Groups))
 		b.groups[name] = i
-		b.instance.Groups = append(b.instance.Groups, binpack.Group{Name: name, Limit: limit, SpreadMin: spread})
+		b.instance.Groups = append(b.instance.Groups, group)
 		return i, nil
 	}
-	if g := b.instance.Groups[i]; g.Limit != limit {
-		return 0, rows.badf(appLimit, "other apps of group %q have %d", name, g.Limit)
-	} else if g.SpreadMin != spread {
-		return 0, rows.badf(appSpread, "other apps of group %q have %d", name, g.SpreadMin)
+	for _, l := range limits {
+		if has := *l.of(&b.instance.Groups[i]); has != *l.of(&group) {
+			return 0, rows.badf(l.column, "other apps of group %q have %d", name, has)
+		}
 	}
 	return i, nil
+}
+
+// A limitOf is a limit of a group, and its column.
+type limitOf struct {
+	column int
+	of     func(*binpack.Group) *int32
 }
 
 // typesOf is the set of types that an app may use; nil for all.

@@ -18,12 +18,18 @@ var softFiles = map[string]string{
 
 func loadSoft(t *testing.T, change ...string) (*Trace, error) {
 	dir := t.TempDir()
-	for name, text := range softFiles {
+	writeFiles(t, dir, softFiles, change...)
+	return Load(dir)
+}
+
+// writeFiles writes files with some texts changed.
+func writeFiles(t *testing.T, dir string, files map[string]string, change ...string) {
+	t.Helper()
+	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(strings.NewReplacer(change...).Replace(text)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return Load(dir)
 }
 
 func TestPreferencesAreWrittenAndReadAgain(t *testing.T) {

@@ -231,6 +231,7 @@ type slot struct {
 	line, index int32
 	devices     []binpack.Device
 	late        bool // only once the group is spread
+	turn        int  // in the packing's order, if it has one
 }
 
 // slots lists the places of each app, the late ones last.
@@ -254,6 +255,12 @@ func slots(inst *binpack.Instance, packing *plan.Packing, standing []plan.Machin
 				holds[e.Group] = true
 				out[e.App] = append(out[e.App], s)
 			}
+		}
+	}
+	if packing.Order != nil {
+		clear(out)
+		for turn, s := range packing.Order {
+			out[s.App] = append(out[s.App], slot{line: s.Line, index: s.Index, devices: s.Devices, turn: turn})
 		}
 	}
 	for _, list := range out {
@@ -313,6 +320,7 @@ func (p *Plan) place(t *trace.Trace, packing *plan.Packing, standing []plan.Mach
 		}
 	}
 	var broken []error
+	slices.SortStableFunc(now, func(a, b placing) int { return cmp.Compare(a.turn, b.turn) })
 	for _, one := range append(now, late...) {
 		p.Placements = append(p.Placements, one.Placement)
 		if one.Kind == trace.Place {

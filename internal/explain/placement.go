@@ -33,7 +33,8 @@ type decision struct {
 	Demand     []amountView `json:"demand"`
 	Limit      int32        `json:"limit"`     // items of the group per machine, 0 = none
 	SpreadMin  int32        `json:"spreadMin"` // machines before any takes a second, 0 = none
-	Types      []string     `json:"types"`     // empty = all
+	Zone       *zoneView    `json:"zone,omitempty"`
+	Types      []string     `json:"types"` // empty = all
 	Rules      []ruleView   `json:"rules"`
 	Fleet      string       `json:"fleet"`
 	InUse      int          `json:"inUse"`
@@ -50,6 +51,13 @@ type decision struct {
 	Preferences *preferencesView `json:"preferences"`
 }
 
+// A zoneView is the same by zone; 0 = none.
+type zoneView struct {
+	Limit     int32 `json:"limit"`
+	SpreadMin int32 `json:"spreadMin"`
+	Skew      int32 `json:"skew"` // items that a zone may hold more than another one
+}
+
 type amountView struct {
 	Dimension string `json:"dimension"`
 	Amount    string `json:"amount"`
@@ -59,10 +67,12 @@ type ruleView struct {
 	App   string `json:"app"`
 	Other string `json:"other"`
 	Max   int32  `json:"max"`
+	// ByZone: in a zone, not on a machine.
+	ByZone bool `json:"byZone,omitempty"`
 }
 
 type rejection struct {
-	Reason   string `json:"reason"` // capacity, devices, type, limit, rule, spread
+	Reason   string `json:"reason"` // capacity, devices, type, limit, rule, spread, or of zones
 	What     string `json:"what"`
 	Machines int    `json:"machines"`
 }
@@ -131,9 +141,14 @@ func decisionOf(inst *binpack.Instance, e *cerebro.Explanation) decision {
 			v.Demand = append(v.Demand, amountView{inst.Dimensions[d].Name, trace.FormatAmount(need, inst.Dimensions[d])})
 		}
 	}
-	for _, r := range inst.Rules {
-		if r.A == app.Group || r.B == app.Group {
-			v.Rules = append(v.Rules, ruleView{inst.Groups[r.A].Name, inst.Groups[r.B].Name, r.Max})
+	if z := group.Zone; z != (binpack.ZoneLimits{}) {
+		v.Zone = &zoneView{z.Limit, z.SpreadMin, z.Skew}
+	}
+	for scope, rules := range [][]binpack.Rule{inst.Rules, inst.ZoneRules} {
+		for i := range rules {
+			if r := &rules[i]; r.A == app.Group || r.B == app.Group {
+				v.Rules = append(v.Rules, ruleOf(inst, r, scope == 1))
+			}
 		}
 	}
 	if e.Choice != nil {
@@ -158,7 +173,7 @@ func rejectionsOf(inst *binpack.Instance, app binpack.App, counts map[binpack.Re
 		reasons = append(reasons, r)
 	}
 	slices.SortFunc(reasons, func(a, b binpack.Reason) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Index, b.Index))
+		return cmp.Or(cmp.Compare(zoneLast(a), zoneLast(b)), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Index, b.Index))
 	})
 	list := []rejection{}
 	for _, r := range reasons {
@@ -168,8 +183,38 @@ func rejectionsOf(inst *binpack.Instance, app binpack.App, counts map[binpack.Re
 	return list
 }
 
+func zoneLast(r binpack.Reason) int {
+	if r.Zone {
+		return 1
+	}
+	return 0
+}
+
+// zoneReason is reasonText for what is about zones.
+func zoneReason(inst *binpack.Instance, group *binpack.Group, r binpack.Reason) (name, what string) {
+	switch r.Kind {
+	case binpack.NoZone:
+		return "no zone", fmt.Sprintf("the machine has no zone, and %s has a limit by zone", group.Name)
+	case binpack.LimitReached:
+		return "zone limit", fmt.Sprintf("%d of %s are in the zone", group.Zone.Limit, group.Name)
+	case binpack.RuleForbids:
+		return "zone rule", ruleText(ruleOf(inst, &inst.ZoneRules[r.Index], true))
+	case binpack.Uneven:
+		return "zone skew", fmt.Sprintf("the zone would hold more than %d of %s beyond another zone", group.Zone.Skew, group.Name)
+	default:
+		return "zone spread", fmt.Sprintf("%s has one in the zone and is in fewer than %d zones", group.Name, group.Zone.SpreadMin)
+	}
+}
+
+func ruleOf(inst *binpack.Instance, r *binpack.Rule, byZone bool) ruleView {
+	return ruleView{inst.Groups[r.A].Name, inst.Groups[r.B].Name, r.Max, byZone}
+}
+
 func reasonText(inst *binpack.Instance, app binpack.App, r binpack.Reason) (name, what string) {
 	group := inst.Groups[app.Group]
+	if r.Zone {
+		return zoneReason(inst, &group, r)
+	}
 	switch r.Kind {
 	case binpack.TooSmall:
 		return "capacity", "too little " + inst.Dimensions[r.Index].Name + " is free"
@@ -180,18 +225,21 @@ func reasonText(inst *binpack.Instance, app binpack.App, r binpack.Reason) (name
 	case binpack.LimitReached:
 		return "limit", fmt.Sprintf("%d of %s are there", group.Limit, group.Name)
 	case binpack.RuleForbids:
-		rule := inst.Rules[r.Index]
-		return "rule", ruleText(ruleView{inst.Groups[rule.A].Name, inst.Groups[rule.B].Name, rule.Max})
+		return "rule", ruleText(ruleOf(inst, &inst.Rules[r.Index], false))
 	default:
 		return "spread", fmt.Sprintf("%s has one there and is on fewer than %d machines", group.Name, group.SpreadMin)
 	}
 }
 
 func ruleText(r ruleView) string {
-	if r.Max == 0 {
-		return fmt.Sprintf("no %s beside %s", r.Other, r.App)
+	where := ""
+	if r.ByZone {
+		where = " in a zone"
 	}
-	return fmt.Sprintf("at most %d of %s beside %s", r.Max, r.Other, r.App)
+	if r.Max == 0 {
+		return fmt.Sprintf("no %s beside %s%s", r.Other, r.App, where)
+	}
+	return fmt.Sprintf("at most %d of %s beside %s%s", r.Max, r.Other, r.App, where)
 }
 
 func choiceOf(inst *binpack.Instance, app binpack.App, c *binpack.Candidate) *choiceView {

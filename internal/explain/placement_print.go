@@ -87,6 +87,15 @@ func (v *decision) limitsText() string {
 	if v.SpreadMin > 1 {
 		parts = append(parts, fmt.Sprintf("on %d machines before any takes a second", v.SpreadMin))
 	}
+	if z := v.Zone; z != nil && z.Limit > 0 {
+		parts = append(parts, fmt.Sprintf("%d per zone", z.Limit))
+	}
+	if z := v.Zone; z != nil && z.SpreadMin > 1 {
+		parts = append(parts, fmt.Sprintf("in %d zones before any takes a second", z.SpreadMin))
+	}
+	if z := v.Zone; z != nil && z.Skew > 0 {
+		parts = append(parts, fmt.Sprintf("at most %d more in a zone than in another", z.Skew))
+	}
 	if len(v.Types) > 0 {
 		parts = append(parts, "machines of type "+strings.Join(v.Types, " or "))
 	}

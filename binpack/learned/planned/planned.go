@@ -145,7 +145,7 @@ func standingOf(s *binpack.State) []plan.Machine {
 
 func factsOf(inst *binpack.Instance, items []int64, standing []plan.Machine) factsKey {
 	f := facts{sha256.New(), nil}
-	f.add(int64(len(inst.Dimensions)), int64(len(inst.Machines)), int64(len(inst.Groups)), int64(len(inst.Apps)), int64(len(inst.Rules)))
+	f.add(int64(len(inst.Dimensions)), int64(len(inst.Machines)), int64(len(inst.Groups)), int64(len(inst.Apps)), int64(len(inst.Rules)), int64(len(inst.ZoneRules)))
 	for _, d := range inst.Dimensions {
 		if d.Device {
 			f.add(d.One)
@@ -154,11 +154,12 @@ func factsOf(inst *binpack.Instance, items []int64, standing []plan.Machine) fac
 		}
 	}
 	for _, m := range inst.Machines {
-		f.add(int64(m.Type), int64(m.Count), int64(math.Float64bits(m.Cost)))
+		f.add(int64(m.Type), int64(m.Count), int64(math.Float64bits(m.Cost)), int64(len(m.Zone)))
+		f.Write([]byte(m.Zone))
 		f.add(m.Capacity...)
 	}
 	for _, g := range inst.Groups {
-		f.add(int64(g.Limit), int64(g.SpreadMin))
+		f.add(int64(g.Limit), int64(g.SpreadMin), int64(g.Zone.Limit), int64(g.Zone.SpreadMin), int64(g.Zone.Skew))
 	}
 	for a, app := range inst.Apps {
 		f.add(int64(app.Group), items[a])
@@ -173,6 +174,9 @@ func factsOf(inst *binpack.Instance, items []int64, standing []plan.Machine) fac
 		}
 	}
 	for _, r := range inst.Rules {
+		f.add(int64(r.A), int64(r.B), int64(r.Max))
+	}
+	for _, r := range inst.ZoneRules {
 		f.add(int64(r.A), int64(r.B), int64(r.Max))
 	}
 	for _, m := range standing {

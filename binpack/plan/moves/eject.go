@@ -176,7 +176,7 @@ func (s *search) makesRoom(i, m, j, other int32) bool {
 			return false
 		}
 	}
-	if s.slow || s.inst.Groups[s.app(i).Group].SpreadMin > 1 {
+	if group := s.app(i).Group; s.slow || s.inst.Groups[group].SpreadMin > 1 || s.state.ByZone(group) {
 		return s.trial(i, m, j, other)
 	}
 	return s.opened(j, other)
@@ -240,7 +240,7 @@ func (s *search) opened(j, other int32) bool {
 	return true
 }
 
-// trial is makesRoom by doing it: with devices and spread it is the exact way.
+// trial is makesRoom by doing it: with devices, spread and zones it is the exact way.
 func (s *search) trial(i, m, j, other int32) bool {
 	gone := [2]int32{j, other}
 	for _, x := range gone {

@@ -63,6 +63,9 @@ func newRiddle(seed uint64) riddle {
 			in.Rules = append(in.Rules, binpack.Rule{A: a, B: b, Max: int32(r.IntN(3))})
 		}
 	}
+	if seed >= zonedSeeds {
+		addZones(r, in)
+	}
 	found := riddle{in, scatter(r, in), Options{
 		Seed: seed, Budget: pick(r, 0, 3, 10, 1e9), ByCost: r.IntN(2) == 0, Chain: pick(r, 1, 2, 8),
 		InFlight: pick(r, 1, 1, 2, 3), AppShare: pick(r, 1, 1, .5),
@@ -73,6 +76,60 @@ func newRiddle(seed uint64) riddle {
 		}
 	}
 	return found
+}
+
+// zonedSeeds is from where on riddles have zones.
+const zonedSeeds = 1 << 20
+
+// addZones puts the machines into zones, some into none, with limits and rules by zone.
+func addZones(r *rand.Rand, in *binpack.Instance) {
+	names := pick(r, []string{"a", "b"}, []string{"a", "b", "c"}, []string{"a", "b", ""})
+	for i := range in.Machines {
+		in.Machines[i].Zone = names[i%len(names)]
+	}
+	for k := range len(names) {
+		m := pick(r, in.Machines...)
+		m.Name, m.Zone = fmt.Sprint("zoned", k), names[k]
+		in.Machines = append(in.Machines, m)
+	}
+	for g := range in.Groups {
+		in.Groups[g].Zone = binpack.ZoneLimits{Limit: pick[int32](r, 0, 0, 2, 5), SpreadMin: pick[int32](r, 0, 0, 2), Skew: pick[int32](r, 0, 0, 1, 2)}
+	}
+	for range r.IntN(5) {
+		if a, b := int32(r.IntN(len(in.Groups))), int32(r.IntN(len(in.Groups))); a != b {
+			in.ZoneRules = append(in.ZoneRules, binpack.Rule{A: a, B: b, Max: int32(r.IntN(3))})
+		}
+	}
+}
+
+// judgeZones counts each zone again: what must hold whatever came last.
+func judgeZones(t *testing.T, r riddle, where []Position) {
+	t.Helper()
+	in := map[string]map[int32]int32{}
+	for i, at := range where {
+		if at.Line < 0 {
+			continue
+		}
+		zone, group := r.inst.Machines[at.Line].Zone, r.inst.Apps[r.items[i].App].Group
+		if limits := r.inst.Groups[group].Zone; zone == "" {
+			require.False(t, limits.Limit > 0 || limits.SpreadMin > 1 || limits.Skew > 0, "group %d is on a machine without a zone", group)
+			continue
+		}
+		if in[zone] == nil {
+			in[zone] = map[int32]int32{}
+		}
+		in[zone][group]++
+	}
+	for _, groups := range in {
+		for g, n := range groups {
+			if limit := r.inst.Groups[g].Zone.Limit; limit > 0 {
+				require.LessOrEqual(t, n, limit)
+			}
+		}
+		for _, rule := range r.inst.ZoneRules {
+			require.False(t, groups[rule.A] > 0 && groups[rule.B] > rule.Max)
+		}
+	}
 }
 
 // scatter places items where they fit at random: the prefixes of that are valid.
@@ -148,6 +205,7 @@ func judge(t *testing.T, r riddle, where []Position, used [][]binpack.Device) in
 			require.LessOrEqual(t, l.shares[dev], int64(1000))
 		}
 	}
+	judgeZones(t, r, where)
 	for at, l := range loads {
 		for d, sum := range l.sum {
 			require.LessOrEqual(t, sum, r.inst.Machines[at.Line].Capacity[d])
@@ -183,12 +241,24 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 func TestSequencesKeepAllConstraints(t *testing.T) {
 	const usual = 250
 	first, n := number(t, "SIGMA_MOVES_FIRST", 0), number(t, "SIGMA_MOVES_SEQUENCES", usual)
+	checkSequences(t, first, n, usual)
+}
+
+// TestSequencesKeepZones is the same with zones, of as many sequences.
+func TestSequencesKeepZones(t *testing.T) {
+	n := number(t, "SIGMA_MOVES_SEQUENCES", 250)
+	checkSequences(t, zonedSeeds, n, zonedSeeds+n/2)
+}
+
+// checkSequences carries out random sequences; from seed quickFrom on the search is a quick one.
+func checkSequences(t *testing.T, first, n, quickFrom uint64) {
+	t.Helper()
 	freed, chained, letIn, joint := 0, 0, 0, 0
 	for seed := first; seed < first+n; seed++ {
 		r := newRiddle(seed)
 		p, err := New(r.inst, r.items, r.opt)
 		require.NoError(t, err)
-		if seed >= usual {
+		if seed >= quickFrom {
 			p.effort = quick
 		}
 		waiting := len(p.waiting)
