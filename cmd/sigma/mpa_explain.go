@@ -57,7 +57,7 @@ last decision in the status of a MultidimPodAutoscaler, from a journal any decis
 	flags.BoolVar(&f.change, "change", false, "show the last decision that changed something")
 	flags.StringVar(&f.format, "format", "table", "table or json")
 	flags.StringVarP(&f.namespace, "namespace", "n", "default", "namespace of the object")
-	f.cluster.addAccess(flags)
+	addAccess(flags, &f.cluster.access)
 	return cmd
 }
 

@@ -18,10 +18,11 @@ import (
 func (a *app) policy() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "policy",
-		Short: "Look at policy files",
+		Short: "Look at policy files, and lead a cluster's policies from shadow to live and back",
 		Long: `Policy shows, checks and compares policy files, as "sigma train" writes them.
-The files that ship with Sigma have names such as general-k1.yaml.`,
-		Example: "  sigma policy show policy.yaml\n  sigma policy diff general-k1.yaml policy.yaml",
+The files that ship with Sigma have names such as general-k1.yaml. Promote, demote,
+rollback and history are about a PlacementPolicy of a cluster.`,
+		Example: "  sigma policy show policy.yaml\n  sigma policy diff general-k1.yaml policy.yaml\n  sigma policy promote general",
 	}
 	a.group(cmd)
 	cmd.AddCommand(
@@ -47,6 +48,7 @@ The files that ship with Sigma have names such as general-k1.yaml.`,
 			RunE:    a.do(a.diffPolicies),
 		},
 	)
+	cmd.AddCommand(a.shell().PolicyCommands()...)
 	return cmd
 }
 

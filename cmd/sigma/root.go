@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/internal/operate"
 )
 
 func (a *app) root() *cobra.Command {
@@ -45,6 +46,11 @@ worth it, or with "sigma train".`,
 		}
 	}
 	return root
+}
+
+// shell is what the commands on a cluster need of this program.
+func (a *app) shell() operate.Shell {
+	return operate.Shell{Out: a.stdout, Do: a.do, Usage: usagef, Access: addAccess}
 }
 
 // group makes a command a group of commands: without arguments it prints its help, and an

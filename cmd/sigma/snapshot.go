@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/klog/v2"
 
 	"github.com/sigma-scheduler/sigma/plugins/history"
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
@@ -26,15 +24,15 @@ type clusterFlags struct {
 }
 
 func (f *clusterFlags) add(flags *pflag.FlagSet) {
-	f.addAccess(flags)
+	addAccess(flags, &f.access)
 	flags.StringVar(&f.appLabel, "app-label", "", "label whose value is a pod's app (default: the pod's top controller)")
 	flags.StringVar(&f.fleet, "fleet", "open", "open: empty nodes stay empty as long as possible; fixed: all nodes are candidates")
 }
 
-func (f *clusterFlags) addAccess(flags *pflag.FlagSet) {
-	flags.StringVar(&f.access.Kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG, ~/.kube/config, or the pod that this runs in)")
-	flags.StringVar(&f.access.Context, "context", "", "context of the kubeconfig (default its current one)")
-	flags.DurationVar(&f.access.Timeout, "timeout", 30*time.Second, "how long to wait for an answer of the API server")
+func addAccess(flags *pflag.FlagSet, to *snapshot.Access) {
+	flags.StringVar(&to.Kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG, ~/.kube/config, or the pod that this runs in)")
+	flags.StringVar(&to.Context, "context", "", "context of the kubeconfig (default its current one)")
+	flags.DurationVar(&to.Timeout, "timeout", 30*time.Second, "how long to wait for an answer of the API server")
 }
 
 func (f *clusterFlags) connect() (*snapshot.Client, error) {
@@ -44,8 +42,6 @@ func (f *clusterFlags) connect() (*snapshot.Client, error) {
 	if f.access.Timeout <= 0 {
 		return nil, usagef("--timeout %v: want more than 0", f.access.Timeout)
 	}
-	klog.LogToStderr(false) // the client library's messages are for operators of servers
-	klog.SetOutput(io.Discard)
 	return snapshot.Connect(f.access)
 }
 

@@ -24,6 +24,8 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 )
 
+var revisions = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "controllerrevisions"}
+
 // An apiServer keeps policies and rules as the real one does: generations and
 // resource versions rise, and a status patch on an old version is refused.
 type apiServer struct {
@@ -53,7 +55,7 @@ func newAPIServer(t *testing.T) *apiServer {
 	s := &apiServer{T: t, writes: map[string]int{}}
 	s.FakeDynamicClient = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
 		policies: "PlacementPolicyList", rules: "PlacementRuleList",
-		plans: "PlacementPlanList",
+		plans: "PlacementPlanList", revisions: "ControllerRevisionList",
 	})
 	s.PrependReactor("patch", "*", s.patch)
 	return s

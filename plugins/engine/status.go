@@ -25,7 +25,7 @@ import (
 // go without one, and in an idle cluster plans are reviewed with their statuses.
 const statusEvery = time.Second
 
-// writeStatuses keeps the statuses of policies, rules and plans up to date until ctx ends. It
+// writeStatuses keeps the statuses of policies, rules and plans and the history of policies up to date until ctx ends. It
 // does not run in an informer: a slow API server must not delay a rule.
 func (w *watcher) writeStatuses(ctx context.Context) {
 	tick := time.NewTicker(statusEvery)
@@ -60,6 +60,9 @@ func (w *watcher) writeDue(ctx context.Context) {
 			w.log.Error(err, "Cannot write a status; it is tried again", "resource", s.of.resource.Resource, "name", s.of.name)
 			return
 		}
+	}
+	if err := w.tellPolicies(ctx); err != nil {
+		w.log.Error(err, "Cannot write a policy's history; it is tried again")
 	}
 }
 

@@ -64,6 +64,7 @@ type known struct {
 	err     error  // why it is not accepted
 	refused error  // why the newest version of a plan is not accepted
 	written string // the status that was written
+	told    int64  // generation of a policy that its history has
 }
 
 // Kinds are the kinds of objects that a cluster has and lets us read. Without one, no object

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/klog/v2"
 
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 )
@@ -45,6 +47,18 @@ type Client struct {
 
 // Connect prepares a client. It does not contact the cluster yet.
 func Connect(a Access) (*Client, error) {
+	config, err := a.Config()
+	if err != nil {
+		return nil, err
+	}
+	return NewClient(config, a.Timeout)
+}
+
+// Config is the configuration of a command line's client. It silences the client library, whose
+// messages are for operators of servers.
+func (a Access) Config() (*rest.Config, error) {
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = a.Kubeconfig
 	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{
@@ -60,7 +74,7 @@ func Connect(a Access) (*Client, error) {
 	config.UserAgent = "sigma"
 	config.WarningHandler = rest.NoWarnings{}
 	config.QPS, config.Burst = 50, 100
-	return NewClient(config, a.Timeout)
+	return config, nil
 }
 
 // NewClient prepares a client of a cluster that others have connected to; timeout is of one
