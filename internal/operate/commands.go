@@ -138,3 +138,34 @@ the verb get on placementpolicies, and list on controllerrevisions in --namespac
 	past.Flags().StringVar(&history.format, "format", "table", "table or json")
 	return []*cobra.Command{up, down, back, past}
 }
+
+// DoctorCommand says what a cluster lacks for Sigma.
+func (s Shell) DoctorCommand() *cobra.Command {
+	var f flags
+	cmd := s.command(&f, &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what a cluster lacks for Sigma, in one table",
+		Long: `Doctor looks at a cluster, before and after Sigma is installed, and changes nothing: the
+version of the API server, the account's rights, the kinds of objects, what the
+autoscaler needs, nodes and zones, Sigma's pods and why one is not ready, and the policies. Each row has
+the next command. The states are ok; lacks: Sigma needs it, and the exit code is 1; without:
+Sigma does with less; unknown: the account may not look.`,
+		Example: "  sigma doctor --context production",
+		Args:    cobra.NoArgs,
+	}, func(ctx context.Context, c *Cluster, _ []string) error {
+		d, err := c.Examine(ctx)
+		if err != nil {
+			return err
+		}
+		if err := d.Write(s.Out, f.format == "json"); err != nil {
+			return err
+		}
+		if n := d.Lacking(); n > 0 {
+			return fmt.Errorf("the cluster lacks what Sigma needs: %d of %d checks say lacks", n, len(d))
+		}
+		return nil
+	})
+	f.addNamespace(cmd)
+	cmd.Flags().StringVar(&f.format, "format", "table", "table or json")
+	return cmd
+}

@@ -208,10 +208,15 @@ func (c *Cluster) policy(ctx context.Context, name string) (*unstructured.Unstru
 	if _, ok := o.Object["spec"].(map[string]any); !ok {
 		return nil, nil, refuse("kubectl get placementpolicy "+name+" -o yaml", "%s has no spec", name)
 	}
+	return withStatus(o)
+}
+
+// withStatus reads a policy's status.
+func withStatus(o *unstructured.Unstructured) (*unstructured.Unstructured, *v1alpha1.PlacementPolicy, error) {
 	var p v1alpha1.PlacementPolicy
 	status, _ := o.Object["status"].(map[string]any)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"status": status}, &p); err != nil {
-		return nil, nil, fmt.Errorf("status of %s: %w", name, err)
+		return nil, nil, fmt.Errorf("status of %s: %w", o.GetName(), err)
 	}
 	return o, &p, nil
 }
