@@ -42,6 +42,11 @@ push: ## push the images of out/images to REGISTRY/PROGRAM:VERSION, with the cre
 chart: ## a Helm chart of the manifests in out/chart/sigma
 	@cd hack/release && go run . chart --source ../.. --out ../../out/chart/sigma --version '$(VERSION)'
 
+.PHONY: release
+release: ## all that users install in out/release, and the images for `make push`; REGISTRY=… VERSION=… URL=… (docs/releasing.md)
+	@cd hack/release && go run . release --source ../.. --images ../../out/images --out ../../out/release --version '$(VERSION)' \
+		--revision "$$(git rev-parse HEAD 2>/dev/null)" --registry '$(REGISTRY)' --url '$(URL)'
+
 .PHONY: release-test
 release-test: ## build, push, pull and run every image of this architecture; the chart's objects are kustomize's (4 CPU-minutes cold)
 	cd hack/release && go test ./...

@@ -21,8 +21,13 @@ for program in sigma sigma-scheduler sigma-extender sigma-mpa; do
 		go build -ldflags '-s -w' -o "out/e2e/$program" "./cmd/$program"
 	fi
 done
-# The chart as users get it, and Helm to install it.
-(cd hack/release && go build -o ../../out/e2e/helm helm.sh/helm/v3/cmd/helm && go run . chart --source ../.. --out ../../out/e2e/chart --version test >/dev/null)
+# Chart and manifests as users get them, and Helm to install the one.
+(
+	cd hack/release
+	go build -o ../../out/e2e/helm helm.sh/helm/v3/cmd/helm
+	go run . chart --source ../.. --out ../../out/e2e/chart --version test >/dev/null
+	go run . install --source ../.. --out ../../out/e2e/install --registry registry.example.org --version test
+)
 go test -tags e2e -c -o out/e2e/e2e.test ./internal/e2e
 
 # The packages whose tests need an API server only.

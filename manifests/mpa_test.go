@@ -88,7 +88,7 @@ func of[T any](objects map[string]metav1.Object) []T {
 // on its node, behind a budget, and is found by the services and the policy.
 func TestAutoscalerPods(t *testing.T) {
 	for folder, parts := range map[string][]string{".": {"all"}, "apart": {"admission", "recommender", "updater"}} {
-		objects := autoscaler(t, "base", folder)
+		objects := autoscaler(t, "base", "network-policy", folder)
 		deployments := of[*appsv1.Deployment](objects)
 		require.Len(t, deployments, len(parts))
 		for i, d := range deployments {
@@ -147,7 +147,7 @@ func TestAutoscalerPods(t *testing.T) {
 // TestPrometheusServers: the list is one that the recommender reads, and has the server that
 // the sample names; no pod may reach more than the API server, DNS and that list.
 func TestPrometheusServers(t *testing.T) {
-	objects := autoscaler(t, "base")
+	objects := autoscaler(t, "base", "network-policy")
 	path := filepath.Join(t.TempDir(), "servers.yaml")
 	text := objects["ConfigMap/sigma-mpa-prometheus"].(*corev1.ConfigMap).Data["servers.yaml"]
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))

@@ -33,8 +33,8 @@ func document[T any](t *testing.T, file, kind string) *T {
 // TestIngress: metrics are for Prometheus' namespace; only the webhook's port is open for
 // all, since the API server cannot be selected.
 func TestIngress(t *testing.T) {
-	open := map[string][]int32{"mpa/base/network.yaml": {9443}}
-	for _, file := range []string{"base/network.yaml", "overlays/extender/network.yaml", "mpa/base/network.yaml"} {
+	open := map[string][]int32{"mpa/network-policy/policy.yaml": {9443}}
+	for _, file := range []string{"components/network-policy/policy.yaml", "mpa/network-policy/policy.yaml"} {
 		var all []int32
 		for _, rule := range document[networkingv1.NetworkPolicy](t, file, "NetworkPolicy").Spec.Ingress {
 			for _, port := range rule.Ports {

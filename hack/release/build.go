@@ -18,6 +18,16 @@ type source struct {
 	root              string
 	version, revision string
 	programs, archs   []string
+	kept              string // folder of what was built: keepBinaries
+}
+
+// binary is the file of a program for a platform, which is built unless it is there.
+func (s *source) binary(ctx context.Context, program, goos, goarch string) (string, error) {
+	file := filepath.Join(s.kept, program+"-"+goos+"-"+goarch)
+	if _, err := os.Stat(file); err == nil {
+		return file, nil
+	}
+	return file, s.build(ctx, program, goos, goarch, file)
 }
 
 // build compiles a program for a platform into file: static, without paths, time or

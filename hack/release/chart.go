@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/resmap"
 	kustomize "sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
@@ -24,10 +25,11 @@ var static embed.FS
 
 // resources and components are what the chart holds: the manifests as kustomize builds them.
 var (
-	resources  = []string{"manifests/overlays/second-scheduler", "manifests/mpa"}
+	resources  = []string{"manifests/base/crds", "manifests/mpa/crds", "manifests/overlays/second-scheduler", "manifests/mpa"}
 	components = []string{
 		"manifests/components/servicemonitor", "manifests/mpa/monitoring", "manifests/components/repair",
 		"manifests/components/rebalance", "manifests/components/native-rules", "manifests/components/namespaces",
+		"manifests/components/network-policy", "manifests/mpa/network-policy",
 	}
 )
 
@@ -50,7 +52,7 @@ func manifests(root string) ([]object, error) {
 		if n > 0 {
 			component = filepath.Base(components[n-1])
 		}
-		for _, node := range built {
+		for _, node := range built.ToRNodeSlice() {
 			key := node.GetKind() + "/" + node.GetNamespace() + "/" + node.GetName()
 			if !known[key] {
 				known[key] = true
@@ -62,7 +64,7 @@ func manifests(root string) ([]object, error) {
 }
 
 // build is `kustomize build` of a kustomization with the given parts.
-func build(root string, resources, components []string) ([]*yaml.RNode, error) {
+func build(root string, resources, components []string, images ...kustomize.Image) (resmap.ResMap, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {
 		return nil, err
@@ -75,7 +77,7 @@ func build(root string, resources, components []string) ([]*yaml.RNode, error) {
 	if dir, err = filepath.EvalSymlinks(dir); err != nil { // kustomize wants paths relative to the real folder
 		return nil, err
 	}
-	k := kustomize.Kustomization{TypeMeta: kustomize.TypeMeta{APIVersion: kustomize.KustomizationVersion, Kind: kustomize.KustomizationKind}}
+	k := kustomize.Kustomization{TypeMeta: kustomize.TypeMeta{APIVersion: kustomize.KustomizationVersion, Kind: kustomize.KustomizationKind}, Images: images}
 	for _, paths := range []struct {
 		from []string
 		to   *[]string
@@ -95,11 +97,7 @@ func build(root string, resources, components []string) ([]*yaml.RNode, error) {
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), content, 0o600); err != nil {
 		return nil, err
 	}
-	m, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
-	if err != nil {
-		return nil, err
-	}
-	return m.ToRNodeSlice(), nil
+	return krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
 }
 
 // writeChart replaces the folder dir by a Helm chart of the manifests.
@@ -108,7 +106,10 @@ func writeChart(root, dir, version string) error {
 	if err != nil {
 		return err
 	}
-	if err := removeChart(dir); err != nil {
+	if err := replaceable(dir, "Chart.yaml", "a chart"); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
 	if err := writeStatic(dir, version); err != nil {
@@ -147,8 +148,9 @@ func writeChart(root, dir, version string) error {
 	return nil
 }
 
-// removeChart removes a folder, if there is one, that is a chart or empty.
-func removeChart(dir string) error {
+// replaceable reports a folder that holds something without the file by which one tells
+// what it is.
+func replaceable(dir, file, what string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -156,18 +158,23 @@ func removeChart(dir string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(filepath.Join(dir, "Chart.yaml")); err != nil && len(entries) > 0 {
-		return fmt.Errorf("%s holds something else than a chart; want another folder", dir)
+	if _, err := os.Stat(filepath.Join(dir, file)); err != nil && len(entries) > 0 {
+		return fmt.Errorf("%s holds something else than %s; want another folder", dir, what)
 	}
-	return os.RemoveAll(dir)
+	return nil
+}
+
+// chartVersion is a version as Helm and krew want it: semantic, without v.
+func chartVersion(version string) string {
+	number := strings.TrimPrefix(version, "v")
+	if regexp.MustCompile(`^\d+\.\d+\.\d+`).MatchString(number) {
+		return number
+	}
+	return "0.0.0-g" + regexp.MustCompile(`[^0-9A-Za-z-]+`).ReplaceAllString(number, "-") // a number with a leading zero is none
 }
 
 func writeStatic(dir, version string) error {
-	number := strings.TrimPrefix(version, "v")
-	if !regexp.MustCompile(`^\d+\.\d+\.\d+`).MatchString(number) { // Helm wants semantic versions
-		number = "0.0.0-" + regexp.MustCompile(`[^0-9A-Za-z-]+`).ReplaceAllString(number, "-")
-	}
-	fill := strings.NewReplacer("@VERSION@", number, "@APP@", version)
+	fill := strings.NewReplacer("@VERSION@", chartVersion(version), "@APP@", version)
 	return fs.WalkDir(static, "chart", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err

@@ -42,6 +42,13 @@ func writeImages(ctx context.Context, s *source, dir string, out io.Writer) erro
 	if err := s.check(); err != nil {
 		return err
 	}
+	if s.kept == "" {
+		remove, err := s.keepBinaries()
+		if err != nil {
+			return err
+		}
+		defer remove()
+	}
 	if err := clearImages(dir); err != nil {
 		return err
 	}
@@ -70,7 +77,7 @@ func writeImages(ctx context.Context, s *source, dir string, out io.Writer) erro
 			})
 		}
 		index = mutate.Annotations(index, s.labels(p)).(v1.ImageIndex)
-		if err := writeLayout(filepath.Join(dir, p), index); err != nil {
+		if err := writeLayout(filepath.Join(dir, p), index, s.version); err != nil {
 			return err
 		}
 		digest, err := index.Digest()
@@ -98,23 +105,19 @@ func clearImages(dir string) error {
 	return os.MkdirAll(dir, 0o755)
 }
 
-func writeLayout(dir string, index v1.ImageIndex) error {
+// writeLayout writes an index under the tag by which tools find it in a layout.
+func writeLayout(dir string, index v1.ImageIndex, tag string) error {
 	path, err := layout.Write(dir, empty.Index)
 	if err != nil {
 		return err
 	}
-	return path.AppendIndex(index)
+	return path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": tag}))
 }
 
 // image has a program, root certificates and nothing else.
 func (s *source) image(ctx context.Context, program, arch string, roots v1.Layer) (v1.Image, error) {
-	tmp, err := os.MkdirTemp("", "release")
+	binary, err := s.binary(ctx, program, "linux", arch)
 	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = os.RemoveAll(tmp) }()
-	binary := filepath.Join(tmp, program)
-	if err := s.build(ctx, program, "linux", arch, binary); err != nil {
 		return nil, err
 	}
 	content, err := os.ReadFile(binary)

@@ -1,9 +1,11 @@
-// Command release builds what users install: images of the programs, without Docker, and a
-// Helm chart of the manifests.
+// Command release builds what users install: images of the programs, without Docker, a Helm
+// chart of the manifests, and the folder of a release.
 //
 //	go run . images --source ../.. --out ../../out/images
 //	go run . push --from ../../out/images REGISTRY
 //	go run . chart --source ../.. --out ../../out/chart/sigma
+//	go run . install --source ../.. --out ../../out/install
+//	go run . release --source ../.. --images ../../out/images --out ../../out/release
 package main
 
 import (
@@ -25,7 +27,7 @@ func start() (code int) {
 		Use: "release", Short: "Build what users install",
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	root.AddCommand(imagesCommand(), pushCommand(), chartCommand())
+	root.AddCommand(imagesCommand(), pushCommand(), chartCommand(), installCommand(), releaseCommand())
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		return 1
@@ -46,11 +48,46 @@ func imagesCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&out, "out", "out/images", "folder to write; images that a former build left there go")
-	c.Flags().StringVar(&source.root, "source", ".", "root of the checkout")
-	c.Flags().StringVar(&source.version, "version", "dev", "version that programs and labels state; tag of the images")
-	c.Flags().StringVar(&source.revision, "revision", "", "commit that the labels state")
+	source.addFlags(c)
 	c.Flags().StringSliceVar(&source.programs, "program", programs, "programs to build")
-	c.Flags().StringSliceVar(&source.archs, "arch", []string{"amd64", "arm64"}, "architectures")
+	return c
+}
+
+func (s *source) addFlags(c *cobra.Command) {
+	c.Flags().StringVar(&s.root, "source", ".", "root of the checkout")
+	c.Flags().StringVar(&s.version, "version", "dev", "version that programs and labels state; tag of the images")
+	c.Flags().StringVar(&s.revision, "revision", "", "commit that the labels state")
+	c.Flags().StringSliceVar(&s.archs, "arch", []string{"amd64", "arm64"}, "architectures of the images")
+}
+
+func installCommand() *cobra.Command {
+	var source, out, registry, version string
+	c := &cobra.Command{
+		Use: "install", Short: "The manifests as files for `kubectl apply -f`",
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return writeInstall(source, out, registry, version) },
+	}
+	c.Flags().StringVar(&source, "source", ".", "root of the checkout")
+	c.Flags().StringVar(&out, "out", "out/install", "folder to write into")
+	c.Flags().StringVar(&registry, "registry", "", "where users pull the images from; empty: nodes have them")
+	c.Flags().StringVar(&version, "version", "dev", "tag of the images")
+	return c
+}
+
+func releaseCommand() *cobra.Command {
+	var out string
+	r := release{platforms: platforms}
+	c := &cobra.Command{
+		Use: "release", Short: "The folder of a release: images, manifests, chart, programs, sums, bill of materials, notes",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return r.write(c.Context(), out, c.OutOrStdout()) },
+	}
+	r.programs = programs
+	r.addFlags(c)
+	c.Flags().StringVar(&out, "out", "out/release", "folder to write; a former release there goes")
+	c.Flags().StringVar(&r.images, "images", "out/images", "folder to write the images to, for a push")
+	c.Flags().StringVar(&r.registry, "registry", "", "where users pull the images from; empty: nodes have them")
+	c.Flags().StringVar(&r.url, "url", "", "folder on the web that will hold the files, for krew; empty: no manifest for krew")
 	return c
 }
 

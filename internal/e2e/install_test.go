@@ -35,16 +35,22 @@ func TestInstall(t *testing.T) {
 	c.CreateDeployment(t, e2e.Deployment("default", "old", 12, "1", "2Gi"))
 	c.WaitRunning(t, "default", 12)
 	page := openPage(t, c, "install.md")
+	require.NoError(t, os.CopyFS(page.dir, os.DirFS(e2e.Program(t, "install")))) // the folder of a release
+	before := clusterObjects(t, page)
+	require.LessOrEqual(t, commandsOf(page.blocks[1].text), 5, "commands to a policy in shadow")
+	require.LessOrEqual(t, commandsOf(page.blocks[6].text)+commandsOf(page.blocks[7].text), 3, "commands from there to live")
 
 	out := page.run(t, "What would it save?", 1)
 	require.Regexp(t, `(?m)^current +`, out)
 	require.Regexp(t, `(?m)^learned +`, out)
 
-	page.run(t, "Install", 2)
 	// The fake kubelet reports all pods as running; those of Sigma have programs from
 	// here on.
-	runtime := startContainers(t, c)
+	runtime := (*containers)(nil)
+	page.startBeforeWait(t, func() { runtime = startContainers(t, c) })
+	page.run(t, "Install", 1)
 	require.Regexp(t, `general +shipped +K1 +shadow +True +True`, page.run(t, "Install", 1))
+	require.Contains(t, page.run(t, "Install", 1), "deployment.apps/sigma-scheduler unchanged")
 
 	leader := runtime.leader(t)
 	page.edit = func(text string) string { // what port-forward does
@@ -57,8 +63,7 @@ func TestInstall(t *testing.T) {
 	out = page.run(t, "A first workload", 1)
 	require.Regexp(t, `(?m)^sigma_decisions_total\{cause="policy",mode="shadow",profile="sigma"\} [1-9]`, out)
 
-	page.run(t, "Canary, then live", 1)
-	page.run(t, "Canary, then live", 1)
+	page.run(t, "Canary, then live", 3)
 	out = runtime.metrics(t, leader.url)
 	require.Regexp(t, `(?m)^sigma_decisions_total\{cause="policy",mode="live",profile="sigma"\} [1-9]`, out)
 	require.NotRegexp(t, `(?m)^sigma_fallbacks_total`, out)
@@ -77,7 +82,7 @@ spec:
 	// An upgrade, with more memory requested; the policy stays in force.
 	upgrade := openPage(t, c, "operations.md")
 	upgrade.dir = page.dir
-	upgrade.shell(t, "sed -i 's/newTag: \"test\"/newTag: next/' sigma/kustomization.yaml\ncat >> sigma/kustomization.yaml <<'EOF'\n"+
+	upgrade.shell(t, "cat >> sigma/kustomization.yaml <<EOF\nimages:\n- {name: $REGISTRY/sigma-scheduler, newTag: next}\nEOF\ncat >> sigma/kustomization.yaml <<'EOF'\n"+
 		yamlOf(t, "operations.md", "# in the kustomization")+"EOF")
 	upgrade.run(t, "Upgrade", 1)
 	require.Empty(t, upgrade.blocks)
@@ -113,7 +118,11 @@ spec:
 	e2e.Wait(t, "the third pod", func() (string, bool) { return "", len(c.Pods("default")) == 12+6+3 })
 	out = page.run(t, "The way back", 1)
 	require.Equal(t, 1, strings.Count(out, "left-"), out)
+	require.Contains(t, page.shell(t, "kubectl get placementpolicies,placementplans -o name"), "/general\nplacementplan.sigma-scheduler.io/site", "kept")
+	page.run(t, "The way back", 1)
 	require.Empty(t, page.blocks, "blocks that this test does not know of")
+	page.shell(t, "kubectl delete deployment left web\nkubectl delete rolebinding,clusterrolebinding scraper --ignore-not-found") // the test's own
+	requireAsBefore(t, page, before)
 }
 
 // awaitAll waits until all pods of a namespace that are not being deleted are as

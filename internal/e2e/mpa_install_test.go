@@ -101,6 +101,7 @@ func (s *service) forward(caller net.Conn) {
 // [service].
 func installMPA(t *testing.T, c *e2e.Cluster, folder string) *service {
 	t.Helper()
+	c.Kubectl(t, "", "apply", "-k", filepath.Join(repository, "manifests", "mpa", "crds"))
 	c.Kubectl(t, "", "apply", "-k", filepath.Join(repository, "manifests", folder))
 	c.Kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/multidimpodautoscalers.autoscaling.sigma-scheduler.io", "crd/scalingpolicies.autoscaling.sigma-scheduler.io")
 	s := startService(t)

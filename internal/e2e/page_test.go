@@ -43,7 +43,7 @@ func openPage(t *testing.T, c *e2e.Cluster, page string) *reader {
 		case m[2] == "sh e2e":
 			r.blocks = append(r.blocks, docBlock{section, m[3]})
 		case m[2] == "sh":
-			require.Regexp(t, "make images|port-forward|servicemonitor|/etc/kubernetes|make build", m[3], "%s: why is this block not run?", page)
+			require.Regexp(t, "make images|make release|port-forward|servicemonitor|/etc/kubernetes|make build", m[3], "%s: why is this block not run?", page)
 		}
 	}
 	require.NotEmpty(t, r.blocks, page)
@@ -54,6 +54,38 @@ func openPage(t *testing.T, c *e2e.Cluster, page string) *reader {
 		require.NoError(t, os.Symlink(e2e.Program(t, name), filepath.Join(bin, name)))
 	}
 	return r
+}
+
+// commandsOf counts the commands of kubectl and Helm in a block.
+func commandsOf(block string) int {
+	return len(regexp.MustCompile(`(?m)^(kubectl|helm) `).FindAllString(block, -1))
+}
+
+// commands counts those of a section.
+func (r *reader) commands(section string) int {
+	count := 0
+	for _, b := range r.blocks {
+		if b.section == section {
+			count += commandsOf(b.text)
+		}
+	}
+	return count
+}
+
+// startBeforeWait makes a block that waits for a policy start the programs of the pods first:
+// no kubelet does.
+func (r *reader) startBeforeWait(t *testing.T, start func()) {
+	const wait = "kubectl wait --for=condition=Active"
+	r.edit = func(text string) string {
+		install, rest, found := strings.Cut(text, wait)
+		if !found {
+			return text
+		}
+		r.shell(t, install)
+		start()
+		r.edit = nil
+		return wait + rest
+	}
 }
 
 // run runs the next blocks, which have to be of the section, and returns what

@@ -115,7 +115,7 @@ func TestUpgrade(t *testing.T) {
 	u.write(former, former)
 	page := u.page()
 	page.run(t, "Upgrade", 1)
-	page.shell(t, "kubectl apply -k autoscaler")
+	page.shell(t, "kubectl apply -k autoscaler/manifests/mpa/crds\nkubectl apply -k autoscaler")
 	u.runtime.sync(t)
 	u.leader = u.runtime.leader(t)
 	u.requirePlacing()
@@ -283,7 +283,7 @@ func (u *upgraded) upgrade(version string) {
 		if version == former {
 			u.nameServer(former)
 		}
-		page.shell(u.T, "kubectl apply -k autoscaler")
+		page.shell(u.T, "kubectl apply -k autoscaler/manifests/mpa/crds\nkubectl apply -k autoscaler")
 		u.nameServer(version)
 		u.startMPA(version)
 		e2e.Wait(u, "decisions of the other version", func() (string, bool) {

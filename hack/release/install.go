@@ -1,0 +1,44 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+
+	kustomize "sigs.k8s.io/kustomize/api/types"
+)
+
+// installs are the files that `kubectl apply -f` takes, and the kustomizations that they are.
+var installs = []struct{ file, folder, about string }{
+	{"crds.yaml", "manifests/base/crds", "The kinds of objects. Apply it before install.yaml; deleting it deletes all policies and rules."},
+	{"install.yaml", "manifests/overlays/second-scheduler", "Sigma as a second scheduler, for pods with schedulerName: sigma. crds.yaml comes first."},
+	{"install-extender.yaml", "manifests/overlays/extender", "Upstream's kube-scheduler with Sigma's extender, in place of install.yaml. crds.yaml comes first."},
+	{"crds-mpa.yaml", "manifests/mpa/crds", "The autoscaler's kinds of objects. Deleting it deletes all objects of these kinds."},
+	{"install-mpa.yaml", "manifests/mpa", "The autoscaler. crds-mpa.yaml comes first."},
+	{"install-mpa-apart.yaml", "manifests/mpa/apart", "The autoscaler's parts apart, in place of install-mpa.yaml. crds-mpa.yaml comes first."},
+}
+
+// writeInstall renders the manifests with a release's images into dir.
+func writeInstall(root, dir, registry, version string) error {
+	images := []kustomize.Image{{Name: "kube-scheduler", NewName: imageName(registry, "kube-scheduler")}} // upstream's version
+	for _, p := range programs {
+		images = append(images, kustomize.Image{Name: p, NewName: imageName(registry, p), NewTag: version})
+	}
+	for _, i := range installs {
+		m, err := build(root, []string{i.folder}, nil, images...)
+		if err != nil {
+			return err
+		}
+		content, err := m.AsYaml()
+		if err != nil {
+			return err
+		}
+		if err := writeFile(filepath.Join(dir, i.file), append([]byte("# "+i.about+"\n"), content...)); err != nil {
+			return err
+		}
+	}
+	policy, err := os.ReadFile(filepath.Join(root, "manifests/policy.yaml"))
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(dir, "policy.yaml"), policy)
+}
