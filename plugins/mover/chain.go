@@ -67,7 +67,7 @@ func (m *Mover) moves(c *chain) error {
 			return err
 		}
 		gap := m.gapOf(move.Pod)
-		if err := m.cluster.Evict(m.ctx, move.Pod); err != nil {
+		if err := m.cluster.Evict(m.ctx, *m.engine.Repair().MovesPerHour, move.Pod); err != nil {
 			m.engine.TellMove(refused)
 			m.keep(move.Pod, refusedFor)
 			return end(refused, "%s/%s is not evicted: %w", move.Pod.Namespace, move.Pod.Name, err)

@@ -6,6 +6,6 @@
 // Whatever ends a chain releases its places. What was moved until then stands as well as
 // before. The last replacement may still be awaited: until it is ready, wherever it comes, the
 // chain counts as one that is under way, and no chain begins for its pod or moves pods of that
-// namespace. Nothing is stored: a scheduler that starts again knows of no chain, and the
-// policy places the replacement.
+// namespace. Nothing is stored but the evictions, in their workloads: a scheduler that starts
+// again knows of no chain, and the policy places the replacement.
 package mover

@@ -55,8 +55,11 @@ type Cluster interface {
 	Ends(node string) bool
 	// Activate lets the scheduler try pods at once.
 	Activate(...*v1.Pod)
-	// Evict evicts a pod. A pod that is gone is no error, nor is an answer that was lost.
-	Evict(context.Context, *v1.Pod) error
+	// Evict evicts a pod, if so many at most were evicted for this policy within the hour. A pod that is
+	// gone is no error, nor is an answer that was lost.
+	Evict(ctx context.Context, perHour int, pod *v1.Pod) error
+	// Evicted is how many pods were evicted for this policy within the hour, by whatever scheduler.
+	Evicted(context.Context) (int, error)
 }
 
 // A Mover serves one profile. Its methods may be called concurrently.
@@ -74,9 +77,10 @@ type Mover struct {
 	away     map[types.UID]*v1.Pod   // pods without a chain: tried when one ends, and when the mode changes
 	still    map[string]time.Time    // workloads of which no pod moves before
 	nodes    map[types.UID]string    // that chains have nominated, by the pod that waits
-	moved    []time.Time             // of the last hour
-	searchAt time.Time               // of the next search
-	wakeAt   time.Time               // of the next try of pods without a chain; zero = none is due
+	moved    []time.Time             // of the last hour, since this process started
+	written  written
+	searchAt time.Time // of the next search
+	wakeAt   time.Time // of the next try of pods without a chain; zero = none is due
 	running  sync.WaitGroup
 }
 
@@ -104,6 +108,12 @@ func (m *Mover) modeChanged() {
 	m.mu.Lock()
 	clear(m.rest)
 	clear(m.told)
+	count := m.engine.Repair().Mode == policy.RepairEnabled && m.written.due(m.now())
+	m.mu.Unlock()
+	if count {
+		m.count()
+	}
+	m.mu.Lock()
 	pods := m.takeAway(mostAway)
 	m.mu.Unlock()
 	m.cluster.Activate(pods...)
@@ -166,6 +176,9 @@ func (m *Mover) MakeRoom(pod *v1.Pod, nodes func() []string, open func(node stri
 		return ""
 	}
 	now := m.now()
+	if r.Mode == policy.RepairEnabled && m.written.due(now) {
+		go m.count()
+	}
 	most := min(*r.Chain, m.left(now, *r.MovesPerHour))
 	switch {
 	case len(m.chains)+len(m.gaps) >= mostChains || m.gaps[pod.UID] != nil: // the end of one wakes it
@@ -254,13 +267,14 @@ func controller(p *v1.Pod) string {
 	return p.Namespace + "/" + p.Name
 }
 
-// left is how many moves the last hour leaves.
+// left is how many moves the last hour leaves. What counts are the evictions that are written in the
+// workloads, as far as they were counted lately, or the own ones, if they are more: a record goes with its workload.
 func (m *Mover) left(now time.Time, perHour int) int {
 	m.moved = slices.DeleteFunc(m.moved, func(at time.Time) bool { return now.Sub(at) >= time.Hour })
 	for _, c := range m.chains {
 		perHour -= len(c.Moves) - c.begun // all may still come
 	}
-	return perHour - len(m.moved)
+	return perHour - max(len(m.moved), m.counted(now))
 }
 
 // leaving are the pods that leave the node that a rescue opens.
@@ -333,7 +347,7 @@ func (m *Mover) run(c *chain) {
 	m.mu.Unlock()
 	m.cluster.Activate(pods...)
 	if c.gap != nil {
-		m.waitOut(c)
+		go m.waitOut(c)
 	}
 }
 
@@ -350,7 +364,7 @@ func (m *Mover) Gone(pod *v1.Pod) {
 	}
 }
 
-// Wait returns when no chain is under way any more and no replacement of one is awaited.
+// Wait returns when no chain is under way any more. None begins afterwards.
 func (m *Mover) Wait() { m.running.Wait() }
 
 var errStopped = errors.New("the scheduler stops")

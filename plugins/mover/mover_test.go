@@ -43,6 +43,8 @@ type world struct {
 	evicted     []string
 	replaced    int
 	most        int             // evictions that are allowed; 0 = all
+	earlier     int             // evictions of the last hour, before this process
+	uncounted   error           // when they are counted
 	skew        atomic.Int64    // how far the engine's clock was set, in ns: it has no other that could be
 	active      map[string]bool // pods to be tried
 }
@@ -129,12 +131,22 @@ func (w *world) Activate(pods ...*v1.Pod) {
 	}
 }
 
+// Evicted implements [Cluster].
+func (w *world) Evicted(context.Context) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.earlier + len(w.evicted), w.uncounted
+}
+
 // Evict implements [Cluster].
-func (w *world) Evict(_ context.Context, p *v1.Pod) error {
+func (w *world) Evict(_ context.Context, perHour int, p *v1.Pod) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.refuses[p.Name]; err != nil {
 		return err
+	}
+	if w.earlier+len(w.evicted) >= perHour {
+		return errors.New("a limit")
 	}
 	if w.most > 0 && len(w.evicted) == w.most {
 		return errors.New("429")
@@ -428,18 +440,4 @@ func TestSecondMoveIsNotMade(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A pod for which there was no chain is looked at again after a while.
-func TestTriedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := stuck(t, policy.RepairEnabled)
-		w.staying["db-1"] = true
-		w.run(10 * time.Second)
-		require.Empty(t, w.evicted)
-		w.staying["db-1"] = false // a budget allows it again: no event of the scheduler says so
-		w.run(2 * time.Minute)
-		require.Equal(t, []string{"a"}, w.where("large-1"))
-		w.requireNothingHeld()
-	})
 }

@@ -59,3 +59,17 @@ func TestEvictionThatDidNotHappen(t *testing.T) {
 		w.requireNothingHeld()
 	})
 }
+
+// A pod for which there was no chain is looked at again after a while.
+func TestTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := stuck(t, policy.RepairEnabled)
+		w.staying["db-1"] = true
+		w.run(10 * time.Second)
+		require.Empty(t, w.evicted)
+		w.staying["db-1"] = false // a budget allows it again: no event of the scheduler says so
+		w.run(2 * time.Minute)
+		require.Equal(t, []string{"a"}, w.where("large-1"))
+		w.requireNothingHeld()
+	})
+}

@@ -82,14 +82,15 @@ type moverCluster struct {
 	budgets policylisters.PodDisruptionBudgetLister
 	handle  fwk.Handle
 	evictor *evict.Evictor
+	by      evict.Source // of evictions that make room
 }
 
-// newMoverCluster takes pods and budgets from the scheduler's informers.
-func newMoverCluster(h fwk.Handle, config *rest.Config) (*moverCluster, error) {
+// newMoverCluster takes pods and budgets from the scheduler's informers. policy is the one that decides.
+func newMoverCluster(h fwk.Handle, config *rest.Config, policy string) (*moverCluster, error) {
 	evictor, err := newEvictor(h, config, evict.MakeRoom)
 	return &moverCluster{
 		pods: h.SharedInformerFactory().Core().V1().Pods().Lister(), budgets: h.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
-		handle: h, evictor: evictor,
+		handle: h, evictor: evictor, by: evict.MakeRoom + ":" + evict.Source(policy),
 	}, err
 }
 
@@ -142,10 +143,13 @@ func (c *moverCluster) Activate(pods ...*v1.Pod) {
 
 // Evict implements [mover.Cluster]. Where the answer was lost the pod may be gone: its replacement
 // keeps its place until the chain has waited for it.
-func (c *moverCluster) Evict(ctx context.Context, pod *v1.Pod) error {
-	err := c.evictor.Evict(ctx, pod)
+func (c *moverCluster) Evict(ctx context.Context, perHour int, pod *v1.Pod) error {
+	err := c.evictor.EvictAs(ctx, c.by, perHour, pod)
 	if _, uncertain := errors.AsType[*evict.UncertainError](err); uncertain || errors.Is(err, evict.ErrGone) {
 		return nil
 	}
 	return err
 }
+
+// Evicted implements [mover.Cluster].
+func (c *moverCluster) Evicted(ctx context.Context) (int, error) { return c.evictor.Count(ctx, c.by) }

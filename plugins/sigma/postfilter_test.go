@@ -40,10 +40,14 @@ type quiet struct {
 	refuses error // evictions
 }
 
-func (q *quiet) Pod(_, name string) *v1.Pod               { return q.pods[name] }
-func (q *quiet) Stays() func(*v1.Pod) bool                { return func(*v1.Pod) bool { return q.stays } }
-func (q *quiet) Activate(...*v1.Pod)                      {}
-func (q *quiet) Evict(_ context.Context, p *v1.Pod) error { q.evicted <- p.Name; return q.refuses }
+func (q *quiet) Pod(_, name string) *v1.Pod           { return q.pods[name] }
+func (q *quiet) Stays() func(*v1.Pod) bool            { return func(*v1.Pod) bool { return q.stays } }
+func (q *quiet) Activate(...*v1.Pod)                  {}
+func (q *quiet) Evicted(context.Context) (int, error) { return 0, nil }
+func (q *quiet) Evict(_ context.Context, _ int, p *v1.Pod) error {
+	q.evicted <- p.Name
+	return q.refuses
+}
 
 // Ends implements [mover.Cluster].
 func (q *quiet) Ends(node string) bool { return (&moverCluster{handle: q.handle}).Ends(node) }
@@ -239,7 +243,7 @@ func (a *away) Workloads(_ context.Context, kind schema.GroupVersionKind, _ stri
 		return nil, nil
 	}
 	return []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db", Annotations: map[string]string{
-		evict.Annotation: time.Now().UTC().Format(time.RFC3339) + "/make-room/a",
+		evict.Annotation: time.Now().UTC().Format(time.RFC3339) + "/make-room:general/a",
 	}}}}, nil
 }
 
@@ -261,9 +265,15 @@ func TestEvictionWithoutAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := moving("db-1", "db").Node("a").Namespace("default").Obj()
 			p.OwnerReferences[0].APIVersion = "apps/v1"
-			c := &moverCluster{evictor: evict.New(&away{tt.err}, evict.MakeRoom, evict.Defaults, clock.RealClock{})}
-			err := c.Evict(t.Context(), p)
+			c := &moverCluster{evictor: evict.New(&away{tt.err}, evict.MakeRoom, evict.Defaults, clock.RealClock{}), by: "make-room:general"}
+			err := c.Evict(t.Context(), 2, p)
 			require.Equal(t, tt.ends, err != nil, "%v", err)
+			limit := &evict.LimitError{}
+			require.ErrorAs(t, c.Evict(t.Context(), 1, p), &limit, "one is written there")
+			require.Equal(t, "source make-room:general", limit.Limit)
+			n, err := c.Evicted(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
 		})
 	}
 }

@@ -24,7 +24,7 @@ var rebalancing atomic.Bool
 // rebalance carries out Rebalances until ctx ends, unless another profile does.
 func (p *Plugin) rebalance(ctx context.Context, a *config.SigmaArgs, profile string) error {
 	h := p.handle
-	cluster, err := newMoverCluster(h, h.KubeConfig())
+	cluster, err := newMoverCluster(h, h.KubeConfig(), a.PolicyName)
 	if err != nil {
 		return err
 	}
