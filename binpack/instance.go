@@ -88,6 +88,9 @@ type App struct {
 	Expected float64 // items alive at the same time, as forecast; negative = not given
 	Lifetime float64 // mean seconds, as forecast; negative = not given
 	Soft     []SoftTerm
+	// Declared is what a share of the app is of, see [Care]; 0 = Expected, negative = nothing
+	// declares items of it, and no share counts.
+	Declared float64
 }
 
 // A Rule (A, B, Max) forbids a placement after which a machine, or a zone, holds at least

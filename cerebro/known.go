@@ -1,6 +1,7 @@
 package cerebro
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -14,7 +15,7 @@ func withoutForecast(inst *binpack.Instance) *binpack.Instance {
 	seen := *inst
 	seen.Apps = slices.Clone(inst.Apps)
 	for a := range seen.Apps {
-		seen.Apps[a].Expected, seen.Apps[a].Lifetime = -1, -1
+		seen.Apps[a].Expected, seen.Apps[a].Lifetime, seen.Apps[a].Declared = -1, -1, 0
 	}
 	return &seen
 }
@@ -40,6 +41,7 @@ func (r *Replayer) scan() {
 	for _, app := range apps {
 		r.known.Expected = append(r.known.Expected, app.Expected)
 		r.known.Lifetime = append(r.known.Lifetime, app.Lifetime)
+		r.declared = append(r.declared, cmp.Or(app.Declared, app.Expected))
 	}
 }
 

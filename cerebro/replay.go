@@ -67,9 +67,10 @@ func (k DecisionKind) String() string { return [...]string{"place", "remove", "u
 // A Replayer replays one trace any number of times, keeping its memory. It
 // serves one goroutine.
 type Replayer struct {
-	trace *trace.Trace
-	state *binpack.State
-	known binpack.Known // the facts of all levels
+	trace    *trace.Trace
+	state    *binpack.State
+	known    binpack.Known // the facts of all levels
+	declared []float64     // per app
 	// Initial requests' items stand on these machines.
 	base      []int32 // per request: number of its first item
 	total     []float64
@@ -209,7 +210,7 @@ func (r *Replayer) begin(policy binpack.Policy, opt Options) {
 	r.state.Reset()
 	r.run = run{opt: opt, know: policy.Knowledge(), rejected: make([]float64, len(r.total))}
 	u := &r.run
-	r.state.Known, r.state.Declared, r.state.Care = r.grant(u.know), r.known.Expected, binpack.CareOf(policy)
+	r.state.Known, r.state.Declared, r.state.Care = r.grant(u.know), r.declared, binpack.CareOf(policy)
 	if opt.Care != nil {
 		r.state.Care = *opt.Care
 	}

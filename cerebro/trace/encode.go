@@ -21,7 +21,7 @@ type content struct {
 func (t *Trace) canonical() ([]content, error) {
 	m := manifest{
 		name: t.Name, description: t.Description, fleet: t.Instance.Fleet,
-		measureFrom: t.MeasureFrom, maxShareOfApp: t.Instance.MaxShareOfApp, source: t.Source,
+		measureFrom: t.MeasureFrom, maxShareOfApp: t.Instance.MaxShareOfApp, source: t.sourceWithDeclared(),
 	}
 	for _, dim := range t.Instance.Dimensions {
 		m.dimensions = append(m.dimensions, dim.Name)

@@ -39,6 +39,9 @@ func (b *builder) readApps(r io.Reader) error {
 		}
 		p.term.Group = i
 	}
+	if err := b.setDeclared(); err != nil {
+		return err
+	}
 	return b.setDimensions()
 }
 
@@ -92,7 +95,9 @@ func (b *builder) app(rows *table) (app binpack.App, err error) {
 	if app.Expected, err = rows.amountOr(appExpected, -1); err != nil {
 		return app, err
 	}
-	app.Lifetime, err = rows.amountOr(appLifetime, -1)
+	if app.Lifetime, err = rows.amountOr(appLifetime, -1); err != nil {
+		return app, err
+	}
 	return app, err
 }
 

@@ -26,6 +26,7 @@ type app struct {
 	gone     bool
 	start    int
 	expected float64 // negative: unknown
+	declared float64 // now
 }
 
 func (h *History) setNode(e *ledger.Event) error {
@@ -173,11 +174,33 @@ func (h *History) allRules() []ledger.Rule {
 }
 
 // forecast keeps the first number of each app in the window: later ones would show
-// a policy what is to come.
-func (h *History) forecast(expected map[string]float64) {
-	for name, n := range expected {
-		if a, ok := h.apps[name]; ok && (a.expected < 0 || h.at < h.from) {
+// a policy what is to come. It also keeps the most that each group declares at a time in the
+// window: a share is of this, for it says where pods may stand and not how many come.
+func (h *History) forecast(e *ledger.Event) {
+	now := map[string]float64{}
+	for name, n := range e.Expected {
+		a, ok := h.apps[name]
+		if !ok {
+			continue
+		}
+		if a.expected < 0 || h.at < h.from {
 			a.expected = n
 		}
+		a.declared = 0
+		if h.start.MaxShareOfApp > 0 && !slices.Contains(e.Undeclared, name) { // older logs do not say
+			a.declared = max(0, n)
+		}
+		now[a.spec.Group] = 0
+	}
+	for _, a := range h.apps {
+		if sum, ok := now[a.spec.Group]; ok && !a.gone {
+			now[a.spec.Group] = sum + a.declared
+		}
+	}
+	for group, n := range now {
+		if h.at >= h.from {
+			n = max(n, h.declared[group])
+		}
+		h.declared[group] = n
 	}
 }

@@ -32,10 +32,11 @@ type History struct {
 
 	nodes     map[string]*node
 	apps      map[string]*app
-	selectors map[string]int // the start after which an app with a selector was described; 0: no app has it
-	rules     []ledger.Rule  // in force
-	past      []ledger.Rule  // former rules of groups that were unknown when the rules changed
-	stays     []*stay        // one for each stay of a pod on a node, or wait for one
+	declared  map[string]float64 // per group: the most that is declared at a time in the window
+	selectors map[string]int     // the start after which an app with a selector was described; 0: no app has it
+	rules     []ledger.Rule      // in force
+	past      []ledger.Rule      // former rules of groups that were unknown when the rules changed
+	stays     []*stay            // one for each stay of a pod on a node, or wait for one
 	here      map[string]*stay
 }
 
@@ -47,7 +48,7 @@ const descriptionPause = 500
 func New() *History {
 	return &History{
 		from: math.MinInt64, until: math.MaxInt64,
-		nodes: map[string]*node{}, apps: map[string]*app{}, selectors: map[string]int{}, here: map[string]*stay{},
+		nodes: map[string]*node{}, apps: map[string]*app{}, declared: map[string]float64{}, selectors: map[string]int{}, here: map[string]*stay{},
 	}
 }
 
@@ -121,7 +122,7 @@ func (h *History) book(e *ledger.Event) error {
 	case ledger.KindRule:
 		h.setRules(e)
 	case ledger.KindForecast:
-		h.forecast(e.Expected)
+		h.forecast(e)
 	case ledger.KindArrive, ledger.KindPlace, ledger.KindDecide:
 		return h.come(e)
 	case ledger.KindFailed, ledger.KindRemove:
@@ -140,6 +141,9 @@ func (h *History) begin(e *ledger.Event) error {
 	}
 	h.start = *e.Start
 	h.starts = append(h.starts, h.at)
+	for _, a := range h.apps { // it is described again
+		a.declared = 0
+	}
 	h.past, h.rules = append(h.past, h.rules...), nil
 	return nil
 }

@@ -188,6 +188,34 @@ func TestHistories(t *testing.T) {
 
 // What is expected is the number at the beginning: a later one would show a policy
 // what is to come.
+// A share of an app is of the most that its workload declares at a time in the window, of however
+// many sizes; where nothing is declared no share counts. The forecast stays that of the beginning.
+func TestDeclaredIsTheMostOfTheWindow(t *testing.T) {
+	counted := func(at float64, app string, n float64) *ledger.Event {
+		e := expect(at, app, n)
+		e.Undeclared = []string{app}
+		return e
+	}
+	begin := start(100)
+	begin.Start.MaxShareOfApp = .5
+	resized := app(100, "web-2", "")
+	resized.Spec.Group = "web"
+	path := write(t, begin, node(100, "a"), app(100, "web", ""), resized, app(100, "bare", ""), app(100, "db", ""),
+		expect(100, "web", 50), expect(110, "web", 2), expect(100, "db", 3), counted(110, "bare", 4),
+		pod(200, ledger.KindDecide, "p", "web", "a"), counted(210, "bare", 9), expect(220, "web", 20),
+		expect(230, "web", -1), expect(230, "web-2", 12))
+	for from, want := range map[string]map[string][2]float64{
+		"":    {"web": {50, 50}, "web-2": {12, -1}, "bare": {4, -1}, "db": {3, 0}},
+		"50s": {"web": {2, 20}, "web-2": {12, -1}, "bare": {4, -1}, "db": {3, 0}},
+	} {
+		got := map[string][2]float64{}
+		for _, a := range read(t, path, from, "").Instance.Apps {
+			got[a.Name] = [2]float64{a.Expected, a.Declared}
+		}
+		require.Equal(t, want, got, from)
+	}
+}
+
 func TestExpectedIsOfTheBeginning(t *testing.T) {
 	path := write(t, start(100), node(100, "a"), app(100, "web", ""), expect(100, "web", 3), pod(101, ledger.KindDecide, "p", "web", "a"),
 		expect(150, "web", 5), expect(160, "web", 9), app(170, "late", ""), expect(170, "late", 2), expect(180, "late", 4))

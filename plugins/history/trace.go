@@ -157,8 +157,31 @@ func (w *writer) makeInstance(fleet string) error {
 		w.app[a.Name] = int32(i)
 		a.Expected = h.apps[a.Name].expected
 	}
+	if w.instance.MaxShareOfApp > 0 {
+		h.setDeclared(w.instance)
+	}
 	w.closeCordoned()
 	return nil
+}
+
+// setDeclared says what shares are of, where that is not what is expected: the first app of
+// a group has all that the group declares.
+func (h *History) setDeclared(inst *binpack.Instance) {
+	expected, first := make([]float64, len(inst.Groups)), make([]bool, len(inst.Groups))
+	for _, a := range inst.Apps {
+		expected[a.Group] += max(0, a.Expected)
+	}
+	for i := range inst.Apps {
+		a := &inst.Apps[i]
+		most := h.declared[inst.Groups[a.Group].Name]
+		if most == expected[a.Group] {
+			continue
+		}
+		if a.Declared = -1; most > 0 && !first[a.Group] {
+			a.Declared = most
+		}
+		first[a.Group] = true
+	}
 }
 
 // fits reports whether some machine takes an item of an app when it is empty.

@@ -159,6 +159,7 @@ func (t *Translator) Forecast(declared *Declared, since time.Duration) []Fault {
 		}
 		expected[a.Name()] += n
 	}
+	undeclared := map[string]bool{}
 	keep := math.Exp2(-float64(since) / float64(peakHalfLife))
 	for _, g := range t.ledger.Groups() {
 		now := float64(g.Pods())
@@ -167,16 +168,16 @@ func (t *Translator) Forecast(declared *Declared, since time.Duration) []Fault {
 			continue
 		}
 		if n := math.Round(g.Peak); n > 0 && g.Latest() != nil {
-			expected[g.Latest().Name()] = n
+			expected[g.Latest().Name()], undeclared[g.Latest().Name()] = n, true
 		}
 	}
 	t.sweep(expected, since)
-	t.setExpected(expected)
+	t.setExpected(expected, undeclared)
 	return t.setWindows(plans)
 }
 
 // ForecastNew says how many pods new workloads declare, where nothing is expected of their
-// apps yet. The next forecast has what it leaves out: autoscalers and windows.
+// apps yet, or nothing declared. The next forecast has what it leaves out: autoscalers and windows.
 func (t *Translator) ForecastNew(declared *Declared) {
 	known, expected := t.ledger.Expected(), map[string]float64{}
 	for _, w := range declared.workloads() {
@@ -187,7 +188,7 @@ func (t *Translator) ForecastNew(declared *Declared) {
 		if a == nil || !t.fitsSomewhere(a.Spec()) {
 			continue
 		}
-		if _, ok := known[a.Name()]; !ok {
+		if _, ok := known[a.Name()]; !ok || t.ledger.Undeclared()[a.Name()] {
 			expected[a.Name()] += float64(w.replicas)
 		}
 	}
@@ -197,21 +198,25 @@ func (t *Translator) ForecastNew(declared *Declared) {
 }
 
 // setExpected emits the numbers that changed.
-func (t *Translator) setExpected(expected map[string]float64) {
-	changed := map[string]float64{}
-	before := t.ledger.Expected()
+func (t *Translator) setExpected(expected map[string]float64, undeclared map[string]bool) {
+	changed, counted := map[string]float64{}, []string(nil)
+	before, were := t.ledger.Expected(), t.ledger.Undeclared()
 	for name, n := range expected {
-		if old, ok := before[name]; !ok || old != n {
+		if old, ok := before[name]; !ok || old != n || undeclared[name] != were[name] {
 			changed[name] = n
+			if undeclared[name] {
+				counted = append(counted, name)
+			}
 		}
 	}
+	slices.Sort(counted)
 	for name := range before {
 		if _, ok := expected[name]; !ok {
 			changed[name] = -1
 		}
 	}
 	if len(changed) > 0 {
-		t.emit(&ledger.Event{Kind: ledger.KindForecast, Expected: changed})
+		t.emit(&ledger.Event{Kind: ledger.KindForecast, Expected: changed, Undeclared: counted})
 	}
 }
 

@@ -110,12 +110,17 @@ func TestForecastIsOfTheSameApp(t *testing.T) {
 	require.Contains(t, w.expected(), w.EnsureApp(made).Name())
 }
 
-// A new workload is expected at once, where nothing is yet; what a forecast has said stays.
+// A new workload is expected at once, where nothing is yet or what is was only counted; what a forecast has said stays.
 func TestForecastOfNewWorkloads(t *testing.T) {
 	w := newWorld(t)
 	w.Forecast(&kube.Declared{Deployments: []*appsv1.Deployment{deployment("web", new(int32(3)))}}, 0)
 	require.Len(t, w.expected(), 1)
+	counted := podOf("web-1", ownedBy("Deployment", "counted"), requests("cpu", "1"))
+	w.SetNode(nodeOf("a", func(n *v1.Node) { n.Status.Allocatable = list("cpu", "64", "pods", "110") }), []*v1.Pod{counted})
+	w.Forecast(&kube.Declared{Deployments: []*appsv1.Deployment{deployment("web", new(int32(3)))}}, 0)
+	require.Equal(t, []string{"default/Deployment/counted@cpu=1"}, w.events[len(w.events)-1].Undeclared)
 	var fresh kube.Declared
+	fresh.Add(deployment("counted", new(int32(7))))
 	fresh.Add(deployment("web", new(int32(9))))
 	fresh.Add(deployment("api", new(int32(5))))
 	fresh.Add(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "job"}, Spec: batchv1.JobSpec{Parallelism: new(int32(4)), Template: template("1")}})
@@ -125,7 +130,8 @@ func TestForecastOfNewWorkloads(t *testing.T) {
 	for _, n := range w.expected() {
 		counts = append(counts, n)
 	}
-	require.ElementsMatch(t, []float64{3, 5, 4}, counts)
+	require.ElementsMatch(t, []float64{3, 5, 4, 7}, counts)
+	require.Empty(t, w.events[len(w.events)-1].Undeclared)
 }
 
 // Pods that fit no node, even an empty one, are not expected until one comes that
@@ -202,6 +208,7 @@ func TestPeaksFade(t *testing.T) {
 	w.SetNode(n, work(16))
 	w.Forecast(&kube.Declared{}, 0)
 	require.Equal(t, map[string]float64{app: 16}, w.expected())
+	require.Equal(t, []string{app}, w.events[len(w.events)-1].Undeclared)
 	w.SetNode(n, work(4))
 	for _, want := range []float64{10, 7, 6} { // 4 + 12/2, + 12/4, + 12/8
 		w.Forecast(&kube.Declared{}, 24*time.Hour)

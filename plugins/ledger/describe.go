@@ -41,7 +41,7 @@ func (l *Ledger) Describe(identify func(*Pod) (name string, created int64)) []*E
 		list = append(list, &Event{Kind: KindRule, Rules: slices.Clone(l.rules), Reset: true})
 	}
 	if len(l.expected) > 0 {
-		list = append(list, &Event{Kind: KindForecast, Expected: maps.Clone(l.expected)})
+		list = append(list, &Event{Kind: KindForecast, Expected: maps.Clone(l.expected), Undeclared: slices.Sorted(maps.Keys(l.undeclared))})
 	}
 	if len(l.windows) > 0 {
 		e := &Event{Kind: KindWindow, Windows: map[string]*Window{}}

@@ -208,6 +208,9 @@ func (l *Ledger) Selectors() iter.Seq[*Selector] { return maps.Values(l.selector
 // Expected is the forecast, by app. It must not be changed.
 func (l *Ledger) Expected() map[string]float64 { return l.expected }
 
+// Undeclared are the apps of which something is expected that nothing declares. It must not be changed.
+func (l *Ledger) Undeclared() map[string]bool { return l.undeclared }
+
 // describe gives an app its specification and files it under its group and its
 // selector.
 func (l *Ledger) describe(a *AppEntry, spec App) {

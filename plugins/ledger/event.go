@@ -16,12 +16,15 @@ type Event struct {
 	Rules    []Rule             `json:"rules,omitempty"`
 	Reset    bool               `json:"reset,omitempty"`    // of rule: these replace all earlier ones
 	Expected map[string]float64 `json:"expected,omitempty"` // per app; negative: unknown from now on
-	Role     Role               `json:"role,omitempty"`
-	Policy   *policy.Object     `json:"policy,omitempty"`  // nil: the role has none from now on
-	Outside  *policy.Object     `json:"outside,omitempty"` // takes its place outside of windows, where it reads a clock
-	Chosen   *Chosen            `json:"chosen,omitempty"`
-	Windows  map[string]*Window `json:"windows,omitempty"` // per group; nil: none from now on
-	Reserved *Reserved          `json:"reserved,omitempty"`
+	// Undeclared lists those of Expected that are counted, for nothing declares them. No share of
+	// such an app counts.
+	Undeclared []string           `json:"undeclared,omitempty"`
+	Role       Role               `json:"role,omitempty"`
+	Policy     *policy.Object     `json:"policy,omitempty"`  // nil: the role has none from now on
+	Outside    *policy.Object     `json:"outside,omitempty"` // takes its place outside of windows, where it reads a clock
+	Chosen     *Chosen            `json:"chosen,omitempty"`
+	Windows    map[string]*Window `json:"windows,omitempty"` // per group; nil: none from now on
+	Reserved   *Reserved          `json:"reserved,omitempty"`
 
 	Pod       string `json:"pod,omitempty"`     // namespace/name
 	UID       string `json:"uid,omitempty"`     // in a recording also of a node
@@ -41,7 +44,7 @@ const (
 	KindApp      Kind = "app"         // App, Spec: the app is new, or its constraints changed
 	KindForget   Kind = "forget"      // Node or App
 	KindRule     Kind = "rule"        // Rules, Reset: more rules, or others
-	KindForecast Kind = "forecast"    // Expected: the numbers that changed
+	KindForecast Kind = "forecast"    // Expected, Undeclared: the numbers that changed
 	KindWindow   Kind = "window"      // Windows: those that changed
 	KindPolicy   Kind = "policy"      // Role, Policy, Outside
 	KindChoose   Kind = "choose"      // Role, Chosen: the policy leaves decisions to that file from now on
@@ -75,7 +78,7 @@ type Start struct {
 	Units map[string]string `json:"units,omitempty"`
 	// AppLabel is the label whose value names a pod's app. Only recordings have it.
 	AppLabel string `json:"appLabel,omitempty"`
-	// MaxShareOfApp is the share of a group's expected pods that one node should hold at most,
+	// MaxShareOfApp is the share of a group's declared pods that one node should hold at most,
 	// for policies that state none; 0 = no limit, as in logs that are older than the field.
 	MaxShareOfApp float64 `json:"maxShareOfApp,omitempty"`
 }

@@ -23,6 +23,7 @@ type Ledger struct {
 	selectors  map[string]*Selector
 	rules      []Rule
 	expected   map[string]float64
+	undeclared map[string]bool   // those of expected that nothing declares
 	windows    map[string]Window // by group
 	clock      float64           // of the question
 	pods       map[string]*Pod   // by UID; those that stand, and those that wait
@@ -73,7 +74,7 @@ func New() *Ledger {
 
 func (l *Ledger) reset(start Start) {
 	*l = Ledger{
-		start: start, machines: map[string]*Node{}, apps: map[string]*AppEntry{}, expected: map[string]float64{},
+		start: start, machines: map[string]*Node{}, apps: map[string]*AppEntry{}, expected: map[string]float64{}, undeclared: map[string]bool{},
 		groups: map[string]*Group{}, selectors: map[string]*Selector{},
 		windows: map[string]Window{}, pods: map[string]*Pod{}, policies: map[Role]*policyInUse{}, held: map[*Node]bool{}, stale: true,
 	}
@@ -97,7 +98,7 @@ func (l *Ledger) Apply(e *Event) error {
 	case KindRule:
 		return l.setRules(e)
 	case KindForecast:
-		return l.forecast(e.Expected)
+		return l.forecast(e.Expected, e.Undeclared)
 	case KindWindow:
 		return l.setWindows(e)
 	case KindPolicy:
@@ -266,26 +267,39 @@ func (l *Ledger) forgetApp(name string) error {
 	l.unfile(a, a.spec.Selector)
 	delete(l.apps, name)
 	delete(l.expected, name)
+	delete(l.undeclared, name)
 	l.stale = true
 	return nil
 }
 
-func (l *Ledger) forecast(expected map[string]float64) error {
+func (l *Ledger) forecast(expected map[string]float64, undeclared []string) error {
 	for _, name := range slices.Sorted(maps.Keys(expected)) {
 		if n := expected[name]; !(n <= float64(binpack.MaxValue)) {
 			return fmt.Errorf("expected.%s %v: want at most 2^50", name, n)
 		}
 	}
+	counted := map[string]bool{}
+	for _, name := range undeclared {
+		if n, ok := expected[name]; !ok || n < 0 {
+			return fmt.Errorf("undeclared %q: nothing is expected of it", name)
+		}
+		counted[name] = true
+	}
 	changed := false
 	for name, n := range expected {
 		old, ok := l.expected[name]
 		switch {
-		case n >= 0 && (!ok || old != n):
+		case n >= 0 && (!ok || old != n || counted[name] != l.undeclared[name]):
 			l.expected[name] = n
 			changed = true
 		case n < 0 && ok:
 			delete(l.expected, name)
 			changed = true
+		}
+		if counted[name] {
+			l.undeclared[name] = true
+		} else {
+			delete(l.undeclared, name)
 		}
 	}
 	if !changed || !l.ready() {

@@ -267,6 +267,8 @@ func TestNoChange(t *testing.T) {
 		{Kind: ledger.KindApp, App: app, Spec: &ledger.App{Group: "x", SpreadMin: -1}},
 		{Kind: ledger.KindRule, Reset: true, Rules: []ledger.Rule{{App: "x", Other: "y", Max: -1}}},
 		{Kind: ledger.KindForecast, Expected: map[string]float64{app: math.NaN()}},
+		{Kind: ledger.KindForecast, Expected: map[string]float64{app: -1}, Undeclared: []string{app}},
+		{Kind: ledger.KindForecast, Undeclared: []string{app}},
 		{Kind: ledger.KindPlace, UID: "new", App: app, Node: "nowhere"},
 		{Kind: ledger.KindForget, Node: "nowhere"},
 		{Kind: "lunch"},

@@ -48,5 +48,10 @@ func (l *Ledger) care(role Role) binpack.Care {
 // tellForecast gives the columns what is expected.
 func (l *Ledger) tellForecast() {
 	known := l.known()
-	l.state.Known.Expected, l.state.Declared = known, known
+	l.state.Known.Expected, l.state.Declared = known, slices.Clone(known)
+	for i, a := range l.appAt {
+		if l.undeclared[a.name] {
+			l.state.Declared[i] = -1
+		}
+	}
 }

@@ -149,6 +149,8 @@ devices: []
 fleet: open
 maxShareOfApp: 0.5
 source:
+  declared:
+    shop/Deployment/db: 0
   fixed:
     shop/db-1: it is not ready
     shop/web-1: it is not ready
