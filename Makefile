@@ -153,6 +153,10 @@ e2e-plan: ## a plan of 5,000 pods into 1,000 nodes, and a lost node planned agai
 e2e-rebalance: ## the plan of a Rebalance beside the command's, 5,000 pods on 1,000 nodes (docs/results/rebalance-live.md)
 	@SIGMA_REBALANCE=$(or $(SIZE),1000x336x4) hack/e2e.sh -v -run '^TestRebalance$$'
 
+.PHONY: e2e-rebalance-faults
+e2e-rebalance-faults: ## faults of Rebalances in mode Auto at every step, ROUNDS=5 of each, in as many clusters (15 minutes)
+	@SIGMA_ROUNDS=$(or $(ROUNDS),5) hack/e2e.sh -v -parallel $(or $(ROUNDS),5) -run '^TestRebalanceFaults$$'
+
 .PHONY: e2e-moves
 e2e-moves: ## faults of chains of moves at every moment, ROUNDS=5 of each, and preemption beside make-room (20 minutes)
 	@SIGMA_ROUNDS=$(or $(ROUNDS),5) hack/e2e.sh -v -run '^Test(MoveFaults|PreemptionBesideMakeRoom)$$'

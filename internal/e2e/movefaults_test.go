@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -104,12 +105,48 @@ var moveFaults = []moveFault{
 	}, "?"},
 }
 
+// newMoveLab starts a scheduler with the rights of a component, and a watch.
+func newMoveLab(t *testing.T, c *e2e.Cluster, component string) *moveLab {
+	t.Helper()
+	installSigma(t, c)
+	grant(t, c, component)
+	c.Kubectl(t, `
+apiVersion: sigma-scheduler.io/v1alpha1
+kind: PlacementRule
+metadata: {name: alone}
+spec: {selector: {matchLabels: {alone: "yes"}}, maxPerNode: 1}
+`, "apply", "-f", "-")
+	l := &moveLab{c: c, gate: &moveGate{}, proxy: c.StartProxy(t, "scheduler.kubeconfig"), log: filepath.Join(t.TempDir(), "decisions.jsonl")}
+	l.proxy.Match(l.gate.match)
+	applyPolicy(t, c, "general-k0", "general")
+	l.sigma = c.StartScheduler(t, scheduler, (&scene{proxy: l.proxy}).config(l.log, 10000))
+	l.watch = watchMoves(t, c)
+	return l
+}
+
+// end stops the scheduler after so many kills, and checks what it has done.
+func (l *moveLab) end(t *testing.T, kills int) {
+	t.Helper()
+	l.proxy.RequireBoundOnce(t)
+	l.c.RequireFits(t)
+	requireSound(t, l.sigma)
+	l.sigma.Stop(t)
+	require.Equal(t, kills+1, requireLog(t, l.log).Starts)
+	requireDeadlines(t, l.log)
+}
+
 // policy makes a shipped policy the cluster's, with repair.
 func (l *moveLab) policy(t *testing.T, file string) {
 	t.Helper()
 	applyPolicy(t, l.c, file, "general")
 	l.repair(t, "Enabled")
-	e2e.Wait(t, file, func() (string, bool) {
+	l.waitPolicy(t)
+}
+
+// waitPolicy waits until the scheduler decides by the policy.
+func (l *moveLab) waitPolicy(t *testing.T) {
+	t.Helper()
+	e2e.Wait(t, "the policy", func() (string, bool) {
 		want := l.c.Kubectl(t, "", "get", "placementpolicy", "general", "-o", "jsonpath={.metadata.generation}")
 		is := fmt.Sprint(l.sigma.Metric(t, "sigma_policy_generation", `role="primary"`))
 		return is + " of " + want, is == want
@@ -169,9 +206,50 @@ func (l *moveLab) standing(t *testing.T, ns string) map[string]int32 {
 	return held
 }
 
+// waitReleased waits until nothing is reserved on the nodes of a site.
+func (l *moveLab) waitReleased(t *testing.T, s *moveSite) {
+	t.Helper()
+	probes := 0
+	e2e.Wait(t, "the end of the reservations", func() (string, bool) {
+		held := l.standing(t, s.ns)
+		if len(held) > 0 { // they end before the next decision
+			probe := e2e.Pod(s.ns, fmt.Sprint("probe-", probes), "1m", "1Mi")
+			probe.Spec.NodeSelector = map[string]string{"site": s.ns}
+			l.c.CreatePods(t, probe)
+			probes++
+		}
+		return fmt.Sprint(held), len(held) == 0
+	})
+}
+
+// places are where room was last reserved for a pod of each workload of the site.
+func (l *moveLab) places(t *testing.T, s *moveSite) map[string]string {
+	t.Helper()
+	list := map[string]string{}
+	for _, e := range ledgertest.Events(t, l.log, ledger.KindReserve) {
+		if name, is := strings.CutPrefix(e.App, s.ns+"/"); is {
+			app, _, _ := strings.Cut(name, "@") // and its size
+			list[app] = e.Node
+		}
+	}
+	return list
+}
+
+// landed counts the pods of the site's workloads that stand where room was last reserved for one.
+func (l *moveLab) landed(t *testing.T, s *moveSite) (n int) {
+	t.Helper()
+	places := l.places(t, s)
+	for _, p := range s.c.Pods(s.ns) {
+		if app := p.Labels["app"]; slices.Contains(movers, app) && places[app] == p.Spec.NodeName {
+			n++
+		}
+	}
+	return n
+}
+
 // settle checks what a fault leaves: all pods of the workloads run, every eviction is recorded, and once the pod does not wait any
 // more nothing is reserved for it.
-func (l *moveLab) settle(t *testing.T, s *moveSite, ends string) (in bool, surplus int) {
+func (l *moveLab) settle(t *testing.T, s *moveSite, ends string) (in bool, landed, surplus int) {
 	t.Helper()
 	waitIn := func() {
 		e2e.Wait(t, "the pod on its node", func() (string, bool) { return fmt.Sprint(l.c.Placements(s.ns)), s.isIn() })
@@ -197,19 +275,10 @@ func (l *moveLab) settle(t *testing.T, s *moveSite, ends string) (in bool, surpl
 		s.healthy(t)
 		drop()
 	}
-	probes := 0
-	e2e.Wait(t, "the end of the reservations", func() (string, bool) {
-		held := l.standing(t, s.ns)
-		if len(held) > 0 { // they end before the next decision
-			probe := e2e.Pod(s.ns, fmt.Sprint("probe-", probes), "1m", "1Mi")
-			probe.Spec.NodeSelector = map[string]string{"site": s.ns}
-			l.c.CreatePods(t, probe)
-			probes++
-		}
-		return fmt.Sprint(held), len(held) == 0
-	})
+	landed = l.landed(t, s)
+	l.waitReleased(t, s)
 	s.healthy(t)
-	return in, s.requireRecords(t)
+	return in, landed, s.requireRecords(t, "make-room")
 }
 
 // TestMoveFaults has chains of two moves, and while they are carried out something fails, at a moment that the test chooses. A
@@ -218,20 +287,8 @@ func (l *moveLab) settle(t *testing.T, s *moveSite, ends string) (in bool, surpl
 func TestMoveFaults(t *testing.T) {
 	rounds := roundsOf(t)
 	c := e2e.Shared(t)
-	installSigma(t, c)
-	grantRepair(t, c)
-	c.Kubectl(t, `
-apiVersion: sigma-scheduler.io/v1alpha1
-kind: PlacementRule
-metadata: {name: alone}
-spec: {selector: {matchLabels: {alone: "yes"}}, maxPerNode: 1}
-`, "apply", "-f", "-")
-	l := &moveLab{c: c, gate: &moveGate{}, proxy: c.StartProxy(t, "scheduler.kubeconfig"), log: filepath.Join(t.TempDir(), "decisions.jsonl")}
-	l.proxy.Match(l.gate.match)
-	applyPolicy(t, c, "general-k0", "general")
-	l.sigma = c.StartScheduler(t, scheduler, (&scene{proxy: l.proxy}).config(l.log, 10000))
+	l := newMoveLab(t, c, "repair")
 	l.policy(t, "general-k0")
-	l.watch = watchMoves(t, c)
 	site := func(t *testing.T) *moveSite {
 		t.Helper()
 		return newMoveSite(t, c, l.proxy, l.gate, l.watch)
@@ -258,9 +315,9 @@ spec: {selector: {matchLabels: {alone: "yes"}}, maxPerNode: 1}
 				}
 				for _, at := range each {
 					s := site(t)
-					f.strike(t, l, s, s.reach(t, at))
-					gotIn, more := l.settle(t, s, f.ends)
-					t.Logf("%v: %d evicted, the pod has a node: %t", at, s.watch.evictions(s.ns), gotIn)
+					f.strike(t, l, s, s.reach(t, at, s.large))
+					gotIn, landed, more := l.settle(t, s, f.ends)
+					t.Logf("%v: %d evicted, %d landed as planned, at most %d away, the pod has a node: %t", at, s.watch.evictions(s.ns), landed, s.watch.away(s.ns), gotIn)
 					if count++; gotIn {
 						in++
 					}
@@ -274,12 +331,7 @@ spec: {selector: {matchLabels: {alone: "yes"}}, maxPerNode: 1}
 	}
 	t.Logf("%d chains, %d pods got in; %d pods evicted, %d records without an eviction; at most %d away at a time; %d changes of pods watched, %d of them wrong",
 		count, in, len(l.watch.all.evicted), surplus, l.watch.all.mostAway, l.watch.all.moments, len(l.watch.broken))
-	l.proxy.RequireBoundOnce(t)
-	c.RequireFits(t)
-	requireSound(t, l.sigma)
-	l.sigma.Stop(t)
-	require.Equal(t, kills+1, requireLog(t, l.log).Starts)
-	requireDeadlines(t, l.log)
+	l.end(t, kills)
 }
 
 // requireDeadlines checks that no decision is made while a reservation stands whose deadline has passed.
@@ -325,23 +377,34 @@ func (l *moveLab) neverReplaced(t *testing.T, chains int, site func(*testing.T) 
 		sites = append(sites, site(t))
 	}
 	for _, s := range sites {
-		goOn := s.reach(t, evictingFirst)
-		l.c.Kubectl(t, "", "create", "quota", "full", "-n", s.ns, fmt.Sprint("--hard=pods=", len(l.c.Pods(s.ns))-1))
-		e2e.Wait(t, "the quota", func() (string, bool) {
-			is := l.c.Kubectl(t, "", "get", "quota", "full", "-n", s.ns, "-o", "jsonpath={.status.hard.pods}")
-			return is, is != ""
-		})
+		goOn := s.reach(t, evictingFirst, s.large)
+		s.forbid(t)
 		goOn()
 	}
 	return func() {
 		for _, s := range sites {
 			s.waitEnd(t, "nothing came to node")
 			require.Equal(t, 1, s.watch.evictions(s.ns))
-			l.c.Kubectl(t, "", "delete", "quota", "full", "-n", s.ns)
-			l.c.Kubectl(t, "", "annotate", "replicasets", "--all", "-n", s.ns, "tried=again") // else it tries for long
-			in, _ := l.settle(t, s, "?")
-			t.Logf("the replacement never comes: 1 evicted, the pod has a node: %t", in)
+			s.allow(t)
+			in, landed, _ := l.settle(t, s, "?")
+			t.Logf("the replacement never comes: 1 evicted, %d landed as planned, at most %d away, the pod has a node: %t", landed, s.watch.away(s.ns), in)
 			s.close(t)
 		}
 	}
+}
+
+// forbid has a quota forbid the next pod.
+func (s *moveSite) forbid(t *testing.T) {
+	t.Helper()
+	s.c.Kubectl(t, "", "create", "quota", "full", "-n", s.ns, fmt.Sprint("--hard=pods=", len(s.c.Pods(s.ns))-1))
+	e2e.Wait(t, "the quota", func() (string, bool) {
+		is := s.c.Kubectl(t, "", "get", "quota", "full", "-n", s.ns, "-o", "jsonpath={.status.hard.pods}")
+		return is, is != ""
+	})
+}
+
+func (s *moveSite) allow(t *testing.T) {
+	t.Helper()
+	s.c.Kubectl(t, "", "delete", "quota", "full", "-n", s.ns)
+	s.c.Kubectl(t, "", "annotate", "replicasets", "--all", "-n", s.ns, "tried=again") // else it tries for long
 }

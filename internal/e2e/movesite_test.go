@@ -5,7 +5,6 @@ package e2e_test
 import (
 	"fmt"
 	"maps"
-	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/sigma-scheduler/sigma/internal/e2e"
+	"github.com/sigma-scheduler/sigma/plugins/evict"
 )
 
 // A moveSite is four nodes of 4 cores. A pod of 3.5 cores fits on the first once a pod of 1.5 cores of each of two workloads has
@@ -87,61 +87,44 @@ func (s *moveSite) waitBudget(t *testing.T, name, allows string) {
 	})
 }
 
-// A moment is how far a chain is when a fault comes.
-type moment int
-
-// The moments: a request is under way, or a pod has not ended.
-const (
-	evictingFirst moment = iota + 1
-	bindingFirst
-	evictingSecond
-	bindingSecond
-	bindingLast
-	endingFirst
-	endingSecond
-)
-
-func (m moment) String() string {
-	return []string{"", "evicting the first", "binding the first", "evicting the second", "binding the second", "binding the pod", "the first ends", "the second ends"}[m]
-}
-
-// reach begins a chain and returns when it is at a moment, at which it stays until goOn is called.
-func (s *moveSite) reach(t *testing.T, at moment) (goOn func()) {
+// reach begins what moves pods and returns when it is at a moment, at which it stays until goOn is called.
+func (s *moveSite) reach(t *testing.T, at moment, begin func(*testing.T)) (goOn func()) {
 	t.Helper()
 	release := func() {}
-	held := map[moment]moment{endingFirst: 0, endingSecond: evictingSecond}
-	n, ends := held[at]
-	if !ends {
-		n = at
-	}
-	if n > 0 {
-		s.gate.hold(s.ns, int(n))
+	if held := requests[at]; held.n > 0 {
+		s.gate.hold(s.ns, held)
 		release = s.proxy.Hold()
 	}
 	if at == endingFirst {
 		s.c.Kubelet.Disown(s.from)
 	}
-	large := e2e.Pod(s.ns, "large", "3500m", "1Gi")
-	large.Spec.NodeSelector = map[string]string{"site": s.ns}
-	s.c.CreatePods(t, large)
-	if n > 0 {
+	begin(t)
+	if requests[at].n > 0 {
 		s.proxy.WaitHeld(t, 1)
 	}
 	if at == endingSecond {
 		s.c.Kubelet.Disown(s.from)
 		release()
 	}
-	if ends {
+	if evicted := map[moment]int{endingFirst: 1, endingSecond: 2}[at]; evicted > 0 {
 		e2e.Wait(t, at.String(), func() (string, bool) {
 			n := s.watch.evictions(s.ns)
-			return fmt.Sprint(n), n == map[moment]int{endingFirst: 1, endingSecond: 2}[at]
+			return fmt.Sprint(n), n == evicted
 		})
 	}
 	return func() {
-		s.gate.hold(s.ns, 0)
+		s.gate.hold(s.ns, request{})
 		release()
 		s.c.Kubelet.Own(s.from)
 	}
+}
+
+// large makes the pod that needs a chain.
+func (s *moveSite) large(t *testing.T) {
+	t.Helper()
+	large := e2e.Pod(s.ns, "large", "3500m", "1Gi")
+	large.Spec.NodeSelector = map[string]string{"site": s.ns}
+	s.c.CreatePods(t, large)
 }
 
 // target is where the first pod of the chain is to go.
@@ -202,32 +185,6 @@ func (s *moveSite) close(t *testing.T) {
 	s.c.Kubectl(t, "", "delete", "deployments,poddisruptionbudgets,resourcequotas,pods", "--all", "-n", s.ns, "--force", "--grace-period=0")
 	e2e.Wait(t, "pods to vanish", func() (string, bool) { n := len(s.c.Pods(s.ns)); return fmt.Sprint(n), n == 0 })
 	s.c.Kubectl(t, "", "delete", "nodes", "-l", "site="+s.ns)
-}
-
-// A moveGate says which request of a chain a proxy holds: the n-th eviction or binding of a namespace.
-type moveGate struct {
-	mu    sync.Mutex
-	ns    string
-	n, at int // requests so far, and the one to be held; 0 = none
-}
-
-var movePath = regexp.MustCompile(`^/api/v1/namespaces/([^/]+)/pods/[^/]+/(binding|eviction)$`)
-
-func (g *moveGate) match(r *http.Request) bool {
-	m := movePath.FindStringSubmatch(r.URL.Path)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if m == nil || m[1] != g.ns || g.at == 0 {
-		return false
-	}
-	g.n++
-	return g.n == g.at
-}
-
-func (g *moveGate) hold(ns string, at int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.ns, g.n, g.at = ns, 0, at
 }
 
 // A moveWatch sees every change of a pod and counts what must never be.
@@ -310,6 +267,13 @@ func (w *moveWatch) evictions(ns string) int {
 	return len(w.sites[ns].evicted)
 }
 
+// away is the largest number of pods of a site's workloads that were away at a time, beyond those that were lost with nodes.
+func (w *moveWatch) away(ns string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return max(0, w.sites[ns].mostAway-w.sites[ns].dead)
+}
+
 func (w *moveWatch) deaths(ns string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -390,8 +354,8 @@ func (w *moveWatch) fault(text string, args ...any) {
 	w.broken = append(w.broken, fmt.Sprintf(text, args...))
 }
 
-// requireRecords checks that every eviction is recorded in its workload: the limits count them all.
-func (s *moveSite) requireRecords(t *testing.T) (surplus int) {
+// requireRecords checks that every eviction is recorded in the name of its source in its workload: the limits count them all. It returns how many records have no eviction.
+func (s *moveSite) requireRecords(t *testing.T, source string) (surplus int) {
 	t.Helper()
 	s.watch.mu.Lock()
 	evicted := maps.Clone(s.watch.sites[s.ns].evicted)
@@ -405,7 +369,7 @@ func (s *moveSite) requireRecords(t *testing.T) (surplus int) {
 				n++
 			}
 		}
-		records := strings.Count(d.Annotations["sigma-scheduler.io/evictions"], "make-room")
+		records := strings.Count(d.Annotations[evict.Annotation], "/"+source)
 		require.GreaterOrEqual(t, records, n, app)
 		surplus += records - n
 	}
