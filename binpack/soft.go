@@ -145,46 +145,6 @@ func (s *State) shareLimit(app int32) int32 {
 	return int32(min(math.MaxInt32, max(1, math.Ceil(share*declared-1e-9))))
 }
 
-// preferred returns those of the candidates among which the policy decides: machines that
-// hold less than the share of the app, then those of the best soft score. It is never empty
-// where candidates are not, and valid until the next call.
-func (s *State) preferred(app int32, candidates []int32) []int32 {
-	if limit := s.shareLimit(app); limit > 0 {
-		group := s.inst.Apps[app].Group
-		if full := s.full(group, limit); len(full) > 0 {
-			s.kept = s.kept[:0]
-			for _, m := range candidates {
-				if s.onMachine[m] == 0 {
-					s.kept = append(s.kept, m)
-				}
-			}
-			if len(s.kept) > 0 {
-				candidates = s.kept
-			}
-			for _, m := range full {
-				s.onMachine[m] = 0
-			}
-		}
-	}
-	if !s.hasTerms(app) || s.Care.Mode == SoftTrade || len(candidates) < 2 {
-		return candidates
-	}
-	scores := s.softScores(s.inst.Apps[app].Soft, candidates)
-	least := s.bestThere(candidates, scores)
-	if math.IsInf(least, -1) {
-		least = slices.Max(scores)
-	}
-	least -= s.Care.Loss
-	kept := s.kept[:0] // a machine is written no later than it was read
-	for i, m := range candidates {
-		if scores[i] >= least {
-			kept = append(kept, m)
-		}
-	}
-	s.kept = kept
-	return kept
-}
-
 // full lists the machines that hold limit items of a group or more, and marks them in onMachine.
 func (s *State) full(group, limit int32) []int32 {
 	s.marked = s.marked[:0]
@@ -253,10 +213,24 @@ func (s *State) tradedScores(app int32, candidates []int32) []float64 {
 // whole numbers: what all candidates have, and what some machines and zones have beyond that.
 func (s *State) softScores(terms []SoftTerm, candidates []int32) []float64 {
 	s.soft = slices.Grow(s.soft[:0], len(candidates))[:len(candidates)]
+	all := s.tally(terms, candidates)
+	soft, onMachine, inZone, line, ofLine := s.soft, s.onMachine, s.inZone, s.line, s.zones.ofLine
+	for i, m := range candidates {
+		z := int32(0)
+		if ofLine != nil {
+			z = ofLine[line[m]]
+		}
+		soft[i] = all + onMachine[m] + inZone[z]
+	}
+	s.endTally(terms)
+	return s.soft
+}
+
+// tally sums what terms add: on all machines, and in onMachine and inZone beyond that.
+func (s *State) tally(terms []SoftTerm, candidates []int32) (all float64) {
 	s.onMachine = extend(s.onMachine, len(s.kind))
 	s.inZone = extend(s.inZone, max(1, len(s.zones.count)))
 	clear(s.inZone)
-	all := 0.0
 	for _, t := range terms {
 		least := int32(0)
 		if t.Kind == Even {
@@ -274,14 +248,11 @@ func (s *State) softScores(terms []SoftTerm, candidates []int32) []float64 {
 			s.onMachine[m] += t.score(s.Count(t.Group, m), least) - none
 		}
 	}
-	soft, onMachine, inZone, line, ofLine := s.soft, s.onMachine, s.inZone, s.line, s.zones.ofLine
-	for i, m := range candidates {
-		z := int32(0)
-		if ofLine != nil {
-			z = ofLine[line[m]]
-		}
-		soft[i] = all + onMachine[m] + inZone[z]
-	}
+	return all
+}
+
+// endTally makes onMachine zeros again.
+func (s *State) endTally(terms []SoftTerm) {
 	for _, t := range terms {
 		if !t.Zone {
 			for _, m := range s.holders[t.Group] {
@@ -289,7 +260,6 @@ func (s *State) softScores(terms []SoftTerm, candidates []int32) []float64 {
 			}
 		}
 	}
-	return s.soft
 }
 
 // extend appends zeros up to a length.
@@ -313,7 +283,16 @@ func (t SoftTerm) score(n, least int32) float64 {
 
 // fewest is the fewest items that a term counts on, or in the zone of, any candidate.
 func (s *State) fewest(t SoftTerm, candidates []int32) int32 {
-	least := int32(math.MaxInt32)
+	if !t.Zone && len(candidates) > len(s.holders[t.Group]) {
+		return 0 // one of them has none
+	}
+	lowest, least := int32(0), int32(math.MaxInt32)
+	if t.Zone {
+		lowest = math.MaxInt32
+		for z := range s.inZone {
+			lowest = min(lowest, s.countIn(t.Group, int32(z)))
+		}
+	}
 	for _, m := range candidates {
 		switch {
 		case t.Zone && s.zones.ofLine == nil:
@@ -323,7 +302,7 @@ func (s *State) fewest(t SoftTerm, candidates []int32) int32 {
 		default:
 			least = min(least, s.Count(t.Group, m))
 		}
-		if least == 0 {
+		if least == lowest { // no candidate has fewer
 			break
 		}
 	}

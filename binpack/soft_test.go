@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -138,10 +139,19 @@ func TestPreferencesFollowTheirDefinition(t *testing.T) {
 			item := Item{App: int32(rng.IntN(len(inst.Apps))), Serial: rng.Uint64N(1 << 20)}
 			if all := s.Feasible(item.App, nil); len(all) > 0 && rng.IntN(3) > 0 {
 				want := w.choose(item, all)
-				got, err := s.Choose(noise{}, item)
+				again := slices.Clone(all)
 				ranked, _ := s.Rank(noise{}, item, all, 3, nil)
+				for i := range all { // the caller uses its list for something else
+					all[i] = all[len(all)-1]
+				}
+				got, err := s.Choose(noise{}, item)
 				if err != nil || got != want || ranked[0].Machine != want {
 					t.Fatalf("seed %d, %+v: app %+v goes to machine %d, %v, and first in the ranking is %d; the definition says %d", seed, care, inst.Apps[item.App], got, err, ranked[0].Machine, want)
+				}
+				// Without a placement in between, some of the machines are another question.
+				some := again[:1+rng.IntN(len(again))]
+				if ranked, _ = s.Rank(noise{}, item, some, 1, nil); ranked[0].Machine != w.choose(item, some) {
+					t.Fatalf("seed %d, %+v: of %v app %d goes to machine %d, not to %d", seed, care, some, item.App, ranked[0].Machine, w.choose(item, some))
 				}
 				s.Place(item, got, nil)
 				w.stand[got] = append(w.stand[got], item.App)

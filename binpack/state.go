@@ -96,7 +96,8 @@ type State struct {
 	pending     []int32 // beside candidates: the class to search, -1 = none
 	scores      []float64
 	soft        []float64 // of softScores
-	kept        []int32   // of preferred
+	kept, best  []int32   // of preferred
+	preference  preference
 	onMachine   []float64 // of softScores and full, by machine; 0 between two calls
 	inZone      []float64 // of softScores
 	marked      []int32   // of full

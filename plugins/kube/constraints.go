@@ -31,7 +31,7 @@ func sameConstraints(a, b *v1.Pod) bool {
 			return false
 		}
 	}
-	return slices.EqualFunc(antiAffinity(a), antiAffinity(b), equalTerms) && slices.Equal(softTerms(a), softTerms(b))
+	return slices.EqualFunc(antiAffinity(a), antiAffinity(b), equalTerms) && sameSoft(a, b)
 }
 
 // newer orders pods by age. A pod that does not exist yet is the oldest.

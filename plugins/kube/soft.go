@@ -1,9 +1,11 @@
 package kube
 
 import (
+	"maps"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sigma-scheduler/sigma/binpack"
 )
@@ -25,14 +27,9 @@ func softTerms(pod *v1.Pod) []string {
 		}
 		list = append(list, binpack.SoftTerm{Kind: kind, Zone: zone, Weight: weight}.Text(""))
 	}
-	if a := pod.Spec.Affinity; a != nil && a.PodAffinity != nil {
-		for _, t := range a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
-			add(binpack.Near, t.Weight, t.PodAffinityTerm)
-		}
-	}
-	if a := pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
-		for _, t := range a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
-			add(binpack.Apart, t.Weight, t.PodAffinityTerm)
+	for kind, of := range []binpack.SoftKind{binpack.Near, binpack.Apart} {
+		for _, t := range preferredTerms(pod, kind) {
+			add(of, t.Weight, t.PodAffinityTerm)
 		}
 	}
 	for _, c := range pod.Spec.TopologySpreadConstraints {
@@ -42,4 +39,48 @@ func softTerms(pod *v1.Pod) []string {
 	}
 	slices.Sort(list)
 	return list
+}
+
+// sameSoft reports whether two pods of equal lasting labels prefer the same. Pods of one template
+// say the same in the same words, and are not read further.
+func sameSoft(a, b *v1.Pod) bool {
+	same := a.Namespace == b.Namespace && slices.EqualFunc(a.Spec.TopologySpreadConstraints, b.Spec.TopologySpreadConstraints,
+		func(x, y v1.TopologySpreadConstraint) bool {
+			return x.WhenUnsatisfiable == y.WhenUnsatisfiable && x.TopologyKey == y.TopologyKey && sameWords(x.LabelSelector, y.LabelSelector)
+		})
+	for kind := range 2 {
+		same = same && slices.EqualFunc(preferredTerms(a, kind), preferredTerms(b, kind), func(x, y v1.WeightedPodAffinityTerm) bool {
+			t, u := x.PodAffinityTerm, y.PodAffinityTerm
+			return x.Weight == y.Weight && t.TopologyKey == u.TopologyKey && slices.Equal(t.Namespaces, u.Namespaces) &&
+				sameWords(t.LabelSelector, u.LabelSelector) && sameWords(t.NamespaceSelector, u.NamespaceSelector)
+		})
+	}
+	return same || slices.Equal(softTerms(a), softTerms(b))
+}
+
+// preferredTerms are a pod's preferred affinity (0) or anti-affinity (1).
+func preferredTerms(pod *v1.Pod, kind int) []v1.WeightedPodAffinityTerm {
+	a := pod.Spec.Affinity
+	switch {
+	case a == nil:
+	case kind == 0 && a.PodAffinity != nil:
+		return a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution
+	case kind == 1 && a.PodAntiAffinity != nil:
+		return a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution
+	}
+	return nil
+}
+
+// sameWords reports whether two selectors name the same labels, and only lasting ones: then they
+// select two pods of equal lasting labels, or neither.
+func sameWords(a, b *metav1.LabelSelector) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	for k := range a.MatchLabels {
+		if slices.Contains(volatile, k) {
+			return false
+		}
+	}
+	return len(a.MatchExpressions)+len(b.MatchExpressions) == 0 && maps.Equal(a.MatchLabels, b.MatchLabels)
 }

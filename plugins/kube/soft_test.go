@@ -62,6 +62,44 @@ func TestPreferences(t *testing.T) {
 	}
 }
 
+// A pod's preferences are read where its words differ from the last one's, or what they select
+// may differ between pods of one template.
+func TestPreferencesInOtherWords(t *testing.T) {
+	byHash := func(p *v1.Pod) {
+		p.Labels["pod-template-hash"] = "x" // of all revisions
+		avoids(prefers(7, v1.LabelHostname, "web"))(p)
+		p.Spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm.LabelSelector.MatchLabels = map[string]string{"pod-template-hash": "y"}
+	}
+	of := func(hash string) func(*v1.Pod) {
+		return func(p *v1.Pod) { p.Labels["pod-template-hash"] = hash }
+	}
+	for _, tt := range []struct {
+		name          string
+		first, second []func(*v1.Pod)
+		before, after []string
+	}{
+		{"other weight", []func(*v1.Pod){avoids(prefers(7, v1.LabelHostname, "web"))}, []func(*v1.Pod){avoids(prefers(8, v1.LabelHostname, "web"))}, []string{"apart:machine:7"}, []string{"apart:machine:8"}},
+		{"other kind", []func(*v1.Pod){avoids(prefers(7, v1.LabelHostname, "web"))}, []func(*v1.Pod){near(prefers(7, v1.LabelHostname, "web"))}, []string{"apart:machine:7"}, []string{"near:machine:7"}},
+		{"other topology", []func(*v1.Pod){avoids(prefers(7, v1.LabelHostname, "web"))}, []func(*v1.Pod){avoids(prefers(7, v1.LabelTopologyZone, "web"))}, []string{"apart:machine:7"}, []string{"apart:zone:7"}},
+		{"other pods", []func(*v1.Pod){avoids(prefers(7, v1.LabelHostname, "web"))}, []func(*v1.Pod){avoids(prefers(7, v1.LabelHostname, "db"))}, []string{"apart:machine:7"}, nil},
+		{"not if it can", []func(*v1.Pod){spreads(v1.ScheduleAnyway, v1.LabelHostname, "web")}, []func(*v1.Pod){spreads(v1.DoNotSchedule, v1.LabelHostname, "web")}, []string{"even:machine:100"}, nil},
+		{"even elsewhere", []func(*v1.Pod){spreads(v1.ScheduleAnyway, v1.LabelHostname, "web")}, []func(*v1.Pod){spreads(v1.ScheduleAnyway, v1.LabelTopologyZone, "web")}, []string{"even:machine:100"}, []string{"even:zone:100"}},
+		{"a label of one revision", []func(*v1.Pod){byHash}, []func(*v1.Pod){byHash, of("y")}, nil, []string{"apart:machine:7"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			web := func(name string, at int, changes []func(*v1.Pod)) *v1.Pod {
+				return podOf(name, append([]func(*v1.Pod){ownedBy("Deployment", "web"), labelled("app", "web"), created(at)}, changes...)...)
+			}
+			first := web("web-1", 1, tt.first)
+			w.SetNode(nodeOf("a"), []*v1.Pod{first})
+			require.Equal(t, tt.before, w.ledger.Group(webGroup).Apps()[0].Spec().Soft)
+			w.SetNode(nodeOf("a"), []*v1.Pod{first, web("web-2", 2, tt.second)})
+			require.Equal(t, tt.after, w.ledger.Group(webGroup).Apps()[0].Spec().Soft)
+		})
+	}
+}
+
 // The newest pod's preferences count for its group, whatever their sizes.
 func TestPreferencesChange(t *testing.T) {
 	w := newWorld(t)
