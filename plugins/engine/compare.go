@@ -36,10 +36,11 @@ type compared struct {
 
 // Compare compares the state with the cluster as informers have it and returns the
 // differences that count: what was seen before, and a Sync did not mend since. It sets the
-// gauge, logs them, and has the state built again, at most once an hour.
+// gauge, logs them, and has the state built again, at most once an hour. synced is the last Sync
+// before the cluster was listed: a later one may have seen what came after the list.
 //
 // There are none before the first Sync: a standby's state is empty.
-func (e *Engine) Compare(with *kube.Picture) []kube.Difference {
+func (e *Engine) Compare(with *kube.Picture, synced time.Time) []kube.Difference {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now, c := e.opt.Now(), &e.compared
@@ -55,7 +56,7 @@ func (e *Engine) Compare(with *kube.Picture) []kube.Difference {
 			first = now
 		}
 		since[d] = first
-		if !e.syncedAt.After(first.Add(settling)) {
+		if !synced.After(first.Add(settling)) {
 			continue
 		}
 		if count = append(count, d); !c.told[d] && len(told) < mostTold {
@@ -73,11 +74,11 @@ func (e *Engine) Compare(with *kube.Picture) []kube.Difference {
 	return count
 }
 
-// decides reports whether the engine has read the nodes: a standby has not.
-func (e *Engine) decides() bool {
+// lastSync returns when the engine last read the nodes, if it has: a standby has not.
+func (e *Engine) lastSync() (read bool, at time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return !e.state.fresh
+	return !e.state.fresh, e.syncedAt
 }
 
 // CompareWith compares the state with a factory's nodes and pods every minute, and when the
@@ -86,7 +87,7 @@ func (e *Engine) decides() bool {
 func (e *Engine) CompareWith(ctx context.Context, factory informers.SharedInformerFactory, refresh func()) {
 	core := factory.Core().V1()
 	nodes, pods := core.Nodes(), core.Pods()
-	synced := []func() bool{nodes.Informer().HasSynced, pods.Informer().HasSynced}
+	have := []func() bool{nodes.Informer().HasSynced, pods.Informer().HasSynced}
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGUSR2)
 	go func() {
@@ -100,19 +101,20 @@ func (e *Engine) CompareWith(ctx context.Context, factory informers.SharedInform
 			case <-asked:
 			case <-tick.C:
 			}
-			if !e.decides() || !synced[0]() || !synced[1]() {
+			if read, _ := e.lastSync(); !read || !have[0]() || !have[1]() {
 				continue
 			}
 			if refresh != nil {
 				refresh()
 			}
+			_, synced := e.lastSync()
 			n, err := nodes.Lister().List(labels.Everything())
 			p, err2 := pods.Lister().List(labels.Everything())
 			if err := errors.Join(err, err2); err != nil {
 				klog.FromContext(ctx).Error(err, "Cannot compare the packing state")
 				continue
 			}
-			differences := len(e.Compare(kube.NewPicture(n, p)))
+			differences := len(e.Compare(kube.NewPicture(n, p), synced))
 			klog.FromContext(ctx).V(3).Info("Compared the packing state", "profile", e.opt.Profile, "nodes", len(n), "pods", len(p), "differences", differences)
 		}
 	}()

@@ -16,6 +16,12 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
+// Compare compares with a picture of this moment.
+func (l *lab) Compare(with *kube.Picture) []kube.Difference {
+	_, synced := l.lastSync()
+	return l.Engine.Compare(with, synced)
+}
+
 // picture is the lab's cluster as informers have it.
 func (l *lab) picture() *kube.Picture {
 	var nodes []*v1.Node
@@ -142,6 +148,22 @@ func TestStateDiffersForLong(t *testing.T) {
 	}
 	require.Equal(t, 2, l.counter(l.metrics.restarts))
 	require.Equal(t, 3., l.gauge(l.metrics.divergence))
+}
+
+// A Sync that comes after the nodes were listed, and sees what happened since, does not make a difference
+// count: node d was new at the first comparison, and at the second it had just gone.
+func TestSyncAfterTheList(t *testing.T) {
+	l := street(t)
+	l.node("d", 8)
+	with := l.picture()
+	clear(l.dirty) // no cycle has seen it yet
+	require.Empty(t, l.Compare(with))
+	l.now = l.now.Add(time.Minute)
+	_, synced := l.lastSync()
+	delete(l.nodes, "d")
+	l.sync()
+	require.Empty(t, l.Engine.Compare(with, synced))
+	require.Zero(t, l.gauge(l.metrics.divergence))
 }
 
 // The process compares on SIGUSR2.
