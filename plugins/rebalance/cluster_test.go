@@ -40,6 +40,7 @@ type cluster struct {
 	refuses   map[string]error // evictions, by workload
 	staying   map[string]bool  // workloads that a budget keeps
 	lacks     string
+	unasked   error       // when rights are asked for
 	uncounted error       // when evictions are counted
 	evicted   []string    // workloads
 	written   []time.Time // evictions, in the workloads
@@ -206,7 +207,7 @@ func (c *cluster) Stays() func(*v1.Pod) bool {
 }
 
 // Lacks implements [Site].
-func (c *cluster) Lacks(context.Context) (string, error) { return c.lacks, nil }
+func (c *cluster) Lacks(context.Context) (string, error) { return c.lacks, c.unasked }
 
 // PatchNode implements [Site].
 func (c *cluster) PatchNode(_ context.Context, name string, patch []byte) error {

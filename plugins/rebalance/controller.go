@@ -85,11 +85,12 @@ type controller struct {
 	named   map[string]bool // with metrics
 	leads   func() bool
 
-	works  map[string]*work       // by object: the one under way, or the last
-	moved  map[string][]time.Time // pods evicted within the last hour, by object
-	answer answer                 // to the last query
-	lookAt time.Time              // not before
-	listed time.Time              // the objects, for the last time
+	works    map[string]*work       // by object: the one under way, or the last
+	moved    map[string][]time.Time // pods evicted within the last hour, by object
+	failures map[string]int         // plans in a row that could not be begun, by object
+	answer   answer                 // to the last query
+	lookAt   time.Time              // not before
+	listed   time.Time              // the objects, for the last time
 }
 
 // Run makes the plans that are due, and carries them out, until ctx ends.
@@ -121,7 +122,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 func newController(o Options, now clock.PassiveClock) *controller {
 	return &controller{
 		Options: o, clock: now, named: map[string]bool{}, leads: func() bool { return leads(legacyregistry.DefaultGatherer, o.Holder.Decides) },
-		works: map[string]*work{}, moved: map[string][]time.Time{},
+		works: map[string]*work{}, moved: map[string][]time.Time{}, failures: map[string]int{},
 	}
 }
 
@@ -162,6 +163,7 @@ func (c *controller) look(ctx context.Context) error {
 		if w.gone = true; w.over {
 			delete(c.works, name)
 			delete(c.moved, name)
+			delete(c.failures, name)
 		}
 	}
 	for name := range c.named {
@@ -213,7 +215,7 @@ func (c *controller) handle(ctx context.Context, u *unstructured.Unstructured) (
 			set(o, v1alpha1.ConditionStopped, true, "Suspended", "spec.suspend is set.")
 		}
 		return o, c.write(ctx, o, was)
-	case !s.due(&o.Status, o.Generation, c.clock.Now()), s.auto() && w != nil: // one at a time
+	case !s.due(&o.Status, o.Generation, c.failures[o.Name], c.clock.Now()), s.auto() && w != nil: // one at a time
 		c.show(o)
 		return o, c.write(ctx, o, was)
 	}

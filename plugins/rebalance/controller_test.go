@@ -3,6 +3,7 @@ package rebalance
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
@@ -166,6 +167,25 @@ func TestRightsCome(t *testing.T) {
 		c.run(again + 2*time.Minute)
 		c.requireCondition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, "Done")
 		require.Len(c, c.evicted, 6)
+	})
+}
+
+// An answer that the API server did not give does not cost a whole spec.every.
+func TestRightsCannotBeAskedFor(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.serve()
+		c.unasked = errors.New("no answer")
+		c.apply(func(*v1alpha1.Rebalance) {})
+		c.run(50 * time.Second)
+		c.requireCondition(v1alpha1.ConditionStopped, metav1.ConditionTrue, "Failed")
+		c.run(90 * time.Second)
+		c.requireCondition(v1alpha1.ConditionStopped, metav1.ConditionTrue, "Failed")
+		require.Equal(c, 2, c.failures["tidy"])
+		c.unasked = nil
+		c.run(3 * time.Minute)
+		c.requireCondition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, "Done")
+		require.Len(c, c.evicted, 6)
+		require.Empty(c, c.failures)
 	})
 }
 

@@ -23,6 +23,9 @@ const (
 	// again is when a plan that came to nothing is begun again: the cluster could not be read,
 	// rights were missing, or its scheduler was killed.
 	again = 10 * time.Minute
+	// atFirst is when a plan is made again that could not be begun to be carried out; each failure in a row
+	// doubles it, as far as again.
+	atFirst = time.Minute
 	// mostEmpties are the nodes that a status names.
 	mostEmpties = 50
 )
@@ -59,8 +62,8 @@ func newSetting(spec *v1alpha1.RebalanceSpec) (s setting, err error) {
 func (s *setting) auto() bool { return s.spec.Mode == v1alpha1.RebalanceAuto }
 
 // due reports whether the next plan is to be made. A last time in the future is of a clock that
-// was set back.
-func (s *setting) due(status *v1alpha1.RebalanceStatus, generation int64, now time.Time) bool {
+// was set back. failures is how many plans in a row could not be begun to be carried out.
+func (s *setting) due(status *v1alpha1.RebalanceStatus, generation int64, failures int, now time.Time) bool {
 	last, every := status.LastTime, s.every
 	if s.spec.Suspend {
 		return false
@@ -69,8 +72,11 @@ func (s *setting) due(status *v1alpha1.RebalanceStatus, generation int64, now ti
 		return true
 	}
 	stopped := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionStopped)
-	if status.Plan == nil || !status.Plan.Time.Equal(last) || stopped != nil && stopped.Reason == noRights {
+	switch {
+	case status.Plan == nil, !status.Plan.Time.Equal(last), stopped != nil && stopped.Reason == noRights:
 		every = min(every, again)
+	case stopped != nil && stopped.Reason == failed:
+		every = min(every, again, atFirst<<min(max(0, failures-1), 10))
 	}
 	return !now.Before(last.Add(every))
 }

@@ -162,20 +162,27 @@ func TestDue(t *testing.T) {
 		last := metav1.NewMicroTime(noon.Add(d))
 		return &v1alpha1.RebalanceStatus{ObservedGeneration: 1, LastTime: &last, Plan: &v1alpha1.RebalancePlan{Time: last}}
 	}
-	require.True(t, s.due(&v1alpha1.RebalanceStatus{}, 1, noon), "the first")
-	require.False(t, s.due(at(-time.Hour+1), 1, noon))
-	require.True(t, s.due(at(-time.Hour), 1, noon))
-	require.True(t, s.due(at(0), 2, noon), "another spec")
-	require.True(t, s.due(at(time.Second), 1, noon), "the clock was set back")
+	require.True(t, s.due(&v1alpha1.RebalanceStatus{}, 1, 0, noon), "the first")
+	require.False(t, s.due(at(-time.Hour+1), 1, 0, noon))
+	require.True(t, s.due(at(-time.Hour), 1, 0, noon))
+	require.True(t, s.due(at(0), 2, 0, noon), "another spec")
+	require.True(t, s.due(at(time.Second), 1, 0, noon), "the clock was set back")
 	for age, want := range map[time.Duration]bool{again - 1: false, again: true} {
 		begun := at(-age)
 		begun.Plan.Time = metav1.NewMicroTime(noon.Add(-time.Hour))
-		require.Equal(t, want, s.due(begun, 1, noon), "begun %v ago without an end", age)
+		require.Equal(t, want, s.due(begun, 1, 0, noon), "begun %v ago without an end", age)
 		begun.Plan = nil
-		require.Equal(t, want, s.due(begun, 1, noon), "the first")
+		require.Equal(t, want, s.due(begun, 1, 0, noon), "the first")
+	}
+	for failures, wait := range []time.Duration{time.Minute, time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, again, again} {
+		for age, want := range map[time.Duration]bool{wait - 1: false, wait: true} {
+			stopped := at(-age)
+			stopped.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStopped, Status: metav1.ConditionTrue, Reason: failed}}
+			require.Equal(t, want, s.due(stopped, 1, failures, noon), "%d failures", failures)
+		}
 	}
 	s.spec.Suspend = true
-	require.False(t, s.due(&v1alpha1.RebalanceStatus{}, 1, noon))
+	require.False(t, s.due(&v1alpha1.RebalanceStatus{}, 1, 0, noon))
 }
 
 // TestBadSpec: what an older definition let through.

@@ -16,7 +16,11 @@ import (
 // A stop is why a work ends before its last node.
 type stop struct{ reason, message string }
 
-const noRights = "NoRights"
+// Reasons after which the next plan comes soon.
+const (
+	noRights = "NoRights"
+	failed   = "Failed"
+)
 
 // stops returns why no more pods may be evicted.
 func (c *controller) stops(ctx context.Context, w *work, now time.Time, pods []*v1.Pod) stop {

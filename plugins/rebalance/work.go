@@ -103,11 +103,14 @@ func (c *controller) newWork(ctx context.Context, o *v1alpha1.Rebalance, found *
 	}
 	switch {
 	case err != nil:
-		w.stop = stop{"Failed", "The plan cannot be carried out: " + err.Error() + "."}
+		w.stop = stop{failed, "The plan cannot be carried out: " + err.Error() + "."}
 	case lacks != "":
 		w.stop = stop{noRights, "The scheduler has no right to " + lacks + ": apply the component rebalance of its manifests."}
 	case len(w.units) == 0:
 		w.over = true
+	}
+	if c.failures[w.name]++; w.stop.reason != failed {
+		delete(c.failures, w.name)
 	}
 	if w.stop.reason != "" {
 		c.finish(w)

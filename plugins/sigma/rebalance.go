@@ -3,6 +3,7 @@ package sigma
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	v1 "k8s.io/api/core/v1"
@@ -17,11 +18,41 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/rebalance"
 )
 
-// rebalancing is true while a profile of this process carries out Rebalances: one does, the
-// first.
+// rebalancing is true while a profile of this process carries out Rebalances: one does, and
+// another takes over once it does not any more.
 var rebalancing atomic.Bool
 
-// rebalance carries out Rebalances until ctx ends, unless another profile does.
+// takeOverEvery is how often a profile asks whether one does.
+const takeOverEvery = 10 * time.Second
+
+// takeTurns runs something beside its caller until ctx ends, whenever nobody else does. Who asks first begins. What
+// ends early is begun again, by another one if there is one.
+func takeTurns(ctx context.Context, busy *atomic.Bool, run func(context.Context) error) {
+	mine := busy.CompareAndSwap(false, true)
+	turn := func() {
+		defer busy.Store(false)
+		if err := run(ctx); err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot carry out Rebalances; it is tried again")
+		}
+	}
+	go func() {
+		for {
+			pause := takeOverEvery
+			if mine {
+				turn()
+				pause *= 2 // the others first
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(pause):
+			}
+			mine = busy.CompareAndSwap(false, true)
+		}
+	}()
+}
+
+// rebalance carries out Rebalances until ctx ends, while no other profile does.
 func (p *Plugin) rebalance(ctx context.Context, a *config.SigmaArgs, profile string) error {
 	h := p.handle
 	cluster, err := newMoverCluster(h, h.KubeConfig(), a.PolicyName)
@@ -31,19 +62,11 @@ func (p *Plugin) rebalance(ctx context.Context, a *config.SigmaArgs, profile str
 	if cluster.evictor, err = newEvictor(h, h.KubeConfig(), evict.Rebalance); err != nil {
 		return err
 	}
-	if !rebalancing.CompareAndSwap(false, true) {
-		return nil
-	}
 	o := rebalance.Options{
 		AppLabel: a.AppLabel, Fleet: a.Fleet, Profile: profile, Recorder: h.EventRecorder(), Prometheus: a.RebalancePrometheus,
 		Site: &rebalanceSite{cluster, h.SharedInformerFactory().Core().V1().Nodes().Lister()}, Holder: p.engine,
 	}
-	go func() {
-		defer rebalancing.Store(false)
-		if err := rebalance.Run(ctx, h.KubeConfig(), o); err != nil {
-			klog.FromContext(ctx).Error(err, "Cannot carry out Rebalances")
-		}
-	}()
+	takeTurns(ctx, &rebalancing, func(ctx context.Context) error { return rebalance.Run(ctx, h.KubeConfig(), o) })
 	return nil
 }
 
