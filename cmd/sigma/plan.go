@@ -58,7 +58,8 @@ With --object the plan of a snapshot's waiting pods is an object PlacementPlan, 
 Sigma in the cluster lands them. With --manifests the pods of these workloads come too,
 also where they do not exist yet.
 
-After an interrupt the best plan so far is written.`,
+After an interrupt the best plan so far is written. Where items are left out, the plan is
+written too, and the exit code is 1.`,
 		Example: `  sigma plan --trace small-1 --placements placements.csv
   sigma plan --trace snap --repack
   sigma plan --trace snap --object site.yaml --deadline 2026-05-04T08:00:00Z
@@ -147,7 +148,7 @@ func (a *app) planAll(ctx context.Context, traces []*trace.Trace, f planFlags) e
 	}
 	switch {
 	case ctx.Err() == nil:
-		return nil
+		return plans.Incomplete()
 	case f.placements != "":
 		return interrupted("%s holds the best plan so far", f.placements)
 	}

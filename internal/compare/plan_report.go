@@ -1,11 +1,16 @@
 package compare
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/sigma-scheduler/sigma/cerebro/report"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
 // A PlanReport has the figures of one trace's plan.
@@ -25,6 +30,7 @@ type Planned struct {
 	Unplaced       int                `json:"unplaced"`
 	Proven         bool               `json:"proven"` // no plan costs less
 	Seconds        float64            `json:"seconds"`
+	leftOut        map[string]int     // items without a place, by app
 }
 
 // Report returns the figures of a plan of the trace that head describes.
@@ -33,6 +39,14 @@ func (p *Plan) Report(head report.Trace) PlanReport {
 		Machines: p.Machines, Cost: p.Cost, AllocationRate: map[string]float64{},
 		Standing: p.Standing, Placed: p.Placed, Unplaced: p.Unplaced, Proven: p.Proven,
 	}}
+	for _, item := range p.Placements {
+		if item.Kind == trace.Unplaced {
+			if out.Plan.leftOut == nil {
+				out.Plan.leftOut = map[string]int{}
+			}
+			out.Plan.leftOut[item.App]++
+		}
+	}
 	for d, name := range head.Dimensions {
 		out.Plan.AllocationRate[name] = p.AllocationRate[d]
 	}
@@ -58,6 +72,29 @@ func (plans Plans) Print(out io.Writer, timing bool) error {
 			p.Bound.Machines, p.Bound.Cost, p.Bound.Method, p.Plan.Unplaced, seconds, p.Plan.result())
 	}
 	return w.Flush()
+}
+
+// mostLeftOut are the apps that an error names.
+const mostLeftOut = 10
+
+// Incomplete returns an error that says which items the plans leave out, and how many; nil = none.
+func (plans Plans) Incomplete() error {
+	var all []error
+	for _, p := range plans {
+		if p.Plan.Unplaced == 0 {
+			continue
+		}
+		var of []string
+		apps := slices.Sorted(maps.Keys(p.Plan.leftOut))
+		for _, app := range apps[:min(len(apps), mostLeftOut)] {
+			of = append(of, fmt.Sprintf("%d of app %s", p.Plan.leftOut[app], app))
+		}
+		if more := len(apps) - mostLeftOut; more > 0 {
+			of = append(of, fmt.Sprintf("and of %d other apps", more))
+		}
+		all = append(all, fmt.Errorf("trace %s: %d of %d items are left out: %s", p.Trace.Name, p.Plan.Unplaced, p.Plan.Standing+p.Plan.Placed+p.Plan.Unplaced, strings.Join(of, ", ")))
+	}
+	return errors.Join(all...)
 }
 
 // result describes in words whether a plan is proven.
