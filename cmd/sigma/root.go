@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/internal/complete"
 	"github.com/sigma-scheduler/sigma/internal/operate"
 )
 
@@ -45,6 +46,7 @@ worth it, or with "sigma train".`,
 			a.group(cmd)
 		}
 	}
+	complete.Flags(root)
 	return root
 }
 
