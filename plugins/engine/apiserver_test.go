@@ -55,7 +55,7 @@ func newAPIServer(t *testing.T) *apiServer {
 	s := &apiServer{T: t, writes: map[string]int{}}
 	s.FakeDynamicClient = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
 		policies: "PlacementPolicyList", rules: "PlacementRuleList",
-		plans: "PlacementPlanList", revisions: "ControllerRevisionList",
+		plans: "PlacementPlanList", revisions: "ControllerRevisionList", eventsOf: "EventList",
 	})
 	s.PrependReactor("patch", "*", s.patch)
 	return s

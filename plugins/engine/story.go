@@ -3,9 +3,12 @@ package engine
 import (
 	"context"
 	"fmt"
+	"os"
 
 	v1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -41,18 +44,19 @@ func (w *watcher) tellPolicies(ctx context.Context) error {
 	for _, t := range w.untold() {
 		limited, cancel := context.WithTimeout(ctx, syncPatience)
 		written, before, err := revision.Record(limited, w.client, revision.Namespace(), t.object, t.digest)
-		cancel()
 		switch {
 		case apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err): // again would fail again
 			w.log.Error(err, "The history of a policy lacks a revision", "policy", t.of.name)
 		case err != nil && written == nil:
+			cancel()
 			return err
 		case err != nil:
 			w.log.Error(err, "The history of a policy is longer than it should be", "policy", t.of.name)
 		}
 		if written != nil || err != nil {
-			w.emitTakenUp(&t, written, before)
+			w.emitTakenUp(limited, &t, written, before)
 		}
+		cancel()
 		w.mu.Lock()
 		if k := w.known[t.of]; k != nil && k.object.GetUID() == t.object.GetUID() {
 			k.told = t.object.GetGeneration()
@@ -62,33 +66,47 @@ func (w *watcher) tellPolicies(ctx context.Context) error {
 	return nil
 }
 
-// emitTakenUp emits the event of a policy that was taken up; written is nil where no revision
-// could be written.
-func (w *watcher) emitTakenUp(t *takenUp, written, before *revision.Revision) {
-	recorder := w.engine.opt.Recorder
-	if recorder == nil {
-		return
-	}
+var eventsOf = eventsv1.SchemeGroupVersion.WithResource("events")
+
+// emitTakenUp writes the event of a policy that was taken up; written is nil where no revision
+// could be written. It does not go by the scheduler's recorder, which loses what is said before the
+// scheduler runs, and joins events of one kind.
+func (w *watcher) emitTakenUp(ctx context.Context, t *takenUp, written, before *revision.Revision) {
 	spec, _ := t.object.Object["spec"].(map[string]any)
-	mode, digest := revision.Mode(spec), t.digest
-	reason := "PolicyTakenUp"
+	reason, was := "PolicyTakenUp", ""
 	if before != nil {
-		switch was := before.Mode(); {
+		switch mode := before.Mode(); {
 		case before.Digest != t.digest:
-			reason = "NewDigest"
-			digest += fmt.Sprintf(", before it %s in mode %s", before.Digest, was)
-		case was != mode:
-			reason = "NewMode"
-			digest += ", mode before it " + was
+			reason, was = "NewDigest", fmt.Sprintf(", before it %s in mode %s", before.Digest, mode)
+		case mode != revision.Mode(spec):
+			reason, was = "NewMode", ", mode before it "+mode
 		default:
 			reason = "NewSettings"
 		}
 	}
-	var related runtime.Object
-	text := fmt.Sprintf("Profile %s took generation %d up as %s: mode %s, digest %s", w.engine.opt.Profile, t.object.GetGeneration(), t.role, mode, digest)
-	if written != nil {
-		related = written.Object()
-		text = fmt.Sprintf("Revision %d. %s", written.Number, text)
+	name, now := t.object.GetName(), w.engine.opt.Now()
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
 	}
-	recorder.Eventf(t.object, related, v1.EventTypeNormal, reason, "TakeUp", "%s", text)
+	event := eventsv1.Event{
+		TypeMeta:   metav1.TypeMeta{APIVersion: eventsv1.SchemeGroupVersion.String(), Kind: "Event"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("%s.%x", name[:min(len(name), 200)], now.UnixNano())},
+		EventTime:  metav1.NewMicroTime(now), Type: v1.EventTypeNormal, Reason: reason, Action: "TakeUp",
+		ReportingController: w.engine.opt.Profile, ReportingInstance: host,
+		Regarding: v1.ObjectReference{
+			APIVersion: t.object.GetAPIVersion(), Kind: t.object.GetKind(), Name: name, UID: t.object.GetUID(), ResourceVersion: t.object.GetResourceVersion(),
+		},
+		Note: fmt.Sprintf("Profile %s took generation %d up as %s: mode %s, digest %s%s", w.engine.opt.Profile, t.object.GetGeneration(), t.role, revision.Mode(spec), t.digest, was),
+	}
+	if written != nil {
+		event.Note = fmt.Sprintf("Revision %d. %s", written.Number, event.Note)
+	}
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&event)
+	if err == nil {
+		_, err = w.client.Resource(eventsOf).Namespace(event.Namespace).Create(ctx, &unstructured.Unstructured{Object: object}, metav1.CreateOptions{FieldManager: "sigma"})
+	}
+	if err != nil {
+		w.log.Error(err, "An event of a policy is lost", "policy", name)
+	}
 }

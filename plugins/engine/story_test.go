@@ -3,22 +3,23 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/events"
 
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/plugins/revision"
 )
 
 // story is the history of a policy, and the events since the last call.
-func story(l *lab, s *apiServer, name string) (history, told []string) {
+func story(s *apiServer, name string) (history, told []string) {
 	o, err := s.Tracker().Get(policies, "", name)
 	require.NoError(s, err)
 	list, err := revision.List(s.Context(), s, revision.DefaultNamespace, o.(*unstructured.Unstructured).GetUID())
@@ -26,24 +27,30 @@ func story(l *lab, s *apiServer, name string) (history, told []string) {
 	for _, r := range list {
 		history = append(history, fmt.Sprintf("%d %s %s", r.Number, r.Mode(), r.Digest[:12]))
 	}
-	for recorder := l.opt.Recorder.(*events.FakeRecorder); len(recorder.Events) > 0; {
-		told = append(told, <-recorder.Events)
+	written, err := s.Resource(eventsOf).Namespace("default").List(s.Context(), metav1.ListOptions{})
+	require.NoError(s, err)
+	slices.SortFunc(written.Items, func(a, b unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) })
+	for i := range written.Items {
+		e := &written.Items[i]
+		of, _, _ := unstructured.NestedString(e.Object, "regarding", "name")
+		require.Equal(s, name, of)
+		told = append(told, fmt.Sprint(e.Object["reason"], " ", e.Object["note"]))
+		require.NoError(s, s.Resource(eventsOf).Namespace("default").Delete(s.Context(), e.GetName(), metav1.DeleteOptions{}))
 	}
 	return history, told
 }
 
 func TestPolicyStory(t *testing.T) {
 	inBubble(t, func(l *lab, s *apiServer, watch func(*lab) bool) {
-		l.opt.Recorder = events.NewFakeRecorder(100)
 		a, b := spreading().Digest(), shipped(t, "hand-k0").Digest()
 		s.apply(policies, "general", specOf(t, spreading(mode("shadow"))))
 		s.apply(policies, "unused", specOf(t, spreading()))
 		watch(l)
 		settle()
-		history, told := story(l, s, "general")
+		history, told := story(s, "general")
 		require.Equal(t, []string{"1 shadow " + a[:12]}, history)
-		require.Equal(t, []string{fmt.Sprintf("Normal PolicyTakenUp Revision 1. Profile %s took generation 1 up as primary: mode shadow, digest %s", l.opt.Profile, a)}, told)
-		history, _ = story(l, s, "unused")
+		require.Equal(t, []string{fmt.Sprintf("PolicyTakenUp Revision 1. Profile %s took generation 1 up as primary: mode shadow, digest %s", l.opt.Profile, a)}, told)
+		history, _ = story(s, "unused")
 		require.Empty(t, history)
 
 		// A mode, a share, other numbers; provenance is not worth a revision, what is refused neither.
@@ -59,7 +66,7 @@ func TestPolicyStory(t *testing.T) {
 		settle()
 		s.apply(policies, "general", specOf(t, shipped(t, "hand-k0", mode("live"))))
 		settle()
-		history, told = story(l, s, "general")
+		history, told = story(s, "general")
 		require.Equal(t, []string{"1 shadow " + a[:12], "2 canary 10 % " + a[:12], "3 canary 20 % " + a[:12], "4 live " + b[:12]}, history)
 		require.Len(t, told, 3)
 		require.Contains(t, told[0], "NewMode Revision 2.")
@@ -73,7 +80,7 @@ func TestPolicyStory(t *testing.T) {
 			s.apply(policies, "general", specOf(t, shipped(t, "hand-k0", mode([]policy.Mode{"shadow", "live"}[i%2]))))
 			settle()
 		}
-		history, told = story(l, s, "general")
+		history, told = story(s, "general")
 		require.Len(t, told, 12)
 		require.Len(t, history, 11)
 		require.Equal(t, "3 canary 20 % "+a[:12], history[0])
@@ -85,26 +92,25 @@ func TestPolicyStory(t *testing.T) {
 // so, once. An answer that is missing is asked for again.
 func TestPolicyStoryRefused(t *testing.T) {
 	inBubble(t, func(l *lab, s *apiServer, watch func(*lab) bool) {
-		l.opt.Recorder = events.NewFakeRecorder(100)
 		refusal := error(apierrors.NewForbidden(revisions.GroupResource(), "x", errors.New("no")))
 		s.PrependReactor("create", revisions.Resource, func(clienttesting.Action) (bool, runtime.Object, error) { return refusal != nil, nil, refusal })
 		s.apply(policies, "general", specOf(t, spreading()))
 		watch(l)
 		settle()
-		history, told := story(l, s, "general")
+		history, told := story(s, "general")
 		require.Empty(t, history)
 		require.Len(t, told, 1)
-		require.True(t, strings.HasPrefix(told[0], "Normal PolicyTakenUp Profile "), told[0])
+		require.True(t, strings.HasPrefix(told[0], "PolicyTakenUp Profile "), told[0])
 
 		refusal = apierrors.NewInternalError(errors.New("later"))
 		s.apply(policies, "general", specOf(t, spreading(mode("shadow"))))
 		settle()
-		history, told = story(l, s, "general")
+		history, told = story(s, "general")
 		require.Empty(t, history)
 		require.Empty(t, told)
 		refusal = nil
 		settle()
-		history, told = story(l, s, "general")
+		history, told = story(s, "general")
 		require.Len(t, history, 1)
 		require.Len(t, told, 1)
 	})

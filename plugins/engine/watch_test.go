@@ -305,7 +305,7 @@ func TestStatusCannotBeWritten(t *testing.T) {
 		s.apply(policies, "general", specOf(t, shipped(t, "hand-k0")))
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.Len(t, s.Actions(), before+3, "it is asked for once, beside a list and a new one of the history")
+		require.Len(t, s.Actions(), before+4, "it is asked for once, beside the history's list, revision and event")
 		require.Equal(t, "a", l.rank(pod("new", "web")).Ranked[0].Node)
 	})
 }

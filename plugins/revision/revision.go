@@ -52,9 +52,6 @@ type Revision struct {
 	object *unstructured.Unstructured
 }
 
-// Object is the ControllerRevision, for events.
-func (r *Revision) Object() *unstructured.Unstructured { return r.object }
-
 // Mode says how far the revision decides: shadow, canary with its share, or live.
 func (r *Revision) Mode() string { return Mode(r.Spec) }
 
