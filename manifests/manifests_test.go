@@ -4,8 +4,10 @@ package manifests_test
 
 import (
 	"encoding/json"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -126,6 +128,30 @@ func TestDashboards(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestAlarms: each alarm has its line on the page of operations, and asks for what Sigma's or
+// upstream's scheduler tells.
+func TestAlarms(t *testing.T) {
+	text, err := os.ReadFile("components/servicemonitor/rules.yaml")
+	require.NoError(t, err)
+	page, err := os.ReadFile("../docs/operations.md")
+	require.NoError(t, err)
+	for _, m := range regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(string(text), -1) {
+		require.Contains(t, string(page), "| `"+m[1]+"` |")
+	}
+	var code strings.Builder
+	require.NoError(t, filepath.WalkDir("../plugins", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		code.Write(content)
+		return err
+	}))
+	for _, m := range regexp.MustCompile(`sigma_([a-z_]+)`).FindAllStringSubmatch(string(text), -1) {
+		require.Contains(t, code.String(), `"`+m[1]+`"`, "nobody tells of it")
 	}
 }
 

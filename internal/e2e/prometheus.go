@@ -46,9 +46,10 @@ var prometheusProgram = sync.OnceValues(func() (string, error) {
 // Timestamps on a page count, and a series that a page no longer has is gone at
 // once: that is how [Feed.Freeze] and [Feed.Stop] differ.
 const prometheusConfig = `
-global: {scrape_interval: 1s, scrape_timeout: 1s}
+global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}
+rule_files: [rules*.yml]
 scrape_configs:
-- job_name: e2e
+- job_name: sigma-scheduler
   honor_timestamps: true
   track_timestamps_staleness: true
   static_configs: [{targets: %s}]
@@ -87,6 +88,12 @@ func PrometheusServers(t testing.TB, urls map[string]string) string {
 // host:port, and returns when it is ready.
 func StartPrometheus(t testing.TB, targets ...string) *Prometheus {
 	t.Helper()
+	return StartPrometheusWith(t, nil, targets...)
+}
+
+// StartPrometheusWith starts one that also evaluates the rules of files, once a second.
+func StartPrometheusWith(t testing.TB, rules [][]byte, targets ...string) *Prometheus {
+	t.Helper()
 	program, err := prometheusProgram()
 	require.NoError(t, err)
 	name := fmt.Sprintf("prometheus-%d", processes.Add(1))
@@ -94,6 +101,9 @@ func StartPrometheus(t testing.TB, targets ...string) *Prometheus {
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	list, err := json.Marshal(targets)
 	require.NoError(t, err)
+	for i, content := range rules {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("rules%d.yml", i)), content, 0o600))
+	}
 	config, web := filepath.Join(dir, "prometheus.yml"), filepath.Join(dir, "web.yml")
 	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, prometheusConfig, list), 0o600))
 	require.NoError(t, os.WriteFile(web, []byte(prometheusWeb), 0o600))
