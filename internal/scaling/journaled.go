@@ -2,8 +2,10 @@ package scaling
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"maps"
@@ -30,20 +32,27 @@ const laterShare = 3
 // journaled are workloads as their journals show them, in pieces of equal length.
 type journaled struct {
 	search, later split
-	left          error // why the first piece that was left out was
-	out           int   // pieces that were left out
+	left          error     // why the first piece that was left out was
+	out           int       // pieces that were left out
+	sum           hash.Hash // of what was read
 }
 
 var journalFile = regexp.MustCompile(`\.jsonl(\.\d+)?$`)
 
 // readJournals reads all journals of a folder, DIR/NAMESPACE/NAME.UID.jsonl and older files
-// with a number behind, as a recommender or simulate --log writes them.
-func readJournals(folder string) (*journaled, error) {
+// with a number behind, as a recommender or simulate --log writes them. The path of a file
+// without number stands for its workload alone.
+func readJournals(path string) (*journaled, error) {
+	folder, only := path, ""
+	if strings.HasSuffix(path, ".jsonl") {
+		folder, only = filepath.Dir(path), journalFile.ReplaceAllString(path, "")
+	}
 	files := map[string][]string{}
 	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() && journalFile.MatchString(path) {
-			base := journalFile.ReplaceAllString(path, "")
-			files[base] = append(files[base], path)
+			if base := journalFile.ReplaceAllString(path, ""); only == "" || base == only {
+				files[base] = append(files[base], path)
+			}
 		}
 		return err
 	})
@@ -51,16 +60,16 @@ func readJournals(folder string) (*journaled, error) {
 		return nil, err
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("%s: there is no journal, a file that ends in .jsonl", folder)
+		return nil, fmt.Errorf("%s: there is no journal, a file that ends in .jsonl", path)
 	}
-	j := &journaled{}
+	j := &journaled{sum: sha256.New()}
 	for _, base := range slices.Sorted(maps.Keys(files)) {
 		if err := j.read(files[base]); err != nil {
 			return nil, err
 		}
 	}
 	if len(j.search.scenarios) == 0 {
-		return nil, fmt.Errorf("%s: no workload has two pieces of %v to learn from and to judge by: %w", folder, pieceLength, j.left)
+		return nil, fmt.Errorf("%s: no workload has two pieces of %v to learn from and to judge by: %w", path, pieceLength, j.left)
 	}
 	return j, nil
 }
@@ -76,7 +85,7 @@ func (j *journaled) read(paths []string) error {
 	})
 	var p pieces
 	for _, path := range paths {
-		if err := p.file(path); err != nil {
+		if err := p.file(path, j.sum); err != nil {
 			return err
 		}
 	}
@@ -112,14 +121,14 @@ type pieces struct {
 	failed    []error
 }
 
-// file adds the observations of a file.
-func (p *pieces) file(path string) error {
+// file adds the observations of a file, and what it reads to the sum.
+func (p *pieces) file(path string, sum io.Writer) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = file.Close() }() // it was only read
-	r := journal.NewReader(path, file)
+	r := journal.NewReader(path, io.TeeReader(file, sum))
 	for record, err := range r.Records() {
 		switch {
 		case err != nil:
@@ -170,7 +179,7 @@ var ErrNotBetter = errors.New("what was found is not better than what serves, an
 
 // compareOwn judges the policy found and what serves on the later pieces of the journals.
 func (t *Trained) compareOwn(ctx context.Context, j *journaled, serving learned.Values, workers int) error {
-	own := &Own{Pair: figures(j.later.scenarios, 0, j.later.pair, j.later.pair), Searched: len(j.search.scenarios), Out: j.out, Left: j.left}
+	own := &Own{Journal: fmt.Sprintf("sha256:%x", j.sum.Sum(nil)), Pair: figures(j.later.scenarios, 0, j.later.pair, j.later.pair), Searched: len(j.search.scenarios), Out: j.out, Left: j.left}
 	serves, f, err := j.later.judge(ctx, serving, workers)
 	if err != nil {
 		return err
@@ -205,8 +214,12 @@ func (f *Figures) line(w io.Writer, name string) {
 // serves, and of the policy found.
 type Own struct {
 	Pair, Serves, Found Figures
-	Searched            int // pieces
-	Out                 int // pieces that cannot be simulated, and why the first of them cannot
+	Journal             string // digest of the journals
+	Searched            int    // pieces
+	Out                 int    // pieces that cannot be simulated, and why the first of them cannot
 	Left                error
 	better              bool
 }
+
+// Better reports whether what was found costs less than what serves and keeps no fewer promises.
+func (o *Own) Better() bool { return o.better }

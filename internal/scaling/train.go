@@ -33,12 +33,15 @@ type Training struct {
 	Workers     int    `json:"-"`
 	Traces      string `json:"traces"` // folder, "" = synthetic loads only
 	Checkpoint  string `json:"-"`      // folder, "" = none
-	// Journals is a folder with journals of one's own workloads, "" = none: their pieces are
+	// Journals is a folder with journals of one's own workloads, or the newest file of one, "" =
+	// none: their pieces are
 	// searched on beside the generated scenarios, and the last ones of each are for judging.
 	Journals string `json:"journals,omitempty"`
 	// Serving is the file of the policy that serves, "" = the shipped one. The search begins
 	// with it, and what is found must be better than it on the journaled workloads.
 	Serving string `json:"serving,omitempty"`
+	// From is that policy, where there is no file.
+	From *learned.Policy `json:"-"`
 	// Progress is called after each generation.
 	Progress func(swarm.Stats) `json:"-"`
 }
@@ -266,7 +269,10 @@ func (t *Training) journals(ctx context.Context) (*journaled, error) {
 
 // serving returns the numbers that serve.
 func (t *Training) serving() (learned.Values, error) {
-	if t.Serving == "" {
+	switch {
+	case t.From != nil:
+		return t.From.Values, nil
+	case t.Serving == "":
 		return learned.General().Values, nil
 	}
 	data, err := os.ReadFile(t.Serving)

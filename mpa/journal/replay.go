@@ -91,6 +91,7 @@ type replayer struct {
 	recorded *recorded // the agent, if this program does not know it
 	control  *mpa.Controller
 	lastID   int64 // of an action
+	alarm    Alarm // the last
 	weights  agents.Weights
 	// lenient: an agent whose weights are not loaded counts as unknown too.
 	lenient bool

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/agents"
@@ -27,6 +28,15 @@ type Session struct {
 	Broken  error
 	// LastID is the largest id of an action in the file that was resumed.
 	LastID int64
+	// Alarm is the last one, in that file or since.
+	Alarm Alarm
+}
+
+// An Alarm says that a workload has changed.
+type Alarm struct {
+	Time   time.Time // zero = none
+	Drift  string    // what has changed
+	Digest string    // of the weights of the agent that saw it
 }
 
 // Begin resumes the journal at path, or begins one. If the journal has the same agents for
@@ -49,7 +59,7 @@ func Begin(path string, o Options, s Setup, known mpa.Memory) (*Session, error) 
 		}
 	}
 	if past.control != nil {
-		session.setup, session.control, session.LastID = *past.setup, past.control, past.lastID
+		session.setup, session.control, session.LastID, session.Alarm = *past.setup, past.control, past.lastID, past.alarm
 		if past.recorded == nil {
 			session.agent = past.agent
 		}
@@ -64,6 +74,13 @@ func Begin(path string, o Options, s Setup, known mpa.Memory) (*Session, error) 
 		return nil, errors.Join(err, session.w.Close())
 	}
 	return session, nil
+}
+
+// note takes over the alarm of a decision, if there is one.
+func (a *Alarm) note(s *Setup, d *mpa.Decision) {
+	if d.Recommended.Drift != "" {
+		*a = Alarm{d.Time, d.Recommended.Drift, s.Agent.Digest}
+	}
 }
 
 // resume replays the last file that is not empty. Decisions that differ, as from another
@@ -106,6 +123,7 @@ func (p *replayer) learn(r *Reader) error {
 		}
 		if record.Decision != nil {
 			p.lastID = max(p.lastID, record.Decision.ID)
+			p.alarm.note(p.setup, &record.Decision.Decision)
 		}
 		if computed == nil || text(computed.Action) == text(record.Decision.Decision.Action) {
 			continue
@@ -298,6 +316,7 @@ func (s *Session) Decide(o *mpa.Observation, id int64) (mpa.Decision, error) {
 		s.missed = false
 	}
 	d := s.control.Decide(o)
+	s.Alarm.note(&s.setup, &d)
 	if d.Action == nil {
 		id = 0
 	}

@@ -44,6 +44,13 @@ type Provenance struct {
 	Traces bool `yaml:"traces"`
 	// Journaled pieces of the user's own workloads, of three hours, were searched on as well.
 	Journaled int `yaml:"journaledPieces,omitempty"`
+	// Journal is the sha256 of their journals, Replaces the digest of the policy that the search
+	// began with; on Pieces kept from the search the costs of both, ÷ that of hpa+vpa.
+	Journal      string  `yaml:"journal,omitempty"`
+	Replaces     string  `yaml:"replacesDigest,omitempty"`
+	Pieces       int     `yaml:"pieces,omitempty"`
+	PiecesCost   float64 `yaml:"piecesCost,omitempty"`
+	ReplacesCost float64 `yaml:"replacesCost,omitempty"`
 	// Objective of the search; Cost and Kept (÷ those of hpa+vpa) of the validation split.
 	Objective float64 `yaml:"objective"`
 	Cost      float64 `yaml:"validationCost"`

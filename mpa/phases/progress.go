@@ -65,8 +65,7 @@ func (p *Progress) Judge(v mpa.Verdict, s *Settings) {
 	}
 	all := mpa.LearningPhases()
 	i := slices.Index(all, p.Phase)
-	// What is not a number is worse.
-	worse := !(v.Candidate <= back*v.Rules) || v.CandidateBroken > v.RulesBroken
+	worse := worse(&v)
 	better := v.Candidate <= forward*v.Rules && v.CandidateBroken <= v.RulesBroken
 	switch {
 	case worse && i > 0:
@@ -74,6 +73,17 @@ func (p *Progress) Judge(v mpa.Verdict, s *Settings) {
 	case better && i < len(all)-1 && !s.Withdrawn && v.Time.Sub(p.Since) >= s.Window:
 		p.enter(all[i+1], v.Time)
 	}
+}
+
+// worse reports whether a verdict sends a candidate back. What is not a number is worse.
+func worse(v *mpa.Verdict) bool {
+	return !(v.Candidate <= back*v.Rules) || v.CandidateBroken > v.RulesBroken
+}
+
+// Refused reports whether the candidate is in the shadow of the rules, and worse than they are by
+// the last verdict.
+func (p *Progress) Refused() bool {
+	return p.Phase == mpa.OfflineTraining && p.Verdict != nil && p.Verdict.Missing == "" && worse(p.Verdict)
 }
 
 func (p *Progress) enter(phase mpa.LearningPhase, now time.Time) {

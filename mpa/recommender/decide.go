@@ -37,7 +37,10 @@ type object struct {
 	policy   *served        // nil = none
 	accepted *acceptance    // nil = the algorithm needs no policy
 
-	drift string // what had changed at the last alarm; empty = the status has it
+	alarm      journal.Alarm              // the last
+	retraining *v1alpha1.RetrainingStatus // as the status has it or will have it; never nil once prepared
+	refusedJob string                     // why the last could not be made; empty = it could
+	again      time.Time                  // when that is tried again
 
 	recommendation *v1alpha1.Recommendation // the last written
 	lastWritten    string                   // the digest of the status that was written last
@@ -69,14 +72,17 @@ func (r *reconciler) decide(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 	begin := r.clock.Now()
 	d, err := s.session.Decide(ob, s.id+1)
 	decisionSeconds.Observe(r.clock.Since(begin).Seconds())
+	s.alarm = later(s.alarm, s.session.Alarm)
 	if err != nil {
 		s.undo(ctx, &d, memory)
 		return r.write(ctx, o, s, refusedStatus(o, s, w, refuse("JournalFailed", "%v", err), now), now)
 	}
-	if err := r.write(ctx, o, s, statusOf(o, s, ob, &d, problems), now); err != nil {
+	next := r.statusOf(o, s, ob, &d, problems)
+	if err := r.write(ctx, o, s, next, now); err != nil {
 		s.undo(ctx, &d, memory)
 		return err
 	}
+	r.announceRetraining(o, next)
 	r.report(o, s, ob, &d, problems)
 	r.announce(o, before, s.progress())
 	return nil
@@ -118,6 +124,7 @@ func (r *reconciler) prepare(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 		return refuse("JournalFailed", "%v", err)
 	}
 	s.dropWeights()
+	r.retrain(ctx, o, s, now)
 	if foreign || s.recommendation == nil {
 		s.recommendation, s.id = o.Status.Recommendation.DeepCopy(), max(s.id, lastID(&o.Status))
 	}
@@ -151,7 +158,7 @@ func (r *reconciler) begin(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 	if err != nil {
 		return err
 	}
-	s.session = session
+	s.session, s.alarm = session, later(s.alarm, session.Alarm)
 	if session.Broken != nil {
 		log.FromContext(ctx).Error(session.Broken, "The journal cannot be continued; it is kept with the suffix .broken")
 	}
@@ -272,7 +279,6 @@ func lastID(s *v1alpha1.MultidimPodAutoscalerStatus) int64 {
 func (r *reconciler) write(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object, next *v1alpha1.MultidimPodAutoscalerStatus, now time.Time) error {
 	digest := digestOf(next)
 	if age := now.Sub(s.written); digest == s.lastWritten && age >= 0 && age < refreshEvery {
-		s.drift = ""
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeFor)
@@ -294,7 +300,7 @@ func (r *reconciler) write(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 	if err != nil {
 		return fmt.Errorf("write the status: %w", err)
 	}
-	s.lastWritten, s.written, s.drift = digest, now, ""
+	s.lastWritten, s.written = digest, now
 	if s.recommendation = next.Recommendation; s.recommendation != nil {
 		s.id = max(s.id, s.recommendation.ID)
 	}

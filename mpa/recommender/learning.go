@@ -129,23 +129,3 @@ func fallbackOf(s *journal.Setup) (name string, after time.Duration) {
 	}
 	return defaultFallback, 3 * time.Minute
 }
-
-// setRetraining sets whether a policy should be trained for a workload that has changed: from
-// an alarm on, which says what has, until another policy serves.
-func setRetraining(o *v1alpha1.MultidimPodAutoscaler, next *v1alpha1.MultidimPodAutoscalerStatus, agent mpa.Spec, drift string) {
-	if agent.Name != algorithmLearned {
-		return
-	}
-	before := ""
-	if o.Status.Decision != nil {
-		before = o.Status.Decision.PolicyDigest
-	}
-	switch {
-	case drift != "":
-		set(o, next, v1alpha1.ConditionRetraining, metav1.ConditionTrue, "WorkloadChanged", "%s", drift)
-	case before != "" && agent.Digest != before:
-		set(o, next, v1alpha1.ConditionRetraining, metav1.ConditionFalse, "PolicyChanged", "Another policy serves, and nothing has changed since.")
-	case condition(next, v1alpha1.ConditionRetraining).Type == "":
-		set(o, next, v1alpha1.ConditionRetraining, metav1.ConditionFalse, "NoChange", "The workload is as it was when the policy began.")
-	}
-}

@@ -31,6 +31,7 @@ func policyOf(o *v1alpha1.ScalingPolicy) (p *learned.Policy, data []byte, err er
 			Method: f.Method, Evaluations: int(f.Evaluations), Seed: uint64(f.Seed),
 			FirstScenario: uint64(f.FirstScenario), Scenarios: int(f.Scenarios), Traces: f.Traces, Journaled: int(f.JournaledPieces),
 			Objective: f.Objective, Cost: f.ValidationCost, Kept: int(f.ValidationKept), PairKept: int(f.ValidationKeptByPair),
+			Journal: f.Journal, Replaces: f.ReplacesDigest, Pieces: int(f.Pieces), PiecesCost: f.PiecesCost, ReplacesCost: f.ReplacesCost,
 			Module: f.Module,
 		}
 	}
@@ -81,11 +82,16 @@ type acceptance struct {
 // usePolicy gives a setup its policy: the present one or, where that is gone or not
 // accepted, the last one of the name. Without either the fallback takes the agent's place.
 func (r *reconciler) usePolicy(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object, setup *journal.Setup) {
+	s.retraining = o.Status.Retraining.DeepCopy()
+	if s.retraining == nil {
+		s.retraining = &v1alpha1.RetrainingStatus{}
+	}
 	if setup.Agent.Name != algorithmLearned {
 		s.policy, s.accepted = nil, nil
 		return
 	}
-	name := o.Spec.Recommender.Policy
+	name := r.policyName(ctx, o, s)
+	retrained := name != o.Spec.Recommender.Policy
 	if s.policy != nil && s.policy.name != name {
 		s.policy = nil
 	}
@@ -94,6 +100,9 @@ func (r *reconciler) usePolicy(ctx context.Context, o *v1alpha1.MultidimPodAutos
 	s.accepted = a
 	if a.serves = s.policy != nil; a.serves {
 		setup.Agent.Digest, setup.Learning = s.policy.digest, phasesOf(o, a.reason != "")
+		if retrained { // whatever trust the spec has in its own policy
+			setup.Learning.Begin = mpa.OfflineTraining
+		}
 		return
 	}
 	setup.Agent = mpa.Spec{Name: defaultFallback}

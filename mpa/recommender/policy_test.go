@@ -340,6 +340,7 @@ func TestAppliedPolicyIsTheFile(t *testing.T) {
 	d := crdtest.Load(t, "../../manifests/mpa/crds/scalingpolicies.yaml")
 	trained := learned.Policy{Name: "general", Values: learned.Defaults(), Provenance: learned.Provenance{
 		Method: "swarm", Evaluations: 36, Seed: 1 << 60, FirstScenario: 600_000, Scenarios: 110, Traces: true, Journaled: 12,
+		Journal: "sha256:1", Replaces: "sha256:2", Pieces: 4, PiecesCost: 1. / 3, ReplacesCost: .7,
 		Objective: .1 + .2, Cost: 2. / 3, Kept: 50, PairKept: 52, Module: "v1.2.3",
 	}}
 	trained.Values[0] /= 3

@@ -62,6 +62,11 @@ type Options struct {
 	JournalAge   time.Duration
 	// Servers is a file with the Prometheus servers that may be asked; empty = none.
 	Servers string
+	// RetrainingTemplate is the CronJob in Namespace that the Jobs are made of which train a
+	// policy after an alarm; empty = none. The first begins RetrainingAfter the alarm, the next
+	// one of an object RetrainingCoolDown after the last.
+	RetrainingTemplate                  string
+	RetrainingAfter, RetrainingCoolDown time.Duration
 	// Namespace is the autoscaler's own. Its objects are ignored.
 	Namespace string
 }
@@ -78,6 +83,9 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.JournalDir, "journal-dir", "", "folder for a journal of each object's observations and decisions, from which a restarted process continues; empty: none")
 	flags.Int64Var(&o.JournalBytes, "journal-bytes", 256<<20, "size of an object's journal; the oldest of its 8 files is dropped")
 	flags.StringVar(&o.Servers, "prometheus-servers", "", "YAML file with the Prometheus servers that objects may name, and their credentials; no other is asked")
+	flags.StringVar(&o.RetrainingTemplate, "retraining-template", "", "CronJob of the own namespace of whose template Jobs are made that train a policy on the journal of a workload that has changed; empty: none")
+	flags.DurationVar(&o.RetrainingAfter, "retraining-after", 6*time.Hour, "how long the journal shows the changed workload before such a Job begins; a further change begins the time again")
+	flags.DurationVar(&o.RetrainingCoolDown, "retraining-cool-down", 24*time.Hour, "least time between two such Jobs of an object")
 	flags.DurationVar(&o.JournalAge, "journal-age", 30*24*time.Hour, "a journal without new lines for this long, such as that of a deleted object, is removed")
 }
 
@@ -98,6 +106,10 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--journal-bytes %d: want at least %d", o.JournalBytes, 1<<20)
 	case o.JournalAge < time.Hour:
 		return fmt.Errorf("--journal-age %v: want at least 1h", o.JournalAge)
+	case o.RetrainingTemplate != "" && o.JournalDir == "":
+		return errors.New("--retraining-template needs --journal-dir: a Job trains on the journal")
+	case o.RetrainingAfter < 0 || o.RetrainingCoolDown < 0:
+		return fmt.Errorf("--retraining-after %v, --retraining-cool-down %v: want at least 0", o.RetrainingAfter, o.RetrainingCoolDown)
 	}
 	_, err := o.prometheus(nil)
 	return err
@@ -145,6 +157,9 @@ const (
 func Setup(m manager.Manager, o Options) error {
 	if err := o.Validate(); err != nil {
 		return err
+	}
+	if o.RetrainingTemplate != "" && o.Namespace == "" {
+		return errors.New("--retraining-template needs --namespace")
 	}
 	ctx := context.Background()
 	if err := target.Index(ctx, m.GetFieldIndexer()); err != nil {

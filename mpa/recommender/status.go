@@ -192,7 +192,7 @@ func condition(s *v1alpha1.MultidimPodAutoscalerStatus, kind string) metav1.Cond
 // refusedStatus returns the status of a refused object. The guards' memory stays.
 func refusedStatus(o *v1alpha1.MultidimPodAutoscaler, s *object, w *target.Workload, no *refusal, now time.Time) *v1alpha1.MultidimPodAutoscalerStatus {
 	next := begin(o, s)
-	next.Phase, next.Learning = v1alpha1.PhaseRefused, o.Status.Learning
+	next.Phase, next.Learning, next.Retraining = v1alpha1.PhaseRefused, o.Status.Learning, o.Status.Retraining
 	if next.Memory = o.Status.Memory; s.session != nil {
 		next.Memory = remembered(s.session.Memory())
 	}
@@ -209,7 +209,7 @@ func refusedStatus(o *v1alpha1.MultidimPodAutoscaler, s *object, w *target.Workl
 }
 
 // statusOf returns the status after a decision.
-func statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *mpa.Observation, d *mpa.Decision, problems []collect.Problem) *v1alpha1.MultidimPodAutoscalerStatus {
+func (r *reconciler) statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *mpa.Observation, d *mpa.Decision, problems []collect.Problem) *v1alpha1.MultidimPodAutoscalerStatus {
 	setup := s.session.Setup()
 	next := begin(o, s)
 	next.Observed = observed(o, ob)
@@ -233,10 +233,11 @@ func statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *mpa.Observation,
 	second, after := fallbackOf(&setup)
 	noPolicy := s.accepted != nil && !s.accepted.serves
 	s.setAccepted(o, next)
-	if d.Recommended.Drift != "" {
-		s.drift = d.Recommended.Drift
+	s.noteAlarm()
+	if *s.retraining != (v1alpha1.RetrainingStatus{}) {
+		next.Retraining = s.retraining
 	}
-	setRetraining(o, next, setup.Agent, s.drift)
+	r.setRetraining(o, s, next)
 
 	if o.Spec.Mode == v1alpha1.ModeOff {
 		set(o, next, v1alpha1.ConditionActive, metav1.ConditionTrue, "RecommendsOnly", "%s recommends; in mode Off nothing is changed.", setup.Agent)
@@ -424,6 +425,9 @@ func digestOf(s *v1alpha1.MultidimPodAutoscalerStatus) string {
 	}
 	if l := s.Learning; l != nil {
 		fmt.Fprint(&b, " ", l.Phase, l.Changes, l.Judged)
+	}
+	if t := s.Retraining; t != nil {
+		fmt.Fprint(&b, " ", t.Alarm, t.Job, t.Started, t.Ended, t.Outcome, t.Candidate)
 	}
 	if o := s.Observed; o != nil {
 		ratio, _ := strconv.ParseFloat(o.SLORatio, 64)

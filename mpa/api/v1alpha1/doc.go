@@ -6,8 +6,9 @@
 // # Writers
 //
 // The recommender writes status.observed, status.decision,
-// status.recommendation, status.memory and the conditions RecommendationProvided,
-// MetricsAvailable, ScalingActive, Accepted, ScalingLimited and FallbackActive. The updater
+// status.recommendation, status.memory, status.learning, status.retraining and the conditions
+// RecommendationProvided, MetricsAvailable, ScalingActive, Accepted, Retraining,
+// ScalingLimited and FallbackActive. The updater
 // writes status.actuation and the conditions AbleToScale and ResizePending. Both
 // use server-side apply, so that neither touches the other's fields. The recommender also
 // writes the status of ScalingPolicies.

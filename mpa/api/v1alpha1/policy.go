@@ -76,6 +76,22 @@ type ScalingProvenance struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	JournaledPieces int64 `json:"journaledPieces,omitempty"`
+	// Journal is the sha256 of the journals that these pieces are from, ReplacesDigest the digest of
+	// the policy that the search began with, and Pieces, PiecesCost and ReplacesCost compare both on
+	// the last pieces, which were kept from the search: costs as shares of that of hpa+vpa.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Journal string `json:"journal,omitempty"`
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	ReplacesDigest string `json:"replacesDigest,omitempty"`
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Pieces int64 `json:"pieces,omitempty"`
+	// +optional
+	PiecesCost float64 `json:"piecesCost,omitempty"`
+	// +optional
+	ReplacesCost float64 `json:"replacesCost,omitempty"`
 	// Objective of the search; lower is better.
 	// +optional
 	Objective float64 `json:"objective,omitempty"`

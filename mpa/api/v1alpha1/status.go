@@ -71,6 +71,9 @@ type MultidimPodAutoscalerStatus struct {
 	// How far the policy of the algorithm learned is trusted.
 	// +optional
 	Learning *LearningStatus `json:"learning,omitempty"`
+	// What became of the last change of the workload that the algorithm learned has seen.
+	// +optional
+	Retraining *RetrainingStatus `json:"retraining,omitempty"`
 	// The last change that was decided, for the updater and the admission webhook.
 	// +optional
 	Recommendation *Recommendation `json:"recommendation,omitempty"`
@@ -176,6 +179,50 @@ type LearningStatus struct {
 	// Shadow is what the agent wants that does not act.
 	// +optional
 	Shadow *Shadow `json:"shadow,omitempty"`
+}
+
+// RetrainingStatus says since when the workload is another one than the policy began with, and
+// what was done: a Job trains a policy on the journal, and what is better takes the place of the
+// spec's policy, from the phase OfflineTraining on.
+type RetrainingStatus struct {
+	// Alarm is when the workload was last seen to change, and Change what of it did.
+	// +optional
+	Alarm *metav1.MicroTime `json:"alarm,omitempty"`
+	// +optional
+	Change string `json:"change,omitempty"`
+	// PolicyDigest is that of the policy in use at the alarm.
+	// +optional
+	PolicyDigest string `json:"policyDigest,omitempty"`
+	// Job is the last one, in the recommender's namespace, for the last alarm before Started.
+	// +optional
+	Job string `json:"job,omitempty"`
+	// +optional
+	Started *metav1.MicroTime `json:"started,omitempty"`
+	// Ended is when the recommender saw how it ended.
+	// +optional
+	Ended *metav1.MicroTime `json:"ended,omitempty"`
+	// Outcome: Taken; NotBetter than what serves; Failed; TimedOut; TakenBack, taken and then
+	// found worse than the rules.
+	// +optional
+	// +kubebuilder:validation:Enum=Taken;NotBetter;Failed;TimedOut;TakenBack
+	Outcome string `json:"outcome,omitempty"`
+	// Message has the figures, or the error.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// Candidate is the policy that takes the place of the spec's.
+	// +optional
+	Candidate *Candidate `json:"candidate,omitempty"`
+}
+
+// Candidate is a ScalingPolicy that takes the place of another one, until that one changes or
+// this one is deleted.
+type Candidate struct {
+	Policy string `json:"policy"`
+	Digest string `json:"digest"`
+	// Of is the name in the spec, and OfDigest the digest of that policy.
+	Of string `json:"of"`
+	// +optional
+	OfDigest string `json:"ofDigest,omitempty"`
 }
 
 // Shadow is a recommendation that does not act.

@@ -1,0 +1,259 @@
+package recommender
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/journal"
+	"github.com/sigma-scheduler/sigma/mpa/retraining"
+)
+
+const (
+	outcomeTaken     = "Taken"
+	outcomeNotBetter = "NotBetter"
+	outcomeFailed    = "Failed"
+	outcomeTimedOut  = "TimedOut"
+	outcomeTakenBack = "TakenBack"
+	// jobRetry is when a Job is made again that could not be made, as for a quota.
+	jobRetry = time.Minute
+	// seenWithin is how long the cache may take to show a policy that a Job has written.
+	seenWithin = time.Minute
+)
+
+// later returns the later of two alarms.
+func later(a, b journal.Alarm) journal.Alarm {
+	if b.Time.After(a.Time) {
+		return b
+	}
+	return a
+}
+
+// policyName returns the policy that is to decide: the candidate in the status while it holds,
+// or that of the spec. It ends a candidate that no longer does.
+func (r *reconciler) policyName(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object) string {
+	spec, t := o.Spec.Recommender.Policy, s.retraining
+	c := t.Candidate
+	if c == nil {
+		return spec
+	}
+	if c.Of == spec && r.digest(ctx, c.Policy) == c.Digest {
+		if of := r.digest(ctx, c.Of); of == "" || of == c.OfDigest {
+			l := o.Status.Learning
+			if l == nil || l.PolicyDigest != c.Digest {
+				return c.Policy
+			}
+			p := progressOf(l)
+			if !p.Refused() {
+				return c.Policy
+			}
+			t.Outcome, t.Message = outcomeTakenBack, fmt.Sprintf("ScalingPolicy %s: %v", c.Policy, p.Verdict)
+		}
+	}
+	t.Candidate = nil
+	return spec
+}
+
+// digest returns that of a ScalingPolicy; "" = there is none, or it is not accepted.
+func (r *reconciler) digest(ctx context.Context, name string) string {
+	o := &v1alpha1.ScalingPolicy{}
+	if r.Get(ctx, client.ObjectKey{Name: name}, o) != nil {
+		return ""
+	}
+	p, _, err := policyOf(o)
+	if err != nil {
+		return ""
+	}
+	return p.Digest
+}
+
+// noteAlarm takes an alarm into the status that it does not have yet, such as one whose write
+// failed, or one that only the journal has.
+func (s *object) noteAlarm() {
+	t := s.retraining
+	if s.alarm.Time.IsZero() || t.Alarm != nil && !s.alarm.Time.Truncate(time.Microsecond).After(t.Alarm.Time) {
+		return
+	}
+	t.Alarm, t.Change, t.PolicyDigest = new(micro(s.alarm.Time.UTC())), v1alpha1.Text(s.alarm.Drift), s.alarm.Digest
+}
+
+// runs reports whether a Job was made whose end is not known.
+func runs(t *v1alpha1.RetrainingStatus) bool { return t.Job != "" && t.Ended == nil }
+
+// open reports whether no Job was made for an alarm, and the policy of then is still in use.
+func (s *object) open() bool {
+	t := s.retraining
+	if t.Alarm == nil || runs(t) || t.Started != nil && t.Alarm.Before(t.Started) || s.policy == nil {
+		return false
+	}
+	// What was trained before the alarm does not know what it tells.
+	return t.PolicyDigest == s.policy.digest || t.Candidate != nil && t.Candidate.Digest == s.policy.digest
+}
+
+// due returns when the Job for an open alarm begins.
+func (r *reconciler) due(t *v1alpha1.RetrainingStatus) time.Time {
+	at := t.Alarm.Add(r.options.RetrainingAfter)
+	if t.Started != nil {
+		if rested := t.Started.Add(r.options.RetrainingCoolDown); rested.After(at) {
+			return rested
+		}
+	}
+	return at
+}
+
+// retrain makes the Job for an alarm that the status has, and takes over how a Job ended. Its name
+// follows from the alarm, so that a process that ends in between makes no second one.
+func (r *reconciler) retrain(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object, now time.Time) {
+	t := s.retraining
+	switch {
+	case runs(t):
+		switch result, err := r.jobEnd(ctx, s, now); {
+		case errors.Is(err, errLater):
+			log.FromContext(ctx).V(1).Info("The end of a training is not known yet", "why", err.Error())
+		case result != nil || err != nil:
+			t.Ended = new(micro(now))
+			r.judge(ctx, o, s, result, err)
+		}
+	case r.options.RetrainingTemplate == "" || !s.open():
+		s.refusedJob = ""
+	case !now.Before(r.due(t)) && !now.Before(s.again):
+		if err := r.makeJob(ctx, o, s, now); err != nil {
+			s.refusedJob, s.again = err.Error(), now.Add(jobRetry)
+		} else {
+			s.refusedJob = ""
+		}
+	}
+}
+
+// makeJob makes the Job of the last alarm. One that is there already is the same.
+func (r *reconciler) makeJob(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object, now time.Time) error {
+	t, template := s.retraining, &batchv1.CronJob{}
+	key := client.ObjectKey{Namespace: r.options.Namespace, Name: r.options.RetrainingTemplate}
+	if err := r.live.Get(ctx, key, template); err != nil {
+		return err
+	}
+	q := retraining.Request{
+		Object: client.ObjectKeyFromObject(o), UID: o.UID, Alarm: t.Alarm.Time,
+		Policy: o.Spec.Recommender.Policy, Serving: s.weights[s.policy.digest],
+	}
+	job, err := q.Job(template)
+	if err != nil {
+		return err
+	}
+	if err := r.Create(ctx, job); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	if !now.After(t.Alarm.Time) { // of a process whose clock is ahead
+		now = t.Alarm.Add(time.Microsecond)
+	}
+	t.Job, t.Started, t.Ended, t.Outcome, t.Message = job.Name, new(micro(now)), nil, "", ""
+	return nil
+}
+
+// errLater means that the end of a Job cannot be told yet.
+var errLater = errors.New("not known yet")
+
+// jobEnd returns the result of the running Job, or why it has none; neither = it runs.
+func (r *reconciler) jobEnd(ctx context.Context, s *object, now time.Time) (*retraining.Result, error) {
+	if s.policy == nil {
+		return nil, fmt.Errorf("%w: no policy is in use that it could be compared with", errLater)
+	}
+	job, pods := &batchv1.Job{}, &corev1.PodList{}
+	switch err := r.live.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: s.retraining.Job}, job); {
+	case apierrors.IsNotFound(err):
+		return nil, errors.New("the Job is gone")
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", errLater, err)
+	}
+	if err := r.List(ctx, pods, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name}); err != nil {
+		return nil, fmt.Errorf("%w: %w", errLater, err)
+	}
+	result, err := retraining.End(job, pods.Items)
+	if result == nil || result.Policy == "" {
+		return result, err
+	}
+	p := &v1alpha1.ScalingPolicy{}
+	switch err := r.Get(ctx, client.ObjectKey{Name: result.Policy}, p); {
+	case apierrors.IsNotFound(err) && job.Status.CompletionTime != nil && now.Sub(job.Status.CompletionTime.Time) < seenWithin:
+		return nil, fmt.Errorf("%w: %w", errLater, err)
+	case err != nil:
+		return nil, fmt.Errorf("it says that it has written ScalingPolicy %s: %w", result.Policy, err)
+	}
+	found, _, err := policyOf(p)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("it has written a policy that is not accepted: ScalingPolicy %s: %w", p.Name, err)
+	case found.Digest != result.Digest:
+		return nil, fmt.Errorf("ScalingPolicy %s is %s, not %s as it says", p.Name, found.Digest, result.Digest)
+	case found.Provenance.Replaces != s.policy.digest:
+		return nil, fmt.Errorf("ScalingPolicy %s was compared with %s, and %s is in use", p.Name, found.Provenance.Replaces, s.policy.digest)
+	}
+	return result, nil
+}
+
+// judge enters how a Job ended. A policy that is better takes the place of the spec's.
+func (r *reconciler) judge(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object, result *retraining.Result, err error) {
+	t := s.retraining
+	switch {
+	case errors.Is(err, retraining.ErrTimedOut):
+		t.Outcome, t.Message = outcomeTimedOut, err.Error()
+	case err != nil:
+		t.Outcome, t.Message = outcomeFailed, err.Error()
+	case result.Policy == "":
+		t.Outcome, t.Message = outcomeNotBetter, result.String()
+	default:
+		spec := o.Spec.Recommender.Policy
+		t.Outcome, t.Message = outcomeTaken, fmt.Sprintf("ScalingPolicy %s: %s", result.Policy, result)
+		t.Candidate = &v1alpha1.Candidate{Policy: result.Policy, Digest: result.Digest, Of: spec, OfDigest: r.digest(ctx, spec)}
+	}
+	t.Message = v1alpha1.Text(t.Message)
+}
+
+// setRetraining sets whether a policy should be trained for a workload that has changed, or is.
+func (r *reconciler) setRetraining(o *v1alpha1.MultidimPodAutoscaler, s *object, next *v1alpha1.MultidimPodAutoscalerStatus) {
+	if o.Spec.Recommender.Algorithm != algorithmLearned || s.policy == nil {
+		return
+	}
+	t := s.retraining
+	is := func(status metav1.ConditionStatus, reason, format string, args ...any) {
+		set(o, next, v1alpha1.ConditionRetraining, status, reason, format, args...)
+	}
+	switch {
+	case t.Alarm == nil:
+		if condition(next, v1alpha1.ConditionRetraining).Type == "" {
+			is(metav1.ConditionFalse, "NoChange", "The workload is as it was when the policy began.")
+		}
+	case runs(t):
+		is(metav1.ConditionTrue, "Running", "Job %s/%s trains a policy since %s: %s", r.options.Namespace, t.Job, t.Started.UTC().Format(time.RFC3339), t.Change)
+	case s.open() && s.refusedJob != "":
+		is(metav1.ConditionTrue, "JobRefused", "%s; no Job could be made: %s", t.Change, s.refusedJob)
+	case s.open() && r.options.RetrainingTemplate != "":
+		is(metav1.ConditionTrue, "WorkloadChanged", "%s; a Job trains a policy from %s on", t.Change, r.due(t).UTC().Format(time.RFC3339))
+	case s.open():
+		is(metav1.ConditionTrue, "WorkloadChanged", "%s; sigma mpa train --journal trains a policy", t.Change)
+	case t.Outcome == outcomeTaken && t.Candidate != nil || t.Outcome != "" && t.Outcome != outcomeTaken && t.PolicyDigest == s.policy.digest:
+		is(metav1.ConditionFalse, t.Outcome, "%s", t.Message)
+	default:
+		is(metav1.ConditionFalse, "PolicyChanged", "Another policy serves, and nothing has changed since.")
+	}
+}
+
+// announceRetraining publishes that a Job was made, and how it ended.
+func (r *reconciler) announceRetraining(o *v1alpha1.MultidimPodAutoscaler, next *v1alpha1.MultidimPodAutoscalerStatus) {
+	c := condition(next, v1alpha1.ConditionRetraining)
+	before := o.Status.Retraining
+	if next.Retraining == nil || before == nil && next.Retraining.Job == "" ||
+		before != nil && before.Job == next.Retraining.Job && before.Outcome == next.Retraining.Outcome {
+		return
+	}
+	r.events.Eventf(o, corev1.EventTypeNormal, "Retraining", "%s: %s", c.Reason, c.Message)
+}
