@@ -19,11 +19,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kuberuntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/retry"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sigma-scheduler/sigma/internal/scaling"
@@ -158,33 +160,34 @@ func (o *options) create(ctx context.Context, p *learned.Policy) (name, digest s
 	}
 	object.Labels = map[string]string{retraining.Label: "true"}
 	object.Annotations = map[string]string{retraining.ObjectAnnotation: o.object}
-	c, err := o.connect()
+	content, err := kuberuntime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
 		return "", "", err
 	}
-	// A training is worth some minutes of waiting for the API server.
-	patience := wait.Backoff{Duration: time.Second, Factor: 2, Steps: 8}
+	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	if err != nil {
+		return "", "", err
+	}
+	cluster, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return "", "", err
+	}
+	policies := cluster.Resource(v1alpha1.SchemeGroupVersion.WithResource("scalingpolicies"))
 	again := func(err error) bool {
 		return ctx.Err() == nil && !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !apierrors.IsAlreadyExists(err)
 	}
-	err = retry.OnError(patience, again, func() error { return c.Create(ctx, object.DeepCopy()) })
+	err = retry.OnError(patience, again, func() error {
+		_, err := policies.Create(ctx, &unstructured.Unstructured{Object: content}, metav1.CreateOptions{})
+		return err
+	})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return "", "", fmt.Errorf("create ScalingPolicy %s: %w", p.Name, err)
 	}
 	return p.Name, same.Digest, nil
 }
 
-func (o *options) connect() (client.Client, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	scheme := kuberuntime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
-	return client.New(config, client.Options{Scheme: scheme})
-}
+// patience is how long a training, which took minutes itself, waits for the API server.
+var patience = wait.Backoff{Duration: time.Second, Factor: 2, Steps: 8}
 
 // program returns version and commit of this program, as far as its build has them.
 func program() string {
