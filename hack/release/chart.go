@@ -30,6 +30,7 @@ var (
 		"manifests/components/servicemonitor", "manifests/mpa/monitoring", "manifests/components/repair",
 		"manifests/components/rebalance", "manifests/components/native-rules", "manifests/components/namespaces",
 		"manifests/components/network-policy", "manifests/mpa/network-policy",
+		"manifests/mpa/retraining",
 	}
 )
 
@@ -258,6 +259,11 @@ func (o object) condition() string {
 		c = append(c, ".Values.mpa.enabled")
 	}
 	switch {
+	case o.component == "retraining":
+		c = append(c, ".Values.mpa.retraining.enabled")
+		if o.GetKind() == "NetworkPolicy" {
+			c = append(c, ".Values.networkPolicy.enabled")
+		}
 	case o.component == "native-rules":
 		c = append(c, ".Values.nativeRules.enabled")
 	case o.component == "repair" || o.component == "rebalance" || o.component == "namespaces":

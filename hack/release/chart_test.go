@@ -29,10 +29,10 @@ nativeRules: {enabled: true}
 namespaces: {enabled: true}
 networkPolicy: {enabled: true}
 monitoring: {enabled: true}
-mpa: {enabled: true}`)
+mpa: {enabled: true, retraining: {enabled: true}, journal: {volume: {persistentVolumeClaim: {claimName: sigma-mpa-journal}}}}`)
 	require.NoError(t, err)
 
-	objects, err := manifests("../..")
+	objects, err := build("../..", resources, components) // a component may change what another part has
 	require.NoError(t, err)
 	want := map[string]any{}
 	for _, o := range objects {

@@ -36,6 +36,8 @@ var (
 	pod       = []string{"spec", "template", "spec"}
 	container = append(pod[:3:3], "containers", "[name=scheduler]")
 	agent     = append(pod[:3:3], "containers", "[name=mpa]")
+	job       = []string{"spec", "jobTemplate", "spec", "template", "spec"}
+	trainer   = append(job[:5:5], "containers", "[name=trainer]")
 )
 
 const placement = `{{- with .Values.imagePullSecrets }}
@@ -87,6 +89,13 @@ canaryPercent: {{ .Values.policy.canaryPercent }}
 	{"Deployment", mpa, append(agent[:5:5], "resources"), value, "", `{{- toYaml .Values.mpa.resources | nindent 12 }}`},
 	{"Deployment", mpa, pod, field, "", placement},
 	{"Deployment", mpa, append(pod[:3:3], "volumes", "[name=journal]"), value, "", `- {{ toJson (merge (dict "name" "journal") (.Values.mpa.journal.volume | default (dict "emptyDir" (dict "sizeLimit" "2Gi")))) }}`},
+	{"Deployment", mpa, append(agent[:5:5], "args"), item, "", `{{- if .Values.mpa.retraining.enabled }}
+- --retraining-template=sigma-mpa-retraining
+{{- end }}`},
+	{"CronJob", mpa + "-retraining", append(trainer[:7:7], "image"), value, "", `{{ include "sigma.image" (list . "sigma") }}`},
+	{"CronJob", mpa + "-retraining", append(trainer[:7:7], "resources"), value, "", `{{- toYaml .Values.mpa.retraining.resources | nindent 16 }}`},
+	{"CronJob", mpa + "-retraining", append(job[:5:5], "volumes", "[name=journal]"), value, "", `- {{ toJson (merge (dict "name" "journal") (required "mpa.retraining needs mpa.journal.volume, which its Jobs can read" .Values.mpa.journal.volume)) }}`},
+	{"CronJob", mpa + "-retraining", job, field, "", placement},
 	{"ConfigMap", mpa + "-prometheus", []string{"data", "servers.yaml"}, rewrite, "", `servers:{{ toYaml .Values.mpa.prometheus | nindent 4 }}`},
 	// Scheduler and autoscaler share a namespace, so one quota has to do for both.
 	{"ResourceQuota", "critical-pods", []string{"spec", "hard", "pods"}, value, "", `"{{ if .Values.mpa.enabled }}30{{ else }}10{{ end }}"`},

@@ -265,7 +265,7 @@ spec: {accessModes: [ReadWriteMany], storageClassName: "", volumeName: journals,
 	d, err := c.Client.AppsV1().Deployments(mpaSystem).Get(t.Context(), "sigma-mpa", metav1.GetOptions{})
 	require.NoError(t, err)
 	start := func(flags ...string) *e2e.MPA {
-		return s.startPod(t, c, &d.Spec.Template.Spec, volume, append(flags, "--interval=1s", "--leader-elect=false")...)
+		return s.startPod(t, c, &d.Spec.Template.Spec, volume, append(flags, "--interval=1s", "--leader-elect=false", "--retraining-jobs=100")...)
 	}
 	all := func(what string, is func(name string, s *v1alpha1.MultidimPodAutoscalerStatus) bool) {
 		t.Helper()

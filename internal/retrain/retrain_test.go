@@ -117,7 +117,7 @@ func TestRetrain(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, os.WriteFile(kubeconfig, []byte(`{"clusters":[{"name":"c","cluster":{"server":"`+server.URL+`"}}],"contexts":[{"name":"c","context":{"cluster":"c"}}],"current-context":"c"}`), 0o600))
 	result := filepath.Join(t.TempDir(), "result")
-	flags := []string{"--journals=" + journals, "--object=shop/web", "--uid=u", "--policy=general", "--scenarios=8", "--evaluations=24", "--kubeconfig=" + kubeconfig, "--result=" + result}
+	flags := []string{"--journals=" + journals, "--object=shop/web", "--uid=u", "--policy=general", "--scenarios=8", "--evaluations=8", "--particles=8", "--kubeconfig=" + kubeconfig, "--result=" + result}
 
 	printed, err := command(t, flags...)
 	require.NoError(t, err)

@@ -64,8 +64,9 @@ type Options struct {
 	Servers string
 	// RetrainingTemplate is the CronJob in Namespace that the Jobs are made of which train a
 	// policy after an alarm; empty = none. The first begins RetrainingAfter the alarm, the next
-	// one of an object RetrainingCoolDown after the last.
+	// one of an object RetrainingCoolDown after the last; at most RetrainingJobs run at once.
 	RetrainingTemplate                  string
+	RetrainingJobs                      int
 	RetrainingAfter, RetrainingCoolDown time.Duration
 	// Namespace is the autoscaler's own. Its objects are ignored.
 	Namespace string
@@ -86,6 +87,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.RetrainingTemplate, "retraining-template", "", "CronJob of the own namespace of whose template Jobs are made that train a policy on the journal of a workload that has changed; empty: none")
 	flags.DurationVar(&o.RetrainingAfter, "retraining-after", 6*time.Hour, "how long the journal shows the changed workload before such a Job begins; a further change begins the time again")
 	flags.DurationVar(&o.RetrainingCoolDown, "retraining-cool-down", 24*time.Hour, "least time between two such Jobs of an object")
+	flags.IntVar(&o.RetrainingJobs, "retraining-jobs", 4, "such Jobs that run at the same time, for all objects")
 	flags.DurationVar(&o.JournalAge, "journal-age", 30*24*time.Hour, "a journal without new lines for this long, such as that of a deleted object, is removed")
 }
 
@@ -108,6 +110,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--journal-age %v: want at least 1h", o.JournalAge)
 	case o.RetrainingTemplate != "" && o.JournalDir == "":
 		return errors.New("--retraining-template needs --journal-dir: a Job trains on the journal")
+	case o.RetrainingJobs < 1:
+		return fmt.Errorf("--retraining-jobs %d: want at least 1", o.RetrainingJobs)
 	case o.RetrainingAfter < 0 || o.RetrainingCoolDown < 0:
 		return fmt.Errorf("--retraining-after %v, --retraining-cool-down %v: want at least 0", o.RetrainingAfter, o.RetrainingCoolDown)
 	}
@@ -190,7 +194,7 @@ func Setup(m manager.Manager, o Options) error {
 		collector: &collect.Collector{
 			Client: m.GetCache(), Metrics: metrics, Prometheus: prometheus, Timeout: askFor,
 		},
-		objects: map[types.NamespacedName]*object{},
+		objects: map[types.NamespacedName]*object{}, made: map[string]time.Time{},
 	}
 	if o.JournalDir != "" {
 		if err := m.Add(manager.RunnableFunc(r.prune)); err != nil {
@@ -229,6 +233,8 @@ type reconciler struct {
 
 	mu      sync.Mutex
 	objects map[types.NamespacedName]*object
+	making  sync.Mutex
+	made    map[string]time.Time // Jobs that the cache may not show yet, when
 }
 
 // Reconcile decides for one object when it is due.

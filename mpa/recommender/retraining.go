@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -149,13 +150,43 @@ func (r *reconciler) makeJob(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 	if err != nil {
 		return err
 	}
+	r.making.Lock()
+	defer r.making.Unlock()
+	if err := r.room(ctx, job.Name, now); err != nil {
+		return err
+	}
 	if err := r.Create(ctx, job); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
+	r.made[job.Name] = now
 	if !now.After(t.Alarm.Time) { // of a process whose clock is ahead
 		now = t.Alarm.Add(time.Microsecond)
 	}
 	t.Job, t.Started, t.Ended, t.Outcome, t.Message = job.Name, new(micro(now)), nil, "", ""
+	return nil
+}
+
+// room reports whether too many Jobs run for another one. The lock of making is held.
+func (r *reconciler) room(ctx context.Context, name string, now time.Time) error {
+	all := &v1alpha1.MultidimPodAutoscalerList{}
+	if err := r.List(ctx, all); err != nil {
+		return err
+	}
+	maps.DeleteFunc(r.made, func(_ string, at time.Time) bool { return now.Sub(at) >= seenWithin })
+	running := maps.Clone(r.made)
+	for i := range all.Items {
+		switch t := all.Items[i].Status.Retraining; {
+		case t == nil || t.Job == "":
+		case runs(t):
+			running[t.Job] = now
+		default:
+			delete(running, t.Job)
+		}
+	}
+	delete(running, name)
+	if n := len(running); n >= r.options.RetrainingJobs {
+		return fmt.Errorf("%d Jobs of other objects run", n)
+	}
 	return nil
 }
 
@@ -235,7 +266,7 @@ func (r *reconciler) setRetraining(o *v1alpha1.MultidimPodAutoscaler, s *object,
 	case runs(t):
 		is(metav1.ConditionTrue, "Running", "Job %s/%s trains a policy since %s: %s", r.options.Namespace, t.Job, t.Started.UTC().Format(time.RFC3339), t.Change)
 	case s.open() && s.refusedJob != "":
-		is(metav1.ConditionTrue, "JobRefused", "%s; no Job could be made: %s", t.Change, s.refusedJob)
+		is(metav1.ConditionTrue, "NoJob", "%s; no Job can be made yet: %s", t.Change, s.refusedJob)
 	case s.open() && r.options.RetrainingTemplate != "":
 		is(metav1.ConditionTrue, "WorkloadChanged", "%s; a Job trains a policy from %s on", t.Change, r.due(t).UTC().Format(time.RFC3339))
 	case s.open():

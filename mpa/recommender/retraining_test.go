@@ -330,7 +330,7 @@ func TestRetrainingRefused(t *testing.T) {
 	require.NoError(t, w.Delete(t.Context(), template))
 	w.alarm("cpu per request is higher")
 	w.step(15 * time.Second)
-	requireRetraining(t, w.step(w.options.RetrainingAfter), metav1.ConditionTrue, "JobRefused", `"retraining" not found`)
+	requireRetraining(t, w.step(w.options.RetrainingAfter), metav1.ConditionTrue, "NoJob", `"retraining" not found`)
 	template.ResourceVersion = ""
 	require.NoError(t, w.Create(t.Context(), template))
 	w.step(15 * time.Second)
@@ -338,4 +338,24 @@ func TestRetrainingRefused(t *testing.T) {
 	w.step(jobRetry)
 	require.Len(t, w.jobs(), 1)
 	requireRetraining(t, w.read(), metav1.ConditionTrue, "Running", "")
+}
+
+// Not more Jobs run at once than are allowed.
+func TestRetrainingRoom(t *testing.T) {
+	w := newTrainer(t)
+	w.options.RetrainingJobs = 1
+	other := web()
+	other.Name, other.UID, other.Spec.ScaleTargetRef.Name = "other", "other", "other"
+	other.Status.Retraining = &v1alpha1.RetrainingStatus{Job: "running", Started: new(micro(w.clock.Now()))}
+	require.NoError(t, w.Create(t.Context(), other))
+	w.alarm("cpu per request is higher")
+	w.step(15 * time.Second)
+	requireRetraining(t, w.step(w.options.RetrainingAfter), metav1.ConditionTrue, "NoJob", "no Job can be made yet: 1 Jobs of other objects run")
+	require.Empty(t, w.jobs())
+	other.Status.Retraining.Ended = new(micro(w.clock.Now()))
+	require.NoError(t, w.Status().Update(t.Context(), other))
+	w.step(jobRetry)
+	require.Len(t, w.jobs(), 1)
+	require.ErrorContains(t, w.room(t.Context(), "next", w.clock.Now()), "1 Jobs of other objects run")
+	require.NoError(t, w.room(t.Context(), w.jobs()[0].Name, w.clock.Now()))
 }
