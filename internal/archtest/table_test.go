@@ -72,6 +72,7 @@ var table = []row{
 	{"internal/learn/rl", []string{"internal/learn/nn"}},
 	{"internal/learn/drift", nil},
 	{"internal/scaling", []string{"mpa", "mpa/agents", "mpa/journal", "mpa/learned", "mpa/loadsim", "mpa/phases", "mpa/report", "mpa/sim", "swarm", "internal/durable", "internal/learn/nn", "mpa/ddpg"}},
+	{"internal/retrain", []string{"internal/scaling", "mpa/api/...", "mpa/learned", "mpa/retraining"}},
 	{"internal/cputime", nil},
 	{"internal/durable", nil},
 	{"internal/durable/killtest", []string{"internal/durable"}},

@@ -73,7 +73,9 @@ func TestRightsUsed(t *testing.T) {
 		return
 	}
 
-	var documents []string
+	retraining, err := os.ReadFile(filepath.Join(repository, "manifests", "mpa", "retraining", "rbac.yaml")) // of a component
+	require.NoError(t, err)
+	documents := []string{string(retraining)}
 	for _, folder := range []string{"overlays/second-scheduler", "overlays/extender", "mpa", "mpa/apart", "training"} {
 		out, err := exec.Command(e2e.Program(t, "kubectl"), "kustomize", filepath.Join(repository, "manifests", folder)).Output()
 		require.NoError(t, err, folder)

@@ -22,8 +22,9 @@ import (
 // A trainer is a world with a template for Jobs, and stands for what runs them.
 type trainer struct{ *world }
 
-func newTrainer(t *testing.T, change ...func(*v1alpha1.MultidimPodAutoscaler)) trainer {
-	w := trainer{newWorld(t, append([]func(*v1alpha1.MultidimPodAutoscaler){beginsIn("Serving")}, change...)...)}
+func newTrainer(t *testing.T) trainer {
+	t.Helper()
+	w := trainer{newWorld(t, beginsIn("Serving"))}
 	w.options.Namespace, w.options.RetrainingTemplate = "sigma-mpa", "retraining"
 	w.options.JournalDir = t.TempDir()
 	template := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: "sigma-mpa", Name: "retraining"}}
@@ -195,10 +196,7 @@ func TestRetrainingTakenBack(t *testing.T) {
 	w.ends(w.run("cpu per request is higher"), batchv1.JobComplete, "", 0, w.trained("general-1", serves, .75))
 	w.step(15 * time.Second)
 	w.step(15 * time.Second)
-	p := *w.objects[key].progress()
-	v := p
-	v.Judged = w.clock.Now()
-	verdict := progressOf(&v1alpha1.LearningStatus{Phase: "OfflineTraining", Judged: new(micro(v.Judged)), Rules: "1.000", Policy: "1.300", Runs: 3})
+	verdict := progressOf(&v1alpha1.LearningStatus{Phase: "OfflineTraining", Judged: new(micro(w.clock.Now())), Rules: "1.000", Policy: "1.300", Runs: 3})
 	require.NoError(t, w.objects[key].session.Place(verdict))
 	w.step(15 * time.Second)
 	o := w.step(15 * time.Second)
