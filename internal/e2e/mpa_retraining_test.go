@@ -202,7 +202,7 @@ func changedJournal(t *testing.T, p *learned.Policy) string {
 func TestMPARetraining(t *testing.T) {
 	c := ownCluster(t)
 	volume := t.TempDir()
-	require.NoError(t, syscall.Mount("sigma", volume, "tmpfs", 0, "size=1g"))
+	require.NoError(t, syscall.Mount("sigma", volume, "tmpfs", 0, fmt.Sprintf("size=%dm", 100*roundsOf(t))))
 	t.Cleanup(func() { _ = syscall.Unmount(volume, syscall.MNT_DETACH) })
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
@@ -311,7 +311,7 @@ spec: {accessModes: [ReadWriteMany], storageClassName: "", volumeName: journals,
 	filler := filepath.Join(volume, "filler")
 	var full syscall.Statfs_t
 	require.NoError(t, syscall.Statfs(volume, &full))
-	require.NoError(t, os.WriteFile(filler, make([]byte, int(full.Bavail)*int(full.Bsize)), 0o600))
+	require.ErrorIs(t, os.WriteFile(filler, make([]byte, (int(full.Bavail)+1)*int(full.Bsize)), 0o600), syscall.ENOSPC)
 	all("the full volume", func(_ string, s *v1alpha1.MultidimPodAutoscalerStatus) bool {
 		return hasCondition(s, v1alpha1.ConditionActive, metav1.ConditionFalse, "JournalFailed") && retraining(s, metav1.ConditionTrue, "Running")
 	})
