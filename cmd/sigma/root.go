@@ -14,6 +14,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/internal/complete"
 	"github.com/sigma-scheduler/sigma/internal/operate"
+	"github.com/sigma-scheduler/sigma/internal/schema"
 )
 
 func (a *app) root() *cobra.Command {
@@ -39,7 +40,7 @@ worth it, or with "sigma train".`,
 	}
 	a.group(root)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(a.generate(), a.convert(), a.snapshot(), a.replay(), a.explain(), a.compare(), a.train(), a.tune(), a.worker(), a.bound(), a.plan(), a.rebalance(), a.policy(), a.mpa(), a.shell().DoctorCommand(), a.version())
+	root.AddCommand(a.generate(), a.convert(), a.snapshot(), a.replay(), a.explain(), a.compare(), a.train(), a.tune(), a.worker(), a.bound(), a.plan(), a.rebalance(), a.policy(), a.mpa(), a.shell().DoctorCommand(), a.schema(), a.version())
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
 		if cmd.Name() == "completion" {
@@ -132,6 +133,18 @@ func parseKnowledge(name string) (*binpack.Knowledge, error) {
 		return nil, unknown("knowledge", name, binpack.KnowledgeNames())
 	}
 	return &k, nil
+}
+
+func (a *app) schema() *cobra.Command {
+	return &cobra.Command{
+		Use: "schema " + strings.Join(schema.Names(), "|"), Short: "Print the JSON schema of trace.yaml, or of a line of a decision log or journal",
+		Example: "  sigma schema log > log.schema.json", ValidArgs: schema.Names(), Args: cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
+		RunE: a.do(func(_ *cobra.Command, args []string) error {
+			text, err := schema.Of(args[0])
+			fmt.Fprintf(a.stdout, "%s", text)
+			return err
+		}),
+	}
 }
 
 func (a *app) version() *cobra.Command {

@@ -81,6 +81,7 @@ var table = []row{
 	{"internal/sheet/...", []string{"internal/sheet/..."}},
 	{"internal/archtest", nil},
 	{"internal/complete", []string{"binpack", "binpack/policy", "binpack/rule", "internal/compare", "internal/scaling", "internal/train", "internal/tune", "mpa/loadsim", "mpa/sim"}},
+	{"internal/schema", []string{"binpack/policy", "mpa", "mpa/journal", "plugins/ledger"}},
 	{"internal/operate", []string{"plugins/apis/...", "plugins/revision", "plugins/snapshot"}},
 	{"internal/compare", []string{"binpack/...", "cerebro/...", "benchdata/generate", "internal/durable"}},
 	{"internal/explain", []string{"mpa", "mpa/journal", "mpa/api/...", "binpack/...", "cerebro/...", "internal/compare", "plugins/ledger", "plugins/snapshot"}},

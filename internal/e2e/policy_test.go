@@ -193,7 +193,9 @@ func TestPolicyStages(t *testing.T) {
 
 	// Somebody else changes the policy while it is promoted.
 	config := rest.CopyConfig(c.Config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &meddler{next, func() { setMode(t, c, "shadow") }} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return &meddler{next, func() { setMode(t, c, "shadow") }}
+	})
 	cluster, err := operate.New(config, sigmaSystem, time.Minute)
 	require.NoError(t, err)
 	_, err = cluster.Promote(t.Context(), "general", 0, false)
