@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -74,14 +75,14 @@ func TestCompletion(t *testing.T) {
 				if len(words) == 0 || directive != int(cobra.ShellCompDirectiveNoFileComp) {
 					t.Errorf("%s offers %v (%d): want its words and no files", name, words, directive)
 				}
-				for _, word := range strings.Fields(strings.ReplaceAll(f.DefValue, "[]", "")) {
+				for word := range strings.FieldsSeq(strings.ReplaceAll(f.DefValue, "[]", "")) {
 					require.Contains(t, words, word, name)
 				}
 			}
 		})
 		for _, c := range cmd.Commands() {
 			if c.Name() != "completion" && c.Name() != "help" {
-				walk(c, append(path[:len(path):len(path)], c.Name()))
+				walk(c, append(slices.Clip(path), c.Name()))
 			}
 		}
 	}

@@ -113,7 +113,7 @@ func (d *doctor) version(ctx context.Context) error {
 		return d.explain("get", "/version", "", err)
 	}
 	minor := 0
-	if _, err := fmt.Sscanf(v.Minor, "%d", &minor); err != nil || v.Major != "1" { // some providers write 36+
+	if n, _ := fmt.Sscanf(v.Minor, "%d", &minor); n != 1 || v.Major != "1" { // some providers write 36+
 		d.add("API server", Unknown, "kubectl version", "version %s", v.GitVersion)
 		return nil
 	}
@@ -171,20 +171,25 @@ func (d *doctor) rights(ctx context.Context) error {
 	const rbac = "rbac.authorization.k8s.io"
 	for _, of := range []struct {
 		check, next string
-		state       State // without them
 		rights      []right
 	}{
-		{"rights: snapshot", "docs/snapshot.md lists them; kubectl auth can-i --list", Without, []right{
-			{"list", "", "nodes", ""}, {"list", "", "pods", ""}, {"list", "apps", "deployments", ""}, {"list", "apps", "statefulsets", ""}, {"list", "apps", "replicasets", ""},
-			{"list", "batch", "jobs", ""}, {"list", "batch", "cronjobs", ""}, {"list", "autoscaling", "horizontalpodautoscalers", ""},
-		}},
-		{"rights: install", "an account of a cluster administrator; kubectl auth can-i '*' '*'", Without, []right{
-			{"create", "apiextensions.k8s.io", "customresourcedefinitions", ""}, {"create", rbac, "clusterroles", ""}, {"escalate", rbac, "clusterroles", ""},
-			{"create", rbac, "clusterrolebindings", ""}, {"create", "", "namespaces", ""}, {"create", "apps", "deployments", d.Namespace},
-		}},
-		{"rights: policies", "docs/policy-history.md lists them; kubectl auth can-i --list -n " + d.Namespace, Without, []right{
-			{"get", policies.Group, policies.Resource, ""}, {"patch", policies.Group, policies.Resource, ""}, {"list", "apps", "controllerrevisions", d.Namespace},
-		}},
+		{
+			"rights: snapshot", "docs/snapshot.md lists them; kubectl auth can-i --list", []right{
+				{"list", "", "nodes", ""}, {"list", "", "pods", ""}, {"list", "apps", "deployments", ""}, {"list", "apps", "statefulsets", ""}, {"list", "apps", "replicasets", ""},
+				{"list", "batch", "jobs", ""}, {"list", "batch", "cronjobs", ""}, {"list", "autoscaling", "horizontalpodautoscalers", ""},
+			},
+		},
+		{
+			"rights: install", "an account of a cluster administrator; kubectl auth can-i '*' '*'", []right{
+				{"create", "apiextensions.k8s.io", "customresourcedefinitions", ""}, {"create", rbac, "clusterroles", ""}, {"escalate", rbac, "clusterroles", ""},
+				{"create", rbac, "clusterrolebindings", ""}, {"create", "", "namespaces", ""}, {"create", "apps", "deployments", d.Namespace},
+			},
+		},
+		{
+			"rights: policies", "docs/policy-history.md lists them; kubectl auth can-i --list -n " + d.Namespace, []right{
+				{"get", policies.Group, policies.Resource, ""}, {"patch", policies.Group, policies.Resource, ""}, {"list", "apps", "controllerrevisions", d.Namespace},
+			},
+		},
 	} {
 		var missing []string
 		for i := range of.rights {
@@ -197,7 +202,7 @@ func (d *doctor) rights(ctx context.Context) error {
 			}
 		}
 		if len(missing) > 0 {
-			d.add(of.check, of.state, of.next, "not allowed: %s", strings.Join(missing, ", "))
+			d.add(of.check, Without, of.next, "not allowed: %s", strings.Join(missing, ", "))
 		} else {
 			d.add(of.check, OK, "", "the account has them")
 		}
