@@ -175,14 +175,24 @@ func (d *doctor) rights(ctx context.Context) error {
 	}{
 		{
 			"rights: snapshot", "docs/snapshot.md lists them; kubectl auth can-i --list", []right{
-				{"list", "", "nodes", ""}, {"list", "", "pods", ""}, {"list", "apps", "deployments", ""}, {"list", "apps", "statefulsets", ""}, {"list", "apps", "replicasets", ""},
-				{"list", "batch", "jobs", ""}, {"list", "batch", "cronjobs", ""}, {"list", "autoscaling", "horizontalpodautoscalers", ""},
+				{"list", "", "nodes", ""},
+				{"list", "", "pods", ""},
+				{"list", "apps", "deployments", ""},
+				{"list", "apps", "statefulsets", ""},
+				{"list", "apps", "replicasets", ""},
+				{"list", "batch", "jobs", ""},
+				{"list", "batch", "cronjobs", ""},
+				{"list", "autoscaling", "horizontalpodautoscalers", ""},
 			},
 		},
 		{
 			"rights: install", "an account of a cluster administrator; kubectl auth can-i '*' '*'", []right{
-				{"create", "apiextensions.k8s.io", "customresourcedefinitions", ""}, {"create", rbac, "clusterroles", ""}, {"escalate", rbac, "clusterroles", ""},
-				{"create", rbac, "clusterrolebindings", ""}, {"create", "", "namespaces", ""}, {"create", "apps", "deployments", d.Namespace},
+				{"create", "apiextensions.k8s.io", "customresourcedefinitions", ""},
+				{"create", rbac, "clusterroles", ""},
+				{"escalate", rbac, "clusterroles", ""},
+				{"create", rbac, "clusterrolebindings", ""},
+				{"create", "", "namespaces", ""},
+				{"create", "apps", "deployments", d.Namespace},
 			},
 		},
 		{
@@ -272,7 +282,8 @@ func (d *doctor) features(ctx context.Context) error {
 		{"Prometheus operator", "scrape the pods by their annotations or by hand (docs/install.md)", "servicemonitors", "no servicemonitors", Without, []string{"/apis/monitoring.coreos.com/v1"}, "servicemonitors"},
 		{
 			"MutatingAdmissionPolicy", "no components native-rules and namespaces (docs/autoscalers.md)", "mutatingadmissionpolicies", "no mutatingadmissionpolicies", Without,
-			[]string{"/apis/admissionregistration.k8s.io/v1", "/apis/admissionregistration.k8s.io/v1beta1"}, "mutatingadmissionpolicies",
+			[]string{"/apis/admissionregistration.k8s.io/v1", "/apis/admissionregistration.k8s.io/v1beta1"},
+			"mutatingadmissionpolicies",
 		},
 	} {
 		state, found := f.state, f.lack
