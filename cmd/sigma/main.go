@@ -1,9 +1,3 @@
-// Sigma is the command line: it makes and converts traces, replays and compares
-// placement policies on them, and trains policies.
-//
-// The commands hold flags and wiring only. Results go to standard output,
-// everything else to standard error. The exit code is 0 for success, 1 for a
-// failure, 2 for wrong use, and 130 after an interrupt.
 package main
 
 import (
