@@ -34,7 +34,8 @@ func TestPackingsKeepZones(t *testing.T) {
 		before, standing := binpack.NewState(inst), []Machine(nil)
 		for range rng.IntN(6) {
 			if spot, ok := placeBest(before, int32(rng.IntN(len(inst.Apps)))); ok {
-				standing = packed(before, standing, []Spot{spot}, nil).standingWith(standing)
+				one := packed(before, standing, []Spot{spot}, nil)
+				standing = one.standingWith(standing)
 				stood++
 			}
 		}
@@ -85,7 +86,7 @@ func appsOf(m Machine) (apps []int32) {
 }
 
 // standingWith adds the items of a packing to what stands.
-func (p Packing) standingWith(standing []Machine) []Machine {
+func (p *Packing) standingWith(standing []Machine) []Machine {
 	for i, m := range p.Machines {
 		if i == len(standing) {
 			standing = append(standing, Machine{Line: m.Line, Index: m.Index, Devices: [][]binpack.Device{}})

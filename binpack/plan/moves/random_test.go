@@ -87,7 +87,7 @@ func addZones(r *rand.Rand, in *binpack.Instance) {
 	for i := range in.Machines {
 		in.Machines[i].Zone = names[i%len(names)]
 	}
-	for k := range len(names) {
+	for k := range names {
 		m := pick(r, in.Machines...)
 		m.Name, m.Zone = fmt.Sprint("zoned", k), names[k]
 		in.Machines = append(in.Machines, m)
