@@ -35,10 +35,10 @@ mpa: {enabled: true, retraining: {enabled: true}, journal: {volume: {persistentV
 	objects, err := build("../..", resources, components) // a component may change what another part has
 	require.NoError(t, err)
 	want := map[string]any{}
-	for _, o := range objects {
-		s, err := o.String()
+	for _, o := range objects.Resources() {
+		text, err := o.AsYAML()
 		require.NoError(t, err)
-		key, v := normal(t, s)
+		key, v := normal(t, string(text))
 		if !strings.HasPrefix(key, "Namespace ") {
 			want[key] = v
 		}
