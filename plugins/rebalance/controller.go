@@ -88,6 +88,7 @@ type controller struct {
 	works    map[string]*work       // by object: the one under way, or the last
 	moved    map[string][]time.Time // pods evicted within the last hour, by object
 	failures map[string]int         // plans in a row that could not be begun, by object
+	clearing map[string]time.Time   // since when an object has a cordon that is to be taken back
 	answer   answer                 // to the last query
 	lookAt   time.Time              // not before
 	listed   time.Time              // the objects, for the last time
@@ -122,7 +123,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 func newController(o Options, now clock.PassiveClock) *controller {
 	return &controller{
 		Options: o, clock: now, named: map[string]bool{}, leads: func() bool { return leads(legacyregistry.DefaultGatherer, o.Holder.Decides) },
-		works: map[string]*work{}, moved: map[string][]time.Time{}, failures: map[string]int{},
+		works: map[string]*work{}, moved: map[string][]time.Time{}, failures: map[string]int{}, clearing: map[string]time.Time{},
 	}
 }
 
@@ -164,6 +165,7 @@ func (c *controller) look(ctx context.Context) error {
 			delete(c.works, name)
 			delete(c.moved, name)
 			delete(c.failures, name)
+			delete(c.clearing, name)
 		}
 	}
 	for name := range c.named {
@@ -215,7 +217,7 @@ func (c *controller) handle(ctx context.Context, u *unstructured.Unstructured) (
 			set(o, v1alpha1.ConditionStopped, true, "Suspended", "spec.suspend is set.")
 		}
 		return o, c.write(ctx, o, was)
-	case !s.due(&o.Status, o.Generation, c.failures[o.Name], c.clock.Now()), s.auto() && w != nil: // one at a time
+	case !s.due(&o.Status, o.Generation, c.failures[o.Name], c.clock.Now()), s.auto() && (w != nil || c.clears(o.Name)): // one at a time
 		c.show(o)
 		return o, c.write(ctx, o, was)
 	}

@@ -96,6 +96,20 @@ func uncordonPatch(n *v1.Node) ([]byte, error) {
 	return patchOf(n, nil, map[string]any{cordonedBy: nil, cordonedUntil: nil, emptiedAt: nil})
 }
 
+// clears reports whether a node that a Rebalance has given up is about to be uncordoned: a plan would leave
+// it out. It does for a minute at most, since it may fail.
+func (c *controller) clears(name string) bool {
+	if !slices.ContainsFunc(c.Site.Nodes(), func(n *v1.Node) bool { return ours(n, name) && n.Annotations[emptiedAt] == "" }) {
+		delete(c.clearing, name)
+		return false
+	}
+	now := c.clock.Now()
+	if c.clearing[name].IsZero() || now.Before(c.clearing[name]) {
+		c.clearing[name] = now
+	}
+	return now.Sub(c.clearing[name]) < time.Minute
+}
+
 // uncordon takes back the cordons that nothing keeps any more, those of schedulers that were
 // killed among them.
 func (c *controller) uncordon(ctx context.Context, objects map[string]*v1alpha1.Rebalance) error {

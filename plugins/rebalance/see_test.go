@@ -177,6 +177,27 @@ func TestStranded(t *testing.T) {
 	})
 }
 
+// A plan waits for the uncordoning of a node that was given up, but not for long.
+func TestClears(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		cordoned := func(emptied string) {
+			c.change("n05", func(n *v1.Node) {
+				n.Spec.Unschedulable, n.Annotations = true, map[string]string{cordonedBy: "tidy", emptiedAt: emptied}
+			})
+		}
+		require.False(c, c.clears("tidy"))
+		cordoned("")
+		require.True(c, c.clears("tidy"))
+		require.False(c, c.clears("other"))
+		cordoned("2026-05-04T12:00:00Z")
+		require.False(c, c.clears("tidy"), "it stays")
+		cordoned("")
+		require.True(c, c.clears("tidy"))
+		time.Sleep(time.Minute)
+		require.False(c, c.clears("tidy"), "it cannot be uncordoned")
+	})
+}
+
 // A plan in mode Auto leaves more pods where they are than a dry run.
 func TestStays(t *testing.T) {
 	inCluster(t, func(c *cluster) {
