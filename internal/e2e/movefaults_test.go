@@ -303,6 +303,8 @@ func TestMoveFaults(t *testing.T) {
 		}
 	}
 	count, in, surplus, kills := 0, 0, 0, 0
+	pace := time.NewTicker(4500 * time.Millisecond) // a chain has two events, and a scheduler emits one every two seconds after the first 20
+	defer pace.Stop()
 	for _, f := range moveFaults {
 		if f.name == schedulerKilled {
 			never()
@@ -314,6 +316,9 @@ func TestMoveFaults(t *testing.T) {
 					each = f.at
 				}
 				for _, at := range each {
+					if rounds > 1 {
+						<-pace.C
+					}
 					s := site(t)
 					f.strike(t, l, s, s.reach(t, at, s.large))
 					gotIn, landed, more := l.settle(t, s, f.ends)
