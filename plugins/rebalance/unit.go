@@ -141,6 +141,10 @@ func (u *unit) step(now time.Time, e evidence) act {
 	case now.Sub(u.nowhere) >= strands:
 		late = cmp.Or(late, fmt.Sprintf("%s, which replaces a pod, has fit on no node for %v", e.stranded, strands))
 	}
+	if u.stage == held && e.empty && e.marked && u.count(func(m *move) bool { return m.done }) == len(u.moves) {
+		u.stage = emptied // whatever stops the next
+		return wait
+	}
 	if u.stage < ending {
 		if why := cmp.Or(late, e.stop, e.lost, foreign); why != "" {
 			u.end(why, false)
@@ -185,9 +189,6 @@ func (u *unit) next(now time.Time, e evidence) (a act, what string) {
 		return wait, "replacements are not ready"
 	case i < 0 && !e.empty:
 		return wait, "pods are still ending on it"
-	case i < 0 && e.marked:
-		u.stage = emptied
-		return wait, ""
 	case i < 0:
 		return mark, "it could not be marked as empty"
 	}

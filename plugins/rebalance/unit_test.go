@@ -87,6 +87,17 @@ func TestNodeIsEmptied(t *testing.T) {
 	s.after(time.Hour, wait)
 }
 
+// A node that is marked as empty is emptied, though nothing more may begin.
+func TestNodeIsEmptiedAtAStop(t *testing.T) {
+	s := newStory(t, 1, "web").evicting()
+	s.comes("web", 1, true)
+	s.e.empty = true
+	s.after(time.Second, mark)
+	s.e.stop = "the spec was changed"
+	s.after(time.Second, wait)
+	require.Equal(t, emptied, s.u.stage)
+}
+
 // As many pods as asked for are away at once, but only one of a workload.
 func TestInFlight(t *testing.T) {
 	s := newStory(t, 2, "web", "db", "log").evicting()
