@@ -92,7 +92,8 @@ var moveFaults = []moveFault{
 		l.policy(t, "hand-k0")
 		goOn()
 	}, getsIn},
-	{"the API server is killed", []moment{evictingFirst, bindingFirst, evictingSecond, bindingLast}, func(t *testing.T, l *moveLab, _ *moveSite, goOn func()) {
+	{"the API server is killed", []moment{evictingFirst, bindingFirst, evictingSecond, bindingLast}, func(t *testing.T, l *moveLab, s *moveSite, goOn func()) {
+		s.watch.blinded(s.ns)
 		l.c.Signal(t, "kube-apiserver", syscall.SIGKILL)
 		goOn()
 		l.c.WaitReady(t)

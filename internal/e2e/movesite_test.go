@@ -201,6 +201,7 @@ type siteSeen struct {
 	moments, mostAway int
 	evicted           map[types.UID]string // apps
 	closed            map[string]bool      // apps of which no pod may be evicted
+	blind             bool                 // the API server was away
 	dead              int                  // pods on nodes that were lost
 }
 
@@ -242,6 +243,14 @@ func (w *moveWatch) end(ns string) {
 	w.all.moments += s.moments
 	w.all.mostAway = max(w.all.mostAway, s.mostAway-s.dead)
 	maps.Copy(w.all.evicted, s.evicted)
+}
+
+// blinded says that the API server goes away. What is seen after that is put together from moments before and after: how many pods
+// are away cannot be told from it.
+func (w *moveWatch) blinded(ns string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sites[ns].blind = true
 }
 
 // shut says that no pod of an app may be evicted from now on.
@@ -326,6 +335,9 @@ func (w *moveWatch) see(p *v1.Pod, gone bool) {
 	away := 0
 	for _, app := range movers {
 		away += max(0, moverPods-runs[app])
+	}
+	if s.blind {
+		away = 0
 	}
 	if s.mostAway = max(s.mostAway, away); away > 1+s.dead {
 		w.fault("%d pods are away in %s, %d were lost with nodes", away, p.Namespace, s.dead)

@@ -49,7 +49,8 @@ var planFaults = []planFault{
 			l.sigma.WaitReady(t)
 			s.wake(t) // it leads once it has decided something
 		}, "Interrupted|Suspended"},
-	{"the API server is killed", []moment{evictingFirst, bindingFirst, cordoning, evictingSecond, marking}, func(t *testing.T, l *moveLab, _ *moveSite, goOn func()) {
+	{"the API server is killed", []moment{evictingFirst, bindingFirst, cordoning, evictingSecond, marking}, func(t *testing.T, l *moveLab, s *moveSite, goOn func()) {
+		s.watch.blinded(s.ns)
 		l.c.Signal(t, "kube-apiserver", syscall.SIGKILL)
 		goOn()
 		l.c.WaitReady(t)
