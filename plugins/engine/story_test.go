@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -92,8 +93,14 @@ func TestPolicyStory(t *testing.T) {
 // so, once. An answer that is missing is asked for again.
 func TestPolicyStoryRefused(t *testing.T) {
 	inBubble(t, func(l *lab, s *apiServer, watch func(*lab) bool) {
-		refusal := error(apierrors.NewForbidden(revisions.GroupResource(), "x", errors.New("no")))
-		s.PrependReactor("create", revisions.Resource, func(clienttesting.Action) (bool, runtime.Object, error) { return refusal != nil, nil, refusal })
+		var refusal atomic.Pointer[apierrors.StatusError]
+		refusal.Store(apierrors.NewForbidden(revisions.GroupResource(), "x", errors.New("no")))
+		s.PrependReactor("create", revisions.Resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+			if err := refusal.Load(); err != nil {
+				return true, nil, err
+			}
+			return false, nil, nil
+		})
 		s.apply(policies, "general", specOf(t, spreading()))
 		watch(l)
 		settle()
@@ -102,13 +109,13 @@ func TestPolicyStoryRefused(t *testing.T) {
 		require.Len(t, told, 1)
 		require.True(t, strings.HasPrefix(told[0], "PolicyTakenUp Profile "), told[0])
 
-		refusal = apierrors.NewInternalError(errors.New("later"))
+		refusal.Store(apierrors.NewInternalError(errors.New("later")))
 		s.apply(policies, "general", specOf(t, spreading(mode("shadow"))))
 		settle()
 		history, told = story(s, "general")
 		require.Empty(t, history)
 		require.Empty(t, told)
-		refusal = nil
+		refusal.Store(nil)
 		settle()
 		history, told = story(s, "general")
 		require.Len(t, history, 1)
