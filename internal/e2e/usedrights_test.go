@@ -34,6 +34,9 @@ var rare = map[string]string{
 	"patch scalingpolicies.autoscaling.sigma-scheduler.io/status":                "where a cluster has a ScalingPolicy",
 	"patch mutatingwebhookconfigurations.admissionregistration.k8s.io sigma-mpa": noCertificate,
 	"update secrets sigma-mpa-webhook":                                           noCertificate,
+	"create jobs.batch":                                                          retrains,
+	"get jobs.batch":                                                             retrains,
+	"get cronjobs.batch sigma-mpa-retraining":                                    retrains,
 	"get leases.coordination.k8s.io sigma-mpa-all":                               oneForAll,
 	"update leases.coordination.k8s.io sigma-mpa-all":                            oneForAll,
 	"get leases.coordination.k8s.io sigma-mpa-recommender":                       oneForAll,
@@ -43,6 +46,7 @@ var rare = map[string]string{
 }
 
 const (
+	retrains      = "where the component retraining is: TestMPARetraining runs the recommender with other rights"
 	oneForAll     = "one Role names the leases of all parts"
 	ofWorkload    = "records the eviction of a pod of such a workload"
 	noCertificate = "the first webhook makes the certificate for all"
