@@ -29,16 +29,19 @@ func (s *simulation) scrape(now float64) {
 		}
 		p.Advance(now)
 		p.seen = append(p.seen, usageSeen{now, p.Busy(), s.memory(p)})
-		if n := int(s.cfg.Site.Window/s.cfg.Site.Scrape) + 3; len(p.seen) > n {
+		if n := s.cfg.Site.kept(); len(p.seen) > n {
 			p.seen = slices.Delete(p.seen, 0, len(p.seen)-n)
 		}
 	}
 	s.scrapes = append(s.scrapes, scrape{now, s.e.Counters().Arrived, s.e.Counters().Served, s.e.Window})
 	s.e.Window = &loadsim.Latencies{}
-	if n := int(s.cfg.Site.Window/s.cfg.Site.Scrape) + 3; len(s.scrapes) > n {
+	if n := s.cfg.Site.kept(); len(s.scrapes) > n {
 		s.scrapes = slices.Delete(s.scrapes, 0, len(s.scrapes)-n)
 	}
 }
+
+// kept is how many measurements a window has room for that is as old as the lag.
+func (s *Site) kept() int { return int((s.Window+s.Lag)/s.Scrape) + 3 }
 
 func at(seconds float64) time.Time {
 	return epoch.Add(time.Duration(math.Round(seconds * 1e9)))

@@ -65,6 +65,23 @@ func TestStartAndLag(t *testing.T) {
 	assert.InDelta(t, 15+20, measured-running, 15, "two scrapes, and their lag")
 }
 
+// A rate is that of a window however old it is: a step enters it bit by bit.
+func TestWindowOfOldRates(t *testing.T) {
+	site := DefaultSite()
+	site.Lag = 100
+	step := loadsim.Load{Step: 300, PerSec: []float64{10, 10, 90}}
+	idle := mpatest.AgentFunc(func(*mpa.Observation) mpa.Recommendation { return mpa.Recommendation{} })
+	last, rise := 0.0, 0.0
+	watch(t, Config{App: webApp(), Load: step, Seconds: 900, Seed: 5, Agent: idle, Site: site}, func(_ *simulation, o *mpa.Observation, _ mpa.Decision) {
+		if last > 0 {
+			rise = max(rise, o.Rate.Value-last)
+		}
+		last = o.Rate.Value
+	})
+	assert.Greater(t, last, 70.0)
+	assert.Less(t, rise, 30.0, "of 80, a quarter in 15 s")
+}
+
 // Without scrapes there are no actions.
 func TestOutage(t *testing.T) {
 	site := DefaultSite()
