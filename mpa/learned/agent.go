@@ -20,6 +20,7 @@ type Agent struct {
 	target mpa.Target
 	v      Values
 	s      state
+	now    time.Time // of the observation
 }
 
 // state is what an agent remembers.
@@ -70,6 +71,14 @@ type state struct {
 	Scaled   []time.Time     `json:"scaled,omitempty"`
 	// Wants is since when it has wanted larger pods and has not got them.
 	Wants time.Time `json:"wants,omitzero"`
+	// Unsure is when metrics were last missing or old.
+	Unsure time.Time `json:"unsure,omitzero"`
+	// Shrunk is when and at what demand it last shrank; Swung, when it last grew again although
+	// demand was the same.
+	Shrunk sample      `json:"shrunk,omitzero"`
+	Swung  []time.Time `json:"swung,omitempty"`
+	// Lost is since when most requests are not answered.
+	Lost time.Time `json:"lost,omitzero"`
 }
 
 // A sample is a value at a time.
@@ -139,6 +148,7 @@ func (a *Agent) Recommend(o *mpa.Observation) mpa.Recommendation {
 		return r
 	}
 	a.follow(o, requests)
+	a.now = o.Time
 	w := a.look(o, requests)
 	a.seeMemory(o, requests)
 	if w.known {
@@ -191,6 +201,7 @@ func (a *Agent) follow(o *mpa.Observation, requests []mpa.Resources) {
 	}
 	s.Requests, s.Replicas = requests, o.Replicas
 	s.CPU, s.Other, s.Scaled = guard.LastHour(s.CPU, o.Time), guard.LastHour(s.Other, o.Time), guard.LastHour(s.Scaled, o.Time)
+	s.Swung = guard.LastHour(s.Swung, o.Time)
 }
 
 // merge returns the requests with cpu times a factor and with some memory; nil = as they
@@ -223,7 +234,7 @@ func larger(memory []int64, requests []mpa.Resources) bool {
 // Shift implements [mpa.Shifter]. The usual demand keeps its time of day.
 func (a *Agent) Shift(d time.Duration) {
 	s := &a.s
-	for _, t := range []*time.Time{&s.Begun, &s.Up, &s.Down, &s.ShortUntil, &s.Changed, &s.Wants, &s.Watches.Last} {
+	for _, t := range []*time.Time{&s.Begun, &s.Up, &s.Down, &s.ShortUntil, &s.Changed, &s.Wants, &s.Watches.Last, &s.Unsure, &s.Shrunk.Time, &s.Lost} {
 		*t = guard.Moved(*t, d)
 	}
 	lists := [][]sample{s.Recent, s.Ten, s.Hour, s.Held, s.Filled, s.Empty, s.Work}
@@ -243,7 +254,7 @@ func (a *Agent) Shift(d time.Duration) {
 			list[i].Time = guard.Moved(list[i].Time, d)
 		}
 	}
-	for _, list := range [][]time.Time{s.CPU, s.Other, s.Scaled} {
+	for _, list := range [][]time.Time{s.CPU, s.Other, s.Scaled, s.Swung} {
 		for i := range list {
 			list[i] = guard.Moved(list[i], d)
 		}

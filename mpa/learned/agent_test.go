@@ -130,6 +130,81 @@ func TestAgent(t *testing.T) {
 		l.live(8*time.Minute, 20, .3)
 		assert.LessOrEqual(t, l.replicas, pods)
 	})
+	// What is given up is asked for again, and the pods work for it: they need more than the
+	// demand, and for a while only.
+	t.Run("a flood of retries", func(t *testing.T) {
+		l := newLife()
+		l.live(2*time.Hour, 100, .1)
+		l.cost, l.served = .5, .2 // all pods are busy with what is given up
+		l.live(3*time.Minute, 100, .9)
+		assert.Greater(t, l.cores(), 5.0, "cores for 1 of work")
+		for range 200 {
+			l.live(15*time.Second, 100, .9)
+			assert.LessOrEqual(t, float64(l.replicas), math.Ceil(1.6/(float64(l.size.CPU)/1000)+1))
+		}
+	})
+	// Usage that is of another time than the rate says nothing of the cost of a request.
+	t.Run("old usage beside a new rate", func(t *testing.T) {
+		l, v := newLife(), learned.Defaults()
+		for i, n := range learned.Numbers {
+			if n.Name == "jumpGain" || n.Name == "trendAhead" {
+				v[i] = 0 // a rate that swings is no matter here
+			}
+		}
+		l.agent = learned.New(mpatest.Web(), v)
+		l.live(time.Hour, 100, .1)
+		calm := l.cores()
+		for i := range 80 {
+			rate := 100.0
+			if i/4%2 == 1 {
+				rate = 10
+			}
+			o := l.observe(rate, .1)
+			for k := range o.Pods {
+				u := &o.Pods[k].Containers[0].Usage
+				u.CPU, u.Time = int64(1000/float64(l.replicas)), l.now.Add(-time.Minute)
+			}
+			if r := l.agent.Recommend(o); r.Replicas != 0 {
+				l.replicas = r.Replicas
+			} else if r.Containers != nil {
+				l.size = r.Containers[0]
+			}
+		}
+		assert.Less(t, l.cores(), 1.6*calm)
+	})
+	// While metrics come and go it holds more of what it began with.
+	t.Run("metrics that come and go", func(t *testing.T) {
+		l := newLife()
+		l.live(2*time.Hour, 100, .1)
+		calm := l.cores()
+		l.now = l.now.Add(5 * time.Minute)
+		o := l.observe(100, .1)
+		o.Rate.Time = l.now.Add(-90 * time.Second)
+		l.agent.Recommend(o)
+		l.live(3*time.Minute, 100, .1)
+		assert.Greater(t, l.cores(), max(2.8, 1.3*calm)) // .7 of the 4 it began with
+		l.live(90*time.Minute, 100, .1)
+		assert.Less(t, l.cores(), 1.2*calm)
+	})
+	// What it made smaller and had to make larger again, at the same demand, stays for a while.
+	t.Run("no swing", func(t *testing.T) {
+		l := newLife()
+		turns, last, up := 0, l.cores(), true
+		for i := range 4 * 60 * 4 {
+			latency := .05
+			if i/24%2 == 1 { // every 6 minutes
+				latency = .4
+			}
+			l.live(15*time.Second, 100, latency)
+			if now := l.cores(); now != last {
+				if (now > last) != up {
+					turns++
+				}
+				last, up = now, now > last
+			}
+		}
+		assert.LessOrEqual(t, turns, 20, "in 4 hours")
+	})
 	t.Run("memory is raised when it is tight or ran out", func(t *testing.T) {
 		l := newLife()
 		l.live(2*time.Hour, 100, .1)

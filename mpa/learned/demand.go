@@ -22,6 +22,11 @@ type workload struct {
 	latency float64
 	// lost is the share of the requests asked for that are not answered.
 	lost float64
+	// age of the rate beyond what is usual, in seconds.
+	age float64
+	// fresh is the cores of the pods whose usage is of the same time as the throughput, per
+	// pod, and their share of the running pods.
+	fresh, share float64
 }
 
 const (
@@ -29,13 +34,21 @@ const (
 	busyFull = .85 // of the cpu, above which a backlog may hide in it
 	// The cpu per request of an alarm, of three minutes, counts as so many measurements.
 	freshPrior = 12
+	// Usage and rates count as of the same time within aligned, over windows of at most longest.
+	aligned, longest = 15 * time.Second, 90 * time.Second
+	// A rate that moved by less in the last minutes is the same for windows of different times.
+	steadyRate = 1.25
+	// usualAge of metrics; those that are older than stale make an agent unsure for a while.
+	usualAge, stale, unsureSpan = 15 * time.Second, time.Minute, time.Hour
+	// Shares of the largest demand of an hour and of what it began with, while unsure.
+	unsureHour, unsureFirst = .8, .7
 	// refill is after a gap how long until rates are again those of a window alone.
 	refill = 2 * time.Minute
 )
 
 // look identifies the workload.
 func (a *Agent) look(o *mpa.Observation, requests []mpa.Resources) (w workload) {
-	running, measured := 0, 0
+	running, measured, fresh, recent := 0, 0, 0, 0
 	for i := range o.Pods {
 		p := &o.Pods[i]
 		if p.Deleting || p.Phase != mpa.Running {
@@ -45,16 +58,29 @@ func (a *Agent) look(o *mpa.Observation, requests []mpa.Resources) (w workload) 
 		if p.Ready {
 			w.ready++
 		}
-		known, cores := len(p.Containers) > 0, 0.0
+		known, cores, same, young := len(p.Containers) > 0, 0.0, true, true
 		for j := range p.Containers {
 			c := &p.Containers[j]
 			known = known && c.Usage.Known(o.Time, maxAge)
 			cores += float64(c.Usage.CPU) / 1000
+			apart := c.Usage.Time.Sub(o.Throughput.Time)
+			same = same && apart.Abs() <= aligned && c.Usage.Window <= longest
+			young = young && c.Usage.Known(o.Time, stale)
 		}
 		if known {
 			measured++
 			w.cores += cores
+			if same {
+				fresh++
+				w.fresh += cores
+			}
+			if young {
+				recent++
+			}
 		}
+	}
+	if len(a.s.Recent) > 0 && (!o.Rate.Known(o.Time, stale) || 2*recent < running) {
+		a.s.Unsure = o.Time
 	}
 	for _, r := range requests {
 		w.size += float64(r.CPU) / 1000
@@ -65,12 +91,16 @@ func (a *Agent) look(o *mpa.Observation, requests []mpa.Resources) (w workload) 
 	}
 	w.known, w.ready = true, max(1, w.ready)
 	w.cores *= float64(running) / float64(measured)
+	if w.share = float64(fresh) / float64(running); fresh > 0 {
+		w.fresh /= w.share
+	}
 	if o.Latency.Known(o.Time, maxAge) {
 		w.latency = o.Latency.Value / a.target.SLO.Latency
 	}
 	w.demand = w.cores
 	if o.Rate.Known(o.Time, maxAge) {
 		w.rate = o.Rate.Value
+		w.age = max(0, o.Time.Sub(o.Rate.Time)-usualAge).Seconds()
 		a.identify(o, &w)
 	}
 	if cost := a.s.Cost; cost > 0 {
@@ -96,11 +126,17 @@ func (a *Agent) identify(o *mpa.Observation, w *workload) {
 	if w.latency > 1 && w.cores > busyFull*w.size*w.ready {
 		return
 	}
-	now := w.cores / done
+	now, weight := w.cores/done, a.v[costNewest]
+	switch {
+	case a.s.Cost == 0 || a.steady(w.rate*a.s.Cost):
+	case w.share > 0:
+		now, weight = w.fresh/done, weight*w.share
+	default:
+		return
+	}
 	if a.s.Cost == 0 {
 		a.s.Cost = now
 	}
-	weight := a.v[costNewest]
 	if a.s.Fresh > 0 {
 		// The mean of what was measured since the workload changed.
 		a.s.Fresh++
@@ -111,6 +147,24 @@ func (a *Agent) identify(o *mpa.Observation, w *workload) {
 		}
 	}
 	a.s.Cost += weight * (now - a.s.Cost)
+}
+
+// steady reports whether demand moved little in the last minutes, up to the present one.
+func (a *Agent) steady(now float64) bool {
+	list := a.s.Recent
+	if len(list) < 2 || list[len(list)-1].Time.Sub(list[0].Time) < recentSpan-time.Minute {
+		return false
+	}
+	least, most := now, now
+	for _, e := range list {
+		least, most = min(least, e.Value), max(most, e.Value)
+	}
+	return most <= steadyRate*least
+}
+
+// unsure reports whether metrics have been missing or old in the last hour.
+func (a *Agent) unsure(now time.Time) bool {
+	return !a.s.Unsure.IsZero() && now.Sub(a.s.Unsure) < unsureSpan
 }
 
 // expected returns the largest of what the next minutes may ask for, in cores, and which of
@@ -137,11 +191,15 @@ func (a *Agent) expected(now time.Time, w *workload) (cores float64, why string)
 	}
 	take(a.jump(now, d), "and rising fast")
 	mean, deviation, slope := statistics(s.Recent)
-	take(d+slope*a.v[trendAhead], "along the trend")
+	take(d+slope*(a.v[trendAhead]+w.age), "along the trend")
 	take(a.v[recentShare]*s.Ten.most(), "as a share of 10 min")
-	take(a.v[hourShare]*s.Hour.most(), "as a share of an hour")
+	hour, first := a.v[hourShare], a.v[firstShare]
+	if a.unsure(now) {
+		hour, first = max(hour, unsureHour), max(first, unsureFirst)
+	}
+	take(hour*s.Hour.most(), "as a share of an hour")
 	if now.Sub(s.Begun) < day {
-		take(a.v[firstShare]*s.First, "as a share of what it began with")
+		take(first*s.First, "as a share of what it began with")
 	}
 	take(mean+a.v[noiseDeviations]*deviation, "with the usual noise")
 	take(a.v[usualShare]*usual, "usual within 10 min")

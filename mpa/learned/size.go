@@ -16,6 +16,14 @@ const (
 	filledSpan   = 2 * time.Minute
 	mostPods     = 1.6 // × work ÷ size + 1
 	leastChange  = 1.11
+	tells        = 1.15             // × work that was not asked for yet ÷ size + 1: pods at most
+	surely       = .85              // of the largest demand of an hour, which has noise in it
+	fewerNeed    = 1.1              // × the work for which fewer pods must be enough, where something other than cpu runs short
+	calmScalings = 2                // changes of replicas in an hour, with which pods are made larger to be fewer
+	floodMost    = 3                // × the need, while most requests are given up and pods are busy with them
+	swungSpan    = 10 * time.Minute // between a shrink and a growth that takes it back
+	swungMove    = 1.15             // of the demand, by which a swing is not the load's
+	swungHold    = 45 * time.Minute // after two of them in an hour
 )
 
 // used returns the share of the error budget that is spent.
@@ -28,7 +36,11 @@ func (a *Agent) used() float64 {
 
 // slack returns β with what the error budget adds.
 func (a *Agent) slack() float64 {
-	return a.s.Beta * (1 + a.v[budgetGain]*min(2, max(0, a.used()-a.v[budgetFrom])))
+	b := a.s.Beta
+	if a.unsure(a.now) {
+		b = max(b, a.v[betaFirst])
+	}
+	return b * (1 + a.v[budgetGain]*min(2, max(0, a.used()-a.v[budgetFrom])))
 }
 
 // need returns the cores that some work needs on n pods. A pod with w cores of work gets
@@ -43,7 +55,7 @@ func (a *Agent) need(work float64, n int32, unit float64) float64 {
 // are smaller than one request needs, so that part is left to their size.
 func (a *Agent) pods(work, size, unit float64) int32 {
 	b := min(a.slack(), 2*a.v[betaFirst])
-	n, most := a.target.Replicas.Min, min(a.target.Replicas.Max, mpa.Range{Min: 1, Max: math.MaxInt32}.Clamp(int32(min(1e6, mostPods*work/size+1))))
+	n, most := a.target.Replicas.Min, a.most(work, size)
 	for ; n < most; n++ {
 		each := work / float64(n)
 		if each+b*math.Sqrt(each*min(unit, size)) <= size {
@@ -51,6 +63,13 @@ func (a *Agent) pods(work, size, unit float64) int32 {
 		}
 	}
 	return n
+}
+
+// most returns how many pods of a size there are at most for some work. What has not been
+// asked for yet counts without the room for noise.
+func (a *Agent) most(work, size float64) int32 {
+	work = max(tells*work/mostPods, min(work, a.s.Hour.most()))
+	return min(a.target.Replicas.Max, mpa.Range{Min: 1, Max: math.MaxInt32}.Clamp(int32(min(1e6, mostPods*work/size+1))))
 }
 
 // steer adapts the slack to the latency and to the error budget.
@@ -74,7 +93,7 @@ func (a *Agent) steer(o *mpa.Observation, w *workload) {
 	switch {
 	case w.latency > 1:
 		// Where demand was higher than planned, the slack was not too small.
-		if now.Sub(s.Up) < a.span(upSeconds) || s.Filled.most() > 1.05 {
+		if now.Sub(s.Up)-time.Duration(w.age*float64(time.Second)) < a.span(upSeconds) || s.Filled.most() > 1.05 {
 			return
 		}
 		if s.Vain == 0 {
@@ -102,14 +121,29 @@ func (a *Agent) shape(o *mpa.Observation, w *workload, work float64) (replicas i
 	have := w.size * float64(n)
 	stuck := len(s.CPU) >= cpuGrow || waiting(o) || !s.Wants.IsZero() && o.Time.Sub(s.Wants) > patience
 	high := max(work, s.Held.most())
-	fewest := a.fewest(o.Time, high)
-	fits := max(fewest, a.pods(high*a.v[spare], w.size, w.unit))
+	needed := a.fewest(o.Time, high)
+	fewest := min(needed, max(n, a.target.Replicas.Min, int32(min(1e6, math.Ceil(mostPods*surely*s.Hour.most()/w.size+1)))))
+	stay := min(n, a.fewest(o.Time, fewerNeed*high))
+	flood := a.flood(o.Time, w)
+	fits := max(stay, a.pods(high*a.v[spare], w.size, w.unit))
 	mayShrink := len(s.CPU) < cpuShrink && !waiting(o)
+	calm := w.lost <= 1-answered && !a.swung(o.Time)
 	if n < fewest {
 		return fewest, 1, "more pods: something other than cpu runs short"
 	}
-	if need := a.need(work, n, w.unit); need > have {
+	if needed > n && len(s.CPU) < cpuGrow && !waiting(o) && !a.swung(o.Time) {
+		// Pods of this size are as many as they may be.
+		least := a.need(work, n, w.unit) / have
+		if f := max(.5, least); f < .9 && a.target.MayHave(w.size*f) {
+			s.Shrunk = sample{o.Time, w.demand}
+			return n, f, "smaller pods, to be more: something other than cpu runs short"
+		}
+	}
+	if need := a.need(work, n, w.unit) * flood; need > have {
 		f := max(need*a.v[spare]/have, leastChange)
+		if !s.Shrunk.Time.IsZero() && o.Time.Sub(s.Shrunk.Time) < swungSpan && w.demand <= swungMove*s.Shrunk.Value {
+			s.Swung, s.Shrunk = append(s.Swung, o.Time), sample{}
+		}
 		more := max(n, a.pods(work*a.v[spare], w.size, w.unit))
 		if s.Wants.IsZero() {
 			s.Wants = o.Time
@@ -129,11 +163,15 @@ func (a *Agent) shape(o *mpa.Observation, w *workload, work float64) (replicas i
 	switch {
 	case o.Time.Sub(s.Begun) < a.span(holdSeconds):
 		return n, 1, "still learning"
+	case !calm:
+		return n, 1, "enough"
 	case fits < n && float64(fits) <= a.v[fewerShare]*float64(n) && len(s.Scaled) < scaleShrink:
+		s.Shrunk = sample{o.Time, w.demand}
 		return fits, 1, "fewer pods"
 	case target < a.v[lessShare]*have && mayShrink && a.target.MayHave(target/float64(n)):
+		s.Shrunk = sample{o.Time, w.demand}
 		return n, target / have, "smaller pods"
-	case n > fewest && o.Time.Sub(s.Changed) >= a.span(fewerSeconds) && !stuck:
+	case n > stay && len(s.Scaled) < calmScalings && o.Time.Sub(s.Changed) >= a.span(fewerSeconds) && !stuck:
 		// One pod less, whose work the others take.
 		f := max(a.need(high, n-1, w.unit)*a.v[spare]/(w.size*float64(n-1)), leastChange)
 		if f <= a.v[growMost] && a.target.MayHave(w.size*f) && a.need(high, n-1, w.unit) < have {
@@ -141,6 +179,37 @@ func (a *Agent) shape(o *mpa.Observation, w *workload, work float64) (replicas i
 		}
 	}
 	return n, 1, "enough"
+}
+
+// flood returns the factor for the need while most requests are not answered and the pods are
+// busy: with what was given up and is asked for again. It rises by 1 in a minute.
+func (a *Agent) flood(now time.Time, w *workload) float64 {
+	s := &a.s
+	if w.lost <= .5 {
+		s.Lost = time.Time{}
+		return 1
+	}
+	if s.Lost.IsZero() {
+		s.Lost = now
+	}
+	if w.cores <= busyFull*w.size*w.ready {
+		return 1
+	}
+	return min(floodMost, 1+now.Sub(s.Lost).Minutes())
+}
+
+// swung reports whether what it made smaller had to grow again shortly before, at the same
+// demand.
+func (a *Agent) swung(now time.Time) bool {
+	n := len(a.s.Swung)
+	if n == 0 {
+		return false
+	}
+	hold := swungSpan
+	if n > 1 {
+		hold = swungHold
+	}
+	return now.Sub(a.s.Swung[n-1]) < hold
 }
 
 // fewest returns the least number of pods for some work.
