@@ -161,7 +161,7 @@ func (p *program) autoscaler() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringSliceVar(&cfg.Agents, "agents", sim.Agents(), "agents that are compared")
+	cmd.Flags().StringSliceVar(&cfg.Agents, "agents", autoscaler.Agents(), "agents that are compared")
 	cmd.Flags().BoolVar(&printed, "print", false, "print the page and leave the documents as they are")
 	cmd.Flags().IntVar(&cfg.Workers, "workers", runtime.GOMAXPROCS(0), "simulations at the same time")
 	return cmd

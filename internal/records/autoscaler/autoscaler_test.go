@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/internal/records"
+	"github.com/sigma-scheduler/sigma/internal/scaling"
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/sim"
 )
@@ -82,14 +83,45 @@ func TestPage(t *testing.T) {
 		c.beaten())
 }
 
+// Agents that resize often are simulated again with one budget for all resizes; the table of
+// those has the pair and the limit beside them.
+func TestFewResizes(t *testing.T) {
+	scenario, err := sim.NewGenerator("train", "")
+	require.NoError(t, err)
+	one, err := scenario.Generate(40)
+	require.NoError(t, err)
+	list, err := scaling.Agents([]string{pair, "learned", limit}, "")
+	require.NoError(t, err)
+	c := two()
+	c.agents, c.scenarios, c.guards = []string{pair, "learned", limit}, []sim.Scenario{one}, mpa.DefaultGuards()
+	for a := range c.runs {
+		c.runs[a] = c.runs[a][:1]
+	}
+	require.NoError(t, c.fewer(t.Context(), list, 2))
+	require.Nil(t, c.few, "none resizes often")
+	c.runs[1][0][3].MostRequestChanges = 20
+	require.NoError(t, c.fewer(t.Context(), list, 2))
+	assert.Equal(t, c.agents, c.few.agents)
+	assert.Equal(t, c.runs[0], c.few.runs[0])
+	assert.Equal(t, c.runs[2], c.few.runs[2])
+	for _, r := range c.few.runs[1][0] {
+		assert.LessOrEqual(t, r.MostRequestChanges, c.guards.RequestChanges)
+		assert.Positive(t, r.MostRequestChanges)
+	}
+	require.NoError(t, c.few.check())
+	assert.Contains(t, c.page().String(), "With 6 changes of requests in an hour, those of cpu alone among them")
+	assert.Contains(t, Agents(), "learned")
+	assert.Equal(t, limit, Agents()[len(Agents())-1])
+}
+
 func TestRefusals(t *testing.T) {
 	cfg := Config{Agents: []string{"hpa"}, Docs: t.TempDir(), Out: t.TempDir(), Workers: 1, Seconds: func() float64 { return 0 }}
 	require.ErrorContains(t, Run(t.Context(), "test", cfg), "use --agents together with --print")
-	cfg.Agents = sim.Agents()
+	cfg.Agents = Agents()
 	err := Run(t.Context(), "test", cfg)
 	require.ErrorContains(t, err, "without SIGMA_DATA there are no traces for ")
 	require.NoFileExists(t, filepath.Join(cfg.Docs, Page("test")))
 	cfg.Agents = []string{"hpaa"}
 	cfg.Print = &bytes.Buffer{}
-	require.ErrorContains(t, Run(t.Context(), "test", cfg), `unknown agent "hpaa": want one of `)
+	require.ErrorContains(t, Run(t.Context(), "test", cfg), `unknown agent "hpaa": there are `)
 }

@@ -134,7 +134,7 @@ forgives (1 % or 5 %).
 replicas, cpu and memory at once, and is bound by no guard, window or lag. It does not know the single requests. It
 follows the cheapest of its plans (largest size, slack, room for memory) that keeps the SLO with two other seeds: a limit of
 the cost at which the SLO can be kept, not of latency. ` + "`static-p99` and `hpa-rps`" + ` know what a
-request costs, and ` + "`static-p99`" + ` also the load, as a person who provisions for a peak would.
+request costs, and ` + "`static-p99`" + ` also the load, as a person who provisions for a peak would. ` + "`foresight`" + ` is ` + "`learned`" + ` told the rates to come.
 
 **The gap** is what could be saved: from the cost of ` + "`hpa+vpa`" + ` to that of the oracle, over all runs (scenario and
 seed) in which ` + "`hpa+vpa`" + ` kept the SLO. An agent closes the share of it that it saves. Where it broke the
@@ -152,7 +152,15 @@ func (t *comparison) page() *records.Page {
 	if len(t.skipped) > 0 {
 		p.Text("Left out without their traces (SIGMA_DATA): " + strings.Join(t.skipped, ", ") + ".")
 	}
+	if t.digest != "" {
+		p.Text("The policy of `learned` and `foresight` is `" + t.digest + "`.")
+	}
+	p.Text(fmt.Sprintf("In an hour the guards let %d changes of replicas pass, %d of cpu alone, in place, and %d others of requests:", t.guards.ReplicaChanges, t.guards.CPUChanges, t.guards.RequestChanges))
 	p.Table(t.summary())
+	if t.few != nil {
+		p.Text(fmt.Sprintf("With %d changes of requests in an hour, those of cpu alone among them, the agents that resize often:", t.guards.RequestChanges))
+		p.Table(t.few.summary())
+	}
 	p.Text("Cost by scenario; in italics where the SLO was broken in the mean of the seeds:")
 	p.Table(t.each(func(i, a int) string {
 		cost := interval("%.2f", t.values(i, a, (*sim.Result).Cost))
