@@ -14,6 +14,17 @@ type ZoneLimits struct {
 
 func (z ZoneLimits) bind() bool { return z.Limit > 0 || z.SpreadMin > 1 || z.Skew > 0 }
 
+// And are the stricter of both limits.
+func (z ZoneLimits) And(other ZoneLimits) ZoneLimits {
+	least := func(a, b int32) int32 {
+		if a == 0 || b > 0 && b < a {
+			return b
+		}
+		return a
+	}
+	return ZoneLimits{least(z.Limit, other.Limit), max(z.SpreadMin, other.SpreadMin), least(z.Skew, other.Skew)}
+}
+
 // Refuses is why a zone does not take more items of the group: LimitReached, SpreadWanted or
 // Uneven; Accepted = it does. It holds own of them, and held zones hold some; none holds fewer
 // than fewest. With more = 0 it is why the zone has too many. The scheduler plugin asks for

@@ -51,6 +51,9 @@ func Generate(kind string, seed uint64, set map[string]string) (*trace.Trace, er
 	if err != nil {
 		return nil, err
 	}
+	if p["hard"] > 0 && p["zones"] == 0 {
+		return nil, fmt.Errorf("generate %s: hard=%v: want zones, too", kind, p["hard"])
+	}
 	t := k.make(seed, p)
 	t.Name = fmt.Sprintf("%s-%d", kind, seed)
 	t.Description = k.Help
@@ -151,6 +154,7 @@ const (
 	streamLifetimes            // also scaling and roll-outs
 	streamFleet                // sizes of nodes
 	streamSoft                 // what pods prefer
+	streamHard                 // hard spread over zones
 )
 
 func stream(seed, purpose uint64) *rand.Rand {

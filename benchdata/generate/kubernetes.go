@@ -28,6 +28,7 @@ var kubernetes = Kind{
 		{Name: "gpus", Max: 1, Help: "share of the Deployments that ask for GPUs; they run on nodes of their own"},
 		{Name: "soft", Max: 1, Unstated: true, Help: "share of the Deployments whose pods prefer different nodes, an even spread over zones (without zones: nodes), or both"},
 		{Name: "zones", Max: 9, Integer: true, Unstated: true, Help: "zones, with nodes of every size; 0: none"},
+		{Name: "hard", Max: 1, Unstated: true, Help: "share of the Deployments with a hard even spread over zones (maxSkew 1)"},
 	}, forecastParams()...),
 	check: func(p values) error {
 		if p["f"] != 0 && p["fleet"] != kubernetesFixed {
@@ -122,6 +123,7 @@ func makeKubernetes(seed uint64, p values) *trace.Trace {
 		fleet.size(t)
 	}
 	preferSoftly(stream(seed, streamSoft), inst, deployments, p)
+	spreadHard(stream(seed, streamHard), inst, deployments, p["hard"])
 	inst.Machines = inZones(inst.Machines, int(p["zones"]))
 	return t
 }

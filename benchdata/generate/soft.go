@@ -28,6 +28,15 @@ func preferSoftly(rng *rand.Rand, inst *binpack.Instance, deployments int, p val
 	}
 }
 
+// spreadHard draws the Deployments with a hard spread over zones.
+func spreadHard(rng *rand.Rand, inst *binpack.Instance, deployments int, share float64) {
+	for i := range deployments {
+		if rng.Float64() < share {
+			inst.Groups[inst.Apps[i].Group].Zone.Skew = 1
+		}
+	}
+}
+
 // inZones splits each line of machines over zones. The first zones have one more where the
 // count does not divide.
 func inZones(lines []binpack.MachineLine, zones int) []binpack.MachineLine {

@@ -51,3 +51,39 @@ func TestSoftKubernetes(t *testing.T) {
 		t.Errorf("%d zones, %d of %d apps prefer something, %d terms by zone", len(zones), with, n, byZone)
 	}
 }
+
+// A hard spread over zones changes nothing else, and needs zones.
+func TestHardKubernetes(t *testing.T) {
+	set := map[string]string{"nodes": "30", "zones": "3"}
+	plain, err := Generate("kubernetes", 301, set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set["hard"] = ".5"
+	hard, err := Generate("kubernetes", 301, set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := 0
+	for i := range hard.Instance.Groups {
+		if g := &hard.Instance.Groups[i]; g.Zone == (binpack.ZoneLimits{Skew: 1}) {
+			with++
+			g.Zone.Skew = 0
+		}
+	}
+	if n := len(hard.Instance.Groups); with < n/5 || with > 4*n/5 {
+		t.Errorf("%d of %d groups are spread", with, n)
+	}
+	_, a, _ := plain.Digests()
+	if _, b, _ := hard.Digests(); a == b { // the parameters differ
+		t.Error("equal digests")
+	}
+	hard.Source = plain.Source
+	if _, b, _ := hard.Digests(); a != b {
+		t.Error("the spread changes something else")
+	}
+	set["zones"] = "0"
+	if _, err := Generate("kubernetes", 301, set); err == nil || err.Error() != "generate kubernetes: hard=0.5: want zones, too" {
+		t.Error(err)
+	}
+}

@@ -168,7 +168,7 @@ func (h *History) allRules() []ledger.Rule {
 		}
 	}
 	slices.SortFunc(list, func(x, y ledger.Rule) int {
-		return cmp.Or(strings.Compare(x.App, y.App), strings.Compare(x.Other, y.Other), cmp.Compare(x.Max, y.Max))
+		return cmp.Or(strings.Compare(x.App, y.App), strings.Compare(x.Other, y.Other), cmp.Compare(x.Max, y.Max), strings.Compare(x.Scope, y.Scope))
 	})
 	return slices.Compact(list)
 }

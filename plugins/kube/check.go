@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
@@ -78,7 +79,7 @@ func (t *Translator) check(a *ledger.AppEntry, p *v1.Pod, rules []*Rule) *Check 
 	bound := len(k.holds) > 0
 	for _, pair := range own.pairs {
 		if pair.by != nil && (whole || slices.Contains(rules, pair.by)) {
-			of := &k.by[pair.domain()]
+			of := &k.by[pair.in]
 			of.pairs = append(of.pairs, pair)
 			bound = true
 		}
@@ -109,7 +110,23 @@ func (t *Translator) check(a *ledger.AppEntry, p *v1.Pod, rules []*Rule) *Check 
 			}
 		}
 	}
+	if len(k.by[zone].pairs) > 0 {
+		k.addReserved(t.ledger, counted)
+	}
 	return k
+}
+
+// addReserved counts in zones the pods of other groups that room is reserved for. On nodes, what
+// is closed because of them is known (closedTo).
+func (k *Check) addReserved(l *ledger.Ledger, counted map[*constraints]bool) {
+	for n := range l.Held() {
+		for _, r := range n.Reservations() {
+			c, in := constraintsOf(r.App.Group()), k.zones[n.Name()]
+			if c != k.own && counted[c] && in != "" {
+				k.by[zone].add(in, c, r.Pods, false)
+			}
+		}
+	}
 }
 
 func (l *tallies) binds() bool { return l.limit != nil || l.spread != nil || len(l.pairs) > 0 }
@@ -246,20 +263,25 @@ func (l *tallies) refuses(own *constraints, at string, d domain) string {
 // group come there.
 func (l *tallies) violation(own *constraints, t tally, more int32, d domain) (*Rule, string) {
 	where := [domains]string{"", " in a zone"}[d]
-	if l.limit != nil && t.own+more > l.limit.maxPerNode {
+	var most binpack.ZoneLimits
+	if l.limit != nil {
+		most.Limit = l.limit.maxPerNode
+	}
+	if l.spread != nil {
+		most.SpreadMin = l.spread.spreadMin
+	}
+	refused := most.Refuses(t.own, more, l.holds, 0)
+	if refused == binpack.LimitReached {
 		return l.limit, fmt.Sprintf("at most %d of %s %s", l.limit.maxPerNode, own.name, [domains]string{"on a node", "in a zone"}[d])
 	}
 	for i := range l.pairs {
 		p := &l.pairs[i]
-		others := t.others[p.other(own)]
-		switch {
-		case p.a == own && others > p.max:
-			return p.by, fmt.Sprintf("%s excludes %s%s", own.name, p.b.name, where)
-		case p.b == own && others > 0 && t.own+more > p.max:
-			return p.by, fmt.Sprintf("%s excludes %s%s", p.a.name, own.name, where)
+		rule, others := binpack.Rule{Max: p.max}, t.others[p.other(own)]
+		if p.a == own && rule.Forbids(t.own+more, others) || p.b == own && rule.Forbids(others, t.own+more) {
+			return p.by, fmt.Sprintf("%s excludes %s%s", p.a.name, p.b.name, where)
 		}
 	}
-	if l.spread != nil && more > 0 && t.own > 0 && l.holds < l.spread.spreadMin {
+	if refused == binpack.SpreadWanted {
 		return l.spread, fmt.Sprintf("%s stands %s and has to stand on %d before two share one", own.name, fmt.Sprintf([domains]string{"on %d nodes", "in %d zones"}[d], l.holds), l.spread.spreadMin)
 	}
 	return nil, ""

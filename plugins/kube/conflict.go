@@ -148,7 +148,7 @@ func (t *Translator) conflictIn(c *constraints, d domain, count func(*constraint
 	there := tally{own: count(c), others: map[*constraints]int32{}}
 	l := tallies{strictest: strictest{limit: c.by[d].limit}}
 	for _, p := range c.pairs {
-		if other := p.other(c); p.by != nil && p.domain() == d && count(other) > 0 {
+		if other := p.other(c); p.by != nil && p.in == d && count(other) > 0 {
 			l.pairs = append(l.pairs, p)
 			there.others[other] = count(other)
 		}

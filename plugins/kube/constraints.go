@@ -31,7 +31,7 @@ func sameConstraints(a, b *v1.Pod) bool {
 			return false
 		}
 	}
-	return slices.EqualFunc(antiAffinity(a), antiAffinity(b), equalTerms) && sameSoft(a, b)
+	return slices.EqualFunc(antiAffinity(a), antiAffinity(b), equalTerms) && sameSoft(a, b) && evenZones(a) == evenZones(b)
 }
 
 // newer orders pods by age. A pod that does not exist yet is the oldest.
@@ -43,12 +43,12 @@ func newer(a, b *v1.Pod) bool {
 }
 
 func equalTerms(a, b v1.PodAffinityTerm) bool {
-	return metav1.FormatLabelSelector(a.LabelSelector) == metav1.FormatLabelSelector(b.LabelSelector) &&
+	return a.TopologyKey == b.TopologyKey && metav1.FormatLabelSelector(a.LabelSelector) == metav1.FormatLabelSelector(b.LabelSelector) &&
 		metav1.FormatLabelSelector(a.NamespaceSelector) == metav1.FormatLabelSelector(b.NamespaceSelector) &&
 		slices.Equal(a.Namespaces, b.Namespaces)
 }
 
-// antiAffinity are the required terms that keep pods off one node.
+// antiAffinity are the required terms that keep pods off one node, or out of one zone.
 func antiAffinity(pod *v1.Pod) []v1.PodAffinityTerm {
 	a := pod.Spec.Affinity
 	if a == nil || a.PodAntiAffinity == nil {
@@ -56,7 +56,7 @@ func antiAffinity(pod *v1.Pod) []v1.PodAffinityTerm {
 	}
 	var terms []v1.PodAffinityTerm
 	for _, t := range a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
-		if t.TopologyKey == v1.LabelHostname {
+		if t.TopologyKey == v1.LabelHostname || t.TopologyKey == v1.LabelTopologyZone {
 			terms = append(terms, t)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
@@ -17,6 +18,7 @@ type constraints struct {
 	terms  []term  // its anti-affinity
 
 	limit, spread int32 // as a policy sees them
+	byZone        binpack.ZoneLimits
 	soft          []string
 	by            [domains]strictest
 	pairs         []pair // rules with other groups that the group is part of
@@ -45,7 +47,7 @@ func among(rules []*Rule, pod *v1.Pod) (by [domains]strictest) {
 
 // zoned reports whether a rule by zone binds the group.
 func (c *constraints) zoned() bool {
-	return c.by[zone] != strictest{} || slices.ContainsFunc(c.pairs, func(p pair) bool { return p.domain() == zone })
+	return c.by[zone] != strictest{} || slices.ContainsFunc(c.pairs, func(p pair) bool { return p.in == zone && p.by != nil })
 }
 
 func constraintsOf(g *ledger.Group) *constraints { return g.Object.(*constraints) }
@@ -56,14 +58,7 @@ type pair struct {
 	a, b *constraints
 	max  int32
 	by   *Rule
-}
-
-// domain is what the pods of a pair do not share.
-func (p *pair) domain() domain {
-	if p.by == nil {
-		return node
-	}
-	return p.by.domain
+	in   domain // that the pods do not share
 }
 
 // other is the group of a pair that is not c.
@@ -136,9 +131,9 @@ func (t *Translator) updateSpec(c *constraints, p *v1.Pod) {
 	for _, other := range t.others(c) {
 		c.pairs = append(append(c.pairs, between(t.Rules(), c, other)...), between(t.Rules(), other, c)...)
 	}
-	same := slices.Equal(c.soft, before.soft) && c.limit == before.limit && c.spread == before.spread && c.by == before.by &&
+	same := slices.Equal(c.soft, before.soft) && c.limit == before.limit && c.spread == before.spread && c.byZone == before.byZone && c.by == before.by &&
 		samePairs(c.pairs, before.pairs)
-	c.limit, c.spread, c.soft, c.pairs = before.limit, before.spread, before.soft, before.pairs // as they were emitted
+	c.limit, c.spread, c.byZone, c.soft, c.pairs = before.limit, before.spread, before.byZone, before.soft, before.pairs // as they were emitted
 	if !same {
 		t.refresh()
 		return
@@ -198,10 +193,10 @@ func (t *Translator) refresh() {
 	var list []ledger.Rule
 	for _, g := range t.ledger.Groups() {
 		c := constraintsOf(g)
-		limit, spread, soft := c.limit, c.spread, c.soft
+		limit, spread, byZone, soft := c.limit, c.spread, c.byZone, c.soft
 		c.pairs = nil
 		c.constrain(rules)
-		if c.limit != limit || c.spread != spread || !slices.Equal(c.soft, soft) {
+		if c.limit != limit || c.spread != spread || c.byZone != byZone || !slices.Equal(c.soft, soft) {
 			for _, a := range g.Apps() {
 				t.emitApp(a.Name(), c, a.Spec().Selector, a.Spec().Demand)
 			}
@@ -217,7 +212,13 @@ func (t *Translator) refresh() {
 // constrain finds a group's limit, spread and preferences.
 func (c *constraints) constrain(rules []*Rule) {
 	c.limit, c.spread, c.by = 0, 0, among(rules, c.pod)
-	c.soft = softTerms(c.pod)
+	c.soft, c.byZone = softTerms(c.pod), evenZones(c.pod)
+	if r := c.by[zone].limit; r != nil {
+		c.byZone = c.byZone.And(binpack.ZoneLimits{Limit: r.maxPerNode})
+	}
+	if r := c.by[zone].spread; r != nil {
+		c.byZone.SpreadMin = r.spreadMin
+	}
 	if r := c.by[node].limit; r != nil {
 		c.limit = r.maxPerNode
 	}
@@ -225,7 +226,11 @@ func (c *constraints) constrain(rules []*Rule) {
 		c.spread = r.spreadMin
 	}
 	for i := range c.terms {
-		if c.terms[i].matches(c.pod) {
+		switch t := &c.terms[i]; {
+		case !t.matches(c.pod):
+		case t.domain == zone:
+			c.byZone.Limit = 1
+		default:
 			c.limit = 1
 		}
 	}
@@ -234,10 +239,11 @@ func (c *constraints) constrain(rules []*Rule) {
 // between lists the rules (a, b, max) of two different groups.
 func between(rules []*Rule, a, b *constraints) []pair {
 	var list []pair
+	apart := [domains]bool{}
 	for i := range a.terms {
-		if a.terms[i].matches(b.pod) {
-			list = append(list, pair{a, b, 0, nil})
-			break
+		if t := &a.terms[i]; !apart[t.domain] && t.matches(b.pod) {
+			list = append(list, pair{a, b, 0, nil, t.domain})
+			apart[t.domain] = true
 		}
 	}
 	for _, r := range rules {
@@ -246,7 +252,7 @@ func between(rules []*Rule, a, b *constraints) []pair {
 		}
 		for i := range r.excludes {
 			if e := &r.excludes[i]; e.pods.picks(b.pod) {
-				list = append(list, pair{a, b, e.max, r})
+				list = append(list, pair{a, b, e.max, r, r.domain})
 			}
 		}
 	}
@@ -257,9 +263,8 @@ func between(rules []*Rule, a, b *constraints) []pair {
 func pairUp(rules []*Rule, a, b *constraints, list []ledger.Rule) []ledger.Rule {
 	for _, p := range append(between(rules, a, b), between(rules, b, a)...) {
 		a.pairs, b.pairs = append(a.pairs, p), append(b.pairs, p)
-		if p.domain() == node {
-			list = append(list, ledger.Rule{App: p.a.name, Other: p.b.name, Max: p.max})
-		}
+		scope := [domains]string{"", ledger.ZoneScope}[p.in]
+		list = append(list, ledger.Rule{App: p.a.name, Other: p.b.name, Max: p.max, Scope: scope})
 	}
 	return list
 }

@@ -102,7 +102,7 @@ func (t *Translator) keptOff(a *ledger.AppEntry, n *ledger.Node) bool {
 	own := constraintsOf(a.Group())
 	for i := range own.pairs {
 		p := &own.pairs[i]
-		if p.domain() != node { // what comes to the zone is not known to stand on this node
+		if p.in != node { // what comes to the zone is not known to stand on this node
 			continue
 		}
 		other, coming := p.other(own), int32(0)

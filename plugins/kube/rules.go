@@ -112,8 +112,9 @@ func (s *podSet) picks(pod *v1.Pod) bool {
 		s.selector.Matches(labels.Set(pod.Labels))
 }
 
-// A term is a parsed anti-affinity term: required, by host name.
+// A term is a parsed anti-affinity term: required, by host name or zone.
 type term struct {
+	domain     domain
 	selector   labels.Selector
 	namespaces []string
 	anywhere   bool // in all namespaces
@@ -126,6 +127,9 @@ func newTerms(pod *v1.Pod) []term {
 			continue // of one revision: left to upstream's filter
 		}
 		if own, ok := newTerm(pod, &t); ok {
+			if t.TopologyKey == v1.LabelTopologyZone {
+				own.domain = zone
+			}
 			out = append(out, own)
 		}
 	}
@@ -144,7 +148,7 @@ func newTerm(pod *v1.Pod, t *v1.PodAffinityTerm) (term, bool) {
 	}
 	// A selector of namespaces by their labels is left to upstream's filter.
 	anywhere := t.NamespaceSelector != nil && len(t.NamespaceSelector.MatchLabels)+len(t.NamespaceSelector.MatchExpressions) == 0
-	return term{selector, namespaces, anywhere}, true
+	return term{node, selector, namespaces, anywhere}, true
 }
 
 func (t *term) matches(pod *v1.Pod) bool {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
 func inZone(name string) func(*v1.Node) {
@@ -123,8 +124,23 @@ func TestRulesGiveWay(t *testing.T) {
 // plainRules is what rules forbid, counted from the pods that stand.
 type plainRules struct {
 	rules []v1alpha1.PlacementRuleSpec
-	on    map[string][]*v1.Pod // by node
-	zones map[string]string    // by node
+	on    map[string][]*v1.Pod         // by node
+	zones map[string]string            // by node
+	kept  func(app, zone string) int32 // pods that room is reserved for
+}
+
+// reservedIn counts the pods of an app that room is reserved for in a zone.
+func (w *world) reservedIn(zones map[string]string) func(app, zone string) int32 {
+	return func(app, zone string) (pods int32) {
+		for n := range w.ledger.Held() {
+			for _, r := range n.Reservations() {
+				if zones[n.Name()] == zone && strings.HasSuffix(r.App.Group().Name(), "/"+app) {
+					pods += r.Pods
+				}
+			}
+		}
+		return pods
+	}
 }
 
 func (m *plainRules) picks(s v1alpha1.PodSet, app string) bool {
@@ -156,6 +172,13 @@ func (m *plainRules) allows(app, to string) bool {
 			picked && r.SpreadMin != nil && count[app] > 0 && int32(len(where)) < *r.SpreadMin {
 			return false
 		}
+		if r.TopologyKey == v1.LabelTopologyZone && domain(to) != "" { // others come, too
+			for _, other := range []string{"web", "db", "job", "api"} {
+				if n := m.kept(other, domain(to)); n > 0 && other != app {
+					count[other] += n
+				}
+			}
+		}
 		for _, e := range r.Excludes {
 			for other, n := range count {
 				if other != app && (picked && m.picks(e.PodSet, other) && n > e.Max || m.picks(e.PodSet, app) && m.picks(r.PodSet, other) && count[app]+1 > e.Max) {
@@ -176,6 +199,7 @@ func TestChecksAgreeWithPlainRules(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 18))
 		w := newWorld(t)
 		m := &plainRules{on: map[string][]*v1.Pod{}, zones: map[string]string{}}
+		m.kept = w.reservedIn(m.zones)
 		var nodes []string
 		set := func(n string) { w.SetNode(nodeOf(n, inZone(m.zones[n])), m.on[n]) }
 		for i := range 8 {
@@ -234,7 +258,7 @@ func TestChecksAgreeWithPlainRules(t *testing.T) {
 					require.Equal(t, m.allows(app, n), open, "seed %d step %d: %s on %s: %v", seed, step, app, n, m.rules)
 					if !open {
 						refused++
-						if !(&plainRules{rules: slices.DeleteFunc(slices.Clone(m.rules), func(r v1alpha1.PlacementRuleSpec) bool { return r.TopologyKey != v1.LabelTopologyZone }), on: m.on, zones: m.zones}).allows(app, n) {
+						if !(&plainRules{rules: slices.DeleteFunc(slices.Clone(m.rules), func(r v1alpha1.PlacementRuleSpec) bool { return r.TopologyKey != v1.LabelTopologyZone }), on: m.on, zones: m.zones, kept: m.kept}).allows(app, n) {
 							byZones++
 						}
 					}
@@ -254,4 +278,60 @@ func at(p *v1.Pod, node string) *v1.Pod {
 	p = p.DeepCopy()
 	p.Spec.NodeName = node
 	return p
+}
+
+// The hard limits by zone of a pod itself, and those of PlacementRules, are part of its app.
+func TestLimitsByZone(t *testing.T) {
+	apart := func(app string) func(*v1.Pod) {
+		return func(p *v1.Pod) {
+			p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{
+				prefers(1, v1.LabelTopologyZone, app).PodAffinityTerm,
+			}}}
+		}
+	}
+	even := func(change func(*v1.TopologySpreadConstraint)) func(*v1.Pod) {
+		return func(p *v1.Pod) {
+			spreads(v1.DoNotSchedule, v1.LabelTopologyZone, "web")(p)
+			change(&p.Spec.TopologySpreadConstraints[0])
+		}
+	}
+	zoned := v1alpha1.PlacementRuleSpec{PodSet: picks("app", "web"), TopologyKey: v1.LabelTopologyZone, MaxPerNode: new(int32(4)), SpreadMin: new(int32(2))}
+	for _, tt := range []struct {
+		name   string
+		change func(*v1.Pod)
+		rules  []v1alpha1.PlacementRuleSpec
+		want   [3]int32 // limit, spread, skew
+	}{
+		{"nothing", func(*v1.Pod) {}, nil, [3]int32{}},
+		{"an even spread", spreads(v1.DoNotSchedule, v1.LabelTopologyZone, "web"), nil, [3]int32{0, 0, 1}},
+		{"of other pods", spreads(v1.DoNotSchedule, v1.LabelTopologyZone, "db"), nil, [3]int32{}},
+		{"over hosts", spreads(v1.DoNotSchedule, v1.LabelHostname, "web"), nil, [3]int32{}},
+		{"of one revision", even(func(c *v1.TopologySpreadConstraint) { c.MatchLabelKeys = []string{"pod-template-hash"} }), nil, [3]int32{}},
+		{"many domains: a limit", even(func(c *v1.TopologySpreadConstraint) { c.MaxSkew, c.MinDomains = 3, new(int32(1000000)) }), nil, [3]int32{3}},
+		{"anti-affinity", apart("web"), nil, [3]int32{1}},
+		{"a rule", func(*v1.Pod) {}, []v1alpha1.PlacementRuleSpec{zoned}, [3]int32{4, 2}},
+		{"a rule and an even spread", spreads(v1.DoNotSchedule, v1.LabelTopologyZone, "web"), []v1alpha1.PlacementRuleSpec{zoned}, [3]int32{4, 2, 1}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			var list []*kube.Rule
+			for _, r := range tt.rules {
+				list = append(list, rule(t, r))
+			}
+			w.SetRules(list)
+			w.SetNode(nodeOf("a", inZone("x")), []*v1.Pod{podOf("web-1", ownedBy("Deployment", "web"), labelled("app", "web"), tt.change)})
+			spec := w.ledger.Group(webGroup).Apps()[0].Spec()
+			require.Equal(t, tt.want, [3]int32{spec.MaxPerZone, spec.ZoneSpreadMin, spec.ZoneSkew})
+			require.Zero(t, spec.MaxPerMachine)
+		})
+	}
+	w := newWorld(t)
+	w.SetNode(nodeOf("a", inZone("x")), []*v1.Pod{podOf("db-1", ownedBy("Deployment", "db"), labelled("app", "db"))})
+	w.events = nil
+	w.Arrive(podOf("web-1", ownedBy("Deployment", "web"), labelled("app", "web"), apart("db")))
+	var rules []ledger.Rule
+	for _, e := range w.events {
+		rules = append(rules, e.Rules...)
+	}
+	require.Equal(t, []ledger.Rule{{App: webGroup, Other: "default/Deployment/db", Scope: ledger.ZoneScope}}, rules)
 }

@@ -81,12 +81,16 @@ func told(t *trace.Trace, object *policy.Object) []*ledger.Event {
 		g := inst.Groups[a.Group]
 		events = append(events, &ledger.Event{Kind: ledger.KindApp, App: a.Name, Spec: &ledger.App{
 			Group: g.Name, MaxPerMachine: g.Limit, SpreadMin: g.SpreadMin, Demand: withPods(amounts(a.Demand), 0), Soft: softTexts(a.Soft),
+			MaxPerZone: g.Zone.Limit, ZoneSpreadMin: g.Zone.SpreadMin, ZoneSkew: g.Zone.Skew,
 		}})
 		expected[a.Name] = a.Expected
 	}
 	rules := &ledger.Event{Kind: ledger.KindRule}
 	for _, r := range inst.Rules {
 		rules.Rules = append(rules.Rules, ledger.Rule{App: inst.Groups[r.A].Name, Other: inst.Groups[r.B].Name, Max: r.Max})
+	}
+	for _, r := range inst.ZoneRules {
+		rules.Rules = append(rules.Rules, ledger.Rule{App: inst.Groups[r.A].Name, Other: inst.Groups[r.B].Name, Max: r.Max, Scope: ledger.ZoneScope})
 	}
 	events = append(events, rules, &ledger.Event{Kind: ledger.KindForecast, Expected: expected})
 	if object != nil {

@@ -115,7 +115,8 @@ func (l *Ledger) instance() *binpack.Instance {
 	}
 	types := map[string]int32{}
 	l.refuses = nil
-	l.zoned = slices.ContainsFunc(l.appAt, func(a *AppEntry) bool { return a.spec.byZone() })
+	l.zoned = slices.ContainsFunc(l.appAt, func(a *AppEntry) bool { return a.spec.byZone() }) ||
+		slices.ContainsFunc(l.rules, func(r Rule) bool { return r.Scope == ZoneScope })
 	for i, m := range l.byIndex {
 		m.index = int32(i)
 		name := "" // [""] refuses pods without tolerations, [] refuses none
@@ -144,10 +145,13 @@ func (l *Ledger) instance() *binpack.Instance {
 		}
 		group := &inst.Groups[g]
 		group.Limit, group.SpreadMin = max(group.Limit, a.spec.MaxPerMachine), max(group.SpreadMin, a.spec.SpreadMin)
+		if limits := a.spec.zoneLimits(); limits != (binpack.ZoneLimits{}) { // apps of a group have the same
+			group.Zone = limits
+		}
 		inst.Apps = append(inst.Apps, l.appOf(a, g))
 	}
 	l.compiled, l.dormant = 0, map[string]bool{}
-	inst.Rules = l.newRules()
+	inst.Rules, inst.ZoneRules = l.newRules()
 	return inst
 }
 

@@ -98,7 +98,7 @@ type Machine struct {
 	Cost     float64          `json:"cost"`
 	Cordoned bool             `json:"cordoned,omitempty"` // it takes no pods and is no candidate
 	// Labels name the kind of the node: node pool, instance type, zone. Decisions depend on
-	// the zone alone, where an app has a soft term by zone.
+	// the zone alone, where an app has a soft term or a limit by zone, or a rule is about zones.
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
@@ -137,6 +137,11 @@ type App struct {
 	Demand        map[string]int64 `json:"demand"`
 	MaxPerMachine int32            `json:"maxPerMachine,omitempty"` // of its group, 0 = no limit
 	SpreadMin     int32            `json:"spreadMin,omitempty"`
+	// The same by zone, and by how many of the group a zone may hold more than the zone that holds
+	// fewest. A machine without the label topology.kubernetes.io/zone takes no pod that they bind.
+	MaxPerZone    int32 `json:"maxPerZone,omitempty"`
+	ZoneSpreadMin int32 `json:"zoneSpreadMin,omitempty"`
+	ZoneSkew      int32 `json:"zoneSkew,omitempty"`
 	// Soft is what the pods prefer among those of their group: kind:scope:weight, as in
 	// apps.csv of a trace. A machine's zone is its label topology.kubernetes.io/zone.
 	Soft []string `json:"soft,omitempty"`
@@ -148,7 +153,11 @@ type Rule struct {
 	App   string `json:"app"`
 	Other string `json:"other"`
 	Max   int32  `json:"max"`
+	Scope string `json:"scope,omitempty"` // ZoneScope: all machines of a zone; empty: a machine
 }
+
+// ZoneScope is the scope of a [Rule] about zones.
+const ZoneScope = "zone"
 
 // A Decision says how a pod's node was chosen.
 type Decision struct {

@@ -17,7 +17,7 @@ type columnsOf struct {
 	refuses  [][]string      // by type: machines are of one type when they refuse the same
 	compiled int             // rules that the columns know
 	dormant  map[string]bool // groups of those rules that have no app
-	zoned    bool            // the columns know zones: some app has a term by zone
+	zoned    bool            // the columns know zones
 	rebuilds int
 }
 
@@ -35,10 +35,10 @@ func (l *Ledger) addApp(a *AppEntry) bool {
 			return false
 		}
 	}
-	group := binpack.Group{Name: a.spec.Group, Limit: a.spec.MaxPerMachine, SpreadMin: a.spec.SpreadMin}
+	group := binpack.Group{Name: a.spec.Group, Limit: a.spec.MaxPerMachine, SpreadMin: a.spec.SpreadMin, Zone: a.spec.zoneLimits()}
 	g, at := int32(len(l.groupAt)), 0
 	if known, ok := l.groupAt[a.spec.Group]; ok {
-		if has := l.state.Instance().Groups[known]; group.Limit > has.Limit || group.SpreadMin > has.SpreadMin {
+		if has := l.state.Instance().Groups[known]; group.Limit > has.Limit || group.SpreadMin > has.SpreadMin || group.Zone != has.Zone {
 			return false
 		}
 		g = known
@@ -55,15 +55,14 @@ func (l *Ledger) addApp(a *AppEntry) bool {
 
 // addRules adds the rules to the columns that came since.
 func (l *Ledger) addRules() {
-	if list := l.newRules(); len(list) > 0 {
+	if list, _ := l.newRules(); len(list) > 0 { // where there are rules by zone, the columns are made again
 		l.state.AddRules(list)
 		l.keepGrowers()
 	}
 }
 
 // newRules are the rules that the columns do not know yet, between groups that have apps.
-func (l *Ledger) newRules() []binpack.Rule {
-	var list []binpack.Rule
+func (l *Ledger) newRules() (list, byZone []binpack.Rule) {
 	for _, r := range l.rules[l.compiled:] {
 		a, okA := l.groupAt[r.App]
 		b, okB := l.groupAt[r.Other]
@@ -71,12 +70,15 @@ func (l *Ledger) newRules() []binpack.Rule {
 		case !okA || !okB:
 			l.dormant[r.App] = l.dormant[r.App] || !okA
 			l.dormant[r.Other] = l.dormant[r.Other] || !okB
-		case a != b:
+		case a == b:
+		case r.Scope == ZoneScope:
+			byZone = append(byZone, binpack.Rule{A: a, B: b, Max: r.Max})
+		default:
 			list = append(list, binpack.Rule{A: a, B: b, Max: r.Max})
 		}
 	}
 	l.compiled = len(l.rules)
-	return list
+	return list, byZone
 }
 
 // keepGrowers forgets the scorers that do not follow new apps and rules.

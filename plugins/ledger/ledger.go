@@ -187,6 +187,8 @@ func (l *Ledger) setApp(e *Event) error {
 	}
 	if s := e.Spec; s.MaxPerMachine < 0 || s.SpreadMin < 0 {
 		return fmt.Errorf("spec.maxPerMachine %d, spec.spreadMin %d: want 0 or more", s.MaxPerMachine, s.SpreadMin)
+	} else if s.MaxPerZone < 0 || s.ZoneSpreadMin < 0 || s.ZoneSkew < 0 {
+		return fmt.Errorf("spec.maxPerZone %d, spec.zoneSpreadMin %d, spec.zoneSkew %d: want 0 or more", s.MaxPerZone, s.ZoneSpreadMin, s.ZoneSkew)
 	}
 	for i, text := range e.Spec.Soft {
 		if _, group, err := binpack.ParseSoftTerm(text); err != nil {
@@ -214,6 +216,10 @@ func (l *Ledger) setRules(e *Event) error {
 		if r.Max < 0 || r.App == "" || r.Other == "" {
 			return fmt.Errorf("rules[%d] %+v: want app, other and a max of 0 or more", i, r)
 		}
+		if r.Scope != "" && r.Scope != ZoneScope {
+			return fmt.Errorf("rules[%d].scope %q: want %s or none", i, r.Scope, ZoneScope)
+		}
+		l.stale = l.stale || r.Scope == ZoneScope // columns add no rules by zone
 	}
 	if e.Reset {
 		l.rules, l.stale = nil, true

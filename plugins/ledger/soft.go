@@ -19,13 +19,18 @@ func (a *App) terms(group int32) []binpack.SoftTerm {
 	return terms
 }
 
-// byZone reports whether the app prefers something of zones.
-func (a *App) byZone() bool {
-	return slices.ContainsFunc(a.terms(0), func(t binpack.SoftTerm) bool { return t.Zone })
+// zoneLimits are the app's limits by zone.
+func (a *App) zoneLimits() binpack.ZoneLimits {
+	return binpack.ZoneLimits{Limit: a.MaxPerZone, SpreadMin: a.ZoneSpreadMin, Skew: a.ZoneSkew}
 }
 
-// zone is the zone of a machine in the columns. Where no app has a term by zone they know
-// none, so that machines of a kind stay alike.
+// byZone reports whether the app prefers something of zones, or has a limit by zone.
+func (a *App) byZone() bool {
+	return a.zoneLimits() != binpack.ZoneLimits{} || slices.ContainsFunc(a.terms(0), func(t binpack.SoftTerm) bool { return t.Zone })
+}
+
+// zone is the zone of a machine in the columns. Where no app has a term or limit by zone, and no
+// rule is about zones, they know none, so that machines of a kind stay alike.
 func (l *Ledger) zone(n *Node) string {
 	if !l.zoned {
 		return ""

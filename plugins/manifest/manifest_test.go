@@ -132,9 +132,9 @@ spec: {selector: {}, maxPerNode: 1, topologyKey: topology.kubernetes.io/zone}
 	require.Equal(t, []int64{4000, 8 << 30, 10}, tr.Instance.Machines[0].Capacity, "cpu in m, as its demands need")
 	require.Equal(t, []string{
 		dir + "/a.yaml, document 6: DaemonSet agent is skipped: its pods have their nodes; what it takes there is not planned for",
-		dir + "/a.yaml, document 7: PlacementRule zones is skipped: it is about zones, of which a plan knows nothing; the scheduler enforces it",
 		dir + "/b/jobs.json, document 1: ReplicaSet web-5d4 is skipped: it belongs to Deployment web",
 		"Service: has no pods; skipped: 1",
+		"limits and rules of the manifests about zones are left out: the trace has no zones; the scheduler enforces them",
 		"the placement rules of the manifests are applied to their workloads; a trace has no labels of pods that stand",
 	}, notes)
 

@@ -268,10 +268,6 @@ func (s *set) add(at string, object runtime.Object, e *envelope) error {
 		if err != nil {
 			return err
 		}
-		if r.Zoned() {
-			s.note("%s: PlacementRule %s is skipped: it is about zones, of which a plan knows nothing; the scheduler enforces it", at, o.Name)
-			return nil
-		}
 		s.rules = append(s.rules, r)
 	case *appsv1.DaemonSet:
 		s.note("%s: DaemonSet %s is skipped: its pods have their nodes; what it takes there is not planned for", at, o.Name)

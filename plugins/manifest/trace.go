@@ -148,6 +148,9 @@ type merger struct {
 
 func (s *set) merge(t *trace.Trace, more *binpack.Instance) (*merger, error) {
 	m := &merger{was: t.Instance, more: more, out: *t.Instance, groups: map[string]int32{}, apps: map[string]int32{}, types: map[[2]int32]int32{}}
+	if m.leavesOutZones() {
+		s.note("limits and rules of the manifests about zones are left out: the trace has no zones; the scheduler enforces them")
+	}
 	if err := m.addDimensions(s, t.Name); err != nil {
 		return nil, err
 	}
@@ -160,7 +163,30 @@ func (s *set) merge(t *trace.Trace, more *binpack.Instance) (*merger, error) {
 			m.out.Rules = append(slices.Clip(m.out.Rules), r)
 		}
 	}
+	for _, r := range m.more.ZoneRules {
+		r.A, r.B = m.groups[more.Groups[r.A].Name], m.groups[more.Groups[r.B].Name]
+		if !slices.Contains(m.out.ZoneRules, r) {
+			m.out.ZoneRules = append(slices.Clip(m.out.ZoneRules), r)
+		}
+	}
 	return m, nil
+}
+
+// leavesOutZones takes the limits and rules by zone out of the manifests' instance where the trace
+// has no zones, in which they would leave no machine. It reports whether there were any.
+func (m *merger) leavesOutZones() bool {
+	limited := func(g binpack.Group) bool { return g.Zone != binpack.ZoneLimits{} }
+	if slices.ContainsFunc(m.was.Machines, func(l binpack.MachineLine) bool { return l.Zone != "" }) ||
+		len(m.more.ZoneRules) == 0 && !slices.ContainsFunc(m.more.Groups, limited) {
+		return false
+	}
+	plain := *m.more
+	plain.ZoneRules, plain.Groups = nil, slices.Clone(plain.Groups)
+	for g := range plain.Groups {
+		plain.Groups[g].Zone = binpack.ZoneLimits{}
+	}
+	m.more = &plain
+	return true
 }
 
 // addDimensions puts all amounts into the smaller unit of both, and adds the dimensions that
@@ -281,6 +307,7 @@ func (m *merger) addGroups() {
 			known.Limit = group.Limit
 		}
 		known.SpreadMin = max(known.SpreadMin, group.SpreadMin)
+		known.Zone = known.Zone.And(group.Zone)
 	}
 }
 

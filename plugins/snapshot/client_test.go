@@ -132,7 +132,6 @@ func TestReadRules(t *testing.T) {
 	require.Equal(t, []string{
 		"the placement rule bad is ignored: spec.maxPerNode 0: want at least 1",
 		`the placement rule racks is ignored: spec.topologyKey "rack": want kubernetes.io/hostname or topology.kubernetes.io/zone`,
-		"the placement rule zones is about zones: a trace has no such rule, and the pods that it binds are marked as fixed",
 	}, p.Notes)
 	known = false
 	p, err = c.Read(t.Context())

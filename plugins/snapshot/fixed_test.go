@@ -29,7 +29,7 @@ func TestFixed(t *testing.T) {
 		"shop/new-1": "it is not ready",
 	}, tr.Source["fixed"])
 
-	// A trace has no rules by zone: what they bind stays.
+	// What rules by zone bind stays.
 	p.Rules = []*kube.Rule{rule(t, v1alpha1.PlacementRuleSpec{
 		PodSet: app("db"), TopologyKey: v1.LabelTopologyZone, Excludes: []v1alpha1.Exclusion{{PodSet: app("web")}},
 	})}

@@ -134,9 +134,6 @@ func (c *Client) readRules(ctx context.Context, p *Picture) error {
 			p.Notes = append(p.Notes, fmt.Sprintf("the placement rule %s is ignored: %v", o.Name, err))
 			continue
 		}
-		if r.Zoned() {
-			p.Notes = append(p.Notes, "the placement rule "+r.Name+" is about zones: a trace has no such rule, and the pods that it binds are marked as fixed")
-		}
 		p.Rules = append(p.Rules, r)
 	}
 	return nil
