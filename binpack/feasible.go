@@ -51,7 +51,7 @@ func (s *State) Fits(app, m int32) bool {
 	if s.blocked[int(app)*s.words+int(m)/64]>>(m%64)&1 != 0 {
 		return false
 	}
-	return s.hasRoom(&s.inst.Apps[app], m) && s.spreadAllows(app, m) && s.whyZone(app, m).Kind == Accepted
+	return s.hasRoom(&s.inst.Apps[app], m) && s.spreadAllows(app, m) && (!s.zones.hard || s.whyZone(app, m).Kind == Accepted)
 }
 
 func (s *State) hasRoom(app *App, m int32) bool {

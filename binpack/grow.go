@@ -15,7 +15,7 @@ func (s *State) AddApp(app App, group Group, at int) int32 {
 		s.inst.Groups = append(s.inst.Groups, group)
 		s.groups = append(s.groups, groupInfo{limit: group.Limit, spread: group.SpreadMin, simple: true})
 		s.onGroup, s.holders = append(s.onGroup, 0), append(s.holders, nil)
-		s.zones.addGroup()
+		s.zones.addGroup(group.Zone)
 	}
 	s.groups[app.Group].apps = slices.Insert(s.groups[app.Group].apps, at, a)
 	if s.least != nil {

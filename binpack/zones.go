@@ -49,6 +49,7 @@ func (r Rule) Forbids(a, b int32) bool { return a > 0 && b > r.Max }
 type zones struct {
 	ofLine  []int32   // nil = no machine has a zone
 	elastic bool      // a line has no limit
+	hard    bool      // limits or rules by zone bind some group
 	count   [][]int32 // [zone][group]
 	none    int32     // the zone of machines without one; -1 = there are none
 	types   [][]bool  // [zone][machine type]: it has such machines
@@ -59,6 +60,7 @@ type zones struct {
 func (z *zones) compile(inst *Instance) {
 	z.elastic = slices.ContainsFunc(inst.Machines, func(m MachineLine) bool { return m.Count == Unlimited })
 	z.addRules(inst)
+	z.hard = z.rules != nil || slices.ContainsFunc(inst.Groups, func(g Group) bool { return g.Zone.bind() })
 	if !slices.ContainsFunc(inst.Machines, func(m MachineLine) bool { return m.Zone != "" }) {
 		return
 	}
@@ -105,7 +107,8 @@ func (z *zones) add(line, group, items int32) {
 	}
 }
 
-func (z *zones) addGroup() {
+func (z *zones) addGroup(limits ZoneLimits) {
+	z.hard = z.hard || limits.bind()
 	for i := range z.count {
 		z.count[i] = append(z.count[i], 0)
 	}
@@ -134,7 +137,7 @@ func (s *State) countIn(group, zone int32) int32 {
 
 // ByZone reports whether hard limits or rules by zone bind a group.
 func (s *State) ByZone(group int32) bool {
-	return s.inst.Groups[group].Zone.bind() || len(s.zones.rulesOf(group)) > 0
+	return s.zones.hard && (s.inst.Groups[group].Zone.bind() || len(s.zones.rulesOf(group)) > 0)
 }
 
 // whyZone is why the zone of a machine does not take one more item of an app.
