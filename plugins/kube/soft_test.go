@@ -27,11 +27,11 @@ func avoids(terms ...v1.WeightedPodAffinityTerm) func(*v1.Pod) {
 	}
 }
 
-func spreads(when v1.UnsatisfiableConstraintAction, topology string) func(*v1.Pod) {
+func spreads(when v1.UnsatisfiableConstraintAction, topology, app string) func(*v1.Pod) {
 	return func(p *v1.Pod) {
 		p.Spec.TopologySpreadConstraints = append(p.Spec.TopologySpreadConstraints, v1.TopologySpreadConstraint{
 			MaxSkew: 1, TopologyKey: topology, WhenUnsatisfiable: when,
-			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
 		})
 	}
 }
@@ -47,8 +47,8 @@ func TestPreferences(t *testing.T) {
 		{"different hosts", avoids(prefers(7, v1.LabelHostname, "web")), []string{"apart:machine:7"}},
 		{"different hosts and zones", avoids(prefers(7, v1.LabelTopologyZone, "web"), prefers(100, v1.LabelHostname, "web")), []string{"apart:machine:100", "apart:zone:7"}},
 		{"one zone", near(prefers(1, v1.LabelTopologyZone, "web")), []string{"near:zone:1"}},
-		{"an even spread", spreads(v1.ScheduleAnyway, v1.LabelTopologyZone), []string{"even:zone:100"}},
-		{"a hard spread: left to upstream", spreads(v1.DoNotSchedule, v1.LabelTopologyZone), nil},
+		{"an even spread", spreads(v1.ScheduleAnyway, v1.LabelTopologyZone, "web"), []string{"even:zone:100"}},
+		{"a hard spread: left to upstream", spreads(v1.DoNotSchedule, v1.LabelTopologyZone, "web"), nil},
 		{"racks: left out", avoids(prefers(7, "example.org/rack", "web")), nil},
 		{"other pods: left out", avoids(prefers(7, v1.LabelHostname, "db")), nil},
 		{"a weight out of range", avoids(prefers(101, v1.LabelHostname, "web")), nil},
@@ -82,8 +82,8 @@ func TestPreferencesInOtherWords(t *testing.T) {
 		{"other kind", []func(*v1.Pod){avoids(prefers(7, v1.LabelHostname, "web"))}, []func(*v1.Pod){near(prefers(7, v1.LabelHostname, "web"))}, []string{"apart:machine:7"}, []string{"near:machine:7"}},
 		{"other topology", []func(*v1.Pod){avoids(prefers(7, v1.LabelHostname, "web"))}, []func(*v1.Pod){avoids(prefers(7, v1.LabelTopologyZone, "web"))}, []string{"apart:machine:7"}, []string{"apart:zone:7"}},
 		{"other pods", []func(*v1.Pod){avoids(prefers(7, v1.LabelHostname, "web"))}, []func(*v1.Pod){avoids(prefers(7, v1.LabelHostname, "db"))}, []string{"apart:machine:7"}, nil},
-		{"not if it can", []func(*v1.Pod){spreads(v1.ScheduleAnyway, v1.LabelHostname)}, []func(*v1.Pod){spreads(v1.DoNotSchedule, v1.LabelHostname)}, []string{"even:machine:100"}, nil},
-		{"even elsewhere", []func(*v1.Pod){spreads(v1.ScheduleAnyway, v1.LabelHostname)}, []func(*v1.Pod){spreads(v1.ScheduleAnyway, v1.LabelTopologyZone)}, []string{"even:machine:100"}, []string{"even:zone:100"}},
+		{"not if it can", []func(*v1.Pod){spreads(v1.ScheduleAnyway, v1.LabelHostname, "web")}, []func(*v1.Pod){spreads(v1.DoNotSchedule, v1.LabelHostname, "web")}, []string{"even:machine:100"}, nil},
+		{"even elsewhere", []func(*v1.Pod){spreads(v1.ScheduleAnyway, v1.LabelHostname, "web")}, []func(*v1.Pod){spreads(v1.ScheduleAnyway, v1.LabelTopologyZone, "web")}, []string{"even:machine:100"}, []string{"even:zone:100"}},
 		{"a label of one revision", []func(*v1.Pod){byHash}, []func(*v1.Pod){byHash, of("y")}, nil, []string{"apart:machine:7"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
