@@ -91,6 +91,7 @@ func addEngineFlags(flags *pflag.FlagSet, o *engine.Options) {
 	flags.StringVar(&o.CanaryName, "canary-policy-name", "", "PlacementPolicy that decides for a share of the workloads")
 	flags.StringVar(&o.AppLabel, "app-label", "", "label whose value is a pod's app; empty: the app is the pod's topmost controller")
 	flags.StringVar(&o.Fleet, "fleet", "open", "open: empty nodes stay empty as long as possible; fixed: all nodes are candidates")
+	flags.StringVar(&o.Prices, "prices", "", "CSV of what nodes cost an hour, as that of sigma snapshot --prices")
 	flags.StringVar(&o.DecisionLog, "decision-log", "", "file to append decisions to")
 	o.DecisionLogBytes = 256 << 20
 	flags.Var((*bytesValue)(&o.DecisionLogBytes), "decision-log-bytes", "size at which the decision log is kept aside and begins in another file; 0: never")

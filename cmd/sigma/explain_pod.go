@@ -9,6 +9,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/internal/explain"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
 )
 
@@ -69,7 +70,11 @@ func (f *explainFlags) question(ctx context.Context, catalog *compare.Catalog) (
 	if err != nil {
 		return nil, compare.Found{}, err
 	}
-	q, err := picture.Ask(f.pod, f.cluster.appLabel, f.cluster.fleet)
+	prices, err := kube.ReadPrices(f.cluster.prices)
+	if err != nil {
+		return nil, compare.Found{}, err
+	}
+	q, err := picture.Ask(f.pod, f.cluster.appLabel, f.cluster.fleet, prices)
 	if err != nil {
 		return nil, compare.Found{}, err
 	}

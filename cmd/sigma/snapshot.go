@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sigma-scheduler/sigma/plugins/history"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
 )
 
@@ -21,12 +22,14 @@ type clusterFlags struct {
 	access   snapshot.Access
 	appLabel string
 	fleet    string
+	prices   string
 }
 
 func (f *clusterFlags) add(flags *pflag.FlagSet) {
 	addAccess(flags, &f.access)
 	flags.StringVar(&f.appLabel, "app-label", "", "label whose value is a pod's app (default: the pod's top controller)")
 	flags.StringVar(&f.fleet, "fleet", "open", "open: empty nodes stay empty as long as possible; fixed: all nodes are candidates")
+	flags.StringVar(&f.prices, "prices", "", "CSV of what nodes cost an hour: instance_type,capacity_type,region,price_per_hour[,currency] (default: their annotations, else a linear model)")
 }
 
 func addAccess(flags *pflag.FlagSet, to *snapshot.Access) {
@@ -52,6 +55,7 @@ type snapshotFlags struct {
 	scheduler string
 	watch     time.Duration
 	quiet     bool
+	priced    *kube.Prices
 }
 
 func (a *app) snapshot() *cobra.Command {
@@ -87,6 +91,10 @@ in .tar.gz is one file.`,
 				return usagef("--watch %v: want more than 0", f.watch)
 			}
 			f.out = filepath.Clean(f.out)
+			var err error
+			if f.priced, err = kube.ReadPrices(f.cluster.prices); err != nil {
+				return err
+			}
 			client, err := f.cluster.connect()
 			if err != nil {
 				return err
@@ -124,7 +132,7 @@ func (a *app) snap(ctx context.Context, client *snapshot.Client, f snapshotFlags
 		return errors.New("the cluster has no nodes")
 	}
 	r := snapshot.NewRecorder(f.cluster.appLabel, time.Now())
-	r.Scheduler = f.scheduler
+	r.Scheduler, r.Prices = f.scheduler, f.priced
 	if err := r.Record(picture, time.Now()); err != nil {
 		return err
 	}
@@ -167,6 +175,7 @@ func (a *app) record(ctx context.Context, client *snapshot.Client, f snapshotFla
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
+	r.Prices = f.priced
 	began := r.Began()
 	end := began.Add(f.watch)
 	show := a.newProgress(0, "arrival", f.quiet || terminalWidth(a.stderr) == 0)

@@ -41,7 +41,7 @@ var table = []row{
 	{"plugins/evict", []string{"plugins/owner"}},
 	{"plugins/podspec", []string{"binpack", "plugins/owner"}},
 	{"plugins/podspec/podtest", nil},
-	{"plugins/kube", []string{"binpack", "binpack/plan", "plugins/ledger", "plugins/apis/...", "plugins/podspec"}},
+	{"plugins/kube", []string{"binpack", "binpack/plan", "cerebro/trace", "plugins/ledger", "plugins/apis/...", "plugins/podspec"}},
 	{"plugins/history", []string{"binpack", "cerebro/trace", "plugins/ledger"}},
 	{"plugins/makeroom", []string{"binpack", "binpack/plan/moves", "plugins/ledger", "plugins/podspec"}},
 	{"plugins/revision", nil},

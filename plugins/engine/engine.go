@@ -19,6 +19,7 @@ type Options struct {
 	CanaryName  string // of one that decides for a share of the workloads; "" = none
 	AppLabel    string
 	Fleet       string // open or fixed
+	Prices      string // path of a file of node prices; "" = none
 	DecisionLog string // path; "" = none
 	// DecisionLogBytes is the size at which the log begins in another file, 0 = never;
 	// DecisionLogFiles is how many former files are kept, 0 = all.

@@ -42,6 +42,10 @@ func newState(opt *Options, measured *profileMetrics) (*state, error) {
 		now:   opt.Now, metrics: measured, ledger: ledger.New(),
 	}
 	s.cluster = kube.NewTranslator(opt.AppLabel, s.ledger, s.apply)
+	var err error
+	if s.cluster.Prices, err = kube.ReadPrices(opt.Prices); err != nil {
+		return nil, fmt.Errorf("prices: %w", err)
+	}
 	file, err := openLog(opt)
 	if err != nil {
 		return nil, fmt.Errorf("decisionLog: %w", err)

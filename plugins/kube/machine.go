@@ -3,7 +3,6 @@ package kube
 import (
 	"maps"
 	"slices"
-	"strconv"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -11,13 +10,10 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// CostAnnotation of a node is what it costs, in any unit; 1 without it.
-const CostAnnotation = "sigma-scheduler.io/cost"
-
 // machineOf is a node as a policy sees it. fixed is what immovable pods take,
 // selectors are those in use.
-func machineOf(n *v1.Node, fixed map[string]int64, selectors []*podspec.Selector) *ledger.Machine {
-	m := &ledger.Machine{Capacity: capacity(n, fixed), Cost: cost(n), Cordoned: n.Spec.Unschedulable}
+func machineOf(n *v1.Node, cost float64, fixed map[string]int64, selectors []*podspec.Selector) *ledger.Machine {
+	m := &ledger.Machine{Capacity: capacity(n, fixed), Cost: cost, Cordoned: n.Spec.Unschedulable}
 	for _, s := range selectors {
 		if !s.Admits(n) {
 			m.Refuses = append(m.Refuses, s.ID)
@@ -63,16 +59,6 @@ func hasCapacity(n *v1.Node, fixed, c map[string]int64) bool {
 func equalMachines(a, b *ledger.Machine) bool {
 	return a.Cost == b.Cost && a.Cordoned == b.Cordoned && slices.Equal(a.Refuses, b.Refuses) &&
 		maps.Equal(a.Capacity, b.Capacity) && maps.Equal(a.Labels, b.Labels)
-}
-
-// cost is the node's cost by its annotation. A text that is not a positive number is
-// ignored: it must not make the node unusable.
-func cost(n *v1.Node) float64 {
-	v, err := strconv.ParseFloat(n.Annotations[CostAnnotation], 64)
-	if err != nil || !(v > 0) || v > 1e12 {
-		return 1
-	}
-	return v
 }
 
 // demandOfFixed is what the immovable pods of a node take; nil = nothing.

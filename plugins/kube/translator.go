@@ -14,6 +14,8 @@ import (
 // which they differ. It has no state: what it compares with, and the objects that
 // it may have to translate again, are the ledger's. It serves one goroutine.
 type Translator struct {
+	Prices *Prices // may be set before the first node
+
 	appLabel string
 	ledger   *ledger.Ledger
 	emit     func(*ledger.Event)
@@ -23,7 +25,7 @@ type Translator struct {
 // each event to that ledger before it returns; it may drop an event that the ledger
 // refuses.
 func NewTranslator(appLabel string, l *ledger.Ledger, emit func(*ledger.Event)) *Translator {
-	return &Translator{appLabel, l, emit}
+	return &Translator{appLabel: appLabel, ledger: l, emit: emit}
 }
 
 // An item is a pod as a policy sees it: one of an app, which is all pods of a group
@@ -135,7 +137,8 @@ func (t *Translator) setMachine(object *v1.Node, fixed map[string]int64) *ledger
 	if n != nil && n.Object == any(object) && hasCapacity(object, fixed, n.Machine().Capacity) {
 		return n
 	}
-	m := machineOf(object, fixed, t.selectors())
+	cost, _ := t.Prices.Of(object)
+	m := machineOf(object, cost, fixed, t.selectors())
 	if n == nil || !equalMachines(m, n.Machine()) {
 		t.emit(&ledger.Event{Kind: ledger.KindNode, Node: object.Name, Machine: m})
 		n = t.ledger.Node(object.Name)

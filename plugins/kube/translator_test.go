@@ -230,7 +230,7 @@ func TestNodes(t *testing.T) {
 	p := w.picture()
 	require.Equal(t, 2.5, p.cost["a"])
 	for i := range 7 {
-		require.Equal(t, 1.0, p.cost[fmt.Sprint("b", i)])
+		require.Equal(t, .16, p.cost[fmt.Sprint("b", i)], "the model's")
 	}
 	require.NotContains(t, p.free, "c", "cordoned")
 	w.SetNode(nodeOf("c"), []*v1.Pod{web("web-1")})

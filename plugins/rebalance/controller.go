@@ -24,6 +24,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
 )
 
@@ -69,6 +70,7 @@ var (
 // Options of the controller.
 type Options struct {
 	AppLabel, Fleet string // as the scheduler's
+	Prices          *kube.Prices
 	Profile         string // only its pods are moved
 	Recorder        events.EventRecorder
 	Site            Site

@@ -87,7 +87,7 @@ func (s *setting) due(status *v1alpha1.RebalanceStatus, generation int64, failur
 func (s *setting) plan(ctx context.Context, p *snapshot.Picture, o *Options, now time.Time, stays func(*v1.Pod) string) (plan *v1alpha1.RebalancePlan, found *compare.Rebalanced, err error) {
 	s.narrow(p)
 	r := snapshot.NewRecorder(o.AppLabel, now)
-	r.Scheduler = o.Profile
+	r.Scheduler, r.Prices = o.Profile, o.Prices
 	if s.auto() {
 		r.Stays = stays
 	}

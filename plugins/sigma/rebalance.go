@@ -15,6 +15,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/plugins/apis/config"
 	"github.com/sigma-scheduler/sigma/plugins/evict"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/rebalance"
 )
 
@@ -62,8 +63,12 @@ func (p *Plugin) rebalance(ctx context.Context, a *config.SigmaArgs, profile str
 	if cluster.evictor, err = newEvictor(h, h.KubeConfig(), evict.Rebalance); err != nil {
 		return err
 	}
+	prices, err := kube.ReadPrices(a.Prices)
+	if err != nil {
+		return err
+	}
 	o := rebalance.Options{
-		AppLabel: a.AppLabel, Fleet: a.Fleet, Profile: profile, Recorder: h.EventRecorder(), Prometheus: a.RebalancePrometheus,
+		AppLabel: a.AppLabel, Fleet: a.Fleet, Prices: prices, Profile: profile, Recorder: h.EventRecorder(), Prometheus: a.RebalancePrometheus,
 		Site: &rebalanceSite{cluster, h.SharedInformerFactory().Core().V1().Nodes().Lister()}, Holder: p.engine,
 	}
 	takeTurns(ctx, &rebalancing, func(ctx context.Context) error { return rebalance.Run(ctx, h.KubeConfig(), o) })

@@ -47,7 +47,7 @@ type Question struct {
 }
 
 // Ask asks where a pod would go now, if it did not stand anywhere yet.
-func (p *Picture) Ask(name, appLabel, fleet string) (*Question, error) {
+func (p *Picture) Ask(name, appLabel, fleet string, prices *kube.Prices) (*Question, error) {
 	at := slices.IndexFunc(p.Pods, func(o *v1.Pod) bool { return nameOf(o) == name })
 	if at < 0 {
 		return nil, fmt.Errorf("there is no pod %s, or it has ended", name)
@@ -67,6 +67,7 @@ func (p *Picture) Ask(name, appLabel, fleet string) (*Question, error) {
 		Version: ledger.Version, Fleet: fleet, Units: podspec.Units, MaxShareOfApp: ledger.MaxShareOfApp,
 	}})
 	cluster := kube.NewTranslator(appLabel, q.State, take)
+	cluster.Prices = prices
 	cluster.SetRules(p.Rules)
 	cluster.SetServed(p.unoffered())
 	on := p.standing()

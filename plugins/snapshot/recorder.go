@@ -33,8 +33,12 @@ type Recorder struct {
 	// Stays may be set before the first picture: it returns why else a pod must not move, "" where
 	// it may.
 	Stays func(*v1.Pod) string
+	// Prices may be set before the first picture: what nodes cost; nil = by their annotations, else by
+	// the linear model.
+	Prices *kube.Prices
 
-	fixed    map[string]string // pods of the last picture that must not move, and why
+	priced   map[kube.PriceSource]int // nodes of the last picture by where their prices come from
+	fixed    map[string]string        // pods of the last picture that must not move, and why
 	past     *history.History
 	log      *ledger.Log // nil: in memory only
 	appLabel string
@@ -113,6 +117,7 @@ func (r *Recorder) Record(p *Picture, now time.Time) error {
 	if r.ledger == nil {
 		r.ledger, r.waiting = ledger.New(), map[types.UID]waiter{}
 		r.cluster = kube.NewTranslator(r.appLabel, r.ledger, r.onEvent)
+		r.cluster.Prices = r.Prices
 		r.onEvent(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{
 			Version: ledger.Version, Fleet: "open", Units: podspec.Units, AppLabel: r.appLabel, MaxShareOfApp: ledger.MaxShareOfApp,
 		}})
@@ -191,8 +196,11 @@ func (r *Recorder) show(p *Picture, now time.Time) {
 	r.cluster.SetServed(p.unoffered())
 	on := p.standing()
 	there := map[string]bool{}
+	r.priced = map[kube.PriceSource]int{}
 	for _, n := range p.Nodes {
 		there[n.Name] = true
+		_, by := r.Prices.Of(n)
+		r.priced[by]++
 		r.cluster.SetNode(n, on[n.Name])
 	}
 	var gone []string
@@ -258,10 +266,36 @@ func (r *Recorder) Trace(name, fleet string) (t *trace.Trace, notes []string, er
 			t.Source["fixed"] = fixed
 		}
 	}
+	if err == nil && len(r.priced) > 0 {
+		source, note := r.pricesText()
+		t.Source["prices"] = source
+		notes = append(notes, note)
+	}
 	for i := range r.faults {
 		notes = append(notes, r.faults[i].String())
 	}
 	return t, notes, err
+}
+
+// pricesText says where the prices of the nodes come from, for the trace and for people. A trace
+// whose prices are all of the model has no currency: their ratios mean something, their size does not.
+func (r *Recorder) pricesText() (source map[string]any, note string) {
+	source = map[string]any{}
+	var of []string
+	for _, by := range []kube.PriceSource{kube.ByAnnotation, kube.ByFile, kube.ByModel} {
+		if n := r.priced[by]; n > 0 {
+			source[string(by)] = n
+			of = append(of, fmt.Sprintf("%d by %s", n, by))
+		}
+	}
+	note = "prices of nodes: " + strings.Join(of, ", ")
+	switch {
+	case r.Prices != nil:
+		source["currency"] = cmp.Or(r.Prices.Currency, "USD")
+	case r.priced[kube.ByModel] > 0:
+		note += " (cpu, memory and GPUs); --prices FILE says what they are in money"
+	}
+	return source, note
 }
 
 // Tally is what was seen so far.

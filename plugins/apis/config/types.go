@@ -35,6 +35,9 @@ type SigmaArgs struct {
 	Mapping string
 	// Fleet is FleetOpen or FleetFixed.
 	Fleet string
+	// Prices is the path of a file that says what nodes cost, as that of sigma snapshot --prices;
+	// empty: none.
+	Prices string
 	// DecisionLog is the path of a file to which decisions are appended; empty: none.
 	DecisionLog string
 	// DecisionLogBytes is the size at which DecisionLog is kept aside and begins in

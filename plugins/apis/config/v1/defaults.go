@@ -30,6 +30,7 @@ func SetDefaults_SigmaArgs(args *SigmaArgs) {
 	fill(&args.AppLabel, "")
 	fill(&args.Mapping, DefaultMapping)
 	fill(&args.Fleet, DefaultFleet)
+	fill(&args.Prices, "")
 	fill(&args.DecisionLog, "")
 	fill(&args.DecisionLogBytes, *resource.NewQuantity(DefaultDecisionLogBytes, resource.BinarySI))
 	fill(&args.DecisionLogFiles, DefaultDecisionLogFiles)

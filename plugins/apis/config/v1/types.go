@@ -25,6 +25,9 @@ type SigmaArgs struct {
 	// Fleet is open, empty nodes stay empty as long as possible, or fixed, every
 	// node is a candidate (open).
 	Fleet *string `json:"fleet,omitempty"`
+	// Prices is the absolute path of a CSV file of what nodes cost an hour, as that of
+	// sigma snapshot --prices (none: their annotations, else a linear model).
+	Prices *string `json:"prices,omitempty"`
 	// DecisionLog is the absolute path of a file to which decisions are appended
 	// (none).
 	DecisionLog *string `json:"decisionLog,omitempty"`

@@ -59,6 +59,9 @@ func autoConvert_v1_SigmaArgs_To_config_SigmaArgs(in *SigmaArgs, out *config.Sig
 	if err := metav1.Convert_Pointer_string_To_string(&in.Fleet, &out.Fleet, s); err != nil {
 		return err
 	}
+	if err := metav1.Convert_Pointer_string_To_string(&in.Prices, &out.Prices, s); err != nil {
+		return err
+	}
 	if err := metav1.Convert_Pointer_string_To_string(&in.DecisionLog, &out.DecisionLog, s); err != nil {
 		return err
 	}
@@ -99,6 +102,9 @@ func autoConvert_config_SigmaArgs_To_v1_SigmaArgs(in *config.SigmaArgs, out *Sig
 		return err
 	}
 	if err := metav1.Convert_string_To_Pointer_string(&in.Fleet, &out.Fleet, s); err != nil {
+		return err
+	}
+	if err := metav1.Convert_string_To_Pointer_string(&in.Prices, &out.Prices, s); err != nil {
 		return err
 	}
 	if err := metav1.Convert_string_To_Pointer_string(&in.DecisionLog, &out.DecisionLog, s); err != nil {

@@ -38,6 +38,11 @@ func (in *SigmaArgs) DeepCopyInto(out *SigmaArgs) {
 		*out = new(string)
 		**out = **in
 	}
+	if in.Prices != nil {
+		in, out := &in.Prices, &out.Prices
+		*out = new(string)
+		**out = **in
+	}
 	if in.DecisionLog != nil {
 		in, out := &in.DecisionLog, &out.DecisionLog
 		*out = new(string)

@@ -48,9 +48,13 @@ func ValidateSigmaArgs(path *field.Path, args *config.SigmaArgs) error {
 	}
 	oneOf("mapping", args.Mapping, config.MappingRank, config.MappingLinear)
 	oneOf("fleet", args.Fleet, config.FleetOpen, config.FleetFixed)
-	if file := args.DecisionLog; file != "" && (!filepath.IsAbs(file) || strings.HasSuffix(file, "/")) {
-		invalid("decisionLog", file, "must be the absolute path of a file")
+	absolute := func(name, file string) {
+		if file != "" && (!filepath.IsAbs(file) || strings.HasSuffix(file, "/")) {
+			invalid(name, file, "must be the absolute path of a file")
+		}
 	}
+	absolute("prices", args.Prices)
+	absolute("decisionLog", args.DecisionLog)
 	if n := args.DecisionLogBytes; n != 0 && n < config.MinDecisionLogBytes {
 		invalid("decisionLogBytes", n, "must be at least 64Ki, or 0: no limit")
 	}

@@ -1,0 +1,122 @@
+package kube
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+)
+
+// CostAnnotation of a node is what it costs an hour, in the currency of the prices.
+const CostAnnotation = "sigma-scheduler.io/cost"
+
+// What a cpu, a GiB of memory and a GPU cost an hour where nothing says what a node costs:
+// OpenCost's default prices, in USD. Their ratios matter, not their size.
+const (
+	cpuHour = 0.031611
+	gibHour = 0.004237
+	gpuHour = 0.95
+)
+
+// Prices say what nodes cost an hour: by a node's annotation, else by the first line of a file that
+// is for it, else by a linear model of cpu, memory and GPUs. nil has no file.
+type Prices struct {
+	Currency string // of the file; "" = it names none
+	list     []trace.NodePrice
+}
+
+// ReadPrices reads a file of node prices, see [trace.ReadNodePrices]; "" = no file.
+func ReadPrices(path string) (*Prices, error) {
+	if path == "" {
+		return nil, nil
+	}
+	list, currency, err := trace.ReadNodePrices(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Prices{currency, list}, nil
+}
+
+// A PriceSource says where a node's price comes from.
+type PriceSource string
+
+const (
+	ByAnnotation PriceSource = "annotation"
+	ByFile       PriceSource = "file"
+	ByModel      PriceSource = "model"
+)
+
+// Of returns what a node costs an hour. An annotation that is not a positive number is ignored: it must
+// not make the node unusable.
+func (p *Prices) Of(n *v1.Node) (float64, PriceSource) {
+	if v, err := strconv.ParseFloat(n.Annotations[CostAnnotation], 64); err == nil && v > 0 && v <= 1e12 {
+		return v, ByAnnotation
+	}
+	if p != nil {
+		at := trace.NodePrice{
+			InstanceType: firstLabel(n, v1.LabelInstanceTypeStable, v1.LabelInstanceType),
+			CapacityType: capacityType(n),
+			Region:       firstLabel(n, v1.LabelTopologyRegion, v1.LabelFailureDomainBetaRegion),
+		}
+		for _, q := range p.list {
+			if fits(q.InstanceType, at.InstanceType) && fits(q.CapacityType, at.CapacityType) && fits(q.Region, at.Region) {
+				return q.PerHour, ByFile
+			}
+		}
+	}
+	return model(n), ByModel
+}
+
+func fits(asked, is string) bool { return asked == "" || asked == is }
+
+// firstLabel returns the first of some labels that a node has.
+func firstLabel(n *v1.Node, keys ...string) string {
+	for _, key := range keys {
+		if value := n.Labels[key]; value != "" {
+			return value
+		}
+	}
+	return ""
+}
+
+// capacityType is on-demand, spot or reserved by the labels of Karpenter, EKS, GKE and AKS; on-demand
+// without them.
+func capacityType(n *v1.Node) string {
+	switch strings.ToLower(strings.ReplaceAll(firstLabel(n, "karpenter.sh/capacity-type", "eks.amazonaws.com/capacityType"), "_", "-")) {
+	case "spot":
+		return "spot"
+	case "reserved", "capacity-block":
+		return "reserved"
+	}
+	if n.Labels["cloud.google.com/gke-spot"] == "true" || n.Labels["cloud.google.com/gke-preemptible"] == "true" ||
+		n.Labels["kubernetes.azure.com/scalesetpriority"] == "spot" {
+		return "spot"
+	}
+	return "on-demand"
+}
+
+// model is the linear model, to three digits: machines of one type report some kB more or less.
+func model(n *v1.Node) float64 {
+	has := n.Status.Capacity
+	if len(has) == 0 {
+		has = n.Status.Allocatable
+	}
+	memory := has[v1.ResourceMemory]
+	sum := float64(float64(has.Cpu().MilliValue())/1000*cpuHour) + float64(memory.AsApproximateFloat64()/(1<<30)*gibHour)
+	for name, quantity := range has {
+		if strings.HasSuffix(string(name), "/gpu") {
+			sum += float64(float64(quantity.Value()) * gpuHour)
+		}
+	}
+	if !(sum > 0) {
+		return 1
+	}
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(sum, 'g', 3, 64), 64)
+	if err != nil || math.IsInf(rounded, 0) {
+		return 1
+	}
+	return rounded
+}
