@@ -139,7 +139,7 @@ func (c *Comparison) addMachines(of func(func(outcome) float64) []float64, add f
 	if c.Trace.Deletes && !c.Trace.Retry {
 		add(figures("machine-s", "machine-seconds ÷ those of the bound", 3, false,
 			of(func(o outcome) float64 { return o.machineSeconds })))
-	} else if c.costsDiffer() {
+	} else if c.Trace.Mixed {
 		add(figures("cost", "of the machines that hold an item, mean over orders", 2, false,
 			of(func(o outcome) float64 { return o.cost })))
 	}

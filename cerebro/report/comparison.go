@@ -28,12 +28,21 @@ type Trace struct {
 	Fleet      string   `json:"fleet"` // "open" or "fixed"
 
 	Machines int       `json:"-"` // in the fleet; negative = without limit
+	Mixed    bool      `json:"-"` // machines differ in cost
+	Prices   Prices    `json:"-"`
+	Seconds  float64   `json:"-"` // from the first to the last moment that counts
 	Deletes  bool      `json:"-"` // items also leave: costs are integrals over time
 	Seed     uint64    `json:"-"` // of the shuffled orders
 	Orders   int       `json:"-"` // shuffled orders, N
 	Retry    bool      `json:"-"` // items may wait, so that no bound holds: the measure is how long
 	Moving   bool      `json:"-"` // the replay may move items
 	Forecast *Forecast `json:"-"` // nil = the trace has no forecast
+}
+
+// Prices say what the costs of a trace's machines are.
+type Prices struct {
+	Known    bool   // they are money an hour
+	Currency string // a label; "" = unknown
 }
 
 // Digest holds the two digests of a trace.
@@ -80,6 +89,7 @@ type Result struct {
 	// GapToBound is mean cost ÷ bound − 1, of cost-seconds when items also
 	// leave; nil when an item was unplaced or there is no bound.
 	GapToBound *float64 `json:"gap_to_bound"`
+	Saving     Saving   `json:"saving"`
 
 	// Care is nil where the apps prefer nothing, or the policy ignores it, and no share of an app
 	// counts.
@@ -175,6 +185,7 @@ func Build(trace Trace, bound Bound, policies []PolicyRuns) Comparison {
 			cmp.Compare(a.Knowledge, b.Knowledge),
 		)
 	})
+	c.setSavings()
 	return c
 }
 
@@ -281,6 +292,14 @@ func (c *Comparison) cost(run Run) float64 {
 		return run.CostSeconds
 	}
 	return run.Cost
+}
+
+// need is what a run needs of what [Comparison.limit] bounds.
+func (c *Comparison) need(run Run) float64 {
+	if c.Trace.Mixed || c.Trace.Deletes {
+		return c.cost(run)
+	}
+	return machines(run)
 }
 
 func (c *Comparison) boundCost() float64 {

@@ -226,7 +226,7 @@ func (c *Comparison) strip(id string) (template.HTML, string) {
 	if optimal {
 		p.limitName = "optimum"
 	}
-	value := c.cost
+	value := c.need
 	switch {
 	case c.leavesOut() && len(c.Trace.Dimensions) > 0:
 		first := c.Trace.Dimensions[0]
@@ -244,7 +244,7 @@ func (c *Comparison) strip(id string) (template.HTML, string) {
 			}
 			return 100 * (c.cost(run)/c.boundCost() - 1)
 		}
-	case c.costsDiffer():
+	case c.Trace.Mixed:
 		p.title, p.axis = "Cost by order of arrival", "cost"
 	}
 	for _, o := range c.outcomes() {

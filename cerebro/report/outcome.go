@@ -131,7 +131,7 @@ func (c *Comparison) outcome(r, best, worst *Result) outcome {
 		if c.Trace.Retry {
 			return nothing
 		}
-		if run.Unplaced == 0 && c.cost(run) <= limit*(1+1e-9) {
+		if run.Unplaced == 0 && c.need(run) <= limit*(1+1e-9) {
 			return 1
 		}
 		return 0
@@ -174,27 +174,16 @@ func absent(r *Result) bool {
 	return meanOf(r.counted(), unplaced) > 0 || meanOf(r.counted(), waiting) > 0
 }
 
-// limit is the proven optimum, else the bound; 0 = none.
+// limit is the proven optimum, else the bound; 0 = none. It is in machines where all cost alike.
 func (c *Comparison) limit() (value float64, optimal bool) {
+	value = c.boundCost()
 	if c.Bound.Optimal != nil && !c.Trace.Deletes {
-		return *c.Bound.Optimal, true
+		value, optimal = *c.Bound.Optimal, true
 	}
-	return c.boundCost(), false
-}
-
-// costsDiffer reports whether a machine has another cost than 1.
-func (c *Comparison) costsDiffer() bool {
-	if c.Bound.Cost != float64(c.Bound.Machines) {
-		return true
+	if !c.Trace.Mixed && !c.Trace.Deletes && c.Bound.Cost > 0 {
+		value *= float64(c.Bound.Machines) / c.Bound.Cost
 	}
-	for i := range c.Results {
-		for _, run := range c.Results[i].Runs {
-			if run.Cost != float64(run.Machines) {
-				return true
-			}
-		}
-	}
-	return false
+	return value, optimal
 }
 
 // leavesOut reports whether some policy did not place everything.

@@ -124,7 +124,7 @@ func (c *Comparison) pictured(subject *Result) []*Result {
 func (c *Comparison) columnLimit() (limit int, name string) {
 	value, optimal := c.limit()
 	switch {
-	case c.Trace.Deletes || c.costsDiffer() || c.Trace.Fleet == "fixed":
+	case c.Trace.Deletes || c.Trace.Mixed || c.Trace.Fleet == "fixed":
 		return 0, ""
 	case optimal:
 		return int(math.Ceil(value)), "optimum"

@@ -56,7 +56,7 @@ func (c *Comparison) Summary() string {
 
 func (c *Comparison) claim() claim {
 	list := c.outcomes()
-	value := func(o outcome) float64 { return meanOf(o.result.counted(), c.cost) }
+	value := func(o outcome) float64 { return meanOf(o.result.counted(), c.need) }
 	k := claim{unit: "machines"}
 	k.limit, k.optimal = c.limit()
 	switch {
@@ -69,11 +69,11 @@ func (c *Comparison) claim() claim {
 		k.unit = "cost-seconds"
 	case c.Trace.Deletes:
 		k.ratio, k.unit = true, "machine-seconds"
-		if c.costsDiffer() {
+		if c.Trace.Mixed {
 			k.unit = "cost"
 		}
 		value = func(o outcome) float64 { return o.gap + 1 }
-	case c.costsDiffer():
+	case c.Trace.Mixed:
 		k.unit = "cost"
 	}
 	k.choose(len(list), func(i int) (*Result, float64) { return list[i].result, value(list[i]) })
@@ -88,7 +88,7 @@ func claimOfMany(comparisons []Comparison) claim {
 		c := &comparisons[i]
 		leavesOut = leavesOut || c.leavesOut()
 		deletes = deletes || c.Trace.Deletes
-		differ = differ || c.costsDiffer()
+		differ = differ || c.Trace.Mixed
 		limit, optimal := c.limit()
 		k.limit += limit / float64(len(comparisons))
 		k.optimal = k.optimal && optimal

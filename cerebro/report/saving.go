@@ -1,0 +1,111 @@
+package report
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// A Saving is what a policy needs less than the best rule that is free: built-in and not trained. The
+// figures are nil for that rule itself, and where one of the two leaves items out.
+type Saving struct {
+	Against      string    `json:"against"`         // "" = no rule was compared
+	Percent      *Interval `json:"percent"`         // of the cost
+	Machines     *Interval `json:"machines"`        // at the peak where items also leave
+	MachineHours *Interval `json:"machine_hours"`   // over the trace; null where nothing leaves
+	Money        *Interval `json:"money_per_month"` // null where the trace has no prices
+	Currency     string    `json:"currency"`
+}
+
+// An Interval is a mean over orders with the ends of its 95 % interval (Student's t, paired by order).
+// With one order both ends are the mean.
+type Interval struct {
+	Mean float64 `json:"mean"`
+	Low  float64 `json:"low"`
+	High float64 `json:"high"`
+}
+
+// monthHours is the length of a month, 365 days ÷ 12.
+const monthHours = 730
+
+// setSavings says of each result what it saves against the best rule that is free. Results are in
+// order.
+func (c *Comparison) setSavings() {
+	var free *Result
+	for i := range c.Results {
+		if r := &c.Results[i]; free == nil && r.Policy != "current" && r.Digest == "" && !learned(r) {
+			free = r
+		}
+	}
+	for i := range c.Results {
+		if free != nil {
+			c.Results[i].Saving = c.saving(&c.Results[i], free)
+		}
+	}
+}
+
+func (c *Comparison) saving(r, free *Result) Saving {
+	s := Saving{Against: free.Policy, Currency: c.Trace.Prices.Currency}
+	if r == free || absent(r) || absent(free) || c.Trace.Retry {
+		return s
+	}
+	less := func(value func(Run) float64) *Interval { return paired(r.counted(), free.counted(), value) }
+	s.Percent = less(c.cost)
+	if base := meanOf(free.counted(), c.cost); s.Percent != nil && base > 0 {
+		s.Percent.scale(100 / base)
+	} else {
+		s.Percent = nil
+	}
+	if s.Machines = less(c.machineCount()); s.Machines != nil {
+		s.Machines.scale(1)
+	}
+	if c.Trace.Deletes {
+		if s.MachineHours = less(func(run Run) float64 { return run.MachineSeconds }); s.MachineHours != nil {
+			s.MachineHours.scale(1. / 3600)
+		}
+	}
+	if !c.Trace.Prices.Known {
+		return s
+	}
+	switch {
+	case !c.Trace.Deletes:
+		if s.Money = less(c.cost); s.Money != nil {
+			s.Money.scale(monthHours)
+		}
+	case c.Trace.Seconds > 0: // what an hour costs in the mean over the trace
+		if s.Money = less(c.cost); s.Money != nil {
+			s.Money.scale(monthHours / c.Trace.Seconds)
+		}
+	}
+	return s
+}
+
+// paired is how much less one policy has than another in the same orders; nil where they have not
+// the same orders, since one of them has no order but the trace's.
+func paired(own, other []Run, value func(Run) float64) *Interval {
+	if len(own) == 1 { // it stands as it does in every order
+		only := own[0]
+		own = make([]Run, len(other))
+		for i := range own {
+			own[i] = only
+		}
+	}
+	if len(own) != len(other) || len(own) == 0 {
+		return nil
+	}
+	less := make([]float64, len(own))
+	for i := range own {
+		less[i] = value(other[i]) - value(own[i])
+	}
+	mean, half := stat.Mean(less, nil), 0.
+	if n := float64(len(less)); n > 1 {
+		half = distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}.Quantile(.975) * stat.StdDev(less, nil) / math.Sqrt(n)
+	}
+	return &Interval{mean, mean - half, mean + half}
+}
+
+// scale multiplies an interval by a number above 0.
+func (i *Interval) scale(by float64) {
+	i.Mean, i.Low, i.High = round(float64(i.Mean*by)), round(float64(i.Low*by)), round(float64(i.High*by))
+}

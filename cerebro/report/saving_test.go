@@ -1,0 +1,63 @@
+package report
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/cerebro"
+)
+
+// costs are runs of orders 1…N with these costs and as many machines, over an hour where items leave.
+func costs(deletes bool, values ...float64) (runs []cerebro.Run) {
+	for i, v := range values {
+		run := cerebro.Run{Order: i + 1, Machines: int(v), PeakMachines: int(v), Cost: v, Placed: 1}
+		if deletes {
+			run.CostSeconds, run.MachineSeconds = 3600*v, 7200*v
+		}
+		runs = append(runs, run)
+	}
+	return runs
+}
+
+func savingOf(c Comparison, policy string) Saving {
+	for _, r := range c.Results {
+		if r.Policy == policy {
+			return r.Saving
+		}
+	}
+	return Saving{}
+}
+
+func TestSavings(t *testing.T) {
+	policies := func(deletes bool) []PolicyRuns {
+		return []PolicyRuns{
+			{Policy: "current", Runs: costs(deletes, 15)},
+			{Policy: "bestfit", Runs: costs(deletes, 10, 10, 10)},
+			{Policy: "mostallocated", Runs: costs(deletes, 8, 8, 8)},
+			{Policy: "learned", Digest: "sha256:x", Runs: costs(deletes, 6, 7, 8)},
+		}
+	}
+	priced := Trace{Fleet: "open", Mixed: true, Prices: Prices{Known: true, Currency: "EUR"}, Seconds: 3600}
+	c := Build(priced, Bound{}, policies(false))
+	require.Equal(t, Saving{Against: "mostallocated", Currency: "EUR"}, savingOf(c, "mostallocated"), "nothing against itself")
+	// 2, 1, 0 less: mean 1, and 4.303 · 1 ÷ √3 to either side.
+	s := savingOf(c, "learned")
+	require.Equal(t, &Interval{1, -1.484138, 3.484138}, s.Machines)
+	require.Equal(t, &Interval{12.5, -18.551721, 43.551721}, s.Percent)
+	require.InDelta(t, 730, s.Money.Mean, 1e-9)
+	require.InDelta(t, -1083.42, s.Money.Low, .01)
+	require.Nil(t, s.MachineHours)
+	require.Equal(t, &Interval{-87.5, -87.5, -87.5}, savingOf(c, "current").Percent, "one order stands for all")
+
+	priced.Deletes = true
+	s = savingOf(Build(priced, Bound{}, policies(true)), "learned")
+	require.InDelta(t, 2, s.MachineHours.Mean, 1e-9)
+	require.InDelta(t, 730, s.Money.Mean, 1e-9, "a unit less each hour")
+
+	require.Nil(t, savingOf(Build(Trace{}, Bound{}, policies(false)), "learned").Money, "no prices")
+	left := policies(false)
+	left[3].Runs[0].Unplaced = 1
+	require.Nil(t, savingOf(Build(priced, Bound{}, left), "learned").Percent, "what is left out costs nothing")
+	require.Empty(t, savingOf(Build(priced, Bound{}, left[3:]), "learned").Against, "no rule")
+}
