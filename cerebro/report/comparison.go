@@ -29,7 +29,7 @@ type Trace struct {
 
 	Machines int       `json:"-"` // in the fleet; negative = without limit
 	Mixed    bool      `json:"-"` // machines differ in cost
-	Prices   Prices    `json:"-"`
+	Currency string    `json:"-"` // that costs are in, an hour; "" = they are no money
 	Seconds  float64   `json:"-"` // from the first to the last moment that counts
 	Deletes  bool      `json:"-"` // items also leave: costs are integrals over time
 	Seed     uint64    `json:"-"` // of the shuffled orders
@@ -37,12 +37,6 @@ type Trace struct {
 	Retry    bool      `json:"-"` // items may wait, so that no bound holds: the measure is how long
 	Moving   bool      `json:"-"` // the replay may move items
 	Forecast *Forecast `json:"-"` // nil = the trace has no forecast
-}
-
-// Prices say what the costs of a trace's machines are.
-type Prices struct {
-	Known    bool   // they are money an hour
-	Currency string // a label; "" = unknown
 }
 
 // Digest holds the two digests of a trace.

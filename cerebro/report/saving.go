@@ -46,7 +46,7 @@ func (c *Comparison) setSavings() {
 }
 
 func (c *Comparison) saving(r, free *Result) Saving {
-	s := Saving{Against: free.Policy, Currency: c.Trace.Prices.Currency}
+	s := Saving{Against: free.Policy, Currency: c.Trace.Currency}
 	if r == free || absent(r) || absent(free) || c.Trace.Retry {
 		return s
 	}
@@ -65,7 +65,7 @@ func (c *Comparison) saving(r, free *Result) Saving {
 			s.MachineHours.scale(1. / 3600)
 		}
 	}
-	if !c.Trace.Prices.Known {
+	if c.Trace.Currency == "" {
 		return s
 	}
 	switch {

@@ -38,7 +38,7 @@ func TestSavings(t *testing.T) {
 			{Policy: "learned", Digest: "sha256:x", Runs: costs(deletes, 6, 7, 8)},
 		}
 	}
-	priced := Trace{Fleet: "open", Mixed: true, Prices: Prices{Known: true, Currency: "EUR"}, Seconds: 3600}
+	priced := Trace{Fleet: "open", Mixed: true, Currency: "EUR", Seconds: 3600}
 	c := Build(priced, Bound{}, policies(false))
 	require.Equal(t, Saving{Against: "mostallocated", Currency: "EUR"}, savingOf(c, "mostallocated"), "nothing against itself")
 	// 2, 1, 0 less: mean 1, and 4.303 · 1 ÷ √3 to either side.

@@ -19,7 +19,7 @@ var nodePriceColumns = []string{"instance_type", "capacity_type", "region", "pri
 
 // ReadNodePrices reads a file of node prices: CSV with the columns instance_type, capacity_type
 // (on-demand, spot or reserved), region, price_per_hour (more than 0) and, if wanted, currency, which is one
-// in all lines. Of the first three an empty field stands for all. currency is "" where the file names none.
+// in all lines. Of the first three an empty field stands for all. currency is "" where no column names it.
 func ReadNodePrices(path string) (list []NodePrice, currency string, err error) {
 	f, err := os.Open(path)
 	if err != nil {

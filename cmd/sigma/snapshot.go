@@ -140,7 +140,7 @@ func (a *app) snap(ctx context.Context, client *snapshot.Client, f snapshotFlags
 	if err != nil {
 		return err
 	}
-	for _, note := range append(picture.Notes, notes...) {
+	for _, note := range append(append(picture.Notes, notes...), r.Priced()) {
 		fmt.Fprintln(a.stderr, note)
 	}
 	fmt.Fprintf(a.stdout, "%s: %s\n", f.out, tallyText(r.Tally()))
@@ -193,7 +193,7 @@ func (a *app) record(ctx context.Context, client *snapshot.Client, f snapshotFla
 		},
 		Save: func() error {
 			notes, err := f.write(r)
-			for _, note := range notes {
+			for _, note := range append(notes, r.Priced()) {
 				if !told[note] {
 					tell(note)
 				}

@@ -227,7 +227,8 @@ func Describe(t *trace.Trace, r *cerebro.Replayer) (report.Trace, error) {
 		out.Machines += m.Count
 	}
 	out.Mixed = slices.ContainsFunc(t.Instance.Machines, func(m binpack.MachineLine) bool { return m.Cost != t.Instance.Machines[0].Cost })
-	out.Prices, out.Seconds = pricesOf(t), seconds(t)
+	out.Currency, _ = t.Source["currency"].(string)
+	out.Seconds = seconds(t)
 	expected := make([]float64, len(t.Instance.Apps))
 	for a, app := range t.Instance.Apps {
 		expected[a] = app.Expected

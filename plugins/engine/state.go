@@ -46,6 +46,7 @@ func newState(opt *Options, measured *profileMetrics) (*state, error) {
 	if s.cluster.Prices, err = kube.ReadPrices(opt.Prices); err != nil {
 		return nil, fmt.Errorf("prices: %w", err)
 	}
+	s.start.Currency = s.cluster.Prices.Unit()
 	file, err := openLog(opt)
 	if err != nil {
 		return nil, fmt.Errorf("decisionLog: %w", err)

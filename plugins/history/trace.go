@@ -72,6 +72,9 @@ func (h *History) Trace(opt Options) (t *trace.Trace, notes []string, err error)
 		"origin": "Kubernetes cluster", "method": opt.Method, "taken": instant(w.from),
 		"nodes": tally.Nodes, "pods": tally.Standing + tally.Waiting,
 	}
+	if h.start.Currency != "" {
+		w.trace.Source["currency"] = h.start.Currency
+	}
 	if len(w.adjusted) > 0 {
 		w.trace.Source["adjusted"] = w.adjusted
 	}

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 	"strings"
@@ -24,7 +25,7 @@ const (
 // Prices say what nodes cost an hour: by a node's annotation, else by the first line of a file that
 // is for it, else by a linear model of cpu, memory and GPUs. nil has no file.
 type Prices struct {
-	Currency string // of the file; "" = it names none
+	Currency string // of the file; USD where it names none
 	list     []trace.NodePrice
 }
 
@@ -37,7 +38,15 @@ func ReadPrices(path string) (*Prices, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Prices{currency, list}, nil
+	return &Prices{cmp.Or(currency, "USD"), list}, nil
+}
+
+// Unit is the currency that costs are in, an hour; "" without a file.
+func (p *Prices) Unit() string {
+	if p == nil {
+		return ""
+	}
+	return p.Currency
 }
 
 // A PriceSource says where a node's price comes from.

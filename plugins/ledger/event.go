@@ -78,6 +78,8 @@ type Start struct {
 	Units map[string]string `json:"units,omitempty"`
 	// AppLabel is the label whose value names a pod's app. Only recordings have it.
 	AppLabel string `json:"appLabel,omitempty"`
+	// Currency is what machines' costs are in, an hour; "" = in units without a meaning of their own.
+	Currency string `json:"currency,omitempty"`
 	// MaxShareOfApp is the share of a group's declared pods that one node should hold at most,
 	// for policies that state none; 0 = no limit, as in logs that are older than the field.
 	MaxShareOfApp float64 `json:"maxShareOfApp,omitempty"`

@@ -46,7 +46,7 @@ func TestAsk(t *testing.T) {
 		pod("agent", "agent-1", "free", "1", ofDaemonSet),
 	)
 	p.Declared.Deployments = []*appsv1.Deployment{deployment("web", 4, "2")}
-	q, err := p.Ask("shop/web-2", "", "open")
+	q, err := p.Ask("shop/web-2", "", "open", nil)
 	require.NoError(t, err)
 	require.Empty(t, q.Node)
 	require.Equal(t, "shop/Deployment/web@cpu=2", q.App)
@@ -61,20 +61,20 @@ func TestAsk(t *testing.T) {
 	require.EqualValues(t, 1, state.Seen()[q.State.AppIndex(q.App)], "it has arrived, as in a scheduler")
 
 	// A pod that stands is ranked as if it were new.
-	q, err = p.Ask("shop/web-1", "", "open")
+	q, err = p.Ask("shop/web-1", "", "open", nil)
 	require.NoError(t, err)
 	require.Equal(t, "full", q.Node)
 	require.Equal(t, []string{"full", "labelled"}, names(q, q.Allowed), "it is not in its own way")
 	require.Empty(t, q.Beyond)
 
-	q, err = p.Ask("shop/pinned-1", "", "open")
+	q, err = p.Ask("shop/pinned-1", "", "open", nil)
 	require.NoError(t, err)
 	require.Equal(t, []string{"labelled"}, names(q, q.Allowed))
 	require.Equal(t, "the pod's node selector or affinity does not admit the node", q.Refusal("free"))
 
-	_, err = p.Ask("shop/none", "", "open")
+	_, err = p.Ask("shop/none", "", "open", nil)
 	require.EqualError(t, err, "there is no pod shop/none, or it has ended")
-	_, err = p.Ask("shop/agent-1", "", "open")
+	_, err = p.Ask("shop/agent-1", "", "open", nil)
 	require.ErrorContains(t, err, "no scheduler chooses a node for shop/agent-1")
 }
 

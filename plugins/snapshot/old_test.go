@@ -61,6 +61,10 @@ func oldLife(t *testing.T, look func(i int, seconds float64, p *Picture)) {
 		if i%10 != 0 {
 			p.Declared = nil
 		}
+		for j, n := range p.Nodes { // the version that recorded it knew no price but 1
+			p.Nodes[j] = n.DeepCopy()
+			p.Nodes[j].Annotations = map[string]string{kube.CostAnnotation: "1"}
+		}
 		look(i, float64(i)*1.25, p)
 	}
 }

@@ -115,11 +115,14 @@ func (r *Recorder) read(path string, file *os.File) error {
 func (r *Recorder) Record(p *Picture, now time.Time) error {
 	at := r.instant(now)
 	if r.ledger == nil {
+		if start, _ := r.past.Start(); start.Version != 0 && start.Currency != r.Prices.Unit() {
+			return fmt.Errorf("the recording was begun with prices in %q, not in %q", start.Currency, r.Prices.Unit())
+		}
 		r.ledger, r.waiting = ledger.New(), map[types.UID]waiter{}
 		r.cluster = kube.NewTranslator(r.appLabel, r.ledger, r.onEvent)
 		r.cluster.Prices = r.Prices
 		r.onEvent(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{
-			Version: ledger.Version, Fleet: "open", Units: podspec.Units, AppLabel: r.appLabel, MaxShareOfApp: ledger.MaxShareOfApp,
+			Version: ledger.Version, Fleet: "open", Units: podspec.Units, AppLabel: r.appLabel, Currency: r.Prices.Unit(), MaxShareOfApp: ledger.MaxShareOfApp,
 		}})
 	}
 	r.show(p, now)
@@ -266,36 +269,25 @@ func (r *Recorder) Trace(name, fleet string) (t *trace.Trace, notes []string, er
 			t.Source["fixed"] = fixed
 		}
 	}
-	if err == nil && len(r.priced) > 0 {
-		source, note := r.pricesText()
-		t.Source["prices"] = source
-		notes = append(notes, note)
-	}
 	for i := range r.faults {
 		notes = append(notes, r.faults[i].String())
 	}
 	return t, notes, err
 }
 
-// pricesText says where the prices of the nodes come from, for the trace and for people. A trace
-// whose prices are all of the model has no currency: their ratios mean something, their size does not.
-func (r *Recorder) pricesText() (source map[string]any, note string) {
-	source = map[string]any{}
+// Priced says where the prices of the nodes that were seen last come from.
+func (r *Recorder) Priced() string {
 	var of []string
 	for _, by := range []kube.PriceSource{kube.ByAnnotation, kube.ByFile, kube.ByModel} {
 		if n := r.priced[by]; n > 0 {
-			source[string(by)] = n
 			of = append(of, fmt.Sprintf("%d by %s", n, by))
 		}
 	}
-	note = "prices of nodes: " + strings.Join(of, ", ")
-	switch {
-	case r.Prices != nil:
-		source["currency"] = cmp.Or(r.Prices.Currency, "USD")
-	case r.priced[kube.ByModel] > 0:
-		note += " (cpu, memory and GPUs); --prices FILE says what they are in money"
+	text := "prices of nodes: " + strings.Join(of, ", ")
+	if r.Prices == nil {
+		return text + "; with --prices FILE savings are in money"
 	}
-	return source, note
+	return text + ", in " + r.Prices.Currency + " an hour"
 }
 
 // Tally is what was seen so far.

@@ -66,7 +66,7 @@ func TestTraceOfServedResource(t *testing.T) {
 	require.NotContains(t, texts["trace.yaml"], "example.com/gpu")
 	require.Contains(t, texts["events.csv"], "0,create,shop/train-1,shop/Deployment/train@cpu=1,1\n")
 
-	q, err := p.Ask("shop/train-1", "", "open")
+	q, err := p.Ask("shop/train-1", "", "open", nil)
 	require.NoError(t, err)
 	require.Equal(t, []string{"n1"}, names(q, q.Allowed))
 	require.Equal(t, []string{"devices of example.com/gpu"}, q.Beyond)
@@ -109,7 +109,7 @@ func TestTraceOfDeclaredNumbers(t *testing.T) {
 	require.Equal(t, map[string]float64{"shop/Deployment/web@cpu=1": 40, "shop/Deployment/db@cpu=2": 3}, expected)
 
 	// In a cluster the window counts now.
-	q, err := p.Ask("shop/web-1", "", "open")
+	q, err := p.Ask("shop/web-1", "", "open", nil)
 	require.NoError(t, err)
 	q.State.SetClock(float64(time.Date(2026, 5, 4, 8, 15, 0, 0, time.UTC).Unix()))
 	require.InDelta(t, .25, q.State.Elapsed(q.State.AppIndex(q.App)), 0)
@@ -162,10 +162,10 @@ source:
   taken: "2026-05-04T12:00:00Z"
 `,
 		"machines.csv": `machine,type,count,cost,cpu,memory,pods,example.com/gpu
-g1,gpu.large,1,1,4,8Gi,10,2
+g1,gpu.large,1,2.06,4,8Gi,10,2
 n1,small,1,2.5,3500m,8Gi,9,0
-n2,small,1,1,4,8Gi,10,0
-old,cordoned,1,1,4,8Gi,10,0
+n2,small,1,0.16,4,8Gi,10,0
+old,cordoned,1,0.16,4,8Gi,10,0
 `,
 		"apps.csv": `app,group,types,cpu,memory,pods,example.com/gpu,max_per_machine,spread_min,expected,lifetime
 shop/Deployment/db@cpu=2500m,shop/Deployment/db,small,2500m,0,1,0,,,1,
@@ -284,7 +284,7 @@ func TestOvercommitted(t *testing.T) {
 		"node n2 is overcommitted: its capacity is raised to what stands there: cpu 0 to 1",
 	}, notes)
 	require.Equal(t, map[string]any{"n1": "cpu 4 to 5500m", "n2": "cpu 0 to 1"}, tr.Source["adjusted"])
-	require.Contains(t, files(t, tr)["machines.csv"], "n1,node,1,1,5500m,8Gi,10\n")
+	require.Contains(t, files(t, tr)["machines.csv"], "n1,node,1,0.16,5500m,8Gi,10\n")
 }
 
 // The capacity is raised to the most that ever stood there.
