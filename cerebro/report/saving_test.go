@@ -61,3 +61,27 @@ func TestSavings(t *testing.T) {
 	require.Nil(t, savingOf(Build(priced, Bound{}, left), "learned").Percent, "what is left out costs nothing")
 	require.Empty(t, savingOf(Build(priced, Bound{}, left[3:]), "learned").Against, "no rule")
 }
+
+// The summary says the saving in money, with its interval: a saving that is not proven is none.
+func TestSavingInWords(t *testing.T) {
+	priced := func(values ...float64) Comparison {
+		return Build(Trace{Fleet: "open", Mixed: true, Currency: "EUR", Seconds: 3600}, Bound{}, []PolicyRuns{
+			{Policy: "mostallocated", Runs: costs(true, 8, 8, 8)}, {Policy: "learned", Digest: "sha256:x", Runs: costs(true, values...)},
+		})
+	}
+	for want, list := range map[string][]Comparison{
+		" learned saves 1460 EUR a month against mostallocated.":                                         {priced(6, 6, 6)},
+		" learned costs 1460 EUR a month more than mostallocated.":                                       {priced(10, 10, 10)},
+		" EUR a month against mostallocated: learned 730 (95 %: -1083 to 2543), so no saving is proven.": {priced(6, 7, 8)},
+		" learned saves 1825 EUR a month against mostallocated (95 %: 918.3 to 2732).":                   {priced(6, 6, 6), priced(5, 5, 5), priced(5.5, 5.5, 5.5)},
+	} {
+		require.Contains(t, Summary(list), want)
+	}
+	free := Build(Trace{Currency: "EUR"}, Bound{}, []PolicyRuns{{Policy: "bestfit", Runs: costs(false, 8)}, {Policy: "firstfit", Runs: costs(false, 9)}})
+	require.NotContains(t, free.Summary(), "a month", "free rules save nothing against themselves")
+	mixed := priced(6, 6, 6)
+	for i := range mixed.Results {
+		mixed.Results[i].Saving.Currency = "USD"
+	}
+	require.NotContains(t, Summary([]Comparison{priced(6, 6, 6), mixed}), "a month", "two currencies")
+}

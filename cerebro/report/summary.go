@@ -38,7 +38,7 @@ func Summary(comparisons []Comparison) string {
 		return "Nothing was compared."
 	}
 	k := claimOf(comparisons)
-	return k.String()
+	return k.String() + k.money(comparisons)
 }
 
 func claimOf(comparisons []Comparison) claim {
@@ -51,7 +51,7 @@ func claimOf(comparisons []Comparison) claim {
 // Summary is one sentence on the comparison.
 func (c *Comparison) Summary() string {
 	k := c.claim()
-	return k.String()
+	return k.String() + k.money([]Comparison{*c})
 }
 
 func (c *Comparison) claim() claim {

@@ -52,6 +52,7 @@ func (p *Prices) Unit() string {
 // A PriceSource says where a node's price comes from.
 type PriceSource string
 
+// The sources, the first that there is counts.
 const (
 	ByAnnotation PriceSource = "annotation"
 	ByFile       PriceSource = "file"
