@@ -196,7 +196,7 @@ func TestSnapshotCompareExplain(t *testing.T) {
 	require.Len(t, tr.Events, 1)
 
 	table := c.ok("compare", "--trace", dir, "--policy", "bestfit,current,learned")
-	require.Regexp(t, `(?m)^the present placement, in which 1 item waits, needs 6 machines, bestfit 4, `, table)
+	require.Regexp(t, `(?m)^the present placement, in which 1 item waits, costs 1.2, bestfit 0.8, `, table)
 	require.Regexp(t, `(?m)^policy .*\ncurrent +K0 +6 `, table)
 	require.Contains(t, table, "snap: as it stands 3 machines could be drained, with their items (3) moved to others in use: node-5, node-4, node-3")
 	var comparison []struct {
