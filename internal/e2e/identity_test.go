@@ -50,6 +50,16 @@ apiVersion: sigma-scheduler.io/v1alpha1
 kind: PlacementRule
 metadata: {name: one}
 spec: {selector: {matchLabels: {one: "yes"}}, maxPerNode: 1, spreadMin: 3}
+---
+apiVersion: sigma-scheduler.io/v1alpha1
+kind: PlacementRule
+metadata: {name: zoned}
+spec: {selector: {matchLabels: {zoned: "yes"}}, topologyKey: topology.kubernetes.io/zone, maxPerNode: 4, spreadMin: 2}
+---
+apiVersion: sigma-scheduler.io/v1alpha1
+kind: PlacementRule
+metadata: {name: apart-by-zone}
+spec: {selector: {matchLabels: {app: app-6}}, topologyKey: topology.kubernetes.io/zone, excludes: [{selector: {matchLabels: {app: app-13}}}]}
 `
 
 // failBindings refuses the bindings of some pods.
@@ -68,8 +78,8 @@ metadata: {name: fail-bindings}
 spec: {policyName: fail-bindings, validationActions: [Deny]}
 `
 
-// identityPods are pods of apps that rules select in different ways, or that prefer something
-// of nodes and zones. An app is resized after its sixth pod.
+// identityPods are pods of apps that rules select in different ways, by node and by zone, that prefer something
+// of nodes and zones, or spread over zones as they must. An app is resized after its sixth pod.
 func identityPods(ns string, n int) []*v1.Pod {
 	pods := e2e.Pods(ns, 7, n)
 	for i, pod := range pods {
@@ -93,6 +103,18 @@ func identityPods(ns string, n int) []*v1.Pod {
 			pod.Spec.Affinity = &v1.Affinity{PodAffinity: &v1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []v1.WeightedPodAffinityTerm{{
 				Weight: 30, PodAffinityTerm: v1.PodAffinityTerm{TopologyKey: v1.LabelTopologyZone, LabelSelector: &metav1.LabelSelector{MatchLabels: pod.Labels}},
 			}}}}
+		case 6:
+			switch {
+			case app == 6: // comes before the app that it keeps out of its zone
+				pod.Spec.NodeSelector = map[string]string{v1.LabelTopologyZone: "zone-0"}
+			case app == 13:
+			case app%2 == 0:
+				pod.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{
+					MaxSkew: 1, TopologyKey: v1.LabelTopologyZone, WhenUnsatisfiable: v1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{MatchLabels: pod.Labels},
+				}}
+			default:
+				pod.Labels["zoned"] = "yes"
+			}
 		}
 	}
 	return pods
@@ -193,12 +215,21 @@ value: 1000
 func requireRules(t *testing.T, c *e2e.Cluster, ns string) {
 	t.Helper()
 	type key struct{ node, app string }
-	count := map[key]int{}
+	count, inZone, zones := map[key]int{}, map[key]int{}, zonesOf(t, c)
 	labels := map[string]map[string]string{}
 	for _, p := range c.Pods(ns) {
 		if p.Spec.NodeName != "" {
 			count[key{p.Spec.NodeName, p.Labels["app"]}]++
+			inZone[key{zones[p.Spec.NodeName], p.Labels["app"]}]++
 			labels[p.Labels["app"]] = p.Labels
+		}
+	}
+	for k, n := range inZone {
+		if labels[k.app]["zoned"] == "yes" {
+			require.LessOrEqual(t, n, 4, k)
+		}
+		if k.app == "app-13" {
+			require.Zero(t, inZone[key{k.node, "app-6"}], "zone %s", k.node)
 		}
 	}
 	for k, n := range count {
@@ -303,4 +334,16 @@ func moreCPU(t *testing.T, log string) string {
 	}
 	require.NotEmpty(t, most)
 	return strings.Join(lines, "\n")
+}
+
+// zonesOf returns the zone of each node.
+func zonesOf(t *testing.T, c *e2e.Cluster) map[string]string {
+	t.Helper()
+	zones := map[string]string{}
+	list, err := c.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	for i := range list.Items {
+		zones[list.Items[i].Name] = list.Items[i].Labels[v1.LabelTopologyZone]
+	}
+	return zones
 }
