@@ -19,8 +19,8 @@ import (
 const (
 	// compareEvery is how often the state is compared with the informers.
 	compareEvery = time.Minute
-	// settling is how long after a change a Sync is sure to have it.
-	settling = time.Second
+	// settling is how long after a change a Sync is sure to have it, also on a busy machine.
+	settling = 5 * time.Second
 	// repairEvery is the least time between two restarts of the state for a difference.
 	repairEvery = time.Hour
 	// mostTold is the most differences that one comparison logs.

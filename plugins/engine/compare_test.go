@@ -36,7 +36,7 @@ func (l *lab) picture() *kube.Picture {
 // compare compares, lets a cycle run, and compares again.
 func (l *lab) compare() []kube.Difference {
 	l.Compare(l.picture())
-	l.now = l.now.Add(2 * time.Second)
+	l.now = l.now.Add(settling + time.Second)
 	l.sync()
 	found := l.Compare(l.picture())
 	require.Equal(l, float64(len(found)), l.gauge(l.metrics.divergence))
@@ -183,7 +183,7 @@ func TestCompareOnSignal(t *testing.T) {
 	require.Eventually(t, func() bool { return seen() == 3 }, 30*time.Second, time.Millisecond)
 	require.True(t, <-refreshed)
 	l.mu.Lock()
-	l.now = l.now.Add(2 * time.Second)
+	l.now = l.now.Add(settling + time.Second)
 	l.mu.Unlock()
 	l.sync()
 	require.NoError(t, syscall.Kill(syscall.Getpid(), syscall.SIGUSR2))
