@@ -46,7 +46,7 @@ var table = []row{
 	{"plugins/makeroom", []string{"binpack", "binpack/plan/moves", "plugins/ledger", "plugins/podspec"}},
 	{"plugins/revision", nil},
 	{"plugins/engine", slices.Concat(edge, []string{"plugins/makeroom", "plugins/revision"})},
-	{"plugins/mover", []string{"binpack/policy", "plugins/engine", "plugins/kube", "plugins/podspec"}},
+	{"plugins/mover", []string{"binpack/policy", "internal/cputime", "plugins/engine", "plugins/kube", "plugins/podspec"}},
 	{"plugins/rebalance", []string{"internal/compare", "plugins/apis/...", "plugins/engine", "plugins/evict", "plugins/kube", "plugins/ledger", "plugins/podspec", "plugins/snapshot"}},
 	{"plugins/sigma", slices.Concat(edge, []string{"plugins/evict", "plugins/mover", "plugins/rebalance"})},
 	{"plugins/extender", slices.Concat(edge, []string{"internal/serve"})},

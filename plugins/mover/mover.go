@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -17,14 +18,15 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/internal/cputime"
 	"github.com/sigma-scheduler/sigma/plugins/engine"
 )
 
 const (
 	// mostChains are under way at a time.
 	mostChains = 4
-	// searchShare is the part of the time that searches may take: one that took d is followed
-	// by none for searchShare × d.
+	// searchShare is the part of the time that searches may take: one that used the processor for d is
+	// followed by none for searchShare × d. A machine that is busy with others does not count.
 	searchShare = 10
 	// mostAway are tried at once when a chain ends.
 	mostAway = 1000
@@ -67,6 +69,7 @@ type Mover struct {
 	engine  *engine.Engine
 	cluster Cluster
 	now     func() time.Time
+	used    func() float64  // processor time of the thread, in seconds
 	ctx     context.Context // of the scheduler: chains end with it
 
 	mu       sync.Mutex
@@ -96,7 +99,7 @@ type chain struct {
 // New returns a mover that ends with ctx.
 func New(ctx context.Context, e *engine.Engine, c Cluster, now func() time.Time) *Mover {
 	m := &Mover{
-		engine: e, cluster: c, now: now, ctx: ctx, chains: map[types.UID]*chain{}, gaps: map[types.UID]*gap{}, rest: map[types.UID]time.Time{},
+		engine: e, cluster: c, now: now, used: cputime.Thread, ctx: ctx, chains: map[types.UID]*chain{}, gaps: map[types.UID]*gap{}, rest: map[types.UID]time.Time{},
 		told: map[types.UID]bool{}, still: map[string]time.Time{}, away: map[types.UID]*v1.Pod{}, nodes: map[types.UID]string{},
 	}
 	e.WhenRepairChanges(m.modeChanged)
@@ -193,8 +196,7 @@ func (m *Mover) MakeRoom(pod *v1.Pod, nodes func() []string, open func(node stri
 		m.wakeIn(soon)
 		return ""
 	}
-	rescue := m.engine.FindRoom(pod, nodes(), most, m.stays(now))
-	m.searchAt = now.Add(searchShare * m.now().Sub(now))
+	rescue := m.find(pod, nodes(), most, m.stays(now))
 	if rescue == nil || !open(rescue.Node, leaving(rescue)) {
 		m.restFor(pod.UID)
 		m.wakeIn(againAfter)
@@ -208,6 +210,16 @@ func (m *Mover) MakeRoom(pod *v1.Pod, nodes func() []string, open func(node stri
 	delete(m.away, pod.UID)
 	m.begin(rescue)
 	return rescue.Node
+}
+
+// find looks for a chain, and says how long no other search follows.
+func (m *Mover) find(pod *v1.Pod, nodes []string, most int, stays func(*v1.Pod) bool) *engine.Rescue {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before := m.used()
+	rescue := m.engine.FindRoom(pod, nodes, most, stays)
+	m.searchAt = m.now().Add(time.Duration(searchShare * (m.used() - before) * float64(time.Second)))
+	return rescue
 }
 
 // TakesBack reports, once, whether a pod's nomination is that of a chain that has ended. The caller

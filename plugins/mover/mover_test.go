@@ -61,6 +61,7 @@ func newWorld(t *testing.T, mode policy.RepairMode) *world {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	w.Mover = New(ctx, e, w, time.Now)
+	w.used = func() float64 { return 0 } // as the clock of these tests, which stands still in a search
 	t.Cleanup(func() {
 		cancel()
 		w.Wait()

@@ -46,6 +46,29 @@ func TestSearchIsMadeUp(t *testing.T) {
 	})
 }
 
+// What a search costs is the processor's time: on a machine that is busy with others the next one follows at once.
+func TestSearchesShareTheProcessor(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		cpu  float64 // s
+		next time.Duration
+	}{
+		{"a busy machine", .001, 10 * time.Millisecond},
+		{"a large search", .3, 3 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := stuck(t, policy.RepairEnabled)
+				used, clock := 0., time.Now()
+				w.used = func() float64 { used += tt.cpu; return used }
+				w.now = func() time.Time { clock = clock.Add(time.Second); return clock } // as long as it takes
+				w.find(w.pods["large-1"], []string{"a"}, 8, w.Stays())
+				require.Equal(t, tt.next, w.searchAt.Sub(clock).Round(time.Millisecond))
+			})
+		})
+	}
+}
+
 // An eviction whose answer was lost, and which did not happen, ends the chain long before a replacement would be late.
 func TestEvictionThatDidNotHappen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
