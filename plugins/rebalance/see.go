@@ -36,6 +36,13 @@ func (c *controller) see(w *work, u *unit, pods []*v1.Pod, nodes map[string]*v1.
 			e.stranded = nameOf(p)
 		}
 	}
+	for _, m := range u.moves {
+		if m.away() && s.byUID[m.item.pod.UID] == nil && !s.ending[m.group] && !slices.ContainsFunc(s.ofGroups, func(p *v1.Pod) bool {
+			return s.group[p] == m.group && !w.stood[p.UID] && !slices.ContainsFunc(u.moves, func(o *move) bool { return o.done && o.item.pod.UID == p.UID })
+		}) {
+			e.missing = nameOf(m.item.pod)
+		}
+	}
 	stays := c.Site.Stays()
 	e.blocked = func(m *move) string {
 		switch short := s.lacks(m, nodes[m.to]); {

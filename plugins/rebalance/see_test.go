@@ -177,6 +177,30 @@ func TestStranded(t *testing.T) {
 	})
 }
 
+// A replacement is missing once the pod that moves is gone, until there is a new pod of its workload.
+func TestMissing(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		w := c.begin()
+		w.stood = map[types.UID]bool{}
+		for uid := range c.pods {
+			w.stood[uid] = true
+		}
+		m := w.units[0].moves[0]
+		m.begun = true
+		require.Empty(c, c.seen(w).missing, "it still stands")
+		delete(c.pods, m.item.pod.UID)
+		require.Equal(c, nameOf(m.item.pod), c.seen(w).missing)
+		p := c.add(workloadOf(m.item.pod))
+		require.Empty(c, c.seen(w).missing)
+		m.item.pod, m.done = p, true
+		other := *m
+		other.item, other.done = &item{c.add(workloadOf(p))}, false
+		w.units[0].moves = append(w.units[0].moves, &other)
+		delete(c.pods, other.item.pod.UID)
+		require.Equal(c, nameOf(other.item.pod), c.seen(w).missing, "the replacement of another move is none of this one")
+	})
+}
+
 // A plan waits for the uncordoning of a node that was given up, but not for long.
 func TestClears(t *testing.T) {
 	inCluster(t, func(c *cluster) {

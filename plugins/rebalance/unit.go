@@ -20,6 +20,9 @@ const (
 	// strands is how long a replacement may fit on no node: the scheduler tries it several times. Its place
 	// is gone, and the node that is emptied may have the only room.
 	strands = 15 * time.Second
+	// missing is how long there may be no replacement at all after a pod has ended: controllers make one in
+	// seconds, unless a quota or a webhook forbids it or the workload has become smaller.
+	missing = time.Minute
 	// unseen is how long a pod must stand after its eviction lost its answer: it was not evicted.
 	unseen = 15 * time.Second
 	// keepEmpty is how long an emptied node stays cordoned, for somebody to remove it.
@@ -71,6 +74,7 @@ type unit struct {
 	since   time.Time // of the last progress
 	again   time.Time // no eviction before
 	nowhere time.Time // since when a replacement fits on no node; zero = there is none
+	without time.Time // since when there is no replacement of a pod that is gone; zero = there is one
 	last    *move     // that was evicted
 	why     string    // it is given up
 	refused bool      // by a budget, a limit or the API server
@@ -85,6 +89,7 @@ type evidence struct {
 	marked   bool               // the node is marked as empty
 	empty    bool               // nothing that could move stands on the node
 	stranded string             // a replacement that fits on no node
+	missing  string             // a pod that is gone and of which there is no replacement
 	stands   map[types.UID]bool // pods that are to move, and are not being deleted
 	arrived  []arrival          // pods that came to places of the unit since they are held
 	blocked  func(*move) string // why a pod cannot be evicted at this moment
@@ -133,13 +138,11 @@ func (u *unit) step(now time.Time, e evidence) act {
 			late = fmt.Sprintf("no replacement of %s was ready on node %s in %v", nameOf(m.item.pod), m.to, m.patience())
 		}
 	}
-	switch {
-	case e.stranded == "":
-		u.nowhere = time.Time{}
-	case u.nowhere.IsZero() || now.Before(u.nowhere):
-		u.nowhere = now
-	case now.Sub(u.nowhere) >= strands:
+	if lasts(&u.nowhere, now, e.stranded != "") >= strands {
 		late = cmp.Or(late, fmt.Sprintf("%s, which replaces a pod, has fit on no node for %v", e.stranded, strands))
+	}
+	if lasts(&u.without, now, e.missing != "") >= missing {
+		late = cmp.Or(late, fmt.Sprintf("there has been no replacement of %s for %v", e.missing, missing))
 	}
 	if u.stage == held && e.empty && e.marked && u.count(func(m *move) bool { return m.done }) == len(u.moves) {
 		u.stage = emptied // whatever stops the next
@@ -164,6 +167,18 @@ func (u *unit) step(now time.Time, e evidence) act {
 		return release
 	}
 	return a
+}
+
+// lasts returns for how long something has been so; since is when it was first seen.
+func lasts(since *time.Time, now time.Time, is bool) time.Duration {
+	switch {
+	case !is:
+		*since = time.Time{}
+		return 0
+	case since.IsZero() || now.Before(*since):
+		*since = now
+	}
+	return now.Sub(*since)
 }
 
 // next is what is to be done where nothing ends the unit, and what it waits for.

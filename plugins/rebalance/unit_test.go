@@ -164,6 +164,25 @@ func TestUnitIsGivenUp(t *testing.T) {
 			s.after(time.Second, wait)
 			s.after(15*time.Second, release)
 		}, "node n01 is gone", false},
+		{"there is no replacement", func(s *story) {
+			s.evicting()
+			s.e.missing = "shop/web-7d4-00"
+			s.after(10*time.Second, wait)
+			s.after(time.Minute-1, wait)
+			s.after(1, release)
+		}, "there has been no replacement of shop/web-7d4-00 for 1m0s", false},
+		{"the replacement comes late, and is never ready", func(s *story) {
+			s.evicting()
+			s.e.missing = "shop/web-7d4-00"
+			s.after(50*time.Second, wait)
+			s.e.missing = ""
+			s.after(time.Second, wait)
+			s.e.missing = "shop/web-7d4-00"
+			s.after(50*time.Second, wait)
+			s.e.missing = ""
+			s.after(3*time.Minute, wait)
+			s.after(2*time.Minute, release)
+		}, "no replacement of shop/web-7d4-00 was ready", false},
 		{"the replacement is never ready", func(s *story) {
 			s.evicting().comes("web", 1, false)
 			s.after(6*time.Minute, release)
