@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
@@ -201,6 +202,7 @@ type siteSeen struct {
 	moments, mostAway int
 	evicted           map[types.UID]string // apps
 	closed            map[string]bool      // apps of which no pod may be evicted
+	stood             map[types.UID]bool   // pods of the workloads at the beginning
 	blind             bool                 // the API server was away
 	dead              int                  // pods on nodes that were lost
 }
@@ -232,7 +234,13 @@ func watchMoves(t *testing.T, c *e2e.Cluster) *moveWatch {
 func (w *moveWatch) begin(ns string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.sites[ns] = &siteSeen{evicted: map[types.UID]string{}, closed: map[string]bool{}}
+	s := &siteSeen{evicted: map[types.UID]string{}, closed: map[string]bool{}, stood: map[types.UID]bool{}}
+	for uid, p := range w.pods {
+		if p.Namespace == ns {
+			s.stood[uid] = true
+		}
+	}
+	w.sites[ns] = s
 }
 
 func (w *moveWatch) end(ns string) {
@@ -246,7 +254,7 @@ func (w *moveWatch) end(ns string) {
 }
 
 // blinded says that the API server goes away. What is seen after that is put together from moments before and after: how many pods
-// are away cannot be told from it.
+// are away cannot be told from it, but from the records, at the end.
 func (w *moveWatch) blinded(ns string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -366,24 +374,47 @@ func (w *moveWatch) fault(text string, args ...any) {
 	w.broken = append(w.broken, fmt.Sprintf(text, args...))
 }
 
-// requireRecords checks that every eviction is recorded in the name of its source in its workload: the limits count them all. It returns how many records have no eviction.
+// requireRecords checks that every eviction is recorded in the name of its source in its workload: the limits count them all; and
+// by the records, that one pod is away at a time, also while the watch saw nothing. It returns how many records have no eviction.
 func (s *moveSite) requireRecords(t *testing.T, source string) (surplus int) {
 	t.Helper()
 	s.watch.mu.Lock()
-	evicted := maps.Clone(s.watch.sites[s.ns].evicted)
-	s.watch.mu.Unlock()
+	defer s.watch.mu.Unlock()
+	seen := s.watch.sites[s.ns]
+	var list []absence
 	for _, app := range movers {
 		d, err := s.c.Client.AppsV1().Deployments(s.ns).Get(t.Context(), app, metav1.GetOptions{})
 		require.NoError(t, err)
 		n := 0
-		for _, a := range evicted {
+		for _, a := range seen.evicted {
 			if a == app {
 				n++
 			}
 		}
-		records := strings.Count(d.Annotations[evict.Annotation], "/"+source)
-		require.GreaterOrEqual(t, records, n, app)
-		surplus += records - n
+		var records []time.Time
+		for _, text := range strings.Split(d.Annotations[evict.Annotation], ",") {
+			if at, by, _ := strings.Cut(text, "/"); strings.HasPrefix(by, source) {
+				record, err := time.Parse(time.RFC3339, at)
+				require.NoError(t, err)
+				records = append(records, record)
+			}
+		}
+		require.GreaterOrEqual(t, len(records), n, app)
+		surplus += len(records) - n
+		if seen.dead > 0 { // replacements of those that died have no record
+			continue
+		}
+		for _, p := range s.c.Pods(s.ns) {
+			if p.Labels["app"] == app && !seen.stood[p.UID] {
+				ready := e2e.Condition(p, v1.PodReady)
+				require.Equal(t, v1.ConditionTrue, ready.Status, p.Name)
+				list = append(list, absenceOf(records, ready.LastTransitionTime.Time))
+			}
+		}
 	}
+	require.False(t, slices.Contains(list, absence{}), "a pod came that replaces none: %v", list)
+	atOnce := mostAtOnce(list)
+	require.LessOrEqual(t, atOnce, 1, "%v", list)
+	seen.mostAway = max(seen.mostAway, atOnce+seen.dead)
 	return surplus
 }
