@@ -82,9 +82,12 @@ var planFaults = []planFault{
 		s.patch(t, `{"movesPerHour":30}`)
 		goOn()
 	}, "Done"},
-	{"it is suspended", []moment{bindingFirst, evictingFirst, recordingFirst, evictingSecond}, func(t *testing.T, _ *moveLab, s *moveSite, goOn func()) {
+	{"it is suspended", []moment{evictingFirst, bindingFirst, recordingFirst, evictingSecond}, func(t *testing.T, _ *moveLab, s *moveSite, goOn func()) {
+		begun := s.watch.evictions(s.ns) + 1
 		s.patch(t, `{"suspend":true}`)
 		goOn()
+		s.waitOutcome(t, "Suspended")
+		require.LessOrEqual(t, s.watch.evictions(s.ns), begun)
 	}, "Suspended"},
 	{"nothing fails", []moment{evictingFirst}, func(_ *testing.T, _ *moveLab, _ *moveSite, goOn func()) { goOn() }, "Done.*1 were emptied and 0"},
 }

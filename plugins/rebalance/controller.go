@@ -29,11 +29,11 @@ import (
 )
 
 const (
-	// lookEvery is how often the objects are listed, and lookRarely where there are none to
-	// read: the kind is missing, or the right.
+	// lookEvery is how often the objects are listed where no plan is carried out, and lookRarely where there are
+	// none to read: the kind is missing, or the right.
 	lookEvery  = 5 * time.Second
 	lookRarely = time.Minute
-	// stepEvery is the time between two steps of a plan that is carried out.
+	// stepEvery is the time between two steps of a plan that is carried out. The objects are listed before each.
 	stepEvery = time.Second
 	// timeout of one answer of the API server.
 	timeout = 30 * time.Second
@@ -131,7 +131,7 @@ func newController(o Options, now clock.PassiveClock) *controller {
 
 // tick looks at the objects, if that is due, and makes a step.
 func (c *controller) tick(ctx context.Context) {
-	if now := c.clock.Now(); !now.Before(c.lookAt) || c.lookAt.Sub(now) > lookRarely {
+	if now := c.clock.Now(); c.underWay() != nil || !now.Before(c.lookAt) || c.lookAt.Sub(now) > lookRarely {
 		c.lookAt = now.Add(lookEvery)
 		if err := c.look(ctx); apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 			c.lookAt = now.Add(lookRarely)

@@ -113,20 +113,29 @@ func TestObject(t *testing.T) {
 	})
 }
 
-// What is deleted evicts no more, and the pod that is away is waited for.
-func TestObjectIsDeleted(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		c.serve()
-		c.apply(func(*v1alpha1.Rebalance) {})
-		c.run(4 * time.Second)
-		require.Len(c, c.evicted, 1)
-		require.NoError(c, c.objects.Resource(resource).Delete(c.Context(), c.object.Name, metav1.DeleteOptions{}))
-		c.run(20 * time.Second)
-		require.LessOrEqual(c, len(c.evicted), 2, "the objects are read every five seconds")
-		require.Empty(c, c.cordons())
-		require.Empty(c, c.works)
-		c.requireAllStand(12)
-	})
+// What is deleted or suspended evicts no more from the next second on, and the pod that is away is waited for.
+func TestObjectStops(t *testing.T) {
+	for after := 4 * time.Second; after < 20*time.Second; after += time.Second {
+		for _, suspend := range []bool{true, false} {
+			inCluster(t, func(c *cluster) {
+				c.serve()
+				c.apply(func(*v1alpha1.Rebalance) {})
+				c.run(after)
+				begun := len(c.evicted)
+				require.Positive(c, begun)
+				if suspend {
+					c.apply(func(o *v1alpha1.Rebalance) { o.Spec.Suspend, o.Generation = true, 2 })
+				} else {
+					require.NoError(c, c.objects.Resource(resource).Delete(c.Context(), c.object.Name, metav1.DeleteOptions{}))
+				}
+				c.run(20 * time.Second)
+				require.Len(c, c.evicted, begun, "after %v", after)
+				require.Empty(c, c.cordons())
+				require.Equal(c, suspend, len(c.works) > 0)
+				c.requireAllStand(12)
+			})
+		}
+	}
 }
 
 // A scheduler that starts again says that nothing goes on.
