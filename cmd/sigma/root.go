@@ -15,6 +15,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/complete"
 	"github.com/sigma-scheduler/sigma/internal/operate"
 	"github.com/sigma-scheduler/sigma/internal/schema"
+	"github.com/sigma-scheduler/sigma/internal/whatif"
 )
 
 func (a *app) root() *cobra.Command {
@@ -40,7 +41,7 @@ worth it, or with "sigma train".`,
 	}
 	a.group(root)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(a.generate(), a.convert(), a.snapshot(), a.replay(), a.explain(), a.compare(), a.train(), a.tune(), a.worker(), a.bound(), a.plan(), a.rebalance(), a.policy(), a.mpa(), a.shell().DoctorCommand(), a.schema(), a.version())
+	root.AddCommand(a.generate(), a.convert(), a.snapshot(), a.replay(), a.explain(), a.compare(), a.train(), a.tune(), a.worker(), a.bound(), a.plan(), a.whatif(), a.rebalance(), a.policy(), a.mpa(), a.shell().DoctorCommand(), a.schema(), a.version())
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
 		if cmd.Name() == "completion" {
@@ -54,6 +55,10 @@ worth it, or with "sigma train".`,
 // shell is what the commands on a cluster need of this program.
 func (a *app) shell() operate.Shell {
 	return operate.Shell{Out: a.stdout, Do: a.do, Usage: usagef, Access: addAccess}
+}
+
+func (a *app) whatif() *cobra.Command {
+	return whatif.Shell{Out: a.stdout, Do: a.do, Usage: usagef, Load: a.loadTrace, Flags: a.unpackedFlag}.Command()
 }
 
 // group makes a command a group of commands: without arguments it prints its help, and an

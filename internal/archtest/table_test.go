@@ -84,6 +84,7 @@ var table = []row{
 	{"internal/schema", []string{"binpack/policy", "mpa", "mpa/journal", "plugins/ledger"}},
 	{"internal/operate", []string{"plugins/apis/...", "plugins/revision", "plugins/snapshot"}},
 	{"internal/compare", []string{"binpack/...", "cerebro/...", "benchdata/generate", "internal/durable"}},
+	{"internal/whatif", []string{"binpack", "binpack/bound", "binpack/plan", "cerebro/report", "cerebro/trace", "internal/compare"}},
 	{"internal/explain", []string{"mpa", "mpa/journal", "mpa/api/...", "binpack/...", "cerebro/...", "internal/compare", "plugins/ledger", "plugins/snapshot"}},
 	{"internal/...", []string{"binpack/...", "cerebro/...", "benchdata/generate"}},
 	{"internal/records", []string{"internal/durable"}},

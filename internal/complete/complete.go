@@ -221,7 +221,7 @@ var known = map[string]values{
 	"--nats-token-file":    anyFile,
 	"--nats-password-file": anyFile,
 
-	"--app-label": free, "--at": free, "--deadline": free, "--from": free, "--list": free, "--listen": free, "--max-unpacked": free, "--moves": free,
+	"whatif --app": free, "--add": free, "--without": free, "--nodes": free, "--app-label": free, "--at": free, "--deadline": free, "--from": free, "--list": free, "--listen": free, "--max-unpacked": free, "--moves": free,
 	"--namespace": free, "--nats": free, "--nats-fingerprint": free, "--nats-user": free, "--pod": free, "--policy-name": free, "--rebalance": free,
 	"--repair": free, "--request": free, "--scheduler": free, "--set": free, "--until": free,
 }

@@ -1,0 +1,308 @@
+package whatif
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/plan"
+	"github.com/sigma-scheduler/sigma/cerebro/report"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/compare"
+)
+
+// Options of [Ask].
+type Options struct {
+	Repack bool // what stands is placed again
+	Plan   plan.Options
+}
+
+// A State is a plan of what there is, or would be.
+type State struct {
+	Items   int          `json:"items"`
+	Nodes   int          `json:"nodes"` // that hold an item
+	Cost    float64      `json:"cost"`
+	LeftOut int          `json:"left_out"`
+	Bound   report.Bound `json:"bound"`
+	// Proven: no plan costs less, or, where items are left out, all machines have less of some
+	// resource than all items want.
+	Proven bool `json:"proven"`
+}
+
+// An AppLeft is an app that no longer fits.
+type AppLeft struct {
+	App   string `json:"app"`
+	Items int    `json:"items"`
+}
+
+// A Loss is what the worst machine's failure does.
+type Loss struct {
+	Node     string `json:"node"`
+	Moved    int    `json:"moved"` // items that need another machine
+	LeftOut  int    `json:"left_out"`
+	Nodes    int    `json:"nodes"` // in use afterwards
+	Tried    int    `json:"tried"` // machines that hold an item: all
+	Harmless int    `json:"harmless"`
+}
+
+// An Answer says how many machines it takes, what does not fit, and why.
+type Answer struct {
+	Trace    string    `json:"trace"`
+	Question string    `json:"question"`
+	At       *float64  `json:"at,omitempty"` // seconds: the time of the largest demand, where items also leave
+	Now      State     `json:"now"`
+	Then     State     `json:"then"`
+	Loss     *Loss     `json:"loss,omitempty"`
+	NotFit   []AppLeft `json:"left_out"`
+	Relaxed  []Relaxed `json:"relaxed"`
+	// Together let all items in where nothing alone does.
+	Together []string `json:"together,omitempty"`
+}
+
+func (o *Options) plan(ctx context.Context, t *trace.Trace) (*compare.Plan, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	p, err := compare.NewPlan(ctx, t, o.Plan)
+	if err == nil {
+		err = ctx.Err() // a search that was cut short is no answer
+	}
+	return p, err
+}
+
+func state(t *trace.Trace, p *compare.Plan) State {
+	s := State{p.Standing + p.Placed + p.Unplaced, p.Machines, p.Cost, p.Unplaced, p.Bound, p.Proven}
+	if p.Unplaced > 0 {
+		s.Proven = tooLittle(t)
+	}
+	return s
+}
+
+// tooLittle reports a resource of which all items want more than all machines have.
+func tooLittle(t *trace.Trace) bool {
+	items := newSite(t).items()
+	for d := range t.Instance.Dimensions {
+		room, unlimited := 0.0, false
+		for _, m := range t.Instance.Machines {
+			room += float64(m.Count) * float64(m.Capacity[d])
+			unlimited = unlimited || m.Count == binpack.Unlimited
+		}
+		for a, n := range items {
+			room -= float64(n) * float64(t.Instance.Apps[a].Demand[d])
+		}
+		if room < 0 && !unlimited {
+			return true
+		}
+	}
+	return false
+}
+
+// Ask answers a question about a trace. Where items leave, it is about the time of the largest demand.
+// What stands stays, except on machines that are gone, unless Options.Repack.
+func Ask(ctx context.Context, t *trace.Trace, q *Question, o Options) (*Answer, error) {
+	if err := q.Check(); err != nil {
+		return nil, err
+	}
+	a := &Answer{Trace: t.Name, Question: q.String(), NotFit: []AppLeft{}, Relaxed: []Relaxed{}}
+	if slices.ContainsFunc(t.Events, func(e trace.Event) bool { return e.Kind == trace.Delete }) {
+		at := compare.Peak(t)
+		a.At, t = &at, compare.Moment(t, at)
+	}
+	if o.Repack {
+		t = t.FromEmpty()
+	}
+	now, err := o.plan(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	a.Now = state(t, now)
+	changed, err := q.apply(t)
+	if err != nil {
+		return nil, err
+	}
+	then, err := o.plan(ctx, changed)
+	if err != nil {
+		return nil, err
+	}
+	a.Then = state(changed, then)
+	if q.Lose > 0 && then.Unplaced == 0 {
+		if changed, then, err = o.lose(ctx, changed, then, a); err != nil {
+			return nil, err
+		}
+	}
+	for app, n := range leftOut(changed, then) {
+		a.NotFit = append(a.NotFit, AppLeft{changed.Instance.Apps[app].Name, n})
+	}
+	slices.SortFunc(a.NotFit, func(x, y AppLeft) int { return cmp.Compare(x.App, y.App) })
+	why, together, err := o.why(ctx, changed, then)
+	a.Relaxed, a.Together = append(a.Relaxed, why...), together
+	return a, err
+}
+
+// lose tries the loss of each machine of a plan that leaves nothing out, and returns the worst: most items
+// without a place, then the highest cost.
+func (o *Options) lose(ctx context.Context, t *trace.Trace, p *compare.Plan, a *Answer) (*trace.Trace, *compare.Plan, error) {
+	full, err := stand(t, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	a.Loss = &Loss{}
+	var worst *compare.Plan
+	var after *trace.Trace
+	alike := map[string]*compare.Plan{}
+	for _, at := range newSite(full).positions() {
+		a.Loss.Tried++
+		key := looks(full, at)
+		q, known := alike[key]
+		var lost *site
+		if !known {
+			lost = newSite(full)
+			lost.loseMachine(at)
+			if len(lost.t.Instance.Machines) == 0 {
+				return nil, nil, fmt.Errorf("--lose 1: %s is the only machine", full.MachineName(at.line, at.index))
+			}
+			if q, err = o.plan(ctx, lost.t); err != nil {
+				return nil, nil, err
+			}
+			alike[key] = q
+		}
+		if q.Unplaced == 0 {
+			a.Loss.Harmless++
+		}
+		if known || worst != nil && cmp.Or(cmp.Compare(worst.Unplaced, q.Unplaced), cmp.Compare(worst.Cost, q.Cost)) >= 0 {
+			continue
+		}
+		worst, after = q, lost.t
+		a.Loss.Node, a.Loss.Moved, a.Loss.LeftOut, a.Loss.Nodes = full.MachineName(at.line, at.index), q.Placed+q.Unplaced, q.Unplaced, q.Machines
+	}
+	if worst == nil {
+		return nil, nil, fmt.Errorf("--lose 1: no machine holds an item")
+	}
+	return after, worst, nil
+}
+
+// looks describes a machine and what it holds: the loss of machines that look alike is the same.
+func looks(t *trace.Trace, at position) string {
+	m := t.Instance.Machines[at.line]
+	var held []string
+	for _, p := range t.Placed {
+		if p.Line == at.line && p.Index == at.index {
+			held = append(held, fmt.Sprint(t.Requests[p.Request].App, p.Count, p.Devices))
+		}
+	}
+	slices.Sort(held)
+	return fmt.Sprint(m.Type, m.Cost, m.Capacity, m.Zone, m.Count == binpack.Unlimited, held)
+}
+
+// stand is a trace in which the items of a plan stand where it puts them.
+func stand(t *trace.Trace, p *compare.Plan) (*trace.Trace, error) {
+	s := newSite(t)
+	names, apps := trace.NewMachineNames(t.Instance), map[string]int32{}
+	for a, app := range t.Instance.Apps {
+		apps[app.Name] = int32(a)
+	}
+	s.t.Requests, s.t.Events = s.t.Requests[:t.Initial:t.Initial], nil
+	type where struct {
+		app, machine, devices string
+	}
+	row := map[where]int{}
+	for _, item := range p.Placements {
+		at := where{item.App, item.Machine, item.Devices}
+		if i, ok := row[at]; ok {
+			s.t.Placed[i].Count++
+			s.t.Requests[s.t.Placed[i].Request].Count++
+			continue
+		}
+		line, index, err := names.Parse(item.Machine)
+		if err != nil {
+			return nil, fmt.Errorf("machine %q: %w", item.Machine, err)
+		}
+		devices, err := trace.ParseDevices(t.Instance, item.Devices)
+		if err != nil {
+			return nil, err
+		}
+		row[at] = len(s.t.Placed)
+		s.t.Requests = append(s.t.Requests, trace.Request{Name: fmt.Sprintf("planned-%d", len(row)), App: apps[item.App], Count: 1})
+		s.t.Placed = append(s.t.Placed, trace.Placed{Request: int32(len(s.t.Requests) - 1), Line: line, Index: index, Count: 1, Devices: devices})
+	}
+	s.t.Initial = len(s.t.Requests)
+	return s.t, nil
+}
+
+func (s *State) result() string {
+	switch {
+	case s.LeftOut > 0 && s.Proven:
+		return "does not fit, proven"
+	case s.LeftOut > 0:
+		return "does not fit"
+	case s.Proven:
+		return "proven optimal"
+	}
+	return "not proven"
+}
+
+// Print writes the answer as text.
+func (a *Answer) Print(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprint(w, "what\titems\tnodes\tcost\tbound nodes\tbound cost\tleft out\tresult\n")
+	for _, row := range []struct {
+		name string
+		State
+	}{{"now", a.Now}, {strings.ReplaceAll(a.Question, "--", ""), a.Then}} {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%.6g\t%d\t%.6g\t%d\t%s\n", row.name, row.Items, row.Nodes, row.Cost, row.Bound.Machines, row.Bound.Cost, row.LeftOut, row.result())
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if a.At != nil {
+		fmt.Fprintf(out, "\nItems leave: this is the time of the largest demand, %g s.\n", *a.At)
+	}
+	if strings.Contains(a.Question, "--lose") && a.Loss == nil {
+		fmt.Fprint(out, "\nloss: not tried, since items have no place before it.\n")
+	}
+	if l := a.Loss; l != nil {
+		fmt.Fprintf(out, "\nloss: %d of %s can fail alone and all items find a place. The worst is %s: %s for another node, %d without a place, %s in use then.\n",
+			l.Harmless, report.Plural(l.Tried, "node"), l.Node, report.Plural(l.Moved, "item"), l.LeftOut, report.Plural(l.Nodes, "node"))
+	}
+	if len(a.NotFit) > 0 {
+		var apps []string
+		for _, n := range a.NotFit[:min(10, len(a.NotFit))] {
+			apps = append(apps, fmt.Sprintf("%d of %s", n.Items, n.App))
+		}
+		if more := len(a.NotFit) - 10; more > 0 {
+			apps = append(apps, "and "+report.Plural(more, "other app"))
+		}
+		fmt.Fprintf(out, "\nno longer fits: %s\n", strings.Join(apps, ", "))
+	}
+	fmt.Fprintf(out, "what binds: %s\n\n", a.binds())
+	w = tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprint(w, "without\tleft out\tnodes\tcost\tbinds\n")
+	for _, r := range a.Relaxed {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%.6g\t%s\n", r.What, r.LeftOut, r.Nodes, r.Cost, map[bool]string{true: "yes", false: "no"}[r.Binds])
+	}
+	return w.Flush()
+}
+
+// binds names what binds.
+func (a *Answer) binds() string {
+	var names []string
+	for _, r := range a.Relaxed {
+		if r.Binds {
+			names = append(names, r.What)
+		}
+	}
+	switch {
+	case len(names) > 0:
+		return strings.Join(names, "; ")
+	case len(a.Together) > 0:
+		return "nothing alone; together " + strings.Join(a.Together, "; ")
+	case len(a.NotFit) > 0:
+		return "the number of nodes: nothing of the list lets all items in"
+	}
+	return "nothing: it takes no less without any of these"
+}
