@@ -17,6 +17,22 @@ type Ties struct {
 
 func tiesOf(o Options) Ties { return Ties{Seed: o.Seed, ByPosition: o.TiesByPosition} }
 
+// AtRandom makes a strategy break its ties at random, as kube-scheduler does. Other rules stay as they are.
+func AtRandom(p binpack.Policy, seed uint64) binpack.Policy {
+	switch p := p.(type) {
+	case MostAllocated:
+		p.Ties = Ties{Seed: seed}
+		return p
+	case LeastAllocated:
+		p.Ties = Ties{Seed: seed}
+		return p
+	case RequestedToCapacityRatio:
+		p.Ties = Ties{Seed: seed}
+		return p
+	}
+	return p
+}
+
 // maxNodeScore is the highest score of a kube-scheduler plugin.
 const maxNodeScore = 100
 

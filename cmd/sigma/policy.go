@@ -13,6 +13,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/internal/explain"
+	"github.com/sigma-scheduler/sigma/internal/export"
 )
 
 func (a *app) policy() *cobra.Command {
@@ -48,6 +49,7 @@ rollback and history are about a PlacementPolicy of a cluster.`,
 			RunE:    a.do(a.diffPolicies),
 		},
 	)
+	cmd.AddCommand(export.Shell{Out: a.stdout, Do: a.do, Usage: usagef, Load: loadPolicy}.Command())
 	cmd.AddCommand(a.shell().PolicyCommands()...)
 	return cmd
 }

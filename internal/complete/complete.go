@@ -13,6 +13,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/internal/compare"
+	"github.com/sigma-scheduler/sigma/internal/export"
 	"github.com/sigma-scheduler/sigma/internal/scaling"
 	"github.com/sigma-scheduler/sigma/internal/train"
 	"github.com/sigma-scheduler/sigma/internal/tune"
@@ -178,6 +179,7 @@ var known = map[string]values{
 	"--reference":            oneOf(rule.Names()...),
 	"--features":             features,
 	"--for":                  oneOf(targets()...),
+	"policy export --for":    oneOf(export.Targets()...),
 	"--fleet":                oneOf("open", "fixed"),
 	"--objective":            oneOf("machines", "cost", "roadef"),
 	"--prove":                oneOf(compare.Solver),

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/swarm"
 )
 
@@ -19,9 +20,13 @@ type space struct {
 	features   []string
 	parameters []string
 	box        swarm.Box
+	rules      *Rules // nil = weights and parameters
 }
 
 func newSpace(cfg *Config) (*space, error) {
+	if cfg.Rules != nil {
+		return cfg.Rules.newSpace(), nil
+	}
 	sp := &space{model: cfg.Model, knowledge: cfg.Knowledge}
 	model := policy.ModelOf(cfg.Model)
 	names := cfg.Features
@@ -66,6 +71,10 @@ func (sp *space) object(x []float64) *policy.Object {
 		FeatureVersion: policy.FeatureVersion, Model: sp.model, Knowledge: sp.knowledge.String(),
 		Features: sp.features, Weights: []float64{}, Mode: policy.DefaultMode,
 	}
+	if sp.rules != nil {
+		o.Spec.Features, o.Spec.Rule = []string{}, &rule.Settings{Choice: sp.rules.choice(x)}
+		return o
+	}
 	for i := range sp.features {
 		o.Spec.Weights = append(o.Spec.Weights, round(x[i]))
 	}
@@ -81,6 +90,9 @@ func (sp *space) object(x []float64) *policy.Object {
 
 // position is the inverse of object.
 func (sp *space) position(o *policy.Object) ([]float64, error) {
+	if sp.rules != nil {
+		return sp.rules.position(o.Spec.Rule.Choice), nil
+	}
 	x := make([]float64, 0, len(sp.box.Lo))
 	for _, name := range sp.features {
 		w := 0.0

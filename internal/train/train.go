@@ -15,6 +15,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/swarm"
@@ -41,6 +42,7 @@ type Config struct {
 	Knowledge binpack.Knowledge
 	Features  []string // nil = the default of model and knowledge
 	Start     *policy.Object
+	Rules     *Rules `json:",omitempty"` // search the settings of a rule instead of a model's weights
 	// Reach is how far from Start, as a fraction of the box, the search begins;
 	// 0 = anywhere.
 	Reach float64
@@ -175,7 +177,9 @@ func (c *Config) complete() error {
 	if c.Model == "" {
 		c.Model = "linear"
 	}
-	if !slices.Contains(policy.TrainableNames(), c.Model) {
+	if c.Rules != nil {
+		c.Model = policy.RuleModel
+	} else if !slices.Contains(policy.TrainableNames(), c.Model) {
 		return fmt.Errorf("unknown model %q: there are %s", c.Model, strings.Join(policy.TrainableNames(), ", "))
 	}
 	if c.Reference == "" {
@@ -316,6 +320,9 @@ func (e *evaluator) objective(ctx context.Context, task swarm.Task) (float64, []
 	p, err := object.Policy()
 	if err != nil {
 		return 0, nil, err
+	}
+	if e.sp.rules != nil {
+		p = rule.AtRandom(p, e.cfg.Seed)
 	}
 	own := e.pool.Get().(*replayers)
 	defer e.pool.Put(own)

@@ -10,6 +10,8 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/export"
+	"github.com/sigma-scheduler/sigma/internal/train"
 )
 
 // A Target is what is to run the policy.
@@ -17,11 +19,11 @@ type Target string
 
 // The targets.
 const (
-	Live          Target = "live"           // Sigma's scheduler or extender
-	Offline       Target = "offline"        // a replay, which also knows the clock
-	KubeScheduler Target = "kube-scheduler" // a profile of upstream's scheduler
-	EKS           Target = "eks"            // the packing choice of the managed cluster
-	AKS           Target = "aks"
+	Live          Target = "live"               // Sigma's scheduler or extender
+	Offline       Target = "offline"            // a replay, which also knows the clock
+	KubeScheduler Target = export.KubeScheduler // a profile of upstream's scheduler
+	EKS           Target = export.EKS           // the strategy and weights of the managed cluster
+	AKS           Target = export.AKS
 )
 
 // Targets lists the targets.
@@ -78,10 +80,8 @@ func rules(target Target, inst *binpack.Instance, seed uint64) ([]candidate, err
 	var list []candidate
 	names := rule.SettableNames()
 	switch target {
-	case KubeScheduler:
-		names = []string{"mostallocated", "leastallocated", "requestedtocapacityratio"}
-	case EKS, AKS:
-		names = []string{"mostallocated", "leastallocated"}
+	case KubeScheduler, EKS, AKS:
+		names = export.Rules(string(target))
 	default:
 		slices.SortStableFunc(names, func(a, b string) int { return first(a) - first(b) })
 	}
@@ -95,24 +95,22 @@ func rules(target Target, inst *binpack.Instance, seed uint64) ([]candidate, err
 		}
 		list = append(list, candidate{name: name, kind: builtIn, policy: p})
 	}
-	if target == EKS || target == AKS {
-		return list, nil
-	}
 	for _, s := range shapes(target, inst) {
-		object := policy.Object{APIVersion: policy.APIVersion, Kind: policy.ObjectKind, Metadata: policy.Metadata{Name: "rule"}}
-		object.Spec = policy.Spec{
-			FeatureVersion: policy.FeatureVersion, Model: policy.RuleModel, Knowledge: binpack.K0.String(), Rule: &s, Mode: policy.DefaultMode,
-		}
-		p, err := object.Policy()
+		object := ruleObject(s)
+		p, err := target.policy(object, seed)
 		if err != nil {
 			return nil, err
 		}
-		if !target.runsFiles() {
-			p = upstreamTies(p, seed)
-		}
-		list = append(list, candidate{name: s.String(), kind: settings, policy: p, object: &object})
+		list = append(list, candidate{name: s.String(), kind: settings, policy: p, object: object})
 	}
 	return list, nil
+}
+
+// ruleObject is a file that is a rule with settings.
+func ruleObject(s rule.Settings) *policy.Object {
+	o := &policy.Object{APIVersion: policy.APIVersion, Kind: policy.ObjectKind, Metadata: policy.Metadata{Name: "rule"}}
+	o.Spec = policy.Spec{FeatureVersion: policy.FeatureVersion, Model: policy.RuleModel, Knowledge: binpack.K0.String(), Rule: &s, Mode: policy.DefaultMode}
+	return o
 }
 
 // first puts Best-Fit before the others: of equals the first is taken.
@@ -123,17 +121,13 @@ func first(name string) int {
 	return 1
 }
 
-// upstreamTies makes a rule of a file break ties as kube-scheduler does.
-func upstreamTies(p binpack.Policy, seed uint64) binpack.Policy {
-	switch p := p.(type) {
-	case rule.MostAllocated:
-		p.Ties = rule.Ties{Seed: seed}
-		return p
-	case rule.RequestedToCapacityRatio:
-		p.Ties = rule.Ties{Seed: seed}
-		return p
+// policy is that of a file; for kube-scheduler it breaks ties at random.
+func (t Target) policy(o *policy.Object, seed uint64) (binpack.Policy, error) {
+	p, err := o.Policy()
+	if err != nil || t.runsFiles() {
+		return p, err
 	}
-	return p
+	return rule.AtRandom(p, seed), nil
 }
 
 // shapes are rules with settings: weighted resources, shapes, and one rule for items
@@ -149,10 +143,14 @@ func shapes(target Target, inst *binpack.Instance) []rule.Settings {
 	if len(names) > 1 {
 		for i := range 2 {
 			weights := map[string]int64{names[i]: 3, names[1-i]: 1}
-			list = append(list,
-				rule.Settings{Choice: rule.Choice{Name: "mostallocated", Resources: weights}},
-				rule.Settings{Choice: rule.Choice{Name: "requestedtocapacityratio", Resources: weights}})
+			list = append(list, rule.Settings{Choice: rule.Choice{Name: "mostallocated", Resources: weights}})
+			if target != EKS {
+				list = append(list, rule.Settings{Choice: rule.Choice{Name: "requestedtocapacityratio", Resources: weights}})
+			}
 		}
+	}
+	if target == EKS {
+		return list
 	}
 	for _, shape := range [][][]int64{{{0, 0}, {80, 2}, {100, 10}}, {{0, 0}, {50, 8}, {100, 10}}} {
 		list = append(list, rule.Settings{Choice: rule.Choice{Name: "requestedtocapacityratio", Shape: shape}})
@@ -246,7 +244,7 @@ func forFillUps(know binpack.Knowledge) []string {
 // methods are what is trained for a target on traces.
 func methods(target Target, traces []*trace.Trace) []method {
 	if !target.runsFiles() {
-		return nil
+		return []method{{policy.RuleModel, binpack.K0, nil}}
 	}
 	inst := traces[0].Instance
 	know := forecast(traces)
@@ -284,6 +282,25 @@ func methods(target Target, traces []*trace.Trace) []method {
 		spec := policy.Spec{Model: m.model, Features: m.features}
 		return slices.ContainsFunc(traces, func(t *trace.Trace) bool { return spec.Suits(t.Instance) != nil })
 	})
+}
+
+// space is what the settings of a rule for a target are searched in; nil = the target runs files.
+func (t Target) space(inst *binpack.Instance) *train.Rules {
+	if t.runsFiles() {
+		return nil
+	}
+	s := &train.Rules{}
+	for _, name := range export.Rules(string(t)) {
+		if !leavesOut(name, inst) {
+			s.Names = append(s.Names, name)
+		}
+	}
+	for _, d := range inst.Dimensions {
+		if export.IsResource(d.Name) {
+			s.Resources = append(s.Resources, d.Name)
+		}
+	}
+	return s
 }
 
 // forecast reports whether each trace expects items of some app.

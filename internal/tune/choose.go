@@ -47,15 +47,15 @@ func (r *run) choose(ctx context.Context, free []*candidate, reference *candidat
 		// The free alternative is the choice that every cluster has.
 		at := slices.IndexFunc(free, func(c *candidate) bool { return c.name == r.cfg.Target.safe() })
 		if reference != free[at] {
-			rivals = []*candidate{reference}
+			rivals = append(rivals, reference)
 		} else {
-			rivals = slices.DeleteFunc(slices.Clone(free), func(c *candidate) bool { return c == reference })
+			rivals = append(rivals, slices.DeleteFunc(slices.Clone(free), func(c *candidate) bool { return c == reference })...)
 		}
 		reference = free[at]
 	}
 	all := slices.Concat(free, rivals)
 	if !r.cfg.Target.runsFiles() {
-		all = free
+		all = slices.Concat(free, learned)
 	}
 	part := r.split.validate
 	rows, found, err := r.rows(ctx, part, all, reference)
@@ -182,7 +182,7 @@ func (r *run) refit(ctx context.Context, c *candidate, part []span, name string)
 	if again.object, err = r.learn(ctx, c.how, part, c.seed, c.object, c.how.file()+"-"+name); err != nil {
 		return nil, err
 	}
-	again.policy, err = again.object.Policy()
+	again.policy, err = r.cfg.Target.policy(again.object, r.cfg.Seed)
 	return &again, err
 }
 

@@ -1,12 +1,11 @@
 package tune
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
 	"github.com/sigma-scheduler/sigma/binpack/rule"
+	"github.com/sigma-scheduler/sigma/internal/export"
 )
 
 // installedName is the policy that the manifests' scheduler follows.
@@ -25,12 +24,32 @@ func (out *Result) How() string {
 		return fmt.Sprintf("To use it, apply this file:\n"+
 			"  apiVersion: sigma-scheduler.io/v1alpha1\n  kind: PlacementPolicy\n  metadata: {name: %s}\n"+
 			"  spec: {featureVersion: 1, model: rule, knowledge: K0, features: [], weights: [], rule: {name: %s}, mode: shadow}\n", installedName, out.Chosen)
-	case out.target == KubeScheduler:
-		return "To use it, in the configuration of kube-scheduler:\n" + profile(out.choice())
-	case out.Chosen == "leastallocated":
+	case out.Chosen == "leastallocated" && out.target != KubeScheduler:
 		return "It is the scheduler's default: leave the cluster's setting as it is.\n"
 	}
-	return "To use it, set the scoring strategy of the cluster's scheduler to MostAllocated.\n"
+	c := out.choice()
+	if err := export.Check(c, string(out.target)); err != nil {
+		return err.Error() + "\n"
+	}
+	text, err := export.Text(c, string(out.target), cmp.Or(out.objectName(), c.Name))
+	if err != nil {
+		return err.Error() + "\n"
+	}
+	return places[out.target] + text
+}
+
+// places say where the configuration of a target goes.
+var places = map[Target]string{
+	KubeScheduler: "To use it, in the configuration of kube-scheduler:\n",
+	EKS:           "To use it, as the cluster's kubeSchedulerConfig (the other scores of the default profile stay in force, which the replay does not know):\n",
+	AKS:           "To use it, apply this object, and name the profile in the schedulerName of pods:\n",
+}
+
+func (out *Result) objectName() string {
+	if out.Object == nil {
+		return ""
+	}
+	return out.Object.Metadata.Name
 }
 
 // choice is the chosen rule.
@@ -39,33 +58,4 @@ func (out *Result) choice() rule.Choice {
 		return out.Object.Spec.Rule.Choice
 	}
 	return rule.Choice{Name: out.Chosen}
-}
-
-// strategies are kube-scheduler's names.
-var strategies = map[string]string{
-	"mostallocated": "MostAllocated", "leastallocated": "LeastAllocated", "requestedtocapacityratio": "RequestedToCapacityRatio",
-}
-
-// profile is the part of a KubeSchedulerConfiguration that a rule needs.
-func profile(c rule.Choice) string {
-	resources := c.Resources
-	if resources == nil {
-		resources = map[string]int64{"cpu": 1, "memory": 1}
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "  profiles:\n  - pluginConfig:\n    - name: NodeResourcesFit\n      args:\n        scoringStrategy:\n          type: %s\n          resources:\n", strategies[c.Name])
-	for _, name := range slices.Sorted(maps.Keys(resources)) {
-		fmt.Fprintf(&b, "          - {name: %s, weight: %d}\n", name, resources[name])
-	}
-	shape := c.Shape
-	if c.Name == "requestedtocapacityratio" && shape == nil {
-		shape = [][]int64{{0, 0}, {100, 10}}
-	}
-	if shape != nil {
-		b.WriteString("          requestedToCapacityRatio:\n            shape:\n")
-		for _, p := range shape {
-			fmt.Fprintf(&b, "            - {utilization: %d, score: %d}\n", p[0], p[1])
-		}
-	}
-	return b.String()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/train"
 )
@@ -36,6 +37,9 @@ func scenarios(traces []*trace.Trace, spans []span) []*trace.Trace {
 // shipped files that its features can say. A list without one means anywhere.
 func (m method) starts(fixed bool) []*policy.Object {
 	var list []*policy.Object
+	if m.model == policy.RuleModel {
+		return []*policy.Object{ruleObject(rule.Settings{Choice: rule.Choice{Name: "mostallocated"}})}
+	}
 	if o := m.bestFit(); o != nil {
 		list = append(list, o)
 	}
@@ -177,7 +181,7 @@ func (r *run) learn(ctx context.Context, m method, spans []span, seed uint64, st
 		traces = wrong(traces, r.cfg.Seed)
 	}
 	cfg := train.Config{
-		Traces: traces, Model: m.model, Knowledge: m.knowledge, Features: m.features, Start: start,
+		Traces: traces, Model: m.model, Knowledge: m.knowledge, Features: m.features, Start: start, Rules: r.cfg.Target.space(r.traces[0].Instance),
 		Evaluations: r.cfg.Evaluations, Seed: seed, Workers: r.cfg.Workers, Risk: train.DefaultRisk,
 		Retry: r.fixed() && !fillUps(r.traces), OwnHistory: true, Name: r.cfg.Name,
 		Progress: func(s train.Stats) { r.progress(s.Evaluations, name) },

@@ -147,7 +147,7 @@ func (r *run) trainAll(ctx context.Context) ([]*candidate, error) {
 			if err != nil {
 				return nil, err
 			}
-			p, err := object.Policy()
+			p, err := r.cfg.Target.policy(object, r.cfg.Seed)
 			if err != nil {
 				return nil, err
 			}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -343,12 +344,17 @@ func TestTargets(t *testing.T) {
 	for _, name := range names(KubeScheduler) {
 		require.Regexp(t, "^(mostallocated|leastallocated|requestedtocapacityratio)(,|$)", name)
 	}
-	require.Equal(t, []string{"mostallocated"}, names(AKS))
+	require.Equal(t, names(KubeScheduler), names(AKS))
+	require.Equal(t, "mostallocated", names(EKS)[0])
+	require.NotRegexp(t, "leastallocated|requestedto", strings.Join(names(EKS), " "))
 	require.NotContains(t, names(Live), "balancedallocation")
 	inst.Fleet = binpack.Fixed
-	require.Equal(t, []string{"mostallocated", "leastallocated"}, names(AKS))
+	require.Equal(t, []string{"mostallocated", "leastallocated"}, names(EKS)[:2])
 	require.Contains(t, names(Live), "balancedallocation")
-	require.Empty(t, methods(KubeScheduler, []*trace.Trace{lasting(1)}))
+	require.Equal(t, []method{{policy.RuleModel, binpack.K0, nil}}, methods(EKS, []*trace.Trace{lasting(1)}))
+	require.Equal(t, []string{"mostallocated", "leastallocated"}, EKS.space(inst).Names)
+	require.Contains(t, KubeScheduler.space(inst).Names, "requestedtocapacityratio")
+	require.Nil(t, Live.space(inst))
 	require.Contains(t, methods(Offline, []*trace.Trace{lasting(1)}), method{"linear", binpack.K1Clock, nil})
 }
 
