@@ -114,11 +114,12 @@ func Text(c rule.Choice, target, name string) (string, error) {
 		text, err := json.MarshalIndent(map[string]any{"nodeResourcesFit": map[string]any{"scoringStrategy": strategy{strategies[c.Name], weights(c)}}}, "", "  ")
 		return string(text) + "\n", err
 	case AKS:
-		text := "apiVersion: aks.azure.com/v1alpha1\nkind: SchedulerConfiguration\nmetadata: {name: upstream}\nspec:\n  rawConfig: |\n"
+		var text strings.Builder
+		text.WriteString("apiVersion: aks.azure.com/v1alpha1\nkind: SchedulerConfiguration\nmetadata: {name: upstream}\nspec:\n  rawConfig: |\n")
 		for line := range strings.Lines(profile(c, name, false)) {
-			text += "    " + line
+			text.WriteString("    " + line)
 		}
-		return text, nil
+		return text.String(), nil
 	}
 	return profile(c, "default-scheduler", true), nil
 }

@@ -15,9 +15,9 @@ func object(spec string) string {
 	return "apiVersion: sigma-scheduler.io/v1alpha1\nkind: PlacementPolicy\nmetadata: {name: mine}\nspec:\n  featureVersion: 1\n" + spec
 }
 
-func load(t *testing.T, rule string) *policy.Object {
+func load(t *testing.T, settings string) *policy.Object {
 	t.Helper()
-	o, err := policy.Parse("mine.yaml", []byte(object("  model: rule\n  knowledge: K0\n  features: []\n  weights: []\n"+rule)))
+	o, err := policy.Parse("mine.yaml", []byte(object("  model: rule\n  knowledge: K0\n  features: []\n  weights: []\n"+settings)))
 	require.NoError(t, err)
 	return o
 }

@@ -199,8 +199,8 @@ func (s *site) loseZone(zone string) error {
 		}
 		return fmt.Errorf("unknown zone %q; %s", zone, list("zone", names))
 	}
-	for line := len(s.t.Instance.Machines) - 1; line >= 0; line-- {
-		if in(s.t.Instance.Machines[line]) {
+	for line, m := range slices.Backward(slices.Clone(s.t.Instance.Machines)) {
+		if in(m) {
 			s.dropLine(int32(line))
 		}
 	}

@@ -111,7 +111,7 @@ func constraints(inst *binpack.Instance, apps func(app int32) bool) (all []relax
 }
 
 // everyRule relaxes all limits, rules and types at once.
-func everyRule(inst *binpack.Instance) relaxation {
+func everyRule() relaxation {
 	return relaxation{"limits, rules and types", func(in *binpack.Instance) {
 		in.Rules, in.ZoneRules = nil, nil
 		for g := range in.Groups {
@@ -147,7 +147,7 @@ func (o *Options) why(ctx context.Context, t *trace.Trace, p *compare.Plan) (all
 	if p.Unplaced > 0 {
 		list = slices.Concat(resources(inst, some), constraints(inst, some))
 	} else if list = resources(inst, every); len(constraints(inst, every)) > 0 {
-		list = append(list, everyRule(inst))
+		list = append(list, everyRule())
 	}
 	for _, r := range list {
 		q, err := o.plan(ctx, without(t, r))
