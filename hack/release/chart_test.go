@@ -21,7 +21,7 @@ import (
 func TestChart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "sigma")
 	require.NoError(t, writeChart("../..", dir, testVersion))
-	got, err := render(dir, `
+	all := `
 image: {tag: dev}
 repair: {enabled: true}
 rebalance: {enabled: true}
@@ -29,10 +29,18 @@ nativeRules: {enabled: true}
 namespaces: {enabled: true}
 networkPolicy: {enabled: true}
 monitoring: {enabled: true}
-mpa: {enabled: true, retraining: {enabled: true}, journal: {volume: {persistentVolumeClaim: {claimName: sigma-mpa-journal}}}}`)
-	require.NoError(t, err)
+mpa: {enabled: true, retraining: {enabled: true}, journal: {volume: {persistentVolumeClaim: {claimName: sigma-mpa-journal}}}}`
+	// A component may change what another part has.
+	same(t, dir, all, components)
+	same(t, dir, all+"\ndecisionLog: {enabled: true}", append(slices.Clone(components), "manifests/components/decision-log"))
+}
 
-	objects, err := build("../..", resources, components) // a component may change what another part has
+// same requires that the chart with values has the objects that kustomize builds with components.
+func same(t *testing.T, dir, values string, components []string) {
+	t.Helper()
+	got, err := render(dir, values)
+	require.NoError(t, err)
+	objects, err := build("../..", resources, components)
 	require.NoError(t, err)
 	want := map[string]any{}
 	for _, o := range objects.Resources() {
