@@ -3,6 +3,8 @@ package report
 import (
 	"fmt"
 
+	"gonum.org/v1/gonum/stat"
+
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/measure"
 	"github.com/sigma-scheduler/sigma/cerebro"
@@ -69,26 +71,75 @@ func (c *Comparison) careOf(p *Ignoring, counted []Run) *Care {
 	return out
 }
 
-// Text says the same in a line.
-func (c *Care) Text() string {
-	text := fmt.Sprintf("mode %s, at most %.6g of an app on a machine: ", c.Mode, c.Share)
-	if c.Extra == nil {
-		text += "no cost"
-	} else {
-		text += fmt.Sprintf("%+.2f %% cost against ignoring both", 100**c.Extra)
+// CareNotes say what counting preferences costs, a line for each policy and mode: of one trace its figures, of several their means with
+// the standard error and the trace on which it costs most. The JSON has all of them.
+func CareNotes(comparisons []Comparison) (notes []string) {
+	type kind struct {
+		policy, mode string
+		share        float64
 	}
-	if len(c.Apps) == 0 {
-		return text
-	}
-	risk := func(what string, part func(AppRisk) (n, of, was, ofWas int32)) string {
-		mean, worst, meanWas, worstWas, apps := 0., 0., 0., 0., 0.
-		for _, a := range c.Apps {
-			n, of, was, ofWas := part(a)
-			if of == 0 || ofWas == 0 { // unplaced in one of the two
+	var kinds []kind
+	found := map[kind][]*Care{}
+	of := map[*Care]string{}
+	for i := range comparisons {
+		for _, r := range comparisons[i].Results {
+			if r.Care == nil {
 				continue
 			}
-			share, shareWas := float64(n)/float64(of), float64(was)/float64(ofWas)
-			mean, worst, meanWas, worstWas, apps = mean+share, max(worst, share), meanWas+shareWas, max(worstWas, shareWas), apps+1
+			k := kind{r.Policy, r.Care.Mode, r.Care.Share}
+			if found[k] == nil {
+				kinds = append(kinds, k)
+			}
+			found[k], of[r.Care] = append(found[k], r.Care), comparisons[i].Trace.Name
+		}
+	}
+	for _, k := range kinds {
+		list := found[k]
+		text := fmt.Sprintf("preferences under %s: mode %s, at most %.6g of an app on a machine: %s%s", k.policy, k.mode, k.share, extraText(list, of), riskText(list))
+		if len(comparisons) == 1 {
+			text = comparisons[0].Trace.Name + ": " + text
+		}
+		notes = append(notes, text)
+	}
+	return notes
+}
+
+// extraText is the cost of care on some traces.
+func extraText(list []*Care, of map[*Care]string) string {
+	var extra []float64
+	most := (*Care)(nil)
+	for _, c := range list {
+		if c.Extra == nil {
+			continue
+		}
+		if extra = append(extra, 100**c.Extra); most == nil || *c.Extra > *most.Extra {
+			most = c
+		}
+	}
+	switch len(extra) {
+	case 0:
+		return "no cost"
+	case 1:
+		return fmt.Sprintf("%+.2f %% cost against ignoring both", extra[0])
+	}
+	mean, deviation := stat.MeanStdDev(extra, nil)
+	return fmt.Sprintf("%+.2f ± %.2f %% cost against ignoring both, mean of %d traces, at most %+.2f %% (%s)",
+		mean, stat.StdErr(deviation, float64(len(extra))), len(extra), 100**most.Extra, of[most])
+}
+
+// riskText is what the failure of a machine and of a zone takes of the apps of some traces.
+func riskText(list []*Care) string {
+	risk := func(what string, part func(AppRisk) (n, of, was, ofWas int32)) string {
+		mean, worst, meanWas, worstWas, apps := 0., 0., 0., 0., 0.
+		for _, c := range list {
+			for _, a := range c.Apps {
+				n, of, was, ofWas := part(a)
+				if of == 0 || ofWas == 0 { // unplaced in one of the two
+					continue
+				}
+				share, shareWas := float64(n)/float64(of), float64(was)/float64(ofWas)
+				mean, worst, meanWas, worstWas, apps = mean+share, max(worst, share), meanWas+shareWas, max(worstWas, shareWas), apps+1
+			}
 		}
 		if apps == 0 || worst == 0 {
 			return ""
@@ -96,6 +147,6 @@ func (c *Care) Text() string {
 		return fmt.Sprintf("; one %s takes %.0f %% of an app in the mean, %.0f %% at most (ignored: %.0f %%, %.0f %%)",
 			what, 100*mean/apps, 100*worst, 100*meanWas/apps, 100*worstWas)
 	}
-	return text + risk("machine", func(a AppRisk) (n, of, was, ofWas int32) { return a.Machine, a.Items, a.IgnoredMachine, a.IgnoredItems }) +
+	return risk("machine", func(a AppRisk) (n, of, was, ofWas int32) { return a.Machine, a.Items, a.IgnoredMachine, a.IgnoredItems }) +
 		risk("zone", func(a AppRisk) (n, of, was, ofWas int32) { return a.Zone, a.Items, a.IgnoredZone, a.IgnoredItems })
 }

@@ -298,9 +298,11 @@ func (c *comparison) result(ctx context.Context) (Result, error) {
 			}
 		}
 		built := report.Build(head, limit.best, policies)
-		out.noteCare(built)
 		out.Comparisons = append(out.Comparisons, built)
 		c.notePlaced(&out, i)
+	}
+	for _, note := range report.CareNotes(out.Comparisons) {
+		out.add("%s", note)
 	}
 	c.noteBounds(&out)
 	return out, ctx.Err()

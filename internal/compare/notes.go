@@ -7,7 +7,6 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/cerebro"
-	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
@@ -15,15 +14,6 @@ import (
 func (r *Result) add(format string, args ...any) {
 	if line := fmt.Sprintf(format, args...); !slices.Contains(r.Notes, line) {
 		r.Notes = append(r.Notes, line)
-	}
-}
-
-// noteCare notes what it costs to count what the apps prefer.
-func (r *Result) noteCare(c report.Comparison) {
-	for _, result := range c.Results {
-		if result.Care != nil {
-			r.add("%s: preferences under %s: %s", c.Trace.Name, result.Policy, result.Care.Text())
-		}
 	}
 }
 
