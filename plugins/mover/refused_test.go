@@ -59,6 +59,7 @@ func TestSearchesShareTheProcessor(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := stuck(t, policy.RepairEnabled)
+				synctest.Wait() // the policy is taken up in its own goroutine, which asks the clock
 				used, clock := 0., time.Now()
 				w.used = func() float64 { used += tt.cpu; return used }
 				w.now = func() time.Time { clock = clock.Add(time.Second); return clock } // as long as it takes
