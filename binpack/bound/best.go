@@ -64,9 +64,12 @@ type Bounds struct {
 // linear programming problems", Operations Research 38, 1990), which is computed
 // in rational numbers from rounded prices and thus free of floating-point error.
 //
+// Limits and rules by zone count as far as they limit machines.
+//
 // When the context ends, the linear programs stop, and Best returns what is proven
 // by then.
 func Best(ctx context.Context, inst *binpack.Instance, items []int64, opt Options) Bounds {
+	inst = perMachine(inst)
 	volume := Volume(inst, items)
 	needs := needsOf(inst, items)
 	out := Bounds{Bound: volume, Each: []Bound{volume}}

@@ -3,6 +3,7 @@ package compare
 import (
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 
@@ -92,36 +93,52 @@ func loosened(t *trace.Trace) *binpack.Instance {
 		return t.Instance
 	}
 	in := *t.Instance
-	in.Groups, in.Rules, in.Apps = slices.Clone(in.Groups), slices.Clone(in.Rules), slices.Clone(in.Apps)
+	in.Groups, in.Apps = slices.Clone(in.Groups), slices.Clone(in.Apps)
+	in.Rules, in.ZoneRules = slices.Clone(in.Rules), slices.Clone(in.ZoneRules)
 	type position struct{ line, index int32 }
 	on := map[position]map[int32]int32{} // items by group
+	zones := map[string]map[int32]int32{}
 	for _, p := range t.Placed {
 		at, app := position{p.Line, p.Index}, &in.Apps[t.Requests[p.Request].App]
 		if on[at] == nil {
 			on[at] = map[int32]int32{}
 		}
 		on[at][app.Group] += p.Count
+		zone := in.Machines[p.Line].Zone
+		if zones[zone] == nil {
+			zones[zone] = map[int32]int32{}
+		}
+		zones[zone][app.Group] += p.Count
 		group := &in.Groups[app.Group]
-		group.SpreadMin = 0
+		group.SpreadMin, group.Zone.SpreadMin, group.Zone.Skew = 0, 0, 0
 		if group.Limit > 0 {
 			group.Limit = max(group.Limit, on[at][app.Group])
+		}
+		if group.Zone.Limit > 0 {
+			group.Zone.Limit = max(group.Zone.Limit, zones[zone][app.Group])
 		}
 		if typ := in.Machines[p.Line].Type; app.Types != nil && !slices.Contains(app.Types, typ) {
 			app.Types = append(slices.Clone(app.Types), typ)
 		}
 	}
-	rules := map[int32][]*binpack.Rule{} // by A
-	for i := range in.Rules {
-		rules[in.Rules[i].A] = append(rules[in.Rules[i].A], &in.Rules[i])
+	keepRules(in.Rules, maps.Values(on))
+	keepRules(in.ZoneRules, maps.Values(zones))
+	return &in
+}
+
+// keepRules relaxes rules so far that machines or zones, with their items by group, keep them.
+func keepRules(rules []binpack.Rule, places iter.Seq[map[int32]int32]) {
+	of := map[int32][]*binpack.Rule{} // by A
+	for i := range rules {
+		of[rules[i].A] = append(of[rules[i].A], &rules[i])
 	}
-	for groups := range maps.Values(on) {
+	for groups := range places {
 		for a := range groups {
-			for _, r := range rules[a] {
+			for _, r := range of[a] {
 				r.Max = max(r.Max, groups[r.B])
 			}
 		}
 	}
-	return &in
 }
 
 // ReportBound converts a bound for a report and adds the optimum that the trace states.
@@ -229,6 +246,8 @@ func Describe(t *trace.Trace, r *cerebro.Replayer) (report.Trace, error) {
 	out.Mixed = slices.ContainsFunc(t.Instance.Machines, func(m binpack.MachineLine) bool { return m.Cost != t.Instance.Machines[0].Cost })
 	out.Currency, _ = t.Source["currency"].(string)
 	out.Seconds = seconds(t)
+	out.Cluster = t.Source["origin"] == "Kubernetes cluster"
+	out.Zones = !slices.ContainsFunc(t.Instance.Machines, func(m binpack.MachineLine) bool { return m.Zone == "" })
 	expected := make([]float64, len(t.Instance.Apps))
 	for a, app := range t.Instance.Apps {
 		expected[a] = app.Expected

@@ -187,4 +187,12 @@ func TestBoundOfWhatStands(t *testing.T) {
 	require.Equal(t, 3, Bound(tr.FromEmpty(), 1, 0).Machines, "a machine for both of a, one for each of b")
 	require.Equal(t, int32(1), in.Groups[1].Limit)
 	require.Zero(t, in.Rules[0].Max)
+
+	in.Machines[0].Zone = "x"
+	in.Groups[1] = binpack.Group{Name: "b", Zone: binpack.ZoneLimits{Limit: 1, SpreadMin: 2, Skew: 1}}
+	in.Rules, in.ZoneRules = nil, in.Rules
+	require.Equal(t, 1, Bound(tr, 1, 0).Machines, "by zone too")
+	require.Equal(t, 3, Bound(tr.FromEmpty(), 1, 0).Machines)
+	require.Equal(t, int32(1), in.Groups[1].Zone.Limit)
+	require.Zero(t, in.ZoneRules[0].Max)
 }
