@@ -12,7 +12,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # internal/archtest compares the list with the code.
 RACE := ./binpack/plan ./binpack/policy ./swarm ./internal/compare ./internal/train/... ./internal/tune ./internal/scaling ./internal/records/... \
 	./plugins/engine ./plugins/evict ./plugins/extender ./plugins/mover ./plugins/rebalance ./plugins/sigma ./plugins/snapshot \
-	./internal/serve/... ./mpa/collect ./mpa/recommender ./mpa/updater ./mpa/admission ./cmd/sigma-extender ./cmd/sigma-mpa ./cmd/sigma-records
+	./internal/serve/... ./mpa/collect ./mpa/reach ./mpa/recommender ./mpa/updater ./mpa/admission ./cmd/sigma-extender ./cmd/sigma-mpa ./cmd/sigma-records
 
 # Total, shared evenly by all fuzz targets.
 FUZZTIME ?= 60s
@@ -152,6 +152,10 @@ e2e-plan: ## a plan of 5,000 pods into 1,000 nodes, and a lost node planned agai
 .PHONY: e2e-rebalance
 e2e-rebalance: ## the plan of a Rebalance beside the command's, 5,000 pods on 1,000 nodes (docs/results/rebalance-live.md)
 	@SIGMA_REBALANCE=$(or $(SIZE),1000x336x4) hack/e2e.sh -v -run '^TestRebalance$$'
+
+.PHONY: e2e-moves-land
+e2e-moves-land: ## moves of Rebalances and of make-room where others write too, 5,000 pods on 1,000 nodes (docs/results/moves-live.md; 20 minutes)
+	@SIGMA_MOVES=$(or $(SIZE),1000x336x4) SIGMA_CROWD=$(or $(CROWD),1000) hack/e2e.sh -v -run '^Test(MovesLand|MakeRoomInACrowd)$$'
 
 .PHONY: e2e-rebalance-faults
 e2e-rebalance-faults: ## faults of Rebalances in mode Auto at every step, ROUNDS=5 of each, in as many clusters (15 minutes)

@@ -38,6 +38,7 @@ type Kubelet struct {
 	own         map[string]bool // nodes
 	refuse      func(*v1.Pod) (reason string)
 	resizeDelay time.Duration
+	startDelay  time.Duration
 	begun       map[types.UID]time.Time       // when resizes under way were
 	granted     map[types.UID]v1.ResourceList // what a pod's node set aside for it
 	usage       []func(*v1.Pod) (bytes int64)
@@ -67,7 +68,7 @@ func (k *Kubelet) reset() {
 	defer k.mu.Unlock()
 	k.own, k.begun = map[string]bool{}, map[types.UID]time.Time{}
 	k.granted, k.outOfMemory = map[types.UID]v1.ResourceList{}, map[types.UID]bool{}
-	k.refuse, k.resizeDelay, k.usage = nil, 100*time.Millisecond, nil
+	k.refuse, k.resizeDelay, k.startDelay, k.usage = nil, 100*time.Millisecond, 0, nil
 }
 
 // Own starts kubelets for the nodes.
@@ -88,6 +89,9 @@ func (k *Kubelet) Disown(nodes ...string) {
 
 // ResizeAfter sets how long it takes to actuate a resize, those under way too.
 func (k *Kubelet) ResizeAfter(delay time.Duration) { k.set(func() { k.resizeDelay = delay }) }
+
+// StartAfter sets how long after its binding a pod runs and is ready, to the full second.
+func (k *Kubelet) StartAfter(delay time.Duration) { k.set(func() { k.startDelay = delay }) }
 
 // RefuseResize has resizes refused for the reason that the function returns for
 // a pod, v1.PodReasonDeferred or v1.PodReasonInfeasible. With "" or a nil
@@ -160,6 +164,7 @@ func (k *Kubelet) sync(ctx context.Context, key string) error {
 	pod := object.(*v1.Pod)
 	k.mu.Lock()
 	owned, outOfMemory := k.own[pod.Spec.NodeName], k.outOfMemory[pod.UID]
+	starting := time.Until(Condition(pod, v1.PodScheduled).LastTransitionTime.Add(k.startDelay))
 	k.mu.Unlock()
 	switch {
 	case !owned:
@@ -168,6 +173,9 @@ func (k *Kubelet) sync(ctx context.Context, key string) error {
 		now := metav1.NewDeleteOptions(0)
 		now.Preconditions = &metav1.Preconditions{UID: &pod.UID}
 		return k.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *now)
+	case pod.Status.Phase == v1.PodPending && starting > 0:
+		k.queue.AddAfter(key, starting)
+		return nil
 	case pod.Status.Phase == v1.PodPending:
 		ip := k.ips.Add(1)
 		k.mu.Lock()

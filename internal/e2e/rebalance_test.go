@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sigma-scheduler/sigma/internal/e2e"
@@ -31,6 +32,46 @@ func standSize(t *testing.T) stand {
 	return s
 }
 
+// How many pods a Deployment of a stand has at first, and how many bare pods a stand has.
+const standReplicas, standBare = 20, 20
+
+// fill has Deployments placed, each in the next namespace, and bare pods; then a third of the Deployments shrinks. A tenth must not be
+// disrupted. It returns how many pods stay. each changes a Deployment before it is created; nil = nothing.
+func (s stand) fill(t *testing.T, c *e2e.Cluster, spaces []string, each func(*appsv1.Deployment)) (pods int) {
+	t.Helper()
+	stood := len(c.Pods(""))
+	name := func(i int) (ns, name string) { return spaces[i%len(spaces)], fmt.Sprintf("app-%02d", i) }
+	for i := range s.apps {
+		ns, name := name(i)
+		d := e2e.Deployment(ns, name, standReplicas, fmt.Sprintf("%dm", s.factor*(300+100*(i%9))), fmt.Sprintf("%dMi", s.factor*(256+128*(i%5))))
+		if i%10 == 0 {
+			d.Spec.Template.Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "true"}
+		}
+		if each != nil {
+			each(d)
+		}
+		c.CreateDeployment(t, d)
+		if i%25 == 24 {
+			c.WaitBound(t, "", i*standReplicas)
+		}
+	}
+	c.WaitRunning(t, "", stood+s.apps*standReplicas)
+	c.CreatePods(t, e2e.Pods(spaces[0], 3, standBare)...)
+	c.WaitRunning(t, "", stood+s.apps*standReplicas+standBare)
+	pods = standBare
+	for i := range s.apps { // holes
+		if i%3 != 1 {
+			pods += standReplicas
+			continue
+		}
+		ns, name := name(i)
+		c.Kubectl(t, "", "scale", "-n", ns, "deployment", name, fmt.Sprintf("--replicas=%d", 1+i%8))
+		pods += 1 + i%8
+	}
+	e2e.Wait(t, "the pods that stay", func() (string, bool) { n := len(c.Pods("")); return fmt.Sprint(n), n == stood+pods })
+	return pods
+}
+
 // TestRebalance: the plan of a Rebalance is what sigma rebalance finds in a snapshot of the
 // same moment, pods that must not move included, and those of other schedulers. Of two schedulers the
 // one that leads makes it, and nothing is moved.
@@ -41,39 +82,12 @@ func TestRebalance(t *testing.T) {
 	c.CreateNodes(t, e2e.Nodes(5, size.nodes)...)
 	config := sigmaConfig(true, "") + fmt.Sprintf("leaderElection: {leaderElect: true, resourceNamespace: %s}\n", ns)
 	s := c.StartScheduler(t, scheduler, config)
-	const others, replicas = 2, 20
+	const others = 2
 	foreign := e2e.Deployment(ns, "foreign", others, "100m", "64Mi") // whoever places it
 	foreign.Spec.Template.Spec.SchedulerName, foreign.Spec.Template.Spec.NodeName = "other", "node-0003"
 	c.CreateDeployment(t, foreign)
-	apps := size.apps
-	for i := range apps {
-		d := e2e.Deployment(ns, fmt.Sprintf("app-%02d", i), replicas, fmt.Sprintf("%dm", size.factor*(300+100*(i%9))), fmt.Sprintf("%dMi", size.factor*(256+128*(i%5))))
-		if i%10 == 0 {
-			d.Spec.Template.Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "true"}
-		}
-		c.CreateDeployment(t, d)
-		if i%25 == 24 {
-			c.WaitBound(t, ns, i*replicas)
-		}
-	}
-	c.WaitRunning(t, ns, apps*replicas+others)
-	bare := e2e.Pods(ns, 3, 20)
-	c.CreatePods(t, bare...)
-	c.WaitBound(t, ns, apps*replicas+others+len(bare))
-	for i := range apps { // holes
-		if i%3 == 1 {
-			c.Kubectl(t, "", "scale", "-n", ns, "deployment", fmt.Sprintf("app-%02d", i), fmt.Sprintf("--replicas=%d", 1+i%8))
-		}
-	}
-	pods := len(bare) + others
-	for i := range apps {
-		if i%3 == 1 {
-			pods += 1 + i%8
-		} else {
-			pods += replicas
-		}
-	}
-	e2e.Wait(t, "the pods that stay", func() (string, bool) { n := len(c.Pods(ns)); return fmt.Sprint(n), n == pods })
+	c.WaitRunning(t, ns, others)
+	pods := others + size.fill(t, c, []string{ns}, nil)
 	before := c.Placements(ns)
 	other := c.StartScheduler(t, scheduler, config)
 
@@ -102,7 +116,7 @@ func TestRebalance(t *testing.T) {
 		plan := r.Status.Plan
 		require.NotNil(t, plan, "%+v", r.Status)
 		require.EqualValues(t, pods, plan.Pods)
-		require.Greater(t, int(plan.Fixed), len(bare)+replicas*apps/20)
+		require.Greater(t, int(plan.Fixed), standBare+standReplicas*size.apps/20)
 		require.Positive(t, plan.Freed)
 
 		snap := fmt.Sprint("snap", i)

@@ -119,6 +119,26 @@ func (e *Evictor) Count(ctx context.Context, by Source) (int, error) {
 	return len(recordsOf(all, by)), err
 }
 
+// Recent returns whether a pod is of a workload of which a pod was evicted within the last hour,
+// or whose records cannot be read.
+func (e *Evictor) Recent(ctx context.Context) (func(*v1.Pod) bool, error) {
+	all, err := e.workloads(ctx)
+	if err != nil {
+		return nil, err
+	}
+	name := func(group, kind, namespace, name string) string {
+		return group + "/" + kind + "/" + namespace + "/" + name
+	}
+	moved := map[string]bool{}
+	for _, w := range all {
+		moved[name(w.ref.Group, w.ref.Kind, w.namespace, w.ref.Name)] = len(w.records) > 0 || w.broken != nil
+	}
+	return func(pod *v1.Pod) bool {
+		kind, ref, err := recordedAt(pod)
+		return err == nil && moved[name(kind.Group, kind.Kind, pod.Namespace, ref.Name)]
+	}, nil
+}
+
 func recordsOf(all []*workload, by Source) (list []record) {
 	for _, w := range all {
 		for _, r := range w.records {

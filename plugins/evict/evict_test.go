@@ -213,6 +213,29 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// A workload that a pod was evicted of is known for an hour, and one whose records cannot be read
+// until they are mended.
+func TestRecent(t *testing.T) {
+	s, clock := newSite("shop/web", "shop/db", "bank/web")
+	e := New(s, Rebalance, Defaults, clock)
+	require.NoError(t, New(s, Updater, Limits{}, clock).Evict(t.Context(), pod("shop/web", "a")))
+	is := func() (list []bool) {
+		recent, err := e.Recent(t.Context())
+		require.NoError(t, err)
+		bare := pod("shop/web", "a")
+		bare.OwnerReferences = nil
+		for _, p := range []*v1.Pod{pod("shop/web", "b"), pod("shop/db", "a"), pod("bank/web", "a"), bare} {
+			list = append(list, recent(p))
+		}
+		return list
+	}
+	require.Equal(t, []bool{true, false, false, false}, is())
+	clock.SetTime(start.Add(time.Hour))
+	require.Equal(t, []bool{false, false, false, false}, is())
+	s.objects["shop/db"].SetAnnotations(map[string]string{Annotation: "by hand"})
+	require.Equal(t, []bool{false, true, false, false}, is())
+}
+
 // TestUnready: one pod of a workload at a time.
 func TestUnready(t *testing.T) {
 	s, clock := newSite("shop/web")

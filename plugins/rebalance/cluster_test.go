@@ -39,6 +39,7 @@ type cluster struct {
 	barren    bool             // workloads make no pods
 	refuses   map[string]error // evictions, by workload
 	staying   map[string]bool  // workloads that a budget keeps
+	recent    map[string]bool  // and of which a pod was evicted within the hour
 	lacks     string
 	unasked   error       // when rights are asked for
 	uncounted error       // when evictions are counted
@@ -59,7 +60,7 @@ func (c *cluster) later(d time.Duration, do func()) {
 }
 
 func newCluster(t *testing.T) *cluster {
-	c := &cluster{T: t, nodes: map[string]*v1.Node{}, pods: map[types.UID]*v1.Pod{}, refuses: map[string]error{}, staying: map[string]bool{}}
+	c := &cluster{T: t, nodes: map[string]*v1.Node{}, pods: map[types.UID]*v1.Pod{}, refuses: map[string]error{}, staying: map[string]bool{}, recent: map[string]bool{}}
 	c.object = &v1alpha1.Rebalance{ObjectMeta: metav1.ObjectMeta{Name: "tidy", UID: "r", Generation: 1}, Spec: *defaults()}
 	c.object.Spec.Mode, c.object.Spec.MovesPerHour, c.object.Spec.InFlight = v1alpha1.RebalanceAuto, 20, 1
 	for i := range 6 {
@@ -92,7 +93,9 @@ func (c *cluster) begin() *work {
 	s, err := newSetting(&c.object.Spec)
 	require.NoError(c, err)
 	picture := &snapshot.Picture{Nodes: c.Nodes(), Pods: c.Pods()}
-	_, found, err := s.plan(c.Context(), picture, &c.Options, time.Now(), c.stays(picture))
+	stays, err := c.stays(c.Context(), &s, picture)
+	require.NoError(c, err)
+	_, found, err := s.plan(c.Context(), picture, &c.Options, time.Now(), stays)
 	require.NoError(c, err)
 	w := c.newWork(c.Context(), c.object, found, picture.Pods, time.Now())
 	c.works[c.object.Name] = w
@@ -245,6 +248,10 @@ func (c *cluster) Evict(ctx context.Context, rebalance string, perHour int, p *v
 }
 
 // Evicted implements [Site].
+func (c *cluster) Recent(context.Context) (func(*v1.Pod) bool, error) {
+	return func(p *v1.Pod) bool { return c.recent[workloadOf(p)] }, nil
+}
+
 func (c *cluster) Evicted(_ context.Context, rebalance string) (n int, err error) {
 	require.Equal(c, c.object.Name, rebalance)
 	for _, at := range c.written {

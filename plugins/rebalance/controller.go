@@ -235,12 +235,16 @@ func (c *controller) plan(ctx context.Context, o *v1alpha1.Rebalance, s *setting
 	}
 	was = o.Status.DeepCopy()
 	picture, err := c.read(ctx)
+	var stays func(*v1.Pod) string
+	if err == nil {
+		stays, err = c.stays(ctx, s, picture)
+	}
 	if err != nil {
 		plans.WithLabelValues("unreadable").Inc()
 		set(o, v1alpha1.ConditionPlanned, false, "Unreadable", err.Error())
 		return c.write(ctx, o, was)
 	}
-	plan, found, err := s.plan(ctx, picture, &c.Options, now, c.stays(picture))
+	plan, found, err := s.plan(ctx, picture, &c.Options, now, stays)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()

@@ -81,16 +81,14 @@ func (s *setting) due(status *v1alpha1.RebalanceStatus, generation int64, failur
 	return !now.Before(last.Add(every))
 }
 
-// plan looks for moves of the profile's pods in a picture, which it changes. found is nil where no pod stands. In mode
-// Auto, stays says which pods must not move besides those that never may, and of a workload no
-// more pods move than may be evicted within an hour.
+// plan looks for moves of the profile's pods in a picture, which it changes. found is nil where no pod stands. stays
+// says which pods must not move besides those that never may; nil = none. In mode Auto no more
+// pods of a workload move than may be evicted within an hour.
 func (s *setting) plan(ctx context.Context, p *snapshot.Picture, o *Options, now time.Time, stays func(*v1.Pod) string) (plan *v1alpha1.RebalancePlan, found *compare.Rebalanced, err error) {
 	s.narrow(p)
 	r := snapshot.NewRecorder(o.AppLabel, now)
 	r.Scheduler, r.Prices = o.Profile, o.Prices
-	if s.auto() {
-		r.Stays = stays
-	}
+	r.Stays = stays
 	r.MinReplicas = int(s.spec.MinReplicas)
 	if err := r.Record(p, now); err != nil {
 		return nil, nil, err

@@ -232,16 +232,20 @@ func TestStays(t *testing.T) {
 		engaged := pod("w2", 0, 0, "1")
 		c.engine.Hold("x", float64(time.Now().Add(time.Hour).Unix()), []kube.Place{{Pod: engaged, Node: "n04"}})
 		c.sync()
-		stays := c.stays(&snapshot.Picture{Nodes: c.Nodes()})
+		c.recent["w4"] = true
+		s, err := newSetting(&c.object.Spec)
+		require.NoError(c, err)
+		stays, err := c.stays(c.Context(), &s, &snapshot.Picture{Nodes: c.Nodes()})
+		require.NoError(c, err)
 		require.Equal(c, []string{
-			"", "its node must not be removed", "a disruption budget keeps it", "a plan or make-room moves pods of its workload",
-		}, []string{stays(pod("w3", 0, 0, "1")), stays(pod("w3", 0, 5, "1")), stays(pod("w1", 0, 0, "1")), stays(engaged)})
+			"", "its node must not be removed", "a disruption budget keeps it", "a plan or make-room moves pods of its workload", "a pod of its workload was evicted within the hour",
+		}, []string{stays(pod("w3", 0, 0, "1")), stays(pod("w3", 0, 5, "1")), stays(pod("w1", 0, 0, "1")), stays(engaged), stays(pod("w4", 0, 0, "1"))})
 
 		w := c.begin()
 		for _, u := range w.units {
 			require.NotEqual(c, "n05", u.node)
 			for _, m := range u.moves {
-				require.NotContains(c, []string{"w1", "w2"}, workloadOf(m.item.pod))
+				require.NotContains(c, []string{"w1", "w2", "w4"}, workloadOf(m.item.pod))
 			}
 		}
 		c.change("n04", func(n *v1.Node) { n.Spec.Unschedulable = true })

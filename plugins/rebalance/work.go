@@ -39,6 +39,8 @@ type Site interface {
 	Evict(ctx context.Context, rebalance string, perHour int, pod *v1.Pod) error
 	// Evicted is how many pods were evicted for a Rebalance within the hour, by whatever scheduler.
 	Evicted(ctx context.Context, rebalance string) (int, error)
+	// Recent returns of which pods' workloads a pod was evicted within the hour.
+	Recent(ctx context.Context) (func(*v1.Pod) bool, error)
 	// PatchNode makes a merge patch.
 	PatchNode(ctx context.Context, name string, patch []byte) error
 	// Lacks returns which right is missing to carry out a plan; "" = none.
@@ -118,8 +120,16 @@ func (c *controller) newWork(ctx context.Context, o *v1alpha1.Rebalance, found *
 	return w
 }
 
-// stays returns why pods stay in mode Auto that might move in a dry run.
-func (c *controller) stays(p *snapshot.Picture) func(*v1.Pod) string {
+// stays returns why pods stay in mode Auto that might move in a dry run; nil in a dry run. A workload
+// that was moved from within the hour may be at its limit.
+func (c *controller) stays(ctx context.Context, s *setting, p *snapshot.Picture) (func(*v1.Pod) string, error) {
+	if !s.auto() {
+		return nil, nil
+	}
+	recent, err := c.Site.Recent(ctx)
+	if err != nil {
+		return nil, err
+	}
 	budgets, forbidden, engaged := c.Site.Stays(), map[string]bool{}, map[string]bool{}
 	for _, n := range p.Nodes {
 		forbidden[n.Name] = mustStay(n)
@@ -136,9 +146,11 @@ func (c *controller) stays(p *snapshot.Picture) func(*v1.Pod) string {
 			return "a disruption budget keeps it"
 		case engaged[group]:
 			return "a plan or make-room moves pods of its workload"
+		case recent(pod):
+			return "a pod of its workload was evicted within the hour"
 		}
 		return ""
-	}
+	}, nil
 }
 
 // unit is the one that is next or under way; nil = none is left.

@@ -106,6 +106,11 @@ func (s *rebalanceSite) Evicted(ctx context.Context, name string) (int, error) {
 	return s.evictor.Count(ctx, sourceOf(name))
 }
 
+// Recent implements [rebalance.Site].
+func (s *rebalanceSite) Recent(ctx context.Context) (func(*v1.Pod) bool, error) {
+	return s.evictor.Recent(ctx)
+}
+
 // PatchNode implements [rebalance.Site].
 func (s *rebalanceSite) PatchNode(ctx context.Context, name string, patch []byte) error {
 	_, err := s.handle.ClientSet().CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "sigma-scheduler"})
