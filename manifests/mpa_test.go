@@ -25,6 +25,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/admission"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/collect"
+	"github.com/sigma-scheduler/sigma/mpa/reach"
 )
 
 // autoscaler returns the objects of a folder's files, by kind and name, each as
@@ -170,7 +171,14 @@ func TestPrometheusServers(t *testing.T) {
 func TestWebhook(t *testing.T) {
 	objects := autoscaler(t, "base")
 	hooks := objects["MutatingWebhookConfiguration/sigma-mpa"].(*admissionv1.MutatingWebhookConfiguration).Webhooks
-	require.Len(t, hooks, 1)
+	require.Len(t, hooks, 2)
+	probe := hooks[1]
+	require.Equal(t, admissionv1.Ignore, *probe.FailurePolicy)
+	require.Equal(t, hooks[0].TimeoutSeconds, probe.TimeoutSeconds)
+	require.Equal(t, reach.Path, *probe.ClientConfig.Service.Path)
+	require.Contains(t, probe.MatchConditions[0].Expression, "'"+reach.Name+"'")
+	probe.ClientConfig.Service.Path = hooks[0].ClientConfig.Service.Path
+	require.Equal(t, hooks[0].ClientConfig, probe.ClientConfig, "the same way")
 	h := hooks[0]
 	require.Equal(t, admissionv1.Ignore, *h.FailurePolicy)
 	require.EqualValues(t, 2, *h.TimeoutSeconds)
@@ -259,6 +267,7 @@ func TestAutoscalerRights(t *testing.T) {
 			"create,patch events",
 			"get,update leases.coordination.k8s.io sigma-mpa-all,sigma-mpa-recommender,sigma-mpa-updater",
 		},
+		"Role/sigma-mpa-probe":       {"create configmaps"},
 		"Role/sigma-mpa-certificate": {"get,update secrets sigma-mpa-webhook"},
 	}
 	for name, want := range roles {
@@ -292,8 +301,8 @@ func TestAutoscalerRights(t *testing.T) {
 		bind(b.RoleRef, b.Subjects)
 	}
 	require.Equal(t, map[string][]string{
-		"sigma-mpa":             {"admission", "system:auth-delegator", "recommender", "updater", "certificate", "leases"},
-		"sigma-mpa-recommender": {"system:auth-delegator", "recommender", "leases"},
+		"sigma-mpa":             {"admission", "system:auth-delegator", "recommender", "updater", "certificate", "leases", "probe"},
+		"sigma-mpa-recommender": {"system:auth-delegator", "recommender", "leases", "probe"},
 		"sigma-mpa-updater":     {"system:auth-delegator", "updater", "leases"},
 		"sigma-mpa-admission":   {"admission", "system:auth-delegator", "certificate"},
 	}, has)

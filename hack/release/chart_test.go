@@ -68,7 +68,7 @@ func TestChartValues(t *testing.T) {
 	for values, want := range map[string]map[string][]string{
 		"": {
 			"with":    {`"image":"sigma-scheduler:v1.2.3"`, `"mode":"shadow"`, `"name":"sigma-dashboard"`},
-			"without": {"NetworkPolicy", "ServiceMonitor", "PrometheusRule", "pods/eviction", "MutatingAdmissionPolicy", "MutatingWebhookConfiguration", "/var/lib/sigma", "imagePullSecrets"},
+			"without": {"NetworkPolicy", "ServiceMonitor", "PrometheusRule", "pods/eviction", "MutatingAdmissionPolicy", "MutatingWebhookConfiguration", "/var/lib/sigma", "imagePullSecrets", "prices"},
 		},
 		"image: {registry: registry.example.com/x/, tag: v9}\nimagePullSecrets: [{name: pull}]": {
 			"with": {`"image":"registry.example.com/x/sigma-scheduler:v9"`, `"imagePullSecrets":[{"name":"pull"}]`},
@@ -80,6 +80,7 @@ func TestChartValues(t *testing.T) {
 		"decisionLog: {enabled: true, volume: {persistentVolumeClaim: {claimName: log}}}": {
 			"with": {"decisionLog: /var/lib/sigma/decisions.jsonl", `"subPathExpr":"$(POD_NAME)"`, `"persistentVolumeClaim":{"claimName":"log"}`, `"fsGroup":65532`},
 		},
+		"prices: \"price_per_hour\\n0.5\\n\"": {"with": {`prices: /etc/sigma/prices.csv\n`, `"prices.csv":"price_per_hour\n0.5\n"`}},
 		"mpa: {enabled: true, prometheus: [{name: a, url: \"http://b:1\"}]}": {
 			"with": {"MutatingWebhookConfiguration", `- name: a\n  url: http://b:1\n`, `"emptyDir":{"sizeLimit":"2Gi"}`},
 		},

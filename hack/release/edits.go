@@ -78,6 +78,12 @@ env:
 	{"ConfigMap", config, []string{"data", "config.yaml"}, within, "policyName: general", `policyName: {{ .Values.policy.name }}
 {{- if .Values.decisionLog.enabled }}
 decisionLog: /var/lib/sigma/decisions.jsonl
+{{- end }}
+{{- if .Values.prices }}
+prices: /etc/sigma/prices.csv
+{{- end }}`},
+	{"ConfigMap", config, []string{"data"}, field, "", `{{- with .Values.prices }}
+prices.csv: {{ toJson . }}
 {{- end }}`},
 	{"PlacementPolicy", "general", []string{"metadata", "name"}, value, "", "{{ .Values.policy.name }}"},
 	{"PlacementPolicy", "general", []string{"spec", "mode"}, value, "", "{{ .Values.policy.mode }}"},

@@ -63,8 +63,9 @@ var table = []row{
 	{"mpa/journal", []string{"mpa", "mpa/agents", "mpa/phases", "internal/durable"}},
 	{"mpa/mpatest", []string{"mpa"}},
 	{"mpa/...", []string{"mpa/...", "plugins/podspec", "plugins/owner", "plugins/evict"}},
+	{"mpa/reach", []string{"mpa/api/v1alpha1"}},
 	{"mpa/admission", []string{"mpa/...", "plugins/owner", "internal/serve"}},
-	{"mpa/report", []string{"mpa", "mpa/sim", "internal/sheet/..."}},
+	{"mpa/report", []string{"mpa", "mpa/agents", "mpa/sim", "internal/sheet/..."}},
 
 	{"internal/train/...", []string{"binpack/...", "swarm", "cerebro/...", "benchdata/generate", "internal/train/...", "internal/durable"}},
 	{"internal/tune", []string{"binpack/...", "cerebro/...", "internal/train", "internal/compare", "internal/export", "internal/sheet"}},
@@ -85,6 +86,7 @@ var table = []row{
 	{"internal/operate", []string{"plugins/apis/...", "plugins/revision", "plugins/snapshot"}},
 	{"internal/compare", []string{"binpack/...", "cerebro/...", "benchdata/generate", "internal/durable"}},
 	{"internal/export", []string{"binpack/policy", "binpack/rule"}},
+	{"internal/reportdiff", []string{"internal/sheet"}},
 	{"internal/whatif", []string{"binpack", "binpack/bound", "binpack/plan", "cerebro/report", "cerebro/trace", "internal/compare"}},
 	{"internal/explain", []string{"mpa", "mpa/journal", "mpa/api/...", "binpack/...", "cerebro/...", "internal/compare", "plugins/ledger", "plugins/snapshot"}},
 	{"internal/...", []string{"binpack/...", "cerebro/...", "benchdata/generate"}},

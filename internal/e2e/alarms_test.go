@@ -37,6 +37,7 @@ sigma_mpa_slo_ratio{namespace="n",name="o"} 0.9
 sigma_mpa_resize_pods{namespace="n",name="o",state="Deferred"} 0
 sigma_mpa_admission_pods_total{result="sized"} N
 sigma_mpa_admission_pods_total{result="failed"} 0
+sigma_mpa_webhook_reached 1
 `
 	brokenMetrics = `
 leader_election_master_status{name="kube-scheduler"} 0
@@ -55,6 +56,7 @@ sigma_mpa_observation_errors_total{namespace="n",name="o",source="prometheus"} N
 sigma_mpa_slo_ratio{namespace="n",name="o"} 1.1
 sigma_mpa_resize_pods{namespace="n",name="o",state="Deferred"} 1
 sigma_mpa_admission_pods_total{result="failed"} N
+sigma_mpa_webhook_reached 0
 `
 )
 

@@ -246,6 +246,36 @@ spec: {hard: {requests.memory: 5Gi}}
 			ready(t)
 		}
 	})
+	t.Run("is it reached?", func(t *testing.T) {
+		ns := c.Namespace(t)
+		c.CreateDeployment(t, e2e.Deployment(ns, "web", 1, "500m", "1Gi"))
+		object := strings.NewReplacer("NAMESPACE", ns, "NAME", "web", "KIND", "Deployment", "MODE", "Initial").Replace(webObject)
+		c.Kubectl(t, object+"  recommender: {name: asks}\n", "apply", "-f", "-")
+		asks := s.startPart(t, c, "recommender", "--recommender-name=asks", "--webhook-probe=1s", "--interval=1s", "--leader-elect=false")
+		is := func(want, metric string) {
+			t.Helper()
+			e2e.Wait(t, "WebhookReached "+want, func() (string, bool) {
+				is := c.Kubectl(t, "", "get", "mpa", "web", "-n", ns, "-o", `jsonpath={.status.conditions[?(@.type=="WebhookReached")].reason}`)
+				return is, is == want
+			})
+			require.Equal(t, metric, fmt.Sprint(asks.Metric(t, "sigma_mpa_webhook_reached")))
+		}
+		is("Answered", "1")
+		for _, r := range replicas {
+			r.Kill(t)
+		}
+		is("NotReached", "0")
+		for _, r := range replicas {
+			r.Restart(t)
+		}
+		ready(t)
+		is("Answered", "1")
+		requireAllowed(t, asks)
+		none, err := c.Client.CoreV1().ConfigMaps(mpaSystem).List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=sigma-mpa-webhook-probe"})
+		require.NoError(t, err)
+		require.Empty(t, none.Items, "a dry run")
+		asks.Stop(t)
+	})
 	t.Run("slow", func(t *testing.T) {
 		require.Equal(t, "2", s.timeout)
 		setTimeout(t, c, s.timeout)

@@ -106,7 +106,7 @@ func installMPA(t *testing.T, c *e2e.Cluster, folder string) *service {
 	c.Kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/multidimpodautoscalers.autoscaling.sigma-scheduler.io", "crd/scalingpolicies.autoscaling.sigma-scheduler.io")
 	s := startService(t)
 	c.Kubectl(t, "", "patch", "mutatingwebhookconfiguration", "sigma-mpa", "--type=json", "-p",
-		fmt.Sprintf(`[{"op":"replace","path":"/webhooks/0/clientConfig","value":{"url":"https://%s/size-pod"}}]`, s.address))
+		fmt.Sprintf(`[{"op":"replace","path":"/webhooks/0/clientConfig","value":{"url":"https://%[1]s/size-pod"}},{"op":"replace","path":"/webhooks/1/clientConfig","value":{"url":"https://%[1]s/probe"}}]`, s.address))
 	s.timeout = setTimeout(t, c, "30")
 	return s
 }

@@ -37,6 +37,7 @@ var rare = map[string]string{
 	"create jobs.batch":                                                          retrains,
 	"get jobs.batch":                                                             retrains,
 	"get cronjobs.batch sigma-mpa-retraining":                                    retrains,
+	"delete scalingpolicies.autoscaling.sigma-scheduler.io":                      "where Jobs have written more than three policies for an object",
 	"get leases.coordination.k8s.io sigma-mpa-all":                               oneForAll,
 	"update leases.coordination.k8s.io sigma-mpa-all":                            oneForAll,
 	"get leases.coordination.k8s.io sigma-mpa-recommender":                       oneForAll,

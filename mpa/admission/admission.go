@@ -50,6 +50,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/serve"
 	"github.com/sigma-scheduler/sigma/mpa/actuate"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/reach"
 	"github.com/sigma-scheduler/sigma/mpa/target"
 	"github.com/sigma-scheduler/sigma/plugins/owner"
 )
@@ -151,6 +152,7 @@ func Setup(m manager.Manager, o Options) (ready func() error, err error) {
 func server(address string, hook http.Handler, config *tls.Config) *serve.Server {
 	mux := http.NewServeMux()
 	webhook.NewServer(webhook.Options{WebhookMux: mux}).Register(Path, hook) // with its metrics; it is not started
+	mux.Handle(reach.Path, &webhook.Admission{Handler: ctrladmission.HandlerFunc(reach.Mark)})
 	return &serve.Server{
 		Address: address, Handler: serve.NewBodies(maxRequestBytes, maxRequestValues, turns).Handler(mux), TLS: config,
 		Connections: connections, Patience: patience,

@@ -42,10 +42,13 @@ var (
 	memory = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "sigma_mpa_recommended_memory_bytes", Help: "Memory request of a container in the last recommendation.",
 	}, []string{"namespace", "name", "container"})
+	retrainings = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sigma_mpa_retrainings_total", Help: "Trainings of a policy for a workload that has changed, by outcome: Taken, NotBetter, Failed or TimedOut; TakenBack counts policies that were Taken and found worse.",
+	}, []string{"namespace", "name", "outcome"})
 )
 
 func init() {
-	metrics.Registry.MustRegister(decisions, holds, decisionSeconds, usageAge, ratios, errorsSeen, replicas, cpu, memory)
+	metrics.Registry.MustRegister(decisions, holds, decisionSeconds, usageAge, ratios, errorsSeen, replicas, cpu, memory, retrainings)
 }
 
 // measured counts a decision, and shows what it is based on.
@@ -100,7 +103,7 @@ func forgetMetrics(key types.NamespacedName) {
 	labels := prometheus.Labels{"namespace": key.Namespace, "name": key.Name}
 	for _, v := range []interface {
 		DeletePartialMatch(prometheus.Labels) int
-	}{decisions, holds, usageAge, ratios, errorsSeen, replicas, cpu, memory} {
+	}{decisions, holds, usageAge, ratios, errorsSeen, replicas, cpu, memory, retrainings} {
 		v.DeletePartialMatch(labels)
 	}
 }

@@ -44,6 +44,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/collect"
 	"github.com/sigma-scheduler/sigma/mpa/journal"
+	"github.com/sigma-scheduler/sigma/mpa/reach"
 	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
@@ -68,6 +69,9 @@ type Options struct {
 	RetrainingTemplate                  string
 	RetrainingJobs                      int
 	RetrainingAfter, RetrainingCoolDown time.Duration
+	// WebhookProbe is how often it is tried whether the API server reaches the webhook of new
+	// pods; 0 = never.
+	WebhookProbe time.Duration
 	// Namespace is the autoscaler's own. Its objects are ignored.
 	Namespace string
 }
@@ -88,6 +92,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.RetrainingAfter, "retraining-after", 6*time.Hour, "how long the journal shows the changed workload before such a Job begins; a further change begins the time again")
 	flags.DurationVar(&o.RetrainingCoolDown, "retraining-cool-down", 24*time.Hour, "least time between two such Jobs of an object")
 	flags.IntVar(&o.RetrainingJobs, "retraining-jobs", 4, "such Jobs that run at the same time, for all objects")
+	flags.DurationVar(&o.WebhookProbe, "webhook-probe", time.Minute, "how often a dry run tries whether the API server reaches the webhook of new pods, for the condition WebhookReached; 0: never")
 	flags.DurationVar(&o.JournalAge, "journal-age", 30*24*time.Hour, "a journal without new lines for this long, such as that of a deleted object, is removed")
 }
 
@@ -108,6 +113,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--journal-bytes %d: want at least %d", o.JournalBytes, 1<<20)
 	case o.JournalAge < time.Hour:
 		return fmt.Errorf("--journal-age %v: want at least 1h", o.JournalAge)
+	case o.WebhookProbe != 0 && o.WebhookProbe < time.Second:
+		return fmt.Errorf("--webhook-probe %v: want 0 or at least 1s", o.WebhookProbe)
 	case o.RetrainingTemplate != "" && o.JournalDir == "":
 		return errors.New("--retraining-template needs --journal-dir: a Job trains on the journal")
 	case o.RetrainingJobs < 1:
@@ -196,6 +203,12 @@ func Setup(m manager.Manager, o Options) error {
 		},
 		objects: map[types.NamespacedName]*object{}, made: map[string]time.Time{},
 	}
+	if o.WebhookProbe > 0 {
+		r.webhook = reach.New(m.GetClient(), o.Namespace, o.WebhookProbe)
+		if err := m.Add(r.webhook); err != nil {
+			return err
+		}
+	}
 	if o.JournalDir != "" {
 		if err := m.Add(manager.RunnableFunc(r.prune)); err != nil {
 			return err
@@ -230,6 +243,7 @@ type reconciler struct {
 	clock         clock.PassiveClock
 	events        record.EventRecorder
 	vpas          lister
+	webhook       *reach.Prober // nil = it is not probed
 
 	mu      sync.Mutex
 	objects map[types.NamespacedName]*object

@@ -1,10 +1,12 @@
 package recommender
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -29,6 +31,8 @@ const (
 	jobRetry = time.Minute
 	// seenWithin is how long the cache may take to show a policy that a Job has written.
 	seenWithin = time.Minute
+	// keptPolicies is how many of the policies that Jobs wrote for an object stay, the newest ones; those in use stay besides.
+	keptPolicies = 3
 )
 
 // later returns the later of two alarms.
@@ -58,6 +62,7 @@ func (r *reconciler) policyName(ctx context.Context, o *v1alpha1.MultidimPodAuto
 				return c.Policy
 			}
 			t.Outcome, t.Message = outcomeTakenBack, fmt.Sprintf("ScalingPolicy %s: %v", c.Policy, p.Verdict)
+			retrainings.WithLabelValues(o.Namespace, o.Name, t.Outcome).Inc()
 		}
 	}
 	t.Candidate = nil
@@ -123,6 +128,10 @@ func (r *reconciler) retrain(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 		case result != nil || err != nil:
 			t.Ended = new(micro(now))
 			r.judge(ctx, o, s, result, err)
+			retrainings.WithLabelValues(o.Namespace, o.Name, t.Outcome).Inc()
+			if err := r.tidy(ctx, o, t.Candidate); err != nil {
+				log.FromContext(ctx).Error(err, "Old policies of trainings stay")
+			}
 		}
 	case r.options.RetrainingTemplate == "" || !s.open():
 		s.refusedJob = ""
@@ -247,6 +256,46 @@ func (r *reconciler) judge(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 		t.Candidate = &v1alpha1.Candidate{Policy: result.Policy, Digest: result.Digest, Of: spec, OfDigest: r.digest(ctx, spec)}
 	}
 	t.Message = v1alpha1.Text(t.Message)
+}
+
+// tidy deletes the policies that Jobs have written for an object, but for the newest keptPolicies and those that an object
+// uses or names.
+func (r *reconciler) tidy(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, candidate *v1alpha1.Candidate) error {
+	all, objects := &v1alpha1.ScalingPolicyList{}, &v1alpha1.MultidimPodAutoscalerList{}
+	if err := r.List(ctx, all, client.MatchingLabels{retraining.Label: "true"}); err != nil {
+		return err
+	}
+	if err := r.List(ctx, objects); err != nil {
+		return err
+	}
+	used := map[string]bool{}
+	if candidate != nil {
+		used[candidate.Policy] = true
+	}
+	for i := range objects.Items {
+		other := &objects.Items[i]
+		used[other.Spec.Recommender.Policy] = true
+		if t := other.Status.Retraining; t != nil && t.Candidate != nil {
+			used[t.Candidate.Policy] = true
+		}
+	}
+	mine := slices.DeleteFunc(all.Items, func(p v1alpha1.ScalingPolicy) bool {
+		return p.Annotations[retraining.ObjectAnnotation] != client.ObjectKeyFromObject(o).String()
+	})
+	slices.SortFunc(mine, func(a, b v1alpha1.ScalingPolicy) int {
+		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	for i := range mine[min(keptPolicies, len(mine)):] {
+		p := &mine[keptPolicies+i]
+		if used[p.Name] {
+			continue
+		}
+		err := r.Delete(ctx, p, client.Preconditions{UID: &p.UID, ResourceVersion: &p.ResourceVersion})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete ScalingPolicy %s: %w", p.Name, err)
+		}
+	}
+	return nil
 }
 
 // setRetraining sets whether a policy should be trained for a workload that has changed, or is.

@@ -3,9 +3,11 @@ package recommender
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
@@ -65,7 +67,9 @@ func (w trainer) ends(job *batchv1.Job, condition batchv1.JobConditionType, reas
 func (w trainer) trained(name, replaces string, betaFirst float64) string {
 	w.t.Helper()
 	o := general("")
-	o.Name, o.UID = name, ""
+	o.Name, o.UID, o.CreationTimestamp = name, "", metav1.NewTime(w.clock.Now())
+	o.Labels = map[string]string{retraining.Label: "true"}
+	o.Annotations = map[string]string{retraining.ObjectAnnotation: key.String()}
 	o.Spec.Numbers["betaFirst"] = betaFirst
 	o.Spec.Provenance = &v1alpha1.ScalingProvenance{ReplacesDigest: replaces, Pieces: 2}
 	require.NoError(w.t, w.Create(w.t.Context(), o))
@@ -186,6 +190,39 @@ func TestRetrainingTaken(t *testing.T) {
 	require.Equal(t, serves, o.Status.Decision.PolicyDigest)
 	require.Nil(t, o.Status.Retraining.Candidate)
 	requireRetraining(t, o, metav1.ConditionFalse, "PolicyChanged", "")
+}
+
+// Of the policies that Jobs have written for an object the newest three stay, and those that an object names or uses;
+// nobody else's policy is deleted.
+func TestRetrainingTidies(t *testing.T) {
+	taken := testutil.ToFloat64(retrainings.WithLabelValues(key.Namespace, key.Name, "Taken"))
+	w := newTrainer(t)
+	w.trained("named", "", .61)
+	other := w.read().DeepCopy()
+	other.Name, other.UID, other.ResourceVersion, other.Status = "other", "other", "", v1alpha1.MultidimPodAutoscalerStatus{}
+	other.Spec.ScaleTargetRef.Name = "other"
+	other.Spec.Recommender.Name, other.Spec.Recommender.Policy = "somebody", "named"
+	require.NoError(t, w.Create(t.Context(), other))
+	foreign := general("")
+	foreign.Name, foreign.UID = "of-somebody", ""
+	foreign.Labels = map[string]string{retraining.Label: "true"}
+	foreign.Annotations = map[string]string{retraining.ObjectAnnotation: "shop/other"}
+	require.NoError(t, w.Create(t.Context(), foreign))
+	for i := range 5 {
+		serves := w.read().Status.Decision.PolicyDigest
+		w.ends(w.run(fmt.Sprint("change ", i)), batchv1.JobComplete, "", 0, w.trained(fmt.Sprint("general-", i), serves, .65+.01*float64(i)))
+		w.step(15 * time.Second)
+		w.step(15 * time.Second)
+	}
+	list := &v1alpha1.ScalingPolicyList{}
+	require.NoError(t, w.List(t.Context(), list))
+	var names []string
+	for _, p := range list.Items {
+		names = append(names, p.Name)
+	}
+	require.ElementsMatch(t, []string{"general", "named", "of-somebody", "general-2", "general-3", "general-4"}, names)
+	require.Equal(t, "general-4", w.read().Status.Retraining.Candidate.Policy)
+	require.EqualValues(t, 5, testutil.ToFloat64(retrainings.WithLabelValues(key.Namespace, key.Name, "Taken"))-taken)
 }
 
 // A candidate that the phases find worse than the rules is taken back, and the spec's policy

@@ -238,6 +238,7 @@ func (r *reconciler) statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *
 		next.Retraining = s.retraining
 	}
 	r.setRetraining(o, s, next)
+	r.setWebhook(o, next)
 
 	if o.Spec.Mode == v1alpha1.ModeOff {
 		set(o, next, v1alpha1.ConditionActive, metav1.ConditionTrue, "RecommendsOnly", "%s recommends; in mode Off nothing is changed.", setup.Agent)

@@ -22,6 +22,9 @@ const (
 	// ConditionRetraining: the workload has changed since the policy of the algorithm learned
 	// serves it, so that one that is trained on its journal may serve it better.
 	ConditionRetraining = "Retraining"
+	// ConditionWebhook: the API server reaches the webhook that gives new pods their size. Of
+	// modes other than Off.
+	ConditionWebhook = "WebhookReached"
 
 	// ConditionAble: the last recommendation could be carried out; if the API server refused,
 	// the message is the server's.

@@ -1,0 +1,117 @@
+// Package reach tells whether API servers reach the webhook that sizes new pods. Where they do
+// not, pods start all the same, and the webhook hears nothing of it. So the recommender creates a
+// ConfigMap in a dry run, which only the API server sees, and the webhook marks it on the same
+// way on which it is asked for pods.
+package reach
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+)
+
+const (
+	// Path of the webhook that marks a probe.
+	Path = "/probe"
+	// Name of the ConfigMap that is never created; the webhook's configuration names it.
+	Name = "sigma-mpa-webhook-probe"
+	mark = v1alpha1.GroupName + "/reached"
+	// patience is how many probes in a row have no answer before the webhook counts as not reached:
+	// replicas start, and certificates change.
+	patience = 3
+	// limit of a probe. An API server waits for two seconds for the webhook.
+	limit = 10 * time.Second
+)
+
+var reached = prometheus.NewGauge(prometheus.GaugeOpts{
+	Name: "sigma_mpa_webhook_reached", Help: "1 if the API server reaches the webhook that sizes new pods, 0 after three probes in a row without its answer.",
+})
+
+// Mark is the handler that marks probes.
+func Mark(_ context.Context, request admission.Request) admission.Response {
+	var probe v1.ConfigMap
+	if err := json.Unmarshal(request.Object.Raw, &probe); err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	metav1.SetMetaDataAnnotation(&probe.ObjectMeta, mark, "true")
+	raw, err := json.Marshal(&probe)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	return admission.PatchResponseFromRaw(request.Object.Raw, raw)
+}
+
+// A Prober asks every so often. One process of several does.
+type Prober struct {
+	client    client.Client
+	namespace string
+	every     time.Duration
+
+	mu     sync.Mutex
+	known  bool
+	missed int
+	why    string
+}
+
+// New returns a Prober that dry-creates in a namespace. It registers its metric with the first one.
+func New(c client.Client, namespace string, every time.Duration) *Prober {
+	_ = metrics.Registry.Register(reached) // several of a test share it
+	return &Prober{client: c, namespace: namespace, every: every}
+}
+
+// Start probes until ctx ends.
+func (p *Prober) Start(ctx context.Context) error {
+	tick := time.NewTicker(p.every)
+	defer tick.Stop()
+	for {
+		p.Probe(ctx)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// Probe asks once.
+func (p *Prober) Probe(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	probe := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: Name}}
+	err := p.client.Create(ctx, probe, client.DryRunAll)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case err != nil: // nothing is known of the webhook
+		log.FromContext(ctx).V(1).Info("The webhook cannot be probed", "why", err.Error())
+		return
+	case probe.Annotations[mark] != "":
+		p.known, p.missed, p.why = true, 0, ""
+		reached.Set(1)
+		return
+	}
+	if p.missed++; p.missed >= patience {
+		p.known = true
+		p.why = "The API server gets no answer from the webhook, so new pods start with the size of their template; docs/mpa.md says what may be in the way"
+		reached.Set(0)
+	}
+}
+
+// Reached reports whether the webhook is reached, if that is known, or why not.
+func (p *Prober) Reached() (reached, known bool, why string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.why == "", p.known, p.why
+}

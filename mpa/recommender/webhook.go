@@ -1,0 +1,25 @@
+package recommender
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+)
+
+// setWebhook sets whether new pods get the size that is recommended, as far as the way to the
+// webhook matters.
+func (r *reconciler) setWebhook(o *v1alpha1.MultidimPodAutoscaler, next *v1alpha1.MultidimPodAutoscalerStatus) {
+	if r.webhook == nil || o.Spec.Mode == v1alpha1.ModeOff {
+		return
+	}
+	if before := condition(&o.Status, v1alpha1.ConditionWebhook); before.Type != "" { // what another process knew
+		next.Conditions = append(next.Conditions, before)
+	}
+	switch reached, known, why := r.webhook.Reached(); {
+	case !known:
+	case reached:
+		set(o, next, v1alpha1.ConditionWebhook, metav1.ConditionTrue, "Answered", "The webhook answers the API server.")
+	default:
+		set(o, next, v1alpha1.ConditionWebhook, metav1.ConditionFalse, "NotReached", "%s.", why)
+	}
+}
