@@ -36,6 +36,8 @@ type Trace struct {
 	Orders   int       `json:"-"` // shuffled orders, N
 	Retry    bool      `json:"-"` // items may wait, so that no bound holds: the measure is how long
 	Moving   bool      `json:"-"` // the replay may move items
+	Cluster  bool      `json:"-"` // of a real cluster
+	Zones    bool      `json:"-"` // all machines name a zone
 	Forecast *Forecast `json:"-"` // nil = the trace has no forecast
 }
 
@@ -84,6 +86,8 @@ type Result struct {
 	// leave; nil when an item was unplaced or there is no bound.
 	GapToBound *float64 `json:"gap_to_bound"`
 	Saving     Saving   `json:"saving"`
+	// SavingFromCurrent is the same against what was recorded; nil where that is not compared.
+	SavingFromCurrent *Saving `json:"saving_from_current,omitempty"`
 
 	// Care is nil where the apps prefer nothing, or the policy ignores it, and no share of an app
 	// counts.

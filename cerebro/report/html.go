@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
@@ -9,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
@@ -36,6 +36,10 @@ func HTML(w io.Writer, comparisons []Comparison, notes []string) error {
 
 type page struct {
 	Title, Summary string
+	Verdict        verdict // its text is empty where costs do not compare
+	Cards          []card
+	Assumed        []string
+	Provenance     []string
 	Picture        *picture
 	Orders         string
 	Overview       *section // of several traces
@@ -44,6 +48,7 @@ type page struct {
 	Columns        []sheet.Definition
 	Levels         []sheet.Definition
 	Exposures      []sheet.Definition
+	Data           sheet.Data
 }
 
 type section struct {
@@ -57,7 +62,11 @@ type section struct {
 }
 
 func newPage(comparisons []Comparison) page {
-	p := page{Title: "Placement policies compared", Summary: Summary(comparisons), Picture: newPicture(comparisons), Collapsed: len(comparisons) > 3}
+	comparisons = bySaving(comparisons)
+	p := page{
+		Title: "Placement policies compared", Summary: Summary(comparisons), Verdict: newVerdict(comparisons), Cards: cards(comparisons),
+		Assumed: assumptions(comparisons), Provenance: provenance(comparisons), Picture: newPicture(comparisons), Collapsed: len(comparisons) > 3,
+	}
 	seen := map[string]bool{}
 	learn := func(g grid) sheet.Table {
 		for _, c := range g.columns {
@@ -75,13 +84,15 @@ func newPage(comparisons []Comparison) page {
 		p.Orders = fmt.Sprintf("%d traces, %s", len(comparisons), strings.ReplaceAll(ordersOf(comparisons), "  ", ", "))
 		p.Overview = &section{
 			ID: "overview", Name: "All traces", Caption: "Mean over traces ± standard error, in brackets the number of traces where that is not all",
-			Table: learn(overview(comparisons)), Notes: notes(comparisons),
+			Table: learn(overview(comparisons)), Notes: fallbackNotes(comparisons),
 		}
 		p.Overview.Strip, p.Overview.StripCaption = overviewStrip(comparisons)
+		p.Overview.Charts = rivals(comparisons)
 	}
 	for i := range comparisons {
 		p.Sections = append(p.Sections, newSection(fmt.Sprintf("trace-%d", i+1), &comparisons[i], learn))
 	}
+	p.Data = dataOf(cmp.Or(p.Verdict.Text, p.Summary), comparisons)
 	p.Levels = explain(comparisons, levels, func(r Result) string { return r.Knowledge })
 	p.Exposures = explain(comparisons, exposures, func(r Result) string { return r.Exposure })
 	return p
@@ -118,7 +129,7 @@ func explain(comparisons []Comparison, all []sheet.Definition, term func(Result)
 func newSection(id string, c *Comparison, learn func(grid) sheet.Table) section {
 	s := section{
 		ID: id, Name: c.Trace.Name, Summary: c.Summary(), Facts: c.facts(),
-		Table: learn(c.grid()), Notes: notes([]Comparison{*c}),
+		Table: learn(c.grid()), Notes: fallbackNotes([]Comparison{*c}),
 		Caption: fmt.Sprintf("Results on %s; statistics are over %s", c.Trace.Name, c.orderText()),
 	}
 	if c.Trace.Name == "" {
@@ -173,13 +184,18 @@ func (g grid) html() sheet.Table {
 	for _, c := range g.columns {
 		t.Heads = append(t.Heads, sheet.Cell{Text: strings.ReplaceAll(c.head, " %", "\u00a0%"), About: c.about, Words: c.text})
 	}
+	names := shortNames(g)
 	for r := range g.rows {
 		var row sheet.Row
 		if r == g.split {
 			row.Break = "Nearly offline: K2 knows the true totals"
 		}
-		for _, c := range g.columns {
-			row.Cells = append(row.Cells, sheet.Cell{Text: strings.Replace(c.cells[r], "-", minus(c, r), 1), Words: c.text})
+		for i, c := range g.columns {
+			cell := sheet.Cell{Text: strings.Replace(c.cells[r], "-", minus(c, r), 1), Words: c.text}
+			if i == 0 && names[r] != c.cells[r] {
+				cell.Text, cell.About = names[r], c.cells[r]
+			}
+			row.Cells = append(row.Cells, cell)
 		}
 		t.Rows = append(t.Rows, row)
 	}
@@ -203,7 +219,7 @@ func minus(c column, r int) string {
 func plotName(r *Result) string {
 	const most = 26
 	like := *r
-	like.Exposure = ""
+	like.Exposure, like.Policy = "", shortName(like.Policy)
 	if name := []rune(like.Policy); len(name) > most {
 		like.Policy = "…" + string(name[len(name)-most:])
 	}
@@ -297,7 +313,7 @@ func overviewStrip(comparisons []Comparison) (template.HTML, string) {
 		p.rows = append(p.rows, row)
 	}
 	p.about = p.describe()
-	return p.svg(), p.title + ". A dot is a trace, the bar is the mean."
+	return p.svg(), p.title + ". A dot is a trace, the bar is the mean, a triangle at the edge what lies beyond."
 }
 
 func spreadText(values []float64) string {
@@ -322,98 +338,4 @@ func (p strip) describe() string {
 		s += "; " + p.limitName + ": " + sheet.Short(p.limit)
 	}
 	return s + "."
-}
-
-// charts draws machines and allocation over time, if the runs hold a series: of the best
-// policies and of Best-Fit, in the first order with a series.
-func (c *Comparison) charts(id string) []sheet.Chart {
-	const most = 6
-	var lines []line
-	var legend []string
-	order := -1
-	for _, o := range c.outcomes() {
-		run := seriesRun(o.result)
-		bestFit := slices.Contains(bestFitNames, o.result.Policy)
-		if run == nil || len(lines) == most || len(lines) == most-1 && !bestFit && c.bestFitToCome(lines) {
-			continue
-		}
-		order = run.Order
-		lines = append(lines, line{plotName(o.result), run.Series})
-		legend = append(legend, plotName(o.result))
-	}
-	if len(lines) == 0 {
-		return nil
-	}
-	where := fmt.Sprintf(", in order %d", order)
-	if order == 0 {
-		where = ", in the order of the file"
-	}
-	machines := sheet.LineChart{
-		ID: id + "-machines", Title: "Machines that hold an item over time" + where, Axis: "machines",
-		Lines: linesOf(lines, func(s cerebro.Sample) float64 { return float64(s.Machines) }),
-		Limit: float64(c.Bound.Machines), LimitName: "bound",
-	}
-	switch {
-	case c.Trace.Retry:
-		machines.Limit = nothing
-	case c.Trace.Deletes:
-		machines.LimitName = "bound at the peak"
-	}
-	list := []sheet.LineChart{machines}
-	if len(c.Trace.Dimensions) > 0 && len(lines[0].series[0].Allocation) > 0 {
-		of := "the machines that hold an item"
-		if c.Trace.Fleet == "fixed" {
-			of = "all machines"
-		}
-		list = append(list, sheet.LineChart{
-			ID: id + "-allocation", Title: fmt.Sprintf("Share of the %s of %s that is placed, over time%s", c.Trace.Dimensions[0], of, where),
-			Axis: axisName(c.Trace.Dimensions[0]) + " placed, %", Limit: nothing,
-			Lines: linesOf(lines, func(s cerebro.Sample) float64 { return 100 * s.Allocation[0] }),
-		})
-	}
-	var charts []sheet.Chart
-	for _, l := range list {
-		if svg := l.SVG(); svg != "" {
-			charts = append(charts, sheet.Chart{SVG: svg, Caption: l.Title + ".", Legend: legend})
-		}
-	}
-	return charts
-}
-
-// A line is the time series of one policy.
-type line struct {
-	label  string
-	series []cerebro.Sample
-}
-
-func linesOf(lines []line, value func(cerebro.Sample) float64) []sheet.Line {
-	out := make([]sheet.Line, len(lines))
-	for i, l := range lines {
-		out[i].Label = l.label
-		for _, s := range l.series {
-			out[i].Points = append(out[i].Points, sheet.Point{Time: s.Time, Value: value(s)})
-		}
-	}
-	return out
-}
-
-// bestFitToCome reports whether Best-Fit has a series and no line yet.
-func (c *Comparison) bestFitToCome(lines []line) bool {
-	r := c.result(bestFitNames...)
-	if r == nil || seriesRun(r) == nil {
-		return false
-	}
-	return !slices.ContainsFunc(lines, func(l line) bool { return l.label == plotName(r) })
-}
-
-// seriesRun is the first of the counted runs with a time series, else of all.
-func seriesRun(r *Result) *Run {
-	for _, runs := range [][]Run{r.counted(), r.Runs} {
-		for i := range runs {
-			if len(runs[i].Series) > 1 {
-				return &runs[i]
-			}
-		}
-	}
-	return nil
 }

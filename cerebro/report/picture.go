@@ -34,12 +34,15 @@ const (
 	mostSideBySide = 60
 )
 
-// newPicture draws the first trace. It is nil without a layout or without items.
+// newPicture draws the trace that has layouts. It is nil without one or without items.
 func newPicture(comparisons []Comparison) *picture {
-	if len(comparisons) == 0 {
+	at := slices.IndexFunc(comparisons, func(c Comparison) bool {
+		return slices.ContainsFunc(c.Results, func(r Result) bool { return r.Layout != nil })
+	})
+	if at < 0 {
 		return nil
 	}
-	c := &comparisons[0]
+	c := &comparisons[at]
 	results := c.pictured(subject(comparisons))
 	if len(results) == 0 {
 		return nil
@@ -58,7 +61,10 @@ func newPicture(comparisons []Comparison) *picture {
 		p.About = fmt.Sprintf("At the end of shuffled order %d", order)
 	}
 	if len(comparisons) > 1 {
-		p.About += " of " + c.Trace.Name + ", the first of the traces"
+		p.About += " of " + c.Trace.Name
+	}
+	if both := len(results) == 2 && results[1].Digest != ""; both && (c.Trace.Orders > 1 || len(comparisons) > 1) {
+		p.About += ", in which the two differ most nearly as in the mean"
 	}
 	g := drawing{layouts: layouts, dimension: d, rank: rank}
 	most := 1
@@ -79,6 +85,9 @@ func newPicture(comparisons []Comparison) *picture {
 	p.About += fmt.Sprintf(": a column is a machine, the fullest first, a colour is an app, grey is free. Heights are shares of the machine’s %s.", dimension)
 	if g.every > 1 {
 		p.About += fmt.Sprintf(" One machine in %d is drawn.", g.every)
+	}
+	if c.Trace.Deletes {
+		p.About += " Items leave: this is the last moment, and costs are over time."
 	}
 	if p.Wide {
 		p.About += " Items of one app on a machine are drawn as one, and only the largest apps have a strong colour."

@@ -13,10 +13,10 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
-// A Saving is what a policy needs less than the best rule that is free: built-in and not trained. The
-// figures are nil for that rule itself, and where one of the two leaves items out.
+// A Saving is what a policy needs less than another one: the best rule that is free, built-in and not trained,
+// or the recorded placement. The figures are nil for that one itself, and where one of the two leaves items out.
 type Saving struct {
-	Against      string    `json:"against"`         // "" = no rule was compared
+	Against      string    `json:"against"`         // "" = there is none
 	Percent      *Interval `json:"percent"`         // of the cost
 	Machines     *Interval `json:"machines"`        // at the peak where items also leave
 	MachineHours *Interval `json:"machine_hours"`   // over the trace; null where nothing leaves
@@ -35,18 +35,25 @@ type Interval struct {
 // monthHours is the length of a month, 365 days ÷ 12.
 const monthHours = 730
 
-// setSavings says of each result what it saves against the best rule that is free. Results are in
-// order.
+// setSavings says of each result what it saves against the best rule that is free, and against the
+// recorded placement. Results are in order.
 func (c *Comparison) setSavings() {
-	var free *Result
+	var free, current *Result
 	for i := range c.Results {
-		if r := &c.Results[i]; free == nil && r.Policy != "current" && r.Digest == "" && !learned(r) {
+		switch r := &c.Results[i]; {
+		case r.Policy == "current":
+			current = r
+		case free == nil && r.Digest == "" && !learned(r):
 			free = r
 		}
 	}
 	for i := range c.Results {
+		r := &c.Results[i]
 		if free != nil {
-			c.Results[i].Saving = c.saving(&c.Results[i], free)
+			r.Saving = c.saving(r, free)
+		}
+		if current != nil && r != current {
+			r.SavingFromCurrent = new(c.saving(r, current))
 		}
 	}
 }
@@ -90,12 +97,19 @@ func (c *Comparison) saving(r, free *Result) Saving {
 // paired is how much less one policy has than another in the same orders; nil where they have not
 // the same orders, since one of them has no order but the trace's.
 func paired(own, other []Run, value func(Run) float64) *Interval {
-	if len(own) == 1 { // it stands as it does in every order
-		only := own[0]
-		own = make([]Run, len(other))
-		for i := range own {
-			own[i] = only
-		}
+	if less := differences(own, other, value); less != nil {
+		return intervalOf(less)
+	}
+	return nil
+}
+
+// differences are the terms of [paired], by order.
+func differences(own, other []Run, value func(Run) float64) []float64 {
+	// What was recorded stands as it does in every order.
+	if len(own) == 1 {
+		own = slices.Repeat(own, len(other))
+	} else if len(other) == 1 {
+		other = slices.Repeat(other, len(own))
 	}
 	if len(own) != len(other) || len(own) == 0 {
 		return nil
@@ -104,7 +118,7 @@ func paired(own, other []Run, value func(Run) float64) *Interval {
 	for i := range own {
 		less[i] = value(other[i]) - value(own[i])
 	}
-	return intervalOf(less)
+	return less
 }
 
 // intervalOf is the mean of some values with its 95 % interval; with one value both ends are the mean.
@@ -116,14 +130,20 @@ func intervalOf(values []float64) *Interval {
 	return &Interval{mean, mean - half, mean + half}
 }
 
-// money is a sentence on what a learned policy, the subject of a claim, saves a month against the best free rule, with a space before; "" where
-// the traces have no prices in one currency, or are not compared with one rule. Of several traces it is the mean.
+// money says what a learned policy, the subject of a claim, saves a month against the best free rule and against the recorded
+// placement, a sentence each with a space before; "" where the traces have no prices in one currency, or are not compared
+// with one rule. Of several traces it is the mean.
 func (k *claim) money(comparisons []Comparison) string {
 	about := cmp.Or(k.subject, k.baseline)
 	if about == nil || !about.learned || k.rejects != "" || k.waits {
 		return ""
 	}
 	subject := about.result.Policy
+	return moneyOf(comparisons, subject, func(r *Result) *Saving { return &r.Saving }) +
+		moneyOf(comparisons, subject, func(r *Result) *Saving { return r.SavingFromCurrent })
+}
+
+func moneyOf(comparisons []Comparison, subject string, savingOf func(*Result) *Saving) string {
 	var values []float64
 	var of Saving
 	var saved *Interval
@@ -132,11 +152,11 @@ func (k *claim) money(comparisons []Comparison) string {
 		if at < 0 {
 			return ""
 		}
-		s := comparisons[i].Results[at].Saving
-		if s.Money == nil || i > 0 && (s.Currency != of.Currency || s.Against != of.Against) {
+		s := savingOf(&comparisons[i].Results[at])
+		if s == nil || s.Money == nil || i > 0 && (s.Currency != of.Currency || s.Against != of.Against) {
 			return ""
 		}
-		of, saved, values = s, s.Money, append(values, s.Money.Mean)
+		of, saved, values = *s, s.Money, append(values, s.Money.Mean)
 	}
 	if len(values) > 1 {
 		saved = intervalOf(values)
@@ -147,11 +167,19 @@ func (k *claim) money(comparisons []Comparison) string {
 	}
 	switch {
 	case saved.Low > 0:
-		return fmt.Sprintf(" %s saves %s %s a month against %s%s.", subject, text(saved.Mean), of.Currency, of.Against, ends)
+		return fmt.Sprintf(" %s saves %s %s a month against %s%s.", subject, text(saved.Mean), of.Currency, against(of.Against), ends)
 	case saved.High < 0:
-		return fmt.Sprintf(" %s costs %s %s a month more than %s%s.", subject, text(-saved.Mean), of.Currency, of.Against, strings.Replace(ends, "95 %:", "95 %, saved:", 1))
+		return fmt.Sprintf(" %s costs %s %s a month more than %s%s.", subject, text(-saved.Mean), of.Currency, against(of.Against), strings.Replace(ends, "95 %:", "95 %, saved:", 1))
 	}
-	return fmt.Sprintf(" %s a month against %s: %s %s%s, so no saving is proven.", of.Currency, of.Against, subject, text(saved.Mean), ends)
+	return fmt.Sprintf(" %s a month against %s: %s %s%s, so no saving is proven.", of.Currency, against(of.Against), subject, text(saved.Mean), ends)
+}
+
+// against names what a saving is compared with.
+func against(policy string) string {
+	if policy == "current" {
+		return "the present placement"
+	}
+	return policy
 }
 
 // scale multiplies an interval by a number above 0.

@@ -50,6 +50,21 @@ func TestSavings(t *testing.T) {
 	require.Nil(t, s.MachineHours)
 	require.Equal(t, &Interval{-87.5, -87.5, -87.5}, savingOf(c, "current").Percent, "one order stands for all")
 
+	of := func(c Comparison, policy string) *Saving {
+		for i := range c.Results {
+			if c.Results[i].Policy == policy {
+				return c.Results[i].SavingFromCurrent
+			}
+		}
+		return nil
+	}
+	require.Nil(t, of(c, "current"))
+	require.Equal(t, "current", of(c, "learned").Against)
+	require.InDelta(t, 8, of(c, "learned").Machines.Mean, 1e-9)
+	require.InDelta(t, 8*730, of(c, "learned").Money.Mean, 1e-9)
+	require.InDelta(t, 5, of(c, "bestfit").Machines.Mean, 1e-9, "of free rules too")
+	require.Nil(t, of(Build(priced, Bound{}, policies(false)[1:]), "learned"), "nothing was recorded")
+
 	priced.Deletes = true
 	s = savingOf(Build(priced, Bound{}, policies(true)), "learned")
 	require.InDelta(t, 2, s.MachineHours.Mean, 1e-9)
@@ -77,6 +92,10 @@ func TestSavingInWords(t *testing.T) {
 	} {
 		require.Contains(t, Summary(list), want)
 	}
+	recorded := Build(Trace{Fleet: "open", Mixed: true, Currency: "EUR", Seconds: 3600}, Bound{}, []PolicyRuns{
+		{Policy: "current", Runs: costs(true, 9)}, {Policy: "mostallocated", Runs: costs(true, 8)}, {Policy: "learned", Digest: "sha256:x", Runs: costs(true, 6)},
+	})
+	require.Contains(t, Summary([]Comparison{recorded}), " learned saves 1460 EUR a month against mostallocated. learned saves 2190 EUR a month against the present placement.")
 	free := Build(Trace{Currency: "EUR"}, Bound{}, []PolicyRuns{{Policy: "bestfit", Runs: costs(false, 8)}, {Policy: "firstfit", Runs: costs(false, 9)}})
 	require.NotContains(t, free.Summary(), "a month", "free rules save nothing against themselves")
 	mixed := priced(6, 6, 6)

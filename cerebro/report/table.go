@@ -150,8 +150,11 @@ func ordersOf(comparisons []Comparison) string {
 
 // notes are the caveats below a table.
 func notes(comparisons []Comparison) []string {
-	var lines []string
-	causes := map[string]int{}
+	return append(provenance(comparisons), fallbackNotes(comparisons)...)
+}
+
+// provenance says what a forecast was worth and which weights decided.
+func provenance(comparisons []Comparison) (lines []string) {
 	weights := map[string]bool{}
 	forecast := false
 	for i := range comparisons {
@@ -161,11 +164,6 @@ func notes(comparisons []Comparison) []string {
 			if r.Digest != "" {
 				weights[r.Policy+" "+shortDigest(r.Digest)] = true
 			}
-			for _, run := range r.counted() {
-				for cause, n := range run.Fallbacks {
-					causes[r.Policy+": "+cause] += n
-				}
-			}
 		}
 	}
 	if line := forecastLine(comparisons); forecast && line != "" {
@@ -173,6 +171,22 @@ func notes(comparisons []Comparison) []string {
 	}
 	for _, w := range sortedKeys(weights) {
 		lines = append(lines, "weights of "+w)
+	}
+	return lines
+}
+
+// fallbackNotes says what policies did not decide.
+func fallbackNotes(comparisons []Comparison) (lines []string) {
+	causes := map[string]int{}
+	for i := range comparisons {
+		for j := range comparisons[i].Results {
+			r := &comparisons[i].Results[j]
+			for _, run := range r.counted() {
+				for cause, n := range run.Fallbacks {
+					causes[r.Policy+": "+cause] += n
+				}
+			}
+		}
 	}
 	for _, cause := range sortedKeys(causes) {
 		if causes[cause] > 0 {

@@ -1,6 +1,7 @@
 package trace_test
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -45,4 +46,23 @@ func TestReadNodePrices(t *testing.T) {
 		_, _, err := read(text)
 		require.ErrorContains(t, err, want, text)
 	}
+}
+
+func FuzzNodePrices(f *testing.F) {
+	f.Add("instance_type,capacity_type,region,price_per_hour,currency\nm7i.4xlarge,spot,eu-central-1,0.31,EUR\nm7i.4xlarge,,,0.92,EUR\n")
+	f.Add("price_per_hour\n1e-9\n")
+	f.Add("instance_type,price_per_hour\na,0\n")
+	path := filepath.Join(f.TempDir(), "prices.csv")
+	f.Fuzz(func(t *testing.T, text string) {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		list, _, err := trace.ReadNodePrices(path)
+		if err != nil {
+			require.Contains(t, err.Error(), "prices.csv")
+			return
+		}
+		require.NotEmpty(t, list)
+		for _, p := range list {
+			require.True(t, p.PerHour > 0 && !math.IsInf(p.PerHour, 0), p.PerHour)
+		}
+	})
 }

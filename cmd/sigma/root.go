@@ -14,6 +14,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/internal/complete"
 	"github.com/sigma-scheduler/sigma/internal/operate"
+	"github.com/sigma-scheduler/sigma/internal/reportdiff"
 	"github.com/sigma-scheduler/sigma/internal/schema"
 	"github.com/sigma-scheduler/sigma/internal/whatif"
 )
@@ -41,7 +42,7 @@ worth it, or with "sigma train".`,
 	}
 	a.group(root)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(a.generate(), a.convert(), a.snapshot(), a.replay(), a.explain(), a.compare(), a.train(), a.tune(), a.worker(), a.bound(), a.plan(), a.whatif(), a.rebalance(), a.policy(), a.mpa(), a.shell().DoctorCommand(), a.schema(), a.version())
+	root.AddCommand(a.generate(), a.convert(), a.snapshot(), a.replay(), a.explain(), a.compare(), a.train(), a.tune(), a.worker(), a.bound(), a.plan(), a.whatif(), a.report(), a.rebalance(), a.policy(), a.mpa(), a.shell().DoctorCommand(), a.schema(), a.version())
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
 		if cmd.Name() == "completion" {
@@ -59,6 +60,10 @@ func (a *app) shell() operate.Shell {
 
 func (a *app) whatif() *cobra.Command {
 	return whatif.Shell{Out: a.stdout, Do: a.do, Usage: usagef, Load: a.loadTrace, Flags: a.unpackedFlag}.Command()
+}
+
+func (a *app) report() *cobra.Command {
+	return reportdiff.Shell{Out: a.stdout, Do: a.do, Usage: usagef, Group: a.group}.Command()
 }
 
 // group makes a command a group of commands: without arguments it prints its help, and an

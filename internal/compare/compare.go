@@ -28,7 +28,7 @@ type Options struct {
 	Repack    bool          // the items of placed.csv arrive at the beginning, and are placed again
 	Samples   int           // points of the time series of the first order that counts; 0 = none
 	Curves    bool          // record allocation against the arrived load
-	Layouts   bool          // keep the contents of the machines of the first trace after the first order that counts
+	Layouts   bool          // keep the contents of the machines after a typical order of a trace
 	Bound     bound.Options // of a trace, all its orders together
 	Plan      bool          // plan each trace without departures at once, for the optimum in hindsight
 	// Clock returns the CPU seconds of the calling thread; nil = runs report no time.
@@ -93,9 +93,10 @@ type comparison struct {
 	played   []*trace.Trace // as replayed
 	policies [][]Found      // by trace
 	opt      Options
-	runs     [][][]cerebro.Run           // by trace, policy, order
-	points   [][][][]Point               // the same
-	layouts  []*report.Layout            // of the first trace, by policy
+	runs     [][][]cerebro.Run // by trace, policy, order
+	points   [][][][]Point     // the same
+	layouts  []*report.Layout  // of the trace that is drawn, by policy
+	drawn    drawn
 	limits   []limit                     // by trace
 	ignored  map[[2]int]*report.Ignoring // by trace and policy; nil = nothing to ignore
 }
@@ -105,9 +106,7 @@ type comparison struct {
 func (c *comparison) replayAll(ctx context.Context) error {
 	tasks := c.tasks()
 	c.makeIgnored()
-	if len(c.policies) > 0 {
-		c.layouts = make([]*report.Layout, len(c.policies[0]))
-	}
+	c.draw(drawn{0, min(1, c.opt.Orders)})
 	errs := make([]error, len(tasks))
 	var next atomic.Int64
 	progress := c.progress(len(tasks))
@@ -139,7 +138,10 @@ func (c *comparison) replayAll(ctx context.Context) error {
 			return err
 		}
 	}
-	return ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return c.drawTypical()
 }
 
 // progress counts a finished replay.
@@ -181,6 +183,7 @@ func (c *comparison) tasks() []task {
 // A worker keeps the replayer of its current trace.
 type worker struct {
 	*comparison
+	again    bool // for the layouts only
 	replayer *cerebro.Replayer
 }
 
@@ -214,11 +217,14 @@ func (w *worker) replay(t task) error {
 		run.Seconds = w.opt.Clock() - began
 	}
 	w.runs[t.trace][t.policy][t.order] = run
-	if w.opt.Layouts && t.trace == 0 && t.order == min(1, w.opt.Orders) {
+	if w.opt.Layouts && w.drawn == (drawn{t.trace, t.order}) {
 		w.layouts[t.policy] = report.NewLayout(w.replayer.State(), t.order)
 	}
 	if curve != nil {
 		w.points[t.trace][t.policy][t.order] = curve.points()
+	}
+	if w.again {
+		return nil
 	}
 	if err := w.ignoring(t, options); err != nil {
 		return fmt.Errorf("trace %q, policy %s without preferences, order %d: %w", tr.Name, found.Name, t.order, err)
@@ -283,7 +289,7 @@ func (c *comparison) result(ctx context.Context) (Result, error) {
 				runs.Digest = found.Object.Digest()
 				runs.Exposure = Exposure(found.Object, digest, measuredFrom(played), c.opt.Seed, c.opt.Orders)
 			}
-			if i == 0 {
+			if i == c.drawn.trace {
 				runs.Layout = c.layouts[p]
 			}
 			policies = append(policies, runs)

@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"testing/fstest"
@@ -203,6 +204,37 @@ func TestLayouts(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The replay that is drawn differs from Best-Fit as most do, not as the first one, and keeps what it measured.
+func TestTypicalIsDrawn(t *testing.T) {
+	run := func(order int, cost float64) cerebro.Run {
+		return cerebro.Run{Order: order, Cost: cost, CostSeconds: 100 - cost}
+	}
+	c := comparison{
+		played:   []*trace.Trace{oneApp(), oneApp()},
+		policies: [][]Found{{{Name: "bestfit"}, {Name: "p", Object: &policy.Object{}}}, {{Name: "bestfit"}, {Name: "p", Object: &policy.Object{}}}},
+		runs: [][][]cerebro.Run{ // order 0 does not count
+			{{run(0, 10), run(1, 10), run(2, 10)}, {run(0, 8), run(1, 2), run(2, 9)}},  // 80, 10 %
+			{{run(0, 10), run(1, 10), run(2, 10)}, {run(0, 8), run(1, 10), run(2, 7)}}, // 0, 30 %: the mean is 30
+		},
+		opt: Options{Orders: 2, Layouts: true},
+	}
+	d, ok := c.typical()
+	require.True(t, ok)
+	require.Equal(t, drawn{1, 2}, d)
+	c.policies[1][0].Name = "firstfit"
+	_, ok = c.typical()
+	require.False(t, ok)
+
+	tr := oneApp()
+	tr.Requests = []trace.Request{{Name: "x", Count: 3}}
+	tr.Events = []trace.Event{{Request: 0, Count: 3}}
+	file := filepath.Join(t.TempDir(), "p.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("apiVersion: sigma-scheduler.io/v1alpha1\nkind: PlacementPolicy\nmetadata: {name: p}\nspec: {featureVersion: 1, model: linear, knowledge: K0, features: [util], weights: [1]}\n"), 0o600))
+	result, err := Run(t.Context(), []*trace.Trace{tr, tr}, []string{"bestfit", file}, Catalog{}, Options{Orders: 2, Workers: 2, Layouts: true})
+	require.NoError(t, err)
+	require.NotNil(t, result.Comparisons[0].Results[0].Layout, "of several alike the first")
 }
 
 // TestViolations: those of all runs of all policies are counted, the file's

@@ -80,7 +80,7 @@ type Simulation struct {
 	Agents        []Agent
 	Workers       int
 	Log           string // folder for journals, "" = none
-	Minutes       bool   // of the first seed, for a page
+	Minutes       bool   // of each run, for a page
 	Done          func() // called after each run
 }
 
@@ -91,20 +91,20 @@ func Simulate(ctx context.Context, s *Simulation) (*report.Comparison, error) {
 		seeds[i] = s.Seed + uint64(i)
 	}
 	names := make([]string, len(s.Agents))
-	results, minutes := make([][]sim.Result, len(s.Agents)), make([][]sim.Minute, len(s.Agents))
+	results, minutes := make([][]sim.Result, len(s.Agents)), make([][][]sim.Minute, len(s.Agents))
 	group, inner := errgroup.WithContext(ctx)
 	group.SetLimit(s.Workers)
 	for i, a := range s.Agents {
 		names[i] = a.Name
-		results[i] = make([]sim.Result, s.Seeds)
+		results[i], minutes[i] = make([]sim.Result, s.Seeds), make([][]sim.Minute, s.Seeds)
 		for k, seed := range seeds {
 			group.Go(func() (err error) {
 				cfg := sim.Config{
 					App: s.App, Load: s.Load, Seconds: s.Hours * 3600, Warmup: s.Warmup * 3600,
 					Seed: seed, Guards: mpa.DefaultGuards(), Site: sim.DefaultSite(),
 				}
-				if k == 0 && s.Minutes {
-					cfg.Record = func(m sim.Minute) { minutes[i] = append(minutes[i], m) }
+				if s.Minutes {
+					cfg.Record = func(m sim.Minute) { minutes[i][k] = append(minutes[i][k], m) }
 				}
 				if results[i][k], err = a.RunLogged(inner, cfg, s.Log); err == nil {
 					s.Done()

@@ -47,6 +47,9 @@ func NewLogAxis(low, high float64, from, to int) Axis {
 	return Axis{low: roundDown(low), high: -roundDown(-Max(high, 2*low)), from: float64(from), to: float64(to), log: true}
 }
 
+// End is the largest value on the axis.
+func (a Axis) End() float64 { return a.high }
+
 // Step is the distance between ticks.
 func (a Axis) Step() float64 { return a.step }
 

@@ -10,10 +10,11 @@ import (
 // A Point of a line: a value from a time on, in seconds.
 type Point struct{ Time, Value float64 }
 
-// A Line is a time series. NaN interrupts it.
+// A Line is a time series. NaN interrupts it; +Inf is drawn at the upper edge. Band is behind it.
 type Line struct {
 	Label  string
 	Points []Point
+	Band   []Range
 }
 
 // A LineChart draws values over time. Lines differ by colour and by dashes.
@@ -25,7 +26,9 @@ type LineChart struct {
 	LimitName string
 	// Low and High widen the scale, so that several charts have the same one.
 	Low, High float64
-	Log       bool // values below Low are drawn there
+	Log       bool   // values below Low are drawn there
+	Over      []Span // drawn as a strip at the foot
+	Marks     []Mark
 }
 
 // SVG returns the picture, empty where the lines have no length.
@@ -33,13 +36,27 @@ func (p LineChart) SVG() template.HTML {
 	const height, top, foot, left = 348, 30, 58, 52
 	start, end, low, most := math.Inf(1), math.Inf(-1), p.Low, Max(p.High, p.Limit)
 	var ends []string
+	lost := false
 	for _, l := range p.Lines {
 		for _, s := range l.Points {
 			start, end = Min(start, s.Time), Max(end, s.Time)
+			if math.IsInf(s.Value, 1) {
+				lost = true
+				continue
+			}
 			most = Max(most, s.Value)
 		}
+		for _, r := range l.Band {
+			if !math.IsInf(r.High, 1) {
+				most = Max(most, r.High)
+			}
+		}
 		if n := len(l.Points); n > 0 {
-			ends = append(ends, l.Label+" ends with "+Short(l.Points[n-1].Value))
+			last := "lost"
+			if v := l.Points[n-1].Value; !math.IsInf(v, 1) {
+				last = Short(v)
+			}
+			ends = append(ends, l.Label+" ends with "+last)
 		}
 	}
 	if !(end > start) {
@@ -56,6 +73,10 @@ func (p LineChart) SVG() template.HTML {
 	Open(&b, p.ID, height, p.Title, strings.Join(ends, "; ")+".")
 	y.Horizontal(&b, left, Width-Margin)
 	x.Vertical(&b, top, height-foot)
+	frame := plot{x, y, start, seconds, top, height - foot}
+	for i, l := range p.Lines {
+		frame.band(&b, i, l.Band)
+	}
 	for i, l := range p.Lines {
 		fmt.Fprintf(&b, `<path class="line p%d" d="%s"><title>%s</title></path>`,
 			i, steps(thin(l.Points, start, end), start, seconds, x, y), Escape(l.Label))
@@ -65,6 +86,9 @@ func (p LineChart) SVG() template.HTML {
 		fmt.Fprintf(&b, `<line class="limit" x1="%d" y1="%.1f" x2="%d" y2="%.1f"/>`, left, at, Width-Margin, at)
 		fmt.Fprintf(&b, `<text class="limit" text-anchor="end" x="%d" y="18">%s</text>`, Width-Margin, Escape(LimitText(p.LimitName, p.Limit)))
 	}
+	frame.strip(&b, p.Over, height-foot-7, 7)
+	frame.marks(&b, p.Marks)
+	frame.cursor(&b, lost)
 	fmt.Fprintf(&b, `<text class="axis" text-anchor="end" x="%d" y="%d">%s</text>`, Width-Margin, height-8, unit)
 	fmt.Fprintf(&b, `<text class="axis" x="%d" y="18">%s</text>`, 4, Escape(p.Axis))
 	b.WriteString(`</svg>`)

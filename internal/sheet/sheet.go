@@ -18,6 +18,7 @@ var (
 //	{{template "facts" .}}     takes .Facts, definitions
 //	{{template "table" .}}     takes .Caption and .Table, a Table
 //	{{template "charts" …}}    takes charts
+//	{{template "data" …}}      takes Data
 func Template(text string) *template.Template {
 	t := template.New("page").Funcs(template.FuncMap{"style": func() template.CSS { return template.CSS(style) }}) //nolint:gosec // our own
 	return template.Must(template.Must(t.Parse(skeleton)).Parse(text))
@@ -28,6 +29,7 @@ type Chart struct {
 	SVG     template.HTML
 	Caption string
 	Legend  []string
+	Marks   template.HTML // the legend of marks
 }
 
 // A Definition is a term and what it means.
@@ -47,8 +49,10 @@ type Row struct {
 	Break string
 }
 
-// A Cell holds a figure, or words, which are aligned left. About explains a column.
+// A Cell holds a figure, or words, which are aligned left. About explains a column. Over says
+// what limit a figure is over, which is marked and coloured.
 type Cell struct {
 	Text, About string
 	Words       bool
+	Over        string
 }

@@ -26,11 +26,18 @@ func (l *Latencies) Add(seconds float64) {
 }
 
 // Percentile returns the middle of the bucket of percentile p, 0 … 100; NaN without samples.
-func (l *Latencies) Percentile(p float64) float64 {
-	if l.total == 0 {
+func (l *Latencies) Percentile(p float64) float64 { return l.WithLost(p, 0) }
+
+// WithLost is Percentile over the samples and some requests that were never answered, each of which
+// takes for ever: +Inf where the percentile is one of them.
+func (l *Latencies) WithLost(p float64, lost int64) float64 {
+	if l.total+lost == 0 {
 		return math.NaN()
 	}
-	rank := int64(math.Ceil(p / 100 * float64(l.total)))
+	rank := int64(math.Ceil(p / 100 * float64(l.total+lost)))
+	if rank > l.total {
+		return math.Inf(1)
+	}
 	sum := int64(0)
 	for i, n := range l.counts {
 		if sum += n; n > 0 && sum >= rank {

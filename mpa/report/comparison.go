@@ -37,6 +37,8 @@ type App struct {
 	Replicas int32   `json:"start_replicas"`
 	Cores    float64 `json:"start_cores"`
 	GiB      float64 `json:"start_gib"`
+	// Target has the bounds, for an object.
+	Target mpa.Target `json:"-"`
 }
 
 // AppOf describes an application.
@@ -44,6 +46,7 @@ func AppOf(a *sim.App) App {
 	return App{
 		Name: a.Name, Percentile: a.Target.SLO.Percentile, Latency: a.Target.SLO.Latency,
 		Replicas: a.Replicas, Cores: float64(a.Request.CPU) / 1000, GiB: float64(a.Request.Memory) / (1 << 30),
+		Target: a.Target,
 	}
 }
 
@@ -81,8 +84,9 @@ type Agent struct {
 	// hpa+vpa.
 	GapClosed *float64 `json:"gap_closed,omitempty"`
 
-	// Minutes of the first run, for plots.
-	Minutes []sim.Minute `json:"-"`
+	// Minutes of the first run, for plots, and of all runs, for bands.
+	Minutes []sim.Minute   `json:"-"`
+	all     [][]sim.Minute // by run
 }
 
 // A Run is a simulation.
@@ -112,6 +116,13 @@ type measure struct {
 	value             func(r *sim.Result) float64
 }
 
+// answered are measures of the JSON alone: percentiles that count no lost request.
+var answered = []measure{
+	{name: "p50_ms", value: func(r *sim.Result) float64 { return 1000 * r.P50 }},
+	{name: "p95_ms", value: func(r *sim.Result) float64 { return 1000 * r.P95 }},
+	{name: "p99_ms", value: func(r *sim.Result) float64 { return 1000 * r.P99 }},
+}
+
 // measures, in the order of the tables.
 var measures = []measure{
 	{"cost", "cost", fmt.Sprintf("core-hours and GiB-hours asked for, %d GiB-hours as one core-hour", sim.GiBPerCore), 2, false, (*sim.Result).Cost},
@@ -121,23 +132,23 @@ var measures = []measure{
 	{"memory_percent", "memory %", "the same of memory", 1, false, func(r *sim.Result) float64 { return 100 * r.MemUtilisation }},
 	{"violating_percent", "violating %", "requests that were answered late or not at all", 3, true, func(r *sim.Result) float64 { return 100 * float64(r.Violations) / float64(r.Requests) }},
 	{"violating_minutes", "minutes", "minutes in which the promised percentile was not kept", 0, false, func(r *sim.Result) float64 { return float64(r.ViolatingMinutes) }},
-	{"p50_ms", "p50 ms", "median latency of answered requests", 0, false, func(r *sim.Result) float64 { return 1000 * r.P50 }},
-	{"p95_ms", "p95 ms", "95th percentile of it", 0, false, func(r *sim.Result) float64 { return 1000 * r.P95 }},
-	{"p99_ms", "p99 ms", "99th percentile of it", 0, false, func(r *sim.Result) float64 { return 1000 * r.P99 }},
+	{"p50_all_ms", "p50 ms", "median latency of all requests; a lost one takes for ever, so lost means that the percentile was never answered", 0, false, func(r *sim.Result) float64 { return 1000 * float64(r.AllP50) }},
+	{"p95_all_ms", "p95 ms", "95th percentile of the same", 0, false, func(r *sim.Result) float64 { return 1000 * float64(r.AllP95) }},
+	{"p99_all_ms", "p99 ms", "99th percentile of the same", 0, false, func(r *sim.Result) float64 { return 1000 * float64(r.AllP99) }},
 	{"scalings_per_hour", "scalings/h", "changes of the number of replicas an hour", 2, false, func(r *sim.Result) float64 { return float64(r.ReplicaChanges) / r.Hours }},
 	{"resizes_per_hour", "resizes/h", "changes of their size an hour", 2, false, func(r *sim.Result) float64 { return float64(r.RequestChanges) / r.Hours }},
 	{"oom_kills", "kills", "containers that ran out of memory", 1, false, func(r *sim.Result) float64 { return float64(r.Kills) }},
 }
 
-// New compares. results are by agent, in order, and then by seed.
-func New(app App, trace Trace, seeds []uint64, names []string, results [][]sim.Result, minutes [][]sim.Minute) *Comparison {
+// New compares. results are by agent, in order, and then by seed; so are minutes.
+func New(app App, trace Trace, seeds []uint64, names []string, results [][]sim.Result, minutes [][][]sim.Minute) *Comparison {
 	c := &Comparison{App: app, Trace: trace, Seeds: seeds}
 	for i, name := range names {
-		a := Agent{Name: name, Mean: map[string]Estimate{}, Minutes: minutes[i]}
+		a := Agent{Name: name, Mean: map[string]Estimate{}, Minutes: minutes[i][0], all: minutes[i]}
 		for k, r := range results[i] {
 			a.Runs = append(a.Runs, Run{seeds[k], r})
 		}
-		for _, m := range measures {
+		for _, m := range slices.Concat(measures, answered) {
 			values := make([]float64, len(results[i]))
 			for k := range results[i] {
 				values[k] = m.value(&results[i][k])
@@ -186,8 +197,9 @@ func estimate(values []float64) Estimate {
 func (c *Comparison) texts(m *measure) []string {
 	var values []float64
 	for i := range c.Agents {
-		e := c.Agents[i].Mean[m.name]
-		values = append(values, e.Mean, e.Half)
+		if e := c.Agents[i].Mean[m.name]; !math.IsInf(e.Mean, 0) {
+			values = append(values, e.Mean, e.Half)
+		}
 	}
 	digits := m.digits
 	if !m.fixed {
@@ -196,6 +208,10 @@ func (c *Comparison) texts(m *measure) []string {
 	texts := make([]string, len(c.Agents))
 	for i := range c.Agents {
 		e := c.Agents[i].Mean[m.name]
+		if math.IsInf(e.Mean, 0) {
+			texts[i] = c.Agents[i].lostText(m)
+			continue
+		}
 		texts[i] = sheet.Figure(e.Mean, digits, false)
 		if len(c.Seeds) > 1 && !math.IsNaN(e.Mean) {
 			texts[i] += " ±" + sheet.Figure(e.Half, digits, false)
@@ -273,37 +289,26 @@ func JSON(w io.Writer, c *Comparison) error {
 	return e.Encode(c)
 }
 
-// number is a float that may be NaN or infinite.
-type number float64
-
-// MarshalJSON writes null for NaN and infinite values.
-func (n number) MarshalJSON() ([]byte, error) {
-	if math.IsNaN(float64(n)) || math.IsInf(float64(n), 0) {
-		return []byte("null"), nil
-	}
-	return json.Marshal(float64(n))
-}
-
 // MarshalJSON writes null for a mean of nothing.
 func (e Estimate) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
-		Mean number `json:"mean"`
-		Half number `json:"half"`
-	}{number(e.Mean), number(e.Half)})
+		Mean sheet.Number `json:"mean"`
+		Half sheet.Number `json:"half"`
+	}{sheet.Number(e.Mean), sheet.Number(e.Half)})
 }
 
 // MarshalJSON adds the seed and the cost, and writes null for percentiles of nothing.
 func (r Run) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
-		Seed uint64 `json:"seed"`
-		Cost number `json:"cost"`
+		Seed uint64       `json:"seed"`
+		Cost sheet.Number `json:"cost"`
 		sim.Result
-		P50            number `json:"p50_seconds"`
-		P95            number `json:"p95_seconds"`
-		P99            number `json:"p99_seconds"`
-		CPUUtilisation number `json:"cpu_utilisation"`
-		MemUtilisation number `json:"memory_utilisation"`
-	}{r.Seed, number(r.Cost()), r.Result, number(r.P50), number(r.P95), number(r.P99), number(r.CPUUtilisation), number(r.MemUtilisation)})
+		P50            sheet.Number `json:"p50_seconds"`
+		P95            sheet.Number `json:"p95_seconds"`
+		P99            sheet.Number `json:"p99_seconds"`
+		CPUUtilisation sheet.Number `json:"cpu_utilisation"`
+		MemUtilisation sheet.Number `json:"memory_utilisation"`
+	}{r.Seed, sheet.Number(r.Cost()), r.Result, sheet.Number(r.P50), sheet.Number(r.P95), sheet.Number(r.P99), sheet.Number(r.CPUUtilisation), sheet.Number(r.MemUtilisation)})
 }
 
 // kept reports whether all of an agent's runs together keep the promise.
@@ -313,7 +318,7 @@ func (c *Comparison) kept(a *Agent) bool {
 		sum.Requests += a.Runs[i].Requests
 		sum.Violations += a.Runs[i].Violations
 	}
-	return sum.Kept(mpa.SLO{Percentile: c.App.Percentile, Latency: c.App.Latency})
+	return sum.Kept(c.slo())
 }
 
 // acceptable reports whether an agent keeps the promise, or breaks it no more often than
@@ -359,18 +364,4 @@ func groupName(list []*Agent) string {
 		return list[0].Name
 	}
 	return fmt.Sprintf("%s and %d more", list[0].Name, len(list)-1)
-}
-
-// notes returns remarks that qualify the table.
-func (c *Comparison) notes() []string {
-	var notes []string
-	for i := range c.Agents {
-		if like := c.like(&c.Agents[i]); len(like) > 1 && like[0] == &c.Agents[i] {
-			notes = append(notes, namesOf(like)+" gave the same results in every run.")
-		}
-	}
-	if limit := c.agent(Limit); limit != nil && !c.kept(limit) {
-		notes = append(notes, "No plan of the oracle keeps the promise, so its cost is no limit here.")
-	}
-	return notes
 }

@@ -37,6 +37,8 @@ type page struct {
 	TimeCaption             string
 	Agents                  []agentPart
 	Columns                 []sheet.Definition
+	Data                    sheet.Data
+	Object, ObjectAgent     string // to copy
 }
 
 // An agentPart shows one agent over time.
@@ -52,12 +54,18 @@ var nothing = math.NaN()
 func (c *Comparison) page() page {
 	p := page{
 		Title: fmt.Sprintf("Autoscalers compared: %s on %s", c.App.Name, c.Trace.Name), Summary: c.Summary(),
-		Facts: c.facts(), Table: c.table(), Caption: "One line an agent" + c.overSeeds(), Scatter: c.scatter(), Notes: c.notes(),
+		Facts: c.facts(), Table: c.table(), Caption: "One line an agent" + c.overSeeds() + "; ▲ and red: over the promise", Scatter: c.scatter(), Notes: c.notes(), Data: c.data(),
 	}
 	for _, h := range p.Table.Heads[1:] {
 		p.Columns = append(p.Columns, sheet.Definition{Term: h.Text, Text: h.About})
 	}
 	p.TimeCaption = fmt.Sprintf("The run with seed %d, after its warm-up. A point is a minute; of several minutes in a point of a line the largest is drawn.", c.Seeds[0])
+	if len(c.Seeds) > 1 {
+		p.TimeCaption += fmt.Sprintf(" Bands reach from the lowest to the highest of the %d seeds.", len(c.Seeds))
+	}
+	if text, agent := c.object(); agent != nil {
+		p.Object, p.ObjectAgent = text, agent.Name
+	}
 	p.Charts = c.overview()
 	scale := c.scale()
 	subject := c.best()
@@ -66,12 +74,20 @@ func (c *Comparison) page() page {
 		if len(a.Minutes) > 1 {
 			p.Agents = append(p.Agents, agentPart{
 				ID: fmt.Sprintf("agent-%d", i+1), Name: a.Name, Open: len(c.Agents) < 4 || a == subject || a.Name == Baseline || a.Name == Limit,
-				Summary: fmt.Sprintf("cost %s, %s of requests late or lost", hours(a.cost()), percent(a.violating())),
+				Summary: c.agentText(a),
 				Charts:  c.charts(fmt.Sprintf("agent-%d", i+1), a, scale),
 			})
 		}
 	}
 	return p
+}
+
+func (c *Comparison) agentText(a *Agent) string {
+	s := fmt.Sprintf("cost %s, %s of requests late or lost", hours(a.cost()), percent(a.violating()))
+	if !c.kept(a) {
+		s += ": over the promise"
+	}
+	return s
 }
 
 func (c *Comparison) overSeeds() string {
@@ -124,15 +140,23 @@ func (c *Comparison) table() sheet.Table {
 		t.Heads = append(t.Heads, sheet.Cell{Text: unbroken.Replace(head), About: about[i], Words: i == 0})
 	}
 	for i, cells := range rows {
+		a := &c.Agents[i]
 		row := sheet.Row{Cells: []sheet.Cell{{Text: cells[0], Words: true}}}
-		if c.Agents[i].Name == Limit {
-			row.Break = "Knows the load, what a request costs and the workload’s state: the limit"
+		if a.Name == Limit {
+			row.Break = "Knows the load, what a request costs and the workload’s state"
+			if c.kept(a) {
+				row.Break += ": the limit"
+			}
 		}
-		for _, text := range cells[1:] {
+		for k, text := range cells[1:] {
 			if text == "-" {
 				text = "–"
 			}
-			row.Cells = append(row.Cells, sheet.Cell{Text: strings.ReplaceAll(strings.Replace(text, "-", "−", 1), " ±", "\n±")})
+			cell := sheet.Cell{Text: strings.NewReplacer(" ±", "\n±", " in ", "\nin ").Replace(strings.Replace(text, "-", "−", 1))}
+			if k < len(measures) {
+				cell.Over = c.over(a, &measures[k])
+			}
+			row.Cells = append(row.Cells, cell)
 		}
 		t.Rows = append(t.Rows, row)
 	}
@@ -181,18 +205,11 @@ func (c *Comparison) scatter() *sheet.Chart {
 	return &sheet.Chart{SVG: svg, Caption: caption}
 }
 
-// line is a series of one agent.
-func line(label string, minutes []sim.Minute, value func(*sim.Minute) float64) sheet.Line {
-	l := sheet.Line{Label: label}
-	for i := range minutes {
-		l.Points = append(l.Points, sheet.Point{Time: minutes[i].Time, Value: value(&minutes[i])})
-	}
-	return l
-}
-
 func cores(m *sim.Minute) float64     { return m.CPU }
 func coresUsed(m *sim.Minute) float64 { return m.CPUUsed }
 func replicas(m *sim.Minute) float64  { return float64(m.Replicas) }
+func gib(m *sim.Minute) float64       { return m.Memory / (1 << 30) }
+func p99(m *sim.Minute) float64       { return 1000 * m.P99 }
 
 // draw adds a chart if it has any points.
 func draw(charts []sheet.Chart, l sheet.LineChart, caption string) []sheet.Chart {
@@ -206,7 +223,13 @@ func draw(charts []sheet.Chart, l sheet.LineChart, caption string) []sheet.Chart
 			legend = append(legend, one.Label)
 		}
 	}
-	return append(charts, sheet.Chart{SVG: svg, Caption: caption, Legend: legend})
+	var kinds []string
+	for _, m := range l.Marks {
+		if !slices.Contains(kinds, m.Kind) {
+			kinds = append(kinds, m.Kind)
+		}
+	}
+	return append(charts, sheet.Chart{SVG: svg, Caption: caption, Legend: legend, Marks: sheet.MarkLegend(kinds...)})
 }
 
 // overview compares the agents of the summary and the cheapest of the others.
@@ -245,18 +268,18 @@ func (c *Comparison) overview() []sheet.Chart {
 	chart := func(id, title, axis string, value func(*sim.Minute) float64) sheet.LineChart {
 		l := sheet.LineChart{ID: "all-" + id, Title: title, Axis: axis, Limit: nothing}
 		for _, a := range list {
-			l.Lines = append(l.Lines, line(a.Name, a.Minutes, value))
+			l.Lines = append(l.Lines, a.line(a.Name, value))
 		}
 		return l
 	}
 	rate := sheet.LineChart{
 		ID: "all-rate", Title: "Requests over time", Axis: "requests per second", Limit: nothing,
-		Lines: []sheet.Line{line("requests", list[0].Minutes, func(m *sim.Minute) float64 { return m.Rate })},
+		Lines: []sheet.Line{list[0].line("requests", func(m *sim.Minute) float64 { return m.Rate })},
 	}
 	charts := draw(nil, rate, "Arriving requests, mean of a minute.")
 	charts = draw(charts, chart("cores", "Cores asked for over time", "cores", cores), "Cores that the pods asked for.")
 	charts = draw(charts, chart("replicas", "Replicas over time", "replicas", replicas), "Replicas asked for.")
-	late := chart("p99", "99th percentile of latency over time", "ms", func(m *sim.Minute) float64 { return 1000 * m.P99 })
+	late := chart("p99", "99th percentile of latency over time", "ms", p99)
 	scale := c.scale()
 	about := "99th percentile of latency, minute by minute."
 	if len(late.Lines) > mostLatencies {
@@ -265,7 +288,14 @@ func (c *Comparison) overview() []sheet.Chart {
 	}
 	late.Log, late.Low, late.High = true, scale.low, scale.high
 	late.Limit, late.LimitName = 1000*c.App.Latency, "promised"
-	return draw(charts, late, about)
+	if slices.ContainsFunc(list[:len(late.Lines)], (*Agent).lost) {
+		about += lostEdge
+	}
+	charts = draw(charts, late, about)
+	if lanes := c.lanes(); lanes != nil {
+		charts = append(charts, *lanes)
+	}
+	return charts
 }
 
 // A scale holds the ends of the axes that the agents' plots have in common.
@@ -279,7 +309,10 @@ func (c *Comparison) scale() scale {
 			s.cores, s.gib = max(s.cores, m.CPU, m.CPUUsed), max(s.gib, m.Memory/(1<<30))
 			s.replicas = max(s.replicas, float64(m.Replicas), float64(m.Ready))
 			if m.P95 > 0 { // not NaN
-				s.low, s.high = min(s.low, 1000*m.P95), max(s.high, 1000*m.P99)
+				s.low = min(s.low, 1000*m.P95)
+				if !math.IsInf(m.P99, 1) {
+					s.high = max(s.high, 1000*m.P99)
+				}
 			}
 		}
 	}
@@ -291,27 +324,31 @@ func (c *Comparison) charts(id string, a *Agent, s scale) []sheet.Chart {
 	chart := func(name, title, axis string, high float64, lines ...sheet.Line) sheet.LineChart {
 		return sheet.LineChart{ID: id + "-" + name, Title: a.Name + ": " + title, Axis: axis, Lines: lines, Limit: nothing, High: high}
 	}
-	charts := draw(nil, chart("cores", "cores over time", "cores", s.cores,
-		line("asked for", a.Minutes, cores), line("used", a.Minutes, coresUsed)), "Cores.")
+	asked := chart("cores", "cores over time", "cores", s.cores, a.line("asked for", cores), a.line("used", coresUsed))
+	asked.Marks = a.marks("resize", resizes, cores)
+	charts := draw(nil, asked, "Cores.")
 	latency := chart("latency", "latency over time", "ms", s.high,
-		line("p95", a.Minutes, func(m *sim.Minute) float64 { return 1000 * m.P95 }),
-		line("p99", a.Minutes, func(m *sim.Minute) float64 { return 1000 * m.P99 }))
-	latency.Log, latency.Low = true, s.low
+		a.line("p95", func(m *sim.Minute) float64 { return 1000 * m.P95 }), a.line("p99", p99))
+	latency.Log, latency.Low, latency.Over = true, s.low, a.over()
 	latency.Limit, latency.LimitName = 1000*c.App.Latency, fmt.Sprintf("promised p%g", c.App.Percentile)
+	latency.Marks = a.marks("kill", kills, p99)
 	charts = draw(charts, latency, c.latencyCaption(a))
-	charts = draw(charts, chart("replicas", "replicas over time", "replicas", s.replicas,
-		line("asked for", a.Minutes, replicas), line("ready", a.Minutes, func(m *sim.Minute) float64 { return float64(m.Ready) })), "Replicas.")
-	return draw(charts, chart("memory", "memory over time", "GiB", s.gib,
-		line("asked for", a.Minutes, func(m *sim.Minute) float64 { return m.Memory / (1 << 30) }),
-		line("used", a.Minutes, func(m *sim.Minute) float64 { return m.MemoryUsed / (1 << 30) })), "Memory.")
+	count := chart("replicas", "replicas over time", "replicas", s.replicas,
+		a.line("asked for", replicas), a.line("ready", func(m *sim.Minute) float64 { return float64(m.Ready) }))
+	count.Marks = a.marks("scale", scalings, replicas)
+	charts = draw(charts, count, "Replicas.")
+	memory := chart("memory", "memory over time", "GiB", s.gib,
+		a.line("asked for", gib), a.line("used", func(m *sim.Minute) float64 { return m.MemoryUsed / (1 << 30) }))
+	memory.Marks = append(a.marks("resize", resizes, gib), a.marks("kill", kills, gib)...)
+	return draw(charts, memory, "Memory.")
 }
 
 func (c *Comparison) latencyCaption(a *Agent) string {
-	n := 0
-	for i := range a.Minutes {
-		if a.Minutes[i].Violated {
-			n++
-		}
+	s := fmt.Sprintf("Latency, minute by minute; red at the foot: the promise was broken in %d of %d minutes.", a.violated(), len(a.Minutes))
+	if a.lost() {
+		s += lostEdge
 	}
-	return fmt.Sprintf("Latency of answered requests; the promise was broken in %d of %d minutes.", n, len(a.Minutes))
+	return s
 }
+
+const lostEdge = " At the upper edge a percentile is lost: so many requests were never answered."

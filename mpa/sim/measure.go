@@ -110,7 +110,10 @@ func span[T any](list []T, when func(T) float64, until, window float64) (last, f
 }
 
 // sums of the counters up to a time; a minute is the difference of two.
-type sums struct{ hours, coreHours, gibHours, busy, memorySecs, arrived float64 }
+type sums struct {
+	hours, coreHours, gibHours, busy, memorySecs, arrived float64
+	scalings, resizes, kills                              int
+}
 
 // sums returns the counters up to now. It does not advance the pods, which would change
 // their rounding.
@@ -119,7 +122,11 @@ func (s *simulation) sums(now float64) sums {
 	for _, p := range s.pods {
 		busy += p.BusyAt(now)
 	}
-	return sums{s.result.Hours, s.result.CoreHours, s.result.GiBHours, busy, s.memorySecs, float64(s.e.Counters().Arrived)}
+	r := &s.result
+	return sums{
+		r.Hours, r.CoreHours, r.GiBHours, busy, s.memorySecs, float64(s.e.Counters().Arrived),
+		r.ReplicaChanges, r.RequestChanges, r.Kills,
+	}
 }
 
 // account adds a tick of the resources that pods hold.
@@ -139,11 +146,7 @@ func (s *simulation) account() {
 
 func (s *simulation) endMinute(now float64, counting bool) {
 	slo := s.cfg.App.Target.SLO
-	violated := false
-	if slo.Latency > 0 && s.minute.Count()+s.minuteFailed > 0 {
-		share := float64(s.minuteFailed) / float64(s.minute.Count()+s.minuteFailed)
-		violated = s.minute.Percentile(slo.Percentile) > slo.Latency || share > 1-slo.Percentile/100
-	}
+	violated := slo.Latency > 0 && s.minute.WithLost(slo.Percentile, s.minuteFailed) > slo.Latency // not without requests, where it is NaN
 	if violated {
 		s.result.ViolatingMinutes++
 	}
@@ -161,7 +164,9 @@ func (s *simulation) record(now float64, violated bool) {
 		CPU: (sum.coreHours - before.coreHours) / hours, CPUUsed: (sum.busy - before.busy) / hours / 3600,
 		Memory:     (sum.gibHours - before.gibHours) / hours * (1 << 30),
 		MemoryUsed: (sum.memorySecs - before.memorySecs) / hours * (1 << 30),
-		P50:        s.minute.Percentile(50), P95: s.minute.Percentile(95), P99: s.minute.Percentile(99), Violated: violated,
+		P50:        s.minute.WithLost(50, s.minuteFailed), P95: s.minute.WithLost(95, s.minuteFailed), P99: s.minute.WithLost(99, s.minuteFailed),
+		Violated: violated,
+		Scalings: sum.scalings - before.scalings, Resizes: sum.resizes - before.resizes, Kills: sum.kills - before.kills,
 	}
 	s.before = sum
 	s.cfg.Record(m)

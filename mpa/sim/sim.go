@@ -45,8 +45,12 @@ type Minute struct {
 	// Requested and used: cores and bytes.
 	CPU, CPUUsed       float64
 	Memory, MemoryUsed float64
-	// Percentiles of latency in seconds; NaN where nothing was answered.
+	// Percentiles of latency in seconds. A lost request takes for ever, so +Inf says that the
+	// percentile is lost; NaN without requests.
 	P50, P95, P99 float64
+	// Changes of the number of replicas and of their size, and containers that ran out of
+	// memory.
+	Scalings, Resizes, Kills int
 	// Violated says that the promised percentile was not kept.
 	Violated bool
 }
@@ -91,7 +95,7 @@ type Result struct {
 	Requests         int64   `json:"requests"`
 	Violations       int64   `json:"violating_requests"`
 	ViolatingMinutes int     `json:"violating_minutes"`
-	P50              float64 `json:"p50_seconds"`
+	P50              float64 `json:"p50_seconds"` // of answered requests
 	P95              float64 `json:"p95_seconds"`
 	P99              float64 `json:"p99_seconds"`
 	// Requested resources, and the share of them that was used.
@@ -111,6 +115,12 @@ type Result struct {
 	Evictions    int     `json:"evictions"`
 	MeanReplicas float64 `json:"mean_replicas"`
 	Tries        int64   `json:"tries"`
+	// Lost requests, of the violating ones, were never answered. The other percentiles are of
+	// all requests; a lost one takes for ever, so +Inf says that the percentile is lost.
+	Lost   int64   `json:"lost_requests"`
+	AllP50 Seconds `json:"p50_all_seconds"`
+	AllP95 Seconds `json:"p95_all_seconds"`
+	AllP99 Seconds `json:"p99_all_seconds"`
 }
 
 // tick is how often pods change their state, in seconds.
@@ -295,6 +305,9 @@ func (s *simulation) finish(before loadsim.Counters) {
 	r.Tries = c.Tries - before.Tries
 	r.Violations = c.Late - before.Late + c.Failed - before.Failed
 	r.P50, r.P95, r.P99 = s.e.All.Percentile(50), s.e.All.Percentile(95), s.e.All.Percentile(99)
+	r.Lost = c.Failed - before.Failed
+	all := func(p float64) Seconds { return Seconds(s.e.All.WithLost(p, r.Lost)) }
+	r.AllP50, r.AllP95, r.AllP99 = all(50), all(95), all(99)
 	for _, p := range s.pods {
 		s.busy += p.Busy()
 	}

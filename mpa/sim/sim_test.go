@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"encoding/json"
 	"math"
 	"testing"
 
@@ -139,12 +140,13 @@ func TestResize(t *testing.T) {
 
 // A recorder changes nothing, and its minutes add up to the result.
 func TestRecord(t *testing.T) {
-	cfg := Config{App: webApp(), Load: loadsim.Load{Step: 60, PerSec: []float64{20, 60, 100, 0}}, Seconds: 1800, Warmup: 330, Seed: 4}
+	cfg := Config{App: webApp(), Load: loadsim.Load{Step: 60, PerSec: []float64{20, 60, 300, 0}}, Seconds: 1800, Warmup: 330, Seed: 4}
 	plain := simulate(t, "hpa+vpa", cfg)
 	var minutes []Minute
 	cfg.Record = func(m Minute) { minutes = append(minutes, m) }
 	assert.Equal(t, plain, simulate(t, "hpa+vpa", cfg))
 	var seconds, requests, coreHours, used, violated float64
+	var scalings, resizes, kills int
 	last := cfg.Warmup
 	for _, m := range minutes {
 		length := m.Time - last
@@ -158,6 +160,7 @@ func TestRecord(t *testing.T) {
 		if m.Violated {
 			violated++
 		}
+		scalings, resizes, kills = scalings+m.Scalings, resizes+m.Resizes, kills+m.Kills
 	}
 	assert.Len(t, minutes, 25)
 	assert.InEpsilon(t, 1470, seconds, .001)
@@ -165,4 +168,63 @@ func TestRecord(t *testing.T) {
 	assert.InEpsilon(t, plain.CoreHours, coreHours, .001)
 	assert.InEpsilon(t, plain.CPUUtilisation*plain.CoreHours, used, .001)
 	assert.InDelta(t, plain.ViolatingMinutes, violated, 0)
+	assert.Positive(t, scalings)
+	assert.Equal(t, [3]int{plain.ReplicaChanges, plain.RequestChanges, plain.Kills}, [3]int{scalings, resizes, kills})
+}
+
+// One pod gets ten times what it can answer. Most requests are lost, and no percentile of all
+// requests but the lowest is a number, whatever those few took that were answered.
+func TestLostRequestsCount(t *testing.T) {
+	app := webApp()
+	app.Replicas, app.Target.Replicas = 1, mpa.Range{Min: 1, Max: 1}
+	cfg := Config{App: app, Load: loadsim.Load{Step: 60, PerSec: []float64{500}}, Seconds: 600, Warmup: 60, Seed: 5}
+	lost := 0
+	cfg.Record = func(m Minute) {
+		if math.IsInf(m.P99, 1) {
+			lost++
+			assert.True(t, m.Violated)
+		}
+	}
+	r := simulate(t, "static", cfg)
+	t.Logf("%+v", r)
+	assert.Greater(t, r.Lost, r.Requests/2)
+	assert.LessOrEqual(t, r.Lost, r.Violations)
+	assert.Less(t, r.P99, 4.1, "of answered requests: two tries of two seconds")
+	forever := Seconds(math.Inf(1))
+	assert.Equal(t, [3]Seconds{forever, forever, forever}, [3]Seconds{r.AllP50, r.AllP95, r.AllP99})
+	text, err := json.Marshal(r)
+	require.NoError(t, err)
+	var back Result
+	require.NoError(t, json.Unmarshal(text, &back))
+	assert.Equal(t, r, back)
+	assert.Equal(t, 9, lost)
+
+	cfg.Load.PerSec[0] = 10
+	r = simulate(t, "static", cfg)
+	require.Zero(t, r.Lost)
+	assert.Equal(t, [3]Seconds{Seconds(r.P50), Seconds(r.P95), Seconds(r.P99)}, [3]Seconds{r.AllP50, r.AllP95, r.AllP99})
+}
+
+// Of a thousand requests six are late and six are lost: fewer than 99 % kept the promise, though
+// neither number alone is too large.
+func TestMinuteCountsLateAndLostTogether(t *testing.T) {
+	cfg := Config{App: webApp()}
+	for _, test := range []struct {
+		late, lost int
+		want       int
+	}{{6, 6, 1}, {6, 4, 0}, {0, 10, 0}, {0, 11, 1}, {11, 0, 1}, {10, 0, 0}} {
+		s := &simulation{cfg: &cfg}
+		for i := range 1000 - test.lost {
+			latency := .01
+			if i < test.late {
+				latency = 1
+			}
+			s.minute.Add(latency)
+		}
+		s.minuteFailed = int64(test.lost)
+		s.endMinute(60, false)
+		assert.Equal(t, test.want, s.result.ViolatingMinutes, "%+v", test)
+		s.endMinute(120, false)
+		assert.Equal(t, test.want, s.result.ViolatingMinutes, "a minute without requests")
+	}
 }

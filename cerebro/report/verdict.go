@@ -1,0 +1,174 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/sigma-scheduler/sigma/internal/sheet"
+)
+
+// A verdict is what a page says first: whether the subject is worth its while, in a sentence, and what to do next.
+type verdict struct {
+	Text, Next, Command string
+}
+
+// newVerdict compares the learned policy, else the best one, with the best rule that is free and with the present
+// placement. Its text is empty where costs do not compare: where items are left out or wait.
+func newVerdict(list []Comparison) (v verdict) {
+	subject, free, current := contenders(list)
+	switch {
+	case subject == nil && free == nil:
+		return v
+	case subject == nil:
+		subject, free = free, nil
+	}
+	name := shortName(subject.Policy)
+	var parts []string
+	worth := 0 // of the policy against the free rule: it saves, costs more, or neither is proven
+	if free != nil {
+		i := savingPercent(list, subject.Policy, free.Policy)
+		if i == nil {
+			return v
+		}
+		against := shortName(free.Policy) + ", the best rule that is free"
+		switch ends := intervalText(i); {
+		case i.Low > 0:
+			worth = 1
+			parts = append(parts, fmt.Sprintf("saves %s of the cost against %s%s", percentText(i.Mean), against, ends))
+		case i.High < 0:
+			worth = -1
+			parts = append(parts, fmt.Sprintf("costs %s more than %s%s", percentText(-i.Mean), against, strings.Replace(ends, "95 %:", "95 %, saved:", 1)))
+		case i.Low == i.High:
+			parts = append(parts, "costs as much as "+against)
+		default:
+			parts = append(parts, fmt.Sprintf("saves nothing that is proven against %s: %s%s", against, percentText(i.Mean), ends))
+		}
+	}
+	if current != nil {
+		if i := savingPercent(list, subject.Policy, current.Policy); i != nil {
+			word := "less"
+			if i.Mean < 0 {
+				word = "more"
+			}
+			parts = append(parts, fmt.Sprintf("%s %s than the present placement", percentText(math.Abs(i.Mean)), word))
+		}
+	}
+	if len(parts) == 0 {
+		return v
+	}
+	if len(parts) == 2 && free != nil {
+		parts[1] = "it costs " + parts[1]
+	} else if free == nil {
+		parts[0] = "costs " + parts[0]
+	}
+	v.Text = name + " " + strings.Join(parts, "; ") + "."
+	if len(list) > 1 {
+		v.Text = strings.TrimSuffix(v.Text, ".") + fmt.Sprintf(" (means over %d traces).", len(list))
+	}
+	v.Next, v.Command = next(list, subject, free, worth)
+	return v
+}
+
+// next is what to do about a verdict, and the command for it.
+func next(list []Comparison, subject, free *Result, worth int) (text, command string) {
+	trace := list[0].Trace.Name
+	if len(list) > 1 {
+		trace = "TRACES"
+	}
+	file := strings.HasSuffix(subject.Policy, ".yaml")
+	switch {
+	case worth > 0 && file:
+		return "Apply it; it begins in shadow, where it decides nothing:", "kubectl apply -f " + subject.Policy
+	case worth > 0:
+		return "Learn a policy from these days, which may save more:", "sigma tune --trace " + trace + " --out policy.yaml"
+	case free != nil && worth < 0:
+		return "Take the rule that is free, or learn a policy from recorded days:", "sigma tune --trace " + trace + " --out policy.yaml"
+	case free != nil:
+		return "Learn a policy from recorded days, which says whether it is worth it:", "sigma tune --trace " + trace + " --out policy.yaml"
+	}
+	return "Compare with a policy that was learned:", "sigma compare --trace " + trace + " --policy current," + subject.Policy + ",learned"
+}
+
+// contenders are the best learned policy, the best rule that is free and the present placement, of those that all
+// comparisons have; K2 is nearly offline and none of them.
+func contenders(list []Comparison) (subject, free, current *Result) {
+	if len(list) == 0 {
+		return nil, nil, nil
+	}
+	take := func(r *Result) {
+		switch {
+		case offline(r) == 1:
+		case r.Policy == "current":
+			current = r
+		case learned(r) || r.Digest != "":
+			if subject == nil {
+				subject = r
+			}
+		case free == nil:
+			free = r
+		}
+	}
+	if len(list) == 1 {
+		for i := range list[0].Results {
+			take(&list[0].Results[i])
+		}
+		return subject, free, current
+	}
+	for _, row := range Aggregate(list) {
+		if row.Traces == len(list) {
+			take(findResult(&list[0], row.Policy, row.Knowledge))
+		}
+	}
+	return subject, free, current
+}
+
+func findResult(c *Comparison, policy, knowledge string) *Result {
+	i := slices.IndexFunc(c.Results, func(r Result) bool { return r.Policy == policy && r.Knowledge == knowledge })
+	return &c.Results[i]
+}
+
+// savingPercent is by how much less of the cost one policy needs than another: of one trace with the interval over orders, of
+// several with that over traces; nil where costs do not compare.
+func savingPercent(list []Comparison, policy, against string) *Interval {
+	of := func(c *Comparison) *Interval {
+		a, b := c.result(policy), c.result(against)
+		if a == nil || b == nil {
+			return nil
+		}
+		return c.saving(a, b).Percent
+	}
+	if len(list) == 1 {
+		return of(&list[0])
+	}
+	var values []float64
+	for i := range list {
+		p := of(&list[i])
+		if p == nil {
+			return nil
+		}
+		values = append(values, p.Mean)
+	}
+	i := intervalOf(values)
+	i.scale(1)
+	return i
+}
+
+// percentText writes a number of percent with a minus that is one.
+func percentText(v float64) string { return minusText(v) + "\u00a0%" }
+
+func minusText(v float64) string { return strings.Replace(sheet.Figure(v, 1, false), "-", "−", 1) }
+
+func intervalText(i *Interval) string {
+	if i.Low == i.High {
+		return ""
+	}
+	return fmt.Sprintf(" (95 %%: %s to %s)", minusText(i.Low), minusText(i.High))
+}
+
+// shortName names a policy by its file without folder and ending.
+func shortName(policy string) string {
+	return strings.TrimSuffix(filepath.Base(policy), ".yaml")
+}
