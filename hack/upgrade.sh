@@ -28,4 +28,4 @@ git worktree add --quiet --detach "$scratch/tree" "$commit"
 )
 
 echo "before $commit, after $(git describe --always --dirty)"
-SIGMA_BEFORE=$before hack/e2e.sh -run '^TestUpgrade(Files)?$' -v
+SIGMA_BEFORE=$before hack/e2e.sh -run '^TestUpgrade(Files|ToChart)?$' -v

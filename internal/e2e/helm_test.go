@@ -5,6 +5,7 @@ package e2e_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,12 +22,23 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/e2e"
 )
 
-// TestHelm runs every command of docs/helm.md.
-func TestHelm(t *testing.T) {
-	c := ownCluster(t)
+// fromKustomize is the section of docs/helm.md that TestUpgradeToChart runs.
+const fromKustomize = "From kustomize, and back"
+
+// openHelmPage opens docs/helm.md with Helm, the chart and the sections that are wanted.
+func openHelmPage(t *testing.T, c *e2e.Cluster, wanted func(section string) bool) *reader {
+	t.Helper()
 	page := openPage(t, c, "helm.md")
+	page.blocks = slices.DeleteFunc(page.blocks, func(b docBlock) bool { return !wanted(b.section) })
 	require.NoError(t, os.Symlink(e2e.Program(t, "helm"), filepath.Join(page.dir, "bin", "helm")))
 	require.NoError(t, os.CopyFS(filepath.Join(page.dir, "out", "chart", "sigma"), os.DirFS(e2e.Program(t, "chart"))))
+	return page
+}
+
+// TestHelm runs every command of docs/helm.md, but for those from kustomize.
+func TestHelm(t *testing.T) {
+	c := ownCluster(t)
+	page := openHelmPage(t, c, func(section string) bool { return section != fromKustomize })
 	before := clusterObjects(t, page)
 	require.LessOrEqual(t, page.commands("Install"), 5, "commands to a policy in shadow")
 	require.LessOrEqual(t, page.commands("Canary, then live"), 3, "commands from there to live")

@@ -250,11 +250,11 @@ func TestShadowThenLive(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "decisions.jsonl")
 	s := c.StartScheduler(t, scheduler, sigmaConfig(false, "appLabel: app, decisionLog: "+log))
 
-	// Upstream's scores usually prefer an empty node as long as there is one.
+	// Upstream's scores prefer an empty node as long as there is one, but for ties and what they see late.
 	pods := e2e.Pods(ns, 15, 30)
 	c.CreatePods(t, pods...)
 	c.WaitBound(t, ns, 30)
-	require.Greater(t, nodesWithPods(c, ns), 25)
+	require.Greater(t, nodesWithPods(c, ns), 20)
 	made, elsewhere := decisions(t, log), 0
 	for _, pod := range pods {
 		d := made[pod.Name]

@@ -351,8 +351,9 @@ spec: {devices: {requests: [{name: r, exactly: {deviceClassName: example}}]}}
 // objects are the policy and the rule without their status.
 func (u *upgraded) objects() string {
 	u.Helper()
-	return u.c.Kubectl(u, "", "get", "placementpolicy/general", "placementrule/few", "-o",
+	text := u.c.Kubectl(u, "", "get", "placementpolicy/general", "placementrule/few", "-o",
 		`jsonpath={range .items[*]}{.metadata.uid} {.metadata.generation} {.spec}{"\n"}{end}`)
+	return strings.ReplaceAll(text, `,"topologyKey":"kubernetes.io/hostname"`, "") // a default that the former definition does not have
 }
 
 // continueLog gives a scheduler the present leader's decision log to continue: a copy, since
