@@ -7,6 +7,7 @@
 package makeroom
 
 import (
+	"cmp"
 	"context"
 	"hash/fnv"
 	"slices"
@@ -34,6 +35,8 @@ type Request struct {
 	Stays func(*v1.Pod) bool
 	// Engaged reports whether others have a claim on a workload's pods, by group.
 	Engaged func(group string) bool
+
+	may map[string]bool // Nodes
 }
 
 // A Move takes a pod that stands to another node.
@@ -46,8 +49,8 @@ type Move struct {
 var budgets = []int{1, 2, 4, 8, 16, 32}
 
 // Find returns moves in the order in which they can be carried out, and the node that they open
-// to the pod; node is empty where there is no such chain. Of a workload one pod moves, to a
-// node of its own. The node of the pod takes no other. No pod of higher priority moves.
+// to the pod; node is empty where there is no such chain. Of a workload one pod moves. The
+// node of the pod takes no other. No pod of higher priority moves.
 func Find(l *ledger.Ledger, r Request) (list []Move, node string) {
 	app := l.App(r.App)
 	if app == nil || r.Chain < 1 || len(r.Nodes) == 0 || podspec.UnknownConstraint(r.Pod) != "" || r.engaged(app.Group()) {
@@ -56,17 +59,117 @@ func Find(l *ledger.Ledger, r Request) (list []Move, node string) {
 	if least := app.Spec().SpreadMin; least > 1 {
 		return nil, "" // where it may go depends on where the others of it go
 	}
-	m := newModel(l, &r, app)
-	if !m.roomInAll(l) {
-		return nil, ""
-	}
-	for i, budget := range budgets {
-		budget = min(budget, r.Chain)
-		if list, node = m.search(budget, seed(l, app)+uint64(i)); node != "" || budget == r.Chain {
+	// Reading which pods may move takes most of the time: a few nodes come first, then all.
+	for _, lines := range [][]int32{near(l, &r, app), nil} {
+		if list, node = r.findOn(l, app, lines); node != "" || lines == nil {
 			break
 		}
 	}
 	return list, node
+}
+
+// nearTries is how often a chain of one length is looked for on a few nodes.
+const nearTries = 3
+
+// findOn is Find on the nodes of some lines; nil = on all.
+func (r *Request) findOn(l *ledger.Ledger, app *ledger.AppEntry, lines []int32) (list []Move, node string) {
+	m := newModel(l, r, app, lines)
+	if m == nil || !m.roomInAll(l) {
+		return nil, ""
+	}
+	tries := 1
+	if lines != nil {
+		tries = nearTries
+	}
+	next := seed(l, app)
+	for _, budget := range budgets {
+		budget = min(budget, r.Chain)
+		for range tries {
+			if list, node = m.search(budget, next); node != "" {
+				return list, node
+			}
+			next++
+		}
+		if budget == r.Chain {
+			break
+		}
+	}
+	return nil, ""
+}
+
+// nearest is how many nodes of each of three kinds a search looks at first.
+const nearest = 24
+
+// near are the lines, in ascending order, of the nodes at which a search looks first: those that the pod may come to
+// and that lack least of what it needs, those with the most room of what there is least of, and some of all.
+// nil = there are few more.
+func near(l *ledger.Ledger, r *Request, app *ledger.AppEntry) []int32 {
+	state := l.Columns()
+	inst := state.Instance()
+	if len(inst.Machines) < 5*nearest {
+		return nil
+	}
+	need := inst.Apps[l.AppIndex(app.Name())].Demand
+	scarce := scarcest(state, need)
+	type at struct {
+		line int32
+		key  float64 // the least comes first
+	}
+	var comes, takes []at
+	may := r.nodes()
+	for line := range inst.Machines {
+		name := inst.Machines[line].Name
+		if isClosed(state, l, l.Node(name)) {
+			continue
+		}
+		m := l.MachineIndex(name)
+		takes = append(takes, at{int32(line), -float64(state.Free(scarce)[m])})
+		if may[name] {
+			lacks := 0.
+			for d := range need {
+				lacks = max(lacks, float64(need[d]-state.Free(d)[m])/float64(max(1, need[d])))
+			}
+			comes = append(comes, at{int32(line), lacks})
+		}
+	}
+	var lines []int32
+	step := max(1, len(takes)/nearest)
+	for k := 0; k < len(takes); k += step { // others, since pods of other sizes may fit there
+		lines = append(lines, takes[k].line)
+	}
+	for _, list := range [][]at{comes, takes} {
+		slices.SortFunc(list, func(a, b at) int { return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.line, b.line)) })
+		for _, a := range list[:min(nearest, len(list))] {
+			lines = append(lines, a.line)
+		}
+	}
+	slices.Sort(lines)
+	return slices.Compact(lines)
+}
+
+// scarcest is the dimension of which a need is the largest part of what is free on all machines.
+func scarcest(state *binpack.State, need []int64) (dimension int) {
+	most := -1.
+	for d := range need {
+		free := 0.
+		for _, f := range state.Free(d) {
+			free += float64(max(0, f))
+		}
+		if part := float64(need[d]) / max(1, free); part > most {
+			dimension, most = d, part
+		}
+	}
+	return dimension
+}
+
+func (r *Request) nodes() map[string]bool {
+	if r.may == nil {
+		r.may = make(map[string]bool, len(r.Nodes))
+		for _, name := range r.Nodes {
+			r.may[name] = true
+		}
+	}
+	return r.may
 }
 
 func (r *Request) engaged(g *ledger.Group) bool { return r.Engaged != nil && r.Engaged(g.Name()) }
@@ -92,11 +195,13 @@ type kind struct {
 	stays bool // all its pods
 }
 
-// newModel is the ledger's problem with some changes. The fleet is fixed. Each type of
+// newModel is the ledger's problem with some changes, on some of its machines, by line in ascending order; nil =
+// on all. The fleet is fixed. Each type of
 // machine is two: those that the pod may come to, and the others. The pod is of an app of
 // its own, the last. Machines in which nothing may change have no room. Spread is left out,
-// and the pods that have to keep it stay.
-func newModel(l *ledger.Ledger, r *Request, app *ledger.AppEntry) *model {
+// and the pods that have to keep it stay. Where not all pods are in the model, nothing that a rule by
+// zone binds moves, and the model is nil if such a rule binds the pod itself.
+func newModel(l *ledger.Ledger, r *Request, app *ledger.AppEntry, lines []int32) *model {
 	state := l.Columns()
 	inst := *state.Instance()
 	inst.Fleet = binpack.Fixed
@@ -105,13 +210,18 @@ func newModel(l *ledger.Ledger, r *Request, app *ledger.AppEntry) *model {
 		types = append(types, name, name+"\x00may")
 	}
 	inst.Types = types
-	may := map[string]bool{}
-	for _, name := range r.Nodes {
-		may[name] = true
-	}
+	may := r.nodes()
 	m := &model{inst: &inst, apps: map[*ledger.AppEntry]kind{}}
+	whole := lines == nil
+	if whole {
+		inst.Machines = slices.Clone(inst.Machines)
+	} else {
+		inst.Machines = make([]binpack.MachineLine, len(lines))
+		for i, line := range lines {
+			inst.Machines[i] = state.Instance().Machines[line]
+		}
+	}
 	closed := make([]bool, len(inst.Machines))
-	inst.Machines = slices.Clone(inst.Machines)
 	nothing := make([]int64, len(inst.Dimensions))
 	for line := range inst.Machines {
 		at := &inst.Machines[line]
@@ -119,9 +229,14 @@ func newModel(l *ledger.Ledger, r *Request, app *ledger.AppEntry) *model {
 		if may[at.Name] {
 			at.Type++
 		}
-		if n := l.Node(at.Name); overfull(state, l.MachineIndex(at.Name)) || !ready(n) {
+		if n := l.Node(at.Name); isClosed(state, l, n) {
 			closed[line], at.Capacity = true, nothing
+			whole = whole && len(n.Pods()) == 0
 		}
+	}
+	byZone := func(g int32) bool { return !whole && state.ByZone(g) }
+	if byZone(inst.Apps[l.AppIndex(app.Name())].Group) {
+		return nil
 	}
 	inst.Groups = slices.Clone(inst.Groups)
 	for g := range inst.Groups {
@@ -148,7 +263,7 @@ func newModel(l *ledger.Ledger, r *Request, app *ledger.AppEntry) *model {
 	inst.Apps = append(inst.Apps, own)
 	for line := range inst.Machines {
 		if !closed[line] {
-			m.addPods(l, r, app, int32(line))
+			m.addPods(l, r, app, int32(line), byZone)
 		}
 	}
 	m.add(moves.Item{App: int32(len(inst.Apps) - 1), Line: -1, Index: -1}, nil)
@@ -159,14 +274,15 @@ func (m *model) add(i moves.Item, p *ledger.Pod) {
 	m.items, m.pods = append(m.items, i), append(m.pods, p)
 }
 
-// addPods adds what stands on a node, and what is reserved there.
-func (m *model) addPods(l *ledger.Ledger, r *Request, app *ledger.AppEntry, line int32) {
+// addPods adds what stands on a node, and what is reserved there. Groups stay that byZone names.
+func (m *model) addPods(l *ledger.Ledger, r *Request, app *ledger.AppEntry, line int32, byZone func(group int32) bool) {
 	n := l.Node(m.inst.Machines[line].Name)
 	pods := slices.SortedFunc(slices.Values(n.Pods()), func(a, b *ledger.Pod) int { return strings.Compare(a.UID(), b.UID()) })
 	for _, p := range pods {
 		k, ok := m.apps[p.App()]
 		if !ok {
-			k = kind{l.AppIndex(p.App().Name()), r.stays(p.App(), app)}
+			k.index = l.AppIndex(p.App().Name())
+			k.stays = byZone(m.inst.Apps[k.index].Group) || r.stays(p.App(), app)
 			m.apps[p.App()] = k
 		}
 		m.add(moves.Item{App: k.index, Line: line, Fixed: k.stays || !r.mayMove(p)}, p)
@@ -195,6 +311,11 @@ func (r *Request) mayMove(p *ledger.Pod) bool {
 		return false
 	}
 	return corev1.PodPriority(object) <= corev1.PodPriority(r.Pod) && podspec.Movable(object) == "" && (r.Stays == nil || !r.Stays(object))
+}
+
+// isClosed reports whether nothing may change on a node.
+func isClosed(state *binpack.State, l *ledger.Ledger, n *ledger.Node) bool {
+	return overfull(state, l.MachineIndex(n.Name())) || !ready(n)
 }
 
 // overfull reports whether the pods on a machine take more than it has.
@@ -238,26 +359,29 @@ func (m *model) search(most int, seed uint64) (list []Move, node string) {
 	if err != nil || len(planner.MakeRoom(context.Background())) > 0 {
 		return nil, ""
 	}
-	groups, nodes := map[*ledger.Group]bool{}, map[string]bool{}
+	groups, leaves, comes := map[*ledger.Group]bool{}, map[string]bool{}, map[string]int{}
 	for _, move := range planner.Moves() {
 		to := m.inst.Machines[move.To.Line].Name
-		if nodes[to] {
-			return nil, ""
-		}
-		nodes[to] = true
 		if move.From == moves.Nowhere {
 			node = to
 			continue
 		}
+		comes[to]++
 		p := m.pods[move.Item]
+		leaves[p.Node().Name()] = true
 		if groups[p.App().Group()] || node != "" {
 			return nil, ""
 		}
 		groups[p.App().Group()] = true
 		list = append(list, Move{Pod: p.Object.(*v1.Pod), To: to})
 	}
-	if len(list) == 0 || len(list) > most {
+	if len(list) == 0 || len(list) > most || comes[node] > 0 {
 		return nil, ""
+	}
+	for to, n := range comes {
+		if n > 1 && leaves[to] { // all room is reserved from the start: one would keep the other off
+			return nil, ""
+		}
 	}
 	return list, node
 }
