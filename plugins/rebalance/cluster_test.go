@@ -2,6 +2,7 @@ package rebalance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -12,7 +13,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
@@ -247,11 +250,15 @@ func (c *cluster) Evict(ctx context.Context, rebalance string, perHour int, p *v
 	return nil
 }
 
-// Evicted implements [Site].
+// Recent implements [Site]. Without rights workloads cannot be read.
 func (c *cluster) Recent(context.Context) (func(*v1.Pod) bool, error) {
+	if c.lacks != "" {
+		return nil, fmt.Errorf("list workloads: %w", apierrors.NewForbidden(schema.GroupResource{Resource: "deployments"}, "", errors.New("no")))
+	}
 	return func(p *v1.Pod) bool { return c.recent[workloadOf(p)] }, nil
 }
 
+// Evicted implements [Site].
 func (c *cluster) Evicted(_ context.Context, rebalance string) (n int, err error) {
 	require.Equal(c, c.object.Name, rebalance)
 	for _, at := range c.written {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -127,7 +128,10 @@ func (c *controller) stays(ctx context.Context, s *setting, p *snapshot.Picture)
 		return nil, nil
 	}
 	recent, err := c.Site.Recent(ctx)
-	if err != nil {
+	switch {
+	case apierrors.IsForbidden(err): // then nothing is evicted, and newWork says why
+		recent = func(*v1.Pod) bool { return false }
+	case err != nil:
 		return nil, err
 	}
 	budgets, forbidden, engaged := c.Site.Stays(), map[string]bool{}, map[string]bool{}
