@@ -69,7 +69,7 @@ type Bounds struct {
 // When the context ends, the linear programs stop, and Best returns what is proven
 // by then.
 func Best(ctx context.Context, inst *binpack.Instance, items []int64, opt Options) Bounds {
-	inst = perMachine(inst)
+	inst = perMachine(inst, items)
 	volume := Volume(inst, items)
 	needs := needsOf(inst, items)
 	out := Bounds{Bound: volume, Each: []Bound{volume}}

@@ -14,10 +14,10 @@ import (
 // of a linear program for some moments give a bound at any other moment too. Spread
 // does not count then, since departures may undo it.
 func BestOverTime(ctx context.Context, inst *binpack.Instance, changes []Change, measureFrom float64, opt Options) Bounds {
-	inst = perMachine(inst)
 	if !departs(changes) {
 		return Best(ctx, inst, sumOf(inst, changes), opt)
 	}
+	inst = perMachine(inst, nil)
 	volume := VolumeOverTime(inst, changes, measureFrom)
 	f := newFollower(inst, changes)
 	over := f.run(changes, measureFrom)

@@ -24,8 +24,12 @@ func TestZonesNeedMachines(t *testing.T) {
 		{"a spread", binpack.ZoneLimits{SpreadMin: 2}, nil, []int64{5, 0}, 2, 1},
 		{"of few items", binpack.ZoneLimits{SpreadMin: 3}, nil, []int64{2, 0}, 2, 1},
 		{"skew 1", binpack.ZoneLimits{Skew: 1}, nil, []int64{7, 0}, 3, 1},
-		{"skew 2", binpack.ZoneLimits{Skew: 2}, nil, []int64{7, 0}, 1, 1},
+		{"skew 2", binpack.ZoneLimits{Skew: 2}, nil, []int64{7, 0}, 3, 1},
+		{"skew 2 of few items", binpack.ZoneLimits{Skew: 2}, nil, []int64{3, 0}, 2, 1},
+		{"a wide skew", binpack.ZoneLimits{Skew: 9}, nil, []int64{7, 0}, 1, 1},
 		{"apart", binpack.ZoneLimits{}, []binpack.Rule{{A: 0, B: 1}}, []int64{1, 1}, 2, 2},
+		{"apart but outside", binpack.ZoneLimits{}, []binpack.Rule{{A: 0, B: 1}}, []int64{1, 1}, 1, 1},
+		{"apart and not outside", binpack.ZoneLimits{Limit: 5}, []binpack.Rule{{A: 0, B: 1}}, []int64{1, 1}, 2, 2},
 		{"at most one", binpack.ZoneLimits{}, []binpack.Rule{{A: 0, B: 1, Max: 1}}, []int64{1, 1}, 1, 1},
 	} {
 		inst := &binpack.Instance{
@@ -33,7 +37,11 @@ func TestZonesNeedMachines(t *testing.T) {
 			Apps: []binpack.App{{Name: "a", Group: 0, Demand: []int64{1}}, {Name: "b", Group: 1, Demand: []int64{1}}},
 		}
 		inst.Groups[0].Zone = c.zone
-		for i, zone := range []string{"x", "y", "z", "z", ""} {
+		zones := []string{"x", "y", "z", "z", ""}
+		if c.name == "apart" {
+			zones = zones[:4]
+		}
+		for i, zone := range zones {
 			inst.Machines = append(inst.Machines, binpack.MachineLine{Name: fmt.Sprint(i), Zone: zone, Count: binpack.Unlimited, Capacity: []int64{100}, Cost: 1})
 		}
 		require.EqualValues(t, c.want, Best(t.Context(), inst, c.items, Options{}).Machines, c.name)
