@@ -48,7 +48,7 @@ type modelColumn struct {
 // NewModel makes the program for items beside what stands. It has no more machines
 // than a known packing could pay for.
 func NewModel(inst *binpack.Instance, items []int64, standing []Machine, cost float64) *Model {
-	m := &Model{inst: inst, items: items, standing: standing, p: newPlanner(inst, items, standing), at: map[string]int{}}
+	m := &Model{inst: inst, items: items, standing: standing, p: newPlanner(inst, items, standing, nil), at: map[string]int{}}
 	m.slots = slices.Clone(m.p.kind)
 	total := int64(0)
 	for _, n := range items {

@@ -37,7 +37,8 @@ type planner struct {
 	members [][]int32 // apps
 	out     [][]binpack.Rule
 	into    [][]binpack.Rule
-	onGroup []int32 // machines that hold it
+	onGroup []int32    // machines that hold it
+	zones   *planZones // nil = none binds
 
 	// Per machine; closed ones have kind -1.
 	kind      []int32
@@ -86,7 +87,8 @@ type ranked struct {
 	app int32
 }
 
-func newPlanner(inst *binpack.Instance, items []int64, standing []Machine) *planner {
+// newPlanner has what stands. Zones may be nil.
+func newPlanner(inst *binpack.Instance, items []int64, standing []Machine, zones *planZones) *planner {
 	n := len(inst.Apps)
 	p := &planner{
 		inst: inst, rng: rand.New(rand.NewPCG(0, 0)),
@@ -94,7 +96,7 @@ func newPlanner(inst *binpack.Instance, items []int64, standing []Machine) *plan
 		waitAt: make([]int32, n), late: make([]bool, n), tried: make([]uint32, n), watch: &watch{ctx: context.Background()},
 		members: make([][]int32, len(inst.Groups)), onGroup: make([]int32, len(inst.Groups)),
 		out: make([][]binpack.Rule, len(inst.Groups)), into: make([][]binpack.Rule, len(inst.Groups)),
-		free: make([][]int64, len(inst.Dimensions)), least: make([]int64, len(inst.Dimensions)),
+		zones: zones, free: make([][]int64, len(inst.Dimensions)), least: make([]int64, len(inst.Dimensions)),
 	}
 	for a, app := range inst.Apps {
 		p.members[app.Group] = append(p.members[app.Group], int32(a))
@@ -112,16 +114,27 @@ func newPlanner(inst *binpack.Instance, items []int64, standing []Machine) *plan
 	return p
 }
 
-// findKinds numbers the kinds as [binpack.State] does.
+// findKinds finds the kinds: machines that are alike, also in their zone where zones bind.
 func (p *planner) findKinds() {
+	var zones, names []string // of the kinds, all
+	if p.zones != nil {
+		names = p.zones.names()
+	}
 	for _, ml := range p.inst.Machines {
-		k := slices.IndexFunc(p.kinds, func(k binpack.Kind) bool {
-			return k.Type == ml.Type && k.Cost == ml.Cost && slices.Equal(k.Capacity, ml.Capacity)
-		})
+		k := -1
+		for i, kind := range p.kinds {
+			if kind.Type == ml.Type && kind.Cost == ml.Cost && slices.Equal(kind.Capacity, ml.Capacity) && (p.zones == nil || zones[i] == ml.Zone) {
+				k = i
+				break
+			}
+		}
 		if k < 0 {
 			k = len(p.kinds)
 			p.kinds = append(p.kinds, binpack.Kind{Type: ml.Type, Cost: ml.Cost, Capacity: ml.Capacity})
 			p.stock = append(p.stock, 0)
+			if zones = append(zones, ml.Zone); p.zones != nil {
+				p.zones.of = append(p.zones.of, int32(slices.Index(names, ml.Zone)))
+			}
 		}
 		p.kindOfLine = append(p.kindOfLine, int32(k))
 		if ml.Count == binpack.Unlimited || p.stock[k] == math.MaxInt {
@@ -282,6 +295,7 @@ func (p *planner) pick(a int32) int32 {
 	group := app.Group
 	spread := p.inst.Groups[group].SpreadMin
 	narrow := spread > 1 && p.onGroup[group] < spread
+	closed := p.zones.closedTo(a)
 	used := (len(p.kind) + 63) / 64
 	w := int(p.rng.Uint32() % uint32(used))
 	best, top := int32(-1), int64(math.MinInt64)
@@ -292,7 +306,7 @@ func (p *planner) pick(a int32) int32 {
 			if p.best {
 				s = -s
 			}
-			if s <= top || !p.hasRoom(a, m) || narrow && p.count(group, m) > 0 {
+			if s <= top || !p.hasRoom(a, m) || narrow && p.count(group, m) > 0 || closed != nil && closed[p.zones.of[p.kind[m]]] {
 				continue
 			}
 			best, top = m, s

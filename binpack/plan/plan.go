@@ -102,9 +102,9 @@ func (p *Packing) Complete() bool {
 // one is an open one with counts.
 //
 // The packing respects capacity, devices, types, limits, rules and spread, and
-// can be placed in some order. The search does not know zones: what
-// breaks a limit or rule by zone moves at the end. Same seed, same packing. When the context ends, the
-// search ends with the best so far.
+// can be placed in some order. The search counts zones as it goes; where what it found
+// has no order that keeps limits and rules by zone, the rest moves at the end. Same seed, same
+// packing. When the context ends, the search ends with the best so far.
 func Pack(ctx context.Context, inst *binpack.Instance, items []int64, opt Options) Packing {
 	if len(items) != len(inst.Apps) {
 		panic("bound: items must have one entry per app")
@@ -169,7 +169,7 @@ func (s *searches) bound(ctx context.Context, opt bound.Options) bound.Bound {
 
 // run runs a search.
 func (s *searches) run(i int) *planner {
-	p := newPlanner(s.inst, s.items, s.opt.Standing)
+	p := newPlanner(s.inst, s.items, s.opt.Standing, newPlanZones(s.inst))
 	p.watch, p.enough = &s.watch, s.least.Cost
 	opt := s.opt
 	opt.Machines = max(opt.Machines, s.least.Machines)

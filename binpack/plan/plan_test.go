@@ -55,7 +55,7 @@ func TestPlanAroundWhatStands(t *testing.T) {
 
 func TestPlanStepDoesNotAllocate(t *testing.T) {
 	inst, items := smallLike(rand.New(rand.NewPCG(3, 4)), 100)
-	p := newPlanner(inst, items, nil)
+	p := newPlanner(inst, items, nil, nil)
 	p.openFleet(0)
 	p.construct(0, 0)
 	for range 200 { // lists reach their lengths
@@ -69,7 +69,7 @@ func TestPlanUndo(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 5))
 	for i := range 100 {
 		inst, items := randomInstance(rng, binpack.Open, false)
-		p := newPlanner(inst, items, nil)
+		p := newPlanner(inst, items, nil, nil)
 		p.openFleet(0)
 		p.construct(0, 0)
 		blocked, left, spent, volume := slices.Clone(p.blocked), slices.Clone(p.left), p.spent, p.leftVolume
@@ -150,7 +150,7 @@ func TestPlanWithFarTooLittleRoom(t *testing.T) {
 		return volume
 	}
 	greedy := left(-1)
-	p := newPlanner(inst, items, nil)
+	p := newPlanner(inst, items, nil, nil)
 	p.search(Options{Seed: 1, Steps: 1000}, 0)
 	require.LessOrEqual(t, len(p.try), maxTried+ruinMax*10)
 	require.Less(t, left(3000), greedy)
@@ -172,7 +172,7 @@ func TestPlanEffortIsBounded(t *testing.T) {
 		require.Greater(t, p.Steps, steps)
 		steps = p.Steps
 	}}
-	p := newPlanner(inst, items, nil)
+	p := newPlanner(inst, items, nil, nil)
 	p.watch.watch = opt.Watch
 	p.search(opt, 0)
 	require.Empty(t, p.waiting)

@@ -102,8 +102,12 @@ func (p *planner) addLeft(load []float64) {
 // -1. It is -1 when no kind is left.
 func (p *planner) cheapest(load []float64, must int32) int32 {
 	best, least := int32(-1), math.Inf(1)
+	var closed []bool
+	if must >= 0 {
+		closed = p.zones.closedTo(must)
+	}
 	for k := range p.kinds {
-		if p.stock[k] == 0 || must >= 0 && !p.takes[k][must] {
+		if p.stock[k] == 0 || must >= 0 && !p.takes[k][must] || closed != nil && closed[p.zones.of[k]] {
 			continue
 		}
 		n := 1.0
@@ -112,7 +116,7 @@ func (p *planner) cheapest(load []float64, must int32) int32 {
 				n = max(n, v/float64(p.capacity[k][d])) // by 0: +Inf
 			}
 		}
-		if cost := n * float64(p.price[k]); cost < least || best < 0 {
+		if cost := n * float64(p.price[k]); cost < least || best < 0 || cost == least && p.zones.emptier(int32(k), best) {
 			best, least = int32(k), cost
 		}
 	}
@@ -152,6 +156,11 @@ func (p *planner) grow() int {
 		for range int(min(n, float64(p.stock[k]))) {
 			p.open(k)
 			opened++
+			if p.zones != nil { // the next in another zone
+				if k = p.cheapest(load, a); k < 0 {
+					break
+				}
+			}
 		}
 		return opened
 	}
@@ -329,6 +338,9 @@ func (p *planner) fillUp(apps []int32) {
 // takesNow reports whether a machine takes an item as it is.
 func (p *planner) takesNow(a, m int32) bool {
 	if p.blocked[int(a)*p.words+int(m>>6)]>>(m&63)&1 != 0 || !p.hasRoom(a, m) {
+		return false
+	}
+	if closed := p.zones.closedTo(a); closed != nil && closed[p.zones.of[p.kind[m]]] {
 		return false
 	}
 	g := p.inst.Apps[a].Group

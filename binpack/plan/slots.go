@@ -71,6 +71,7 @@ func (p *planner) addSlot() int32 {
 func (p *planner) setKind(m, k int32) {
 	if old := p.kind[m]; old >= 0 {
 		p.spent -= p.price[old]
+		p.zones.opened(old, -1)
 		if p.stock[old] != math.MaxInt {
 			p.stock[old]++
 		}
@@ -82,6 +83,7 @@ func (p *planner) setKind(m, k int32) {
 		return
 	}
 	p.spent += p.price[k]
+	p.zones.opened(k, 1)
 	if p.stock[k] != math.MaxInt {
 		p.stock[k]--
 	}
@@ -121,6 +123,7 @@ func (p *planner) put(a, m int32) {
 	}
 	p.slack[m] -= p.size[a]
 	p.setRoomy(m)
+	p.zones.add(p.kind[m], app.Group, 1)
 	count := p.addEntry(a, app.Group, m)
 	if count == 1 {
 		p.onGroup[app.Group]++
@@ -201,6 +204,7 @@ func (p *planner) empty(m int32) {
 	}
 	for i, e := range p.on[m] {
 		p.wait(e.App, int64(e.Count))
+		p.zones.add(k, e.Group, -e.Count)
 		first := true
 		for _, f := range p.on[m][:i] {
 			first = first && f.Group != e.Group

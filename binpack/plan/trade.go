@@ -136,7 +136,8 @@ func (p *planner) openFor(load []float64) bool {
 	if p.rng.Uint32()&1 == 0 {
 		k = int32(p.rng.Uint32() % uint32(len(p.kinds)))
 	}
-	if k < 0 || p.stock[k] == 0 || !p.takes[k][hardest] {
+	closed := p.zones.closedTo(hardest)
+	if k < 0 || p.stock[k] == 0 || !p.takes[k][hardest] || closed != nil && closed[p.zones.of[k]] {
 		p.addLeft(load)
 		k = p.cheapest(load, hardest)
 	}

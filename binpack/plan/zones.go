@@ -54,8 +54,8 @@ func byZone(inst *binpack.Instance) bool {
 	return len(inst.ZoneRules) > 0 || slices.ContainsFunc(inst.Groups, func(g binpack.Group) bool { return g.Zone != binpack.ZoneLimits{} })
 }
 
-// keepZones makes a packing keep the limits and rules by zone, which the search does not know:
-// what breaks them goes by Best Fit to where it fits. Where packing everything in that way,
+// keepZones makes a packing keep the limits and rules by zone in some order, which the search does
+// not look for: what breaks them goes by Best Fit to where it fits. Where packing everything in that way,
 // the largest first, is better, it does that.
 func keepZones(inst *binpack.Instance, items []int64, standing []Machine, found Packing) Packing {
 	settled := settle(inst, items, standing, found.Machines)
@@ -199,8 +199,8 @@ func packed(s *binpack.State, standing []Machine, done []Spot, left []int64) Pac
 	return out
 }
 
-// numberKinds numbers the kinds as a state does: the search knows one kind where machines differ
-// only in their zone.
+// numberKinds numbers the kinds as a state does: where no zone binds, the search knows one kind
+// where machines differ only in their zone.
 func numberKinds(inst *binpack.Instance, p *Packing) {
 	if !slices.ContainsFunc(inst.Machines, func(m binpack.MachineLine) bool { return m.Zone != "" }) {
 		return

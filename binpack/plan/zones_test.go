@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/bound"
 )
 
 func some[T any](rng *rand.Rand, values ...T) T { return values[rng.IntN(len(values))] }
@@ -106,4 +107,159 @@ func (p *Packing) standingWith(standing []Machine) []Machine {
 		}
 	}
 	return standing
+}
+
+// zonePacker tries every order and machine, machines of a line from the first on.
+type zonePacker struct {
+	inst  *binpack.Instance
+	state *binpack.State
+	seen  map[string]bool
+	on    map[[2]int32][]int32 // items by app and machine
+	left  []int64
+	cost  float64
+	count int     // machines in use
+	best  float64 // of complete packings, the least cost
+	least int     // and machines
+}
+
+func (b *zonePacker) key() string {
+	var key []byte
+	for m := range int32(b.state.Size()) {
+		line, index := b.state.Position(m)
+		key = append(key, byte(line), byte(index))
+		for _, n := range b.on[[2]int32{line, index}] {
+			key = append(key, byte(n))
+		}
+	}
+	return string(key)
+}
+
+func (b *zonePacker) try() {
+	if key := b.key(); b.seen[key] {
+		return
+	} else {
+		b.seen[key] = true
+	}
+	complete := true
+	for a := range b.left {
+		if b.left[a] == 0 {
+			continue
+		}
+		complete = false
+		for _, m := range b.state.Feasible(int32(a), nil) {
+			line, index := b.state.Position(m)
+			at := [2]int32{line, index}
+			if b.on[at] == nil {
+				b.on[at] = make([]int32, len(b.left))
+			}
+			opens := b.state.Items(m) == 0
+			b.state.Place(binpack.Item{App: int32(a)}, m, nil)
+			b.left[a]--
+			b.on[at][a]++
+			if opens {
+				b.cost += b.inst.Machines[line].Cost
+				b.count++
+			}
+			b.try()
+			if opens {
+				b.cost -= b.inst.Machines[line].Cost
+				b.count--
+			}
+			b.on[at][a]--
+			b.left[a]++
+			b.state.Remove(int32(a), b.state.MachineAt(line, index), nil)
+		}
+	}
+	if complete {
+		b.best, b.least = min(b.best, b.cost), min(b.least, b.count)
+	}
+}
+
+// TestZonesAgainstBruteForce: in small fleets with limits and rules by zone no order of placements
+// needs less than the bound says, and a packing is seldom dearer than the best of all orders.
+func TestZonesAgainstBruteForce(t *testing.T) {
+	solved, optimal, missed, tight, raised := 0, 0, 0, 0, 0
+	for seed := range uint64(600) {
+		rng := rand.New(rand.NewPCG(seed, 18))
+		inst := &binpack.Instance{Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}}, Types: []string{"t", "u"}, Fleet: some(rng, binpack.Open, binpack.Open, binpack.Fixed)}
+		zones := some(rng, []string{"a", "b"}, []string{"a", "b", "c"}, []string{"a", "b", ""})
+		for i, zone := range zones {
+			inst.Machines = append(inst.Machines, binpack.MachineLine{
+				Name: string(rune('m' + i)), Zone: zone, Type: some[int32](rng, 0, 0, 1), Count: some(rng, 1, 2, 2), Capacity: []int64{some[int64](rng, 4, 6)}, Cost: some(rng, 1., 1, 1, 1.5),
+			})
+		}
+		items := []int64{}
+		for g := range int32(2) {
+			inst.Groups = append(inst.Groups, binpack.Group{Name: string(rune('g' + g)), Limit: some[int32](rng, 0, 0, 2), Zone: binpack.ZoneLimits{
+				Limit: some[int32](rng, 0, 0, 1, 2), SpreadMin: some[int32](rng, 0, 0, 2, 3), Skew: some[int32](rng, 0, 0, 1, 2),
+			}})
+		}
+		for a := range int32(2 + rng.IntN(2)) {
+			app := binpack.App{Name: string(rune('a' + a)), Group: a % 2, Demand: []int64{int64(1 + rng.IntN(2))}, Expected: -1, Lifetime: -1}
+			if rng.IntN(5) == 0 {
+				app.Types = []int32{int32(rng.IntN(2))}
+			}
+			inst.Apps, items = append(inst.Apps, app), append(items, int64(1+rng.IntN(3)))
+		}
+		if rng.IntN(2) == 0 {
+			inst.ZoneRules = []binpack.Rule{{A: 0, B: 1, Max: int32(rng.IntN(2))}}
+		}
+		b := &zonePacker{
+			inst: inst, state: binpack.NewState(inst), seen: map[string]bool{}, on: map[[2]int32][]int32{},
+			left: append([]int64(nil), items...), best: dearest, least: 1 << 30,
+		}
+		b.try()
+		p := Pack(t.Context(), inst, items, Options{Seed: seed, Steps: 300})
+		if b.best == dearest {
+			require.False(t, p.Complete(), "seed %d", seed)
+			continue
+		}
+		solved++
+		for _, work := range []int64{0, 10_000_000} {
+			found := bound.Best(t.Context(), inst, items, bound.Options{Work: work})
+			require.LessOrEqual(t, found.Cost, b.best+1e-9, "seed %d", seed)
+			require.LessOrEqual(t, found.Machines, b.least, "seed %d", seed)
+			require.False(t, found.Short, "seed %d", seed)
+			if work == 0 && found.Cost > bound.Volume(inst, items).Cost {
+				raised++
+			}
+			if work == 0 && found.Cost >= b.best-1e-9 {
+				tight++
+			}
+		}
+		if !p.Complete() {
+			missed++
+			continue
+		}
+		require.GreaterOrEqual(t, p.Cost, b.best-1e-9)
+		if p.Cost <= b.best+1e-9 {
+			optimal++
+		}
+	}
+	t.Logf("%d of 600 can be packed: %d packings are the cheapest, %d leave something out; the bound is the least cost of %d, and above the volume's of %d", solved, optimal, missed, tight, raised)
+	require.Greater(t, solved, 300)
+	require.Greater(t, optimal, solved*95/100)
+	require.Less(t, missed, solved/100)
+	require.Greater(t, raised, solved/10)
+}
+
+// TestSearchKnowsZones: where half of the groups are spread over three zones, the search finds a
+// packing near the bound. One that moves what breaks the spread at the end costs a third more.
+func TestSearchKnowsZones(t *testing.T) {
+	inst, items := smallLike(rand.New(rand.NewPCG(3, 18)), 60)
+	line := inst.Machines[0]
+	inst.Machines = nil
+	for _, zone := range []string{"a", "b", "c"} {
+		line.Zone = zone
+		small := line
+		small.Capacity, small.Cost = []int64{16, 64}, .22
+		inst.Machines = append(inst.Machines, line, small)
+	}
+	for g := range inst.Groups {
+		inst.Groups[g].Limit, inst.Groups[g].Zone.Skew = 0, int32(g%2)
+	}
+	p := Pack(t.Context(), inst, items, Options{Seed: 1, Steps: 2000})
+	require.True(t, p.Complete())
+	t.Logf("cost %v, bound %v", p.Cost, p.Bound.Cost)
+	require.LessOrEqual(t, p.Cost, 1.05*p.Bound.Cost)
 }
