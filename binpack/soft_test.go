@@ -1,10 +1,13 @@
 package binpack
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"testing"
 )
 
@@ -24,6 +27,63 @@ type softModel struct {
 	inst  *Instance
 	care  Care
 	stand map[int32][]int32 // apps by machine
+	at    func(machine int32) (line, index int32)
+}
+
+func (w *softModel) line(m int32) *MachineLine {
+	line, _ := w.at(m)
+	return &w.inst.Machines[line]
+}
+
+// before reports whether a machine comes before another in machines.csv.
+func (w *softModel) before(m, other int32) bool {
+	line, index := w.at(m)
+	otherLine, otherIndex := w.at(other)
+	return line < otherLine || line == otherLine && index < otherIndex
+}
+
+// there reports whether no autoscaler has to add a machine first.
+func (w *softModel) there(m int32) bool { return len(w.stand[m]) > 0 || w.line(m).Count != Unlimited }
+
+// broken is what hard limit or rule by zone an item that has just come to a machine breaks, by the
+// definition; "" = none.
+func (w *softModel) broken(app, to int32) string {
+	zone, group := w.line(to).Zone, w.inst.Apps[app].Group
+	in := func(name string, g int32) int {
+		return w.count(g, func(m int32) bool { return w.line(m).Zone == name })
+	}
+	limits, here := w.inst.Groups[group].Zone, in(zone, group)
+	if zone == "" {
+		if limits.Limit > 0 || limits.SpreadMin > 1 || limits.Skew > 0 {
+			return "no zone"
+		}
+		return ""
+	}
+	zones := map[string]int{}
+	for _, line := range w.inst.Machines {
+		if line.Zone != "" {
+			zones[line.Zone] = in(line.Zone, group)
+		}
+	}
+	stands := 0
+	for _, n := range zones {
+		stands += min(n, 1)
+		if limits.Skew > 0 && here-n > int(limits.Skew) {
+			return "skew"
+		}
+	}
+	switch {
+	case limits.Limit > 0 && here > int(limits.Limit):
+		return "limit"
+	case here > 1 && stands < int(limits.SpreadMin):
+		return "spread"
+	}
+	for _, r := range w.inst.ZoneRules {
+		if (r.A == group || r.B == group) && in(zone, r.A) > 0 && in(zone, r.B) > int(r.Max) {
+			return "rule"
+		}
+	}
+	return ""
 }
 
 func (w *softModel) count(group int32, where func(machine int32) bool) (n int) {
@@ -38,8 +98,8 @@ func (w *softModel) count(group int32, where func(machine int32) bool) (n int) {
 }
 
 func (w *softModel) near(t SoftTerm, m int32) int {
-	zone := w.inst.Machines[m].Zone
-	return w.count(t.Group, func(o int32) bool { return o == m || t.Zone && w.inst.Machines[o].Zone == zone })
+	zone := w.line(m).Zone
+	return w.count(t.Group, func(o int32) bool { return o == m || t.Zone && w.line(o).Zone == zone })
 }
 
 func (w *softModel) score(app, m int32, all []int32) (sum float64) {
@@ -80,33 +140,50 @@ func (w *softModel) choose(item Item, all []int32) int32 {
 			all = below
 		}
 	}
-	best := math.Inf(-1)
+	best, any, scores := math.Inf(-1), math.Inf(-1), map[int32]float64{}
 	for _, m := range all {
-		best = max(best, w.score(item.App, m, all))
+		scores[m] = w.score(item.App, m, all)
+		if any = max(any, scores[m]); w.there(m) {
+			best = max(best, scores[m])
+		}
+	}
+	if math.IsInf(best, -1) {
+		best = any
 	}
 	chosen, most := int32(-1), math.Inf(-1)
 	for _, m := range all {
-		soft, score := w.score(item.App, m, all), noiseOf(item, m)
+		soft, score := scores[m], noiseOf(item, m)
 		switch w.care.Mode { //nolint:exhaustive // ignore has no terms
 		case "", SoftKeep:
 			if soft < best-w.care.Loss {
 				continue
 			}
 		case SoftTrade:
+			if !w.there(m) { // no machine is added for a preference
+				soft = min(soft, best)
+			}
 			score += w.care.Price * soft
 		}
-		if score > most {
+		if score > most || score == most && w.before(m, chosen) {
 			chosen, most = m, score
 		}
 	}
 	return chosen
 }
 
-// The state chooses as the definition says, and its ranking begins with that choice; 10⁵
-// placements and removals of random apps with and without preferences.
+// The state chooses as the definition says, and its ranking begins with that choice, while random
+// apps with and without preferences come and leave, in fleets with hard limits and rules by zone
+// too, of which none is broken. SIGMA_PLACEMENTS sets the number of placements.
 func TestPreferencesFollowTheirDefinition(t *testing.T) {
-	placed := 0
-	for seed := uint64(0); placed < 100_000; seed++ {
+	want := 20_000
+	if text := os.Getenv("SIGMA_PLACEMENTS"); text != "" {
+		var err error
+		if want, err = strconv.Atoi(text); err != nil || want < 1 {
+			t.Fatalf("SIGMA_PLACEMENTS %q: want a number above 0", text)
+		}
+	}
+	placed, open, hard, decided := 0, 0, 0, map[SoftMode]int{}
+	for seed := uint64(0); placed < want; seed++ {
 		rng := rand.New(rand.NewPCG(seed, 18))
 		inst := &Instance{Dimensions: []Dimension{{Name: "cpu", One: 1}}, Types: []string{""}, Fleet: Fixed}
 		zones := 1 + rng.IntN(4)
@@ -117,9 +194,22 @@ func TestPreferencesFollowTheirDefinition(t *testing.T) {
 			}
 			inst.Machines = append(inst.Machines, line)
 		}
+		if seed%3 == 0 { // an autoscaler adds machines of some lines
+			inst.Fleet = Open
+			for i := range inst.Machines {
+				inst.Machines[i].Count = []int{1, 2, Unlimited}[rng.IntN(3)]
+			}
+		}
 		groups := 2 + rng.IntN(3)
 		for g := range groups {
-			inst.Groups = append(inst.Groups, Group{Name: fmt.Sprint(g)})
+			group := Group{Name: fmt.Sprint(g)}
+			if seed%2 == 0 && rng.IntN(2) == 0 {
+				group.Zone = ZoneLimits{Limit: int32(rng.IntN(5)), SpreadMin: int32(rng.IntN(3)), Skew: int32(rng.IntN(3))}
+			}
+			inst.Groups = append(inst.Groups, group)
+		}
+		if seed%4 == 0 {
+			inst.ZoneRules = append(inst.ZoneRules, Rule{A: 0, B: 1, Max: int32(rng.IntN(3))})
 		}
 		for a := range groups + 2 {
 			app := App{Name: fmt.Sprint(a), Group: int32(a % groups), Demand: []int64{int64(1 + rng.IntN(3))}, Expected: float64(rng.IntN(9))}
@@ -130,7 +220,8 @@ func TestPreferencesFollowTheirDefinition(t *testing.T) {
 		}
 		care := []Care{{}, {Loss: 30}, {Mode: SoftTrade, Price: .1}, {Mode: SoftIgnore}}[rng.IntN(4)]
 		care.MaxShareOfApp = []float64{0, .25, .5, 1}[rng.IntN(4)]
-		s, w := NewState(inst), &softModel{inst, care, map[int32][]int32{}}
+		s := NewState(inst)
+		w := &softModel{inst, care, map[int32][]int32{}, s.Position}
 		s.Care = care
 		for _, a := range inst.Apps {
 			s.Declared = append(s.Declared, a.Expected)
@@ -138,15 +229,15 @@ func TestPreferencesFollowTheirDefinition(t *testing.T) {
 		for range 200 {
 			item := Item{App: int32(rng.IntN(len(inst.Apps))), Serial: rng.Uint64N(1 << 20)}
 			if all := s.Feasible(item.App, nil); len(all) > 0 && rng.IntN(3) > 0 {
-				want := w.choose(item, all)
+				chosen := w.choose(item, all)
 				again := slices.Clone(all)
 				ranked, _ := s.Rank(noise{}, item, all, 3, nil)
 				for i := range all { // the caller uses its list for something else
 					all[i] = all[len(all)-1]
 				}
 				got, err := s.Choose(noise{}, item)
-				if err != nil || got != want || ranked[0].Machine != want {
-					t.Fatalf("seed %d, %+v: app %+v goes to machine %d, %v, and first in the ranking is %d; the definition says %d", seed, care, inst.Apps[item.App], got, err, ranked[0].Machine, want)
+				if err != nil || got != chosen || ranked[0].Machine != chosen {
+					t.Fatalf("seed %d, %+v: app %+v goes to machine %d, %v, and first in the ranking is %d; the definition says %d", seed, care, inst.Apps[item.App], got, err, ranked[0].Machine, chosen)
 				}
 				// Without a placement in between, some of the machines are another question.
 				some := again[:1+rng.IntN(len(again))]
@@ -155,15 +246,29 @@ func TestPreferencesFollowTheirDefinition(t *testing.T) {
 				}
 				s.Place(item, got, nil)
 				w.stand[got] = append(w.stand[got], item.App)
+				if what := w.broken(item.App, got); what != "" {
+					t.Fatalf("seed %d: app %d on machine %d breaks a hard %s", seed, item.App, got, what)
+				}
 				placed++
+				decided[cmp.Or(care.Mode, SoftKeep)]++
+				if inst.Fleet == Open {
+					open++
+				}
+				if s.ByZone(inst.Apps[item.App].Group) {
+					hard++
+				}
 				continue
 			}
-			m := int32(rng.IntN(len(inst.Machines)))
+			m := int32(rng.IntN(s.Size()))
 			if apps := w.stand[m]; len(apps) > 0 {
 				s.Remove(apps[0], m, nil)
 				w.stand[m] = apps[1:]
 			}
 		}
+	}
+	t.Logf("%d placements: %d in open fleets, %d of groups that zones bind; keep %d, trade %d, ignore %d", placed, open, hard, decided[SoftKeep], decided[SoftTrade], decided[SoftIgnore])
+	if open < placed/5 || hard < placed/10 || len(decided) != 3 {
+		t.Error("some kind of placement is too rare")
 	}
 }
 

@@ -12,7 +12,8 @@ type ZoneLimits struct {
 	Skew int32
 }
 
-func (z ZoneLimits) bind() bool { return z.Limit > 0 || z.SpreadMin > 1 || z.Skew > 0 }
+// Binds reports whether the limits refuse anything at all.
+func (z ZoneLimits) Binds() bool { return z.Limit > 0 || z.SpreadMin > 1 || z.Skew > 0 }
 
 // And are the stricter of both limits.
 func (z ZoneLimits) And(other ZoneLimits) ZoneLimits {
@@ -60,7 +61,7 @@ type zones struct {
 func (z *zones) compile(inst *Instance) {
 	z.elastic = slices.ContainsFunc(inst.Machines, func(m MachineLine) bool { return m.Count == Unlimited })
 	z.addRules(inst)
-	z.hard = z.rules != nil || slices.ContainsFunc(inst.Groups, func(g Group) bool { return g.Zone.bind() })
+	z.hard = z.rules != nil || slices.ContainsFunc(inst.Groups, func(g Group) bool { return g.Zone.Binds() })
 	if !slices.ContainsFunc(inst.Machines, func(m MachineLine) bool { return m.Zone != "" }) {
 		return
 	}
@@ -108,7 +109,7 @@ func (z *zones) add(line, group, items int32) {
 }
 
 func (z *zones) addGroup(limits ZoneLimits) {
-	z.hard = z.hard || limits.bind()
+	z.hard = z.hard || limits.Binds()
 	for i := range z.count {
 		z.count[i] = append(z.count[i], 0)
 	}
@@ -137,7 +138,7 @@ func (s *State) countIn(group, zone int32) int32 {
 
 // ByZone reports whether hard limits or rules by zone bind a group.
 func (s *State) ByZone(group int32) bool {
-	return s.zones.hard && (s.inst.Groups[group].Zone.bind() || len(s.zones.rulesOf(group)) > 0)
+	return s.zones.hard && (s.inst.Groups[group].Zone.Binds() || len(s.zones.rulesOf(group)) > 0)
 }
 
 // whyZone is why the zone of a machine does not take one more item of an app.
@@ -185,7 +186,7 @@ func (s *State) refusedIn(app, zone, held, fewest int32) Reason {
 	group := s.inst.Apps[app].Group
 	limits := s.inst.Groups[group].Zone
 	if s.zones.ofLine == nil || zone == s.zones.none {
-		if limits.bind() {
+		if limits.Binds() {
 			return Reason{Kind: NoZone, Zone: true}
 		}
 		return Reason{} // a machine without a zone shares none

@@ -103,6 +103,13 @@ func TestZonesAgainstDefinition(t *testing.T) {
 		}
 		placed += int(b.state.Placements())
 	}
+	refused := 0
+	for kind, n := range kinds {
+		if kind.Zone {
+			refused += n
+		}
+	}
+	t.Logf("%d placements, %d machines closed by a zone", placed, refused)
 	require.Greater(t, placed, 10_000)
 	for _, kind := range []binpack.ReasonKind{binpack.LimitReached, binpack.RuleForbids, binpack.SpreadWanted, binpack.NoZone, binpack.Uneven} {
 		require.Greater(t, kinds[binpack.Reason{Kind: kind, Zone: true}], 50, "reason %d", kind)

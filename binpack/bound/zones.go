@@ -15,15 +15,14 @@ import (
 // items[a] are the items of each app a that are placed in some order and stay; nil = items also
 // leave, which leaves zones uneven.
 func perMachine(inst *binpack.Instance, items []int64) *binpack.Instance {
-	bind := func(g binpack.Group) bool { return g.Zone != binpack.ZoneLimits{} }
-	if len(inst.ZoneRules) == 0 && !slices.ContainsFunc(inst.Groups, bind) {
+	if len(inst.ZoneRules) == 0 && !slices.ContainsFunc(inst.Groups, func(g binpack.Group) bool { return g.Zone.Binds() }) {
 		return inst
 	}
 	out := *inst
 	out.Rules = slices.Clone(inst.Rules)
 	outside := slices.ContainsFunc(inst.Machines, func(m binpack.MachineLine) bool { return m.Zone == "" && m.Count != 0 })
 	for _, r := range inst.ZoneRules { // a machine without a zone takes both, unless a limit keeps one away
-		if !outside || bind(inst.Groups[r.A]) || bind(inst.Groups[r.B]) {
+		if !outside || inst.Groups[r.A].Zone.Binds() || inst.Groups[r.B].Zone.Binds() {
 			out.Rules = append(out.Rules, r)
 		}
 	}

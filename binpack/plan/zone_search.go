@@ -69,7 +69,7 @@ func (z *planZones) closedTo(a int32) []bool {
 	}
 	group := z.inst.Apps[a].Group
 	limits, rules := z.inst.Groups[group].Zone, z.rules[group]
-	if limits == (binpack.ZoneLimits{}) && len(rules) == 0 {
+	if !limits.Binds() && len(rules) == 0 {
 		return nil
 	}
 	none, held, fewest := len(z.count)-1, int32(0), int32(-1)
@@ -89,7 +89,7 @@ func (z *planZones) closedTo(a int32) []bool {
 			return r.Forbids(row[r.A], row[r.B]+1)
 		})
 	}
-	z.shut[none] = limits != (binpack.ZoneLimits{})
+	z.shut[none] = limits.Binds()
 	return z.shut
 }
 

@@ -51,7 +51,7 @@ func stand(s *binpack.State, standing []Machine) {
 
 // byZone reports whether limits or rules by zone bind some group.
 func byZone(inst *binpack.Instance) bool {
-	return len(inst.ZoneRules) > 0 || slices.ContainsFunc(inst.Groups, func(g binpack.Group) bool { return g.Zone != binpack.ZoneLimits{} })
+	return len(inst.ZoneRules) > 0 || slices.ContainsFunc(inst.Groups, func(g binpack.Group) bool { return g.Zone.Binds() })
 }
 
 // keepZones makes a packing keep the limits and rules by zone in some order, which the search does

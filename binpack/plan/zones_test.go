@@ -191,7 +191,7 @@ func TestZonesAgainstBruteForce(t *testing.T) {
 		items := []int64{}
 		for g := range int32(2) {
 			inst.Groups = append(inst.Groups, binpack.Group{Name: string(rune('g' + g)), Limit: some[int32](rng, 0, 0, 2), Zone: binpack.ZoneLimits{
-				Limit: some[int32](rng, 0, 0, 1, 2), SpreadMin: some[int32](rng, 0, 0, 2, 3), Skew: some[int32](rng, 0, 0, 1, 2),
+				Limit: some[int32](rng, 0, 0, 1, 2), SpreadMin: some[int32](rng, 0, 1, 2, 3), Skew: some[int32](rng, 0, 0, 1, 2),
 			}})
 		}
 		for a := range int32(2 + rng.IntN(2)) {
