@@ -209,6 +209,27 @@ func (s *State) tradedScores(app int32, candidates []int32) []float64 {
 	return scores
 }
 
+// GivenUp is the share of an app's soft terms, by weight, that its next item would give up on a
+// machine that takes it: how far the soft score is below the best of those that are there, 1 at
+// most. ok is false where the app prefers nothing.
+func (s *State) GivenUp(app, m int32) (share float64, ok bool) {
+	terms := s.inst.Apps[app].Soft
+	if len(terms) == 0 {
+		return 0, false
+	}
+	weights := 0.
+	for _, t := range terms {
+		weights += float64(t.Weight)
+	}
+	candidates := s.Feasible(app, nil)
+	scores := s.softScores(terms, candidates)
+	best, at := s.bestThere(candidates, scores), slices.Index(candidates, m)
+	if at < 0 || math.IsInf(best, -1) {
+		return 0, true
+	}
+	return min(1, max(0, best-scores[at])/weights), true
+}
+
 // softScores are the soft scores of candidates, valid until the next call. They are sums of
 // whole numbers: what all candidates have, and what some machines and zones have beyond that.
 func (s *State) softScores(terms []SoftTerm, candidates []int32) []float64 {

@@ -272,6 +272,28 @@ func TestPreferencesFollowTheirDefinition(t *testing.T) {
 	}
 }
 
+// What is given up is how far a machine is below the best of those that are there, of the weights
+// of all terms: with 60 for an own machine and 40 for a zone that has some, beside an item on a.
+func TestGivenUp(t *testing.T) {
+	inst := &Instance{
+		Dimensions: []Dimension{{Name: "cpu", One: 1}}, Types: []string{""}, Groups: []Group{{Name: "g"}, {Name: "h"}},
+		Machines: []MachineLine{
+			{Name: "a", Count: 1, Capacity: []int64{9}, Zone: "x"}, {Name: "b", Count: 1, Capacity: []int64{9}, Zone: "x"}, {Name: "c", Count: 1, Capacity: []int64{9}, Zone: "y"},
+		},
+		Apps: []App{{Name: "g", Demand: []int64{1}, Soft: []SoftTerm{{Kind: Apart, Weight: 60}, {Kind: Near, Zone: true, Weight: 40}}}, {Name: "h", Group: 1, Demand: []int64{1}}},
+	}
+	s := NewState(inst)
+	s.Place(Item{}, 0, nil)
+	for m, want := range []float64{.6, 0, .4} {
+		if got, ok := s.GivenUp(0, int32(m)); !ok || math.Abs(got-want) > 1e-12 {
+			t.Errorf("machine %d: %v, %v; want %v", m, got, ok, want)
+		}
+	}
+	if _, ok := s.GivenUp(1, 0); ok {
+		t.Error("an app without terms gives something up")
+	}
+}
+
 // An app that comes later counts in its zones as one of the instance does.
 func TestAddedAppsHaveZones(t *testing.T) {
 	inst := &Instance{

@@ -135,6 +135,12 @@ func (r *Replayer) place(now float64, request, number int32) bool {
 		}
 		return false
 	}
+	if u.opt.GivenUp && u.tally.from <= now {
+		if share, ok := r.state.GivenUp(item.App, m); ok {
+			u.out.Preferring++
+			u.out.GivenUp += share
+		}
+	}
 	devices := r.state.Place(item, m, chooser)
 	if u.checker != nil {
 		line, index := r.state.Position(m)

@@ -28,6 +28,8 @@ type Options struct {
 	Check bool
 	// Care, when set, takes the place of what the policy says of preferences.
 	Care *binpack.Care
+	// GivenUp sums up which share of what items prefer they give up, in Run.Marks and Run.
+	GivenUp bool
 	// Brief leaves out what training does not use: mean allocation, fragment, balance
 	// and spread.
 	Brief bool

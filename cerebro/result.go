@@ -46,6 +46,10 @@ type Run struct {
 	Choices []Choice
 	// Series is the time series, when the caller asked for one.
 	Series []Sample
+	// Preferring items prefer something, and GivenUp is the sum over them of the share of that,
+	// by weight, which they did not get although some machine had it.
+	Preferring int
+	GivenUp    float64
 	// Marks are the sums at the times that the caller asked for.
 	Marks []Mark
 }
@@ -55,6 +59,8 @@ type Mark struct {
 	CostSeconds    float64
 	WaitingSeconds float64 // of all items that wait for a machine; 0 without Retry
 	Refused        int     // items that found no machine when they came
+	Preferring     int     // items placed that prefer something; 0 without Options.GivenUp, as
+	GivenUp        float64 // the sum over them of the share of that which they give up
 }
 
 // A Choice is what a [binpack.Switch] left some items in a row to.

@@ -104,7 +104,7 @@ func (t *tally) mark(r *Replayer, before float64) {
 	u := &r.run
 	for len(u.out.Marks) < len(u.opt.Marks) && u.opt.Marks[len(u.out.Marks)] < before {
 		t.reach(r, u.opt.Marks[len(u.out.Marks)])
-		u.out.Marks = append(u.out.Marks, Mark{u.out.CostSeconds, t.waiting, t.refused})
+		u.out.Marks = append(u.out.Marks, Mark{u.out.CostSeconds, t.waiting, t.refused, u.out.Preferring, u.out.GivenUp})
 	}
 }
 
@@ -179,7 +179,7 @@ func (t *tally) finish(r *Replayer) {
 	}
 	out := &r.run.out
 	for len(out.Marks) < len(r.run.opt.Marks) { // after the last event
-		out.Marks = append(out.Marks, Mark{out.CostSeconds, t.waiting, t.refused})
+		out.Marks = append(out.Marks, Mark{out.CostSeconds, t.waiting, t.refused, out.Preferring, out.GivenUp})
 	}
 	out.MeanAllocationRate = make([]float64, len(t.alloc))
 	for d, sum := range t.alloc {

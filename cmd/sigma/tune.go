@@ -66,6 +66,12 @@ a built-in rule.`,
 					return usagef("--%s %d: want at least 1", name, n)
 				}
 			}
+			if percent := cfg.PreferencesPercent; cmd.Flags().Changed("preferences-percent") && !(percent > 0 && percent <= 100) {
+				return usagef("--preferences-percent %g: want more than 0, up to 100", percent)
+			}
+			if t := tune.Target(target); cfg.PreferencesPercent > 0 && t != tune.Live && t != tune.Offline {
+				return usagef("--preferences-percent goes with --for live and offline: %s has no price of preferences", target)
+			}
 			if from < 0 || until < 0 {
 				return usagef("--from %v --until %v: want times after the first event", from, until)
 			}
@@ -123,6 +129,7 @@ a built-in rule.`,
 	flags.DurationVar(&from, "from", 0, "leave out what came before this time after the first event")
 	flags.DurationVar(&until, "until", 0, "leave out what came later than this after the first event, for instance 24h")
 	flags.IntVar(&cfg.Evaluations, "evaluations", 200, "budget of each training: positions to evaluate")
+	flags.Float64Var(&cfg.PreferencesPercent, "preferences-percent", 0, "also search the price of what pods prefer: how many percent more than ignoring it that may cost")
 	flags.IntVar(&cfg.Seeds, "seeds", 2, "trainings of each kind")
 	flags.Uint64Var(&cfg.Seed, "seed", 1, "of trainings, shuffles and draws")
 	flags.IntVar(&cfg.Workers, "workers", runtime.GOMAXPROCS(0), "evaluations at the same time")

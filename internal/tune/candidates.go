@@ -61,6 +61,7 @@ type candidate struct {
 	seed   uint64
 	// members are the trainings that an average is of, by seed; nil = one training.
 	members []*policy.Object
+	prefers bool // count what its items give up of what they prefer
 }
 
 // forGPUs are the rules that look at devices alone.

@@ -17,6 +17,9 @@ import (
 type loss struct {
 	cost, waiting float64
 	refused       float64 // items that found no machine when they came
+	// preferring items prefer something, and givenUp sums up the shares of it that they did not
+	// get; both are 0 but where the price of preferences is searched.
+	preferring, givenUp float64
 }
 
 // Losses are those of one policy on a part, by block and order.
@@ -28,6 +31,8 @@ func (l losses) sum() (total loss) {
 			total.cost += o.cost
 			total.waiting += o.waiting
 			total.refused += o.refused
+			total.preferring += o.preferring
+			total.givenUp += o.givenUp
 		}
 	}
 	return total
@@ -74,7 +79,7 @@ func (c *candidate) losses(ctx context.Context, replayers map[*trace.Trace]*cere
 			if replayers[t] == nil {
 				replayers[t] = cerebro.NewReplayer(t)
 			}
-			opt := cerebro.Options{Retry: true, Brief: true, Fallback: rule.Fallback{}, Marks: spans[i].marks}
+			opt := cerebro.Options{Retry: true, Brief: true, Fallback: rule.Fallback{}, Marks: spans[i].marks, GivenUp: c.prefers}
 			if spans[i].whole {
 				opt.Retry, opt.Marks, opt.Order, opt.Seed = false, nil, order, seed
 			}
@@ -102,7 +107,10 @@ func (c *candidate) losses(ctx context.Context, replayers map[*trace.Trace]*cere
 func byMark(marks []cerebro.Mark) (list []loss) {
 	before := cerebro.Mark{}
 	for _, m := range marks {
-		list = append(list, loss{m.CostSeconds - before.CostSeconds, m.WaitingSeconds - before.WaitingSeconds, float64(m.Refused - before.Refused)})
+		list = append(list, loss{
+			m.CostSeconds - before.CostSeconds, m.WaitingSeconds - before.WaitingSeconds, float64(m.Refused - before.Refused),
+			float64(m.Preferring - before.Preferring), m.GivenUp - before.GivenUp,
+		})
 		before = m
 	}
 	return list
@@ -112,7 +120,7 @@ func byMark(marks []cerebro.Mark) (list []loss) {
 // left out, by their share of the demand.
 func atEnd(run *cerebro.Run) loss {
 	refused := slices.Max(run.Rejected) * float64(run.Placed+run.Unplaced)
-	return loss{hour * run.Cost, hour * refused, refused}
+	return loss{hour * run.Cost, hour * refused, refused, float64(run.Preferring), run.GivenUp}
 }
 
 // An Interval is a figure and where 95 % of its bootstrap lie.

@@ -21,7 +21,9 @@ func (out *Result) MarshalJSON() ([]byte, error) {
 		Validation []Row     `json:"validation"`
 		Test       []Row     `json:"test"`
 		Candidates []Entry   `json:"candidates"`
-	}{out.verdict(), out.Chosen, out.Against, out.Saving, orEmpty(out.Validation), orEmpty(out.Test), orEmpty(out.Candidates)})
+
+		Preferences *Preferences `json:"preferences,omitempty"`
+	}{out.verdict(), out.Chosen, out.Against, out.Saving, orEmpty(out.Validation), orEmpty(out.Test), orEmpty(out.Candidates), out.Preferences})
 }
 
 // orEmpty writes a list without elements as [].

@@ -19,12 +19,15 @@ type Config struct {
 	Target      Target
 	InForce     string // the name of the policy in force
 	Catalog     compare.Catalog
-	Evaluations int // of each training
-	Seeds       int // trainings of each method
-	Seed        uint64
-	Workers     int
-	Name        string // of the policy object
-	Checkpoint  string // folder; "" = none
+	// PreferencesPercent is how much more of what is measured preferences may cost, in percent of
+	// what it is without: the price of the mode trade is searched. 0 = not searched.
+	PreferencesPercent float64
+	Evaluations        int // of each training
+	Seeds              int // trainings of each method
+	Seed               uint64
+	Workers            int
+	Name               string // of the policy object
+	Checkpoint         string // folder; "" = none
 	// Progress gets the evaluations that are done and all of them.
 	Progress func(done, of int, note string)
 }
@@ -42,6 +45,9 @@ type Result struct {
 	Parts   string // the hours of train, validation and test
 
 	target Target
+
+	// Preferences is what was found of their price; nil where it was not searched.
+	Preferences *Preferences
 
 	Candidates       []Entry
 	Validation, Test []Row
@@ -79,7 +85,10 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.choose(ctx, free, reference, learned)
+	if _, err := r.choose(ctx, free, reference, learned); err != nil {
+		return nil, err
+	}
+	return &r.out, r.searchPrice(ctx)
 }
 
 // bestRule judges every rule on validation and test and returns all, and the best: the safe

@@ -182,8 +182,8 @@ func TestSaving(t *testing.T) {
 	for _, v := range []float64{got.Mean, got.Low, got.High} {
 		require.InDelta(t, 10, v, 1e-9)
 	}
-	require.Equal(t, 5., byLeftOut.of(loss{1, 3, 5}))
-	require.Equal(t, 3., byWaiting.of(loss{1, 3, 5}))
+	require.Equal(t, 5., byLeftOut.of(loss{cost: 1, waiting: 3, refused: 5}))
+	require.Equal(t, 3., byWaiting.of(loss{cost: 1, waiting: 3, refused: 5}))
 	require.Equal(t, Interval{-100, -100, -100, -100}, byLeftOut.saving(own, other, 1))
 	require.Equal(t, Interval{}, byLeftOut.saving(other, other, 1))
 	rare := losses{{{}}, {{}}, {{refused: 3}}} // in one block of three somebody waits

@@ -1,0 +1,131 @@
+package tune
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
+	"github.com/sigma-scheduler/sigma/internal/sheet"
+)
+
+// prices are searched from the dearest on. Scores of policies differ by about 1, and a term
+// weighs 1 to 100.
+var prices = []float64{1, .5, .2, .1, .05, .04, .03, .02, .01, .005, .002, .001, .0005, .0002, .0001}
+
+// Preferences say what was found of their price.
+type Preferences struct {
+	Mode  binpack.SoftMode `json:"mode"`  // of the policy: keep or trade, or ignore where even the least price costs too much
+	Price float64          `json:"price"` // of trade
+	Most  float64          `json:"most_percent"`
+	// Searched and Test are on the hours before the test and on those of the test.
+	Searched []PriceRow `json:"searched"`
+	Test     []PriceRow `json:"test"`
+}
+
+// A PriceRow is what a setting of spec.soft costs, and what pods give up under it.
+type PriceRow struct {
+	Mode  binpack.SoftMode `json:"mode"`
+	Price float64          `json:"price"`
+	// Extra is how many percent more than with mode ignore is lost of what is measured; GivenUp how
+	// many percent of what pods prefer, by weight, they do not get although some node has it.
+	Extra   float64 `json:"extra_percent"`
+	GivenUp float64 `json:"given_up_percent"`
+}
+
+// searchPrice gives the file that was chosen the price of preferences under which pods give up
+// least, among those that cost no more than allowed on the hours before the test. A built-in rule
+// becomes a file for it.
+func (r *run) searchPrice(ctx context.Context) error {
+	most := r.cfg.PreferencesPercent
+	if most == 0 {
+		return nil
+	}
+	prefers := func(a binpack.App) bool { return len(a.Soft) > 0 }
+	if !slices.ContainsFunc(r.traces[0].Instance.Apps, prefers) {
+		r.note("the price of preferences was not searched: no pod of the history prefers anything")
+		return nil
+	}
+	object := r.out.Object
+	if object == nil {
+		object = ruleObject(rule.Settings{Choice: rule.Choice{Name: r.out.Chosen}})
+		object.Metadata.Name = r.cfg.Name
+		if err := r.provenance(object, &candidate{name: r.out.Chosen}); err != nil {
+			return err
+		}
+	}
+	settings := []policy.Soft{{Mode: binpack.SoftIgnore}, {Mode: binpack.SoftKeep}}
+	for _, price := range prices {
+		settings = append(settings, policy.Soft{Mode: binpack.SoftTrade, Price: price})
+	}
+	found, err := r.priceRows(ctx, r.split.before, object, settings)
+	if err != nil {
+		return err
+	}
+	best := 0
+	for i := range found {
+		if found[i].Extra <= most && found[i].GivenUp < found[best].GivenUp {
+			best = i
+		}
+	}
+	judged := []policy.Soft{settings[0], settings[1]}
+	if best > 1 {
+		judged = append(judged, settings[best])
+	}
+	test, err := r.priceRows(ctx, r.split.test, object, judged)
+	if err != nil {
+		return err
+	}
+	object.Spec.Soft = &settings[best]
+	object.Spec.Provenance["preferences"] = map[string]any{"mostPercent": most, "extraPercent": found[best].Extra, "givenUpPercent": found[best].GivenUp}
+	r.out.Object, r.out.Chosen = object, ""
+	r.out.Preferences = &Preferences{Mode: settings[best].Mode, Price: settings[best].Price, Most: most, Searched: found, Test: test}
+	r.note("%s", r.out.Preferences.text())
+	return nil
+}
+
+// priceRows are what settings cost on a part beside the first of them, which ignores preferences.
+func (r *run) priceRows(ctx context.Context, part []span, object *policy.Object, settings []policy.Soft) (rows []PriceRow, err error) {
+	var list []*candidate
+	for i := range settings {
+		o := *object
+		o.Spec.Soft = &settings[i]
+		p, err := r.cfg.Target.policy(&o, r.cfg.Seed)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, &candidate{name: string(settings[i].Mode), policy: p, prefers: true})
+	}
+	all, err := judge(ctx, r.traces, part, list, variants, r.cfg.Seed, r.cfg.Workers)
+	if err != nil {
+		return nil, err
+	}
+	base := all[0].sum()
+	for i, s := range settings {
+		sum := all[i].sum()
+		row := PriceRow{Mode: s.Mode, Price: s.Price, Extra: round(0 - percent(r.measure.of(sum), r.measure.of(base)))}
+		if sum.preferring > 0 {
+			row.GivenUp = round(100 * sum.givenUp / sum.preferring)
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+func (p *Preferences) text() string {
+	name := string(p.Mode)
+	if p.Mode == binpack.SoftTrade {
+		name = fmt.Sprintf("trade at a price of %g", p.Price)
+	}
+	text := fmt.Sprintf("Preferences: %s gives up least of those that cost %g %% more than ignore or less. On the hours of the test", name, p.Most)
+	for i, row := range p.Test {
+		what := string(row.Mode)
+		if row.Mode == binpack.SoftTrade {
+			what = "the price"
+		}
+		text += fmt.Sprintf("%s %s costs %s %% and gives up %s %%", [...]string{"", ",", ","}[i], what, sheet.Figure(row.Extra, 2, true), sheet.Figure(row.GivenUp, 1, false))
+	}
+	return text + " of what pods prefer."
+}

@@ -1,0 +1,74 @@
+package tune
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/benchdata/generate"
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+)
+
+// The price under which pods give up least within what preferences may cost: much is kept where
+// much may be spent, and less where little may.
+func TestPriceOfPreferences(t *testing.T) {
+	tr, err := generate.Generate("kubernetes", 600301, map[string]string{"nodes": "8", "days": "1", "soft": ".9", "zones": "3", "fleet": "open"})
+	require.NoError(t, err)
+	for i := range tr.Instance.Machines {
+		tr.Instance.Machines[i].Count = 20 // all there, so that a preference may start one
+	}
+	cfg := Config{Traces: []*trace.Trace{tr}, Target: Live, InForce: "bestfit", Evaluations: 2, Seeds: 1, Seed: 1, Workers: 2, Name: "p"}
+	plain, err := Run(t.Context(), cfg)
+	require.NoError(t, err)
+	require.Nil(t, plain.Preferences)
+
+	costs := map[float64]float64{}
+	givenUp := map[float64]float64{}
+	for _, most := range []float64{.01, 100} {
+		cfg.PreferencesPercent = most
+		out, err := Run(t.Context(), cfg)
+		require.NoError(t, err)
+		p := out.Preferences
+		require.Len(t, p.Searched, 2+len(prices))
+		ignore, keep := p.Searched[0], p.Searched[1]
+		require.Equal(t, PriceRow{Mode: binpack.SoftIgnore, GivenUp: ignore.GivenUp}, ignore)
+		require.Greater(t, ignore.GivenUp, 5.)
+		require.Less(t, keep.GivenUp, .5)
+		var chosen PriceRow
+		for _, row := range p.Searched {
+			if row.Mode == p.Mode && row.Price == p.Price {
+				chosen = row
+			}
+		}
+		require.LessOrEqual(t, chosen.Extra, most)
+		for _, row := range p.Searched {
+			require.False(t, row.Extra <= most && row.GivenUp < chosen.GivenUp, "%+v gives up less than %+v", row, chosen)
+		}
+		costs[most], givenUp[most] = chosen.Extra, chosen.GivenUp
+
+		again, err := policy.Parse("p", out.Object.Bytes())
+		require.NoError(t, err)
+		require.Equal(t, binpack.Care{Mode: p.Mode, Price: p.Price}, again.Spec.Care())
+		require.Equal(t, plain.Better, out.Better)
+		if plain.Object != nil {
+			require.Equal(t, plain.Object.Digest(), again.Digest(), "a setting of use")
+		}
+		text, err := json.Marshal(out)
+		require.NoError(t, err)
+		require.Contains(t, string(text), `"preferences":{"mode":`)
+		require.Contains(t, out.Notes[len(out.Notes)-1], "On the hours of the test ignore costs 0.00 % and gives up ")
+		t.Logf("%g %%: %+v; %s", most, chosen, out.Notes[len(out.Notes)-1])
+	}
+	require.Less(t, givenUp[100], givenUp[.01], "%v", costs)
+
+	for i := range tr.Instance.Apps {
+		tr.Instance.Apps[i].Soft = nil
+	}
+	out, err := Run(t.Context(), cfg)
+	require.NoError(t, err)
+	require.Nil(t, out.Preferences)
+	require.Equal(t, "the price of preferences was not searched: no pod of the history prefers anything", out.Notes[len(out.Notes)-1])
+}
