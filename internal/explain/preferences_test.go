@@ -1,0 +1,67 @@
+package explain
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/snapshot"
+)
+
+// A pod that prefers a node of its own stands beside one of its app, the best of the policy (util
+// 2/4 against 1/4): kept, the preference costs 1/4 of the score, its price; traded, it is worth the
+// price × 100; ignored, it counts nothing.
+func TestPodNamesItsPreference(t *testing.T) {
+	l := ledger.New()
+	node := func(name string) *ledger.Event {
+		return &ledger.Event{Kind: ledger.KindNode, Node: name, Machine: &ledger.Machine{Capacity: map[string]int64{"cpu": 4, "pods": 10}}}
+	}
+	for _, e := range []*ledger.Event{
+		{Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: "fixed"}},
+		node("a"), node("b"),
+		{Kind: ledger.KindApp, App: "web", Spec: &ledger.App{Group: "web", Demand: map[string]int64{"cpu": 1, "pods": 1}, Soft: []string{"apart:machine:100"}}},
+		{Kind: ledger.KindPlace, Pod: "shop/web-1", UID: "1", App: "web", Node: "a"},
+	} {
+		if err := l.Apply(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		soft         *policy.Soft
+		node, remark string
+	}{
+		{nil, "b", "Preferences are kept: the soft score is 100, the best of any candidate 100. Without them the policy takes a, whose score is higher by"},
+		{&policy.Soft{Mode: "trade", Price: 1}, "b", "Preferences are traded: the soft score is 100, the best of any candidate 100. Without them the policy takes a, whose score is higher by"},
+		{&policy.Soft{Mode: "trade", Price: 1e-6}, "a", "Preferences are traded: the soft score is 0, the best of any candidate 100. The policy takes the same node without them."},
+		{&policy.Soft{Mode: "ignore"}, "a", "Preferences are ignored: the soft score is 0, the best of any candidate 100. The policy takes the same node without them."},
+	} {
+		object := &policy.Object{APIVersion: policy.APIVersion, Kind: policy.ObjectKind, Metadata: policy.Metadata{Name: "mine"}}
+		object.Spec = policy.Spec{FeatureVersion: policy.FeatureVersion, Model: "linear", Knowledge: "K0", Features: []string{"util"}, Weights: []float64{1}, Soft: c.soft}
+		q := &snapshot.Question{Pod: "shop/web-2", App: "web", State: l, Allowed: l.Fits(l.AppIndex("web"), nil), Object: object}
+		found, err := PolicyOf(object, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod, err := OfPod(q, found)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		if err := pod.Print(&out); err != nil {
+			t.Fatal(err)
+		}
+		text := strings.Join(strings.Fields(out.String()), " ")
+		if pod.Chosen.Machine != c.node || !strings.Contains(text, c.remark) || !strings.Contains(text, "apart:machine:100") {
+			t.Errorf("%+v: %s\n%s", c.soft, pod.Chosen.Machine, text)
+		}
+		if c.node == "b" && !strings.Contains(text, ": that is their price.") {
+			t.Errorf("no price: %s", text)
+		}
+		data, err := json.Marshal(pod)
+		if err != nil || !strings.Contains(string(data), `"softScore":`) || !strings.Contains(string(data), `"price":`) {
+			t.Errorf("%s %v", data, err)
+		}
+	}
+}
