@@ -37,6 +37,8 @@ type Options struct {
 	// Enough is the cost of a known packing: once the bound has reached it, no
 	// more expensive method is tried. 0 = unknown.
 	Enough float64
+	// Steps asks [BestOverTime] for the bound at each moment.
+	Steps bool
 }
 
 // Bounds are the bounds of one demand.
@@ -46,6 +48,14 @@ type Bounds struct {
 	// Each method's bound, the cheapest method first; the first is the volume
 	// bound. A method that gave up is not in the list.
 	Each []Bound
+	// Steps are the strongest bound in machines over time, where [Options] ask for it and items leave.
+	Steps []Step
+}
+
+// A Step is a number of machines from a time in seconds to the next step; the last one ends it.
+type Step struct {
+	Time     float64
+	Machines int
 }
 
 // Best bounds a placement of items[a] items of each app a, all at once, by

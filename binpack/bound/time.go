@@ -29,6 +29,9 @@ func BestOverTime(ctx context.Context, inst *binpack.Instance, changes []Change,
 		}
 	}
 	out := Bounds{Bound: volume, Each: []Bound{volume}}
+	if opt.Steps {
+		out.Steps = over.steps
+	}
 	out.add(over.limit)
 	out.add(over.clique)
 	if len(f.tariffs) > 0 {
@@ -80,6 +83,7 @@ type follower struct {
 type overTime struct {
 	limit, clique, tariff, all Bound
 	moments                    [][]int64 // items at the peaks of all and at some more
+	steps                      []Step    // of all
 }
 
 func newFollower(inst *binpack.Instance, changes []Change) *follower {
@@ -202,6 +206,9 @@ func (f *follower) run(changes []Change, measureFrom float64) overTime {
 		}
 		if all.Cost > out.all.Cost || all.Cost == out.all.Cost && f.count > mostCost {
 			costAt, mostCost = append(costAt[:0], f.items...), f.count
+		}
+		if n := len(out.steps); n == 0 || out.steps[n-1].Machines != all.Machines || last {
+			out.steps = append(out.steps, Step{c.Time, all.Machines})
 		}
 		span := 0.0
 		if !last {

@@ -17,6 +17,7 @@ import (
 func TestOverTime(t *testing.T) {
 	rng := rand.New(rand.NewPCG(21, 22))
 	beyond := 0
+	asked := Options{Steps: true}
 	for range 60 {
 		inst, _ := tiny(rng)
 		for g := range inst.Groups {
@@ -26,6 +27,7 @@ func TestOverTime(t *testing.T) {
 		var changes []Change
 		volume, limit := Bound{Method: MethodVolume}, Bound{Method: MethodLimit}
 		least := Bound{}
+		var moments []int
 		for now := range 80 {
 			a := rng.IntN(len(items))
 			n := rng.Int64N(items[a]+4) - items[a]
@@ -38,9 +40,20 @@ func TestOverTime(t *testing.T) {
 			v, l := Volume(inst, items), Limit(inst, items)
 			volume.pass(v, span)
 			limit.pass(l, span)
+			moments = append(moments, max(v.Machines, l.Machines))
 			least.pass(Bound{Machines: max(v.Machines, l.Machines), Cost: max(v.Cost, l.Cost)}, span)
 		}
-		got := BestOverTime(t.Context(), inst, changes, 10, Options{})
+		got := BestOverTime(t.Context(), inst, changes, 10, asked)
+		at := 0
+		for now, machines := range moments { // no step is below what holds at its moment
+			for at+1 < len(got.Steps) && got.Steps[at+1].Time <= float64(now) {
+				at++
+			}
+			require.GreaterOrEqual(t, got.Steps[at].Machines, machines)
+			require.LessOrEqual(t, got.Steps[at].Machines, got.Machines)
+		}
+		require.Equal(t, 79., got.Steps[len(got.Steps)-1].Time)
+		require.Empty(t, BestOverTime(t.Context(), inst, changes, 10, Options{}).Steps)
 		short := volume.Short || limit.Short
 		got.Each[0].Short, got.Each[1].Short, volume.Short, limit.Short = false, false, false, false
 		require.Equal(t, volume, got.Each[0])

@@ -47,6 +47,9 @@ func (c *Comparison) charts(id string) []sheet.Chart {
 	switch {
 	case c.Trace.Retry:
 		machines.Limit = nothing
+	case len(c.Bound.Steps) > 1:
+		machines.Limit, machines.Limits = nothing, c.Bound.Steps
+		machines.LimitName = "bound, at the end"
 	case c.Trace.Deletes:
 		machines.LimitName = "bound at the peak"
 	}

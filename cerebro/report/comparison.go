@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/sigma-scheduler/sigma/cerebro"
+	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
 // A Comparison has the results of several policies on one trace. Its JSON form is the
@@ -58,6 +59,8 @@ type Bound struct {
 	// Optimal is the proven least cost (machines, when all cost 1); nil without a
 	// proof.
 	Optimal *float64 `json:"optimal,omitempty"`
+	// Steps are the bound in machines over time, of the first order that counts.
+	Steps []Step `json:"-"`
 }
 
 // MarshalJSON implements [json.Marshaler].
@@ -68,6 +71,9 @@ func (b Bound) MarshalJSON() ([]byte, error) {
 	type plain Bound
 	return json.Marshal(plain(b))
 }
+
+// A Step is a value from a time in seconds to the next step.
+type Step = sheet.Point
 
 // A Result is one policy's runs on one trace. Statistics are over the shuffled
 // orders 1…N, or over order 0 when there are none.

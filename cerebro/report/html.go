@@ -40,6 +40,7 @@ type page struct {
 	Cards          []card
 	Assumed        []string
 	Provenance     []string
+	Lead           *sheet.Chart // machines over time, where items also leave
 	Picture        *picture
 	Orders         string
 	Overview       *section // of several traces
@@ -55,6 +56,7 @@ type section struct {
 	ID, Name, Summary, Caption string
 	Facts                      []sheet.Definition
 	Table                      sheet.Table
+	Asides                     []aside
 	Notes                      []string
 	Strip                      template.HTML
 	StripCaption               string
@@ -91,6 +93,16 @@ func newPage(comparisons []Comparison) page {
 	}
 	for i := range comparisons {
 		p.Sections = append(p.Sections, newSection(fmt.Sprintf("trace-%d", i+1), &comparisons[i], learn))
+	}
+	switch {
+	case p.Overview != nil:
+		p.Overview.Asides = asides(comparisons)
+	case len(p.Sections) > 0:
+		s := &p.Sections[0]
+		s.Asides = asides(comparisons)
+		if comparisons[0].Trace.Deletes && len(s.Charts) > 0 {
+			p.Lead, s.Charts = &s.Charts[0], s.Charts[1:]
+		}
 	}
 	p.Data = dataOf(cmp.Or(p.Verdict.Text, p.Summary), comparisons)
 	p.Levels = explain(comparisons, levels, func(r Result) string { return r.Knowledge })

@@ -134,7 +134,7 @@ func TestPicture(t *testing.T) {
 	for i, panel := range p.Panels {
 		svg := string(panel.SVG)
 		items := 0
-		for _, n := range c.pictured(subject([]Comparison{c}))[i].Layout.items() {
+		for _, n := range c.pictured([]Comparison{c})[i].Layout.items() {
 			items += n
 		}
 		_, columns, _ := strings.Cut(svg, `class="free"`)

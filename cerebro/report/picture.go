@@ -43,7 +43,7 @@ func newPicture(comparisons []Comparison) *picture {
 		return nil
 	}
 	c := &comparisons[at]
-	results := c.pictured(subject(comparisons))
+	results := c.pictured(comparisons)
 	if len(results) == 0 {
 		return nil
 	}
@@ -109,17 +109,30 @@ func subject(comparisons []Comparison) *Result {
 	return k.subject.result
 }
 
-// pictured are Best-Fit and the summary's policy, or else the best of the others.
-func (c *Comparison) pictured(subject *Result) []*Result {
+// pictured are the policies that the verdict compares. Without a verdict on a learned policy they are the present placement,
+// else Best-Fit, and the summary's policy, or else the best of the others.
+func (c *Comparison) pictured(comparisons []Comparison) []*Result {
 	var list []*Result
 	add := func(r *Result) {
 		if r != nil && r.Layout != nil && !r.Layout.empty() && len(list) < 2 && !slices.Contains(list, r) {
 			list = append(list, r)
 		}
 	}
-	add(c.result(bestFitNames...))
+	policy, against := Drawn(comparisons)
+	if policy != "" {
+		add(c.result(against))
+	} else if newVerdict(comparisons).Text != "" {
+		add(c.result("current"))
+	} else {
+		add(c.result(bestFitNames...))
+	}
+	subject := subject(comparisons)
+	if policy != "" {
+		subject, _, _ = contenders(comparisons)
+	}
 	for i := range c.Results {
-		if r := &c.Results[i]; subject != nil && r.Policy == subject.Policy && r.Knowledge == subject.Knowledge {
+		r := &c.Results[i]
+		if subject != nil && r.Policy == subject.Policy && r.Knowledge == subject.Knowledge {
 			add(r)
 		}
 	}

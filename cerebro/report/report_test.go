@@ -372,7 +372,7 @@ func TestJSONReadsBack(t *testing.T) {
 	if err := json.Unmarshal([]byte(render(t, func(w io.Writer) error { return JSON(w, want) })), &got); err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(got[0].Results[0].Runs[1].Rejected, want[0].Results[0].Runs[1].Rejected) || got[0].Bound != want[0].Bound {
+	if !reflect.DeepEqual(got[0].Results[0].Runs[1].Rejected, want[0].Results[0].Runs[1].Rejected) || !reflect.DeepEqual(got[0].Bound, want[0].Bound) {
 		t.Errorf("got %+v", got[0])
 	}
 }

@@ -25,6 +25,7 @@ func Table(w io.Writer, comparisons []Comparison, options Options) error {
 	if len(comparisons) > 1 {
 		fmt.Fprintf(&b, "\n%d traces  %s\n", len(comparisons), ordersOf(comparisons))
 		overview(comparisons).text(&b)
+		writeSavings(&b, comparisons, grid.text)
 		writeLines(&b, "", notes(comparisons))
 	}
 	if len(comparisons) == 1 || options.Detail {
@@ -36,6 +37,9 @@ func Table(w io.Writer, comparisons []Comparison, options Options) error {
 			}
 			writeLines(&b, "", c.head())
 			c.grid().text(&b)
+			if len(comparisons) == 1 {
+				writeSavings(&b, comparisons, grid.text)
+			}
 			writeLines(&b, "", notes(comparisons[i:i+1]))
 		}
 	}
@@ -49,6 +53,7 @@ func Markdown(w io.Writer, comparisons []Comparison, options Options) error {
 	if len(comparisons) > 1 {
 		fmt.Fprintf(&b, "\n%d traces, %s.\n\n", len(comparisons), ordersOf(comparisons))
 		overview(comparisons).markdown(&b)
+		writeSavings(&b, comparisons, grid.markdown)
 		writeItems(&b, notes(comparisons))
 	}
 	if len(comparisons) == 1 || options.Detail {
@@ -60,10 +65,21 @@ func Markdown(w io.Writer, comparisons []Comparison, options Options) error {
 			}
 			b.WriteString(strings.Join(c.head(), "  \n") + "\n\n")
 			c.grid().markdown(&b)
+			if len(comparisons) == 1 {
+				writeSavings(&b, comparisons, grid.markdown)
+			}
 			writeItems(&b, notes(comparisons[i:i+1]))
 		}
 	}
 	return write(w, b.String())
+}
+
+// writeSavings writes a second table where there is money to save.
+func writeSavings(b *strings.Builder, list []Comparison, as func(grid, *strings.Builder)) {
+	if g := savings(list); g.rows > 0 && list[0].Trace.Currency != "" {
+		b.WriteString("\n" + savingsCaption(list) + "\n\n")
+		as(g, b)
+	}
 }
 
 func write(w io.Writer, s string) error {

@@ -125,6 +125,22 @@ func contenders(list []Comparison) (subject, free, current *Result) {
 	return subject, free, current
 }
 
+// Drawn names the policies whose machines a page draws beside each other: the learned one, and what the verdict compares it
+// with, or Best-Fit where there is no verdict. Without a learned policy both are empty.
+func Drawn(list []Comparison) (policy, against string) {
+	subject, free, _ := contenders(list)
+	if subject == nil {
+		return "", ""
+	}
+	if free != nil && newVerdict(list).Text != "" {
+		return subject.Policy, free.Policy
+	}
+	if r := list[0].result(bestFitNames...); r != nil {
+		return subject.Policy, r.Policy
+	}
+	return "", ""
+}
+
 func findResult(c *Comparison, policy, knowledge string) *Result {
 	i := slices.IndexFunc(c.Results, func(r Result) bool { return r.Policy == policy && r.Knowledge == knowledge })
 	return &c.Results[i]

@@ -26,8 +26,13 @@ func meanBound(ctx context.Context, t *trace.Trace, deletes bool, seed uint64, o
 	}
 	opt.Work /= int64(orders)
 	mean := limit{}
+	steps := opt.Steps
 	for i := range orders {
+		opt.Steps = steps && i == 0
 		l := limitOf(t, Bounds(ctx, t, seed, i+1, opt))
+		if opt.Steps {
+			mean.best.Steps = l.best.Steps
+		}
 		sum(&mean.best, l.best)
 		sum(&mean.volume, l.volume)
 	}
@@ -53,7 +58,11 @@ func sum(to *report.Bound, b report.Bound) {
 }
 
 func limitOf(t *trace.Trace, b bound.Bounds) limit {
-	return limit{ReportBound(t, b.Bound), ReportBound(t, b.Each[0])}
+	l := limit{ReportBound(t, b.Bound), ReportBound(t, b.Each[0])}
+	for _, s := range b.Steps {
+		l.best.Steps = append(l.best.Steps, report.Step{Time: s.Time, Value: float64(s.Machines)})
+	}
+	return l
 }
 
 // Bound is the lower bound of a trace in an order of arrival, by the methods that cost

@@ -138,10 +138,7 @@ func (c *comparison) replayAll(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return c.drawTypical()
+	return ctx.Err()
 }
 
 // progress counts a finished replay.
@@ -242,7 +239,9 @@ func (c *comparison) limit(ctx context.Context, i int, deletes bool, r *Result) 
 		}
 		return limit{}, nil
 	}
-	l := meanBound(ctx, c.played[i], deletes, c.opt.Seed, c.opt.Orders, c.opt.Bound)
+	opt := c.opt.Bound
+	opt.Steps = c.opt.Samples > 0
+	l := meanBound(ctx, c.played[i], deletes, c.opt.Seed, c.opt.Orders, opt)
 	if err := c.disproved(i, deletes); err != nil {
 		return limit{}, err
 	}
@@ -289,9 +288,6 @@ func (c *comparison) result(ctx context.Context) (Result, error) {
 				runs.Digest = found.Object.Digest()
 				runs.Exposure = Exposure(found.Object, digest, measuredFrom(played), c.opt.Seed, c.opt.Orders)
 			}
-			if i == c.drawn.trace {
-				runs.Layout = c.layouts[p]
-			}
 			policies = append(policies, runs)
 			for _, run := range runs.Runs {
 				out.Violations += run.Violations
@@ -306,6 +302,9 @@ func (c *comparison) result(ctx context.Context) (Result, error) {
 		built := report.Build(head, limit.best, policies)
 		out.Comparisons = append(out.Comparisons, built)
 		c.notePlaced(&out, i)
+	}
+	if err := c.drawTypical(out.Comparisons); err != nil {
+		return Result{}, err
 	}
 	for _, note := range report.CareNotes(out.Comparisons) {
 		out.add("%s", note)

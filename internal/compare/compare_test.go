@@ -220,11 +220,11 @@ func TestTypicalIsDrawn(t *testing.T) {
 		},
 		opt: Options{Orders: 2, Layouts: true},
 	}
-	d, ok := c.typical()
+	d, ok := c.typical("p", "bestfit")
 	require.True(t, ok)
 	require.Equal(t, drawn{1, 2}, d)
 	c.policies[1][0].Name = "firstfit"
-	_, ok = c.typical()
+	_, ok = c.typical("p", "bestfit")
 	require.False(t, ok)
 
 	tr := oneApp()

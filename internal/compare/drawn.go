@@ -20,29 +20,38 @@ func (c *comparison) draw(d drawn) {
 	}
 }
 
-// drawTypical keeps the machines of the replay in which the learned policy differs from Best-Fit most nearly as it
-// does in the mean: a replay that was not kept is done again.
-func (c *comparison) drawTypical() error {
-	d, ok := c.typical()
-	if !c.opt.Layouts || !ok || d == c.drawn {
+// drawTypical gives a comparison the machines of the replay in which the two policies that a page draws differ most nearly as
+// they do in the mean: a replay whose machines were not kept is done again.
+func (c *comparison) drawTypical(list []report.Comparison) error {
+	if !c.opt.Layouts {
 		return nil
 	}
-	c.draw(d)
-	again := *c
-	again.opt.Clock, again.opt.Curves = nil, false
-	w := worker{comparison: &again, again: true}
-	for p := range c.policies[d.trace] {
-		run := c.runs[d.trace][p][d.order]
-		if err := w.replay(task{d.trace, p, d.order}); err != nil {
-			return err
+	if d, ok := c.typical(report.Drawn(list)); ok && d != c.drawn {
+		c.draw(d)
+		again := *c
+		again.opt.Clock, again.opt.Curves = nil, false
+		w := worker{comparison: &again, again: true}
+		for p := range c.policies[d.trace] {
+			run := c.runs[d.trace][p][d.order]
+			if err := w.replay(task{d.trace, p, d.order}); err != nil {
+				return err
+			}
+			c.runs[d.trace][p][d.order] = run // with its time
 		}
-		c.runs[d.trace][p][d.order] = run // with its time
+	}
+	for p, found := range c.policies[c.drawn.trace] {
+		results := list[c.drawn.trace].Results
+		for r := range results {
+			if results[r].Policy == found.Name {
+				results[r].Layout = c.layouts[p]
+			}
+		}
 	}
 	return nil
 }
 
-// typical is the replay nearest to the mean difference; ok is false where nothing is compared with Best-Fit.
-func (c *comparison) typical() (d drawn, ok bool) {
+// typical is the replay nearest to the mean difference of two policies; ok is false where they are not compared.
+func (c *comparison) typical(policy, against string) (d drawn, ok bool) {
 	type one struct {
 		drawn
 		less float64
@@ -50,19 +59,19 @@ func (c *comparison) typical() (d drawn, ok bool) {
 	var all []one
 	sum := 0.
 	for t, policies := range c.policies {
-		best := slices.IndexFunc(policies, func(f Found) bool { return f.Name == "bestfit" || f.Name == "bestfit-l1" })
-		learned := slices.IndexFunc(policies, func(f Found) bool { return f.Object != nil })
-		if best < 0 || learned < 0 {
+		mine := slices.IndexFunc(policies, func(f Found) bool { return f.Name == policy })
+		rule := slices.IndexFunc(policies, func(f Found) bool { return f.Name == against })
+		if mine < 0 || rule < 0 {
 			return d, false
 		}
 		deletes := slices.ContainsFunc(c.played[t].Events, func(e trace.Event) bool { return e.Kind == trace.Delete })
 		for order := min(1, c.opt.Orders); order <= c.opt.Orders; order++ {
-			b, l := c.runs[t][best][order], c.runs[t][learned][order]
-			own, other := l.Cost, b.Cost
+			own, other := c.runs[t][mine][order], c.runs[t][rule][order]
+			a, b := own.Cost, other.Cost
 			if deletes {
-				own, other = l.CostSeconds, b.CostSeconds
+				a, b = own.CostSeconds, other.CostSeconds
 			}
-			if less := 1 - own/other; !math.IsNaN(less) && !math.IsInf(less, 0) {
+			if less := 1 - a/b; !math.IsNaN(less) && !math.IsInf(less, 0) {
 				all, sum = append(all, one{drawn{t, order}, less}), sum+less
 			}
 		}

@@ -24,6 +24,7 @@ type LineChart struct {
 	Lines     []Line
 	Limit     float64 // NaN = none
 	LimitName string
+	Limits    []Point // a limit that changes, in place of Limit
 	// Low and High widen the scale, so that several charts have the same one.
 	Low, High float64
 	Log       bool   // values below Low are drawn there
@@ -62,6 +63,9 @@ func (p LineChart) SVG() template.HTML {
 	if !(end > start) {
 		return ""
 	}
+	for _, s := range p.Limits {
+		most = Max(most, s.Value)
+	}
 	unit, seconds := timeUnit(end - start)
 	x := NewAxis(0, (end-start)/seconds, left, Width-Margin)
 	x.low, x.high = 0, (end-start)/seconds // a line need not end at a round number
@@ -85,6 +89,10 @@ func (p LineChart) SVG() template.HTML {
 		at := y.At(p.Limit)
 		fmt.Fprintf(&b, `<line class="limit" x1="%d" y1="%.1f" x2="%d" y2="%.1f"/>`, left, at, Width-Margin, at)
 		fmt.Fprintf(&b, `<text class="limit" text-anchor="end" x="%d" y="18">%s</text>`, Width-Margin, Escape(LimitText(p.LimitName, p.Limit)))
+	}
+	if n := len(p.Limits); n > 0 {
+		fmt.Fprintf(&b, `<path class="limit" d="%s"><title>%s</title></path>`, steps(thin(p.Limits, start, end), start, seconds, x, y), Escape(p.LimitName))
+		fmt.Fprintf(&b, `<text class="limit" text-anchor="end" x="%d" y="18">%s</text>`, Width-Margin, Escape(LimitText(p.LimitName, p.Limits[n-1].Value)))
 	}
 	frame.strip(&b, p.Over, height-foot-7, 7)
 	frame.marks(&b, p.Marks)
