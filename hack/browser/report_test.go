@@ -2,10 +2,12 @@ package browser
 
 import (
 	"context"
+	"encoding/csv"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -27,14 +29,45 @@ type kind struct {
 	columns  [2]int // of the two pictures: at least, at most
 	marks    int    // items drawn; 0 = not known beforehand
 	largest  int    // bytes
+	recorded bool   // where pods stood is in the trace
 }
 
 var kinds = []kind{
-	{"small", []string{"small"}, []string{"--policy", "firstfit,bestfit,worstfit,learned", "--orders", "10"}, 1, [2]int{15, 25}, 2 * 224, 200e3},
-	{"large", []string{"large"}, []string{"--policy", "bestfit,learned", "--orders", "1"}, 1, [2]int{260, 320}, 0, 1.5e6},
-	{"fixed", []string{"fixed"}, []string{"--policy", "bestfit,learned", "--orders", "1"}, 1, [2]int{260, 320}, 0, 1.5e6},
-	{"churn", []string{"churn", "--set", "scale=.3"}, []string{"--policy", "bestfit,learned"}, 1, [2]int{50, 200}, 0, 1.5e6},
-	{"folder", []string{"small", "--count", "40"}, []string{"--policy", "firstfit,bestfit,learned", "--orders", "3"}, 40, [2]int{15, 25}, 0, 1.5e6},
+	{"small", []string{"small"}, []string{"--policy", "firstfit,bestfit,worstfit,learned", "--orders", "10"}, 1, [2]int{15, 25}, 2 * 224, 200e3, false},
+	{"large", []string{"large"}, []string{"--policy", "bestfit,learned", "--orders", "1"}, 1, [2]int{260, 320}, 0, 1.5e6, false},
+	{"fixed", []string{"fixed"}, []string{"--policy", "bestfit,learned", "--orders", "1"}, 1, [2]int{260, 320}, 0, 1.5e6, false},
+	{"churn", []string{"churn", "--set", "scale=.3"}, []string{"--policy", "bestfit,learned"}, 1, [2]int{50, 200}, 0, 1.5e6, false},
+	{"kubernetes", []string{"kubernetes", "--set", "nodes=20"}, []string{"--policy", "bestfit,mostallocated,learned"}, 1, [2]int{10, 40}, 0, 1.5e6, false},
+	{"day", []string{"kubernetes", "--set", "nodes=20", "--set", "zones=3"}, []string{"--policy", "current,bestfit,mostallocated,learned"}, 1, [2]int{10, 40}, 0, 1.5e6, true},
+	{"folder", []string{"small", "--count", "40"}, []string{"--policy", "firstfit,bestfit,learned", "--orders", "3"}, 40, [2]int{15, 25}, 0, 1.5e6, false},
+}
+
+// recorded makes a generated trace a day of a cluster: where Worst-Fit placed its pods is where they stood, and costs are money.
+func recorded(t *testing.T, sigma, dir string) {
+	t.Helper()
+	placements := filepath.Join(filepath.Dir(dir), "placements.csv")
+	if out, err := exec.Command(sigma, "replay", "--trace", dir, "--policy", "worstfit", "--placements", placements).CombinedOutput(); err != nil {
+		t.Fatalf("sigma replay: %v\n%s", err, out)
+	}
+	file, err := os.Open(placements)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close() //nolint:errcheck // it is read
+	rows, err := csv.NewReader(file).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	text.WriteString("name: day\ndimensions: [cpu, memory]\nfleet: open\nmeasureFrom: 86400\nsource:\n  origin: Kubernetes cluster\n  currency: EUR\n  placements:\n")
+	for _, r := range rows[1:] {
+		if r[6] == "place" {
+			fmt.Fprintf(&text, "    %s: %s\n", r[1], r[4])
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "trace.yaml"), []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // seen is what a script finds in the rendered page.
@@ -42,6 +75,8 @@ type seen struct {
 	Summary  string
 	Cards    int   // that are shown
 	Tables   int   // of results
+	Asides   int   // tables of savings and of risk
+	Lead     bool  // machines over time come first, with their bound
 	Plots    int   // pictures with a title and a description
 	Untitled int   // those without
 	Columns  []int // rows of the table below each picture of machines
@@ -61,7 +96,9 @@ const look = `(() => {
   return {
     Summary: document.querySelector(".summary").textContent,
     Cards: [...document.querySelectorAll(".cards li")].filter((c) => c.getClientRects().length).length,
-    Tables: count("table caption"),
+    Tables: [...document.querySelectorAll("table caption")].filter((c) => !c.closest(".aside")).length,
+    Asides: count(".aside table"),
+    Lead: count(".lead .limit") > 0,
     Plots: images.filter(named).length,
     Untitled: images.filter((s) => !named(s)).length,
     Columns: [...document.querySelectorAll(".machines")].map((f) => f.querySelectorAll("tbody tr").length),
@@ -151,6 +188,9 @@ func (k *kind) write(t *testing.T, sigma string) string {
 		}
 	}
 	run(append(append([]string{"generate"}, k.generate...), "--seed", "900000", "--out", traces)...)
+	if k.recorded {
+		recorded(t, sigma, traces)
+	}
 	run(append([]string{"compare", "--trace", traces, "--report", file}, k.compare...)...)
 	return file
 }
@@ -202,6 +242,9 @@ func visit(t *testing.T, browser context.Context, file string, k kind, width int
 	screenshot(ctx, t, name+"-slider.png", false)
 	t.Logf("%+v", found)
 	t.Logf("%+v", answer)
+	if scheme == "print" {
+		paper(ctx, t, name)
+	}
 	k.check(t, found, width, scheme)
 	if answer.Lit == 0 || !strings.Contains(answer.Pointed, "items of") || !strings.Contains(answer.Pointed, "holds") {
 		t.Errorf("pointing at an item lights %d paths and says %q", answer.Lit, answer.Pointed)
@@ -210,6 +253,27 @@ func visit(t *testing.T, browser context.Context, file string, k kind, width int
 		t.Errorf("the slider at 2 says %q, want machine %s", answer.Slid, answer.Second)
 	}
 }
+
+// paper checks that the page takes two sheets at most.
+func paper(ctx context.Context, t *testing.T, name string) {
+	t.Helper()
+	var pdf []byte
+	err := chromedp.Run(ctx, chromedp.ActionFunc(func(ctx context.Context) (err error) {
+		pdf, _, err = page.PrintToPDF().WithPrintBackground(true).Do(ctx)
+		return err
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sheets := len(sheet.FindAll(pdf, -1))
+	t.Logf("%s: %d sheets of paper", name, sheets)
+	if sheets < 1 || sheets > 2 {
+		t.Errorf("%d sheets of paper, want at most two", sheets)
+	}
+}
+
+// sheet is a page in a PDF.
+var sheet = regexp.MustCompile(`/Type\s*/Page\b`)
 
 // tab opens a tab of its own. check closes it, and fails if the page said anything on the
 // console or asked for more than itself.
@@ -299,6 +363,13 @@ func (k *kind) check(t *testing.T, s seen, width int64, scheme string) {
 	}
 	if wantCards := width < 600 && scheme != "print"; wantCards && s.Cards == 0 || width >= 600 && s.Cards > 0 {
 		t.Errorf("%d cards are shown at a width of %d", s.Cards, width)
+	}
+	over := k.name == "churn" || strings.HasPrefix(k.generate[0], "kubernetes")
+	if s.Asides == 0 || s.Lead != over {
+		t.Errorf("%d tables of savings and risk; machines over time come first: %t", s.Asides, s.Lead)
+	}
+	if k.recorded && !strings.Contains(s.Summary, "than the present placement") {
+		t.Errorf("summary %q", s.Summary)
 	}
 	if s.Untitled > 0 || s.Plots < 2+3*k.traces {
 		t.Errorf("%d plots with a title, %d without; want at least %d and 0", s.Plots, s.Untitled, 2+3*k.traces)

@@ -155,6 +155,9 @@ func visitSimulation(t *testing.T, browser context.Context, file, name string, w
 	}
 	screenshot(ctx, t, name+"-hover.png", true)
 	t.Logf("%+v", h)
+	if scheme == "print" {
+		paper(ctx, t, name)
+	}
 	if h.Plots != 5+4*7 || h.Shown != h.Plots || h.Middle < 495 || h.Middle > 505 {
 		t.Errorf("the pointer shows a cursor on %d of %d plots, and the slider is at %d", h.Shown, h.Plots, h.Middle)
 	}
