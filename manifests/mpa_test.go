@@ -175,8 +175,9 @@ func TestWebhook(t *testing.T) {
 	probe := hooks[1]
 	require.Equal(t, admissionv1.Ignore, *probe.FailurePolicy)
 	require.Equal(t, hooks[0].TimeoutSeconds, probe.TimeoutSeconds)
+	require.Equal(t, v1alpha1.ProbeWebhook, probe.Name)
 	require.Equal(t, reach.Path, *probe.ClientConfig.Service.Path)
-	require.Contains(t, probe.MatchConditions[0].Expression, "'"+reach.Name+"'")
+	require.Contains(t, probe.MatchConditions[0].Expression, "'"+v1alpha1.ProbeName+"'")
 	probe.ClientConfig.Service.Path = hooks[0].ClientConfig.Service.Path
 	require.Equal(t, hooks[0].ClientConfig, probe.ClientConfig, "the same way")
 	h := hooks[0]

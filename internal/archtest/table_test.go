@@ -83,7 +83,7 @@ var table = []row{
 	{"internal/archtest", nil},
 	{"internal/complete", []string{"binpack", "binpack/policy", "binpack/rule", "internal/compare", "internal/export", "internal/scaling", "internal/train", "internal/tune", "mpa/loadsim", "mpa/sim"}},
 	{"internal/schema", []string{"binpack/policy", "mpa", "mpa/journal", "plugins/ledger"}},
-	{"internal/operate", []string{"plugins/apis/...", "plugins/revision", "plugins/snapshot"}},
+	{"internal/operate", []string{"mpa/api/v1alpha1", "plugins/apis/...", "plugins/revision", "plugins/snapshot"}},
 	{"internal/compare", []string{"binpack/...", "cerebro/...", "benchdata/generate", "internal/durable"}},
 	{"internal/export", []string{"binpack/policy", "binpack/rule"}},
 	{"internal/reportdiff", []string{"internal/sheet"}},

@@ -4,6 +4,7 @@ package e2e_test
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -260,11 +261,18 @@ spec: {hard: {requests.memory: 5Gi}}
 			})
 			require.Equal(t, metric, fmt.Sprint(asks.Metric(t, "sigma_mpa_webhook_reached")))
 		}
+		doctor := func(want string) {
+			t.Helper()
+			_, out := (&prompt{t, c, filepath.Join(c.Dir, "kubeconfig")}).run("doctor", "--namespace", mpaSystem)
+			require.Regexp(t, "(?m)^webhook +"+want, out)
+		}
 		is("Answered", "1")
+		doctor("ok +the API server reaches the autoscaler's")
 		for _, r := range replicas {
 			r.Kill(t)
 		}
 		is("NotReached", "0")
+		doctor("lacks +the API server gets no answer")
 		for _, r := range replicas {
 			r.Restart(t)
 		}

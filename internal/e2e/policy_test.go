@@ -99,7 +99,7 @@ func TestPolicyStages(t *testing.T) {
 	require.Equal(t, 1, code, out)
 	require.Regexp(t, `(?m)^API server +ok `, out)
 	require.Regexp(t, `(?m)^rights: install +ok `, out)
-	require.Regexp(t, `(?m)^kinds: placement +lacks +not there: placementpolicies, .* kubectl apply -k manifests/base/crds`, out)
+	require.Regexp(t, `(?m)^kinds: placement +lacks +not there: placementpolicies, .* kubectl apply -f crds.yaml`, out)
 	require.Regexp(t, `(?m)^in-place resize +ok `, out)
 	require.Regexp(t, `(?m)^metrics API +without `, out)
 	require.Contains(t, out, "sigma: the cluster lacks what Sigma needs: 1 of ")

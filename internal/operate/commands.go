@@ -147,8 +147,8 @@ func (s Shell) DoctorCommand() *cobra.Command {
 		Short: "Say what a cluster lacks for Sigma, in one table",
 		Long: `Doctor looks at a cluster, before and after Sigma is installed, and changes nothing: the
 version of the API server, the account's rights, the kinds of objects, what the
-autoscaler needs, nodes and zones, Sigma's pods and why one is not ready, and the policies. Each row has
-the next command. The states are ok; lacks: Sigma needs it, and the exit code is 1; without:
+autoscaler needs, whether its webhook and its Prometheus servers answer, nodes and zones,
+Sigma's pods and why one is not ready, and the policies. Each row has the next command. The states are ok; lacks: Sigma needs it, and the exit code is 1; without:
 Sigma does with less; unknown: the account may not look.`,
 		Example: "  sigma doctor --context production",
 		Args:    cobra.NoArgs,

@@ -87,6 +87,23 @@ func (d *doctor) add(check string, state State, next, format string, args ...any
 // Examine says what a cluster lacks for Sigma. It fails where the API server does not answer, or
 // does not know the account.
 func (c *Cluster) Examine(ctx context.Context) (Diagnosis, error) {
+	d, err := c.doctor()
+	if err != nil {
+		return nil, err
+	}
+	if err := d.version(ctx); err != nil {
+		return nil, err
+	}
+	for _, check := range []func(context.Context) error{d.rights, d.kinds, d.features, d.reach, d.nodes, d.pods, d.policies} {
+		if err := check(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return d.list, nil
+}
+
+// doctor begins an examination.
+func (c *Cluster) doctor() (*doctor, error) {
 	config := rest.CopyConfig(c.config)
 	config.GroupVersion = &schema.GroupVersion{Version: "v1"}
 	config.NegotiatedSerializer = serializer.NewCodecFactory(runtime.NewScheme()).WithoutConversion()
@@ -94,16 +111,7 @@ func (c *Cluster) Examine(ctx context.Context) (Diagnosis, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &doctor{Cluster: c, raw: raw}
-	if err := d.version(ctx); err != nil {
-		return nil, err
-	}
-	for _, check := range []func(context.Context) error{d.rights, d.kinds, d.features, d.nodes, d.pods, d.policies} {
-		if err := check(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return d.list, nil
+	return &doctor{Cluster: c, raw: raw}, nil
 }
 
 // version checks the API server's version.
@@ -223,10 +231,11 @@ func (d *doctor) rights(ctx context.Context) error {
 // may asks the API server, which anybody may, whether the account has a right.
 func (d *doctor) may(ctx context.Context, r *right) (bool, error) {
 	resource := schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "selfsubjectaccessreviews"}
+	name, sub, _ := strings.Cut(r.resource, "/")
 	answer, err := d.Client.Resource(resource).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
 		"spec": map[string]any{"resourceAttributes": map[string]any{
-			"verb": r.verb, "group": r.group, "resource": r.resource, "namespace": r.namespace,
+			"verb": r.verb, "group": r.group, "resource": name, "subresource": sub, "namespace": r.namespace,
 		}},
 	}}, metav1.CreateOptions{})
 	if err != nil {
@@ -238,7 +247,7 @@ func (d *doctor) may(ctx context.Context, r *right) (bool, error) {
 
 // kinds checks the kinds of Sigma's objects.
 func (d *doctor) kinds(ctx context.Context) error {
-	const apply = "kubectl apply -k manifests/base/crds (docs/install.md)"
+	const apply = "kubectl apply -f crds.yaml (docs/install.md)"
 	there, err := d.serves(ctx, "/apis/sigma-scheduler.io/v1alpha1")
 	if err != nil {
 		return err
@@ -269,7 +278,7 @@ func (d *doctor) features(ctx context.Context) error {
 		needed = Lacks
 		d.add("kinds: autoscaler", OK, "", "multidimpodautoscalers")
 	} else {
-		d.add("kinds: autoscaler", Without, "kubectl apply -k manifests/mpa/crds (docs/mpa.md), where you want the autoscaler", "not there")
+		d.add("kinds: autoscaler", Without, "kubectl apply -f crds-mpa.yaml (docs/mpa.md), where you want the autoscaler", "not there")
 	}
 	for _, f := range []struct {
 		check, next, found, lack string

@@ -178,7 +178,7 @@ func (d *doctor) policies(ctx context.Context) error {
 		return nil
 	})
 	if ok && err == nil && count == 0 {
-		d.add("policies", Lacks, "kubectl apply -f manifests/policy.yaml (docs/install.md)", "none: Sigma decides nothing")
+		d.add("policies", Lacks, "kubectl apply -f policy.yaml (docs/install.md)", "none: Sigma decides nothing")
 	}
 	return err
 }

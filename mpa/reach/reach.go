@@ -25,9 +25,6 @@ import (
 const (
 	// Path of the webhook that marks a probe.
 	Path = "/probe"
-	// Name of the ConfigMap that is never created; the webhook's configuration names it.
-	Name = "sigma-mpa-webhook-probe"
-	mark = v1alpha1.GroupName + "/reached"
 	// patience is how many probes in a row have no answer before the webhook counts as not reached:
 	// replicas start, and certificates change.
 	patience = 3
@@ -45,7 +42,7 @@ func Mark(_ context.Context, request admission.Request) admission.Response {
 	if err := json.Unmarshal(request.Object.Raw, &probe); err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	metav1.SetMetaDataAnnotation(&probe.ObjectMeta, mark, "true")
+	metav1.SetMetaDataAnnotation(&probe.ObjectMeta, v1alpha1.ProbeMark, "true")
 	raw, err := json.Marshal(&probe)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
@@ -89,7 +86,7 @@ func (p *Prober) Start(ctx context.Context) error {
 func (p *Prober) Probe(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	probe := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: Name}}
+	probe := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: v1alpha1.ProbeName}}
 	err := p.client.Create(ctx, probe, client.DryRunAll)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,7 +94,7 @@ func (p *Prober) Probe(ctx context.Context) {
 	case err != nil: // nothing is known of the webhook
 		log.FromContext(ctx).V(1).Info("The webhook cannot be probed", "why", err.Error())
 		return
-	case probe.Annotations[mark] != "":
+	case probe.Annotations[v1alpha1.ProbeMark] != "":
 		p.known, p.missed, p.why = true, 0, ""
 		reached.Set(1)
 		return
