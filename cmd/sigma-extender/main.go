@@ -155,7 +155,9 @@ func run(ctx context.Context, o *options) error {
 	defer broadcaster.Shutdown()
 	o.engine.Profile, o.engine.Top = "extender", extender.Levels
 	o.engine.Recorder = broadcaster.NewRecorder(scheme.Scheme, "sigma-extender")
-	e, err := engine.New(o.engine)
+	var e *engine.Engine
+	o.engine.Leads = func() bool { return e.Decides() } // one beside a scheduler that waits is not asked
+	e, err = engine.New(o.engine)
 	if err != nil {
 		return err
 	}

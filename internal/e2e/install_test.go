@@ -267,6 +267,17 @@ func TestExtenderOverlay(t *testing.T) {
 	placed := e2e.SumMetric(t, strings.NewReader(runtime.metrics(t, leader.extenderURL)), "sigma_decisions_total", `cause="policy"`)
 	require.GreaterOrEqual(t, placed, 60.)
 
+	// The extender that is asked writes the history.
+	story := &prompt{t, c, filepath.Join(c.Dir, "kubeconfig")}
+	require.Regexp(t, `^1 +live +sha256:`, story.revisions(1)[0])
+	story.policy("demote", "--percent", "30")
+	story.mode("Canary")
+	require.Regexp(t, `^2 +canary 30 % +sha256:`, story.revisions(2)[1])
+	require.Contains(t, story.policy("rollback", "--to", "1"), "general: canary 30 % → live, the numbers of revision 1")
+	story.mode("Live")
+	require.Regexp(t, `^3 +live +sha256:`, story.revisions(3)[2])
+	require.Regexp(t, `NewMode .* Revision 2\. Profile extender took generation \d+ up as primary: mode canary 30 %`, c.Kubectl(t, "", "describe", "placementpolicy", "general"))
+
 	leader.extender.Kill(t)
 	c.CreatePods(t, onSigma(e2e.Pod("default", "waits", "10m", "16Mi"))...)
 	e2e.Wait(t, "a reason", func() (string, bool) {

@@ -31,6 +31,7 @@ type Options struct {
 	Repairs          bool          // a caller carries rescues out
 	Peers            *Peers        // of the process; nil = there are none
 	Recorder         events.EventRecorder
+	Leads            func() bool // whether this process decides, and so writes the history of policies; nil = it does
 	Now              func() time.Time
 }
 

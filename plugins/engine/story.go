@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -16,7 +18,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/revision"
 )
 
-// A takenUp is a version of a policy that a role has in force.
+// A takenUp is a version of a policy that a role has, or had, in force.
 type takenUp struct {
 	of     key
 	object *unstructured.Unstructured
@@ -24,24 +26,47 @@ type takenUp struct {
 	digest string
 }
 
-// untold are the policies in force that no history has yet.
+// untold are the versions of policies that the history may lack, oldest first.
 func (w *watcher) untold() (list []takenUp) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, name := range []string{w.engine.opt.PolicyName, w.engine.opt.CanaryName} {
-		of := key{policies, name}
-		if k := w.known[of]; k != nil && k.err == nil && k.told != k.object.GetGeneration() {
-			list = append(list, takenUp{of, k.object, w.roleOf(name), k.policy.Digest()})
+		if k := w.known[key{policies, name}]; k != nil {
+			list = append(list, k.untold...)
 		}
 	}
 	return list
 }
 
-// tellPolicies writes a revision and an event of each policy that was taken up. Of several
-// replicas and profiles one writes them: the revision's name is the same for all. It returns
-// only errors that may pass.
+// leadsEvery is how often a process that does not lead looks whether it does now.
+const leadsEvery = 5 * time.Second
+
+// leads reports whether this process writes the history.
+func (w *watcher) leads() bool {
+	now := w.engine.opt.Now()
+	if w.engine.opt.Leads == nil {
+		return true
+	}
+	if since := now.Sub(w.asked); since >= 0 && since < leadsEvery {
+		return false
+	}
+	if w.engine.opt.Leads() {
+		return true
+	}
+	w.asked = now
+	return false
+}
+
+// tellPolicies writes a revision and an event of each policy that was taken up, where this process leads: what a
+// standby would take up, perhaps with the numbers of another version, is in force nowhere. What came before
+// a process led it writes then, unless the leader before it did. Of several profiles one writes: the revision's
+// name is the same for all. It returns only errors that may pass.
 func (w *watcher) tellPolicies(ctx context.Context) error {
-	for _, t := range w.untold() {
+	untold := w.untold()
+	if len(untold) == 0 || !w.leads() {
+		return nil
+	}
+	for _, t := range untold {
 		limited, cancel := context.WithTimeout(ctx, syncPatience)
 		written, before, err := revision.Record(limited, w.client, revision.Namespace(), t.object, t.digest)
 		switch {
@@ -59,7 +84,7 @@ func (w *watcher) tellPolicies(ctx context.Context) error {
 		cancel()
 		w.mu.Lock()
 		if k := w.known[t.of]; k != nil && k.object.GetUID() == t.object.GetUID() {
-			k.told = t.object.GetGeneration()
+			k.untold = slices.DeleteFunc(k.untold, func(u takenUp) bool { return u.object.GetGeneration() <= t.object.GetGeneration() })
 		}
 		w.mu.Unlock()
 	}
@@ -91,7 +116,7 @@ func (w *watcher) emitTakenUp(ctx context.Context, t *takenUp, written, before *
 	}
 	event := eventsv1.Event{
 		TypeMeta:   metav1.TypeMeta{APIVersion: eventsv1.SchemeGroupVersion.String(), Kind: "Event"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("%s.%x", name[:min(len(name), 200)], now.UnixNano())},
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("%s.%x-%d", name[:min(len(name), 200)], now.UnixNano(), t.object.GetGeneration())},
 		EventTime:  metav1.NewMicroTime(now), Type: v1.EventTypeNormal, Reason: reason, Action: "TakeUp",
 		ReportingController: w.engine.opt.Profile, ReportingInstance: host,
 		Regarding: v1.ObjectReference{

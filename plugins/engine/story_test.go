@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -86,6 +87,55 @@ func TestPolicyStory(t *testing.T) {
 		require.Len(t, history, 11)
 		require.Equal(t, "3 canary 20 % "+a[:12], history[0])
 		require.Equal(t, "16 live "+b[:12], history[10])
+	})
+}
+
+// TestPolicyStoryOfStandby: who does not lead writes nothing until it does.
+func TestPolicyStoryOfStandby(t *testing.T) {
+	inBubble(t, func(l *lab, s *apiServer, watch func(*lab) bool) {
+		var leads atomic.Bool
+		asked := 0
+		l.opt.Leads = func() bool { asked++; return leads.Load() }
+		s.apply(policies, "general", specOf(t, spreading(mode("shadow"))))
+		watch(l)
+		settle()
+		s.apply(policies, "general", specOf(t, spreading(mode("live"))))
+		time.Sleep(time.Minute)
+		settle()
+		history, told := story(s, "general")
+		require.Empty(t, history)
+		require.Empty(t, told)
+		require.LessOrEqual(t, asked, 14, "not each second")
+		leads.Store(true)
+		time.Sleep(leadsEvery)
+		settle()
+		history, told = story(s, "general")
+		digest := spreading().Digest()[:12]
+		require.Equal(t, []string{"1 shadow " + digest, "2 live " + digest}, history)
+		require.Len(t, told, 2)
+
+		// Another standby takes over: what the leader before it wrote is there, also where it was one version behind.
+		next := two(t, func(o *Options) { o.Now, o.Leads = nil, leads.Load })
+		leads.Store(false)
+		watch(next)
+		settle()
+		leads.Store(true)
+		s.apply(policies, "general", specOf(t, spreading(mode("shadow"))))
+		settle()
+		history, told = story(s, "general")
+		require.Equal(t, []string{"1 shadow " + digest, "2 live " + digest, "3 shadow " + digest}, history)
+		require.Len(t, told, 1, "of two that lead")
+		o, err := s.Tracker().Get(policies, "", "general")
+		require.NoError(t, err)
+		old := o.(*unstructured.Unstructured).DeepCopy()
+		old.SetGeneration(old.GetGeneration() - 1)
+		old.Object["spec"].(map[string]any)["mode"] = "live"
+		for _, numbers := range []string{spreading().Digest(), "sha256:others"} {
+			written, before, err := revision.Record(t.Context(), s, revision.DefaultNamespace, old, numbers)
+			require.NoError(t, err)
+			require.Nil(t, written, "a version before the newest")
+			require.EqualValues(t, 3, before.Number)
+		}
 	})
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/revision"
 )
 
 var (
@@ -44,6 +45,7 @@ type watcher struct {
 	client    dynamic.Interface
 	log       klog.Logger
 	wake      chan struct{} // a status may have changed
+	asked     time.Time     // when it turned out last that this process does not lead
 
 	mu          sync.Mutex
 	rules       map[string]*kube.Rule // by name: the last good version
@@ -61,10 +63,10 @@ type known struct {
 	object  *unstructured.Unstructured
 	policy  *policy.Object
 	plan    *kube.Plan
-	err     error  // why it is not accepted
-	refused error  // why the newest version of a plan is not accepted
-	written string // the status that was written
-	told    int64  // generation of a policy that its history has
+	err     error     // why it is not accepted
+	refused error     // why the newest version of a plan is not accepted
+	written string    // the status that was written
+	untold  []takenUp // versions of a policy that its history may lack, oldest first
 }
 
 // Kinds are the kinds of objects that a cluster has and lets us read. Without one, no object
@@ -227,6 +229,8 @@ func (w *watcher) setPolicy(o *unstructured.Unstructured) {
 	if role := w.roleOf(o.GetName()); role != "" {
 		w.generations[role] = o.GetGeneration()
 		w.engine.SetPolicy(role, object)
+		k.untold = append(k.untold, takenUp{key{policies, o.GetName()}, o, role, object.Digest()})
+		k.untold = k.untold[max(0, len(k.untold)-revision.Keep):]
 		w.engine.metrics.generation.WithLabelValues(string(role)).Set(float64(o.GetGeneration()))
 		w.log.Info("Policy is in force", "policy", o.GetName(), "role", role, "generation", o.GetGeneration(), "digest", object.Digest(), "mode", modeOf(object))
 	}

@@ -124,7 +124,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 
 func newController(o Options, now clock.PassiveClock) *controller {
 	return &controller{
-		Options: o, clock: now, named: map[string]bool{}, leads: func() bool { return leads(legacyregistry.DefaultGatherer, o.Holder.Decides) },
+		Options: o, clock: now, named: map[string]bool{}, leads: func() bool { return Leads(legacyregistry.DefaultGatherer, o.Holder.Decides) },
 		works: map[string]*work{}, moved: map[string][]time.Time{}, failures: map[string]int{}, clearing: map[string]time.Time{},
 	}
 }

@@ -4,10 +4,10 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// leads reports whether this process leads, by the metric that leader election keeps of its
+// Leads reports whether this process leads, by the metric that leader election keeps of its
 // lease. Where there is no election it has none; then a scheduler that has been asked for a
 // decision is the only one.
-func leads(all metrics.Gatherer, decides func() bool) bool {
+func Leads(all metrics.Gatherer, decides func() bool) bool {
 	families, err := all.Gather()
 	if err != nil {
 		return false

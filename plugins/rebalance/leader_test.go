@@ -18,9 +18,9 @@ import (
 // Without leader election the scheduler that decides leads; with it the one that holds the lease.
 func TestLeads(t *testing.T) {
 	for _, decides := range []bool{true, false} {
-		require.Equal(t, decides, leads(metrics.NewKubeRegistry(), func() bool { return decides }))
+		require.Equal(t, decides, Leads(metrics.NewKubeRegistry(), func() bool { return decides }))
 	}
-	is := func() bool { return leads(legacyregistry.DefaultGatherer, func() bool { return true }) }
+	is := func() bool { return Leads(legacyregistry.DefaultGatherer, func() bool { return true }) }
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

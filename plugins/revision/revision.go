@@ -131,7 +131,7 @@ func read(o *unstructured.Unstructured) Revision {
 }
 
 // Record writes a revision of a policy that was taken up, with the digest of its numbers, unless the
-// newest one is the same. It returns what it wrote and the revision before, nil if there is none; of old
+// newest one is the same, or of a later generation. It returns what it wrote and the revision before, nil if there is none; of old
 // revisions it keeps [Keep].
 func Record(ctx context.Context, client dynamic.Interface, namespace string, policy *unstructured.Unstructured, digest string) (written, before *Revision, err error) {
 	all, err := List(ctx, client, namespace, policy.GetUID())
@@ -143,6 +143,9 @@ func Record(ctx context.Context, client dynamic.Interface, namespace string, pol
 	if n := len(all); n > 0 {
 		before = &all[n-1]
 		if before.Digest == digest && same(before.Spec, spec, "provenance") {
+			return nil, before, nil
+		}
+		if of, _, _ := unstructured.NestedInt64(before.object.Object, "data", "metadata", "generation"); policy.GetGeneration() < of {
 			return nil, before, nil
 		}
 		r.Number = before.Number + 1
@@ -172,7 +175,7 @@ func newObject(r *Revision, policy *unstructured.Unstructured) *unstructured.Uns
 		"revision": r.Number,
 		"data": map[string]any{
 			"apiVersion": policy.GetAPIVersion(), "kind": policy.GetKind(),
-			"metadata": map[string]any{"name": policy.GetName()}, "spec": r.Spec,
+			"metadata": map[string]any{"name": policy.GetName(), "generation": policy.GetGeneration()}, "spec": r.Spec,
 		},
 	}}
 	o.SetAPIVersion(appsv1.SchemeGroupVersion.String())

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultbinder"
@@ -22,6 +23,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/engine"
 	"github.com/sigma-scheduler/sigma/plugins/mover"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
+	"github.com/sigma-scheduler/sigma/plugins/rebalance"
 )
 
 // Name of the plugin in a scheduler's configuration.
@@ -88,10 +90,12 @@ func New(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, er
 	if err != nil {
 		return nil, err
 	}
-	e, err := engine.New(engine.Options{
+	var e *engine.Engine
+	e, err = engine.New(engine.Options{
 		Profile: profile, PolicyName: a.PolicyName, CanaryName: a.CanaryPolicyName, AppLabel: a.AppLabel,
 		Fleet: a.Fleet, Prices: a.Prices, DecisionLog: a.DecisionLog, DecisionLogBytes: a.DecisionLogBytes, DecisionLogFiles: int(a.DecisionLogFiles), Deadline: a.Deadline.Duration, ForecastAge: a.ForecastMaxAge.Duration,
 		Top: int(fwk.MaxScore), Recorder: h.EventRecorder(), Repairs: true, Peers: peersOf(ctx, h),
+		Leads: func() bool { return rebalance.Leads(legacyregistry.DefaultGatherer, e.Decides) },
 	})
 	if err != nil { // it begins with the argument's name
 		return nil, fmt.Errorf("%s.%w", argsPath, err)
