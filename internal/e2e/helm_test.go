@@ -31,7 +31,8 @@ func openHelmPage(t *testing.T, c *e2e.Cluster, wanted func(section string) bool
 	page := openPage(t, c, "helm.md")
 	page.blocks = slices.DeleteFunc(page.blocks, func(b docBlock) bool { return !wanted(b.section) })
 	require.NoError(t, os.Symlink(e2e.Program(t, "helm"), filepath.Join(page.dir, "bin", "helm")))
-	require.NoError(t, os.CopyFS(filepath.Join(page.dir, "out", "chart", "sigma"), os.DirFS(e2e.Program(t, "chart"))))
+	require.NoError(t, os.CopyFS(page.dir, os.DirFS(e2e.Program(t, "install")))) // the folder of a release
+	page.shell(t, "helm package "+e2e.Program(t, "chart"))
 	return page
 }
 

@@ -41,7 +41,7 @@ func TestUpgradeToChart(t *testing.T) {
 	helm.run(t, fromKustomize, 1)
 	to("test", mark) // the chart's version
 	require.Contains(t, helm.shell(t, "helm list -n sigma-system"), "deployed")
-	helm.shell(t, "helm upgrade sigma out/chart/sigma -n sigma-system --reuse-values")
+	helm.shell(t, "helm upgrade sigma sigma-*.tgz -n sigma-system --reuse-values")
 
 	u.write(former, present)
 	for _, folder := range []string{"sigma", "manifests"} {
