@@ -3,7 +3,9 @@
 # of a commit to those of the working tree.
 #
 #   BEFORE=35cf6bd hack/upgrade.sh
+#   BEFORE=0d6a4c4 hack/upgrade.sh -run '^TestUpgradeToChart$' -v
 #
+# Without arguments, which are those of go test, it runs all tests of upgrades.
 # The commit's programs are built with its own go.mod (5 CPU-minutes cold) into
 # out/upgrade/before, beside its manifests. The worktree they come from is temporary.
 set -euo pipefail
@@ -28,4 +30,5 @@ git worktree add --quiet --detach "$scratch/tree" "$commit"
 )
 
 echo "before $commit, after $(git describe --always --dirty)"
-SIGMA_BEFORE=$before hack/e2e.sh -run '^TestUpgrade(Files|ToChart)?$' -v
+(($#)) || set -- -run '^TestUpgrade(Files|ToChart)?$' -v
+SIGMA_BEFORE=$before hack/e2e.sh "$@"
