@@ -300,20 +300,23 @@ func (r *reconciler) tidy(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler
 
 // setRetraining sets whether a policy should be trained for a workload that has changed, or is.
 func (r *reconciler) setRetraining(o *v1alpha1.MultidimPodAutoscaler, s *object, next *v1alpha1.MultidimPodAutoscalerStatus) {
-	if o.Spec.Recommender.Algorithm != algorithmLearned || s.policy == nil {
+	if o.Spec.Recommender.Algorithm != algorithmLearned {
 		return
 	}
 	t := s.retraining
 	is := func(status metav1.ConditionStatus, reason, format string, args ...any) {
 		set(o, next, v1alpha1.ConditionRetraining, status, reason, format, args...)
 	}
+	before := condition(next, v1alpha1.ConditionRetraining).Reason
 	switch {
+	case t.Alarm != nil && runs(t):
+		is(metav1.ConditionTrue, "Running", "Job %s/%s trains a policy since %s: %s", r.options.Namespace, t.Job, t.Started.UTC().Format(time.RFC3339), t.Change)
+	case s.policy == nil:
+		is(metav1.ConditionFalse, "NoPolicy", "The fallback decides: there is no policy to train again.")
 	case t.Alarm == nil:
-		if condition(next, v1alpha1.ConditionRetraining).Type == "" {
+		if before == "" || before == "NoPolicy" {
 			is(metav1.ConditionFalse, "NoChange", "The workload is as it was when the policy began.")
 		}
-	case runs(t):
-		is(metav1.ConditionTrue, "Running", "Job %s/%s trains a policy since %s: %s", r.options.Namespace, t.Job, t.Started.UTC().Format(time.RFC3339), t.Change)
 	case s.open() && s.refusedJob != "":
 		is(metav1.ConditionTrue, "NoJob", "%s; no Job can be made yet: %s", t.Change, s.refusedJob)
 	case s.open() && r.options.RetrainingTemplate != "":

@@ -128,7 +128,15 @@ func TestRetrainingByHand(t *testing.T) {
 
 	require.NoError(t, w.Delete(t.Context(), general("a")))
 	w.restart()
-	require.Equal(t, v1alpha1.PhaseFallback, w.step(15*time.Second).Status.Phase)
+	o := w.step(15 * time.Second)
+	require.Equal(t, v1alpha1.PhaseFallback, o.Status.Phase)
+	requireRetraining(t, o, metav1.ConditionFalse, "NoPolicy", "The fallback decides")
+	// The same policy still knows nothing of the change.
+	require.NoError(t, w.Create(t.Context(), general("a")))
+	requireRetraining(t, w.step(15*time.Second), metav1.ConditionTrue, "WorkloadChanged", "cpu per request is higher")
+	require.NoError(t, w.Delete(t.Context(), general("a")))
+	w.restart()
+	w.step(15 * time.Second)
 	other := general("b")
 	other.Spec.Numbers["betaFirst"] = .75
 	require.NoError(t, w.Create(t.Context(), other))
@@ -136,7 +144,7 @@ func TestRetrainingByHand(t *testing.T) {
 	w.alarm("latency is higher")
 	requireRetraining(t, w.step(15*time.Second), metav1.ConditionTrue, "WorkloadChanged", "latency is higher")
 
-	o := w.read()
+	o = w.read()
 	o.Spec.Recommender.Algorithm = "predictive"
 	o.Generation++
 	require.NoError(t, w.Update(t.Context(), o))
@@ -340,6 +348,27 @@ func TestRetrainingKilled(t *testing.T) {
 		require.Len(t, w.jobs(), 1)
 		w.restart()
 	}
+}
+
+// While no policy is there the end of a Job waits: what it found is compared with the one that
+// comes back.
+func TestRetrainingWithoutPolicy(t *testing.T) {
+	w := newTrainer(t)
+	serves := w.read().Status.Decision.PolicyDigest
+	job := w.run("cpu per request is higher")
+	require.NoError(t, w.Delete(t.Context(), general("a")))
+	w.restart()
+	w.ends(job, batchv1.JobComplete, "", 0, w.trained("general-1", serves, .75))
+	requireRetraining(t, w.step(15*time.Second), metav1.ConditionTrue, "Running", job.Name)
+	require.NoError(t, w.Create(t.Context(), general("a")))
+	requireRetraining(t, w.step(15*time.Second), metav1.ConditionFalse, "Taken", "general-1")
+
+	w = newTrainer(t) // without an alarm
+	require.NoError(t, w.Delete(t.Context(), general("a")))
+	w.restart()
+	requireRetraining(t, w.step(15*time.Second), metav1.ConditionFalse, "NoPolicy", "")
+	require.NoError(t, w.Create(t.Context(), general("a")))
+	requireRetraining(t, w.step(15*time.Second), metav1.ConditionFalse, "NoChange", "")
 }
 
 // Further alarms while a Job runs wait for its end and the cool-down.
