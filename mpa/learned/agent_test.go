@@ -75,32 +75,46 @@ func TestAgent(t *testing.T) {
 		l.live(30*time.Second, 400, .05)
 		assert.Greater(t, l.cores(), 4.0)
 	})
-	// Work for a backlog and for retries is no cost of a request.
-	t.Run("overload teaches nothing", func(t *testing.T) {
-		l := newLife()
-		l.live(time.Hour, 100, .1)
-		before := l.cores()
-		l.cost, l.served = .04, .5
-		for range 8 {
-			l.agent.Recommend(l.observe(100, .1)) // nothing is carried out
-		}
-		l.cost, l.served = .01, 1
-		l.live(15*time.Minute, 100, .1)
-		assert.Less(t, l.cores(), 1.6*before)
-	})
-	// Pods smaller than one request needs are not helped by more of them.
+	// Work for a backlog and for retries is no cost of a request, whether half of the requests are
+	// given up or all are answered late.
+	for name, served := range map[string]float64{"retries teach nothing": .5, "a backlog teaches nothing": 1} {
+		t.Run(name, func(t *testing.T) {
+			l := newLife()
+			l.live(time.Hour, 100, .1)
+			before, cost := l.cores(), memory(t, l.agent)["cost"].(float64)
+			l.cost, l.served = .08, served
+			for range 8 {
+				l.agent.Recommend(l.observe(100, .5)) // of .2 promised; nothing is carried out
+			}
+			assert.InEpsilon(t, cost, memory(t, l.agent)["cost"], 1e-9)
+			l.cost, l.served = .01, 1
+			l.live(15*time.Minute, 100, .1)
+			assert.Less(t, l.cores(), 1.6*before)
+		})
+	}
+	// Pods smaller than one request needs are not helped by more of them: they become larger, as
+	// far as they may.
 	t.Run("bounded when nothing helps", func(t *testing.T) {
 		l := newLife()
-		l.cost = .001
-		l.live(time.Hour, 50, .05)
-		for range 400 {
-			r := l.agent.Recommend(l.observe(50, 2))
-			if r.Replicas != 0 {
-				l.replicas = r.Replicas
-			}
-			assert.LessOrEqual(t, float64(l.replicas), max(2, 50/.6), "replicas")
+		l.cost, l.replicas, l.size.CPU = .2, 3, 500 // one request needs 4.6 cores to be in time
+		for range 20 {
+			l.agent.Recommend(l.observe(5, .19))
 		}
-		assert.LessOrEqual(t, l.replicas, int32(20))
+		begin := l.now
+		for range 400 {
+			r := l.agent.Recommend(l.observe(5, 2)) // 1 core of work; nothing makes it faster
+			if r.Replicas > l.replicas {
+				assert.LessOrEqual(t, float64(r.Replicas), 1.6/(float64(l.size.CPU)/1000)+1, "pods of %v", l.size)
+			}
+			if r.Replicas != 0 {
+				l.replicas = mpatest.Web().Replicas.Clamp(r.Replicas)
+			}
+			if r.Containers != nil && l.now.Sub(begin) > time.Hour { // no larger ones for an hour
+				l.size = mpatest.Web().Containers[0].Clamp(r.Containers[0])
+			}
+		}
+		assert.LessOrEqual(t, l.replicas, int32(4))
+		assert.Greater(t, l.size.CPU, int64(1000))
 	})
 	// Late at little cpu: more pods, and the slack is what it was.
 	t.Run("something other than cpu runs short", func(t *testing.T) {
