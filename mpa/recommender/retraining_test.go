@@ -237,6 +237,10 @@ func TestRetrainingTidies(t *testing.T) {
 // decides.
 func TestRetrainingTakenBack(t *testing.T) {
 	w := newTrainer(t)
+	counted := func() float64 {
+		return testutil.ToFloat64(retrainings.WithLabelValues(key.Namespace, key.Name, outcomeTakenBack))
+	}
+	before := counted()
 	serves := w.read().Status.Decision.PolicyDigest
 	w.ends(w.run("cpu per request is higher"), batchv1.JobComplete, "", 0, w.trained("general-1", serves, .75))
 	w.step(15 * time.Second)
@@ -250,6 +254,7 @@ func TestRetrainingTakenBack(t *testing.T) {
 	require.Nil(t, o.Status.Retraining.Candidate)
 	w.restart()
 	requireRetraining(t, w.step(15*time.Second), metav1.ConditionFalse, "TakenBack", "")
+	require.EqualValues(t, 1, counted()-before)
 }
 
 // However a Job ends, what serves goes on, and the condition says why.
