@@ -16,6 +16,9 @@ type Agent struct {
 	// Ahead, if set, tells the largest rates to come: until more pods could be there, and
 	// for as long as a shrink holds. They take the place of what is expected.
 	Ahead func(now time.Time) (soon, later float64)
+	// Forecast, if set, does so without knowing: soon is expected beside what the rules expect,
+	// later takes the place of the largest need of holdSeconds. 0 = no opinion.
+	Forecast func(now time.Time) (soon, later float64)
 
 	target mpa.Target
 	v      Values

@@ -203,6 +203,14 @@ func (a *Agent) expected(now time.Time, w *workload) (cores float64, why string)
 	}
 	take(mean+a.v[noiseDeviations]*deviation, "with the usual noise")
 	take(a.v[usualShare]*usual, "usual within 10 min")
+	if a.Forecast != nil && s.Cost > 0 {
+		soon, later := a.Forecast(now)
+		take(soon*s.Cost, "as a forecast says")
+		if later > 0 {
+			s.Held = maxima{{now, max(cores, later*s.Cost)}}
+			return cores, why
+		}
+	}
 	s.Held.add(now, cores, a.span(holdSeconds))
 	return cores, why
 }
