@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -175,6 +176,38 @@ func TestTrainingKnowsTheTrainSideOnly(t *testing.T) {
 		assert.True(t, seen[name] || name == "azure-llm-code", "%s is not of the train side", name)
 	}
 	assert.True(t, seen[heldProfile])
+	// Whatever trains, tunes or is tuned names nothing of the test side either.
+	test, err := sim.NewGenerator("test", "")
+	require.NoError(t, err)
+	forbidden := map[string]bool{`"test"`: true, "nasa": true, "twitter": true, "azure-llm-conv": true, "azure_llm_2023_conv": true}
+	for seed := range uint64(200) {
+		s, err := test.Generate(sim.FirstTestSeed + seed)
+		require.NoError(t, err)
+		forbidden[`"`+s.Name+`"`] = true
+		for _, g := range s.App.Segments {
+			forbidden[`"`+g.Name+`"`] = true
+		}
+	}
+	require.Len(t, forbidden, 5+5+8)
+	var files []string
+	for _, pattern := range []string{"../retrain/*.go", "../../mpa/learned/*", "../../mpa/phases/*.go"} {
+		found, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		require.NotEmpty(t, found, pattern)
+		files = append(files, found...)
+	}
+	seeds := regexp.MustCompile(`\b9\d\d_?\d{3}\b`)
+	for _, name := range append(files, "train.go", "journaled.go", "forecast_test.go") {
+		if strings.HasSuffix(name, "_test.go") && strings.Contains(name, "/") {
+			continue
+		}
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		for word := range forbidden {
+			assert.NotContains(t, string(text), word, name)
+		}
+		assert.LessOrEqual(t, len(seeds.FindAllString(string(text), -1)), map[string]int{"../../mpa/learned/policy.go": 1}[name], name)
+	}
 	// FirstTestSeed of a policy is that of the generator.
 	assert.Equal(t, sim.FirstTestSeed, learned.FirstTestSeed)
 }
