@@ -156,8 +156,8 @@ type forecaster struct {
 	*learned.Agent
 	pass  *nn.MLPPass[float32]
 	rates []float64
-	asked []float64   // log of what was foretold for soon, a step
-	shift float64     // of the logarithm
+	asked []float64   // rates foretold for soon, a step; 0 = none
+	shift float64     // of their logarithm
 	in    [][]float32 // of one row
 	rate  float64     // the last one seen
 	want  func(soon, later float64) (float64, float64)
@@ -240,28 +240,28 @@ func TestForecast(t *testing.T) {
 	}
 	held.pair, err = held.run(t.Context(), Agent{Name: "hpa+vpa"}, 2)
 	require.NoError(t, err)
-	act := func(name string, want func(soon, later float64) (float64, float64)) (objective float64, f Figures) {
+	act := func(name string, want func(soon, later float64) (float64, float64)) (objective float64) {
 		results := make([]sim.Result, len(held.scenarios))
 		for i := range held.scenarios {
 			s := &held.scenarios[i]
 			cfg := s.Config(held.seeds[i])
 			agent := agents.NewLearned(cfg.App.Target, learned.General().Values)
 			if inner := agent.First.(*learned.Agent); want != nil {
-				f := &forecaster{Agent: inner, pass: net.Pass(1), in: [][]float32{make([]float32, len(x[0]))}, want: want}
-				inner.Forecast, agent.First = f.forecast, f
+				acts := &forecaster{Agent: inner, pass: net.Pass(1), in: [][]float32{make([]float32, len(x[0]))}, want: want}
+				inner.Forecast, agent.First = acts.forecast, acts
 			}
 			cfg.Agent = agent
 			results[i], err = sim.Run(t.Context(), cfg)
 			require.NoError(t, err)
 			objective += results[i].Objective(s.App.Target.SLO, &held.pair[i]) / float64(len(results))
 		}
-		f = figures(held.scenarios, 0, results, held.pair)
+		f := figures(held.scenarios, 0, results, held.pair)
 		t.Logf("%-34s objective %.3f, cost %.3f ± %.3f, kept %d of %d", name, objective, f.Ratio, f.Half, f.Kept, len(results))
-		return objective, f
+		return objective
 	}
-	rules, _ := act("rules", nil)
-	beside, _ := act("a forecast beside them", func(soon, _ float64) (float64, float64) { return soon, 0 })
-	shrinks, _ := act("a forecast for shrinking", func(_, later float64) (float64, float64) { return 0, later })
-	both, _ := act("a forecast for both", func(soon, later float64) (float64, float64) { return soon, later })
+	rules := act("rules", nil)
+	beside := act("a forecast beside them", func(soon, _ float64) (float64, float64) { return soon, 0 })
+	shrinks := act("a forecast for shrinking", func(_, later float64) (float64, float64) { return 0, later })
+	both := act("a forecast for both", func(soon, later float64) (float64, float64) { return soon, later })
 	assert.Less(t, rules, min(beside, shrinks, both)+.02, "taken where the validation split says so: it is worth more now")
 }
