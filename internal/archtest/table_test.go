@@ -58,6 +58,8 @@ var table = []row{
 	{"mpa/learned", []string{"mpa", "mpa/guard", "internal/learn/drift"}},
 	{"mpa/ddpg", []string{"mpa", "mpa/guard", "internal/learn/nn", "internal/learn/rl"}},
 	{"mpa/loadsim", nil},
+	{"mpa/capacity", []string{"internal/learn/drift", "mpa/loadsim"}},
+	{"mpa/capacity/contest", []string{"mpa/capacity", "internal/sheet"}},
 	{"mpa/sim", []string{"mpa", "mpa/agents", "mpa/loadsim"}},
 	{"mpa/phases", []string{"mpa", "mpa/guard", "mpa/agents", "mpa/loadsim", "mpa/sim"}},
 	{"mpa/journal", []string{"mpa", "mpa/agents", "mpa/phases", "internal/durable"}},
@@ -120,7 +122,7 @@ var laws = []law{
 	},
 	{
 		text:      "the autoscaler's decisions know no cluster",
-		in:        []string{"mpa", "mpa/agents/...", "mpa/guard/...", "mpa/learned/...", "mpa/loadsim/...", "mpa/phases/...", "mpa/sim/...", "mpa/journal/...", "mpa/ddpg/..."},
+		in:        []string{"mpa", "mpa/agents/...", "mpa/guard/...", "mpa/learned/...", "mpa/loadsim/...", "mpa/capacity/...", "mpa/phases/...", "mpa/sim/...", "mpa/journal/...", "mpa/ddpg/..."},
 		tests:     true,
 		forbidden: []string{"k8s.io/api/...", "k8s.io/client-go/...", "sigs.k8s.io/controller-runtime/..."},
 	},

@@ -30,6 +30,7 @@ type LineChart struct {
 	Log       bool   // values below Low are drawn there
 	Over      []Span // drawn as a strip at the foot
 	Marks     []Mark
+	Unit      string // what the times count, in place of seconds and their multiples
 }
 
 // SVG returns the picture, empty where the lines have no length.
@@ -67,6 +68,9 @@ func (p LineChart) SVG() template.HTML {
 		most = Max(most, s.Value)
 	}
 	unit, seconds := timeUnit(end - start)
+	if p.Unit != "" {
+		unit, seconds = p.Unit, 1
+	}
 	x := NewAxis(0, (end-start)/seconds, left, Width-Margin)
 	x.low, x.high = 0, (end-start)/seconds // a line need not end at a round number
 	y := NewAxis(low, most, height-foot, top)

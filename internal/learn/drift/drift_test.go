@@ -276,3 +276,18 @@ func TestRefusedSettings(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 }
+
+// A detector that is told its reference finds at once what is six deviations off, and
+// refuses a reference without a deviation.
+func TestExpect(t *testing.T) {
+	p, err := NewPageHinkley(Settings{Delta: 1.5, Lambda: 4.4, Reference: 8})
+	require.NoError(t, err)
+	require.NoError(t, p.Expect(2, .1))
+	require.True(t, p.Ready())
+	require.Equal(t, None, observe(t, p, 2.5))
+	require.Equal(t, None, observe(t, p, 2))
+	require.Equal(t, Down, observe(t, p, 1.4))
+	for _, bad := range [][2]float64{{math.NaN(), 1}, {math.Inf(1), 1}, {0, 0}, {0, -1}, {0, math.Inf(1)}} {
+		require.Error(t, p.Expect(bad[0], bad[1]))
+	}
+}

@@ -182,3 +182,13 @@ func (p *PageHinkley) UnmarshalJSON(data []byte) error {
 	p.state = s
 	return nil
 }
+
+// Expect starts the detector anew with a reference that is known: the median and the robust
+// deviation of values without a change.
+func (p *PageHinkley) Expect(middle, deviation float64) error {
+	if math.IsNaN(middle) || math.IsInf(middle, 0) || !(deviation > 0) || math.IsInf(deviation, 0) {
+		return fmt.Errorf("drift: median %v, deviation %v: want a number and one above 0", middle, deviation)
+	}
+	p.state = pageHinkleyState{Median: middle, Deviation: deviation}
+	return nil
+}

@@ -1,0 +1,161 @@
+package capacity
+
+import (
+	"fmt"
+	"math"
+)
+
+const (
+	// memoryShare of the limit is what a guard lets a pod take.
+	memoryShare = .85
+	// afterKill is the share of a limit at which a pod failed that may be tried again.
+	afterKill = .7
+)
+
+// A Guard bounds the limits that are tried by what is known of the memory. What a pod holds
+// is at most proportional to what is inside, as its rest is not negative: n requests inside
+// that took a share m of the memory limit allow n · .85 ÷ m. The largest memory per request
+// counts, of the windows near the last one's limit, since the last drift. After failures
+// at n nothing above .7 n is tried until drift.
+type Guard struct {
+	Share  float64 // of the memory limit that may be taken; 0 = .85
+	seen   []perRequest
+	last   float64 // limit
+	failed float64 // the smallest limit at which the pod failed; 0 = none
+	memory float64 // the limit, in bytes
+}
+
+type perRequest struct{ limit, share float64 }
+
+// near is the share of the present limit from which on a window counts as near it.
+const near = .85
+
+// Tell takes a window.
+func (g *Guard) Tell(w Window) {
+	if w.Check() != nil || !w.Limit.Known || w.Limit.Number == 0 {
+		return
+	}
+	n := w.Limit.Number
+	g.last = n
+	if w.failing() && (g.failed == 0 || n < g.failed) {
+		g.failed = n
+	}
+	share := w.share()
+	if !share.Known || !w.Inside.Known {
+		return
+	}
+	// With less than one inside nothing can be said of one.
+	each := share.Number / max(1, w.Inside.Number)
+	g.memory = w.MemoryLimit.Number
+	for i := range g.seen {
+		if g.seen[i].limit == n {
+			g.seen[i].share = max(g.seen[i].share, each)
+			return
+		}
+	}
+	g.seen = append(g.seen, perRequest{n, each})
+}
+
+// Most returns the largest limit that may be tried; at least 1, +Inf = nothing is known.
+func (g *Guard) Most() float64 {
+	most := math.Inf(1)
+	if each := g.largest(); each > 0 {
+		allowed := g.Share
+		if allowed == 0 {
+			allowed = memoryShare
+		}
+		most = allowed / each
+	}
+	if g.failed > 0 {
+		most = min(most, afterKill*g.failed)
+	}
+	return max(1, math.Floor(most))
+}
+
+// largest returns the largest share of the memory limit per request inside near the
+// present limit.
+func (g *Guard) largest() float64 {
+	each := 0.0
+	for _, s := range g.seen {
+		if s.limit >= near*g.last {
+			each = max(each, s.share)
+		}
+	}
+	return each
+}
+
+// Drift forgets what was known: the workload has changed.
+func (g *Guard) Drift() { *g = Guard{Share: g.Share} }
+
+// Reason says what bounds the limit, or nothing.
+func (g *Guard) Reason() string {
+	most := g.Most()
+	switch {
+	case math.IsInf(most, 1):
+		return ""
+	case g.failed > 0 && most <= math.Floor(afterKill*g.failed):
+		return fmt.Sprintf("at most %.0f: the pod failed at %.0f", most, g.failed)
+	}
+	return fmt.Sprintf("at most %.0f: a request takes up to %.3g %% of the memory limit", most, 100*g.largest())
+}
+
+// guarded is a learner behind a guard.
+type guarded struct {
+	learner  Learner
+	settings Settings
+	guard    Guard
+	told     bool
+}
+
+// A drifter is a learner that says when the workload has changed.
+type drifter interface{ drifted() bool }
+
+func (g *guarded) Next() int { return g.bound(g.learner.Next()) }
+
+// bound returns the largest limit of the settings up to n that the guard lets pass.
+func (g *guarded) bound(n int) int {
+	if n > g.settings.Max || n < g.settings.Min {
+		n = g.settings.down(float64(n)) // windows at other limits were told
+	}
+	most := g.guard.Most()
+	if !g.told {
+		most = float64(g.settings.Initial) // nothing is known of the memory
+	}
+	if float64(n) <= most {
+		return n
+	}
+	return min(n, g.settings.down(most))
+}
+
+func (g *guarded) Tell(w Window) {
+	if !usable(&w) {
+		return
+	}
+	g.told = true
+	g.guard.Tell(w)
+	g.learner.Tell(w)
+	if d, ok := g.learner.(drifter); ok && d.drifted() {
+		g.guard.Drift()
+		g.guard.Tell(w)
+	}
+}
+
+func (g *guarded) Estimate() (Capacity, bool) {
+	c, ok := g.learner.Estimate()
+	if !ok {
+		return c, false
+	}
+	if n := g.bound(c.Limit); n != c.Limit {
+		c.Reason += "; " + g.guard.Reason()
+		if m := c.Network(); m.Demand > 0 && m.Cores > 0 && c.Rate.Value > 0 {
+			ratio := m.Throughput(n) / m.Throughput(c.Limit)
+			c.Rate = Interval{c.Rate.Value * ratio, c.Rate.Low * ratio, c.Rate.High * ratio}
+		}
+		c.Limit = n
+		c.Inside = around(min(c.Inside.Value, float64(n)), 0)
+	}
+	if each := g.guard.largest() * g.guard.memory; each > 0 {
+		c.MemoryPerRequest = Interval{each, 0, each}
+	}
+	return c, true
+}

@@ -1,0 +1,187 @@
+package capacity
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// A Learner looks for the best limit of one pod.
+type Learner interface {
+	// Next is the limit to try now.
+	Next() int
+	// Tell says what came of the limit in the window, which need not be the one asked for.
+	// What is no window, or says neither limit nor answers, is left out.
+	Tell(w Window)
+	// Estimate is what is known; false as long as no limit can be told from another.
+	Estimate() (Capacity, bool)
+}
+
+// Settings of a learner.
+type Settings struct {
+	Min, Max int // bounds of the limit, from 1
+	Initial  int // limit of the first trial; unguarded, paper draws its own
+	// Grid has the limits that may be tried, ascending; nil = all from Min to Max.
+	Grid []int
+	// Seed of what a learner draws.
+	Seed uint64
+	// Noise is the relative deviation that one trial's throughput is taken to have before
+	// the trials tell; 0 = .05.
+	Noise float64
+	// Unguarded leaves the guard out; for comparisons only.
+	Unguarded bool
+}
+
+// DefaultSettings reach from 1 to the largest limit of the paper.
+func DefaultSettings() Settings { return Settings{Min: 1, Max: 310, Initial: 10} }
+
+// Check returns an error that names the field.
+func (s *Settings) Check() error {
+	switch {
+	case s.Min < 1:
+		return fmt.Errorf("min: %d, want 1 or more", s.Min)
+	case s.Max < s.Min || s.Max > mostLimit:
+		return fmt.Errorf("max: %d, want min %d to %d", s.Max, s.Min, mostLimit)
+	case s.Initial < s.Min || s.Initial > s.Max:
+		return fmt.Errorf("initial: %d, want min %d to max %d", s.Initial, s.Min, s.Max)
+	case !(s.Noise >= 0 && s.Noise < 1):
+		return fmt.Errorf("noise: %v, want 0 to 1", s.Noise)
+	}
+	for i, n := range s.Grid {
+		if n < s.Min || n > s.Max || i > 0 && n <= s.Grid[i-1] {
+			return fmt.Errorf("grid[%d]: %d, want limits from min %d to max %d, ascending", i, n, s.Min, s.Max)
+		}
+	}
+	return nil
+}
+
+// mostLimit bounds limits, and with them the time that the network takes.
+const mostLimit = 10_000
+
+func (s *Settings) noise() float64 {
+	if s.Noise == 0 {
+		return .05
+	}
+	return s.Noise
+}
+
+// up returns the smallest allowed limit from n on, or the largest one.
+func (s *Settings) up(n float64) int {
+	if s.Grid == nil {
+		return s.clamp(math.Ceil(n - 1e-9))
+	}
+	for _, g := range s.Grid {
+		if float64(g) >= n-1e-9 {
+			return g
+		}
+	}
+	return s.Grid[len(s.Grid)-1]
+}
+
+// down returns the largest allowed limit up to n, or the smallest one.
+func (s *Settings) down(n float64) int {
+	if s.Grid == nil {
+		return s.clamp(math.Floor(n + 1e-9))
+	}
+	for _, g := range slices.Backward(s.Grid) {
+		if float64(g) <= n+1e-9 {
+			return g
+		}
+	}
+	return s.Grid[0]
+}
+
+func (s *Settings) clamp(n float64) int {
+	if !(n < float64(s.Max)) { // NaN too
+		return s.Max
+	}
+	return max(s.Min, int(n))
+}
+
+// list returns the allowed limits: the grid, or a geometric one.
+func (s *Settings) list() []int {
+	if s.Grid != nil {
+		return s.Grid
+	}
+	return Geometric(s.Min, s.Max, 1.25)
+}
+
+// Geometric returns limits from low to high, each about factor times the one before.
+func Geometric(low, high int, factor float64) []int {
+	var list []int
+	for n := float64(low); n < float64(high); n = max(n*factor, math.Floor(n)+1) {
+		list = append(list, int(n))
+	}
+	return append(list, high)
+}
+
+// A kind of learner by its name.
+type kind struct {
+	name, about string
+	make        func(Settings) Learner
+}
+
+// kinds in the order that comparisons list them; the first is the default.
+var kinds = []kind{
+	{"law+walk", "the law's limit, steps around it while they pay, then frozen until drift", newWalk},
+	{"law", "demand, Little's law and the closed network, decided anew with every trial", newLaw},
+	{"golden", "golden section on the list of limits", newGolden},
+	{"ucb", "upper confidence bounds, an arm a limit", newUCB},
+	{"gradient2", "Netflix's limiter by the gradient of latency", newGradient2},
+	{"vegas", "Netflix's limiter by the queue that latency shows", newVegas},
+	{"aimd", "one more while all goes well, a tenth less after failures", newAIMD},
+	{"paper", "the published agent: tabular Q-learning (CCGrid 2021)", newPaper},
+}
+
+// Default is the learner that is used where none is named.
+const Default = "law+walk"
+
+// Names returns the names of the learners.
+func Names() []string {
+	var names []string
+	for _, k := range kinds {
+		names = append(names, k.name)
+	}
+	return names
+}
+
+// About returns a line on a learner.
+func About(name string) string {
+	for _, k := range kinds {
+		if k.name == name {
+			return k.about
+		}
+	}
+	return ""
+}
+
+// New returns a learner by its name, behind a guard unless the settings leave it out.
+func New(name string, s Settings) (Learner, error) {
+	if err := s.Check(); err != nil {
+		return nil, err
+	}
+	for _, k := range kinds {
+		if k.name == name {
+			if s.Unguarded {
+				return heard{k.make(s)}, nil
+			}
+			return &guarded{learner: k.make(s), settings: s}, nil
+		}
+	}
+	return nil, fmt.Errorf("unknown learner %q: there are %s", name, strings.Join(Names(), ", "))
+}
+
+// heard leaves out what is no trial.
+type heard struct{ Learner }
+
+func (h heard) Tell(w Window) {
+	if usable(&w) {
+		h.Learner.Tell(w)
+	}
+}
+
+// usable says whether a window tells a limit from another.
+func usable(w *Window) bool {
+	return w.Check() == nil && w.Limit.Known && w.Limit.Number >= 1 && w.Limit.Number <= mostLimit && w.Answered.Known
+}
