@@ -11,7 +11,7 @@ func (a *app) mpa() *cobra.Command {
 		Use:   "mpa",
 		Short: "Size workloads: replicas and requests together",
 	}
-	cmd.AddCommand(a.mpaReplay(), a.mpaExplain(), a.mpaSimulate(), a.mpaTrain(), retrain.Command(a.stdout, a.do))
+	cmd.AddCommand(a.mpaReplay(), a.mpaExplain(), a.mpaSimulate(), a.mpaTrain(), a.mpaConcurrency(), retrain.Command(a.stdout, a.do))
 	a.group(cmd)
 	return cmd
 }
