@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sigma-scheduler/sigma/internal/learn/phase"
 	"github.com/sigma-scheduler/sigma/mpa"
 )
 
@@ -63,16 +64,25 @@ func (p *Progress) Judge(v mpa.Verdict, s *Settings) {
 	if v.Missing != "" {
 		return
 	}
-	all := mpa.LearningPhases()
-	i := slices.Index(all, p.Phase)
-	worse := worse(&v)
-	better := v.Candidate <= forward*v.Rules && v.CandidateBroken <= v.RulesBroken
-	switch {
-	case worse && i > 0:
-		p.enter(all[i-1], v.Time)
-	case better && i < len(all)-1 && !s.Withdrawn && v.Time.Sub(p.Since) >= s.Window:
-		p.enter(all[i+1], v.Time)
+	table := s.table()
+	if worse(&v) {
+		if before, ok := table.Back(p.Phase); ok {
+			p.enter(before, v.Time)
+		}
+		return
 	}
+	better := v.Candidate <= forward*v.Rules && v.CandidateBroken <= v.RulesBroken
+	if next, ok := table.Forward(p.Phase, v.Time.Sub(p.Since)); ok && better && !s.Withdrawn {
+		p.enter(next, v.Time)
+	}
+}
+
+// table has the phases of a candidate, each at least a window long.
+func (s *Settings) table() (t phase.Table[mpa.LearningPhase]) {
+	for _, p := range mpa.LearningPhases() {
+		t = append(t, phase.Row[mpa.LearningPhase]{Phase: p, Dwell: s.Window})
+	}
+	return t
 }
 
 // worse reports whether a verdict sends a candidate back. What is not a number is worse.
@@ -86,8 +96,8 @@ func (p *Progress) Refused() bool {
 	return p.Phase == mpa.OfflineTraining && p.Verdict != nil && p.Verdict.Missing == "" && worse(p.Verdict)
 }
 
-func (p *Progress) enter(phase mpa.LearningPhase, now time.Time) {
-	p.Phase, p.Since = phase, now
+func (p *Progress) enter(to mpa.LearningPhase, now time.Time) {
+	p.Phase, p.Since = to, now
 	p.Changes++
 }
 
