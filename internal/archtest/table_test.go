@@ -44,6 +44,7 @@ var table = []row{
 	{"plugins/kube", []string{"binpack", "binpack/plan", "cerebro/trace", "plugins/ledger", "plugins/apis/...", "plugins/podspec"}},
 	{"plugins/history", []string{"binpack", "cerebro/trace", "plugins/ledger"}},
 	{"plugins/makeroom", []string{"binpack", "binpack/plan/moves", "plugins/ledger", "plugins/podspec"}},
+	{"plugins/pilot", []string{"internal/learn/phase"}},
 	{"plugins/revision", nil},
 	{"plugins/engine", slices.Concat(edge, []string{"plugins/makeroom", "plugins/revision"})},
 	{"plugins/mover", []string{"binpack/policy", "internal/cputime", "plugins/engine", "plugins/kube", "plugins/podspec"}},
@@ -130,6 +131,12 @@ var laws = []law{
 	{
 		text:      "the state of a live cluster and its history know no Kubernetes",
 		in:        []string{"plugins/ledger/...", "plugins/history/..."},
+		forbidden: []string{"k8s.io/...", "sigs.k8s.io/..."},
+	},
+	{
+		text:      "what the pilot decides knows no cluster",
+		in:        []string{"plugins/pilot"},
+		tests:     true,
 		forbidden: []string{"k8s.io/...", "sigs.k8s.io/..."},
 	},
 	{
