@@ -99,7 +99,7 @@ type Measured struct {
 
 // Values are what the limits of a [Guard] bound.
 type Values struct {
-	FallbackShare, PendingSeconds, RuleConflicts, OpenedVsBestFit *float64
+	FallbackShare, PendingSeconds, RuleConflicts, OpenedVsBestFit, CostVsBestFit *float64
 }
 
 // Drift is what the newest days say.

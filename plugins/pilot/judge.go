@@ -26,7 +26,6 @@ func (p *step) judging() {
 		for _, why := range against {
 			p.tell("%s is turned down: %s", short(p.s.Candidate), why)
 		}
-		p.s.Refused = append(p.s.Refused, p.s.Candidate)
 		p.rest()
 		return
 	}

@@ -28,7 +28,7 @@ import (
 //	verdict [saving=5] [low=3] [other=2] [unplaced=0] [wait=0] [pods=1] [missing=…] [of=a] [without=bestfit]
 //	       of the candidate on the days that were asked for
 //	approve digest=a
-//	measured [opened=1] [fallback=0] [pending=5] [conflicts=0] [of=a] [ago=0s] [not=opened]
+//	measured [opened=1] [cost=1] [fallback=0] [pending=5] [conflicts=0] [of=a] [ago=0s] [not=opened]
 //	       of the policy that the guard looks at, and so again in each step
 //	unmeasured          from now on
 //	drift [changed=…] [ago=6h] [regret=4] [low=1]
@@ -78,7 +78,7 @@ func settings() Settings {
 		Gate:    &Gate{SavingPercent: 2, Confidence: .95, WaitPercent: 10, PodsOfOneApp: 4},
 		Rollout: []Stage{{Rung{Mode: Shadow}, 12 * time.Hour}, {Rung{Canary, 10}, 12 * time.Hour}, {Rung{Mode: Live}, 6 * time.Hour}},
 		Guard: Guard{
-			FallbackShare: number(.01), PendingSeconds: number(60), RuleConflicts: number(0), OpenedVsBestFit: number(1.02),
+			FallbackShare: number(.01), PendingSeconds: number(60), RuleConflicts: number(0), OpenedVsBestFit: number(1.02), CostVsBestFit: number(1.1),
 			RegretPercent: number(1),
 		},
 		Watch: time.Hour, Rest: day, Approval: Manual,
@@ -153,7 +153,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) string {
 	case "measured":
 		s.measured = &Measured{Values: Values{
 			OpenedVsBestFit: number(s.number(t, d, "opened", 1)), FallbackShare: number(s.number(t, d, "fallback", 0)),
-			PendingSeconds: number(s.number(t, d, "pending", 5)), RuleConflicts: number(s.number(t, d, "conflicts", 0)),
+			CostVsBestFit: number(s.number(t, d, "cost", 1)), PendingSeconds: number(s.number(t, d, "pending", 5)), RuleConflicts: number(s.number(t, d, "conflicts", 0)),
 		}}
 		s.of, s.ago = arg(t, d, "of", ""), lasting(t, d, "ago", "0s")
 		if arg(t, d, "not", "") == "opened" {

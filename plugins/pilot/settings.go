@@ -67,7 +67,8 @@ type Guard struct {
 	FallbackShare   *float64 // of the decisions
 	PendingSeconds  *float64 // 99th percentile of the time that a pod is pending
 	RuleConflicts   *float64 // nodes with pods against a rule
-	OpenedVsBestFit *float64 // cost of the nodes in use ÷ that under Best-Fit
+	OpenedVsBestFit *float64 // nodes that its decisions opened ÷ those that Best-Fit, asked in the same cycles, would have
+	CostVsBestFit   *float64 // cost of the nodes in use ÷ that under Best-Fit since the beginning
 	// RegretPercent is what a policy retrained on the last week may save: above it, one is trained.
 	RegretPercent *float64
 }
@@ -190,6 +191,7 @@ func (g *Guard) limits() []limit {
 		{"fallbackShare", "share of decisions that fell back", g.FallbackShare, 0, 1, func(m *Measured) *float64 { return m.FallbackShare }},
 		{"pendingP99", "seconds that a pod is pending (p99)", g.PendingSeconds, 0, math.MaxInt32, func(m *Measured) *float64 { return m.PendingSeconds }},
 		{"ruleConflicts", "nodes with pods against a rule", g.RuleConflicts, 0, math.MaxInt32, func(m *Measured) *float64 { return m.RuleConflicts }},
-		{"openedVsBestFit", "cost of nodes in use ÷ that under Best-Fit", g.OpenedVsBestFit, .5, 10, func(m *Measured) *float64 { return m.OpenedVsBestFit }},
+		{"openedVsBestFit", "nodes opened ÷ those that Best-Fit would have opened", g.OpenedVsBestFit, .5, 10, func(m *Measured) *float64 { return m.OpenedVsBestFit }},
+		{"costVsBestFit", "cost of nodes in use ÷ that under Best-Fit", g.CostVsBestFit, .5, 10, func(m *Measured) *float64 { return m.CostVsBestFit }},
 	}
 }

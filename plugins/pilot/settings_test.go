@@ -37,6 +37,7 @@ func TestRefusedSettings(t *testing.T) {
 		"rollout[1].for: 0s, want a time above 0":                      func(s *Settings) { s.Rollout[1].For = 0 },
 		"guard.fallbackShare: 1.1, want 0 to 1":                        func(s *Settings) { s.Guard.FallbackShare = number(1.1) },
 		"guard.openedVsBestFit: 0.4, want 0.5 to 10":                   func(s *Settings) { s.Guard.OpenedVsBestFit = number(.4) },
+		"guard.costVsBestFit: 11, want 0.5 to 10":                      func(s *Settings) { s.Guard.CostVsBestFit = number(11) },
 		"guard.pendingP99: NaN":                                        func(s *Settings) { s.Guard.PendingSeconds = number(math.NaN()) },
 		"guard.ruleConflicts: -1":                                      func(s *Settings) { s.Guard.RuleConflicts = number(-1) },
 		"guard.regretPercent: 101, want 0 to 100":                      func(s *Settings) { s.Guard.RegretPercent = number(101) },

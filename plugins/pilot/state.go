@@ -50,12 +50,12 @@ type State struct {
 	Days  []string  `json:"days,omitempty"`
 	// Burnt are the digests of days that were looked at: they judge nothing again.
 	Burnt []string `json:"burnt,omitempty"`
-	// Refused are the digests of candidates that were turned down or rolled back.
+	// Refused are the digests of policies that were rolled back: they do not come again.
 	Refused []string `json:"refused,omitempty"`
-	// Alarm is why to train before the schedule says so; "" = no reason. Workload is when the
-	// present workload began: what is older says nothing of it.
+	// Alarm is why to train before the schedule says so; "" = no reason. Changed is when the workload
+	// last changed, Workload the beginning of that day: what is older says nothing of it.
 	Alarm    string    `json:"alarm,omitempty"`
-	Alarmed  time.Time `json:"alarmed,omitzero"`
+	Changed  time.Time `json:"changed,omitzero"`
 	Workload time.Time `json:"workload,omitzero"`
 	// Promised is what the candidate, or the policy in force, was expected to save.
 	Promised *Saving `json:"promised,omitempty"`

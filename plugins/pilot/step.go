@@ -100,7 +100,7 @@ func (p *step) rest() {
 func (p *step) clockBack() {
 	p.tell("the clock went back by %v: the phase begins again", p.s.Stepped.Sub(p.now).Round(time.Second))
 	p.s.Stepped = p.now
-	for _, t := range []*time.Time{&p.s.Since, &p.s.Begun, &p.s.Trained, &p.s.Alarmed} {
+	for _, t := range []*time.Time{&p.s.Since, &p.s.Begun, &p.s.Trained} {
 		if t.After(p.now) {
 			*t = p.now
 		}

@@ -15,8 +15,8 @@ func (p *step) listen() {
 	}
 	idle := p.s.Phase == Watching || p.s.Phase == AwaitingApproval // else another policy is on its way
 	switch {
-	case d.Changed != "" && d.Since.After(p.s.Workload):
-		p.s.Alarm, p.s.Workload = d.Changed, d.Since.Truncate(day)
+	case d.Changed != "" && d.Since.After(p.s.Changed):
+		p.s.Alarm, p.s.Changed, p.s.Workload = d.Changed, d.Since, d.Since.Truncate(day)
 		p.tell("the workload changed: %s", d.Changed)
 	case idle && d.Regret != nil && p.settings.Guard.RegretPercent != nil && d.Regret.Mean > *p.settings.Guard.RegretPercent && d.Regret.Low > 0:
 		p.s.Alarm = "regret"
@@ -26,7 +26,6 @@ func (p *step) listen() {
 	default:
 		return
 	}
-	p.s.Alarmed = p.now
 	if p.s.Phase == AwaitingApproval {
 		p.rest()
 	}
@@ -73,7 +72,7 @@ func (p *step) maybeTrain() {
 	for _, d := range days[test:] {
 		p.s.Days = append(p.s.Days, d.Digest)
 	}
-	p.s.Trained, p.s.Alarm, p.s.Alarmed = p.now, "", time.Time{}
+	p.s.Trained, p.s.Alarm = p.now, ""
 	p.enter(Training)
 	p.because("%d days to learn from and %d to judge (%s)", test, p.settings.Test, why)
 }
@@ -132,7 +131,7 @@ func (p *step) training() {
 		p.tell("%s found none better than the policy in force", p.s.Job)
 		p.rest()
 	case slices.Contains(p.s.Refused, t.Candidate):
-		p.tell("%s found %s, which was turned down before", p.s.Job, short(t.Candidate))
+		p.tell("%s found %s, which was rolled back before", p.s.Job, short(t.Candidate))
 		p.rest()
 	default:
 		p.s.Candidate = t.Candidate
