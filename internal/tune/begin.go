@@ -27,7 +27,7 @@ func (r *run) begin() error {
 	if err != nil {
 		return err
 	}
-	if r.split, err = splitByTime(r.traces, until); err != nil {
+	if r.split, err = splitByTime(r.traces, until, r.cfg.Choose); err != nil {
 		if short, ok := errors.AsType[*shortError](err); ok {
 			return &nothingError{short.Error()}
 		}
@@ -40,6 +40,9 @@ func (r *run) begin() error {
 		r.note("the forecast is 0 for every app: no policy with a forecast (K1) is trained")
 	}
 	list, again := methods(r.cfg.Target, r.traces), 2
+	if r.cfg.Choose > 0 {
+		again = 1
+	}
 	if slices.ContainsFunc(list, r.averages) {
 		again *= r.cfg.Seeds
 	}
@@ -125,7 +128,7 @@ func (r *run) silentPart() string {
 		spans []span
 	}{{"train on", r.split.train}, {"choose on", r.split.validate}, {"judge on", r.split.test}}
 	for _, part := range parts {
-		arrives := false
+		arrives := len(part.spans) == 0
 		for _, w := range windows(r.traces, part.spans) {
 			for _, e := range w.Events {
 				arrives = arrives || e.Kind == trace.Create && e.Time > w.MeasureFrom-trace.Settling

@@ -78,7 +78,10 @@ func (r *run) choose(ctx context.Context, free []*candidate, reference *candidat
 		}
 	}
 	r.out.Validation = rows
-	r.out.Parts = "Trained on " + r.hours(r.split.train) + ", chosen on " + r.hours(part) + ", judged on " + r.hours(r.split.test)
+	r.out.Parts = "Trained on " + r.hours(r.split.train) + ", chosen on " + r.hours(part)
+	if len(r.split.test) > 0 {
+		r.out.Parts += ", judged on " + r.hours(r.split.test)
+	}
 	for _, c := range all {
 		e := Entry{Policy: c.name, Kind: c.kind, Knowledge: c.policy.Knowledge().String()}
 		if c.object != nil {
@@ -88,6 +91,9 @@ func (r *run) choose(ctx context.Context, free []*candidate, reference *candidat
 	}
 	if best < 0 {
 		return r.finish(ctx, reference, nil, false)
+	}
+	if r.cfg.Choose > 0 {
+		return r.finish(ctx, reference, all[best], rows[best].Saving.Mean > 0)
 	}
 	rival, err := r.refit(ctx, all[best], r.split.before, "before")
 	if err != nil {

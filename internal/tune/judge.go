@@ -138,6 +138,36 @@ const resamples = 2000
 // saving is how many percent less a policy costs than another, by a paired bootstrap over
 // blocks and the orders within them. Draws in which neither costs anything say nothing.
 func (m measure) saving(own, other losses, seed uint64) Interval {
+	draws := m.draws(own, other, seed)
+	if len(draws) == 0 {
+		return Interval{}
+	}
+	return interval(draws, percent(m.of(own.sum()), m.of(other.sum())), .95)
+}
+
+// interval has the middle share of sorted draws.
+func interval(draws []float64, mean, share float64) Interval {
+	n := len(draws)
+	tail := int(float64(n)*(1-share)/2 + 1e-9)
+	return Interval{mean, draws[tail], draws[n-1-tail], draws[0]}
+}
+
+// Paired is how many percent less one policy costs than another, each by its costs on the same
+// days: by a bootstrap over days, with the middle share of its draws.
+func Paired(own, other []float64, share float64, seed uint64) Interval {
+	var a, b losses
+	for i := range own {
+		a, b = append(a, []loss{{cost: own[i]}}), append(b, []loss{{cost: other[i]}})
+	}
+	draws := byCost.draws(a, b, seed)
+	if len(draws) == 0 {
+		return Interval{}
+	}
+	return interval(draws, percent(byCost.of(a.sum()), byCost.of(b.sum())), share)
+}
+
+// draws are those of the bootstrap, sorted.
+func (m measure) draws(own, other losses, seed uint64) []float64 {
 	rng := rand.New(rand.NewPCG(seed, uint64(len(own))))
 	var draws []float64
 	for range resamples {
@@ -154,12 +184,8 @@ func (m measure) saving(own, other losses, seed uint64) Interval {
 			draws = append(draws, percent(a, b))
 		}
 	}
-	n := len(draws)
-	if n == 0 {
-		return Interval{}
-	}
 	slices.Sort(draws)
-	return Interval{percent(m.of(own.sum()), m.of(other.sum())), draws[n/40], draws[n-1-n/40], draws[0]}
+	return draws
 }
 
 // percent is how many percent a is below b, less than 0 where it is above; -100 where b is 0.

@@ -55,8 +55,9 @@ func nothingLeaves(traces []*trace.Trace) bool {
 
 // splitByTime cuts traces into blocks and shares them out: with ten days or more the
 // blocks are days, of which 60 % train, 20 % validate and 20 % test; else blocks of four
-// hours or traces (see [fillUps]), of which a third trains, a sixth validates and half tests.
-func splitByTime(traces []*trace.Trace, until []float64) (split, error) {
+// hours or traces (see [fillUps]), of which a third trains, a sixth validates and half tests. With
+// choose above 0 the blocks of the last so many seconds validate, and none tests.
+func splitByTime(traces []*trace.Trace, until []float64, choose float64) (split, error) {
 	days := 0
 	for i, t := range traces {
 		days += blocks(t, until[i], day)
@@ -101,6 +102,9 @@ func splitByTime(traces []*trace.Trace, until []float64) (split, error) {
 	testing, validating := n/2, max(1, (n+3)/6)
 	if s.unit == day {
 		testing, validating = max(1, n/5), max(1, n/5)
+	}
+	if choose > 0 {
+		testing, validating = 0, max(1, min(n-1, int(choose/max(s.unit, 1)+slack)))
 	}
 	stretch := func(blocks []block) []span {
 		var out []span

@@ -16,6 +16,9 @@ type Config struct {
 	Traces []*trace.Trace // days, or one long history, in order of time
 	// From and Until cut the history, in seconds after its first event; Until 0 = its end.
 	From, Until float64
+	// Choose, if above 0, leaves the verdict to the caller, who keeps later days for it: the last so
+	// many seconds choose, what comes before trains, and nothing is judged.
+	Choose      float64
 	Target      Target
 	InForce     string // the name of the policy in force
 	Catalog     compare.Catalog
@@ -34,7 +37,7 @@ type Config struct {
 
 // A Result is the verdict and what it rests on.
 type Result struct {
-	Better  bool
+	Better  bool           // with Config.Choose: on the part that chose
 	Chosen  string         // a built-in name, "" where Object is to be written
 	Object  *policy.Object // nil where Chosen is built in
 	Against string

@@ -44,7 +44,7 @@ func split1(t *testing.T, traces ...*trace.Trace) split {
 	t.Helper()
 	until, err := ends(traces)
 	require.NoError(t, err)
-	s, err := splitByTime(traces, until)
+	s, err := splitByTime(traces, until, 0)
 	require.NoError(t, err)
 	return s
 }
@@ -90,7 +90,7 @@ func TestSplit(t *testing.T) {
 	short := lasting(11)
 	until, err := ends([]*trace.Trace{short})
 	require.NoError(t, err)
-	_, err = splitByTime([]*trace.Trace{short}, until)
+	_, err = splitByTime([]*trace.Trace{short}, until, 0)
 	require.ErrorContains(t, err, "the history has 10.8 hours, of which 2 blocks of four hours can be made; three blocks")
 }
 

@@ -1,0 +1,46 @@
+package tune
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+)
+
+// With Choose nothing is judged: the last hours choose, all before them train.
+func TestChooseOnly(t *testing.T) {
+	traces := []*trace.Trace{lasting(48)}
+	until, err := ends(traces)
+	require.NoError(t, err)
+	s, err := splitByTime(traces, until, day/2)
+	require.NoError(t, err)
+	hours, n := hoursOf(s.validate)
+	require.Equal(t, []float64{12, 3}, []float64{hours, float64(n)})
+	hours, n = hoursOf(s.train)
+	require.Equal(t, []float64{36, 9}, []float64{hours, float64(n)})
+	require.Empty(t, s.test)
+
+	out, err := Run(t.Context(), Config{
+		Traces: traces, Choose: day / 2, Target: Live, InForce: "mostallocated",
+		Evaluations: 5, Seeds: 1, Seed: 1, Workers: 1, Name: "p",
+	})
+	require.NoError(t, err)
+	require.Empty(t, out.Reason)
+	require.NotEmpty(t, out.Validation)
+	require.Empty(t, out.Test)
+	require.NotContains(t, out.Parts, "judged")
+}
+
+// Days that cost 10 % less save 10 % in every draw; of a saving and a loss neither is sure.
+func TestPaired(t *testing.T) {
+	sure := Paired([]float64{90, 180, 45}, []float64{100, 200, 50}, .9, 1)
+	require.InDelta(t, 10, sure.Low, 1e-9)
+	require.InDelta(t, 10, sure.High, 1e-9)
+	unsure := Paired([]float64{80, 110}, []float64{100, 100}, .9, 1)
+	require.InDelta(t, 5, unsure.Mean, 1e-9)
+	require.InDelta(t, -10, unsure.Low, 1e-9)
+	require.InDelta(t, 20, unsure.High, 1e-9)
+	narrow := Paired([]float64{80, 110}, []float64{100, 100}, .3, 1)
+	require.InDelta(t, 5, narrow.Low, 1e-9)
+}
