@@ -109,6 +109,10 @@ records: build ## placement figures against their targets: writes docs/results (
 tune-records: ## what `sigma tune` saves on unseen clusters: writes docs/results/tune.md (40 CPU-minutes)
 	@hack/tune-records.sh
 
+.PHONY: pilot-records
+pilot-records: ## a month under the pilot's loop on ten clusters, and promises against what came on twenty (10 CPU-minutes; SEED=first)
+	go test -v -tags records -count=1 -timeout 2h -run '^TestRecord' ./internal/evidence
+
 .PHONY: mpa-records
 mpa-records: ## autoscaling agents on train and test scenarios: writes docs/results (SIDE=train: one part; all of it: half an hour of CPU)
 	go run ./cmd/sigma-records autoscaler $(SIDE)

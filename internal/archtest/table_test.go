@@ -72,6 +72,7 @@ var table = []row{
 
 	{"internal/train/...", []string{"binpack/...", "swarm", "cerebro/...", "benchdata/generate", "internal/train/...", "internal/durable"}},
 	{"internal/tune", []string{"binpack/...", "cerebro/...", "internal/train", "internal/compare", "internal/export", "internal/sheet"}},
+	{"internal/evidence", []string{"benchdata/policies", "binpack", "binpack/policy", "binpack/rule", "cerebro", "cerebro/trace", "internal/compare", "internal/learn/drift", "internal/tune"}},
 	{"internal/learn/nn", nil},
 	{"internal/learn/rl", []string{"internal/learn/nn"}},
 	{"internal/learn/drift", nil},
