@@ -86,7 +86,7 @@ var table = []row{
 	{"internal/serve/servetest", nil},
 	{"internal/sheet/...", []string{"internal/sheet/..."}},
 	{"internal/archtest", nil},
-	{"internal/complete", []string{"binpack", "binpack/policy", "binpack/rule", "internal/compare", "internal/export", "internal/scaling", "internal/train", "internal/tune", "mpa/loadsim", "mpa/sim"}},
+	{"internal/complete", []string{"binpack", "binpack/policy", "binpack/rule", "internal/compare", "internal/export", "internal/scaling", "internal/train", "internal/tune", "mpa/capacity", "mpa/capacity/contest", "mpa/loadsim", "mpa/sim"}},
 	{"internal/schema", []string{"binpack/policy", "mpa", "mpa/journal", "plugins/ledger"}},
 	{"internal/operate", []string{"mpa/api/v1alpha1", "plugins/apis/...", "plugins/revision", "plugins/snapshot"}},
 	{"internal/compare", []string{"binpack/...", "cerebro/...", "benchdata/generate", "internal/durable"}},

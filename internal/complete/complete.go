@@ -17,6 +17,8 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/scaling"
 	"github.com/sigma-scheduler/sigma/internal/train"
 	"github.com/sigma-scheduler/sigma/internal/tune"
+	"github.com/sigma-scheduler/sigma/mpa/capacity"
+	"github.com/sigma-scheduler/sigma/mpa/capacity/contest"
 	"github.com/sigma-scheduler/sigma/mpa/loadsim"
 	"github.com/sigma-scheduler/sigma/mpa/sim"
 )
@@ -188,6 +190,9 @@ var known = map[string]values{
 	"--method":               oneOf(scaling.Methods()...),
 	"plan --at":              oneOf("peak"),
 	"--context":              contexts,
+	"--learner":              oneOf(capacity.Names()...),
+	"--learners":             oneOf(append(capacity.Names(), contest.Best)...),
+	"--limits":               oneOf("geometric", "paper"),
 
 	"--trace":              anyFile, // a folder, or a .tar.gz file
 	"mpa simulate --trace": orFiles(synthetic()...),
@@ -211,6 +216,7 @@ var known = map[string]values{
 	"mpa explain --log":    journals,
 	"mpa simulate --log":   folders,
 	"--journal":            folders,
+	"--window":             files("jsonl"),
 	"--checkpoint":         folders,
 	"--report":             files("html"),
 	"--picture":            files("svg"),
