@@ -190,12 +190,12 @@ func TestZonesAgainstBruteForce(t *testing.T) {
 		}
 		items := []int64{}
 		for g := range int32(2) {
-			inst.Groups = append(inst.Groups, binpack.Group{Name: string(rune('g' + g)), Limit: some[int32](rng, 0, 0, 2), Zone: binpack.ZoneLimits{
+			inst.Groups = append(inst.Groups, binpack.Group{Name: string('g' + g), Limit: some[int32](rng, 0, 0, 2), Zone: binpack.ZoneLimits{
 				Limit: some[int32](rng, 0, 0, 1, 2), SpreadMin: some[int32](rng, 0, 1, 2, 3), Skew: some[int32](rng, 0, 0, 1, 2),
 			}})
 		}
 		for a := range int32(2 + rng.IntN(2)) {
-			app := binpack.App{Name: string(rune('a' + a)), Group: a % 2, Demand: []int64{int64(1 + rng.IntN(2))}, Expected: -1, Lifetime: -1}
+			app := binpack.App{Name: string('a' + a), Group: a % 2, Demand: []int64{int64(1 + rng.IntN(2))}, Expected: -1, Lifetime: -1}
 			if rng.IntN(5) == 0 {
 				app.Types = []int32{int32(rng.IntN(2))}
 			}

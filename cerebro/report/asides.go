@@ -59,8 +59,11 @@ func savings(list []Comparison) (g grid) {
 	}
 	g.rows, g.split = len(names), len(names)
 	g.columns = []column{
-		words("policy", "", names), words("saved against", "", against), {head: "cost %", cells: cost}, {head: "machines", cells: machines},
-		{head: "machine-hours", cells: dashes(hours)}, {head: currency + " a month", cells: dashes(money)},
+		words("policy", "", names), words("saved against", "", against),
+		{head: "cost %", cells: cost},
+		{head: "machines", cells: machines},
+		{head: "machine-hours", cells: dashes(hours)},
+		{head: currency + " a month", cells: dashes(money)},
 	}
 	g.columns = slices.DeleteFunc(g.columns, func(c column) bool {
 		return !c.text && !slices.ContainsFunc(c.cells, func(s string) bool { return s != "" && s != "-" })
@@ -117,8 +120,10 @@ func (c *Comparison) risks() (g grid) {
 	}
 	g.rows, g.split = len(names), len(names)
 	g.columns = []column{
-		words("policy", "", names), {head: "items of an app on a machine, at most", cells: on},
-		{head: "a machine takes, %", cells: most}, words("the worst", "", worst),
+		words("policy", "", names),
+		{head: "items of an app on a machine, at most", cells: on},
+		{head: "a machine takes, %", cells: most},
+		words("the worst", "", worst),
 	}
 	if zoned {
 		g.columns = append(g.columns, column{head: "a zone takes, %", cells: zone})

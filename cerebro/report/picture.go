@@ -119,11 +119,12 @@ func (c *Comparison) pictured(comparisons []Comparison) []*Result {
 		}
 	}
 	policy, against := Drawn(comparisons)
-	if policy != "" {
+	switch {
+	case policy != "":
 		add(c.result(against))
-	} else if newVerdict(comparisons).Text != "" {
+	case newVerdict(comparisons).Text != "":
 		add(c.result("current"))
-	} else {
+	default:
 		add(c.result(bestFitNames...))
 	}
 	subject := subject(comparisons)

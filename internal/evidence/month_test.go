@@ -34,7 +34,6 @@ var monday = time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC)
 
 func at(seconds float64) time.Time   { return monday.Add(time.Duration(seconds * float64(time.Second))) }
 func seconds(when time.Time) float64 { return when.Sub(monday).Seconds() }
-func number(v float64) *float64      { return &v }
 
 func monthSettings() pilot.Settings {
 	return pilot.Settings{
@@ -46,7 +45,7 @@ func monthSettings() pilot.Settings {
 			{Rung: pilot.Rung{Mode: pilot.Canary, Percent: 50}, For: 6 * time.Hour},
 			{Rung: pilot.Rung{Mode: pilot.Live}, For: 12 * time.Hour},
 		},
-		Guard:    pilot.Guard{OpenedVsBestFit: number(1.5), CostVsBestFit: number(1.1)},
+		Guard:    pilot.Guard{OpenedVsBestFit: new(1.5), CostVsBestFit: new(1.1)},
 		Watch:    watch,
 		Rest:     24 * time.Hour,
 		Approval: pilot.Auto,
@@ -269,11 +268,11 @@ func (m *month) measure(now float64) {
 			require.NoError(m.t, err)
 			costs[i] = run.CostSeconds
 		}
-		m.measured.CostVsBestFit, m.measured.OpenedVsBestFit = number(costs[0]/costs[1]), number(1)
+		m.measured.CostVsBestFit, m.measured.OpenedVsBestFit = new(costs[0]/costs[1]), new(1.)
 		return
 	}
 	if n := len(m.costs); n > 1 {
-		m.measured.CostVsBestFit = number((m.costs[n-1] - m.costs[n-2]) / (m.reference[n-1] - m.reference[n-2]))
+		m.measured.CostVsBestFit = new((m.costs[n-1] - m.costs[n-2]) / (m.reference[n-1] - m.reference[n-2]))
 	}
 	begin := max(now-day, seconds(m.state.Since))
 	m.opened = slices.DeleteFunc(m.opened, func(o opening) bool { return o.at < begin })
@@ -282,7 +281,7 @@ func (m *month) measure(now float64) {
 	for _, o := range m.opened {
 		own, bestFit = own+o.own, bestFit+o.bestFit
 	}
-	m.measured.OpenedVsBestFit = number(own / bestFit)
+	m.measured.OpenedVsBestFit = new(own / bestFit)
 }
 
 func (m *month) act(now float64, a pilot.Action) {
@@ -307,6 +306,7 @@ func (m *month) act(now float64, a pilot.Action) {
 		} else {
 			m.lives = append(m.lives, a.Digest)
 		}
+	case pilot.Tell:
 	}
 }
 

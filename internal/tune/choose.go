@@ -232,7 +232,7 @@ func (r *run) inForce() (*candidate, error) {
 // rows judges candidates on a part. ok says which leave no more waiting than the
 // reference.
 func (r *run) rows(ctx context.Context, part []span, candidates []*candidate, reference *candidate) (rows []Row, ok []bool, err error) {
-	all, err := judge(ctx, r.traces, part, candidates, variants, r.cfg.Seed, r.cfg.Workers)
+	all, err := judge(ctx, r.traces, part, candidates, r.cfg.Seed, r.cfg.Workers)
 	if err != nil {
 		return nil, nil, err
 	}

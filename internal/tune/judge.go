@@ -38,11 +38,11 @@ func (l losses) sum() (total loss) {
 	return total
 }
 
-// judge replays each candidate on the spans in some orders (see [ledIn]).
-func judge(ctx context.Context, traces []*trace.Trace, spans []span, candidates []*candidate, orders int, seed uint64, workers int) ([]losses, error) {
+// judge replays each candidate on the spans in [variants] orders (see [ledIn]).
+func judge(ctx context.Context, traces []*trace.Trace, spans []span, candidates []*candidate, seed uint64, workers int) ([]losses, error) {
 	var parts [][]*trace.Trace // by order
-	for order := range orders {
-		parts = append(parts, ledIn(traces, spans, seed, order, orders))
+	for order := range variants {
+		parts = append(parts, ledIn(traces, spans, seed, order, variants))
 	}
 	out, errs := make([]losses, len(candidates)), make([]error, len(candidates))
 	var next atomic.Int64

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
@@ -98,7 +99,7 @@ func (r *run) priceRows(ctx context.Context, part []span, object *policy.Object,
 		}
 		list = append(list, &candidate{name: string(settings[i].Mode), policy: p, prefers: true})
 	}
-	all, err := judge(ctx, r.traces, part, list, variants, r.cfg.Seed, r.cfg.Workers)
+	all, err := judge(ctx, r.traces, part, list, r.cfg.Seed, r.cfg.Workers)
 	if err != nil {
 		return nil, err
 	}
@@ -119,13 +120,14 @@ func (p *Preferences) text() string {
 	if p.Mode == binpack.SoftTrade {
 		name = fmt.Sprintf("trade at a price of %g", p.Price)
 	}
-	text := fmt.Sprintf("Preferences: %s gives up least of those that cost %g %% more than ignore or less. On the hours of the test", name, p.Most)
+	var text strings.Builder
+	fmt.Fprintf(&text, "Preferences: %s gives up least of those that cost %g %% more than ignore or less. On the hours of the test", name, p.Most)
 	for i, row := range p.Test {
 		what := string(row.Mode)
 		if row.Mode == binpack.SoftTrade {
 			what = "the price"
 		}
-		text += fmt.Sprintf("%s %s costs %s %% and gives up %s %%", [...]string{"", ",", ","}[i], what, sheet.Figure(row.Extra, 2, true), sheet.Figure(row.GivenUp, 1, false))
+		fmt.Fprintf(&text, "%s %s costs %s %% and gives up %s %%", [...]string{"", ",", ","}[i], what, sheet.Figure(row.Extra, 2, true), sheet.Figure(row.GivenUp, 1, false))
 	}
-	return text + " of what pods prefer."
+	return text.String() + " of what pods prefer."
 }

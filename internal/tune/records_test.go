@@ -128,7 +128,7 @@ func TestRecordUnproven(t *testing.T) {
 		require.NoError(t, err)
 		r := &run{cfg: Config{Until: day}, traces: []*trace.Trace{tr}}
 		require.NoError(t, r.begin())
-		found, err := judge(t.Context(), r.traces, r.split.test, []*candidate{{policy: own}, {policy: rule.BestFit{}}}, variants, 1, 2)
+		found, err := judge(t.Context(), r.traces, r.split.test, []*candidate{{policy: own}, {policy: rule.BestFit{}}}, 1, 2)
 		require.NoError(t, err)
 		s := byCost.saving(found[0], found[1], 1)
 		from := tr.Events[0].Time + day

@@ -18,10 +18,10 @@ type Config struct {
 	From, Until float64
 	// Choose, if above 0, leaves the verdict to the caller, who keeps later days for it: the last so
 	// many seconds choose, what comes before trains, and nothing is judged.
-	Choose      float64
-	Target      Target
-	InForce     string // the name of the policy in force
-	Catalog     compare.Catalog
+	Choose  float64
+	Target  Target
+	InForce string // the name of the policy in force
+	Catalog compare.Catalog
 	// PreferencesPercent is how much more of what is measured preferences may cost, in percent of
 	// what it is without: the price of the mode trade is searched. 0 = not searched.
 	PreferencesPercent float64
@@ -109,7 +109,7 @@ func (r *run) bestRule(ctx context.Context) (all []*candidate, best *candidate, 
 		}
 	}
 	later := slices.Concat(r.split.validate, r.split.test)
-	found, err := judge(ctx, r.traces, later, all, variants, r.cfg.Seed, r.cfg.Workers)
+	found, err := judge(ctx, r.traces, later, all, r.cfg.Seed, r.cfg.Workers)
 	if err != nil {
 		return nil, nil, err
 	}

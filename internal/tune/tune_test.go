@@ -152,7 +152,7 @@ func TestBlocksAddUp(t *testing.T) {
 	tr := lasting(24)
 	s := split1(t, tr)
 	c := candidate{name: "bestfit", policy: rule.BestFit{}}
-	found, err := judge(t.Context(), []*trace.Trace{tr}, s.test, []*candidate{&c, &c}, 4, 1, 2)
+	found, err := judge(t.Context(), []*trace.Trace{tr}, s.test, []*candidate{&c, &c}, 1, 2)
 	require.NoError(t, err)
 	require.Equal(t, found[0], found[1])
 	require.Len(t, found[0], 3)

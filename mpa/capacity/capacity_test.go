@@ -82,12 +82,12 @@ func TestNetwork(t *testing.T) {
 
 // drive lets a learner run on a network with noise and a memory that is proportional to the
 // limit; it returns the limits.
-func drive(t *testing.T, name string, s Settings, seed uint64, unit, cores, noise float64) (limits []int, last Capacity) {
+func drive(t *testing.T, name string, s Settings, seed uint64, unit, noise float64) (limits []int, last Capacity) {
 	t.Helper()
 	l, err := New(name, s)
 	require.NoError(t, err)
 	m := draw(seed)
-	m.Demand, m.Wait, m.Cores = m.Demand*unit*cores, m.Wait*unit, m.Cores*cores
+	m.Demand, m.Wait = m.Demand*unit, m.Wait*unit
 	rng := rand.New(rand.NewPCG(seed, 1))
 	for i := range 30 {
 		n := l.Next()
@@ -111,8 +111,8 @@ func TestUnits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := DefaultSettings()
 			for seed := range uint64(20) {
-				want, a := drive(t, name, s, seed, 1, 1, .05)
-				got, b := drive(t, name, s, seed, 8, 1, .05)
+				want, a := drive(t, name, s, seed, 1, .05)
+				got, b := drive(t, name, s, seed, 8, .05)
 				require.Equal(t, want, got, "time")
 				require.InEpsilon(t, a.Rate.Value, 8*b.Rate.Value, 1e-6)
 			}
@@ -140,8 +140,8 @@ func TestSameSeedSameBytes(t *testing.T) {
 	for _, name := range Names() {
 		s := DefaultSettings()
 		s.Seed = 7
-		a, ca := drive(t, name, s, 3, 1, 1, .1)
-		b, cb := drive(t, name, s, 3, 1, 1, .1)
+		a, ca := drive(t, name, s, 3, 1, .1)
+		b, cb := drive(t, name, s, 3, 1, .1)
 		require.Equal(t, a, b, name)
 		x, err := json.Marshal(ca)
 		require.NoError(t, err)

@@ -60,8 +60,15 @@ func (w *Window) Check() error {
 		name  string
 		value Value
 	}{
-		{"length", w.Length}, {"limit", w.Limit}, {"inside", w.Inside}, {"answered", w.Answered}, {"failed", w.Failed},
-		{"cpu", w.CPU}, {"quota", w.Quota}, {"memory", w.Memory}, {"memoryLimit", w.MemoryLimit},
+		{"length", w.Length},
+		{"limit", w.Limit},
+		{"inside", w.Inside},
+		{"answered", w.Answered},
+		{"failed", w.Failed},
+		{"cpu", w.CPU},
+		{"quota", w.Quota},
+		{"memory", w.Memory},
+		{"memoryLimit", w.MemoryLimit},
 	} {
 		if v := f.value.Number; f.value.Known && !(v >= 0 && v <= 1e18) {
 			return fmt.Errorf("%s: %v, want a number from 0", f.name, v)

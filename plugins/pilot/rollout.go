@@ -69,6 +69,7 @@ func (p *step) subject() string {
 		return p.s.Candidate
 	case Recording, RolledBack:
 		return ""
+	case Training, Judging, AwaitingApproval, Watching:
 	}
 	return p.s.InForce
 }

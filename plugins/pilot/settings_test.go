@@ -35,12 +35,12 @@ func TestRefusedSettings(t *testing.T) {
 		"rollout[0].percent: only a canary has one":                    func(s *Settings) { s.Rollout[0].Percent = 3 },
 		`rollout[0].mode: "dark"`:                                      func(s *Settings) { s.Rollout[0].Mode = "dark" },
 		"rollout[1].for: 0s, want a time above 0":                      func(s *Settings) { s.Rollout[1].For = 0 },
-		"guard.fallbackShare: 1.1, want 0 to 1":                        func(s *Settings) { s.Guard.FallbackShare = number(1.1) },
-		"guard.openedVsBestFit: 0.4, want 0.5 to 10":                   func(s *Settings) { s.Guard.OpenedVsBestFit = number(.4) },
-		"guard.costVsBestFit: 11, want 0.5 to 10":                      func(s *Settings) { s.Guard.CostVsBestFit = number(11) },
-		"guard.pendingP99: NaN":                                        func(s *Settings) { s.Guard.PendingSeconds = number(math.NaN()) },
-		"guard.ruleConflicts: -1":                                      func(s *Settings) { s.Guard.RuleConflicts = number(-1) },
-		"guard.regretPercent: 101, want 0 to 100":                      func(s *Settings) { s.Guard.RegretPercent = number(101) },
+		"guard.fallbackShare: 1.1, want 0 to 1":                        func(s *Settings) { s.Guard.FallbackShare = new(1.1) },
+		"guard.openedVsBestFit: 0.4, want 0.5 to 10":                   func(s *Settings) { s.Guard.OpenedVsBestFit = new(.4) },
+		"guard.costVsBestFit: 11, want 0.5 to 10":                      func(s *Settings) { s.Guard.CostVsBestFit = new(11.) },
+		"guard.pendingP99: NaN":                                        func(s *Settings) { s.Guard.PendingSeconds = new(math.NaN()) },
+		"guard.ruleConflicts: -1":                                      func(s *Settings) { s.Guard.RuleConflicts = new(-1.) },
+		"guard.regretPercent: 101, want 0 to 100":                      func(s *Settings) { s.Guard.RegretPercent = new(101.) },
 	} {
 		s := settings()
 		change(&s)

@@ -101,6 +101,7 @@ func (a Action) String() string {
 		return fmt.Sprintf("%s %s %v", a.Kind, short(a.Digest), a.Rung)
 	case SetPrimary:
 		return fmt.Sprintf("%s %s", a.Kind, short(a.Digest))
+	case Tell:
 	}
 	return fmt.Sprintf("%s %s", a.Kind, a.Text)
 }

@@ -158,6 +158,7 @@ func (p *step) want() {
 		p.Actions = append(p.Actions, Action{Kind: Train, Job: s.Job, From: s.From, Until: s.Until})
 	case Judging:
 		p.Actions = append(p.Actions, Action{Kind: Judge, Job: s.Job, Digest: s.Candidate, Days: s.Days})
+	case Recording, AwaitingApproval, Shadowing, Canarying, GoingLive, Watching, RolledBack: // nobody works for it
 	}
 	if p.settings.Approval == Recommend {
 		return

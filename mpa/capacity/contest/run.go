@@ -219,7 +219,7 @@ func (c *Config) run(p *Profile, name string, seed uint64, keep bool) Run {
 		}
 		second := w.stretch(q, l, &tried)
 		out.Back, out.Killing = second.found, second.failing
-		out.shares = append(first.shares, second.shares...)
+		out.shares = slices.Concat(first.shares, second.shares)
 	}
 	if keep {
 		out.Limits = tried
