@@ -69,6 +69,8 @@ var table = []row{
 	{"mpa/reach", []string{"mpa/api/v1alpha1"}},
 	{"mpa/admission", []string{"mpa/...", "plugins/owner", "internal/serve"}},
 	{"mpa/report", []string{"mpa", "mpa/agents", "mpa/sim", "internal/sheet/..."}},
+	{"flow", []string{"internal/learn/drift"}},
+	{"flow/sim", []string{"flow"}},
 
 	{"internal/train/...", []string{"binpack/...", "swarm", "cerebro/...", "benchdata/generate", "internal/train/...", "internal/durable"}},
 	{"internal/tune", []string{"binpack/...", "cerebro/...", "internal/train", "internal/compare", "internal/export", "internal/sheet"}},
@@ -149,6 +151,12 @@ var laws = []law{
 		text:      "the autoscaler does not know the scheduler's state",
 		in:        []string{"mpa/..."},
 		forbidden: []string{module + "/plugins/ledger/...", module + "/plugins/kube/...", module + "/plugins/engine/..."},
+	},
+	{
+		text:      "the order of flows knows no Kubernetes",
+		in:        []string{"flow/..."},
+		tests:     true,
+		forbidden: []string{"k8s.io/...", "sigs.k8s.io/..."},
 	},
 	{
 		text:      "swarm does not know cerebro",
