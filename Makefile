@@ -10,7 +10,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 
 # The race detector costs ten times the CPU: only packages that start goroutines or lock.
 # internal/archtest compares the list with the code.
-RACE := ./binpack/plan ./binpack/policy ./swarm ./internal/compare ./internal/train/... ./internal/tune ./internal/scaling ./internal/records/... ./flow/sim \
+RACE := ./binpack/plan ./binpack/policy ./swarm ./internal/compare ./internal/train/... ./internal/tune ./internal/scaling ./internal/records/... ./flow/sim ./internal/flows \
 	./plugins/engine ./plugins/evict ./plugins/extender ./plugins/mover ./plugins/rebalance ./plugins/sigma ./plugins/snapshot \
 	./internal/serve/... ./mpa/capacity/contest ./mpa/collect ./mpa/reach ./mpa/recommender ./mpa/updater ./mpa/admission ./cmd/sigma-extender ./cmd/sigma-mpa ./cmd/sigma-records
 
@@ -88,6 +88,10 @@ preferences-properties: ## 10^5 random placements against a model of the soft ru
 .PHONY: mpa-bench
 mpa-bench: ## speed of the autoscaler's simulator and decisions as Markdown (2 CPU-minutes)
 	@hack/bench.sh mpa
+
+.PHONY: flow-bench
+flow-bench: ## the simulator of flows against theory, its speed, and thresholds from few flows as Markdown (4 CPU-minutes)
+	@hack/bench.sh flow
 
 .PHONY: mpa-drift
 mpa-drift: ## how soon `learned` finds a changed workload, and how often one that has not changed (SIDE=test; 1 CPU-minute)

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -13,15 +14,16 @@ var suffixes = map[byte]float64{'k': 1e3, 'K': 1e3, 'M': 1e6, 'G': 1e9, 'T': 1e1
 // ParseAmount reads a number above 0 with a decimal suffix k, M, G or T, or none, such as
 // 100k or 1.8M.
 func ParseAmount(text string) (float64, error) {
-	number, unit := text, 1.
+	number := text
 	if n := len(text); n > 0 && suffixes[text[n-1]] != 0 {
-		number, unit = text[:n-1], suffixes[text[n-1]]
+		// As an exponent, so that 8.36M is 8,360,000 to the byte.
+		number = text[:n-1] + "e" + strconv.Itoa(int(math.Round(math.Log10(suffixes[text[n-1]]))))
 	}
 	v, err := strconv.ParseFloat(number, 64)
-	if err != nil || strings.ContainsAny(number, "xXpP_nNiI") {
+	if err != nil && !errors.Is(err, strconv.ErrRange) || strings.ContainsAny(number, "xXpP_nNiI") {
 		return 0, fmt.Errorf("%q: want a number, with k, M, G or T or without", text)
 	}
-	if v *= unit; !(v > 0) || math.IsInf(v, 0) {
+	if !(v > 0) || math.IsInf(v, 0) {
 		return 0, fmt.Errorf("%q: want a number above 0", text)
 	}
 	return v, nil
@@ -37,8 +39,8 @@ func FormatAmount(v float64) string {
 		}
 	}
 	text := strconv.FormatFloat(v/unit, 'f', -1, 64)
-	if back, err := ParseAmount(text + suffix); err != nil || back != v {
-		return strconv.FormatFloat(v, 'f', -1, 64)
+	if back, err := ParseAmount(text + suffix); err == nil && back == v {
+		return text + suffix
 	}
-	return text + suffix
+	return strconv.FormatFloat(v, 'f', -1, 64)
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func TestAmounts(t *testing.T) {
-	for text, want := range map[string]float64{"100k": 1e5, "1.8M": 1.8e6, "10G": 1e10, ".5": .5, "2T": 2e12, "7K": 7000, "1e3": 1000} {
+	for text, want := range map[string]float64{"100k": 1e5, "1.8M": 1.8e6, "10G": 1e10, ".5": .5, "2T": 2e12, "7K": 7000, "1e3": 1000, "8.36M": 8_360_000} {
 		got, err := ParseAmount(text)
 		require.NoError(t, err, text)
 		require.Equal(t, want, got, text)
@@ -27,6 +27,8 @@ func TestAmounts(t *testing.T) {
 	}
 	require.Equal(t, "1.8M", FormatAmount(1.8e6))
 	require.Equal(t, "999", FormatAmount(999))
+	require.Equal(t, "8.36M", FormatAmount(8_360_000))
+	require.Equal(t, "123.456789M", FormatAmount(123_456_789))
 }
 
 func TestThresholds(t *testing.T) {

@@ -142,21 +142,33 @@ func csvError(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// SampleSizes is the distribution of flows that were seen: each of the sizes is as likely as
-// the others.
+// SampleSizes is the distribution of flows that were seen: uniform between one size and the
+// next larger one, since a size that was seen once stands for those around it.
 func SampleSizes(name string, seen []float64) (*Sizes, error) {
 	sorted := slices.Clone(seen)
 	slices.Sort(sorted)
 	var points []Point
-	for i, size := range sorted {
-		p := Point{size, float64(i+1) / float64(len(sorted))}
-		if n := len(points); n > 0 && points[n-1].Size == size {
-			points[n-1] = p
-		} else {
-			points = append(points, p)
+	n := float64(len(sorted))
+	for i := 0; i < len(sorted); {
+		end := i
+		for end < len(sorted) && sorted[end] == sorted[i] {
+			end++
 		}
+		// The middle of a single size is its place; several of one are a size by itself.
+		low, high := (float64(i)+.5)/n, (float64(end)-.5)/n
+		if i == 0 {
+			low = 0
+		}
+		if end == len(sorted) {
+			high = 1
+		}
+		points = append(points, Point{sorted[i], low})
+		if high > low {
+			points = append(points, Point{sorted[i], high})
+		}
+		i = end
 	}
-	return NewSizes(name, points, true)
+	return NewSizes(name, points, false)
 }
 
 // Quantile is the size that a share u of the flows does not pass.

@@ -6,6 +6,8 @@
 #   make bench > tables.md, or hack/bench.sh --doc to renew docs/performance.md
 # With mpa: the speed of the autoscaler's simulator, decisions and training, 2 CPU-minutes.
 #   make mpa-bench > tables.md, or hack/bench.sh mpa --doc
+# With flow: accuracy and speed of the simulator of flows, and its thresholds, 4 CPU-minutes.
+#   make flow-bench > tables.md, or hack/bench.sh flow --doc to renew docs/flow-validation.md
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,14 +17,17 @@ if [[ -z ${SIGMA_DATA:-} && -d ../shared/data ]]; then
   SIGMA_DATA=$(cd ../shared/data && pwd)
   export SIGMA_DATA
 fi
-target=bench packages=./binpack/learned/linear
+target=bench packages=./binpack/learned/linear tests='^TestSpeed$' page=docs/performance.md
 if [[ ${1:-} == mpa ]]; then
   target=mpa-bench packages='./mpa/loadsim ./mpa ./internal/learn/rl'
+  shift
+elif [[ ${1:-} == flow ]]; then
+  target=flow-bench packages='./flow/sim ./flow/tune' tests='^Test(Accuracy|Speed)$' page=docs/flow-validation.md
   shift
 fi
 # One package at a time: they write to the same file.
 for p in $packages; do
-  SIGMA_BENCH=$tables go test -count=1 -timeout 30m -run '^TestSpeed$' "$p" >&2
+  SIGMA_BENCH=$tables go test -count=1 -timeout 30m -run "$tests" "$p" >&2
 done
 
 if [[ ${1:-} != --doc ]]; then
@@ -34,5 +39,5 @@ awk -v tables="$tables" -v target="$target" '
   $0 == "<!-- end of make " target " -->" { inside = 0 }
   !inside { print }
   $0 == "<!-- make " target " -->" { inside = 1; while ((getline line < tables) > 0) print line; print "" }
-' docs/performance.md > "$tables.md"
-mv "$tables.md" docs/performance.md
+' "$page" > "$tables.md"
+mv "$tables.md" "$page"

@@ -113,6 +113,8 @@ func TestCompletedValues(t *testing.T) {
 		{"snapshot --fleet ", "open fixed"},
 		{"mpa simulate --generated ", "train test"},
 		{"policy history --format ", "table json"},
+		{"flow simulate --policy fair,las,s", "fair,las,srpt"},
+		{"flow simulate --format ", "table json"},
 		{"doctor --format ", "table json"},
 	} {
 		words, _ := offered(t, strings.Split(c.args, " ")...)

@@ -57,6 +57,18 @@ func TestOwnClusterExample(t *testing.T) {
 	require.Contains(t, readText(t, "../../docs/own-cluster.md"), "```\n"+out.String()+"```\n")
 }
 
+// docs/flow-simulate.md shows a comparison of orders of flows, and its sizes, as they are.
+func TestFlowExample(t *testing.T) {
+	page := readText(t, "../../docs/flow-simulate.md")
+	command := regexp.MustCompile(`(?m)^sigma (flow simulate .*)$`).FindStringSubmatch(page)
+	require.Len(t, command, 2)
+	t.Chdir("../..")
+	var out, errs bytes.Buffer
+	require.Equal(t, exitOK, run(t.Context(), strings.Fields(command[1]), &out, &errs), errs.String())
+	require.Contains(t, page, "```\n"+out.String()+"```\n")
+	require.Contains(t, page, "```csv\n"+readText(t, "docs/examples/flows/sizes.csv")+"```\n")
+}
+
 // docs/first-day.md fits one page, and its commands lead from a generated day, of a tenth
 // of the nodes, to a policy file that says shadow. The commands that need a cluster are
 // those of internal/e2e.TestFirstDay.

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/sigma-scheduler/sigma/flow"
 	"github.com/sigma-scheduler/sigma/internal/cputime"
 )
@@ -27,11 +25,9 @@ func perSecond(t *testing.T, flows, runs int, run func()) float64 {
 	return best
 }
 
-// TestSpeed prints flows per CPU-second beside plainLink, and fails below the rates that docs/flow-validation.md
-// promises. It runs where SIGMA_BENCH names a file for its table.
+// TestSpeed prints flows per CPU-second beside plainLink. It runs where SIGMA_BENCH names a file for its table.
 func TestSpeed(t *testing.T) {
-	name := os.Getenv("SIGMA_BENCH")
-	if name == "" {
+	if os.Getenv("SIGMA_BENCH") == "" {
 		t.Skip("SIGMA_BENCH is not set")
 	}
 	var b strings.Builder
@@ -67,18 +63,16 @@ func TestSpeed(t *testing.T) {
 			f := Fabric{hosts, 10 * gigabit}
 			flows := (&Traffic{Sizes: s, Load: .8, Rate: f.Rate, Hosts: hosts}).Generate(1_000_000, 1)
 			fct := make([]float64, len(flows))
-			before := cputime.Process()
-			f.Decomposed(flows, byBands(thresholds), 1, fct)
-			parts := float64(len(flows)) / (cputime.Process() - before)
+			parts := 0.
+			for range 3 { // its ports run on other threads
+				before := cputime.Process()
+				f.Decomposed(flows, byBands(thresholds), 1, fct)
+				parts = max(parts, float64(len(flows))/(cputime.Process()-before))
+			}
 			const part = 200_000
 			exact := perSecond(t, part, 1, func() { f.Exact(flows[:part], thresholds, fct) })
 			fmt.Fprintf(&b, "| %s | %d | %.1f M | %.0f k |\n", s.Name, hosts, parts/1e6, exact/1e3)
 		}
 	}
-	t.Log("\n" + b.String())
-	file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	require.NoError(t, err)
-	_, err = file.WriteString(b.String() + "\n")
-	require.NoError(t, err)
-	require.NoError(t, file.Close())
+	appendTable(t, b.String())
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/internal/export"
+	"github.com/sigma-scheduler/sigma/internal/flows"
 	"github.com/sigma-scheduler/sigma/internal/scaling"
 	"github.com/sigma-scheduler/sigma/internal/train"
 	"github.com/sigma-scheduler/sigma/internal/tune"
@@ -173,6 +174,7 @@ var known = map[string]values{
 	"mpa retrain --uid":      cobra.NoFileCompletions,
 	"mpa simulate --policy":  yaml,
 	"mpa replay --policy":    yaml,
+	"flow simulate --policy": oneOf(flows.Names()...),
 	"--knowledge":            oneOf(binpack.KnowledgeNames()...),
 	"--ties":                 oneOf("random", "position"),
 	"--model":                oneOf(policy.TrainableNames()...),
@@ -210,6 +212,7 @@ var known = map[string]values{
 	"--manifests":          anyFile,
 	"--placements":         csv,
 	"--prices":             csv,
+	"--sizes":              csv,
 	"--curve":              csv,
 	"train --log":          csv,
 	"--log":                anyFile, // a log that was kept aside ends in its time
@@ -230,6 +233,6 @@ var known = map[string]values{
 	"--nats-password-file": anyFile,
 
 	"whatif --app": free, "--add": free, "--without": free, "--nodes": free, "--app-label": free, "--at": free, "--deadline": free, "--from": free, "--list": free, "--listen": free, "--max-unpacked": free, "--moves": free,
-	"--namespace": free, "--nats": free, "--nats-fingerprint": free, "--nats-user": free, "--pod": free, "--policy-name": free, "--rebalance": free,
+	"--namespace": free, "--nats": free, "--nats-fingerprint": free, "--nats-user": free, "--pod": free, "--rate": free, "--policy-name": free, "--rebalance": free,
 	"--repair": free, "--request": free, "--scheduler": free, "--set": free, "--until": free,
 }

@@ -28,7 +28,7 @@ func (s Shell) Command() *cobra.Command {
 	format := ""
 	diff := &cobra.Command{
 		Use:   "diff A.html B.html",
-		Short: "Say what changed between two pages of compare, or of mpa simulate",
+		Short: "Say what changed between two pages of compare, mpa simulate or flow simulate",
 		Long: `Diff reads the data inside of two pages that "sigma compare --report" or "sigma mpa
 simulate --report" wrote, and prints what changed: the verdict, the inputs and policy files
 whose digests differ, and each policy's figures with the difference B − A and its 95 %

@@ -12,7 +12,7 @@ import (
 )
 
 // kinds are the commands whose pages hold data.
-var kinds = []string{"sigma compare", "sigma mpa simulate"}
+var kinds = []string{"sigma compare", "sigma mpa simulate", "sigma flow simulate"}
 
 // read returns the data inside a page. Its errors name the file and what is missing or wrong.
 func read(path string) (*sheet.Data, error) {

@@ -108,11 +108,11 @@ func TestRefusals(t *testing.T) {
 	page := func(text string) string { return "<html>\n" + sheet.DataOpen + text + sheet.DataClose + "\n</html>" }
 	good := write("good.html", page(`{"kind":"sigma compare","version":1,"verdict":"v","parts":[]}`))
 	for name, test := range map[string]struct{ text, want string }{
-		"foreign.html": {"<html></html>", "foreign.html: no page of sigma compare or sigma mpa simulate: it has no element " + sheet.DataOpen},
+		"foreign.html": {"<html></html>", "foreign.html: no page of sigma compare or sigma mpa simulate or sigma flow simulate: it has no element " + sheet.DataOpen},
 		"cut.html":     {"<html>" + sheet.DataOpen + "{", "cut.html: the page ends inside of its data"},
 		"broken.html":  {page("{\n\"kind\":}"), "broken.html:3: data of the page: invalid character"},
 		"later.html":   {page(`{"kind":"sigma compare","version":7}`), "later.html: version: the page's data are of version 7, and this program reads version 1"},
-		"kind.html":    {page(`{"kind":"cooking","version":1}`), `kind.html: kind: unknown "cooking"; there are sigma compare, sigma mpa simulate`},
+		"kind.html":    {page(`{"kind":"cooking","version":1}`), `kind.html: kind: unknown "cooking"; there are sigma compare, sigma mpa simulate, sigma flow simulate`},
 		"rows.html":    {page(`{"kind":"sigma compare","version":1,"parts":[{"name":"p","inputs":{}}]}`), `rows.html: parts[0] "p": inputs or rows are missing`},
 		"figures.html": {page(`{"kind":"sigma compare","version":1,"parts":[{"name":"p","inputs":{},"rows":[{"name":"r"}]}]}`), "parts[0].rows[0]: name or figures are missing"},
 		"runs.html":    {page(`{"kind":"sigma compare","version":1,"parts":[{"name":"p","inputs":{},"rows":[{"name":"r","figures":[{"name":"f"}]}]}]}`), "parts[0].rows[0].figures[0]: name or runs are missing"},

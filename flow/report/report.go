@@ -1,0 +1,319 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"github.com/sigma-scheduler/sigma/flow"
+	"github.com/sigma-scheduler/sigma/flow/sim"
+	"github.com/sigma-scheduler/sigma/internal/sheet"
+)
+
+// A Comparison of policies on the same arrivals.
+type Comparison struct {
+	Setting  Setting  `json:"setting"`
+	Seeds    []uint64 `json:"seeds"`
+	Realised []Number `json:"realised_load"` // of each seed
+	Policies []Policy `json:"policies"`
+}
+
+// Number is null in JSON where there is none.
+type Number = sheet.Number
+
+// A Setting is what was simulated.
+type Setting struct {
+	Sizes  string  `json:"sizes"`
+	Digest string  `json:"digest"` // of the file
+	Mean   float64 `json:"mean_size_bytes"`
+	Load   float64 `json:"load"`
+	Rate   float64 `json:"rate_bits_per_second"`
+	Hosts  int     `json:"hosts"` // 0 = one link
+	Exact  bool    `json:"exact"`
+	Flows  int     `json:"flows"` // of each seed
+	WarmUp int     `json:"warm_up_flows"`
+}
+
+// A Policy is one order of flows with its runs.
+type Policy struct {
+	Name       string          `json:"policy"`
+	Thresholds flow.Thresholds `json:"thresholds,omitempty"`
+	// ShareOfOracle is the oracle's mean time over this one's, over all seeds: 1 is as fast as
+	// it. Null without an oracle.
+	ShareOfOracle Number `json:"share_of_oracle"`
+	Mean          []Mean `json:"mean"`
+	Runs          []Run  `json:"runs"`
+}
+
+// A Run is a policy on the arrivals of a seed.
+type Run struct {
+	Seed    uint64         `json:"seed"`
+	Classes [4]sim.Class   `json:"-"`
+	List    []ClassFigures `json:"classes"`
+}
+
+// ClassFigures are those of a class in one run.
+type ClassFigures struct {
+	Class string `json:"class"`
+	Flows int    `json:"flows"`
+	Mean  Number `json:"mean_fct_seconds"`
+	P99   Number `json:"p99_fct_seconds"`
+	Slow  Number `json:"mean_slowdown"`
+	Slow9 Number `json:"p99_slowdown"`
+}
+
+// A Mean of a class over the seeds.
+type Mean struct {
+	Class string   `json:"class"`
+	Mean  Estimate `json:"mean_fct_seconds"`
+	P99   Estimate `json:"p99_fct_seconds"`
+	Slow  Estimate `json:"mean_slowdown"`
+	Slow9 Estimate `json:"p99_slowdown"`
+}
+
+// An Estimate over seeds; Half of its 95 % interval (Student's t), 0 with one seed.
+type Estimate struct {
+	Mean Number `json:"mean"`
+	Half Number `json:"half"`
+}
+
+// Oracle knows every size; on one link no order has a smaller mean time.
+const Oracle = "srpt"
+
+// NewPolicy makes a policy of its runs, by seed. oracle is the mean time of the oracle, NaN without.
+func NewPolicy(name string, thresholds flow.Thresholds, seeds []uint64, runs [][4]sim.Class, oracle float64) Policy {
+	p := Policy{Name: name, Thresholds: thresholds}
+	for i, classes := range runs {
+		r := Run{Seed: seeds[i], Classes: classes}
+		for k, name := range sim.Classes() {
+			c := classes[k]
+			r.List = append(r.List, ClassFigures{name, c.Flows, Number(c.Mean), Number(c.P99), Number(c.Slow), Number(c.Slow9)})
+		}
+		p.Runs = append(p.Runs, r)
+	}
+	for k, name := range sim.Classes() {
+		over := func(value func(c *sim.Class) float64) Estimate {
+			var values []float64
+			for i := range p.Runs {
+				if v := value(&p.Runs[i].Classes[k]); !math.IsNaN(v) {
+					values = append(values, v)
+				}
+			}
+			return estimate(values)
+		}
+		p.Mean = append(p.Mean, Mean{
+			Class: name,
+			Mean:  over(func(c *sim.Class) float64 { return c.Mean }),
+			P99:   over(func(c *sim.Class) float64 { return c.P99 }),
+			Slow:  over(func(c *sim.Class) float64 { return c.Slow }),
+			Slow9: over(func(c *sim.Class) float64 { return c.Slow9 }),
+		})
+	}
+	p.ShareOfOracle = Number(oracle / float64(p.Mean[0].Mean.Mean))
+	return p
+}
+
+func estimate(values []float64) Estimate {
+	e := Estimate{Mean: Number(stat.Mean(values, nil))}
+	if n := float64(len(values)); n > 1 {
+		e.Half = Number(distuv.StudentsT{Sigma: 1, Nu: n - 1}.Quantile(.975) * stat.StdErr(stat.StdDev(values, nil), n))
+	}
+	return e
+}
+
+// JSON writes the comparison.
+func JSON(w io.Writer, c *Comparison) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(c)
+}
+
+// digits writes a number with three digits, a hyphen for none.
+func digits(v Number) string {
+	x := float64(v)
+	if math.IsNaN(x) {
+		return "-"
+	}
+	if x != 0 && (math.Abs(x) >= 1e6 || math.Abs(x) < 1e-4) {
+		return strconv.FormatFloat(x, 'g', 3, 64)
+	}
+	places := 2
+	if x != 0 {
+		places = max(0, 2-int(math.Floor(math.Log10(math.Abs(x)))))
+	}
+	return strconv.FormatFloat(x, 'f', places, 64)
+}
+
+func milli(v Number) string { return digits(1000 * v) }
+
+// A part is a table: times or slowdowns.
+type part struct {
+	title string
+	heads []string
+	about []string
+	rows  [][]string
+}
+
+// parts are the tables.
+func (c *Comparison) parts() []part {
+	names := []string{"all", "short", "medium", "long"}
+	what := []string{"all flows", "flows up to 100 kB", "flows up to 10 MB", "flows over 10 MB"}
+	times := part{title: "Time in ms", heads: []string{"policy", "oracle %"}, about: []string{"order of flows", "the oracle's mean time as a share of this one's; 100 is as fast"}}
+	slow := part{title: "Slowdown (time over that of the flow alone)", heads: []string{"policy"}, about: []string{"order of flows"}}
+	for k, name := range names {
+		times.heads, slow.heads = append(times.heads, name, name+" p99"), append(slow.heads, name, name+" p99")
+		times.about = append(times.about, "mean time of "+what[k]+", in ms", "99th percentile of the same")
+		slow.about = append(slow.about, "mean slowdown of "+what[k], "99th percentile of the same")
+	}
+	if len(c.Seeds) > 1 {
+		times.heads = append(times.heads[:3], append([]string{"±"}, times.heads[3:]...)...)
+		times.about = append(times.about[:3], append([]string{"half of the 95 % interval of the mean over seeds"}, times.about[3:]...)...)
+	}
+	for i := range c.Policies {
+		p := &c.Policies[i]
+		share := "-"
+		if s := float64(p.ShareOfOracle); !math.IsNaN(s) {
+			share = strconv.FormatFloat(100*s, 'f', 1, 64)
+		}
+		t, s := []string{p.Name, share}, []string{p.Name}
+		for k, m := range p.Mean {
+			t = append(t, milli(m.Mean.Mean))
+			if k == 0 && len(c.Seeds) > 1 {
+				t = append(t, milli(m.Mean.Half))
+			}
+			t = append(t, milli(m.P99.Mean))
+			s = append(s, digits(m.Slow.Mean), digits(m.Slow9.Mean))
+		}
+		times.rows, slow.rows = append(times.rows, t), append(slow.rows, s)
+	}
+	return []part{times, slow}
+}
+
+// Table writes two tables, of times and of slowdowns.
+func Table(w io.Writer, c *Comparison) error {
+	fmt.Fprintf(w, "%s\n\n%s\n", c.Summary(), c.about())
+	for _, p := range c.parts() {
+		fmt.Fprintf(w, "\n%s\n", p.title)
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+		for _, cells := range append([][]string{p.heads}, p.rows...) {
+			fmt.Fprintln(t, strings.Join(cells, "\t")+"\t")
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+	}
+	for i, line := range c.notes() {
+		if i == 0 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintln(w, line)
+	}
+	return nil
+}
+
+// about describes the simulation in a line.
+func (c *Comparison) about() string {
+	s := &c.Setting
+	where := "one link of " + flow.FormatAmount(s.Rate) + "bit/s"
+	if s.Hosts > 0 {
+		how := "every port alone, delays added"
+		if s.Exact {
+			how = "exact"
+		}
+		where = fmt.Sprintf("%d hosts of %sbit/s, %s", s.Hosts, flow.FormatAmount(s.Rate), how)
+	}
+	low, high := math.Inf(1), math.Inf(-1)
+	for _, l := range c.Realised {
+		low, high = min(low, float64(l)), max(high, float64(l))
+	}
+	return fmt.Sprintf("%s, mean %s bytes, load %g (realised %.3f to %.3f) on %s; %d flows and %s, the first %d flows not counted",
+		s.Sizes, digits(Number(s.Mean)), s.Load, low, high, where, s.Flows, seeds(len(c.Seeds)), s.WarmUp)
+}
+
+func seeds(n int) string {
+	if n == 1 {
+		return "one seed"
+	}
+	return strconv.Itoa(n) + " seeds"
+}
+
+// find returns a policy by its name, nil where it was not simulated.
+func (c *Comparison) find(name string) *Policy {
+	for i := range c.Policies {
+		if c.Policies[i].Name == name {
+			return &c.Policies[i]
+		}
+	}
+	return nil
+}
+
+// The policy that the others are compared with.
+const baseline = "fair"
+
+// best is the one with the smallest mean time among those that need not know sizes exactly, the
+// baselines left out; nil without one.
+func (c *Comparison) best() *Policy {
+	var best *Policy
+	for i := range c.Policies {
+		p := &c.Policies[i]
+		if p.Name == Oracle || p.Name == baseline || strings.HasPrefix(p.Name, "fifo") {
+			continue
+		}
+		if best == nil || p.Mean[0].Mean.Mean < best.Mean[0].Mean.Mean {
+			best = p
+		}
+	}
+	return best
+}
+
+// Summary is the comparison in a sentence.
+func (c *Comparison) Summary() string {
+	best, fair := c.best(), c.find(baseline)
+	switch {
+	case best == nil:
+		return fmt.Sprintf("%d policies compared.", len(c.Policies))
+	case fair == nil:
+		return fmt.Sprintf("%s has the smallest mean time, %s ms; its short flows take %s ms.", best.Name, milli(best.Mean[0].Mean.Mean), milli(best.Mean[1].Mean.Mean))
+	}
+	change := func(k int) string {
+		a, b := float64(best.Mean[k].Mean.Mean), float64(fair.Mean[k].Mean.Mean)
+		switch {
+		case math.IsNaN(a) || math.IsNaN(b):
+			return "there are none"
+		case a <= b/2:
+			return fmt.Sprintf("%s times faster", digits(Number(b/a)))
+		case a <= b:
+			return fmt.Sprintf("%.1f %% faster", 100*(1-a/b))
+		}
+		return fmt.Sprintf("%.1f %% slower", 100*(a/b-1))
+	}
+	return fmt.Sprintf("%s against fair sharing: all flows %s in the mean, short ones %s, long ones %s.", best.Name, change(0), change(1), change(3))
+}
+
+// notes say what the figures do not mean.
+func (c *Comparison) notes() (notes []string) {
+	for i := range c.Policies {
+		p := &c.Policies[i]
+		if p.Thresholds != nil && !strings.Contains(p.Name, p.Thresholds.String()) {
+			notes = append(notes, fmt.Sprintf("%s: thresholds %s, found on other arrivals", p.Name, p.Thresholds))
+		}
+		if strings.HasPrefix(p.Name, "fifo") {
+			notes = append(notes, p.Name+": a model of the common queue with one parameter; its short flows are within a factor of two of real ones, so quote no ratio to it")
+		}
+	}
+	if c.Setting.Hosts > 0 && !c.Setting.Exact {
+		notes = append(notes, "the oracle is SRPT at every port by itself: no bound on a fabric")
+	}
+	if c.Setting.Load >= 1 {
+		notes = append(notes, "overload: times grow with the number of flows")
+	}
+	return notes
+}
