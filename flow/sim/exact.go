@@ -171,7 +171,7 @@ func (e *exact) leave(p int32, b int) {
 // settle levels what is asked for, band after band.
 func (e *exact) settle() {
 	for b := range e.bands {
-		for k := 0; k < len(e.work[b]); k++ {
+		for k := 0; k < len(e.work[b]); k++ { //nolint:intrange // level makes it longer
 			p := e.work[b][k]
 			e.deep[p] &^= 1 << b
 			e.level(p, b)

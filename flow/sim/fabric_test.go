@@ -38,7 +38,6 @@ func plainFabric(f Fabric, flows []Flow, thresholds flow.Thresholds, fct []float
 		id         int
 		sent, rate float64
 		band       int
-		fixed      bool
 	}
 	var list []*present
 	now := 0.

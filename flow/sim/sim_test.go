@@ -302,7 +302,7 @@ func public(b testing.TB, name string) *flow.Sizes {
 	}
 	file, err := os.Open(folder + "/flows/" + name + ".csv")
 	require.NoError(b, err)
-	defer file.Close()
+	defer func() { _ = file.Close() }() // only read
 	s, err := flow.ParseSizes(name, file, false)
 	require.NoError(b, err)
 	return s

@@ -26,7 +26,7 @@ func public(t *testing.T, name string) *flow.Sizes {
 	}
 	file, err := os.Open(folder + "/flows/" + name + ".csv")
 	require.NoError(t, err)
-	defer file.Close()
+	defer func() { _ = file.Close() }() // only read
 	s, err := flow.ParseSizes(name, file, false)
 	require.NoError(t, err)
 	return s
