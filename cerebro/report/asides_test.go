@@ -80,7 +80,7 @@ func TestPictureOfVerdict(t *testing.T) {
 	require.Equal(t, "learned", policy)
 	_, free, _ := contenders([]Comparison{c})
 	require.Equal(t, free.Policy, against)
-	require.Contains(t, newVerdict([]Comparison{c}).Text, " against "+against)
+	require.Contains(t, newVerdict([]Comparison{c}, nil).Text, " against "+against)
 	policy, against = Drawn(nil)
 	require.Empty(t, policy+against)
 }

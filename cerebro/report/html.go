@@ -19,9 +19,10 @@ var pageText string
 var pageTemplate = sheet.Template(pageText)
 
 // HTML writes the comparisons as one page without other files or network; its script only
-// highlights what the page shows. The notes follow the first table.
-func HTML(w io.Writer, comparisons []Comparison, notes []string) error {
-	p := newPage(comparisons)
+// highlights what the page shows. The paths are of the traces, as the command line gave them: the command that the page
+// proposes has them. The notes follow the first table.
+func HTML(w io.Writer, comparisons []Comparison, paths, notes []string) error {
+	p := newPage(comparisons, paths)
 	switch {
 	case p.Overview != nil:
 		p.Overview.Notes = append(p.Overview.Notes, notes...)
@@ -63,10 +64,10 @@ type section struct {
 	Charts                     []sheet.Chart
 }
 
-func newPage(comparisons []Comparison) page {
+func newPage(comparisons []Comparison, paths []string) page {
 	comparisons = bySaving(comparisons)
 	p := page{
-		Title: "Placement policies compared", Summary: Summary(comparisons), Verdict: newVerdict(comparisons), Cards: cards(comparisons),
+		Title: "Placement policies compared", Summary: Summary(comparisons), Verdict: newVerdict(comparisons, paths), Cards: cards(comparisons),
 		Assumed: assumptions(comparisons), Provenance: provenance(comparisons), Picture: newPicture(comparisons), Collapsed: len(comparisons) > 3,
 	}
 	seen := map[string]bool{}

@@ -195,7 +195,7 @@ func TestPictureSize(t *testing.T) {
 		if !p.Wide || p.Panels[0].Count > mostColumns || (machines > mostColumns) != strings.Contains(p.About, "One machine in") {
 			t.Errorf("%d machines: %d columns, wide %v: %s", machines, p.Panels[0].Count, p.Wide, p.About)
 		}
-		page := render(t, func(w io.Writer) error { return HTML(w, []Comparison{c}, nil) })
+		page := render(t, func(w io.Writer) error { return HTML(w, []Comparison{c}, nil, nil) })
 		if len(page) > 1_500_000 {
 			t.Errorf("%d machines: %d bytes", machines, len(page))
 		}

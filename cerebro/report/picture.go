@@ -122,7 +122,7 @@ func (c *Comparison) pictured(comparisons []Comparison) []*Result {
 	switch {
 	case policy != "":
 		add(c.result(against))
-	case newVerdict(comparisons).Text != "":
+	case newVerdict(comparisons, nil).Text != "":
 		add(c.result("current"))
 	default:
 		add(c.result(bestFitNames...))

@@ -327,7 +327,7 @@ func TestWaiting(t *testing.T) {
 		{[]Comparison{present}, "the present placement lets an item wait 3 s, bestfit 4 s, firstfit 1.5 s: firstfit lets an item wait 62 % less than bestfit."},
 	} {
 		require.Contains(t, Summary(tt.comparisons), tt.want)
-		page := render(t, func(w io.Writer) error { return HTML(w, tt.comparisons, nil) })
+		page := render(t, func(w io.Writer) error { return HTML(w, tt.comparisons, nil, nil) })
 		require.NotContains(t, page, "bound 0")
 		require.NotContains(t, page, "above the bound")
 		require.Contains(t, page, "wait s")

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
@@ -16,8 +17,9 @@ type verdict struct {
 }
 
 // newVerdict compares the learned policy, else the best one, with the best rule that is free and with the present
-// placement. Its text is empty where costs do not compare: where items are left out or wait.
-func newVerdict(list []Comparison) (v verdict) {
+// placement. Its text is empty where costs do not compare: where items are left out or wait. The command is for the traces at
+// the paths, as the command line gave them.
+func newVerdict(list []Comparison, paths []string) (v verdict) {
 	subject, free, current := contenders(list)
 	switch {
 	case subject == nil && free == nil:
@@ -68,28 +70,43 @@ func newVerdict(list []Comparison) (v verdict) {
 	if len(list) > 1 {
 		v.Text = strings.TrimSuffix(v.Text, ".") + fmt.Sprintf(" (means over %d traces).", len(list))
 	}
-	v.Next, v.Command = next(list, subject, free, worth)
+	v.Next, v.Command = next(paths, subject, free, worth)
 	return v
 }
 
-// next is what to do about a verdict, and the command for it.
-func next(list []Comparison, subject, free *Result, worth int) (text, command string) {
-	trace := list[0].Trace.Name
-	if len(list) > 1 {
-		trace = "TRACES"
+// Words are those of the command, for a page that breaks its line between them.
+func (v verdict) Words() []string { return strings.Split(v.Command, " ") }
+
+// next is what to do about a verdict, and the command for it, which a shell in the same folder takes as it is.
+func next(paths []string, subject, free *Result, worth int) (text, command string) {
+	var traces strings.Builder
+	for _, path := range paths {
+		traces.WriteString(" --trace " + shellWord(path))
 	}
+	tune := "sigma tune" + traces.String() + " --out policy.yaml"
 	file := strings.HasSuffix(subject.Policy, ".yaml")
 	switch {
 	case worth > 0 && file:
-		return "Apply it; it begins in shadow, where it decides nothing:", "kubectl apply -f " + subject.Policy
+		return "Apply it; it begins in shadow, where it decides nothing:", "kubectl apply -f " + shellWord(subject.Policy)
 	case worth > 0:
-		return "Learn a policy from these days, which may save more:", "sigma tune --trace " + trace + " --out policy.yaml"
+		return "Learn a policy from these days, which may save more:", tune
 	case free != nil && worth < 0:
-		return "Take the rule that is free, or learn a policy from recorded days:", "sigma tune --trace " + trace + " --out policy.yaml"
+		return "Take the rule that is free, or learn a policy from recorded days:", tune
 	case free != nil:
-		return "Learn a policy from recorded days, which says whether it is worth it:", "sigma tune --trace " + trace + " --out policy.yaml"
+		return "Learn a policy from recorded days, which says whether it is worth it:", tune
 	}
-	return "Compare with a policy that was learned:", "sigma compare --trace " + trace + " --policy current," + subject.Policy + ",learned"
+	return "Compare with a policy that was learned:", "sigma compare" + traces.String() + " --policy " + shellWord("current,"+subject.Policy+",learned")
+}
+
+// shellWord quotes what a shell would take apart or replace.
+func shellWord(s string) string {
+	plain := func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-./:,+=@%", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // contenders are the best learned policy, the best rule that is free and the present placement, of those that all
@@ -132,7 +149,7 @@ func Drawn(list []Comparison) (policy, against string) {
 	if subject == nil {
 		return "", ""
 	}
-	if free != nil && newVerdict(list).Text != "" {
+	if free != nil && newVerdict(list, nil).Text != "" {
 		return subject.Policy, free.Policy
 	}
 	if r := list[0].result(bestFitNames...); r != nil {

@@ -104,7 +104,7 @@ where they are under every policy. --repack and --repack=false override this.
 				return err
 			}
 			if page != "" {
-				err := durable.WriteFile(page, func(w io.Writer) error { return report.HTML(w, result.Comparisons, result.Notes) })
+				err := durable.WriteFile(page, func(w io.Writer) error { return report.HTML(w, result.Comparisons, paths, result.Notes) })
 				if err != nil {
 					return err
 				}
