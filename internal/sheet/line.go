@@ -35,7 +35,7 @@ type LineChart struct {
 
 // SVG returns the picture, empty where the lines have no length.
 func (p LineChart) SVG() template.HTML {
-	const height, top, foot, left = 348, 30, 58, 52
+	const height, top, foot, left = 358, 40, 58, 52
 	start, end, low, most := math.Inf(1), math.Inf(-1), p.Low, Max(p.High, p.Limit)
 	var ends []string
 	lost := false
