@@ -120,7 +120,7 @@ func (d *doctor) prometheus(ctx context.Context, namespace string) error {
 		if may, err := d.may(ctx, &proxy); err != nil {
 			return err
 		} else if !may {
-			d.add(check, Unknown, "kubectl auth can-i get services/proxy -n "+service, "the account may not ask %s by the API server's proxy", s.URL)
+			d.add(check, Unknown, "kubectl auth can-i get services --subresource=proxy -n "+service, "the account may not ask %s by the API server's proxy", s.URL)
 			continue
 		}
 		switch body, err := d.raw.Get().AbsPath(path).Param("query", "1").Do(ctx).Raw(); {
