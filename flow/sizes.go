@@ -105,7 +105,8 @@ func ParseSizes(name string, r io.Reader, steps bool) (*Sizes, error) {
 		return nil, csvError(name, err)
 	}
 	if head[0] != "size_bytes" || head[1] != "cdf" {
-		return nil, fmt.Errorf("%s:1: columns %q and %q, want size_bytes and cdf", name, head[0], head[1])
+		line, _ := in.FieldPos(0)
+		return nil, fmt.Errorf("%s:%d: columns %q and %q, want size_bytes and cdf", name, line, head[0], head[1])
 	}
 	var points []Point
 	for {

@@ -74,8 +74,9 @@ func TestPolicies(t *testing.T) {
 func TestRefused(t *testing.T) {
 	for want, change := range map[string]func(s *Simulation){
 		"--load 1: want less than 1, or --overload":           func(s *Simulation) { s.Load = 1 },
-		"--load NaN: want a number above 0":                   func(s *Simulation) { s.Load = math.NaN() },
-		"--load 0: want a number above 0":                     func(s *Simulation) { s.Load = 0 },
+		"--load NaN: want a number from .001 on":              func(s *Simulation) { s.Load = math.NaN() },
+		"--load 0: want a number from .001 on":                func(s *Simulation) { s.Load = 0 },
+		"--load 1e-300: want a number from .001 on":           func(s *Simulation) { s.Load = 1e-300 },
 		"--load 11: want at most 10":                          func(s *Simulation) { s.Load, s.Overload = 11, true },
 		"--rate 1: want 1k to 1000T":                          func(s *Simulation) { s.Rate = 1 },
 		"--hosts 1: want 2 to 10000":                          func(s *Simulation) { s.Hosts = 1 },

@@ -43,8 +43,8 @@ const (
 // Check says what is wrong, by flag.
 func (s *Simulation) Check() error {
 	switch {
-	case !(s.Load > 0) || math.IsInf(s.Load, 0):
-		return fmt.Errorf("--load %v: want a number above 0", s.Load)
+	case !(s.Load >= .001) || math.IsInf(s.Load, 0):
+		return fmt.Errorf("--load %v: want a number from .001 on", s.Load)
 	case s.Load >= 1 && !s.Overload:
 		return fmt.Errorf("--load %v: want less than 1, or --overload: from 1 on times grow without end", s.Load)
 	case s.Load > 10:

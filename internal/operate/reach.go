@@ -67,6 +67,12 @@ func (d *doctor) webhook(ctx context.Context, check, namespace string) error {
 		case apierrors.IsForbidden(err):
 			d.add(check, Unknown, "kubectl auth can-i create configmaps -n "+namespace, "it is probed by a dry run that the API server refuses: %s", oneLine(err.Error()))
 			return nil
+		case apierrors.IsNotFound(err): // the namespace
+			d.add(check, Lacks, "kubectl delete mutatingwebhookconfiguration sigma-mpa, if the autoscaler was removed", "its configuration names namespace %s, which is not there", namespace)
+			return nil
+		case apierrors.ReasonForError(err) != metav1.StatusReasonUnknown:
+			d.add(check, Unknown, "kubectl -n "+namespace+" get events", "the dry run that probes it failed: %s", oneLine(err.Error()))
+			return nil
 		case err != nil:
 			return d.explain("create", "configmaps", namespace, err)
 		case answer.GetAnnotations()[mpa.ProbeMark] != "":

@@ -95,6 +95,8 @@ func TestReach(t *testing.T) {
 		"no autoscaler":          {want: nil},
 		"reached":                {answers: map[string]string{hooks: configured, probe: reached}, want: []string{"webhook ok the API server reaches the autoscaler's, in namespace scaling"}},
 		"not reached":            {answers: map[string]string{hooks: configured, probe: created("{}")}, want: []string{"webhook lacks the API server gets no answer", "docs/mpa.md#is-the-webhook-reached"}},
+		"its namespace is gone":  {answers: map[string]string{hooks: configured}, want: []string{"webhook lacks its configuration names namespace scaling, which is not there", "kubectl delete mutatingwebhookconfiguration sigma-mpa"}},
+		"the dry run fails":      {answers: map[string]string{hooks: configured, probe: "503 another webhook fails"}, want: []string{"webhook unknown the dry run that probes it failed: "}},
 		"no right to look":       {answers: map[string]string{hooks: ""}, want: []string{"webhook unknown the account may not read mutatingwebhookconfigurations"}},
 		"no right to probe":      {answers: map[string]string{hooks: configured, probe: ""}, want: []string{"webhook unknown it is probed by a dry run", "kubectl auth can-i create configmaps -n scaling"}},
 		"of an earlier version":  {answers: map[string]string{hooks: strings.ReplaceAll(configured, mpa.ProbeWebhook, "other")}, want: []string{"webhook unknown mutatingwebhookconfigurations sigma-mpa has no webhook probe."}},

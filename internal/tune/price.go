@@ -61,21 +61,16 @@ func (r *run) searchPrice(ctx context.Context) error {
 	for _, price := range prices {
 		settings = append(settings, policy.Soft{Mode: binpack.SoftTrade, Price: price})
 	}
-	found, err := r.priceRows(ctx, r.split.before, object, settings)
+	found, waits, err := r.priceRows(ctx, r.split.before, object, settings)
 	if err != nil {
 		return err
 	}
-	best := 0
-	for i := range found {
-		if found[i].Extra <= most && found[i].GivenUp < found[best].GivenUp {
-			best = i
-		}
-	}
+	best := leastGivenUp(found, waits, most)
 	judged := []policy.Soft{settings[0], settings[1]}
 	if best > 1 {
 		judged = append(judged, settings[best])
 	}
-	test, err := r.priceRows(ctx, r.split.test, object, judged)
+	test, _, err := r.priceRows(ctx, r.split.test, object, judged)
 	if err != nil {
 		return err
 	}
@@ -87,21 +82,33 @@ func (r *run) searchPrice(ctx context.Context) error {
 	return nil
 }
 
-// priceRows are what settings cost on a part beside the first of them, which ignores preferences.
-func (r *run) priceRows(ctx context.Context, part []span, object *policy.Object, settings []policy.Soft) (rows []PriceRow, err error) {
+// leastGivenUp is the row that gives up least of those that cost at most so much and under which no pod waits longer;
+// the first where there is none.
+func leastGivenUp(rows []PriceRow, waits []bool, most float64) (best int) {
+	for i := range rows {
+		if !waits[i] && rows[i].Extra <= most && rows[i].GivenUp < rows[best].GivenUp {
+			best = i
+		}
+	}
+	return best
+}
+
+// priceRows are what settings cost on a part beside the first of them, which ignores preferences, and under which
+// of them pods wait longer than under that one.
+func (r *run) priceRows(ctx context.Context, part []span, object *policy.Object, settings []policy.Soft) (rows []PriceRow, waits []bool, err error) {
 	var list []*candidate
 	for i := range settings {
 		o := *object
 		o.Spec.Soft = &settings[i]
 		p, err := r.cfg.Target.policy(&o, r.cfg.Seed)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		list = append(list, &candidate{name: string(settings[i].Mode), policy: p, prefers: true})
 	}
 	all, err := judge(ctx, r.traces, part, list, r.cfg.Seed, r.cfg.Workers)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	base := all[0].sum()
 	for i, s := range settings {
@@ -110,9 +117,9 @@ func (r *run) priceRows(ctx context.Context, part []span, object *policy.Object,
 		if sum.preferring > 0 {
 			row.GivenUp = round(100 * sum.givenUp / sum.preferring)
 		}
-		rows = append(rows, row)
+		rows, waits = append(rows, row), append(waits, !r.allows(all[i], all[0]))
 	}
-	return rows, nil
+	return rows, waits, nil
 }
 
 func (p *Preferences) text() string {

@@ -72,3 +72,11 @@ func TestPriceOfPreferences(t *testing.T) {
 	require.Nil(t, out.Preferences)
 	require.Equal(t, "the price of preferences was not searched: no pod of the history prefers anything", out.Notes[len(out.Notes)-1])
 }
+
+// A setting under which pods wait longer costs nothing for them, and is out.
+func TestLeastGivenUp(t *testing.T) {
+	rows := []PriceRow{{GivenUp: 9}, {GivenUp: 0, Extra: 1}, {GivenUp: 2, Extra: 1}, {GivenUp: 1, Extra: 3}}
+	require.Equal(t, 1, leastGivenUp(rows, make([]bool, 4), 2))
+	require.Equal(t, 2, leastGivenUp(rows, []bool{false, true, false, false}, 2))
+	require.Zero(t, leastGivenUp(rows, []bool{false, true, true, false}, 2))
+}
