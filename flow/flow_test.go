@@ -119,6 +119,7 @@ func TestDraws(t *testing.T) {
 func TestRefusedSizes(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                    "f.csv: no line",
+		"# c\n\nsize,cdf\n":                   `f.csv:3: columns "size" and "cdf", want size_bytes and cdf`,
 		"size,cdf\n":                          `f.csv:1: columns "size" and "cdf", want size_bytes and cdf`,
 		"size_bytes,cdf\n":                    "f.csv: no sizes",
 		"size_bytes,cdf\n1,0\n2,x\n":          `f.csv:3: cdf: "x" is no number`,
