@@ -280,7 +280,7 @@ func TestTrial(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, i == 9, done)
 	}
-	// Another limit begins anew, and so does time that runs back; failures end at once.
+	// Another limit begins a trial, and so does time that runs back; failures end at once.
 	_, _, _ = tr.Add(window(30, 100))
 	other := window(31, 100)
 	other.Limit = Some(9)

@@ -2,7 +2,7 @@ package capacity
 
 import "fmt"
 
-// law decides anew with each trial: the demand is cpu ÷ answers, the time inside is the
+// law decides after each trial: the demand is cpu ÷ answers, the time inside is the
 // number inside ÷ the rate (Little), and the closed network that has both gives the
 // smallest limit with .97 of the best throughput.
 type law struct {

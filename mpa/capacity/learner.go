@@ -125,7 +125,7 @@ type kind struct {
 // kinds in the order that comparisons list them; the first is the default.
 var kinds = []kind{
 	{"law+walk", "the law's limit, steps around it while they pay, then frozen until drift", newWalk},
-	{"law", "demand, Little's law and the closed network, decided anew with every trial", newLaw},
+	{"law", "demand, Little's law and the closed network, after every trial", newLaw},
 	{"golden", "golden section on the list of limits", newGolden},
 	{"ucb", "upper confidence bounds, an arm a limit", newUCB},
 	{"gradient2", "Netflix's limiter by the gradient of latency", newGradient2},

@@ -18,7 +18,7 @@ type Trial struct {
 }
 
 // Add takes a window and returns the whole trial's where it has ended. A window at another
-// limit than those before begins the trial anew, as does one that is not later. What
+// limit than those before begins another trial, as does one that is not later. What
 // cannot be a window is refused with its field.
 func (t *Trial) Add(w Window) (whole Window, done bool, err error) {
 	if err := w.Check(); err != nil {

@@ -142,7 +142,7 @@ func (l *walk) isDrift(w *Window) bool {
 	return found
 }
 
-// off asks a detector, which a walk that is not frozen sets anew each time, so that only a
+// off asks a detector, which a walk that is not frozen sets again each time, so that only a
 // large change counts while the reference still moves.
 func (l *walk) off(p *drift.PageHinkley, x float64, before int) bool {
 	if !l.frozen || !p.Ready() {

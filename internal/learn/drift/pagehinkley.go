@@ -183,7 +183,7 @@ func (p *PageHinkley) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Expect starts the detector anew with a reference that is known: the median and the robust
+// Expect starts the detector again with a reference that is known: the median and the robust
 // deviation of values without a change.
 func (p *PageHinkley) Expect(middle, deviation float64) error {
 	if math.IsNaN(middle) || math.IsInf(middle, 0) || !(deviation > 0) || math.IsInf(deviation, 0) {
