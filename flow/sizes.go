@@ -133,11 +133,17 @@ func ParseSizes(name string, r io.Reader, steps bool) (*Sizes, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+	if s.Mean() < 1 {
+		return nil, fmt.Errorf("%s: size_bytes: the mean is %g, want at least one byte", name, s.Mean())
+	}
 	return s, nil
 }
 
 func csvError(name string, err error) error {
 	if e, ok := errors.AsType[*csv.ParseError](err); ok {
+		if errors.Is(err, csv.ErrFieldCount) {
+			return fmt.Errorf("%s:%d: want two columns, size_bytes and cdf", name, e.Line)
+		}
 		return fmt.Errorf("%s:%d: %w", name, e.Line, e.Err)
 	}
 	return fmt.Errorf("%s: %w", name, err)

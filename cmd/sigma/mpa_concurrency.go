@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -263,11 +264,13 @@ func readWindows(file string) ([]capacity.Window, error) {
 		}
 		err := w.Check()
 		switch {
+		case dec.More():
+			err = errors.New("there is more than one window on the line")
 		case err != nil:
 		case !w.Limit.Known || w.Limit.Number < 1:
-			err = fmt.Errorf("limit: want the limit of the window, from 1")
+			err = errors.New("limit: want the limit of the window, from 1")
 		case !w.Answered.Known:
-			err = fmt.Errorf("answered: it is missing")
+			err = errors.New("answered: it is missing")
 		case w.Time.Before(before):
 			err = fmt.Errorf("time: %s is before the line above", w.Time.Format(time.RFC3339))
 		}
