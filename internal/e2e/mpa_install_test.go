@@ -219,7 +219,7 @@ func TestMPARights(t *testing.T) {
 		s.startPart(t, c, "updater", "--evict-after=1s"),
 		s.startPart(t, c, "admission"),
 	}
-	rounds := func(t *testing.T, prefix string) {
+	rounds := func(t *testing.T, prefix string, webhooks ...*e2e.MPA) {
 		for _, round := range [][2]string{{"Deployment", "InPlace"}, {"StatefulSet", "Recreate"}} {
 			kind, mode := round[0], round[1]
 			name := prefix + strings.ToLower(mode)
@@ -248,12 +248,24 @@ func TestMPARights(t *testing.T) {
 						}
 					}
 				}
-				return fmt.Sprintf("%d of %d\n%s", large, all, statusOf(t, c, ns, name)), all >= 4 && large == all
+				done := all >= 4 && large == all
+				if done {
+					return "", true
+				}
+				var said []string // by the webhook, of all pods so far
+				for _, w := range webhooks {
+					for _, result := range []string{"sized", "same", "no-object", "off", "no-recommendation", "refused", "template-newer", "kept", "failed"} {
+						if n := w.Metric(t, "sigma_mpa_admission_pods_total", fmt.Sprintf("result=%q", result)); n > 0 {
+							said = append(said, fmt.Sprint(n, " ", result))
+						}
+					}
+				}
+				return fmt.Sprintf("%d of %d; the webhook: %s\n%s", large, all, strings.Join(said, ", "), statusOf(t, c, ns, name)), false
 			})
 			c.Kubectl(t, "", "delete", kind, name, "-n", ns)
 		}
 	}
-	rounds(t, "apart-")
+	rounds(t, "apart-", apart[2])
 	require.NotZero(t, apart[2].Metric(t, "sigma_mpa_admission_pods_total", `result="sized"`))
 	require.NotZero(t, apart[1].Metric(t, "sigma_mpa_evictions_total", `outcome="Evicted"`))
 	events := c.Kubectl(t, "", "get", "events", "-n", ns, "-o", `jsonpath={range .items[*]}{.source.component} {.reason}{"\n"}{end}`)
@@ -271,7 +283,7 @@ func TestMPARights(t *testing.T) {
 		s.startPart(t, c, "all", append(flags, "--evict-after=1s")...),
 		s.startPart(t, c, "all", append(flags, "--evict-after=1s")...),
 	}
-	rounds(t, "all-")
+	rounds(t, "all-", all...)
 	requireAllowed(t, all...)
 	// The second replica leads after the first has ended.
 	for _, p := range all {

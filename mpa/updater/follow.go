@@ -27,6 +27,9 @@ const (
 	// evictionWait is when an eviction that had to wait is tried again, if no event comes
 	// first.
 	evictionWait = 10 * time.Second
+	// webhookLag is how long the webhook's cache may not know a size: a pod that is evicted
+	// within it would come back with its former one.
+	webhookLag = 2 * time.Second
 )
 
 // A count of pods by what stands between them and their size.
@@ -82,7 +85,12 @@ func (u *updater) follow(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 	if c.deferred > 0 || c.inProgress > 0 {
 		after = min(cacheLag, max(u.EvictAfter/10, time.Second))
 	}
-	if len(c.evict) > 0 && failed == nil {
+	switch soon := a.Sizes.Time.Add(u.webhookLag).Sub(u.clock.Now()); {
+	case len(c.evict) == 0 || failed != nil:
+	case soon > 0 && soon <= u.webhookLag: // else clocks differ
+		after = soon
+		c.waiting = max(1, c.waiting)
+	default:
 		after = evictionWait
 		failed = u.evict(ctx, m, o, own, w, c, want)
 	}
@@ -238,9 +246,10 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 const nodeCapacity metav1.CauseType = "NodeCapacity"
 
 // isYoung reports whether a pod is not evicted for the size of a time: it was created since,
-// or all evictions are spent. A creation time has whole seconds.
+// or all evictions are spent. A creation time has whole seconds: one of the same second may be
+// from before, and such a pod would keep its former size for good.
 func isYoung(pod *corev1.Pod, size time.Time, spent bool) bool {
-	return spent || !pod.CreationTimestamp.Time.Before(size.Truncate(time.Second))
+	return spent || pod.CreationTimestamp.After(size)
 }
 
 // count counts a pod for which every possible resize was requested.

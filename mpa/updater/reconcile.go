@@ -26,12 +26,13 @@ import (
 
 type updater struct {
 	Options
-	client  client.Client
-	direct  client.Reader // reads from the API server, not from a cache
-	clock   clock.PassiveClock
-	evictor *evict.Evictor
-	events  record.EventRecorder
-	metrics *meters
+	client     client.Client
+	direct     client.Reader // reads from the API server, not from a cache
+	clock      clock.PassiveClock
+	evictor    *evict.Evictor
+	events     record.EventRecorder
+	metrics    *meters
+	webhookLag time.Duration // after a new size, nothing is evicted for so long
 
 	mu      sync.Mutex
 	objects map[types.NamespacedName]*object

@@ -96,7 +96,7 @@ func Setup(m manager.Manager, o Options) error {
 		Options: o, client: m.GetClient(), direct: m.GetAPIReader(), clock: clock.RealClock{},
 		// The recorder that replaces it folds events of one reason and keeps the first text only.
 		events:  m.GetEventRecorderFor(v1alpha1.OwnerUpdater), //nolint:staticcheck // see above
-		metrics: newMetrics(), objects: map[types.NamespacedName]*object{},
+		metrics: newMetrics(), objects: map[types.NamespacedName]*object{}, webhookLag: webhookLag,
 	}
 	u.evictor = evict.New(actuate.Cluster(u.client, u.direct), evict.Updater, o.Evictions, u.clock)
 	if err := u.metrics.register(metrics.Registry); err != nil {
