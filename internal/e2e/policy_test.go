@@ -80,9 +80,9 @@ func (p *prompt) revisions(want int) []string {
 	p.Helper()
 	var rows []string
 	within(p.T, "the history", func() (string, bool) {
-		_, out := p.run("policy", "history", "general")
+		code, out := p.run("policy", "history", "general")
 		rows = strings.Split(strings.TrimSpace(out), "\n")[1:]
-		return out, len(rows) == want
+		return out, code == 0 && len(rows) == want
 	})
 	return rows
 }
