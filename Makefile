@@ -48,14 +48,14 @@ release: ## all that users install in out/release, and the images for `make push
 		--revision "$$(git rev-parse HEAD 2>/dev/null)" --registry '$(REGISTRY)' --url '$(URL)'
 
 .PHONY: release-test
-release-test: ## build, push, pull and run every image of this architecture; the chart's objects are kustomize's (4 CPU-minutes cold)
-	cd hack/release && go test ./...
+release-test: ## build, push, pull and run every image of this architecture; the chart's objects are kustomize's; SHORT=-short: for no other system (4 CPU-minutes cold)
+	cd hack/release && go test $(SHORT) ./...
 
 .PHONY: race
 race: ## the race detector on the packages that start goroutines
-	go test -race -short $(RACE)
-	go test -race -short -run ServesMany ./binpack/learned/planned
-	go test -race -short -run '^TestProgress' ./cmd/sigma
+	CGO_ENABLED=1 go test -race -short $(RACE)
+	CGO_ENABLED=1 go test -race -short -run ServesMany ./binpack/learned/planned
+	CGO_ENABLED=1 go test -race -short -run '^TestProgress' ./cmd/sigma
 
 .PHONY: lint
 lint: ## golangci-lint as pinned in hack/lint (the first run builds it and fills its cache, and may wait for minutes)
@@ -66,8 +66,8 @@ vuln: ## known vulnerabilities in what this tree reaches; not in the gate, since
 	hack/vuln/run.sh
 
 .PHONY: fuzz
-fuzz: ## every fuzz target in turn, FUZZTIME=60s in all
-	hack/fuzz.sh $(FUZZTIME)
+fuzz: ## every fuzz target in turn, FUZZTIME=60s in all; WITHOUT=k8s.io: none of packages that import it
+	hack/fuzz.sh $(FUZZTIME) $(WITHOUT)
 
 .PHONY: bench
 bench: ## speed of the packing core as Markdown: ratios to plain twins and rates by size (5 CPU-minutes)

@@ -40,21 +40,17 @@ func checkout(programs ...string) *source {
 }
 
 // TestImages builds a program's image, pushes it to a registry, pulls it from there, and
-// runs what it unpacks to in a root of its own. With -short it takes one program.
+// runs what it unpacks to in a root of its own.
 func TestImages(t *testing.T) {
-	all := programs
-	if testing.Short() {
-		all = programs[:1]
-	}
 	dir := t.TempDir()
-	require.NoError(t, writeImages(t.Context(), checkout(all...), dir, io.Discard))
+	require.NoError(t, writeImages(t.Context(), checkout(programs...), dir, io.Discard))
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
 	host := strings.TrimPrefix(server.URL, "http://")
 	var out bytes.Buffer
 	require.NoError(t, pushImages(t.Context(), dir, host, "", &out))
 
-	for _, p := range all {
+	for _, p := range programs {
 		t.Run(p, func(t *testing.T) {
 			ref, err := name.NewTag(host + "/" + p + ":" + testVersion)
 			require.NoError(t, err)
