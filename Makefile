@@ -52,10 +52,10 @@ release-test: ## build, push, pull and run every image of this architecture; the
 	cd hack/release && go test $(SHORT) ./...
 
 .PHONY: race
-race: ## the race detector on the packages that start goroutines
-	CGO_ENABLED=1 go test -race -short $(RACE)
+race: ## the race detector on the packages that start goroutines; WITHOUT=k8s.io/client-go: on none that imports it
+	CGO_ENABLED=1 go test -race -short $$(hack/without.sh '$(WITHOUT)' $(RACE))
 	CGO_ENABLED=1 go test -race -short -run ServesMany ./binpack/learned/planned
-	CGO_ENABLED=1 go test -race -short -run '^TestProgress' ./cmd/sigma
+	[[ -n '$(WITHOUT)' ]] || CGO_ENABLED=1 go test -race -short -run '^TestProgress' ./cmd/sigma
 
 .PHONY: lint
 lint: ## golangci-lint as pinned in hack/lint (the first run builds it and fills its cache, and may wait for minutes)
