@@ -44,8 +44,7 @@ if [[ ! -d $programs ]]; then
 		name=${package##*/}
 		if [[ $name == v3 ]]; then name=etcd; fi
 		echo "controlplane: building $name" >&2
-		# -p 1: linking beside compiling needs twice the memory and saves no CPU time.
-		go build -p 1 "${flags[@]}" -o "$building/$name" "$package"
+		go build "${flags[@]}" -o "$building/$name" "$package"
 	done
 	chmod 755 "$building"
 	mv "$building" "$programs" # atomic: nobody sees half of it

@@ -30,7 +30,7 @@ if [[ ! -d $folder ]]; then
 	building=$(mktemp -d "$cache/building-XXXXXX")
 	trap 'rm -rf "$building"' EXIT
 	echo 'prometheus: building' >&2
-	go build -p 1 "${flags[@]}" -o "$building/prometheus" "$package"
+	go build "${flags[@]}" -o "$building/prometheus" "$package"
 	chmod 755 "$building"
 	mv "$building" "$folder" # atomic: nobody sees half of it
 	trap - EXIT
