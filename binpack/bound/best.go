@@ -39,6 +39,9 @@ type Options struct {
 	Enough float64
 	// Steps asks [BestOverTime] for the bound at each moment.
 	Steps bool
+	// Moves says that items may be moved, one after the other: each leaves its machine and then goes
+	// where it may be placed.
+	Moves bool
 }
 
 // Bounds are the bounds of one demand.
@@ -79,7 +82,7 @@ type Step struct {
 // When the context ends, the linear programs stop, and Best returns what is proven
 // by then.
 func Best(ctx context.Context, inst *binpack.Instance, items []int64, opt Options) Bounds {
-	inst = perMachine(inst, items)
+	inst = perMachine(inst, items, opt.Moves)
 	volume := Volume(inst, items)
 	needs := needsOf(inst, items)
 	out := Bounds{Bound: volume, Each: []Bound{volume}}

@@ -177,7 +177,7 @@ func needsOf(inst *binpack.Instance, items []int64) []need {
 // needs most machines for itself: a group of n items with limit k needs ceil(n/k),
 // more when its items are large, and as many as its spread says.
 func Limit(inst *binpack.Instance, items []int64) Bound {
-	return limitOf(needsOf(perMachine(inst, items), items))
+	return limitOf(needsOf(perMachine(inst, items, false), items))
 }
 
 // limitOf is the bound of the group that needs most.

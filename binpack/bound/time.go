@@ -17,7 +17,7 @@ func BestOverTime(ctx context.Context, inst *binpack.Instance, changes []Change,
 	if !departs(changes) {
 		return Best(ctx, inst, sumOf(inst, changes), opt)
 	}
-	inst = perMachine(inst, nil)
+	inst = perMachine(inst, nil, opt.Moves)
 	volume := VolumeOverTime(inst, changes, measureFrom)
 	f := newFollower(inst, changes)
 	over := f.run(changes, measureFrom)

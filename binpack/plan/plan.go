@@ -37,6 +37,8 @@ type Options struct {
 	// Loosened is the instance for the bounds: without the constraints that what
 	// stands breaks. nil = the same.
 	Loosened *binpack.Instance
+	// Moves makes the bound hold for placements after moves, too (see [bound.Options]).
+	Moves bool
 	// Work of the linear programs, as in [bound.Options], that may raise the bound when
 	// the first search has not met it; 0 = none.
 	Work int64
@@ -134,7 +136,7 @@ func Pack(ctx context.Context, inst *binpack.Instance, items []int64, opt Option
 	numberKinds(inst, &out)
 	out.Bound = s.least
 	if !out.Complete() {
-		out.Bound = bound.Best(ctx, opt.Loosened, s.all(nil), bound.Options{}).Bound
+		out.Bound = bound.Best(ctx, opt.Loosened, s.all(nil), bound.Options{Moves: opt.Moves}).Bound
 	}
 	out.Proven = out.Complete() && out.Cost <= out.Bound.Cost
 	return out
@@ -164,6 +166,7 @@ func (s *searches) all(without []int64) []int64 {
 }
 
 func (s *searches) bound(ctx context.Context, opt bound.Options) bound.Bound {
+	opt.Moves = s.opt.Moves
 	return bound.Best(ctx, s.opt.Loosened, s.all(hopeless(s.inst, s.items)), opt).Bound
 }
 

@@ -143,7 +143,7 @@ func (a *app) replayTo(ctx context.Context, t, played *trace.Trace, found compar
 			return err
 		}
 	}
-	compare.PrintRun(a.stdout, head, compare.Bound(played, options.Seed, options.Order), found, run)
+	compare.PrintRun(a.stdout, head, compare.Bound(played, options.Seed, options.Order, head.Moving), found, run)
 	return violated(run.Violations)
 }
 

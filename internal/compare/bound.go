@@ -22,14 +22,14 @@ type limit struct{ best, volume report.Bound }
 // requests, so the bound of the file's order may be far from the others'.
 func meanBound(ctx context.Context, t *trace.Trace, deletes bool, seed uint64, orders int, opt bound.Options) limit {
 	if orders == 0 || !deletes {
-		return limitOf(t, Bounds(ctx, t, seed, 0, opt))
+		return limitOf(t, Bounds(ctx, t, seed, 0, opt), opt.Moves)
 	}
 	opt.Work /= int64(orders)
 	mean := limit{}
 	steps := opt.Steps
 	for i := range orders {
 		opt.Steps = steps && i == 0
-		l := limitOf(t, Bounds(ctx, t, seed, i+1, opt))
+		l := limitOf(t, Bounds(ctx, t, seed, i+1, opt), opt.Moves)
 		if opt.Steps {
 			mean.best.Steps = l.best.Steps
 		}
@@ -57,8 +57,8 @@ func sum(to *report.Bound, b report.Bound) {
 	}
 }
 
-func limitOf(t *trace.Trace, b bound.Bounds) limit {
-	l := limit{ReportBound(t, b.Bound), ReportBound(t, b.Each[0])}
+func limitOf(t *trace.Trace, b bound.Bounds, moves bool) limit {
+	l := limit{ReportBound(t, b.Bound, moves), ReportBound(t, b.Each[0], moves)}
 	for _, s := range b.Steps {
 		l.best.Steps = append(l.best.Steps, report.Step{Time: s.Time, Value: float64(s.Machines)})
 	}
@@ -66,10 +66,10 @@ func limitOf(t *trace.Trace, b bound.Bounds) limit {
 }
 
 // Bound is the lower bound of a trace in an order of arrival, by the methods that cost
-// little. It includes the proven optimum that the trace's source states
-// (source.optimal).
-func Bound(t *trace.Trace, seed uint64, order int) report.Bound {
-	return ReportBound(t, Bounds(context.Background(), t, seed, order, bound.Options{}).Bound)
+// little; with moves, it also holds where a replay moves items. It includes the proven optimum that
+// the trace's source states (source.optimal).
+func Bound(t *trace.Trace, seed uint64, order int, moves bool) report.Bound {
+	return ReportBound(t, Bounds(context.Background(), t, seed, order, bound.Options{Moves: moves}).Bound, moves)
 }
 
 // Bounds computes all bounds of a trace's events in an order of arrival.
@@ -151,19 +151,23 @@ func keepRules(rules []binpack.Rule, places iter.Seq[map[int32]int32]) {
 }
 
 // ReportBound converts a bound for a report and adds the optimum that the trace states.
-func ReportBound(t *trace.Trace, b bound.Bound) report.Bound {
+func ReportBound(t *trace.Trace, b bound.Bound, moves bool) report.Bound {
 	out := report.Bound{
 		Machines: b.Machines, Cost: b.Cost,
 		MachineSeconds: b.MachineSeconds, CostSeconds: b.CostSeconds, Method: b.Method,
 	}
-	if v, ok := optimal(t); ok && v >= out.Cost { // below a proven bound it is a mistake
+	if v, ok := optimal(t, moves); ok && v >= out.Cost { // below a proven bound it is a mistake
 		out.Optimal = &v
 	}
 	return out
 }
 
-// optimal is the least cost that a trace states.
-func optimal(t *trace.Trace) (cost float64, ok bool) {
+// optimal is the least cost that a trace states: of placements, so with moves, which may empty a
+// zone within a skew above 1, it states none.
+func optimal(t *trace.Trace, moves bool) (cost float64, ok bool) {
+	if moves && slices.ContainsFunc(t.Instance.Groups, func(g binpack.Group) bool { return g.Zone.Skew > 1 }) {
+		return 0, false
+	}
 	switch v := t.Source["optimal"].(type) {
 	case int:
 		return float64(v), true
@@ -184,7 +188,7 @@ func Disproved(t *trace.Trace, deletes bool, found Found, run cerebro.Run) error
 		}
 		cost = dearest * float64(run.PeakMachines) // at least the peak's
 	}
-	stated, ok := optimal(t)
+	stated, ok := optimal(t, run.Moves > 0)
 	_, past := found.Policy.(cerebro.Follower) // which need not keep the constraints
 	shuffled := deletes && run.Order > 0       // departures moved: another task
 	if !ok || past || shuffled || run.Unplaced > 0 || run.Violations > 0 {

@@ -33,7 +33,7 @@ type MethodBound struct {
 // linear programs.
 func NewBoundReport(ctx context.Context, t *trace.Trace, head report.Trace, work int64) BoundReport {
 	all := Bounds(ctx, t, 0, 0, bound.Options{Work: work})
-	b := BoundReport{Trace: head, Bound: ReportBound(t, all.Bound), Bounds: []MethodBound{}}
+	b := BoundReport{Trace: head, Bound: ReportBound(t, all.Bound, false), Bounds: []MethodBound{}}
 	for _, e := range all.Each {
 		b.Bounds = append(b.Bounds, MethodBound{e.Method, e.Machines, e.Cost, e.MachineSeconds, e.CostSeconds, e.Stopped})
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/sigma-scheduler/sigma/benchdata/generate"
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/bound"
+	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
@@ -182,17 +183,58 @@ func TestBoundOfWhatStands(t *testing.T) {
 	tr.Requests = []trace.Request{{Name: "x", Count: 2}, {Name: "y", App: 1, Count: 2}}
 	tr.Initial = 2
 	tr.Placed = []trace.Placed{{Request: 0, Count: 2}, {Request: 1, Count: 2}}
-	require.Equal(t, 1, Bound(tr, 1, 0).Machines)
+	require.Equal(t, 1, Bound(tr, 1, 0, false).Machines)
 	require.Equal(t, 1, Bounds(context.Background(), tr, 1, 0, bound.Options{Work: 1e6}).Machines)
-	require.Equal(t, 3, Bound(tr.FromEmpty(), 1, 0).Machines, "a machine for both of a, one for each of b")
+	require.Equal(t, 3, Bound(tr.FromEmpty(), 1, 0, false).Machines, "a machine for both of a, one for each of b")
 	require.Equal(t, int32(1), in.Groups[1].Limit)
 	require.Zero(t, in.Rules[0].Max)
 
 	in.Machines[0].Zone = "x"
 	in.Groups[1] = binpack.Group{Name: "b", Zone: binpack.ZoneLimits{Limit: 1, SpreadMin: 2, Skew: 1}}
 	in.Rules, in.ZoneRules = nil, in.Rules
-	require.Equal(t, 1, Bound(tr, 1, 0).Machines, "by zone too")
-	require.Equal(t, 3, Bound(tr.FromEmpty(), 1, 0).Machines)
+	require.Equal(t, 1, Bound(tr, 1, 0, false).Machines, "by zone too")
+	require.Equal(t, 3, Bound(tr.FromEmpty(), 1, 0, false).Machines)
 	require.Equal(t, int32(1), in.Groups[1].Zone.Limit)
 	require.Zero(t, in.ZoneRules[0].Max)
+}
+
+// LeastAllocated leaves five items with skew 2 in three zones as 3, 1 and 1. Rebalancing empties a zone, so
+// two machines are enough, which the bound of a replay with moves knows. So it is where the optimum
+// is stated or planned.
+func TestBoundWithMoves(t *testing.T) {
+	tr := oneApp()
+	in := tr.Instance
+	in.Fleet, in.Machines = binpack.Fixed, nil
+	for i, capacity := range []int64{30, 6, 6} {
+		zone := string('x' + rune(i))
+		in.Machines = append(in.Machines, binpack.MachineLine{Name: zone, Zone: zone, Count: 1, Capacity: []int64{capacity}, Cost: 1})
+	}
+	in.Groups[0].Zone.Skew = 2
+	in.Apps[0].Demand = []int64{1}
+	in.Groups = append(in.Groups, binpack.Group{Name: "late"})
+	in.Apps = append(in.Apps, binpack.App{Name: "late", Group: 1, Demand: []int64{1}, Expected: -1, Lifetime: -1})
+	tr.Requests = []trace.Request{{Name: "r", Count: 5}, {Name: "late", App: 1, Count: 1}}
+	tr.Events = []trace.Event{{Request: 0, Count: 5}, {Time: 100, Request: 1, Count: 1}}
+	for _, moves := range []bool{false, true} {
+		for _, planned := range []bool{false, true} {
+			opt := Options{Workers: 1, Plan: planned}
+			want := 3
+			if moves {
+				opt.Rebalance, want = &cerebro.Rebalance{Every: 10, Moves: 1}, 2
+			}
+			tr.Source = map[string]any{"optimal": 3}
+			result, err := Run(t.Context(), []*trace.Trace{tr}, []string{"leastallocated"}, Catalog{}, opt)
+			require.NoError(t, err)
+			c := result.Comparisons[0]
+			require.Equal(t, want, c.Results[0].Runs[0].Machines)
+			require.Equal(t, want, c.Bound.Machines, "moves %v, planned %v", moves, planned)
+			require.Equal(t, !moves, c.Bound.Optimal != nil)
+			require.Equal(t, moves, Bound(tr, 1, 0, moves).Optimal == nil)
+		}
+	}
+	in.Groups[0].Zone.Skew = 1 // with skew 1 no zone is emptied
+	result, err := Run(t.Context(), []*trace.Trace{tr}, []string{"leastallocated"}, Catalog{}, Options{Workers: 1, Rebalance: &cerebro.Rebalance{Every: 10, Moves: 1}})
+	require.NoError(t, err)
+	require.Equal(t, 3, result.Comparisons[0].Bound.Machines)
+	require.InDelta(t, 3, *result.Comparisons[0].Bound.Optimal, 0)
 }

@@ -229,6 +229,8 @@ func (w *worker) replay(t task) error {
 	return nil
 }
 
+func (c *comparison) moves() bool { return c.opt.Repair != nil || c.opt.Rebalance != nil }
+
 // limit is the bound of a trace, with notes on it; none where items may wait, since a bound
 // of items at their times is none of items that came later.
 func (c *comparison) limit(ctx context.Context, i int, deletes bool, r *Result) (limit, error) {
@@ -240,7 +242,7 @@ func (c *comparison) limit(ctx context.Context, i int, deletes bool, r *Result) 
 		return limit{}, nil
 	}
 	opt := c.opt.Bound
-	opt.Steps = c.opt.Samples > 0
+	opt.Steps, opt.Moves = c.opt.Samples > 0, c.moves()
 	l := meanBound(ctx, c.played[i], deletes, c.opt.Seed, c.opt.Orders, opt)
 	if err := c.disproved(i, deletes); err != nil {
 		return limit{}, err
@@ -274,7 +276,7 @@ func (c *comparison) result(ctx context.Context) (Result, error) {
 			}
 		}
 		head.Seed, head.Orders, head.Retry = c.opt.Seed, c.opt.Orders, c.opt.Retry
-		head.Moving = c.opt.Repair != nil || c.opt.Rebalance != nil
+		head.Moving = c.moves()
 		limit, err := c.limit(ctx, i, head.Deletes, &out)
 		if err != nil {
 			return Result{}, err

@@ -169,16 +169,16 @@ func TestMeanBoundOfDepartures(t *testing.T) {
 	var of []float64
 	sum := 0.0
 	for i := range orders {
-		of = append(of, Bound(tr, 1, i+1).MachineSeconds)
+		of = append(of, Bound(tr, 1, i+1, false).MachineSeconds)
 		sum += of[i]
 	}
-	require.InDelta(t, 4.0, Bound(tr, 1, 0).MachineSeconds, 1e-12)
+	require.InDelta(t, 4.0, Bound(tr, 1, 0, false).MachineSeconds, 1e-12)
 	require.Contains(t, of, 4.0)
 	require.Contains(t, of, 5.0)
 	got := meanBound(t.Context(), tr, true, 1, orders, bound.Options{}).best
 	require.InDelta(t, sum/orders, got.MachineSeconds, 1e-12)
 	require.Equal(t, 1, got.Machines)
-	require.Equal(t, Bound(tr, 1, 0), meanBound(t.Context(), tr, true, 1, 0, bound.Options{}).best)
+	require.Equal(t, Bound(tr, 1, 0, false), meanBound(t.Context(), tr, true, 1, 0, bound.Options{}).best)
 }
 
 // The layouts are those of the first trace after its first shuffled order, or
@@ -260,11 +260,11 @@ func TestOptimal(t *testing.T) {
 	tr.Events = []trace.Event{{Request: 0, Count: 4}} // of 3 each: a machine each
 	for _, stated := range []any{4, 5.0} {
 		tr.Source = map[string]any{"optimal": stated}
-		require.InDelta(t, stated, *Bound(tr, 1, 0).Optimal, 0)
+		require.InDelta(t, stated, *Bound(tr, 1, 0, false).Optimal, 0)
 	}
 	for _, stated := range []any{3, -3, "4", nil} {
 		tr.Source = map[string]any{"optimal": stated}
-		require.Nil(t, Bound(tr, 1, 0).Optimal)
+		require.Nil(t, Bound(tr, 1, 0, false).Optimal)
 	}
 }
 

@@ -101,8 +101,8 @@ func (p *Plan) Prove(s plan.Solved, solver string) {
 
 // hindsight plans a trace; if the plan is proven, its cost is the optimum.
 func (c *comparison) hindsight(ctx context.Context, t *trace.Trace, best *report.Bound, r *Result) error {
-	p, err := NewPlan(ctx, t, plan.Options{Seed: c.opt.Seed, Work: c.opt.Bound.Work, Starts: DefaultStarts, Workers: c.opt.Workers})
-	if stated, ok := optimal(t); err == nil && ok && p.Unplaced == 0 && !c.opt.Repack {
+	p, err := NewPlan(ctx, t, plan.Options{Seed: c.opt.Seed, Work: c.opt.Bound.Work, Starts: DefaultStarts, Workers: c.opt.Workers, Moves: c.moves()})
+	if stated, ok := optimal(t, false); err == nil && ok && p.Unplaced == 0 && !c.opt.Repack {
 		err = disproof(t, stated, p.Cost, "a plan in hindsight")
 	}
 	switch {
