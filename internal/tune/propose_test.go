@@ -32,6 +32,13 @@ func TestChooseOnly(t *testing.T) {
 	require.NotContains(t, out.Parts, "judged")
 }
 
+// Choose keeps no hours for a price of preferences, which has to be judged, too.
+func TestChooseHasNoPrice(t *testing.T) {
+	cfg := Config{Traces: []*trace.Trace{lasting(48)}, Choose: day / 2, PreferencesPercent: 1, Target: Live, InForce: "mostallocated", Evaluations: 5, Seeds: 1, Workers: 1}
+	_, err := Run(t.Context(), cfg)
+	require.EqualError(t, err, "the settings Choose 43200 s and PreferencesPercent 1 do not go together: the price of preferences is judged on hours of the history, and Choose leaves none for that")
+}
+
 // Days that cost 10 % less save 10 % in every draw; of a saving and a loss neither is sure.
 func TestPaired(t *testing.T) {
 	sure := Paired([]float64{90, 180, 45}, []float64{100, 200, 50}, .9, 1)

@@ -23,7 +23,8 @@ type Config struct {
 	InForce string // the name of the policy in force
 	Catalog compare.Catalog
 	// PreferencesPercent is how much more of what is measured preferences may cost, in percent of
-	// what it is without: the price of the mode trade is searched. 0 = not searched.
+	// what it is without: the price of the mode trade is searched. 0 = not searched. Choose leaves
+	// no hours to judge the price on: both together are an error.
 	PreferencesPercent float64
 	Evaluations        int // of each training
 	Seeds              int // trainings of each method
@@ -72,6 +73,9 @@ const variants = 4
 
 // Run learns a policy, judges it and chooses.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
+	if cfg.Choose > 0 && cfg.PreferencesPercent > 0 {
+		return nil, fmt.Errorf("the settings Choose %g s and PreferencesPercent %g do not go together: the price of preferences is judged on hours of the history, and Choose leaves none for that", cfg.Choose, cfg.PreferencesPercent)
+	}
 	r := &run{cfg: cfg, traces: cfg.Traces, out: Result{target: cfg.Target}}
 	if err := r.begin(); err != nil {
 		if no, ok := errors.AsType[*nothingError](err); ok {
