@@ -15,8 +15,9 @@ import (
 
 // A Model is the packing of items as an integer program: minimise the cost of
 // the machines in use. It is for solvers that prove what [Pack] found on small
-// instances. It leaves out spread, and takes only the amounts of devices. So the
-// optimum is always a bound, and a packing where these make no difference.
+// instances. It leaves out spread and zones, and takes only the amounts of devices. So the
+// optimum is always a bound, and a packing where these make no difference. Where zones bind (see
+// [ByZone]) it says little.
 //
 // Variables: y<m> is 1 when machine m is in use, x<a>_<m> the items of app a on
 // it. z<g>_<m> is 1 when group g is on it, for groups that a rule names and that may

@@ -130,7 +130,7 @@ func Pack(ctx context.Context, inst *binpack.Instance, items []int64, opt Option
 		}
 	}
 	out := best.packing(items, opt.Standing)
-	if byZone(inst) {
+	if ByZone(inst) {
 		out = keepZones(inst, items, opt.Standing, out)
 	}
 	numberKinds(inst, &out)

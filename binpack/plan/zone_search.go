@@ -20,7 +20,7 @@ type planZones struct {
 
 // newPlanZones is nil where no limit or rule by zone binds a group.
 func newPlanZones(inst *binpack.Instance) *planZones {
-	if !byZone(inst) {
+	if !ByZone(inst) {
 		return nil
 	}
 	z := &planZones{inst: inst, rules: make([][]binpack.Rule, len(inst.Groups))}

@@ -49,8 +49,8 @@ func stand(s *binpack.State, standing []Machine) {
 	}
 }
 
-// byZone reports whether limits or rules by zone bind some group.
-func byZone(inst *binpack.Instance) bool {
+// ByZone reports whether limits or rules by zone bind some group.
+func ByZone(inst *binpack.Instance) bool {
 	return len(inst.ZoneRules) > 0 || slices.ContainsFunc(inst.Groups, func(g binpack.Group) bool { return g.Zone.Binds() })
 }
 

@@ -96,6 +96,9 @@ written too, and the exit code is 1.`,
 			if err := a.addManifests(traces, &f.site); err != nil {
 				return err
 			}
+			if err := f.checkModels(traces); err != nil {
+				return err
+			}
 			work, err := workOf(f.effort)
 			if err != nil {
 				return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os/exec"
 
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/internal/durable"
 )
@@ -19,6 +20,20 @@ func findSolver(name string) error {
 	}
 	if _, err := exec.LookPath(name); err != nil {
 		return usagef("--prove %s: there is no program %s on the PATH (Debian, Ubuntu: package coinor-cbc)", name, name)
+	}
+	return nil
+}
+
+// checkModels refuses traces whose integer programs are asked for and say too little.
+func (f *planFlags) checkModels(traces []*trace.Trace) error {
+	name := "--mps"
+	if f.prove != "" {
+		name = "--prove"
+	}
+	for _, t := range traces {
+		if err := compare.CheckModel(t); err != nil && f.prove+f.mps != "" {
+			return fmt.Errorf("%s: %w", name, err)
+		}
 	}
 	return nil
 }

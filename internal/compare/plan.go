@@ -76,6 +76,14 @@ func (p *Plan) take(packing *plan.Packing) error {
 	return nil
 }
 
+// CheckModel refuses a trace that the integer program of a plan knows too little of.
+func CheckModel(t *trace.Trace) error {
+	if plan.ByZone(t.Instance) {
+		return fmt.Errorf("trace %s: it has limits or rules by zone: the integer program leaves them out, since what a skew permits depends on the order of placements", t.Name)
+	}
+	return nil
+}
+
 // Model returns the plan's task as an integer program.
 func (p *Plan) Model() *plan.Model { return plan.NewModel(p.t.Instance, p.items, p.standing, p.Cost) }
 

@@ -175,3 +175,18 @@ func TestPlanAroundWhatStands(t *testing.T) {
 	require.Equal(t, around.Placed+len(snapshot.Placed), repacked.Placed)
 	require.LessOrEqual(t, repacked.Machines, around.Machines)
 }
+
+// Zones are not in the integer program of a plan: limits and rules by zone of any group refuse it.
+func TestModelRefusesZones(t *testing.T) {
+	tr := oneApp()
+	require.NoError(t, CheckModel(tr))
+	tr.Instance.Machines[0].Zone = "x"
+	require.NoError(t, CheckModel(tr), "a zone without a limit binds nothing")
+	for _, limits := range []binpack.ZoneLimits{{Limit: 1}, {SpreadMin: 2}, {Skew: 1}} {
+		tr.Instance.Groups[0].Zone = limits
+		require.ErrorContains(t, CheckModel(tr), "trace one: it has limits or rules by zone")
+	}
+	tr.Instance.Groups[0].Zone = binpack.ZoneLimits{}
+	tr.Instance.ZoneRules = []binpack.Rule{{A: 0, B: 0, Max: 1}}
+	require.ErrorContains(t, CheckModel(tr), "trace one: it has limits or rules by zone")
+}
