@@ -256,6 +256,7 @@ func (r *run) finish(ctx context.Context, reference, rival *candidate, better bo
 	if better {
 		chosen = rival
 	}
+	r.chosen, r.reference = chosen, reference
 	switch {
 	case chosen.kind == trained:
 		last, err := r.refit(ctx, chosen, r.split.all, "whole")

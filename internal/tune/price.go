@@ -1,6 +1,7 @@
 package tune
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -21,10 +22,30 @@ type Preferences struct {
 	Mode  binpack.SoftMode `json:"mode"`  // of the policy: keep or trade, or ignore where even the least price costs too much
 	Price float64          `json:"price"` // of trade
 	Most  float64          `json:"most_percent"`
-	// Searched and Test are on the hours before the test and on those of the test.
+	// Of says whose figures these are.
+	Of PriceOf `json:"of"`
+	// Searched and Test are on the hours before the test, where the price is chosen, and on those of
+	// the test, which choose neither the price nor weights.
 	Searched []PriceRow `json:"searched"`
 	Test     []PriceRow `json:"test"`
+	// Saving is against the rule that the verdict names, which keeps preferences, on the hours of the
+	// test. That of the verdict is from before the price was set, in VerdictMode.
+	Saving      Interval         `json:"saving_percent"`
+	VerdictMode binpack.SoftMode `json:"verdict_mode"`
+
+	against, measure string
 }
+
+// PriceOf is the policy whose preferences are priced.
+type PriceOf string
+
+// The policies.
+const (
+	OfFile PriceOf = "file" // as it is written
+	// OfJudged is the policy that was judged: the file's weights are trained once more, also on the
+	// hours of the test, so they say nothing there.
+	OfJudged PriceOf = "judged"
+)
 
 // A PriceRow is what a setting of spec.soft costs, and what pods give up under it.
 type PriceRow struct {
@@ -38,7 +59,8 @@ type PriceRow struct {
 
 // searchPrice gives the file that was chosen the price of preferences under which pods give up
 // least, among those that cost no more than allowed on the hours before the test. A built-in rule
-// becomes a file for it.
+// becomes a file for it. Where the file was trained on the hours of the test too, the policy that was
+// judged there stands for it.
 func (r *run) searchPrice(ctx context.Context) error {
 	most := r.cfg.PreferencesPercent
 	if most == 0 {
@@ -57,28 +79,44 @@ func (r *run) searchPrice(ctx context.Context) error {
 			return err
 		}
 	}
+	of, priced := OfFile, object
+	if r.chosen.kind == trained {
+		of, priced = OfJudged, r.chosen.object
+	}
 	settings := []policy.Soft{{Mode: binpack.SoftIgnore}, {Mode: binpack.SoftKeep}}
 	for _, price := range prices {
 		settings = append(settings, policy.Soft{Mode: binpack.SoftTrade, Price: price})
 	}
-	found, waits, err := r.priceRows(ctx, r.split.before, object, settings)
+	before, err := r.lossesWith(ctx, r.split.before, priced, settings)
 	if err != nil {
 		return err
 	}
+	found, waits := r.priceRows(settings, before)
 	best := leastGivenUp(found, waits, most)
-	judged := []policy.Soft{settings[0], settings[1]}
+	judged, at := settings[:2], best
 	if best > 1 {
-		judged = append(judged, settings[best])
+		judged, at = []policy.Soft{settings[0], settings[1], settings[best]}, 2
 	}
-	test, _, err := r.priceRows(ctx, r.split.test, object, judged)
+	after, err := r.lossesWith(ctx, r.split.test, priced, judged)
 	if err != nil {
 		return err
+	}
+	test, _ := r.priceRows(judged, after)
+	p := &Preferences{
+		Mode: settings[best].Mode, Price: settings[best].Price, Most: most, Of: of, Searched: found, Test: test,
+		Saving:      r.measure.saving(after[at], after[len(judged)], r.cfg.Seed),
+		VerdictMode: cmp.Or(binpack.CareOf(r.chosen.policy).Mode, binpack.SoftKeep), against: r.reference.name, measure: r.out.Measure,
 	}
 	object.Spec.Soft = &settings[best]
-	object.Spec.Provenance["preferences"] = map[string]any{"mostPercent": most, "extraPercent": found[best].Extra, "givenUpPercent": found[best].GivenUp}
-	r.out.Object, r.out.Chosen = object, ""
-	r.out.Preferences = &Preferences{Mode: settings[best].Mode, Price: settings[best].Price, Most: most, Searched: found, Test: test}
-	r.note("%s", r.out.Preferences.text())
+	object.Spec.Provenance["preferences"] = map[string]any{
+		"mostPercent": most, "extraPercent": found[best].Extra, "givenUpPercent": found[best].GivenUp, "of": string(of), "verdictMode": string(p.VerdictMode),
+		"test": map[string]any{
+			"extraPercent": test[at].Extra, "givenUpPercent": test[at].GivenUp,
+			"savingPercent": map[string]any{"mean": round(p.Saving.Mean), "low": round(p.Saving.Low), "high": round(p.Saving.High)},
+		},
+	}
+	r.out.Object, r.out.Chosen, r.out.Preferences = object, "", p
+	r.note("%s", p.text())
 	return nil
 }
 
@@ -93,23 +131,25 @@ func leastGivenUp(rows []PriceRow, waits []bool, most float64) (best int) {
 	return best
 }
 
-// priceRows are what settings cost on a part beside the first of them, which ignores preferences, and under which
-// of them pods wait longer than under that one.
-func (r *run) priceRows(ctx context.Context, part []span, object *policy.Object, settings []policy.Soft) (rows []PriceRow, waits []bool, err error) {
+// lossesWith are those of a policy on a part with each of some settings, and last those of the
+// reference.
+func (r *run) lossesWith(ctx context.Context, part []span, object *policy.Object, settings []policy.Soft) ([]losses, error) {
 	var list []*candidate
 	for i := range settings {
 		o := *object
 		o.Spec.Soft = &settings[i]
 		p, err := r.cfg.Target.policy(&o, r.cfg.Seed)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		list = append(list, &candidate{name: string(settings[i].Mode), policy: p, prefers: true})
 	}
-	all, err := judge(ctx, r.traces, part, list, r.cfg.Seed, r.cfg.Workers)
-	if err != nil {
-		return nil, nil, err
-	}
+	return judge(ctx, r.traces, part, append(list, r.reference), r.cfg.Seed, r.cfg.Workers)
+}
+
+// priceRows are what settings cost beside the first of them, which ignores preferences, and under which
+// of them pods wait longer than under that one.
+func (r *run) priceRows(settings []policy.Soft, all []losses) (rows []PriceRow, waits []bool) {
 	base := all[0].sum()
 	for i, s := range settings {
 		sum := all[i].sum()
@@ -119,7 +159,7 @@ func (r *run) priceRows(ctx context.Context, part []span, object *policy.Object,
 		}
 		rows, waits = append(rows, row), append(waits, !r.allows(all[i], all[0]))
 	}
-	return rows, waits, nil
+	return rows, waits
 }
 
 func (p *Preferences) text() string {
@@ -129,6 +169,9 @@ func (p *Preferences) text() string {
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "Preferences: %s gives up least of those that cost %g %% more than ignore or less. On the hours of the test", name, p.Most)
+	if p.Of == OfJudged {
+		text.WriteString(", for the policy that was judged there (the file is trained once more, also on these hours),")
+	}
 	for i, row := range p.Test {
 		what := string(row.Mode)
 		if row.Mode == binpack.SoftTrade {
@@ -136,5 +179,6 @@ func (p *Preferences) text() string {
 		}
 		fmt.Fprintf(&text, "%s %s costs %s %% and gives up %s %%", [...]string{"", ",", ","}[i], what, sheet.Figure(row.Extra, 2, true), sheet.Figure(row.GivenUp, 1, false))
 	}
-	return text.String() + " of what pods prefer."
+	fmt.Fprintf(&text, " of what pods prefer. With %s the policy has %s %s than %s, which keeps preferences; the verdict is of the mode %s.", name, p.Saving.text(), p.measure, p.against, p.VerdictMode)
+	return text.String()
 }

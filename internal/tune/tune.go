@@ -65,7 +65,10 @@ type run struct {
 	done    int // evaluations of trainings that are over
 	of      int
 	measure measure
-	out     Result
+	// chosen is what was judged and chosen, before a last training, and reference the rule that it
+	// was judged against.
+	chosen, reference *candidate
+	out               Result
 }
 
 // variants is how many replays judge a part (see [ledIn]).
