@@ -81,6 +81,10 @@ soak: ## 10^6 events through engine, extender and recommender: what they hold, t
 moves-properties: ## every step of 10^6 random sequences of moves, to docs/results/moves-properties.md (20 CPU-minutes; goes on after a stop)
 	@hack/moves-properties.sh
 
+.PHONY: preferences-cost
+preferences-cost: ## what preferences and a share of an app cost on 40 generated clusters, to docs/results/preferences.md (a few CPU-minutes)
+	@hack/preferences-cost.sh
+
 .PHONY: preferences-properties
 preferences-properties: ## 10^5 random placements against a model of the soft rule, and hard zones through moves and reservations, to docs/results/preferences-properties.md (3 CPU-minutes)
 	@hack/preferences-properties.sh
