@@ -82,7 +82,7 @@ moves-properties: ## every step of 10^6 random sequences of moves, to docs/resul
 	@hack/moves-properties.sh
 
 .PHONY: preferences-cost
-preferences-cost: ## what preferences and a share of an app cost on 40 generated clusters, to docs/results/preferences.md (a few CPU-minutes)
+preferences-cost: ## what preferences and a share of an app cost on 40 generated clusters, to docs/results/preferences.md (half a CPU-minute)
 	@hack/preferences-cost.sh
 
 .PHONY: preferences-properties
