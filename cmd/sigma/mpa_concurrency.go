@@ -25,7 +25,7 @@ func (a *app) mpaConcurrency() *cobra.Command {
 		Use:   "concurrency",
 		Short: "Learn how many requests a pod can take at once, and at what rate",
 	}
-	cmd.AddCommand(a.mpaConcurrencyCompare(), a.mpaConcurrencyRecommend())
+	cmd.AddCommand(a.mpaConcurrencyRecommend(), a.mpaConcurrencyLearn(), a.mpaConcurrencyCompare())
 	a.group(cmd)
 	return cmd
 }
@@ -159,7 +159,7 @@ The learners, ` + capacity.Default + ` by default:
 			}
 			for _, c := range cores {
 				if !(c > 0 && c <= 1000) {
-					return usagef("--cores %v: want more than 0", c)
+					return usagef("--cores %v: want more than 0, and at most 1000", c)
 				}
 			}
 			if err := onlyWith(cmd, "percentile", "latency"); err != nil {
@@ -271,6 +271,8 @@ func readWindows(file string) ([]capacity.Window, error) {
 			err = errors.New("limit: want the limit of the window, from 1")
 		case !w.Answered.Known:
 			err = errors.New("answered: it is missing")
+		case w.Time.IsZero():
+			err = errors.New("time: it is missing")
 		case w.Time.Before(before):
 			err = fmt.Errorf("time: %s is before the line above", w.Time.Format(time.RFC3339))
 		}

@@ -61,6 +61,8 @@ var table = []row{
 	{"mpa/loadsim", nil},
 	{"mpa/capacity", []string{"internal/learn/drift", "mpa/loadsim"}},
 	{"mpa/capacity/contest", []string{"mpa/capacity", "internal/sheet"}},
+	{"mpa/gate", []string{"mpa/capacity"}},
+	{"mpa/gate/rpc", []string{"mpa/gate"}},
 	{"mpa/sim", []string{"mpa", "mpa/agents", "mpa/loadsim"}},
 	{"mpa/phases", []string{"internal/learn/phase", "mpa", "mpa/guard", "mpa/agents", "mpa/loadsim", "mpa/sim"}},
 	{"mpa/journal", []string{"mpa", "mpa/agents", "mpa/phases", "internal/durable"}},

@@ -167,8 +167,9 @@ var known = map[string]values{
 	"--format":         tables,
 	"compare --format": oneOf("table", "json", "markdown"),
 
-	"--policy":               policies,
-	"mpa retrain --journals": folders,
+	"--policy":                      policies,
+	"mpa retrain --journals":        folders,
+	"mpa concurrency learn --admin": free, "mpa concurrency learn --url": free,
 	"mpa retrain --policy":   cobra.NoFileCompletions,
 	"mpa retrain --result":   cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
 	"mpa retrain --uid":      cobra.NoFileCompletions,

@@ -1,0 +1,200 @@
+// Command sigma-gate stands before a server in its pod, lets so many requests in at once
+// and no more, and measures what the pod takes. The limit may change while it runs.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/golang/glog"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sigma-scheduler/sigma/mpa/gate"
+)
+
+type options struct {
+	listen, target, admin, metrics string
+	limitFile, cgroup              string
+	drain                          time.Duration
+	gate                           gate.Options
+}
+
+// version is set by the linker: -ldflags '-X main.version=…'.
+var version string
+
+// looked is how often the file of the limit is read.
+const looked = 100 * time.Millisecond
+
+func main() { os.Exit(start()) }
+
+func start() int {
+	_ = flag.Set("logtostderr", "true")
+	defer glog.Flush()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := command(&options{}).ExecuteContext(ctx); err != nil {
+		glog.Errorf("sigma-gate: %v", err)
+		return 1
+	}
+	return 0
+}
+
+func command(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "sigma-gate --target http://127.0.0.1:PORT",
+		Short: "Lets so many requests into a pod at once, and measures what it takes",
+		Long: `sigma-gate passes requests on to a server in the same pod, HTTP/1.1 and HTTP/2 without
+TLS, and lets at most --limit of them in at once. The others wait, and beyond --queue or
+--wait they are answered 503 with Retry-After. Without a limit it only measures.
+
+The limit changes while it runs: by the admin port, curl -X PUT -d 8 127.0.0.1:9901/limit,
+or by --limit-file, where the downward API writes an annotation. What is no limit is
+logged, and the last good one stays.`,
+		Version:       cmp.Or(version, "unknown"),
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o) },
+	}
+	o.gate = gate.DefaultOptions()
+	flags := cmd.Flags()
+	flags.StringVar(&o.listen, "listen", ":8080", "address for requests")
+	flags.StringVar(&o.target, "target", "", "server that requests are passed on to, http://HOST:PORT (required)")
+	flags.StringVar(&o.admin, "admin", "127.0.0.1:9901", "address of /limit and /window, on loopback; empty = none")
+	flags.StringVar(&o.metrics, "metrics", ":9902", "address of /metrics, /healthz and /readyz; empty = none")
+	flags.IntVar(&o.gate.Limit, "limit", 0, "requests at once; 0 = any number")
+	flags.StringVar(&o.limitFile, "limit-file", "", "file with the limit, which is followed")
+	flags.IntVar(&o.gate.Queue, "queue", o.gate.Queue, "requests that wait, at most")
+	flags.DurationVar(&o.gate.MaxWait, "wait", o.gate.MaxWait, "how long a request waits, at most")
+	flags.StringVar(&o.cgroup, "cgroup", "", "name of the server's cgroup below /sys/fs/cgroup, where it can be seen: windows then have cpu and memory")
+	flags.DurationVar(&o.drain, "drain", 25*time.Second, "how long requests may take to end after SIGTERM")
+	return cmd
+}
+
+func (o *options) check() error {
+	if o.target == "" {
+		return errors.New("--target is needed: the server that requests are passed on to")
+	}
+	if err := o.gate.Check(); err != nil {
+		return fmt.Errorf("--%w", err)
+	}
+	if o.drain < 0 {
+		return fmt.Errorf("--drain %v: want 0 or more", o.drain)
+	}
+	if o.admin != "" {
+		host, _, err := net.SplitHostPort(o.admin)
+		if err != nil {
+			return fmt.Errorf("--admin: %w", err)
+		}
+		if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+			return fmt.Errorf("--admin %s: want an address on loopback: whoever reaches it sets the limit", o.admin)
+		}
+	}
+	if o.cgroup != "" {
+		o.gate.Usage = gate.Cgroup("/sys/fs/cgroup", o.cgroup)
+		if _, err := o.gate.Usage(); err != nil {
+			return fmt.Errorf("--cgroup: %w", err)
+		}
+	}
+	return nil
+}
+
+func run(ctx context.Context, o *options) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	g, err := gate.New(o.gate)
+	if err != nil {
+		return err
+	}
+	proxy, err := gate.Proxy(o.target, func(err error) { glog.Warningf("%s: %v", o.target, err) })
+	if err != nil {
+		return fmt.Errorf("--target %w", err)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(g, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	var ready atomic.Bool
+	seen := http.NewServeMux()
+	seen.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	seen.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
+	seen.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if !ready.Load() {
+			http.Error(w, "it begins or ends", http.StatusServiceUnavailable)
+		}
+	})
+
+	group, inner := errgroup.WithContext(ctx)
+	for _, s := range []struct {
+		flag, address string
+		handler       http.Handler
+		drain         time.Duration
+	}{
+		{"listen", o.listen, g.Handler(proxy), o.drain},
+		{"admin", o.admin, g.Admin(), time.Second},
+		{"metrics", o.metrics, seen, time.Second},
+	} {
+		if s.address == "" {
+			continue
+		}
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.address)
+		if err != nil {
+			return fmt.Errorf("--%s: %w", s.flag, err)
+		}
+		group.Go(func() error { return serve(inner, listener, s.handler, s.drain) })
+	}
+	if o.limitFile != "" {
+		group.Go(func() error {
+			g.Follow(inner, o.limitFile, looked, func(err error) { glog.Warning(err) })
+			return nil
+		})
+	}
+	group.Go(func() error {
+		<-inner.Done()
+		ready.Store(false)
+		return nil
+	})
+	ready.Store(true)
+	glog.Infof("%s before %s, limit %d", o.listen, o.target, g.Limit())
+	err = group.Wait()
+	if ctx.Err() != nil && err == nil {
+		glog.Info("ended: all requests are answered")
+	}
+	return err
+}
+
+// serve answers until ctx ends; the requests under way then have drain to end.
+func serve(ctx context.Context, listener net.Listener, handler http.Handler, drain time.Duration) error {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	// Neither body nor answer has a deadline here: both may be streams.
+	server := &http.Server{Handler: handler, Protocols: protocols, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	defer cancel()
+	if err := server.Shutdown(late); err != nil {
+		_ = server.Close()
+		return fmt.Errorf("%s: requests were cut off: they took longer than --drain %v", listener.Addr(), drain)
+	}
+	return nil
+}

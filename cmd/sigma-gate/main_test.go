@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	response, err := http.Get(url)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return response.StatusCode, string(text)
+}
+
+// TestGate: requests pass by the limit of the file and of the admin port, metrics are
+// there, and what is inside at SIGTERM is answered.
+func TestGate(t *testing.T) {
+	begun, end := make(chan struct{}), make(chan struct{})
+	pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/wait" {
+			begun <- struct{}{}
+			<-end
+		}
+		_, _ = io.WriteString(w, "pod")
+	}))
+	defer pod.Close()
+	listen, admin, metrics := freeAddress(t), freeAddress(t), freeAddress(t)
+	file := filepath.Join(t.TempDir(), "limit")
+	require.NoError(t, os.WriteFile(file, []byte("3"), 0o600))
+	o := &options{}
+	cmd := command(o)
+	cmd.SetArgs([]string{"--target", pod.URL, "--listen", listen, "--admin", admin, "--metrics", metrics, "--limit-file", file, "--drain", "10s", "--queue", "0"})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.ExecuteContext(ctx) }()
+	require.Eventually(t, func() bool { code, _ := get(t, "http://"+metrics+"/readyz"); return code == 200 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { _, text := get(t, "http://"+admin+"/limit"); return text == "3\n" }, 10*time.Second, 10*time.Millisecond)
+
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+admin+"/limit", strings.NewReader("1"))
+	require.NoError(t, err)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	first := make(chan string, 1)
+	go func() { _, text := get(t, "http://"+listen+"/wait"); first <- text }()
+	<-begun
+	code, text := get(t, "http://"+listen+"/")
+	assert.Equal(t, []any{503, "as many requests wait as may\n"}, []any{code, text})
+	_, text = get(t, "http://"+metrics+"/metrics")
+	assert.Contains(t, text, "sigma_gate_limit 1\n")
+	assert.Contains(t, text, "sigma_gate_inside 1\n")
+
+	stop()
+	require.Eventually(t, func() bool { code, _ := get(t, "http://"+listen+"/"); return code == 0 }, 10*time.Second, 10*time.Millisecond)
+	close(end)
+	assert.Equal(t, "pod", <-first)
+	require.NoError(t, <-ended)
+}
+
+func TestBadFlags(t *testing.T) {
+	for want, args := range map[string][]string{
+		"--target is needed":                      {},
+		`--target "ftp://a": want http://HOST`:    {"--target", "ftp://a"},
+		"--limit: -1, want 0 (any number)":        {"--target", "http://a", "--limit", "-1"},
+		"--queue: -1, want 0 or more":             {"--target", "http://a", "--queue", "-1"},
+		"--wait: -1s, want 0 or more":             {"--target", "http://a", "--wait", "-1s"},
+		"--drain -1s: want 0 or more":             {"--target", "http://a", "--drain", "-1s"},
+		"--admin :9901: want an address on loop":  {"--target", "http://a", "--admin", ":9901"},
+		"--admin: address 9901: missing port":     {"--target", "http://a", "--admin", "9901"},
+		"--cgroup: open /sys/fs/cgroup/cpuacct/n": {"--target", "http://a", "--cgroup", "no-such-group"},
+		"--listen: listen tcp":                    {"--target", "http://a", "--listen", "256.0.0.1:1", "--metrics", "", "--admin", ""},
+	} {
+		cmd := command(&options{})
+		cmd.SetArgs(args)
+		require.ErrorContains(t, cmd.ExecuteContext(t.Context()), want, strings.Join(args, " "))
+	}
+}

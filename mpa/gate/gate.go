@@ -1,0 +1,317 @@
+package gate
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sigma-scheduler/sigma/mpa/capacity"
+)
+
+// Options of a gate.
+type Options struct {
+	Limit   int           // requests inside at once; 0 = any number
+	Queue   int           // requests that wait, at most; 0 = none
+	MaxWait time.Duration // how long a request waits, at most
+	// Usage reads what the pod uses; nil = not known, and missing in the windows.
+	Usage func() (Usage, error)
+}
+
+// DefaultOptions let any number in and keep 1,000 waiting for 10 s once there is a limit.
+func DefaultOptions() Options { return Options{Queue: 1000, MaxWait: 10 * time.Second} }
+
+// MostLimit is the largest limit.
+const MostLimit = 10_000
+
+// CheckLimit returns an error where a gate cannot have the limit.
+func CheckLimit(n int) error {
+	if n < 0 || n > MostLimit {
+		return fmt.Errorf("limit: %d, want 0 (any number) to %d", n, MostLimit)
+	}
+	return nil
+}
+
+// Check returns an error that names the field.
+func (o *Options) Check() error {
+	switch {
+	case o.Queue < 0:
+		return fmt.Errorf("queue: %d, want 0 or more", o.Queue)
+	case o.MaxWait < 0:
+		return fmt.Errorf("wait: %v, want 0 or more", o.MaxWait)
+	}
+	return CheckLimit(o.Limit)
+}
+
+// A request is refused with one of these, or with its context's error.
+var (
+	ErrFull = errors.New("as many requests wait as may")
+	ErrLate = errors.New("the request has waited as long as it may")
+)
+
+// ErrChanged tells that the limit changed while a window was measured.
+var ErrChanged = errors.New("the limit has changed within the window")
+
+// An Outcome of a request that was let in.
+type Outcome int
+
+// Answered well, Failed by an error of the pod, or Gone: its caller left before the answer.
+const (
+	Answered Outcome = iota
+	Failed
+	Gone
+)
+
+// Totals since a gate began.
+type Totals struct {
+	Answered, Failed, Gone uint64
+	Full, Late             uint64        // refused
+	Left                   uint64        // callers that left while they waited
+	Busy                   time.Duration // sum over all requests of their time inside
+}
+
+// A Gate lets at most its limit of requests in at once; others wait in the order in which
+// they came. Its methods may be called at the same time.
+type Gate struct {
+	options Options
+
+	mu      sync.Mutex
+	limit   int
+	changes uint64
+	inside  int
+	waiting list.List // of *waiter
+	since   time.Time // up to which Busy is counted
+	totals  Totals
+
+	waited, took prometheus.Histogram
+	// admitted is called, by tests, for each request that is let in.
+	admitted func(inside, limit int)
+}
+
+type waiter struct {
+	in    chan struct{} // closed when it is let in
+	isIn  bool
+	place *list.Element
+}
+
+// New returns an open gate.
+func New(o Options) (*Gate, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	seconds := func(name, help string) prometheus.Histogram {
+		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(.001, 2, 16)})
+	}
+	return &Gate{
+		options: o, limit: o.Limit, since: time.Now(),
+		waited: seconds("sigma_gate_wait_seconds", "How long requests that were let in had waited."),
+		took:   seconds("sigma_gate_request_seconds", "How long requests were inside."),
+	}, nil
+}
+
+// Enter waits until the request may go in. The caller calls leave once, when it has ended.
+func (g *Gate) Enter(ctx context.Context) (leave func(Outcome), err error) {
+	came := time.Now()
+	if err := g.enter(ctx); err != nil {
+		return nil, err
+	}
+	begun := time.Now()
+	g.waited.Observe(begun.Sub(came).Seconds())
+	return func(o Outcome) {
+		g.took.Observe(time.Since(begun).Seconds())
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.leave(o)
+	}, nil
+}
+
+func (g *Gate) enter(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	if g.waiting.Len() == 0 && g.hasRoom() {
+		g.in(1)
+		g.mu.Unlock()
+		return nil
+	}
+	if g.waiting.Len() >= g.options.Queue {
+		g.totals.Full++
+		g.mu.Unlock()
+		return ErrFull
+	}
+	w := &waiter{in: make(chan struct{})}
+	w.place = g.waiting.PushBack(w)
+	g.mu.Unlock()
+
+	timer := time.NewTimer(g.options.MaxWait)
+	defer timer.Stop()
+	select {
+	case <-w.in:
+		return nil
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	left := ctx.Err()
+	switch {
+	case w.isIn && left == nil:
+		return nil // both at once
+	case w.isIn:
+		g.leave(Gone)
+		return left
+	case left != nil:
+		g.totals.Left++
+	default:
+		g.totals.Late++
+		left = ErrLate
+	}
+	g.waiting.Remove(w.place)
+	return left
+}
+
+func (g *Gate) leave(o Outcome) {
+	g.in(-1)
+	switch o {
+	case Answered:
+		g.totals.Answered++
+	case Failed:
+		g.totals.Failed++
+	case Gone:
+		g.totals.Gone++
+	}
+	g.admit()
+}
+
+// hasRoom reports whether one more may be inside.
+func (g *Gate) hasRoom() bool { return g.limit == 0 || g.inside < g.limit }
+
+// in changes the number inside, and counts the time up to now.
+func (g *Gate) in(by int) {
+	g.count()
+	g.inside += by
+	if by > 0 && g.admitted != nil {
+		g.admitted(g.inside, g.limit)
+	}
+}
+
+func (g *Gate) count() {
+	now := time.Now()
+	g.totals.Busy += time.Duration(g.inside) * now.Sub(g.since)
+	g.since = now
+}
+
+// admit lets in who has waited longest.
+func (g *Gate) admit() {
+	for g.waiting.Len() > 0 && g.hasRoom() {
+		w := g.waiting.Remove(g.waiting.Front()).(*waiter)
+		w.isIn = true
+		close(w.in)
+		g.in(1)
+	}
+}
+
+// SetLimit changes the limit at once. Requests above a smaller one stay inside until they
+// end. A limit that cannot be is refused, and the gate keeps the one it has.
+func (g *Gate) SetLimit(n int) error {
+	if err := CheckLimit(n); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if n != g.limit {
+		g.limit = n
+		g.changes++
+		g.admit()
+	}
+	return nil
+}
+
+// Limit returns the limit in force, 0 = any number.
+func (g *Gate) Limit() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.limit
+}
+
+// Now returns how many requests are inside and wait, and the totals.
+func (g *Gate) Now() (inside, waiting int, t Totals) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.count()
+	return g.inside, g.waiting.Len(), g.totals
+}
+
+// sampled is how often the memory is read within a window.
+const sampled = 100 * time.Millisecond
+
+// Window measures from now on for a length. Windows may be measured at the same time. It
+// returns [ErrChanged] as soon as the limit changes. What cannot be read is missing.
+func (g *Gate) Window(ctx context.Context, length time.Duration) (capacity.Window, error) {
+	var w capacity.Window
+	g.mu.Lock()
+	g.count()
+	limit, changes, before, begun := g.limit, g.changes, g.totals, g.since
+	g.mu.Unlock()
+	used, known := g.usage()
+	most := used.Memory
+
+	end := time.NewTimer(length)
+	defer end.Stop()
+	ticks := time.NewTicker(sampled)
+	defer ticks.Stop()
+	for ended := false; !ended; {
+		select {
+		case <-ctx.Done():
+			return w, ctx.Err()
+		case <-end.C:
+			ended = true
+		case <-ticks.C:
+			if g.options.Usage == nil {
+				break
+			}
+			now, ok := g.usage()
+			known = known && ok
+			most = max(most, now.Memory)
+		}
+		g.mu.Lock()
+		changed := g.changes != changes
+		g.mu.Unlock()
+		if changed {
+			return w, ErrChanged
+		}
+	}
+	now, ok := g.usage()
+	g.mu.Lock()
+	g.count()
+	after, until, changed := g.totals, g.since, g.changes != changes
+	g.mu.Unlock()
+	if changed {
+		return w, ErrChanged
+	}
+	seconds := until.Sub(begun).Seconds()
+	w = capacity.Window{
+		Time: until.UTC(), Length: capacity.Some(seconds), Limit: capacity.Some(float64(limit)),
+		Inside:   capacity.Some((after.Busy - before.Busy).Seconds() / seconds),
+		Answered: capacity.Some(float64(after.Answered - before.Answered)),
+		Failed:   capacity.Some(float64(after.Failed - before.Failed)),
+	}
+	if known && ok && now.CPU >= used.CPU && now.Quota == used.Quota && now.MemoryLimit == used.MemoryLimit { // else it is another container
+		w.CPU, w.Quota = capacity.Some(now.CPU-used.CPU), capacity.Some(now.Quota)
+		w.Memory, w.MemoryLimit = capacity.Some(max(most, now.Memory)), capacity.Some(now.MemoryLimit)
+	}
+	return w, nil
+}
+
+func (g *Gate) usage() (Usage, bool) {
+	if g.options.Usage == nil {
+		return Usage{}, false
+	}
+	u, err := g.options.Usage()
+	return u, err == nil
+}
