@@ -130,8 +130,8 @@ aware-records: build ## AWARE's claims and agent on the simulator: writes docs/a
 	go run ./cmd/sigma-records aware
 
 .PHONY: mpa-safety
-mpa-safety: ## the agent learned on 1,000 generated test scenarios, 300 of them hostile: writes docs/results/mpa-safety.md (4 CPU-minutes)
-	go run ./cmd/sigma-records safety
+mpa-safety: ## agents on 1,000 generated test scenarios, 300 of them hostile: writes docs/results/mpa-safety.md (8 CPU-minutes; NETWORK=FILE: one of aware-records, in its band)
+	go run ./cmd/sigma-records safety $(if $(NETWORK),--network '$(NETWORK)')
 
 .PHONY: oracle
 oracle: ## differential tests against other people's implementations, where they exist

@@ -191,6 +191,7 @@ func (p *program) aware() *cobra.Command {
 func (p *program) safety() *cobra.Command {
 	cfg := autoscaler.Config{Data: os.Getenv("SIGMA_DATA"), Seconds: cputime.Process}
 	var runs, hostile int
+	var network string
 	printed := false
 	cmd := &cobra.Command{
 		Use: "safety", Short: "The agent learned on hostile workloads, and others", Args: cobra.NoArgs,
@@ -199,11 +200,12 @@ func (p *program) safety() *cobra.Command {
 			if cfg.Docs = p.docs; printed {
 				cfg.Print = p.stdout
 			}
-			return autoscaler.Safety(cmd.Context(), runs, hostile, cfg)
+			return autoscaler.Safety(cmd.Context(), runs, hostile, network, cfg)
 		},
 	}
 	cmd.Flags().IntVar(&runs, "runs", 1000, "generated scenarios of the test side")
 	cmd.Flags().IntVar(&hostile, "hostile", 300, "of them, those that are hostile")
+	cmd.Flags().StringVar(&network, "network", "", "`file` of a network of ddpg, as `sigma-records aware` writes it, that acts within a band around the rules")
 	cmd.Flags().BoolVar(&printed, "print", false, "print the page and leave the documents as they are")
 	cmd.Flags().IntVar(&cfg.Workers, "workers", runtime.GOMAXPROCS(0), "simulations at the same time")
 	return cmd

@@ -40,7 +40,7 @@ type Agent struct {
 // of a file or, without one, the shipped one; a name that ends in .yaml or .yml is a policy's
 // path, one that ends in .json that of a network of the agent "ddpg". With @PHASE behind a
 // policy's, as in learned@OfflineTraining, the policy goes through its phases, from that one
-// on.
+// on; with @band behind a network's the network acts within a band around hpa+vpa.
 func Agents(names []string, policy string) (list []Agent, err error) {
 	for i, name := range names {
 		a, path := Agent{Name: name}, policy
@@ -50,13 +50,16 @@ func Agents(names []string, policy string) (list []Agent, err error) {
 		if at := strings.LastIndex(name, "@"); at >= 0 && slices.Contains(mpa.LearningPhases(), mpa.LearningPhase(name[at+1:])) {
 			name, a.Begin = name[:at], mpa.LearningPhase(name[at+1:])
 		}
+		if file, ok := strings.CutSuffix(name, "@band"); ok && strings.HasSuffix(file, ".json") {
+			name, a.Band = file, true
+		}
 		switch {
 		case name == "learned" || name == "foresight" && a.Begin == "":
 			a.Policy, a.file = learned.General(), learned.GeneralFile()
 		case strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml"):
 			path = name
 		case strings.HasSuffix(name, ".json") && a.Begin == "":
-			if err := a.readNetwork(); err != nil {
+			if err := a.readNetwork(name); err != nil {
 				return nil, err
 			}
 			path = ""
@@ -89,14 +92,14 @@ func Agents(names []string, policy string) (list []Agent, err error) {
 	return list, nil
 }
 
-// readNetwork reads the network that the agent's name is the path of.
-func (a *Agent) readNetwork() error {
-	data, err := os.ReadFile(a.Name)
+// readNetwork reads the network in a file.
+func (a *Agent) readNetwork(path string) error {
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
 	a.Digest = agents.Weights{}.Add(data)
-	a.Network, err = ddpg.Parse(a.Name, data)
+	a.Network, err = ddpg.Parse(path, data)
 	return err
 }
 
@@ -144,11 +147,10 @@ func Names() []string { return append(sim.Agents(), "learned", "foresight") }
 func (a *Agent) Run(ctx context.Context, cfg sim.Config) (sim.Result, error) {
 	switch {
 	case a.Network != nil:
-		var network mpa.Agent = ddpg.New(cfg.App.Target, a.Network)
-		if a.Band {
-			network = ddpg.NewBand(cfg.App.Target, network, agents.NewPair(cfg.App.Target))
+		network := ddpg.New(cfg.App.Target, a.Network)
+		if cfg.Agent = agents.NewNetwork(cfg.App.Target, network); a.Band {
+			cfg.Agent = agents.NewBounded(cfg.App.Target, network)
 		}
-		cfg.Agent = agents.NewNetwork(cfg.App.Target, network)
 		return sim.Run(ctx, cfg)
 	case a.Policy == nil:
 		return sim.RunAgent(ctx, cfg, a.Name)
@@ -177,7 +179,9 @@ func (a *Agent) setup(cfg *sim.Config) journal.Setup {
 		s.Agent = mpa.Spec{Name: "learned", Digest: a.Policy.Digest}
 	}
 	if a.Network != nil {
-		s.Agent = mpa.Spec{Name: ddpg.Source, Digest: a.Digest}
+		if s.Agent = (mpa.Spec{Name: ddpg.Source, Digest: a.Digest}); a.Band {
+			s.Agent.Name = agents.Bounded
+		}
 	}
 	if a.Begin != "" {
 		settings := phases.DefaultSettings()

@@ -34,6 +34,7 @@ var kinds = []Kind{
 	{Name: "predictive", Rule: func(t mpa.Target) mpa.Agent { return NewPredictive(t) }},
 	{Name: "learned", Model: makeLearned},
 	{Name: ddpg.Source, Model: makeNetwork},
+	{Name: Bounded, Model: makeBounded},
 }
 
 // Register adds a kind to those of [Make] and [Names]. Call it before either, from one
