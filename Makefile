@@ -161,6 +161,14 @@ e2e-upgrade: ## from the programs and manifests of BEFORE=35cf6bd to these on on
 e2e-faults: ## lost answers to bindings with the watch held, late or out of step, ROUNDS=20 of each (10 minutes)
 	@SIGMA_ROUNDS=$(or $(ROUNDS),20) hack/e2e.sh -v -run '^TestLostAnswers$$'
 
+.PHONY: e2e-mpa-faults
+e2e-mpa-faults: ## faults of metrics, targets, resizes and processes of the autoscaler, ROUNDS=5 of each (15 minutes)
+	@SIGMA_ROUNDS=$(or $(ROUNDS),5) hack/e2e.sh -v -run '^TestMPA(MetricsFaults|TargetFaults|ResizeFaults|Kills)$$'
+
+.PHONY: e2e-identity
+e2e-identity: ## live = simulated on 1,000 nodes with 5,000 pods, plugin and extender (10 minutes)
+	@SIGMA_IDENTITY=$(or $(SIZE),1000x5000) hack/e2e.sh -v -run '^TestLiveEqualsSimulated$$'
+
 .PHONY: e2e-plan
 e2e-plan: ## a plan of 5,000 pods into 1,000 nodes, and a lost node planned again (docs/results/plan-live.md)
 	@SIGMA_PLAN=$(or $(SIZE),1000x50x100) hack/e2e.sh -v -run '^TestPlan$$'

@@ -24,9 +24,6 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 )
 
-// times is how many workloads each fault hits.
-const times = 5
-
 // The clock of a process cannot be moved here: package mpa tests the guards against jumps.
 
 // unscaled needs two pods at 60 requests a second and four at 130; its memory is constant.
@@ -70,24 +67,25 @@ func TestMPAMetricsFaults(t *testing.T) {
 	}{
 		{away, false, []func(*member){proxied(e2e.Down), proxied(e2e.Unavailable), proxied(e2e.Garbled), proxied(e2e.Slow(time.Minute)), proxied(e2e.Empty)},
 			[]string{"PrometheusUnreachable", "QueryFailed", "PrometheusGarbled", "PrometheusTimeout", "NoSeries", "UsageMissing"}},
-		{nan, false, []func(*member){answer("NaN"), answer("+Inf"), answer("-Inf"), distorted(func(float64) float64 { return math.NaN() }), answer("NaN")},
+		{nan, false, []func(*member){answer("NaN"), answer("+Inf"), answer("-Inf"), distorted(func(float64) float64 { return math.NaN() })},
 			[]string{"NotANumber", "Infinite", "UsageMissing"}},
 		{negative, false, []func(*member){distorted(func(v float64) float64 { return -v }), answer("-1")}, []string{"Negative", "UsageMissing"}},
-		{stale, false, []func(*member){freeze, freeze, freeze, stop, stop}, []string{"UsageStale", "UsageMissing", "NoSeries"}},
+		{stale, false, []func(*member){freeze, stop}, []string{"UsageStale", "UsageMissing", "NoSeries"}},
 		{apiGone, true, []func(*member){func(m *member) { m.feed.Stop() }}, []string{"UsageMissing"}},
 		{apiStale, true, []func(*member){func(m *member) { m.feed.Freeze() }}, []string{"UsageStale"}},
 		{apiLess, true, []func(*member){func(m *member) { m.feed.Distort(func(string, float64) float64 { return -1 }) }}, []string{"Negative"}},
 	}
 	var all []*member
-	reasons, specs := map[*member][]string{}, map[*member]memberSpec{}
+	reasons, specs, strikes := map[*member][]string{}, map[*member]memberSpec{}, map[*member]func(*member){}
 	var targets []string
 	for _, k := range kinds {
 		spec := unscaled(v1alpha1.UsagePrometheus)
 		if k.api {
 			spec = unscaled(v1alpha1.UsageMetricsAPI)
 		}
-		for _, m := range f.group(k.name, times, spec) {
+		for i, m := range f.group(k.name, max(roundsOf(t), len(k.faults)), spec) {
 			all, reasons[m], specs[m] = append(all, m), k.reasons, spec
+			strikes[m] = k.faults[min(i, len(k.faults)-1)]
 			targets = append(targets, m.load.Target)
 		}
 	}
@@ -115,9 +113,8 @@ func TestMPAMetricsFaults(t *testing.T) {
 
 	f.requireUnchanged(all, func() {
 		begin := time.Now()
-		for i, m := range all {
-			faults := kinds[i/times].faults
-			faults[min(i%times, len(faults)-1)](m)
+		for _, m := range all {
+			strikes[m](m)
 		}
 		for _, m := range all {
 			m.set(130)
@@ -148,7 +145,7 @@ func TestMPAMetricsFaults(t *testing.T) {
 // A target that another autoscaler has, that is deleted, or that is switched off is not
 // changed, and is sized again afterwards.
 func TestMPATargetFaults(t *testing.T) {
-	f := startFleet(t)
+	f, times := startFleet(t), roundsOf(t)
 	spec := unscaled(v1alpha1.UsagePrometheus)
 	rivals, gone, off := f.group("rival", times, spec), f.group("gone", times, spec), f.group("off", times, spec)
 	all := slices.Concat(rivals, gone, off)
@@ -219,7 +216,7 @@ spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: %[1]s}, min
 // Resizes that the node, the quota or the pod's QoS class do not allow are reported, do not
 // block replicas for ever, and happen once they are possible.
 func TestMPAResizeFaults(t *testing.T) {
-	f := startFleet(t)
+	f, times := startFleet(t), roundsOf(t)
 	g := f.inOtherNamespace()
 	grows := unscaled(v1alpha1.UsagePrometheus)
 	grows.memory, grows.maxMemory = "128Mi", "192Mi"
@@ -333,7 +330,7 @@ func (f *fleet) inOtherNamespace() *fleet {
 // writes a decision, and the updater while it carries it out. Each decision is carried out
 // once.
 func TestMPAKills(t *testing.T) {
-	f := startFleet(t)
+	f, times := startFleet(t), roundsOf(t)
 	spec := unscaled(v1alpha1.UsagePrometheus)
 	spec.max = 18
 	apart, whole := f.add("apart", spec), f.add("whole", spec)
