@@ -4,6 +4,7 @@ package rpc
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -53,9 +54,7 @@ func through(ctx context.Context, g *gate.Gate, call func() error) error {
 }
 
 func ofServer(c codes.Code) bool {
-	switch c {
-	case codes.Unknown, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Internal, codes.Unavailable, codes.DataLoss:
-		return true
-	}
-	return false
+	return slices.Contains([]codes.Code{
+		codes.Unknown, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Internal, codes.Unavailable, codes.DataLoss,
+	}, c)
 }
