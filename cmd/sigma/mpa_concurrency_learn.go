@@ -74,7 +74,7 @@ The learners, ` + capacity.Default + ` by default:
 				}
 			}
 			if l.window < 100*time.Millisecond || l.window > gate.Longest || l.longest < l.window {
-				return usagef("--window %v --for %v: want 100ms to %v, and at least as long as a window", l.window, l.longest, gate.Longest)
+				return usagef("--window %v --timeout %v: want 100ms to %v, and at least as long as a window", l.window, l.longest, gate.Longest)
 			}
 			former, err := l.limit(cmd.Context())
 			if err != nil {
@@ -138,7 +138,7 @@ The learners, ` + capacity.Default + ` by default:
 	flags.IntVar(&l.settings.Min, "min", l.settings.Min, "smallest limit")
 	flags.IntVar(&l.settings.Max, "max", l.settings.Max, "largest limit")
 	flags.DurationVar(&l.window, "window", time.Second, "length of a window; a trial has two or more")
-	flags.DurationVar(&l.longest, "for", 5*time.Minute, "how long it may take")
+	flags.DurationVar(&l.longest, "timeout", 5*time.Minute, "how long it may take")
 	flags.BoolVar(&keep, "keep", false, "leave the learned limit in force")
 	flags.StringVar(&out, "out", "", "also write the trials as windows, for recommend --window")
 	flags.StringVar(&format, "format", "table", "table or json")

@@ -47,7 +47,7 @@ func TestLearnConcurrency(t *testing.T) {
 		err := root.ExecuteContext(ctx)
 		return out.String(), err
 	}
-	out, err := learn(t.Context(), "--url", pod.URL, "--for", "20s", "--out", file)
+	out, err := learn(t.Context(), "--url", pod.URL, "--timeout", "20s", "--out", file)
 	require.NoError(t, err, out)
 	assert.Contains(t, out, "in force    2 requests at once\n")
 	assert.Regexp(t, `(?m)^limit +a second +inside +cores +failed +memory %\n +2 `, out)
@@ -58,13 +58,13 @@ func TestLearnConcurrency(t *testing.T) {
 	_, err = readWindows(file)
 	require.NoError(t, err)
 
-	out, err = learn(t.Context(), "--url", pod.URL, "--for", "20s", "--keep")
+	out, err = learn(t.Context(), "--url", pod.URL, "--timeout", "20s", "--keep")
 	require.NoError(t, err, out)
 	assert.GreaterOrEqual(t, g.Limit(), 4, out)
 	assert.Contains(t, out, fmt.Sprintf("in force    %d requests at once\n", g.Limit()))
 
 	kept := g.Limit()
-	_, err = learn(t.Context(), "--for", "1s")
+	_, err = learn(t.Context(), "--timeout", "1s")
 	require.ErrorContains(t, err, "no request ended within 200ms")
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
@@ -74,10 +74,10 @@ func TestLearnConcurrency(t *testing.T) {
 
 	for want, args := range map[string][]string{
 		`--admin "localhost:9901": want http://HOST:PORT`: {"--admin", "localhost:9901"},
-		"this is no gate":                             {"--admin", pod.URL + "/?"},
-		"connection refused":                          {"--admin", "http://127.0.0.1:1"},
-		"--window 1ms --for 5m0s: want 100ms to 1m0s": {"--window", "1ms"},
-		"max: 0, want":                                {"--max", "0"},
+		"this is no gate":    {"--admin", pod.URL + "/?"},
+		"connection refused": {"--admin", "http://127.0.0.1:1"},
+		"--window 1ms --timeout 5m0s: want 100ms to 1m0s": {"--window", "1ms"},
+		"max: 0, want": {"--max", "0"},
 	} {
 		_, err := learn(t.Context(), args...)
 		require.ErrorContains(t, err, want, strings.Join(args, " "))

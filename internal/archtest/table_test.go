@@ -104,7 +104,7 @@ var table = []row{
 	{"internal/...", []string{"binpack/...", "cerebro/...", "benchdata/generate"}},
 	{"internal/records", []string{"internal/durable"}},
 	{"internal/records/placement", []string{"internal/records", "cerebro/report", "cerebro/trace", "swarm"}},
-	{"internal/records/autoscaler", []string{"internal/records", "mpa", "mpa/sim", "internal/scaling"}},
+	{"internal/records/autoscaler", []string{"internal/records", "mpa", "mpa/agents", "mpa/sim", "internal/scaling"}},
 	{"internal/records/aware", []string{"internal/records", "internal/scaling", "internal/learn/nn", "internal/learn/rl", "mpa", "mpa/agents", "mpa/ddpg", "mpa/learned", "mpa/loadsim", "mpa/sim"}},
 	{"internal/records/simcheck", []string{"internal/records", "mpa/loadsim"}},
 	{"cmd/...", []string{"..."}},
