@@ -32,6 +32,26 @@ func TestSafety(t *testing.T) {
 	assert.Empty(t, all.Breach(), "%+v", all)
 }
 
+// Scenarios of the train side in which the rules ask for ever more pods, and a candidate that
+// had to follow them took 13 × the pods that are allowed or went up and down.
+func TestSafetyOfOnlineTraining(t *testing.T) {
+	list, err := Agents([]string{"hpa+vpa", "learned@OnlineTraining"}, "")
+	require.NoError(t, err)
+	weights, err := Weights(nil)
+	require.NoError(t, err)
+	for _, s := range []struct {
+		seed    uint64
+		hostile bool
+	}{{5001, true}, {5070, true}, {5177, true}, {5001, false}, {5008, false}, {5070, false}} {
+		g := Generated{Side: "train", Seed: s.seed, Count: 1, Hostile: s.hostile, Agents: list, Workers: 2}
+		figures, err := g.Safety(t.Context(), weights)
+		require.NoError(t, err)
+		f := figures[0]
+		f.Rules += 1 // of a single run promises say nothing
+		assert.Empty(t, f.Breach(), "seed %d, hostile %v: %+v", s.seed, s.hostile, f)
+	}
+}
+
 // Each fault is a breach, and a run without one is none.
 func TestBreach(t *testing.T) {
 	sound := Safety{Runs: 10, Rules: 10, Broke: 11, Most: 1, Decisions: 5, Equal: 5}

@@ -97,7 +97,7 @@ func (a *Agent) Recommend(o *mpa.Observation) mpa.Recommendation {
 		acts, shadow = rules, candidate
 		acts.Reason = fmt.Sprintf("%s has had no opinion for %v (%s): %s", candidate.Source, silence, candidate.Reason, rules.Reason)
 	case s.Phase == mpa.OnlineTraining:
-		acts = banded(o, &a.target, candidate, rules)
+		acts = banded(o, &a.target, candidate, rules, s.Window.work())
 	}
 	learning.Phase, learning.Shadow = s.Phase, &shadow
 	acts.Learning, acts.Drift = learning, candidate.Drift

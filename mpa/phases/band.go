@@ -8,13 +8,19 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa"
 )
 
-// band is by how much of the rules' capacity a candidate may differ in OnlineTraining.
-const band = .5
+const (
+	// band is by how much of the rules' capacity a candidate may differ in OnlineTraining.
+	band = .5
+	// mostWork × the work is the most that rules can make a candidate take: rules may ask for
+	// ever more pods where pods do not help.
+	mostWork = 1.6
+)
 
 // banded bounds a candidate's recommendation to the band around the capacity that the rules
 // want. Where the rules want nothing, the present capacity counts, and nothing shrinks.
-// Memory is only bounded from below: less of it than a candidate asks for kills.
-func banded(o *mpa.Observation, t *mpa.Target, candidate, rules mpa.Recommendation) mpa.Recommendation {
+// Memory is only bounded from below: less of it than a candidate asks for kills. work is the
+// cores that the load needs, 0 = not known.
+func banded(o *mpa.Observation, t *mpa.Target, candidate, rules mpa.Recommendation, work float64) mpa.Recommendation {
 	requests := o.Requests(t)
 	if requests == nil || !opinion(&candidate) {
 		return candidate
@@ -24,12 +30,18 @@ func banded(o *mpa.Observation, t *mpa.Target, candidate, rules mpa.Recommendati
 	if !opinion(&rules) {
 		least = 1
 	}
+	if work > 0 && around.cores() > 0 {
+		least = min(least, mostWork*work/around.cores())
+	}
 	before := wanted.Replicas
 	low, high := least*around.cores(), (1+band)*around.cores()
 	if each := wanted.cores() / float64(wanted.Replicas); each > 0 {
 		switch c := wanted.cores(); {
 		case c < low:
-			wanted.Replicas = t.Replicas.Clamp(int32(min(1e6, math.Ceil(low/each))))
+			// Pods get more before they get smaller, so it is the larger size that counts.
+			now := shape{1, requests}
+			enough := t.Replicas.Clamp(int32(min(1e6, math.Ceil(low/max(each, now.cores())))))
+			wanted.Replicas = max(wanted.Replicas, enough)
 		case c > high:
 			wanted.Replicas = t.Replicas.Clamp(max(1, int32(min(1e6, math.Floor(high/each)))))
 		}

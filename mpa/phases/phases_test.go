@@ -284,22 +284,26 @@ func TestBand(t *testing.T) {
 	for _, test := range []struct {
 		name             string
 		candidate, rules mpa.Recommendation
+		work             float64
 		replicas         int32
 		size             []mpa.Resources
 	}{
-		{"within", want(5), want(4), 5, nil},
-		{"no opinion", want(0), want(4), 0, nil},
-		{"too few", want(1), want(8), 4, []mpa.Resources{size(1000, 100)}},
-		{"too many", want(20), want(4), 6, []mpa.Resources{size(1000, 100)}},
-		{"too small", want(0, size(100, 100)), want(4), 20, []mpa.Resources{size(100, 100)}},
-		{"too large a pod", want(1, size(9000, 800)), want(4), 1, []mpa.Resources{size(6000, 800)}},
-		{"too little memory", want(4, size(1000, 10)), want(4, size(1000, 100)), 4, []mpa.Resources{size(1000, 50)}},
-		{"much memory", want(4, size(1000, 1000)), want(4), 4, []mpa.Resources{size(1000, 1000)}},
-		{"the rules are silent: nothing shrinks", want(1), want(0), 4, []mpa.Resources{size(1000, 100)}},
-		{"the rules are silent: it may grow", want(6), want(0), 6, nil},
-		{"not beyond the bounds", want(0, size(1, 100)), want(40), 40, []mpa.Resources{size(500, 100)}},
+		{"within", want(5), want(4), 0, 5, nil},
+		{"no opinion", want(0), want(4), 0, 0, nil},
+		{"too few", want(1), want(8), 0, 4, []mpa.Resources{size(1000, 100)}},
+		{"too many", want(20), want(4), 0, 6, []mpa.Resources{size(1000, 100)}},
+		{"too small", want(0, size(100, 100)), want(4), 0, 4, []mpa.Resources{size(500, 100)}},
+		{"too large a pod", want(1, size(9000, 800)), want(4), 0, 1, []mpa.Resources{size(6000, 800)}},
+		{"too little memory", want(4, size(1000, 10)), want(4, size(1000, 100)), 0, 4, []mpa.Resources{size(1000, 50)}},
+		{"much memory", want(4, size(1000, 1000)), want(4), 0, 4, []mpa.Resources{size(1000, 1000)}},
+		{"the rules are silent: nothing shrinks", want(1), want(0), 0, 4, []mpa.Resources{size(1000, 100)}},
+		{"the rules are silent: it may grow", want(6), want(0), 0, 6, nil},
+		{"so much too small that there are more of them", want(0, size(1, 100)), want(40), 0, 20, []mpa.Resources{size(1000, 100)}},
+		{"not beyond the bounds", want(0, size(1, 100)), want(40, size(4000, 100)), 0, 40, []mpa.Resources{size(2000, 100)}},
+		{"rules that ask for far more than the load needs", want(1), want(40), 2, 4, []mpa.Resources{size(1000, 100)}},
+		{"work above what the rules want", want(1), want(8), 100, 4, []mpa.Resources{size(1000, 100)}},
 	} {
-		got := banded(o, &target, test.candidate, test.rules)
+		got := banded(o, &target, test.candidate, test.rules, test.work)
 		assert.Equal(t, test.replicas, got.Replicas, test.name)
 		assert.Equal(t, test.size, got.Containers, test.name)
 		if test.size != nil && test.name != "much memory" {
@@ -307,5 +311,5 @@ func TestBand(t *testing.T) {
 		}
 	}
 	o.Pods = nil
-	assert.Equal(t, want(1), banded(o, &target, want(1), want(9)), "no pod to tell the present size from")
+	assert.Equal(t, want(1), banded(o, &target, want(1), want(9), 0), "no pod to tell the present size from")
 }

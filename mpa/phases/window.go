@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"gonum.org/v1/gonum/stat"
+
 	"github.com/sigma-scheduler/sigma/mpa"
 )
 
@@ -84,4 +86,22 @@ func (w Window) with(o *mpa.Observation, t *mpa.Target, window time.Duration) Wi
 		old++
 	}
 	return slices.Delete(w, 0, old)
+}
+
+// work returns the cores that the window's highest rate needs, 0 = not known.
+func (w Window) work() float64 {
+	var each []float64
+	most := 0.0
+	for i := range w {
+		s := &w[i]
+		most = max(most, s.Rate)
+		if s.Cores > 0 && s.Rate > 0 {
+			each = append(each, s.Cores/s.Rate)
+		}
+	}
+	if each == nil {
+		return 0
+	}
+	slices.Sort(each)
+	return most * stat.Quantile(.5, stat.Empirical, each, nil)
 }
