@@ -87,10 +87,10 @@ func TestSummary(t *testing.T) {
 		want       string
 	}{
 		{small(), "bestfit needs 20.2 machines, learned (K1) 15.8; 15 is the optimum: 22 % fewer."},
-		{current, "the present placement needs 47 machines, bestfit 45, learned 41, dotproduct 40; 15 is the limit: learned needs 8.9 % fewer than bestfit."},
+		{current, "the present placement needs 47 machines, bestfit 45, learned 41, dotproduct 40; 15 is the limit: learned needs 2.5 % more than dotproduct."},
 		{waiting, "the present placement, in which 3 items wait, needs 47 machines, bestfit 45, learned 45; 15 is the limit: no difference from bestfit."},
 		{alone, "bestfit needs 3 machines; 2 is the limit."},
-		{worse, "bestfit needs 4 machines, mine.yaml (trained on) 5, firstfit 4; 2 is the limit: mine.yaml 25 % more."},
+		{worse, "bestfit needs 4 machines, mine.yaml (trained on) 5, firstfit 4; 2 is the limit: mine.yaml needs 25 % more than bestfit."},
 		{same, "bestfit needs 4 machines, firstfit 4; 2 is the limit: no difference."},
 		{fixed(), "bestfit leaves out 2.00 % of the cpu, learned (K0+clock, same instance, other orders) 1.14 %: 43 % less."},
 		{churn(), "bestfit takes 1.080 times the cost of the bound, learned 1.031: 4.5 % less."},

@@ -200,18 +200,20 @@ func (k *claim) String() string {
 			s = strings.TrimSuffix(s, "limit") + "optimum"
 		}
 	}
-	if k.subject != nil && !math.IsNaN(k.subject.value) && !math.IsNaN(k.baseline.value) {
+	against := k.baseline
+	if k.best != nil && k.best.value < k.baseline.value {
+		against = k.best // a claim compares with the best, not with the one that flatters
+	}
+	if k.subject != nil && !math.IsNaN(k.subject.value) && !math.IsNaN(against.value) {
 		s += ": "
-		difference := k.difference()
+		difference := k.difference(against)
 		switch {
 		case k.current == nil && k.best == nil:
 			s += difference
-		case k.current == nil:
-			s += k.subject.result.Policy + " " + difference
 		case difference == same:
-			s += difference + " from " + k.baseline.name
+			s += difference + " from " + against.name
 		default:
-			s += k.subject.result.Policy + " " + k.verb() + " " + difference + " than " + k.baseline.name
+			s += k.subject.result.Policy + " " + k.verb() + " " + difference + " than " + against.name
 		}
 	}
 	return s + k.suffix + "."
@@ -264,13 +266,14 @@ func (k *claim) verb() string {
 // same is the difference of equal figures.
 const same = "no difference"
 
-func (k *claim) difference() string {
+// difference is what the subject needs more or less than another one.
+func (k *claim) difference(against *claimed) string {
 	less, more := "less", "more"
 	if k.unit != "cost" && k.rejects == "" && !k.waits {
 		less = "fewer"
 	}
-	change := 100 * (k.subject.value/k.baseline.value - 1)
-	if k.baseline.value == 0 && k.subject.value > 0 {
+	change := 100 * (k.subject.value/against.value - 1)
+	if against.value == 0 && k.subject.value > 0 {
 		return more // than nothing
 	}
 	size := sheet.Figure(math.Abs(change), sheet.Decimals(1, []float64{math.Abs(change)}), false)
