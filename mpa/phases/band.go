@@ -12,8 +12,9 @@ const (
 	// band is by how much of the rules' capacity a candidate may differ in OnlineTraining.
 	band = .5
 	// mostWork × the work is the most that rules can make a candidate take: rules may ask for
-	// ever more pods where pods do not help.
-	mostWork = 1.6
+	// ever more pods where pods do not help. It is a little below the 1.6 that no agent may
+	// exceed, since the work is an estimate.
+	mostWork = 1.5
 )
 
 // banded bounds a candidate's recommendation to the band around the capacity that the rules

@@ -300,7 +300,7 @@ func TestBand(t *testing.T) {
 		{"the rules are silent: it may grow", want(6), want(0), 0, 6, nil},
 		{"so much too small that there are more of them", want(0, size(1, 100)), want(40), 0, 20, []mpa.Resources{size(1000, 100)}},
 		{"not beyond the bounds", want(0, size(1, 100)), want(40, size(4000, 100)), 0, 40, []mpa.Resources{size(2000, 100)}},
-		{"rules that ask for far more than the load needs", want(1), want(40), 2, 4, []mpa.Resources{size(1000, 100)}},
+		{"rules that ask for far more than the load needs", want(1), want(40), 2, 3, []mpa.Resources{size(1000, 100)}},
 		{"work above what the rules want", want(1), want(8), 100, 4, []mpa.Resources{size(1000, 100)}},
 	} {
 		got := banded(o, &target, test.candidate, test.rules, test.work)
