@@ -188,7 +188,7 @@ func (e *everything) place(items []int) {
 	items[app]--
 	for m, on := range e.on {
 		on[app]++
-		if e.holds(m) {
+		if e.holds(m) && e.zoneHolds(e.inst.Machines[e.kind[m]].Zone) {
 			e.place(items)
 		}
 		on[app]--
@@ -221,11 +221,28 @@ func (e *everything) holds(m int) bool {
 	return !slices.ContainsFunc(e.inst.Rules, func(r binpack.Rule) bool { return r.Forbids(int32(groups[r.A]), int32(groups[r.B])) })
 }
 
-// random is a small fixed fleet with some items that stand and some that come.
-func random(rng *rand.Rand) (*trace.Trace, []int) {
+func (e *everything) zoneHolds(zone string) bool {
+	groups := make([]int, len(e.inst.Groups))
+	for m, on := range e.on {
+		if e.inst.Machines[e.kind[m]].Zone == zone {
+			for app, n := range on {
+				groups[e.inst.Apps[app].Group] += n
+			}
+		}
+	}
+	for g, n := range groups {
+		if limit := int(e.inst.Groups[g].Zone.Limit); limit > 0 && n > limit {
+			return false
+		}
+	}
+	return true
+}
+
+// random is a small fixed fleet with some items that stand and some that come; of each size it has at most some machines.
+func random(rng *rand.Rand, machines int) (*trace.Trace, []int) {
 	tr := shop()
 	inst := tr.Instance
-	inst.Machines[0].Count, inst.Machines[1].Count = 1+rng.IntN(2), 1+rng.IntN(2)
+	inst.Machines[0].Count, inst.Machines[1].Count = 1+rng.IntN(machines), 1+rng.IntN(machines)
 	for a := range inst.Apps {
 		inst.Apps[a].Demand = []int64{1 + rng.Int64N(7), 1 + rng.Int64N(7)}
 	}
@@ -234,6 +251,12 @@ func random(rng *rand.Rand) (*trace.Trace, []int) {
 	}
 	if rng.IntN(3) == 0 {
 		inst.Rules = []binpack.Rule{{A: 0, B: 1, Max: int32(rng.IntN(2))}}
+		if rng.IntN(2) == 0 {
+			inst.Rules = append(inst.Rules, binpack.Rule{A: 1, B: 0, Max: int32(1 + rng.IntN(2))})
+		}
+	}
+	if rng.IntN(4) == 0 {
+		inst.Groups[0].Zone.Limit = int32(1 + rng.IntN(3))
 	}
 	if rng.IntN(3) == 0 {
 		inst.Apps[1].Types = []int32{int32(rng.IntN(2))}
@@ -261,13 +284,17 @@ func relaxed(t *testing.T, inst *binpack.Instance, what string) *binpack.Instanc
 	case what == "memory":
 		free(1)
 	case what == "limits, rules and types":
-		in.Rules, in.Groups[0].Limit, in.Apps[1].Types = nil, 0, nil
+		in.Rules, in.Groups[0].Limit, in.Groups[0].Zone.Limit, in.Apps[1].Types = nil, 0, 0, nil
+	case strings.HasPrefix(what, "web: at most") && strings.HasSuffix(what, "in a zone"):
+		in.Groups[0].Zone.Limit = 0
 	case strings.HasPrefix(what, "web: at most"):
 		in.Groups[0].Limit = 0
 	case strings.HasPrefix(what, "db: only types"):
 		in.Apps[1].Types = nil
 	case strings.HasPrefix(what, "beside web"):
-		in.Rules = nil
+		in.Rules = slices.Clone(in.Rules[1:])
+	case strings.HasPrefix(what, "beside db"):
+		in.Rules = slices.Clone(in.Rules[:1])
 	default:
 		t.Fatal(what)
 	}
@@ -278,8 +305,8 @@ func relaxed(t *testing.T, inst *binpack.Instance, what string) *binpack.Instanc
 func TestAgainstEverything(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 1))
 	notFit, tried, bound := 0, 0, 0
-	for i := range 120 {
-		tr, items := random(rng)
+	for i := range 240 {
+		tr, items := random(rng, 2)
 		add := []int{1 + rng.IntN(3), rng.IntN(3)}
 		q := Question{Apps: []string{fmt.Sprintf("web=+%d", add[0])}}
 		if add[1] > 0 {
@@ -324,7 +351,7 @@ func TestLossAgainstEverything(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 1))
 	harm := 0
 	for i := range 80 {
-		tr, _ := random(rng)
+		tr, _ := random(rng, 3)
 		before, err := options.plan(t.Context(), tr)
 		require.NoError(t, err)
 		if before.Unplaced > 0 {
