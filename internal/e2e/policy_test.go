@@ -202,6 +202,24 @@ func TestPolicyStages(t *testing.T) {
 	require.ErrorContains(t, err, "general was changed by somebody else since this command read it; nothing is written")
 	require.Equal(t, "shadow", modeOf("general"))
 
+	// What is not the specification may change while it is promoted, as the status does.
+	written := 0
+	config = rest.CopyConfig(c.Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return &meddler{next, func() {
+			written++
+			label := fmt.Appendf(nil, `{"metadata":{"labels":{"written":"%d"}}}`, min(written, 3))
+			_, err := c.Dynamic.Resource(v1alpha1.SchemeGroupVersion.WithResource("placementpolicies")).Patch(t.Context(), "general", types.MergePatchType, label, metav1.PatchOptions{})
+			require.NoError(t, err)
+		}}
+	})
+	cluster, err = operate.New(config, sigmaSystem, time.Minute)
+	require.NoError(t, err)
+	step, err := cluster.Promote(t.Context(), "general", 7, true)
+	require.NoError(t, err)
+	require.Equal(t, "canary 7 %", step.To)
+	require.Equal(t, 4, written)
+
 	// Of many revisions ten are kept, and the one that a rollback leads to.
 	policies := c.Dynamic.Resource(v1alpha1.SchemeGroupVersion.WithResource("placementpolicies"))
 	for i := range 8 {

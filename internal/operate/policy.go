@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -142,10 +143,47 @@ func (c *Cluster) Rollback(ctx context.Context, name string, number int64, dryRu
 	return c.change(ctx, o, runtime.DeepCopyJSON(to.Spec), Change{Digest: to.Digest, Revision: to.Number, DryRun: dryRun}, bad[max(0, len(bad)-revision.Keep):]...)
 }
 
+// statusTries is how often a change is written while the status changes under it.
+const statusTries = 10
+
 // change writes a specification, if nobody has changed the policy since it was read.
 func (c *Cluster) change(ctx context.Context, o *unstructured.Unstructured, spec map[string]any, change Change, bad ...string) (*Change, error) {
 	now, _ := o.Object["spec"].(map[string]any)
 	change.Policy, change.From, change.To = o.GetName(), revision.Mode(now), revision.Mode(spec)
+	options := metav1.PatchOptions{FieldManager: "sigma-policy"}
+	if change.DryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	for range statusTries {
+		patch, err := patchOf(o, changed(o, spec, bad))
+		if err != nil {
+			return nil, err
+		}
+		_, err = c.Client.Resource(policies).Patch(ctx, o.GetName(), types.MergePatchType, patch, options)
+		if err == nil {
+			return &change, nil
+		}
+		if !apierrors.IsConflict(err) {
+			return nil, c.explain("patch", policiesName, "", err)
+		}
+		// A scheduler writes the status at any time: only another specification is somebody else's.
+		fresh, err := c.Client.Resource(policies).Get(ctx, o.GetName(), metav1.GetOptions{})
+		if err != nil {
+			return nil, c.explain("get", policiesName, "", err)
+		}
+		if fresh.GetUID() != o.GetUID() || fresh.GetGeneration() != o.GetGeneration() || !maps.Equal(fresh.GetAnnotations(), o.GetAnnotations()) {
+			break
+		}
+		o = fresh
+	}
+	return nil, &Refusal{
+		Reason: fmt.Sprintf("%s was changed by somebody else since this command read it; nothing is written", o.GetName()),
+		Next:   "sigma policy history " + o.GetName(),
+	}
+}
+
+// changed is a policy with another specification, and with digests that were rolled back from, if any.
+func changed(o *unstructured.Unstructured, spec map[string]any, bad []string) *unstructured.Unstructured {
 	next := o.DeepCopy()
 	next.Object["spec"] = spec
 	if len(bad) > 0 {
@@ -156,25 +194,7 @@ func (c *Cluster) change(ctx context.Context, o *unstructured.Unstructured, spec
 		all[rolledBack] = strings.Join(bad, ",")
 		next.SetAnnotations(all)
 	}
-	patch, err := patchOf(o, next)
-	if err != nil {
-		return nil, err
-	}
-	options := metav1.PatchOptions{FieldManager: "sigma-policy"}
-	if change.DryRun {
-		options.DryRun = []string{metav1.DryRunAll}
-	}
-	_, err = c.Client.Resource(policies).Patch(ctx, o.GetName(), types.MergePatchType, patch, options)
-	if apierrors.IsConflict(err) {
-		return nil, &Refusal{
-			Reason: fmt.Sprintf("%s was changed by somebody else since this command read it; nothing is written", o.GetName()),
-			Next:   "sigma policy history " + o.GetName(), err: err,
-		}
-	}
-	if err != nil {
-		return nil, c.explain("patch", policiesName, "", err)
-	}
-	return &change, nil
+	return next
 }
 
 // patchOf is the merge patch from one version to another. The API server refuses it with a conflict
