@@ -32,6 +32,8 @@ var shippedTable = []struct {
 	{with: shipped.Wide, without: shipped.Fixed | shipped.Departures, file: "wide-k0.yaml"},
 	{with: shipped.Fixed, file: "kubernetes-k0-fixed.yaml"},
 	{with: shipped.Departures, file: "kubernetes-k0.yaml"},
+	// The plain files were trained on machines that are all alike.
+	{with: shipped.Plain | shipped.Mixed, file: "kubernetes-k0.yaml"},
 	{with: shipped.Plain | shipped.OneDimension, file: "general-k0-plain-1d.yaml"},
 	{with: shipped.Plain | shipped.Several, file: "vectors-k0.yaml"},
 	{with: shipped.Plain, file: "general-k0-plain.yaml"},

@@ -45,6 +45,9 @@ func TestShippedTable(t *testing.T) {
 		{"fixed, no forecast", binpack.Fixed, nil, 1, 2, false, 0, false, false, "kubernetes-k0-fixed.yaml"},
 		{"fixed and loose", binpack.Fixed, []float64{5, 5}, 1, 2, false, 0, false, false, "kubernetes-k0-fixed.yaml, empty machines last"},
 		{"fixed and tight", binpack.Fixed, []float64{40, 5}, 1, 2, false, 0, false, false, "kubernetes-k0-fixed.yaml"},
+		{"machines that differ", binpack.Open, []float64{5, 5}, 0, 2, false, 0, false, false, "kubernetes-k0.yaml"},
+		{"machines that differ by little", binpack.Open, []float64{5, 5}, 0, 2, false, 0, false, false, "general-k0-plain.yaml"},
+		{"machines that differ, limits", binpack.Open, []float64{5, 5}, 1, 2, false, 0, false, false, "general-k1.yaml"},
 		{"curves", binpack.Open, []float64{5, 5}, 1, 16, false, 0, false, false, "wide-k0.yaml"},
 		{"curves, no limits", binpack.Open, nil, 0, 200, false, 31, false, false, "wide-k0.yaml"},
 		{"curves, many leave", binpack.Open, nil, 1, 16, false, 32, false, false, "kubernetes-k0.yaml"},
@@ -69,6 +72,12 @@ func TestShippedTable(t *testing.T) {
 					{Name: "a", Demand: []int64{2, 1}, Expected: -1, Lifetime: -1},
 					{Name: "b", Group: 1, Demand: []int64{1, 1}, Expected: -1, Lifetime: -1},
 				},
+			}
+			if c.name == "machines that differ" || c.name == "machines that differ, limits" {
+				inst.Machines = append(inst.Machines, binpack.MachineLine{Name: "n", Count: 10, Cost: 1.1, Capacity: []int64{9, 9}})
+			}
+			if c.name == "machines that differ by little" {
+				inst.Machines = append(inst.Machines, binpack.MachineLine{Name: "n", Count: 10, Cost: 1.04, Capacity: []int64{9, 9}})
 			}
 			if c.dims == 1 {
 				inst.Dimensions, inst.Machines[0].Capacity = inst.Dimensions[:1], []int64{9}

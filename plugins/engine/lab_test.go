@@ -39,6 +39,7 @@ type lab struct {
 	dirty   map[string]bool
 	events  chan string
 	hasty   bool // it does not wait for the decision log
+	alike   bool // nodes that come are all of one size
 }
 
 // profile is a name that no other test and no other run of this one has: metrics

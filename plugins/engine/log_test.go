@@ -72,7 +72,11 @@ func (l *lab) live(rng *rand.Rand, steps int) {
 			l.rank(p)
 		case 2:
 			node := fmt.Sprint("n", rng.IntN(12))
-			l.node(node, 8+rng.IntN(30))
+			cores := 8 + rng.IntN(30)
+			if l.alike {
+				cores = 16
+			}
+			l.node(node, cores)
 			l.nodes[node].Spec.Unschedulable = rng.IntN(4) == 0
 		case 3, 4, 5:
 			on := slices.Sorted(maps.Keys(l.on))

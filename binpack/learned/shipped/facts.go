@@ -1,6 +1,7 @@
 package shipped
 
 import (
+	"math"
 	"math/bits"
 	"slices"
 
@@ -24,6 +25,7 @@ const (
 	Again                         // an app has come in more than one request
 	Batches                       // a request has asked for several items
 	Roomy                         // the fleet is fixed and so loose that a peak still to come fits, too
+	Mixed                         // machines differ in what they cost or hold, by more than a twentieth
 	allFacts     = 1<<iota - 1
 )
 
@@ -40,6 +42,9 @@ const (
 	// does not say that items leave; one item in 2⁶ does.
 	leastDepartures = 32
 	departureBits   = 6
+
+	// alike: what the system leaves of machines of one size differs a little.
+	alike = .05
 
 	severalFrom = 3
 	wideFrom    = 16 // a cluster has cpu, memory, disk and a few more
@@ -65,6 +70,9 @@ func newFacts(s *binpack.State) facts {
 	if slices.ContainsFunc(inst.Dimensions, func(d binpack.Dimension) bool { return d.Device }) {
 		f.always |= Devices
 	}
+	if mixed(inst.Machines) {
+		f.always |= Mixed
+	}
 	switch n := len(inst.Dimensions); {
 	case n == 1:
 		f.always |= OneDimension
@@ -74,6 +82,22 @@ func newFacts(s *binpack.State) facts {
 		f.always |= Several
 	}
 	return f
+}
+
+func mixed(lines []binpack.MachineLine) bool {
+	differ := func(a, b float64) bool { return math.Abs(a-b) > alike*max(a, b) }
+	for i := range lines {
+		first, m := &lines[0], &lines[i]
+		if differ(first.Cost, m.Cost) {
+			return true
+		}
+		for d := range m.Capacity {
+			if differ(float64(first.Capacity[d]), float64(m.Capacity[d])) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // now are the facts that hold.
