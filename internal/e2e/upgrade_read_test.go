@@ -56,13 +56,13 @@ func (u *upgraded) requireJournal(version string) {
 	}
 }
 
-// nameServer applies the sample of a version that names a Prometheus server: the former ones
-// by its address, which both accept.
-func (u *upgraded) nameServer(version string) {
+// nameServer applies the sample of a version that names a Prometheus server: up to 35cf6bd
+// by its address, which all accept, later by its name.
+func (u *upgraded) nameServer() {
 	u.Helper()
-	field := map[string]string{former: "address", present: "server"}[version]
 	u.page().shell(u.T, "kubectl apply -f autoscaler/manifests/mpa/samples/slo.yaml")
-	require.NotEmpty(u, u.c.Kubectl(u, "", "get", "mpa", "shop", "-o", "jsonpath={.spec.metrics.prometheus."+field+"}"))
+	const path = ".spec.metrics.prometheus."
+	require.NotEmpty(u, u.c.Kubectl(u, "", "get", "mpa", "shop", "-o", "jsonpath={"+path+"address}{"+path+"server}"))
 }
 
 // moveLog takes the leader's decision log away, and waits for the next.

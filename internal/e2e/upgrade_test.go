@@ -173,7 +173,7 @@ kubectl apply -k manifests/mpa/crds
 kubectl wait --for=condition=Established --timeout=60s crd/multidimpodautoscalers.autoscaling.sigma-scheduler.io
 kubectl apply -k autoscaler
 kubectl -n sigma-system rollout status deployment/sigma-scheduler --timeout=5m`)
-	u.nameServer(former)
+	u.nameServer()
 	setMode(t, c, "live")
 	c.Kubectl(t, keptApart, "apply", "-f", "-")
 	c.Kubectl(t, journalVolume, "apply", "-f", "-")
@@ -281,10 +281,10 @@ func (u *upgraded) upgrade(version string) {
 	// The autoscaler: nothing changes while it is replaced, nor because of it.
 	u.requireUnchanged([]*member{u.web}, func() {
 		if version == former {
-			u.nameServer(former)
+			u.nameServer()
 		}
 		page.shell(u.T, "kubectl apply -k autoscaler/manifests/mpa/crds\nkubectl apply -k autoscaler")
-		u.nameServer(version)
+		u.nameServer()
 		u.startMPA(version)
 		e2e.Wait(u, "decisions of the other version", func() (string, bool) {
 			n := u.mpa.Metric(u, "sigma_mpa_decisions_total", `name="web"`)
