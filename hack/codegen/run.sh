@@ -20,7 +20,7 @@ find plugins/apis mpa/api \( -name 'zz_generated.*' -o -name '*_test.go' \) -del
 
 tool() { go tool -modfile="$here/go.mod" "$@"; }
 tool controller-gen object crd:allowDangerousTypes=true paths=./plugins/apis/... output:crd:dir=manifests/base/crds
-for kind in placementpolicies placementrules placementplans rebalances; do
+for kind in placementpolicies placementrules placementplans rebalances policypilots; do
 	# metav1.LabelSelector has no limits; without one the API server refuses the
 	# rule about its operators as too expensive.
 	sed -E 's/^( *)matchExpressions:$/&\n\1  maxItems: 64/' "manifests/base/crds/sigma-scheduler.io_$kind.yaml" >"manifests/base/crds/$kind.yaml"

@@ -1,7 +1,7 @@
 // Package v1alpha1 holds the objects that configure placement in a cluster. A
 // PlacementPolicy chooses among the nodes on which a pod may run; a PlacementRule
 // forbids nodes; a PlacementPlan says which nodes pods land on; a Rebalance asks which nodes
-// a few moves would free. All are cluster-scoped. The package knows only their shape:
+// a few moves would free; a PolicyPilot renews a PlacementPolicy. All are cluster-scoped. The package knows only their shape:
 // binpack/policy computes a policy, plugins/sigma applies it.
 //
 // # PlacementPolicy
@@ -73,6 +73,17 @@
 //
 // Condition Accepted: the spec could be read. Condition Planned: status.plan is of the
 // present spec and the newest that was due; the message says why not.
+//
+// # PolicyPilot
+//
+// A PolicyPilot says how the PlacementPolicy that it names is renewed from what the scheduler
+// recorded; plugins/pilot decides, and sigma-pilot carries it out, see docs/pilot.md. status.memory is
+// the loop's own: it goes on from there after a kill. The annotation [ApprovedAnnotation] with the digest
+// of the candidate lets it in.
+//
+// Condition Accepted: the spec is carried out; the message names the field that keeps it from that.
+// Condition Recording: the decision log can be read, and its newest whole day has no gap. Condition
+// Measured: the scheduler has the policy, and has decided by it lately.
 //
 // Deep copies and the CustomResourceDefinitions in manifests/base/crds are
 // generated: hack/codegen/run.sh.

@@ -47,7 +47,7 @@ func theServer(t *testing.T) server {
 	require.NoError(t, err)
 
 	crds := s.objects.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
-	for _, plural := range []string{"placementpolicies", "placementrules", "placementplans", "rebalances"} {
+	for _, plural := range []string{"placementpolicies", "placementrules", "placementplans", "rebalances", "policypilots"} {
 		text, err := os.ReadFile(crdFile(plural))
 		require.NoError(t, err)
 		crd := object(t, text)

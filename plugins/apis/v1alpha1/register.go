@@ -28,6 +28,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&PlacementRule{}, &PlacementRuleList{},
 		&PlacementPlan{}, &PlacementPlanList{},
 		&Rebalance{}, &RebalanceList{},
+		&PolicyPilot{}, &PolicyPilotList{},
 	)
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil

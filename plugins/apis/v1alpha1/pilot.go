@@ -1,0 +1,390 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// ApprovedAnnotation of a PolicyPilot holds the digest of the candidate that a person has let in:
+// `sigma pilot approve` writes it.
+const ApprovedAnnotation = GroupName + "/approved"
+
+// Condition types of a PolicyPilot, beside ConditionAccepted.
+const (
+	// ConditionRecording: the decision log can be read, and its newest whole day has no gap.
+	ConditionRecording = "Recording"
+	// ConditionMeasured: the guard has a fresh value for each of its limits.
+	ConditionMeasured = "Measured"
+)
+
+// PolicyPilot renews a PlacementPolicy: it trains on the recorded days, judges on later ones, leads
+// the new policy through shadow and canary to live, and goes back when a limit is broken.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Policy",type=string,JSONPath=`.spec.policy`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Step",type=string,JSONPath=`.status.step`
+// +kubebuilder:printcolumn:name="Promised",type=string,JSONPath=`.status.promised.text`
+// +kubebuilder:printcolumn:name="Realised",type=string,JSONPath=`.status.realised.text`
+// +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Why",type=string,JSONPath=`.status.reasons[0]`,priority=1
+type PolicyPilot struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// What it steers, and how.
+	// +required
+	Spec PolicyPilotSpec `json:"spec"`
+	// Where the loop is.
+	// +optional
+	Status PolicyPilotStatus `json:"status,omitempty"`
+}
+
+// PilotApproval says who lets a candidate that passed the gate into the cluster.
+//
+// +kubebuilder:validation:Enum=Manual;Auto;Recommend
+type PilotApproval string
+
+// The approvals.
+const (
+	PilotManual    PilotApproval = "Manual"
+	PilotAuto      PilotApproval = "Auto"
+	PilotRecommend PilotApproval = "Recommend"
+)
+
+// PolicyPilotSpec says what a pilot steers, and how.
+//
+// +kubebuilder:validation:XValidation:fieldPath=".approval",rule="!has(self.approval) || self.approval != 'Auto' || has(self.gate)",message="Auto needs a gate: nothing else would hold a bad policy back"
+// +kubebuilder:validation:XValidation:fieldPath=".candidate",rule="!has(self.candidate) || self.candidate != self.policy",message="the candidate is another PlacementPolicy than the one that is steered"
+type PolicyPilotSpec struct {
+	// The PlacementPolicy that is steered. The scheduler names it as policyName.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=200
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a pilot keeps its policy: make another PolicyPilot"
+	Policy string `json:"policy"`
+
+	// The PlacementPolicy that has a new policy until it is live. The scheduler names it as
+	// canaryPolicyName. Without it: the name of the policy with -candidate behind.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Candidate string `json:"candidate,omitempty"`
+
+	// What is recorded.
+	// +optional
+	// +kubebuilder:default={}
+	Record PilotRecord `json:"record,omitempty"`
+
+	// When and on what is trained.
+	// +optional
+	// +kubebuilder:default={}
+	Train PilotTraining `json:"train,omitempty"`
+
+	// The rule that stands for the scheduler's own scores while no policy is live: a built-in name.
+	// +optional
+	// +kubebuilder:default=mostallocated
+	// +kubebuilder:validation:MaxLength=64
+	Baseline string `json:"baseline,omitempty"`
+
+	// The built-in rules that a candidate must not be worse than, beside the policy in force.
+	// +optional
+	// +kubebuilder:default={mostallocated}
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=64
+	// +listType=set
+	Against []string `json:"against,omitempty"`
+
+	// What a candidate has to show on the test days. Without it every candidate that could be
+	// judged waits for approval.
+	// +optional
+	Gate *PilotGate `json:"gate,omitempty"`
+
+	// The steps from the first to live.
+	// +optional
+	// +kubebuilder:default={{mode: shadow, for: "48h"}, {mode: canary, percent: 10, for: "48h"}, {mode: canary, percent: 50, for: "48h"}, {mode: live, for: "48h"}}
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.size() > 0 && self[self.size() - 1].mode == 'live'",message="want steps that end with live"
+	// +kubebuilder:validation:XValidation:rule="self.map(s, s.mode == 'shadow' ? 0 : s.mode == 'live' ? 100 : has(s.percent) ? s.percent : 0).isSorted() && self.all(s, self.exists_one(t, t.mode == s.mode && (has(t.percent) ? t.percent : 0) == (has(s.percent) ? s.percent : 0)))",message="each step has to decide more than the step before"
+	Rollout []PilotStep `json:"rollout,omitempty"`
+
+	// The limits that a policy must keep while it is in the cluster. A broken one brings the last
+	// good policy back at once.
+	// +optional
+	// +kubebuilder:default={}
+	Guard PilotGuard `json:"guard,omitempty"`
+
+	// Manual: a candidate that passed the gate waits for `sigma pilot approve`. Auto: the gate alone
+	// lets it in. Recommend: nothing is written to a PlacementPolicy.
+	// +optional
+	// +kubebuilder:default=Manual
+	Approval PilotApproval `json:"approval,omitempty"`
+}
+
+// PilotRecord says what is recorded.
+type PilotRecord struct {
+	// The scheduler's decision log, as a path below the volume of sigma-pilot.
+	// +optional
+	// +kubebuilder:default="decisions.jsonl"
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('/') && self.split('/').all(p, p != '..')",message="want a path below the volume"
+	Log string `json:"log,omitempty"`
+}
+
+// PilotTraining says when and on what is trained.
+//
+// +kubebuilder:validation:XValidation:fieldPath=".history",rule="!has(self.history) || !has(self.validate) || !has(self.test) || self.validate + self.test < self.history",message="no day is left to train on: want more than validate and test together"
+type PilotTraining struct {
+	// When a training is due, as in crontab, in UTC.
+	// +optional
+	// +kubebuilder:default="0 3 * * 0"
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	Schedule string `json:"schedule,omitempty"`
+
+	// The most days that are used, whole ones of UTC. Of them the newest judge, and those before
+	// choose among what was trained.
+	// +optional
+	// +kubebuilder:default=28
+	// +kubebuilder:validation:Minimum=4
+	// +kubebuilder:validation:Maximum=366
+	History int32 `json:"history,omitempty"`
+
+	// Days that choose among what was trained.
+	// +optional
+	// +kubebuilder:default=5
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=90
+	Validate int32 `json:"validate,omitempty"`
+
+	// Days that judge the candidate. Each is looked at once.
+	// +optional
+	// +kubebuilder:default=3
+	// +kubebuilder:validation:Minimum=2
+	// +kubebuilder:validation:Maximum=90
+	Test int32 `json:"test,omitempty"`
+
+	// Replays of each training.
+	// +optional
+	// +kubebuilder:default=2000
+	// +kubebuilder:validation:Minimum=2
+	// +kubebuilder:validation:Maximum=1000000
+	Evaluations int32 `json:"evaluations,omitempty"`
+
+	// Trainings of each method, with other seeds.
+	// +optional
+	// +kubebuilder:default=3
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=32
+	Seeds int32 `json:"seeds,omitempty"`
+
+	// How long a training may take, 1m to 168h.
+	// +optional
+	// +kubebuilder:default="12h"
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Format=duration
+	// +kubebuilder:validation:XValidation:rule="self >= duration('1m') && self <= duration('168h')",message="want 1m to 168h"
+	Within string `json:"within,omitempty"`
+
+	// How long a judgement may take, 1m to 168h.
+	// +optional
+	// +kubebuilder:default="2h"
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Format=duration
+	// +kubebuilder:validation:XValidation:rule="self >= duration('1m') && self <= duration('168h')",message="want 1m to 168h"
+	JudgeWithin string `json:"judgeWithin,omitempty"`
+}
+
+// PilotGate is what a candidate has to show on the test days.
+type PilotGate struct {
+	// The least saving against the policy in force, in percent of the cost of the nodes in use.
+	// +optional
+	// +kubebuilder:default=2
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=99
+	SavingPercent float64 `json:"savingPercent,omitempty"`
+
+	// At least that much is saved in so large a share of the bootstrap over days.
+	// +optional
+	// +kubebuilder:default=0.95
+	// +kubebuilder:validation:Minimum=0.5
+	// +kubebuilder:validation:Maximum=0.999
+	Confidence float64 `json:"confidence,omitempty"`
+
+	// By how many pods more than under the policy in force may find no place when they come.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
+	Unplaced int32 `json:"unplaced,omitempty"`
+
+	// By how many percent longer than under the policy in force pods may wait.
+	// +optional
+	// +kubebuilder:default=10
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	WaitPercent float64 `json:"waitPercent,omitempty"`
+
+	// The most pods of one app on a node: what one node's end takes with it. 0 = any number.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
+	PodsOfOneApp int32 `json:"podsOfOneApp,omitempty"`
+}
+
+// PilotStep is a step of a rollout.
+//
+// +kubebuilder:validation:XValidation:fieldPath=".percent",rule="(self.mode == 'canary') == has(self.percent)",message="a canary has a percent, and no other step has one"
+// +kubebuilder:validation:XValidation:fieldPath=".for",rule="self.mode == 'live' || has(self.__for__)",message="want a time for every step but live"
+type PilotStep struct {
+	// shadow: the policy decides nothing. canary: it decides for a share of the workloads. live: it decides.
+	// +required
+	// +kubebuilder:validation:Enum=shadow;canary;live
+	Mode string `json:"mode"`
+
+	// The share of the workloads of a canary.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=99
+	Percent int32 `json:"percent,omitempty"`
+
+	// The least time in the step, 1s to 2160h.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Format=duration
+	// +kubebuilder:validation:XValidation:rule="self >= duration('1s') && self <= duration('2160h')",message="want 1s to 2160h"
+	For string `json:"for,omitempty"`
+}
+
+// PilotGuard holds the limits that a policy must keep while it is in the cluster.
+type PilotGuard struct {
+	// How often the limits are measured, 1m to 24h. A policy is promoted by no measurement that is
+	// older than twice that.
+	// +optional
+	// +kubebuilder:default="1m"
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Format=duration
+	// +kubebuilder:validation:XValidation:rule="self >= duration('1m') && self <= duration('24h')",message="want 1m to 24h"
+	Every string `json:"every,omitempty"`
+
+	// How long nothing is trained after a policy was rolled back, 0s to 2160h.
+	// +optional
+	// +kubebuilder:default="24h"
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Format=duration
+	// +kubebuilder:validation:XValidation:rule="self >= duration('0s') && self <= duration('2160h')",message="want 0s to 2160h"
+	Rest string `json:"rest,omitempty"`
+
+	// The share of the policy's decisions within the last hour that Best-Fit had to take.
+	// +optional
+	// +kubebuilder:default=0.01
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1
+	FallbackShare *float64 `json:"fallbackShare,omitempty"`
+
+	// The 99th percentile of the time that pods waited for a node within the last hour, those that
+	// wait now included, 0s to 24h.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Format=duration
+	// +kubebuilder:validation:XValidation:rule="self >= duration('0s') && self <= duration('24h')",message="want 0s to 24h"
+	PendingP99 string `json:"pendingP99,omitempty"`
+
+	// Nodes, or zones, that hold pods against a PlacementRule.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
+	RuleConflicts *int32 `json:"ruleConflicts,omitempty"`
+}
+
+// PolicyPilotStatus is where the loop is.
+type PolicyPilotStatus struct {
+	// Generation of the spec that the rest of the status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Recording, Training, Judging, AwaitingApproval, Shadow, Canary, Live, Watching or RolledBack.
+	// +optional
+	Phase string `json:"phase,omitempty"`
+
+	// When the phase began, or when the cluster was seen to be in it.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+
+	// The step of the rollout, with the share of a canary.
+	// +optional
+	Step string `json:"step,omitempty"`
+
+	// Digest of the policy on its way.
+	// +optional
+	Candidate string `json:"candidate,omitempty"`
+
+	// Digest of the policy that is to decide. Empty: none of a pilot or a person.
+	// +optional
+	InForce string `json:"inForce,omitempty"`
+
+	// Digest of the policy that a broken limit brings back.
+	// +optional
+	LastGood string `json:"lastGood,omitempty"`
+
+	// What the candidate, or the policy in force, was expected to save against the policy before.
+	// +optional
+	Promised *PilotSaving `json:"promised,omitempty"`
+
+	// What the policy in force saved against the policy before it, by a replay of the whole days
+	// since it is live.
+	// +optional
+	Realised *PilotSaving `json:"realised,omitempty"`
+
+	// Why the phase is what it is.
+	// +optional
+	// +listType=atomic
+	Reasons []string `json:"reasons,omitempty"`
+
+	// Accepted, Recording and Measured.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// What the loop remembers, for sigma-pilot alone.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Memory *runtime.RawExtension `json:"memory,omitempty"`
+}
+
+// PilotSaving is a saving in percent of the cost of the nodes in use.
+type PilotSaving struct {
+	// The mean over days.
+	// +required
+	Percent float64 `json:"percent"`
+
+	// The ends of the interval.
+	// +required
+	Low float64 `json:"low"`
+	// +required
+	High float64 `json:"high"`
+
+	// Days that it is from.
+	// +optional
+	Days int32 `json:"days,omitempty"`
+
+	// The same as people read it.
+	// +required
+	Text string `json:"text"`
+}
+
+// PolicyPilotList is a list of pilots.
+//
+// +kubebuilder:object:root=true
+type PolicyPilotList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []PolicyPilot `json:"items"`
+}
