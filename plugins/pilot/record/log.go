@@ -1,0 +1,343 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
+)
+
+const (
+	day = 24 * time.Hour
+	// silence is how long a scheduler may be away before what came meanwhile counts as missing.
+	silence = 15 * time.Minute
+	// Back is how far back decisions are kept, and most how many of them.
+	Back = time.Hour
+	most = 200_000
+)
+
+// A Log follows the files of a decision log. It serves one goroutine.
+type Log struct {
+	path   string
+	reader *ledger.Reader
+	tail   *tail
+	name   string // of the file that is read, "" = none yet
+
+	first, last float64           // times of the oldest event that there is a file of, and of the newest; seconds since 1970
+	seq         uint64            // of the last event
+	gaps        map[int64]string  // what is missing, by day since 1970
+	begins      map[string]begin  // of each file
+	waiting     map[string]asking // by UID
+	decisions   []decision
+}
+
+// A begin is the first time of a file.
+type begin struct {
+	info os.FileInfo
+	at   float64
+}
+
+// An asking pod has no node yet.
+type asking struct{ since float64 }
+
+type decision struct {
+	at, waited float64 // seconds
+	digest     string
+	fallback   bool
+}
+
+// Follow reads the log of that path from its oldest file on, with the first [Log.Poll].
+func Follow(path string) *Log {
+	l := &Log{path: path}
+	l.forget()
+	return l
+}
+
+func (l *Log) forget() {
+	l.reader, l.name = nil, ""
+	l.first, l.last, l.seq = math.NaN(), math.NaN(), 0
+	l.gaps, l.begins, l.waiting, l.decisions = map[int64]string{}, map[string]begin{}, map[string]asking{}, nil
+	l.Close()
+}
+
+// Close closes the file that is read.
+func (l *Log) Close() {
+	if l.tail != nil {
+		_ = l.tail.file.Close() // it was read only
+		l.tail = nil
+	}
+}
+
+// Poll reads what was written since the last time. After an error it begins with the oldest file.
+func (l *Log) Poll() (err error) {
+	defer func() {
+		if err != nil {
+			l.forget()
+		}
+	}()
+	all, err := files(l.path)
+	if err != nil {
+		return err
+	}
+	if err := l.oldest(all); err != nil {
+		return err
+	}
+	for {
+		more, err := l.next()
+		if err != nil {
+			return err
+		}
+		if more {
+			continue
+		}
+		switched, err := l.open(all)
+		if err != nil || !switched {
+			return err
+		}
+	}
+}
+
+// oldest finds out from when on there are files, and forgets the beginnings of those that are gone.
+func (l *Log) oldest(all []string) error {
+	l.first = math.NaN()
+	known := map[string]begin{}
+	for _, name := range all {
+		b, err := l.beginning(name)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, io.EOF) { // removed meanwhile, or still empty
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		known[name] = b
+		if math.IsNaN(l.first) {
+			l.first = b.at
+		}
+	}
+	l.begins = known
+	return nil
+}
+
+func (l *Log) beginning(name string) (begin, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return begin{}, err
+	}
+	if b, ok := l.begins[name]; ok && os.SameFile(b.info, info) {
+		return b, nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return begin{}, err
+	}
+	defer f.Close() //nolint:errcheck // it was read only
+	e, err := ledger.NewReader(name, &tail{file: f}).Next()
+	if err != nil {
+		return begin{}, err
+	}
+	return begin{info, e.Time}, nil
+}
+
+// open goes on to the next file: the one after that which is open, by identity, since the one that
+// is written gets another name.
+func (l *Log) open(all []string) (bool, error) {
+	at := -1
+	if l.tail != nil {
+		info, err := l.tail.file.Stat()
+		if err != nil {
+			return false, err
+		}
+		for i, name := range all {
+			if other, err := os.Stat(name); err == nil && os.SameFile(info, other) {
+				at = i
+			}
+		}
+		cut, err := l.tail.cut()
+		switch {
+		case err != nil:
+			return false, err
+		case cut && at >= 0: // copied and cut: it begins again
+			at--
+		case at < 0:
+			// Removed: where others were as well, events are missing, which seq tells.
+			if at = slices.IndexFunc(all, func(name string) bool { return l.begins[name].at > l.last }) - 1; at < -1 {
+				return false, nil
+			}
+		case at == len(all)-1:
+			return false, nil
+		}
+	}
+	if at+1 >= len(all) {
+		return false, nil
+	}
+	f, err := os.Open(all[at+1])
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil // renamed meanwhile: the next poll finds it
+	}
+	if err != nil {
+		return false, err
+	}
+	l.Close()
+	l.tail, l.name = &tail{file: f}, all[at+1]
+	if l.reader == nil {
+		l.reader = ledger.NewReader(l.name, l.tail)
+	} else {
+		l.reader.Continue(l.name, l.tail)
+	}
+	return true, nil
+}
+
+// next takes an event. more is false at the end of what is written of the file.
+func (l *Log) next() (more bool, err error) {
+	if l.reader == nil {
+		return false, nil
+	}
+	e, err := l.reader.Next()
+	if errors.Is(err, io.EOF) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	l.take(e)
+	return true, nil
+}
+
+func (l *Log) take(e *ledger.Event) {
+	at := e.Time
+	if !math.IsNaN(l.last) {
+		at = max(at, l.last) // a clock that was set back
+	}
+	if e.Kind == ledger.KindStart {
+		l.begin(e, at)
+	}
+	l.last, l.seq = at, e.Seq
+	switch e.Kind {
+	case ledger.KindArrive:
+		if _, ok := l.waiting[e.UID]; !ok {
+			l.waiting[e.UID] = asking{at}
+		}
+	case ledger.KindDecide:
+		d := decision{at: at, digest: e.PolicyDigest, fallback: strings.HasPrefix(e.Cause, ledger.CauseFallback)}
+		if asked, ok := l.waiting[e.UID]; ok {
+			d.waited = at - asked.since
+		}
+		l.decisions = append(l.decisions, d)
+		delete(l.waiting, e.UID)
+	case ledger.KindPlace, ledger.KindRemove:
+		delete(l.waiting, e.UID)
+	default: // of nodes, apps and rules; a pod whose binding failed arrives again
+	}
+	if n := len(l.decisions); n > most || n > 0 && n%1024 == 0 {
+		from := max(0, n-most)
+		for from < n && l.decisions[from].at < at-Back.Seconds() {
+			from++
+		}
+		l.decisions = slices.Clone(l.decisions[from:])
+	}
+}
+
+// begin notes what is missing before a start.
+func (l *Log) begin(e *ledger.Event, at float64) {
+	if math.IsNaN(l.last) {
+		return
+	}
+	process := e.Seq == 1
+	if !process && e.Seq == l.seq+1 {
+		return // a file that goes on
+	}
+	clear(l.waiting) // those that still wait arrive again
+	why := ""
+	switch away := time.Duration((at - l.last) * float64(time.Second)); {
+	case !process && e.Seq > l.seq+1:
+		why = fmt.Sprintf("%d events were not written before %s", e.Seq-l.seq-1, clock(at))
+	case away > silence:
+		why = fmt.Sprintf("nothing was recorded from %s to %s", clock(l.last), clock(at))
+	default:
+		return
+	}
+	for d := dayOf(l.last); d <= dayOf(at); d++ {
+		l.gaps[d] = why
+	}
+}
+
+func clock(seconds float64) string { return moment(seconds).Format(time.RFC3339) }
+
+func moment(seconds float64) time.Time { return time.UnixMilli(int64(seconds * 1e3)).UTC() }
+
+func dayOf(seconds float64) int64 { return int64(math.Floor(seconds / day.Seconds())) }
+
+// Last is the time of the newest event; the zero time = there is none.
+func (l *Log) Last() time.Time {
+	if math.IsNaN(l.last) {
+		return time.Time{}
+	}
+	return moment(l.last)
+}
+
+// A Day is one that a log covers from its beginning to its end.
+type Day struct {
+	Start time.Time
+	Gap   string // what is missing of it; "" = nothing
+}
+
+// Days are the whole days of UTC, oldest first.
+func (l *Log) Days() (list []Day) {
+	if math.IsNaN(l.first) || math.IsNaN(l.last) {
+		return nil
+	}
+	from := dayOf(l.first)
+	if float64(from)*day.Seconds() < l.first {
+		from++
+	}
+	maps.DeleteFunc(l.gaps, func(d int64, _ string) bool { return d < from })
+	for d := from; d < dayOf(l.last); d++ {
+		list = append(list, Day{moment(float64(d) * day.Seconds()), l.gaps[d]})
+	}
+	return list
+}
+
+// Seen is how decisions came out.
+type Seen struct {
+	At        time.Time // of the newest; zero = there are none
+	Decisions int
+	Fallbacks int       // decisions that Best-Fit had to take
+	Waited    []float64 // seconds, ascending: of the pods decided on, and of those that wait at the end
+}
+
+// P99 is the 99th percentile of the waits in seconds; NaN = nobody waited.
+func (s *Seen) P99() float64 {
+	if len(s.Waited) == 0 {
+		return math.NaN()
+	}
+	return s.Waited[int(math.Ceil(.99*float64(len(s.Waited))))-1]
+}
+
+// Seen tells of the decisions from a time on, at most [Back] before the newest event, that a
+// policy of a digest ranked; "" = of all.
+func (l *Log) Seen(since time.Time, digest string) (s Seen) {
+	from := max(float64(since.UnixMilli())/1e3, l.last-Back.Seconds())
+	for i := range l.decisions {
+		d := &l.decisions[i]
+		if d.at < from || digest != "" && d.digest != digest {
+			continue
+		}
+		s.At, s.Decisions = moment(d.at), s.Decisions+1
+		if d.fallback {
+			s.Fallbacks++
+		}
+		s.Waited = append(s.Waited, d.waited)
+	}
+	for _, w := range l.waiting {
+		s.Waited = append(s.Waited, l.last-w.since)
+	}
+	slices.Sort(s.Waited)
+	return s
+}

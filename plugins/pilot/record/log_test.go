@@ -1,0 +1,148 @@
+package record
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/ledger/ledgertest"
+)
+
+var monday = time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC)
+
+// logOf is a file with some days, from noon of the day before on.
+func logOf(t *testing.T, file string, days int) {
+	t.Helper()
+	var out bytes.Buffer
+	ledgertest.Days(t, &out, monday.Add(-12*time.Hour), monday.Add(time.Duration(days)*day+time.Hour), 1)
+	require.NoError(t, os.WriteFile(file, out.Bytes(), 0o600))
+}
+
+// lines appends events to a file.
+func lines(t *testing.T, file string, events ...ledger.Event) {
+	t.Helper()
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	require.NoError(t, err)
+	for _, e := range events {
+		text, err := json.Marshal(&e)
+		require.NoError(t, err)
+		_, err = f.Write(append(text, '\n'))
+		require.NoError(t, err)
+	}
+	require.NoError(t, f.Close())
+}
+
+func start(seq uint64, at time.Time) ledger.Event {
+	return ledger.Event{Seq: seq, Time: seconds(at), Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: "fixed"}}
+}
+
+// A log that grows, is kept aside and goes on gives the days that it holds whole; the trace of one is
+// the same whatever comes later.
+func TestDays(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "decisions.jsonl")
+	l := Follow(file)
+	defer l.Close()
+	require.ErrorIs(t, l.Poll(), os.ErrNotExist)
+	logOf(t, file, 3)
+	require.NoError(t, l.Poll())
+	days := l.Days()
+	require.Equal(t, []Day{{Start: monday}, {Start: monday.Add(day)}, {Start: monday.Add(2 * day)}}, days)
+	digest := func(d Day) string {
+		w, err := l.Window(d.Start, d.Start.Add(day))
+		require.NoError(t, err)
+		tr, err := w.Trace("day")
+		require.NoError(t, err)
+		require.Greater(t, len(tr.Requests), 100)
+		_, digest, err := tr.Digests()
+		require.NoError(t, err)
+		return digest
+	}
+	first := digest(days[0])
+	require.NotEqual(t, first, digest(days[1]))
+
+	require.NoError(t, os.Rename(file, file+".20261105T010000.000Z"))
+	seq, end := l.seq, l.Last()
+	lines(t, file, start(seq+1, end.Add(time.Second)))
+	require.NoError(t, l.Poll())
+	require.Equal(t, seq+1, l.seq)
+	require.Equal(t, first, digest(days[0]))
+	again := Follow(file)
+	defer again.Close()
+	require.NoError(t, again.Poll())
+	require.Equal(t, l.Days(), again.Days())
+
+	// Two days later: what came between is missing.
+	lines(t, file, start(1, end.Add(2*day)))
+	require.NoError(t, l.Poll())
+	days = l.Days()
+	require.Len(t, days, 5)
+	require.Empty(t, days[2].Gap)
+	require.Contains(t, days[3].Gap, "nothing was recorded from 2026-11-05T")
+	require.Contains(t, days[4].Gap, "nothing was recorded from 2026-11-05T")
+
+	require.NoError(t, os.Remove(file+".20261105T010000.000Z"))
+	require.NoError(t, l.Poll())
+	require.Len(t, l.Days(), 1, "of the others the file is gone")
+}
+
+// A half line is no event until the rest of it is written; events that are missing are a gap, and a
+// line that makes no sense is an error, after which all is read from the beginning.
+func TestHalfLines(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "decisions.jsonl")
+	lines(t, file, start(1, monday))
+	l := Follow(file)
+	defer l.Close()
+	require.NoError(t, l.Poll())
+	text, err := json.Marshal(&ledger.Event{Seq: 2, Time: seconds(monday.Add(time.Minute)), Kind: ledger.KindRemove, UID: "a"})
+	require.NoError(t, err)
+	for _, part := range []string{string(text[:9]), string(text[9:]), "\n"} {
+		require.EqualValues(t, 1, l.seq)
+		f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0o600)
+		require.NoError(t, err)
+		_, err = f.WriteString(part)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		require.NoError(t, l.Poll())
+	}
+	require.EqualValues(t, 2, l.seq)
+	lines(t, file, start(5, monday.Add(2*day)), ledger.Event{Seq: 7, Time: seconds(monday.Add(2 * day)), Kind: ledger.KindRemove, UID: "a"})
+	require.ErrorContains(t, l.Poll(), "seq 7 follows 5")
+	require.Empty(t, l.Days())
+	whole, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, []byte(strings.Join(strings.SplitAfter(string(whole), "\n")[:3], "")), 0o600))
+	require.NoError(t, l.Poll())
+	require.Len(t, l.Days(), 2)
+	require.Contains(t, l.Days()[0].Gap, "2 events were not written")
+}
+
+func TestSeen(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "decisions.jsonl")
+	at := func(minutes float64) float64 { return seconds(monday) + 60*minutes }
+	decide := func(seq uint64, minutes float64, uid, digest, cause string) ledger.Event {
+		return ledger.Event{Seq: seq, Time: at(minutes), Kind: ledger.KindDecide, UID: uid, Decision: &ledger.Decision{PolicyDigest: digest, Cause: cause}}
+	}
+	lines(t, file, start(1, monday),
+		ledger.Event{Seq: 2, Time: at(1), Kind: ledger.KindArrive, UID: "a"}, decide(3, 1.5, "a", "x", ledger.CausePolicy),
+		ledger.Event{Seq: 4, Time: at(80), Kind: ledger.KindArrive, UID: "b"}, decide(5, 82, "b", "x", ledger.CauseFallback+"panic"),
+		ledger.Event{Seq: 6, Time: at(82), Kind: ledger.KindArrive, UID: "c"}, decide(7, 83, "c", "y", ledger.CausePolicy),
+		ledger.Event{Seq: 8, Time: at(83), Kind: ledger.KindArrive, UID: "d"}, ledger.Event{Seq: 9, Time: at(88), Kind: ledger.KindRemove, UID: "z"})
+	l := Follow(file)
+	defer l.Close()
+	require.NoError(t, l.Poll())
+	all := l.Seen(monday, "")
+	require.Equal(t, Seen{At: monday.Add(83 * time.Minute), Decisions: 2, Fallbacks: 1, Waited: []float64{60, 120, 300}}, all, "of the last hour")
+	require.Equal(t, 300., all.P99())
+	x := l.Seen(monday, "x")
+	require.Equal(t, 1, x.Decisions)
+	require.Equal(t, monday.Add(82*time.Minute), x.At)
+	none := l.Seen(monday.Add(84*time.Minute), "x")
+	require.True(t, none.At.IsZero())
+}
