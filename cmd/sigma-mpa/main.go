@@ -7,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net/http"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -47,7 +46,7 @@ const (
 )
 
 // none is an address that is not served.
-const none = "0"
+const none = serve.None
 
 // version is set by the linker: -ldflags '-X main.version=…'.
 var version string
@@ -218,34 +217,13 @@ func run(ctx context.Context, o *options, name string, parts []string) error {
 // its caches are filled, which takes longer than a liveness probe waits.
 func (o *options) start(ctx context.Context, m manager.Manager, webhook func() error) error {
 	all, ctx := errgroup.WithContext(ctx) // when one ends, all do
-	add := func(address string, pages http.Handler) error {
-		if address == none {
-			return nil
-		}
-		s, err := o.pages.Server(address, pages)
-		if err == nil {
-			all.Go(func() error { return s.Start(ctx) })
-		}
-		return err
-	}
-	metrics, err := o.pages.Metrics(m.GetConfig(), promhttp.HandlerFor(ctrlmetrics.Registry, promhttp.HandlerOpts{}))
-	if err != nil {
-		return err
-	}
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", metrics)
-	if err := add(o.metricsBind, mux); err != nil {
-		return err
-	}
-	mux = http.NewServeMux()
-	mux.Handle("GET /healthz", serve.Health(func(context.Context) error { return nil }))
-	mux.Handle("GET /readyz", serve.Health(func(ctx context.Context) error {
+	err := o.pages.Pair(ctx, all, m.GetConfig(), o.metricsBind, o.probeBind, promhttp.HandlerFor(ctrlmetrics.Registry, promhttp.HandlerOpts{}), func(ctx context.Context) error {
 		if !m.GetCache().WaitForCacheSync(ctx) {
 			return errors.New("caches are not filled yet")
 		}
 		return webhook()
-	}))
-	if err := add(o.probeBind, mux); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	all.Go(func() error { return m.Start(ctx) })
