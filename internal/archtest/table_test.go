@@ -45,6 +45,8 @@ var table = []row{
 	{"plugins/history", []string{"binpack", "cerebro/trace", "plugins/ledger"}},
 	{"plugins/makeroom", []string{"binpack", "binpack/plan/moves", "plugins/ledger", "plugins/podspec"}},
 	{"plugins/pilot", []string{"internal/learn/phase"}},
+	{"plugins/pilot/record", []string{"cerebro/trace", "plugins/history", "plugins/ledger"}},
+	{"plugins/pilot/control", []string{"binpack", "binpack/policy", "binpack/rule", "cerebro", "cerebro/trace", "internal/durable", "internal/evidence", "internal/tune", "plugins/apis/...", "plugins/pilot", "plugins/pilot/record", "plugins/revision"}},
 	{"plugins/revision", nil},
 	{"plugins/engine", slices.Concat(edge, []string{"plugins/makeroom", "plugins/revision"})},
 	{"plugins/mover", []string{"binpack/policy", "internal/cputime", "plugins/engine", "plugins/kube", "plugins/podspec"}},
@@ -143,7 +145,7 @@ var laws = []law{
 	},
 	{
 		text:      "what the pilot decides knows no cluster",
-		in:        []string{"plugins/pilot"},
+		in:        []string{"plugins/pilot", "plugins/pilot/record"},
 		tests:     true,
 		forbidden: []string{"k8s.io/...", "sigs.k8s.io/..."},
 	},

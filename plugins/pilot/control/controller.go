@@ -1,0 +1,179 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/record"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/pilot"
+	recorded "github.com/sigma-scheduler/sigma/plugins/pilot/record"
+)
+
+const (
+	// lookEvery is the time between two steps of a loop.
+	lookEvery = 5 * time.Second
+	// tellEvery is how often the status is written where only the reasons and the time have changed.
+	tellEvery = 30 * time.Second
+)
+
+// Options of the controller.
+type Options struct {
+	History string // folder, the volume with the decision logs
+	State   string // folder for what the pilots keep
+}
+
+// A reconciler steps the loops.
+type reconciler struct {
+	Options
+	client client.Client
+	live   client.Reader // the API server, without a cache
+	events record.EventRecorder
+	now    func() time.Time
+	ctx    context.Context // of jobs, which outlive a reconciliation
+	loops  map[string]*loop
+}
+
+// A loop is what is known of a pilot in this process.
+type loop struct {
+	uid    string
+	path   string // of the log
+	log    *recorded.Log
+	worker *worker
+	told   time.Time // when the status was written last
+}
+
+// Setup adds the controller to a manager. Trainings and judgements end with ctx.
+func Setup(ctx context.Context, m manager.Manager, o Options) error {
+	r := &reconciler{
+		Options: o, client: m.GetClient(), live: m.GetAPIReader(), now: time.Now, ctx: ctx, loops: map[string]*loop{},
+		// The recorder that replaces it folds events of one reason and keeps the first text only.
+		events: m.GetEventRecorderFor(owner), //nolint:staticcheck // see above
+	}
+	return ctrl.NewControllerManagedBy(m).Named("policypilot").
+		For(&v1alpha1.PolicyPilot{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Complete(r)
+}
+
+// Reconcile takes one step of a pilot.
+func (r *reconciler) Reconcile(ctx context.Context, q ctrl.Request) (ctrl.Result, error) {
+	o := &v1alpha1.PolicyPilot{}
+	if err := r.live.Get(ctx, q.NamespacedName, o); apierrors.IsNotFound(err) {
+		r.drop(q.Name)
+		return ctrl.Result{}, nil
+	} else if err != nil {
+		return ctrl.Result{}, err
+	}
+	again := ctrl.Result{RequeueAfter: lookEvery}
+	was := o.Status.DeepCopy()
+	settings, primary, why, err := r.accept(ctx, o)
+	if err != nil {
+		return again, err
+	}
+	o.Status.ObservedGeneration = o.Generation
+	if why != nil {
+		set(o, v1alpha1.ConditionAccepted, false, "Refused", why.Error())
+		o.Status.Reasons = []string{why.Error()}
+		return again, r.tell(ctx, o, was, nil)
+	}
+	set(o, v1alpha1.ConditionAccepted, true, "Valid", "The spec is carried out.")
+	machine, err := pilot.NewLoop(*settings)
+	if err != nil {
+		return again, err
+	}
+	var state pilot.State
+	if o.Status.Memory != nil {
+		if err := json.Unmarshal(o.Status.Memory.Raw, &state); err != nil {
+			set(o, v1alpha1.ConditionAccepted, false, "Unreadable", "status.memory: "+err.Error())
+			return again, r.tell(ctx, o, was, nil)
+		}
+	}
+	l, err := r.loop(o)
+	if err != nil {
+		set(o, v1alpha1.ConditionRecording, false, "Unusable", err.Error())
+		o.Status.Reasons = []string{err.Error()}
+		return again, r.tell(ctx, o, was, nil)
+	}
+	now := r.now().UTC()
+	e, candidate, err := r.gather(ctx, o, l, settings, &state, primary, now)
+	if err != nil {
+		return again, err
+	}
+	out := machine.Step(now, state, e)
+	if candidate.fault != "" {
+		out.Reasons = append(out.Reasons, candidateOf(&o.Spec)+" cannot be read: "+candidate.fault)
+	}
+	if err := l.worker.noteLive(out.State.InForce, state.InForce, now); err != nil {
+		return again, err
+	}
+	if err := describe(o, &out, l.worker); err != nil {
+		return again, err
+	}
+	if err := r.tell(ctx, o, was, l); err != nil {
+		return again, err
+	}
+	return again, r.act(ctx, o, l, settings, &out, primary, candidate)
+}
+
+func (r *reconciler) drop(name string) {
+	if l := r.loops[name]; l != nil {
+		l.worker.close()
+		l.log.Close()
+		delete(r.loops, name)
+	}
+}
+
+// accept returns the settings of a pilot and the policy that it steers, or why it cannot be carried out.
+func (r *reconciler) accept(ctx context.Context, o *v1alpha1.PolicyPilot) (s *pilot.Settings, primary *held, why, err error) {
+	if s, why = settingsOf(&o.Spec); why != nil {
+		return nil, nil, why, nil
+	}
+	var all v1alpha1.PolicyPilotList
+	if err := r.client.List(ctx, &all); err != nil {
+		return nil, nil, nil, err
+	}
+	if other := rival(all.Items, o); other != nil {
+		return nil, nil, &pilot.FieldError{Field: "spec.policy", Reason: fmt.Sprintf("the PolicyPilot %s steers a PlacementPolicy of this one, and is older", other.Name)}, nil
+	}
+	if primary, err = read(ctx, r.live, o.Spec.Policy); err != nil {
+		return nil, nil, nil, err
+	}
+	switch {
+	case primary.object == nil:
+		return nil, nil, &pilot.FieldError{Field: "spec.policy", Reason: fmt.Sprintf("there is no PlacementPolicy %s", o.Spec.Policy)}, nil
+	case primary.fault != "":
+		return nil, nil, &pilot.FieldError{Field: "spec.policy", Reason: primary.fault}, nil
+	}
+	return s, primary, nil, nil
+}
+
+// loop is that of a pilot in this process.
+func (r *reconciler) loop(o *v1alpha1.PolicyPilot) (*loop, error) {
+	path := filepath.Join(r.History, o.Spec.Record.Log)
+	l := r.loops[o.Name]
+	if l != nil && l.uid == string(o.UID) && l.path == path && l.worker.baseline == o.Spec.Baseline {
+		return l, nil
+	}
+	r.drop(o.Name)
+	s, err := newShelf(filepath.Join(r.State, o.Name+"-"+string(o.UID)))
+	if err != nil {
+		return nil, err
+	}
+	w, err := newWorker(s, o.Spec.Baseline)
+	if err != nil {
+		return nil, err
+	}
+	l = &loop{uid: string(o.UID), path: path, log: recorded.Follow(path), worker: w}
+	r.loops[o.Name] = l
+	return l, nil
+}

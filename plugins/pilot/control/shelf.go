@@ -1,0 +1,83 @@
+package control
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/internal/durable"
+)
+
+// A shelf keeps the files of a pilot, in a folder.
+type shelf struct{ dir string }
+
+// Files of a shelf, beside the folders of policies and of checkpoints.
+const (
+	daysFile    = "days.json"    // digests of days, by their beginning: of a day the first that was computed counts
+	trainedFile = "trained.json" // the outcome of the last training
+	verdictFile = "verdict.json" // the last judgement
+	liveFile    = "live.json"    // the policy in force, since when, and the one before
+)
+
+func newShelf(dir string) (shelf, error) {
+	s := shelf{dir}
+	return s, os.MkdirAll(filepath.Join(dir, "policies"), 0o755)
+}
+
+func (s shelf) save(name string, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(filepath.Join(s.dir, name), func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
+}
+
+// load reads a file into v; without the file v stays as it is.
+func (s shelf) load(name string, v any) error {
+	text, err := os.ReadFile(filepath.Join(s.dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, v); err != nil {
+		return fmt.Errorf("%s: %w", filepath.Join(s.dir, name), err)
+	}
+	return nil
+}
+
+// file is where the policy of a digest lies.
+func (s shelf) file(digest string) string {
+	return filepath.Join(s.dir, "policies", strings.ReplaceAll(digest, ":", "-")+".yaml")
+}
+
+// keep stores a policy by its digest, unless it is there.
+func (s shelf) keep(o *policy.Object) error {
+	file := s.file(o.Digest())
+	if _, err := os.Stat(file); err == nil {
+		return nil
+	}
+	return o.Save(file)
+}
+
+// policy reads the one of a digest.
+func (s shelf) policy(digest string) (*policy.Object, error) {
+	o, err := policy.Load(s.file(digest))
+	switch {
+	case err != nil:
+		return nil, err
+	case o.Digest() != digest:
+		return nil, fmt.Errorf("%s holds another policy: %s", s.file(digest), o.Digest())
+	}
+	return o, nil
+}

@@ -1,0 +1,350 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
+	"github.com/sigma-scheduler/sigma/cerebro"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/evidence"
+	"github.com/sigma-scheduler/sigma/internal/tune"
+	"github.com/sigma-scheduler/sigma/plugins/pilot"
+	"github.com/sigma-scheduler/sigma/plugins/pilot/record"
+)
+
+const (
+	day = 24 * time.Hour
+	// before is how much of the record a judgement replays ahead of the days that judge: the
+	// candidate takes over there.
+	before = 5 * day
+	// ahead is how many days a promise is for, and share the probability that the outcome lies in its
+	// interval.
+	ahead = 7
+	share = .9
+	// retry is when a job that failed, and that nothing waits for, is tried again.
+	retry = 5 * time.Minute
+	// Names of jobs; a training has that of the loop.
+	studying, shadowing, judging = "study", "shadow", "judge-"
+)
+
+// A worker does what takes long, one job at a time, and keeps the outcomes. Its methods may be called
+// while a job runs.
+type worker struct {
+	shelf    shelf
+	baseline string
+
+	mu      sync.Mutex
+	job     string // that runs; "" = none
+	cancel  context.CancelFunc
+	failed  map[string]failure // jobs that are no training and no judgement, to be tried again later
+	days    []pilot.Day
+	through time.Time // the beginning of the last day that was studied
+	trained *pilot.Trained
+	verdict *pilot.Verdict
+	drift   *pilot.Drift
+	live    live
+	shadow  shadowed
+}
+
+// A failure is that of a job.
+type failure struct {
+	at  time.Time
+	why string
+}
+
+// live is the policy in force: since when, the one before, and what it saved against that.
+type live struct {
+	Digest   string        `json:"digest"`
+	Before   string        `json:"before"`
+	Since    time.Time     `json:"since"`
+	Realised *pilot.Saving `json:"realised,omitempty"`
+	Days     int           `json:"days,omitempty"`
+}
+
+// shadowed is how a candidate would have decided on what came last.
+type shadowed struct {
+	digest string
+	at     time.Time // of the newest decision that was replayed
+	share  float64   // of the pods that Best-Fit had to place
+}
+
+func newWorker(s shelf, baseline string) (*worker, error) {
+	w := &worker{shelf: s, baseline: baseline, failed: map[string]failure{}}
+	return w, errors.Join(s.load(trainedFile, &w.trained), s.load(verdictFile, &w.verdict), s.load(liveFile, &w.live))
+}
+
+// start runs a job unless one runs. A panic of it is its error.
+func (w *worker) start(ctx context.Context, name string, do func(context.Context) error, done func(error)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.job != "" {
+		return
+	}
+	ctx, w.cancel = context.WithCancel(ctx)
+	w.job = name
+	go func() {
+		err := func() (err error) {
+			defer func() {
+				if r := recover(); r != nil {
+					err = fmt.Errorf("panic: %v", r)
+				}
+			}()
+			return do(ctx)
+		}()
+		ended := ctx.Err() != nil
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.cancel()
+		w.job = ""
+		if !ended { // one that was stopped has no outcome
+			done(err)
+		}
+	}()
+}
+
+// stop ends a training or a judgement that runs, unless it has the name.
+func (w *worker) stop(unless string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.job != unless && (strings.HasPrefix(w.job, "train-") || strings.HasPrefix(w.job, judging)) {
+		w.cancel()
+	}
+}
+
+// close ends whatever runs.
+func (w *worker) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.job != "" {
+		w.cancel()
+	}
+}
+
+// side runs a job that nothing waits for; one that failed is tried again after some minutes.
+func (w *worker) side(ctx context.Context, name string, now time.Time, do func(context.Context) error) {
+	w.mu.Lock()
+	f, ok := w.failed[name]
+	w.mu.Unlock()
+	if ok && now.Sub(f.at) < retry {
+		return
+	}
+	w.start(ctx, name, do, func(err error) {
+		if delete(w.failed, name); err != nil {
+			w.failed[name] = failure{now, err.Error()}
+		}
+	})
+}
+
+// policyOf is the policy of a digest; of "" the rule that stands for the scheduler's own scores.
+func (w *worker) policyOf(digest string) (binpack.Policy, error) {
+	if digest == "" {
+		return builtIn(w.baseline)
+	}
+	o, err := w.shelf.policy(digest)
+	if err != nil {
+		return nil, err
+	}
+	return o.Policy()
+}
+
+// study computes the digests of days that are new, looks for a change of the workload, and counts
+// what the policy in force saved.
+func (w *worker) study(l *record.Log, days []record.Day, now time.Time) (func(context.Context) error, error) {
+	windows := make([]record.Window, len(days))
+	for i, d := range days {
+		var err error
+		if windows[i], err = l.Window(d.Start, d.Start.Add(day)); err != nil {
+			return nil, err
+		}
+	}
+	whole, err := l.Window(days[0].Start, days[len(days)-1].Start.Add(day))
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		digests := map[string]string{}
+		if err := w.shelf.load(daysFile, &digests); err != nil {
+			return err
+		}
+		var list []pilot.Day
+		for i, d := range days {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			name := d.Start.Format(time.DateOnly)
+			out := pilot.Day{Start: d.Start, Digest: digests[name], Gap: d.Gap}
+			if out.Digest == "" {
+				t, err := windows[i].Trace(name)
+				if err == nil {
+					_, out.Digest, err = t.Digests()
+				}
+				if err != nil { // as of a day without pods
+					out.Digest, out.Gap = "unreadable-"+name, err.Error()
+				} else {
+					digests[name] = out.Digest
+				}
+			}
+			list = append(list, out)
+		}
+		if err := w.shelf.save(daysFile, digests); err != nil {
+			return err
+		}
+		t, err := whole.Trace("record")
+		if err != nil {
+			return err
+		}
+		drift, err := changes(t, whole.From, len(days), now)
+		if err != nil {
+			return err
+		}
+		current := w.inForce()
+		if err := w.realise(t, whole.From, days, &current); err != nil {
+			return err
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.days, w.through, w.drift = list, days[len(days)-1].Start, drift
+		if w.live.Digest == current.Digest {
+			w.live = current
+		}
+		return w.shelf.save(liveFile, w.live)
+	}, nil
+}
+
+// changes are the last change of the workload that a trace of some days shows.
+func changes(t *trace.Trace, begin time.Time, days int, now time.Time) (*pilot.Drift, error) {
+	m, err := evidence.NewMonitor(t)
+	if err != nil {
+		return nil, err
+	}
+	out := &pilot.Drift{At: now}
+	for d := range days {
+		change, err := m.Until(float64(d+1) * day.Seconds())
+		if err != nil {
+			return nil, err
+		}
+		if change != nil {
+			out.Changed, out.Since = change.Text, begin.Add(time.Duration(change.Since*float64(time.Second)))
+		}
+	}
+	return out, nil
+}
+
+func (w *worker) inForce() live {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.live
+}
+
+// noteLive takes up which policy is in force, and which was before.
+func (w *worker) noteLive(digest, was string, now time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.live.Digest == digest {
+		return nil
+	}
+	w.live = live{Digest: digest, Before: was, Since: now}
+	return w.shelf.save(liveFile, w.live)
+}
+
+// realise replays the whole days since a policy is in force under it and under the one before. Two
+// days are the least: the interval is over days.
+func (w *worker) realise(t *trace.Trace, begin time.Time, days []record.Day, l *live) error {
+	first := -1
+	for i, d := range days {
+		if first < 0 && !d.Start.Before(l.Since) && d.Gap == "" {
+			first = i
+		}
+		if d.Gap != "" {
+			first = -1
+		}
+	}
+	n := len(days) - first
+	if l.Digest == "" || first < 0 || n < 2 || n == l.Days {
+		return nil
+	}
+	from := days[first].Start.Sub(begin).Seconds()
+	_, accounts, err := w.accounts(t, l.Before, max(0, from-before.Seconds()), from, n, l.Digest, l.Before)
+	if err != nil {
+		return err
+	}
+	s := evidence.Saving(accounts[0], accounts[1], .95, 1)
+	l.Realised, l.Days = finite(s), n
+	return nil
+}
+
+// accounts are those of policies by digest, which take over from another at a time of the trace.
+func (w *worker) accounts(t *trace.Trace, inForce string, takeover, from float64, days int, digests ...string) (trial *evidence.Trial, list []evidence.Account, err error) {
+	present, err := w.policyOf(inForce)
+	if err != nil {
+		return nil, nil, err
+	}
+	if trial, err = evidence.NewTrial(t, present, takeover, from, day.Seconds(), days); err != nil {
+		return nil, nil, err
+	}
+	for _, digest := range digests {
+		p, err := w.policyOf(digest)
+		if err != nil {
+			return nil, nil, err
+		}
+		a, err := trial.Run(p)
+		if err != nil {
+			return nil, nil, err
+		}
+		list = append(list, a)
+	}
+	return trial, list, nil
+}
+
+// finite is an interval as a saving; nil where a number of it is none.
+func finite(i tune.Interval) *pilot.Saving {
+	for _, v := range []float64{i.Mean, i.Low, i.High} {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return nil
+		}
+	}
+	return &pilot.Saving{Mean: i.Mean, Low: i.Low, High: i.High}
+}
+
+// watch replays what came last under a candidate in shadow, which decides nothing: for how many pods
+// would Best-Fit have had to decide?
+func (w *worker) watch(window record.Window, digest string, newest time.Time) func(context.Context) error {
+	return func(context.Context) error {
+		p, err := w.policyOf(digest)
+		if err != nil {
+			return err
+		}
+		t, err := window.Trace("shadow")
+		if err != nil {
+			return err
+		}
+		pods := 0
+		for _, e := range t.Events {
+			if e.Kind == trace.Create {
+				pods += int(e.Count)
+			}
+		}
+		if pods == 0 {
+			return nil
+		}
+		run, err := cerebro.NewReplayer(t).Run(p, cerebro.Options{Retry: true, Brief: true, Fallback: rule.Fallback{}})
+		if err != nil {
+			return err
+		}
+		fell := 0
+		for _, n := range run.Fallbacks {
+			fell += n
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.shadow = shadowed{digest, newest, float64(fell) / float64(pods)}
+		return nil
+	}
+}
