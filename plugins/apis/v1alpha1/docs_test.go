@@ -15,7 +15,7 @@ import (
 // The API server would take every object that a page shows.
 func TestObjectsOfDocs(t *testing.T) {
 	crds := map[string]*crdtest.CRD{}
-	for _, plural := range []string{"placementplans", "placementpolicies", "placementrules", "rebalances"} {
+	for _, plural := range []string{"placementplans", "placementpolicies", "placementrules", "rebalances", "policypilots"} {
 		crd := loadCRD(t, plural)
 		crds[crd.Definition.Spec.Names.Kind] = crd
 	}
@@ -38,7 +38,7 @@ func TestObjectsOfDocs(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []string{"PlacementPlan", "PlacementPolicy", "Rebalance"} {
+	for _, kind := range []string{"PlacementPlan", "PlacementPolicy", "Rebalance", "PolicyPilot"} {
 		require.True(t, seen[kind], "no page shows a %s", kind)
 	}
 }
