@@ -1,0 +1,218 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/sigma-scheduler/sigma/internal/e2e"
+	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/ledger/ledgertest"
+)
+
+// phases collects what phases a PolicyPilot goes through.
+type phases struct {
+	sync.Mutex
+	list []string
+}
+
+func (p *phases) seen() []string {
+	p.Lock()
+	defer p.Unlock()
+	return slices.Clone(p.list)
+}
+
+// follow collects the phases and steps of all pilots until the test ends.
+func (p *phases) follow(t *testing.T, c *e2e.Cluster) {
+	t.Helper()
+	w, err := c.Dynamic.Resource(v1alpha1.SchemeGroupVersion.WithResource("policypilots")).Watch(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	go func() {
+		for e := range w.ResultChan() {
+			o, ok := e.Object.(*unstructured.Unstructured)
+			if !ok {
+				continue
+			}
+			phase, _, _ := unstructured.NestedString(o.Object, "status", "phase")
+			step, _, _ := unstructured.NestedString(o.Object, "status", "step")
+			text := strings.TrimSpace(phase + " " + step)
+			p.Lock()
+			if text != "" && (len(p.list) == 0 || p.list[len(p.list)-1] != text) {
+				p.list = append(p.list, text)
+			}
+			p.Unlock()
+		}
+	}()
+}
+
+// TestPilot: a policy is trained on days that were recorded, judged on later ones, waits for a
+// person, and goes through shadow and a canary to live; the program is killed on the way. Its
+// account may do no more than that.
+func TestPilot(t *testing.T) {
+	c := e2e.StartCluster(t)
+	c.CreateNodes(t, e2e.Nodes(4, 12)...)
+	installSigma(t, c)
+	c.Kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/policypilots.sigma-scheduler.io")
+	c.Kubectl(t, "", "apply", "-k", withComponent(t, "pilot"))
+	c.Kubectl(t, "", "apply", "-f", filepath.Join(repository, "manifests", "policy.yaml"))
+	account := accountKubeconfig(t, c, sigmaSystem, "sigma-pilot")
+	kubectl := func(kubeconfig, input string, args ...string) (string, error) {
+		command := exec.Command(e2e.Program(t, "kubectl"), append([]string{"--kubeconfig=" + kubeconfig}, args...)...)
+		command.Stdin = strings.NewReader(input)
+		out, err := command.CombinedOutput()
+		return string(out), err
+	}
+
+	dir, state := t.TempDir(), t.TempDir()
+	now := time.Now().UTC()
+	var past bytes.Buffer
+	ledgertest.Days(t, &past, now.Truncate(24*time.Hour).Add(-5*24*time.Hour-time.Hour), now, 1)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "decisions.jsonl.20260101T000000.000Z"), past.Bytes(), 0o600))
+	c.StartScheduler(t, scheduler, sigmaConfig(true, fmt.Sprintf("policyName: general, canaryPolicyName: general-candidate, decisionLog: %s", filepath.Join(dir, "decisions.jsonl"))))
+	pilot := e2e.StartProcess(t, "sigma-pilot", e2e.Program(t, "sigma-pilot"), "--kubeconfig="+account, "--namespace="+sigmaSystem,
+		"--history="+dir, "--state="+state, "--metrics-bind-address=0", "--health-probe-bind-address=0", "--v=2")
+
+	var passed phases
+	passed.follow(t, c)
+	due := time.Now().UTC().Truncate(time.Minute).Add(2 * time.Minute)
+	spec := func(name, policy string) string {
+		return fmt.Sprintf(`
+apiVersion: sigma-scheduler.io/v1alpha1
+kind: PolicyPilot
+metadata: {name: %s}
+spec:
+  policy: %s
+  baseline: leastallocated
+  against: [leastallocated]
+  train: {schedule: "%d %d * * *", history: 4, validate: 1, test: 2, evaluations: 4, seeds: 1}
+  gate: {savingPercent: 1, confidence: 0.6, unplaced: 1000, waitPercent: 1000}
+  rollout: [{mode: shadow, for: 5s}, {mode: canary, percent: 50, for: 5s}, {mode: live, for: 5s}]
+  guard: {fallbackShare: 0.05, pendingP99: 10m, ruleConflicts: 0}
+`, name, policy, due.Minute(), due.Hour())
+	}
+	c.Kubectl(t, spec("general", "general"), "apply", "-f", "-")
+	c.Kubectl(t, spec("other", "general"), "apply", "-f", "-")
+	c.Kubectl(t, spec("lost", "missing"), "apply", "-f", "-")
+	get := func(kind, name, path string) string {
+		return c.Kubectl(t, "", "get", kind, name, "-o", "jsonpath="+path)
+	}
+	for name, why := range map[string]string{
+		"other": "spec.policy: the PolicyPilot general steers a PlacementPolicy of this one, and is older",
+		"lost":  "spec.policy: there is no PlacementPolicy missing",
+	} {
+		e2e.Wait(t, name+" is refused", func() (string, bool) {
+			text := get("policypilot", name, `{.status.conditions[?(@.type=="Accepted")].message}`)
+			return text, text == why
+		})
+	}
+	c.Kubectl(t, "", "delete", "policypilot", "other", "lost")
+
+	ns := c.Namespace(t)
+	number := 0
+	// until waits for a phase, and has pods come meanwhile.
+	until := func(want string) {
+		t.Helper()
+		begin := time.Now()
+		for time.Since(begin) < 10*time.Minute {
+			if seen := passed.seen(); slices.Contains(seen, want) {
+				t.Logf("%s after %v", want, time.Since(begin).Round(time.Second))
+				return
+			}
+			number++
+			c.CreateDeployment(t, e2e.Deployment(ns, fmt.Sprintf("app-%03d", number), 2, "50m", "64Mi"))
+			time.Sleep(3 * time.Second)
+		}
+		t.Fatalf("no phase %s, but %v; %s", want, passed.seen(), c.Kubectl(t, "", "get", "policypilot", "general", "-o", "yaml"))
+	}
+	until("Training")
+	pilot.Kill(t)
+	pilot.Restart(t)
+	until("AwaitingApproval")
+	p := &prompt{t, c, filepath.Join(c.Dir, "kubeconfig")}
+	status := p.ok("pilot", "status", "general")
+	require.Regexp(t, `(?m)^phase +AwaitingApproval$`, status)
+	require.Regexp(t, `(?m)^because +sha256:\w+ waits for approval$`, status)
+	t.Log(status)
+	candidate := get("policypilot", "general", "{.status.candidate}")
+	require.NotContains(t, c.Kubectl(t, "", "get", "placementpolicies", "-o", "name"), "candidate", "nothing is written before it is approved")
+	require.Equal(t, "shadow", get("placementpolicy", "general", "{.spec.mode}"))
+
+	// What the account may not do: by its rights, and of what it may patch and create.
+	for _, right := range []string{"delete placementpolicies/general", "patch placementpolicies/old", "patch policypilots/general", "list secrets", "create jobs.batch"} {
+		verb, resource, _ := strings.Cut(right, " ")
+		out, err := kubectl(filepath.Join(c.Dir, "kubeconfig"), "", "auth", "can-i", verb, resource, "--as=system:serviceaccount:sigma-system:sigma-pilot")
+		require.Error(t, err, right)
+		require.Contains(t, out, "no", right)
+	}
+	for _, refused := range []struct {
+		why, input string
+		args       []string
+	}{
+		{"sigma-pilot changes spec.mode and canaryPercent, or a whole spec", "", []string{"patch", "placementpolicy", "general", "--type=merge", "-p", `{"spec":{"model":"plan","knowledge":"K2"}}`}},
+		{"sigma-pilot leaves repair, soft and maxShareOfApp", "", []string{"patch", "placementpolicy", "general", "--type=merge", "-p", `{"spec":{"maxShareOfApp":0.3,"provenance":{"pilot":"general"}}}`}},
+		{"sigma-pilot makes no PlacementPolicy that is live", liveRule, []string{"create", "-f", "-"}},
+	} {
+		out, err := kubectl(account, refused.input, refused.args...)
+		require.Error(t, err, out)
+		require.Contains(t, out, refused.why)
+	}
+
+	require.Contains(t, p.ok("pilot", "approve", "general"), candidate+" approved")
+	until("Shadow shadow")
+	until("Canary canary 50 %")
+	require.Equal(t, "canary 50", get("placementpolicy", "general-candidate", "{.spec.mode} {.spec.canaryPercent}"))
+	pilot.Kill(t)
+	pilot.Restart(t)
+	until("Live live")
+	until("Watching")
+	require.Equal(t, "live general", get("placementpolicy", "general", "{.spec.mode} {.spec.provenance.pilot}"))
+	require.Equal(t, candidate, get("policypilot", "general", "{.status.inForce}"))
+	e2e.Wait(t, "the candidate decides nothing", func() (string, bool) {
+		mode := get("placementpolicy", "general-candidate", "{.spec.mode}")
+		return mode, mode == "shadow"
+	})
+	e2e.Wait(t, "the scheduler has it", func() (string, bool) {
+		digest := get("placementpolicy", "general", "{.status.digest}")
+		return digest, digest == candidate
+	})
+	want := []string{"Recording", "Training", "Judging", "AwaitingApproval", "Shadow shadow", "Canary canary 50 %", "Live live", "Watching"}
+	require.Equal(t, want, passed.seen())
+	table := c.Kubectl(t, "", "get", "policypilots")
+	require.Regexp(t, `(?m)^general +general +Watching +.* % \(`, table)
+	t.Log(table)
+	t.Log(p.ok("pilot", "status", "general"))
+	code, out := p.run("pilot", "approve", "general")
+	require.Equal(t, 1, code)
+	require.Contains(t, out, "general waits for no approval")
+}
+
+const liveRule = `{apiVersion: sigma-scheduler.io/v1alpha1, kind: PlacementPolicy, metadata: {name: sudden},
+  spec: {featureVersion: 1, model: rule, knowledge: K0, features: [], weights: [], rule: {name: bestfit}, mode: live, provenance: {pilot: general}}}`
+
+// withComponent is a folder with the second scheduler and a component.
+func withComponent(t *testing.T, name string) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	manifests, err := filepath.Abs(filepath.Join(repository, "manifests"))
+	require.NoError(t, err)
+	manifests, err = filepath.Rel(dir, manifests)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), fmt.Appendf(nil,
+		"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [%s/overlays/second-scheduler]\ncomponents: [%s/components/%s]\n",
+		manifests, manifests, name), 0o600))
+	return dir
+}
