@@ -97,6 +97,7 @@ func (b *bench) record() {
 }
 
 func (b *bench) step() error {
+	b.t.Helper()
 	_, err := b.r.Reconcile(b.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "general"}})
 	return err
 }

@@ -65,64 +65,71 @@ func Setup(ctx context.Context, m manager.Manager, o Options) error {
 		Complete(r)
 }
 
-// Reconcile takes one step of a pilot.
+// Reconcile takes one step of a pilot, and the next one soon after.
 func (r *reconciler) Reconcile(ctx context.Context, q ctrl.Request) (ctrl.Result, error) {
+	if there, err := r.step(ctx, q); err != nil || !there {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: lookEvery}, nil
+}
+
+// step takes one step. there is false where the pilot is gone.
+func (r *reconciler) step(ctx context.Context, q ctrl.Request) (there bool, err error) {
 	o := &v1alpha1.PolicyPilot{}
 	if err := r.live.Get(ctx, q.NamespacedName, o); apierrors.IsNotFound(err) {
 		r.drop(q.Name)
-		return ctrl.Result{}, nil
+		return false, nil
 	} else if err != nil {
-		return ctrl.Result{}, err
+		return true, err
 	}
-	again := ctrl.Result{RequeueAfter: lookEvery}
 	was := o.Status.DeepCopy()
 	settings, primary, why, err := r.accept(ctx, o)
 	if err != nil {
-		return again, err
+		return true, err
 	}
 	o.Status.ObservedGeneration = o.Generation
 	if why != nil {
 		set(o, v1alpha1.ConditionAccepted, false, "Refused", why.Error())
 		o.Status.Reasons = []string{why.Error()}
-		return again, r.tell(ctx, o, was, nil)
+		return true, r.tell(ctx, o, was, nil)
 	}
 	set(o, v1alpha1.ConditionAccepted, true, "Valid", "The spec is carried out.")
 	machine, err := pilot.NewLoop(*settings)
 	if err != nil {
-		return again, err
+		return true, err
 	}
 	var state pilot.State
 	if o.Status.Memory != nil {
 		if err := json.Unmarshal(o.Status.Memory.Raw, &state); err != nil {
 			set(o, v1alpha1.ConditionAccepted, false, "Unreadable", "status.memory: "+err.Error())
-			return again, r.tell(ctx, o, was, nil)
+			return true, r.tell(ctx, o, was, nil)
 		}
 	}
 	l, err := r.loop(o)
 	if err != nil {
 		set(o, v1alpha1.ConditionRecording, false, "Unusable", err.Error())
 		o.Status.Reasons = []string{err.Error()}
-		return again, r.tell(ctx, o, was, nil)
+		return true, r.tell(ctx, o, was, nil)
 	}
 	now := r.now().UTC()
 	e, candidate, err := r.gather(ctx, o, l, settings, &state, primary, now)
 	if err != nil {
-		return again, err
+		return true, err
 	}
 	out := machine.Step(now, state, e)
 	if candidate.fault != "" {
 		out.Reasons = append(out.Reasons, candidateOf(&o.Spec)+" cannot be read: "+candidate.fault)
 	}
 	if err := l.worker.noteLive(out.State.InForce, state.InForce, now); err != nil {
-		return again, err
+		return true, err
 	}
 	if err := describe(o, &out, l.worker); err != nil {
-		return again, err
+		return true, err
 	}
 	if err := r.tell(ctx, o, was, l); err != nil {
-		return again, err
+		return true, err
 	}
-	return again, r.act(ctx, o, l, settings, &out, primary, candidate)
+	return true, r.act(ctx, o, l, settings, &out, primary, candidate)
 }
 
 func (r *reconciler) drop(name string) {
@@ -145,10 +152,12 @@ func (r *reconciler) accept(ctx context.Context, o *v1alpha1.PolicyPilot) (s *pi
 	if other := rival(all.Items, o); other != nil {
 		return nil, nil, &pilot.FieldError{Field: "spec.policy", Reason: fmt.Sprintf("the PolicyPilot %s steers a PlacementPolicy of this one, and is older", other.Name)}, nil
 	}
-	if primary, err = read(ctx, r.live, o.Spec.Policy); err != nil {
-		return nil, nil, nil, err
-	}
+	primary, err = read(ctx, r.live, o.Spec.Policy)
 	switch {
+	case apierrors.IsForbidden(err):
+		return nil, nil, &pilot.FieldError{Field: "spec.policy", Reason: fmt.Sprintf("sigma-pilot may not read the PlacementPolicy %s: its ClusterRole names those that it steers", o.Spec.Policy)}, nil
+	case err != nil:
+		return nil, nil, nil, err
 	case primary.object == nil:
 		return nil, nil, &pilot.FieldError{Field: "spec.policy", Reason: fmt.Sprintf("there is no PlacementPolicy %s", o.Spec.Policy)}, nil
 	case primary.fault != "":
