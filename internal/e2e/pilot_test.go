@@ -5,6 +5,7 @@ package e2e_test
 import (
 	"bytes"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/sigma-scheduler/sigma/internal/e2e"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
@@ -35,35 +37,43 @@ func (p *phases) seen() []string {
 	return slices.Clone(p.list)
 }
 
-// follow collects the phases and steps of a pilot until the test ends.
+// follow collects the phases and steps of a pilot until the test ends. A watch that breaks off is
+// begun again.
 func (p *phases) follow(t *testing.T, c *e2e.Cluster, name string) {
 	t.Helper()
-	w, err := c.Dynamic.Resource(v1alpha1.SchemeGroupVersion.WithResource("policypilots")).Watch(t.Context(), metav1.ListOptions{})
-	require.NoError(t, err)
+	resource := c.Dynamic.Resource(v1alpha1.SchemeGroupVersion.WithResource("policypilots"))
+	ctx := t.Context()
 	go func() {
-		for e := range w.ResultChan() {
-			o, ok := e.Object.(*unstructured.Unstructured)
-			if !ok {
+		for ctx.Err() == nil {
+			w, err := resource.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+			if err != nil {
+				time.Sleep(time.Second)
 				continue
 			}
-			if o.GetName() != name {
-				continue
+			for e := range w.ResultChan() {
+				if o, ok := e.Object.(*unstructured.Unstructured); ok && e.Type != watch.Error {
+					p.add(o)
+				}
 			}
-			phase, _, _ := unstructured.NestedString(o.Object, "status", "phase")
-			step, _, _ := unstructured.NestedString(o.Object, "status", "step")
-			text := strings.TrimSpace(phase + " " + step)
-			p.Lock()
-			if text != "" && (len(p.list) == 0 || p.list[len(p.list)-1] != text) {
-				p.list = append(p.list, text)
-			}
-			p.Unlock()
 		}
 	}()
 }
 
+func (p *phases) add(o *unstructured.Unstructured) {
+	phase, _, _ := unstructured.NestedString(o.Object, "status", "phase")
+	step, _, _ := unstructured.NestedString(o.Object, "status", "step")
+	text := strings.TrimSpace(phase + " " + step)
+	p.Lock()
+	defer p.Unlock()
+	if text != "" && (len(p.list) == 0 || p.list[len(p.list)-1] != text) {
+		p.list = append(p.list, text)
+	}
+}
+
 // TestPilot: a policy is trained on days that were recorded, judged on later ones, waits for a
-// person, and goes through shadow and a canary to live; the program is killed on the way. Its
-// account may do no more than that.
+// person, and goes through shadow and a canary to live; the program is killed on the way, and loses
+// the API server until its lease is gone: it ends, and the Deployment starts it again. Its account
+// may do no more than that.
 func TestPilot(t *testing.T) {
 	c := e2e.StartCluster(t)
 	c.CreateNodes(t, e2e.Nodes(4, 12)...)
@@ -85,8 +95,10 @@ func TestPilot(t *testing.T) {
 	ledgertest.Days(t, &past, now.Truncate(24*time.Hour).Add(-5*24*time.Hour-time.Hour), now, 1)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "decisions.jsonl.20260101T000000.000Z"), past.Bytes(), 0o600))
 	c.StartScheduler(t, scheduler, sigmaConfig(true, fmt.Sprintf("policyName: general, canaryPolicyName: general-candidate, decisionLog: %s", filepath.Join(dir, "decisions.jsonl"))))
-	pilot := e2e.StartProcess(t, "sigma-pilot", e2e.Program(t, "sigma-pilot"), "--kubeconfig="+account, "--namespace="+sigmaSystem,
+	proxy := c.StartProxy(t, account)
+	pilot := e2e.StartProcess(t, "sigma-pilot", e2e.Program(t, "sigma-pilot"), "--kubeconfig="+proxy.Kubeconfig, "--namespace="+sigmaSystem,
 		"--history="+dir, "--state="+state, "--metrics-bind-address=0", "--health-probe-bind-address=0", "--v=2")
+	starts := pilot.Supervise(t)
 
 	var passed phases
 	passed.follow(t, c, "general")
@@ -136,7 +148,6 @@ spec:
 	}
 	until("Training")
 	pilot.Kill(t)
-	pilot.Restart(t)
 	until("AwaitingApproval")
 	p := &prompt{t, c, filepath.Join(c.Dir, "kubeconfig")}
 	status := p.ok("pilot", "status", "general")
@@ -171,8 +182,13 @@ spec:
 	until("Shadow shadow")
 	until("Canary canary 50 %")
 	require.Equal(t, "canary 50", get("placementpolicy", "general-candidate", "{.spec.mode} {.spec.canaryPercent}"))
-	pilot.Kill(t)
-	pilot.Restart(t)
+	before := starts()
+	proxy.SetRefuse(func(*http.Request) bool { return true })
+	e2e.Wait(t, "it ends without its lease", func() (string, bool) { return "it runs", starts() > before })
+	proxy.SetRefuse(nil)
+	log, err := os.ReadFile(pilot.Log)
+	require.NoError(t, err)
+	require.Contains(t, string(log), "leader election lost")
 	until("Live live")
 	until("Watching")
 	require.Equal(t, "live general", get("placementpolicy", "general", "{.spec.mode} {.spec.provenance.pilot}"))

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -31,11 +32,12 @@ type Process struct {
 	program string
 	args    []string
 	death   syscall.Signal // what the kernel sends when we die
-	mu      sync.Mutex     // of command and begun, which a restart replaces
+	mu      sync.Mutex     // of what follows, which a restart replaces
 	command *exec.Cmd
 	begun   time.Time
 	ended   chan struct{} // closed when it is gone
 	ending  bool          // the test ends it
+	kept    bool          // it is supervised
 }
 
 // The kernel sends Pdeathsig when the thread that forked ends, not the process:
@@ -67,7 +69,7 @@ func StartProcess(t testing.TB, name, program string, args ...string) *Process {
 		compareStates(t, p)
 	}
 	t.Cleanup(func() {
-		if !p.ending && !p.Alive() {
+		if !p.ending && !p.kept && !p.Alive() {
 			t.Errorf("%s ended by itself: %v", name, p.command.ProcessState)
 		}
 		p.end()
@@ -98,7 +100,9 @@ func (p *Process) start() error {
 		return fmt.Errorf("starting %s: %w", p.Name, err)
 	}
 	ended := make(chan struct{})
+	p.mu.Lock()
 	p.ended, p.ending = ended, false
+	p.mu.Unlock()
 	running.Store(p, true)
 	go func() {
 		_ = command.Wait() // its status is in ProcessState
@@ -140,6 +144,40 @@ func compareStates(t testing.TB, p *Process) {
 			}
 		}
 	})
+}
+
+// Supervise starts the process again a second after it ended, however that was, until the test
+// ends: as the kubelet does with a container of a Deployment. starts counts how often it has.
+func (p *Process) Supervise(t testing.TB) (starts func() int) {
+	t.Helper()
+	p.kept = true
+	var count atomic.Int32
+	done, gone := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(gone)
+		for {
+			p.mu.Lock()
+			ended := p.ended
+			p.mu.Unlock()
+			select {
+			case <-done:
+				return
+			case <-ended:
+			}
+			select {
+			case <-done:
+				return
+			case <-time.After(time.Second):
+			}
+			if err := p.start(); err != nil {
+				t.Errorf("%s: %v", p.Name, err)
+				return
+			}
+			count.Add(1)
+		}
+	}()
+	t.Cleanup(func() { close(done); <-gone })
+	return func() int { return int(count.Load()) }
 }
 
 // end ends the process and returns when it is gone.
@@ -192,9 +230,12 @@ func halted(pid int) bool {
 // Kill is kill -9.
 func (p *Process) Kill(t testing.TB) {
 	t.Helper()
+	p.mu.Lock()
+	ended := p.ended
 	p.ending = true
+	p.mu.Unlock()
 	p.Signal(t, syscall.SIGKILL)
-	<-p.ended
+	<-ended
 }
 
 // Stop asks the process to end and fails the test if it has to be killed.
