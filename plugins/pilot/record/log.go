@@ -18,8 +18,10 @@ const (
 	day = 24 * time.Hour
 	// silence is how long a scheduler may be away before what came meanwhile counts as missing.
 	silence = 15 * time.Minute
-	// Back is how far back decisions are kept, and most how many of them.
+	// Back is how far back waits and fallbacks count, Open the same of nodes that were opened: there are
+	// fewer of those. most is how many decisions are kept.
 	Back = time.Hour
+	Open = day
 	most = 200_000
 )
 
@@ -36,6 +38,9 @@ type Log struct {
 	begins      map[string]begin  // of each file
 	waiting     map[string]asking // by UID
 	decisions   []decision
+
+	compared float64        // decisions from here on are held against Best-Fit; seconds since 1970
+	state    *ledger.Ledger // nil until the next start: an event was none of its cluster
 }
 
 // A begin is the first time of a file.
@@ -51,11 +56,14 @@ type decision struct {
 	at, waited float64 // seconds
 	digest     string
 	fallback   bool
+	// Whether it took an empty node and whether Best-Fit would have, where compared is true.
+	opened, bestFit, compared bool
 }
 
-// Follow reads the log of that path from its oldest file on, with the first [Log.Poll].
-func Follow(path string) *Log {
-	l := &Log{path: path}
+// Follow reads the log of that path from its oldest file on, with the first [Log.Poll]. Best-Fit is asked
+// of decisions from a time on.
+func Follow(path string, compared time.Time) *Log {
+	l := &Log{path: path, compared: seconds(compared)}
 	l.forget()
 	return l
 }
@@ -63,7 +71,7 @@ func Follow(path string) *Log {
 func (l *Log) forget() {
 	l.reader, l.name = nil, ""
 	l.first, l.last, l.seq = math.NaN(), math.NaN(), 0
-	l.gaps, l.begins, l.waiting, l.decisions = map[int64]string{}, map[string]begin{}, map[string]asking{}, nil
+	l.gaps, l.begins, l.waiting, l.decisions, l.state = map[int64]string{}, map[string]begin{}, map[string]asking{}, nil, nil
 	l.Close()
 }
 
@@ -229,15 +237,25 @@ func (l *Log) take(e *ledger.Event) {
 		if asked, ok := l.waiting[e.UID]; ok {
 			d.waited = at - asked.since
 		}
+		if l.state != nil && at >= l.compared && e.Decision != nil && e.ByPolicy() {
+			own, bestFit, err := l.state.Opens(e)
+			d.opened, d.bestFit, d.compared = own, bestFit, err == nil
+		}
 		l.decisions = append(l.decisions, d)
 		delete(l.waiting, e.UID)
 	case ledger.KindPlace, ledger.KindRemove:
 		delete(l.waiting, e.UID)
 	default: // of nodes, apps and rules; a pod whose binding failed arrives again
 	}
+	if e.Kind == ledger.KindStart {
+		l.state = ledger.New()
+	}
+	if l.state != nil && l.state.Apply(e) != nil {
+		l.state = nil
+	}
 	if n := len(l.decisions); n > most || n > 0 && n%1024 == 0 {
 		from := max(0, n-most)
-		for from < n && l.decisions[from].at < at-Back.Seconds() {
+		for from < n && l.decisions[from].at < at-Open.Seconds() {
 			from++
 		}
 		l.decisions = slices.Clone(l.decisions[from:])
@@ -310,6 +328,9 @@ type Seen struct {
 	Decisions int
 	Fallbacks int       // decisions that Best-Fit had to take
 	Waited    []float64 // seconds, ascending: of the pods decided on, and of those that wait at the end
+	// Compared are decisions within the last day that Best-Fit was asked of as well; Opened how many of them took
+	// an empty node, BestFit how many it would have.
+	Compared, Opened, BestFit int
 }
 
 // P99 is the 99th percentile of the waits in seconds; NaN = nobody waited.
@@ -321,18 +342,21 @@ func (s *Seen) P99() float64 {
 }
 
 // Seen tells of the decisions from a time on, at most [Back] before the newest event, that a
-// policy of a digest ranked; "" = of all.
+// policy of a digest ranked; "" = of all. Of nodes opened it goes back as far as [Open].
 func (l *Log) Seen(since time.Time, digest string) (s Seen) {
-	from := max(float64(since.UnixMilli())/1e3, l.last-Back.Seconds())
+	begin := float64(since.UnixMilli()) / 1e3
 	for i := range l.decisions {
 		d := &l.decisions[i]
-		if d.at < from || digest != "" && d.digest != digest {
+		if d.at < max(begin, l.last-Open.Seconds()) || digest != "" && d.digest != digest {
 			continue
 		}
-		s.At, s.Decisions = moment(d.at), s.Decisions+1
-		if d.fallback {
-			s.Fallbacks++
+		if d.compared {
+			s.Compared, s.Opened, s.BestFit = s.Compared+1, s.Opened+one(d.opened), s.BestFit+one(d.bestFit)
 		}
+		if d.at < l.last-Back.Seconds() {
+			continue
+		}
+		s.At, s.Decisions, s.Fallbacks = moment(d.at), s.Decisions+1, s.Fallbacks+one(d.fallback)
 		s.Waited = append(s.Waited, d.waited)
 	}
 	for _, w := range l.waiting {
@@ -340,4 +364,11 @@ func (l *Log) Seen(since time.Time, digest string) (s Seen) {
 	}
 	slices.Sort(s.Waited)
 	return s
+}
+
+func one(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
 }

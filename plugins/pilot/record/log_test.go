@@ -47,7 +47,7 @@ func start(seq uint64, at time.Time) ledger.Event {
 // the same whatever comes later.
 func TestDays(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "decisions.jsonl")
-	l := Follow(file)
+	l := Follow(file, monday)
 	defer l.Close()
 	require.ErrorIs(t, l.Poll(), os.ErrNotExist)
 	logOf(t, file, 3)
@@ -73,7 +73,7 @@ func TestDays(t *testing.T) {
 	require.NoError(t, l.Poll())
 	require.Equal(t, seq+1, l.seq)
 	require.Equal(t, first, digest(days[0]))
-	again := Follow(file)
+	again := Follow(file, monday)
 	defer again.Close()
 	require.NoError(t, again.Poll())
 	require.Equal(t, l.Days(), again.Days())
@@ -97,7 +97,7 @@ func TestDays(t *testing.T) {
 func TestHalfLines(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "decisions.jsonl")
 	lines(t, file, start(1, monday))
-	l := Follow(file)
+	l := Follow(file, monday)
 	defer l.Close()
 	require.NoError(t, l.Poll())
 	text, err := json.Marshal(&ledger.Event{Seq: 2, Time: seconds(monday.Add(time.Minute)), Kind: ledger.KindRemove, UID: "a"})
@@ -134,7 +134,7 @@ func TestSeen(t *testing.T) {
 		ledger.Event{Seq: 4, Time: at(80), Kind: ledger.KindArrive, UID: "b"}, decide(5, 82, "b", "x", ledger.CauseFallback+"panic"),
 		ledger.Event{Seq: 6, Time: at(82), Kind: ledger.KindArrive, UID: "c"}, decide(7, 83, "c", "y", ledger.CausePolicy),
 		ledger.Event{Seq: 8, Time: at(83), Kind: ledger.KindArrive, UID: "d"}, ledger.Event{Seq: 9, Time: at(88), Kind: ledger.KindRemove, UID: "z"})
-	l := Follow(file)
+	l := Follow(file, monday)
 	defer l.Close()
 	require.NoError(t, l.Poll())
 	all := l.Seen(monday, "")
@@ -145,4 +145,50 @@ func TestSeen(t *testing.T) {
 	require.Equal(t, monday.Add(82*time.Minute), x.At)
 	none := l.Seen(monday.Add(84*time.Minute), "x")
 	require.True(t, none.At.IsZero())
+}
+
+// Of a policy's decisions, those that take an empty node are held against what Best-Fit would have done
+// in their place.
+func TestOpened(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "decisions.jsonl")
+	at := monday
+	var list []ledger.Event
+	add := func(e ledger.Event) {
+		at = at.Add(time.Second)
+		e.Seq, e.Time = uint64(len(list)+1), seconds(at)
+		list = append(list, e)
+	}
+	add(start(1, at))
+	for _, name := range []string{"n1", "n2", "n3", "n4"} {
+		add(ledger.Event{Kind: ledger.KindNode, Node: name, Machine: &ledger.Machine{Capacity: map[string]int64{"cpu": 8, "pods": 9}, Cost: 1}})
+	}
+	add(ledger.Event{Kind: ledger.KindApp, App: "web", Spec: &ledger.App{Group: "web", Demand: map[string]int64{"cpu": 1, "pods": 1}}})
+	decide := func(uid, node, cause string) {
+		add(ledger.Event{Kind: ledger.KindArrive, UID: uid, App: "web"})
+		add(ledger.Event{Kind: ledger.KindDecide, UID: uid, App: "web", Node: node, Decision: &ledger.Decision{PolicyDigest: "x", Cause: cause}})
+	}
+	decide("a", "n1", ledger.CausePolicy)  // both open
+	decide("b", "n2", ledger.CausePolicy)  // Best-Fit stays on n1
+	decide("c", "n1", ledger.CausePolicy)  // neither opens
+	decide("d", "n3", ledger.CauseNeutral) // nobody asked the policy
+	lines(t, file, list...)
+	l := Follow(file, monday)
+	defer l.Close()
+	require.NoError(t, l.Poll())
+	seen := l.Seen(monday, "x")
+	require.Equal(t, []int{4, 3, 2, 1}, []int{seen.Decisions, seen.Compared, seen.Opened, seen.BestFit})
+	late := Follow(file, at)
+	defer late.Close()
+	require.NoError(t, late.Poll())
+	require.Zero(t, late.Seen(monday, "x").Compared)
+
+	// What does not fit the cluster is compared with nothing until the log begins again.
+	list = nil
+	at = at.Add(time.Minute)
+	text := ledger.Event{Seq: 15, Time: seconds(at), Kind: ledger.KindDecide, UID: "e", App: "nobody", Node: "n4", Decision: &ledger.Decision{PolicyDigest: "x", Cause: ledger.CausePolicy}}
+	after := ledger.Event{Seq: 16, Time: seconds(at), Kind: ledger.KindDecide, UID: "f", App: "web", Node: "n4", Decision: &ledger.Decision{PolicyDigest: "x", Cause: ledger.CausePolicy}}
+	lines(t, file, text, after)
+	require.NoError(t, l.Poll())
+	seen = l.Seen(monday, "x")
+	require.Equal(t, []int{6, 3}, []int{seen.Decisions, seen.Compared})
 }
