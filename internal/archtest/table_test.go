@@ -46,7 +46,7 @@ var table = []row{
 	{"plugins/makeroom", []string{"binpack", "binpack/plan/moves", "plugins/ledger", "plugins/podspec"}},
 	{"plugins/pilot", []string{"internal/learn/phase"}},
 	{"plugins/pilot/record", []string{"cerebro/trace", "plugins/history", "plugins/ledger"}},
-	{"plugins/pilot/control", []string{"binpack", "binpack/policy", "binpack/rule", "cerebro", "cerebro/trace", "internal/durable", "internal/evidence", "internal/tune", "plugins/apis/...", "plugins/pilot", "plugins/pilot/record", "plugins/revision"}},
+	{"plugins/pilot/control", []string{"binpack", "binpack/policy", "binpack/rule", "cerebro/trace", "internal/durable", "internal/evidence", "internal/tune", "plugins/apis/...", "plugins/pilot", "plugins/pilot/record", "plugins/revision"}},
 	{"plugins/revision", nil},
 	{"plugins/engine", slices.Concat(edge, []string{"plugins/makeroom", "plugins/revision"})},
 	{"plugins/mover", []string{"binpack/policy", "internal/cputime", "plugins/engine", "plugins/kube", "plugins/podspec"}},

@@ -32,6 +32,8 @@ import (
 //	       of the policy that the guard looks at, and so again in each step
 //	unmeasured          from now on
 //	drift [changed=…] [ago=6h] [regret=4] [low=1]
+//	hold why=…          the spec cannot be carried out from now on
+//	release             it can
 //	gone, back          the API server does not answer from now on, or does
 //	refuse, obey        what is asked for is not done from now on, or is
 //	somebody [digest=x] puts a policy in force, or takes it out of force
@@ -64,6 +66,7 @@ type story struct {
 	gone, refuse bool
 	measured     *Measured
 	ago          time.Duration
+	hold         string
 	of           string
 	last         Phase // of the last step
 }
@@ -164,6 +167,8 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) string {
 			s.e.Drift.Regret = &Saving{Mean: s.number(t, d, "regret", 0), Low: s.number(t, d, "low", 0)}
 			s.e.Drift.Days = []string{s.days[len(s.days)-1].Digest}
 		}
+	case "hold", "release":
+		s.hold = said(t, d, "why")
 	case "gone", "back":
 		s.gone = d.Cmd == "gone"
 	case "refuse", "obey":
@@ -225,8 +230,12 @@ func (s *story) step(t *testing.T) string {
 	}
 	before, err := json.Marshal(s.state)
 	require.NoError(t, err)
-	out := s.loop.Step(s.now, s.state, &e)
-	require.Equal(t, out, s.loop.Step(s.now, s.state, &e), "the same arguments, another outcome")
+	take := s.loop.Step
+	if s.hold != "" {
+		take = func(now time.Time, state State, e *Evidence) Outcome { return s.loop.Hold(now, state, e, s.hold) }
+	}
+	out := take(s.now, s.state, &e)
+	require.Equal(t, out, take(s.now, s.state, &e), "the same arguments, another outcome")
 	after, err := json.Marshal(s.state)
 	require.NoError(t, err)
 	require.Equal(t, string(before), string(after), "the step changed the state that it was given")

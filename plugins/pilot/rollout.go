@@ -2,7 +2,6 @@ package pilot
 
 import (
 	"math"
-	"slices"
 	"time"
 )
 
@@ -85,9 +84,17 @@ func (p *step) missing() string {
 	case m.At.Before(p.s.Since):
 		return "it was measured before this step"
 	}
-	for _, l := range p.settings.Guard.limits() {
+	if what := p.settings.Guard.Unknown(m); what != "" {
+		return "the " + what + " is not known"
+	}
+	return ""
+}
+
+// Unknown names the first limit that nothing is measured for; "" = there is none.
+func (g *Guard) Unknown(m *Measured) string {
+	for _, l := range g.limits() {
 		if l.limit != nil && !known(l.measured(m)) {
-			return "the " + l.what + " is not known"
+			return l.what
 		}
 	}
 	return ""
@@ -112,9 +119,7 @@ func (p *step) guard() bool {
 	if !broken {
 		return false
 	}
-	if !slices.Contains(p.s.Refused, subject) {
-		p.s.Refused = append(p.s.Refused, subject)
-	}
+	p.s.Refused = with(p.s.Refused, subject)
 	if subject == p.s.InForce {
 		p.s.InForce, p.s.LastGood = p.s.LastGood, ""
 	}

@@ -1,6 +1,7 @@
 package pilot
 
 import (
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -51,4 +52,19 @@ func TestRefusedSettings(t *testing.T) {
 		var field *FieldError
 		require.ErrorAs(t, err, &field)
 	}
+}
+
+// However long a pilot runs, its state stays small, and what a digest is kept for holds: a day that
+// judges is among the newest 456.
+func TestKept(t *testing.T) {
+	var list []string
+	for i := range 3000 {
+		list = with(list, fmt.Sprint("day-", i), fmt.Sprint("day-", i))
+	}
+	require.Len(t, list, kept)
+	require.Equal(t, "day-2999", list[kept-1])
+	require.GreaterOrEqual(t, kept, 366+90)
+	before := with(nil, "a")
+	require.Equal(t, []string{"a", "b"}, with(before, "a", "b"))
+	require.Equal(t, []string{"a"}, before)
 }

@@ -45,7 +45,15 @@ type step struct {
 // Step takes evidence into account at a time: what phase the loop is in then, what is to be done,
 // and why. The same arguments give the same outcome; s is not changed. The caller keeps the state
 // before it acts.
-func (l *Loop) Step(now time.Time, s State, e *Evidence) Outcome {
+func (l *Loop) Step(now time.Time, s State, e *Evidence) Outcome { return l.step(now, s, e, "") }
+
+// Hold is Step for settings that are no longer those of the user, who has written others that cannot be
+// carried out: a broken limit goes on bringing the last good policy back, and nothing goes forward.
+func (l *Loop) Hold(now time.Time, s State, e *Evidence, why string) Outcome {
+	return l.step(now, s, e, why)
+}
+
+func (l *Loop) step(now time.Time, s State, e *Evidence, hold string) Outcome {
 	p := &step{Loop: l, now: now.UTC(), e: e, Outcome: Outcome{State: s}}
 	p.s = &p.State
 	p.s.Burnt, p.s.Refused, p.s.Days = slices.Clone(s.Burnt), slices.Clone(s.Refused), slices.Clone(s.Days)
@@ -66,11 +74,17 @@ func (l *Loop) Step(now time.Time, s State, e *Evidence) Outcome {
 		return p.Outcome
 	}
 	p.foreign()
-	p.listen()
-	if !p.guard() {
-		p.move()
+	if hold != "" {
+		p.because("only the limits are watched: %s", hold)
+		p.guard()
+	} else {
+		p.listen()
+		if !p.guard() {
+			p.move()
+		}
+		p.wantWork()
 	}
-	p.want()
+	p.wantPolicies()
 	return p.Outcome
 }
 
@@ -150,16 +164,20 @@ func (p *step) move() {
 	}
 }
 
-// want asks for what has to be so in the phase.
-func (p *step) want() {
-	s, c := p.s, p.e.Cluster
-	switch s.Phase {
+// wantWork asks for what the phase waits for.
+func (p *step) wantWork() {
+	switch s := p.s; s.Phase {
 	case Training:
 		p.Actions = append(p.Actions, Action{Kind: Train, Job: s.Job, From: s.From, Until: s.Until})
 	case Judging:
 		p.Actions = append(p.Actions, Action{Kind: Judge, Job: s.Job, Digest: s.Candidate, Days: s.Days})
 	case Recording, AwaitingApproval, Shadowing, Canarying, GoingLive, Watching, RolledBack: // nobody works for it
 	}
+}
+
+// wantPolicies asks for the policies that the cluster is to have in the phase.
+func (p *step) wantPolicies() {
+	s, c := p.s, p.e.Cluster
 	if p.settings.Approval == Recommend {
 		return
 	}

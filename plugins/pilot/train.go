@@ -31,12 +31,20 @@ func (p *step) listen() {
 	}
 }
 
-func (p *step) burn(days []string) {
-	for _, d := range days {
-		if !slices.Contains(p.s.Burnt, d) {
-			p.s.Burnt = append(p.s.Burnt, d)
+// kept bounds the digests of a state. More days than that are in no record: History is 366 at most, and
+// what judges are its newest days, so that a day which was looked at so many days ago never judges.
+const kept = 512
+
+func (p *step) burn(days []string) { p.s.Burnt = with(p.s.Burnt, days...) }
+
+// with is a list with further digests, less the oldest.
+func with(list []string, more ...string) []string {
+	for _, d := range more {
+		if !slices.Contains(list, d) {
+			list = append(list, d)
 		}
 	}
+	return slices.Clone(list[max(0, len(list)-kept):])
 }
 
 // due reports whether it is time to train, and why.

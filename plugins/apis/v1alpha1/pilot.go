@@ -301,6 +301,27 @@ type PilotGuard struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	RuleConflicts *int32 `json:"ruleConflicts,omitempty"`
+
+	// Empty nodes that the policy's decisions of the last day took ÷ those that Best-Fit would have taken
+	// in their place, with five added to both. In shadow both are replayed.
+	// +optional
+	// +kubebuilder:validation:Minimum=0.5
+	// +kubebuilder:validation:Maximum=10
+	OpenedVsBestFit *float64 `json:"openedVsBestFit,omitempty"`
+
+	// Cost of the nodes in use since the step began ÷ that under Best-Fit, which is replayed. In shadow and
+	// as a canary, where the policy does not decide on all pods, both are replayed.
+	// +optional
+	// +kubebuilder:validation:Minimum=0.5
+	// +kubebuilder:validation:Maximum=10
+	CostVsBestFit *float64 `json:"costVsBestFit,omitempty"`
+
+	// What a policy retrained on the week before would have saved on the newest two days, in percent. Above it
+	// one is trained before the schedule says so. Without it nothing is retrained to find out.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	RegretPercent *float64 `json:"regretPercent,omitempty"`
 }
 
 // PolicyPilotStatus is where the loop is.

@@ -39,7 +39,7 @@ func TestPolicyPilots(t *testing.T) {
 		Guard:    v1alpha1.PilotGuard{Every: "1m", Rest: "24h", FallbackShare: new(.01)},
 		Approval: v1alpha1.PilotManual,
 	}, p.Spec)
-	p, err = create("approval: Auto, gate: {}, rollout: [{mode: live}], against: [], guard: {fallbackShare: 0, ruleConflicts: 0}")
+	p, err = create("approval: Auto, gate: {}, rollout: [{mode: live}], against: [], guard: {fallbackShare: 0, ruleConflicts: 0, openedVsBestFit: 1.5, costVsBestFit: 1.05, regretPercent: 2}")
 	require.NoError(t, err)
 	require.Equal(t, &v1alpha1.PilotGate{SavingPercent: 2, Confidence: .95, WaitPercent: 10}, p.Spec.Gate)
 	for spec, want := range map[string]string{
@@ -67,6 +67,9 @@ func TestPolicyPilots(t *testing.T) {
 		"gate: {savingPercent: -1}":                                                                         "spec.gate.savingPercent: Invalid value",
 		"guard: {every: 1s}":                                                                                "want 1m to 24h",
 		"guard: {fallbackShare: 2}":                                                                         "spec.guard.fallbackShare: Invalid value",
+		"guard: {openedVsBestFit: 0.4}":                                                                     "spec.guard.openedVsBestFit: Invalid value",
+		"guard: {costVsBestFit: 11}":                                                                        "spec.guard.costVsBestFit: Invalid value",
+		"guard: {regretPercent: 101}":                                                                       "spec.guard.regretPercent: Invalid value",
 		"guard: {pendingP99: 25h}":                                                                          "want 0s to 24h",
 	} {
 		_, err := create(spec)

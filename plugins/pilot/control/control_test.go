@@ -38,6 +38,7 @@ type bench struct {
 	c     client.Client
 	r     *reconciler
 	calls interceptor.Funcs
+	seq   int // of the last event of the log
 }
 
 func spec() v1alpha1.PolicyPilotSpec {
@@ -71,6 +72,28 @@ func newBench(t *testing.T) *bench {
 			}
 			return c.SubResource(sub).Update(ctx, o, opts...)
 		},
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if b.calls.Get != nil {
+				if err := b.calls.Get(ctx, c, key, o, opts...); err != nil {
+					return err
+				}
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if b.calls.List != nil {
+				if err := b.calls.List(ctx, c, list, opts...); err != nil {
+					return err
+				}
+			}
+			return c.List(ctx, list, opts...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if b.calls.Patch != nil {
+				return b.calls.Patch(ctx, c, o, patch, opts...)
+			}
+			return c.Patch(ctx, o, patch, opts...)
+		},
 	})
 	b.restart()
 	return b
@@ -93,6 +116,7 @@ func (b *bench) restart() {
 func (b *bench) record() {
 	var past bytes.Buffer
 	ledgertest.Days(b.t, &past, friday.Truncate(day).Add(-5*day-time.Hour), friday, 1)
+	b.seq = bytes.Count(past.Bytes(), []byte("\n"))
 	require.NoError(b.t, os.WriteFile(filepath.Join(b.dir, "decisions.jsonl"), past.Bytes(), 0o600))
 }
 

@@ -1,6 +1,8 @@
 package control
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -51,6 +53,9 @@ type loop struct {
 	log    *recorded.Log
 	worker *worker
 	told   time.Time // when the status was written last
+	// spec is the last that could be carried out, as it was saved; fault is why the last step could not.
+	spec  []byte
+	fault string
 }
 
 // Setup adds the controller to a manager. Trainings and judgements end with ctx.
@@ -83,6 +88,7 @@ func (r *reconciler) step(ctx context.Context, q ctrl.Request) (there bool, err 
 		return true, err
 	}
 	was := o.Status.DeepCopy()
+	held := r.former(o)
 	settings, primary, why, err := r.accept(ctx, o)
 	if err != nil {
 		return true, err
@@ -93,7 +99,11 @@ func (r *reconciler) step(ctx context.Context, q ctrl.Request) (there bool, err 
 		o.Status.Reasons = []string{why.Error()}
 		return true, r.tell(ctx, o, was, nil)
 	}
-	set(o, v1alpha1.ConditionAccepted, true, "Valid", "The spec is carried out.")
+	if held == "" {
+		set(o, v1alpha1.ConditionAccepted, true, "Valid", "The spec is carried out.")
+	} else {
+		set(o, v1alpha1.ConditionAccepted, false, "Refused", held)
+	}
 	machine, err := pilot.NewLoop(*settings)
 	if err != nil {
 		return true, err
@@ -111,17 +121,28 @@ func (r *reconciler) step(ctx context.Context, q ctrl.Request) (there bool, err 
 		o.Status.Reasons = []string{err.Error()}
 		return true, r.tell(ctx, o, was, nil)
 	}
+	if held == "" {
+		held = l.remember(&o.Spec)
+	}
 	now := r.now().UTC()
-	e, candidate, err := r.gather(ctx, o, l, settings, &state, primary, now)
+	e, candidate, hold, err := r.gather(ctx, o, l, settings, &state, primary, now)
 	if err != nil {
 		return true, err
 	}
-	out := machine.Step(now, state, e)
+	var out pilot.Outcome
+	if hold = cmp.Or(held, hold); hold != "" {
+		out = machine.Hold(now, state, e, hold)
+	} else {
+		out = machine.Step(now, state, e)
+	}
 	if candidate.fault != "" {
 		out.Reasons = append(out.Reasons, candidateOf(&o.Spec)+" cannot be read: "+candidate.fault)
 	}
+	if l.fault != "" {
+		out.Reasons = append(out.Reasons, "the last step could not be carried out: "+l.fault)
+	}
 	if err := l.worker.noteLive(out.State.InForce, state.InForce, now); err != nil {
-		return true, err
+		out.Reasons = append(out.Reasons, err.Error())
 	}
 	if err := describe(o, &out, l.worker); err != nil {
 		return true, err
@@ -129,7 +150,50 @@ func (r *reconciler) step(ctx context.Context, q ctrl.Request) (there bool, err 
 	if err := r.tell(ctx, o, was, l); err != nil {
 		return true, err
 	}
-	return true, r.act(ctx, o, l, settings, &out, primary, candidate)
+	err = r.act(ctx, o, l, settings, &out, primary, candidate)
+	if l.fault = ""; err != nil {
+		l.fault = err.Error()
+	}
+	return true, err
+}
+
+// former gives a pilot whose spec cannot be carried out the last one that could, in memory: its limits go on
+// being watched. why is what is wrong with the new one; "" = nothing, or there was none before.
+func (r *reconciler) former(o *v1alpha1.PolicyPilot) (why string) {
+	_, wrong := settingsOf(&o.Spec)
+	if wrong == nil {
+		return ""
+	}
+	var was v1alpha1.PolicyPilotSpec
+	if err := (shelf{r.folder(o)}).load(specFile, &was); err != nil || was.Policy != o.Spec.Policy {
+		return ""
+	}
+	if _, err := settingsOf(&was); err != nil {
+		return ""
+	}
+	o.Spec = was
+	return wrong.Error()
+}
+
+// remember keeps a spec that can be carried out. why is what kept it from that.
+func (l *loop) remember(spec *v1alpha1.PolicyPilotSpec) (why string) {
+	text, err := json.Marshal(spec)
+	if err == nil && bytes.Equal(text, l.spec) {
+		return ""
+	}
+	if err == nil {
+		err = l.worker.shelf.save(specFile, spec)
+	}
+	if err != nil {
+		return "the spec cannot be kept: " + err.Error()
+	}
+	l.spec = text
+	return ""
+}
+
+// folder is that of a pilot's files.
+func (r *reconciler) folder(o *v1alpha1.PolicyPilot) string {
+	return filepath.Join(r.State, o.Name+"-"+string(o.UID))
 }
 
 func (r *reconciler) drop(name string) {
@@ -174,7 +238,7 @@ func (r *reconciler) loop(o *v1alpha1.PolicyPilot) (*loop, error) {
 		return l, nil
 	}
 	r.drop(o.Name)
-	s, err := newShelf(filepath.Join(r.State, o.Name+"-"+string(o.UID)))
+	s, err := newShelf(r.folder(o))
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +246,7 @@ func (r *reconciler) loop(o *v1alpha1.PolicyPilot) (*loop, error) {
 	if err != nil {
 		return nil, err
 	}
-	l = &loop{uid: string(o.UID), path: path, log: recorded.Follow(path), worker: w}
+	l = &loop{uid: string(o.UID), path: path, log: recorded.Follow(path, r.now().Add(-recorded.Open)), worker: w}
 	r.loops[o.Name] = l
 	return l, nil
 }

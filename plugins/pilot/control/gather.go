@@ -7,40 +7,42 @@ import (
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/pilot"
-	recorded "github.com/sigma-scheduler/sigma/plugins/pilot/record"
 )
 
-// gather collects the evidence for a step.
-func (r *reconciler) gather(ctx context.Context, o *v1alpha1.PolicyPilot, l *loop, s *pilot.Settings, state *pilot.State, primary *held, now time.Time) (*pilot.Evidence, *held, error) {
-	candidate, err := read(ctx, r.live, candidateOf(&o.Spec))
-	if err != nil {
-		return nil, nil, err
+// gather collects the evidence for a step. hold says why nothing may go forward; "" = it may.
+func (r *reconciler) gather(ctx context.Context, o *v1alpha1.PolicyPilot, l *loop, s *pilot.Settings, state *pilot.State, primary *held, now time.Time) (e *pilot.Evidence, candidate *held, hold string, err error) {
+	candidate, err = read(ctx, r.live, candidateOf(&o.Spec))
+	switch {
+	case apierrors.IsForbidden(err):
+		candidate = &held{fault: "sigma-pilot may not read it: its ClusterRole names those that it steers"}
+	case err != nil:
+		return nil, nil, "", err
 	}
-	e := &pilot.Evidence{Approved: o.Annotations[v1alpha1.ApprovedAnnotation]}
-	if primary.fault == "" && candidate.fault == "" {
-		e.Cluster = &pilot.Cluster{Primary: primary.applied(), Candidate: candidate.applied()}
+	e = &pilot.Evidence{
+		Approved: o.Annotations[v1alpha1.ApprovedAnnotation],
+		// What cannot be read of the candidate decides nothing.
+		Cluster: &pilot.Cluster{Primary: primary.applied(), Candidate: candidate.applied()},
 	}
-	if primary.policy != nil && e.Cluster != nil && e.Cluster.Primary.Mode == pilot.Live {
+	if primary.policy != nil && e.Cluster.Primary.Mode == pilot.Live {
 		if err := l.worker.shelf.keep(primary.policy); err != nil { // what to go back to
-			return nil, nil, err
+			hold = "the policy in force cannot be kept: " + err.Error()
 		}
 	}
-	r.recorded(o, l, e, now)
-	if e.Measured, err = r.measure(ctx, o, l, s, state, primary, candidate, now); err != nil {
-		return nil, nil, err
-	}
+	r.recorded(o, l, s, state, e, now)
+	e.Measured = r.measure(ctx, o, l, s, state, primary, candidate, now)
 	l.worker.mu.Lock()
 	defer l.worker.mu.Unlock()
-	e.Trained, e.Verdict, e.Drift = l.worker.trained, l.worker.verdict, l.worker.drift
-	return e, candidate, nil
+	e.Trained, e.Verdict, e.Drift = l.worker.trained, l.worker.verdict, withRegret(l.worker.drift, l.worker.regret, state)
+	return e, candidate, hold, nil
 }
 
 // recorded reads on in the log, and has new days studied.
-func (r *reconciler) recorded(o *v1alpha1.PolicyPilot, l *loop, e *pilot.Evidence, now time.Time) {
+func (r *reconciler) recorded(o *v1alpha1.PolicyPilot, l *loop, s *pilot.Settings, state *pilot.State, e *pilot.Evidence, now time.Time) {
 	if err := l.log.Poll(); err != nil {
 		set(o, v1alpha1.ConditionRecording, false, "Unreadable", err.Error())
 		e.Recorded = &pilot.Recorded{Fault: err.Error()}
@@ -82,6 +84,7 @@ func (r *reconciler) recorded(o *v1alpha1.PolicyPilot, l *loop, e *pilot.Evidenc
 		}
 	}
 	e.Recorded = &pilot.Recorded{Days: known}
+	r.findRegret(o, l, s, state, known, now)
 }
 
 // subject is the policy that the guard looks at in a state; "" = none.
@@ -97,12 +100,12 @@ func subject(s *pilot.State) string {
 }
 
 // measure looks at what the guard bounds. nil = there is nothing to look at, or the scheduler does
-// not have the policy.
-func (r *reconciler) measure(ctx context.Context, o *v1alpha1.PolicyPilot, l *loop, s *pilot.Settings, state *pilot.State, primary, candidate *held, now time.Time) (*pilot.Measured, error) {
+// not have the policy. What cannot be found out is missing.
+func (r *reconciler) measure(ctx context.Context, o *v1alpha1.PolicyPilot, l *loop, s *pilot.Settings, state *pilot.State, primary, candidate *held, now time.Time) *pilot.Measured {
 	digest := subject(state)
 	if digest == "" {
 		meta.RemoveStatusCondition(&o.Status.Conditions, v1alpha1.ConditionMeasured)
-		return nil, nil
+		return nil
 	}
 	of := primary
 	if state.Phase == pilot.Shadowing || state.Phase == pilot.Canarying {
@@ -114,56 +117,59 @@ func (r *reconciler) measure(ctx context.Context, o *v1alpha1.PolicyPilot, l *lo
 	}
 	if missing != "" {
 		set(o, v1alpha1.ConditionMeasured, false, "NotTakenUp", missing)
-		return nil, nil
+		return nil
 	}
-	m := &pilot.Measured{Digest: digest}
-	if state.Phase == pilot.Shadowing { // it decides nothing: what it would have done is replayed
-		seen := l.log.Seen(state.Since, "")
-		r.replay(l, digest, state.Since, seen.At, now, s.Watch)
-		m.At, m.PendingSeconds = seen.At, number(seen.P99())
-		l.worker.mu.Lock()
-		if w := l.worker.shadow; w.digest == digest && !w.at.Before(state.Since) {
-			m.At, m.FallbackShare = w.at, new(w.share)
-		}
-		l.worker.mu.Unlock()
-	} else {
-		seen := l.log.Seen(state.Since, digest)
-		m.At, m.PendingSeconds = seen.At, number(seen.P99())
-		if seen.Decisions > 0 {
-			m.FallbackShare = new(float64(seen.Fallbacks) / float64(seen.Decisions))
-		}
-	}
+	m := r.values(l, s, state, digest, now)
+	why := ""
 	if s.Guard.RuleConflicts != nil {
 		n, err := conflicts(ctx, r.live)
 		if err != nil {
-			return nil, err
+			why = ": " + err.Error()
+		} else {
+			m.RuleConflicts = &n
 		}
-		m.RuleConflicts = &n
 	}
-	if m.At.IsZero() {
+	switch unknown := s.Guard.Unknown(m); {
+	case m.At.IsZero():
 		set(o, v1alpha1.ConditionMeasured, false, "NoDecision", "No pod was placed under the policy in this step, or within the last hour.")
-		return nil, nil
+		return nil
+	case unknown != "":
+		set(o, v1alpha1.ConditionMeasured, false, "Unknown", "The "+unknown+" is not known"+why+".")
+	default:
+		set(o, v1alpha1.ConditionMeasured, true, "Measured", "The last decision was at "+m.At.Format(time.RFC3339)+".")
 	}
-	set(o, v1alpha1.ConditionMeasured, true, "Measured", "The last decision was at "+m.At.Format(time.RFC3339)+".")
-	return m, nil
+	return m
 }
 
-// replay has the candidate in shadow replayed, where that is due.
-func (r *reconciler) replay(l *loop, digest string, since, newest, now time.Time, every time.Duration) {
-	l.worker.mu.Lock()
-	last := l.worker.shadow
-	l.worker.mu.Unlock()
-	if newest.IsZero() || last.digest == digest && (!newest.After(last.at) || newest.Sub(last.at) < every && !last.at.Before(since)) {
-		return
+// values are those that the record has of a policy in a step.
+func (r *reconciler) values(l *loop, s *pilot.Settings, state *pilot.State, digest string, now time.Time) *pilot.Measured {
+	m := &pilot.Measured{Digest: digest}
+	all := l.log.Seen(state.Since, "")
+	p := r.follow(l, s, state, all.At, now)
+	if state.Phase == pilot.Shadowing { // it decides nothing: what it would have done is replayed
+		m.At, m.PendingSeconds = p.at, number(all.P99())
+		if own := p.of[pathCandidate]; own.Pods > 0 {
+			m.FallbackShare = new(float64(own.Fallbacks) / float64(own.Pods))
+		}
+		m.OpenedVsBestFit, m.CostVsBestFit = p.ratios(pathCandidate)
+		return m
 	}
-	from := newest.Add(-recorded.Back)
-	if since.After(from) {
-		from = since
+	seen := l.log.Seen(state.Since, digest)
+	m.At, m.PendingSeconds = seen.At, number(seen.P99())
+	if seen.Decisions > 0 {
+		m.FallbackShare = new(float64(seen.Fallbacks) / float64(seen.Decisions))
 	}
-	from = from.Truncate(time.Second)
-	if window, err := l.log.Window(from, newest.Add(2*time.Second)); err == nil {
-		l.worker.side(r.ctx, shadowing, now, l.worker.watch(window, digest, newest))
+	if seen.Compared > 0 {
+		m.OpenedVsBestFit = new(ratio(seen.Opened, seen.BestFit))
 	}
+	path := pathCurrent
+	if state.Phase == pilot.Canarying {
+		path = pathCandidate
+	}
+	if _, m.CostVsBestFit = p.ratios(path); s.Guard.CostVsBestFit != nil && !p.at.IsZero() && p.at.Before(m.At) {
+		m.At = p.at // the oldest of what is measured
+	}
+	return m
 }
 
 func number(v float64) *float64 {

@@ -74,7 +74,10 @@ func (h *held) applied() pilot.Applied {
 
 // taken reports why a scheduler does not have the policy as it is now; "" = it has.
 func (h *held) taken() string {
-	if h.object == nil {
+	switch {
+	case h.object == nil && h.fault != "":
+		return h.fault
+	case h.object == nil:
 		return "there is no such PlacementPolicy"
 	}
 	status, _ := h.object.Object["status"].(map[string]any)

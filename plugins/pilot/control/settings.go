@@ -30,7 +30,9 @@ func settingsOf(spec *v1alpha1.PolicyPilotSpec) (*pilot.Settings, error) {
 		TrainWithin: duration("train.within", t.Within), JudgeWithin: duration("train.judgeWithin", t.JudgeWithin),
 		Against: spec.Against, Watch: duration("guard.every", g.Every), Rest: duration("guard.rest", g.Rest),
 		Approval: pilot.Approval(cmp.Or(spec.Approval, v1alpha1.PilotManual)),
-		Guard:    pilot.Guard{FallbackShare: g.FallbackShare},
+		Guard: pilot.Guard{
+			FallbackShare: g.FallbackShare, OpenedVsBestFit: g.OpenedVsBestFit, CostVsBestFit: g.CostVsBestFit, RegretPercent: g.RegretPercent,
+		},
 	}
 	if g.PendingP99 != "" {
 		s.Guard.PendingSeconds = new(duration("guard.pendingP99", g.PendingP99).Seconds())

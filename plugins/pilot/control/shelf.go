@@ -23,6 +23,8 @@ const (
 	trainedFile = "trained.json" // the outcome of the last training
 	verdictFile = "verdict.json" // the last judgement
 	liveFile    = "live.json"    // the policy in force, since when, and the one before
+	regretFile  = "regret.json"  // what a retrained policy would have saved last
+	specFile    = "spec.json"    // the last spec that could be carried out
 )
 
 func newShelf(dir string) (shelf, error) {

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/sigma-scheduler/sigma/binpack"
-	"github.com/sigma-scheduler/sigma/binpack/rule"
-	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/evidence"
 	"github.com/sigma-scheduler/sigma/internal/tune"
@@ -31,7 +29,7 @@ const (
 	// retry is when a job that failed, and that nothing waits for, is tried again.
 	retry = 5 * time.Minute
 	// Names of jobs; a training has that of the loop.
-	studying, shadowing, judging = "study", "shadow", "judge-"
+	studying, following, regretting, judging = "study", "follow", "regret", "judge-"
 )
 
 // A worker does what takes long, one job at a time, and keeps the outcomes. Its methods may be called
@@ -50,7 +48,9 @@ type worker struct {
 	verdict *pilot.Verdict
 	drift   *pilot.Drift
 	live    live
-	shadow  shadowed
+	paths   paths
+	regret  *regret
+	unsaved bool // live
 }
 
 // A failure is that of a job.
@@ -68,16 +68,9 @@ type live struct {
 	Days     int           `json:"days,omitempty"`
 }
 
-// shadowed is how a candidate would have decided on what came last.
-type shadowed struct {
-	digest string
-	at     time.Time // of the newest decision that was replayed
-	share  float64   // of the pods that Best-Fit had to place
-}
-
 func newWorker(s shelf, baseline string) (*worker, error) {
 	w := &worker{shelf: s, baseline: baseline, failed: map[string]failure{}}
-	return w, errors.Join(s.load(trainedFile, &w.trained), s.load(verdictFile, &w.verdict), s.load(liveFile, &w.live))
+	return w, errors.Join(s.load(trainedFile, &w.trained), s.load(verdictFile, &w.verdict), s.load(liveFile, &w.live), s.load(regretFile, &w.regret))
 }
 
 // start runs a job unless one runs. A panic of it is its error.
@@ -109,11 +102,12 @@ func (w *worker) start(ctx context.Context, name string, do func(context.Context
 	}()
 }
 
-// stop ends a training or a judgement that runs, unless it has the name.
+// stop ends a training or a judgement that runs, unless it has the name; for another one also what
+// finds out the regret.
 func (w *worker) stop(unless string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.job != unless && (strings.HasPrefix(w.job, "train-") || strings.HasPrefix(w.job, judging)) {
+	if w.job != unless && (strings.HasPrefix(w.job, "train-") || strings.HasPrefix(w.job, judging)) || unless != "" && w.job == regretting {
 		w.cancel()
 	}
 }
@@ -243,15 +237,20 @@ func (w *worker) inForce() live {
 	return w.live
 }
 
-// noteLive takes up which policy is in force, and which was before.
+// noteLive takes up which policy is in force, and which was before. What could not be saved is saved
+// with the next step.
 func (w *worker) noteLive(digest, was string, now time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.live.Digest == digest {
+	if w.live.Digest != digest {
+		w.live, w.unsaved = live{Digest: digest, Before: was, Since: now}, true
+	}
+	if !w.unsaved {
 		return nil
 	}
-	w.live = live{Digest: digest, Before: was, Since: now}
-	return w.shelf.save(liveFile, w.live)
+	err := w.shelf.save(liveFile, w.live)
+	w.unsaved = err != nil
+	return err
 }
 
 // realise replays the whole days since a policy is in force under it and under the one before. Two
@@ -311,40 +310,4 @@ func finite(i tune.Interval) *pilot.Saving {
 		}
 	}
 	return &pilot.Saving{Mean: i.Mean, Low: i.Low, High: i.High}
-}
-
-// watch replays what came last under a candidate in shadow, which decides nothing: for how many pods
-// would Best-Fit have had to decide?
-func (w *worker) watch(window record.Window, digest string, newest time.Time) func(context.Context) error {
-	return func(context.Context) error {
-		p, err := w.policyOf(digest)
-		if err != nil {
-			return err
-		}
-		t, err := window.Trace("shadow")
-		if err != nil {
-			return err
-		}
-		pods := 0
-		for _, e := range t.Events {
-			if e.Kind == trace.Create {
-				pods += int(e.Count)
-			}
-		}
-		if pods == 0 {
-			return nil
-		}
-		run, err := cerebro.NewReplayer(t).Run(p, cerebro.Options{Retry: true, Brief: true, Fallback: rule.Fallback{}})
-		if err != nil {
-			return err
-		}
-		fell := 0
-		for _, n := range run.Fallbacks {
-			fell += n
-		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.shadow = shadowed{digest, newest, float64(fell) / float64(pods)}
-		return nil
-	}
 }
