@@ -60,6 +60,7 @@ type loop struct {
 
 // Setup adds the controller to a manager. Trainings and judgements end with ctx.
 func Setup(ctx context.Context, m manager.Manager, o Options) error {
+	register()
 	r := &reconciler{
 		Options: o, client: m.GetClient(), live: m.GetAPIReader(), now: time.Now, ctx: ctx, loops: map[string]*loop{},
 		// The recorder that replaces it folds events of one reason and keeps the first text only.
@@ -202,6 +203,7 @@ func (r *reconciler) drop(name string) {
 		l.log.Close()
 		delete(r.loops, name)
 	}
+	publish(name, paths{})
 }
 
 // accept returns the settings of a pilot and the policy that it steers, or why it cannot be carried out.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/pilot"
+	"github.com/sigma-scheduler/sigma/plugins/pilot/record"
 )
 
 // gather collects the evidence for a step. hold says why nothing may go forward; "" = it may.
@@ -105,6 +106,7 @@ func (r *reconciler) measure(ctx context.Context, o *v1alpha1.PolicyPilot, l *lo
 	digest := subject(state)
 	if digest == "" {
 		meta.RemoveStatusCondition(&o.Status.Conditions, v1alpha1.ConditionMeasured)
+		publish(o.Name, paths{})
 		return nil
 	}
 	of := primary
@@ -117,9 +119,13 @@ func (r *reconciler) measure(ctx context.Context, o *v1alpha1.PolicyPilot, l *lo
 	}
 	if missing != "" {
 		set(o, v1alpha1.ConditionMeasured, false, "NotTakenUp", missing)
+		publish(o.Name, paths{})
 		return nil
 	}
-	m := r.values(l, s, state, digest, now)
+	all := l.log.Seen(state.Since, "")
+	p := r.follow(l, s, state, all.At, now)
+	publish(o.Name, p)
+	m := values(l, &all, p, s, state, digest)
 	why := ""
 	if s.Guard.RuleConflicts != nil {
 		n, err := conflicts(ctx, r.live)
@@ -142,10 +148,8 @@ func (r *reconciler) measure(ctx context.Context, o *v1alpha1.PolicyPilot, l *lo
 }
 
 // values are those that the record has of a policy in a step.
-func (r *reconciler) values(l *loop, s *pilot.Settings, state *pilot.State, digest string, now time.Time) *pilot.Measured {
+func values(l *loop, all *record.Seen, p paths, s *pilot.Settings, state *pilot.State, digest string) *pilot.Measured {
 	m := &pilot.Measured{Digest: digest}
-	all := l.log.Seen(state.Since, "")
-	p := r.follow(l, s, state, all.At, now)
 	if state.Phase == pilot.Shadowing { // it decides nothing: what it would have done is replayed
 		m.At, m.PendingSeconds = p.at, number(all.P99())
 		if own := p.of[pathCandidate]; own.Pods > 0 {

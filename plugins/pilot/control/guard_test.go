@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
@@ -156,11 +158,42 @@ func TestCosts(t *testing.T) {
 		}})
 	}
 	n := -1
-	o = b.minutes(12, pilot.RolledBack, func() { n++; b.place(fmt.Sprintf("spare-%02d", n), ledger.CausePolicy, digest) })
+	spread := func() { n++; b.place(fmt.Sprintf("spare-%02d", n), ledger.CausePolicy, digest) }
+	b.minutes(2, pilot.RolledBack, spread)
+	b.minutes(1, pilot.RolledBack, func() {}) // what was replayed is published with the next step
+	of := b.r.loops["general"].worker.paths.of
+	require.Equal(t, 2, of[pathCurrent].Nodes-of[pathBestFit].Nodes)
+	require.Equal(t, float64(of[pathCurrent].Nodes), value(t, "sigma_counterfactual_nodes", pathCurrent))
+	require.Equal(t, float64(of[pathBefore].Nodes-of[pathCurrent].Nodes), value(t, "sigma_saved_nodes", ""))
+	require.InDelta(t, of[pathBefore].Cost-of[pathCurrent].Cost, value(t, "sigma_saved_cost", ""), 1e-9)
+	o = b.minutes(12, pilot.RolledBack, spread)
 	require.Equal(t, "RolledBack", o.Status.Phase, "%v %v", o.Status.Reasons, o.Status.Conditions)
 	require.Contains(t, strings.Join(o.Status.Reasons, " "), "cost of nodes in use ÷ that under Best-Fit is 1.")
 	require.NoError(t, b.step())
 	require.Equal(t, pilot.Shadow, b.policy("general").applied().Mode, "there is none before it")
+	require.NoError(t, b.step())
+	require.False(t, savedNodes.DeleteLabelValues("general"), "it is published of a policy that is not in force")
+}
+
+// value is that of a gauge that was published of the pilot general.
+func value(t *testing.T, name, policy string) float64 {
+	t.Helper()
+	register()
+	families, err := ctrlmetrics.Registry.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetValue())
+			}
+			if f.GetName() == name && slices.Equal(labels, append([]string{"general"}, strings.Fields(policy)...)) {
+				return m.GetGauge().GetValue()
+			}
+		}
+	}
+	require.Fail(t, "not published", "%s %s", name, policy)
+	return 0
 }
 
 // A spec that cannot be carried out takes no limit out of force, also in a new process.
