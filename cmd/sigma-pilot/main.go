@@ -88,7 +88,7 @@ func command() *cobra.Command {
 	flags.StringVar(&o.metricsBind, "metrics-bind-address", ":8080", "address of /metrics, over HTTPS and for accounts with the right to it; 0: none")
 	flags.StringVar(&o.probeBind, "health-probe-bind-address", ":8081", "address of /healthz and /readyz, over HTTPS; 0: none")
 	o.pages.AddFlags(flags)
-	flags.StringVar(&o.namespace, "namespace", "", "namespace of the lease; empty: the pod's")
+	flags.StringVar(&o.namespace, "namespace", "", "namespace of the lease and of the pages; empty: the pod's")
 	flags.BoolVar(&o.leaderElect, "leader-elect", true, "only one of several such processes works")
 	flags.IntVarP(&o.verbosity, "v", "v", 0, "verbosity of the log")
 	return cmd
@@ -116,13 +116,14 @@ func (o *options) complete() error {
 			}
 		}
 	}
-	if o.namespace == "" && o.leaderElect {
+	if o.namespace == "" {
 		text, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-		if err != nil {
+		if err != nil && o.leaderElect {
 			return fmt.Errorf("--namespace is empty, and this process is not in a pod: %w", err)
 		}
 		o.namespace = strings.TrimSpace(string(text))
 	}
+	o.control.Namespace = o.namespace
 	return nil
 }
 

@@ -207,6 +207,7 @@ spec:
 	require.Regexp(t, `(?m)^general +general +Watching +.* % \(`, table)
 	t.Log(table)
 	t.Log(p.ok("pilot", "status", "general"))
+	require.Contains(t, p.ok("pilot", "report", "general"), candidate[:15]+" is in force")
 	code, out := p.run("pilot", "approve", "general")
 	require.Equal(t, 1, code)
 	require.Contains(t, out, "general waits for no approval")

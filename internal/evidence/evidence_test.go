@@ -113,3 +113,21 @@ func TestPromise(t *testing.T) {
 	one := Promise(Account{Cost: []float64{90}}, Account{Cost: []float64{100}}, 7, .9, 1)
 	require.True(t, math.IsInf(one.Low, -1) && math.IsInf(one.High, 1), "a single day promises nothing")
 }
+
+// What stood is a policy like any other, and none is below the bound.
+func TestTrajectory(t *testing.T) {
+	tr := hourly(3, math.Inf(1), 4, 6)
+	packed, err := Follow(tr, byName(t, "bestfit"))
+	require.NoError(t, err)
+	spread, err := Follow(tr, byName(t, "leastallocated"))
+	require.NoError(t, err)
+	require.Equal(t, packed.Pods, spread.Pods)
+	require.Equal(t, spread.Pods, spread.Opened, "each pod came to an empty node")
+	require.Greater(t, spread.Nodes, 3*packed.Nodes)
+	require.InDelta(t, 2*float64(packed.Nodes), packed.Cost, 1e-9)
+	require.LessOrEqual(t, Bound(tr), packed.Spent)
+	require.Greater(t, 1.5*Bound(tr), packed.Spent)
+	require.Zero(t, packed.Fallbacks)
+	_, err = Recorded(tr)
+	require.ErrorContains(t, err, "nothing says where items stood")
+}

@@ -11,12 +11,16 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sigma-scheduler/sigma/internal/durable"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/revision"
 )
 
 var pilots = v1alpha1.SchemeGroupVersion.WithResource("policypilots")
@@ -34,10 +38,10 @@ func (s Shell) PilotCommand(group func(*cobra.Command)) *cobra.Command {
 		Long: `A PolicyPilot renews a PlacementPolicy: sigma-pilot trains on what the scheduler recorded, judges,
 promotes in steps, watches and goes back (docs/pilot.md). With approval Manual a candidate waits
 for "sigma pilot approve".`,
-		Example: "  sigma pilot status general\n  sigma pilot approve general",
+		Example: "  sigma pilot status general\n  sigma pilot approve general\n  sigma pilot report general --out report.html",
 	}
 	group(cmd)
-	var approve, status flags
+	var approve, status, report flags
 	yes := s.command(&approve, &cobra.Command{
 		Use:   "approve NAME",
 		Short: "Let the candidate of a pilot begin its rollout",
@@ -73,8 +77,53 @@ digest and waits again. The account needs the verbs get and patch on policypilot
 		return writePilot(s.Out, p, status.format == "json")
 	})
 	where.Flags().StringVar(&status.format, "format", "table", "table or json")
-	cmd.AddCommand(yes, where)
+	var out string
+	page := s.command(&report, &cobra.Command{
+		Use:   "report NAME",
+		Short: "Write the page of a pilot: costs over the weeks, promises and what came",
+		Long: `Report writes the page of a PolicyPilot: what the nodes in use cost day by day, what they would have
+cost without a policy and at least, what the loop decided, and what it promised against what came.
+sigma-pilot keeps the page in the ConfigMap sigma-pilot-NAME of its namespace. The account needs the
+verb get on it.`,
+		Example: "  sigma pilot report general --out report.html",
+		Args:    cobra.ExactArgs(1),
+	}, func(ctx context.Context, c *Cluster, args []string) error {
+		text, err := c.PilotReport(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		if out == "" {
+			_, err = io.WriteString(s.Out, text)
+			return err
+		}
+		if err := durable.WriteFile(out, func(w io.Writer) error { _, err := io.WriteString(w, text); return err }); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(s.Out, "%s written\n", out)
+		return err
+	})
+	page.Flags().StringVar(&out, "out", "", "HTML file to write; empty: standard output")
+	page.Flags().StringVarP(&report.namespace, "namespace", "n", revision.DefaultNamespace, "namespace of sigma-pilot")
+	cmd.AddCommand(yes, where, page)
 	return cmd
+}
+
+// PilotReport reads the page of a pilot.
+func (c *Cluster) PilotReport(ctx context.Context, name string) (string, error) {
+	file := v1alpha1.PilotReport(name)
+	u, err := c.Client.Resource(v1.SchemeGroupVersion.WithResource("configmaps")).Namespace(c.Namespace).Get(ctx, file, metav1.GetOptions{})
+	next := fmt.Sprintf("sigma pilot status %s", name)
+	if apierrors.IsNotFound(err) {
+		return "", &Refusal{Reason: fmt.Sprintf("there is no ConfigMap %s in %s: sigma-pilot writes it with its first step", file, c.Namespace), Next: next, err: err}
+	}
+	if err != nil {
+		return "", c.explain("get", "configmaps", c.Namespace, err)
+	}
+	text, _, err := unstructured.NestedString(u.Object, "data", v1alpha1.PilotReportKey)
+	if err != nil || text == "" {
+		return "", &Refusal{Reason: fmt.Sprintf("the ConfigMap %s in %s has no %s", file, c.Namespace, v1alpha1.PilotReportKey), Next: next, err: err}
+	}
+	return text, nil
 }
 
 // Pilot reads a PolicyPilot.

@@ -9,6 +9,13 @@ import (
 // `sigma pilot approve` writes it.
 const ApprovedAnnotation = GroupName + "/approved"
 
+// PilotReport names the ConfigMap, in the namespace of sigma-pilot, with the page of a PolicyPilot
+// under PilotReportKey.
+func PilotReport(pilot string) string { return "sigma-pilot-" + pilot }
+
+// PilotReportKey is the file of the page.
+const PilotReportKey = "report.html"
+
 // Condition types of a PolicyPilot, beside ConditionAccepted.
 const (
 	// ConditionRecording: the decision log can be read, and its newest whole day has no gap.

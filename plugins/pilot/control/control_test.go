@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -23,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sigma-scheduler/sigma/binpack/rule"
+	"github.com/sigma-scheduler/sigma/internal/sheet/sheettest"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/ledger/ledgertest"
 	"github.com/sigma-scheduler/sigma/plugins/pilot"
@@ -59,6 +61,7 @@ func newBench(t *testing.T) *bench {
 	b := &bench{t: t, dir: t.TempDir(), now: friday}
 	scheme := runtime.NewScheme()
 	require.NoError(t, v1alpha1.AddToScheme(scheme))
+	require.NoError(t, corev1.AddToScheme(scheme))
 	o := &v1alpha1.PolicyPilot{ObjectMeta: metav1.ObjectMeta{Name: "general", UID: "u1", CreationTimestamp: metav1.NewTime(friday)}, Spec: spec()}
 	general := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"featureVersion": int64(1), "model": "rule", "knowledge": "K0", "rule": map[string]any{"name": "worstfit"}, "mode": "shadow", "maxShareOfApp": .5,
@@ -107,7 +110,7 @@ func (b *bench) restart() {
 	ctx, cancel := context.WithCancel(b.t.Context())
 	b.t.Cleanup(cancel)
 	b.r = &reconciler{
-		Options: Options{History: b.dir, State: b.dir}, client: b.c, live: b.c, events: record.NewFakeRecorder(1000),
+		Options: Options{History: b.dir, State: b.dir, Namespace: "sigma-system"}, client: b.c, live: b.c, events: record.NewFakeRecorder(1000),
 		now: func() time.Time { return b.now }, ctx: ctx, loops: map[string]*loop{},
 	}
 }
@@ -169,6 +172,10 @@ func TestToShadow(t *testing.T) {
 	b.restart()
 	o = b.until(pilot.AwaitingApproval)
 	require.Greater(t, o.Status.Promised.Percent, 1.)
+	text := b.page()
+	require.Contains(t, text, "is better: it saves")
+	require.Contains(t, text, "In the week from 2026-11-02 (4 days) the nodes in use cost")
+	sheettest.Check(t, text)
 	require.NotEmpty(t, o.Status.Candidate)
 	for range 5 {
 		b.now = b.now.Add(time.Hour)
@@ -206,6 +213,17 @@ func TestToShadow(t *testing.T) {
 	require.Equal(t, "Shadow", o.Status.Phase, "promoted without a measurement")
 	require.Equal(t, "NotTakenUp", conditionOf(o, v1alpha1.ConditionMeasured).Reason)
 	require.Equal(t, pilot.Applied{Digest: b.policy("general").policy.Digest(), Rung: pilot.Rung{Mode: pilot.Shadow}}, b.policy("general").applied())
+}
+
+// page is that of the pilot, which is the same on the volume.
+func (b *bench) page() string {
+	var m corev1.ConfigMap
+	require.NoError(b.t, b.c.Get(b.t.Context(), types.NamespacedName{Namespace: "sigma-system", Name: "sigma-pilot-general"}, &m))
+	require.Equal(b.t, "general", m.OwnerReferences[0].Name)
+	file, err := os.ReadFile(filepath.Join(b.r.folder(b.pilot()), pageFile))
+	require.NoError(b.t, err)
+	require.Equal(b.t, string(file), m.Data["report.html"])
+	return string(file)
 }
 
 func conditionOf(o *v1alpha1.PolicyPilot, kind string) metav1.Condition {

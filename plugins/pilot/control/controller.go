@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,6 +34,8 @@ const (
 type Options struct {
 	History string // folder, the volume with the decision logs
 	State   string // folder for what the pilots keep
+	// Namespace is where the pages are published; "" = nowhere.
+	Namespace string
 }
 
 // A reconciler steps the loops.
@@ -56,6 +59,7 @@ type loop struct {
 	// spec is the last that could be carried out, as it was saved; fault is why the last step could not.
 	spec  []byte
 	fault string
+	sent  []byte // the page, as the ConfigMap has it
 }
 
 // Setup adds the controller to a manager. Trainings and judgements end with ctx.
@@ -152,6 +156,10 @@ func (r *reconciler) step(ctx context.Context, q ctrl.Request) (there bool, err 
 		return true, err
 	}
 	err = r.act(ctx, o, l, settings, &out, primary, candidate)
+	// The page is written last: nothing depends on it.
+	if wrong := cmp.Or(l.worker.note(o.Name, o.Spec.Policy, &out, now), r.show(ctx, o, l)); wrong != nil {
+		klog.FromContext(ctx).Error(wrong, "Cannot publish the page", "pilot", o.Name)
+	}
 	if l.fault = ""; err != nil {
 		l.fault = err.Error()
 	}

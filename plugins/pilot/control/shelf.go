@@ -24,7 +24,9 @@ const (
 	verdictFile = "verdict.json" // the last judgement
 	liveFile    = "live.json"    // the policy in force, since when, and the one before
 	regretFile  = "regret.json"  // what a retrained policy would have saved last
-	specFile    = "spec.json"    // the last spec that could be carried out
+	historyFile = "history.json" // what the page is made of
+	pageFile    = "report.html"
+	specFile    = "spec.json" // the last spec that could be carried out
 )
 
 func newShelf(dir string) (shelf, error) {

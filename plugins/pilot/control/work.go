@@ -14,6 +14,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/evidence"
 	"github.com/sigma-scheduler/sigma/internal/tune"
 	"github.com/sigma-scheduler/sigma/plugins/pilot"
+	"github.com/sigma-scheduler/sigma/plugins/pilot/page"
 	"github.com/sigma-scheduler/sigma/plugins/pilot/record"
 )
 
@@ -51,6 +52,8 @@ type worker struct {
 	paths   paths
 	regret  *regret
 	unsaved bool // live
+	history page.History
+	shown   []byte // the page
 }
 
 // A failure is that of a job.
@@ -70,7 +73,7 @@ type live struct {
 
 func newWorker(s shelf, baseline string) (*worker, error) {
 	w := &worker{shelf: s, baseline: baseline, failed: map[string]failure{}}
-	return w, errors.Join(s.load(trainedFile, &w.trained), s.load(verdictFile, &w.verdict), s.load(liveFile, &w.live), s.load(regretFile, &w.regret))
+	return w, errors.Join(s.load(trainedFile, &w.trained), s.load(verdictFile, &w.verdict), s.load(liveFile, &w.live), s.load(regretFile, &w.regret), s.load(historyFile, &w.history))
 }
 
 // start runs a job unless one runs. A panic of it is its error.
@@ -168,21 +171,29 @@ func (w *worker) study(l *record.Log, days []record.Day, now time.Time) (func(co
 			return err
 		}
 		var list []pilot.Day
+		bounds := map[time.Time]float64{} // of the days that the page lacks
 		for i, d := range days {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 			name := d.Start.Format(time.DateOnly)
 			out := pilot.Day{Start: d.Start, Digest: digests[name], Gap: d.Gap}
-			if out.Digest == "" {
+			if counted := w.counted(d.Start); out.Digest == "" || !counted {
 				t, err := windows[i].Trace(name)
+				digest := ""
 				if err == nil {
-					_, out.Digest, err = t.Digests()
+					_, digest, err = t.Digests()
 				}
-				if err != nil { // as of a day without pods
+				switch {
+				case err != nil && out.Digest == "": // as of a day without pods
 					out.Digest, out.Gap = "unreadable-"+name, err.Error()
-				} else {
-					digests[name] = out.Digest
+				case err == nil:
+					if out.Digest == "" {
+						out.Digest, digests[name] = digest, digest
+					}
+					if !counted && out.Gap == "" {
+						bounds[d.Start] = evidence.Bound(t) / day.Hours()
+					}
 				}
 			}
 			list = append(list, out)
@@ -200,6 +211,9 @@ func (w *worker) study(l *record.Log, days []record.Day, now time.Time) (func(co
 		}
 		current := w.inForce()
 		if err := w.realise(t, whole.From, days, &current); err != nil {
+			return err
+		}
+		if err := w.count(t, days, bounds); err != nil {
 			return err
 		}
 		w.mu.Lock()
