@@ -196,29 +196,31 @@ func TestWebhook(t *testing.T) {
 	require.Empty(t, objects["Secret/sigma-mpa-webhook"].(*corev1.Secret).Data)
 }
 
+// rights lists what rules allow, in order.
+func rights(rules []rbacv1.PolicyRule) []string {
+	var all []string
+	for _, r := range rules {
+		for _, url := range r.NonResourceURLs {
+			all = append(all, strings.Join(r.Verbs, ",")+" "+url)
+		}
+		for _, group := range r.APIGroups {
+			for _, resource := range r.Resources {
+				text := strings.Join(r.Verbs, ",") + " " + strings.TrimSuffix(resource+"."+group, ".")
+				if r.ResourceNames != nil {
+					text += " " + strings.Join(r.ResourceNames, ",")
+				}
+				all = append(all, text)
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
 // TestAutoscalerRights lists what each account may do. The end-to-end tests show that it
 // is enough; this one, that nobody adds to it unseen.
 func TestAutoscalerRights(t *testing.T) {
 	objects := autoscaler(t, "base")
-	rights := func(rules []rbacv1.PolicyRule) []string {
-		var all []string
-		for _, r := range rules {
-			for _, url := range r.NonResourceURLs {
-				all = append(all, strings.Join(r.Verbs, ",")+" "+url)
-			}
-			for _, group := range r.APIGroups {
-				for _, resource := range r.Resources {
-					text := strings.Join(r.Verbs, ",") + " " + strings.TrimSuffix(resource+"."+group, ".")
-					if r.ResourceNames != nil {
-						text += " " + strings.Join(r.ResourceNames, ",")
-					}
-					all = append(all, text)
-				}
-			}
-		}
-		slices.Sort(all)
-		return all
-	}
 	roles := map[string][]string{
 		"ClusterRole/sigma-mpa-recommender": {
 			"create,patch events",

@@ -11,7 +11,7 @@ import (
 )
 
 // programs are what a release has images of. sigma-records is for those who work on Sigma.
-var programs = []string{"sigma", "sigma-scheduler", "sigma-extender", "sigma-mpa", "sigma-gate"}
+var programs = []string{"sigma", "sigma-scheduler", "sigma-extender", "sigma-mpa", "sigma-pilot", "sigma-gate"}
 
 // source is a checkout and what is built of it.
 type source struct {

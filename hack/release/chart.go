@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -32,6 +33,8 @@ var (
 		"manifests/components/network-policy", "manifests/mpa/network-policy",
 		"manifests/mpa/retraining",
 	}
+	// extras bring objects like components; what they change of the scheduler is among the edits.
+	extras = []string{"manifests/components/pilot"}
 )
 
 // object is one object of the manifests.
@@ -44,6 +47,7 @@ type object struct {
 func manifests(root string) ([]object, error) {
 	var all []object
 	known := map[string]bool{}
+	components := slices.Concat(components, extras)
 	for n := range len(components) + 1 {
 		built, err := build(root, resources, components[:n])
 		if err != nil {
@@ -54,7 +58,7 @@ func manifests(root string) ([]object, error) {
 			component = filepath.Base(components[n-1])
 		}
 		for _, node := range built.ToRNodeSlice() {
-			key := node.GetKind() + "/" + node.GetNamespace() + "/" + node.GetName()
+			key := node.GetKind() + "/" + node.GetNamespace() + "/" + unhashed(node.GetName())
 			if !known[key] {
 				known[key] = true
 				all = append(all, object{node, component})
@@ -266,7 +270,7 @@ func (o object) condition() string {
 		}
 	case o.component == "native-rules":
 		c = append(c, ".Values.nativeRules.enabled")
-	case o.component == "repair" || o.component == "rebalance" || o.component == "namespaces":
+	case o.component == "repair" || o.component == "rebalance" || o.component == "namespaces" || o.component == "pilot":
 		c = append(c, ".Values."+o.component+".enabled")
 	case o.GetKind() == "NetworkPolicy":
 		c = append(c, ".Values.networkPolicy.enabled")

@@ -32,6 +32,7 @@ monitoring: {enabled: true}
 mpa: {enabled: true, retraining: {enabled: true}, journal: {volume: {persistentVolumeClaim: {claimName: sigma-mpa-journal}}}}`
 	// A component may change what another part has.
 	same(t, dir, all, components)
+	same(t, dir, all+"\npilot: {enabled: true}", slices.Concat(components, extras))
 	same(t, dir, all+"\ndecisionLog: {enabled: true}", append(slices.Clone(components), "manifests/components/decision-log"))
 }
 
@@ -68,7 +69,7 @@ func TestChartValues(t *testing.T) {
 	for values, want := range map[string]map[string][]string{
 		"": {
 			"with":    {`"image":"sigma-scheduler:v1.2.3"`, `"mode":"shadow"`, `"name":"sigma-dashboard"`},
-			"without": {"NetworkPolicy", "ServiceMonitor", "PrometheusRule", "pods/eviction", "MutatingAdmissionPolicy", "MutatingWebhookConfiguration", "/var/lib/sigma", "imagePullSecrets", "prices"},
+			"without": {"NetworkPolicy", "ServiceMonitor", "PrometheusRule", "pods/eviction", "MutatingAdmissionPolicy", "MutatingWebhookConfiguration", "ValidatingAdmissionPolicy", "sigma-history", "/var/lib/sigma", "imagePullSecrets", "prices"},
 		},
 		"image: {registry: registry.example.com/x/, tag: v9}\nimagePullSecrets: [{name: pull}]": {
 			"with": {`"image":"registry.example.com/x/sigma-scheduler:v9"`, `"imagePullSecrets":[{"name":"pull"}]`},
@@ -79,6 +80,13 @@ func TestChartValues(t *testing.T) {
 		"scheduler: {replicas: 3, resources: {requests: {cpu: 2}}}": {"with": {`"replicas":3`, `"cpu":2`}},
 		"decisionLog: {enabled: true, volume: {persistentVolumeClaim: {claimName: log}}}": {
 			"with": {"decisionLog: /var/lib/sigma/decisions.jsonl", `"subPathExpr":"$(POD_NAME)"`, `"persistentVolumeClaim":{"claimName":"log"}`, `"fsGroup":65532`},
+		},
+		"pilot: {enabled: true, storage: 99Gi, storageClass: fast}\ndecisionLog: {enabled: true}\npolicy: {name: mine}\nimage: {registry: registry.example.com}": {
+			"with": {
+				`"storage":"99Gi"`, `"storageClassName":"fast"`, `"resourceNames":["mine","mine-candidate"]`, `"resourceNames":["sigma-pilot-mine"]`,
+				"canaryPolicyName: mine-candidate", `"image":"registry.example.com/sigma-pilot:v1.2.3"`, `"replicas":1,"selector":{"matchLabels":{"app.kubernetes.io/name":"sigma-scheduler"}},"strategy":{"type":"Recreate"}`,
+			},
+			"without": {"POD_NAME"},
 		},
 		"prices: \"price_per_hour\\n0.5\\n\"": {"with": {`prices: /etc/sigma/prices.csv\n`, `"prices.csv":"price_per_hour\n0.5\n"`}},
 		"mpa: {enabled: true, prometheus: [{name: a, url: \"http://b:1\"}]}": {
@@ -102,6 +110,7 @@ func TestChartBadValues(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "sigma")
 	require.NoError(t, writeChart("../..", dir, testVersion))
 	for values, want := range map[string]string{
+		"pilot: {storage: 10}":                  "/pilot/storage",
 		"polcy: {}":                             "polcy",
 		"policy: {mode: lve}":                   "/policy/mode",
 		"scheduler: {replicas: 0}":              "/scheduler/replicas",

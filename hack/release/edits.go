@@ -11,6 +11,7 @@ const (
 	scheduler = "sigma-scheduler"
 	config    = "sigma-scheduler-config"
 	mpa       = "sigma-mpa"
+	pilot     = "sigma-pilot"
 )
 
 // edit puts an expression of the chart into an object of the manifests.
@@ -36,6 +37,7 @@ var (
 	pod       = []string{"spec", "template", "spec"}
 	container = append(pod[:3:3], "containers", "[name=scheduler]")
 	agent     = append(pod[:3:3], "containers", "[name=mpa]")
+	leader    = append(pod[:3:3], "containers", "[name=pilot]")
 	job       = []string{"spec", "jobTemplate", "spec", "template", "spec"}
 	trainer   = append(job[:5:5], "containers", "[name=trainer]")
 )
@@ -52,7 +54,10 @@ tolerations: {{ toJson . }}
 
 // edits are all that a value of the chart changes.
 var edits = []edit{
-	{"Deployment", scheduler, []string{"spec", "replicas"}, value, "", "{{ .Values.scheduler.replicas }}"},
+	{"Deployment", scheduler, []string{"spec", "replicas"}, value, "", "{{ if .Values.pilot.enabled }}1{{ else }}{{ .Values.scheduler.replicas }}{{ end }}"},
+	{"Deployment", scheduler, []string{"spec"}, field, "", `{{- if .Values.pilot.enabled }}
+strategy: {type: Recreate}
+{{- end }}`},
 	{"Deployment", scheduler, append(container[:5:5], "image"), value, "", `{{ include "sigma.image" (list . "sigma-scheduler") }}`},
 	{"Deployment", scheduler, append(container[:5:5], "resources"), value, "", `{{- toYaml .Values.scheduler.resources | nindent 12 }}`},
 	{"Deployment", scheduler, pod, field, "", placement},
@@ -60,23 +65,32 @@ var edits = []edit{
 	{"Deployment", scheduler, []string{"spec", "template", "metadata"}, field, "", `annotations:
   checksum/config: {{ include (print $.Template.BasePath "/configmap-` + config + `.yaml") . | sha256sum }}`},
 	{"Deployment", scheduler, append(pod[:3:3], "volumes", "[name=config]", "configMap", "name"), value, "", config},
-	{"Deployment", scheduler, append(pod[:3:3], "securityContext"), field, "", `{{- if .Values.decisionLog.enabled }}
+	{"Deployment", scheduler, append(pod[:3:3], "securityContext"), field, "", `{{- if or .Values.decisionLog.enabled .Values.pilot.enabled }}
 fsGroup: 65532
 {{- end }}`},
-	{"Deployment", scheduler, container, field, "", `{{- if .Values.decisionLog.enabled }}
+	{"Deployment", scheduler, container, field, "", `{{- if and .Values.decisionLog.enabled (not .Values.pilot.enabled) }}
 env:
 - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
 {{- end }}`},
-	{"Deployment", scheduler, append(container[:5:5], "volumeMounts"), item, "", `{{- if .Values.decisionLog.enabled }}
+	{"Deployment", scheduler, append(container[:5:5], "volumeMounts"), item, "", `{{- if .Values.pilot.enabled }}
+- {name: history, mountPath: /var/lib/sigma, subPath: record}
+{{- else if .Values.decisionLog.enabled }}
 - {name: decisions, mountPath: /var/lib/sigma, subPathExpr: $(POD_NAME)}
 {{- end }}`},
-	{"Deployment", scheduler, append(pod[:3:3], "volumes"), item, "", `{{- if .Values.decisionLog.enabled }}
+	{"Deployment", scheduler, append(pod[:3:3], "volumes"), item, "", `{{- if .Values.pilot.enabled }}
+- {name: history, persistentVolumeClaim: {claimName: sigma-history}}
+{{- else if .Values.decisionLog.enabled }}
 - {{ toJson (merge (dict "name" "decisions") (.Values.decisionLog.volume | default (dict "emptyDir" (dict "sizeLimit" "4Gi")))) }}
 {{- end }}`},
 	{"ConfigMap", config, []string{"metadata", "name"}, value, "", config},
 	{"ConfigMap", config, []string{"data", "config.yaml"}, within, "resourceNamespace: sigma-system", "resourceNamespace: {{ .Release.Namespace }}"},
 	{"ConfigMap", config, []string{"data", "config.yaml"}, within, "policyName: general", `policyName: {{ .Values.policy.name }}
-{{- if .Values.decisionLog.enabled }}
+{{- if .Values.pilot.enabled }}
+# A pilot writes it; until then there is none.
+canaryPolicyName: {{ .Values.policy.name }}-candidate
+decisionLog: /var/lib/sigma/decisions.jsonl
+decisionLogFiles: 30
+{{- else if .Values.decisionLog.enabled }}
 decisionLog: /var/lib/sigma/decisions.jsonl
 {{- end }}
 {{- if .Values.prices }}
@@ -90,6 +104,20 @@ prices.csv: {{ toJson . }}
 	{"PlacementPolicy", "general", []string{"spec"}, field, "", `{{- if eq .Values.policy.mode "canary" }}
 canaryPercent: {{ .Values.policy.canaryPercent }}
 {{- end }}`},
+	{"Deployment", pilot, append(leader[:5:5], "image"), value, "", `{{ include "sigma.image" (list . "sigma-pilot") }}`},
+	{"Deployment", pilot, append(leader[:5:5], "resources"), value, "", `{{- toYaml .Values.pilot.resources | nindent 12 }}`},
+	{"Deployment", pilot, pod, field, "", placement},
+	{"PersistentVolumeClaim", "sigma-history", []string{"spec", "resources", "requests", "storage"}, value, "", `{{ .Values.pilot.storage }}`},
+	{"PersistentVolumeClaim", "sigma-history", []string{"spec"}, field, "", `{{- with .Values.pilot.storageClass }}
+storageClassName: {{ . }}
+{{- end }}`},
+	// The policies and the page that its account may write, and the account in the namespace of the release.
+	{"ClusterRole", pilot, []string{"rules", "2", "resourceNames"}, value, "", `{{ toJson (list .Values.policy.name (print .Values.policy.name "-candidate")) }}`},
+	{"Role", pilot, []string{"rules", "4", "resourceNames"}, value, "", `{{ toJson (list (print "sigma-pilot-" .Values.policy.name)) }}`},
+	{
+		"ValidatingAdmissionPolicy", pilot, []string{"spec", "matchConditions", "[name=pilot]", "expression"}, within, "serviceaccount:sigma-system:",
+		"serviceaccount:{{ .Release.Namespace }}:",
+	},
 	{"Deployment", mpa, []string{"spec", "replicas"}, value, "", "{{ .Values.mpa.replicas }}"},
 	{"Deployment", mpa, append(agent[:5:5], "image"), value, "", `{{ include "sigma.image" (list . "sigma-mpa") }}`},
 	{"Deployment", mpa, append(agent[:5:5], "resources"), value, "", `{{- toYaml .Values.mpa.resources | nindent 12 }}`},
