@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/utils/clock"
+
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/internal/evidence"
 	"github.com/sigma-scheduler/sigma/plugins/pilot"
@@ -25,7 +27,7 @@ const (
 const (
 	// far is how long a trajectory may be. It begins later from then on, by whole days.
 	far = 7 * day
-	// busy is the least ratio of the time between two replays to the time that one takes.
+	// busy is the least ratio of the time from one replay to the next to the time that one takes.
 	busy = 10
 	// few is added to nodes that were opened: of one or two the ratio says nothing.
 	few = 5
@@ -37,7 +39,7 @@ type paths struct {
 	since  time.Time // the step that they are of
 	from   time.Time
 	at     time.Time // of the newest decision
-	ended  time.Time // when the replays ended
+	begun  time.Time // when the replays began
 	took   time.Duration
 	of     map[string]evidence.Trajectory
 }
@@ -90,7 +92,7 @@ func (r *reconciler) follow(l *loop, s *pilot.Settings, state *pilot.State, newe
 	if newest.IsZero() {
 		return last
 	}
-	if wait := max(s.Watch, busy*last.took); known && (!newest.After(last.at) || now.Sub(last.ended) < wait && !now.Before(last.ended)) {
+	if wait := max(s.Watch, busy*last.took); known && (!newest.After(last.at) || now.Sub(last.begun) < wait && !now.Before(last.begun)) {
 		return last
 	}
 	from := since
@@ -101,15 +103,15 @@ func (r *reconciler) follow(l *loop, s *pilot.Settings, state *pilot.State, newe
 	if err != nil {
 		return last // nothing is recorded of it yet
 	}
-	p := paths{digest: digest, since: since, from: from, at: newest}
-	w.side(r.ctx, following, now, w.replay(window, p, subjects(state, &lives), r.now))
+	p := paths{digest: digest, since: since, from: from, at: newest, begun: now}
+	w.side(r.ctx, following, now, w.replay(window, p, subjects(state, &lives)))
 	return last
 }
 
 // replay follows policies by digest over a part of the record, beside Best-Fit and what stands.
-func (w *worker) replay(window record.Window, p paths, by map[string]string, now func() time.Time) func(context.Context) error {
+func (w *worker) replay(window record.Window, p paths, by map[string]string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		begin := now()
+		begin := clock.RealClock{}.Now() // what it takes is real also where now is an argument
 		t, err := window.Trace("trajectory")
 		if err != nil {
 			return err
@@ -137,8 +139,7 @@ func (w *worker) replay(window record.Window, p paths, by map[string]string, now
 				return err
 			}
 		}
-		p.ended = now()
-		p.took = p.ended.Sub(begin)
+		p.took = clock.RealClock{}.Since(begin)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.paths = p

@@ -30,16 +30,20 @@ func register() {
 
 // publish sets the metrics of a pilot to its trajectories; without any it has none.
 func publish(pilot string, p paths) {
-	for _, g := range []*prometheus.GaugeVec{counterfactualNodes, counterfactualCost, savedNodes, savedCost} {
-		g.DeletePartialMatch(prometheus.Labels{byPilot: pilot})
+	set := func(g *prometheus.GaugeVec, there bool, v float64, labels ...string) {
+		if there {
+			g.WithLabelValues(labels...).Set(v)
+		} else {
+			g.DeleteLabelValues(labels...)
+		}
 	}
-	for name, t := range p.of {
-		counterfactualNodes.WithLabelValues(pilot, name).Set(float64(t.Nodes))
-		counterfactualCost.WithLabelValues(pilot, name).Set(t.Cost)
+	for _, name := range []string{pathCurrent, pathInForce, pathBefore, pathCandidate, pathBestFit} {
+		t, ok := p.of[name]
+		set(counterfactualNodes, ok, float64(t.Nodes), pilot, name)
+		set(counterfactualCost, ok, t.Cost, pilot, name)
 	}
-	if before, ok := p.of[pathBefore]; ok {
-		now := p.of[pathCurrent]
-		savedNodes.WithLabelValues(pilot).Set(float64(before.Nodes - now.Nodes))
-		savedCost.WithLabelValues(pilot).Set(before.Cost - now.Cost)
-	}
+	before, ok := p.of[pathBefore]
+	now := p.of[pathCurrent]
+	set(savedNodes, ok, float64(before.Nodes-now.Nodes), pilot)
+	set(savedCost, ok, before.Cost-now.Cost, pilot)
 }

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/evidence"
@@ -213,8 +215,8 @@ func (w *worker) study(l *record.Log, days []record.Day, now time.Time) (func(co
 		if err := w.realise(t, whole.From, days, &current); err != nil {
 			return err
 		}
-		if err := w.count(t, days, bounds); err != nil {
-			return err
+		if err := w.count(t, days, bounds); err != nil { // the page is not what the loop waits for
+			klog.FromContext(ctx).Error(err, "Cannot count days for the page")
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
