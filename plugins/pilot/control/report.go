@@ -41,7 +41,7 @@ func (w *worker) count(t *trace.Trace, days []record.Day, bounds map[time.Time]f
 	}
 	stood, err := evidence.Recorded(t)
 	if err != nil {
-		return nil //nolint:nilerr // a record without pods has no costs
+		return nil // a record without pods has no costs
 	}
 	without, err := builtIn(w.baseline)
 	if err != nil {
@@ -49,7 +49,7 @@ func (w *worker) count(t *trace.Trace, days []record.Day, bounds map[time.Time]f
 	}
 	trial, err := evidence.NewTrial(t, without, 0, 0, day.Seconds(), len(days))
 	if err != nil {
-		return nil //nolint:nilerr // the last day is as good as empty: the next one counts it
+		return nil // the last day is as good as empty: the next one counts it
 	}
 	current, err := trial.Run(stood)
 	if err != nil {

@@ -175,17 +175,23 @@ func (h *History) summary() string {
 
 func (h *History) weeks() table {
 	t := sheet.Table{Heads: []sheet.Cell{
-		{Text: "week from", Words: true, About: "Monday, in UTC"}, {Text: "days", About: "whole days that were recorded without a gap"},
+		{Text: "week from", Words: true, About: "Monday, in UTC"},
+		{Text: "days", About: "whole days that were recorded without a gap"},
 		{Text: "current", About: "cost an hour of the nodes in use"},
 		{Text: "without", About: "the same, if the rule that stands for the scheduler's own scores had decided all along"},
-		{Text: "saved %", About: "by how much current is below without"}, {Text: "bound", About: "no placement costs less: sums of what the pods ask for"},
+		{Text: "saved %", About: "by how much current is below without"},
+		{Text: "bound", About: "no placement costs less: sums of what the pods ask for"},
 		{Text: "above bound %", About: "by how much current is above the bound"},
 	}}
 	for _, w := range h.byWeek() {
 		t.Rows = append(t.Rows, sheet.Row{Cells: []sheet.Cell{
-			{Text: w.start.Format(time.DateOnly), Words: true}, {Text: fmt.Sprint(w.days)},
-			{Text: sheet.Short(w.Current)}, {Text: sheet.Short(w.Without)}, {Text: percent(1 - w.Current/w.Without)},
-			{Text: sheet.Short(w.Bound)}, {Text: percent(w.Current/w.Bound - 1)},
+			{Text: w.start.Format(time.DateOnly), Words: true},
+			{Text: fmt.Sprint(w.days)},
+			{Text: sheet.Short(w.Current)},
+			{Text: sheet.Short(w.Without)},
+			{Text: percent(1 - w.Current/w.Without)},
+			{Text: sheet.Short(w.Bound)},
+			{Text: percent(w.Current/w.Bound - 1)},
 		}})
 	}
 	return table{"Week by week, means of their days", t}
@@ -228,10 +234,12 @@ func (h *History) charts() []sheet.Chart {
 
 func (h *History) lives() table {
 	t := sheet.Table{Heads: []sheet.Cell{
-		{Text: "in force since", Words: true}, {Text: "policy", Words: true, About: "digest"},
+		{Text: "in force since", Words: true},
+		{Text: "policy", Words: true, About: "digest"},
 		{Text: "promised %", About: "before it went to the cluster: a saving against the policy before, between the two ends with a probability of 90 %"},
 		{Text: "came %", About: "by a replay of the whole days since under it and under the one before"},
-		{Text: "days", About: "that it is from"}, {Text: "held", Words: true, About: "whether what came lies within what was promised"},
+		{Text: "days", About: "that it is from"},
+		{Text: "held", Words: true, About: "whether what came lies within what was promised"},
 	}}
 	for _, l := range slices.Backward(h.Lives) {
 		held := ""
@@ -245,8 +253,12 @@ func (h *History) lives() table {
 			days = fmt.Sprint(l.Days)
 		}
 		t.Rows = append(t.Rows, sheet.Row{Cells: []sheet.Cell{
-			{Text: l.Since.UTC().Format("2006-01-02 15:04"), Words: true}, {Text: l.Digest[:min(len(l.Digest), 15)], Words: true},
-			{Text: saving(l.Promised)}, {Text: saving(l.Realised)}, {Text: days}, {Text: held, Words: true},
+			{Text: l.Since.UTC().Format("2006-01-02 15:04"), Words: true},
+			{Text: l.Digest[:min(len(l.Digest), 15)], Words: true},
+			{Text: saving(l.Promised)},
+			{Text: saving(l.Realised)},
+			{Text: days},
+			{Text: held, Words: true},
 		}})
 	}
 	return table{"Promised against what came, the newest first", t}

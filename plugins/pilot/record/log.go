@@ -18,10 +18,11 @@ const (
 	day = 24 * time.Hour
 	// silence is how long a scheduler may be away before what came meanwhile counts as missing.
 	silence = 15 * time.Minute
-	// Back is how far back waits and fallbacks count, Open the same of nodes that were opened: there are
-	// fewer of those. most is how many decisions are kept.
+	// Back is how far back waits and fallbacks count.
 	Back = time.Hour
+	// Open is how far back nodes that were opened count: there are fewer of those.
 	Open = day
+	// most is how many decisions are kept.
 	most = 200_000
 )
 
