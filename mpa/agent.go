@@ -47,6 +47,8 @@ type Recommendation struct {
 	// Containers are the requests wanted, in the order of the spec's containers;
 	// nil = no opinion, as is a resource of 0.
 	Containers []Resources `json:"containers,omitempty"`
+	// Limit is how many requests a pod should work on at once; 0 = no opinion.
+	Limit int32 `json:"limit,omitempty"`
 	// Source is the agent, or the part of it, that recommends.
 	Source string `json:"source"`
 	// Reason why, or why not, in a few words.

@@ -50,13 +50,17 @@ func (x *draft) act() Decision {
 		return x.Decision
 	}
 	m := &x.c.memory
-	if x.resizes {
+	switch {
+	case x.limits:
+		m.LimitChanges = append(m.LimitChanges, x.Time)
+		x.Next.Limit = x.Action.Limit
+	case x.resizes:
 		m.RequestChanges = append(m.RequestChanges, x.Time)
 		if x.onlyCPU() {
 			m.CPUChanges = append(m.CPUChanges, x.Time)
 		}
 		x.Next.Containers = x.Action.Containers
-	} else {
+	default:
 		m.ReplicaChanges = append(m.ReplicaChanges, x.Time)
 		x.Next.Replicas = x.Action.Replicas
 		// New pods are to come as the last one did, in the middle of a rollout too.

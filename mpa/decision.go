@@ -6,11 +6,32 @@ import (
 	"time"
 )
 
-// An Action changes one dimension: the number of replicas, or the requests of all pods.
+// An Action changes one dimension: the number of replicas, the requests of all pods, or how
+// many requests each works on at once.
 // It states the result and not the difference, so it may be carried out twice.
 type Action struct {
 	Replicas   int32       `json:"replicas,omitempty"`   // 0 = no change
 	Containers []Resources `json:"containers,omitempty"` // in the target's order; nil = no change
+	Limit      int32       `json:"limit,omitempty"`      // 0 = no change
+}
+
+// A dimension is what an action changes.
+type dimension int
+
+const (
+	ofReplicas dimension = iota
+	ofRequests
+	ofLimit
+)
+
+func (a Action) dimension() dimension {
+	switch {
+	case a.Limit != 0:
+		return ofLimit
+	case a.Replicas != 0:
+		return ofReplicas
+	}
+	return ofRequests
 }
 
 // A State of a workload: replicas and the requests of each pod, in the order of the
@@ -18,6 +39,7 @@ type Action struct {
 type State struct {
 	Replicas   int32       `json:"replicas"`
 	Containers []Resources `json:"containers,omitempty"` // nil = not known
+	Limit      int32       `json:"limit,omitempty"`      // requests at once in a pod; 0 = any number, or not known
 }
 
 // A Decision is the answer to an observation.
@@ -38,6 +60,9 @@ type Decision struct {
 
 // String is the action in a few words.
 func (a Action) String() string {
+	if a.Limit != 0 {
+		return fmt.Sprintf("%d requests at once", a.Limit)
+	}
 	if a.Replicas != 0 {
 		return fmt.Sprintf("%d replicas", a.Replicas)
 	}

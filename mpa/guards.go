@@ -25,6 +25,7 @@ var guards = []check{
 	{"agent", (*draft).sane},
 	{"bounds", (*draft).boundReplicas},
 	{"", (*draft).boundSizes}, // by sizeGuards, container by container
+	{"bounds", (*draft).boundLimit},
 	{"freshness", (*draft).onlyMemory},
 	{"freshness", (*draft).filling},
 
@@ -35,6 +36,7 @@ var guards = []check{
 	{"pending", (*draft).starting},
 	{"cool-down", (*draft).budget},
 	{"cool-down", (*draft).apart},
+	{"cool-down", (*draft).limitApart},
 	{"order", (*draft).order},
 	{"off", (*draft).off},
 }
@@ -55,10 +57,12 @@ type draft struct {
 	recommended Recommendation
 	replicas    int32
 	requests    []Resources
-	size        size // of the container that is bounded now
+	limit       int32 // 0 = as it is
+	size        size  // of the container that is bounded now
 
-	// The dimension that changes: the requests, or the replicas.
+	// The dimension that changes: the requests, the limit, or the replicas.
 	resizes bool
+	limits  bool
 	shrinks bool
 	both    bool   // the other would change as well
 	urgent  string // why the pending guards do not apply
@@ -88,11 +92,15 @@ func (x *draft) ask() string {
 	return ""
 }
 
-// choose picks the one dimension that changes: more memory after a kill, then more
-// replicas, then sizes, then fewer replicas.
+// choose picks the one dimension that changes: a lower limit, which is in force at once, then
+// more memory after a kill, more replicas, sizes, fewer replicas, and last a higher limit.
 func (x *draft) choose() string {
 	larger, smaller := compareAll(x.requests, x.now)
 	scales, sizes := x.replicas != x.o.Replicas, larger || smaller
+	if x.limit != 0 && (x.lowers() || !scales && !sizes) {
+		x.limits, x.both, x.Action = true, scales || sizes, &Action{Limit: x.limit}
+		return ""
+	}
 	if !scales && !sizes {
 		return "nothing to change: " + x.Recommended.Reason
 	}
@@ -127,6 +135,8 @@ func (x *draft) order() string {
 	switch {
 	case x.urgent != "":
 		x.note("%s", x.urgent)
+	case x.both && x.limits:
+		x.note("a lower limit first, replicas and sizes next")
 	case x.both:
 		x.note("replicas first, sizes next")
 	}

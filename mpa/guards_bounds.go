@@ -40,6 +40,29 @@ func (x *draft) boundReplicas() string {
 	return ""
 }
 
+// boundLimit keeps the limit within bounds, and drops one where no gate could hold it.
+func (x *draft) boundLimit() string {
+	want, bounds := x.recommended.Limit, x.c.target.Limit
+	if want <= 0 || bounds == (Range{}) {
+		if want != 0 {
+			x.note("a limit of %d is left out", want)
+		}
+		return ""
+	}
+	next := bounds.Clamp(want)
+	if next != want {
+		x.note("a limit of %d becomes %d", want, next)
+	}
+	x.Wanted.Limit = next
+	if next != x.o.Gates.Limit {
+		x.limit = next
+	}
+	return ""
+}
+
+// lowers reports whether the limit would fall; 0 is any number.
+func (x *draft) lowers() bool { return x.o.Gates.Limit == 0 || x.limit < x.o.Gates.Limit }
+
 // boundSizes passes each container through sizeGuards. Wanted is within bounds and above
 // the memory in use; the requests are also within a step and outside the dead band.
 func (x *draft) boundSizes() string {

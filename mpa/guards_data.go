@@ -23,6 +23,9 @@ func (x *draft) plausible() string {
 	if o.Replicas < 0 {
 		return fmt.Sprintf("there are %d replicas", o.Replicas)
 	}
+	if o.Gates.Limit < 0 {
+		return fmt.Sprintf("the limit is %d", o.Gates.Limit)
+	}
 	for i := range o.Pods {
 		p := &o.Pods[i]
 		// Pods are sorted by name. One out of order is compared with all before it.
@@ -36,7 +39,15 @@ func (x *draft) plausible() string {
 	for _, m := range []struct {
 		name string
 		Metric
-	}{{"rate", o.Rate}, {"latency", o.Latency}, {"throughput", o.Throughput}} {
+	}{
+		{"rate", o.Rate},
+		{"latency", o.Latency},
+		{"throughput", o.Throughput},
+		{"number inside", o.Gates.Inside},
+		{"number waiting", o.Gates.Waiting},
+		{"rate of the gates", o.Gates.Rate},
+		{"rate of failures", o.Gates.Failed},
+	} {
 		if !m.Time.IsZero() && !(m.Value >= 0 && m.Value <= mostRate) {
 			return fmt.Sprintf("%s is not a number from 0 to %g", m.name, float64(mostRate))
 		}
@@ -72,7 +83,7 @@ func implausiblePod(p *Pod) string {
 
 // remember adds the observation and its time to the memory of the guards.
 func (x *draft) remember() string {
-	x.Next.Containers = x.o.Requests(&x.c.target)
+	x.Next.Containers, x.Next.Limit = x.o.Requests(&x.c.target), x.o.Gates.Limit
 	x.now, x.live = x.Next.Containers, x.o.Live()
 	x.fresh = anyContainer(x.live, func(k *Container) bool { return k.Usage.Known(x.Time, x.c.guards.MaxAge) })
 	x.jump = x.c.tick(x.Time)
@@ -128,6 +139,9 @@ func (x *draft) onlyMemory() string {
 		return ""
 	}
 	x.replicas = x.o.Replicas
+	if !x.lowers() {
+		x.limit = 0
+	}
 	for i := range x.requests {
 		x.requests[i] = Resources{CPU: x.now[i].CPU, Memory: max(x.requests[i].Memory, x.now[i].Memory)}
 	}

@@ -9,7 +9,7 @@ import (
 
 // resizing holds while a resize is under way and may still be completed.
 func (x *draft) resizing() string {
-	if x.urgent != "" {
+	if x.urgent != "" || x.limits {
 		return ""
 	}
 	for i := range x.live {
@@ -33,7 +33,7 @@ func (x *draft) unseen() string {
 		return ""
 	}
 	age := x.Time.Sub(a.Time)
-	if (a.Action.Replicas == 0) != x.resizes && age >= x.c.guards.CoolDown {
+	if a.Action.dimension() != x.Action.dimension() && age >= x.c.guards.CoolDown || x.limits && x.lowers() {
 		return ""
 	}
 	return fmt.Sprintf("%s: asked for %v ago and not there yet", a.Action, age)
@@ -56,7 +56,7 @@ func (x *draft) underWay() string {
 // starting holds while replicas are not ready, unless their number grows.
 func (x *draft) starting() string {
 	changes, patience := x.c.memory.ReplicaChanges, x.c.guards.Patience
-	if x.urgent != "" || !x.resizes && !x.shrinks || guard.CoolDown(patience).Over(changes, x.Time) {
+	if x.urgent != "" || x.limits || !x.resizes && !x.shrinks || guard.CoolDown(patience).Over(changes, x.Time) {
 		return ""
 	}
 	ready := int32(0)
@@ -74,6 +74,9 @@ func (x *draft) starting() string {
 // budget limits the changes in an hour, and keeps the time between any change and one that
 // shrinks.
 func (x *draft) budget() string {
+	if x.limits {
+		return ""
+	}
 	changes, most := x.c.memory.ReplicaChanges, x.c.guards.ReplicaChanges
 	switch {
 	case !x.resizes:
@@ -83,6 +86,16 @@ func (x *draft) budget() string {
 		changes, most = x.c.memory.otherRequests(), x.c.guards.RequestChanges
 	}
 	return guard.Budget{PerHour: most, CoolDown: guard.CoolDown(x.c.guards.CoolDown)}.Refuse(changes, x.Time, x.shrinks)
+}
+
+// limitApart keeps the time between two changes of the limit. A lower one is let pass where
+// a container has just run out of memory.
+func (x *draft) limitApart() string {
+	g := &x.c.guards
+	if !x.limits || guard.CoolDown(g.CoolDown).Over(x.c.memory.LimitChanges, x.Time) || x.lowers() && x.killed(g.CoolDown) {
+		return ""
+	}
+	return fmt.Sprintf("the limit changed less than %v ago", g.CoolDown)
 }
 
 // onlyCPU reports whether the action changes cpu alone and the guards have a budget for

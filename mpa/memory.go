@@ -22,7 +22,8 @@ type Memory struct {
 	RequestChanges []time.Time `json:"requestChanges,omitempty"`
 	// CPUChanges are those of RequestChanges that changed cpu alone, where the guards have a
 	// budget of their own for them.
-	CPUChanges []time.Time `json:"cpuChanges,omitempty"`
+	CPUChanges   []time.Time `json:"cpuChanges,omitempty"`
+	LimitChanges []time.Time `json:"limitChanges,omitempty"`
 	// Asked is the last action until it is observed to be done.
 	Asked      *Asked            `json:"asked,omitempty"`
 	Containers []ContainerMemory `json:"containers,omitempty"`
@@ -56,7 +57,7 @@ func (c *Controller) Memory() Memory { return c.memory.clone() }
 func (m *Memory) clone() Memory {
 	n := *m
 	n.ReplicaChanges, n.RequestChanges = slices.Clone(m.ReplicaChanges), slices.Clone(m.RequestChanges)
-	n.CPUChanges = slices.Clone(m.CPUChanges)
+	n.CPUChanges, n.LimitChanges = slices.Clone(m.CPUChanges), slices.Clone(m.LimitChanges)
 	if m.Asked != nil {
 		asked := *m.Asked
 		asked.Action.Containers = slices.Clone(asked.Action.Containers)
@@ -78,10 +79,10 @@ func (c *Controller) Restore(m Memory) error {
 			return fmt.Errorf("memory: containers[%d] %s: an amount is negative or more than any machine has", i, k.Name)
 		}
 	}
-	if m.Time.IsZero() && len(m.ReplicaChanges)+len(m.RequestChanges)+len(m.CPUChanges) > 0 {
+	if m.Time.IsZero() && len(m.ReplicaChanges)+len(m.RequestChanges)+len(m.CPUChanges)+len(m.LimitChanges) > 0 {
 		return errors.New("memory: changes without the time that they are remembered at")
 	}
-	if a := m.Asked; a != nil && (a.Action.Replicas < 0 || a.Action.Replicas == 0 && len(a.Action.Containers) != len(c.target.Containers)) {
+	if a := m.Asked; a != nil && (a.Action.Replicas < 0 || a.Action.Limit < 0 || a.Action.dimension() == ofRequests && len(a.Action.Containers) != len(c.target.Containers)) {
 		m.Asked = nil // it belongs to another target
 	}
 	known := m.Containers
@@ -100,13 +101,14 @@ func (c *Controller) Restore(m Memory) error {
 	slices.SortFunc(m.ReplicaChanges, time.Time.Compare)
 	slices.SortFunc(m.RequestChanges, time.Time.Compare)
 	slices.SortFunc(m.CPUChanges, time.Time.Compare)
+	slices.SortFunc(m.LimitChanges, time.Time.Compare)
 	c.memory = m
 	return nil
 }
 
 // each visits all remembered times but that of the last observation.
 func (m *Memory) each(visit func(t *time.Time)) {
-	for _, list := range [][]time.Time{m.ReplicaChanges, m.RequestChanges, m.CPUChanges} {
+	for _, list := range [][]time.Time{m.ReplicaChanges, m.RequestChanges, m.CPUChanges, m.LimitChanges} {
 		for i := range list {
 			visit(&list[i])
 		}
@@ -146,6 +148,7 @@ func (c *Controller) remember(x *draft) {
 	m.ReplicaChanges = guard.LastHour(m.ReplicaChanges, o.Time)
 	m.RequestChanges = guard.LastHour(m.RequestChanges, o.Time)
 	m.CPUChanges = guard.LastHour(m.CPUChanges, o.Time)
+	m.LimitChanges = guard.LastHour(m.LimitChanges, o.Time)
 	if m.Asked != nil && (c.done(o, &m.Asked.Action) || !o.Time.Before(m.Asked.Time.Add(c.guards.Patience))) {
 		m.Asked = nil
 	}
@@ -216,8 +219,12 @@ func (p *Peaks) Max() int64 {
 // done reports whether an observation shows an action as done; a change of requests, in
 // all pods.
 func (c *Controller) done(o *Observation, a *Action) bool {
-	if a.Replicas != 0 {
+	switch a.dimension() {
+	case ofReplicas:
 		return o.Replicas == a.Replicas
+	case ofLimit:
+		return o.Gates.Limit == a.Limit
+	case ofRequests:
 	}
 	for _, p := range o.Live() {
 		for _, k := range p.Containers {

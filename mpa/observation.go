@@ -125,6 +125,21 @@ type Observation struct {
 	Rate       Metric `json:"rate,omitzero"`
 	Latency    Metric `json:"latency,omitzero"`
 	Throughput Metric `json:"throughput,omitzero"`
+	// Gates is what the gates before the pods measured; zero = there are none.
+	Gates Gates `json:"gates,omitzero"`
+}
+
+// Gates is what the gates before all pods measured since the measurement before.
+type Gates struct {
+	// Limit in force: requests that a pod works on at once; 0 = any number.
+	Limit int32 `json:"limit,omitempty"`
+	// Inside is the mean number of requests in all pods, Waiting that of those before them.
+	Inside  Metric `json:"inside,omitzero"`
+	Waiting Metric `json:"waiting,omitzero"`
+	// Rate of arriving requests per second, and of those that a pod Failed or took along when
+	// it died.
+	Rate   Metric `json:"rate,omitzero"`
+	Failed Metric `json:"failed,omitzero"`
 }
 
 // Live returns the pods that serve or will serve. Callers must not change them.

@@ -11,6 +11,9 @@ type Target struct {
 	SLO        SLO             `json:"slo"`
 	Replicas   Range           `json:"replicas"`
 	Containers []ContainerSpec `json:"containers"`
+	// Limit bounds how many requests a pod works on at once; the zero value = there is no gate
+	// that could hold it.
+	Limit Range `json:"limit,omitzero"`
 	// Stabilisation: scale down only after the lower count has been enough for this long;
 	// 0 = the agent's own default.
 	Stabilisation time.Duration `json:"stabilisationNanoseconds,omitempty"`
@@ -30,7 +33,7 @@ type SLO struct {
 	Throughput float64 `json:"throughput,omitempty"`
 }
 
-// A Range of replicas, both ends included.
+// A Range of replicas or of limits, both ends included.
 type Range struct {
 	Min int32 `json:"min"`
 	Max int32 `json:"max"`
@@ -74,6 +77,9 @@ func (t *Target) Validate() error {
 	}
 	if r := t.Replicas; r.Min < 1 || r.Max < r.Min {
 		return fmt.Errorf("replicas %d … %d: want 1 ≤ min ≤ max", r.Min, r.Max)
+	}
+	if r := t.Limit; r != (Range{}) && (r.Min < 1 || r.Max < r.Min) {
+		return fmt.Errorf("limit %d … %d: want 1 ≤ min ≤ max", r.Min, r.Max)
 	}
 	if t.Stabilisation < 0 {
 		return fmt.Errorf("stabilisation %v: want at least 0", t.Stabilisation)

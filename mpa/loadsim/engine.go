@@ -30,6 +30,11 @@ type Engine struct {
 	scripted int32
 	took     []float64
 
+	front fifo // requests before all pods
+	// inside and waiting requests, and since when they are counted.
+	inside, waiting float64
+	counted         float64
+
 	delays   eventHeap
 	timeouts []event // in order of time: all have the same length
 	timeHead int
@@ -54,12 +59,17 @@ type Counters struct {
 	Refused int64   // tries that found no pod or a full queue
 	Lost    int64   // tries that were in a pod that died
 	Waited  float64 // seconds in queues, of all tries that left one for service
+	// Sums over time of the requests in pods, and of those in queues whose clients wait.
+	InsideSeconds, WaitingSeconds float64
 }
 
 // New returns an engine without pods at second 0. The service must be prepared.
 func New(service *Service, seed uint64, rate Arrivals) *Engine {
 	e := &Engine{service: service, rng: rand.New(rand.NewPCG(seed, 0)), rate: rate}
 	e.newRate(0)
+	for range service.Clients {
+		e.think(0)
+	}
 	return e
 }
 
@@ -78,7 +88,15 @@ func (e *Engine) Open(p *Pod) int32 {
 	p.Advance(e.now)
 	e.ready = append(e.ready, slot)
 	e.Update(slot)
+	e.pull(slot)
 	return slot
+}
+
+// Limit changes how many requests a pod works on at once, 0 = any number. Those above a
+// smaller limit stay until they end.
+func (e *Engine) Limit(slot int32, n int) {
+	e.pods[slot].Workers = n
+	e.pull(slot)
 }
 
 // Close stops sending requests to a pod.
@@ -223,12 +241,16 @@ func (e *Engine) Kill(slot int32) {
 	p := e.pods[slot]
 	lose := func(i int32) {
 		j := &e.jobs[i]
+		if j.state == queued {
+			e.unqueue(j)
+		}
 		if !j.gone {
 			e.count.Lost++
 			e.again(j.begun, j.tries, j.script)
 		}
 		e.release(i)
 	}
+	e.crowd(-float64(p.inside), 0)
 	for _, f := range p.work {
 		lose(f.job)
 	}
@@ -265,4 +287,15 @@ func (e *Engine) Pods() int {
 }
 
 // Counters returns those of all requests so far.
-func (e *Engine) Counters() Counters { return e.count }
+func (e *Engine) Counters() Counters {
+	e.crowd(0, 0)
+	return e.count
+}
+
+// crowd changes how many requests are inside pods and wait, and counts the time up to now.
+func (e *Engine) crowd(inside, waiting float64) {
+	d := e.now - e.counted
+	e.count.InsideSeconds += e.inside * d
+	e.count.WaitingSeconds += e.waiting * d
+	e.inside, e.waiting, e.counted = e.inside+inside, e.waiting+waiting, e.now
+}

@@ -1,5 +1,7 @@
 package loadsim
 
+import "slices"
+
 // A job is one try of a request.
 type job struct {
 	begun  float64 // first try of the request
@@ -9,7 +11,7 @@ type job struct {
 	phase  int16
 	tries  int16
 	serial uint32 // of this use of the slot in Engine.jobs
-	script int32  // index of the request in Engine.script
+	script int32  // index of the request in Engine.script; closed = of a client in closed loop
 	state  jobState
 	gone   bool // the client has given up
 }
@@ -21,19 +23,27 @@ const (
 	delayed
 	queued
 	serving
-	resting // a client that pauses before its next try
+	resting  // a client that pauses before its next try
+	thinking // a client in closed loop before its next request
 )
+
+// closed marks the requests of clients in closed loop.
+const closed = -1
 
 // try sends a request to a pod, for the first time or again.
 func (e *Engine) try(begun float64, tries int16, script int32) {
 	e.count.Tries++
 	slot := e.route()
-	if slot < 0 {
-		e.refuse(begun, tries, script)
-		return
+	queue, most := &e.front, e.service.Front
+	if most == 0 {
+		if slot < 0 {
+			e.refuse(begun, tries, script)
+			return
+		}
+		queue, most = &e.pods[slot].queue, e.service.Queue
 	}
-	p := e.pods[slot]
-	if p.full() && e.service.Queue >= 0 && p.Waiting() >= e.service.Queue {
+	waits := slot < 0 || e.pods[slot].full()
+	if waits && most >= 0 && queue.len() >= most {
 		e.refuse(begun, tries, script)
 		return
 	}
@@ -43,8 +53,9 @@ func (e *Engine) try(begun float64, tries int16, script int32) {
 	if e.service.Timeout > 0 {
 		e.timeouts = append(e.timeouts, event{e.now + e.service.Timeout, i, j.serial})
 	}
-	if p.full() {
-		p.queue.push(i)
+	if waits {
+		queue.push(i)
+		e.crowd(0, 1)
 		return
 	}
 	e.admit(i)
@@ -65,8 +76,24 @@ func (e *Engine) release(i int32) {
 	e.free = append(e.free, i)
 }
 
-// route picks a ready pod: the better of two at random, by requests under way.
+// route picks a ready pod: the better of two at random, by requests under way. With a queue
+// before all pods it picks one with room where there is one, the least loaded where neither
+// of the two has any.
 func (e *Engine) route() int32 {
+	slot := e.draw()
+	if e.service.Front == 0 || slot < 0 || !e.pods[slot].full() {
+		return slot
+	}
+	best := int32(-1)
+	for _, s := range e.ready {
+		if !e.pods[s].full() && (best < 0 || e.load(s) < e.load(best)) {
+			best = s
+		}
+	}
+	return best
+}
+
+func (e *Engine) draw() int32 {
 	n := len(e.ready)
 	switch {
 	case n == 0:
@@ -88,6 +115,7 @@ func (e *Engine) load(slot int32) int { p := e.pods[slot]; return p.inside + p.W
 // admit gives a job a worker in its pod and begins its first phase.
 func (e *Engine) admit(i int32) {
 	e.pods[e.jobs[i].slot].inside++
+	e.crowd(1, 0)
 	e.begin(i)
 }
 
@@ -114,6 +142,9 @@ func (e *Engine) compute(i int32) {
 	demand := e.cpu(j)
 	if p.Factor > 0 {
 		demand *= p.Factor
+	}
+	if κ := e.service.Contention; κ > 0 {
+		demand *= 1 + κ*float64(p.inside-1)
 	}
 	if len(p.work) == 0 {
 		demand += e.service.Wake
@@ -186,8 +217,10 @@ func (e *Engine) done(i int32, p *Pod) {
 		e.begin(i)
 		return
 	}
+	slot := j.slot
 	p.inside--
 	p.served++
+	e.crowd(-1, 0)
 	if !j.gone {
 		e.count.Served++
 		latency := e.now - j.begun
@@ -202,22 +235,51 @@ func (e *Engine) done(i int32, p *Pod) {
 			e.Window.Add(latency)
 			e.Answered(latency)
 		}
+		if j.script == closed {
+			e.think(0)
+		}
 	}
 	e.release(i)
-	e.pull(p)
+	e.pull(slot)
 }
 
-// pull admits the next jobs in the queue whose clients still wait.
-func (e *Engine) pull(p *Pod) {
-	for p.Waiting() > 0 && !p.full() {
-		i := p.queue.pop()
-		if e.jobs[i].gone {
+// pull admits the next jobs, of the pod's queue or of the one before all pods, whose clients
+// still wait.
+func (e *Engine) pull(slot int32) {
+	p := e.pods[slot]
+	queue := &p.queue
+	if e.service.Front > 0 {
+		if queue = &e.front; queue.len() == 0 || !slices.Contains(e.ready, slot) {
+			return
+		}
+	}
+	for queue.len() > 0 && !p.full() {
+		i := queue.pop()
+		j := &e.jobs[i]
+		e.unqueue(j)
+		if j.gone {
 			e.release(i)
 			continue
 		}
-		e.count.Waited += e.now - e.jobs[i].queued
+		e.count.Waited += e.now - j.queued
+		j.slot = slot
 		e.admit(i)
 	}
+}
+
+// unqueue counts one less that waits, unless its client has given up.
+func (e *Engine) unqueue(j *job) {
+	if !j.gone {
+		e.crowd(0, -1)
+	}
+}
+
+// think begins the pause of a client in closed loop, and adds a pause.
+func (e *Engine) think(pause float64) {
+	i := e.alloc()
+	j := &e.jobs[i]
+	*j = job{slot: -1, serial: j.serial + 1, script: closed, state: thinking, gone: true}
+	e.delays.push(event{e.now + pause + e.service.think.draw(e.rng), i, j.serial})
 }
 
 // wake ends the wait of a job, or the pause of a client.
@@ -226,6 +288,10 @@ func (e *Engine) wake() {
 	j := &e.jobs[d.job]
 	switch {
 	case j.serial != d.serial:
+	case j.state == thinking:
+		e.release(d.job)
+		e.count.Arrived++
+		e.try(e.now, 0, closed)
 	case j.state == resting:
 		begun, tries, script := j.begun, j.tries, j.script
 		e.release(d.job)
@@ -238,6 +304,9 @@ func (e *Engine) wake() {
 // expire makes a client give up.
 func (e *Engine) expire() {
 	j := &e.jobs[e.timeouts[e.timeHead].job]
+	if j.state == queued {
+		e.unqueue(j)
+	}
 	j.gone = true
 	e.again(j.begun, j.tries, j.script)
 }
@@ -253,6 +322,9 @@ func (e *Engine) again(begun float64, tries int16, script int32) {
 		e.count.Failed++
 		if e.Failed != nil {
 			e.Failed()
+		}
+		if script == closed {
+			e.think(retryPause * (.5 + e.rng.Float64()))
 		}
 		return
 	}

@@ -27,8 +27,19 @@ type Service struct {
 	Quantum float64
 	// Wake is the extra cpu in core-seconds of a request to an idle pod.
 	Wake float64
+	// Contention κ: each other request inside a pod makes the cpu of a request larger by this
+	// share, D (1 + κ (n − 1)).
+	Contention float64
+	// Front is how many requests wait before all pods while none has room, first come, first
+	// served; pods then have no queues. 0 = there is no such queue.
+	Front int
+	// Clients send requests in closed loop, besides those that arrive at a rate: each sends
+	// its next one when Think has passed since its last one ended.
+	Clients int
+	Think   Dist
 
 	phases []phase
+	think  sampler
 }
 
 // A Segment is a part of a request: it waits, then it computes.
@@ -49,6 +60,13 @@ func (s *Service) Prepare() error {
 	if len(s.Segments) == 0 {
 		return errors.New("there are no segments")
 	}
+	if !(s.Contention >= 0 && s.Contention < 1e6) || s.Front < 0 || s.Clients < 0 {
+		return fmt.Errorf("contention %v, front %d, clients %d: want at least 0", s.Contention, s.Front, s.Clients)
+	}
+	if err := s.Think.validate(); err != nil {
+		return fmt.Errorf("think: %w", err)
+	}
+	s.think = s.Think.sampler()
 	s.phases = make([]phase, 0, len(s.Segments))
 	for i, g := range s.Segments {
 		if err := g.CPU.validate(); err != nil {

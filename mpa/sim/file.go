@@ -27,12 +27,17 @@ type appFile struct {
 	Parallelism float64       `yaml:"parallelism"`
 	Quantum     duration      `yaml:"quantum"`
 	Wake        duration      `yaml:"wake"`
+	Contention  float64       `yaml:"contention"`
+	Front       int           `yaml:"front"`
+	Clients     int           `yaml:"clients"`
+	Think       distFile      `yaml:"think"`
 	LimitRatio  float64       `yaml:"limitRatio"`
 	Memory      struct {
 		Base            quantity `yaml:"base"`
 		CachePerRequest quantity `yaml:"cachePerRequest"`
 		CacheMax        quantity `yaml:"cacheMax"`
 		LeakPerRequest  quantity `yaml:"leakPerRequest"`
+		Collector       bool     `yaml:"collector"`
 	} `yaml:"memory"`
 	Start struct {
 		Replicas     int32 `yaml:"replicas"`
@@ -42,14 +47,17 @@ type appFile struct {
 		Percentile float64  `yaml:"percentile"`
 		Latency    duration `yaml:"latency"`
 	} `yaml:"slo"`
-	Replicas struct {
-		Min int32 `yaml:"min"`
-		Max int32 `yaml:"max"`
-	} `yaml:"replicas"`
+	Replicas rangeFile `yaml:"replicas"`
+	Limit    rangeFile `yaml:"limit"`
 	Requests struct {
 		Min resourceFile `yaml:"min"`
 		Max resourceFile `yaml:"max"`
 	} `yaml:"requests"`
+}
+
+type rangeFile struct {
+	Min int32 `yaml:"min"`
+	Max int32 `yaml:"max"`
 }
 
 type segmentFile struct {
@@ -123,15 +131,18 @@ func (f *appFile) app() (App, error) {
 		Service: loadsim.Service{
 			Workers: f.Workers, Queue: -1, Timeout: float64(f.Timeout), Retries: f.Retries, Balance: f.Balance,
 			Parallelism: f.Parallelism, Quantum: float64(f.Quantum), Wake: float64(f.Wake),
+			Contention: f.Contention, Front: f.Front, Clients: f.Clients, Think: f.Think.dist(),
 		},
 		Memory: Memory{
 			Base: f.Memory.Base.AsApproximateFloat64(), CachePerRequest: f.Memory.CachePerRequest.AsApproximateFloat64(),
 			CacheMax: f.Memory.CacheMax.AsApproximateFloat64(), LeakPerRequest: f.Memory.LeakPerRequest.AsApproximateFloat64(),
+			Collector: f.Memory.Collector,
 		},
 		Replicas: f.Start.Replicas, Request: f.Start.resources(),
 		Target: mpa.Target{
 			SLO:      mpa.SLO{Percentile: f.SLO.Percentile, Latency: float64(f.SLO.Latency)},
-			Replicas: mpa.Range{Min: f.Replicas.Min, Max: f.Replicas.Max},
+			Replicas: mpa.Range(f.Replicas),
+			Limit:    mpa.Range(f.Limit),
 			Containers: []mpa.ContainerSpec{{
 				Name: f.Name, CPU: true, Memory: true, Min: f.Requests.Min.resources(), Max: f.Requests.Max.resources(),
 			}},

@@ -14,6 +14,7 @@ type scrape struct {
 	at              float64
 	arrived, served int64
 	latencies       *loadsim.Latencies
+	counters        loadsim.Counters
 }
 
 // scrape measures.
@@ -28,12 +29,13 @@ func (s *simulation) scrape(now float64) {
 			continue // a container that does not run is not measured
 		}
 		p.Advance(now)
-		p.seen = append(p.seen, usageSeen{now, p.Busy(), s.memory(p)})
+		p.seen = append(p.seen, usageSeen{now, p.Busy(), s.cfg.App.Memory.shown(s.memory(p), s.memoryLimit(p))})
 		if n := s.cfg.Site.kept(); len(p.seen) > n {
 			p.seen = slices.Delete(p.seen, 0, len(p.seen)-n)
 		}
 	}
-	s.scrapes = append(s.scrapes, scrape{now, s.e.Counters().Arrived, s.e.Counters().Served, s.e.Window})
+	c := s.e.Counters()
+	s.scrapes = append(s.scrapes, scrape{now, c.Arrived, c.Served, s.e.Window, c})
 	s.e.Window = &loadsim.Latencies{}
 	if n := s.cfg.Site.kept(); len(s.scrapes) > n {
 		s.scrapes = slices.Delete(s.scrapes, 0, len(s.scrapes)-n)
@@ -89,7 +91,24 @@ func (s *simulation) observe(now float64) *mpa.Observation {
 			o.Latency = mpa.Metric{Value: sum.Percentile(s.cfg.App.Target.SLO.Percentile), Time: at(last.at)}
 		}
 	}
+	if s.cfg.Gates {
+		o.Gates = s.gates(until)
+	}
 	return o
+}
+
+// gates returns what the gates measured between the last two scrapes up to a time.
+func (s *simulation) gates(until float64) mpa.Gates {
+	g := mpa.Gates{Limit: int32(s.limit)}
+	last, first, ok := span(s.scrapes, func(c scrape) float64 { return c.at }, until, 0)
+	if !ok {
+		return g
+	}
+	a, b, length := &first.counters, &last.counters, last.at-first.at
+	over := func(sum float64) mpa.Metric { return mpa.Metric{Value: sum / length, Time: at(last.at)} }
+	g.Inside, g.Waiting = over(b.InsideSeconds-a.InsideSeconds), over(b.WaitingSeconds-a.WaitingSeconds)
+	g.Rate, g.Failed = over(float64(b.Arrived-a.Arrived)), over(float64(b.Lost-a.Lost))
+	return g
 }
 
 // span returns the last measurement up to a time, and the one a window before or else the
@@ -138,7 +157,7 @@ func (s *simulation) account() {
 		held := p.held()
 		s.result.CoreHours += float64(held.CPU) / 1000 * tick / 3600
 		s.result.GiBHours += float64(held.Memory) / (1 << 30) * tick / 3600
-		s.memorySecs += s.memory(p) / (1 << 30) * tick / 3600
+		s.memorySecs += s.cfg.App.Memory.shown(s.memory(p), s.memoryLimit(p)) / (1 << 30) * tick / 3600
 	}
 	s.result.MeanReplicas += float64(s.replicas)
 	s.result.Hours += tick / 3600

@@ -62,6 +62,7 @@ func (s *simulation) turn(now float64) {
 			if limit := s.memoryLimit(p); s.memory(p) > limit {
 				s.outOfMemory(p, now)
 			}
+			s.collect(p)
 			if s.mayEvict(p, now) {
 				s.evict(p, now)
 			}
@@ -76,6 +77,13 @@ func (s *simulation) memory(p *instance) float64 {
 		inside *= s.cfg.memoryOf(p.version)
 	}
 	return s.cfg.App.memory(float64(p.Served()-p.base), inside)
+}
+
+// collect sets what a collector costs the pod's requests from now on.
+func (s *simulation) collect(p *instance) {
+	if m := &s.cfg.App.Memory; m.Collector {
+		p.Factor = s.cfg.cpuOf(p.version) * m.collecting(s.memory(p), s.memoryLimit(p))
+	}
 }
 
 func (s *simulation) memoryLimit(p *instance) float64 {
@@ -140,7 +148,7 @@ func (s *simulation) open(p *instance) {
 
 // apply sets the pod's cores, quota and workers.
 func (s *simulation) apply(p *instance) {
-	p.Cores, p.Workers, p.Quantum = s.cfg.App.Cores(), s.cfg.App.Workers, s.cfg.App.Quantum
+	p.Cores, p.Workers, p.Quantum = s.cfg.App.Cores(), s.limit, s.cfg.App.Quantum
 	p.Quota = float64(p.actual.CPU) / 1000 * s.cfg.App.limitRatio()
 	p.Factor, p.Slower = s.cfg.cpuOf(p.version), s.cfg.waitOf(p.version)
 }

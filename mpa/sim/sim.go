@@ -27,6 +27,9 @@ type Config struct {
 	Site Site
 	// Updates of the application, in order of time.
 	Updates []Update
+	// Gates before the pods measure them, and take a limit from the agent; without them
+	// the limit is the application's workers for ever.
+	Gates bool
 	// Record, if set, is called with each minute that counts, in order of time.
 	Record func(Minute)
 	// Decided, if set, is called with each observation and the controller's decision, in
@@ -105,6 +108,7 @@ type Result struct {
 	MemUtilisation float64 `json:"memory_utilisation"`
 	ReplicaChanges int     `json:"replica_changes"`
 	RequestChanges int     `json:"request_changes"`
+	LimitChanges   int     `json:"limit_changes,omitempty"`
 	// The most changes of each kind in any hour, the warm-up's included.
 	MostReplicaChanges int `json:"most_replica_changes"`
 	MostRequestChanges int `json:"most_request_changes"`
@@ -139,6 +143,7 @@ type simulation struct {
 	e         *loadsim.Engine
 	pods      []*instance
 	replicas  int32
+	limit     int             // requests that a pod works on at once
 	requests  []mpa.Resources // of new pods; one container
 	made      int
 	rng       *rand.Rand      // of the site: delays and scrapes
@@ -186,7 +191,7 @@ func newSimulation(cfg *Config) (*simulation, error) {
 		return nil, err
 	}
 	s := &simulation{
-		cfg: cfg, control: control, replicas: cfg.App.Replicas,
+		cfg: cfg, control: control, replicas: cfg.App.Replicas, limit: cfg.App.Workers,
 		requests: []mpa.Resources{cfg.App.Request}, free: slices.Clone(cfg.Site.Nodes),
 		e: loadsim.New(&cfg.App.Service, cfg.Seed, cfg.Load.Arrivals(cfg.Seed)), rng: rand.New(rand.NewPCG(cfg.Seed, siteStream)),
 	}
@@ -273,6 +278,15 @@ func (s *simulation) decide(now float64) {
 		for _, p := range s.pods {
 			if !p.ending {
 				s.ask(p, c[0])
+			}
+		}
+	}
+	if n := d.Action.Limit; n != 0 {
+		s.limit = int(n)
+		s.result.LimitChanges++
+		for _, p := range s.pods {
+			if p.slot >= 0 {
+				s.e.Limit(p.slot, s.limit)
 			}
 		}
 	}

@@ -3,12 +3,15 @@ package sim
 import "fmt"
 
 // An Update is a new version of the application: its pods need CPU and Memory times as much
-// per request. Pods are replaced one at a time; each new one is ready before an old one
-// ends.
+// per request. Pods are replaced one at a time, unless all change at once; each new one is
+// ready before an old one ends.
 type Update struct {
 	At          float64 // seconds
 	CPU, Memory float64 // factors of what the first version needs
 	Wait        float64 // factor of the time that requests wait for others; 0 = 1
+	// AtOnce says that the requests change and not the program: no pod is replaced, and what
+	// comes from then on needs as much in all of them.
+	AtOnce bool
 }
 
 func checkUpdates(list []Update) error {
@@ -49,6 +52,12 @@ func (c *Config) memoryOf(version int) float64 {
 func (s *simulation) update(now float64) {
 	for s.version < len(s.cfg.Updates) && now > s.cfg.Updates[s.version].At {
 		s.version++
+		if s.cfg.Updates[s.version-1].AtOnce {
+			for _, p := range s.pods {
+				p.version = s.version
+				p.Factor, p.Slower = s.cfg.cpuOf(p.version), s.cfg.waitOf(p.version)
+			}
+		}
 	}
 	if s.version == 0 {
 		return
