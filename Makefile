@@ -133,6 +133,10 @@ aware-records: build ## AWARE's claims and agent on the simulator: writes docs/a
 mpa-safety: ## agents on 1,000 generated test scenarios, 300 of them hostile: writes docs/results/mpa-safety.md (8 CPU-minutes; NETWORK=FILE: one of aware-records, in its band)
 	go run ./cmd/sigma-records safety $(if $(NETWORK),--network '$(NETWORK)')
 
+.PHONY: concurrency-days
+concurrency-days: build ## days with a learned capacity beside hpa-70 and Knative's autoscaler: writes docs/results/concurrency-days.md (5 CPU-minutes)
+	go run ./cmd/sigma-records concurrency
+
 .PHONY: oracle
 oracle: ## differential tests against other people's implementations, where they exist
 	cd hack/oracle && go test ./...

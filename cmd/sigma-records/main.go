@@ -6,6 +6,7 @@
 //	sigma-records autoscaler [SIDE…]       autoscalers on simulated workloads
 //	sigma-records aware                    what AWARE claims, measured
 //	sigma-records safety                   the agent learned on hostile workloads, and others
+//	sigma-records concurrency              days with a learned capacity, beside hpa-70 and Knative's
 //	sigma-records validate                 the simulator beside theory and a real server
 //	sigma-records summary                  docs/results.md from the pages, nothing is measured
 //
@@ -82,7 +83,7 @@ func (p *program) root() *cobra.Command {
 	root.PersistentFlags().StringVar(&p.sigma, "sigma", "bin/sigma", "command line that is measured")
 	root.PersistentFlags().StringVar(&p.docs, "docs", "docs", "folder of the pages")
 	root.PersistentFlags().StringVar(&p.out, "out", "out/records", "folder of traces, policies and every run")
-	root.AddCommand(p.placement(), p.autoscaler(), p.aware(), p.safety(), p.validate(), p.summary())
+	root.AddCommand(p.placement(), p.autoscaler(), p.aware(), p.safety(), p.concurrency(), p.validate(), p.summary())
 	return root
 }
 
@@ -206,6 +207,29 @@ func (p *program) safety() *cobra.Command {
 	cmd.Flags().IntVar(&runs, "runs", 1000, "generated scenarios of the test side")
 	cmd.Flags().IntVar(&hostile, "hostile", 300, "of them, those that are hostile")
 	cmd.Flags().StringVar(&network, "network", "", "`file` of a network of ddpg, as `sigma-records aware` writes it, that acts within a band around the rules")
+	cmd.Flags().BoolVar(&printed, "print", false, "print the page and leave the documents as they are")
+	cmd.Flags().IntVar(&cfg.Workers, "workers", runtime.GOMAXPROCS(0), "simulations at the same time")
+	return cmd
+}
+
+func (p *program) concurrency() *cobra.Command {
+	cfg := autoscaler.Config{Seconds: cputime.Process}
+	printed := false
+	cmd := &cobra.Command{
+		Use: "concurrency", Short: "Days with a learned capacity, beside hpa-70 and Knative's autoscaler", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p.running = true
+			runner := p.runner()
+			version, err := runner.Version(cmd.Context())
+			if err != nil {
+				return fmt.Errorf("%w: make build makes it", err)
+			}
+			if cfg.Docs = p.docs; printed {
+				cfg.Print = p.stdout
+			}
+			return autoscaler.Concurrency(cmd.Context(), version, cfg)
+		},
+	}
 	cmd.Flags().BoolVar(&printed, "print", false, "print the page and leave the documents as they are")
 	cmd.Flags().IntVar(&cfg.Workers, "workers", runtime.GOMAXPROCS(0), "simulations at the same time")
 	return cmd

@@ -63,9 +63,9 @@ func Agents(names []string, policy string) (list []Agent, err error) {
 				return nil, err
 			}
 			path = ""
-		case a.Begin != "" || !slices.Contains(sim.Agents(), name):
+		case a.Begin != "" || !slices.Contains(sim.Agents(), name) && !slices.Contains(agents.GatedNames(), name):
 			return nil, fmt.Errorf("unknown agent %q: there are %s, files of policies and networks, and learned and policy files with @ and one of %v",
-				a.Name, strings.Join(Names(), ", "), mpa.LearningPhases())
+				a.Name, strings.Join(append(Names(), agents.GatedNames()...), ", "), mpa.LearningPhases())
 		default:
 			path = ""
 		}

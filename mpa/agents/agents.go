@@ -19,6 +19,8 @@ type Kind struct {
 	Rule func(t mpa.Target) mpa.Agent
 	// Model makes an agent from the weights that training wrote.
 	Model func(t mpa.Target, weights []byte) (mpa.Agent, error)
+	// Gates says that it needs what gates before the pods measure, and may set their limit.
+	Gates bool
 }
 
 // kinds in the order that a comparison lists them.
@@ -32,6 +34,10 @@ var kinds = []Kind{
 	{Name: "hpa-cpu+vpa-cpu", Rule: func(t mpa.Target) mpa.Agent { return NewBadPair(t) }},
 	{Name: "autopilot", Rule: func(t mpa.Target) mpa.Agent { return NewAutopilot(t) }},
 	{Name: "predictive", Rule: func(t mpa.Target) mpa.Agent { return NewPredictive(t) }},
+	{Name: "kpa", Gates: true, Rule: func(t mpa.Target) mpa.Agent { return NewKPA(t, KPAConfig{}) }},
+	{Name: "kpa-rps", Gates: true, Rule: func(t mpa.Target) mpa.Agent { return NewKPA(t, KPAConfig{Rate: true}) }},
+	{Name: "kpa-10", Gates: true, Rule: func(t mpa.Target) mpa.Agent { return NewKPA(t, KPAConfig{Limit: 10}) }},
+	{Name: "capacity", Gates: true, Rule: func(t mpa.Target) mpa.Agent { return NewCapacity(t) }},
 	{Name: "learned", Model: makeLearned},
 	{Name: ddpg.Source, Model: makeNetwork},
 	{Name: Bounded, Model: makeBounded},
@@ -53,11 +59,16 @@ func Register(k Kind) (undo func()) {
 	}
 }
 
-// Names returns the names of the rules that [Make] knows: of those, a name is enough.
-func Names() []string {
-	var names []string
+// Names returns the names of the rules that [Make] knows, of which a name is enough, and
+// which need no gates.
+func Names() []string { return rules(false) }
+
+// GatedNames returns the names of the rules that need what gates before the pods measure.
+func GatedNames() []string { return rules(true) }
+
+func rules(gates bool) (names []string) {
 	for _, k := range kinds {
-		if k.Rule != nil {
+		if k.Rule != nil && k.Gates == gates {
 			names = append(names, k.Name)
 		}
 	}
@@ -85,7 +96,7 @@ var (
 func Make(spec mpa.Spec, t mpa.Target, loaded Weights) (mpa.Agent, error) {
 	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == spec.Name })
 	if i < 0 {
-		return nil, fmt.Errorf("%w %q: there are %s", ErrUnknown, spec.Name, strings.Join(Names(), ", "))
+		return nil, fmt.Errorf("%w %q: there are %s", ErrUnknown, spec.Name, strings.Join(append(Names(), GatedNames()...), ", "))
 	}
 	k := kinds[i]
 	if k.Rule != nil {

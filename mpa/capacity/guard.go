@@ -15,7 +15,8 @@ const (
 // A Guard bounds the limits that are tried by what is known of the memory. What a pod holds
 // is at most proportional to what is inside, as its rest is not negative: n requests inside
 // that took a share m of the memory limit allow n · .85 ÷ m. The largest memory per request
-// counts, of the windows near the last one's limit, since the last drift. After failures
+// counts, of the windows with about as many inside as the last one's limit, or as there ever
+// were, since the last drift. After failures
 // at n nothing above .7 n is tried until drift.
 type Guard struct {
 	Share  float64 // of the memory limit that may be taken; 0 = .85
@@ -25,9 +26,13 @@ type Guard struct {
 	memory float64 // the limit, in bytes
 }
 
-type perRequest struct{ limit, share float64 }
+// perRequest is the largest share of the memory a request inside, at a limit, of the windows
+// with about the most inside.
+type perRequest struct{ limit, inside, share float64 }
 
-// near is the share of the present limit from which on a window counts as near it.
+// near is the share of the present limit, or of the most that were inside where that is less,
+// from which on a window counts: with fewer inside, the rest of the pod's memory counts as
+// theirs.
 const near = .85
 
 // Tell takes a window.
@@ -49,11 +54,21 @@ func (g *Guard) Tell(w Window) {
 	g.memory = w.MemoryLimit.Number
 	for i := range g.seen {
 		if g.seen[i].limit == n {
-			g.seen[i].share = max(g.seen[i].share, each)
+			g.seen[i].add(w.Inside.Number, each)
 			return
 		}
 	}
-	g.seen = append(g.seen, perRequest{n, each})
+	g.seen = append(g.seen, perRequest{n, w.Inside.Number, each})
+}
+
+func (p *perRequest) add(inside, each float64) {
+	switch {
+	case inside < near*p.inside: // it tells less
+	case p.inside < near*inside:
+		p.inside, p.share = inside, each
+	default:
+		p.inside, p.share = max(p.inside, inside), max(p.share, each)
+	}
 }
 
 // Most returns the largest limit that may be tried; at least 1, +Inf = nothing is known.
@@ -75,9 +90,12 @@ func (g *Guard) Most() float64 {
 // largest returns the largest share of the memory limit per request inside near the
 // present limit.
 func (g *Guard) largest() float64 {
-	each := 0.0
+	each, most := 0.0, 0.0
 	for _, s := range g.seen {
-		if s.limit >= near*g.last {
+		most = max(most, s.inside)
+	}
+	for _, s := range g.seen {
+		if s.inside >= near*min(g.last, most) {
 			each = max(each, s.share)
 		}
 	}
@@ -158,4 +176,13 @@ func (g *guarded) Estimate() (Capacity, bool) {
 		c.MemoryPerRequest = Interval{each, 0, each}
 	}
 	return c, true
+}
+
+// Most returns the largest limit that the guard of a learner lets it try; +Inf = nothing
+// bounds it.
+func Most(l Learner) float64 {
+	if g, ok := l.(*guarded); ok {
+		return g.guard.Most()
+	}
+	return math.Inf(1)
 }

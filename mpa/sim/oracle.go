@@ -251,6 +251,7 @@ func RunAgent(ctx context.Context, cfg Config, agent string) (Result, error) {
 		return Result{}, err
 	}
 	cfg.Plan = nil
+	cfg.Gates = cfg.Gates || slices.Contains(agents.GatedNames(), agent)
 	var err error
 	switch agent {
 	case "oracle":

@@ -1,0 +1,287 @@
+package agents
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/capacity"
+	"github.com/sigma-scheduler/sigma/mpa/guard"
+)
+
+const (
+	// capacityWindow is how long a window is that it learns from, and for how long fewer
+	// replicas have to be enough.
+	capacityWindow = time.Minute
+	// capacityShort is the span whose rate counts besides the minute's where it is higher.
+	capacityShort = 20 * time.Second
+	// capacityWindows are remembered at most; then the older half is forgotten.
+	capacityWindows = 80
+	// capacityMoved is the change of demand or wait from which on the rate is computed again.
+	capacityMoved = .05
+)
+
+// Capacity learns what one pod can take, by package capacity, and decides by that one
+// measurement: the limit of requests at once in a pod, and the replicas as the rate of
+// requests ÷ the rate that a pod takes within the SLO.
+type Capacity struct {
+	target  mpa.Target
+	learner capacity.Learner
+	windows []capacity.Window // told to the learner
+	now     []gateSample      // since the last window
+	pods    int               // ready, all the time since then
+	rates   []timed[float64]
+	wanted  []timed[int32]
+	pod     podCapacity
+}
+
+// gateSample is what gates measured at a time.
+type gateSample struct {
+	Time   time.Time `json:"time"`
+	Inside float64   `json:"inside"`
+	Failed float64   `json:"failed"`
+}
+
+// podCapacity is what a pod takes, and what that was computed for.
+type podCapacity struct {
+	Limit  int           `json:"limit"`
+	Rate   float64       `json:"rate"`
+	Demand float64       `json:"demand"`
+	Wait   float64       `json:"wait"`
+	Each   float64       `json:"memoryPerRequest"`
+	Size   mpa.Resources `json:"size"`
+}
+
+// NewCapacity returns an agent without memory.
+func NewCapacity(t mpa.Target) *Capacity {
+	a := &Capacity{target: t}
+	a.learn(nil)
+	return a
+}
+
+// learn begins again with some windows.
+func (a *Capacity) learn(windows []capacity.Window) {
+	s := capacity.DefaultSettings()
+	if r := a.target.Limit; r != (mpa.Range{}) {
+		s.Min, s.Max = int(r.Min), int(r.Max)
+		s.Initial = min(max(s.Initial, s.Min), s.Max)
+	}
+	var err error
+	if a.learner, err = capacity.New(capacity.Default, s); err != nil {
+		panic(err) // the target is valid
+	}
+	a.windows = nil
+	for _, w := range windows {
+		a.tell(w)
+	}
+}
+
+func (a *Capacity) tell(w capacity.Window) {
+	a.windows = append(a.windows, w)
+	a.learner.Tell(w)
+}
+
+// Recommend implements [mpa.Agent].
+func (a *Capacity) Recommend(o *mpa.Observation) mpa.Recommendation {
+	g := &o.Gates
+	if !g.Inside.Known(o.Time, capacityWindow) || !g.Rate.Known(o.Time, capacityWindow) {
+		return noOpinion("capacity", "no gate measures the requests")
+	}
+	a.see(o)
+	size, ok := sizeOf(o)
+	if !ok {
+		return noOpinion("capacity", "no pod that is ready tells its size")
+	}
+	r := mpa.Recommendation{Source: "capacity", Limit: int32(a.learner.Next())}
+	c, ok := a.learner.Estimate()
+	if !ok || !(c.Demand.Value > 0) {
+		r.Reason = fmt.Sprintf("%d requests at once at first: nothing is known of a pod yet", r.Limit)
+		return r
+	}
+	if err := a.plan(&c, size); err != nil {
+		r.Reason = err.Error()
+		return r
+	}
+	r.Limit = int32(a.pod.Limit)
+	rate := max(a.mean(o.Time, capacityWindow), a.mean(o.Time, capacityShort)) + g.Waiting.Value/capacityWindow.Seconds()
+	want := max(1, ceil(rate/a.pod.Rate))
+	a.wanted = append(since(a.wanted, o.Time.Add(-max(capacityWindow, a.target.Stabilisation))), timed[int32]{o.Time, want})
+	r.Replicas = want
+	for _, w := range a.wanted {
+		r.Replicas = max(r.Replicas, w.value)
+	}
+	r.Replicas = a.target.Replicas.Clamp(r.Replicas)
+	r.Reason = fmt.Sprintf("%.4g requests/s, %.4g in a pod within the SLO, %d at once; a request takes %.3g ms of cpu and waits %.3g ms",
+		rate, a.pod.Rate, a.pod.Limit, 1000*c.Demand.Value, 1000*c.Wait.Value)
+	return r
+}
+
+// see adds what gates measured, and ends a window that is long enough. One in which pods came
+// or went, or the limit changed, tells nothing.
+func (a *Capacity) see(o *mpa.Observation) {
+	g := &o.Gates
+	if n := len(a.rates); n == 0 || a.rates[n-1].time.Before(g.Rate.Time) {
+		a.rates = append(since(a.rates, o.Time.Add(-capacityWindow)), timed[float64]{g.Rate.Time, g.Rate.Value})
+	}
+	if n := len(a.now); n > 0 && !a.now[n-1].Time.Before(g.Inside.Time) {
+		return
+	}
+	if pods := ready(o); pods != a.pods {
+		a.now, a.pods = nil, pods
+	}
+	a.now = append(a.now, gateSample{g.Inside.Time, g.Inside.Value, g.Failed.Value})
+	length := g.Inside.Time.Sub(a.now[0].Time)
+	if length < capacityWindow || a.pods == 0 {
+		return
+	}
+	if w := a.window(o, length.Seconds()); w.Check() == nil {
+		if len(a.windows) >= capacityWindows {
+			a.learn(a.windows[capacityWindows/2:])
+		}
+		a.tell(w)
+	}
+	a.now = a.now[len(a.now)-1:] // it begins the next one
+}
+
+// window returns the means of all ready pods as that of one. The quota and the memory limit
+// are what is requested: what is above it may be taken away.
+func (a *Capacity) window(o *mpa.Observation, seconds float64) capacity.Window {
+	pods := float64(a.pods)
+	w := capacity.Window{Time: o.Gates.Inside.Time, Length: capacity.Some(seconds)}
+	if o.Gates.Limit > 0 {
+		w.Limit = capacity.Some(float64(o.Gates.Limit))
+	}
+	inside, failed := 0.0, 0.0
+	for _, s := range a.now[1:] { // the first ended the window before
+		inside, failed = inside+s.Inside, failed+s.Failed
+	}
+	n := float64(len(a.now) - 1)
+	w.Inside, w.Failed = capacity.Some(inside/n/pods), capacity.Some(failed/n*seconds/pods)
+	if o.Throughput.Known(o.Time, capacityWindow) {
+		w.Answered = capacity.Some(o.Throughput.Value * seconds / pods)
+	}
+	var used, size mpa.Resources
+	known := 0.0
+	for i := range o.Pods {
+		p := &o.Pods[i]
+		u, s, ok := usageOf(p, o.Time)
+		if !p.Ready || p.Deleting || !ok {
+			continue
+		}
+		known++
+		used = mpa.Resources{CPU: used.CPU + u.CPU, Memory: max(used.Memory, u.Memory)}
+		size = s
+	}
+	if known > 0 {
+		cores := float64(used.CPU) / 1000 / known
+		w.CPU, w.Memory = capacity.Some(cores*seconds), capacity.Some(float64(used.Memory))
+		w.Quota, w.MemoryLimit = capacity.Some(max(cores, float64(size.CPU)/1000)), capacity.Some(max(float64(used.Memory), float64(size.Memory)))
+	}
+	return w
+}
+
+// usageOf returns usage and size of all containers of a pod.
+func usageOf(p *mpa.Pod, now time.Time) (used, size mpa.Resources, ok bool) {
+	for _, c := range p.Containers {
+		if !c.Usage.Known(now, capacityWindow) {
+			return used, size, false
+		}
+		used, size = used.Add(c.Usage.Resources), size.Add(actual(&c))
+	}
+	return used, size, len(p.Containers) > 0
+}
+
+// actual returns the resources in force, or those asked for where the status has none.
+func actual(c *mpa.Container) mpa.Resources {
+	if c.Actual == (mpa.Resources{}) {
+		return c.Request
+	}
+	return c.Actual
+}
+
+// sizeOf returns the smallest size of a ready pod.
+func sizeOf(o *mpa.Observation) (size mpa.Resources, ok bool) {
+	for i := range o.Pods {
+		p := &o.Pods[i]
+		if !p.Ready || p.Deleting {
+			continue
+		}
+		var s mpa.Resources
+		for j := range p.Containers {
+			s = s.Add(actual(&p.Containers[j]))
+		}
+		if !ok || s.CPU < size.CPU {
+			size, ok = s, true
+		}
+	}
+	return size, ok && size.CPU > 0
+}
+
+// plan computes the rate of a pod and its limit, where what they depend on has changed.
+func (a *Capacity) plan(c *capacity.Capacity, size mpa.Resources) error {
+	moved := func(a, b float64) bool { return math.Abs(a-b) > capacityMoved*b }
+	if p := &a.pod; p.Size != size || moved(c.Demand.Value, p.Demand) || math.Abs(c.Wait.Value-p.Wait) > capacityMoved*(p.Wait+p.Demand) ||
+		moved(c.MemoryPerRequest.High, p.Each) {
+		slo := capacity.SLO{Percentile: a.target.SLO.Percentile, Latency: a.target.SLO.Latency}
+		limit, rate, _, err := capacity.ForSLO(c, slo, capacity.Size{Cores: float64(size.CPU) / 1000, Memory: float64(size.Memory)})
+		if err != nil {
+			return err
+		}
+		*p = podCapacity{limit, rate, c.Demand.Value, c.Wait.Value, c.MemoryPerRequest.High, size}
+	}
+	a.pod.Limit = max(1, int(min(float64(a.pod.Limit), capacity.Most(a.learner))))
+	if r := a.target.Limit; r != (mpa.Range{}) {
+		a.pod.Limit = int(r.Clamp(int32(a.pod.Limit)))
+	}
+	return nil
+}
+
+// mean of the rates of a window, or the last one.
+func (a *Capacity) mean(now time.Time, window time.Duration) float64 {
+	sum, n := 0.0, 0.0
+	for _, r := range a.rates {
+		if r.time.After(now.Add(-window)) {
+			sum, n = sum+r.value, n+1
+		}
+	}
+	if n == 0 {
+		return a.rates[len(a.rates)-1].value
+	}
+	return sum / n
+}
+
+// Shift implements [mpa.Shifter].
+func (a *Capacity) Shift(d time.Duration) {
+	shiftAll(a.rates, d)
+	shiftAll(a.wanted, d)
+	for i := range a.now {
+		a.now[i].Time = guard.Moved(a.now[i].Time, d)
+	}
+}
+
+type capacityJSON struct {
+	Windows []capacity.Window `json:"windows,omitempty"`
+	Now     []gateSample      `json:"now,omitempty"`
+	Pods    int               `json:"pods,omitempty"`
+	Rates   []timed[float64]  `json:"rates,omitempty"`
+	Wanted  []timed[int32]    `json:"wanted,omitempty"`
+	Pod     podCapacity       `json:"pod,omitzero"`
+}
+
+// MarshalJSON implements [mpa.Stateful].
+func (a *Capacity) MarshalJSON() ([]byte, error) {
+	return json.Marshal(capacityJSON{a.windows, a.now, a.pods, a.rates, a.wanted, a.pod})
+}
+
+// UnmarshalJSON implements [mpa.Stateful].
+func (a *Capacity) UnmarshalJSON(data []byte) error {
+	var j capacityJSON
+	if err := json.Unmarshal(data, &j); err != nil {
+		return err
+	}
+	a.learn(j.Windows)
+	a.now, a.pods, a.rates, a.wanted, a.pod = j.Now, j.Pods, j.Rates, j.Wanted, j.Pod
+	return nil
+}
