@@ -29,7 +29,7 @@ import (
 type options struct {
 	listen, target, admin, metrics string
 	limitFile, cgroup              string
-	drain                          time.Duration
+	linger, drain                  time.Duration
 	gate                           gate.Options
 }
 
@@ -46,6 +46,7 @@ func start() int {
 	defer glog.Flush()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	if err := command(&options{}).ExecuteContext(ctx); err != nil {
 		glog.Errorf("sigma-gate: %v", err)
 		return 1
@@ -81,7 +82,8 @@ logged, and the last good one stays.`,
 	flags.IntVar(&o.gate.Queue, "queue", o.gate.Queue, "requests that wait, at most")
 	flags.DurationVar(&o.gate.MaxWait, "wait", o.gate.MaxWait, "how long a request waits, at most")
 	flags.StringVar(&o.cgroup, "cgroup", "", "name of the server's cgroup below /sys/fs/cgroup, where it can be seen: windows then have cpu and memory")
-	flags.DurationVar(&o.drain, "drain", 25*time.Second, "how long requests may take to end after SIGTERM")
+	flags.DurationVar(&o.linger, "linger", 3*time.Second, "how long new requests are taken after SIGTERM, until no Service sends any")
+	flags.DurationVar(&o.drain, "drain", 25*time.Second, "how long requests may take to end after that")
 	return cmd
 }
 
@@ -92,8 +94,8 @@ func (o *options) check() error {
 	if err := o.gate.Check(); err != nil {
 		return fmt.Errorf("--%w", err)
 	}
-	if o.drain < 0 {
-		return fmt.Errorf("--drain %v: want 0 or more", o.drain)
+	if o.drain < 0 || o.linger < 0 {
+		return fmt.Errorf("--drain %v, --linger %v: want 0 or more", o.drain, o.linger)
 	}
 	if o.admin != "" {
 		host, _, err := net.SplitHostPort(o.admin)
@@ -138,14 +140,27 @@ func run(ctx context.Context, o *options) error {
 	})
 
 	group, inner := errgroup.WithContext(ctx)
+	if o.limitFile != "" {
+		file := g.Follower(o.limitFile, func(err error) { glog.Warning(err) })
+		file.Look() // before the first request
+		group.Go(func() error {
+			file.Follow(inner, looked)
+			return nil
+		})
+	}
+	// The others are there until the last request has ended.
+	aside, endAside := context.WithCancel(context.WithoutCancel(ctx))
+	defer endAside()
 	for _, s := range []struct {
 		flag, address string
-		handler       http.Handler
-		drain         time.Duration
+		serve         func(net.Listener) error
 	}{
-		{"listen", o.listen, g.Handler(proxy), o.drain},
-		{"admin", o.admin, g.Admin(), time.Second},
-		{"metrics", o.metrics, seen, time.Second},
+		{"listen", o.listen, func(l net.Listener) error {
+			defer endAside()
+			return o.serve(inner, l, g, g.Handler(proxy))
+		}},
+		{"admin", o.admin, func(l net.Listener) error { return serve(aside, l, g.Admin(), 0, time.Second) }},
+		{"metrics", o.metrics, func(l net.Listener) error { return serve(aside, l, seen, 0, time.Second) }},
 	} {
 		if s.address == "" {
 			continue
@@ -154,13 +169,7 @@ func run(ctx context.Context, o *options) error {
 		if err != nil {
 			return fmt.Errorf("--%s: %w", s.flag, err)
 		}
-		group.Go(func() error { return serve(inner, listener, s.handler, s.drain) })
-	}
-	if o.limitFile != "" {
-		group.Go(func() error {
-			g.Follow(inner, o.limitFile, looked, func(err error) { glog.Warning(err) })
-			return nil
-		})
+		group.Go(func() error { return s.serve(listener) })
 	}
 	group.Go(func() error {
 		<-inner.Done()
@@ -176,8 +185,29 @@ func run(ctx context.Context, o *options) error {
 	return err
 }
 
-// serve answers until ctx ends; the requests under way then have drain to end.
-func serve(ctx context.Context, listener net.Listener, handler http.Handler, drain time.Duration) error {
+// serve is that of the requests. What is inside when no server knows of it any more, as are
+// connections that were upgraded, has the rest of the time to end.
+func (o *options) serve(ctx context.Context, listener net.Listener, g *gate.Gate, handler http.Handler) error {
+	err := serve(ctx, listener, handler, o.linger, o.drain)
+	if err != nil {
+		return err
+	}
+	ticks := time.NewTicker(looked)
+	defer ticks.Stop()
+	for late := time.Now().Add(o.drain); ; <-ticks.C {
+		inside, waiting, _ := g.Now()
+		switch {
+		case inside+waiting == 0:
+			return nil
+		case time.Now().After(late):
+			return fmt.Errorf("%d connections were cut off: they took longer than --drain %v", inside, o.drain)
+		}
+	}
+}
+
+// serve answers until ctx ends, and for a while longer; the requests under way then have
+// drain to end.
+func serve(ctx context.Context, listener net.Listener, handler http.Handler, linger, drain time.Duration) error {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
@@ -189,6 +219,11 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler, dra
 	case err := <-failed:
 		return err
 	case <-ctx.Done():
+	}
+	select {
+	case err := <-failed:
+		return err
+	case <-time.After(linger):
 	}
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()

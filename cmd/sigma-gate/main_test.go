@@ -54,7 +54,7 @@ func TestGate(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("3"), 0o600))
 	o := &options{}
 	cmd := command(o)
-	cmd.SetArgs([]string{"--target", pod.URL, "--listen", listen, "--admin", admin, "--metrics", metrics, "--limit-file", file, "--drain", "10s", "--queue", "0"})
+	cmd.SetArgs([]string{"--target", pod.URL, "--listen", listen, "--admin", admin, "--metrics", metrics, "--limit-file", file, "--linger", "0s", "--drain", "10s", "--queue", "0"})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.ExecuteContext(ctx) }()
@@ -89,7 +89,7 @@ func TestBadFlags(t *testing.T) {
 		"--limit: -1, want 0 (any number)":        {"--target", "http://a", "--limit", "-1"},
 		"--queue: -1, want 0 or more":             {"--target", "http://a", "--queue", "-1"},
 		"--wait: -1s, want 0 or more":             {"--target", "http://a", "--wait", "-1s"},
-		"--drain -1s: want 0 or more":             {"--target", "http://a", "--drain", "-1s"},
+		"--drain -1s, --linger 3s: want 0":        {"--target", "http://a", "--drain", "-1s"},
 		"--admin :9901: want an address on loop":  {"--target", "http://a", "--admin", ":9901"},
 		"--admin: address 9901: missing port":     {"--target", "http://a", "--admin", "9901"},
 		"--cgroup: open /sys/fs/cgroup/cpuacct/n": {"--target", "http://a", "--cgroup", "no-such-group"},

@@ -63,21 +63,48 @@ func (g *Gate) setText(text string) error {
 	return g.SetLimit(n)
 }
 
-// Follow keeps the limit that a file has, as the downward API writes an annotation: it looks
-// every period until ctx ends. A file that is empty or not there changes nothing; what is no
-// limit changes nothing and is told, once until the text is another. Between changes of the
-// text the limit may be set by others.
-func (g *Gate) Follow(ctx context.Context, path string, period time.Duration, told func(error)) {
-	var before []byte
+// A Follower keeps the limit that a file has, as the downward API writes an annotation. A
+// file that is empty or not there changes nothing; what is no limit changes nothing and is
+// told, once until the text is another. Between changes of the text the limit may be set by
+// others.
+type Follower struct {
+	gate   *Gate
+	path   string
+	told   func(error)
+	before []byte
+}
+
+// Follower returns one of a file.
+func (g *Gate) Follower(path string, told func(error)) *Follower {
+	return &Follower{gate: g, path: path, told: told}
+}
+
+// mostText of a limit's file is read.
+const mostText = 64
+
+// Look looks once.
+func (f *Follower) Look() {
+	file, err := os.Open(f.path)
+	if err != nil {
+		return
+	}
+	defer func() { _ = file.Close() }()
+	text, err := io.ReadAll(io.LimitReader(file, mostText))
+	if err != nil || len(bytes.TrimSpace(text)) == 0 || bytes.Equal(text, f.before) {
+		return
+	}
+	f.before = text
+	if err := f.gate.setText(string(text)); err != nil {
+		f.told(fmt.Errorf("%s: %w; %d stays", f.path, err, f.gate.Limit()))
+	}
+}
+
+// Follow looks every period until ctx ends.
+func (f *Follower) Follow(ctx context.Context, period time.Duration) {
 	ticks := time.NewTicker(period)
 	defer ticks.Stop()
 	for {
-		if text, err := os.ReadFile(path); err == nil && len(bytes.TrimSpace(text)) > 0 && !bytes.Equal(text, before) {
-			before = text
-			if err := g.setText(string(text[:min(len(text), 64)])); err != nil {
-				told(fmt.Errorf("%s: %w; %d stays", path, err, g.Limit()))
-			}
-		}
+		f.Look()
 		select {
 		case <-ctx.Done():
 			return

@@ -174,6 +174,13 @@ func TestWindow(t *testing.T) {
 
 func TestHandler(t *testing.T) {
 	g := open(t, func(o *Options) { o.Limit, o.Queue = 1, 0 })
+	late, cancelLate := context.WithTimeout(t.Context(), 0)
+	defer cancelLate()
+	answer := httptest.NewRecorder()
+	g.Handler(nil).ServeHTTP(answer, httptest.NewRequestWithContext(late, http.MethodGet, "/", nil))
+	assert.Equal(t, http.StatusServiceUnavailable, answer.Code, "a deadline of a handler around it: its caller waits for an answer")
+	assert.Equal(t, "1", answer.Header().Get("Retry-After"))
+
 	begun, end := make(chan struct{}), make(chan struct{})
 	server := httptest.NewServer(g.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -373,7 +380,7 @@ func TestFollow(t *testing.T) {
 		g := open(t, func(o *Options) { o.Limit = 3 })
 		var told []string
 		ctx, cancel := context.WithCancel(t.Context())
-		go g.Follow(ctx, path, 100*time.Millisecond, func(err error) { told = append(told, strings.TrimPrefix(err.Error(), path)) })
+		go g.Follower(path, func(err error) { told = append(told, strings.TrimPrefix(err.Error(), path)) }).Follow(ctx, 100*time.Millisecond)
 		for _, step := range []struct {
 			text string
 			want int

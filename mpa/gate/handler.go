@@ -16,11 +16,11 @@ func (g *Gate) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		leave, err := g.Enter(r.Context())
 		if err != nil {
-			if errors.Is(err, ErrFull) || errors.Is(err, ErrLate) {
-				w.Header().Set("Retry-After", "1")
-				http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			}
-			return // else nobody waits for an answer
+			// Also where the context has ended: the caller may still wait, as the deadline may be
+			// one of a handler around this one.
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
 		}
 		outcome, status := Failed, 0 // of a panic; of no answer
 		defer func() {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"sync"
 	"time"
 )
 
@@ -33,7 +34,8 @@ func Proxy(target string, failed func(error)) (http.Handler, error) {
 				}
 			}
 		},
-		Transport: newTransport(),
+		Transport:  newTransport(),
+		BufferPool: &buffers{},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if r.Context().Err() == nil && failed != nil {
 				failed(err)
@@ -43,6 +45,30 @@ func Proxy(target string, failed func(error)) (http.Handler, error) {
 	}, nil
 }
 
+// buffers that answers are copied through, which are otherwise garbage after each.
+type buffers struct{ pool sync.Pool }
+
+const bufferBytes = 32 << 10
+
+// Get implements [httputil.BufferPool].
+func (b *buffers) Get() []byte {
+	if kept, ok := b.pool.Get().(*[bufferBytes]byte); ok {
+		return kept[:]
+	}
+	return make([]byte, bufferBytes)
+}
+
+// Put implements [httputil.BufferPool].
+func (b *buffers) Put(buffer []byte) {
+	if len(buffer) == bufferBytes {
+		b.pool.Put((*[bufferBytes]byte)(buffer))
+	}
+}
+
+// idle is how long a connection to the server is kept without requests. Servers close idle
+// connections after a few seconds; a request with a body that is written just then is lost.
+const idle = time.Second
+
 // A transport speaks to the server what the caller speaks.
 type transport struct{ one, two http.RoundTripper }
 
@@ -51,7 +77,7 @@ func newTransport() *transport {
 		p := new(http.Protocols)
 		set(p)
 		return &http.Transport{
-			Protocols: p, DisableCompression: true, MaxIdleConnsPerHost: MostLimit, IdleConnTimeout: 90 * time.Second,
+			Protocols: p, DisableCompression: true, MaxIdleConnsPerHost: MostLimit, IdleConnTimeout: idle,
 			DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
 		}
 	}
