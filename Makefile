@@ -133,6 +133,14 @@ aware-records: build ## AWARE's claims and agent on the simulator: writes docs/a
 mpa-safety: ## agents on 1,000 generated test scenarios, 300 of them hostile: writes docs/results/mpa-safety.md (8 CPU-minutes; NETWORK=FILE: one of aware-records, in its band)
 	go run ./cmd/sigma-records safety $(if $(NETWORK),--network '$(NETWORK)')
 
+.PHONY: gate-bench
+gate-bench: ## cpu of the gate beside a bare reverse proxy, and the next: writes docs/results/gate.md (2 CPU-minutes)
+	@hack/gate-bench.sh
+
+.PHONY: gate-limits
+gate-limits: ## 10^6 requests through a gate whose limit changes 1,000 times (10 CPU-seconds)
+	@hack/gate-limits.sh
+
 .PHONY: concurrency-days
 concurrency-days: build ## days with a learned capacity beside hpa-70 and Knative's autoscaler: writes docs/results/concurrency-days.md (5 CPU-minutes)
 	go run ./cmd/sigma-records concurrency
