@@ -227,6 +227,9 @@ func (p *program) concurrency() *cobra.Command {
 			if cfg.Docs = p.docs; printed {
 				cfg.Print = p.stdout
 			}
+			if words := strings.Fields(version); len(words) > 1 {
+				version = words[1] // after the program's name
+			}
 			return autoscaler.Concurrency(cmd.Context(), version, cfg)
 		},
 	}

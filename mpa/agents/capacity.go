@@ -27,14 +27,16 @@ const (
 // measurement: the limit of requests at once in a pod, and the replicas as the rate of
 // requests ÷ the rate that a pod takes within the SLO.
 type Capacity struct {
-	target  mpa.Target
-	learner capacity.Learner
-	windows []capacity.Window // told to the learner
-	now     []gateSample      // since the last window
-	pods    int               // ready, all the time since then
-	rates   []timed[float64]
-	wanted  []timed[int32]
-	pod     podCapacity
+	target   mpa.Target
+	name     string // of the learner
+	settings capacity.Settings
+	learner  capacity.Learner
+	windows  []capacity.Window // told to the learner
+	now      []gateSample      // since the last window
+	pods     int               // ready, all the time since then
+	rates    []timed[float64]
+	wanted   []timed[int32]
+	pod      podCapacity
 }
 
 // gateSample is what gates measured at a time.
@@ -54,24 +56,47 @@ type podCapacity struct {
 	Size   mpa.Resources `json:"size"`
 }
 
-// NewCapacity returns an agent without memory.
+// NewCapacity returns an agent without memory, with the default learner.
 func NewCapacity(t mpa.Target) *Capacity {
-	a := &Capacity{target: t}
-	a.learn(nil)
+	s := capacity.DefaultSettings()
+	if r := t.Limit; r != (mpa.Range{}) {
+		s.Min, s.Max = int(r.Min), int(r.Max)
+		s.Initial = min(max(s.Initial, s.Min), s.Max)
+	}
+	a, err := NewCapacityBy(t, capacity.Default, s)
+	if err != nil {
+		panic(err) // the target is valid
+	}
 	return a
+}
+
+// NewCapacityBy returns one with another learner. Errors name the setting.
+func NewCapacityBy(t mpa.Target, learner string, s capacity.Settings) (*Capacity, error) {
+	l, err := capacity.New(learner, s)
+	if err != nil {
+		return nil, err
+	}
+	return &Capacity{target: t, name: learner, settings: s, learner: l}, nil
+}
+
+// A Known is what an agent knows of a pod.
+type Known struct {
+	capacity.Capacity
+	// Limit and Rate are those of a pod of the present size within the SLO; 0 = not known.
+	PodLimit int
+	PodRate  float64
+	Windows  int // told to the learner and remembered
+}
+
+// Known returns what the agent knows; false = nothing yet.
+func (a *Capacity) Known() (Known, bool) {
+	c, ok := a.learner.Estimate()
+	return Known{Capacity: c, PodLimit: a.pod.Limit, PodRate: a.pod.Rate, Windows: len(a.windows)}, ok
 }
 
 // learn begins again with some windows.
 func (a *Capacity) learn(windows []capacity.Window) {
-	s := capacity.DefaultSettings()
-	if r := a.target.Limit; r != (mpa.Range{}) {
-		s.Min, s.Max = int(r.Min), int(r.Max)
-		s.Initial = min(max(s.Initial, s.Min), s.Max)
-	}
-	var err error
-	if a.learner, err = capacity.New(capacity.Default, s); err != nil {
-		panic(err) // the target is valid
-	}
+	a.learner, _ = capacity.New(a.name, a.settings) // as when it was made
 	a.windows = nil
 	for _, w := range windows {
 		a.tell(w)
@@ -85,6 +110,14 @@ func (a *Capacity) tell(w capacity.Window) {
 
 // Recommend implements [mpa.Agent].
 func (a *Capacity) Recommend(o *mpa.Observation) mpa.Recommendation {
+	r := a.recommend(o)
+	if a.target.Limit == (mpa.Range{}) {
+		r.Limit = 0 // nothing would take it
+	}
+	return r
+}
+
+func (a *Capacity) recommend(o *mpa.Observation) mpa.Recommendation {
 	g := &o.Gates
 	if !g.Inside.Known(o.Time, capacityWindow) || !g.Rate.Known(o.Time, capacityWindow) {
 		return noOpinion("capacity", "no gate measures the requests")

@@ -91,7 +91,7 @@ func Concurrency(ctx context.Context, version string, cfg Config) error {
 		if err != nil {
 			return err
 		}
-		p.Text(fmt.Sprintf("Days of %g hours, %s from %d:", part.hours, plural(len(part.seeds), "seed"), part.seeds[0]))
+		p.Text(fmt.Sprintf("Days of %s, %s from %d:", plural(int(part.hours), "hour"), plural(len(part.seeds), "seed"), part.seeds[0]))
 		table := rightTable([]string{"application", "agent", "limit", "core-hours", "÷ hpa-70", "bad minutes", "late or lost, %", "kills", "mean pods"})
 		ratios, kept := 0.0, 0
 		for _, d := range gatedDays {
@@ -99,10 +99,10 @@ func Concurrency(ctx context.Context, version string, cfg Config) error {
 			for _, agent := range append([]string{"capacity"}, part.agents...) {
 				r := meanOf(runs, d.name, agent)
 				ratio := "–"
-				if base.bad <= r.bad {
+				if base.kept(part.hours) && r.kept(part.hours) {
 					ratio = fmt.Sprintf("%.2f", r.coreHours/base.coreHours)
 				}
-				if agent == "capacity" && base.bad <= r.bad {
+				if agent == "capacity" && ratio != "–" {
 					ratios, kept = ratios+math.Log(r.coreHours/base.coreHours), kept+1
 				}
 				table.Rows = append(table.Rows, []string{
@@ -113,10 +113,10 @@ func Concurrency(ctx context.Context, version string, cfg Config) error {
 		}
 		p.Table(table)
 		if kept > 0 {
-			p.Text(fmt.Sprintf("`capacity` ÷ `hpa-70`, geometric mean of the %d applications on which `hpa-70` had no more bad minutes: **%.2f** (at most .80 is asked for).", kept, math.Exp(ratios/float64(kept))))
+			p.Text(fmt.Sprintf("`capacity` ÷ `hpa-70`, geometric mean of the %d applications whose promise both kept: **%.2f** (at most .80 is asked for).", kept, math.Exp(ratios/float64(kept))))
 		}
 	}
-	p.Text(fmt.Sprintf("No ratio stands where `hpa-70` had more bad minutes. %.0f CPU-seconds, `make concurrency-days` at commit %s.", math.Ceil(cfg.Seconds()), version))
+	p.Text(fmt.Sprintf("No ratio stands where one of the two had more than a bad minute an hour. %.0f CPU-seconds, `make concurrency-days` at commit %s.", math.Ceil(cfg.Seconds()), version))
 	if cfg.Print != nil {
 		_, err := io.WriteString(cfg.Print, p.String())
 		return err
@@ -136,6 +136,9 @@ type gatedMean struct {
 	coreHours, bad, late, kills, pods float64
 	limits                            string
 }
+
+// kept reports whether there was a bad minute an hour at most.
+func (m *gatedMean) kept(hours float64) bool { return m.bad <= hours }
 
 func meanOf(runs []gatedRun, day, agent string) gatedMean {
 	var m gatedMean
