@@ -13,6 +13,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/internal/durable"
 	"github.com/sigma-scheduler/sigma/internal/scaling"
+	"github.com/sigma-scheduler/sigma/mpa/agents"
 	"github.com/sigma-scheduler/sigma/mpa/loadsim"
 	"github.com/sigma-scheduler/sigma/mpa/report"
 	"github.com/sigma-scheduler/sigma/mpa/sim"
@@ -94,7 +95,7 @@ The same flags give the same figures. ± is half of the 95 % interval over seeds
 	flags.StringVar(&f.trace, "trace", "", "CSV file of requests, or "+scaling.Synthetic+"NAME")
 	flags.StringArrayVar(&f.set, "set", nil, "name=value: a parameter of a synthetic trace (repeatable)")
 	flags.StringVar(&f.appFile, "app", "", "application file")
-	flags.StringSliceVar(&f.agents, "agents", sim.Agents(), "agents to compare; also learned, foresight and files of ScalingPolicies")
+	flags.StringSliceVar(&f.agents, "agents", sim.Agents(), "agents to compare; also learned, foresight, "+strings.Join(agents.GatedNames(), ", ")+" and files of ScalingPolicies")
 	flags.StringVar(&f.policy, "policy", "", "ScalingPolicy of the agents learned and foresight (default the shipped one)")
 	flags.StringVar(&f.generated, "generated", "", "compare on generated scenarios of a side, "+strings.Join(sim.Sides(), " or ")+", in place of --trace and --app")
 	flags.IntVar(&f.count, "count", 24, "generated scenarios, from --seed on")

@@ -189,7 +189,7 @@ var known = map[string]values{
 	"--fleet":                       oneOf("open", "fixed"),
 	"--objective":                   oneOf("machines", "cost", "roadef"),
 	"--prove":                       oneOf(compare.Solver),
-	"--agents":                      orFiles(scaling.Names()...),
+	"--agents":                      orFiles(scaling.Known()...),
 	"--generated":                   oneOf(sim.Sides()...),
 	"--method":                      oneOf(scaling.Methods()...),
 	"plan --at":                     oneOf("peak"),

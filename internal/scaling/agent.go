@@ -65,7 +65,7 @@ func Agents(names []string, policy string) (list []Agent, err error) {
 			path = ""
 		case a.Begin != "" || !slices.Contains(sim.Agents(), name) && !slices.Contains(agents.GatedNames(), name):
 			return nil, fmt.Errorf("unknown agent %q: there are %s, files of policies and networks, and learned and policy files with @ and one of %v",
-				a.Name, strings.Join(append(Names(), agents.GatedNames()...), ", "), mpa.LearningPhases())
+				a.Name, strings.Join(Known(), ", "), mpa.LearningPhases())
 		default:
 			path = ""
 		}
@@ -140,7 +140,11 @@ func Weights(paths []string) (agents.Weights, error) {
 	return w, nil
 }
 
-// Names returns the names of agents that [Agents] knows.
+// Known returns the names of all agents that [Agents] knows: those of [Names], and those that
+// need what gates measure.
+func Known() []string { return append(Names(), agents.GatedNames()...) }
+
+// Names returns the names of agents that are compared where none are named.
 func Names() []string { return append(sim.Agents(), "learned", "foresight") }
 
 // Run simulates an agent. It ignores the agent of the configuration.

@@ -33,7 +33,7 @@ var ErrBusy = errors.New("Prometheus answers as many queries as it may already")
 
 // A Problem says why something was not measured, for people who can mend it.
 type Problem struct {
-	Source  string // usage, rate, latency or throughput
+	Source  string // usage, rate, latency, throughput or gates
 	Reason  string // one word in CamelCase
 	Message string
 }
@@ -46,6 +46,7 @@ const (
 	Rate       = "rate"
 	Latency    = "latency"
 	Throughput = "throughput"
+	Gates      = "gates"
 )
 
 // usages are by pod and container.
@@ -84,7 +85,7 @@ func (c *Collector) Observe(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 	return ob, problems, nil
 }
 
-var order = map[string]int{Usage: 0, Latency: 1, Throughput: 2, Rate: 3}
+var order = map[string]int{Usage: 0, Latency: 1, Throughput: 2, Rate: 3, Gates: 4}
 
 func name(o *v1alpha1.MultidimPodAutoscaler) string {
 	return o.Spec.ScaleTargetRef.Kind + " " + o.Spec.ScaleTargetRef.Name
@@ -195,7 +196,7 @@ func stale(ob *mpa.Observation, maxAge time.Duration, known []Problem) []Problem
 	for _, m := range []struct {
 		source string
 		mpa.Metric
-	}{{Rate, ob.Rate}, {Latency, ob.Latency}, {Throughput, ob.Throughput}} {
+	}{{Rate, ob.Rate}, {Latency, ob.Latency}, {Throughput, ob.Throughput}, {Gates, ob.Gates.Inside}} {
 		if m.Time.IsZero() || m.Known(ob.Time, maxAge) || slices.ContainsFunc(known, func(p Problem) bool { return p.Source == m.source }) {
 			continue
 		}

@@ -24,6 +24,28 @@ const (
 	DefaultMemory = `max by (pod, container) (container_memory_working_set_bytes{namespace="$namespace", pod=~"$pods", container!="", container!="POD"})`
 )
 
+// gateQueries ask for what the gates of the pods measure. Rate and throughput stand for those
+// that the object does not ask for in its own way.
+var gateQueries = []struct{ source, field, text string }{
+	{Rate, "rate", `sum(rate(sigma_gate_requests_total{namespace="$namespace", pod=~"$pods"}[1m]))`},
+	{Throughput, "throughput", `sum(rate(sigma_gate_requests_total{result="answered", namespace="$namespace", pod=~"$pods"}[1m]))`},
+	{Gates, "inside", `sum(rate(sigma_gate_inside_seconds_total{namespace="$namespace", pod=~"$pods"}[1m]))`},
+	{Gates, "waiting", `sum(sigma_gate_waiting{namespace="$namespace", pod=~"$pods"})`},
+	{Gates, "arriving", `sum(rate(sigma_gate_requests_total{namespace="$namespace", pod=~"$pods"}[1m]))`},
+	{Gates, "failed", `sum(rate(sigma_gate_requests_total{result="failed", namespace="$namespace", pod=~"$pods"}[1m]))`},
+	{Gates, "limit", `min(sigma_gate_limit{namespace="$namespace", pod=~"$pods"})`},
+}
+
+// ofGates stores a number of the gates.
+func ofGates(ob *mpa.Observation, field string, m mpa.Metric) {
+	g := &ob.Gates
+	if field == "limit" {
+		g.Limit = int32(min(m.Value, math.MaxInt32))
+		return
+	}
+	*map[string]*mpa.Metric{"inside": &g.Inside, "waiting": &g.Waiting, "arriving": &g.Rate, "failed": &g.Failed}[field] = m
+}
+
 // A question is a query and its answer.
 type question struct {
 	source, field string
@@ -109,6 +131,14 @@ func questionsOf(o *v1alpha1.MultidimPodAutoscaler, ob *mpa.Observation) []*ques
 	add(Rate, "rate", "", queries.Rate)
 	add(Latency, "latency", "", queries.Latency)
 	add(Throughput, "throughput", "", queries.Throughput)
+	if o.Spec.Concurrency != nil {
+		for _, g := range gateQueries {
+			if g.field == "throughput" && queries.Throughput != "" || g.field == "rate" && queries.Rate != "" {
+				continue
+			}
+			add(g.source, g.field, "", g.text)
+		}
+	}
 	if o.Spec.Metrics.Usage == v1alpha1.UsagePrometheus {
 		add(Usage, "cpu", "pod, container", or(queries.CPU, DefaultCPU))
 		add(Usage, "memory", "pod, container", or(queries.Memory, DefaultMemory))
@@ -188,6 +218,10 @@ func answers(questions []*question, ob *mpa.Observation) (usages, []Problem) {
 			m := q.number()
 			if q.problem != nil {
 				problems = append(problems, *q.problem)
+			}
+			if q.source == Gates {
+				ofGates(ob, q.field, m)
+				continue
 			}
 			*map[string]*mpa.Metric{Rate: &ob.Rate, Latency: &ob.Latency, Throughput: &ob.Throughput}[q.source] = m
 		}

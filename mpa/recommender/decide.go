@@ -42,6 +42,9 @@ type object struct {
 	refusedJob string                     // why the last could not be made; empty = it could
 	again      time.Time                  // when that is tried again
 
+	capacity *agents.Capacity // what a pod takes; nil = the spec does not ask, or nothing was seen
+	seen     time.Time        // the last observation of that
+
 	recommendation *v1alpha1.Recommendation // the last written
 	lastWritten    string                   // the digest of the status that was written last
 	written        time.Time
@@ -78,6 +81,7 @@ func (r *reconciler) decide(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 		return r.write(ctx, o, s, refusedStatus(o, s, w, refuse("JournalFailed", "%v", err), now), now)
 	}
 	next := r.statusOf(o, s, ob, &d, problems)
+	next.Concurrency = s.learnCapacity(ctx, o, ob)
 	if err := r.write(ctx, o, s, next, now); err != nil {
 		s.undo(ctx, &d, memory)
 		return err
@@ -93,6 +97,9 @@ func (r *reconciler) prepare(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 	target, err := targetOf(o)
 	if err != nil {
 		return refuse("SpecInvalid", "%v", err)
+	}
+	if s.capacity != nil && s.generation != o.Generation {
+		s.capacity = nil
 	}
 	setup := setupOf(o, target)
 	r.options.set(&setup)

@@ -43,6 +43,7 @@ spec:
       controlled: [memory]
   recommender: {name: ours, algorithm: autopilot}
   fallback: {algorithm: hpa, after: 1h}
+  concurrency: {mode: Observe, learner: law, min: 2, max: 100, initial: 5}
 `
 
 // bad are changes of fullText, with the texts of their refusals.
@@ -103,6 +104,19 @@ var bad = []struct{ name, old, replaced, want string }{
 	{"memory that is none", "memory: 4Gi", "memory: much", "spec.constraints.containers[0].maxAllowed.memory: Invalid value: \"much\""},
 	{"memory as a long text", "memory: 4Gi", "memory: \"" + strings.Repeat("1", 33) + "\"", "spec.constraints.containers[0].maxAllowed.memory: Too long"},
 	{"an unknown amount", "memory: 4Gi", "gpu: 1", "spec.constraints.containers[0].maxAllowed.gpu"},
+	{"a mode that changes limits", "mode: Observe", "mode: Apply", "spec.concurrency.mode: Unsupported value: \"Apply\": supported values: \"Observe\""},
+	{"an unknown learner", "learner: law", "learner: guess", "spec.concurrency.learner: Unsupported value: \"guess\""},
+	{"a limit of nothing", "min: 2, max: 100", "min: 0, max: 100", "spec.concurrency.min: Invalid value: 0"},
+	{"limits the wrong way round", "min: 2, max: 100", "min: 5, max: 4", "spec.concurrency.max: Invalid value: max is below min"},
+	{"a first limit outside", "initial: 5", "initial: 500", "spec.concurrency.initial: Invalid value: want min to max"},
+	{"gates that nobody measures", "    prometheus:\n      server: main\n      queries: {rate: a, latency: b, throughput: c, cpu: d, memory: e}\n", "", "spec.concurrency: Invalid value: gates are measured by Prometheus: metrics.prometheus is missing"},
+	{"capacity without gates", "algorithm: autopilot}\n  fallback: {algorithm: hpa, after: 1h}\n  concurrency: {mode: Observe, learner: law, min: 2, max: 100, initial: 5}\n", "algorithm: capacity}\n", "spec.recommender: Invalid value: this algorithm needs what gates measure: concurrency is missing"},
+	{
+		"capacity without a promised latency",
+		"    latency: {percentile: 99.9, target: 250ms}\n" + part("    throughput:", "  recommender:") + "  recommender: {name: ours, algorithm: autopilot}",
+		part("    throughput:", "  recommender:") + "  recommender: {name: ours, algorithm: capacity}",
+		"spec.recommender: Invalid value: the algorithm capacity needs slo.latency",
+	},
 	{"a recommender without a name", "name: ours", `name: ""`, "spec.recommender.name: Invalid value: \"\""},
 	{"a policy of a rule", "algorithm: autopilot", "algorithm: autopilot, policy: general", "spec.recommender.algorithm: Invalid value: a policy is for the algorithm learned"},
 	{"a policy without a name", "algorithm: autopilot", `algorithm: learned, policy: ""`, "spec.recommender.policy: Invalid value: \"\""},

@@ -77,6 +77,9 @@ type MultidimPodAutoscalerStatus struct {
 	// What became of the last change of the workload that the algorithm learned has seen.
 	// +optional
 	Retraining *RetrainingStatus `json:"retraining,omitempty"`
+	// What one pod can take, as it is learned.
+	// +optional
+	Concurrency *ConcurrencyStatus `json:"concurrency,omitempty"`
 	// The last change that was decided, for the updater and the admission webhook.
 	// +optional
 	Recommendation *Recommendation `json:"recommendation,omitempty"`
@@ -226,6 +229,38 @@ type Candidate struct {
 	Of string `json:"of"`
 	// +optional
 	OfDigest string `json:"ofDigest,omitempty"`
+}
+
+// ConcurrencyStatus says what one pod of the present size can take. Low and high bound the 95 %
+// interval.
+type ConcurrencyStatus struct {
+	// InForce is the limit that the gates have; 0 = any number, or not known.
+	// +optional
+	InForce int32 `json:"inForce,omitempty"`
+	// Windows of a minute that were learned from, of those that are remembered.
+	// +optional
+	Windows int32 `json:"windows,omitempty"`
+	// Limit of requests at once that a pod should have.
+	// +optional
+	Limit int32 `json:"limit,omitempty"`
+	// RatePerPod in requests per second within the SLO, with headroom.
+	// +optional
+	RatePerPod *resource.Quantity `json:"ratePerPod,omitempty"`
+	// Demand is the cpu time of a request, and Wait what it waits for others.
+	// +optional
+	Demand *DurationRange `json:"demand,omitempty"`
+	// +optional
+	Wait *DurationRange `json:"wait,omitempty"`
+	// Reason of the limit, or why there is none yet.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+}
+
+// DurationRange is an estimate and its 95 % interval.
+type DurationRange struct {
+	Value metav1.Duration `json:"value"`
+	Low   metav1.Duration `json:"low"`
+	High  metav1.Duration `json:"high"`
 }
 
 // Shadow is a recommendation that does not act.

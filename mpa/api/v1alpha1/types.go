@@ -49,6 +49,9 @@ type MultidimPodAutoscaler struct {
 // +kubebuilder:validation:XValidation:fieldPath=".metrics",rule="!has(self.slo) || has(self.metrics.prometheus)",message="an SLO is measured by Prometheus: metrics.prometheus is missing"
 // +kubebuilder:validation:XValidation:fieldPath=".metrics",rule="!has(self.slo) || !has(self.slo.latency) || (has(self.metrics.prometheus) && has(self.metrics.prometheus.queries.latency))",message="slo.latency needs metrics.prometheus.queries.latency"
 // +kubebuilder:validation:XValidation:fieldPath=".metrics",rule="!has(self.slo) || !has(self.slo.throughput) || (has(self.metrics.prometheus) && has(self.metrics.prometheus.queries.throughput))",message="slo.throughput needs metrics.prometheus.queries.throughput"
+// +kubebuilder:validation:XValidation:fieldPath=".concurrency",rule="!has(self.concurrency) || has(self.metrics.prometheus)",message="gates are measured by Prometheus: metrics.prometheus is missing"
+// +kubebuilder:validation:XValidation:fieldPath=".recommender",rule="!(self.recommender.algorithm in ['capacity', 'kpa', 'kpa-rps', 'kpa-10']) || has(self.concurrency)",message="this algorithm needs what gates measure: concurrency is missing"
+// +kubebuilder:validation:XValidation:fieldPath=".recommender",rule="self.recommender.algorithm != 'capacity' || (has(self.slo) && has(self.slo.latency))",message="the algorithm capacity needs slo.latency"
 type MultidimPodAutoscalerSpec struct {
 	// The workload: a Deployment or a StatefulSet of the same namespace.
 	// +required
@@ -83,6 +86,11 @@ type MultidimPodAutoscalerSpec struct {
 	// The algorithm that decides while the first one cannot.
 	// +optional
 	Fallback *Fallback `json:"fallback,omitempty"`
+
+	// How many requests a pod can take at once, and at what rate, is learned from what gates
+	// before the pods (sigma-gate) tell Prometheus. The status has it.
+	// +optional
+	Concurrency *Concurrency `json:"concurrency,omitempty"`
 }
 
 // TargetReference names the workload.
@@ -362,6 +370,40 @@ type Fallback struct {
 	// +kubebuilder:validation:Format=duration
 	// +kubebuilder:validation:XValidation:rule="self >= duration('0s') && self <= duration('1h')",message="want 0s to 1h"
 	After *metav1.Duration `json:"after,omitempty"`
+}
+
+// Concurrency says how what a pod can take is learned.
+//
+// +kubebuilder:validation:XValidation:fieldPath=".max",rule="self.min <= self.max",message="max is below min"
+// +kubebuilder:validation:XValidation:fieldPath=".initial",rule="self.min <= self.initial && self.initial <= self.max",message="want min to max"
+type Concurrency struct {
+	// Mode Observe: measures and says what a pod takes, and changes no limit.
+	// +optional
+	// +default="Observe"
+	// +kubebuilder:validation:Enum=Observe
+	Mode string `json:"mode,omitempty"`
+	// Learner that looks for the limit.
+	// +optional
+	// +default="law+walk"
+	// +kubebuilder:validation:Enum=law+walk;law;golden;ucb;gradient2;vegas;aimd;paper
+	Learner string `json:"learner,omitempty"`
+	// Min and Max bound the limit.
+	// +optional
+	// +default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	Min int32 `json:"min,omitempty"`
+	// +optional
+	// +default=310
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	Max int32 `json:"max,omitempty"`
+	// Initial is the limit that is said before anything was measured.
+	// +optional
+	// +default=10
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	Initial int32 `json:"initial,omitempty"`
 }
 
 // MultidimPodAutoscalerList is a list of autoscalers.
