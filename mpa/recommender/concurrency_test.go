@@ -113,3 +113,12 @@ func TestScalesByCapacity(t *testing.T) {
 	assert.Equal(t, "capacity", o.Status.Decision.Source)
 	assert.NotContains(t, strings.Join(o.Status.Decision.Guards, " "), "limit", "nothing takes one, so none is asked for")
 }
+
+// A status has no place for changes of the limit as long as no object lets one be changed.
+func TestNoLimitIsAskedFor(t *testing.T) {
+	o := web()
+	o.Spec.Concurrency = &v1alpha1.Concurrency{Mode: "Observe", Learner: "law", Min: 1, Max: 310, Initial: 10}
+	target, err := targetOf(o)
+	require.NoError(t, err)
+	assert.Zero(t, target.Limit)
+}
