@@ -39,6 +39,7 @@ type Trace struct {
 	Moving   bool      `json:"-"` // the replay may move items
 	Cluster  bool      `json:"-"` // of a real cluster
 	Zones    bool      `json:"-"` // all machines name a zone
+	Standing bool      `json:"-"` // no time passes, as in a snapshot: there is nothing to learn from
 	Forecast *Forecast `json:"-"` // nil = the trace has no forecast
 }
 

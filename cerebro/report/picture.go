@@ -83,6 +83,9 @@ func newPicture(comparisons []Comparison) *picture {
 	g.columns, g.limit, g.limitName = (max(most, limit)+g.every-1)/g.every, limit, name
 	p.Wide = g.columns > mostSideBySide
 	p.About += fmt.Sprintf(": a column is a machine, the fullest first, a colour is an app, grey is free. Heights are shares of the machine’s %s.", dimension)
+	if c.Trace.Mixed {
+		p.About += " Machines differ in size and cost: fewer of them may cost more."
+	}
 	if g.every > 1 {
 		p.About += fmt.Sprintf(" One machine in %d is drawn.", g.every)
 	}
@@ -170,10 +173,11 @@ type drawing struct {
 func (g *drawing) panel(i int, r *Result, id string, wide bool) panel {
 	l, machines := g.layouts[i], g.machines[i]
 	dim := l.Instance.Dimensions[g.dimension]
-	used, capacity := l.sums(g.dimension)
-	holding := 0
-	for _, m := range l.Machines {
-		holding += min(1, len(m.Items))
+	used, capacity, holding := 0., 0., 0
+	for i := range l.Machines {
+		if m := &l.Machines[i]; len(m.Items) > 0 {
+			used, capacity, holding = used+float64(l.used(m, g.dimension)), capacity+float64(l.capacity(m)[g.dimension]), holding+1
+		}
 	}
 	p := panel{ID: id, Name: plotName(r), Count: len(machines)}
 	p.Note = fmt.Sprintf("%d machines, %s %% of their %s used", holding, sheet.Figure(100*used/math.Max(1, capacity), 1, false), dim.Name)

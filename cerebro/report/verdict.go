@@ -28,6 +28,9 @@ func newVerdict(list []Comparison, paths []string) (v verdict) {
 		subject, free = free, nil
 	}
 	name := shortName(subject.Policy)
+	if e := subject.Exposure; e != "" && e != "held out" {
+		name += " (" + e + ")"
+	}
 	var parts []string
 	worth := 0 // of the policy against the free rule: it saves, costs more, or neither is proven
 	if free != nil {
@@ -39,10 +42,10 @@ func newVerdict(list []Comparison, paths []string) (v verdict) {
 		switch ends := intervalText(i); {
 		case i.Low > 0:
 			worth = 1
-			parts = append(parts, fmt.Sprintf("saves %s of the cost against %s%s", percentText(i.Mean), against, ends))
+			parts = append(parts, fmt.Sprintf("saves %s of the cost%s against %s%s", percentText(i.Mean), moneyText(list, subject, free, 1), against, ends))
 		case i.High < 0:
 			worth = -1
-			parts = append(parts, fmt.Sprintf("costs %s more than %s%s", percentText(-i.Mean), against, strings.Replace(ends, "95 %:", "95 %, saved:", 1)))
+			parts = append(parts, fmt.Sprintf("costs %s more%s than %s%s", percentText(-i.Mean), moneyText(list, subject, free, -1), against, strings.Replace(ends, "95 %:", "95 %, saved:", 1)))
 		case i.Low == i.High:
 			parts = append(parts, "costs as much as "+against)
 		default:
@@ -51,11 +54,11 @@ func newVerdict(list []Comparison, paths []string) (v verdict) {
 	}
 	if current != nil {
 		if i := savingPercent(list, subject.Policy, current.Policy); i != nil {
-			word := "less"
+			word, sign := "less", 1.
 			if i.Mean < 0 {
-				word = "more"
+				word, sign = "more", -1
 			}
-			parts = append(parts, fmt.Sprintf("%s %s than the present placement", percentText(math.Abs(i.Mean)), word))
+			parts = append(parts, fmt.Sprintf("%s %s%s than the present placement", percentText(math.Abs(i.Mean)), word, moneyText(list, subject, current, sign)))
 		}
 	}
 	if len(parts) == 0 {
@@ -70,21 +73,38 @@ func newVerdict(list []Comparison, paths []string) (v verdict) {
 	if len(list) > 1 {
 		v.Text = strings.TrimSuffix(v.Text, ".") + fmt.Sprintf(" (means over %d traces).", len(list))
 	}
-	v.Next, v.Command = next(paths, subject, free, worth)
+	v.Next, v.Command = next(list, paths, subject, free, worth)
 	return v
 }
 
 // Words are those of the command, for a page that breaks its line between them.
 func (v verdict) Words() []string { return strings.Split(v.Command, " ") }
 
+// moneyText is what a policy saves a month against another one, with a comma before it, or with sign -1 what it costs more;
+// "" where costs are no money, or there are several traces.
+func moneyText(list []Comparison, r, against *Result, sign float64) string {
+	if len(list) != 1 {
+		return ""
+	}
+	s := list[0].saving(r, against)
+	if s.Money == nil || !(sign*s.Money.Mean > 0) {
+		return ""
+	}
+	return fmt.Sprintf(", %s\u00a0%s a month,", sheet.Figure(sign*s.Money.Mean, 0, false), s.Currency)
+}
+
 // next is what to do about a verdict, and the command for it, which a shell in the same folder takes as it is.
-func next(paths []string, subject, free *Result, worth int) (text, command string) {
+func next(list []Comparison, paths []string, subject, free *Result, worth int) (text, command string) {
 	var traces strings.Builder
 	for _, path := range paths {
 		traces.WriteString(" --trace " + shellWord(path))
 	}
 	tune := "sigma tune" + traces.String() + " --out policy.yaml"
 	file := strings.HasSuffix(subject.Policy, ".yaml")
+	if slices.ContainsFunc(list, func(c Comparison) bool { return c.Trace.Standing }) && free != nil && !(worth > 0 && file) {
+		// A snapshot has no days to learn from.
+		return "Record a day to learn a policy from, and compare with what stands then:", "sigma snapshot --out day --watch 24h"
+	}
 	switch {
 	case worth > 0 && file:
 		return "Apply it; it begins in shadow, where it decides nothing:", "kubectl apply -f " + shellWord(subject.Policy)

@@ -259,6 +259,7 @@ func Describe(t *trace.Trace, r *cerebro.Replayer) (report.Trace, error) {
 	out.Mixed = slices.ContainsFunc(t.Instance.Machines, func(m binpack.MachineLine) bool { return m.Cost != t.Instance.Machines[0].Cost })
 	out.Currency, _ = t.Source["currency"].(string)
 	out.Seconds = seconds(t)
+	out.Standing = out.Seconds == 0
 	out.Cluster = t.Source["origin"] == "Kubernetes cluster"
 	out.Zones = !slices.ContainsFunc(t.Instance.Machines, func(m binpack.MachineLine) bool { return m.Zone == "" })
 	expected := make([]float64, len(t.Instance.Apps))

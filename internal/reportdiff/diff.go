@@ -67,7 +67,7 @@ const (
 	higher   = "higher"       // the interval is above 0
 	lower    = "lower"        // below 0
 	unproven = "not proven"   // the interval holds 0
-	single   = "one run each" // no interval
+	single   = "no interval" // fewer than two runs on a page
 	onlyA    = "only in A"
 	onlyB    = "only in B"
 	missing  = "undefined" // in a run

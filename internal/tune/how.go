@@ -40,9 +40,9 @@ func (out *Result) How() string {
 
 // places say where the configuration of a target goes.
 var places = map[Target]string{
-	KubeScheduler: "To use it, in the configuration of kube-scheduler:\n",
+	KubeScheduler: "To use it, in the configuration of kube-scheduler (it switches all other scores off, among them preferred affinity, soft spread and taints; see Export in docs/tune.md):\n",
 	EKS:           "To use it, as the cluster's kubeSchedulerConfig (the other scores of the default profile stay in force, which the replay does not know):\n",
-	AKS:           "To use it, apply this object, and name the profile in the schedulerName of pods:\n",
+	AKS:           "To use it, apply this object, and name the profile in the schedulerName of pods (it switches all other scores off for them, among them preferred affinity, soft spread and taints):\n",
 }
 
 func (out *Result) objectName() string {

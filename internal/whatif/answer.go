@@ -134,6 +134,7 @@ func Ask(ctx context.Context, t *trace.Trace, q *Question, o Options) (*Answer, 
 		if changed, then, err = o.lose(ctx, changed, then, a); err != nil {
 			return nil, err
 		}
+		a.Then = state(changed, then)
 	}
 	for app, n := range leftOut(changed, then) {
 		a.NotFit = append(a.NotFit, AppLeft{changed.Instance.Apps[app].Name, n})

@@ -1,6 +1,7 @@
 package whatif
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -117,8 +118,8 @@ func (q *Question) apply(t *trace.Trace) (*trace.Trace, error) {
 		return nil, err
 	}
 	if share > 0 {
-		for a, n := range s.items() {
-			s.arrive(int32(a), int64(math.Ceil(float64(n)*share/100-1e-9)))
+		for a, n := range more(s.items(), share) {
+			s.arrive(int32(a), n)
 		}
 	}
 	for _, text := range q.Apps {
@@ -151,6 +152,26 @@ func (q *Question) apply(t *trace.Trace) (*trace.Trace, error) {
 		return nil, fmt.Errorf("the trace would have %d items, more than %d", total, most)
 	}
 	return s.t, nil
+}
+
+// more are the items by app that make all of them grow by a share in percent: each app grows by the whole part of its own,
+// and those with the largest rest by one more, until all together have grown by the share, rounded, and by one at least.
+func more(items []int64, percent float64) []int64 {
+	out := make([]int64, len(items))
+	rest := make([]float64, len(items))
+	order := make([]int, len(items))
+	left := max(1, int64(math.Round(float64(sum(items))*percent/100)))
+	for a, n := range items {
+		own := float64(n) * percent / 100
+		out[a] = int64(own + 1e-9)
+		left -= out[a]
+		rest[a], order[a] = own-float64(out[a]), a
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(rest[b], rest[a]) })
+	for _, a := range order[:min(int64(len(order)), max(0, left))] {
+		out[a]++
+	}
+	return out
 }
 
 // list names some of what there is.
