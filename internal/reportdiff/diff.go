@@ -63,10 +63,10 @@ type Row struct {
 
 // What a row's change is.
 const (
-	same     = "same"         // in every run
-	higher   = "higher"       // the interval is above 0
-	lower    = "lower"        // below 0
-	unproven = "not proven"   // the interval holds 0
+	same     = "same"        // in every run
+	higher   = "higher"      // the interval is above 0
+	lower    = "lower"       // below 0
+	unproven = "not proven"  // the interval holds 0
 	single   = "no interval" // fewer than two runs on a page
 	onlyA    = "only in A"
 	onlyB    = "only in B"
