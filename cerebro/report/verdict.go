@@ -101,7 +101,7 @@ func next(list []Comparison, paths []string, subject, free *Result, worth int) (
 	}
 	tune := "sigma tune" + traces.String() + " --out policy.yaml"
 	file := strings.HasSuffix(subject.Policy, ".yaml")
-	if slices.ContainsFunc(list, func(c Comparison) bool { return c.Trace.Standing }) && free != nil && !(worth > 0 && file) {
+	if slices.ContainsFunc(list, func(c Comparison) bool { return c.Trace.Standing }) && free != nil && (worth <= 0 || !file) {
 		// A snapshot has no days to learn from.
 		return "Record a day to learn a policy from, and compare with what stands then:", "sigma snapshot --out day --watch 24h"
 	}
