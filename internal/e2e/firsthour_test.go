@@ -5,6 +5,7 @@ package e2e_test
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -43,6 +44,10 @@ func TestFirstHour(t *testing.T) {
 	page.run(t, "Minute 35: live", 1)
 	page.run(t, "Minute 35: live", 1)
 	require.Regexp(t, `(?m)^chosen +node-`, page.run(t, "Minute 45: why there?", 1))
+	within(t, "the history", func() (string, bool) { // nobody is as fast as this test
+		out := c.Kubectl(t, "", "get", "controllerrevisions", "-n", sigmaSystem, "-o", "name")
+		return out, strings.Count(out, "\n") >= 3
+	})
 	require.Regexp(t, `(?m)^3 .* live `, page.run(t, "Minute 45: why there?", 1))
 	require.Regexp(t, `general .* shadow `, page.run(t, "Minute 55: and back", 1))
 	require.Empty(t, page.blocks)
