@@ -89,7 +89,8 @@ func TestRebalanceAuto(t *testing.T) {
 }
 
 // halfFull makes nodes and pods and takes a quarter of the pods away, so that some moves free a node.
-// It returns how many pods stay.
+// The pods of a workload come one at a time and stand apart: of each, mode Auto moves but one. It
+// returns how many pods stay.
 func halfFull(t *testing.T, c *e2e.Cluster, ns string) (pods int) {
 	t.Helper()
 	var nodes []*v1.Node
@@ -99,9 +100,13 @@ func halfFull(t *testing.T, c *e2e.Cluster, ns string) (pods int) {
 	c.CreateNodes(t, nodes...)
 	const apps, replicas = 30, 4
 	for i := range apps {
-		c.CreateDeployment(t, e2e.Deployment(ns, fmt.Sprintf("app-%02d", i), replicas, fmt.Sprintf("%dm", 800+100*(i%3)), "256Mi"))
+		c.CreateDeployment(t, e2e.Deployment(ns, fmt.Sprintf("app-%02d", i), 1, fmt.Sprintf("%dm", 800+100*(i%3)), "256Mi"))
 	}
-	c.WaitRunning(t, ns, apps*replicas)
+	c.WaitRunning(t, ns, apps)
+	for n := 2; n <= replicas; n++ {
+		c.Kubectl(t, "", "scale", "-n", ns, "deployment", "--all", fmt.Sprintf("--replicas=%d", n))
+		c.WaitRunning(t, ns, apps*n)
+	}
 	pods = apps * replicas
 	for i := range apps { // holes
 		if i%2 == 0 {
