@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sort"
 	"strconv"
+	"strings"
 )
 
 // A Point of a distribution: the share of flows that have at most so many bytes.
@@ -278,4 +279,22 @@ func (s *Sizes) Scaled(factor float64) *Sizes {
 		c.points[i].Size *= factor
 	}
 	return c
+}
+
+// Write writes a file that ParseSizes reads as the same distribution, with lines of comment before it.
+func (s *Sizes) Write(w io.Writer, comments ...string) error {
+	for _, c := range comments {
+		if _, err := fmt.Fprintf(w, "# %s\n", strings.ReplaceAll(c, "\n", " ")); err != nil {
+			return err
+		}
+	}
+	if _, err := fmt.Fprintln(w, "size_bytes,cdf"); err != nil {
+		return err
+	}
+	for _, p := range s.points {
+		if _, err := fmt.Fprintf(w, "%s,%s\n", strconv.FormatFloat(p.Size, 'g', -1, 64), strconv.FormatFloat(p.CDF, 'g', -1, 64)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -2,8 +2,10 @@ package tune
 
 import (
 	"context"
+	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -111,4 +113,56 @@ func TestThresholdsOfNumbers(t *testing.T) {
 		require.NoError(t, thresholds(x).Validate(), x)
 	}
 	require.Equal(t, flow.Thresholds{1230}, thresholds([]float64{7.1164})) // e^7.1164 = 1232
+}
+
+// Decisions on a window of sizes: bands where there were none, then nothing better, and after a change of the
+// sizes other bands, whatever the step.
+func TestDecisions(t *testing.T) {
+	s := heavy(t)
+	var w flow.Window
+	fill := func(s *flow.Sizes, n int, seed uint64) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		for range n {
+			_, err := w.Add(max(1, s.Quantile(rng.Float64())))
+			require.NoError(t, err)
+		}
+	}
+	fill(s, 3000, 1)
+	d := flow.Decider{Bands: 4, Tuner: Tuner{}}
+	now := time.Unix(0, 0)
+	first, err := d.Decide(now, &w, .8)
+	require.NoError(t, err)
+	require.False(t, first.Hold, first.Reason)
+	require.InDelta(t, 2, first.Present, 1e-12, "no bands are fair sharing")
+	held := NewProblem(s, .8, 100_000, 77, nil)
+	found, _, err := held.Search(t.Context(), Search{Bands: 4, Budget: 200, Seed: 3})
+	require.NoError(t, err)
+	require.Less(t, held.Value(first.Thresholds), held.Value(found)*1.04, "near to the best that these arrivals have")
+
+	second, err := d.Decide(now.Add(time.Minute), &w, .8)
+	require.NoError(t, err)
+	require.True(t, second.Hold, second.Reason)
+	require.Equal(t, first.Thresholds, second.Thresholds)
+
+	// Sizes a hundred times smaller: all thresholds are far too large.
+	small := s.Scaled(.01)
+	fill(small, 500, 2)
+	require.Equal(t, 1, w.Changes())
+	third, err := d.Decide(now.Add(2*time.Minute), &w, .8)
+	require.NoError(t, err)
+	require.False(t, third.Hold, third.Reason)
+	require.Contains(t, third.Reason, "the sizes have changed")
+	require.Less(t, third.Thresholds[0], first.Thresholds[0]/flow.MostStep)
+}
+
+func TestTunerIsReproducible(t *testing.T) {
+	s := heavy(t)
+	one, err := Tuner{}.Propose(s, .8, 4, nil, 5)
+	require.NoError(t, err)
+	again, err := Tuner{}.Propose(s, .8, 4, nil, 5)
+	require.NoError(t, err)
+	require.Equal(t, one, again)
+	values := Tuner{}.Values(s, .8, 5, nil, one)
+	require.Equal(t, values, Tuner{}.Values(s, .8, 5, nil, one))
+	require.NotEqual(t, NewProblem(s, .8, DefaultArrivals, 5, nil).Value(one), values[1], "other arrivals judge")
 }
