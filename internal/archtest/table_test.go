@@ -78,6 +78,9 @@ var table = []row{
 	{"flow/sim", []string{"flow"}},
 	{"flow/tune", []string{"flow", "flow/sim", "swarm"}},
 	{"flow/report", []string{"flow", "flow/sim", "internal/sheet/..."}},
+	{"flow/observe", []string{"flow", "flow/sim", "flow/tune"}},
+	{"flow/node", []string{"flow"}},
+	{"flow/node/nodetest", nil},
 
 	{"internal/train/...", []string{"binpack/...", "swarm", "cerebro/...", "benchdata/generate", "internal/train/...", "internal/durable"}},
 	{"internal/tune", []string{"binpack/...", "cerebro/...", "internal/train", "internal/compare", "internal/export", "internal/sheet"}},
@@ -165,6 +168,12 @@ var laws = []law{
 		in:        []string{"flow/..."},
 		tests:     true,
 		forbidden: []string{"k8s.io/...", "sigs.k8s.io/..."},
+	},
+	{
+		text:      "only flow/node and its program know BPF and netlink",
+		in:        []string{"..."},
+		except:    []string{"flow/node/...", "cmd/sigma-flow"},
+		forbidden: []string{"github.com/cilium/ebpf/...", "github.com/vishvananda/netlink/...", "github.com/vishvananda/netns/..."},
 	},
 	{
 		text:      "swarm does not know cerebro",

@@ -1,0 +1,347 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/golang/glog"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sigma-scheduler/sigma/flow"
+	"github.com/sigma-scheduler/sigma/flow/node"
+	"github.com/sigma-scheduler/sigma/flow/observe"
+	"github.com/sigma-scheduler/sigma/flow/tune"
+	"github.com/sigma-scheduler/sigma/internal/durable"
+	"github.com/sigma-scheduler/sigma/internal/serve"
+)
+
+const (
+	defaultBind = "127.0.0.1:9907"
+	reportFile  = "report.json"
+	// looked is how often pods may come and go, and silent flows end.
+	looked = time.Second
+	// leastSizes are what a file of sizes needs.
+	leastSizes = 30
+)
+
+var errMissing = errors.New("this machine lacks what the agent needs")
+
+type options struct {
+	observe      bool
+	interfaces   []string
+	uplink, rate string
+	bands        int
+	node         node.Options
+	every        time.Duration
+	out          string
+	bind         string
+	kubeconfig   string
+	pages        serve.Pages
+}
+
+func (o *options) addFlags(flags *pflag.FlagSet) {
+	flags.BoolVar(&o.observe, "observe", false, "read only; there is no other mode yet")
+	flags.StringSliceVar(&o.interfaces, "interface", nil, "interfaces to watch, NAME, NAME/ingress or NAME/egress; empty: the host's ends of all pods' veth pairs, also of pods to come")
+	flags.StringVar(&o.uplink, "uplink", "", "interface whose load counts; empty: that of the default route")
+	flags.StringVar(&o.rate, "rate", "", "bits per second of the uplink, such as 10G; empty: what it says itself")
+	flags.IntVar(&o.bands, "bands", tune.DefaultBands, "bands that are proposed")
+	flags.DurationVar(&o.node.Gap, "gap", node.DefaultGap, "a flow that was silent for so long has ended")
+	flags.IntVar(&o.node.Flows, "flows", node.DefaultFlows, "flows at a time; beyond, the oldest make room")
+	flags.IntVar(&o.node.Ring, "ring-bytes", node.DefaultRing, "bytes of the buffer between kernel and agent, a power of two")
+	flags.DurationVar(&o.every, "every", time.Minute, "how often it says what bands would give")
+	flags.StringVar(&o.out, "out", "", "folder for report and sizes, which is made; empty: none")
+	flags.StringVar(&o.bind, "metrics-bind-address", defaultBind, "address of /metrics, /report, /healthz and /readyz")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file, to ask who may read metrics; empty: the pod's service account")
+	o.pages.AddFlags(flags)
+	plain := flags.Lookup("metrics-plain-http")
+	o.pages.Plain, plain.DefValue = true, "true"
+}
+
+func (o *options) check() (rate float64, err error) {
+	switch {
+	case !o.observe:
+		return 0, errors.New("say --observe: there is no other mode yet")
+	case o.every < time.Second:
+		return 0, fmt.Errorf("--every %v: want at least 1s", o.every)
+	case o.node.Gap < time.Millisecond:
+		return 0, fmt.Errorf("--gap %v: want at least 1ms", o.node.Gap)
+	case o.node.Flows < 1:
+		return 0, fmt.Errorf("--flows %d: want at least 1", o.node.Flows)
+	case o.node.Ring < os.Getpagesize() || o.node.Ring&(o.node.Ring-1) != 0:
+		return 0, fmt.Errorf("--ring-bytes %d: want a power of two from %d on", o.node.Ring, os.Getpagesize())
+	case o.bands < 2 || o.bands > flow.MostBands:
+		return 0, fmt.Errorf("--bands %d: want 2 to %d", o.bands, flow.MostBands)
+	}
+	if o.rate != "" {
+		if rate, err = flow.ParseAmount(o.rate); err != nil {
+			return 0, fmt.Errorf("--rate %w", err)
+		}
+	}
+	return rate, o.pages.Validate("--metrics-bind-address", o.bind)
+}
+
+// run observes until ctx ends.
+func (o *options) run(ctx context.Context) error {
+	rate, err := o.check()
+	if err != nil {
+		return err
+	}
+	if err := node.Missing(node.Probe()); err != nil {
+		return fmt.Errorf("nothing is observed: %w", err)
+	}
+	uplink, err := node.FindUplink(o.uplink)
+	if err != nil {
+		return fmt.Errorf("--uplink: %w", err)
+	}
+	if rate == 0 {
+		rate = uplink.Rate
+	}
+	a := &agent{options: o, uplink: uplink.Name, written: map[string]bool{}}
+	if a.watcher, err = observe.NewWatcher(rate, uplink.Queue, o.bands); err != nil {
+		return err
+	}
+	if o.out != "" {
+		if err := os.MkdirAll(o.out, 0o755); err != nil {
+			return fmt.Errorf("--out: %w", err)
+		}
+	}
+	if a.observer, err = node.Open(o.node); err != nil {
+		return err
+	}
+	if err := a.watch(); err != nil {
+		return errors.Join(err, a.observer.Close())
+	}
+	glog.Infof("watching %d interfaces, uplink %s of %.4g bit/s; nothing is changed", a.observer.Watched(), a.uplink, rate)
+	all, ctx := errgroup.WithContext(ctx)
+	records := make(chan flow.Record, 4096)
+	all.Go(func() error {
+		defer close(records)
+		for {
+			r, err := a.observer.Read()
+			if errors.Is(err, os.ErrClosed) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			records <- r
+		}
+	})
+	all.Go(func() error { return a.loop(ctx, records) })
+	all.Go(func() error { return a.serve(ctx) })
+	return all.Wait()
+}
+
+// An agent's loop alone changes it; what others read is in last and evicted.
+type agent struct {
+	*options
+	uplink   string
+	observer *node.Observer
+	watcher  *observe.Watcher
+	last     atomic.Pointer[observe.Report]
+	evicted  atomic.Uint64
+	written  map[string]bool // files of sizes
+	trouble  string          // of interfaces, that was told
+}
+
+func (a *agent) loop(ctx context.Context, records <-chan flow.Record) error {
+	look, tell := time.NewTicker(looked), time.NewTicker(a.every)
+	defer look.Stop()
+	defer tell.Stop()
+	a.look(time.Now())
+	for {
+		select {
+		case <-ctx.Done():
+			err := a.observer.Finish()
+			for r := range records {
+				a.watcher.Add(time.Now(), r)
+			}
+			a.look(time.Now())
+			return errors.Join(err, a.tell(time.Now()), a.observer.Close())
+		case r, ok := <-records:
+			if !ok {
+				return a.observer.Close() // the reader has failed
+			}
+			a.watcher.Add(time.Now(), r)
+		case now := <-look.C:
+			if err := a.watch(); err != nil {
+				a.complain(err)
+			} else {
+				a.trouble = ""
+			}
+			a.look(now)
+		case now := <-tell.C:
+			if err := a.tell(now); err != nil {
+				glog.Errorf("cannot report: %v", err)
+			}
+		}
+	}
+}
+
+// complain logs a trouble once.
+func (a *agent) complain(err error) {
+	if text := err.Error(); text != a.trouble {
+		a.trouble = text
+		glog.Warningf("interfaces: %v", err)
+	}
+}
+
+// watch follows the interfaces that come and go.
+func (a *agent) watch() error {
+	list, err := node.Interfaces(a.interfaces)
+	if err != nil {
+		return err
+	}
+	return a.observer.Watch(list)
+}
+
+// look takes the flows that fell silent, and the uplink's counter.
+func (a *agent) look(now time.Time) {
+	ended, evicted, err := a.observer.Sweep()
+	if err != nil {
+		a.complain(err)
+	}
+	for _, r := range ended {
+		a.watcher.Add(now, r)
+	}
+	a.evicted.Store(max(a.evicted.Load(), evicted))
+	uplink, err := node.FindUplink(a.uplink)
+	if err != nil {
+		a.complain(err)
+		return
+	}
+	a.watcher.Uplink(now, uplink.Sent)
+}
+
+// tell makes a report, and says it in the log, to readers and in files.
+func (a *agent) tell(now time.Time) error {
+	r, err := a.watcher.Report(now, a.uplink)
+	if err != nil {
+		return err
+	}
+	if r.Health, err = a.health(); err != nil {
+		return err
+	}
+	a.last.Store(r)
+	glog.Info(r.Sentence())
+	if a.out == "" {
+		return nil
+	}
+	if err := a.writeSizes(r); err != nil {
+		return err
+	}
+	return durable.WriteFile(filepath.Join(a.out, reportFile), func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(r)
+	})
+}
+
+func (a *agent) health() (*observe.Health, error) {
+	counts, err := a.observer.Counts()
+	if err != nil {
+		return nil, err
+	}
+	seen, counted, err := a.observer.Health()
+	if err != nil {
+		return nil, err
+	}
+	h := &observe.Health{Interfaces: a.observer.Watched(), Lost: counts.Lost, Evicted: a.evicted.Load(), Unkept: counts.Unkept, Unparsed: counts.Cut + counts.Fragments}
+	if counted > 0 {
+		share := float64(seen) / float64(counted)
+		h.Seen = &share
+	}
+	return h, nil
+}
+
+// writeSizes writes a file for the node and each port, and takes away those of ports that are gone.
+func (a *agent) writeSizes(r *observe.Report) error {
+	present := map[string]bool{}
+	for key, sizes := range a.watcher.Sizes(leastSizes) {
+		name, of := "sizes.csv", "the node"
+		if key != (observe.Key{}) {
+			name, of = "sizes-"+key.String()+".csv", key.String()
+		}
+		present[name] = true
+		if err := durable.WriteFile(filepath.Join(a.out, name), func(w io.Writer) error {
+			return sizes.Write(w, fmt.Sprintf("flows of %s up to %s, seen by sigma-flow agent", of, r.At.UTC().Format(time.RFC3339)))
+		}); err != nil {
+			return err
+		}
+	}
+	for name := range a.written {
+		if present[name] {
+			continue
+		}
+		if err := os.Remove(filepath.Join(a.out, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	a.written = present
+	return nil
+}
+
+// serve answers until ctx ends.
+func (a *agent) serve(ctx context.Context) error {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(&collector{a}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	var config *rest.Config
+	if !a.pages.Plain {
+		var err error
+		if config, err = clientcmd.BuildConfigFromFlags("", a.kubeconfig); err != nil {
+			return err
+		}
+	}
+	mux := http.NewServeMux()
+	for path, page := range map[string]http.Handler{
+		"GET /metrics": promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
+		"GET /report":  http.HandlerFunc(a.answer),
+	} {
+		guarded, err := a.pages.Metrics(config, page)
+		if err != nil {
+			return err
+		}
+		mux.Handle(path, guarded)
+	}
+	mux.Handle("GET /healthz", serve.Health(func(context.Context) error { return nil }))
+	mux.Handle("GET /readyz", serve.Health(func(context.Context) error {
+		if a.last.Load() == nil {
+			return errors.New("it has not reported yet")
+		}
+		return nil
+	}))
+	server, err := a.pages.Server(a.bind, mux)
+	if err != nil {
+		return err
+	}
+	return server.Start(ctx)
+}
+
+func (a *agent) answer(w http.ResponseWriter, _ *http.Request) {
+	r := a.last.Load()
+	if r == nil {
+		http.Error(w, "it has not reported yet", http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	if err := e.Encode(r); err != nil {
+		glog.Warningf("/report: %v", err)
+	}
+}

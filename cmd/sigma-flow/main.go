@@ -1,0 +1,183 @@
+// Command sigma-flow watches the flows of a node, and says what they would gain from bands.
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/golang/glog"
+	"github.com/spf13/cobra"
+
+	"github.com/sigma-scheduler/sigma/flow"
+	"github.com/sigma-scheduler/sigma/flow/node"
+	"github.com/sigma-scheduler/sigma/flow/observe"
+)
+
+// version is set by the linker: -ldflags '-X main.version=…'.
+var version string
+
+func main() { os.Exit(start()) }
+
+func start() int {
+	_ = flag.Set("logtostderr", "true")
+	defer glog.Flush()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := command().ExecuteContext(ctx); err != nil {
+		glog.Errorf("sigma-flow: %v", err)
+		return 1
+	}
+	return 0
+}
+
+func command() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "sigma-flow",
+		Short:         "Watches the flows of a node, and says what they would gain from bands",
+		Version:       cmp.Or(version, "unknown"),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(agentCommand(), reportCommand(), checkCommand())
+	return root
+}
+
+func agentCommand() *cobra.Command {
+	o := &options{}
+	cmd := &cobra.Command{
+		Use:   "agent --observe",
+		Short: "Watch this node's flows; reads only",
+		Long: `Agent counts the flows that this node's pods send, by an eBPF program at the host's end of
+each pod's veth pair. It reads packets and changes none; there is no queueing discipline, and
+nothing is left behind when it ends, however it ends.
+
+Each minute it says in the log, in metrics, at /report and in --out how long short flows wait,
+and how long they would in bands. The files sizes*.csv in --out are for
+sigma flow simulate --sizes.`,
+		Example: `  sigma-flow agent --observe
+  sigma-flow agent --observe --interface eth0 --uplink eth0 --rate 10G --out /var/lib/sigma-flow`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	o.addFlags(cmd.Flags())
+	return cmd
+}
+
+func reportCommand() *cobra.Command {
+	format := ""
+	cmd := &cobra.Command{
+		Use:   "report [URL or folder]",
+		Short: "Print what an agent said last",
+		Long: `Report prints what an agent on this node said last, what another says at a URL, or what one
+wrote to a folder (agent --out).`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			from := "http://" + defaultBind + "/report"
+			if len(args) == 1 {
+				from = args[0]
+			}
+			text, err := fetch(cmd.Context(), from)
+			if err != nil {
+				return err
+			}
+			switch format {
+			case "json":
+				_, err = cmd.OutOrStdout().Write(text)
+				return err
+			case "table":
+				var r observe.Report
+				if err := json.Unmarshal(text, &r); err != nil {
+					return fmt.Errorf("%s: %w", from, err)
+				}
+				return r.Text(cmd.OutOrStdout())
+			}
+			return fmt.Errorf("--format %q: want table or json", format)
+		},
+	}
+	cmd.Flags().StringVar(&format, "format", "table", "table or json")
+	return cmd
+}
+
+// mostReport is more than a report has.
+const mostReport = 4 << 20
+
+func fetch(ctx context.Context, from string) ([]byte, error) {
+	if !strings.Contains(from, "://") {
+		return os.ReadFile(filepath.Join(from, reportFile))
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, from, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }() // only read
+	text, err := io.ReadAll(io.LimitReader(response.Body, mostReport))
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", from, response.Status, strings.TrimSpace(string(text)))
+	}
+	return text, err
+}
+
+func checkCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check",
+		Short: "Print what this machine lacks for the agent",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return check(cmd.OutOrStdout()) },
+	}
+}
+
+// check prints what there is, and fails where the agent would not run.
+func check(out io.Writer) error {
+	needs := node.Probe()
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, n := range needs {
+		switch {
+		case n.Err == nil:
+			fmt.Fprintf(t, "there\t%s\n", n.Name)
+		case n.Required:
+			fmt.Fprintf(t, "MISSING\t%s: %v\n", n.Name, n.Err)
+		default:
+			fmt.Fprintf(t, "missing\t%s, not needed to observe: %v\n", n.Name, n.Err)
+		}
+	}
+	if list, err := node.Interfaces(nil); err != nil {
+		fmt.Fprintf(t, "missing\tinterfaces: %v\n", err)
+	} else if len(list) == 0 {
+		fmt.Fprintf(t, "missing\tveth pairs of pods: there are none now; name others with --interface\n")
+	} else {
+		fmt.Fprintf(t, "there\t%d veth pairs of pods\n", len(list))
+	}
+	switch u, err := node.FindUplink(""); {
+	case err != nil:
+		fmt.Fprintf(t, "missing\tuplink: %v; name it with --uplink\n", err)
+	case u.Rate == 0:
+		fmt.Fprintf(t, "missing\trate of the uplink %s: it does not say; give it with --rate\n", u.Name)
+	default:
+		fmt.Fprintf(t, "there\tuplink %s of %sbit/s\n", u.Name, flow.FormatAmount(u.Rate))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if node.Missing(needs) != nil {
+		return errMissing
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"strconv"
+
+	"github.com/golang/glog"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sigma-scheduler/sigma/flow"
+	"github.com/sigma-scheduler/sigma/flow/observe"
+)
+
+// A collector gives the program's counters as they are, and the rest as of the last report.
+type collector struct{ agent *agent }
+
+var portLabels = []string{"interface", "protocol", "port", "side"}
+
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("sigma_flow_"+name, help, labels, nil)
+}
+
+var (
+	descOpened     = describe("opened_total", "Flows that began.")
+	descLost       = describe("records_lost_total", "Records of flows that found the ring buffer full.")
+	descEvicted    = describe("evicted_total", "Flows, the oldest, that made room for others and were not told of.")
+	descPackets    = describe("packets_without_flow_total", "Packets that are counted for no flow.", "why")
+	descSeen       = describe("packets_seen_ratio", "Packets that the program saw over those that the interfaces counted; below .99 it is not attached everywhere.")
+	descInterfaces = describe("interfaces", "Interfaces that are watched.")
+	descLoad       = describe("uplink_load_ratio", "Load of the uplink over up to ten minutes.")
+	descSent       = describe("uplink_sent_bits_per_second", "What the uplink sent over up to ten minutes.")
+	descWait       = describe("short_wait_seconds", "Simulated wait of flows up to 100 kB at this load: fair sharing, a common queue (within a factor of two), bands.", "order")
+	descThreshold  = describe("proposed_threshold_bytes", "Bytes after which a flow would leave a band; nothing is applied.", "band")
+	descWindow     = describe("window_sizes", "Sizes in the node's window.")
+	descChanges    = describe("window_changes_total", "How often the distribution of sizes changed.")
+	descRunning    = describe("running_elephants", "Flows of 10 MB and more that are running.")
+
+	descFlows     = describe("port_flows_total", "Flows that ended.", portLabels...)
+	descBytes     = describe("port_bytes_total", "Their bytes.", portLabels...)
+	descElephants = describe("port_elephants_total", "Flows that reached 10 MB.", portLabels...)
+	descSize      = describe("port_size_bytes", "Sizes in the port's window.", append([]string{"quantile"}, portLabels...)...)
+	descError     = describe("port_size_log_error", "Deviation of the log of the size around an estimate from flows before.", append([]string{"by"}, portLabels...)...)
+)
+
+// Describe sends all of them.
+func (c *collector) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		descOpened, descLost, descEvicted, descPackets, descSeen, descInterfaces, descLoad, descSent, descWait, descThreshold, descWindow, descChanges,
+		descRunning, descFlows, descBytes, descElephants, descSize, descError,
+	} {
+		to <- d
+	}
+}
+
+// Collect sends what there is.
+func (c *collector) Collect(to chan<- prometheus.Metric) {
+	send := func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, kind, v, labels...)
+	}
+	const total, gauge = prometheus.CounterValue, prometheus.GaugeValue
+	maybe := func(d *prometheus.Desc, v *float64, labels ...string) {
+		if v != nil {
+			send(d, gauge, *v, labels...)
+		}
+	}
+	counts, err := c.agent.observer.Counts()
+	if err != nil { // it is closed
+		glog.V(1).Infof("no counters: %v", err)
+		return
+	}
+	send(descOpened, total, float64(counts.Opened))
+	send(descLost, total, float64(counts.Lost))
+	send(descEvicted, total, float64(c.agent.evicted.Load()))
+	for why, n := range map[string]uint64{"other protocol": counts.Other, "cut": counts.Cut, "later fragment": counts.Fragments, "no room": counts.Unkept} {
+		send(descPackets, total, float64(n), why)
+	}
+	if h, err := c.agent.health(); err == nil {
+		maybe(descSeen, h.Seen)
+		send(descInterfaces, gauge, float64(h.Interfaces))
+	}
+	r := c.agent.last.Load()
+	if r == nil {
+		return
+	}
+	maybe(descLoad, r.Load)
+	maybe(descSent, r.Sent)
+	send(descWindow, gauge, float64(r.Window))
+	send(descChanges, total, float64(r.Changes))
+	send(descRunning, gauge, float64(r.Running))
+	if r.Waits != nil {
+		send(descWait, gauge, r.Waits.ShortFair, "fair")
+		send(descWait, gauge, r.Waits.ShortCommon, "common")
+		maybe(descWait, r.Waits.ShortBands, "bands")
+	}
+	if t, err := flow.ParseThresholds(r.Thresholds); err == nil {
+		for i, v := range t {
+			send(descThreshold, gauge, float64(v), strconv.Itoa(i))
+		}
+	}
+	for _, p := range r.Ports {
+		labels := keyLabels(p.Key)
+		send(descFlows, total, float64(p.Flows), labels...)
+		send(descBytes, total, float64(p.Bytes), labels...)
+		send(descElephants, total, float64(p.Elephants), labels...)
+		if p.Window > 0 {
+			send(descSize, gauge, p.Median, append([]string{"0.5"}, labels...)...)
+			send(descSize, gauge, p.P99, append([]string{"0.99"}, labels...)...)
+		}
+		maybe(descError, p.SigmaNode, append([]string{"node"}, labels...)...)
+		maybe(descError, p.SigmaPort, append([]string{"port"}, labels...)...)
+		maybe(descError, p.SigmaPeer, append([]string{"peer"}, labels...)...)
+	}
+}
+
+func keyLabels(k observe.Key) []string {
+	return []string{k.Interface, k.Protocol, strconv.Itoa(int(k.Port)), k.Side}
+}

@@ -1,0 +1,11 @@
+// Package node watches the flows of a Linux node by an eBPF program at TCX: the only place with BPF and netlink.
+//
+// The program (observe.c) reads packets and changes none. It counts the payload of each flow, which is one direction
+// of a connection, by interface, addresses, ports and protocol. [Observer] loads it, attaches it to interfaces, and
+// returns records of flows. Its links to interfaces end with the process: nothing of it outlives the process, however that ends.
+//
+// What the map of flows cannot hold, the oldest first, and records that find the ring buffer full are counted.
+// [Probe] says what a machine lacks.
+//
+// The object file is made by `go generate` with clang 14 and committed with its bindings; a test makes it again.
+package node
