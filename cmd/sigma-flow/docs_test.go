@@ -22,9 +22,8 @@ func readText(t *testing.T, path string) string {
 
 // The DaemonSet starts the agent as it is, with the two capabilities and nothing more.
 func TestDaemonSet(t *testing.T) {
-	_, text, _ := strings.Cut(readText(t, "../../docs/examples/flows/daemonset.yaml"), "\n---\n")
 	var set appsv1.DaemonSet
-	require.NoError(t, yaml.UnmarshalStrict([]byte(text), &set))
+	require.NoError(t, yaml.UnmarshalStrict([]byte(readText(t, "../../manifests/flows/daemonset.yaml")), &set))
 	pod := set.Spec.Template.Spec
 	require.True(t, pod.HostNetwork)
 	require.False(t, *pod.AutomountServiceAccountToken)

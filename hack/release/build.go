@@ -10,9 +10,8 @@ import (
 	"strings"
 )
 
-// programs are what a release has images of. sigma-records is for those who work on Sigma, and sigma-flow only
-// observes yet: who wants it builds it.
-var programs = []string{"sigma", "sigma-scheduler", "sigma-extender", "sigma-mpa", "sigma-pilot", "sigma-gate"}
+// programs are what a release has images of. sigma-records is for those who work on Sigma.
+var programs = []string{"sigma", "sigma-scheduler", "sigma-extender", "sigma-mpa", "sigma-pilot", "sigma-gate", "sigma-flow"}
 
 // source is a checkout and what is built of it.
 type source struct {
