@@ -55,7 +55,7 @@ type options struct {
 }
 
 func (o *options) addFlags(flags *pflag.FlagSet) {
-	flags.BoolVar(&o.observe, "observe", false, "read only; there is no other mode yet")
+	flags.BoolVar(&o.observe, "observe", false, "read only; to change something is for sigma-flow order")
 	flags.StringSliceVar(&o.interfaces, "interface", nil, "interfaces to watch, NAME, NAME/ingress or NAME/egress; empty: the host's ends of all pods' veth pairs, also of pods to come")
 	flags.StringVar(&o.uplink, "uplink", "", "interface whose load counts; empty: that of the default route")
 	flags.StringVar(&o.rate, "rate", "", "bits per second of the uplink, such as 10G; empty: what it says itself")
@@ -75,7 +75,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 func (o *options) check() (rate float64, err error) {
 	switch {
 	case !o.observe:
-		return 0, errors.New("say --observe: there is no other mode yet")
+		return 0, errors.New("say --observe: an agent only reads. To change something is for sigma-flow order")
 	case o.every < time.Second:
 		return 0, fmt.Errorf("--every %v: want at least 1s", o.every)
 	case o.node.Gap < time.Millisecond:

@@ -1,4 +1,4 @@
-// Command sigma-flow watches the flows of a node, and says what they would gain from bands.
+// Command sigma-flow watches the flows of a node, says what they would gain from bands, and orders them.
 package main
 
 import (
@@ -45,12 +45,12 @@ func start() int {
 func command() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "sigma-flow",
-		Short:         "Watches the flows of a node, and says what they would gain from bands",
+		Short:         "Watches the flows of a node, and sends short ones first",
 		Version:       cmp.Or(version, "unknown"),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(agentCommand(), reportCommand(), checkCommand())
+	root.AddCommand(agentCommand(), reportCommand(), orderCommand(), checkCommand())
 	return root
 }
 

@@ -13,12 +13,14 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 )
 
 // A Testbed is two pods, a node that forwards for them, and a peer behind its uplink, each a network namespace.
@@ -153,30 +155,50 @@ func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
 // Exchange sends bytes to a server and gets bytes back. It returns the client's address.
 func Exchange(ns netns.NsHandle, server string, send, get int64) (netip.AddrPort, error) {
+	from, _, err := exchange(ns, &net.Dialer{Timeout: 5 * time.Second}, server, send, get, 20*time.Second)
+	return from, err
+}
+
+// Timed sends bytes to a server with cubic, and returns the time from the beginning of the connection to its answer
+// of one byte, which comes when all have arrived.
+func Timed(ns netns.NsHandle, server string, send int64) (time.Duration, error) {
+	cubic := func(_, _ string, c syscall.RawConn) error {
+		var err error
+		return errors.Join(c.Control(func(fd uintptr) {
+			err = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, "cubic")
+		}), err)
+	}
+	_, took, err := exchange(ns, &net.Dialer{Timeout: time.Minute, Control: cubic}, server, send, 1, 5*time.Minute)
+	return took, err
+}
+
+func exchange(ns netns.NsHandle, dialer *net.Dialer, server string, send, get int64, limit time.Duration) (from netip.AddrPort, took time.Duration, err error) {
 	var c net.Conn
+	var begin time.Time
 	if err := Within(ns, func() (err error) {
-		c, err = (&net.Dialer{Timeout: 5 * time.Second}).Dial("tcp", server)
+		begin = time.Now()
+		c, err = dialer.Dial("tcp", server)
 		return err
 	}); err != nil {
-		return netip.AddrPort{}, err
+		return netip.AddrPort{}, 0, err
 	}
 	defer func() { _ = c.Close() }() // both ends have been closed by then
 	local := c.LocalAddr().(*net.TCPAddr).AddrPort()
-	late := time.AfterFunc(20*time.Second, func() { _ = c.Close() })
+	late := time.AfterFunc(limit, func() { _ = c.Close() })
 	defer late.Stop()
 	if _, err := c.Write(binary.BigEndian.AppendUint64(nil, uint64(get))); err != nil {
-		return local, err
+		return local, 0, err
 	}
 	if _, err := io.CopyN(c, zeros{}, send-8); err != nil {
-		return local, err
+		return local, 0, err
 	}
 	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
-		return local, err
+		return local, 0, err
 	}
 	if n, err := io.Copy(io.Discard, c); err != nil || n != get {
-		return local, fmt.Errorf("got %d bytes of %d: %w", n, get, err)
+		return local, 0, fmt.Errorf("got %d bytes of %d: %w", n, get, err)
 	}
-	return local, nil
+	return local, time.Since(begin), nil
 }
 
 // SizeIs allows for a segment that was sent twice: a busy machine lets timers run out.

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/flow"
+	"github.com/sigma-scheduler/sigma/flow/node"
+	"github.com/sigma-scheduler/sigma/flow/node/nodetest"
+)
+
+func TestRefusedOrders(t *testing.T) {
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, reportFile), []byte(`{"reason": "10 sizes, want 250"}`), 0o600))
+	for args, want := range map[string]string{
+		"on --thresholds 100k": "--rate: say how many bits",
+		"on --rate 1G":         "say --thresholds",
+		"on --rate quick --thresholds 100k --uplink lo":                      `--rate "quick": want a number`,
+		"on --rate 1G --thresholds 100k/50k --uplink lo":                     "--thresholds: threshold 2: 50k comes after 100k",
+		"on --rate 1G --thresholds 100k --for -1s":                           "--for -1s: want 0 or more",
+		"on --rate 1G --thresholds 100k --report /x":                         "none of the others can be",
+		"on --rate 1G --uplink lo --report " + folder:                        "the agent proposes none yet: 10 sizes, want 250",
+		"on --rate 1G --uplink lo --report /nowhere":                         "open /nowhere/report.json: no such file or directory",
+		"on --rate 1G --uplink lo --thresholds 100k --floor 1":               "floor: 1 of the rate, want 0.001 to 0.05",
+		"on --rate 1G --uplink lo --thresholds 100k --pins " + folder + "/x": "is no bpffs",
+		"status --pins " + folder:                                            "no order is on",
+		"status --format xml":                                                `--format "xml": want table or json`,
+		"off --pins " + folder:                                               "no order is on",
+	} {
+		_, err := called(t, append([]string{"order"}, strings.Fields(args)...)...)
+		require.ErrorContains(t, err, want, args)
+	}
+}
+
+// An order on trial is off when its time or its process ends; one without an end stays until it is turned off.
+func TestOrder(t *testing.T) {
+	bed := newKernelBed(t)
+	on := func(args ...string) (*bytes.Buffer, func() error, func(os.Signal)) {
+		cmd := program(t, append([]string{"order", "on", "--uplink", "up0", "--rate", "200M", "--pins", bed.pins}, args...)...)
+		log := &bytes.Buffer{}
+		cmd.Stderr = log
+		require.NoError(t, nodetest.Within(bed.Node, cmd.Start))
+		return log, cmd.Wait, func(s os.Signal) { require.NoError(t, cmd.Process.Signal(s)) }
+	}
+	status := func() (s node.OrderStatus, err error) {
+		var text string
+		_ = nodetest.Within(bed.Node, func() error { // the error is err
+			text, err = called(t, "order", "status", "--format", "json", "--pins", bed.pins)
+			return err
+		})
+		if err == nil {
+			err = json.Unmarshal([]byte(text), &s)
+		}
+		return s, err
+	}
+	isOn := func() bool { _, err := status(); return err == nil }
+
+	log, wait, _ := on("--thresholds", "20k/200k", "--for", "1s")
+	require.NoError(t, wait(), log)
+	require.Contains(t, log.String(), "order on up0: a flow leaves a band after 20k/200k bytes, at 2e+08 bit/s; for 1s")
+	require.Contains(t, log.String(), "the order is off, and up0 as it was")
+	require.False(t, isOn())
+
+	log, wait, signal := on("--thresholds", "20k/200k", "--for", "1h")
+	require.Eventually(t, isOn, 10*time.Second, 20*time.Millisecond, log)
+	signal(syscall.SIGTERM)
+	require.NoError(t, wait(), log)
+	require.False(t, isOn())
+
+	log, wait, signal = on("--thresholds", "20k/200k", "--for", "1h")
+	require.Eventually(t, isOn, 10*time.Second, 20*time.Millisecond, log)
+	signal(syscall.SIGKILL)
+	require.Error(t, wait())
+	require.True(t, isOn(), "the kernel goes on")
+
+	// A report's thresholds take over.
+	report := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(report, reportFile), []byte(`{"thresholds": "5k/50k/500k"}`), 0o600))
+	log, wait, _ = on("--report", report, "--for", "0")
+	require.NoError(t, wait(), log)
+	s, err := status()
+	require.NoError(t, err)
+	require.Equal(t, flow.Thresholds{5_000, 50_000, 500_000}, s.Thresholds)
+	require.EqualValues(t, 2, s.Sequence)
+	_, err = nodetest.Exchange(bed.Pod1, nodetest.AddressPeer+":9000", 100_000, 1)
+	require.NoError(t, err)
+	require.NoError(t, nodetest.Within(bed.Node, func() error {
+		text, err := called(t, "order", "status", "--pins", bed.pins)
+		t.Logf("\n%s", text)
+		require.NoError(t, err)
+		require.Contains(t, text, "up0 of 200Mbit/s, each band at least 0.1 % of it; the thresholds were set 2 times\n")
+		require.Regexp(t, `(?m)^ +3 +50k +[1-9]`, text)
+		require.Regexp(t, `(?m)^ +4 +500k +0 +0 +0 +0$`, text)
+		text, err = called(t, "order", "off", "--pins", bed.pins)
+		require.NoError(t, err)
+		require.Equal(t, "the order is off\n", text)
+		return nil
+	}))
+	require.False(t, isOn())
+}

@@ -1,0 +1,382 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"github.com/sigma-scheduler/sigma/flow"
+)
+
+// DefaultPins is where the order's program and maps stay when no process holds them.
+const DefaultPins = "/sys/fs/bpf/sigma-flow"
+
+// Bounds of OrderOptions.Floor, and its default.
+const (
+	LeastFloor   = .001
+	MostFloor    = .05
+	DefaultFloor = .001
+)
+
+// OrderOptions say how an uplink orders flows. Zero fields have their default, but for those that say otherwise.
+type OrderOptions struct {
+	Uplink     string          // required
+	Rate       float64         // bits per second that the uplink sends, required: the queue has to be here and not behind
+	Thresholds flow.Thresholds // required
+	Floor      float64         // share of the rate that each band has at least
+	Gap        time.Duration   // a flow that was silent for so long begins again in the first band
+	Flows      int             // at a time
+	Pins       string          // folder of a bpffs, which is made
+}
+
+func (o *OrderOptions) fill() error {
+	if o.Floor == 0 {
+		o.Floor = DefaultFloor
+	}
+	if o.Gap == 0 {
+		o.Gap = DefaultGap
+	}
+	if o.Flows == 0 {
+		o.Flows = DefaultFlows
+	}
+	if o.Pins == "" {
+		o.Pins = DefaultPins
+	}
+	switch {
+	case o.Uplink == "":
+		return errors.New("uplink: none is named")
+	case math.IsNaN(o.Rate) || o.Rate < 1e6 || o.Rate > 1e12:
+		return fmt.Errorf("rate: %v bit/s, want 1M to 1T", o.Rate)
+	case math.IsNaN(o.Floor) || o.Floor < LeastFloor || o.Floor > MostFloor:
+		return fmt.Errorf("floor: %v of the rate, want %v to %v", o.Floor, LeastFloor, MostFloor)
+	case o.Gap < time.Millisecond:
+		return fmt.Errorf("gap: %v, want at least 1ms", o.Gap)
+	case o.Flows < 1 || o.Flows > math.MaxInt32:
+		return fmt.Errorf("flows: %d, want 1 to %d", o.Flows, math.MaxInt32)
+	}
+	return o.Thresholds.Validate()
+}
+
+// ErrNoOrder is the error where nothing is pinned.
+var ErrNoOrder = errors.New("no order is on")
+
+// pins of an order. The link is the last that is made and the first that goes.
+const (
+	pinLink     = "link"
+	pinFlows    = "flows"
+	pinSettings = "settings"
+	pinSent     = "sent"
+	pinCounters = "counters"
+)
+
+// TurnOn orders the flows of an uplink until TurnOff, also when the process has ended: a program says each packet's
+// band, and a class of HTB for each band sends it. Where an order is on already, it gets the new settings, and no packet
+// sees half of them. A queueing discipline that somebody has put on the uplink is left alone: that is an error, and
+// nothing is changed.
+func TurnOn(o OrderOptions) (err error) {
+	if err := o.fill(); err != nil {
+		return err
+	}
+	index, err := shapeable(o.Uplink)
+	if err != nil {
+		return err
+	}
+	made, err := makePins(o.Pins)
+	if err != nil {
+		return err
+	}
+	unlock, err := lock(o.Pins)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	old, at, err := pinned(o.Pins)
+	switch {
+	case err != nil && !errors.Is(err, ErrNoOrder):
+		return err
+	case old != nil && at == 0: // its interface is gone
+		err := errors.Join(old.Close(), turnOff(o.Pins, 0, false))
+		if err != nil {
+			return err
+		}
+		old = nil
+	}
+	if old == nil {
+		// What an earlier process left that was killed before it had a link.
+		for _, name := range []string{pinFlows, pinSettings, pinSent, pinCounters} {
+			_ = os.Remove(filepath.Join(o.Pins, name)) // most often it is not there
+		}
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, turnOff(o.Pins, index, made))
+			}
+		}()
+	} else {
+		defer func() { _ = old.Close() }() // the pin holds it
+		if at != index {
+			return fmt.Errorf("an order is on at the interface of index %d, and %s has %d: turn it off first", at, o.Uplink, index)
+		}
+	}
+	objects, err := o.load(old != nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = objects.Close() }() // pins hold what stays
+	if err := objects.set(o.Thresholds); err != nil {
+		return err
+	}
+	if err := shape(index, o.Rate, o.Floor); err != nil {
+		return err
+	}
+	if old != nil {
+		if err := old.Update(objects.Order); err != nil {
+			return fmt.Errorf("taking over the program of an earlier order: %w", err)
+		}
+		return nil
+	}
+	l, err := link.AttachTCX(link.TCXOptions{Interface: index, Program: objects.Order, Attach: ebpf.AttachTCXEgress})
+	if err != nil {
+		return fmt.Errorf("%s: %w", o.Uplink, err)
+	}
+	defer func() { _ = l.Close() }() // the pin holds it
+	if err := l.Pin(filepath.Join(o.Pins, pinLink)); err != nil {
+		return fmt.Errorf("%s: %w", o.Pins, err)
+	}
+	return nil
+}
+
+// load loads the program, with the maps of an earlier order where there is one.
+func (o *OrderOptions) load(again bool) (*orderObjects, error) {
+	spec, err := loadOrder()
+	if err != nil {
+		return nil, err
+	}
+	var specs orderSpecs
+	if err := spec.Assign(&specs); err != nil {
+		return nil, err
+	}
+	if err := specs.GapNs.Set(uint64(o.Gap)); err != nil {
+		return nil, err
+	}
+	specs.Flows.MaxEntries = uint32(o.Flows)
+	options := &ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{}}
+	defer func() {
+		for _, m := range options.MapReplacements {
+			_ = m.Close() // the objects have their own
+		}
+	}()
+	if again {
+		for _, name := range []string{pinFlows, pinSettings, pinSent, pinCounters} {
+			m, err := ebpf.LoadPinnedMap(filepath.Join(o.Pins, name), nil)
+			if err != nil {
+				return nil, fmt.Errorf("pins of an earlier order in %s: %s: %w", o.Pins, name, err)
+			}
+			options.MapReplacements[name] = m
+		}
+		specs.Flows.MaxEntries = options.MapReplacements[pinFlows].MaxEntries()
+	}
+	objects := &orderObjects{}
+	if err := spec.LoadAndAssign(objects, options); err != nil {
+		if errors.Is(err, ebpf.ErrMapIncompatible) {
+			err = fmt.Errorf("the order that is on is of another version; turn it off first: %w", err)
+		}
+		return nil, fmt.Errorf("loading the program: %w", err)
+	}
+	if again {
+		return objects, nil
+	}
+	for name, m := range map[string]*ebpf.Map{pinFlows: objects.Flows, pinSettings: objects.Settings, pinSent: objects.Sent, pinCounters: objects.Counters} {
+		if err := m.Pin(filepath.Join(o.Pins, name)); err != nil {
+			return nil, errors.Join(fmt.Errorf("%s: %w", o.Pins, err), objects.Close())
+		}
+	}
+	return objects, nil
+}
+
+// set makes the thresholds those of the next packet.
+func (o *orderObjects) set(t flow.Thresholds) error {
+	var present orderBands
+	if err := o.Settings.Lookup(uint32(0), &present); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("reading the thresholds: %w", err)
+	}
+	b := orderBands{Sequence: present.Sequence + 1, Count: uint32(len(t) + 1), First: classOf(0)}
+	for i, v := range t {
+		b.Above[i] = uint64(v)
+	}
+	if err := o.Settings.Put(uint32(0), &b); err != nil {
+		return fmt.Errorf("writing the thresholds: %w", err)
+	}
+	return nil
+}
+
+// makePins makes the folder, and reports whether it was not there.
+func makePins(folder string) (made bool, err error) {
+	parent := filepath.Dir(folder)
+	var s unix.Statfs_t
+	if err := unix.Statfs(parent, &s); err != nil {
+		return false, fmt.Errorf("%s: %w", parent, err)
+	}
+	if s.Type != unix.BPF_FS_MAGIC {
+		return false, fmt.Errorf("%s is no bpffs: mount -t bpf bpf %s", parent, parent)
+	}
+	err = os.Mkdir(folder, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// lock keeps other processes from changing an order.
+func lock(pins string) (unlock func(), err error) {
+	folder, err := os.Open(pins)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(folder.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: another process is changing this order: %w", pins, err), folder.Close())
+	}
+	return func() { _ = folder.Close() }, nil // nothing was written to it
+}
+
+// pinned returns the link of the order that is on and the index of its interface, 0 where that is gone; or ErrNoOrder.
+func pinned(pins string) (l link.Link, index int, err error) {
+	l, err = link.LoadPinnedLink(filepath.Join(pins, pinLink), nil)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, ErrNoOrder
+	} else if err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", pins, err)
+	}
+	info, err := l.Info()
+	if err == nil && info.TCX() == nil {
+		err = fmt.Errorf("%s: the link is none of TCX", pins)
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, l.Close())
+	}
+	return l, int(info.TCX().Ifindex), nil
+}
+
+// TurnOff takes the program off and then HTB, and leaves the uplink as it was found. It is ErrNoOrder where none is on.
+func TurnOff(pins string) error {
+	if pins == "" {
+		pins = DefaultPins
+	}
+	l, index, err := pinned(pins)
+	if err != nil {
+		return err
+	}
+	unlock, err := lock(pins)
+	if err := errors.Join(err, l.Close()); err != nil {
+		return err
+	}
+	defer unlock()
+	return turnOff(pins, index, true)
+}
+
+func turnOff(pins string, index int, remove bool) error {
+	var errs []error
+	for _, name := range []string{pinLink, pinFlows, pinSettings, pinSent, pinCounters} {
+		if err := os.Remove(filepath.Join(pins, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	if remove {
+		errs = append(errs, os.Remove(pins))
+	}
+	if index != 0 { // 0 is an interface that is gone
+		errs = append(errs, unshape(index))
+	}
+	return errors.Join(errs...)
+}
+
+// OrderStatus is what an order does.
+type OrderStatus struct {
+	Uplink     string          `json:"uplink"` // empty: it is gone, and the order with it
+	Rate       float64         `json:"rate"`   // bits per second
+	Floor      float64         `json:"floor"`  // share of the rate
+	Sequence   uint64          `json:"sequence"`
+	Thresholds flow.Thresholds `json:"thresholds"`
+	Shaping    bool            `json:"shaping"` // HTB is where the order has put it
+	Bands      []BandStatus    `json:"bands"`
+	Unkept     uint64          `json:"unkept"` // packets whose flow found no room
+	NoFlow     uint64          `json:"noFlow"` // packets that belong to none: they go through the middle band
+}
+
+// BandStatus is what a band has sent since the order is on.
+type BandStatus struct {
+	From    int64  `json:"from"`    // bytes that a flow has sent before
+	Packets uint64 `json:"packets"` // buffers, as the kernel hands them on
+	Bytes   uint64 `json:"bytes"`
+	Dropped uint64 `json:"dropped"` // packets, of the class's queue
+	Waiting uint64 `json:"waiting"` // bytes, in it now
+}
+
+// ReadOrder says what the order does that is on, or ErrNoOrder.
+func ReadOrder(pins string) (OrderStatus, error) {
+	if pins == "" {
+		pins = DefaultPins
+	}
+	var s OrderStatus
+	l, index, err := pinned(pins)
+	if err != nil {
+		return s, err
+	}
+	defer func() { _ = l.Close() }() // the pin holds it
+	maps := map[string]*ebpf.Map{}
+	defer func() {
+		for _, m := range maps {
+			_ = m.Close() // only read
+		}
+	}()
+	for _, name := range []string{pinSettings, pinSent, pinCounters} {
+		if maps[name], err = ebpf.LoadPinnedMap(filepath.Join(pins, name), nil); err != nil {
+			return s, fmt.Errorf("%s: %s: %w", pins, name, err)
+		}
+	}
+	var b orderBands
+	if err := maps[pinSettings].Lookup(uint32(0), &b); err != nil {
+		return s, fmt.Errorf("reading the thresholds: %w", err)
+	}
+	if b.Count < 2 || b.Count > flow.MostBands {
+		return s, fmt.Errorf("%s: %d bands: this is of another version", pins, b.Count)
+	}
+	s.Sequence = b.Sequence
+	for _, v := range b.Above[:b.Count-1] {
+		s.Thresholds = append(s.Thresholds, int64(v))
+	}
+	for i := range b.Count {
+		var loads []orderLoad
+		if err := maps[pinSent].Lookup(i, &loads); err != nil {
+			return s, fmt.Errorf("reading what was sent: %w", err)
+		}
+		var band BandStatus
+		if i > 0 {
+			band.From = s.Thresholds[i-1]
+		}
+		for _, l := range loads {
+			band.Packets += l.Packets
+			band.Bytes += l.Bytes
+		}
+		s.Bands = append(s.Bands, band)
+	}
+	for which, to := range map[observeCounter]*uint64{
+		observeCounterUNKEPT: &s.Unkept, observeCounterOTHER: &s.NoFlow, observeCounterCUT: &s.NoFlow, observeCounterFRAGMENT: &s.NoFlow,
+	} {
+		var values []uint64
+		if err := maps[pinCounters].Lookup(uint32(which), &values); err != nil {
+			return s, fmt.Errorf("reading the counters: %w", err)
+		}
+		for _, v := range values {
+			*to += v
+		}
+	}
+	return s, s.readShape(index)
+}

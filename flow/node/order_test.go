@@ -1,0 +1,268 @@
+package node
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/stretchr/testify/require"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/sigma-scheduler/sigma/flow"
+	"github.com/sigma-scheduler/sigma/flow/node/nodetest"
+	"github.com/sigma-scheduler/sigma/internal/cputime"
+)
+
+// pinsOf is a folder in a bpffs of the test's own.
+func pinsOf(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("bpf", dir, "bpf", 0, ""); err != nil {
+		t.Skipf("no bpffs here: %v", err)
+	}
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	return filepath.Join(dir, "sigma-flow")
+}
+
+// openOrder loads the program without attaching it.
+func openOrder(t testing.TB, thresholds flow.Thresholds) *orderObjects {
+	t.Helper()
+	if err := missing(); err != nil {
+		t.Skipf("no BPF here: %v", err)
+	}
+	o := OrderOptions{Uplink: "none", Rate: 1e9, Thresholds: thresholds, Pins: pinsOf(t)}
+	require.NoError(t, o.fill())
+	_, err := makePins(o.Pins)
+	require.NoError(t, err)
+	objects, err := o.load(false)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = objects.Close() }) // the test has ended
+	require.NoError(t, objects.set(thresholds))
+	return objects
+}
+
+// bandOf sends a packet through the program and returns its band. All but its priority is as it was.
+func bandOf(t testing.TB, o *orderObjects, p packet) int {
+	t.Helper()
+	before := make([]byte, 192)
+	binary.NativeEndian.PutUint32(before[8:], 5)
+	binary.NativeEndian.PutUint32(before[32:], 6)
+	binary.NativeEndian.PutUint32(before[48:], 7)
+	after, out := make([]byte, 192), make([]byte, len(p)+256)
+	options := ebpf.RunOptions{Data: p, DataOut: out, Context: before, ContextOut: after}
+	verdict, err := o.Order.Run(&options)
+	require.NoError(t, err)
+	require.Equal(t, ^uint32(0), verdict, "go on with the next program")
+	require.Equal(t, []byte(p), options.DataOut)
+	require.Equal(t, before[8:12], after[8:12], "mark")
+	require.Equal(t, before[48:68], after[48:68], "cb")
+	return int(binary.NativeEndian.Uint32(after[32:])) - int(classOf(0))
+}
+
+func data4(flags byte, payload int) packet {
+	return ethernet(0x0800).ipv4(5, 20+payload, 6, 0).tcp(5, flags, payload)
+}
+
+// The program's bands are those of flow.Thresholds for what the flow has sent before.
+func TestOrderBands(t *testing.T) {
+	for _, thresholds := range []flow.Thresholds{{1}, {1000}, {999, 1000, 1001}, {10, 100, 1000, 2000, 3000, 4000, 5000}} {
+		o := openOrder(t, thresholds)
+		bytes := int64(0)
+		for i, size := range []int{1, 9, 0, 90, 900, 0, 1, 998, 1000, 1448, 1448} {
+			require.Equal(t, thresholds.Band(bytes), bandOf(t, o, data4(ack, size)), "%v: packet %d after %d bytes", thresholds, i, bytes)
+			bytes += int64(size)
+		}
+		require.Equal(t, 0, bandOf(t, o, data4(syn, 0)), "another connection")
+		require.Equal(t, 0, bandOf(t, o, data4(ack, 10)))
+		arp := append(ethernet(0x0806), make([]byte, 28)...)
+		require.Equal(t, (len(thresholds)+1)/2, bandOf(t, o, arp), "what is no flow")
+	}
+}
+
+// All kinds of packets whose flow the observer finds, the order finds too: both parse by the same code.
+func TestOrderKinds(t *testing.T) {
+	o := openOrder(t, flow.Thresholds{50})
+	for name, p := range map[string]packet{
+		"IPv4 UDP": ethernet(0x0800).ipv4(5, 8+60, 17, 0).udp(60), "VLAN": ethernet(0x0800, 0x8100).ipv4(15, 20+60, 6, 0).tcp(5, ack, 60),
+		"IPv6": ethernet(0x86dd).ipv6(20+60, 6).tcp(5, ack, 60),
+	} {
+		require.Equal(t, 0, bandOf(t, o, p), name)
+		require.Equal(t, 1, bandOf(t, o, p), name)
+	}
+}
+
+// New thresholds count for the next packet of flows that run.
+func TestOrderChanges(t *testing.T) {
+	o := openOrder(t, flow.Thresholds{100, 200, 300})
+	require.Equal(t, 0, bandOf(t, o, data4(ack, 250)))
+	require.Equal(t, 2, bandOf(t, o, data4(ack, 1)))
+	require.NoError(t, o.set(flow.Thresholds{1000}))
+	require.Equal(t, 0, bandOf(t, o, data4(ack, 1)))
+	var b orderBands
+	require.NoError(t, o.Settings.Lookup(uint32(0), &b))
+	require.EqualValues(t, 2, b.Sequence)
+}
+
+func TestOrderOnlySetsPriority(t *testing.T) {
+	spec, err := loadOrder()
+	require.NoError(t, err)
+	reads := map[asm.BuiltinFunc]bool{asm.FnMapLookupElem: true, asm.FnMapUpdateElem: true, asm.FnKtimeGetNs: true, asm.FnSkbLoadBytes: true}
+	calls := 0
+	for _, in := range spec.Programs["order"].Instructions {
+		if in.IsBuiltinCall() {
+			calls++
+			require.True(t, reads[asm.BuiltinFunc(in.Constant)], "%v", in)
+		}
+	}
+	require.NotZero(t, calls)
+}
+
+// CPU time, since the machine may be busy with other things.
+func BenchmarkOrder(b *testing.B) {
+	o := openOrder(b, flow.Thresholds{100_000, 1_000_000, 10_000_000})
+	p := data4(ack, 1448)
+	bandOf(b, o, p)
+	b.ResetTimer()
+	before := cputime.Process()
+	_, err := o.Order.Run(&ebpf.RunOptions{Data: p, Repeat: uint32(b.N)})
+	require.NoError(b, err)
+	b.ReportMetric((cputime.Process()-before)*1e9/float64(b.N), "cpu-ns/packet")
+}
+
+// An order goes on when the process that turned it on has ended, takes new settings, counts what bands send, and
+// leaves the uplink as it was found.
+func TestOrderOnUplink(t *testing.T) {
+	bed := bedOf(t)
+	pins := pinsOf(t)
+	nodetest.Listen(t, bed.Peer, nodetest.AddressPeer+":9000")
+	require.NoError(t, nodetest.Within(bed.Node, func() error {
+		before := state(t)
+		up, err := netlink.LinkByName("up0")
+		require.NoError(t, err)
+		o := OrderOptions{Uplink: "up0", Rate: 200e6, Thresholds: flow.Thresholds{20_000, 200_000}, Pins: pins}
+		_, err = ReadOrder(pins)
+		require.ErrorIs(t, err, ErrNoOrder)
+		require.NoError(t, TurnOn(o))
+		require.Equal(t, 1, programs(t, up.Attrs().Index), "nothing but the pin holds it")
+
+		send := func(size int64) {
+			_, err := nodetest.Exchange(bed.Pod1, nodetest.AddressPeer+":9000", size, 1)
+			require.NoError(t, err)
+		}
+		send(10_000)
+		s, err := ReadOrder(pins)
+		require.NoError(t, err)
+		require.Equal(t, "up0", s.Uplink)
+		require.InEpsilon(t, 200e6, s.Rate, .001)
+		require.InEpsilon(t, DefaultFloor, s.Floor, .001)
+		require.Equal(t, o.Thresholds, s.Thresholds)
+		require.True(t, s.Shaping)
+		require.Len(t, s.Bands, 3)
+		require.Greater(t, s.Bands[0].Bytes, uint64(10_000))
+		require.Zero(t, s.Bands[2].Packets)
+		send(1_000_000)
+		s, err = ReadOrder(pins)
+		require.NoError(t, err)
+		require.Greater(t, s.Bands[1].Bytes, uint64(100_000))
+		require.Greater(t, s.Bands[2].Bytes, uint64(700_000))
+
+		was := s.Bands[2].Bytes
+		o.Thresholds, o.Rate, o.Floor = flow.Thresholds{2_000_000}, 100e6, .01
+		require.NoError(t, TurnOn(o))
+		require.Equal(t, 1, programs(t, up.Attrs().Index))
+		send(1_000_000)
+		s, err = ReadOrder(pins)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, s.Sequence)
+		require.InEpsilon(t, 100e6, s.Rate, .001)
+		require.InEpsilon(t, .01, s.Floor, .001)
+		require.Len(t, s.Bands, 2)
+		require.Less(t, s.Bands[1].Bytes, was+100_000, "all in the first band")
+
+		o.Uplink = "pod1"
+		require.ErrorContains(t, TurnOn(o), "turn it off first")
+		require.NoError(t, TurnOff(pins))
+		require.ErrorIs(t, TurnOff(pins), ErrNoOrder)
+		require.Equal(t, before, state(t), "nothing is left behind")
+		require.NoDirExists(t, pins)
+		return nil
+	}))
+}
+
+// What somebody has put on the uplink stays, whatever goes wrong.
+func TestOrderLeavesAlone(t *testing.T) {
+	bed := bedOf(t)
+	pins := pinsOf(t)
+	require.NoError(t, nodetest.Within(bed.Node, func() error {
+		up, err := netlink.LinkByName("up0")
+		require.NoError(t, err)
+		o := OrderOptions{Uplink: "up0", Rate: 200e6, Thresholds: flow.Thresholds{20_000}, Pins: pins}
+		foreign := netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: up.Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT})
+		require.NoError(t, netlink.QdiscAdd(foreign))
+		before := state(t)
+		require.ErrorContains(t, TurnOn(o), "somebody has put the queueing discipline htb 1:0 there")
+		require.Equal(t, before, state(t))
+		require.NoDirExists(t, pins)
+
+		// The order is on, and then somebody else replaces HTB: turning it off leaves that one.
+		require.NoError(t, netlink.QdiscDel(foreign))
+		require.NoError(t, TurnOn(o))
+		require.NoError(t, netlink.QdiscReplace(foreign))
+		s, err := ReadOrder(pins)
+		require.NoError(t, err)
+		require.False(t, s.Shaping)
+		require.ErrorContains(t, TurnOn(o), "it is left alone")
+		require.NoError(t, TurnOff(pins))
+		require.Equal(t, before, state(t))
+		require.Zero(t, programs(t, up.Attrs().Index))
+		require.NoError(t, netlink.QdiscDel(foreign))
+
+		// A pin that is in the way: everything is undone.
+		clean := state(t)
+		require.NoError(t, os.Mkdir(pins, 0o700))
+		require.NoError(t, os.Mkdir(filepath.Join(pins, pinSent), 0o700))
+		require.NoError(t, os.Mkdir(filepath.Join(pins, pinSent, "in-the-way"), 0o700))
+		require.Error(t, TurnOn(o))
+		require.Equal(t, clean, state(t))
+		require.Zero(t, programs(t, up.Attrs().Index))
+		require.NoError(t, os.RemoveAll(pins))
+
+		// The interface goes away with the order on it, and another one comes.
+		require.NoError(t, TurnOn(o))
+		require.NoError(t, netlink.LinkDel(up))
+		s, err = ReadOrder(pins)
+		require.NoError(t, err)
+		require.Empty(t, s.Uplink)
+		o.Uplink = "pod2"
+		require.NoError(t, TurnOn(o))
+		s, err = ReadOrder(pins)
+		require.NoError(t, err)
+		require.Equal(t, "pod2", s.Uplink)
+		require.NoError(t, TurnOff(pins))
+		return nil
+	}))
+}
+
+func TestOrderRefuses(t *testing.T) {
+	good := OrderOptions{Uplink: "lo", Rate: 1e9, Thresholds: flow.Thresholds{1000}, Pins: filepath.Join(t.TempDir(), "pins")}
+	for want, change := range map[string]func(*OrderOptions){
+		"uplink: none is named":          func(o *OrderOptions) { o.Uplink = "" },
+		"rate: 0 bit/s":                  func(o *OrderOptions) { o.Rate = 0 },
+		"floor: 0.2 of the rate":         func(o *OrderOptions) { o.Floor = .2 },
+		"gap: 1ns":                       func(o *OrderOptions) { o.Gap = 1 },
+		"flows: -1":                      func(o *OrderOptions) { o.Flows = -1 },
+		"thresholds: none":               func(o *OrderOptions) { o.Thresholds = nil },
+		"threshold 2: 1k is equal":       func(o *OrderOptions) { o.Thresholds = flow.Thresholds{1000, 1000} },
+		"uplink never: ":                 func(o *OrderOptions) { o.Uplink = "never" },
+		"is no bpffs: mount -t bpf bpf ": func(*OrderOptions) {},
+	} {
+		o := good
+		change(&o)
+		require.ErrorContains(t, TurnOn(o), want, fmt.Sprint(o))
+	}
+}

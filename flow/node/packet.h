@@ -1,0 +1,151 @@
+// What the programs share: types and helpers of the kernel's linux/bpf.h, and how a packet's flow is found. It
+// needs no header of the machine, so that the same compiler makes the same bytes everywhere.
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long s64;
+
+#define SEC(name) __attribute__((section(name), used))
+#define inline_always static inline __attribute__((always_inline))
+#define uint(name, value) int (*name)[value]
+#define type(name, t) typeof(t) *name
+
+struct __sk_buff {
+	u32 len, pkt_type, mark, queue_mapping, protocol, vlan_present, vlan_tci, vlan_proto, priority;
+	u32 ingress_ifindex, ifindex, tc_index, cb[5], hash, tc_classid, data, data_end, napi_id, family;
+	u32 remote_ip4, local_ip4, remote_ip6[4], local_ip6[4], remote_port, local_port, data_meta;
+	u64 flow_keys, tstamp;
+	u32 wire_len, gso_segs;
+};
+
+enum { HASH = 1, HASH_PERCPU = 5, ARRAY_PERCPU = 6, HASH_LRU = 9, RING = 27 };
+enum { TCX_NEXT = -1 };
+
+static void *(*const map_lookup)(void *map, const void *key) = (void *)1;
+static long (*const map_update)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
+static u64 (*const now_ns)(void) = (void *)5;
+static long (*const load_bytes)(const void *skb, u32 offset, void *to, u32 len) = (void *)26;
+static long (*const ring_output)(void *ring, void *data, u64 size, u64 flags) = (void *)130;
+
+// Addresses of IPv4 are mapped into IPv6. Ports are in the order of the host.
+struct key {
+	u8 source[16], destination[16];
+	u16 source_port, destination_port;
+	u32 interface;
+	u8 protocol, pad[3];
+};
+
+enum counter { CREATED, OPENED, LOST, UNKEPT, OTHER, CUT, FRAGMENT, COUNTERS };
+
+struct {
+	uint(type, ARRAY_PERCPU);
+	uint(max_entries, COUNTERS);
+	type(key, u32);
+	type(value, u64);
+} counters SEC(".maps");
+
+inline_always void count(u32 which) {
+	u64 *c = map_lookup(&counters, &which);
+	if (c)
+		*c += 1;
+}
+
+inline_always u32 big16(const u8 *b) { return (u32)b[0] << 8 | b[1]; }
+
+inline_always void copy16(u8 *to, const u8 *from) {
+	for (int i = 0; i < 16; i++)
+		to[i] = from[i];
+}
+
+enum { FIN = 1, SYN = 2, RST = 4, ACK = 16 };
+enum { IPV4 = 0x0800, IPV6 = 0x86dd, VLAN = 0x8100, QINQ = 0x88a8 };
+enum { TCP = 6, UDP = 17, HOP = 0, ROUTING = 43, FRAGMENTED = 44, AUTH = 51, OPTIONS = 60 };
+
+// parse finds flow, payload and TCP flags of a packet. It returns 0, or the counter of why there is none.
+inline_always int parse(struct __sk_buff *skb, struct key *key, u32 *payload, u8 *flags) {
+	u8 h[40];
+	u32 at = 14, end;
+	if (load_bytes(skb, 12, h, 2))
+		return CUT;
+	u32 kind = big16(h);
+#pragma unroll
+	for (int i = 0; i < 2; i++) {
+		if (kind != VLAN && kind != QINQ)
+			break;
+		if (load_bytes(skb, at + 2, h, 2))
+			return CUT;
+		kind = big16(h);
+		at += 4;
+	}
+	u32 next, length;
+	if (kind == IPV4) {
+		if (load_bytes(skb, at, h, 20))
+			return CUT;
+		u32 header = (h[0] & 15) * 4;
+		if (h[0] >> 4 != 4 || header < 20)
+			return CUT;
+		if (big16(h + 6) & 0x1fff)
+			return FRAGMENT;
+		length = big16(h + 2);
+		next = h[9];
+		key->source[10] = key->source[11] = key->destination[10] = key->destination[11] = 0xff;
+		for (int i = 0; i < 4; i++) {
+			key->source[12 + i] = h[12 + i];
+			key->destination[12 + i] = h[16 + i];
+		}
+		end = at + length;
+		at += header;
+	} else if (kind == IPV6) {
+		if (load_bytes(skb, at, h, 40))
+			return CUT;
+		if (h[0] >> 4 != 6)
+			return CUT;
+		length = big16(h + 4);
+		next = h[6];
+		copy16(key->source, h + 8);
+		copy16(key->destination, h + 24);
+		at += 40;
+		end = at + length;
+#pragma unroll
+		for (int i = 0; i < 4; i++) {
+			if (next != HOP && next != ROUTING && next != OPTIONS && next != AUTH && next != FRAGMENTED)
+				break;
+			if (load_bytes(skb, at, h, 4))
+				return CUT;
+			if (next == FRAGMENTED && big16(h + 2) >> 3)
+				return FRAGMENT;
+			at += next == FRAGMENTED ? 8 : next == AUTH ? (h[1] + 2) * 4 : (h[1] + 1) * 8;
+			next = h[0];
+		}
+	} else {
+		return OTHER;
+	}
+	// A length of 0 is that of a buffer of more than 64 KB; behind a shorter one there is padding.
+	if (!length || end > skb->len)
+		end = skb->len;
+	if (next == TCP) {
+		if (load_bytes(skb, at, h, 20))
+			return CUT;
+		u32 header = (h[12] >> 4) * 4;
+		if (header < 20)
+			return CUT;
+		*flags = h[13];
+		at += header;
+	} else if (next == UDP) {
+		if (load_bytes(skb, at, h, 8))
+			return CUT;
+		at += 8;
+	} else {
+		return OTHER;
+	}
+	if (at > end)
+		return CUT;
+	key->source_port = big16(h);
+	key->destination_port = big16(h + 2);
+	key->interface = skb->ifindex;
+	key->protocol = next;
+	*payload = end - at;
+	return 0;
+}

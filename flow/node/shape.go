@@ -1,0 +1,157 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/sigma-scheduler/sigma/flow"
+)
+
+// ours is the handle of the root queueing discipline that an order makes: no tool takes it by itself.
+const ours = 0x5f1a
+
+// The first band's class; those of the others follow. There are always as many as there may be bands, so that a change of
+// their number touches no queue.
+const firstClass = 0x10
+
+func classOf(band int) uint32 { return netlink.MakeHandle(ours, firstClass+uint16(band)) }
+
+// quantum is what a class sends before the next of its level does: one packet.
+const quantum = 1514
+
+// root returns the queueing discipline that somebody has put at an interface's root, or nil for the kernel's own.
+func root(l netlink.Link) (netlink.Qdisc, error) {
+	list, err := netlink.QdiscList(l)
+	if err != nil {
+		return nil, fmt.Errorf("%s: listing queueing disciplines: %w", l.Attrs().Name, err)
+	}
+	for _, q := range list {
+		if q.Attrs().Parent == netlink.HANDLE_ROOT && q.Attrs().Handle != 0 {
+			return q, nil
+		}
+	}
+	return nil, nil
+}
+
+func isOurs(q netlink.Qdisc) bool {
+	return q != nil && q.Type() == "htb" && q.Attrs().Handle == netlink.MakeHandle(ours, 0)
+}
+
+// shapeable returns an interface's index. It is an error where somebody else orders its queue.
+func shapeable(uplink string) (index int, err error) {
+	l, err := netlink.LinkByName(uplink)
+	if err != nil {
+		return 0, fmt.Errorf("uplink %s: %w", uplink, err)
+	}
+	if kind := l.Attrs().EncapType; kind != "ether" && kind != "loopback" {
+		return 0, fmt.Errorf("uplink %s: its packets have no Ethernet header (%s)", uplink, kind)
+	}
+	q, err := root(l)
+	if err != nil {
+		return 0, err
+	}
+	if q != nil && !isOurs(q) {
+		return 0, fmt.Errorf("uplink %s: somebody has put the queueing discipline %s %s there: it is left alone", uplink, q.Type(), netlink.HandleStr(q.Attrs().Handle))
+	}
+	return l.Attrs().Index, nil
+}
+
+// shape makes HTB and its classes, or changes them to this rate and floor. The default class only gets what no program
+// has seen; while none is attached that is all, and they share one queue, as before.
+func shape(index int, rate, floor float64) error {
+	l, err := netlink.LinkByIndex(index)
+	if err != nil {
+		return err
+	}
+	q, err := root(l)
+	if err != nil {
+		return err
+	}
+	handle := netlink.MakeHandle(ours, 0)
+	if q == nil {
+		htb := netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: index, Handle: handle, Parent: netlink.HANDLE_ROOT})
+		htb.Defcls = firstClass + flow.MostBands/2
+		if err := netlink.QdiscAdd(htb); err != nil {
+			return fmt.Errorf("%s: HTB: %w", l.Attrs().Name, err)
+		}
+	}
+	all := netlink.MakeHandle(ours, 1)
+	bits := uint64(rate)
+	least := uint64(math.Ceil(rate * floor))
+	if err := class(index, handle, all, netlink.HtbClassAttrs{Rate: bits, Ceil: bits}); err != nil {
+		return fmt.Errorf("%s: the class of the rate: %w", l.Attrs().Name, err)
+	}
+	for band := range flow.MostBands {
+		err := class(index, all, classOf(band), netlink.HtbClassAttrs{Rate: least, Ceil: bits, Quantum: quantum, Prio: uint32(min(band, 7))})
+		if err != nil {
+			return fmt.Errorf("%s: the class of band %d: %w", l.Attrs().Name, band+1, err)
+		}
+	}
+	return nil
+}
+
+func class(index int, parent, handle uint32, attrs netlink.HtbClassAttrs) error {
+	return netlink.ClassReplace(netlink.NewHtbClass(netlink.ClassAttrs{LinkIndex: index, Parent: parent, Handle: handle}, attrs))
+}
+
+// unshape takes HTB off, where it is ours. That the interface or HTB is gone is no error.
+func unshape(index int) error {
+	l, err := netlink.LinkByIndex(index)
+	if errors.As(err, &netlink.LinkNotFoundError{}) || errors.Is(err, unix.ENODEV) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	q, err := root(l)
+	if err != nil || !isOurs(q) {
+		return err
+	}
+	return netlink.QdiscDel(q)
+}
+
+// readShape adds what the uplink and its classes say.
+func (s *OrderStatus) readShape(index int) error {
+	l, err := netlink.LinkByIndex(index)
+	if index == 0 || errors.As(err, &netlink.LinkNotFoundError{}) || errors.Is(err, unix.ENODEV) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	s.Uplink = l.Attrs().Name
+	q, err := root(l)
+	if err != nil || !isOurs(q) {
+		return err
+	}
+	classes, err := netlink.ClassList(l, netlink.HANDLE_NONE)
+	if err != nil {
+		return fmt.Errorf("%s: listing classes: %w", s.Uplink, err)
+	}
+	s.Shaping = true
+	for _, c := range classes {
+		htb, ok := c.(*netlink.HtbClass)
+		if !ok {
+			continue
+		}
+		if htb.Handle == netlink.MakeHandle(ours, 1) {
+			s.Rate = float64(htb.Rate) * 8
+		}
+		for band := range s.Bands {
+			if htb.Handle != classOf(band) {
+				continue
+			}
+			s.Floor = float64(htb.Rate) * 8
+			if htb.Statistics != nil && htb.Statistics.Queue != nil {
+				s.Bands[band].Dropped = uint64(htb.Statistics.Queue.Drops)
+				s.Bands[band].Waiting = uint64(htb.Statistics.Queue.Backlog)
+			}
+		}
+	}
+	if s.Rate > 0 {
+		s.Floor /= s.Rate
+	}
+	return nil
+}
