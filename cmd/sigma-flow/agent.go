@@ -43,6 +43,9 @@ var errMissing = errors.New("this machine lacks what the agent needs")
 
 type options struct {
 	observe      bool
+	order, keep  bool
+	floor        float64
+	pins         string
 	interfaces   []string
 	uplink, rate string
 	bands        int
@@ -55,7 +58,11 @@ type options struct {
 }
 
 func (o *options) addFlags(flags *pflag.FlagSet) {
-	flags.BoolVar(&o.observe, "observe", false, "read only; to change something is for sigma-flow order")
+	flags.BoolVar(&o.observe, "observe", false, "read only")
+	flags.BoolVar(&o.order, "order", false, "observe, and order the uplink by the thresholds that it finds; a time of --observe should come before")
+	flags.Float64Var(&o.floor, "floor", node.DefaultFloor, "with --order: share of the rate that each band has at least, .001 to .05")
+	flags.BoolVar(&o.keep, "keep-order", false, "with --order: leave the order on when the agent ends, until sigma-flow order off")
+	flags.StringVar(&o.pins, "pins", node.DefaultPins, "with --order: folder of a bpffs where the kernel keeps it")
 	flags.StringSliceVar(&o.interfaces, "interface", nil, "interfaces to watch, NAME, NAME/ingress or NAME/egress; empty: the host's ends of all pods' veth pairs, also of pods to come")
 	flags.StringVar(&o.uplink, "uplink", "", "interface whose load counts; empty: that of the default route")
 	flags.StringVar(&o.rate, "rate", "", "bits per second of the uplink, such as 10G; empty: what it says itself")
@@ -74,8 +81,10 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 
 func (o *options) check() (rate float64, err error) {
 	switch {
-	case !o.observe:
-		return 0, errors.New("say --observe: an agent only reads. To change something is for sigma-flow order")
+	case o.observe == o.order:
+		return 0, errors.New("say --observe, which only reads, or --order")
+	case !(o.floor >= node.LeastFloor && o.floor <= node.MostFloor):
+		return 0, fmt.Errorf("--floor %v: want %v to %v", o.floor, node.LeastFloor, node.MostFloor)
 	case o.every < time.Second:
 		return 0, fmt.Errorf("--every %v: want at least 1s", o.every)
 	case o.node.Gap < time.Millisecond:
@@ -111,9 +120,14 @@ func (o *options) run(ctx context.Context) error {
 	if rate == 0 {
 		rate = uplink.Rate
 	}
-	a := &agent{options: o, uplink: uplink.Name, written: map[string]bool{}}
+	a := &agent{options: o, uplink: uplink.Name, rate: rate, written: map[string]bool{}}
 	if a.watcher, err = observe.NewWatcher(rate, uplink.Queue, o.bands); err != nil {
 		return err
+	}
+	if o.order {
+		if err := a.takeOver(); err != nil {
+			return err
+		}
 	}
 	if o.out != "" {
 		if err := os.MkdirAll(o.out, 0o755); err != nil {
@@ -126,7 +140,7 @@ func (o *options) run(ctx context.Context) error {
 	if err := a.watch(); err != nil {
 		return errors.Join(err, a.observer.Close())
 	}
-	glog.Infof("watching %d interfaces, uplink %s of %.4g bit/s; nothing is changed", a.observer.Watched(), a.uplink, rate)
+	glog.Infof("watching %d interfaces, uplink %s of %.4g bit/s; %s", a.observer.Watched(), a.uplink, rate, a.says())
 	all, ctx := errgroup.WithContext(ctx)
 	records := make(chan flow.Record, 4096)
 	all.Go(func() error {
@@ -151,6 +165,8 @@ func (o *options) run(ctx context.Context) error {
 type agent struct {
 	*options
 	uplink   string
+	rate     float64
+	inForce  flow.Thresholds // nil: none of this agent
 	observer *node.Observer
 	watcher  *observe.Watcher
 	last     atomic.Pointer[observe.Report]
@@ -172,7 +188,7 @@ func (a *agent) loop(ctx context.Context, records <-chan flow.Record) error {
 				a.watcher.Add(time.Now(), r)
 			}
 			a.look(time.Now())
-			return errors.Join(err, a.tell(time.Now()), a.observer.Close())
+			return errors.Join(err, a.tell(time.Now()), a.release(), a.observer.Close())
 		case r, ok := <-records:
 			if !ok {
 				return a.observer.Close() // the reader has failed
@@ -237,10 +253,13 @@ func (a *agent) tell(now time.Time) error {
 	if r.Health, err = a.health(); err != nil {
 		return err
 	}
+	if a.order {
+		err = a.apply(r)
+	}
 	a.last.Store(r)
 	glog.Info(r.Sentence())
-	if a.out == "" {
-		return nil
+	if err != nil || a.out == "" {
+		return err
 	}
 	if err := a.writeSizes(r); err != nil {
 		return err
@@ -250,6 +269,79 @@ func (a *agent) tell(now time.Time) error {
 		e.SetIndent("", "  ")
 		return e.Encode(r)
 	})
+}
+
+// takeOver makes an order that is on this agent's, or says why there can be none.
+func (a *agent) takeOver() error {
+	if a.rate == 0 {
+		return fmt.Errorf("--rate: uplink %s does not say how many bits per second it sends", a.uplink)
+	}
+	if err := node.Orderable(a.uplink, a.pins); err != nil {
+		return err
+	}
+	s, err := node.ReadOrder(a.pins)
+	if errors.Is(err, node.ErrNoOrder) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if len(s.Thresholds) != a.bands-1 {
+		return nil // the first decision replaces it
+	}
+	a.watcher.InForce(s.Thresholds)
+	return a.turnOn(s.Thresholds)
+}
+
+func (a *agent) turnOn(t flow.Thresholds) error {
+	err := node.TurnOn(node.OrderOptions{Uplink: a.uplink, Rate: a.rate, Thresholds: t, Floor: a.floor, Gap: a.node.Gap, Flows: a.node.Flows, Pins: a.pins})
+	if err == nil {
+		a.inForce = t
+	}
+	return err
+}
+
+// apply makes a report's thresholds those in force.
+func (a *agent) apply(r *observe.Report) error {
+	if r.Thresholds == "" {
+		return nil
+	}
+	t, err := flow.ParseThresholds(r.Thresholds)
+	if err != nil {
+		return err
+	}
+	if s, err := node.ReadOrder(a.pins); !t.Equal(a.inForce) || err != nil || !s.Shaping {
+		if err := a.turnOn(t); err != nil {
+			return fmt.Errorf("the order: %w", err)
+		}
+		glog.Infof("order on %s: a flow leaves a band after %v bytes; %s", a.uplink, t, r.Reason)
+	}
+	r.Ordered = true
+	return nil
+}
+
+// release takes the order off, where this agent is to.
+func (a *agent) release() error {
+	if !a.order || a.keep || a.inForce == nil {
+		return nil
+	}
+	err := node.TurnOff(a.pins)
+	if errors.Is(err, node.ErrNoOrder) {
+		return nil
+	}
+	if err == nil {
+		glog.Infof("the order is off, and %s as it was", a.uplink)
+	}
+	return err
+}
+
+func (a *agent) says() string {
+	switch {
+	case !a.order:
+		return "nothing is changed"
+	case a.inForce == nil:
+		return "it is ordered once there are thresholds"
+	}
+	return fmt.Sprintf("it is in order: a flow leaves a band after %v bytes", a.inForce)
 }
 
 func (a *agent) health() (*observe.Health, error) {

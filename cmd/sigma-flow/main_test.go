@@ -55,7 +55,10 @@ func called(t testing.TB, args ...string) (string, error) {
 
 func TestRefusedFlags(t *testing.T) {
 	for args, want := range map[string]string{
-		"agent":                                                  "say --observe",
+		"agent":                             "say --observe, which only reads, or --order",
+		"agent --observe --order":           "say --observe, which only reads, or --order",
+		"agent --order --rate 1G --floor 0": "--floor 0: want 0.001 to 0.05",
+		"agent --order --rate 1G --uplink lo --pins /nowhere/x":  "/nowhere: no such file",
 		"agent --observe --every 1ms":                            "--every 1ms: want at least 1s",
 		"agent --observe --gap 0":                                "--gap 0s: want at least 1ms",
 		"agent --observe --flows 0":                              "--flows 0: want at least 1",

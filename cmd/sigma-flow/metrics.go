@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sigma-scheduler/sigma/flow"
+	"github.com/sigma-scheduler/sigma/flow/node"
 	"github.com/sigma-scheduler/sigma/flow/observe"
 )
 
@@ -29,7 +30,9 @@ var (
 	descLoad       = describe("uplink_load_ratio", "Load of the uplink over up to ten minutes.")
 	descSent       = describe("uplink_sent_bits_per_second", "What the uplink sent over up to ten minutes.")
 	descWait       = describe("short_wait_seconds", "Simulated wait of flows up to 100 kB at this load: fair sharing, a common queue (within a factor of two), bands.", "order")
-	descThreshold  = describe("proposed_threshold_bytes", "Bytes after which a flow would leave a band; nothing is applied.", "band")
+	descThreshold  = describe("proposed_threshold_bytes", "Bytes after which a flow leaves a band, or would where nothing is ordered.", "band")
+	descOrdering   = describe("ordering", "1 where these thresholds are in force and the queueing discipline is in its place; with --order only.")
+	descBand       = describe("band_bytes_total", "What the uplink sent of a band, headers included, since the order is on; with --order only.", "band")
 	descWindow     = describe("window_sizes", "Sizes in the node's window.")
 	descChanges    = describe("window_changes_total", "How often the distribution of sizes changed.")
 	descRunning    = describe("running_elephants", "Flows of 10 MB and more that are running.")
@@ -44,7 +47,7 @@ var (
 // Describe sends all of them.
 func (c *collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descOpened, descLost, descEvicted, descPackets, descSeen, descInterfaces, descLoad, descSent, descWait, descThreshold, descWindow, descChanges,
+		descOpened, descLost, descEvicted, descPackets, descSeen, descInterfaces, descLoad, descSent, descWait, descThreshold, descOrdering, descBand, descWindow, descChanges,
 		descRunning, descFlows, descBytes, descElephants, descSize, descError,
 	} {
 		to <- d
@@ -76,6 +79,17 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	if h, err := c.agent.health(); err == nil {
 		maybe(descSeen, h.Seen)
 		send(descInterfaces, gauge, float64(h.Interfaces))
+	}
+	if c.agent.order {
+		s, err := node.ReadOrder(c.agent.pins)
+		on := 0.
+		if err == nil && s.Shaping {
+			on = 1
+		}
+		send(descOrdering, gauge, on)
+		for i, b := range s.Bands {
+			send(descBand, total, float64(b.Bytes), strconv.Itoa(i))
+		}
 	}
 	r := c.agent.last.Load()
 	if r == nil {

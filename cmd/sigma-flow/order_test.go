@@ -3,7 +3,11 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
+	"math"
+	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -11,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sigma-scheduler/sigma/flow"
 	"github.com/sigma-scheduler/sigma/flow/node"
@@ -105,4 +110,75 @@ func TestOrder(t *testing.T) {
 		return nil
 	}))
 	require.False(t, isOn())
+}
+
+// An agent that orders puts in force what it finds, hands it over when it is killed, and takes it off at its end.
+func TestAgentOrders(t *testing.T) {
+	bed := newKernelBed(t)
+	const metrics = "127.0.0.1:9921"
+	start := func(args ...string) (*exec.Cmd, *bytes.Buffer) {
+		agent := program(t, append([]string{"agent", "--order", "--interface", "pod1,pod2", "--uplink", "up0", "--rate", "200M", "--every", "1s", "--gap", "1m", "--pins", bed.pins, "--metrics-bind-address", metrics}, args...)...)
+		log := &bytes.Buffer{}
+		agent.Stderr = log
+		require.NoError(t, nodetest.Within(bed.Node, agent.Start))
+		return agent, log
+	}
+	status := func() (s node.OrderStatus, err error) {
+		_ = nodetest.Within(bed.Node, func() error { // the error is err
+			s, err = node.ReadOrder(bed.pins)
+			return err
+		})
+		return s, err
+	}
+	page := func() string {
+		response, err := nodetest.Client(bed.Node).Get("http://" + metrics + "/metrics")
+		if err != nil {
+			return err.Error()
+		}
+		defer func() { _ = response.Body.Close() }()
+		text, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		return string(text)
+	}
+	agent, log := start()
+	require.Eventually(t, func() bool { return strings.Contains(page(), "sigma_flow_ordering 0\n") }, 20*time.Second, 100*time.Millisecond, "%s", log)
+	rng := rand.New(rand.NewPCG(7, 8))
+	var group errgroup.Group
+	group.SetLimit(8)
+	for range 300 {
+		size := int64(200 * math.Exp(rng.Float64()*8))
+		group.Go(func() error {
+			_, err := nodetest.Exchange(bed.Pod1, nodetest.AddressPeer+":9000", size, 1)
+			return err
+		})
+	}
+	require.NoError(t, group.Wait())
+	require.Eventually(t, func() bool { return strings.Contains(page(), "sigma_flow_ordering 1\n") }, 20*time.Second, 100*time.Millisecond, "%s", log)
+	s, err := status()
+	require.NoError(t, err)
+	require.True(t, s.Shaping)
+	require.Len(t, s.Thresholds, 3)
+	require.Contains(t, log.String(), "order on up0: a flow leaves a band after "+s.Thresholds.String()+" bytes; ")
+	require.NoError(t, agent.Process.Kill())
+	require.Error(t, agent.Wait())
+
+	_, err = nodetest.Exchange(bed.Pod1, nodetest.AddressPeer+":9000", 1_000_000, 1)
+	require.NoError(t, err)
+	left, err := status()
+	require.NoError(t, err)
+	require.Equal(t, s.Thresholds, left.Thresholds)
+	require.Greater(t, left.Bands[3].Bytes, s.Bands[3].Bytes, "the kernel goes on")
+
+	agent, log = start()
+	require.Eventually(t, func() bool { return strings.Contains(page(), "sigma_flow_ordering 1\n") }, 20*time.Second, 100*time.Millisecond, "%s", log)
+	taken, err := status()
+	require.NoError(t, err)
+	require.Equal(t, s.Thresholds, taken.Thresholds)
+	require.Equal(t, left.Sequence+1, taken.Sequence)
+	require.GreaterOrEqual(t, taken.Bands[3].Bytes, left.Bands[3].Bytes, "the counters go on")
+	require.NoError(t, agent.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, agent.Wait(), "%s", log)
+	require.Contains(t, log.String(), "the order is off, and up0 as it was")
+	_, err = status()
+	require.ErrorIs(t, err, node.ErrNoOrder)
 }

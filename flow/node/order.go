@@ -77,6 +77,12 @@ const (
 	pinCounters = "counters"
 )
 
+// Orderable says why no order could be turned on there: no such uplink, a queueing discipline of somebody else's, no bpffs.
+func Orderable(uplink, pins string) error {
+	_, err := shapeable(uplink)
+	return errors.Join(err, isPinnable(pins))
+}
+
 // TurnOn orders the flows of an uplink until TurnOff, also when the process has ended: a program says each packet's
 // band, and a class of HTB for each band sends it. Where an order is on already, it gets the new settings, and no packet
 // sees half of them. A queueing discipline that somebody has put on the uplink is left alone: that is an error, and
@@ -217,15 +223,22 @@ func (o *orderObjects) set(t flow.Thresholds) error {
 	return nil
 }
 
-// makePins makes the folder, and reports whether it was not there.
-func makePins(folder string) (made bool, err error) {
+func isPinnable(folder string) error {
 	parent := filepath.Dir(folder)
 	var s unix.Statfs_t
 	if err := unix.Statfs(parent, &s); err != nil {
-		return false, fmt.Errorf("%s: %w", parent, err)
+		return fmt.Errorf("%s: %w", parent, err)
 	}
 	if s.Type != unix.BPF_FS_MAGIC {
-		return false, fmt.Errorf("%s is no bpffs: mount -t bpf bpf %s", parent, parent)
+		return fmt.Errorf("%s is no bpffs: mount -t bpf bpf %s", parent, parent)
+	}
+	return nil
+}
+
+// makePins makes the folder, and reports whether it was not there.
+func makePins(folder string) (made bool, err error) {
+	if err := isPinnable(folder); err != nil {
+		return false, err
 	}
 	err = os.Mkdir(folder, 0o700)
 	if errors.Is(err, fs.ErrExist) {

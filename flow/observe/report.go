@@ -29,8 +29,9 @@ type Report struct {
 	Window  int    `json:"window"`  // sizes
 	Changes int    `json:"changes"` // of the distribution
 
-	// What bands would be in force; nothing is applied.
+	// What bands would be in force, or are.
 	Thresholds string  `json:"thresholds"`
+	Ordered    bool    `json:"ordered"` // they are; the agent fills it in
 	Held       bool    `json:"held"`
 	Reason     string  `json:"reason"`
 	Waits      *Waits  `json:"waits"`
@@ -83,7 +84,7 @@ const (
 	reportSeed     = 1
 )
 
-// Report decides on thresholds, which nobody applies, and says what they would give.
+// Report decides on thresholds, and says what they would give. To apply them is for its caller.
 func (w *Watcher) Report(now time.Time, uplink string) (*Report, error) {
 	w.forget(now)
 	r := &Report{

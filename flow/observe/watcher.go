@@ -127,6 +127,9 @@ func NewWatcher(rate float64, queue, bands int) (*Watcher, error) {
 	}, nil
 }
 
+// InForce says which thresholds are in force before the first report.
+func (w *Watcher) InForce(t flow.Thresholds) { w.decider.Present = t }
+
 // Add takes a record. The flow of a running one is not in the windows yet.
 func (w *Watcher) Add(now time.Time, r flow.Record) {
 	c := connection{r.Interface, r.Source, r.Destination, r.Protocol}
