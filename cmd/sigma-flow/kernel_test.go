@@ -72,7 +72,7 @@ func (b *kernelBed) calibrate(t *testing.T) time.Duration {
 	t.Helper()
 	var times []time.Duration
 	for range 60 {
-		took, err := nodetest.Timed(b.Pod1, nodetest.AddressPeer+":9000", 5000)
+		took, err := nodetest.Timed(b.Pod1, time.Now, nodetest.AddressPeer+":9000", 5000)
 		require.NoError(t, err)
 		times = append(times, took)
 	}
@@ -96,7 +96,7 @@ func (b *kernelBed) send(t *testing.T, flows []sim.Flow) (fct []float64, load fl
 			if i%2 == 1 {
 				pod = b.Pod2
 			}
-			took, err := nodetest.Timed(pod, nodetest.AddressPeer+":9000", max(8, int64(f.Size)))
+			took, err := nodetest.Timed(pod, time.Now, nodetest.AddressPeer+":9000", max(8, int64(f.Size)))
 			fct[i], failed[i] = took.Seconds(), err
 		})
 	}

@@ -155,28 +155,28 @@ func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
 // Exchange sends bytes to a server and gets bytes back. It returns the client's address.
 func Exchange(ns netns.NsHandle, server string, send, get int64) (netip.AddrPort, error) {
-	from, _, err := exchange(ns, &net.Dialer{Timeout: 5 * time.Second}, server, send, get, 20*time.Second)
+	from, _, err := exchange(ns, &net.Dialer{Timeout: 5 * time.Second}, func() time.Time { return time.Time{} }, server, send, get, 20*time.Second)
 	return from, err
 }
 
 // Timed sends bytes to a server with cubic, and returns the time from the beginning of the connection to its answer
 // of one byte, which comes when all have arrived.
-func Timed(ns netns.NsHandle, server string, send int64) (time.Duration, error) {
+func Timed(ns netns.NsHandle, now func() time.Time, server string, send int64) (time.Duration, error) {
 	cubic := func(_, _ string, c syscall.RawConn) error {
 		var err error
 		return errors.Join(c.Control(func(fd uintptr) {
 			err = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, "cubic")
 		}), err)
 	}
-	_, took, err := exchange(ns, &net.Dialer{Timeout: time.Minute, Control: cubic}, server, send, 1, 5*time.Minute)
+	_, took, err := exchange(ns, &net.Dialer{Timeout: time.Minute, Control: cubic}, now, server, send, 1, 5*time.Minute)
 	return took, err
 }
 
-func exchange(ns netns.NsHandle, dialer *net.Dialer, server string, send, get int64, limit time.Duration) (from netip.AddrPort, took time.Duration, err error) {
+func exchange(ns netns.NsHandle, dialer *net.Dialer, now func() time.Time, server string, send, get int64, limit time.Duration) (from netip.AddrPort, took time.Duration, err error) {
 	var c net.Conn
 	var begin time.Time
 	if err := Within(ns, func() (err error) {
-		begin = time.Now()
+		begin = now()
 		c, err = dialer.Dial("tcp", server)
 		return err
 	}); err != nil {
@@ -198,7 +198,7 @@ func exchange(ns netns.NsHandle, dialer *net.Dialer, server string, send, get in
 	if n, err := io.Copy(io.Discard, c); err != nil || n != get {
 		return local, 0, fmt.Errorf("got %d bytes of %d: %w", n, get, err)
 	}
-	return local, time.Since(begin), nil
+	return local, now().Sub(begin), nil
 }
 
 // SizeIs allows for a segment that was sent twice: a busy machine lets timers run out.
