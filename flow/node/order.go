@@ -154,7 +154,7 @@ func TurnOn(o OrderOptions) (err error) {
 	}
 	defer func() { _ = l.Close() }() // the pin holds it
 	if err := l.Pin(filepath.Join(o.Pins, pinLink)); err != nil {
-		return fmt.Errorf("%s: %w", o.Pins, err)
+		return errors.Join(fmt.Errorf("%s: %w", o.Pins, err), l.Detach())
 	}
 	return nil
 }
@@ -296,6 +296,13 @@ func TurnOff(pins string) error {
 
 func turnOff(pins string, index int, remove bool) error {
 	var errs []error
+	// A link whose pin goes is taken off later; one that is detached is off at once.
+	if l, at, err := pinned(pins); err == nil {
+		if at != 0 {
+			errs = append(errs, l.Detach())
+		}
+		errs = append(errs, l.Close())
+	}
 	for _, name := range []string{pinLink, pinFlows, pinSettings, pinSent, pinCounters} {
 		if err := os.Remove(filepath.Join(pins, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
