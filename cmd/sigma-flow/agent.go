@@ -83,6 +83,10 @@ func (o *options) check() (rate float64, err error) {
 	switch {
 	case o.observe == o.order:
 		return 0, errors.New("say --observe, which only reads, or --order")
+	case !o.order && (o.keep || o.floor != node.DefaultFloor || o.pins != node.DefaultPins):
+		return 0, errors.New("--keep-order, --floor and --pins are for --order")
+	case o.order && (o.rate == "" || o.pins == ""):
+		return 0, errors.New("--order needs --rate, what the uplink really sends, a few percent below its nominal rate, and --pins")
 	case !(o.floor >= node.LeastFloor && o.floor <= node.MostFloor):
 		return 0, fmt.Errorf("--floor %v: want %v to %v", o.floor, node.LeastFloor, node.MostFloor)
 	case o.every < time.Second:
@@ -99,6 +103,9 @@ func (o *options) check() (rate float64, err error) {
 	if o.rate != "" {
 		if rate, err = flow.ParseAmount(o.rate); err != nil {
 			return 0, fmt.Errorf("--rate %w", err)
+		}
+		if o.order && (rate < node.LeastRate || rate > node.MostRate) {
+			return 0, fmt.Errorf("--rate %s: want %sbit/s to %sbit/s to order", o.rate, flow.FormatAmount(node.LeastRate), flow.FormatAmount(node.MostRate))
 		}
 	}
 	return rate, o.pages.Validate("--metrics-bind-address", o.bind)
@@ -124,11 +131,6 @@ func (o *options) run(ctx context.Context) error {
 	if a.watcher, err = observe.NewWatcher(rate, uplink.Queue, o.bands); err != nil {
 		return err
 	}
-	if o.order {
-		if err := a.takeOver(); err != nil {
-			return err
-		}
-	}
 	if o.out != "" {
 		if err := os.MkdirAll(o.out, 0o755); err != nil {
 			return fmt.Errorf("--out: %w", err)
@@ -139,6 +141,11 @@ func (o *options) run(ctx context.Context) error {
 	}
 	if err := a.watch(); err != nil {
 		return errors.Join(err, a.observer.Close())
+	}
+	if o.order {
+		if err := a.takeOver(); err != nil {
+			return errors.Join(err, a.observer.Close())
+		}
 	}
 	glog.Infof("watching %d interfaces, uplink %s of %.4g bit/s; %s", a.observer.Watched(), a.uplink, rate, a.says())
 	all, ctx := errgroup.WithContext(ctx)
@@ -158,7 +165,7 @@ func (o *options) run(ctx context.Context) error {
 	})
 	all.Go(func() error { return a.loop(ctx, records) })
 	all.Go(func() error { return a.serve(ctx) })
-	return all.Wait()
+	return errors.Join(all.Wait(), a.release())
 }
 
 // An agent's loop alone changes it; what others read is in last and evicted.
@@ -166,7 +173,7 @@ type agent struct {
 	*options
 	uplink   string
 	rate     float64
-	inForce  flow.Thresholds // nil: none of this agent
+	mine     uint64 // id of the order that this agent has set last, 0 = none
 	observer *node.Observer
 	watcher  *observe.Watcher
 	last     atomic.Pointer[observe.Report]
@@ -188,7 +195,7 @@ func (a *agent) loop(ctx context.Context, records <-chan flow.Record) error {
 				a.watcher.Add(time.Now(), r)
 			}
 			a.look(time.Now())
-			return errors.Join(err, a.tell(time.Now()), a.release(), a.observer.Close())
+			return errors.Join(err, a.tell(time.Now(), true), a.observer.Close())
 		case r, ok := <-records:
 			if !ok {
 				return a.observer.Close() // the reader has failed
@@ -202,7 +209,7 @@ func (a *agent) loop(ctx context.Context, records <-chan flow.Record) error {
 			}
 			a.look(now)
 		case now := <-tell.C:
-			if err := a.tell(now); err != nil {
+			if err := a.tell(now, false); err != nil {
 				glog.Errorf("cannot report: %v", err)
 			}
 		}
@@ -244,8 +251,8 @@ func (a *agent) look(now time.Time) {
 	a.watcher.Uplink(now, uplink.Sent)
 }
 
-// tell makes a report, and says it in the log, to readers and in files.
-func (a *agent) tell(now time.Time) error {
+// tell makes a report, and says it in the log, to readers and in files. The last one orders nothing.
+func (a *agent) tell(now time.Time, last bool) error {
 	r, err := a.watcher.Report(now, a.uplink)
 	if err != nil {
 		return err
@@ -253,7 +260,7 @@ func (a *agent) tell(now time.Time) error {
 	if r.Health, err = a.health(); err != nil {
 		return err
 	}
-	if a.order {
+	if a.order && !last {
 		err = a.apply(r)
 	}
 	a.last.Store(r)
@@ -273,34 +280,33 @@ func (a *agent) tell(now time.Time) error {
 
 // takeOver makes an order that is on this agent's, or says why there can be none.
 func (a *agent) takeOver() error {
-	if a.rate == 0 {
-		return fmt.Errorf("--rate: uplink %s does not say how many bits per second it sends", a.uplink)
-	}
 	if err := node.Orderable(a.uplink, a.pins); err != nil {
 		return err
 	}
 	s, err := node.ReadOrder(a.pins)
-	if errors.Is(err, node.ErrNoOrder) {
+	switch {
+	case errors.Is(err, node.ErrNoOrder):
 		return nil
-	} else if err != nil {
+	case err != nil:
 		return err
-	}
-	if len(s.Thresholds) != a.bands-1 {
-		return nil // the first decision replaces it
+	case s.Uplink == "": // it is gone, and the first decision replaces the order
+		return nil
+	case len(s.Thresholds) != a.bands-1:
+		return fmt.Errorf("--bands %d: an order of %d bands is on; sigma-flow order off takes it off", a.bands, len(s.Thresholds)+1)
 	}
 	a.watcher.InForce(s.Thresholds)
 	return a.turnOn(s.Thresholds)
 }
 
 func (a *agent) turnOn(t flow.Thresholds) error {
-	err := node.TurnOn(node.OrderOptions{Uplink: a.uplink, Rate: a.rate, Thresholds: t, Floor: a.floor, Gap: a.node.Gap, Flows: a.node.Flows, Pins: a.pins})
+	id, err := node.TurnOn(node.OrderOptions{Uplink: a.uplink, Rate: a.rate, Thresholds: t, Floor: a.floor, Gap: a.node.Gap, Flows: a.node.Flows, Pins: a.pins})
 	if err == nil {
-		a.inForce = t
+		a.mine = id
 	}
 	return err
 }
 
-// apply makes a report's thresholds those in force.
+// apply makes a report's thresholds those in force, whatever is in force.
 func (a *agent) apply(r *observe.Report) error {
 	if r.Thresholds == "" {
 		return nil
@@ -309,7 +315,7 @@ func (a *agent) apply(r *observe.Report) error {
 	if err != nil {
 		return err
 	}
-	if s, err := node.ReadOrder(a.pins); !t.Equal(a.inForce) || err != nil || !s.Shaping {
+	if s, err := node.ReadOrder(a.pins); err != nil || s.ID != a.mine || !s.Shaping || !t.Equal(s.Thresholds) {
 		if err := a.turnOn(t); err != nil {
 			return fmt.Errorf("the order: %w", err)
 		}
@@ -319,29 +325,22 @@ func (a *agent) apply(r *observe.Report) error {
 	return nil
 }
 
-// release takes the order off, where this agent is to.
+// release takes the order off, where it is this agent's.
 func (a *agent) release() error {
-	if !a.order || a.keep || a.inForce == nil {
+	if a.keep || a.mine == 0 {
 		return nil
 	}
-	err := node.TurnOff(a.pins)
-	if errors.Is(err, node.ErrNoOrder) {
-		return nil
-	}
-	if err == nil {
-		glog.Infof("the order is off, and %s as it was", a.uplink)
-	}
-	return err
+	return letGo(a.pins, a.uplink, a.mine)
 }
 
 func (a *agent) says() string {
 	switch {
 	case !a.order:
 		return "nothing is changed"
-	case a.inForce == nil:
+	case a.mine == 0:
 		return "it is ordered once there are thresholds"
 	}
-	return fmt.Sprintf("it is in order: a flow leaves a band after %v bytes", a.inForce)
+	return "it is in order, and stays so"
 }
 
 func (a *agent) health() (*observe.Health, error) {

@@ -58,13 +58,14 @@ func newKernelBed(t *testing.T) *kernelBed {
 func (b *kernelBed) order(t *testing.T, thresholds flow.Thresholds) {
 	t.Helper()
 	require.NoError(t, nodetest.Within(b.Node, func() error {
-		return node.TurnOn(node.OrderOptions{Uplink: "up0", Rate: kernelRate, Thresholds: thresholds, Pins: b.pins})
+		_, err := node.TurnOn(node.OrderOptions{Uplink: "up0", Rate: kernelRate, Thresholds: thresholds, Pins: b.pins})
+		return err
 	}))
 }
 
 func (b *kernelBed) off(t *testing.T) {
 	t.Helper()
-	require.NoError(t, nodetest.Within(b.Node, func() error { return node.TurnOff(b.pins) }))
+	require.NoError(t, nodetest.Within(b.Node, func() error { return node.TurnOff(b.pins, 0) }))
 }
 
 // calibrate is what short flows take alone; the 95th percentile of 60.

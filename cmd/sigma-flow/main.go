@@ -33,7 +33,7 @@ func main() { os.Exit(start()) }
 func start() int {
 	_ = flag.Set("logtostderr", "true")
 	defer glog.Flush()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	if err := command().ExecuteContext(ctx); err != nil {
 		glog.Errorf("sigma-flow: %v", err)

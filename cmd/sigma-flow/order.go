@@ -17,6 +17,9 @@ import (
 	"github.com/sigma-scheduler/sigma/flow/observe"
 )
 
+// mostFlows are those that a map may have room for, of 56 bytes each.
+const mostFlows = 1 << 24
+
 // defaultTrial is how long an order stays that nobody has said a time of.
 const defaultTrial = 10 * time.Minute
 
@@ -50,12 +53,13 @@ func pinsFlag(cmd *cobra.Command, pins *string) {
 func onCommand() *cobra.Command {
 	o := &orderOptions{}
 	cmd := &cobra.Command{
-		Use:   "on --uplink NAME --rate RATE (--thresholds LIST | --report URL|FOLDER)",
+		Use:   "on --rate RATE (--thresholds LIST | --report URL|FOLDER)",
 		Short: "Order the uplink's flows, for ten minutes unless --for says otherwise",
 		Long: `On orders the uplink's flows, and takes the order off again after --for, or when it is
-interrupted. With --for 0 it ends at once and the kernel goes on, until "sigma-flow order off" or
-a restart of the node; killed by kill -9, too. Where an order is on already, it gets the new settings, and no
-packet is lost.
+interrupted or loses its terminal. This process keeps the time: killed by kill -9 it leaves the
+order on, as --for 0 does, with which it ends at once. Then the kernel goes on, until "sigma-flow
+order off" or a restart of the node. Where an order is on already, it gets the new settings, and
+no packet is lost; a trial leaves an order alone that was set after it.
 
 The rate is what the uplink can really send: the queue has to be here, and not behind.`,
 		Example: `  sigma-flow order on --uplink eth0 --rate 10G --thresholds 100k/1.8M/9.9M
@@ -83,6 +87,8 @@ func (o *orderOptions) check(ctx context.Context) (err error) {
 		return errors.New("--rate: say how many bits per second the uplink sends, such as 9.4G")
 	case o.trial < 0:
 		return fmt.Errorf("--for %v: want 0 or more", o.trial)
+	case o.node.Floor == 0 || o.node.Gap == 0 || o.node.Flows < 1 || o.node.Flows > mostFlows || o.node.Pins == "":
+		return fmt.Errorf("--floor %v, --gap %v, --flows %d, --pins %q: want none of them 0 or empty, and at most %d flows", o.node.Floor, o.node.Gap, o.node.Flows, o.node.Pins, mostFlows)
 	case o.thresholds == "" && o.report == "":
 		return errors.New("say --thresholds, such as 100k/1.8M/9.9M, or --report of an agent")
 	}
@@ -96,6 +102,9 @@ func (o *orderOptions) check(ctx context.Context) (err error) {
 		}
 	}
 	if o.node.Thresholds, err = flow.ParseThresholds(text); err != nil {
+		if o.report != "" {
+			return fmt.Errorf("--report: %s: thresholds: %w", o.report, err)
+		}
 		return fmt.Errorf("--thresholds: %w", err)
 	}
 	if o.node.Uplink == "" {
@@ -128,7 +137,8 @@ func (o *orderOptions) run(ctx context.Context) error {
 	if err := o.check(ctx); err != nil {
 		return err
 	}
-	if err := node.TurnOn(o.node); err != nil {
+	id, err := node.TurnOn(o.node)
+	if err != nil {
 		return err
 	}
 	const on = "order on %s: a flow leaves a band after %v bytes, at %.4g bit/s; "
@@ -143,15 +153,23 @@ func (o *orderOptions) run(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-end.C:
 	}
-	err := node.TurnOff(o.node.Pins)
-	if errors.Is(err, node.ErrNoOrder) {
+	return letGo(o.node.Pins, o.node.Uplink, id)
+}
+
+// letGo takes the order off, unless somebody has set another one.
+func letGo(pins, uplink string, id uint64) error {
+	err := node.TurnOff(pins, id)
+	switch {
+	case errors.Is(err, node.ErrNoOrder):
 		glog.Info("somebody has taken the order off meanwhile")
-		return nil
+	case errors.Is(err, node.ErrOtherOrder):
+		glog.Info("somebody has set the order meanwhile: it stays on")
+	case err != nil:
+		return err
+	default:
+		glog.Infof("the order is off, and %s as it was", uplink)
 	}
-	if err == nil {
-		glog.Infof("the order is off, and %s as it was", o.node.Uplink)
-	}
-	return err
+	return nil
 }
 
 func offCommand() *cobra.Command {
@@ -161,7 +179,7 @@ func offCommand() *cobra.Command {
 		Short: "Take the order off, and leave the uplink as it was found",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := node.TurnOff(pins); err != nil {
+			if err := node.TurnOff(pins, 0); err != nil {
 				return err
 			}
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), "the order is off")
@@ -204,7 +222,7 @@ func writeStatus(out io.Writer, s *node.OrderStatus) error {
 	case s.Uplink == "":
 		fmt.Fprintln(out, "the uplink is gone, and the order with it; order off removes what is left")
 	case !s.Shaping:
-		fmt.Fprintf(out, "NOT ORDERED: somebody has replaced the queueing discipline of %s; order off, then on again\n", s.Uplink)
+		fmt.Fprintf(out, "NOT ORDERED: the queueing discipline of %s is gone or somebody else's; order off takes away what is left\n", s.Uplink)
 	default:
 		fmt.Fprintf(out, "%s of %sbit/s, each band at least %.3g %% of it; the thresholds were set %d times\n", s.Uplink, flow.FormatAmount(s.Rate), s.Floor*100, s.Sequence)
 	}
@@ -216,6 +234,9 @@ func writeStatus(out io.Writer, s *node.OrderStatus) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "%d packets of no flow, in the middle band; %d packets whose flow found no room\n", s.NoFlow, s.Unkept)
-	return err
+	fmt.Fprintf(out, "%d packets of no flow, in the middle band; %d packets whose flow found no room\n", s.NoFlow, s.Unkept)
+	if s.Unseen > 0 {
+		fmt.Fprintf(out, "%d packets had no band: they were sent before the order was on, or another program of %s ends before it\n", s.Unseen, s.Uplink)
+	}
+	return nil
 }

@@ -35,7 +35,8 @@ func TestRefusedOrders(t *testing.T) {
 		"on --rate 1G --uplink lo --report " + folder:                        "the agent proposes none yet: 10 sizes, want 250",
 		"on --rate 1G --uplink lo --report /nowhere":                         "open /nowhere/report.json: no such file or directory",
 		"on --rate 1G --uplink lo --thresholds 100k --floor 1":               "floor: 1 of the rate, want 0.001 to 0.05",
-		"on --rate 1G --uplink lo --thresholds 100k --pins " + folder + "/x": "is no bpffs",
+		"on --rate 1G --uplink lo --thresholds 100k --pins " + folder + "/x": "is in no bpffs",
+		"on --rate 1G --uplink lo --thresholds 100k --gap 0":                 "--gap 0s",
 		"status --pins " + folder:                                            "no order is on",
 		"status --format xml":                                                `--format "xml": want table or json`,
 		"off --pins " + folder:                                               "no order is on",
@@ -86,11 +87,23 @@ func TestOrder(t *testing.T) {
 	require.Error(t, wait())
 	require.True(t, isOn(), "the kernel goes on")
 
+	// A trial that loses its terminal is off; one leaves an order alone that is set after it.
+	log, wait, signal = on("--thresholds", "20k/200k", "--for", "1h")
+	require.Eventually(t, func() bool { s, err := status(); return err == nil && s.Sequence == 2 }, 10*time.Second, 20*time.Millisecond, log)
+	signal(syscall.SIGHUP)
+	require.NoError(t, wait(), log)
+	require.False(t, isOn())
+	log, wait, signal = on("--thresholds", "20k/200k", "--for", "1h")
+	require.Eventually(t, isOn, 10*time.Second, 20*time.Millisecond, log)
+
 	// A report's thresholds take over.
 	report := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(report, reportFile), []byte(`{"thresholds": "5k/50k/500k"}`), 0o600))
-	log, wait, _ = on("--report", report, "--for", "0")
+	later, waitLater, _ := on("--report", report, "--for", "0")
+	require.NoError(t, waitLater(), later)
+	signal(syscall.SIGTERM)
 	require.NoError(t, wait(), log)
+	require.Contains(t, log.String(), "somebody has set the order meanwhile: it stays on")
 	s, err := status()
 	require.NoError(t, err)
 	require.Equal(t, flow.Thresholds{5_000, 50_000, 500_000}, s.Thresholds)

@@ -85,7 +85,7 @@ int observe(struct __sk_buff *skb) {
 	}
 	u64 now = now_ns();
 	struct state *s = map_lookup(&flows, &key);
-	if (s && s->bytes && (flags & SYN || (payload && now - s->last > gap_ns))) {
+	if (s && s->bytes && (flags & SYN || (payload && (s64)(now - s->last) > (s64)gap_ns))) {
 		tell(&key, s, flags & SYN ? FINISHED : IDLE);
 		s->bytes = s->packets = s->told = 0;
 	}

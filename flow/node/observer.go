@@ -117,7 +117,7 @@ func (o *Observer) attach(i Interface) error {
 	if i.Ingress {
 		at = ebpf.AttachTCXIngress
 	}
-	l, err := link.AttachTCX(link.TCXOptions{Interface: i.Index, Program: o.objects.Observe, Attach: at})
+	l, err := link.AttachTCX(link.TCXOptions{Interface: i.Index, Program: o.objects.Observe, Attach: at, Anchor: link.Head()})
 	if err != nil {
 		_ = o.objects.Interfaces.Delete(uint32(i.Index)) // it was made above
 		return fmt.Errorf("%s: %w", i.Name, err)

@@ -13,8 +13,12 @@ volatile const u64 gap_ns = 1000000000ULL;
 // One value, so that a packet sees all of an update or nothing of it.
 struct bands {
 	u64 sequence;
+	u64 id;      // of this update, unlike any other's
+	u64 network; // cookie of the namespace of the interface
+	u32 queue;   // the interface's length of a queue, before
 	u32 count;
 	u32 first;                 // class of the first band; those of the others follow
+	u32 pad;
 	u64 above[MOST_BANDS - 1]; // a flow that has sent so many bytes is in the next band
 };
 
@@ -64,13 +68,14 @@ int order(struct __sk_buff *skb) {
 	u32 band = 0;
 	int none = parse(skb, &key, &payload, &flags);
 	if (none) {
-		// What belongs to no flow goes through the middle, neither before short flows nor behind long ones.
+		// What belongs to no flow is small, most often, and never goes behind the longest flows.
 		count(none);
-		band = set->count / 2;
+		band = (set->count - 1) / 2;
 	} else {
 		u64 now = now_ns(), bytes = 0;
+		// Another processor may have stored a later time meanwhile: the difference has a sign.
 		struct progress *p = map_lookup(&flows, &key);
-		if (p && (flags & SYN || (payload && now - p->last > gap_ns)))
+		if (p && (flags & SYN || (payload && (s64)(now - p->last) > (s64)gap_ns)))
 			p->bytes = 0;
 		if (p) {
 			bytes = p->bytes;

@@ -7,10 +7,12 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/sigma-scheduler/sigma/flow"
@@ -19,8 +21,10 @@ import (
 // DefaultPins is where the order's program and maps stay when no process holds them.
 const DefaultPins = "/sys/fs/bpf/sigma-flow"
 
-// Bounds of OrderOptions.Floor, and its default.
+// Bounds of OrderOptions, and the default of Floor.
 const (
+	LeastRate    = 1e6
+	MostRate     = 1e12
 	LeastFloor   = .001
 	MostFloor    = .05
 	DefaultFloor = .001
@@ -53,7 +57,7 @@ func (o *OrderOptions) fill() error {
 	switch {
 	case o.Uplink == "":
 		return errors.New("uplink: none is named")
-	case math.IsNaN(o.Rate) || o.Rate < 1e6 || o.Rate > 1e12:
+	case math.IsNaN(o.Rate) || o.Rate < LeastRate || o.Rate > MostRate:
 		return fmt.Errorf("rate: %v bit/s, want 1M to 1T", o.Rate)
 	case math.IsNaN(o.Floor) || o.Floor < LeastFloor || o.Floor > MostFloor:
 		return fmt.Errorf("floor: %v of the rate, want %v to %v", o.Floor, LeastFloor, MostFloor)
@@ -77,6 +81,8 @@ const (
 	pinCounters = "counters"
 )
 
+var pinnedMaps = []string{pinFlows, pinSettings, pinSent, pinCounters}
+
 // Orderable says why no order could be turned on there: no such uplink, a queueing discipline of somebody else's, no bpffs.
 func Orderable(uplink, pins string) error {
 	_, err := shapeable(uplink)
@@ -86,77 +92,101 @@ func Orderable(uplink, pins string) error {
 // TurnOn orders the flows of an uplink until TurnOff, also when the process has ended: a program says each packet's
 // band, and a class of HTB for each band sends it. Where an order is on already, it gets the new settings, and no packet
 // sees half of them. A queueing discipline that somebody has put on the uplink is left alone: that is an error, and
-// nothing is changed.
-func TurnOn(o OrderOptions) (err error) {
+// nothing is changed. The id is for TurnOff.
+func TurnOn(o OrderOptions) (id uint64, err error) {
 	if err := o.fill(); err != nil {
-		return err
+		return 0, err
 	}
-	index, err := shapeable(o.Uplink)
+	up, err := shapeable(o.Uplink)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	made, err := makePins(o.Pins)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	unlock, err := lock(o.Pins)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer unlock()
 	old, at, err := pinned(o.Pins)
 	switch {
 	case err != nil && !errors.Is(err, ErrNoOrder):
-		return err
+		return 0, err
 	case old != nil && at == 0: // its interface is gone
-		err := errors.Join(old.Close(), turnOff(o.Pins, 0, false))
-		if err != nil {
-			return err
+		if err := errors.Join(old.Close(), turnOff(o.Pins, nil, false)); err != nil {
+			return 0, err
 		}
 		old = nil
 	}
+	index := up.Attrs().Index
 	if old == nil {
-		// What an earlier process left that was killed before it had a link.
-		for _, name := range []string{pinFlows, pinSettings, pinSent, pinCounters} {
-			_ = os.Remove(filepath.Join(o.Pins, name)) // most often it is not there
-		}
-		defer func() {
-			if err != nil {
-				err = errors.Join(err, turnOff(o.Pins, index, made))
-			}
-		}()
-	} else {
-		defer func() { _ = old.Close() }() // the pin holds it
-		if at != index {
-			return fmt.Errorf("an order is on at the interface of index %d, and %s has %d: turn it off first", at, o.Uplink, index)
-		}
+		return o.begin(up, made)
 	}
-	objects, err := o.load(old != nil)
+	defer func() { _ = old.Close() }() // the pin holds it
+	settings, err := readSettings(o.Pins)
 	if err != nil {
-		return err
+		return 0, err
+	}
+	if at != index {
+		return 0, fmt.Errorf("an order is on at the interface of index %d, and %s has %d: turn it off first", at, o.Uplink, index)
+	}
+	var before OrderStatus
+	if err := before.readShape(index); err != nil {
+		return 0, err
+	}
+	objects, err := o.load(true)
+	if err != nil {
+		return 0, err
 	}
 	defer func() { _ = objects.Close() }() // pins hold what stays
-	if err := objects.set(o.Thresholds); err != nil {
-		return err
-	}
 	if err := shape(index, o.Rate, o.Floor); err != nil {
-		return err
-	}
-	if old != nil {
-		if err := old.Update(objects.Order); err != nil {
-			return fmt.Errorf("taking over the program of an earlier order: %w", err)
+		if before.Shaping {
+			err = errors.Join(err, shape(index, before.Rate, before.Floor))
 		}
-		return nil
+		return 0, err
 	}
-	l, err := link.AttachTCX(link.TCXOptions{Interface: index, Program: objects.Order, Attach: ebpf.AttachTCXEgress})
+	if err := old.Update(objects.Order); err != nil {
+		return 0, fmt.Errorf("taking over the program of an earlier order: %w", err)
+	}
+	return objects.set(settings, o.Thresholds)
+}
+
+// begin turns an order on where none is. Everything is undone where it fails.
+func (o *OrderOptions) begin(up netlink.Link, made bool) (id uint64, err error) {
+	index := up.Attrs().Index
+	// What an earlier process left that was killed before it had a link.
+	for _, name := range pinnedMaps {
+		_ = os.Remove(filepath.Join(o.Pins, name)) // most often it is not there
+	}
+	settings := orderBands{Queue: uint32(up.Attrs().TxQLen)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, turnOff(o.Pins, &settings, made))
+		}
+	}()
+	if settings.Network, err = network(); err != nil {
+		return 0, err
+	}
+	objects, err := o.load(false)
 	if err != nil {
-		return fmt.Errorf("%s: %w", o.Uplink, err)
+		return 0, err
+	}
+	defer func() { _ = objects.Close() }() // pins hold what stays
+	if id, err = objects.set(settings, o.Thresholds); err != nil {
+		return 0, err
+	}
+	// The first, as one that ends the chain would keep packets from it.
+	l, err := link.AttachTCX(link.TCXOptions{Interface: index, Program: objects.Order, Attach: ebpf.AttachTCXEgress, Anchor: link.Head()})
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", o.Uplink, err)
 	}
 	defer func() { _ = l.Close() }() // the pin holds it
 	if err := l.Pin(filepath.Join(o.Pins, pinLink)); err != nil {
-		return errors.Join(fmt.Errorf("%s: %w", o.Pins, err), l.Detach())
+		return 0, errors.Join(fmt.Errorf("%s: %w", o.Pins, err), l.Detach())
 	}
-	return nil
+	return id, shape(index, o.Rate, o.Floor) // the pin of the link is there before HTB: TurnOff finds both
 }
 
 // load loads the program, with the maps of an earlier order where there is one.
@@ -180,7 +210,7 @@ func (o *OrderOptions) load(again bool) (*orderObjects, error) {
 		}
 	}()
 	if again {
-		for _, name := range []string{pinFlows, pinSettings, pinSent, pinCounters} {
+		for _, name := range pinnedMaps {
 			m, err := ebpf.LoadPinnedMap(filepath.Join(o.Pins, name), nil)
 			if err != nil {
 				return nil, fmt.Errorf("pins of an earlier order in %s: %s: %w", o.Pins, name, err)
@@ -207,20 +237,54 @@ func (o *OrderOptions) load(again bool) (*orderObjects, error) {
 	return objects, nil
 }
 
-// set makes the thresholds those of the next packet.
-func (o *orderObjects) set(t flow.Thresholds) error {
-	var present orderBands
-	if err := o.Settings.Lookup(uint32(0), &present); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return fmt.Errorf("reading the thresholds: %w", err)
+// set makes the thresholds those of the next packet. The id is that of no other update since the machine's start.
+func (o *orderObjects) set(present orderBands, t flow.Thresholds) (id uint64, err error) {
+	now, err := sinceBoot()
+	if err != nil {
+		return 0, err
 	}
-	b := orderBands{Sequence: present.Sequence + 1, Count: uint32(len(t) + 1), First: classOf(0)}
+	b := orderBands{
+		Sequence: present.Sequence + 1, Id: max(uint64(now), present.Id+1), Network: present.Network, Queue: present.Queue,
+		Count: uint32(len(t) + 1), First: classOf(0),
+	}
 	for i, v := range t {
 		b.Above[i] = uint64(v)
 	}
 	if err := o.Settings.Put(uint32(0), &b); err != nil {
-		return fmt.Errorf("writing the thresholds: %w", err)
+		return 0, fmt.Errorf("writing the thresholds: %w", err)
 	}
-	return nil
+	return b.Id, nil
+}
+
+// readSettings returns those of the order that is on, which has to be of this network namespace.
+func readSettings(pins string) (orderBands, error) {
+	var b orderBands
+	m, err := ebpf.LoadPinnedMap(filepath.Join(pins, pinSettings), nil)
+	if err != nil {
+		return b, fmt.Errorf("%s: %s: %w", pins, pinSettings, err)
+	}
+	defer func() { _ = m.Close() }() // only read
+	if err := m.Lookup(uint32(0), &b); err != nil {
+		return b, fmt.Errorf("%s: reading the thresholds: %w", pins, err)
+	}
+	if b.Count < 2 || b.Count > flow.MostBands {
+		return b, fmt.Errorf("%s: %d bands: this is of another version", pins, b.Count)
+	}
+	here, err := network()
+	if err == nil && here != b.Network {
+		err = fmt.Errorf("%s: this order is of another network namespace: do it there", pins)
+	}
+	return b, err
+}
+
+// network is the cookie of this thread's network namespace.
+func network() (uint64, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = unix.Close(fd) }() // nothing was sent
+	return unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
 }
 
 func isPinnable(folder string) error {
@@ -230,7 +294,7 @@ func isPinnable(folder string) error {
 		return fmt.Errorf("%s: %w", parent, err)
 	}
 	if s.Type != unix.BPF_FS_MAGIC {
-		return fmt.Errorf("%s is no bpffs: mount -t bpf bpf %s", parent, parent)
+		return fmt.Errorf("pins: %s is in no bpffs; want a new folder inside one, such as %s", folder, DefaultPins)
 	}
 	return nil
 }
@@ -253,8 +317,27 @@ func lock(pins string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
+	fail := func(err error) (func(), error) {
+		return nil, errors.Join(fmt.Errorf("%s: %w", pins, err), folder.Close())
+	}
 	if err := unix.Flock(int(folder.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: another process is changing this order: %w", pins, err), folder.Close())
+		return fail(fmt.Errorf("another process is changing this order: %w", err))
+	}
+	mine, err := folder.Stat()
+	if err != nil {
+		return fail(err)
+	}
+	if now, err := os.Stat(pins); err != nil || !os.SameFile(mine, now) {
+		return fail(errors.New("another process has just changed this order"))
+	}
+	entries, err := folder.ReadDir(-1)
+	if err != nil {
+		return fail(err)
+	}
+	for _, e := range entries {
+		if e.Name() != pinLink && !slices.Contains(pinnedMaps, e.Name()) {
+			return fail(fmt.Errorf("it has %s, which is none of an order", e.Name()))
+		}
 	}
 	return func() { _ = folder.Close() }, nil // nothing was written to it
 }
@@ -277,42 +360,58 @@ func pinned(pins string) (l link.Link, index int, err error) {
 	return l, int(info.TCX().Ifindex), nil
 }
 
-// TurnOff takes the program off and then HTB, and leaves the uplink as it was found. It is ErrNoOrder where none is on.
-func TurnOff(pins string) error {
+// ErrOtherOrder is the error where somebody has set the order that is on after the one that is to be turned off.
+var ErrOtherOrder = errors.New("somebody has changed the order meanwhile")
+
+// TurnOff takes the program off and then HTB, and leaves the uplink as it was found. With an id of TurnOn it leaves an
+// order alone that was set later: ErrOtherOrder. It is ErrNoOrder where none is on.
+func TurnOff(pins string, id uint64) error {
 	if pins == "" {
 		pins = DefaultPins
 	}
-	l, index, err := pinned(pins)
+	if _, err := os.Stat(filepath.Join(pins, pinLink)); errors.Is(err, fs.ErrNotExist) {
+		return ErrNoOrder
+	}
+	unlock, err := lock(pins)
 	if err != nil {
 		return err
 	}
-	unlock, err := lock(pins)
-	if err := errors.Join(err, l.Close()); err != nil {
+	defer unlock()
+	l, _, err := pinned(pins)
+	if err != nil {
 		return err
 	}
-	defer unlock()
-	return turnOff(pins, index, true)
+	_ = l.Close() // the pin holds it
+	settings, err := readSettings(pins)
+	switch {
+	case err != nil:
+		return err
+	case id != 0 && settings.Id != id:
+		return ErrOtherOrder
+	}
+	return turnOff(pins, &settings, true)
 }
 
-func turnOff(pins string, index int, remove bool) error {
+func turnOff(pins string, settings *orderBands, remove bool) error {
 	var errs []error
+	index := 0
 	// A link whose pin goes is taken off later; one that is detached is off at once.
 	if l, at, err := pinned(pins); err == nil {
-		if at != 0 {
+		if index = at; at != 0 {
 			errs = append(errs, l.Detach())
 		}
 		errs = append(errs, l.Close())
 	}
-	for _, name := range []string{pinLink, pinFlows, pinSettings, pinSent, pinCounters} {
+	for _, name := range append([]string{pinLink}, pinnedMaps...) {
 		if err := os.Remove(filepath.Join(pins, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
 	}
+	if index != 0 { // 0 is an interface that is gone
+		errs = append(errs, unshape(index, int(settings.Queue)))
+	}
 	if remove {
 		errs = append(errs, os.Remove(pins))
-	}
-	if index != 0 { // 0 is an interface that is gone
-		errs = append(errs, unshape(index))
 	}
 	return errors.Join(errs...)
 }
@@ -324,7 +423,9 @@ type OrderStatus struct {
 	Floor      float64         `json:"floor"`  // share of the rate
 	Sequence   uint64          `json:"sequence"`
 	Thresholds flow.Thresholds `json:"thresholds"`
+	ID         uint64          `json:"id"`
 	Shaping    bool            `json:"shaping"` // HTB is where the order has put it
+	Unseen     uint64          `json:"unseen"`  // packets that the program has not seen: they share a class of their own
 	Bands      []BandStatus    `json:"bands"`
 	Unkept     uint64          `json:"unkept"` // packets whose flow found no room
 	NoFlow     uint64          `json:"noFlow"` // packets that belong to none: they go through the middle band
@@ -356,19 +457,16 @@ func ReadOrder(pins string) (OrderStatus, error) {
 			_ = m.Close() // only read
 		}
 	}()
-	for _, name := range []string{pinSettings, pinSent, pinCounters} {
+	for _, name := range []string{pinSent, pinCounters} {
 		if maps[name], err = ebpf.LoadPinnedMap(filepath.Join(pins, name), nil); err != nil {
 			return s, fmt.Errorf("%s: %s: %w", pins, name, err)
 		}
 	}
-	var b orderBands
-	if err := maps[pinSettings].Lookup(uint32(0), &b); err != nil {
-		return s, fmt.Errorf("reading the thresholds: %w", err)
+	b, err := readSettings(pins)
+	if err != nil {
+		return s, err
 	}
-	if b.Count < 2 || b.Count > flow.MostBands {
-		return s, fmt.Errorf("%s: %d bands: this is of another version", pins, b.Count)
-	}
-	s.Sequence = b.Sequence
+	s.Sequence, s.ID = b.Sequence, b.Id
 	for _, v := range b.Above[:b.Count-1] {
 		s.Thresholds = append(s.Thresholds, int64(v))
 	}

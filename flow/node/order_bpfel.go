@@ -16,8 +16,12 @@ import (
 type orderBands struct {
 	_        structs.HostLayout
 	Sequence uint64
+	Id       uint64
+	Network  uint64
+	Queue    uint32
 	Count    uint32
 	First    uint32
+	Pad      uint32
 	Above    [7]uint64
 }
 

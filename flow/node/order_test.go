@@ -2,15 +2,19 @@ package node
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/sigma-scheduler/sigma/flow"
@@ -42,8 +46,22 @@ func openOrder(t testing.TB, thresholds flow.Thresholds) *orderObjects {
 	objects, err := o.load(false)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = objects.Close() }) // the test has ended
-	require.NoError(t, objects.set(thresholds))
+	_, err = objects.set(orderBands{}, thresholds)
+	require.NoError(t, err)
 	return objects
+}
+
+func turnOn(t testing.TB, o OrderOptions) (id uint64) {
+	t.Helper()
+	id, err := TurnOn(o)
+	require.NoError(t, err)
+	return id
+}
+
+func refusesOrder(t testing.TB, o OrderOptions, want string) {
+	t.Helper()
+	_, err := TurnOn(o)
+	require.ErrorContains(t, err, want, fmt.Sprint(o))
 }
 
 // bandOf sends a packet through the program and returns its band. All but its priority is as it was.
@@ -80,7 +98,7 @@ func TestOrderBands(t *testing.T) {
 		require.Equal(t, 0, bandOf(t, o, data4(syn, 0)), "another connection")
 		require.Equal(t, 0, bandOf(t, o, data4(ack, 10)))
 		arp := append(ethernet(0x0806), make([]byte, 28)...)
-		require.Equal(t, (len(thresholds)+1)/2, bandOf(t, o, arp), "what is no flow")
+		require.Equal(t, len(thresholds)/2, bandOf(t, o, arp), "what is no flow")
 	}
 }
 
@@ -101,11 +119,51 @@ func TestOrderChanges(t *testing.T) {
 	o := openOrder(t, flow.Thresholds{100, 200, 300})
 	require.Equal(t, 0, bandOf(t, o, data4(ack, 250)))
 	require.Equal(t, 2, bandOf(t, o, data4(ack, 1)))
-	require.NoError(t, o.set(flow.Thresholds{1000}))
+	var before, after orderBands
+	require.NoError(t, o.Settings.Lookup(uint32(0), &before))
+	id, err := o.set(before, flow.Thresholds{1000})
+	require.NoError(t, err)
 	require.Equal(t, 0, bandOf(t, o, data4(ack, 1)))
-	var b orderBands
-	require.NoError(t, o.Settings.Lookup(uint32(0), &b))
-	require.EqualValues(t, 2, b.Sequence)
+	require.NoError(t, o.Settings.Lookup(uint32(0), &after))
+	require.EqualValues(t, 2, after.Sequence)
+	require.Equal(t, id, after.Id)
+	require.Greater(t, id, before.Id)
+}
+
+// A flow that was silent for the gap begins again in the first band.
+func TestOrderGap(t *testing.T) {
+	o := openOrder(t, flow.Thresholds{100})
+	require.Equal(t, 0, bandOf(t, o, data4(ack, 1000)))
+	require.Equal(t, 1, bandOf(t, o, data4(ack, 1)))
+	var k orderKey
+	var p orderProgress
+	all := o.Flows.Iterate()
+	require.True(t, all.Next(&k, &p))
+	p.Last -= uint64(DefaultGap) + 1
+	require.NoError(t, o.Flows.Put(&k, &p))
+	require.Equal(t, 0, bandOf(t, o, data4(ack, 1)))
+	// Another processor has stored a later time: that is no gap.
+	require.NoError(t, o.Flows.Put(&k, &orderProgress{Bytes: 1000, Last: p.Last + uint64(time.Hour)}))
+	require.Equal(t, 1, bandOf(t, o, data4(ack, 1)))
+}
+
+// Two processors that send one flow count all of it.
+func TestOrderTwoProcessors(t *testing.T) {
+	o := openOrder(t, flow.Thresholds{100})
+	const each = 200_000
+	var group errgroup.Group
+	for range 2 {
+		group.Go(func() error {
+			_, err := o.Order.Run(&ebpf.RunOptions{Data: data4(ack, 1000), Repeat: each})
+			return err
+		})
+	}
+	require.NoError(t, group.Wait())
+	var k orderKey
+	var p orderProgress
+	require.True(t, o.Flows.Iterate().Next(&k, &p))
+	// Both may make the flow's entry.
+	require.InDelta(t, 2*each*1000, p.Bytes, 1000)
 }
 
 func TestOrderOnlySetsPriority(t *testing.T) {
@@ -147,7 +205,7 @@ func TestOrderOnUplink(t *testing.T) {
 		o := OrderOptions{Uplink: "up0", Rate: 200e6, Thresholds: flow.Thresholds{20_000, 200_000}, Pins: pins}
 		_, err = ReadOrder(pins)
 		require.ErrorIs(t, err, ErrNoOrder)
-		require.NoError(t, TurnOn(o))
+		turnOn(t, o)
 		require.Equal(t, 1, programs(t, up.Attrs().Index), "nothing but the pin holds it")
 
 		send := func(size int64) {
@@ -171,9 +229,13 @@ func TestOrderOnUplink(t *testing.T) {
 		require.Greater(t, s.Bands[1].Bytes, uint64(100_000))
 		require.Greater(t, s.Bands[2].Bytes, uint64(700_000))
 
+		require.Zero(t, s.Unseen)
+		require.NotZero(t, s.NoFlow, "ARP")
+		checkClasses(t, up, 200e6, DefaultFloor)
+
 		was := s.Bands[2].Bytes
 		o.Thresholds, o.Rate, o.Floor = flow.Thresholds{2_000_000}, 100e6, .01
-		require.NoError(t, TurnOn(o))
+		turnOn(t, o)
 		require.Equal(t, 1, programs(t, up.Attrs().Index))
 		send(1_000_000)
 		s, err = ReadOrder(pins)
@@ -184,12 +246,108 @@ func TestOrderOnUplink(t *testing.T) {
 		require.Len(t, s.Bands, 2)
 		require.Less(t, s.Bands[1].Bytes, was+100_000, "all in the first band")
 
+		checkClasses(t, up, 100e6, .01)
 		o.Uplink = "pod1"
-		require.ErrorContains(t, TurnOn(o), "turn it off first")
-		require.NoError(t, TurnOff(pins))
-		require.ErrorIs(t, TurnOff(pins), ErrNoOrder)
+		refusesOrder(t, o, "turn it off first")
+		require.ErrorIs(t, TurnOff(pins, s.ID+1), ErrOtherOrder)
+		require.NoError(t, nodetest.Within(bed.Peer, func() error {
+			require.ErrorContains(t, TurnOff(pins, 0), "this order is of another network namespace")
+			_, err := ReadOrder(pins)
+			require.ErrorContains(t, err, "this order is of another network namespace")
+			o.Uplink = "eth0"
+			refusesOrder(t, o, "this order is of another network namespace")
+			return nil
+		}))
+		require.NoError(t, TurnOff(pins, 0))
+		require.ErrorIs(t, TurnOff(pins, 0), ErrNoOrder)
 		require.Equal(t, before, state(t), "nothing is left behind")
 		require.NoDirExists(t, pins)
+		return nil
+	}))
+}
+
+// checkClasses: earlier bands go first, each has its floor, and all together the rate; a burst lasts a millisecond.
+func checkClasses(t testing.TB, up netlink.Link, rate, floor float64) {
+	t.Helper()
+	list, err := netlink.ClassList(up, netlink.HANDLE_NONE)
+	require.NoError(t, err)
+	classes := map[uint32]*netlink.HtbClass{}
+	for _, c := range list {
+		classes[c.Attrs().Handle] = c.(*netlink.HtbClass)
+	}
+	require.Len(t, classes, flow.MostBands+2)
+	all := classes[netlink.MakeHandle(ours, 1)]
+	require.EqualValues(t, rate/8, all.Rate)
+	for band := range flow.MostBands {
+		c := classes[classOf(band)]
+		require.EqualValues(t, band, c.Prio)
+		require.InEpsilon(t, rate*floor/8, c.Rate, .001)
+		require.EqualValues(t, rate/8, c.Ceil)
+		require.InEpsilon(t, float64(netlink.Xmittime(c.Ceil, uint32(max(rate/8/1000, 2*quantum)))), float64(c.Cbuffer), .01)
+	}
+	require.EqualValues(t, 4, classes[classOf(unseen)].Prio)
+}
+
+// Rates that the library or the kernel could get wrong arrive as they are.
+func TestOrderRates(t *testing.T) {
+	bed := bedOf(t)
+	pins := pinsOf(t)
+	require.NoError(t, nodetest.Within(bed.Node, func() error {
+		up, err := netlink.LinkByName("up0")
+		require.NoError(t, err)
+		before := state(t)
+		for _, rate := range []float64{1e6, 1e9, 34_359_738_360, 100e9, 1e12} {
+			turnOn(t, OrderOptions{Uplink: "up0", Rate: rate, Thresholds: flow.Thresholds{1000}, Pins: pins})
+			checkClasses(t, up, rate, DefaultFloor)
+		}
+		// 2³² bytes a second would be 0: a byte more.
+		turnOn(t, OrderOptions{Uplink: "up0", Rate: 8 * (1 << 32), Thresholds: flow.Thresholds{1000}, Pins: pins})
+		checkClasses(t, up, 8*(1<<32)+8, DefaultFloor)
+		require.NoError(t, TurnOff(pins, 0))
+		require.Equal(t, before, state(t))
+		// The kernel raises a queue of 0 packets.
+		require.NoError(t, netlink.LinkSetTxQLen(up, 0))
+		turnOn(t, OrderOptions{Uplink: "up0", Rate: 1e9, Thresholds: flow.Thresholds{1000}, Pins: pins})
+		require.NoError(t, TurnOff(pins, 0))
+		up, err = netlink.LinkByName("up0")
+		require.NoError(t, err)
+		require.Zero(t, up.Attrs().TxQLen)
+		return nil
+	}))
+}
+
+// A program that was there before and ends the chain keeps no packet from the order; one that comes before it later shows.
+func TestOrderBesideOthers(t *testing.T) {
+	bed := bedOf(t)
+	pins := pinsOf(t)
+	nodetest.Listen(t, bed.Peer, nodetest.AddressPeer+":9000")
+	require.NoError(t, nodetest.Within(bed.Node, func() error {
+		up, err := netlink.LinkByName("up0")
+		require.NoError(t, err)
+		attach := func(anchor link.Anchor) link.Link {
+			pass, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}})
+			require.NoError(t, err)
+			defer func() { require.NoError(t, pass.Close()) }() // the link has it
+			l, err := link.AttachTCX(link.TCXOptions{Interface: up.Attrs().Index, Program: pass, Attach: ebpf.AttachTCXEgress, Anchor: anchor})
+			require.NoError(t, err)
+			return l
+		}
+		send := func() OrderStatus {
+			_, err := nodetest.Exchange(bed.Pod1, nodetest.AddressPeer+":9000", 100_000, 1)
+			require.NoError(t, err)
+			s, err := ReadOrder(pins)
+			require.NoError(t, err)
+			return s
+		}
+		first := attach(nil)
+		turnOn(t, OrderOptions{Uplink: "up0", Rate: 200e6, Thresholds: flow.Thresholds{20_000}, Pins: pins})
+		s := send()
+		require.Zero(t, s.Unseen)
+		require.Greater(t, s.Bands[1].Bytes, uint64(50_000))
+		before := attach(link.Head())
+		s = send()
+		require.NotZero(t, s.Unseen)
+		require.NoError(t, errors.Join(first.Detach(), first.Close(), before.Detach(), before.Close(), TurnOff(pins, 0)))
 		return nil
 	}))
 }
@@ -205,19 +363,19 @@ func TestOrderLeavesAlone(t *testing.T) {
 		foreign := netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: up.Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT})
 		require.NoError(t, netlink.QdiscAdd(foreign))
 		before := state(t)
-		require.ErrorContains(t, TurnOn(o), "somebody has put the queueing discipline htb 1:0 there")
+		refusesOrder(t, o, "somebody has put the queueing discipline htb 1:0 there")
 		require.Equal(t, before, state(t))
 		require.NoDirExists(t, pins)
 
 		// The order is on, and then somebody else replaces HTB: turning it off leaves that one.
 		require.NoError(t, netlink.QdiscDel(foreign))
-		require.NoError(t, TurnOn(o))
+		turnOn(t, o)
 		require.NoError(t, netlink.QdiscReplace(foreign))
 		s, err := ReadOrder(pins)
 		require.NoError(t, err)
 		require.False(t, s.Shaping)
-		require.ErrorContains(t, TurnOn(o), "it is left alone")
-		require.NoError(t, TurnOff(pins))
+		refusesOrder(t, o, "it is left alone")
+		require.NoError(t, TurnOff(pins, 0))
 		require.Equal(t, before, state(t))
 		require.Zero(t, programs(t, up.Attrs().Index))
 		require.NoError(t, netlink.QdiscDel(foreign))
@@ -227,23 +385,32 @@ func TestOrderLeavesAlone(t *testing.T) {
 		require.NoError(t, os.Mkdir(pins, 0o700))
 		require.NoError(t, os.Mkdir(filepath.Join(pins, pinSent), 0o700))
 		require.NoError(t, os.Mkdir(filepath.Join(pins, pinSent, "in-the-way"), 0o700))
-		require.Error(t, TurnOn(o))
+		refusesOrder(t, o, pinSent)
 		require.Equal(t, clean, state(t))
 		require.Zero(t, programs(t, up.Attrs().Index))
 		require.NoError(t, os.RemoveAll(pins))
+		require.NoError(t, os.Mkdir(pins, 0o700))
+		require.NoError(t, os.Mkdir(filepath.Join(pins, "others"), 0o700))
+		refusesOrder(t, o, "it has others, which is none of an order")
+		require.NoError(t, os.RemoveAll(pins))
+		require.NoError(t, os.Mkdir(pins, 0o700))
+		unlock, err := lock(pins)
+		require.NoError(t, err)
+		refusesOrder(t, o, "another process is changing this order")
+		unlock()
 
 		// The interface goes away with the order on it, and another one comes.
-		require.NoError(t, TurnOn(o))
+		turnOn(t, o)
 		require.NoError(t, netlink.LinkDel(up))
 		s, err = ReadOrder(pins)
 		require.NoError(t, err)
 		require.Empty(t, s.Uplink)
 		o.Uplink = "pod2"
-		require.NoError(t, TurnOn(o))
+		turnOn(t, o)
 		s, err = ReadOrder(pins)
 		require.NoError(t, err)
 		require.Equal(t, "pod2", s.Uplink)
-		require.NoError(t, TurnOff(pins))
+		require.NoError(t, TurnOff(pins, 0))
 		return nil
 	}))
 }
@@ -251,18 +418,18 @@ func TestOrderLeavesAlone(t *testing.T) {
 func TestOrderRefuses(t *testing.T) {
 	good := OrderOptions{Uplink: "lo", Rate: 1e9, Thresholds: flow.Thresholds{1000}, Pins: filepath.Join(t.TempDir(), "pins")}
 	for want, change := range map[string]func(*OrderOptions){
-		"uplink: none is named":          func(o *OrderOptions) { o.Uplink = "" },
-		"rate: 0 bit/s":                  func(o *OrderOptions) { o.Rate = 0 },
-		"floor: 0.2 of the rate":         func(o *OrderOptions) { o.Floor = .2 },
-		"gap: 1ns":                       func(o *OrderOptions) { o.Gap = 1 },
-		"flows: -1":                      func(o *OrderOptions) { o.Flows = -1 },
-		"thresholds: none":               func(o *OrderOptions) { o.Thresholds = nil },
-		"threshold 2: 1k is equal":       func(o *OrderOptions) { o.Thresholds = flow.Thresholds{1000, 1000} },
-		"uplink never: ":                 func(o *OrderOptions) { o.Uplink = "never" },
-		"is no bpffs: mount -t bpf bpf ": func(*OrderOptions) {},
+		"uplink: none is named":    func(o *OrderOptions) { o.Uplink = "" },
+		"rate: 0 bit/s":            func(o *OrderOptions) { o.Rate = 0 },
+		"floor: 0.2 of the rate":   func(o *OrderOptions) { o.Floor = .2 },
+		"gap: 1ns":                 func(o *OrderOptions) { o.Gap = 1 },
+		"flows: -1":                func(o *OrderOptions) { o.Flows = -1 },
+		"thresholds: none":         func(o *OrderOptions) { o.Thresholds = nil },
+		"threshold 2: 1k is equal": func(o *OrderOptions) { o.Thresholds = flow.Thresholds{1000, 1000} },
+		"uplink never: ":           func(o *OrderOptions) { o.Uplink = "never" },
+		"/pins is in no bpffs; want a new folder inside one": func(*OrderOptions) {},
 	} {
 		o := good
 		change(&o)
-		require.ErrorContains(t, TurnOn(o), want, fmt.Sprint(o))
+		refusesOrder(t, o, want)
 	}
 }

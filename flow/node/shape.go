@@ -14,13 +14,13 @@ import (
 // ours is the handle of the root queueing discipline that an order makes: no tool takes it by itself.
 const ours = 0x5f1a
 
-// The first band's class; those of the others follow. There are always as many as there may be bands, so that a change of
+// firstClass is the first band's class; those of the others follow. There are always as many as there may be bands, so that a change of
 // their number touches no queue.
 const firstClass = 0x10
 
 func classOf(band int) uint32 { return netlink.MakeHandle(ours, firstClass+uint16(band)) }
 
-// quantum is what a class sends before the next of its level does: one packet.
+// quantum is what a class sends before the next of its level does: one packet, in bytes.
 const quantum = 1514
 
 // root returns the queueing discipline that somebody has put at an interface's root, or nil for the kernel's own.
@@ -41,27 +41,29 @@ func isOurs(q netlink.Qdisc) bool {
 	return q != nil && q.Type() == "htb" && q.Attrs().Handle == netlink.MakeHandle(ours, 0)
 }
 
-// shapeable returns an interface's index. It is an error where somebody else orders its queue.
-func shapeable(uplink string) (index int, err error) {
+// shapeable returns an interface. It is an error where somebody else orders its queue.
+func shapeable(uplink string) (netlink.Link, error) {
 	l, err := netlink.LinkByName(uplink)
 	if err != nil {
-		return 0, fmt.Errorf("uplink %s: %w", uplink, err)
+		return nil, fmt.Errorf("uplink %s: %w", uplink, err)
 	}
 	if kind := l.Attrs().EncapType; kind != "ether" && kind != "loopback" {
-		return 0, fmt.Errorf("uplink %s: its packets have no Ethernet header (%s)", uplink, kind)
+		return nil, fmt.Errorf("uplink %s: its packets have no Ethernet header (%s)", uplink, kind)
 	}
 	q, err := root(l)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	if q != nil && !isOurs(q) {
-		return 0, fmt.Errorf("uplink %s: somebody has put the queueing discipline %s %s there: it is left alone", uplink, q.Type(), netlink.HandleStr(q.Attrs().Handle))
+		return nil, fmt.Errorf("uplink %s: somebody has put the queueing discipline %s %s there: it is left alone", uplink, q.Type(), netlink.HandleStr(q.Attrs().Handle))
 	}
-	return l.Attrs().Index, nil
+	return l, nil
 }
 
-// shape makes HTB and its classes, or changes them to this rate and floor. The default class only gets what no program
-// has seen; while none is attached that is all, and they share one queue, as before.
+// unseen is the class of what no program has seen. While none is attached that is all, in one queue, as before.
+const unseen = flow.MostBands
+
+// shape makes HTB and its classes, or changes them to this rate and floor.
 func shape(index int, rate, floor float64) error {
 	l, err := netlink.LinkByIndex(index)
 	if err != nil {
@@ -74,32 +76,51 @@ func shape(index int, rate, floor float64) error {
 	handle := netlink.MakeHandle(ours, 0)
 	if q == nil {
 		htb := netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: index, Handle: handle, Parent: netlink.HANDLE_ROOT})
-		htb.Defcls = firstClass + flow.MostBands/2
+		htb.Defcls = firstClass + unseen
 		if err := netlink.QdiscAdd(htb); err != nil {
 			return fmt.Errorf("%s: HTB: %w", l.Attrs().Name, err)
 		}
 	}
 	all := netlink.MakeHandle(ours, 1)
-	bits := uint64(rate)
-	least := uint64(math.Ceil(rate * floor))
-	if err := class(index, handle, all, netlink.HtbClassAttrs{Rate: bits, Ceil: bits}); err != nil {
-		return fmt.Errorf("%s: the class of the rate: %w", l.Attrs().Name, err)
+	bits := expressible(rate)
+	least := expressible(rate * floor)
+	if err := class(index, handle, all, bits, bits, 0); err != nil {
+		return fmt.Errorf("%s: the class of %d bit/s: %w", l.Attrs().Name, bits, err)
 	}
-	for band := range flow.MostBands {
-		err := class(index, all, classOf(band), netlink.HtbClassAttrs{Rate: least, Ceil: bits, Quantum: quantum, Prio: uint32(min(band, 7))})
-		if err != nil {
-			return fmt.Errorf("%s: the class of band %d: %w", l.Attrs().Name, band+1, err)
+	for band := range flow.MostBands + 1 {
+		prio := uint32(band)
+		if band == unseen {
+			prio = flow.MostBands / 2
+		}
+		if err := class(index, all, classOf(band), least, bits, prio); err != nil {
+			return fmt.Errorf("%s: the class of band %d, %d bit/s: %w", l.Attrs().Name, band+1, least, err)
 		}
 	}
 	return nil
 }
 
-func class(index int, parent, handle uint32, attrs netlink.HtbClassAttrs) error {
-	return netlink.ClassReplace(netlink.NewHtbClass(netlink.ClassAttrs{LinkIndex: index, Parent: parent, Handle: handle}, attrs))
+// expressible is the rate in bits per second, but for multiples of 2³² bytes per second: the library would send their
+// lower half, 0.
+func expressible(rate float64) uint64 {
+	bits := uint64(math.Ceil(rate/8)) * 8
+	if bits/8&math.MaxUint32 == 0 {
+		bits += 8
+	}
+	return bits
 }
 
-// unshape takes HTB off, where it is ours. That the interface or HTB is gone is no error.
-func unshape(index int) error {
+// burst is a millisecond, or two packets: what a late timer lets pass would be lost otherwise.
+func burst(bits uint64) uint32 { return uint32(max(bits/8/1000, 2*quantum)) }
+
+func class(index int, parent, handle uint32, rate, most uint64, prio uint32) error {
+	return netlink.ClassReplace(netlink.NewHtbClass(netlink.ClassAttrs{LinkIndex: index, Parent: parent, Handle: handle}, netlink.HtbClassAttrs{
+		Rate: rate, Ceil: most, Buffer: burst(rate), Cbuffer: burst(most), Quantum: quantum, Prio: prio,
+	}))
+}
+
+// unshape takes HTB off, where it is ours, and gives the interface its length of a queue back, which the kernel raises from
+// 0 for a queueing discipline. That the interface or HTB is gone is no error.
+func unshape(index, queue int) error {
 	l, err := netlink.LinkByIndex(index)
 	if errors.As(err, &netlink.LinkNotFoundError{}) || errors.Is(err, unix.ENODEV) {
 		return nil
@@ -110,7 +131,11 @@ func unshape(index int) error {
 	if err != nil || !isOurs(q) {
 		return err
 	}
-	return netlink.QdiscDel(q)
+	err = netlink.QdiscDel(q)
+	if l.Attrs().TxQLen != queue {
+		err = errors.Join(err, netlink.LinkSetTxQLen(l, queue))
+	}
+	return err
 }
 
 // readShape adds what the uplink and its classes say.
@@ -138,6 +163,9 @@ func (s *OrderStatus) readShape(index int) error {
 		}
 		if htb.Handle == netlink.MakeHandle(ours, 1) {
 			s.Rate = float64(htb.Rate) * 8
+		}
+		if htb.Handle == classOf(unseen) && htb.Statistics != nil && htb.Statistics.Basic != nil {
+			s.Unseen = uint64(htb.Statistics.Basic.Packets)
 		}
 		for band := range s.Bands {
 			if htb.Handle != classOf(band) {
