@@ -1,0 +1,93 @@
+package node
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/sigma-scheduler/sigma/flow"
+)
+
+// OrderStatus is what an order does.
+type OrderStatus struct {
+	Uplink     string          `json:"uplink"` // empty: it is gone, and the order with it
+	Rate       float64         `json:"rate"`   // bits per second
+	Floor      float64         `json:"floor"`  // share of the rate
+	Sequence   uint64          `json:"sequence"`
+	Thresholds flow.Thresholds `json:"thresholds"`
+	ID         uint64          `json:"id"`
+	Shaping    bool            `json:"shaping"` // HTB is where the order has put it
+	Unseen     uint64          `json:"unseen"`  // packets that the program has not seen: they share a class of their own
+	Bands      []BandStatus    `json:"bands"`
+	Unkept     uint64          `json:"unkept"` // packets whose flow found no room
+	NoFlow     uint64          `json:"noFlow"` // packets that belong to none: they go through the middle band
+}
+
+// BandStatus is what a band has sent since the order is on.
+type BandStatus struct {
+	From    int64  `json:"from"`    // bytes that a flow has sent before
+	Packets uint64 `json:"packets"` // buffers, as the kernel hands them on
+	Bytes   uint64 `json:"bytes"`
+	Dropped uint64 `json:"dropped"` // packets, of the class's queue
+	Waiting uint64 `json:"waiting"` // bytes, in it now
+}
+
+// ReadOrder says what the order does that is on, or ErrNoOrder.
+func ReadOrder(pins string) (OrderStatus, error) {
+	if pins == "" {
+		pins = DefaultPins
+	}
+	var s OrderStatus
+	l, index, err := pinned(pins)
+	if err != nil {
+		return s, err
+	}
+	defer func() { _ = l.Close() }() // the pin holds it
+	maps := map[string]*ebpf.Map{}
+	defer func() {
+		for _, m := range maps {
+			_ = m.Close() // only read
+		}
+	}()
+	for _, name := range []string{pinSent, pinCounters} {
+		if maps[name], err = ebpf.LoadPinnedMap(filepath.Join(pins, name), nil); err != nil {
+			return s, fmt.Errorf("%s: %s: %w", pins, name, err)
+		}
+	}
+	b, err := readSettings(pins)
+	if err != nil {
+		return s, err
+	}
+	s.Sequence, s.ID = b.Sequence, b.Id
+	for _, v := range b.Above[:b.Count-1] {
+		s.Thresholds = append(s.Thresholds, int64(v))
+	}
+	for i := range b.Count {
+		var loads []orderLoad
+		if err := maps[pinSent].Lookup(i, &loads); err != nil {
+			return s, fmt.Errorf("reading what was sent: %w", err)
+		}
+		var band BandStatus
+		if i > 0 {
+			band.From = s.Thresholds[i-1]
+		}
+		for _, l := range loads {
+			band.Packets += l.Packets
+			band.Bytes += l.Bytes
+		}
+		s.Bands = append(s.Bands, band)
+	}
+	for which, to := range map[observeCounter]*uint64{
+		observeCounterUNKEPT: &s.Unkept, observeCounterOTHER: &s.NoFlow, observeCounterCUT: &s.NoFlow, observeCounterFRAGMENT: &s.NoFlow,
+	} {
+		var values []uint64
+		if err := maps[pinCounters].Lookup(uint32(which), &values); err != nil {
+			return s, fmt.Errorf("reading the counters: %w", err)
+		}
+		for _, v := range values {
+			*to += v
+		}
+	}
+	return s, s.readShape(index)
+}
