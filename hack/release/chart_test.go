@@ -29,7 +29,7 @@ nativeRules: {enabled: true}
 namespaces: {enabled: true}
 networkPolicy: {enabled: true}
 monitoring: {enabled: true}
-mpa: {enabled: true, retraining: {enabled: true}, journal: {volume: {persistentVolumeClaim: {claimName: sigma-mpa-journal}}}}`
+mpa: {enabled: true, limits: {enabled: true}, retraining: {enabled: true}, journal: {volume: {persistentVolumeClaim: {claimName: sigma-mpa-journal}}}}`
 	// A component may change what another part has.
 	same(t, dir, all, components)
 	same(t, dir, all+"\npilot: {enabled: true}", slices.Concat(components, extras))

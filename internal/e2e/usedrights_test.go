@@ -80,7 +80,9 @@ func TestRightsUsed(t *testing.T) {
 
 	retraining, err := os.ReadFile(filepath.Join(repository, "manifests", "mpa", "retraining", "rbac.yaml")) // of a component
 	require.NoError(t, err)
-	documents := []string{string(retraining)}
+	limits, err := os.ReadFile(filepath.Join(repository, "manifests", "mpa", "limits", "rbac.yaml")) // of another
+	require.NoError(t, err)
+	documents := []string{string(retraining), string(limits)}
 	for _, folder := range []string{"overlays/second-scheduler", "overlays/extender", "mpa", "mpa/apart", "training"} {
 		out, err := exec.Command(e2e.Program(t, "kubectl"), "kustomize", filepath.Join(repository, "manifests", folder)).Output()
 		require.NoError(t, err, folder)

@@ -62,6 +62,7 @@ type containerUse struct {
 type sizingState struct {
 	Replicas   int32            `json:"replicas,omitempty"`
 	Containers []sizedContainer `json:"containers,omitempty"`
+	Limit      int32            `json:"limit,omitempty"` // requests at once in a pod
 }
 
 type sizedContainer struct {
@@ -151,7 +152,10 @@ func ofDecided(s *journal.Setup, found *journal.Decided) *Sizing {
 	}
 	if d.Action != nil {
 		e.To, e.Action = actionState(&s.Target, d.Action), "resize"
-		if d.Action.Replicas != 0 {
+		switch {
+		case d.Action.Limit != 0:
+			e.Action = "limit"
+		case d.Action.Replicas != 0:
 			e.Action = "scale"
 		}
 	}
@@ -159,7 +163,9 @@ func ofDecided(s *journal.Setup, found *journal.Decided) *Sizing {
 }
 
 func actionState(t *mpa.Target, a *mpa.Action) *sizingState {
-	return stateOf(t, a.Replicas, a.Containers)
+	s := stateOf(t, a.Replicas, a.Containers)
+	s.Limit = a.Limit
+	return s
 }
 
 func stateOf(t *mpa.Target, replicas int32, sizes []mpa.Resources) *sizingState {

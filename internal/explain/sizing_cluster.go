@@ -57,14 +57,18 @@ func SizingInCluster(o *v1alpha1.MultidimPodAutoscaler) (*Sizing, error) {
 	e.Learning = learningInCluster(s.Learning)
 	e.Agent = mpa.Spec{Name: e.Agent, Digest: d.PolicyDigest}.String()
 	e.Guards = append(e.Guards, d.Guards...)
-	e.Wanted = &sizingState{d.Replicas, sized(d.Containers)}
+	e.Wanted = &sizingState{Replicas: d.Replicas, Containers: sized(d.Containers)}
 	if d.Action != "Hold" {
 		e.Action = strings.ToLower(d.Action)
 	}
 	if last != nil {
 		to := &sizingState{Containers: sized(last.Containers)}
-		if last.Change == v1alpha1.ChangeReplicas {
+		switch last.Change {
+		case v1alpha1.ChangeReplicas:
 			to = &sizingState{Replicas: last.Replicas}
+		case v1alpha1.ChangeLimit:
+			to = &sizingState{Limit: last.Limit}
+		case v1alpha1.ChangeRequests:
 		}
 		if e.Action == "hold" {
 			e.Last = &sizingChange{last.Time.Time, to, last.Reason}

@@ -47,7 +47,7 @@ func learningInCluster(l *v1alpha1.LearningStatus) *sizingLearning {
 		out.Judged = v.String()
 	}
 	if r := l.Shadow; r != nil {
-		out.Source, out.Recommended, out.Because = r.Source, &sizingState{r.Replicas, sized(r.Containers)}, r.Reason
+		out.Source, out.Recommended, out.Because = r.Source, &sizingState{Replicas: r.Replicas, Containers: sized(r.Containers)}, r.Reason
 	}
 	return out
 }

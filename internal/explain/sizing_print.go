@@ -19,6 +19,9 @@ func (s *sizingState) String() string {
 	if s.Replicas != 0 {
 		parts = append(parts, report.Plural(int(s.Replicas), "replica"))
 	}
+	if s.Limit != 0 {
+		parts = append(parts, fmt.Sprintf("%d requests at once", s.Limit))
+	}
 	for _, k := range s.Containers {
 		var amounts []string
 		if k.CPU != 0 {

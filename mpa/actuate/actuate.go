@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
@@ -86,4 +88,36 @@ func Resize(ctx context.Context, c client.Client, pod *corev1.Pod, plan Plan, ow
 		return err
 	}
 	return c.SubResource("resize").Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(owner))
+}
+
+// Limit annotates a pod with how many requests its gate lets in at once, if the pod is still
+// as it was read; else the error is a conflict.
+func Limit(ctx context.Context, c client.Client, pod *corev1.Pod, limit int32, owner string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": pod.UID, "resourceVersion": pod.ResourceVersion,
+		"annotations": map[string]string{v1alpha1.AnnotationLimit: fmt.Sprint(limit)},
+	}})
+	if err != nil {
+		return err
+	}
+	return c.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(owner))
+}
+
+// LimitSetBy returns who set the limit of a pod last, by the name of the field's manager, and
+// when; empty = nobody is known.
+func LimitSetBy(pod *corev1.Pod) (manager string, at time.Time) {
+	for _, f := range pod.ManagedFields {
+		var fields struct {
+			Metadata struct {
+				Annotations map[string]any `json:"f:annotations"`
+			} `json:"f:metadata"`
+		}
+		if f.FieldsV1 == nil || json.Unmarshal(f.FieldsV1.Raw, &fields) != nil {
+			continue
+		}
+		if _, ok := fields.Metadata.Annotations["f:"+v1alpha1.AnnotationLimit]; ok && f.Time != nil && !f.Time.Time.Before(at) {
+			manager, at = f.Manager, f.Time.Time
+		}
+	}
+	return manager, at
 }

@@ -34,6 +34,7 @@ type Capacity struct {
 	windows  []capacity.Window // told to the learner
 	now      []gateSample      // since the last window
 	pods     int               // ready, all the time since then
+	limit    int32             // in force, all the time since then
 	rates    []timed[float64]
 	wanted   []timed[int32]
 	pod      podCapacity
@@ -161,8 +162,8 @@ func (a *Capacity) see(o *mpa.Observation) {
 	if n := len(a.now); n > 0 && !a.now[n-1].Time.Before(g.Inside.Time) {
 		return
 	}
-	if pods := ready(o); pods != a.pods {
-		a.now, a.pods = nil, pods
+	if pods := ready(o); pods != a.pods || g.Limit != a.limit {
+		a.now, a.pods, a.limit = nil, pods, g.Limit
 	}
 	a.now = append(a.now, gateSample{g.Inside.Time, g.Inside.Value, g.Failed.Value})
 	length := g.Inside.Time.Sub(a.now[0].Time)
@@ -258,7 +259,7 @@ func (a *Capacity) plan(c *capacity.Capacity, size mpa.Resources) error {
 	if p := &a.pod; p.Size != size || moved(c.Demand.Value, p.Demand) || math.Abs(c.Wait.Value-p.Wait) > capacityMoved*(p.Wait+p.Demand) ||
 		moved(c.MemoryPerRequest.High, p.Each) {
 		slo := capacity.SLO{Percentile: a.target.SLO.Percentile, Latency: a.target.SLO.Latency}
-		limit, rate, _, err := capacity.ForSLO(c, slo, capacity.Size{Cores: float64(size.CPU) / 1000, Memory: float64(size.Memory)})
+		limit, rate, _, err := capacity.ForSLO(c, slo, capacity.Size{Cores: float64(size.CPU) / 1000, Memory: float64(size.Memory), Share: a.settings.Share})
 		if err != nil {
 			return err
 		}
@@ -298,6 +299,7 @@ type capacityJSON struct {
 	Windows []capacity.Window `json:"windows,omitempty"`
 	Now     []gateSample      `json:"now,omitempty"`
 	Pods    int               `json:"pods,omitempty"`
+	Limit   int32             `json:"limit,omitempty"`
 	Rates   []timed[float64]  `json:"rates,omitempty"`
 	Wanted  []timed[int32]    `json:"wanted,omitempty"`
 	Pod     podCapacity       `json:"pod,omitzero"`
@@ -305,7 +307,7 @@ type capacityJSON struct {
 
 // MarshalJSON implements [mpa.Stateful].
 func (a *Capacity) MarshalJSON() ([]byte, error) {
-	return json.Marshal(capacityJSON{a.windows, a.now, a.pods, a.rates, a.wanted, a.pod})
+	return json.Marshal(capacityJSON{a.windows, a.now, a.pods, a.limit, a.rates, a.wanted, a.pod})
 }
 
 // UnmarshalJSON implements [mpa.Stateful].
@@ -315,6 +317,6 @@ func (a *Capacity) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	a.learn(j.Windows)
-	a.now, a.pods, a.rates, a.wanted, a.pod = j.Now, j.Pods, j.Rates, j.Wanted, j.Pod
+	a.now, a.pods, a.limit, a.rates, a.wanted, a.pod = j.Now, j.Pods, j.Limit, j.Rates, j.Wanted, j.Pod
 	return nil
 }

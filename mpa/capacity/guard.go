@@ -8,6 +8,8 @@ import (
 const (
 	// memoryShare of the limit is what a guard lets a pod take.
 	memoryShare = .85
+	// mostShare of it that a guard may be told to let it take.
+	mostShare = .95
 	// afterKill is the share of a limit at which a pod failed that may be tried again.
 	afterKill = .7
 )

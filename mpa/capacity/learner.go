@@ -29,6 +29,8 @@ type Settings struct {
 	// Noise is the relative deviation that one trial's throughput is taken to have before
 	// the trials tell; 0 = .05.
 	Noise float64
+	// Share of the memory limit that the guard lets a pod take; 0 = .85.
+	Share float64
 	// Unguarded leaves the guard out; for comparisons only.
 	Unguarded bool
 }
@@ -45,6 +47,8 @@ func (s *Settings) Check() error {
 		return fmt.Errorf("max: %d, want min %d to %d", s.Max, s.Min, mostLimit)
 	case s.Initial < s.Min || s.Initial > s.Max:
 		return fmt.Errorf("initial: %d, want min %d to max %d", s.Initial, s.Min, s.Max)
+	case !(s.Share >= 0 && s.Share <= mostShare):
+		return fmt.Errorf("memory share: %v, want 0 to %v", s.Share, mostShare)
 	case !(s.Noise >= 0 && s.Noise < 1):
 		return fmt.Errorf("noise: %v, want 0 to 1", s.Noise)
 	}
@@ -166,7 +170,7 @@ func New(name string, s Settings) (Learner, error) {
 			if s.Unguarded {
 				return heard{k.make(s)}, nil
 			}
-			return &guarded{learner: k.make(s), settings: s}, nil
+			return &guarded{learner: k.make(s), settings: s, guard: Guard{Share: s.Share}}, nil
 		}
 	}
 	return nil, fmt.Errorf("unknown learner %q: there are %s", name, strings.Join(Names(), ", "))

@@ -13,7 +13,8 @@ import (
 type SLO struct{ Percentile, Latency float64 }
 
 // A Size of a pod: cores, bytes, and what it costs in any unit; no Memory = it does not bind.
-type Size struct{ Cores, Memory, Cost float64 }
+// Share of the memory is what requests may take; 0 = .85.
+type Size struct{ Cores, Memory, Cost, Share float64 }
 
 // Spread of cpu and wait of single requests, as coefficients of variation. Windows do not
 // show it: that of an exponential distribution is assumed.
@@ -47,7 +48,11 @@ func ForSLO(c *Capacity, slo SLO, size Size) (limit int, rate, inside float64, e
 	m.Cores = size.Cores
 	limit, _ = m.Peak(mostLimit, goodShare)
 	if each := c.MemoryPerRequest.High; each > 0 && size.Memory > 0 {
-		limit = min(limit, int(memoryShare*size.Memory/each))
+		share := size.Share
+		if share == 0 {
+			share = memoryShare
+		}
+		limit = min(limit, int(share*size.Memory/each))
 	}
 	if limit < 1 {
 		return 0, 0, 0, fmt.Errorf("size: %.4g bytes hold no request of %.4g", size.Memory, c.MemoryPerRequest.High)

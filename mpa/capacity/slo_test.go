@@ -102,7 +102,7 @@ func TestForSLORefuses(t *testing.T) {
 // A small quota is throttled for most of each period: a request pays less in a larger pod.
 func TestBest(t *testing.T) {
 	m := Network{Demand: .02, Wait: .001, Cores: .25}
-	list, err := Best(known(m, 0), SLO{95, .3}, []Size{{.25, 0, .25}, {.5, 0, .5}, {1, 0, 1}, {2, 0, 2}, {.01, 0, .01}})
+	list, err := Best(known(m, 0), SLO{95, .3}, []Size{{Cores: .25, Cost: .25}, {Cores: .5, Cost: .5}, {Cores: 1, Cost: 1}, {Cores: 2, Cost: 2}, {Cores: .01, Cost: .01}})
 	require.NoError(t, err)
 	require.InDelta(t, 2, list[0].Size.Cores, 0)
 	require.InDelta(t, .01, list[4].Size.Cores, 0)

@@ -40,6 +40,9 @@ type Start struct {
 	// so far. Otherwise it begins without memory.
 	Continues bool            `json:"continues,omitempty"`
 	State     json.RawMessage `json:"state,omitempty"`
+	// Limits is what was learned of a pod, where the setup asks for that and the agent does not
+	// continue without a State; nil = nothing.
+	Limits json.RawMessage `json:"limits,omitempty"`
 }
 
 // A Setup says which agent decides, within which guards, for which workload.
@@ -52,6 +55,9 @@ type Setup struct {
 	Guards     mpa.Guards `json:"guards"`
 	// Learning: the agent is a candidate in its phases, the fallback's or hpa+vpa the rules.
 	Learning *phases.Settings `json:"learning,omitempty"`
+	// Concurrency says how the limit of a pod is learned beside the agent; nil = it is not. The
+	// target's limit says whether it may be changed.
+	Concurrency *agents.LimitSpec `json:"concurrency,omitempty"`
 }
 
 // A Fallback recommends when the agent has had no opinion for After.
@@ -105,6 +111,18 @@ func (s *Setup) NewAgent(loaded agents.Weights) (mpa.Agent, error) {
 		}
 	}
 	return phases.New(s.Target, *s.Learning, s.Guards, phases.Makers{Rules: again(rules), Candidate: again(s.Agent), After: after})
+}
+
+// NewLimits makes what learns a pod's limit, without memory; nil = the setup does not ask.
+func (s *Setup) NewLimits() (*agents.Limits, error) {
+	if s.Concurrency == nil {
+		return nil, nil
+	}
+	l, err := agents.NewLimits(s.Target, *s.Concurrency)
+	if err != nil {
+		return nil, fmt.Errorf("concurrency: %w", err)
+	}
+	return l, nil
 }
 
 // alone returns an agent without the fallback that it has of its own.

@@ -88,7 +88,8 @@ func Replay(name string, in io.Reader, loaded agents.Weights) (*Verdict, error) 
 type replayer struct {
 	setup    *Setup
 	agent    mpa.Agent
-	recorded *recorded // the agent, if this program does not know it
+	recorded *recorded       // the agent, if this program does not know it
+	limited  *agents.Limited // nil = no limit is learned
 	control  *mpa.Controller
 	lastID   int64 // of an action
 	alarm    Alarm // the last
@@ -141,15 +142,34 @@ func (p *replayer) start(s *Start) error {
 			}
 		}
 	}
+	limits, err := s.NewLimits()
+	switch {
+	case err != nil:
+		return fmt.Errorf("start: %w", err)
+	case s.Limits != nil && limits == nil:
+		return errors.New("start.limits: the setup learns none")
+	case s.Limits != nil:
+		if err := limits.UnmarshalJSON(s.Limits); err != nil {
+			return fmt.Errorf("start.limits: %w", err)
+		}
+	case s.Continues && s.State == nil && p.limited != nil:
+		limits = p.limited.Limits
+	}
 	p.setup = &s.Setup
-	p.control, err = newController(p.setup, p.agent, s.Memory)
+	p.control, p.limited, err = newController(p.setup, p.agent, limits, s.Memory)
 	return err
 }
 
-func newController(s *Setup, a mpa.Agent, m mpa.Memory) (*mpa.Controller, error) {
+// newController returns a controller, and its agent with what learns limits, if anything does.
+func newController(s *Setup, a mpa.Agent, l *agents.Limits, m mpa.Memory) (*mpa.Controller, *agents.Limited, error) {
+	var limited *agents.Limited
+	if l != nil {
+		limited = &agents.Limited{Agent: a, Limits: l, Asks: s.Target.Limit != mpa.Range{}}
+		a = limited
+	}
 	c, err := mpa.NewController(s.Target, a, s.Guards)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return c, c.Restore(m)
+	return c, limited, c.Restore(m)
 }

@@ -19,6 +19,7 @@ type Session struct {
 	setup   Setup
 	weights agents.Weights
 	agent   mpa.Agent
+	limited *agents.Limited // the agent, where the setup learns limits; else nil
 	control *mpa.Controller
 	w       *Writer
 	missed  bool // the journal lacks an observation of the controller
@@ -60,6 +61,7 @@ func Begin(path string, o Options, s Setup, known mpa.Memory) (*Session, error) 
 	}
 	if past.control != nil {
 		session.setup, session.control, session.LastID, session.Alarm = *past.setup, past.control, past.lastID, past.alarm
+		session.limited = past.limited
 		if past.recorded == nil {
 			session.agent = past.agent
 		}
@@ -130,18 +132,21 @@ func (p *replayer) learn(r *Reader) error {
 		}
 		switch a := record.Decision.Decision.Action; {
 		case a == nil:
+		case a.Limit != 0:
+			done.LimitChanges = append(done.LimitChanges, computed.Time)
 		case a.Replicas != 0:
 			done.ReplicaChanges = append(done.ReplicaChanges, computed.Time)
 		default:
 			done.RequestChanges = append(done.RequestChanges, computed.Time)
 		}
 	}
-	if len(done.ReplicaChanges)+len(done.RequestChanges) == 0 {
+	if len(done.ReplicaChanges)+len(done.RequestChanges)+len(done.LimitChanges) == 0 {
 		return nil
 	}
 	m := p.control.Memory()
 	m.ReplicaChanges = append(m.ReplicaChanges, done.ReplicaChanges...)
 	m.RequestChanges = append(m.RequestChanges, done.RequestChanges...)
+	m.LimitChanges = append(m.LimitChanges, done.LimitChanges...)
 	return p.control.Restore(m)
 }
 
@@ -167,12 +172,15 @@ func (s *Session) Restore(m mpa.Memory) error { return s.change(s.setup, m) }
 
 func (s *Session) change(setup Setup, memory mpa.Memory) error {
 	start := Start{Setup: setup, Memory: memory}
-	agent := s.agent
+	agent, limits := s.agent, s.limits()
 	switch {
 	case agent != nil && s.setup.same(&setup) && s.w.began:
 		start.Continues = true
 	default:
 		var err error
+		if limits, start.Limits, err = s.newLimits(&setup); err != nil {
+			return err
+		}
 		if agent, err = setup.NewAgent(s.weights); err != nil {
 			return err
 		}
@@ -184,15 +192,39 @@ func (s *Session) change(setup Setup, memory mpa.Memory) error {
 			start.Continues = true
 		}
 	}
-	control, err := newController(&setup, agent, memory)
+	control, limited, err := newController(&setup, agent, limits, memory)
 	if err != nil {
 		return err
 	}
 	if err := s.w.Start(start); err != nil {
 		return err
 	}
+	s.limited = limited
 	s.setup, s.agent, s.control, s.Resumed, s.missed = setup, agent, control, start.Continues, false
 	return nil
+}
+
+// limits returns what learns a pod's limit; nil = nothing.
+func (s *Session) limits() *agents.Limits {
+	if s.limited == nil {
+		return nil
+	}
+	return s.limited.Limits
+}
+
+// newLimits makes what learns a pod's limit for another setup. Where that learns alike, for the
+// same containers and promise, what is known is kept, and returned as the state.
+func (s *Session) newLimits(setup *Setup) (*agents.Limits, json.RawMessage, error) {
+	next, err := setup.NewLimits()
+	was := s.limits()
+	if err != nil || next == nil || was == nil || *s.setup.Concurrency != *setup.Concurrency || s.setup.Target.SLO != setup.Target.SLO || !s.sizes(setup) {
+		return next, nil, err
+	}
+	state, err := was.MarshalJSON()
+	if err != nil {
+		return nil, nil, err
+	}
+	return next, state, next.UnmarshalJSON(state)
 }
 
 // learned returns the state that the present agent can pass to one of another setup; nil =
@@ -269,6 +301,16 @@ func (s *Session) Place(p phases.Progress) error {
 	return s.w.Start(*start)
 }
 
+// RememberWorse gives what learns a pod's limit those that another process took back.
+func (s *Session) RememberWorse(worse []agents.WorseLimit) error {
+	s.limited.Limits.Remember(worse)
+	start, err := s.snapshot()
+	if err != nil {
+		return err
+	}
+	return s.w.Start(*start)
+}
+
 func keep(a mpa.Agent) (json.RawMessage, error) {
 	k, ok := a.(mpa.Stateful)
 	if !ok {
@@ -289,6 +331,12 @@ func restore(a mpa.Agent, state json.RawMessage) error {
 // write its state is replaced by one without memory.
 func (s *Session) snapshot() (*Start, error) {
 	start := &Start{Setup: s.setup, Memory: s.control.Memory(), Continues: true}
+	if l := s.limits(); l != nil {
+		var err error
+		if start.Limits, err = l.MarshalJSON(); err != nil {
+			return nil, err
+		}
+	}
 	state, err := keep(s.agent)
 	if err == nil {
 		start.State = state
@@ -298,7 +346,7 @@ func (s *Session) snapshot() (*Start, error) {
 	if s.agent, err = s.setup.NewAgent(s.weights); err != nil {
 		return nil, err
 	}
-	s.control, err = newController(&s.setup, s.agent, start.Memory)
+	s.control, s.limited, err = newController(&s.setup, s.agent, s.limits(), start.Memory)
 	return start, err
 }
 
@@ -335,6 +383,9 @@ func (s *Session) Memory() mpa.Memory { return s.control.Memory() }
 
 // Agent returns the present agent.
 func (s *Session) Agent() mpa.Agent { return s.agent }
+
+// Limited returns the present agent with what learns a pod's limit; nil = nothing does.
+func (s *Session) Limited() *agents.Limited { return s.limited }
 
 // Setup returns the present setup.
 func (s *Session) Setup() Setup { return s.setup }

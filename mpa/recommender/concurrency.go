@@ -1,11 +1,10 @@
 package recommender
 
 import (
-	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/agents"
@@ -13,31 +12,38 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/capacity"
 )
 
-// learnCapacity tells the learner of an object what was observed, and returns what it knows;
-// nil = the spec does not ask. What it learned is lost at a restart, and when the spec
-// changes or the clock goes back.
-func (s *object) learnCapacity(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, ob *mpa.Observation) *v1alpha1.ConcurrencyStatus {
+// limitSpecOf returns how the limit of an object's pods is learned; nil = it is not.
+func limitSpecOf(o *v1alpha1.MultidimPodAutoscaler) *agents.LimitSpec {
 	c := o.Spec.Concurrency
 	if c == nil {
-		s.capacity = nil
 		return nil
 	}
-	if s.capacity == nil || ob.Time.Before(s.seen) {
-		target := s.session.Setup().Target
-		target.Limit = mpa.Range{Min: c.Min, Max: c.Max}
-		settings := capacity.DefaultSettings()
-		settings.Min, settings.Max, settings.Initial = int(c.Min), int(c.Max), int(c.Initial)
-		var err error
-		if s.capacity, err = agents.NewCapacityBy(target, c.Learner, settings); err != nil {
-			// The API server lets no such spec pass.
-			log.FromContext(ctx).Error(err, "Cannot learn what a pod takes")
-			return &v1alpha1.ConcurrencyStatus{Reason: v1alpha1.Text(err.Error())}
-		}
+	return &agents.LimitSpec{Learner: c.Learner, Min: c.Min, Max: c.Max, Initial: c.Initial, MemoryShare: c.MemoryShare}
+}
+
+// limitEnded returns why the updater writes no limit any more; empty = it does.
+func limitEnded(o *v1alpha1.MultidimPodAutoscaler) string {
+	if a := o.Status.Actuation; a != nil && a.Limit != nil {
+		return a.Limit.Ended
 	}
-	s.seen = ob.Time
-	said := s.capacity.Recommend(ob)
+	return ""
+}
+
+// concurrency returns what is known of a pod after a decision; nil = the spec does not ask.
+func (s *object) concurrency(o *v1alpha1.MultidimPodAutoscaler, ob *mpa.Observation) *v1alpha1.ConcurrencyStatus {
+	limited := s.session.Limited()
+	if limited == nil {
+		return nil
+	}
+	said := limited.Said()
 	out := &v1alpha1.ConcurrencyStatus{InForce: ob.Gates.Limit, Limit: said.Limit, Reason: v1alpha1.Text(said.Reason)}
-	known, ok := s.capacity.Known()
+	if why := limitEnded(o); why != "" && o.Spec.Concurrency.Mode == v1alpha1.ConcurrencyApply {
+		out.Reason = v1alpha1.Text("not applied: " + why + "; " + said.Reason)
+	}
+	for _, w := range limited.Limits.Worse() {
+		out.Worse = append(out.Worse, v1alpha1.WorseLimit{Time: micro(w.Time), From: w.From, Limit: w.Limit, Demand: duration(w.Demand), Reason: v1alpha1.Text(w.Reason)})
+	}
+	known, ok := limited.Limits.Known()
 	if !ok {
 		return out
 	}
@@ -45,15 +51,67 @@ func (s *object) learnCapacity(ctx context.Context, o *v1alpha1.MultidimPodAutos
 	if known.PodRate > 0 {
 		out.RatePerPod = number(mpa.Metric{Value: known.PodRate})
 	}
+	if o.Spec.Concurrency.Mode != v1alpha1.ConcurrencyObserve {
+		out.Replicas = said.Replicas
+	}
 	if known.Demand.Value > 0 {
 		out.Demand, out.Wait = durations(known.Demand), durations(known.Wait)
 	}
 	return out
 }
 
-func durations(i capacity.Interval) *v1alpha1.DurationRange {
-	of := func(seconds float64) metav1.Duration {
-		return metav1.Duration{Duration: time.Duration(min(max(seconds, 0), 1e6) * float64(time.Second)).Round(time.Microsecond)}
+// rememberWorse takes the limits that were taken back over from the status where no journal has
+// them.
+func (s *object) rememberWorse(o *v1alpha1.MultidimPodAutoscaler) error {
+	limited, c := s.session.Limited(), o.Status.Concurrency
+	if limited == nil || c == nil || len(c.Worse) == 0 || len(limited.Limits.Worse()) > 0 {
+		return nil
 	}
-	return &v1alpha1.DurationRange{Value: of(i.Value), Low: of(i.Low), High: of(i.High)}
+	var list []agents.WorseLimit
+	for _, w := range c.Worse {
+		l := agents.WorseLimit{Time: w.Time.UTC(), From: w.From, Limit: w.Limit, Reason: w.Reason}
+		if w.Demand != nil {
+			l.Demand = w.Demand.Seconds()
+		}
+		list = append(list, l)
+	}
+	return s.session.RememberWorse(list)
+}
+
+// announceWorse publishes the limits that were taken back after a time.
+func (r *reconciler) announceWorse(o *v1alpha1.MultidimPodAutoscaler, s *object, last time.Time) {
+	limited := s.session.Limited()
+	if limited == nil {
+		return
+	}
+	for _, w := range limited.Limits.Worse() {
+		if w.Time.After(last) {
+			r.events.Eventf(o, corev1.EventTypeWarning, "LimitWorse", "%d requests at once, not %d: %s", w.From, w.Limit, w.Reason)
+		}
+	}
+}
+
+// lastWorse returns when a limit was taken back last.
+func (s *object) lastWorse() (last time.Time) {
+	if s.session != nil && s.session.Limited() != nil {
+		for _, w := range s.session.Limited().Limits.Worse() {
+			last = w.Time
+		}
+	}
+	return last
+}
+
+func duration(seconds float64) *metav1.Duration {
+	if !(seconds > 0) {
+		return nil
+	}
+	return new(rounded(seconds))
+}
+
+func rounded(seconds float64) metav1.Duration {
+	return metav1.Duration{Duration: time.Duration(min(max(seconds, 0), 1e6) * float64(time.Second)).Round(time.Microsecond)}
+}
+
+func durations(i capacity.Interval) *v1alpha1.DurationRange {
+	return &v1alpha1.DurationRange{Value: rounded(i.Value), Low: rounded(i.Low), High: rounded(i.High)}
 }

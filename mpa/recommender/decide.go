@@ -42,9 +42,6 @@ type object struct {
 	refusedJob string                     // why the last could not be made; empty = it could
 	again      time.Time                  // when that is tried again
 
-	capacity *agents.Capacity // what a pod takes; nil = the spec does not ask, or nothing was seen
-	seen     time.Time        // the last observation of that
-
 	recommendation *v1alpha1.Recommendation // the last written
 	lastWritten    string                   // the digest of the status that was written last
 	written        time.Time
@@ -71,7 +68,7 @@ func (r *reconciler) decide(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 	if err != nil {
 		return err
 	}
-	memory, before := s.session.Memory(), s.progress()
+	memory, before, worse := s.session.Memory(), s.progress(), s.lastWorse()
 	begin := r.clock.Now()
 	d, err := s.session.Decide(ob, s.id+1)
 	decisionSeconds.Observe(r.clock.Since(begin).Seconds())
@@ -81,7 +78,7 @@ func (r *reconciler) decide(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 		return r.write(ctx, o, s, refusedStatus(o, s, w, refuse("JournalFailed", "%v", err), now), now)
 	}
 	next := r.statusOf(o, s, ob, &d, problems)
-	next.Concurrency = s.learnCapacity(ctx, o, ob)
+	next.Concurrency = s.concurrency(o, ob)
 	if err := r.write(ctx, o, s, next, now); err != nil {
 		s.undo(ctx, &d, memory)
 		return err
@@ -89,6 +86,7 @@ func (r *reconciler) decide(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 	r.announceRetraining(o, next)
 	r.report(o, s, ob, &d, problems)
 	r.announce(o, before, s.progress())
+	r.announceWorse(o, s, worse)
 	return nil
 }
 
@@ -97,9 +95,6 @@ func (r *reconciler) prepare(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 	target, err := targetOf(o)
 	if err != nil {
 		return refuse("SpecInvalid", "%v", err)
-	}
-	if s.capacity != nil && s.generation != o.Generation {
-		s.capacity = nil
 	}
 	setup := setupOf(o, target)
 	r.options.set(&setup)
@@ -114,7 +109,7 @@ func (r *reconciler) prepare(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 	case foreign:
 		err = s.session.Restore(memoryOf(o, &target))
 	}
-	if err == nil && (s.session.Setup().Generation != o.Generation || !sameAgents(new(s.session.Setup()), &setup)) {
+	if err == nil && (s.session.Setup().Generation != o.Generation || s.session.Setup().Target.Limit != target.Limit || !sameAgents(new(s.session.Setup()), &setup)) {
 		if _, err := setup.NewAgent(s.weights); err != nil {
 			return refuse("AlgorithmUnknown", "%v", err)
 		}
@@ -122,6 +117,9 @@ func (r *reconciler) prepare(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 	}
 	if err == nil {
 		err = s.catchUp(o, begun)
+	}
+	if err == nil && begun {
+		err = s.rememberWorse(o)
 	}
 	if err == nil {
 		err = r.absent(s, now)
@@ -255,6 +253,7 @@ func setupOf(o *v1alpha1.MultidimPodAutoscaler, target mpa.Target) journal.Setup
 	s := journal.Setup{
 		Object: o.Namespace + "/" + o.Name, Generation: o.Generation, Target: target,
 		Agent: mpa.Spec{Name: o.Spec.Recommender.Algorithm}, Guards: mpa.DefaultGuards(),
+		Concurrency: limitSpecOf(o),
 	}
 	s.Guards.MaxAge = collect.MaxAge(o)
 	if o.Spec.Mode == v1alpha1.ModeRecreate {

@@ -37,6 +37,9 @@ func targetOf(o *v1alpha1.MultidimPodAutoscaler) (mpa.Target, error) {
 		t.Containers = append(t.Containers, spec)
 	}
 	t.Off = o.Spec.Mode == v1alpha1.ModeOff
+	if k := o.Spec.Concurrency; k != nil && k.Mode == v1alpha1.ConcurrencyApply && limitEnded(o) == "" {
+		t.Limit = mpa.Range{Min: k.Min, Max: k.Max}
+	}
 	return t, t.Validate()
 }
 
@@ -62,7 +65,7 @@ func memoryOf(o *v1alpha1.MultidimPodAutoscaler, t *mpa.Target) (memory mpa.Memo
 		}
 		return out
 	}
-	memory = mpa.Memory{Time: m.Time.UTC(), ReplicaChanges: times(m.ReplicaChanges), RequestChanges: times(m.RequestChanges), CPUChanges: times(m.CPUChanges)}
+	memory = mpa.Memory{Time: m.Time.UTC(), ReplicaChanges: times(m.ReplicaChanges), RequestChanges: times(m.RequestChanges), CPUChanges: times(m.CPUChanges), LimitChanges: times(m.LimitChanges)}
 	if m.Blind != nil {
 		memory.Blind = m.Blind.UTC()
 	}
@@ -87,8 +90,12 @@ func memoryOf(o *v1alpha1.MultidimPodAutoscaler, t *mpa.Target) (memory mpa.Memo
 // actionOf returns the action behind a recommendation. It is unknown if the target has other
 // containers now.
 func actionOf(r *v1alpha1.Recommendation, t *mpa.Target) (mpa.Action, bool) {
-	if r.Change == v1alpha1.ChangeReplicas {
+	switch r.Change {
+	case v1alpha1.ChangeReplicas:
 		return mpa.Action{Replicas: r.Replicas}, true
+	case v1alpha1.ChangeLimit:
+		return mpa.Action{Limit: r.Limit}, true
+	case v1alpha1.ChangeRequests:
 	}
 	var a mpa.Action
 	for _, spec := range t.Containers {
@@ -115,7 +122,7 @@ func remembered(m mpa.Memory) *v1alpha1.Memory {
 	out := &v1alpha1.Memory{
 		Time: micro(m.Time), Asked: m.Asked != nil,
 		ReplicaChanges: times(m.ReplicaChanges), RequestChanges: times(m.RequestChanges),
-		CPUChanges: times(m.CPUChanges),
+		CPUChanges: times(m.CPUChanges), LimitChanges: times(m.LimitChanges),
 	}
 	if !m.Blind.IsZero() {
 		out.Blind = new(micro(m.Blind))
@@ -222,7 +229,10 @@ func (r *reconciler) statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *
 			ID: s.id + 1, Time: micro(d.Time), Change: v1alpha1.ChangeRequests,
 			Replicas: d.Next.Replicas, From: ob.Replicas, Containers: sizes(&setup.Target, d.Next.Containers), Reason: v1alpha1.Text(d.Reason),
 		}
-		if d.Action.Replicas != 0 {
+		switch {
+		case d.Action.Limit != 0:
+			next.Recommendation.Change, next.Recommendation.Limit = v1alpha1.ChangeLimit, d.Action.Limit
+		case d.Action.Replicas != 0:
 			next.Recommendation.Change = v1alpha1.ChangeReplicas
 		}
 	}
@@ -407,6 +417,8 @@ func action(d *mpa.Decision) string {
 	switch {
 	case d.Action == nil:
 		return "Hold"
+	case d.Action.Limit != 0:
+		return "Limit"
 	case d.Action.Replicas != 0:
 		return "Scale"
 	default:

@@ -102,7 +102,7 @@ func (u *updater) follow(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 // recommendation of replicas repeats the requests of the newest pod, which may have been
 // capped or created without the recommended ones: it agrees.
 func agrees(m *v1alpha1.MultidimPodAutoscaler, want map[string]mpa.Resources) bool {
-	if m.Status.Recommendation.Change == v1alpha1.ChangeReplicas {
+	if m.Status.Recommendation.Change != v1alpha1.ChangeRequests {
 		return true
 	}
 	containers := m.Status.Recommendation.Containers

@@ -47,6 +47,8 @@ type object struct {
 	own ownStatus
 	// asked holds the pods whose resize was requested.
 	asked map[types.UID]attempt
+	// limited has the limits that pods were seen with after the updater had written them.
+	limited map[types.UID]string
 	// room is what the quotas had left after the last refusal, looked when they were read
 	// last, and warned when an event told of a refusal last.
 	room           room
@@ -89,7 +91,7 @@ func (u *updater) Reconcile(ctx context.Context, request reconcile.Request) (rec
 // acts again.
 func (u *updater) disable(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler) error {
 	defer u.forget(client.ObjectKeyFromObject(m))
-	if own := ownStatusOf(m); own.actuation.Sizes == nil && len(own.conditions) == 0 {
+	if own := ownStatusOf(m); own.actuation.Sizes == nil && own.actuation.Limit == nil && len(own.conditions) == 0 {
 		return nil
 	}
 	o, err := u.object(ctx, m)
@@ -98,10 +100,10 @@ func (u *updater) disable(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler
 	}
 	own := o.own.clone()
 	a := &own.actuation
-	if a.Outcome == v1alpha1.OutcomePartly && a.Sizes != nil && a.Sizes.ID == a.ID {
+	if a.Outcome == v1alpha1.OutcomePartly && (a.Sizes != nil && a.Sizes.ID == a.ID || a.Limit != nil && a.Limit.ID == a.ID) {
 		u.end(m, a, v1alpha1.OutcomeSuperseded, "by mode Off")
 	}
-	a.Sizes, a.Resized, a.InProgress, a.Deferred, a.Infeasible, own.conditions = nil, 0, 0, 0, 0, nil
+	a.Limit, a.Sizes, a.Resized, a.InProgress, a.Deferred, a.Infeasible, own.conditions = nil, nil, 0, 0, 0, 0, nil
 	return u.write(ctx, m, o, own, m.ResourceVersion)
 }
 
@@ -164,6 +166,9 @@ func (u *updater) update(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 		}
 		if failed == nil {
 			after, failed = u.follow(ctx, m, o, &own, w)
+		}
+		if failed == nil {
+			failed = u.limit(ctx, m, o, &own, w)
 		}
 	}
 	if w != nil && w.short && after == 0 {
@@ -247,6 +252,8 @@ func (u *updater) begin(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 		if outcome, why, err = u.beginScaling(ctx, m, a, w); err != nil {
 			return err
 		}
+	case rec.Change == v1alpha1.ChangeLimit:
+		outcome, why = u.beginLimit(m, a, w)
 	default:
 		outcome, why = u.beginResizing(m, a, w)
 	}
@@ -396,7 +403,9 @@ func (u *updater) end(m *v1alpha1.MultidimPodAutoscaler, a *v1alpha1.Actuation, 
 // is new.
 func (u *updater) conclude(m *v1alpha1.MultidimPodAutoscaler, a *v1alpha1.Actuation, outcome v1alpha1.Outcome, message string) (change v1alpha1.Change, news bool) {
 	change = v1alpha1.ChangeReplicas
-	if a.Sizes != nil && a.Sizes.ID == a.ID || m.Status.Recommendation.ID == a.ID && m.Status.Recommendation.Change == v1alpha1.ChangeRequests {
+	if a.Limit != nil && a.Limit.ID == a.ID || m.Status.Recommendation.ID == a.ID && m.Status.Recommendation.Change == v1alpha1.ChangeLimit {
+		change = v1alpha1.ChangeLimit
+	} else if a.Sizes != nil && a.Sizes.ID == a.ID || m.Status.Recommendation.ID == a.ID && m.Status.Recommendation.Change == v1alpha1.ChangeRequests {
 		change = v1alpha1.ChangeRequests
 	}
 	if news = a.Outcome != outcome; news {

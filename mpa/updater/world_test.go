@@ -42,9 +42,11 @@ type world struct {
 	api    client.WithWatch // for all but the updater
 	theirs client.Client    // for the updater
 	// around wraps each of the updater's calls that change something: status, scale,
-	// resize, record (of an eviction), eviction.
+	// resize, record (of an eviction), eviction, limit (of a pod).
 	around  func(call string, next func() error) error
 	changes []string // the calls that succeeded, but those to status
+	// managers of the pods' limits, by pod
+	managers map[string]metav1.ManagedFieldsEntry
 }
 
 func newWorld(t *testing.T, mode v1alpha1.Mode) *world {
@@ -69,6 +71,26 @@ func newWorld(t *testing.T, mode v1alpha1.Mode) *world {
 	w.api = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.MultidimPodAutoscaler{}).
 		WithObjects(deployment(2), replicaSet(), pod(0), pod(1), node("a"), node("b")).Build()
 	w.theirs = interceptor.NewClient(w.api, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return do("limit", func() error {
+				err := c.Patch(ctx, o, p, opts...)
+				if err == nil {
+					w.managed(o, v1alpha1.OwnerUpdater)
+				}
+				return err
+			})
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			err := c.List(ctx, list, opts...)
+			if pods, ok := list.(*corev1.PodList); ok {
+				for i := range pods.Items {
+					if m, ok := w.managers[pods.Items[i].Name]; ok {
+						pods.Items[i].ManagedFields = []metav1.ManagedFieldsEntry{m}
+					}
+				}
+			}
+			return err
+		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 			call := sub
 			if o.GetObjectKind().GroupVersionKind().Kind == "Deployment" {

@@ -104,7 +104,14 @@ var bad = []struct{ name, old, replaced, want string }{
 	{"memory that is none", "memory: 4Gi", "memory: much", "spec.constraints.containers[0].maxAllowed.memory: Invalid value: \"much\""},
 	{"memory as a long text", "memory: 4Gi", "memory: \"" + strings.Repeat("1", 33) + "\"", "spec.constraints.containers[0].maxAllowed.memory: Too long"},
 	{"an unknown amount", "memory: 4Gi", "gpu: 1", "spec.constraints.containers[0].maxAllowed.gpu"},
-	{"a mode that changes limits", "mode: Observe", "mode: Apply", "spec.concurrency.mode: Unsupported value: \"Apply\": supported values: \"Observe\""},
+	{"a mode of concurrency that there is not", "mode: Observe", "mode: Auto", "spec.concurrency.mode: Unsupported value: \"Auto\": supported values: \"Observe\", \"Recommend\", \"Apply\""},
+	{
+		"limits applied without a promise and without a rate", part("  slo:", "  constraints:") + part("  constraints:", "  concurrency:") + "  concurrency: {mode: Observe,",
+		"  metrics: {prometheus: {server: main}}\n" + part("  constraints:", "  concurrency:") + "  concurrency: {mode: Apply,",
+		"spec.concurrency.mode: Invalid value: Apply needs slo.latency or metrics.prometheus.queries.rate",
+	},
+	{"no memory for requests", "initial: 5}", "initial: 5, memoryShare: 0}", "spec.concurrency.memoryShare: Invalid value: 0"},
+	{"all memory for requests", "initial: 5}", "initial: 5, memoryShare: 0.96}", "spec.concurrency.memoryShare: Invalid value: 0.96"},
 	{"an unknown learner", "learner: law", "learner: guess", "spec.concurrency.learner: Unsupported value: \"guess\""},
 	{"a limit of nothing", "min: 2, max: 100", "min: 0, max: 100", "spec.concurrency.min: Invalid value: 0"},
 	{"limits the wrong way round", "min: 2, max: 100", "min: 5, max: 4", "spec.concurrency.max: Invalid value: max is below min"},
@@ -167,6 +174,8 @@ func good(t *testing.T) map[string][]byte {
 		"16 containers":         changed(t, "    - name: log\n", many(14)+"    - name: log\n"),
 		"amounts as numbers":    changed(t, "memory: 4Gi", "memory: 4294967296"),
 		"a policy":              changed(t, "algorithm: autopilot", "algorithm: learned, policy: general"),
+		"a limit that is said":  changed(t, "mode: Observe", "mode: Recommend"),
+		"a limit applied":       changed(t, "mode: Observe", "memoryShare: 0.95, mode: Apply"),
 		"at once":               changed(t, "after: 1h", "after: 0s"),
 	}
 	files, err := filepath.Glob("../../../manifests/mpa/samples/*.yaml")

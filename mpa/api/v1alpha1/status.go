@@ -122,9 +122,9 @@ type Observed struct {
 type Decision struct {
 	// +optional
 	Time metav1.Time `json:"time,omitempty"`
-	// Action: Hold, Scale (replicas) or Resize (requests).
+	// Action: Hold, Scale (replicas), Resize (requests) or Limit (requests at once in a pod).
 	// +optional
-	// +kubebuilder:validation:Enum=Hold;Scale;Resize
+	// +kubebuilder:validation:Enum=Hold;Scale;Resize;Limit
 	Action string `json:"action,omitempty"`
 	// Source is the algorithm, or the part of it, that decided.
 	// +optional
@@ -246,12 +246,34 @@ type ConcurrencyStatus struct {
 	// RatePerPod in requests per second within the SLO, with headroom.
 	// +optional
 	RatePerPod *resource.Quantity `json:"ratePerPod,omitempty"`
+	// Replicas that the present rate of requests would take; not in mode Observe.
+	// +optional
+	Replicas int32 `json:"replicas,omitempty"`
+	// Worse are limits that were tried and taken back.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Worse []WorseLimit `json:"worse,omitempty"`
 	// Demand is the cpu time of a request, and Wait what it waits for others.
 	// +optional
 	Demand *DurationRange `json:"demand,omitempty"`
 	// +optional
 	Wait *DurationRange `json:"wait,omitempty"`
 	// Reason of the limit, or why there is none yet.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+}
+
+// WorseLimit is a limit at which pods did worse than at From. As long as a request takes the cpu
+// time at From that it took, no limit beyond From on that side is tried again.
+type WorseLimit struct {
+	// +optional
+	Time  metav1.MicroTime `json:"time,omitempty"`
+	From  int32            `json:"from"`
+	Limit int32            `json:"limit"`
+	// Demand is the cpu time of a request then.
+	// +optional
+	Demand *metav1.Duration `json:"demand,omitempty"`
 	// +optional
 	Reason string `json:"reason,omitempty"`
 }
@@ -276,6 +298,9 @@ type Shadow struct {
 	// +listType=map
 	// +listMapKey=name
 	Containers []ContainerRequests `json:"containers,omitempty"`
+	// Limit of requests at once in a pod, where that changes.
+	// +optional
+	Limit int32 `json:"limit,omitempty"`
 	// +optional
 	Reason string `json:"reason,omitempty"`
 }
@@ -296,8 +321,8 @@ type Recommendation struct {
 	ID int64 `json:"id"`
 	// Time of the decision. A recommendation expires after the metrics' maxAge.
 	Time metav1.MicroTime `json:"time"`
-	// Change is what differs from before: Replicas or Requests.
-	// +kubebuilder:validation:Enum=Replicas;Requests
+	// Change is what differs from before: Replicas, Requests or Limit.
+	// +kubebuilder:validation:Enum=Replicas;Requests;Limit
 	Change   Change `json:"change"`
 	Replicas int32  `json:"replicas"`
 	// From is the number of replicas at the decision; 0 = unknown. Replicas are changed only
@@ -309,6 +334,9 @@ type Recommendation struct {
 	// +listType=map
 	// +listMapKey=name
 	Containers []ContainerRequests `json:"containers,omitempty"`
+	// Limit of requests at once in a pod, where that changes.
+	// +optional
+	Limit int32 `json:"limit,omitempty"`
 	// +optional
 	Reason string `json:"reason,omitempty"`
 }
@@ -320,6 +348,7 @@ type Change string
 const (
 	ChangeReplicas Change = "Replicas"
 	ChangeRequests Change = "Requests"
+	ChangeLimit    Change = "Limit"
 )
 
 // Memory is the guards' memory.
@@ -340,6 +369,9 @@ type Memory struct {
 	// +optional
 	// +listType=atomic
 	CPUChanges []metav1.MicroTime `json:"cpuChanges,omitempty"`
+	// +optional
+	// +listType=atomic
+	LimitChanges []metav1.MicroTime `json:"limitChanges,omitempty"`
 	// Asked is true until the recommendation is seen to be carried out.
 	// +optional
 	Asked bool `json:"asked,omitempty"`
@@ -410,6 +442,30 @@ type Actuation struct {
 	Resizes []metav1.MicroTime `json:"resizes,omitempty"`
 	// +optional
 	Sizes *Sizes `json:"sizes,omitempty"`
+	// +optional
+	Limit *LimitInForce `json:"limit,omitempty"`
+}
+
+// LimitInForce is the last limit of requests at once that was carried out. Pods that come
+// later get it too.
+type LimitInForce struct {
+	// ID of the recommendation.
+	ID int64 `json:"id"`
+	// Time at which the change began, and Since that of the first.
+	Time  metav1.MicroTime `json:"time"`
+	Since metav1.MicroTime `json:"since"`
+	Limit int32            `json:"limit"`
+	// Template is the annotation in the workload's template at the first.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Template string `json:"template,omitempty"`
+	// Pods that have it.
+	// +optional
+	Pods int32 `json:"pods,omitempty"`
+	// Ended says who changed the limit otherwise. No limit is written any more until the mode
+	// has been another than Apply.
+	// +optional
+	Ended string `json:"ended,omitempty"`
 }
 
 // Sizes are the last requests that were carried out. A pod that was created without them

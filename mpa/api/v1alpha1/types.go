@@ -50,6 +50,7 @@ type MultidimPodAutoscaler struct {
 // +kubebuilder:validation:XValidation:fieldPath=".metrics",rule="!has(self.slo) || !has(self.slo.latency) || (has(self.metrics.prometheus) && has(self.metrics.prometheus.queries.latency))",message="slo.latency needs metrics.prometheus.queries.latency"
 // +kubebuilder:validation:XValidation:fieldPath=".metrics",rule="!has(self.slo) || !has(self.slo.throughput) || (has(self.metrics.prometheus) && has(self.metrics.prometheus.queries.throughput))",message="slo.throughput needs metrics.prometheus.queries.throughput"
 // +kubebuilder:validation:XValidation:fieldPath=".concurrency",rule="!has(self.concurrency) || has(self.metrics.prometheus)",message="gates are measured by Prometheus: metrics.prometheus is missing"
+// +kubebuilder:validation:XValidation:fieldPath=".concurrency.mode",rule="!has(self.concurrency) || self.concurrency.mode != 'Apply' || (has(self.slo) && has(self.slo.latency)) || (has(self.metrics.prometheus) && has(self.metrics.prometheus.queries.rate))",message="Apply needs slo.latency or metrics.prometheus.queries.rate"
 // +kubebuilder:validation:XValidation:fieldPath=".recommender",rule="!(self.recommender.algorithm in ['capacity', 'kpa', 'kpa-rps', 'kpa-10']) || has(self.concurrency)",message="this algorithm needs what gates measure: concurrency is missing"
 // +kubebuilder:validation:XValidation:fieldPath=".recommender",rule="self.recommender.algorithm != 'capacity' || (has(self.slo) && has(self.slo.latency))",message="the algorithm capacity needs slo.latency"
 type MultidimPodAutoscalerSpec struct {
@@ -377,11 +378,12 @@ type Fallback struct {
 // +kubebuilder:validation:XValidation:fieldPath=".max",rule="self.min <= self.max",message="max is below min"
 // +kubebuilder:validation:XValidation:fieldPath=".initial",rule="self.min <= self.initial && self.initial <= self.max",message="want min to max"
 type Concurrency struct {
-	// Mode Observe: measures and says what a pod takes, and changes no limit.
+	// Mode Observe: measures and says what a pod takes. Recommend: also says how many replicas
+	// that would be, and changes nothing. Apply: changes the limit of the pods.
 	// +optional
 	// +default="Observe"
-	// +kubebuilder:validation:Enum=Observe
-	Mode string `json:"mode,omitempty"`
+	// +kubebuilder:validation:Enum=Observe;Recommend;Apply
+	Mode ConcurrencyMode `json:"mode,omitempty"`
 	// Learner that looks for the limit.
 	// +optional
 	// +default="law+walk"
@@ -404,7 +406,28 @@ type Concurrency struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	Initial int32 `json:"initial,omitempty"`
+	// MemoryShare of its memory limit is what requests may bring a pod to; 0.85 unless it says
+	// otherwise.
+	// +optional
+	// +default=0.85
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:ExclusiveMinimum=true
+	// +kubebuilder:validation:Maximum=0.95
+	MemoryShare float64 `json:"memoryShare,omitempty"`
 }
+
+// ConcurrencyMode is what is done with what is learned of a pod.
+type ConcurrencyMode string
+
+// The modes of concurrency.
+const (
+	ConcurrencyObserve   ConcurrencyMode = "Observe"
+	ConcurrencyRecommend ConcurrencyMode = "Recommend"
+	ConcurrencyApply     ConcurrencyMode = "Apply"
+)
+
+// AnnotationLimit of a pod is how many requests its gate lets in at once.
+const AnnotationLimit = "sigma-scheduler.io/concurrency"
 
 // MultidimPodAutoscalerList is a list of autoscalers.
 //

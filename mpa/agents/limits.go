@@ -1,0 +1,278 @@
+package agents
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/capacity"
+	"github.com/sigma-scheduler/sigma/mpa/guard"
+)
+
+// A LimitSpec says how the limit of requests at once in a pod is learned.
+type LimitSpec struct {
+	Learner     string  `json:"learner"`
+	Min         int32   `json:"min"`
+	Max         int32   `json:"max"`
+	Initial     int32   `json:"initial"`
+	MemoryShare float64 `json:"memoryShare,omitempty"` // of the memory limit; 0 = the guard's own
+}
+
+const (
+	// limitBand is the least change of a limit, as a share of it; less is not worth an action.
+	limitBand = .1
+	// limitTrials is how many windows at a new limit are compared with the last one before.
+	limitTrials = 3
+	// limitFull is the share of the limit inside from which on the limit binds the answers.
+	limitFull = .8
+	// limitNoise of the throughput of a window, besides that of the number of answers.
+	limitNoise = .03
+	// limitFailing is the share of requests that fail from which on a window is worse.
+	limitFailing = .02
+	// limitMoved is the factor of the demand from which on the workload is another one, e^.4.
+	limitMoved = 1.49
+	// limitWorse is how many limits that were worse are remembered.
+	limitWorse = 16
+)
+
+// A WorseLimit is a limit at which pods did worse than at the one before, From. As long as a
+// request takes Demand at From, no limit beyond From on that side is wanted.
+type WorseLimit struct {
+	Time   time.Time `json:"time"`
+	From   int32     `json:"from"`
+	Limit  int32     `json:"limit"`
+	Demand float64   `json:"demand,omitempty"` // core-seconds a request; 0 = not known
+	Reason string    `json:"reason"`
+}
+
+// A limitWindow is what a pod did in a window at a limit.
+type limitWindow struct {
+	Time    time.Time `json:"time"`
+	Limit   int32     `json:"limit"`
+	Rate    float64   `json:"rate"`    // answers a second
+	Share   float64   `json:"share"`   // of Rate, half of its 95 % interval
+	Failing float64   `json:"failing"` // share of the requests that failed
+	Failed  float64   `json:"failed"`  // of all pods
+	Full    bool      `json:"full"`
+	Demand  float64   `json:"demand,omitempty"` // core-seconds a request; 0 = not known
+}
+
+// Limits learns the limit of a pod beside any agent. It takes a limit back at which pods do
+// worse than before, and remembers it.
+type Limits struct {
+	capacity *Capacity
+	last     limitWindow // of the limit in force; zero = none yet
+	before   limitWindow // the last one at the limit before; zero = nothing is to be compared
+	asked    int32       // the limit asked for last
+	trials   int         // windows since the limit changed
+	since    time.Time   // when the change was seen
+	worse    []WorseLimit
+}
+
+// NewLimits returns one without memory. Errors name the setting.
+func NewLimits(t mpa.Target, spec LimitSpec) (*Limits, error) {
+	t.Limit = mpa.Range{Min: spec.Min, Max: spec.Max}
+	s := capacity.DefaultSettings()
+	s.Min, s.Max, s.Initial, s.Share = int(spec.Min), int(spec.Max), int(spec.Initial), spec.MemoryShare
+	c, err := NewCapacityBy(t, spec.Learner, s)
+	if err != nil {
+		return nil, err
+	}
+	return &Limits{capacity: c}, nil
+}
+
+// Known returns what is known of a pod; false = nothing yet.
+func (l *Limits) Known() (Known, bool) { return l.capacity.Known() }
+
+// Worse returns the limits that were taken back, the oldest first.
+func (l *Limits) Worse() []WorseLimit { return l.worse }
+
+// Remember takes over limits that were taken back, from a process without a journal.
+func (l *Limits) Remember(worse []WorseLimit) { l.worse = worse }
+
+// Look takes an observation and returns the limit that the pods should have, and the replicas
+// that the rate takes; 0 = no opinion.
+func (l *Limits) Look(o *mpa.Observation) mpa.Recommendation {
+	told := l.capacity.lastWindow()
+	r := l.capacity.recommend(o)
+	l.follow(o)
+	if w := l.capacity.lastWindow(); w != nil && (told == nil || w.Time.After(told.Time)) {
+		l.judge(o, w)
+	}
+	if r.Limit == 0 {
+		return r
+	}
+	now, most := o.Gates.Limit, capacity.Most(l.capacity.learner)
+	for _, w := range l.worse {
+		// The guard of memory stands above all.
+		if bound := int32(min(float64(w.From), most)); w.Limit > w.From && r.Limit > bound || w.Limit < w.From && r.Limit < bound {
+			r.Limit, r.Reason = bound, fmt.Sprintf("%d requests at once, not %d: %s", bound, w.Limit, w.Reason)
+		}
+	}
+	if b := l.before.Limit; b != 0 && now == l.last.Limit && float64(now) <= most && r.Limit != b {
+		r.Limit, r.Reason = now, fmt.Sprintf("%d requests at once are compared with %d before, %d of %d windows: %s", now, b, l.trials, limitTrials, r.Reason)
+		return r
+	}
+	if small := math.Abs(float64(r.Limit-now)) < limitBand*float64(now); small && float64(now) <= most && l.capacity.target.Limit.Clamp(now) == now {
+		r.Limit = now
+	}
+	if r.Limit != now {
+		l.asked = r.Limit
+	}
+	return r
+}
+
+// forget drops what was worse than the limit in force where a request there takes much more or
+// less cpu than it did: the workload is another one. What was not known then is noted.
+func (l *Limits) forget() {
+	n := &l.last
+	l.worse = slices.DeleteFunc(l.worse, func(w WorseLimit) bool {
+		return w.From == n.Limit && w.Demand > 0 && n.Demand > 0 && max(n.Demand/w.Demand, w.Demand/n.Demand) > limitMoved
+	})
+	for i := range l.worse {
+		if w := &l.worse[i]; w.From == n.Limit && w.Demand == 0 {
+			w.Demand = n.Demand
+		}
+	}
+}
+
+// follow sees a change of the limit in force, and pods that are killed for their memory after
+// one that raised it.
+func (l *Limits) follow(o *mpa.Observation) {
+	now := o.Gates.Limit
+	if now > 0 && now != l.last.Limit {
+		if l.before = (limitWindow{}); now == l.asked {
+			l.before = l.last
+		}
+		l.last, l.trials, l.since = limitWindow{Limit: now}, 0, o.Time
+	}
+	if l.before.Limit == 0 || l.last.Limit < l.before.Limit {
+		return
+	}
+	for i := range o.Pods {
+		for _, c := range o.Pods[i].Containers {
+			if c.Killed.After(l.since) && !c.Killed.After(o.Time) {
+				l.reject(o.Time, fmt.Sprintf("container %s of pod %s ran out of memory at %d", c.Name, o.Pods[i].Name, l.last.Limit))
+				return
+			}
+		}
+	}
+}
+
+// judge compares a window with the last one before the limit changed.
+func (l *Limits) judge(o *mpa.Observation, w *capacity.Window) {
+	if !w.Limit.Known || !w.Answered.Known || int32(w.Limit.Number) != o.Gates.Limit {
+		return
+	}
+	pods := float64(l.capacity.pods)
+	n := limitWindow{
+		Time: w.Time, Limit: o.Gates.Limit, Rate: w.Answered.Number / w.Length.Number,
+		Share:  1.96 * math.Sqrt(1/max(1, w.Answered.Number*pods)+limitNoise*limitNoise),
+		Failed: w.Failed.Number * pods, Full: w.Inside.Known && w.Inside.Number >= limitFull*w.Limit.Number,
+	}
+	if all := w.Answered.Number + w.Failed.Number; all > 0 {
+		n.Failing = w.Failed.Number / all
+	}
+	if w.CPU.Known && w.Answered.Number > 0 {
+		n.Demand = w.CPU.Number / w.Answered.Number
+	}
+	l.last = n
+	l.forget()
+	b := l.before
+	if b.Limit == 0 {
+		return
+	}
+	switch l.trials++; {
+	case n.Failing >= limitFailing && n.Failing > 2*b.Failing && n.Failed >= 5:
+		l.reject(o.Time, fmt.Sprintf("at %d %.3g %% of the requests failed, at %d %.3g %%", n.Limit, 100*n.Failing, b.Limit, 100*b.Failing))
+	case n.Full && n.Rate*(1+n.Share) < b.Rate*(1-b.Share):
+		l.reject(o.Time, fmt.Sprintf("at %d a pod that was full answered %.4g ± %.2g requests/s, at %d %.4g ± %.2g", n.Limit, n.Rate, n.Share*n.Rate, b.Limit, b.Rate, b.Share*b.Rate))
+	case l.trials >= limitTrials:
+		l.before = limitWindow{}
+	}
+}
+
+// reject remembers that the limit in force is worse than the one before.
+func (l *Limits) reject(now time.Time, why string) {
+	w := WorseLimit{Time: now, From: l.before.Limit, Limit: l.last.Limit, Demand: l.before.Demand, Reason: why}
+	if l.worse = append(l.worse, w); len(l.worse) > limitWorse {
+		l.worse = l.worse[1:]
+	}
+	l.before = limitWindow{}
+}
+
+// lastWindow returns the last one that the learner was told; nil = none.
+func (a *Capacity) lastWindow() *capacity.Window {
+	if len(a.windows) == 0 {
+		return nil
+	}
+	return &a.windows[len(a.windows)-1]
+}
+
+// Shift implements [mpa.Shifter].
+func (l *Limits) Shift(d time.Duration) {
+	l.capacity.Shift(d)
+	l.last.Time, l.before.Time, l.since = guard.Moved(l.last.Time, d), guard.Moved(l.before.Time, d), guard.Moved(l.since, d)
+}
+
+type limitsJSON struct {
+	Capacity *Capacity    `json:"capacity"`
+	Last     limitWindow  `json:"last,omitzero"`
+	Before   limitWindow  `json:"before,omitzero"`
+	Asked    int32        `json:"asked,omitempty"`
+	Trials   int          `json:"trials,omitempty"`
+	Since    time.Time    `json:"since,omitzero"`
+	Worse    []WorseLimit `json:"worse,omitempty"`
+}
+
+// MarshalJSON implements [mpa.Stateful].
+func (l *Limits) MarshalJSON() ([]byte, error) {
+	return json.Marshal(limitsJSON{l.capacity, l.last, l.before, l.asked, l.trials, l.since, l.worse})
+}
+
+// UnmarshalJSON implements [mpa.Stateful].
+func (l *Limits) UnmarshalJSON(data []byte) error {
+	j := limitsJSON{Capacity: l.capacity}
+	if err := json.Unmarshal(data, &j); err != nil {
+		return err
+	}
+	l.last, l.before, l.asked, l.trials, l.since, l.worse = j.Last, j.Before, j.Asked, j.Trials, j.Since, j.Worse
+	return nil
+}
+
+// Limited is an agent whose limit Limits decides.
+type Limited struct {
+	Agent  mpa.Agent
+	Limits *Limits
+	// Asks: the pods' limit may be changed; else it is only learned.
+	Asks bool
+	said mpa.Recommendation
+}
+
+// Said is what Limits said last.
+func (a *Limited) Said() mpa.Recommendation { return a.said }
+
+// Recommend implements [mpa.Agent].
+func (a *Limited) Recommend(o *mpa.Observation) mpa.Recommendation {
+	r := a.Agent.Recommend(o)
+	a.said = a.Limits.Look(o)
+	if r.Limit = 0; !a.Asks || a.said.Limit == 0 {
+		return r
+	}
+	if o.Gates.Limit > 0 && len(a.Limits.capacity.windows) == 0 {
+		return r // first what there is is measured
+	}
+	if r.Limit = a.said.Limit; r.Limit != o.Gates.Limit && a.said.Reason != r.Reason {
+		r.Reason = a.said.Reason + "; " + r.Reason
+	}
+	return r
+}
+
+// Shift implements [mpa.Shifter].
+func (a *Limited) Shift(d time.Duration) {
+	mpa.Shift(a.Agent, d)
+	a.Limits.Shift(d)
+}
