@@ -112,7 +112,7 @@ func LimitSetBy(pod *corev1.Pod) (manager string, at time.Time) {
 				Annotations map[string]any `json:"f:annotations"`
 			} `json:"f:metadata"`
 		}
-		if f.FieldsV1 == nil || json.Unmarshal(f.FieldsV1.Raw, &fields) != nil {
+		if f.FieldsV1 == nil || json.Unmarshal(f.FieldsV1.GetRawBytes(), &fields) != nil {
 			continue
 		}
 		if _, ok := fields.Metadata.Annotations["f:"+v1alpha1.AnnotationLimit]; ok && f.Time != nil && !f.Time.Time.Before(at) {

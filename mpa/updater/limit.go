@@ -63,6 +63,9 @@ func (u *updater) limit(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 	if err != nil {
 		return err
 	}
+	if o.limited == nil {
+		o.limited = map[types.UID]string{}
+	}
 	if why := u.edited(o, l, w, pods); why != "" {
 		if l.Ended = v1alpha1.Text(why); a.ID == l.ID && a.Outcome == v1alpha1.OutcomePartly {
 			u.end(m, a, v1alpha1.OutcomeSuperseded, why)
@@ -117,9 +120,6 @@ func (u *updater) limit(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 func (u *updater) edited(o *object, l *v1alpha1.LimitInForce, w *workload, pods []corev1.Pod) string {
 	if now := w.Template.Annotations[v1alpha1.AnnotationLimit]; now != l.Template {
 		return fmt.Sprintf("the template's annotation %s was changed from %q to %q", v1alpha1.AnnotationLimit, l.Template, now)
-	}
-	if o.limited == nil {
-		o.limited = map[types.UID]string{}
 	}
 	for i := range pods {
 		p := &pods[i]

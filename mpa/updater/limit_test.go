@@ -76,7 +76,7 @@ func (w *world) managed(o client.Object, manager string) {
 	}
 	w.managers[o.GetName()] = metav1.ManagedFieldsEntry{
 		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1", Time: new(metav1.NewTime(w.clock.Now())),
-		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:annotations":{".":{},"f:sigma-scheduler.io/concurrency":{}}}}`)},
+		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{".":{},"f:sigma-scheduler.io/concurrency":{}}}}`),
 	}
 }
 
@@ -188,7 +188,7 @@ func TestUserSetsTheLimit(t *testing.T) {
 		"no number":            {func(w *world) { w.annotate(0, "") }, "- 8", "pod web-1-0: somebody removed the annotation sigma-scheduler.io/concurrency"},
 		"after a restart":      {func(w *world) { w.annotate(1, "30"); w.restart() }, "8 30", `pod web-1-1: kubectl-annotate set`},
 		"in the template":      {template, "8 8", `the template's annotation sigma-scheduler.io/concurrency was changed from "" to "5"`},
-		"a restart is no edit": {func(w *world) { w.restart() }, "8 8", ""},
+		"a restart is no edit": {func(w *world) { w.restart() }, "9 9", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := limitWorld(t)
@@ -203,7 +203,7 @@ func TestUserSetsTheLimit(t *testing.T) {
 			w.clock.Step(2 * time.Minute)
 			test.do(w)
 			w.settle()
-			w.recommendLimit(3, 8)
+			w.recommendLimit(3, 9)
 			w.settle()
 			assert.Equal(t, test.left, w.limits())
 			if test.why == "" {
