@@ -142,12 +142,30 @@ func TestLimitsOfOthers(t *testing.T) {
 	found := r.limit
 	r.pod = func(limit int32) (float64, float64, float64) { return 2 * float64(limit), 20, 0 }
 	r.limit = 3 // a user's
-	for range 3 {
+	for range 12 {
 		r.step()
 		r.limit = 3
 	}
 	assert.Empty(t, r.limits.Worse())
 	assert.Positive(t, found)
+}
+
+// A window in which the limit changed tells nothing.
+func TestLimitsWindow(t *testing.T) {
+	l := newLimits(t)
+	windows := func() int {
+		k, _ := l.Known()
+		return k.Windows
+	}
+	for s, limit := 0, int32(10); s <= 90; s += 15 {
+		if s == 30 {
+			limit = 4
+		}
+		o := at(s, 2, 6, 150)
+		o.Gates.Limit = limit
+		l.Look(o)
+		require.Equal(t, s/90, windows(), "second %d: a minute after the change", s)
+	}
 }
 
 // What was learned survives a restart at any time: the same decisions go on.

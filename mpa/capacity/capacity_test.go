@@ -415,3 +415,15 @@ func ExampleNew() {
 	fmt.Printf("limit %d, %.0f answers a second: %s\n", c.Limit, c.Rate.Value, c.Reason)
 	// Output: limit 8, 62 answers a second: frozen: 4 ms of cpu and 50 ms of waiting a request
 }
+
+// A guard lets a pod take the share of its memory that it is told.
+func TestGuardShare(t *testing.T) {
+	for share, want := range map[float64]float64{0: 8, .5: 5, .95: 9} {
+		l, err := New(Default, Settings{Min: 1, Max: 310, Initial: 10, Share: share})
+		require.NoError(t, err)
+		l.Tell(Window{Time: time.Unix(60, 0), Length: Some(60), Limit: Some(4), Inside: Some(4), Answered: Some(600), Memory: Some(40), MemoryLimit: Some(100)})
+		require.InDelta(t, want, Most(l), 0, "%v of the memory, of which 4 requests take .4", share)
+	}
+	_, err := New(Default, Settings{Min: 1, Max: 310, Initial: 10, Share: .96})
+	require.ErrorContains(t, err, "memory share: 0.96, want 0 to 0.95")
+}

@@ -258,7 +258,12 @@ func TestLimitKilledAnywhere(t *testing.T) {
 	type died struct{}
 	run := func(t *testing.T, at int, after bool) (w *world, calls int) {
 		w = limitWorld(t)
-		w.recommendLimit(1, 8)
+		for id, limit := range []int32{20, 12} { // what is ours is no edit for another process
+			w.recommendLimit(int64(id+1), limit)
+			w.settle()
+			w.clock.Step(2 * time.Minute)
+		}
+		w.recommendLimit(3, 8)
 		w.around = func(_ string, next func() error) error {
 			calls++
 			if calls-1 == at && !after {
