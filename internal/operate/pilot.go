@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -156,37 +157,50 @@ func (c *Cluster) noPilot(ctx context.Context, name string, err error) error {
 	return &Refusal{Reason: fmt.Sprintf("there is no PolicyPilot %s; there are %s", name, strings.Join(names, ", ")), Next: "sigma pilot status " + names[0], err: err}
 }
 
-// Approve lets the candidate of a pilot in, and returns its digest.
+// Approve lets the candidate of a pilot in, and returns its digest. It is the one that the first read
+// shows: if another takes its place before the write, nothing is written.
 func (c *Cluster) Approve(ctx context.Context, name string, dryRun bool) (string, error) {
 	p, err := c.Pilot(ctx, name)
 	if err != nil {
 		return "", err
 	}
-	next := "sigma pilot status " + name
+	candidate := p.Status.Candidate
 	switch {
-	case p.Status.Phase != awaiting || p.Status.Candidate == "":
-		return "", refuse(next, "%s waits for no approval: its phase is %q", name, p.Status.Phase)
+	case p.Status.Phase != awaiting || candidate == "":
+		return "", refuse("sigma pilot status "+name, "%s waits for no approval: its phase is %q", name, p.Status.Phase)
 	case p.Spec.Approval == v1alpha1.PilotRecommend:
 		return "", refuse("kubectl edit policypilot "+name, "%s has approval Recommend: it writes no policy", name)
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"resourceVersion": p.ResourceVersion, "annotations": map[string]string{v1alpha1.ApprovedAnnotation: p.Status.Candidate},
-	}})
-	if err != nil {
-		return "", err
 	}
 	options := metav1.PatchOptions{FieldManager: "sigma-pilot-approve"}
 	if dryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	_, err = c.Client.Resource(pilots).Patch(ctx, name, types.MergePatchType, patch, options)
-	switch {
-	case apierrors.IsConflict(err):
-		return "", &Refusal{Reason: name + " changed since this command read it; nothing is written", Next: "sigma pilot approve " + name, err: err}
-	case err != nil:
-		return "", c.explain("patch", pilotsName, "", err)
+	for range statusTries {
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+			"resourceVersion": p.ResourceVersion, "annotations": map[string]string{v1alpha1.ApprovedAnnotation: candidate},
+		}})
+		if err != nil {
+			return "", err
+		}
+		_, err = c.Client.Resource(pilots).Patch(ctx, name, types.MergePatchType, patch, options)
+		if err == nil {
+			return candidate, nil
+		}
+		if !apierrors.IsConflict(err) {
+			return "", c.explain("patch", pilotsName, "", err)
+		}
+		// sigma-pilot writes the status at any time. As long as the same candidate waits, nobody has decided.
+		fresh, err := c.Pilot(ctx, name)
+		if err != nil {
+			return "", err
+		}
+		if fresh.UID != p.UID || fresh.Generation != p.Generation || !maps.Equal(fresh.Annotations, p.Annotations) ||
+			fresh.Status.Phase != awaiting || fresh.Status.Candidate != candidate {
+			break
+		}
+		p = fresh
 	}
-	return p.Status.Candidate, nil
+	return "", refuse("sigma pilot status "+name, "%s changed since this command read it; nothing is written", name)
 }
 
 // writePilot prints where a pilot is.
