@@ -11,7 +11,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # The race detector costs ten times the CPU: only packages that start goroutines or lock.
 # internal/archtest compares the list with the code.
 RACE := ./binpack/plan ./binpack/policy ./swarm ./internal/compare ./internal/train/... ./internal/tune ./internal/scaling ./internal/records/... ./flow/sim ./flow/node/... ./internal/flows \
-	./plugins/engine ./plugins/evict ./plugins/extender ./plugins/mover ./plugins/pilot/control ./plugins/rebalance ./plugins/sigma ./plugins/snapshot \
+	./plugins/engine ./plugins/evict ./plugins/extender ./plugins/mover ./plugins/pilot/control ./plugins/pilot/record ./plugins/rebalance ./plugins/sigma ./plugins/snapshot \
 	./internal/serve/... ./mpa/capacity/contest ./mpa/gate ./mpa/collect ./mpa/reach ./mpa/recommender ./mpa/updater ./mpa/admission ./cmd/sigma-extender ./cmd/sigma-flow ./cmd/sigma-gate ./cmd/sigma-mpa ./cmd/sigma-pilot ./cmd/sigma-records
 
 # Total, shared evenly by all fuzz targets.
@@ -122,8 +122,12 @@ tune-records: ## what `sigma tune` saves on unseen clusters: writes docs/results
 	@hack/tune-records.sh
 
 .PHONY: pilot-records
-pilot-records: ## a month under the pilot's loop on ten clusters, and promises against what came on twenty (10 CPU-minutes; SEED=first)
-	go test -v -tags records -count=1 -timeout 2h -run '^TestRecord' ./internal/evidence
+pilot-records: ## a month under the pilot's loop on ten clusters, and promises against what came on twenty: writes docs/results/pilot.md (5 CPU-minutes; SEED=first)
+	@hack/pilot-records.sh
+
+.PHONY: pilot-recording
+pilot-recording: ## a million events recorded in segments: writes docs/results/pilot-recording.md (3 CPU-minutes; EVENTS=1000000)
+	@hack/pilot-recording.sh
 
 .PHONY: mpa-records
 mpa-records: ## autoscaling agents on train and test scenarios: writes docs/results (SIDE=train: one part; all of it: half an hour of CPU)

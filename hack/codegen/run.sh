@@ -22,12 +22,11 @@ tool() { go tool -modfile="$here/go.mod" "$@"; }
 tool controller-gen object crd:allowDangerousTypes=true paths=./plugins/apis/... output:crd:dir=manifests/base/crds
 for kind in placementpolicies placementrules placementplans rebalances policypilots; do
 	# metav1.LabelSelector has no limits; without one the API server refuses the
-	# rule about its operators as too expensive.
-	sed -E 's/^( *)matchExpressions:$/&\n\1  maxItems: 64/' "manifests/base/crds/sigma-scheduler.io_$kind.yaml" >"manifests/base/crds/$kind.yaml"
+	# rule about its operators as too expensive. Quantities have no limit either.
+	sed -E -e 's/^( *)matchExpressions:$/&\n\1  maxItems: 64/' -e 's/^( *)x-kubernetes-int-or-string: true$/&\n\1maxLength: 32/' "manifests/base/crds/sigma-scheduler.io_$kind.yaml" >"manifests/base/crds/$kind.yaml"
 	rm "manifests/base/crds/sigma-scheduler.io_$kind.yaml"
 done
 tool controller-gen object crd:allowDangerousTypes=true paths=./mpa/api/... output:crd:dir=manifests/mpa/crds
-# Quantities have no limit either.
 for kind in multidimpodautoscalers scalingpolicies; do
 	sed -E 's/^( *)x-kubernetes-int-or-string: true$/&\n\1maxLength: 32/' "manifests/mpa/crds/autoscaling.sigma-scheduler.io_$kind.yaml" >"manifests/mpa/crds/$kind.yaml"
 	rm "manifests/mpa/crds/autoscaling.sigma-scheduler.io_$kind.yaml"

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -22,7 +23,8 @@ type Files struct {
 	began float64 // first time of the file before
 }
 
-// OpenFiles reads the files of one log, in order. They are opened one after another.
+// OpenFiles reads the files of one log, in order. They are opened one after another. Those whose names
+// end in .gz are unpacked.
 func OpenFiles(paths ...string) *Files {
 	return &Files{Reader: NewReader("", strings.NewReader("")), paths: paths}
 }
@@ -81,12 +83,33 @@ func (f *Files) open(path string) error {
 			return err
 		}
 		f.file = file
+		if strings.HasSuffix(path, ".gz") {
+			if f.file, err = unzip(file); err != nil {
+				return errors.Join(fmt.Errorf("%s: %w", path, err), file.Close())
+			}
+		}
 	}
 	f.Continue(name, f.file)
 	f.first = true
 	f.next++
 	return nil
 }
+
+// A zipped file is read unpacked.
+type zipped struct {
+	*gzip.Reader
+	file *os.File
+}
+
+func unzip(file *os.File) (io.ReadCloser, error) {
+	r, err := gzip.NewReader(file)
+	if err != nil {
+		return nil, err
+	}
+	return &zipped{r, file}, nil
+}
+
+func (z *zipped) Close() error { return errors.Join(z.Reader.Close(), z.file.Close()) }
 
 // Close closes the file that is open.
 func (f *Files) Close() error {

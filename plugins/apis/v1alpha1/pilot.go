@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -66,6 +67,7 @@ const (
 // PolicyPilotSpec says what a pilot steers, and how.
 //
 // +kubebuilder:validation:XValidation:fieldPath=".approval",rule="!has(self.approval) || self.approval != 'Auto' || has(self.gate)",message="Auto needs a gate: nothing else would hold a bad policy back"
+// +kubebuilder:validation:XValidation:fieldPath=".record.days",rule="!has(self.record) || !has(self.record.days) || !has(self.train) || !has(self.train.history) || self.record.days >= self.train.history",message="want at least train.history"
 // +kubebuilder:validation:XValidation:fieldPath=".candidate",rule="!has(self.candidate) || self.candidate != self.policy",message="the candidate is another PlacementPolicy than the one that is steered"
 type PolicyPilotSpec struct {
 	// The PlacementPolicy that is steered. The scheduler names it as policyName.
@@ -143,6 +145,20 @@ type PilotRecord struct {
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="!self.startsWith('/') && self.split('/').all(p, p != '..')",message="want a path below the volume"
 	Log string `json:"log,omitempty"`
+
+	// The days that are kept, whole ones of UTC. Older ones are removed.
+	// +optional
+	// +kubebuilder:default=60
+	// +kubebuilder:validation:Minimum=4
+	// +kubebuilder:validation:Maximum=400
+	Days int32 `json:"days,omitempty"`
+
+	// The most bytes that they take on the volume. The oldest days are removed beyond it, even if they are fewer
+	// than days.
+	// +optional
+	// +kubebuilder:default="4Gi"
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isGreaterThan(quantity('1Mi'))",message="want more than 1Mi"
+	Size *resource.Quantity `json:"size,omitempty"`
 }
 
 // PilotTraining says when and on what is trained.

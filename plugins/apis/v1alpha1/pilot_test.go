@@ -31,7 +31,7 @@ func TestPolicyPilots(t *testing.T) {
 	p, err := create("")
 	require.NoError(t, err)
 	require.Equal(t, v1alpha1.PolicyPilotSpec{
-		Policy: "general", Record: v1alpha1.PilotRecord{Log: "decisions.jsonl"}, Baseline: "mostallocated", Against: []string{"mostallocated"},
+		Policy: "general", Record: v1alpha1.PilotRecord{Log: "decisions.jsonl", Days: 60, Size: p.Spec.Record.Size}, Baseline: "mostallocated", Against: []string{"mostallocated"},
 		Train: v1alpha1.PilotTraining{Schedule: "0 3 * * 0", History: 28, Validate: 5, Test: 3, Evaluations: 2000, Seeds: 3, Within: "12h", JudgeWithin: "2h"},
 		Rollout: []v1alpha1.PilotStep{
 			{Mode: "shadow", For: "48h"}, {Mode: "canary", Percent: 10, For: "48h"}, {Mode: "canary", Percent: 50, For: "48h"}, {Mode: "live", For: "48h"},
@@ -39,6 +39,7 @@ func TestPolicyPilots(t *testing.T) {
 		Guard:    v1alpha1.PilotGuard{Every: "1m", Rest: "24h", FallbackShare: new(.01)},
 		Approval: v1alpha1.PilotManual,
 	}, p.Spec)
+	require.EqualValues(t, 4<<30, p.Spec.Record.Size.Value())
 	p, err = create("approval: Auto, gate: {}, rollout: [{mode: live}], against: [], guard: {fallbackShare: 0, ruleConflicts: 0, openedVsBestFit: 1.5, costVsBestFit: 1.05, regretPercent: 2}")
 	require.NoError(t, err)
 	require.Equal(t, &v1alpha1.PilotGate{SavingPercent: 2, Confidence: .95, WaitPercent: 10}, p.Spec.Gate)
@@ -48,6 +49,9 @@ func TestPolicyPilots(t *testing.T) {
 		"candidate: general":  "spec.candidate: Invalid value: the candidate is another PlacementPolicy",
 		"record: {log: /etc}": "want a path below the volume",
 		"record: {log: a/..}": "want a path below the volume",
+		"record: {size: 1Mi}": "want more than 1Mi",
+		"record: {days: 3}":   "spec.record.days: Invalid value",
+		"record: {days: 27}":  "spec.record.days: Invalid value: want at least train.history",
 
 		"train: {history: 8, validate: 5, test: 3}": "spec.train.history: Invalid value: no day is left to train on",
 		"train: {history: 8}":                       "spec.train.history: Invalid value: no day is left to train on",

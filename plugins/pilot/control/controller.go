@@ -54,6 +54,7 @@ type loop struct {
 	uid    string
 	path   string // of the log
 	log    *recorded.Log
+	record *recorded.Segments
 	worker *worker
 	told   time.Time // when the status was written last
 	// spec is the last that could be carried out, as it was saved; fault is why the last step could not.
@@ -244,7 +245,9 @@ func (r *reconciler) accept(ctx context.Context, o *v1alpha1.PolicyPilot) (s *pi
 func (r *reconciler) loop(o *v1alpha1.PolicyPilot) (*loop, error) {
 	path := filepath.Join(r.History, o.Spec.Record.Log)
 	l := r.loops[o.Name]
+	limits := limitsOf(&o.Spec.Record)
 	if l != nil && l.uid == string(o.UID) && l.path == path && l.worker.baseline == o.Spec.Baseline {
+		l.record.Limit(limits)
 		return l, nil
 	}
 	r.drop(o.Name)
@@ -256,7 +259,11 @@ func (r *reconciler) loop(o *v1alpha1.PolicyPilot) (*loop, error) {
 	if err != nil {
 		return nil, err
 	}
-	l = &loop{uid: string(o.UID), path: path, log: recorded.Follow(path, r.now().Add(-recorded.Open)), worker: w}
+	segments, err := recorded.OpenSegments(filepath.Join(s.dir, segmentsDir), limits)
+	if err != nil {
+		return nil, err
+	}
+	l = &loop{uid: string(o.UID), path: path, log: recorded.Follow(path, segments, r.now().Add(-recorded.Open)), record: segments, worker: w}
 	r.loops[o.Name] = l
 	return l, nil
 }

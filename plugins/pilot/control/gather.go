@@ -49,6 +49,11 @@ func (r *reconciler) recorded(o *v1alpha1.PolicyPilot, l *loop, s *pilot.Setting
 		e.Recorded = &pilot.Recorded{Fault: err.Error()}
 		return
 	}
+	if err := l.log.Fault(); err != nil {
+		set(o, v1alpha1.ConditionRecording, false, "NotWritten", err.Error())
+		e.Recorded = &pilot.Recorded{Fault: err.Error()}
+		return
+	}
 	days := l.log.Days()
 	days = days[max(0, len(days)-int(o.Spec.Train.History)-int(o.Spec.Train.Test)):]
 	switch n := len(days); {
@@ -59,14 +64,14 @@ func (r *reconciler) recorded(o *v1alpha1.PolicyPilot, l *loop, s *pilot.Setting
 	case days[n-1].Gap != "":
 		set(o, v1alpha1.ConditionRecording, false, "Gap", fmt.Sprintf("%s: %s", days[n-1].Start.Format(time.DateOnly), days[n-1].Gap))
 	default:
-		set(o, v1alpha1.ConditionRecording, true, "Recording", fmt.Sprintf("%d whole days, the last %s.", n, days[n-1].Start.Format(time.DateOnly)))
+		set(o, v1alpha1.ConditionRecording, true, "Recording", l.kept())
 	}
 	w := l.worker
 	w.mu.Lock()
 	through, known, fault := w.through, slices.Clone(w.days), w.failed[studying].why
 	w.mu.Unlock()
 	if len(days) > 0 && !days[len(days)-1].Start.Equal(through) {
-		if do, err := w.study(l.log, days, now); err != nil {
+		if do, err := w.study(l.log, l.record, days, now); err != nil {
 			fault = err.Error()
 		} else {
 			w.side(r.ctx, studying, now, do)
@@ -86,6 +91,22 @@ func (r *reconciler) recorded(o *v1alpha1.PolicyPilot, l *loop, s *pilot.Setting
 	}
 	e.Recorded = &pilot.Recorded{Days: known}
 	r.findRegret(o, l, s, state, known, now)
+}
+
+// kept says what the record holds.
+func (l *loop) kept() string {
+	list := l.record.List()
+	bytes, gaps := int64(0), 0
+	for _, g := range list {
+		if bytes += g.Bytes; g.Gap != "" {
+			gaps++
+		}
+	}
+	text := fmt.Sprintf("%d days are kept, the last %s, in %.1f MiB", len(list), list[len(list)-1].Start.Format(time.DateOnly), float64(bytes)/(1<<20))
+	if gaps > 0 {
+		text += fmt.Sprintf("; %d of them have gaps", gaps)
+	}
+	return text + "."
 }
 
 // subject is the policy that the guard looks at in a state; "" = none.

@@ -8,6 +8,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/pilot"
+	"github.com/sigma-scheduler/sigma/plugins/pilot/record"
 )
 
 // settingsOf are the settings of a spec that the API server has defaulted; the error is about fields
@@ -59,6 +60,15 @@ func settingsOf(spec *v1alpha1.PolicyPilotSpec) (*pilot.Settings, error) {
 		}
 	}
 	return s, s.Validate()
+}
+
+// limitsOf bound the record. The API server has checked them.
+func limitsOf(r *v1alpha1.PilotRecord) record.Limits {
+	l := record.Limits{Days: int(r.Days)}
+	if r.Size != nil {
+		l.Bytes = r.Size.Value()
+	}
+	return l
 }
 
 // builtIn is a rule by name, with ties by position: the same in every replay.

@@ -17,9 +17,11 @@ import (
 // A shelf keeps the files of a pilot, in a folder.
 type shelf struct{ dir string }
 
-// Files of a shelf, beside the folders of policies and of checkpoints.
+// segmentsDir is the folder of the recorded days, below that of a shelf.
+const segmentsDir = "segments"
+
+// Files of a shelf, beside the folders of segments, of policies and of checkpoints.
 const (
-	daysFile    = "days.json"    // digests of days, by their beginning: of a day the first that was computed counts
 	trainedFile = "trained.json" // the outcome of the last training
 	verdictFile = "verdict.json" // the last judgement
 	liveFile    = "live.json"    // the policy in force, since when, and the one before

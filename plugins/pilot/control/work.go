@@ -153,55 +153,35 @@ func (w *worker) policyOf(digest string) (binpack.Policy, error) {
 	return o.Policy()
 }
 
-// study computes the digests of days that are new, looks for a change of the workload, and counts
+// study makes the traces of days that are new, looks for a change of the workload, and counts
 // what the policy in force saved.
-func (w *worker) study(l *record.Log, days []record.Day, now time.Time) (func(context.Context) error, error) {
-	windows := make([]record.Window, len(days))
-	for i, d := range days {
-		var err error
-		if windows[i], err = l.Window(d.Start, d.Start.Add(day)); err != nil {
-			return nil, err
-		}
-	}
+func (w *worker) study(l *record.Log, s *record.Segments, days []record.Day, now time.Time) (func(context.Context) error, error) {
 	whole, err := l.Window(days[0].Start, days[len(days)-1].Start.Add(day))
 	if err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context) error {
-		digests := map[string]string{}
-		if err := w.shelf.load(daysFile, &digests); err != nil {
+		if err := s.Complete(ctx); err != nil {
 			return err
 		}
 		var list []pilot.Day
 		bounds := map[time.Time]float64{} // of the days that the page lacks
-		for i, d := range days {
+		for _, g := range s.List() {
+			if g.Start.Before(days[0].Start) || g.Start.After(days[len(days)-1].Start) || g.Digest == "" {
+				continue
+			}
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			name := d.Start.Format(time.DateOnly)
-			out := pilot.Day{Start: d.Start, Digest: digests[name], Gap: d.Gap}
-			if counted := w.counted(d.Start); out.Digest == "" || !counted {
-				t, err := windows[i].Trace(name)
-				digest := ""
-				if err == nil {
-					_, digest, err = t.Digests()
-				}
-				switch {
-				case err != nil && out.Digest == "": // as of a day without pods
-					out.Digest, out.Gap = "unreadable-"+name, err.Error()
-				case err == nil:
-					if out.Digest == "" {
-						out.Digest, digests[name] = digest, digest
-					}
-					if !counted && out.Gap == "" {
-						bounds[d.Start] = evidence.Bound(t) / day.Hours()
-					}
-				}
+			list = append(list, pilot.Day{Start: g.Start, Digest: g.Digest, Gap: g.Gap})
+			if w.counted(g.Start) || g.Gap != "" {
+				continue
 			}
-			list = append(list, out)
-		}
-		if err := w.shelf.save(daysFile, digests); err != nil {
-			return err
+			t, err := trace.Load(s.Trace(g))
+			if err != nil {
+				return err
+			}
+			bounds[g.Start] = evidence.Bound(t) / day.Hours()
 		}
 		t, err := whole.Trace("record")
 		if err != nil {

@@ -1,4 +1,3 @@
-// Package record reads a scheduler's decision log while it grows: which days it holds whole, how
-// its decisions of the last hour came out, and the trace of a window. It knows no cluster and no
-// clock.
+// Package record reads a scheduler's decision log while it grows: it makes a segment of each whole day,
+// and says how the decisions of the last hour came out. It knows no cluster and no clock.
 package record

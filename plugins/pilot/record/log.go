@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"os"
 	"slices"
@@ -33,15 +32,17 @@ type Log struct {
 	tail   *tail
 	name   string // of the file that is read, "" = none yet
 
-	first, last float64           // times of the oldest event that there is a file of, and of the newest; seconds since 1970
-	seq         uint64            // of the last event
-	gaps        map[int64]string  // what is missing, by day since 1970
-	begins      map[string]begin  // of each file
-	waiting     map[string]asking // by UID
-	decisions   []decision
+	last      float64           // time of the newest event, in seconds since 1970
+	seq       uint64            // of the last event
+	gaps      map[int64]string  // what is missing of days that are no segments yet, by day since 1970
+	begins    map[string]begin  // of each file
+	waiting   map[string]asking // by UID
+	decisions []decision
+	cut       cutter
 
 	compared float64        // decisions from here on are held against Best-Fit; seconds since 1970
 	state    *ledger.Ledger // nil until the next start: an event was none of its cluster
+	why      string         // why
 }
 
 // A begin is the first time of a file.
@@ -61,31 +62,48 @@ type decision struct {
 	opened, bestFit, compared bool
 }
 
-// Follow reads the log of that path from its oldest file on, with the first [Log.Poll]. Best-Fit is asked
-// of decisions from a time on.
-func Follow(path string, compared time.Time) *Log {
-	l := &Log{path: path, compared: seconds(compared)}
+// Follow reads the log of that path and makes segments of its days, with each [Log.Poll]. The first one
+// begins with the file in which the day before the end of the newest segment began; without segments with
+// the oldest. Best-Fit is asked of decisions from a time on.
+func Follow(path string, to *Segments, compared time.Time) *Log {
+	l := &Log{path: path, compared: seconds(compared), cut: newCutter(to)}
 	l.forget()
 	return l
 }
 
 func (l *Log) forget() {
-	l.reader, l.name = nil, ""
-	l.first, l.last, l.seq = math.NaN(), math.NaN(), 0
-	l.gaps, l.begins, l.waiting, l.decisions, l.state = map[int64]string{}, map[string]begin{}, map[string]asking{}, nil, nil
 	l.Close()
+	l.reader, l.name = nil, ""
+	l.last, l.seq = math.NaN(), 0
+	l.gaps, l.begins, l.waiting, l.decisions, l.state, l.why = map[int64]string{}, map[string]begin{}, map[string]asking{}, nil, nil, ""
+	l.cut = newCutter(l.cut.to)
 }
 
-// Close closes the file that is read.
+// Close closes its files.
 func (l *Log) Close() {
+	l.leave()
+	l.cut.close()
+}
+
+// leave closes the file that is read.
+func (l *Log) leave() {
 	if l.tail != nil {
 		_ = l.tail.file.Close() // it was read only
 		l.tail = nil
 	}
 }
 
-// Poll reads what was written since the last time. After an error it begins with the oldest file.
+// Fault is why no segment can be written; nil = it can. The log is read on all the same, and after some
+// polls it is tried again.
+func (l *Log) Fault() error { return l.cut.fault }
+
+// Poll reads what was written since the last time. After an error it begins from the beginning.
 func (l *Log) Poll() (err error) {
+	if l.cut.fault != nil {
+		if l.cut.polls++; l.cut.polls >= again {
+			l.forget()
+		}
+	}
 	defer func() {
 		if err != nil {
 			l.forget()
@@ -95,7 +113,7 @@ func (l *Log) Poll() (err error) {
 	if err != nil {
 		return err
 	}
-	if err := l.oldest(all); err != nil {
+	if err := l.find(all); err != nil {
 		return err
 	}
 	for {
@@ -113,9 +131,8 @@ func (l *Log) Poll() (err error) {
 	}
 }
 
-// oldest finds out from when on there are files, and forgets the beginnings of those that are gone.
-func (l *Log) oldest(all []string) error {
-	l.first = math.NaN()
+// find finds out when files begin, and forgets those that are gone.
+func (l *Log) find(all []string) error {
 	known := map[string]begin{}
 	for _, name := range all {
 		b, err := l.beginning(name)
@@ -126,9 +143,6 @@ func (l *Log) oldest(all []string) error {
 			return err
 		}
 		known[name] = b
-		if math.IsNaN(l.first) {
-			l.first = b.at
-		}
 	}
 	l.begins = known
 	return nil
@@ -157,8 +171,9 @@ func (l *Log) beginning(name string) (begin, error) {
 // open goes on to the next file: the one after that which is open, by identity, since the one that
 // is written gets another name.
 func (l *Log) open(all []string) (bool, error) {
-	at := -1
+	at := l.behind(all)
 	if l.tail != nil {
+		at = -1
 		info, err := l.tail.file.Stat()
 		if err != nil {
 			return false, err
@@ -193,7 +208,7 @@ func (l *Log) open(all []string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	l.Close()
+	l.leave()
 	l.tail, l.name = &tail{file: f}, all[at+1]
 	if l.reader == nil {
 		l.reader = ledger.NewReader(l.name, l.tail)
@@ -201,6 +216,21 @@ func (l *Log) open(all []string) (bool, error) {
 		l.reader.Continue(l.name, l.tail)
 	}
 	return true, nil
+}
+
+// behind is the position before the file to begin with. The guard looks back as far as [Open].
+func (l *Log) behind(all []string) int {
+	end := l.cut.to.end()
+	if end.IsZero() {
+		return -1
+	}
+	at := -1
+	for i, name := range all {
+		if b, ok := l.begins[name]; ok && i > 0 && b.at <= seconds(end.Add(-Open)) {
+			at = i - 1
+		}
+	}
+	return at
 }
 
 // next takes an event. more is false at the end of what is written of the file.
@@ -227,6 +257,9 @@ func (l *Log) take(e *ledger.Event) {
 	if e.Kind == ledger.KindStart {
 		l.begin(e, at)
 	}
+	if l.cut.fault == nil {
+		l.cut.fault = l.turn(at)
+	}
 	l.last, l.seq = at, e.Seq
 	switch e.Kind {
 	case ledger.KindArrive:
@@ -251,8 +284,13 @@ func (l *Log) take(e *ledger.Event) {
 	if e.Kind == ledger.KindStart {
 		l.state = ledger.New()
 	}
-	if l.state != nil && l.state.Apply(e) != nil {
-		l.state = nil
+	if l.state != nil {
+		if err := l.state.Apply(e); err != nil {
+			l.state, l.why = nil, fmt.Sprintf("event %d of %s: %v", e.Seq, clock(at), err)
+		}
+	}
+	if l.cut.fault == nil {
+		l.cut.fault = l.cut.take(e, at)
 	}
 	if n := len(l.decisions); n > most || n > 0 && n%1024 == 0 {
 		from := max(0, n-most)
@@ -307,18 +345,10 @@ type Day struct {
 	Gap   string // what is missing of it; "" = nothing
 }
 
-// Days are the whole days of UTC, oldest first.
+// Days are the whole days of UTC, oldest first: those of the segments.
 func (l *Log) Days() (list []Day) {
-	if math.IsNaN(l.first) || math.IsNaN(l.last) {
-		return nil
-	}
-	from := dayOf(l.first)
-	if float64(from)*day.Seconds() < l.first {
-		from++
-	}
-	maps.DeleteFunc(l.gaps, func(d int64, _ string) bool { return d < from })
-	for d := from; d < dayOf(l.last); d++ {
-		list = append(list, Day{moment(float64(d) * day.Seconds()), l.gaps[d]})
+	for _, g := range l.cut.to.List() {
+		list = append(list, Day{g.Start, g.Gap})
 	}
 	return list
 }

@@ -2,7 +2,7 @@ package record
 
 import (
 	"fmt"
-	"math"
+	"os"
 	"time"
 
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
@@ -15,25 +15,26 @@ type Window struct {
 	From, Until time.Time // until is excluded
 }
 
-// Window finds the files of a part of the log. Each can be read alone, so that none before it is
-// needed.
+// Window finds the files of a part of the record: those of segments, and of the day that is under way.
 func (l *Log) Window(from, until time.Time) (Window, error) {
-	all, err := files(l.path)
-	if err != nil {
-		return Window{}, err
-	}
 	w := Window{From: from, Until: until}
-	begins := func(name string) float64 {
-		if b, ok := l.begins[name]; ok {
-			return b.at
+	for _, g := range l.cut.to.List() {
+		name := l.cut.to.events(&g)
+		if !g.Start.Before(until) || !g.Start.Add(day).After(from) {
+			continue
 		}
-		return math.Inf(1) // newer than the last poll
-	}
-	for i, name := range all {
-		later := i+1 < len(all) && begins(all[i+1]) <= seconds(from) // the next one holds the beginning, too
-		if begins(name) < seconds(until) && !later {
+		if _, err := os.Stat(name); err == nil { // of a day that was missed there is none
 			w.Files = append(w.Files, name)
 		}
+	}
+	if c := &l.cut; c.file != nil && seconds(until) > float64(c.day)*day.Seconds() {
+		if c.fault != nil {
+			return Window{}, c.fault
+		}
+		if c.fault = c.flush(); c.fault != nil {
+			return Window{}, c.fault
+		}
+		w.Files = append(w.Files, c.today())
 	}
 	if len(w.Files) == 0 {
 		return Window{}, fmt.Errorf("%s: nothing is recorded from %s to %s", l.path, from.Format(time.RFC3339), until.Format(time.RFC3339))

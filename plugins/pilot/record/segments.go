@@ -1,0 +1,258 @@
+package record
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sigma-scheduler/sigma/internal/durable"
+)
+
+// Limits bound what [Segments] keep. The oldest segments go first.
+type Limits struct {
+	Days  int   // 0 = any number
+	Bytes int64 // of all files of whole days; 0 = any number
+}
+
+// A Segment is a whole day of UTC.
+type Segment struct {
+	Start  time.Time `json:"start"`
+	Digest string    `json:"digest,omitempty"` // of the trace; "" = it is not made yet
+	Gap    string    `json:"gap,omitempty"`    // what is missing of the day; "" = nothing
+	Events int       `json:"events"`           // of the day itself; those that describe its beginning do not count
+	Bytes  int64     `json:"bytes"`            // of its files
+}
+
+// name is that of the segment's files, without what they end in.
+func (s *Segment) name() string { return s.Start.UTC().Format(time.DateOnly) }
+
+// Segments are the days of a record in a folder, two files each: DAY.jsonl.gz with the events, behind a
+// description of the cluster at midnight, and DAY.tar.gz, the trace of them. The file segments.json lists
+// them; a file that it does not list is no segment. They may be used by several goroutines.
+type Segments struct {
+	dir    string
+	limits Limits
+	mu     sync.Mutex
+	list   []Segment // oldest first, no day is left out
+}
+
+const (
+	indexFile = "segments.json"
+	todayFile = ".today.jsonl"
+	eventsEnd = ".jsonl.gz"
+	traceEnd  = ".tar.gz"
+)
+
+// OpenSegments opens a folder of segments, and makes it if it is not there. What a kill left of a segment
+// is removed.
+func OpenSegments(dir string, limits Limits) (*Segments, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	s := &Segments{dir: dir, limits: limits}
+	index := filepath.Join(dir, indexFile)
+	text, err := os.ReadFile(index)
+	if err == nil {
+		if err := json.Unmarshal(text, &s.list); err != nil {
+			return nil, fmt.Errorf("%s: %w", index, err)
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for i := range s.list {
+		if i > 0 && !s.list[i].Start.Equal(s.list[i-1].Start.Add(day)) {
+			return nil, fmt.Errorf("%s: segment %d: start: %s does not follow %s", index, i, s.list[i].name(), s.list[i-1].name())
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		name, isEvents := strings.CutSuffix(e.Name(), eventsEnd)
+		name, isTrace := strings.CutSuffix(name, traceEnd)
+		known := slices.ContainsFunc(s.list, func(g Segment) bool { return g.name() == name && (isEvents || g.Digest != "") })
+		if (isEvents || isTrace) && !known || e.Name() == todayFile {
+			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return s, nil
+}
+
+// List are the segments, oldest first.
+func (s *Segments) List() []Segment {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.list)
+}
+
+// Bytes are those of all segments.
+func (s *Segments) Bytes() (sum int64) {
+	for _, g := range s.List() {
+		sum += g.Bytes
+	}
+	return sum
+}
+
+// Limit changes the limits; they hold from the next day on.
+func (s *Segments) Limit(limits Limits) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limits = limits
+}
+
+// end is when the newest segment ends; the zero time = there is none.
+func (s *Segments) end() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.list) == 0 {
+		return time.Time{}
+	}
+	return s.list[len(s.list)-1].Start.Add(day)
+}
+
+// Trace is the file with the trace of a segment.
+func (s *Segments) Trace(g Segment) string { return filepath.Join(s.dir, g.name()+traceEnd) }
+
+func (s *Segments) events(g *Segment) string { return filepath.Join(s.dir, g.name()+eventsEnd) }
+
+// add takes a day in, with the file of its events; "" = it has none.
+func (s *Segments) add(g Segment, events string) error {
+	if events != "" {
+		if err := compress(events, s.events(&g)); err != nil {
+			return err
+		}
+		info, err := os.Stat(s.events(&g))
+		if err != nil {
+			return err
+		}
+		g.Bytes = info.Size()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.keep(append(slices.Clone(s.list), g))
+}
+
+func compress(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close() //nolint:errcheck // it was read only
+	return durable.WriteFile(to, func(w io.Writer) error {
+		zipped := gzip.NewWriter(w)
+		if _, err := io.Copy(zipped, in); err != nil {
+			return err
+		}
+		return zipped.Close()
+	})
+}
+
+// keep writes the index of a list, without what is beyond the limits, and removes the files of that.
+func (s *Segments) keep(list []Segment) error {
+	sum := int64(0)
+	for i := range list {
+		sum += list[i].Bytes
+	}
+	from := 0
+	for from < len(list) && (s.limits.Days > 0 && len(list)-from > s.limits.Days || s.limits.Bytes > 0 && sum > s.limits.Bytes) {
+		sum -= list[from].Bytes
+		from++
+	}
+	err := durable.WriteFile(filepath.Join(s.dir, indexFile), func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		e.SetIndent("", " ")
+		return e.Encode(list[from:])
+	})
+	if err != nil {
+		return err
+	}
+	s.list = list[from:]
+	for i := range list[:from] { // what stays of them after a kill goes when the folder is opened
+		for _, name := range []string{s.events(&list[i]), s.Trace(list[i])} {
+			if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Complete makes the traces that segments lack. A day that gives none, as one without a pod, has a gap.
+func (s *Segments) Complete(ctx context.Context) error {
+	for _, g := range s.List() {
+		if g.Digest != "" {
+			continue
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := s.complete(&g); err != nil {
+			return fmt.Errorf("segment %s: %w", g.name(), err)
+		}
+		if err := s.replace(g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Segments) complete(g *Segment) error {
+	w := Window{From: g.Start, Until: g.Start.Add(day)}
+	if _, err := os.Stat(s.events(g)); err == nil {
+		w.Files = []string{s.events(g)}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	g.Digest = "none-" + g.name()
+	if len(w.Files) == 0 {
+		if g.Gap == "" {
+			g.Gap = "its file is gone"
+		}
+		return nil
+	}
+	t, err := w.Trace(g.name())
+	if err != nil {
+		if g.Gap == "" {
+			g.Gap = err.Error()
+		}
+		return nil
+	}
+	if _, g.Digest, err = t.Digests(); err != nil {
+		return err
+	}
+	if err := t.WriteTarGz(s.Trace(*g)); err != nil {
+		return err
+	}
+	info, err := os.Stat(s.Trace(*g))
+	if err != nil {
+		return err
+	}
+	g.Bytes += info.Size()
+	return nil
+}
+
+// replace puts a segment in the place of that of the same day, if it is still there.
+func (s *Segments) replace(g Segment) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := slices.Clone(s.list)
+	i := slices.IndexFunc(list, func(o Segment) bool { return o.Start.Equal(g.Start) })
+	if i < 0 {
+		return nil
+	}
+	list[i] = g
+	return s.keep(list)
+}
