@@ -203,6 +203,7 @@ var known = map[string]values{
 	"--validate":           anyFile,
 	"--traces":             folders,
 	"--out":                anyFile,
+	"record --out":         folders,
 	"train --out":          yaml,
 	"tune --out":           yaml,
 	"mpa train --out":      yaml,
@@ -236,5 +237,5 @@ var known = map[string]values{
 
 	"whatif --app": free, "--add": free, "--without": free, "--nodes": free, "--app-label": free, "--at": free, "--deadline": free, "--from": free, "--list": free, "--listen": free, "--max-unpacked": free, "--moves": free,
 	"--namespace": free, "--nats": free, "--nats-fingerprint": free, "--nats-user": free, "--pod": free, "--rate": free, "--policy-name": free, "--rebalance": free,
-	"--repair": free, "--request": free, "--scheduler": free, "--set": free, "--until": free,
+	"--repair": free, "--request": free, "--scheduler": free, "--set": free, "--size": free, "--until": free,
 }

@@ -39,7 +39,8 @@ type Recorder struct {
 
 	priced   map[kube.PriceSource]int // nodes of the last picture by where their prices come from
 	fixed    map[string]string        // pods of the last picture that must not move, and why
-	past     *history.History
+	past     *history.History         // empty where stream is set
+	stream   *stream
 	log      *ledger.Log // nil: in memory only
 	appLabel string
 	began    time.Time
@@ -122,7 +123,7 @@ func (r *Recorder) Record(p *Picture, now time.Time) error {
 		r.cluster = kube.NewTranslator(r.appLabel, r.ledger, r.onEvent)
 		r.cluster.Prices = r.Prices
 		r.onEvent(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{
-			Version: ledger.Version, Fleet: "open", Units: podspec.Units, AppLabel: r.appLabel, Currency: r.Prices.Unit(), MaxShareOfApp: ledger.MaxShareOfApp,
+			Version: ledger.Version, Fleet: r.fleet(), Units: podspec.Units, AppLabel: r.appLabel, Currency: r.Prices.Unit(), MaxShareOfApp: ledger.MaxShareOfApp,
 		}})
 	}
 	r.show(p, now)
@@ -141,12 +142,18 @@ func (r *Recorder) Record(p *Picture, now time.Time) error {
 		if e.Kind == ledger.KindNode {
 			e.UID = string(uids[e.Node])
 		}
+		if r.stream != nil {
+			continue
+		}
 		if err := r.past.Add(e); err != nil {
 			return err
 		}
 	}
-	if r.log == nil || len(events) == 0 {
+	switch {
+	case r.log == nil || len(events) == 0:
 		return nil
+	case r.stream != nil:
+		return r.stream.write(r, events, now)
 	}
 	return errors.Join(r.log.Write(events...), r.log.Sync())
 }
@@ -161,6 +168,10 @@ func (r *Recorder) onEvent(e *ledger.Event) {
 // instant is the time of a look in ms since 1970. It increases even when clocks are
 // set back: nothing leaves at the moment at which it came.
 func (r *Recorder) instant(now time.Time) int64 {
+	if s := r.stream; s != nil {
+		s.last = max(s.last+1, now.UnixMilli())
+		return s.last
+	}
 	if start, _ := r.past.Start(); start.Version == 0 {
 		return r.began.UnixMilli()
 	}
@@ -291,7 +302,12 @@ func (r *Recorder) Priced() string {
 }
 
 // Tally is what was seen so far.
-func (r *Recorder) Tally() history.Tally { return r.past.Tally() }
+func (r *Recorder) Tally() history.Tally {
+	if r.stream != nil {
+		return r.stream.tally(r)
+	}
+	return r.past.Tally()
+}
 
 // Began is when the recording began.
 func (r *Recorder) Began() time.Time { return r.began }
@@ -301,11 +317,11 @@ func (r *Recorder) Began() time.Time { return r.began }
 func (r *Recorder) SameCluster(p *Picture) error {
 	known := r.past.NodeUIDs()
 	for _, n := range p.Nodes {
-		if uid, ok := known[n.Name]; ok && uid == string(n.UID) {
+		if uid, ok := known[n.Name]; ok && uid == string(n.UID) || r.stream != nil && slices.Contains(r.stream.expected, n.Name) {
 			return nil
 		}
 	}
-	if len(known) == 0 {
+	if len(known) == 0 && (r.stream == nil || len(r.stream.expected) == 0) {
 		return nil
 	}
 	return errors.New("the recording is of another cluster: none of its nodes is in this one")

@@ -34,7 +34,8 @@ const (
 	lookEvery     = time.Second
 	declaredEvery = time.Minute
 	saveEvery     = 10 * time.Minute
-	restFactor    = 20 // at most a twentieth of a core
+	restFactor    = 20               // at most a twentieth of a core
+	silence       = 15 * time.Minute // without an answer for longer, a stream lacks what came meanwhile
 )
 
 // Watch records until a time or an interrupt, and saves the recording in both cases.
@@ -70,8 +71,10 @@ func (c *Client) Watch(ctx context.Context, r *Recorder, w Watch) error {
 type follower struct {
 	nodes, pods cache.SharedIndexInformer
 	changed     chan struct{}
-	away        atomic.Bool // the API server does not answer
-	refused     chan error  // a right was taken away
+	away        atomic.Bool  // the API server does not answer
+	since       atomic.Int64 // when it did last, in seconds since 1970
+	missed      atomic.Bool  // that was long ago, and it answers again
+	refused     chan error   // a right was taken away
 	done        chan struct{}
 }
 
@@ -121,6 +124,9 @@ func dropManagedFields(object any) (any, error) {
 
 func (f *follower) touch(notify func(string)) {
 	if f.away.Swap(false) {
+		if time.Since(time.Unix(f.since.Load(), 0)) > silence {
+			f.missed.Store(true)
+		}
 		notify("the API server answers again")
 	}
 	select {
@@ -140,6 +146,7 @@ func (f *follower) failed(c *Client, resource string, err error, notify func(str
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err): // as they do
 	default:
 		if !f.away.Swap(true) {
+			f.since.Store(time.Now().Unix())
 			notify(fmt.Sprintf("the API server does not answer; the recording resumes when it does (%v)", err))
 		}
 	}
@@ -174,6 +181,9 @@ func (f *follower) record(ctx context.Context, c *Client, r *Recorder, p *Pictur
 		}
 		next.Nodes, next.Pods = all[v1.Node](f.nodes), all[v1.Pod](f.pods)
 		next.sort()
+		if f.missed.Swap(false) {
+			r.Miss()
+		}
 		if err := r.Record(next, time.Now()); err != nil {
 			return err
 		}

@@ -339,6 +339,17 @@ func (l *Log) Last() time.Time {
 	return moment(l.last)
 }
 
+// Nodes are those that stood at the newest event, if that is known.
+func (l *Log) Nodes() (names []string) {
+	if l.state == nil {
+		return nil
+	}
+	for n := range l.state.Nodes() {
+		names = append(names, n.Name())
+	}
+	return names
+}
+
 // A Day is one that a log covers from its beginning to its end.
 type Day struct {
 	Start time.Time

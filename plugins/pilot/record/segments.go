@@ -36,9 +36,10 @@ type Segment struct {
 // name is that of the segment's files, without what they end in.
 func (s *Segment) name() string { return s.Start.UTC().Format(time.DateOnly) }
 
-// Segments are the days of a record in a folder, two files each: DAY.jsonl.gz with the events, behind a
-// description of the cluster at midnight, and DAY.tar.gz, the trace of them. The file segments.json lists
-// them; a file that it does not list is no segment. They may be used by several goroutines.
+// Segments are the days of a record in a folder, two files each: events/DAY.jsonl.gz with the events, behind a
+// description of the cluster at midnight, and traces/DAY.tar.gz, the trace of them, unless the day has a gap.
+// The file segments.json lists them; a file that it does not list is no segment. They may be used by several
+// goroutines.
 type Segments struct {
 	dir    string
 	limits Limits
@@ -49,15 +50,19 @@ type Segments struct {
 const (
 	indexFile = "segments.json"
 	todayFile = ".today.jsonl"
+	eventsDir = "events"
 	eventsEnd = ".jsonl.gz"
+	traceDir  = "traces"
 	traceEnd  = ".tar.gz"
 )
 
 // OpenSegments opens a folder of segments, and makes it if it is not there. What a kill left of a segment
 // is removed.
 func OpenSegments(dir string, limits Limits) (*Segments, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
+	for _, sub := range []string{eventsDir, traceDir} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
+			return nil, err
+		}
 	}
 	s := &Segments{dir: dir, limits: limits}
 	index := filepath.Join(dir, indexFile)
@@ -74,21 +79,34 @@ func OpenSegments(dir string, limits Limits) (*Segments, error) {
 			return nil, fmt.Errorf("%s: segment %d: start: %s does not follow %s", index, i, s.list[i].name(), s.list[i-1].name())
 		}
 	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
+	if err := os.Remove(filepath.Join(dir, todayFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	for _, e := range entries {
-		name, isEvents := strings.CutSuffix(e.Name(), eventsEnd)
-		name, isTrace := strings.CutSuffix(name, traceEnd)
-		known := slices.ContainsFunc(s.list, func(g Segment) bool { return g.name() == name && (isEvents || g.Digest != "") })
-		if (isEvents || isTrace) && !known || e.Name() == todayFile {
-			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
-				return nil, err
-			}
+	for sub, end := range map[string]string{eventsDir: eventsEnd, traceDir: traceEnd} {
+		if err := s.sweep(filepath.Join(dir, sub), end); err != nil {
+			return nil, err
 		}
 	}
 	return s, nil
+}
+
+// sweep removes what is no file of a segment, but might be.
+func (s *Segments) sweep(dir, end string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		name, ours := strings.CutSuffix(e.Name(), end)
+		known := slices.ContainsFunc(s.list, func(g Segment) bool { return g.name() == name && (end == eventsEnd || g.Digest != "") })
+		if !ours || known {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // List are the segments, oldest first.
@@ -123,10 +141,15 @@ func (s *Segments) end() time.Time {
 	return s.list[len(s.list)-1].Start.Add(day)
 }
 
-// Trace is the file with the trace of a segment.
-func (s *Segments) Trace(g Segment) string { return filepath.Join(s.dir, g.name()+traceEnd) }
+// Traces is the folder of the traces, one for each day without a gap.
+func (s *Segments) Traces() string { return filepath.Join(s.dir, traceDir) }
 
-func (s *Segments) events(g *Segment) string { return filepath.Join(s.dir, g.name()+eventsEnd) }
+// Trace is the file with the trace of a segment.
+func (s *Segments) Trace(g Segment) string { return filepath.Join(s.Traces(), g.name()+traceEnd) }
+
+func (s *Segments) events(g *Segment) string {
+	return filepath.Join(s.dir, eventsDir, g.name()+eventsEnd)
+}
 
 // add takes a day in, with the file of its events; "" = it has none.
 func (s *Segments) add(g Segment, events string) error {
@@ -210,25 +233,21 @@ func (s *Segments) Complete(ctx context.Context) error {
 }
 
 func (s *Segments) complete(g *Segment) error {
-	w := Window{From: g.Start, Until: g.Start.Add(day)}
-	if _, err := os.Stat(s.events(g)); err == nil {
-		w.Files = []string{s.events(g)}
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	g.Digest = "none-" + g.name()
+	if g.Gap != "" {
+		return nil
+	}
+	if _, err := os.Stat(s.events(g)); errors.Is(err, fs.ErrNotExist) {
+		g.Gap = "its file is gone"
+		return nil
+	} else if err != nil {
 		return err
 	}
-	g.Digest = "none-" + g.name()
-	if len(w.Files) == 0 {
-		if g.Gap == "" {
-			g.Gap = "its file is gone"
-		}
-		return nil
-	}
+	w := Window{Files: []string{s.events(g)}, From: g.Start, Until: g.Start.Add(day)}
 	t, err := w.Trace(g.name())
 	if err != nil {
-		if g.Gap == "" {
-			g.Gap = err.Error()
-		}
-		return nil
+		g.Gap = err.Error()
+		return nil //nolint:nilerr // the segment says it
 	}
 	if _, g.Digest, err = t.Digests(); err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -96,12 +95,12 @@ func TestSegmentLimits(t *testing.T) {
 	list := s.List()
 	l.Close()
 	files := func() (names []string, sum int64) {
-		entries, err := os.ReadDir(filepath.Join(dir, "segments"))
+		names, err := filepath.Glob(filepath.Join(dir, "segments", "*", "*.gz"))
 		require.NoError(t, err)
-		for _, e := range entries {
-			if info, err := e.Info(); err == nil && strings.HasSuffix(e.Name(), ".gz") {
-				names, sum = append(names, e.Name()), sum+info.Size()
-			}
+		for i, name := range names {
+			info, err := os.Stat(name)
+			require.NoError(t, err)
+			names[i], sum = filepath.Base(name), sum+info.Size()
 		}
 		return names, sum
 	}
@@ -114,7 +113,7 @@ func TestSegmentLimits(t *testing.T) {
 	require.NoError(t, s.replace(list[3]))
 	require.Equal(t, list[2:], s.List())
 	names, sum := files()
-	require.Equal(t, []string{"2026-11-04.jsonl.gz", "2026-11-04.tar.gz", "2026-11-05.jsonl.gz", "2026-11-05.tar.gz"}, names)
+	require.Equal(t, []string{"2026-11-04.jsonl.gz", "2026-11-05.jsonl.gz", "2026-11-04.tar.gz", "2026-11-05.tar.gz"}, names)
 	require.LessOrEqual(t, sum, list[2].Bytes+list[3].Bytes)
 }
 
@@ -150,15 +149,11 @@ func TestSegmentsKilledAtEachStep(t *testing.T) {
 				_, err := trace.Load(s.Trace(g))
 				require.NoError(t, err, next)
 			}
-			entries, err := os.ReadDir(filepath.Join(dir, "segments"))
+			names, err := filepath.Glob(filepath.Join(dir, "segments", "*", "[0-9]*"))
 			require.NoError(t, err)
-			var names []string
-			for _, e := range entries {
-				if !strings.HasPrefix(e.Name(), ".") {
-					names = append(names, e.Name())
-				}
-			}
-			require.Equal(t, []string{"2026-11-04.jsonl.gz", "2026-11-04.tar.gz", "segments.json"}, names, next)
+			require.Len(t, names, 2, next)
+			require.Equal(t, s.events(&list[0]), names[0], next)
+			require.Equal(t, s.Trace(list[0]), names[1], next)
 		})
 	require.Greater(t, kills, 10)
 }

@@ -1,0 +1,108 @@
+package snapshot
+
+import (
+	"errors"
+	"time"
+
+	"github.com/sigma-scheduler/sigma/plugins/history"
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
+)
+
+// A stream is a recording of which nothing is kept in memory but what stands.
+type stream struct {
+	fleet         string
+	last          int64            // time of the last look, in ms since 1970
+	pods          map[string]named // by UID
+	expected      []string         // nodes, one of which is to be there
+	arrived, left int              // since the first look
+	looked        bool
+}
+
+// named is what a ledger does not know of a pod.
+type named struct {
+	name    string
+	created int64
+}
+
+// OpenStream begins to record in the files of a log, which goes on as a scheduler's does: each process
+// begins with a description of the cluster. fleet is open or fixed.
+func OpenStream(path, appLabel, fleet string, rotation ledger.Rotation, now time.Time) (*Recorder, error) {
+	r := NewRecorder(appLabel, now)
+	r.stream = &stream{fleet: fleet, pods: map[string]named{}}
+	var err error
+	r.log, err = ledger.OpenRotatingLog(path, rotation)
+	return r, err
+}
+
+// Expect tells a stream which nodes the record that it goes on with knows: a cluster with none of them is
+// another one.
+func (r *Recorder) Expect(nodes []string) { r.stream.expected = nodes }
+
+// Miss says that the cluster was not seen for a while. A stream then begins with a description, and
+// says that events are missing.
+func (r *Recorder) Miss() {
+	if r.stream == nil || r.ledger == nil {
+		return
+	}
+	r.log.Skip(1)
+	r.ledger = nil
+	r.stream.pods = map[string]named{}
+}
+
+func (r *Recorder) fleet() string {
+	if r.stream == nil {
+		return "open"
+	}
+	return r.stream.fleet
+}
+
+// write writes the events of a look, and goes on in another file where this one is full.
+func (s *stream) write(r *Recorder, events []*ledger.Event, now time.Time) error {
+	for _, e := range events {
+		switch e.Kind {
+		case ledger.KindPlace, ledger.KindArrive:
+			if _, known := s.pods[e.UID]; !known && s.looked {
+				s.arrived++
+			}
+			s.pods[e.UID] = named{e.Pod, e.Created}
+		case ledger.KindRemove:
+			delete(s.pods, e.UID)
+			s.left++
+		default: // of nodes, apps and rules
+		}
+	}
+	s.looked = true
+	if err := errors.Join(r.log.Write(events...), r.log.Sync()); err != nil {
+		return err
+	}
+	if !r.log.Full() {
+		return nil
+	}
+	known := map[string]named{}
+	description := r.ledger.Describe(func(p *ledger.Pod) (string, int64) {
+		known[p.UID()] = s.pods[p.UID()]
+		return known[p.UID()].name, known[p.UID()].created
+	})
+	for _, e := range description {
+		e.Time = float64(s.last) / 1e3
+	}
+	s.pods = known
+	return errors.Join(r.log.Begin(now, description), r.log.Prune())
+}
+
+// tally counts what stands, and what came and left since the first look.
+func (s *stream) tally(r *Recorder) history.Tally {
+	t := history.Tally{Arrived: s.arrived, Left: s.left}
+	if r.ledger == nil {
+		return t
+	}
+	for range r.ledger.Nodes() {
+		t.Nodes++
+	}
+	for range r.ledger.Apps() {
+		t.Apps++
+	}
+	t.Waiting = len(r.waiting)
+	t.Standing = max(0, len(s.pods)-t.Waiting)
+	return t
+}
