@@ -129,6 +129,10 @@ pilot-records: ## a month under the pilot's loop on ten clusters, and promises a
 pilot-recording: ## a million events recorded in segments: writes docs/results/pilot-recording.md (3 CPU-minutes; EVENTS=1000000)
 	@hack/pilot-recording.sh
 
+.PHONY: pilot-faults
+pilot-faults: ## faults of the pilot in each phase, ROUNDS=5 of each (5 minutes)
+	SIGMA_ROUNDS=$(or $(ROUNDS),5) go test -v -count=1 -timeout 1h -run '^Test(Faults|NoRoom|VolumeFull)' ./plugins/pilot/control
+
 .PHONY: mpa-records
 mpa-records: ## autoscaling agents on train and test scenarios: writes docs/results (SIDE=train: one part; all of it: half an hour of CPU)
 	go run ./cmd/sigma-records autoscaler $(SIDE)
