@@ -157,6 +157,9 @@ func (r *reconciler) step(ctx context.Context, q ctrl.Request) (there bool, err 
 		return true, err
 	}
 	err = r.act(ctx, o, l, settings, &out, primary, candidate)
+	if wrong := l.worker.prune(&out.State); wrong != nil {
+		klog.FromContext(ctx).Error(wrong, "Cannot remove old policies", "pilot", o.Name)
+	}
 	// The page is written last: nothing depends on it.
 	if wrong := cmp.Or(l.worker.note(o.Name, o.Spec.Policy, &out, now), r.show(ctx, o, l)); wrong != nil {
 		klog.FromContext(ctx).Error(wrong, "Cannot publish the page", "pilot", o.Name)

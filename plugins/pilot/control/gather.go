@@ -157,6 +157,9 @@ func (r *reconciler) measure(ctx context.Context, o *v1alpha1.PolicyPilot, l *lo
 		}
 	}
 	switch unknown := s.Guard.Unknown(m); {
+	case m.At.IsZero() && stuck(l, s, state, now) != nil:
+		m = &pilot.Measured{Digest: digest, At: now, Values: pilot.Values{PendingSeconds: stuck(l, s, state, now)}}
+		set(o, v1alpha1.ConditionMeasured, false, "NothingDecided", "Pods wait, and no pod was placed under the policy in this step, or within the last hour.")
 	case m.At.IsZero():
 		set(o, v1alpha1.ConditionMeasured, false, "NoDecision", "No pod was placed under the policy in this step, or within the last hour.")
 		return nil
@@ -166,6 +169,19 @@ func (r *reconciler) measure(ctx context.Context, o *v1alpha1.PolicyPilot, l *lo
 		set(o, v1alpha1.ConditionMeasured, true, "Measured", "The last decision was at "+m.At.Format(time.RFC3339)+".")
 	}
 	return m
+}
+
+// stuck is the 99th percentile of the time that pods have waited since the step began, in seconds, if it
+// breaks the limit: no decision is needed to see that. In shadow the policy keeps nobody waiting.
+func stuck(l *loop, s *pilot.Settings, state *pilot.State, now time.Time) *float64 {
+	if s.Guard.PendingSeconds == nil || state.Phase == pilot.Shadowing {
+		return nil
+	}
+	waits := l.log.Waiting(state.Since, now)
+	if p99 := waits.P99(); p99 > *s.Guard.PendingSeconds {
+		return &p99
+	}
+	return nil
 }
 
 // values are those that the record has of a policy in a step.

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,7 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/internal/durable"
@@ -74,6 +77,38 @@ func (s shelf) keep(o *policy.Object) error {
 		return nil
 	}
 	return o.Save(file)
+}
+
+// keptPolicies is how many policies stay on a shelf beside those that the loop may need.
+const keptPolicies = 20
+
+// prune removes the oldest policies, but none that is needed.
+func (s shelf) prune(needed ...string) error {
+	dir := filepath.Join(s.dir, "policies")
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) <= keptPolicies {
+		return err
+	}
+	age := map[string]time.Time{}
+	var names []string
+	for _, e := range entries {
+		name := filepath.Join(dir, e.Name())
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		if strings.HasPrefix(e.Name(), ".") || slices.ContainsFunc(needed, func(d string) bool { return d != "" && s.file(d) == name }) {
+			continue
+		}
+		age[name], names = info.ModTime(), append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(age[a].Compare(age[b]), strings.Compare(a, b)) })
+	for _, name := range names[:max(0, len(names)-keptPolicies)] {
+		if err := os.Remove(name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // policy reads the one of a digest.

@@ -141,6 +141,20 @@ func (w *worker) side(ctx context.Context, name string, now time.Time, do func(c
 	})
 }
 
+// prune removes policies that the loop needs no longer, while no job runs that may read them.
+func (w *worker) prune(s *pilot.State) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.job != "" {
+		return nil
+	}
+	needed := []string{s.InForce, s.Confirmed, s.Candidate, s.LastGood, w.live.Digest, w.live.Before}
+	if w.trained != nil {
+		needed = append(needed, w.trained.Candidate)
+	}
+	return w.shelf.prune(needed...)
+}
+
 // policyOf is the policy of a digest; of "" the rule that stands for the scheduler's own scores.
 func (w *worker) policyOf(digest string) (binpack.Policy, error) {
 	if digest == "" {
