@@ -143,8 +143,8 @@ func TestAgentOrders(t *testing.T) {
 		})
 		return s, err
 	}
-	page := func() string {
-		response, err := nodetest.Client(bed.Node).Get("http://" + metrics + "/metrics")
+	get := func(path string) string {
+		response, err := nodetest.Client(bed.Node).Get("http://" + metrics + path)
 		if err != nil {
 			return err.Error()
 		}
@@ -153,6 +153,7 @@ func TestAgentOrders(t *testing.T) {
 		require.NoError(t, err)
 		return string(text)
 	}
+	page := func() string { return get("/metrics") }
 	agent, log := start()
 	require.Eventually(t, func() bool { return strings.Contains(page(), "sigma_flow_ordering 0\n") }, 20*time.Second, 100*time.Millisecond, "%s", log)
 	rng := rand.New(rand.NewPCG(7, 8))
@@ -167,13 +168,14 @@ func TestAgentOrders(t *testing.T) {
 	}
 	require.NoError(t, group.Wait())
 	require.Eventually(t, func() bool { return strings.Contains(page(), "sigma_flow_ordering 1\n") }, 20*time.Second, 100*time.Millisecond, "%s", log)
+	require.Eventually(t, func() bool { return strings.Contains(get("/report"), `"ordered": true`) }, 20*time.Second, 100*time.Millisecond)
+	require.NoError(t, agent.Process.Kill())
+	require.Error(t, agent.Wait())
 	s, err := status()
 	require.NoError(t, err)
 	require.True(t, s.Shaping)
 	require.Len(t, s.Thresholds, 3)
 	require.Contains(t, log.String(), "order on up0: a flow leaves a band after "+s.Thresholds.String()+" bytes; ")
-	require.NoError(t, agent.Process.Kill())
-	require.Error(t, agent.Wait())
 
 	_, err = nodetest.Exchange(bed.Pod1, nodetest.AddressPeer+":9000", 1_000_000, 1)
 	require.NoError(t, err)
