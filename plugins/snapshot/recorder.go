@@ -149,6 +149,11 @@ func (r *Recorder) Record(p *Picture, now time.Time) error {
 			return err
 		}
 	}
+	if r.stream != nil && len(events) == 0 {
+		if e := r.stream.quiet(); e != nil {
+			events = append(events, e)
+		}
+	}
 	switch {
 	case r.log == nil || len(events) == 0:
 		return nil

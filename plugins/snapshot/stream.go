@@ -12,6 +12,7 @@ import (
 type stream struct {
 	fleet         string
 	last          int64            // time of the last look, in ms since 1970
+	written       int64            // time of the last event
 	pods          map[string]named // by UID
 	expected      []string         // nodes, one of which is to be there
 	arrived, left int              // since the first look
@@ -56,6 +57,18 @@ func (r *Recorder) fleet() string {
 	return r.stream.fleet
 }
 
+// pulse is how long a cluster in which nothing changes says nothing.
+const pulse = 5 * time.Minute
+
+// quiet is the event of a look at which nothing had changed, nil where it need not be written: without it a day
+// looks like one that was not watched.
+func (s *stream) quiet() *ledger.Event {
+	if s.last-s.written < pulse.Milliseconds() {
+		return nil
+	}
+	return &ledger.Event{Kind: ledger.KindForecast, Time: float64(s.last) / 1e3}
+}
+
 // write writes the events of a look, and goes on in another file where this one is full.
 func (s *stream) write(r *Recorder, events []*ledger.Event, now time.Time) error {
 	for _, e := range events {
@@ -71,7 +84,7 @@ func (s *stream) write(r *Recorder, events []*ledger.Event, now time.Time) error
 		default: // of nodes, apps and rules
 		}
 	}
-	s.looked = true
+	s.looked, s.written = true, s.last
 	if err := errors.Join(r.log.Write(events...), r.log.Sync()); err != nil {
 		return err
 	}

@@ -99,3 +99,28 @@ func TestStream(t *testing.T) {
 	require.ErrorContains(t, r.SameCluster(picture([]*v1.Node{node("other")})), "another cluster")
 	require.NoError(t, r.Close())
 }
+
+// A cluster in which nothing changes was watched all the same: the day has no gap over a new process, and ends at
+// midnight.
+func TestStreamIsQuiet(t *testing.T) {
+	dir := t.TempDir()
+	const minute = 60.
+	still := picture([]*v1.Node{node("n1")}, pod("web", "web-0", "n1", "1"))
+	watch := func(from, until float64) {
+		r, err := OpenStream(filepath.Join(dir, "log"), "", "open", ledger.Rotation{Bytes: 1 << 20}, noon)
+		require.NoError(t, err)
+		for m := from; m <= until; m++ {
+			record(t, r, m*minute, still)
+		}
+		require.NoError(t, r.Close())
+	}
+	watch(0, 18*60)
+	watch(18*60+10, 36*60+10)
+	s, _ := days(t, dir)
+	list := s.List()
+	require.Len(t, list, 1, "from midnight to midnight")
+	require.Empty(t, list[0].Gap)
+	text, err := os.ReadFile(filepath.Join(dir, "log"))
+	require.NoError(t, err)
+	require.Less(t, len(text), 150_000, "a line in five minutes")
+}

@@ -146,9 +146,9 @@ type PilotRecord struct {
 	// +kubebuilder:validation:XValidation:rule="!self.startsWith('/') && self.split('/').all(p, p != '..')",message="want a path below the volume"
 	Log string `json:"log,omitempty"`
 
-	// The days that are kept, whole ones of UTC. Older ones are removed.
+	// The days without a gap that are kept, whole ones of UTC. Older ones are removed. Without it they are 60, or as many
+	// as train needs if that is more.
 	// +optional
-	// +kubebuilder:default=60
 	// +kubebuilder:validation:Minimum=4
 	// +kubebuilder:validation:Maximum=400
 	Days int32 `json:"days,omitempty"`

@@ -31,7 +31,7 @@ func TestPolicyPilots(t *testing.T) {
 	p, err := create("")
 	require.NoError(t, err)
 	require.Equal(t, v1alpha1.PolicyPilotSpec{
-		Policy: "general", Record: v1alpha1.PilotRecord{Log: "decisions.jsonl", Days: 60, Size: p.Spec.Record.Size}, Baseline: "mostallocated", Against: []string{"mostallocated"},
+		Policy: "general", Record: v1alpha1.PilotRecord{Log: "decisions.jsonl", Size: p.Spec.Record.Size}, Baseline: "mostallocated", Against: []string{"mostallocated"},
 		Train: v1alpha1.PilotTraining{Schedule: "0 3 * * 0", History: 28, Validate: 5, Test: 3, Evaluations: 2000, Seeds: 3, Within: "12h", JudgeWithin: "2h"},
 		Rollout: []v1alpha1.PilotStep{
 			{Mode: "shadow", For: "48h"}, {Mode: "canary", Percent: 10, For: "48h"}, {Mode: "canary", Percent: 50, For: "48h"}, {Mode: "live", For: "48h"},

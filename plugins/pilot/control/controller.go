@@ -248,7 +248,7 @@ func (r *reconciler) accept(ctx context.Context, o *v1alpha1.PolicyPilot) (s *pi
 func (r *reconciler) loop(o *v1alpha1.PolicyPilot) (*loop, error) {
 	path := filepath.Join(r.History, o.Spec.Record.Log)
 	l := r.loops[o.Name]
-	limits := limitsOf(&o.Spec.Record)
+	limits := limitsOf(&o.Spec)
 	if l != nil && l.uid == string(o.UID) && l.path == path && l.worker.baseline == o.Spec.Baseline {
 		l.record.Limit(limits)
 		return l, nil

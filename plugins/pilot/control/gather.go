@@ -106,6 +106,9 @@ func (l *loop) kept() string {
 	if gaps > 0 {
 		text += fmt.Sprintf("; %d of them have gaps", gaps)
 	}
+	if l.record.TooLarge() {
+		text += "; record.size has room for no more"
+	}
 	return text + "."
 }
 
@@ -171,13 +174,20 @@ func (r *reconciler) measure(ctx context.Context, o *v1alpha1.PolicyPilot, l *lo
 	return m
 }
 
-// stuck is the 99th percentile of the time that pods have waited since the step began, in seconds, if it
-// breaks the limit: no decision is needed to see that. In shadow the policy keeps nobody waiting.
+// leastStuck is how many pods have to wait: a few have their own reasons.
+const leastStuck = 3
+
+// stuck is the 99th percentile of the time that pods have waited which came in the step, in seconds, if it
+// breaks the limit: no decision is needed to see that. In shadow the policy keeps nobody waiting, and in a canary another one
+// decides for most pods.
 func stuck(l *loop, s *pilot.Settings, state *pilot.State, now time.Time) *float64 {
-	if s.Guard.PendingSeconds == nil || state.Phase == pilot.Shadowing {
+	if s.Guard.PendingSeconds == nil || state.Phase == pilot.Shadowing || state.Phase == pilot.Canarying {
 		return nil
 	}
 	waits := l.log.Waiting(state.Since, now)
+	if len(waits.Waited) < leastStuck {
+		return nil
+	}
 	if p99 := waits.P99(); p99 > *s.Guard.PendingSeconds {
 		return &p99
 	}

@@ -62,9 +62,16 @@ func settingsOf(spec *v1alpha1.PolicyPilotSpec) (*pilot.Settings, error) {
 	return s, s.Validate()
 }
 
+// defaultDays are kept where a spec does not say it.
+const defaultDays = 60
+
 // limitsOf bound the record. The API server has checked them.
-func limitsOf(r *v1alpha1.PilotRecord) record.Limits {
+func limitsOf(s *v1alpha1.PolicyPilotSpec) record.Limits {
+	r := &s.Record
 	l := record.Limits{Days: int(r.Days)}
+	if l.Days == 0 {
+		l.Days = max(defaultDays, int(s.Train.History)+int(s.Train.Test))
+	}
 	if r.Size != nil {
 		l.Bytes = r.Size.Value()
 	}

@@ -408,11 +408,13 @@ func (l *Log) Seen(since time.Time, digest string) (s Seen) {
 	return s
 }
 
-// Waiting are the pods that wait for a node at a time, in seconds since they came, but not longer than since
-// another time.
+// Waiting are the pods that wait for a node at a time, in seconds since they came. Those that came before another
+// time are left out.
 func (l *Log) Waiting(since, now time.Time) (s Seen) {
 	for _, w := range l.waiting {
-		s.Waited = append(s.Waited, max(0, seconds(now)-max(w.since, seconds(since))))
+		if w.since >= seconds(since) {
+			s.Waited = append(s.Waited, max(0, seconds(now)-w.since))
+		}
 	}
 	slices.Sort(s.Waited)
 	return s

@@ -43,6 +43,7 @@ func (s *Segment) name() string { return s.Start.UTC().Format(time.DateOnly) }
 type Segments struct {
 	dir    string
 	limits Limits
+	large  bool // days were removed for their bytes before there were as many as wanted
 	mu     sync.Mutex
 	list   []Segment // oldest first, no day is left out
 }
@@ -73,6 +74,8 @@ func OpenSegments(dir string, limits Limits) (*Segments, error) {
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
+	} else if err := s.begin(); err != nil {
+		return nil, err
 	}
 	for i := range s.list {
 		if i > 0 && !s.list[i].Start.Equal(s.list[i-1].Start.Add(day)) {
@@ -90,6 +93,28 @@ func OpenSegments(dir string, limits Limits) (*Segments, error) {
 	return s, nil
 }
 
+// begin writes an empty index. Where there are days already, it is lost, and they stay.
+func (s *Segments) begin() error {
+	for sub, end := range map[string]string{eventsDir: eventsEnd, traceDir: traceEnd} {
+		entries, err := os.ReadDir(filepath.Join(s.dir, sub))
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if isDay(e.Name(), end) {
+				return fmt.Errorf("%s is missing, but %s has days: put it back, or move them away", filepath.Join(s.dir, indexFile), filepath.Join(s.dir, sub))
+			}
+		}
+	}
+	return s.keep([]Segment{})
+}
+
+func isDay(file, end string) bool {
+	name, found := strings.CutSuffix(file, end)
+	_, err := time.Parse(time.DateOnly, name)
+	return found && err == nil
+}
+
 // sweep removes what is no file of a segment, but might be.
 func (s *Segments) sweep(dir, end string) error {
 	entries, err := os.ReadDir(dir)
@@ -97,7 +122,7 @@ func (s *Segments) sweep(dir, end string) error {
 		return err
 	}
 	for _, e := range entries {
-		name, ours := strings.CutSuffix(e.Name(), end)
+		name, ours := strings.TrimSuffix(e.Name(), end), isDay(e.Name(), end)
 		known := slices.ContainsFunc(s.list, func(g Segment) bool { return g.name() == name && (end == eventsEnd || g.Digest != "") })
 		if !ours || known {
 			continue
@@ -124,11 +149,23 @@ func (s *Segments) Bytes() (sum int64) {
 	return sum
 }
 
+// TooLarge reports whether days were removed for their bytes before there were as many as wanted.
+func (s *Segments) TooLarge() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.large
+}
+
+// mostGaps is how many days with a gap are listed beside the others.
+const mostGaps = 400
+
 // Limit changes the limits; they hold from the next day on.
 func (s *Segments) Limit(limits Limits) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.limits = limits
+	if s.limits != limits {
+		s.limits, s.large = limits, false
+	}
 }
 
 // end is when the newest segment ends; the zero time = there is none.
@@ -185,13 +222,21 @@ func compress(from, to string) error {
 
 // keep writes the index of a list, without what is beyond the limits, and removes the files of that.
 func (s *Segments) keep(list []Segment) error {
-	sum := int64(0)
+	sum, whole := int64(0), 0
 	for i := range list {
 		sum += list[i].Bytes
+		whole += one(list[i].Gap == "")
 	}
-	from := 0
-	for from < len(list) && (s.limits.Days > 0 && len(list)-from > s.limits.Days || s.limits.Bytes > 0 && sum > s.limits.Bytes) {
+	// The newest stays, whatever its size, and days with a gap push no others out.
+	from, large := 0, false
+	for from < len(list)-1 {
+		many := s.limits.Days > 0 && (whole > s.limits.Days || len(list)-from > s.limits.Days+mostGaps)
+		if large = s.limits.Bytes > 0 && sum > s.limits.Bytes; !many && !large && (from == 0 || list[from].Gap == "") {
+			break
+		}
 		sum -= list[from].Bytes
+		whole -= one(list[from].Gap == "")
+		s.large = s.large || large && whole < s.limits.Days
 		from++
 	}
 	err := durable.WriteFile(filepath.Join(s.dir, indexFile), func(w io.Writer) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -255,4 +256,52 @@ func TestSegmentsOfAnUnknownState(t *testing.T) {
 	require.Contains(t, list[2].Gap, "what stood at its beginning is not known: event ")
 	require.Contains(t, list[2].Gap, `app "nobody" is unknown`)
 	require.NotEmpty(t, list[3].Gap)
+}
+
+// Days with a gap push no others out, and the newest stays whatever its size.
+func TestKeptDays(t *testing.T) {
+	s, err := OpenSegments(t.TempDir(), Limits{Days: 3})
+	require.NoError(t, err)
+	start := monday
+	add := func(gap string, bytes int64) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		require.NoError(t, s.keep(append(slices.Clone(s.list), Segment{Start: start, Gap: gap, Bytes: bytes, Digest: "d"})))
+		start = start.Add(day)
+	}
+	for range 3 {
+		add("", 10)
+	}
+	for range 30 {
+		add("nobody watched", 0)
+	}
+	require.Len(t, s.List(), 33)
+	add("", 10)
+	list := s.List()
+	require.Len(t, list, 33)
+	require.Equal(t, monday.Add(day), list[0].Start)
+	require.False(t, s.TooLarge())
+	s.Limit(Limits{Days: 3, Bytes: 15})
+	add("", 20)
+	require.Len(t, s.List(), 1)
+	require.True(t, s.TooLarge())
+}
+
+// Without its index a folder that has days is left alone; what is no day is nobody's business.
+func TestIndexIsLost(t *testing.T) {
+	dir := t.TempDir()
+	_, err := OpenSegments(dir, Limits{})
+	require.NoError(t, err)
+	foreign := filepath.Join(dir, "traces", "january.tar.gz")
+	theirs := filepath.Join(dir, "events", "2026-11-02.jsonl.gz")
+	require.NoError(t, os.WriteFile(foreign, nil, 0o600))
+	require.NoError(t, os.Remove(filepath.Join(dir, indexFile)))
+	require.NoError(t, os.WriteFile(theirs, nil, 0o600))
+	_, err = OpenSegments(dir, Limits{})
+	require.ErrorContains(t, err, "segments.json is missing, but ")
+	require.FileExists(t, theirs)
+	require.NoError(t, os.Remove(theirs))
+	_, err = OpenSegments(dir, Limits{})
+	require.NoError(t, err)
+	require.FileExists(t, foreign)
 }
