@@ -97,7 +97,9 @@ func (x *draft) ask() string {
 func (x *draft) choose() string {
 	larger, smaller := compareAll(x.requests, x.now)
 	scales, sizes := x.replicas != x.o.Replicas, larger || smaller
-	if x.limit != 0 && (x.lowers() || !scales && !sizes) {
+	// Where a limit changed just now, or no gate takes it, the others do not wait for it.
+	first := x.lowers() && !x.limitUnderWay() && x.limitSoon() == ""
+	if x.limit != 0 && (first || !scales && !sizes) {
 		x.limits, x.both, x.Action = true, scales || sizes, &Action{Limit: x.limit}
 		return ""
 	}

@@ -91,11 +91,24 @@ func (x *draft) budget() string {
 // limitApart keeps the time between two changes of the limit. A lower one is let pass where
 // a container has just run out of memory.
 func (x *draft) limitApart() string {
+	if !x.limits {
+		return ""
+	}
+	return x.limitSoon()
+}
+
+func (x *draft) limitSoon() string {
 	g := &x.c.guards
-	if !x.limits || guard.CoolDown(g.CoolDown).Over(x.c.memory.LimitChanges, x.Time) || x.lowers() && x.killed(g.CoolDown) {
+	if guard.CoolDown(g.CoolDown).Over(x.c.memory.LimitChanges, x.Time) || x.lowers() && x.killed(g.CoolDown) {
 		return ""
 	}
 	return fmt.Sprintf("the limit changed less than %v ago", g.CoolDown)
+}
+
+// limitUnderWay reports whether so low a limit was asked for last, and no gate has it yet.
+func (x *draft) limitUnderWay() bool {
+	a := x.c.memory.Asked
+	return a != nil && a.Action.Limit != 0 && x.limit >= a.Action.Limit
 }
 
 // onlyCPU reports whether the action changes cpu alone and the guards have a budget for

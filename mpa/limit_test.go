@@ -120,3 +120,24 @@ func TestLimitPace(t *testing.T) {
 	assert.Equal(t, int32(40), d.Next.Limit)
 	assert.Equal(t, int32(4), d.Next.Replicas)
 }
+
+// Replicas follow the load while gates have not taken the limit yet.
+func TestReplicasDoNotWaitForALimit(t *testing.T) {
+	target := mpatest.Web()
+	target.Limit = mpa.Range{Min: 2, Max: 100}
+	agent := mpatest.AgentFunc(func(*mpa.Observation) mpa.Recommendation { return mpa.Recommendation{Limit: 8, Replicas: 8} })
+	c, err := mpa.NewController(target, agent, mpa.DefaultGuards())
+	require.NoError(t, err)
+	at := func(seconds int) mpa.Decision {
+		o := mpatest.Observation(mpatest.Begin.Add(time.Duration(seconds)*time.Second), 4, size, usage)
+		o.Gates.Limit = 0
+		return c.Decide(o)
+	}
+	assert.Equal(t, &mpa.Action{Limit: 8}, at(0).Action)
+	scaled := false
+	for seconds := 15; seconds <= 180 && !scaled; seconds += 15 {
+		d := at(seconds)
+		scaled = d.Action != nil && d.Action.Replicas > 4
+	}
+	assert.True(t, scaled)
+}

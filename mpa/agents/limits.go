@@ -36,6 +36,14 @@ const (
 	limitMoved = 1.49
 	// limitWorse is how many limits that were worse are remembered.
 	limitWorse = 16
+	// limitSeen is how long the last pod may take to a limit that was asked for.
+	limitSeen = 5 * time.Minute
+	// limitKills is how long after a higher limit a kill takes it back.
+	limitKills = 15 * time.Minute
+	// limitLooks is how many measurements a first limit takes, and limitRoom how much more it
+	// lets inside than there was.
+	limitLooks = 12
+	limitRoom  = 1.5
 )
 
 // A WorseLimit is a limit at which pods did worse than at the one before, From. As long as a
@@ -66,9 +74,13 @@ type Limits struct {
 	capacity *Capacity
 	last     limitWindow // of the limit in force; zero = none yet
 	before   limitWindow // the last one at the limit before; zero = nothing is to be compared
+	settled  limitWindow // that one, once the comparison has ended: kills still count
 	asked    int32       // the limit asked for last
-	trials   int         // windows since the limit changed
-	since    time.Time   // when the change was seen
+	askedAt  time.Time
+	trials   int       // windows since the limit changed
+	since    time.Time // when the change was asked for; where somebody else made it, was seen
+	inside   float64   // the most requests in a pod while there was no limit
+	looks    int       // how often that was measured
 	worse    []WorseLimit
 }
 
@@ -102,26 +114,59 @@ func (l *Limits) Look(o *mpa.Observation) mpa.Recommendation {
 	if w := l.capacity.lastWindow(); w != nil && (told == nil || w.Time.After(told.Time)) {
 		l.judge(o, w)
 	}
+	if n := len(l.worse); r.Limit == 0 && n > 0 && l.worse[n-1].Limit == l.last.Limit {
+		// No pod tells anything where the limit in force takes all of them down.
+		r.Limit, r.Reason = l.worse[n-1].From, l.worse[n-1].Reason
+		l.ask(o, r.Limit)
+		return r
+	}
 	if r.Limit == 0 {
 		return r
 	}
 	now, most := o.Gates.Limit, capacity.Most(l.capacity.learner)
+	if now == 0 {
+		return l.first(o, r)
+	}
+	back := false
 	for _, w := range l.worse {
 		// The guard of memory stands above all.
 		if bound := int32(min(float64(w.From), most)); w.Limit > w.From && r.Limit > bound || w.Limit < w.From && r.Limit < bound {
-			r.Limit, r.Reason = bound, fmt.Sprintf("%d requests at once, not %d: %s", bound, w.Limit, w.Reason)
+			r.Limit, r.Reason, back = bound, fmt.Sprintf("%d requests at once, not %d: %s", bound, w.Limit, w.Reason), true
 		}
 	}
 	if b := l.before.Limit; b != 0 && now == l.last.Limit && float64(now) <= most && r.Limit != b {
 		r.Limit, r.Reason = now, fmt.Sprintf("%d requests at once are compared with %d before, %d of %d windows: %s", now, b, l.trials, limitTrials, r.Reason)
 		return r
 	}
-	if small := math.Abs(float64(r.Limit-now)) < limitBand*float64(now); small && float64(now) <= most && l.capacity.target.Limit.Clamp(now) == now {
+	if small := math.Abs(float64(r.Limit-now)) < limitBand*float64(now); small && !back && float64(now) <= most && l.capacity.target.Limit.Clamp(now) == now {
 		r.Limit = now
 	}
-	if r.Limit != now {
-		l.asked = r.Limit
+	l.ask(o, r.Limit)
+	return r
+}
+
+// ask remembers a limit that is asked for, and since when another one than that in force is.
+func (l *Limits) ask(o *mpa.Observation, limit int32) {
+	if limit == o.Gates.Limit {
+		return
 	}
+	if l.asked = limit; l.askedAt.IsZero() {
+		l.askedAt = o.Time
+	}
+}
+
+// first is the limit of pods that have none: nothing is known of them yet, so it lets in what
+// there was and half as much again. It has no opinion before that was measured for a while.
+func (l *Limits) first(o *mpa.Observation, r mpa.Recommendation) mpa.Recommendation {
+	if pods := ready(o); pods > 0 {
+		l.inside, l.looks = max(l.inside, o.Gates.Inside.Value/float64(pods)), l.looks+1
+	}
+	if l.looks < limitLooks {
+		return noOpinion("capacity", "the gates have no limit: what is inside is measured first, %d of %d times", l.looks, limitLooks)
+	}
+	r.Limit = l.capacity.target.Limit.Clamp(max(r.Limit, int32(math.Ceil(limitRoom*l.inside))))
+	r.Reason = fmt.Sprintf("a first limit of %d: up to %.3g requests were in a pod that had none", r.Limit, l.inside)
+	l.ask(o, r.Limit)
 	return r
 }
 
@@ -144,17 +189,30 @@ func (l *Limits) forget() {
 func (l *Limits) follow(o *mpa.Observation) {
 	now := o.Gates.Limit
 	if now > 0 && now != l.last.Limit {
-		if l.before = (limitWindow{}); now == l.asked {
+		l.before, l.settled, l.since = limitWindow{}, limitWindow{}, o.Time
+		if now == l.asked {
+			// The first pods may have had it for that long.
 			l.before = l.last
+			if earliest := o.Time.Add(-limitSeen); l.askedAt.After(earliest) {
+				l.since = l.askedAt
+			} else {
+				l.since = earliest
+			}
 		}
-		l.last, l.trials, l.since = limitWindow{Limit: now}, 0, o.Time
+		l.askedAt = time.Time{}
+		l.last, l.trials = limitWindow{Limit: now}, 0
 	}
-	if l.before.Limit == 0 || l.last.Limit < l.before.Limit {
+	b := l.before
+	if b.Limit == 0 && o.Time.Sub(l.since) <= limitKills {
+		b = l.settled
+	}
+	if b.Limit == 0 || l.last.Limit < b.Limit {
 		return
 	}
 	for i := range o.Pods {
 		for _, c := range o.Pods[i].Containers {
 			if c.Killed.After(l.since) && !c.Killed.After(o.Time) {
+				l.before = b
 				l.reject(o.Time, fmt.Sprintf("container %s of pod %s ran out of memory at %d", c.Name, o.Pods[i].Name, l.last.Limit))
 				return
 			}
@@ -191,7 +249,7 @@ func (l *Limits) judge(o *mpa.Observation, w *capacity.Window) {
 	case n.Full && n.Rate*(1+n.Share) < b.Rate*(1-b.Share):
 		l.reject(o.Time, fmt.Sprintf("at %d a pod that was full answered %.4g ± %.2g requests/s, at %d %.4g ± %.2g", n.Limit, n.Rate, n.Share*n.Rate, b.Limit, b.Rate, b.Share*b.Rate))
 	case l.trials >= limitTrials:
-		l.before = limitWindow{}
+		l.before, l.settled = limitWindow{}, b
 	}
 }
 
@@ -201,7 +259,7 @@ func (l *Limits) reject(now time.Time, why string) {
 	if l.worse = append(l.worse, w); len(l.worse) > limitWorse {
 		l.worse = l.worse[1:]
 	}
-	l.before = limitWindow{}
+	l.before, l.settled = limitWindow{}, limitWindow{}
 }
 
 // lastWindow returns the last one that the learner was told; nil = none.
@@ -215,14 +273,20 @@ func (a *Capacity) lastWindow() *capacity.Window {
 // Shift implements [mpa.Shifter].
 func (l *Limits) Shift(d time.Duration) {
 	l.capacity.Shift(d)
-	l.last.Time, l.before.Time, l.since = guard.Moved(l.last.Time, d), guard.Moved(l.before.Time, d), guard.Moved(l.since, d)
+	for _, t := range []*time.Time{&l.last.Time, &l.before.Time, &l.settled.Time, &l.since, &l.askedAt} {
+		*t = guard.Moved(*t, d)
+	}
 }
 
 type limitsJSON struct {
 	Capacity *Capacity    `json:"capacity"`
 	Last     limitWindow  `json:"last,omitzero"`
 	Before   limitWindow  `json:"before,omitzero"`
+	Settled  limitWindow  `json:"settled,omitzero"`
 	Asked    int32        `json:"asked,omitempty"`
+	AskedAt  time.Time    `json:"askedAt,omitzero"`
+	Inside   float64      `json:"inside,omitempty"`
+	Looks    int          `json:"looks,omitempty"`
 	Trials   int          `json:"trials,omitempty"`
 	Since    time.Time    `json:"since,omitzero"`
 	Worse    []WorseLimit `json:"worse,omitempty"`
@@ -230,7 +294,7 @@ type limitsJSON struct {
 
 // MarshalJSON implements [mpa.Stateful].
 func (l *Limits) MarshalJSON() ([]byte, error) {
-	return json.Marshal(limitsJSON{l.capacity, l.last, l.before, l.asked, l.trials, l.since, l.worse})
+	return json.Marshal(limitsJSON{l.capacity, l.last, l.before, l.settled, l.asked, l.askedAt, l.inside, l.looks, l.trials, l.since, l.worse})
 }
 
 // UnmarshalJSON implements [mpa.Stateful].
@@ -239,7 +303,8 @@ func (l *Limits) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &j); err != nil {
 		return err
 	}
-	l.last, l.before, l.asked, l.trials, l.since, l.worse = j.Last, j.Before, j.Asked, j.Trials, j.Since, j.Worse
+	l.last, l.before, l.settled, l.asked, l.askedAt = j.Last, j.Before, j.Settled, j.Asked, j.AskedAt
+	l.inside, l.looks, l.trials, l.since, l.worse = j.Inside, j.Looks, j.Trials, j.Since, j.Worse
 	return nil
 }
 

@@ -205,3 +205,85 @@ func TestBadLimits(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 }
+
+// A worse limit is taken back whatever the step, and where no pod is left to tell anything.
+func TestLimitsAlwaysGoBack(t *testing.T) {
+	l := newLimits(t)
+	l.Remember([]agents.WorseLimit{{From: 10, Limit: 11, Reason: "it was worse"}})
+	var said mpa.Recommendation
+	for i := range 20 {
+		o := at(15*(i+1), 2, 22, 100)
+		o.Gates.Limit = 11
+		said = l.Look(o)
+	}
+	assert.Equal(t, int32(10), said.Limit)
+	assert.Contains(t, said.Reason, "it was worse")
+
+	silent := at(315, 2, 0, 0)
+	silent.Gates = mpa.Gates{Limit: 11}
+	silent.Pods = nil
+	said = l.Look(silent)
+	assert.Equal(t, int32(10), said.Limit)
+	silent.Gates.Limit = 0
+	assert.Equal(t, int32(10), l.Look(silent).Limit)
+}
+
+// Pods without a limit get none before it is known how many requests they hold, and then no
+// fewer than that.
+func TestFirstLimit(t *testing.T) {
+	for inside, want := range map[float64]int32{8: 10, 120: 90, 1000: 310} {
+		l := newLimits(t)
+		for i := range 12 {
+			o := at(15*(i+1), 2, inside, 300)
+			o.Gates.Limit = 0
+			said := l.Look(o)
+			if i < 11 {
+				require.Zero(t, said.Limit)
+				require.Contains(t, said.Reason, "the gates have no limit: what is inside is measured first")
+				continue
+			}
+			assert.Equal(t, want, said.Limit)
+			assert.Contains(t, said.Reason, "a first limit of")
+		}
+	}
+}
+
+// A kill counts from when the limit was asked for, as the first pods have it then, to a quarter
+// of an hour after it was seen.
+func TestLimitsLateKills(t *testing.T) {
+	for name, test := range map[string]struct {
+		after time.Duration // the kill, after the limit was asked for
+		lost  bool
+	}{"before all pods have it": {20 * time.Second, true}, "late": {10 * time.Minute, true}, "too late": {20 * time.Minute, false}} {
+		t.Run(name, func(t *testing.T) {
+			l := newLimits(t)
+			limit, asked := int32(2), 0
+			kill := time.Time{}
+			for i := 1; i < 150; i++ {
+				o := at(15*i, 2, 2*float64(limit), min(150, 37*float64(limit)))
+				o.Gates.Limit = limit
+				if !kill.IsZero() && !kill.After(o.Time) {
+					o.Pods[0].Containers[0].Killed = kill
+				}
+				said := l.Look(o)
+				if limit == 2 && said.Limit > 2 {
+					if asked == 0 {
+						asked = i
+						kill = o.Time.Add(test.after)
+					}
+					if i == asked+4 { // the last pod has it a minute later
+						limit = said.Limit
+					}
+				}
+			}
+			require.NotZero(t, asked)
+			worse := 0
+			for _, w := range l.Worse() {
+				if w.From == 2 {
+					worse++
+				}
+			}
+			assert.Equal(t, test.lost, worse > 0)
+		})
+	}
+}

@@ -33,7 +33,8 @@ var gateQueries = []struct{ source, field, text string }{
 	{Gates, "waiting", `sum(sigma_gate_waiting{namespace="$namespace", pod=~"$pods"})`},
 	{Gates, "arriving", `sum(rate(sigma_gate_requests_total{namespace="$namespace", pod=~"$pods"}[1m]))`},
 	{Gates, "failed", `sum(rate(sigma_gate_requests_total{result="failed", namespace="$namespace", pod=~"$pods"}[1m]))`},
-	{Gates, "limit", `min(sigma_gate_limit{namespace="$namespace", pod=~"$pods"})`},
+	// A new pod has no limit, 0, for a while: that is in force where no pod has another.
+	{Gates, "limit", `min(sigma_gate_limit{namespace="$namespace", pod=~"$pods"} > 0) or min(sigma_gate_limit{namespace="$namespace", pod=~"$pods"})`},
 }
 
 // ofGates stores a number of the gates.
