@@ -26,6 +26,7 @@ var rare = map[string]string{
 	"patch deployments.apps/status":              ofWorkload,
 	"patch statefulsets.apps/status":             ofWorkload,
 	"patch rebalances.sigma-scheduler.io/status": "where a cluster has a Rebalance",
+	"patch pods":                                 "TestMPALimits runs the updater in one process with the others",
 	"list resourcequotas":                        "of a namespace in which a resize was refused",
 	"list events":                                "why a StatefulSet's pods are not made",
 	"get multidimpodautoscalers.autoscaling.sigma-scheduler.io":                  "reads an object again whose status somebody else has written",

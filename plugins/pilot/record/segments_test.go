@@ -263,10 +263,10 @@ func TestKeptDays(t *testing.T) {
 	s, err := OpenSegments(t.TempDir(), Limits{Days: 3})
 	require.NoError(t, err)
 	start := monday
-	add := func(gap string, bytes int64) {
+	add := func(gap string, size int64) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		require.NoError(t, s.keep(append(slices.Clone(s.list), Segment{Start: start, Gap: gap, Bytes: bytes, Digest: "d"})))
+		require.NoError(t, s.keep(append(slices.Clone(s.list), Segment{Start: start, Gap: gap, Bytes: size, Digest: "d"})))
 		start = start.Add(day)
 	}
 	for range 3 {
