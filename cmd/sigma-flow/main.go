@@ -33,7 +33,11 @@ func main() { os.Exit(start()) }
 func start() int {
 	_ = flag.Set("logtostderr", "true")
 	defer glog.Flush()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // nohup
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	defer stop()
 	if err := command().ExecuteContext(ctx); err != nil {
 		glog.Errorf("sigma-flow: %v", err)
