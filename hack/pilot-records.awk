@@ -1,12 +1,13 @@
 # Reads the lines of TestRecordMonths, and writes them as a table and against their targets.
 BEGIN {
-	print "| seed | loop | mostallocated | first | hindsight | worst week against mostallocated % | change noticed after days | gap % | closed % | poison decided for h |"
-	print "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
+	print "| seed | in force before the change | loop | mostallocated | first | hindsight | worst week against mostallocated % | change noticed after days | gap % | closed % | poison decided for h |"
+	print "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
 }
 {
 	gsub(/,|;|:/, " ")
 	for (i = 1; i <= NF; i++) {
 		if ($i == "seed") seed = $(i + 1)
+		if ($i == "change" && $(i - 1) == "the") before = $(i + 1)
 		if ($i == "loop") loop = $(i + 1)
 		if ($i == "mostallocated") free = $(i + 1)
 		if ($i == "first") first = $(i + 1)
@@ -22,7 +23,7 @@ BEGIN {
 	if (poison <= 3) quick++
 	if (gap > 5) { large++; if (closed >= 50) half++ }
 	if (closed != "-Inf" && closed >= 50) any++
-	printf "| %s | %s | %s | %s | %s | %s | %.2f | %s | %s | %s |\n", seed, loop, free, first, best, week, noticed, gap, closed == "-Inf" ? "none to close" : closed, poison
+	printf "| %s | %s | %s | %s | %s | %s | %s | %.2f | %s | %s | %s |\n", seed, before, loop, free, first, best, week, noticed, gap, closed == "-Inf" ? "none to close" : closed, poison
 }
 END {
 	print ""

@@ -23,8 +23,9 @@ looks a tenth better where it is judged, and opens a node for each pod once it d
 
 Costs are node-hours over the month: of the loop, of `mostallocated`, of the first policy kept for ever, and of the best policy
 in hindsight, day by day, of all that were made. The gap is that between the first policy and hindsight after the change; what
-is closed is the loop's share of it. Where the first policy goes on being good after the change the gap is small, and the loop's trials cost more
-than there is to gain.
+is closed is the loop's share of it. Where the gate let no policy through before the change, `mostallocated` was in force, and is the first: a policy that
+learned from the change does not age by it. Where a first policy goes on being good after the change the gap is small, and the
+poison and the trials cost more than there is to gain.
 
 TEXT
 	part TestRecordMonths | said | awk -f hack/pilot-records.awk

@@ -80,6 +80,7 @@ type month struct {
 	story     []string
 	found     float64  // when the change was noticed
 	lives     []string // digests that went live, in order
+	first     string   // the first of them, if it did before the change
 	// When the poisoned candidate first decided, and was rolled back.
 	poisoned, rolledBack float64
 	judgements           [][]string // days, by judgement
@@ -304,7 +305,9 @@ func (m *month) act(now float64, a pilot.Action) {
 		if a.Digest == "" {
 			m.cluster.Primary.Mode = pilot.Shadow
 		} else {
-			m.lives = append(m.lives, a.Digest)
+			if m.lives = append(m.lives, a.Digest); len(m.lives) == 1 && now < changeDay*day {
+				m.first = a.Digest
+			}
 		}
 	case pilot.Tell:
 	}

@@ -27,8 +27,12 @@ func TestRecordMonths(t *testing.T) {
 		m.run()
 		a := m.account()
 		share, gap := a.closed()
-		t.Logf("seed %d: loop %.0f, %s %.0f, first %.0f, hindsight %.0f of %d policies; worst week %+.2f %%; change noticed on day %.2f; after it %.0f %% of a gap of %.1f %%; poison decided for %.1f h",
-			seed, sum(a.loop), free, sum(a.free), sum(a.first), sum(a.hindsight), a.seen, a.worstWeek(), m.found/day, 100*share, gap, (m.rolledBack-m.poisoned)/hour)
+		name := "learned"
+		if m.first == "" {
+			name = free
+		}
+		t.Logf("seed %d: before the change %s; loop %.0f, %s %.0f, first %.0f, hindsight %.0f of %d policies; worst week %+.2f %%; change noticed on day %.2f; after it %.0f %% of a gap of %.1f %%; poison decided for %.1f h",
+			seed, name, sum(a.loop), free, sum(a.free), sum(a.first), sum(a.hindsight), a.seen, a.worstWeek(), m.found/day, 100*share, gap, (m.rolledBack-m.poisoned)/hour)
 	}
 }
 
