@@ -82,6 +82,21 @@ that moment, and a day that was not watched for more than 15 minutes has a gap a
 	return cmd
 }
 
+// goesOn reports what differs from the record that there is: days of both would be one trace.
+func (f *recordFlags) goesOn(s *ledger.Start) error {
+	switch {
+	case s == nil:
+		return nil
+	case s.AppLabel != f.cluster.appLabel:
+		return fmt.Errorf("--app-label %q: the record was begun with %q", f.cluster.appLabel, s.AppLabel)
+	case s.Fleet != f.cluster.fleet:
+		return fmt.Errorf("--fleet %s: the record was begun with %s", f.cluster.fleet, s.Fleet)
+	case s.Currency != f.priced.Unit():
+		return fmt.Errorf("--prices: in %q, and the record was begun in %q", f.priced.Unit(), s.Currency)
+	}
+	return nil
+}
+
 // recordDays records until the time is over or an interrupt.
 func (a *app) recordDays(ctx context.Context, client *snapshot.Client, f *recordFlags) (err error) {
 	if err := os.MkdirAll(f.out, 0o755); err != nil {
@@ -102,8 +117,11 @@ func (a *app) recordDays(ctx context.Context, client *snapshot.Client, f *record
 	}
 	l := record.Follow(path, s, now.AddDate(100, 0, 0)) // there are no decisions to compare
 	defer l.Close()
-	if err := l.Poll(); err != nil {
+	if err := l.Poll(now); err != nil {
 		return err
+	}
+	if err := f.goesOn(l.Start()); err != nil {
+		return fmt.Errorf("%s: %w", f.out, err)
 	}
 	r.Expect(l.Nodes())
 	show := a.newProgress(0, "arrival", f.quiet || terminalWidth(a.stderr) == 0)
@@ -125,7 +143,7 @@ func (a *app) recordDays(ctx context.Context, client *snapshot.Client, f *record
 			show.set(t.Arrived, fmt.Sprintf("%d gone, %s, %s", t.Left, plural(t.Nodes, "node"), plural(t.Standing+t.Waiting, "pod")))
 		},
 		Save: func() error {
-			if err := errors.Join(l.Poll(), l.Fault()); err != nil {
+			if err := errors.Join(l.Poll(time.Now()), l.Fault()); err != nil {
 				return err
 			}
 			if err := s.Complete(context.WithoutCancel(ctx)); err != nil {

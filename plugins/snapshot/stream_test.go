@@ -20,7 +20,7 @@ func days(t *testing.T, dir string) (*follow.Segments, *follow.Log) {
 	require.NoError(t, err)
 	l := follow.Follow(filepath.Join(dir, "log"), s, noon.AddDate(1, 0, 0))
 	t.Cleanup(l.Close)
-	require.NoError(t, l.Poll())
+	require.NoError(t, l.Poll(noon.AddDate(1, 0, 0)))
 	require.NoError(t, l.Fault())
 	require.NoError(t, s.Complete(t.Context()))
 	return s, l

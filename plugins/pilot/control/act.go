@@ -99,12 +99,15 @@ func (r *reconciler) judge(o *v1alpha1.PolicyPilot, l *loop, a pilot.Action, sta
 	if err != nil {
 		return err
 	}
+	if window.From.After(from) {
+		return fmt.Errorf("%s is to judge, and its file is gone", from.Format(time.DateOnly))
+	}
 	confidence := .95
 	if s.Gate != nil {
 		confidence = s.Gate.Confidence
 	}
 	w.judge(r.ctx, hearing{
-		job: a.Job, candidate: a.Digest, inForce: state.InForce, digests: a.Days, days: len(a.Days), begin: begin, from: from,
+		job: a.Job, candidate: a.Digest, inForce: state.InForce, digests: a.Days, days: len(a.Days), begin: window.From, from: from,
 		window: window, against: o.Spec.Against, confidence: confidence,
 	})
 	return nil

@@ -44,7 +44,7 @@ func (r *reconciler) gather(ctx context.Context, o *v1alpha1.PolicyPilot, l *loo
 
 // recorded reads on in the log, and has new days studied.
 func (r *reconciler) recorded(o *v1alpha1.PolicyPilot, l *loop, s *pilot.Settings, state *pilot.State, e *pilot.Evidence, now time.Time) {
-	if err := l.log.Poll(); err != nil {
+	if err := l.log.Poll(now); err != nil {
 		set(o, v1alpha1.ConditionRecording, false, "Unreadable", err.Error())
 		e.Recorded = &pilot.Recorded{Fault: err.Error()}
 		return

@@ -170,10 +170,14 @@ func (w *worker) policyOf(digest string) (binpack.Policy, error) {
 // study makes the traces of days that are new, looks for a change of the workload, and counts
 // what the policy in force saved.
 func (w *worker) study(l *record.Log, s *record.Segments, days []record.Day, now time.Time) (func(context.Context) error, error) {
-	whole, err := l.Window(days[0].Start, days[len(days)-1].Start.Add(day))
-	if err != nil {
+	last := days[len(days)-1].Start
+	whole, err := l.Window(days[0].Start, last.Add(day))
+	if errors.Is(err, record.ErrNothing) { // all of them have gaps
+		whole.From = last.Add(day)
+	} else if err != nil {
 		return nil, err
 	}
+	known := days[int(whole.From.Sub(days[0].Start)/day):] // those that the window has
 	return func(ctx context.Context) error {
 		if err := s.Complete(ctx); err != nil {
 			return err
@@ -181,7 +185,7 @@ func (w *worker) study(l *record.Log, s *record.Segments, days []record.Day, now
 		var list []pilot.Day
 		bounds := map[time.Time]float64{} // of the days that the page lacks
 		for _, g := range s.List() {
-			if g.Start.Before(days[0].Start) || g.Start.After(days[len(days)-1].Start) || g.Digest == "" {
+			if g.Start.Before(days[0].Start) || g.Start.After(last) || g.Digest == "" {
 				continue
 			}
 			if ctx.Err() != nil {
@@ -197,24 +201,25 @@ func (w *worker) study(l *record.Log, s *record.Segments, days []record.Day, now
 			}
 			bounds[g.Start] = evidence.Bound(t) / day.Hours()
 		}
-		t, err := whole.Trace("record")
-		if err != nil {
-			return err
-		}
-		drift, err := changes(t, whole.From, len(days), now)
-		if err != nil {
-			return err
-		}
-		current := w.inForce()
-		if err := w.realise(t, whole.From, days, &current); err != nil {
-			return err
-		}
-		if err := w.count(t, days, bounds); err != nil { // the page is not what the loop waits for
-			klog.FromContext(ctx).Error(err, "Cannot count days for the page")
+		current, drift := w.inForce(), &pilot.Drift{At: now}
+		if len(known) > 0 {
+			t, err := whole.Trace("record")
+			if err != nil {
+				return err
+			}
+			if drift, err = changes(t, whole.From, len(known), now); err != nil {
+				return err
+			}
+			if err := w.realise(t, whole.From, known, &current); err != nil {
+				return err
+			}
+			if err := w.count(t, known, bounds); err != nil { // the page is not what the loop waits for
+				klog.FromContext(ctx).Error(err, "Cannot count days for the page")
+			}
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.days, w.through, w.drift = list, days[len(days)-1].Start, drift
+		w.days, w.through, w.drift = list, last, drift
 		if w.live.Digest == current.Digest {
 			w.live = current
 		}

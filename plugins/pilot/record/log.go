@@ -15,8 +15,11 @@ import (
 
 const (
 	day = 24 * time.Hour
-	// silence is how long a scheduler may be away before what came meanwhile counts as missing.
+	// silence is how long a scheduler may be away before what came meanwhile counts as missing, and how far
+	// its clock may go back.
 	silence = 15 * time.Minute
+	// ahead is how far its clock may be before ours.
+	ahead = 5 * time.Minute
 	// Back is how far back waits and fallbacks count.
 	Back = time.Hour
 	// Open is how far back nodes that were opened count: there are fewer of those.
@@ -30,9 +33,11 @@ type Log struct {
 	path   string
 	reader *ledger.Reader
 	tail   *tail
-	name   string // of the file that is read, "" = none yet
+	name   string        // of the file that is read, "" = none yet
+	start  *ledger.Start // the newest
 
-	last      float64           // time of the newest event, in seconds since 1970
+	now       float64           // of the poll; seconds since 1970, as last
+	last      float64           // time of the newest event
 	seq       uint64            // of the last event
 	gaps      map[int64]string  // what is missing of days that are no segments yet, by day since 1970
 	begins    map[string]begin  // of each file
@@ -73,7 +78,7 @@ func Follow(path string, to *Segments, compared time.Time) *Log {
 
 func (l *Log) forget() {
 	l.Close()
-	l.reader, l.name = nil, ""
+	l.reader, l.name, l.start = nil, "", nil
 	l.last, l.seq = math.NaN(), 0
 	l.gaps, l.begins, l.waiting, l.decisions, l.state, l.why = map[int64]string{}, map[string]begin{}, map[string]asking{}, nil, nil, ""
 	l.cut = newCutter(l.cut.to)
@@ -97,8 +102,12 @@ func (l *Log) leave() {
 // polls it is tried again.
 func (l *Log) Fault() error { return l.cut.fault }
 
-// Poll reads what was written since the last time. After an error it begins from the beginning.
-func (l *Log) Poll() (err error) {
+// Start is how the log says that it began last; nil = it did not yet.
+func (l *Log) Start() *ledger.Start { return l.start }
+
+// Poll reads what was written since the last time, up to now. After an error it begins from the beginning.
+func (l *Log) Poll(now time.Time) (err error) {
+	l.now = seconds(now)
 	if l.cut.fault != nil {
 		if l.cut.polls++; l.cut.polls >= again {
 			l.forget()
@@ -250,11 +259,9 @@ func (l *Log) next() (more bool, err error) {
 }
 
 func (l *Log) take(e *ledger.Event) {
-	at := e.Time
-	if !math.IsNaN(l.last) {
-		at = max(at, l.last) // a clock that was set back
-	}
+	at := l.timeOf(e)
 	if e.Kind == ledger.KindStart {
+		l.start = e.Start
 		l.begin(e, at)
 	}
 	if l.cut.fault == nil {
@@ -299,6 +306,28 @@ func (l *Log) take(e *ledger.Event) {
 		}
 		l.decisions = slices.Clone(l.decisions[from:])
 	}
+}
+
+// timeOf is the time of an event as far as it can be true. A clock that was wrong is a gap of the days that it
+// spoils: one that runs ahead would end days that have not come, and what comes then would have no time of its own.
+func (l *Log) timeOf(e *ledger.Event) float64 {
+	at := e.Time
+	if at > l.now+ahead.Seconds() {
+		at = l.now
+		l.gaps[dayOf(at)] = fmt.Sprintf("an event is of %s, and was read at %s", clock(e.Time), clock(at))
+	}
+	if math.IsNaN(l.last) || at >= l.last {
+		return at
+	}
+	if l.last-at > silence.Seconds() {
+		for d := dayOf(at); d <= dayOf(l.last); d++ {
+			if l.gaps[d] != "" {
+				continue
+			}
+			l.gaps[d] = fmt.Sprintf("the clock went back from %s to %s", clock(l.last), clock(at))
+		}
+	}
+	return l.last
 }
 
 // begin notes what is missing before a start.

@@ -11,11 +11,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 	"github.com/sigma-scheduler/sigma/plugins/ledger/ledgertest"
 )
 
 var monday = time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC)
+
+// longAfter is after all that tests write.
+var longAfter = monday.AddDate(1, 0, 0)
 
 // follow follows a log, with segments in the folder beside it.
 func follow(t *testing.T, file string, compared time.Time) *Log {
@@ -57,9 +61,9 @@ func TestDays(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "decisions.jsonl")
 	l := follow(t, file, monday)
 	defer l.Close()
-	require.ErrorIs(t, l.Poll(), os.ErrNotExist)
+	require.ErrorIs(t, l.Poll(longAfter), os.ErrNotExist)
 	logOf(t, file, 3)
-	require.NoError(t, l.Poll())
+	require.NoError(t, l.Poll(longAfter))
 	days := l.Days()
 	require.Equal(t, []Day{{Start: monday}, {Start: monday.Add(day)}, {Start: monday.Add(2 * day)}}, days)
 	digest := func(d Day) string {
@@ -78,19 +82,19 @@ func TestDays(t *testing.T) {
 	require.NoError(t, os.Rename(file, file+".20261105T010000.000Z"))
 	seq, end := l.seq, l.Last()
 	lines(t, file, start(seq+1, end.Add(time.Second)))
-	require.NoError(t, l.Poll())
+	require.NoError(t, l.Poll(longAfter))
 	require.Equal(t, seq+1, l.seq)
 	require.Equal(t, first, digest(days[0]))
 	l.Close()
 	l = follow(t, file, monday) // a process that goes on
 	defer l.Close()
-	require.NoError(t, l.Poll())
+	require.NoError(t, l.Poll(longAfter))
 	require.Equal(t, days, l.Days())
 	require.Equal(t, first, digest(days[0]))
 
 	// Two days later: what came between is missing.
 	lines(t, file, start(1, end.Add(2*day)))
-	require.NoError(t, l.Poll())
+	require.NoError(t, l.Poll(longAfter))
 	days = l.Days()
 	require.Len(t, days, 5)
 	require.Empty(t, days[2].Gap)
@@ -98,12 +102,12 @@ func TestDays(t *testing.T) {
 	require.Contains(t, days[4].Gap, "nothing was recorded from 2026-11-05T")
 
 	require.NoError(t, os.Remove(file+".20261105T010000.000Z"))
-	require.NoError(t, l.Poll())
+	require.NoError(t, l.Poll(longAfter))
 	require.Equal(t, days, l.Days(), "the file is gone, the segments stay")
 	l.Close()
 	fresh := follow(t, file, monday)
 	defer fresh.Close()
-	require.NoError(t, fresh.Poll())
+	require.NoError(t, fresh.Poll(longAfter))
 	require.Equal(t, days, fresh.Days())
 }
 
@@ -114,7 +118,7 @@ func TestHalfLines(t *testing.T) {
 	lines(t, file, start(1, monday))
 	l := follow(t, file, monday)
 	defer l.Close()
-	require.NoError(t, l.Poll())
+	require.NoError(t, l.Poll(longAfter))
 	text, err := json.Marshal(&ledger.Event{Seq: 2, Time: seconds(monday.Add(time.Minute)), Kind: ledger.KindRemove, UID: "a"})
 	require.NoError(t, err)
 	for _, part := range []string{string(text[:9]), string(text[9:]), "\n"} {
@@ -124,15 +128,15 @@ func TestHalfLines(t *testing.T) {
 		_, err = f.WriteString(part)
 		require.NoError(t, err)
 		require.NoError(t, f.Close())
-		require.NoError(t, l.Poll())
+		require.NoError(t, l.Poll(longAfter))
 	}
 	require.EqualValues(t, 2, l.seq)
 	lines(t, file, start(5, monday.Add(2*day)), ledger.Event{Seq: 7, Time: seconds(monday.Add(2 * day)), Kind: ledger.KindRemove, UID: "a"})
-	require.ErrorContains(t, l.Poll(), "seq 7 follows 5")
+	require.ErrorContains(t, l.Poll(longAfter), "seq 7 follows 5")
 	whole, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(file, []byte(strings.Join(strings.SplitAfter(string(whole), "\n")[:3], "")), 0o600))
-	require.NoError(t, l.Poll())
+	require.NoError(t, l.Poll(longAfter))
 	require.Len(t, l.Days(), 2)
 	require.Contains(t, l.Days()[0].Gap, "2 events were not written")
 }
@@ -150,7 +154,7 @@ func TestSeen(t *testing.T) {
 		ledger.Event{Seq: 8, Time: at(83), Kind: ledger.KindArrive, UID: "d"}, ledger.Event{Seq: 9, Time: at(88), Kind: ledger.KindRemove, UID: "z"})
 	l := follow(t, file, monday)
 	defer l.Close()
-	require.NoError(t, l.Poll())
+	require.NoError(t, l.Poll(longAfter))
 	all := l.Seen(monday, "")
 	require.Equal(t, Seen{At: monday.Add(83 * time.Minute), Decisions: 2, Fallbacks: 1, Waited: []float64{60, 120, 300}}, all, "of the last hour")
 	require.Equal(t, 300., all.P99())
@@ -188,12 +192,12 @@ func TestOpened(t *testing.T) {
 	lines(t, file, list...)
 	l := follow(t, file, monday)
 	defer l.Close()
-	require.NoError(t, l.Poll())
+	require.NoError(t, l.Poll(longAfter))
 	seen := l.Seen(monday, "x")
 	require.Equal(t, []int{4, 3, 2, 1}, []int{seen.Decisions, seen.Compared, seen.Opened, seen.BestFit})
 	late := follow(t, file, at)
 	defer late.Close()
-	require.NoError(t, late.Poll())
+	require.NoError(t, late.Poll(longAfter))
 	require.Zero(t, late.Seen(monday, "x").Compared)
 
 	// What does not fit the cluster is compared with nothing until the log begins again.
@@ -202,7 +206,57 @@ func TestOpened(t *testing.T) {
 	text := ledger.Event{Seq: 15, Time: seconds(at), Kind: ledger.KindDecide, UID: "e", App: "nobody", Node: "n4", Decision: &ledger.Decision{PolicyDigest: "x", Cause: ledger.CausePolicy}}
 	after := ledger.Event{Seq: 16, Time: seconds(at), Kind: ledger.KindDecide, UID: "f", App: "web", Node: "n4", Decision: &ledger.Decision{PolicyDigest: "x", Cause: ledger.CausePolicy}}
 	lines(t, file, text, after)
-	require.NoError(t, l.Poll())
+	require.NoError(t, l.Poll(longAfter))
 	seen = l.Seen(monday, "x")
 	require.Equal(t, []int{6, 3}, []int{seen.Decisions, seen.Compared})
+}
+
+// An event from the future ends no day that has not come, and what comes after it has its own time; a clock
+// that goes back spoils the days between.
+func TestWrongClocks(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "decisions.jsonl")
+	lines(t, file, start(1, monday))
+	l := follow(t, file, monday)
+	defer l.Close()
+	now := monday.Add(day + time.Hour)
+	lines(t, file, start(2, now), start(3, now.Add(40*day)), start(4, now.Add(time.Minute)))
+	require.NoError(t, l.Poll(now.Add(time.Minute)))
+	require.Equal(t, now.Add(time.Minute), l.Last())
+	require.Len(t, l.Days(), 1, "the days to come have not been")
+	lines(t, file, start(5, now.Add(day)))
+	require.NoError(t, l.Poll(now.Add(day)))
+	require.Len(t, l.Days(), 2)
+	require.Contains(t, l.Days()[1].Gap, "an event is of 2026-12-13T01:00:00Z, and was read at 2026-11-03T01:01:00Z")
+
+	lines(t, file, start(6, now.Add(day-2*time.Hour)), start(7, now.Add(day-2*time.Hour+time.Minute)), start(8, now.Add(2*day)))
+	require.NoError(t, l.Poll(longAfter))
+	require.Len(t, l.Days(), 3)
+	require.Contains(t, l.Days()[2].Gap, "the clock went back from 2026-11-04T01:00:00Z to 2026-11-03T23:00:00Z")
+}
+
+// A window that begins with a day of which nothing is known begins after it.
+func TestWindowBehindMissingDays(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "decisions.jsonl")
+	logOf(t, file, 3)
+	l := follow(t, file, monday)
+	defer l.Close()
+	require.NoError(t, l.Poll(longAfter))
+	w, err := l.Window(monday, monday.Add(3*day))
+	require.NoError(t, err)
+	require.Equal(t, monday, w.From)
+	require.Len(t, w.Files, 3)
+	before, err := w.Trace("all")
+	require.NoError(t, err)
+
+	list := l.cut.to.List()
+	require.NoError(t, os.Remove(l.cut.to.events(&list[0])))
+	w, err = l.Window(monday, monday.Add(3*day))
+	require.NoError(t, err)
+	require.Equal(t, monday.Add(day), w.From)
+	after, err := w.Trace("all")
+	require.NoError(t, err)
+	last := func(t *trace.Trace) float64 { return t.Events[len(t.Events)-1].Time }
+	require.InDelta(t, last(before)-day.Seconds(), last(after), 1e-6, "times are from From on")
+	_, err = l.Window(monday, monday.Add(day))
+	require.ErrorIs(t, err, ErrNothing)
 }

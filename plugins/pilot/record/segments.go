@@ -290,6 +290,9 @@ func (s *Segments) complete(g *Segment) error {
 	}
 	w := Window{Files: []string{s.events(g)}, From: g.Start, Until: g.Start.Add(day)}
 	t, err := w.Trace(g.name())
+	if failed := (*fs.PathError)(nil); errors.As(err, &failed) {
+		return err // the day may be read the next time
+	}
 	if err != nil {
 		g.Gap = err.Error()
 		return nil //nolint:nilerr // the segment says it

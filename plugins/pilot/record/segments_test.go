@@ -3,6 +3,7 @@ package record
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,7 +30,7 @@ func segmentsOf(t *testing.T, dir string, days int) (file string, s *Segments, l
 	require.NoError(t, err)
 	l = Follow(file, s, monday)
 	t.Cleanup(l.Close)
-	require.NoError(t, l.Poll())
+	require.NoError(t, l.Poll(longAfter))
 	require.NoError(t, l.Fault())
 	require.NoError(t, s.Complete(t.Context()))
 	return file, s, l
@@ -129,7 +130,7 @@ func TestSegmentsKilledAtEachStep(t *testing.T) {
 		}
 		l := Follow(filepath.Join(dir, "decisions.jsonl"), s, monday.Add(3*day))
 		defer l.Close()
-		return s, errors.Join(l.Poll(), l.Fault(), s.Complete(t.Context()))
+		return s, errors.Join(l.Poll(longAfter), l.Fault(), s.Complete(t.Context()))
 	}
 	var want []Segment
 	kills := killtest.EachStep(t,
@@ -171,7 +172,7 @@ func TestSegmentsCannotBeWritten(t *testing.T) {
 	lines(t, file, start(l.seq+1, end.Add(time.Second)),
 		ledger.Event{Seq: l.seq + 2, Time: seconds(late), Kind: ledger.KindArrive, UID: "late", App: "none"},
 		ledger.Event{Seq: l.seq + 3, Time: seconds(late), Kind: ledger.KindDecide, UID: "late", Decision: &ledger.Decision{PolicyDigest: "x", Cause: ledger.CausePolicy}})
-	require.NoError(t, l.Poll())
+	require.NoError(t, l.Poll(longAfter))
 	require.ErrorContains(t, l.Fault(), "segments")
 	require.Equal(t, 1, l.Seen(monday, "x").Decisions, "the guard sees it")
 	require.Equal(t, before, s.List())
@@ -180,7 +181,7 @@ func TestSegmentsCannotBeWritten(t *testing.T) {
 	require.NoError(t, os.RemoveAll(folder))
 	require.NoError(t, os.Rename(folder+".away", folder))
 	for range again {
-		require.NoError(t, l.Poll())
+		require.NoError(t, l.Poll(longAfter))
 	}
 	require.NoError(t, l.Fault())
 	require.Len(t, s.List(), 4)
@@ -249,7 +250,7 @@ func TestSegmentsOfAnUnknownState(t *testing.T) {
 	lines(t, file, ledger.Event{Seq: l.seq + 1, Time: seconds(monday.Add(day + 2*time.Hour)), Kind: ledger.KindPlace, UID: "x", App: "nobody", Node: "node-00"},
 		ledger.Event{Seq: l.seq + 2, Time: seconds(monday.Add(2*day + time.Hour)), Kind: ledger.KindRemove, UID: "y"},
 		start(l.seq+3, monday.Add(3*day+time.Hour)), ledger.Event{Seq: l.seq + 4, Time: seconds(monday.Add(4*day + time.Hour)), Kind: ledger.KindRemove, UID: "z"})
-	require.NoError(t, l.Poll())
+	require.NoError(t, l.Poll(longAfter))
 	require.NoError(t, l.Fault())
 	list := s.List()
 	require.Len(t, list, 4)
@@ -304,4 +305,20 @@ func TestIndexIsLost(t *testing.T) {
 	_, err = OpenSegments(dir, Limits{})
 	require.NoError(t, err)
 	require.FileExists(t, foreign)
+}
+
+// A day that cannot be read now is no day with a gap.
+func TestSegmentsUnreadable(t *testing.T) {
+	dir := t.TempDir()
+	s, err := OpenSegments(dir, Limits{})
+	require.NoError(t, err)
+	g := Segment{Start: monday}
+	require.NoError(t, os.Mkdir(s.events(&g), 0o700)) // reading a folder fails
+	require.NoError(t, s.add(g, ""))
+	var failed *fs.PathError
+	require.ErrorAs(t, s.Complete(t.Context()), &failed)
+	require.Empty(t, s.List()[0].Gap)
+	require.NoError(t, os.Remove(s.events(&g)))
+	require.NoError(t, s.Complete(t.Context()))
+	require.Equal(t, "its file is gone", s.List()[0].Gap)
 }

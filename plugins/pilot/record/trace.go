@@ -1,7 +1,9 @@
 package record
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"time"
 
@@ -15,15 +17,25 @@ type Window struct {
 	From, Until time.Time // until is excluded
 }
 
-// Window finds the files of a part of the record: those of segments, and of the day that is under way.
+// ErrNothing is the error of a window of which nothing can be told.
+var ErrNothing = errors.New("nothing is recorded")
+
+// Window finds the files of a part of the record: those of segments, and of the day that is under way. It begins
+// later than from where whole days at its beginning have a gap or no file: nothing tells what stood there.
 func (l *Log) Window(from, until time.Time) (Window, error) {
 	w := Window{From: from, Until: until}
 	for _, g := range l.cut.to.List() {
-		name := l.cut.to.events(&g)
-		if !g.Start.Before(until) || !g.Start.Add(day).After(from) {
+		name, end := l.cut.to.events(&g), g.Start.Add(day)
+		if !g.Start.Before(until) || !end.After(from) {
 			continue
 		}
-		if _, err := os.Stat(name); err == nil { // of a day that was missed there is none
+		_, err := os.Stat(name)
+		switch {
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return Window{}, err
+		case len(w.Files) == 0 && !g.Start.Before(from) && (err != nil || g.Gap != ""):
+			w.From = end
+		case err == nil: // of a day that was missed there is none
 			w.Files = append(w.Files, name)
 		}
 	}
@@ -37,7 +49,7 @@ func (l *Log) Window(from, until time.Time) (Window, error) {
 		w.Files = append(w.Files, c.today())
 	}
 	if len(w.Files) == 0 {
-		return Window{}, fmt.Errorf("%s: nothing is recorded from %s to %s", l.path, from.Format(time.RFC3339), until.Format(time.RFC3339))
+		return Window{}, fmt.Errorf("%s: %w from %s to %s", l.path, ErrNothing, from.Format(time.RFC3339), until.Format(time.RFC3339))
 	}
 	return w, nil
 }
