@@ -21,7 +21,7 @@ func (a *app) policy() *cobra.Command {
 		Use:   "policy",
 		Short: "Look at policy files, and lead a cluster's policies from shadow to live and back",
 		Long: `Policy shows, checks and compares policy files, as "sigma train" writes them.
-The files that ship with Sigma have names such as general-k1.yaml. Promote, demote,
+The files that ship with Sigma have names such as general-k1.yaml. Apply, promote, demote,
 rollback and history are about a PlacementPolicy of a cluster.`,
 		Example: "  sigma policy show policy.yaml\n  sigma policy diff general-k1.yaml policy.yaml\n  sigma policy promote general",
 	}

@@ -63,7 +63,9 @@ func (a *app) whatif() *cobra.Command {
 }
 
 func (a *app) report() *cobra.Command {
-	return reportdiff.Shell{Out: a.stdout, Do: a.do, Usage: usagef, Group: a.group}.Command()
+	cmd := reportdiff.Shell{Out: a.stdout, Do: a.do, Usage: usagef, Group: a.group}.Command()
+	cmd.AddCommand(a.shell().PageCommands()...)
+	return cmd
 }
 
 // group makes a command a group of commands: without arguments it prints its help, and an

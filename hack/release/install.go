@@ -15,6 +15,7 @@ var installs = []struct{ file, folder, about string }{
 	{"crds-mpa.yaml", "manifests/mpa/crds", "The autoscaler's kinds of objects. Deleting it deletes all objects of these kinds."},
 	{"install-mpa.yaml", "manifests/mpa", "The autoscaler. crds-mpa.yaml comes first."},
 	{"install-mpa-apart.yaml", "manifests/mpa/apart", "The autoscaler's parts apart, in place of install-mpa.yaml. crds-mpa.yaml comes first."},
+	{"install-loop.yaml", "manifests/overlays/loop", "Three CronJobs that record the cluster, learn of it and prove what that saves: docs/loop.md."},
 	{"install-flows.yaml", "manifests/flows", "The agent that watches flows on every Linux node. It changes nothing."},
 }
 

@@ -2,11 +2,14 @@ package operate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
 	"github.com/sigma-scheduler/sigma/plugins/revision"
@@ -79,11 +82,34 @@ func (s Shell) PolicyCommands() []*cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(s.Out, done)
+			if done != nil {
+				_, err = fmt.Fprintln(s.Out, done)
+			}
 			return err
 		})
 	}
-	var promote, demote, rollback, history flags
+	var apply, promote, demote, rollback, history flags
+	var name string
+	var optional bool
+	put := change(&cobra.Command{
+		Use:   "apply FILE --name NAME",
+		Short: "Give a policy of a cluster the numbers of a file, in shadow",
+		Long: `Apply creates a PlacementPolicy, or changes the numbers of one, and always in mode shadow, where it
+decides nothing: "sigma policy promote" leads it on. It refuses a policy that is a canary or live. The account needs
+the verbs get, create and patch on placementpolicies.`,
+		Example: "  sigma policy apply policy.yaml --name general-candidate",
+	}, &apply, func(ctx context.Context, c *Cluster, file string) (*Change, error) {
+		if name == "" {
+			return nil, s.Usage("--name is missing")
+		}
+		done, err := c.Apply(ctx, name, file, apply.dryRun)
+		if optional && (errors.Is(err, fs.ErrNotExist) || apierrors.IsNotFound(err)) {
+			_, err = fmt.Fprintf(s.Out, "nothing is applied: %v\n", err)
+		}
+		return done, err
+	})
+	put.Flags().StringVar(&name, "name", "", "name of the PlacementPolicy")
+	put.Flags().BoolVar(&optional, "optional", false, "do nothing, and say so, where the file is not there or the cluster has no PlacementPolicies")
 	up := change(&cobra.Command{
 		Use:   "promote NAME",
 		Short: "Lead a policy of a cluster on: from shadow to a canary, from there to live",
@@ -136,7 +162,7 @@ the verb get on placementpolicies, and list on controllerrevisions in --namespac
 	})
 	history.addNamespace(past)
 	past.Flags().StringVar(&history.format, "format", "table", "table or json")
-	return []*cobra.Command{up, down, back, past}
+	return []*cobra.Command{put, up, down, back, past}
 }
 
 // DoctorCommand says what a cluster lacks for Sigma.

@@ -12,7 +12,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -112,7 +111,7 @@ verb get on it.`,
 // PilotReport reads the page of a pilot.
 func (c *Cluster) PilotReport(ctx context.Context, name string) (string, error) {
 	file := v1alpha1.PilotReport(name)
-	u, err := c.Client.Resource(v1.SchemeGroupVersion.WithResource("configmaps")).Namespace(c.Namespace).Get(ctx, file, metav1.GetOptions{})
+	u, err := c.Client.Resource(configMaps).Namespace(c.Namespace).Get(ctx, file, metav1.GetOptions{})
 	next := fmt.Sprintf("sigma pilot status %s", name)
 	if apierrors.IsNotFound(err) {
 		return "", &Refusal{Reason: fmt.Sprintf("there is no ConfigMap %s in %s: sigma-pilot writes it with its first step", file, c.Namespace), Next: next, err: err}

@@ -23,7 +23,7 @@ type Shell struct {
 
 // Command is "sigma report", the group of commands on pages.
 func (s Shell) Command() *cobra.Command {
-	group := &cobra.Command{Use: "report", Short: "Read the pages that sigma writes", Example: "  sigma report diff before.html after.html"}
+	group := &cobra.Command{Use: "report", Short: "Compare the pages that sigma writes, and bring them out of a cluster", Example: "  sigma report diff before.html after.html"}
 	s.Group(group)
 	format := ""
 	diff := &cobra.Command{

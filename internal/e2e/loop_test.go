@@ -1,0 +1,166 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sigma-scheduler/sigma/internal/e2e"
+	"github.com/sigma-scheduler/sigma/plugins/ledger/ledgertest"
+	"github.com/sigma-scheduler/sigma/plugins/pilot/record"
+)
+
+const loopSystem = "sigma-loop"
+
+// A loopRuntime stands for the container runtime of the nodes where the CronJobs of the loop run: the containers of a
+// pod are the real program with the arguments and the rights of their manifest, one after the other.
+type loopRuntime struct {
+	c       *e2e.Cluster
+	record  string            // the claim
+	account map[string]string // kubeconfig by account
+	edit    func(arg string) string
+
+	mu  sync.Mutex
+	log map[string]string // by container
+}
+
+func (r *loopRuntime) run(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var all sync.WaitGroup
+	started := map[types.UID]bool{}
+	all.Go(func() {
+		for ctx.Err() == nil {
+			for _, pod := range r.c.Pods(loopSystem) {
+				if pod.Status.Phase == v1.PodRunning && pod.DeletionTimestamp == nil && !started[pod.UID] {
+					started[pod.UID] = true
+					all.Go(func() { r.pod(ctx, t, pod) })
+				}
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		all.Wait()
+	})
+}
+
+func (r *loopRuntime) pod(ctx context.Context, t *testing.T, pod *v1.Pod) {
+	paths := strings.NewReplacer("/record", r.record, "/out", t.TempDir())
+	phase := v1.PodSucceeded
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		args := []string{}
+		for _, arg := range c.Args {
+			args = append(args, paths.Replace(r.edit(arg)))
+		}
+		command := exec.CommandContext(ctx, e2e.Program(t, "sigma"), args...)
+		command.Env = append(os.Environ(), "KUBECONFIG="+r.account[pod.Spec.ServiceAccountName])
+		out, err := command.CombinedOutput()
+		t.Logf("%s %v: %v\n%s", c.Name, args, err, out)
+		r.mu.Lock()
+		r.log[c.Name] = string(out)
+		r.mu.Unlock()
+		if err != nil {
+			phase = v1.PodFailed
+			break
+		}
+	}
+	for ctx.Err() == nil {
+		is, err := r.c.Client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		if err != nil {
+			return // deleted meanwhile
+		}
+		is.Status.Phase = phase
+		if _, err = r.c.Client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, is, metav1.UpdateOptions{}); err == nil {
+			return
+		}
+	}
+}
+
+// TestLoop runs every command of docs/loop.md: a cluster is recorded, a policy is learned of a record, comes to the cluster in
+// shadow and is put in force by the patch, and the proof is read.
+func TestLoop(t *testing.T) {
+	c := e2e.StartCluster(t)
+	c.CreateNodes(t, e2e.Nodes(3, 12)...)
+	c.StartScheduler(t, "kube-scheduler", "")
+	c.Kubectl(t, "", "apply", "-k", filepath.Join(repository, "manifests", "base", "crds"))
+	c.Kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/placementpolicies.sigma-scheduler.io", "crd/placementrules.sigma-scheduler.io")
+	c.Kubectl(t, "", "apply", "-f", filepath.Join(repository, "manifests", "policy.yaml"))
+	c.Kubectl(t, `
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: loop}
+spec: {capacity: {storage: 6Gi}, accessModes: [ReadWriteOnce], hostPath: {path: /loop}, claimRef: {namespace: sigma-loop, name: sigma-loop}}
+`, "apply", "-f", "-")
+
+	page := openPage(t, c, "loop.md")
+	require.NoError(t, os.CopyFS(page.dir, os.DirFS(e2e.Program(t, "install")))) // the folder of a release
+	page.edit = func(text string) string { // kubectl logs needs a kubelet
+		return strings.NewReplacer("kubectl -n sigma-loop logs", ": kubectl -n sigma-loop logs", "timeout=12h", "timeout=5m", "timeout=4h", "timeout=5m").Replace(text)
+	}
+	page.run(t, "Install", 1)
+	r := &loopRuntime{c: c, record: filepath.Join(t.TempDir(), "record"), account: map[string]string{}, log: map[string]string{}}
+	for _, name := range []string{"sigma-loop", "sigma-loop-record"} {
+		r.account[name] = accountKubeconfig(t, c, loopSystem, name)
+	}
+	r.edit = func(arg string) string { return strings.Replace(arg, "--watch=23h58m", "--watch=3s", 1) }
+	r.run(t)
+	e2e.Wait(t, "the record", func() (string, bool) {
+		text, err := os.ReadFile(filepath.Join(r.record, "decisions.jsonl"))
+		return string(text), err == nil && strings.Contains(string(text), "node-0")
+	})
+	c.Kubectl(t, "", "wait", "-n", loopSystem, "--for=condition=Complete", "--timeout=60s", "job/today")
+
+	// Days later.
+	require.NoError(t, os.RemoveAll(r.record))
+	require.NoError(t, os.Mkdir(r.record, 0o700))
+	log := filepath.Join(r.record, "decisions.jsonl")
+	var past bytes.Buffer
+	now := time.Now().UTC()
+	ledgertest.Days(t, &past, now.Truncate(24*time.Hour).Add(-5*24*time.Hour-time.Hour), now, 1)
+	require.NoError(t, os.WriteFile(log, past.Bytes(), 0o600))
+	segments, err := record.OpenSegments(filepath.Join(r.record, "segments"), record.Limits{})
+	require.NoError(t, err)
+	l := record.Follow(log, segments, now)
+	require.NoError(t, l.Poll(now))
+	l.Close()
+	require.NoError(t, segments.Complete(t.Context()))
+	require.Len(t, segments.List(), 5)
+
+	page.run(t, "The verdict", 1)
+	require.FileExists(t, filepath.Join(page.dir, "verdict", "verdict.html"))
+	require.FileExists(t, filepath.Join(page.dir, "verdict", "policy.yaml"))
+	require.Contains(t, r.log["apply"], "general-candidate: none → shadow")
+	before := c.Kubectl(t, "", "get", "placementpolicy", "general", "-o", "jsonpath={.spec}")
+	page.run(t, "The patch", 1)
+	after := c.Kubectl(t, "", "get", "placementpolicy", "general", "-o", "jsonpath={.spec}")
+	require.NotEqual(t, before, after)
+	require.Equal(t, c.Kubectl(t, "", "get", "placementpolicy", "general-candidate", "-o", "jsonpath={.spec}"), after)
+	require.Contains(t, after, `"mode":"shadow"`)
+
+	page.run(t, "The proof", 1)
+	require.FileExists(t, filepath.Join(page.dir, "proof", "proof.html"))
+
+	// A candidate that decides is not replaced, and the Job says so.
+	c.Kubectl(t, "", "patch", "placementpolicy", "general-candidate", "--type=merge", "-p", `{"spec":{"mode":"canary","canaryPercent":5}}`)
+	c.Kubectl(t, "", "create", "job", "-n", loopSystem, "--from=cronjob/sigma-tune", "again")
+	c.Kubectl(t, "", "wait", "-n", loopSystem, "--for=condition=Failed", "--timeout=5m", "job/again")
+	require.Contains(t, r.log["apply"], "general-candidate decides (canary 5 %): it is not replaced")
+	page.run(t, "And back", 1)
+	require.Empty(t, page.blocks)
+}
