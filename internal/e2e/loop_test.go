@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sigma-scheduler/sigma/benchdata/generate"
 	"github.com/sigma-scheduler/sigma/internal/e2e"
 	"github.com/sigma-scheduler/sigma/plugins/ledger/ledgertest"
 	"github.com/sigma-scheduler/sigma/plugins/pilot/record"
@@ -110,7 +111,7 @@ spec: {capacity: {storage: 6Gi}, accessModes: [ReadWriteOnce], hostPath: {path: 
 
 	page := openPage(t, c, "loop.md")
 	require.NoError(t, os.CopyFS(page.dir, os.DirFS(e2e.Program(t, "install")))) // the folder of a release
-	page.edit = func(text string) string { // kubectl logs needs a kubelet
+	page.edit = func(text string) string {                                       // kubectl logs needs a kubelet
 		return strings.NewReplacer("kubectl -n sigma-loop logs", ": kubectl -n sigma-loop logs", "timeout=12h", "timeout=5m", "timeout=4h", "timeout=5m").Replace(text)
 	}
 	page.run(t, "Install", 1)
@@ -126,22 +127,16 @@ spec: {capacity: {storage: 6Gi}, accessModes: [ReadWriteOnce], hostPath: {path: 
 	})
 	c.Kubectl(t, "", "wait", "-n", loopSystem, "--for=condition=Complete", "--timeout=60s", "job/today")
 
-	// Days later.
-	require.NoError(t, os.RemoveAll(r.record))
-	require.NoError(t, os.Mkdir(r.record, 0o700))
-	log := filepath.Join(r.record, "decisions.jsonl")
-	var past bytes.Buffer
-	now := time.Now().UTC()
-	ledgertest.Days(t, &past, now.Truncate(24*time.Hour).Add(-5*24*time.Hour-time.Hour), now, 1)
-	require.NoError(t, os.WriteFile(log, past.Bytes(), 0o600))
-	segments, err := record.OpenSegments(filepath.Join(r.record, "segments"), record.Limits{})
-	require.NoError(t, err)
-	l := record.Follow(log, segments, now)
-	require.NoError(t, l.Poll(now))
-	l.Close()
-	require.NoError(t, segments.Complete(t.Context()))
-	require.Len(t, segments.List(), 5)
-
+	// Days later, on a cluster where learning pays.
+	learned := func() {
+		traces := filepath.Join(r.record, "segments", "traces")
+		require.NoError(t, os.RemoveAll(traces))
+		generated, err := generate.Generate("kubernetes", 2005, map[string]string{"fleet": "open", "nodes": "25"})
+		require.NoError(t, err)
+		require.NoError(t, os.MkdirAll(traces, 0o700))
+		require.NoError(t, generated.WriteTarGz(filepath.Join(traces, "days.tar.gz")))
+	}
+	learned()
 	page.run(t, "The verdict", 1)
 	require.FileExists(t, filepath.Join(page.dir, "verdict", "verdict.html"))
 	require.FileExists(t, filepath.Join(page.dir, "verdict", "policy.yaml"))
@@ -153,11 +148,27 @@ spec: {capacity: {storage: 6Gi}, accessModes: [ReadWriteOnce], hostPath: {path: 
 	require.Equal(t, c.Kubectl(t, "", "get", "placementpolicy", "general-candidate", "-o", "jsonpath={.spec}"), after)
 	require.Contains(t, after, `"mode":"shadow"`)
 
+	// The record of days.
+	require.NoError(t, os.RemoveAll(r.record))
+	require.NoError(t, os.Mkdir(r.record, 0o700))
+	log := filepath.Join(r.record, "decisions.jsonl")
+	var past bytes.Buffer
+	now := time.Now().UTC()
+	ledgertest.Days(t, &past, now.Truncate(24*time.Hour).Add(-2*24*time.Hour-time.Hour), now, 1)
+	require.NoError(t, os.WriteFile(log, past.Bytes(), 0o600))
+	segments, err := record.OpenSegments(filepath.Join(r.record, "segments"), record.Limits{})
+	require.NoError(t, err)
+	l := record.Follow(log, segments, now)
+	require.NoError(t, l.Poll(now))
+	l.Close()
+	require.NoError(t, segments.Complete(t.Context()))
+	require.Len(t, segments.List(), 2)
 	page.run(t, "The proof", 1)
 	require.FileExists(t, filepath.Join(page.dir, "proof", "proof.html"))
 
 	// A candidate that decides is not replaced, and the Job says so.
 	c.Kubectl(t, "", "patch", "placementpolicy", "general-candidate", "--type=merge", "-p", `{"spec":{"mode":"canary","canaryPercent":5}}`)
+	learned()
 	c.Kubectl(t, "", "create", "job", "-n", loopSystem, "--from=cronjob/sigma-tune", "again")
 	c.Kubectl(t, "", "wait", "-n", loopSystem, "--for=condition=Failed", "--timeout=5m", "job/again")
 	require.Contains(t, r.log["apply"], "general-candidate decides (canary 5 %): it is not replaced")
