@@ -31,6 +31,7 @@ type recordFlags struct {
 	cluster clusterFlags
 	out     string
 	lasting time.Duration
+	until   string // time of day
 	days    int
 	size    size
 	priced  *kube.Prices
@@ -47,9 +48,9 @@ UTC as a trace: DIR/segments/traces is a folder of traces for "sigma tune" and "
 events go to DIR/decisions.jsonl, a decision log without decisions, which sigma-pilot follows as it
 follows a scheduler's. Memory and disk are bounded: what stands now is kept, and --days and --size.
 
-It ends after --watch or an interrupt. The same command goes on: what changed meanwhile is recorded at
+It ends after --watch, at --until or after an interrupt. The same command goes on: what changed meanwhile is recorded at
 that moment, and a day that was not watched for more than 15 minutes has a gap and no trace.`,
-		Example: "  sigma record --out record\n  sigma record --out record --watch 23h58m --days 28 --context production\n  sigma tune --trace record/segments/traces --out policy.yaml",
+		Example: "  sigma record --out record\n  sigma record --out record --until 23:58 --days 28 --context production\n  sigma tune --trace record/segments/traces --out policy.yaml",
 		Args:    noArgs,
 		RunE: a.do(func(cmd *cobra.Command, _ []string) error {
 			if err := required(cmd, "out"); err != nil {
@@ -58,10 +59,15 @@ that moment, and a day that was not watched for more than 15 minutes has a gap a
 			switch {
 			case f.lasting < 0 || f.lasting == 0 && cmd.Flags().Changed("watch"):
 				return usagef("--watch %v: want more than 0", f.lasting)
+			case f.lasting > 0 && f.until != "":
+				return usagef("--watch and --until: want one of them")
 			case f.days < 1:
 				return usagef("--days %d: want 1 or more", f.days)
 			}
-			var err error
+			end, err := f.end(time.Now())
+			if err != nil {
+				return err
+			}
 			if f.priced, err = kube.ReadPrices(f.cluster.prices); err != nil {
 				return err
 			}
@@ -69,12 +75,13 @@ that moment, and a day that was not watched for more than 15 minutes has a gap a
 			if err != nil {
 				return err
 			}
-			return a.recordDays(cmd.Context(), client, &f)
+			return a.recordDays(cmd.Context(), client, &f, end)
 		}),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.out, "out", "", "folder to record to")
 	flags.DurationVar(&f.lasting, "watch", 0, "how long to record (default until an interrupt)")
+	flags.StringVar(&f.until, "until", "", "record until a time of day in UTC, such as 23:58; within a minute after it there is nothing to do")
 	flags.IntVar(&f.days, "days", 60, "days to keep; the oldest go first")
 	flags.Var(&f.size, "size", "bytes of days to keep; the oldest go first")
 	quietFlag(flags, &f.quiet)
@@ -97,13 +104,43 @@ func (f *recordFlags) goesOn(s *ledger.Start) error {
 	return nil
 }
 
+// late is how long after a time of day it counts as the one that was meant.
+const late = time.Minute
+
+// end is when to end. A Job of each day that is begun again, or by hand, ends with the day.
+func (f *recordFlags) end(now time.Time) (time.Time, error) {
+	switch {
+	case f.lasting > 0:
+		return now.Add(f.lasting), nil
+	case f.until == "":
+		return time.Unix(math.MaxInt32, 0), nil
+	}
+	at, err := time.Parse("15:04", f.until)
+	if err != nil {
+		return time.Time{}, usagef("--until %s: want a time of day such as 23:58", f.until)
+	}
+	day := now.UTC().Truncate(24 * time.Hour)
+	end := day.Add(time.Duration(at.Hour())*time.Hour + time.Duration(at.Minute())*time.Minute)
+	for !end.Add(late).After(now) {
+		end = end.AddDate(0, 0, 1)
+	}
+	if end.Add(-24*time.Hour + late).After(now) { // late after yesterday's
+		end = end.AddDate(0, 0, -1)
+	}
+	return end, nil
+}
+
 // recordDays records until the time is over or an interrupt.
-func (a *app) recordDays(ctx context.Context, client *snapshot.Client, f *recordFlags) (err error) {
+func (a *app) recordDays(ctx context.Context, client *snapshot.Client, f *recordFlags, end time.Time) (err error) {
 	if err := os.MkdirAll(f.out, 0o755); err != nil {
 		return err
 	}
 	path := filepath.Join(f.out, recordLog)
 	now := time.Now()
+	if !end.After(now) {
+		_, err := fmt.Fprintf(a.stdout, "%s: it is past %s: nothing to record\n", f.out, end.Format(time.RFC3339))
+		return err
+	}
 	// It holds the lock of the log: only one process makes segments.
 	r, err := snapshot.OpenStream(path, f.cluster.appLabel, f.cluster.fleet, recordRotation, now)
 	if err != nil {
@@ -132,10 +169,6 @@ func (a *app) recordDays(ctx context.Context, client *snapshot.Client, f *record
 			show.print(a.stderr, text)
 		}
 		told[text] = true
-	}
-	end := time.Unix(math.MaxInt32, 0)
-	if f.lasting > 0 {
-		end = now.Add(f.lasting)
 	}
 	err = client.Watch(ctx, r, snapshot.Watch{
 		Until: end, Notify: func(text string) { show.print(a.stderr, text) },

@@ -119,7 +119,7 @@ spec: {capacity: {storage: 6Gi}, accessModes: [ReadWriteOnce], hostPath: {path: 
 	for _, name := range []string{"sigma-loop", "sigma-loop-record"} {
 		r.account[name] = accountKubeconfig(t, c, loopSystem, name)
 	}
-	r.edit = func(arg string) string { return strings.Replace(arg, "--watch=23h58m", "--watch=3s", 1) }
+	r.edit = func(arg string) string { return strings.Replace(arg, "--until=23:58", "--watch=3s", 1) }
 	r.run(t)
 	e2e.Wait(t, "the record", func() (string, bool) {
 		text, err := os.ReadFile(filepath.Join(r.record, "decisions.jsonl"))
