@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -151,11 +153,22 @@ not zero; length, limit and answered are needed.
 The learners, ` + capacity.Default + ` by default:
 ` + learnersHelp(),
 		Example: `  sigma mpa concurrency recommend --window windows.jsonl
-  sigma mpa concurrency recommend --window windows.jsonl --cores 1 --format json`,
+  sigma mpa concurrency recommend --window windows.jsonl --cores 1 --format json
+  sigma mpa concurrency recommend --window windows.jsonl --latency 200ms --format knative > service.yaml
+  kubectl patch ksvc web --type merge --patch-file service.yaml`,
 		Args: noArgs,
 		RunE: a.do(func(cmd *cobra.Command, _ []string) error {
-			if err := cmp.Or(required(cmd, "window"), oneOf("format", format, "table", "json"), oneOf("learner", learner, capacity.Names()...)); err != nil {
+			if err := cmp.Or(required(cmd, "window"), oneOf("format", format, "table", "json", "knative"), oneOf("learner", learner, capacity.Names()...)); err != nil {
 				return err
+			}
+			if format == "knative" {
+				if cmd.Flags().Changed("cores") {
+					return usagef("--format knative is about the size of the windows: leave out --cores")
+				}
+				if latency == 0 {
+					return usagef("--format knative needs --latency: replicas go by the rate that keeps it")
+				}
+				s.Max = min(s.Max, knativeLimit)
 			}
 			for _, c := range cores {
 				if !(c > 0 && c <= 1000) {
@@ -194,8 +207,11 @@ The learners, ` + capacity.Default + ` by default:
 					return err
 				}
 			}
-			if format == "json" {
+			switch format {
+			case "json":
 				return a.json(advice)
+			case "knative":
+				return advice.knative(a.stdout)
 			}
 			return advice.print(a.stdout)
 		}),
@@ -208,8 +224,33 @@ The learners, ` + capacity.Default + ` by default:
 	flags.Float64SliceVar(&cores, "cores", nil, "also say what pods with these cores would take, with as much memory")
 	flags.DurationVar(&latency, "latency", 0, "also say what rate keeps this latency, in open loop, for these cores or those of the windows")
 	flags.Float64Var(&percentile, "percentile", 95, "percentile of requests that --latency is for")
-	flags.StringVar(&format, "format", "table", "table or json")
+	flags.StringVar(&format, "format", "table", "table, json, or knative: a patch of a Knative Service")
 	return cmd
+}
+
+// knativeLimit is the largest containerConcurrency that Knative takes.
+const knativeLimit = 1000
+
+// knative prints what a Knative Service has to say: the hard limit, and requests a second in a pod to scale by. The
+// rate has its headroom already, so Knative is to use all of it.
+func (c *concurrencyAdvice) knative(w io.Writer) error {
+	within := c.Within[0]
+	if within.Rate < .01 {
+		return fmt.Errorf("no rate keeps the promise with %.4g cores: try --cores with larger sizes", within.Cores)
+	}
+	_, err := fmt.Fprintf(w, `# %s
+spec:
+  template:
+    metadata:
+      annotations:
+        autoscaling.knative.dev/class: kpa.autoscaling.knative.dev
+        autoscaling.knative.dev/metric: rps
+        autoscaling.knative.dev/target: %q
+        autoscaling.knative.dev/target-utilization-percentage: "100"
+    spec:
+      containerConcurrency: %d
+`, strings.ReplaceAll(c.Reason, "\n", " "), strconv.FormatFloat(math.Floor(within.Rate*100)/100, 'f', -1, 64), within.Limit)
+	return err
 }
 
 func (c *concurrencyAdvice) sizes(cores []float64, most int) error {
