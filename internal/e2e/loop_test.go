@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -111,12 +112,13 @@ spec: {capacity: {storage: 6Gi}, accessModes: [ReadWriteOnce], hostPath: {path: 
 
 	page := openPage(t, c, "loop.md")
 	require.NoError(t, os.CopyFS(page.dir, os.DirFS(e2e.Program(t, "install")))) // the folder of a release
-	page.edit = func(text string) string {                                       // kubectl logs needs a kubelet
-		return strings.NewReplacer("kubectl -n sigma-loop logs", ": kubectl -n sigma-loop logs", "timeout=12h", "timeout=5m", "timeout=4h", "timeout=5m").Replace(text)
+	follow := regexp.MustCompile(`(?m)^kubectl -n sigma-loop logs -f \S+ (job/\S+) .*$`) // logs need a kubelet
+	page.edit = func(text string) string {
+		return follow.ReplaceAllString(text, "kubectl -n sigma-loop wait --for=condition=Complete --timeout=5m $1")
 	}
 	page.run(t, "Install", 1)
 	r := &loopRuntime{c: c, record: filepath.Join(t.TempDir(), "record"), account: map[string]string{}, log: map[string]string{}}
-	for _, name := range []string{"sigma-loop", "sigma-loop-record"} {
+	for _, name := range []string{"sigma-loop", "sigma-loop-record", "sigma-loop-prove"} {
 		r.account[name] = accountKubeconfig(t, c, loopSystem, name)
 	}
 	r.edit = func(arg string) string { return strings.Replace(arg, "--until=23:58", "--watch=3s", 1) }
@@ -141,12 +143,21 @@ spec: {capacity: {storage: 6Gi}, accessModes: [ReadWriteOnce], hostPath: {path: 
 	require.FileExists(t, filepath.Join(page.dir, "verdict", "verdict.html"))
 	require.FileExists(t, filepath.Join(page.dir, "verdict", "policy.yaml"))
 	require.Contains(t, r.log["apply"], "general-candidate: none → shadow")
-	before := c.Kubectl(t, "", "get", "placementpolicy", "general", "-o", "jsonpath={.spec}")
-	page.run(t, "The patch", 1)
-	after := c.Kubectl(t, "", "get", "placementpolicy", "general", "-o", "jsonpath={.spec}")
-	require.NotEqual(t, before, after)
-	require.Equal(t, c.Kubectl(t, "", "get", "placementpolicy", "general-candidate", "-o", "jsonpath={.spec}"), after)
-	require.Contains(t, after, `"mode":"shadow"`)
+	numbers := func(name string) string {
+		return c.Kubectl(t, "", "get", "placementpolicy", name, "-o", "jsonpath={.spec.mode} {.spec.model} {.spec.weights} {.spec.provenance}")
+	}
+	require.NotEqual(t, numbers("general-candidate"), numbers("general"))
+	c.Kubectl(t, "", "patch", "placementpolicy", "general", "--type=merge", "-p", `{"spec":{"mode":"live","maxShareOfApp":0.3}}`)
+	page.run(t, "Put it in force", 1)
+	require.Equal(t, numbers("general-candidate"), numbers("general"))
+	require.Contains(t, numbers("general"), "shadow linear")
+	require.Equal(t, "0.3", c.Kubectl(t, "", "get", "placementpolicy", "general", "-o", "jsonpath={.spec.maxShareOfApp}"))
+	for _, name := range []string{"general", "general-candidate"} { // what its account may not do
+		command := exec.Command(e2e.Program(t, "kubectl"), "--kubeconfig="+r.account["sigma-loop"], "patch", "placementpolicy", name, "--type=merge", "-p", `{"spec":{"mode":"live"}}`)
+		out, err := command.CombinedOutput()
+		require.Error(t, err, string(out))
+		require.Regexp(t, "forbidden|in shadow, and changes none that decides", string(out))
+	}
 
 	// The record of days.
 	require.NoError(t, os.RemoveAll(r.record))

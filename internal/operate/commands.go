@@ -90,25 +90,26 @@ func (s Shell) PolicyCommands() []*cobra.Command {
 	}
 	var apply, promote, demote, rollback, history flags
 	var name string
-	var optional bool
+	var optional, anyway bool
 	put := change(&cobra.Command{
 		Use:   "apply FILE --name NAME",
 		Short: "Give a policy of a cluster the numbers of a file, in shadow",
 		Long: `Apply creates a PlacementPolicy, or changes the numbers of one, and always in mode shadow, where it
-decides nothing: "sigma policy promote" leads it on. It refuses a policy that is a canary or live. The account needs
-the verbs get, create and patch on placementpolicies.`,
-		Example: "  sigma policy apply policy.yaml --name general-candidate",
+decides nothing: "sigma policy promote" leads it on. What else the policy says, as repair and soft, stays. It refuses a
+policy that is a canary or live, unless --demote is given, and one that a PolicyPilot steers. The account needs the verbs get, create and patch on placementpolicies.`,
+		Example: "  sigma policy apply policy.yaml --name general-candidate\n  sigma policy apply policy.yaml --name general --demote",
 	}, &apply, func(ctx context.Context, c *Cluster, file string) (*Change, error) {
 		if name == "" {
 			return nil, s.Usage("--name is missing")
 		}
-		done, err := c.Apply(ctx, name, file, apply.dryRun)
+		done, err := c.Apply(ctx, name, file, anyway, apply.dryRun)
 		if optional && (errors.Is(err, fs.ErrNotExist) || apierrors.IsNotFound(err)) {
 			_, err = fmt.Fprintf(s.Out, "nothing is applied: %v\n", err)
 		}
 		return done, err
 	})
 	put.Flags().StringVar(&name, "name", "", "name of the PlacementPolicy")
+	put.Flags().BoolVar(&anyway, "demote", false, "also replace a policy that decides: it is in shadow then")
 	put.Flags().BoolVar(&optional, "optional", false, "do nothing, and say so, where the file is not there or the cluster has no PlacementPolicies")
 	up := change(&cobra.Command{
 		Use:   "promote NAME",

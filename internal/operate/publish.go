@@ -42,7 +42,7 @@ const (
 // PageCommands bring pages from where they are made to a ConfigMap, and from there to people.
 func (s Shell) PageCommands() []*cobra.Command {
 	var to, from flags
-	var optional bool
+	var optional []string
 	var out string
 	namespace := func(cmd *cobra.Command, f *flags) {
 		cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "sigma-loop", "namespace of the ConfigMap")
@@ -52,7 +52,7 @@ func (s Shell) PageCommands() []*cobra.Command {
 		Short: "Put files into a ConfigMap, packed, in place of those that it holds",
 		Long: `Publish is for Jobs whose volume nobody can look into: "sigma report fetch" reads the files again.
 The ConfigMap has to be there. The account needs the verb patch on it, and no other.`,
-		Example: "  sigma report publish -n sigma-loop verdict verdict.html policy.yaml",
+		Example: "  sigma report publish -n sigma-loop verdict verdict.html --optional policy.yaml",
 		Args:    cobra.MinimumNArgs(2),
 	}, func(ctx context.Context, c *Cluster, args []string) error {
 		names, err := c.Publish(ctx, args[0], args[1:], optional)
@@ -63,7 +63,7 @@ The ConfigMap has to be there. The account needs the verb patch on it, and no ot
 		return err
 	})
 	namespace(publish, &to)
-	publish.Flags().BoolVar(&optional, "optional", false, "leave out files that are not there")
+	publish.Flags().StringSliceVar(&optional, "optional", nil, "file to publish too if it is there (repeatable)")
 	fetch := s.command(&from, &cobra.Command{
 		Use:     "fetch NAME --out DIR",
 		Short:   "Read the files that publish has put into a ConfigMap",
@@ -87,13 +87,13 @@ The ConfigMap has to be there. The account needs the verb patch on it, and no ot
 	return []*cobra.Command{publish, fetch}
 }
 
-// Publish puts files into a ConfigMap, in place of all that it holds. With optional those that are not there are
-// left out. It returns their names.
-func (c *Cluster) Publish(ctx context.Context, name string, files []string, optional bool) (names []string, err error) {
+// Publish puts files into a ConfigMap, in place of all that it holds; of the optional ones those that are there. It
+// returns their names.
+func (c *Cluster) Publish(ctx context.Context, name string, files, optional []string) (names []string, err error) {
 	all, size := map[string][]byte{}, 0
-	for _, file := range files {
+	for i, file := range slices.Concat(files, optional) {
 		text, err := os.ReadFile(file)
-		if optional && errors.Is(err, fs.ErrNotExist) {
+		if i >= len(files) && errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
@@ -109,7 +109,7 @@ func (c *Cluster) Publish(ctx context.Context, name string, files []string, opti
 		if err := errors.Join(err, zipped.Close()); err != nil {
 			return nil, err
 		}
-		names, all[base+packed], size = append(names, base), b.Bytes(), size+b.Len()*4/3
+		names, all[base+packed], size = append(names, base), b.Bytes(), size+b.Len()
 	}
 	if size > mostPublished {
 		return nil, fmt.Errorf("%s: %d bytes packed, and a ConfigMap holds %d", strings.Join(names, ", "), size, mostPublished)
@@ -174,8 +174,12 @@ func (c *Cluster) Fetch(ctx context.Context, name, dir string) (names []string, 
 	return names, nil
 }
 
-// Apply gives a PlacementPolicy the numbers of a file, in shadow. It refuses to take one from the pods that it decides on.
-func (c *Cluster) Apply(ctx context.Context, name, file string, dryRun bool) (*Change, error) {
+// numbers are the fields of a PlacementPolicy that a file gives it; the others, such as repair and soft, stay.
+var numbers = []string{"featureVersion", "model", "knowledge", "features", "weights", "parameters", "rule", "provenance"}
+
+// Apply gives a PlacementPolicy the numbers of a file, in shadow. One that decides on pods it takes from them only with
+// demote, and one of a pilot not at all.
+func (c *Cluster) Apply(ctx context.Context, name, file string, demote, dryRun bool) (*Change, error) {
 	p, err := policy.Load(file)
 	if err != nil {
 		return nil, err
@@ -212,8 +216,20 @@ func (c *Cluster) Apply(ctx context.Context, name, file string, dryRun bool) (*C
 		return nil, c.explain("get", policiesName, "", err)
 	}
 	present, _ := now.Object["spec"].(map[string]any)
-	if mode := revision.Mode(present); modeOf(present) != "shadow" {
-		return nil, refuse("sigma policy demote "+name, "%s decides (%s): it is not replaced", name, mode)
+	change.From = revision.Mode(present)
+	if !demote && modeOf(present) != "shadow" {
+		return nil, refuse("the same with --demote, or with another name", "%s decides (%s): it is not replaced", name, change.From)
 	}
-	return c.change(ctx, now, spec, change)
+	if pilot, _, _ := unstructured.NestedString(present, "provenance", "pilot"); pilot != "" {
+		return nil, refuse("another --name, or kubectl delete policypilot "+pilot, "%s is of the PolicyPilot %s", name, pilot)
+	}
+	next := runtime.DeepCopyJSON(present)
+	for _, field := range numbers {
+		delete(next, field)
+		if v, ok := spec[field]; ok {
+			next[field] = v
+		}
+	}
+	next["mode"] = "shadow"
+	return c.change(ctx, now, next, change)
 }

@@ -37,9 +37,9 @@ func TestPublish(t *testing.T) {
 	}
 	page, gone := file("verdict.html", strings.Repeat("worth it ", 1<<18)), filepath.Join(dir, "policy.yaml")
 	c := clusterOf()
-	_, err := c.Publish(t.Context(), "verdict", []string{page, gone}, false)
+	_, err := c.Publish(t.Context(), "verdict", []string{page, gone}, nil)
 	require.ErrorIs(t, err, os.ErrNotExist)
-	names, err := c.Publish(t.Context(), "verdict", []string{page, gone}, true)
+	names, err := c.Publish(t.Context(), "verdict", []string{page}, []string{gone})
 	require.NoError(t, err)
 	require.Equal(t, []string{"verdict.html"}, names)
 	out := filepath.Join(dir, "out")
@@ -50,18 +50,18 @@ func TestPublish(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, strings.Repeat("worth it ", 1<<18), string(text))
 
-	_, err = c.Publish(t.Context(), "none", []string{page}, false)
+	_, err = c.Publish(t.Context(), "none", []string{page}, nil)
 	require.ErrorContains(t, err, "there is no ConfigMap none in namespace loop\nnext: kubectl create configmap -n loop none")
 	_, err = c.Fetch(t.Context(), "none", out)
 	require.ErrorContains(t, err, "there is no ConfigMap none in namespace loop")
-	_, err = c.Publish(t.Context(), "verdict", []string{page, page}, false)
+	_, err = c.Publish(t.Context(), "verdict", []string{page, page}, nil)
 	require.ErrorContains(t, err, "there are two files of the name verdict.html")
 	noise := make([]byte, 1<<20)
 	for i, x := 0, uint32(1); i < len(noise); i++ {
 		x = x*1664525 + 1013904223
 		noise[i] = byte(x >> 24)
 	}
-	_, err = c.Publish(t.Context(), "verdict", []string{file("noise", string(noise))}, false)
+	_, err = c.Publish(t.Context(), "verdict", []string{file("noise", string(noise))}, nil)
 	require.ErrorContains(t, err, "bytes packed, and a ConfigMap holds 983040")
 }
 
@@ -89,7 +89,7 @@ metadata: {name: learned}
 spec: {featureVersion: 1, model: rule, knowledge: K0, features: [], weights: [], rule: {name: bestfit}, mode: live, canaryPercent: 7}
 `), 0o600))
 	c := clusterOf()
-	done, err := c.Apply(t.Context(), "candidate", file, false)
+	done, err := c.Apply(t.Context(), "candidate", file, false, false)
 	require.NoError(t, err)
 	require.Equal(t, "none → shadow", done.From+" → "+done.To)
 	get := func() *unstructured.Unstructured {
@@ -102,20 +102,32 @@ spec: {featureVersion: 1, model: rule, knowledge: K0, features: [], weights: [],
 	require.Equal(t, "shadow", revision.Mode(spec))
 	require.NotContains(t, spec, "canaryPercent")
 
-	spec["rule"] = map[string]any{"name": "worstfit"}
+	spec["rule"], spec["maxShareOfApp"] = map[string]any{"name": "worstfit"}, .3
 	_, err = c.Client.Resource(policies).Update(t.Context(), o, metav1.UpdateOptions{})
 	require.NoError(t, err)
-	_, err = c.Apply(t.Context(), "candidate", file, false)
+	_, err = c.Apply(t.Context(), "candidate", file, false, false)
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{"name": "bestfit"}, get().Object["spec"].(map[string]any)["rule"])
+	require.InDelta(t, .3, get().Object["spec"].(map[string]any)["maxShareOfApp"], 0, "what people set stays")
 
 	o = get()
 	o.Object["spec"].(map[string]any)["mode"] = "live"
 	_, err = c.Client.Resource(policies).Update(t.Context(), o, metav1.UpdateOptions{})
 	require.NoError(t, err)
-	_, err = c.Apply(t.Context(), "candidate", file, false)
-	require.ErrorContains(t, err, "candidate decides (live): it is not replaced\nnext: sigma policy demote candidate")
-	_, err = c.Apply(t.Context(), "candidate", file+"x", false)
+	_, err = c.Apply(t.Context(), "candidate", file, false, false)
+	require.ErrorContains(t, err, "candidate decides (live): it is not replaced\nnext: the same with --demote, or with another name")
+	done, err = c.Apply(t.Context(), "candidate", file, true, false)
+	require.NoError(t, err)
+	require.Equal(t, "live → shadow", done.From+" → "+done.To)
+	require.Equal(t, "shadow", revision.Mode(get().Object["spec"].(map[string]any)))
+
+	o = get()
+	o.Object["spec"].(map[string]any)["provenance"] = map[string]any{"pilot": "general"}
+	_, err = c.Client.Resource(policies).Update(t.Context(), o, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	_, err = c.Apply(t.Context(), "candidate", file, true, false)
+	require.ErrorContains(t, err, "candidate is of the PolicyPilot general")
+	_, err = c.Apply(t.Context(), "candidate", file+"x", false, false)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.False(t, apierrors.IsNotFound(err))
 }

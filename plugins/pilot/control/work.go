@@ -179,8 +179,10 @@ func (w *worker) study(l *record.Log, s *record.Segments, days []record.Day, now
 	}
 	known := days[int(whole.From.Sub(days[0].Start)/day):] // those that the window has
 	return func(ctx context.Context) error {
-		if err := s.Complete(ctx); err != nil {
+		if err := s.Complete(ctx); ctx.Err() != nil {
 			return err
+		} else if err != nil { // the other days serve
+			klog.FromContext(ctx).Error(err, "Cannot make the trace of a day")
 		}
 		var list []pilot.Day
 		bounds := map[time.Time]float64{} // of the days that the page lacks

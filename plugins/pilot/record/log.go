@@ -33,6 +33,7 @@ type Log struct {
 	path   string
 	reader *ledger.Reader
 	tail   *tail
+	held   *ledger.Event // not taken yet; nil = none
 	name   string        // of the file that is read, "" = none yet
 	start  *ledger.Start // the newest
 
@@ -78,7 +79,7 @@ func Follow(path string, to *Segments, compared time.Time) *Log {
 
 func (l *Log) forget() {
 	l.Close()
-	l.reader, l.name, l.start = nil, "", nil
+	l.reader, l.held, l.name, l.start = nil, nil, "", nil
 	l.last, l.seq = math.NaN(), 0
 	l.gaps, l.begins, l.waiting, l.decisions, l.state, l.why = map[int64]string{}, map[string]begin{}, map[string]asking{}, nil, nil, ""
 	l.cut = newCutter(l.cut.to)
@@ -249,17 +250,32 @@ func (l *Log) next() (more bool, err error) {
 	}
 	e, err := l.reader.Next()
 	if errors.Is(err, io.EOF) {
+		l.release(nil)
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	l.take(e)
+	l.release(e)
+	if !math.IsNaN(l.last) && e.Time > l.last+silence.Seconds() {
+		l.held = e
+		return true, nil
+	}
+	l.take(e, false)
 	return true, nil
 }
 
-func (l *Log) take(e *ledger.Event) {
-	at := l.timeOf(e)
+// release takes the event that is held: one long after the one before it. Where the next one, nil = there is none yet,
+// is of a time long before it, its clock was wrong.
+func (l *Log) release(next *ledger.Event) {
+	if e := l.held; e != nil {
+		l.held = nil
+		l.take(e, next != nil && next.Time < e.Time-silence.Seconds())
+	}
+}
+
+func (l *Log) take(e *ledger.Event, wrong bool) {
+	at := l.timeOf(e, wrong)
 	if e.Kind == ledger.KindStart {
 		l.start = e.Start
 		l.begin(e, at)
@@ -308,13 +324,15 @@ func (l *Log) take(e *ledger.Event) {
 	}
 }
 
-// timeOf is the time of an event as far as it can be true. A clock that was wrong is a gap of the days that it
-// spoils: one that runs ahead would end days that have not come, and what comes then would have no time of its own.
-func (l *Log) timeOf(e *ledger.Event) float64 {
+// timeOf is the time of an event as far as it can be true: that of the one before it where its clock was wrong. A wrong clock is a gap
+// of the days that it spoils: one that runs ahead would end days that have not come, and what comes then would have no time of its own.
+func (l *Log) timeOf(e *ledger.Event, wrong bool) float64 {
 	at := e.Time
-	if at > l.now+ahead.Seconds() {
-		at = l.now
-		l.gaps[dayOf(at)] = fmt.Sprintf("an event is of %s, and was read at %s", clock(e.Time), clock(at))
+	if wrong || at > l.now+ahead.Seconds() {
+		if at = l.last; math.IsNaN(at) {
+			at = l.now
+		}
+		l.gaps[dayOf(at)] = fmt.Sprintf("an event after %s says %s", clock(at), clock(e.Time))
 	}
 	if math.IsNaN(l.last) || at >= l.last {
 		return at

@@ -226,7 +226,18 @@ func TestWrongClocks(t *testing.T) {
 	lines(t, file, start(5, now.Add(day)))
 	require.NoError(t, l.Poll(now.Add(day)))
 	require.Len(t, l.Days(), 2)
-	require.Contains(t, l.Days()[1].Gap, "an event is of 2026-12-13T01:00:00Z, and was read at 2026-11-03T01:01:00Z")
+	require.Contains(t, l.Days()[1].Gap, "an event after 2026-11-03T01:00:00Z says 2026-12-13T01:00:00Z")
+
+	// The same from the beginning, when the wrong time has passed too.
+	days := l.Days()
+	for _, at := range []time.Time{now.Add(day), now.Add(2 * day), longAfter} {
+		require.NoError(t, os.RemoveAll(filepath.Join(filepath.Dir(file), "segments")))
+		fresh := follow(t, file, monday)
+		require.NoError(t, fresh.Poll(at))
+		require.Equal(t, days, fresh.Days())
+		require.Equal(t, now.Add(day), fresh.Last())
+		fresh.Close()
+	}
 
 	lines(t, file, start(6, now.Add(day-2*time.Hour)), start(7, now.Add(day-2*time.Hour+time.Minute)), start(8, now.Add(2*day)))
 	require.NoError(t, l.Poll(longAfter))

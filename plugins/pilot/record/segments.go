@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/internal/durable"
 )
 
@@ -258,8 +260,9 @@ func (s *Segments) keep(list []Segment) error {
 	return nil
 }
 
-// Complete makes the traces that segments lack. A day that gives none, as one without a pod, has a gap.
-func (s *Segments) Complete(ctx context.Context) error {
+// Complete makes the traces that segments lack. A day that gives none, as one without a pod, has a gap. One that cannot
+// be read now is made the next time, and holds up no other.
+func (s *Segments) Complete(ctx context.Context) (failed error) {
 	for _, g := range s.List() {
 		if g.Digest != "" {
 			continue
@@ -268,13 +271,29 @@ func (s *Segments) Complete(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if err := s.complete(&g); err != nil {
-			return fmt.Errorf("segment %s: %w", g.name(), err)
-		}
-		if err := s.replace(g); err != nil {
-			return err
+			failed = errors.Join(failed, fmt.Errorf("segment %s: %w", g.name(), err))
+		} else if err := s.replace(g); err != nil {
+			return errors.Join(failed, err)
 		}
 	}
-	return nil
+	return failed
+}
+
+// mostPlacements bounds what a trace says of where pods stood, in bytes: trace.yaml has 1 MiB at most.
+const mostPlacements = 900 << 10
+
+// lighten leaves out where pods stood if that is more than a trace may say: it serves all the same, but for the policy
+// current.
+func lighten(t *trace.Trace) {
+	all, _ := t.Source[compare.Placements].(map[string]any)
+	bytes := 0
+	for pod, machine := range all {
+		bytes += len(pod) + len(fmt.Sprint(machine)) + 10
+	}
+	if bytes > mostPlacements {
+		delete(t.Source, compare.Placements)
+		t.Source["placementsLeftOut"] = len(all)
+	}
 }
 
 func (s *Segments) complete(g *Segment) error {
@@ -297,6 +316,7 @@ func (s *Segments) complete(g *Segment) error {
 		g.Gap = err.Error()
 		return nil //nolint:nilerr // the segment says it
 	}
+	lighten(t)
 	if _, g.Digest, err = t.Digests(); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package record
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -310,15 +311,43 @@ func TestIndexIsLost(t *testing.T) {
 // A day that cannot be read now is no day with a gap.
 func TestSegmentsUnreadable(t *testing.T) {
 	dir := t.TempDir()
+	other := filepath.Join(dir, "other")
+	require.NoError(t, os.Mkdir(other, 0o700))
+	_, s, l := segmentsOf(t, other, 1)
+	good := s.events(&s.list[0])
+	l.Close()
 	s, err := OpenSegments(dir, Limits{})
 	require.NoError(t, err)
-	g := Segment{Start: monday}
+	g := Segment{Start: monday.Add(-day)}
 	require.NoError(t, os.Mkdir(s.events(&g), 0o700)) // reading a folder fails
 	require.NoError(t, s.add(g, ""))
+	text, err := os.ReadFile(good)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(s.events(&Segment{Start: monday}), text, 0o600))
+	require.NoError(t, s.add(Segment{Start: monday}, ""))
 	var failed *fs.PathError
 	require.ErrorAs(t, s.Complete(t.Context()), &failed)
 	require.Empty(t, s.List()[0].Gap)
+	require.Contains(t, s.List()[1].Digest, "sha256:", "the other day is made all the same")
 	require.NoError(t, os.Remove(s.events(&g)))
 	require.NoError(t, s.Complete(t.Context()))
 	require.Equal(t, "its file is gone", s.List()[0].Gap)
+}
+
+// A day of many pods with long names is a trace that does not say where they stood.
+func TestSegmentsOfManyPods(t *testing.T) {
+	tr := &trace.Trace{Source: map[string]any{}}
+	placements := map[string]any{}
+	for i := range 12_000 {
+		placements[fmt.Sprintf("shop/checkout-7bfdcd89cf-%05d", i)] = fmt.Sprintf("ip-10-0-%d-%d.eu-central-1.compute.internal", i/200%200, i%200)
+	}
+	tr.Source["placements"] = placements
+	lighten(tr)
+	require.NotContains(t, tr.Source, "placements")
+	require.Equal(t, 12_000, tr.Source["placementsLeftOut"])
+
+	few := map[string]any{"shop/web-1": "node-1"}
+	tr.Source["placements"] = few
+	lighten(tr)
+	require.Equal(t, few, tr.Source["placements"])
 }
