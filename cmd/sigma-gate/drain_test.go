@@ -101,3 +101,65 @@ func TestDrain(t *testing.T) {
 	require.NoError(t, conn.Close())
 	require.NoError(t, <-ended)
 }
+
+// The server ends after its gate: its hook waits until no request is inside, in which time new
+// ones are let in and their callers told to go elsewhere. SIGTERM then finds the gate empty, and it
+// does not wait for Services again.
+func TestServerEndsAfterItsGate(t *testing.T) {
+	begun, end := make(chan struct{}, 2), make(chan struct{})
+	pod := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/wait" {
+			begun <- struct{}{}
+			<-end
+		}
+	}))
+	defer pod.Close()
+	listen, metrics := freeAddress(t), freeAddress(t)
+	cmd := command(&options{})
+	cmd.SetArgs([]string{"--target", pod.URL, "--listen", listen, "--admin", "", "--metrics", metrics, "--limit", "1", "--linger", "1s", "--drain", "2s"})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.ExecuteContext(ctx) }()
+	require.Eventually(t, func() bool { code, _ := get("http://" + metrics + "/readyz"); return code == 200 }, 10*time.Second, 10*time.Millisecond)
+	closes := func() bool {
+		answer, err := http.Get("http://" + listen + "/")
+		require.NoError(t, err)
+		_ = answer.Body.Close()
+		require.Equal(t, 200, answer.StatusCode)
+		return answer.Close
+	}
+	require.False(t, closes())
+
+	hook := func() chan time.Duration {
+		took := make(chan time.Duration, 1)
+		go func() {
+			began := time.Now()
+			code, _ := get("http://" + metrics + "/drain")
+			assert.Equal(t, 200, code)
+			took <- time.Since(began)
+		}()
+		return took
+	}
+	assert.InDelta(t, 1, (<-hook()).Seconds(), .5, "no request is inside after linger")
+	require.True(t, closes())
+
+	answers := make(chan int, 2)
+	for range 2 { // one is inside and one waits
+		go func() { code, _ := get("http://" + listen + "/wait"); answers <- code }()
+	}
+	<-begun
+	assert.InDelta(t, 3, (<-hook()).Seconds(), .7, "no longer than linger and drain")
+	took := hook()
+	time.Sleep(1200 * time.Millisecond)
+	close(end)
+	assert.InDelta(t, 1.4, (<-took).Seconds(), .6, "as soon as none is inside or waits")
+	assert.Equal(t, []int{200, 200}, []int{<-answers, <-answers})
+	code, _ := get("http://" + metrics + "/readyz")
+	assert.Equal(t, 200, code, "whoever calls the hook takes no pod out of a Service")
+
+	stop()
+	began := time.Now()
+	require.NoError(t, <-ended)
+	assert.Less(t, time.Since(began), 800*time.Millisecond, "no linger again")
+}

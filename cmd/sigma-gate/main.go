@@ -31,6 +31,8 @@ type options struct {
 	limitFile, cgroup              string
 	linger, drain                  time.Duration
 	gate                           gate.Options
+
+	ending atomic.Int64 // until when, in Unix nanoseconds, the pod is taken to end
 }
 
 // version is set by the linker: -ldflags '-X main.version=…'.
@@ -64,7 +66,11 @@ TLS, and lets at most --limit of them in at once. The others wait, and beyond --
 
 The limit changes while it runs: by the admin port, curl -X PUT -d 8 127.0.0.1:9901/limit,
 or by --limit-file, where the downward API writes an annotation. What is no limit is
-logged, and the last good one stays.`,
+logged, and the last good one stays.
+
+GET /drain of the metrics port answers when no request has been inside since --linger is
+over, or --drain is. It is for a preStop hook of the server, which then ends after that; until
+then callers are told to close their connections.`,
 		Version:       cmp.Or(version, "unknown"),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -139,6 +145,8 @@ func run(ctx context.Context, o *options) error {
 		}
 	})
 
+	seen.HandleFunc("GET /drain", func(_ http.ResponseWriter, r *http.Request) { o.emptied(r.Context(), g) })
+
 	group, inner := errgroup.WithContext(ctx)
 	if o.limitFile != "" {
 		file := g.Follower(o.limitFile, func(err error) { glog.Warning(err) })
@@ -157,10 +165,10 @@ func run(ctx context.Context, o *options) error {
 	}{
 		{"listen", o.listen, func(l net.Listener) error {
 			defer endAside()
-			return o.serve(inner, l, g, g.Handler(proxy))
+			return o.serve(inner, l, g, o.closing(g.Handler(proxy)))
 		}},
-		{"admin", o.admin, func(l net.Listener) error { return serve(aside, l, g.Admin(), 0, time.Second) }},
-		{"metrics", o.metrics, func(l net.Listener) error { return serve(aside, l, seen, 0, time.Second) }},
+		{"admin", o.admin, func(l net.Listener) error { return serve(aside, l, g.Admin(), never, time.Second) }},
+		{"metrics", o.metrics, func(l net.Listener) error { return serve(aside, l, seen, never, time.Second) }},
 	} {
 		if s.address == "" {
 			continue
@@ -185,10 +193,57 @@ func run(ctx context.Context, o *options) error {
 	return err
 }
 
+// emptied waits until no request is inside, once no Service sends any more. Whoever calls it
+// changes no more than that connections are closed for a while.
+func (o *options) emptied(ctx context.Context, g *gate.Gate) {
+	glog.Info("the server is about to end")
+	begun := time.Now()
+	o.ending.Store(begun.Add(2 * (o.linger + o.drain)).UnixNano())
+	ticks := time.NewTicker(looked)
+	defer ticks.Stop()
+	for {
+		inside, waiting, _ := g.Now()
+		took := time.Since(begun)
+		if took >= o.linger && inside+waiting == 0 || took >= o.linger+o.drain {
+			glog.Infof("%d requests inside and %d waiting after %v", inside, waiting, took.Round(time.Millisecond))
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+		}
+	}
+}
+
+// ends reports whether the pod is about to end.
+func (o *options) ends() bool { return time.Now().UnixNano() < o.ending.Load() }
+
+// closing tells callers of a pod that ends to make another connection for their next request,
+// which then goes to another pod.
+func (o *options) closing(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if o.ends() && r.Header.Get("Upgrade") == "" {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// lingers returns how long requests are taken after SIGTERM: not again where /drain has waited.
+func (o *options) lingers() time.Duration {
+	if o.ends() {
+		return 0
+	}
+	return o.linger
+}
+
+func never() time.Duration { return 0 }
+
 // serve is that of the requests. What is inside when no server knows of it any more, as are
 // connections that were upgraded, has the rest of the time to end.
 func (o *options) serve(ctx context.Context, listener net.Listener, g *gate.Gate, handler http.Handler) error {
-	err := serve(ctx, listener, handler, o.linger, o.drain)
+	err := serve(ctx, listener, handler, o.lingers, o.drain)
 	if err != nil {
 		return err
 	}
@@ -207,7 +262,7 @@ func (o *options) serve(ctx context.Context, listener net.Listener, g *gate.Gate
 
 // serve answers until ctx ends, and for a while longer; the requests under way then have
 // drain to end.
-func serve(ctx context.Context, listener net.Listener, handler http.Handler, linger, drain time.Duration) error {
+func serve(ctx context.Context, listener net.Listener, handler http.Handler, linger func() time.Duration, drain time.Duration) error {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
@@ -223,7 +278,7 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler, lin
 	select {
 	case err := <-failed:
 		return err
-	case <-time.After(linger):
+	case <-time.After(linger()):
 	}
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()

@@ -90,7 +90,11 @@ func TestChartValues(t *testing.T) {
 		},
 		"prices: \"price_per_hour\\n0.5\\n\"": {"with": {`prices: /etc/sigma/prices.csv\n`, `"prices.csv":"price_per_hour\n0.5\n"`}},
 		"mpa: {enabled: true, prometheus: [{name: a, url: \"http://b:1\"}]}": {
-			"with": {"MutatingWebhookConfiguration", `- name: a\n  url: http://b:1\n`, `"emptyDir":{"sizeLimit":"2Gi"}`},
+			"with":    {"MutatingWebhookConfiguration", `- name: a\n  url: http://b:1\n`, `"emptyDir":{"sizeLimit":"2Gi"}`},
+			"without": {"gate-image", "sigma-mpa-limits"},
+		},
+		"mpa: {enabled: true, limits: {enabled: true}, gate: {image: \"registry.example.com/sigma-gate:v1\"}}": {
+			"with": {`"--gate-image=registry.example.com/sigma-gate:v1"`, "ValidatingAdmissionPolicy sigma-mpa-limits", `^system:serviceaccount:`},
 		},
 	} {
 		got, err := render(dir, values)
@@ -116,6 +120,7 @@ func TestChartBadValues(t *testing.T) {
 		"scheduler: {replicas: 0}":              "/scheduler/replicas",
 		"networkPolicy: {enable: true}":         "enable",
 		"mpa: {prometheus: []}":                 "/mpa/prometheus",
+		"mpa: {gate: {image: \"a b\"}}":         "/mpa/gate/image",
 		"decisionLog: {volume: {a: {}, b: {}}}": "/decisionLog/volume",
 		"policy: {canaryPercent: 101}":          "/policy/canaryPercent",
 		"image: {tag: 12}":                      "/image/tag",
@@ -199,6 +204,9 @@ func walk(v any) any {
 		for k := range v {
 			if k == "namespace" && v[k] == "sigma-mpa" {
 				v[k] = "sigma-system"
+			}
+			if text, ok := v[k].(string); ok && k == "expression" { // of an account
+				v[k] = strings.ReplaceAll(text, "serviceaccount:sigma-mpa:", "serviceaccount:sigma-system:")
 			}
 			v[k] = walk(v[k])
 			if m, ok := v[k].(map[string]any); ok && k == "annotations" && len(m) == 0 {

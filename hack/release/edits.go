@@ -125,7 +125,14 @@ storageClassName: {{ . }}
 	{"Deployment", mpa, append(pod[:3:3], "volumes", "[name=journal]"), value, "", `- {{ toJson (merge (dict "name" "journal") (.Values.mpa.journal.volume | default (dict "emptyDir" (dict "sizeLimit" "2Gi")))) }}`},
 	{"Deployment", mpa, append(agent[:5:5], "args"), item, "", `{{- if .Values.mpa.retraining.enabled }}
 - --retraining-template=sigma-mpa-retraining
+{{- end }}
+{{- with .Values.mpa.gate.image }}
+- --gate-image={{ . }}
 {{- end }}`},
+	{
+		"ValidatingAdmissionPolicy", mpa + "-limits", []string{"spec", "matchConditions", "[name=autoscaler]", "expression"}, within, "serviceaccount:sigma-mpa:",
+		"serviceaccount:{{ .Release.Namespace }}:",
+	},
 	{"CronJob", mpa + "-retraining", append(trainer[:7:7], "image"), value, "", `{{ include "sigma.image" (list . "sigma") }}`},
 	{"CronJob", mpa + "-retraining", append(trainer[:7:7], "resources"), value, "", `{{- toYaml .Values.mpa.retraining.resources | nindent 16 }}`},
 	{"CronJob", mpa + "-retraining", append(job[:5:5], "volumes", "[name=journal]"), value, "", `- {{ toJson (merge (dict "name" "journal") (required "mpa.retraining needs mpa.journal.volume, which its Jobs can read" .Values.mpa.journal.volume)) }}`},

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -44,6 +45,15 @@ func accountKubeconfig(t *testing.T, c *e2e.Cluster, namespace, account string) 
 	file := filepath.Join(t.TempDir(), account)
 	require.NoError(t, clientcmd.WriteToFile(*config, file))
 	return file
+}
+
+// kubectlAs runs kubectl with the rights of an account and returns what it says, an error too.
+func kubectlAs(t *testing.T, kubeconfig, input string, args ...string) (string, error) {
+	t.Helper()
+	command := exec.Command(e2e.Program(t, "kubectl"), append([]string{"--kubeconfig=" + kubeconfig}, args...)...)
+	command.Stdin = strings.NewReader(input)
+	out, err := command.CombinedOutput()
+	return string(out), err
 }
 
 // A service stands in for the manifests' Service: it forwards each connection of the API

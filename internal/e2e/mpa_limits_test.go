@@ -200,7 +200,9 @@ func TestMPALimits(t *testing.T) {
 	c := ownCluster(t)
 	c.InstallMetricsAPI(t)
 	s := installMPA(t, c, "mpa")
-	c.Kubectl(t, "", "apply", "-f", filepath.Join(repository, "manifests", "mpa", "limits", "rbac.yaml"))
+	for _, file := range []string{"rbac.yaml", "admission.yaml"} {
+		c.Kubectl(t, "", "apply", "-f", filepath.Join(repository, "manifests", "mpa", "limits", file))
+	}
 	const ns = "default"
 	d := e2e.Deployment(ns, "web", 2, "1", "1Gi")
 	d.Spec.Template.Annotations = map[string]string{v1alpha1.AnnotationLimit: "20"}
@@ -304,4 +306,35 @@ func TestMPALimits(t *testing.T) {
 	require.Contains(t, c.Kubectl(t, "", "get", "events", "-n", ns, "-o", `jsonpath={range .items[*]}{.reason} {.message}{"\n"}{end}`), "LimitEnded pod "+pod)
 	t.Logf("%d requests lost", lost.Load())
 	requireAllowed(t, leaders...)
+	requireLimitOnly(t, c, ns, pod)
+}
+
+// requireLimitOnly: the updater's right to patch pods is good for the limit and nothing else, of
+// the account of either form.
+func requireLimitOnly(t *testing.T, c *e2e.Cluster, ns, pod string) {
+	t.Helper()
+	for _, name := range []string{"sigma-mpa", "sigma-mpa-updater"} {
+		account := accountKubeconfig(t, c, mpaSystem, name)
+		patch := func(text string) (string, error) {
+			return kubectlAs(t, account, "", "patch", "pod", pod, "-n", ns, "--type=merge", "-p", text)
+		}
+		for _, change := range []string{
+			`{"spec":{"containers":[{"name":"main","image":"another"}]}}`,
+			`{"spec":{"tolerations":[{"key":"a","operator":"Exists"}]}}`,
+			`{"metadata":{"labels":{"app":"another"}}}`,
+			`{"metadata":{"labels":{"more":"x"}}}`,
+			`{"metadata":{"finalizers":["example.com/x"]}}`,
+			`{"metadata":{"ownerReferences":null}}`,
+			`{"metadata":{"annotations":{"example.com/x":"1"}}}`,
+			`{"metadata":{"annotations":{"sigma-scheduler.io/concurrency":"7","example.com/x":"1"}}}`,
+			`{"metadata":{"annotations":{"sigma-scheduler.io/concurrency":null}}}`,
+		} {
+			out, err := patch(change)
+			require.Error(t, err, "%s: %s", change, out)
+			require.Contains(t, out, "sigma-mpa sets the annotation sigma-scheduler.io/concurrency of a pod, and changes nothing else", change)
+		}
+		out, err := patch(`{"metadata":{"annotations":{"sigma-scheduler.io/concurrency":"34"}}}`)
+		require.NoError(t, err, out)
+	}
+	c.Kubectl(t, "", "label", "pod", pod, "-n", ns, "more=x") // others may
 }

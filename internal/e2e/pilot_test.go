@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -94,13 +93,6 @@ func TestPilot(t *testing.T) {
 	page := openPage(t, c, "first-month.md")
 	page.run(t, "Day 0: install, and begin to record", 1)
 	account := accountKubeconfig(t, c, sigmaSystem, "sigma-pilot")
-	kubectl := func(kubeconfig, input string, args ...string) (string, error) {
-		command := exec.Command(e2e.Program(t, "kubectl"), append([]string{"--kubeconfig=" + kubeconfig}, args...)...)
-		command.Stdin = strings.NewReader(input)
-		out, err := command.CombinedOutput()
-		return string(out), err
-	}
-
 	dir, state := t.TempDir(), t.TempDir()
 	now := time.Now().UTC()
 	var past bytes.Buffer
@@ -163,7 +155,7 @@ func TestPilot(t *testing.T) {
 	// What the account may not do: by its rights, and of what it may patch and create.
 	for _, right := range []string{"delete placementpolicies/general", "patch placementpolicies/old", "patch policypilots/general", "list secrets", "create jobs.batch"} {
 		verb, resource, _ := strings.Cut(right, " ")
-		out, err := kubectl(filepath.Join(c.Dir, "kubeconfig"), "", "auth", "can-i", verb, resource, "--as=system:serviceaccount:sigma-system:sigma-pilot")
+		out, err := kubectlAs(t, filepath.Join(c.Dir, "kubeconfig"), "", "auth", "can-i", verb, resource, "--as=system:serviceaccount:sigma-system:sigma-pilot")
 		require.Error(t, err, right)
 		require.Contains(t, out, "no", right)
 	}
@@ -175,7 +167,7 @@ func TestPilot(t *testing.T) {
 		{"sigma-pilot leaves repair, soft and maxShareOfApp", "", []string{"patch", "placementpolicy", "general", "--type=merge", "-p", `{"spec":{"maxShareOfApp":0.3,"provenance":{"pilot":"general"}}}`}},
 		{"sigma-pilot makes no PlacementPolicy that is live", liveRule, []string{"create", "-f", "-"}},
 	} {
-		out, err := kubectl(account, refused.input, refused.args...)
+		out, err := kubectlAs(t, account, refused.input, refused.args...)
 		require.Error(t, err, out)
 		require.Contains(t, out, refused.why)
 	}

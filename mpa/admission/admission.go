@@ -16,9 +16,13 @@
 //     carried out, if there is one;
 //   - the pod would have another QoS class, or would no longer pass the namespace's
 //     limits and quotas.
+//
+// Where the object says spec.concurrency.pod Sidecar, the pod also gets a gate, by package
+// sidecar. A pod that gets none has an annotation that says why, and starts as it is.
 package admission
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -29,7 +33,9 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
@@ -82,6 +88,8 @@ type Options struct {
 	Secret, Configuration string
 	// Life of a certificate.
 	Life time.Duration
+	// Gate is the image of sigma-gate for pods of objects that ask for a sidecar; empty = none.
+	Gate string
 }
 
 // AddFlags adds flags for all options but the namespace.
@@ -90,6 +98,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Secret, "webhook-secret", "sigma-mpa-webhook", "Secret that holds the webhook's certificate")
 	flags.StringVar(&o.Configuration, "webhook-configuration", "sigma-mpa", "MutatingWebhookConfiguration that gets the certificate's authority")
 	flags.DurationVar(&o.Life, "certificate-lifetime", 90*24*time.Hour, "how long a certificate is valid; it is replaced when a third of that time is left")
+	flags.StringVar(&o.Gate, "gate-image", "", "image of sigma-gate for new pods of objects with spec.concurrency.pod Sidecar; empty: they get no gate, and an annotation says so")
 }
 
 // Validate returns what is wrong, by flag.
@@ -105,6 +114,8 @@ func (o *Options) Validate() error {
 		return errors.New("--webhook-configuration is empty")
 	case o.Life < 15*time.Second:
 		return fmt.Errorf("--certificate-lifetime %v: want 15s or more", o.Life)
+	case strings.ContainsFunc(o.Gate, unicode.IsSpace):
+		return fmt.Errorf("--gate-image %q: want the name of an image", o.Gate)
 	}
 	return nil
 }
@@ -144,7 +155,7 @@ func Setup(m manager.Manager, o Options) (ready func() error, err error) {
 	if err := m.Add(certificates); err != nil {
 		return nil, err
 	}
-	hook := &webhook.Admission{Handler: &handler{objects: m.GetCache(), revisions: r, limit: limit, namespace: o.Namespace}}
+	hook := &webhook.Admission{Handler: &handler{objects: m.GetCache(), revisions: r, limit: limit, namespace: o.Namespace, image: o.Gate}}
 	return certificates.ready, m.Add(server(o.Bind, hook, certificates.tls()))
 }
 
@@ -180,18 +191,22 @@ var (
 	pods = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sigma_mpa_admission_pods_total", Help: "Pods that the webhook saw, by result.",
 	}, []string{"result"})
+	gates = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sigma_mpa_admission_gates_total", Help: "Pods of objects with spec.concurrency.pod Sidecar, by result: injected, or why not.",
+	}, []string{"result"})
 	seconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "sigma_mpa_admission_seconds", Help: "Time to size a pod.",
 		Buckets: []float64{.0001, .0003, .001, .003, .01, .03, .1, .3, 1},
 	})
 )
 
-func init() { metrics.Registry.MustRegister(pods, seconds) }
+func init() { metrics.Registry.MustRegister(pods, gates, seconds) }
 
 type handler struct {
 	objects, revisions client.Reader
 	limit              time.Duration
 	namespace          string // the autoscaler's own
+	image              string // of the gate; empty = none
 }
 
 // Handle implements [ctrladmission.Handler].
@@ -209,34 +224,50 @@ func (h *handler) Handle(ctx context.Context, request ctrladmission.Request) (an
 func (h *handler) answer(ctx context.Context, request ctrladmission.Request) (result string, answer ctrladmission.Response) {
 	unchanged := func(err error) ctrladmission.Response {
 		log.FromContext(ctx).Error(err, "a pod keeps its size")
-		return ctrladmission.Allowed("").WithWarnings("sigma-mpa: the pod starts with the size of its template: " + err.Error())
+		return ctrladmission.Allowed("").WithWarnings(keeps + err.Error())
 	}
 	defer func() {
 		if p := recover(); p != nil {
 			result, answer = resultFailed, unchanged(fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
 		}
 	}()
+	raw := request.Object.Raw
 	var pod v1.Pod
-	if err := json.Unmarshal(request.Object.Raw, &pod); err != nil {
+	if err := json.Unmarshal(raw, &pod); err != nil {
 		return resultFailed, unchanged(err)
 	}
-	result, err := h.size(ctx, &pod, request.Namespace)
+	var warnings []string
+	o, result, err := h.object(ctx, &pod, request.Namespace)
+	if o != nil {
+		result, err = h.size(ctx, &pod, request.Namespace, o)
+	}
+	if err == nil && result == resultSized {
+		raw, err = merge(raw, &pod)
+	}
 	if err != nil {
-		return result, unchanged(err)
+		warnings = append(warnings, unchanged(err).Warnings...)
+		raw = request.Object.Raw
 	}
-	if result != resultSized {
-		return result, ctrladmission.Allowed("")
+	if o != nil {
+		gated, err := h.gate(ctx, raw, request.Namespace, o)
+		if err != nil {
+			log.FromContext(ctx).Error(err, "a pod gets no gate")
+			warnings = append(warnings, "sigma-mpa: the pod starts without a gate: "+err.Error())
+		}
+		raw = gated
 	}
-	raw, err := merge(request.Object.Raw, &pod)
-	if err != nil {
-		return resultFailed, unchanged(err)
+	answer = ctrladmission.Allowed("")
+	if !bytes.Equal(raw, request.Object.Raw) {
+		if answer = ctrladmission.PatchResponseFromRaw(request.Object.Raw, raw); !answer.Allowed {
+			return resultFailed, unchanged(errors.New(answer.Result.Message))
+		}
 	}
-	answer = ctrladmission.PatchResponseFromRaw(request.Object.Raw, raw)
-	if !answer.Allowed {
-		return resultFailed, unchanged(errors.New(answer.Result.Message))
-	}
+	answer.Warnings = warnings
 	return result, answer
 }
+
+// keeps begins the warning of a pod that could not be sized.
+const keeps = "sigma-mpa: the pod starts with the size of its template: "
 
 // merge writes what was changed in a pod to its JSON, and keeps the fields that this
 // program's version of the type does not know.
@@ -282,20 +313,21 @@ func merge(raw []byte, pod *v1.Pod) ([]byte, error) {
 	return json.Marshal(object)
 }
 
-// size gives a pod the size recommended for its workload.
-func (h *handler) size(ctx context.Context, pod *v1.Pod, namespace string) (string, error) {
+// object returns the one that sizes a pod's workload, or why there is none.
+func (h *handler) object(ctx context.Context, pod *v1.Pod, namespace string) (*v1alpha1.MultidimPodAutoscaler, string, error) {
 	workload, ok := owner.Of(pod, nil)
 	if !ok || target.Ignores(namespace, h.namespace) {
-		return resultNone, nil
+		return nil, resultNone, nil
 	}
 	var found v1alpha1.MultidimPodAutoscalerList
 	if err := h.objects.List(ctx, &found, client.InNamespace(namespace), client.MatchingFields{targetIndex: workload.String()}, client.UnsafeDisableDeepCopy); err != nil {
-		return resultFailed, err
+		return nil, resultFailed, err
 	}
-	o, result, err := theOne(found.Items)
-	if o == nil {
-		return result, err
-	}
+	return theOne(found.Items)
+}
+
+// size gives a pod the size recommended for its workload.
+func (h *handler) size(ctx context.Context, pod *v1.Pod, namespace string, o *v1alpha1.MultidimPodAutoscaler) (string, error) {
 	if o.Status.Recommendation == nil {
 		return resultWaiting, nil
 	}
@@ -311,15 +343,11 @@ func (h *handler) size(ctx context.Context, pod *v1.Pod, namespace string) (stri
 	if !at.IsZero() && want.Time.Time.Before(at.Add(time.Second)) {
 		return resultNewer, nil
 	}
-	var ranges v1.LimitRangeList
-	if err := h.objects.List(ctx, &ranges, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+	ranges, quotas, err := h.bounds(ctx, namespace)
+	if err != nil {
 		return resultFailed, err
 	}
-	var quotas v1.ResourceQuotaList
-	if err := h.objects.List(ctx, &quotas, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return resultFailed, err
-	}
-	changes, err := size(pod, want.Containers, actuate.Constraints(o), ranges.Items, quotas.Items)
+	changes, err := size(pod, want.Containers, actuate.Constraints(o), ranges, quotas)
 	switch {
 	case err != nil:
 		return resultKept, fmt.Errorf("recommendation %s/%d: %w", o.Name, want.ID, err)
@@ -329,6 +357,17 @@ func (h *handler) size(ctx context.Context, pod *v1.Pod, namespace string) (stri
 	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, AnnotationRecommendation, fmt.Sprintf("%s/%d", o.Name, want.ID))
 	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, AnnotationSized, changes)
 	return resultSized, nil
+}
+
+// bounds are the limits and quotas of a namespace.
+func (h *handler) bounds(ctx context.Context, namespace string) ([]v1.LimitRange, []v1.ResourceQuota, error) {
+	var ranges v1.LimitRangeList
+	if err := h.objects.List(ctx, &ranges, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, nil, err
+	}
+	var quotas v1.ResourceQuotaList
+	err := h.objects.List(ctx, &quotas, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
+	return ranges.Items, quotas.Items, err
 }
 
 // theOne returns the single object of a workload that acts, or why there is none.

@@ -66,7 +66,13 @@ const podText = `{"kind":"Pod","apiVersion":"v1","metadata":{"generateName":"web
 
 func ask(t *testing.T, r client.Reader, text string) (ctrladmission.Response, v1.Pod) {
 	t.Helper()
-	h := &handler{objects: r, revisions: r, limit: 200 * time.Millisecond}
+	return askFor(t, "", r, text)
+}
+
+// askFor asks a webhook that has an image of the gate.
+func askFor(t *testing.T, image string, r client.Reader, text string) (ctrladmission.Response, v1.Pod) {
+	t.Helper()
+	h := &handler{objects: r, revisions: r, limit: 200 * time.Millisecond, image: image}
 	request := ctrladmission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "shop"}}
 	request.Object.Raw = []byte(text)
 	answer := h.Handle(t.Context(), request)
@@ -109,8 +115,12 @@ func TestIgnoredNamespaces(t *testing.T) {
 		h := &handler{objects: r, revisions: r, limit: time.Second, namespace: "ours"}
 		var pod v1.Pod
 		require.NoError(t, json.Unmarshal([]byte(podText), &pod))
-		result, err := h.size(t.Context(), &pod, namespace)
+		found, result, err := h.object(t.Context(), &pod, namespace)
 		require.NoError(t, err)
+		if found != nil {
+			result, err = h.size(t.Context(), &pod, namespace, found)
+			require.NoError(t, err)
+		}
 		require.Equal(t, want, result, namespace)
 	}
 }
@@ -388,6 +398,7 @@ func TestOptions(t *testing.T) {
 		{"--webhook-secret=", "--webhook-secret is empty"},
 		{"--webhook-configuration=", "--webhook-configuration is empty"},
 		{"--certificate-lifetime=14s", "--certificate-lifetime 14s: want 15s or more"},
+		{"--gate-image=a\tb", `--gate-image "a\tb": want the name of an image`},
 	}
 	for _, tt := range tests {
 		var o Options

@@ -79,10 +79,14 @@ func (r *reconciler) decide(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 	}
 	next := r.statusOf(o, s, ob, &d, problems)
 	next.Concurrency = s.concurrency(o, ob)
-	if err := r.write(ctx, o, s, next, now); err != nil {
+	if err = r.setGate(ctx, o, w, next); err == nil {
+		err = r.write(ctx, o, s, next, now)
+	}
+	if err != nil {
 		s.undo(ctx, &d, memory)
 		return err
 	}
+	r.announceGate(o, next)
 	r.announceRetraining(o, next)
 	r.report(o, s, ob, &d, problems)
 	r.announce(o, before, s.progress())

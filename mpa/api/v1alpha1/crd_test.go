@@ -116,6 +116,9 @@ var bad = []struct{ name, old, replaced, want string }{
 	{"a limit of nothing", "min: 2, max: 100", "min: 0, max: 100", "spec.concurrency.min: Invalid value: 0"},
 	{"limits the wrong way round", "min: 2, max: 100", "min: 5, max: 4", "spec.concurrency.max: Invalid value: max is below min"},
 	{"a first limit outside", "initial: 5", "initial: 500", "spec.concurrency.initial: Invalid value: want min to max"},
+	{"another place of the gate", "initial: 5}", "initial: 5, pod: Mesh}", "spec.concurrency.pod: Unsupported value: \"Mesh\": supported values: \"Annotation\", \"Sidecar\""},
+	{"a gate before no port", "initial: 5}", "initial: 5, pod: Sidecar}", "spec.concurrency.port: Invalid value: pod Sidecar needs the name of the port that requests come to"},
+	{"a gate before a long port", "initial: 5}", "initial: 5, pod: Sidecar, port: a-name-of-17-runs}", "spec.concurrency.port: Too long: may not be more than 15"},
 	{"gates that nobody measures", "    prometheus:\n      server: main\n      queries: {rate: a, latency: b, throughput: c, cpu: d, memory: e}\n", "", "spec.concurrency: Invalid value: gates are measured by Prometheus: metrics.prometheus is missing"},
 	{"capacity without gates", "algorithm: autopilot}\n  fallback: {algorithm: hpa, after: 1h}\n  concurrency: {mode: Observe, learner: law, min: 2, max: 100, initial: 5}\n", "algorithm: capacity}\n", "spec.recommender: Invalid value: this algorithm needs what gates measure: concurrency is missing"},
 	{

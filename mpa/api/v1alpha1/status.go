@@ -25,6 +25,8 @@ const (
 	// ConditionWebhook: the API server reaches the webhook that gives new pods their size. Of
 	// modes other than Off.
 	ConditionWebhook = "WebhookReached"
+	// ConditionGate: the pods have the gate that spec.concurrency.pod Sidecar asks for.
+	ConditionGate = "GateInjected"
 
 	// ConditionAble: the last recommendation could be carried out; if the API server refused,
 	// the message is the server's.

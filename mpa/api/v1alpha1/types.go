@@ -377,6 +377,7 @@ type Fallback struct {
 //
 // +kubebuilder:validation:XValidation:fieldPath=".max",rule="self.min <= self.max",message="max is below min"
 // +kubebuilder:validation:XValidation:fieldPath=".initial",rule="self.min <= self.initial && self.initial <= self.max",message="want min to max"
+// +kubebuilder:validation:XValidation:fieldPath=".port",rule="self.pod != 'Sidecar' || has(self.port)",message="pod Sidecar needs the name of the port that requests come to"
 type Concurrency struct {
 	// Mode Observe: measures and says what a pod takes. Recommend: also says how many replicas
 	// that would be, and changes nothing. Apply: changes the limit of the pods.
@@ -414,7 +415,28 @@ type Concurrency struct {
 	// +kubebuilder:validation:ExclusiveMinimum=true
 	// +kubebuilder:validation:Maximum=0.95
 	MemoryShare float64 `json:"memoryShare,omitempty"`
+	// Pod Annotation: the gate is in the workload's template, or in the program. Sidecar: the
+	// webhook adds a gate to new pods, before Port.
+	// +optional
+	// +default="Annotation"
+	// +kubebuilder:validation:Enum=Annotation;Sidecar
+	Pod ConcurrencyPod `json:"pod,omitempty"`
+	// Port is the name of the container's port that requests come to. In a pod with pod Sidecar
+	// the gate has it.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=15
+	Port string `json:"port,omitempty"`
 }
+
+// ConcurrencyPod is where a pod's gate comes from.
+type ConcurrencyPod string
+
+// Where a gate comes from.
+const (
+	PodAnnotation ConcurrencyPod = "Annotation"
+	PodSidecar    ConcurrencyPod = "Sidecar"
+)
 
 // ConcurrencyMode is what is done with what is learned of a pod.
 type ConcurrencyMode string
@@ -428,6 +450,12 @@ const (
 
 // AnnotationLimit of a pod is how many requests its gate lets in at once.
 const AnnotationLimit = "sigma-scheduler.io/concurrency"
+
+// AnnotationGate of a pod says which gate the webhook has added, or, after [GateRefused], why none.
+const (
+	AnnotationGate = GroupName + "/gate"
+	GateRefused    = "refused: "
+)
 
 // MultidimPodAutoscalerList is a list of autoscalers.
 //

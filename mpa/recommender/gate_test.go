@@ -1,0 +1,92 @@
+package recommender
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/sidecar"
+)
+
+// The object says whether its pods have the gate, and why not: before a pod is made by the
+// template, and then by the newest pod. Each new reason is an event.
+func TestGateCondition(t *testing.T) {
+	w, _ := gatedWorld(t, func(o *v1alpha1.MultidimPodAutoscaler) {
+		o.Spec.Concurrency.Pod, o.Spec.Concurrency.Port = v1alpha1.PodSidecar, "http"
+		o.Spec.Recommender.Algorithm = "static"
+	})
+	template := func(change func(*corev1.PodSpec)) func() {
+		return func() {
+			d := &appsv1.Deployment{}
+			require.NoError(t, w.Get(t.Context(), key, d))
+			change(&d.Spec.Template.Spec)
+			require.NoError(t, w.Update(t.Context(), d))
+		}
+	}
+	spec := func(change func(*v1alpha1.MultidimPodAutoscaler)) func() {
+		return func() {
+			o := w.read()
+			change(o)
+			o.Generation++
+			require.NoError(t, w.Update(t.Context(), o))
+		}
+	}
+	made := func(i int, annotation string, gate bool) func() {
+		return func() {
+			p := pod(i)
+			require.NoError(t, client.IgnoreNotFound(w.Delete(t.Context(), p.DeepCopy())))
+			p.CreationTimestamp = metav1.NewTime(w.clock.Now())
+			p.Annotations = map[string]string{v1alpha1.AnnotationGate: annotation}
+			if gate {
+				always := corev1.ContainerRestartPolicyAlways
+				p.Spec.InitContainers = []corev1.Container{{Name: sidecar.Name, RestartPolicy: &always}}
+			}
+			require.NoError(t, w.Create(t.Context(), p))
+		}
+	}
+	for _, step := range []struct {
+		change          func()
+		reason, message string
+	}{
+		{func() {}, "PortMissing", `spec.concurrency.port: no container of the pod has a port named "http"`},
+		{template(func(s *corev1.PodSpec) {
+			s.Containers[0].Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: 80}}
+			s.HostNetwork = true
+		}), "HostNetwork", "the pod's spec.hostNetwork is true: its ports are the node's"},
+		{template(func(s *corev1.PodSpec) { s.HostNetwork = false }), "RolloutNeeded", "0 of 2 pods have the gate; new pods get it"},
+		{made(0, "refused: NoGateImage: spec.concurrency.pod: the webhook was started without --gate-image", false), "NoGateImage", "pod web-0: spec.concurrency.pod: the webhook was started without --gate-image"},
+		{made(1, "port http …", true), "RolloutNeeded", "1 of 2 pods have the gate; new pods get it"},
+		{made(0, "port http …", true), "Injected", "all 2 pods have the gate before port http"},
+		{spec(func(o *v1alpha1.MultidimPodAutoscaler) { o.Spec.Mode = v1alpha1.ModeOff }), "ModeOff", "spec.mode is Off: no pod is changed"},
+		{spec(func(o *v1alpha1.MultidimPodAutoscaler) { o.Spec.Concurrency.Pod = v1alpha1.PodAnnotation }), "", ""},
+	} {
+		step.change()
+		for range 2 {
+			w.step(15 * time.Second)
+		}
+		is := w.read()
+		c := condition(&is.Status, v1alpha1.ConditionGate)
+		assert.Equal(t, step.reason, c.Reason)
+		assert.Equal(t, step.message, c.Message)
+		if step.reason == "" {
+			continue
+		}
+		assert.Equal(t, step.reason == "Injected", c.Status == metav1.ConditionTrue)
+		var told []string
+		for len(w.events.Events) > 0 {
+			told = append(told, <-w.events.Events)
+		}
+		want := "Warning GateMissing " + step.reason + ": " + step.message
+		if step.reason == "Injected" {
+			want = "Normal GateInjected " + step.message
+		}
+		assert.Equal(t, []string{want}, told)
+	}
+}

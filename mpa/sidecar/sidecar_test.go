@@ -1,0 +1,216 @@
+package sidecar_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sigma-scheduler/sigma/mpa/sidecar"
+)
+
+const app = `
+metadata: {name: web, tomorrow: 1}
+spec:
+  later: {field: 1}
+  initContainers: [{name: first, image: f}]
+  containers:
+  - name: log
+    ports: [{name: metrics, containerPort: 9000}]
+  - name: app
+    later: 2
+    ports: [{name: admin, containerPort: 8079}, {name: http, containerPort: 8080, protocol: TCP, later: 3}]
+    livenessProbe: {httpGet: {path: /healthz, port: http}}
+    readinessProbe: {tcpSocket: {port: http}, later: 4}
+    startupProbe: {httpGet: {path: /healthz, port: admin}}
+    lifecycle: {postStart: {httpGet: {path: /warm, port: http}}}
+`
+
+// added returns the pod with a gate, as YAML.
+func added(t *testing.T, text, port string) (string, corev1.Pod) {
+	t.Helper()
+	raw, err := yaml.YAMLToJSON([]byte(text))
+	require.NoError(t, err)
+	var pod corev1.Pod
+	require.NoError(t, json.Unmarshal(raw, &pod))
+	place, err := sidecar.Find(&pod.Spec, port)
+	require.NoError(t, err)
+	var object map[string]any
+	require.NoError(t, utiljson.Unmarshal(raw, &object))
+	require.NoError(t, place.Add(object, &pod.Spec, "registry.example.com/sigma-gate:v1"))
+	out, err := yaml.Marshal(object)
+	require.NoError(t, err)
+	var after corev1.Pod
+	require.NoError(t, yaml.Unmarshal(out, &after))
+	return string(out), after
+}
+
+// The gate takes the port's name, the container keeps the number, and nothing else changes.
+func TestAdd(t *testing.T) {
+	got, pod := added(t, app, "http")
+	assert.Equal(t, strings.TrimPrefix(`
+metadata:
+  annotations:
+    autoscaling.sigma-scheduler.io/gate: port http of container app is 9900 of sigma-gate,
+      before 8080
+  name: web
+  tomorrow: 1
+spec:
+  containers:
+  - name: log
+    ports:
+    - containerPort: 9000
+      name: metrics
+  - later: 2
+    lifecycle:
+      postStart:
+        httpGet:
+          path: /warm
+          port: 8080
+      preStop:
+        httpGet:
+          path: /drain
+          port: 9902
+          scheme: HTTP
+    livenessProbe:
+      httpGet:
+        path: /healthz
+        port: 8080
+    name: app
+    ports:
+    - containerPort: 8079
+      name: admin
+    - containerPort: 8080
+      later: 3
+      protocol: TCP
+    readinessProbe:
+      later: 4
+      tcpSocket:
+        port: 8080
+    startupProbe:
+      httpGet:
+        path: /healthz
+        port: admin
+  initContainers:
+  - image: f
+    name: first
+  - args:
+    - --target=http://127.0.0.1:8080
+    - --listen=:9900
+    - --admin=127.0.0.1:9901
+    - --metrics=:9902
+    - --limit-file=/limit/limit
+    - --linger=3s
+    - --drain=15s
+    image: registry.example.com/sigma-gate:v1
+    name: sigma-gate
+    ports:
+    - containerPort: 9900
+      name: http
+      protocol: TCP
+    - containerPort: 9902
+      name: gate-metrics
+      protocol: TCP
+    readinessProbe:
+      httpGet:
+        path: /readyz
+        port: 9902
+    resources:
+      limits:
+        memory: 128Mi
+      requests:
+        cpu: 25m
+        memory: 32Mi
+    restartPolicy: Always
+    securityContext:
+      allowPrivilegeEscalation: false
+      capabilities:
+        drop:
+        - ALL
+      readOnlyRootFilesystem: true
+      runAsGroup: 65532
+      runAsNonRoot: true
+      runAsUser: 65532
+      seccompProfile:
+        type: RuntimeDefault
+    volumeMounts:
+    - mountPath: /limit
+      name: sigma-gate-limit
+      readOnly: true
+  later:
+    field: 1
+  volumes:
+  - downwardAPI:
+      items:
+      - fieldRef:
+          fieldPath: metadata.annotations['sigma-scheduler.io/concurrency']
+        path: limit
+    name: sigma-gate-limit
+`, "\n"), got)
+	assert.True(t, sidecar.Has(&pod))
+	pod.Annotations = map[string]string{"other": "x"}
+	assert.False(t, sidecar.Has(&pod), "a container of that name that is not ours")
+}
+
+// What depends on the pod: its end, its hooks, and its class.
+func TestAddDepends(t *testing.T) {
+	args := func(pod *corev1.Pod) string {
+		return strings.Join(pod.Spec.InitContainers[len(pod.Spec.InitContainers)-1].Args[5:], " ")
+	}
+	for name, test := range map[string]struct{ old, new, want string }{
+		"a long grace": {"  later: {field: 1}", "  terminationGracePeriodSeconds: 120", "--linger=12s --drain=1m0s"},
+		"no grace":     {"  later: {field: 1}", "  terminationGracePeriodSeconds: 0", "--linger=0s --drain=0s"},
+		"a hook":       {"lifecycle: {", "lifecycle: {preStop: {sleep: {seconds: 5}}, ", "--linger=0s --drain=15s"},
+	} {
+		_, pod := added(t, strings.Replace(app, test.old, test.new, 1), "http")
+		assert.Equal(t, test.want, args(&pod), name)
+		hook := pod.Spec.Containers[1].Lifecycle.PreStop
+		if name == "a hook" {
+			assert.Nil(t, hook.HTTPGet)
+			assert.EqualValues(t, 5, hook.Sleep.Seconds)
+		} else {
+			assert.Equal(t, "/drain", hook.HTTPGet.Path, name)
+		}
+	}
+	for name, test := range map[string]struct{ resources, want string }{
+		"burstable":          {"{requests: {cpu: 1, memory: 1Gi}}", "25m 32Mi 0 128Mi"},
+		"guaranteed":         {"{requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 1, memory: 1Gi}}", "250m 128Mi 250m 128Mi"},
+		"by its limits":      {"{limits: {cpu: 1, memory: 1Gi}}", "250m 128Mi 250m 128Mi"},
+		"almost":             {"{requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 2, memory: 1Gi}}", "25m 32Mi 0 128Mi"},
+		"without its memory": {"{requests: {cpu: 1}, limits: {cpu: 1}}", "25m 32Mi 0 128Mi"},
+	} {
+		_, pod := added(t, `{spec: {containers: [{name: app, ports: [{name: http, containerPort: 80}], resources: `+test.resources+`}]}}`, "http")
+		r := pod.Spec.InitContainers[0].Resources
+		assert.Equal(t, test.want, strings.Join([]string{r.Requests.Cpu().String(), r.Requests.Memory().String(), r.Limits.Cpu().String(), r.Limits.Memory().String()}, " "), name)
+	}
+}
+
+func TestFindRefuses(t *testing.T) {
+	for name, test := range map[string]struct{ old, new, want string }{
+		"the node's network":   {"  later: {field: 1}", "  hostNetwork: true", "HostNetwork: the pod's spec.hostNetwork is true: its ports are the node's"},
+		"Windows":              {"  later: {field: 1}", "  os: {name: windows}", "Windows: the pod's spec.os.name is windows: the gate is a program for Linux"},
+		"requests of the pod":  {"  later: {field: 1}", "  resources: {requests: {cpu: 1}}", "PodResources: the pod's spec.resources has requests of the whole pod, in which none are left for the gate"},
+		"no such port":         {"name: http,", "name: web,", `PortMissing: spec.concurrency.port: no container of the pod has a port named "http"`},
+		"two such ports":       {"name: metrics,", "name: http,", `PortTwice: spec.concurrency.port: the containers log and app both have a port "http"`},
+		"of UDP":               {"8080, protocol: TCP", "8080, protocol: UDP", `PortProtocol: spec.concurrency.port: port "http" of container app is UDP, want TCP`},
+		"its port":             {"containerPort: 9000", "containerPort: 9900", "PortTaken: container log has port 9900, which the gate needs"},
+		"its admin port":       {"{name: first,", "{name: first, ports: [{containerPort: 9901}],", "PortTaken: container first has port 9901, which the gate needs"},
+		"its port of metrics":  {"containerPort: 8080", "containerPort: 9902", "PortTaken: container app has port 9902, which the gate needs"},
+		"a container":          {"name: log", "name: sigma-gate", "ContainerExists: the pod has a container named sigma-gate already"},
+		"an initial container": {"name: first", "name: sigma-gate", "ContainerExists: the pod has a container named sigma-gate already"},
+		"a volume":             {"  later: {field: 1}", "  volumes: [{name: sigma-gate-limit, emptyDir: {}}]", "VolumeExists: the pod has a volume named sigma-gate-limit already"},
+	} {
+		text := strings.Replace(app, test.old, test.new, 1)
+		require.NotEqual(t, app, text, name)
+		var pod corev1.Pod
+		require.NoError(t, yaml.Unmarshal([]byte(text), &pod))
+		_, err := sidecar.Find(&pod.Spec, "http")
+		require.EqualError(t, err, test.want, name)
+		require.ErrorAs(t, err, new(*sidecar.Refused))
+	}
+}
