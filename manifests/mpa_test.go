@@ -231,6 +231,7 @@ func TestAutoscalerRights(t *testing.T) {
 			"list,watch pods",
 			"list,watch replicasets.apps",
 			"list,watch scalingpolicies.autoscaling.sigma-scheduler.io",
+			"list,watch services",
 			"list,watch statefulsets.apps",
 			"list,watch verticalpodautoscalers.autoscaling.k8s.io",
 			"patch multidimpodautoscalers/status.autoscaling.sigma-scheduler.io",

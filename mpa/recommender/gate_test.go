@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
@@ -88,5 +89,64 @@ func TestGateCondition(t *testing.T) {
 			want = "Normal GateInjected " + step.message
 		}
 		assert.Equal(t, []string{want}, told)
+	}
+}
+
+// Of two objects that apply limits to the pods of one Service the older has it.
+func TestOneService(t *testing.T) {
+	labelled := func(name string, labels map[string]string) *appsv1.Deployment {
+		d := deployment(2)
+		d.Name, d.UID, d.Spec.Template.Labels = name, types.UID(name), labels
+		return d
+	}
+	service := func(selector map[string]string) *corev1.Service {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "s"}, Spec: corev1.ServiceSpec{Selector: selector}}
+	}
+	shared := map[string]string{"tier": "web"}
+	for name, test := range map[string]struct {
+		selector map[string]string
+		other    func(*v1alpha1.MultidimPodAutoscaler)
+		refused  bool
+	}{
+		"one Service":             {selector: shared, refused: true},
+		"a Service of the one":    {selector: map[string]string{"tier": "web", "app": "web"}},
+		"a Service without pods":  {selector: nil},
+		"a younger object":        {selector: shared, other: func(o *v1alpha1.MultidimPodAutoscaler) { o.CreationTimestamp = metav1.NewTime(start.Add(time.Minute)) }},
+		"one that only observes":  {selector: shared, other: func(o *v1alpha1.MultidimPodAutoscaler) { o.Spec.Concurrency.Mode = v1alpha1.ConcurrencyObserve }},
+		"one that is off":         {selector: shared, other: func(o *v1alpha1.MultidimPodAutoscaler) { o.Spec.Mode = v1alpha1.ModeOff }},
+		"one without a target":    {selector: shared, other: func(o *v1alpha1.MultidimPodAutoscaler) { o.Spec.ScaleTargetRef.Name = "gone" }},
+		"one without concurrency": {selector: shared, other: func(o *v1alpha1.MultidimPodAutoscaler) { o.Spec.Concurrency = nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := gatedWorld(t, func(o *v1alpha1.MultidimPodAutoscaler) { o.Spec.Concurrency.Mode = v1alpha1.ConcurrencyApply })
+			d := &appsv1.Deployment{}
+			require.NoError(t, w.Get(t.Context(), key, d))
+			d.Spec.Template.Labels = map[string]string{"app": "web", "tier": "web"}
+			require.NoError(t, w.Update(t.Context(), d))
+			other := web()
+			other.Name, other.UID, other.CreationTimestamp = "canary", "canary", metav1.NewTime(start.Add(-time.Minute))
+			other.Spec.Recommender.Name = "another"
+			other.Spec.ScaleTargetRef.Name = "canary"
+			other.Spec.Concurrency = &v1alpha1.Concurrency{Mode: v1alpha1.ConcurrencyApply}
+			if test.other != nil {
+				test.other(other)
+			}
+			for _, o := range []client.Object{labelled("canary", map[string]string{"app": "canary", "tier": "web"}), service(test.selector), other} {
+				require.NoError(t, w.Create(t.Context(), o))
+			}
+			is := w.step(15 * time.Second)
+			active := condition(&is.Status, v1alpha1.ConditionActive)
+			if !test.refused {
+				require.Equal(t, metav1.ConditionTrue, active.Status, active.Message)
+				return
+			}
+			require.Equal(t, "OneService", active.Reason)
+			require.Equal(t, "spec.concurrency.mode: Service s also leads to the pods of Deployment canary, to which MultidimPodAutoscaler canary, which is older, applies a limit", active.Message)
+			require.Contains(t, <-w.events.Events, "Warning OneService spec.concurrency.mode: ")
+			s := service(shared)
+			require.NoError(t, w.Delete(t.Context(), s))
+			is = w.step(15 * time.Second)
+			require.Equal(t, metav1.ConditionTrue, condition(&is.Status, v1alpha1.ConditionActive).Status)
+		})
 	}
 }

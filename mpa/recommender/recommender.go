@@ -177,7 +177,7 @@ func Setup(m manager.Manager, o Options) error {
 		return err
 	}
 	// All caches are filled before the first decision.
-	for _, kind := range []client.Object{&v1alpha1.ScalingPolicy{}, &corev1.Pod{}, &appsv1.Deployment{}, &appsv1.StatefulSet{}, &autoscalingv2.HorizontalPodAutoscaler{}} {
+	for _, kind := range []client.Object{&v1alpha1.ScalingPolicy{}, &corev1.Pod{}, &corev1.Service{}, &appsv1.Deployment{}, &appsv1.StatefulSet{}, &autoscalingv2.HorizontalPodAutoscaler{}} {
 		if _, err := m.GetCache().GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
 			return err
 		}

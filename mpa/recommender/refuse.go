@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -57,7 +58,51 @@ func (r *reconciler) target(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 			return w, no, err
 		}
 	}
-	return w, nil, nil
+	no, err := r.oneService(ctx, o, w)
+	return w, no, err
+}
+
+// limits reports whether an object's limit is applied.
+func limits(o *v1alpha1.MultidimPodAutoscaler) bool {
+	return o.Spec.Mode != v1alpha1.ModeOff && o.Spec.Concurrency != nil && o.Spec.Concurrency.Mode == v1alpha1.ConcurrencyApply
+}
+
+// oneService refuses where a Service leads to these pods and to those of an older object whose
+// limit is applied too: what one lets in less the other gets more, and neither learns from that.
+func (r *reconciler) oneService(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, w *target.Workload) (*refusal, error) {
+	if !limits(o) {
+		return nil, nil
+	}
+	list := &v1alpha1.MultidimPodAutoscalerList{}
+	if err := r.List(ctx, list, client.InNamespace(o.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	services := &corev1.ServiceList{}
+	if err := r.List(ctx, services, client.InNamespace(o.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		other := &list.Items[i]
+		if other.UID == o.UID || other.DeletionTimestamp != nil || !limits(other) || !v1alpha1.Older(other, o) {
+			continue
+		}
+		pods, err := target.Find(ctx, r.Client, o.Namespace, other.Spec.ScaleTargetRef)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for j := range services.Items {
+			selector := labels.SelectorFromSet(services.Items[j].Spec.Selector)
+			if !selector.Empty() && selector.Matches(labels.Set(w.Template.Labels)) && selector.Matches(labels.Set(pods.Template.Labels)) {
+				ref := &other.Spec.ScaleTargetRef
+				return refuse("OneService", "spec.concurrency.mode: Service %s also leads to the pods of %s %s, to which MultidimPodAutoscaler %s, which is older, applies a limit",
+					services.Items[j].Name, ref.Kind, ref.Name, other.Name), nil
+			}
+		}
+	}
+	return nil, nil
 }
 
 func hasContainer(w *target.Workload, name string) bool {
