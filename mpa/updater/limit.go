@@ -63,9 +63,13 @@ func (u *updater) limit(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 	if err != nil {
 		return err
 	}
-	if o.limited == nil {
-		o.limited = map[types.UID]string{}
+	seen := map[types.UID]string{} // without pods that are gone
+	for i := range pods {
+		if has, ok := o.limited[pods[i].UID]; ok {
+			seen[pods[i].UID] = has
+		}
 	}
+	o.limited = seen
 	if why := u.edited(o, l, w, pods); why != "" {
 		if l.Ended = v1alpha1.Text(why); a.ID == l.ID && a.Outcome == v1alpha1.OutcomePartly {
 			u.end(m, a, v1alpha1.OutcomeSuperseded, why)

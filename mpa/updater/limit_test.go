@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -178,11 +179,26 @@ func TestUserSetsTheLimit(t *testing.T) {
 		d.Spec.Template.Annotations = map[string]string{v1alpha1.AnnotationLimit: "5"}
 		require.NoError(t, w.api.Update(t.Context(), d))
 	}
+	// restart is kubectl rollout restart, and what the workload's controller does after it.
+	restart := func(w *world) {
+		d := &appsv1.Deployment{}
+		require.NoError(t, w.api.Get(t.Context(), key, d))
+		d.Spec.Template.Annotations = map[string]string{"kubectl.kubernetes.io/restartedAt": "2026-01-01T00:00:00Z"}
+		require.NoError(t, w.api.Update(t.Context(), d))
+		for i := range 2 {
+			require.NoError(t, w.api.Delete(t.Context(), pod(i)))
+			p := pod(i)
+			p.UID, p.Annotations = types.UID(p.Name+"-again"), map[string]string{"kubectl.kubernetes.io/restartedAt": "2026-01-01T00:00:00Z"}
+			require.NoError(t, w.api.Create(t.Context(), p))
+			delete(w.managers, p.Name)
+		}
+	}
 	for name, test := range map[string]struct {
 		do   func(*world)
 		left string
 		why  string
 	}{
+		"a rollout is no edit": {restart, "9 9", ""},
 		"another number":       {func(w *world) { w.annotate(1, "30") }, "8 30", `pod web-1-1: kubectl-annotate set the annotation sigma-scheduler.io/concurrency to "30"`},
 		"the number before":    {func(w *world) { w.annotate(0, "20") }, "20 8", `pod web-1-0: kubectl-annotate set the annotation sigma-scheduler.io/concurrency to "20"`},
 		"no number":            {func(w *world) { w.annotate(0, "") }, "- 8", "pod web-1-0: somebody removed the annotation sigma-scheduler.io/concurrency"},
@@ -206,6 +222,7 @@ func TestUserSetsTheLimit(t *testing.T) {
 			w.recommendLimit(3, 9)
 			w.settle()
 			assert.Equal(t, test.left, w.limits())
+			assert.LessOrEqual(t, len(w.updater.objects[key].limited), 2, "pods that are gone are forgotten")
 			if test.why == "" {
 				assert.Empty(t, w.actuation().Limit.Ended)
 				return
