@@ -153,6 +153,10 @@ gate-bench: ## cpu of the gate beside a bare reverse proxy, and the next: writes
 gate-limits: ## 10^6 requests through a gate whose limit changes 1,000 times (10 CPU-seconds)
 	@hack/gate-limits.sh
 
+.PHONY: mpa-limit-faults
+mpa-limit-faults: ## faults while a limit is learned and applied, ROUNDS=20 of each: writes docs/results/mpa-limit-faults.md (5 CPU-minutes)
+	@hack/mpa-limit-faults.sh
+
 .PHONY: concurrency-days
 concurrency-days: build ## days with a learned capacity beside hpa-70 and Knative's autoscaler: writes docs/results/concurrency-days.md (5 CPU-minutes)
 	go run ./cmd/sigma-records concurrency

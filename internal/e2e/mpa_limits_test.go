@@ -20,6 +20,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sigma-scheduler/sigma/internal/e2e"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
@@ -306,35 +310,56 @@ func TestMPALimits(t *testing.T) {
 	require.Contains(t, c.Kubectl(t, "", "get", "events", "-n", ns, "-o", `jsonpath={range .items[*]}{.reason} {.message}{"\n"}{end}`), "LimitEnded pod "+pod)
 	t.Logf("%d requests lost", lost.Load())
 	requireAllowed(t, leaders...)
-	requireLimitOnly(t, c, ns, pod)
 }
 
-// requireLimitOnly: the updater's right to patch pods is good for the limit and nothing else, of
-// the account of either form.
-func requireLimitOnly(t *testing.T, c *e2e.Cluster, ns, pod string) {
-	t.Helper()
+// The right to patch pods is good for the limit and nothing else, of the account of either form.
+func TestMPALimitRight(t *testing.T) {
+	c := ownCluster(t)
+	c.Kubectl(t, "", "apply", "-k", filepath.Join(repository, "manifests", "mpa", "base"))
+	for _, file := range []string{"rbac.yaml", "admission.yaml"} {
+		c.Kubectl(t, "", "apply", "-f", filepath.Join(repository, "manifests", "mpa", "limits", file))
+	}
+	const ns = "default"
+	c.CreateDeployment(t, e2e.Deployment(ns, "web", 1, "1", "1Gi"))
+	c.WaitRunning(t, ns, 1)
+	pod := c.Pods(ns)[0].Name
 	for _, name := range []string{"sigma-mpa", "sigma-mpa-updater"} {
-		account := accountKubeconfig(t, c, mpaSystem, name)
-		patch := func(text string) (string, error) {
-			return kubectlAs(t, account, "", "patch", "pod", pod, "-n", ns, "--type=merge", "-p", text)
+		config, err := clientcmd.BuildConfigFromFlags("", accountKubeconfig(t, c, mpaSystem, name))
+		require.NoError(t, err)
+		account, err := kubernetes.NewForConfig(config)
+		require.NoError(t, err)
+		patch := func(text string) error { // without reading the pod first, as kubectl does
+			kind := types.MergePatchType
+			if strings.HasPrefix(text, "[") {
+				kind = types.JSONPatchType
+			}
+			_, err := account.CoreV1().Pods(ns).Patch(t.Context(), pod, kind, []byte(text), metav1.PatchOptions{})
+			return err
 		}
+		const limit = `{"metadata":{"annotations":{"sigma-scheduler.io/concurrency":"34"}}}`
+		e2e.Wait(t, "the right", func() (string, bool) {
+			err := patch(limit)
+			return fmt.Sprint(err), err == nil
+		})
+		const only = "sigma-mpa sets the annotation sigma-scheduler.io/concurrency of a pod, and changes nothing else"
+		e2e.Wait(t, "the policy", func() (string, bool) {
+			err := patch(fmt.Sprintf(`{"metadata":{"labels":{"more":"%d"}}}`, time.Now().UnixNano())) // until it is refused
+			return fmt.Sprint(err), err != nil && strings.Contains(err.Error(), only)
+		})
 		for _, change := range []string{
-			`{"spec":{"containers":[{"name":"main","image":"another"}]}}`,
-			`{"spec":{"tolerations":[{"key":"a","operator":"Exists"}]}}`,
+			`[{"op":"replace","path":"/spec/containers/0/image","value":"another"}]`,
+			`{"spec":{"activeDeadlineSeconds":1}}`,
 			`{"metadata":{"labels":{"app":"another"}}}`,
-			`{"metadata":{"labels":{"more":"x"}}}`,
+			`{"metadata":{"labels":null}}`,
 			`{"metadata":{"finalizers":["example.com/x"]}}`,
 			`{"metadata":{"ownerReferences":null}}`,
 			`{"metadata":{"annotations":{"example.com/x":"1"}}}`,
 			`{"metadata":{"annotations":{"sigma-scheduler.io/concurrency":"7","example.com/x":"1"}}}`,
 			`{"metadata":{"annotations":{"sigma-scheduler.io/concurrency":null}}}`,
 		} {
-			out, err := patch(change)
-			require.Error(t, err, "%s: %s", change, out)
-			require.Contains(t, out, "sigma-mpa sets the annotation sigma-scheduler.io/concurrency of a pod, and changes nothing else", change)
+			require.ErrorContains(t, patch(change), only, change)
 		}
-		out, err := patch(`{"metadata":{"annotations":{"sigma-scheduler.io/concurrency":"34"}}}`)
-		require.NoError(t, err, out)
+		require.NoError(t, patch(limit))
 	}
-	c.Kubectl(t, "", "label", "pod", pod, "-n", ns, "more=x") // others may
+	c.Kubectl(t, "", "label", "pod", pod, "-n", ns, "more=y") // others may
 }

@@ -222,6 +222,7 @@ func TestUserSetsTheLimit(t *testing.T) {
 			w.recommendLimit(3, 9)
 			w.settle()
 			assert.Equal(t, test.left, w.limits())
+			w.settle()
 			assert.LessOrEqual(t, len(w.updater.objects[key].limited), 2, "pods that are gone are forgotten")
 			if test.why == "" {
 				assert.Empty(t, w.actuation().Limit.Ended)
