@@ -346,7 +346,7 @@ func TestLimitFaults(t *testing.T) {
 		var err error
 		rounds, err = strconv.Atoi(text)
 		require.NoError(t, err)
-		settle = 120
+		settle = 80
 	}
 	for i, fault := range limitFaults {
 		t.Run(fault.name, func(t *testing.T) {
