@@ -144,3 +144,15 @@ func TestNoGateWithoutCaches(t *testing.T) {
 	require.EqualError(t, err, "no LimitRanges")
 	require.Equal(t, portText, string(raw))
 }
+
+func TestGateImage(t *testing.T) {
+	o := Options{Bind: ":9443", Secret: "s", Configuration: "c", Life: time.Hour}
+	for image, want := range map[string]string{"": "", gateImage: "", "a b": `--gate-image "a b": want the name of an image`, "a\n": `--gate-image "a\n": want the name of an image`} {
+		o.Gate = image
+		if err := o.Validate(); want == "" {
+			require.NoError(t, err)
+		} else {
+			require.EqualError(t, err, want)
+		}
+	}
+}

@@ -169,8 +169,7 @@ func (s *site) step() {
 	if !s.stale {
 		s.usage.at = s.clock.Now().Add(s.ahead)
 	}
-	before := s.leaders[s.steps%len(s.leaders)]
-	_, err := before.Reconcile(s.t.Context(), ctrl.Request{NamespacedName: key})
+	_, err := s.leaders[s.steps%len(s.leaders)].Reconcile(s.t.Context(), ctrl.Request{NamespacedName: key})
 	require.NoError(s.t, err)
 	s.carry()
 }
@@ -341,12 +340,12 @@ var limitFaults = []struct {
 // than with the first limit, and each change is told with its reason.
 // SIGMA_ROUNDS says how many functions each fault meets, each at another moment.
 func TestLimitFaults(t *testing.T) {
-	rounds, settle := 1, 40 // ticks
+	rounds, before, settle := 1, 20, 30 // ticks
 	if text := os.Getenv("SIGMA_ROUNDS"); text != "" {
 		var err error
 		rounds, err = strconv.Atoi(text)
 		require.NoError(t, err)
-		settle = 80
+		before, settle = 60, 80
 	}
 	for i, fault := range limitFaults {
 		t.Run(fault.name, func(t *testing.T) {
@@ -355,7 +354,7 @@ func TestLimitFaults(t *testing.T) {
 			for round := range rounds {
 				random := rand.New(rand.NewPCG(uint64(i), uint64(round))) //nolint:gosec // a stream that a seed begins
 				s := newSite(t, random)
-				s.steady(1 + random.IntN(60))
+				s.steady(1 + random.IntN(before))
 				fault.do(s)
 				s.steady(settle)
 				share := (s.base + float64(s.limit)*s.each) / podMemory
