@@ -88,9 +88,28 @@ func command() *cobra.Command {
 	flags.StringVar(&o.metricsBind, "metrics-bind-address", ":8080", "address of /metrics, over HTTPS and for accounts with the right to it; 0: none")
 	flags.StringVar(&o.probeBind, "health-probe-bind-address", ":8081", "address of /healthz and /readyz, over HTTPS; 0: none")
 	o.pages.AddFlags(flags)
-	flags.StringVar(&o.namespace, "namespace", "", "namespace of the lease and of the pages; empty: the pod's")
+	flags.StringVar(&o.namespace, "namespace", "", "namespace of the lease, of the pages and of Jobs; empty: the pod's")
 	flags.BoolVar(&o.leaderElect, "leader-elect", true, "only one of several such processes works")
 	flags.IntVarP(&o.verbosity, "v", "v", 0, "verbosity of the log")
+	cmd.AddCommand(train())
+	cmd.CompletionOptions.DisableDefaultCmd = true
+	return cmd
+}
+
+// train is what the Job of a training runs.
+func train() *cobra.Command {
+	var state, training string
+	cmd := &cobra.Command{
+		Use: "train", Short: "Carries out a training that sigma-pilot ordered", Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if state == "" {
+				return errors.New("--state is missing: a folder")
+			}
+			return control.Learn(cmd.Context(), state, training)
+		},
+	}
+	cmd.Flags().StringVar(&state, "state", "", "folder of sigma-pilot")
+	cmd.Flags().StringVar(&training, "training", "", "FOLDER/TRAINING, the order below it")
 	return cmd
 }
 

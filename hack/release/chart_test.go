@@ -84,7 +84,8 @@ func TestChartValues(t *testing.T) {
 		"pilot: {enabled: true, storage: 99Gi, storageClass: fast}\ndecisionLog: {enabled: true}\npolicy: {name: mine}\nimage: {registry: registry.example.com}": {
 			"with": {
 				`"storage":"99Gi"`, `"storageClassName":"fast"`, `"resourceNames":["mine","mine-candidate"]`, `"resourceNames":["sigma-pilot-mine"]`,
-				"canaryPolicyName: mine-candidate", `"image":"registry.example.com/sigma-pilot:v1.2.3"`, `"replicas":1,"selector":{"matchLabels":{"app.kubernetes.io/name":"sigma-scheduler"}},"strategy":{"type":"Recreate"}`,
+				"canaryPolicyName: mine-candidate", `"image":"registry.example.com/sigma-pilot:v1.2.3","livenessProbe"`,
+				`"image":"registry.example.com/sigma-pilot:v1.2.3","name":"trainer"`, `"replicas":1,"selector":{"matchLabels":{"app.kubernetes.io/name":"sigma-scheduler"}},"strategy":{"type":"Recreate"}`,
 			},
 			"without": {"POD_NAME"},
 		},

@@ -107,6 +107,8 @@ canaryPercent: {{ .Values.policy.canaryPercent }}
 	{"Deployment", pilot, append(leader[:5:5], "image"), value, "", `{{ include "sigma.image" (list . "sigma-pilot") }}`},
 	{"Deployment", pilot, append(leader[:5:5], "resources"), value, "", `{{- toYaml .Values.pilot.resources | nindent 12 }}`},
 	{"Deployment", pilot, pod, field, "", placement},
+	{"CronJob", pilot + "-training", append(trainer[:7:7], "image"), value, "", `{{ include "sigma.image" (list . "sigma-pilot") }}`},
+	{"CronJob", pilot + "-training", job, field, "", placement},
 	{"PersistentVolumeClaim", "sigma-history", []string{"spec", "resources", "requests", "storage"}, value, "", `{{ .Values.pilot.storage }}`},
 	{"PersistentVolumeClaim", "sigma-history", []string{"spec"}, field, "", `{{- with .Values.pilot.storageClass }}
 storageClassName: {{ . }}
@@ -116,6 +118,10 @@ storageClassName: {{ . }}
 	{"Role", pilot, []string{"rules", "4", "resourceNames"}, value, "", `{{ toJson (list (print "sigma-pilot-" .Values.policy.name)) }}`},
 	{
 		"ValidatingAdmissionPolicy", pilot, []string{"spec", "matchConditions", "[name=pilot]", "expression"}, within, "serviceaccount:sigma-system:",
+		"serviceaccount:{{ .Release.Namespace }}:",
+	},
+	{
+		"ValidatingAdmissionPolicy", pilot + "-jobs", []string{"spec", "matchConditions", "[name=pilot]", "expression"}, within, "serviceaccount:sigma-system:",
 		"serviceaccount:{{ .Release.Namespace }}:",
 	},
 	{"Deployment", mpa, []string{"spec", "replicas"}, value, "", "{{ .Values.mpa.replicas }}"},

@@ -4,9 +4,12 @@ package e2e_test
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,8 +18,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/sigma-scheduler/sigma/internal/e2e"
@@ -69,30 +76,154 @@ func (p *phases) add(o *unstructured.Unstructured) {
 	}
 }
 
-// fastMonth is docs/first-month.md in fast motion: what takes days takes seconds, trainings are small, and the gate lets
-// the candidate through. The training is due at a minute of the day.
-func fastMonth(due time.Time) *strings.Replacer {
-	return strings.NewReplacer(
-		`schedule: "0 3 * * 0", history: 28, validate: 2, test: 3, evaluations: 2000, seeds: 3`,
-		fmt.Sprintf(`schedule: "%d %d * * *", history: 4, validate: 1, test: 2, evaluations: 4, seeds: 1`, due.Minute(), due.Hour()),
-		"baseline: mostallocated ", "baseline: leastallocated ", "against: [mostallocated]", "against: [leastallocated]",
-		"savingPercent: 2, confidence: 0.95, unplaced: 0, waitPercent: 10", "savingPercent: 1, confidence: 0.6, unplaced: 1000, waitPercent: 1000",
-		"{mode: canary, percent: 10, for: 48h}, ", "", "48h", "5s",
-		"fallbackShare: 0.01, pendingP99: 60s, ruleConflicts: 0, openedVsBestFit: 1.5, costVsBestFit: 1.05", "fallbackShare: 0.05, pendingP99: 10m, ruleConflicts: 0",
-	)
+// A node is the container runtime that TestPilot's Jobs run on: the first pod is evicted, of the next ones the
+// container is the real program with the arguments of its manifest.
+type node struct {
+	c       *e2e.Cluster
+	state   string // the folder that pods have as the pilot's
+	started map[types.UID]bool
 }
 
-// TestPilot runs every command of docs/first-month.md: a policy is trained on days that were recorded, judged on later ones,
-// waits for a person, and goes through shadow and a canary to live; the program is killed on the way, and loses
+// run runs pods until the test ends.
+func (n *node) run(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var all sync.WaitGroup
+	all.Go(func() {
+		for ctx.Err() == nil {
+			for _, pod := range n.c.Pods(sigmaSystem) {
+				if pod.Labels["app.kubernetes.io/name"] != v1alpha1.PilotTrainingTemplate || pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil || n.started[pod.UID] {
+					continue
+				}
+				n.started[pod.UID] = true
+				if len(n.started) == 1 {
+					if err := n.c.Client.CoreV1().Pods(pod.Namespace).EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod.Name}}); err != nil {
+						t.Errorf("evict %s: %v", pod.Name, err)
+					}
+					continue
+				}
+				all.Go(func() { n.container(ctx, t, pod) })
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		all.Wait()
+	})
+}
+
+// container runs a pod's container, and reports how it ended.
+func (n *node) container(ctx context.Context, t *testing.T, pod *corev1.Pod) {
+	var args []string
+	for _, arg := range pod.Spec.Containers[0].Args {
+		args = append(args, strings.NewReplacer("/var/lib/sigma/pilot", n.state, "$(TRAINING)", pod.Annotations[v1alpha1.PilotTrainingAnnotation]).Replace(arg))
+	}
+	out, err := exec.CommandContext(ctx, e2e.Program(t, "sigma-pilot"), args...).CombinedOutput()
+	if ctx.Err() != nil {
+		return
+	}
+	t.Logf("%s ended with %v: %s", pod.Name, err, out)
+	is, gone := n.c.Client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	if gone != nil {
+		return
+	}
+	end := &corev1.ContainerStateTerminated{Reason: "Ended", StartedAt: *is.Status.StartTime, FinishedAt: metav1.Now()}
+	is.Status.Phase = corev1.PodSucceeded
+	if err != nil {
+		is.Status.Phase, end.ExitCode = corev1.PodFailed, 1
+	}
+	is.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: end}
+	is.Status.ContainerStatuses[0].Ready = false
+	if _, err := n.c.Client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, is, metav1.UpdateOptions{}); err != nil {
+		t.Errorf("status of %s: %v", pod.Name, err)
+	}
+}
+
+// requireOnlyTemplate: the account of the pilot may make a Job like one that it has made, and no other; and it
+// deletes no other.
+func requireOnlyTemplate(t *testing.T, c *e2e.Cluster, account string, made *batchv1.Job) {
+	t.Helper()
+	as := func(input string, args ...string) (string, error) {
+		command := exec.Command(e2e.Program(t, "kubectl"), append([]string{"--kubeconfig=" + account, "-n", sigmaSystem}, args...)...)
+		command.Stdin = strings.NewReader(input)
+		out, err := command.CombinedOutput()
+		return string(out), err
+	}
+	like := func(change func(*batchv1.Job)) (string, error) {
+		job := &batchv1.Job{TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"}, Spec: *made.Spec.DeepCopy()}
+		job.Name, job.Spec.Selector = "sigma-pilot-train-like", nil
+		for name := range job.Spec.Template.Labels {
+			if strings.Contains(name, "job-name") || strings.Contains(name, "controller-uid") {
+				delete(job.Spec.Template.Labels, name)
+			}
+		}
+		change(job)
+		text, err := json.Marshal(job)
+		require.NoError(t, err)
+		return as(string(text), "create", "--dry-run=server", "-f", "-")
+	}
+	out, err := like(func(*batchv1.Job) {})
+	require.NoError(t, err, out)
+	for name, change := range map[string]func(*batchv1.Job){
+		"whose names begin with":             func(j *batchv1.Job) { j.Name = "sigma-mpa-retraining-1" },
+		"with the container of the CronJob":  func(j *batchv1.Job) { j.Spec.Template.Spec.Containers[0].Image = "other" },
+		"with the container of the CronJob ": func(j *batchv1.Job) { j.Spec.Template.Spec.Containers[0].Args = []string{"--state=/"} },
+		"with the container of the CronJob  ": func(j *batchv1.Job) {
+			j.Spec.Template.Spec.Containers[0].SecurityContext.Privileged = new(true)
+			j.Spec.Template.Spec.Containers[0].SecurityContext.AllowPrivilegeEscalation = nil
+		},
+		"with the container of the CronJob   ": func(j *batchv1.Job) {
+			j.Spec.Template.Spec.Containers = append(j.Spec.Template.Spec.Containers, corev1.Container{Name: "b", Image: "b"})
+		},
+		"whose pods are those of the CronJob":  func(j *batchv1.Job) { j.Spec.Template.Spec.HostNetwork = true },
+		"whose pods are those of the CronJob ": func(j *batchv1.Job) { j.Spec.Template.Spec.ServiceAccountName = "sigma-scheduler" },
+		"whose pods are those of the CronJob  ": func(j *batchv1.Job) {
+			j.Spec.Template.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}
+		},
+		"whose pods are those of the CronJob   ":  func(j *batchv1.Job) { j.Spec.Template.Spec.SecurityContext = nil },
+		"whose pods are those of the CronJob    ": func(j *batchv1.Job) { j.Spec.Template.Spec.Affinity = nil },
+		"whose pods have the labels":              func(j *batchv1.Job) { j.Spec.Template.Labels["app.kubernetes.io/name"] = "sigma-scheduler" },
+		"whose pods have the labels ":             func(j *batchv1.Job) { j.Spec.Template.Annotations["other"] = "x" },
+		"of one pod":                              func(j *batchv1.Job) { j.Spec.Parallelism = new(int32(2)) },
+		"of one pod, with a deadline":             func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = nil },
+	} {
+		out, err := like(change)
+		require.Error(t, err, out)
+		require.Contains(t, out, strings.TrimSpace(name))
+	}
+	c.Kubectl(t, "", "create", "job", "other", "-n", sigmaSystem, "--image=other")
+	out, err = as("", "delete", "job", "other")
+	require.Error(t, err, out)
+	require.Contains(t, out, "sigma-pilot makes and deletes Jobs whose names begin with")
+	checked := c.Kubectl(t, "", "get", "validatingadmissionpolicies", "-o", "jsonpath={.items[*].status.typeChecking}")
+	require.NotContains(t, checked, "warning")
+}
+
+// volume is the claim of the pilot, bound.
+const volume = `{apiVersion: v1, kind: PersistentVolume, metadata: {name: history},
+  spec: {capacity: {storage: 100Gi}, accessModes: [ReadWriteOnce], hostPath: {path: /history}, claimRef: {namespace: sigma-system, name: sigma-history}}}`
+
+// TestPilot: a policy is trained by a Job on days that were recorded, judged on later ones, waits for a
+// person, and goes through shadow and a canary to live; the program is killed on the way, and loses
 // the API server until its lease is gone: it ends, and the Deployment starts it again. Its account
 // may do no more than that.
 func TestPilot(t *testing.T) {
 	c := e2e.StartCluster(t)
 	c.CreateNodes(t, e2e.Nodes(4, 12)...)
 	installSigma(t, c)
-	page := openPage(t, c, "first-month.md")
-	page.run(t, "Day 0: install, and begin to record", 1)
+	c.Kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/policypilots.sigma-scheduler.io")
+	c.Kubectl(t, "", "apply", "-k", withComponent(t, "pilot"))
+	c.Kubectl(t, "", "apply", "-f", filepath.Join(repository, "manifests", "policy.yaml"))
 	account := accountKubeconfig(t, c, sigmaSystem, "sigma-pilot")
+	kubectl := func(kubeconfig, input string, args ...string) (string, error) {
+		command := exec.Command(e2e.Program(t, "kubectl"), append([]string{"--kubeconfig=" + kubeconfig}, args...)...)
+		command.Stdin = strings.NewReader(input)
+		out, err := command.CombinedOutput()
+		return string(out), err
+	}
+
+	c.Kubectl(t, volume, "apply", "-f", "-")
 	dir, state := t.TempDir(), t.TempDir()
 	now := time.Now().UTC()
 	var past bytes.Buffer
@@ -107,10 +238,23 @@ func TestPilot(t *testing.T) {
 	var passed phases
 	passed.follow(t, c, "general")
 	due := time.Now().UTC().Truncate(time.Minute).Add(2 * time.Minute)
-	page.edit = fastMonth(due).Replace
-	object := page.blocks[0].text
-	page.run(t, "Day 0: install, and begin to record", 1)
-	page.shell(t, strings.Replace(page.edit(object), "{name: general}", "{name: other}", 1))
+	spec := func(name string) string {
+		return fmt.Sprintf(`
+apiVersion: sigma-scheduler.io/v1alpha1
+kind: PolicyPilot
+metadata: {name: %s}
+spec:
+  policy: general
+  baseline: leastallocated
+  against: [leastallocated]
+  train: {schedule: "%d %d * * *", history: 4, validate: 1, test: 2, evaluations: 4, seeds: 1, job: {cores: 2, memory: 256Mi}}
+  gate: {savingPercent: 1, confidence: 0.6, unplaced: 1000, waitPercent: 1000}
+  rollout: [{mode: shadow, for: 5s}, {mode: canary, percent: 50, for: 5s}, {mode: live, for: 5s}]
+  guard: {fallbackShare: 0.05, pendingP99: 10m, ruleConflicts: 0}
+`, name, due.Minute(), due.Hour())
+	}
+	c.Kubectl(t, spec("general"), "apply", "-f", "-")
+	c.Kubectl(t, spec("other"), "apply", "-f", "-")
 	get := func(kind, name, path string) string {
 		return c.Kubectl(t, "", "get", kind, name, "-o", "jsonpath="+path)
 	}
@@ -137,14 +281,22 @@ func TestPilot(t *testing.T) {
 		}
 		t.Fatalf("no phase %s, but %v; %s", want, passed.seen(), c.Kubectl(t, "", "get", "policypilot", "general", "-o", "yaml"))
 	}
-	until("Recording")
-	require.Regexp(t, `(?m)^general +general +Recording `, page.run(t, "Days 1 to 11: the record", 1))
 	until("Training")
+	jobs := func() []batchv1.Job {
+		list, err := c.Client.BatchV1().Jobs(sigmaSystem).List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + v1alpha1.PilotTrainingTemplate})
+		require.NoError(t, err)
+		return list.Items
+	}
+	e2e.Wait(t, "the Job", func() (string, bool) { return get("policypilot", "general", "{.status.reasons}"), len(jobs()) == 1 })
 	pilot.Kill(t)
+	requireOnlyTemplate(t, c, account, &jobs()[0])
+	runtime := &node{c: c, state: state, started: map[types.UID]bool{}}
+	runtime.run(t)
 	until("AwaitingApproval")
+	require.Len(t, runtime.started, 2, "one pod was evicted, and the next one trained")
+	e2e.Wait(t, "the Job goes", func() (string, bool) { return fmt.Sprint(jobs()), len(jobs()) == 0 })
 	p := &prompt{t, c, filepath.Join(c.Dir, "kubeconfig")}
-	status := page.run(t, "The second Sunday: a candidate waits", 1)
-	require.Regexp(t, `(?m)^general +general +AwaitingApproval +.*% \(`, status)
+	status := p.ok("pilot", "status", "general")
 	require.Regexp(t, `(?m)^phase +AwaitingApproval$`, status)
 	require.Regexp(t, `(?m)^because +sha256:\w+ (is better|waits for approval)`, status)
 	t.Log(status)
@@ -153,9 +305,10 @@ func TestPilot(t *testing.T) {
 	require.Equal(t, "shadow", get("placementpolicy", "general", "{.spec.mode}"))
 
 	// What the account may not do: by its rights, and of what it may patch and create.
-	for _, right := range []string{"delete placementpolicies/general", "patch placementpolicies/old", "patch policypilots/general", "list secrets", "create jobs.batch"} {
+	for _, right := range []string{"delete placementpolicies/general", "patch placementpolicies/old", "patch policypilots/general", "list secrets", "create pods", "list jobs.batch", "create cronjobs.batch", "create jobs.batch -n default"} {
 		verb, resource, _ := strings.Cut(right, " ")
-		out, err := kubectlAs(t, filepath.Join(c.Dir, "kubeconfig"), "", "auth", "can-i", verb, resource, "--as=system:serviceaccount:sigma-system:sigma-pilot")
+		args := append([]string{"auth", "can-i", verb, "--as=system:serviceaccount:sigma-system:sigma-pilot"}, strings.Fields(resource)...)
+		out, err := kubectl(filepath.Join(c.Dir, "kubeconfig"), "", args...)
 		require.Error(t, err, right)
 		require.Contains(t, out, "no", right)
 	}
@@ -167,15 +320,14 @@ func TestPilot(t *testing.T) {
 		{"sigma-pilot leaves repair, soft and maxShareOfApp", "", []string{"patch", "placementpolicy", "general", "--type=merge", "-p", `{"spec":{"maxShareOfApp":0.3,"provenance":{"pilot":"general"}}}`}},
 		{"sigma-pilot makes no PlacementPolicy that is live", liveRule, []string{"create", "-f", "-"}},
 	} {
-		out, err := kubectlAs(t, account, refused.input, refused.args...)
+		out, err := kubectl(account, refused.input, refused.args...)
 		require.Error(t, err, out)
 		require.Contains(t, out, refused.why)
 	}
 
-	require.Contains(t, page.run(t, "The second Sunday: a candidate waits", 1), candidate+" approved")
+	require.Contains(t, p.ok("pilot", "approve", "general"), candidate+" approved")
 	until("Shadow shadow")
 	until("Canary canary 50 %")
-	require.Regexp(t, `(?m)^general-candidate .* canary `, page.run(t, "The week after: shadow, canary, live", 1))
 	require.Equal(t, "canary 50", get("placementpolicy", "general-candidate", "{.spec.mode} {.spec.canaryPercent}"))
 	before := starts()
 	proxy.SetRefuse(func(*http.Request) bool { return true })
@@ -198,18 +350,30 @@ func TestPilot(t *testing.T) {
 	})
 	want := []string{"Recording", "Training", "Judging", "AwaitingApproval", "Shadow shadow", "Canary canary 50 %", "Live live", "Watching"}
 	require.Equal(t, want, passed.seen())
-	table := page.run(t, "The end of the month: what came of it", 1)
+	table := c.Kubectl(t, "", "get", "policypilots")
 	require.Regexp(t, `(?m)^general +general +Watching +.* % \(`, table)
-	require.Regexp(t, `PhaseChanged|goes to live`, table)
-	report, err := os.ReadFile(filepath.Join(page.dir, "report.html"))
-	require.NoError(t, err)
-	require.Contains(t, string(report), candidate[:15]+" is in force")
+	t.Log(table)
+	t.Log(p.ok("pilot", "status", "general"))
+	require.Contains(t, p.ok("pilot", "report", "general"), candidate[:15]+" is in force")
 	code, out := p.run("pilot", "approve", "general")
 	require.Equal(t, 1, code)
 	require.Contains(t, out, "general waits for no approval")
-	require.Regexp(t, `(?m)^general .* canary `, page.run(t, "And back", 1))
-	require.Empty(t, page.blocks)
 }
 
 const liveRule = `{apiVersion: sigma-scheduler.io/v1alpha1, kind: PlacementPolicy, metadata: {name: sudden},
   spec: {featureVersion: 1, model: rule, knowledge: K0, features: [], weights: [], rule: {name: bestfit}, mode: live, provenance: {pilot: general}}}`
+
+// withComponent is a folder with the second scheduler and a component.
+func withComponent(t *testing.T, name string) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	manifests, err := filepath.Abs(filepath.Join(repository, "manifests"))
+	require.NoError(t, err)
+	manifests, err = filepath.Rel(dir, manifests)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), fmt.Appendf(nil,
+		"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [%s/overlays/second-scheduler]\ncomponents: [%s/components/%s]\n",
+		manifests, manifests, name), 0o600))
+	return dir
+}

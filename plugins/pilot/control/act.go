@@ -16,7 +16,7 @@ import (
 // act does what a step asks for. What fails is asked for again by the next.
 func (r *reconciler) act(ctx context.Context, o *v1alpha1.PolicyPilot, l *loop, s *pilot.Settings, out *pilot.Outcome, primary, candidate *held) error {
 	log := klog.FromContext(ctx).WithValues("pilot", o.Name)
-	wanted := ""
+	wanted, training := "", ""
 	for _, a := range out.Actions {
 		var err error
 		switch a.Kind {
@@ -28,8 +28,8 @@ func (r *reconciler) act(ctx context.Context, o *v1alpha1.PolicyPilot, l *loop, 
 			r.events.Event(o, kind, string(out.State.Phase), a.Text)
 			log.Info("A step of the loop", "phase", out.State.Phase, "what", a.Text)
 		case pilot.Train:
-			wanted = a.Job
-			err = r.train(o, l, a, &out.State, s)
+			wanted, training = a.Job, a.Job
+			err = r.train(ctx, o, l, a, &out.State, s)
 		case pilot.Judge:
 			wanted = judging + a.Job
 			err = r.judge(o, l, a, &out.State, s)
@@ -43,6 +43,9 @@ func (r *reconciler) act(ctx context.Context, o *v1alpha1.PolicyPilot, l *loop, 
 		}
 	}
 	l.worker.stop(wanted) // what the loop no longer waits for
+	if err := r.endJobs(ctx, l, training); err != nil {
+		log.Error(err, "Cannot remove a Job that is over")
+	}
 	return nil
 }
 
@@ -58,22 +61,40 @@ func (r *reconciler) put(ctx context.Context, o *v1alpha1.PolicyPilot, l *loop, 
 	return write(ctx, r.client, name, h, p, rung, o.Name)
 }
 
-// train begins a training, unless it runs or has ended.
-func (r *reconciler) train(o *v1alpha1.PolicyPilot, l *loop, a pilot.Action, state *pilot.State, s *pilot.Settings) error {
-	l.worker.mu.Lock()
-	ended := l.worker.trained != nil && l.worker.trained.Job == a.Job
-	l.worker.mu.Unlock()
-	if ended {
+// train begins a training, unless it runs or has ended. Where it runs is kept: a spec that changes meanwhile
+// is for the next one.
+func (r *reconciler) train(ctx context.Context, o *v1alpha1.PolicyPilot, l *loop, a pilot.Action, state *pilot.State, s *pilot.Settings) error {
+	w := l.worker
+	w.mu.Lock()
+	ended, here := w.trained != nil && w.trained.Job == a.Job, w.job == a.Job
+	w.waits = ""
+	w.mu.Unlock()
+	if ended || here {
 		return nil
 	}
-	window, err := l.log.Window(a.From, a.Until)
-	if err != nil {
-		return err
+	d, err := w.shelf.order(a.Job)
+	if err == nil && d == nil {
+		window, err := l.log.Window(a.From, a.Until)
+		if err != nil {
+			return err
+		}
+		lesson := &lesson{
+			Job: a.Job, Name: candidateOf(&o.Spec), InForce: state.InForce, Baseline: w.baseline, Choose: time.Duration(s.Choose) * day,
+			Evaluations: int(o.Spec.Train.Evaluations), Seeds: int(o.Spec.Train.Seeds), Workers: 1, Window: window,
+		}
+		if o.Spec.Train.Job == nil {
+			w.train(r.ctx, lesson)
+			return nil
+		}
+		d, err = w.shelf.write(lesson, &o.Spec.Train)
 	}
-	l.worker.train(r.ctx, lesson{
-		job: a.Job, name: candidateOf(&o.Spec), inForce: state.InForce, choose: time.Duration(s.Choose) * day,
-		evaluations: int(o.Spec.Train.Evaluations), seeds: int(o.Spec.Train.Seeds), window: window,
-	})
+	if err != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.taught(&pilot.Trained{Job: a.Job, Failed: err.Error()})
+		return nil
+	}
+	r.follows(ctx, o, w, d)
 	return nil
 }
 

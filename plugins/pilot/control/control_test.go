@@ -3,6 +3,7 @@ package control
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,6 +43,7 @@ type bench struct {
 	r     *reconciler
 	calls interceptor.Funcs
 	seq   int // of the last event of the log
+	made  int // objects
 }
 
 func spec() v1alpha1.PolicyPilotSpec {
@@ -62,6 +65,7 @@ func newBench(t *testing.T) *bench {
 	scheme := runtime.NewScheme()
 	require.NoError(t, v1alpha1.AddToScheme(scheme))
 	require.NoError(t, corev1.AddToScheme(scheme))
+	require.NoError(t, batchv1.AddToScheme(scheme))
 	o := &v1alpha1.PolicyPilot{ObjectMeta: metav1.ObjectMeta{Name: "general", UID: "u1", CreationTimestamp: metav1.NewTime(friday)}, Spec: spec()}
 	general := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"featureVersion": int64(1), "model": "rule", "knowledge": "K0", "rule": map[string]any{"name": "worstfit"}, "mode": "shadow", "maxShareOfApp": .5,
@@ -90,6 +94,13 @@ func newBench(t *testing.T) *bench {
 				}
 			}
 			return c.List(ctx, list, opts...)
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			b.made++
+			if o.GetUID() == "" { // as an API server does
+				o.SetUID(types.UID(fmt.Sprint("made-", b.made)))
+			}
+			return c.Create(ctx, o, opts...)
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
 			if b.calls.Patch != nil {

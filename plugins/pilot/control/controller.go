@@ -34,7 +34,7 @@ const (
 type Options struct {
 	History string // folder, the volume with the decision logs
 	State   string // folder for what the pilots keep
-	// Namespace is where the pages are published; "" = nowhere.
+	// Namespace is where the pages are published and Jobs are made; "" = nowhere.
 	Namespace string
 }
 
@@ -146,6 +146,9 @@ func (r *reconciler) step(ctx context.Context, q ctrl.Request) (there bool, err 
 	}
 	if l.fault != "" {
 		out.Reasons = append(out.Reasons, "the last step could not be carried out: "+l.fault)
+	}
+	if waits := l.worker.waiting(); waits != "" && out.State.Phase == pilot.Training {
+		out.Reasons = append(out.Reasons, waits)
 	}
 	if err := l.worker.noteLive(out.State.InForce, state.InForce, now); err != nil {
 		out.Reasons = append(out.Reasons, err.Error())

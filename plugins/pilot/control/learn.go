@@ -12,51 +12,77 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/pilot/record"
 )
 
-// A lesson says what a training is to do.
+// A lesson says what a training is to do. It goes through JSON.
 type lesson struct {
-	job, name, inForce string
-	choose             time.Duration
-	evaluations, seeds int
-	window             record.Window
+	Job         string        `json:"job"`
+	Name        string        `json:"name"` // of the object
+	InForce     string        `json:"inForce,omitempty"`
+	Baseline    string        `json:"baseline"` // stands for a policy in force where there is none
+	Choose      time.Duration `json:"choose"`
+	Evaluations int           `json:"evaluations"`
+	Seeds       int           `json:"seeds"`
+	Workers     int           `json:"workers"`
+	Window      record.Window `json:"window"` // files are below the shelf's folder
 }
 
-// train runs a training and keeps its outcome. What a kill interrupts goes on from its checkpoint.
-func (w *worker) train(ctx context.Context, l lesson) {
-	out := &pilot.Trained{Job: l.job}
-	w.start(ctx, l.job, func(ctx context.Context) error {
-		checkpoints := filepath.Join(w.shelf.dir, "checkpoints", l.job)
-		if err := os.MkdirAll(checkpoints, 0o755); err != nil {
-			return err
+// checkpoints is the folder of those of a training.
+func (s shelf) checkpoints(job string) string { return filepath.Join(s.dir, "checkpoints", job) }
+
+// learn carries a lesson out and keeps the policy that comes of it. What a kill interrupts goes on from its
+// checkpoint.
+func (s shelf) learn(ctx context.Context, l *lesson) (*pilot.Trained, error) {
+	checkpoints := s.checkpoints(l.Job)
+	if err := os.MkdirAll(checkpoints, 0o755); err != nil {
+		return nil, err
+	}
+	t, err := l.Window.Trace(l.Job)
+	if err != nil {
+		return nil, err
+	}
+	inForce := l.Baseline
+	if l.InForce != "" {
+		if _, err := s.policy(l.InForce); err != nil {
+			return nil, err
 		}
-		t, err := l.window.Trace(l.job)
-		if err != nil {
-			return err
-		}
-		inForce := w.baseline
-		if l.inForce != "" {
-			if _, err := w.shelf.policy(l.inForce); err != nil {
-				return err
-			}
-			inForce = w.shelf.file(l.inForce)
-		}
-		o, none, err := evidence.Learn(ctx, evidence.Lesson{
-			History: t, Choose: l.choose, InForce: inForce, Evaluations: l.evaluations, Seeds: l.seeds, Seed: 1, Workers: 1,
-			Name: l.name, Checkpoint: checkpoints,
-		})
-		if out.None = none; err != nil || o == nil {
-			return err
-		}
-		out.Candidate = o.Digest()
-		return errors.Join(w.shelf.keep(o), os.RemoveAll(checkpoints))
+		inForce = s.file(l.InForce)
+	}
+	o, none, err := evidence.Learn(ctx, evidence.Lesson{
+		History: t, Choose: l.Choose, InForce: inForce, Evaluations: l.Evaluations, Seeds: l.Seeds, Seed: 1, Workers: l.Workers,
+		Name: l.Name, Checkpoint: checkpoints,
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case o == nil:
+		return &pilot.Trained{Job: l.Job, None: none}, nil
+	}
+	return &pilot.Trained{Job: l.Job, Candidate: o.Digest()}, s.keep(o)
+}
+
+// train runs a training and keeps its outcome.
+func (w *worker) train(ctx context.Context, l *lesson) {
+	var out *pilot.Trained
+	w.start(ctx, l.Job, func(ctx context.Context) (err error) {
+		out, err = w.shelf.learn(ctx, l)
+		return err
 	}, func(err error) {
 		if err != nil {
-			*out = pilot.Trained{Job: l.job, Failed: err.Error()}
+			out = &pilot.Trained{Job: l.Job, Failed: err.Error()}
 		}
-		w.trained = out
-		if err := w.shelf.save(trainedFile, out); err != nil && out.Failed == "" {
-			w.trained = &pilot.Trained{Job: l.job, Failed: err.Error()}
-		}
+		w.taught(out)
 	})
+}
+
+// taught keeps the outcome of a training. The lock is held.
+func (w *worker) taught(out *pilot.Trained) {
+	w.trained = out
+	if err := w.shelf.save(trainedFile, out); err != nil {
+		if out.Failed == "" {
+			w.trained = &pilot.Trained{Job: out.Job, Failed: err.Error()}
+		}
+		return
+	}
+	_ = os.RemoveAll(w.shelf.checkpoints(out.Job)) // what stays takes room, and no more
 }
 
 // A hearing says what a judgement is to do.

@@ -48,6 +48,7 @@ type worker struct {
 	days    []pilot.Day
 	through time.Time // the beginning of the last day that was studied
 	trained *pilot.Trained
+	waits   string // what the Job of a training waits for; "" = there is none
 	verdict *pilot.Verdict
 	drift   *pilot.Drift
 	live    live
