@@ -7,13 +7,20 @@ import (
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"sigs.k8s.io/yaml"
 )
 
-// document returns the document of a file with a kind.
+// document returns the first document of a file with a kind.
 func document[T any](t *testing.T, file, kind string) *T {
+	t.Helper()
+	return documents[T](t, file, kind)[0]
+}
+
+// documents returns those of a file with a kind, at least one.
+func documents[T any](t *testing.T, file, kind string) (list []*T) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -23,11 +30,11 @@ func document[T any](t *testing.T, file, kind string) *T {
 		if head.Kind == kind {
 			o := new(T)
 			require.NoError(t, yaml.UnmarshalStrict([]byte(d), o))
-			return o
+			list = append(list, o)
 		}
 	}
-	require.Fail(t, "no "+kind, file)
-	return nil
+	require.NotEmpty(t, list, "%s: no %s", file, kind)
+	return list
 }
 
 // TestIngress: metrics are for Prometheus' namespace; only the webhook's port is open for
@@ -36,18 +43,40 @@ func TestIngress(t *testing.T) {
 	open := map[string][]int32{"mpa/network-policy/policy.yaml": {9443}}
 	for _, file := range []string{"components/network-policy/policy.yaml", "mpa/network-policy/policy.yaml"} {
 		var all []int32
-		for _, rule := range document[networkingv1.NetworkPolicy](t, file, "NetworkPolicy").Spec.Ingress {
-			for _, port := range rule.Ports {
-				if rule.From == nil {
-					all = append(all, port.Port.IntVal)
+		for _, policy := range documents[networkingv1.NetworkPolicy](t, file, "NetworkPolicy") {
+			for _, rule := range policy.Spec.Ingress {
+				for _, port := range rule.Ports {
+					if rule.From == nil {
+						all = append(all, port.Port.IntVal)
+					}
 				}
-			}
-			for _, from := range rule.From {
-				require.Equal(t, map[string]string{corev1.LabelMetadataName: "monitoring"}, from.NamespaceSelector.MatchLabels, file)
+				for _, from := range rule.From {
+					require.Equal(t, map[string]string{corev1.LabelMetadataName: "monitoring"}, from.NamespaceSelector.MatchLabels, file)
+				}
 			}
 		}
 		require.Equal(t, open[file], all, file)
 	}
+}
+
+// TestPilotNetwork: the pilot has the ways of the scheduler, and its own port for metrics; a training has none.
+func TestPilotNetwork(t *testing.T) {
+	of := map[string]*networkingv1.NetworkPolicy{}
+	for _, p := range documents[networkingv1.NetworkPolicy](t, "components/network-policy/policy.yaml", "NetworkPolicy") {
+		require.Equal(t, []networkingv1.PolicyType{"Ingress", "Egress"}, p.Spec.PolicyTypes)
+		of[p.Spec.PodSelector.MatchLabels["app.kubernetes.io/name"]] = p
+	}
+	pilot := document[appsv1.Deployment](t, "components/pilot/deployment.yaml", "Deployment").Spec.Template
+	own := of[pilot.Labels["app.kubernetes.io/name"]]
+	require.NotNil(t, own)
+	require.Equal(t, of["sigma-scheduler"].Spec.Egress, own.Spec.Egress)
+	require.Equal(t, "metrics", pilot.Spec.Containers[0].Ports[0].Name)
+	require.Equal(t, pilot.Spec.Containers[0].Ports[0].ContainerPort, own.Spec.Ingress[0].Ports[0].Port.IntVal)
+	require.Len(t, own.Spec.Ingress[0].Ports, 1)
+	training := of[document[batchv1.CronJob](t, "components/pilot/training.yaml", "CronJob").Spec.JobTemplate.Spec.Template.Labels["app.kubernetes.io/name"]]
+	require.NotNil(t, training)
+	require.Empty(t, training.Spec.Egress)
+	require.Empty(t, training.Spec.Ingress)
 }
 
 // TestExtenderContainer: what serves metrics does so by HTTPS, and its memory has a limit.

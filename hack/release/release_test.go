@@ -135,6 +135,7 @@ func TestInstallFiles(t *testing.T) {
 			assert.Equal(t, strings.HasPrefix(i.file, "crds"), strings.Contains(text, "kind: CustomResourceDefinition\n"), i.file)
 			assert.NotContains(t, text, ":dev\n", i.file)
 			assert.NotContains(t, text, "kind: NetworkPolicy\n", i.file)
+			assert.Equal(t, i.file == "install-pilot.yaml", strings.Contains(text, "name: sigma-pilot\n"), i.file)
 			for line := range strings.Lines(text) {
 				if image, ok := strings.CutPrefix(strings.TrimLeft(line, " -"), "image: "); ok {
 					assert.True(t, strings.HasPrefix(image, registry), "%s: %s", i.file, image)
@@ -142,6 +143,40 @@ func TestInstallFiles(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestInstallPilot: install-pilot.yaml changes of install.yaml what the component changes, and adds the pilot.
+func TestInstallPilot(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, writeInstall("../..", dir, "", "v1"))
+	objects := func(file string) map[string]any {
+		all := map[string]any{}
+		for _, text := range strings.Split(read(t, filepath.Join(dir, file)), "\n---\n") {
+			key, o := normal(t, text)
+			all[key] = o
+		}
+		return all
+	}
+	plain, pilot := objects("install.yaml"), objects("install-pilot.yaml")
+	var changed, added []string
+	for key, o := range pilot {
+		if was, ok := plain[key]; !ok {
+			added = append(added, key)
+		} else if !assert.ObjectsAreEqual(was, o) {
+			changed = append(changed, key)
+		}
+		delete(plain, key)
+	}
+	slices.Sort(changed)
+	slices.Sort(added)
+	assert.Empty(t, plain)
+	assert.Equal(t, []string{"ConfigMap sigma-scheduler-config", "Deployment sigma-scheduler"}, changed)
+	assert.Equal(t, []string{
+		"ClusterRole sigma-pilot", "ClusterRoleBinding sigma-pilot", "CronJob sigma-pilot-training", "Deployment sigma-pilot",
+		"PersistentVolumeClaim sigma-history", "Role sigma-pilot", "Role sigma-pilot-events in default", "RoleBinding sigma-pilot",
+		"RoleBinding sigma-pilot-events in default", "ServiceAccount sigma-pilot", "ValidatingAdmissionPolicy sigma-pilot",
+		"ValidatingAdmissionPolicy sigma-pilot-jobs", "ValidatingAdmissionPolicyBinding sigma-pilot", "ValidatingAdmissionPolicyBinding sigma-pilot-jobs",
+	}, added)
 }
 
 func TestReleaseBadInput(t *testing.T) {
