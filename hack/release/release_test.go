@@ -151,7 +151,7 @@ func TestInstallPilot(t *testing.T) {
 	require.NoError(t, writeInstall("../..", dir, "", "v1"))
 	objects := func(file string) map[string]any {
 		all := map[string]any{}
-		for _, text := range strings.Split(read(t, filepath.Join(dir, file)), "\n---\n") {
+		for text := range strings.SplitSeq(read(t, filepath.Join(dir, file)), "\n---\n") {
 			key, o := normal(t, text)
 			all[key] = o
 		}

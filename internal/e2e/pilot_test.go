@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/sigma-scheduler/sigma/internal/e2e"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
@@ -100,6 +101,7 @@ func (n *node) run(t *testing.T) {
 					if err := n.c.Client.CoreV1().Pods(pod.Namespace).EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod.Name}}); err != nil {
 						t.Errorf("evict %s: %v", pod.Name, err)
 					}
+					n.ended(ctx, t, pod, 143) // by SIGTERM
 					continue
 				}
 				all.Go(func() { n.container(ctx, t, pod) })
@@ -124,18 +126,33 @@ func (n *node) container(ctx context.Context, t *testing.T, pod *corev1.Pod) {
 		return
 	}
 	t.Logf("%s ended with %v: %s", pod.Name, err, out)
-	is, gone := n.c.Client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
-	if gone != nil {
-		return
-	}
-	end := &corev1.ContainerStateTerminated{Reason: "Ended", StartedAt: *is.Status.StartTime, FinishedAt: metav1.Now()}
-	is.Status.Phase = corev1.PodSucceeded
+	code := int32(0)
 	if err != nil {
-		is.Status.Phase, end.ExitCode = corev1.PodFailed, 1
+		code = 1
 	}
-	is.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: end}
-	is.Status.ContainerStatuses[0].Ready = false
-	if _, err := n.c.Client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, is, metav1.UpdateOptions{}); err != nil {
+	n.ended(ctx, t, pod, code)
+}
+
+// ended reports how a pod's container ended.
+func (n *node) ended(ctx context.Context, t *testing.T, pod *corev1.Pod, code int32) {
+	t.Helper()
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		is, err := n.c.Client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		is.Status.Phase = corev1.PodSucceeded
+		if code != 0 {
+			is.Status.Phase = corev1.PodFailed
+		}
+		is.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			Reason: "Ended", ExitCode: code, StartedAt: *is.Status.StartTime, FinishedAt: metav1.Now(),
+		}}
+		is.Status.ContainerStatuses[0].Ready = false
+		_, err = n.c.Client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, is, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
 		t.Errorf("status of %s: %v", pod.Name, err)
 	}
 }
@@ -204,7 +221,7 @@ func requireOnlyTemplate(t *testing.T, c *e2e.Cluster, account string, made *bat
 const volume = `{apiVersion: v1, kind: PersistentVolume, metadata: {name: history},
   spec: {capacity: {storage: 100Gi}, accessModes: [ReadWriteOnce], hostPath: {path: /history}, claimRef: {namespace: sigma-system, name: sigma-history}}}`
 
-// TestPilot: a policy is trained by a Job on days that were recorded, judged on later ones, waits for a
+// TestPilot installs the file of a release over install.yaml. A policy is trained by a Job on days that were recorded, judged on later ones, waits for a
 // person, and goes through shadow and a canary to live; the program is killed on the way, and loses
 // the API server until its lease is gone: it ends, and the Deployment starts it again. Its account
 // may do no more than that.
@@ -213,7 +230,9 @@ func TestPilot(t *testing.T) {
 	c.CreateNodes(t, e2e.Nodes(4, 12)...)
 	installSigma(t, c)
 	c.Kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/policypilots.sigma-scheduler.io")
-	c.Kubectl(t, "", "apply", "-k", withComponent(t, "pilot"))
+	install := e2e.Program(t, "install") // the folder of a release
+	c.Kubectl(t, "", "apply", "-f", filepath.Join(install, "install.yaml"))
+	c.Kubectl(t, "", "apply", "-f", filepath.Join(install, "install-pilot.yaml"))
 	c.Kubectl(t, "", "apply", "-f", filepath.Join(repository, "manifests", "policy.yaml"))
 	account := accountKubeconfig(t, c, sigmaSystem, "sigma-pilot")
 	kubectl := func(kubeconfig, input string, args ...string) (string, error) {
@@ -358,22 +377,16 @@ spec:
 	code, out := p.run("pilot", "approve", "general")
 	require.Equal(t, 1, code)
 	require.Contains(t, out, "general waits for no approval")
+
+	// The way back of docs/pilot.md.
+	replicas := func() string {
+		return c.Kubectl(t, "", "get", "-n", sigmaSystem, "deployment/sigma-scheduler", "-o", "jsonpath={.spec.replicas} {.spec.strategy.type}")
+	}
+	require.Equal(t, "1 Recreate", replicas())
+	c.Kubectl(t, "", "delete", "-n", sigmaSystem, "deployment/sigma-pilot")
+	c.Kubectl(t, "", "apply", "-f", filepath.Join(install, "install.yaml"))
+	require.Equal(t, "2 RollingUpdate", replicas())
 }
 
 const liveRule = `{apiVersion: sigma-scheduler.io/v1alpha1, kind: PlacementPolicy, metadata: {name: sudden},
   spec: {featureVersion: 1, model: rule, knowledge: K0, features: [], weights: [], rule: {name: bestfit}, mode: live, provenance: {pilot: general}}}`
-
-// withComponent is a folder with the second scheduler and a component.
-func withComponent(t *testing.T, name string) string {
-	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	require.NoError(t, err)
-	manifests, err := filepath.Abs(filepath.Join(repository, "manifests"))
-	require.NoError(t, err)
-	manifests, err = filepath.Rel(dir, manifests)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), fmt.Appendf(nil,
-		"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [%s/overlays/second-scheduler]\ncomponents: [%s/components/%s]\n",
-		manifests, manifests, name), 0o600))
-	return dir
-}

@@ -74,9 +74,9 @@ func (r *reconciler) train(ctx context.Context, o *v1alpha1.PolicyPilot, l *loop
 	}
 	d, err := w.shelf.order(a.Job)
 	if err == nil && d == nil {
-		window, err := l.log.Window(a.From, a.Until)
-		if err != nil {
-			return err
+		window, wrong := l.log.Window(a.From, a.Until)
+		if wrong != nil {
+			return wrong
 		}
 		lesson := &lesson{
 			Job: a.Job, Name: candidateOf(&o.Spec), InForce: state.InForce, Baseline: w.baseline, Choose: time.Duration(s.Choose) * day,

@@ -196,7 +196,7 @@ func (r *reconciler) lookAt(ctx context.Context, o *v1alpha1.PolicyPilot, s shel
 	case there != nil && uid != "":
 		return failed("the Job %s is gone, and left no result", key)
 	case there != nil:
-		if err := r.make(ctx, o, s, d, job); err != nil {
+		if err := r.make(ctx, o, d, job); err != nil {
 			return nil, fmt.Sprintf("the Job %s cannot be made: %v", key, err)
 		}
 		uid = "" // it is kept below
@@ -238,7 +238,7 @@ func ended(job *batchv1.Job) *batchv1.JobCondition {
 }
 
 // make makes the Job of an order from the template. It goes with the PolicyPilot.
-func (r *reconciler) make(ctx context.Context, o *v1alpha1.PolicyPilot, s shelf, d *order, job *batchv1.Job) error {
+func (r *reconciler) make(ctx context.Context, o *v1alpha1.PolicyPilot, d *order, job *batchv1.Job) error {
 	template := &batchv1.CronJob{}
 	if err := r.live.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: v1alpha1.PilotTrainingTemplate}, template); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -85,6 +86,16 @@ func TestJob(t *testing.T) {
 	here.record()
 	want := here.until(pilot.Judging).Status.Candidate
 	require.NotEmpty(t, want)
+	// What is chosen here is a rule: whether the searches were the same, their checkpoints say. They stay where the
+	// outcome cannot be kept.
+	searched := newBench(t)
+	searched.record()
+	searched.training()
+	s := searched.r.loops["general"].worker.shelf
+	require.NoError(t, os.MkdirAll(filepath.Join(s.dir, trainedFile, "x"), 0o755))
+	searched.idle()
+	checkpoints := files(t, s.checkpoints(searched.memory().Job))
+	require.Greater(t, len(checkpoints), 1)
 
 	b := ordersJobs(t)
 	job := b.job()
@@ -116,6 +127,7 @@ func TestJob(t *testing.T) {
 	require.ErrorIs(t, b.container(stopped, job), context.Canceled)
 	require.NoFileExists(t, filepath.Join(name, resultFile))
 	require.NoError(t, b.container(t.Context(), job))
+	require.Equal(t, checkpoints, files(t, b.r.loops["general"].worker.shelf.checkpoints(b.memory().Job)))
 	before, err := os.ReadFile(filepath.Join(name, resultFile))
 	require.NoError(t, err)
 	o = b.until(pilot.Judging)
@@ -131,6 +143,20 @@ func TestJob(t *testing.T) {
 	var r result
 	require.NoError(t, json.Unmarshal(before, &r))
 	require.Equal(t, *here.r.loops["general"].worker.trained, in(r.Trained, here.r.loops["general"].worker.trained.Job))
+}
+
+// files are the lines of those of a folder: evaluations come in any order.
+func files(t *testing.T, dir string) map[string][]string {
+	t.Helper()
+	all := map[string][]string{}
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		require.NoError(t, err)
+		all[e.Name()] = slices.Sorted(strings.Lines(string(text)))
+	}
+	return all
 }
 
 // in is an outcome under the name of another training.
@@ -238,6 +264,18 @@ func TestJobsThatFail(t *testing.T) {
 func (b *bench) leave(r result) {
 	s := b.r.loops["general"].worker.shelf
 	require.NoError(b.t, s.save(filepath.Join(jobsDir, b.memory().Job, resultFile), &r))
+}
+
+// TestNoRoomForAnOrder: a training whose order cannot be written has failed.
+func TestNoRoomForAnOrder(t *testing.T) {
+	b := ordersJobs(t)
+	require.NoError(t, b.step())
+	require.NoError(t, os.Symlink("none", filepath.Join(b.r.folder(b.pilot()), jobsDir)))
+	b.training()
+	require.NoError(t, b.step())
+	require.Contains(t, b.told(), "failed: mkdir")
+	require.Equal(t, "Recording", b.pilot().Status.Phase)
+	require.Empty(t, b.jobs())
 }
 
 // TestJobCannotBeMade: the reason is in the status, and the training begins as soon as a Job can be made. Where the
