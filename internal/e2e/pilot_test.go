@@ -250,8 +250,9 @@ func TestPilot(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "decisions.jsonl.20260101T000000.000Z"), past.Bytes(), 0o600))
 	c.StartScheduler(t, scheduler, sigmaConfig(true, fmt.Sprintf("policyName: general, canaryPolicyName: general-candidate, decisionLog: %s", filepath.Join(dir, "decisions.jsonl"))))
 	proxy := c.StartProxy(t, account)
+	metrics := fmt.Sprintf("127.0.0.1:%d", e2e.FreePort(t))
 	pilot := e2e.StartProcess(t, "sigma-pilot", e2e.Program(t, "sigma-pilot"), "--kubeconfig="+proxy.Kubeconfig, "--namespace="+sigmaSystem,
-		"--history="+dir, "--state="+state, "--metrics-bind-address=0", "--health-probe-bind-address=0", "--v=2")
+		"--history="+dir, "--state="+state, "--metrics-bind-address="+metrics, "--health-probe-bind-address=0", "--v=2")
 	starts := pilot.Supervise(t)
 
 	var passed phases
@@ -312,6 +313,8 @@ spec:
 	runtime := &node{c: c, state: state, started: map[types.UID]bool{}}
 	runtime.run(t)
 	until("AwaitingApproval")
+	code, _ := scrape(t, "https://"+metrics, strings.TrimSpace(c.Kubectl(t, "", "create", "token", "sigma-pilot", "-n", sigmaSystem)))
+	require.Equal(t, http.StatusForbidden, code, "metrics are for accounts with the right to them")
 	require.Len(t, runtime.started, 2, "one pod was evicted, and the next one trained")
 	e2e.Wait(t, "the Job goes", func() (string, bool) { return fmt.Sprint(jobs()), len(jobs()) == 0 })
 	p := &prompt{t, c, filepath.Join(c.Dir, "kubeconfig")}
