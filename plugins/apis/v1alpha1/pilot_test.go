@@ -43,6 +43,9 @@ func TestPolicyPilots(t *testing.T) {
 	p, err = create("approval: Auto, gate: {}, rollout: [{mode: live}], against: [], guard: {fallbackShare: 0, ruleConflicts: 0, openedVsBestFit: 1.5, costVsBestFit: 1.05, regretPercent: 2}")
 	require.NoError(t, err)
 	require.Equal(t, &v1alpha1.PilotGate{SavingPercent: 2, Confidence: .95, WaitPercent: 10}, p.Spec.Gate)
+	p, err = create("train: {job: {}}")
+	require.NoError(t, err)
+	require.Equal(t, "1 2Gi", fmt.Sprint(p.Spec.Train.Job.Cores, " ", p.Spec.Train.Job.Memory))
 	for spec, want := range map[string]string{
 		"approval: Auto":      "spec.approval: Invalid value: Auto needs a gate",
 		"approval: Always":    `spec.approval: Unsupported value: "Always"`,
@@ -57,6 +60,9 @@ func TestPolicyPilots(t *testing.T) {
 		"train: {history: 8}":                       "spec.train.history: Invalid value: no day is left to train on",
 		"train: {test: 1}":                          "spec.train.test: Invalid value",
 		"train: {within: 30s}":                      "want 1m to 168h",
+		"train: {job: {cores: 0}}":                  "spec.train.job.cores: Invalid value",
+		"train: {job: {cores: 257}}":                "spec.train.job.cores: Invalid value",
+		"train: {job: {memory: 127Mi}}":             "want 128Mi or more",
 
 		"rollout: []":                                                                                       "spec.rollout: Invalid value",
 		"rollout: [{mode: shadow, for: 1h}]":                                                                "spec.rollout: Invalid value: want steps that end with live",
