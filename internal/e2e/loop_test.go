@@ -111,7 +111,7 @@ spec: {capacity: {storage: 6Gi}, accessModes: [ReadWriteOnce], hostPath: {path: 
 `, "apply", "-f", "-")
 
 	page := openPage(t, c, "loop.md")
-	require.NoError(t, os.CopyFS(page.dir, os.DirFS(e2e.Program(t, "install")))) // the folder of a release
+	require.NoError(t, os.CopyFS(page.dir, os.DirFS(e2e.Program(t, "install"))))         // the folder of a release
 	follow := regexp.MustCompile(`(?m)^kubectl -n sigma-loop logs -f \S+ (job/\S+) .*$`) // logs need a kubelet
 	page.edit = func(text string) string {
 		return follow.ReplaceAllString(text, "kubectl -n sigma-loop wait --for=condition=Complete --timeout=5m $1")

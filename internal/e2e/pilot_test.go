@@ -221,7 +221,20 @@ func requireOnlyTemplate(t *testing.T, c *e2e.Cluster, account string, made *bat
 const volume = `{apiVersion: v1, kind: PersistentVolume, metadata: {name: history},
   spec: {capacity: {storage: 100Gi}, accessModes: [ReadWriteOnce], hostPath: {path: /history}, claimRef: {namespace: sigma-system, name: sigma-history}}}`
 
-// TestPilot installs the file of a release over install.yaml. A policy is trained by a Job on days that were recorded, judged on later ones, waits for a
+// fastMonth is docs/first-month.md in fast motion: what takes days takes seconds, trainings are small and Jobs, and the gate lets
+// the candidate through. The training is due at a minute of the day.
+func fastMonth(due time.Time) *strings.Replacer {
+	return strings.NewReplacer(
+		`schedule: "0 3 * * 0", history: 28, validate: 2, test: 3, evaluations: 2000, seeds: 3`,
+		fmt.Sprintf(`schedule: "%d %d * * *", history: 4, validate: 1, test: 2, evaluations: 4, seeds: 1, job: {cores: 2, memory: 256Mi}`, due.Minute(), due.Hour()),
+		"baseline: mostallocated ", "baseline: leastallocated ", "against: [mostallocated]", "against: [leastallocated]",
+		"savingPercent: 2, confidence: 0.95, unplaced: 0, waitPercent: 10", "savingPercent: 1, confidence: 0.6, unplaced: 1000, waitPercent: 1000",
+		"{mode: canary, percent: 10, for: 48h}, ", "", "48h", "5s",
+		"fallbackShare: 0.01, pendingP99: 60s, ruleConflicts: 0, openedVsBestFit: 1.5, costVsBestFit: 1.05", "fallbackShare: 0.05, pendingP99: 10m, ruleConflicts: 0",
+	)
+}
+
+// TestPilot runs every command of docs/first-month.md, over install.yaml. A policy is trained by a Job on days that were recorded, judged on later ones, waits for a
 // person, and goes through shadow and a canary to live; the program is killed on the way, and loses
 // the API server until its lease is gone: it ends, and the Deployment starts it again. Its account
 // may do no more than that.
@@ -229,19 +242,11 @@ func TestPilot(t *testing.T) {
 	c := e2e.StartCluster(t)
 	c.CreateNodes(t, e2e.Nodes(4, 12)...)
 	installSigma(t, c)
-	c.Kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/policypilots.sigma-scheduler.io")
-	install := e2e.Program(t, "install") // the folder of a release
-	c.Kubectl(t, "", "apply", "-f", filepath.Join(install, "install.yaml"))
-	c.Kubectl(t, "", "apply", "-f", filepath.Join(install, "install-pilot.yaml"))
-	c.Kubectl(t, "", "apply", "-f", filepath.Join(repository, "manifests", "policy.yaml"))
+	page := openPage(t, c, "first-month.md")
+	require.NoError(t, os.CopyFS(page.dir, os.DirFS(e2e.Program(t, "install")))) // the folder of a release
+	page.shell(t, "kubectl apply -f install.yaml")
+	page.run(t, "Day 0: install, and begin to record", 1)
 	account := accountKubeconfig(t, c, sigmaSystem, "sigma-pilot")
-	kubectl := func(kubeconfig, input string, args ...string) (string, error) {
-		command := exec.Command(e2e.Program(t, "kubectl"), append([]string{"--kubeconfig=" + kubeconfig}, args...)...)
-		command.Stdin = strings.NewReader(input)
-		out, err := command.CombinedOutput()
-		return string(out), err
-	}
-
 	c.Kubectl(t, volume, "apply", "-f", "-")
 	dir, state := t.TempDir(), t.TempDir()
 	now := time.Now().UTC()
@@ -258,23 +263,10 @@ func TestPilot(t *testing.T) {
 	var passed phases
 	passed.follow(t, c, "general")
 	due := time.Now().UTC().Truncate(time.Minute).Add(2 * time.Minute)
-	spec := func(name string) string {
-		return fmt.Sprintf(`
-apiVersion: sigma-scheduler.io/v1alpha1
-kind: PolicyPilot
-metadata: {name: %s}
-spec:
-  policy: general
-  baseline: leastallocated
-  against: [leastallocated]
-  train: {schedule: "%d %d * * *", history: 4, validate: 1, test: 2, evaluations: 4, seeds: 1, job: {cores: 2, memory: 256Mi}}
-  gate: {savingPercent: 1, confidence: 0.6, unplaced: 1000, waitPercent: 1000}
-  rollout: [{mode: shadow, for: 5s}, {mode: canary, percent: 50, for: 5s}, {mode: live, for: 5s}]
-  guard: {fallbackShare: 0.05, pendingP99: 10m, ruleConflicts: 0}
-`, name, due.Minute(), due.Hour())
-	}
-	c.Kubectl(t, spec("general"), "apply", "-f", "-")
-	c.Kubectl(t, spec("other"), "apply", "-f", "-")
+	page.edit = fastMonth(due).Replace
+	object := page.blocks[0].text
+	page.run(t, "Day 0: install, and begin to record", 1)
+	page.shell(t, strings.Replace(page.edit(object), "{name: general}", "{name: other}", 1))
 	get := func(kind, name, path string) string {
 		return c.Kubectl(t, "", "get", kind, name, "-o", "jsonpath="+path)
 	}
@@ -301,6 +293,8 @@ spec:
 		}
 		t.Fatalf("no phase %s, but %v; %s", want, passed.seen(), c.Kubectl(t, "", "get", "policypilot", "general", "-o", "yaml"))
 	}
+	until("Recording")
+	require.Regexp(t, `(?m)^general +general +Recording `, page.run(t, "Days 1 to 11: the record", 1))
 	until("Training")
 	jobs := func() []batchv1.Job {
 		list, err := c.Client.BatchV1().Jobs(sigmaSystem).List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + v1alpha1.PilotTrainingTemplate})
@@ -318,7 +312,8 @@ spec:
 	require.Len(t, runtime.started, 2, "one pod was evicted, and the next one trained")
 	e2e.Wait(t, "the Job goes", func() (string, bool) { return fmt.Sprint(jobs()), len(jobs()) == 0 })
 	p := &prompt{t, c, filepath.Join(c.Dir, "kubeconfig")}
-	status := p.ok("pilot", "status", "general")
+	status := page.run(t, "The second Sunday: a candidate waits", 1)
+	require.Regexp(t, `(?m)^general +general +AwaitingApproval +.*% \(`, status)
 	require.Regexp(t, `(?m)^phase +AwaitingApproval$`, status)
 	require.Regexp(t, `(?m)^because +sha256:\w+ (is better|waits for approval)`, status)
 	t.Log(status)
@@ -330,7 +325,7 @@ spec:
 	for _, right := range []string{"delete placementpolicies/general", "patch placementpolicies/old", "patch policypilots/general", "list secrets", "create pods", "list jobs.batch", "create cronjobs.batch", "create jobs.batch -n default"} {
 		verb, resource, _ := strings.Cut(right, " ")
 		args := append([]string{"auth", "can-i", verb, "--as=system:serviceaccount:sigma-system:sigma-pilot"}, strings.Fields(resource)...)
-		out, err := kubectl(filepath.Join(c.Dir, "kubeconfig"), "", args...)
+		out, err := kubectlAs(t, filepath.Join(c.Dir, "kubeconfig"), "", args...)
 		require.Error(t, err, right)
 		require.Contains(t, out, "no", right)
 	}
@@ -342,14 +337,15 @@ spec:
 		{"sigma-pilot leaves repair, soft and maxShareOfApp", "", []string{"patch", "placementpolicy", "general", "--type=merge", "-p", `{"spec":{"maxShareOfApp":0.3,"provenance":{"pilot":"general"}}}`}},
 		{"sigma-pilot makes no PlacementPolicy that is live", liveRule, []string{"create", "-f", "-"}},
 	} {
-		out, err := kubectl(account, refused.input, refused.args...)
+		out, err := kubectlAs(t, account, refused.input, refused.args...)
 		require.Error(t, err, out)
 		require.Contains(t, out, refused.why)
 	}
 
-	require.Contains(t, p.ok("pilot", "approve", "general"), candidate+" approved")
+	require.Contains(t, page.run(t, "The second Sunday: a candidate waits", 1), candidate+" approved")
 	until("Shadow shadow")
 	until("Canary canary 50 %")
+	require.Regexp(t, `(?m)^general-candidate .* canary `, page.run(t, "The week after: shadow, canary, live", 1))
 	require.Equal(t, "canary 50", get("placementpolicy", "general-candidate", "{.spec.mode} {.spec.canaryPercent}"))
 	before := starts()
 	proxy.SetRefuse(func(*http.Request) bool { return true })
@@ -372,14 +368,17 @@ spec:
 	})
 	want := []string{"Recording", "Training", "Judging", "AwaitingApproval", "Shadow shadow", "Canary canary 50 %", "Live live", "Watching"}
 	require.Equal(t, want, passed.seen())
-	table := c.Kubectl(t, "", "get", "policypilots")
+	table := page.run(t, "The end of the month: what came of it", 1)
 	require.Regexp(t, `(?m)^general +general +Watching +.* % \(`, table)
-	t.Log(table)
-	t.Log(p.ok("pilot", "status", "general"))
-	require.Contains(t, p.ok("pilot", "report", "general"), candidate[:15]+" is in force")
+	require.Regexp(t, `PhaseChanged|goes to live`, table)
+	report, err := os.ReadFile(filepath.Join(page.dir, "report.html"))
+	require.NoError(t, err)
+	require.Contains(t, string(report), candidate[:15]+" is in force")
 	code, out := p.run("pilot", "approve", "general")
 	require.Equal(t, 1, code)
 	require.Contains(t, out, "general waits for no approval")
+	require.Regexp(t, `(?m)^general .* canary `, page.run(t, "And back", 1))
+	require.Empty(t, page.blocks)
 
 	// The way back of docs/pilot.md.
 	replicas := func() string {
@@ -387,7 +386,7 @@ spec:
 	}
 	require.Equal(t, "1 Recreate", replicas())
 	c.Kubectl(t, "", "delete", "-n", sigmaSystem, "deployment/sigma-pilot")
-	c.Kubectl(t, "", "apply", "-f", filepath.Join(install, "install.yaml"))
+	page.shell(t, "kubectl apply -f install.yaml")
 	require.Equal(t, "2 RollingUpdate", replicas())
 }
 
