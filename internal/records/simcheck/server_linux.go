@@ -19,7 +19,7 @@ import (
 // serve is the server under test: an ordinary net/http server whose handler waits
 // and computes for the requested times. It prints its address and GOMAXPROCS and ends with its stdin.
 func serve() error {
-	calibrateChunk()
+	Calibrate()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func serve() error {
 			_, _ = io.Copy(io.Discard, resp.Body)
 			_ = resp.Body.Close()
 		}
-		burn(cpu)
+		Compute(cpu)
 	})
 	mux.HandleFunc("GET /spent", func(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(cpuNanos(unix.CLOCK_PROCESS_CPUTIME_ID))
@@ -82,7 +82,8 @@ var (
 	sink       atomic.Uint64
 )
 
-func calibrateChunk() {
+// Calibrate measures what a chunk takes; call it once before [Compute].
+func Calibrate() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for {
@@ -99,11 +100,11 @@ func calibrateChunk() {
 	}
 }
 
-// burn computes until it has spent nanoseconds of cpu by the clock of its thread,
+// Compute computes until it has spent nanoseconds of cpu by the clock of its thread,
 // which is the one that the quota is charged by: a core that a neighbour slows down
 // makes the request no cheaper for the quota. A chunk between whose ends the
 // goroutine was moved to another thread counts as a usual one.
-func burn(nanos int64) {
+func Compute(nanos int64) {
 	begin := cpuNanos(unix.CLOCK_THREAD_CPUTIME_ID)
 	for nanos > 0 {
 		n := chunk

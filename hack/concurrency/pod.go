@@ -1,0 +1,289 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/sigma-scheduler/sigma/mpa/capacity"
+)
+
+const (
+	gateAddress  = "127.0.0.1:8081"
+	adminAddress = "127.0.0.1:9901"
+)
+
+// missing returns what a machine lacks for functions, by name.
+func missing() (list []string) {
+	if os.Getuid() != 0 {
+		list = append(list, "root")
+	}
+	list = append(list, missingCgroups(cgroupRoot)...)
+	if space, err := newSpace(); err != nil {
+		list = append(list, fmt.Sprintf("network namespaces (%v)", err))
+	} else {
+		_ = space.Close()
+	}
+	return list
+}
+
+// python returns the interpreter of the threaded server.
+func python() (string, error) { return exec.LookPath("python3") }
+
+// onThread calls f on a thread of its own, which ends with it.
+func onThread(f func() error) error {
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked
+		result <- f()
+	}()
+	return <-result
+}
+
+// newSpace makes a network namespace that has loopback alone, as the containers of a pod
+// share it: the gate reaches the function, and nothing else does.
+func newSpace() (space netns.NsHandle, err error) {
+	err = onThread(func() error {
+		if space, err = netns.New(); err != nil {
+			return err
+		}
+		lo, err := netlink.LinkByName("lo")
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetUp(lo)
+	})
+	return space, err
+}
+
+// within calls f on a thread in a namespace: what it starts and what it dials stays there.
+func within(space netns.NsHandle, f func() error) error {
+	return onThread(func() error {
+		if err := netns.Set(space); err != nil {
+			return err
+		}
+		return f()
+	})
+}
+
+// A pod is a function in its cgroup behind a gate, both in a network namespace.
+type pod struct {
+	profile *profile
+	group   *cgroup
+	space   netns.NsHandle
+	client  *http.Client
+	gate    *exec.Cmd
+	ended   sync.WaitGroup
+
+	mu       sync.Mutex
+	function *exec.Cmd
+	stdin    io.Closer
+	stopped  bool
+	restarts int
+	failed   error // of a restart
+}
+
+var made atomic.Int64
+
+// startPod starts a function and a gate, the program at a path, with a limit.
+func startPod(ctx context.Context, gate string, p *profile, limit int) (_ *pod, err error) {
+	d := &pod{profile: p}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("%s: %w", p.name, err), d.stop())
+		}
+	}()
+	if d.space, err = newSpace(); err != nil {
+		return nil, err
+	}
+	name := fmt.Sprintf("sigma-concurrency-%d-%d", os.Getpid(), made.Add(1))
+	if d.group, err = newCgroup(cgroupRoot, name, cores, memoryBytes); err != nil {
+		return nil, err
+	}
+	d.client = &http.Client{Transport: &http.Transport{
+		MaxIdleConnsPerHost: 1 << 12, DisableCompression: true,
+		DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+			err = within(d.space, func() error {
+				conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
+				return err
+			})
+			return conn, err
+		},
+	}}
+	if err := d.startFunction(); err != nil {
+		return nil, err
+	}
+	d.ended.Go(d.watch)
+	if err := d.awaits(ctx, "http://"+functionAddress+emptyPath); err != nil {
+		return nil, fmt.Errorf("the function: %w", err)
+	}
+	d.gate = exec.Command(gate, "--target=http://"+functionAddress, "--listen="+gateAddress, "--admin="+adminAddress, "--metrics=",
+		"--limit="+strconv.Itoa(limit), "--wait=1m", "--cgroup="+name)
+	var said bytes.Buffer
+	d.gate.Stderr = &said
+	if err := within(d.space, d.gate.Start); err != nil {
+		d.gate = nil
+		return nil, err
+	}
+	if err := d.awaits(ctx, "http://"+adminAddress+"/limit"); err != nil {
+		return nil, fmt.Errorf("the gate: %w: %s", err, said.String())
+	}
+	return d, nil
+}
+
+// startFunction starts the function's process. A shell waits until it is in its cgroup, as
+// runtimes look at their quota when they begin.
+func (d *pod) startFunction() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	args := []string{"-c", `read -r _ && exec "$0" "$@"`, self, "function", d.profile.name}
+	if d.profile.threads {
+		interpreter, err := python()
+		if err != nil {
+			return err
+		}
+		_, port, _ := strings.Cut(functionAddress, ":")
+		args = append(args[:2], interpreter, "-c", threadsPy, port, fmt.Sprint(d.profile.wait.Seconds()), fmt.Sprint(d.profile.cpu.Seconds()))
+	}
+	cmd := exec.Command("sh", args...)
+	cmd.Env = append(os.Environ(), asFunction+"=1")
+	if d.profile.goMemLimit != "" {
+		cmd.Env = append(cmd.Env, "GOMEMLIMIT="+d.profile.goMemLimit)
+	}
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	if err := within(d.space, cmd.Start); err != nil {
+		return err
+	}
+	d.function, d.stdin = cmd, stdin
+	if err := d.group.add(cmd.Process.Pid); err != nil {
+		return err
+	}
+	_, err = io.WriteString(stdin, "go\n")
+	return err
+}
+
+// watch starts a function that has ended again, as a kubelet does.
+func (d *pod) watch() {
+	for {
+		_ = d.function.Wait()
+		d.mu.Lock()
+		if d.stopped {
+			d.mu.Unlock()
+			return
+		}
+		d.restarts++
+		err := d.startFunction()
+		if err != nil {
+			d.failed = err
+			d.mu.Unlock()
+			return
+		}
+		d.mu.Unlock()
+	}
+}
+
+// awaits asks until there is an answer.
+func (d *pod) awaits(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	for {
+		_, err := d.ask(ctx, http.MethodGet, url, "")
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.NewTimer(20 * time.Millisecond).C:
+		}
+	}
+}
+
+func (d *pod) ask(ctx context.Context, method, url, body string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	response, err := d.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode >= http.StatusMultipleChoices {
+		err = fmt.Errorf("%s: %s: %s", url, response.Status, bytes.TrimSpace(text))
+	}
+	return text, err
+}
+
+func (d *pod) setLimit(ctx context.Context, n int) error {
+	_, err := d.ask(ctx, http.MethodPut, "http://"+adminAddress+"/limit", strconv.Itoa(n))
+	return err
+}
+
+// window measures at the gate.
+func (d *pod) window(ctx context.Context, length time.Duration) (w capacity.Window, err error) {
+	text, err := d.ask(ctx, http.MethodGet, fmt.Sprintf("http://%s/window?seconds=%g", adminAddress, length.Seconds()), "")
+	if err == nil {
+		err = json.Unmarshal(text, &w)
+	}
+	return w, err
+}
+
+// ends returns how often the function has ended by itself, and how often for want of memory.
+func (d *pod) ends() (restarts, kills int, err error) {
+	kills, err = d.group.kills()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.restarts, kills, errors.Join(err, d.failed)
+}
+
+// stop ends gate and function and removes what was made for them.
+func (d *pod) stop() error {
+	d.mu.Lock()
+	d.stopped = true
+	if d.function != nil {
+		_ = d.stdin.Close()
+		_ = d.function.Process.Signal(unix.SIGKILL)
+	}
+	d.mu.Unlock()
+	d.ended.Wait()
+	if d.gate != nil {
+		_ = d.gate.Process.Kill()
+		_ = d.gate.Wait()
+	}
+	if d.client != nil {
+		d.client.CloseIdleConnections()
+	}
+	var err error
+	if d.group != nil {
+		err = d.group.remove()
+	}
+	if d.space > 0 {
+		err = errors.Join(err, d.space.Close())
+	}
+	return err
+}
