@@ -161,6 +161,15 @@ mpa-limit-faults: ## faults while a limit is learned and applied, ROUNDS=20 of e
 concurrency-days: build ## days with a learned capacity beside hpa-70 and Knative's autoscaler: writes docs/results/concurrency-days.md (5 CPU-minutes)
 	go run ./cmd/sigma-records concurrency
 
+.PHONY: concurrency
+concurrency: ## a real function in its cgroup behind the gate, as root: short (20 CPU-seconds where all is built)
+	cd hack/concurrency && go test ./...
+
+.PHONY: concurrency-validation
+concurrency-validation: ## learned limits and simulated curves beside real functions, as root: writes docs/concurrency-validation.md (15 minutes, a quiet machine)
+	go build -trimpath -o out/concurrency/sigma-gate ./cmd/sigma-gate
+	cd hack/concurrency && go run . page
+
 .PHONY: oracle
 oracle: ## differential tests against other people's implementations, where they exist
 	cd hack/oracle && go test ./...

@@ -2,21 +2,33 @@
 // with real functions: each runs in a cgroup and a network namespace of its own behind
 // sigma-gate, and Vegeta keeps the gate full.
 //
-//	concurrency curve [PROFILE…]
+//	concurrency curve [PROFILE…]   what each limit gives, measured and simulated
+//	concurrency learn [PROFILE…]   and how soon learners find the best one
+//	concurrency page               both, for all profiles: docs/concurrency-validation.md
 //
 // It needs Linux and root.
 package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sigma-scheduler/sigma/internal/cputime"
+	"github.com/sigma-scheduler/sigma/internal/records"
+	"github.com/sigma-scheduler/sigma/internal/records/simcheck"
+	"github.com/sigma-scheduler/sigma/mpa/capacity"
 )
 
 // asFunction is set in the environment of the functions' processes.
@@ -25,68 +37,163 @@ const asFunction = "SIGMA_CONCURRENCY_FUNCTION"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second interrupt ends the process at once
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+	if err := execute(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintf(os.Stderr, "concurrency: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
-	var gate string
+// A study says what is measured.
+type study struct {
+	gate, page, out string
+	runs, windows   int
+	workers         int
+	peers           []string
+	log             io.Writer
+}
+
+func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	s := &study{log: stderr}
 	root := &cobra.Command{Use: "concurrency", Short: "Learned limits and simulated curves beside real functions", SilenceErrors: true, SilenceUsage: true}
-	root.PersistentFlags().StringVar(&gate, "gate", "../../out/concurrency/sigma-gate", "the program sigma-gate")
-	curve := &cobra.Command{
-		Use: "curve [PROFILE…]", Short: "What each limit gives, measured and simulated",
-		RunE: func(cmd *cobra.Command, names []string) error {
-			list, err := ready(names)
+	flags := root.PersistentFlags()
+	flags.StringVar(&s.gate, "gate", "../../out/concurrency/sigma-gate", "the `program` sigma-gate")
+	flags.StringVar(&s.out, "out", "../../out/concurrency/results.json", "`file` with every window that was measured")
+	flags.IntVar(&s.runs, "runs", 5, "runs of "+capacity.Default)
+	flags.IntVar(&s.windows, "windows", 8, "windows of a run")
+	flags.IntVar(&s.workers, "workers", 3, "runs at the same time; curves are measured one after the other")
+	flags.StringSliceVar(&s.peers, "peers", []string{"ucb", "gradient2", "paper"}, "learners beside it, with one run each")
+	measure := func(use, short string, learners bool) *cobra.Command {
+		return &cobra.Command{Use: use + " [PROFILE…]", Short: short, RunE: func(cmd *cobra.Command, names []string) error {
+			command := s.command()
+			r, err := s.measure(cmd.Context(), names, learners)
 			if err != nil {
 				return err
 			}
-			for _, p := range list {
-				d, err := startPod(cmd.Context(), gate, p, 1)
-				if err != nil {
-					return err
-				}
-				l := startLoad(d, 400, "/")
-				for _, n := range []int{1, 4, 8, 10, 16, 32, 64, 100, 310} {
-					at, err := d.measure(cmd.Context(), n)
-					if err != nil {
-						fmt.Fprintln(stdout, err)
-						break
-					}
-					w := at.window
-					fmt.Fprintf(stdout, "%s %d: %.4g/s cpu %.3g ms mem %.3g inside %.4g failed %v kills %d\n", p.name, n, at.rate(),
-						1e3*w.CPU.Number/w.Answered.Number, w.Memory.Number/w.MemoryLimit.Number, w.Inside.Number, w.Failed.Number, at.kills)
-				}
-				if err := d.stop(); err != nil {
-					return err
-				}
-				fmt.Fprintln(stdout, l.stop())
-			}
-			return nil
-		},
+			_, err = io.WriteString(stdout, r.page(command).String())
+			return err
+		}}
 	}
-	function := &cobra.Command{Use: "function PROFILE", Hidden: true, Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, names []string) error {
+	page := &cobra.Command{Use: "page", Short: "Write the page of all profiles", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		command := s.command() // of the tree as it is now
+		r, err := s.measure(cmd.Context(), nil, true)
+		if err != nil {
+			return err
+		}
+		return r.page(command).Save(s.page)
+	}}
+	page.Flags().StringVar(&s.page, "page", "../../docs/concurrency-validation.md", "`file` that is written")
+	function := &cobra.Command{Use: "function PROFILE", Short: "Be a function", Hidden: true, Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, names []string) error {
 		list, err := named(names)
 		if err != nil {
 			return err
 		}
 		return serve(list[0])
 	}}
-	root.AddCommand(curve, function)
+	root.AddCommand(measure("curve", "What each limit gives, measured and simulated", false), measure("learn", "How soon learners find the best limit", true), page, function)
 	root.SetArgs(args)
 	root.SetOut(stdout)
+	root.SetErr(stderr)
 	return root.ExecuteContext(ctx)
 }
 
-// ready returns the profiles of names where this machine can run them.
-func ready(names []string) ([]*profile, error) {
+// command says how the results were made.
+func (s *study) command() string {
+	commit, err := exec.Command("git", "describe", "--always", "--dirty", "--exclude=*").Output()
+	if err != nil {
+		commit = []byte("unknown")
+	}
+	return fmt.Sprintf("`make concurrency-validation` at commit %s. %s", strings.TrimSpace(string(commit)), simcheck.Where())
+}
+
+// Results of a study.
+type results struct {
+	Version  string   `json:"version"` // of cgroups
+	Curves   []curve  `json:"curves"`
+	Runs     []run    `json:"runs"`
+	Left     []string `json:"left,omitempty"` // what could not be measured
+	Seconds  float64  `json:"seconds"`        // of cpu, of this process
+	Learners []string `json:"learners"`
+	Windows  int      `json:"windows"`
+}
+
+// lacks returns an error that names what this machine lacks for functions.
+func lacks() error {
+	if list := missing(); len(list) > 0 {
+		return fmt.Errorf("this machine lacks what functions need: %s", strings.Join(list, ", "))
+	}
+	return nil
+}
+
+// measure measures curves, and learners on them.
+func (s *study) measure(ctx context.Context, names []string, learners bool) (*results, error) {
+	if s.runs < 1 || s.windows < 1 || s.workers < 1 {
+		return nil, errors.New("--runs, --windows, --workers: want 1 or more")
+	}
 	list, err := named(names)
 	if err != nil {
 		return nil, err
 	}
-	if lacks := missing(); len(lacks) > 0 {
-		return nil, fmt.Errorf("this machine has not what functions need: %s", strings.Join(lacks, ", "))
+	if err := lacks(); err != nil {
+		return nil, err
 	}
-	return list, nil
+	r := &results{Version: (&cgroup{v2: unified(cgroupRoot)}).version(), Windows: s.windows}
+	for _, p := range list {
+		if p.threads {
+			if _, err := python(); err != nil {
+				r.Left = append(r.Left, fmt.Sprintf("`%s`: %v", p.name, err))
+				continue
+			}
+		}
+		fmt.Fprintf(s.log, "%s: curve\n", p.name)
+		c, err := measureCurve(ctx, s.gate, p, p.limits())
+		if err != nil {
+			return nil, err
+		}
+		r.Curves = append(r.Curves, c)
+	}
+	if learners {
+		if err := s.learn(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	r.Seconds = cputime.Process()
+	text, err := json.MarshalIndent(r, "", "\t")
+	if err != nil {
+		return nil, err
+	}
+	return r, records.Replace(filepath.Clean(s.out), string(text)+"\n")
+}
+
+// learn adds the learners' runs, some of them at the same time.
+func (s *study) learn(ctx context.Context, r *results) error {
+	r.Learners = append([]string{capacity.Default}, s.peers...)
+	for _, name := range r.Learners {
+		runs := 1
+		if name == capacity.Default {
+			runs = s.runs
+		}
+		for _, c := range r.Curves {
+			for seed := range runs {
+				r.Runs = append(r.Runs, run{Profile: c.Profile, Learner: name, Seed: uint64(seed + 1)})
+			}
+		}
+	}
+	group, inner := errgroup.WithContext(ctx)
+	group.SetLimit(s.workers)
+	for i := range r.Runs {
+		group.Go(func() error {
+			if err := inner.Err(); err != nil {
+				return err
+			}
+			to := &r.Runs[i]
+			list, err := named([]string{to.Profile})
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(s.log, "%s: %s, run %d\n", to.Profile, to.Learner, to.Seed)
+			*to, err = learn(inner, s.gate, list[0], to.Learner, to.Seed, s.windows)
+			return err
+		})
+	}
+	return group.Wait()
 }

@@ -90,6 +90,7 @@ type pod struct {
 	space   netns.NsHandle
 	client  *http.Client
 	gate    *exec.Cmd
+	loads   []*load
 	ended   sync.WaitGroup
 
 	mu       sync.Mutex
@@ -107,7 +108,7 @@ func startPod(ctx context.Context, gate string, p *profile, limit int) (_ *pod, 
 	d := &pod{profile: p}
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("%s: %w", p.name, err), d.stop())
+			err = d.stop(fmt.Errorf("%s: %w", p.name, err))
 		}
 	}()
 	if d.space, err = newSpace(); err != nil {
@@ -261,8 +262,15 @@ func (d *pod) ends() (restarts, kills int, err error) {
 	return d.restarts, kills, errors.Join(err, d.failed)
 }
 
-// stop ends gate and function and removes what was made for them.
-func (d *pod) stop() error {
+// clients in closed loop: more than the largest limit, and fewer than the gate lets wait.
+const clients = 400
+
+// load starts clients that keep the gate full until the pod is stopped.
+func (d *pod) load(clients int) { d.loads = append(d.loads, startLoad(d, clients, "/")) }
+
+// stop ends gate, function and clients, and removes what was made for them. It returns the
+// error that the pod was stopped for, if any.
+func (d *pod) stop(err error) error {
 	d.mu.Lock()
 	d.stopped = true
 	if d.function != nil {
@@ -275,12 +283,14 @@ func (d *pod) stop() error {
 		_ = d.gate.Process.Kill()
 		_ = d.gate.Wait()
 	}
+	for _, l := range d.loads {
+		l.stop()
+	}
 	if d.client != nil {
 		d.client.CloseIdleConnections()
 	}
-	var err error
 	if d.group != nil {
-		err = d.group.remove()
+		err = errors.Join(err, d.group.remove())
 	}
 	if d.space > 0 {
 		err = errors.Join(err, d.space.Close())

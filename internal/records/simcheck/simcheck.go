@@ -61,7 +61,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	server += "\n" + where() + "\n"
+	server += "\n" + Where() + "\n"
 	if cfg.Print != nil {
 		_, err := io.WriteString(cfg.Print, theory+server)
 		return err
@@ -128,8 +128,8 @@ func (cfg *Config) server(ctx context.Context) (string, error) {
 	return string(out), err
 }
 
-// where says what the tables were measured on.
-func where() string {
+// Where says what tables were measured on.
+func Where() string {
 	return fmt.Sprintf("Measured on %s, %d cores, Linux %s, %s, timer of %s Hz.",
 		valueIn(open("/proc/cpuinfo"), "model name", ":"), runtime.NumCPU(),
 		release(), runtime.Version(), valueIn(unzip(open("/proc/config.gz")), "CONFIG_HZ", "="))
