@@ -60,6 +60,7 @@ race: ## the race detector on the packages that start goroutines; WITHOUT=k8s.io
 .PHONY: lint
 lint: ## golangci-lint as pinned in hack/lint (the first run builds it and fills its cache, and may wait for minutes)
 	hack/lint/run.sh
+	LINT_DIR='$(CURDIR)/hack/concurrency' hack/lint/run.sh
 
 .PHONY: vuln
 vuln: ## known vulnerabilities in what this tree reaches; not in the gate, since it needs the database (vuln.go.dev, or VULNDB=URL)
@@ -163,7 +164,7 @@ concurrency-days: build ## days with a learned capacity beside hpa-70 and Knativ
 
 .PHONY: concurrency
 concurrency: ## a real function in its cgroup behind the gate, as root: short (20 CPU-seconds where all is built)
-	cd hack/concurrency && go test ./...
+	cd hack/concurrency && go vet ./... && go test ./...
 
 .PHONY: concurrency-validation
 concurrency-validation: ## learned limits and simulated curves beside real functions, as root: writes docs/concurrency-validation.md (15 minutes, a quiet machine)

@@ -59,7 +59,10 @@ func newCgroup(root, name string, quota float64, limit int64) (*cgroup, error) {
 	}
 	for file, text := range files {
 		err := g.write(file, text)
-		if err != nil && !(strings.HasSuffix(file, "swap.max") && errors.Is(err, os.ErrNotExist)) { // a kernel without swap
+		if file == "memory.swap.max" && errors.Is(err, os.ErrNotExist) {
+			continue // a kernel without swap
+		}
+		if err != nil {
 			return nil, errors.Join(err, g.remove())
 		}
 	}
