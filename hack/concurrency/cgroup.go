@@ -53,9 +53,9 @@ func newCgroup(root, name string, quota float64, limit int64) (*cgroup, error) {
 			return nil, errors.Join(err, g.remove())
 		}
 	}
-	files := map[string]string{"memory/memory.limit_in_bytes": strconv.FormatInt(limit, 10)}
+	files := map[string]string{"memory/memory.limit_in_bytes": strconv.FormatInt(limit, 10), "cpu/cpu.shares": mostShares}
 	if g.v2 {
-		files = map[string]string{"memory.max": strconv.FormatInt(limit, 10), "memory.swap.max": "0"}
+		files = map[string]string{"memory.max": strconv.FormatInt(limit, 10), "memory.swap.max": "0", "cpu.weight": mostWeight}
 	}
 	for file, text := range files {
 		err := g.write(file, text)
@@ -70,6 +70,34 @@ func newCgroup(root, name string, quota float64, limit int64) (*cgroup, error) {
 		return nil, errors.Join(err, g.remove())
 	}
 	return g, nil
+}
+
+// The most shares and weight that the kernel takes: what is measured comes before everything
+// else on the machine.
+const (
+	mostShares = "262144"
+	mostWeight = "10000"
+)
+
+// ahead puts this process, and so the gates that it starts, into a group of most shares,
+// until it is called back.
+func ahead(root string) (back func() error, err error) {
+	parent, file, text := filepath.Join(root, "cpu"), "cpu.shares", mostShares
+	if unified(root) {
+		parent, file, text = root, "cpu.weight", mostWeight
+	}
+	dir, self := filepath.Join(parent, fmt.Sprintf("sigma-concurrency-clients-%d", os.Getpid())), []byte(strconv.Itoa(os.Getpid()))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, err
+	}
+	back = func() error {
+		return errors.Join(os.WriteFile(filepath.Join(parent, "cgroup.procs"), self, 0o644), os.Remove(dir))
+	}
+	err = errors.Join(os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644), os.WriteFile(filepath.Join(dir, "cgroup.procs"), self, 0o644))
+	if err != nil {
+		return nil, errors.Join(err, back())
+	}
+	return back, nil
 }
 
 // dirs are the group's folders, a function's memory first.

@@ -125,7 +125,7 @@ func lacks() error {
 }
 
 // measure measures curves, and learners on them.
-func (s *study) measure(ctx context.Context, names []string, learners bool) (*results, error) {
+func (s *study) measure(ctx context.Context, names []string, learners bool) (_ *results, err error) {
 	if s.runs < 1 || s.windows < 1 || s.workers < 1 {
 		return nil, errors.New("--runs, --windows, --workers: want 1 or more")
 	}
@@ -136,6 +136,11 @@ func (s *study) measure(ctx context.Context, names []string, learners bool) (*re
 	if err := lacks(); err != nil {
 		return nil, err
 	}
+	back, err := ahead(cgroupRoot)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, back()) }()
 	r := &results{Version: (&cgroup{v2: unified(cgroupRoot)}).version(), Windows: s.windows}
 	for _, p := range list {
 		if p.threads {

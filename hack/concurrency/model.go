@@ -42,14 +42,14 @@ func calibrate(ctx context.Context, gate string, p *profile) (in inputs, err err
 	if err := d.group.setQuota(cores); err != nil {
 		return in, err
 	}
-	if err := d.warm(ctx, p.busy, 1); err != nil {
-		return in, err
-	}
-	alone, err := d.measure(ctx, 1)
-	if err != nil {
+	if err := d.warm(ctx, p.busy, p.busy); err != nil {
 		return in, err
 	}
 	busy, err := d.measure(ctx, p.busy)
+	if err != nil {
+		return in, err
+	}
+	alone, err := d.measure(ctx, 1)
 	if err != nil {
 		return in, err
 	}

@@ -12,7 +12,8 @@ import (
 const about = `Functions of real requests, each in a cgroup and a network namespace of its own: .25 cores in periods of 100 ms, 256 MiB. Before it, in the namespace and outside of the
 cgroup, stands ` + "`sigma-gate`" + ` with a limit that changes while it runs, and reads the function's cpu and memory from its cgroup. Vegeta (as a library) is 400 clients in closed loop, so the
 gate is always full; a client pauses .1 s after a failure. The namespace has loopback alone, as the containers of a pod share it, and Vegeta dials within it: there is no
-other way in, and no cable that would add a time of its own. A function that dies is started again at once.
+other way in, and no cable that would add a time of its own. A function that dies is started again at once. Function, gate and clients have the most
+shares that the kernel gives, before everything else on the machine.
 
 The profiles are those of a study with Knative's queue-proxy on another machine; no learner was tuned on them.`
 

@@ -113,7 +113,7 @@ func TestCgroupVersions(t *testing.T) {
 			"v2",
 			map[string]string{"cgroup.controllers": "cpu memory", "cgroup.subtree_control": "cpu memory pids"},
 			nil,
-			map[string]string{"f/cpu.max": "25000 100000", "f/memory.max": "1000", "f/cgroup.procs": "7"},
+			map[string]string{"f/cpu.max": "25000 100000", "f/memory.max": "1000", "f/cpu.weight": "10000", "f/cgroup.procs": "7"},
 			"f/memory.events",
 		},
 		{
@@ -121,7 +121,7 @@ func TestCgroupVersions(t *testing.T) {
 			map[string]string{"cpu/cgroup.procs": "", "cpuacct/cgroup.procs": "", "memory/cgroup.procs": ""},
 			nil,
 			map[string]string{
-				"cpu/f/cpu.cfs_quota_us": "25000", "cpu/f/cpu.cfs_period_us": "100000", "memory/f/memory.limit_in_bytes": "1000",
+				"cpu/f/cpu.cfs_quota_us": "25000", "cpu/f/cpu.cfs_period_us": "100000", "memory/f/memory.limit_in_bytes": "1000", "cpu/f/cpu.shares": "262144",
 				"memory/f/cgroup.procs": "7", "cpu/f/cgroup.procs": "7", "cpuacct/f/cgroup.procs": "7",
 			},
 			"memory/f/memory.oom_control",
