@@ -78,7 +78,9 @@ func TestRealFunction(t *testing.T) {
 		simulated, kills, err := simulate(t.Context(), d.profile, in, n)
 		require.NoError(t, err)
 		t.Logf("limit %d: %.1f a second, simulated %.1f", n, rate, simulated)
-		assert.InEpsilon(t, simulated, rate, .35)
+		// Another process may take half of the machine; nothing makes a function faster than its quota.
+		assert.Less(t, rate, 1.35*simulated)
+		assert.Greater(t, rate, .5*simulated)
 		assert.InEpsilon(t, float64(n), w.Inside.Number, .05)
 		assert.Zero(t, kills)
 		assert.Zero(t, w.Failed.Number)
