@@ -26,7 +26,11 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/pilot/record"
 )
 
-const loopSystem = "sigma-loop"
+const (
+	loopSystem = "sigma-loop"
+	// loopRecorder is a Job whose pod stands all day, beside which the others run.
+	loopRecorder = "recorder"
+)
 
 // A loopRuntime stands for the container runtime of the nodes where the CronJobs of the loop run: the containers of a
 // pod are the real program with the arguments and the rights of their manifest, one after the other.
@@ -48,7 +52,7 @@ func (r *loopRuntime) run(t *testing.T) {
 	all.Go(func() {
 		for ctx.Err() == nil {
 			for _, pod := range r.c.Pods(loopSystem) {
-				if pod.Status.Phase == v1.PodRunning && pod.DeletionTimestamp == nil && !started[pod.UID] {
+				if pod.Status.Phase == v1.PodRunning && pod.DeletionTimestamp == nil && !started[pod.UID] && pod.Labels["batch.kubernetes.io/job-name"] != loopRecorder {
 					started[pod.UID] = true
 					all.Go(func() { r.pod(ctx, t, pod) })
 				}
@@ -128,6 +132,7 @@ spec: {capacity: {storage: 6Gi}, accessModes: [ReadWriteOnce], hostPath: {path: 
 		return string(text), err == nil && strings.Contains(string(text), "node-0")
 	})
 	c.Kubectl(t, "", "wait", "-n", loopSystem, "--for=condition=Complete", "--timeout=60s", "job/today")
+	c.Kubectl(t, "", "create", "job", "-n", loopSystem, "--from=cronjob/sigma-record", loopRecorder)
 
 	// Days later, on a cluster where learning pays.
 	learned := func() {
