@@ -14,6 +14,7 @@ type step struct {
 	Rate   float64 `json:"rate"`   // answers a second
 	Answer int     `json:"answer"` // the learner's best limit after it
 	Memory float64 `json:"memory"` // share of the limit, at most
+	CPU    float64 `json:"cpu"`    // share of the quota
 }
 
 // A run is a learner on a function that has just begun.
@@ -62,7 +63,7 @@ func learn(ctx context.Context, gate string, p *profile, learner string, seed ui
 			return r, err
 		}
 		l.Tell(w)
-		s := step{Limit: n, Rate: w.Answered.Number / w.Length.Number, Answer: l.Next(), Memory: w.Memory.Number / w.MemoryLimit.Number}
+		s := step{Limit: n, Rate: w.Answered.Number / w.Length.Number, Answer: l.Next(), Memory: w.Memory.Number / w.MemoryLimit.Number, CPU: w.CPU.Number / w.Length.Number / w.Quota.Number}
 		if c, ok := l.Estimate(); ok {
 			s.Answer, r.Reason = c.Limit, c.Reason
 		}
