@@ -1,6 +1,8 @@
 package recommender
 
 import (
+	"cmp"
+	"context"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +12,8 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/agents"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/capacity"
+	"github.com/sigma-scheduler/sigma/mpa/sidecar"
+	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
 // limitSpecOf returns how the limit of an object's pods is learned; nil = it is not.
@@ -37,7 +41,7 @@ func (s *object) concurrency(o *v1alpha1.MultidimPodAutoscaler, ob *mpa.Observat
 	}
 	said := limited.Said()
 	out := &v1alpha1.ConcurrencyStatus{InForce: ob.Gates.Limit, Limit: said.Limit, Reason: v1alpha1.Text(said.Reason)}
-	if why := limitEnded(o); why != "" && o.Spec.Concurrency.Mode == v1alpha1.ConcurrencyApply {
+	if why := cmp.Or(limitEnded(o), s.withheld); why != "" && o.Spec.Concurrency.Mode == v1alpha1.ConcurrencyApply {
 		out.Reason = v1alpha1.Text("not applied: " + why + "; " + said.Reason)
 	}
 	for _, w := range limited.Limits.Worse() {
@@ -114,4 +118,45 @@ func rounded(seconds float64) metav1.Duration {
 
 func durations(i capacity.Interval) *v1alpha1.DurationRange {
 	return &v1alpha1.DurationRange{Value: rounded(i.Value), Low: rounded(i.Low), High: rounded(i.High)}
+}
+
+// withhold finds out whether the limit of an object may be applied; a new reason why not is an event.
+func (r *reconciler) withhold(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object, w *target.Workload) error {
+	before := s.withheld
+	why, err := r.oneService(ctx, o, w)
+	if err != nil {
+		return err
+	}
+	if s.withheld = why; why != "" && why != before {
+		r.events.Eventf(o, corev1.EventTypeWarning, "LimitWithheld", "no limit is applied: %s", why)
+	}
+	return nil
+}
+
+// leaveOutGates leaves out what gates measure while some of the pods that should have one take requests without: the sums are of
+// some pods, and would be taken for those of all. The fallback decides meanwhile, and nothing is learned.
+func (r *reconciler) leaveOutGates(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, w *target.Workload, ob *mpa.Observation) error {
+	if o.Spec.Concurrency == nil || o.Spec.Concurrency.Pod != v1alpha1.PodSidecar {
+		return nil
+	}
+	pods, err := w.IndexedPods(ctx, r.collector.Client)
+	if err != nil {
+		return err
+	}
+	all := true
+	for i := range pods {
+		all = all && (pods[i].DeletionTimestamp != nil || sidecar.Has(&pods[i]))
+	}
+	if all {
+		return nil
+	}
+	ob.Gates = mpa.Gates{}
+	p := o.Spec.Metrics.Prometheus
+	if p == nil || p.Queries.Rate == "" {
+		ob.Rate = mpa.Metric{}
+	}
+	if p == nil || p.Queries.Throughput == "" {
+		ob.Throughput = mpa.Metric{}
+	}
+	return nil
 }

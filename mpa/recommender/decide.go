@@ -46,6 +46,7 @@ type object struct {
 	lastWritten    string                   // the digest of the status that was written last
 	written        time.Time
 	refused        string // the reason; empty = not refused
+	withheld       string // why the limit is not applied, though the spec says so; empty = it is
 }
 
 // errForeign means that another recommender wrote a recommendation for the object.
@@ -58,6 +59,9 @@ func (r *reconciler) decide(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 		return err
 	}
 	if no == nil {
+		if err := r.withhold(ctx, o, s, w); err != nil {
+			return err
+		}
 		no = r.prepare(ctx, o, s, now)
 	}
 	if no != nil {
@@ -66,6 +70,9 @@ func (r *reconciler) decide(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 	}
 	ob, problems, err := r.collector.Observe(ctx, o, w, now)
 	if err != nil {
+		return err
+	}
+	if err := r.leaveOutGates(ctx, o, w, ob); err != nil {
 		return err
 	}
 	memory, before, worse := s.session.Memory(), s.progress(), s.lastWorse()
@@ -99,6 +106,9 @@ func (r *reconciler) prepare(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 	target, err := targetOf(o)
 	if err != nil {
 		return refuse("SpecInvalid", "%v", err)
+	}
+	if s.withheld != "" {
+		target.Limit = mpa.Range{}
 	}
 	setup := setupOf(o, target)
 	r.options.set(&setup)

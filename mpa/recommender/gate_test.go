@@ -73,6 +73,12 @@ func TestGateCondition(t *testing.T) {
 			w.step(15 * time.Second)
 		}
 		is := w.read()
+		// Of gates that some pods lack nothing counts.
+		if has := step.reason == "Injected" || step.reason == "ModeOff" || step.reason == ""; has {
+			assert.EqualValues(t, 8, is.Status.Concurrency.InForce, step.reason)
+		} else {
+			assert.Zero(t, is.Status.Concurrency.InForce, step.reason)
+		}
 		c := condition(&is.Status, v1alpha1.ConditionGate)
 		assert.Equal(t, step.reason, c.Reason)
 		assert.Equal(t, step.message, c.Message)
@@ -106,9 +112,11 @@ func TestOneService(t *testing.T) {
 	for name, test := range map[string]struct {
 		selector map[string]string
 		other    func(*v1alpha1.MultidimPodAutoscaler)
-		refused  bool
+		withheld bool
 	}{
-		"one Service":             {selector: shared, refused: true},
+		"one Service":             {selector: shared, withheld: true},
+		"one that is refused":     {selector: shared, other: func(o *v1alpha1.MultidimPodAutoscaler) { o.Status.Phase = v1alpha1.PhaseRefused }},
+		"one that nobody decides": {selector: shared, other: func(o *v1alpha1.MultidimPodAutoscaler) { o.Status.Concurrency = nil }},
 		"a Service of the one":    {selector: map[string]string{"tier": "web", "app": "web"}},
 		"a Service without pods":  {selector: nil},
 		"a younger object":        {selector: shared, other: func(o *v1alpha1.MultidimPodAutoscaler) { o.CreationTimestamp = metav1.NewTime(start.Add(time.Minute)) }},
@@ -128,25 +136,30 @@ func TestOneService(t *testing.T) {
 			other.Spec.Recommender.Name = "another"
 			other.Spec.ScaleTargetRef.Name = "canary"
 			other.Spec.Concurrency = &v1alpha1.Concurrency{Mode: v1alpha1.ConcurrencyApply}
+			other.Status.Concurrency = &v1alpha1.ConcurrencyStatus{Limit: 3}
 			if test.other != nil {
 				test.other(other)
 			}
+			status := other.Status
 			for _, o := range []client.Object{labelled("canary", map[string]string{"app": "canary", "tier": "web"}), service(test.selector), other} {
 				require.NoError(t, w.Create(t.Context(), o))
 			}
+			other.Status = status
+			require.NoError(t, w.Status().Update(t.Context(), other))
 			is := w.step(15 * time.Second)
 			active := condition(&is.Status, v1alpha1.ConditionActive)
-			if !test.refused {
-				require.Equal(t, metav1.ConditionTrue, active.Status, active.Message)
+			require.Equal(t, metav1.ConditionTrue, active.Status, "replicas and sizes are decided: %s", active.Message)
+			const why = "Service s also leads to the pods of Deployment canary, to which MultidimPodAutoscaler canary, which is older, applies one"
+			if !test.withheld {
+				require.NotContains(t, is.Status.Concurrency.Reason, "not applied")
 				return
 			}
-			require.Equal(t, "OneService", active.Reason)
-			require.Equal(t, "spec.concurrency.mode: Service s also leads to the pods of Deployment canary, to which MultidimPodAutoscaler canary, which is older, applies a limit", active.Message)
-			require.Contains(t, <-w.events.Events, "Warning OneService spec.concurrency.mode: ")
+			require.Contains(t, is.Status.Concurrency.Reason, "not applied: "+why)
+			require.Contains(t, <-w.events.Events, "Warning LimitWithheld no limit is applied: "+why)
 			s := service(shared)
 			require.NoError(t, w.Delete(t.Context(), s))
 			is = w.step(15 * time.Second)
-			require.Equal(t, metav1.ConditionTrue, condition(&is.Status, v1alpha1.ConditionActive).Status)
+			require.NotContains(t, is.Status.Concurrency.Reason, "not applied")
 		})
 	}
 }

@@ -58,8 +58,7 @@ func (r *reconciler) target(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 			return w, no, err
 		}
 	}
-	no, err := r.oneService(ctx, o, w)
-	return w, no, err
+	return w, nil, nil
 }
 
 // limits reports whether an object's limit is applied.
@@ -67,42 +66,45 @@ func limits(o *v1alpha1.MultidimPodAutoscaler) bool {
 	return o.Spec.Mode != v1alpha1.ModeOff && o.Spec.Concurrency != nil && o.Spec.Concurrency.Mode == v1alpha1.ConcurrencyApply
 }
 
-// oneService refuses where a Service leads to these pods and to those of an older object whose
-// limit is applied too: what one lets in less the other gets more, and neither learns from that.
-func (r *reconciler) oneService(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, w *target.Workload) (*refusal, error) {
+// oneService says why the limit of an object is not applied: a Service leads to its pods and to those of an older object
+// whose limit is applied. What one lets in less the other gets more, and neither learns from that. Empty = it is.
+func (r *reconciler) oneService(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, w *target.Workload) (string, error) {
 	if !limits(o) {
-		return nil, nil
+		return "", nil
 	}
 	list := &v1alpha1.MultidimPodAutoscalerList{}
 	if err := r.List(ctx, list, client.InNamespace(o.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
+		return "", err
 	}
 	services := &corev1.ServiceList{}
 	if err := r.List(ctx, services, client.InNamespace(o.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
+		return "", err
 	}
 	for i := range list.Items {
 		other := &list.Items[i]
 		if other.UID == o.UID || other.DeletionTimestamp != nil || !limits(other) || !v1alpha1.Older(other, o) {
 			continue
 		}
+		if other.Status.Phase == v1alpha1.PhaseRefused || other.Status.Concurrency == nil {
+			continue // it applies none now
+		}
 		pods, err := target.Find(ctx, r.Client, o.Namespace, other.Spec.ScaleTargetRef)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return "", err
 		}
 		for j := range services.Items {
 			selector := labels.SelectorFromSet(services.Items[j].Spec.Selector)
 			if !selector.Empty() && selector.Matches(labels.Set(w.Template.Labels)) && selector.Matches(labels.Set(pods.Template.Labels)) {
 				ref := &other.Spec.ScaleTargetRef
-				return refuse("OneService", "spec.concurrency.mode: Service %s also leads to the pods of %s %s, to which MultidimPodAutoscaler %s, which is older, applies a limit",
+				return fmt.Sprintf("Service %s also leads to the pods of %s %s, to which MultidimPodAutoscaler %s, which is older, applies one",
 					services.Items[j].Name, ref.Kind, ref.Name, other.Name), nil
 			}
 		}
 	}
-	return nil, nil
+	return "", nil
 }
 
 func hasContainer(w *target.Workload, name string) bool {
