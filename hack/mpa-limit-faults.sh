@@ -24,7 +24,7 @@ go test -trimpath -count=1 -run '^Test(LimitKilledAnywhere|UserSetsTheLimit|User
 
 A recommender in virtual time decides every 15 s for two pods of half a core and 512 MiB behind gates. Each round draws another function: 3 to 30 ms of cpu and 5 to 100 ms of waiting a request, 1 to 31 MiB a request inside,
 half to one and a half times the requests that the first limit, 10, lets through. The fault comes after up to a quarter of an hour, and twenty minutes are left to settle. Each round asks for: the limit fills at most .9 of a
-pod's memory at the end (the guard is .85, of what was measured); as many pods or fewer are killed, and at most 3 % of the requests more are lost, than with a fixed limit of 10 and the same fault; every change is an event with its
+pod's memory at the end (the guard is .85, of what was measured), or it is 1: nothing is lower; as many pods or fewer are killed, and at most 3 % of the requests more are lost, than with a fixed limit of 10 and the same fault (what a limit of a user's loses is not ours); every change is an event with its
 reason. *Kills* are the 15 s in which the pods ran out of memory; *lost* are requests that the gate refuses for want of room, or that a killed pod had inside; *memory* is what the limit at the end would fill at most, of all rounds.
 
 | fault | rounds | changes | kills | at a fixed 10 | lost | at a fixed 10 | memory |
