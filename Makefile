@@ -155,7 +155,7 @@ gate-limits: ## 10^6 requests through a gate whose limit changes 1,000 times (10
 	@hack/gate-limits.sh
 
 .PHONY: mpa-limit-faults
-mpa-limit-faults: ## faults while a limit is learned and applied, ROUNDS=20 of each: writes docs/results/mpa-limit-faults.md (5 CPU-minutes)
+mpa-limit-faults: ## faults while a limit is learned and applied, ROUNDS=20 of each: writes docs/results/mpa-limit-faults.md (10 CPU-minutes)
 	@hack/mpa-limit-faults.sh
 
 .PHONY: concurrency-days
