@@ -101,7 +101,7 @@ var table = []row{
 	{"internal/archtest", nil},
 	{"internal/complete", []string{"binpack", "binpack/policy", "binpack/rule", "internal/compare", "internal/export", "internal/flows", "internal/scaling", "internal/train", "internal/tune", "mpa/capacity", "mpa/capacity/contest", "mpa/loadsim", "mpa/sim"}},
 	{"internal/schema", []string{"binpack/policy", "mpa", "mpa/journal", "plugins/ledger"}},
-	{"internal/operate", []string{"internal/durable", "mpa/api/v1alpha1", "plugins/apis/...", "plugins/revision", "plugins/snapshot"}},
+	{"internal/operate", []string{"binpack/policy", "internal/durable", "mpa/api/v1alpha1", "plugins/apis/...", "plugins/revision", "plugins/snapshot"}},
 	{"internal/compare", []string{"binpack/...", "cerebro/...", "benchdata/generate", "internal/durable"}},
 	{"internal/export", []string{"binpack/policy", "binpack/rule"}},
 	{"internal/reportdiff", []string{"internal/sheet"}},

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
-	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/internal/durable"
 )
 
@@ -279,19 +278,22 @@ func (s *Segments) Complete(ctx context.Context) (failed error) {
 	return failed
 }
 
-// mostPlacements bounds what a trace says of where pods stood, in bytes: trace.yaml has 1 MiB at most.
-const mostPlacements = 900 << 10
+const (
+	placements = "placements" // of a trace's source: where pods stood
+	// mostPlacements bounds them in bytes: trace.yaml has 1 MiB at most.
+	mostPlacements = 900 << 10
+)
 
 // lighten leaves out where pods stood if that is more than a trace may say: it serves all the same, but for the policy
 // current.
 func lighten(t *trace.Trace) {
-	all, _ := t.Source[compare.Placements].(map[string]any)
+	all, _ := t.Source[placements].(map[string]any)
 	bytes := 0
 	for pod, machine := range all {
 		bytes += len(pod) + len(fmt.Sprint(machine)) + 10
 	}
 	if bytes > mostPlacements {
-		delete(t.Source, compare.Placements)
+		delete(t.Source, placements)
 		t.Source["placementsLeftOut"] = len(all)
 	}
 }
