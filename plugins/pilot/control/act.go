@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -16,7 +17,15 @@ import (
 // act does what a step asks for. What fails is asked for again by the next.
 func (r *reconciler) act(ctx context.Context, o *v1alpha1.PolicyPilot, l *loop, s *pilot.Settings, out *pilot.Outcome, primary, candidate *held) error {
 	log := klog.FromContext(ctx).WithValues("pilot", o.Name)
+	// What the phase waits for stays also where this step does not ask for it: under a hold, or as the clock went back.
 	wanted, training := "", ""
+	switch out.State.Phase {
+	case pilot.Training:
+		wanted, training = out.State.Job, out.State.Job
+	case pilot.Judging:
+		wanted = judging + out.State.Job
+	default:
+	}
 	for _, a := range out.Actions {
 		var err error
 		switch a.Kind {
@@ -28,10 +37,8 @@ func (r *reconciler) act(ctx context.Context, o *v1alpha1.PolicyPilot, l *loop, 
 			r.events.Event(o, kind, string(out.State.Phase), a.Text)
 			log.Info("A step of the loop", "phase", out.State.Phase, "what", a.Text)
 		case pilot.Train:
-			wanted, training = a.Job, a.Job
 			err = r.train(ctx, o, l, a, &out.State, s)
 		case pilot.Judge:
-			wanted = judging + a.Job
 			err = r.judge(o, l, a, &out.State, s)
 		case pilot.SetPrimary:
 			err = r.put(ctx, o, l, o.Spec.Policy, primary, a.Digest, pilot.Rung{Mode: pilot.Live})
@@ -43,8 +50,8 @@ func (r *reconciler) act(ctx context.Context, o *v1alpha1.PolicyPilot, l *loop, 
 		}
 	}
 	l.worker.stop(wanted) // what the loop no longer waits for
-	if err := r.endJobs(ctx, l, training); err != nil {
-		log.Error(err, "Cannot remove a Job that is over")
+	if err := errors.Join(r.endJobs(ctx, l, training), l.worker.sweep(training)); err != nil {
+		log.Error(err, "Cannot remove what a training has left")
 	}
 	return nil
 }
@@ -70,6 +77,12 @@ func (r *reconciler) train(ctx context.Context, o *v1alpha1.PolicyPilot, l *loop
 	w.waits = ""
 	w.mu.Unlock()
 	if ended || here {
+		return nil
+	}
+	if w.shelf.over(a.Job) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.waits = "the Job of a training of before, of the same name, is being deleted"
 		return nil
 	}
 	d, err := w.shelf.order(a.Job)

@@ -32,10 +32,11 @@ const (
 	orderFile  = "order.json"
 	madeFile   = "made.json"   // the UID of the Job, once it was made
 	resultFile = "result.json" // by the Job
+	overFile   = "over.json"   // since nobody waits for the Job: it is being deleted
 	// shownWithin is how long a volume may take to show on one node what was written on another.
 	shownWithin = time.Minute
 	// jobPrefix begins the names of the pilot's Jobs: it may delete no others.
-	jobPrefix = "sigma-pilot-"
+	jobPrefix = "sigma-pilot-train-"
 )
 
 // An order is a lesson for a Job.
@@ -55,7 +56,9 @@ type result struct {
 	Trained pilot.Trained `json:"trained"`
 }
 
-func (d *order) job() string { return jobPrefix + d.Lesson.Job + "-" + d.digest[:10] }
+func (d *order) job() string {
+	return jobPrefix + strings.TrimPrefix(d.Lesson.Job, "train-") + "-" + d.digest[:10]
+}
 
 func (s shelf) jobDir(training string) string { return filepath.Join(s.dir, jobsDir, training) }
 
@@ -159,7 +162,7 @@ func Learn(ctx context.Context, state, training string) error {
 	return s.save(filepath.Join(jobsDir, name, resultFile), &result{d.digest, *out})
 }
 
-// follows looks how the Job of an order is, and makes it if there never was one.
+// follows checks the state of the Job of an order, and makes the Job if there never was one.
 func (r *reconciler) follows(ctx context.Context, o *v1alpha1.PolicyPilot, w *worker, d *order) {
 	out, waits := r.lookAt(ctx, o, w.shelf, d)
 	w.mu.Lock()
@@ -179,7 +182,7 @@ func (r *reconciler) lookAt(ctx context.Context, o *v1alpha1.PolicyPilot, s shel
 	key := types.NamespacedName{Namespace: r.Namespace, Name: d.job()}
 	there := r.live.Get(ctx, key, job)
 	if there != nil && !apierrors.IsNotFound(there) {
-		return nil, fmt.Sprintf("how the Job %s is cannot be found out: %v", key, there)
+		return nil, fmt.Sprintf("the state of the Job %s is not known: %v", key, there)
 	}
 	// After the Job: what it has left when it ends is there.
 	if out, err := s.result(d); err != nil {
@@ -259,8 +262,14 @@ func (r *reconciler) make(ctx context.Context, o *v1alpha1.PolicyPilot, d *order
 	return r.client.Create(ctx, job, client.FieldOwner(owner))
 }
 
-// endJobs deletes the Jobs of trainings that the loop no longer waits for, and removes what they were told and left.
-// A Job stays until its pods are gone, so that two never run for one training.
+// over reports whether nobody waits for a training any more, whose Job may not be gone yet.
+func (s shelf) over(training string) bool {
+	_, err := os.Stat(filepath.Join(s.jobDir(training), overFile))
+	return err == nil
+}
+
+// endJobs deletes the Jobs of trainings that the loop no longer waits for. A Job stays until its pods are gone, and
+// what it was told and left stays as long: two never run for one training.
 func (r *reconciler) endJobs(ctx context.Context, l *loop, training string) error {
 	s := l.worker.shelf
 	entries, err := os.ReadDir(filepath.Join(s.dir, jobsDir))
@@ -271,12 +280,22 @@ func (r *reconciler) endJobs(ctx context.Context, l *loop, training string) erro
 		return err
 	}
 	for _, e := range entries {
-		if e.Name() == training {
+		if e.Name() == training && !s.over(training) {
 			continue
 		}
 		if d, err := s.order(e.Name()); err == nil && d != nil { // else no Job was made of it, or none can be found
 			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: d.job()}}
-			if err := r.client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil && !apierrors.IsNotFound(err) {
+			err := r.client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationForeground))
+			if err == nil {
+				err = r.live.Get(ctx, client.ObjectKeyFromObject(job), job)
+			}
+			if err == nil {
+				if err := s.save(filepath.Join(jobsDir, e.Name(), overFile), true); err != nil {
+					return err
+				}
+				continue
+			}
+			if !apierrors.IsNotFound(err) {
 				return err
 			}
 		}

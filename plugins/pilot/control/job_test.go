@@ -245,7 +245,7 @@ func TestJobsThatFail(t *testing.T) {
 			require.Empty(t, o.Status.Candidate)
 			entries, err := os.ReadDir(filepath.Join(b.r.folder(o), jobsDir))
 			require.NoError(t, err)
-			require.Empty(t, entries)
+			require.Equal(t, want == "is being deleted", len(entries) == 1, "it stays until the Job is gone")
 			if want == "is the order for another training" { // its name is lost: it ends by itself
 				return
 			}
@@ -310,4 +310,138 @@ func TestJobCannotBeMade(t *testing.T) {
 	require.NoError(t, b.c.Update(t.Context(), old))
 	say(" trains")
 	require.Len(t, b.jobs(), 1)
+}
+
+// TestNothingEndsAJob: neither a spec that cannot be carried out nor a clock that goes back ends a Job, or removes an
+// outcome that nobody has read.
+func TestNothingEndsAJob(t *testing.T) {
+	for name, fault := range map[string]func(*bench){
+		"hold": func(b *bench) {
+			o := b.pilot()
+			o.Spec.Train.Schedule = "weekly"
+			require.NoError(b.t, b.c.Update(b.t.Context(), o))
+		},
+		"the clock goes back": func(b *bench) { b.now = b.now.Add(-time.Millisecond) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := ordersJobs(t)
+			job := b.job()
+			training := b.memory().Job
+			none := result{b.order().digest, pilot.Trained{Job: training, None: "nothing is better"}}
+			b.now = b.now.Add(time.Minute)
+			require.NoError(t, b.step())
+			b.leave(none)
+			fault(b)
+			require.NoError(t, b.step())
+			require.Equal(t, "Training", b.pilot().Status.Phase)
+			list := b.jobs()
+			require.Len(t, list, 1)
+			require.Equal(t, job.UID, list[0].UID)
+			require.Nil(t, list[0].DeletionTimestamp)
+			require.FileExists(t, filepath.Join(b.r.loops["general"].worker.shelf.jobDir(training), resultFile))
+			o := b.pilot()
+			o.Spec.Train.Schedule = spec().Train.Schedule
+			require.NoError(t, b.c.Update(t.Context(), o))
+			for range 3 {
+				b.now = b.now.Add(time.Minute)
+				require.NoError(t, b.step())
+			}
+			require.Contains(t, b.told(), none.Trained.None)
+			require.Equal(t, "Recording", b.pilot().Status.Phase)
+		})
+	}
+}
+
+// TestHoldEndsNoTraining: what the process of the pilot trains goes on too.
+func TestHoldEndsNoTraining(t *testing.T) {
+	b := newBench(t)
+	b.record()
+	b.training()
+	b.idle()
+	w, training := b.r.loops["general"].worker, b.memory().Job
+	w.mu.Lock()
+	w.trained = nil
+	w.mu.Unlock()
+	ended := make(chan bool, 1)
+	w.start(t.Context(), training, func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			ended <- true
+		case <-time.After(time.Second):
+			ended <- false
+		}
+		return nil
+	}, func(error) {})
+	o := b.pilot()
+	o.Spec.Train.Schedule = "weekly"
+	require.NoError(t, b.c.Update(t.Context(), o))
+	require.NoError(t, b.step())
+	require.False(t, <-ended, "it was stopped")
+}
+
+func (b *bench) order() *order {
+	b.t.Helper()
+	d, err := b.r.loops["general"].worker.shelf.order(b.memory().Job)
+	require.NoError(b.t, err)
+	require.NotNil(b.t, d)
+	return d
+}
+
+// TestOneTrainingAtATime: what a dropped training was told, and its checkpoints, stay until the pods of its Job are
+// gone; a training of the same name waits for that.
+func TestOneTrainingAtATime(t *testing.T) {
+	b := ordersJobs(t)
+	job := b.job()
+	job.Finalizers = []string{metav1.FinalizerDeleteDependents} // its pod runs on
+	require.NoError(t, b.c.Update(t.Context(), job))
+	training := b.memory()
+	s := b.r.loops["general"].worker.shelf
+	require.NoError(t, os.MkdirAll(s.checkpoints(training.Job), 0o755))
+	require.NoError(t, os.MkdirAll(s.checkpoints("train-of-before"), 0o755))
+	remember := func(state *pilot.State) {
+		t.Helper()
+		text, err := json.Marshal(state)
+		require.NoError(t, err)
+		o := b.pilot()
+		o.Status.Memory.Raw = text
+		require.NoError(t, b.c.Status().Update(t.Context(), o))
+	}
+	dropped := training
+	dropped.Phase, dropped.Job = pilot.Recording, ""
+	remember(&dropped)
+	require.NoError(t, b.step())
+	require.NoDirExists(t, s.checkpoints("train-of-before"))
+	wait := func() {
+		t.Helper()
+		require.NotNil(t, b.jobs()[0].DeletionTimestamp)
+		require.FileExists(t, filepath.Join(s.jobDir(training.Job), orderFile))
+		require.DirExists(t, s.checkpoints(training.Job))
+	}
+	wait()
+
+	remember(&training)
+	for range 2 {
+		b.now = b.now.Add(time.Minute)
+		require.NoError(t, b.step())
+		wait()
+	}
+	require.Equal(t, "Training", b.pilot().Status.Phase)
+	require.Contains(t, strings.Join(b.pilot().Status.Reasons, "; "), "the Job of a training of before, of the same name, is being deleted")
+	require.NoError(t, b.c.Get(t.Context(), client.ObjectKeyFromObject(job), job))
+	job.Finalizers = nil
+	require.NoError(t, b.c.Update(t.Context(), job))
+	require.NoError(t, b.step())
+	require.NoFileExists(t, filepath.Join(s.jobDir(training.Job), orderFile))
+	require.NoError(t, b.step())
+	list := b.jobs()
+	require.Len(t, list, 1)
+	require.NotEqual(t, job.UID, list[0].UID)
+
+	remember(&dropped)
+	for range 2 {
+		require.NoError(t, b.step())
+	}
+	require.Empty(t, b.jobs())
+	require.NoDirExists(t, s.jobDir(training.Job))
+	require.NoDirExists(t, s.checkpoints(training.Job))
 }

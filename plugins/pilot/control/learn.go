@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -25,8 +26,36 @@ type lesson struct {
 	Window      record.Window `json:"window"` // files are below the shelf's folder
 }
 
+// checkpointsDir has a folder for each training.
+const checkpointsDir = "checkpoints"
+
 // checkpoints is the folder of those of a training.
-func (s shelf) checkpoints(job string) string { return filepath.Join(s.dir, "checkpoints", job) }
+func (s shelf) checkpoints(job string) string { return filepath.Join(s.dir, checkpointsDir, job) }
+
+// sweep removes the checkpoints of trainings other than one, but of those whose Job or process is not gone yet.
+func (w *worker) sweep(training string) error {
+	entries, err := os.ReadDir(filepath.Join(w.shelf.dir, checkpointsDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range entries {
+		if e.Name() == training || e.Name() == w.job {
+			continue
+		}
+		if _, err := os.Stat(w.shelf.jobDir(e.Name())); err == nil {
+			continue
+		}
+		if err := os.RemoveAll(w.shelf.checkpoints(e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // learn carries a lesson out and keeps the policy that comes of it. What a kill interrupts goes on from its
 // checkpoint.
@@ -76,13 +105,9 @@ func (w *worker) train(ctx context.Context, l *lesson) {
 // taught keeps the outcome of a training. The lock is held.
 func (w *worker) taught(out *pilot.Trained) {
 	w.trained = out
-	if err := w.shelf.save(trainedFile, out); err != nil {
-		if out.Failed == "" {
-			w.trained = &pilot.Trained{Job: out.Job, Failed: err.Error()}
-		}
-		return
+	if err := w.shelf.save(trainedFile, out); err != nil && out.Failed == "" {
+		w.trained = &pilot.Trained{Job: out.Job, Failed: err.Error()}
 	}
-	_ = os.RemoveAll(w.shelf.checkpoints(out.Job)) // what stays takes room, and no more
 }
 
 // A hearing says what a judgement is to do.
