@@ -91,6 +91,14 @@ func TestPilotTraining(t *testing.T) {
 	require.Equal(t, v1alpha1.PilotTrainingTemplate, template.Name)
 	require.True(t, *template.Spec.Suspend)
 	pod := template.Spec.JobTemplate.Spec.Template.Spec
+	// Each pod with the claim goes where another one is, and matches itself.
+	volume := map[string]string{"sigma-scheduler.io/volume": "history"}
+	near := pod.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	require.Len(t, near, 1)
+	require.Equal(t, "kubernetes.io/hostname", near[0].TopologyKey)
+	require.Equal(t, volume, near[0].LabelSelector.MatchLabels)
+	require.Subset(t, template.Spec.JobTemplate.Spec.Template.Labels, volume)
+	require.Subset(t, document[appsv1.Deployment](t, "components/pilot/deployment.yaml", "Deployment").Spec.Template.Labels, volume)
 	require.False(t, *pod.AutomountServiceAccountToken)
 	require.Empty(t, pod.ServiceAccountName)
 	require.Equal(t, pilot.SecurityContext, pod.SecurityContext)

@@ -58,6 +58,16 @@ var edits = []edit{
 	{"Deployment", scheduler, []string{"spec"}, field, "", `{{- if .Values.pilot.enabled }}
 strategy: {type: Recreate}
 {{- end }}`},
+	{"Deployment", scheduler, []string{"spec", "template", "metadata", "labels"}, field, "", `{{- if .Values.pilot.enabled }}
+sigma-scheduler.io/volume: history
+{{- end }}`},
+	{"Deployment", scheduler, append(pod[:3:3], "affinity"), field, "", `{{- if .Values.pilot.enabled }}
+podAffinity:
+  requiredDuringSchedulingIgnoredDuringExecution:
+  - topologyKey: kubernetes.io/hostname
+    labelSelector:
+      matchLabels: {sigma-scheduler.io/volume: history}
+{{- end }}`},
 	{"Deployment", scheduler, append(container[:5:5], "image"), value, "", `{{ include "sigma.image" (list . "sigma-scheduler") }}`},
 	{"Deployment", scheduler, append(container[:5:5], "resources"), value, "", `{{- toYaml .Values.scheduler.resources | nindent 12 }}`},
 	{"Deployment", scheduler, pod, field, "", placement},
@@ -122,6 +132,10 @@ storageClassName: {{ . }}
 	},
 	{
 		"ValidatingAdmissionPolicy", pilot + "-jobs", []string{"spec", "matchConditions", "[name=pilot]", "expression"}, within, "serviceaccount:sigma-system:",
+		"serviceaccount:{{ .Release.Namespace }}:",
+	},
+	{
+		"ValidatingAdmissionPolicy", pilot + "-job-names", []string{"spec", "matchConditions", "[name=pilot]", "expression"}, within, "serviceaccount:sigma-system:",
 		"serviceaccount:{{ .Release.Namespace }}:",
 	},
 	{"Deployment", mpa, []string{"spec", "replicas"}, value, "", "{{ .Values.mpa.replicas }}"},

@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -171,11 +172,20 @@ func TestInstallPilot(t *testing.T) {
 	slices.Sort(added)
 	assert.Empty(t, plain)
 	assert.Equal(t, []string{"ConfigMap sigma-scheduler-config", "Deployment sigma-scheduler"}, changed)
+	// All pods with the claim follow each other to its node, the scheduler's too.
+	const label = `"sigma-scheduler.io/volume":"history"`
+	for _, key := range []string{"Deployment sigma-scheduler", "Deployment sigma-pilot", "CronJob sigma-pilot-training"} {
+		text, err := json.Marshal(pilot[key])
+		require.NoError(t, err)
+		assert.Contains(t, string(text), `"podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"labelSelector":{"matchLabels":{`+label+`}},"topologyKey":"kubernetes.io/hostname"}]}`, key)
+		assert.Equal(t, 2, strings.Count(string(text), label), "%s: the pod has the label too", key)
+	}
 	assert.Equal(t, []string{
 		"ClusterRole sigma-pilot", "ClusterRoleBinding sigma-pilot", "CronJob sigma-pilot-training", "Deployment sigma-pilot",
 		"PersistentVolumeClaim sigma-history", "Role sigma-pilot", "Role sigma-pilot-events in default", "RoleBinding sigma-pilot",
 		"RoleBinding sigma-pilot-events in default", "ServiceAccount sigma-pilot", "ValidatingAdmissionPolicy sigma-pilot",
-		"ValidatingAdmissionPolicy sigma-pilot-jobs", "ValidatingAdmissionPolicyBinding sigma-pilot", "ValidatingAdmissionPolicyBinding sigma-pilot-jobs",
+		"ValidatingAdmissionPolicy sigma-pilot-job-names", "ValidatingAdmissionPolicy sigma-pilot-jobs", "ValidatingAdmissionPolicyBinding sigma-pilot",
+		"ValidatingAdmissionPolicyBinding sigma-pilot-job-names", "ValidatingAdmissionPolicyBinding sigma-pilot-jobs",
 	}, added)
 }
 
