@@ -80,9 +80,29 @@ func (p *phases) add(o *unstructured.Unstructured) {
 // A node is the container runtime that TestPilot's Jobs run on: the first pod is evicted, of the next ones the
 // container is the real program with the arguments of its manifest.
 type node struct {
-	c       *e2e.Cluster
-	state   string // the folder that pods have as the pilot's
+	c     *e2e.Cluster
+	state string // the folder that pods have as the pilot's
+
+	mu      sync.Mutex
 	started map[types.UID]bool
+}
+
+// start notes a pod, and returns how many were started so far; 0 = it was started before.
+func (n *node) start(pod types.UID) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.started[pod] {
+		return 0
+	}
+	n.started[pod] = true
+	return len(n.started)
+}
+
+// starts is how many pods were started.
+func (n *node) starts() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.started)
 }
 
 // run runs pods until the test ends.
@@ -93,11 +113,14 @@ func (n *node) run(t *testing.T) {
 	all.Go(func() {
 		for ctx.Err() == nil {
 			for _, pod := range n.c.Pods(sigmaSystem) {
-				if pod.Labels["app.kubernetes.io/name"] != v1alpha1.PilotTrainingTemplate || pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil || n.started[pod.UID] {
+				if pod.Labels["app.kubernetes.io/name"] != v1alpha1.PilotTrainingTemplate || pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil {
 					continue
 				}
-				n.started[pod.UID] = true
-				if len(n.started) == 1 {
+				number := n.start(pod.UID)
+				if number == 0 {
+					continue
+				}
+				if number == 1 {
 					if err := n.c.Client.CoreV1().Pods(pod.Namespace).EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod.Name}}); err != nil {
 						t.Errorf("evict %s: %v", pod.Name, err)
 					}
@@ -202,8 +225,20 @@ func requireOnlyTemplate(t *testing.T, c *e2e.Cluster, account string, made *bat
 		"whose pods are those of the CronJob    ": func(j *batchv1.Job) { j.Spec.Template.Spec.Affinity = nil },
 		"whose pods have the labels":              func(j *batchv1.Job) { j.Spec.Template.Labels["app.kubernetes.io/name"] = "sigma-scheduler" },
 		"whose pods have the labels ":             func(j *batchv1.Job) { j.Spec.Template.Annotations["other"] = "x" },
-		"of one pod":                              func(j *batchv1.Job) { j.Spec.Parallelism = new(int32(2)) },
-		"of one pod, with a deadline":             func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = nil },
+		"whose pods have the labels  ":            func(j *batchv1.Job) { delete(j.Spec.Template.Labels, "app.kubernetes.io/name") },
+		"whose pods have the labels   ":           func(j *batchv1.Job) { j.Spec.Template.Finalizers = []string{"example.com/stays"} },
+		"with a limit of memory": func(j *batchv1.Job) {
+			delete(j.Spec.Template.Spec.Containers[0].Resources.Limits, corev1.ResourceMemory)
+		},
+		"with a limit of memory ":      func(j *batchv1.Job) { j.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{} },
+		"at most ten retries":          func(j *batchv1.Job) { j.Spec.BackoffLimit = new(int32(11)) },
+		"a deadline of at most a week": func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = new(int64(604801)) },
+		"that select their pods by their own labels": func(j *batchv1.Job) {
+			j.Spec.ManualSelector = new(true)
+			j.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/name": v1alpha1.PilotTrainingTemplate}}
+		},
+		"of one pod":                  func(j *batchv1.Job) { j.Spec.Parallelism = new(int32(2)) },
+		"of one pod, with a deadline": func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = nil },
 	} {
 		out, err := like(change)
 		require.Error(t, err, out)
@@ -309,7 +344,7 @@ func TestPilot(t *testing.T) {
 	until("AwaitingApproval")
 	code, _ := scrape(t, "https://"+metrics, strings.TrimSpace(c.Kubectl(t, "", "create", "token", "sigma-pilot", "-n", sigmaSystem)))
 	require.Equal(t, http.StatusForbidden, code, "metrics are for accounts with the right to them")
-	require.Len(t, runtime.started, 2, "one pod was evicted, and the next one trained")
+	require.Equal(t, 2, runtime.starts(), "one pod was evicted, and the next one trained")
 	e2e.Wait(t, "the Job goes", func() (string, bool) { return fmt.Sprint(jobs()), len(jobs()) == 0 })
 	p := &prompt{t, c, filepath.Join(c.Dir, "kubeconfig")}
 	status := page.run(t, "The second Sunday: a candidate waits", 1)
