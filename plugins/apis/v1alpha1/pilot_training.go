@@ -77,7 +77,7 @@ type PilotTraining struct {
 	Job *PilotJob `json:"job,omitempty"`
 }
 
-// PilotJob is what the pod of a training gets. What else the pod is, the CronJob PilotTrainingTemplate says.
+// PilotJob is what the pod of a training gets. The CronJob PilotTrainingTemplate has the rest of the pod.
 type PilotJob struct {
 	// Replays at the same time, and the cores that the pod asks for. The outcome does not depend on it.
 	// +optional
