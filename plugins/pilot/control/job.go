@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sigma-scheduler/sigma/internal/durable"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/pilot"
 )
@@ -28,6 +30,8 @@ import (
 const (
 	// jobsDir has a folder for each training that a Job does, beside the checkpoints.
 	jobsDir = "jobs"
+	// daysDir of such a folder has the days of the order: the record may remove its own.
+	daysDir = "days"
 	// Files of such a folder.
 	orderFile  = "order.json"
 	madeFile   = "made.json"   // the UID of the Job, once it was made
@@ -72,19 +76,40 @@ func (s shelf) write(l *lesson, spec *v1alpha1.PilotTraining) (*order, error) {
 		return nil, errors.New("train.job.memory is missing")
 	}
 	l.Workers = int(spec.Job.Cores)
+	days := filepath.Join(s.jobDir(l.Job), daysDir)
+	if err := os.RemoveAll(days); err != nil { // of an order that was not written to its end
+		return nil, err
+	}
+	if err := os.MkdirAll(days, 0o755); err != nil {
+		return nil, err
+	}
 	for i, name := range l.Window.Files {
-		if l.Window.Files[i], err = filepath.Rel(s.dir, name); err != nil {
+		if err := take(name, filepath.Join(days, filepath.Base(name))); err != nil {
 			return nil, err
 		}
-	}
-	if err := os.MkdirAll(s.jobDir(l.Job), 0o755); err != nil {
-		return nil, err
+		l.Window.Files[i] = filepath.Join(jobsDir, l.Job, daysDir, filepath.Base(name))
 	}
 	d := &order{Pilot: filepath.Base(s.dir), Lesson: *l, Cores: spec.Job.Cores, Memory: *spec.Job.Memory, Within: within}
 	if err := s.save(filepath.Join(jobsDir, l.Job, orderFile), d); err != nil {
 		return nil, err
 	}
 	return s.order(l.Job)
+}
+
+// take has a file under a second name, which stays when the first one goes. Where the volume has no links it is copied.
+func take(from, to string) error {
+	if os.Link(from, to) == nil {
+		return nil
+	}
+	file, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	err = durable.WriteFile(to, func(w io.Writer) error {
+		_, err := io.Copy(w, file)
+		return err
+	})
+	return errors.Join(err, file.Close())
 }
 
 // order reads that of a training; nil = there is none.
