@@ -248,6 +248,20 @@ func requireOnlyTemplate(t *testing.T, c *e2e.Cluster, account string, made *bat
 	out, err = as("", "delete", "job", "other")
 	require.Error(t, err, out)
 	require.Contains(t, out, "sigma-pilot makes and deletes Jobs whose names begin with")
+	// Without the template it makes none, and may delete its own all the same.
+	templates := c.Client.BatchV1().CronJobs(sigmaSystem)
+	template, err := templates.Get(t.Context(), v1alpha1.PilotTrainingTemplate, metav1.GetOptions{})
+	require.NoError(t, err)
+	require.NoError(t, templates.Delete(t.Context(), template.Name, metav1.DeleteOptions{}))
+	e2e.Wait(t, "no Job is made without the template", func() (string, bool) {
+		out, err := like(func(*batchv1.Job) {})
+		return out, err != nil
+	})
+	out, err = as("", "delete", "job", made.Name, "--dry-run=server")
+	require.NoError(t, err, out)
+	template.ResourceVersion, template.UID = "", ""
+	_, err = templates.Create(t.Context(), template, metav1.CreateOptions{})
+	require.NoError(t, err)
 	checked := c.Kubectl(t, "", "get", "validatingadmissionpolicies", "-o", "jsonpath={.items[*].status.typeChecking}")
 	require.NotContains(t, checked, "warning")
 }
