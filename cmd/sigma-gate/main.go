@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/signal"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -30,6 +32,7 @@ type options struct {
 	listen, target, admin, metrics string
 	limitFile, cgroup              string
 	linger, drain                  time.Duration
+	readyByTarget                  bool
 	gate                           gate.Options
 
 	ending atomic.Int64 // until when, in Unix nanoseconds, the pod is taken to end
@@ -80,7 +83,8 @@ then callers are told to close their connections.`,
 	o.gate = gate.DefaultOptions()
 	flags := cmd.Flags()
 	flags.StringVar(&o.listen, "listen", ":8080", "address for requests")
-	flags.StringVar(&o.target, "target", "", "server that requests are passed on to, http://HOST:PORT (required)")
+	flags.StringVar(&o.target, "target", "", "server that requests are passed on to, http://HOST:PORT (required); an IPv6 address needs no brackets before a port")
+	flags.BoolVar(&o.readyByTarget, "ready-by-target", false, "/readyz also wants that the target takes connections")
 	flags.StringVar(&o.admin, "admin", "127.0.0.1:9901", "address of /limit and /window, on loopback; empty = none")
 	flags.StringVar(&o.metrics, "metrics", ":9902", "address of /metrics, /healthz and /readyz; empty = none")
 	flags.IntVar(&o.gate.Limit, "limit", 0, "requests at once; 0 = any number")
@@ -97,6 +101,7 @@ func (o *options) check() error {
 	if o.target == "" {
 		return errors.New("--target is needed: the server that requests are passed on to")
 	}
+	o.target = bracketed(o.target)
 	if err := o.gate.Check(); err != nil {
 		return fmt.Errorf("--%w", err)
 	}
@@ -121,6 +126,32 @@ func (o *options) check() error {
 	return nil
 }
 
+// bracketed puts an IPv6 address before a port into brackets, as the downward API writes it without.
+func bracketed(target string) string {
+	address, ok := strings.CutPrefix(target, "http://")
+	i := strings.LastIndexByte(address, ':')
+	if !ok || i < 0 || strings.Count(address, ":") < 3 || net.ParseIP(address[:i]) == nil {
+		return target
+	}
+	return "http://" + net.JoinHostPort(address[:i], address[i+1:])
+}
+
+// dialled is how long the target has to take a connection: less than the second that a probe waits.
+const dialled = 500 * time.Millisecond
+
+// reached returns why the target takes no connection.
+func (o *options) reached(ctx context.Context) error {
+	to, err := url.Parse(o.target)
+	if err != nil {
+		return err
+	}
+	conn, err := (&net.Dialer{Timeout: dialled}).DialContext(ctx, "tcp", net.JoinHostPort(to.Hostname(), cmp.Or(to.Port(), "80")))
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
 func run(ctx context.Context, o *options) error {
 	if err := o.check(); err != nil {
 		return err
@@ -139,9 +170,16 @@ func run(ctx context.Context, o *options) error {
 	seen := http.NewServeMux()
 	seen.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	seen.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
-	seen.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+	seen.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		if !ready.Load() {
 			http.Error(w, "it begins or ends", http.StatusServiceUnavailable)
+			return
+		}
+		if !o.readyByTarget {
+			return
+		}
+		if err := o.reached(r.Context()); err != nil {
+			http.Error(w, fmt.Sprintf("%s: %v", o.target, err), http.StatusServiceUnavailable)
 		}
 	})
 

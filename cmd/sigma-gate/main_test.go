@@ -100,3 +100,65 @@ func TestBadFlags(t *testing.T) {
 		require.ErrorContains(t, cmd.ExecuteContext(t.Context()), want, strings.Join(args, " "))
 	}
 }
+
+// TestReadyByTarget: the gate is ready while its target takes connections, which other gates do not
+// ask, and never after its end has begun.
+func TestReadyByTarget(t *testing.T) {
+	target := freeAddress(t)
+	started := func(flags ...string) (ready func() int, stop func(), ended chan error) {
+		metrics := freeAddress(t)
+		cmd := command(&options{})
+		cmd.SetArgs(append(flags, "--target", "http://"+target, "--listen", freeAddress(t), "--admin", "", "--metrics", metrics, "--linger", "1s"))
+		ctx, stop := context.WithCancel(t.Context())
+		ended = make(chan error, 1)
+		go func() { ended <- cmd.ExecuteContext(ctx) }()
+		require.Eventually(t, func() bool { code, _ := get("http://" + metrics + "/healthz"); return code == 200 }, 10*time.Second, 10*time.Millisecond)
+		return func() int { code, _ := get("http://" + metrics + "/readyz"); return code }, stop, ended
+	}
+	plain, stopPlain, plainEnded := started()
+	ready, stop, ended := started("--ready-by-target")
+	require.Eventually(t, func() bool { return plain() == 200 }, 10*time.Second, 10*time.Millisecond)
+	require.Equal(t, 503, ready(), "no server yet")
+	l, err := net.Listen("tcp", target)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return ready() == 200 }, 10*time.Second, 10*time.Millisecond)
+	require.NoError(t, l.Close())
+	require.Equal(t, 503, ready(), "the server has ended")
+	require.Equal(t, 200, plain())
+	l, err = net.Listen("tcp", target)
+	require.NoError(t, err)
+	defer func() { _ = l.Close() }()
+	require.Equal(t, 200, ready())
+	stop()
+	require.Eventually(t, func() bool { return ready() == 503 }, time.Second, time.Millisecond)
+	for range 20 {
+		require.Equal(t, 503, ready(), "at its end, though the server is there")
+		time.Sleep(10 * time.Millisecond)
+	}
+	stopPlain()
+	require.NoError(t, <-ended)
+	require.NoError(t, <-plainEnded)
+}
+
+func TestBracketed(t *testing.T) {
+	for target, want := range map[string]string{
+		"http://fd00::1:8080":   "http://[fd00::1]:8080",
+		"http://::1:80":         "http://[::1]:80",
+		"http://[fd00::1]:8080": "http://[fd00::1]:8080",
+		"http://10.0.0.1:8080":  "http://10.0.0.1:8080",
+		"http://web:8080":       "http://web:8080",
+		"http://web":            "http://web",
+		"":                      "",
+	} {
+		require.Equal(t, want, bracketed(target))
+	}
+	l, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skip("no IPv6 here")
+	}
+	defer func() { _ = l.Close() }()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	require.NoError(t, err)
+	o := &options{target: bracketed("http://::1:" + port)}
+	require.NoError(t, o.reached(t.Context()))
+}

@@ -98,9 +98,14 @@ func room(before, after *v1.Pod, ranges []v1.LimitRange, quotas []v1.ResourceQuo
 				if _, has := gate.Resources.Limits[name]; has {
 					continue
 				}
-				if q, has := item.Default[name]; has {
-					gate.Resources.Limits[name] = q
+				q, has := item.Default[name]
+				if !has {
+					continue
 				}
+				if request := gate.Resources.Requests[name]; q.Cmp(request) < 0 {
+					return sidecar.Refuse("LimitRange", "LimitRange %s gives the gate a limit of %s of %s, less than the %s that it requests", r.Name, q.String(), name, request.String())
+				}
+				gate.Resources.Limits[name] = q
 			}
 		}
 	}

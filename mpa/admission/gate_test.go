@@ -93,6 +93,9 @@ func TestPodGetsNoGate(t *testing.T) {
 		"refused":              {edit: func(o *v1alpha1.MultidimPodAutoscaler) { o.Status.Phase = v1alpha1.PhaseRefused }, want: "-"},
 		"a range":              {objects: []client.Object{rangeOf("{type: Container, max: {cpu: 10}, defaultRequest: {cpu: 1}}")}, pod: []string{`"limits":{`, `"limits":{"cpu":"2",`, `{"name":"other"}`, `{"name":"other","resources":{"limits":{"cpu":"1"}}}`}, want: "LimitRange: a LimitRange of the namespace leaves no room for the gate"},
 		"a range's default":    {objects: []client.Object{rangeOf("{type: Container, max: {cpu: 10}, default: {cpu: 1}}")}, pod: []string{`"limits":{`, `"limits":{"cpu":"2",`, `{"name":"other"}`, `{"name":"other","resources":{"limits":{"cpu":"1"}}}`}},
+		"a range's low cpu":    {objects: []client.Object{rangeOf("{type: Container, default: {cpu: 20m}}")}, want: "LimitRange: LimitRange l gives the gate a limit of 20m of cpu, less than the 25m that it requests"},
+		"a range's low memory": {objects: []client.Object{rangeOf("{type: Container, default: {memory: 16Mi}}")}}, // it has a limit of its own
+		"a mesh":               {pod: []string{`{"name":"other"}`, `{"name":"istio-proxy"}`}, want: "ServiceMesh: the pod has a container istio-proxy, which takes its requests: two proxies that know nothing of each other"},
 		"a range it has not":   {objects: []client.Object{rangeOf("{type: Container, min: {memory: 1Gi}}")}, pod: []string{`{"name":"other"}`, `{"name":"other","resources":{"requests":{"memory":"1Gi"}}}`}, want: "LimitRange: a LimitRange of the namespace leaves no room for the gate"},
 		"a quota that is full": {objects: []client.Object{quotaOf("{hard: {requests.cpu: 2}, used: {requests.cpu: 990m}}")}, want: "ResourceQuota: ResourceQuota q leaves no room for the gate"},
 		"a quota with room":    {objects: []client.Object{quotaOf("{hard: {requests.cpu: 2}, used: {requests.cpu: 900m}}")}},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,14 +47,20 @@ func (r *reconciler) gateOf(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 	if no.Reason != "" {
 		return metav1.ConditionFalse, no.Reason, no.Message, nil
 	}
-	have, all, newest := 0, 0, (*corev1.Pod)(nil)
+	port := o.Spec.Concurrency.Port
+	have, others, all, newest := 0, 0, 0, (*corev1.Pod)(nil)
 	for i := range pods {
 		p := &pods[i]
 		if p.DeletionTimestamp != nil {
 			continue
 		}
-		if all++; sidecar.Has(p) {
+		all++
+		switch sidecar.Before(p) {
+		case "":
+		case port:
 			have++
+		default:
+			others++
 		}
 		if newest == nil || newest.CreationTimestamp.Before(&p.CreationTimestamp) {
 			newest = p
@@ -61,17 +68,35 @@ func (r *reconciler) gateOf(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 	}
 	if newest != nil {
 		if why, refused := strings.CutPrefix(newest.Annotations[v1alpha1.AnnotationGate], v1alpha1.GateRefused); refused {
-			reason, message, _ := strings.Cut(why, ": ")
-			return metav1.ConditionFalse, reason, "pod " + newest.Name + ": " + message, nil
+			if reason, message, still := stands(newest, port, why); still {
+				return metav1.ConditionFalse, reason, "pod " + newest.Name + ": " + message, nil
+			}
 		}
 	}
 	switch {
 	case all == 0:
 		return metav1.ConditionFalse, "NoPods", "there is no pod yet", nil
+	case others > 0:
+		return metav1.ConditionFalse, "RolloutNeeded", fmt.Sprintf("%d of %d pods have the gate before port %s, and %d before another port; new pods get it", have, all, port, others), nil
 	case have < all:
 		return metav1.ConditionFalse, "RolloutNeeded", fmt.Sprintf("%d of %d pods have the gate; new pods get it", have, all), nil
 	}
-	return metav1.ConditionTrue, "Injected", fmt.Sprintf("all %d pods have the gate before port %s", all, o.Spec.Concurrency.Port), nil
+	return metav1.ConditionTrue, "Injected", fmt.Sprintf("all %d pods have the gate before port %s", all, port), nil
+}
+
+// stands returns why a pod without a gate would be refused one for that port now. A reason that is
+// of the pod may have been for another port; one that is of its namespace or of the webhook stands
+// until there is a newer pod.
+func stands(pod *corev1.Pod, port, why string) (reason, message string, still bool) {
+	reason, message, _ = strings.Cut(why, ": ")
+	if slices.Contains([]string{"NoGateImage", "LimitRange", "ResourceQuota"}, reason) {
+		return reason, message, true
+	}
+	no := &sidecar.Refused{}
+	if _, err := sidecar.Find(&pod.Spec, port); !errors.As(err, &no) {
+		return "", "", false
+	}
+	return no.Reason, no.Message, true
 }
 
 // announceGate publishes a new reason for which pods have no gate.

@@ -39,15 +39,17 @@ func TestGateCondition(t *testing.T) {
 			require.NoError(t, w.Update(t.Context(), o))
 		}
 	}
-	made := func(i int, annotation string, gate bool) func() {
+	made := func(i int, annotation, gate string) func() {
 		return func() {
 			p := pod(i)
 			require.NoError(t, client.IgnoreNotFound(w.Delete(t.Context(), p.DeepCopy())))
 			p.CreationTimestamp = metav1.NewTime(w.clock.Now())
 			p.Annotations = map[string]string{v1alpha1.AnnotationGate: annotation}
-			if gate {
+			if gate == "" {
+				p.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: 80}}
+			} else {
 				always := corev1.ContainerRestartPolicyAlways
-				p.Spec.InitContainers = []corev1.Container{{Name: sidecar.Name, RestartPolicy: &always}}
+				p.Spec.InitContainers = []corev1.Container{{Name: sidecar.Name, RestartPolicy: &always, Ports: []corev1.ContainerPort{{Name: gate, ContainerPort: 9900}}}}
 			}
 			require.NoError(t, w.Create(t.Context(), p))
 		}
@@ -62,9 +64,12 @@ func TestGateCondition(t *testing.T) {
 			s.HostNetwork = true
 		}), "HostNetwork", "the pod's spec.hostNetwork is true: its ports are the node's"},
 		{template(func(s *corev1.PodSpec) { s.HostNetwork = false }), "RolloutNeeded", "0 of 2 pods have the gate; new pods get it"},
-		{made(0, "refused: NoGateImage: spec.concurrency.pod: the webhook was started without --gate-image", false), "NoGateImage", "pod web-0: spec.concurrency.pod: the webhook was started without --gate-image"},
-		{made(1, "port http …", true), "RolloutNeeded", "1 of 2 pods have the gate; new pods get it"},
-		{made(0, "port http …", true), "Injected", "all 2 pods have the gate before port http"},
+		{made(0, "refused: NoGateImage: spec.concurrency.pod: the webhook was started without --gate-image", ""), "NoGateImage", "pod web-0: spec.concurrency.pod: the webhook was started without --gate-image"},
+		{made(0, `refused: PortMissing: spec.concurrency.port: no container of the pod has a port named "web"`, ""), "RolloutNeeded", "0 of 2 pods have the gate; new pods get it"},
+		{made(0, "refused: LimitRange: no room", ""), "LimitRange", "pod web-0: no room"},
+		{made(1, "port http …", "http"), "RolloutNeeded", "1 of 2 pods have the gate; new pods get it"},
+		{made(0, "port http …", "http"), "Injected", "all 2 pods have the gate before port http"},
+		{made(0, "port web …", "web"), "RolloutNeeded", "1 of 2 pods have the gate before port http, and 1 before another port; new pods get it"},
 		{spec(func(o *v1alpha1.MultidimPodAutoscaler) { o.Spec.Mode = v1alpha1.ModeOff }), "ModeOff", "spec.mode is Off: no pod is changed"},
 		{spec(func(o *v1alpha1.MultidimPodAutoscaler) { o.Spec.Concurrency.Pod = v1alpha1.PodAnnotation }), "", ""},
 	} {

@@ -6,14 +6,17 @@
 // in either direction. Probes and hooks go to the container by number.
 //
 // A sidecar hears of the pod's end only when the containers have ended. So the container gets a
-// hook before its end that waits at the gate until no request is inside, as Knative's does. A
-// container that has such a hook of its own keeps it.
+// hook before its end that waits at the gate until no request is inside, as Knative's does. It
+// takes the place of a sleep, and waits at least as long.
+//
+// The gate reaches the container at the pod's own address, as a Service does.
 package sidecar
 
 import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,7 +41,14 @@ const (
 	// user is an account that no image needs to have.
 	user = 65532
 	// grace is the API server's default of a pod's terminationGracePeriodSeconds.
-	grace = 30
+	grace = 30 * time.Second
+	// mostLinger is how long the gate waits at most for Services to notice the pod's end. That does
+	// not grow with the pod's grace, and a container that its liveness probe restarts waits too.
+	mostLinger = 10 * time.Second
+	// mostDrain is how long it waits at most for requests to end, for the same reason.
+	mostDrain = time.Minute
+	// podIP is the variable with the pod's own address.
+	podIP = "POD_IP"
 )
 
 // Refused says why a pod gets no gate.
@@ -60,6 +70,7 @@ type Place struct {
 	name            string
 	container, port int // indices in spec.containers and its ports
 	number          int32
+	linger          time.Duration // how long Services have to notice the pod's end
 }
 
 // Find returns the port of that name, or why no gate can stand before it: a [*Refused].
@@ -74,7 +85,7 @@ func Find(spec *corev1.PodSpec, name string) (*Place, error) {
 			case place != nil:
 				return nil, Refuse("PortTwice", "spec.concurrency.port: the containers %s and %s both have a port %q", spec.Containers[place.container].Name, spec.Containers[i].Name, name)
 			default:
-				place = &Place{name, i, j, p.ContainerPort}
+				place = &Place{name: name, container: i, port: j, number: p.ContainerPort}
 			}
 		}
 	}
@@ -88,9 +99,18 @@ func Find(spec *corev1.PodSpec, name string) (*Place, error) {
 	case place == nil:
 		return nil, Refuse("PortMissing", "spec.concurrency.port: no container of the pod has a port named %q", name)
 	}
+	for _, c := range target.Containers(spec) {
+		own := c == &spec.Containers[place.container]
+		if !own && slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == name }) {
+			return nil, Refuse("PortTwice", "spec.concurrency.port: the containers %s and %s both have a port %q", c.Name, spec.Containers[place.container].Name, name)
+		}
+	}
 	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
-		if c.Name == Name {
+		switch c.Name {
+		case Name:
 			return nil, Refuse("ContainerExists", "the pod has a container named %s already", Name)
+		case "istio-proxy", "linkerd-proxy":
+			return nil, Refuse("ServiceMesh", "the pod has a container %s, which takes its requests: two proxies that know nothing of each other", c.Name)
 		}
 		for _, p := range c.Ports {
 			if p.ContainerPort == requests || p.ContainerPort == admin || p.ContainerPort == metrics {
@@ -101,7 +121,71 @@ func Find(spec *corev1.PodSpec, name string) (*Place, error) {
 	if slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == volume }) {
 		return nil, Refuse("VolumeExists", "the pod has a volume named %s already", volume)
 	}
-	return place, nil
+	if err := place.plain(&spec.Containers[place.container]); err != nil {
+		return nil, err
+	}
+	return place, place.end(spec)
+}
+
+// plain refuses a port that is said to have TLS, which the gate does not speak.
+func (p *Place) plain(app *corev1.Container) error {
+	for part := range strings.SplitSeq(p.name, "-") {
+		if part == "tls" || part == "ssl" || strings.HasPrefix(part, "https") {
+			return Refuse("PortTLS", "spec.concurrency.port: port %q is one of TLS by its name: the gate speaks HTTP without TLS", p.name)
+		}
+	}
+	for _, probe := range []*corev1.Probe{app.LivenessProbe, app.ReadinessProbe, app.StartupProbe} {
+		if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Scheme != corev1.URISchemeHTTPS {
+			continue
+		}
+		if to := probe.HTTPGet.Port; to == intstr.FromString(p.name) || to == intstr.FromInt32(p.number) {
+			return Refuse("PortTLS", "spec.concurrency.port: a probe of container %s says that port %q is HTTPS: the gate speaks HTTP without TLS", app.Name, p.name)
+		}
+	}
+	return nil
+}
+
+// end sets how long Services have to notice the pod's end: as long as the container sleeps by a
+// hook of its own, or a tenth of the pod's grace.
+func (p *Place) end(spec *corev1.PodSpec) error {
+	p.linger = min(ends(spec)/10, mostLinger)
+	app := &spec.Containers[p.container]
+	if app.Lifecycle == nil || app.Lifecycle.PreStop == nil {
+		return nil
+	}
+	sleep := app.Lifecycle.PreStop.Sleep
+	if sleep == nil {
+		return Refuse("HookOfItsOwn", "container %s has a lifecycle.preStop other than sleep, and a container has one only: without the gate's it ends before its requests", app.Name)
+	}
+	p.linger = time.Duration(sleep.Seconds) * time.Second
+	return nil
+}
+
+// ends returns the time that the pod has to end.
+func ends(spec *corev1.PodSpec) time.Duration {
+	if g := spec.TerminationGracePeriodSeconds; g != nil {
+		return time.Duration(*g) * time.Second
+	}
+	return grace
+}
+
+// Before returns the name of the port before which a pod has a gate of the webhook, "" if it has
+// none.
+func Before(pod *corev1.Pod) string {
+	if pod.Annotations[v1alpha1.AnnotationGate] == "" {
+		return ""
+	}
+	for _, c := range target.Containers(&pod.Spec) {
+		if c.Name != Name {
+			continue
+		}
+		for _, p := range c.Ports {
+			if p.ContainerPort == requests {
+				return p.Name
+			}
+		}
+	}
+	return ""
 }
 
 // Has reports whether a pod has a gate of the webhook.
@@ -130,17 +214,14 @@ func (p *Place) Add(pod map[string]any, spec *corev1.PodSpec, image string) erro
 	if err := p.byNumber(c); err != nil {
 		return err
 	}
-	drains := app.Lifecycle == nil || app.Lifecycle.PreStop == nil
-	if drains {
-		hook := map[string]any{"path": "/drain", "port": int64(metrics), "scheme": "HTTP"}
-		if err := unstructured.SetNestedMap(c, hook, "lifecycle", "preStop", "httpGet"); err != nil {
-			return err
-		}
+	hook := map[string]any{"httpGet": map[string]any{"path": "/drain", "port": int64(metrics), "scheme": "HTTP"}}
+	if err := unstructured.SetNestedMap(c, hook, "lifecycle", "preStop"); err != nil {
+		return err
 	}
 	if err := unstructured.SetNestedSlice(pod, containers, "spec", "containers"); err != nil {
 		return err
 	}
-	if err := appended(pod, p.gate(spec, image, drains), "spec", "initContainers"); err != nil {
+	if err := appended(pod, p.gate(spec, image), "spec", "initContainers"); err != nil {
 		return err
 	}
 	limit := corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{{
@@ -157,9 +238,9 @@ func (p *Place) String(container string) string {
 	return fmt.Sprintf("port %s of container %s is %d of %s, before %d", p.name, container, requests, Name, p.number)
 }
 
-// byNumber replaces the port's name in the container's probes and hooks.
+// byNumber replaces the port's name in the container's probes and its hook after the start.
 func (p *Place) byNumber(container map[string]any) error {
-	for _, at := range [][]string{{"livenessProbe"}, {"readinessProbe"}, {"startupProbe"}, {"lifecycle", "preStop"}, {"lifecycle", "postStart"}} {
+	for _, at := range [][]string{{"livenessProbe"}, {"readinessProbe"}, {"startupProbe"}, {"lifecycle", "postStart"}} {
 		for _, kind := range []string{"httpGet", "tcpSocket"} {
 			path := append(slices.Clone(at), kind, "port")
 			if port, _, _ := unstructured.NestedFieldNoCopy(container, path...); port != p.name {
@@ -173,17 +254,10 @@ func (p *Place) byNumber(container map[string]any) error {
 	return nil
 }
 
-// gate returns the container. Of the pod's grace a tenth is for Services to notice its end, at
-// most half for the requests to end, and the rest for the containers' own end.
-func (p *Place) gate(spec *corev1.PodSpec, image string, drains bool) corev1.Container {
-	ends := time.Duration(grace) * time.Second
-	if g := spec.TerminationGracePeriodSeconds; g != nil {
-		ends = time.Duration(*g) * time.Second
-	}
-	linger := ends / 10
-	if !drains { // when it hears of the pod's end, the container is gone
-		linger = 0
-	}
+// gate returns the container. Of what Services leave of the pod's grace, requests have at most half
+// to end, and the containers the rest.
+func (p *Place) gate(spec *corev1.PodSpec, image string) corev1.Container {
+	drain := min((ends(spec)-p.linger)/2, mostDrain)
 	resources := corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("25m"), corev1.ResourceMemory: resource.MustParse("32Mi")},
 		Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},
@@ -195,16 +269,20 @@ func (p *Place) gate(spec *corev1.PodSpec, image string, drains bool) corev1.Con
 	return corev1.Container{
 		Name: Name, Image: image, RestartPolicy: new(corev1.ContainerRestartPolicyAlways),
 		Args: []string{
-			fmt.Sprintf("--target=http://127.0.0.1:%d", p.number), fmt.Sprintf("--listen=:%d", requests),
+			fmt.Sprintf("--target=http://$(%s):%d", podIP, p.number), "--ready-by-target", fmt.Sprintf("--listen=:%d", requests),
 			fmt.Sprintf("--admin=127.0.0.1:%d", admin), fmt.Sprintf("--metrics=:%d", metrics),
-			"--limit-file=/limit/limit", fmt.Sprintf("--linger=%v", linger), fmt.Sprintf("--drain=%v", ends/2),
+			"--limit-file=/limit/limit", fmt.Sprintf("--linger=%v", p.linger), fmt.Sprintf("--drain=%v", max(drain, 0)),
 		},
+		Env: []corev1.EnvVar{{Name: podIP, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}},
 		Ports: []corev1.ContainerPort{
 			{Name: p.name, ContainerPort: requests, Protocol: corev1.ProtocolTCP},
 			{Name: MetricsName, ContainerPort: metrics, Protocol: corev1.ProtocolTCP},
 		},
-		ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromInt32(metrics)}}},
-		Resources:      resources,
+		ReadinessProbe: &corev1.Probe{ // often, as a pod that begins waits for it
+			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromInt32(metrics)}},
+			PeriodSeconds: 2, FailureThreshold: 5,
+		},
+		Resources: resources,
 		SecurityContext: &corev1.SecurityContext{
 			RunAsNonRoot: new(true), RunAsUser: new(int64(user)), RunAsGroup: new(int64(user)),
 			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
@@ -100,13 +101,19 @@ spec:
   - image: f
     name: first
   - args:
-    - --target=http://127.0.0.1:8080
+    - --target=http://$(POD_IP):8080
+    - --ready-by-target
     - --listen=:9900
     - --admin=127.0.0.1:9901
     - --metrics=:9902
     - --limit-file=/limit/limit
     - --linger=3s
-    - --drain=15s
+    - --drain=13.5s
+    env:
+    - name: POD_IP
+      valueFrom:
+        fieldRef:
+          fieldPath: status.podIP
     image: registry.example.com/sigma-gate:v1
     name: sigma-gate
     ports:
@@ -117,9 +124,11 @@ spec:
       name: gate-metrics
       protocol: TCP
     readinessProbe:
+      failureThreshold: 5
       httpGet:
         path: /readyz
         port: 9902
+      periodSeconds: 2
     resources:
       limits:
         memory: 128Mi
@@ -153,29 +162,32 @@ spec:
     name: sigma-gate-limit
 `, "\n"), got)
 	assert.True(t, sidecar.Has(&pod))
+	assert.Equal(t, "http", sidecar.Before(&pod))
 	pod.Annotations = map[string]string{"other": "x"}
 	assert.False(t, sidecar.Has(&pod), "a container of that name that is not ours")
+	assert.Empty(t, sidecar.Before(&pod))
 }
 
 // What depends on the pod: its end, its hooks, and its class.
 func TestAddDepends(t *testing.T) {
 	args := func(pod *corev1.Pod) string {
-		return strings.Join(pod.Spec.InitContainers[len(pod.Spec.InitContainers)-1].Args[5:], " ")
+		return strings.Join(pod.Spec.InitContainers[len(pod.Spec.InitContainers)-1].Args[6:], " ")
 	}
+	const sleep = "lifecycle: {preStop: {sleep: {seconds: 5}}, "
 	for name, test := range map[string]struct{ old, new, want string }{
-		"a long grace": {"  later: {field: 1}", "  terminationGracePeriodSeconds: 120", "--linger=12s --drain=1m0s"},
-		"no grace":     {"  later: {field: 1}", "  terminationGracePeriodSeconds: 0", "--linger=0s --drain=0s"},
-		"a hook":       {"lifecycle: {", "lifecycle: {preStop: {sleep: {seconds: 5}}, ", "--linger=0s --drain=15s"},
+		"a long grace":         {"  later: {field: 1}", "  terminationGracePeriodSeconds: 120", "--linger=10s --drain=55s"},
+		"an hour":              {"  later: {field: 1}", "  terminationGracePeriodSeconds: 3600", "--linger=10s --drain=1m0s"},
+		"no grace":             {"  later: {field: 1}", "  terminationGracePeriodSeconds: 0", "--linger=0s --drain=0s"},
+		"a sleep":              {"lifecycle: {", sleep, "--linger=5s --drain=12.5s"},
+		"a sleep of its grace": {"lifecycle: {", strings.Replace(sleep, "5", "30", 1), "--linger=30s --drain=0s"},
+		"a sleep of a minute":  {"lifecycle: {", strings.Replace(sleep, "5", "60", 1), "--linger=1m0s --drain=0s"},
 	} {
 		_, pod := added(t, strings.Replace(app, test.old, test.new, 1), "http")
 		assert.Equal(t, test.want, args(&pod), name)
 		hook := pod.Spec.Containers[1].Lifecycle.PreStop
-		if name == "a hook" {
-			assert.Nil(t, hook.HTTPGet)
-			assert.EqualValues(t, 5, hook.Sleep.Seconds)
-		} else {
-			assert.Equal(t, "/drain", hook.HTTPGet.Path, name)
-		}
+		assert.Equal(t, "/drain", hook.HTTPGet.Path, name)
+		assert.Nil(t, hook.Sleep, name)
+		assert.NotNil(t, pod.Spec.Containers[1].Lifecycle.PostStart, name)
 	}
 	for name, test := range map[string]struct{ resources, want string }{
 		"burstable":          {"{requests: {cpu: 1, memory: 1Gi}}", "25m 32Mi 0 128Mi"},
@@ -203,6 +215,12 @@ func TestFindRefuses(t *testing.T) {
 		"its port of metrics":  {"containerPort: 8080", "containerPort: 9902", "PortTaken: container app has port 9902, which the gate needs"},
 		"a container":          {"name: log", "name: sigma-gate", "ContainerExists: the pod has a container named sigma-gate already"},
 		"an initial container": {"name: first", "name: sigma-gate", "ContainerExists: the pod has a container named sigma-gate already"},
+		"a port of a sidecar":  {"{name: first,", "{name: first, restartPolicy: Always, ports: [{name: http, containerPort: 7}],", `PortTwice: spec.concurrency.port: the containers first and app both have a port "http"`},
+		"Istio":                {"name: first", "name: istio-proxy", "ServiceMesh: the pod has a container istio-proxy, which takes its requests: two proxies that know nothing of each other"},
+		"Linkerd":              {"name: log", "name: linkerd-proxy", "ServiceMesh: the pod has a container linkerd-proxy, which takes its requests: two proxies that know nothing of each other"},
+		"a hook":               {"lifecycle: {", "lifecycle: {preStop: {exec: {command: [stop]}}, ", "HookOfItsOwn: container app has a lifecycle.preStop other than sleep, and a container has one only: without the gate's it ends before its requests"},
+		"a probe of TLS":       {"path: /healthz, port: http}", "path: /healthz, port: http, scheme: HTTPS}", `PortTLS: spec.concurrency.port: a probe of container app says that port "http" is HTTPS: the gate speaks HTTP without TLS`},
+		"and by number":        {"path: /healthz, port: http}", "path: /healthz, port: 8080, scheme: HTTPS}", `PortTLS: spec.concurrency.port: a probe of container app says that port "http" is HTTPS: the gate speaks HTTP without TLS`},
 		"a volume":             {"  later: {field: 1}", "  volumes: [{name: sigma-gate-limit, emptyDir: {}}]", "VolumeExists: the pod has a volume named sigma-gate-limit already"},
 	} {
 		text := strings.Replace(app, test.old, test.new, 1)
@@ -213,4 +231,23 @@ func TestFindRefuses(t *testing.T) {
 		require.EqualError(t, err, test.want, name)
 		require.ErrorAs(t, err, new(*sidecar.Refused))
 	}
+}
+
+// Names say that a port has TLS; what only looks like such a name, and TLS of another port, do not.
+func TestPortsOfTLS(t *testing.T) {
+	for name, refused := range map[string]bool{"https": true, "https-web": true, "web-https": true, "https2": true, "tls": true, "grpc-tls": true, "ssl": true, "tlsless": false, "grpc": false, "http2": false} {
+		spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Ports: []corev1.ContainerPort{{Name: name, ContainerPort: 80}, {Name: "admin", ContainerPort: 81}}, LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromString("admin"), Scheme: corev1.URISchemeHTTPS}}}}}}
+		_, err := sidecar.Find(&spec, name)
+		if refused {
+			require.ErrorContains(t, err, "PortTLS: ", name)
+		} else {
+			require.NoError(t, err, name)
+		}
+	}
+}
+
+// A port of that name of a container that ends before the others is no other port of the pod.
+func TestPortOfInitialContainer(t *testing.T) {
+	_, pod := added(t, strings.Replace(app, "{name: first,", "{name: first, ports: [{name: http, containerPort: 7}],", 1), "http")
+	assert.Equal(t, "http", sidecar.Before(&pod))
 }
