@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/mpa/gate"
 )
 
 func freeAddress(t *testing.T) string {
@@ -159,6 +161,7 @@ func TestBracketed(t *testing.T) {
 	defer func() { _ = l.Close() }()
 	_, port, err := net.SplitHostPort(l.Addr().String())
 	require.NoError(t, err)
-	o := &options{target: bracketed("http://::1:" + port)}
+	o := &options{target: "http://::1:" + port, gate: gate.DefaultOptions()}
+	require.NoError(t, o.check())
 	require.NoError(t, o.reached(t.Context()))
 }

@@ -33,13 +33,13 @@ spec:
 `
 
 // added returns the pod with a gate, as YAML.
-func added(t *testing.T, text, port string) (string, corev1.Pod) {
+func added(t *testing.T, text string) (string, corev1.Pod) {
 	t.Helper()
 	raw, err := yaml.YAMLToJSON([]byte(text))
 	require.NoError(t, err)
 	var pod corev1.Pod
 	require.NoError(t, json.Unmarshal(raw, &pod))
-	place, err := sidecar.Find(&pod.Spec, port)
+	place, err := sidecar.Find(&pod.Spec, "http")
 	require.NoError(t, err)
 	var object map[string]any
 	require.NoError(t, utiljson.Unmarshal(raw, &object))
@@ -53,7 +53,7 @@ func added(t *testing.T, text, port string) (string, corev1.Pod) {
 
 // The gate takes the port's name, the container keeps the number, and nothing else changes.
 func TestAdd(t *testing.T) {
-	got, pod := added(t, app, "http")
+	got, pod := added(t, app)
 	assert.Equal(t, strings.TrimPrefix(`
 metadata:
   annotations:
@@ -163,6 +163,9 @@ spec:
 `, "\n"), got)
 	assert.True(t, sidecar.Has(&pod))
 	assert.Equal(t, "http", sidecar.Before(&pod))
+	gate := pod.Spec.InitContainers[1]
+	gate.Ports[0], gate.Ports[1] = gate.Ports[1], gate.Ports[0]
+	assert.Equal(t, "http", sidecar.Before(&pod), "in any order")
 	pod.Annotations = map[string]string{"other": "x"}
 	assert.False(t, sidecar.Has(&pod), "a container of that name that is not ours")
 	assert.Empty(t, sidecar.Before(&pod))
@@ -182,7 +185,7 @@ func TestAddDepends(t *testing.T) {
 		"a sleep of its grace": {"lifecycle: {", strings.Replace(sleep, "5", "30", 1), "--linger=30s --drain=0s"},
 		"a sleep of a minute":  {"lifecycle: {", strings.Replace(sleep, "5", "60", 1), "--linger=1m0s --drain=0s"},
 	} {
-		_, pod := added(t, strings.Replace(app, test.old, test.new, 1), "http")
+		_, pod := added(t, strings.Replace(app, test.old, test.new, 1))
 		assert.Equal(t, test.want, args(&pod), name)
 		hook := pod.Spec.Containers[1].Lifecycle.PreStop
 		assert.Equal(t, "/drain", hook.HTTPGet.Path, name)
@@ -196,7 +199,7 @@ func TestAddDepends(t *testing.T) {
 		"almost":             {"{requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 2, memory: 1Gi}}", "25m 32Mi 0 128Mi"},
 		"without its memory": {"{requests: {cpu: 1}, limits: {cpu: 1}}", "25m 32Mi 0 128Mi"},
 	} {
-		_, pod := added(t, `{spec: {containers: [{name: app, ports: [{name: http, containerPort: 80}], resources: `+test.resources+`}]}}`, "http")
+		_, pod := added(t, `{spec: {containers: [{name: app, ports: [{name: http, containerPort: 80}], resources: `+test.resources+`}]}}`)
 		r := pod.Spec.InitContainers[0].Resources
 		assert.Equal(t, test.want, strings.Join([]string{r.Requests.Cpu().String(), r.Requests.Memory().String(), r.Limits.Cpu().String(), r.Limits.Memory().String()}, " "), name)
 	}
@@ -248,6 +251,6 @@ func TestPortsOfTLS(t *testing.T) {
 
 // A port of that name of a container that ends before the others is no other port of the pod.
 func TestPortOfInitialContainer(t *testing.T) {
-	_, pod := added(t, strings.Replace(app, "{name: first,", "{name: first, ports: [{name: http, containerPort: 7}],", 1), "http")
+	_, pod := added(t, strings.Replace(app, "{name: first,", "{name: first, ports: [{name: http, containerPort: 7}],", 1))
 	assert.Equal(t, "http", sidecar.Before(&pod))
 }
