@@ -164,13 +164,16 @@ var (
 
 // known are the flags of text, by "--name" and, where commands differ, by "command --name".
 var known = map[string]values{
-	"--format":         tables,
-	"compare --format": oneOf("table", "json", "markdown"),
+	"--format":                           tables,
+	"compare --format":                   oneOf("table", "json", "markdown"),
+	"mpa concurrency recommend --format": oneOf("table", "json", "knative"),
 
 	"--policy":                      policies,
 	"mpa retrain --journals":        folders,
 	"mpa concurrency learn --admin": free,
 	"mpa concurrency learn --url":   free,
+	"policy apply --name":           free,
+	"report publish --optional":     anyFile,
 	"mpa retrain --policy":          cobra.NoFileCompletions,
 	"mpa retrain --result":          cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
 	"mpa retrain --uid":             cobra.NoFileCompletions,
