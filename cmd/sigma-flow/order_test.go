@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	signals "os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -90,7 +91,11 @@ func TestOrder(t *testing.T) {
 	// A trial that loses its terminal is off; one leaves an order alone that is set after it.
 	log, wait, signal = on("--thresholds", "20k/200k", "--for", "1h")
 	require.Eventually(t, func() bool { s, err := status(); return err == nil && s.Sequence == 2 }, 10*time.Second, 20*time.Millisecond, log)
-	signal(syscall.SIGHUP)
+	hangUp := syscall.SIGHUP
+	if signals.Ignored(hangUp) { // this test runs under nohup, and so does the program
+		hangUp = syscall.SIGTERM
+	}
+	signal(hangUp)
 	require.NoError(t, wait(), log)
 	require.False(t, isOn())
 	log, wait, signal = on("--thresholds", "20k/200k", "--for", "1h")
