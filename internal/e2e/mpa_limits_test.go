@@ -361,5 +361,5 @@ func TestMPALimitRight(t *testing.T) {
 		}
 		require.NoError(t, patch(limit))
 	}
-	c.Kubectl(t, "", "label", "pod", pod, "-n", ns, "more=y") // others may
+	c.Kubectl(t, "", "label", "pod", pod, "-n", ns, "more=y", "--overwrite") // others may
 }
