@@ -78,9 +78,9 @@ func TestRealFunction(t *testing.T) {
 		simulated, kills, err := simulate(t.Context(), d.profile, in, n)
 		require.NoError(t, err)
 		t.Logf("limit %d: %.1f a second, simulated %.1f", n, rate, simulated)
-		// Another process may take half of the machine; nothing makes a function faster than its quota.
+		// Other processes may slow a function down as they like; nothing makes it faster than its quota.
 		assert.Less(t, rate, 1.35*simulated)
-		assert.Greater(t, rate, .5*simulated)
+		assert.Greater(t, rate, .1*simulated)
 		assert.InEpsilon(t, float64(n), w.Inside.Number, .05)
 		assert.Zero(t, kills)
 		assert.Zero(t, w.Failed.Number)
@@ -93,7 +93,7 @@ func TestRealFunction(t *testing.T) {
 	counts := func() map[uint16]int { return d.loads[0].stop() }
 	require.NoError(t, d.setLimit(t.Context(), 310)) // let the waiting ones in
 	got := counts()
-	assert.Greater(t, got[200], 100)
+	assert.Greater(t, got[200], 20)
 	assert.Equal(t, map[uint16]int{200: got[200]}, got, "Vegeta has heard nothing else")
 	d.loads = nil
 }
