@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the programs of Knative Serving pinned in go.mod, once, and prints the folder that
-# holds them, with its CRDs and ConfigMaps in config: 290 CPU-seconds cold, 390 MB.
+# holds them, with its CRDs and ConfigMaps in config.
 #
 # The folder's name is made of everything the programs depend on, as in hack/controlplane;
 # folders of former pins may be deleted at any time.
