@@ -34,7 +34,7 @@ func linear(t testing.TB, know binpack.Knowledge) binpack.Policy {
 		Spec: policy.Spec{
 			FeatureVersion: policy.FeatureVersion, Model: "linear", Knowledge: know.String(),
 			Features:   policy.ModelOf("linear").FeatureNames(),
-			Weights:    []float64{-.31, .17, -.2, .3, -.05, .11, -.8, .5, .13, .07, -.9, .4, .2, -.1, .3, .4, .15},
+			Weights:    []float64{-.31, .17, -.2, .3, -.05, .11, -.8, .5, .13, .07, -.9, .4, .2, -.1, .3, .4, .25, .15},
 			Parameters: map[string]float64{"eta": 1.7, "z": -.1, "q": 1.2},
 		},
 	}

@@ -155,6 +155,8 @@ const (
 	streamFleet                // sizes of nodes
 	streamSoft                 // what pods prefer
 	streamHard                 // hard spread over zones
+	streamEgress               // what pods send
+	streamPartners             // to whom
 )
 
 func stream(seed, purpose uint64) *rand.Rand {

@@ -29,8 +29,13 @@ var kubernetes = Kind{
 		{Name: "soft", Max: 1, Unstated: true, Help: "share of the Deployments whose pods prefer different nodes, an even spread over zones (without zones: nodes), or both"},
 		{Name: "zones", Max: 9, Integer: true, Unstated: true, Help: "zones, with nodes of every size; 0: none"},
 		{Name: "hard", Max: 1, Unstated: true, Help: "share of the Deployments with a hard even spread over zones (maxSkew 1)"},
+		{Name: "egress", Max: 2, Unstated: true, Help: "what the declared replicas send ÷ what the nodes' uplinks can, 10 Gbit/s for 32 cores; 0: nothing is said of it"},
+		{Name: "partners", Max: 1, Unstated: true, Help: "share of the Deployments in pairs, of which one sends half of its traffic to the other, pod to pod; wants egress"},
 	}, forecastParams()...),
 	check: func(p values) error {
+		if p["partners"] != 0 && p["egress"] == 0 {
+			return errors.New("partners wants egress")
+		}
 		if p["f"] != 0 && p["fleet"] != kubernetesFixed {
 			return errors.New("f is for fleet=fixed")
 		}
@@ -124,6 +129,8 @@ func makeKubernetes(seed uint64, p values) *trace.Trace {
 	}
 	preferSoftly(stream(seed, streamSoft), inst, deployments, p)
 	spreadHard(stream(seed, streamHard), inst, deployments, p["hard"])
+	addEgress(stream(seed, streamEgress), inst, work, fleet, p["egress"])
+	addPartners(stream(seed, streamPartners), inst, deployments, p["partners"])
 	inst.Machines = inZones(inst.Machines, int(p["zones"]))
 	return t
 }

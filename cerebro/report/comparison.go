@@ -99,6 +99,8 @@ type Result struct {
 	// Care is nil where the apps prefer nothing, or the policy ignores it, and no share of an app
 	// counts.
 	Care *Care `json:"care,omitempty"`
+	// Uplinks is nil where the trace has no dimension egress.
+	Uplinks *Uplinks `json:"uplinks,omitempty"`
 
 	Layout *Layout `json:"-"` // after one of the runs, when asked for
 }
@@ -140,6 +142,7 @@ type PolicyRuns struct {
 	Runs      []cerebro.Run
 	Layout    *Layout // after one of the runs; nil = not kept
 	Ignoring  *Ignoring
+	Uplinks   *UplinkRuns // nil where the trace has no dimension egress
 }
 
 // A Forecast is the quality of a trace's expected counts, which policies of knowledge K1
@@ -234,6 +237,9 @@ func newResult(c *Comparison, p PolicyRuns) Result {
 		r.GapToBound = &gap
 	}
 	r.Care = c.careOf(p.Ignoring, counted)
+	if p.Uplinks != nil {
+		r.Uplinks = c.uplinksOf(p.Uplinks, counted)
+	}
 	return r
 }
 

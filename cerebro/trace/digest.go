@@ -16,8 +16,8 @@ import (
 // content is our own canonical rewrite, what [Trace.Write] writes, whatever
 // the trace was read from. digest.instance covers apps.csv, machines.csv and
 // rules.csv (a header line when there are no rules), digest.trace apps.csv,
-// events.csv, machines.csv, placed.csv (only when something is placed),
-// rules.csv and trace.yaml.
+// events.csv, machines.csv, pairs.csv (only when apps have traffic), placed.csv (only when
+// something is placed), rules.csv and trace.yaml.
 func (t *Trace) Digests() (instance, trace string, err error) {
 	contents, err := t.canonical()
 	if err != nil {

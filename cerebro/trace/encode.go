@@ -16,8 +16,8 @@ type content struct {
 }
 
 // canonical is the trace as we write it: the same trace gives the same bytes.
-// Files come by name. placed.csv is left out when nothing is placed; all
-// others are always there.
+// Files come by name. placed.csv is left out when nothing is placed, pairs.csv when no apps
+// have traffic; all others are always there.
 func (t *Trace) canonical() ([]content, error) {
 	m := manifest{
 		name: t.Name, description: t.Description, fleet: t.Instance.Fleet,
@@ -37,6 +37,9 @@ func (t *Trace) canonical() ([]content, error) {
 		{appsFile, t.encodeApps()},
 		{eventsFile, t.encodeEvents()},
 		{machinesFile, t.encodeMachines()},
+	}
+	if len(t.Instance.Pairs) > 0 {
+		contents = append(contents, content{pairsFile, t.encodePairs()})
 	}
 	if len(t.Placed) > 0 {
 		contents = append(contents, content{placedFile, t.encodePlaced()})

@@ -18,6 +18,7 @@ const (
 	machinesFile = "machines.csv"
 	appsFile     = "apps.csv"
 	rulesFile    = "rules.csv"
+	pairsFile    = "pairs.csv"
 	placedFile   = "placed.csv"
 	eventsFile   = "events.csv"
 )
@@ -25,7 +26,7 @@ const (
 // traceFiles maps each file to whether a trace must have it.
 var traceFiles = map[string]bool{
 	manifestFile: true, machinesFile: true, appsFile: true, eventsFile: true,
-	rulesFile: false, placedFile: false,
+	rulesFile: false, pairsFile: false, placedFile: false,
 }
 
 // archiveSuffix marks a trace in one file.

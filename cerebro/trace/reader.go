@@ -20,6 +20,7 @@ var (
 	zoneLimitColumns       = []string{"max_per_zone", "zone_spread_min", "zone_skew"}
 	ruleColumns            = []string{"app", "other", "max"}
 	scopeColumn            = "scope"
+	pairColumns            = []string{"app", "other", "bits_per_second", "pattern"}
 	placedColumns          = []string{"request", "app", "machine", "count", "devices"}
 	eventColumns           = []string{"time", "kind", "request", "app", "count"}
 )
@@ -87,6 +88,7 @@ func (f files) read() (*Trace, error) {
 		{machinesFile, b.readMachines},
 		{appsFile, b.readApps},
 		{rulesFile, b.readRules},
+		{pairsFile, b.readPairs},
 		{placedFile, b.readPlaced},
 		{eventsFile, b.readEvents},
 	} {

@@ -30,7 +30,9 @@ type Options struct {
 	Curves    bool          // record allocation against the arrived load
 	Layouts   bool          // keep the contents of the machines after a typical order of a trace
 	Bound     bound.Options // of a trace, all its orders together
-	Plan      bool          // plan each trace without departures at once, for the optimum in hindsight
+	// EgressShare of a machine's uplink is its capacity in the dimension egress; 0 = [EgressShare].
+	EgressShare float64
+	Plan        bool // plan each trace without departures at once, for the optimum in hindsight
 	// Clock returns the CPU seconds of the calling thread; nil = runs report no time.
 	Clock func() float64
 	// Progress, when set, gets the number of finished replays and of all; one call at a
@@ -97,8 +99,9 @@ type comparison struct {
 	points   [][][][]Point     // the same
 	layouts  []*report.Layout  // of the trace that is drawn, by policy
 	drawn    drawn
-	limits   []limit                     // by trace
-	ignored  map[[2]int]*report.Ignoring // by trace and policy; nil = nothing to ignore
+	limits   []limit                       // by trace
+	ignored  map[[2]int]*report.Ignoring   // by trace and policy; nil = nothing to ignore
+	uplinks  map[[2]int]*report.UplinkRuns // the same, where the trace has egress
 }
 
 // replayAll does all tasks. It stores runs by index, so that nothing depends on which
@@ -106,6 +109,7 @@ type comparison struct {
 func (c *comparison) replayAll(ctx context.Context) error {
 	tasks := c.tasks()
 	c.makeIgnored()
+	c.makeUplinks()
 	c.draw(drawn{0, min(1, c.opt.Orders)})
 	errs := make([]error, len(tasks))
 	var next atomic.Int64
@@ -182,6 +186,8 @@ type worker struct {
 	*comparison
 	again    bool // for the layouts only
 	replayer *cerebro.Replayer
+	blind    *cerebro.Replayer // of the trace blindOf, without egress
+	blindOf  *trace.Trace
 }
 
 func (w *worker) replay(t task) error {
@@ -222,6 +228,9 @@ func (w *worker) replay(t task) error {
 	}
 	if w.again {
 		return nil
+	}
+	if err := w.measureUplinks(t, options); err != nil {
+		return err
 	}
 	if err := w.ignoring(t, options); err != nil {
 		return fmt.Errorf("trace %q, policy %s without preferences, order %d: %w", tr.Name, found.Name, t.order, err)
@@ -285,7 +294,7 @@ func (c *comparison) result(ctx context.Context) (Result, error) {
 		out.noteOn(t)
 		var policies []report.PolicyRuns
 		for p, found := range c.policies[i] {
-			runs := report.PolicyRuns{Policy: found.Name, Knowledge: found.Policy.Knowledge().String(), Runs: c.runs[i][p], Ignoring: c.ignored[[2]int{i, p}]}
+			runs := report.PolicyRuns{Policy: found.Name, Knowledge: found.Policy.Knowledge().String(), Runs: c.runs[i][p], Ignoring: c.ignored[[2]int{i, p}], Uplinks: c.uplinks[[2]int{i, p}]}
 			if found.Object != nil {
 				runs.Digest = found.Object.Digest()
 				runs.Exposure = Exposure(found.Object, digest, measuredFrom(played), c.opt.Seed, c.opt.Orders)
@@ -309,6 +318,9 @@ func (c *comparison) result(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	for _, note := range report.CareNotes(out.Comparisons) {
+		out.add("%s", note)
+	}
+	for _, note := range report.UplinkNotes(out.Comparisons) {
 		out.add("%s", note)
 	}
 	c.noteBounds(&out)

@@ -79,6 +79,9 @@ func (l *Scorer) values(a, m int32) [featureCount]float64 {
 		l.compare()
 		v[fPrice] = l.prices[s.KindOf(m)]
 	}
+	if l.partners != nil {
+		v[fPartners] = l.local(a, m, l.traffic(a))
+	}
 	closed, demand := l.closes(a, m)
 	v[fClose] = closed / max(1, l.maxDegree)
 	v[fClosing] = 4 * demand / (float64(l.d.sumRC)/(1<<(itemBits+shareBits)) + 1)

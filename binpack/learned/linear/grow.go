@@ -45,6 +45,9 @@ func (l *Scorer) growApp(a int32) bool {
 		l.growProfile()
 	}
 	l.near, l.far = append(l.near, nil), append(l.far, nil)
+	if l.partners != nil {
+		l.partners = append(l.partners, nil)
+	}
 	if l.weights[fOpen] != 0 {
 		for m := range l.allowed {
 			if !l.blocks(a, int32(m)) {

@@ -107,8 +107,9 @@ type Scorer struct {
 	maxCached int       // entries of columns
 	grid      *grid     // instead of columns with bounds
 	bounded   bool      // columns have bounds
-	standing  bool      // age, crowd, own, size or price has a weight
+	standing  bool      // age, crowd, own, size, price or partners has a weight
 	prices    []float64 // [kind] of the feature price; nil = not needed
+	partners  [][]pair  // [app] for the feature partners; nil = not needed
 	boundFrom int       // machines; math.MaxInt where bounds do not hold
 	seeds     []int32
 	// seedScores has room for all seeds of a column and one more.
@@ -194,10 +195,13 @@ func NewScorer(p *Policy, s *binpack.State) *Scorer {
 	if l.weights[fPrice] != 0 {
 		l.prices = make([]float64, len(s.Kinds()))
 	}
+	if l.weights[fPartners] != 0 && len(inst.Pairs) > 0 {
+		l.partners = pairsOf(inst)
+	}
 	if p.emptyLast && inst.Fleet == binpack.Fixed || l.prices != nil {
 		l.d.standing = make([]int64, len(inst.Dimensions))
 	}
-	l.standing = slices.ContainsFunc(l.weights[fAge:fPrice+1], func(w float64) bool { return w != 0 })
+	l.standing = slices.ContainsFunc(l.weights[fAge:fPartners+1], func(w float64) bool { return w != 0 })
 	l.compileProfiles()
 	l.compileEffects()
 	l.slots = p.weights[fSlot] != 0 && anyLimit(inst)

@@ -182,7 +182,7 @@ func everyFeature(t testing.TB, know binpack.Knowledge, arrivals bool) *Policy {
 	spec := learned.Spec{
 		Knowledge:  know,
 		Features:   append(Model.FeatureNames(), "util:cpu"),
-		Weights:    []float64{-.31, .17, -.37, -.2, .3, -.05, .11, -.8, .5, .13, .041, -.023, .019, .067, .07, -.083, -.9, .021},
+		Weights:    []float64{-.31, .17, -.37, -.2, .3, -.05, .11, -.8, .5, .13, .041, -.023, .019, .067, .07, -.083, .23, -.9, .021},
 		Parameters: map[string]float64{"eta": 1.7, "z": -.1, "q": 1.2},
 	}
 	if arrivals {
@@ -220,11 +220,15 @@ func TestLinearEqualsTwin(t *testing.T) {
 }
 
 // addRules makes some rules directional and countable, so that all of the
-// constraint arithmetic is met.
+// constraint arithmetic is met, and lets some apps talk to each other.
 func addRules(inst *binpack.Instance) {
 	n := int32(len(inst.Groups))
 	for g := int32(0); g+3 < n; g += 7 {
 		inst.Rules = append(inst.Rules, binpack.Rule{A: g, B: g + 3, Max: 1}, binpack.Rule{A: g + 2, B: g, Max: 2})
+	}
+	for a := int32(0); int(a)+3 < len(inst.Apps); a += 4 {
+		inst.Pairs = append(inst.Pairs, binpack.Pair{App: a, Other: a + 3, Bits: 1e6}, binpack.Pair{App: a + 1, Other: a, Bits: 3e6, Paired: true},
+			binpack.Pair{App: a + 2, Other: a + 2, Bits: 7e5}, binpack.Pair{App: a + 2, Other: a, Bits: 11})
 	}
 }
 
@@ -338,7 +342,7 @@ func testContenders(t *testing.T, grid bool) {
 				p.weights[fSlot] = -math.Abs(p.weights[fSlot])
 			}
 			if round%4 > 0 { // what stands on a machine is bounded loosely
-				clear(p.weights[fAge : fPrice+1])
+				clear(p.weights[fAge : fPartners+1])
 			}
 			p.emptyLast = round%3 == 1
 			a, b := contenders(t, tr, p, rng, grid)

@@ -113,6 +113,11 @@ var features = []learned.Feature{
 		Unit:    "share of the cost", Range: "0 … 1", Normaliser: "the cost of the machine's kind",
 	},
 	{
+		Name: "partners", Meaning: "traffic that would stay on the machine",
+		Formula: "Σ w·s ÷ Σ w over pairs of a with an app b: w = what an item of a sends to b, or gets from it; s = b's items on the machine ÷ those alive, paired: 1 if it holds more of b than of a, else 0; 0 without pairs",
+		Unit:    "share of the item's traffic", Range: "0 … 1", Normaliser: "the item's traffic",
+	},
+	{
 		Name: "slot", Meaning: "places lost to apps that are about to run out of them",
 		Formula: "¼·Σ p_b over b ≠ a that are allowed and fit now and do not fit after; p_b = min(x, 1.6)^eta if b has a limit, x > .3 and R_b ≥ 3, else 0; x = R_b ÷ limit_b ÷ (places_b + 1) on a scale of 8 steps to the doubling; places_b = machines in use with room for b, and those still to be opened, to four leading bits",
 		Unit:    "pressure", Range: "0 …", Normaliser: "limit_b · (places_b + 1)",
@@ -136,6 +141,7 @@ const (
 	fOwn
 	fSize
 	fPrice
+	fPartners
 	fSlot
 	featureCount
 )

@@ -6,10 +6,14 @@ import "math"
 const ageScale = 10
 
 // addStanding adds what depends on the items that stand on a machine: age, crowd, own,
-// size and price. Empty machines that are kept back are all alike.
+// size, price and partners. Empty machines that are kept back are all alike.
 func (l *Scorer) addStanding(a int32, keepBack bool, candidates []int32, out []float64) {
 	wAge, wCrowd, wOwn, wSize := l.weights[fAge], l.weights[fCrowd], l.weights[fOwn], l.weights[fSize]
 	l.compare()
+	traffic := 0.0
+	if l.partners != nil {
+		traffic = l.traffic(a)
+	}
 	for i, m := range candidates {
 		if keepBack && l.s.Items(m) == 0 {
 			continue
@@ -21,6 +25,9 @@ func (l *Scorer) addStanding(a int32, keepBack bool, candidates []int32, out []f
 		}
 		if l.prices != nil {
 			v += float64(l.weights[fPrice] * l.prices[l.s.KindOf(m)])
+		}
+		if traffic > 0 {
+			v += float64(l.weights[fPartners] * l.local(a, m, traffic))
 		}
 		out[i] += v
 	}

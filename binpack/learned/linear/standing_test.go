@@ -1,11 +1,15 @@
 package linear
 
-import "math"
+import (
+	"math"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+)
 
 // standing adds what depends on the items of a machine, and size.
 func (t *linearTwin) standing(a, m int32, top float64) float64 {
 	s, w := t.s, t.p.weights
-	if w[fAge] == 0 && w[fCrowd] == 0 && w[fOwn] == 0 && w[fSize] == 0 && w[fPrice] == 0 {
+	if w[fAge] == 0 && w[fCrowd] == 0 && w[fOwn] == 0 && w[fSize] == 0 && w[fPrice] == 0 && w[fPartners] == 0 {
 		return 0
 	}
 	v := 0.0
@@ -30,7 +34,42 @@ func (t *linearTwin) standing(a, m int32, top float64) float64 {
 	if w[fPrice] != 0 {
 		v += float64(w[fPrice] * t.price(s.KindOf(m)))
 	}
-	return v
+	return v + float64(w[fPartners]*t.partners(a, m))
+}
+
+// partners is the feature of that name, pair by pair.
+func (t *linearTwin) partners(a, m int32) float64 {
+	s := t.s
+	onMachine := map[int32]float64{}
+	for _, e := range s.Contents(m) {
+		onMachine[e.App] += float64(e.Count)
+	}
+	stays, all := 0.0, 0.0
+	meets := func(p binpack.Pair, other int32, weight float64) {
+		all += weight
+		switch {
+		case p.Paired && onMachine[other] > onMachine[a]:
+			stays += weight
+		case !p.Paired && onMachine[other] > 0:
+			stays += float64(weight*onMachine[other]) / float64(s.Alive()[other])
+		}
+	}
+	for _, p := range s.Instance().Pairs {
+		if p.App == a {
+			meets(p, p.Other, p.Bits)
+		}
+		switch {
+		case p.Other != a:
+		case p.Paired:
+			meets(p, p.App, p.Bits)
+		default:
+			meets(p, p.App, p.Bits*float64(s.Alive()[p.App])/float64(s.Alive()[a]+1))
+		}
+	}
+	if all == 0 {
+		return 0
+	}
+	return stays / all
 }
 
 // price is the feature of that name, from what stands on the machines.

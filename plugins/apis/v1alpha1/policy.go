@@ -102,7 +102,7 @@ type PlacementPolicySpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=128
 	// +kubebuilder:validation:items:MaxLength=320
-	// +kubebuilder:validation:items:Pattern=`^(util|mean|full|frag|empty|recent|close|closing|open|singl|age|crowd|own|size|price|slot|rise|util:(.|\n)+|(fragment|stranded|gpu|cpu|rank)@(none|shared|whole))$`
+	// +kubebuilder:validation:items:Pattern=`^(util|mean|full|frag|empty|recent|close|closing|open|singl|age|crowd|own|size|price|partners|slot|rise|util:(.|\n)+|(fragment|stranded|gpu|cpu|rank)@(none|shared|whole))$`
 	// +kubebuilder:validation:XValidation:rule="self.all(f, self.exists_one(g, f == g))",messageExpression="'listed twice: ' + self.filter(f, !self.exists_one(g, f == g))[0]"
 	Features []string `json:"features"`
 

@@ -1,0 +1,116 @@
+package report
+
+import (
+	"fmt"
+
+	"gonum.org/v1/gonum/stat"
+
+	"github.com/sigma-scheduler/sigma/binpack/measure"
+	"github.com/sigma-scheduler/sigma/cerebro"
+	"github.com/sigma-scheduler/sigma/internal/sheet"
+)
+
+// Uplinks says what it is worth that a policy counts what items send: the load of the machines'
+// uplinks at the end of the replays with it, and without. Figures are means over the orders that
+// count; most is the highest of all.
+type Uplinks struct {
+	Limit   float64    `json:"limit"` // share of the uplink above which a machine counts as over
+	Counted UplinkLoad `json:"counted"`
+	Ignored UplinkLoad `json:"ignored"`
+	// Extra is cost ÷ that where egress does not count − 1, of cost-seconds when items also leave;
+	// nil when there is none.
+	Extra *float64 `json:"extra"`
+}
+
+// An UplinkLoad is the load of the uplinks of the machines in use, without what stays on a machine.
+type UplinkLoad struct {
+	Machines float64 `json:"machines"`
+	Over     float64 `json:"over"`
+	Most     float64 `json:"most"`  // share of the uplink
+	Local    float64 `json:"local"` // share of all traffic
+}
+
+// UplinkRuns are what [measure.UplinksOf] found after each order, with what items send and as if
+// they sent nothing. Share is what part of the uplink the capacity of machines is.
+type UplinkRuns struct {
+	Share, Limit     float64
+	Counted, Ignored []measure.Uplinks
+	Runs             []cerebro.Run // as if they sent nothing
+}
+
+func (c *Comparison) uplinksOf(p *UplinkRuns, counted []Run) *Uplinks {
+	load := func(list []measure.Uplinks) (l UplinkLoad) {
+		if len(list) > 1 { // order 0 is apart
+			list = list[1:]
+		}
+		for _, u := range list {
+			l.Machines += float64(u.Machines) / float64(len(list))
+			l.Over += float64(u.Over) / float64(len(list))
+			l.Local += u.Local / float64(len(list))
+			l.Most = max(l.Most, u.Most*p.Share)
+		}
+		return UplinkLoad{round(l.Machines), round(l.Over), round(l.Most), round(l.Local)}
+	}
+	u := &Uplinks{Limit: p.Limit, Counted: load(p.Counted), Ignored: load(p.Ignored)}
+	without := newResult(c, PolicyRuns{Runs: p.Runs})
+	if base := meanOf(without.counted(), c.cost); base > 0 {
+		extra := round(meanOf(counted, c.cost)/base - 1)
+		u.Extra = &extra
+	}
+	return u
+}
+
+// UplinkNotes say what counting egress is worth, a line for each policy: of one trace its figures,
+// of several their sums, and the mean cost with its
+// standard error.
+func UplinkNotes(comparisons []Comparison) (notes []string) {
+	var policies []string
+	found := map[string][]*Uplinks{}
+	for i := range comparisons {
+		for _, r := range comparisons[i].Results {
+			if r.Uplinks == nil {
+				continue
+			}
+			if found[r.Policy] == nil {
+				policies = append(policies, r.Policy)
+			}
+			found[r.Policy] = append(found[r.Policy], r.Uplinks)
+		}
+	}
+	for _, name := range policies {
+		list := found[name]
+		var extra []float64
+		counted, ignored := UplinkLoad{}, UplinkLoad{}
+		for _, u := range list {
+			counted.add(u.Counted)
+			ignored.add(u.Ignored)
+			if u.Extra != nil {
+				extra = append(extra, 100**u.Extra)
+			}
+		}
+		where, more := comparisons[0].Trace.Name, ""
+		mean, deviation := stat.MeanStdDev(extra, nil)
+		if len(list) > 1 {
+			where, more = fmt.Sprintf("%d traces", len(list)), fmt.Sprintf(" ± %.1f", stat.StdErr(deviation, float64(len(extra))))
+		}
+		notes = append(notes, fmt.Sprintf("%s: uplinks under %s: %s; as if egress did not count: %s. Counting it costs %+.1f%s %%",
+			where, name, counted.text(list[0].Limit), ignored.text(list[0].Limit), mean, more))
+	}
+	return notes
+}
+
+// add sums loads, each weighed by its machines.
+func (l *UplinkLoad) add(o UplinkLoad) {
+	if sum := l.Machines + o.Machines; sum > 0 {
+		l.Local = (l.Local*l.Machines + o.Local*o.Machines) / sum
+	}
+	l.Machines, l.Over, l.Most = l.Machines+o.Machines, l.Over+o.Over, max(l.Most, o.Most)
+}
+
+func (l UplinkLoad) text(limit float64) string {
+	s := fmt.Sprintf("%s of %s machines above %.3g %% of their uplink, the busiest at %.0f %%", sheet.Short(l.Over), sheet.Short(l.Machines), 100*limit, 100*l.Most)
+	if l.Local > 0 {
+		s += fmt.Sprintf(", %.1f %% of the traffic stays on a machine", 100*l.Local)
+	}
+	return s
+}

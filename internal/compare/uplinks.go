@@ -1,0 +1,89 @@
+package compare
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/measure"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
+	"github.com/sigma-scheduler/sigma/cerebro"
+	"github.com/sigma-scheduler/sigma/cerebro/report"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+)
+
+const (
+	// Egress is the dimension of what items send, in bits a second.
+	Egress = "egress"
+	// EgressShare of a machine's uplink is its capacity in that dimension, unless one says otherwise.
+	EgressShare = .8
+	// busyUplink is the share of an uplink above which flows wait for long.
+	busyUplink = .95
+)
+
+// egressOf is the index of the dimension, or -1.
+func egressOf(inst *binpack.Instance) int {
+	return slices.IndexFunc(inst.Dimensions, func(d binpack.Dimension) bool { return d.Name == Egress })
+}
+
+// withoutEgress is a trace whose items send nothing.
+func withoutEgress(t *trace.Trace) *trace.Trace {
+	d := egressOf(t.Instance)
+	inst := *t.Instance
+	inst.Apps = slices.Clone(inst.Apps)
+	for a := range inst.Apps {
+		demand := slices.Clone(inst.Apps[a].Demand)
+		demand[d] = 0
+		inst.Apps[a].Demand = demand
+	}
+	inst.Pairs = nil
+	blind := *t
+	blind.Instance = &inst
+	return &blind
+}
+
+// makeUplinks has room for the loads of traces with egress.
+func (c *comparison) makeUplinks() {
+	c.uplinks = map[[2]int]*report.UplinkRuns{}
+	share := c.opt.EgressShare
+	if share == 0 {
+		share = EgressShare
+	}
+	for t, policies := range c.policies {
+		if egressOf(c.played[t].Instance) < 0 {
+			continue
+		}
+		for p := range policies {
+			c.uplinks[[2]int{t, p}] = &report.UplinkRuns{
+				Share: share, Limit: busyUplink,
+				Counted: make([]measure.Uplinks, c.opt.Orders+1), Ignored: make([]measure.Uplinks, c.opt.Orders+1),
+				Runs: make([]cerebro.Run, c.opt.Orders+1),
+			}
+		}
+	}
+}
+
+// measureUplinks measures the uplinks after a task that the worker's replayer has just done, and
+// once more as if items sent nothing.
+func (w *worker) measureUplinks(t task, options cerebro.Options) error {
+	out := w.uplinks[[2]int{t.trace, t.policy}]
+	if out == nil {
+		return nil
+	}
+	tr := w.played[t.trace]
+	d := egressOf(tr.Instance)
+	limit := out.Limit / out.Share
+	out.Counted[t.order] = measure.UplinksOf(w.replayer.State(), tr.Instance, d, limit)
+	if w.blind == nil || w.blindOf != tr {
+		w.blind, w.blindOf = cerebro.NewReplayer(withoutEgress(tr)), tr
+	}
+	options.Record, options.Samples, options.Fallback = nil, 0, rule.Fallback{}
+	found := w.policies[t.trace][t.policy]
+	run, err := w.blind.Run(found.Policy, options)
+	if err != nil {
+		return fmt.Errorf("trace %q, policy %s without egress, order %d: %w", tr.Name, found.Name, t.order, err)
+	}
+	out.Runs[t.order] = run
+	out.Ignored[t.order] = measure.UplinksOf(w.blind.State(), tr.Instance, d, limit)
+	return nil
+}
