@@ -154,6 +154,10 @@ gate-bench: ## cpu of the gate beside a bare reverse proxy, and the next: writes
 gate-limits: ## 10^6 requests through a gate whose limit changes 1,000 times (10 CPU-seconds)
 	@hack/gate-limits.sh
 
+.PHONY: egress-records
+egress-records: ## what counting egress is worth on 20 generated clusters: writes docs/results/egress.md (2 CPU-minutes)
+	@hack/egress-records.sh
+
 .PHONY: mpa-limit-faults
 mpa-limit-faults: ## faults while a limit is learned and applied, ROUNDS=20 of each: writes docs/results/mpa-limit-faults.md (10 CPU-minutes)
 	@hack/mpa-limit-faults.sh

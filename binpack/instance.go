@@ -100,12 +100,3 @@ type Rule struct {
 	A, B int32
 	Max  int32
 }
-
-// A Pair says what each item of an app sends to the items of another, or of its own app.
-type Pair struct {
-	App, Other int32
-	Bits       float64 // a second, above 0
-	// Paired means that an item of App talks to one of Other that no second item talks to.
-	// Otherwise it talks to all that live, evenly.
-	Paired bool
-}

@@ -48,7 +48,7 @@ func addPartners(rng *rand.Rand, inst *binpack.Instance, deployments int, share 
 	for i := 0; i+1 < deployments; i += 2 {
 		sends := inst.Apps[i].Demand[len(inst.Dimensions)-1]
 		if rng.Float64() < share && sends > 0 {
-			inst.Pairs = append(inst.Pairs, binpack.Pair{App: int32(i), Other: int32(i + 1), Bits: float64(sends) / 2, Paired: true})
+			inst.Pairs = append(inst.Pairs, binpack.Pair{App: int32(i), Other: int32(i + 1), Bits: float64(sends / 2), Paired: true})
 		}
 	}
 }

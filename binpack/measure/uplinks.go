@@ -14,8 +14,8 @@ type Uplinks struct {
 // UplinksOf measures what stands in a state by the demands of inst in a dimension, which may
 // be larger than those of the state's own instance. Traffic of a pair ([binpack.Pair]) with
 // both ends on a machine leaves its uplink alone. A load above limit, a share of the
-// capacity, counts as over.
-func UplinksOf(s *binpack.State, inst *binpack.Instance, d int, limit float64) Uplinks {
+// capacity, counts as over. Lines of machines that have another capacity than the state says are in raised.
+func UplinksOf(s *binpack.State, inst *binpack.Instance, d int, limit float64, raised map[int32]float64) Uplinks {
 	var u Uplinks
 	from := make([][]binpack.Pair, len(inst.Apps))
 	for _, p := range inst.Pairs {
@@ -52,6 +52,10 @@ func UplinksOf(s *binpack.State, inst *binpack.Instance, d int, limit float64) U
 		}
 		sent, local = sent+out, local+stays
 		capacity := float64(s.Capacity(m)[d]) / float64(inst.Dimensions[d].One)
+		line, _ := s.Position(m)
+		if c, ok := raised[line]; ok {
+			capacity = c
+		}
 		if capacity == 0 {
 			continue
 		}

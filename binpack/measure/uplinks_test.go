@@ -18,6 +18,7 @@ func TestUplinks(t *testing.T) {
 		Machines: []binpack.MachineLine{{Name: "m", Count: 3, Capacity: []int64{9, 10_000}}},
 		Apps:     []binpack.App{{Name: "send", Demand: []int64{1, 4000}}, {Name: "get", Group: 1, Demand: []int64{1, 0}}},
 	}
+	var raised map[int32]float64
 	of := func(limit float64, pairs ...binpack.Pair) measure.Uplinks {
 		inst.Pairs = pairs
 		blind := *inst
@@ -27,10 +28,13 @@ func TestUplinks(t *testing.T) {
 		for _, at := range [][2]int32{{0, 0}, {0, 0}, {1, 0}, {0, 1}, {1, 1}, {1, 1}} {
 			s.Place(binpack.Item{App: at[0]}, at[1], nil)
 		}
-		return measure.UplinksOf(s, inst, 1, limit)
+		return measure.UplinksOf(s, inst, 1, limit, raised)
 	}
 	require.Equal(t, measure.Uplinks{Machines: 2, Over: 1, Most: .8}, of(.7))
 	require.Equal(t, measure.Uplinks{Machines: 2, Over: 0, Most: .8}, of(.8), "the limit itself is not over")
+	raised = map[int32]float64{0: 20}
+	require.InDelta(t, .4, of(.7).Most, 1e-12)
+	raised = nil
 	// A third of what each of the two sends stays, and two thirds of the other's.
 	all := of(.5, binpack.Pair{App: 0, Other: 1, Bits: 3})
 	require.InDelta(t, (8-2.)/10, all.Most, 1e-12)

@@ -34,6 +34,7 @@ type UplinkLoad struct {
 // they sent nothing. Share is what part of the uplink the capacity of machines is.
 type UplinkRuns struct {
 	Share, Limit     float64
+	Raised           map[int32]float64 // as in [measure.UplinksOf]
 	Counted, Ignored []measure.Uplinks
 	Runs             []cerebro.Run // as if they sent nothing
 }

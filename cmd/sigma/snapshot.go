@@ -56,6 +56,9 @@ type snapshotFlags struct {
 	watch     time.Duration
 	quiet     bool
 	priced    *kube.Prices
+	egress    egressFlags
+	traffic   *snapshot.Egress  // nil = left out
+	picture   *snapshot.Picture // that traffic is added to
 }
 
 func (a *app) snapshot() *cobra.Command {
@@ -95,6 +98,9 @@ in .tar.gz is one file.`,
 			if f.priced, err = kube.ReadPrices(f.cluster.prices); err != nil {
 				return err
 			}
+			if f.traffic, err = f.egress.read(cmd.Context(), cmd.Flags()); err != nil {
+				return err
+			}
 			client, err := f.cluster.connect()
 			if err != nil {
 				return err
@@ -110,6 +116,8 @@ in .tar.gz is one file.`,
 	flags.StringVar(&f.scheduler, "scheduler", "", "mark the pods of all other schedulerNames as ones that must not move (default: none)")
 	flags.DurationVar(&f.watch, "watch", 0, "also record arrivals and departures for this long")
 	cmd.MarkFlagsMutuallyExclusive("scheduler", "watch") // a recording marks nothing
+	f.egress.add(flags)
+	cmd.MarkFlagsMutuallyExclusive("egress", "watch") // what is sent is known of now
 	quietFlag(flags, &f.quiet)
 	f.cluster.add(flags)
 	return cmd
@@ -136,6 +144,7 @@ func (a *app) snap(ctx context.Context, client *snapshot.Client, f snapshotFlags
 	if err := r.Record(picture, time.Now()); err != nil {
 		return err
 	}
+	f.picture = picture
 	notes, err := f.write(r)
 	if err != nil {
 		return err
@@ -158,6 +167,13 @@ func (f *snapshotFlags) write(r *snapshot.Recorder) (notes []string, err error) 
 	t, notes, err := r.Trace(name, f.cluster.fleet)
 	if err != nil {
 		return nil, err
+	}
+	if f.traffic != nil {
+		more, err := f.picture.AddEgress(t, f.cluster.appLabel, *f.traffic)
+		if err != nil {
+			return nil, err
+		}
+		notes = append(notes, more...)
 	}
 	if archive {
 		return notes, t.WriteTarGz(f.out)

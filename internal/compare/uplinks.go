@@ -42,6 +42,24 @@ func withoutEgress(t *trace.Trace) *trace.Trace {
 	return &blind
 }
 
+// raisedUplinks are the lines of machines whose pods send more than they may, in a snapshot, with
+// what they may in bits a second.
+func raisedUplinks(t *trace.Trace) map[int32]float64 {
+	limits, _ := t.Source["uplinks"].(map[string]any)
+	raised := map[int32]float64{}
+	for i, m := range t.Instance.Machines {
+		switch limit := limits[m.Name].(type) {
+		case int:
+			raised[int32(i)] = float64(limit)
+		case int64:
+			raised[int32(i)] = float64(limit)
+		case float64:
+			raised[int32(i)] = limit
+		}
+	}
+	return raised
+}
+
 // makeUplinks has room for the loads of traces with egress.
 func (c *comparison) makeUplinks() {
 	c.uplinks = map[[2]int]*report.UplinkRuns{}
@@ -55,7 +73,7 @@ func (c *comparison) makeUplinks() {
 		}
 		for p := range policies {
 			c.uplinks[[2]int{t, p}] = &report.UplinkRuns{
-				Share: share, Limit: busyUplink,
+				Share: share, Limit: busyUplink, Raised: raisedUplinks(c.played[t]),
 				Counted: make([]measure.Uplinks, c.opt.Orders+1), Ignored: make([]measure.Uplinks, c.opt.Orders+1),
 				Runs: make([]cerebro.Run, c.opt.Orders+1),
 			}
@@ -73,7 +91,7 @@ func (w *worker) measureUplinks(t task, options cerebro.Options) error {
 	tr := w.played[t.trace]
 	d := egressOf(tr.Instance)
 	limit := out.Limit / out.Share
-	out.Counted[t.order] = measure.UplinksOf(w.replayer.State(), tr.Instance, d, limit)
+	out.Counted[t.order] = measure.UplinksOf(w.replayer.State(), tr.Instance, d, limit, out.Raised)
 	if w.blind == nil || w.blindOf != tr {
 		w.blind, w.blindOf = cerebro.NewReplayer(withoutEgress(tr)), tr
 	}
@@ -84,6 +102,6 @@ func (w *worker) measureUplinks(t task, options cerebro.Options) error {
 		return fmt.Errorf("trace %q, policy %s without egress, order %d: %w", tr.Name, found.Name, t.order, err)
 	}
 	out.Runs[t.order] = run
-	out.Ignored[t.order] = measure.UplinksOf(w.blind.State(), tr.Instance, d, limit)
+	out.Ignored[t.order] = measure.UplinksOf(w.blind.State(), tr.Instance, d, limit, out.Raised)
 	return nil
 }

@@ -239,6 +239,6 @@ var known = map[string]values{
 	"--nats-password-file": anyFile,
 
 	"whatif --app": free, "--add": free, "--without": free, "--nodes": free, "--app-label": free, "--at": free, "--deadline": free, "--from": free, "--list": free, "--listen": free, "--max-unpacked": free, "--moves": free,
-	"--namespace": free, "--nats": free, "--nats-fingerprint": free, "--nats-user": free, "--pod": free, "--rate": free, "--policy-name": free, "--rebalance": free,
+	"--namespace": free, "--nats": free, "--nats-fingerprint": free, "--nats-user": free, "--pod": free, "--prometheus": free, "--uplink": free, "--rate": free, "--policy-name": free, "--rebalance": free,
 	"--repair": free, "--request": free, "--scheduler": free, "--set": free, "--size": free, "--until": free,
 }

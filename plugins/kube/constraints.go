@@ -5,6 +5,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // volatile labels differ between the pods or the revisions of one app.
@@ -31,7 +33,8 @@ func sameConstraints(a, b *v1.Pod) bool {
 			return false
 		}
 	}
-	return slices.EqualFunc(antiAffinity(a), antiAffinity(b), equalTerms) && sameSoft(a, b) && evenZones(a) == evenZones(b)
+	return slices.EqualFunc(antiAffinity(a), antiAffinity(b), equalTerms) && sameSoft(a, b) && evenZones(a) == evenZones(b) &&
+		a.Annotations[podspec.SendsAnnotation] == b.Annotations[podspec.SendsAnnotation]
 }
 
 // newer orders pods by age. A pod that does not exist yet is the oldest.

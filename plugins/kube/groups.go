@@ -20,6 +20,7 @@ type constraints struct {
 	limit, spread int32 // as a policy sees them
 	byZone        binpack.ZoneLimits
 	soft          []string
+	sends         []string
 	by            [domains]strictest
 	pairs         []pair // rules with other groups that the group is part of
 }
@@ -131,9 +132,9 @@ func (t *Translator) updateSpec(c *constraints, p *v1.Pod) {
 	for _, other := range t.others(c) {
 		c.pairs = append(append(c.pairs, between(t.Rules(), c, other)...), between(t.Rules(), other, c)...)
 	}
-	same := slices.Equal(c.soft, before.soft) && c.limit == before.limit && c.spread == before.spread && c.byZone == before.byZone && c.by == before.by &&
+	same := slices.Equal(c.soft, before.soft) && slices.Equal(c.sends, before.sends) && c.limit == before.limit && c.spread == before.spread && c.byZone == before.byZone && c.by == before.by &&
 		samePairs(c.pairs, before.pairs)
-	c.limit, c.spread, c.byZone, c.soft, c.pairs = before.limit, before.spread, before.byZone, before.soft, before.pairs // as they were emitted
+	c.limit, c.spread, c.byZone, c.soft, c.sends, c.pairs = before.limit, before.spread, before.byZone, before.soft, before.sends, before.pairs // as they were emitted
 	if !same {
 		t.refresh()
 		return
@@ -193,10 +194,10 @@ func (t *Translator) refresh() {
 	var list []ledger.Rule
 	for _, g := range t.ledger.Groups() {
 		c := constraintsOf(g)
-		limit, spread, byZone, soft := c.limit, c.spread, c.byZone, c.soft
+		limit, spread, byZone, soft, sends := c.limit, c.spread, c.byZone, c.soft, c.sends
 		c.pairs = nil
 		c.constrain(rules)
-		if c.limit != limit || c.spread != spread || c.byZone != byZone || !slices.Equal(c.soft, soft) {
+		if c.limit != limit || c.spread != spread || c.byZone != byZone || !slices.Equal(c.soft, soft) || !slices.Equal(c.sends, sends) {
 			for _, a := range g.Apps() {
 				t.emitApp(a.Name(), c, a.Spec().Selector, a.Spec().Demand)
 			}
@@ -209,10 +210,10 @@ func (t *Translator) refresh() {
 	t.emit(&ledger.Event{Kind: ledger.KindRule, Rules: list, Reset: true})
 }
 
-// constrain finds a group's limit, spread and preferences.
+// constrain finds a group's limit, spread, preferences and traffic.
 func (c *constraints) constrain(rules []*Rule) {
 	c.limit, c.spread, c.by = 0, 0, among(rules, c.pod)
-	c.soft, c.byZone = softTerms(c.pod), evenZones(c.pod)
+	c.soft, c.byZone, c.sends = softTerms(c.pod), evenZones(c.pod), sendsOf(c.pod)
 	if r := c.by[zone].limit; r != nil {
 		c.byZone = c.byZone.And(binpack.ZoneLimits{Limit: r.maxPerNode})
 	}

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // spreadWeight is the weight of a topology spread constraint with ScheduleAnyway, which has
@@ -104,4 +105,13 @@ func evenZones(pod *v1.Pod) (limits binpack.ZoneLimits) {
 		}
 	}
 	return limits
+}
+
+// sendsOf is what a pod sends, as an app has it. What is wrong in the annotation does not count.
+func sendsOf(pod *v1.Pod) (list []string) {
+	sends, _ := podspec.Sends(pod) // whoever reads the cluster for people tells them
+	for _, s := range sends {
+		list = append(list, s.String())
+	}
+	return list
 }

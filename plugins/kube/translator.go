@@ -78,7 +78,7 @@ func (t *Translator) EnsureApp(p *v1.Pod) *ledger.AppEntry {
 func (t *Translator) emitApp(name string, c *constraints, selector string, demand map[string]int64) {
 	t.emit(&ledger.Event{Kind: ledger.KindApp, App: name, Spec: &ledger.App{
 		Group: c.name, Selector: selector, Demand: demand, MaxPerMachine: c.limit, SpreadMin: c.spread, Soft: c.soft,
-		MaxPerZone: c.byZone.Limit, ZoneSpreadMin: c.byZone.SpreadMin, ZoneSkew: c.byZone.Skew,
+		MaxPerZone: c.byZone.Limit, ZoneSpreadMin: c.byZone.SpreadMin, ZoneSkew: c.byZone.Skew, Sends: c.sends,
 	}})
 }
 

@@ -80,7 +80,7 @@ func told(t *trace.Trace, object *policy.Object) []*ledger.Event {
 	for _, a := range inst.Apps {
 		g := inst.Groups[a.Group]
 		events = append(events, &ledger.Event{Kind: ledger.KindApp, App: a.Name, Spec: &ledger.App{
-			Group: g.Name, MaxPerMachine: g.Limit, SpreadMin: g.SpreadMin, Demand: withPods(amounts(a.Demand), 0), Soft: softTexts(a.Soft),
+			Group: g.Name, MaxPerMachine: g.Limit, SpreadMin: g.SpreadMin, Demand: withPods(amounts(a.Demand), 0), Soft: softTexts(a.Soft), Sends: sendTexts(t, a.Name),
 			MaxPerZone: g.Zone.Limit, ZoneSpreadMin: g.Zone.SpreadMin, ZoneSkew: g.Zone.Skew,
 		}})
 		expected[a.Name] = a.Expected
@@ -104,6 +104,17 @@ func zoneLabels(zone string) map[string]string {
 		return nil
 	}
 	return map[string]string{"topology.kubernetes.io/zone": zone}
+}
+
+// sendTexts are the pairs of an app as a ledger knows them.
+func sendTexts(t *trace.Trace, app string) (texts []string) {
+	for _, p := range t.Instance.Pairs {
+		if t.Instance.Apps[p.App].Name == app {
+			group := t.Instance.Groups[t.Instance.Apps[p.Other].Group].Name
+			texts = append(texts, binpack.Sending{Group: group, Bits: int64(p.Bits), Paired: p.Paired}.String())
+		}
+	}
+	return texts
 }
 
 func softTexts(terms []binpack.SoftTerm) (texts []string) {

@@ -152,6 +152,7 @@ func (l *Ledger) instance() *binpack.Instance {
 	}
 	l.compiled, l.dormant = 0, map[string]bool{}
 	inst.Rules, inst.ZoneRules = l.newRules()
+	inst.Pairs = l.traffic()
 	return inst
 }
 

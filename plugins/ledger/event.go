@@ -147,6 +147,8 @@ type App struct {
 	// Soft is what the pods prefer among those of their group: kind:scope:weight, as in
 	// apps.csv of a trace. A machine's zone is its label topology.kubernetes.io/zone.
 	Soft []string `json:"soft,omitempty"`
+	// Sends is what one pod sends to the pods of groups: the texts of [binpack.Sending].
+	Sends []string `json:"sends,omitempty"`
 }
 
 // A Rule forbids a placement after which a machine holds at least one of App and

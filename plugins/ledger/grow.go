@@ -18,13 +18,14 @@ type columnsOf struct {
 	compiled int             // rules that the columns know
 	dormant  map[string]bool // groups of those rules that have no app
 	zoned    bool            // the columns know zones
+	sentTo   map[string]bool // groups that some app sends to
 	rebuilds int
 }
 
 // addApp adds a new app to the columns. It reports false where they have to be made
 // again.
 func (l *Ledger) addApp(a *AppEntry) bool {
-	if !l.ready() || l.dormant[a.spec.Group] || a.spec.byZone() && !l.zoned {
+	if !l.ready() || l.dormant[a.spec.Group] || a.spec.byZone() && !l.zoned || len(a.spec.Sends) > 0 || l.sentTo[a.spec.Group] {
 		return false
 	}
 	if _, expected := l.expected[a.name]; expected {

@@ -197,6 +197,11 @@ func (l *Ledger) setApp(e *Event) error {
 			return fmt.Errorf("spec.soft[%d] %q: want no group", i, text)
 		}
 	}
+	for i, text := range e.Spec.Sends {
+		if _, err := binpack.ParseSending(text, nil); err != nil {
+			return fmt.Errorf("spec.sends[%d] %w", i, err)
+		}
+	}
 	a, ok := l.apps[e.App]
 	if !ok {
 		a = &AppEntry{name: e.App, index: -1}

@@ -50,6 +50,7 @@ type Recorder struct {
 	waiting  map[types.UID]waiter
 	forecast time.Time       // the last one; zero: none
 	faults   []kube.Fault    // in annotations, at this look
+	missent  []string        // the same of what pods send
 	events   []*ledger.Event // of this look
 	err      error
 }
@@ -211,6 +212,7 @@ func inOrder(events []*ledger.Event) []*ledger.Event {
 
 // show gives the picture to the cluster, which emits what changed.
 func (r *Recorder) show(p *Picture, now time.Time) {
+	r.missent = p.missent()
 	r.cluster.SetRules(p.Rules)
 	r.cluster.SetServed(p.unoffered())
 	on := p.standing()
@@ -285,6 +287,7 @@ func (r *Recorder) Trace(name, fleet string) (t *trace.Trace, notes []string, er
 			t.Source["fixed"] = fixed
 		}
 	}
+	notes = append(notes, r.missent...)
 	for i := range r.faults {
 		notes = append(notes, r.faults[i].String())
 	}

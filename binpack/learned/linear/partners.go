@@ -1,6 +1,12 @@
 package linear
 
-import "github.com/sigma-scheduler/sigma/binpack"
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+)
 
 // A pair is a [binpack.Pair] seen from one of its apps.
 type pair struct {
@@ -10,14 +16,30 @@ type pair struct {
 	paired   bool
 }
 
-// pairsOf lists the pairs of each app, in the order of the instance.
+// pairsOf lists the pairs of each app. They are added up in the order of names, so that a cluster
+// and its trace give the same score.
 func pairsOf(inst *binpack.Instance) [][]pair {
 	out := make([][]pair, len(inst.Apps))
 	for _, p := range inst.Pairs {
 		out[p.App] = append(out[p.App], pair{p.Other, p.Bits, false, p.Paired})
 		out[p.Other] = append(out[p.Other], pair{p.App, p.Bits, true, p.Paired})
 	}
+	for _, list := range out {
+		slices.SortFunc(list, func(a, b pair) int {
+			return cmp.Or(strings.Compare(inst.Apps[a.other].Name, inst.Apps[b.other].Name), cmp.Compare(a.bits, b.bits), compareBool(a.incoming, b.incoming))
+		})
+	}
 	return out
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
 }
 
 // weight is the traffic of one more item of an app by a pair, in bits a second.

@@ -1,7 +1,10 @@
 package linear
 
 import (
+	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/sigma-scheduler/sigma/binpack"
 )
@@ -44,15 +47,20 @@ func (t *linearTwin) partners(a, m int32) float64 {
 	for _, e := range s.Contents(m) {
 		onMachine[e.App] += float64(e.Count)
 	}
-	stays, all := 0.0, 0.0
+	type part struct {
+		order        string
+		all, staying float64
+	}
+	var parts []part
 	meets := func(p binpack.Pair, other int32, weight float64) {
-		all += weight
+		q := part{order: fmt.Sprintf("%s %020f %v", s.Instance().Apps[other].Name, p.Bits, other == p.App), all: weight}
 		switch {
 		case p.Paired && onMachine[other] > onMachine[a]:
-			stays += weight
+			q.staying = weight
 		case !p.Paired && onMachine[other] > 0:
-			stays += float64(weight*onMachine[other]) / float64(s.Alive()[other])
+			q.staying = float64(weight*onMachine[other]) / float64(s.Alive()[other])
 		}
+		parts = append(parts, q)
 	}
 	for _, p := range s.Instance().Pairs {
 		if p.App == a {
@@ -65,6 +73,11 @@ func (t *linearTwin) partners(a, m int32) float64 {
 		default:
 			meets(p, p.App, p.Bits*float64(s.Alive()[p.App])/float64(s.Alive()[a]+1))
 		}
+	}
+	slices.SortFunc(parts, func(a, b part) int { return strings.Compare(a.order, b.order) })
+	stays, all := 0.0, 0.0
+	for _, q := range parts {
+		stays, all = stays+q.staying, all+q.all
 	}
 	if all == 0 {
 		return 0

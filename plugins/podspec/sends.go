@@ -1,0 +1,48 @@
+package podspec
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+)
+
+// SendsAnnotation of a pod says what it sends to the pods of which groups, in bits a second:
+// shop/StatefulSet/db=150M:paired,shop/Deployment/cache=20M. Paired: to one pod that no second
+// one sends to; else to all, evenly.
+const SendsAnnotation = "sigma-scheduler.io/sends"
+
+// Sends are what a pod's annotation says, sorted, each group once. An error is of the first part
+// that is wrong; the others count.
+func Sends(pod *v1.Pod) (list []binpack.Sending, err error) {
+	text := pod.Annotations[SendsAnnotation]
+	if text == "" {
+		return nil, nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		s, wrong := binpack.ParseSending(strings.TrimSpace(part), quantity)
+		switch {
+		case wrong != nil:
+		case !strings.Contains(s.Group, "/"):
+			wrong = fmt.Errorf("%q: want NAMESPACE/KIND/NAME=BITS", part)
+		case slices.ContainsFunc(list, func(o binpack.Sending) bool { return o.Group == s.Group }):
+			wrong = fmt.Errorf("%q: the group is named twice", part)
+		default:
+			list = append(list, s)
+		}
+		if wrong != nil && err == nil {
+			err = fmt.Errorf("the annotation %s of pod %s/%s: %w", SendsAnnotation, pod.Namespace, pod.Name, wrong)
+		}
+	}
+	slices.SortFunc(list, func(a, b binpack.Sending) int { return strings.Compare(a.Group, b.Group) })
+	return list, err
+}
+
+func quantity(text string) (int64, error) {
+	q, err := resource.ParseQuantity(text)
+	return q.Value(), err
+}

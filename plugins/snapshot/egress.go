@@ -1,0 +1,241 @@
+package snapshot
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
+)
+
+const (
+	// EgressAnnotation of a pod is what it sends, of a node what its uplink can, in bits a second.
+	EgressAnnotation = "sigma-scheduler.io/egress"
+	// EgressResource is the extended resource of the same, in whole Mbit/s: of a pod what it asks
+	// for, of a node what its pods may have together.
+	EgressResource = "sigma-scheduler.io/egress-mbps"
+	// egress is the dimension of a trace, in bits a second.
+	egress = "egress"
+	mega   = 1_000_000
+	// mostNamed is the number of things that a note names.
+	mostNamed = 8
+)
+
+// Egress says what is known of traffic beside annotations and requests.
+type Egress struct {
+	Uplink int64   // of nodes that say nothing, in bits a second; 0 = each node has to say it
+	Share  float64 // of its uplink is what the pods of a node may have together
+	// Seen is what pods sent, by namespace/name, in bits a second; nil = nobody measured it.
+	Seen map[string]float64
+}
+
+// AddEgress gives the trace of a picture the dimension egress. What a pod asks for of
+// [EgressResource] comes before its annotation, and both before the mean of what the pods of its
+// group sent. The notes say of which groups nothing is known, which count as 0, and what was
+// adjusted.
+func (p *Picture) AddEgress(t *trace.Trace, appLabel string, e Egress) (notes []string, err error) {
+	sends, notes, err := p.sends(appLabel, e.Seen)
+	if err != nil {
+		return nil, err
+	}
+	in := t.Instance
+	asked := slices.IndexFunc(in.Dimensions, func(d binpack.Dimension) bool { return d.Name == EgressResource })
+	if slices.ContainsFunc(in.Dimensions, func(d binpack.Dimension) bool { return d.Name == egress }) {
+		return nil, fmt.Errorf("the cluster has a resource %s of its own", egress)
+	}
+	d := asked
+	if asked < 0 {
+		d = len(in.Dimensions)
+		in.Dimensions = append(in.Dimensions, binpack.Dimension{})
+	}
+	in.Dimensions[d] = binpack.Dimension{Name: egress, One: 1}
+	set := func(amounts []int64, value int64) []int64 {
+		amounts = slices.Clone(amounts)
+		if asked < 0 {
+			return append(amounts, value)
+		}
+		amounts[d] = value
+		return amounts
+	}
+	nodes := map[string]*v1.Node{}
+	for _, n := range p.Nodes {
+		nodes[n.Name] = n
+	}
+	most := int64(0)
+	for i := range in.Machines {
+		m := &in.Machines[i]
+		limit, err := e.limit(nodes[m.Name])
+		if err != nil {
+			return nil, err
+		}
+		m.Capacity = set(m.Capacity, limit)
+		most = max(most, limit)
+	}
+	var silent, cut []string
+	for i := range in.Apps {
+		a, group := &in.Apps[i], in.Groups[in.Apps[i].Group].Name
+		bits, known := sends[group]
+		if asked >= 0 && a.Demand[d] > 0 {
+			bits, known = float64(a.Demand[d])*mega, true
+		}
+		if !known {
+			silent = append(silent, group)
+		}
+		if bits > float64(most) {
+			cut = append(cut, fmt.Sprintf("%s (%s)", group, bitsText(bits)))
+			bits = float64(most)
+		}
+		a.Demand = set(a.Demand, int64(math.Round(bits)))
+	}
+	if len(silent) > 0 {
+		notes = append(notes, "nothing is known of what these send, and they count as 0: "+listed(silent))
+	}
+	if len(cut) > 0 {
+		notes = append(notes, fmt.Sprintf("one pod of these sends more than any node's pods may, and counts as %s: %s", bitsText(float64(most)), listed(cut)))
+	}
+	return append(notes, raise(t, d)...), nil
+}
+
+// sends is what one pod of each group sends, by its annotation or as it was seen.
+func (p *Picture) sends(appLabel string, seen map[string]float64) (sends map[string]float64, notes []string, err error) {
+	type sum struct{ bits, pods float64 }
+	sums, declared := map[string]*sum{}, map[string]float64{}
+	hosts := map[string]bool{}
+	for _, pod := range p.Pods { // by age: the youngest one's annotation counts
+		if !podspec.Moves(pod) {
+			continue
+		}
+		group := podspec.Group(pod, appLabel)
+		if text, ok := pod.Annotations[EgressAnnotation]; ok {
+			bits, wrong := bitsOf(text)
+			if wrong != nil {
+				return nil, nil, fmt.Errorf("pod %s: the annotation %s: %w", nameOf(pod), EgressAnnotation, wrong)
+			}
+			declared[group] = float64(bits)
+		}
+		bits, ok := seen[nameOf(pod)]
+		switch {
+		case !ok:
+		case pod.Spec.HostNetwork:
+			hosts[group] = true
+		default:
+			s := sums[group]
+			if s == nil {
+				s = &sum{}
+				sums[group] = s
+			}
+			s.bits, s.pods = s.bits+bits, s.pods+1
+		}
+	}
+	sends = map[string]float64{}
+	for group, s := range sums {
+		sends[group] = s.bits / s.pods
+	}
+	maps.Copy(sends, declared)
+	for group := range sends {
+		delete(hosts, group)
+	}
+	if len(hosts) > 0 {
+		notes = append(notes, "pods in the host's network are seen with all of their node's traffic, and count as 0: "+listed(slices.Collect(maps.Keys(hosts))))
+	}
+	return sends, notes, nil
+}
+
+// missent are the annotations of what pods send to others of which a part is ignored.
+func (p *Picture) missent() (notes []string) {
+	told := map[string]bool{}
+	for _, pod := range p.Pods {
+		text := pod.Annotations[podspec.SendsAnnotation]
+		if _, err := podspec.Sends(pod); err != nil && !told[text] {
+			told[text] = true
+			notes = append(notes, err.Error()+": that part is ignored")
+		}
+	}
+	return notes
+}
+
+// limit is what the pods of a node may send together.
+func (e *Egress) limit(n *v1.Node) (int64, error) {
+	if q, ok := n.Status.Allocatable[EgressResource]; ok {
+		return q.Value() * mega, nil
+	}
+	uplink := e.Uplink
+	if text, ok := n.Annotations[EgressAnnotation]; ok {
+		var err error
+		if uplink, err = bitsOf(text); err != nil {
+			return 0, fmt.Errorf("node %s: the annotation %s: %w", n.Name, EgressAnnotation, err)
+		}
+	}
+	if uplink == 0 {
+		return 0, fmt.Errorf("node %s: nothing says how much its uplink can: give --uplink, or the annotation %s", n.Name, EgressAnnotation)
+	}
+	return int64(math.Round(e.Share * float64(uplink))), nil
+}
+
+// raise lets stand what stands: a machine whose pods send more than they may has room for them,
+// and the source's uplinks keep what it may.
+func raise(t *trace.Trace, d int) (notes []string) {
+	in := t.Instance
+	used := make([]int64, len(in.Machines))
+	for _, p := range t.Placed {
+		used[p.Line] += int64(p.Count) * in.Apps[t.Requests[p.Request].App].Demand[d]
+	}
+	limits := map[string]any{}
+	var busy []string
+	for i := range in.Machines {
+		m := &in.Machines[i]
+		if used[i] <= m.Capacity[d] {
+			continue
+		}
+		limits[m.Name] = m.Capacity[d]
+		busy = append(busy, fmt.Sprintf("%s (%s of %s)", m.Name, bitsText(float64(used[i])), bitsText(float64(m.Capacity[d]))))
+		m.Capacity[d] = used[i]
+	}
+	if len(busy) == 0 {
+		return nil
+	}
+	t.Source["uplinks"] = limits
+	return []string{"the pods of these nodes send more than they may: " + listed(busy)}
+}
+
+func bitsOf(text string) (int64, error) {
+	q, err := resource.ParseQuantity(text)
+	if err == nil && (q.Sign() < 0 || q.Value() > binpack.MaxValue) {
+		err = errors.New("want 0 to 2^50 bits a second, such as 200M")
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%q: %w", text, err)
+	}
+	return q.Value(), nil
+}
+
+// bitsText is a rate for people.
+func bitsText(bits float64) string {
+	for _, unit := range []struct {
+		one  float64
+		name string
+	}{{1e9, "Gbit/s"}, {1e6, "Mbit/s"}, {1e3, "kbit/s"}} {
+		if bits >= unit.one {
+			return fmt.Sprintf("%.3g %s", bits/unit.one, unit.name)
+		}
+	}
+	return fmt.Sprintf("%.3g bit/s", bits)
+}
+
+// listed lists the first of some names.
+func listed(names []string) string {
+	names = slices.Compact(slices.SortedFunc(slices.Values(names), cmp.Compare))
+	if n := len(names) - mostNamed; n > 0 {
+		return strings.Join(names[:mostNamed], ", ") + fmt.Sprintf(" and %d more", n)
+	}
+	return strings.Join(names, ", ")
+}
