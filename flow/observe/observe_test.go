@@ -55,7 +55,7 @@ func report(t *testing.T, w *Watcher, now time.Time) *Report {
 	return r
 }
 
-// With flows and load there are thresholds, and short flows would wait less; a minute later nothing is better.
+// With flows and load there are thresholds, and short flows would wait less; minutes later nothing is better.
 func TestReport(t *testing.T) {
 	w := watcher(t, 1e9)
 	fill(t, w, 1000)
@@ -74,6 +74,9 @@ func TestReport(t *testing.T) {
 	require.Regexp(t, `^At this load short flows wait [0-9.]+ ms where all share evenly and about [0-9.]+ ms in a common queue; in bands they would wait [0-9.]+ ms\.$`, r.Sentence())
 
 	again := report(t, w, begin.Add(2*time.Minute))
+	for i := 3; i < 6 && !again.Held; i++ { // a search begins with what the one before found
+		r, again = again, report(t, w, begin.Add(time.Duration(i)*time.Minute))
+	}
 	require.True(t, again.Held, again.Reason)
 	require.Equal(t, r.Thresholds, again.Thresholds)
 	require.Equal(t, r.Waits, again.Waits)

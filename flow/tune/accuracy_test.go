@@ -69,7 +69,7 @@ func TestAccuracy(t *testing.T) {
 					for k := range uint64(4) {
 						sample := seen(t, s, n, testSeed+k)
 						before := cputime.Process()
-						found, _, err := NewProblem(sample, load, DefaultArrivals, testSeed+k, nil).Search(t.Context(), Search{Bands: 4, Method: method, Budget: DefaultBudget, Seed: k})
+						found, _, err := NewProblem(sample, load, Arrivals(load), testSeed+k, nil).Search(t.Context(), Search{Bands: 4, Method: method, Budget: DefaultBudget, Seed: k})
 						require.NoError(t, err)
 						if method == CMAES {
 							most, decisions = most+cputime.Process()-before, decisions+1

@@ -164,5 +164,5 @@ func TestTunerIsReproducible(t *testing.T) {
 	require.Equal(t, one, again)
 	values := Tuner{}.Values(s, .8, 5, nil, one)
 	require.Equal(t, values, Tuner{}.Values(s, .8, 5, nil, one))
-	require.NotEqual(t, NewProblem(s, .8, DefaultArrivals, 5, nil).Value(one), values[1], "other arrivals judge")
+	require.NotEqual(t, NewProblem(s, .8, Arrivals(.8), 5, nil).Value(one), values[1], "other arrivals judge")
 }

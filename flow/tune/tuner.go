@@ -8,7 +8,7 @@ import (
 
 // A Tuner proposes thresholds for a [flow.Decider]. The zero value spends what one decision may cost.
 type Tuner struct {
-	Arrivals int // of a problem; 0 = DefaultArrivals
+	Arrivals int // of a problem; 0 = Arrivals of the load
 	Budget   int // evaluations; 0 = DefaultBudget
 }
 
@@ -20,7 +20,7 @@ const heldBack = 0x6865_6c64_0000_0000
 func (t Tuner) problem(s *flow.Sizes, load float64, seed uint64) *Problem {
 	n := t.Arrivals
 	if n == 0 {
-		n = DefaultArrivals
+		n = Arrivals(load)
 	}
 	return NewProblem(s, load, n, seed, nil)
 }
