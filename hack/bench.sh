@@ -22,7 +22,7 @@ if [[ ${1:-} == mpa ]]; then
   target=mpa-bench packages='./mpa/loadsim ./mpa ./internal/learn/rl'
   shift
 elif [[ ${1:-} == flow ]]; then
-  target=flow-bench packages='./flow/sim ./flow/tune' tests='^Test(Accuracy|Speed)$' page=docs/flow-validation.md
+  target=flow-bench packages='./flow/sim ./flow/tune' tests='^Test(Accuracy|Speed|Paper)$' page=docs/flow-validation.md
   shift
 fi
 # One package at a time: they write to the same file.
