@@ -205,4 +205,6 @@ func Write(u *unstructured.Unstructured, a *Action) (*unstructured.Unstructured,
 }
 
 // StateOf reads the state of a Service.
-func StateOf(u *unstructured.Unstructured) (State, error) { return ReadState(u.GetAnnotations()[Annotation]) }
+func StateOf(u *unstructured.Unstructured) (State, error) {
+	return ReadState(u.GetAnnotations()[Annotation])
+}
