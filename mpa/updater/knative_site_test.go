@@ -29,7 +29,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/knative"
 )
 
-const knativeTick = 5 * time.Second
+const knativeTick = 10 * time.Second
 
 // A knativeSite is Knative's part of a cluster in virtual time: it makes Revisions of a Service's
 // template, which become ready after a while, and leads its traffic to them. Beside it a recommender
