@@ -172,7 +172,9 @@ func TestCanary(t *testing.T) {
 		{"fewer late, and too early", func(s *Seen) {
 			s.Trial.Canary.Late, s.Trial.Since = 20, metav1.NewMicroTime(s.Now.Add(-4*time.Minute))
 		}, Canary, false, "web-2 has 10 %"},
-		{"fewer pods", func(s *Seen) { s.Trial = trial(s.Now, arm("web-1", 90000, 0, 900, 72000), arm("web-2", 10000, 0, 100, 4000)) }, Promoted, false, "a pod answers 2.5 requests/s, one of Revision web-1 1.25"},
+		{"fewer pods", func(s *Seen) {
+			s.Trial = trial(s.Now, arm("web-1", 90000, 0, 900, 72000), arm("web-2", 10000, 0, 100, 4000))
+		}, Promoted, false, "a pod answers 2.5 requests/s, one of Revision web-1 1.25"},
 		{"fewer pods and more late", func(s *Seen) { s.Trial.Stable.PodSeconds, s.Trial.Canary.Late = 7200, 120 }, Canary, false, "of its requests"},
 		{"more late", func(s *Seen) { s.Trial.Canary.Late = 300 }, Restoring, true, "of its requests were lost or late"},
 		{"it loses, and at once", func(s *Seen) {

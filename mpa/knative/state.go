@@ -91,7 +91,7 @@ func ReadState(text string) (State, error) {
 }
 
 // String returns the annotation.
-func (s State) String() string {
+func (s *State) String() string {
 	text, err := json.Marshal(s)
 	if err != nil {
 		panic(err) // it has no floats that JSON does not know: Check

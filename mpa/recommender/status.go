@@ -253,11 +253,12 @@ func (r *reconciler) statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *
 	r.setRetraining(o, s, next)
 	r.setWebhook(o, next)
 
-	if o.Spec.ScaleTargetRef.Knative() {
+	switch {
+	case o.Spec.ScaleTargetRef.Knative():
 		set(o, next, v1alpha1.ConditionActive, metav1.ConditionTrue, "Knative", "What a pod takes is learned; Knative's autoscaler keeps the replicas.")
-	} else if o.Spec.Mode == v1alpha1.ModeOff {
+	case o.Spec.Mode == v1alpha1.ModeOff:
 		set(o, next, v1alpha1.ConditionActive, metav1.ConditionTrue, "RecommendsOnly", "%s recommends; in mode Off nothing is changed.", setup.Agent)
-	} else {
+	default:
 		set(o, next, v1alpha1.ConditionActive, metav1.ConditionTrue, "Sizing", "The workload is sized by %s.", setup.Agent)
 	}
 	if len(problems) == 0 {
