@@ -80,7 +80,7 @@ func begin(t Timing, s State, seen *Seen) Action {
 		}
 	}
 	switch {
-	case s.Phase == RolledBack && seen.Now.Sub(s.Since) < t.Pause:
+	case s.Phase != "" && seen.Now.Sub(s.Since) < t.Pause:
 		return hold(s, "the next one is tried after a pause of %v", t.Pause)
 	case !v.Settled || v.Created.Name == "" || v.Created.Name != v.Ready.Name:
 		return hold(s, "a Revision of the Service itself is under way")

@@ -182,7 +182,7 @@ type Timing struct {
 	Ready time.Duration
 	// Least is how long two Revisions are compared at least, Longest at most.
 	Least, Longest time.Duration
-	// Pause after one that was taken back.
+	// Pause between one and the next.
 	Pause time.Duration
 }
 

@@ -122,6 +122,8 @@ func (r *reconciler) trial(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 	if k.canary == "" || o.Spec.SLO == nil || o.Spec.SLO.Latency == nil {
 		return nil, nil, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, askFor)
+	defer cancel()
 	var t *v1alpha1.Trial
 	if c := o.Status.Concurrency; c != nil {
 		t = c.Trial.DeepCopy()
@@ -170,7 +172,7 @@ func (r *reconciler) trial(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 		return t, nil, nil // the same samples again
 	}
 	t.Time = micro(oldest)
-	if gap > trialGap {
+	if gap > max(trialGap, 2*r.options.Interval) {
 		return t, nil, nil
 	}
 	for i, a := range []*v1alpha1.Arm{&t.Stable, &t.Canary} {

@@ -92,7 +92,11 @@ var knativeFaults = []struct {
 		s.steady(30 * time.Minute)
 		s.away = false
 	}, phases: []knative.Phase{knative.Promoted, knative.RolledBack}},
-	{name: "a user edits the template", do: func(s *knativeSite) { s.edit(image) }, phases: []knative.Phase{knative.Promoted}, check: usersImage},
+	{name: "a user edits the template", do: func(s *knativeSite) {
+		s.edit(image)
+		s.step()
+		require.Contains(s.t, []knative.Phase{"", knative.Restoring, knative.RolledBack}, s.state().Phase, "ours has ended")
+	}, phases: []knative.Phase{knative.Promoted}, check: usersImage},
 	{name: "a user edits the template between reading and writing", do: func(s *knativeSite) {
 		s.once(func(next func() error) error {
 			s.edit(image)
@@ -102,8 +106,8 @@ var knativeFaults = []struct {
 	}, phases: []knative.Phase{knative.Promoted}, check: usersImage},
 	{name: "a user sets the limit", do: func(s *knativeSite) { s.edit(setLimit(5)) }, phases: []knative.Phase{knative.RolledBack, knative.Promoted}},
 	{name: "a user changes the traffic", do: func(s *knativeSite) {
-		s.edit(setTraffic(map[string]any{"revisionName": "web-00001", "latestRevision": false, "percent": int64(100)}))
-	}, phases: []knative.Phase{"", knative.RolledBack, knative.Promoted}, traffic: pinned},
+		s.edit(setTraffic(map[string]any{"revisionName": "web-00001", "latestRevision": false, "percent": int64(100), "tag": "mine"}))
+	}, phases: []knative.Phase{"", knative.RolledBack}, traffic: []knative.Traffic{{Revision: "web-00001", Percent: 100, Tag: "mine"}}},
 	{name: "two lead", do: func(s *knativeSite) {
 		s.leaders = append(s.leaders, s.leader())
 		// The second writes what it decided on what was there before.
@@ -153,8 +157,8 @@ var knativeFaults = []struct {
 	{name: "mode Off", do: func(s *knativeSite) {
 		s.spec(func(m *v1alpha1.MultidimPodAutoscaler) { m.Spec.Mode = v1alpha1.ModeOff })
 	}, phases: []knative.Phase{"", knative.RolledBack, knative.Promoted}},
-	{name: "metrics are missing from then on", do: func(s *knativeSite) { s.silent = true }, phases: []knative.Phase{knative.RolledBack, knative.Promoted}},
-	{name: "metrics are stale from then on", do: func(s *knativeSite) { s.lag = time.Hour }, phases: []knative.Phase{knative.RolledBack, knative.Promoted}},
+	{name: "metrics are missing from then on", do: func(s *knativeSite) { s.silent = true }, phases: []knative.Phase{knative.RolledBack}, check: notMeasured},
+	{name: "metrics are stale from then on", do: func(s *knativeSite) { s.lag = time.Hour }, phases: []knative.Phase{knative.RolledBack}, check: notMeasured},
 	{name: "metrics are missing for five minutes", do: func(s *knativeSite) {
 		s.silent = true
 		s.steady(5 * time.Minute)
@@ -168,7 +172,7 @@ var knativeFaults = []struct {
 	{name: "the new Revision is later", do: func(s *knativeSite) {}, phases: []knative.Phase{knative.RolledBack}},
 	{name: "no Revision becomes ready after the canary", do: func(s *knativeSite) {
 		s.canary()
-		s.late, s.starts = .5, 240*time.Hour
+		s.starts = 240 * time.Hour
 		s.phase(knative.Restoring)
 	}, phases: []knative.Phase{knative.Restoring}, traffic: pinned},
 }
@@ -177,6 +181,11 @@ func deleteObject(s *knativeSite) {
 	if m := s.object(); m != nil {
 		require.NoError(s.t, s.api.Delete(s.t.Context(), m))
 	}
+}
+
+func notMeasured(t *testing.T, s *knativeSite) {
+	t.Helper()
+	require.Contains(t, s.state().Reason, "nothing has measured it for 20m")
 }
 
 func nothingLeft(t *testing.T, s *knativeSite) {
@@ -220,7 +229,7 @@ func TestKnativeFaults(t *testing.T) {
 					s.never = true
 				case "the new Revision loses requests":
 					s.lost = .2 + .8*r.Float64()
-				case "the new Revision is later":
+				case "the new Revision is later", "no Revision becomes ready after the canary":
 					s.late = .4 + .5*r.Float64()
 				}
 				s.steady(time.Duration(r.IntN(300)) * time.Second)

@@ -75,7 +75,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.Canary.Ready, "canary-ready", o.Canary.Ready, "how long a new Revision of a Knative Service may take to become ready before it is taken back")
 	flags.DurationVar(&o.Canary.Least, "canary-least", o.Canary.Least, "how long a new Revision is compared with the present one at least")
 	flags.DurationVar(&o.Canary.Longest, "canary-longest", o.Canary.Longest, "how long a new Revision has a part of the requests at most; one that is not better by then is taken back")
-	flags.DurationVar(&o.Canary.Pause, "canary-pause", o.Canary.Pause, "least time between a new Revision that was taken back and the next one")
+	flags.DurationVar(&o.Canary.Pause, "canary-pause", o.Canary.Pause, "least time from the end of one such comparison to the next new Revision")
 	flags.IntVar(&o.Workers, "updater-workers", 4, "objects that are updated at a time")
 }
 
