@@ -158,6 +158,10 @@ gate-limits: ## 10^6 requests through a gate whose limit changes 1,000 times (10
 mpa-limit-faults: ## faults while a limit is learned and applied, ROUNDS=20 of each: writes docs/results/mpa-limit-faults.md (10 CPU-minutes)
 	@hack/mpa-limit-faults.sh
 
+.PHONY: mpa-knative-faults
+mpa-knative-faults: ## faults while a Knative Service gets what was learned, ROUNDS=20 of each: writes docs/results/mpa-knative-faults.md (5 CPU-minutes)
+	@hack/mpa-knative-faults.sh
+
 .PHONY: concurrency-days
 concurrency-days: build ## days with a learned capacity beside hpa-70 and Knative's autoscaler: writes docs/results/concurrency-days.md (5 CPU-minutes)
 	go run ./cmd/sigma-records concurrency
