@@ -7,9 +7,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -37,15 +40,16 @@ var (
 const knativeSystem = "knative-serving"
 
 // Knative is Knative Serving on a cluster: its controller, autoscaler and webhook as processes.
-// There is no activator, and no network to the pods of the fake kubelet: the autoscaler has no
-// figures of them and keeps each Revision at its least number of pods. The part of the ingress
-// is played by this process, which says of each Ingress that it is in force.
+// There is no activator. The autoscaler reaches the pods through a proxy in this process: those of the
+// fake kubelet have no figures for it, and it keeps each Revision at its least number of pods. The part
+// of the ingress is played by this process, which says of each Ingress that it is in force.
 type Knative struct {
 	Controller, Autoscaler, Webhook *Process
 
-	c      *Cluster
-	mu     sync.Mutex
-	splits map[types.NamespacedName][]Split // by Service, as they came
+	c       *Cluster
+	scrapes *httptest.Server // the proxy
+	mu      sync.Mutex
+	splits  map[types.NamespacedName][]Split // by Service, as they came
 }
 
 // A Split is how requests are spread over Revisions, in percent.
@@ -78,9 +82,13 @@ items:
 - {apiVersion: v1, kind: Service, metadata: {name: activator-service, namespace: %[1]s}, spec: {ports: [{port: 80}]}}
 - {apiVersion: v1, kind: Endpoints, metadata: {name: activator-service, namespace: %[1]s}}
 `, knativeSystem), "apply", "-f", "-")
+	k.scrapes = httptest.NewServer(http.HandlerFunc(k.scrape))
+	t.Cleanup(k.scrapes.Close)
 	// A controller that was killed still has its leases, by default for a minute.
 	c.Kubectl(t, "", "patch", "configmap", "config-leader-election", "-n", knativeSystem, "--type=merge", "-p",
 		`{"data": {"lease-duration": "5s", "renew-deadline": "4s", "retry-period": "1s"}}`)
+	c.Kubectl(t, "", "patch", "configmap", "config-observability", "-n", knativeSystem, "--type=merge", "-p",
+		`{"data": {"request-metrics-protocol": "prometheus"}}`)
 	hooks, err := filepath.Glob(filepath.Join(folder, "webhooks", "*.yaml"))
 	require.NoError(t, err)
 	require.NotEmpty(t, hooks)
@@ -114,7 +122,7 @@ items:
 		return all, ready == 3
 	})
 	k.Controller = k.start(t, folder, "controller")
-	k.Autoscaler = k.start(t, folder, "autoscaler")
+	k.Autoscaler = k.start(t, folder, "autoscaler", "HTTP_PROXY="+k.scrapes.URL)
 	k.serveIngresses(t)
 	return k
 }
@@ -124,9 +132,14 @@ items:
 func (k *Knative) start(t testing.TB, folder, program string, env ...string) *Process {
 	return startProcessWith(t, append(env,
 		"KUBECONFIG="+filepath.Join(k.c.Dir, "kubeconfig"), "SYSTEM_NAMESPACE="+knativeSystem,
-		"POD_NAME="+program, "POD_IP=192.0.2.1", "PROFILING_PORT=0", "KUBE_API_QPS=1000", "KUBE_API_BURST=1000",
+		"POD_NAME="+program, "POD_IP=198.51.100.1", "PROFILING_PORT=0", "KUBE_API_QPS=1000", "KUBE_API_BURST=1000",
 		"CONFIG_LOGGING_NAME=config-logging", "CONFIG_OBSERVABILITY_NAME=config-observability",
 	), "knative-"+program, filepath.Join(folder, program))
+}
+
+// scrape is the autoscaler's way to a pod.
+func (*Knative) scrape(w http.ResponseWriter, r *http.Request) {
+	http.Error(w, "nobody is at "+r.URL.Host, http.StatusBadGateway)
 }
 
 // serveIngresses does what an ingress does, apart from forwarding, until the test ends.
@@ -247,7 +260,7 @@ func (k *Knative) Splits(namespace, name string) []Split {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	all := k.splits[types.NamespacedName{Namespace: namespace, Name: name}]
-	return all[:len(all):len(all)]
+	return slices.Clip(all)
 }
 
 // Get returns an object of one of Knative's kinds.

@@ -218,7 +218,7 @@ func (w *Workload) FeedMetricsAPI(t testing.TB) *Feed {
 			written[name] = true
 		}
 		names := slices.Collect(maps.Keys(written))
-		err := parallel(names, func(name string) error { return w.write(name, objects[name]) })
+		err := parallel(names, func(name string) error { return w.c.writePodMetrics(w.Namespace, name, objects[name]) })
 		if err != nil { // the API server may be back in the next second
 			klog.V(2).InfoS("PodMetrics", "err", err)
 			return
@@ -253,11 +253,11 @@ func quantity(amount, units float64, suffix string) string {
 	return strconv.FormatFloat(math.Round(amount*units), 'f', 0, 64) + suffix
 }
 
-// write creates or updates a PodMetrics with that content, or deletes it without one.
-func (w *Workload) write(name string, content map[string]any) error {
+// writePodMetrics creates or updates a PodMetrics with that content, or deletes it without one.
+func (c *Cluster) writePodMetrics(namespace, name string, content map[string]any) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	client := w.c.Dynamic.Resource(podMetrics).Namespace(w.Namespace)
+	client := c.Dynamic.Resource(podMetrics).Namespace(namespace)
 	if content == nil {
 		err := client.Delete(ctx, name, metav1.DeleteOptions{})
 		if apierrors.IsNotFound(err) {
