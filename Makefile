@@ -10,7 +10,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 
 # The race detector costs ten times the CPU: only packages that start goroutines or lock.
 # internal/archtest compares the list with the code.
-RACE := ./binpack/plan ./binpack/policy ./swarm ./internal/compare ./internal/train/... ./internal/tune ./internal/scaling ./internal/records/... ./flow/sim ./flow/node/... ./internal/flows \
+RACE := ./binpack/plan ./binpack/policy ./swarm ./internal/compare ./internal/train/... ./internal/tune ./internal/scaling ./internal/podspace ./internal/records/... ./flow/sim ./flow/node/... ./internal/flows \
 	./plugins/engine ./plugins/evict ./plugins/extender ./plugins/mover ./plugins/pilot/control ./plugins/pilot/record ./plugins/rebalance ./plugins/sigma ./plugins/snapshot \
 	./internal/serve/... ./mpa/capacity/contest ./mpa/gate ./mpa/collect ./mpa/reach ./mpa/recommender ./mpa/updater ./mpa/admission ./cmd/sigma-extender ./cmd/sigma-flow ./cmd/sigma-gate ./cmd/sigma-mpa ./cmd/sigma-pilot ./cmd/sigma-records
 
@@ -161,6 +161,10 @@ egress-records: ## what counting egress is worth on 20 generated clusters: write
 .PHONY: mpa-limit-faults
 mpa-limit-faults: ## faults while a limit is learned and applied, ROUNDS=20 of each: writes docs/results/mpa-limit-faults.md (10 CPU-minutes)
 	@hack/mpa-limit-faults.sh
+
+.PHONY: mpa-knative-faults
+mpa-knative-faults: ## faults while a Knative Service gets what was learned, ROUNDS=20 of each: writes docs/results/mpa-knative-faults.md (5 CPU-minutes)
+	@hack/mpa-knative-faults.sh
 
 .PHONY: concurrency-days
 concurrency-days: build ## days with a learned capacity beside hpa-70 and Knative's autoscaler: writes docs/results/concurrency-days.md (5 CPU-minutes)

@@ -6,14 +6,15 @@
 #   hack/e2e.sh -run TestGang -v
 #
 # Programs are built into out/e2e, where those of the last run are reused;
-# the control plane and Prometheus are cached by hack/controlplane and
-# hack/prometheus. The logs of failed tests are kept in out/e2e/failed.
+# the control plane, Prometheus and Knative are cached by hack/controlplane,
+# hack/prometheus and hack/knative. The logs of failed tests are kept in out/e2e/failed.
 set -euo pipefail
 shopt -s extglob
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 hack/controlplane/build.sh >/dev/null
 hack/prometheus/build.sh >/dev/null
+if (($# == 0)); then hack/knative/build.sh >/dev/null; fi # a test that needs it builds it too
 mkdir -p out/e2e
 rm -rf out/e2e/failed
 for program in sigma sigma-scheduler sigma-extender sigma-mpa sigma-gate sigma-pilot; do

@@ -8,10 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"runtime"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +18,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/durable"
 	"github.com/sigma-scheduler/sigma/mpa/capacity"
 	"github.com/sigma-scheduler/sigma/mpa/capacity/contest"
+	"github.com/sigma-scheduler/sigma/mpa/knative"
 )
 
 func (a *app) mpaConcurrency() *cobra.Command {
@@ -168,7 +167,7 @@ The learners, ` + capacity.Default + ` by default:
 				if latency == 0 {
 					return usagef("--format knative needs --latency: replicas go by the rate that keeps it")
 				}
-				s.Max = min(s.Max, knativeLimit)
+				s.Max = min(s.Max, knative.MaxLimit)
 			}
 			for _, c := range cores {
 				if !(c > 0 && c <= 1000) {
@@ -228,29 +227,14 @@ The learners, ` + capacity.Default + ` by default:
 	return cmd
 }
 
-// knativeLimit is the largest containerConcurrency that Knative takes.
-const knativeLimit = 1000
-
-// knative prints what a Knative Service has to say: the hard limit, and requests a second in a pod to scale by. The
-// rate has its headroom already, so Knative is to use all of it.
+// knative prints what a Knative Service has to say: the hard limit, and requests a second in a pod to scale by.
 func (c *concurrencyAdvice) knative(w io.Writer) error {
 	within := c.Within[0]
-	if within.Rate < .01 {
+	setting := knative.Setting{Limit: int64(within.Limit), Rate: within.Rate}
+	if setting.Check() != nil {
 		return fmt.Errorf("no rate keeps the promise with %.4g cores: try --cores with larger sizes", within.Cores)
 	}
-	_, err := fmt.Fprintf(w, `# %s
-spec:
-  template:
-    metadata:
-      annotations:
-        autoscaling.knative.dev/class: kpa.autoscaling.knative.dev
-        autoscaling.knative.dev/metric: rps
-        autoscaling.knative.dev/target: %q
-        autoscaling.knative.dev/target-utilization-percentage: "100"
-    spec:
-      containerConcurrency: %d
-`, strings.ReplaceAll(c.Reason, "\n", " "), strconv.FormatFloat(math.Floor(within.Rate*100)/100, 'f', -1, 64), within.Limit)
-	return err
+	return setting.Patch(w, c.Reason)
 }
 
 func (c *concurrencyAdvice) sizes(cores []float64, most int) error {

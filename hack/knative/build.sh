@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the programs of Knative Serving pinned in go.mod, once, and prints the folder that
-# holds them, with its CRDs and ConfigMaps in config.
+# holds them, with the modules' own files: definitions and ConfigMaps in config, what belongs to the
+# webhook in webhooks.
 #
 # The folder's name is made of everything the programs depend on, as in hack/controlplane;
 # folders of former pins may be deleted at any time.
@@ -11,7 +12,7 @@ programs=(queue controller autoscaler activator webhook)
 flags=(-trimpath -buildvcs=false -ldflags '-s -w')
 export CGO_ENABLED=0
 
-key=$({ cat go.sum && go version && echo "${flags[@]}" "${programs[@]}"; } | sha256sum | cut -c1-16)
+key=$({ cat go.sum build.sh && go version && echo "${flags[@]}"; } | sha256sum | cut -c1-16)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/sigma-tools
 folder=$cache/knative-$key
 
@@ -23,12 +24,39 @@ fi
 if [[ ! -d $folder ]]; then
 	building=$(mktemp -d "$cache/building-XXXXXX")
 	trap 'rm -rf "$building"' EXIT
+	where() { go list -f '{{.Dir}}' "$1"; } # it fetches the module if need be
+
+	# Two programs listen on port 8080 and cannot be told another. Here both run on one machine,
+	# maybe twice at a time, and nobody calls them there: each takes any free port.
+	cp go.mod go.sum "$building"
+	port() { # module, file, what to replace, by what
+		local copy=$building/src/$1
+		mkdir -p "$(dirname "$copy")"
+		cp -r "$(go list -m -f '{{.Dir}}' "$1")" "$copy"
+		chmod -R u+w "$copy"
+		if [[ $(grep -cF -- "$3" "$copy/$2") != 1 ]]; then
+			echo "knative: $2 of $1 does not have \"$3\" once" >&2
+			exit 1
+		fi
+		sed -i "s/$3/$4/" "$copy/$2"
+		go mod edit -replace "$1=$copy" "$building/go.mod"
+	}
+	go mod download knative.dev/pkg knative.dev/serving
+	port knative.dev/pkg injection/health_check.go 'HealthCheckDefaultPort = 8080' 'HealthCheckDefaultPort = 0'
+	port knative.dev/serving cmd/autoscaler/main.go 'statsServerAddr = ":8080"' 'statsServerAddr = ":0"'
+
 	for name in "${programs[@]}"; do
 		echo "knative: building $name" >&2
-		go build "${flags[@]}" -o "$building/$name" "knative.dev/serving/cmd/$name"
+		go build "${flags[@]}" -modfile "$building/go.mod" -o "$building/$name" "knative.dev/serving/cmd/$name"
 	done
-	cp -rL "$(go list -m -f '{{.Dir}}' knative.dev/serving)/config/core" "$building/config"
-	chmod -R u+w "$building/config"
+
+	core=$(where knative.dev/serving/config/core)
+	mkdir "$building/config" "$building/webhooks"
+	cp "$core/100-namespace.yaml" "$core"/300-resources/*.yaml "$core"/configmaps/*.yaml \
+		"$(where knative.dev/networking/config)"/*.yaml "$(where knative.dev/caching/config)"/*.yaml "$building/config"
+	cp "$core"/webhooks/*.yaml "$building/webhooks"
+	rm -r "$building"/{src,go.mod,go.sum}
+	chmod 644 "$building"/{config,webhooks}/*
 	chmod 755 "$building"
 	mv "$building" "$folder" # atomic: nobody sees half of it
 	trap - EXIT

@@ -31,7 +31,7 @@ var (
 		"manifests/components/servicemonitor", "manifests/mpa/monitoring", "manifests/components/repair",
 		"manifests/components/rebalance", "manifests/components/native-rules", "manifests/components/namespaces",
 		"manifests/components/network-policy", "manifests/mpa/network-policy",
-		"manifests/mpa/retraining", "manifests/mpa/limits",
+		"manifests/mpa/retraining", "manifests/mpa/limits", "manifests/mpa/knative",
 	}
 	// extras bring objects like components; what they change of the scheduler is among the edits.
 	extras = []string{"manifests/components/pilot"}
@@ -268,8 +268,8 @@ func (o object) condition() string {
 		if o.GetKind() == "NetworkPolicy" {
 			c = append(c, ".Values.networkPolicy.enabled")
 		}
-	case o.component == "limits":
-		c = append(c, ".Values.mpa.limits.enabled")
+	case o.component == "limits" || o.component == "knative":
+		c = append(c, ".Values.mpa."+o.component+".enabled")
 	case o.component == "native-rules":
 		c = append(c, ".Values.nativeRules.enabled")
 	case o.component == "repair" || o.component == "rebalance" || o.component == "namespaces" || o.component == "pilot":

@@ -29,7 +29,7 @@ nativeRules: {enabled: true}
 namespaces: {enabled: true}
 networkPolicy: {enabled: true}
 monitoring: {enabled: true}
-mpa: {enabled: true, limits: {enabled: true}, retraining: {enabled: true}, journal: {volume: {persistentVolumeClaim: {claimName: sigma-mpa-journal}}}}`
+mpa: {enabled: true, limits: {enabled: true}, knative: {enabled: true}, retraining: {enabled: true}, journal: {volume: {persistentVolumeClaim: {claimName: sigma-mpa-journal}}}}`
 	// A component may change what another part has.
 	same(t, dir, all, components)
 	same(t, dir, all+"\npilot: {enabled: true}", slices.Concat(components, extras))
@@ -92,8 +92,9 @@ func TestChartValues(t *testing.T) {
 		"prices: \"price_per_hour\\n0.5\\n\"": {"with": {`prices: /etc/sigma/prices.csv\n`, `"prices.csv":"price_per_hour\n0.5\n"`}},
 		"mpa: {enabled: true, prometheus: [{name: a, url: \"http://b:1\"}]}": {
 			"with":    {"MutatingWebhookConfiguration", `- name: a\n  url: http://b:1\n`, `"emptyDir":{"sizeLimit":"2Gi"}`},
-			"without": {"gate-image", "sigma-mpa-limits"},
+			"without": {"gate-image", "sigma-mpa-limits", "sigma-mpa-knative"},
 		},
+		"mpa: {enabled: true, knative: {enabled: true}}": {"with": {"ClusterRole sigma-mpa-knative-updater", "ClusterRoleBinding sigma-mpa-knative-recommender"}, "without": {"sigma-mpa-limits"}},
 		"mpa: {enabled: true, limits: {enabled: true}, gate: {image: \"registry.example.com/sigma-gate:v1\"}}": {
 			"with": {`"--gate-image=registry.example.com/sigma-gate:v1"`, "ValidatingAdmissionPolicy sigma-mpa-limits", `^system:serviceaccount:`},
 		},

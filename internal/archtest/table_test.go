@@ -95,6 +95,7 @@ var table = []row{
 	{"internal/cputime", nil},
 	{"internal/durable", nil},
 	{"internal/durable/killtest", []string{"internal/durable"}},
+	{"internal/podspace", nil},
 	{"internal/serve", nil},
 	{"internal/serve/servetest", nil},
 	{"internal/sheet/...", []string{"internal/sheet/..."}},

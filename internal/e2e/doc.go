@@ -9,6 +9,11 @@
 // reach Prometheus and the metrics API, and a test can stop, age and falsify them
 // on either way.
 //
+// For Knative there are its controller, autoscaler and webhook from hack/knative, and the
+// requests to pods of its Services are simulated.
+//
+// Size: one harness for all tests of real programs, whose parts need each other's cluster and processes.
+//
 // Everything but this file needs the build tag e2e; `make e2e` builds what is
 // needed and runs it. A package that uses it calls [Main] from its TestMain.
 package e2e

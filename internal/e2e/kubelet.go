@@ -39,6 +39,7 @@ type Kubelet struct {
 	refuse      func(*v1.Pod) (reason string)
 	resizeDelay time.Duration
 	startDelay  time.Duration
+	held        func(*v1.Pod) bool
 	begun       map[types.UID]time.Time       // when resizes under way were
 	granted     map[types.UID]v1.ResourceList // what a pod's node set aside for it
 	usage       []func(*v1.Pod) (bytes int64)
@@ -68,7 +69,7 @@ func (k *Kubelet) reset() {
 	defer k.mu.Unlock()
 	k.own, k.begun = map[string]bool{}, map[types.UID]time.Time{}
 	k.granted, k.outOfMemory = map[types.UID]v1.ResourceList{}, map[types.UID]bool{}
-	k.refuse, k.resizeDelay, k.startDelay, k.usage = nil, 100*time.Millisecond, 0, nil
+	k.refuse, k.resizeDelay, k.startDelay, k.held, k.usage = nil, 100*time.Millisecond, 0, nil, nil
 }
 
 // Own starts kubelets for the nodes.
@@ -92,6 +93,10 @@ func (k *Kubelet) ResizeAfter(delay time.Duration) { k.set(func() { k.resizeDela
 
 // StartAfter sets how long after its binding a pod runs and is ready, to the full second.
 func (k *Kubelet) StartAfter(delay time.Duration) { k.set(func() { k.startDelay = delay }) }
+
+// Hold has pods that do not run yet stay so as long as the function says so of them; nil lets
+// all go.
+func (k *Kubelet) Hold(held func(*v1.Pod) bool) { k.set(func() { k.held = held }) }
 
 // RefuseResize has resizes refused for the reason that the function returns for
 // a pod, v1.PodReasonDeferred or v1.PodReasonInfeasible. With "" or a nil
@@ -163,7 +168,7 @@ func (k *Kubelet) sync(ctx context.Context, key string) error {
 	}
 	pod := object.(*v1.Pod)
 	k.mu.Lock()
-	owned, outOfMemory := k.own[pod.Spec.NodeName], k.outOfMemory[pod.UID]
+	owned, outOfMemory, held := k.own[pod.Spec.NodeName], k.outOfMemory[pod.UID], k.held
 	starting := time.Until(Condition(pod, v1.PodScheduled).LastTransitionTime.Add(k.startDelay))
 	k.mu.Unlock()
 	switch {
@@ -173,6 +178,8 @@ func (k *Kubelet) sync(ctx context.Context, key string) error {
 		now := metav1.NewDeleteOptions(0)
 		now.Preconditions = &metav1.Preconditions{UID: &pod.UID}
 		return k.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *now)
+	case pod.Status.Phase == v1.PodPending && held != nil && held(pod):
+		return nil
 	case pod.Status.Phase == v1.PodPending && starting > 0:
 		k.queue.AddAfter(key, starting)
 		return nil

@@ -105,6 +105,12 @@ func (w *Workload) metrics() []prometheus.Metric {
 	number := func(name string, kind prometheus.ValueType, value float64, labels prometheus.Labels) {
 		add(prometheus.MustNewConstMetric(prometheus.NewDesc(name, name, nil, labels), kind, w.Page.value(name, value)))
 	}
+	if w.Knative != nil {
+		for _, s := range w.pods {
+			w.queueMetrics(s, add)
+		}
+		return metrics
+	}
 	const requests, latency = "http_requests_total", "http_request_duration_seconds"
 	number(requests, prometheus.CounterValue, w.lost,
 		prometheus.Labels{"namespace": w.Namespace, "app": w.App, "pod": "", "code": "503"})
@@ -122,13 +128,36 @@ func (w *Workload) metrics() []prometheus.Metric {
 		number("container_cpu_usage_seconds_total", prometheus.CounterValue, s.cpu, container)
 		number("container_memory_working_set_bytes", prometheus.GaugeValue, s.memory, container)
 		buckets := map[float64]uint64{}
-		for i, bound := range latencyBounds {
+		for i, bound := range w.bounds {
 			buckets[bound] = uint64(math.Round(s.within[i]))
 		}
 		add(prometheus.MustNewConstHistogram(prometheus.NewDesc(latency, latency, nil, labels("app", w.App)),
 			uint64(math.Round(s.answered)), w.Page.value(latency, s.seconds), buckets))
 	}
 	return metrics
+}
+
+// queueMetrics adds what queue-proxy tells of a pod with request-metrics-protocol prometheus, with the
+// labels of a PodMonitor. All of a request's time is spent in the containers.
+func (w *Workload) queueMetrics(s *served, add func(prometheus.Metric)) {
+	const all, inside, code = "http_server_request_duration_seconds", "kn_serving_invocation_duration_seconds", "http_response_status_code"
+	buckets := map[float64]uint64{}
+	for i, bound := range w.bounds {
+		buckets[bound] = uint64(math.Round(s.within[i]))
+	}
+	histogram := func(name string, count, sum float64, buckets map[float64]uint64, labels prometheus.Labels) {
+		labels["namespace"], labels["pod"] = w.Namespace, s.pod.Name
+		add(prometheus.MustNewConstHistogram(prometheus.NewDesc(name, name, nil, labels), uint64(math.Round(count)), w.Page.value(name, sum), buckets))
+	}
+	histogram(all, s.answered, s.seconds, buckets, prometheus.Labels{code: "200"})
+	histogram(inside, s.answered, s.seconds, buckets, prometheus.Labels{})
+	if s.refused > 0 {
+		at := map[float64]uint64{}
+		for _, bound := range w.bounds {
+			at[bound] = uint64(math.Round(s.refused))
+		}
+		histogram(all, s.refused, 0, at, prometheus.Labels{code: "503"})
+	}
 }
 
 // podMetrics is metrics.k8s.io as a writable resource, in place of metrics-server's.
@@ -189,7 +218,7 @@ func (w *Workload) FeedMetricsAPI(t testing.TB) *Feed {
 			written[name] = true
 		}
 		names := slices.Collect(maps.Keys(written))
-		err := parallel(names, func(name string) error { return w.write(name, objects[name]) })
+		err := parallel(names, func(name string) error { return w.c.writePodMetrics(w.Namespace, name, objects[name]) })
 		if err != nil { // the API server may be back in the next second
 			klog.V(2).InfoS("PodMetrics", "err", err)
 			return
@@ -224,11 +253,11 @@ func quantity(amount, units float64, suffix string) string {
 	return strconv.FormatFloat(math.Round(amount*units), 'f', 0, 64) + suffix
 }
 
-// write creates or updates a PodMetrics with that content, or deletes it without one.
-func (w *Workload) write(name string, content map[string]any) error {
+// writePodMetrics creates or updates a PodMetrics with that content, or deletes it without one.
+func (c *Cluster) writePodMetrics(namespace, name string, content map[string]any) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	client := w.c.Dynamic.Resource(podMetrics).Namespace(w.Namespace)
+	client := c.Dynamic.Resource(podMetrics).Namespace(namespace)
 	if content == nil {
 		err := client.Delete(ctx, name, metav1.DeleteOptions{})
 		if apierrors.IsNotFound(err) {

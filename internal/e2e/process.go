@@ -31,6 +31,7 @@ type Process struct {
 
 	program string
 	args    []string
+	env     []string       // besides our own
 	death   syscall.Signal // what the kernel sends when we die
 	mu      sync.Mutex     // of what follows, which a restart replaces
 	command *exec.Cmd
@@ -60,9 +61,15 @@ var running sync.Map // *Process → true
 // its log is printed, and the whole is kept in out/e2e/failed.
 func StartProcess(t testing.TB, name, program string, args ...string) *Process {
 	t.Helper()
+	return startProcessWith(t, nil, name, program, args...)
+}
+
+// startProcessWith is StartProcess with variables of the environment, name=value, besides ours.
+func startProcessWith(t testing.TB, env []string, name, program string, args ...string) *Process {
+	t.Helper()
 	p := &Process{
 		Name: name, Log: filepath.Join(scratch(t), name+".log"),
-		program: program, args: args, death: syscall.SIGKILL,
+		program: program, args: args, env: env, death: syscall.SIGKILL,
 	}
 	require.NoError(t, p.start())
 	if base := filepath.Base(program); base == "sigma-scheduler" || base == "sigma-extender" {
@@ -88,6 +95,9 @@ func (p *Process) start() error {
 	defer func() { _ = out.Close() }() // the child has its own
 	command := exec.Command(p.program, p.args...)
 	command.Stdout, command.Stderr = out, out
+	if p.env != nil {
+		command.Env = append(os.Environ(), p.env...)
+	}
 	// A group of its own: a terminal's ^C is for us, and we end them in order.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: p.death}
 	started := make(chan error)

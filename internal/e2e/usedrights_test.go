@@ -83,9 +83,11 @@ func TestRightsUsed(t *testing.T) {
 	require.NoError(t, err)
 	limits, err := os.ReadFile(filepath.Join(repository, "manifests", "mpa", "limits", "rbac.yaml")) // of another
 	require.NoError(t, err)
+	knative, err := os.ReadFile(filepath.Join(repository, "manifests", "mpa", "knative", "rbac.yaml"))
+	require.NoError(t, err)
 	pilot, err := os.ReadFile(filepath.Join(repository, "manifests", "components", "pilot", "rbac.yaml"))
 	require.NoError(t, err)
-	documents := []string{string(retraining), string(limits), string(pilot)}
+	documents := []string{string(retraining), string(limits), string(knative), string(pilot)}
 	for _, folder := range []string{"overlays/second-scheduler", "overlays/extender", "mpa", "mpa/apart", "training"} {
 		out, err := exec.Command(e2e.Program(t, "kubectl"), "kustomize", filepath.Join(repository, "manifests", folder)).Output()
 		require.NoError(t, err, folder)

@@ -66,6 +66,11 @@ func (c *Collector) Observe(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 	for _, k := range o.Spec.Constraints.Containers {
 		listed = append(listed, k.Name)
 	}
+	if o.Spec.ScaleTargetRef.Knative() { // not its queue-proxy
+		for _, k := range w.Template.Spec.Containers {
+			listed = append(listed, k.Name)
+		}
+	}
 	for i := range pods {
 		ob.Pods = append(ob.Pods, podOf(&pods[i], listed))
 	}

@@ -66,7 +66,16 @@ func (p *Prometheus) measure(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 	if len(questions) == 0 {
 		return nil, nil, nil
 	}
-	var problems []Problem
+	problems, err := p.askAll(ctx, o, questions)
+	if err != nil {
+		return nil, nil, err
+	}
+	used, more := answers(questions, ob)
+	return used, append(problems, more...), nil
+}
+
+// askAll asks questions at the server of an object.
+func (p *Prometheus) askAll(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, questions []*question) (problems []Problem, err error) {
 	fail := func(q *question, problem Problem) {
 		problem.Source = q.source
 		if problem.Message != "" && !slices.Contains(problems, problem) {
@@ -76,11 +85,12 @@ func (p *Prometheus) measure(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 	s, err := p.enter(o.Spec.Metrics.Prometheus)
 	if problem := (*Problem)(nil); errors.As(err, &problem) {
 		for _, q := range questions {
+			q.problem = problem
 			fail(q, *problem)
 		}
-		return nil, problems, nil
+		return problems, nil
 	} else if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	var all sync.WaitGroup
 	for _, q := range questions {
@@ -105,15 +115,14 @@ func (p *Prometheus) measure(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 		log.FromContext(ctx).Info("A Prometheus does not answer", "server", s.Name, "why", short(cause))
 	}
 	p.leave(s, silent)
-	used, more := answers(questions, ob)
-	return used, append(problems, more...), nil
+	return problems, nil
 }
 
 // questionsOf returns the queries of an object with its names filled in.
 func questionsOf(o *v1alpha1.MultidimPodAutoscaler, ob *mpa.Observation) []*question {
 	names := make([]string, len(ob.Pods))
 	for i, pod := range ob.Pods {
-		names[i] = strings.ReplaceAll(pod.Name, ".", "[.]") // in any kind of quotes
+		names[i] = pod.Name
 	}
 	asked := map[place]bool{}
 	for _, pod := range ob.Pods {
@@ -121,7 +130,7 @@ func questionsOf(o *v1alpha1.MultidimPodAutoscaler, ob *mpa.Observation) []*ques
 			asked[place{pod.Name, k.Name}] = true
 		}
 	}
-	fill := strings.NewReplacer("$namespace", o.Namespace, "$name", o.Spec.ScaleTargetRef.Name, "$pods", strings.Join(names, "|"))
+	fill := filler(o, names)
 	var list []*question
 	add := func(source, field, by, expression string) {
 		if expression != "" {
@@ -133,7 +142,14 @@ func questionsOf(o *v1alpha1.MultidimPodAutoscaler, ob *mpa.Observation) []*ques
 	add(Latency, "latency", "", queries.Latency)
 	add(Throughput, "throughput", "", queries.Throughput)
 	if o.Spec.Concurrency != nil {
-		for _, g := range gateQueries {
+		queriesOf := gateQueries
+		if o.Spec.Concurrency.Pod == v1alpha1.PodKnative {
+			queriesOf = knativeQueries
+			if queries.Latency == "" && o.Spec.SLO != nil && o.Spec.SLO.Latency != nil {
+				add(Latency, "latency", "", fmt.Sprintf(knativeLatency, o.Spec.SLO.Latency.Percentile/100))
+			}
+		}
+		for _, g := range queriesOf {
 			if g.field == "throughput" && queries.Throughput != "" || g.field == "rate" && queries.Rate != "" {
 				continue
 			}
@@ -145,6 +161,15 @@ func questionsOf(o *v1alpha1.MultidimPodAutoscaler, ob *mpa.Observation) []*ques
 		add(Usage, "memory", "pod, container", or(queries.Memory, DefaultMemory))
 	}
 	return list
+}
+
+// filler fills in the names of an object's target and of pods.
+func filler(o *v1alpha1.MultidimPodAutoscaler, pods []string) *strings.Replacer {
+	names := make([]string, len(pods))
+	for i, name := range pods {
+		names[i] = strings.ReplaceAll(name, ".", "[.]") // in any kind of quotes
+	}
+	return strings.NewReplacer("$namespace", o.Namespace, "$name", o.Spec.ScaleTargetRef.Name, "$pods", strings.Join(names, "|"))
 }
 
 func or(s, otherwise string) string {

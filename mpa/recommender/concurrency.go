@@ -40,7 +40,11 @@ func (s *object) concurrency(o *v1alpha1.MultidimPodAutoscaler, ob *mpa.Observat
 		return nil
 	}
 	said := limited.Said()
-	out := &v1alpha1.ConcurrencyStatus{InForce: ob.Gates.Limit, Limit: said.Limit, Reason: v1alpha1.Text(said.Reason)}
+	inForce := ob.Gates.Limit
+	if o.Spec.ScaleTargetRef.Knative() {
+		inForce = s.knative.limit
+	}
+	out := &v1alpha1.ConcurrencyStatus{InForce: inForce, Limit: said.Limit, Reason: v1alpha1.Text(said.Reason)}
 	if why := cmp.Or(limitEnded(o), s.withheld); why != "" && o.Spec.Concurrency.Mode == v1alpha1.ConcurrencyApply {
 		out.Reason = v1alpha1.Text("not applied: " + why + "; " + said.Reason)
 	}

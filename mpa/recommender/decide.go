@@ -46,6 +46,7 @@ type object struct {
 	lastWritten    string                   // the digest of the status that was written last
 	written        time.Time
 	refused        string // the reason; empty = not refused
+	knative        knativeService
 	withheld       string // why the limit is not applied, though the spec says so; empty = it is
 }
 
@@ -54,7 +55,7 @@ var errForeign = errors.New("another recommender has written a recommendation")
 
 // decide makes one decision for an object and writes it.
 func (r *reconciler) decide(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object, now time.Time) error {
-	w, no, err := r.target(ctx, o)
+	w, no, err := r.target(ctx, o, s)
 	if err != nil {
 		return err
 	}
@@ -75,6 +76,15 @@ func (r *reconciler) decide(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 	if err := r.leaveOutGates(ctx, o, w, ob); err != nil {
 		return err
 	}
+	var trial *v1alpha1.Trial
+	if o.Spec.ScaleTargetRef.Knative() {
+		s.knative.setLimit(ob)
+		var more []collect.Problem
+		if trial, more, err = r.trial(ctx, o, s, ob); err != nil {
+			return err
+		}
+		problems = append(problems, more...)
+	}
 	memory, before, worse := s.session.Memory(), s.progress(), s.lastWorse()
 	begin := r.clock.Now()
 	d, err := s.session.Decide(ob, s.id+1)
@@ -85,7 +95,9 @@ func (r *reconciler) decide(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 		return r.write(ctx, o, s, refusedStatus(o, s, w, refuse("JournalFailed", "%v", err), now), now)
 	}
 	next := r.statusOf(o, s, ob, &d, problems)
-	next.Concurrency = s.concurrency(o, ob)
+	if next.Concurrency = s.concurrency(o, ob); trial != nil {
+		next.Concurrency.Trial = trial
+	}
 	if err = r.setGate(ctx, o, w, next); err == nil {
 		err = r.write(ctx, o, s, next, now)
 	}
@@ -268,6 +280,9 @@ func setupOf(o *v1alpha1.MultidimPodAutoscaler, target mpa.Target) journal.Setup
 		Object: o.Namespace + "/" + o.Name, Generation: o.Generation, Target: target,
 		Agent: mpa.Spec{Name: o.Spec.Recommender.Algorithm}, Guards: mpa.DefaultGuards(),
 		Concurrency: limitSpecOf(o),
+	}
+	if o.Spec.ScaleTargetRef.Knative() {
+		s.Agent.Name = "static" // Knative's autoscaler decides
 	}
 	s.Guards.MaxAge = collect.MaxAge(o)
 	if o.Spec.Mode == v1alpha1.ModeRecreate {

@@ -20,6 +20,9 @@ func digestOf(s *v1alpha1.MultidimPodAutoscalerStatus) string {
 	}
 	if c := s.Concurrency; c != nil {
 		fmt.Fprint(&b, " ", c.InForce, c.Limit, c.Windows > 0)
+		if c.Trial != nil {
+			fmt.Fprint(&b, " ", c.Trial.Time.UnixMicro())
+		}
 	}
 	if l := s.Learning; l != nil {
 		fmt.Fprint(&b, " ", l.Phase, l.Changes, l.Judged)

@@ -32,8 +32,11 @@ func refuse(reason, format string, args ...any) *refusal {
 }
 
 // target returns the workload, or why the object is refused.
-func (r *reconciler) target(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler) (*target.Workload, *refusal, error) {
+func (r *reconciler) target(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object) (*target.Workload, *refusal, error) {
 	ref := o.Spec.ScaleTargetRef
+	if ref.Knative() {
+		return r.knativeTarget(ctx, o, s)
+	}
 	w, err := target.Find(ctx, r.Client, o.Namespace, ref)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -61,9 +64,9 @@ func (r *reconciler) target(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 	return w, nil, nil
 }
 
-// limits reports whether an object's limit is applied.
+// limits reports whether an object's limit is applied to pods.
 func limits(o *v1alpha1.MultidimPodAutoscaler) bool {
-	return o.Spec.Mode != v1alpha1.ModeOff && o.Spec.Concurrency != nil && o.Spec.Concurrency.Mode == v1alpha1.ConcurrencyApply
+	return o.Spec.Mode != v1alpha1.ModeOff && o.Spec.Concurrency != nil && o.Spec.Concurrency.Mode == v1alpha1.ConcurrencyApply && !o.Spec.ScaleTargetRef.Knative()
 }
 
 // oneService says why the limit of an object is not applied: a Service leads to its pods and to those of an older object

@@ -23,6 +23,9 @@ import (
 func targetOf(o *v1alpha1.MultidimPodAutoscaler) (mpa.Target, error) {
 	c := &o.Spec.Constraints
 	t := mpa.Target{Replicas: mpa.Range{Min: max(1, c.Replicas.Min), Max: c.Replicas.Max}}
+	if o.Spec.ScaleTargetRef.Knative() {
+		t.Replicas = mpa.Range{Min: 1, Max: math.MaxInt32} // Knative keeps them
+	}
 	if slo := o.Spec.SLO; slo != nil {
 		if l := slo.Latency; l != nil {
 			t.SLO.Percentile, t.SLO.Latency = l.Percentile, l.Target.Seconds()
@@ -36,8 +39,8 @@ func targetOf(o *v1alpha1.MultidimPodAutoscaler) (mpa.Target, error) {
 		spec.CPU, spec.Memory = slices.Contains(k.Controlled, corev1.ResourceCPU), slices.Contains(k.Controlled, corev1.ResourceMemory)
 		t.Containers = append(t.Containers, spec)
 	}
-	t.Off = o.Spec.Mode == v1alpha1.ModeOff
-	if k := o.Spec.Concurrency; k != nil && k.Mode == v1alpha1.ConcurrencyApply && limitEnded(o) == "" {
+	t.Off = o.Spec.Mode == v1alpha1.ModeOff || o.Spec.ScaleTargetRef.Knative()
+	if k := o.Spec.Concurrency; k != nil && k.Pod != v1alpha1.PodKnative && k.Mode == v1alpha1.ConcurrencyApply && limitEnded(o) == "" {
 		t.Limit = mpa.Range{Min: k.Min, Max: k.Max}
 	}
 	return t, t.Validate()
@@ -250,9 +253,12 @@ func (r *reconciler) statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *
 	r.setRetraining(o, s, next)
 	r.setWebhook(o, next)
 
-	if o.Spec.Mode == v1alpha1.ModeOff {
+	switch {
+	case o.Spec.ScaleTargetRef.Knative():
+		set(o, next, v1alpha1.ConditionActive, metav1.ConditionTrue, "Knative", "What a pod takes is learned; Knative's autoscaler keeps the replicas.")
+	case o.Spec.Mode == v1alpha1.ModeOff:
 		set(o, next, v1alpha1.ConditionActive, metav1.ConditionTrue, "RecommendsOnly", "%s recommends; in mode Off nothing is changed.", setup.Agent)
-	} else {
+	default:
 		set(o, next, v1alpha1.ConditionActive, metav1.ConditionTrue, "Sizing", "The workload is sized by %s.", setup.Agent)
 	}
 	if len(problems) == 0 {
@@ -267,6 +273,8 @@ func (r *reconciler) statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *
 	switch {
 	case d.Wanted.Replicas == 0:
 		set(o, next, v1alpha1.ConditionRecommendation, metav1.ConditionFalse, camel(guard(d, "Held")), "%s", d.Reason)
+	case o.Spec.ScaleTargetRef.Knative():
+		s.setLearned(o, next)
 	case silent:
 		set(o, next, v1alpha1.ConditionRecommendation, metav1.ConditionFalse, "NoOpinion", "%s: %s", d.Recommended.Source, d.Recommended.Reason)
 	default:
@@ -294,7 +302,7 @@ func (r *reconciler) statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *
 		next.Phase = v1alpha1.PhaseStarting
 	case instead || noPolicy:
 		next.Phase = v1alpha1.PhaseFallback
-	case o.Spec.Mode == v1alpha1.ModeOff:
+	case o.Spec.Mode == v1alpha1.ModeOff || o.Spec.ScaleTargetRef.Knative():
 		next.Phase = v1alpha1.PhaseRecommending
 	case d.Action != nil:
 		next.Phase = v1alpha1.PhaseScaling

@@ -9,7 +9,7 @@ import (
 // setWebhook sets whether new pods get the size that is recommended, as far as the way to the
 // webhook matters.
 func (r *reconciler) setWebhook(o *v1alpha1.MultidimPodAutoscaler, next *v1alpha1.MultidimPodAutoscalerStatus) {
-	if r.webhook == nil || o.Spec.Mode == v1alpha1.ModeOff {
+	if r.webhook == nil || o.Spec.Mode == v1alpha1.ModeOff || o.Spec.ScaleTargetRef.Knative() {
 		return
 	}
 	if before := condition(&o.Status, v1alpha1.ConditionWebhook); before.Type != "" { // what another process knew

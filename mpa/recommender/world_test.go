@@ -1,6 +1,7 @@
 package recommender
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"testing"
@@ -46,6 +47,7 @@ type usage struct {
 	metricsclient.PodMetricsesGetter
 	metricsclient.PodMetricsInterface
 	pods        int
+	container   string // empty = web
 	cpu, memory string
 	at          time.Time
 	err         error
@@ -59,7 +61,7 @@ func (u *usage) List(context.Context, metav1.ListOptions) (*metricsv1beta1.PodMe
 		list.Items = append(list.Items, metricsv1beta1.PodMetrics{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprintf("web-%d", i)},
 			Timestamp:  metav1.NewTime(u.at), Window: metav1.Duration{Duration: 15 * time.Second},
-			Containers: []metricsv1beta1.ContainerMetrics{{Name: "web", Usage: amounts(u.cpu, u.memory)}},
+			Containers: []metricsv1beta1.ContainerMetrics{{Name: cmp.Or(u.container, "web"), Usage: amounts(u.cpu, u.memory)}},
 		})
 	}
 	return list, u.err

@@ -23,7 +23,7 @@ import (
 
 // A Workload is what an object sizes.
 type Workload struct {
-	Object   client.Object // a Deployment or a StatefulSet
+	Object   client.Object // a Deployment, a StatefulSet or a Knative Service
 	Replicas int32         // of its spec
 	Selector labels.Selector
 	Template *corev1.PodTemplateSpec
@@ -40,7 +40,7 @@ func Ignores(namespace, own string) bool {
 	return namespace == metav1.NamespaceSystem || namespace == own
 }
 
-// Find returns the target of an object; the error is NotFound where there is none. It reads
+// Find returns the target of an object that is no Knative Service; the error is NotFound where there is none. It reads
 // replicas and selector from the workload itself, which a cache has, and not from the scale
 // subresource.
 func Find(ctx context.Context, r client.Reader, namespace string, ref v1alpha1.TargetReference) (*Workload, error) {
@@ -147,6 +147,13 @@ func ReplicaSets() *metav1.PartialObjectMetadata {
 // fields of [Index], without walking through the other pods of the namespace. They are
 // shared with the cache and must not be modified.
 func (w *Workload) IndexedPods(ctx context.Context, cache client.Reader) ([]corev1.Pod, error) {
+	if w.Object.GetObjectKind().GroupVersionKind().Group == v1alpha1.Knative {
+		list := &corev1.PodList{}
+		if err := cache.List(ctx, list, client.InNamespace(w.Object.GetNamespace()), client.MatchingLabelsSelector{Selector: w.Selector}, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list pods: %w", err)
+		}
+		return byName(list.Items), nil
+	}
 	controlledBy := func(uid types.UID) []client.ListOption {
 		return []client.ListOption{client.InNamespace(w.Object.GetNamespace()), client.MatchingFields{controllerField: string(uid)}, client.UnsafeDisableDeepCopy}
 	}

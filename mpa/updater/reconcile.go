@@ -70,6 +70,7 @@ func (u *updater) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	var after time.Duration
 	var err error
 	switch {
+	case m.Spec.ScaleTargetRef.Knative(): // the controller of those has it
 	case m.Spec.Mode == v1alpha1.ModeOff:
 		err = u.disable(ctx, m)
 	case m.Status.Recommendation != nil:

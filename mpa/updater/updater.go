@@ -38,6 +38,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/mpa/actuate"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/knative"
 	"github.com/sigma-scheduler/sigma/mpa/target"
 	"github.com/sigma-scheduler/sigma/plugins/evict"
 	"github.com/sigma-scheduler/sigma/plugins/owner"
@@ -54,6 +55,8 @@ type Options struct {
 	// Evictions limits the pods that are evicted within an hour, those of the scheduler's moves
 	// included.
 	Evictions evict.Limits
+	// Canary is the timing of a new Revision of a Knative Service.
+	Canary knative.Timing
 	// Workers is how many objects are updated at a time.
 	Workers int
 	// Namespace is the autoscaler's own. Its objects are ignored.
@@ -68,6 +71,11 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.Evictions.PerHour, "max-evictions-per-hour", 1000, "most pods evicted within an hour, the scheduler's moves included; 0: no limit")
 	flags.IntVar(&o.Evictions.PerNamespace, "max-evictions-per-namespace", 200, "most of them from one namespace; 0: no limit")
 	flags.IntVar(&o.Evictions.PerNode, "max-evictions-per-node", 110, "most of them from one node; 0: no limit")
+	o.Canary = knative.DefaultTiming()
+	flags.DurationVar(&o.Canary.Ready, "canary-ready", o.Canary.Ready, "how long a new Revision of a Knative Service may take to become ready before it is taken back")
+	flags.DurationVar(&o.Canary.Least, "canary-least", o.Canary.Least, "how long a new Revision is compared with the present one at least")
+	flags.DurationVar(&o.Canary.Longest, "canary-longest", o.Canary.Longest, "how long a new Revision has a part of the requests at most; one that is not better by then is taken back")
+	flags.DurationVar(&o.Canary.Pause, "canary-pause", o.Canary.Pause, "least time from the end of one such comparison to the next new Revision")
 	flags.IntVar(&o.Workers, "updater-workers", 4, "objects that are updated at a time")
 }
 
@@ -83,6 +91,9 @@ func (o *Options) Validate() error {
 			o.Evictions.PerHour, o.Evictions.PerNamespace, o.Evictions.PerNode)
 	case o.Workers < 1:
 		return fmt.Errorf("--updater-workers %d: want at least 1", o.Workers)
+	}
+	if err := o.Canary.Check(); err != nil {
+		return fmt.Errorf("--canary-%w", err)
 	}
 	return nil
 }
@@ -106,17 +117,29 @@ func Setup(m manager.Manager, o Options) error {
 	if _, err := m.GetCache().GetInformer(context.Background(), target.ReplicaSets(), cache.BlockUntilSynced(false)); err != nil {
 		return err
 	}
+	k := &knatives{u}
+	if err := m.Add(manager.RunnableFunc(k.sweeps)); err != nil {
+		return err
+	}
+	if err := ctrl.NewControllerManagedBy(m).Named("mpa-knative").
+		For(&v1alpha1.MultidimPodAutoscaler{}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers, RateLimiter: limiter()}).
+		Complete(k); err != nil {
+		return err
+	}
 	return ctrl.NewControllerManagedBy(m).Named("mpa-updater").
 		For(&v1alpha1.MultidimPodAutoscaler{}).
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(u.ofWorkload("Deployment"))).
 		Watches(&appsv1.StatefulSet{}, handler.EnqueueRequestsFromMapFunc(u.ofWorkload("StatefulSet"))).
 		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(u.ofHPA)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(u.ofPod)).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: o.Workers,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 30*time.Second),
-		}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers, RateLimiter: limiter()}).
 		Complete(u)
+}
+
+// limiter is how fast a failed object is tried again.
+func limiter() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 30*time.Second)
 }
 
 // ofWorkload returns requests for the objects whose target is a workload of that kind.

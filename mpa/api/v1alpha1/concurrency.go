@@ -5,9 +5,12 @@ package v1alpha1
 // +kubebuilder:validation:XValidation:fieldPath=".max",rule="self.min <= self.max",message="max is below min"
 // +kubebuilder:validation:XValidation:fieldPath=".initial",rule="self.min <= self.initial && self.initial <= self.max",message="want min to max"
 // +kubebuilder:validation:XValidation:fieldPath=".port",rule="self.pod != 'Sidecar' || has(self.port)",message="pod Sidecar needs the name of the port that requests come to"
+// +kubebuilder:validation:XValidation:fieldPath=".port",rule="self.pod != 'Knative' || !has(self.port)",reason=FieldValueForbidden,message="Knative has its own queue-proxy"
+// +kubebuilder:validation:XValidation:fieldPath=".max",rule="self.pod != 'Knative' || self.max <= 1000",message="Knative takes at most 1000"
 type Concurrency struct {
 	// Mode Observe: measures and says what a pod takes. Recommend: also says how many replicas
-	// that would be, and changes nothing. Apply: changes the limit of the pods.
+	// that would be, and changes nothing. Apply: changes the limit of the pods; of a Knative
+	// Service by a new Revision that first gets a tenth of the requests.
 	// +optional
 	// +default="Observe"
 	// +kubebuilder:validation:Enum=Observe;Recommend;Apply
@@ -43,10 +46,10 @@ type Concurrency struct {
 	// +kubebuilder:validation:Maximum=0.95
 	MemoryShare float64 `json:"memoryShare,omitempty"`
 	// Pod Annotation: the gate is in the workload's template, or in the program. Sidecar: the
-	// webhook adds a gate to new pods, before Port.
+	// webhook adds a gate to new pods, before Port. Knative: they are those of a Knative Service.
 	// +optional
 	// +default="Annotation"
-	// +kubebuilder:validation:Enum=Annotation;Sidecar
+	// +kubebuilder:validation:Enum=Annotation;Sidecar;Knative
 	Pod ConcurrencyPod `json:"pod,omitempty"`
 	// Port is the name of the container's port that requests come to. In a pod with pod Sidecar
 	// the gate has it.
@@ -63,6 +66,7 @@ type ConcurrencyPod string
 const (
 	PodAnnotation ConcurrencyPod = "Annotation"
 	PodSidecar    ConcurrencyPod = "Sidecar"
+	PodKnative    ConcurrencyPod = "Knative"
 )
 
 // ConcurrencyMode is what is done with what is learned of a pod.

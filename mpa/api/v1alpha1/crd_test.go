@@ -46,6 +46,34 @@ spec:
   concurrency: {mode: Observe, learner: law, min: 2, max: 100, initial: 5}
 `
 
+// knativeText is a spec with a Knative Service.
+const knativeText = `apiVersion: autoscaling.sigma-scheduler.io/v1alpha1
+kind: MultidimPodAutoscaler
+metadata: {name: web, namespace: default}
+spec:
+  scaleTargetRef: {apiVersion: serving.knative.dev/v1, kind: Service, name: web}
+  slo: {latency: {percentile: 95, target: 250ms}}
+  metrics: {prometheus: {server: main}}
+  concurrency: {mode: Apply, pod: Knative, min: 1, max: 1000}
+`
+
+// badKnative are changes of knativeText, with the texts of their refusals.
+var badKnative = []struct{ name, old, replaced, want string }{
+	{"a Service of the core", "serving.knative.dev/v1,", "v1,", "spec.scaleTargetRef: Invalid value: want a Deployment or a StatefulSet of apps/v1, or a Service of serving.knative.dev/v1"},
+	{"a Revision", "kind: Service,", "kind: Revision,", "spec.scaleTargetRef: Invalid value: want a Deployment or a StatefulSet of apps/v1, or a Service of serving.knative.dev/v1"},
+	{"pods that have a gate", "pod: Knative, ", "", "spec.scaleTargetRef: Invalid value: a Knative Service needs concurrency.pod Knative"},
+	{"nothing learned", "  concurrency: {mode: Apply, pod: Knative, min: 1, max: 1000}\n", "", "spec.scaleTargetRef: Invalid value: a Knative Service needs concurrency.pod Knative"},
+	{"a Deployment", "apiVersion: serving.knative.dev/v1, kind: Service", "kind: Deployment", "spec.concurrency.pod: Invalid value: pod Knative needs a Service of serving.knative.dev/v1 as the target"},
+	{"bounds of replicas", "  slo:", "  constraints: {replicas: {max: 3}}\n  slo:", "spec.constraints: Forbidden: Knative keeps the replicas and the size of its pods"},
+	{"resizes in place", "  slo:", "  mode: InPlace\n  slo:", "spec.mode: Invalid value: nothing of a Knative Service is sized: want Off, which writes nothing, or the default"},
+	{"an algorithm", "  slo:", "  recommender: {algorithm: capacity}\n  slo:", "spec.recommender.algorithm: Invalid value: Knative decides on replicas, leave this out"},
+	{"a fallback", "  slo:", "  fallback: {}\n  slo:", "spec.fallback: Forbidden: Knative decides on replicas"},
+	{"a throughput", "target: 250ms}", "target: 250ms}, throughput: {target: 5}", "spec.slo.throughput: Forbidden: a pod of a Knative Service keeps a latency"},
+	{"no promise", "  slo: {latency: {percentile: 95, target: 250ms}}\n", "", "spec.concurrency.mode: Invalid value: the requests a second in a pod of a Knative Service need slo.latency"},
+	{"a port", "pod: Knative,", "pod: Knative, port: http,", "spec.concurrency.port: Forbidden: Knative has its own queue-proxy"},
+	{"more than Knative takes", "max: 1000", "max: 1001", "spec.concurrency.max: Invalid value: Knative takes at most 1000"},
+}
+
 // bad are changes of fullText, with the texts of their refusals.
 var bad = []struct{ name, old, replaced, want string }{
 	{"no spec", part("spec:", ""), "", "spec: Required value"},
@@ -53,8 +81,8 @@ var bad = []struct{ name, old, replaced, want string }{
 	{"no target", "  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}\n", "", "spec.scaleTargetRef: Required value"},
 	{"a target without a name", ", name: web}", "}", "spec.scaleTargetRef.name: Required value"},
 	{"a target with an empty name", ", name: web}", `, name: ""}`, "spec.scaleTargetRef.name: Invalid value: \"\""},
-	{"a DaemonSet", "kind: Deployment,", "kind: DaemonSet,", "spec.scaleTargetRef: Invalid value: want a Deployment or a StatefulSet of apps/v1"},
-	{"a foreign Deployment", "apiVersion: apps/v1,", "apiVersion: example.org/v1,", "spec.scaleTargetRef: Invalid value: want a Deployment or a StatefulSet of apps/v1"},
+	{"a DaemonSet", "kind: Deployment,", "kind: DaemonSet,", "spec.scaleTargetRef: Invalid value: want a Deployment or a StatefulSet of apps/v1, or a Service of serving.knative.dev/v1"},
+	{"a foreign Deployment", "apiVersion: apps/v1,", "apiVersion: example.org/v1,", "spec.scaleTargetRef: Invalid value: want a Deployment or a StatefulSet of apps/v1, or a Service of serving.knative.dev/v1"},
 	{"an unknown mode", "mode: InPlace", "mode: Auto", "spec.mode: Unsupported value: \"Auto\": supported values: \"Off\", \"Initial\", \"InPlace\", \"InPlaceOrRecreate\", \"Recreate\""},
 	{"what YAML makes of Off", "mode: InPlace", "mode: Off", "spec.mode: Invalid value: \"boolean\""},
 	{"an empty promise", "latency: {percentile: 99.9, target: 250ms}\n    throughput: {target: 1k}", "{}", "spec.slo: Invalid value: want latency, throughput or both"},
@@ -83,7 +111,7 @@ var bad = []struct{ name, old, replaced, want string }{
 	{"an address of a file", "server: main", "address: file:///etc/passwd", "spec.metrics.prometheus.address: Invalid value: \"file:///etc/passwd\": want an http or https URL"},
 	{"old measurements", "maxAge: 1m30s", "maxAge: 11m", "spec.metrics.maxAge: Invalid value: \"11m\": want 10s to 10m"},
 	{"measurements of this moment", "maxAge: 1m30s", "maxAge: 1s", "spec.metrics.maxAge: Invalid value: \"1s\": want 10s to 10m"},
-	{"no constraints", part("  constraints:", "  recommender:"), "", "spec.constraints: Required value"},
+	{"no constraints", part("  constraints:", "  recommender:"), "", "spec.constraints: Required value: the bounds of replicas"},
 	{"no most", "min: 2, max: 20", "min: 2", "spec.constraints.replicas.max: Required value"},
 	{"less than the least", "max: 20", "max: 1", "spec.constraints.replicas.max: Invalid value: max is below min"},
 	{"none", "min: 2", "min: 0", "spec.constraints.replicas.min: Invalid value: 0"},
@@ -116,7 +144,7 @@ var bad = []struct{ name, old, replaced, want string }{
 	{"a limit of nothing", "min: 2, max: 100", "min: 0, max: 100", "spec.concurrency.min: Invalid value: 0"},
 	{"limits the wrong way round", "min: 2, max: 100", "min: 5, max: 4", "spec.concurrency.max: Invalid value: max is below min"},
 	{"a first limit outside", "initial: 5", "initial: 500", "spec.concurrency.initial: Invalid value: want min to max"},
-	{"another place of the gate", "initial: 5}", "initial: 5, pod: Mesh}", "spec.concurrency.pod: Unsupported value: \"Mesh\": supported values: \"Annotation\", \"Sidecar\""},
+	{"another place of the gate", "initial: 5}", "initial: 5, pod: Mesh}", "spec.concurrency.pod: Unsupported value: \"Mesh\": supported values: \"Annotation\", \"Sidecar\", \"Knative\""},
 	{"a gate before no port", "initial: 5}", "initial: 5, pod: Sidecar}", "spec.concurrency.port: Invalid value: pod Sidecar needs the name of the port that requests come to"},
 	{"a gate before a long port", "initial: 5}", "initial: 5, pod: Sidecar, port: a-name-of-17-runs}", "spec.concurrency.port: Too long: may not be more than 15"},
 	{"gates that nobody measures", "    prometheus:\n      server: main\n      queries: {rate: a, latency: b, throughput: c, cpu: d, memory: e}\n", "", "spec.concurrency: Invalid value: gates are measured by Prometheus: metrics.prometheus is missing"},
@@ -180,6 +208,7 @@ func good(t *testing.T) map[string][]byte {
 		"a limit that is said":  changed(t, "mode: Observe", "mode: Recommend"),
 		"a limit applied":       changed(t, "mode: Observe", "memoryShare: 0.95, mode: Apply"),
 		"at once":               changed(t, "after: 1h", "after: 0s"),
+		"a Knative Service":     []byte(knativeText),
 	}
 	files, err := filepath.Glob("../../../manifests/mpa/samples/*.yaml")
 	require.NoError(t, err)
@@ -222,6 +251,13 @@ func TestBad(t *testing.T) {
 			require.ErrorContains(t, err, tt.want)
 		})
 	}
+	for _, tt := range badKnative {
+		t.Run("Knative: "+tt.name, func(t *testing.T) {
+			require.Contains(t, knativeText, tt.old)
+			_, err := d.Create(t, []byte(strings.Replace(knativeText, tt.old, tt.replaced, 1)))
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
 }
 
 // TestTargetStays: another target would begin with the old one's figures.
@@ -239,6 +275,9 @@ func TestTargetStays(t *testing.T) {
 func TestEveryRule(t *testing.T) {
 	said := "the target cannot be changed: make another object "
 	for _, tt := range bad {
+		said += tt.want + " "
+	}
+	for _, tt := range badKnative {
 		said += tt.want + " "
 	}
 	text, err := os.ReadFile(crdFile)
@@ -293,6 +332,6 @@ func TestColumnsAreThere(t *testing.T) {
 		"Target .spec.scaleTargetRef.name", "Mode .spec.mode", "Phase .status.phase", "Source .status.decision.source", "Learning .status.learning.phase",
 		"Replicas .status.observed.replicas", "Desired .status.decision.replicas",
 		"CPU .status.decision.containers[0].cpu", "Memory .status.decision.containers[0].memory",
-		"SLO .status.observed.sloRatio", "Condition .status.summary", "Policy .spec.recommender.policy", "Age .metadata.creationTimestamp",
+		"SLO .status.observed.sloRatio", "Condition .status.summary", "Knative .status.knative.summary", "Policy .spec.recommender.policy", "Age .metadata.creationTimestamp",
 	}, columns)
 }

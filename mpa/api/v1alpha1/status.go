@@ -82,6 +82,9 @@ type MultidimPodAutoscalerStatus struct {
 	// What one pod can take, as it is learned.
 	// +optional
 	Concurrency *ConcurrencyStatus `json:"concurrency,omitempty"`
+	// What of the learned capacity a Knative Service has.
+	// +optional
+	Knative *KnativeStatus `json:"knative,omitempty"`
 	// The last change that was decided, for the updater and the admission webhook.
 	// +optional
 	Recommendation *Recommendation `json:"recommendation,omitempty"`

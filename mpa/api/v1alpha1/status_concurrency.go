@@ -28,6 +28,9 @@ type ConcurrencyStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Worse []WorseLimit `json:"worse,omitempty"`
+	// Trial is what the new Revision of a Knative Service did beside the present one.
+	// +optional
+	Trial *Trial `json:"trial,omitempty"`
 	// Demand is the cpu time of a request, and Wait what it waits for others.
 	// +optional
 	Demand *DurationRange `json:"demand,omitempty"`

@@ -13,6 +13,15 @@ func (r *TargetReference) Is(apiVersion, kind, name string) bool {
 	return kind == r.Kind && name == r.Name && (group == ours || apiVersion == "")
 }
 
+// Knative is the group of Knative Services.
+const Knative = "serving.knative.dev"
+
+// Knative reports whether the target is a Knative Service.
+func (r *TargetReference) Knative() bool {
+	group, _, _ := strings.Cut(r.APIVersion, "/")
+	return group == Knative
+}
+
 // Older reports whether a, of two objects with one target, is the one that acts: the older,
 // or, if they are equally old, the first by name.
 func Older(a, b *MultidimPodAutoscaler) bool {

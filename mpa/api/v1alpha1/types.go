@@ -28,6 +28,7 @@ const (
 // +kubebuilder:printcolumn:name="Memory",type=string,JSONPath=`.status.decision.containers[0].memory`,description="Of the first container"
 // +kubebuilder:printcolumn:name="SLO",type=string,JSONPath=`.status.observed.sloRatio`,description="Latency as a share of what is promised; above 1 the promise is broken"
 // +kubebuilder:printcolumn:name="Condition",type=string,JSONPath=`.status.summary`
+// +kubebuilder:printcolumn:name="Knative",type=string,JSONPath=`.status.knative.summary`,description="What of the learned capacity a Knative Service has"
 // +kubebuilder:printcolumn:name="Policy",type=string,JSONPath=`.spec.recommender.policy`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name: at most 63 characters"
@@ -47,14 +48,24 @@ type MultidimPodAutoscaler struct {
 // MultidimPodAutoscalerSpec says which workload is sized, and how.
 //
 // +kubebuilder:validation:XValidation:fieldPath=".metrics",rule="!has(self.slo) || has(self.metrics.prometheus)",message="an SLO is measured by Prometheus: metrics.prometheus is missing"
-// +kubebuilder:validation:XValidation:fieldPath=".metrics",rule="!has(self.slo) || !has(self.slo.latency) || (has(self.metrics.prometheus) && has(self.metrics.prometheus.queries.latency))",message="slo.latency needs metrics.prometheus.queries.latency"
+// +kubebuilder:validation:XValidation:fieldPath=".metrics",rule="!has(self.slo) || !has(self.slo.latency) || (has(self.metrics.prometheus) && (has(self.metrics.prometheus.queries.latency) || (has(self.concurrency) && self.concurrency.pod == 'Knative')))",message="slo.latency needs metrics.prometheus.queries.latency"
 // +kubebuilder:validation:XValidation:fieldPath=".metrics",rule="!has(self.slo) || !has(self.slo.throughput) || (has(self.metrics.prometheus) && has(self.metrics.prometheus.queries.throughput))",message="slo.throughput needs metrics.prometheus.queries.throughput"
 // +kubebuilder:validation:XValidation:fieldPath=".concurrency",rule="!has(self.concurrency) || has(self.metrics.prometheus)",message="gates are measured by Prometheus: metrics.prometheus is missing"
 // +kubebuilder:validation:XValidation:fieldPath=".concurrency.mode",rule="!has(self.concurrency) || self.concurrency.mode != 'Apply' || (has(self.slo) && has(self.slo.latency)) || (has(self.metrics.prometheus) && has(self.metrics.prometheus.queries.rate))",message="Apply needs slo.latency or metrics.prometheus.queries.rate"
 // +kubebuilder:validation:XValidation:fieldPath=".recommender",rule="!(self.recommender.algorithm in ['capacity', 'kpa', 'kpa-rps', 'kpa-10']) || has(self.concurrency)",message="this algorithm needs what gates measure: concurrency is missing"
 // +kubebuilder:validation:XValidation:fieldPath=".recommender",rule="self.recommender.algorithm != 'capacity' || (has(self.slo) && has(self.slo.latency))",message="the algorithm capacity needs slo.latency"
+// +kubebuilder:validation:XValidation:fieldPath=".scaleTargetRef",rule="self.scaleTargetRef.apiVersion == 'apps/v1' || (has(self.concurrency) && self.concurrency.pod == 'Knative')",message="a Knative Service needs concurrency.pod Knative"
+// +kubebuilder:validation:XValidation:fieldPath=".concurrency.pod",rule="self.scaleTargetRef.apiVersion != 'apps/v1' || !has(self.concurrency) || self.concurrency.pod != 'Knative'",message="pod Knative needs a Service of serving.knative.dev/v1 as the target"
+// +kubebuilder:validation:XValidation:fieldPath=".constraints",rule="has(self.constraints) || (has(self.concurrency) && self.concurrency.pod == 'Knative')",reason=FieldValueRequired,message="the bounds of replicas"
+// +kubebuilder:validation:XValidation:fieldPath=".constraints",rule="!has(self.constraints) || !has(self.concurrency) || self.concurrency.pod != 'Knative'",reason=FieldValueForbidden,message="Knative keeps the replicas and the size of its pods"
+// +kubebuilder:validation:XValidation:fieldPath=".mode",rule="!has(self.concurrency) || self.concurrency.pod != 'Knative' || self.mode in ['Off', 'InPlaceOrRecreate']",message="nothing of a Knative Service is sized: want Off, which writes nothing, or the default"
+// +kubebuilder:validation:XValidation:fieldPath=".recommender.algorithm",rule="!has(self.concurrency) || self.concurrency.pod != 'Knative' || self.recommender.algorithm == 'hpa+vpa'",message="Knative decides on replicas, leave this out"
+// +kubebuilder:validation:XValidation:fieldPath=".fallback",rule="!has(self.fallback) || !has(self.concurrency) || self.concurrency.pod != 'Knative'",reason=FieldValueForbidden,message="Knative decides on replicas"
+// +kubebuilder:validation:XValidation:fieldPath=".slo.throughput",rule="!has(self.slo) || !has(self.slo.throughput) || !has(self.concurrency) || self.concurrency.pod != 'Knative'",reason=FieldValueForbidden,message="a pod of a Knative Service keeps a latency"
+// +kubebuilder:validation:XValidation:fieldPath=".concurrency.mode",rule="!has(self.concurrency) || self.concurrency.pod != 'Knative' || self.concurrency.mode == 'Observe' || (has(self.slo) && has(self.slo.latency))",message="the requests a second in a pod of a Knative Service need slo.latency"
 type MultidimPodAutoscalerSpec struct {
-	// The workload: a Deployment or a StatefulSet of the same namespace.
+	// The workload: a Deployment or a StatefulSet of the same namespace, or, with concurrency.pod
+	// Knative, a Service of serving.knative.dev/v1.
 	// +required
 	ScaleTargetRef TargetReference `json:"scaleTargetRef"`
 
@@ -75,9 +86,9 @@ type MultidimPodAutoscalerSpec struct {
 	// +default={"usage":"MetricsAPI"}
 	Metrics Metrics `json:"metrics,omitempty"`
 
-	// The bounds of replicas and requests.
-	// +required
-	Constraints Constraints `json:"constraints"`
+	// The bounds of replicas and requests. Of all but a Knative Service they are required.
+	// +optional
+	Constraints Constraints `json:"constraints,omitzero"`
 
 	// The recommender and the algorithm that decide.
 	// +optional
@@ -89,14 +100,14 @@ type MultidimPodAutoscalerSpec struct {
 	Fallback *Fallback `json:"fallback,omitempty"`
 
 	// How many requests a pod can take at once, and at what rate, is learned from what gates
-	// before the pods (sigma-gate) tell Prometheus. The status has it.
+	// before the pods (sigma-gate, or Knative's queue-proxy) tell Prometheus. The status has it.
 	// +optional
 	Concurrency *Concurrency `json:"concurrency,omitempty"`
 }
 
 // TargetReference names the workload.
 //
-// +kubebuilder:validation:XValidation:rule="self.apiVersion == 'apps/v1' && self.kind in ['Deployment', 'StatefulSet']",message="want a Deployment or a StatefulSet of apps/v1"
+// +kubebuilder:validation:XValidation:rule="(self.apiVersion == 'apps/v1' && self.kind in ['Deployment', 'StatefulSet']) || (self.apiVersion == 'serving.knative.dev/v1' && self.kind == 'Service')",message="want a Deployment or a StatefulSet of apps/v1, or a Service of serving.knative.dev/v1"
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="the target cannot be changed: make another object"
 type TargetReference struct {
 	// +optional

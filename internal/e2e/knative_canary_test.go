@@ -1,0 +1,188 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"encoding/json"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/sigma-scheduler/sigma/internal/e2e"
+)
+
+const knativeObject = `
+apiVersion: autoscaling.sigma-scheduler.io/v1alpha1
+kind: MultidimPodAutoscaler
+metadata: {name: NAME, namespace: default}
+spec:
+  scaleTargetRef: {apiVersion: serving.knative.dev/v1, kind: Service, name: NAME}
+  slo: {latency: {percentile: 95, target: 250ms}}
+  metrics: {prometheus: {server: main, queries: {}}}
+  concurrency: {mode: Apply, pod: Knative, memoryShare: 0.9}
+`
+
+// A knativeSite is Knative with Services whose requests are simulated.
+type knativeSite struct {
+	*testing.T
+	c *e2e.Cluster
+	k *e2e.Knative
+}
+
+// limit of a Service's template; 0 = none.
+func (s *knativeSite) limit(name string) int64 {
+	s.Helper()
+	n, _, err := unstructured.NestedInt64(s.k.Get(s.T, e2e.KnativeServices, "default", name).Object, "spec", "template", "spec", "containerConcurrency")
+	require.NoError(s, err)
+	return n
+}
+
+// status of the Service in that of its object.
+func (s *knativeSite) status(name string) (phase, summary string) {
+	s.Helper()
+	var status struct {
+		Knative struct{ Phase, Summary string }
+	}
+	text := statusOf(s.T, s.c, "default", name)
+	require.NoError(s, json.Unmarshal([]byte(text), &status), text)
+	return status.Knative.Phase, status.Knative.Summary
+}
+
+// await waits until a Service's requests are spread in a way.
+func (s *knativeSite) await(name, what string, ok func(e2e.Split) bool) {
+	s.Helper()
+	s.awaitHistory(name, what, func(all []e2e.Split) bool { return len(all) > 0 && ok(all[len(all)-1]) })
+}
+
+// awaitEver waits until they were spread in a way, however they are now.
+func (s *knativeSite) awaitEver(name, what string, ok func(e2e.Split) bool) {
+	s.Helper()
+	s.awaitHistory(name, what, func(all []e2e.Split) bool { return slices.ContainsFunc(all, ok) })
+}
+
+func (s *knativeSite) awaitHistory(name, what string, ok func([]e2e.Split) bool) {
+	s.Helper()
+	for end := time.Now().Add(6 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if ok(s.k.Splits("default", name)) {
+			return
+		}
+	}
+	s.Fatalf("%s: %s: the splits were %v; %s", name, what, s.k.Splits("default", name), statusOf(s.T, s.c, "default", name))
+}
+
+// tenth is a canary's share: a tenth for the second Revision.
+func tenth(name string) func(e2e.Split) bool {
+	return like(e2e.Split{name + "-00001": 90, name + "-00002": 10})
+}
+
+func like(want e2e.Split) func(e2e.Split) bool {
+	return func(split e2e.Split) bool { return maps.Equal(split, want) }
+}
+
+// TestKnative: the autoscaler, with the rights of the manifests, learns of four Services from what
+// queue-proxy tells, and tries what it learned on a tenth of their requests. One gets all of them, one
+// is taken back as it loses requests, one as its pods never become ready, and one as its owner writes
+// another template meanwhile. The autoscaler is killed in the middle, and its parts go on as processes of
+// their own.
+func TestKnative(t *testing.T) {
+	c := ownCluster(t)
+	c.InstallMetricsAPI(t)
+	s := installMPA(t, c, "mpa/apart")
+	c.Kubectl(t, "", "apply", "-f", filepath.Join(repository, "manifests", "mpa", "knative", "rbac.yaml"))
+	site := &knativeSite{T: t, c: c, k: c.StartKnative(t)}
+
+	services := []string{"better", "loses", "stuck", "edited"}
+	for _, name := range services {
+		c.Kubectl(t, strings.ReplaceAll(knativeService, "NAME", name), "apply", "-f", "-")
+	}
+	for _, name := range services {
+		require.Equal(t, name+"-00001", site.k.WaitReady(t, "default", name))
+	}
+	ours := func(pod *v1.Pod, service string) bool {
+		return pod.Labels["serving.knative.dev/revision"] == service+"-00002"
+	}
+	c.Kubelet.Hold(func(pod *v1.Pod) bool { return ours(pod, "stuck") })
+	var pages []string
+	for _, name := range services {
+		spec := e2e.WorkloadSpec{Namespace: "default", App: name, Knative: site.k, CPUSeconds: .01, WaitSeconds: .04, Load: e2e.Steps(time.Hour, 120)}
+		switch name {
+		case "better":
+			spec.Lost = func(pod *v1.Pod) float64 {
+				if ours(pod, name) || site.k.Split("default", name)[name+"-00002"] == 0 {
+					return 0
+				}
+				return .05 // from then on pods without a limit have more than they can take
+			}
+		case "loses":
+			spec.Lost = func(pod *v1.Pod) float64 {
+				if ours(pod, name) {
+					return .3
+				}
+				return 0
+			}
+		}
+		w := c.StartWorkload(t, spec)
+		w.FeedMetricsAPI(t)
+		pages = append(pages, w.Target)
+	}
+	prometheus := e2e.StartPrometheus(t, pages...)
+
+	recommends := []string{"--interval=1s", "--cool-down=2s", e2e.PrometheusServers(t, map[string]string{"main": prometheus.URL})}
+	updates := []string{"--canary-ready=30s", "--canary-least=20s", "--canary-longest=5m"}
+	one := s.startPart(t, c, "all", slices.Concat(recommends, updates)...)
+	begin := time.Now()
+	for _, name := range services {
+		c.Kubectl(t, strings.ReplaceAll(knativeObject, "NAME", name), "apply", "-f", "-")
+	}
+	for _, name := range []string{"better", "loses", "edited"} {
+		site.awaitEver(name, "a canary", tenth(name))
+	}
+	t.Logf("canaries after %v", time.Since(begin))
+	one.Kill(t)
+	patchKnative(t, c, e2e.KnativeServices, "edited", `{"spec": {"template": {"metadata": {"annotations": {"example.org/edition": "2"}}}}}`)
+	requireAllowed(t, one)
+	apart := []*e2e.MPA{s.startPart(t, c, "recommender", recommends...), s.startPart(t, c, "updater", updates...)}
+
+	// What was taken back ends with all requests at another Revision with the former numbers; of the edited
+	// one with the owner's change.
+	for name, last := range map[string]string{"better": "00002", "loses": "00003", "stuck": "00003", "edited": "00004"} {
+		site.await(name, "the end", like(e2e.Split{name + "-" + last: 100}))
+		t.Logf("%s after %v: %v", name, time.Since(begin), site.k.Splits("default", name))
+	}
+	require.Positive(t, site.limit("better"))
+	require.Equal(t, []e2e.Split{{"better-00001": 100}, {"better-00001": 90, "better-00002": 10}, {"better-00002": 100}}, site.k.Splits("default", "better"))
+	require.Equal(t, []e2e.Split{{"loses-00001": 100}, {"loses-00001": 90, "loses-00002": 10}, {"loses-00001": 100}, {"loses-00003": 100}}, site.k.Splits("default", "loses"))
+	require.Equal(t, []e2e.Split{{"stuck-00001": 100}, {"stuck-00003": 100}}, site.k.Splits("default", "stuck"))
+	for _, split := range site.k.Splits("default", "edited") {
+		require.LessOrEqual(t, split["edited-00002"], 10, split)
+		require.LessOrEqual(t, split["edited-00003"], 10, split)
+	}
+	edition, _, err := unstructured.NestedString(site.k.Get(t, e2e.KnativeServices, "default", "edited").Object, "spec", "template", "metadata", "annotations", "example.org/edition")
+	require.NoError(t, err)
+	require.Equal(t, "2", edition)
+	for name, want := range map[string]string{"better": "Promoted", "loses": "RolledBack", "stuck": "RolledBack", "edited": "RolledBack"} {
+		e2e.Wait(t, "the status of "+name, func() (string, bool) {
+			phase, summary := site.status(name)
+			return phase + ": " + summary, phase == want
+		})
+		if name != "better" {
+			require.Zero(t, site.limit(name), name)
+		}
+	}
+	for name, why := range map[string]string{
+		"better": "of its requests were lost or late", "loses": "it lost ", "stuck": "it has not become ready within 30s", "edited": "others have changed the template",
+	} {
+		_, summary := site.status(name)
+		require.Contains(t, summary, why, name)
+	}
+	events := c.Kubectl(t, "", "get", "events", "-n", "default", "-o", `jsonpath={range .items[*]}{.involvedObject.name} {.reason} {.message}{"\n"}{end}`)
+	require.Regexp(t, `better KnativePromoted `, events)
+	requireAllowed(t, apart...)
+}

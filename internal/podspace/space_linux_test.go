@@ -1,0 +1,112 @@
+package podspace
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// serverVar is set in the environment of this program where it is the server of a test.
+const serverVar = "SIGMA_PODSPACE_SERVER"
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(serverVar); name != "" {
+		listener, err := net.Listen("tcp", "127.0.0.1:8080")
+		if err != nil {
+			panic(err)
+		}
+		panic(http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, name) })))
+	}
+	os.Exit(m.Run())
+}
+
+func open(t *testing.T) *Space {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to make network namespaces")
+	}
+	s, err := New()
+	require.NoError(t, err)
+	return s
+}
+
+func serve(t *testing.T, s *Space, name string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = []string{serverVar + "=" + name}
+	require.NoError(t, s.Start(cmd))
+	return cmd
+}
+
+// ask asks the server at the port that both have.
+func ask(s *Space) (string, error) {
+	client := &http.Client{Transport: &http.Transport{DialContext: s.DialContext, DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	response, err := client.Get("http://127.0.0.1:8080")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	return string(text), err
+}
+
+// Two servers at one port, each in its space, and none of them outside; a server ends with its space.
+func TestSpaces(t *testing.T) {
+	one, two := open(t), open(t)
+	servers := []*exec.Cmd{serve(t, one, "one"), serve(t, two, "two")}
+	for s, want := range map[*Space]string{one: "one", two: "two"} {
+		require.Eventually(t, func() bool { got, err := ask(s); return err == nil && got == want }, 10*time.Second, 10*time.Millisecond)
+	}
+	if response, err := (&http.Client{Timeout: time.Second}).Get("http://127.0.0.1:8080"); err == nil {
+		text, _ := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		assert.NotContains(t, []string{"one", "two"}, string(text), "a server is reached from outside of its space")
+	}
+	require.NoError(t, one.Close())
+	assertKilled(t, servers[0])
+	got, err := ask(two)
+	require.NoError(t, err)
+	assert.Equal(t, "two", got, "the other one's space is as it was")
+	require.NoError(t, two.Close())
+	assertKilled(t, servers[1])
+	require.Error(t, two.Close())
+}
+
+func assertKilled(t *testing.T, server *exec.Cmd) {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- server.Wait() }()
+	select {
+	case err := <-ended:
+		var exit *exec.ExitError
+		require.ErrorAs(t, err, &exit)
+		assert.Equal(t, syscall.SIGKILL, exit.Sys().(syscall.WaitStatus).Signal())
+	case <-time.After(10 * time.Second):
+		assert.NoError(t, server.Process.Kill())
+		t.Error("the server has not ended with its space")
+	}
+}
+
+func TestQueueProxyCommand(t *testing.T) {
+	cmd := (&QueueProxy{Program: "/queue", Concurrency: 7, UserPort: 8080, TimeoutSeconds: 300, Namespace: "default", Revision: "web-00001", Pod: "web-1"}).Command()
+	env := map[string]string{}
+	for _, line := range cmd.Env {
+		key, value, ok := strings.Cut(line, "=")
+		require.True(t, ok)
+		env[key] = value
+	}
+	assert.Equal(t, map[string]string{
+		"CONTAINER_CONCURRENCY": "7", "QUEUE_SERVING_PORT": "8012", "QUEUE_SERVING_TLS_PORT": "8112", "USER_PORT": "8080",
+		"REVISION_TIMEOUT_SECONDS": "300", "SERVING_LOGGING_CONFIG": "", "SERVING_LOGGING_LEVEL": "error",
+		"SERVING_NAMESPACE": "default", "SERVING_CONFIGURATION": "web-00001", "SERVING_REVISION": "web-00001", "SERVING_POD": "web-1", "SERVING_POD_IP": "127.0.0.1",
+	}, env)
+}

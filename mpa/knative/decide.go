@@ -1,0 +1,217 @@
+package knative
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// An Action is what to do with a Service.
+type Action struct {
+	// Write: the Service gets State, and Fields and Traffic where they are not nil.
+	Write   bool
+	State   State // Drop: none
+	Fields  *Fields
+	Traffic []Traffic
+	Drop    bool // the annotation
+	// Refused is one word for why nothing may be written; empty = it may.
+	Refused string
+	// Reason of what is done, or why nothing is.
+	Reason string
+}
+
+func hold(s State, format string, args ...any) Action {
+	return Action{State: s, Reason: fmt.Sprintf(format, args...)}
+}
+
+func refuse(s State, word, format string, args ...any) Action {
+	return Action{State: s, Refused: word, Reason: fmt.Sprintf(format, args...)}
+}
+
+const (
+	// band is the least change of limit or rate that is worth a Revision, as a share.
+	band = .1
+	// moved is the factor of the demand from which on the workload is another one, e^.4.
+	moved = 1.49
+)
+
+// Decide returns the next step. The state is the Service's own.
+func Decide(t Timing, s State, seen *Seen) Action {
+	switch {
+	case s.Phase != "" && s.UID != seen.UID && s.UnderWay():
+		return refuse(s, "OtherMPA", "MultidimPodAutoscaler %s has a Revision under way", s.Object)
+	case s.Phase == Canary:
+		return canary(t, s, seen)
+	case s.Phase == Restoring:
+		return restoring(s, seen)
+	}
+	return begin(t, s, seen)
+}
+
+// begin starts a canary where something better than what there is was learned.
+func begin(t Timing, s State, seen *Seen) Action {
+	v := &seen.Service
+	if seen.Off != "" {
+		return hold(s, "%s", seen.Off)
+	}
+	if a, no := refusal(s, seen); no {
+		return a
+	}
+	if s.Phase == Promoted && v.Base == s.Base && !v.Fields.Equal(s.Ours.Fields()) {
+		// The owner has taken it back.
+		s.Worse = remember(s, seen.Now, "its owner took it back")
+		s.Phase, s.Since, s.Reason = RolledBack, seen.Now, "the owner of the Service took it back"
+		return Action{Write: true, State: s, Reason: s.Reason}
+	}
+	l := seen.Learned
+	if l == nil {
+		return hold(s, "what a pod takes is not known yet")
+	}
+	if err := l.Check(); err != nil {
+		return refuse(s, "OutOfRange", "%v", err)
+	}
+	if near(float64(v.Fields.limit()), float64(l.Limit)) && near(v.Fields.rate(), l.Rate) {
+		return hold(s, "the Service has what was learned")
+	}
+	for _, w := range s.Worse {
+		if w.Base == v.Base && near(float64(w.Limit), float64(l.Limit)) && near(w.Rate, l.Rate) && !apart(w.Demand, l.Demand) {
+			return hold(s, "%d at once and %s requests/s a pod are not tried again: %s", l.Limit, l.Target(), w.Reason)
+		}
+	}
+	switch {
+	case s.Phase != "" && seen.Now.Sub(s.Since) < t.Pause:
+		return hold(s, "the next one is tried after a pause of %v", t.Pause)
+	case !v.Settled || v.Created.Name == "" || v.Created.Name != v.Ready.Name:
+		return hold(s, "a Revision of the Service itself is under way")
+	case !v.Ready.Fields.Equal(v.Fields):
+		return hold(s, "Revision %s does not have the present template", v.Ready.Name)
+	}
+	next := State{
+		Object: seen.Object, UID: seen.UID, Phase: Canary, Since: seen.Now, Stable: v.Ready.Name,
+		Ours: l.Setting, Before: v.Fields, Base: v.Base, Demand: l.Demand, Worse: s.Worse,
+		Reason: fmt.Sprintf("%d at once and %s requests/s a pod get %d %% of the requests", l.Limit, l.Target(), Percent),
+	}
+	return Action{Write: true, State: next, Fields: new(l.Fields()), Traffic: split(v.Ready.Name), Reason: next.Reason}
+}
+
+// refusal says why a Service may not be written.
+func refusal(s State, seen *Seen) (Action, bool) {
+	v := &seen.Service
+	limit := v.Fields.limit()
+	switch traffic := v.Traffic; {
+	case len(traffic) > 1 || len(traffic) == 1 && (traffic[0].Revision != "" || traffic[0].Tag != "" || traffic[0].Percent != 100):
+		return refuse(s, "TrafficOfOthers", "spec.traffic: %s; want all to the latest Revision, without a tag", show(traffic)), true
+	case v.Named != "":
+		return refuse(s, "RevisionNamed", "spec.template.metadata.name: %q; a new Revision needs another name than the one that there is", v.Named), true
+	case v.Fields.Annotations[class] != "" && v.Fields.Annotations[class] != kpa:
+		return refuse(s, "ForeignClass", "spec.template.metadata.annotations[%s]: %q knows no requests a second, want %s", class, v.Fields.Annotations[class], kpa), true
+	case limit < 0 || limit > MaxLimit:
+		return refuse(s, "OutOfRange", "spec.template.spec.containerConcurrency: %d, want 0 to %d", limit, MaxLimit), true
+	case limit == 1 && seen.Least <= 1 && (s.Phase != Promoted || s.Ours.Limit != 1):
+		return refuse(s, "OneAtOnce", "spec.template.spec.containerConcurrency: 1 is kept, as the program may not be safe for two requests at once; concurrency.min above 1 says that it is"), true
+	}
+	return Action{}, false
+}
+
+func near(a, b float64) bool { return math.Abs(a-b) < band*max(a, b) || a == b }
+
+// apart reports whether two demands are those of two workloads; of one that is not known it says no.
+func apart(a, b float64) bool { return a > 0 && b > 0 && max(a/b, b/a) > moved }
+
+// remember adds ours to the settings that were taken back.
+func remember(s State, now time.Time, why string) []Worse {
+	list := append(slices.Clone(s.Worse), Worse{Setting: s.Ours, Base: s.Base, Demand: s.Demand, Time: now, Reason: why})
+	return list[max(0, len(list)-mostWorse):]
+}
+
+// canary looks after a Revision of ours.
+func canary(t Timing, s State, seen *Seen) Action {
+	v := &seen.Service
+	ours := s.Ours.Fields()
+	age := seen.Now.Sub(s.Since)
+	switch {
+	case !slices.Equal(v.Traffic, split(s.Stable)):
+		// The traffic is others' now; the template may still have numbers that nobody has judged.
+		a := end(s, seen, fmt.Sprintf("others have changed the traffic: %s", show(v.Traffic)), false)
+		a.State.Phase, a.Traffic = RolledBack, nil
+		return a
+	case v.Base != s.Base:
+		return end(s, seen, "others have changed the template", false)
+	case !v.Fields.Equal(ours):
+		return end(s, seen, "others have changed the numbers in the template", true)
+	case seen.Off != "":
+		return end(s, seen, seen.Off, false)
+	}
+	ready := v.Settled && v.Ready.Name != s.Stable && v.Ready.Fields.Equal(ours)
+	if !ready {
+		why := "it has not become ready"
+		if v.Created.Name != s.Stable && v.Created.Failed != "" {
+			why = fmt.Sprintf("Revision %s is not ready: %s", v.Created.Name, v.Created.Failed)
+		}
+		if age >= t.Ready {
+			return end(s, seen, fmt.Sprintf("%s within %v", why, t.Ready), true)
+		}
+		return hold(s, "%s yet", why)
+	}
+	trial := seen.Trial
+	if trial == nil || trial.Canary.Revision != v.Ready.Name || trial.Stable.Revision != s.Stable || seen.Now.Sub(trial.Time.Time) > seen.MaxAge || trial.Time.Sub(seen.Now) > seen.MaxAge {
+		if age >= t.Longest {
+			return end(s, seen, fmt.Sprintf("nothing has measured it for %v", t.Longest), true)
+		}
+		return hold(s, "Revision %s is not measured at present", v.Ready.Name)
+	}
+	verdict, why := Judge(trial)
+	long := trial.Time.Sub(trial.Since.Time) >= t.Least
+	switch {
+	case verdict == Losing || verdict == WorseThan && long:
+		return end(s, seen, why, true)
+	case verdict == Better && long:
+		s.Phase, s.Since, s.Reason = Promoted, seen.Now, why
+		return Action{Write: true, State: s, Traffic: all(), Reason: why}
+	case age >= t.Longest:
+		return end(s, seen, fmt.Sprintf("not better within %v: %s", t.Longest, why), true)
+	}
+	return hold(s, "Revision %s has %d %%: %s", v.Ready.Name, Percent, why)
+}
+
+// end takes ours back: the Revision of before has all requests, until one with its fields is ready.
+func end(s State, seen *Seen, why string, worse bool) Action {
+	if worse {
+		s.Worse = remember(s, seen.Now, why)
+	}
+	s.Phase, s.Since, s.Reason = Restoring, seen.Now, why
+	return Action{Write: true, State: s, Fields: new(seen.Service.Fields.back(s.Ours.Fields(), s.Before)), Traffic: only(s.Stable), Reason: why}
+}
+
+// restoring waits until the latest Revision is one of the present template.
+func restoring(s State, seen *Seen) Action {
+	v := &seen.Service
+	next := s
+	next.Phase, next.Since = RolledBack, seen.Now
+	switch {
+	case !slices.Equal(v.Traffic, only(s.Stable)):
+		next.Reason = fmt.Sprintf("%s; others have changed the traffic: %s", s.Reason, show(v.Traffic))
+		return Action{Write: true, State: next, Reason: next.Reason}
+	case !v.Settled || v.Created.Name != v.Ready.Name || !v.Ready.Fields.Equal(v.Fields):
+		why := ""
+		if v.Created.Failed != "" {
+			why = fmt.Sprintf(" (Revision %s: %s)", v.Created.Name, v.Created.Failed)
+		}
+		return hold(s, "%s; Revision %s has all requests until one of the present template is ready%s", s.Reason, s.Stable, why)
+	}
+	return Action{Write: true, State: next, Traffic: all(), Reason: s.Reason}
+}
+
+// Forget returns what to do with a Service whose object is gone: what is under way ends, and then
+// the annotation goes.
+func Forget(t Timing, s State, seen *Seen) Action {
+	if s.Phase == "" {
+		return Action{}
+	}
+	if !s.UnderWay() {
+		return Action{Write: true, Drop: true, Reason: "the MultidimPodAutoscaler is gone"}
+	}
+	seen.UID, seen.Off = s.UID, "the MultidimPodAutoscaler is gone"
+	return Decide(t, s, seen)
+}

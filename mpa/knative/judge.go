@@ -1,0 +1,82 @@
+package knative
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+)
+
+// A Verdict on a canary.
+type Verdict int
+
+// The verdicts.
+const (
+	// Open: the intervals do not tell.
+	Open Verdict = iota
+	// Better than the Revision of before.
+	Better
+	// WorseThan that.
+	WorseThan
+	// Losing requests that the Revision of before does not lose.
+	Losing
+)
+
+const (
+	// z of the 99 % interval. It is looked at many times: 95 % would be left by chance too often.
+	z = 2.576
+	// leastRequests of both Revisions.
+	leastRequests = 100
+	// leastLost is how many requests a canary may lose before that tells anything.
+	leastLost = 5
+	// margin is by how much of the requests a canary may be shown to be worse that does with fewer pods.
+	margin = .01
+	// noise of the requests a second in a pod, besides that of their number.
+	noise = .03
+)
+
+// Judge compares a canary with the Revision of before, by 99 % intervals: it is better where it loses
+// or delays fewer requests, or hardly more and each of its pods answers more.
+func Judge(t *v1alpha1.Trial) (Verdict, string) {
+	c, s := &t.Canary, &t.Stable
+	lostLow, _ := wilson(c.Lost, c.Requests)
+	_, lostHigh := wilson(s.Lost, s.Requests)
+	if c.Lost >= leastLost && s.Requests > 0 && lostLow > lostHigh {
+		return Losing, fmt.Sprintf("it lost %.3g of %.0f requests, Revision %s %.3g of %.0f", c.Lost, c.Requests, s.Revision, s.Lost, s.Requests)
+	}
+	if c.Requests < leastRequests || s.Requests < leastRequests {
+		return Open, fmt.Sprintf("%.0f and %.0f requests, too few to tell", c.Requests, s.Requests)
+	}
+	low, high := wilson(c.Lost+c.Late, c.Requests)
+	before, above := wilson(s.Lost+s.Late, s.Requests)
+	bad := fmt.Sprintf("%s of its requests were lost or late, of Revision %s %s", between(low, high), s.Revision, between(before, above))
+	switch {
+	case low > above:
+		return WorseThan, bad
+	case high < before:
+		return Better, bad
+	}
+	if c.PodSeconds > 0 && s.PodSeconds > 0 && high <= above+margin {
+		each, half := c.Requests/c.PodSeconds, z*math.Sqrt(1/c.Requests+noise*noise)
+		than, other := s.Requests/s.PodSeconds, z*math.Sqrt(1/s.Requests+noise*noise)
+		why := fmt.Sprintf("a pod answers %.4g requests/s, one of Revision %s %.4g; %s", each, s.Revision, than, bad)
+		if each*(1-half) > than*(1+other) {
+			return Better, why
+		}
+		return Open, why
+	}
+	return Open, bad
+}
+
+func between(low, high float64) string { return fmt.Sprintf("%.2f to %.2f %%", 100*low, 100*high) }
+
+// wilson returns the interval of a share (Wilson, 1927).
+func wilson(k, n float64) (low, high float64) {
+	if !(n > 0) {
+		return 0, 1
+	}
+	p := min(1, k/n)
+	centre := (p + z*z/2/n) / (1 + z*z/n)
+	half := z * math.Sqrt(p*(1-p)/n+z*z/4/n/n) / (1 + z*z/n)
+	return max(0, centre-half), min(1, centre+half)
+}

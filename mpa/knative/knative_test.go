@@ -1,0 +1,417 @@
+package knative
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+)
+
+// What is printed for people to apply says what is written otherwise.
+func Example() {
+	_ = Setting{Limit: 7, Rate: 44.479}.Patch(os.Stdout, "the law")
+	// Output:
+	// # the law
+	// spec:
+	//   template:
+	//     metadata:
+	//       annotations:
+	//         autoscaling.knative.dev/class: kpa.autoscaling.knative.dev
+	//         autoscaling.knative.dev/metric: rps
+	//         autoscaling.knative.dev/target: "44.47"
+	//         autoscaling.knative.dev/target-utilization-percentage: "100"
+	//     spec:
+	//       containerConcurrency: 7
+}
+
+var start = time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC)
+
+// fresh is a Service of two Revisions' age, for which something else than it has was learned.
+func fresh() *Seen {
+	f := Fields{Limit: new(int64(0)), Annotations: map[string]string{}}
+	return &Seen{
+		Now: start, Object: "web", UID: "mpa", Least: 1, MaxAge: 2 * time.Minute,
+		Learned: &Learned{Setting{8, 40}, .004},
+		Service: Service{Settled: true, Fields: f, Base: "base", Traffic: all(), Created: Revision{Name: "web-1", Fields: f}, Ready: Revision{Name: "web-1", Fields: f}},
+	}
+}
+
+// begun is a Service with a canary that is ready, and its state.
+func begun(t *testing.T) (State, *Seen) {
+	t.Helper()
+	seen := fresh()
+	a := Decide(DefaultTiming(), State{}, seen)
+	require.Equal(t, Canary, a.State.Phase)
+	v := &seen.Service
+	v.Fields, v.Traffic = *a.Fields, a.Traffic
+	v.Created = Revision{Name: "web-2", Fields: v.Fields}
+	v.Ready = v.Created
+	seen.Now = start.Add(6 * time.Minute)
+	seen.Trial = trial(seen.Now, arm("web-1", 9000, 0, 900, 3600), arm("web-2", 1000, 0, 100, 400))
+	return a.State, seen
+}
+
+func arm(name string, requests, lost, late, podSeconds float64) v1alpha1.Arm {
+	return v1alpha1.Arm{Revision: name, Requests: requests, Lost: lost, Late: late, PodSeconds: podSeconds}
+}
+
+func trial(now time.Time, stable, canary v1alpha1.Arm) *v1alpha1.Trial {
+	return &v1alpha1.Trial{Since: metav1.NewMicroTime(now.Add(-5 * time.Minute)), Time: metav1.NewMicroTime(now), Stable: stable, Canary: canary}
+}
+
+// Nothing is written to a Service of which something else than Knative's defaults says who gets what.
+func TestRefused(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		change       func(*Seen)
+		word, reason string
+	}{
+		{"several targets", func(s *Seen) { s.Service.Traffic = []Traffic{{Revision: "web-1", Percent: 50}, {Percent: 50}} }, "TrafficOfOthers", "spec.traffic: 50 % to web-1, 50 % to the latest"},
+		{"a named Revision", func(s *Seen) { s.Service.Traffic = []Traffic{{Revision: "web-1", Percent: 100}} }, "TrafficOfOthers", "spec.traffic: 100 % to web-1"},
+		{"a tag", func(s *Seen) { s.Service.Traffic = []Traffic{{Percent: 100, Tag: "next"}} }, "TrafficOfOthers", "spec.traffic: 100 % to the latest as next"},
+		{"a name of the user's", func(s *Seen) { s.Service.Named = "web-blue" }, "RevisionNamed", `spec.template.metadata.name: "web-blue"`},
+		{"class hpa", func(s *Seen) { s.Service.Fields.Annotations[class] = "hpa.autoscaling.knative.dev" }, "ForeignClass", "spec.template.metadata.annotations[autoscaling.knative.dev/class]: \"hpa.autoscaling.knative.dev\""},
+		{"one at once", func(s *Seen) { s.Service.Fields.Limit = new(int64(1)) }, "OneAtOnce", "spec.template.spec.containerConcurrency: 1 is kept"},
+		{"a negative limit", func(s *Seen) { s.Service.Fields.Limit = new(int64(-1)) }, "OutOfRange", "spec.template.spec.containerConcurrency: -1, want 0 to 1000"},
+		{"a limit above Knative's", func(s *Seen) { s.Service.Fields.Limit = new(int64(1001)) }, "OutOfRange", "spec.template.spec.containerConcurrency: 1001, want 0 to 1000"},
+		{"a learned limit above it", func(s *Seen) { s.Learned.Limit = 1001 }, "OutOfRange", "containerConcurrency: 1001, want 1 to 1000"},
+		{"a rate of nothing", func(s *Seen) { s.Learned.Rate = .001 }, "OutOfRange", "autoscaling.knative.dev/target: 0.001 requests a second, want 0.01 or more"},
+		{"no rate", func(s *Seen) { s.Learned.Rate = math.NaN() }, "OutOfRange", "autoscaling.knative.dev/target: NaN"},
+		{"an endless rate", func(s *Seen) { s.Learned.Rate = math.Inf(1) }, "OutOfRange", "autoscaling.knative.dev/target: +Inf"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			seen := fresh()
+			tt.change(seen)
+			a := Decide(DefaultTiming(), State{}, seen)
+			assert.False(t, a.Write)
+			assert.Equal(t, tt.word, a.Refused)
+			assert.Contains(t, a.Reason, tt.reason)
+		})
+	}
+	seen := fresh()
+	seen.Service.Fields.Limit, seen.Least = new(int64(1)), 2
+	f := seen.Service.Fields
+	seen.Service.Created.Fields, seen.Service.Ready.Fields = f, f
+	assert.True(t, Decide(DefaultTiming(), State{}, seen).Write, "concurrency.min is the owner's consent")
+}
+
+// Nothing begins without a reason to.
+func TestHeld(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		state  State
+		change func(*Seen)
+		reason string
+	}{
+		{"another mode", State{}, func(s *Seen) { s.Off = "mode Off writes nothing" }, "mode Off writes nothing"},
+		{"nothing learned", State{}, func(s *Seen) { s.Learned = nil }, "not known yet"},
+		{"as learned", State{}, func(s *Seen) { s.Service.Fields = Setting{8, 42}.Fields() }, "has what was learned"},
+		{"a Revision of the user's is not ready", State{}, func(s *Seen) { s.Service.Created.Name = "web-2" }, "a Revision of the Service itself is under way"},
+		{"the status is behind", State{}, func(s *Seen) { s.Service.Settled = false }, "a Revision of the Service itself is under way"},
+		{"the Revision has another template", State{}, func(s *Seen) { s.Service.Ready.Fields.Limit = new(int64(5)) }, "does not have the present template"},
+		{"it was worse", State{Phase: RolledBack, Worse: []Worse{{Setting: Setting{8, 41}, Base: "base", Demand: .005, Reason: "it lost 9 of 10"}}}, func(*Seen) {}, "not tried again: it lost 9 of 10"},
+		{"a pause", State{Phase: RolledBack, Since: start.Add(-9 * time.Minute)}, func(*Seen) {}, "after a pause of 10m"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			seen := fresh()
+			tt.change(seen)
+			a := Decide(DefaultTiming(), tt.state, seen)
+			assert.False(t, a.Write)
+			assert.Empty(t, a.Refused)
+			assert.Contains(t, a.Reason, tt.reason)
+		})
+	}
+	worse := State{Phase: RolledBack, Worse: []Worse{{Setting: Setting{8, 40}, Base: "base", Demand: .004}}}
+	for name, change := range map[string]func(*Seen){
+		"another template":   func(s *Seen) { s.Service.Base = "other" },
+		"more cpu a request": func(s *Seen) { s.Learned.Demand = .007 },
+		"another setting":    func(s *Seen) { s.Learned.Limit = 12 },
+	} {
+		seen := fresh()
+		change(seen)
+		assert.True(t, Decide(DefaultTiming(), worse, seen).Write, name)
+	}
+}
+
+// How a canary ends.
+func TestCanary(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*Seen)
+		phase  Phase
+		worse  bool
+		reason string
+	}{
+		{"it is not ready", func(s *Seen) { s.Service.Ready.Name, s.Service.Settled = "web-1", false }, Canary, false, "it has not become ready yet"},
+		{"it never is", func(s *Seen) { s.Service.Ready.Name, s.Now = "web-1", start.Add(10*time.Minute) }, Restoring, true, "it has not become ready within 10m"},
+		{"it fails", func(s *Seen) {
+			s.Service.Ready.Name, s.Service.Created.Failed, s.Now = "web-1", "ContainerMissing: no such image", start.Add(10*time.Minute)
+		}, Restoring, true, "Revision web-2 is not ready: ContainerMissing: no such image within 10m"},
+		{"no measurements", func(s *Seen) { s.Trial = nil }, Canary, false, "web-2 is not measured at present"},
+		{"those of an earlier one", func(s *Seen) { s.Trial.Canary.Revision = "web-9" }, Canary, false, "web-2 is not measured at present"},
+		{"old ones", func(s *Seen) { s.Now = s.Now.Add(3 * time.Minute) }, Canary, false, "web-2 is not measured at present"},
+		{"never any", func(s *Seen) { s.Trial, s.Now = nil, start.Add(time.Hour) }, Restoring, true, "nothing has measured it for 1h"},
+		{"as good", func(*Seen) {}, Canary, false, "web-2 has 10 %"},
+		{"as good for an hour", func(s *Seen) {
+			s.Now = start.Add(time.Hour)
+			s.Trial.Time = metav1.NewMicroTime(s.Now)
+		}, Restoring, true, "not better within 1h"},
+		{"too few requests", func(s *Seen) { s.Trial.Canary = arm("web-2", 99, 0, 0, 10) }, Canary, false, "too few to tell"},
+		{"fewer late", func(s *Seen) { s.Trial.Canary.Late = 20 }, Promoted, false, "of its requests were lost or late"},
+		{"fewer late, and too early", func(s *Seen) {
+			s.Trial.Canary.Late, s.Trial.Since = 20, metav1.NewMicroTime(s.Now.Add(-4*time.Minute))
+		}, Canary, false, "web-2 has 10 %"},
+		{"fewer pods", func(s *Seen) {
+			s.Trial = trial(s.Now, arm("web-1", 90000, 0, 900, 72000), arm("web-2", 10000, 0, 100, 4000))
+		}, Promoted, false, "a pod answers 2.5 requests/s, one of Revision web-1 1.25"},
+		{"fewer pods and more late", func(s *Seen) { s.Trial.Stable.PodSeconds, s.Trial.Canary.Late = 7200, 120 }, Canary, false, "of its requests"},
+		{"more late", func(s *Seen) { s.Trial.Canary.Late = 300 }, Restoring, true, "of its requests were lost or late"},
+		{"it loses, and at once", func(s *Seen) {
+			s.Trial = trial(s.Now, arm("web-1", 90, 0, 0, 36), arm("web-2", 10, 5, 0, 4))
+			s.Trial.Since = metav1.NewMicroTime(s.Now.Add(-10 * time.Second))
+		}, Restoring, true, "it lost 5 of 10 requests"},
+		{"another mode", func(s *Seen) { s.Off = "mode Off writes nothing" }, Restoring, false, "mode Off writes nothing"},
+		{"another image", func(s *Seen) { s.Service.Base = "other" }, Restoring, false, "others have changed the template"},
+		{"another limit", func(s *Seen) { s.Service.Fields.Limit = new(int64(3)) }, Restoring, true, "others have changed the numbers"},
+		{"other traffic", func(s *Seen) { s.Service.Traffic = all() }, RolledBack, false, "others have changed the traffic: 100 % to the latest"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			state, seen := begun(t)
+			tt.change(seen)
+			a := Decide(DefaultTiming(), state, seen)
+			assert.Equal(t, tt.phase, a.State.Phase, a.Reason)
+			assert.Equal(t, tt.phase != Canary, a.Write)
+			assert.Equal(t, tt.worse, len(a.State.Worse) > 0)
+			assert.Contains(t, a.Reason, tt.reason)
+			switch tt.phase {
+			case Restoring:
+				assert.Equal(t, only("web-1"), a.Traffic)
+			case Promoted:
+				assert.Equal(t, all(), a.Traffic)
+				assert.Nil(t, a.Fields, "the Revision stays")
+			default:
+				assert.Nil(t, a.Traffic)
+			}
+		})
+	}
+	state, seen := begun(t)
+	seen.UID = "another"
+	a := Decide(DefaultTiming(), state, seen)
+	assert.False(t, a.Write)
+	assert.Equal(t, "OtherMPA", a.Refused)
+}
+
+// What others have changed stays; what they have not is as it was before.
+func TestTakenBack(t *testing.T) {
+	state, seen := begun(t)
+	v := &seen.Service
+	v.Fields = Setting{8, 40}.Fields()
+	v.Fields.Annotations[target] = "33"
+	v.Fields.Limit = new(int64(5))
+	a := Decide(DefaultTiming(), state, seen)
+	assert.Equal(t, Fields{Limit: new(int64(5)), Annotations: map[string]string{target: "33"}}, *a.Fields)
+	// All goes to the Revision of before until one of the present template is ready.
+	v.Fields, v.Traffic = *a.Fields, a.Traffic
+	b := Decide(DefaultTiming(), a.State, seen)
+	assert.False(t, b.Write, "the latest is still ours")
+	v.Created = Revision{Name: "web-3", Fields: v.Fields}
+	assert.False(t, Decide(DefaultTiming(), a.State, seen).Write, "it is not ready")
+	v.Ready = v.Created
+	v.Settled = false
+	assert.False(t, Decide(DefaultTiming(), a.State, seen).Write, "the status is behind")
+	v.Settled = true
+	b = Decide(DefaultTiming(), a.State, seen)
+	assert.Equal(t, RolledBack, b.State.Phase)
+	assert.Equal(t, all(), b.Traffic)
+	// Others' traffic stays.
+	v.Traffic = []Traffic{{Revision: "web-3", Percent: 100}}
+	b = Decide(DefaultTiming(), a.State, seen)
+	assert.True(t, b.Write)
+	assert.Nil(t, b.Traffic)
+	assert.Equal(t, RolledBack, b.State.Phase)
+}
+
+// What the owner takes back after it was promoted is not tried again.
+func TestOwnerTakesBack(t *testing.T) {
+	seen := fresh()
+	state := State{Object: "web", UID: "mpa", Phase: Promoted, Ours: Setting{8, 40}, Base: "base", Demand: .004}
+	a := Decide(DefaultTiming(), state, seen)
+	require.True(t, a.Write)
+	assert.Nil(t, a.Fields)
+	assert.Nil(t, a.Traffic)
+	seen.Now = start.Add(time.Hour)
+	a = Decide(DefaultTiming(), a.State, seen)
+	assert.False(t, a.Write)
+	assert.Contains(t, a.Reason, "not tried again: its owner took it back")
+}
+
+// An object that is gone leaves nothing behind.
+func TestForget(t *testing.T) {
+	assert.Equal(t, Action{}, Forget(DefaultTiming(), State{}, fresh()))
+	state, seen := begun(t)
+	seen.UID = ""
+	a := Forget(DefaultTiming(), state, seen)
+	assert.Equal(t, Restoring, a.State.Phase)
+	assert.True(t, Forget(DefaultTiming(), State{Phase: Promoted}, fresh()).Drop)
+}
+
+const text = `{"apiVersion": "serving.knative.dev/v1", "kind": "Service", "metadata": {"name": "web", "generation": 3, "labels": {"a": "b"}}, "spec": {"template": {"spec": {"containers": [{"image": "i"}]}}}}`
+
+func parsed(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	require.NoError(t, u.UnmarshalJSON([]byte(text)))
+	return u
+}
+
+// What is written is read again, and the base of the template is the same with it and without.
+func TestWriteAndRead(t *testing.T) {
+	u := parsed(t, text)
+	before, err := Read(u)
+	require.NoError(t, err)
+	assert.Equal(t, all(), before.Traffic)
+	state := State{Object: "web", UID: "mpa", Phase: Canary, Since: start, Stable: "web-1", Ours: Setting{8, 40}, Before: before.Fields, Base: before.Base}
+	out, err := Write(u, &Action{State: state, Fields: new(state.Ours.Fields()), Traffic: split("web-1")})
+	require.NoError(t, err)
+	v, err := Read(out)
+	require.NoError(t, err)
+	assert.Equal(t, before.Base, v.Base)
+	assert.Equal(t, state.Ours.Fields(), v.Fields)
+	assert.Equal(t, split("web-1"), v.Traffic)
+	again, err := StateOf(out)
+	require.NoError(t, err)
+	assert.Equal(t, state.String(), again.String())
+	assert.Equal(t, map[string]string{"a": "b", Annotation: "web"}, out.GetLabels())
+	back, err := Write(out, &Action{Drop: true, Fields: &before.Fields, Traffic: all()})
+	require.NoError(t, err)
+	assert.Empty(t, back.GetAnnotations())
+	u.Object["spec"].(map[string]any)["traffic"] = []any{map[string]any{"latestRevision": true, "percent": int64(100)}}
+	assert.Equal(t, u.Object["spec"], back.Object["spec"])
+}
+
+// What cannot be a Service or a state is refused with its field.
+func TestUnreadable(t *testing.T) {
+	for changed, want := range map[string]string{
+		`"spec": {}}`: "spec.template: it is missing",
+		`"spec": {"template": {"spec": {"containerConcurrency": "8"}}}}`: "spec.template.",
+		`"spec": {"template": {"metadata": {"annotations": {"a": 1}}}}}`: "spec.template.",
+		`"spec": {"template": {}, "traffic": [{"percent": "all"}]}}`:     "spec.traffic[0]: ",
+		`"spec": {"template": {}, "traffic": [5]}}`:                      "spec.traffic[0]: want an object",
+		`"spec": {"template": {}, "traffic": {}}}`:                       "spec.traffic",
+		`"spec": {"template": {"spec": {"containerConcurrency": 1.5}}}}`: "spec.template.",
+	} {
+		_, err := Read(parsed(t, strings.Split(text, `"spec"`)[0]+changed))
+		require.ErrorContains(t, err, want, changed)
+	}
+	for state, want := range map[string]string{
+		"{":                   "annotation autoscaling.sigma-scheduler.io/concurrency: ",
+		`{"phase": "Lost"}`:   `phase "Lost"`,
+		`{"phase": "Canary"}`: "phase Canary without stable and base",
+	} {
+		_, err := ReadState(state)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestTiming(t *testing.T) {
+	require.NoError(t, DefaultTiming().Check())
+	for want, change := range map[string]func(*Timing){
+		"ready: ":   func(x *Timing) { x.Ready = 0 },
+		"least: 2h": func(x *Timing) { x.Least = 2 * time.Hour },
+		"pause: ":   func(x *Timing) { x.Pause = -1 },
+	} {
+		x := DefaultTiming()
+		change(&x)
+		require.ErrorContains(t, x.Check(), want)
+	}
+}
+
+// By chance alone hardly any canary that is as good is judged, however often one looks.
+func TestJudgeByChance(t *testing.T) {
+	lo, hi := wilson(0, 0)
+	assert.Equal(t, []float64{0, 1}, []float64{lo, hi})
+	lo, hi = wilson(50, 1000)
+	assert.InDelta(t, .035, lo, .002)
+	assert.InDelta(t, .071, hi, .002)
+	judged := 0
+	for seed := range 200 {
+		random := seeded(seed)
+		s, c := arm("a", 0, 0, 0, 0), arm("b", 0, 0, 0, 0)
+		for range 240 {
+			for _, of := range []struct {
+				a *v1alpha1.Arm
+				n int
+			}{{&s, 90}, {&c, 10}} {
+				for range of.n {
+					of.a.Requests++
+					if random.Float64() < .05 {
+						of.a.Late++
+					}
+				}
+				of.a.PodSeconds += float64(of.n)
+			}
+			if verdict, _ := Judge(trial(start, s, c)); verdict != Open {
+				judged++
+				break
+			}
+		}
+	}
+	assert.LessOrEqual(t, judged, 10, "of 200")
+}
+
+// Whatever is seen, a step leaves the traffic split only in the phase that looks after it, and never
+// gives a Revision of ours more than its part but by a promotion.
+func FuzzDecide(f *testing.F) {
+	for seed := range 20 {
+		f.Add(uint64(seed))
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		r := seeded(int(seed >> 1))
+		state, seen := begun(t)
+		pick := func(n int) int { return r.IntN(n) }
+		state.Phase = []Phase{"", Canary, Restoring, Promoted, RolledBack}[pick(5)]
+		v := &seen.Service
+		v.Traffic = [][]Traffic{all(), split("web-1"), only("web-1"), {{Revision: "x", Percent: 60}, {Percent: 40}}}[pick(4)]
+		fields := []Fields{fresh().Service.Fields, state.Ours.Fields(), {Limit: new(int64(1))}}
+		v.Fields, v.Ready.Fields, v.Created.Fields = fields[pick(3)], fields[pick(3)], fields[pick(3)]
+		v.Base = []string{"base", "other"}[pick(2)]
+		v.Settled = pick(2) == 0
+		v.Ready.Name, v.Created.Name = fmt.Sprint("web-", 1+pick(3)), fmt.Sprint("web-", 1+pick(3))
+		if pick(3) == 0 {
+			seen.Off = "off"
+		}
+		if pick(3) == 0 {
+			seen.Trial = nil
+		}
+		seen.Now = start.Add(time.Duration(pick(200)) * time.Minute)
+		a := Decide(DefaultTiming(), state, seen)
+		if a.Reason == "" {
+			t.Fatalf("no reason: %+v", a)
+		}
+		if !a.Write && (a.Fields != nil || a.Traffic != nil) {
+			t.Fatalf("%+v", a)
+		}
+		if len(a.Traffic) > 1 && a.State.Phase != Canary {
+			t.Fatalf("split in phase %s", a.State.Phase)
+		}
+		if len(a.Traffic) == 1 && a.Traffic[0].Revision == "" && a.State.Phase != Promoted && v.Ready.Fields.Equal(state.Ours.Fields()) && !v.Fields.Equal(state.Ours.Fields()) {
+			t.Fatalf("all to ours: %+v", a)
+		}
+		if text := a.State.String(); !json.Valid([]byte(text)) {
+			t.Fatal(text)
+		}
+	})
+}
+
+func seeded(n int) *rand.Rand { return rand.New(rand.NewPCG(22, uint64(n))) } //nolint:gosec // a stream that a seed begins

@@ -1,0 +1,129 @@
+package knative
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// MaxLimit is the largest containerConcurrency that Knative takes.
+const MaxLimit = 1000
+
+// leastTarget is the smallest target that Knative takes.
+const leastTarget = .01
+
+// The annotations of a template that are written.
+const (
+	class       = "autoscaling.knative.dev/class"
+	metric      = "autoscaling.knative.dev/metric"
+	target      = "autoscaling.knative.dev/target"
+	utilisation = "autoscaling.knative.dev/target-utilization-percentage"
+
+	kpa = "kpa.autoscaling.knative.dev"
+)
+
+// annotations in the order in which they are printed.
+var annotations = []string{class, metric, target, utilisation}
+
+// A Setting is what a Service is to have: the hard limit of requests at once in a pod, and the
+// requests a second in a pod to scale by.
+type Setting struct {
+	Limit int64   `json:"limit"`
+	Rate  float64 `json:"rate"`
+}
+
+// Check returns an error that names the field.
+func (s Setting) Check() error {
+	switch {
+	case s.Limit < 1 || s.Limit > MaxLimit:
+		return fmt.Errorf("containerConcurrency: %d, want 1 to %d", s.Limit, MaxLimit)
+	case !(s.Rate >= leastTarget) || math.IsInf(s.Rate, 1):
+		return fmt.Errorf("%s: %v requests a second, want %v or more", target, s.Rate, leastTarget)
+	}
+	return nil
+}
+
+// Target is the rate as the annotation has it: the rate has its headroom, so that it is not rounded up.
+func (s Setting) Target() string {
+	return strconv.FormatFloat(math.Floor(s.Rate*100)/100, 'f', -1, 64)
+}
+
+// Fields are those of a template with the setting. The rate has its headroom already, so Knative is
+// to use all of it.
+func (s Setting) Fields() Fields {
+	return Fields{Limit: &s.Limit, Annotations: map[string]string{class: kpa, metric: "rps", target: s.Target(), utilisation: "100"}}
+}
+
+// Patch prints a merge patch of a Service, with a comment before it.
+func (s Setting) Patch(w io.Writer, comment string) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\nspec:\n  template:\n    metadata:\n      annotations:\n", strings.ReplaceAll(comment, "\n", " "))
+	f := s.Fields()
+	for _, name := range annotations {
+		value := f.Annotations[name]
+		if _, err := strconv.ParseFloat(value, 64); err == nil {
+			value = strconv.Quote(value) // YAML would read a number
+		}
+		fmt.Fprintf(&b, "        %s: %s\n", name, value)
+	}
+	fmt.Fprintf(&b, "    spec:\n      containerConcurrency: %d\n", *f.Limit)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// Fields are those of a Service's template that are written.
+type Fields struct {
+	// Limit is containerConcurrency; nil = it is not set.
+	Limit *int64 `json:"limit,omitempty"`
+	// Annotations that are set, of those that are written.
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// Equal reports whether both say the same. A limit that is not set is none, 0.
+func (f Fields) Equal(other Fields) bool {
+	return f.limit() == other.limit() && maps.Equal(f.Annotations, other.Annotations)
+}
+
+func (f Fields) limit() int64 {
+	if f.Limit == nil {
+		return 0
+	}
+	return *f.Limit
+}
+
+// rate is the target in requests a second; 0 = the fields scale by something else.
+func (f Fields) rate() float64 {
+	if f.Annotations[metric] != "rps" || f.Annotations[utilisation] != "100" {
+		return 0
+	}
+	r, err := strconv.ParseFloat(f.Annotations[target], 64)
+	if err != nil {
+		return 0
+	}
+	return r
+}
+
+// back returns the fields of now in which those that are ours are as they were before; what others
+// have changed stays.
+func (f Fields) back(ours, before Fields) Fields {
+	out := Fields{Limit: f.Limit, Annotations: map[string]string{}}
+	if f.limit() == ours.limit() {
+		out.Limit = before.Limit
+	}
+	for _, name := range annotations {
+		value, set := f.Annotations[name]
+		if set && value == ours.Annotations[name] {
+			value, set = before.Annotations[name]
+			if _, had := before.Annotations[name]; !had {
+				set = false
+			}
+		}
+		if set {
+			out.Annotations[name] = value
+		}
+	}
+	return out
+}

@@ -1,0 +1,205 @@
+package knative
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+)
+
+// Annotation of a Service has the [State], and a label of the same name the name of the object that
+// began it.
+const Annotation = v1alpha1.GroupName + "/concurrency"
+
+// A Phase is how far a Service is with the numbers that were learned.
+type Phase string
+
+// The phases.
+const (
+	// Observing: nothing of ours is under way.
+	Observing Phase = "Observing"
+	// Canary: a Revision of ours gets a part of the requests.
+	Canary Phase = "Canary"
+	// Restoring: the former fields are back in the template, and the Revision of before has all
+	// requests until one with them is ready.
+	Restoring Phase = "Restoring"
+	// Promoted and RolledBack: how the last one ended.
+	Promoted   Phase = "Promoted"
+	RolledBack Phase = "RolledBack"
+)
+
+// Percent of the requests that a canary gets.
+const Percent = 10
+
+// State is what is remembered of a Service. The zero value is that of a Service that was never written.
+type State struct {
+	// Object and UID of the MultidimPodAutoscaler.
+	Object string `json:"object"`
+	UID    string `json:"uid"`
+	Phase  Phase  `json:"phase"`
+	// Since is when the phase began.
+	Since time.Time `json:"since"`
+	// Stable is the Revision that had all requests before.
+	Stable string `json:"stable,omitempty"`
+	// Ours is what was written, and Before what was there, on a template of that Base.
+	Ours   Setting `json:"ours"`
+	Before Fields  `json:"before"`
+	Base   string  `json:"base,omitempty"`
+	// Demand of a request when it began, in core-seconds.
+	Demand float64 `json:"demand,omitempty"`
+	Reason string  `json:"reason,omitempty"`
+	// Worse are settings that were taken back, the oldest first.
+	Worse []Worse `json:"worse,omitempty"`
+}
+
+// Worse is a setting that was taken back. It is not tried again on a template of the same base as long
+// as a request takes about as much cpu.
+type Worse struct {
+	Setting
+	Base   string    `json:"base"`
+	Demand float64   `json:"demand,omitempty"`
+	Time   time.Time `json:"time"`
+	Reason string    `json:"reason"`
+}
+
+// mostWorse is how many are remembered: an annotation is small.
+const mostWorse = 8
+
+// UnderWay reports whether something is written that has to be ended.
+func (s *State) UnderWay() bool { return s.Phase == Canary || s.Phase == Restoring }
+
+// ReadState reads an annotation; none is the zero value.
+func ReadState(text string) (State, error) {
+	var s State
+	if text == "" {
+		return s, nil
+	}
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return State{}, fmt.Errorf("annotation %s: %w", Annotation, err)
+	}
+	if !slices.Contains([]Phase{Canary, Restoring, Promoted, RolledBack}, s.Phase) {
+		return State{}, fmt.Errorf("annotation %s: phase %q", Annotation, s.Phase)
+	}
+	if s.UnderWay() && (s.Stable == "" || s.Base == "") {
+		return State{}, fmt.Errorf("annotation %s: phase %s without stable and base", Annotation, s.Phase)
+	}
+	return s, nil
+}
+
+// String returns the annotation.
+func (s *State) String() string {
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // it has no floats that JSON does not know: Check
+	}
+	return string(text)
+}
+
+// Traffic is one entry of a Service's traffic.
+type Traffic struct {
+	// Revision by its name; empty = the latest that is ready.
+	Revision string
+	Percent  int64
+	Tag      string
+}
+
+// all is what a Service has that says nothing.
+func all() []Traffic { return []Traffic{{Percent: 100}} }
+
+func split(stable string) []Traffic {
+	return []Traffic{{Revision: stable, Percent: 100 - Percent}, {Percent: Percent}}
+}
+
+func only(stable string) []Traffic { return []Traffic{{Revision: stable, Percent: 100}} }
+
+func show(list []Traffic) string {
+	var parts []string
+	for _, t := range list {
+		name := t.Revision
+		if name == "" {
+			name = "the latest"
+		}
+		if t.Tag != "" {
+			name += " as " + t.Tag
+		}
+		parts = append(parts, fmt.Sprintf("%d %% to %s", t.Percent, name))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// A Revision of the Service.
+type Revision struct {
+	Name   string
+	Fields Fields
+	// Failed says why it is not ready; empty = it is, or may become so.
+	Failed string
+}
+
+// Service is what is seen of one.
+type Service struct {
+	// Settled: its status is about its present spec, and its latest Revision is ready or has failed.
+	Settled bool
+	// Named is the name that the template gives its Revision; empty = Knative names it.
+	Named string
+	// Fields of its template, and Base, a digest of the rest.
+	Fields  Fields
+	Base    string
+	Traffic []Traffic
+	// Created is the latest Revision, and Ready the latest that was ready.
+	Created, Ready Revision
+}
+
+// Learned is what a pod of the present Revision takes.
+type Learned struct {
+	Setting
+	Demand float64 // core-seconds a request
+}
+
+// Seen is what a decision knows.
+type Seen struct {
+	Now time.Time
+	// Object and UID that decide.
+	Object, UID string
+	// Off says why nothing may be applied; empty = it may.
+	Off string
+	// Least is the smallest limit that the object allows.
+	Least int64
+	// Learned; nil = nothing yet.
+	Learned *Learned
+	Service Service
+	// Trial of the canary beside the present Revision; nil = none. What is older than MaxAge is stale.
+	Trial  *v1alpha1.Trial
+	MaxAge time.Duration
+}
+
+// Timing of a canary.
+type Timing struct {
+	// Ready is how long a Revision may take to become ready.
+	Ready time.Duration
+	// Least is how long two Revisions are compared at least, Longest at most.
+	Least, Longest time.Duration
+	// Pause between one and the next.
+	Pause time.Duration
+}
+
+// DefaultTiming is that of the program.
+func DefaultTiming() Timing {
+	return Timing{Ready: 10 * time.Minute, Least: 5 * time.Minute, Longest: time.Hour, Pause: 10 * time.Minute}
+}
+
+// Check returns an error that names the field.
+func (t Timing) Check() error {
+	switch {
+	case t.Ready < time.Second || t.Ready > 24*time.Hour:
+		return fmt.Errorf("ready: %v, want 1s to 24h", t.Ready)
+	case t.Least < 0 || t.Longest < time.Second || t.Longest < t.Least || t.Longest > 7*24*time.Hour:
+		return fmt.Errorf("least: %v, longest: %v, want 0s to longest, and 1s to 168h", t.Least, t.Longest)
+	case t.Pause < 0:
+		return errors.New("pause: want 0s or more")
+	}
+	return nil
+}

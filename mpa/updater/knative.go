@@ -1,0 +1,359 @@
+package updater
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/knative"
+	"github.com/sigma-scheduler/sigma/mpa/target"
+)
+
+const (
+	// knativeSoon is when a Service is looked at again that has something under way, knativeLater one
+	// that has not, and knativeSweep is how often Services are looked for whose object is gone.
+	knativeSoon  = 5 * time.Second
+	knativeLater = 15 * time.Second
+	knativeSweep = time.Minute
+	// knativeWindows of a minute have to be learned from before anything is tried.
+	knativeWindows = 3
+	// changeRevision is a dimension in the metrics beside those of recommendations.
+	changeRevision = "Revision"
+)
+
+// knatives carries out what was learned of Knative Services. It decides by [knative.Decide], reads
+// Services and Revisions from the API server, and has no state of its own.
+type knatives struct{ *updater }
+
+// Reconcile looks at the Service of one object.
+func (k *knatives) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	if target.Ignores(request.Namespace, k.Namespace) {
+		return reconcile.Result{}, nil
+	}
+	m := &v1alpha1.MultidimPodAutoscaler{}
+	err := k.client.Get(ctx, request.NamespacedName, m)
+	var again time.Duration
+	switch {
+	case apierrors.IsNotFound(err), err == nil && m.DeletionTimestamp != nil:
+		again, err = k.sweep(ctx, client.InNamespace(request.Namespace), client.MatchingLabels{knative.Annotation: request.Name})
+	case err != nil:
+	case m.Spec.ScaleTargetRef.Knative():
+		again, err = k.step(ctx, m)
+	}
+	if apierrors.IsConflict(err) { // somebody else wrote first
+		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
+	}
+	return reconcile.Result{RequeueAfter: again}, client.IgnoreNotFound(err)
+}
+
+// step does the next step for an object's Service, and says so.
+func (k *knatives) step(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler) (time.Duration, error) {
+	u := knative.New(knative.ServiceKind)
+	err := k.direct.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ScaleTargetRef.Name}, u)
+	if reason, why := unreadable(m, err); reason != "" {
+		return knativeLater, k.say(ctx, m, &knative.Action{Refused: reason, Reason: why}, "")
+	}
+	if err != nil {
+		return 0, err
+	}
+	state, err := knative.StateOf(u)
+	if err != nil {
+		return knativeLater, k.say(ctx, m, &knative.Action{Refused: "AnnotationInvalid", Reason: fmt.Sprintf("Service %s: %v; nothing is written until it is mended or removed", u.GetName(), err)}, "")
+	}
+	v, err := knative.Read(u)
+	if err != nil {
+		return knativeLater, k.say(ctx, m, &knative.Action{State: state, Refused: "TargetInvalid", Reason: fmt.Sprintf("Service %s: %v", u.GetName(), err)}, "")
+	}
+	seen, err := k.see(ctx, m, u, v)
+	if err != nil {
+		return 0, err
+	}
+	a := knative.Decide(k.Canary, state, seen)
+	if a.Refused == "" && !state.UnderWay() {
+		if other, err := k.older(ctx, m); err != nil {
+			return 0, err
+		} else if other != "" {
+			a = knative.Action{State: state, Refused: "OtherMPA", Reason: fmt.Sprintf("MultidimPodAutoscaler %s, which is older, has the same target", other)}
+		}
+	}
+	canary := ""
+	if a.State.Phase == knative.Canary && seen.Service.Created.Name != a.State.Stable {
+		canary = seen.Service.Created.Name
+	}
+	if err := k.carry(ctx, m, u, &a); err != nil {
+		if !refusedByServer(err) {
+			return 0, err
+		}
+		return knativeLater, k.say(ctx, m, &knative.Action{State: state, Refused: "ServiceRefused", Reason: err.Error()}, canary)
+	}
+	again := knativeLater
+	if a.State.UnderWay() {
+		again = knativeSoon
+	}
+	return again, k.say(ctx, m, &a, canary)
+}
+
+// unreadable says why a Service cannot be read, where that is no failure of this program.
+func unreadable(m *v1alpha1.MultidimPodAutoscaler, err error) (reason, why string) {
+	name := m.Spec.ScaleTargetRef.Name
+	switch {
+	case meta.IsNoMatchError(err) || runtime.IsNotRegisteredError(err):
+		return "KnativeMissing", fmt.Sprintf("the cluster does not know %s; is Knative Serving installed?", knative.ServiceKind.GroupVersion())
+	case apierrors.IsNotFound(err):
+		why := fmt.Sprintf("there is no Service %s of %s, or the cluster does not know the kind", name, v1alpha1.Knative)
+		if s := m.Status.Knative; s != nil && s.Phase == string(knative.Canary) {
+			why += "; it went while Revision " + cmp.Or(s.Canary, "of ours") + " was under way, and nothing is left to take back"
+		}
+		return "TargetMissing", why
+	case apierrors.IsForbidden(err):
+		return "KnativeForbidden", err.Error() + "; is the component knative of the autoscaler installed?"
+	}
+	return "", ""
+}
+
+// refusedByServer reports whether another attempt with the same content would fail too.
+func refusedByServer(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)
+}
+
+// see reads what a decision needs.
+func (k *knatives) see(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, u *unstructured.Unstructured, v knative.Service) (*knative.Seen, error) {
+	var err error
+	for _, r := range []*knative.Revision{&v.Created, &v.Ready} {
+		if *r, err = k.revision(ctx, u.GetNamespace(), r.Name); err != nil {
+			return nil, err
+		}
+	}
+	seen := &knative.Seen{Now: k.clock.Now().UTC().Truncate(time.Microsecond), Service: v}
+	if m == nil {
+		return seen, nil
+	}
+	seen.Object, seen.UID, seen.MaxAge = m.Name, string(m.UID), maxAge(m)
+	s, c := &m.Status, m.Spec.Concurrency
+	switch {
+	case u.GetDeletionTimestamp() != nil:
+		seen.Off = "the Service is being deleted"
+	case m.Spec.Mode == v1alpha1.ModeOff:
+		seen.Off = "mode Off writes nothing"
+	case c == nil || c.Mode != v1alpha1.ConcurrencyApply:
+		seen.Off = "only concurrency.mode Apply writes to the Service"
+	case s.Phase == v1alpha1.PhaseRefused:
+		seen.Off = "the recommender refuses the object"
+		if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionActive); c != nil && c.Message != "" {
+			seen.Off += ": " + c.Message
+		}
+	}
+	if c != nil {
+		seen.Least = int64(c.Min)
+	}
+	if seen.Learned = learned(m); s.Concurrency != nil {
+		seen.Trial = s.Concurrency.Trial
+	}
+	return seen, nil
+}
+
+// learned is what the status says of a pod; nil = nothing yet for the present spec.
+func learned(m *v1alpha1.MultidimPodAutoscaler) *knative.Learned {
+	l := m.Status.Concurrency
+	if l == nil || m.Spec.Concurrency == nil || m.Status.ObservedGeneration != m.Generation || l.Windows < knativeWindows || l.Limit <= 0 || l.RatePerPod == nil || l.Demand == nil {
+		return nil
+	}
+	return &knative.Learned{
+		Setting: knative.Setting{Limit: int64(l.Limit), Rate: l.RatePerPod.AsApproximateFloat64()},
+		Demand:  l.Demand.Value.Seconds(),
+	}
+}
+
+// revision reads a Revision; of one that is not there the fields are not known.
+func (k *knatives) revision(ctx context.Context, namespace, name string) (knative.Revision, error) {
+	if name == "" {
+		return knative.Revision{}, nil
+	}
+	u := knative.New(knative.RevisionKind)
+	if err := k.direct.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, u); err != nil {
+		return knative.Revision{Name: name, Failed: "it is not there"}, client.IgnoreNotFound(err)
+	}
+	return knative.ReadRevision(u)
+}
+
+// older returns the name of an older object with the same target.
+func (k *knatives) older(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler) (string, error) {
+	list := &v1alpha1.MultidimPodAutoscalerList{}
+	if err := k.client.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return "", err
+	}
+	for i := range list.Items {
+		o := &list.Items[i]
+		if o.Name != m.Name && o.DeletionTimestamp == nil && o.Spec.Mode != v1alpha1.ModeOff && o.Spec.ScaleTargetRef == m.Spec.ScaleTargetRef && v1alpha1.Older(o, m) {
+			return o.Name, nil
+		}
+	}
+	return "", nil
+}
+
+// carry writes an action to the Service that it was decided for.
+func (k *knatives) carry(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, u *unstructured.Unstructured, a *knative.Action) error {
+	if !a.Write {
+		return nil
+	}
+	next, err := knative.Write(u, a)
+	if err != nil {
+		return err
+	}
+	if err := k.client.Update(ctx, next, client.FieldOwner(v1alpha1.OwnerUpdater)); err != nil {
+		return fmt.Errorf("write Service %s/%s: %w", u.GetNamespace(), u.GetName(), err)
+	}
+	log.FromContext(ctx).Info("Wrote a Knative Service", "service", u.GetName(), "phase", a.State.Phase, "why", a.Reason)
+	if m == nil || a.Drop {
+		return nil
+	}
+	k.metrics.actions.WithLabelValues(changeRevision, string(a.State.Phase)).Inc()
+	kind := corev1.EventTypeNormal
+	if a.State.Phase == knative.Restoring || a.State.Phase == knative.RolledBack {
+		kind = corev1.EventTypeWarning
+	}
+	k.events.Eventf(m, kind, "Knative"+string(a.State.Phase), "Service %s: %s", u.GetName(), a.Reason)
+	return nil
+}
+
+// say writes the updater's part of the status where it has changed.
+func (k *knatives) say(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, a *knative.Action, canary string) error {
+	s := &a.State
+	phase := string(cmp.Or(s.Phase, knative.Observing))
+	next := &v1alpha1.KnativeStatus{Phase: phase, Stable: s.Stable, Canary: canary, Limit: int32(s.Ours.Limit), Reason: v1alpha1.Text(a.Reason)}
+	if !s.Since.IsZero() {
+		next.Since = new(metav1.NewMicroTime(s.Since))
+		next.Target = new(resource.MustParse(s.Ours.Target()))
+	}
+	switch s.Phase {
+	case knative.Canary:
+		next.Summary = fmt.Sprintf("canary of %s at %d %%", cmp.Or(canary, s.Stable), knative.Percent)
+	case knative.Restoring:
+		next.Summary = "taken back: " + s.Reason
+	case knative.Promoted:
+		next.Summary = "promoted: " + s.Reason
+	case knative.RolledBack:
+		next.Summary = "rolled back: " + s.Reason
+	default:
+		next.Summary = "observing"
+		if l := learned(m); l != nil && m.Spec.Concurrency.Mode != v1alpha1.ConcurrencyObserve {
+			next.Limit, next.Target = int32(l.Limit), new(resource.MustParse(l.Target()))
+			next.Summary = fmt.Sprintf("recommends %d at once, %s requests/s a pod", l.Limit, l.Target())
+		}
+	}
+	if a.Refused != "" && !s.UnderWay() {
+		next.Phase, next.Summary = "Refused", "refused: "+a.Refused
+	}
+	next.Summary = v1alpha1.Text(next.Summary)
+	status := &v1alpha1.MultidimPodAutoscalerStatus{Knative: next}
+	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionAble); c != nil {
+		status.Conditions = append(status.Conditions, *c)
+	}
+	able := metav1.Condition{Type: v1alpha1.ConditionAble, Status: metav1.ConditionTrue, Reason: phase, Message: next.Reason, ObservedGeneration: m.Generation}
+	if a.Refused != "" {
+		able.Status, able.Reason = metav1.ConditionFalse, a.Refused
+	}
+	changed := meta.SetStatusCondition(&status.Conditions, able)
+	if before := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionAble); a.Refused != "" && (before == nil || before.Reason != a.Refused) {
+		k.events.Event(m, corev1.EventTypeWarning, a.Refused, v1alpha1.Text(a.Reason))
+	}
+	if !changed && equality.Semantic.DeepEqual(m.Status.Knative, next) {
+		return nil
+	}
+	patch, err := v1alpha1.StatusPatch(m, status, "")
+	if err != nil {
+		return err
+	}
+	return k.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), client.FieldOwner(v1alpha1.OwnerUpdater), client.ForceOwnership)
+}
+
+// sweep takes back what is under way in Services whose object is gone. It returns when to look again;
+// 0 = nothing is left.
+func (k *knatives) sweep(ctx context.Context, of ...client.ListOption) (again time.Duration, err error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: v1alpha1.Knative, Version: "v1", Kind: "ServiceList"})
+	err = k.direct.List(ctx, list, of...)
+	if meta.IsNoMatchError(err) || runtime.IsNotRegisteredError(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return 0, nil // without Knative, or without the rights to it, nothing was ever written
+	}
+	if err != nil {
+		return 0, err
+	}
+	for i := range list.Items {
+		u := &list.Items[i]
+		gone, err := k.orphan(ctx, u)
+		if err != nil || !gone {
+			if err != nil {
+				return 0, err
+			}
+			continue
+		}
+		state, err := knative.StateOf(u)
+		var v knative.Service
+		if err == nil {
+			v, err = knative.Read(u)
+		}
+		if err != nil {
+			log.FromContext(ctx).Error(err, "A Service is left alone", "namespace", u.GetNamespace(), "service", u.GetName())
+			continue
+		}
+		seen, err := k.see(ctx, nil, u, v)
+		if err != nil {
+			return 0, err
+		}
+		a := knative.Forget(k.Canary, state, seen)
+		if err := k.carry(ctx, nil, u, &a); err != nil {
+			return knativeSoon, err
+		}
+		if !a.Drop {
+			again = knativeSoon
+		}
+	}
+	return again, nil
+}
+
+// orphan reports whether the object that wrote to a Service is gone, by the API server.
+func (k *knatives) orphan(ctx context.Context, u *unstructured.Unstructured) (bool, error) {
+	state, err := knative.StateOf(u)
+	if err != nil {
+		return false, nil //nolint:nilerr // whose it is, is not known; its object says so
+	}
+	m := &v1alpha1.MultidimPodAutoscaler{}
+	err = k.direct.Get(ctx, types.NamespacedName{Namespace: u.GetNamespace(), Name: state.Object}, m)
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	return err == nil && (string(m.UID) != state.UID || m.DeletionTimestamp != nil), err
+}
+
+// sweeps looks for such Services, now and every minute: their object may have gone while nobody looked.
+func (k *knatives) sweeps(ctx context.Context) error {
+	tick := time.NewTicker(knativeSweep)
+	defer tick.Stop()
+	for {
+		if _, err := k.sweep(ctx, client.HasLabels{knative.Annotation}); err != nil && ctx.Err() == nil {
+			log.FromContext(ctx).Error(err, "Cannot look for Knative Services whose object is gone; the next attempt follows")
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
