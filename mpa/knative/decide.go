@@ -172,7 +172,8 @@ func canary(t Timing, s State, seen *Seen) Action {
 	case age >= t.Longest:
 		return end(s, seen, fmt.Sprintf("not better within %v: %s", t.Longest, why), true)
 	}
-	return hold(s, "Revision %s has %d %%: %s", v.Ready.Name, Percent, why)
+	// The figures are in the trial: a reason with them would be written with each measurement.
+	return hold(s, "Revision %s has %d %% and is compared with %s", v.Ready.Name, Percent, s.Stable)
 }
 
 // end takes ours back: the Revision of before has all requests, until one with its fields is ready.

@@ -167,7 +167,7 @@ func TestCanary(t *testing.T) {
 			s.Now = start.Add(time.Hour)
 			s.Trial.Time = metav1.NewMicroTime(s.Now)
 		}, Restoring, true, "not better within 1h"},
-		{"too few requests", func(s *Seen) { s.Trial.Canary = arm("web-2", 99, 0, 0, 10) }, Canary, false, "too few to tell"},
+		{"too few requests", func(s *Seen) { s.Trial.Canary = arm("web-2", 99, 0, 0, 10) }, Canary, false, "web-2 has 10 % and is compared with web-1"},
 		{"fewer late", func(s *Seen) { s.Trial.Canary.Late = 20 }, Promoted, false, "of its requests were lost or late"},
 		{"fewer late, and too early", func(s *Seen) {
 			s.Trial.Canary.Late, s.Trial.Since = 20, metav1.NewMicroTime(s.Now.Add(-4*time.Minute))
@@ -175,7 +175,7 @@ func TestCanary(t *testing.T) {
 		{"fewer pods", func(s *Seen) {
 			s.Trial = trial(s.Now, arm("web-1", 90000, 0, 900, 72000), arm("web-2", 10000, 0, 100, 4000))
 		}, Promoted, false, "a pod answers 2.5 requests/s, one of Revision web-1 1.25"},
-		{"fewer pods and more late", func(s *Seen) { s.Trial.Stable.PodSeconds, s.Trial.Canary.Late = 7200, 120 }, Canary, false, "of its requests"},
+		{"fewer pods and more late", func(s *Seen) { s.Trial.Stable.PodSeconds, s.Trial.Canary.Late = 7200, 120 }, Canary, false, "web-2 has 10 %"},
 		{"more late", func(s *Seen) { s.Trial.Canary.Late = 300 }, Restoring, true, "of its requests were lost or late"},
 		{"it loses, and at once", func(s *Seen) {
 			s.Trial = trial(s.Now, arm("web-1", 90, 0, 0, 36), arm("web-2", 10, 5, 0, 4))

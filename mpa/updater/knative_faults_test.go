@@ -158,7 +158,10 @@ var knativeFaults = []struct {
 		s.spec(func(m *v1alpha1.MultidimPodAutoscaler) { m.Spec.Mode = v1alpha1.ModeOff })
 	}, phases: []knative.Phase{"", knative.RolledBack, knative.Promoted}},
 	{name: "metrics are missing from then on", do: func(s *knativeSite) { s.silent = true }, phases: []knative.Phase{knative.RolledBack}, check: notMeasured},
-	{name: "metrics are stale from then on", do: func(s *knativeSite) { s.lag = time.Hour }, phases: []knative.Phase{knative.RolledBack}, check: notMeasured},
+	{name: "metrics are stale from then on", do: func(s *knativeSite) {
+		s.canary()
+		s.lag = time.Hour
+	}, phases: []knative.Phase{knative.RolledBack}, check: notMeasured},
 	{name: "metrics are missing for five minutes", do: func(s *knativeSite) {
 		s.silent = true
 		s.steady(5 * time.Minute)

@@ -268,12 +268,16 @@ func (s *knativeSite) knative() {
 			require.NoError(s.t, s.api.Update(s.t.Context(), o))
 		}
 	}
+	before := fmt.Sprint(u.Object["status"])
 	u.Object["status"] = map[string]any{
 		"observedGeneration": u.GetGeneration(), "latestCreatedRevisionName": last.name,
 		"conditions": []any{map[string]any{"type": "ConfigurationsReady", "status": condition}},
 	}
 	if ready != nil {
 		_ = unstructured.SetNestedField(u.Object, ready.name, "status", "latestReadyRevisionName")
+	}
+	if fmt.Sprint(u.Object["status"]) == before {
+		return
 	}
 	require.NoError(s.t, s.api.Update(s.t.Context(), u))
 }
