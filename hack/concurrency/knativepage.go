@@ -212,7 +212,11 @@ func (r *loopResults) stamped() string {
 		loads = append(loads, x.Load)
 		repeats, seconds = max(repeats, x.Repeat), x.Seconds
 	}
-	return fmt.Sprintf("%d repeats, %.0f s of each run count. %s Load average before each run: %s.", repeats, seconds, r.Stamp, strings.Join(loads, ", "))
+	refused := 0
+	for _, x := range r.Lessons {
+		refused += len(x.Refused)
+	}
+	return fmt.Sprintf("%d repeats, %.0f s of each run count; %d times nothing was recommended at first, as no rate kept the promise. %s Load average before each run: %s.", repeats, seconds, refused, r.Stamp, strings.Join(loads, ", "))
 }
 
 // ratio of the gate's cpu to queue-proxy's in each round.

@@ -317,6 +317,7 @@ func (f *fleet) follow(ctx context.Context, k *kpa, r *loopRun) error {
 type lesson struct {
 	Profile string            `json:"profile"`
 	Repeat  int               `json:"repeat"`
+	Refused []string          `json:"refused,omitempty"` // why it was learned again: no rate kept the promise
 	Setting setting           `json:"setting"`
 	Windows []capacity.Window `json:"windows"`
 	Reason  string            `json:"reason"`
@@ -329,7 +330,29 @@ const (
 
 // learnSetting lets the default learner look for the limit of a function behind the gate, as `sigma mpa concurrency learn` does,
 // and returns what `recommend --format knative` makes of it.
-func learnSetting(ctx context.Context, gate string, p *profile, repeat int) (x *lesson, err error) {
+func learnSetting(ctx context.Context, gate string, p *profile, repeat int) (*lesson, error) {
+	var refused []string
+	for {
+		x, err := learnOnce(ctx, gate, p, repeat)
+		var no *noRate
+		if !errors.As(err, &no) || len(refused) == mostRefused {
+			if err == nil {
+				x.Refused = refused
+			}
+			return x, err
+		}
+		refused = append(refused, err.Error())
+	}
+}
+
+// mostRefused is how often a function is learned again, as a user would where no rate keeps the promise: on a busy
+// machine a request that waits for the processor looks as if it waited for something else.
+const mostRefused = 2
+
+// noRate is why nothing is recommended.
+type noRate struct{ error }
+
+func learnOnce(ctx context.Context, gate string, p *profile, repeat int) (x *lesson, err error) {
 	x = &lesson{Profile: p.name, Repeat: repeat}
 	settings := capacity.DefaultSettings()
 	settings.Initial = initial
@@ -365,10 +388,7 @@ func learnSetting(ctx context.Context, gate string, p *profile, repeat int) (x *
 	slo := capacity.SLO{Percentile: 95, Latency: demands[p.name].promise.Seconds()}
 	list, err := capacity.Best(&c, slo, []capacity.Size{{Cores: c.Cores, Memory: memoryBytes, Cost: c.Cores}})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", p.name, err)
-	}
-	if list[0].Rate < .01 {
-		return nil, fmt.Errorf("%s: no rate keeps %v", p.name, demands[p.name].promise)
+		return nil, &noRate{fmt.Errorf("%s: %w of %v: %s", p.name, err, demands[p.name].promise, c.Reason)}
 	}
 	x.Reason = strings.TrimSpace(c.Reason)
 	x.Setting = setting{Name: "learned", Limit: list[0].Limit, Rate: math.Floor(list[0].Rate*100) / 100}
