@@ -297,19 +297,5 @@ func capabilities() []records.Capability {
 The oracle knows the load to come and is the limit of cost. The gap is what ` + "`hpa+vpa`" + ` could save.
 The second table checks the simulator.`,
 		Parts: append(autoscaler.Highlights(), simcheck.Highlight()),
-	}, records.Capability{
-		Title: "Knative",
-		About: "Functions behind the real queue-proxy, with the real Knative Pod Autoscaler: what is learned of a pod beside Knative's settings.",
-		Parts: []records.Highlight{{
-			Name: "knative-loop", Page: "results/knative-loop.md", Maker: "make knative-loop",
-			Lines: []records.Pick{
-				{Work: "`cpu`", Figure: "p95 of Knative's default ÷ that of the learned setting, median", As: "4 ms of cpu: p95 of Knative's default ÷ that of the learned setting"},
-				{Work: "`mem`", Figure: "share of requests that the learned setting answers, the least", As: "8 MB held for 100 ms: share of requests that the learned setting answers", Limit: "1"},
-				{Work: "`io`", Figure: "pods of the learned setting ÷ those of limit 10, median", As: "a wait of 200 ms: pods ÷ those of limit 10"},
-				{Work: "`io`", Figure: "p95 of the learned setting ÷ that of limit 10, median", As: "the same: p95 ÷ that of limit 10"},
-				{Work: "gate", Figure: "cpu of a request ÷ that of queue-proxy, 200 a second, median", As: "the gate's cpu of a request ÷ queue-proxy's, 200 a second"},
-				{Work: "gate", Figure: "cpu of a request ÷ that of queue-proxy, 1000 a second, median", As: "the same, 1000 a second"},
-			},
-		}},
 	})
 }
