@@ -171,13 +171,19 @@ concurrency-days: build ## days with a learned capacity beside hpa-70 and Knativ
 	go run ./cmd/sigma-records concurrency
 
 .PHONY: concurrency
-concurrency: ## a real function in its cgroup behind the gate, as root: short (20 CPU-seconds where all is built)
+concurrency: ## real functions in their cgroups behind the gate, and behind Knative's queue-proxy, as root: short (50 CPU-seconds where all is built)
 	cd hack/concurrency && go vet ./... && go test ./...
 
 .PHONY: concurrency-validation
 concurrency-validation: ## learned limits and simulated curves beside real functions, as root: writes docs/concurrency-validation.md (15 minutes, a quiet machine)
 	go build -trimpath -o out/concurrency/sigma-gate ./cmd/sigma-gate
 	cd hack/concurrency && go run . page
+
+.PHONY: knative-loop
+knative-loop: ## settings of a Knative Service with the real queue-proxy and autoscaler, as root: writes docs/results/knative-loop.md (40 minutes, a quiet machine; FLAGS='--parts gate')
+	go build -trimpath -o out/concurrency/sigma-gate ./cmd/sigma-gate
+	cd hack/knative && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o ../../out/concurrency/queue knative.dev/serving/cmd/queue
+	cd hack/concurrency && go run . knative --queue ../../out/concurrency/queue $(FLAGS)
 
 .PHONY: oracle
 oracle: ## differential tests against other people's implementations, where they exist

@@ -5,6 +5,7 @@
 //	concurrency curve [PROFILE…]   what each limit gives, measured and simulated
 //	concurrency learn [PROFILE…]   and how soon learners find the best one
 //	concurrency page               both, for all profiles: docs/concurrency-validation.md
+//	concurrency knative            with Knative's queue-proxy and autoscaler: docs/results/knative-loop.md
 //
 // It needs Linux and root.
 package main
@@ -64,7 +65,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	flags.StringSliceVar(&s.peers, "peers", []string{"ucb", "gradient2", "paper"}, "learners beside it, with one run each")
 	measure := func(use, short string, learners bool) *cobra.Command {
 		return &cobra.Command{Use: use + " [PROFILE…]", Short: short, RunE: func(cmd *cobra.Command, names []string) error {
-			command := s.command()
+			command := s.command("concurrency-validation")
 			r, err := s.measure(cmd.Context(), names, learners)
 			if err != nil {
 				return err
@@ -74,7 +75,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		}}
 	}
 	page := &cobra.Command{Use: "page", Short: "Write the page of all profiles", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		command := s.command() // of the tree as it is now
+		command := s.command("concurrency-validation") // of the tree as it is now
 		r, err := s.measure(cmd.Context(), nil, true)
 		if err != nil {
 			return err
@@ -89,7 +90,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		}
 		return serve(list[0])
 	}}
-	root.AddCommand(measure("curve", "What each limit gives, measured and simulated", false), measure("learn", "How soon learners find the best limit", true), page, function)
+	root.AddCommand(measure("curve", "What each limit gives, measured and simulated", false), measure("learn", "How soon learners find the best limit", true), page, s.knative(), function)
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -97,12 +98,12 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error
 }
 
 // command says how the results were made.
-func (s *study) command() string {
+func (s *study) command(target string) string {
 	commit, err := exec.Command("git", "describe", "--always", "--dirty", "--exclude=*").Output()
 	if err != nil {
 		commit = []byte("unknown")
 	}
-	return fmt.Sprintf("`make concurrency-validation` at commit %s. %s", strings.TrimSpace(string(commit)), simcheck.Where())
+	return fmt.Sprintf("`make %s` at commit %s. %s", target, strings.TrimSpace(string(commit)), simcheck.Where())
 }
 
 // Results of a study.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -168,4 +169,22 @@ func TestNamed(t *testing.T) {
 	assert.Len(t, all, 7)
 	_, err = named([]string{"cpus"})
 	require.EqualError(t, err, `unknown profile "cpus": want one of cpu, mixed, io, threads, mem, mem-gc, pool`)
+}
+
+// What killed processes have left is removed, and nothing else.
+func TestSweep(t *testing.T) {
+	root := t.TempDir()
+	self := fmt.Sprint(os.Getpid())
+	const gone = "999999999" // more than the kernel gives
+	for _, c := range controllers[false] {
+		for _, name := range []string{"sigma-concurrency-" + gone + "-3", "sigma-concurrency-clients-" + gone, "sigma-concurrency-" + self + "-3", "other-" + gone} {
+			require.NoError(t, os.MkdirAll(filepath.Join(root, c, name), 0o755))
+		}
+	}
+	require.NoError(t, sweep(root))
+	for _, c := range controllers[false] {
+		left, err := filepath.Glob(filepath.Join(root, c, "*"))
+		require.NoError(t, err)
+		assert.Len(t, left, 2, "%v", left)
+	}
 }

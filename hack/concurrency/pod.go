@@ -7,21 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
-	"runtime"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/sigma-scheduler/sigma/internal/podspace"
 	"github.com/sigma-scheduler/sigma/mpa/capacity"
 )
 
@@ -36,8 +34,8 @@ func missing() (list []string) {
 		list = append(list, "root")
 	}
 	list = append(list, missingCgroups(cgroupRoot)...)
-	if space, err := newSpace(); err != nil {
-		list = append(list, fmt.Sprintf("network namespaces (%v)", err))
+	if space, err := podspace.New(); err != nil {
+		list = append(list, err.Error())
 	} else {
 		_ = space.Close()
 	}
@@ -47,51 +45,17 @@ func missing() (list []string) {
 // python returns the interpreter of the threaded server.
 func python() (string, error) { return exec.LookPath("python3") }
 
-// onThread calls f on a thread of its own, which ends with it.
-func onThread(f func() error) error {
-	result := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // and never unlocked
-		result <- f()
-	}()
-	return <-result
-}
-
-// newSpace makes a network namespace that has loopback alone, as the containers of a pod
-// share it: the gate reaches the function, and nothing else does.
-func newSpace() (space netns.NsHandle, err error) {
-	err = onThread(func() error {
-		if space, err = netns.New(); err != nil {
-			return err
-		}
-		lo, err := netlink.LinkByName("lo")
-		if err != nil {
-			return err
-		}
-		return netlink.LinkSetUp(lo)
-	})
-	return space, err
-}
-
-// within calls f on a thread in a namespace: what it starts and what it dials stays there.
-func within(space netns.NsHandle, f func() error) error {
-	return onThread(func() error {
-		if err := netns.Set(space); err != nil {
-			return err
-		}
-		return f()
-	})
-}
-
-// A pod is a function in its cgroup behind a gate, both in a network namespace.
+// A pod is a function in its cgroup, in a network namespace of its own, behind a gate or queue-proxy.
 type pod struct {
 	profile *profile
+	name    string
 	group   *cgroup
-	space   netns.NsHandle
+	space   *podspace.Space
 	client  *http.Client
-	gate    *exec.Cmd
+	fronts  []*exec.Cmd // gate, queue-proxy
 	loads   []*load
 	ended   sync.WaitGroup
+	dead    chan struct{} // closed when the function has ended, which then is not started again; nil = it is
 
 	mu       sync.Mutex
 	function *exec.Cmd
@@ -104,30 +68,32 @@ type pod struct {
 var made atomic.Int64
 
 // startPod starts a function and a gate, the program at a path, with a limit.
-func startPod(ctx context.Context, gate string, p *profile, limit int) (_ *pod, err error) {
-	d := &pod{profile: p}
+func startPod(ctx context.Context, gate string, p *profile, limit int) (*pod, error) {
+	d, err := newPod(ctx, p, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.startGate(ctx, gate, limit); err != nil {
+		return nil, d.stop(fmt.Errorf("%s: %w", p.name, err))
+	}
+	return d, nil
+}
+
+// newPod starts a function. With a channel it is started once, and the channel is closed when it has ended.
+func newPod(ctx context.Context, p *profile, dead chan struct{}) (_ *pod, err error) {
+	d := &pod{profile: p, dead: dead, name: fmt.Sprintf("sigma-concurrency-%d-%d", os.Getpid(), made.Add(1))}
 	defer func() {
 		if err != nil {
 			err = d.stop(fmt.Errorf("%s: %w", p.name, err))
 		}
 	}()
-	if d.space, err = newSpace(); err != nil {
+	if d.space, err = podspace.New(); err != nil {
 		return nil, err
 	}
-	name := fmt.Sprintf("sigma-concurrency-%d-%d", os.Getpid(), made.Add(1))
-	if d.group, err = newCgroup(cgroupRoot, name, cores, memoryBytes); err != nil {
+	if d.group, err = newCgroup(cgroupRoot, d.name, cores, memoryBytes); err != nil {
 		return nil, err
 	}
-	d.client = &http.Client{Transport: &http.Transport{
-		MaxIdleConnsPerHost: 1 << 12, DisableCompression: true,
-		DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
-			err = within(d.space, func() error {
-				conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
-				return err
-			})
-			return conn, err
-		},
-	}}
+	d.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1 << 12, DisableCompression: true, DialContext: d.space.DialContext}}
 	if err := d.startFunction(); err != nil {
 		return nil, err
 	}
@@ -135,18 +101,26 @@ func startPod(ctx context.Context, gate string, p *profile, limit int) (_ *pod, 
 	if err := d.awaits(ctx, "http://"+functionAddress+emptyPath); err != nil {
 		return nil, fmt.Errorf("the function: %w", err)
 	}
-	d.gate = exec.Command(gate, "--target=http://"+functionAddress, "--listen="+gateAddress, "--admin="+adminAddress, "--metrics=",
-		"--limit="+strconv.Itoa(limit), "--wait=1m", "--cgroup="+name)
-	var said bytes.Buffer
-	d.gate.Stderr = &said
-	if err := within(d.space, d.gate.Start); err != nil {
-		d.gate = nil
-		return nil, err
-	}
-	if err := d.awaits(ctx, "http://"+adminAddress+"/limit"); err != nil {
-		return nil, fmt.Errorf("the gate: %w: %s", err, said.String())
-	}
 	return d, nil
+}
+
+// front starts what stands before the function, and waits until an address answers.
+func (d *pod) front(ctx context.Context, cmd *exec.Cmd, url string) error {
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := d.space.Start(cmd); err != nil {
+		return err
+	}
+	d.fronts = append(d.fronts, cmd)
+	if err := d.awaits(ctx, url); err != nil {
+		return fmt.Errorf("%s: %w: %s", filepath.Base(cmd.Path), err, said.String())
+	}
+	return nil
+}
+
+func (d *pod) startGate(ctx context.Context, program string, limit int) error {
+	return d.front(ctx, exec.Command(program, "--target=http://"+functionAddress, "--listen="+gateAddress, "--admin="+adminAddress, "--metrics=",
+		"--limit="+strconv.Itoa(limit), "--wait=1m", "--cgroup="+d.name), "http://"+adminAddress+"/limit")
 }
 
 // startFunction starts the function's process. A shell waits until it is in its cgroup, as
@@ -175,7 +149,7 @@ func (d *pod) startFunction() error {
 	if err != nil {
 		return err
 	}
-	if err := within(d.space, cmd.Start); err != nil {
+	if err := d.space.Start(cmd); err != nil {
 		return err
 	}
 	d.function, d.stdin = cmd, stdin
@@ -190,6 +164,10 @@ func (d *pod) startFunction() error {
 func (d *pod) watch() {
 	for {
 		_ = d.function.Wait()
+		if d.dead != nil {
+			close(d.dead)
+			return
+		}
 		d.mu.Lock()
 		if d.stopped {
 			d.mu.Unlock()
@@ -279,9 +257,9 @@ func (d *pod) stop(err error) error {
 	}
 	d.mu.Unlock()
 	d.ended.Wait()
-	if d.gate != nil {
-		_ = d.gate.Process.Kill()
-		_ = d.gate.Wait()
+	for _, front := range d.fronts {
+		_ = front.Process.Kill()
+		_ = front.Wait()
 	}
 	for _, l := range d.loads {
 		l.stop()
@@ -292,7 +270,7 @@ func (d *pod) stop(err error) error {
 	if d.group != nil {
 		err = errors.Join(err, d.group.remove())
 	}
-	if d.space > 0 {
+	if d.space != nil {
 		err = errors.Join(err, d.space.Close())
 	}
 	return err

@@ -26,6 +26,9 @@ const (
 	// headroom is the share of the highest rate within the SLO that a pod is given: for
 	// noise and for the time that new pods take.
 	headroom = .85
+	// leastUse is the share of its throughput that a pod has to be worth. Below it so few requests are simulated that
+	// their percentile is chance: a promise that a request alone does not keep would pass.
+	leastUse = 1. / 64
 	// serveSeed begins the arrivals. Each rate has the same ones, scaled.
 	serveSeed = 22
 )
@@ -57,7 +60,8 @@ func ForSLO(c *Capacity, slo SLO, size Size) (limit int, rate, inside float64, e
 	if limit < 1 {
 		return 0, 0, 0, fmt.Errorf("size: %.4g bytes hold no request of %.4g", size.Memory, c.MemoryPerRequest.High)
 	}
-	low, high := 0.0, m.Throughput(limit)
+	most := m.Throughput(limit)
+	low, high := 0.0, most
 	for range 12 {
 		try := (low + high) / 2
 		if at, l := serve(&m, limit, try, slo.Percentile); at <= slo.Latency {
@@ -66,7 +70,7 @@ func ForSLO(c *Capacity, slo SLO, size Size) (limit int, rate, inside float64, e
 			high = try
 		}
 	}
-	if low == 0 {
+	if low < leastUse*most {
 		return limit, 0, 0, fmt.Errorf("slo: even few requests take longer than %v s", slo.Latency)
 	}
 	return limit, headroom * low, headroom * inside, nil

@@ -87,11 +87,15 @@ func TestForSLO(t *testing.T) {
 func TestForSLORefuses(t *testing.T) {
 	m := Network{Demand: .01, Wait: .05, Cores: 1}
 	for want, call := range map[string]func() error{
-		"demand is not known":  func() error { _, _, _, err := ForSLO(&Capacity{}, SLO{95, 1}, Size{Cores: 1}); return err },
-		"percentile 100":       func() error { _, _, _, err := ForSLO(known(m, 0), SLO{100, 1}, Size{Cores: 1}); return err },
-		"size: 0 cores":        func() error { _, _, _, err := ForSLO(known(m, 0), SLO{95, 1}, Size{}); return err },
-		"hold no request":      func() error { _, _, _, err := ForSLO(known(m, 10), SLO{95, 1}, Size{Cores: 1, Memory: 5}); return err },
-		"take longer than":     func() error { _, _, _, err := ForSLO(known(m, 0), SLO{95, .001}, Size{Cores: 1}); return err },
+		"demand is not known": func() error { _, _, _, err := ForSLO(&Capacity{}, SLO{95, 1}, Size{Cores: 1}); return err },
+		"percentile 100":      func() error { _, _, _, err := ForSLO(known(m, 0), SLO{100, 1}, Size{Cores: 1}); return err },
+		"size: 0 cores":       func() error { _, _, _, err := ForSLO(known(m, 0), SLO{95, 1}, Size{}); return err },
+		"hold no request":     func() error { _, _, _, err := ForSLO(known(m, 10), SLO{95, 1}, Size{Cores: 1, Memory: 5}); return err },
+		"take longer than":    func() error { _, _, _, err := ForSLO(known(m, 0), SLO{95, .001}, Size{Cores: 1}); return err },
+		"longer than 0.2 s": func() error { // a request alone keeps it in 74 %, and thirteen of fifteen may by chance
+			_, _, _, err := ForSLO(known(Network{Demand: .0045, Wait: .15, Cores: .25}, 0), SLO{95, .2}, Size{Cores: .25})
+			return err
+		},
 		"sizes[0]: cost 0":     func() error { _, err := Best(known(m, 0), SLO{95, 1}, []Size{{Cores: 1}}); return err },
 		"no size keeps the sl": func() error { _, err := Best(known(m, 0), SLO{95, .001}, []Size{{Cores: 1, Cost: 1}}); return err },
 	} {
