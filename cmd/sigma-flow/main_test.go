@@ -55,13 +55,19 @@ func called(t testing.TB, args ...string) (string, error) {
 
 func TestRefusedFlags(t *testing.T) {
 	for args, want := range map[string]string{
-		"agent":                             "say --observe, which only reads, or --order",
-		"agent --observe --order":           "say --observe, which only reads, or --order",
+		"agent":                             "say --observe, which only reads, --order or --policy",
+		"agent --observe --order":           "say --observe, which only reads, --order or --policy",
 		"agent --order --rate 1G --floor 0": "--floor 0: want 0.001 to 0.05",
 		"agent --order --rate 1G --uplink lo --pins /nowhere/x": "/nowhere: no such file",
 		"agent --order":                                          "--order needs --rate",
 		"agent --order --rate 1k":                                "--rate 1k: want 1Mbit/s to 1Tbit/s to order",
-		"agent --observe --keep-order":                           "--keep-order, --floor and --pins are for --order",
+		"agent --observe --keep-order":                           "--keep-order and --floor are for --order",
+		"agent --observe --pins /x":                              "--pins is for --order and --policy",
+		"agent --policy":                                         "--policy needs --node-name",
+		"agent --order --rate 1G --node-name n":                  "--policy needs --node-name, the name of this node's object, and nothing else does",
+		"agent --policy --node-name n --pins=":                   "--policy needs --pins",
+		"agent --policy --node-name n --rate 1k":                 "--rate 1k: want 1Mbit/s to 1Tbit/s to order",
+		"agent --policy --order --node-name n":                   "say --observe",
 		"agent --observe --every 1ms":                            "--every 1ms: want at least 1s",
 		"agent --observe --gap 0":                                "--gap 0s: want at least 1ms",
 		"agent --observe --flows 0":                              "--flows 0: want at least 1",
