@@ -54,7 +54,7 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(agentCommand(), reportCommand(), orderCommand(), checkCommand())
+	root.AddCommand(agentCommand(), reportCommand(), orderCommand(), centralCommand(), checkCommand())
 	return root
 }
 

@@ -31,7 +31,7 @@ var (
 	descSent       = describe("uplink_sent_bits_per_second", "What the uplink sent over up to ten minutes.")
 	descWait       = describe("short_wait_seconds", "Simulated wait of flows up to 100 kB at this load: fair sharing, a common queue (within a factor of two), bands.", "order")
 	descThreshold  = describe("proposed_threshold_bytes", "Bytes after which a flow leaves a band, or would where nothing is ordered.", "band")
-	descOrdering   = describe("ordering", "1 where these thresholds are in force and the queueing discipline is in its place; not with --observe.")
+	descOrdering   = describe("ordering", "1 where an order is on and its queueing discipline is in its place; not with --observe.")
 	descBand       = describe("band_bytes_total", "What the uplink sent of a band, headers included, since the order is on; not with --observe.", "band")
 	descSequence   = describe("policy_sequence", "Sequence number of the FlowPolicy's thresholds that were taken last; with --policy only.")
 	descRefused    = describe("policy_refused_total", "FlowPolicies that were older than what was taken, or of no sense; with --policy only.")

@@ -223,7 +223,8 @@ func (f *Follower) takeStatus(p *v1alpha1.FlowPolicy) error {
 	switch {
 	case s.Sequence < f.sequence:
 		return fmt.Errorf("sequence %d comes after %d", s.Sequence, f.sequence)
-	case len(t) == 0 && s.Sequence == f.sequence:
+	case len(t) == 0: // none are found yet for this number of bands
+		f.sequence = s.Sequence
 		return nil
 	case len(t) != int(p.Spec.Bands)-1 && s.ObservedGeneration < p.Generation: // of the spec before
 		return nil

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -57,8 +58,11 @@ type Runner struct {
 	follower Follower
 	last     atomic.Pointer[v1alpha1.NodeFlowsStatus]
 	mu       sync.Mutex
-	unsent   *Traffic // since the last status; mu guards it
+	unsent   *Traffic                  // since the last status; mu guards it
+	uid      atomic.Pointer[types.UID] // of the node
+	fresh    chan struct{}             // there is something to write
 
+	// Of the goroutine that writes, once resume is done.
 	known  bool // own NodeFlows was read, or made
 	number int64
 	sent   *v1alpha1.NodeFlowsStatus // that was written last
@@ -93,7 +97,7 @@ func New(config *rest.Config, o Options) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Runner{options: o, client: c, cache: objects, follower: Follower{Node: o.Node, Kernel: o.Kernel}}, nil
+	return &Runner{options: o, client: c, cache: objects, fresh: make(chan struct{}, 1), follower: Follower{Node: o.Node, Kernel: o.Kernel}}, nil
 }
 
 var nodeKind = schema.GroupVersionKind{Version: "v1", Kind: "Node"}
@@ -128,10 +132,17 @@ func (r *Runner) Run(ctx context.Context) error {
 	if !r.cache.WaitForCacheSync(ctx) { // it waits for as long as the API server is away
 		return <-ended
 	}
+	var writer sync.WaitGroup
+	defer writer.Wait()
 	tick := time.NewTicker(looked)
 	defer tick.Stop()
+	writes := false
 	for {
 		r.step(ctx)
+		if r.last.Load() != nil && !writes { // from here on it has what resume has set
+			writes = true
+			writer.Go(func() { r.write(ctx) })
+		}
 		select {
 		case err := <-ended:
 			return err
@@ -176,8 +187,27 @@ func (r *Runner) step(ctx context.Context) {
 	if last := r.last.Load(); last == nil || !equality.Semantic.DeepEqual(last.Conditions, status.Conditions) {
 		klog.FromContext(ctx).Info("Following", "policy", status.Policy, "sequence", status.Sequence, "shaping", status.Conditions[0].Status, "why", status.Conditions[0].Message)
 	}
+	r.uid.Store(&node.UID)
 	r.last.Store(&status)
-	r.tell(ctx, &node, &status)
+	select {
+	case r.fresh <- struct{}{}:
+	default:
+	}
+}
+
+// write writes what there is to tell, beside what is done: a slow API server does not hold the kernel up.
+func (r *Runner) write(ctx context.Context) {
+	tick := time.NewTicker(looked)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.fresh:
+		case <-tick.C:
+		}
+		r.tell(ctx, *r.uid.Load(), r.last.Load())
+	}
 }
 
 // resume reads what the agent before has written. It reports false where it cannot.
@@ -206,7 +236,7 @@ func (r *Runner) resume(ctx context.Context) bool {
 }
 
 // tell writes the status where it says something new.
-func (r *Runner) tell(ctx context.Context, node *metav1.PartialObjectMetadata, status *v1alpha1.NodeFlowsStatus) {
+func (r *Runner) tell(ctx context.Context, node types.UID, status *v1alpha1.NodeFlowsStatus) {
 	now := metav1.NewTime(r.options.Now().Truncate(time.Second)) // as it is written
 	if now.Time.Before(r.next) {
 		return
@@ -241,11 +271,13 @@ func (r *Runner) tell(ctx context.Context, node *metav1.PartialObjectMetadata, s
 		}
 	}
 	written.At = now
-	if err := r.write(ctx, node, written); err != nil {
+	if err := r.apply(ctx, node, written); err != nil {
 		if t != nil {
 			r.Saw(*t)
 		}
-		r.later(err)
+		if ctx.Err() == nil {
+			r.later(err)
+		}
 		return
 	}
 	if t != nil {
@@ -254,27 +286,27 @@ func (r *Runner) tell(ctx context.Context, node *metav1.PartialObjectMetadata, s
 	r.sent, r.failed = written, 0
 }
 
-// write writes the status, of an object that it makes where there is none.
-func (r *Runner) write(ctx context.Context, node *metav1.PartialObjectMetadata, status *v1alpha1.NodeFlowsStatus) error {
+// apply writes the status, of an object that it makes where there is none.
+func (r *Runner) apply(ctx context.Context, node types.UID, status *v1alpha1.NodeFlowsStatus) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	apply := func() error {
+	patch := func() error {
 		o := &v1alpha1.NodeFlows{ObjectMeta: metav1.ObjectMeta{Name: r.options.Node}, Status: *status}
 		o.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind("NodeFlows"))
 		return r.client.Status().Patch(ctx, o, client.Apply, client.FieldOwner(manager), client.ForceOwnership) //nolint:staticcheck // the other form wants generated builders
 	}
-	err := apply()
+	err := patch()
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
 	made := &v1alpha1.NodeFlows{ObjectMeta: metav1.ObjectMeta{
 		Name:            r.options.Node,
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: r.options.Node, UID: node}},
 	}}
 	if err := r.client.Create(ctx, made); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	return apply()
+	return patch()
 }
 
 // later puts the next attempt off, the longer the more have failed.

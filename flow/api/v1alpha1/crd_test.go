@@ -2,6 +2,7 @@ package v1alpha1_test
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -64,6 +65,13 @@ func TestPolicies(t *testing.T) {
 		_, err := d.Create(t, []byte(strings.Replace(fullText, b.old, b.replaced, 1)))
 		require.ErrorContains(t, err, b.want, b.name)
 	}
+	page, err := os.ReadFile("../../../docs/flows.md")
+	require.NoError(t, err)
+	_, example, found := strings.Cut(string(page), "```yaml\n")
+	require.True(t, found)
+	example, _, _ = strings.Cut(example, "```")
+	_, err = d.Create(t, []byte(example))
+	require.NoError(t, err)
 	stored, err := d.Create(t, []byte("apiVersion: flow.sigma-scheduler.io/v1alpha1\nkind: FlowPolicy\nmetadata: {name: all}\nspec: {}\n"))
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{"mode": "Observe", "canaryPercent": int64(10), "bands": int64(4), "floorPercent": .1}, stored["spec"])
