@@ -97,9 +97,7 @@ func (o *centralOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	sketches := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sigma_flow_sketches_total", Help: "Sketches of sizes that nodes wrote, by what became of them.",
-	}, []string{"verdict"})
+	sketches := newSketches()
 	ctrlmetrics.Registry.MustRegister(sketches)
 	if err := (&central.Runner{Every: o.every, Tuner: tune.Tuner{}, Now: time.Now, Sketches: sketches}).Setup(ctx, m); err != nil {
 		return err
@@ -116,4 +114,10 @@ func (o *centralOptions) run(ctx context.Context) error {
 	}
 	all.Go(func() error { return m.Start(ctx) })
 	return all.Wait()
+}
+
+func newSketches() *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sigma_flow_sketches_total", Help: "Sketches of sizes that nodes wrote, by what became of them.",
+	}, []string{"verdict"})
 }

@@ -242,6 +242,7 @@ func TestVerdicts(t *testing.T) {
 			s.says(n, .5, 1000, 2000)
 			tt.change(s, n)
 			s.step(time.Second)
+			s.step(time.Second)
 			s.heard(n) // it says the same again, with something else
 			s.step(time.Second)
 			delete(s.Verdicts, Taken)

@@ -212,6 +212,11 @@ func TestResume(t *testing.T) {
 	b.given(spec(func(s *v1alpha1.FlowPolicySpec) { s.Mode = v1alpha1.Live }))
 	again()
 	b.requires(b.Follow(nil, nil), v1alpha1.ReasonNoPolicy)
+
+	// Not so under another policy, which has found none.
+	b.given(nothing)
+	again()
+	b.requires(b.given(func(p *v1alpha1.FlowPolicy) { p.UID, p.Status = "other", v1alpha1.FlowPolicyStatus{} }), v1alpha1.ReasonNoThresholds)
 }
 
 // A queueing discipline of somebody else's is left alone, and the order comes back when it goes.
