@@ -167,7 +167,7 @@ func TestFinds(t *testing.T) {
 	require.Empty(t, p.Status.Thresholds)
 	minute(100_000)
 	require.Len(t, p.Status.Thresholds, 1)
-	require.EqualValues(t, sequence+2, p.Status.Sequence)
+	require.Equal(t, sequence+2, p.Status.Sequence)
 
 	// Thresholds of the spec come first, also those that somebody has written over by hand.
 	p.Generation, p.Spec.Bands, p.Spec.Thresholds = 3, 3, []int64{5000, 6000}
@@ -285,14 +285,14 @@ func TestConditions(t *testing.T) {
 	spec.Thresholds = []int64{1000, 2000}
 	p := s.policy("p", spec)
 	younger := s.policy("younger", live())
-	is := func(of *v1alpha1.FlowPolicy, status metav1.ConditionStatus, reason, message string, counts ...int32) {
+	is := func(of *v1alpha1.FlowPolicy, status metav1.ConditionStatus, reason, message string, want ...int32) {
 		t.Helper()
 		s.step(time.Second)
 		c := meta.FindStatusCondition(of.Status.Conditions, v1alpha1.ConditionActive)
 		require.Equal(t, reason, c.Reason, c.Message)
 		require.Equal(t, status, c.Status)
 		require.Contains(t, c.Message, message)
-		require.Equal(t, counts, []int32{of.Status.Nodes.Matching, of.Status.Nodes.Acknowledged, of.Status.Nodes.Ordered})
+		require.Equal(t, want, []int32{of.Status.Nodes.Matching, of.Status.Nodes.Acknowledged, of.Status.Nodes.Ordered})
 	}
 	const no, yes = metav1.ConditionFalse, metav1.ConditionTrue
 	is(p, no, "NoNodes", "no node that it selects has an agent", 0, 0, 0)
