@@ -107,6 +107,8 @@ func (r *Runner) Status() *v1alpha1.NodeFlowsStatus { return r.last.Load() }
 
 // Run follows policies until ctx ends. It leaves the kernel as it is then.
 func (r *Runner) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	changed := make(chan struct{}, 1)
 	tell := func() {
 		select {
@@ -134,6 +136,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 	var writer sync.WaitGroup
 	defer writer.Wait()
+	defer stop() // first
 	tick := time.NewTicker(looked)
 	defer tick.Stop()
 	writes := false
