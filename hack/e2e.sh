@@ -17,7 +17,7 @@ hack/prometheus/build.sh >/dev/null
 if (($# == 0)); then hack/knative/build.sh >/dev/null; fi # a test that needs it builds it too
 mkdir -p out/e2e
 rm -rf out/e2e/failed
-for program in sigma sigma-scheduler sigma-extender sigma-mpa sigma-gate sigma-pilot; do
+for program in sigma sigma-scheduler sigma-extender sigma-mpa sigma-gate sigma-pilot sigma-flow; do
 	if [[ -f cmd/$program/main.go ]]; then
 		go build -ldflags '-s -w' -o "out/e2e/$program" "./cmd/$program"
 	fi

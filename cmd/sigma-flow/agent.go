@@ -7,22 +7,17 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync/atomic"
 	"time"
 
 	"github.com/golang/glog"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sigma-scheduler/sigma/flow"
+	"github.com/sigma-scheduler/sigma/flow/follow"
 	"github.com/sigma-scheduler/sigma/flow/node"
 	"github.com/sigma-scheduler/sigma/flow/observe"
 	"github.com/sigma-scheduler/sigma/flow/tune"
@@ -44,6 +39,8 @@ var errMissing = errors.New("this machine lacks what the agent needs")
 type options struct {
 	observe      bool
 	order, keep  bool
+	policy       bool
+	nodeName     string
 	floor        float64
 	pins         string
 	interfaces   []string
@@ -60,9 +57,11 @@ type options struct {
 func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.observe, "observe", false, "read only")
 	flags.BoolVar(&o.order, "order", false, "observe, and order the uplink by the thresholds that it finds; a time of --observe should come before")
+	flags.BoolVar(&o.policy, "policy", false, "observe, and order the uplink as the FlowPolicy of this node says, which may be: not at all")
+	flags.StringVar(&o.nodeName, "node-name", "", "with --policy: name of this node's object (required)")
 	flags.Float64Var(&o.floor, "floor", node.DefaultFloor, "with --order: share of the rate that each band has at least, .001 to .05")
 	flags.BoolVar(&o.keep, "keep-order", false, "with --order: leave the order on when the agent ends, until sigma-flow order off")
-	flags.StringVar(&o.pins, "pins", node.DefaultPins, "with --order: folder of a bpffs where the kernel keeps it")
+	flags.StringVar(&o.pins, "pins", node.DefaultPins, "with --order or --policy: folder of a bpffs where the kernel keeps the order")
 	flags.StringSliceVar(&o.interfaces, "interface", nil, "interfaces to watch, NAME, NAME/ingress or NAME/egress; empty: the host's ends of all pods' veth pairs, also of pods to come")
 	flags.StringVar(&o.uplink, "uplink", "", "interface whose load counts; empty: that of the default route")
 	flags.StringVar(&o.rate, "rate", "", "bits per second of the uplink, such as 10G; empty: what it says itself")
@@ -73,7 +72,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.every, "every", time.Minute, "how often it says what bands would give")
 	flags.StringVar(&o.out, "out", "", "folder for report and sizes, which is made; empty: none")
 	flags.StringVar(&o.bind, "metrics-bind-address", defaultBind, "address of /metrics, /report, /healthz and /readyz")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file, to ask who may read metrics; empty: the pod's service account")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file, for --policy and to ask who may read metrics; empty: the pod's service account")
 	o.pages.AddFlags(flags)
 	plain := flags.Lookup("metrics-plain-http")
 	o.pages.Plain, plain.DefValue = true, "true"
@@ -81,10 +80,16 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 
 func (o *options) check() (rate float64, err error) {
 	switch {
-	case o.observe == o.order:
-		return 0, errors.New("say --observe, which only reads, or --order")
-	case !o.order && (o.keep || o.floor != node.DefaultFloor || o.pins != node.DefaultPins):
-		return 0, errors.New("--keep-order, --floor and --pins are for --order")
+	case count(o.observe, o.order, o.policy) != 1:
+		return 0, errors.New("say --observe, which only reads, --order or --policy")
+	case !o.order && (o.keep || o.floor != node.DefaultFloor):
+		return 0, errors.New("--keep-order and --floor are for --order")
+	case o.observe && o.pins != node.DefaultPins:
+		return 0, errors.New("--pins is for --order and --policy")
+	case o.policy == (o.nodeName == ""):
+		return 0, errors.New("--policy needs --node-name, the name of this node's object, and nothing else does")
+	case o.policy && o.pins == "":
+		return 0, errors.New("--policy needs --pins")
 	case o.order && (o.rate == "" || o.pins == ""):
 		return 0, errors.New("--order needs --rate, what the uplink really sends, a few percent below its nominal rate, and --pins")
 	case !(o.floor >= node.LeastFloor && o.floor <= node.MostFloor):
@@ -104,11 +109,20 @@ func (o *options) check() (rate float64, err error) {
 		if rate, err = flow.ParseAmount(o.rate); err != nil {
 			return 0, fmt.Errorf("--rate %w", err)
 		}
-		if o.order && (rate < node.LeastRate || rate > node.MostRate) {
+		if !o.observe && (rate < node.LeastRate || rate > node.MostRate) {
 			return 0, fmt.Errorf("--rate %s: want %sbit/s to %sbit/s to order", o.rate, flow.FormatAmount(node.LeastRate), flow.FormatAmount(node.MostRate))
 		}
 	}
 	return rate, o.pages.Validate("--metrics-bind-address", o.bind)
+}
+
+func count(flags ...bool) (n int) {
+	for _, f := range flags {
+		if f {
+			n++
+		}
+	}
+	return n
 }
 
 // run observes until ctx ends.
@@ -134,6 +148,16 @@ func (o *options) run(ctx context.Context) error {
 	if o.out != "" {
 		if err := os.MkdirAll(o.out, 0o755); err != nil {
 			return fmt.Errorf("--out: %w", err)
+		}
+	}
+	if o.policy {
+		config, err := clusterConfig(o.kubeconfig)
+		if err != nil {
+			return fmt.Errorf("--policy: %w", err)
+		}
+		order := node.OrderOptions{Uplink: a.uplink, Rate: rate, Gap: o.node.Gap, Flows: o.node.Flows, Pins: o.pins}
+		if a.follower, err = follow.New(config, follow.Options{Node: o.nodeName, Kernel: &kernel{order, o.rate != ""}, Now: time.Now}); err != nil {
+			return fmt.Errorf("--policy: %w", err)
 		}
 	}
 	if a.observer, err = node.Open(o.node); err != nil {
@@ -165,6 +189,9 @@ func (o *options) run(ctx context.Context) error {
 	})
 	all.Go(func() error { return a.loop(ctx, records) })
 	all.Go(func() error { return a.serve(ctx) })
+	if a.follower != nil {
+		all.Go(func() error { return a.follower.Run(ctx) })
+	}
 	return errors.Join(all.Wait(), a.release())
 }
 
@@ -176,10 +203,12 @@ type agent struct {
 	mine     uint64 // id of the order that this agent has set last, 0 = none
 	observer *node.Observer
 	watcher  *observe.Watcher
+	follower *follow.Runner // nil without --policy
 	last     atomic.Pointer[observe.Report]
 	evicted  atomic.Uint64
 	written  map[string]bool // files of sizes
 	trouble  string          // of interfaces, that was told
+	told     uint64          // bytes, to the follower
 }
 
 func (a *agent) loop(ctx context.Context, records <-chan flow.Record) error {
@@ -263,6 +292,9 @@ func (a *agent) tell(now time.Time, last bool) error {
 	if a.order && !last {
 		err = a.apply(r)
 	}
+	if a.follower != nil {
+		a.saw(r)
+	}
 	a.last.Store(r)
 	glog.Info(r.Sentence())
 	if err != nil || a.out == "" {
@@ -276,6 +308,16 @@ func (a *agent) tell(now time.Time, last bool) error {
 		e.SetIndent("", "  ")
 		return e.Encode(r)
 	})
+}
+
+// saw tells the follower what was seen since the last report.
+func (a *agent) saw(r *observe.Report) {
+	t := follow.Traffic{Sizes: a.watcher.Sketch(), Bytes: int64(r.Bytes - a.told), Load: r.Load}
+	a.told = r.Bytes
+	if r.Sent != nil {
+		t.BitsPerSecond = *r.Sent
+	}
+	a.follower.Saw(t)
 }
 
 // takeOver makes an order that is on this agent's, or says why there can be none.
@@ -335,6 +377,8 @@ func (a *agent) release() error {
 
 func (a *agent) says() string {
 	switch {
+	case a.policy:
+		return "it is ordered as its FlowPolicy says"
 	case !a.order:
 		return "nothing is changed"
 	case a.mine == 0:
@@ -385,54 +429,4 @@ func (a *agent) writeSizes(r *observe.Report) error {
 	}
 	a.written = present
 	return nil
-}
-
-// serve answers until ctx ends.
-func (a *agent) serve(ctx context.Context) error {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(&collector{a}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	var config *rest.Config
-	if !a.pages.Plain {
-		var err error
-		if config, err = clientcmd.BuildConfigFromFlags("", a.kubeconfig); err != nil {
-			return err
-		}
-	}
-	mux := http.NewServeMux()
-	for path, page := range map[string]http.Handler{
-		"GET /metrics": promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
-		"GET /report":  http.HandlerFunc(a.answer),
-	} {
-		guarded, err := a.pages.Metrics(config, page)
-		if err != nil {
-			return err
-		}
-		mux.Handle(path, guarded)
-	}
-	mux.Handle("GET /healthz", serve.Health(func(context.Context) error { return nil }))
-	mux.Handle("GET /readyz", serve.Health(func(context.Context) error {
-		if a.last.Load() == nil {
-			return errors.New("it has not reported yet")
-		}
-		return nil
-	}))
-	server, err := a.pages.Server(a.bind, mux)
-	if err != nil {
-		return err
-	}
-	return server.Start(ctx)
-}
-
-func (a *agent) answer(w http.ResponseWriter, _ *http.Request) {
-	r := a.last.Load()
-	if r == nil {
-		http.Error(w, "it has not reported yet", http.StatusServiceUnavailable)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	if err := e.Encode(r); err != nil {
-		glog.Warningf("/report: %v", err)
-	}
 }

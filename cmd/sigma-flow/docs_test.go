@@ -45,6 +45,7 @@ func TestPage(t *testing.T) {
 	page := readText(t, "../../docs/flows.md")
 	described := make(chan *prometheus.Desc, 100)
 	(&collector{}).Describe(described)
+	newSketches().Describe(described)
 	close(described)
 	known := map[string]bool{}
 	for d := range described {

@@ -54,27 +54,30 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(agentCommand(), reportCommand(), orderCommand(), checkCommand())
+	root.AddCommand(agentCommand(), reportCommand(), orderCommand(), centralCommand(), checkCommand())
 	return root
 }
 
 func agentCommand() *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{
-		Use:   "agent --observe|--order",
+		Use:   "agent --observe|--order|--policy",
 		Short: "Watch this node's flows, and order them where it is told to",
 		Long: `Agent counts the flows that this node's pods send, by an eBPF program at the host's end of
 each pod's veth pair. With --observe it reads packets and changes none; there is no queueing
 discipline, and nothing is left behind when it ends, however it ends. With --order it puts the
 thresholds in force that it finds, as "sigma-flow order on" does, and takes the order off when
-it ends; killed by kill -9 it leaves it on, and the next agent takes it over.
+it ends; killed by kill -9 it leaves it on, and the next agent takes it over. With --policy it
+does what the FlowPolicy says that selects this node, and tells it in the node's NodeFlows; however
+it ends, the order stays as it is, until a policy says otherwise or "sigma-flow order off" does.
 
 Each minute it says in the log, in metrics, at /report and in --out how long short flows wait,
 and how long they would in bands. The files sizes*.csv in --out are for
 sigma flow simulate --sizes.`,
 		Example: `  sigma-flow agent --observe
   sigma-flow agent --observe --interface eth0 --uplink eth0 --rate 10G --out /var/lib/sigma-flow
-  sigma-flow agent --order --rate 9.4G`,
+  sigma-flow agent --order --rate 9.4G
+  sigma-flow agent --policy --node-name node-1 --kubeconfig ~/.kube/config`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}

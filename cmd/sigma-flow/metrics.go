@@ -31,8 +31,10 @@ var (
 	descSent       = describe("uplink_sent_bits_per_second", "What the uplink sent over up to ten minutes.")
 	descWait       = describe("short_wait_seconds", "Simulated wait of flows up to 100 kB at this load: fair sharing, a common queue (within a factor of two), bands.", "order")
 	descThreshold  = describe("proposed_threshold_bytes", "Bytes after which a flow leaves a band, or would where nothing is ordered.", "band")
-	descOrdering   = describe("ordering", "1 where these thresholds are in force and the queueing discipline is in its place; with --order only.")
-	descBand       = describe("band_bytes_total", "What the uplink sent of a band, headers included, since the order is on; with --order only.", "band")
+	descOrdering   = describe("ordering", "1 where an order is on and its queueing discipline is in its place; not with --observe.")
+	descBand       = describe("band_bytes_total", "What the uplink sent of a band, headers included, since the order is on; not with --observe.", "band")
+	descSequence   = describe("policy_sequence", "Sequence number of the FlowPolicy's thresholds that were taken last; with --policy only.")
+	descRefused    = describe("policy_refused_total", "FlowPolicies that were older than what was taken, or of no sense; with --policy only.")
 	descWindow     = describe("window_sizes", "Sizes in the node's window.")
 	descChanges    = describe("window_changes_total", "How often the distribution of sizes changed.")
 	descRunning    = describe("running_elephants", "Flows of 10 MB and more that are running.")
@@ -47,7 +49,7 @@ var (
 // Describe sends all of them.
 func (c *collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descOpened, descLost, descEvicted, descPackets, descSeen, descInterfaces, descLoad, descSent, descWait, descThreshold, descOrdering, descBand, descWindow, descChanges,
+		descOpened, descLost, descEvicted, descPackets, descSeen, descInterfaces, descLoad, descSent, descWait, descThreshold, descOrdering, descBand, descSequence, descRefused, descWindow, descChanges,
 		descRunning, descFlows, descBytes, descElephants, descSize, descError,
 	} {
 		to <- d
@@ -80,7 +82,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		maybe(descSeen, h.Seen)
 		send(descInterfaces, gauge, float64(h.Interfaces))
 	}
-	if c.agent.order {
+	if !c.agent.observe {
 		s, err := node.ReadOrder(c.agent.pins)
 		on := 0.
 		if err == nil && s.Shaping {
@@ -89,6 +91,12 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		send(descOrdering, gauge, on)
 		for i, b := range s.Bands {
 			send(descBand, total, float64(b.Bytes), strconv.Itoa(i))
+		}
+	}
+	if c.agent.follower != nil {
+		if s := c.agent.follower.Status(); s != nil {
+			send(descSequence, gauge, float64(s.Sequence))
+			send(descRefused, total, float64(s.Refused))
 		}
 	}
 	r := c.agent.last.Load()

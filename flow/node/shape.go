@@ -41,6 +41,9 @@ func isOurs(q netlink.Qdisc) bool {
 	return q != nil && q.Type() == "htb" && q.Attrs().Handle == netlink.MakeHandle(ours, 0)
 }
 
+// ErrForeign is the error where somebody else orders an uplink's queue.
+var ErrForeign = errors.New("it is left alone")
+
 // shapeable returns an interface. It is an error where somebody else orders its queue.
 func shapeable(uplink string) (netlink.Link, error) {
 	l, err := netlink.LinkByName(uplink)
@@ -55,7 +58,7 @@ func shapeable(uplink string) (netlink.Link, error) {
 		return nil, err
 	}
 	if q != nil && !isOurs(q) {
-		return nil, fmt.Errorf("uplink %s: somebody has put the queueing discipline %s %s there: it is left alone", uplink, q.Type(), netlink.HandleStr(q.Attrs().Handle))
+		return nil, fmt.Errorf("uplink %s: somebody has put the queueing discipline %s %s there: %w", uplink, q.Type(), netlink.HandleStr(q.Attrs().Handle), ErrForeign)
 	}
 	return l, nil
 }

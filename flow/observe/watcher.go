@@ -98,6 +98,7 @@ type Watcher struct {
 	decider flow.Decider
 
 	window    flow.Window
+	sketch    flow.Sketch // of the flows that ended since the last call of Sketch
 	flows     uint64
 	bytes     uint64
 	refused   uint64
@@ -148,6 +149,7 @@ func (w *Watcher) Add(now time.Time, r flow.Record) {
 		w.refused++
 		return
 	}
+	_ = w.sketch.Add(size) // as the window
 	p := w.port(now, key)
 	_, _ = p.window.Add(size) // as above
 	p.flows++
@@ -221,6 +223,13 @@ func (w *Watcher) forget(now time.Time) {
 
 // Uplink takes the byte counter of the uplink.
 func (w *Watcher) Uplink(now time.Time, sent uint64) { w.meter.add(now, sent) }
+
+// Sketch returns the sizes of the flows that ended since the last call.
+func (w *Watcher) Sketch() flow.Sketch {
+	s := w.sketch
+	w.sketch = flow.Sketch{}
+	return s
+}
 
 // Sizes are the windows that hold at least so many flows: the node's under the zero Key, and those of the ports.
 func (w *Watcher) Sizes(least int) map[Key]*flow.Sizes {

@@ -1,22 +1,23 @@
 #!/usr/bin/env bash
-# Generates code from the types below plugins/apis and mpa/api: deep copies,
+# Generates code from the types below plugins/apis, mpa/api and flow/api: deep copies,
 # conversions, defaults, CustomResourceDefinitions. With --check it writes
 # nothing and fails where something is out of date.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
-generated() { find plugins/apis mpa/api -name 'zz_generated.*.go'; find manifests/base/crds manifests/mpa/crds -name '*.yaml' ! -name kustomization.yaml; }
+generated() { find plugins/apis mpa/api flow/api -name 'zz_generated.*.go'; find manifests/base/crds manifests/mpa/crds manifests/flows/crds -name '*.yaml' ! -name kustomization.yaml; }
 
 # The generators run in a copy of what they read: without the other packages they are
 # faster, and a failure leaves the tree as it was.
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
-mkdir -p "$copy/plugins" "$copy/mpa" "$copy/manifests/base/crds" "$copy/manifests/mpa/crds"
+mkdir -p "$copy/plugins" "$copy/mpa" "$copy/flow" "$copy"/manifests/{base,mpa,flows}/crds
 cp "$root/go.mod" "$root/go.sum" "$copy"
 cp -r "$root/plugins/apis" "$copy/plugins"
 cp -r "$root/mpa/api" "$copy/mpa"
+cp -r "$root/flow/api" "$copy/flow"
 cd "$copy"
-find plugins/apis mpa/api \( -name 'zz_generated.*' -o -name '*_test.go' \) -delete
+find plugins/apis mpa/api flow/api \( -name 'zz_generated.*' -o -name '*_test.go' \) -delete
 
 tool() { go tool -modfile="$here/go.mod" "$@"; }
 tool controller-gen object crd:allowDangerousTypes=true paths=./plugins/apis/... output:crd:dir=manifests/base/crds
@@ -31,7 +32,12 @@ for kind in multidimpodautoscalers scalingpolicies; do
 	sed -E 's/^( *)x-kubernetes-int-or-string: true$/&\n\1maxLength: 32/' "manifests/mpa/crds/autoscaling.sigma-scheduler.io_$kind.yaml" >"manifests/mpa/crds/$kind.yaml"
 	rm "manifests/mpa/crds/autoscaling.sigma-scheduler.io_$kind.yaml"
 done
-(cd "$here" && go run ./sortrules "$copy"/manifests/{base,mpa}/crds/*.yaml)
+tool controller-gen object crd:allowDangerousTypes=true paths=./flow/api/... output:crd:dir=manifests/flows/crds
+for kind in flowpolicies nodeflows; do
+	sed -E -e 's/^( *)matchExpressions:$/&\n\1  maxItems: 64/' -e 's/^( *)x-kubernetes-int-or-string: true$/&\n\1maxLength: 32/' "manifests/flows/crds/flow.sigma-scheduler.io_$kind.yaml" >"manifests/flows/crds/$kind.yaml"
+	rm "manifests/flows/crds/flow.sigma-scheduler.io_$kind.yaml"
+done
+(cd "$here" && go run ./sortrules "$copy"/manifests/{base,mpa,flows}/crds/*.yaml)
 v1=./plugins/apis/config/v1
 tool conversion-gen --output-file zz_generated.conversion.go --go-header-file /dev/null $v1
 tool defaulter-gen --output-file zz_generated.defaults.go --go-header-file /dev/null $v1

@@ -25,6 +25,8 @@ var installs = []struct {
 	{"install-mpa-apart.yaml", "manifests/mpa/apart", "The autoscaler's parts apart, in place of install-mpa.yaml. crds-mpa.yaml comes first.", nil},
 	{"install-loop.yaml", "manifests/overlays/loop", "Three CronJobs that record the cluster, learn of it and prove what that saves: docs/loop.md.", nil},
 	{"install-flows.yaml", "manifests/flows", "The agent that watches flows on every Linux node. It changes nothing.", nil},
+	{"crds-flows.yaml", "manifests/flows/crds", "The kinds of objects about flows. Deleting it deletes all FlowPolicies.", nil},
+	{"install-flow-policy.yaml", "manifests/overlays/flow-policy", "The agents that order flows as FlowPolicies say, and central, in place of install-flows.yaml. crds-flows.yaml comes first.", nil},
 }
 
 // writeInstall renders the manifests with a release's images into dir.

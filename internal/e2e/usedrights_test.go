@@ -88,7 +88,7 @@ func TestRightsUsed(t *testing.T) {
 	pilot, err := os.ReadFile(filepath.Join(repository, "manifests", "components", "pilot", "rbac.yaml"))
 	require.NoError(t, err)
 	documents := []string{string(retraining), string(limits), string(knative), string(pilot)}
-	for _, folder := range []string{"overlays/second-scheduler", "overlays/extender", "mpa", "mpa/apart", "training"} {
+	for _, folder := range []string{"overlays/second-scheduler", "overlays/extender", "mpa", "mpa/apart", "training", "overlays/flow-policy"} {
 		out, err := exec.Command(e2e.Program(t, "kubectl"), "kustomize", filepath.Join(repository, "manifests", folder)).Output()
 		require.NoError(t, err, folder)
 		documents = append(documents, string(out))

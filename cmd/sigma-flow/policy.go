@@ -1,0 +1,70 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sigma-scheduler/sigma/flow/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/flow/follow"
+	"github.com/sigma-scheduler/sigma/flow/node"
+)
+
+// linkShare is the share of its nominal rate that a link sends where nobody says a rate: packets have to wait here.
+const linkShare = .95
+
+// A kernel is the node's, for policies.
+type kernel struct {
+	options node.OrderOptions // but for what settings say
+	given   bool              // the rate of the options was given, and is not that of the link
+}
+
+var _ follow.Kernel = &kernel{}
+
+// Order turns the order on, or changes it.
+func (k *kernel) Order(s follow.Settings) error {
+	o := k.options
+	o.Thresholds, o.Floor = s.Thresholds, s.Floor
+	switch {
+	case s.Rate > 0:
+		o.Rate = s.Rate
+	case !k.given:
+		o.Rate *= linkShare
+	}
+	if o.Rate == 0 {
+		return &follow.Refused{Reason: v1alpha1.ReasonUnknownRate, Err: fmt.Errorf("the uplink %s does not say its rate: give one in the policy, or to the agent with --rate", o.Uplink)}
+	}
+	_, err := node.TurnOn(o)
+	if errors.Is(err, node.ErrForeign) {
+		return &follow.Refused{Reason: v1alpha1.ReasonForeignQdisc, Err: err}
+	}
+	return err
+}
+
+// Off turns it off.
+func (k *kernel) Off() error {
+	if err := node.TurnOff(k.options.Pins, 0); !errors.Is(err, node.ErrNoOrder) {
+		return err
+	}
+	return nil
+}
+
+// State reads it.
+func (k *kernel) State() (follow.State, error) {
+	s, err := node.ReadOrder(k.options.Pins)
+	if errors.Is(err, node.ErrNoOrder) {
+		return follow.State{}, nil
+	}
+	return follow.State{On: err == nil, Shaping: s.Shaping, Thresholds: s.Thresholds}, err
+}
+
+// clusterConfig is that of the API server, which shall know who asks.
+func clusterConfig(kubeconfig string) (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return rest.AddUserAgent(config, "sigma-flow"), nil
+}

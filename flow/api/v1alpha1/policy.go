@@ -1,0 +1,166 @@
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Mode is the step that a policy is in.
+//
+// +kubebuilder:validation:Enum=Disabled;Observe;Canary;Live
+type Mode string
+
+// The modes.
+const (
+	Disabled Mode = "Disabled"
+	Observe  Mode = "Observe"
+	Canary   Mode = "Canary"
+	Live     Mode = "Live"
+)
+
+// Condition types of a FlowPolicy.
+const (
+	// ConditionAccepted: agents can read the policy.
+	ConditionAccepted = "Accepted"
+	// ConditionActive: nodes order their uplinks by it.
+	ConditionActive = "Active"
+)
+
+// FlowPolicy says which nodes send short flows first, and by which thresholds.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
+// +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
+// +kubebuilder:printcolumn:name="Active",type=string,JSONPath=`.status.conditions[?(@.type=="Active")].status`
+// +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes.matching`
+// +kubebuilder:printcolumn:name="Ordered",type=integer,JSONPath=`.status.nodes.ordered`
+// +kubebuilder:printcolumn:name="Why",type=string,JSONPath=`.status.conditions[?(@.type=="Active")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Active")].message`,priority=1
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name: at most 63 characters"
+type FlowPolicy struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Which nodes, and how.
+	// +required
+	Spec FlowPolicySpec `json:"spec"`
+	// How far it is.
+	// +optional
+	Status FlowPolicyStatus `json:"status,omitempty"`
+}
+
+// FlowPolicySpec says which nodes order their uplinks, and how.
+//
+// +kubebuilder:validation:XValidation:fieldPath=".thresholds",rule="!has(self.thresholds) || self.thresholds.size() == self.bands - 1",message="want one threshold less than bands"
+type FlowPolicySpec struct {
+	// Labels of the nodes; without it all. A node that several policies select follows the oldest.
+	// +optional
+	// +kubebuilder:validation:XValidation:fieldPath=".matchExpressions",rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && e.values.size() > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || e.values.size() == 0))",message="want the operator In or NotIn with values, or Exists or DoesNotExist without"
+	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
+
+	// Disabled and Observe order nothing; Canary orders a share of the nodes, Live all of them. In Disabled no thresholds are
+	// sought either.
+	// +optional
+	// +kubebuilder:default=Observe
+	Mode Mode `json:"mode,omitempty"`
+
+	// The share of the nodes in mode Canary, by a hash of their names. It is one node at least.
+	// +optional
+	// +kubebuilder:default=10
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=99
+	CanaryPercent int32 `json:"canaryPercent,omitempty"`
+
+	// The number of bands.
+	// +optional
+	// +kubebuilder:default=4
+	// +kubebuilder:validation:Minimum=2
+	// +kubebuilder:validation:Maximum=8
+	Bands int32 `json:"bands,omitempty"`
+
+	// Bytes after which a flow leaves a band, ascending, 1 kB to 1 TB. Without them sigma-flow central finds
+	// some from the flows that the nodes see.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=7
+	// +kubebuilder:validation:items:Minimum=1000
+	// +kubebuilder:validation:items:Maximum=1000000000000
+	// +kubebuilder:validation:XValidation:rule="self.isSorted() && self.all(t, self.exists_one(o, o == t))",message="want them ascending"
+	Thresholds []int64 `json:"thresholds,omitempty"`
+
+	// Bits per second that an uplink really sends, 1M to 1T, a few percent below its nominal rate: packets have to wait
+	// on the node, where they are ordered. Without it: what the agent's --rate says, or 95 % of what the link says itself.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1M')) >= 0 && quantity(string(self)).compareTo(quantity('1T')) <= 0",message="want 1M to 1T"
+	Rate *resource.Quantity `json:"rate,omitempty"`
+
+	// The share of the rate that each band has at least, in percent, so that no flow starves.
+	// +optional
+	// +kubebuilder:default=0.1
+	// +kubebuilder:validation:Maximum=5
+	// +kubebuilder:validation:XValidation:rule="self >= 0.1",message="want 0.1 to 5"
+	FloorPercent float64 `json:"floorPercent,omitempty"`
+}
+
+// FlowPolicyStatus is how far a policy is. sigma-flow central writes it.
+type FlowPolicyStatus struct {
+	// Generation of the spec that the rest of the status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// One more with each change of the thresholds. Agents refuse a smaller one.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Sequence int64 `json:"sequence,omitempty"`
+
+	// What nodes order by, or would: those of the spec, or those that were found.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=7
+	Thresholds []int64 `json:"thresholds,omitempty"`
+
+	// The node that is the canary where the share would take none.
+	// +optional
+	CanaryNode string `json:"canaryNode,omitempty"`
+
+	// How many nodes.
+	// +optional
+	Nodes FlowPolicyNodes `json:"nodes,omitempty"`
+
+	// What the last search for thresholds said.
+	// +optional
+	Search string `json:"search,omitempty"`
+
+	// Accepted and Active.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// FlowPolicyNodes counts nodes whose agents have been heard of within the last minutes.
+type FlowPolicyNodes struct {
+	// Those that follow the policy.
+	// +optional
+	Matching int32 `json:"matching"`
+	// Those of them that have the present spec and sequence.
+	// +optional
+	Acknowledged int32 `json:"acknowledged"`
+	// Those of them whose uplink is ordered.
+	// +optional
+	Ordered int32 `json:"ordered"`
+}
+
+// FlowPolicyList is a list of policies.
+//
+// +kubebuilder:object:root=true
+type FlowPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []FlowPolicy `json:"items"`
+}

@@ -1,0 +1,256 @@
+package central
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sigma-scheduler/sigma/flow"
+	"github.com/sigma-scheduler/sigma/flow/api/v1alpha1"
+)
+
+const (
+	// heard is how long a node counts that was not heard of.
+	heard = 3 * time.Minute
+	// ahead is how far a node's clock may be ahead.
+	ahead = time.Minute
+	// drawn is the most flows that one search adds to a window.
+	drawn = flow.WindowSizes / 3
+)
+
+// A Verdict is what became of a node's sketch.
+type Verdict string
+
+// The verdicts.
+const (
+	Taken     Verdict = "taken"
+	Replayed  Verdict = "replayed"  // its number is not above that of one before
+	Future    Verdict = "future"    // it ends in the future
+	Old       Verdict = "old"       // it was written long ago, by an agent that is gone
+	Malformed Verdict = "malformed" // it has numbers that make no sense
+	Orphaned  Verdict = "orphaned"  // of a node without a policy
+)
+
+// A Central decides for all policies. One goroutine at a time uses it.
+type Central struct {
+	Every    time.Duration // between searches for a policy's thresholds
+	Tuner    flow.Tuner
+	Verdicts map[Verdict]int // how often; made where it is nil
+
+	learners map[types.UID]*learner // by policy
+	seen     map[types.UID]said     // by NodeFlows
+}
+
+type said struct {
+	version string
+	number  int64
+}
+
+// A learner is what is known of a policy's flows.
+type learner struct {
+	window  flow.Window
+	decider flow.Decider
+	wanted  flow.Thresholds
+	most    int64 // sequence number that a node has taken
+	bands   int32
+	search  string
+	last    time.Time // of a search
+	rounds  uint64
+
+	pending flow.Sketch // since then
+	load    float64     // sum of loads weighted by bits
+	bits    float64     // sum of the weights
+}
+
+// Step takes what nodes have said since the last step, and returns policies with the status that they should have, where
+// that is another than they have.
+func (c *Central) Step(now time.Time, policies []*v1alpha1.FlowPolicy, nodes []*v1alpha1.NodeFlows) ([]*v1alpha1.FlowPolicy, error) {
+	if c.Verdicts == nil {
+		c.Verdicts = map[Verdict]int{}
+	}
+	learners := map[types.UID]*learner{}
+	for _, p := range policies {
+		l := c.learners[p.UID]
+		if l == nil {
+			l = &learner{last: now}
+		}
+		var most []int64
+		l.most, most = taken(p, nodes)
+		if l.bands != p.Spec.Bands {
+			l.bands, l.wanted = p.Spec.Bands, nil
+			s := flow.Thresholds(p.Status.Thresholds)
+			if p.Status.Sequence < l.most {
+				s = most
+			}
+			if len(s) == int(l.bands)-1 && s.Validate() == nil {
+				l.wanted = slices.Clone(s)
+			}
+			l.decider = flow.Decider{Bands: int(l.bands), Tuner: c.Tuner, Present: l.wanted}
+		}
+		learners[p.UID] = l
+	}
+	c.learners = learners
+	c.listen(now, policies, nodes)
+	var changed []*v1alpha1.FlowPolicy
+	for _, p := range policies {
+		l := c.learners[p.UID]
+		if err := l.decide(now, c.Every, p); err != nil {
+			return changed, fmt.Errorf("FlowPolicy %s: %w", p.Name, err)
+		}
+		n := p.DeepCopy()
+		l.write(&n.Status, p)
+		judge(now, n, nodes)
+		if !equality.Semantic.DeepEqual(p.Status, n.Status) {
+			changed = append(changed, n)
+		}
+	}
+	return changed, nil
+}
+
+// listen adds the new sketches of nodes to what is pending for their policies.
+func (c *Central) listen(now time.Time, policies []*v1alpha1.FlowPolicy, nodes []*v1alpha1.NodeFlows) {
+	rates := map[types.UID]float64{}
+	for _, p := range policies {
+		if p.Spec.Rate != nil {
+			rates[p.UID] = p.Spec.Rate.AsApproximateFloat64()
+		}
+	}
+	seen := map[types.UID]said{}
+	for _, n := range nodes {
+		before := c.seen[n.UID]
+		is := said{n.ResourceVersion, before.number}
+		if t := n.Status.Traffic; t != nil && n.ResourceVersion != before.version && t.Number != before.number {
+			v := c.verdict(now, n, before.number)
+			c.Verdicts[v]++
+			if v != Replayed {
+				is.number = t.Number
+			}
+			if v == Taken {
+				c.learners[n.Status.PolicyUID].take(t, rates[n.Status.PolicyUID])
+			}
+		}
+		seen[n.UID] = is
+	}
+	c.seen = seen
+}
+
+func (c *Central) verdict(now time.Time, n *v1alpha1.NodeFlows, last int64) Verdict {
+	t := n.Status.Traffic
+	s := flow.Sketch{First: int(t.First), Counts: t.Counts}
+	switch {
+	case t.Number < last:
+		return Replayed
+	case t.Until.Sub(now) > ahead:
+		return Future
+	case now.Sub(t.Until.Time) > heard:
+		return Old
+	case s.Validate() != nil || t.Bytes < 0 || !(t.BitsPerSecond >= 0) || t.Load != nil && !(*t.Load >= 0 && !math.IsInf(*t.Load, 0)):
+		return Malformed
+	case c.learners[n.Status.PolicyUID] == nil:
+		return Orphaned
+	}
+	return Taken
+}
+
+// take adds what a node saw. The rate is that of the policy, or 0.
+func (l *learner) take(t *v1alpha1.NodeTraffic, rate float64) {
+	l.pending.Merge(flow.Sketch{First: int(t.First), Counts: t.Counts})
+	load := math.NaN()
+	switch {
+	case rate > 0:
+		load = t.BitsPerSecond / rate
+	case t.Load != nil:
+		load = *t.Load
+	}
+	if load >= 0 {
+		l.load += load * t.BitsPerSecond
+		l.bits += t.BitsPerSecond
+	}
+}
+
+// decide searches for thresholds where it is time for that.
+func (l *learner) decide(now time.Time, every time.Duration, p *v1alpha1.FlowPolicy) error {
+	switch {
+	case p.Spec.Mode == v1alpha1.Disabled:
+		l.search = ""
+		return nil
+	case len(p.Spec.Thresholds) > 0:
+		l.search, l.wanted = "the spec has thresholds", slices.Clone(p.Spec.Thresholds)
+		l.decider.Present = l.wanted
+		return nil
+	case now.Sub(l.last) < every:
+		return nil
+	}
+	l.last = now
+	l.rounds++
+	for _, size := range l.pending.Draw(drawn, rand.New(rand.NewPCG(seed(p.UID), l.rounds))) {
+		if _, err := l.window.Add(size); err != nil {
+			return err
+		}
+	}
+	load := l.load / l.bits
+	l.pending, l.load, l.bits = flow.Sketch{}, 0, 0
+	if math.IsNaN(load) {
+		l.search = "no node has said the load of its uplink"
+		return nil
+	}
+	d, err := l.decider.Decide(now, &l.window, load)
+	if err != nil {
+		return err
+	}
+	l.search = d.Reason
+	if !d.Hold {
+		l.wanted = d.Thresholds
+	}
+	return nil
+}
+
+func seed(uid types.UID) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(uid)) // never fails
+	return binary.BigEndian.Uint64(h.Sum(nil))
+}
+
+// farAhead is a sequence number that no central has reached: a node that says so is not believed.
+const farAhead = 1 << 20
+
+// taken is the largest sequence number that a node has taken of a policy, and the thresholds that it orders by. It is above
+// that of the status where somebody has written an older one, or the policy has been restored from a copy.
+func taken(p *v1alpha1.FlowPolicy, nodes []*v1alpha1.NodeFlows) (most int64, thresholds []int64) {
+	most = p.Status.Sequence
+	for _, n := range nodes {
+		if s := &n.Status; s.PolicyUID == p.UID && s.Sequence > most && s.Sequence < p.Status.Sequence+farAhead {
+			most, thresholds = s.Sequence, s.Thresholds
+		}
+	}
+	return most, thresholds
+}
+
+// write writes the thresholds. A change has the next sequence number, which is above what any node has.
+func (l *learner) write(s *v1alpha1.FlowPolicyStatus, p *v1alpha1.FlowPolicy) {
+	s.ObservedGeneration = p.Generation
+	s.Search = l.search
+	if !l.wanted.Equal(s.Thresholds) || s.Sequence < l.most {
+		s.Thresholds = slices.Clone(l.wanted)
+		s.Sequence = l.most + 1
+	}
+}
+
+// following are the nodes that follow a policy and have been heard of, by name.
+func following(now time.Time, p *v1alpha1.FlowPolicy, nodes []*v1alpha1.NodeFlows) (list []*v1alpha1.NodeFlows) {
+	for _, n := range nodes {
+		if n.Status.PolicyUID == p.UID && now.Sub(n.Status.At.Time) <= heard {
+			list = append(list, n)
+		}
+	}
+	slices.SortFunc(list, func(a, b *v1alpha1.NodeFlows) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}

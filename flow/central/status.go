@@ -1,0 +1,120 @@
+package central
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sigma-scheduler/sigma/flow"
+	"github.com/sigma-scheduler/sigma/flow/api/v1alpha1"
+)
+
+// Reasons of the condition Active, beside those of a node's condition Shaping.
+const (
+	reasonNoNodes     = "NoNodes"
+	reasonOlderPolicy = "OlderPolicy"
+	reasonWaiting     = "Waiting"
+)
+
+// judge counts a policy's nodes, names a canary and sets the conditions.
+func judge(now time.Time, p *v1alpha1.FlowPolicy, nodes []*v1alpha1.NodeFlows) {
+	list := following(now, p, nodes)
+	s := &p.Status
+	s.Nodes = v1alpha1.FlowPolicyNodes{Matching: int32(len(list))}
+	s.CanaryNode = canary(p, list)
+	reason, trouble := "", ""
+	for _, n := range list {
+		if n.Status.ObservedGeneration == p.Generation && n.Status.Sequence == s.Sequence {
+			s.Nodes.Acknowledged++
+		}
+		c := meta.FindStatusCondition(n.Status.Conditions, v1alpha1.ConditionShaping)
+		switch {
+		case c == nil:
+		case c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonOrdered:
+			s.Nodes.Ordered++
+		case c.Status == metav1.ConditionTrue:
+			s.Nodes.Ordered++
+			fallthrough
+		case p.Orders(n.Name) && trouble == "" && c.Reason != v1alpha1.ReasonMode && c.Reason != v1alpha1.ReasonNoThresholds && c.Reason != v1alpha1.ReasonNoPolicy:
+			reason, trouble = c.Reason, fmt.Sprintf("%s: %s", n.Name, c.Message)
+		}
+	}
+	accepted := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ConditionAccepted, Message: "agents can read it"}
+	if _, err := p.Selector(); err != nil {
+		accepted.Status, accepted.Reason, accepted.Message = metav1.ConditionFalse, "InvalidSelector", "spec.nodeSelector: "+err.Error()
+	}
+	active := metav1.Condition{Type: v1alpha1.ConditionActive, Status: metav1.ConditionFalse}
+	active.Reason, active.Message = why(p, len(list), reason, trouble)
+	if s.Nodes.Ordered > 0 {
+		active.Status, active.Reason = metav1.ConditionTrue, v1alpha1.ReasonOrdered
+		active.Message = fmt.Sprintf("%d of %d nodes order their uplinks, by %v bytes", s.Nodes.Ordered, len(list), flow.Thresholds(s.Thresholds))
+		if trouble != "" {
+			active.Message += "; " + trouble
+		}
+	}
+	if elsewhere := passedOver(p, nodes); elsewhere != "" {
+		if active.Reason == reasonNoNodes {
+			active.Reason = reasonOlderPolicy
+		}
+		active.Message += "; " + elsewhere
+	}
+	for _, c := range []metav1.Condition{accepted, active} {
+		c.ObservedGeneration, c.LastTransitionTime = p.Generation, metav1.NewTime(now.Truncate(time.Second))
+		c.Message = c.Message[:min(len(c.Message), mostMessage)]
+		meta.SetStatusCondition(&s.Conditions, c)
+	}
+}
+
+// mostMessage is shorter than what a condition has room for.
+const mostMessage = 1024
+
+// why says why no node is ordered.
+func why(p *v1alpha1.FlowPolicy, nodes int, reason, trouble string) (string, string) {
+	switch {
+	case nodes == 0:
+		return reasonNoNodes, "no node that it selects has an agent that was heard of within the last minutes"
+	case p.Spec.Mode == v1alpha1.Disabled || p.Spec.Mode == v1alpha1.Observe:
+		return string(p.Spec.Mode), fmt.Sprintf("mode %s orders nothing", p.Spec.Mode)
+	case len(p.Status.Thresholds) == 0:
+		return v1alpha1.ReasonNoThresholds, "no thresholds yet: " + p.Status.Search
+	case trouble != "":
+		return reason, trouble
+	}
+	return reasonWaiting, "no node has said yet that it orders its uplink"
+}
+
+// canary is the node nearest to the share of a canary that takes none, or empty.
+func canary(p *v1alpha1.FlowPolicy, nodes []*v1alpha1.NodeFlows) string {
+	if p.Spec.Mode != v1alpha1.Canary || len(nodes) == 0 {
+		return ""
+	}
+	least := slices.MinFunc(nodes, func(a, b *v1alpha1.NodeFlows) int {
+		if p.Share(a.Name) < p.Share(b.Name) {
+			return -1
+		}
+		return 1
+	})
+	if p.Share(least.Name) < float64(p.Spec.CanaryPercent)/100 {
+		return ""
+	}
+	return least.Name
+}
+
+// passedOver says which nodes an older policy has.
+func passedOver(p *v1alpha1.FlowPolicy, nodes []*v1alpha1.NodeFlows) string {
+	var names []string
+	for _, n := range nodes {
+		if slices.Contains(n.Status.PassedOver, p.Name) {
+			names = append(names, n.Name+" follows the older policy "+n.Status.Policy)
+		}
+	}
+	slices.Sort(names)
+	if len(names) > 1 {
+		names = []string{names[0], fmt.Sprintf("and %d more nodes follow older ones", len(names)-1)}
+	}
+	return strings.Join(names, " ")
+}

@@ -1,0 +1,293 @@
+package follow
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sigma-scheduler/sigma/flow"
+	"github.com/sigma-scheduler/sigma/flow/api/v1alpha1"
+)
+
+// A Kernel orders the flows of a node's uplink. Every order in it is the follower's.
+type Kernel interface {
+	// Order puts settings in force, at once and as a whole. An error that is a [Refused] has a reason of its own; what was
+	// in force before stays.
+	Order(s Settings) error
+	// Off takes the order off and leaves the uplink as it was found. It is no error where none is on.
+	Off() error
+	// State says what is on.
+	State() (State, error)
+}
+
+// Settings of an order.
+type Settings struct {
+	Thresholds flow.Thresholds
+	Rate       float64 // bits per second; 0 = the node's own
+	Floor      float64 // share of the rate
+}
+
+func (s Settings) equal(o Settings) bool {
+	return s.Thresholds.Equal(o.Thresholds) && s.Rate == o.Rate && s.Floor == o.Floor
+}
+
+// A State of a kernel.
+type State struct {
+	On         bool            // there is an order
+	Shaping    bool            // and its queueing discipline is in its place
+	Thresholds flow.Thresholds // of the order
+}
+
+// A Refused is an error of [Kernel.Order] with a reason of v1alpha1.
+type Refused struct {
+	Reason string
+	Err    error
+}
+
+// Error is that of what it holds.
+func (r *Refused) Error() string { return r.Err.Error() }
+
+// Unwrap returns it.
+func (r *Refused) Unwrap() error { return r.Err }
+
+// A Follower makes a kernel do what policies say of its node. One goroutine at a time uses it.
+type Follower struct {
+	Node   string
+	Kernel Kernel
+
+	uid        types.UID // of the policy that is followed
+	generation int64     // that was taken last
+	sequence   int64
+	found      flow.Thresholds // those of the sequence; nil: none, or not known after a restart
+	refused    int64
+	complaint  string // of the last refusal; empty: what was given last was taken
+	counted    string // resource version of the object that was refused last
+	plan       *plan  // nil: the kernel stays as it is
+	applied    *Settings
+}
+
+// A plan is what the kernel is to do.
+type plan struct {
+	order    bool
+	settings Settings
+	reason   string // why it does not order
+	message  string
+}
+
+// Resume begins where the agent was that wrote the status before it ended: what is older than that is refused.
+func (f *Follower) Resume(s *v1alpha1.NodeFlowsStatus) {
+	f.uid, f.generation, f.sequence, f.refused = s.PolicyUID, s.ObservedGeneration, s.Sequence, s.Refused
+}
+
+// Follow makes the kernel do what the policies say of a node with these labels. It returns the status of the node, but for
+// its times and its traffic.
+func (f *Follower) Follow(policies []*v1alpha1.FlowPolicy, labels map[string]string) v1alpha1.NodeFlowsStatus {
+	own, others := v1alpha1.Own(policies, labels)
+	var s v1alpha1.NodeFlowsStatus
+	if own == nil {
+		f.uid, f.generation, f.sequence, f.found, f.complaint = "", 0, 0, nil, ""
+		f.plan = &plan{reason: v1alpha1.ReasonNoPolicy, message: "no FlowPolicy selects this node"}
+	} else {
+		f.take(own)
+		s.Policy, s.PolicyUID, s.Mode = own.Name, own.UID, own.Spec.Mode
+		s.ObservedGeneration, s.Sequence = f.generation, f.sequence
+	}
+	for _, o := range others[:min(len(others), mostPassedOver)] {
+		s.PassedOver = append(s.PassedOver, o.Name)
+	}
+	s.Refused = f.refused
+	shaping := f.carryOut(&s)
+	if f.complaint != "" {
+		shaping.Message = f.complaint + "; " + shaping.Message
+	}
+	shaping.Message = shaping.Message[:min(len(shaping.Message), mostMessage)]
+	meta.SetStatusCondition(&s.Conditions, shaping)
+	return s
+}
+
+// What a status has room for.
+const (
+	mostPassedOver = 16
+	mostMessage    = 1024
+)
+
+// take takes what a policy says, as far as it is newer than what was taken before and can be carried out.
+func (f *Follower) take(p *v1alpha1.FlowPolicy) {
+	if p.UID != f.uid {
+		if f.uid != "" {
+			f.plan = noThresholds // those of another policy do not stay
+		}
+		f.uid, f.generation, f.sequence, f.found = p.UID, 0, 0, nil
+	}
+	f.complaint = ""
+	settings, err := f.settings(p)
+	if err != nil {
+		f.complain(p, "the policy's spec: "+err.Error())
+		return
+	}
+	f.generation = p.Generation
+	if err := f.takeStatus(p); err != nil {
+		f.complain(p, "the policy's status: "+err.Error())
+	}
+	switch {
+	case !p.Orders(f.Node):
+		f.plan = &plan{reason: v1alpha1.ReasonMode, message: message(p)}
+		return
+	case settings.Thresholds != nil: // those of the spec
+	case f.found != nil:
+		settings.Thresholds = f.found
+	case f.complaint != "": // after a restart: those in the kernel stay
+		return
+	default:
+		if s, err := f.Kernel.State(); f.plan != nil || err == nil && !s.On { // otherwise after a restart: as above
+			f.plan = noThresholds
+		}
+		return
+	}
+	f.plan = &plan{order: true, settings: settings}
+}
+
+var noThresholds = &plan{reason: v1alpha1.ReasonNoThresholds, message: "no thresholds were found yet, and the policy's spec has none"}
+
+func message(p *v1alpha1.FlowPolicy) string {
+	if p.Spec.Mode == v1alpha1.Canary {
+		return fmt.Sprintf("the policy is in mode Canary, and its %d %% of the nodes are others", p.Spec.CanaryPercent)
+	}
+	return fmt.Sprintf("the policy is in mode %s", p.Spec.Mode)
+}
+
+// complain counts an object that was refused, once.
+func (f *Follower) complain(p *v1alpha1.FlowPolicy, why string) {
+	f.complaint = why
+	if p.ResourceVersion != f.counted {
+		f.counted = p.ResourceVersion
+		f.refused++
+	}
+}
+
+// settings are those of a spec. Thresholds are nil where it has none.
+func (f *Follower) settings(p *v1alpha1.FlowPolicy) (Settings, error) {
+	spec := &p.Spec
+	s := Settings{Floor: cmp.Or(spec.FloorPercent, .1) / 100}
+	switch spec.Mode {
+	case v1alpha1.Disabled, v1alpha1.Observe, v1alpha1.Canary, v1alpha1.Live:
+	default:
+		return s, fmt.Errorf("mode %q", spec.Mode)
+	}
+	switch {
+	case p.Generation < f.generation:
+		return s, fmt.Errorf("generation %d comes after %d", p.Generation, f.generation)
+	case spec.Bands < 2 || spec.Bands > flow.MostBands:
+		return s, fmt.Errorf("bands %d, want 2 to %d", spec.Bands, flow.MostBands)
+	case !(s.Floor >= .001-1e-9 && s.Floor <= .05+1e-9):
+		return s, fmt.Errorf("floorPercent %v, want 0.1 to 5", spec.FloorPercent)
+	}
+	if spec.Rate != nil {
+		if s.Rate = spec.Rate.AsApproximateFloat64(); !(s.Rate >= 1e6 && s.Rate <= 1e12) {
+			return s, fmt.Errorf("rate %v, want 1M to 1T", spec.Rate)
+		}
+	}
+	if len(spec.Thresholds) > 0 {
+		s.Thresholds = flow.Thresholds(slices.Clone(spec.Thresholds))
+		return s, valid(s.Thresholds, spec.Bands)
+	}
+	return s, nil
+}
+
+// leastThreshold is that of the objects: below it there is hardly a packet.
+const leastThreshold = 1000
+
+func valid(t flow.Thresholds, bands int32) error {
+	if err := t.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case len(t) != int(bands)-1:
+		return fmt.Errorf("%d thresholds, want one less than the %d bands", len(t), bands)
+	case t[0] < leastThreshold:
+		return fmt.Errorf("threshold 1: %d bytes, want at least %d", t[0], leastThreshold)
+	}
+	return nil
+}
+
+// takeStatus takes the thresholds of a status, which is of this spec or of one before it.
+func (f *Follower) takeStatus(p *v1alpha1.FlowPolicy) error {
+	s := &p.Status
+	t := flow.Thresholds(slices.Clone(s.Thresholds))
+	switch {
+	case s.Sequence < f.sequence:
+		return fmt.Errorf("sequence %d comes after %d", s.Sequence, f.sequence)
+	case len(t) == 0: // none are found yet for this number of bands
+		f.sequence = s.Sequence
+		return nil
+	case len(t) != int(p.Spec.Bands)-1 && s.ObservedGeneration < p.Generation: // of the spec before
+		return nil
+	case s.Sequence == f.sequence && f.found != nil && !f.found.Equal(t):
+		return fmt.Errorf("sequence %d has had other thresholds", s.Sequence)
+	}
+	if err := valid(t, p.Spec.Bands); err != nil {
+		return err
+	}
+	f.sequence, f.found = s.Sequence, t
+	return nil
+}
+
+// carryOut makes the kernel do what the plan says, and says what it does.
+func (f *Follower) carryOut(s *v1alpha1.NodeFlowsStatus) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionShaping, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonFailed, ObservedGeneration: f.generation}
+	state, err := f.Kernel.State()
+	if err == nil && f.plan != nil {
+		state, err = f.change(state)
+	}
+	if state.On && state.Shaping {
+		c.Status, c.Reason, s.Thresholds = metav1.ConditionTrue, v1alpha1.ReasonOrdered, state.Thresholds
+		c.Message = "a flow leaves a band after " + state.Thresholds.String() + " bytes"
+	}
+	var refused *Refused
+	switch {
+	case errors.As(err, &refused):
+		c.Reason, c.Message = refused.Reason, err.Error()
+	case err != nil:
+		c.Reason, c.Message = v1alpha1.ReasonFailed, strings.Trim(c.Message+"; "+err.Error(), "; ")
+	case c.Status == metav1.ConditionTrue:
+	case f.plan == nil:
+		c.Message = "the order that is on is not in its place"
+	default:
+		c.Reason, c.Message = f.plan.reason, f.plan.message
+	}
+	return c
+}
+
+// change makes the kernel's state that of the plan.
+func (f *Follower) change(state State) (State, error) {
+	if !f.plan.order {
+		f.applied = nil
+		if !state.On {
+			return state, nil
+		}
+		err := f.Kernel.Off()
+		return f.after(err)
+	}
+	if state.On && state.Shaping && f.applied != nil && f.applied.equal(f.plan.settings) && state.Thresholds.Equal(f.plan.settings.Thresholds) {
+		return state, nil
+	}
+	err := f.Kernel.Order(f.plan.settings)
+	if err == nil {
+		f.applied = &f.plan.settings
+	} else if state.On && !state.Shaping {
+		// Somebody has put a queueing discipline of his own in the place: the program goes too.
+		err = errors.Join(err, f.Kernel.Off())
+	}
+	return f.after(err)
+}
+
+func (f *Follower) after(err error) (State, error) {
+	state, of := f.Kernel.State()
+	return state, errors.Join(err, of)
+}

@@ -1,0 +1,325 @@
+package follow
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sigma-scheduler/sigma/flow"
+	"github.com/sigma-scheduler/sigma/flow/api/v1alpha1"
+)
+
+const (
+	// looked is how often the kernel is compared with what it should do, where no object has changed.
+	looked = time.Second
+	// longestPause between attempts to write a status.
+	longestPause = 30 * time.Second
+	// patience with one call of the API server.
+	patience = 10 * time.Second
+	manager  = "sigma-flow-agent"
+)
+
+// Traffic is what a node saw since the last one.
+type Traffic struct {
+	Sizes         flow.Sketch
+	Bytes         int64
+	BitsPerSecond float64
+	Load          *float64 // nil = unknown
+}
+
+// Options of Run.
+type Options struct {
+	Node   string // name of the node's object
+	Kernel Kernel
+	Now    func() time.Time
+}
+
+// A Runner follows policies. Status and Saw may be called beside Run.
+type Runner struct {
+	options  Options
+	client   client.Client
+	cache    cache.Cache
+	follower Follower
+	last     atomic.Pointer[v1alpha1.NodeFlowsStatus]
+	mu       sync.Mutex
+	unsent   *Traffic                  // since the last status; mu guards it
+	uid      atomic.Pointer[types.UID] // of the node
+	fresh    chan struct{}             // there is something to write
+
+	// Of the goroutine that writes, once resume is done.
+	known  bool // own NodeFlows was read, or made
+	number int64
+	sent   *v1alpha1.NodeFlowsStatus // that was written last
+	failed int
+	next   time.Time // attempt to write
+}
+
+// New makes one. It asks nothing of the API server yet.
+func New(config *rest.Config, o Options) (*Runner, error) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		return nil, err
+	}
+	// Known beforehand: the agent starts while the API server is away, and before there are such kinds.
+	kinds := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha1.SchemeGroupVersion})
+	kinds.Add(v1alpha1.SchemeGroupVersion.WithKind("FlowPolicy"), meta.RESTScopeRoot)
+	kinds.AddSpecific(v1alpha1.SchemeGroupVersion.WithKind("NodeFlows"), v1alpha1.SchemeGroupVersion.WithResource("nodeflows"), v1alpha1.SchemeGroupVersion.WithResource("nodeflows"), meta.RESTScopeRoot)
+	kinds.Add(nodeKind, meta.RESTScopeRoot)
+	c, err := client.New(config, client.Options{Scheme: scheme, Mapper: kinds})
+	if err != nil {
+		return nil, err
+	}
+	node := &metav1.PartialObjectMetadata{}
+	node.SetGroupVersionKind(nodeKind)
+	objects, err := cache.New(config, cache.Options{
+		Scheme: scheme, Mapper: kinds, ReaderFailOnMissingInformer: true,
+		ByObject: map[client.Object]cache.ByObject{node: {Field: fields.OneTermEqualSelector("metadata.name", o.Node)}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Runner{options: o, client: c, cache: objects, fresh: make(chan struct{}, 1), follower: Follower{Node: o.Node, Kernel: o.Kernel}}, nil
+}
+
+var nodeKind = schema.GroupVersionKind{Version: "v1", Kind: "Node"}
+
+// Status is what was found last, or nil.
+func (r *Runner) Status() *v1alpha1.NodeFlowsStatus { return r.last.Load() }
+
+// Run follows policies until ctx ends. It leaves the kernel as it is then.
+func (r *Runner) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	changed := make(chan struct{}, 1)
+	tell := func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
+	node := &metav1.PartialObjectMetadata{}
+	node.SetGroupVersionKind(nodeKind)
+	for _, o := range []client.Object{&v1alpha1.FlowPolicy{}, node} {
+		informer, err := r.cache.GetInformer(ctx, o, cache.BlockUntilSynced(false))
+		if err != nil {
+			return err
+		}
+		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc: func(any) { tell() }, UpdateFunc: func(any, any) { tell() }, DeleteFunc: func(any) { tell() },
+		}); err != nil {
+			return err
+		}
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- r.cache.Start(ctx) }()
+	if !r.cache.WaitForCacheSync(ctx) { // it waits for as long as the API server is away
+		return <-ended
+	}
+	var writer sync.WaitGroup
+	defer writer.Wait()
+	defer stop() // first
+	tick := time.NewTicker(looked)
+	defer tick.Stop()
+	writes := false
+	for {
+		r.step(ctx)
+		if r.last.Load() != nil && !writes { // from here on it has what resume has set
+			writes = true
+			writer.Go(func() { r.write(ctx) })
+		}
+		select {
+		case err := <-ended:
+			return err
+		case <-changed:
+		case <-tick.C:
+		}
+	}
+}
+
+// Saw takes what the node saw since the last call. It is told with the next status that can be written.
+func (r *Runner) Saw(t Traffic) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.unsent != nil {
+		t.Sizes.Merge(r.unsent.Sizes)
+		t.Bytes += r.unsent.Bytes
+	}
+	r.unsent = &t
+}
+
+// step does what the objects say, and tells it.
+func (r *Runner) step(ctx context.Context) {
+	if !r.known && !r.resume(ctx) {
+		return
+	}
+	var node metav1.PartialObjectMetadata
+	node.SetGroupVersionKind(nodeKind)
+	if err := r.cache.Get(ctx, client.ObjectKey{Name: r.options.Node}, &node); err != nil {
+		r.complain(fmt.Errorf("node %s: %w", r.options.Node, err)) // it is gone, and nothing changes on it
+		return
+	}
+	var list v1alpha1.FlowPolicyList
+	if err := r.cache.List(ctx, &list); err != nil {
+		r.complain(err)
+		return
+	}
+	policies := make([]*v1alpha1.FlowPolicy, len(list.Items))
+	for i := range list.Items {
+		policies[i] = &list.Items[i]
+	}
+	status := r.follower.Follow(policies, node.Labels)
+	if last := r.last.Load(); last == nil || !equality.Semantic.DeepEqual(last.Conditions, status.Conditions) {
+		klog.FromContext(ctx).Info("Following", "policy", status.Policy, "sequence", status.Sequence, "shaping", status.Conditions[0].Status, "why", status.Conditions[0].Message)
+	}
+	r.uid.Store(&node.UID)
+	r.last.Store(&status)
+	select {
+	case r.fresh <- struct{}{}:
+	default:
+	}
+}
+
+// write writes what there is to tell, beside what is done: a slow API server does not hold the kernel up.
+func (r *Runner) write(ctx context.Context) {
+	tick := time.NewTicker(looked)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.fresh:
+		case <-tick.C:
+		}
+		r.tell(ctx, *r.uid.Load(), r.last.Load())
+	}
+}
+
+// resume reads what the agent before has written. It reports false where it cannot.
+func (r *Runner) resume(ctx context.Context) bool {
+	if r.options.Now().Before(r.next) {
+		return false
+	}
+	var own v1alpha1.NodeFlows
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := r.client.Get(ctx, client.ObjectKey{Name: r.options.Node}, &own)
+	if apierrors.IsNotFound(err) {
+		r.known = true
+		return true
+	}
+	if err != nil {
+		r.later(err)
+		return false
+	}
+	r.follower.Resume(&own.Status)
+	if own.Status.Traffic != nil {
+		r.number = own.Status.Traffic.Number
+	}
+	r.sent, r.known, r.failed = &own.Status, true, 0
+	return true
+}
+
+// tell writes the status where it says something new.
+func (r *Runner) tell(ctx context.Context, node types.UID, status *v1alpha1.NodeFlowsStatus) {
+	now := metav1.NewTime(r.options.Now().Truncate(time.Second)) // as it is written
+	if now.Time.Before(r.next) {
+		return
+	}
+	written := status.DeepCopy()
+	if r.sent != nil {
+		written.Traffic = r.sent.Traffic
+	}
+	for i := range written.Conditions {
+		written.Conditions[i].LastTransitionTime = now
+		if r.sent == nil {
+			continue
+		}
+		if old := meta.FindStatusCondition(r.sent.Conditions, written.Conditions[i].Type); old != nil && old.Status == written.Conditions[i].Status {
+			written.Conditions[i].LastTransitionTime = old.LastTransitionTime
+		}
+	}
+	r.mu.Lock()
+	t := r.unsent
+	r.unsent = nil
+	r.mu.Unlock()
+	if t != nil {
+		written.Traffic = &v1alpha1.NodeTraffic{
+			Number: r.number + 1, Until: now, BitsPerSecond: t.BitsPerSecond, Load: t.Load, Bytes: t.Bytes,
+			First: int32(t.Sizes.First), Counts: t.Sizes.Counts,
+		}
+	}
+	if r.sent != nil {
+		written.At = r.sent.At
+		if equality.Semantic.DeepEqual(r.sent, written) {
+			return
+		}
+	}
+	written.At = now
+	if err := r.apply(ctx, node, written); err != nil {
+		if t != nil {
+			r.Saw(*t)
+		}
+		if ctx.Err() == nil {
+			r.later(err)
+		}
+		return
+	}
+	if t != nil {
+		r.number++
+	}
+	r.sent, r.failed = written, 0
+}
+
+// apply writes the status, of an object that it makes where there is none.
+func (r *Runner) apply(ctx context.Context, node types.UID, status *v1alpha1.NodeFlowsStatus) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	patch := func() error {
+		o := &v1alpha1.NodeFlows{ObjectMeta: metav1.ObjectMeta{Name: r.options.Node}, Status: *status}
+		o.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind("NodeFlows"))
+		return r.client.Status().Patch(ctx, o, client.Apply, client.FieldOwner(manager), client.ForceOwnership) //nolint:staticcheck // the other form wants generated builders
+	}
+	err := patch()
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	made := &v1alpha1.NodeFlows{ObjectMeta: metav1.ObjectMeta{
+		Name:            r.options.Node,
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: r.options.Node, UID: node}},
+	}}
+	if err := r.client.Create(ctx, made); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	return patch()
+}
+
+// later puts the next attempt off, the longer the more have failed.
+func (r *Runner) later(err error) {
+	pause := min(looked<<min(r.failed, 10), longestPause)
+	r.failed++
+	r.next = r.options.Now().Add(pause)
+	r.complain(err)
+}
+
+func (r *Runner) complain(err error) {
+	klog.Background().Error(err, "Cannot follow policies; the kernel goes on", "node", r.options.Node)
+}
