@@ -158,7 +158,7 @@ spec: {capacity: {storage: 6Gi}, accessModes: [ReadWriteOnce], hostPath: {path: 
 	require.Contains(t, numbers("general"), "shadow linear")
 	require.Equal(t, "0.3", c.Kubectl(t, "", "get", "placementpolicy", "general", "-o", "jsonpath={.spec.maxShareOfApp}"))
 	for _, name := range []string{"general", "general-candidate"} { // what its account may not do
-		command := exec.Command(e2e.Program(t, "kubectl"), "--kubeconfig="+r.account["sigma-loop"], "patch", "placementpolicy", name, "--type=merge", "-p", `{"spec":{"mode":"live"}}`)
+		command := exec.Command(e2e.Program(t, "kubectl"), "--kubeconfig="+filepath.Join(c.Dir, "kubeconfig"), "--as=system:serviceaccount:sigma-loop:sigma-loop", "patch", "placementpolicy", name, "--type=merge", "-p", `{"spec":{"mode":"live"}}`)
 		out, err := command.CombinedOutput()
 		require.Error(t, err, string(out))
 		require.Regexp(t, "forbidden|in shadow, and changes none that decides", string(out))

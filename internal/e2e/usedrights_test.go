@@ -70,7 +70,9 @@ func TestRightsUsed(t *testing.T) {
 	requests, err := e2e.Requests(logs...)
 	require.NoError(t, err)
 	for q, n := range requests {
-		if q.Refused {
+		granted := q // an API server that has just started, or a role that goes, refuses what it allows at other times
+		granted.Refused = false
+		if q.Refused && requests[granted] == 0 {
 			t.Errorf("%s was refused, %d times: %s %s %s in namespace %q", q.Account, n, q.Verb, q.Resource, q.Name, q.Namespace)
 		}
 	}
@@ -88,7 +90,7 @@ func TestRightsUsed(t *testing.T) {
 	pilot, err := os.ReadFile(filepath.Join(repository, "manifests", "components", "pilot", "rbac.yaml"))
 	require.NoError(t, err)
 	documents := []string{string(retraining), string(limits), string(knative), string(pilot)}
-	for _, folder := range []string{"overlays/second-scheduler", "overlays/extender", "mpa", "mpa/apart", "training", "overlays/flow-policy"} {
+	for _, folder := range []string{"overlays/second-scheduler", "overlays/extender", "mpa", "mpa/apart", "training", "overlays/flow-policy", "overlays/loop"} {
 		out, err := exec.Command(e2e.Program(t, "kubectl"), "kustomize", filepath.Join(repository, "manifests", folder)).Output()
 		require.NoError(t, err, folder)
 		documents = append(documents, string(out))
