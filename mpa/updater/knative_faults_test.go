@@ -204,7 +204,6 @@ var knativeFaults = []struct {
 	{name: "metrics are missing from then on", do: func(s *knativeSite) { s.silent = true }, phases: []knative.Phase{knative.RolledBack}, check: notMeasured},
 	{name: "metrics are stale from then on", do: func(s *knativeSite) {
 		s.canary()
-		s.steady(time.Minute)
 		s.lag = time.Hour
 	}, phases: []knative.Phase{knative.RolledBack}, check: notMeasured},
 	{name: "metrics are missing for five minutes", do: func(s *knativeSite) {
