@@ -6,14 +6,12 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 )
@@ -359,70 +357,6 @@ func TestForget(t *testing.T) {
 	assert.True(t, Forget(DefaultTiming(), State{Phase: Promoted}, fresh()).Drop)
 }
 
-const text = `{"apiVersion": "serving.knative.dev/v1", "kind": "Service", "metadata": {"name": "web", "generation": 3, "labels": {"a": "b"}}, "spec": {"template": {"spec": {"containers": [{"image": "i"}]}}}}`
-
-func parsed(t *testing.T, text string) *unstructured.Unstructured {
-	t.Helper()
-	u := &unstructured.Unstructured{}
-	require.NoError(t, u.UnmarshalJSON([]byte(text)))
-	return u
-}
-
-// What is written is read again, and the base of the template is the same with it and without.
-func TestWriteAndRead(t *testing.T) {
-	u := parsed(t, text)
-	before, err := Read(u)
-	require.NoError(t, err)
-	assert.Equal(t, all(), before.Traffic)
-	assert.Empty(t, before.Owner)
-	owned := u.DeepCopy()
-	owned.SetOwnerReferences([]metav1.OwnerReference{{Kind: "Team", Name: "a"}, {Kind: "InferenceService", Name: "web", Controller: new(true)}})
-	of, err := Read(owned)
-	require.NoError(t, err)
-	assert.Equal(t, "InferenceService web", of.Owner)
-	state := State{Object: "web", UID: "mpa", Phase: Canary, Since: start, Stable: "web-1", Ours: Setting{8, 40}, Before: before.Fields, Base: before.Base}
-	out, err := Write(u, &Action{State: state, Fields: new(state.Ours.Fields()), Traffic: split("web-1")})
-	require.NoError(t, err)
-	v, err := Read(out)
-	require.NoError(t, err)
-	assert.Equal(t, before.Base, v.Base)
-	assert.Equal(t, state.Ours.Fields(), v.Fields)
-	assert.Equal(t, split("web-1"), v.Traffic)
-	again, err := StateOf(out)
-	require.NoError(t, err)
-	assert.Equal(t, state.String(), again.String())
-	assert.Equal(t, map[string]string{"a": "b", Annotation: "web"}, out.GetLabels())
-	back, err := Write(out, &Action{Drop: true, Fields: &before.Fields, Traffic: all()})
-	require.NoError(t, err)
-	assert.Empty(t, back.GetAnnotations())
-	u.Object["spec"].(map[string]any)["traffic"] = []any{map[string]any{"latestRevision": true, "percent": int64(100)}}
-	assert.Equal(t, u.Object["spec"], back.Object["spec"])
-}
-
-// What cannot be a Service or a state is refused with its field.
-func TestUnreadable(t *testing.T) {
-	for changed, want := range map[string]string{
-		`"spec": {}}`: "spec.template: it is missing",
-		`"spec": {"template": {"spec": {"containerConcurrency": "8"}}}}`: "spec.template.",
-		`"spec": {"template": {"metadata": {"annotations": {"a": 1}}}}}`: "spec.template.",
-		`"spec": {"template": {}, "traffic": [{"percent": "all"}]}}`:     "spec.traffic[0]: ",
-		`"spec": {"template": {}, "traffic": [5]}}`:                      "spec.traffic[0]: want an object",
-		`"spec": {"template": {}, "traffic": {}}}`:                       "spec.traffic",
-		`"spec": {"template": {"spec": {"containerConcurrency": 1.5}}}}`: "spec.template.",
-	} {
-		_, err := Read(parsed(t, strings.Split(text, `"spec"`)[0]+changed))
-		require.ErrorContains(t, err, want, changed)
-	}
-	for state, want := range map[string]string{
-		"{":                   "annotation autoscaling.sigma-scheduler.io/concurrency: ",
-		`{"phase": "Lost"}`:   `phase "Lost"`,
-		`{"phase": "Canary"}`: "phase Canary without stable and base",
-	} {
-		_, err := ReadState(state)
-		require.ErrorContains(t, err, want)
-	}
-}
-
 func TestTiming(t *testing.T) {
 	require.NoError(t, DefaultTiming().Check())
 	for want, change := range map[string]func(*Timing){
@@ -434,39 +368,6 @@ func TestTiming(t *testing.T) {
 		change(&x)
 		require.ErrorContains(t, x.Check(), want)
 	}
-}
-
-// By chance alone hardly any canary that is as good is judged, however often one looks.
-func TestJudgeByChance(t *testing.T) {
-	lo, hi := wilson(0, 0)
-	assert.Equal(t, []float64{0, 1}, []float64{lo, hi})
-	lo, hi = wilson(50, 1000)
-	assert.InDelta(t, .035, lo, .002)
-	assert.InDelta(t, .071, hi, .002)
-	judged := 0
-	for seed := range 200 {
-		random := seeded(seed)
-		s, c := arm("a", 0, 0, 0, 0), arm("b", 0, 0, 0, 0)
-		for range 240 {
-			for _, of := range []struct {
-				a *v1alpha1.Arm
-				n int
-			}{{&s, 90}, {&c, 10}} {
-				for range of.n {
-					of.a.Requests++
-					if random.Float64() < .05 {
-						of.a.Late++
-					}
-				}
-				of.a.PodSeconds += float64(of.n)
-			}
-			if verdict, _ := Judge(trial(start, s, c)); verdict != Open {
-				judged++
-				break
-			}
-		}
-	}
-	assert.LessOrEqual(t, judged, 10, "of 200")
 }
 
 // Whatever is seen, a step leaves the traffic split only in the phase that looks after it, and never
