@@ -108,7 +108,7 @@ func (l *UplinkLoad) add(o UplinkLoad) {
 	l.Machines, l.Over, l.Most = l.Machines+o.Machines, l.Over+o.Over, max(l.Most, o.Most)
 }
 
-func (l UplinkLoad) text(limit float64) string {
+func (l *UplinkLoad) text(limit float64) string {
 	s := fmt.Sprintf("%s of %s machines above %.3g %% of their uplink, the busiest at %.0f %%", sheet.Short(l.Over), sheet.Short(l.Machines), 100*limit, 100*l.Most)
 	if l.Local > 0 {
 		s += fmt.Sprintf(", %.1f %% of the traffic stays on a machine", 100*l.Local)

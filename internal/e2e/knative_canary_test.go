@@ -118,7 +118,7 @@ func TestKnative(t *testing.T) {
 				if ours(pod, name) || site.k.Split("default", name)[name+"-00002"] == 0 {
 					return 0
 				}
-				return .05 // from then on pods without a limit have more than they can take
+				return .95 // from then on pods without a limit have more than they can take
 			}
 		case "loses":
 			spec.Lost = func(pod *v1.Pod) float64 {

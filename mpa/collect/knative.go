@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
@@ -12,15 +13,20 @@ import (
 
 // What queue-proxy of Knative v0.48 says with request-metrics-protocol prometheus: requests as they
 // come to it, those that it refuses included, and as the containers take them, without those that wait.
-// A status that no request had has no series.
+// A status that no request had has no series. Containers of the Service may say the same of themselves.
 const (
-	knativeAll    = `sum(rate(http_server_request_duration_seconds_count{namespace="$namespace", pod=~"$pods"}[1m]))`
-	knativeGood   = `http_response_status_code!~"5..", namespace="$namespace", pod=~"$pods"`
-	knativeLost   = `sum(rate(http_server_request_duration_seconds_count{http_response_status_code=~"5..", namespace="$namespace", pod=~"$pods"}[1m])) or 0 * ` + knativeAll
-	knativeServed = `sum(rate(http_server_request_duration_seconds_count{` + knativeGood + `}[1m])) or 0 * ` + knativeAll
+	knativeOf      = `container=~"(queue-proxy)?", namespace="$namespace", pod=~"$pods"`
+	knativeGood    = `http_response_status_code!~"5..", ` + knativeOf
+	knativeAll     = `sum(rate(http_server_request_duration_seconds_count{` + knativeOf + `}[1m]))`
+	knativeLost    = `sum(rate(http_server_request_duration_seconds_count{http_response_status_code=~"5..", ` + knativeOf + `}[1m])) or 0 * ` + knativeAll
+	knativeServed  = `sum(rate(http_server_request_duration_seconds_count{` + knativeGood + `}[1m])) or 0 * ` + knativeAll
+	knativeLatency = `histogram_quantile(%g, sum by (le) (rate(http_server_request_duration_seconds_bucket{` + knativeGood + `}[1m])))`
 	// knativeInside is the mean number in the containers by Little's law: the seconds that requests were there, a second.
-	knativeInside  = `sum(rate(kn_serving_invocation_duration_seconds_sum{namespace="$namespace", pod=~"$pods"}[1m]))`
-	knativeLatency = `histogram_quantile(%g, sum by (le) (rate(http_server_request_duration_seconds_bucket{namespace="$namespace", pod=~"$pods"}[1m])))`
+	knativeInside = `sum(rate(kn_serving_invocation_duration_seconds_sum{` + knativeOf + `}[1m]))`
+	// activatorLost are the requests that the activator answered with an error, its own or a pod's. Where
+	// it is not in the path, or nobody asks it, there are none.
+	activatorLost = `sum(rate(http_server_request_duration_seconds_count{http_response_status_code=~"5..", ` + activatorOf + `}[1m])) or 0 * ` + knativeAll
+	activatorOf   = `kn_revision_name="$revision", k8s_namespace_name="$namespace"`
 )
 
 // knativeQueries are gateQueries for queue-proxy. The limit is the Service's.
@@ -28,7 +34,7 @@ var knativeQueries = []struct{ source, field, text string }{
 	{Rate, "rate", knativeAll},
 	{Throughput, "throughput", knativeServed},
 	{Gates, "inside", knativeInside},
-	{Gates, "waiting", `clamp_min(sum(rate(http_server_request_duration_seconds_sum{namespace="$namespace", pod=~"$pods"}[1m])) - ` + knativeInside + `, 0)`},
+	{Gates, "waiting", `clamp_min(sum(rate(http_server_request_duration_seconds_sum{` + knativeOf + `}[1m])) - ` + knativeInside + `, 0)`},
 	{Gates, "arriving", knativeAll},
 	{Gates, "failed", knativeLost},
 }
@@ -36,37 +42,52 @@ var knativeQueries = []struct{ source, field, text string }{
 // knativeBounds are those of queue-proxy's histogram, in seconds.
 var knativeBounds = []float64{.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10}
 
-// knativeLate asks for the requests that were answered later than the first bound from seconds on; the
-// largest where there is none.
-func knativeLate(seconds float64) string {
-	bound := knativeBounds[len(knativeBounds)-1]
-	for i := len(knativeBounds) - 1; i >= 0 && knativeBounds[i] >= seconds; i-- {
-		bound = knativeBounds[i]
-	}
-	le := strings.ReplaceAll(strconv.FormatFloat(bound, 'f', -1, 64), ".", "[.]") // Prometheus 3 writes 1 as 1.0
-	return fmt.Sprintf(`clamp_min(sum(rate(http_server_request_duration_seconds_count{%[1]s}[1m])) - sum(rate(http_server_request_duration_seconds_bucket{le=~"%[2]s([.]0)?", %[1]s}[1m])), 0) or 0 * `,
-		knativeGood, le) + knativeAll
+// KnativeLatency are the bounds of an SLO that queue-proxy's histogram can tell of.
+func KnativeLatency() (least, most time.Duration) {
+	of := func(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+	return of(knativeBounds[0]), of(knativeBounds[len(knativeBounds)-1])
 }
 
-// Served is what pods of one Revision of a Knative Service do, in requests a second: all that come,
-// those that are lost, and those that are answered later than the SLO's latency, rounded up to a bound
-// of queue-proxy's histogram.
+// knativeLate asks for the requests that were answered later than the last bound up to seconds, and
+// which series tell. Where nothing was answered, but the buckets are there, there are none.
+func knativeLate(seconds float64, of string) string {
+	bound := knativeBounds[0]
+	for _, b := range knativeBounds {
+		if b <= seconds {
+			bound = b
+		}
+	}
+	le := strings.ReplaceAll(strconv.FormatFloat(bound, 'f', -1, 64), ".", "[.]") // Prometheus 3 writes 1 as 1.0
+	return fmt.Sprintf(`clamp_min(sum(rate(http_server_request_duration_seconds_count{http_response_status_code!~"5..", %[2]s}[1m])) - sum(rate(http_server_request_duration_seconds_bucket{le=~"%[1]s([.]0)?", http_response_status_code!~"5..", %[2]s}[1m])), 0) or 0 * sum(rate(http_server_request_duration_seconds_bucket{le=~"%[1]s([.]0)?", %[3]s}[1m]))`,
+		le, of, knativeOf)
+}
+
+// Served is what one Revision of a Knative Service does, in requests a second: all that come, those
+// that are lost, and those that are answered later than the SLO's latency, rounded down to a bound of
+// queue-proxy's histogram. What waits or is lost in the activator counts.
 type Served struct{ Requests, Lost, Late mpa.Metric }
 
-// Served asks for some pods of an object's target. What is not measured is missing, and the problems
-// say why.
-func (p *Prometheus) Served(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, pods []string) (s Served, problems []Problem, err error) {
-	late := knativeLate(o.Spec.SLO.Latency.Target.Seconds())
+// Served asks for a Revision of an object's target and its pods. What is not measured is missing, and
+// the problems say why.
+func (p *Prometheus) Served(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, revision string, pods []string) (s Served, problems []Problem, err error) {
+	seconds := o.Spec.SLO.Latency.Target.Seconds()
 	fill := filler(o, pods)
-	questions := []*question{
-		{source: Gates, field: "requests", query: readQuery(fill.Replace(knativeAll))},
-		{source: Gates, field: "lost", query: readQuery(fill.Replace(knativeLost))},
-		{source: Gates, field: "late", query: readQuery(fill.Replace(late))},
+	var questions []*question
+	for _, q := range []struct{ field, text string }{
+		{"requests", knativeAll},
+		{"lost", knativeLost},
+		{"late", knativeLate(seconds, knativeOf)},
+		{"lostBefore", activatorLost},
+		{"lateBefore", knativeLate(seconds, activatorOf)},
+	} {
+		text := strings.ReplaceAll(fill.Replace(q.text), "$revision", revision)
+		questions = append(questions, &question{source: Gates, field: q.field, query: readQuery(text)})
 	}
 	if problems, err = p.askAll(ctx, o, questions); err != nil {
 		return s, nil, err
 	}
-	for i, to := range []*mpa.Metric{&s.Requests, &s.Lost, &s.Late} {
+	var before, late mpa.Metric
+	for i, to := range []*mpa.Metric{&s.Requests, &s.Lost, &s.Late, &before, &late} {
 		q := questions[i]
 		if q.problem != nil {
 			continue
@@ -76,5 +97,10 @@ func (p *Prometheus) Served(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 			problems = append(problems, *q.problem)
 		}
 	}
+	// The activator counts what the pods answer too.
+	unseen := max(0, before.Value-s.Lost.Value)
+	s.Requests.Value += unseen
+	s.Lost.Value += unseen
+	s.Late.Value = max(s.Late.Value, late.Value)
 	return s, problems, nil
 }

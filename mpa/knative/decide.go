@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -60,8 +61,11 @@ func begin(t Timing, s State, seen *Seen) Action {
 	}
 	if s.Phase == Promoted && v.Base == s.Base && !v.Fields.Equal(s.Ours.Fields()) {
 		// The owner has taken it back.
-		s.Worse = remember(s, seen.Now, "its owner took it back")
+		s.Worse, s.Promoted = remember(s, seen.Now, "its owner took it back"), nil
 		s.Phase, s.Since, s.Reason = RolledBack, seen.Now, "the owner of the Service took it back"
+		if left := leftOf(v.Fields, s); left != "" {
+			s.Reason += ", but for the annotations " + left + " of the template, which are his to take away"
+		}
 		return Action{Write: true, State: s, Reason: s.Reason}
 	}
 	l := seen.Learned
@@ -84,12 +88,14 @@ func begin(t Timing, s State, seen *Seen) Action {
 		return hold(s, "the next one is tried after a pause of %v", t.Pause)
 	case !v.Settled || v.Created.Name == "" || v.Created.Name != v.Ready.Name:
 		return hold(s, "a Revision of the Service itself is under way")
+	case v.Ready.Failed != "":
+		return hold(s, "Revision %s is not ready: %s", v.Ready.Name, v.Ready.Failed)
 	case !v.Ready.Fields.Equal(v.Fields):
 		return hold(s, "Revision %s does not have the present template", v.Ready.Name)
 	}
 	next := State{
 		Object: seen.Object, UID: seen.UID, Phase: Canary, Since: seen.Now, Stable: v.Ready.Name,
-		Ours: l.Setting, Before: v.Fields, Base: v.Base, Demand: l.Demand, Worse: s.Worse,
+		Ours: l.Setting, Before: v.Fields, Base: v.Base, Demand: l.Demand, Worse: s.Worse, Promoted: s.Promoted,
 		Reason: fmt.Sprintf("%d at once and %s requests/s a pod get %d %% of the requests", l.Limit, l.Target(), Percent),
 	}
 	return Action{Write: true, State: next, Fields: new(l.Fields()), Traffic: split(v.Ready.Name), Reason: next.Reason}
@@ -100,6 +106,10 @@ func refusal(s State, seen *Seen) (Action, bool) {
 	v := &seen.Service
 	limit := v.Fields.limit()
 	switch traffic := v.Traffic; {
+	case v.Owner != "":
+		return refuse(s, "OwnedByController", "metadata.ownerReferences: %s controls the Service, and would write over what is written here", v.Owner), true
+	case s.Phase == "" && len(traffic) == 2 && slices.Equal(traffic, split(traffic[0].Revision)):
+		return refuse(s, "TrafficOfOthers", "spec.traffic: %s; it looks like a canary of ours whose annotation %s was taken away: set the traffic, and the numbers of the template, by hand", show(traffic), Annotation), true
 	case len(traffic) > 1 || len(traffic) == 1 && (traffic[0].Revision != "" || traffic[0].Tag != "" || traffic[0].Percent != 100):
 		return refuse(s, "TrafficOfOthers", "spec.traffic: %s; want all to the latest Revision, without a tag", show(traffic)), true
 	case v.Named != "":
@@ -108,10 +118,22 @@ func refusal(s State, seen *Seen) (Action, bool) {
 		return refuse(s, "ForeignClass", "spec.template.metadata.annotations[%s]: %q knows no requests a second, want %s", class, v.Fields.Annotations[class], kpa), true
 	case limit < 0 || limit > MaxLimit:
 		return refuse(s, "OutOfRange", "spec.template.spec.containerConcurrency: %d, want 0 to %d", limit, MaxLimit), true
-	case limit == 1 && seen.Least <= 1 && (s.Phase != Promoted || s.Ours.Limit != 1):
+	case limit == 1 && seen.Least <= 1 && (s.Promoted == nil || s.Promoted.Limit != 1):
 		return refuse(s, "OneAtOnce", "spec.template.spec.containerConcurrency: 1 is kept, as the program may not be safe for two requests at once; concurrency.min above 1 says that it is"), true
 	}
 	return Action{}, false
+}
+
+// leftOf names the annotations that are still as we wrote them and as they were not before.
+func leftOf(f Fields, s State) string {
+	former := f.back(s.Ours.Fields(), s.Before)
+	var names []string
+	for _, name := range annotations {
+		if f.Annotations[name] != former.Annotations[name] {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 func near(a, b float64) bool { return math.Abs(a-b) < band*max(a, b) || a == b }
@@ -131,6 +153,9 @@ func canary(t Timing, s State, seen *Seen) Action {
 	ours := s.Ours.Fields()
 	age := seen.Now.Sub(s.Since)
 	switch {
+	case slices.Equal(v.Traffic, all()):
+		// All requests would go to numbers that nobody has judged.
+		return end(s, seen, "others have given all requests to the latest Revision", true)
 	case !slices.Equal(v.Traffic, split(s.Stable)):
 		// The traffic is others' now; the template may still have numbers that nobody has judged.
 		a := end(s, seen, fmt.Sprintf("others have changed the traffic: %s", show(v.Traffic)), false)
@@ -142,6 +167,9 @@ func canary(t Timing, s State, seen *Seen) Action {
 		return end(s, seen, "others have changed the numbers in the template", true)
 	case seen.Off != "":
 		return end(s, seen, seen.Off, false)
+	}
+	if broken := v.Ready.Failed; broken != "" && v.Ready.Name != s.Stable && v.Ready.Fields.Equal(ours) {
+		return end(s, seen, fmt.Sprintf("Revision %s was ready and is not: %s", v.Ready.Name, broken), true)
 	}
 	ready := v.Settled && v.Ready.Name != s.Stable && v.Ready.Fields.Equal(ours)
 	if !ready {
@@ -155,9 +183,14 @@ func canary(t Timing, s State, seen *Seen) Action {
 		return hold(s, "%s yet", why)
 	}
 	trial := seen.Trial
-	if trial == nil || trial.Canary.Revision != v.Ready.Name || trial.Stable.Revision != s.Stable || seen.Now.Sub(trial.Time.Time) > seen.MaxAge || trial.Time.Sub(seen.Now) > seen.MaxAge {
-		if age >= t.Longest {
-			return end(s, seen, fmt.Sprintf("nothing has measured it for %v", t.Longest), true)
+	measured := s.Since.Add(t.Ready) // until then it had time to become ready
+	of := trial != nil && trial.Canary.Revision == v.Ready.Name && trial.Stable.Revision == s.Stable
+	if of {
+		measured = trial.Time.Time
+	}
+	if blind := seen.Now.Sub(measured); !of || blind.Abs() > seen.MaxAge {
+		if blind > t.Ready+seen.MaxAge || age >= t.Longest {
+			return end(s, seen, fmt.Sprintf("nothing has measured it for %v", min(max(blind, 0), age).Round(time.Second)), true)
 		}
 		return hold(s, "Revision %s is not measured at present", v.Ready.Name)
 	}
@@ -167,7 +200,7 @@ func canary(t Timing, s State, seen *Seen) Action {
 	case verdict == Losing || verdict == WorseThan && long:
 		return end(s, seen, why, true)
 	case verdict == Better && long:
-		s.Phase, s.Since, s.Reason = Promoted, seen.Now, why
+		s.Phase, s.Since, s.Reason, s.Promoted = Promoted, seen.Now, why, &s.Ours
 		return Action{Write: true, State: s, Traffic: all(), Reason: why}
 	case age >= t.Longest:
 		return end(s, seen, fmt.Sprintf("not better within %v: %s", t.Longest, why), true)
@@ -182,7 +215,11 @@ func end(s State, seen *Seen, why string, worse bool) Action {
 		s.Worse = remember(s, seen.Now, why)
 	}
 	s.Phase, s.Since, s.Reason = Restoring, seen.Now, why
-	return Action{Write: true, State: s, Fields: new(seen.Service.Fields.back(s.Ours.Fields(), s.Before)), Traffic: only(s.Stable), Reason: why}
+	a := Action{Write: true, State: s, Traffic: only(s.Stable), Reason: why}
+	if seen.Service.Named == "" { // Knative takes no other template under the same name
+		a.Fields = new(seen.Service.Fields.back(s.Ours.Fields(), s.Before))
+	}
+	return a
 }
 
 // restoring waits until the latest Revision is one of the present template.
@@ -190,18 +227,35 @@ func restoring(s State, seen *Seen) Action {
 	v := &seen.Service
 	next := s
 	next.Phase, next.Since = RolledBack, seen.Now
+	former := v.Fields.back(s.Ours.Fields(), s.Before)
+	ours := !former.Equal(v.Fields) // some numbers of ours are in the template still
+	settled := !ours && v.Settled && v.Created.Name == v.Ready.Name && v.Ready.Fields.Equal(v.Fields)
+	latest := slices.Equal(v.Traffic, all())
+	a := Action{Write: true, State: s, Reason: s.Reason}
+	if ours && v.Named == "" {
+		a.Fields = &former
+	}
 	switch {
-	case !slices.Equal(v.Traffic, only(s.Stable)):
+	case !latest && !slices.Equal(v.Traffic, only(s.Stable)):
 		next.Reason = fmt.Sprintf("%s; others have changed the traffic: %s", s.Reason, show(v.Traffic))
-		return Action{Write: true, State: next, Reason: next.Reason}
-	case !v.Settled || v.Created.Name != v.Ready.Name || !v.Ready.Fields.Equal(v.Fields):
+		a.State, a.Reason = next, next.Reason
+	case settled:
+		a.State = next
+		if !latest {
+			a.Traffic = all()
+		}
+	case latest || a.Fields != nil:
+		a.Traffic = only(s.Stable)
+	case ours:
+		return hold(s, "%s; Revision %s has all requests: spec.template.metadata.name: %q is others', and without another one Knative takes no former numbers", s.Reason, s.Stable, v.Named)
+	default:
 		why := ""
 		if v.Created.Failed != "" {
 			why = fmt.Sprintf(" (Revision %s: %s)", v.Created.Name, v.Created.Failed)
 		}
 		return hold(s, "%s; Revision %s has all requests until one of the present template is ready%s", s.Reason, s.Stable, why)
 	}
-	return Action{Write: true, State: next, Traffic: all(), Reason: s.Reason}
+	return a
 }
 
 // Forget returns what to do with a Service whose object is gone: what is under way ends, and then

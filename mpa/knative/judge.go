@@ -36,7 +36,8 @@ const (
 )
 
 // Judge compares a canary with the Revision of before, by 99 % intervals: it is better where it loses
-// or delays fewer requests, or hardly more and each of its pods answers more.
+// or delays fewer requests and none of its pods answers fewer in time, or hardly more and each of its
+// pods answers more.
 func Judge(t *v1alpha1.Trial) (Verdict, string) {
 	c, s := &t.Canary, &t.Stable
 	lostLow, _ := wilson(c.Lost, c.Requests)
@@ -54,7 +55,12 @@ func Judge(t *v1alpha1.Trial) (Verdict, string) {
 	case low > above:
 		return WorseThan, bad
 	case high < before:
-		return Better, bad
+		// A pod with few requests is late with few, whatever its limit.
+		each, than := answered(c), answered(s)
+		if each.high >= than.low {
+			return Better, bad
+		}
+		return Open, fmt.Sprintf("%s, but a pod answers only %s requests/s in time, one of that %s", bad, each, than)
 	}
 	if c.PodSeconds > 0 && s.PodSeconds > 0 && high <= above+margin {
 		each, half := c.Requests/c.PodSeconds, z*math.Sqrt(1/c.Requests+noise*noise)
@@ -66,6 +72,21 @@ func Judge(t *v1alpha1.Trial) (Verdict, string) {
 		return Open, why
 	}
 	return Open, bad
+}
+
+// pace is an interval of the requests a second in a pod.
+type pace struct{ low, high float64 }
+
+func (p pace) String() string { return fmt.Sprintf("%.4g to %.4g", p.low, p.high) }
+
+// answered is that of the requests that were neither lost nor late.
+func answered(a *v1alpha1.Arm) pace {
+	n := max(0, a.Requests-a.Lost-a.Late)
+	if !(a.PodSeconds > 0) {
+		return pace{0, math.Inf(1)}
+	}
+	half := z * math.Sqrt(n+noise*noise*n*n)
+	return pace{max(0, n-half) / a.PodSeconds, (n + half + z*z) / a.PodSeconds}
 }
 
 func between(low, high float64) string { return fmt.Sprintf("%.2f to %.2f %%", 100*low, 100*high) }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -39,6 +40,9 @@ func Read(u *unstructured.Unstructured) (v Service, err error) {
 	}
 	if v.Fields, err = fieldsOf(template); err != nil {
 		return v, fmt.Errorf("spec.template.%w", err)
+	}
+	if o := metav1.GetControllerOf(u); o != nil {
+		v.Owner = o.Kind + " " + o.Name
 	}
 	v.Named, _, _ = unstructured.NestedString(template, "metadata", "name")
 	v.Base = baseOf(template)

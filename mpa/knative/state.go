@@ -48,7 +48,9 @@ type State struct {
 	// Ours is what was written, and Before what was there, on a template of that Base.
 	Ours   Setting `json:"ours"`
 	Before Fields  `json:"before"`
-	Base   string  `json:"base,omitempty"`
+	// Promoted is what was promoted last, until its owner takes it back.
+	Promoted *Setting `json:"promoted,omitempty"`
+	Base     string   `json:"base,omitempty"`
 	// Demand of a request when it began, in core-seconds.
 	Demand float64 `json:"demand,omitempty"`
 	Reason string  `json:"reason,omitempty"`
@@ -143,6 +145,8 @@ type Revision struct {
 type Service struct {
 	// Settled: its status is about its present spec, and its latest Revision is ready or has failed.
 	Settled bool
+	// Owner is the controller that the Service has, as kind and name; empty = none.
+	Owner string
 	// Named is the name that the template gives its Revision; empty = Knative names it.
 	Named string
 	// Fields of its template, and Base, a digest of the rest.

@@ -95,7 +95,7 @@ func (r *reconciler) decide(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 		return r.write(ctx, o, s, refusedStatus(o, s, w, refuse("JournalFailed", "%v", err), now), now)
 	}
 	next := r.statusOf(o, s, ob, &d, problems)
-	if next.Concurrency = s.concurrency(o, ob); trial != nil {
+	if next.Concurrency = s.concurrency(o, ob); trial != nil && next.Concurrency != nil {
 		next.Concurrency.Trial = trial
 	}
 	if err = r.setGate(ctx, o, w, next); err == nil {

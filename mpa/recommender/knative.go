@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,6 +35,12 @@ type knativeService struct {
 // the API server: a cache of a kind that is not there never fills.
 func (r *reconciler) knativeTarget(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object) (*target.Workload, *refusal, error) {
 	name := o.Spec.ScaleTargetRef.Name
+	if o.Spec.SLO != nil && o.Spec.SLO.Latency != nil {
+		target := o.Spec.SLO.Latency.Target.Duration
+		if least, most := collect.KnativeLatency(); target < least || target > most {
+			return nil, refuse("SpecInvalid", "slo.latency.target: %v, want %v to %v: of others the histogram of queue-proxy does not tell", target, least, most), nil
+		}
+	}
 	u := knative.New(knative.ServiceKind)
 	err := r.live.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, u)
 	switch {
@@ -73,6 +80,9 @@ func (r *reconciler) knativeTarget(ctx context.Context, o *v1alpha1.MultidimPodA
 		return nil, nil, err
 	}
 	w.Replicas = max(1, int32(len(pods)))
+	if n, ok := limitOfPods(pods); ok {
+		s.knative.limit = n // the template may be that of a Revision that is not ready
+	}
 	if o.Spec.Mode == v1alpha1.ModeOff {
 		return w, nil, nil
 	}
@@ -85,6 +95,23 @@ func limitOf(f knative.Fields) int32 {
 		return 0
 	}
 	return int32(min(max(0, *f.Limit), math.MaxInt32))
+}
+
+// limitOfPods returns the limit that the queue-proxies of a Revision have.
+func limitOfPods(pods []corev1.Pod) (int32, bool) {
+	for i := range pods {
+		for _, c := range pods[i].Spec.Containers {
+			if c.Name != "queue-proxy" {
+				continue
+			}
+			for _, e := range c.Env {
+				if n, err := strconv.ParseInt(e.Value, 10, 32); e.Name == "CONTAINER_CONCURRENCY" && err == nil && n >= 0 {
+					return int32(n), true
+				}
+			}
+		}
+	}
+	return 0, false
 }
 
 // templateOf returns the names of the containers of a Service. One without a name has Knative's default.
@@ -152,7 +179,7 @@ func (r *reconciler) trial(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 		}
 		var problems []collect.Problem
 		var err error
-		if served[i], problems, err = r.collector.Prometheus.Served(ctx, o, names); err != nil || len(problems) > 0 {
+		if served[i], problems, err = r.collector.Prometheus.Served(ctx, o, revision, names); err != nil || len(problems) > 0 {
 			return t, problems, err
 		}
 		for _, m := range []mpa.Metric{served[i].Requests, served[i].Lost, served[i].Late} {
@@ -173,6 +200,7 @@ func (r *reconciler) trial(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 	}
 	t.Time = micro(oldest)
 	if gap > max(trialGap, 2*r.options.Interval) {
+		t.Since = micro(t.Since.Add(gap)) // from Since to Time is what was measured
 		return t, nil, nil
 	}
 	for i, a := range []*v1alpha1.Arm{&t.Stable, &t.Canary} {
@@ -188,6 +216,10 @@ func (r *reconciler) trial(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 // setLearned says whether there is something that a Knative Service could have.
 func (s *object) setLearned(o *v1alpha1.MultidimPodAutoscaler, next *v1alpha1.MultidimPodAutoscalerStatus) {
 	limited := s.session.Limited()
+	if limited == nil { // the API server admits no such object today
+		set(o, next, v1alpha1.ConditionRecommendation, metav1.ConditionFalse, "NothingLearned", "concurrency is missing")
+		return
+	}
 	if known, ok := limited.Limits.Known(); !ok || !(known.PodRate > 0) {
 		set(o, next, v1alpha1.ConditionRecommendation, metav1.ConditionFalse, "NothingLearned", "%s", limited.Said().Reason)
 		return

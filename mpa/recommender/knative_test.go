@@ -174,7 +174,24 @@ func TestKnativeTrial(t *testing.T) {
 	again = w.step(15 * time.Second).Status.Concurrency.Trial
 	assert.Equal(t, trial.Canary, again.Canary, "what was between is not known")
 	assert.Positive(t, again.Time.Sub(trial.Time.Time))
+	assert.Equal(t, trial.Time.Sub(trial.Since.Time), again.Time.Sub(again.Since.Time), "it does not count as compared")
 	assert.Greater(t, w.step(15*time.Second).Status.Concurrency.Trial.Canary.Requests, trial.Canary.Requests)
+}
+
+// An object that no longer asks for the limit, as one that was admitted before its rules, has no trial.
+func TestKnativeTrialWithoutConcurrency(t *testing.T) {
+	w, _ := knativeWorld(t)
+	u := knative.New(knative.ServiceKind)
+	require.NoError(t, w.live.Get(t.Context(), key, u))
+	state := knative.State{Object: "web", UID: "mpa", Phase: knative.Canary, Since: w.clock.Now(), Stable: "web-00001", Base: "x", Ours: knative.Setting{Limit: 8, Rate: 40}}
+	u, err := knative.Write(u, &knative.Action{Write: true, State: state})
+	require.NoError(t, err)
+	require.NoError(t, unstructured.SetNestedField(u.Object, "web-00002", "status", "latestReadyRevisionName"))
+	require.NoError(t, w.Update(t.Context(), u))
+	o := w.read()
+	o.Spec.Concurrency = nil
+	require.NoError(t, w.Update(t.Context(), o))
+	assert.Nil(t, w.step(15*time.Second).Status.Concurrency)
 }
 
 // An object waits, and says for what, where its Service cannot be read.
@@ -193,6 +210,13 @@ func TestKnativeRefusals(t *testing.T) {
 	assert.Equal(t, "KnativeMissing", reason())
 	w.live = was
 	assert.Empty(t, reason(), "it comes later")
+	for _, target := range []time.Duration{4 * time.Millisecond, 11 * time.Second, 10 * time.Second, 5 * time.Millisecond} {
+		want := map[time.Duration]string{4 * time.Millisecond: "SpecInvalid", 11 * time.Second: "SpecInvalid"}[target]
+		o := w.read()
+		o.Spec.SLO.Latency.Target.Duration = target
+		require.NoError(t, w.Update(t.Context(), o))
+		assert.Equal(t, want, reason(), target)
+	}
 	u := ksvc()
 	require.NoError(t, w.Delete(t.Context(), u))
 	assert.Equal(t, "TargetMissing", reason())
@@ -206,6 +230,17 @@ func TestKnativeRefusals(t *testing.T) {
 	require.NoError(t, w.Delete(t.Context(), u))
 	require.NoError(t, w.Create(t.Context(), ksvc()))
 	assert.Empty(t, reason())
+}
+
+// The limit that is learned from is that of the pods, which may be another than the template's.
+func TestKnativeLimitOfPods(t *testing.T) {
+	w, _ := knativeWorld(t)
+	assert.Equal(t, int32(0), w.step(15*time.Second).Status.Concurrency.InForce)
+	p := pod(0)
+	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(p), p))
+	p.Spec.Containers[1].Env = []corev1.EnvVar{{Name: "OTHER", Value: "3"}, {Name: "CONTAINER_CONCURRENCY", Value: "12"}}
+	require.NoError(t, w.Update(t.Context(), p))
+	assert.Equal(t, int32(12), w.step(15*time.Second).Status.Concurrency.InForce)
 }
 
 // failsFor lets reads of Services fail.

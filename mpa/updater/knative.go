@@ -3,6 +3,7 @@ package updater
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -56,10 +57,15 @@ func (k *knatives) Reconcile(ctx context.Context, request reconcile.Request) (re
 	case m.Spec.ScaleTargetRef.Knative():
 		again, err = k.step(ctx, m)
 	}
-	if apierrors.IsConflict(err) { // somebody else wrote first
+	switch {
+	case apierrors.IsConflict(err): // somebody else wrote first
 		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
+	case apierrors.IsNotFound(err): // it went between reading and writing
+		return reconcile.Result{RequeueAfter: knativeSoon}, nil
+	case errors.Is(err, errForbidden):
+		return reconcile.Result{}, nil // sweeps says so
 	}
-	return reconcile.Result{RequeueAfter: again}, client.IgnoreNotFound(err)
+	return reconcile.Result{RequeueAfter: again}, err
 }
 
 // step does the next step for an object's Service, and says so.
@@ -217,6 +223,12 @@ func (k *knatives) carry(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 		return err
 	}
 	if err := k.client.Update(ctx, next, client.FieldOwner(v1alpha1.OwnerUpdater)); err != nil {
+		if before, _ := knative.StateOf(u); refusedByServer(err) && before.Phase == knative.Canary && a.Fields != nil {
+			// The way back of the requests does not wait for that of the template.
+			log.FromContext(ctx).Error(err, "The template of a Knative Service is left as it is, the traffic goes back", "service", u.GetName())
+			a.Fields = nil
+			return k.carry(ctx, m, u, a)
+		}
 		return fmt.Errorf("write Service %s/%s: %w", u.GetNamespace(), u.GetName(), err)
 	}
 	log.FromContext(ctx).Info("Wrote a Knative Service", "service", u.GetName(), "phase", a.State.Phase, "why", a.Reason)
@@ -289,65 +301,82 @@ func (k *knatives) sweep(ctx context.Context, of ...client.ListOption) (again ti
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: v1alpha1.Knative, Version: "v1", Kind: "ServiceList"})
 	err = k.direct.List(ctx, list, of...)
-	if meta.IsNoMatchError(err) || runtime.IsNotRegisteredError(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-		return 0, nil // without Knative, or without the rights to it, nothing was ever written
-	}
-	if err != nil {
+	switch {
+	case meta.IsNoMatchError(err) || runtime.IsNotRegisteredError(err) || apierrors.IsNotFound(err):
+		return 0, nil // without Knative nothing was ever written
+	case apierrors.IsForbidden(err):
+		return 0, fmt.Errorf("%w: %w", errForbidden, err)
+	case err != nil:
 		return 0, err
 	}
 	for i := range list.Items {
 		u := &list.Items[i]
-		gone, err := k.orphan(ctx, u)
-		if err != nil || !gone {
-			if err != nil {
-				return 0, err
-			}
-			continue
+		left, failed := k.forget(ctx, u)
+		if client.IgnoreNotFound(failed) != nil {
+			err = errors.Join(err, fmt.Errorf("Service %s/%s: %w", u.GetNamespace(), u.GetName(), failed))
+			left = true
 		}
-		state, err := knative.StateOf(u)
-		var v knative.Service
-		if err == nil {
-			v, err = knative.Read(u)
-		}
-		if err != nil {
-			log.FromContext(ctx).Error(err, "A Service is left alone", "namespace", u.GetNamespace(), "service", u.GetName())
-			continue
-		}
-		seen, err := k.see(ctx, nil, u, v)
-		if err != nil {
-			return 0, err
-		}
-		a := knative.Forget(k.Canary, state, seen)
-		if err := k.carry(ctx, nil, u, &a); err != nil {
-			return knativeSoon, err
-		}
-		if !a.Drop {
+		if left {
 			again = knativeSoon
 		}
 	}
-	return again, nil
+	return again, err
 }
 
-// orphan reports whether the object that wrote to a Service is gone, by the API server.
-func (k *knatives) orphan(ctx context.Context, u *unstructured.Unstructured) (bool, error) {
+// forget does the next step for a Service whose object is gone, and reports whether something is left
+// to do.
+func (k *knatives) forget(ctx context.Context, u *unstructured.Unstructured) (left bool, err error) {
 	state, err := knative.StateOf(u)
-	if err != nil {
-		return false, nil //nolint:nilerr // whose it is, is not known; its object says so
+	if err == nil && state.Phase == "" {
+		return false, k.carry(ctx, nil, u, &knative.Action{Write: true, Drop: true, Reason: "the label is without an annotation"})
 	}
+	var v knative.Service
+	if err == nil {
+		v, err = knative.Read(u)
+	}
+	if err != nil { // whose it is, is not known; its object says so
+		log.FromContext(ctx).Error(err, "A Service is left alone", "namespace", u.GetNamespace(), "service", u.GetName())
+		return false, nil
+	}
+	if gone, err := k.orphan(ctx, u, &state); err != nil || !gone {
+		return false, err
+	}
+	seen, err := k.see(ctx, nil, u, v)
+	if err != nil {
+		return true, err
+	}
+	a := knative.Forget(k.Canary, state, seen)
+	err = k.carry(ctx, nil, u, &a)
+	return !a.Drop, err
+}
+
+// errForbidden is returned where Services may not be listed, and nothing is known of them.
+var errForbidden = errors.New("Knative Services may not be listed")
+
+// orphan reports whether the object that wrote to a Service is gone, by the API server, or is about
+// another one: the Service may be a copy.
+func (k *knatives) orphan(ctx context.Context, u *unstructured.Unstructured, state *knative.State) (bool, error) {
 	m := &v1alpha1.MultidimPodAutoscaler{}
-	err = k.direct.Get(ctx, types.NamespacedName{Namespace: u.GetNamespace(), Name: state.Object}, m)
+	err := k.direct.Get(ctx, types.NamespacedName{Namespace: u.GetNamespace(), Name: state.Object}, m)
 	if apierrors.IsNotFound(err) {
 		return true, nil
 	}
-	return err == nil && (string(m.UID) != state.UID || m.DeletionTimestamp != nil), err
+	return err == nil && (string(m.UID) != state.UID || m.DeletionTimestamp != nil || !m.Spec.ScaleTargetRef.Knative() || m.Spec.ScaleTargetRef.Name != u.GetName()), err
 }
 
 // sweeps looks for such Services, now and every minute: their object may have gone while nobody looked.
 func (k *knatives) sweeps(ctx context.Context) error {
 	tick := time.NewTicker(knativeSweep)
 	defer tick.Stop()
+	forbidden := false
 	for {
-		if _, err := k.sweep(ctx, client.HasLabels{knative.Annotation}); err != nil && ctx.Err() == nil {
+		_, err := k.sweep(ctx, client.HasLabels{knative.Annotation})
+		before := forbidden
+		forbidden = errors.Is(err, errForbidden)
+		switch {
+		case forbidden && !before: // said once: most clusters have no Knative
+			log.FromContext(ctx).Info("What is under way in Knative Services whose object is gone stays; is the component knative of the autoscaler installed?", "why", err.Error())
+		case err != nil && !forbidden && ctx.Err() == nil:
 			log.FromContext(ctx).Error(err, "Cannot look for Knative Services whose object is gone; the next attempt follows")
 		}
 		select {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -45,6 +46,8 @@ func setTraffic(list ...any) func(*unstructured.Unstructured) {
 	return func(u *unstructured.Unstructured) { _ = unstructured.SetNestedSlice(u.Object, list, "spec", "traffic") }
 }
 
+var latest = map[string]any{"latestRevision": true, "percent": int64(100)}
+
 var pinned = []knative.Traffic{{Revision: "web-00001", Percent: 100}}
 
 // knativeFaults strike at a moment that each round draws, before the canary or during it.
@@ -74,14 +77,15 @@ var knativeFaults = []struct {
 		})
 	}, phases: []knative.Phase{knative.Promoted}},
 	{name: "killed at every write of a way back", do: func(s *knativeSite) {
-		s.late = .5
+		s.canary()
+		s.late = .9
 		kill := func(next func() error) error {
 			err := next()
 			defer s.restart()
 			return errors.Join(err, errors.New("killed after writing"))
 		}
 		s.update = kill
-	}, phases: []knative.Phase{knative.RolledBack, knative.Promoted}},
+	}, phases: []knative.Phase{knative.RolledBack}},
 	{name: "the API server is away for a minute", do: func(s *knativeSite) {
 		s.away = true
 		s.steady(time.Minute)
@@ -104,7 +108,43 @@ var knativeFaults = []struct {
 		})
 		s.until(func() bool { return s.state().Phase == knative.Promoted })
 	}, phases: []knative.Phase{knative.Promoted}, check: usersImage},
-	{name: "a user sets the limit", do: func(s *knativeSite) { s.edit(setLimit(5)) }, phases: []knative.Phase{knative.RolledBack, knative.Promoted}},
+	{name: "a user sets the limit", do: func(s *knativeSite) {
+		s.canary()
+		s.edit(setLimit(1001))
+		s.ended()
+	}, phases: []knative.Phase{knative.RolledBack}, check: func(t *testing.T, s *knativeSite) {
+		t.Helper()
+		require.Equal(t, int64(1001), *read(t, s).Fields.Limit, "it stays")
+	}},
+	{name: "a user gives all traffic to the latest Revision", do: func(s *knativeSite) {
+		s.canary()
+		s.edit(setTraffic(latest))
+		s.act(s.leaders[0]) // at once: in virtual time a request comes every 10 s
+		s.ended()
+	}, phases: []knative.Phase{knative.RolledBack}, check: notAgain},
+	{name: "a file is applied again and again, with its traffic and numbers", do: func(s *knativeSite) {
+		s.canary()
+		for range 6 {
+			s.edit(func(u *unstructured.Unstructured) {
+				setTraffic(latest)(u)
+				setLimit(0)(u)
+			})
+			s.act(s.leaders[0])
+			s.step()
+		}
+		s.ended()
+	}, phases: []knative.Phase{knative.RolledBack}, check: notAgain},
+	{name: "the server refuses the former template", do: func(s *knativeSite) {
+		s.canary()
+		s.late = .9
+		s.refuses = true
+		s.phase(knative.Restoring)
+		require.Equal(s.t, pinned, read(s.t, s).Traffic)
+		s.steady(time.Minute)
+		require.Equal(s.t, pinned, read(s.t, s).Traffic)
+		require.Equal(s.t, "ServiceRefused", meta.FindStatusCondition(s.object().Status.Conditions, v1alpha1.ConditionAble).Reason)
+		s.refuses = false
+	}, phases: []knative.Phase{knative.RolledBack}},
 	{name: "a user changes the traffic", do: func(s *knativeSite) {
 		s.edit(setTraffic(map[string]any{"revisionName": "web-00001", "latestRevision": false, "percent": int64(100), "tag": "mine"}))
 	}, phases: []knative.Phase{"", knative.RolledBack}, traffic: []knative.Traffic{{Revision: "web-00001", Percent: 100, Tag: "mine"}}},
@@ -152,11 +192,15 @@ var knativeFaults = []struct {
 		}
 	}, phases: []knative.Phase{knative.Promoted}},
 	{name: "the mode is turned down", do: func(s *knativeSite) {
+		s.canary()
 		s.spec(func(m *v1alpha1.MultidimPodAutoscaler) { m.Spec.Concurrency.Mode = v1alpha1.ConcurrencyObserve })
-	}, phases: []knative.Phase{"", knative.RolledBack, knative.Promoted}},
+		s.ended()
+	}, phases: []knative.Phase{knative.RolledBack}},
 	{name: "mode Off", do: func(s *knativeSite) {
+		s.canary()
 		s.spec(func(m *v1alpha1.MultidimPodAutoscaler) { m.Spec.Mode = v1alpha1.ModeOff })
-	}, phases: []knative.Phase{"", knative.RolledBack, knative.Promoted}},
+		s.ended()
+	}, phases: []knative.Phase{knative.RolledBack}},
 	{name: "metrics are missing from then on", do: func(s *knativeSite) { s.silent = true }, phases: []knative.Phase{knative.RolledBack}, check: notMeasured},
 	{name: "metrics are stale from then on", do: func(s *knativeSite) {
 		s.canary()
@@ -186,9 +230,21 @@ func deleteObject(s *knativeSite) {
 	}
 }
 
+// ended lets a step pass, after which the canary has.
+func (s *knativeSite) ended() {
+	s.step()
+	require.Contains(s.t, []knative.Phase{knative.Restoring, knative.RolledBack}, s.state().Phase)
+}
+
+func notAgain(t *testing.T, s *knativeSite) {
+	t.Helper()
+	s.steady(time.Hour)
+	require.Equal(t, 1, s.canaries)
+}
+
 func notMeasured(t *testing.T, s *knativeSite) {
 	t.Helper()
-	require.Contains(t, s.state().Reason, "nothing has measured it for 20m")
+	require.Contains(t, s.state().Reason, "nothing has measured it for ")
 }
 
 func nothingLeft(t *testing.T, s *knativeSite) {

@@ -52,6 +52,7 @@ type knativeSite struct {
 	silent     bool          // nothing is measured
 	lag        time.Duration // of the measurements
 	away       bool          // the API server, for the updaters
+	refuses    bool          // it, the way back of a template
 	update     func(next func() error) error
 
 	revisions  []*knativeRevision
@@ -141,11 +142,19 @@ func newKnativeSite(t *testing.T, random *rand.Rand, change ...func(*unstructure
 			if err := gone(); err != nil {
 				return err
 			}
+			if key.Name == "" {
+				return apierrors.NewBadRequest("resource name may not be empty")
+			}
 			return c.Get(ctx, key, o, opts...)
 		},
 		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
 			if err := gone(); err != nil {
 				return err
+			}
+			if u, ok := o.(*unstructured.Unstructured); ok && s.refuses {
+				if v, err := knative.Read(u); err != nil || !v.Fields.Equal(s.ours.Fields()) {
+					return apierrors.NewBadRequest("changes without a name change")
+				}
 			}
 			return s.update(func() error { return c.Update(ctx, o, opts...) })
 		},

@@ -36,8 +36,9 @@ type KnativeStatus struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Trial is what two Revisions did at the same time, in sums from Since to Time.
+// Trial is what two Revisions did at the same time, in sums.
 type Trial struct {
+	// Since is Time less what was measured: it moves on by what was not.
 	Since metav1.MicroTime `json:"since"`
 	// Time of the newest measurement in the sums.
 	Time   metav1.MicroTime `json:"time"`
