@@ -98,7 +98,7 @@ func begin(t Timing, s State, seen *Seen) Action {
 		Ours: l.Setting, Before: v.Fields, Base: v.Base, Demand: l.Demand, Worse: s.Worse, Promoted: s.Promoted,
 		Reason: fmt.Sprintf("%d at once and %s requests/s a pod get %d %% of the requests", l.Limit, l.Target(), Percent),
 	}
-	return Action{Write: true, State: next, Fields: new(l.Fields()), Traffic: split(v.Ready.Name), Reason: next.Reason}
+	return Action{Write: true, State: next, Fields: new(l.Fields()), Traffic: split(v.Ready.Name, Percent), Reason: next.Reason}
 }
 
 // refusal says why a Service may not be written.
@@ -108,7 +108,7 @@ func refusal(s State, seen *Seen) (Action, bool) {
 	switch traffic := v.Traffic; {
 	case v.Owner != "":
 		return refuse(s, "OwnedByController", "metadata.ownerReferences: %s controls the Service, and would write over what is written here", v.Owner), true
-	case s.Phase == "" && len(traffic) == 2 && slices.Equal(traffic, split(traffic[0].Revision)):
+	case s.Phase == "" && len(traffic) == 2 && (slices.Equal(traffic, split(traffic[0].Revision, Percent)) || slices.Equal(traffic, split(traffic[0].Revision, HalfPercent))):
 		return refuse(s, "TrafficOfOthers", "spec.traffic: %s; it looks like a canary of ours whose annotation %s was taken away: set the traffic, and the numbers of the template, by hand", show(traffic), Annotation), true
 	case len(traffic) > 1 || len(traffic) == 1 && (traffic[0].Revision != "" || traffic[0].Tag != "" || traffic[0].Percent != 100):
 		return refuse(s, "TrafficOfOthers", "spec.traffic: %s; want all to the latest Revision, without a tag", show(traffic)), true
@@ -156,7 +156,7 @@ func canary(t Timing, s State, seen *Seen) Action {
 	case slices.Equal(v.Traffic, all()):
 		// All requests would go to numbers that nobody has judged.
 		return end(s, seen, "others have given all requests to the latest Revision", true)
-	case !slices.Equal(v.Traffic, split(s.Stable)):
+	case !slices.Equal(v.Traffic, split(s.Stable, s.Percent())):
 		// The traffic is others' now; the template may still have numbers that nobody has judged.
 		a := end(s, seen, fmt.Sprintf("others have changed the traffic: %s", show(v.Traffic)), false)
 		a.State.Phase, a.Traffic = RolledBack, nil
@@ -184,7 +184,7 @@ func canary(t Timing, s State, seen *Seen) Action {
 	}
 	trial := seen.Trial
 	measured := s.Since.Add(t.Ready) // until then it had time to become ready
-	of := trial != nil && trial.Canary.Revision == v.Ready.Name && trial.Stable.Revision == s.Stable
+	of := trial != nil && trial.Canary.Revision == v.Ready.Name && trial.Stable.Revision == s.Stable && !trial.Since.Time.Before(s.Since.Truncate(time.Microsecond))
 	if of {
 		measured = trial.Time.Time
 	}
@@ -200,13 +200,16 @@ func canary(t Timing, s State, seen *Seen) Action {
 	case verdict == Losing || verdict == WorseThan && long:
 		return end(s, seen, why, true)
 	case verdict == Better && long:
-		s.Phase, s.Since, s.Reason, s.Promoted = Promoted, seen.Now, why, &s.Ours
+		s.Phase, s.Half, s.Since, s.Reason, s.Promoted = Promoted, false, seen.Now, why, &s.Ours
 		return Action{Write: true, State: s, Traffic: all(), Reason: why}
+	case verdict == Level && long && !s.Half:
+		s.Half, s.Since, s.Reason = true, seen.Now, fmt.Sprintf("no worse with %d %% of the requests, and gets %d %%", Percent, HalfPercent)
+		return Action{Write: true, State: s, Traffic: split(s.Stable, HalfPercent), Reason: s.Reason}
 	case age >= t.Longest:
 		return end(s, seen, fmt.Sprintf("not better within %v: %s", t.Longest, why), true)
 	}
 	// The figures are in the trial: a reason with them would be written with each measurement.
-	return hold(s, "Revision %s has %d %% and is compared with %s", v.Ready.Name, Percent, s.Stable)
+	return hold(s, "Revision %s has %d %% and is compared with %s", v.Ready.Name, s.Percent(), s.Stable)
 }
 
 // end takes ours back: the Revision of before has all requests, until one with its fields is ready.
@@ -214,7 +217,7 @@ func end(s State, seen *Seen, why string, worse bool) Action {
 	if worse {
 		s.Worse = remember(s, seen.Now, why)
 	}
-	s.Phase, s.Since, s.Reason = Restoring, seen.Now, why
+	s.Phase, s.Half, s.Since, s.Reason = Restoring, false, seen.Now, why
 	a := Action{Write: true, State: s, Traffic: only(s.Stable), Reason: why}
 	if seen.Service.Named == "" { // Knative takes no other template under the same name
 		a.Fields = new(seen.Service.Fields.back(s.Ours.Fields(), s.Before))

@@ -14,6 +14,8 @@ type Verdict int
 const (
 	// Open: the intervals do not tell.
 	Open Verdict = iota
+	// Level: no worse, and not yet better.
+	Level
 	// Better than the Revision of before.
 	Better
 	// WorseThan that.
@@ -60,7 +62,7 @@ func Judge(t *v1alpha1.Trial) (Verdict, string) {
 		if each.high >= than.low {
 			return Better, bad
 		}
-		return Open, fmt.Sprintf("%s, but a pod answers only %s requests/s in time, one of that %s", bad, each, than)
+		return Level, fmt.Sprintf("%s, but a pod answers only %s requests/s in time, one of that %s", bad, each, than)
 	}
 	if c.PodSeconds > 0 && s.PodSeconds > 0 && high <= above+margin {
 		each, half := c.Requests/c.PodSeconds, z*math.Sqrt(1/c.Requests+noise*noise)
@@ -69,7 +71,7 @@ func Judge(t *v1alpha1.Trial) (Verdict, string) {
 		if each*(1-half) > than*(1+other) {
 			return Better, why
 		}
-		return Open, why
+		return Level, why
 	}
 	return Open, bad
 }

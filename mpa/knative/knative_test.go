@@ -81,7 +81,7 @@ func TestRefused(t *testing.T) {
 		{"a name of the user's", func(s *Seen) { s.Service.Named = "web-blue" }, "RevisionNamed", `spec.template.metadata.name: "web-blue"`},
 		{"class hpa", func(s *Seen) { s.Service.Fields.Annotations[class] = "hpa.autoscaling.knative.dev" }, "ForeignClass", "spec.template.metadata.annotations[autoscaling.knative.dev/class]: \"hpa.autoscaling.knative.dev\""},
 		{"a controller of the Service", func(s *Seen) { s.Service.Owner = "InferenceService web" }, "OwnedByController", "metadata.ownerReferences: InferenceService web controls the Service"},
-		{"a canary without its annotation", func(s *Seen) { s.Service.Traffic = split("web-1") }, "TrafficOfOthers", "a canary of ours whose annotation autoscaling.sigma-scheduler.io/concurrency was taken away"},
+		{"a canary without its annotation", func(s *Seen) { s.Service.Traffic = split("web-1", Percent) }, "TrafficOfOthers", "a canary of ours whose annotation autoscaling.sigma-scheduler.io/concurrency was taken away"},
 		{"one at once", func(s *Seen) { s.Service.Fields.Limit = new(int64(1)) }, "OneAtOnce", "spec.template.spec.containerConcurrency: 1 is kept"},
 		{"a negative limit", func(s *Seen) { s.Service.Fields.Limit = new(int64(-1)) }, "OutOfRange", "spec.template.spec.containerConcurrency: -1, want 0 to 1000"},
 		{"a limit above Knative's", func(s *Seen) { s.Service.Fields.Limit = new(int64(1001)) }, "OutOfRange", "spec.template.spec.containerConcurrency: 1001, want 0 to 1000"},
@@ -176,7 +176,7 @@ func TestCanary(t *testing.T) {
 		{"fewer pods", func(s *Seen) {
 			s.Trial = trial(s.Now, arm("web-1", 90000, 0, 900, 72000), arm("web-2", 10000, 0, 100, 4000))
 		}, Promoted, false, "a pod answers 2.5 requests/s, one of Revision web-1 1.25"},
-		{"fewer pods and more late", func(s *Seen) { s.Trial.Stable.PodSeconds, s.Trial.Canary.Late = 7200, 120 }, Canary, false, "web-2 has 10 %"},
+		{"fewer pods and more late", func(s *Seen) { s.Trial.Stable.PodSeconds, s.Trial.Canary.Late = 7200, 120 }, Canary, false, "web-2 has 10 % and is compared"},
 		{"more late", func(s *Seen) { s.Trial.Canary.Late = 300 }, Restoring, true, "of its requests were lost or late"},
 		{"it loses, and at once", func(s *Seen) {
 			s.Trial = trial(s.Now, arm("web-1", 90, 0, 0, 36), arm("web-2", 10, 5, 0, 4))
@@ -192,7 +192,7 @@ func TestCanary(t *testing.T) {
 		}, Restoring, true, "others have given all requests to the latest Revision"},
 		{"fewer late, and with less to do", func(s *Seen) {
 			s.Trial = trial(s.Now, arm("web-1", 9000, 0, 900, 300), arm("web-2", 1000, 0, 20, 300))
-		}, Canary, false, "web-2 has 10 %"},
+		}, Canary, false, "and gets 50 %"},
 		{"fewer lost, and less comes to a pod that answers more", func(s *Seen) {
 			s.Trial = trial(s.Now, arm("web-1", 9000, 6840, 0, 300), arm("web-2", 1000, 0, 0, 120))
 		}, Promoted, false, "of its requests were lost or late"},
@@ -207,7 +207,7 @@ func TestCanary(t *testing.T) {
 			tt.change(seen)
 			a := Decide(DefaultTiming(), state, seen)
 			assert.Equal(t, tt.phase, a.State.Phase, a.Reason)
-			assert.Equal(t, tt.phase != Canary, a.Write)
+			assert.Equal(t, tt.phase != Canary || a.State.Half, a.Write)
 			assert.Equal(t, tt.worse, len(a.State.Worse) > 0)
 			assert.Contains(t, a.Reason, tt.reason)
 			switch tt.phase {
@@ -216,6 +216,12 @@ func TestCanary(t *testing.T) {
 			case Promoted:
 				assert.Equal(t, all(), a.Traffic)
 				assert.Nil(t, a.Fields, "the Revision stays")
+			case Canary:
+				if a.State.Half {
+					assert.Equal(t, split("web-1", 50), a.Traffic)
+					break
+				}
+				fallthrough
 			default:
 				assert.Nil(t, a.Traffic)
 			}
@@ -226,6 +232,46 @@ func TestCanary(t *testing.T) {
 	a := Decide(DefaultTiming(), state, seen)
 	assert.False(t, a.Write)
 	assert.Equal(t, "OtherMPA", a.Refused)
+}
+
+// A canary that does no harm, and whose pods have little to do, gets half of the requests, and is then
+// judged by what it does with these alone.
+func TestCanaryGetsHalf(t *testing.T) {
+	state, seen := begun(t)
+	seen.Trial = trial(seen.Now, arm("web-1", 9000, 0, 900, 300), arm("web-2", 1000, 0, 20, 300))
+	a := Decide(DefaultTiming(), state, seen)
+	assert.True(t, a.State.Half, a.Reason)
+	assert.Equal(t, seen.Now, a.State.Since)
+	assert.Nil(t, a.Fields)
+	seen.Service.Traffic = a.Traffic
+	half := func(change func(*Seen)) Action {
+		t.Helper()
+		next := *seen
+		next.Now = seen.Now.Add(10 * time.Minute)
+		next.Trial = trial(next.Now, arm("web-1", 5000, 0, 1500, 300), arm("web-2", 5000, 0, 10, 300))
+		change(&next)
+		return Decide(DefaultTiming(), a.State, &next)
+	}
+	b := half(func(*Seen) {})
+	assert.Equal(t, Promoted, b.State.Phase, b.Reason)
+	assert.False(t, b.State.Half)
+	b = half(func(s *Seen) { s.Trial = seen.Trial })
+	assert.False(t, b.Write, "what was measured with a tenth")
+	b = half(func(s *Seen) { s.Trial.Stable.Late, s.Trial.Stable.PodSeconds = 10, 290 })
+	assert.False(t, b.Write, b.Reason)
+	assert.Contains(t, b.Reason, "web-2 has 50 %")
+	b = half(func(s *Seen) {
+		s.Now = a.State.Since.Add(time.Hour)
+		s.Trial.Time = metav1.NewMicroTime(s.Now)
+		s.Trial.Stable.Late = 10
+	})
+	assert.Equal(t, Restoring, b.State.Phase, b.Reason)
+	assert.Equal(t, only("web-1"), b.Traffic)
+	assert.False(t, b.State.Half)
+	b = half(func(s *Seen) { s.Trial.Canary.Lost = 50 })
+	assert.Equal(t, Restoring, b.State.Phase, b.Reason)
+	b = half(func(s *Seen) { s.Service.Traffic = split("web-1", 10) })
+	assert.Equal(t, RolledBack, b.State.Phase, "others have changed it")
 }
 
 // What others have changed stays; what they have not is as it was before.
@@ -382,7 +428,7 @@ func FuzzDecide(f *testing.F) {
 		pick := func(n int) int { return r.IntN(n) }
 		state.Phase = []Phase{"", Canary, Restoring, Promoted, RolledBack}[pick(5)]
 		v := &seen.Service
-		v.Traffic = [][]Traffic{all(), split("web-1"), only("web-1"), {{Revision: "x", Percent: 60}, {Percent: 40}}}[pick(4)]
+		v.Traffic = [][]Traffic{all(), split("web-1", Percent), only("web-1"), {{Revision: "x", Percent: 60}, {Percent: 40}}}[pick(4)]
 		fields := []Fields{fresh().Service.Fields, state.Ours.Fields(), {Limit: new(int64(1))}}
 		v.Fields, v.Ready.Fields, v.Created.Fields = fields[pick(3)], fields[pick(3)], fields[pick(3)]
 		v.Base = []string{"base", "other"}[pick(2)]

@@ -32,8 +32,12 @@ const (
 	RolledBack Phase = "RolledBack"
 )
 
-// Percent of the requests that a canary gets.
-const Percent = 10
+// Percent of the requests that a canary gets at first, and HalfPercent when it has shown that it does
+// no harm: a pod of a tenth has too little to do to show what it can.
+const (
+	Percent     = 10
+	HalfPercent = 50
+)
 
 // State is what is remembered of a Service. The zero value is that of a Service that was never written.
 type State struct {
@@ -43,6 +47,8 @@ type State struct {
 	Phase  Phase  `json:"phase"`
 	// Since is when the phase began.
 	Since time.Time `json:"since"`
+	// Half: the canary has half of the requests.
+	Half bool `json:"half,omitempty"`
 	// Stable is the Revision that had all requests before.
 	Stable string `json:"stable,omitempty"`
 	// Ours is what was written, and Before what was there, on a template of that Base.
@@ -112,8 +118,16 @@ type Traffic struct {
 // all is what a Service has that says nothing.
 func all() []Traffic { return []Traffic{{Percent: 100}} }
 
-func split(stable string) []Traffic {
-	return []Traffic{{Revision: stable, Percent: 100 - Percent}, {Percent: Percent}}
+func split(stable string, percent int64) []Traffic {
+	return []Traffic{{Revision: stable, Percent: 100 - percent}, {Percent: percent}}
+}
+
+// Percent of the requests that the canary has.
+func (s *State) Percent() int64 {
+	if s.Half {
+		return HalfPercent
+	}
+	return Percent
 }
 
 func only(stable string) []Traffic { return []Traffic{{Revision: stable, Percent: 100}} }

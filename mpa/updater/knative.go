@@ -255,7 +255,7 @@ func (k *knatives) say(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, a
 	}
 	switch s.Phase {
 	case knative.Canary:
-		next.Summary = fmt.Sprintf("canary of %s at %d %%", cmp.Or(canary, s.Stable), knative.Percent)
+		next.Summary = fmt.Sprintf("canary of %s at %d %%", cmp.Or(canary, s.Stable), s.Percent())
 	case knative.Restoring:
 		next.Summary = "taken back: " + s.Reason
 	case knative.Promoted:

@@ -343,7 +343,7 @@ func (s *knativeSite) serve() {
 		if s.isOurs(r) {
 			ours++
 			arm.Lost, arm.Late = s.lost*n, s.late*(1-s.lost)*n
-			if percent > knative.Percent && state.Phase != knative.Promoted {
+			if int64(percent) > state.Percent() && state.Phase != knative.Promoted {
 				s.problems = append(s.problems, fmt.Sprintf("%v: %s has %d %% in phase %q", s.clock.Now(), r.name, percent, state.Phase))
 			}
 		}
