@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// A Pair says what each item of an app sends to the items of another, or of its own app.
+// A Pair says what each item of an app sends to the items of another, or of its own app. Pairs of
+// an app with several apps of a group are one, with the group: the largest of their Bits counts.
 type Pair struct {
 	App, Other int32
 	Bits       float64 // a second, above 0

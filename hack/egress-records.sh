@@ -40,7 +40,7 @@ The seeds are test seeds. `partners.yaml` is `util` with weight 1 and [`partners
 TEXT
 	for share in .3 .5 .7; do
 		printf '## Traffic %s of the uplinks\n\n' "$share"
-		grep ': uplinks under ' "$dir/$share.txt" | sed -E 's/^[0-9]+ traces: uplinks under ([^:]+): /- `\1`: /'
+		grep ': uplinks under ' "$dir/$share.txt" | sed -E 's/^[0-9]+ traces: uplinks under ([^:]+) at the end: /- `\1`: /'
 		echo
 	done
 	echo "\`make egress-records\` at commit $commit, $seeds clusters each."

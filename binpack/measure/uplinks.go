@@ -1,6 +1,10 @@
 package measure
 
-import "github.com/sigma-scheduler/sigma/binpack"
+import (
+	"slices"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+)
 
 // Uplinks says how busy the uplinks of the machines in use are, of what the capacity in one
 // dimension is.
@@ -17,11 +21,11 @@ type Uplinks struct {
 // capacity, counts as over. Lines of machines that have another capacity than the state says are in raised.
 func UplinksOf(s *binpack.State, inst *binpack.Instance, d int, limit float64, raised map[int32]float64) Uplinks {
 	var u Uplinks
-	from := make([][]binpack.Pair, len(inst.Apps))
-	for _, p := range inst.Pairs {
-		from[p.App] = append(from[p.App], p)
+	from := sendings(inst)
+	living, here := make([]float64, len(inst.Groups)), make([]float64, len(inst.Groups))
+	for a, n := range s.Alive() {
+		living[inst.Apps[a].Group] += float64(n)
 	}
-	here := make([]float64, len(inst.Apps))
 	sent, local := 0.0, 0.0
 	for m := range int32(s.Size()) {
 		if s.Items(m) == 0 {
@@ -29,26 +33,25 @@ func UplinksOf(s *binpack.State, inst *binpack.Instance, d int, limit float64, r
 		}
 		u.Machines++
 		for _, e := range s.Contents(m) {
-			here[e.App] = float64(e.Count)
+			here[e.Group] += float64(e.Count)
 		}
 		out, stays := 0.0, 0.0
 		for _, e := range s.Contents(m) {
-			amount := float64(inst.Apps[e.App].Demand[d]) / float64(inst.Dimensions[d].One)
+			amount, n := float64(inst.Apps[e.App].Demand[d])/float64(inst.Dimensions[d].One), float64(e.Count)
 			own := 0.0
 			for _, p := range from[e.App] {
-				bits := min(p.Bits, amount)
-				switch {
-				case p.Paired:
-					own += bits * min(here[e.App], here[p.Other])
-				case here[p.Other] > 0:
-					own += bits * here[e.App] * here[p.Other] / float64(s.Alive()[p.Other])
+				switch bits := min(p.bits, amount); {
+				case p.paired: // the items of a group have the partners together
+					own += float64(bits * n * min(1, here[p.group]/here[e.Group]))
+				case here[p.group] > 0:
+					own += float64(bits*n*here[p.group]) / living[p.group]
 				}
 			}
-			out += amount * here[e.App]
-			stays += min(own, amount*here[e.App])
+			out += float64(amount * n)
+			stays += min(own, amount*n)
 		}
 		for _, e := range s.Contents(m) {
-			here[e.App] = 0
+			here[e.Group] = 0
 		}
 		sent, local = sent+out, local+stays
 		capacity := float64(s.Capacity(m)[d]) / float64(inst.Dimensions[d].One)
@@ -56,7 +59,10 @@ func UplinksOf(s *binpack.State, inst *binpack.Instance, d int, limit float64, r
 		if c, ok := raised[line]; ok {
 			capacity = c
 		}
-		if capacity == 0 {
+		if capacity == 0 { // nothing may be sent: no share says how much too much it is
+			if out > stays {
+				u.Over++
+			}
 			continue
 		}
 		load := (out - stays) / capacity
@@ -69,4 +75,26 @@ func UplinksOf(s *binpack.State, inst *binpack.Instance, d int, limit float64, r
 		u.Local = local / sent
 	}
 	return u
+}
+
+// A sending is what each item of an app sends to those of a group.
+type sending struct {
+	group  int32
+	bits   float64
+	paired bool
+}
+
+// sendings are those of each app: pairs with several apps of a group are one.
+func sendings(inst *binpack.Instance) [][]sending {
+	out := make([][]sending, len(inst.Apps))
+	for _, p := range inst.Pairs {
+		group := inst.Apps[p.Other].Group
+		at := slices.IndexFunc(out[p.App], func(o sending) bool { return o.group == group })
+		if at < 0 {
+			out[p.App] = append(out[p.App], sending{group, p.Bits, p.Paired})
+		} else {
+			out[p.App][at].bits = max(out[p.App][at].bits, p.Bits)
+		}
+	}
+	return out
 }

@@ -66,7 +66,7 @@ func (c *Comparison) uplinksOf(p *UplinkRuns, counted []Run) *Uplinks {
 // standard error.
 func UplinkNotes(comparisons []Comparison) (notes []string) {
 	var policies []string
-	found := map[string][]*Uplinks{}
+	found, in := map[string][]*Uplinks{}, map[string]string{}
 	for i := range comparisons {
 		for _, r := range comparisons[i].Results {
 			if r.Uplinks == nil {
@@ -75,7 +75,7 @@ func UplinkNotes(comparisons []Comparison) (notes []string) {
 			if found[r.Policy] == nil {
 				policies = append(policies, r.Policy)
 			}
-			found[r.Policy] = append(found[r.Policy], r.Uplinks)
+			found[r.Policy], in[r.Policy] = append(found[r.Policy], r.Uplinks), comparisons[i].Trace.Name
 		}
 	}
 	for _, name := range policies {
@@ -89,13 +89,19 @@ func UplinkNotes(comparisons []Comparison) (notes []string) {
 				extra = append(extra, 100**u.Extra)
 			}
 		}
-		where, more := comparisons[0].Trace.Name, ""
-		mean, deviation := stat.MeanStdDev(extra, nil)
+		where, costs := in[name], ""
 		if len(list) > 1 {
-			where, more = fmt.Sprintf("%d traces", len(list)), fmt.Sprintf(" ± %.1f", stat.StdErr(deviation, float64(len(extra))))
+			where = fmt.Sprintf("%d traces", len(list))
 		}
-		notes = append(notes, fmt.Sprintf("%s: uplinks under %s: %s; as if egress did not count: %s. Counting it costs %+.1f%s %%",
-			where, name, counted.text(list[0].Limit), ignored.text(list[0].Limit), mean, more))
+		switch mean, deviation := stat.MeanStdDev(extra, nil); len(extra) {
+		case 0:
+		case 1:
+			costs = fmt.Sprintf(". Counting it costs %+.1f %%", mean)
+		default:
+			costs = fmt.Sprintf(". Counting it costs %+.1f ± %.1f %%", mean, stat.StdErr(deviation, float64(len(extra))))
+		}
+		notes = append(notes, fmt.Sprintf("%s: uplinks under %s at the end: %s; as if egress did not count: %s%s",
+			where, name, counted.text(list[0].Limit), ignored.text(list[0].Limit), costs))
 	}
 	return notes
 }

@@ -64,7 +64,7 @@ where they are under every policy. --repack and --repack=false override this.
 			if options.Orders < 0 || options.Workers < 1 {
 				return usagef("--orders %d --workers %d: want at least 0 and 1", options.Orders, options.Workers)
 			}
-			if !(options.EgressShare > 0 && options.EgressShare <= 1) {
+			if cmd.Flags().Changed("egress-share") && !(options.EgressShare > 0 && options.EgressShare <= 1) {
 				return usagef("--egress-share %v: want a number above 0, up to 1", options.EgressShare)
 			}
 			work, err := workOf(effort)
@@ -133,7 +133,7 @@ where they are under every policy. --repack and --repack=false override this.
 	flags.IntVar(&options.Workers, "workers", runtime.GOMAXPROCS(0), "replays at the same time")
 	flags.BoolVar(&options.Retry, "retry", false, "try items that were left out again after each delete")
 	moving.add(flags)
-	flags.Float64Var(&options.EgressShare, "egress-share", compare.EgressShare, "part of a machine's uplink that its capacity of egress is")
+	flags.Float64Var(&options.EgressShare, "egress-share", 0, "part of a machine's uplink that its capacity of egress is (default: what the trace says, else 0.8)")
 	flags.BoolVar(&options.Repack, "repack", false, "place the items of placed.csv again (default: when current is among the policies)")
 	effortFlag(cmd, &effort, 0)
 	flags.BoolVar(&options.Plan, "plan", false, "also plan each trace without deletes at once (see sigma plan): the optimum in hindsight, where it is proven")

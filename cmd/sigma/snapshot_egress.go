@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
 )
@@ -53,7 +54,7 @@ func (f *egressFlags) read(ctx context.Context, flags *pflag.FlagSet) (*snapshot
 	e := &snapshot.Egress{Share: f.share}
 	if f.uplink != "" {
 		q, err := resource.ParseQuantity(f.uplink)
-		if err != nil || q.Sign() <= 0 {
+		if err != nil || q.Sign() <= 0 || q.Value() > binpack.MaxValue {
 			return nil, usagef("--uplink %q: want bits a second above 0, such as 10G", f.uplink)
 		}
 		e.Uplink = q.Value()

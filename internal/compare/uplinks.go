@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -42,6 +43,17 @@ func withoutEgress(t *trace.Trace) *trace.Trace {
 	return &blind
 }
 
+// sharesOf is what a snapshot says that its capacities of egress are of the uplinks; 0 = nothing.
+func sharesOf(t *trace.Trace) float64 {
+	switch share := t.Source["egressShare"].(type) {
+	case float64:
+		return share
+	case int:
+		return float64(share)
+	}
+	return 0
+}
+
 // raisedUplinks are the lines of machines whose pods send more than they may, in a snapshot, with
 // what they may in bits a second.
 func raisedUplinks(t *trace.Trace) map[int32]float64 {
@@ -63,14 +75,11 @@ func raisedUplinks(t *trace.Trace) map[int32]float64 {
 // makeUplinks has room for the loads of traces with egress.
 func (c *comparison) makeUplinks() {
 	c.uplinks = map[[2]int]*report.UplinkRuns{}
-	share := c.opt.EgressShare
-	if share == 0 {
-		share = EgressShare
-	}
 	for t, policies := range c.policies {
 		if egressOf(c.played[t].Instance) < 0 {
 			continue
 		}
+		share := cmp.Or(c.opt.EgressShare, sharesOf(c.played[t]), EgressShare)
 		for p := range policies {
 			c.uplinks[[2]int{t, p}] = &report.UplinkRuns{
 				Share: share, Limit: busyUplink, Raised: raisedUplinks(c.played[t]),

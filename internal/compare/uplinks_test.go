@@ -26,7 +26,7 @@ func TestUplinks(t *testing.T) {
 			first = result.Comparisons
 		}
 		require.Equal(t, first, result.Comparisons)
-		require.Contains(t, result.Notes[len(result.Notes)-1], "3 traces: uplinks under firstfit: 0 of ")
+		require.Contains(t, result.Notes[len(result.Notes)-1], "3 traces: uplinks under firstfit at the end: 0 of ")
 	}
 	over := 0.
 	for _, c := range first {

@@ -70,15 +70,30 @@ func (p *Picture) AddEgress(t *trace.Trace, appLabel string, e Egress) (notes []
 	for _, n := range p.Nodes {
 		nodes[n.Name] = n
 	}
-	most := int64(0)
+	fixed, more := p.fixedSends(appLabel, e.Seen)
+	notes = append(notes, more...)
+	most := map[int32]int64{} // by type: cordoned nodes take nothing
+	var without []string
 	for i := range in.Machines {
 		m := &in.Machines[i]
-		limit, err := e.limit(nodes[m.Name])
+		n := nodes[m.Name]
+		limit, err := e.limit(n)
 		if err != nil {
 			return nil, err
 		}
+		switch _, ok := n.Status.Allocatable[EgressResource]; {
+		case asked < 0:
+			limit = max(0, limit-fixed[m.Name])
+		case ok:
+			limit = m.Capacity[d] * mega // less what pods that do not move ask for
+		default:
+			without = append(without, n.Name)
+		}
 		m.Capacity = set(m.Capacity, limit)
-		most = max(most, limit)
+		most[m.Type] = max(most[m.Type], limit)
+	}
+	if len(without) > 0 {
+		return nil, fmt.Errorf("pods ask for %s, and go to none of the nodes without it: %s; give it to all nodes, or leave --egress out", EgressResource, listed(without))
 	}
 	var silent, cut []string
 	for i := range in.Apps {
@@ -90,9 +105,15 @@ func (p *Picture) AddEgress(t *trace.Trace, appLabel string, e Egress) (notes []
 		if !known {
 			silent = append(silent, group)
 		}
-		if bits > float64(most) {
-			cut = append(cut, fmt.Sprintf("%s (%s)", group, bitsText(bits)))
-			bits = float64(most)
+		limit := int64(0)
+		for t, n := range most {
+			if a.Types == nil || slices.Contains(a.Types, t) {
+				limit = max(limit, n)
+			}
+		}
+		if bits > float64(limit) {
+			cut = append(cut, fmt.Sprintf("%s (%s instead of %s)", group, bitsText(float64(limit)), bitsText(bits)))
+			bits = float64(limit)
 		}
 		a.Demand = set(a.Demand, int64(math.Round(bits)))
 	}
@@ -100,7 +121,10 @@ func (p *Picture) AddEgress(t *trace.Trace, appLabel string, e Egress) (notes []
 		notes = append(notes, "nothing is known of what these send, and they count as 0: "+listed(silent))
 	}
 	if len(cut) > 0 {
-		notes = append(notes, fmt.Sprintf("one pod of these sends more than any node's pods may, and counts as %s: %s", bitsText(float64(most)), listed(cut)))
+		notes = append(notes, "one pod of these sends more than the pods of any of its nodes may, and counts as that: "+listed(cut))
+	}
+	if asked < 0 { // else nobody says what share of an uplink it is
+		t.Source["egressShare"] = e.Share
 	}
 	return append(notes, raise(t, d)...), nil
 }
@@ -163,15 +187,44 @@ func (p *Picture) missent() (notes []string) {
 	return notes
 }
 
+// fixedSends is what the pods send that do not move, by node.
+func (p *Picture) fixedSends(appLabel string, seen map[string]float64) (fixed map[string]int64, notes []string) {
+	fixed = map[string]int64{}
+	var silent []string
+	for _, pod := range p.Pods {
+		if podspec.Moves(pod) || pod.Spec.NodeName == "" {
+			continue
+		}
+		bits, known := seen[nameOf(pod)]
+		if text, ok := pod.Annotations[EgressAnnotation]; ok {
+			if n, err := bitsOf(text); err == nil {
+				bits, known = float64(n), true
+			}
+		}
+		if !known || pod.Spec.HostNetwork {
+			silent = append(silent, podspec.Group(pod, appLabel))
+			continue
+		}
+		fixed[pod.Spec.NodeName] += int64(math.Round(bits))
+	}
+	if len(silent) > 0 {
+		notes = append(notes, "nothing is known of what these pods of every node send, and they count as 0: "+listed(silent))
+	}
+	return fixed, notes
+}
+
 // limit is what the pods of a node may send together.
 func (e *Egress) limit(n *v1.Node) (int64, error) {
 	if q, ok := n.Status.Allocatable[EgressResource]; ok {
-		return q.Value() * mega, nil
+		return min(q.Value(), binpack.MaxValue/mega) * mega, nil
 	}
 	uplink := e.Uplink
 	if text, ok := n.Annotations[EgressAnnotation]; ok {
 		var err error
-		if uplink, err = bitsOf(text); err != nil {
+		if uplink, err = bitsOf(text); err == nil && uplink == 0 {
+			err = errors.New("want more than 0")
+		}
+		if err != nil {
 			return 0, fmt.Errorf("node %s: the annotation %s: %w", n.Name, EgressAnnotation, err)
 		}
 	}

@@ -38,7 +38,7 @@ func TestEgress(t *testing.T) {
 	require.Equal(t, []string{
 		"pods in the host's network are seen with all of their node's traffic, and count as 0: shop/Deployment/host",
 		"nothing is known of what these send, and they count as 0: shop/Deployment/host, shop/Deployment/quiet",
-		"one pod of these sends more than any node's pods may, and counts as 8 Gbit/s: shop/Deployment/big (20 Gbit/s)",
+		"one pod of these sends more than the pods of any of its nodes may, and counts as that: shop/Deployment/big (8 Gbit/s instead of 20 Gbit/s)",
 		"the pods of these nodes send more than they may: n2 (1.4 Gbit/s of 800 Mbit/s)",
 	}, notes)
 	texts := files(t, tr)
@@ -67,6 +67,39 @@ func TestEgressThatIsAskedFor(t *testing.T) {
 	require.Contains(t, texts["machines.csv"], ",4,8Gi,10,5000000000\n")
 	require.Contains(t, texts["apps.csv"], ",1,0,1,300000000,")
 	require.Contains(t, texts["apps.csv"], ",1,0,1,40000000,")
+}
+
+// What pods that stay on their nodes send or ask for is not there for others.
+func TestEgressOfPodsThatStay(t *testing.T) {
+	agent := func(changes ...func(*v1.Pod)) *v1.Pod {
+		return pod("agent", "agent-1", "n1", "0", append(changes, ofDaemonSet)...)
+	}
+	p := picture([]*v1.Node{node("n1"), node("n2", cordoned)}, pod("web", "web-1", "n1", "1", says(EgressAnnotation, "7G")), agent(says(EgressAnnotation, "2G")))
+	tr, _ := snap(t, p)
+	notes, err := p.AddEgress(tr, "", Egress{Uplink: 10e9, Share: .8})
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		"one pod of these sends more than the pods of any of its nodes may, and counts as that: shop/Deployment/web (6 Gbit/s instead of 7 Gbit/s)",
+	}, notes)
+	require.Contains(t, files(t, tr)["trace.yaml"], "egressShare: 0.8\n")
+
+	offers := func(n *v1.Node) { n.Status.Allocatable[EgressResource] = resource.MustParse("5000") }
+	asks := func(p *v1.Pod) {
+		if p.Spec.Containers[0].Resources.Requests == nil {
+			p.Spec.Containers[0].Resources.Requests = v1.ResourceList{}
+		}
+		p.Spec.Containers[0].Resources.Requests[EgressResource] = resource.MustParse("1000")
+	}
+	p = picture([]*v1.Node{node("n1", offers)}, pod("web", "web-1", "n1", "1", asks), agent(asks))
+	tr, _ = snap(t, p)
+	_, err = p.AddEgress(tr, "", Egress{Share: .8})
+	require.NoError(t, err)
+	require.Equal(t, int64(4e9), tr.Instance.Machines[0].Capacity[3])
+
+	p = picture([]*v1.Node{node("n1", offers), node("n2")}, pod("web", "web-1", "n1", "1", asks))
+	tr, _ = snap(t, p)
+	_, err = p.AddEgress(tr, "", Egress{Uplink: 10e9, Share: .8})
+	require.ErrorContains(t, err, "pods ask for sigma-scheduler.io/egress-mbps, and go to none of the nodes without it: n2")
 }
 
 func TestEgressThatIsWrong(t *testing.T) {

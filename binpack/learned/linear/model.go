@@ -114,7 +114,7 @@ var features = []learned.Feature{
 	},
 	{
 		Name: "partners", Meaning: "traffic that would stay on the machine",
-		Formula: "Σ w·s ÷ Σ w over pairs of a with an app b: w = what an item of a sends to b, or gets from it; s = b's items on the machine ÷ those alive, paired: 1 if it holds more of b than of a, else 0; 0 without pairs",
+		Formula: "Σ w·s ÷ Σ w over pairs of a with a group b of which something lives: w = what an item of a sends to b, or gets from it; s = b's items on the machine ÷ those alive, paired: 1 if it holds more of b than of a's group, else 0; 0 without pairs",
 		Unit:    "share of the item's traffic", Range: "0 … 1", Normaliser: "the item's traffic",
 	},
 	{

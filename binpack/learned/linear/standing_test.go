@@ -1,7 +1,6 @@
 package linear
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -40,38 +39,57 @@ func (t *linearTwin) standing(a, m int32, top float64) float64 {
 	return v + float64(w[fPartners]*t.partners(a, m))
 }
 
-// partners is the feature of that name, pair by pair.
+// partners is the feature of that name, pair by pair and group by group.
 func (t *linearTwin) partners(a, m int32) float64 {
 	s := t.s
+	inst := s.Instance()
+	living, here := map[int32]float64{}, map[int32]float64{} // by group
+	for b, n := range s.Alive() {
+		living[inst.Apps[b].Group] += float64(n)
+	}
 	onMachine := map[int32]float64{}
 	for _, e := range s.Contents(m) {
 		onMachine[e.App] += float64(e.Count)
+		here[e.Group] += float64(e.Count)
 	}
+	type sending struct{ app, group int32 }
+	most := map[sending]binpack.Pair{}
+	for _, p := range inst.Pairs {
+		key := sending{p.App, inst.Apps[p.Other].Group}
+		if known, ok := most[key]; !ok || p.Bits > known.Bits {
+			p.Paired = p.Paired && !ok || known.Paired
+			most[key] = p
+		}
+	}
+	own := inst.Apps[a].Group
 	type part struct {
 		order        string
 		all, staying float64
 	}
 	var parts []part
-	meets := func(p binpack.Pair, other int32, weight float64) {
-		q := part{order: fmt.Sprintf("%s %020f %v", s.Instance().Apps[other].Name, p.Bits, other == p.App), all: weight}
-		switch {
-		case p.Paired && onMachine[other] > onMachine[a]:
-			q.staying = weight
-		case !p.Paired && onMachine[other] > 0:
-			q.staying = float64(weight*onMachine[other]) / float64(s.Alive()[other])
+	for key, p := range most {
+		from := inst.Apps[p.App].Group
+		if key.app == a && living[key.group] > 0 {
+			q := part{order: "0 " + inst.Groups[key.group].Name, all: p.Bits}
+			if p.Paired && here[key.group] > here[own] {
+				q.staying = p.Bits
+			} else if !p.Paired {
+				q.staying = float64(p.Bits*here[key.group]) / living[key.group]
+			}
+			parts = append(parts, q)
 		}
-		parts = append(parts, q)
-	}
-	for _, p := range s.Instance().Pairs {
-		if p.App == a {
-			meets(p, p.Other, p.Bits)
-		}
-		switch {
-		case p.Other != a:
-		case p.Paired:
-			meets(p, p.App, p.Bits)
-		default:
-			meets(p, p.App, p.Bits*float64(s.Alive()[p.App])/float64(s.Alive()[a]+1))
+		if n := float64(s.Alive()[p.App]); key.group == own && living[from] > 0 {
+			q := part{order: "1 " + inst.Groups[from].Name + " " + inst.Apps[p.App].Name}
+			if p.Paired {
+				q.all = p.Bits * n / living[from]
+				if here[from] > here[own] {
+					q.staying = q.all
+				}
+			} else if n > 0 {
+				q.all = p.Bits * n / (living[own] + 1)
+				q.staying = float64(q.all*onMachine[p.App]) / n
+			}
+			parts = append(parts, q)
 		}
 	}
 	slices.SortFunc(parts, func(a, b part) int { return strings.Compare(a.order, b.order) })
