@@ -130,7 +130,7 @@ func TestTwoOwners(t *testing.T) {
 
 	require.Equal(t, map[string]any{
 		"Name": "web", "Mode": "InPlace", "Phase": "Holding", "Source": "vpa", "Replicas": 3.0, "Desired": 4.0,
-		"CPU": "500m", "Memory": "1Gi", "SLO": "0.81", "Learning": nil, "Condition": "OK",
+		"CPU": "500m", "Memory": "1Gi", "SLO": "0.81", "Learning": nil, "Condition": "OK", "Knative": nil,
 	}, columns(t, config, "web"))
 }
 
