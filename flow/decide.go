@@ -3,6 +3,7 @@ package flow
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -30,6 +31,7 @@ type Decider struct {
 	Bands   int
 	Tuner   Tuner
 	Present Thresholds // in force, nil = none
+	Least   int64      // bytes of the first threshold; 0 = 1
 
 	last    time.Time // of the last decision that was not held
 	changes int       // of the window then
@@ -75,6 +77,7 @@ func (d *Decider) Decide(now time.Time, w *Window, load float64) (Decision, erro
 	if !changed {
 		proposed = limited(proposed, d.Present)
 	}
+	proposed = proposed.raised(d.Least)
 	if err := proposed.Validate(); err != nil {
 		return d.hold("proposed %s: %v", proposed, err), nil
 	}
@@ -97,6 +100,18 @@ func (d *Decider) Decide(now time.Time, w *Window, load float64) (Decision, erro
 	}
 	d.Present, d.last, d.changes = proposed, now, w.Changes()
 	return Decision{Thresholds: proposed, Reason: reason, Present: values[0], Proposed: values[1]}, nil
+}
+
+// raised has no threshold below the least.
+func (t Thresholds) raised(least int64) Thresholds {
+	if len(t) == 0 || t[0] >= least {
+		return t
+	}
+	t = slices.Clone(t)
+	for i, v := range t {
+		t[i] = max(v, least+int64(i))
+	}
+	return t
 }
 
 // limited moves each threshold by at most MostStep.

@@ -106,6 +106,19 @@ func TestLoadIsCapped(t *testing.T) {
 	require.Equal(t, tuner.proposed0, tuner.judge)
 }
 
+// A threshold below the least is raised to it, and the others stay above it.
+func TestLeast(t *testing.T) {
+	tuner := &fixedTuner{proposed: Thresholds{5, 700, 100_000}, present: 2, value: 1}
+	d := Decider{Bands: 4, Tuner: tuner, Least: 1000}
+	w := window(t, 300)
+	got := decide(t, &d, begin, w, .8)
+	require.False(t, got.Hold, got.Reason)
+	require.Equal(t, Thresholds{1000, 1001, 100_000}, got.Thresholds)
+	require.NoError(t, got.Thresholds.ValidateFor(4))
+	require.Equal(t, Thresholds{5, 700, 100_000}, tuner.proposed, "what the tuner keeps is its own")
+	require.Contains(t, decide(t, &d, begin.Add(time.Hour), w, .8).Reason, "1k/1.001k/100k is still the best found")
+}
+
 func TestTunerFails(t *testing.T) {
 	d := Decider{Bands: 2, Tuner: &fixedTuner{err: errors.New("no")}}
 	_, err := d.Decide(begin, window(t, 300), .8)

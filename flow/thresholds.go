@@ -8,10 +8,12 @@ import (
 	"strings"
 )
 
-// The most bands that there are, and the largest threshold in bytes.
+// The most bands that there are, and the largest threshold in bytes. The least is that of objects of a cluster: below it
+// there is hardly a packet.
 const (
 	MostBands        = 8
 	LargestThreshold = 1e12
+	LeastThreshold   = 1000
 )
 
 // Thresholds are the bytes after which a flow leaves a band: the first is where it leaves
@@ -54,6 +56,20 @@ func (t Thresholds) Validate() error {
 		case i > 0 && v < t[i-1]:
 			return fmt.Errorf("threshold %d: %s comes after %s: want them ascending", i+1, FormatAmount(float64(v)), FormatAmount(float64(t[i-1])))
 		}
+	}
+	return nil
+}
+
+// ValidateFor says what is wrong with thresholds that the nodes of a cluster are to take, for so many bands.
+func (t Thresholds) ValidateFor(bands int) error {
+	if err := t.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case len(t) != bands-1:
+		return fmt.Errorf("%d thresholds, want one less than the %d bands", len(t), bands)
+	case t[0] < LeastThreshold:
+		return fmt.Errorf("threshold 1: %d bytes, want at least %d", t[0], LeastThreshold)
 	}
 	return nil
 }

@@ -96,6 +96,8 @@ func (o *options) check() (rate float64, err error) {
 		return 0, fmt.Errorf("--floor %v: want %v to %v", o.floor, node.LeastFloor, node.MostFloor)
 	case o.every < time.Second:
 		return 0, fmt.Errorf("--every %v: want at least 1s", o.every)
+	case o.policy && o.every > time.Minute:
+		return 0, fmt.Errorf("--every %v: want at most 1m with --policy: central counts nodes that have written within three minutes", o.every)
 	case o.node.Gap < time.Millisecond:
 		return 0, fmt.Errorf("--gap %v: want at least 1ms", o.node.Gap)
 	case o.node.Flows < 1:

@@ -70,6 +70,7 @@ func TestRefusedFlags(t *testing.T) {
 		"agent --order --rate 1G --node-name n":                  "--policy needs --node-name, the name of this node's object, and nothing else does",
 		"agent --policy --node-name n --pins=":                   "--policy needs --pins",
 		"agent --policy --node-name n --rate 1k":                 "--rate 1k: want 1Mbit/s to 1Tbit/s to order",
+		"agent --policy --node-name n --every 61s":               "--every 1m1s: want at most 1m with --policy",
 		"agent --policy --order --node-name n":                   "say --observe",
 		"agent --observe --every 1ms":                            "--every 1ms: want at least 1s",
 		"agent --observe --gap 0":                                "--gap 0s: want at least 1ms",

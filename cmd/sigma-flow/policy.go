@@ -57,7 +57,12 @@ func (k *kernel) State() (follow.State, error) {
 	if errors.Is(err, node.ErrNoOrder) {
 		return follow.State{}, nil
 	}
-	return follow.State{On: err == nil, Shaping: s.Shaping, Thresholds: s.Thresholds}, err
+	state := follow.State{On: err == nil, Shaping: s.Shaping, Thresholds: s.Thresholds}
+	if s.Uplink != "" && s.Uplink != k.options.Uplink {
+		_, gone := node.FindUplink(k.options.Uplink)
+		state.Elsewhere = gone == nil // otherwise the uplink may have another name now: the order stays
+	}
+	return state, err
 }
 
 // clusterConfig is that of the API server, which shall know who asks.

@@ -3,6 +3,7 @@ package central
 import (
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"math"
@@ -18,10 +19,12 @@ import (
 )
 
 const (
-	// heard is how long a node counts that was not heard of.
+	// heard is how long a node counts that was not heard of: its agent writes each minute.
 	heard = 3 * time.Minute
 	// ahead is how far a node's clock may be ahead.
 	ahead = time.Minute
+	// mostBits per second is more than any uplink sends.
+	mostBits = 1e13
 	// drawn is the most flows that one search adds to a window.
 	drawn = flow.WindowSizes / 3
 )
@@ -51,7 +54,10 @@ type Central struct {
 
 type said struct {
 	version string
-	number  int64
+	written time.Time // by the node's clock
+	at      time.Time // when it was seen
+	looked  int64     // number of the sketch that was looked at last
+	taken   int64     // number of the one that was taken last
 }
 
 // A learner is what is known of a policy's flows.
@@ -68,10 +74,11 @@ type learner struct {
 	pending flow.Sketch // since then
 	load    float64     // sum of loads weighted by bits
 	bits    float64     // sum of the weights
+	loads   int         // how many were said
 }
 
 // Step takes what nodes have said since the last step, and returns policies with the status that they should have, where
-// that is another than they have.
+// that is another than they have. What fails for one policy does not stop the others.
 func (c *Central) Step(now time.Time, policies []*v1alpha1.FlowPolicy, nodes []*v1alpha1.NodeFlows) ([]*v1alpha1.FlowPolicy, error) {
 	if c.Verdicts == nil {
 		c.Verdicts = map[Verdict]int{}
@@ -82,37 +89,39 @@ func (c *Central) Step(now time.Time, policies []*v1alpha1.FlowPolicy, nodes []*
 		if l == nil {
 			l = &learner{last: now}
 		}
-		var most []int64
-		l.most, most = taken(p, nodes)
+		l.most = taken(p, nodes)
 		if l.bands != p.Spec.Bands {
 			l.bands, l.wanted = p.Spec.Bands, nil
 			s := flow.Thresholds(p.Status.Thresholds)
-			if p.Status.Sequence < l.most {
-				s = most
+			if p.Status.Sequence != l.most {
+				if a := agreed(p, nodes); a != nil {
+					s = a
+				}
 			}
-			if len(s) == int(l.bands)-1 && s.Validate() == nil {
+			if s.ValidateFor(int(l.bands)) == nil {
 				l.wanted = slices.Clone(s)
 			}
-			l.decider = flow.Decider{Bands: int(l.bands), Tuner: c.Tuner, Present: l.wanted}
+			l.decider.Bands, l.decider.Tuner, l.decider.Present, l.decider.Least = int(l.bands), c.Tuner, l.wanted, flow.LeastThreshold
 		}
 		learners[p.UID] = l
 	}
 	c.learners = learners
 	c.listen(now, policies, nodes)
 	var changed []*v1alpha1.FlowPolicy
+	var errs []error
 	for _, p := range policies {
 		l := c.learners[p.UID]
 		if err := l.decide(now, c.Every, p); err != nil {
-			return changed, fmt.Errorf("FlowPolicy %s: %w", p.Name, err)
+			errs = append(errs, fmt.Errorf("FlowPolicy %s: %w", p.Name, err))
 		}
 		n := p.DeepCopy()
 		l.write(&n.Status, p)
-		judge(now, n, nodes)
+		c.judge(now, n, nodes)
 		if !equality.Semantic.DeepEqual(p.Status, n.Status) {
 			changed = append(changed, n)
 		}
 	}
-	return changed, nil
+	return changed, errors.Join(errs...)
 }
 
 // listen adds the new sketches of nodes to what is pending for their policies.
@@ -125,15 +134,23 @@ func (c *Central) listen(now time.Time, policies []*v1alpha1.FlowPolicy, nodes [
 	}
 	seen := map[types.UID]said{}
 	for _, n := range nodes {
-		before := c.seen[n.UID]
-		is := said{n.ResourceVersion, before.number}
-		if t := n.Status.Traffic; t != nil && n.ResourceVersion != before.version && t.Number != before.number {
-			v := c.verdict(now, n, before.number)
+		before, known := c.seen[n.UID]
+		is := before
+		is.version, is.written = n.ResourceVersion, n.Status.At.Time
+		switch {
+		case !known && is.written.Before(now): // this central has just begun
+			is.at = is.written
+		case !known || !is.written.Equal(before.written):
+			is.at = now // whatever its clock says
+		}
+		if t := n.Status.Traffic; t != nil && n.ResourceVersion != before.version && t.Number != before.looked {
+			v := c.verdict(now, n, before.taken)
 			c.Verdicts[v]++
 			if v != Replayed {
-				is.number = t.Number
+				is.looked = t.Number
 			}
 			if v == Taken {
+				is.taken = t.Number
 				c.learners[n.Status.PolicyUID].take(t, rates[n.Status.PolicyUID])
 			}
 		}
@@ -146,13 +163,13 @@ func (c *Central) verdict(now time.Time, n *v1alpha1.NodeFlows, last int64) Verd
 	t := n.Status.Traffic
 	s := flow.Sketch{First: int(t.First), Counts: t.Counts}
 	switch {
-	case t.Number < last:
+	case t.Number <= last:
 		return Replayed
 	case t.Until.Sub(now) > ahead:
 		return Future
 	case now.Sub(t.Until.Time) > heard:
 		return Old
-	case s.Validate() != nil || t.Bytes < 0 || !(t.BitsPerSecond >= 0) || t.Load != nil && !(*t.Load >= 0 && !math.IsInf(*t.Load, 0)):
+	case s.Validate() != nil || t.Bytes < 0 || !(t.BitsPerSecond >= 0 && t.BitsPerSecond <= mostBits) || t.Load != nil && !(*t.Load >= 0 && !math.IsInf(*t.Load, 0)):
 		return Malformed
 	case c.learners[n.Status.PolicyUID] == nil:
 		return Orphaned
@@ -171,8 +188,9 @@ func (l *learner) take(t *v1alpha1.NodeTraffic, rate float64) {
 		load = *t.Load
 	}
 	if load >= 0 {
-		l.load += load * t.BitsPerSecond
+		l.load += min(load, 1) * t.BitsPerSecond
 		l.bits += t.BitsPerSecond
+		l.loads++
 	}
 }
 
@@ -181,25 +199,31 @@ func (l *learner) decide(now time.Time, every time.Duration, p *v1alpha1.FlowPol
 	switch {
 	case p.Spec.Mode == v1alpha1.Disabled:
 		l.search = ""
+		l.begin(now)
 		return nil
 	case len(p.Spec.Thresholds) > 0:
 		l.search, l.wanted = "the spec has thresholds", slices.Clone(p.Spec.Thresholds)
 		l.decider.Present = l.wanted
+		l.begin(now)
 		return nil
 	case now.Sub(l.last) < every:
 		return nil
 	}
-	l.last = now
 	l.rounds++
 	for _, size := range l.pending.Draw(drawn, rand.New(rand.NewPCG(seed(p.UID), l.rounds))) {
 		if _, err := l.window.Add(size); err != nil {
+			l.begin(now)
 			return err
 		}
 	}
-	load := l.load / l.bits
-	l.pending, l.load, l.bits = flow.Sketch{}, 0, 0
-	if math.IsNaN(load) {
+	load, loads := l.load/l.bits, l.loads
+	l.begin(now)
+	switch {
+	case loads == 0:
 		l.search = "no node has said the load of its uplink"
+		return nil
+	case math.IsNaN(load):
+		l.search = "the uplinks of the nodes have sent nothing"
 		return nil
 	}
 	d, err := l.decider.Decide(now, &l.window, load)
@@ -213,44 +237,80 @@ func (l *learner) decide(now time.Time, every time.Duration, p *v1alpha1.FlowPol
 	return nil
 }
 
+// begin begins the time until the next search, for which nothing is pending yet.
+func (l *learner) begin(now time.Time) {
+	l.last, l.pending, l.load, l.bits, l.loads = now, flow.Sketch{}, 0, 0, 0
+}
+
 func seed(uid types.UID) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(uid)) // never fails
 	return binary.BigEndian.Uint64(h.Sum(nil))
 }
 
-// farAhead is a sequence number that no central has reached: a node that says so is not believed.
-const farAhead = 1 << 20
-
-// taken is the largest sequence number that a node has taken of a policy, and the thresholds that it orders by. It is above
-// that of the status where somebody has written an older one, or the policy has been restored from a copy.
-func taken(p *v1alpha1.FlowPolicy, nodes []*v1alpha1.NodeFlows) (most int64, thresholds []int64) {
-	most = p.Status.Sequence
+// taken is the sequence number to go on from. It is above that of the status where a node has a larger one: somebody has
+// written an older status, or the policy has been restored from a copy. It is below it where no node can have that one:
+// agents refuse what is far ahead.
+func taken(p *v1alpha1.FlowPolicy, nodes []*v1alpha1.NodeFlows) int64 {
+	most, last := p.Status.Sequence, int64(0)
 	for _, n := range nodes {
-		if s := &n.Status; s.PolicyUID == p.UID && s.Sequence > most && s.Sequence < p.Status.Sequence+farAhead {
-			most, thresholds = s.Sequence, s.Thresholds
+		if s := &n.Status; s.PolicyUID == p.UID {
+			last = max(last, s.Sequence)
+			if s.Sequence > most && s.Sequence-p.Status.Sequence <= v1alpha1.FarAhead/2 { // further, agents that lag behind would refuse the next
+				most = s.Sequence
+			}
 		}
 	}
-	return most, thresholds
+	if most-last > v1alpha1.FarAhead {
+		most = last
+	}
+	return most
+}
+
+// agreed are the thresholds that more than half of a policy's nodes have under other numbers than that of the status, or nil.
+// One node's word is that of one node.
+func agreed(p *v1alpha1.FlowPolicy, nodes []*v1alpha1.NodeFlows) flow.Thresholds {
+	following := 0
+	votes := map[string]int{}
+	for _, n := range nodes {
+		if n.Status.PolicyUID == p.UID {
+			following++
+			if n.Status.Sequence != p.Status.Sequence {
+				votes[fmt.Sprint(n.Status.Thresholds)]++
+			}
+		}
+	}
+	for _, n := range nodes {
+		if t := flow.Thresholds(n.Status.Thresholds); n.Status.PolicyUID == p.UID && 2*votes[fmt.Sprint(n.Status.Thresholds)] > following && t.ValidateFor(int(p.Spec.Bands)) == nil {
+			return t
+		}
+	}
+	return nil
 }
 
 // write writes the thresholds. A change has the next sequence number, which is above what any node has.
 func (l *learner) write(s *v1alpha1.FlowPolicyStatus, p *v1alpha1.FlowPolicy) {
 	s.ObservedGeneration = p.Generation
 	s.Search = l.search
-	if !l.wanted.Equal(s.Thresholds) || s.Sequence < l.most {
+	if !l.wanted.Equal(s.Thresholds) || s.Sequence != l.most {
 		s.Thresholds = slices.Clone(l.wanted)
 		s.Sequence = l.most + 1
 	}
 }
 
-// following are the nodes that follow a policy and have been heard of, by name.
-func following(now time.Time, p *v1alpha1.FlowPolicy, nodes []*v1alpha1.NodeFlows) (list []*v1alpha1.NodeFlows) {
+// following are the nodes that follow a policy, by name: those that have been heard of, and the silent ones.
+func (c *Central) following(now time.Time, p *v1alpha1.FlowPolicy, nodes []*v1alpha1.NodeFlows) (list, silent []*v1alpha1.NodeFlows) {
 	for _, n := range nodes {
-		if n.Status.PolicyUID == p.UID && now.Sub(n.Status.At.Time) <= heard {
+		switch {
+		case n.Status.PolicyUID != p.UID:
+		case now.Sub(c.seen[n.UID].at) <= heard:
 			list = append(list, n)
+		default:
+			silent = append(silent, n)
 		}
 	}
-	slices.SortFunc(list, func(a, b *v1alpha1.NodeFlows) int { return cmp.Compare(a.Name, b.Name) })
-	return list
+	for _, l := range [][]*v1alpha1.NodeFlows{list, silent} {
+		slices.SortFunc(l, func(a, b *v1alpha1.NodeFlows) int { return cmp.Compare(a.Name, b.Name) })
+	}
+	return list, silent
 }

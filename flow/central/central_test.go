@@ -1,6 +1,7 @@
 package central
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -186,6 +187,120 @@ func TestFinds(t *testing.T) {
 	require.EqualValues(t, 2, p.Status.Sequence, "nothing is sought")
 }
 
+// What central finds is nothing that agents refuse, also where most flows are shorter than that.
+func TestLeast(t *testing.T) {
+	s := newSite(t)
+	spec := live()
+	spec.Bands = 4
+	p := s.policy("p", spec)
+	n := s.node("node-1", p)
+	for range 3 {
+		var sizes []float64
+		for range 400 {
+			sizes = append(sizes, max(1, 300*math.Exp(2*s.rng.NormFloat64())))
+		}
+		s.says(n, .7, sizes...)
+		s.step(time.Minute)
+	}
+	require.NotEmpty(t, p.Status.Thresholds, p.Status.Search)
+	require.GreaterOrEqual(t, p.Status.Thresholds[0], int64(flow.LeastThreshold))
+	require.NoError(t, flow.Thresholds(p.Status.Thresholds).ValidateFor(4))
+}
+
+// Another number of bands does not lift the guard on how far a threshold moves: the sizes changed before.
+func TestOtherBands(t *testing.T) {
+	s := newSite(t)
+	p := s.policy("p", live())
+	n := s.node("node-1", p)
+	minute := func(scale float64) {
+		s.says(n, .7, s.draw(500, scale)...)
+		s.step(time.Minute)
+	}
+	s.step(time.Second)
+	for range 3 {
+		minute(1000)
+	}
+	for range 6 {
+		minute(100_000)
+	}
+	require.Equal(t, 1, s.learners["p"].window.Changes())
+	p.Generation, p.Spec.Bands, p.Spec.Thresholds = 2, 2, []int64{5_000_000}
+	s.step(time.Second)
+	require.Equal(t, []int64{5_000_000}, p.Status.Thresholds)
+	p.Generation, p.Spec.Thresholds = 3, nil
+	minute(100_000)
+	require.Equal(t, []int64{20_000_000}, p.Status.Thresholds, p.Status.Search)
+}
+
+// While nothing is sought, nothing is kept for it.
+func TestNothingPending(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.FlowPolicySpec){
+		"disabled": func(s *v1alpha1.FlowPolicySpec) { s.Mode = v1alpha1.Disabled },
+		"pinned":   func(s *v1alpha1.FlowPolicySpec) { s.Thresholds = []int64{5000, 6000} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			p := s.policy("p", live())
+			change(&p.Spec)
+			s.says(s.node("node-1", p), .5, 1000, 2000)
+			s.step(time.Second)
+			require.Equal(t, map[Verdict]int{Taken: 1}, s.Verdicts)
+			l := s.learners["p"]
+			require.Zero(t, l.pending.Flows())
+			require.Zero(t, l.bits)
+		})
+	}
+}
+
+// Uplinks that sent nothing are not uplinks of which nothing was said.
+func TestNoLoad(t *testing.T) {
+	s := newSite(t)
+	p := s.policy("p", live())
+	n := s.node("node-1", p)
+	s.step(time.Second)
+	s.says(n, 0, s.draw(300, 1000)...)
+	s.step(time.Minute)
+	require.Equal(t, "the uplinks of the nodes have sent nothing", p.Status.Search)
+	s.says(n, .5, 1000).Load = nil
+	s.step(time.Minute)
+	require.Equal(t, "no node has said the load of its uplink", p.Status.Search)
+}
+
+// A tunerOf fails for two bands.
+type tunerOf struct{ tune.Tuner }
+
+func (t tunerOf) Propose(s *flow.Sizes, load float64, bands int, present flow.Thresholds, seed uint64) (flow.Thresholds, error) {
+	if bands == 2 {
+		return nil, errors.New("no two")
+	}
+	return t.Tuner.Propose(s, load, bands, present, seed)
+}
+
+// What is wrong with one policy does not stop the others.
+func TestOneFails(t *testing.T) {
+	s := newSite(t)
+	s.Tuner = tunerOf{tune.Tuner{Arrivals: 5000, Budget: 40}}
+	spec := live()
+	spec.Bands = 2
+	for _, name := range []string{"bad", "worse"} {
+		s.says(s.node("of-"+name, s.policy(name, spec)), .5, s.draw(300, 1000)...)
+	}
+	spec.Bands = 3
+	s.says(s.node("of-good", s.policy("good", spec)), .5, s.draw(300, 1000)...)
+	s.step(time.Second)
+	changed, err := s.Step(s.now.Add(time.Minute), s.policies, s.nodes)
+	require.ErrorContains(t, err, "FlowPolicy bad: no two")
+	require.ErrorContains(t, err, "FlowPolicy worse: no two")
+	var last *v1alpha1.FlowPolicy
+	for _, p := range changed {
+		if p.Name == "good" {
+			last = p
+		}
+	}
+	require.NotNil(t, last)
+	require.Len(t, last.Status.Thresholds, 2, last.Status.Search)
+}
+
 // Two kinds of nodes are no change in time: the window is of all nodes together.
 func TestMixedNodes(t *testing.T) {
 	s := newSite(t)
@@ -228,6 +343,8 @@ func TestVerdicts(t *testing.T) {
 		"below one byte":    {func(_ *site, n *v1alpha1.NodeFlows) { n.Status.Traffic.First = -8 }, Malformed},
 		"negative bytes":    {func(_ *site, n *v1alpha1.NodeFlows) { n.Status.Traffic.Bytes = -1 }, Malformed},
 		"no rate":           {func(_ *site, n *v1alpha1.NodeFlows) { n.Status.Traffic.BitsPerSecond = nan }, Malformed},
+		"more than a link":  {func(_ *site, n *v1alpha1.NodeFlows) { n.Status.Traffic.BitsPerSecond = 1.1e13 }, Malformed},
+		"an infinite rate":  {func(_ *site, n *v1alpha1.NodeFlows) { n.Status.Traffic.BitsPerSecond = math.Inf(1) }, Malformed},
 		"no load":           {func(_ *site, n *v1alpha1.NodeFlows) { n.Status.Traffic.Load = &nan }, Malformed},
 		"of another policy": {func(_ *site, n *v1alpha1.NodeFlows) { n.Status.PolicyUID = "gone" }, Orphaned},
 	} {
@@ -260,6 +377,26 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
+// The number of a sketch that was not taken makes none of those after it a replay.
+func TestNumbers(t *testing.T) {
+	s := newSite(t)
+	n := s.node("node-1", s.policy("p", live()))
+	s.says(n, .5, 1000)
+	s.step(time.Second)
+	s.says(n, .5, 1000)
+	n.Status.Traffic.Number, n.Status.Traffic.Bytes = 1<<62, -1
+	s.step(time.Second)
+	s.says(n, .5, 1000).Number = 2
+	s.step(time.Second)
+	require.Equal(t, map[Verdict]int{Taken: 2, Malformed: 1}, s.Verdicts)
+	s.says(n, .5, 1000).Number = 1<<62 + 1
+	n.Status.Traffic.Until = metav1.NewTime(s.now.Add(time.Hour))
+	s.step(time.Second)
+	s.says(n, .5, 1000).Number = 2
+	s.step(time.Second)
+	require.Equal(t, map[Verdict]int{Taken: 2, Malformed: 1, Future: 1, Replayed: 1}, s.Verdicts)
+}
+
 // The load is that of the nodes that carry most, by the policy's rate where it has one.
 func TestLoad(t *testing.T) {
 	s := newSite(t)
@@ -276,102 +413,13 @@ func TestLoad(t *testing.T) {
 	s.learners["p"].load, s.learners["p"].bits = 0, 0
 	s.step(time.Second)
 	require.InEpsilon(t, .45, l.load/l.bits, 1e-9)
-}
 
-// A policy says on how many nodes it is, or why not.
-func TestConditions(t *testing.T) {
-	s := newSite(t)
-	spec := live()
-	spec.Thresholds = []int64{1000, 2000}
-	p := s.policy("p", spec)
-	younger := s.policy("younger", live())
-	is := func(of *v1alpha1.FlowPolicy, status metav1.ConditionStatus, reason, message string, want ...int32) {
-		t.Helper()
-		s.step(time.Second)
-		c := meta.FindStatusCondition(of.Status.Conditions, v1alpha1.ConditionActive)
-		require.Equal(t, reason, c.Reason, c.Message)
-		require.Equal(t, status, c.Status)
-		require.Contains(t, c.Message, message)
-		require.Equal(t, want, []int32{of.Status.Nodes.Matching, of.Status.Nodes.Acknowledged, of.Status.Nodes.Ordered})
-	}
-	const no, yes = metav1.ConditionFalse, metav1.ConditionTrue
-	is(p, no, "NoNodes", "no node that it selects has an agent", 0, 0, 0)
-	a, b := s.node("a", p), s.node("b", p)
-	s.node("c", nil)
-	is(p, no, "Waiting", "no node has said yet", 2, 0, 0)
-	a.Status.Sequence = 1
-	shaping(a, yes, v1alpha1.ReasonOrdered, "")
-	shaping(b, no, v1alpha1.ReasonForeignQdisc, "somebody has put fq there")
-	is(p, yes, "Ordered", "1 of 2 nodes order their uplinks, by 1k/2k bytes; b: somebody has put fq there", 2, 1, 1)
-	shaping(a, no, v1alpha1.ReasonForeignQdisc, "somebody has put fq there")
-	is(p, no, "ForeignQdisc", "a: somebody has put fq there", 2, 1, 0)
-	shaping(a, yes, v1alpha1.ReasonFailed, "a flow leaves a band after 10 bytes; no room")
-	is(p, yes, "Ordered", "a: a flow leaves a band after 10 bytes; no room", 2, 1, 1)
-
-	is(younger, no, "NoNodes", "", 0, 0, 0)
-	a.Status.PassedOver, b.Status.PassedOver = []string{"younger"}, []string{"younger"}
-	is(younger, no, "OlderPolicy", "a follows the older policy p and 1 more nodes follow older ones", 0, 0, 0)
-
-	// Of another generation it is not acknowledged; of long ago it does not count.
-	p.Generation = 2
-	is(p, yes, "Ordered", "1 of 2", 2, 0, 1)
-	s.now = s.now.Add(heard)
-	s.heard(b)
-	is(p, no, "ForeignQdisc", "b: somebody", 1, 0, 0)
-	for _, mode := range []v1alpha1.Mode{v1alpha1.Observe, v1alpha1.Disabled} {
-		p.Spec.Mode = mode
-		is(p, no, string(mode), "mode "+string(mode)+" orders nothing", 1, 0, 0)
-	}
-	accepted := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionAccepted)
-	require.Equal(t, yes, accepted.Status)
-	p.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"not a label": "x"}}
+	// No uplink carries more than all: one node that says so does not drown the others.
+	p.Spec.Rate = nil
+	s.learners["p"].load, s.learners["p"].bits = 0, 0
+	s.says(a, .5, 1000)
 	s.step(time.Second)
-	accepted = meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionAccepted)
-	require.Equal(t, no, accepted.Status)
-	require.Contains(t, accepted.Message, "spec.nodeSelector: ")
-}
-
-// A central that starts goes on from what nodes have, where the status is older than that.
-func TestOlderStatus(t *testing.T) {
-	s := newSite(t)
-	p := s.policy("p", live())
-	n := s.node("a", p)
-	n.Status.Sequence, n.Status.Thresholds = 7, []int64{3000, 4000}
-	p.Status.Sequence, p.Status.Thresholds = 2, []int64{1000, 2000}
+	*s.says(b, .5, 1000).Load = 1e300
 	s.step(time.Second)
-	require.EqualValues(t, 8, p.Status.Sequence)
-	require.Equal(t, []int64{3000, 4000}, p.Status.Thresholds)
-	n.Status.Sequence = math.MaxInt64
-	require.Zero(t, s.step(time.Second), "a number that no central has reached")
-}
-
-// A canary is one node at least, and always the same.
-func TestCanary(t *testing.T) {
-	s := newSite(t)
-	spec := live()
-	spec.Mode, spec.CanaryPercent = v1alpha1.Canary, 1
-	p := s.policy("p", spec)
-	orders := func() (names []string) {
-		s.step(time.Second)
-		for _, n := range s.nodes {
-			s.heard(n)
-			if p.Orders(n.Name) {
-				names = append(names, n.Name)
-			}
-		}
-		return names
-	}
-	require.Empty(t, orders())
-	for i := range 4 {
-		s.node(fmt.Sprint("node-", i), p)
-	}
-	one := orders()
-	require.Len(t, one, 1)
-	require.Equal(t, p.Status.CanaryNode, one[0])
-	require.Equal(t, one, orders())
-	for i := range 400 {
-		s.node(fmt.Sprint("more-", i), p)
-	}
-	require.Greater(t, len(orders()), 1)
-	require.Empty(t, p.Status.CanaryNode)
+	require.InEpsilon(t, .75, l.load/l.bits, 1e-9)
 }

@@ -2,6 +2,8 @@ package central
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -87,7 +89,7 @@ func (r *Runner) step(ctx context.Context, c *Central) error {
 		switch wrong := r.client.Status().Patch(ctx, p, patch); {
 		case apierrors.IsConflict(wrong) || apierrors.IsNotFound(wrong): // the next step sees what is there now
 		case wrong != nil:
-			return wrong
+			err = errors.Join(err, fmt.Errorf("FlowPolicy %s: %w", p.Name, wrong))
 		case p.Status.Sequence != was:
 			klog.FromContext(ctx).Info("New thresholds", "policy", p.Name, "sequence", p.Status.Sequence, "thresholds", flow.Thresholds(p.Status.Thresholds).String(), "why", p.Status.Search)
 		}

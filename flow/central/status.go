@@ -1,6 +1,7 @@
 package central
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,14 +19,22 @@ const (
 	reasonNoNodes     = "NoNodes"
 	reasonOlderPolicy = "OlderPolicy"
 	reasonWaiting     = "Waiting"
+	reasonUnheard     = "Unheard"
 )
 
 // judge counts a policy's nodes, names a canary and sets the conditions.
-func judge(now time.Time, p *v1alpha1.FlowPolicy, nodes []*v1alpha1.NodeFlows) {
-	list := following(now, p, nodes)
+func (c *Central) judge(now time.Time, p *v1alpha1.FlowPolicy, nodes []*v1alpha1.NodeFlows) {
+	list, silent := c.following(now, p, nodes)
 	s := &p.Status
 	s.Nodes = v1alpha1.FlowPolicyNodes{Matching: int32(len(list))}
-	s.CanaryNode = canary(p, list)
+	s.CanaryNode = canary(p, list, silent)
+	unheard := ""
+	for _, n := range silent {
+		if meta.IsStatusConditionTrue(n.Status.Conditions, v1alpha1.ConditionShaping) {
+			s.Nodes.Unheard++
+			unheard = cmp.Or(unheard, n.Name)
+		}
+	}
 	reason, trouble := "", ""
 	for _, n := range list {
 		if n.Status.ObservedGeneration == p.Generation && n.Status.Sequence == s.Sequence {
@@ -55,6 +64,12 @@ func judge(now time.Time, p *v1alpha1.FlowPolicy, nodes []*v1alpha1.NodeFlows) {
 		if trouble != "" {
 			active.Message += "; " + trouble
 		}
+	}
+	if s.Nodes.Unheard > 0 {
+		if s.Nodes.Ordered == 0 {
+			active.Status, active.Reason = metav1.ConditionUnknown, reasonUnheard
+		}
+		active.Message += "; " + stillOrdered(s.Nodes.Unheard, unheard)
 	}
 	if elsewhere := passedOver(p, nodes); elsewhere != "" {
 		if active.Reason == reasonNoNodes {
@@ -87,21 +102,33 @@ func why(p *v1alpha1.FlowPolicy, nodes int, reason, trouble string) (string, str
 	return reasonWaiting, "no node has said yet that it orders its uplink"
 }
 
-// canary is the node nearest to the share of a canary that takes none, or empty.
-func canary(p *v1alpha1.FlowPolicy, nodes []*v1alpha1.NodeFlows) string {
-	if p.Spec.Mode != v1alpha1.Canary || len(nodes) == 0 {
+// stillOrdered says how many silent nodes may be ordered, and one of them.
+func stillOrdered(n int32, one string) string {
+	if n == 1 {
+		return "1 silent node was ordered when it was last heard of, and may still be: " + one
+	}
+	return fmt.Sprintf("%d silent nodes were ordered when they were last heard of, and may still be: %s and others", n, one)
+}
+
+// canary is the node nearest to the share of a canary that takes none, or empty. It stays the same for as long as it follows
+// the policy, also while it is silent: its kernel goes on.
+func canary(p *v1alpha1.FlowPolicy, list, silent []*v1alpha1.NodeFlows) string {
+	if p.Spec.Mode != v1alpha1.Canary {
 		return ""
 	}
-	least := slices.MinFunc(nodes, func(a, b *v1alpha1.NodeFlows) int {
-		if p.Share(a.Name) < p.Share(b.Name) {
-			return -1
+	least := ""
+	for _, n := range list {
+		if p.Share(n.Name) < float64(p.Spec.CanaryPercent)/100 {
+			return ""
 		}
-		return 1
-	})
-	if p.Share(least.Name) < float64(p.Spec.CanaryPercent)/100 {
-		return ""
+		if least == "" || p.Share(n.Name) < p.Share(least) {
+			least = n.Name
+		}
 	}
-	return least.Name
+	if slices.ContainsFunc(slices.Concat(list, silent), func(n *v1alpha1.NodeFlows) bool { return n.Name == p.Status.CanaryNode }) {
+		return p.Status.CanaryNode
+	}
+	return least
 }
 
 // passedOver says which nodes an older policy has.

@@ -40,6 +40,7 @@ func (s Settings) equal(o Settings) bool {
 // A State of a kernel.
 type State struct {
 	On         bool            // there is an order
+	Elsewhere  bool            // it is on another uplink than the node's
 	Shaping    bool            // and its queueing discipline is in its place
 	Thresholds flow.Thresholds // of the order
 }
@@ -70,6 +71,11 @@ type Follower struct {
 	counted    string // resource version of the object that was refused last
 	plan       *plan  // nil: the kernel stays as it is
 	applied    *Settings
+
+	tried    *Settings // that could not be put in force
+	why      error
+	attempts int // at them
+	pause    int // calls until the next
 }
 
 // A plan is what the kernel is to do.
@@ -111,13 +117,16 @@ func (f *Follower) Follow(policies []*v1alpha1.FlowPolicy, labels map[string]str
 	return s
 }
 
+// longestPauses is the most calls of Follow between attempts at what fails.
+const longestPauses = 32
+
 // What a status has room for.
 const (
 	mostPassedOver = 16
 	mostMessage    = 1024
 )
 
-// take takes what a policy says, as far as it is newer than what was taken before and can be carried out.
+// take takes what a policy says, as far as it is newer than what was taken before and can be carried out, or orders nothing.
 func (f *Follower) take(p *v1alpha1.FlowPolicy) {
 	if p.UID != f.uid {
 		if f.uid != "" {
@@ -127,7 +136,9 @@ func (f *Follower) take(p *v1alpha1.FlowPolicy) {
 	}
 	f.complaint = ""
 	settings, err := f.settings(p)
-	if err != nil {
+	// The way back is always open: a spec that orders nothing is taken whatever else it says, and also where it is older, as
+	// after the restore of a copy.
+	if off := p.Spec.Mode == v1alpha1.Disabled || p.Spec.Mode == v1alpha1.Observe; err != nil && !off {
 		f.complain(p, "the policy's spec: "+err.Error())
 		return
 	}
@@ -195,25 +206,9 @@ func (f *Follower) settings(p *v1alpha1.FlowPolicy) (Settings, error) {
 	}
 	if len(spec.Thresholds) > 0 {
 		s.Thresholds = flow.Thresholds(slices.Clone(spec.Thresholds))
-		return s, valid(s.Thresholds, spec.Bands)
+		return s, s.Thresholds.ValidateFor(int(spec.Bands))
 	}
 	return s, nil
-}
-
-// leastThreshold is that of the objects: below it there is hardly a packet.
-const leastThreshold = 1000
-
-func valid(t flow.Thresholds, bands int32) error {
-	if err := t.Validate(); err != nil {
-		return err
-	}
-	switch {
-	case len(t) != int(bands)-1:
-		return fmt.Errorf("%d thresholds, want one less than the %d bands", len(t), bands)
-	case t[0] < leastThreshold:
-		return fmt.Errorf("threshold 1: %d bytes, want at least %d", t[0], leastThreshold)
-	}
-	return nil
 }
 
 // takeStatus takes the thresholds of a status, which is of this spec or of one before it.
@@ -223,6 +218,8 @@ func (f *Follower) takeStatus(p *v1alpha1.FlowPolicy) error {
 	switch {
 	case s.Sequence < f.sequence:
 		return fmt.Errorf("sequence %d comes after %d", s.Sequence, f.sequence)
+	case s.Sequence-f.sequence > v1alpha1.FarAhead: // all that come would be refused after it
+		return fmt.Errorf("sequence %d is far above %d", s.Sequence, f.sequence)
 	case len(t) == 0: // none are found yet for this number of bands
 		f.sequence = s.Sequence
 		return nil
@@ -231,7 +228,7 @@ func (f *Follower) takeStatus(p *v1alpha1.FlowPolicy) error {
 	case s.Sequence == f.sequence && f.found != nil && !f.found.Equal(t):
 		return fmt.Errorf("sequence %d has had other thresholds", s.Sequence)
 	}
-	if err := valid(t, p.Spec.Bands); err != nil {
+	if err := t.ValidateFor(int(p.Spec.Bands)); err != nil {
 		return err
 	}
 	f.sequence, f.found = s.Sequence, t
@@ -256,8 +253,10 @@ func (f *Follower) carryOut(s *v1alpha1.NodeFlowsStatus) metav1.Condition {
 	case err != nil:
 		c.Reason, c.Message = v1alpha1.ReasonFailed, strings.Trim(c.Message+"; "+err.Error(), "; ")
 	case c.Status == metav1.ConditionTrue:
-	case f.plan == nil:
+	case f.plan == nil && state.On:
 		c.Message = "the order that is on is not in its place"
+	case f.plan == nil:
+		c.Message = "no order is on"
 	default:
 		c.Reason, c.Message = f.plan.reason, f.plan.message
 	}
@@ -267,17 +266,22 @@ func (f *Follower) carryOut(s *v1alpha1.NodeFlowsStatus) metav1.Condition {
 // change makes the kernel's state that of the plan.
 func (f *Follower) change(state State) (State, error) {
 	if !f.plan.order {
-		f.applied = nil
+		f.applied, f.tried = nil, nil
 		if !state.On {
 			return state, nil
 		}
 		err := f.Kernel.Off()
 		return f.after(err)
 	}
-	if state.On && state.Shaping && f.applied != nil && f.applied.equal(f.plan.settings) && state.Thresholds.Equal(f.plan.settings.Thresholds) {
+	if state.On && state.Shaping && !state.Elsewhere && f.applied != nil && f.applied.equal(f.plan.settings) && state.Thresholds.Equal(f.plan.settings.Thresholds) {
 		return state, nil
 	}
-	err := f.Kernel.Order(f.plan.settings)
+	if state.On && state.Elsewhere {
+		if err := f.Kernel.Off(); err != nil {
+			return f.after(err)
+		}
+	}
+	err := f.order(f.plan.settings)
 	if err == nil {
 		f.applied = &f.plan.settings
 	} else if state.On && !state.Shaping {
@@ -285,6 +289,27 @@ func (f *Follower) change(state State) (State, error) {
 		err = errors.Join(err, f.Kernel.Off())
 	}
 	return f.after(err)
+}
+
+// order puts settings in force. What fails is tried again after a pause, the longer the more attempts have failed: each loads
+// a program. A refusal costs nothing and may end at any time.
+func (f *Follower) order(s Settings) error {
+	if f.tried == nil || !f.tried.equal(s) {
+		f.tried, f.attempts, f.pause = &s, 0, 0
+	}
+	if f.pause > 0 {
+		f.pause--
+		return f.why
+	}
+	f.why = f.Kernel.Order(s)
+	var refused *Refused
+	if f.why == nil || errors.As(f.why, &refused) {
+		f.tried = nil
+		return f.why
+	}
+	f.pause = min(1<<f.attempts, longestPauses) - 1
+	f.attempts = min(f.attempts+1, 10)
+	return f.why
 }
 
 func (f *Follower) after(err error) (State, error) {

@@ -2,6 +2,8 @@ package follow
 
 import (
 	"errors"
+	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -19,19 +21,23 @@ type fake struct {
 	state   State
 	last    Settings
 	orders  int
+	tries   int
 	foreign bool
 	fails   error
 }
 
 func (f *fake) Order(s Settings) error {
+	f.tries++
 	switch {
 	case f.fails != nil:
 		return f.fails
+	case f.state.Elsewhere:
+		return errors.New("an order is on elsewhere: turn it off first")
 	case f.foreign:
 		return &Refused{Reason: v1alpha1.ReasonForeignQdisc, Err: errors.New("somebody has put fq there")}
 	}
 	f.orders++
-	f.last, f.state = s, State{true, true, s.Thresholds}
+	f.last, f.state = s, State{On: true, Shaping: true, Thresholds: s.Thresholds}
 	return nil
 }
 
@@ -149,7 +155,8 @@ func TestRefused(t *testing.T) {
 		"1 thresholds, want one less than the 3 band": found(6, 1000),
 		"4 thresholds, want one less":                 found(6, 1000, 2000, 3000, 4000),
 		"threshold 1: -1 bytes":                       found(6, -1, 2000),
-		"generation 1 comes after 2":                  func(p *v1alpha1.FlowPolicy) { p.Generation, p.Spec.Mode = 1, v1alpha1.Disabled },
+		"sequence 9223372036854775807 is far above 5": found(math.MaxInt64, 1000, 2000),
+		"generation 1 comes after 2":                  func(p *v1alpha1.FlowPolicy) { p.Generation, p.Spec.Thresholds = 1, []int64{1000, 2000} },
 		"bands 9, want 2 to 8":                        spec(func(s *v1alpha1.FlowPolicySpec) { s.Bands = 9 }),
 		`mode "Fast"`:                                 spec(func(s *v1alpha1.FlowPolicySpec) { s.Mode = "Fast" }),
 		"floorPercent 50, want 0.1 to 5":              spec(func(s *v1alpha1.FlowPolicySpec) { s.FloorPercent = 50 }),
@@ -186,6 +193,89 @@ func TestRefused(t *testing.T) {
 		p.Generation++
 		p.Spec.Mode = v1alpha1.Disabled
 	}), v1alpha1.ReasonMode)
+}
+
+// The way back is open whatever else the spec says, and where the policy is older than the one before, as after the
+// restore of a copy. The way on is open from there.
+func TestWayBack(t *testing.T) {
+	for name, change := range map[string]func(p *v1alpha1.FlowPolicy){
+		"bands": func(p *v1alpha1.FlowPolicy) { p.Generation, p.Spec.Bands = 11, 9 },
+		"floor": func(p *v1alpha1.FlowPolicy) { p.Generation, p.Spec.FloorPercent = 11, 50 },
+		"older": func(p *v1alpha1.FlowPolicy) { p.Generation = 4 },
+	} {
+		for _, mode := range []v1alpha1.Mode{v1alpha1.Disabled, v1alpha1.Observe} {
+			for _, again := range []bool{false, true} {
+				t.Run(fmt.Sprint(name, mode, again), func(t *testing.T) {
+					b := newBench(t)
+					b.policy.Generation = 10
+					said := b.given(found(5, 10_000, 20_000))
+					if again {
+						b.Follower = Follower{Node: "node-1", Kernel: b.kernel}
+						b.Resume(&said)
+					}
+					was := b.policy.Spec
+					s := b.given(func(p *v1alpha1.FlowPolicy) {
+						p.Spec.Mode = mode
+						change(p)
+					})
+					b.requires(s, v1alpha1.ReasonMode)
+					require.Equal(t, b.policy.Generation, s.ObservedGeneration)
+					b.requires(b.given(spec(func(s *v1alpha1.FlowPolicySpec) { *s = was })), v1alpha1.ReasonOrdered, 10_000, 20_000)
+				})
+			}
+		}
+	}
+}
+
+// A number that no central has reached is none to begin from either.
+func TestFarAhead(t *testing.T) {
+	b := newBench(t)
+	s := b.given(found(math.MaxInt64, 10_000, 20_000))
+	b.requires(s, v1alpha1.ReasonFailed)
+	require.Contains(t, s.Conditions[0].Message, "sequence 9223372036854775807 is far above 0")
+	b.requires(b.given(found(6, 30_000, 40_000)), v1alpha1.ReasonOrdered, 30_000, 40_000)
+}
+
+// The order of an agent before, on another uplink, makes room.
+func TestElsewhere(t *testing.T) {
+	b := newBench(t)
+	b.kernel.state = State{On: true, Elsewhere: true, Shaping: true, Thresholds: flow.Thresholds{10_000, 20_000}}
+	b.requires(b.given(found(1, 10_000, 20_000)), v1alpha1.ReasonOrdered, 10_000, 20_000)
+	require.False(t, b.kernel.state.Elsewhere)
+}
+
+// What fails is tried again ever more rarely, and at once where there is something else to try.
+func TestPause(t *testing.T) {
+	b := newBench(t)
+	b.kernel.fails = errors.New("no room")
+	var s v1alpha1.NodeFlowsStatus
+	b.given(found(1, 10_000, 20_000))
+	for range 300 {
+		s = b.given(nothing)
+		require.Equal(t, "no room", s.Conditions[0].Message)
+	}
+	require.Greater(t, b.kernel.tries, 10)
+	require.Less(t, b.kernel.tries, 20)
+	tries := b.kernel.tries
+	b.given(found(2, 30_000, 40_000))
+	require.Equal(t, tries+1, b.kernel.tries)
+	for range 100 {
+		b.given(nothing)
+	}
+	b.kernel.fails = nil
+	for range longestPauses {
+		s = b.given(nothing)
+	}
+	b.requires(s, v1alpha1.ReasonOrdered, 30_000, 40_000)
+}
+
+// Where nothing was taken yet and nothing is on, it says so.
+func TestNothingYet(t *testing.T) {
+	b := newBench(t)
+	b.Resume(&v1alpha1.NodeFlowsStatus{PolicyUID: "uid", ObservedGeneration: 1, Sequence: 5})
+	s := b.given(found(4, 1000, 2000))
+	b.requires(s, v1alpha1.ReasonFailed)
+	require.Equal(t, "the policy's status: sequence 4 comes after 5; no order is on", s.Conditions[0].Message)
 }
 
 // An agent goes on from where the one before it was killed: older thresholds are refused, and the kernel stays as it is

@@ -59,15 +59,18 @@ type Runner struct {
 	last     atomic.Pointer[v1alpha1.NodeFlowsStatus]
 	mu       sync.Mutex
 	unsent   *Traffic                  // since the last status; mu guards it
+	said     string                    // the last complaint; mu guards it
+	saidAt   time.Time                 // mu guards it
 	uid      atomic.Pointer[types.UID] // of the node
 	fresh    chan struct{}             // there is something to write
 
 	// Of the goroutine that writes, once resume is done.
-	known  bool // own NodeFlows was read, or made
-	number int64
-	sent   *v1alpha1.NodeFlowsStatus // that was written last
-	failed int
-	next   time.Time // attempt to write
+	known   bool // own NodeFlows was read, or made
+	number  int64
+	pending *v1alpha1.NodeTraffic     // it may have been written
+	sent    *v1alpha1.NodeFlowsStatus // that was written last
+	failed  int
+	next    time.Time // attempt to write
 }
 
 // New makes one. It asks nothing of the API server yet.
@@ -240,10 +243,11 @@ func (r *Runner) resume(ctx context.Context) bool {
 
 // tell writes the status where it says something new.
 func (r *Runner) tell(ctx context.Context, node types.UID, status *v1alpha1.NodeFlowsStatus) {
-	now := metav1.NewTime(r.options.Now().Truncate(time.Second)) // as it is written
-	if now.Time.Before(r.next) {
+	clock := r.options.Now()
+	if clock.Before(r.next) {
 		return
 	}
+	now := metav1.NewTime(clock.Truncate(time.Second)) // as it is written
 	written := status.DeepCopy()
 	if r.sent != nil {
 		written.Traffic = r.sent.Traffic
@@ -257,15 +261,12 @@ func (r *Runner) tell(ctx context.Context, node types.UID, status *v1alpha1.Node
 			written.Conditions[i].LastTransitionTime = old.LastTransitionTime
 		}
 	}
-	r.mu.Lock()
-	t := r.unsent
-	r.unsent = nil
-	r.mu.Unlock()
-	if t != nil {
-		written.Traffic = &v1alpha1.NodeTraffic{
-			Number: r.number + 1, Until: now, BitsPerSecond: t.BitsPerSecond, Load: t.Load, Bytes: t.Bytes,
-			First: int32(t.Sizes.First), Counts: t.Sizes.Counts,
-		}
+	if r.pending == nil {
+		r.pending = r.take()
+	}
+	if r.pending != nil {
+		r.pending.Until = now
+		written.Traffic = r.pending
 	}
 	if r.sent != nil {
 		written.At = r.sent.At
@@ -275,18 +276,28 @@ func (r *Runner) tell(ctx context.Context, node types.UID, status *v1alpha1.Node
 	}
 	written.At = now
 	if err := r.apply(ctx, node, written); err != nil {
-		if t != nil {
-			r.Saw(*t)
-		}
 		if ctx.Err() == nil {
 			r.later(err)
 		}
 		return
 	}
-	if t != nil {
-		r.number++
+	r.sent, r.failed, r.pending = written, 0, nil
+}
+
+// take returns what is to be sent under the next number, or nil. It stays under that number until a write of it is known to
+// be done: central takes a number once.
+func (r *Runner) take() *v1alpha1.NodeTraffic {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.unsent
+	if t == nil {
+		return nil
 	}
-	r.sent, r.failed = written, 0
+	r.unsent = nil
+	r.number++
+	return &v1alpha1.NodeTraffic{
+		Number: r.number, BitsPerSecond: t.BitsPerSecond, Load: t.Load, Bytes: t.Bytes, First: int32(t.Sizes.First), Counts: t.Sizes.Counts,
+	}
 }
 
 // apply writes the status, of an object that it makes where there is none.
@@ -321,5 +332,23 @@ func (r *Runner) later(err error) {
 }
 
 func (r *Runner) complain(err error) {
+	if !r.isNew(err) {
+		return
+	}
 	klog.Background().Error(err, "Cannot follow policies; the kernel goes on", "node", r.options.Node)
+}
+
+// repeated is how often the same complaint is heard.
+const repeated = time.Minute
+
+// isNew reports whether this was not said within the last minute.
+func (r *Runner) isNew(err error) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, text := r.options.Now(), err.Error()
+	if text == r.said && now.Sub(r.saidAt) < repeated {
+		return false
+	}
+	r.said, r.saidAt = text, now
+	return true
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sigma-scheduler/sigma/flow/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/internal/crdtest"
 )
 
@@ -75,6 +76,20 @@ func TestPolicies(t *testing.T) {
 	stored, err := d.Create(t, []byte("apiVersion: flow.sigma-scheduler.io/v1alpha1\nkind: FlowPolicy\nmetadata: {name: all}\nspec: {}\n"))
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{"mode": "Observe", "canaryPercent": int64(10), "bands": int64(4), "floorPercent": .1}, stored["spec"])
+}
+
+// A status has no threshold that agents refuse, and room for sequence numbers far below the largest.
+func TestPolicyStatus(t *testing.T) {
+	properties := crdtest.Load(t, crds+"flowpolicies.yaml").Definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties
+	spec, status := properties["spec"].Properties["thresholds"].Items.Schema, properties["status"].Properties["thresholds"].Items.Schema
+	require.NotNil(t, status.Minimum)
+	require.Equal(t, *spec.Minimum, *status.Minimum)
+	require.NotNil(t, status.Maximum)
+	require.Equal(t, *spec.Maximum, *status.Maximum)
+	sequence := properties["status"].Properties["sequence"]
+	require.NotNil(t, sequence.Maximum)
+	require.Greater(t, *sequence.Maximum, float64(v1alpha1.FarAhead))
+	require.Less(t, *sequence.Maximum, float64(1<<53), "exact in JSON")
 }
 
 // What a node writes is bounded.

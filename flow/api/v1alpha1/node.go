@@ -73,7 +73,7 @@ type NodeFlowsStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=7
 	Thresholds []int64 `json:"thresholds,omitempty"`
-	// How often the agent was given an older generation or sequence, or thresholds that are none. It went on with those before.
+	// How often the agent was given an older generation or sequence, one far ahead, or thresholds that are none. It went on with those before.
 	// +optional
 	Refused int64 `json:"refused,omitempty"`
 

@@ -36,6 +36,7 @@ const (
 // +kubebuilder:printcolumn:name="Active",type=string,JSONPath=`.status.conditions[?(@.type=="Active")].status`
 // +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes.matching`
 // +kubebuilder:printcolumn:name="Ordered",type=integer,JSONPath=`.status.nodes.ordered`
+// +kubebuilder:printcolumn:name="Unheard",type=integer,JSONPath=`.status.nodes.unheard`
 // +kubebuilder:printcolumn:name="Why",type=string,JSONPath=`.status.conditions[?(@.type=="Active")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Active")].message`,priority=1
@@ -113,15 +114,18 @@ type FlowPolicyStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// One more with each change of the thresholds. Agents refuse a smaller one.
+	// One more with each change of the thresholds. Agents refuse a smaller one, and one that is far above the last.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1099511627776
 	Sequence int64 `json:"sequence,omitempty"`
 
 	// What nodes order by, or would: those of the spec, or those that were found.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=7
+	// +kubebuilder:validation:items:Minimum=1000
+	// +kubebuilder:validation:items:Maximum=1000000000000
 	Thresholds []int64 `json:"thresholds,omitempty"`
 
 	// The node that is the canary where the share would take none.
@@ -143,7 +147,11 @@ type FlowPolicyStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// FlowPolicyNodes counts nodes whose agents have been heard of within the last minutes.
+// FarAhead is how far a sequence number may be above the last one that was taken. No central gets there; whoever is given
+// a larger step does not believe it.
+const FarAhead = 1 << 30
+
+// FlowPolicyNodes counts nodes. But for the unheard, their agents have been heard of within the last minutes.
 type FlowPolicyNodes struct {
 	// Those that follow the policy.
 	// +optional
@@ -154,6 +162,9 @@ type FlowPolicyNodes struct {
 	// Those of them whose uplink is ordered.
 	// +optional
 	Ordered int32 `json:"ordered"`
+	// Others that follow the policy, whose uplink was ordered when their agents were last heard of. It may still be.
+	// +optional
+	Unheard int32 `json:"unheard"`
 }
 
 // FlowPolicyList is a list of policies.
