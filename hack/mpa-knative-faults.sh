@@ -19,7 +19,7 @@ SIGMA_ROUNDS=$rounds go test -trimpath -count=1 -timeout 1h -v -run '^TestKnativ
 
 An updater in virtual time looks every 10 s after a Service with 50 to 500 requests a second. A simulated Knative makes a Revision of each template, which is ready after 1 to 60 s, and leads the traffic as the Service says; what both Revisions
 do is told to the updater as the recommender does. Each round draws another setting that was learned, and the moment, up to five minutes, at which the fault comes. Each round asks for: the traffic is split only while a canary is
-under way, and in one piece at the end, as the Service had it before or as its user says; no Revision of ours gets more than a tenth before it was promoted, nor one that is not ready anything; never two of ours get something; the template is the user's again where ours was
+under way, and in one piece at the end, as the Service had it before or as its user says; no Revision of ours gets more than a tenth, or half where it has shown that it does no harm, before it was promoted, nor one that is not ready anything; never two of ours get something; the template is the user's again where ours was
 taken back; no request is lost, but where the fault is that the new Revision loses them: there at most what half a minute of its tenth loses. *Canaries* are Revisions with the learned numbers; an edit of the template while one is under way makes another. *Minutes* are those with a split, for each round. The simulation has
 no activator, no queue before a pod, no webhook but for the fault that says so, and no idle pods: that no request is lost means that none was led to a Revision that was not ready.
 

@@ -147,7 +147,7 @@ var knativeFaults = []struct {
 	}, phases: []knative.Phase{knative.RolledBack}},
 	{name: "a user changes the traffic", do: func(s *knativeSite) {
 		s.edit(setTraffic(map[string]any{"revisionName": "web-00001", "latestRevision": false, "percent": int64(100), "tag": "mine"}))
-	}, phases: []knative.Phase{"", knative.RolledBack}, traffic: []knative.Traffic{{Revision: "web-00001", Percent: 100, Tag: "mine"}}},
+	}, phases: []knative.Phase{"", knative.RolledBack, knative.Promoted /* before they did */}, traffic: []knative.Traffic{{Revision: "web-00001", Percent: 100, Tag: "mine"}}},
 	{name: "two lead", do: func(s *knativeSite) {
 		s.leaders = append(s.leaders, s.leader())
 		// The second writes what it decided on what was there before.
