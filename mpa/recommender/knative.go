@@ -36,9 +36,9 @@ type knativeService struct {
 func (r *reconciler) knativeTarget(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object) (*target.Workload, *refusal, error) {
 	name := o.Spec.ScaleTargetRef.Name
 	if o.Spec.SLO != nil && o.Spec.SLO.Latency != nil {
-		target := o.Spec.SLO.Latency.Target.Duration
-		if least, most := collect.KnativeLatency(); target < least || target > most {
-			return nil, refuse("SpecInvalid", "slo.latency.target: %v, want %v to %v: of others the histogram of queue-proxy does not tell", target, least, most), nil
+		promised := o.Spec.SLO.Latency.Target.Duration
+		if least, most := collect.KnativeLatency(); promised < least || promised > most {
+			return nil, refuse("SpecInvalid", "slo.latency.target: %v, want %v to %v: of others the histogram of queue-proxy does not tell", promised, least, most), nil
 		}
 	}
 	u := knative.New(knative.ServiceKind)

@@ -313,7 +313,7 @@ func (k *knatives) sweep(ctx context.Context, of ...client.ListOption) (again ti
 		u := &list.Items[i]
 		left, failed := k.forget(ctx, u)
 		if client.IgnoreNotFound(failed) != nil {
-			err = errors.Join(err, fmt.Errorf("Service %s/%s: %w", u.GetNamespace(), u.GetName(), failed))
+			err = errors.Join(err, fmt.Errorf("service %s/%s: %w", u.GetNamespace(), u.GetName(), failed))
 			left = true
 		}
 		if left {
@@ -351,7 +351,7 @@ func (k *knatives) forget(ctx context.Context, u *unstructured.Unstructured) (le
 }
 
 // errForbidden is returned where Services may not be listed, and nothing is known of them.
-var errForbidden = errors.New("Knative Services may not be listed")
+var errForbidden = errors.New("listing Knative Services is forbidden")
 
 // orphan reports whether the object that wrote to a Service is gone, by the API server, or is about
 // another one: the Service may be a copy.

@@ -136,8 +136,8 @@ var knativeFaults = []struct {
 	}, phases: []knative.Phase{knative.RolledBack}, check: notAgain},
 	{name: "the server refuses the former template", do: func(s *knativeSite) {
 		s.canary()
-		s.late = .9
 		s.refuses = true
+		s.spec(func(m *v1alpha1.MultidimPodAutoscaler) { m.Spec.Concurrency.Mode = v1alpha1.ConcurrencyObserve })
 		s.phase(knative.Restoring)
 		require.Equal(s.t, pinned, read(s.t, s).Traffic)
 		s.steady(time.Minute)

@@ -97,7 +97,7 @@ func knativeWeb() *v1alpha1.MultidimPodAutoscaler {
 	return m
 }
 
-func newKnativeSite(t *testing.T, random *rand.Rand, change ...func(*unstructured.Unstructured)) *knativeSite {
+func newKnativeSite(t *testing.T, random *rand.Rand) *knativeSite {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	require.NoError(t, v1alpha1.AddToScheme(scheme)) // few: the fake API server walks all of the scheme repeatedly
@@ -106,9 +106,6 @@ func newKnativeSite(t *testing.T, random *rand.Rand, change ...func(*unstructure
 	text, err := json.Marshal(service.Object) // numbers as the API server's
 	require.NoError(t, err)
 	require.NoError(t, service.UnmarshalJSON(text))
-	for _, f := range change {
-		f(service)
-	}
 	s := &knativeSite{
 		t: t, clock: testclock.NewFakeClock(start), random: random, events: record.NewFakeRecorder(1000),
 		ours: knative.Setting{Limit: 8, Rate: 40}, rate: 100, starts: 10 * time.Second, lateBefore: .2, late: .02,
@@ -343,7 +340,7 @@ func (s *knativeSite) serve() {
 		if s.isOurs(r) {
 			ours++
 			arm.Lost, arm.Late = s.lost*n, s.late*(1-s.lost)*n
-			if int64(percent) > state.Percent() && state.Phase != knative.Promoted {
+			if percent > state.Percent() && state.Phase != knative.Promoted {
 				s.problems = append(s.problems, fmt.Sprintf("%v: %s has %d %% in phase %q", s.clock.Now(), r.name, percent, state.Phase))
 			}
 		}

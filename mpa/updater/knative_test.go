@@ -104,7 +104,7 @@ func TestKnativeSweep(t *testing.T) {
 	twin := add("c-copy", true, same)
 	gone := add("d-gone", true, func(s *knative.State) { s.Object = "gone" })
 	_, err := s.leaders[0].sweep(t.Context(), client.HasLabels{knative.Annotation})
-	require.ErrorContains(t, err, "Service shop/b-nameless: resource name may not be empty")
+	require.ErrorContains(t, err, "service shop/b-nameless: resource name may not be empty")
 	assert.NotContains(t, get(bare).GetLabels(), knative.Annotation, "a label alone")
 	assert.Equal(t, state.Ours.Fields(), mustRead(t, get(nameless)).Fields)
 	for _, u := range []*unstructured.Unstructured{twin, gone} {
