@@ -65,7 +65,7 @@ func (k *kernel) State() (follow.State, error) {
 	return state, err
 }
 
-// clusterConfig is that of the API server. Its user agent names the program and what it does.
+// clusterConfig is that of the API server. Its user agent names the program.
 func clusterConfig(kubeconfig string) (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
