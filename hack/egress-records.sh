@@ -34,13 +34,13 @@ Two days of random small clusters (`sigma generate kubernetes`, one node size), 
 declared replicas send a share of what the uplinks of the nodes can that they fill. Half of the Deployments are in pairs, of which one sends half of its traffic to the other, pod to pod. A node's pods may have .8 of its uplink together, and what one pod
 sends is cut to that of a node: the heaviest pods of a real cluster stay above it, whatever places them. What is sent is as declared: it does not vary over the day.
 
-Each policy replays each cluster once with egress and once as if it did not count; a machine is *above 95 %* by what its items send at the end. The cost is that of machines over time, its mean over the clusters with the standard error.
+Each policy replays each cluster once with egress and once as if it did not count; a machine is *above 95 %* by what its items send at the moment at which they send most together. The cost is that of machines over time, its mean over the clusters with the standard error.
 The seeds are test seeds. `partners.yaml` is `util` with weight 1 and [`partners`](../features.md#features) with .5, set by hand; nothing was trained or tuned.
 
 TEXT
 	for share in .3 .5 .7; do
 		printf '## Traffic %s of the uplinks\n\n' "$share"
-		grep ': uplinks under ' "$dir/$share.txt" | sed -E 's/^[0-9]+ traces: uplinks under ([^:]+) at the end: /- `\1`: /'
+		grep ': uplinks under ' "$dir/$share.txt" | sed -E 's/^[0-9]+ traces: uplinks under ([^:]+) when most is sent: /- `\1`: /'
 		echo
 	done
 	echo "\`make egress-records\` at commit $commit, $seeds clusters each."

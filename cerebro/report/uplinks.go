@@ -11,7 +11,7 @@ import (
 )
 
 // Uplinks says what it is worth that a policy counts what items send: the load of the machines'
-// uplinks at the end of the replays with it, and without. Figures are means over the orders that
+// uplinks at the moment of the replays at which most is sent, with it and without. Figures are means over the orders that
 // count; most is the highest of all.
 type Uplinks struct {
 	Limit   float64    `json:"limit"` // share of the uplink above which a machine counts as over
@@ -30,7 +30,7 @@ type UplinkLoad struct {
 	Local    float64 `json:"local"` // share of all traffic
 }
 
-// UplinkRuns are what [measure.UplinksOf] found after each order, with what items send and as if
+// UplinkRuns are what [measure.UplinksOf] found in each order, with what items send and as if
 // they sent nothing. Share is what part of the uplink the capacity of machines is.
 type UplinkRuns struct {
 	Share, Limit     float64
@@ -100,7 +100,7 @@ func UplinkNotes(comparisons []Comparison) (notes []string) {
 		default:
 			costs = fmt.Sprintf(". Counting it costs %+.1f ± %.1f %%", mean, stat.StdErr(deviation, float64(len(extra))))
 		}
-		notes = append(notes, fmt.Sprintf("%s: uplinks under %s at the end: %s; as if egress did not count: %s%s",
+		notes = append(notes, fmt.Sprintf("%s: uplinks under %s when most is sent: %s; as if egress did not count: %s%s",
 			where, name, counted.text(list[0].Limit), ignored.text(list[0].Limit), costs))
 	}
 	return notes

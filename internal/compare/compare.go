@@ -207,6 +207,16 @@ func (w *worker) replay(t task) error {
 		curve = newRecorder(w.replayer)
 		options.Record = curve.record
 	}
+	meter := w.meter(t, w.replayer)
+	if meter != nil {
+		before := options.Record
+		options.Record = func(d cerebro.Decision) {
+			if before != nil {
+				before(d)
+			}
+			meter.record(d)
+		}
+	}
 	began := 0.0
 	if w.opt.Clock != nil {
 		began = w.opt.Clock()
@@ -229,7 +239,7 @@ func (w *worker) replay(t task) error {
 	if w.again {
 		return nil
 	}
-	if err := w.measureUplinks(t, options); err != nil {
+	if err := w.ignoreEgress(t, meter, options); err != nil {
 		return err
 	}
 	if err := w.ignoring(t, options); err != nil {

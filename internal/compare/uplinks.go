@@ -7,7 +7,6 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/measure"
-	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
@@ -90,27 +89,71 @@ func (c *comparison) makeUplinks() {
 	}
 }
 
-// measureUplinks measures the uplinks after a task that the worker's replayer has just done, and
-// once more as if items sent nothing.
-func (w *worker) measureUplinks(t task, options cerebro.Options) error {
+// An uplinkMeter measures uplinks at the moment of a replay at which items send most, to a
+// hundredth: each measurement looks at all machines.
+type uplinkMeter struct {
+	replayer  *cerebro.Replayer
+	inst      *binpack.Instance // with what items send
+	d         int
+	limit     float64
+	raised    map[int32]float64
+	now, most float64 // sent
+	measured  bool
+	found     measure.Uplinks
+}
+
+// meter returns one for a task, nil where the trace has no egress.
+func (w *worker) meter(t task, replayer *cerebro.Replayer) *uplinkMeter {
 	out := w.uplinks[[2]int{t.trace, t.policy}]
-	if out == nil {
+	if out == nil || w.again {
 		return nil
 	}
-	tr := w.played[t.trace]
-	d := egressOf(tr.Instance)
-	limit := out.Limit / out.Share
-	out.Counted[t.order] = measure.UplinksOf(w.replayer.State(), tr.Instance, d, limit, out.Raised)
+	inst := w.played[t.trace].Instance
+	return &uplinkMeter{replayer: replayer, inst: inst, d: egressOf(inst), limit: out.Limit / out.Share, raised: out.Raised}
+}
+
+// record follows the replay.
+func (u *uplinkMeter) record(d cerebro.Decision) {
+	sends := float64(u.inst.Apps[u.replayer.Trace().Requests[d.Request].App].Demand[u.d])
+	switch {
+	case d.Kind == cerebro.Place:
+		if u.now += sends; u.now > 1.01*u.most {
+			u.measure()
+		}
+	case d.Kind == cerebro.Remove && d.Machine >= 0:
+		u.now -= sends
+	}
+}
+
+func (u *uplinkMeter) measure() {
+	u.found, u.most, u.measured = measure.UplinksOf(u.replayer.State(), u.inst, u.d, u.limit, u.raised), u.now, true
+}
+
+// result is what was found, when the replay is over.
+func (u *uplinkMeter) result() measure.Uplinks {
+	if !u.measured || u.now >= u.most {
+		u.measure()
+	}
+	return u.found
+}
+
+// ignoreEgress does a task that the worker has just done once more as if items sent nothing.
+func (w *worker) ignoreEgress(t task, counted *uplinkMeter, options cerebro.Options) error {
+	if counted == nil {
+		return nil
+	}
+	out, tr := w.uplinks[[2]int{t.trace, t.policy}], w.played[t.trace]
+	out.Counted[t.order] = counted.result()
 	if w.blind == nil || w.blindOf != tr {
 		w.blind, w.blindOf = cerebro.NewReplayer(withoutEgress(tr)), tr
 	}
-	options.Record, options.Samples, options.Fallback = nil, 0, rule.Fallback{}
+	meter := w.meter(t, w.blind)
+	options.Record, options.Samples = meter.record, 0
 	found := w.policies[t.trace][t.policy]
 	run, err := w.blind.Run(found.Policy, options)
 	if err != nil {
 		return fmt.Errorf("trace %q, policy %s without egress, order %d: %w", tr.Name, found.Name, t.order, err)
 	}
-	out.Runs[t.order] = run
-	out.Ignored[t.order] = measure.UplinksOf(w.blind.State(), tr.Instance, d, limit, out.Raised)
+	out.Runs[t.order], out.Ignored[t.order] = run, meter.result()
 	return nil
 }

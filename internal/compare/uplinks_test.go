@@ -1,11 +1,13 @@
 package compare
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/benchdata/generate"
+	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
@@ -26,7 +28,7 @@ func TestUplinks(t *testing.T) {
 			first = result.Comparisons
 		}
 		require.Equal(t, first, result.Comparisons)
-		require.Contains(t, result.Notes[len(result.Notes)-1], "3 traces: uplinks under firstfit at the end: 0 of ")
+		require.Contains(t, result.Notes[len(result.Notes)-1], "3 traces: uplinks under firstfit when most is sent: 0 of ")
 	}
 	over := 0.
 	for _, c := range first {
@@ -44,4 +46,21 @@ func TestUplinks(t *testing.T) {
 	result, err := Run(t.Context(), []*trace.Trace{plain}, []string{"bestfit"}, Catalog{}, Options{Orders: 1, Seed: 1, Workers: 1})
 	require.NoError(t, err)
 	require.Nil(t, result.Comparisons[0].Results[0].Uplinks)
+}
+
+// Loads are those of the moment at which most is sent, not of the end, when all have left.
+func TestUplinksWhenMostIsSent(t *testing.T) {
+	inst := &binpack.Instance{
+		Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}, {Name: Egress, One: 1}}, Types: []string{""}, Fleet: binpack.Open,
+		Groups:   []binpack.Group{{Name: "web"}},
+		Machines: []binpack.MachineLine{{Name: "m", Count: 9, Cost: 1, Capacity: []int64{9, 800}}},
+		Apps:     []binpack.App{{Name: "web", Demand: []int64{1, 300}, Expected: -1, Lifetime: -1}},
+	}
+	tr := &trace.Trace{Name: "leaves", Instance: inst, MeasureFrom: math.NaN(), Requests: []trace.Request{{Name: "a", Count: 4}}}
+	tr.Events = []trace.Event{{Kind: trace.Create, Count: 4}, {Time: 10, Kind: trace.Delete, Count: 4}}
+	result, err := Run(t.Context(), []*trace.Trace{tr}, []string{"bestfit"}, Catalog{}, Options{Seed: 1, Workers: 1})
+	require.NoError(t, err)
+	u := result.Comparisons[0].Results[0].Uplinks
+	require.Equal(t, report.UplinkLoad{Machines: 2, Most: .6}, u.Counted)
+	require.Equal(t, report.UplinkLoad{Machines: 1, Over: 1, Most: 1.2}, u.Ignored)
 }
