@@ -144,6 +144,57 @@ spec: {selector: {}, maxPerNode: 1, topologyKey: topology.kubernetes.io/zone}
 	require.Contains(t, notes[0], "all 2 pods of shop/Deployment/web are there")
 }
 
+// In a trace with egress, what comes sends what its annotation, its extended resource or those of
+// its workload that stand say.
+func TestTrafficOfManifests(t *testing.T) {
+	was := snap()
+	in := was.Instance
+	in.Dimensions = append(in.Dimensions, binpack.Dimension{Name: "egress", One: 1})
+	for i := range in.Machines {
+		in.Machines[i].Capacity = append(in.Machines[i].Capacity, 8e9)
+	}
+	in.Apps[0].Demand = append(in.Apps[0].Demand, 60e6)
+	as := func(name, annotations, requests string) string {
+		text := strings.NewReplacer("name: web,", "name: "+name+",", "labels: {app: web}", "labels: {app: web}, annotations: {"+annotations+"}",
+			"requests: {cpu: 1}", "requests: {"+requests+"}").Replace(web)
+		return "---\n" + text
+	}
+	dir := write(t, map[string]string{"w.yaml": as("web", "sigma-scheduler.io/egress: 5M", "cpu: 2") + // of another size: it has no app yet
+		as("db", `sigma-scheduler.io/egress: 20G, sigma-scheduler.io/sends: "shop/Deployment/web=7M,shop/Deployment/db=2M:paired,nonsense"`, "cpu: 1") +
+		as("asks", "sigma-scheduler.io/egress: 1M", "sigma-scheduler.io/egress-mbps: 300") +
+		as("dumb", "a: b", "cpu: 1")})
+	tr, notes, err := Add(was, []string{dir}, Options{})
+	require.NoError(t, err)
+	sends := map[string]int64{}
+	for _, a := range tr.Instance.Apps {
+		sends[a.Name] = a.Demand[3]
+	}
+	require.Equal(t, map[string]int64{
+		"shop/Deployment/web@cpu=1": 60e6, "shop/Deployment/web@cpu=2": 5e6, "shop/Deployment/db@cpu=1": 8e9, "shop/Deployment/dumb@cpu=1": 0,
+		"shop/Deployment/asks@sigma-scheduler.io/egress-mbps=300": 300e6,
+	}, sends)
+	require.Len(t, tr.Instance.Dimensions, 4)
+	require.Len(t, tr.Instance.Pairs, 2, "with both apps of web, and none with its own")
+	for _, p := range tr.Instance.Pairs {
+		require.EqualValues(t, 7e6, p.Bits)
+		require.Equal(t, "shop/Deployment/db@cpu=1", tr.Instance.Apps[p.App].Name)
+	}
+	at := dir + "/w.yaml, document "
+	require.Equal(t, []string{
+		at + "2: a pod of shop/Deployment/db sends more than the pods of any node may, and counts as that",
+		at + `2: the annotation sigma-scheduler.io/sends of pod shop/: "nonsense": want GROUP=BITS: that part is ignored`,
+		at + "4: nothing is known of what shop/Deployment/dumb sends, and it counts as 0: give its pods the annotation sigma-scheduler.io/egress",
+	}, notes)
+
+	silent := strings.Replace(as("web", "a: b", "cpu: 2"), "---", "", 1)
+	tr, _, err = Add(was, []string{write(t, map[string]string{"w.yaml": silent})}, Options{})
+	require.NoError(t, err)
+	require.EqualValues(t, 60e6, tr.Instance.Apps[1].Demand[3], "as its pods that stand")
+
+	_, _, err = Add(was, []string{write(t, map[string]string{"w.yaml": as("web", "sigma-scheduler.io/egress: fast", "cpu: 2")})}, Options{})
+	require.ErrorContains(t, err, `w.yaml, document 1: the annotation sigma-scheduler.io/egress: "fast"`)
+}
+
 const nodes = `apiVersion: v1
 kind: List
 items:

@@ -48,6 +48,9 @@ func (s *set) addTo(t *trace.Trace) (*trace.Trace, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := m.addTraffic(s, apps); err != nil {
+		return nil, err
+	}
 	copied := *t
 	out := &copied
 	out.Instance, out.Requests, out.Events = &m.out, slices.Clone(t.Requests), slices.Clone(t.Events)
@@ -208,8 +211,11 @@ func (m *merger) addDimensions(s *set, name string) error {
 		m.out.Apps[i].Demand = slices.Clone(m.out.Apps[i].Demand)
 	}
 	for d, dim := range m.more.Dimensions {
-		at := slices.IndexFunc(m.out.Dimensions, func(o binpack.Dimension) bool { return o.Name == dim.Name })
+		at := dimension(&m.out, dim.Name)
 		m.dims = append(m.dims, at)
+		if dim.Name == podspec.EgressResource && dimension(&m.out, podspec.EgressDimension) >= 0 {
+			continue // addTraffic reads it
+		}
 		if at >= 0 {
 			if factor := dim.One / m.out.Dimensions[at].One; factor > 1 {
 				m.out.Dimensions[at].Unit, m.out.Dimensions[at].One = dim.Unit, dim.One

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
@@ -18,14 +17,7 @@ import (
 )
 
 const (
-	// EgressAnnotation of a pod is what it sends, of a node what its uplink can, in bits a second.
-	EgressAnnotation = "sigma-scheduler.io/egress"
-	// EgressResource is the extended resource of the same, in whole Mbit/s: of a pod what it asks
-	// for, of a node what its pods may have together.
-	EgressResource = "sigma-scheduler.io/egress-mbps"
-	// egress is the dimension of a trace, in bits a second.
-	egress = "egress"
-	mega   = 1_000_000
+	egress = podspec.EgressDimension
 	// mostNamed is the number of things that a note names.
 	mostNamed = 8
 )
@@ -39,7 +31,7 @@ type Egress struct {
 }
 
 // AddEgress gives the trace of a picture the dimension egress. What a pod asks for of
-// [EgressResource] comes before its annotation, and both before the mean of what the pods of its
+// [podspec.EgressResource] comes before its annotation, and both before the mean of what the pods of its
 // group sent. The notes say of which groups nothing is known, which count as 0, and what was
 // adjusted.
 func (p *Picture) AddEgress(t *trace.Trace, appLabel string, e Egress) (notes []string, err error) {
@@ -48,7 +40,7 @@ func (p *Picture) AddEgress(t *trace.Trace, appLabel string, e Egress) (notes []
 		return nil, err
 	}
 	in := t.Instance
-	asked := slices.IndexFunc(in.Dimensions, func(d binpack.Dimension) bool { return d.Name == EgressResource })
+	asked := slices.IndexFunc(in.Dimensions, func(d binpack.Dimension) bool { return d.Name == podspec.EgressResource })
 	if slices.ContainsFunc(in.Dimensions, func(d binpack.Dimension) bool { return d.Name == egress }) {
 		return nil, fmt.Errorf("the cluster has a resource %s of its own", egress)
 	}
@@ -81,11 +73,11 @@ func (p *Picture) AddEgress(t *trace.Trace, appLabel string, e Egress) (notes []
 		if err != nil {
 			return nil, err
 		}
-		switch _, ok := n.Status.Allocatable[EgressResource]; {
+		switch _, ok := n.Status.Allocatable[podspec.EgressResource]; {
 		case asked < 0:
 			limit = max(0, limit-fixed[m.Name])
 		case ok:
-			limit = m.Capacity[d] * mega // less what pods that do not move ask for
+			limit = m.Capacity[d] * podspec.EgressUnit // less what pods that do not move ask for
 		default:
 			without = append(without, n.Name)
 		}
@@ -93,14 +85,14 @@ func (p *Picture) AddEgress(t *trace.Trace, appLabel string, e Egress) (notes []
 		most[m.Type] = max(most[m.Type], limit)
 	}
 	if len(without) > 0 {
-		return nil, fmt.Errorf("pods ask for %s, and go to none of the nodes without it: %s; give it to all nodes, or leave --egress out", EgressResource, listed(without))
+		return nil, fmt.Errorf("pods ask for %s, and go to none of the nodes without it: %s; give it to all nodes, or leave --egress out", podspec.EgressResource, listed(without))
 	}
 	var silent, cut []string
 	for i := range in.Apps {
 		a, group := &in.Apps[i], in.Groups[in.Apps[i].Group].Name
 		bits, known := sends[group]
 		if asked >= 0 && a.Demand[d] > 0 {
-			bits, known = float64(a.Demand[d])*mega, true
+			bits, known = float64(a.Demand[d])*podspec.EgressUnit, true
 		}
 		if !known {
 			silent = append(silent, group)
@@ -139,10 +131,10 @@ func (p *Picture) sends(appLabel string, seen map[string]float64) (sends map[str
 			continue
 		}
 		group := podspec.Group(pod, appLabel)
-		if text, ok := pod.Annotations[EgressAnnotation]; ok {
-			bits, wrong := bitsOf(text)
+		if text, ok := pod.Annotations[podspec.EgressAnnotation]; ok {
+			bits, wrong := podspec.Egress(text)
 			if wrong != nil {
-				return nil, nil, fmt.Errorf("pod %s: the annotation %s: %w", nameOf(pod), EgressAnnotation, wrong)
+				return nil, nil, fmt.Errorf("pod %s: the annotation %s: %w", nameOf(pod), podspec.EgressAnnotation, wrong)
 			}
 			declared[group] = float64(bits)
 		}
@@ -196,8 +188,8 @@ func (p *Picture) fixedSends(appLabel string, seen map[string]float64) (fixed ma
 			continue
 		}
 		bits, known := seen[nameOf(pod)]
-		if text, ok := pod.Annotations[EgressAnnotation]; ok {
-			if n, err := bitsOf(text); err == nil {
+		if text, ok := pod.Annotations[podspec.EgressAnnotation]; ok {
+			if n, err := podspec.Egress(text); err == nil {
 				bits, known = float64(n), true
 			}
 		}
@@ -215,21 +207,21 @@ func (p *Picture) fixedSends(appLabel string, seen map[string]float64) (fixed ma
 
 // limit is what the pods of a node may send together.
 func (e *Egress) limit(n *v1.Node) (int64, error) {
-	if q, ok := n.Status.Allocatable[EgressResource]; ok {
-		return min(q.Value(), binpack.MaxValue/mega) * mega, nil
+	if q, ok := n.Status.Allocatable[podspec.EgressResource]; ok {
+		return min(q.Value(), binpack.MaxValue/podspec.EgressUnit) * podspec.EgressUnit, nil
 	}
 	uplink := e.Uplink
-	if text, ok := n.Annotations[EgressAnnotation]; ok {
+	if text, ok := n.Annotations[podspec.EgressAnnotation]; ok {
 		var err error
-		if uplink, err = bitsOf(text); err == nil && uplink == 0 {
+		if uplink, err = podspec.Egress(text); err == nil && uplink == 0 {
 			err = errors.New("want more than 0")
 		}
 		if err != nil {
-			return 0, fmt.Errorf("node %s: the annotation %s: %w", n.Name, EgressAnnotation, err)
+			return 0, fmt.Errorf("node %s: the annotation %s: %w", n.Name, podspec.EgressAnnotation, err)
 		}
 	}
 	if uplink == 0 {
-		return 0, fmt.Errorf("node %s: nothing says how much its uplink can: give --uplink, or the annotation %s", n.Name, EgressAnnotation)
+		return 0, fmt.Errorf("node %s: nothing says how much its uplink can: give --uplink, or the annotation %s", n.Name, podspec.EgressAnnotation)
 	}
 	return int64(math.Round(e.Share * float64(uplink))), nil
 }
@@ -258,17 +250,6 @@ func raise(t *trace.Trace, d int) (notes []string) {
 	}
 	t.Source["uplinks"] = limits
 	return []string{"the pods of these nodes send more than they may: " + listed(busy)}
-}
-
-func bitsOf(text string) (int64, error) {
-	q, err := resource.ParseQuantity(text)
-	if err == nil && (q.Sign() < 0 || q.Value() > binpack.MaxValue) {
-		err = errors.New("want 0 to 2^50 bits a second, such as 200M")
-	}
-	if err != nil {
-		return 0, fmt.Errorf("%q: %w", text, err)
-	}
-	return q.Value(), nil
 }
 
 // bitsText is a rate for people.

@@ -23,12 +23,12 @@ func onHost(p *v1.Pod) { p.Spec.HostNetwork = true }
 
 func TestEgress(t *testing.T) {
 	uplink := node("n2")
-	uplink.Annotations = map[string]string{EgressAnnotation: "1G"}
+	uplink.Annotations = map[string]string{podspec.EgressAnnotation: "1G"}
 	p := picture([]*v1.Node{node("n1"), uplink},
 		pod("web", "web-1", "n1", "1", created(1), says(podspec.SendsAnnotation, "shop/Deployment/db=50M:paired")),
 		pod("web", "web-2", "n1", "1", created(2), says(podspec.SendsAnnotation, "shop/Deployment/db=50M:paired,nonsense")),
-		pod("db", "db-1", "n2", "1", says(EgressAnnotation, "600M")), pod("db", "db-2", "n2", "1", created(9), says(EgressAnnotation, "700M")),
-		pod("big", "big-1", "", "1", says(EgressAnnotation, "20G")),
+		pod("db", "db-1", "n2", "1", says(podspec.EgressAnnotation, "600M")), pod("db", "db-2", "n2", "1", created(9), says(podspec.EgressAnnotation, "700M")),
+		pod("big", "big-1", "", "1", says(podspec.EgressAnnotation, "20G")),
 		pod("quiet", "quiet-1", "n1", "1"), pod("host", "host-1", "n1", "1", onHost),
 	)
 	tr, notes := snap(t, p)
@@ -55,9 +55,11 @@ func TestEgress(t *testing.T) {
 // What pods ask for by the extended resource comes before annotations, in Mbit/s.
 func TestEgressThatIsAskedFor(t *testing.T) {
 	offers := node("n1")
-	offers.Status.Allocatable[EgressResource] = resource.MustParse("5000")
-	asks := func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests[EgressResource] = resource.MustParse("300") }
-	p := picture([]*v1.Node{offers}, pod("web", "web-1", "n1", "1", asks, says(EgressAnnotation, "1G")), pod("db", "db-1", "n1", "1", says(EgressAnnotation, "40M")))
+	offers.Status.Allocatable[podspec.EgressResource] = resource.MustParse("5000")
+	asks := func(p *v1.Pod) {
+		p.Spec.Containers[0].Resources.Requests[podspec.EgressResource] = resource.MustParse("300")
+	}
+	p := picture([]*v1.Node{offers}, pod("web", "web-1", "n1", "1", asks, says(podspec.EgressAnnotation, "1G")), pod("db", "db-1", "n1", "1", says(podspec.EgressAnnotation, "40M")))
 	tr, _ := snap(t, p)
 	notes, err := p.AddEgress(tr, "", Egress{Share: .8})
 	require.NoError(t, err)
@@ -74,7 +76,7 @@ func TestEgressOfPodsThatStay(t *testing.T) {
 	agent := func(changes ...func(*v1.Pod)) *v1.Pod {
 		return pod("agent", "agent-1", "n1", "0", append(changes, ofDaemonSet)...)
 	}
-	p := picture([]*v1.Node{node("n1"), node("n2", cordoned)}, pod("web", "web-1", "n1", "1", says(EgressAnnotation, "7G")), agent(says(EgressAnnotation, "2G")))
+	p := picture([]*v1.Node{node("n1"), node("n2", cordoned)}, pod("web", "web-1", "n1", "1", says(podspec.EgressAnnotation, "7G")), agent(says(podspec.EgressAnnotation, "2G")))
 	tr, _ := snap(t, p)
 	notes, err := p.AddEgress(tr, "", Egress{Uplink: 10e9, Share: .8})
 	require.NoError(t, err)
@@ -83,12 +85,12 @@ func TestEgressOfPodsThatStay(t *testing.T) {
 	}, notes)
 	require.Contains(t, files(t, tr)["trace.yaml"], "egressShare: 0.8\n")
 
-	offers := func(n *v1.Node) { n.Status.Allocatable[EgressResource] = resource.MustParse("5000") }
+	offers := func(n *v1.Node) { n.Status.Allocatable[podspec.EgressResource] = resource.MustParse("5000") }
 	asks := func(p *v1.Pod) {
 		if p.Spec.Containers[0].Resources.Requests == nil {
 			p.Spec.Containers[0].Resources.Requests = v1.ResourceList{}
 		}
-		p.Spec.Containers[0].Resources.Requests[EgressResource] = resource.MustParse("1000")
+		p.Spec.Containers[0].Resources.Requests[podspec.EgressResource] = resource.MustParse("1000")
 	}
 	p = picture([]*v1.Node{node("n1", offers)}, pod("web", "web-1", "n1", "1", asks), agent(asks))
 	tr, _ = snap(t, p)
@@ -104,11 +106,11 @@ func TestEgressOfPodsThatStay(t *testing.T) {
 
 func TestEgressThatIsWrong(t *testing.T) {
 	odd := node("n1")
-	odd.Annotations = map[string]string{EgressAnnotation: "fast"}
+	odd.Annotations = map[string]string{podspec.EgressAnnotation: "fast"}
 	for want, p := range map[string]*Picture{
 		"node n1: nothing says how much its uplink can: give --uplink, or the annotation sigma-scheduler.io/egress": picture([]*v1.Node{node("n1")}, pod("web", "web-1", "n1", "1")),
 		`node n1: the annotation sigma-scheduler.io/egress: "fast"`:                                                 picture([]*v1.Node{odd}, pod("web", "web-1", "n1", "1")),
-		`pod shop/web-1: the annotation sigma-scheduler.io/egress: "-1": want 0 to 2^50`:                            picture([]*v1.Node{node("n1")}, pod("web", "web-1", "n1", "1", says(EgressAnnotation, "-1"))),
+		`pod shop/web-1: the annotation sigma-scheduler.io/egress: "-1": want 0 to 2^50`:                            picture([]*v1.Node{node("n1")}, pod("web", "web-1", "n1", "1", says(podspec.EgressAnnotation, "-1"))),
 	} {
 		tr, _ := snap(t, p)
 		_, err := p.AddEgress(tr, "", Egress{Share: .8})
