@@ -363,13 +363,13 @@ func pinned(pins string) (l link.Link, index int, err error) {
 // ErrOtherOrder is the error where somebody has set the order that is on after the one that is to be turned off.
 var ErrOtherOrder = errors.New("somebody has changed the order meanwhile")
 
-// TurnOff takes the program off and then HTB, and leaves the uplink as it was found. With an id of TurnOn it leaves an
+// TurnOff takes HTB off and then the program, and leaves the uplink as it was found. With an id of TurnOn it leaves an
 // order alone that was set later: ErrOtherOrder. It is ErrNoOrder where none is on.
 func TurnOff(pins string, id uint64) error {
 	if pins == "" {
 		pins = DefaultPins
 	}
-	if _, err := os.Stat(filepath.Join(pins, pinLink)); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(pins); errors.Is(err, fs.ErrNotExist) {
 		return ErrNoOrder
 	}
 	unlock, err := lock(pins)
@@ -378,7 +378,9 @@ func TurnOff(pins string, id uint64) error {
 	}
 	defer unlock()
 	l, _, err := pinned(pins)
-	if err != nil {
+	if errors.Is(err, ErrNoOrder) { // a process was killed before it had a link, or after it had taken it off
+		return errors.Join(err, removePins(pins, true))
+	} else if err != nil {
 		return err
 	}
 	_ = l.Close() // the pin holds it
@@ -392,25 +394,28 @@ func TurnOff(pins string, id uint64) error {
 	return turnOff(pins, &settings, true)
 }
 
+// turnOff may be killed at any point: what is left is found by the pin of the link, or is nothing but maps.
 func turnOff(pins string, settings *orderBands, remove bool) error {
 	var errs []error
-	index := 0
-	// A link whose pin goes is taken off later; one that is detached is off at once.
-	if l, at, err := pinned(pins); err == nil {
-		if index = at; at != 0 {
-			errs = append(errs, l.Detach())
+	if l, index, err := pinned(pins); err == nil {
+		if index != 0 { // 0 is an interface that is gone
+			errs = append(errs, unshape(index, int(settings.Queue)))
+			errs = append(errs, l.Detach()) // a link whose pin goes is taken off later
 		}
 		errs = append(errs, l.Close())
 	}
+	return errors.Join(append(errs, removePins(pins, remove))...)
+}
+
+// removePins removes the pins, and the folder too if asked for.
+func removePins(pins string, folder bool) error {
+	var errs []error
 	for _, name := range append([]string{pinLink}, pinnedMaps...) {
 		if err := os.Remove(filepath.Join(pins, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
 	}
-	if index != 0 { // 0 is an interface that is gone
-		errs = append(errs, unshape(index, int(settings.Queue)))
-	}
-	if remove {
+	if folder {
 		errs = append(errs, os.Remove(pins))
 	}
 	return errors.Join(errs...)

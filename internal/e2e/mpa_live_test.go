@@ -94,7 +94,7 @@ func TestMPALive(t *testing.T) {
 		return s.Phase == v1alpha1.PhaseHolding && s.Observed != nil && strings.HasPrefix(s.Observed.SLORatio, "0.") && s.Decision != nil && len(s.Decision.Containers) == 1
 	})
 	table := f.c.Kubectl(t, "", "get", "mpa", "-n", f.ns, "web")
-	require.Regexp(t, `^NAME +MODE +PHASE +SOURCE +LEARNING +REPLICAS +DESIRED +CPU +MEMORY +SLO +CONDITION +AGE\n`+
+	require.Regexp(t, `^NAME +MODE +PHASE +SOURCE +LEARNING +REPLICAS +DESIRED +CPU +MEMORY +SLO +CONDITION +KNATIVE +AGE\n`+
 		`web +InPlaceOrRecreate +\w+ +hpa\+vpa +[678] +\d+ +500m +250Mi +0\.\d\d +\w+ +\d+[ms].*\n$`, table)
 	why := f.sigma("mpa", "explain", "--kubeconfig="+filepath.Join(f.c.Dir, "kubeconfig"), "-n", f.ns, "web")
 	require.Contains(t, why, f.ns+"/web")

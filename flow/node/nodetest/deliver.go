@@ -1,0 +1,114 @@
+package nodetest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/vishvananda/netns"
+)
+
+// content is a stream of bytes that a number says.
+func content(seed uint64) io.Reader {
+	var key [32]byte
+	binary.BigEndian.PutUint64(key[:], seed)
+	return rand.NewChaCha8(key)
+}
+
+// ListenVerify serves [Deliver] in a namespace.
+func ListenVerify(t testing.TB, ns netns.NsHandle, address string) {
+	t.Helper()
+	var l net.Listener
+	require.NoError(t, Within(ns, func() (err error) {
+		l, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+		return err
+	}))
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() {
+				defer func() { _ = c.Close() }()                                 // the client has its answer
+				defer context.AfterFunc(t.Context(), func() { _ = c.Close() })() // or has gone away
+				answer := "all is there"
+				if err := verify(c); err != nil {
+					answer = err.Error()
+				}
+				_, _ = io.WriteString(c, answer) // a client that is gone says so itself
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		all.Wait()
+	})
+}
+
+// verify compares what comes with what its head announces.
+func verify(c io.Reader) error {
+	var head [16]byte
+	if _, err := io.ReadFull(c, head[:]); err != nil {
+		return err
+	}
+	size := int64(binary.BigEndian.Uint64(head[8:]))
+	want := content(binary.BigEndian.Uint64(head[:]))
+	is, ought := make([]byte, 1<<16), make([]byte, 1<<16)
+	for at := int64(0); ; {
+		n, err := c.Read(is)
+		_, _ = io.ReadFull(want, ought[:n]) // never fails
+		if string(is[:n]) != string(ought[:n]) {
+			return fmt.Errorf("of bytes %d to %d some are others", at, at+int64(n))
+		}
+		at += int64(n)
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF) && at == size:
+			return nil
+		default:
+			return fmt.Errorf("%d bytes of %d: %w", at, size, err)
+		}
+	}
+}
+
+// Deliver sends so many bytes of the stream of a seed to a server of ListenVerify. It returns an error where not all
+// of them arrive as they were sent, or the context ends.
+func Deliver(ctx context.Context, ns netns.NsHandle, server string, seed uint64, size int64) error {
+	var c net.Conn
+	if err := Within(ns, func() (err error) {
+		c, err = (&net.Dialer{Timeout: time.Minute}).DialContext(ctx, "tcp", server)
+		return err
+	}); err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }() // both ends have been closed by then
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		return err
+	}
+	head := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, seed), uint64(size))
+	if _, err := c.Write(head); err != nil {
+		return err
+	}
+	if _, err := io.CopyN(c, content(seed), size); err != nil {
+		return err
+	}
+	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
+		return err
+	}
+	answer, err := io.ReadAll(c)
+	if err == nil && string(answer) != "all is there" {
+		err = fmt.Errorf("the peer says: %q", answer)
+	}
+	return err
+}
