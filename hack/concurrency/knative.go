@@ -159,6 +159,12 @@ func (k *knativeStudy) former() (*knativeResults, error) {
 	return r, nil
 }
 
+// easier is the share of the learned rate that is tried too, with the learned limit.
+const (
+	easier     = .7
+	easierName = "learned, at .7"
+)
+
 // loop measures the settings of each function, which take turns.
 func (k *knativeStudy) loop(ctx context.Context) (*loopResults, error) {
 	r := &loopResults{}
@@ -174,7 +180,9 @@ func (k *knativeStudy) loop(ctx context.Context) (*loopResults, error) {
 				return nil, err
 			}
 			r.Lessons = append(r.Lessons, x)
-			settings := []setting{{Name: "default"}, {Name: "limit 10", Limit: 10}, x.Setting}
+			easy := x.Setting
+			easy.Name, easy.Rate = easierName, easier*easy.Rate
+			settings := []setting{{Name: "default"}, {Name: "limit 10", Limit: 10}, x.Setting, easy}
 			for i := range settings {
 				s := settings[(i+repeat)%len(settings)]
 				run, err := runLoop(ctx, k.queue, p, s, repeat, k.seconds)
