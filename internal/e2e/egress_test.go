@@ -95,7 +95,8 @@ func TestSnapshotEgress(t *testing.T) {
 	require.Positive(t, column)
 	is := map[string]string{}
 	for _, row := range rows[1:] {
-		if name, ours := strings.CutPrefix(row[0], ns+"/Deployment/"); ours {
+		if app, ours := strings.CutPrefix(row[0], ns+"/Deployment/"); ours {
+			name, _, _ := strings.Cut(app, "@")
 			is[name] = row[column]
 		}
 	}
