@@ -1,16 +1,12 @@
 package main
 
 import (
-	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/sigma-scheduler/sigma/internal/podspace"
 	"github.com/sigma-scheduler/sigma/internal/records"
 	"github.com/sigma-scheduler/sigma/mpa/capacity"
 )
@@ -108,22 +104,4 @@ func TestNamed(t *testing.T) {
 	assert.Len(t, all, 7)
 	_, err = named([]string{"cpus"})
 	require.EqualError(t, err, `unknown profile "cpus": want one of cpu, mixed, io, threads, mem, mem-gc, pool`)
-}
-
-// What killed processes have left is removed, and nothing else.
-func TestSweep(t *testing.T) {
-	root := t.TempDir()
-	self := fmt.Sprint(os.Getpid())
-	const gone = "999999999" // more than the kernel gives
-	for _, c := range podspace.Controllers[false] {
-		for _, name := range []string{"sigma-concurrency-" + gone + "-3", "sigma-concurrency-clients-" + gone, "sigma-concurrency-" + self + "-3", "other-" + gone} {
-			require.NoError(t, os.MkdirAll(filepath.Join(root, c, name), 0o755))
-		}
-	}
-	require.NoError(t, sweep(root))
-	for _, c := range podspace.Controllers[false] {
-		left, err := filepath.Glob(filepath.Join(root, c, "*"))
-		require.NoError(t, err)
-		assert.Len(t, left, 2, "%v", left)
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,14 +20,19 @@ import (
 // that are ready as the Ingress says.
 type Client struct {
 	pods            *LivePods
-	knative         *Knative
 	namespace, name string
 	http            *http.Client
+	load            atomic.Pointer[clientLoad]
 
 	mu      sync.Mutex
 	due     Split // in percent of a request, by Revision
 	tallies map[string]Tally
 	lost    []string // what happened to the first ones that were lost
+}
+
+type clientLoad struct {
+	atOnce int
+	period time.Duration
 }
 
 // A Tally counts what became of the requests to a Revision.
@@ -39,22 +45,33 @@ type Tally struct {
 // clientWaits is longer than any answer takes on a busy machine.
 const clientWaits = 2 * time.Minute
 
-// StartClient sends requests to a Service, some at once and then the next ones after a period, whatever
-// becomes of them, until the test ends.
-func (p *LivePods) StartClient(t testing.TB, k *Knative, namespace, name string, atOnce int, period time.Duration) *Client {
+// StartClient sends requests to a Service until the test ends, as [Client.Send] says.
+func (p *LivePods) StartClient(t testing.TB, namespace, name string, atOnce int, period time.Duration) *Client {
 	c := &Client{
-		pods: p, knative: k, namespace: namespace, name: name, due: Split{}, tallies: map[string]Tally{},
+		pods: p, namespace: namespace, name: name, due: Split{}, tallies: map[string]Tally{},
 		http: &http.Client{Transport: p.transport, Timeout: clientWaits},
 	}
+	c.Send(atOnce, period)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var sent sync.WaitGroup
-	t.Cleanup(sent.Wait)
-	every(t, period, func() {
-		for range atOnce {
-			sent.Go(func() { c.send(context.WithoutCancel(t.Context())) })
+	sent.Go(func() {
+		for ctx.Err() == nil {
+			next := *c.load.Load()
+			for range next.atOnce {
+				sent.Go(func() { c.send(context.WithoutCancel(ctx)) })
+			}
+			time.Sleep(next.period)
 		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		sent.Wait()
 	})
 	return c
 }
+
+// Send has the client send some requests at once, and the next ones after a period, whatever becomes of them.
+func (c *Client) Send(atOnce int, period time.Duration) { c.load.Store(&clientLoad{atOnce, period}) }
 
 // send sends a request.
 func (c *Client) send(ctx context.Context) {
@@ -91,7 +108,7 @@ func (c *Client) send(ctx context.Context) {
 
 // choose takes the Revision that is due most.
 func (c *Client) choose() (revision string) {
-	split := c.knative.Split(c.namespace, c.name)
+	split := c.pods.k.Split(c.namespace, c.name)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name, percent := range split {

@@ -98,8 +98,8 @@ type knativeCase struct {
 }
 
 var knativeServices = []knativeCase{
-	// The function loses what comes when it has no connection; queue-proxy would keep that waiting.
-	{"better", 2, 8, e2e.Function{Wait: 50 * time.Millisecond, CPU: 4 * time.Millisecond, Connections: 8}, 50, time.Second},
+	// The function loses what comes when it has no connection; queue-proxy would let that wait.
+	{"better", 2, 8, e2e.Function{Wait: 50 * time.Millisecond, CPU: 4 * time.Millisecond, Connections: 8}, 6, 120 * time.Millisecond},
 	// One at once is too few: a pod answers 2 a second, and queue-proxy lets 10 wait.
 	{"loses", 1, 1, e2e.Function{Wait: 500 * time.Millisecond, CPU: time.Millisecond}, 1, 25 * time.Millisecond},
 	{"stuck", 1, 310, e2e.Function{Wait: 50 * time.Millisecond, CPU: 4 * time.Millisecond}, 1, 100 * time.Millisecond},
@@ -134,7 +134,7 @@ func TestKnative(t *testing.T) {
 	clients := map[string]*e2e.Client{}
 	for _, x := range knativeServices {
 		require.Equal(t, x.name+"-00001", site.k.WaitReady(t, "default", x.name))
-		clients[x.name] = pods.StartClient(t, site.k, "default", x.name, x.atOnce, x.period)
+		clients[x.name] = pods.StartClient(t, "default", x.name, x.atOnce, x.period)
 	}
 	c.Kubelet.Hold(func(pod *v1.Pod) bool { return pod.Labels["serving.knative.dev/revision"] == "stuck-00002" })
 	prometheus := pods.StartPrometheus(t)
@@ -150,6 +150,7 @@ func TestKnative(t *testing.T) {
 		site.awaitEver(name, "a canary", tenth(name))
 	}
 	t.Logf("canaries after %v", time.Since(begin))
+	clients["better"].Send(50, time.Second) // the same rate, and more at once than there are connections
 	one.Kill(t)
 	patchKnative(t, c, e2e.KnativeServices, "edited", `{"spec": {"template": {"metadata": {"annotations": {"example.org/edition": "2"}}}}}`)
 	requireAllowed(t, one)

@@ -19,7 +19,8 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/e2e"
 )
 
-// An image with a digest is not looked up in a registry.
+// An image with a digest is not looked up in a registry. No activator is there to take a burst. The pods stay as many as they
+// are: from a time in which some come or go nothing is learned.
 const knativeService = `
 apiVersion: serving.knative.dev/v1
 kind: Service
@@ -27,7 +28,7 @@ metadata: {name: NAME, namespace: default}
 spec:
   template:
     metadata:
-      annotations: {autoscaling.knative.dev/min-scale: "PODS"}
+      annotations: {autoscaling.knative.dev/min-scale: "PODS", autoscaling.knative.dev/max-scale: "PODS", autoscaling.knative.dev/target-burst-capacity: "0"}
     spec:
       containers:
       - image: registry.example/function@sha256:0000000000000000000000000000000000000000000000000000000000000000

@@ -49,13 +49,10 @@ func PodsLack() (list []string) {
 // a function, in a cgroup with the container's limits, and Knative's queue-proxy with the environment
 // that Knative's controller gave it.
 type LivePods struct {
-	// Proxy is the URL of an HTTP proxy by which a pod is reached at its address.
-	Proxy string
-	// List is the URL of a list of the pods for Prometheus' http_sd_configs, with the labels of a PodMonitor.
-	List string
-
-	c         *Cluster
-	queue     string // the program
+	k         *Knative
+	proxy     http.Handler     // to a pod by its address
+	discovery *httptest.Server // the pods for Prometheus' http_sd_configs, with the labels of a PodMonitor
+	queue     string           // the program
 	function  func(*v1.Pod) Function
 	transport *http.Transport
 	made      atomic.Int64
@@ -80,7 +77,7 @@ type podProcess struct {
 	processes []*exec.Cmd
 }
 
-const userContainer, queueContainer = "user-container", "queue-proxy"
+const userContainer, queueContainer, cgroupPrefix = "user-container", "queue-proxy", "sigma-e2e-"
 
 // revisionLabel is that of the pods of a Revision.
 const revisionLabel = "serving.knative.dev/revision"
@@ -90,20 +87,22 @@ func (k *Knative) StartPods(t testing.TB, function func(*v1.Pod) Function) *Live
 	t.Helper()
 	folder, err := knativeFolder()
 	require.NoError(t, err)
-	p := &LivePods{c: k.c, queue: filepath.Join(folder, "queue"), function: function, logs: scratch(t), pods: map[types.UID]*podProcess{}, turn: map[string]int{}}
+	require.NoError(t, podspace.SweepCgroups(podspace.CgroupRoot, cgroupPrefix))
+	p := &LivePods{k: k, queue: filepath.Join(folder, "queue"), function: function, logs: scratch(t), pods: map[types.UID]*podProcess{}, turn: map[string]int{}}
 	p.transport = &http.Transport{DialContext: p.dial, MaxIdleConnsPerHost: 1 << 10, DisableCompression: true}
-	proxy := httptest.NewServer(&httputil.ReverseProxy{
+	p.proxy = &httputil.ReverseProxy{
 		Rewrite:   func(*httputil.ProxyRequest) {}, // the URL has the pod's address
 		Transport: p.transport,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 		},
-	})
-	list := httptest.NewServer(http.HandlerFunc(p.list))
-	p.Proxy, p.List = proxy.URL, list.URL
+	}
+	p.discovery = httptest.NewServer(http.HandlerFunc(p.list))
+	k.pods.Store(p)
 	k.c.Kubelet.Run(p)
 	t.Cleanup(func() {
 		k.c.Kubelet.Run(nil)
+		k.pods.Store(nil)
 		p.mu.Lock()
 		var all []*podProcess
 		for _, d := range p.pods {
@@ -113,8 +112,7 @@ func (k *Knative) StartPods(t testing.TB, function func(*v1.Pod) Function) *Live
 		for _, d := range all {
 			assert.NoError(t, d.stop())
 		}
-		proxy.Close()
-		list.Close()
+		p.discovery.Close()
 	})
 	every(t, time.Second, p.feed)
 	return p
@@ -180,7 +178,7 @@ func (p *LivePods) run(d *podProcess, c *v1.Container, program string, env []str
 	if memory == 0 {
 		memory = 1 << 40
 	}
-	name := fmt.Sprintf("sigma-e2e-%d-%d", os.Getpid(), p.made.Add(1))
+	name := fmt.Sprintf(cgroupPrefix+"%d-%d", os.Getpid(), p.made.Add(1))
 	group, err := podspace.NewCgroup(podspace.CgroupRoot, name, c.Resources.Limits.Cpu().AsApproximateFloat64(), memory)
 	if err != nil {
 		return err
@@ -359,7 +357,7 @@ func (p *LivePods) feed() {
 	p.mu.Unlock()
 	_ = parallel(all, func(d *podProcess) error {
 		if content := d.metrics(); content != nil {
-			return p.c.writePodMetrics(d.pod.Namespace, d.pod.Name, content)
+			return p.k.c.writePodMetrics(d.pod.Namespace, d.pod.Name, content)
 		}
 		return nil
 	})

@@ -103,7 +103,7 @@ scrape_configs:
 // StartPrometheus starts one that scrapes queue-proxy in all pods.
 func (p *LivePods) StartPrometheus(t testing.TB) *Prometheus {
 	t.Helper()
-	return startPrometheus(t, fmt.Appendf(nil, podsConfig, p.Proxy, p.List), nil)
+	return startPrometheus(t, fmt.Appendf(nil, podsConfig, p.k.proxy.URL, p.discovery.URL), nil)
 }
 
 // StartPrometheusWith starts one that also evaluates the rules of files, once a second.

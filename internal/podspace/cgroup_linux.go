@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // CgroupRoot is where the kernel's file system of cgroups is, and where sigma-gate looks.
@@ -174,4 +176,26 @@ func (g *Cgroup) Remove() (err error) {
 		<-time.NewTimer(10 * time.Millisecond).C
 	}
 	return err
+}
+
+// SweepCgroups removes what processes have left that were killed: groups whose name begins so and has, as its first number,
+// that of a process that is not there.
+func SweepCgroups(root, prefix string) error {
+	for _, dir := range NamedCgroup(root, "").Dirs() {
+		groups, err := filepath.Glob(filepath.Join(dir, prefix+"*"))
+		if err != nil {
+			return err
+		}
+		for _, group := range groups {
+			pid := strings.TrimLeft(strings.TrimPrefix(filepath.Base(group), prefix), "abcdefghijklmnopqrstuvwxyz-")
+			pid, _, _ = strings.Cut(pid, "-")
+			if _, err := os.Stat(filepath.Join("/proc", pid)); !errors.Is(err, os.ErrNotExist) {
+				continue
+			}
+			if err := os.Remove(group); err != nil && !errors.Is(err, unix.EBUSY) && !errors.Is(err, os.ErrNotExist) { // its function is about to end, or others sweep
+				return err
+			}
+		}
+	}
+	return nil
 }

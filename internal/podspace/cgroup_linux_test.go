@@ -1,6 +1,7 @@
 package podspace
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -68,5 +69,23 @@ func TestCgroupVersions(t *testing.T) {
 			require.ErrorContains(t, err, "no oom_kill")
 			require.NoError(t, g.SetQuota(0))
 		})
+	}
+}
+
+// What killed processes have left is removed, and nothing else.
+func TestSweep(t *testing.T) {
+	root := t.TempDir()
+	self := fmt.Sprint(os.Getpid())
+	const gone = "999999999" // more than the kernel gives
+	for _, c := range Controllers[false] {
+		for _, name := range []string{"sigma-concurrency-" + gone + "-3", "sigma-concurrency-clients-" + gone, "sigma-concurrency-" + self + "-3", "other-" + gone} {
+			require.NoError(t, os.MkdirAll(filepath.Join(root, c, name), 0o755))
+		}
+	}
+	require.NoError(t, SweepCgroups(root, "sigma-concurrency-"))
+	for _, c := range Controllers[false] {
+		left, err := filepath.Glob(filepath.Join(root, c, "*"))
+		require.NoError(t, err)
+		assert.Len(t, left, 2, "%v", left)
 	}
 }
