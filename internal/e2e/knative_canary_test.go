@@ -31,7 +31,7 @@ spec:
   concurrency: {mode: Apply, pod: Knative, initial: 1, max: MOST}
 `
 
-// A knativeSite is Knative with Services whose requests are simulated.
+// A knativeSite is Knative with Services whose pods are processes.
 type knativeSite struct {
 	*testing.T
 	c *e2e.Cluster
@@ -99,15 +99,15 @@ type knativeCase struct {
 
 var knativeServices = []knativeCase{
 	// The function loses what comes when it has no connection; queue-proxy would let that wait.
-	{"better", 2, 8, e2e.Function{Wait: 50 * time.Millisecond, CPU: 4 * time.Millisecond, Connections: 8}, 6, 120 * time.Millisecond},
+	{"better", 2, 4, e2e.Function{Wait: 50 * time.Millisecond, CPU: 4 * time.Millisecond, Connections: 4}, 4, 160 * time.Millisecond},
 	// One at once is too few: a pod answers 2 a second, and queue-proxy lets 10 wait.
 	{"loses", 1, 1, e2e.Function{Wait: 500 * time.Millisecond, CPU: time.Millisecond}, 1, 25 * time.Millisecond},
 	{"stuck", 1, 310, e2e.Function{Wait: 50 * time.Millisecond, CPU: 4 * time.Millisecond}, 1, 100 * time.Millisecond},
 	{"edited", 1, 310, e2e.Function{Wait: 50 * time.Millisecond, CPU: 4 * time.Millisecond}, 1, 50 * time.Millisecond},
 }
 
-// TestKnative: the autoscaler, with the rights of the manifests, learns of four Services from what
-// queue-proxy tells, and tries what it learned on a tenth of their requests. One gets half and then all of them, one
+// TestKnative: the autoscaler, with the rights of the manifests, learns of four Services whose pods are functions behind
+// queue-proxy, and tries what it learned on a tenth of their requests. One gets half and then all of them, one
 // is taken back as it loses requests, one as its pods never become ready, and one as its owner writes
 // another template meanwhile. The autoscaler is killed in the middle, and its parts go on as processes of
 // their own.
@@ -140,7 +140,7 @@ func TestKnative(t *testing.T) {
 	prometheus := pods.StartPrometheus(t)
 
 	recommends := []string{"--interval=1s", "--cool-down=2s", e2e.PrometheusServers(t, map[string]string{"main": prometheus.URL})}
-	updates := []string{"--canary-ready=30s", "--canary-least=20s", "--canary-longest=5m"}
+	updates := []string{"--canary-ready=1m", "--canary-least=10s", "--canary-longest=5m"}
 	one := s.startPart(t, c, "all", slices.Concat(recommends, updates)...)
 	begin := time.Now()
 	for _, x := range knativeServices {
@@ -150,7 +150,7 @@ func TestKnative(t *testing.T) {
 		site.awaitEver(name, "a canary", tenth(name))
 	}
 	t.Logf("canaries after %v", time.Since(begin))
-	clients["better"].Send(50, time.Second) // the same rate, and more at once than there are connections
+	clients["better"].Send(24, 480*time.Millisecond) // more at once than there are connections, with half of the requests too
 	one.Kill(t)
 	patchKnative(t, c, e2e.KnativeServices, "edited", `{"spec": {"template": {"metadata": {"annotations": {"example.org/edition": "2"}}}}}`)
 	requireAllowed(t, one)
@@ -183,7 +183,7 @@ func TestKnative(t *testing.T) {
 		}
 	}
 	for name, why := range map[string]string{
-		"better": "of its requests were lost or late", "loses": " lost ", "stuck": "it has not become ready within 30s", "edited": "others have changed the template",
+		"better": "of its requests were lost or late", "loses": " lost ", "stuck": "it has not become ready within 1m0s", "edited": "others have changed the template",
 	} {
 		_, summary := site.status(name)
 		require.Contains(t, summary, why, name)
@@ -191,4 +191,27 @@ func TestKnative(t *testing.T) {
 	events := c.Kubectl(t, "", "get", "events", "-n", "default", "-o", `jsonpath={range .items[*]}{.involvedObject.name} {.reason} {.message}{"\n"}{end}`)
 	require.Regexp(t, `better KnativePromoted `, events)
 	requireAllowed(t, apart...)
+
+	// Nothing is lost that the Revision of before would have answered, but for what a canary lost by itself until it was taken back.
+	promoted := clients["better"].Tallies()["better-00002"].Answered
+	e2e.Wait(t, "requests after the promotion", func() (string, bool) {
+		is := clients["better"].Tallies()
+		return fmt.Sprint(is), is["better-00002"].Answered >= promoted+200
+	})
+	for name, client := range clients {
+		tallies := client.Tallies()
+		t.Logf("%s: %+v; %v", name, tallies, client.Lost())
+		for revision, n := range tallies {
+			switch revision {
+			case "better-00001":
+				require.Positive(t, n.Full, "it has no limit")
+				require.Zero(t, n.Lost, revision)
+			case "loses-00002":
+				require.Positive(t, n.Lost, "queue-proxy has too many waiting")
+				require.Less(t, float64(n.Lost), .1*float64(tallies["loses-00001"].Answered), "a canary has a tenth")
+			default:
+				require.Zero(t, n.Full+n.Lost, revision)
+			}
+		}
+	}
 }
