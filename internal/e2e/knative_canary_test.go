@@ -26,7 +26,7 @@ kind: MultidimPodAutoscaler
 metadata: {name: NAME, namespace: default}
 spec:
   scaleTargetRef: {apiVersion: serving.knative.dev/v1, kind: Service, name: NAME}
-  slo: {latency: {percentile: 95, target: 2500ms}}
+  slo: {latency: {percentile: 95, target: 5s}}
   metrics: {prometheus: {server: main, queries: {}}}
   concurrency: {mode: Apply, pod: Knative, initial: 1, max: MOST}
 `
@@ -100,8 +100,8 @@ type knativeCase struct {
 var knativeServices = []knativeCase{
 	// The function loses what comes when it has no connection; queue-proxy would let that wait.
 	{"better", 2, 4, e2e.Function{Wait: 50 * time.Millisecond, CPU: 4 * time.Millisecond, Connections: 4}, 4, 160 * time.Millisecond},
-	// One at once is too few: a pod answers 2 a second, and queue-proxy lets 10 wait.
-	{"loses", 1, 1, e2e.Function{Wait: 500 * time.Millisecond, CPU: time.Millisecond}, 1, 25 * time.Millisecond},
+	// One at once is too few: a pod answers 1 a second, and queue-proxy lets 10 wait.
+	{"loses", 1, 1, e2e.Function{Wait: time.Second, CPU: time.Millisecond}, 1, 25 * time.Millisecond},
 	{"stuck", 1, 310, e2e.Function{Wait: 50 * time.Millisecond, CPU: 4 * time.Millisecond}, 1, 100 * time.Millisecond},
 	{"edited", 1, 310, e2e.Function{Wait: 50 * time.Millisecond, CPU: 4 * time.Millisecond}, 1, 50 * time.Millisecond},
 }

@@ -61,6 +61,8 @@ type LivePods struct {
 	mu   sync.Mutex
 	pods map[types.UID]*podProcess
 	turn map[string]int // by Revision
+	done bool           // the test has ended: no pod starts
+	busy sync.WaitGroup // calls of Start and Stop
 }
 
 // A podProcess is a pod that runs.
@@ -75,6 +77,7 @@ type podProcess struct {
 	cpu       map[string]float64
 	measured  time.Time
 	processes []*exec.Cmd
+	stop      func() error
 }
 
 const userContainer, queueContainer, cgroupPrefix = "user-container", "queue-proxy", "sigma-e2e-"
@@ -104,12 +107,10 @@ func (k *Knative) StartPods(t testing.TB, function func(*v1.Pod) Function) *Live
 		k.c.Kubelet.Run(nil)
 		k.pods.Store(nil)
 		p.mu.Lock()
-		var all []*podProcess
-		for _, d := range p.pods {
-			all = append(all, d)
-		}
+		p.done = true
 		p.mu.Unlock()
-		for _, d := range all {
+		p.busy.Wait()
+		for _, d := range p.pods {
 			assert.NoError(t, d.stop())
 		}
 		p.discovery.Close()
@@ -123,17 +124,31 @@ func (p *LivePods) Start(pod *v1.Pod, ip string) (string, error) {
 	if pod.Labels[revisionLabel] == "" {
 		return ip, nil
 	}
-	p.mu.Lock()
-	d := p.pods[pod.UID]
-	p.mu.Unlock()
+	d, ok := p.begin(pod)
+	if !ok {
+		return "", errors.New("the test has ended")
+	}
+	defer p.busy.Done()
 	if d != nil {
 		return d.ip, nil
 	}
 	d = &podProcess{pod: pod, ip: ip, groups: map[string]*podspace.Cgroup{}, usage: map[string]func() (gate.Usage, error){}, cpu: map[string]float64{}}
+	d.stop = sync.OnceValue(d.end)
 	if err := p.start(d); err != nil {
 		return "", fmt.Errorf("pod %s: %w", pod.Name, errors.Join(err, d.stop()))
 	}
 	return ip, nil
+}
+
+// begin counts a call of Start or Stop, and returns the pod if it runs; false = the test has ended.
+func (p *LivePods) begin(pod *v1.Pod) (*podProcess, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.done {
+		return nil, false
+	}
+	p.busy.Add(1)
+	return p.pods[pod.UID], true
 }
 
 func (p *LivePods) start(d *podProcess) (err error) {
@@ -247,15 +262,17 @@ func (p *LivePods) await(d *podProcess) error {
 
 // Stop implements [Runtime]: the pod gets no more requests, and ends when those in it have been answered.
 func (p *LivePods) Stop(pod *v1.Pod) error {
-	p.mu.Lock()
-	d := p.pods[pod.UID]
-	if d != nil {
-		d.ready = false
+	d, ok := p.begin(pod)
+	if !ok {
+		return nil
 	}
-	p.mu.Unlock()
+	defer p.busy.Done()
 	if d == nil {
 		return nil
 	}
+	p.mu.Lock()
+	d.ready = false
+	p.mu.Unlock()
 	for end := time.Now().Add(grace); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		p.mu.Lock()
 		inside := d.inside
@@ -267,11 +284,11 @@ func (p *LivePods) Stop(pod *v1.Pod) error {
 	p.mu.Lock()
 	delete(p.pods, pod.UID)
 	p.mu.Unlock()
-	return d.stop()
+	return errors.Join(d.stop(), p.k.c.writePodMetrics(pod.Namespace, pod.Name, nil))
 }
 
-// stop ends a pod's processes. The kernel kills them as the space is closed.
-func (d *podProcess) stop() (err error) {
+// end ends a pod's processes. The kernel kills them as the space is closed.
+func (d *podProcess) end() (err error) {
 	if d.space != nil {
 		err = d.space.Close()
 	}
@@ -345,7 +362,7 @@ func (p *LivePods) list(w http.ResponseWriter, _ *http.Request) {
 	_ = json.NewEncoder(w).Encode(targets)
 }
 
-// feed writes PodMetrics of the pods by their cgroups, and takes away those of pods that are gone.
+// feed writes PodMetrics of the pods by their cgroups.
 func (p *LivePods) feed() {
 	p.mu.Lock()
 	var all []*podProcess
