@@ -150,7 +150,7 @@ func TestKnative(t *testing.T) {
 		site.awaitEver(name, "a canary", tenth(name))
 	}
 	t.Logf("canaries after %v", time.Since(begin))
-	clients["better"].Send(24, 480*time.Millisecond) // more at once than there are connections, with half of the requests too
+	clients["better"].Send(48, 960*time.Millisecond) // more at once than there are connections, with half of the requests too
 	one.Kill(t)
 	patchKnative(t, c, e2e.KnativeServices, "edited", `{"spec": {"template": {"metadata": {"annotations": {"example.org/edition": "2"}}}}}`)
 	requireAllowed(t, one)
@@ -160,7 +160,7 @@ func TestKnative(t *testing.T) {
 	// one with the owner's change.
 	for name, last := range map[string]string{"better": "00002", "loses": "00003", "stuck": "00003", "edited": "00004"} {
 		site.await(name, "the end", like(e2e.Split{name + "-" + last: 100}))
-		t.Logf("%s after %v: %v; %v; %v", name, time.Since(begin), site.k.Splits("default", name), clients[name].Tallies(), clients[name].Lost())
+		t.Logf("%s after %v: %v", name, time.Since(begin), site.k.Splits("default", name))
 	}
 	require.Positive(t, site.limit("better"))
 	require.Equal(t, []e2e.Split{{"better-00001": 100}, {"better-00001": 90, "better-00002": 10}, {"better-00001": 50, "better-00002": 50}, {"better-00002": 100}}, site.k.Splits("default", "better"))
@@ -200,17 +200,17 @@ func TestKnative(t *testing.T) {
 	})
 	for name, client := range clients {
 		tallies := client.Tallies()
-		t.Logf("%s: %+v; %v", name, tallies, client.Lost())
+		t.Logf("%s: %+v", name, tallies)
 		for revision, n := range tallies {
 			switch revision {
 			case "better-00001":
 				require.Positive(t, n.Full, "it has no limit")
-				require.Zero(t, n.Lost, revision)
+				require.Zero(t, n.Lost, "%s: %s", revision, client.Lost())
 			case "loses-00002":
 				require.Positive(t, n.Lost, "queue-proxy has too many waiting")
 				require.Less(t, float64(n.Lost), .1*float64(tallies["loses-00001"].Answered), "a canary has a tenth")
 			default:
-				require.Zero(t, n.Full+n.Lost, revision)
+				require.Zero(t, n.Full+n.Lost, "%s: %s", revision, client.Lost())
 			}
 		}
 	}
