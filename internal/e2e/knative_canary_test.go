@@ -106,6 +106,16 @@ var knativeServices = []knativeCase{
 	{"edited", 1, 310, e2e.Function{Wait: 50 * time.Millisecond, CPU: 4 * time.Millisecond}, 1, 50 * time.Millisecond},
 }
 
+// service is the Service. There is no activator to take a burst, and the pods stay as many as they are: from a time in
+// which some come or go nothing is learned.
+func (x *knativeCase) service() string {
+	return strings.NewReplacer(
+		"NAME", x.name,
+		`min-scale: "2"`, fmt.Sprintf(`min-scale: "%d", autoscaling.knative.dev/max-scale: "%[1]d", autoscaling.knative.dev/target-burst-capacity: "0"`, x.pods),
+		`cpu: "1", memory: 512Mi`, "cpu: 250m, memory: 2Gi",
+	).Replace(knativeService)
+}
+
 // TestKnative: the autoscaler, with the rights of the manifests, learns of four Services whose pods are functions behind
 // queue-proxy, and tries what it learned on a tenth of their requests. One gets half and then all of them, one
 // is taken back as it loses requests, one as its pods never become ready, and one as its owner writes
@@ -129,7 +139,7 @@ func TestKnative(t *testing.T) {
 	})
 
 	for _, x := range knativeServices {
-		c.Kubectl(t, strings.NewReplacer("NAME", x.name, "PODS", fmt.Sprint(x.pods)).Replace(knativeService), "apply", "-f", "-")
+		c.Kubectl(t, x.service(), "apply", "-f", "-")
 	}
 	clients := map[string]*e2e.Client{}
 	for _, x := range knativeServices {

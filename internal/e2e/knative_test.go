@@ -19,8 +19,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/e2e"
 )
 
-// An image with a digest is not looked up in a registry. No activator is there to take a burst. The pods stay as many as they
-// are: from a time in which some come or go nothing is learned.
+// An image with a digest is not looked up in a registry.
 const knativeService = `
 apiVersion: serving.knative.dev/v1
 kind: Service
@@ -28,11 +27,11 @@ metadata: {name: NAME, namespace: default}
 spec:
   template:
     metadata:
-      annotations: {autoscaling.knative.dev/min-scale: "PODS", autoscaling.knative.dev/max-scale: "PODS", autoscaling.knative.dev/target-burst-capacity: "0"}
+      annotations: {autoscaling.knative.dev/min-scale: "2"}
     spec:
       containers:
       - image: registry.example/function@sha256:0000000000000000000000000000000000000000000000000000000000000000
-        resources: {requests: {cpu: 250m, memory: 2Gi}, limits: {cpu: 250m, memory: 2Gi}}
+        resources: {requests: {cpu: "1", memory: 512Mi}, limits: {cpu: "1", memory: 512Mi}}
 `
 
 // patchKnative merges a patch into one of Knative's objects.
@@ -50,7 +49,7 @@ func TestKnativeItself(t *testing.T) {
 	begin := time.Now()
 	k := c.StartKnative(t)
 	t.Logf("Knative's programs are ready after %v", time.Since(begin))
-	c.Kubectl(t, strings.NewReplacer("NAME", "web", "PODS", "2").Replace(knativeService), "apply", "-f", "-")
+	c.Kubectl(t, strings.ReplaceAll(knativeService, "NAME", "web"), "apply", "-f", "-")
 	first := k.WaitReady(t, "default", "web")
 	t.Logf("a Service is ready after %v", time.Since(begin))
 	require.Equal(t, e2e.Split{first: 100}, k.Split("default", "web"))
