@@ -124,9 +124,9 @@ func (x *knativeCase) service() string {
 func TestKnative(t *testing.T) {
 	if lack := e2e.PodsLack(); len(lack) > 0 {
 		if os.Getenv("SIGMA_CGROUPS") != "" {
-			t.Fatalf("SIGMA_CGROUPS is set, and there is no %s", strings.Join(lack, ", "))
+			t.Fatalf("SIGMA_CGROUPS is set, and what is missing: %s", strings.Join(lack, ", "))
 		}
-		t.Skipf("needs what is not there: %s", strings.Join(lack, ", "))
+		t.Skipf("pods cannot be processes without %s", strings.Join(lack, ", "))
 	}
 	c := ownCluster(t)
 	c.InstallMetricsAPI(t)
