@@ -41,7 +41,7 @@ func measureFronts(ctx context.Context, gate, program string, rounds int) (list 
 		return nil, err
 	}
 	defer func() { err = d.stop(err) }()
-	if err := d.group.setQuota(0); err != nil {
+	if err := d.group.SetQuota(0); err != nil {
 		return nil, err
 	}
 	if err := d.startQueue(ctx, program, frontLimit); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sigma-scheduler/sigma/internal/podspace"
 	"github.com/sigma-scheduler/sigma/internal/records"
 )
 
@@ -107,7 +108,7 @@ func (k *knativeStudy) run(ctx context.Context) (err error) {
 		return err
 	}
 	stamp := k.command("knative-loop")
-	back, err := ahead(cgroupRoot)
+	back, err := ahead(podspace.CgroupRoot)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"knative.dev/serving/pkg/apis/autoscaling"
 
+	"github.com/sigma-scheduler/sigma/internal/podspace"
 	"github.com/sigma-scheduler/sigma/internal/records"
 )
 
@@ -54,7 +55,7 @@ func TestKnativeLoop(t *testing.T) {
 		assert.Positive(t, r.Kills, "nothing limits what is inside: %v", r.Codes)
 		assert.Less(t, r.Answered, r.Requests*9/10, "%v", r.Codes)
 	})
-	left, err := filepath.Glob((&cgroup{root: cgroupRoot, name: "sigma-concurrency-", v2: unified(cgroupRoot)}).dirs()[0] + "*")
+	left, err := filepath.Glob(podspace.NamedCgroup(podspace.CgroupRoot, "sigma-concurrency-").Dirs()[0] + "*")
 	require.NoError(t, err)
 	for _, dir := range left {
 		assert.NotContains(t, dir, "-"+strconv.Itoa(os.Getpid())+"-", "a cgroup is left")

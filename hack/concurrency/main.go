@@ -27,6 +27,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sigma-scheduler/sigma/internal/cputime"
+	"github.com/sigma-scheduler/sigma/internal/podspace"
 	"github.com/sigma-scheduler/sigma/internal/records"
 	"github.com/sigma-scheduler/sigma/internal/records/simcheck"
 	"github.com/sigma-scheduler/sigma/mpa/capacity"
@@ -137,12 +138,12 @@ func (s *study) measure(ctx context.Context, names []string, learners bool) (_ *
 	if err := lacks(); err != nil {
 		return nil, err
 	}
-	back, err := ahead(cgroupRoot)
+	back, err := ahead(podspace.CgroupRoot)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, back()) }()
-	r := &results{Version: (&cgroup{v2: unified(cgroupRoot)}).version(), Windows: s.windows}
+	r := &results{Version: podspace.CgroupVersion(podspace.CgroupRoot), Windows: s.windows}
 	for _, p := range list {
 		if p.threads {
 			if _, err := python(); err != nil {

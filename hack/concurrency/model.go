@@ -28,7 +28,7 @@ func calibrate(ctx context.Context, gate string, p *profile) (in inputs, err err
 		return in, err
 	}
 	defer func() { err = d.stop(err) }()
-	if err := d.group.setQuota(0); err != nil {
+	if err := d.group.SetQuota(0); err != nil {
 		return in, err
 	}
 	few := startLoad(d, 2, emptyPath)
@@ -39,7 +39,7 @@ func calibrate(ctx context.Context, gate string, p *profile) (in inputs, err err
 	}
 	in.Floor = max(0, (w.Inside.Number*w.Length.Number-w.CPU.Number)/w.Answered.Number)
 	in.Rest = w.Memory.Number
-	if err := d.group.setQuota(cores); err != nil {
+	if err := d.group.SetQuota(cores); err != nil {
 		return in, err
 	}
 	if err := d.warm(ctx, p.busy, p.busy); err != nil {

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -101,90 +98,10 @@ func TestPage(t *testing.T) {
 	assert.Equal(t, 3, strings.Count(text, "**missed**"), "never found, and restarted")
 }
 
-// Version 2 has one folder and other files.
-func TestCgroupVersions(t *testing.T) {
-	for _, x := range []struct {
-		name    string
-		before  map[string]string
-		missing []string
-		after   map[string]string
-		kills   string
-	}{
-		{
-			"v2",
-			map[string]string{"cgroup.controllers": "cpu memory", "cgroup.subtree_control": "cpu memory pids"},
-			nil,
-			map[string]string{"f/cpu.max": "25000 100000", "f/memory.max": "1000", "f/cpu.weight": "10000", "f/cgroup.procs": "7"},
-			"f/memory.events",
-		},
-		{
-			"v1",
-			map[string]string{"cpu/cgroup.procs": "", "cpuacct/cgroup.procs": "", "memory/cgroup.procs": ""},
-			nil,
-			map[string]string{
-				"cpu/f/cpu.cfs_quota_us": "25000", "cpu/f/cpu.cfs_period_us": "100000", "memory/f/memory.limit_in_bytes": "1000", "cpu/f/cpu.shares": "262144",
-				"memory/f/cgroup.procs": "7", "cpu/f/cgroup.procs": "7", "cpuacct/f/cgroup.procs": "7",
-			},
-			"memory/f/memory.oom_control",
-		},
-		{"v2 without memory", map[string]string{"cgroup.controllers": "cpu memory", "cgroup.subtree_control": "cpu"}, []string{"the cgroup controller memory"}, nil, ""},
-		{"nothing", nil, []string{"the cgroup controller cpu", "the cgroup controller cpuacct", "the cgroup controller memory"}, nil, ""},
-	} {
-		t.Run(x.name, func(t *testing.T) {
-			root := t.TempDir()
-			put := func(file, text string) {
-				require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, file)), 0o755))
-				require.NoError(t, os.WriteFile(filepath.Join(root, file), []byte(text), 0o644))
-			}
-			for file, text := range x.before {
-				put(file, text)
-			}
-			assert.Equal(t, x.missing, missingCgroups(root))
-			if x.after == nil {
-				return
-			}
-			g, err := newCgroup(root, "f", cores, 1000)
-			require.NoError(t, err)
-			require.NoError(t, g.add(7))
-			for file, want := range x.after {
-				text, err := os.ReadFile(filepath.Join(root, file))
-				require.NoError(t, err)
-				assert.Equal(t, want, string(text), file)
-			}
-			put(x.kills, "low 0\noom_kill 3\n")
-			kills, err := g.kills()
-			require.NoError(t, err)
-			assert.Equal(t, 3, kills)
-			put(x.kills, "low 0\n")
-			_, err = g.kills()
-			require.ErrorContains(t, err, "no oom_kill")
-			require.NoError(t, g.setQuota(0))
-		})
-	}
-}
-
 func TestNamed(t *testing.T) {
 	all, err := named(nil)
 	require.NoError(t, err)
 	assert.Len(t, all, 7)
 	_, err = named([]string{"cpus"})
 	require.EqualError(t, err, `unknown profile "cpus": want one of cpu, mixed, io, threads, mem, mem-gc, pool`)
-}
-
-// What killed processes have left is removed, and nothing else.
-func TestSweep(t *testing.T) {
-	root := t.TempDir()
-	self := fmt.Sprint(os.Getpid())
-	const gone = "999999999" // more than the kernel gives
-	for _, c := range controllers[false] {
-		for _, name := range []string{"sigma-concurrency-" + gone + "-3", "sigma-concurrency-clients-" + gone, "sigma-concurrency-" + self + "-3", "other-" + gone} {
-			require.NoError(t, os.MkdirAll(filepath.Join(root, c, name), 0o755))
-		}
-	}
-	require.NoError(t, sweep(root))
-	for _, c := range controllers[false] {
-		left, err := filepath.Glob(filepath.Join(root, c, "*"))
-		require.NoError(t, err)
-		assert.Len(t, left, 2, "%v", left)
-	}
 }

@@ -33,7 +33,7 @@ func missing() (list []string) {
 	if os.Getuid() != 0 {
 		list = append(list, "root")
 	}
-	list = append(list, missingCgroups(cgroupRoot)...)
+	list = append(list, podspace.MissingCgroups(podspace.CgroupRoot)...)
 	if space, err := podspace.New(); err != nil {
 		list = append(list, err.Error())
 	} else {
@@ -49,7 +49,7 @@ func python() (string, error) { return exec.LookPath("python3") }
 type pod struct {
 	profile *profile
 	name    string
-	group   *cgroup
+	group   *podspace.Cgroup
 	space   *podspace.Space
 	client  *http.Client
 	fronts  []*exec.Cmd // gate, queue-proxy
@@ -90,7 +90,7 @@ func newPod(ctx context.Context, p *profile, dead chan struct{}) (_ *pod, err er
 	if d.space, err = podspace.New(); err != nil {
 		return nil, err
 	}
-	if d.group, err = newCgroup(cgroupRoot, d.name, cores, memoryBytes); err != nil {
+	if d.group, err = podspace.NewCgroup(podspace.CgroupRoot, d.name, cores, memoryBytes); err != nil {
 		return nil, err
 	}
 	d.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1 << 12, DisableCompression: true, DialContext: d.space.DialContext}}
@@ -153,7 +153,7 @@ func (d *pod) startFunction() error {
 		return err
 	}
 	d.function, d.stdin = cmd, stdin
-	if err := d.group.add(cmd.Process.Pid); err != nil {
+	if err := d.group.Add(cmd.Process.Pid); err != nil {
 		return err
 	}
 	_, err = io.WriteString(stdin, "go\n")
@@ -234,7 +234,7 @@ func (d *pod) window(ctx context.Context, length time.Duration) (w capacity.Wind
 
 // ends returns how often the function has ended by itself, and how often for want of memory.
 func (d *pod) ends() (restarts, kills int, err error) {
-	kills, err = d.group.kills()
+	kills, err = d.group.Kills()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.restarts, kills, errors.Join(err, d.failed)
@@ -268,7 +268,7 @@ func (d *pod) stop(err error) error {
 		d.client.CloseIdleConnections()
 	}
 	if d.group != nil {
-		err = errors.Join(err, d.group.remove())
+		err = errors.Join(err, d.group.Remove())
 	}
 	if d.space != nil {
 		err = errors.Join(err, d.space.Close())

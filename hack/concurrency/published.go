@@ -7,6 +7,7 @@ import (
 
 	vegeta "github.com/tsenart/vegeta/v12/lib"
 
+	"github.com/sigma-scheduler/sigma/internal/podspace"
 	"github.com/sigma-scheduler/sigma/mpa/capacity"
 	"github.com/sigma-scheduler/sigma/mpa/gate"
 )
@@ -75,7 +76,7 @@ func publishedTrial(ctx context.Context, program string, p *profile, limit int) 
 		for range results { // until all have ended
 		}
 	}()
-	usage := gate.Cgroup(cgroupRoot, d.name)
+	usage := gate.Cgroup(podspace.CgroupRoot, d.name)
 	var before gate.Usage
 	answered, peak := 0.0, 0.0
 	look := time.NewTicker(paperLook)

@@ -52,7 +52,7 @@ func started(t *testing.T, gate, name string, limit int) *pod {
 	d, err := startPod(t.Context(), gate, list[0], limit)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		dirs := d.group.dirs()
+		dirs := d.group.Dirs()
 		require.NoError(t, d.stop(nil))
 		for _, dir := range dirs {
 			assert.NoDirExists(t, dir)

@@ -99,6 +99,7 @@ var table = []row{
 	{"internal/durable", nil},
 	{"internal/durable/killtest", []string{"internal/durable"}},
 	{"internal/podspace", nil},
+	{"internal/e2e", []string{"internal/podspace", "internal/records/simcheck", "mpa/gate"}},
 	{"internal/serve", nil},
 	{"internal/serve/servetest", nil},
 	{"internal/sheet/...", []string{"internal/sheet/..."}},

@@ -44,9 +44,13 @@ var (
 	work     string // temporary folder of this run
 )
 
-// Main runs the tests and then ends the shared cluster and every child, also
+// Main is a function of a pod where this process was started as one. Else it runs the tests and then ends the shared cluster and every child, also
 // when interrupted. It returns the exit status.
 func Main(m *testing.M) int {
+	if err := serveFunction(); err != nil {
+		fmt.Fprintln(os.Stderr, "function:", err)
+		return 1
+	}
 	if err := prepare(); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		return 1

@@ -9,8 +9,9 @@
 // reach Prometheus and the metrics API, and a test can stop, age and falsify them
 // on either way.
 //
-// For Knative there are its controller, autoscaler and webhook from hack/knative, and the
-// requests to pods of its Services are simulated.
+// For Knative there are its controller, autoscaler and webhook from hack/knative. The pods of its Services
+// are processes, a function in its cgroup behind the real queue-proxy, and a client sends them requests as
+// the Ingress says.
 //
 // Size: one harness for all tests of real programs, whose parts need each other's cluster and processes.
 //

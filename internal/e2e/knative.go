@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,16 +41,17 @@ var (
 const knativeSystem = "knative-serving"
 
 // Knative is Knative Serving on a cluster: its controller, autoscaler and webhook as processes.
-// There is no activator. The autoscaler reaches the pods through a proxy in this process: those of the
-// fake kubelet have no figures for it, and it keeps each Revision at its least number of pods. The part
+// There is no activator. The autoscaler reaches the pods through a proxy in this process: without [LivePods]
+// it has no figures, and keeps each Revision at its least number of pods. The part
 // of the ingress is played by this process, which says of each Ingress that it is in force.
 type Knative struct {
 	Controller, Autoscaler, Webhook *Process
 
-	c       *Cluster
-	scrapes *httptest.Server // the proxy
-	mu      sync.Mutex
-	splits  map[types.NamespacedName][]Split // by Service, as they came
+	c      *Cluster
+	proxy  *httptest.Server
+	pods   atomic.Pointer[LivePods] // nil = none can be reached
+	mu     sync.Mutex
+	splits map[types.NamespacedName][]Split // by Service, as they came
 }
 
 // A Split is how requests are spread over Revisions, in percent.
@@ -82,8 +84,8 @@ items:
 - {apiVersion: v1, kind: Service, metadata: {name: activator-service, namespace: %[1]s}, spec: {ports: [{port: 80}]}}
 - {apiVersion: v1, kind: Endpoints, metadata: {name: activator-service, namespace: %[1]s}}
 `, knativeSystem), "apply", "-f", "-")
-	k.scrapes = httptest.NewServer(http.HandlerFunc(k.scrape))
-	t.Cleanup(k.scrapes.Close)
+	k.proxy = httptest.NewServer(http.HandlerFunc(k.forward))
+	t.Cleanup(k.proxy.Close)
 	// A controller that was killed still has its leases, by default for a minute.
 	c.Kubectl(t, "", "patch", "configmap", "config-leader-election", "-n", knativeSystem, "--type=merge", "-p",
 		`{"data": {"lease-duration": "5s", "renew-deadline": "4s", "retry-period": "1s"}}`)
@@ -122,7 +124,7 @@ items:
 		return all, ready == 3
 	})
 	k.Controller = k.start(t, folder, "controller")
-	k.Autoscaler = k.start(t, folder, "autoscaler", "HTTP_PROXY="+k.scrapes.URL)
+	k.Autoscaler = k.start(t, folder, "autoscaler", "HTTP_PROXY="+k.proxy.URL)
 	k.serveIngresses(t)
 	return k
 }
@@ -137,8 +139,12 @@ func (k *Knative) start(t testing.TB, folder, program string, env ...string) *Pr
 	), "knative-"+program, filepath.Join(folder, program))
 }
 
-// scrape is the autoscaler's way to a pod.
-func (*Knative) scrape(w http.ResponseWriter, r *http.Request) {
+// forward is the autoscaler's and Prometheus' way to a pod.
+func (k *Knative) forward(w http.ResponseWriter, r *http.Request) {
+	if pods := k.pods.Load(); pods != nil {
+		pods.proxy.ServeHTTP(w, r)
+		return
+	}
 	http.Error(w, "nobody is at "+r.URL.Host, http.StatusBadGateway)
 }
 

@@ -4,7 +4,9 @@ package e2e_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,12 +26,12 @@ kind: MultidimPodAutoscaler
 metadata: {name: NAME, namespace: default}
 spec:
   scaleTargetRef: {apiVersion: serving.knative.dev/v1, kind: Service, name: NAME}
-  slo: {latency: {percentile: 95, target: 250ms}}
+  slo: {latency: {percentile: 95, target: 5s}}
   metrics: {prometheus: {server: main, queries: {}}}
-  concurrency: {mode: Apply, pod: Knative, memoryShare: 0.9}
+  concurrency: {mode: Apply, pod: Knative, initial: 1, max: MOST}
 `
 
-// A knativeSite is Knative with Services whose requests are simulated.
+// A knativeSite is Knative with Services whose pods are processes.
 type knativeSite struct {
 	*testing.T
 	c *e2e.Cluster
@@ -86,65 +88,79 @@ func like(want e2e.Split) func(e2e.Split) bool {
 	return func(split e2e.Split) bool { return maps.Equal(split, want) }
 }
 
-// TestKnative: the autoscaler, with the rights of the manifests, learns of four Services from what
-// queue-proxy tells, and tries what it learned on a tenth of their requests. One gets half and then all of them, one
+// A knativeCase is a Service with its load.
+type knativeCase struct {
+	name       string
+	pods, most int // at least; requests at once that may be tried
+	function   e2e.Function
+	atOnce     int // requests
+	period     time.Duration
+}
+
+var knativeServices = []knativeCase{
+	// The function loses what comes when it has no connection; queue-proxy would let that wait.
+	{"better", 2, 4, e2e.Function{Wait: 50 * time.Millisecond, CPU: 4 * time.Millisecond, Connections: 4}, 4, 160 * time.Millisecond},
+	// One at once is too few: a pod answers 1 a second, and queue-proxy lets 10 wait.
+	{"loses", 1, 1, e2e.Function{Wait: time.Second, CPU: time.Millisecond}, 1, 25 * time.Millisecond},
+	{"stuck", 1, 310, e2e.Function{Wait: 50 * time.Millisecond, CPU: 4 * time.Millisecond}, 1, 100 * time.Millisecond},
+	{"edited", 1, 310, e2e.Function{Wait: 50 * time.Millisecond, CPU: 4 * time.Millisecond}, 1, 50 * time.Millisecond},
+}
+
+// service is the Service. There is no activator to take a burst, and the pods stay as many as they are: from a time in
+// which some come or go nothing is learned.
+func (x *knativeCase) service() string {
+	return strings.NewReplacer(
+		"NAME", x.name,
+		`min-scale: "2"`, fmt.Sprintf(`min-scale: "%d", autoscaling.knative.dev/max-scale: "%[1]d", autoscaling.knative.dev/target-burst-capacity: "0"`, x.pods),
+		`cpu: "1", memory: 512Mi`, "cpu: 250m, memory: 2Gi",
+	).Replace(knativeService)
+}
+
+// TestKnative: the autoscaler, with the rights of the manifests, learns of four Services whose pods are functions behind
+// queue-proxy, and tries what it learned on a tenth of their requests. One gets half and then all of them, one
 // is taken back as it loses requests, one as its pods never become ready, and one as its owner writes
 // another template meanwhile. The autoscaler is killed in the middle, and its parts go on as processes of
 // their own.
 func TestKnative(t *testing.T) {
+	if lack := e2e.PodsLack(); len(lack) > 0 {
+		if os.Getenv("SIGMA_CGROUPS") != "" {
+			t.Fatalf("SIGMA_CGROUPS is set, and what is missing: %s", strings.Join(lack, ", "))
+		}
+		t.Skipf("pods cannot be processes without %s", strings.Join(lack, ", "))
+	}
 	c := ownCluster(t)
 	c.InstallMetricsAPI(t)
 	s := installMPA(t, c, "mpa/apart")
 	c.Kubectl(t, "", "apply", "-f", filepath.Join(repository, "manifests", "mpa", "knative", "rbac.yaml"))
 	site := &knativeSite{T: t, c: c, k: c.StartKnative(t)}
+	pods := site.k.StartPods(t, func(pod *v1.Pod) e2e.Function {
+		i := slices.IndexFunc(knativeServices, func(x knativeCase) bool { return x.name == pod.Labels["serving.knative.dev/service"] })
+		return knativeServices[i].function
+	})
 
-	services := []string{"better", "loses", "stuck", "edited"}
-	for _, name := range services {
-		c.Kubectl(t, strings.ReplaceAll(knativeService, "NAME", name), "apply", "-f", "-")
+	for _, x := range knativeServices {
+		c.Kubectl(t, x.service(), "apply", "-f", "-")
 	}
-	for _, name := range services {
-		require.Equal(t, name+"-00001", site.k.WaitReady(t, "default", name))
+	clients := map[string]*e2e.Client{}
+	for _, x := range knativeServices {
+		require.Equal(t, x.name+"-00001", site.k.WaitReady(t, "default", x.name))
+		clients[x.name] = pods.StartClient(t, "default", x.name, x.atOnce, x.period)
 	}
-	ours := func(pod *v1.Pod, service string) bool {
-		return pod.Labels["serving.knative.dev/revision"] == service+"-00002"
-	}
-	c.Kubelet.Hold(func(pod *v1.Pod) bool { return ours(pod, "stuck") })
-	var pages []string
-	for _, name := range services {
-		spec := e2e.WorkloadSpec{Namespace: "default", App: name, Knative: site.k, CPUSeconds: .01, WaitSeconds: .04, Load: e2e.Steps(time.Hour, 120)}
-		switch name {
-		case "better":
-			spec.Lost = func(pod *v1.Pod) float64 {
-				if ours(pod, name) || site.k.Split("default", name)[name+"-00002"] == 0 {
-					return 0
-				}
-				return .95 // from then on pods without a limit have more than they can take
-			}
-		case "loses":
-			spec.Lost = func(pod *v1.Pod) float64 {
-				if ours(pod, name) {
-					return .3
-				}
-				return 0
-			}
-		}
-		w := c.StartWorkload(t, spec)
-		w.FeedMetricsAPI(t)
-		pages = append(pages, w.Target)
-	}
-	prometheus := e2e.StartPrometheus(t, pages...)
+	c.Kubelet.Hold(func(pod *v1.Pod) bool { return pod.Labels["serving.knative.dev/revision"] == "stuck-00002" })
+	prometheus := pods.StartPrometheus(t)
 
 	recommends := []string{"--interval=1s", "--cool-down=2s", e2e.PrometheusServers(t, map[string]string{"main": prometheus.URL})}
-	updates := []string{"--canary-ready=30s", "--canary-least=20s", "--canary-longest=5m"}
+	updates := []string{"--canary-ready=1m", "--canary-least=10s", "--canary-longest=5m"}
 	one := s.startPart(t, c, "all", slices.Concat(recommends, updates)...)
 	begin := time.Now()
-	for _, name := range services {
-		c.Kubectl(t, strings.ReplaceAll(knativeObject, "NAME", name), "apply", "-f", "-")
+	for _, x := range knativeServices {
+		c.Kubectl(t, strings.NewReplacer("NAME", x.name, "MOST", fmt.Sprint(x.most)).Replace(knativeObject), "apply", "-f", "-")
 	}
 	for _, name := range []string{"better", "loses", "edited"} {
 		site.awaitEver(name, "a canary", tenth(name))
 	}
 	t.Logf("canaries after %v", time.Since(begin))
+	clients["better"].Send(48, 960*time.Millisecond) // more at once than there are connections, with half of the requests too
 	one.Kill(t)
 	patchKnative(t, c, e2e.KnativeServices, "edited", `{"spec": {"template": {"metadata": {"annotations": {"example.org/edition": "2"}}}}}`)
 	requireAllowed(t, one)
@@ -177,7 +193,7 @@ func TestKnative(t *testing.T) {
 		}
 	}
 	for name, why := range map[string]string{
-		"better": "of its requests were lost or late", "loses": "it lost ", "stuck": "it has not become ready within 30s", "edited": "others have changed the template",
+		"better": "of its requests were lost or late", "loses": " lost ", "stuck": "it has not become ready within 1m0s", "edited": "others have changed the template",
 	} {
 		_, summary := site.status(name)
 		require.Contains(t, summary, why, name)
@@ -185,4 +201,27 @@ func TestKnative(t *testing.T) {
 	events := c.Kubectl(t, "", "get", "events", "-n", "default", "-o", `jsonpath={range .items[*]}{.involvedObject.name} {.reason} {.message}{"\n"}{end}`)
 	require.Regexp(t, `better KnativePromoted `, events)
 	requireAllowed(t, apart...)
+
+	// Nothing is lost that the Revision of before would have answered, but for what a canary lost by itself until it was taken back.
+	promoted := clients["better"].Tallies()["better-00002"].Answered
+	e2e.Wait(t, "requests after the promotion", func() (string, bool) {
+		is := clients["better"].Tallies()
+		return fmt.Sprint(is), is["better-00002"].Answered >= promoted+200
+	})
+	for name, client := range clients {
+		tallies := client.Tallies()
+		t.Logf("%s: %+v", name, tallies)
+		for revision, n := range tallies {
+			switch revision {
+			case "better-00001":
+				require.Positive(t, n.Full, "it has no limit")
+				require.Zero(t, n.Lost, "%s: %s", revision, client.Lost())
+			case "loses-00002":
+				require.Positive(t, n.Lost, "queue-proxy has too many waiting")
+				require.Less(t, float64(n.Lost), .1*float64(tallies["loses-00001"].Answered), "a canary has a tenth")
+			default:
+				require.Zero(t, n.Full+n.Lost, "%s: %s", revision, client.Lost())
+			}
+		}
+	}
 }

@@ -40,6 +40,7 @@ type Kubelet struct {
 	resizeDelay time.Duration
 	startDelay  time.Duration
 	held        func(*v1.Pod) bool
+	runtime     Runtime
 	begun       map[types.UID]time.Time       // when resizes under way were
 	granted     map[types.UID]v1.ResourceList // what a pod's node set aside for it
 	usage       []func(*v1.Pod) (bytes int64)
@@ -69,8 +70,18 @@ func (k *Kubelet) reset() {
 	defer k.mu.Unlock()
 	k.own, k.begun = map[string]bool{}, map[types.UID]time.Time{}
 	k.granted, k.outOfMemory = map[types.UID]v1.ResourceList{}, map[types.UID]bool{}
-	k.refuse, k.resizeDelay, k.startDelay, k.held, k.usage = nil, 100*time.Millisecond, 0, nil, nil
+	k.refuse, k.resizeDelay, k.startDelay, k.held, k.usage, k.runtime = nil, 100*time.Millisecond, 0, nil, nil, nil
 }
+
+// A Runtime runs the containers of pods. Start returns the pod's address, the proposed one or that
+// which it had got, when it is ready, and Stop when it has ended. Both may be called again.
+type Runtime interface {
+	Start(pod *v1.Pod, ip string) (string, error)
+	Stop(pod *v1.Pod) error
+}
+
+// Run has a runtime run the containers of pods that start from now on; nil = nothing does.
+func (k *Kubelet) Run(runtime Runtime) { k.set(func() { k.runtime = runtime }) }
 
 // Own starts kubelets for the nodes.
 func (k *Kubelet) Own(nodes ...string) {
@@ -169,12 +180,18 @@ func (k *Kubelet) sync(ctx context.Context, key string) error {
 	pod := object.(*v1.Pod)
 	k.mu.Lock()
 	owned, outOfMemory, held := k.own[pod.Spec.NodeName], k.outOfMemory[pod.UID], k.held
+	runtime := k.runtime
 	starting := time.Until(Condition(pod, v1.PodScheduled).LastTransitionTime.Add(k.startDelay))
 	k.mu.Unlock()
 	switch {
 	case !owned:
 		return nil
 	case pod.DeletionTimestamp != nil:
+		if runtime != nil {
+			if err := runtime.Stop(pod); err != nil {
+				return err
+			}
+		}
 		now := metav1.NewDeleteOptions(0)
 		now.Preconditions = &metav1.Preconditions{UID: &pod.UID}
 		return k.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *now)
@@ -188,7 +205,13 @@ func (k *Kubelet) sync(ctx context.Context, key string) error {
 		k.mu.Lock()
 		k.granted[pod.UID] = requests(pod)
 		k.mu.Unlock()
-		return k.update(ctx, pod, started(pod, fmt.Sprintf("10.%d.%d.%d", ip>>16&255, ip>>8&255, ip&255)))
+		address := fmt.Sprintf("10.%d.%d.%d", ip>>16&255, ip>>8&255, ip&255)
+		if runtime != nil {
+			if address, err = runtime.Start(pod, address); err != nil {
+				return err
+			}
+		}
+		return k.update(ctx, pod, started(pod, address))
 	case pod.Status.Phase != v1.PodRunning:
 		return nil
 	case outOfMemory:

@@ -105,12 +105,6 @@ func (w *Workload) metrics() []prometheus.Metric {
 	number := func(name string, kind prometheus.ValueType, value float64, labels prometheus.Labels) {
 		add(prometheus.MustNewConstMetric(prometheus.NewDesc(name, name, nil, labels), kind, w.Page.value(name, value)))
 	}
-	if w.Knative != nil {
-		for _, s := range w.pods {
-			w.queueMetrics(s, add)
-		}
-		return metrics
-	}
 	const requests, latency = "http_requests_total", "http_request_duration_seconds"
 	number(requests, prometheus.CounterValue, w.lost,
 		prometheus.Labels{"namespace": w.Namespace, "app": w.App, "pod": "", "code": "503"})
@@ -128,36 +122,13 @@ func (w *Workload) metrics() []prometheus.Metric {
 		number("container_cpu_usage_seconds_total", prometheus.CounterValue, s.cpu, container)
 		number("container_memory_working_set_bytes", prometheus.GaugeValue, s.memory, container)
 		buckets := map[float64]uint64{}
-		for i, bound := range w.bounds {
+		for i, bound := range latencyBounds {
 			buckets[bound] = uint64(math.Round(s.within[i]))
 		}
 		add(prometheus.MustNewConstHistogram(prometheus.NewDesc(latency, latency, nil, labels("app", w.App)),
 			uint64(math.Round(s.answered)), w.Page.value(latency, s.seconds), buckets))
 	}
 	return metrics
-}
-
-// queueMetrics adds what queue-proxy tells of a pod with request-metrics-protocol prometheus, with the
-// labels of a PodMonitor. All of a request's time is spent in the containers.
-func (w *Workload) queueMetrics(s *served, add func(prometheus.Metric)) {
-	const all, inside, code = "http_server_request_duration_seconds", "kn_serving_invocation_duration_seconds", "http_response_status_code"
-	buckets := map[float64]uint64{}
-	for i, bound := range w.bounds {
-		buckets[bound] = uint64(math.Round(s.within[i]))
-	}
-	histogram := func(name string, count, sum float64, buckets map[float64]uint64, labels prometheus.Labels) {
-		labels["namespace"], labels["pod"] = w.Namespace, s.pod.Name
-		add(prometheus.MustNewConstHistogram(prometheus.NewDesc(name, name, nil, labels), uint64(math.Round(count)), w.Page.value(name, sum), buckets))
-	}
-	histogram(all, s.answered, s.seconds, buckets, prometheus.Labels{code: "200"})
-	histogram(inside, s.answered, s.seconds, buckets, prometheus.Labels{})
-	if s.refused > 0 {
-		at := map[float64]uint64{}
-		for _, bound := range w.bounds {
-			at[bound] = uint64(math.Round(s.refused))
-		}
-		histogram(all, s.refused, 0, at, prometheus.Labels{code: "503"})
-	}
 }
 
 // podMetrics is metrics.k8s.io as a writable resource, in place of metrics-server's.
@@ -195,7 +166,7 @@ func (w *Workload) FeedMetricsAPI(t testing.TB) *Feed {
 	last := map[types.UID]float64{} // core-seconds by then
 	var then time.Time
 	written := map[string]bool{} // names
-	w.every(t, time.Second, func() {
+	every(t, time.Second, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if f.state == freezing {

@@ -89,11 +89,6 @@ type WorkloadSpec struct {
 	// QueueSeconds is how long a request may be queued before it is refused with
 	// 503. Zero is 10 s.
 	QueueSeconds float64
-	// Knative has App be a Service of Knative: its Ingress spreads the requests over Revisions, and
-	// the page has what queue-proxy tells of the pods. No limit keeps requests waiting before them.
-	Knative *Knative
-	// Lost is the share of a pod's requests that it answers with 503. Nil is none.
-	Lost func(*v1.Pod) float64
 	// MemoryBytes of a container that has run for age and gets rate requests per
 	// second. Above its limit it is killed. Nil is 100 MiB.
 	MemoryBytes func(rate float64, age time.Duration) float64
@@ -116,8 +111,6 @@ type Workload struct {
 
 	c     *Cluster
 	start time.Time
-
-	bounds []float64 // of its histograms, in seconds
 
 	mu    sync.Mutex
 	now   time.Time
@@ -151,7 +144,7 @@ type served struct {
 	p95     float64 // seconds; 0 = not ready
 
 	answered, refused, seconds float64
-	within                     []float64 // requests answered within each of the workload's bounds
+	within                     []float64 // requests answered within each of latencyBounds
 }
 
 // latencyBounds are upper limits in seconds, a factor of about 1.3 apart.
@@ -159,9 +152,6 @@ var latencyBounds = []float64{
 	.005, .0065, .0085, .011, .014, .018, .023, .03, .04, .05, .065, .085, .11, .14, .18, .23, .3, .4, .5, .65, .85,
 	1.1, 1.4, 1.8, 2.3, 3, 4, 5, 6.5, 8.5, 11, 14,
 }
-
-// queueBounds are those of queue-proxy.
-var queueBounds = []float64{.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10}
 
 // tick is a step of the simulation, which uses the time that really passed.
 const tick = 100 * time.Millisecond
@@ -177,10 +167,7 @@ func (c *Cluster) StartWorkload(t testing.TB, spec WorkloadSpec) *Workload {
 		spec.MemoryBytes = func(float64, time.Duration) float64 { return 100 << 20 }
 	}
 	now := time.Now()
-	w := &Workload{WorkloadSpec: spec, c: c, start: now, now: now, pods: map[types.UID]*served{}, Page: &Feed{}, bounds: latencyBounds}
-	if spec.Knative != nil {
-		w.bounds = queueBounds
-	}
+	w := &Workload{WorkloadSpec: spec, c: c, start: now, now: now, pods: map[types.UID]*served{}, Page: &Feed{}}
 	c.Kubelet.MemoryUsage(func(pod *v1.Pod) int64 {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -194,12 +181,12 @@ func (c *Cluster) StartWorkload(t testing.TB, spec WorkloadSpec) *Workload {
 	server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	t.Cleanup(server.Close)
 	w.Target = strings.TrimPrefix(server.URL, "http://")
-	w.every(t, tick, w.advance)
+	every(t, tick, w.advance)
 	return w
 }
 
 // every calls f periodically until the test ends, beginning at once.
-func (w *Workload) every(t testing.TB, period time.Duration, f func()) {
+func every(t testing.TB, period time.Duration, f func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var done sync.WaitGroup
 	f()
@@ -231,7 +218,7 @@ func (w *Workload) Now() Figures {
 func (w *Workload) advance() {
 	var pods []*v1.Pod
 	for p := range w.c.all(w.Namespace) { // often, and in any order
-		if p.Labels[w.label()] == w.App && p.Status.Phase == v1.PodRunning && len(p.Status.ContainerStatuses) > 0 {
+		if p.Labels["app"] == w.App && p.Status.Phase == v1.PodRunning && len(p.Status.ContainerStatuses) > 0 {
 			pods = append(pods, p)
 		}
 	}
@@ -246,16 +233,10 @@ func (w *Workload) advance() {
 	w.follow(pods)
 
 	fresh := Figures{Rate: w.Load(now.Sub(w.start)), Refused: w.fresh.Refused}
-	revisions := map[string]int{} // "" where there are none → pods that are ready
 	for _, s := range w.pods {
 		if s.ready() {
 			fresh.Pods++
-			revisions[s.pod.Labels[revisionLabel]]++
 		}
-	}
-	split := Split{"": 100}
-	if w.Knative != nil {
-		split = w.Knative.Split(w.Namespace, w.App)
 	}
 	if fresh.Pods == 0 {
 		w.lost += fresh.Rate * seconds
@@ -265,8 +246,7 @@ func (w *Workload) advance() {
 		s.cores, s.p95 = 0, 0
 		rate := 0.0
 		if s.ready() {
-			revision := s.pod.Labels[revisionLabel]
-			rate = fresh.Rate * float64(split[revision]) / 100 / float64(revisions[revision])
+			rate = fresh.Rate / float64(fresh.Pods)
 			fresh.Refused += w.serve(s, rate, seconds)
 			fresh.Capacity += s.capacity()
 		}
@@ -281,17 +261,6 @@ func (w *Workload) advance() {
 	w.fresh = fresh
 }
 
-// The labels of the pods of a Knative Service, and of those of one of its Revisions.
-const serviceLabel, revisionLabel = "serving.knative.dev/service", "serving.knative.dev/revision"
-
-// label is that of the workload's pods.
-func (w *Workload) label() string {
-	if w.Knative != nil {
-		return serviceLabel
-	}
-	return "app"
-}
-
 // follow updates the pods' states, with new pods and without deleted ones.
 func (w *Workload) follow(pods []*v1.Pod) {
 	there := map[types.UID]bool{}
@@ -299,7 +268,7 @@ func (w *Workload) follow(pods []*v1.Pod) {
 		there[pod.UID] = true
 		s := w.pods[pod.UID]
 		if s == nil {
-			s = &served{running: w.now, within: make([]float64, len(w.bounds))}
+			s = &served{running: w.now, within: make([]float64, len(latencyBounds))}
 			w.pods[pod.UID] = s
 		}
 		if restarts := pod.Status.ContainerStatuses[0].RestartCount; restarts != s.restarts {
@@ -341,11 +310,6 @@ func (s *served) capacity() float64 {
 func (w *Workload) serve(s *served, rate, seconds float64) (refused float64) {
 	cores := s.capacity()
 	requests := rate * seconds
-	lost := 0.0
-	if w.Lost != nil {
-		lost = requests * w.Lost(s.pod)
-		requests -= lost
-	}
 	s.backlog += requests * w.CPUSeconds
 	done := min(s.backlog, cores*seconds)
 	s.backlog -= done
@@ -355,7 +319,7 @@ func (w *Workload) serve(s *served, rate, seconds float64) (refused float64) {
 		refused = min(over/w.CPUSeconds, requests)
 		s.backlog -= refused * w.CPUSeconds
 	}
-	s.refused += refused + lost
+	s.refused += refused
 
 	least := w.WaitSeconds + s.backlog/cores
 	mean := sojourn(rate*w.CPUSeconds/cores, w.CPUSeconds, cores)
@@ -363,12 +327,12 @@ func (w *Workload) serve(s *served, rate, seconds float64) (refused float64) {
 	answered := requests - refused
 	s.answered += answered
 	s.seconds += answered * (least + mean)
-	for i, bound := range w.bounds {
+	for i, bound := range latencyBounds {
 		if bound > least {
 			s.within[i] += answered * -math.Expm1(-(bound-least)/mean)
 		}
 	}
-	return refused + lost
+	return refused
 }
 
 // sojourn is the mean time that requests of a size in core-seconds spend at a number of

@@ -91,21 +91,41 @@ func StartPrometheus(t testing.TB, targets ...string) *Prometheus {
 	return StartPrometheusWith(t, nil, targets...)
 }
 
+// podsConfig is what a PodMonitor for queue-proxy does.
+const podsConfig = `
+global: {scrape_interval: 2s, scrape_timeout: 2s}
+scrape_configs:
+- job_name: queue-proxy
+  proxy_url: %s
+  http_sd_configs: [{url: %q, refresh_interval: 1s}]
+`
+
+// StartPrometheus starts one that scrapes queue-proxy in all pods.
+func (p *LivePods) StartPrometheus(t testing.TB) *Prometheus {
+	t.Helper()
+	return startPrometheus(t, fmt.Appendf(nil, podsConfig, p.k.proxy.URL, p.discovery.URL), nil)
+}
+
 // StartPrometheusWith starts one that also evaluates the rules of files, once a second.
 func StartPrometheusWith(t testing.TB, rules [][]byte, targets ...string) *Prometheus {
+	t.Helper()
+	list, err := json.Marshal(targets)
+	require.NoError(t, err)
+	return startPrometheus(t, fmt.Appendf(nil, prometheusConfig, list), rules)
+}
+
+func startPrometheus(t testing.TB, content []byte, rules [][]byte) *Prometheus {
 	t.Helper()
 	program, err := prometheusProgram()
 	require.NoError(t, err)
 	name := fmt.Sprintf("prometheus-%d", processes.Add(1))
 	dir := filepath.Join(scratch(t), name)
 	require.NoError(t, os.Mkdir(dir, 0o700))
-	list, err := json.Marshal(targets)
-	require.NoError(t, err)
 	for i, content := range rules {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("rules%d.yml", i)), content, 0o600))
 	}
 	config, web := filepath.Join(dir, "prometheus.yml"), filepath.Join(dir, "web.yml")
-	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, prometheusConfig, list), 0o600))
+	require.NoError(t, os.WriteFile(config, content, 0o600))
 	require.NoError(t, os.WriteFile(web, []byte(prometheusWeb), 0o600))
 	address := fmt.Sprintf("127.0.0.1:%d", FreePort(t))
 	p := &Prometheus{URL: fmt.Sprintf("http://%s:%s@%s", prometheusUser, prometheusPassword, address)}

@@ -1,0 +1,146 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sigma-scheduler/sigma/internal/podspace"
+)
+
+// A Client sends requests to a Knative Service and has its part of an ingress: it spreads them over the pods
+// that are ready as the Ingress says.
+type Client struct {
+	pods            *LivePods
+	namespace, name string
+	http            *http.Client
+	load            atomic.Pointer[clientLoad]
+
+	mu      sync.Mutex
+	due     Split // in percent of a request, by Revision
+	tallies map[string]Tally
+	lost    []string // what happened to the first ones that were lost
+}
+
+type clientLoad struct {
+	atOnce int
+	period time.Duration
+}
+
+// A Tally counts what became of the requests to a Revision.
+type Tally struct {
+	Answered int
+	Full     int // the function had no connection for them
+	Lost     int // by anything else
+}
+
+// clientWaits is longer than any answer takes on a busy machine.
+const clientWaits = 2 * time.Minute
+
+// StartClient sends requests to a Service until the test ends, as [Client.Send] says.
+func (p *LivePods) StartClient(t testing.TB, namespace, name string, atOnce int, period time.Duration) *Client {
+	c := &Client{
+		pods: p, namespace: namespace, name: name, due: Split{}, tallies: map[string]Tally{},
+		http: &http.Client{Transport: p.transport, Timeout: clientWaits},
+	}
+	c.Send(atOnce, period)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var sent sync.WaitGroup
+	sent.Go(func() {
+		for ctx.Err() == nil {
+			next := *c.load.Load()
+			for range next.atOnce {
+				sent.Go(func() { c.send(context.WithoutCancel(ctx)) })
+			}
+			time.Sleep(next.period)
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		sent.Wait()
+	})
+	return c
+}
+
+// Send has the client send some requests at once, and the next ones after a period, whatever becomes of them.
+func (c *Client) Send(atOnce int, period time.Duration) { c.load.Store(&clientLoad{atOnce, period}) }
+
+// send sends a request.
+func (c *Client) send(ctx context.Context) {
+	revision := c.choose()
+	d := c.pods.enter(c.namespace, revision)
+	if d == nil {
+		c.count(revision, Tally{Lost: 1}, "no pod is ready")
+		return
+	}
+	defer c.pods.leave(d)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:%d/", d.ip, podspace.QueuePort), nil)
+	if err != nil {
+		c.count(revision, Tally{Lost: 1}, err.Error())
+		return
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		c.count(revision, Tally{Lost: 1}, err.Error())
+		return
+	}
+	_, err = io.Copy(io.Discard, response.Body)
+	_ = response.Body.Close()
+	switch {
+	case err != nil:
+		c.count(revision, Tally{Lost: 1}, err.Error())
+	case response.StatusCode == http.StatusOK:
+		c.count(revision, Tally{Answered: 1}, "")
+	case response.Header.Get(fullHeader) != "":
+		c.count(revision, Tally{Full: 1}, "")
+	default:
+		c.count(revision, Tally{Lost: 1}, response.Status)
+	}
+}
+
+// choose takes the Revision that is due most.
+func (c *Client) choose() (revision string) {
+	split := c.pods.k.Split(c.namespace, c.name)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, percent := range split {
+		c.due[name] += percent
+		if revision == "" || c.due[name] > c.due[revision] || c.due[name] == c.due[revision] && name < revision {
+			revision = name
+		}
+	}
+	c.due[revision] -= 100
+	return revision
+}
+
+func (c *Client) count(revision string, one Tally, why string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := c.tallies[revision]
+	c.tallies[revision] = Tally{all.Answered + one.Answered, all.Full + one.Full, all.Lost + one.Lost}
+	if one.Lost > 0 && len(c.lost) < 20 {
+		c.lost = append(c.lost, fmt.Sprintf("%s %s: %s", time.Now().Format(time.TimeOnly), revision, why))
+	}
+}
+
+// Tallies are what became of the requests so far, by Revision.
+func (c *Client) Tallies() map[string]Tally {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.tallies)
+}
+
+// Lost says what happened to the first requests that were lost, not for want of a connection.
+func (c *Client) Lost() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string(nil), c.lost...)
+}

@@ -1,0 +1,75 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/sigma-scheduler/sigma/internal/records/simcheck"
+)
+
+// A Function is what the program in a pod does with a request.
+type Function struct {
+	Wait, CPU time.Duration // it waits, and then computes
+	// Connections are those to a database, of which each request holds one. A request that finds none is
+	// lost. 0 = any number.
+	Connections int
+}
+
+const (
+	// functionVar is set in the environment of this program where it is a function: to what the
+	// function is.
+	functionVar     = "SIGMA_E2E_FUNCTION"
+	functionAddress = "127.0.0.1:8080"
+	// fullHeader is that of the answer to a request that found no connection.
+	fullHeader = "Function-Full"
+)
+
+// serve is the function. It answers until its standard input ends.
+func (f *Function) serve() error {
+	runtime.GOMAXPROCS(1)
+	simcheck.Calibrate()
+	listener, err := net.Listen("tcp", functionAddress)
+	if err != nil {
+		return err
+	}
+	free := make(chan struct{}, max(1, f.Connections))
+	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if f.Connections > 0 {
+			select {
+			case free <- struct{}{}:
+				defer func() { <-free }()
+			default:
+				w.Header().Set(fullHeader, "yes")
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+		}
+		time.Sleep(f.Wait)
+		simcheck.Compute(int64(f.CPU))
+	})
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
+	return (&http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}).Serve(listener)
+}
+
+// serveFunction serves the function that the environment asks for, if any.
+func serveFunction() error {
+	text := os.Getenv(functionVar)
+	if text == "" {
+		return nil
+	}
+	var f Function
+	if err := json.Unmarshal([]byte(text), &f); err != nil {
+		return err
+	}
+	return f.serve()
+}
