@@ -5,7 +5,6 @@ package e2e_test
 import (
 	"encoding/json"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -95,7 +94,7 @@ func TestKnative(t *testing.T) {
 	c := ownCluster(t)
 	c.InstallMetricsAPI(t)
 	s := installMPA(t, c, "mpa/apart")
-	c.Kubectl(t, "", "apply", "-f", filepath.Join(repository, "manifests", "mpa", "knative", "rbac.yaml"))
+	knativeRights(t, c)
 	site := &knativeSite{T: t, c: c, k: c.StartKnative(t)}
 
 	services := []string{"better", "loses", "stuck", "edited"}
