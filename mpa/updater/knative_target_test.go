@@ -1,0 +1,169 @@
+package updater
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/knative"
+)
+
+// measure is the recommender's part of the status.
+func (s *knativeSite) measure(state *knative.State) {
+	m := s.object()
+	if m == nil {
+		return
+	}
+	now := s.clock.Now()
+	m.Status.ObservedGeneration, m.Status.Phase = m.Generation, v1alpha1.PhaseRecommending
+	if m.Status.Concurrency == nil {
+		m.Status.Concurrency = &v1alpha1.ConcurrencyStatus{}
+	}
+	c := m.Status.Concurrency
+	c.Windows, c.Limit = 5, int32(s.ours.Limit)
+	c.RatePerPod = resource.NewMilliQuantity(int64(1000*s.rateLearned()), resource.DecimalSI)
+	c.Demand = &v1alpha1.DurationRange{Value: metav1.Duration{Duration: 4 * time.Millisecond}}
+	stable, canary := state.Stable, ""
+	if r := s.ready(); state.Phase == knative.Canary && r != nil && r.name != state.Stable {
+		canary = r.name
+	}
+	since := state.Since
+	if revision, at := state.Measured(); revision != "" {
+		stable, canary, since = revision, revision, at
+	}
+	if canary == "" {
+		s.arms, c.Trial = nil, nil
+	} else if s.arms[canary] == nil || s.arms[stable] == nil || s.since.Before(since) {
+		s.since = now
+		s.arms = map[string]*v1alpha1.Arm{canary: {Revision: canary}, stable: {Revision: stable}}
+	} else if !s.silent && s.lag == 0 {
+		c.Trial = &v1alpha1.Trial{Since: metav1.NewMicroTime(s.since), Time: metav1.NewMicroTime(now), Stable: *s.arms[stable], Canary: *s.arms[canary]}
+	}
+	if s.silent {
+		c.Trial = nil
+	}
+	require.NoError(s.t, s.api.Status().Update(s.t.Context(), m))
+}
+
+func (s *knativeSite) rateLearned() float64 {
+	if s.learned > 0 {
+		return s.learned
+	}
+	return s.ours.Rate
+}
+
+// revision reads a Revision; nil = it is not there.
+func (s *knativeSite) revision(name string) *unstructured.Unstructured {
+	u := knative.New(knative.RevisionKind)
+	if err := s.api.Get(s.t.Context(), client.ObjectKey{Namespace: "shop", Name: name}, u); err != nil {
+		return nil
+	}
+	return u
+}
+
+const targetOf = "autoscaling.knative.dev/target"
+
+// hasLearned reports whether a Revision that was made with something else has the target that was learned later.
+func (s *knativeSite) hasLearned(name string) bool {
+	u := s.revision(name)
+	return s.learned > 0 && u != nil && u.GetAnnotations()[targetOf] == knative.Setting{Rate: s.learned}.Target()
+}
+
+// tried is what a Revision does with that.
+func (s *knativeSite) tried(r *knativeRevision, n float64, arm *v1alpha1.Arm) {
+	if s.hasLearned(r.name) {
+		arm.Lost, arm.Late = s.lostTried*n, s.lateTried*(1-s.lostTried)*n
+	}
+}
+
+// stage steps until a target is so far.
+func (s *knativeSite) stage(is knative.Stage) {
+	s.until(func() bool { g := s.state().Target; return g != nil && g.Stage == is })
+}
+
+// another lets another target be learned after a promotion, and steps until its stage is drawn from those
+// in which something may come between.
+func (s *knativeSite) another() {
+	s.phase(knative.Promoted)
+	s.learned, s.lateTried = s.ours.Rate*(1.2+s.random.Float64()), s.late
+	s.stage([]knative.Stage{knative.Measuring, knative.Writing, knative.Trying}[s.random.IntN(3)])
+	s.steady(time.Duration(s.random.IntN(200)) * time.Second)
+}
+
+// asMade and asLearned check the Revision that serves.
+func asMade(t *testing.T, s *knativeSite) {
+	t.Helper()
+	require.Equal(t, s.ready().f.Annotations[targetOf], s.revision(s.ready().name).GetAnnotations()[targetOf])
+	require.Equal(t, 1, s.canaries, "there was no other Revision")
+}
+
+func asLearned(t *testing.T, s *knativeSite) {
+	t.Helper()
+	require.True(t, s.hasLearned(s.ready().name), s.state().Target)
+	require.Equal(t, knative.Kept, s.state().Target.Stage)
+	require.Equal(t, 1, s.canaries, "there was no other Revision")
+	require.Len(t, s.revisions, 2)
+}
+
+// Another target comes to the Revision that serves, without a new one; the mode takes it back.
+func TestKnativeTarget(t *testing.T) {
+	s := newKnativeSite(t, seeded(2, 1))
+	s.phase(knative.Promoted)
+	s.learned = 60
+	s.stage(knative.Measuring)
+	s.steady(time.Minute)
+	assert.Contains(t, s.object().Status.Knative.Summary, "target of web-00002: Revision web-00002 is measured before it gets the target 60")
+	assert.False(t, s.hasLearned("web-00002"))
+	s.stage(knative.Trying)
+	assert.True(t, s.hasLearned("web-00002"))
+	s.stage(knative.Kept)
+	s.steady(time.Hour)
+	asLearned(t, s)
+	assert.Equal(t, "40", read(t, s).Fields.Annotations[targetOf], "the template is as it was")
+	assert.Equal(t, []string{"60"}, []string{s.object().Status.Knative.Target.String()})
+	// And one more, after which the way back is to the first.
+	s.learned = 80
+	s.stage(knative.Trying)
+	s.stage(knative.Kept)
+	asLearned(t, s)
+	s.spec(func(m *v1alpha1.MultidimPodAutoscaler) { m.Spec.Concurrency.Mode = v1alpha1.ConcurrencyObserve })
+	s.steady(time.Minute)
+	asMade(t, s)
+	assert.Equal(t, knative.Back, s.state().Target.Stage)
+	assert.Empty(t, s.problems)
+}
+
+// A target that is worse goes, and is not tried again; one that was kept before it returns.
+func TestKnativeTargetWorse(t *testing.T) {
+	s := newKnativeSite(t, seeded(2, 2))
+	s.phase(knative.Promoted)
+	s.learned, s.lateTried = 60, .3
+	s.stage(knative.Back)
+	s.steady(time.Hour)
+	asMade(t, s)
+	assert.Contains(t, s.object().Status.Knative.Reason, "8 at once and 60 requests/s a pod are not tried again: ")
+	s.learned, s.lateTried = 50, .02
+	s.stage(knative.Kept)
+	s.learned, s.lostTried = 80, .2
+	s.stage(knative.Trying)
+	s.stage(knative.Kept)
+	s.steady(time.Minute)
+	assert.Equal(t, "50", s.revision("web-00002").GetAnnotations()[targetOf])
+	assert.Len(t, s.state().Worse, 2)
+	assert.Less(t, s.lostAll, s.rate*90*.2)
+	// Another limit is a Revision, beside one that has the target.
+	s.learned, s.lostTried, s.ours = 0, 0, knative.Setting{Limit: 20, Rate: 70}
+	s.phase(knative.Canary)
+	assert.Equal(t, "50", s.revision("web-00002").GetAnnotations()[targetOf])
+	s.phase(knative.Promoted)
+	s.steady(time.Minute)
+	assert.Equal(t, "40", s.revision("web-00002").GetAnnotations()[targetOf], "it serves no more, and is as it was made")
+	assert.Empty(t, s.problems)
+}
