@@ -52,17 +52,18 @@ type knativeSite struct {
 	// Of a Revision that has it: shares of lost and late.
 	lostTried, lateTried float64
 	silent               bool          // nothing is measured
-	lag        time.Duration // of the measurements
-	away       bool          // the API server, for the updaters
-	refuses    bool          // it, the way back of a template
-	update     func(next func() error) error
+	lag                  time.Duration // of the measurements
+	away                 bool          // the API server, for the updaters
+	refuses              bool          // it, the way back of a template
+	update               func(next func() error) error
 
 	revisions  []*knativeRevision
 	made       string // the template of the last
 	arms       map[string]*v1alpha1.Arm
 	since      time.Time
 	canaries   int
-	split      int // ticks
+	promoted   string // the Revision
+	split      int    // ticks
 	lostAll    float64
 	problems   []string
 	seenEvents []string
@@ -348,7 +349,10 @@ func (s *knativeSite) serve() {
 		if s.isOurs(r) {
 			ours++
 			arm.Lost, arm.Late = s.lost*n, s.late*(1-s.lost)*n
-			if percent > state.Percent() && state.Phase != knative.Promoted {
+			if state.Phase == knative.Promoted {
+				s.promoted = r.name
+			}
+			if percent > state.Percent() && s.promoted != r.name {
 				s.problems = append(s.problems, fmt.Sprintf("%v: %s has %d %% in phase %q", s.clock.Now(), r.name, percent, state.Phase))
 			}
 		}

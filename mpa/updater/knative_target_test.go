@@ -1,14 +1,19 @@
 package updater
 
 import (
+	"errors"
+	"math"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
@@ -28,7 +33,7 @@ func (s *knativeSite) measure(state *knative.State) {
 	}
 	c := m.Status.Concurrency
 	c.Windows, c.Limit = 5, int32(s.ours.Limit)
-	c.RatePerPod = resource.NewMilliQuantity(int64(1000*s.rateLearned()), resource.DecimalSI)
+	c.RatePerPod = milli(s.rateLearned())
 	c.Demand = &v1alpha1.DurationRange{Value: metav1.Duration{Duration: 4 * time.Millisecond}}
 	stable, canary := state.Stable, ""
 	if r := s.ready(); state.Phase == knative.Canary && r != nil && r.name != state.Stable {
@@ -51,6 +56,13 @@ func (s *knativeSite) measure(state *knative.State) {
 	}
 	require.NoError(s.t, s.api.Status().Update(s.t.Context(), m))
 }
+
+func milli(rate float64) *resource.Quantity {
+	return resource.NewMilliQuantity(int64(math.Round(1000*rate)), resource.DecimalSI)
+}
+
+// inMilli is a rate as the status has it.
+func inMilli(rate float64) float64 { return milli(rate).AsApproximateFloat64() }
 
 func (s *knativeSite) rateLearned() float64 {
 	if s.learned > 0 {
@@ -88,12 +100,11 @@ func (s *knativeSite) stage(is knative.Stage) {
 	s.until(func() bool { g := s.state().Target; return g != nil && g.Stage == is })
 }
 
-// another lets another target be learned after a promotion, and steps until its stage is drawn from those
-// in which something may come between.
-func (s *knativeSite) another() {
+// another lets another target be learned after a promotion, and steps until it is in one of the stages.
+func (s *knativeSite) another(stages ...knative.Stage) {
 	s.phase(knative.Promoted)
-	s.learned, s.lateTried = s.ours.Rate*(1.2+s.random.Float64()), s.late
-	s.stage([]knative.Stage{knative.Measuring, knative.Writing, knative.Trying}[s.random.IntN(3)])
+	s.learned, s.lateTried = inMilli(s.ours.Rate*(1.2+s.random.Float64())), s.late
+	s.stage(stages[s.random.IntN(len(stages))])
 	s.steady(time.Duration(s.random.IntN(200)) * time.Second)
 }
 
@@ -110,6 +121,160 @@ func asLearned(t *testing.T, s *knativeSite) {
 	require.Equal(t, knative.Kept, s.state().Target.Stage)
 	require.Equal(t, 1, s.canaries, "there was no other Revision")
 	require.Len(t, s.revisions, 2)
+}
+
+// targetFaults strike after a promotion, when another target was learned.
+var targetFaults = []knativeFault{
+	{name: "another target is learned", do: func(s *knativeSite) {
+		s.another(anyStage...)
+		s.stage(knative.Kept)
+	}, phases: promoted, check: asLearned},
+	{name: "another target is worse", do: func(s *knativeSite) {
+		s.another(anyStage...)
+		s.lateTried = .4 + .5*s.random.Float64()
+		s.stage(knative.Back)
+	}, phases: promoted, check: asMade},
+	{name: "another target loses requests", do: func(s *knativeSite) {
+		s.another(knative.Measuring)
+		s.lostTried = .2 + .8*s.random.Float64()
+		s.stage(knative.Back)
+	}, phases: promoted, check: asMade},
+	{name: "killed after each write of a target", do: func(s *knativeSite) {
+		s.phase(knative.Promoted)
+		s.update = s.killed
+		s.another(anyStage...)
+		s.stage(knative.Kept)
+	}, phases: promoted, check: asLearned},
+	{name: "killed after each write of a target that is worse", do: func(s *knativeSite) {
+		s.another(anyStage...)
+		s.update = s.killed
+		s.lateTried = .9
+		s.stage(knative.Back)
+	}, phases: promoted, check: asMade},
+	{name: "killed between the Service and the Revision", do: func(s *knativeSite) {
+		s.another(knative.Measuring)
+		s.stage(knative.Writing)
+		s.once(func(func() error) error {
+			defer s.restart()
+			return errors.New("killed before writing")
+		})
+		s.stage(knative.Kept)
+	}, phases: promoted, check: asLearned},
+	{name: "the API server is away for half an hour, and a target is under way", do: func(s *knativeSite) {
+		s.another(anyStage...)
+		s.away = true
+		s.steady(30 * time.Minute)
+		s.away = false
+		s.until(func() bool { return s.state().Target.Stage == knative.Kept || s.state().Target.Stage == knative.Back })
+		s.stage(knative.Kept) // of one that was not judged in time nothing is known; a second attempt is
+	}, phases: promoted},
+	{name: "a user edits the template, and a target is under way", do: func(s *knativeSite) {
+		s.another(anyStage...)
+		s.edit(image)
+		s.stage(knative.Back)
+		s.steady(2 * time.Minute)
+		require.Equal(s.t, s.revisions[1].f.Annotations[targetOf], s.revision("web-00002").GetAnnotations()[targetOf])
+		s.stage(knative.Kept) // of the new one
+	}, phases: promoted, check: usersImage},
+	{name: "a user sets the target of the Revision, and one is under way", do: func(s *knativeSite) {
+		s.another(anyStage...)
+		u := s.revision("web-00002")
+		values := u.GetAnnotations()
+		values[targetOf] = "7"
+		u.SetAnnotations(values)
+		require.NoError(s.t, s.api.Update(s.t.Context(), u))
+		s.stage(knative.Back)
+	}, phases: promoted, check: func(t *testing.T, s *knativeSite) {
+		t.Helper()
+		require.Equal(t, "7", s.revision("web-00002").GetAnnotations()[targetOf], "it stays")
+	}},
+	{name: "the mode is turned down, and a target is under way", do: func(s *knativeSite) {
+		s.another(anyStage...)
+		s.observe()
+	}, phases: promoted, check: asMade},
+	{name: "the mode is turned down, and a target was kept", do: func(s *knativeSite) {
+		s.another(anyStage...)
+		s.stage(knative.Kept)
+		s.observe()
+	}, phases: promoted, check: asMade},
+	{name: "the object is deleted, and a target is under way", do: func(s *knativeSite) {
+		s.another(anyStage...)
+		deleteObject(s)
+		s.steady(time.Minute)
+	}, check: nothingOfTarget},
+	{name: "the object is deleted while no updater runs, and a target was kept", do: func(s *knativeSite) {
+		s.another(anyStage...)
+		s.stage(knative.Kept)
+		leaders := s.leaders
+		s.leaders = nil
+		deleteObject(s)
+		s.steady(time.Minute)
+		for range 10 {
+			_, err := leaders[0].sweep(s.t.Context(), client.HasLabels{knative.Annotation})
+			require.NoError(s.t, err)
+			s.step()
+		}
+	}, check: nothingOfTarget},
+	{name: "two lead, and a target is under way", do: func(s *knativeSite) {
+		s.another(anyStage...)
+		s.leaders = append(s.leaders, s.leader())
+		s.once(func(next func() error) error {
+			s.act(s.leaders[1])
+			return next()
+		})
+		s.stage(knative.Kept)
+	}, phases: promoted, check: asLearned},
+	{name: "two lead, and one writes a target after the other has taken it back", do: func(s *knativeSite) {
+		s.another(knative.Measuring)
+		s.stage(knative.Writing)
+		s.leaders = append(s.leaders, s.leader())
+		s.once(func(next func() error) error {
+			s.observe()
+			require.Equal(s.t, knative.Back, s.state().Target.Stage)
+			err := next()
+			require.True(s.t, s.hasLearned("web-00002"), "the late write")
+			return err
+		})
+		s.step()
+	}, phases: promoted, check: asMade},
+	{name: "the server refuses a target", do: func(s *knativeSite) {
+		s.another(knative.Measuring)
+		s.stage(knative.Writing)
+		s.update = func(next func() error) error {
+			if g := s.state().Target; g.Stage == knative.Writing && s.clock.Since(g.Since) < 10*time.Minute {
+				return apierrors.NewForbidden(schema.GroupResource{Group: v1alpha1.Knative, Resource: "revisions"}, g.Revision, nil)
+			}
+			return next()
+		}
+		s.steady(time.Minute)
+		require.Equal(s.t, "ServiceRefused", meta.FindStatusCondition(s.object().Status.Conditions, v1alpha1.ConditionAble).Reason)
+		s.stage(knative.Back)
+	}, phases: promoted, check: asMade},
+}
+
+// anyStage is one in which something may come between.
+var anyStage = []knative.Stage{knative.Measuring, knative.Writing, knative.Trying}
+
+var promoted = []knative.Phase{knative.Promoted}
+
+// killed ends an updater after each write.
+func (s *knativeSite) killed(next func() error) error {
+	err := next()
+	defer s.restart()
+	return errors.Join(err, errors.New("killed after writing"))
+}
+
+func (s *knativeSite) observe() {
+	s.spec(func(m *v1alpha1.MultidimPodAutoscaler) { m.Spec.Concurrency.Mode = v1alpha1.ConcurrencyObserve })
+	for range 3 {
+		s.act(s.leaders[len(s.leaders)-1])
+	}
+}
+
+func nothingOfTarget(t *testing.T, s *knativeSite) {
+	t.Helper()
+	nothingLeft(t, s)
+	asMade(t, s)
 }
 
 // Another target comes to the Revision that serves, without a new one; the mode takes it back.
