@@ -289,7 +289,7 @@ func TestKnativeTarget(t *testing.T) {
 	s.stage(knative.Trying)
 	assert.True(t, s.hasLearned("web-00002"))
 	s.stage(knative.Kept)
-	s.steady(time.Hour)
+	s.steady(15 * time.Minute)
 	asLearned(t, s)
 	assert.Equal(t, "40", read(t, s).Fields.Annotations[targetOf], "the template is as it was")
 	assert.Equal(t, []string{"60"}, []string{s.object().Status.Knative.Target.String()})
@@ -311,7 +311,7 @@ func TestKnativeTargetWorse(t *testing.T) {
 	s.phase(knative.Promoted)
 	s.learned, s.lateTried = 60, .3
 	s.stage(knative.Back)
-	s.steady(time.Hour)
+	s.steady(15 * time.Minute)
 	asMade(t, s)
 	assert.Contains(t, s.object().Status.Knative.Reason, "8 at once and 60 requests/s a pod are not tried again: ")
 	s.learned, s.lateTried = 50, .02
