@@ -402,7 +402,7 @@ func FuzzDecide(f *testing.F) {
 		}
 		if pick(2) == 0 {
 			was := arm("web-1", 1000, 0, 10, 100)
-			state.Target = &Target{Stage: []Stage{Measuring, Writing, Trying, Kept, Back}[pick(5)], Since: start, Revision: "web-1", Limit: 8, Tried: 60, Rate: float64(50 * pick(2)), Base: "base", Was: &was}
+			state.Target = &Target{Stage: []Stage{Measuring, Writing, Trying, Kept, Back}[pick(5)], Since: start, Revision: "web-1", Limit: 8, Tried: 60, Rate: float64(50 * pick(2)), Base: "base", Was: &was, Reason: "it is tried"}
 			if pick(4) > 0 {
 				seen.Target = &Revision{Name: "web-1", Fields: []Fields{v.Fields, Setting{8, 60}.Fields(), Setting{8, 50}.Fields()}[pick(3)]}
 			}
