@@ -138,7 +138,11 @@ var targetFaults = []knativeFault{
 		s.another(knative.Measuring)
 		s.lostTried = .2 + .8*s.random.Float64()
 		s.stage(knative.Back)
-	}, phases: promoted, check: asMade},
+	}, phases: promoted, check: func(t *testing.T, s *knativeSite) {
+		t.Helper()
+		asMade(t, s)
+		require.LessOrEqual(t, s.lostAll, s.rate*60*s.lostTried, "of a minute")
+	}},
 	{name: "killed after each write of a target", do: func(s *knativeSite) {
 		s.phase(knative.Promoted)
 		s.update = s.killed
