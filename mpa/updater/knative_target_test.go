@@ -235,6 +235,7 @@ var targetFaults = []knativeFault{
 		s.once(func(next func() error) error {
 			s.observe()
 			require.Equal(s.t, knative.Back, s.state().Target.Stage)
+			s.clock.Step(time.Minute)
 			err := next()
 			require.True(s.t, s.hasLearned("web-00002"), "the late write")
 			return err
