@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -26,7 +27,7 @@ func (s *knativeSite) measure(state *knative.State) {
 	if m == nil {
 		return
 	}
-	now := s.clock.Now()
+	now, before := s.clock.Now(), m.Status.DeepCopy()
 	m.Status.ObservedGeneration, m.Status.Phase = m.Generation, v1alpha1.PhaseRecommending
 	if m.Status.Concurrency == nil {
 		m.Status.Concurrency = &v1alpha1.ConcurrencyStatus{}
@@ -54,7 +55,9 @@ func (s *knativeSite) measure(state *knative.State) {
 	if s.silent {
 		c.Trial = nil
 	}
-	require.NoError(s.t, s.api.Status().Update(s.t.Context(), m))
+	if !equality.Semantic.DeepEqual(before, &m.Status) {
+		require.NoError(s.t, s.api.Status().Update(s.t.Context(), m))
+	}
 }
 
 func milli(rate float64) *resource.Quantity {
@@ -84,8 +87,11 @@ const targetOf = "autoscaling.knative.dev/target"
 
 // hasLearned reports whether a Revision that was made with something else has the target that was learned later.
 func (s *knativeSite) hasLearned(name string) bool {
+	if s.learned == 0 {
+		return false
+	}
 	u := s.revision(name)
-	return s.learned > 0 && u != nil && u.GetAnnotations()[targetOf] == knative.Setting{Rate: s.learned}.Target()
+	return u != nil && u.GetAnnotations()[targetOf] == knative.Setting{Rate: s.learned}.Target()
 }
 
 // tried is what a Revision does with that.
