@@ -23,6 +23,9 @@ under way, and in one piece at the end, as the Service had it before or as its u
 taken back; no request is lost, but where the fault is that the new Revision loses them: there at most what half a minute of its tenth loses. *Canaries* are Revisions with the learned numbers; an edit of the template while one is under way makes another. *Minutes* are those with a split, for each round. The simulation has
 no activator, no queue before a pod, no webhook but for the fault that says so, and no idle pods: that no request is lost means that none was led to a Revision that was not ready.
 
+Where a row names a target, the new Revision was promoted, and then another target was learned: the fault comes while the Revision is measured, written or measured again. There each round asks also that no other Revision is made, but by a user's edit, and that at the end the Revision has the annotations that it was made with, or those that were learned,
+or a user's: as the row and the state say. A target that loses requests does so with all of them: at most what a minute loses.
+
 | fault | rounds | canaries | promoted | taken back | minutes | lost |
 |---|---:|---:|---:|---:|---:|---:|
 TEXT

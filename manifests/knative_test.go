@@ -40,7 +40,7 @@ func TestKnativeRights(t *testing.T) {
 	}
 	require.Equal(t, map[string][]string{
 		"sigma-mpa-knative-recommender": {"get services"},
-		"sigma-mpa-knative-updater":     {"get services", "list services", "update services", "get revisions"},
+		"sigma-mpa-knative-updater":     {"get services", "list services", "update services", "get revisions", "patch revisions"},
 	}, rights)
 	require.Equal(t, map[string][]string{
 		"sigma-mpa-knative-recommender": {"sigma-mpa-recommender", "sigma-mpa"},

@@ -94,7 +94,7 @@ func TestChartValues(t *testing.T) {
 			"with":    {"MutatingWebhookConfiguration", `- name: a\n  url: http://b:1\n`, `"emptyDir":{"sizeLimit":"2Gi"}`},
 			"without": {"gate-image", "sigma-mpa-limits", "sigma-mpa-knative"},
 		},
-		"mpa: {enabled: true, knative: {enabled: true}}": {"with": {"ClusterRole sigma-mpa-knative-updater", "ClusterRoleBinding sigma-mpa-knative-recommender"}, "without": {"sigma-mpa-limits"}},
+		"mpa: {enabled: true, knative: {enabled: true}}": {"with": {"ClusterRole sigma-mpa-knative-updater", "ClusterRoleBinding sigma-mpa-knative-recommender", "ValidatingAdmissionPolicy sigma-mpa-knative", "ValidatingAdmissionPolicyBinding sigma-mpa-knative-revisions", `^system:serviceaccount:`}, "without": {"sigma-mpa-limits"}},
 		"mpa: {enabled: true, limits: {enabled: true}, gate: {image: \"registry.example.com/sigma-gate:v1\"}}": {
 			"with": {`"--gate-image=registry.example.com/sigma-gate:v1"`, "ValidatingAdmissionPolicy sigma-mpa-limits", `^system:serviceaccount:`},
 		},

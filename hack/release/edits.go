@@ -153,6 +153,14 @@ storageClassName: {{ . }}
 		"ValidatingAdmissionPolicy", mpa + "-limits", []string{"spec", "matchConditions", "[name=autoscaler]", "expression"}, within, "serviceaccount:sigma-mpa:",
 		"serviceaccount:{{ .Release.Namespace }}:",
 	},
+	{
+		"ValidatingAdmissionPolicy", mpa + "-knative", []string{"spec", "matchConditions", "[name=autoscaler]", "expression"}, within, "serviceaccount:sigma-mpa:",
+		"serviceaccount:{{ .Release.Namespace }}:",
+	},
+	{
+		"ValidatingAdmissionPolicy", mpa + "-knative-revisions", []string{"spec", "matchConditions", "[name=autoscaler]", "expression"}, within, "serviceaccount:sigma-mpa:",
+		"serviceaccount:{{ .Release.Namespace }}:",
+	},
 	{"CronJob", mpa + "-retraining", append(trainer[:7:7], "image"), value, "", `{{ include "sigma.image" (list . "sigma") }}`},
 	{"CronJob", mpa + "-retraining", append(trainer[:7:7], "resources"), value, "", `{{- toYaml .Values.mpa.retraining.resources | nindent 16 }}`},
 	{"CronJob", mpa + "-retraining", append(job[:5:5], "volumes", "[name=journal]"), value, "", `- {{ toJson (merge (dict "name" "journal") (required "mpa.retraining needs mpa.journal.volume, which its Jobs can read" .Values.mpa.journal.volume)) }}`},

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -131,7 +130,7 @@ func TestKnative(t *testing.T) {
 	c := ownCluster(t)
 	c.InstallMetricsAPI(t)
 	s := installMPA(t, c, "mpa/apart")
-	c.Kubectl(t, "", "apply", "-f", filepath.Join(repository, "manifests", "mpa", "knative", "rbac.yaml"))
+	knativeRights(t, c)
 	site := &knativeSite{T: t, c: c, k: c.StartKnative(t)}
 	pods := site.k.StartPods(t, func(pod *v1.Pod) e2e.Function {
 		i := slices.IndexFunc(knativeServices, func(x knativeCase) bool { return x.name == pod.Labels["serving.knative.dev/service"] })

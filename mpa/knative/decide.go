@@ -16,6 +16,11 @@ type Action struct {
 	Fields  *Fields
 	Traffic []Traffic
 	Drop    bool // the annotation
+	// Patch is what Revision State.Target.Revision gets in place of a write: annotations, of which those
+	// that are nil go.
+	Patch map[string]any
+	// Stage of the target that is written; empty = the action is about no target.
+	Stage Stage
 	// Refused is one word for why nothing may be written; empty = it may.
 	Refused string
 	// Reason of what is done, or why nothing is.
@@ -40,17 +45,21 @@ const (
 // Decide returns the next step. The state is the Service's own.
 func Decide(t Timing, s State, seen *Seen) Action {
 	switch {
-	case s.Phase != "" && s.UID != seen.UID && s.UnderWay():
+	case s.Phase != "" && s.UID != seen.UID && (s.UnderWay() || s.Target != nil && s.Target.Stage != Back):
 		return refuse(s, "OtherMPA", "MultidimPodAutoscaler %s has a Revision under way", s.Object)
 	case s.Phase == Canary:
 		return canary(t, s, seen)
 	case s.Phase == Restoring:
 		return restoring(s, seen)
 	}
+	if a, more := retargeting(t, s, seen); more {
+		return a
+	}
 	return begin(t, s, seen)
 }
 
-// begin starts a canary where something better than what there is was learned.
+// begin starts a canary where something better than what there is was learned; where only another
+// target was learned, the Revision that serves gets that.
 func begin(t Timing, s State, seen *Seen) Action {
 	v := &seen.Service
 	if seen.Off != "" {
@@ -75,7 +84,13 @@ func begin(t Timing, s State, seen *Seen) Action {
 	if err := l.Check(); err != nil {
 		return refuse(s, "OutOfRange", "%v", err)
 	}
-	if near(float64(v.Fields.limit()), float64(l.Limit)) && near(v.Fields.rate(), l.Rate) {
+	have, same := v.Fields, v.Ready.Fields.Equal(v.Fields)
+	g := s.Target
+	if g != nil && g.Stage == Kept {
+		have, same = v.Ready.Fields, g.former(v.Ready.Fields).Equal(v.Fields)
+	}
+	limited := near(float64(have.limit()), float64(l.Limit))
+	if limited && near(have.rate(), l.Rate) {
 		return hold(s, "the Service has what was learned")
 	}
 	for _, w := range s.Worse {
@@ -84,18 +99,20 @@ func begin(t Timing, s State, seen *Seen) Action {
 		}
 	}
 	switch {
-	case s.Phase != "" && seen.Now.Sub(s.Since) < t.Pause:
+	case s.Phase != "" && seen.Now.Sub(s.Since) < t.Pause || g != nil && seen.Now.Sub(g.Since) < t.Pause:
 		return hold(s, "the next one is tried after a pause of %v", t.Pause)
 	case !v.Settled || v.Created.Name == "" || v.Created.Name != v.Ready.Name:
 		return hold(s, "a Revision of the Service itself is under way")
 	case v.Ready.Failed != "":
 		return hold(s, "Revision %s is not ready: %s", v.Ready.Name, v.Ready.Failed)
-	case !v.Ready.Fields.Equal(v.Fields):
+	case !same:
 		return hold(s, "Revision %s does not have the present template", v.Ready.Name)
+	case limited && have.limit() > 0 && have.Annotations[class] == kpa: // of another class nothing is known by the annotation alone
+		return retarget(s, seen, have.limit())
 	}
 	next := State{
 		Object: seen.Object, UID: seen.UID, Phase: Canary, Since: seen.Now, Stable: v.Ready.Name,
-		Ours: l.Setting, Before: v.Fields, Base: v.Base, Demand: l.Demand, Worse: s.Worse, Promoted: s.Promoted,
+		Ours: l.Setting, Before: v.Fields, Base: v.Base, Demand: l.Demand, Worse: s.Worse, Promoted: s.Promoted, Target: s.Target,
 		Reason: fmt.Sprintf("%d at once and %s requests/s a pod get %d %% of the requests", l.Limit, l.Target(), Percent),
 	}
 	return Action{Write: true, State: next, Fields: new(l.Fields()), Traffic: split(v.Ready.Name, Percent), Reason: next.Reason}
@@ -143,7 +160,12 @@ func apart(a, b float64) bool { return a > 0 && b > 0 && max(a/b, b/a) > moved }
 
 // remember adds ours to the settings that were taken back.
 func remember(s State, now time.Time, why string) []Worse {
-	list := append(slices.Clone(s.Worse), Worse{Setting: s.Ours, Base: s.Base, Demand: s.Demand, Time: now, Reason: why})
+	return keep(s.Worse, Worse{Setting: s.Ours, Base: s.Base, Demand: s.Demand, Time: now, Reason: why})
+}
+
+// keep adds one to a list, of which the oldest go.
+func keep(list []Worse, w Worse) []Worse {
+	list = append(slices.Clone(list), w)
 	return list[max(0, len(list)-mostWorse):]
 }
 
@@ -267,9 +289,12 @@ func Forget(t Timing, s State, seen *Seen) Action {
 	if s.Phase == "" {
 		return Action{}
 	}
-	if !s.UnderWay() {
-		return Action{Write: true, Drop: true, Reason: "the MultidimPodAutoscaler is gone"}
-	}
 	seen.UID, seen.Off = s.UID, "the MultidimPodAutoscaler is gone"
-	return Decide(t, s, seen)
+	if s.UnderWay() {
+		return Decide(t, s, seen)
+	}
+	if a, more := retargeting(t, s, seen); more {
+		return a
+	}
+	return Action{Write: true, Drop: true, Reason: seen.Off}
 }

@@ -400,8 +400,24 @@ func FuzzDecide(f *testing.F) {
 		if pick(3) == 0 {
 			seen.Trial = nil
 		}
+		if pick(2) == 0 {
+			was := arm("web-1", 1000, 0, 10, 100)
+			state.Target = &Target{Stage: []Stage{Measuring, Writing, Trying, Kept, Back}[pick(5)], Since: start, Revision: "web-1", Limit: 8, Tried: 60, Rate: float64(50 * pick(2)), Base: "base", Was: &was, Reason: "it is tried"}
+			if pick(4) > 0 {
+				seen.Target = &Revision{Name: "web-1", Fields: []Fields{v.Fields, Setting{8, 60}.Fields(), Setting{8, 50}.Fields()}[pick(3)]}
+			}
+			if seen.Trial != nil && pick(2) == 0 {
+				seen.Trial.Stable, seen.Trial.Canary = arm("web-1", 900, 0, 9, 90), arm("web-1", 900, 0, float64(pick(99)), 90)
+			}
+		}
 		seen.Now = start.Add(time.Duration(pick(200)) * time.Minute)
 		a := Decide(DefaultTiming(), state, seen)
+		if (a.Patch != nil || a.Stage != "") && (a.Fields != nil || a.Traffic != nil || a.Patch != nil && (a.Write || seen.Target == nil) || state.UnderWay()) {
+			t.Fatalf("target: %+v", a)
+		}
+		if state.Trying() && a.State.Phase == Canary && !state.UnderWay() {
+			t.Fatalf("a canary beside a target: %+v", a)
+		}
 		if a.Reason == "" {
 			t.Fatalf("no reason: %+v", a)
 		}

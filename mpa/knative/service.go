@@ -70,7 +70,7 @@ func Read(u *unstructured.Unstructured) (v Service, err error) {
 
 // ReadRevision reads a Revision.
 func ReadRevision(u *unstructured.Unstructured) (r Revision, err error) {
-	r.Name = u.GetName()
+	r.Name, r.Version = u.GetName(), u.GetResourceVersion()
 	if r.Fields, err = fieldsOf(u.Object); err != nil {
 		return r, fmt.Errorf("Revision %s: %w", r.Name, err)
 	}
@@ -206,6 +206,11 @@ func Write(u *unstructured.Unstructured, a *Action) (*unstructured.Unstructured,
 		}
 	}
 	return out, nil
+}
+
+// Patch returns a merge patch of a Revision, which is refused if it has another version by then.
+func Patch(r *Revision, values map[string]any) ([]byte, error) {
+	return json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": r.Version, "annotations": values}})
 }
 
 // StateOf reads the state of a Service.

@@ -62,6 +62,8 @@ type State struct {
 	Reason string  `json:"reason,omitempty"`
 	// Worse are settings that were taken back, the oldest first.
 	Worse []Worse `json:"worse,omitempty"`
+	// Target of a Revision that lives, last.
+	Target *Target `json:"target,omitempty"`
 }
 
 // Worse is a setting that was taken back. It is not tried again on a template of the same base as long
@@ -89,11 +91,14 @@ func ReadState(text string) (State, error) {
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
 		return State{}, fmt.Errorf("annotation %s: %w", Annotation, err)
 	}
-	if !slices.Contains([]Phase{Canary, Restoring, Promoted, RolledBack}, s.Phase) {
+	if !slices.Contains([]Phase{Observing, Canary, Restoring, Promoted, RolledBack}, s.Phase) {
 		return State{}, fmt.Errorf("annotation %s: phase %q", Annotation, s.Phase)
 	}
 	if s.UnderWay() && (s.Stable == "" || s.Base == "") {
 		return State{}, fmt.Errorf("annotation %s: phase %s without stable and base", Annotation, s.Phase)
+	}
+	if g := s.Target; g != nil && (!slices.Contains([]Stage{Measuring, Writing, Trying, Kept, Back}, g.Stage) || g.Revision == "" || g.Stage == Trying && g.Was == nil) {
+		return State{}, fmt.Errorf("annotation %s: target in stage %q", Annotation, g.Stage)
 	}
 	return s, nil
 }
@@ -153,6 +158,8 @@ type Revision struct {
 	Fields Fields
 	// Failed says why it is not ready; empty = it is, or may become so.
 	Failed string
+	// Version of the object: a patch is refused if it has another one by then.
+	Version string
 }
 
 // Service is what is seen of one.
@@ -192,6 +199,9 @@ type Seen struct {
 	// Trial of the canary beside the present Revision; nil = none. What is older than MaxAge is stale.
 	Trial  *v1alpha1.Trial
 	MaxAge time.Duration
+	// Target is the Revision of the state's target; nil = it is not there. Of it alone both sides of
+	// a trial are the same.
+	Target *Revision
 }
 
 // Timing of a canary.

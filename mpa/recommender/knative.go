@@ -26,7 +26,7 @@ import (
 // knativeService is the Service that an object is about, at the present decision.
 type knativeService struct {
 	limit  int32  // containerConcurrency; 0 = any number
-	canary string // the Revision of ours that gets a part of the requests; empty = none
+	canary string // the Revision of ours that gets a part of the requests, or stable where it is tried itself; empty = none
 	stable string
 	since  time.Time
 }
@@ -64,6 +64,9 @@ func (r *reconciler) knativeTarget(ctx context.Context, o *v1alpha1.MultidimPodA
 		return nil, refuse("TargetInvalid", "Service %s: %v", name, err), nil
 	}
 	k := knativeService{limit: limitOf(v.Fields), stable: v.Ready.Name}
+	if revision, since := state.Measured(); revision == k.stable {
+		k.canary, k.since = revision, since // alone, before and after a change of its target
+	}
 	if state.UnderWay() {
 		k.stable, k.limit = state.Stable, limitOf(state.Before)
 		if state.Phase == knative.Canary && v.Ready.Name != state.Stable {
@@ -160,6 +163,10 @@ func (r *reconciler) trial(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 	ready := make([]float64, len(arms))
 	oldest := ob.Time
 	for i, revision := range arms {
+		if i > 0 && revision == arms[0] {
+			served[i], ready[i] = served[0], ready[0]
+			continue
+		}
 		list := &corev1.PodList{}
 		if err := r.collector.Client.List(ctx, list, client.InNamespace(o.Namespace), client.MatchingLabels{knative.RevisionLabel: revision}, client.UnsafeDisableDeepCopy); err != nil {
 			return t, nil, err

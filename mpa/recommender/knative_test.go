@@ -178,6 +178,33 @@ func TestKnativeTrial(t *testing.T) {
 	assert.Greater(t, w.step(15*time.Second).Status.Concurrency.Trial.Canary.Requests, trial.Canary.Requests)
 }
 
+// A Revision whose target changes is measured alone, before and after that.
+func TestKnativeTrialAlone(t *testing.T) {
+	w, _ := knativeWorld(t)
+	w.step(15 * time.Second)
+	become := func(stage knative.Stage) {
+		u := knative.New(knative.ServiceKind)
+		require.NoError(t, w.live.Get(t.Context(), key, u))
+		state := knative.State{Object: "web", UID: "mpa", Phase: knative.Observing, Target: &knative.Target{Stage: stage, Since: w.clock.Now(), Revision: "web-00001", Was: &v1alpha1.Arm{}}}
+		u, err := knative.Write(u, &knative.Action{Write: true, State: state})
+		require.NoError(t, err)
+		require.NoError(t, w.Update(t.Context(), u))
+	}
+	for _, stage := range []knative.Stage{knative.Measuring, knative.Trying} {
+		become(stage)
+		trial := w.step(15 * time.Second).Status.Concurrency.Trial
+		require.NotNil(t, trial)
+		assert.Zero(t, trial.Canary.Requests, "the sums begin")
+		trial = w.step(15 * time.Second).Status.Concurrency.Trial
+		seconds := trial.Time.Sub(trial.Since.Time).Seconds()
+		assert.Positive(t, seconds)
+		assert.Equal(t, v1alpha1.Arm{Revision: "web-00001", Requests: 90 * seconds, Late: 9 * seconds, PodSeconds: 2 * seconds}, trial.Canary)
+		assert.Equal(t, trial.Canary, trial.Stable)
+	}
+	become(knative.Kept)
+	assert.Nil(t, w.step(15*time.Second).Status.Concurrency.Trial)
+}
+
 // An object that no longer asks for the limit, as one that was admitted before its rules, has no trial.
 func TestKnativeTrialWithoutConcurrency(t *testing.T) {
 	w, _ := knativeWorld(t)

@@ -34,8 +34,9 @@ const (
 	knativeSweep = time.Minute
 	// knativeWindows of a minute have to be learned from before anything is tried.
 	knativeWindows = 3
-	// changeRevision is a dimension in the metrics beside those of recommendations.
+	// changeRevision and changeTarget are dimensions in the metrics beside those of recommendations.
 	changeRevision = "Revision"
+	changeTarget   = "Target"
 )
 
 // knatives carries out what was learned of Knative Services. It decides by [knative.Decide], reads
@@ -86,12 +87,12 @@ func (k *knatives) step(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler) 
 	if err != nil {
 		return knativeLater, k.say(ctx, m, &knative.Action{State: state, Refused: "TargetInvalid", Reason: fmt.Sprintf("Service %s: %v", u.GetName(), err)}, "")
 	}
-	seen, err := k.see(ctx, m, u, v)
+	seen, err := k.see(ctx, m, u, v, state.Target)
 	if err != nil {
 		return 0, err
 	}
 	a := knative.Decide(k.Canary, state, seen)
-	if a.Refused == "" && !state.UnderWay() {
+	if a.Refused == "" && !state.UnderWay() && !state.Trying() && a.Patch == nil {
 		if other, err := k.older(ctx, m); err != nil {
 			return 0, err
 		} else if other != "" {
@@ -102,14 +103,14 @@ func (k *knatives) step(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler) 
 	if a.State.Phase == knative.Canary && seen.Service.Created.Name != a.State.Stable {
 		canary = seen.Service.Created.Name
 	}
-	if err := k.carry(ctx, m, u, &a); err != nil {
+	if err := k.carry(ctx, m, u, seen, &a); err != nil {
 		if !refusedByServer(err) {
 			return 0, err
 		}
 		return knativeLater, k.say(ctx, m, &knative.Action{State: state, Refused: "ServiceRefused", Reason: err.Error()}, canary)
 	}
 	again := knativeLater
-	if a.State.UnderWay() {
+	if a.State.UnderWay() || a.Stage != "" || a.State.Trying() {
 		again = knativeSoon
 	}
 	return again, k.say(ctx, m, &a, canary)
@@ -139,7 +140,7 @@ func refusedByServer(err error) bool {
 }
 
 // see reads what a decision needs.
-func (k *knatives) see(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, u *unstructured.Unstructured, v knative.Service) (*knative.Seen, error) {
+func (k *knatives) see(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, u *unstructured.Unstructured, v knative.Service, of *knative.Target) (*knative.Seen, error) {
 	var err error
 	for _, r := range []*knative.Revision{&v.Created, &v.Ready} {
 		if *r, err = k.revision(ctx, u.GetNamespace(), r.Name); err != nil {
@@ -147,6 +148,15 @@ func (k *knatives) see(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, u
 		}
 	}
 	seen := &knative.Seen{Now: k.clock.Now().UTC().Truncate(time.Microsecond), Service: v}
+	if of != nil {
+		r, err := k.revision(ctx, u.GetNamespace(), of.Revision)
+		if err != nil {
+			return nil, err
+		}
+		if r.Version != "" {
+			seen.Target = &r
+		}
+	}
 	if m == nil {
 		return seen, nil
 	}
@@ -213,8 +223,11 @@ func (k *knatives) older(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler)
 	return "", nil
 }
 
-// carry writes an action to the Service that it was decided for.
-func (k *knatives) carry(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, u *unstructured.Unstructured, a *knative.Action) error {
+// carry writes an action to the Service or the Revision that it was decided for.
+func (k *knatives) carry(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, u *unstructured.Unstructured, seen *knative.Seen, a *knative.Action) error {
+	if a.Patch != nil {
+		return k.patch(ctx, u.GetNamespace(), seen.Target, a)
+	}
 	if !a.Write {
 		return nil
 	}
@@ -227,20 +240,44 @@ func (k *knatives) carry(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 			// The way back of the requests does not wait for that of the template.
 			log.FromContext(ctx).Error(err, "The template of a Knative Service is left as it is, the traffic goes back", "service", u.GetName())
 			a.Fields = nil
-			return k.carry(ctx, m, u, a)
+			return k.carry(ctx, m, u, seen, a)
 		}
 		return fmt.Errorf("write Service %s/%s: %w", u.GetNamespace(), u.GetName(), err)
 	}
-	log.FromContext(ctx).Info("Wrote a Knative Service", "service", u.GetName(), "phase", a.State.Phase, "why", a.Reason)
+	log.FromContext(ctx).Info("Wrote a Knative Service", "service", u.GetName(), "phase", a.State.Phase, "target", a.Stage, "why", a.Reason)
 	if m == nil || a.Drop {
 		return nil
 	}
-	k.metrics.actions.WithLabelValues(changeRevision, string(a.State.Phase)).Inc()
+	change, now := changeRevision, string(a.State.Phase)
+	if a.Stage != "" {
+		change, now = changeTarget, string(a.Stage)
+	}
+	k.metrics.actions.WithLabelValues(change, now).Inc()
 	kind := corev1.EventTypeNormal
-	if a.State.Phase == knative.Restoring || a.State.Phase == knative.RolledBack {
+	if a.Stage == knative.Back || a.Stage == "" && (a.State.Phase == knative.Restoring || a.State.Phase == knative.RolledBack) {
 		kind = corev1.EventTypeWarning
 	}
-	k.events.Eventf(m, kind, "Knative"+string(a.State.Phase), "Service %s: %s", u.GetName(), a.Reason)
+	reason := "Knative" + now
+	if a.Stage != "" {
+		reason = "KnativeTarget" + now
+	}
+	k.events.Eventf(m, kind, reason, "Service %s: %s", u.GetName(), a.Reason)
+	return nil
+}
+
+// patch writes metric and target of a Revision, if it is as it was read.
+func (k *knatives) patch(ctx context.Context, namespace string, r *knative.Revision, a *knative.Action) error {
+	text, err := knative.Patch(r, a.Patch)
+	if err != nil {
+		return err
+	}
+	u := knative.New(knative.RevisionKind)
+	u.SetNamespace(namespace)
+	u.SetName(r.Name)
+	if err := k.client.Patch(ctx, u, client.RawPatch(types.MergePatchType, text), client.FieldOwner(v1alpha1.OwnerUpdater)); err != nil {
+		return fmt.Errorf("write Revision %s/%s: %w", namespace, r.Name, err)
+	}
+	log.FromContext(ctx).Info("Wrote a Knative Revision", "revision", r.Name, "target", a.Stage, "why", a.Reason)
 	return nil
 }
 
@@ -267,6 +304,13 @@ func (k *knatives) say(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, a
 		if l := learned(m); l != nil && m.Spec.Concurrency.Mode != v1alpha1.ConcurrencyObserve {
 			next.Limit, next.Target = int32(l.Limit), new(resource.MustParse(l.Target()))
 			next.Summary = fmt.Sprintf("recommends %d at once, %s requests/s a pod", l.Limit, l.Target())
+		}
+	}
+	if g := s.Target; g != nil && !s.UnderWay() && g.Stage != knative.Back {
+		next.Limit, next.Target = int32(g.Limit), new(resource.MustParse(knative.Setting{Rate: g.Tried}.Target()))
+		next.Summary = fmt.Sprintf("target of %s: %s", g.Revision, g.Reason)
+		if g.Stage == knative.Kept {
+			next.Target = new(resource.MustParse(knative.Setting{Rate: g.Rate}.Target()))
 		}
 	}
 	if a.Refused != "" && !s.UnderWay() {
@@ -328,7 +372,7 @@ func (k *knatives) sweep(ctx context.Context, of ...client.ListOption) (again ti
 func (k *knatives) forget(ctx context.Context, u *unstructured.Unstructured) (left bool, err error) {
 	state, err := knative.StateOf(u)
 	if err == nil && state.Phase == "" {
-		return false, k.carry(ctx, nil, u, &knative.Action{Write: true, Drop: true, Reason: "the label is without an annotation"})
+		return false, k.carry(ctx, nil, u, nil, &knative.Action{Write: true, Drop: true, Reason: "the label is without an annotation"})
 	}
 	var v knative.Service
 	if err == nil {
@@ -341,12 +385,12 @@ func (k *knatives) forget(ctx context.Context, u *unstructured.Unstructured) (le
 	if gone, err := k.orphan(ctx, u, &state); err != nil || !gone {
 		return false, err
 	}
-	seen, err := k.see(ctx, nil, u, v)
+	seen, err := k.see(ctx, nil, u, v, state.Target)
 	if err != nil {
 		return true, err
 	}
 	a := knative.Forget(k.Canary, state, seen)
-	err = k.carry(ctx, nil, u, &a)
+	err = k.carry(ctx, nil, u, seen, &a)
 	return !a.Drop, err
 }
 

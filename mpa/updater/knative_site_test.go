@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -49,18 +48,22 @@ type knativeSite struct {
 	never      bool            // ours do not become ready
 	lost, late float64         // shares of ours; of others none are lost, and lateBefore are late
 	lateBefore float64
-	silent     bool          // nothing is measured
-	lag        time.Duration // of the measurements
-	away       bool          // the API server, for the updaters
-	refuses    bool          // it, the way back of a template
-	update     func(next func() error) error
+	learned    float64 // the rate that was learned later; 0 = that of ours
+	// Of a Revision that has it: shares of lost and late.
+	lostTried, lateTried float64
+	silent               bool          // nothing is measured
+	lag                  time.Duration // of the measurements
+	away                 bool          // the API server, for the updaters
+	refuses              bool          // it, the way back of a template
+	update               func(next func() error) error
 
 	revisions  []*knativeRevision
 	made       string // the template of the last
 	arms       map[string]*v1alpha1.Arm
 	since      time.Time
 	canaries   int
-	split      int // ticks
+	promoted   string // the Revision
+	split      int    // ticks
 	lostAll    float64
 	problems   []string
 	seenEvents []string
@@ -154,6 +157,12 @@ func newKnativeSite(t *testing.T, random *rand.Rand) *knativeSite {
 				}
 			}
 			return s.update(func() error { return c.Update(ctx, o, opts...) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if err := gone(); err != nil {
+				return err
+			}
+			return s.update(func() error { return c.Patch(ctx, o, patch, opts...) })
 		},
 		SubResourceApply: func(ctx context.Context, c client.Client, sub string, a runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
 			if err := gone(); err != nil {
@@ -340,10 +349,14 @@ func (s *knativeSite) serve() {
 		if s.isOurs(r) {
 			ours++
 			arm.Lost, arm.Late = s.lost*n, s.late*(1-s.lost)*n
-			if percent > state.Percent() && state.Phase != knative.Promoted {
+			if state.Phase == knative.Promoted {
+				s.promoted = r.name
+			}
+			if percent > state.Percent() && s.promoted != r.name {
 				s.problems = append(s.problems, fmt.Sprintf("%v: %s has %d %% in phase %q", s.clock.Now(), r.name, percent, state.Phase))
 			}
 		}
+		s.tried(r, n, &arm)
 		if r.never || r.ready.After(s.clock.Now()) {
 			s.problems = append(s.problems, r.name+" gets requests and is not ready")
 			arm.Lost = n
@@ -357,35 +370,6 @@ func (s *knativeSite) serve() {
 		s.problems = append(s.problems, "several Revisions of ours")
 	}
 	s.measure(&state)
-}
-
-// measure is the recommender's part of the status.
-func (s *knativeSite) measure(state *knative.State) {
-	m := s.object()
-	if m == nil {
-		return
-	}
-	now := s.clock.Now()
-	m.Status.ObservedGeneration, m.Status.Phase = m.Generation, v1alpha1.PhaseRecommending
-	if m.Status.Concurrency == nil {
-		m.Status.Concurrency = &v1alpha1.ConcurrencyStatus{}
-	}
-	c := m.Status.Concurrency
-	c.Windows, c.Limit = 5, int32(s.ours.Limit)
-	c.RatePerPod = resource.NewMilliQuantity(int64(1000*s.ours.Rate), resource.DecimalSI)
-	c.Demand = &v1alpha1.DurationRange{Value: metav1.Duration{Duration: 4 * time.Millisecond}}
-	if canary := s.ready(); state.Phase != knative.Canary || canary == nil || canary.name == state.Stable {
-		s.arms = nil
-	} else if s.arms[canary.name] == nil || s.arms[state.Stable] == nil {
-		s.since = now
-		s.arms = map[string]*v1alpha1.Arm{canary.name: {Revision: canary.name}, state.Stable: {Revision: state.Stable}}
-	} else if !s.silent && s.lag == 0 {
-		c.Trial = &v1alpha1.Trial{Since: metav1.NewMicroTime(s.since), Time: metav1.NewMicroTime(now), Stable: *s.arms[state.Stable], Canary: *s.arms[canary.name]}
-	}
-	if s.silent {
-		c.Trial = nil
-	}
-	require.NoError(s.t, s.api.Status().Update(s.t.Context(), m))
 }
 
 // step lets a tick pass; then each leader acts.

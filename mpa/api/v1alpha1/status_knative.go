@@ -25,8 +25,8 @@ type KnativeStatus struct {
 	Stable string `json:"stable,omitempty"`
 	// +optional
 	Canary string `json:"canary,omitempty"`
-	// Limit and Target of the last canary: requests at once in a pod, and requests a second to
-	// scale by.
+	// Limit and Target of the last canary, or of the last target that a Revision got: requests at once
+	// in a pod, and requests a second to scale by.
 	// +optional
 	Limit int32 `json:"limit,omitempty"`
 	// +optional
@@ -36,7 +36,8 @@ type KnativeStatus struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Trial is what two Revisions did at the same time, in sums.
+// Trial is what two Revisions did at the same time, in sums. While a Revision gets another target, both
+// are that one.
 type Trial struct {
 	// Since is Time less what was measured: it moves on by what was not.
 	Since metav1.MicroTime `json:"since"`

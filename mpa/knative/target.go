@@ -1,0 +1,250 @@
+package knative
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+)
+
+// A Stage is how far a Revision that lives is with a learned target.
+type Stage string
+
+// The stages.
+const (
+	// Measuring: the Revision is measured as it is.
+	Measuring Stage = "Measuring"
+	// Writing: the Revision gets the target.
+	Writing Stage = "Writing"
+	// Trying: it has the target, and is measured again.
+	Trying Stage = "Trying"
+	// Kept: it does no worse with it.
+	Kept Stage = "Kept"
+	// Back: the former values return, or have returned.
+	Back Stage = "Back"
+)
+
+// scaling are the annotations of a Revision that may change while it lives.
+var scaling = annotations[1:]
+
+// Target is what the annotations of a Revision that lives are to be. A stage says what is wanted, not
+// what was done: each step compares it with the Revision, so that the next process goes on with it.
+type Target struct {
+	Stage    Stage     `json:"stage"`
+	Since    time.Time `json:"since"`
+	Revision string    `json:"revision"`
+	Limit    int64     `json:"limit"`
+	// Rate of ours that the Revision has had before; 0 = none. Tried is the one to try.
+	Rate  float64 `json:"rate,omitempty"`
+	Tried float64 `json:"tried"`
+	// Before are the annotations that the Revision was made with, of a template of that Base.
+	Before map[string]string `json:"before,omitempty"`
+	Base   string            `json:"base"`
+	// Demand of a request when it began, in core-seconds.
+	Demand float64 `json:"demand,omitempty"`
+	// Was is what the Revision did before.
+	Was    *v1alpha1.Arm `json:"was,omitempty"`
+	Reason string        `json:"reason,omitempty"`
+}
+
+// Trying reports whether a target is under way, so that no canary begins.
+func (s *State) Trying() bool {
+	return s.Target != nil && slices.Contains([]Stage{Measuring, Writing, Trying}, s.Target.Stage)
+}
+
+// Measured returns the Revision whose requests are counted for a target, and since when; "" = none.
+func (s *State) Measured() (revision string, since time.Time) {
+	if !s.UnderWay() && s.Target != nil && (s.Target.Stage == Measuring || s.Target.Stage == Trying) {
+		return s.Target.Revision, s.Target.Since
+	}
+	return "", time.Time{}
+}
+
+// ours returns the annotations that scale by a rate.
+func (g *Target) ours(rate float64) map[string]string {
+	return scalingOf(Setting{g.Limit, rate}.Fields())
+}
+
+func scalingOf(f Fields) map[string]string {
+	values := map[string]string{}
+	for _, name := range scaling {
+		if value, ok := f.Annotations[name]; ok {
+			values[name] = value
+		}
+	}
+	return values
+}
+
+// want returns the annotations that the Revision is to have.
+func (g *Target) want() map[string]string {
+	switch {
+	case g.Stage == Writing || g.Stage == Trying:
+		return g.ours(g.Tried)
+	case g.Stage != Back && g.Rate > 0:
+		return g.ours(g.Rate)
+	}
+	return g.Before
+}
+
+// known reports whether the annotations are some of ours, or, where former ones count, those of before.
+func (g *Target) known(has map[string]string, former bool) bool {
+	return maps.Equal(has, g.ours(g.Tried)) || g.Rate > 0 && maps.Equal(has, g.ours(g.Rate)) || former && maps.Equal(has, g.Before)
+}
+
+// patch returns what to write to annotations of a Revision; nil for one of them = it goes.
+func (g *Target) patch(has map[string]string) map[string]any {
+	values := map[string]any{}
+	want := g.want()
+	for _, name := range scaling {
+		if value, ok := want[name]; ok {
+			values[name] = value
+		} else if _, had := has[name]; had {
+			values[name] = nil
+		}
+	}
+	return values
+}
+
+// former returns the fields of the Revision as they were before.
+func (g *Target) former(f Fields) Fields {
+	out := Fields{Limit: f.Limit, Annotations: maps.Clone(g.Before)}
+	if out.Annotations == nil {
+		out.Annotations = map[string]string{}
+	}
+	if value, ok := f.Annotations[class]; ok {
+		out.Annotations[class] = value
+	}
+	return out
+}
+
+// retarget begins to try a target on the Revision that serves: first it is measured as it is.
+func retarget(s State, seen *Seen, limit int64) Action {
+	v, l := &seen.Service, seen.Learned
+	g := &Target{Revision: v.Ready.Name, Limit: limit, Tried: l.Rate, Before: scalingOf(v.Fields), Base: v.Base, Demand: l.Demand}
+	if s.Target != nil && s.Target.Stage == Kept {
+		g.Rate = s.Target.Rate
+	}
+	s.Object, s.UID, s.Target = seen.Object, seen.UID, g
+	if s.Phase == "" {
+		s.Phase = Observing
+	}
+	return s.stage(Measuring, seen.Now, fmt.Sprintf("Revision %s is measured before it gets the target %s", g.Revision, l.Target()))
+}
+
+// stage is the action that says what is wanted from now on.
+func (s State) stage(stage Stage, now time.Time, why string) Action {
+	g := *s.Target
+	g.Stage, g.Since, g.Reason = stage, now, why
+	s.Target = &g
+	return Action{Write: true, State: s, Stage: stage, Reason: why}
+}
+
+// retargeting looks after the target of a Revision that lives; false = there is nothing to do for it.
+func retargeting(t Timing, s State, seen *Seen) (Action, bool) {
+	g, r := s.Target, seen.Target
+	if g == nil {
+		return Action{}, false
+	}
+	if g.Stage == Back && r == nil {
+		return Action{}, false
+	}
+	if g.Stage != Back {
+		if why := ended(s, seen); why != "" {
+			return s.stage(Back, seen.Now, why), true
+		}
+	}
+	has := scalingOf(r.Fields)
+	written := maps.Equal(has, g.want())
+	age := seen.Now.Sub(g.Since)
+	switch {
+	case g.Stage == Writing && written:
+		return s.stage(Trying, seen.Now, fmt.Sprintf("Revision %s has the target %s", g.Revision, Setting{g.Limit, g.Tried}.Target())), true
+	case g.Stage == Writing && age >= t.Ready:
+		return s.stage(Back, seen.Now, fmt.Sprintf("Revision %s could not be written within %v", g.Revision, t.Ready)), true
+	case g.Stage == Measuring || g.Stage == Trying:
+		return compare(t, s, seen), true
+	case written || g.Stage == Back && !g.known(has, false): // what others have set is theirs
+		return Action{}, false
+	}
+	return Action{State: s, Patch: g.patch(has), Stage: g.Stage, Reason: g.Reason}, true
+}
+
+// ended says why the Revision of a target is to be again as it was; empty = it is not.
+func ended(s State, seen *Seen) string {
+	g, v := s.Target, &seen.Service
+	switch {
+	case seen.Target == nil:
+		return fmt.Sprintf("Revision %s is gone", g.Revision)
+	case seen.Off != "":
+		return seen.Off
+	case v.Base != g.Base || v.Created.Name != g.Revision || v.Ready.Name != g.Revision:
+		return fmt.Sprintf("Revision %s is not that of the present template", g.Revision)
+	}
+	if a, no := refusal(s, seen); no && s.Trying() {
+		return a.Reason
+	}
+	has := scalingOf(seen.Target.Fields)
+	if !g.known(has, true) || (g.Stage == Measuring || g.Stage == Trying) && !maps.Equal(has, g.want()) {
+		return fmt.Sprintf("others have changed metric or target of Revision %s", g.Revision)
+	}
+	return ""
+}
+
+// compare decides by what the Revision does now, and did before.
+func compare(t Timing, s State, seen *Seen) Action {
+	g, trial := s.Target, seen.Trial
+	age := seen.Now.Sub(g.Since)
+	measured := g.Since
+	of := trial != nil && trial.Canary.Revision == g.Revision && trial.Stable.Revision == g.Revision && !trial.Since.Time.Before(g.Since.Truncate(time.Microsecond))
+	if of {
+		measured = trial.Time.Time
+	}
+	if blind := seen.Now.Sub(measured); !of || blind.Abs() > seen.MaxAge {
+		if blind > t.Ready+seen.MaxAge || age >= t.Longest {
+			return g.worse(s, seen, fmt.Sprintf("nothing has measured it for %v", min(max(blind, 0), age).Round(time.Second)))
+		}
+		return hold(s, "Revision %s is not measured at present", g.Revision)
+	}
+	long := trial.Time.Sub(trial.Since.Time) >= t.Least
+	if g.Stage == Measuring {
+		switch {
+		case long && trial.Canary.Requests >= leastRequests:
+			a := s.stage(Writing, seen.Now, fmt.Sprintf("Revision %s gets the target %s", g.Revision, Setting{g.Limit, g.Tried}.Target()))
+			a.State.Target.Was = &trial.Canary
+			return a
+		case age >= t.Longest:
+			return g.worse(s, seen, fmt.Sprintf("too few requests within %v to tell", t.Longest))
+		}
+		return hold(s, "%s", g.Reason)
+	}
+	was := *g.Was
+	was.Revision += " before"
+	verdict, why := Judge(&v1alpha1.Trial{Stable: was, Canary: trial.Canary})
+	switch {
+	case verdict == Losing || verdict == WorseThan && long:
+		return g.worse(s, seen, why)
+	case (verdict == Better || verdict == Level) && long:
+		a := s.stage(Kept, seen.Now, why)
+		a.State.Target.Rate, a.State.Target.Was = g.Tried, nil
+		return a
+	case age >= t.Longest:
+		return g.worse(s, seen, fmt.Sprintf("not judged within %v: %s", t.Longest, why))
+	}
+	return hold(s, "%s, and is compared with what it did before", g.Reason)
+}
+
+// worse returns to what the Revision had, and remembers what was tried if it was.
+func (g *Target) worse(s State, seen *Seen, why string) Action {
+	if g.Stage == Trying {
+		s.Worse = keep(s.Worse, Worse{Setting: Setting{g.Limit, g.Tried}, Base: g.Base, Demand: g.Demand, Time: seen.Now, Reason: why})
+	}
+	stage := Back
+	if g.Rate > 0 {
+		stage = Kept
+	}
+	a := s.stage(stage, seen.Now, why)
+	a.State.Target.Was = nil
+	return a
+}
