@@ -37,7 +37,7 @@ struct key {
 	u8 protocol, pad[3];
 };
 
-enum counter { CREATED, OPENED, LOST, UNKEPT, OTHER, CUT, FRAGMENT, COUNTERS };
+enum counter { CREATED, OPENED, LOST, UNKEPT, OTHER, CUT, FRAGMENT, HINTED, COUNTERS };
 
 struct {
 	uint(type, ARRAY_PERCPU);
