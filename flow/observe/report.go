@@ -39,6 +39,9 @@ type Report struct {
 	Running    int     `json:"running_elephants"`
 	RunningB   uint64  `json:"running_bytes"`
 	Health     *Health `json:"health"`
+
+	// What pods declare of their flows; the agent fills it in.
+	Hints []flow.HintState `json:"hints,omitempty"`
 }
 
 // Waits are simulated seconds that flows take beyond their size over the rate, in the mean.
@@ -256,6 +259,20 @@ func (r *Report) Text(out io.Writer) error {
 			return err
 		}
 		if more := len(ports) - mostLines; more > 0 {
+			fmt.Fprintf(&b, "and %d more\n", more)
+		}
+	}
+	if len(r.Hints) > 0 {
+		b.WriteByte('\n')
+		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprintln(t, "workload\tport\tdeclared\tflows\tσ\tused\t")
+		for _, h := range r.Hints[:min(len(r.Hints), mostLines)] {
+			fmt.Fprintf(t, "%s\t%d\t%s\t%d\t%s\t%t\t\n", h.Workload, h.Port, flow.FormatAmount(float64(h.Size)), h.Flows, figure(h.Sigma, 2), h.Used)
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+		if more := len(r.Hints) - mostLines; more > 0 {
 			fmt.Fprintf(&b, "and %d more\n", more)
 		}
 	}

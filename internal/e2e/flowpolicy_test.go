@@ -277,6 +277,8 @@ func (k *fakeKernel) Order(s follow.Settings) error {
 	return nil
 }
 
+func (k *fakeKernel) Hint(flow.Hints) error { return nil }
+
 func (k *fakeKernel) Off() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
