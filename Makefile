@@ -98,6 +98,10 @@ mpa-bench: ## speed of the autoscaler's simulator and decisions as Markdown (2 C
 flow-kernel: ## flows of real connections in one queue and in bands, as root: writes docs/results/flow-kernel.md (15 minutes, most of them waiting)
 	SIGMA_KERNEL='$(CURDIR)/docs/results/flow-kernel.md' go test ./cmd/sigma-flow -run '^TestKernel$$' -count=1 -timeout=60m -v
 
+.PHONY: flow-hints
+flow-hints: ## flows of real connections in bands, with sizes that are known and without, as root: writes docs/results/flow-hints.md (15 minutes, most of them waiting)
+	SIGMA_KERNEL_HINTS='$(CURDIR)/docs/results/flow-hints.md' go test ./cmd/sigma-flow -run '^TestKernelHints$$' -count=1 -timeout=60m -v
+
 .PHONY: flow-bench
 flow-bench: ## the simulator of flows against theory, its speed, and thresholds from few flows as Markdown (4 CPU-minutes)
 	@hack/bench.sh flow
