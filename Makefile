@@ -99,7 +99,7 @@ flow-kernel: ## flows of real connections in one queue and in bands, as root: wr
 	SIGMA_KERNEL='$(CURDIR)/docs/results/flow-kernel.md' go test ./cmd/sigma-flow -run '^TestKernel$$' -count=1 -timeout=60m -v
 
 .PHONY: flow-hints
-flow-hints: ## flows of real connections in bands, with sizes that are known and without, as root: writes docs/results/flow-hints.md (15 minutes, most of them waiting)
+flow-hints: ## flows of real connections in bands, with sizes that are known and without, as root: writes docs/results/flow-hints.md (10 minutes, most of them waiting)
 	SIGMA_KERNEL_HINTS='$(CURDIR)/docs/results/flow-hints.md' go test ./cmd/sigma-flow -run '^TestKernelHints$$' -count=1 -timeout=60m -v
 
 .PHONY: flow-bench

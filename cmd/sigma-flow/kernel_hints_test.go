@@ -131,7 +131,7 @@ func TestKernelHints(t *testing.T) {
 	require.Less(t, alone, quiet, "this machine is too busy to judge")
 	var rows []*hintRow
 	for seed := range uint64(6) {
-		r := bed.hints(t, sizes, .8, 400, seed)
+		r := bed.hints(t, sizes, .8, 300, seed)
 		t.Log(r.String())
 		rows = append(rows, r)
 	}
@@ -155,7 +155,7 @@ func hintPage(alone time.Duration, rows []*hintRow) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Sizes that are known, in a real kernel
 
-Two pods send to a peer through a node whose uplink sends %s bit/s in %d bands, as in [bands against one queue](flow-kernel.md): web search at load .8, 400 flows a run, seeds from 900,000. A flow goes to
+Two pods send to a peer through a node whose uplink sends %s bit/s in %d bands, as in [bands against one queue](flow-kernel.md): web search at load .8, 300 flows a run, seeds from 900,000. A flow goes to
 the port of the octave in which its size was estimated to be, and the kernel was told the middle of that octave for each port, or nothing. The estimates are exact (σ 0) or off by a factor whose log deviates by 1
 (σ 1). The three run one after the other on the same arrivals and with the same thresholds, those that are best without hints; each seed begins with another. A short flow alone takes %.1f ms, 95 of 100 times.
 
