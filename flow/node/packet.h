@@ -63,26 +63,30 @@ enum { FIN = 1, SYN = 2, RST = 4, ACK = 16 };
 enum { IPV4 = 0x0800, IPV6 = 0x86dd, VLAN = 0x8100, QINQ = 0x88a8 };
 enum { TCP = 6, UDP = 17, HOP = 0, ROUTING = 43, FRAGMENTED = 44, AUTH = 51, OPTIONS = 60 };
 
+// load_type reads what kind of packet follows, and the 20 bytes behind that, or zeros where there are fewer.
+inline_always int load_type(struct __sk_buff *skb, u32 at, u8 *to) {
+	return load_bytes(skb, at, to, 22) && load_bytes(skb, at, to, 2);
+}
+
 // parse finds flow, payload and TCP flags of a packet. It returns 0, or the counter of why there is none.
 inline_always int parse(struct __sk_buff *skb, struct key *key, u32 *payload, u8 *flags) {
-	u8 h[40];
+	u8 type[22], h[40]; // what follows, with its first bytes: an IPv4 header is read at once
 	u32 at = 14, end;
-	if (load_bytes(skb, 12, h, 2))
+	if (load_type(skb, 12, type))
 		return CUT;
-	u32 kind = big16(h);
+	u32 kind = big16(type);
 #pragma unroll
 	for (int i = 0; i < 2; i++) {
 		if (kind != VLAN && kind != QINQ)
 			break;
-		if (load_bytes(skb, at + 2, h, 2))
+		if (load_type(skb, at + 2, type))
 			return CUT;
-		kind = big16(h);
+		kind = big16(type);
 		at += 4;
 	}
 	u32 next, length;
 	if (kind == IPV4) {
-		if (load_bytes(skb, at, h, 20))
-			return CUT;
+		u8 *h = type + 2;
 		u32 header = (h[0] & 15) * 4;
 		if (h[0] >> 4 != 4 || header < 20)
 			return CUT;
