@@ -4,9 +4,12 @@ package e2e_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -128,6 +131,15 @@ func hinted(t *testing.T, s *flowSite, n *realNode) {
 	is := hints(1)
 	require.EqualValues(t, 1, is.Hinted)
 	require.Greater(t, is.Bands[2].Bytes-was.Bands[2].Bytes, uint64(1_700_000), "after the first band it is in the last")
+	e2e.Wait(t, "the metric of the declared size", func() (string, bool) {
+		r, err := nodetest.Client(n.Node).Get("http://127.0.0.1:9907/metrics")
+		if err != nil {
+			return err.Error(), false
+		}
+		text, err := io.ReadAll(r.Body)
+		require.NoError(t, errors.Join(err, r.Body.Close()))
+		return string(text), strings.Contains(string(text), `sigma_flow_hint_used{port="9000",size="3000000",workload="default/db"} 1`)
+	})
 	s.c.Kubectl(t, "", "delete", "pod", "-n", metav1.NamespaceDefault, "db", "--force", "--grace-period=0")
 	hints(0)
 	s.policy(t, "first", spec+"off}")
