@@ -26,7 +26,7 @@ enum { TCX_NEXT = -1 };
 static void *(*const map_lookup)(void *map, const void *key) = (void *)1;
 static long (*const map_update)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
 static u64 (*const now_ns)(void) = (void *)5;
-static long (*const load_bytes)(const void *skb, u32 offset, void *to, u32 len) = (void *)26;
+static long (*const load_far)(const void *skb, u32 offset, void *to, u32 len) = (void *)26;
 static long (*const ring_output)(void *ring, void *data, u64 size, u64 flags) = (void *)130;
 
 // Addresses of IPv4 are mapped into IPv6. Ports are in the order of the host.
@@ -62,6 +62,19 @@ inline_always void copy16(u8 *to, const u8 *from) {
 enum { FIN = 1, SYN = 2, RST = 4, ACK = 16 };
 enum { IPV4 = 0x0800, IPV6 = 0x86dd, VLAN = 0x8100, QINQ = 0x88a8 };
 enum { TCP = 6, UDP = 17, HOP = 0, ROUTING = 43, FRAGMENTED = 44, AUTH = 51, OPTIONS = 60 };
+
+// load_bytes reads bytes of a packet: those of its first part, where headers most often are, without a call of the kernel.
+inline_always long load_bytes(struct __sk_buff *skb, u32 at, u8 *to, u32 len) {
+	const u8 *from = (const u8 *)(long)skb->data, *end = (const u8 *)(long)skb->data_end;
+	if (at <= 255) {
+		from += at;
+		if (from + len <= end) {
+			__builtin_memcpy(to, from, len);
+			return 0;
+		}
+	}
+	return load_far(skb, at, to, len);
+}
 
 // load_type reads what kind of packet follows, and the 20 bytes behind that, or zeros where there are fewer.
 inline_always int load_type(struct __sk_buff *skb, u32 at, u8 *to) {
