@@ -102,7 +102,7 @@ func TestTrust(t *testing.T) {
 	require.Zero(t, h.States()[0].Flows)
 	require.Nil(t, h.States()[0].Sigma)
 	for i := range flow.TrustAfter {
-		require.Empty(t, h.Trusted(), i)
+		require.Empty(t, h.Trusted(), "after %d flows", i)
 		h.Judge(began, ended(5432, size(.5)), first)
 	}
 	key := flow.HintKey{Address: pod, Port: 5432}

@@ -27,6 +27,8 @@ func classOf(size float64) (port uint16, hint int64) {
 	return classPort + uint16(c), int64(math.Exp2(c + .5))
 }
 
+const hintLoad = .8
+
 // hintErrors are the deviations of the log of the estimates; below 0: no hints.
 var hintErrors = []float64{-1, 0, 1}
 
@@ -42,13 +44,13 @@ type hintRow struct {
 
 // hints sends the same arrivals through the same bands without hints and with them; each seed begins with another. A flow goes to
 // the port of its estimate's class, also where the kernel knows no hint.
-func (b *kernelBed) hints(t *testing.T, sizes *flow.Sizes, load float64, n int, seed uint64) *hintRow {
+func (b *kernelBed) hints(t *testing.T, sizes *flow.Sizes, n int, seed uint64) *hintRow {
 	t.Helper()
 	r := &hintRow{seed: seed}
 	var err error
-	r.thresholds, err = tune.Tuner{}.Propose(sizes, load, tune.DefaultBands, nil, seed)
+	r.thresholds, err = tune.Tuner{}.Propose(sizes, hintLoad, tune.DefaultBands, nil, seed)
 	require.NoError(t, err)
-	traffic := sim.Traffic{Sizes: sizes, Load: load, Rate: kernelRate * payloadShare}
+	traffic := sim.Traffic{Sizes: sizes, Load: hintLoad, Rate: kernelRate * payloadShare}
 	flows := traffic.Generate(n, 900_000+seed)
 	for i := range hintErrors {
 		way := (i + int(seed)) % len(hintErrors)
@@ -112,10 +114,10 @@ func TestKernelHints(t *testing.T) {
 	t.Logf("a short flow alone takes %v, 95 of 100 times", alone)
 	out := os.Getenv("SIGMA_KERNEL_HINTS")
 	if out == "" {
-		r := bed.hints(t, sizes, .8, 30, 1)
+		r := bed.hints(t, sizes, 30, 1)
 		t.Log(r.String())
 		large := 0
-		traffic := sim.Traffic{Sizes: sizes, Load: .8, Rate: kernelRate * payloadShare}
+		traffic := sim.Traffic{Sizes: sizes, Load: hintLoad, Rate: kernelRate * payloadShare}
 		for _, f := range traffic.Generate(30, 900_001) {
 			if f.Size > float64(r.thresholds[0]+65536) { // a buffer of the kernel's has up to so many bytes
 				large++
@@ -131,7 +133,7 @@ func TestKernelHints(t *testing.T) {
 	require.Less(t, alone, quiet, "this machine is too busy to judge")
 	var rows []*hintRow
 	for seed := range uint64(6) {
-		r := bed.hints(t, sizes, .8, 300, seed)
+		r := bed.hints(t, sizes, 300, seed)
 		t.Log(r.String())
 		rows = append(rows, r)
 	}

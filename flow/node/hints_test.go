@@ -248,11 +248,13 @@ func older(t testing.TB, pins string) {
 	require.Equal(t, settings, again)
 }
 
+// priority is one that no type of service gives.
+const priority = 5
+
 // SO_PRIORITY of a pod does not reach the uplink: a veth pair clears it, and so does forwarding. That of a socket in the
 // host's network does.
 func TestDeclaredPriority(t *testing.T) {
 	bed := bedOf(t)
-	const priority = 5
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 8})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = m.Close() }) // the test has ended
@@ -297,15 +299,15 @@ func TestDeclaredPriority(t *testing.T) {
 	}
 	attach(up, ebpf.AttachTCXEgress)
 	attach(host, ebpf.AttachTCXIngress)
-	require.NoError(t, sendPriority(bed.Pod1, priority))
+	require.NoError(t, sendPriority(bed.Pod1))
 	require.Zero(t, counted(priority), "of a pod")
 	require.NotZero(t, counted(0))
-	require.NoError(t, sendPriority(bed.Node, priority))
+	require.NoError(t, sendPriority(bed.Node))
 	require.EqualValues(t, 1, counted(priority), "of the host")
 }
 
-// sendPriority sends a packet from a namespace to the peer by a socket of this priority.
-func sendPriority(ns netns.NsHandle, priority int) error {
+// sendPriority sends a packet from a namespace to the peer by a socket of the priority.
+func sendPriority(ns netns.NsHandle) error {
 	return nodetest.Within(ns, func() error {
 		var set error
 		d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
