@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -320,4 +321,37 @@ func sendPriority(ns netns.NsHandle) error {
 		_, err = c.Write([]byte("x"))
 		return errors.Join(set, err, c.Close())
 	})
+}
+
+// Both programs load with the two capabilities that the agent has: without CAP_PERFMON the verifier takes less.
+func TestPrivileges(t *testing.T) {
+	if err := missing(); err != nil {
+		t.Skipf("no BPF here: %v", err)
+	}
+	loaded := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked
+		const netAdmin, bpf = 1 << unix.CAP_NET_ADMIN, 1 << (unix.CAP_BPF - 32)
+		head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		data := [2]unix.CapUserData{{Effective: netAdmin, Permitted: netAdmin}, {Effective: bpf, Permitted: bpf}}
+		if err := unix.Capset(&head, &data[0]); err != nil {
+			loaded <- err
+			return
+		}
+		loaded <- func() error {
+			for _, load := range []func() (*ebpf.CollectionSpec, error){loadObserve, loadOrder} {
+				spec, err := load()
+				if err != nil {
+					return err
+				}
+				c, err := ebpf.NewCollection(spec)
+				if err != nil {
+					return err
+				}
+				c.Close()
+			}
+			return nil
+		}()
+	}()
+	require.NoError(t, <-loaded)
 }
