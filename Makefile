@@ -102,6 +102,10 @@ flow-kernel: ## flows of real connections in one queue and in bands, as root: wr
 flow-faults: ## faults while flows pass through an ordered uplink, ROUNDS=20 of each, as root: writes docs/results/flow-faults.md (2 minutes)
 	@hack/flow-faults.sh
 
+.PHONY: flow-hints
+flow-hints: ## flows of real connections in bands, with sizes that are known and without, as root: writes docs/results/flow-hints.md (10 minutes, most of them waiting)
+	SIGMA_KERNEL_HINTS='$(CURDIR)/docs/results/flow-hints.md' go test ./cmd/sigma-flow -run '^TestKernelHints$$' -count=1 -timeout=60m -v
+
 .PHONY: flow-bench
 flow-bench: ## the simulator of flows against theory, its speed, and thresholds from few flows as Markdown (4 CPU-minutes)
 	@hack/bench.sh flow

@@ -158,7 +158,7 @@ func (o *options) run(ctx context.Context) error {
 			return fmt.Errorf("--policy: %w", err)
 		}
 		order := node.OrderOptions{Uplink: a.uplink, Rate: rate, Gap: o.node.Gap, Flows: o.node.Flows, Pins: o.pins}
-		if a.follower, err = follow.New(config, follow.Options{Node: o.nodeName, Kernel: &kernel{order, o.rate != ""}, Now: time.Now}); err != nil {
+		if a.follower, err = follow.New(config, follow.Options{Node: o.nodeName, Kernel: &kernel{order, o.rate != ""}, Hinter: &a.hinter, Now: time.Now}); err != nil {
 			return fmt.Errorf("--policy: %w", err)
 		}
 	}
@@ -205,6 +205,7 @@ type agent struct {
 	mine     uint64 // id of the order that this agent has set last, 0 = none
 	observer *node.Observer
 	watcher  *observe.Watcher
+	hinter   hinter
 	follower *follow.Runner // nil without --policy
 	last     atomic.Pointer[observe.Report]
 	evicted  atomic.Uint64
@@ -223,7 +224,7 @@ func (a *agent) loop(ctx context.Context, records <-chan flow.Record) error {
 		case <-ctx.Done():
 			err := a.observer.Finish()
 			for r := range records {
-				a.watcher.Add(time.Now(), r)
+				a.add(time.Now(), r)
 			}
 			a.look(time.Now())
 			return errors.Join(err, a.tell(time.Now(), true), a.observer.Close())
@@ -231,7 +232,7 @@ func (a *agent) loop(ctx context.Context, records <-chan flow.Record) error {
 			if !ok {
 				return a.observer.Close() // the reader has failed
 			}
-			a.watcher.Add(time.Now(), r)
+			a.add(time.Now(), r)
 		case now := <-look.C:
 			if err := a.watch(); err != nil {
 				a.complain(err)
@@ -271,7 +272,7 @@ func (a *agent) look(now time.Time) {
 		a.complain(err)
 	}
 	for _, r := range ended {
-		a.watcher.Add(now, r)
+		a.add(now, r)
 	}
 	a.evicted.Store(max(a.evicted.Load(), evicted))
 	uplink, err := node.FindUplink(a.uplink)
@@ -291,6 +292,7 @@ func (a *agent) tell(now time.Time, last bool) error {
 	if r.Health, err = a.health(); err != nil {
 		return err
 	}
+	r.Hints = a.hinter.states()
 	if a.order && !last {
 		err = a.apply(r)
 	}

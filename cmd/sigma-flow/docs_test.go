@@ -60,7 +60,7 @@ func TestPage(t *testing.T) {
 		require.True(t, known[m[1]], m[1])
 	}
 	commands := regexp.MustCompile(`(?m)^(?:sudo )?\./sigma-flow ([^#\n]*)`).FindAllStringSubmatch(page, -1)
-	require.Len(t, commands, 7)
+	require.Len(t, commands, 8)
 	for _, c := range commands {
 		cmd, args, err := command().Find(strings.Fields(c[1]))
 		require.NoError(t, err)

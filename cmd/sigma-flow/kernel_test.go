@@ -81,8 +81,9 @@ func (b *kernelBed) calibrate(t *testing.T) time.Duration {
 	return times[56]
 }
 
-// send sends flows of both pods at their times, and returns what each took in seconds and the load while they came.
-func (b *kernelBed) send(t *testing.T, flows []sim.Flow) (fct []float64, load float64) {
+// send sends flows of both pods at their times to ports of the peer, nil for 9000, and returns what each took in seconds and the
+// load while they came.
+func (b *kernelBed) send(t *testing.T, flows []sim.Flow, ports []uint16) (fct []float64, load float64) {
 	t.Helper()
 	fct = make([]float64, len(flows))
 	failed := make([]error, len(flows))
@@ -97,7 +98,11 @@ func (b *kernelBed) send(t *testing.T, flows []sim.Flow) (fct []float64, load fl
 			if i%2 == 1 {
 				pod = b.Pod2
 			}
-			took, err := nodetest.Timed(pod, time.Now, nodetest.AddressPeer+":9000", max(8, int64(f.Size)))
+			server := nodetest.AddressPeer + ":9000"
+			if ports != nil {
+				server = fmt.Sprintf("%s:%d", nodetest.AddressPeer, ports[i])
+			}
+			took, err := nodetest.Timed(pod, time.Now, server, max(8, int64(f.Size)))
 			fct[i], failed[i] = took.Seconds(), err
 		})
 	}
@@ -135,7 +140,7 @@ func (b *kernelBed) compare(t *testing.T, set string, sizes *flow.Sizes, load fl
 		}
 		b.order(t, thresholds)
 		var fct []float64
-		fct, r.came = b.send(t, flows)
+		fct, r.came = b.send(t, flows, nil)
 		*to = sim.Summarise(flows, fct, 0, kernelRate*payloadShare)
 	}
 	fct := make([]float64, len(flows))
@@ -156,32 +161,36 @@ func (r *kernelRow) String() string {
 		q[1].Mean/b[1].Mean, q[1].P99/b[1].P99, b[0].Mean/q[0].Mean, b[3].Mean/q[3].Mean, b[3].Flows, r.simulated[0].Mean/b[0].Mean)
 }
 
-// In bands short flows wait less than in one queue, in a real kernel with real connections; every byte arrives. With
-// SIGMA_KERNEL it is the table of docs/results/flow-kernel.md, which goes to that file.
-func TestKernel(t *testing.T) {
+// readSizes reads a public set, or skips where there are none.
+func readSizes(t *testing.T, file string) *flow.Sizes {
+	t.Helper()
 	data := os.Getenv("SIGMA_DATA")
 	if data == "" {
 		t.Skip("SIGMA_DATA is not set")
 	}
+	f, err := os.Open(filepath.Join(data, "flows", file))
+	require.NoError(t, err)
+	defer func() { _ = f.Close() }() // only read
+	sizes, err := flow.ParseSizes(file, f, false)
+	require.NoError(t, err)
+	return sizes
+}
+
+// In bands short flows wait less than in one queue, in a real kernel with real connections; every byte arrives. With
+// SIGMA_KERNEL it is the table of docs/results/flow-kernel.md, which goes to that file.
+func TestKernel(t *testing.T) {
+	sizes := readSizes(t, "websearch_dctcp.csv")
 	bed := newKernelBed(t)
 	bed.order(t, flow.Thresholds{oneQueue})
 	defer bed.off(t)
 	alone := bed.calibrate(t)
 	t.Logf("a short flow alone takes %v, 95 of 100 times", alone)
-	read := func(file string) *flow.Sizes {
-		f, err := os.Open(filepath.Join(data, "flows", file))
-		require.NoError(t, err)
-		defer func() { _ = f.Close() }() // only read
-		sizes, err := flow.ParseSizes(file, f, false)
-		require.NoError(t, err)
-		return sizes
-	}
 	out := os.Getenv("SIGMA_KERNEL")
 	if out == "" {
 		if alone > 4*quiet {
 			t.Skipf("this machine is too busy to judge: %v", alone)
 		}
-		r := bed.compare(t, "websearch", read("websearch_dctcp.csv"), .8, 80, 1)
+		r := bed.compare(t, "websearch", sizes, .8, 80, 1)
 		t.Log(r.String())
 		require.Less(t, r.band[1].Mean, r.queue[1].Mean/2, "short flows")
 		return
@@ -190,7 +199,7 @@ func TestKernel(t *testing.T) {
 	var rows []kernelRow
 	for _, load := range []float64{.6, .7, .8, .9} {
 		for seed := range uint64(3) {
-			r := bed.compare(t, "websearch", read("websearch_dctcp.csv"), load, 400, seed)
+			r := bed.compare(t, "websearch", sizes, load, 400, seed)
 			t.Log(r.String())
 			rows = append(rows, r)
 		}

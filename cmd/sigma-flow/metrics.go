@@ -14,6 +14,8 @@ import (
 // A collector gives the program's counters as they are, and the rest as of the last report.
 type collector struct{ agent *agent }
 
+var hintLabels = []string{"workload", "port", "size"}
+
 var portLabels = []string{"interface", "protocol", "port", "side"}
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
@@ -35,6 +37,9 @@ var (
 	descBand       = describe("band_bytes_total", "What the uplink sent of a band, headers included, since the order is on; not with --observe.", "band")
 	descSequence   = describe("policy_sequence", "Sequence number of the FlowPolicy's thresholds that were taken last; with --policy only.")
 	descRefused    = describe("policy_refused_total", "FlowPolicies that were older than what was taken, or of no sense; with --policy only.")
+	descHintFlows  = describe("hint_flows_total", "Flows beyond the first band that a declared size was judged by; with --policy only.", hintLabels...)
+	descHintError  = describe("hint_log_error", "Deviation of the log of their sizes around what was declared; with --policy only.", hintLabels...)
+	descHintUsed   = describe("hint_used", "1 where the declared size may be used: after 30 flows, while their deviation is at most 1; with --policy only.", hintLabels...)
 	descWindow     = describe("window_sizes", "Sizes in the node's window.")
 	descChanges    = describe("window_changes_total", "How often the distribution of sizes changed.")
 	descRunning    = describe("running_elephants", "Flows of 10 MB and more that are running.")
@@ -50,6 +55,7 @@ var (
 func (c *collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descOpened, descLost, descEvicted, descPackets, descSeen, descInterfaces, descLoad, descSent, descWait, descThreshold, descOrdering, descBand, descSequence, descRefused, descWindow, descChanges,
+		descHintFlows, descHintError, descHintUsed,
 		descRunning, descFlows, descBytes, descElephants, descSize, descError,
 	} {
 		to <- d
@@ -102,6 +108,16 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	r := c.agent.last.Load()
 	if r == nil {
 		return
+	}
+	for _, h := range r.Hints {
+		labels := []string{h.Workload, strconv.Itoa(int(h.Port)), strconv.FormatInt(h.Size, 10)}
+		send(descHintFlows, total, float64(h.Flows), labels...)
+		maybe(descHintError, h.Sigma, labels...)
+		used := 0.
+		if h.Used {
+			used = 1
+		}
+		send(descHintUsed, gauge, used, labels...)
 	}
 	maybe(descLoad, r.Load)
 	maybe(descSent, r.Sent)

@@ -7,6 +7,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/sigma-scheduler/sigma/flow"
 	"github.com/sigma-scheduler/sigma/flow/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/flow/follow"
 	"github.com/sigma-scheduler/sigma/flow/node"
@@ -42,6 +43,9 @@ func (k *kernel) Order(s follow.Settings) error {
 	}
 	return err
 }
+
+// Hint makes these the sizes of flows.
+func (k *kernel) Hint(h flow.Hints) error { return node.SetHints(k.options.Pins, h) }
 
 // Off turns it off.
 func (k *kernel) Off() error {

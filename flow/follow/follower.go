@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -20,6 +21,8 @@ type Kernel interface {
 	// Order puts settings in force, at once and as a whole. An error that is a [Refused] has a reason of its own; what was
 	// in force before stays.
 	Order(s Settings) error
+	// Hint makes these the sizes of flows in the order that is on, in the place of all others.
+	Hint(h flow.Hints) error
 	// Off takes the order off and leaves the uplink as it was found. It is no error where none is on.
 	Off() error
 	// State says what is on.
@@ -61,6 +64,7 @@ func (r *Refused) Unwrap() error { return r.Err }
 type Follower struct {
 	Node   string
 	Kernel Kernel
+	Hints  flow.Hints // that may be used now, where the policy wants any
 
 	uid        types.UID // of the policy that is followed
 	generation int64     // that was taken last
@@ -71,6 +75,8 @@ type Follower struct {
 	counted    string // resource version of the object that was refused last
 	plan       *plan  // nil: the kernel stays as it is
 	applied    *Settings
+	hinting    bool        // the policy that was taken last wants hints, or to know of them
+	hinted     *flow.Hints // in the kernel; nil: nobody knows
 
 	tried    *Settings // that could not be put in force
 	why      error
@@ -97,7 +103,7 @@ func (f *Follower) Follow(policies []*v1alpha1.FlowPolicy, labels map[string]str
 	own, others := v1alpha1.Own(policies, labels)
 	var s v1alpha1.NodeFlowsStatus
 	if own == nil {
-		f.uid, f.generation, f.sequence, f.found, f.complaint = "", 0, 0, nil, ""
+		f.uid, f.generation, f.sequence, f.found, f.complaint, f.hinting = "", 0, 0, nil, "", false
 		f.plan = &plan{reason: v1alpha1.ReasonNoPolicy, message: "no FlowPolicy selects this node"}
 	} else {
 		f.take(own)
@@ -143,6 +149,7 @@ func (f *Follower) take(p *v1alpha1.FlowPolicy) {
 		return
 	}
 	f.generation = p.Generation
+	f.hinting = p.Spec.Hints && p.Spec.Mode != v1alpha1.Disabled
 	if err := f.takeStatus(p); err != nil {
 		f.complain(p, "the policy's status: "+err.Error())
 	}
@@ -242,6 +249,9 @@ func (f *Follower) carryOut(s *v1alpha1.NodeFlowsStatus) metav1.Condition {
 	if err == nil && f.plan != nil {
 		state, err = f.change(state)
 	}
+	if state.On && state.Shaping && err == nil {
+		err = f.hint()
+	}
 	if state.On && state.Shaping {
 		c.Status, c.Reason, s.Thresholds = metav1.ConditionTrue, v1alpha1.ReasonOrdered, state.Thresholds
 		c.Message = "a flow leaves a band after " + state.Thresholds.String() + " bytes"
@@ -263,6 +273,23 @@ func (f *Follower) carryOut(s *v1alpha1.NodeFlowsStatus) metav1.Condition {
 	return c
 }
 
+// hint makes the sizes in the kernel those that may be used.
+func (f *Follower) hint() error {
+	var want flow.Hints
+	if f.hinting {
+		want = f.Hints
+	}
+	if f.hinted != nil && maps.Equal(*f.hinted, want) {
+		return nil
+	}
+	f.hinted = nil
+	if err := f.Kernel.Hint(want); err != nil {
+		return fmt.Errorf("sizes of flows: %w", err)
+	}
+	f.hinted = &want
+	return nil
+}
+
 // change makes the kernel's state that of the plan.
 func (f *Follower) change(state State) (State, error) {
 	if !f.plan.order {
@@ -270,6 +297,7 @@ func (f *Follower) change(state State) (State, error) {
 		if !state.On {
 			return state, nil
 		}
+		f.hinted = nil
 		err := f.Kernel.Off()
 		return f.after(err)
 	}
@@ -301,6 +329,7 @@ func (f *Follower) order(s Settings) error {
 		f.pause--
 		return f.why
 	}
+	f.hinted = nil // the order may be a new one
 	f.why = f.Kernel.Order(s)
 	var refused *Refused
 	if f.why == nil || errors.As(f.why, &refused) {

@@ -22,6 +22,9 @@ type fake struct {
 	last    Settings
 	orders  int
 	tries   int
+	hints   flow.Hints
+	hinted  int // calls
+	busy    error
 	foreign bool
 	fails   error
 }
@@ -38,6 +41,14 @@ func (f *fake) Order(s Settings) error {
 	}
 	f.orders++
 	f.last, f.state = s, State{On: true, Shaping: true, Thresholds: s.Thresholds}
+	return nil
+}
+
+func (f *fake) Hint(h flow.Hints) error {
+	if f.hinted++; f.busy != nil {
+		return f.busy
+	}
+	f.hints = h
 	return nil
 }
 
@@ -142,6 +153,46 @@ func TestFollow(t *testing.T) {
 	s = b.Follow(nil, nil)
 	b.requires(s, v1alpha1.ReasonNoPolicy)
 	require.Empty(t, s.Policy)
+}
+
+// Sizes are in the kernel while the policy wants them and an order is on, and are written where something has changed.
+func TestHints(t *testing.T) {
+	b := newBench(t)
+	b.Hints = flow.Hints{{Port: 80}: 1e6}
+	b.given(found(1, 10_000, 20_000))
+	require.Empty(t, b.kernel.hints, "the policy wants none")
+	require.Equal(t, 1, b.kernel.hinted, "those of an agent before go")
+	b.given(nothing)
+	require.Equal(t, 1, b.kernel.hinted)
+	b.given(spec(func(s *v1alpha1.FlowPolicySpec) { s.Hints = true }))
+	require.Equal(t, b.Hints, b.kernel.hints)
+	b.given(nothing)
+	require.Equal(t, 2, b.kernel.hinted)
+
+	b.kernel.busy = errors.New("another process is changing this order")
+	b.Hints = flow.Hints{{Port: 81}: 1e6}
+	s := b.given(nothing)
+	require.Equal(t, metav1.ConditionTrue, s.Conditions[0].Status)
+	require.Contains(t, s.Conditions[0].Message, "sizes of flows: another process is changing this order")
+	b.kernel.busy = nil
+	b.requires(b.given(nothing), v1alpha1.ReasonOrdered, 10_000, 20_000)
+	require.Equal(t, b.Hints, b.kernel.hints)
+
+	// Another order may have none: they are written again. In a step that orders nothing nobody writes any.
+	calls := b.kernel.hinted
+	b.given(found(2, 30_000, 40_000))
+	require.Equal(t, calls+1, b.kernel.hinted)
+	for _, mode := range []v1alpha1.Mode{v1alpha1.Observe, v1alpha1.Disabled} {
+		b.given(spec(func(s *v1alpha1.FlowPolicySpec) { s.Mode = mode }))
+		require.Equal(t, mode == v1alpha1.Observe, b.hinting, "in Observe they are judged")
+		require.Equal(t, calls+1, b.kernel.hinted)
+	}
+	b.given(spec(func(s *v1alpha1.FlowPolicySpec) { s.Mode = v1alpha1.Live }))
+	require.Equal(t, b.Hints, b.kernel.hints)
+	b.given(spec(func(s *v1alpha1.FlowPolicySpec) { s.Hints = false }))
+	require.Empty(t, b.kernel.hints)
+	b.Follow(nil, nil)
+	require.False(t, b.hinting)
 }
 
 // What is older than what was taken, or makes no sense, changes nothing and is counted once.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -47,6 +48,7 @@ type Traffic struct {
 type Options struct {
 	Node   string // name of the node's object
 	Kernel Kernel
+	Hinter Hinter // nil: no hints
 	Now    func() time.Time
 }
 
@@ -63,6 +65,7 @@ type Runner struct {
 	saidAt   time.Time                 // mu guards it
 	uid      atomic.Pointer[types.UID] // of the node
 	fresh    chan struct{}             // there is something to write
+	pods     cache.Informer            // of this node; nil until a policy wants hints
 
 	// Of the goroutine that writes, once resume is done.
 	known   bool // own NodeFlows was read, or made
@@ -82,11 +85,14 @@ func New(config *rest.Config, o Options) (*Runner, error) {
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		return nil, err
 	}
+	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Pod{}, &corev1.PodList{})
+	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
 	// Known beforehand: the agent starts while the API server is away, and before there are such kinds.
 	kinds := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha1.SchemeGroupVersion})
 	kinds.Add(v1alpha1.SchemeGroupVersion.WithKind("FlowPolicy"), meta.RESTScopeRoot)
 	kinds.AddSpecific(v1alpha1.SchemeGroupVersion.WithKind("NodeFlows"), v1alpha1.SchemeGroupVersion.WithResource("nodeflows"), v1alpha1.SchemeGroupVersion.WithResource("nodeflows"), meta.RESTScopeRoot)
 	kinds.Add(nodeKind, meta.RESTScopeRoot)
+	kinds.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
 	c, err := client.New(config, client.Options{Scheme: scheme, Mapper: kinds})
 	if err != nil {
 		return nil, err
@@ -95,7 +101,10 @@ func New(config *rest.Config, o Options) (*Runner, error) {
 	node.SetGroupVersionKind(nodeKind)
 	objects, err := cache.New(config, cache.Options{
 		Scheme: scheme, Mapper: kinds, ReaderFailOnMissingInformer: true,
-		ByObject: map[client.Object]cache.ByObject{node: {Field: fields.OneTermEqualSelector("metadata.name", o.Node)}},
+		ByObject: map[client.Object]cache.ByObject{
+			node:          {Field: fields.OneTermEqualSelector("metadata.name", o.Node)},
+			&corev1.Pod{}: {Field: fields.OneTermEqualSelector("spec.nodeName", o.Node), Transform: strip},
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -189,6 +198,7 @@ func (r *Runner) step(ctx context.Context) {
 	for i := range list.Items {
 		policies[i] = &list.Items[i]
 	}
+	r.follower.Hints = r.hints(ctx)
 	status := r.follower.Follow(policies, node.Labels)
 	if last := r.last.Load(); last == nil || !equality.Semantic.DeepEqual(last.Conditions, status.Conditions) {
 		klog.FromContext(ctx).Info("Following", "policy", status.Policy, "sequence", status.Sequence, "shaping", status.Conditions[0].Status, "why", status.Conditions[0].Message)

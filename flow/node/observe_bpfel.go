@@ -23,7 +23,8 @@ const (
 	observeCounterOTHER    observeCounter = 4
 	observeCounterCUT      observeCounter = 5
 	observeCounterFRAGMENT observeCounter = 6
-	observeCounterCOUNTERS observeCounter = 7
+	observeCounterHINTED   observeCounter = 7
+	observeCounterCOUNTERS observeCounter = 8
 )
 
 type observeEnd uint32

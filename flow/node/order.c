@@ -2,6 +2,7 @@
 
 // The program that orders flows, at the uplink on the way out: it says in each packet's priority which class of the
 // queueing discipline behind it shall send it. It changes nothing in the packet, and passes on to the next program.
+// A flow whose size was declared goes, after the first band, to the deeper of two: that of its bytes and that of its size.
 
 #include "packet.h"
 
@@ -20,11 +21,20 @@ struct bands {
 	u32 first;                 // class of the first band; those of the others follow
 	u32 pad;
 	u64 above[MOST_BANDS - 1]; // a flow that has sent so many bytes is in the next band
+	u64 hints; // number of this state of the map of hints, unlike any other's; 0 = none count
 };
 
 struct progress {
 	u64 bytes; // of payload
 	u64 last;  // since boot
+	u64 hint;  // size in bytes that was declared of it, 0 = none
+	u64 asked; // the state of the map of hints that said so
+};
+
+// A port of either side, behind the address that sends.
+struct place {
+	u8 source[16];
+	u16 port, pad;
 };
 
 struct load {
@@ -47,6 +57,15 @@ struct {
 	type(value, struct progress);
 } flows SEC(".maps");
 
+// Sizes in bytes that were declared; user space makes the entries.
+struct {
+	uint(type, HASH);
+	uint(max_entries, 16384);
+	uint(map_flags, NO_PREALLOC);
+	type(key, struct place);
+	type(value, u64);
+} hints SEC(".maps");
+
 struct {
 	uint(type, ARRAY_PERCPU);
 	uint(max_entries, MOST_BANDS);
@@ -55,6 +74,21 @@ struct {
 } sent SEC(".maps");
 
 const enum counter *unused_counter __attribute__((unused));
+
+// hinted is the size that was declared of a flow, or 0: that of its sender's port comes before that of the other side's.
+inline_always u64 hinted(const struct key *key) {
+	struct place at = {.port = key->source_port};
+	copy16(at.source, key->source);
+	u64 *size = map_lookup(&hints, &at);
+	if (!size) {
+		at.port = key->destination_port;
+		size = map_lookup(&hints, &at);
+	}
+	if (!size || !*size)
+		return 0;
+	count(HINTED);
+	return *size;
+}
 
 SEC("tc")
 int order(struct __sk_buff *skb) {
@@ -89,6 +123,15 @@ int order(struct __sk_buff *skb) {
 				count(UNKEPT);
 			else
 				count(OPENED);
+		}
+		if (p && set->hints && bytes >= set->above[0]) {
+			if (p->asked != set->hints) {
+				p->hint = hinted(&key);
+				p->asked = set->hints;
+			}
+			// The last byte of so large a flow comes after hint - 1 others.
+			if (p->hint > bytes)
+				bytes = p->hint - 1;
 		}
 #pragma unroll
 		for (u32 i = 0; i < MOST_BANDS - 1; i++)

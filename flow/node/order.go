@@ -1,6 +1,7 @@
 package node
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -79,9 +80,10 @@ const (
 	pinSettings = "settings"
 	pinSent     = "sent"
 	pinCounters = "counters"
+	pinHints    = "hints"
 )
 
-var pinnedMaps = []string{pinFlows, pinSettings, pinSent, pinCounters}
+var pinnedMaps = []string{pinFlows, pinSettings, pinSent, pinCounters, pinHints}
 
 // Orderable says why no order could be turned on there: no such uplink, a queueing discipline of somebody else's, no bpffs.
 func Orderable(uplink, pins string) error {
@@ -137,7 +139,15 @@ func TurnOn(o OrderOptions) (id uint64, err error) {
 		return 0, err
 	}
 	objects, err := o.load(true)
-	if err != nil {
+	if errors.Is(err, errOtherVersion) { // for a moment there is no order
+		if err := turnOff(o.Pins, &settings, false); err != nil {
+			return 0, err
+		}
+		if up, err = shapeable(o.Uplink); err != nil {
+			return 0, err
+		}
+		return o.begin(up, false)
+	} else if err != nil {
 		return 0, err
 	}
 	defer func() { _ = objects.Close() }() // pins hold what stays
@@ -189,6 +199,9 @@ func (o *OrderOptions) begin(up netlink.Link, made bool) (id uint64, err error) 
 	return id, shape(index, o.Rate, o.Floor) // the pin of the link is there before HTB: TurnOff finds both
 }
 
+// errOtherVersion is the error where the maps of an earlier order are not those of this program.
+var errOtherVersion = errors.New("the order that is on is of another version")
+
 // load loads the program, with the maps of an earlier order where there is one.
 func (o *OrderOptions) load(again bool) (*orderObjects, error) {
 	spec, err := loadOrder()
@@ -212,7 +225,9 @@ func (o *OrderOptions) load(again bool) (*orderObjects, error) {
 	if again {
 		for _, name := range pinnedMaps {
 			m, err := ebpf.LoadPinnedMap(filepath.Join(o.Pins, name), nil)
-			if err != nil {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil, fmt.Errorf("%s: %w", name, errOtherVersion)
+			} else if err != nil {
 				return nil, fmt.Errorf("pins of an earlier order in %s: %s: %w", o.Pins, name, err)
 			}
 			options.MapReplacements[name] = m
@@ -222,14 +237,14 @@ func (o *OrderOptions) load(again bool) (*orderObjects, error) {
 	objects := &orderObjects{}
 	if err := spec.LoadAndAssign(objects, options); err != nil {
 		if errors.Is(err, ebpf.ErrMapIncompatible) {
-			err = fmt.Errorf("the order that is on is of another version; turn it off first: %w", err)
+			err = errOtherVersion
 		}
 		return nil, fmt.Errorf("loading the program: %w", err)
 	}
 	if again {
 		return objects, nil
 	}
-	for name, m := range map[string]*ebpf.Map{pinFlows: objects.Flows, pinSettings: objects.Settings, pinSent: objects.Sent, pinCounters: objects.Counters} {
+	for name, m := range map[string]*ebpf.Map{pinFlows: objects.Flows, pinSettings: objects.Settings, pinSent: objects.Sent, pinCounters: objects.Counters, pinHints: objects.Hints} {
 		if err := m.Pin(filepath.Join(o.Pins, name)); err != nil {
 			return nil, errors.Join(fmt.Errorf("%s: %w", o.Pins, err), objects.Close())
 		}
@@ -245,7 +260,7 @@ func (o *orderObjects) set(present orderBands, t flow.Thresholds) (id uint64, er
 	}
 	b := orderBands{
 		Sequence: present.Sequence + 1, Id: max(uint64(now), present.Id+1), Network: present.Network, Queue: present.Queue,
-		Count: uint32(len(t) + 1), First: classOf(0),
+		Count: uint32(len(t) + 1), First: classOf(0), Hints: present.Hints,
 	}
 	for i, v := range t {
 		b.Above[i] = uint64(v)
@@ -264,7 +279,13 @@ func readSettings(pins string) (orderBands, error) {
 		return b, fmt.Errorf("%s: %s: %w", pins, pinSettings, err)
 	}
 	defer func() { _ = m.Close() }() // only read
-	if err := m.Lookup(uint32(0), &b); err != nil {
+	raw, err := m.LookupBytes(uint32(0))
+	if err != nil {
+		return b, fmt.Errorf("%s: reading the thresholds: %w", pins, err)
+	}
+	// That of an earlier version is shorter, and begins in the same way.
+	raw = append(raw, make([]byte, max(0, binary.Size(b)-len(raw)))...)
+	if _, err := binary.Decode(raw, binary.NativeEndian, &b); err != nil {
 		return b, fmt.Errorf("%s: reading the thresholds: %w", pins, err)
 	}
 	if b.Count < 2 || b.Count > flow.MostBands {

@@ -23,6 +23,7 @@ type orderBands struct {
 	First    uint32
 	Pad      uint32
 	Above    [7]uint64
+	Hints    uint64
 }
 
 type orderKey struct {
@@ -42,10 +43,19 @@ type orderLoad struct {
 	Bytes   uint64
 }
 
+type orderPlace struct {
+	_      structs.HostLayout
+	Source [16]uint8
+	Port   uint16
+	Pad    uint16
+}
+
 type orderProgress struct {
 	_     structs.HostLayout
 	Bytes uint64
 	Last  uint64
+	Hint  uint64
+	Asked uint64
 }
 
 // loadOrder returns the embedded CollectionSpec for order.
@@ -99,6 +109,7 @@ type orderProgramSpecs struct {
 type orderMapSpecs struct {
 	Counters *ebpf.MapSpec `ebpf:"counters"`
 	Flows    *ebpf.MapSpec `ebpf:"flows"`
+	Hints    *ebpf.MapSpec `ebpf:"hints"`
 	Sent     *ebpf.MapSpec `ebpf:"sent"`
 	Settings *ebpf.MapSpec `ebpf:"settings"`
 }
@@ -133,6 +144,7 @@ func (o *orderObjects) Close() error {
 type orderMaps struct {
 	Counters *ebpf.Map `ebpf:"counters"`
 	Flows    *ebpf.Map `ebpf:"flows"`
+	Hints    *ebpf.Map `ebpf:"hints"`
 	Sent     *ebpf.Map `ebpf:"sent"`
 	Settings *ebpf.Map `ebpf:"settings"`
 }
@@ -141,6 +153,7 @@ func (m *orderMaps) Close() error {
 	return _OrderClose(
 		m.Counters,
 		m.Flows,
+		m.Hints,
 		m.Sent,
 		m.Settings,
 	)

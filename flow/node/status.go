@@ -22,6 +22,8 @@ type OrderStatus struct {
 	Bands      []BandStatus    `json:"bands"`
 	Unkept     uint64          `json:"unkept"` // packets whose flow found no room
 	NoFlow     uint64          `json:"noFlow"` // packets that belong to none: they go through the middle band
+	Hints      int             `json:"hints"`  // addresses and ports whose flows have a size
+	Hinted     uint64          `json:"hinted"` // flows that were found to have one
 }
 
 // BandStatus is what a band has sent since the order is on.
@@ -63,6 +65,13 @@ func ReadOrder(pins string) (OrderStatus, error) {
 	for _, v := range b.Above[:b.Count-1] {
 		s.Thresholds = append(s.Thresholds, int64(v))
 	}
+	if b.Hints != 0 {
+		hints, err := readHints(pins)
+		if err != nil {
+			return s, err
+		}
+		s.Hints = len(hints)
+	}
 	for i := range b.Count {
 		var loads []orderLoad
 		if err := maps[pinSent].Lookup(i, &loads); err != nil {
@@ -80,6 +89,7 @@ func ReadOrder(pins string) (OrderStatus, error) {
 	}
 	for which, to := range map[observeCounter]*uint64{
 		observeCounterUNKEPT: &s.Unkept, observeCounterOTHER: &s.NoFlow, observeCounterCUT: &s.NoFlow, observeCounterFRAGMENT: &s.NoFlow,
+		observeCounterHINTED: &s.Hinted,
 	} {
 		var values []uint64
 		if err := maps[pinCounters].Lookup(uint32(which), &values); err != nil {

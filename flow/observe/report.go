@@ -39,6 +39,9 @@ type Report struct {
 	Running    int     `json:"running_elephants"`
 	RunningB   uint64  `json:"running_bytes"`
 	Health     *Health `json:"health"`
+
+	// What pods declare of their flows; the agent fills it in.
+	Hints []flow.HintState `json:"hints,omitempty"`
 }
 
 // Waits are simulated seconds that flows take beyond their size over the rate, in the mean.
@@ -183,7 +186,7 @@ func (w *Watcher) wait(flows []sim.Flow, fct []float64) float64 {
 func (p *port) report(k Key) Port {
 	out := Port{
 		Key: k, Flows: p.flows, Bytes: p.bytes, Elephants: p.elephants,
-		SigmaNode: p.node.sigma(), SigmaPort: p.own.errors.sigma(), SigmaPeer: p.peers.sigma(), Judged: p.peers.flows,
+		SigmaNode: p.node.Sigma(), SigmaPort: p.own.errors.Sigma(), SigmaPeer: p.peers.Sigma(), Judged: p.peers.Flows,
 	}
 	seen := p.window.Sizes()
 	if out.Window = len(seen); out.Window > 0 {
@@ -256,6 +259,20 @@ func (r *Report) Text(out io.Writer) error {
 			return err
 		}
 		if more := len(ports) - mostLines; more > 0 {
+			fmt.Fprintf(&b, "and %d more\n", more)
+		}
+	}
+	if len(r.Hints) > 0 {
+		b.WriteByte('\n')
+		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprintln(t, "workload\tport\tdeclared\tflows\tσ\tused\t")
+		for _, h := range r.Hints[:min(len(r.Hints), mostLines)] {
+			fmt.Fprintf(t, "%s\t%d\t%s\t%d\t%s\t%t\t\n", h.Workload, h.Port, flow.FormatAmount(float64(h.Size)), h.Flows, figure(h.Sigma, 2), h.Used)
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+		if more := len(r.Hints) - mostLines; more > 0 {
 			fmt.Fprintf(&b, "and %d more\n", more)
 		}
 	}

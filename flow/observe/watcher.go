@@ -69,9 +69,9 @@ type port struct {
 	bytes     uint64
 	elephants uint64
 	last      time.Time
-	node      spread // of the estimate for the whole node
+	node      flow.Errors // of the estimate for the whole node
 	own       history
-	peers     spread
+	peers     flow.Errors
 }
 
 type peer struct {
@@ -187,7 +187,7 @@ func (w *Watcher) estimate(now time.Time, p *port, of peer, size float64) {
 		return
 	}
 	x := math.Log(size)
-	p.node.judge(now, &w.node, x)
+	w.node.judge(now, &p.node, x)
 	w.node.add(now, x)
 	p.own.add(now, x)
 	h := w.peers[of]
@@ -198,7 +198,7 @@ func (w *Watcher) estimate(now time.Time, p *port, of peer, size float64) {
 		h = &history{}
 		w.peers[of] = h
 	}
-	p.peers.judge(now, h, x)
+	h.judge(now, &p.peers, x)
 	h.add(now, x)
 }
 

@@ -69,6 +69,18 @@ func TestByHand(t *testing.T) {
 	}
 }
 
+// The simulator's hints are those of the kernel's program, which flow.Thresholds says too.
+func TestHintIsTheKernels(t *testing.T) {
+	bands := flow.Thresholds{100, 1000, 10_000}
+	for _, size := range []int64{1, 99, 100, 101, 1000, 1001, 9999, 10_001, 1e9} {
+		flows := []Flow{{Size: 1}}
+		Hint(flows, []float64{float64(size)}, bands)
+		for _, sent := range []int64{100, 101, 999, 1000, 10_000, 1e8} {
+			require.Equal(t, max(bands.Band(sent), int(flows[0].Hint)), bands.Hinted(sent, size), "%d of %d", sent, size)
+		}
+	}
+}
+
 // A hint counts after the first band: the flow with a hint stands behind the one without.
 func TestHintByHand(t *testing.T) {
 	flows := []Flow{{At: 0, Size: 24, Hint: 2}, {At: 0, Size: 24}}

@@ -4,9 +4,12 @@ package e2e_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -40,6 +43,7 @@ func TestFlowPolicy(t *testing.T) {
 	require.Equal(t, "Node", got.OwnerReferences[0].Kind)
 	before, otherBefore := n.dump(t), other.dump(t)
 	pinned(t, s, n, before)
+	hinted(t, s, n)
 	s.rights(t)
 	leader, page := s.found(t, n)
 	s.faults(t, n, leader)
@@ -86,6 +90,61 @@ func pinned(t *testing.T, s *flowSite, n *realNode, before string) {
 		require.ErrorIs(t, err, flownode.ErrNoOrder, way)
 		require.Equal(t, before, n.dump(t), way)
 	}
+}
+
+// hinted: what a pod declares of its flows is used once they were as large, and while the policy wants it.
+func hinted(t *testing.T, s *flowSite, n *realNode) {
+	t.Helper()
+	const spec = "{bands: 3, thresholds: [20000, 2000000], rate: 200M, nodeSelector: {matchLabels: {kubernetes.io/hostname: flow-0}}, mode: Live, hints: "
+	s.policy(t, "first", spec+"on}")
+	n.waitOrder(t, flow.Thresholds{20_000, 2_000_000})
+	pod := e2e.Pod(metav1.NamespaceDefault, "db", "100m", "64Mi")
+	pod.Spec.NodeName, pod.Annotations = n.name, map[string]string{v1alpha1.SizeAnnotation: "9000=3M"}
+	s.c.CreatePods(t, pod)
+	s.c.WaitRunning(t, metav1.NamespaceDefault, 1)
+	s.c.Kubectl(t, "", "patch", "pod", "-n", metav1.NamespaceDefault, "db", "--subresource=status", "--type=merge", "-p", fmt.Sprintf(`{"status":{"podIP":"%[1]s","podIPs":[{"ip":"%[1]s"}]}}`, nodetest.AddressPod1))
+	send := func(flows int) {
+		t.Helper()
+		for range flows {
+			_, err := nodetest.Exchange(n.Pod1, nodetest.AddressPeer+":9000", 1_900_000, 1)
+			require.NoError(t, err)
+		}
+	}
+	hints := func(want int) flownode.OrderStatus {
+		t.Helper()
+		var is flownode.OrderStatus
+		e2e.Wait(t, fmt.Sprint(want, " sizes in the kernel"), func() (string, bool) {
+			var err error
+			is, err = n.order(t)
+			return fmt.Sprintf("%+v, %v", is, err), err == nil && is.Hints == want
+		})
+		return is
+	}
+	time.Sleep(3 * time.Second) // the agent has the pod, and judges from there on
+	send(flow.TrustAfter - 1)
+	time.Sleep(3 * time.Second)
+	was := hints(0)
+	require.Zero(t, was.Bands[2].Packets, "by bytes they never reach the last band")
+	send(1)
+	was = hints(1)
+	send(1)
+	is := hints(1)
+	require.EqualValues(t, 1, is.Hinted)
+	require.Greater(t, is.Bands[2].Bytes-was.Bands[2].Bytes, uint64(1_700_000), "after the first band it is in the last")
+	e2e.Wait(t, "the metric of the declared size", func() (string, bool) {
+		r, err := nodetest.Client(n.Node).Get("http://127.0.0.1:9907/metrics")
+		if err != nil {
+			return err.Error(), false
+		}
+		text, err := io.ReadAll(r.Body)
+		require.NoError(t, errors.Join(err, r.Body.Close()))
+		return string(text), strings.Contains(string(text), `sigma_flow_hint_used{port="9000",size="3000000",workload="default/db"} 1`)
+	})
+	s.c.Kubectl(t, "", "delete", "pod", "-n", metav1.NamespaceDefault, "db", "--force", "--grace-period=0")
+	hints(0)
+	s.policy(t, "first", spec+"off}")
+	s.c.Kubectl(t, "", "delete", "flowpolicy", "first")
+	s.shaping(t, n.name, metav1.ConditionFalse, v1alpha1.ReasonNoPolicy)
 }
 
 // rights: an agent writes what its own node does and nothing else, central the status of policies and nothing else.
@@ -276,6 +335,8 @@ func (k *fakeKernel) Order(s follow.Settings) error {
 	k.state, k.at = follow.State{On: true, Shaping: true, Thresholds: s.Thresholds}, time.Now()
 	return nil
 }
+
+func (k *fakeKernel) Hint(flow.Hints) error { return nil }
 
 func (k *fakeKernel) Off() error {
 	k.mu.Lock()

@@ -29,6 +29,7 @@ const fullSpec = `spec:
   thresholds: [100000, 1800000, 9900000]
   rate: 9400M
   floorPercent: 0.5
+  hints: true
 `
 
 // badPolicies are changes of fullText, with the texts of their refusals.
@@ -53,7 +54,8 @@ var badPolicies = []struct{ name, old, replaced, want string }{
 	{"a floor of all", "floorPercent: 0.5", "floorPercent: 5.1", "spec.floorPercent: Invalid value: 5.1"},
 	{"an operator that there is not", "operator: In", "operator: Near", "spec.nodeSelector.matchExpressions: Invalid value: want the operator In or NotIn with values"},
 	{"In without values", ", values: [x]", "", "spec.nodeSelector.matchExpressions: Invalid value: want the operator In or NotIn with values"},
-	{"hints, which are not built", "  bands: 4", "  bands: 4\n  hints: true", "spec.hints: Forbidden: unknown field"},
+	{"a text for hints", "hints: true", "hints: some", `spec.hints: Invalid value: "string"`},
+	{"hints without a choice of bands", "bands: 4\n  thresholds: [100000, 1800000, 9900000]", "bands: 2", "spec.hints: Invalid value: want at least 3 bands"},
 	{"dscp, which is not built", "  bands: 4", "  bands: 4\n  dscp: true", "spec.dscp: Forbidden: unknown field"},
 }
 

@@ -57,6 +57,7 @@ type FlowPolicy struct {
 // FlowPolicySpec says which nodes order their uplinks, and how.
 //
 // +kubebuilder:validation:XValidation:fieldPath=".thresholds",rule="!has(self.thresholds) || self.thresholds.size() == self.bands - 1",message="want one threshold less than bands"
+// +kubebuilder:validation:XValidation:fieldPath=".hints",rule="!has(self.hints) || !self.hints || self.bands > 2",message="want at least 3 bands: a hint counts after the first, and then there are two to choose from"
 type FlowPolicySpec struct {
 	// Labels of the nodes; without it all. A node that several policies select follows the oldest.
 	// +optional
@@ -106,7 +107,16 @@ type FlowPolicySpec struct {
 	// +kubebuilder:validation:Maximum=5
 	// +kubebuilder:validation:XValidation:rule="self >= 0.1",message="want 0.1 to 5"
 	FloorPercent float64 `json:"floorPercent,omitempty"`
+
+	// Whether sizes count that pods declare in their annotation sigma-scheduler.io/flow-size, such as 5432=10M,80=20k: bytes of
+	// the flows that they send, by a port of either side. After its first band a flow goes to the deeper of two, that of
+	// its size and that of its bytes. A node uses what a workload declares once 30 of its flows have been right within a factor of e.
+	// +optional
+	Hints bool `json:"hints,omitempty"`
 }
+
+// SizeAnnotation is what a pod declares of the flows that it sends, as flow.ParseHints reads it.
+const SizeAnnotation = "sigma-scheduler.io/flow-size"
 
 // FlowPolicyStatus is how far a policy is. sigma-flow central writes it.
 type FlowPolicyStatus struct {

@@ -1,0 +1,109 @@
+package follow
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/sigma-scheduler/sigma/flow"
+	"github.com/sigma-scheduler/sigma/flow/api/v1alpha1"
+)
+
+// A Hinter knows which of the sizes that pods declare are right. The Runner calls it from one goroutine.
+type Hinter interface {
+	// Declare takes all that pods of the node declare now.
+	Declare(now time.Time, all []flow.Declaration)
+	// Trusted are the sizes that may be used now.
+	Trusted() flow.Hints
+}
+
+// hints are the sizes that may be used, nil while no policy wants any. Pods are watched from the first policy on that does.
+func (r *Runner) hints(ctx context.Context) flow.Hints {
+	h, now := r.options.Hinter, r.options.Now()
+	if h == nil {
+		return nil
+	}
+	if !r.follower.hinting {
+		h.Declare(now, nil)
+		return nil
+	}
+	if r.pods == nil {
+		pods, err := r.cache.GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
+		if err != nil {
+			r.complain(err)
+			return nil
+		}
+		r.pods = pods
+	}
+	var list corev1.PodList
+	if !r.pods.HasSynced() { // to list them would wait
+		return nil
+	}
+	if err := r.cache.List(ctx, &list); err != nil {
+		r.complain(err)
+		return nil
+	}
+	var all []flow.Declaration
+	for i := range list.Items {
+		d, err := declaration(&list.Items[i])
+		if err != nil {
+			r.complain(err)
+		} else if d.Sizes != nil {
+			all = append(all, d)
+		}
+	}
+	h.Declare(now, all)
+	return h.Trusted()
+}
+
+// declaration is what a pod says of the flows that it sends. It has no sizes where it says nothing.
+func declaration(p *corev1.Pod) (d flow.Declaration, err error) {
+	text, ok := p.Annotations[v1alpha1.SizeAnnotation]
+	if !ok || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		return d, nil
+	}
+	if d.Sizes, err = flow.ParseHints(text); err != nil {
+		return d, fmt.Errorf("pod %s/%s: annotation %s: %w", p.Namespace, p.Name, v1alpha1.SizeAnnotation, err)
+	}
+	d.Workload = p.Namespace + "/" + workload(p)
+	for _, ip := range p.Status.PodIPs {
+		if a, err := netip.ParseAddr(ip.IP); err == nil {
+			d.Addresses = append(d.Addresses, a)
+		}
+	}
+	return d, nil
+}
+
+// workload is the name of a pod's controller, that of a Deployment without the hash of its ReplicaSet; or the pod's own.
+func workload(p *corev1.Pod) string {
+	owner := metav1.GetControllerOf(p)
+	if owner == nil {
+		return p.Name
+	}
+	if hash := p.Labels["pod-template-hash"]; hash != "" {
+		return strings.TrimSuffix(owner.Name, "-"+hash)
+	}
+	return owner.Name
+}
+
+// strip keeps of a pod what is read here.
+func strip(o any) (any, error) {
+	p, ok := o.(*corev1.Pod)
+	if !ok {
+		return o, nil
+	}
+	kept := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion, Labels: p.Labels, OwnerReferences: p.OwnerReferences,
+	}}
+	if text, ok := p.Annotations[v1alpha1.SizeAnnotation]; ok {
+		kept.Annotations = map[string]string{v1alpha1.SizeAnnotation: text}
+	}
+	kept.Spec.NodeName, kept.Status.Phase, kept.Status.PodIPs = p.Spec.NodeName, p.Status.Phase, p.Status.PodIPs
+	return kept, nil
+}

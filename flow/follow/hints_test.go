@@ -1,0 +1,60 @@
+package follow
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sigma-scheduler/sigma/flow"
+	"github.com/sigma-scheduler/sigma/flow/api/v1alpha1"
+)
+
+// What a pod declares, of what is kept of it.
+func TestDeclaration(t *testing.T) {
+	controller := true
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "web-7f-x", Labels: map[string]string{"pod-template-hash": "7f"}, Annotations: map[string]string{v1alpha1.SizeAnnotation: "80=20k", "other": "x"},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web-7f", Controller: &controller}},
+		},
+		Spec:   corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: "c"}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}, {IP: "fd00::1"}}},
+	}
+	of := func(change func(*corev1.Pod)) (flow.Declaration, error) {
+		c := p.DeepCopy()
+		change(c)
+		kept, err := strip(c)
+		require.NoError(t, err)
+		require.NotContains(t, kept.(*corev1.Pod).Annotations, "other")
+		require.Empty(t, kept.(*corev1.Pod).Spec.Containers)
+		return declaration(kept.(*corev1.Pod))
+	}
+	d, err := of(func(*corev1.Pod) {})
+	require.NoError(t, err)
+	require.Equal(t, flow.Declaration{
+		Workload: "shop/web", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}, Sizes: map[uint16]int64{80: 20_000},
+	}, d)
+	for want, change := range map[string]func(*corev1.Pod){
+		"shop/web-7f-x": func(p *corev1.Pod) { p.OwnerReferences = nil },
+		"shop/db": func(p *corev1.Pod) {
+			p.Labels, p.OwnerReferences[0].Name = nil, "db"
+		},
+	} {
+		d, err := of(change)
+		require.NoError(t, err)
+		require.Equal(t, want, d.Workload)
+	}
+	for _, change := range []func(*corev1.Pod){
+		func(p *corev1.Pod) { p.Annotations = nil },
+		func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, // its address may be another pod's
+	} {
+		d, err := of(change)
+		require.NoError(t, err)
+		require.Empty(t, d.Sizes)
+	}
+	_, err = of(func(p *corev1.Pod) { p.Annotations[v1alpha1.SizeAnnotation] = "80=many" })
+	require.ErrorContains(t, err, "pod shop/web-7f-x: annotation sigma-scheduler.io/flow-size: port 80: ")
+}

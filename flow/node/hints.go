@@ -1,0 +1,106 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/sigma-scheduler/sigma/flow"
+)
+
+// SetHints makes these the sizes of flows in the order that is on, for their next packets; none takes all away. It is ErrNoOrder
+// where none is on. Addresses and ports are those of packets on the uplink.
+func SetHints(pins string, h flow.Hints) error {
+	if pins == "" {
+		pins = DefaultPins
+	}
+	if len(h) > flow.MostHints {
+		return fmt.Errorf("%d hints, want at most %d", len(h), flow.MostHints)
+	}
+	for k, size := range h {
+		if size < 1 || size > flow.LargestThreshold {
+			return fmt.Errorf("hint of %v port %d: %d bytes, want 1 to 1T", k.Address, k.Port, size)
+		}
+	}
+	l, _, err := pinned(pins)
+	if err != nil {
+		return err
+	}
+	_ = l.Close() // the pin holds it
+	unlock, err := lock(pins)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	settings, err := readSettings(pins)
+	if err != nil {
+		return err
+	}
+	var maps [2]*ebpf.Map
+	for i, name := range []string{pinHints, pinSettings} {
+		if maps[i], err = ebpf.LoadPinnedMap(filepath.Join(pins, name), nil); err != nil {
+			return fmt.Errorf("%s: %s: %w", pins, name, err)
+		}
+		defer func() { _ = maps[i].Close() }() // the pin holds it
+	}
+	return setHints(maps[0], maps[1], settings, h)
+}
+
+// setHints changes the map first and then the number of its state, by which flows ask again.
+func setHints(hints, to *ebpf.Map, settings orderBands, h flow.Hints) error {
+	old, err := listHints(hints)
+	if err != nil {
+		return err
+	}
+	for k := range old {
+		if _, stays := h[k]; !stays {
+			if err := hints.Delete(placeOf(k)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+				return fmt.Errorf("taking a hint away: %w", err)
+			}
+		}
+	}
+	for k, size := range h {
+		if err := hints.Put(placeOf(k), uint64(size)); err != nil {
+			return fmt.Errorf("writing a hint: %w", err)
+		}
+	}
+	now, err := sinceBoot()
+	if err != nil {
+		return err
+	}
+	if settings.Hints = max(uint64(now), settings.Hints+1); len(h) == 0 {
+		settings.Hints = 0
+	}
+	if err := to.Put(uint32(0), &settings); err != nil {
+		return fmt.Errorf("writing the settings: %w", err)
+	}
+	return nil
+}
+
+func placeOf(k flow.HintKey) *orderPlace { return &orderPlace{Source: k.Address.As16(), Port: k.Port} }
+
+func readHints(pins string) (flow.Hints, error) {
+	m, err := ebpf.LoadPinnedMap(filepath.Join(pins, pinHints), nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", pins, pinHints, err)
+	}
+	defer func() { _ = m.Close() }() // only read
+	return listHints(m)
+}
+
+func listHints(m *ebpf.Map) (flow.Hints, error) {
+	h := flow.Hints{}
+	var at orderPlace
+	var size uint64
+	all := m.Iterate()
+	for all.Next(&at, &size) {
+		h[flow.HintKey{Address: netip.AddrFrom16(at.Source).Unmap(), Port: at.Port}] = int64(size)
+	}
+	if err := all.Err(); err != nil {
+		return nil, fmt.Errorf("reading hints: %w", err)
+	}
+	return h, nil
+}
