@@ -103,7 +103,7 @@ flow-bench: ## the simulator of flows against theory, against the exact fabric, 
 	@hack/bench.sh flow
 
 .PHONY: flow-records
-flow-records: ## figures of the simulator of flows beside their targets, and the paper's agents as controls, as Markdown (5 CPU-minutes)
+flow-records: ## figures of the simulator of flows beside their targets, and the paper's agents as controls, as Markdown (9 CPU-minutes)
 	@hack/bench.sh flow-records
 
 .PHONY: mpa-drift

@@ -9,7 +9,7 @@
 # With flow: accuracy and speed of the simulator of flows, 3 CPU-minutes.
 #   make flow-bench > tables.md, or hack/bench.sh flow --doc to renew docs/flow-validation.md
 # With flow-records: figures of the simulator beside their targets, its thresholds, and the paper's agents
-# as controls, 5 CPU-minutes.
+# as controls, 9 CPU-minutes.
 #   make flow-records > tables.md, or hack/bench.sh flow-records --doc to renew docs/flow-records.md
 set -euo pipefail
 cd "$(dirname "$0")/.."
