@@ -99,7 +99,7 @@ flow-kernel: ## flows of real connections in one queue and in bands, as root: wr
 	SIGMA_KERNEL='$(CURDIR)/docs/results/flow-kernel.md' go test ./cmd/sigma-flow -run '^TestKernel$$' -count=1 -timeout=60m -v
 
 .PHONY: flow-bench
-flow-bench: ## the simulator of flows against theory, against the exact fabric, and its speed, as Markdown (3 CPU-minutes)
+flow-bench: ## the simulator of flows against theory, against the exact fabric, and its speed, as Markdown (1 CPU-minute)
 	@hack/bench.sh flow
 
 .PHONY: flow-records

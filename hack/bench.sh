@@ -6,7 +6,7 @@
 #   make bench > tables.md, or hack/bench.sh --doc to renew docs/performance.md
 # With mpa: the speed of the autoscaler's simulator, decisions and training, 2 CPU-minutes.
 #   make mpa-bench > tables.md, or hack/bench.sh mpa --doc
-# With flow: accuracy and speed of the simulator of flows, 3 CPU-minutes.
+# With flow: accuracy and speed of the simulator of flows, 1 CPU-minute.
 #   make flow-bench > tables.md, or hack/bench.sh flow --doc to renew docs/flow-validation.md
 # With flow-records: figures of the simulator beside their targets, its thresholds, and the paper's agents
 # as controls, 9 CPU-minutes.
