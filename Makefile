@@ -107,8 +107,12 @@ flow-hints: ## flows of real connections in bands, with sizes that are known and
 	SIGMA_KERNEL_HINTS='$(CURDIR)/docs/results/flow-hints.md' go test ./cmd/sigma-flow -run '^TestKernelHints$$' -count=1 -timeout=60m -v
 
 .PHONY: flow-bench
-flow-bench: ## the simulator of flows against theory, its speed, and thresholds from few flows as Markdown (4 CPU-minutes)
+flow-bench: ## the simulator of flows against theory, against the exact fabric, and its speed, as Markdown (1 CPU-minute)
 	@hack/bench.sh flow
+
+.PHONY: flow-records
+flow-records: ## figures of the simulator of flows beside their targets, and the paper's agents as controls, as Markdown (9 CPU-minutes)
+	@hack/bench.sh flow-records
 
 .PHONY: mpa-drift
 mpa-drift: ## how soon `learned` finds a changed workload, and how often one that has not changed (SIDE=test; 1 CPU-minute)

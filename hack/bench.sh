@@ -6,8 +6,11 @@
 #   make bench > tables.md, or hack/bench.sh --doc to renew docs/performance.md
 # With mpa: the speed of the autoscaler's simulator, decisions and training, 2 CPU-minutes.
 #   make mpa-bench > tables.md, or hack/bench.sh mpa --doc
-# With flow: accuracy and speed of the simulator of flows, and its thresholds, 4 CPU-minutes.
+# With flow: accuracy and speed of the simulator of flows, 1 CPU-minute.
 #   make flow-bench > tables.md, or hack/bench.sh flow --doc to renew docs/flow-validation.md
+# With flow-records: figures of the simulator beside their targets, its thresholds, and the paper's agents
+# as controls, 9 CPU-minutes.
+#   make flow-records > tables.md, or hack/bench.sh flow-records --doc to renew docs/flow-records.md
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,7 +25,11 @@ if [[ ${1:-} == mpa ]]; then
   target=mpa-bench packages='./mpa/loadsim ./mpa ./internal/learn/rl'
   shift
 elif [[ ${1:-} == flow ]]; then
-  target=flow-bench packages='./flow/sim ./flow/tune' tests='^Test(Accuracy|Speed|Paper)$' page=docs/flow-validation.md
+  target=flow-bench packages=./flow/sim tests='^Test(Accuracy|Speed)$' page=docs/flow-validation.md
+  shift
+elif [[ ${1:-} == flow-records ]]; then
+  target=flow-records packages=./flow/tune tests='^TestRecords$' page=docs/flow-records.md
+  printf 'Measured at commit %s.\n\n' "$(git describe --always --dirty)" > "$tables"
   shift
 fi
 # One package at a time: they write to the same file.

@@ -390,11 +390,15 @@ func TurnOff(pins string, id uint64) error {
 	if pins == "" {
 		pins = DefaultPins
 	}
-	if _, err := os.Stat(pins); errors.Is(err, fs.ErrNotExist) {
+	if isPinnable(pins) != nil {
 		return ErrNoOrder
 	}
+	_, linked := os.Stat(filepath.Join(pins, pinLink))
 	unlock, err := lock(pins)
-	if err != nil {
+	switch {
+	case err != nil && errors.Is(linked, fs.ErrNotExist):
+		return ErrNoOrder
+	case err != nil:
 		return err
 	}
 	defer unlock()

@@ -21,7 +21,8 @@ import (
 type Comparison struct {
 	Setting  Setting  `json:"setting"`
 	Seeds    []uint64 `json:"seeds"`
-	Realised []Number `json:"realised_load"` // of each seed
+	Realised []Number `json:"realised_load"`          // of each seed
+	Busiest  []Number `json:"busiest_port,omitempty"` // realised load of that port of a fabric, of each seed
 	Policies []Policy `json:"policies"`
 }
 
@@ -311,6 +312,11 @@ func (c *Comparison) notes() (notes []string) {
 	}
 	if c.Setting.Hosts > 0 && !c.Setting.Exact {
 		notes = append(notes, "the oracle is SRPT at every port by itself: no bound on a fabric")
+		for i, l := range c.Busiest {
+			if l > 1 {
+				notes = append(notes, fmt.Sprintf("seed %d: a port had %.2f times what it can send, so that times are too long: take more flows, or all ports at once", c.Seeds[i], float64(l)))
+			}
+		}
 	}
 	if c.Setting.Load >= 1 {
 		notes = append(notes, "overload: times grow with the number of flows")

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -64,6 +65,17 @@ func TestTable(t *testing.T) {
 	require.Equal(t, []string{"tuned", "50000.0", "8.00", "50.8", "80.0", "1.00", "10.0", "8.00", "80.0", "-", "-"}, row)
 	require.Contains(t, b.String(), "tuned: thresholds 1k/20k, found on other arrivals\n")
 	require.Contains(t, b.String(), "fifo:10: a model of the common queue")
+}
+
+// A fabric taken apart warns of the seeds whose arrivals were too much for a port; an exact one has no need to.
+func TestBusiestPort(t *testing.T) {
+	c := comparison()
+	c.Setting.Hosts, c.Busiest = 8, []Number{1.164, 1}
+	warning := fmt.Sprintf("seed %d: a port had 1.16 times what it can send", c.Seeds[0])
+	require.Contains(t, strings.Join(c.notes(), "\n"), warning)
+	require.NotContains(t, strings.Join(c.notes(), "\n"), fmt.Sprintf("seed %d:", c.Seeds[1]))
+	c.Setting.Exact = true
+	require.NotContains(t, strings.Join(c.notes(), "\n"), "a port had")
 }
 
 func TestDigits(t *testing.T) {

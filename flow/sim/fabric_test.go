@@ -159,6 +159,14 @@ func TestWorkers(t *testing.T) {
 	}
 }
 
+// At 0.5 s, host 0 has sent 4 and 8 bytes, host 1 has got 4 and 6: with 64 bits per second a port can do 4.
+func TestBusiestPortByHand(t *testing.T) {
+	flows := []Flow{{At: .1, Size: 4, Src: 0, Dst: 1}, {At: .2, Size: 8, Src: 0, Dst: 2}, {At: .5, Size: 6, Src: 2, Dst: 1}}
+	require.InDelta(t, 3, BusiestPort(flows, 64, 3), 1e-12)
+	flows[2].Size = 12
+	require.InDelta(t, 4, BusiestPort(flows, 64, 3), 1e-12, "it takes 4 and 12")
+}
+
 // Decomposed is within 5 % of exact in the mean.
 func TestDecomposed(t *testing.T) {
 	f := Fabric{16, 10 * gigabit}

@@ -70,3 +70,13 @@ func RealisedLoad(flows []Flow, rate float64, hosts int) float64 {
 	}
 	return work / (flows[len(flows)-1].At * rate / 8 * float64(max(1, hosts)))
 }
+
+// BusiestPort is the realised load of the port of a fabric that had the most to send or to take.
+func BusiestPort(flows []Flow, rate float64, hosts int) float64 {
+	work := make([]float64, 2*hosts)
+	for _, f := range flows {
+		work[f.Src] += f.Size
+		work[hosts+int(f.Dst)] += f.Size
+	}
+	return slices.Max(work) / (flows[len(flows)-1].At * rate / 8)
+}

@@ -148,6 +148,9 @@ func (s *Simulation) Run(ctx context.Context) (*report.Comparison, error) {
 	for k, seed := range c.Seeds {
 		flows := traffic.Generate(s.Flows, seed)
 		c.Realised = append(c.Realised, report.Number(sim.RealisedLoad(flows, s.Rate, s.Hosts)))
+		if s.Hosts > 0 {
+			c.Busiest = append(c.Busiest, report.Number(sim.BusiestPort(flows, s.Rate, s.Hosts)))
+		}
 		parallel(s.Workers, len(policies), func(i int) {
 			if ctx.Err() != nil {
 				return

@@ -1,6 +1,7 @@
 // Package rl learns to act by reinforcement: [DDPG], an actor-critic for actions that
 // are real numbers, and its replay buffer. Options make it TD3 ([Config.Twin]), give it
-// n-step returns ([Config.Steps]) and let it imitate ([Config.Imitation]).
+// n-step returns ([Config.Steps]) and let it imitate ([Config.Imitation]). [Reinforce] is the
+// plain policy gradient, without a critic.
 //
 //	agent, err := rl.New(rl.AWARE(10, 3, seed))
 //	for each episode, for each step:
@@ -28,6 +29,8 @@
 //     actor-critic methods, ICML 2018: TD3.
 //   - A. Nair et al., Overcoming exploration in reinforcement learning with
 //     demonstrations, ICRA 2018: the imitation term (equation 3).
+//   - R. J. Williams, Simple statistical gradient-following algorithms for connectionist
+//     reinforcement learning, Machine Learning 8, 1992: REINFORCE.
 //   - R. S. Sutton, Learning to predict by the methods of temporal differences, Machine
 //     Learning 3, 1988: n-step returns.
 //   - F. Pardo et al., Time limits in reinforcement learning, ICML 2018.
