@@ -100,6 +100,8 @@ func (o *options) check() (rate float64, err error) {
 		return 0, fmt.Errorf("--every %v: want at most 1m with --policy: central counts nodes that have written within three minutes", o.every)
 	case o.node.Gap < time.Millisecond:
 		return 0, fmt.Errorf("--gap %v: want at least 1ms", o.node.Gap)
+	case !o.observe && o.node.Gap < node.LeastGap:
+		return 0, fmt.Errorf("--gap %v: want at least %v to order", o.node.Gap, node.LeastGap)
 	case o.node.Flows < 1:
 		return 0, fmt.Errorf("--flows %d: want at least 1", o.node.Flows)
 	case o.node.Ring < os.Getpagesize() || o.node.Ring&(o.node.Ring-1) != 0:

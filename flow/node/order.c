@@ -106,7 +106,7 @@ int order(struct __sk_buff *skb) {
 		count(none);
 		band = (set->count - 1) / 2;
 	} else {
-		u64 now = now_ns(), bytes = 0;
+		u64 now = tick_ns(), bytes = 0;
 		// Another processor may have stored a later time meanwhile: the difference has a sign.
 		struct progress *p = map_lookup(&flows, &key);
 		if (p && (flags & SYN || (payload && (s64)(now - p->last) > (s64)gap_ns)))

@@ -29,6 +29,7 @@ const (
 	LeastFloor   = .001
 	MostFloor    = .05
 	DefaultFloor = .001
+	LeastGap     = 20 * time.Millisecond // the program's clock goes by the kernel's ticks
 )
 
 // OrderOptions say how an uplink orders flows. Zero fields have their default, but for those that say otherwise.
@@ -62,8 +63,8 @@ func (o *OrderOptions) fill() error {
 		return fmt.Errorf("rate: %v bit/s, want 1M to 1T", o.Rate)
 	case math.IsNaN(o.Floor) || o.Floor < LeastFloor || o.Floor > MostFloor:
 		return fmt.Errorf("floor: %v of the rate, want %v to %v", o.Floor, LeastFloor, MostFloor)
-	case o.Gap < time.Millisecond:
-		return fmt.Errorf("gap: %v, want at least 1ms", o.Gap)
+	case o.Gap < LeastGap:
+		return fmt.Errorf("gap: %v, want at least %v", o.Gap, LeastGap)
 	case o.Flows < 1 || o.Flows > math.MaxInt32:
 		return fmt.Errorf("flows: %d, want 1 to %d", o.Flows, math.MaxInt32)
 	}

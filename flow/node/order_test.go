@@ -169,7 +169,7 @@ func TestOrderTwoProcessors(t *testing.T) {
 func TestOrderOnlySetsPriority(t *testing.T) {
 	spec, err := loadOrder()
 	require.NoError(t, err)
-	reads := map[asm.BuiltinFunc]bool{asm.FnMapLookupElem: true, asm.FnMapUpdateElem: true, asm.FnKtimeGetNs: true, asm.FnSkbLoadBytes: true}
+	reads := map[asm.BuiltinFunc]bool{asm.FnMapLookupElem: true, asm.FnMapUpdateElem: true, asm.FnKtimeGetCoarseNs: true, asm.FnSkbLoadBytes: true}
 	calls := 0
 	for _, in := range spec.Programs["order"].Instructions {
 		if in.IsBuiltinCall() {
@@ -428,7 +428,7 @@ func TestOrderRefuses(t *testing.T) {
 		"uplink: none is named":    func(o *OrderOptions) { o.Uplink = "" },
 		"rate: 0 bit/s":            func(o *OrderOptions) { o.Rate = 0 },
 		"floor: 0.2 of the rate":   func(o *OrderOptions) { o.Floor = .2 },
-		"gap: 1ns":                 func(o *OrderOptions) { o.Gap = 1 },
+		"gap: 19ms":                func(o *OrderOptions) { o.Gap = 19 * time.Millisecond },
 		"flows: -1":                func(o *OrderOptions) { o.Flows = -1 },
 		"thresholds: none":         func(o *OrderOptions) { o.Thresholds = nil },
 		"threshold 2: 1k is equal": func(o *OrderOptions) { o.Thresholds = flow.Thresholds{1000, 1000} },

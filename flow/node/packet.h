@@ -26,6 +26,7 @@ enum { TCX_NEXT = -1 };
 static void *(*const map_lookup)(void *map, const void *key) = (void *)1;
 static long (*const map_update)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
 static u64 (*const now_ns)(void) = (void *)5;
+static u64 (*const tick_ns)(void) = (void *)160; // the time at the last tick of the kernel, 1 to 10 ms ago at most
 static long (*const load_bytes)(const void *skb, u32 offset, void *to, u32 len) = (void *)26;
 static long (*const ring_output)(void *ring, void *data, u64 size, u64 flags) = (void *)130;
 
@@ -63,35 +64,37 @@ enum { FIN = 1, SYN = 2, RST = 4, ACK = 16 };
 enum { IPV4 = 0x0800, IPV6 = 0x86dd, VLAN = 0x8100, QINQ = 0x88a8 };
 enum { TCP = 6, UDP = 17, HOP = 0, ROUTING = 43, FRAGMENTED = 44, AUTH = 51, OPTIONS = 60 };
 
-// load_near reads bytes of a packet at a constant: those of its first part, where headers most often are, without a call of the
+// load_near reads words of a packet at a constant: those of its first part, where headers most often are, without a call of the
 // kernel. It has no variable for the place: without CAP_PERFMON the verifier takes no sum of one and a packet's address.
-inline_always long load_near(struct __sk_buff *skb, const u32 at, u8 *to, const u32 len) {
+inline_always long load_near(struct __sk_buff *skb, const u32 at, u32 *to, const u32 words) {
 	const u8 *from = (const u8 *)(long)skb->data + at;
-	if (from + len > (const u8 *)(long)skb->data_end)
-		return load_bytes(skb, at, to, len);
-	__builtin_memcpy(to, from, len);
+	if (from + words * 4 > (const u8 *)(long)skb->data_end)
+		return load_bytes(skb, at, to, words * 4);
+	for (u32 i = 0; i < words; i++)
+		to[i] = ((const u32 *)from)[i]; // which need not be aligned
 	return 0;
 }
 
 // parse finds flow, payload and TCP flags of a packet. It returns 0, or the counter of why there is none.
 inline_always int parse(struct __sk_buff *skb, struct key *key, u32 *payload, u8 *flags) {
-	u8 type[22], h[40]; // what follows, with its first bytes or zeros: an IPv4 header is read at once
+	u32 first[6], words[10];
+	u8 *type = (u8 *)first, *h = (u8 *)words; // what follows, with its first bytes or zeros: an IPv4 header is read at once
 	u32 at = 14, end;
-	if (load_near(skb, 12, type, sizeof(type)) && load_bytes(skb, 12, type, 2))
+	if (load_near(skb, 12, first, 6) && load_bytes(skb, 12, type, 22) && load_bytes(skb, 12, type, 2))
 		return CUT;
 	u32 kind = big16(type);
 #pragma unroll
 	for (int i = 0; i < 2; i++) {
 		if (kind != VLAN && kind != QINQ)
 			break;
-		if (load_bytes(skb, at + 2, type, sizeof(type)) && load_bytes(skb, at + 2, type, 2))
+		if (load_bytes(skb, at + 2, type, 22) && load_bytes(skb, at + 2, type, 2))
 			return CUT;
 		kind = big16(type);
 		at += 4;
 	}
 	u32 next, length;
 	if (kind == IPV4) {
-		u8 *h = type + 2;
+		h = type + 2;
 		u32 header = (h[0] & 15) * 4;
 		if (h[0] >> 4 != 4 || header < 20)
 			return CUT;
@@ -100,12 +103,13 @@ inline_always int parse(struct __sk_buff *skb, struct key *key, u32 *payload, u8
 		length = big16(h + 2);
 		next = h[9];
 		key->source[10] = key->source[11] = key->destination[10] = key->destination[11] = 0xff;
-		for (int i = 0; i < 4; i++) {
-			key->source[12 + i] = h[12 + i];
-			key->destination[12 + i] = h[16 + i];
+		for (int i = 0; i < 2; i++) {
+			((u16 *)key->source)[6 + i] = ((u16 *)h)[6 + i];
+			((u16 *)key->destination)[6 + i] = ((u16 *)h)[8 + i];
 		}
 		end = at + length;
 		at += header;
+		h = (u8 *)words;
 	} else if (kind == IPV6) {
 		if (load_bytes(skb, at, h, 40))
 			return CUT;
@@ -135,7 +139,7 @@ inline_always int parse(struct __sk_buff *skb, struct key *key, u32 *payload, u8
 	if (!length || end > skb->len)
 		end = skb->len;
 	if (next == TCP) {
-		if (at == 34 ? load_near(skb, 34, h, 20) : load_bytes(skb, at, h, 20))
+		if (at == 34 ? load_near(skb, 34, words, 5) : load_bytes(skb, at, h, 20))
 			return CUT;
 		u32 header = (h[12] >> 4) * 4;
 		if (header < 20)

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -92,7 +93,9 @@ func ReadOrder(pins string) (OrderStatus, error) {
 		observeCounterHINTED: &s.Hinted,
 	} {
 		var values []uint64
-		if err := maps[pinCounters].Lookup(uint32(which), &values); err != nil {
+		if err := maps[pinCounters].Lookup(uint32(which), &values); errors.Is(err, ebpf.ErrKeyNotExist) {
+			continue // the order of an earlier version does not count it
+		} else if err != nil {
 			return s, fmt.Errorf("reading the counters: %w", err)
 		}
 		for _, v := range values {
