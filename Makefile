@@ -175,7 +175,7 @@ mpa-limit-faults: ## faults while a limit is learned and applied, ROUNDS=20 of e
 	@hack/mpa-limit-faults.sh
 
 .PHONY: mpa-knative-faults
-mpa-knative-faults: ## faults while a Knative Service gets what was learned, ROUNDS=20 of each: writes docs/results/mpa-knative-faults.md (7 CPU-minutes)
+mpa-knative-faults: ## faults while a Knative Service gets what was learned, ROUNDS=20 of each: writes docs/results/mpa-knative-faults.md (5 CPU-minutes)
 	@hack/mpa-knative-faults.sh
 
 .PHONY: concurrency-days

@@ -130,11 +130,11 @@ func retarget(s State, seen *Seen, limit int64) Action {
 	if s.Phase == "" {
 		s.Phase = Observing
 	}
-	return s.stage(Measuring, seen.Now, fmt.Sprintf("Revision %s is measured before it gets the target %s", g.Revision, l.Target()))
+	return become(s, Measuring, seen.Now, fmt.Sprintf("Revision %s is measured before it gets the target %s", g.Revision, l.Target()))
 }
 
-// stage is the action that says what is wanted from now on.
-func (s State) stage(stage Stage, now time.Time, why string) Action {
+// become is the action that says what is wanted from now on.
+func become(s State, stage Stage, now time.Time, why string) Action {
 	g := *s.Target
 	g.Stage, g.Since, g.Reason = stage, now, why
 	s.Target = &g
@@ -152,7 +152,7 @@ func retargeting(t Timing, s State, seen *Seen) (Action, bool) {
 	}
 	if g.Stage != Back {
 		if why := ended(s, seen); why != "" {
-			return s.stage(Back, seen.Now, why), true
+			return become(s, Back, seen.Now, why), true
 		}
 	}
 	has := scalingOf(r.Fields)
@@ -160,9 +160,9 @@ func retargeting(t Timing, s State, seen *Seen) (Action, bool) {
 	age := seen.Now.Sub(g.Since)
 	switch {
 	case g.Stage == Writing && written:
-		return s.stage(Trying, seen.Now, fmt.Sprintf("Revision %s has the target %s", g.Revision, Setting{g.Limit, g.Tried}.Target())), true
+		return become(s, Trying, seen.Now, fmt.Sprintf("Revision %s has the target %s", g.Revision, Setting{g.Limit, g.Tried}.Target())), true
 	case g.Stage == Writing && age >= t.Ready:
-		return s.stage(Back, seen.Now, fmt.Sprintf("Revision %s could not be written within %v", g.Revision, t.Ready)), true
+		return become(s, Back, seen.Now, fmt.Sprintf("Revision %s could not be written within %v", g.Revision, t.Ready)), true
 	case g.Stage == Measuring || g.Stage == Trying:
 		return compare(t, s, seen), true
 	case written || g.Stage == Back && !g.known(has, false): // what others have set is theirs
@@ -211,7 +211,7 @@ func compare(t Timing, s State, seen *Seen) Action {
 	if g.Stage == Measuring {
 		switch {
 		case long && trial.Canary.Requests >= leastRequests:
-			a := s.stage(Writing, seen.Now, fmt.Sprintf("Revision %s gets the target %s", g.Revision, Setting{g.Limit, g.Tried}.Target()))
+			a := become(s, Writing, seen.Now, fmt.Sprintf("Revision %s gets the target %s", g.Revision, Setting{g.Limit, g.Tried}.Target()))
 			a.State.Target.Was = &trial.Canary
 			return a
 		case age >= t.Longest:
@@ -226,7 +226,7 @@ func compare(t Timing, s State, seen *Seen) Action {
 	case verdict == Losing || verdict == WorseThan && long:
 		return g.worse(s, seen, why)
 	case (verdict == Better || verdict == Level) && long:
-		a := s.stage(Kept, seen.Now, why)
+		a := become(s, Kept, seen.Now, why)
 		a.State.Target.Rate, a.State.Target.Was = g.Tried, nil
 		return a
 	case age >= t.Longest:
@@ -244,7 +244,7 @@ func (g *Target) worse(s State, seen *Seen, why string) Action {
 	if g.Rate > 0 {
 		stage = Kept
 	}
-	a := s.stage(stage, seen.Now, why)
+	a := become(s, stage, seen.Now, why)
 	a.State.Target.Was = nil
 	return a
 }

@@ -28,8 +28,8 @@ func alone(now time.Time, a v1alpha1.Arm, minutes int) *v1alpha1.Trial {
 	return &v1alpha1.Trial{Since: metav1.NewMicroTime(now.Add(-time.Duration(minutes) * time.Minute)), Time: metav1.NewMicroTime(now), Stable: a, Canary: a}
 }
 
-// become lets a Revision have what a patch says, as it is seen next.
-func become(seen *Seen, a Action) {
+// patched lets a Revision have what a patch says, as it is seen next.
+func patched(seen *Seen, a Action) {
 	f := seen.Target.Fields
 	f.Annotations = maps.Clone(f.Annotations)
 	for name, value := range a.Patch {
@@ -57,7 +57,7 @@ func tried(t *testing.T, was v1alpha1.Arm) (State, *Seen) {
 	a = Decide(DefaultTiming(), a.State, seen)
 	require.Equal(t, map[string]any{metric: "rps", target: "60", utilisation: "100"}, a.Patch)
 	require.False(t, a.Write)
-	become(seen, a)
+	patched(seen, a)
 	a = Decide(DefaultTiming(), a.State, seen)
 	require.Equal(t, Trying, a.Stage, a.Reason)
 	kept, err := ReadState(a.State.String())
@@ -100,7 +100,7 @@ func TestTargetJudged(t *testing.T) {
 			}
 			b := Decide(DefaultTiming(), a.State, seen)
 			assert.Equal(t, map[string]any{metric: "rps", target: "40", utilisation: "100"}, b.Patch)
-			become(seen, b)
+			patched(seen, b)
 			seen.Now = seen.Now.Add(time.Hour)
 			b = Decide(DefaultTiming(), b.State, seen)
 			assert.False(t, b.Write)

@@ -123,7 +123,7 @@ func asMade(t *testing.T, s *knativeSite) {
 
 func asLearned(t *testing.T, s *knativeSite) {
 	t.Helper()
-	require.True(t, s.hasLearned(s.ready().name), s.state().Target)
+	require.True(t, s.hasLearned(s.ready().name), "%+v", s.state().Target)
 	require.Equal(t, knative.Kept, s.state().Target.Stage)
 	require.Equal(t, 1, s.canaries, "there was no other Revision")
 	require.Len(t, s.revisions, 2)
