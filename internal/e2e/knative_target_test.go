@@ -33,7 +33,7 @@ func TestKnativeTarget(t *testing.T) {
 	revision := k.WaitReady(t, "default", "web")
 	s := installMPA(t, c, "mpa/apart")
 	knativeRights(t, c)
-	c.Kubectl(t, strings.ReplaceAll(knativeObject, "NAME", "web"), "apply", "-f", "-")
+	c.Kubectl(t, strings.NewReplacer("NAME", "web", "MOST", "310").Replace(knativeObject), "apply", "-f", "-")
 
 	objects := c.Dynamic.Resource(schema.GroupVersionResource{Group: v1alpha1.GroupName, Version: "v1alpha1", Resource: "multidimpodautoscalers"}).Namespace("default")
 	state := func() (s knative.State) {
