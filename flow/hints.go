@@ -55,7 +55,7 @@ func (t Thresholds) Hinted(sent, hint int64) int {
 // ParseHints reads the sizes of the flows of ports, such as 5432=10M,80=20k.
 func ParseHints(text string) (map[uint16]int64, error) {
 	sizes := map[uint16]int64{}
-	for _, part := range strings.Split(text, ",") {
+	for part := range strings.SplitSeq(text, ",") {
 		port, size, found := strings.Cut(strings.TrimSpace(part), "=")
 		if !found {
 			return nil, fmt.Errorf("%q: want a port and a size in bytes, such as 5432=10M", part)

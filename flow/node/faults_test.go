@@ -281,18 +281,17 @@ func (s *struck) round(begin bool, strike func(s *struck)) (int, int64) {
 			ctx, from = pod2, s.bed.Pod2
 		}
 		senders.Go(func() error {
-			for !end.Load() {
+			for !end.Load() && ctx.Err() == nil {
 				size := int64(math.Pow(10, 2+4*rng.Float64()))
 				err := nodetest.Deliver(ctx, from, nodetest.AddressPeer+":9000", rng.Uint64(), size)
 				switch {
-				case ctx.Err() != nil:
-					return nil
-				case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH): // no connection was made
-				case err != nil:
-					return err
-				default:
+				case err == nil:
 					flows.Add(1)
 					bytes.Add(size)
+				case ctx.Err() != nil: // pod2 is gone
+				case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH): // no connection was made
+				default:
+					return err
 				}
 			}
 			return nil

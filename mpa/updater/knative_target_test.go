@@ -44,12 +44,13 @@ func (s *knativeSite) measure(state *knative.State) {
 	if revision, at := state.Measured(); revision != "" {
 		stable, canary, since = revision, revision, at
 	}
-	if canary == "" {
+	switch {
+	case canary == "":
 		s.arms, c.Trial = nil, nil
-	} else if s.arms[canary] == nil || s.arms[stable] == nil || s.since.Before(since) {
+	case s.arms[canary] == nil || s.arms[stable] == nil || s.since.Before(since):
 		s.since = now
 		s.arms = map[string]*v1alpha1.Arm{canary: {Revision: canary}, stable: {Revision: stable}}
-	} else if !s.silent && s.lag == 0 {
+	case !s.silent && s.lag == 0:
 		c.Trial = &v1alpha1.Trial{Since: metav1.NewMicroTime(s.since), Time: metav1.NewMicroTime(now), Stable: *s.arms[stable], Canary: *s.arms[canary]}
 	}
 	if s.silent {

@@ -176,7 +176,7 @@ func TestTrafficOfManifests(t *testing.T) {
 	require.Len(t, tr.Instance.Dimensions, 4)
 	require.Len(t, tr.Instance.Pairs, 2, "with both apps of web, and none with its own")
 	for _, p := range tr.Instance.Pairs {
-		require.EqualValues(t, 7e6, p.Bits)
+		require.InEpsilon(t, 7e6, p.Bits, 1e-9)
 		require.Equal(t, "shop/Deployment/db@cpu=1", tr.Instance.Apps[p.App].Name)
 	}
 	at := dir + "/w.yaml, document "

@@ -43,7 +43,7 @@ func (m *merger) addTraffic(s *set, apps []string) error {
 		for _, to := range sends {
 			for other := range m.out.Apps {
 				group := m.out.Groups[m.out.Apps[other].Group].Name
-				if group == to.Group && !(to.Paired && group == w.name) { // a pod is not paired with one of its own
+				if group == to.Group && (!to.Paired || group != w.name) { // a pod is not paired with one of its own
 					m.out.Pairs = append(slices.Clip(m.out.Pairs), binpack.Pair{App: at, Other: int32(other), Bits: float64(to.Bits), Paired: to.Paired})
 				}
 			}

@@ -93,9 +93,8 @@ func Deliver(ctx context.Context, ns netns.NsHandle, server string, seed uint64,
 	}
 	defer func() { _ = c.Close() }() // both ends have been closed by then
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-		return err
-	}
+	late := time.AfterFunc(time.Minute, func() { _ = c.Close() })
+	defer late.Stop()
 	head := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, seed), uint64(size))
 	if _, err := c.Write(head); err != nil {
 		return err
