@@ -26,7 +26,7 @@ kind: MultidimPodAutoscaler
 metadata: {name: NAME, namespace: default}
 spec:
   scaleTargetRef: {apiVersion: serving.knative.dev/v1, kind: Service, name: NAME}
-  slo: {latency: {percentile: 95, target: 5s}}
+  slo: {latency: {percentile: 95, target: 10s}}
   metrics: {prometheus: {server: main, queries: {}}}
   concurrency: {mode: Apply, pod: Knative, initial: 1, max: MOST}
 `
