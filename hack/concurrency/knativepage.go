@@ -22,7 +22,7 @@ request was due, and a lost one counts as those 10 s.
 - **limit 10**: ` + "`containerConcurrency: 10`" + `, of which 70 % are the target.
 - **learned**: what [` + "`sigma mpa concurrency learn`" + ` and ` + "`recommend --format knative`" + `](../knative.md) say: before each repeat ` + "`law+walk`" + ` learns the function behind ` + "`sigma-gate`" + ` until it keeps a limit
   for 4 trials, and the target is the rate of requests that it says keeps the promise, with ` + "`metric: rps`" + `.
-- **learned, at .7**: the same with .7 of that rate, for who would rather have more pods.
+- **learned, at .7**: the same with .7 of that rate, where more pods are no matter.
 
 Windows of 60 s and 6 s, panic at 200 %, a tick of 2 s, and down by half at most are Knative's defaults. No learner or setting was tuned on these functions. Values are the median of the repeats with the least and the largest in brackets.`
 
