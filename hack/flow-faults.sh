@@ -19,14 +19,15 @@ SIGMA_ROUNDS=$rounds go test -trimpath -count=1 -timeout 1h -v -run '^TestOrderF
 
 Two pods, a node and a peer are network namespaces of one machine, the node's uplink has HTB at 1 Gbit/s and the program of [`sigma-flow`](../flows.md). Six senders deliver flows of 100 bytes to 1 MB, one after the other, and the peer compares every byte. The fault comes
 within 60 ms. Each round asks for: every flow arrives as it was sent; the program says bands afterwards, or the status says that it does not; once the order is turned off, queueing discipline, programs and pins are as they were
-found, but for what somebody else has put there. *Lost* are flows that did not arrive, or not as they were sent; those of a pod that is gone do not count.
+found, but for what somebody else has put there. A flow that did not arrive as it was sent ends the run; those of a pod that is gone do not count, nor do connections that find no way to the peer while the uplink is down.
 
-| fault | rounds | flows | MB | lost |
-|---|---:|---:|---:|---:|
+| fault | rounds | flows | MB | what the killed agent had left |
+|---|---:|---:|---:|---|
 TEXT
 	sed -n 's/^ *faults_test.go:[0-9]*: |/|/p' "$dir/node.txt"
 	cat <<'TEXT'
 
+Not here: a veth that vanishes while a program is attached to it and a restart of the CNI, as nothing is attached to veths; a node that is drained.
 Thresholds that make no sense, older ones, a central that is away or writes garbage, and a clock that jumps are tested in virtual time (`flow/follow`, `flow/central`); the API server that goes away and a central that is killed on a real control plane (TestFlowPolicy).
 
 TEXT

@@ -192,6 +192,9 @@ func TestKernel(t *testing.T) {
 		}
 		r := bed.compare(t, "websearch", sizes, .8, 80, 1)
 		t.Log(r.String())
+		if alone = bed.calibrate(t); alone > 4*quiet {
+			t.Skipf("this machine was too busy to judge: %v", alone)
+		}
 		require.Less(t, r.band[1].Mean, r.queue[1].Mean/2, "short flows")
 		return
 	}

@@ -6,10 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -39,9 +43,11 @@ type struck struct {
 	up     netlink.Link
 	before string // of the node's interfaces
 	o      OrderOptions
+	found  map[string]int // what killed agents left, of all rounds
 	// others may differ from before at the end: a strike put it there.
 	others  bool
-	endPod2 func() // what pod2 sends need not arrive from there on
+	endPod2 func()      // what pod2 sends need not arrive from there on
+	noRoute atomic.Bool // for a moment no connection can be made
 }
 
 var (
@@ -64,8 +70,9 @@ var orderFaults = []struct {
 	{"the agent is killed while it turns the order on", true, func(s *struck) {
 		child, out := s.child("begin")
 		require.Equal(s, "begins", s.line(out))
-		s.pause(8 * time.Millisecond)
+		s.pause(60 * time.Millisecond)
 		s.kill(child)
+		s.look()
 		turnOn(s, s.o)
 	}},
 	{"the agent is killed while it changes thresholds", false, func(s *struck) {
@@ -78,8 +85,9 @@ var orderFaults = []struct {
 	{"the agent is killed while it turns the order off", false, func(s *struck) {
 		child, out := s.child("off")
 		require.Equal(s, "ends", s.line(out))
-		s.pause(2 * time.Millisecond)
+		s.pause(20 * time.Millisecond)
 		s.kill(child)
+		s.look()
 		if err := TurnOff(s.o.Pins, 0); !errors.Is(err, ErrNoOrder) {
 			require.NoError(s, err)
 		}
@@ -89,6 +97,10 @@ var orderFaults = []struct {
 	}},
 	{"another agent takes over, and the program is replaced", false, func(s *struck) {
 		s.o.Gap = 2 * time.Second
+		turnOn(s, s.o)
+	}},
+	{"an agent of another version takes over, with other maps", false, func(s *struck) {
+		older(s, s.o.Pins)
 		turnOn(s, s.o)
 	}},
 	{"thresholds change 200 times", false, func(s *struck) {
@@ -101,6 +113,10 @@ var orderFaults = []struct {
 	{"more flows than the map holds", true, func(s *struck) {
 		s.o.Flows = 4
 		turnOn(s, s.o)
+		m, err := ebpf.LoadPinnedMap(filepath.Join(s.o.Pins, pinFlows), nil)
+		require.NoError(s, err)
+		require.EqualValues(s, 4, m.MaxEntries())
+		require.NoError(s, m.Close())
 	}},
 	{"the observer beside it has no room for records", false, func(s *struck) {
 		o := open(s, Options{Ring: os.Getpagesize(), Gap: time.Minute})
@@ -132,6 +148,7 @@ var orderFaults = []struct {
 		s.before = strings.ReplaceAll(s.before, "up0", "wan0")
 	}},
 	{"the uplink goes down for a moment", false, func(s *struck) {
+		s.noRoute.Store(true)
 		require.NoError(s, netlink.LinkSetDown(s.up))
 		s.pause(50 * time.Millisecond)
 		require.NoError(s, netlink.LinkSetUp(s.up))
@@ -173,6 +190,27 @@ var orderFaults = []struct {
 // pause waits for up to so long.
 func (s *struck) pause(most time.Duration) {
 	time.Sleep(time.Duration(s.rng.Int64N(int64(most))))
+}
+
+// look says what a killed agent has left.
+func (s *struck) look() {
+	left := "nothing"
+	if _, err := os.Stat(s.o.Pins); err == nil {
+		left = "pins of maps at most"
+	}
+	if l, index, err := pinned(s.o.Pins); err == nil {
+		left = "a link that is off"
+		if index != 0 {
+			left = "the program without HTB"
+		}
+		require.NoError(s, l.Close())
+	}
+	q, err := root(s.up)
+	require.NoError(s, err)
+	if isOurs(q) {
+		left = "program and HTB"
+	}
+	s.found[left]++
 }
 
 // whole: the thresholds are one of two sets.
@@ -244,9 +282,9 @@ func TestOrderFaults(t *testing.T) {
 	require.NoError(t, err, roundsOf)
 	for i, fault := range orderFaults {
 		t.Run(fault.name, func(t *testing.T) {
-			flows, bytes := 0, int64(0)
+			flows, bytes, found := 0, int64(0), map[string]int{}
 			for round := range rounds {
-				s := &struck{TB: t, bed: bedOf(t), rng: rand.New(rand.NewPCG(uint64(i), uint64(round)))}
+				s := &struck{TB: t, found: found, bed: bedOf(t), rng: rand.New(rand.NewPCG(uint64(i), uint64(round)))}
 				s.o = OrderOptions{Uplink: "up0", Rate: 1e9, Thresholds: firstThresholds, Pins: pinsOf(t)}
 				nodetest.ListenVerify(t, s.bed.Peer, nodetest.AddressPeer+":9000")
 				require.NoError(t, nodetest.Within(s.bed.Node, func() error {
@@ -255,9 +293,19 @@ func TestOrderFaults(t *testing.T) {
 					return nil
 				}), "round %d", round)
 			}
-			t.Logf("| %s | %d | %d | %.0f | 0 |", fault.name, rounds, flows, float64(bytes)/1e6)
+			left := ""
+			for _, what := range slices.Sorted(maps.Keys(found)) {
+				left += fmt.Sprintf("; %s %d×", what, found[what])
+			}
+			t.Logf("| %s | %d | %d | %.0f | %s |", fault.name, rounds, flows, float64(bytes)/1e6, strings.TrimPrefix(left, "; "))
 		})
 	}
+}
+
+// unmade: there was no way to the peer, and no connection was made.
+func unmade(err error) bool {
+	var at *net.OpError
+	return errors.As(err, &at) && at.Op == "dial" && (errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH))
 }
 
 // round returns how many flows arrived, and their bytes.
@@ -289,7 +337,7 @@ func (s *struck) round(begin bool, strike func(s *struck)) (int, int64) {
 					flows.Add(1)
 					bytes.Add(size)
 				case ctx.Err() != nil: // pod2 is gone
-				case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH): // no connection was made
+				case s.noRoute.Load() && unmade(err):
 				default:
 					return err
 				}

@@ -425,7 +425,9 @@ func turnOff(pins string, settings *orderBands, remove bool) error {
 	var errs []error
 	if l, index, err := pinned(pins); err == nil {
 		if index != 0 { // 0 is an interface that is gone
-			errs = append(errs, unshape(index, int(settings.Queue)))
+			if err := unshape(index, int(settings.Queue)); err != nil {
+				return errors.Join(err, l.Close()) // the pin stays, or nothing would find HTB again
+			}
 			errs = append(errs, l.Detach()) // a link whose pin goes is taken off later
 		}
 		errs = append(errs, l.Close())
