@@ -160,26 +160,26 @@ func TestHistories(t *testing.T) {
 		require.InEpsilon(t, .3, *p.SigmaPeer, .1, p.Key)
 		require.InEpsilon(t, math.Sqrt(1.32+.09), *p.SigmaPort, .1, p.Key)
 		require.InEpsilon(t, math.Sqrt(4+1.32+.09), *p.SigmaNode, .1, p.Key)
-		require.InEpsilon(t, 10_000-10*leastHistory, p.Judged, .02, "some are within the first band")
+		require.InEpsilon(t, 10_000-10*flow.TrustAfter, p.Judged, .02, "some are within the first band")
 	}
 }
 
 // What a history learned an hour ago counts half, and short flows do not count at all.
 func TestHistoryForgets(t *testing.T) {
-	var h history
+	var h flow.History
 	for range 1000 {
-		h.add(begin, 10)
+		h.Add(begin, 10)
 	}
 	for range 1000 {
-		h.add(begin.Add(halfLife), 16)
+		h.Add(begin.Add(flow.HalfLife), 16)
 	}
-	require.InDelta(t, 14, h.mean, .01) // (1/2·10 + 1·16) ÷ (3/2)
+	require.InDelta(t, 14, h.Mean, .01) // (1/2·10 + 1·16) ÷ (3/2)
 	w := watcher(t, 1e9)
 	for i := range 100 {
 		w.Add(begin, record(fmt.Sprintf("10.0.0.1:%d", 32768+i), "10.0.9.9:443", firstBand))
 	}
 	require.Nil(t, report(t, w, begin).Ports[0].SigmaPort)
-	require.Zero(t, w.node.flows)
+	require.Zero(t, w.node.Flows)
 }
 
 // An elephant counts once, however often it was told of, and is no size before its end.
@@ -225,7 +225,7 @@ func TestBounds(t *testing.T) {
 	require.Len(t, w.peers, MostPeers)
 	w.forget(begin.Add(silent + 1))
 	require.Empty(t, w.ports)
-	w.forget(begin.Add(4*halfLife + 1))
+	w.forget(begin.Add(4*flow.HalfLife + 1))
 	require.Empty(t, w.peers)
 
 	w.Add(begin, record("10.0.0.1:40000", "10.0.9.9:443", 0))

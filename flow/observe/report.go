@@ -186,7 +186,7 @@ func (w *Watcher) wait(flows []sim.Flow, fct []float64) float64 {
 func (p *port) report(k Key) Port {
 	out := Port{
 		Key: k, Flows: p.flows, Bytes: p.bytes, Elephants: p.elephants,
-		SigmaNode: p.node.Sigma(), SigmaPort: p.own.errors.Sigma(), SigmaPeer: p.peers.Sigma(), Judged: p.peers.Flows,
+		SigmaNode: p.node.Sigma(), SigmaPort: p.port.Sigma(), SigmaPeer: p.peers.Sigma(), Judged: p.peers.Flows,
 	}
 	seen := p.window.Sizes()
 	if out.Window = len(seen); out.Window > 0 {
