@@ -84,7 +84,7 @@ func TestReport(t *testing.T) {
 	var text bytes.Buffer
 	r.Health = &Health{Interfaces: 2, Lost: 3}
 	sigma := .4
-	r.Hints = []flow.HintState{{HintSource: flow.HintSource{Workload: "shop/db", Port: 5432, Size: 10_000_000}, Flows: 31, Sigma: &sigma, Used: true}}
+	r.Hints = []flow.HintState{{HintSource: flow.HintSource{Workload: "shop/db", Port: 5432, Size: 10_000_000, From: flow.FromDeclared}, Flows: 31, Sigma: &sigma, Used: true}}
 	require.NoError(t, r.Text(&text))
 	require.Contains(t, text.String(), "uplink eth0 of 1Gbit/s, 800 Mbit/s over 60 s, load 0.8\n1000 flows and ")
 	require.Contains(t, text.String(), "2 interfaces, – of their packets seen; 3 records lost")
