@@ -83,13 +83,15 @@ func TestReport(t *testing.T) {
 
 	var text bytes.Buffer
 	r.Health = &Health{Interfaces: 2, Lost: 3}
-	sigma := .4
-	r.Hints = []flow.HintState{{HintSource: flow.HintSource{Workload: "shop/db", Port: 5432, Size: 10_000_000, From: flow.FromDeclared}, Flows: 31, Sigma: &sigma, Used: true}}
+	sigma, all := .4, 1.7
+	r.Hints = []flow.HintState{{HintSource: flow.HintSource{Workload: "shop/db", Port: 5432, Size: 10_000_000, From: flow.FromDeclared}, Flows: 31, Sigma: &sigma, Used: true}, {
+		HintSource: flow.HintSource{Workload: "shop/web", Port: 443, Size: 3_200_000, From: flow.FromHistory}, Flows: 1234, Sigma: &sigma, SigmaNode: &all, Used: true,
+	}}
 	require.NoError(t, r.Text(&text))
 	require.Contains(t, text.String(), "uplink eth0 of 1Gbit/s, 800 Mbit/s over 60 s, load 0.8\n1000 flows and ")
 	require.Contains(t, text.String(), "2 interfaces, – of their packets seen; 3 records lost")
 	require.Regexp(t, `veth1 +tcp/443 +client +1000 `, text.String())
-	require.Regexp(t, `shop/db +5432 +10M +31 +0.40 +true`, text.String())
+	require.Regexp(t, `shop/db +5432 +10M +declared +31 +0.40 +– +true\n *shop/web +443 +3.2M +history +1234 +0.40 +1.70 +true`, text.String())
 }
 
 // Why there is no figure is said.

@@ -138,7 +138,7 @@ func hinted(t *testing.T, s *flowSite, n *realNode) {
 		}
 		text, err := io.ReadAll(r.Body)
 		require.NoError(t, errors.Join(err, r.Body.Close()))
-		return string(text), strings.Contains(string(text), `sigma_flow_hint_used{port="9000",size="3000000",workload="default/db"} 1`)
+		return string(text), strings.Contains(string(text), `sigma_flow_hint_used{port="9000",size="3000000",source="declared",workload="default/db"} 1`)
 	})
 	s.c.Kubectl(t, "", "delete", "pod", "-n", metav1.NamespaceDefault, "db", "--force", "--grace-period=0")
 	hints(0)
