@@ -37,7 +37,7 @@ func find[T any](in map[HintKey]T, source, destination netip.AddrPort) (found T,
 	return found, false
 }
 
-// Of is the size that was declared of a flow, 0 for none.
+// Of is the size that is known of a flow, 0 for none.
 func (h Hints) Of(source, destination netip.AddrPort) int64 {
 	size, _ := find(h, source, destination)
 	return size
